@@ -1,0 +1,191 @@
+// Package cmd holds the programs, one directory each. Its only own code is
+// this test of who may import whom: the rooms of docs/DESIGN.md stay apart
+// because a build that joins them fails here.
+package cmd
+
+import (
+	"encoding/json"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+const module = "github.com/mender-app/mender-app"
+
+// room says what the packages at and under a directory may import directly.
+// The standard library and golang.org/x/sys (the kernel's calls) are open to all.
+type room struct {
+	dir string
+	// own are other rooms of this module: "artifact" is that package alone,
+	// "artifact/..." also what is below. Packages of one room see each other.
+	own []string
+	// others are modules or packages from outside, with all below them.
+	others []string
+}
+
+// rooms: the longest directory that a package lies under is its room.
+var rooms = []room{
+	{dir: "store/durable"},
+	{dir: "store", own: []string{"store/durable"}, others: []string{"github.com/gofrs/flock"}},
+	{dir: "artifact", own: []string{"artifact/image"}, others: []string{"github.com/klauspost/compress"}},
+	{dir: "artifact/mender", others: []string{"github.com/klauspost/compress"}},
+	{dir: "artifact/image", others: []string{"github.com/klauspost/compress"}},
+	{dir: "delta", own: []string{"delta/elf", "delta/vcdiff"}, others: []string{"github.com/klauspost/compress", "github.com/gabstv/go-bsdiff"}},
+	{dir: "delta/elf"},
+	{dir: "delta/vcdiff"},
+	{dir: "submodules"},
+	{dir: "submodules/conformance", own: []string{"submodules"}, others: []string{"github.com/stretchr/testify"}},
+	{
+		dir: "submodules/imagestore",
+		own: []string{"submodules", "delta/...", "artifact/image", "store/durable"},
+		others: []string{
+			"github.com/docker/docker/client", "github.com/docker/docker/api", "github.com/containerd",
+			"github.com/opencontainers", "github.com/vbatts/tar-split", "github.com/klauspost/compress",
+		},
+	},
+	{
+		dir: "submodules/compose",
+		own: []string{"submodules", "submodules/imagestore/...", "artifact/image", "store/durable"},
+		others: []string{
+			"github.com/compose-spec/compose-go", "github.com/docker/docker/client", "github.com/docker/docker/api",
+			"github.com/BurntSushi/toml", "gopkg.in/yaml.v3",
+		},
+	},
+	{
+		dir:    "submodules/k8s",
+		own:    []string{"submodules", "submodules/imagestore/...", "artifact/image", "store/durable"},
+		others: []string{"k8s.io", "sigs.k8s.io", "github.com/BurntSushi/toml"},
+	},
+	{dir: "modules"},
+	{
+		dir:    "modules/deploy",
+		own:    []string{"modules", "store/...", "artifact/...", "submodules"},
+		others: []string{"github.com/BurntSushi/toml", "github.com/gofrs/flock"},
+	},
+	{
+		dir: "generator",
+		own: []string{"artifact/...", "delta/..."},
+		others: []string{
+			"github.com/google/go-containerregistry", "github.com/compose-spec/compose-go", "github.com/klauspost/compress",
+			"gopkg.in/yaml.v3", "github.com/BurntSushi/toml",
+		},
+	},
+}
+
+// free are the directories that may import anything.
+var free = []string{"cmd", "testdata", "examples"}
+
+// devicePrograms run on the device, where build-host libraries have no place.
+var devicePrograms = []string{"cmd/app", "cmd/docker-compose", "cmd/k8s", "cmd/mender-app"}
+
+var neverOnDevice = []string{"github.com/gabstv/go-bsdiff", "github.com/google/go-containerregistry"}
+
+type goPackage struct {
+	ImportPath string
+	Standard   bool
+	Imports    []string
+	Deps       []string
+}
+
+func listPackages(t *testing.T) map[string]goPackage {
+	t.Helper()
+	cmd := exec.Command("go", "list", "-deps", "-json=ImportPath,Standard,Imports,Deps", module+"/...")
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	require.NoError(t, err, "%s", stderr.String())
+	pkgs := map[string]goPackage{}
+	for dec := json.NewDecoder(strings.NewReader(string(out))); dec.More(); {
+		var p goPackage
+		require.NoError(t, dec.Decode(&p))
+		pkgs[p.ImportPath] = p
+	}
+	return pkgs
+}
+
+func under(path, dir string) bool {
+	return path == dir || strings.HasPrefix(path, dir+"/")
+}
+
+func roomOf(dir string) (room, bool) {
+	var best room
+	for _, r := range rooms {
+		if under(dir, r.dir) && len(r.dir) > len(best.dir) {
+			best = r
+		}
+	}
+	return best, best.dir != ""
+}
+
+func (r room) allows(imported string, standard bool) bool {
+	if standard || under(imported, "golang.org/x/sys") {
+		return true
+	}
+	if dir, ours := strings.CutPrefix(imported, module+"/"); ours {
+		home, _ := roomOf(dir)
+		return home.dir == r.dir || slices.ContainsFunc(r.own, func(o string) bool {
+			if tree, whole := strings.CutSuffix(o, "/..."); whole {
+				return under(dir, tree)
+			}
+			return dir == o
+		})
+	}
+	return slices.ContainsFunc(r.others, func(o string) bool { return under(versionless(imported), o) })
+}
+
+// versionless takes a major version element (/v2) out of an import path.
+func versionless(path string) string {
+	parts := strings.Split(path, "/")
+	return strings.Join(slices.DeleteFunc(parts, func(p string) bool {
+		return len(p) > 1 && p[0] == 'v' && strings.Trim(p[1:], "0123456789") == ""
+	}), "/")
+}
+
+func TestRoomsImportOnlyWhatTheyMayKnow(t *testing.T) {
+	pkgs := listPackages(t)
+	for path, p := range pkgs {
+		dir, ours := strings.CutPrefix(path, module+"/")
+		if !ours || slices.ContainsFunc(free, func(f string) bool { return under(dir, f) }) {
+			continue
+		}
+		r, known := roomOf(dir)
+		if !known {
+			t.Errorf("%s lies in no room of docs/DESIGN.md", dir)
+			continue
+		}
+		for _, imported := range p.Imports {
+			if !r.allows(imported, pkgs[imported].Standard || imported == "C" || imported == "unsafe") {
+				t.Errorf("%s (room %s) may not import %s", dir, r.dir, imported)
+			}
+		}
+	}
+}
+
+func TestNoBuildHostLibraryOnTheDevice(t *testing.T) {
+	pkgs := listPackages(t)
+	for _, program := range devicePrograms {
+		for _, dep := range pkgs[module+"/"+program].Deps {
+			for _, never := range neverOnDevice {
+				if under(dep, never) {
+					t.Errorf("%s reaches %s", program, dep)
+				}
+			}
+		}
+	}
+}
+
+func TestSubmodulesDoNotReachModules(t *testing.T) {
+	for path, p := range listPackages(t) {
+		if !under(path, module+"/submodules") {
+			continue
+		}
+		for _, dep := range p.Deps {
+			if under(dep, module+"/modules") {
+				t.Errorf("%s reaches %s", path, dep)
+			}
+		}
+	}
+}
