@@ -1,0 +1,89 @@
+# mender-app: build, install and test. `make help` lists the targets.
+
+prefix     ?= /usr
+sysconfdir ?= /etc
+DESTDIR    ?=
+ARCHES     := arm-v7 arm64 amd64
+
+GO       ?= go
+BUILD    := build
+PROGRAMS := $(filter-out internal,$(notdir $(patsubst %/main.go,%,$(wildcard cmd/*/main.go))))
+# Go leaves directories named testdata out of ./...: the test support library
+# and the end-to-end tests are named here.
+E2E      := ./testdata/bed/... ./testdata/e2e/...
+SCRIPTS  := .ci/run testdata/bed/setup
+
+bindir        = $(DESTDIR)$(prefix)/bin
+modulesdir    = $(DESTDIR)$(prefix)/share/mender/modules/v3
+submodulesdir = $(DESTDIR)$(prefix)/share/mender/app-modules/v1
+confdir       = $(DESTDIR)$(sysconfdir)/mender
+mandir        = $(DESTDIR)$(prefix)/share/man
+bashcompdir   = $(DESTDIR)$(prefix)/share/bash-completion/completions
+
+# -trimpath and no build time: two builds of one commit give the same bytes.
+# The version is the commit that the Go tool stamps in.
+GOBUILD = CGO_ENABLED=0 $(GO) build -trimpath -ldflags='-s -w'
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: build
+build: ## build every program for this machine into build/
+	@mkdir -p $(BUILD)
+	$(GOBUILD) -o $(BUILD)/ $(addprefix ./cmd/,$(PROGRAMS))
+
+.PHONY: cross
+cross: $(addprefix cross-,$(ARCHES)) ## build for linux/arm/v7, arm64 and amd64 into build/linux-ARCH/
+
+cross-arm-v7: export GOARCH = arm
+cross-arm-v7: export GOARM  = 7
+cross-arm64:  export GOARCH = arm64
+cross-amd64:  export GOARCH = amd64
+cross-amd64:  export GOAMD64 = v1
+.PHONY: $(addprefix cross-,$(ARCHES))
+$(addprefix cross-,$(ARCHES)): cross-%:
+	@mkdir -p $(BUILD)/linux-$*
+	GOOS=linux $(GOBUILD) -o $(BUILD)/linux-$*/ $(addprefix ./cmd/,$(PROGRAMS))
+
+.PHONY: install
+install: ## install the programs (DESTDIR, prefix; FROM=build/linux-arm-v7 for a device)
+	@$(MAKE) --no-print-directory $(if $(FROM),,build)
+	packaging/install.sh '$(if $(FROM),$(FROM),$(BUILD))' '$(modulesdir)' '$(submodulesdir)' '$(bindir)' '$(confdir)' '$(mandir)' '$(bashcompdir)'
+
+.PHONY: uninstall
+uninstall: ## remove what install put there; configuration files stay
+	packaging/install.sh --remove '$(modulesdir)' '$(submodulesdir)' '$(bindir)' '$(confdir)' '$(mandir)' '$(bashcompdir)'
+
+.PHONY: check
+check: ## gofmt, vet, staticcheck, shellcheck and the short tests with the race detector
+	@unformatted=$$(gofmt -l $$(git ls-files --cached --others --exclude-standard '*.go')); \
+	  if [ -n "$$unformatted" ]; then echo "gofmt these: $$unformatted" >&2; exit 1; fi
+	$(GO) vet ./... $(E2E)
+	$(GO) tool staticcheck ./... $(E2E)
+	@if command -v shellcheck >/dev/null; then shellcheck $(SCRIPTS) packaging/*.sh; \
+	  elif [ "$$CI" = true ]; then echo "shellcheck is missing" >&2; exit 1; fi
+	$(GO) test -race -short -timeout 5m ./...
+
+.PHONY: setup
+setup: ## install what tests and demo need (Debian, as root; SETUP=no leaves the machine alone)
+	@if [ "$(SETUP)" != no ]; then testdata/bed/setup; fi
+
+.PHONY: test
+test: setup check ## check, then every test: real engine, real Mender client, end to end
+	$(GO) test -timeout 10m ./...
+	$(GO) test -timeout 15m $(E2E)
+
+.PHONY: demo
+demo: setup build ## install, update, fail, roll back: the product at work in a private room of this machine
+	@$(GO) run ./examples/demo -programs $(BUILD)
+
+.PHONY: bench
+bench: ## run the benchmarks
+	$(GO) test -run '^$$' -bench . -benchmem ./...
+
+.PHONY: clean
+clean: ## remove build/
+	rm -rf $(BUILD)
