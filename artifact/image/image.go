@@ -1,0 +1,192 @@
+package image
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"io"
+)
+
+// MaxConfig is the greatest size in bytes of a config or manifest that is
+// read, as containerd has it.
+const MaxConfig = 4 << 20
+
+// MaxLayers is the greatest number of layers an image may have. Docker stops
+// at 125 and overlayfs at 500.
+const MaxLayers = 512
+
+// The media types of layers.
+const (
+	MediaTypeLayer     = "application/vnd.oci.image.layer.v1.tar"
+	MediaTypeLayerGzip = "application/vnd.oci.image.layer.v1.tar+gzip"
+	MediaTypeLayerZstd = "application/vnd.oci.image.layer.v1.tar+zstd"
+	mediaTypeConfig    = "application/vnd.oci.image.config.v1+json"
+	mediaTypeManifest  = "application/vnd.oci.image.manifest.v1+json"
+	mediaTypeIndex     = "application/vnd.oci.image.index.v1+json"
+	dockerConfig       = "application/vnd.docker.container.image.v1+json"
+	dockerManifest     = "application/vnd.docker.distribution.manifest.v2+json"
+	dockerIndex        = "application/vnd.docker.distribution.manifest.list.v2+json"
+)
+
+// Image is one image for one platform. What identifies it is ConfigDigest,
+// and through the config the diffIDs.
+type Image struct {
+	ConfigDigest Digest
+	Config       []byte   // the config as it is in its blob, byte for byte
+	DiffIDs      []Digest // of the layers, the base first
+	Platform     Platform // normalised, from the config
+	Tags         []string // names the archive gives the image, as written there
+	Layers       []Layer  // one for each diffID, in the same order
+}
+
+// Layer is one layer of an Image.
+type Layer struct {
+	DiffID Digest
+	// Size is the number of bytes of the uncompressed tar, or -1 if unknown;
+	// Verify and Measure find it out.
+	Size int64
+	// MediaType, Blob and BlobSize describe the layer as it is stored where
+	// the image comes from; empty and 0 if that is not known.
+	MediaType string
+	Blob      Digest
+	BlobSize  int64
+	// Open gives the uncompressed tar from its start, as often as it is
+	// called. What it gives is not verified; see Layer.Verified. It is nil
+	// for a layer whose content is not there (omitted from the archive).
+	Open func() (io.ReadCloser, error)
+}
+
+// Config is what of an image's config is of use here. Unknown fields are
+// ignored.
+type Config struct {
+	Architecture string `json:"architecture"`
+	OS           string `json:"os"`
+	Variant      string `json:"variant"`
+	RootFS       struct {
+		Type    string   `json:"type"`
+		DiffIDs []Digest `json:"diff_ids"`
+	} `json:"rootfs"`
+}
+
+// ParseConfig reads an image's config and checks what it says of the layers:
+// at most MaxLayers well-formed diffIDs, and a platform.
+func ParseConfig(b []byte) (*Config, error) {
+	if len(b) > MaxConfig {
+		return nil, fmt.Errorf("%w: an image config of %d bytes", ErrTooLarge, len(b))
+	}
+	var c Config
+	if err := json.Unmarshal(b, &c); err != nil {
+		return nil, fmt.Errorf("%w: image config: %w", ErrFormat, err)
+	}
+	if c.RootFS.Type != "" && c.RootFS.Type != "layers" {
+		return nil, fmt.Errorf("%w: image config: rootfs type %q", ErrFormat, clip(c.RootFS.Type))
+	}
+	if len(c.RootFS.DiffIDs) > MaxLayers {
+		return nil, fmt.Errorf("%w: an image of %d layers", ErrTooLarge, len(c.RootFS.DiffIDs))
+	}
+	for _, d := range c.RootFS.DiffIDs {
+		if !d.Valid() {
+			return nil, fmt.Errorf("%w: image config: malformed diffID %q", ErrFormat, clip(string(d)))
+		}
+	}
+	if c.OS == "" || c.Architecture == "" {
+		return nil, fmt.Errorf("%w: image config: no os or architecture", ErrFormat)
+	}
+	if _, err := ParsePlatform(c.Platform().String()); err != nil {
+		return nil, fmt.Errorf("%w: image config: %w", ErrFormat, err)
+	}
+	return &c, nil
+}
+
+// Platform returns the config's platform, normalised.
+func (c *Config) Platform() Platform {
+	return Platform{c.OS, c.Architecture, c.Variant}.Normalize()
+}
+
+// New makes an Image of its config and its layers, wherever they come from.
+// It fills in the diffIDs of layers that have none and refuses layers that
+// are not those of the config.
+func New(config []byte, layers []Layer, tags ...string) (*Image, error) {
+	c, err := ParseConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	img := &Image{
+		ConfigDigest: DigestOf(config),
+		Config:       config,
+		DiffIDs:      c.RootFS.DiffIDs,
+		Platform:     c.Platform(),
+		Tags:         tags,
+		Layers:       append([]Layer(nil), layers...),
+	}
+	if len(layers) != len(img.DiffIDs) {
+		return nil, fmt.Errorf("%w: %d layers for a config that has %d", ErrFormat, len(layers), len(img.DiffIDs))
+	}
+	for i := range img.Layers {
+		l := &img.Layers[i]
+		if l.DiffID == "" {
+			l.DiffID = img.DiffIDs[i]
+		}
+		if l.DiffID != img.DiffIDs[i] {
+			return nil, fmt.Errorf("%w: layer %d is %s, the config has %s", ErrMismatch, i, l.DiffID, img.DiffIDs[i])
+		}
+	}
+	return img, nil
+}
+
+// ChainIDs returns the chain ID of every layer and what is under it, as the
+// OCI image specification computes them; the last one names the whole root
+// file system.
+func (img *Image) ChainIDs() []Digest { return ChainIDs(img.DiffIDs) }
+
+// ChainIDs returns the chain IDs of a list of diffIDs.
+func ChainIDs(diffIDs []Digest) []Digest {
+	ids := make([]Digest, len(diffIDs))
+	for i, d := range diffIDs {
+		if i == 0 {
+			ids[i] = d
+			continue
+		}
+		ids[i] = DigestOf([]byte(string(ids[i-1]) + " " + string(d)))
+	}
+	return ids
+}
+
+// Verify reads every layer that has content to its end and compares it with
+// its diffID; on success the Size of each of them is known. It uses constant
+// memory. A layer without content is an ErrMissing.
+func Verify(img *Image) error {
+	if DigestOf(img.Config) != img.ConfigDigest {
+		return fmt.Errorf("config %s: %w", img.ConfigDigest, ErrMismatch)
+	}
+	for i := range img.Layers {
+		l := &img.Layers[i]
+		r, err := l.Verified()
+		if err != nil {
+			return fmt.Errorf("layer %s: %w", l.DiffID, err)
+		}
+		n, err := io.Copy(io.Discard, r)
+		if cerr := r.Close(); err == nil {
+			err = cerr
+		}
+		if err != nil {
+			return fmt.Errorf("layer %s: %w", l.DiffID, err)
+		}
+		l.Size = n
+	}
+	return nil
+}
+
+// Verified opens the layer's content like Open, but hashes it while it is
+// read: instead of io.EOF the reader returns ErrMismatch if what was read is
+// not the layer its diffID names, or not Size bytes long where Size is known.
+func (l *Layer) Verified() (io.ReadCloser, error) {
+	if l.Open == nil {
+		return nil, ErrMissing
+	}
+	r, err := l.Open()
+	if err != nil {
+		return nil, err
+	}
+	return &verifier{ReadCloser: r, hash: sha256.New(), want: l.DiffID, size: l.Size}, nil
+}

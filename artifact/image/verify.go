@@ -1,0 +1,42 @@
+package image
+
+import (
+	"fmt"
+	"hash"
+	"io"
+)
+
+// verifier turns the end of a stream into an error if the stream was not what
+// it was announced as.
+type verifier struct {
+	io.ReadCloser
+	hash hash.Hash
+	want Digest
+	size int64 // -1: unknown
+	n    int64
+	err  error
+}
+
+func (v *verifier) Read(p []byte) (int, error) {
+	if v.err != nil {
+		return 0, v.err
+	}
+	n, err := v.ReadCloser.Read(p)
+	v.hash.Write(p[:n])
+	v.n += int64(n)
+	switch {
+	case v.size >= 0 && v.n > v.size:
+		err = fmt.Errorf("%w: more than the %d bytes announced", ErrMismatch, v.size)
+	case err != io.EOF:
+	case v.size >= 0 && v.n < v.size:
+		err = fmt.Errorf("%w: %d bytes, %d were announced", ErrMismatch, v.n, v.size)
+	default:
+		if got := sumDigest(v.hash); got != v.want {
+			err = fmt.Errorf("%w: it is %s", ErrMismatch, got)
+		}
+	}
+	if err != nil {
+		v.err = err
+	}
+	return n, err
+}

@@ -1,0 +1,22 @@
+package mender
+
+import "errors"
+
+// Errors a caller may branch on. What is wrapped around them says what was
+// found and where.
+var (
+	// ErrFormat: not a Mender Artifact, or a damaged or malformed one.
+	ErrFormat = errors.New("bad Mender Artifact")
+	// ErrChecksum: a part does not have the checksum the manifest gives.
+	ErrChecksum = errors.New("checksum mismatch in Mender Artifact")
+	// ErrSignature: no signature where one is demanded, or one by no key that
+	// is trusted.
+	ErrSignature = errors.New("bad signature of Mender Artifact")
+	// ErrUnsupported: well formed, but of a kind this package does not read
+	// (another version, lzma, several payloads, augmented artifacts).
+	ErrUnsupported = errors.New("unsupported Mender Artifact")
+	// ErrTooLarge: a part is larger than a reader accepts.
+	ErrTooLarge = errors.New("Mender Artifact beyond its limits")
+	// ErrKey: a key file cannot be used.
+	ErrKey = errors.New("unusable key")
+)
