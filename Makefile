@@ -11,7 +11,7 @@ PROGRAMS := $(filter-out internal,$(notdir $(patsubst %/main.go,%,$(wildcard cmd
 # Go leaves directories named testdata out of ./...: the test support library
 # and the end-to-end tests are named here.
 E2E      := ./testdata/bed/... ./testdata/e2e/...
-SCRIPTS  := .ci/run testdata/bed/setup
+SCRIPTS  := .ci/run packaging/install.sh testdata/bed/setup testdata/bed/device.sh
 
 bindir        = $(DESTDIR)$(prefix)/bin
 modulesdir    = $(DESTDIR)$(prefix)/share/mender/modules/v3
@@ -33,7 +33,7 @@ help: ## list the targets
 .PHONY: build
 build: ## build every program for this machine into build/
 	@mkdir -p $(BUILD)
-	$(GOBUILD) -o $(BUILD)/ $(addprefix ./cmd/,$(PROGRAMS))
+	$(if $(PROGRAMS),$(GOBUILD) -o $(BUILD)/ $(addprefix ./cmd/,$(PROGRAMS)))
 
 .PHONY: cross
 cross: $(addprefix cross-,$(ARCHES)) ## build for linux/arm/v7, arm64 and amd64 into build/linux-ARCH/
@@ -46,11 +46,10 @@ cross-amd64:  export GOAMD64 = v1
 .PHONY: $(addprefix cross-,$(ARCHES))
 $(addprefix cross-,$(ARCHES)): cross-%:
 	@mkdir -p $(BUILD)/linux-$*
-	GOOS=linux $(GOBUILD) -o $(BUILD)/linux-$*/ $(addprefix ./cmd/,$(PROGRAMS))
+	$(if $(PROGRAMS),GOOS=linux $(GOBUILD) -o $(BUILD)/linux-$*/ $(addprefix ./cmd/,$(PROGRAMS)))
 
 .PHONY: install
-install: ## install the programs (DESTDIR, prefix; FROM=build/linux-arm-v7 for a device)
-	@$(MAKE) --no-print-directory $(if $(FROM),,build)
+install: $(if $(FROM),,build) ## install the programs (DESTDIR, prefix; FROM=build/linux-arm-v7 for a device)
 	packaging/install.sh '$(if $(FROM),$(FROM),$(BUILD))' '$(modulesdir)' '$(submodulesdir)' '$(bindir)' '$(confdir)' '$(mandir)' '$(bashcompdir)'
 
 .PHONY: uninstall
@@ -63,7 +62,7 @@ check: ## gofmt, vet, staticcheck, shellcheck and the short tests with the race 
 	  if [ -n "$$unformatted" ]; then echo "gofmt these: $$unformatted" >&2; exit 1; fi
 	$(GO) vet ./... $(E2E)
 	$(GO) tool staticcheck ./... $(E2E)
-	@if command -v shellcheck >/dev/null; then shellcheck $(SCRIPTS) packaging/*.sh; \
+	@if command -v shellcheck >/dev/null; then shellcheck $(SCRIPTS); \
 	  elif [ "$$CI" = true ]; then echo "shellcheck is missing" >&2; exit 1; fi
 	$(GO) test -race -short -timeout 5m ./...
 

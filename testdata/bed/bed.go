@@ -1,0 +1,107 @@
+// Package bed is the testbed: a private machine inside this one (Device), with
+// its own file tree, network, processes, Docker engine and Mender client, and
+// container images made from local material (Image). End-to-end tests and the
+// demo stand on it. It must not know the product's packages: it sees the
+// product as a device does, as programs and files.
+package bed
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+)
+
+// Result is what a command did.
+type Result struct {
+	Stdout string
+	Stderr string
+	Code   int // exit code; -1 if a signal ended it
+}
+
+// Output is stdout and stderr together, for messages.
+func (r Result) Output() string { return strings.TrimSpace(r.Stdout + r.Stderr) }
+
+// run runs cmd to its end. Only a command that cannot be started is an error.
+func run(cmd *exec.Cmd) (Result, error) {
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if also, ok := os.LookupEnv("MENDER_APP_BED_TRACE"); ok && also != "" {
+		cmd.Stdout, cmd.Stderr = io.MultiWriter(&stdout, os.Stderr), io.MultiWriter(&stderr, os.Stderr)
+		fmt.Fprintln(os.Stderr, "+", strings.Join(cmd.Args, " "))
+	}
+	err := cmd.Run()
+	r := Result{Stdout: stdout.String(), Stderr: stderr.String(), Code: cmd.ProcessState.ExitCode()}
+	if _, exited := err.(*exec.ExitError); exited {
+		err = nil
+	}
+	return r, err
+}
+
+// Repository returns the root of the project's tree.
+func Repository() string {
+	_, file, _, ok := runtime.Caller(0)
+	if ok && filepath.IsAbs(file) {
+		return filepath.Dir(filepath.Dir(filepath.Dir(file)))
+	}
+	// Built with -trimpath: ask the Go tool.
+	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}").Output()
+	if err != nil {
+		panic("bed: run me inside the project's tree: " + err.Error())
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// Programs builds the product's programs for this machine and returns their
+// directory.
+func Programs() (string, error) {
+	r, err := run(exec.Command("make", "-s", "-C", Repository(), "build"))
+	if err == nil && r.Code != 0 {
+		err = errors.New(r.Output())
+	}
+	if err != nil {
+		return "", fmt.Errorf("build the programs: %w", err)
+	}
+	return filepath.Join(Repository(), "build"), nil
+}
+
+// Missing names what this machine lacks to hold a Device, or returns "".
+func Missing() string {
+	if os.Getuid() != 0 {
+		return "root"
+	}
+	for _, need := range []string{"dockerd", "docker", "nsenter", "ip", "bash"} {
+		if _, err := exec.LookPath(need); err != nil {
+			return need
+		}
+	}
+	if err := exec.Command("docker", "compose", "version").Run(); err != nil {
+		return "Docker Compose v2"
+	}
+	return ""
+}
+
+// Require skips the test where a Device cannot be held or one of the commands
+// is missing, and names what is. In CI, where nothing may skip, it fails.
+func Require(t testing.TB, commands ...string) {
+	t.Helper()
+	missing := Missing()
+	for _, c := range commands {
+		if _, err := exec.LookPath(c); err != nil && missing == "" {
+			missing = c
+		}
+	}
+	switch {
+	case missing == "":
+	case os.Getenv("CI") == "true":
+		t.Fatalf("missing in CI: %s", missing)
+	default:
+		t.Skipf("needs %s (make setup)", missing)
+	}
+}

@@ -1,0 +1,292 @@
+package bed
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// Type is the device type of every Device.
+const Type = "testbed"
+
+//go:embed device.sh
+var deviceScript string
+
+// Device is a machine of its own: namespaces for mounts, network, processes,
+// IPC and host name over a copy-on-write view of this machine's file tree. What is
+// installed, loaded or broken in it stays in it. Its engine is this machine's
+// dockerd with a data root of its own; it has no network to the outside.
+type Device struct {
+	// Dir holds all that the device keeps, on this machine's disk and at the
+	// same path inside: data/ is its /data, docker/ its /var/lib/docker,
+	// share/ is for passing files.
+	Dir string
+
+	init   *exec.Cmd
+	stop   func() error
+	cgroup string
+	engine *exec.Cmd
+	once   sync.Once
+	err    error
+}
+
+// Start starts a device with a running engine and the product of `make
+// install` in it, and closes it when the test ends. It skips (in CI: fails)
+// where that cannot be.
+func Start(t testing.TB) *Device {
+	t.Helper()
+	Require(t, "mender")
+	programs, err := Programs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, err := os.MkdirTemp("", "mender-app-bed-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := New(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := d.Close(); err != nil {
+			t.Errorf("close the device: %v", err)
+		}
+		if t.Failed() {
+			if log, err := os.ReadFile(filepath.Join(dir, "dockerd.log")); err == nil {
+				t.Logf("end of the engine's log:\n%s", lastLines(string(log), 15))
+			}
+		}
+		if err := os.RemoveAll(dir); err != nil {
+			t.Errorf("remove the device: %v", err)
+		}
+	})
+	if err := d.Install(programs); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.StartEngine(); err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// New starts a device that keeps its files in dir, without an engine yet.
+func New(dir string) (*Device, error) {
+	d := &Device{Dir: dir, cgroup: "mender-app-" + filepath.Base(dir)}
+	for _, sub := range []string{"data/mender", "docker", "share", "root"} {
+		if err := os.MkdirAll(filepath.Join(dir, sub), 0o755); err != nil {
+			return nil, err
+		}
+	}
+	if err := os.WriteFile(filepath.Join(dir, "data/mender/device_type"), []byte("device_type="+Type+"\n"), 0o644); err != nil {
+		return nil, err
+	}
+
+	// bash is process 1 of the device: it reaps what others leave, and all
+	// processes of the device die with it.
+	d.init = exec.Command("bash", "-c", deviceScript, "device", dir, Repository())
+	d.init.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWNET | syscall.CLONE_NEWPID | syscall.CLONE_NEWIPC | syscall.CLONE_NEWUTS,
+		Pdeathsig:  syscall.SIGKILL,
+	}
+	var trouble strings.Builder
+	d.init.Stderr = &trouble
+	in, err := d.init.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	d.stop = in.Close // the script waits for its input to end
+	out, err := d.init.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := d.init.Start(); err != nil {
+		return nil, fmt.Errorf("start a device: %w", err)
+	}
+	ready := make([]byte, len("ready\n"))
+	if n, _ := out.Read(ready); string(ready[:n]) != "ready\n" {
+		_ = d.init.Process.Kill()
+		_ = d.init.Wait()
+		return nil, fmt.Errorf("start a device: %s", strings.TrimSpace(trouble.String()))
+	}
+	return d, nil
+}
+
+// Close ends every process of the device and takes away its mounts and
+// control groups. The files in Dir stay.
+func (d *Device) Close() error {
+	d.once.Do(func() {
+		d.err = errors.Join(d.StopEngine(), d.stop())
+		done := make(chan error, 1)
+		go func() { done <- d.init.Wait() }()
+		select {
+		case <-done:
+		case <-time.After(10 * time.Second):
+			_ = d.init.Process.Kill()
+			<-done
+		}
+		d.removeCgroups()
+	})
+	return d.err
+}
+
+// removeCgroups removes the groups of the device's containers, which live in
+// the whole machine's hierarchy. An engine that ended well left only the
+// parents; what a killed one left is empty by now.
+func (d *Device) removeCgroups() {
+	tops, _ := filepath.Glob("/sys/fs/cgroup/*/" + d.cgroup)
+	for _, top := range append(tops, "/sys/fs/cgroup/"+d.cgroup) {
+		var dirs []string
+		_ = filepath.WalkDir(top, func(path string, e fs.DirEntry, err error) error {
+			if err == nil && e.IsDir() {
+				dirs = append(dirs, path)
+			}
+			return nil
+		})
+		for i := len(dirs) - 1; i >= 0; i-- {
+			_ = os.Remove(dirs[i])
+		}
+	}
+}
+
+// Command is a command to run inside the device, with a plain environment and
+// HOME in /root. It ends with ctx.
+func (d *Device) Command(ctx context.Context, name string, args ...string) *exec.Cmd {
+	enter := []string{"--target", strconv.Itoa(d.init.Process.Pid), "--mount", "--net", "--pid", "--ipc", "--uts", "--wd=/", "--", name}
+	cmd := exec.CommandContext(ctx, "nsenter", append(enter, args...)...)
+	cmd.Env = []string{
+		"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+		"HOME=/root", "LANG=C.UTF-8",
+	}
+	cmd.WaitDelay = 5 * time.Second
+	return cmd
+}
+
+// Run runs a command inside the device, five minutes at most. An error says
+// that it could not be run; how it ended is in the Result.
+func (d *Device) Run(name string, args ...string) (Result, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+	defer cancel()
+	return run(d.Command(ctx, name, args...))
+}
+
+// MustRun runs a command inside the device that has to end well.
+func (d *Device) MustRun(t testing.TB, name string, args ...string) string {
+	t.Helper()
+	r, err := d.Run(name, args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Code != 0 {
+		t.Fatalf("%s %s: exit %d\n%s", name, strings.Join(args, " "), r.Code, r.Output())
+	}
+	return r.Stdout
+}
+
+// Path is where this machine sees a path of the device.
+func (d *Device) Path(path string) string {
+	return fmt.Sprintf("/proc/%d/root%s", d.init.Process.Pid, path)
+}
+
+// Share is a file for passing things in and out: the same path here and there.
+func (d *Device) Share(name string) string { return filepath.Join(d.Dir, "share", name) }
+
+// Install installs the programs of a build directory as `make install` does.
+func (d *Device) Install(programs string) error {
+	r, err := d.Run("bash", "-c", `
+		set -eu
+		tmp=$(mktemp -d)
+		cp -r "$1"/. "$tmp"
+		make -s -C "$2" install FROM="$tmp"
+		rm -rf "$tmp"`, "install", programs, Repository())
+	if err == nil && r.Code != 0 {
+		err = errors.New(r.Output())
+	}
+	if err != nil {
+		return fmt.Errorf("install the programs: %w", err)
+	}
+	return nil
+}
+
+// StartEngine starts the device's Docker engine and waits until it answers.
+func (d *Device) StartEngine() error {
+	config := filepath.Join(d.Dir, "daemon.json")
+	// cgroupfs: there is no systemd in the device to ask for groups.
+	settings := `{"exec-opts": ["native.cgroupdriver=cgroupfs"], "cgroup-parent": "/` + d.cgroup + `"}`
+	if err := os.WriteFile(config, []byte(settings), 0o644); err != nil {
+		return err
+	}
+	log, err := os.OpenFile(filepath.Join(d.Dir, "dockerd.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+
+	var last string
+	for _, network := range [][]string{nil, {"--bridge", "none", "--iptables=false"}} {
+		args := append([]string{"--config-file", config, "--shutdown-timeout", "5"}, network...)
+		d.engine = d.Command(context.Background(), "dockerd", args...)
+		d.engine.Stdout, d.engine.Stderr = log, log
+		if err := d.engine.Start(); err != nil {
+			return fmt.Errorf("start the engine: %w", err)
+		}
+		ended := make(chan struct{})
+		go func(engine *exec.Cmd) { _ = engine.Wait(); close(ended) }(d.engine)
+		for range 300 {
+			r, err := d.Run("docker", "version", "--format", "{{.Server.Version}}")
+			if err == nil && r.Code == 0 {
+				return nil
+			}
+			last = r.Output()
+			select {
+			case <-ended: // a kernel without bridges or iptables: try without
+			case <-time.After(50 * time.Millisecond):
+				continue
+			}
+			break
+		}
+		d.killEngine()
+	}
+	text, _ := os.ReadFile(log.Name())
+	return fmt.Errorf("start the engine: %s\n%s", last, lastLines(string(text), 10))
+}
+
+// StopEngine ends the engine and its containers as a shutdown does; without
+// one it does nothing.
+func (d *Device) StopEngine() error {
+	if d.engine == nil {
+		return nil
+	}
+	d.engine = nil
+	// nsenter waits for dockerd and passes no signal on: signal inside.
+	r, err := d.Run("bash", "-c", `
+		pid=$(cat /run/docker.pid 2>/dev/null || cat /var/run/docker.pid 2>/dev/null) || exit 0
+		kill "$pid"
+		for _ in $(seq 300); do [ -e "/proc/$pid" ] || exit 0; sleep 0.05; done
+		kill -9 "$pid"`)
+	if err == nil && r.Code != 0 {
+		err = errors.New(r.Output())
+	}
+	return err
+}
+
+func (d *Device) killEngine() {
+	_, _ = d.Run("bash", "-c", `kill -9 $(cat /run/docker.pid) 2>/dev/null; rm -f /run/docker.pid`)
+	d.engine = nil
+}
+
+func lastLines(text string, n int) string {
+	lines := strings.Split(strings.TrimRight(text, "\n"), "\n")
+	return strings.Join(lines[max(0, len(lines)-n):], "\n")
+}
