@@ -1,11 +1,52 @@
 package bed
 
 import (
+	"os"
+	"path/filepath"
 	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
 )
 
-func TestDevice(t *testing.T) {
+// The testbed itself: what the tests stand on has to hold first.
+func TestDeviceRunsAnApplicationAndLeavesNothing(t *testing.T) {
+	web, err := Shop{Ref: "shop/web:1", Version: "1", Base: 256}.Image()
+	if err != nil {
+		t.Fatal(err)
+	}
 	d := Start(t)
-	t.Log(d.MustRun(t, "docker", "info", "--format", "{{.ServerVersion}} {{.Driver}} {{.DockerRootDir}}"))
-	t.Log(d.MustRun(t, "bash", "-c", "ls -la / /etc/mender /usr/share/mender /data; mender --no-syslog show-artifact; ip addr; df /data /var/lib/docker /tmp /; mount | wc -l"))
+	require.NoError(t, WriteArchive(d.Share("web.tar"), web))
+	d.MustRun(t, "docker", "load", "-q", "-i", d.Share("web.tar"))
+	require.NoError(t, os.WriteFile(d.Share("compose.yaml"), []byte(`
+name: shop
+services:
+  web:
+    image: shop/web:1
+    ports: ["8080:8080"]
+    mem_limit: 64m
+    volumes: ["visits:/var/shop"]
+volumes:
+  visits:
+`), 0o644))
+	w, err := d.Watch("http://127.0.0.1:8080/version")
+	require.NoError(t, err)
+	defer w.Stop()
+	start := time.Now()
+	d.MustRun(t, "docker", "compose", "-f", d.Share("compose.yaml"), "up", "-d", "--pull", "never", "--wait")
+	Eventually(t, 5*time.Second, "the service answers", func() bool { return w.Says() == "web 1" })
+	down, times := w.Down(start)
+	require.Equal(t, 1, times)
+	require.Greater(t, down, 50*time.Millisecond)
+
+	s := d.MustState(t)
+	require.Equal(t, "healthy", s.Service("shop", "web").Health)
+	require.Contains(t, s.Volumes, "shop_visits")
+	d.MustProvide(t, map[string]string{}) // no artifact was ever installed
+	require.Equal(t, "factory\n", d.MustRun(t, "mender", "--no-syslog", "show-artifact"))
+
+	require.NoError(t, d.Close())
+	left, err := filepath.Glob("/sys/fs/cgroup/*/" + d.cgroup)
+	require.NoError(t, err)
+	require.Empty(t, left)
 }

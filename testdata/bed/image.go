@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"time"
 
@@ -30,7 +31,7 @@ type File struct {
 // same description gives the same image, byte for byte.
 type Image struct {
 	Ref      string   // reference it gets in an archive, like shop/web:1
-	Platform string   // linux/amd64 when empty
+	Platform string   // this machine's when empty
 	Layers   [][]File // the lowest first
 	Command  []string
 	Health   *v1.HealthConfig
@@ -38,11 +39,7 @@ type Image struct {
 
 // Build makes the image.
 func (i Image) Build() (v1.Image, error) {
-	text := i.Platform
-	if text == "" {
-		text = "linux/amd64"
-	}
-	platform, err := v1.ParsePlatform(text)
+	platform, err := v1.ParsePlatform(orThis(i.Platform))
 	if err != nil {
 		return nil, err
 	}
@@ -69,6 +66,13 @@ func (i Image) Build() (v1.Image, error) {
 		}
 	}
 	return img, nil
+}
+
+func orThis(platform string) string {
+	if platform == "" {
+		return "linux/" + runtime.GOARCH
+	}
+	return platform
 }
 
 // WriteArchive writes images into one docker-archive, as `docker save` does.
@@ -126,7 +130,7 @@ func tarLayer(files []File) (v1.Layer, error) {
 type Shop struct {
 	Ref      string
 	Version  string // what its /version says after the service's name
-	Platform string // linux/amd64 when empty
+	Platform string // this machine's when empty
 	Mode     string // how it feels: see examples/shop
 	Winter   bool   // built with the winter release's code
 	Base     int    // size of the base layer in KiB; the same size is the same layer
@@ -137,9 +141,6 @@ type Shop struct {
 // Image compiles the program and describes the image: a base layer of text
 // (what a distribution's files are), the program, and its mode.
 func (s Shop) Image() (Image, error) {
-	if s.Platform == "" {
-		s.Platform = "linux/amd64"
-	}
 	if s.Service == "" {
 		s.Service = "web"
 	}
@@ -178,7 +179,7 @@ func (s Shop) compile() ([]byte, error) {
 	}
 	cmd := exec.Command("go", append(args, "./examples/shop")...)
 	cmd.Dir = Repository()
-	platform := strings.Split(s.Platform, "/")
+	platform := strings.Split(orThis(s.Platform), "/")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+platform[0], "GOARCH="+platform[1])
 	if len(platform) == 3 && platform[1] == "arm" {
 		cmd.Env = append(cmd.Env, "GOARM="+strings.TrimPrefix(platform[2], "v"))

@@ -1,0 +1,75 @@
+package bed
+
+import (
+	"context"
+	"fmt"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+)
+
+// menderCommand is the Mender client's command: the Go client's, or the C++ client's.
+func menderCommand() []string {
+	if _, err := exec.LookPath("mender"); err != nil {
+		return []string{"mender-update"}
+	}
+	return []string{"mender", "--no-syslog"}
+}
+
+// Mender runs the Mender client in the device: Mender("install", file),
+// Mender("commit"), Mender("rollback").
+func (d *Device) Mender(args ...string) (Result, error) {
+	args = append(menderCommand(), args...)
+	return d.Run(args[0], args[1:]...)
+}
+
+// MenderCommand is Mender's command, for one that is to be interrupted.
+func (d *Device) MenderCommand(ctx context.Context, args ...string) *exec.Cmd {
+	args = append(menderCommand(), args...)
+	return d.Command(ctx, args[0], args[1:]...)
+}
+
+// Provides is what the Mender client believes is installed.
+func (d *Device) Provides() (map[string]string, error) {
+	r, err := d.Mender("show-provides")
+	if err != nil {
+		return nil, err
+	}
+	if r.Code != 0 {
+		return nil, fmt.Errorf("show-provides: %s", r.Output())
+	}
+	provides := map[string]string{}
+	for line := range strings.Lines(r.Stdout) {
+		if key, value, ok := strings.Cut(strings.TrimSpace(line), "="); ok {
+			provides[key] = value
+		}
+	}
+	return provides, nil
+}
+
+// MustProvide asserts the whole of what the client believes is installed, and
+// that it does not call any of it inconsistent.
+func (d *Device) MustProvide(t testing.TB, want map[string]string) {
+	t.Helper()
+	got, err := d.Provides()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if fmt.Sprint(got) != fmt.Sprint(want) { // fmt sorts maps
+		t.Errorf("the client provides %v, not %v", got, want)
+	}
+	if name := got["artifact_name"]; strings.HasSuffix(name, "_INCONSISTENT") {
+		t.Errorf("the client calls %s", name)
+	}
+}
+
+// Eventually waits until ok says yes, for at most limit.
+func Eventually(t testing.TB, limit time.Duration, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(limit); !ok(); time.Sleep(50 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("not within %v: %s", limit, what)
+		}
+	}
+}

@@ -1,0 +1,132 @@
+package bed
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Watch asks a service of the device every 20 ms what it says, so that the
+// time without an answer is known to about that.
+type Watch struct {
+	cmd     *exec.Cmd
+	mu      sync.Mutex
+	changes []change
+	done    chan struct{}
+}
+
+type change struct {
+	At   int64  `json:"at"`   // nanoseconds since 1970
+	Says string `json:"says"` // "" is no answer
+}
+
+// Watch starts watching url from inside the device.
+func (d *Device) Watch(url string) (*Watch, error) {
+	program := d.Share("shop")
+	if _, err := os.Stat(program); err != nil {
+		data, err := Shop{Version: "0"}.compile()
+		if err != nil {
+			return nil, err
+		}
+		if err := os.WriteFile(program, data, 0o755); err != nil {
+			return nil, err
+		}
+	}
+	w := &Watch{cmd: d.Command(context.Background(), program, "-poll", url), done: make(chan struct{})}
+	out, err := w.cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := w.cmd.Start(); err != nil {
+		return nil, fmt.Errorf("watch %s: %w", url, err)
+	}
+	go func() {
+		defer close(w.done)
+		for dec := json.NewDecoder(out); ; {
+			var c change
+			if err := dec.Decode(&c); err != nil {
+				return // it ends with the program
+			}
+			w.mu.Lock()
+			w.changes = append(w.changes, c)
+			w.mu.Unlock()
+		}
+	}()
+	return w, nil
+}
+
+// Says is the last answer, "" for none.
+func (w *Watch) Says() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.changes) == 0 {
+		return ""
+	}
+	return w.changes[len(w.changes)-1].Says
+}
+
+// Down is how long there was no answer since then, up to now, and how often.
+func (w *Watch) Down(since time.Time) (total time.Duration, times int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	end := time.Now().UnixNano()
+	for i := len(w.changes) - 1; i >= 0; i-- {
+		c := w.changes[i]
+		if c.Says == "" && end > since.UnixNano() {
+			total += time.Duration(end - max(c.At, since.UnixNano()))
+			times++
+		}
+		end = c.At
+	}
+	return total, times
+}
+
+// Heard lists the different answers since then, in order, "" for none.
+func (w *Watch) Heard(since time.Time) []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var heard []string
+	for i, c := range w.changes {
+		if c.At >= since.UnixNano() || i+1 == len(w.changes) || w.changes[i+1].At > since.UnixNano() {
+			heard = append(heard, c.Says)
+		}
+	}
+	return heard
+}
+
+// Stop ends the watch.
+func (w *Watch) Stop() {
+	// The program is nsenter's child: end that one, and nsenter ends with it.
+	for _, child := range children(w.cmd.Process.Pid) {
+		if p, err := os.FindProcess(child); err == nil {
+			_ = p.Signal(os.Interrupt)
+		}
+	}
+	select {
+	case <-w.done:
+	case <-time.After(5 * time.Second):
+		_ = w.cmd.Process.Kill()
+	}
+	_ = w.cmd.Wait()
+}
+
+func children(pid int) []int {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
+	if err != nil {
+		return nil
+	}
+	var all []int
+	for _, field := range strings.Fields(string(text)) {
+		if n, err := strconv.Atoi(field); err == nil {
+			all = append(all, n)
+		}
+	}
+	return all
+}
