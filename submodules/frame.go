@@ -1,0 +1,334 @@
+package submodules
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// Orchestrator is what a sub-module is made of, one method a verb. Every method
+// is idempotent, returns soon after its context ends, and leaves no process
+// behind. Errors marked with Mark become the exit codes of PROTOCOL.md.
+type Orchestrator interface {
+	ExportManifest(ctx context.Context, r Request) error
+	Save(ctx context.Context, r Request) error
+	Load(ctx context.Context, r Request) error
+	List(ctx context.Context, r Request) ([]Component, error)
+	Delete(ctx context.Context, r Request) error
+	Rollout(ctx context.Context, r Request) error
+	Rollback(ctx context.Context, r Request) error
+	Purge(ctx context.Context, r Request) error
+	Stop(ctx context.Context, r Request) error
+	Start(ctx context.Context, r Request) error
+	Alive(ctx context.Context, r Request) (bool, error)
+	Healthy(ctx context.Context, r Request) (bool, error)
+	Reqs(ctx context.Context, r Request) ([]Requirement, error)
+	// Verify returns one line for each component that is missing or not whole.
+	Verify(ctx context.Context, r Request) ([]string, error)
+	Sync(ctx context.Context, r Request) error
+	// Features returns what PROTOCOL announces.
+	Features() []string
+}
+
+// verbSpec says how a verb is called and what it is for.
+type verbSpec struct {
+	name  string
+	args  string // words; those in [] may be left out
+	about string
+	run   func(ctx context.Context, c *call) error
+}
+
+// call is one verb on its way through the frame.
+type call struct {
+	o   Orchestrator
+	req Request
+	out io.Writer
+}
+
+func verbs() []verbSpec {
+	do := func(f func(Orchestrator) func(context.Context, Request) error) func(context.Context, *call) error {
+		return func(ctx context.Context, c *call) error { return f(c.o)(ctx, c.req) }
+	}
+	ask := func(f func(Orchestrator) func(context.Context, Request) (bool, error)) func(context.Context, *call) error {
+		return func(ctx context.Context, c *call) error {
+			ok, err := f(c.o)(ctx, c.req)
+			if err == nil {
+				fmt.Fprintln(c.out, ok)
+			}
+			if err == nil && !ok {
+				return errFalse
+			}
+			return err
+		}
+	}
+	list := func(ctx context.Context, c *call) error {
+		l, err := c.o.List(ctx, c.req)
+		if err != nil {
+			return err
+		}
+		if l == nil {
+			l = []Component{}
+		}
+		return json.NewEncoder(c.out).Encode(l)
+	}
+	return []verbSpec{
+		{VerbExportManifest, "app dir", "write the manifests of the installed application to dir",
+			do(func(o Orchestrator) func(context.Context, Request) error { return o.ExportManifest })},
+		{VerbSave, "app url path", "write a component to the file path (- is standard output)",
+			do(func(o Orchestrator) func(context.Context, Request) error { return o.Save })},
+		{VerbLoad, "app url path [current_url]", "bring a component in from the file path (- is standard input)",
+			do(func(o Orchestrator) func(context.Context, Request) error { return o.Load })},
+		{VerbList, "app", "list the application's components that are there, as JSON", list},
+		{VerbLsComponents, "app", "the same as LIST", list},
+		{VerbDelete, "url app", "remove the application's component, unless something else uses it",
+			do(func(o Orchestrator) func(context.Context, Request) error { return o.Delete })},
+		{VerbRollout, "app dir", "bring up the release whose manifests are in dir; returns when it is healthy",
+			do(func(o Orchestrator) func(context.Context, Request) error { return o.Rollout })},
+		{VerbRollback, "app dir [failed_dir]", "bring back the release whose manifests are in dir",
+			do(func(o Orchestrator) func(context.Context, Request) error { return o.Rollback })},
+		{VerbPurge, "app", "remove everything the application owns but its data",
+			do(func(o Orchestrator) func(context.Context, Request) error { return o.Purge })},
+		{VerbStop, "app dir", "stop the application",
+			do(func(o Orchestrator) func(context.Context, Request) error { return o.Stop })},
+		{VerbStart, "app dir", "start the stopped application",
+			do(func(o Orchestrator) func(context.Context, Request) error { return o.Start })},
+		{VerbAlive, "app", "print true if everything the application should run is running, else false",
+			ask(func(o Orchestrator) func(context.Context, Request) (bool, error) { return o.Alive })},
+		{VerbHealthy, "app", "print true if the application runs, passes its health checks and does not restart, else false",
+			ask(func(o Orchestrator) func(context.Context, Request) (bool, error) { return o.Healthy })},
+		{VerbReqs, "", "print the commands that are needed, as cmd:error or cmd:warning", func(ctx context.Context, c *call) error {
+			l, err := c.o.Reqs(ctx, c.req)
+			for _, q := range l {
+				kind := "error"
+				if q.Warning {
+					kind = "warning"
+				}
+				fmt.Fprintf(c.out, "%s:%s\n", q.Command, kind)
+			}
+			return err
+		}},
+		{VerbProtocol, "", "print the protocol version and the features, as JSON", nil},
+		{VerbVerify, "app", "check that the components of the release are present and whole",
+			func(ctx context.Context, c *call) error {
+				lines, err := c.o.Verify(ctx, c.req)
+				for _, l := range lines {
+					fmt.Fprintln(c.out, l)
+				}
+				if err == nil && len(lines) > 0 {
+					return fmt.Errorf("not whole: %s", lines[0])
+				}
+				return err
+			}},
+		{VerbSync, "app", "return when everything that was loaded is durable",
+			do(func(o Orchestrator) func(context.Context, Request) error { return o.Sync })},
+	}
+}
+
+// errFalse is the answer false: exit code 1 and no error line.
+var errFalse = errors.New("false")
+
+// Main runs a sub-module: one verb, from the arguments without the program's
+// name. It returns the exit code. TERM and INT end the verb's context, which a
+// well-made verb answers within seconds.
+func Main(o Orchestrator, name, version string, args []string) int {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
+	defer stop()
+	return frame{o: o, name: name, version: version, in: os.Stdin, out: os.Stdout, err: os.Stderr, getenv: os.Getenv}.main(ctx, args)
+}
+
+// frame is Main with its surroundings named.
+type frame struct {
+	o             Orchestrator
+	name, version string
+	in            io.Reader
+	out, err      io.Writer
+	getenv        func(string) string
+}
+
+func (f frame) main(ctx context.Context, args []string) int {
+	err := f.dispatch(ctx, args)
+	if err == nil {
+		return CodeDone
+	}
+	if errors.Is(err, errFalse) {
+		return CodeFailed
+	}
+	f.line("error: " + strings.Join(strings.Fields(strings.ReplaceAll(err.Error(), "\n", " ")), " "))
+	return exitCode(ctx, err)
+}
+
+// exitCode is the one place where an error becomes an exit code.
+func exitCode(ctx context.Context, err error) int {
+	if errors.Is(err, ErrDeadline) {
+		return CodeDeadline
+	}
+	if errors.Is(err, syscall.ENOSPC) {
+		return CodeSpace
+	}
+	for _, c := range codes {
+		if c.err != ErrFailed && errors.Is(err, c.err) {
+			return c.code
+		}
+	}
+	if ctx.Err() != nil || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+		return CodeDeadline
+	}
+	return CodeFailed
+}
+
+// line writes one whole line in one write: the Mender client 3.4.0 logs one
+// entry a write.
+func (f frame) line(s string) { _, _ = io.WriteString(f.err, s+"\n") }
+
+func (f frame) dispatch(ctx context.Context, args []string) error {
+	if len(args) == 0 {
+		f.usage(f.err)
+		return Mark(errors.New("a verb is missing"), ErrUsage)
+	}
+	switch args[0] {
+	case "-h", "--help", "help":
+		f.usage(f.out)
+		return nil
+	case "-V", "--version", "version":
+		fmt.Fprintf(f.out, "%s %s (protocol %s)\n", f.name, f.version, Protocol)
+		return nil
+	case "completion":
+		return f.completion()
+	}
+	var spec *verbSpec
+	for _, v := range verbs() {
+		if v.name == args[0] {
+			spec = &v
+			break
+		}
+	}
+	if spec == nil {
+		return Mark(fmt.Errorf("unknown verb %q; see %s --help", args[0], f.name), ErrUsage)
+	}
+	args = args[1:]
+	for _, a := range args {
+		if a == "-h" || a == "--help" {
+			f.verbUsage(*spec)
+			return nil
+		}
+	}
+	if spec.name == VerbProtocol {
+		return json.NewEncoder(f.out).Encode(Info{Protocol: Protocol, Name: f.name, Version: f.version, Features: f.o.Features()})
+	}
+	req, err := f.request(spec, args)
+	if err != nil {
+		return Mark(err, ErrUsage)
+	}
+	if s := f.getenv(EnvDeadline); s != "" {
+		n, err := strconv.Atoi(s)
+		if err != nil || n < 1 {
+			return Mark(fmt.Errorf("%s=%q is not a number of seconds", EnvDeadline, s), ErrUsage)
+		}
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, time.Duration(n)*time.Second, ErrDeadline)
+		defer cancel()
+	}
+	if req.TempDir == "" {
+		dir, err := os.MkdirTemp("", f.name+"-")
+		if err != nil {
+			return fmt.Errorf("temporary directory: %w", err)
+		}
+		defer func() { _ = os.RemoveAll(dir) }()
+		req.TempDir = dir
+	}
+	err = spec.run(ctx, &call{o: f.o, req: req, out: f.out})
+	if err != nil && !errors.Is(err, errFalse) && ctx.Err() != nil {
+		// Whatever the verb says about it: it was ended from outside.
+		return &marked{err: err, mark: ErrDeadline}
+	}
+	return err
+}
+
+// request turns arguments and environment into a Request.
+func (f frame) request(spec *verbSpec, args []string) (Request, error) {
+	r := Request{Stdin: f.in, Stdout: f.out, Log: f.line}
+	words := strings.Fields(spec.args)
+	least := 0
+	for _, w := range words {
+		if w[0] != '[' {
+			least++
+		}
+	}
+	if len(args) < least || len(args) > len(words) {
+		return r, fmt.Errorf("usage: %s", strings.TrimSpace(f.name+" "+spec.name+" "+spec.args))
+	}
+	for i, a := range args {
+		word := strings.Trim(words[i], "[]")
+		if a == "" && words[i][0] != '[' {
+			return r, fmt.Errorf("%s: the argument %s is empty", spec.name, word)
+		}
+		switch word {
+		case "app":
+			if err := CheckName(a); err != nil {
+				return r, fmt.Errorf("application: %w", err)
+			}
+			r.App = a
+		case "url":
+			r.URL = a
+		case "path":
+			r.Path = a
+		case "current_url":
+			r.CurrentURL = a
+		case "dir":
+			r.Dir = a
+		case "failed_dir":
+			r.FailedDir = a
+		}
+	}
+	r.Options = strings.Fields(f.getenv(EnvOptions))
+	r.Platform = f.getenv(EnvPlatform)
+	r.TempDir = f.getenv(EnvTempDir)
+	r.PurgeData = f.getenv(EnvPurgeData) == "1"
+	for _, n := range metadataEnv {
+		if v := f.getenv(n); v != "" {
+			if r.Env == nil {
+				r.Env = map[string]string{}
+			}
+			r.Env[n] = v
+		}
+	}
+	if name := f.getenv(EnvComponents); name != "" {
+		list, err := readComponents(name)
+		if err != nil {
+			return r, fmt.Errorf("%s: %w", EnvComponents, err)
+		}
+		r.Components = list
+	}
+	return r, nil
+}
+
+// maxComponents bounds the file MENDER_APP_COMPONENTS, in bytes.
+const maxComponents = 16 << 20
+
+func readComponents(name string) ([]Component, error) {
+	file, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	data, err := io.ReadAll(io.LimitReader(file, maxComponents+1))
+	if err != nil {
+		return nil, err
+	}
+	if len(data) > maxComponents {
+		return nil, fmt.Errorf("%s is larger than %d bytes", name, maxComponents)
+	}
+	list := []Component{}
+	if err := json.Unmarshal(data, &list); err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return list, nil
+}

@@ -1,0 +1,35 @@
+package submodules
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// PROTOCOL.md is the protocol's home; the code must not say anything else.
+func TestProtocolDocument(t *testing.T) {
+	b, err := os.ReadFile("PROTOCOL.md")
+	require.NoError(t, err)
+	doc := string(b)
+	require.Contains(t, doc, "version "+Protocol)
+	for _, v := range verbs() {
+		require.Contains(t, doc, "| `"+strings.TrimSpace(v.name+" "+v.args)+"` |")
+	}
+	for _, c := range codeText {
+		require.Contains(t, doc, fmt.Sprintf("| %d | ", c.code))
+	}
+	require.Len(t, codes, len(codeText)-1, "one sentinel a code, none for 0")
+	for _, n := range append(append([]string{}, passedEnv...), metadataEnv...) {
+		require.Contains(t, doc, "`"+n+"`")
+	}
+	for _, e := range envText {
+		require.Contains(t, doc, "`"+e.name+"`")
+	}
+	for _, f := range []string{FeatureStream, FeatureStage, FeatureComponents, FeatureDelta, FeatureVcdiff, FeatureVerify, FeatureSync,
+		OptionDeepDelta, OptionDelta, OptionStage, DefaultDir, DefaultConfigDir} {
+		require.Contains(t, doc, f)
+	}
+}

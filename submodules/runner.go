@@ -1,0 +1,356 @@
+package submodules
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"runtime"
+	"sort"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+	"unsafe"
+)
+
+const (
+	maxStdout        = 8 << 20 // of a reply, in bytes
+	maxLine          = 4 << 10 // of a line of stderr, in bytes; the rest of it is cut
+	maxLines         = 10000   // of stderr passed to Log in a call; the last is always kept
+	defaultKillAfter = 10 * time.Second
+)
+
+// run makes one call with its reply, bounded, in out.
+func (m *Module) run(ctx context.Context, r Request, out *bytes.Buffer, verb string, args ...string) error {
+	reply := &capped{max: maxStdout}
+	err := m.runTo(ctx, r, reply, verb, args...)
+	if out != nil {
+		out.Write(reply.buf.Bytes())
+	}
+	if err == nil && reply.over {
+		return fmt.Errorf("%s %s: reply is longer than %d bytes", m.Name, verb, maxStdout)
+	}
+	return err
+}
+
+// runTo makes one call with its standard output going to stdout.
+func (m *Module) runTo(ctx context.Context, r Request, stdout io.Writer, verb string, args ...string) error {
+	if m.Config.Deadline > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, m.Config.Deadline)
+		defer cancel()
+	}
+	for _, a := range args {
+		if strings.ContainsRune(a, 0) {
+			return fmt.Errorf("%s %s: argument %q has a NUL byte", m.Name, verb, a)
+		}
+	}
+	env, cleanup, err := m.environ(ctx, r)
+	if err != nil {
+		return fmt.Errorf("%s %s: %w", m.Name, verb, err)
+	}
+	defer cleanup()
+
+	log := r.Log
+	if log == nil {
+		log = m.Config.Log
+	}
+	lines := &lineWriter{log: log}
+	callCtx, cancel := context.WithCancel(ctx)
+	defer cancel()
+
+	cmd := exec.Command(m.Path, append([]string{verb}, args...)...)
+	cmd.Dir = "/"
+	cmd.Env = env
+	cmd.Stdout = stdout
+	cmd.Stderr = lines
+	var stdin *source
+	if r.Stdin != nil && verb == VerbLoad {
+		stdin = &source{r: r.Stdin, fail: cancel}
+		cmd.Stdin = stdin
+	}
+	err = m.wait(callCtx, cmd)
+	lines.flush()
+	if rerr := stdin.failure(); rerr != nil {
+		return fmt.Errorf("%s %s: read content: %w", m.Name, verb, rerr)
+	}
+	if err == nil {
+		return nil
+	}
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) {
+		return m.startError(err)
+	}
+	ce := &CallError{Module: m.Name, Verb: verb, Code: exit.ExitCode(), LastLine: lines.last}
+	if ws, ok := exit.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
+		ce.Signal = ws.Signal().String()
+	}
+	if ctx.Err() != nil {
+		ce.Code = CodeDeadline
+		if ce.LastLine == "" {
+			ce.LastLine = ctx.Err().Error()
+		}
+	}
+	return ce
+}
+
+// startError says why the executable could not be started.
+func (m *Module) startError(err error) error {
+	switch {
+	case errors.Is(err, syscall.ENOEXEC):
+		return &NotExecutableError{Path: m.Path, Reason: "it is not a program for this machine (" + runtime.GOARCH + "); install the package for it"}
+	case errors.Is(err, fs.ErrNotExist):
+		if _, serr := os.Stat(m.Path); serr == nil {
+			return &NotExecutableError{Path: m.Path, Reason: "its interpreter is missing"}
+		}
+		return &NotFoundError{Orchestrator: m.Name, Path: m.Path}
+	case errors.Is(err, fs.ErrPermission):
+		return &NotExecutableError{Path: m.Path, Reason: "permission denied"}
+	}
+	return fmt.Errorf("run %s: %w", m.Path, err)
+}
+
+// wait runs cmd in its own process group until it ends, or ctx does: then the
+// group gets TERM, and KILL when the time for that is over. Whatever is left in
+// the group when the process has ended is killed, so that nothing stays behind.
+//
+// The goroutine keeps its thread for the whole call, for the kernel sends the
+// parent-death signal when the thread that forked ends, not the process.
+func (m *Module) wait(ctx context.Context, cmd *exec.Cmd) error {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
+	killAfter := m.Config.KillAfter
+	if killAfter <= 0 {
+		killAfter = defaultKillAfter
+	}
+	// Bounds the wait for our copying goroutines once the process has ended.
+	cmd.WaitDelay = killAfter
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	pgid := cmd.Process.Pid
+	ended := make(chan struct{})
+	watched := make(chan struct{})
+	go func() {
+		defer close(watched)
+		select {
+		case <-ended:
+			return
+		case <-ctx.Done():
+		}
+		_ = syscall.Kill(-pgid, syscall.SIGTERM)
+		t := time.NewTimer(killAfter)
+		defer t.Stop()
+		select {
+		case <-ended:
+		case <-t.C:
+			_ = syscall.Kill(-pgid, syscall.SIGKILL)
+		}
+	}()
+	// The group is killed while its leader is still a zombie: its number
+	// cannot have been given to another process yet.
+	waitExited(pgid)
+	close(ended)
+	<-watched
+	_ = syscall.Kill(-pgid, syscall.SIGKILL)
+	err := cmd.Wait()
+	if errors.Is(err, exec.ErrWaitDelay) {
+		// The process ended well; only our reader of its input is stuck.
+		err = nil
+	}
+	return err
+}
+
+// waitExited returns when the process has ended, without reaping it.
+func waitExited(pid int) {
+	const pPID, wexited, wnowait = 1, 4, 0x1000000
+	var siginfo [128]byte
+	for {
+		_, _, e := syscall.Syscall6(syscall.SYS_WAITID, pPID, uintptr(pid),
+			uintptr(unsafe.Pointer(&siginfo)), wexited|wnowait, 0, 0)
+		if e != syscall.EINTR {
+			return
+		}
+	}
+}
+
+// environ returns the whole environment of a call. What it left on disk goes
+// with cleanup.
+func (m *Module) environ(ctx context.Context, r Request) (env []string, cleanup func(), err error) {
+	cleanup = func() {}
+	set := map[string]string{
+		"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+		"LANG": "C.UTF-8",
+		"HOME": "/root",
+	}
+	for _, n := range passedEnv {
+		if v, ok := os.LookupEnv(n); ok && v != "" {
+			set[n] = v
+		}
+	}
+	if m.Config.ConfigDir != "" {
+		set[EnvConfigDir] = m.Config.ConfigDir
+	}
+	for _, kv := range m.Config.Env {
+		k, v, _ := strings.Cut(kv, "=")
+		set[k] = v
+	}
+	for k, v := range r.Env {
+		if !MetadataEnvAllowed(k) {
+			return nil, cleanup, fmt.Errorf("the metadata may not set %q in the environment", k)
+		}
+		if strings.ContainsRune(v, 0) {
+			return nil, cleanup, fmt.Errorf("the metadata's %s has a NUL byte", k)
+		}
+		set[k] = v
+	}
+	if len(r.Options) > 0 {
+		set[EnvOptions] = strings.Join(r.Options, " ")
+	}
+	if r.Platform != "" {
+		set[EnvPlatform] = r.Platform
+	}
+	if r.PurgeData {
+		set[EnvPurgeData] = "1"
+	}
+	if d, ok := ctx.Deadline(); ok {
+		set[EnvDeadline] = strconv.Itoa(max(int(time.Until(d).Seconds()), 1))
+	}
+	tmp := r.TempDir
+	if tmp == "" {
+		if tmp, err = os.MkdirTemp("", "mender-app-"); err != nil {
+			return nil, cleanup, fmt.Errorf("temporary directory: %w", err)
+		}
+		own := tmp
+		cleanup = func() { _ = os.RemoveAll(own) }
+	}
+	set[EnvTempDir] = tmp
+	if r.Components != nil {
+		name, err := writeComponents(tmp, r.Components)
+		if err != nil {
+			cleanup()
+			return nil, func() {}, err
+		}
+		set[EnvComponents] = name
+		rest := cleanup
+		cleanup = func() { _ = os.Remove(name); rest() }
+	}
+	for k, v := range set {
+		env = append(env, k+"="+v)
+	}
+	sort.Strings(env)
+	return env, cleanup, nil
+}
+
+func writeComponents(dir string, list []Component) (string, error) {
+	data, err := json.Marshal(list)
+	if err != nil {
+		return "", fmt.Errorf("components: %w", err)
+	}
+	f, err := os.CreateTemp(dir, "components-*.json")
+	if err != nil {
+		return "", fmt.Errorf("components: %w", err)
+	}
+	_, err = f.Write(data)
+	if cerr := f.Close(); err == nil {
+		err = cerr
+	}
+	if err != nil {
+		_ = os.Remove(f.Name())
+		return "", fmt.Errorf("components: %w", err)
+	}
+	return f.Name(), nil
+}
+
+// source passes on r, remembers its error, and on one ends the call: to the
+// sub-module a reader's failure would look like the end of the content.
+type source struct {
+	r    io.Reader
+	fail func()
+	mu   sync.Mutex
+	err  error
+}
+
+func (s *source) Read(p []byte) (int, error) {
+	n, err := s.r.Read(p)
+	if err != nil && err != io.EOF {
+		s.mu.Lock()
+		s.err = err
+		s.mu.Unlock()
+		s.fail()
+	}
+	return n, err
+}
+
+func (s *source) failure() error {
+	if s == nil {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.err
+}
+
+// capped keeps the first max bytes and swallows the rest.
+type capped struct {
+	buf  bytes.Buffer
+	max  int
+	over bool
+}
+
+func (c *capped) Write(p []byte) (int, error) {
+	n := len(p)
+	if room := c.max - c.buf.Len(); n > room {
+		c.over = true
+		p = p[:room]
+	}
+	c.buf.Write(p)
+	return n, nil
+}
+
+// lineWriter passes on whole lines, bounded in length and number.
+type lineWriter struct {
+	log   func(string)
+	line  []byte
+	count int
+	last  string
+}
+
+func (w *lineWriter) Write(p []byte) (int, error) {
+	for _, b := range p {
+		if b == '\n' {
+			w.flush()
+		} else if len(w.line) < maxLine {
+			w.line = append(w.line, b)
+		}
+	}
+	return len(p), nil
+}
+
+func (w *lineWriter) flush() {
+	s := strings.TrimRight(strings.ToValidUTF8(string(w.line), "?"), "\r ")
+	w.line = w.line[:0]
+	if s == "" {
+		return
+	}
+	w.last = strings.TrimPrefix(s, "error: ")
+	w.count++
+	if w.log == nil || w.count > maxLines {
+		return
+	}
+	w.log(s)
+	if w.count == maxLines {
+		w.log("(more output left out)")
+	}
+}

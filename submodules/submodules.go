@@ -1,0 +1,241 @@
+// Package submodules is the sub-module API of mender-app, both sides of it.
+//
+// A sub-module is an executable that knows one orchestrator. The caller's side
+// (Find, Module) runs it; the sub-module's side (Orchestrator, Main) is the
+// frame one is written in. PROTOCOL.md is the protocol's home; a test compares
+// it with the constants here.
+//
+// The package must not know any orchestrator, image store, artifact or Mender.
+package submodules
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Protocol is the version this package speaks. A sub-module that does not know
+// the verb PROTOCOL speaks version 1.0, which has no features.
+const Protocol = "1.1"
+
+// DefaultDir is where sub-modules are installed.
+const DefaultDir = "/usr/share/mender/app-modules/v1"
+
+// The verbs. VerbLsComponents is the older name of VerbList.
+const (
+	VerbExportManifest = "EXPORT_MANIFEST"
+	VerbSave           = "SAVE"
+	VerbLoad           = "LOAD"
+	VerbList           = "LIST"
+	VerbLsComponents   = "LS_COMPONENTS"
+	VerbDelete         = "DELETE"
+	VerbRollout        = "ROLLOUT"
+	VerbRollback       = "ROLLBACK"
+	VerbPurge          = "PURGE"
+	VerbStop           = "STOP"
+	VerbStart          = "START"
+	VerbAlive          = "ALIVE"
+	VerbHealthy        = "HEALTHY"
+	VerbReqs           = "REQS"
+	VerbProtocol       = "PROTOCOL"
+	VerbVerify         = "VERIFY"
+	VerbSync           = "SYNC"
+)
+
+// The features a sub-module may announce in its Info.
+const (
+	FeatureStream     = "stream"     // LOAD accepts the path "-": content on standard input
+	FeatureStage      = "stage"      // LOAD knows the option "stage"
+	FeatureComponents = "components" // MENDER_APP_COMPONENTS is honoured
+	FeatureDelta      = "delta/1"    // LOAD rebuilds from a mender-app delta, format 1
+	FeatureVcdiff     = "vcdiff"     // LOAD reads the shell reference's xdelta3 deltas
+	FeatureVerify     = "verify"     // VERIFY is there
+	FeatureSync       = "sync"       // SYNC is there
+)
+
+// The words of OPTIONS.
+const (
+	OptionDeepDelta = "deep_delta" // the content is a deep delta, the reference's or ours
+	OptionDelta     = "delta"      // the content is a mender-app delta
+	OptionStage     = "stage"      // LOAD keeps the component under the application's own reference only
+)
+
+// The environment of a call, beside PATH, HOME, LANG and what the
+// configuration of the orchestrator's own tools needs.
+const (
+	EnvTempDir    = "MODULE_TMPDIR"
+	EnvOptions    = "OPTIONS"
+	EnvPlatform   = "MENDER_APP_UPDATE_MODULE_PLATFORM"
+	EnvComponents = "MENDER_APP_COMPONENTS"
+	EnvDeadline   = "MENDER_APP_DEADLINE"
+	EnvPurgeData  = "MENDER_APP_PURGE_DATA"
+	EnvConfigDir  = "MENDER_APP_CONFIG_DIR"
+)
+
+// DefaultConfigDir is where sub-modules read their settings
+// (mender-app-<name>.conf), unless EnvConfigDir says otherwise.
+const DefaultConfigDir = "/etc/mender"
+
+// passedEnv names what is passed on from the caller's own environment: how
+// the orchestrator's tools are found and spoken to, and nothing more.
+var passedEnv = []string{
+	"PATH", "HOME", "LANG",
+	"DOCKER_HOST", "DOCKER_CONTEXT", "DOCKER_CONFIG", "DOCKER_CERT_PATH", "DOCKER_TLS_VERIFY", "DOCKER_API_VERSION",
+	"KUBECONFIG", "CONTAINERD_ADDRESS", "XDG_RUNTIME_DIR",
+	EnvConfigDir,
+}
+
+// metadataEnv names what the metadata of an artifact may set (Request.Env).
+// Everything else in there is refused: an artifact must not choose the
+// programs or libraries that root runs.
+var metadataEnv = []string{"K8S_CTR_ADDRESS", "K8S_NAMESPACE"}
+
+// MetadataEnvAllowed reports whether the metadata of an artifact may set the
+// environment variable name for a sub-module.
+func MetadataEnvAllowed(name string) bool {
+	for _, n := range metadataEnv {
+		if n == name {
+			return true
+		}
+	}
+	return false
+}
+
+// Info is what a sub-module says about itself in answer to PROTOCOL.
+type Info struct {
+	Protocol string   `json:"protocol"`
+	Name     string   `json:"name"`
+	Version  string   `json:"version"`
+	Features []string `json:"features"`
+}
+
+// Has reports whether the sub-module announces the feature.
+func (i Info) Has(feature string) bool {
+	for _, f := range i.Features {
+		if f == feature {
+			return true
+		}
+	}
+	return false
+}
+
+// Component is one thing an application consists of, an image mostly.
+// Digest and DiffIDs are its identity: for an image the digest of its
+// configuration and those of its uncompressed layers ("sha256:<hex>").
+type Component struct {
+	Type           string          `json:"type"`
+	URL            string          `json:"url"`
+	Digest         string          `json:"digest,omitempty"`
+	DiffIDs        []string        `json:"diff_ids,omitempty"`
+	AdditionalData json.RawMessage `json:"additional_data,omitempty"`
+}
+
+// Requirement is one line of REQS: a command, and whether a missing one is an
+// error or only a warning.
+type Requirement struct {
+	Command string
+	Warning bool // missing is a warning; otherwise it is an error
+}
+
+// Request is one call. Both sides use it: the runner turns it into arguments
+// and environment, the frame turns those back. A verb looks only at its own
+// fields; see PROTOCOL.md.
+type Request struct {
+	App        string // the application; every verb but REQS and PROTOCOL
+	URL        string // component: SAVE, LOAD, DELETE; may end in @sha256:<hex>
+	Path       string // content: SAVE, LOAD; "-" is Stdin or Stdout
+	CurrentURL string // LOAD: the component a delta starts from, if known
+	Dir        string // manifests: EXPORT_MANIFEST, ROLLOUT, ROLLBACK, STOP, START
+	FailedDir  string // ROLLBACK: the manifests of the release that failed, if known
+
+	Options    []string          // words of OPTIONS
+	Components []Component       // what the release consists of, if known
+	Platform   string            // platform of the metadata, such as linux/arm/v7
+	TempDir    string            // private temporary directory of this call
+	PurgeData  bool              // PURGE: the application's data goes as well
+	Env        map[string]string // from the metadata; names outside the allow-list are an error
+
+	Stdin  io.Reader // LOAD with Path "-"
+	Stdout io.Writer // SAVE with Path "-"
+
+	// Log takes one line without its newline. On the caller's side nil means
+	// Config.Log; on the sub-module's side it is set and writes to stderr.
+	Log func(line string)
+}
+
+// Logf formats a line for Log; without Log it does nothing.
+func (r Request) Logf(format string, args ...any) {
+	if r.Log != nil {
+		r.Log(fmt.Sprintf(format, args...))
+	}
+}
+
+// HasOption reports whether word is among the options.
+func (r Request) HasOption(word string) bool {
+	for _, o := range r.Options {
+		if o == word {
+			return true
+		}
+	}
+	return false
+}
+
+// Component returns the release's component with exactly this URL. Where none
+// has it and url ends in @sha256:<hex>, that of the URL before it.
+func (r Request) Component(url string) (Component, bool) {
+	for _, c := range r.Components {
+		if c.URL == url {
+			return c, true
+		}
+	}
+	ref, digest := SplitURL(url)
+	if digest == "" {
+		return Component{}, false
+	}
+	for _, c := range r.Components {
+		if c.URL == ref && c.Digest == digest {
+			return c, true
+		}
+	}
+	return Component{}, false
+}
+
+// SplitURL splits url@sha256:<hex> into the part before the @ and the digest;
+// without a digest the second is empty.
+func SplitURL(url string) (ref, digest string) {
+	if i := strings.LastIndex(url, "@sha256:"); i >= 0 {
+		return url[:i], url[i+1:]
+	}
+	return url, ""
+}
+
+// maxName bounds the names of applications and orchestrators, in bytes: such a
+// name becomes a file name, with suffixes.
+const maxName = 128
+
+// CheckName returns an error unless name can be the name of an application or
+// an orchestrator: one file name, no path, nothing that a tool would take for
+// an option or a terminal for a control sequence.
+func CheckName(name string) error {
+	switch {
+	case name == "":
+		return fmt.Errorf("name is empty")
+	case len(name) > maxName:
+		return fmt.Errorf("name is longer than %d bytes", maxName)
+	case !utf8.ValidString(name):
+		return fmt.Errorf("name %q is not UTF-8", name)
+	case name == "." || name == ".." || strings.ContainsRune(name, '/'):
+		return fmt.Errorf("name %q is a path", name)
+	case name[0] == '-' || name[0] == '.':
+		return fmt.Errorf("name %q begins with %q", name, name[:1])
+	}
+	for _, r := range name {
+		if !unicode.IsPrint(r) {
+			return fmt.Errorf("name %q has a character that cannot be printed", name)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,76 @@
+package submodules
+
+import (
+	"fmt"
+	"io"
+	"strings"
+)
+
+// codeText says what each exit code means, as --help and PROTOCOL.md do.
+var codeText = []struct {
+	code int
+	text string
+}{
+	{CodeDone, "done; ALIVE, HEALTHY: true"},
+	{CodeFailed, "failed; ALIVE, HEALTHY: false; VERIFY: something is not whole"},
+	{CodeUsage, "unknown verb or wrong arguments"},
+	{CodeRequirement, "something that is needed is missing or too old"},
+	{CodeNotFound, "component not found"},
+	{CodeContent, "content is not what it should be (digest, verification, platform)"},
+	{CodeUnhealthy, "brought up, but not healthy"},
+	{CodeSpace, "no space left"},
+	{CodeBase, "what a delta starts from is missing or damaged"},
+	{CodeDeadline, "the deadline passed, or a signal ended it"},
+}
+
+var envText = []struct{ name, text string }{
+	{EnvTempDir, "directory for temporary files (default: a new one)"},
+	{EnvOptions, "words: deep_delta, delta, stage"},
+	{EnvPlatform, "platform the content must be for, such as linux/arm/v7"},
+	{EnvComponents, "JSON file with the release's components and their digests"},
+	{EnvDeadline, "seconds the call may take"},
+	{EnvPurgeData, "1: PURGE removes the application's data as well"},
+	{EnvConfigDir, "directory of the configuration (default " + DefaultConfigDir + ")"},
+}
+
+func (f frame) usage(w io.Writer) {
+	var b strings.Builder
+	fmt.Fprintf(&b, "usage: %s VERB ARGUMENTS\n\nA sub-module of mender-app, protocol %s. %s is called by the update module\n\"app\", and can be used by hand.\n\nverbs:\n", f.name, Protocol, f.name)
+	for _, v := range verbs() {
+		fmt.Fprintf(&b, "  %-34s %s\n", v.name+" "+v.args, v.about)
+	}
+	fmt.Fprintf(&b, "  %-34s %s\n", "completion", "print a completion script for bash")
+	b.WriteString("\nenvironment:\n")
+	for _, e := range envText {
+		fmt.Fprintf(&b, "  %-34s %s\n", e.name, e.text)
+	}
+	b.WriteString("\nexit status:\n")
+	for _, c := range codeText {
+		fmt.Fprintf(&b, "  %-4d %s\n", c.code, c.text)
+	}
+	_, _ = io.WriteString(w, b.String())
+}
+
+func (f frame) verbUsage(v verbSpec) {
+	fmt.Fprintf(f.out, "usage: %s\n\n%s.\nSee %s --help for the environment and the exit status.\n",
+		strings.TrimSpace(f.name+" "+v.name+" "+v.args), strings.ToUpper(v.about[:1])+v.about[1:], f.name)
+}
+
+func (f frame) completion() error {
+	var names []string
+	for _, v := range verbs() {
+		names = append(names, v.name)
+	}
+	id := strings.ReplaceAll(f.name, "-", "_")
+	_, err := fmt.Fprintf(f.out, `_mender_app_%[1]s() {
+    local words=%[2]q
+    if [ "$COMP_CWORD" -eq 1 ]; then
+        COMPREPLY=($(compgen -W "$words --help --version" -- "${COMP_WORDS[1]}"))
+    else
+        COMPREPLY=($(compgen -f -- "${COMP_WORDS[COMP_CWORD]}"))
+    fi
+}
+complete -o filenames -F _mender_app_%[1]s /usr/share/mender/app-modules/v1/%[3]s
+`, id, strings.Join(names, " "), f.name)
+	return err
+}
