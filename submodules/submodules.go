@@ -158,12 +158,12 @@ type Request struct {
 	PurgeData  bool              // PURGE: the application's data goes as well
 	Env        map[string]string // from the metadata; names outside the allow-list are an error
 
-	Stdin  io.Reader // LOAD with Path "-"
-	Stdout io.Writer // SAVE with Path "-"
+	Stdin  io.Reader `json:"-"` // LOAD with Path "-"
+	Stdout io.Writer `json:"-"` // SAVE with Path "-"
 
 	// Log takes one line without its newline. On the caller's side nil means
 	// Config.Log; on the sub-module's side it is set and writes to stderr.
-	Log func(line string)
+	Log func(line string) `json:"-"`
 }
 
 // Logf formats a line for Log; without Log it does nothing.

@@ -1,0 +1,101 @@
+package submodules
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func try(env map[string]string, args ...string) (code int, out, err string) {
+	var o, e bytes.Buffer
+	f := frame{o: fake{}, name: "fake", version: "0.1", in: strings.NewReader(""), out: &o, err: &e,
+		getenv: func(n string) string { return env[n] }}
+	return f.main(context.Background(), args), o.String(), e.String()
+}
+
+func TestFrame(t *testing.T) {
+	code, out, _ := try(nil, "--help")
+	require.Zero(t, code)
+	for _, v := range verbs() {
+		require.Contains(t, out, v.name)
+		code, out, _ := try(nil, v.name, "--help")
+		require.Zero(t, code)
+		require.Contains(t, out, strings.TrimSpace("usage: fake "+v.name+" "+v.args))
+	}
+	for _, c := range codeText {
+		require.Contains(t, out, c.text)
+	}
+	code, out, _ = try(nil, "completion")
+	require.Zero(t, code)
+	require.Contains(t, out, "ROLLBACK")
+	_, out, _ = try(nil, "--version")
+	require.Equal(t, "fake 0.1 (protocol 1.1)\n", out)
+
+	for _, args := range [][]string{nil, {"NONE"}, {"LOAD", "a"}, {"LOAD", "a", "u", "p", "c", "x"}, {"SYNC", ".."}, {"SYNC", ""}, {"rollout", "a", "d"}} {
+		code, _, errs := try(nil, args...)
+		require.Equal(t, CodeUsage, code, args)
+		require.Contains(t, errs, "error: ")
+	}
+	code, out, _ = try(nil, "ALIVE", "a")
+	require.Zero(t, code)
+	require.Equal(t, "true\n", out)
+	code, out, errs := try(nil, "HEALTHY", "a")
+	require.Equal(t, CodeFailed, code)
+	require.Equal(t, "false\n", out)
+	require.Empty(t, errs)
+	_, out, _ = try(nil, "LS_COMPONENTS", "a")
+	require.Equal(t, `[{"type":"image","url":"web:1","digest":"sha256:00","additional_data":{"size":1}}]`+"\n", out)
+	code, _, errs = try(nil, "ROLLOUT", "a", "/unhealthy")
+	require.Equal(t, CodeUnhealthy, code)
+	require.Equal(t, "error: web is unhealthy\n", errs)
+}
+
+func TestFrameEnvironment(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "c.json")
+	for text, want := range map[string]int{
+		`[{"type":"image","url":"x","from":"the future"}]`: CodeFailed,
+		`[]`:           CodeDone,
+		`{}`:           CodeUsage,
+		`not json`:     CodeUsage,
+		`[{"url": 17`:  CodeUsage,
+		`[{"url":17}]`: CodeUsage,
+	} {
+		require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
+		code, _, errs := try(map[string]string{EnvComponents: file}, "VERIFY", "a")
+		require.Equal(t, want, code, text+errs)
+	}
+	code, _, _ := try(map[string]string{EnvComponents: file + "-none"}, "VERIFY", "a")
+	require.Equal(t, CodeUsage, code)
+	code, _, _ = try(map[string]string{EnvDeadline: "soon"}, "VERIFY", "a")
+	require.Equal(t, CodeUsage, code)
+}
+
+func TestCheckName(t *testing.T) {
+	for _, ok := range []string{"a", "my-app", "My App 2", "ünïcode", strings.Repeat("a", 128)} {
+		require.NoError(t, CheckName(ok))
+	}
+	for _, bad := range []string{"", ".", "..", ".x", "-x", "a/b", "/", "a\x00", "a\n", "\xff", "a\u202eb", strings.Repeat("a", 129)} {
+		require.Error(t, CheckName(bad), "%q", bad)
+	}
+}
+
+func TestSplitURL(t *testing.T) {
+	ref, d := SplitURL("host:5000/web:2@sha256:ab")
+	require.Equal(t, "host:5000/web:2", ref)
+	require.Equal(t, "sha256:ab", d)
+	ref, d = SplitURL("web:2")
+	require.Equal(t, "web:2", ref)
+	require.Empty(t, d)
+	r := Request{Components: []Component{{URL: "web:2", Digest: "sha256:ab"}}}
+	_, ok := r.Component("web:2")
+	require.True(t, ok)
+	_, ok = r.Component("web:2@sha256:ab")
+	require.True(t, ok)
+	_, ok = r.Component("web:2@sha256:cd")
+	require.False(t, ok)
+}
