@@ -1,0 +1,344 @@
+// Package durable writes, renames and syncs the files that must survive a
+// power cut. It is the only package that does so for persistent state; it
+// knows nothing of what the files mean.
+//
+// A function that returns nil has made its effect durable: the file's data,
+// its name and the directory that holds the name have all been synced, in that
+// order. A crash in the middle leaves the old state or the new one. What a
+// crash may leave behind is a file or directory whose name starts with
+// [TempPrefix]; [Sweep] removes those.
+//
+// Every step passes a named fault point (see [Point]), so that a test can stop
+// the program exactly there.
+package durable
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+)
+
+// TempPrefix begins the name of everything this package creates on the way to
+// something else. Such a name never holds state.
+const TempPrefix = ".tmp-"
+
+// WriteFile replaces the content of path atomically and durably. The directory
+// must exist.
+func WriteFile(path string, data []byte, perm fs.FileMode) (err error) {
+	dir, base := filepath.Split(path)
+	if dir == "" {
+		dir = "."
+	}
+	if err := Point("write." + base); err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	f, err := os.CreateTemp(dir, TempPrefix+base+"-*")
+	if err != nil {
+		return err
+	}
+	temp := f.Name()
+	defer func() {
+		if err != nil {
+			_ = f.Close()
+			_ = os.Remove(temp)
+		}
+	}()
+	if _, err := f.Write(data); err != nil {
+		return err
+	}
+	if err := f.Chmod(perm); err != nil {
+		return err
+	}
+	if err := f.Sync(); err != nil {
+		return fmt.Errorf("sync %s: %w", temp, err)
+	}
+	if err := f.Close(); err != nil {
+		return err
+	}
+	if err := Point("rename." + base); err != nil {
+		return fmt.Errorf("rename %s: %w", path, err)
+	}
+	if err := os.Rename(temp, path); err != nil {
+		return err
+	}
+	// From here on the new content may or may not survive a power cut; it is
+	// whole in either case.
+	if err := SyncDir(dir); err != nil {
+		return err
+	}
+	return Point("wrote." + base)
+}
+
+// MkdirAll creates dir and its missing parents. It is idempotent, and syncs the
+// parent of each directory it made.
+func MkdirAll(dir string, perm fs.FileMode) error {
+	st, err := os.Stat(dir)
+	if err == nil {
+		if !st.IsDir() {
+			return &fs.PathError{Op: "mkdir", Path: dir, Err: unix.ENOTDIR}
+		}
+		return nil
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	parent := filepath.Dir(dir)
+	if parent != dir {
+		if err := MkdirAll(parent, perm); err != nil {
+			return err
+		}
+	}
+	if err := Point("mkdir." + filepath.Base(dir)); err != nil {
+		return fmt.Errorf("mkdir %s: %w", dir, err)
+	}
+	if err := os.Mkdir(dir, perm); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	return SyncDir(parent)
+}
+
+// Remove deletes one file, symbolic link or empty directory. A missing one is
+// no error.
+func Remove(path string) error {
+	if err := Point("remove." + filepath.Base(path)); err != nil {
+		return fmt.Errorf("remove %s: %w", path, err)
+	}
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := SyncDir(filepath.Dir(path)); err != nil {
+		return err
+	}
+	return Point("removed." + filepath.Base(path))
+}
+
+// RemoveAll deletes a tree. The name goes first, in one rename, so a tree with
+// parts missing is never seen under it. A missing tree is no error.
+func RemoveAll(path string) error {
+	dir, base := filepath.Split(filepath.Clean(path))
+	if dir == "" {
+		dir = "."
+	}
+	if err := Point("remove." + base); err != nil {
+		return fmt.Errorf("remove %s: %w", path, err)
+	}
+	if _, err := os.Lstat(path); err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		return err
+	}
+	doomed, err := os.MkdirTemp(dir, TempPrefix+"removed-*")
+	if err != nil {
+		return err
+	}
+	if err := os.Rename(path, filepath.Join(doomed, base)); err != nil {
+		_ = os.Remove(doomed)
+		return err
+	}
+	if err := SyncDir(dir); err != nil {
+		return err
+	}
+	if err := Point("removed." + base); err != nil {
+		return err
+	}
+	return os.RemoveAll(doomed)
+}
+
+// Rename moves a file or directory and syncs both directories. It replaces an
+// existing file, never a directory that is not empty.
+func Rename(from, to string) error {
+	if err := Point("move." + filepath.Base(from)); err != nil {
+		return fmt.Errorf("rename %s: %w", from, err)
+	}
+	if err := os.Rename(from, to); err != nil {
+		return err
+	}
+	if err := SyncDir(filepath.Dir(to)); err != nil {
+		return err
+	}
+	if filepath.Dir(from) != filepath.Dir(to) {
+		if err := SyncDir(filepath.Dir(from)); err != nil {
+			return err
+		}
+	}
+	return Point("moved." + filepath.Base(from))
+}
+
+// Symlink makes link point to target, atomically replacing a link that is
+// there. It refuses to replace anything that is not a symbolic link. When the
+// link points to target already, nothing is written.
+func Symlink(target, link string) error {
+	base := filepath.Base(link)
+	if err := Point("link." + base); err != nil {
+		return fmt.Errorf("link %s: %w", link, err)
+	}
+	switch st, err := os.Lstat(link); {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		return err
+	case st.Mode()&fs.ModeSymlink == 0:
+		return &fs.PathError{Op: "symlink", Path: link, Err: fs.ErrExist}
+	default:
+		if now, err := os.Readlink(link); err == nil && now == target {
+			// It may have been put there a moment before a crash.
+			return SyncDir(filepath.Dir(link))
+		}
+	}
+	temp, err := tempLink(target, link)
+	if err != nil {
+		return err
+	}
+	if err := os.Rename(temp, link); err != nil {
+		_ = os.Remove(temp)
+		return err
+	}
+	if err := SyncDir(filepath.Dir(link)); err != nil {
+		return err
+	}
+	return Point("linked." + base)
+}
+
+// tempLink makes a symbolic link beside link under a name that is free.
+func tempLink(target, link string) (string, error) {
+	dir, base := filepath.Split(link)
+	for n := 0; ; n++ {
+		temp := filepath.Join(dir, fmt.Sprintf("%s%s-%d-%d", TempPrefix, base, os.Getpid(), n))
+		err := os.Symlink(target, temp)
+		if err == nil {
+			return temp, nil
+		}
+		if !errors.Is(err, fs.ErrExist) || n == 100 {
+			return "", err
+		}
+	}
+}
+
+// ReplaceDirWithLink puts a symbolic link to target where the directory dir
+// is, and moves the directory to aside. Where the file system can, the two
+// change places in one step; elsewhere there is an instant in which dir does
+// not exist, so a caller must be able to start again from there.
+func ReplaceDirWithLink(dir, target, aside string) error {
+	base := filepath.Base(dir)
+	if err := Point("link." + base); err != nil {
+		return err
+	}
+	temp, err := tempLink(target, dir)
+	if err != nil {
+		return err
+	}
+	err = unix.Renameat2(unix.AT_FDCWD, temp, unix.AT_FDCWD, dir, unix.RENAME_EXCHANGE)
+	switch {
+	case err == nil:
+		// temp is the directory now.
+		if err := Point("exchanged." + base); err != nil {
+			return err
+		}
+		if err := os.Rename(temp, aside); err != nil {
+			return err
+		}
+	case errors.Is(err, unix.EINVAL), errors.Is(err, unix.ENOSYS), errors.Is(err, unix.EOPNOTSUPP):
+		if err := os.Rename(dir, aside); err != nil {
+			_ = os.Remove(temp)
+			return err
+		}
+		if err := Point("exchanged." + base); err != nil {
+			return err
+		}
+		if err := os.Rename(temp, dir); err != nil {
+			return err
+		}
+	default:
+		_ = os.Remove(temp)
+		return &os.LinkError{Op: "exchange", Old: temp, New: dir, Err: err}
+	}
+	if err := SyncDir(filepath.Dir(dir)); err != nil {
+		return err
+	}
+	if err := SyncDir(filepath.Dir(aside)); err != nil {
+		return err
+	}
+	return Point("linked." + base)
+}
+
+// SyncTree makes every file and directory below dir durable, dir itself and
+// its name included. Symbolic links are not followed.
+func SyncTree(dir string) error {
+	if err := Point("sync." + filepath.Base(dir)); err != nil {
+		return fmt.Errorf("sync %s: %w", dir, err)
+	}
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if !d.Type().IsRegular() && !d.IsDir() {
+			return nil
+		}
+		return syncPath(path)
+	})
+	if err != nil {
+		return err
+	}
+	if err := SyncDir(filepath.Dir(dir)); err != nil {
+		return err
+	}
+	return Point("synced." + filepath.Base(dir))
+}
+
+// SyncDir makes the names in a directory durable.
+func SyncDir(dir string) error {
+	if dir == "" {
+		dir = "."
+	}
+	return syncPath(dir)
+}
+
+func syncPath(path string) error {
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if errors.Is(err, unix.ELOOP) { // a directory given by a link
+		f, err = os.Open(path)
+	}
+	if err != nil {
+		return err
+	}
+	if err := f.Sync(); err != nil && !errors.Is(err, unix.EINVAL) {
+		// EINVAL: a file system that cannot sync this kind of file.
+		_ = f.Close()
+		return fmt.Errorf("sync %s: %w", path, err)
+	}
+	return f.Close()
+}
+
+// Sweep removes what an interrupted call left in dir: names with
+// [TempPrefix]. It does not look into sub-directories.
+func Sweep(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		return err
+	}
+	defer d.Close()
+	for {
+		names, err := d.Readdirnames(256)
+		for _, name := range names {
+			if len(name) > len(TempPrefix) && name[:len(TempPrefix)] == TempPrefix {
+				if err := os.RemoveAll(filepath.Join(dir, name)); err != nil {
+					return err
+				}
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}

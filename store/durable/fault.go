@@ -1,0 +1,113 @@
+package durable
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+)
+
+// Environment of the fault points.
+const (
+	// FaultEnv names one fault: NAME:N:ACTION. The N-th time (from 1) the point
+	// NAME is passed, or any point when NAME is "*", ACTION happens: "kill"
+	// (SIGKILL to this process), "term" (SIGTERM to this process, which goes
+	// on), "enospc" or "eio" (the step fails so), "hang" (the step never ends).
+	FaultEnv = "MENDER_APP_FAULT"
+	// TraceEnv names a file to which the name of each point passed is appended.
+	TraceEnv = "MENDER_APP_FAULT_TRACE"
+)
+
+// hook is what a test in the same process put in place of the environment.
+var hook atomic.Pointer[func(name string) error]
+
+// Inject makes every later [Point] call f with the name of the point; f's error
+// becomes the error of the step. It is for tests that simulate a crash without
+// a process; call the returned function to end it.
+func Inject(f func(name string) error) (restore func()) {
+	old := hook.Swap(&f)
+	return func() { hook.Store(old) }
+}
+
+// Point is a named place where a test can stop the program or make a step
+// fail; without a test it does nothing. The packages above mark their own
+// steps with it, such as a call of another program.
+func Point(name string) error {
+	if f := hook.Load(); f != nil {
+		return (*f)(name)
+	}
+	if f := environment(); f != nil {
+		return f.point(name)
+	}
+	return nil
+}
+
+type fault struct {
+	name, action string
+	trace        string
+
+	mu   sync.Mutex
+	left int64
+}
+
+var environment = sync.OnceValue(func() *fault {
+	spec, trace := os.Getenv(FaultEnv), os.Getenv(TraceEnv)
+	if spec == "" && trace == "" {
+		return nil
+	}
+	f := &fault{trace: trace}
+	if spec != "" {
+		rest, action, ok := cutLast(spec, ":")
+		name, count, ok2 := cutLast(rest, ":")
+		n, err := strconv.ParseInt(count, 10, 32)
+		if !ok || !ok2 || err != nil || n < 1 {
+			fmt.Fprintf(os.Stderr, "error: %s=%q is not NAME:N:ACTION\n", FaultEnv, spec)
+			os.Exit(2)
+		}
+		f.name, f.action, f.left = name, action, n
+	}
+	return f
+})
+
+func cutLast(s, sep string) (before, after string, found bool) {
+	i := strings.LastIndex(s, sep)
+	if i < 0 {
+		return s, "", false
+	}
+	return s[:i], s[i+len(sep):], true
+}
+
+func (f *fault) point(name string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.trace != "" {
+		if w, err := os.OpenFile(f.trace, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600); err == nil {
+			_, _ = w.WriteString(name + "\n")
+			_ = w.Close()
+		}
+	}
+	if f.left == 0 || (f.name != "*" && f.name != name) {
+		return nil
+	}
+	if f.left--; f.left > 0 {
+		return nil
+	}
+	switch f.action {
+	case "kill":
+		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+		select {} // the signal is on its way
+	case "term":
+		return syscall.Kill(os.Getpid(), syscall.SIGTERM)
+	case "enospc":
+		return syscall.ENOSPC
+	case "eio":
+		return syscall.EIO
+	case "hang":
+		select {}
+	default:
+		return fmt.Errorf("%s: unknown action %q", FaultEnv, f.action)
+	}
+}
