@@ -1,0 +1,215 @@
+package store
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/mender-app/mender-app/store/durable"
+)
+
+// The layout of the shell app-update-module: NAME/manifests is a directory,
+// NAME/images/urls lists the images, NAME-last is a copy made after each
+// success, and NAME-previous is the release before while one is being
+// installed; what follows an interruption may have NAME without manifests.
+const (
+	legacyImages   = "images"
+	legacyLast     = "-last"
+	legacyPrevious = "-previous"
+	// AdoptedID is the release that an application of the shell reference
+	// becomes.
+	AdoptedID = "0-adopted"
+)
+
+// legacySource is the directory of the manifests that the shell reference left
+// for an application: the newest whole ones.
+func (s *Store) legacySource(name string) (string, bool) {
+	for _, dir := range []string{name, name + legacyPrevious, name + legacyLast} {
+		dir = filepath.Join(s.dir, dir, manifestsName)
+		if st, err := os.Lstat(dir); err == nil && st.IsDir() {
+			return dir, true
+		}
+	}
+	return "", false
+}
+
+// isLegacy tells whether the shell reference left an application here that has
+// not been adopted.
+func (s *Store) isLegacy(name string) bool {
+	if s.hasState(name) {
+		return false
+	}
+	if st, err := os.Lstat(s.appDir(name)); err != nil || !st.IsDir() {
+		return false
+	}
+	for _, suffix := range []string{legacyLast, legacyPrevious} {
+		// The reference's own copies are not applications.
+		if base, ok := strings.CutSuffix(name, suffix); ok && base != "" {
+			if st, err := os.Stat(s.appDir(base)); err == nil && st.IsDir() {
+				return false
+			}
+		}
+	}
+	_, ok := s.legacySource(name)
+	return ok
+}
+
+// Legacy tells whether an application is one that the shell reference left and
+// that has not been adopted. It needs no lock.
+func (s *Store) Legacy(name string) bool { return ValidName(name) && s.isLegacy(name) }
+
+// Adopt takes over an application that the shell reference left: it becomes
+// release [AdoptedID] with the images its list names. The reference's files
+// stay where they are and readable, until [App.DropLegacy]; an interrupted
+// adoption may be repeated. components may know more of the images than their
+// names.
+func (s *Store) Adopt(name, orchestrator string, components func(urls []string) []Component) (*App, error) {
+	source, ok := s.legacySource(name)
+	if !ok || !s.isLegacy(name) {
+		return nil, fmt.Errorf("%w: %s", ErrNoApp, name)
+	}
+	a := &App{Name: name, State: State{Format: Format, Application: name}, store: s}
+	if err := durable.RemoveAll(a.releaseDir(AdoptedID)); err != nil {
+		return nil, err
+	}
+	if err := durable.MkdirAll(a.releaseDir(AdoptedID), 0o755); err != nil {
+		return nil, err
+	}
+	if err := linkTree(source, a.ReleaseManifests(AdoptedID)); err != nil {
+		return nil, fmt.Errorf("adopt %s: %w", name, err)
+	}
+	urls, err := legacyURLs(filepath.Join(filepath.Dir(source), legacyImages, "urls"))
+	if err != nil {
+		return nil, fmt.Errorf("adopt %s: %w", name, err)
+	}
+	r := &Release{
+		ID: AdoptedID, Orchestrator: orchestrator, Components: components(urls),
+		Created: time.Now().UTC(), Complete: true, Adopted: true,
+	}
+	if err := a.PutRelease(r); err != nil {
+		return nil, err
+	}
+	if err := a.SyncRelease(AdoptedID); err != nil {
+		return nil, err
+	}
+	a.Current = AdoptedID
+	if err := a.Save(); err != nil {
+		return nil, err
+	}
+	return a, a.pointAdopted()
+}
+
+// pointAdopted puts the link where the reference's directory was. The
+// directory itself goes with the adopted release: a running container may have
+// it mounted.
+func (a *App) pointAdopted() error {
+	link := a.ManifestsDir()
+	target := filepath.Join(releasesDir, AdoptedID, manifestsName)
+	if st, err := os.Lstat(link); err != nil || !st.IsDir() {
+		return durable.Symlink(target, link)
+	}
+	return durable.ReplaceDirWithLink(link, target, filepath.Join(a.releaseDir(AdoptedID), "original"))
+}
+
+// DropLegacy removes what is left of the shell reference's files of an adopted
+// application. It is idempotent.
+func (a *App) DropLegacy() error {
+	images := filepath.Join(a.Dir(), legacyImages)
+	if _, err := os.Lstat(images); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	for _, suffix := range []string{legacyLast, legacyPrevious} {
+		if a.store.hasState(a.Name + suffix) {
+			continue // an application of its own
+		}
+		if err := durable.RemoveAll(a.Dir() + suffix); err != nil {
+			return err
+		}
+	}
+	return durable.RemoveAll(images)
+}
+
+// maxURLs bounds the list of images of the shell reference.
+const maxURLs = 10000
+
+func legacyURLs(path string) ([]string, error) {
+	data, err := readFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var urls []string
+	lines := bufio.NewScanner(bytes.NewReader(data))
+	for lines.Scan() {
+		url := strings.TrimSpace(lines.Text())
+		if url != "" && len(urls) < maxURLs && !slices.Contains(urls, url) {
+			urls = append(urls, url)
+		}
+	}
+	return urls, lines.Err()
+}
+
+// linkTree copies a tree with hard links for its files: they take no space and
+// stay the files that a running container may have mounted.
+func linkTree(from, to string) error {
+	return filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(from, path)
+		if err != nil {
+			return err
+		}
+		dst := filepath.Join(to, rel)
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		switch {
+		case d.IsDir():
+			return os.Mkdir(dst, info.Mode().Perm())
+		case d.Type()&fs.ModeSymlink != 0:
+			target, err := os.Readlink(path)
+			if err != nil {
+				return err
+			}
+			return os.Symlink(target, dst)
+		case !d.Type().IsRegular():
+			return nil // a socket or pipe of a running service
+		}
+		err = os.Link(path, dst)
+		if errors.Is(err, unix.EXDEV) || errors.Is(err, unix.EPERM) || errors.Is(err, unix.EMLINK) || errors.Is(err, unix.EOPNOTSUPP) {
+			return copyFile(path, dst, info.Mode().Perm())
+		}
+		return err
+	})
+}
+
+func copyFile(from, to string, perm fs.FileMode) error {
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, perm)
+	if err != nil {
+		return err
+	}
+	if _, err := io.Copy(out, in); err != nil {
+		_ = out.Close()
+		return err
+	}
+	return out.Close()
+}

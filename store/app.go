@@ -1,0 +1,292 @@
+package store
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/mender-app/mender-app/store/durable"
+)
+
+// App is one application of a store.
+type App struct {
+	Name string
+	State
+
+	store *Store
+}
+
+// State is what is recorded of an application, app.json. It is one file so
+// that a change of phase and a change of the current release are one step.
+type State struct {
+	Format      int    `json:"format"`
+	Application string `json:"application"`
+	// Sequence is the number of the newest release; it never goes back.
+	Sequence int64 `json:"sequence"`
+	// Current is the release that is installed and committed; "" for none.
+	Current string `json:"current,omitempty"`
+	// Kept are older releases that can be gone back to, the newest first.
+	Kept []string `json:"kept,omitempty"`
+	// Deployment is the one under way; nil for none.
+	Deployment *Deployment `json:"deployment,omitempty"`
+
+	extra extra
+}
+
+// Deployment is the journal: what a deployment has come to. The phase is
+// written before what it announces is begun.
+type Deployment struct {
+	ID           string `json:"id"` // unique in the application
+	ArtifactName string `json:"artifact_name,omitempty"`
+	From         string `json:"from,omitempty"` // the release before; "" for a first installation
+	To           string `json:"to"`             // the release it brings
+	// Reused: To is a kept release, gone back to; it is not discarded with
+	// the deployment.
+	Reused bool   `json:"reused,omitempty"`
+	Phase  string `json:"phase"`
+	// BootID is the machine's boot in which the phase was entered: after
+	// another one, what was not synced by then is suspect.
+	BootID  string    `json:"boot_id,omitempty"`
+	Driver  string    `json:"driver,omitempty"` // who drives it: "mender", "mender-app"
+	Started time.Time `json:"started"`
+	Updated time.Time `json:"updated"`
+	// Error is what went wrong last, in one line.
+	Error string `json:"error,omitempty"`
+	// Steps are the phases entered so far.
+	Steps []Step `json:"steps,omitempty"`
+
+	extra extra
+}
+
+// Step is a phase that a deployment entered.
+type Step struct {
+	Phase string    `json:"phase"`
+	At    time.Time `json:"at"`
+}
+
+type plainState State
+type plainDeployment Deployment
+
+// UnmarshalJSON keeps the fields it does not know.
+func (s *State) UnmarshalJSON(data []byte) (err error) {
+	s.extra, err = decode(data, (*plainState)(s))
+	return err
+}
+
+// MarshalJSON writes the fields that were not known, too.
+func (s State) MarshalJSON() ([]byte, error) { return encode(plainState(s), s.extra) }
+
+// UnmarshalJSON keeps the fields it does not know.
+func (d *Deployment) UnmarshalJSON(data []byte) (err error) {
+	d.extra, err = decode(data, (*plainDeployment)(d))
+	return err
+}
+
+// MarshalJSON writes the fields that were not known, too.
+func (d Deployment) MarshalJSON() ([]byte, error) { return encode(plainDeployment(d), d.extra) }
+
+// App reads an application. The error is an ErrName, an ErrNoApp, an ErrNewer,
+// or a *CorruptError, after which [Store.Rescue] may help. It needs no lock.
+func (s *Store) App(name string) (*App, error) {
+	if !ValidName(name) {
+		return nil, fmt.Errorf("%w %q", ErrName, name)
+	}
+	a := &App{Name: name, store: s}
+	path := filepath.Join(s.appDir(name), stateFile)
+	data, err := readFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		if s.hasState(name) {
+			return nil, &CorruptError{path, errors.New("it was kept aside, and not replaced")}
+		}
+		return nil, fmt.Errorf("%w: %s", ErrNoApp, name)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := json.Unmarshal(data, &a.State); err != nil {
+		return nil, &CorruptError{path, err}
+	}
+	if a.Format > Format {
+		return nil, fmt.Errorf("%s: %w", path, ErrNewer)
+	}
+	if err := a.check(); err != nil {
+		return nil, &CorruptError{path, err}
+	}
+	return a, nil
+}
+
+// check refuses a state whose names could lead out of the application's
+// directory.
+func (a *App) check() error {
+	ids := slices.Concat([]string{a.Current}, a.Kept)
+	if d := a.Deployment; d != nil {
+		if d.To == "" {
+			return errors.New("a deployment of no release")
+		}
+		ids = append(ids, d.From, d.To)
+	}
+	for _, id := range ids {
+		if id != "" && !ValidName(id) {
+			return fmt.Errorf("release %q", id)
+		}
+	}
+	return nil
+}
+
+// Create returns the application, making it where it is missing. Nothing is
+// written before the first Save.
+func (s *Store) Create(name string) (*App, error) {
+	a, err := s.App(name)
+	if errors.Is(err, ErrNoApp) {
+		return &App{Name: name, State: State{Format: Format, Application: name}, store: s}, nil
+	}
+	return a, err
+}
+
+// Rescue rebuilds an application whose state file is damaged: the file is kept
+// aside, the link to the manifests says what is current, the other whole
+// releases are kept. It returns a line for each thing it found.
+func (s *Store) Rescue(name string) (*App, []string, error) {
+	var lines []string
+	path := filepath.Join(s.appDir(name), stateFile)
+	if _, err := os.Lstat(path); err == nil {
+		aside, err := keepAside(path)
+		if err != nil {
+			return nil, nil, err
+		}
+		lines = append(lines, fmt.Sprintf("%s was damaged; it is kept as %s", path, filepath.Base(aside)))
+	}
+	a := &App{Name: name, State: State{Format: Format, Application: name}, store: s}
+	all, err := a.Releases()
+	if err != nil {
+		return nil, lines, err
+	}
+	current := ""
+	if target, err := os.Readlink(a.ManifestsDir()); err == nil {
+		current = filepath.Base(filepath.Dir(target))
+	}
+	for _, id := range all { // newest first
+		r, err := a.Release(id)
+		if err != nil || !r.Complete {
+			continue
+		}
+		a.Sequence = max(a.Sequence, Number(id))
+		if id == current {
+			a.Current = id
+		} else {
+			a.Kept = append(a.Kept, id)
+		}
+	}
+	if a.Current == "" && len(a.Kept) == 0 {
+		// Nothing to go on with: the releases there are stay for a person.
+		lines = append(lines, fmt.Sprintf("%s has no whole release", name))
+	}
+	return a, lines, a.Save()
+}
+
+// Save writes the application's state.
+func (a *App) Save() error {
+	a.Format = Format
+	data, err := marshal(a.State)
+	if err != nil {
+		return fmt.Errorf("application %s: %w", a.Name, err)
+	}
+	dir := a.store.appDir(a.Name)
+	if err := durable.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("application %s: %w", a.Name, err)
+	}
+	if err := durable.WriteFile(filepath.Join(dir, stateFile), data, 0o644); err != nil {
+		return fmt.Errorf("application %s: %w", a.Name, err)
+	}
+	return nil
+}
+
+// marshal writes JSON for people to read, with a newline at its end.
+func marshal(v any) ([]byte, error) {
+	data, err := json.Marshal(v)
+	if err != nil {
+		return nil, err
+	}
+	var out bytes.Buffer
+	if err := json.Indent(&out, data, "", "  "); err != nil {
+		return nil, err
+	}
+	out.WriteByte('\n')
+	return out.Bytes(), nil
+}
+
+// Dir is the application's directory.
+func (a *App) Dir() string { return a.store.appDir(a.Name) }
+
+// ManifestsDir is the one path under which the orchestrator sees the
+// manifests, whatever the release: a symbolic link.
+func (a *App) ManifestsDir() string { return filepath.Join(a.Dir(), manifestsName) }
+
+// Point makes ManifestsDir show the manifests of a release; "" removes it.
+func (a *App) Point(id string) error {
+	link := a.ManifestsDir()
+	if id == "" {
+		if st, err := os.Lstat(link); err == nil && st.Mode()&fs.ModeSymlink == 0 {
+			return &fs.PathError{Op: "remove", Path: link, Err: fs.ErrExist}
+		}
+		return durable.Remove(link)
+	}
+	if st, err := os.Lstat(link); err == nil && st.IsDir() {
+		// An adoption that did not get to its end.
+		if _, err := os.Lstat(a.ReleaseManifests(AdoptedID)); err != nil {
+			return &fs.PathError{Op: "symlink", Path: link, Err: fs.ErrExist}
+		}
+		if err := a.pointAdopted(); err != nil {
+			return err
+		}
+	}
+	return durable.Symlink(filepath.Join(releasesDir, id, manifestsName), link)
+}
+
+// Pointed is the release that ManifestsDir shows; "" for none.
+func (a *App) Pointed() string {
+	target, err := os.Readlink(a.ManifestsDir())
+	if err != nil {
+		return ""
+	}
+	return filepath.Base(filepath.Dir(target))
+}
+
+// Forget removes the application and all its releases. The history stays.
+func (a *App) Forget() error { return durable.RemoveAll(a.Dir()) }
+
+var notInID = regexp.MustCompile(`[^A-Za-z0-9_.-]+`)
+
+// NextID makes the name of the next release: its number and what a person
+// knows it by. The caller saves the state, which then holds the number.
+func (a *App) NextID(name string) string {
+	a.Sequence++
+	name = strings.Trim(notInID.ReplaceAllString(name, "-"), "-.")
+	if len(name) > 80 {
+		name = name[:80]
+	}
+	id := strconv.FormatInt(a.Sequence, 10)
+	if name != "" {
+		id += "-" + name
+	}
+	return id
+}
+
+// Number is the number a release's name begins with; 0 if it has none.
+func Number(id string) int64 {
+	digits, _, _ := strings.Cut(id, "-")
+	n, err := strconv.ParseInt(digits, 10, 64)
+	if err != nil || n < 0 {
+		return 0
+	}
+	return n
+}

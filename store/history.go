@@ -1,0 +1,101 @@
+package store
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"time"
+
+	"github.com/mender-app/mender-app/store/durable"
+)
+
+// maxHistory is how many deployments of an application are remembered.
+const maxHistory = 200
+
+// Record is a deployment that has ended.
+type Record struct {
+	ID           string    `json:"id"`
+	Application  string    `json:"application"`
+	ArtifactName string    `json:"artifact_name,omitempty"`
+	From         string    `json:"from,omitempty"`
+	To           string    `json:"to,omitempty"`
+	Status       string    `json:"status"`
+	Driver       string    `json:"driver,omitempty"`
+	Started      time.Time `json:"started"`
+	Ended        time.Time `json:"ended"`
+	Error        string    `json:"error,omitempty"`
+	Steps        []Step    `json:"steps,omitempty"`
+}
+
+// How a deployment ended.
+const (
+	StatusInstalled  = "installed"   // committed
+	StatusRolledBack = "rolled-back" // undone; the release before runs
+	StatusRefused    = "refused"     // refused before anything was changed
+	StatusFailed     = "failed"      // neither could be done; the release before may not run
+)
+
+// AddHistory appends a record to an application's history. A record with the
+// ID of the last one replaces it: the step may run twice.
+func (s *Store) AddHistory(r Record) error {
+	records, err := s.History(r.Application)
+	if err != nil {
+		var corrupt *CorruptError
+		if !errors.As(err, &corrupt) {
+			return err
+		}
+		if _, err := keepAside(corrupt.Path); err != nil {
+			return err
+		}
+		records = nil
+	}
+	if n := len(records); n > 0 && records[n-1].ID == r.ID {
+		records = records[:n-1]
+	}
+	records = append(records, r)
+	records = records[max(0, len(records)-maxHistory):]
+	var out bytes.Buffer
+	for _, r := range records {
+		line, err := json.Marshal(r)
+		if err != nil {
+			return fmt.Errorf("history: %w", err)
+		}
+		out.Write(line)
+		out.WriteByte('\n')
+	}
+	if err := durable.MkdirAll(s.meta(historyDir), 0o755); err != nil {
+		return fmt.Errorf("history: %w", err)
+	}
+	if err := durable.WriteFile(s.historyFile(r.Application), out.Bytes(), 0o644); err != nil {
+		return fmt.Errorf("history: %w", err)
+	}
+	return nil
+}
+
+func (s *Store) historyFile(app string) string { return s.meta(historyDir + "/" + app + ".jsonl") }
+
+// History returns what was deployed of an application, the oldest first, also
+// when the application is gone. It needs no lock.
+func (s *Store) History(app string) ([]Record, error) {
+	if !ValidName(app) {
+		return nil, fmt.Errorf("%w %q", ErrName, app)
+	}
+	data, err := readFile(s.historyFile(app))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var records []Record
+	for line := range bytes.Lines(data) {
+		var r Record
+		if err := json.Unmarshal(line, &r); err != nil {
+			return nil, &CorruptError{s.historyFile(app), err}
+		}
+		records = append(records, r)
+	}
+	return records, nil
+}

@@ -1,0 +1,156 @@
+package store
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/mender-app/mender-app/store/durable"
+)
+
+// Release is one version of an application on the device, release.json.
+type Release struct {
+	Format       int    `json:"format"`
+	ID           string `json:"id"`
+	Application  string `json:"application"`
+	ArtifactName string `json:"artifact_name,omitempty"`
+	// Version is the application's own, where the artifact names one.
+	Version      string            `json:"application_version,omitempty"`
+	Orchestrator string            `json:"orchestrator"`
+	Platform     string            `json:"platform,omitempty"`
+	Env          map[string]string `json:"env,omitempty"` // for the sub-module, from the artifact
+	Components   []Component       `json:"components,omitempty"`
+	Created      time.Time         `json:"created"`
+	// Complete: every component was loaded, verified and synced, and the
+	// manifests are durable.
+	Complete bool `json:"complete,omitempty"`
+	// Adopted: the shell reference installed it.
+	Adopted bool `json:"adopted,omitempty"`
+
+	extra extra
+}
+
+// Component is one part of a release. What identifies it is Digest and
+// DiffIDs; the URL is only what the manifests call it.
+type Component struct {
+	Type    string   `json:"type"`
+	URL     string   `json:"url"`
+	Digest  string   `json:"digest,omitempty"`
+	DiffIDs []string `json:"diff_ids,omitempty"`
+}
+
+type plainRelease Release
+
+// UnmarshalJSON keeps the fields it does not know.
+func (r *Release) UnmarshalJSON(data []byte) (err error) {
+	r.extra, err = decode(data, (*plainRelease)(r))
+	return err
+}
+
+// MarshalJSON writes the fields that were not known, too.
+func (r Release) MarshalJSON() ([]byte, error) { return encode(plainRelease(r), r.extra) }
+
+func (a *App) releaseDir(id string) string { return filepath.Join(a.Dir(), releasesDir, id) }
+
+// ReleaseManifests is the directory of a release's manifests. It is there
+// after PutRelease.
+func (a *App) ReleaseManifests(id string) string {
+	return filepath.Join(a.releaseDir(id), manifestsName)
+}
+
+// PutRelease writes what is known of a release, and makes its directories.
+func (a *App) PutRelease(r *Release) error {
+	if !ValidName(r.ID) {
+		return fmt.Errorf("invalid release name %q", r.ID)
+	}
+	r.Format, r.Application = Format, a.Name
+	data, err := marshal(r)
+	if err != nil {
+		return fmt.Errorf("release %s: %w", r.ID, err)
+	}
+	if err := durable.MkdirAll(a.ReleaseManifests(r.ID), 0o755); err != nil {
+		return fmt.Errorf("release %s: %w", r.ID, err)
+	}
+	if err := durable.WriteFile(filepath.Join(a.releaseDir(r.ID), releaseFile), data, 0o644); err != nil {
+		return fmt.Errorf("release %s: %w", r.ID, err)
+	}
+	return nil
+}
+
+// SyncRelease makes everything in a release's directory durable.
+func (a *App) SyncRelease(id string) error { return durable.SyncTree(a.releaseDir(id)) }
+
+// Release reads a release. The error is an ErrNoRelease, an ErrNewer or a
+// *CorruptError. It needs no lock.
+func (a *App) Release(id string) (*Release, error) {
+	if !ValidName(id) {
+		return nil, fmt.Errorf("%w: %q", ErrNoRelease, id)
+	}
+	path := filepath.Join(a.releaseDir(id), releaseFile)
+	data, err := readFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%w: %s of %s", ErrNoRelease, id, a.Name)
+	}
+	if err != nil {
+		return nil, err
+	}
+	var r Release
+	if err := json.Unmarshal(data, &r); err != nil {
+		return nil, &CorruptError{path, err}
+	}
+	if r.Format > Format {
+		return nil, fmt.Errorf("%s: %w", path, ErrNewer)
+	}
+	r.ID = id
+	return &r, nil
+}
+
+// Releases lists the names of all releases that have a directory, the newest
+// first, whatever their state.
+func (a *App) Releases() ([]string, error) {
+	entries, err := os.ReadDir(filepath.Join(a.Dir(), releasesDir))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	var ids []string
+	for _, e := range entries {
+		if e.IsDir() && ValidName(e.Name()) {
+			ids = append(ids, e.Name())
+		}
+	}
+	slices.SortFunc(ids, func(x, y string) int { return int(max(-1, min(1, Number(y)-Number(x)))) })
+	return ids, nil
+}
+
+// RemoveRelease deletes a release's directory. Its components must have been
+// deleted before: nothing knows of them afterwards.
+func (a *App) RemoveRelease(id string) error {
+	if !ValidName(id) {
+		return fmt.Errorf("invalid release name %q", id)
+	}
+	return durable.RemoveAll(a.releaseDir(id))
+}
+
+// Sweep removes what an interrupted write left in the application's
+// directories.
+func (a *App) Sweep() error {
+	dirs := []string{a.Dir(), filepath.Join(a.Dir(), releasesDir)}
+	ids, err := a.Releases()
+	if err != nil {
+		return err
+	}
+	for _, id := range ids {
+		dirs = append(dirs, a.releaseDir(id))
+	}
+	for _, dir := range dirs {
+		if err := durable.Sweep(dir); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,178 @@
+// Package store keeps what mender-app knows on a device: the applications,
+// their releases, the journal of the deployment that is under way, and a
+// history that outlives an application. FORMAT.md is the home of the layout.
+//
+// Everything is written through store/durable: a method that returns nil has
+// made its effect durable, and a crash at any instant leaves the state before
+// or after it. The package knows neither what a component is made of, nor
+// orchestrators, nor Mender; the meaning of a phase is modules/deploy's.
+package store
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/mender-app/mender-app/store/durable"
+)
+
+// Format is the version of the layout that this package writes. It reads every
+// layout of this number; fields are only ever added within one.
+const Format = 1
+
+// Names inside a store. See FORMAT.md.
+const (
+	metaDir       = ".mender-app"
+	lockFile      = "lock"
+	historyDir    = "history"
+	stateFile     = "app.json"
+	releasesDir   = "releases"
+	releaseFile   = "release.json"
+	manifestsName = "manifests"
+	corruptInfix  = ".corrupt-"
+)
+
+// Errors a caller may branch on.
+var (
+	// ErrName: not a name an application may have.
+	ErrName = errors.New("invalid application name")
+	// ErrNoApp: the store has no such application.
+	ErrNoApp = errors.New("no such application")
+	// ErrNoRelease: the application has no such release.
+	ErrNoRelease = errors.New("no such release")
+	// ErrNewer: the store was written by a version of mender-app that this one
+	// cannot understand.
+	ErrNewer = errors.New("the store was written by a newer mender-app")
+)
+
+// CorruptError says that a file of the store cannot be read as what it should
+// be. The file has not been touched.
+type CorruptError struct {
+	Path string
+	Err  error
+}
+
+func (e *CorruptError) Error() string { return fmt.Sprintf("%s is damaged: %v", e.Path, e.Err) }
+func (e *CorruptError) Unwrap() error { return e.Err }
+
+// Store is a directory that holds applications. Its methods are safe only for
+// a process that holds the lock, but for those that say otherwise.
+type Store struct{ dir string }
+
+// At returns the store in dir, which need not exist yet. Nothing is read or
+// written.
+func At(dir string) *Store { return &Store{dir: filepath.Clean(dir)} }
+
+// Dir is the store's directory.
+func (s *Store) Dir() string { return s.dir }
+
+// Prepare creates the store where it is missing and removes what an
+// interrupted write left behind. The caller holds the lock.
+func (s *Store) Prepare() error {
+	if err := durable.MkdirAll(filepath.Join(s.dir, metaDir, historyDir), 0o755); err != nil {
+		return fmt.Errorf("store: %w", err)
+	}
+	for _, dir := range []string{s.dir, s.meta(""), s.meta(historyDir)} {
+		if err := durable.Sweep(dir); err != nil {
+			return fmt.Errorf("store: %w", err)
+		}
+	}
+	return nil
+}
+
+// Meta is a path for a file that belongs to no application, such as the state
+// of a standalone deployment.
+func (s *Store) Meta(name string) string { return s.meta(name) }
+
+func (s *Store) meta(name string) string { return filepath.Join(s.dir, metaDir, name) }
+
+func (s *Store) appDir(name string) string { return filepath.Join(s.dir, name) }
+
+// maxName is the greatest length of a name in bytes; with the suffixes that
+// are added to it, it still is a file name.
+const maxName = 128
+
+// ValidName tells whether name can be an application's: a letter or digit, then
+// letters, digits, "_", "." and "-". It is a file name on every file system
+// and none of the store's own.
+func ValidName(name string) bool {
+	if name == "" || len(name) > maxName {
+		return false
+	}
+	for i, c := range []byte(name) {
+		switch {
+		case '0' <= c && c <= '9', 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z':
+		case i > 0 && (c == '_' || c == '.' || c == '-'):
+		default:
+			return false
+		}
+	}
+	return true
+}
+
+// Apps lists the applications by name, those the shell reference left
+// included. It needs no lock.
+func (s *Store) Apps() ([]string, error) {
+	entries, err := os.ReadDir(s.dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, e := range entries {
+		if !e.IsDir() || !ValidName(e.Name()) {
+			continue
+		}
+		if s.hasState(e.Name()) || s.isLegacy(e.Name()) {
+			names = append(names, e.Name())
+		}
+	}
+	slices.Sort(names)
+	return names, nil
+}
+
+// hasState tells whether an application of ours is in the directory, be its
+// state file whole, damaged or kept aside.
+func (s *Store) hasState(name string) bool {
+	entries, err := os.ReadDir(s.appDir(name))
+	if err != nil {
+		return false
+	}
+	return slices.ContainsFunc(entries, func(e fs.DirEntry) bool {
+		return e.Name() == stateFile || strings.HasPrefix(e.Name(), stateFile+corruptInfix)
+	})
+}
+
+// keepAside renames a damaged file to the first free NAME.corrupt-N and
+// returns that name.
+func keepAside(path string) (string, error) {
+	for n := 1; ; n++ {
+		aside := fmt.Sprintf("%s%s%d", path, corruptInfix, n)
+		if _, err := os.Lstat(aside); errors.Is(err, fs.ErrNotExist) {
+			return aside, durable.Rename(path, aside)
+		} else if err != nil {
+			return "", err
+		}
+	}
+}
+
+// readFile reads a file of the store of at most maxFile bytes.
+func readFile(path string) ([]byte, error) {
+	st, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if st.Size() > maxFile {
+		return nil, &CorruptError{path, fmt.Errorf("%d bytes long", st.Size())}
+	}
+	return os.ReadFile(path)
+}
+
+// maxFile is the greatest size of a file of the store, in bytes.
+const maxFile = 16 << 20
