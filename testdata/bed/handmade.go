@@ -52,7 +52,7 @@ func Reference(app, artifactName, compose string, images ...Image) (Handmade, er
 	slices.Sort(digests)
 	metadata, err := json.Marshal(map[string]any{
 		"version": "1.0", "application_name": app, "orchestrator": "docker-compose",
-		"platform": orThis(""), "images": digests,
+		"platform": Platform(), "images": digests,
 	})
 	h.Metadata = string(metadata)
 	h.Images = append([]Member{{Name: "images/", Type: tar.TypeDir}}, h.Images...)

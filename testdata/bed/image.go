@@ -68,9 +68,12 @@ func (i Image) Build() (v1.Image, error) {
 	return img, nil
 }
 
+// Platform is this machine's, and with it a Device's.
+func Platform() string { return "linux/" + runtime.GOARCH }
+
 func orThis(platform string) string {
 	if platform == "" {
-		return "linux/" + runtime.GOARCH
+		return Platform()
 	}
 	return platform
 }

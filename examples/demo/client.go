@@ -1,0 +1,64 @@
+package main
+
+import (
+	"fmt"
+	"os/exec"
+	"strings"
+
+	"github.com/mender-app/mender-app/testdata/bed"
+)
+
+// client installs artifacts on the device: Mender's client, or mender-app.
+type client interface {
+	name() string
+	command(verb string) []string
+	// believes says what the client has installed: its artifact's name, then
+	// the rest of what it provides.
+	believes() (string, error)
+}
+
+func newClient(d *bed.Device) client {
+	for _, command := range []string{"mender", "mender-update"} {
+		if _, err := exec.LookPath(command); err == nil {
+			return menderClient{d, command}
+		}
+	}
+	return ownClient{d}
+}
+
+type menderClient struct {
+	device *bed.Device
+	path   string
+}
+
+func (c menderClient) name() string { return "the Mender client" }
+
+func (c menderClient) command(verb string) []string {
+	if c.path == "mender" {
+		return []string{c.path, "--no-syslog", verb}
+	}
+	return []string{c.path, verb}
+}
+
+func (c menderClient) believes() (string, error) {
+	provides, err := c.device.Provides()
+	if err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("%s (rootfs-image.shop.version %s)", provides["artifact_name"], provides["rootfs-image.shop.version"]), nil
+}
+
+// ownClient is for a device without Mender.
+type ownClient struct{ device *bed.Device }
+
+func (c ownClient) name() string { return "mender-app" }
+
+func (c ownClient) command(verb string) []string { return []string{"mender-app", verb} }
+
+func (c ownClient) believes() (string, error) {
+	r, err := c.device.Run("mender-app", "list")
+	if err == nil && r.Code != 0 {
+		err = fmt.Errorf("mender-app list: %s", r.Output())
+	}
+	return strings.TrimSpace(r.Stdout), err
+}

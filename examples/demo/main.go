@@ -1,0 +1,106 @@
+// Command demo shows the product at work, on real parts: four releases of the
+// shop (examples/shop) are made on this machine, then installed, updated,
+// rolled back by themselves and undone, through the Mender client where there
+// is one and through `mender-app` where there is none. All of it happens in a
+// private device inside this machine (testdata/bed), which is gone afterwards.
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/mender-app/mender-app/testdata/bed"
+)
+
+func main() {
+	programs := flag.String("programs", "", "`directory` of the built programs; built into build/ if not given")
+	verbose := flag.Bool("v", false, "show the whole output of every command")
+	flag.Parse()
+	if err := run(*programs, *verbose, os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, "demo:", err)
+		os.Exit(1)
+	}
+}
+
+func run(programs string, verbose bool, out io.Writer) (err error) {
+	if missing := bed.Missing(); missing != "" {
+		return fmt.Errorf("this machine has no %s, which the demo's device needs: on Debian, run `make demo` as root", missing)
+	}
+	if programs == "" {
+		if programs, err = bed.Programs(); err != nil {
+			return err
+		}
+	}
+	dir, err := os.MkdirTemp("", "mender-app-demo-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+
+	fmt.Fprintln(out, "Four releases of the shop are made: two services, web and stock.")
+	releases, err := makeReleases(dir, programs, out)
+	if err != nil {
+		return err
+	}
+
+	device, err := bed.New(dir + "/device")
+	if err != nil {
+		return err
+	}
+	closed := false
+	closeDevice := func() error {
+		if closed {
+			return nil
+		}
+		closed = true
+		return device.Close()
+	}
+	defer func() { err = errors.Join(err, closeDevice()) }()
+	interrupted := make(chan os.Signal, 1)
+	signal.Notify(interrupted, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		<-interrupted
+		_ = closeDevice()
+		_ = os.RemoveAll(dir)
+		os.Exit(130)
+	}()
+
+	s, err := newStory(device, programs, verbose, out)
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	if err := s.tell(releases); err != nil {
+		return err
+	}
+	s.summary()
+	return nil
+}
+
+// size writes bytes for people: 41 KB, 3.9 MB.
+func size(n int64) string {
+	switch {
+	case n >= 10_000_000:
+		return fmt.Sprintf("%.0f MB", float64(n)/1e6)
+	case n >= 1_000_000:
+		return fmt.Sprintf("%.1f MB", float64(n)/1e6)
+	case n >= 1000:
+		return fmt.Sprintf("%.0f KB", float64(n)/1e3)
+	}
+	return fmt.Sprintf("%d B", n)
+}
+
+func seconds(d time.Duration) string {
+	return fmt.Sprintf("%.1f s", d.Seconds())
+}
+
+func indent(text string) string {
+	return "    " + strings.ReplaceAll(strings.TrimSpace(text), "\n", "\n    ")
+}
