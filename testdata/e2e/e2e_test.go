@@ -1,0 +1,148 @@
+// Package e2e tests the product whole, as a device meets it: artifacts made by
+// app-gen or by the real mender-artifact, installed by the real Mender client
+// on a device of its own with a real Docker engine (testdata/bed). It must not
+// import the product's packages.
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/mender-app/mender-app/testdata/bed"
+)
+
+// device starts a device with the product and the Mender client installed.
+func device(t *testing.T) *bed.Device {
+	t.Helper()
+	bed.Require(t, "mender-artifact")
+	return bed.Start(t)
+}
+
+// web is the image of the shop's web service in a version, in a mode.
+func web(t *testing.T, version, mode string) bed.Image {
+	t.Helper()
+	return build(t, bed.Shop{Ref: "shop/web:" + version, Version: version, Mode: mode, Base: 512, Winter: version != "1"})
+}
+
+// stock is the image of the shop's other service, which does not change.
+func stock(t *testing.T) bed.Image {
+	t.Helper()
+	return build(t, bed.Shop{Ref: "shop/stock:1", Version: "1", Service: "stock", Base: 512, Count: "/var/shop/visits"})
+}
+
+func build(t *testing.T, s bed.Shop) bed.Image {
+	t.Helper()
+	image, err := s.Image()
+	require.NoError(t, err)
+	return image
+}
+
+// compose is the shop's compose file for a release of the web service.
+func compose(release string) string {
+	return fmt.Sprintf(`services:
+  web:
+    image: shop/web:%s
+    ports: ["8080:8080"]
+    stop_grace_period: 2s
+  stock:
+    image: shop/stock:1
+    ports: ["8081:8080"]
+    volumes: ["counts:/var/shop"]
+volumes:
+  counts:
+`, release)
+}
+
+const webURL = "http://127.0.0.1:8080/version"
+
+// release makes a full artifact of a release of the shop with app-gen.
+func release(t *testing.T, d *bed.Device, version, mode string, options ...string) string {
+	t.Helper()
+	images := []string{archive(t, web(t, version, mode)), archive(t, stock(t))}
+	return generate(t, d, "shop", "shop-"+version, version, compose(version), append(options, images[0], images[1])...)
+}
+
+// archive writes an image as a docker-archive and returns app-gen's option for it.
+func archive(t *testing.T, i bed.Image) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "image.tar")
+	require.NoError(t, bed.WriteArchive(path, i))
+	return "--image=docker-archive:" + path
+}
+
+// delta is app-gen's option for an image that comes as a delta against old.
+func delta(t *testing.T, old, new bed.Image) string {
+	t.Helper()
+	_, from, _ := strings.Cut(archive(t, old), "=")
+	_, to, _ := strings.Cut(archive(t, new), "=")
+	return "--image=" + from + "," + to
+}
+
+// generate runs app-gen; the artifact lies where the device sees it too.
+func generate(t *testing.T, d *bed.Device, app, artifact, version, compose string, options ...string) string {
+	t.Helper()
+	manifests := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(manifests, "docker-compose.yml"), []byte(compose), 0o644))
+	out := d.Share(artifact + ".mender")
+	programs, err := bed.Programs()
+	require.NoError(t, err)
+	args := append([]string{
+		"--application-name", app, "--artifact-name", artifact, "--software-version", version,
+		"--device-type", bed.Type, "--platform", bed.Platform(), "--orchestrator", "docker-compose",
+		"--manifests-dir", manifests, "--output-path", out,
+	}, options...)
+	text, err := exec.Command(filepath.Join(programs, "app-gen"), args...).CombinedOutput()
+	require.NoError(t, err, "app-gen %s\n%s", strings.Join(args, " "), text)
+	return out
+}
+
+// handmade writes an artifact put together by hand where the device sees it.
+func handmade(t *testing.T, d *bed.Device, h bed.Handmade) string {
+	t.Helper()
+	out := d.Share(h.Name + ".mender")
+	require.NoError(t, h.Write(out))
+	return out
+}
+
+// provides is what the client has to believe while the shop is at a release.
+func provides(version string) map[string]string {
+	return map[string]string{"artifact_name": "shop-" + version, "rootfs-image.shop.version": version}
+}
+
+// mender runs the Mender client, which has to succeed.
+func mender(t *testing.T, d *bed.Device, args ...string) {
+	t.Helper()
+	r, err := d.Mender(args...)
+	require.NoError(t, err)
+	require.Zero(t, r.Code, "mender %s\n%s", strings.Join(args, " "), r.Output())
+}
+
+// menderFails runs the Mender client, which has to fail; it returns what it said.
+func menderFails(t *testing.T, d *bed.Device, args ...string) string {
+	t.Helper()
+	r, err := d.Mender(args...)
+	require.NoError(t, err)
+	require.NotZero(t, r.Code, "mender %s succeeded\n%s", strings.Join(args, " "), r.Output())
+	return r.Output()
+}
+
+// watch watches the web service until the test ends.
+func watch(t *testing.T, d *bed.Device) *bed.Watch {
+	t.Helper()
+	w, err := d.Watch(webURL)
+	require.NoError(t, err)
+	t.Cleanup(w.Stop)
+	return w
+}
+
+func says(t *testing.T, w *bed.Watch, want string) {
+	t.Helper()
+	bed.Eventually(t, 5*time.Second, "the web service says "+want, func() bool { return w.Says() == want })
+}

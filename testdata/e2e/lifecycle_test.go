@@ -1,0 +1,170 @@
+package e2e
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/mender-app/mender-app/testdata/bed"
+)
+
+// The main job: install, update, a failing update, an update taken back.
+func TestInstallUpdateFailAndRollBack(t *testing.T) {
+	d := device(t)
+	w := watch(t, d)
+
+	mender(t, d, "install", release(t, d, "1", ""))
+	says(t, w, "web 1")
+	mender(t, d, "commit")
+	d.MustProvide(t, provides("1"))
+	visit(t, d, "1")
+	one := d.MustState(t)
+
+	two := generate(t, d, "shop", "shop-2", "2", compose("2"), "--deep-delta",
+		delta(t, web(t, "1", ""), web(t, "2", "")), delta(t, stock(t), stock(t)))
+	mender(t, d, "install", two)
+	says(t, w, "web 2")
+	mender(t, d, "commit")
+	d.MustProvide(t, provides("2"))
+	at2 := d.MustState(t)
+	require.Equal(t, one.Service("shop", "stock"), at2.Service("shop", "stock"), "the unchanged service was touched")
+	visit(t, d, "2")
+	at2 = d.MustState(t)
+
+	// Never healthy: back to 2, which the client believes in too.
+	said := menderFails(t, d, "install", release(t, d, "3", "unhealthy"))
+	require.Contains(t, said, "web")
+	says(t, w, "web 2")
+	d.MustProvide(t, provides("2"))
+	sameApplication(t, at2, d.MustState(t))
+
+	// Good, and taken back before its commit.
+	mender(t, d, "install", release(t, d, "4", ""))
+	says(t, w, "web 4")
+	mender(t, d, "rollback")
+	says(t, w, "web 2")
+	d.MustProvide(t, provides("2"))
+	sameApplication(t, at2, d.MustState(t))
+	visit(t, d, "3") // the data is still that of the first release
+}
+
+// sameApplication asserts that the shop is as it was: the same images, volumes
+// and networks, the unchanged service untouched, the changed one made anew
+// from the same image.
+func sameApplication(t *testing.T, before, after bed.State) {
+	t.Helper()
+	require.Equal(t, before.Service("shop", "stock"), after.Service("shop", "stock"), "the unchanged service was touched")
+	require.Equal(t, before.Service("shop", "web").Image, after.Service("shop", "web").Image)
+	require.Equal(t, before.Service("shop", "web").Ref, after.Service("shop", "web").Ref)
+	require.Len(t, after.Containers, len(before.Containers))
+	require.Equal(t, before.Images, after.Images)
+	require.Equal(t, before.Volumes, after.Volumes)
+	require.Equal(t, before.Networks, after.Networks)
+}
+
+// visit asks the stock service, which counts the visits in its volume.
+func visit(t *testing.T, d *bed.Device, want string) {
+	t.Helper()
+	got := d.MustRun(t, "bash", "-c", `exec 3<>/dev/tcp/127.0.0.1/8081; printf 'GET /visits HTTP/1.0\r\n\r\n' >&3; tail -n 1 <&3`)
+	require.Equal(t, want, strings.TrimSpace(got), "the number of visits kept in the volume")
+}
+
+// Each way a release can be bad ends in the one before, with the service's
+// last words in the output.
+func TestBadReleaseEndsInTheOldOne(t *testing.T) {
+	d := device(t)
+	w := watch(t, d)
+	mender(t, d, "install", release(t, d, "1", ""))
+	mender(t, d, "commit")
+	says(t, w, "web 1")
+	before := d.MustState(t)
+
+	for _, mode := range []string{"crash", "exit0", "unhealthy"} {
+		t.Run(mode, func(t *testing.T) {
+			// Two in a row: the second must not find the first's remains.
+			for range 2 {
+				said := menderFails(t, d, "install", release(t, d, "2", mode))
+				if mode == "crash" {
+					require.Contains(t, said, "the till is on fire")
+				}
+				says(t, w, "web 1")
+				d.MustProvide(t, provides("1"))
+				sameApplication(t, before, d.MustState(t))
+			}
+		})
+	}
+}
+
+// The first release that fails leaves nothing behind.
+func TestFirstInstallThatFailsLeavesNothing(t *testing.T) {
+	d := device(t)
+	before := d.MustState(t)
+	menderFails(t, d, "install", release(t, d, "1", "unhealthy"))
+	after := d.MustState(t)
+	require.Empty(t, after.Containers)
+	require.Equal(t, before.Images, after.Images)
+	require.Equal(t, before.Networks, after.Networks)
+	d.MustProvide(t, before.Provides)
+}
+
+// A service that takes its time is waited for, not failed.
+func TestSlowServiceIsWaitedFor(t *testing.T) {
+	d := device(t)
+	start := time.Now()
+	mender(t, d, "install", release(t, d, "1", "slow 1s"))
+	require.Greater(t, time.Since(start), time.Second)
+	mender(t, d, "commit")
+	d.MustProvide(t, provides("1"))
+	require.Equal(t, "healthy", d.MustState(t).Service("shop", "web").Health)
+}
+
+// Two applications on one device, and a person's own container.
+func TestApplicationsDoNotDisturbEachOther(t *testing.T) {
+	d := device(t)
+	kiosk := func(version, mode string) string {
+		image := build(t, bed.Shop{Ref: "kiosk/front:" + version, Version: version, Mode: mode, Service: "kiosk", Base: 512})
+		return generate(t, d, "kiosk", "kiosk-"+version, version, `services:
+  web:
+    image: kiosk/front:`+version+`
+    stop_grace_period: 2s
+`, archive(t, image))
+	}
+	kioskProvides := func(p map[string]string, artifact, version string) map[string]string {
+		p["artifact_name"], p["rootfs-image.kiosk.version"] = artifact, version
+		return p
+	}
+
+	mender(t, d, "install", release(t, d, "1", ""))
+	mender(t, d, "commit")
+	d.MustRun(t, "docker", "run", "-d", "--name", "mine", "shop/stock:1")
+	mender(t, d, "install", kiosk("1", ""))
+	mender(t, d, "commit")
+	d.MustProvide(t, kioskProvides(provides("1"), "kiosk-1", "1"))
+	before := d.MustState(t)
+
+	same := func(other, service string) {
+		t.Helper()
+		after := d.MustState(t)
+		require.Equal(t, before.Service(other, service), after.Service(other, service))
+		require.Equal(t, before.Containers["mine"], after.Containers["mine"])
+		require.Equal(t, before.Volumes, after.Volumes)
+	}
+	// One is updated, then fails, then is rolled back; the other does not notice.
+	mender(t, d, "install", kiosk("2", ""))
+	mender(t, d, "commit")
+	same("shop", "web")
+	menderFails(t, d, "install", kiosk("3", "crash"))
+	same("shop", "web")
+	same("shop", "stock")
+	d.MustProvide(t, kioskProvides(provides("1"), "kiosk-2", "2"))
+
+	mender(t, d, "install", release(t, d, "2", ""))
+	mender(t, d, "rollback")
+	kioskNow := d.MustState(t).Service("kiosk", "web")
+	require.Equal(t, "kiosk/front:2", kioskNow.Ref)
+	require.Equal(t, "running", kioskNow.Status)
+	same("shop", "stock")
+	d.MustProvide(t, kioskProvides(provides("1"), "kiosk-2", "2"))
+}

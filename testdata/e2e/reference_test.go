@@ -1,0 +1,244 @@
+package e2e
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/mender-app/mender-app/testdata/bed"
+)
+
+// An artifact in the shell reference's layout, its image.img before the texts
+// that describe it, written by the real mender-artifact, installs and updates.
+func TestReferenceArtifactInstalls(t *testing.T) {
+	d := device(t)
+	w := watch(t, d)
+	for _, version := range []string{"1", "2"} {
+		h, err := bed.Reference("shop", "shop-"+version, compose(version), web(t, version, ""), stock(t))
+		require.NoError(t, err)
+		mender(t, d, "install", handmade(t, d, h))
+		says(t, w, "web "+version)
+		mender(t, d, "commit")
+		d.MustProvide(t, map[string]string{
+			"artifact_name": "shop-" + version, "rootfs-image.shop.version": "shop-" + version,
+		})
+	}
+}
+
+// The reference's delta (xdelta3 of what `docker save` gives) and its deep
+// delta (xdelta3 a layer) update an application.
+func TestReferenceDeltasInstall(t *testing.T) {
+	bed.Require(t, "xdelta3")
+	for _, deep := range []bool{false, true} {
+		name := map[bool]string{false: "delta", true: "deep delta"}[deep]
+		t.Run(name, func(t *testing.T) {
+			d := device(t)
+			w := watch(t, d)
+			one, err := bed.Reference("shop", "shop-1", compose("1"), web(t, "1", ""), stock(t))
+			require.NoError(t, err)
+			mender(t, d, "install", handmade(t, d, one))
+			mender(t, d, "commit")
+			says(t, w, "web 1")
+			before := d.MustState(t)
+
+			// The reference makes its delta from what an engine saves: use
+			// this device's for both sides.
+			require.NoError(t, bed.WriteArchive(d.Share("web-2.tar"), web(t, "2", "")))
+			d.MustRun(t, "docker", "load", "-q", "-i", d.Share("web-2.tar"))
+			d.MustRun(t, "docker", "save", "-o", d.Share("old.tar"), "shop/web:1")
+			d.MustRun(t, "docker", "save", "-o", d.Share("new.tar"), "shop/web:2")
+			d.MustRun(t, "docker", "rmi", "shop/web:2")
+			content := xdelta(t, d.Share("old.tar"), d.Share("new.tar"))
+			if deep {
+				content = deepDelta(t, d.Share("old.tar"), d.Share("new.tar"))
+			}
+
+			two, err := bed.Reference("shop", "shop-2", compose("2"), web(t, "2", ""))
+			require.NoError(t, err)
+			old, _, err := bed.ReferenceImage(web(t, "1", ""))
+			require.NoError(t, err)
+			image := bed.Find(two.Images, "/image.img")
+			image.Data = content
+			bed.Find(two.Images, "/url-current.txt").Data = []byte("shop/web:1\n")
+			bed.Find(two.Images, "/sums-current.txt").Data = bed.Find(old, "/sums-new.txt").Data
+			if deep {
+				two.Images = append(two.Images, bed.Member{Name: path.Dir(image.Name) + "/deep_delta"})
+			}
+			mender(t, d, "install", handmade(t, d, two))
+			says(t, w, "web 2")
+			mender(t, d, "commit")
+			require.Equal(t, before.Service("shop", "stock"), d.MustState(t).Service("shop", "stock"))
+		})
+	}
+}
+
+func xdelta(t *testing.T, old, new string) []byte {
+	t.Helper()
+	out := filepath.Join(t.TempDir(), "delta")
+	text, err := exec.Command("xdelta3", "-e", "-f", "-s", old, new, out).CombinedOutput()
+	require.NoError(t, err, "%s", text)
+	data, err := os.ReadFile(out)
+	require.NoError(t, err)
+	return data
+}
+
+// deepDelta packs a classic docker-archive as the reference does: each layer
+// as a delta against the old image's layer of the same index, or its sum alone
+// where the two are the same.
+func deepDelta(t *testing.T, old, new string) []byte {
+	t.Helper()
+	oldDir, newDir := untar(t, old), untar(t, new)
+	oldLayers, newLayers := layerFiles(t, oldDir), layerFiles(t, newDir)
+	require.Len(t, newLayers, len(oldLayers))
+	for i := range newLayers {
+		from, to := filepath.Join(oldDir, oldLayers[i]), filepath.Join(newDir, newLayers[i])
+		if sum(t, from) == sum(t, to) {
+			write(t, to+".sha256sum", sum(t, to))
+		} else {
+			require.NoError(t, os.WriteFile(to+".vcdiff", xdelta(t, from, to), 0o644))
+			write(t, to+".current.sha256sum", sum(t, from))
+			write(t, to+".new.sha256sum", sum(t, to))
+		}
+		require.NoError(t, os.Remove(to))
+	}
+	out := filepath.Join(t.TempDir(), "image.img")
+	text, err := exec.Command("tar", "-cf", out, "-C", newDir, ".").CombinedOutput()
+	require.NoError(t, err, "%s", text)
+	data, err := os.ReadFile(out)
+	require.NoError(t, err)
+	return data
+}
+
+func untar(t *testing.T, file string) string {
+	t.Helper()
+	dir := t.TempDir()
+	text, err := exec.Command("tar", "-xf", file, "-C", dir).CombinedOutput()
+	require.NoError(t, err, "%s", text)
+	return dir
+}
+
+func layerFiles(t *testing.T, dir string) []string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(dir, "manifest.json"))
+	require.NoError(t, err)
+	var manifest []struct{ Layers []string }
+	require.NoError(t, json.Unmarshal(text, &manifest))
+	require.Len(t, manifest, 1)
+	return manifest[0].Layers
+}
+
+func sum(t *testing.T, file string) string {
+	t.Helper()
+	out, err := exec.Command("sha256sum", file).Output()
+	require.NoError(t, err)
+	return string(out[:64])
+}
+
+func write(t *testing.T, file, text string) {
+	t.Helper()
+	require.NoError(t, os.WriteFile(file, []byte(text+"\n"), 0o644))
+}
+
+// A full artifact of app-gen has what the shell reference reads: its files, its
+// metadata, and images that `docker load` takes.
+func TestFullArtifactServesTheReference(t *testing.T) {
+	d := device(t)
+	file := release(t, d, "1", "")
+	text, err := exec.Command("mender-artifact", "validate", file).CombinedOutput()
+	require.NoError(t, err, "%s", text)
+
+	parts := open(t, file)
+	metadata := struct {
+		Version, ApplicationName, Orchestrator, Platform string
+		Images                                           []string
+	}{}
+	raw := map[string]json.RawMessage{}
+	require.NoError(t, json.Unmarshal(parts["headers/0000/meta-data"], &raw))
+	for key, into := range map[string]any{
+		"version": &metadata.Version, "application_name": &metadata.ApplicationName,
+		"orchestrator": &metadata.Orchestrator, "platform": &metadata.Platform, "images": &metadata.Images,
+	} {
+		require.Contains(t, raw, key)
+		require.NoError(t, json.Unmarshal(raw[key], into))
+	}
+	require.Equal(t, "1.0", metadata.Version)
+	require.Equal(t, "shop", metadata.ApplicationName)
+	require.Equal(t, "docker-compose", metadata.Orchestrator)
+	require.Equal(t, bed.Platform(), metadata.Platform)
+	require.Len(t, metadata.Images, 2)
+
+	require.Contains(t, gunzip(t, parts["manifests.tar.gz"]), "manifests/docker-compose.yml")
+	images := gunzip(t, parts["images.tar.gz"])
+	for _, digest := range metadata.Images {
+		dir := "images/" + digest + "/"
+		for _, name := range []string{"url-new.txt", "url-current.txt", "sums-new.txt", "sums-current.txt", "image.img"} {
+			require.Contains(t, images, dir+name)
+		}
+		// The reference tells a full image from a delta by its equal urls.
+		require.Equal(t, images[dir+"url-new.txt"], images[dir+"url-current.txt"])
+		require.Equal(t, digest, strings.TrimSpace(string(images[dir+"sums-new.txt"])))
+		require.NotContains(t, images, dir+"deep_delta")
+
+		require.NoError(t, os.WriteFile(d.Share("image.img"), images[dir+"image.img"], 0o644))
+		d.MustRun(t, "docker", "load", "-i", d.Share("image.img"))
+		url := strings.TrimSpace(string(images[dir+"url-new.txt"]))
+		require.Equal(t, "sha256:"+digest, strings.TrimSpace(d.MustRun(t, "docker", "image", "inspect", "-f", "{{.Id}}", url)))
+	}
+}
+
+// open unpacks a Mender Artifact whose payloads are not compressed again: the
+// header's and the payload's files by name.
+func open(t *testing.T, file string) map[string][]byte {
+	t.Helper()
+	data, err := os.ReadFile(file)
+	require.NoError(t, err)
+	found := map[string][]byte{}
+	for name, data := range members(t, bytes.NewReader(data)) {
+		for _, nested := range []string{"header.tar", "data/0000.tar"} {
+			if name == nested {
+				for n, d := range members(t, bytes.NewReader(data)) {
+					found[n] = d
+				}
+			}
+			if name == nested+".gz" {
+				for n, d := range gunzip(t, data) {
+					found[n] = d
+				}
+			}
+		}
+	}
+	return found
+}
+
+func gunzip(t *testing.T, data []byte) map[string][]byte {
+	t.Helper()
+	r, err := gzip.NewReader(bytes.NewReader(data))
+	require.NoError(t, err)
+	return members(t, r)
+}
+
+func members(t *testing.T, r io.Reader) map[string][]byte {
+	t.Helper()
+	found := map[string][]byte{}
+	for tr := tar.NewReader(r); ; {
+		h, err := tr.Next()
+		if errors.Is(err, io.EOF) {
+			return found
+		}
+		require.NoError(t, err)
+		data, err := io.ReadAll(tr)
+		require.NoError(t, err)
+		found[path.Clean(h.Name)] = data
+	}
+}
