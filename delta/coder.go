@@ -1,0 +1,250 @@
+package delta
+
+import "math/bits"
+
+// A coder is a binary arithmetic coder (the carry-less range coder of lpaq) that
+// works in both directions: code writes the bit it is given, or returns the bit
+// it reads. So each model is written once, and cannot differ between the
+// encoder and the decoder.
+//
+// When decoding runs past its input the coder reads zeros and sets short; what
+// it returns then is noise that the caller bounds and, at the end of the frame,
+// refuses.
+type coder struct {
+	enc    bool
+	lo, hi uint32
+	x      uint32
+	in     []byte
+	pos    int
+	short  bool
+	out    []byte
+}
+
+const probBits = 16
+
+// code codes one bit, of which p/65536 is the probability of being 1;
+// 0 < p < 65536.
+func (c *coder) code(p uint32, bit int) int {
+	mid := c.lo + uint32((uint64(c.hi-c.lo)*uint64(p))>>probBits)
+	if !c.enc {
+		bit = 0
+		if c.x <= mid {
+			bit = 1
+		}
+	}
+	if bit != 0 {
+		c.hi = mid
+	} else {
+		c.lo = mid + 1
+	}
+	for (c.lo^c.hi)&0xff000000 == 0 {
+		c.shift()
+	}
+	return bit
+}
+
+func (c *coder) shift() {
+	if c.enc {
+		c.out = append(c.out, byte(c.hi>>24))
+	} else {
+		c.x = c.x<<8 | uint32(c.next())
+	}
+	c.lo <<= 8
+	c.hi = c.hi<<8 | 255
+}
+
+func (c *coder) next() byte {
+	if c.pos < len(c.in) {
+		c.pos++
+		return c.in[c.pos-1]
+	}
+	// Four bytes may be read ahead of the last bit.
+	c.pos++
+	if c.pos > len(c.in)+8 {
+		c.short = true
+	}
+	return 0
+}
+
+// start begins a frame: with the coded bytes when decoding.
+func (c *coder) start(in []byte) {
+	c.lo, c.hi, c.in, c.pos, c.short = 0, 1<<32-1, in, 0, false
+	c.out = c.out[:0]
+	if !c.enc {
+		c.x = 0
+		for range 4 {
+			c.x = c.x<<8 | uint32(c.next())
+		}
+	}
+}
+
+// finish ends a frame when encoding and returns its bytes, valid until start.
+// The decoder pads with zeros, so only as many bytes as tell the interval.
+func (c *coder) finish() []byte {
+	if c.lo > 0 {
+		// The shortest prefix that with zeros behind it lies in [lo, hi].
+		for n := 1; n <= 4; n++ {
+			s := uint(32 - 8*n)
+			v := (uint64(c.lo) + 1<<s - 1) >> s << s
+			if v <= uint64(c.hi) {
+				for i := range n {
+					c.out = append(c.out, byte(v>>(24-8*uint(i))))
+				}
+				break
+			}
+		}
+	}
+	for len(c.out) > 0 && c.out[len(c.out)-1] == 0 {
+		c.out = c.out[:len(c.out)-1]
+	}
+	return c.out
+}
+
+// prob is an adaptive probability of a 1: 22 bits of it, and a count that slows
+// the adaption down as it grows.
+type prob uint32
+
+const freshProb prob = 1 << 31
+
+// rates[n] is 65536/(n+1.5).
+var rates [256]uint32
+
+func init() {
+	for n := range rates {
+		rates[n] = uint32(65536 * 2 / (2*n + 3))
+	}
+}
+
+func (p prob) p16() uint32 {
+	v := uint32(p) >> 16
+	return min(max(v, 8), 65536-8)
+}
+
+// update moves p towards bit, at best by one part in limit+1.5.
+func (p *prob) update(bit int, limit uint32) {
+	n := uint32(*p) & 1023
+	v := uint32(*p) >> 10
+	r := rates[n]
+	if bit != 0 {
+		v += uint32((uint64(1<<22-1-v) * uint64(r)) >> 16)
+	} else {
+		v -= uint32((uint64(v) * uint64(r)) >> 16)
+	}
+	if n < limit {
+		n++
+	}
+	*p = prob(v<<10 | n)
+}
+
+const (
+	quick = 30  // adapts fast: text, flags whose odds drift
+	slow  = 250 // adapts slowly: stationary
+)
+
+// bit codes a bit with one adaptive probability, which must have been made by
+// fresh or a slice of it.
+func (c *coder) bit(p *prob, bit int) int {
+	bit = c.code(p.p16(), bit)
+	p.update(bit, quick)
+	return bit
+}
+
+func (c *coder) steady(p *prob, bit int) int {
+	bit = c.code(p.p16(), bit)
+	p.update(bit, slow)
+	return bit
+}
+
+func (c *coder) flag(p *prob, b bool) bool {
+	v := 0
+	if b {
+		v = 1
+	}
+	return c.bit(p, v) != 0
+}
+
+// fresh returns n probabilities of one half.
+func fresh(n int) []prob {
+	p := make([]prob, n)
+	for i := range p {
+		p[i] = freshProb
+	}
+	return p
+}
+
+// tree codes a symbol of n bits, high bit first, with 1<<n probabilities.
+func (c *coder) tree(p []prob, n, sym int) int {
+	at := 1
+	for i := n - 1; i >= 0; i-- {
+		at = at<<1 | c.bit(&p[at], sym>>i&1)
+	}
+	return at - 1<<n
+}
+
+// raw codes n bits without a model.
+func (c *coder) raw(n int, v uint64) (got uint64) {
+	for i := n - 1; i >= 0; i-- {
+		got = got<<1 | uint64(c.code(1<<15, int(v>>i&1)))
+	}
+	return got
+}
+
+// A number models non-negative numbers: their bit length in a tree, then the
+// bits below the highest, the first three of them in a context of the length.
+type number struct {
+	size [128]prob
+	mant [64][8]prob
+	low  [64]prob
+}
+
+func newNumber() *number {
+	n := new(number)
+	for i := range n.size {
+		n.size[i] = freshProb
+	}
+	for i := range n.mant {
+		for j := range n.mant[i] {
+			n.mant[i][j] = freshProb
+		}
+		n.low[i] = freshProb
+	}
+	return n
+}
+
+func newNumbers(n int) []*number {
+	s := make([]*number, n)
+	for i := range s {
+		s[i] = newNumber()
+	}
+	return s
+}
+
+// num codes v < 1<<63.
+func (c *coder) num(n *number, v uint64) uint64 {
+	l := c.tree(n.size[:], 6, bits.Len64(v)&63)
+	if l <= 1 {
+		return uint64(l)
+	}
+	got := uint64(1)
+	at := 1
+	for i := l - 2; i >= 0; i-- {
+		b := int(v >> i & 1)
+		switch {
+		case at < 8:
+			b = c.bit(&n.mant[l][at], b)
+			at = at<<1 | b
+		case i < 2:
+			b = c.bit(&n.low[i], b)
+		default:
+			b = c.code(1<<15, b)
+		}
+		got = got<<1 | uint64(b)
+	}
+	return got
+}
+
+// signed codes v, of magnitude under 1<<62, folded to the numbers.
+func (c *coder) signed(n *number, v int64) int64 {
+	u := c.num(n, uint64(v)<<1^uint64(v>>63))
+	return int64(u>>1) ^ -int64(u&1)
+}

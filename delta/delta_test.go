@@ -1,0 +1,172 @@
+package delta
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand"
+	"os"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func bytesObject(kind Kind, b []byte) Object {
+	return Object{Digest: DigestOf(b), Size: int64(len(b)), Kind: kind, Open: func() (io.ReadCloser, error) {
+		return io.NopCloser(bytes.NewReader(b)), nil
+	}}
+}
+
+// memSink keeps an object in memory and remembers how it ended.
+type memSink struct {
+	bytes.Buffer
+	committed bool
+	cause     error
+}
+
+func (m *memSink) Commit() error     { m.committed = true; return nil }
+func (m *memSink) Abort(cause error) { m.cause = cause }
+
+func storeOf(t testing.TB, images ...Image) *Store {
+	s := NewStore()
+	for _, im := range images {
+		for _, o := range im.Objects {
+			r, err := o.Open()
+			require.NoError(t, err)
+			b, err := io.ReadAll(r)
+			require.NoError(t, err)
+			require.NoError(t, s.Add(o.Digest, o.Kind, bytes.NewReader(b), o.Size))
+		}
+	}
+	return s
+}
+
+func apply(d []byte, old Old) ([]*memSink, error) {
+	r, err := NewReader(bytes.NewReader(d))
+	if err != nil {
+		return nil, err
+	}
+	var sinks []*memSink
+	err = r.Apply(context.Background(), old, func(ObjectInfo) (Sink, error) {
+		s := &memSink{}
+		sinks = append(sinks, s)
+		return s, nil
+	})
+	return sinks, err
+}
+
+// roundTrip encodes, decodes, compares, and returns the delta.
+func roundTrip(t testing.TB, old []Image, new Image) ([]byte, *Report) {
+	var d bytes.Buffer
+	rep, err := Encode(context.Background(), &d, old, new, Options{})
+	require.NoError(t, err)
+	require.Equal(t, int64(d.Len()), rep.Size)
+	sinks, err := apply(d.Bytes(), storeOf(t, old...))
+	require.NoError(t, err)
+	n := 0
+	for i, o := range rep.Objects {
+		if o.Encoding == Omitted {
+			continue
+		}
+		r, err := new.Objects[i].Open()
+		require.NoError(t, err)
+		want, err := io.ReadAll(r)
+		require.NoError(t, err)
+		require.True(t, sinks[n].committed)
+		require.True(t, bytes.Equal(want, sinks[n].Bytes()), "object %d", i)
+		n++
+	}
+	require.Len(t, sinks, n)
+	return d.Bytes(), rep
+}
+
+type tarFile struct {
+	name string
+	typ  byte
+	data []byte
+	mod  func(h []byte)
+}
+
+// makeTar writes a plain ustar archive.
+func makeTar(files ...tarFile) []byte {
+	var b bytes.Buffer
+	for _, f := range files {
+		h := make([]byte, block)
+		copy(h, f.name)
+		copy(h[100:], "0000644\x000000000\x000000000\x00")
+		copy(h[124:], fmt.Sprintf("%011o\x00%011o\x00", len(f.data), 1700000000))
+		h[156] = f.typ
+		copy(h[257:], "ustar\x0000")
+		if f.mod != nil {
+			f.mod(h)
+		}
+		copy(h[148:156], checksumField(h))
+		b.Write(h)
+		b.Write(f.data)
+		b.Write(make([]byte, -len(f.data)&(block-1)))
+	}
+	b.Write(make([]byte, 2*block))
+	return b.Bytes()
+}
+
+func noise(seed int64, n int) []byte {
+	b := make([]byte, n)
+	rand.New(rand.NewSource(seed)).Read(b)
+	return b
+}
+
+func TestRoundTripSmall(t *testing.T) {
+	a, b, c := noise(1, 5000), noise(2, 70000), noise(3, 200000)
+	old := Image{Name: "app:1", Objects: []Object{
+		bytesObject(Blob, []byte(`{"config":1}`)),
+		bytesObject(Tar, makeTar(tarFile{name: "bin/", typ: '5'}, tarFile{name: "bin/a", typ: '0', data: a}, tarFile{name: "bin/b", typ: '0', data: b})),
+		bytesObject(Tar, makeTar(tarFile{name: "bin/c", typ: '0', data: c})),
+	}}
+	b2 := append(append(append([]byte{}, b[:30000]...), "something new"...), b[30000:]...)
+	binary.LittleEndian.PutUint32(b2[100:], 7)
+	new := Image{Name: "app:2", Objects: []Object{
+		bytesObject(Blob, []byte(`{"config":2}`)),
+		bytesObject(Tar, makeTar(tarFile{name: "bin/", typ: '5'}, tarFile{name: "bin/a", typ: '0', data: a}, tarFile{name: "bin/b", typ: '0', data: b2}, tarFile{name: "moved/c", typ: '0', data: c}, tarFile{name: "empty", typ: '0'}, tarFile{name: "new", typ: '0', data: noise(9, 100)})),
+		old.Objects[2],
+		bytesObject(Tar, nil),
+		bytesObject(Tar, noise(4, 12345)),
+	}}
+	d, rep := roundTrip(t, []Image{old}, new)
+	require.Equal(t, Omitted, rep.Objects[2].Encoding)
+	t.Log(len(d), rep.Objects)
+
+	t.Run("damaged", func(t *testing.T) {
+		store := storeOf(t, old)
+		for cut := 0; cut < len(d); cut += 1 + cut/20 {
+			_, err := apply(d[:cut], store)
+			require.Error(t, err)
+		}
+	})
+	t.Run("missing base", func(t *testing.T) {
+		_, err := apply(d, NewStore())
+		var oe *OldError
+		require.ErrorAs(t, err, &oe)
+		require.Equal(t, NoBase, oe.Problem)
+	})
+	t.Run("damaged base", func(t *testing.T) {
+		bad := old
+		bad.Objects = append([]Object{}, old.Objects...)
+		raw := makeTar(tarFile{name: "bin/", typ: '5'}, tarFile{name: "bin/a", typ: '0', data: noise(5, 5000)}, tarFile{name: "bin/b", typ: '0', data: b})
+		bad.Objects[1] = bytesObject(Tar, raw)
+		bad.Objects[1].Digest = old.Objects[1].Digest
+		sinks, err := apply(d, storeOf(t, bad))
+		var oe *OldError
+		require.ErrorAs(t, err, &oe)
+		require.Equal(t, DamagedFile, oe.Problem)
+		require.Equal(t, "bin/a", oe.Path)
+		require.False(t, sinks[len(sinks)-1].committed)
+		require.True(t, errors.Is(sinks[len(sinks)-1].cause, oe))
+	})
+}
+
+// corpusDir is where a pair's images lie unpacked as layers-v1, layers-v2,
+// config-v1.json and config-v2.json.
+func corpusDir() string { return os.Getenv("DELTA_CORPUS") }

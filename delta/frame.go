@@ -1,0 +1,166 @@
+package delta
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"io"
+
+	"github.com/klauspost/compress/zstd"
+)
+
+// A delta's body is a row of frames: a coded part, which the coder reads, and a
+// bulk part, which is one zstd frame of literals too many to be modelled. A
+// member of a tar lies within one frame, or begins one for each of its windows.
+
+// frames is the body, being written or being read, behind the coder. The models
+// of the coder live on from frame to frame.
+type frames struct {
+	*coder
+	w     io.Writer
+	r     *bufio.Reader
+	bulk  []byte // encoding: literals of this frame
+	zw    *zstd.Encoder
+	zr    *zstd.Decoder
+	left  io.LimitedReader // decoding: the bulk part that is not read yet
+	begun bool             // a frame is begun
+	end   prob             // the frame ends here
+
+	size, bulkSize int64 // encoding: bytes written, and those of them in bulk parts
+}
+
+const (
+	frameCoded = 48 << 10 // a frame ends when its parts have grown so large
+	frameBulk  = 4 << 20
+	maxLiteral = 64 << 20 // bytes that come out of one bulk part
+)
+
+func newFrameWriter(w io.Writer) (*frames, error) {
+	zw, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedBestCompression),
+		zstd.WithWindowSize(bulkWin), zstd.WithEncoderConcurrency(1), zstd.WithEncoderCRC(false))
+	if err != nil {
+		return nil, err
+	}
+	f := &frames{coder: &coder{enc: true}, w: w, zw: zw, end: freshProb}
+	f.start(nil)
+	return f, nil
+}
+
+func newFrameReader(r *bufio.Reader) (*frames, error) {
+	zr, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
+		zstd.WithDecoderMaxWindow(bulkWin), zstd.WithDecoderMaxMemory(maxLiteral))
+	if err != nil {
+		return nil, err
+	}
+	return &frames{coder: &coder{}, r: r, zr: zr, end: freshProb}, nil
+}
+
+func (f *frames) close() {
+	if f.zw != nil {
+		f.zw.Close()
+	}
+	if f.zr != nil {
+		f.zr.Close()
+	}
+}
+
+// rest is called at the same points by encoder and decoder: between members and
+// now and then within one. It ends the frame if the encoder finds it long enough.
+func (f *frames) rest() error {
+	if !f.begun {
+		f.begun = true
+		if f.enc {
+			return nil
+		}
+		return f.next()
+	}
+	full := f.enc && (len(f.out) > frameCoded || len(f.bulk) > frameBulk)
+	if ended, err := f.cut(full); !ended || err != nil {
+		return err
+	}
+	return f.rest()
+}
+
+// cut ends the frame if the encoder says so.
+func (f *frames) cut(now bool) (bool, error) {
+	if !f.flag(&f.end, now) {
+		if f.short {
+			return false, formatError("a frame is cut short")
+		}
+		return false, nil
+	}
+	f.begun = false
+	if f.enc {
+		return true, f.flush()
+	}
+	return true, nil
+}
+
+// flush writes the frame.
+func (f *frames) flush() error {
+	coded := f.finish()
+	var z []byte
+	if len(f.bulk) > 0 {
+		z = f.zw.EncodeAll(f.bulk, nil)
+	}
+	if len(coded) > maxCoded || len(z) > maxBulk {
+		return fmt.Errorf("a frame has grown to %d and %d bytes", len(coded), len(z))
+	}
+	var h []byte
+	h = binary.AppendUvarint(h, uint64(len(coded)))
+	h = binary.AppendUvarint(h, uint64(len(z)))
+	for _, b := range [][]byte{h, coded, z} {
+		if _, err := f.w.Write(b); err != nil {
+			return err
+		}
+		f.size += int64(len(b))
+	}
+	f.bulkSize += int64(len(z))
+	f.bulk = f.bulk[:0]
+	f.start(nil)
+	return nil
+}
+
+// next reads the head and the coded part of the next frame.
+func (f *frames) next() error {
+	if f.short {
+		return formatError("a frame is cut short")
+	}
+	if _, err := io.Copy(io.Discard, &f.left); err != nil {
+		return err
+	}
+	n, err := binary.ReadUvarint(f.r)
+	if err != nil {
+		return formatError("the delta is cut short: %v", err)
+	}
+	z, err := binary.ReadUvarint(f.r)
+	if err != nil {
+		return formatError("the delta is cut short: %v", err)
+	}
+	if n > maxCoded || z > maxBulk {
+		return formatError("a frame is too large")
+	}
+	b := bytes.NewBuffer(f.in[:0])
+	if _, err := io.CopyN(b, f.r, int64(n)); err != nil {
+		return formatError("the delta is cut short: %v", err)
+	}
+	f.start(b.Bytes())
+	f.left = io.LimitedReader{R: f.r, N: int64(z)}
+	if z == 0 {
+		return f.zr.Reset(nil)
+	}
+	return f.zr.Reset(&f.left)
+}
+
+// literals codes b as part of the frame's bulk: it is written, or filled.
+func (f *frames) literals(b []byte) error {
+	if f.enc {
+		f.bulk = append(f.bulk, b...)
+		return nil
+	}
+	if _, err := io.ReadFull(f.zr, b); err != nil {
+		return formatError("literals: %v", err)
+	}
+	return nil
+}

@@ -1,0 +1,268 @@
+package delta
+
+import "bytes"
+
+// headerModel codes the header blocks of tar members against those of an old
+// member (of the same place in the tree) or of the member before.
+type headerModel struct {
+	whole  [2]prob // all blocks as the reference's, by kind of reference
+	ext    [2]prob // the blocks before the main header are
+	blocks *number
+	choice [3][len(fields)][2][4][4]prob // class, field, reference, last choice
+	length []*number
+	tail   prob
+	text   *text
+	last   [3][block]byte // what each field was last set to, by class
+	chose  [3][len(fields)]uint8
+	prev   []byte // the member before
+}
+
+// fields are the parts of a header block; the checksum, which follows from the
+// others, comes last.
+var fields = [...][2]int{
+	{0, 100}, {100, 108}, {108, 116}, {116, 124}, {124, 136}, {136, 148},
+	{156, 157}, {157, 257}, {257, 265}, {265, 297}, {297, 329}, {329, 337},
+	{337, 345}, {345, 500}, {500, 512}, {148, 156},
+}
+
+const (
+	fromRef = iota
+	fromLast
+	computed
+	explicit
+)
+
+const (
+	mainHeader = iota
+	extHeader  // of a pax or GNU block
+	extBody
+)
+
+func newHeaderModel() *headerModel {
+	m := &headerModel{
+		blocks: newNumber(),
+		length: newNumbers(len(fields)),
+		text:   newText(16, 16),
+		tail:   freshProb,
+	}
+	for i := range m.whole {
+		m.whole[i], m.ext[i] = freshProb, freshProb
+	}
+	for a := range m.choice {
+		for b := range m.choice[a] {
+			for c := range m.choice[a][b] {
+				for d := range m.choice[a][b][c] {
+					for e := range m.choice[a][b][c][d] {
+						m.choice[a][b][c][d][e] = freshProb
+					}
+				}
+			}
+		}
+	}
+	return m
+}
+
+// begin forgets what belongs to the last object.
+func (m *headerModel) begin() { m.prev = append(m.prev[:0], make([]byte, block)...) }
+
+// code codes raw, all the blocks of one member, against ref; a nil ref means
+// the member before. It returns the blocks, valid until the next call.
+func (m *headerModel) code(c *coder, raw, ref []byte) ([]byte, error) {
+	k := 0
+	if ref == nil {
+		k, ref = 1, m.prev
+	}
+	if c.flag(&m.whole[k], c.enc && bytes.Equal(raw, ref)) {
+		m.prev = append(m.prev[:0], ref...)
+		return m.prev, nil
+	}
+	// The main header of the reference; sparse blocks may follow it.
+	var rm meta
+	re := len(ref) - block
+	if n, err := rm.next(ref); n == 0 && err == nil {
+		re = rm.ext
+	}
+	out := make([]byte, 0, len(ref)+block)
+	var em meta
+	if c.enc {
+		if n, err := em.next(raw); n != 0 || err != nil {
+			return nil, errMeta
+		}
+	}
+	if c.flag(&m.ext[k], c.enc && em.ext == re && bytes.Equal(raw[:re], ref[:re])) {
+		out = append(out, ref[:re]...)
+	} else {
+		m.prime(ref[:re])
+	}
+	extBlocks := len(out)
+	n := int(c.num(m.blocks, uint64(len(raw)-extBlocks)/block))
+	if n < 1 || n > maxMeta/block {
+		return nil, formatError("a member's header blocks are too many")
+	}
+	ro := re
+	if extBlocks == 0 {
+		ro = 0
+	}
+	body := 0 // bytes of the pax or GNU content that follow
+	for range n {
+		var want []byte
+		if c.enc {
+			want = raw[len(out) : len(out)+block]
+		}
+		var rb []byte
+		if ro+block <= len(ref) {
+			rb = ref[ro : ro+block]
+		}
+		if body > 0 {
+			out = m.body(c, out, want, min(body, block))
+			body -= min(body, block)
+		} else {
+			main := want
+			cls := mainHeader
+			if c.enc {
+				switch main[156] {
+				case 'x', 'g', 'L', 'K':
+					cls = extHeader
+				}
+			}
+			if c.flag(&m.tail, cls == extHeader) {
+				cls = extHeader
+			} else if re+block <= len(ref) {
+				rb = ref[re : re+block]
+			}
+			at := len(out)
+			out = m.header(c, out, want, rb, cls, k)
+			if cls == extHeader {
+				v, ok := tarNumber(out[at+124 : at+136])
+				if !ok || v > maxMeta {
+					return nil, formatError("a member's header does not parse")
+				}
+				body = int(v)
+			} else {
+				body = maxMeta // sparse blocks
+			}
+		}
+		ro += block
+	}
+	m.prev = append(m.prev[:0], out...)
+	return m.prev, nil
+}
+
+// prime lets the text model see what will be alike.
+func (m *headerModel) prime(b []byte) {
+	for len(b) > 0 && b[len(b)-1] == 0 {
+		b = b[:len(b)-1]
+	}
+	if len(b) > 4096 {
+		b = b[:4096]
+	}
+	for _, x := range b {
+		m.text.see(x)
+	}
+}
+
+// body codes a block of pax or GNU content, n bytes and padding.
+func (m *headerModel) body(c *coder, out, want []byte, n int) []byte {
+	at := len(out)
+	out = append(out, make([]byte, block)...)
+	for i := range n {
+		var v byte
+		if c.enc {
+			v = want[i]
+		}
+		out[at+i] = m.text.byte(c, v, 100, 0)
+	}
+	if n == block {
+		return out
+	}
+	zero := !c.enc || bytes.Count(want[n:], []byte{0}) == block-n
+	if !c.flag(&m.tail, zero) {
+		for i := n; i < block; i++ {
+			var v byte
+			if c.enc {
+				v = want[i]
+			}
+			out[at+i] = m.text.byte(c, v, 101, 0)
+		}
+	}
+	return out
+}
+
+func (m *headerModel) header(c *coder, out, want, ref []byte, cls, k int) []byte {
+	if ref == nil {
+		ref = m.last[cls][:]
+	}
+	at := len(out)
+	out = append(out, make([]byte, block)...)
+	h := out[at:]
+	for f, r := range fields {
+		lo, hi := r[0], r[1]
+		last := m.last[cls][lo:hi]
+		how := explicit
+		var sum []byte
+		if f == len(fields)-1 {
+			sum = checksumField(h)
+		}
+		if c.enc {
+			switch {
+			case sum != nil && bytes.Equal(want[lo:hi], sum):
+				how = computed
+			case bytes.Equal(want[lo:hi], ref[lo:hi]):
+				how = fromRef
+			case bytes.Equal(want[lo:hi], last):
+				how = fromLast
+			}
+		}
+		how = c.tree(m.choice[cls][f][k][m.chose[cls][f]][:], 2, how)
+		m.chose[cls][f] = uint8(how)
+		switch how {
+		case fromRef:
+			copy(h[lo:hi], ref[lo:hi])
+			continue
+		case fromLast:
+			copy(h[lo:hi], last)
+			continue
+		case computed:
+			copy(h[lo:hi], sum)
+			continue
+		}
+		var w []byte
+		if c.enc {
+			w = bytes.TrimRight(want[lo:hi], "\x00")
+		}
+		n := int(c.num(m.length[f], uint64(len(w))))
+		n = min(n, hi-lo)
+		text := f == 0 || f == 7 || f == 13
+		if text {
+			m.prime(ref[lo:hi])
+			m.text.see(0)
+		}
+		for i := range n {
+			var v byte
+			if c.enc {
+				v = w[i]
+			}
+			a := uint32(f)
+			if !text {
+				a = uint32(f)<<8 | uint32(i)
+			}
+			h[lo+i] = m.text.byte(c, v, a, uint32(ref[lo+i]))
+		}
+		if text {
+			m.text.see(0)
+		}
+		copy(last, h[lo:hi])
+	}
+	return out
+}
+
+// checksumField is the checksum of h as nearly every tar writes it.
+func checksumField(h []byte) []byte {
+	n := tarSum(h)
+	b := []byte("000000\x00 ")
+	for i := 5; i >= 0; i-- {
+		b[i] = byte('0' + n&7)
+		n >>= 3
+	}
+	return b
+}

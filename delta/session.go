@@ -1,0 +1,349 @@
+package delta
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash"
+	"hash/crc32"
+	"io"
+	"io/fs"
+)
+
+// A session codes one object after the other. The encoder and the decoder run
+// the same session; what one decides, the other reads (see coder).
+type session struct {
+	*frames
+	ctx    context.Context
+	old    Old
+	bases  []Base
+	header *headerModel
+	op     [numOps * 4 * 2][8]prob
+	lastOp int
+	more   prob
+	ref    [maxRefs + 2][8]prob
+	skip   *number
+	from   [maxRefs + 2]prob
+	count  *number
+	base   []prob
+	path   *text
+	same   prob
+	pad    prob
+	lit    *text // literals
+	diff   *differ
+	check  checks
+	buf    []byte
+
+	out   io.Writer // the object; nil when encoding
+	sum   hash.Hash
+	wrote int64
+	limit int64 // size of the object
+
+	stat func(kind string) // encoding: what was coded since the last call
+}
+
+const chunk = 64 << 10
+
+func newSession(ctx context.Context, f *frames, old Old, bases []Base) *session {
+	s := &session{
+		frames: f, ctx: ctx, old: old, bases: bases,
+		header: newHeaderModel(),
+		more:   freshProb, same: freshProb, pad: freshProb,
+		skip: newNumber(), count: newNumber(),
+		base: fresh(1 << baseBits(len(bases))),
+		path: newText(14, 14),
+		lit:  newText(17, 20),
+		buf:  make([]byte, chunk),
+		stat: func(string) {},
+	}
+	for i := range s.op {
+		copy(s.op[i][:], fresh(8))
+	}
+	for i := range s.ref {
+		copy(s.ref[i][:], fresh(8))
+		s.from[i] = freshProb
+	}
+	return s
+}
+
+func baseBits(n int) int {
+	b := 0
+	for 1<<b < n {
+		b++
+	}
+	return b
+}
+
+// Operations that make the content of a member.
+const (
+	opSame    = iota // the old file of the reference
+	opCopy           // another old file
+	opDiff           // changed from the old file of the reference
+	opDiffOf         // changed from another old file
+	opLiteral        // modelled byte by byte
+	opBulk           // in the frame's bulk part
+	numOps
+)
+
+// source is an old file.
+type source struct {
+	base int
+	path string
+}
+
+// entry is what a session knows, and what an encoder decided, of one content.
+type entry struct {
+	path  string
+	size  int64
+	ref   *source // the reference's file, if it has one
+	rsize int64
+	// Encoding only.
+	op     int
+	src    source
+	new    io.ReaderAt // the content
+	covers []cover
+}
+
+// write passes on rebuilt bytes.
+func (s *session) write(b []byte) error {
+	s.wrote += int64(len(b))
+	if s.wrote > s.limit {
+		return formatError("an object is larger than announced")
+	}
+	if s.out == nil {
+		return nil
+	}
+	s.sum.Write(b)
+	_, err := s.out.Write(b)
+	return err
+}
+
+// content codes one content and passes it on.
+func (s *session) content(e *entry) error {
+	if e.size == 0 {
+		return nil
+	}
+	if e.size > s.limit-s.wrote {
+		return formatError("a member is larger than its object")
+	}
+	cls := 0
+	if e.ref != nil {
+		cls = 1
+		if e.rsize == e.size {
+			cls = 2
+		}
+	}
+	op := s.tree(s.op[(s.lastOp<<2|cls)<<1][:], 3, e.op)
+	s.lastOp = op
+	src := e.src
+	switch op {
+	case opSame, opDiff:
+		if e.ref == nil {
+			return formatError("a member has no reference")
+		}
+		src = *e.ref
+	case opCopy, opDiffOf:
+		var err error
+		if src, err = s.source(src, e.path); err != nil {
+			return err
+		}
+	}
+	s.stat("ops")
+	switch op {
+	case opSame, opCopy:
+		return s.copyFile(src, e.size)
+	case opDiff, opDiffOf:
+		return s.changed(e, src)
+	case opLiteral, opBulk:
+		return s.literal(e, op == opBulk)
+	}
+	return formatError("unknown operation")
+}
+
+// source codes which old file is meant, for a member at path.
+func (s *session) source(src source, path string) (source, error) {
+	src.base = s.tree(s.base, baseBits(len(s.bases)), src.base)
+	if src.base >= len(s.bases) {
+		return src, formatError("unknown base")
+	}
+	for i := range len(path) {
+		s.path.see(path[i])
+	}
+	s.path.see(0)
+	n := 0
+	p := []byte(src.path)
+	got := make([]byte, 0, 64)
+	for ; ; n++ {
+		var v byte
+		if n < len(p) {
+			v = p[n]
+		}
+		v = s.path.byte(s.coder, v, 0, 0)
+		if v == 0 {
+			break
+		}
+		if got = append(got, v); len(got) > maxPath || s.short {
+			return src, formatError("a path is too long")
+		}
+	}
+	src.path = string(got)
+	if src.path != "" && cleanPath(src.path) != src.path {
+		return src, formatError("a path is not clean")
+	}
+	return src, nil
+}
+
+// openOld opens an old file; size < 0 takes any.
+func (s *session) openOld(src source, size int64) (File, error) {
+	b := s.bases[src.base]
+	f, err := s.old.OpenFile(s.ctx, b.Digest, src.path)
+	if err != nil {
+		e := &OldError{Base: b, Path: src.path, Problem: NoFile, Err: err}
+		if errors.Is(err, ErrNoObject) {
+			e.Problem = NoBase
+		} else if !errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("open old file %q: %w", src.path, err)
+		}
+		return nil, e
+	}
+	if size >= 0 && f.Size() != size {
+		err := fmt.Errorf("%d bytes, not %d", f.Size(), size)
+		f.Close()
+		return nil, &OldError{Base: b, Path: src.path, Problem: DamagedFile, Err: err}
+	}
+	return f, nil
+}
+
+// copyFile passes on an old file as it is.
+func (s *session) copyFile(src source, size int64) error {
+	f, err := s.openOld(src, size)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	crc := uint32(0)
+	for off := int64(0); off < size; {
+		if err := s.ctx.Err(); err != nil {
+			return err
+		}
+		b := s.buf[:min(chunk, size-off)]
+		if err := s.readOld(f, src, b, off); err != nil {
+			return err
+		}
+		crc = crc32.Update(crc, castagnoli, b)
+		if err := s.write(b); err != nil {
+			return err
+		}
+		off += int64(len(b))
+	}
+	s.check.add(src, crc)
+	return nil
+}
+
+func (s *session) readOld(f File, src source, b []byte, off int64) error {
+	n, err := f.ReadAt(b, off)
+	if n == len(b) {
+		return nil
+	}
+	if err == nil || err == io.EOF {
+		err = io.ErrUnexpectedEOF
+	}
+	return &OldError{Base: s.bases[src.base], Path: src.path, Problem: DamagedFile, Err: err}
+}
+
+// literal codes content that nothing old helps with.
+func (s *session) literal(e *entry, bulk bool) error {
+	for off := int64(0); off < e.size; {
+		if off > 0 {
+			if err := s.rest(); err != nil {
+				return err
+			}
+			if err := s.ctx.Err(); err != nil {
+				return err
+			}
+		}
+		b := s.buf[:min(chunk, e.size-off)]
+		if s.enc {
+			if err := readFull(e.new, b, off); err != nil {
+				return err
+			}
+		}
+		if bulk {
+			if err := s.literals(b); err != nil {
+				return err
+			}
+		} else {
+			for i := range b {
+				b[i] = s.lit.byte(s.coder, b[i], 0, 0)
+			}
+			s.stat("literals")
+		}
+		if err := s.write(b); err != nil {
+			return err
+		}
+		off += int64(len(b))
+	}
+	return nil
+}
+
+func readFull(r io.ReaderAt, b []byte, off int64) error {
+	n, err := r.ReadAt(b, off)
+	if n < len(b) {
+		if err == nil || err == io.EOF {
+			err = io.ErrUnexpectedEOF
+		}
+		return err
+	}
+	return nil
+}
+
+// checks gathers the checksums of a group of old files in two sums, from which
+// one damaged file can be told: sum h[i] and sum i*h[i], both modulo a prime.
+type checks struct {
+	files      []source
+	crcs       []uint32
+	sum, ipsum uint64
+}
+
+const (
+	checkPrime = 4294967291
+	checkGroup = 256
+)
+
+func (c *checks) add(src source, crc uint32) {
+	c.files = append(c.files, src)
+	n := uint64(len(c.files))
+	h := uint64(crc) % checkPrime
+	c.sum = (c.sum + h) % checkPrime
+	c.ipsum = (c.ipsum + n*h) % checkPrime
+}
+
+// checkFiles codes the sums of the group, if it is full or must end, and when
+// decoding names the file that does not fit.
+func (s *session) checkFiles(end bool) error {
+	c := &s.check
+	n := len(c.files)
+	if n == 0 || n < checkGroup && !end {
+		return nil
+	}
+	defer func() { c.files, c.sum, c.ipsum = c.files[:0], 0, 0 }()
+	sum := s.raw(32, c.sum)
+	ipsum := s.raw(32, c.ipsum)
+	s.stat("checks")
+	if sum == c.sum && ipsum == c.ipsum {
+		return nil
+	}
+	if s.short || sum >= checkPrime || ipsum >= checkPrime {
+		return formatError("a frame is cut short")
+	}
+	ds := (c.sum + checkPrime - sum) % checkPrime
+	di := (c.ipsum + checkPrime - ipsum) % checkPrime
+	for i := range uint64(n) {
+		if ds != 0 && (i+1)*ds%checkPrime == di {
+			src := c.files[i]
+			return &OldError{Base: s.bases[src.base], Path: src.path, Problem: DamagedFile}
+		}
+	}
+	first, last := c.files[0], c.files[n-1]
+	return &OldError{Base: s.bases[first.base], Path: first.path, Others: last.path, Problem: DamagedFile}
+}
