@@ -11,6 +11,7 @@ PROGRAMS := $(filter-out internal,$(notdir $(patsubst %/main.go,%,$(wildcard cmd
 # Go leaves directories named testdata out of ./...: the test support library
 # and the end-to-end tests are named here.
 E2E      := ./testdata/bed/... ./testdata/e2e/...
+DEVICE_ROOMS := artifact delta modules store submodules
 SCRIPTS  := .ci/run packaging/install.sh testdata/bed/setup testdata/bed/device.sh
 
 bindir        = $(DESTDIR)$(prefix)/bin
@@ -73,7 +74,13 @@ setup: ## install what tests and demo need (Debian, as root; SETUP=no leaves the
 .PHONY: test
 test: setup check ## check, then every test: real engine, real Mender client, end to end
 	$(GO) test -timeout 10m ./...
+	@if [ -e /proc/sys/fs/binfmt_misc/qemu-arm ] || [ "$$CI" = true ]; then $(MAKE) --no-print-directory test-arm; fi
 	$(GO) test -timeout 15m $(E2E)
+
+# The smallest device: 32-bit, so that a size in an int shows.
+.PHONY: test-arm
+test-arm: ## run the short tests of the device's rooms as arm/v7 programs (needs qemu-arm)
+	CGO_ENABLED=0 GOARCH=arm GOARM=7 $(GO) test -short -timeout 10m $(addprefix ./,$(addsuffix /...,$(wildcard $(DEVICE_ROOMS))))
 
 .PHONY: demo
 demo: setup build ## install, update, fail, roll back: the product at work in a private room of this machine
