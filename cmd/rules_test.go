@@ -37,6 +37,7 @@ var rooms = []room{
 	{dir: "delta/elf"},
 	{dir: "delta/vcdiff"},
 	{dir: "submodules"},
+	{dir: "submodules/config", others: []string{"github.com/BurntSushi/toml"}},
 	{dir: "submodules/conformance", own: []string{"submodules"}, others: []string{"github.com/stretchr/testify"}},
 	{
 		dir: "submodules/imagestore",
@@ -48,7 +49,7 @@ var rooms = []room{
 	},
 	{
 		dir: "submodules/compose",
-		own: []string{"submodules", "submodules/imagestore/...", "artifact/image", "store/durable"},
+		own: []string{"submodules", "submodules/config", "submodules/imagestore/...", "artifact/image", "store/durable"},
 		others: []string{
 			"github.com/compose-spec/compose-go", "github.com/docker/docker/client", "github.com/docker/docker/api",
 			"github.com/BurntSushi/toml", "gopkg.in/yaml.v3",
@@ -56,7 +57,7 @@ var rooms = []room{
 	},
 	{
 		dir:    "submodules/k8s",
-		own:    []string{"submodules", "submodules/imagestore/...", "artifact/image", "store/durable"},
+		own:    []string{"submodules", "submodules/config", "submodules/imagestore/...", "artifact/image", "store/durable"},
 		others: []string{"k8s.io", "sigs.k8s.io", "github.com/BurntSushi/toml"},
 	},
 	{dir: "modules"},

@@ -1,0 +1,120 @@
+// Package docker is the image store of a Docker engine, from 20.10 on: the
+// classic overlay2 store and the containerd image store.
+//
+// It speaks the engine's API, and reads the engine's data root in place where
+// that is on this machine. It must not know what an application is beyond the
+// references imagestore gives its images, nor anything of Compose.
+package docker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"strings"
+	"sync"
+
+	"github.com/docker/docker/api/types/system"
+	"github.com/docker/docker/client"
+
+	"github.com/mender-app/mender-app/submodules"
+)
+
+// Engine is a Docker engine.
+type Engine struct {
+	cli  *client.Client
+	host string
+	log  func(string)
+
+	once sync.Once
+	info system.Info
+	err  error
+}
+
+// Open finds the engine at host (a Docker host such as unix:///run/docker.sock;
+// see Host) and asks whether it is there. The error is a missing requirement.
+// The API version is negotiated. log takes what is worth knowing; may be nil.
+func Open(ctx context.Context, host string, log func(string)) (*Engine, error) {
+	if log == nil {
+		log = func(string) {}
+	}
+	need := func(err error) error { return submodules.Mark(err, submodules.ErrRequirement) }
+	opts := []client.Opt{client.WithTLSClientConfigFromEnv(), client.WithHost(host), client.WithVersionFromEnv(), client.WithAPIVersionNegotiation()}
+	u, err := url.Parse(host)
+	if err != nil {
+		return nil, need(fmt.Errorf("docker host %q: %w", host, err))
+	}
+	switch u.Scheme {
+	case "unix", "tcp", "http", "https":
+	default:
+		return nil, need(fmt.Errorf("docker host %q: %s is not supported; use unix:// or tcp://", host, u.Scheme))
+	}
+	cli, err := client.NewClientWithOpts(opts...)
+	if err != nil {
+		return nil, need(fmt.Errorf("docker host %q: %w", host, err))
+	}
+	e := &Engine{cli: cli, host: host, log: log}
+	if _, err := cli.Ping(ctx); err != nil {
+		cli.Close()
+		if u.Scheme == "unix" {
+			if _, serr := os.Stat(u.Path); errors.Is(serr, os.ErrNotExist) {
+				return nil, need(fmt.Errorf("no docker engine: there is no socket %s; install and start Docker, or set DOCKER_HOST", u.Path))
+			}
+		}
+		return nil, need(fmt.Errorf("no docker engine answers at %s: %w", host, err))
+	}
+	return e, nil
+}
+
+// Close ends the connection.
+func (e *Engine) Close() error { return e.cli.Close() }
+
+// Client is the API client, for what is not the image store's.
+func (e *Engine) Client() *client.Client { return e.cli }
+
+// Host is the address of the engine.
+func (e *Engine) Host() string { return e.host }
+
+// system asks the engine about itself, once.
+func (e *Engine) system(ctx context.Context) (system.Info, error) {
+	e.once.Do(func() {
+		e.info, e.err = e.cli.Info(ctx)
+	})
+	if e.err != nil {
+		return e.info, fmt.Errorf("docker info: %w", e.err)
+	}
+	return e.info, nil
+}
+
+// containerd reports whether the engine keeps its images in containerd.
+func (e *Engine) containerd(ctx context.Context) (bool, error) {
+	info, err := e.system(ctx)
+	if err != nil {
+		return false, err
+	}
+	for _, kv := range info.DriverStatus {
+		if kv[0] == "driver-type" && strings.HasPrefix(kv[1], "io.containerd.snapshotter") {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// root returns the engine's data root, or "" where it is not on this machine
+// or cannot be read.
+func (e *Engine) root(ctx context.Context) (string, error) {
+	info, err := e.system(ctx)
+	if err != nil {
+		return "", err
+	}
+	if !strings.HasPrefix(e.host, "unix://") || info.DockerRootDir == "" {
+		return "", nil
+	}
+	// A socket can be forwarded from elsewhere, and the path exist by chance:
+	// the engine's own ID tells, where there is one.
+	if _, err := os.ReadDir(info.DockerRootDir); err != nil {
+		return "", nil
+	}
+	return info.DockerRootDir, nil
+}

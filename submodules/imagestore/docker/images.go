@@ -1,0 +1,239 @@
+package docker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/containerd/errdefs"
+	"github.com/docker/docker/api/types/container"
+	"github.com/docker/docker/api/types/filters"
+	dimage "github.com/docker/docker/api/types/image"
+
+	"github.com/mender-app/mender-app/artifact/image"
+	"github.com/mender-app/mender-app/submodules"
+	"github.com/mender-app/mender-app/submodules/imagestore"
+)
+
+// Image is an image in the engine.
+type Image struct {
+	imagestore.Identity
+	ID       string // the engine's own; never an identity
+	Tags     []string
+	Platform image.Platform
+	Size     int64 // bytes unpacked, as the engine counts them
+}
+
+// errNoImage says that the engine has no image under a reference.
+var errNoImage = errors.New("no such image")
+
+// Inspect returns the image that ref (a tag or the engine's ID) names. One
+// that is not there is submodules.ErrNotFound.
+func (e *Engine) Inspect(ctx context.Context, ref string) (Image, error) {
+	res, err := e.cli.ImageInspect(ctx, ref)
+	if errdefs.IsNotFound(err) {
+		return Image{}, submodules.Mark(fmt.Errorf("image %s: %w", ref, errNoImage), submodules.ErrNotFound)
+	}
+	if err != nil {
+		return Image{}, fmt.Errorf("inspect image %s: %w", ref, err)
+	}
+	img := Image{
+		ID:       res.ID,
+		Tags:     res.RepoTags,
+		Platform: image.Platform{OS: res.Os, Arch: res.Architecture, Variant: res.Variant}.Normalize(),
+		Size:     res.Size,
+	}
+	for _, l := range res.RootFS.Layers {
+		d, err := image.ParseDigest(l)
+		if err != nil {
+			return Image{}, fmt.Errorf("inspect image %s: layer: %w", ref, err)
+		}
+		img.DiffIDs = append(img.DiffIDs, d)
+	}
+	if img.Config, err = e.configDigest(ctx, res.ID); err != nil {
+		return Image{}, fmt.Errorf("inspect image %s: %w", ref, err)
+	}
+	return img, nil
+}
+
+// Find returns the image with that identity, under whatever name: the
+// application's own reference and hint (if any) are tried first, then every
+// image of the engine.
+func (e *Engine) Find(ctx context.Context, app string, id imagestore.Identity, hint string) (Image, error) {
+	refs := []string{imagestore.OwnRef(app, id.Config)}
+	if ctd, err := e.containerd(ctx); err != nil {
+		return Image{}, err
+	} else if !ctd {
+		refs = append(refs, id.Config.String())
+	}
+	if hint != "" {
+		refs = append(refs, hint)
+	}
+	for _, ref := range refs {
+		img, err := e.Inspect(ctx, ref)
+		if err == nil && img.is(id) {
+			return img, nil
+		}
+		if err != nil && !errors.Is(err, submodules.ErrNotFound) {
+			return Image{}, err
+		}
+	}
+	if ctd, _ := e.containerd(ctx); ctd {
+		all, err := e.all(ctx)
+		if err != nil {
+			return Image{}, err
+		}
+		for _, img := range all {
+			if img.is(id) {
+				return img, nil
+			}
+		}
+	}
+	return Image{}, submodules.Mark(fmt.Errorf("image with config %s: %w", id.Config, errNoImage), submodules.ErrNotFound)
+}
+
+// is reports whether the image has that identity; diffIDs count where they are
+// known.
+func (img Image) is(id imagestore.Identity) bool {
+	return img.Config == id.Config && (id.DiffIDs == nil || slices.Equal(img.DiffIDs, id.DiffIDs))
+}
+
+// all returns every image of the engine. One that is removed meanwhile, or
+// that the engine cannot describe, is left out.
+func (e *Engine) all(ctx context.Context) ([]Image, error) {
+	list, err := e.cli.ImageList(ctx, dimage.ListOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("list images: %w", err)
+	}
+	var all []Image
+	for _, s := range list {
+		img, err := e.Inspect(ctx, s.ID)
+		if err == nil {
+			all = append(all, img)
+		} else if ctx.Err() != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
+// Own returns the images that have an own reference of the application.
+func (e *Engine) Own(ctx context.Context, app string) ([]Image, error) {
+	list, err := e.cli.ImageList(ctx, dimage.ListOptions{Filters: filters.NewArgs(filters.Arg("reference", imagestore.OwnRepository(app)+":*"))})
+	if err != nil {
+		return nil, fmt.Errorf("list images: %w", err)
+	}
+	var own []Image
+	for _, s := range list {
+		img, err := e.Inspect(ctx, s.ID)
+		if errors.Is(err, submodules.ErrNotFound) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		if _, ok := img.OwnRef(app); ok {
+			own = append(own, img)
+		}
+	}
+	return own, nil
+}
+
+// OwnRef returns the application's own reference to the image, if it has one.
+func (img Image) OwnRef(app string) (string, bool) {
+	for _, t := range img.Tags {
+		if d, ok := imagestore.ParseOwnRef(app, t); ok && d == img.Config {
+			return t, true
+		}
+	}
+	return "", false
+}
+
+// Tag makes ref name the image, wherever it pointed before.
+func (e *Engine) Tag(ctx context.Context, img Image, ref string) error {
+	if cur, err := e.Inspect(ctx, ref); err == nil && cur.ID == img.ID {
+		return nil
+	} else if err != nil && !errors.Is(err, submodules.ErrNotFound) {
+		return err
+	}
+	if err := e.cli.ImageTag(ctx, img.ID, ref); err != nil {
+		return fmt.Errorf("tag image %s as %s: %w", img.Config, ref, err)
+	}
+	return nil
+}
+
+// Untag removes the reference, and with the last one the image, unless a
+// container uses it: then it stays, and so does the reference. A reference that
+// is not there is no error. removed tells whether the reference is gone.
+func (e *Engine) Untag(ctx context.Context, ref string) (removed bool, err error) {
+	_, err = e.cli.ImageRemove(ctx, ref, dimage.RemoveOptions{PruneChildren: true})
+	switch {
+	case err == nil, errdefs.IsNotFound(err):
+		return true, nil
+	case errdefs.IsConflict(err):
+		return false, nil
+	}
+	return false, fmt.Errorf("remove image reference %s: %w", ref, err)
+}
+
+// Delete removes the application's reference to an image, and the image if
+// nothing else uses it. url is the tag the application's manifests use, or "":
+// it goes too if it still names this image and no other application does. The
+// image stays while a container uses it, or another reference names it.
+func (e *Engine) Delete(ctx context.Context, app string, img Image, url string) error {
+	used, err := e.Used(ctx, img)
+	if err != nil {
+		return err
+	}
+	if used {
+		e.log(fmt.Sprintf("image %s stays: a container uses it", img.Config))
+		return nil
+	}
+	own, hasOwn := img.OwnRef(app)
+	others := false // another application needs the image
+	for _, t := range img.Tags {
+		others = others || imagestore.IsOwnRef(t) && t != own
+	}
+	// The own reference goes last: while it is there, the same call again
+	// finds the image.
+	var refs []string
+	if url != "" && !others && slices.ContainsFunc(img.Tags, func(t string) bool { return imagestore.SameRef(t, url) }) {
+		refs = append(refs, url)
+	}
+	if hasOwn {
+		refs = append(refs, own)
+	}
+	for _, ref := range refs {
+		// The tag may have moved since: what is removed is what it names now.
+		cur, err := e.Inspect(ctx, ref)
+		if errors.Is(err, submodules.ErrNotFound) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if cur.ID != img.ID {
+			continue
+		}
+		if _, err := e.Untag(ctx, ref); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Used reports whether any container, running or not, was made from the image.
+func (e *Engine) Used(ctx context.Context, img Image) (bool, error) {
+	list, err := e.cli.ContainerList(ctx, container.ListOptions{All: true})
+	if err != nil {
+		return false, fmt.Errorf("list containers: %w", err)
+	}
+	for _, c := range list {
+		if c.ImageID == img.ID || strings.TrimPrefix(c.Image, "sha256:") == strings.TrimPrefix(img.ID, "sha256:") {
+			return true, nil
+		}
+	}
+	return false, nil
+}

@@ -1,0 +1,86 @@
+// Package imagestore is what the container sub-modules need from an image
+// store, whatever the engine: names of our own for images, content on its way
+// in turned into one archive an engine loads (Receive), and the old content a
+// delta starts from (Old).
+//
+// An image is its content here: the digest of its config and its diffIDs. The
+// package must not know any engine, orchestrator or update; the engines are in
+// the directories below it.
+package imagestore
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"regexp"
+	"strings"
+
+	"github.com/mender-app/mender-app/artifact/image"
+)
+
+// OwnDomain begins the references that mender-app gives images. It is no host:
+// nothing is ever pulled from it.
+const OwnDomain = "mender-app.local"
+
+// A component of a repository's path as Docker and OCI have it.
+var pathComponent = regexp.MustCompile(`^[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*$`)
+
+// OwnRepository returns the repository of an application's own references. An
+// application whose name cannot be one is called by a hash of it; no two
+// applications share a repository.
+func OwnRepository(app string) string {
+	if pathComponent.MatchString(app) && !strings.HasPrefix(app, "x-") {
+		return OwnDomain + "/" + app
+	}
+	sum := sha256.Sum256([]byte(app))
+	return OwnDomain + "/x-" + hex.EncodeToString(sum[:16])
+}
+
+// OwnRef returns the application's own reference to an image: the one name
+// that says who needs it, and that no other release moves.
+func OwnRef(app string, config image.Digest) string {
+	return OwnRepository(app) + ":" + config.Hex()
+}
+
+// IsOwnRef reports whether ref is the own reference of some application.
+func IsOwnRef(ref string) bool { return strings.HasPrefix(ref, OwnDomain+"/") }
+
+// ParseOwnRef returns the config digest in an own reference of the application;
+// ok is false for any other reference.
+func ParseOwnRef(app, ref string) (config image.Digest, ok bool) {
+	tag, ok := strings.CutPrefix(ref, OwnRepository(app)+":")
+	if !ok {
+		return "", false
+	}
+	d, err := image.FromHex(tag)
+	return d, err == nil
+}
+
+// FamiliarRef returns a reference in the short form in which engines list it:
+// without the default registry and namespace, with a tag. A digest stays.
+func FamiliarRef(ref string) string {
+	name, digest, hasDigest := strings.Cut(ref, "@")
+	for _, prefix := range []string{"docker.io/", "index.docker.io/"} {
+		name = strings.TrimPrefix(name, prefix)
+	}
+	if short, ok := strings.CutPrefix(name, "library/"); ok && !strings.Contains(short, "/") {
+		name = short
+	}
+	if hasDigest {
+		return name + "@" + digest
+	}
+	if strings.LastIndexByte(name, ':') <= strings.LastIndexByte(name, '/') {
+		name += ":latest"
+	}
+	return name
+}
+
+// SameRef reports whether two references name the same thing, however short
+// they are written.
+func SameRef(a, b string) bool { return FamiliarRef(a) == FamiliarRef(b) }
+
+// Identity is what an image is: the digest of its config, and the diffIDs of
+// its layers where they are known.
+type Identity struct {
+	Config  image.Digest
+	DiffIDs []image.Digest
+}
