@@ -1,10 +1,338 @@
 package delta
 
-import "errors"
+import (
+	"encoding/binary"
+	"hash/crc32"
+)
 
 // cover says that length bytes at new resemble those at old.
 type cover struct{ new, old, length int64 }
 
-type differ struct{}
+// Limits of one changed file.
+const (
+	window    = 32 << 20 // bytes of the new file whose covers are coded together
+	maxCovers = 1 << 17  // covers of one window
+	span      = 64       // bytes of a cover that share a bit "all as predicted"
+)
 
-func (s *session) changed(e *entry, src source) error { return errors.New("not yet") }
+// A differ codes what changed in a file: the covers of each window, then what
+// they do not cover and where they do not fit.
+type differ struct {
+	count  *number
+	size   *number
+	gap    [2]*number
+	length [4]*number
+	jump   [3]prob // none; by the gap
+	line   [3]prob
+	seek   *number
+
+	clean [1 << 12]prob // a span is as predicted
+	word  *wordModel
+}
+
+func newDiffer() *differ {
+	d := &differ{
+		count: newNumber(), size: newNumber(), seek: newNumber(),
+		word: newWordModel(),
+	}
+	for i := range d.gap {
+		d.gap[i] = newNumber()
+	}
+	for i := range d.length {
+		d.length[i] = newNumber()
+	}
+	copy(d.jump[:], fresh(3))
+	copy(d.line[:], fresh(3))
+	copy(d.clean[:], fresh(len(d.clean)))
+	return d
+}
+
+// changed codes a content that is changed from the old file src.
+func (s *session) changed(e *entry, src source) error {
+	d := s.diff
+	osize := int64(-1)
+	if e.ref != nil && *e.ref == src {
+		osize = e.rsize
+	} else {
+		if s.enc {
+			osize = e.osize
+		}
+		osize = int64(s.num(d.size, uint64(osize)))
+	}
+	f, err := s.openOld(src, osize)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	// The models follow the old bytes: they must be right before they are used.
+	crc := uint32(0)
+	for off := int64(0); off < osize; {
+		b := s.buf[:min(chunk, osize-off)]
+		if err := s.readOld(f, src, b, off); err != nil {
+			return err
+		}
+		crc = crc32.Update(crc, castagnoli, b)
+		off += int64(len(b))
+	}
+	if uint32(s.raw(8, uint64(crc>>24))) != crc>>24 {
+		return &OldError{Base: s.bases[src.base], Path: src.path, Problem: DamagedFile}
+	}
+	s.check.add(src, crc)
+	s.stat("checks")
+	w := &walk{session: s, d: d, f: f, src: src, osize: osize, e: e}
+	covers := e.covers
+	for at := int64(0); at < e.size; at += window {
+		end := min(at+window, e.size)
+		n := 0
+		for n < len(covers) && covers[n].new < end {
+			n++
+		}
+		if err := w.window(at, end, covers[:n]); err != nil {
+			return err
+		}
+		covers = covers[n:]
+	}
+	return nil
+}
+
+// walk is one changed file on its way.
+type walk struct {
+	*session
+	d     *differ
+	f     File
+	src   source
+	osize int64
+	e     *entry
+	oldAt int64 // where the last cover ended in the old file
+
+	old, new, want [chunk + 64]byte
+	recent         uint32 // of spans that were not clean
+}
+
+// window codes the covers between at and end, then the bytes.
+func (w *walk) window(at, end int64, covers []cover) error {
+	n := int(w.num(w.d.count, uint64(len(covers))))
+	if n > maxCovers {
+		return formatError("too many covers")
+	}
+	if !w.enc {
+		covers = make([]cover, 0, min(n, 1024))
+	}
+	pos := at
+	for i := range n {
+		var c cover
+		if w.enc {
+			c = covers[i]
+		}
+		if err := w.cover(&c, pos, end); err != nil {
+			return err
+		}
+		pos = c.new + c.length
+		if !w.enc {
+			covers = append(covers, c)
+		}
+	}
+	w.stat("covers")
+	pos = at
+	for _, c := range covers {
+		if err := w.extra(pos, c.new, c.old); err != nil {
+			return err
+		}
+		if err := w.covered(c); err != nil {
+			return err
+		}
+		pos = c.new + c.length
+	}
+	return w.extra(pos, end, -1)
+}
+
+// cover codes one cover, of which what came before ends at pos.
+func (w *walk) cover(c *cover, pos, end int64) error {
+	d := w.d
+	g := int64(w.num(d.gap[0], uint64(c.new-pos)))
+	if g > end-pos {
+		return formatError("a cover is out of bounds")
+	}
+	c.new = pos + g
+	k := min(baseBits(int(min(g, 8)+1)), 3)
+	c.length = int64(w.num(d.length[k], uint64(c.length)))
+	jump := c.old - w.oldAt
+	z := 0
+	if g > 0 {
+		z = 1
+	}
+	if w.flag(&d.jump[z], jump == 0) {
+		jump = 0
+	} else if g > 0 && w.flag(&d.line[z], jump == g) {
+		jump = g
+	} else {
+		jump = w.signed(d.seek, jump)
+	}
+	c.old = w.oldAt + jump
+	if w.short || c.length < 1 || c.length > end-c.new || jump > w.osize || jump < -w.osize || c.old < 0 || c.length > w.osize-c.old {
+		return formatError("a cover is out of bounds")
+	}
+	w.oldAt = c.old + c.length
+	return nil
+}
+
+// extra codes bytes that no cover covers.
+func (w *walk) extra(pos, end, old int64) error {
+	for pos < end {
+		if err := w.rest(); err != nil {
+			return err
+		}
+		b := w.new[:min(chunk, end-pos)]
+		if w.enc {
+			if err := readFull(w.e.new, b, pos); err != nil {
+				return err
+			}
+		}
+		for i := range b {
+			b[i] = w.lit.byte(w.coder, b[i], 2+uint32(pos+int64(i))&3, 0)
+		}
+		w.stat("extra")
+		if err := w.write(b); err != nil {
+			return err
+		}
+		pos += int64(len(b))
+	}
+	return nil
+}
+
+// covered codes the bytes of one cover.
+func (w *walk) covered(c cover) error {
+	for at := int64(0); at < c.length; {
+		if err := w.ctx.Err(); err != nil {
+			return err
+		}
+		if at > 0 {
+			if err := w.rest(); err != nil {
+				return err
+			}
+		}
+		// Chunks end where words do.
+		n := min(chunk-(c.new+at)&15, c.length-at)
+		old := w.old[:n]
+		if err := w.readOld(w.f, w.src, old, c.old+at); err != nil {
+			return err
+		}
+		new := w.new[:n]
+		if w.enc {
+			if err := readFull(w.e.new, new, c.new+at); err != nil {
+				return err
+			}
+		}
+		w.spans(old, new, c.new+at)
+		w.stat("changes")
+		if err := w.write(new); err != nil {
+			return err
+		}
+		at += n
+	}
+	return nil
+}
+
+// spans codes new against old, which it fits from q on.
+func (w *walk) spans(old, new []byte, q int64) {
+	d := w.d
+	for i := 0; i < len(old); {
+		j := min(i+span-int(q+int64(i))&(span-1), len(old))
+		same := w.enc && string(old[i:j]) == string(new[i:j])
+		if w.flag(&d.clean[w.recent&0xff], same) {
+			w.recent <<= 1
+			copy(new[i:j], old[i:j])
+			i = j
+			continue
+		}
+		w.recent = w.recent<<1 | 1
+		for i < j {
+			k := min(i+4-int(q+int64(i))&3, j)
+			d.word.code(w.coder, old[i:k], new[i:k], q+int64(i))
+			i = k
+		}
+	}
+}
+
+// wordModel codes words of up to four bytes of which the old ones are known.
+type wordModel struct {
+	mix   *mixer
+	tab   [5][]prob
+	last  uint32 // the last word that changed: old
+	lastN uint32 // and new
+	hist  uint32 // of changed words
+	bytes *mixer
+	btab  [5][]prob
+	prev  uint32 // last bytes
+}
+
+const wordBits = 16
+
+func newWordModel() *wordModel {
+	m := &wordModel{mix: newMixer(3, 16, 6, 200), bytes: newMixer(5, 4*256, 6, 200)}
+	for i := range m.tab {
+		m.tab[i] = fresh(1 << wordBits)
+		m.btab[i] = fresh(1 << wordBits)
+	}
+	return m
+}
+
+func hash32(v uint32, bits uint) uint32 { return v * 0x9e3779b1 >> (32 - bits) }
+
+func (m *wordModel) code(c *coder, old, new []byte, q int64) {
+	var o, v uint32
+	switch len(old) {
+	case 4:
+		o, v = binary.LittleEndian.Uint32(old), binary.LittleEndian.Uint32(new)
+	default:
+		for i := range old {
+			o |= uint32(old[i]) << (8 * i)
+			v |= uint32(new[i]) << (8 * i)
+		}
+	}
+	mx := m.mix
+	mx.slot[0] = &m.tab[0][m.hist&0xff|uint32(q&63)>>2<<8]
+	mx.slot[1] = &m.tab[1][hash32(o, wordBits)]
+	mx.slot[2] = &m.tab[2][hash32(o>>16|m.hist<<24, wordBits)]
+	bit := 0
+	if o != v {
+		bit = 1
+	}
+	bit = mx.bit(c, int(m.hist&15), bit)
+	m.hist = m.hist<<1 | uint32(bit)
+	if bit == 0 {
+		copy(new, old)
+		m.prev = o
+		return
+	}
+	var got uint32
+	differs := uint32(0)
+	bx := m.bytes
+	for i := range old {
+		ob := uint32(old[i])
+		base := uint32(i)<<8 | ob
+		ctx := [5]uint32{
+			base | differs<<10,
+			hash32(o*31+got+uint32(i), 32),
+			hash32(base|m.last>>(8*i)&255<<16|differs<<24, 32) + m.lastN>>(8*i)&255*0x9e3779b1,
+			hash32(base|m.prev>>24<<16, 32) + 77,
+			hash32(got<<2|uint32(i), 32) + differs*0x1234567,
+		}
+		at := uint32(1)
+		// The byte as a difference: zero is the likeliest.
+		d := v>>(8*i)&255 - ob
+		for k := 7; k >= 0; k-- {
+			for x := range ctx {
+				bx.slot[x] = &m.btab[x][(ctx[x]+at*0x9e3779b1>>8)&(1<<wordBits-1)]
+			}
+			at = at<<1 | uint32(bx.bit(c, i<<8|int(at), int(d>>k&1)))
+		}
+		b := byte(at + ob)
+		new[i] = b
+		got |= uint32(b) << (8 * i)
+		if at&255 != 0 {
+			differs = 1
+		}
+	}
+	m.last, m.lastN, m.prev = o, got, got
+}

@@ -296,6 +296,7 @@ func (e *encoder) planContents(todo []*entry, offs []int64, h *hostObject) error
 	if err != nil {
 		return err
 	}
+	var changed []int
 	for i, en := range todo {
 		en.op = opLiteral
 		if en.size > literalMax {
@@ -307,10 +308,59 @@ func (e *encoder) planContents(todo []*entry, offs []int64, h *hostObject) error
 			if en.ref != nil && *en.ref == en.src {
 				en.op = opSame
 			}
+		} else {
+			changed = append(changed, i)
 		}
 	}
-	return nil
+	cands := make([][]*oldFile, len(todo))
+	for _, i := range changed {
+		if cands[i], err = e.candidates(todo[i], offs[i], h); err != nil {
+			return err
+		}
+	}
+	return each(e.ctx, e.opt.Workers, len(changed), func(i int) error {
+		i = changed[i]
+		return e.planChange(todo[i], offs[i], h, cands[i])
+	})
 }
 
 // literalMax is the size of new files up to which they are modelled.
 const literalMax = 8 << 10
+
+// planChange looks for the covers of one content.
+func (e *encoder) planChange(en *entry, off int64, h *hostObject, cands []*oldFile) error {
+	best := int64(0)
+	for _, f := range cands {
+		var covers []cover
+		fit := int64(0)
+		for at := int64(0); at < en.size; at += window {
+			new := make([]byte, min(window, en.size-at))
+			if err := readFull(h.r, new, off+at); err != nil {
+				return err
+			}
+			// The window of the old file is taken about the same place.
+			oat := max(0, min(at-window/4, f.size-window-window/2))
+			old := make([]byte, min(window+window/2, f.size-oat))
+			if err := readFull(e.old[f.obj].r, old, f.off+oat); err != nil {
+				return err
+			}
+			for _, c := range align(old, new) {
+				c.new += at
+				c.old += oat
+				fit += c.length
+				covers = append(covers, c)
+			}
+		}
+		if fit > best && fit > en.size/8 {
+			best = fit
+			en.op = opDiffOf
+			en.src = source{f.obj, f.path}
+			en.osize = f.size
+			en.covers = covers
+			if en.ref != nil && *en.ref == en.src {
+				en.op = opDiff
+			}
+		}
+	}
+	return nil
+}

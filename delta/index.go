@@ -23,10 +23,12 @@ type index struct {
 	byPath []map[string]*oldFile // by old object
 	sizes  map[int64]bool        // of old files
 	bySum  map[[32]byte][]*oldFile
+	byName map[string][]*oldFile
+	sim    *similar
 }
 
 func newIndex(e *encoder) (*index, error) {
-	x := &index{sizes: map[int64]bool{}, bySum: map[[32]byte][]*oldFile{}}
+	x := &index{sizes: map[int64]bool{}, bySum: map[[32]byte][]*oldFile{}, byName: map[string][]*oldFile{}}
 	for i, o := range e.old {
 		paths := map[string]*oldFile{}
 		if o.Kind == Blob {
@@ -49,7 +51,9 @@ func newIndex(e *encoder) (*index, error) {
 		}
 		sort.Strings(names)
 		for _, p := range names {
-			x.files = append(x.files, paths[p])
+			f := paths[p]
+			x.files = append(x.files, f)
+			x.byName[path.Base(p)] = append(x.byName[path.Base(p)], f)
 		}
 		x.byPath = append(x.byPath, paths)
 	}

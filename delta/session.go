@@ -51,7 +51,7 @@ func newSession(ctx context.Context, f *frames, old Old, bases []Base) *session 
 		more:   freshProb, same: freshProb, pad: freshProb,
 		skip: newNumber(), count: newNumber(),
 		base: fresh(1 << baseBits(len(bases))),
-		path: newText(14, 14),
+		path: newText(14, 14), diff: newDiffer(),
 		lit:  newText(17, 20),
 		buf:  make([]byte, chunk),
 		stat: func(string) {},
@@ -102,6 +102,7 @@ type entry struct {
 	src    source
 	new    io.ReaderAt // the content
 	covers []cover
+	osize  int64 // of src, for opDiffOf
 }
 
 // write passes on rebuilt bytes.
