@@ -1,0 +1,73 @@
+// Package modules is Mender's update-module protocol, version 3, on the
+// module's side: the states, the file tree, the payload's streams and the
+// replies. It must not know what an update is or what is done with it.
+//
+// Source of the facts here: Mender's update-modules-v3-file-api.md, and call
+// orders traced on mender-client 3.4.0 (Go) and the C++ client.
+package modules
+
+// State is the first argument of a call.
+type State string
+
+// The states of protocol 3. The C++ client has them all; 3.4.0 lacks
+// ProvidePayloadFileSizes and DownloadWithFileSizes.
+const (
+	ProvidePayloadFileSizes      State = "ProvidePayloadFileSizes"
+	Download                     State = "Download"
+	DownloadWithFileSizes        State = "DownloadWithFileSizes"
+	ArtifactInstall              State = "ArtifactInstall"
+	NeedsArtifactReboot          State = "NeedsArtifactReboot"
+	ArtifactReboot               State = "ArtifactReboot"
+	ArtifactVerifyReboot         State = "ArtifactVerifyReboot"
+	SupportsRollback             State = "SupportsRollback"
+	ArtifactCommit               State = "ArtifactCommit"
+	ArtifactRollback             State = "ArtifactRollback"
+	ArtifactRollbackReboot       State = "ArtifactRollbackReboot"
+	ArtifactVerifyRollbackReboot State = "ArtifactVerifyRollbackReboot"
+	ArtifactFailure              State = "ArtifactFailure"
+	Cleanup                      State = "Cleanup"
+)
+
+// States lists all states of the protocol.
+func States() []State {
+	return []State{
+		ProvidePayloadFileSizes, Download, DownloadWithFileSizes, ArtifactInstall,
+		NeedsArtifactReboot, ArtifactReboot, ArtifactVerifyReboot, SupportsRollback,
+		ArtifactCommit, ArtifactRollback, ArtifactRollbackReboot,
+		ArtifactVerifyRollbackReboot, ArtifactFailure, Cleanup,
+	}
+}
+
+// Known tells whether this version knows the state. A module must answer one
+// that it does not know with nothing and exit code 0: that is how the protocol
+// grows.
+func (s State) Known() bool {
+	for _, k := range States() {
+		if s == k {
+			return true
+		}
+	}
+	return false
+}
+
+// The replies to the states that ask. A reply is one line on standard output.
+const (
+	Yes = "Yes"
+	No  = "No"
+	// Automatic, to NeedsArtifactReboot, lets the client reboot once for all.
+	Automatic = "Automatic"
+)
+
+// Reply returns the answer to a state that asks a question, and whether it is
+// one. A module that keeps what it replaces until Cleanup supports rollback
+// always; sizes of payload files are asked for because space is checked by
+// them; no reboot is needed.
+func Reply(s State) (answer string, asks bool) {
+	switch s {
+	case ProvidePayloadFileSizes, SupportsRollback:
+		return Yes, true
+	case NeedsArtifactReboot:
+		return No, true
+	}
+	return "", false
+}

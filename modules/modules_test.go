@@ -1,0 +1,194 @@
+package modules_test
+
+import (
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/mender-app/mender-app/modules"
+)
+
+func write(t *testing.T, dir, name, content string) {
+	t.Helper()
+	path := filepath.Join(dir, name)
+	require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
+	require.NoError(t, os.WriteFile(path, []byte(content), 0o644))
+}
+
+func TestTreeOfBothClients(t *testing.T) {
+	for client, newline := range map[string]string{"3.4.0": "", "C++": "\n"} {
+		t.Run(client, func(t *testing.T) {
+			dir := t.TempDir()
+			write(t, dir, "header/artifact_name", "rel 2"+newline)
+			write(t, dir, "header/artifact_group", newline)
+			write(t, dir, "header/payload_type", "app"+newline)
+			write(t, dir, "current_artifact_name", "rel 1"+newline)
+			write(t, dir, "current_device_type", "board"+newline)
+			write(t, dir, "header/meta-data", `{"a":1}`+newline)
+			tree, err := modules.OpenTree(dir)
+			require.NoError(t, err)
+			for want, get := range map[string]func() (string, error){
+				"rel 2": tree.ArtifactName, "": tree.ArtifactGroup, "app": tree.PayloadType,
+				"rel 1": tree.CurrentArtifactName, "board": tree.DeviceType,
+			} {
+				got, err := get()
+				require.NoError(t, err)
+				require.Equal(t, want, got)
+			}
+			meta, err := tree.MetaData()
+			require.NoError(t, err)
+			require.JSONEq(t, `{"a":1}`, string(meta))
+			_, stored := tree.Files()
+			require.False(t, stored)
+		})
+	}
+}
+
+func TestNoMetaData(t *testing.T) {
+	for _, content := range []string{"null", "null\n", "", " \n"} {
+		dir := t.TempDir()
+		write(t, dir, "header/meta-data", content)
+		tree, err := modules.OpenTree(dir)
+		require.NoError(t, err)
+		meta, err := tree.MetaData()
+		require.NoError(t, err)
+		require.Nil(t, meta, "%q", content)
+	}
+}
+
+func TestHugeMetaDataIsRefused(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, "header/meta-data", "")
+	require.NoError(t, os.Truncate(filepath.Join(dir, "header/meta-data"), 1<<40))
+	tree, err := modules.OpenTree(dir)
+	require.NoError(t, err)
+	_, err = tree.MetaData()
+	require.ErrorContains(t, err, "larger than")
+}
+
+func TestOpenTree(t *testing.T) {
+	_, err := modules.OpenTree("")
+	require.Error(t, err)
+	_, err = modules.OpenTree(filepath.Join(t.TempDir(), "missing"))
+	require.Error(t, err)
+}
+
+// offer is the client's side of stream-next: one line each time it is opened,
+// then nothing once.
+func offer(t *testing.T, dir string, lines []string, contents map[string]string) {
+	t.Helper()
+	require.NoError(t, syscall.Mkfifo(filepath.Join(dir, "stream-next"), 0o600))
+	require.NoError(t, os.Mkdir(filepath.Join(dir, "streams"), 0o700))
+	for name := range contents {
+		require.NoError(t, syscall.Mkfifo(filepath.Join(dir, "streams", name), 0o600))
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for _, line := range append(lines, "") {
+			f, err := os.OpenFile(filepath.Join(dir, "stream-next"), os.O_WRONLY, 0)
+			if err != nil {
+				return
+			}
+			_, _ = f.WriteString(line)
+			_ = f.Close()
+			name, _, _ := strings.Cut(strings.TrimPrefix(strings.TrimSpace(line), "streams/"), " ")
+			if content, ok := contents[name]; ok {
+				f, err := os.OpenFile(filepath.Join(dir, "streams", name), os.O_WRONLY, 0)
+				if err != nil {
+					return
+				}
+				_, _ = f.WriteString(content)
+				_ = f.Close()
+			}
+		}
+	}()
+	t.Cleanup(func() { <-done })
+}
+
+func TestStreams(t *testing.T) {
+	contents := map[string]string{"images.tar.gz": "II", "manifests.tar.gz": "MMM"}
+	for name, lines := range map[string][]string{
+		"Download":              {"streams/images.tar.gz\n", "streams/manifests.tar.gz\n"},
+		"DownloadWithFileSizes": {"streams/images.tar.gz 2\n", "streams/manifests.tar.gz 3\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			offer(t, dir, lines, contents)
+			tree, err := modules.OpenTree(dir)
+			require.NoError(t, err)
+			sizes := name == "DownloadWithFileSizes"
+			streams := tree.Streams(sizes)
+			for _, want := range []string{"images.tar.gz", "manifests.tar.gz"} {
+				s, err := streams.Next()
+				require.NoError(t, err)
+				require.Equal(t, want, s.Name)
+				if sizes {
+					require.Equal(t, int64(len(contents[want])), s.Size)
+				} else {
+					require.Equal(t, int64(-1), s.Size)
+				}
+				got, err := io.ReadAll(s)
+				require.NoError(t, err)
+				require.Equal(t, contents[want], string(got))
+				require.NoError(t, s.Close())
+			}
+			for range 3 { // the pipe is not asked again: nobody would answer
+				_, err = streams.Next()
+				require.Equal(t, io.EOF, err)
+			}
+		})
+	}
+}
+
+func FuzzStreamNext(f *testing.F) {
+	for _, seed := range []string{"streams/a", "streams/a 1\n", "streams/../a", "streams/a/b 2", "a", " ", "streams/ 1", "streams/a -1", "streams/a b 7"} {
+		f.Add(seed, true)
+		f.Add(seed, false)
+	}
+	f.Fuzz(func(t *testing.T, line string, sizes bool) {
+		dir := t.TempDir()
+		write(t, dir, "stream-next", line)
+		write(t, dir, "secret", "x")
+		tree, err := modules.OpenTree(dir)
+		require.NoError(t, err)
+		s, err := tree.Streams(sizes).Next()
+		if err == nil {
+			_ = s.Close()
+			t.Fatalf("opened %q where there are no streams", s.Name)
+		}
+	})
+}
+
+func TestStoredFiles(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, "files/manifests.tar.gz", "MMM")
+	write(t, dir, "files/images.tar.gz", "II")
+	tree, err := modules.OpenTree(dir)
+	require.NoError(t, err)
+	streams, err := tree.StoredFiles()
+	require.NoError(t, err)
+	for _, want := range []string{"images.tar.gz", "manifests.tar.gz"} {
+		s, err := streams.Next()
+		require.NoError(t, err)
+		require.Equal(t, want, s.Name)
+		require.Positive(t, s.Size)
+		require.NoError(t, s.Close())
+	}
+	_, err = streams.Next()
+	require.Equal(t, io.EOF, err)
+}
+
+func TestReplies(t *testing.T) {
+	for _, s := range modules.States() {
+		require.True(t, s.Known())
+		answer, asks := modules.Reply(s)
+		require.Equal(t, asks, answer != "")
+	}
+	require.False(t, modules.State("ArtifactTeleport").Known())
+}

@@ -1,0 +1,143 @@
+package modules
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// Stream is one file of the payload, read while it comes in. The caller
+// closes it.
+type Stream struct {
+	Name string // a plain file name
+	Size int64  // in bytes; -1 if the client does not say
+	io.ReadCloser
+}
+
+// Streams gives the payload's files in their order, each once.
+type Streams interface {
+	// Next opens the next file, when the one before is closed. After the last
+	// it returns io.EOF, as often as it is called.
+	Next() (*Stream, error)
+}
+
+// Streams returns the payload as the client offers it in Download (sizes
+// false) and DownloadWithFileSizes (sizes true).
+func (t *Tree) Streams(sizes bool) Streams { return &pipes{tree: t, sizes: sizes} }
+
+type pipes struct {
+	tree  *Tree
+	sizes bool
+	end   error
+}
+
+// Next opens and reads stream-next, which names one file each time it is
+// opened; reading nothing from it is the end, and it must not be opened again
+// then: no one would answer.
+func (p *pipes) Next() (*Stream, error) {
+	if p.end != nil {
+		return nil, p.end
+	}
+	s, err := p.next()
+	if err != nil {
+		p.end = err
+	}
+	return s, err
+}
+
+func (p *pipes) next() (*Stream, error) {
+	f, err := os.Open(filepath.Join(p.tree.dir, "stream-next"))
+	if err != nil {
+		return nil, fmt.Errorf("payload: %w", err)
+	}
+	data, err := io.ReadAll(io.LimitReader(f, maxValue))
+	if cerr := f.Close(); err == nil {
+		err = cerr
+	}
+	if err != nil {
+		return nil, fmt.Errorf("payload: %w", err)
+	}
+	line := strings.TrimSuffix(string(data), "\n")
+	if line == "" {
+		return nil, io.EOF
+	}
+	name, size, err := parseNext(line, p.sizes)
+	if err != nil {
+		return nil, err
+	}
+	r, err := os.Open(filepath.Join(p.tree.dir, "streams", name))
+	if err != nil {
+		return nil, fmt.Errorf("payload %s: %w", name, err)
+	}
+	return &Stream{Name: name, Size: size, ReadCloser: r}, nil
+}
+
+// parseNext reads "streams/NAME" or "streams/NAME SIZE".
+func parseNext(line string, sizes bool) (name string, size int64, err error) {
+	name, size = line, -1
+	if sizes {
+		i := strings.LastIndexByte(line, ' ')
+		if i < 0 {
+			return "", 0, fmt.Errorf("payload: no size in %q", line)
+		}
+		name = line[:i]
+		if size, err = strconv.ParseInt(line[i+1:], 10, 64); err != nil || size < 0 {
+			return "", 0, fmt.Errorf("payload: bad size in %q", line)
+		}
+	}
+	name, ok := strings.CutPrefix(name, "streams/")
+	if !ok || !plainName(name) {
+		return "", 0, fmt.Errorf("payload: bad name in %q", line)
+	}
+	return name, size, nil
+}
+
+func plainName(name string) bool {
+	return name != "" && name != "." && name != ".." && !strings.ContainsAny(name, "/\x00")
+}
+
+// StoredFiles returns the payload's files where the client has stored them.
+func (t *Tree) StoredFiles() (Streams, error) {
+	dir, ok := t.Files()
+	if !ok {
+		return nil, errors.New("the client has stored no payload")
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	s := &stored{dir: dir}
+	for _, e := range entries {
+		if e.Type().IsRegular() {
+			s.names = append(s.names, e.Name())
+		}
+	}
+	return s, nil
+}
+
+type stored struct {
+	dir   string
+	names []string // in the order of the alphabet
+}
+
+func (s *stored) Next() (*Stream, error) {
+	if len(s.names) == 0 {
+		return nil, io.EOF
+	}
+	name := s.names[0]
+	s.names = s.names[1:]
+	f, err := os.Open(filepath.Join(s.dir, name))
+	if err != nil {
+		return nil, err
+	}
+	st, err := f.Stat()
+	if err != nil {
+		_ = f.Close()
+		return nil, err
+	}
+	return &Stream{Name: name, Size: st.Size(), ReadCloser: f}, nil
+}

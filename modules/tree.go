@@ -1,0 +1,121 @@
+package modules
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// maxValue bounds a plain value of the tree, and maxJSON a JSON document of
+// it, in bytes.
+const (
+	maxValue = 64 << 10
+	maxJSON  = 16 << 20
+)
+
+// Tree is the directory of files that a call is given.
+type Tree struct{ dir string }
+
+// OpenTree returns the tree in dir, which must be a directory.
+func OpenTree(dir string) (*Tree, error) {
+	if dir == "" {
+		return nil, errors.New("no file tree was given")
+	}
+	abs, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, err
+	}
+	st, err := os.Stat(abs)
+	if err != nil {
+		return nil, fmt.Errorf("file tree: %w", err)
+	}
+	if !st.IsDir() {
+		return nil, fmt.Errorf("file tree: %s is not a directory", dir)
+	}
+	return &Tree{abs}, nil
+}
+
+// Dir is the tree's absolute path.
+func (t *Tree) Dir() string { return t.dir }
+
+// Tmp is the tree's directory for temporary files.
+func (t *Tree) Tmp() string { return filepath.Join(t.dir, "tmp") }
+
+// value reads a plain value. 3.4.0 writes it without a newline at its end and
+// the C++ client with one. A missing file is an empty value.
+func (t *Tree) value(name string) (string, error) {
+	data, err := readBounded(filepath.Join(t.dir, name), maxValue)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	return strings.TrimSuffix(string(data), "\n"), err
+}
+
+// ArtifactName is the name of the artifact that is being installed.
+func (t *Tree) ArtifactName() (string, error) { return t.value("header/artifact_name") }
+
+// ArtifactGroup is the group of the artifact; "" for none.
+func (t *Tree) ArtifactGroup() (string, error) { return t.value("header/artifact_group") }
+
+// PayloadType is the type of the payload: this module's name.
+func (t *Tree) PayloadType() (string, error) { return t.value("header/payload_type") }
+
+// CurrentArtifactName is what the client says is installed. It is written when
+// the update begins and says what was installed before it.
+func (t *Tree) CurrentArtifactName() (string, error) { return t.value("current_artifact_name") }
+
+// DeviceType is the device's type.
+func (t *Tree) DeviceType() (string, error) { return t.value("current_device_type") }
+
+// MetaData is the payload's meta-data, JSON; nil where there is none, which
+// the clients write as the literal null.
+func (t *Tree) MetaData() ([]byte, error) {
+	data, err := readBounded(filepath.Join(t.dir, "header", "meta-data"), maxJSON)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if trimmed := bytes.TrimSpace(data); len(trimmed) == 0 || string(trimmed) == "null" {
+		return nil, nil
+	}
+	return data, nil
+}
+
+// Files returns the directory with the payload's files where the client has
+// stored them, which it does when the module did not read the streams.
+func (t *Tree) Files() (dir string, ok bool) {
+	dir = filepath.Join(t.dir, "files")
+	entries, err := os.ReadDir(dir)
+	return dir, err == nil && len(entries) > 0
+}
+
+// readBounded reads a regular file of at most limit bytes.
+func readBounded(path string, limit int64) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	st, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if !st.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s is not a file", path)
+	}
+	data, err := io.ReadAll(io.LimitReader(f, limit+1))
+	if err != nil {
+		return nil, err
+	}
+	if int64(len(data)) > limit {
+		return nil, fmt.Errorf("%s is larger than %d bytes", path, limit)
+	}
+	return data, nil
+}
