@@ -119,3 +119,10 @@ func readBounded(path string, limit int64) ([]byte, error) {
 	}
 	return data, nil
 }
+
+// DriverFile is a file that mender-app puts into the trees it makes, so that
+// the history can tell who drove a deployment. The Mender client makes none.
+const DriverFile = "driver"
+
+// Driver is the name in DriverFile; "" if there is none.
+func (t *Tree) Driver() (string, error) { return t.value(DriverFile) }

@@ -1,0 +1,145 @@
+// Package device is what the device's two programs, app and mender-app, share:
+// the configuration, the engine made of it, log lines, and exit codes. It must
+// not know what either program is called with.
+package device
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/mender-app/mender-app/artifact/image"
+	"github.com/mender-app/mender-app/modules/deploy"
+	"github.com/mender-app/mender-app/store"
+	"github.com/mender-app/mender-app/submodules"
+	"github.com/mender-app/mender-app/submodules/config"
+)
+
+// ConfigEnv names the configuration file where it is not DefaultConfig.
+const (
+	ConfigEnv     = "MENDER_APP_CONFIG"
+	DefaultConfig = "/etc/mender/mender-app.conf"
+)
+
+// Config is what mender-app.conf says, with the defaults for what it does not.
+type Config struct {
+	File          string           // the file it was read from
+	Store         string           // persistent_store
+	SubmodulesDir string           // app_modules_dir
+	UpdateModule  string           // update_module: the program `app`
+	Keep          int              // keep
+	Platforms     []image.Platform // platform
+	DataRoot      string           // data_root
+	LoadTimeout   time.Duration    // load_timeout
+	RollTimeout   time.Duration    // rollout_timeout
+	DeviceType    string           // device_type_file
+	VerifyKey     string           // artifact_verify_key
+	LogLevel      slog.Level       // log_level
+	Warnings      []string         // unknown settings, one line each
+}
+
+// killAfter is the time a sub-module has to end after TERM: the client gives
+// this program 10 seconds at the least, of which it takes 5.
+const killAfter = 3 * time.Second
+
+// Load reads the configuration. A missing file is one that says nothing; a
+// broken one is an error with its line.
+func Load() (*Config, error) {
+	name := os.Getenv(ConfigEnv)
+	if name == "" {
+		name = DefaultConfig
+	}
+	f, err := config.Read(name)
+	if err != nil {
+		return nil, err
+	}
+	c := &Config{
+		File:          name,
+		Store:         f.String("/data/mender-app", "persistent_store"),
+		SubmodulesDir: f.String(submodules.DefaultDir, "app_modules_dir", "app_module_dir"),
+		UpdateModule:  f.String("/usr/share/mender/modules/v3/app", "update_module"),
+		DataRoot:      f.String("", "data_root"),
+		DeviceType:    f.String("/var/lib/mender/device_type", "device_type_file"),
+		VerifyKey:     f.String("", "artifact_verify_key"),
+	}
+	keep, err := f.Int(deploy.DefaultKeep, "keep")
+	if err != nil {
+		return nil, err
+	}
+	if keep < 0 || keep > 1000 {
+		return nil, fmt.Errorf("%s: keep = %d is not between 0 and 1000", name, keep)
+	}
+	c.Keep = int(keep)
+	if c.LoadTimeout, err = f.Duration(deploy.DefaultLoadTimeout, "load_timeout"); err != nil {
+		return nil, err
+	}
+	if c.RollTimeout, err = f.Duration(deploy.DefaultRolloutTimeout, "rollout_timeout"); err != nil {
+		return nil, err
+	}
+	if err := c.LogLevel.UnmarshalText([]byte(f.String("info", "log_level"))); err != nil {
+		return nil, fmt.Errorf("%s: log_level: %w", name, err)
+	}
+	if c.Platforms, err = platforms(f.String("", "platform")); err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	for _, path := range []string{c.Store, c.SubmodulesDir} {
+		if !filepath.IsAbs(path) {
+			return nil, fmt.Errorf("%s: %q is not an absolute path", name, path)
+		}
+	}
+	if c.DataRoot == "" {
+		if st, err := os.Stat("/var/lib/docker"); err == nil && st.IsDir() {
+			c.DataRoot = "/var/lib/docker"
+		}
+	}
+	c.Warnings = f.Unknown()
+	return c, nil
+}
+
+// platforms reads the setting "platform": what this machine runs, if it is not
+// what its kernel says. "any" turns the check off.
+func platforms(value string) ([]image.Platform, error) {
+	switch value {
+	case "":
+		return deploy.Machine(), nil
+	case "any":
+		return nil, nil
+	}
+	var list []image.Platform
+	for _, word := range strings.FieldsFunc(value, func(r rune) bool { return r == ',' || r == ' ' }) {
+		p, err := image.ParsePlatform(word)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, p)
+	}
+	return list, nil
+}
+
+// Engine makes the deployment engine that the configuration describes.
+func (c *Config) Engine(log *slog.Logger, driver string) *deploy.Engine {
+	return &deploy.Engine{
+		Store: store.At(c.Store),
+		Find: func(name string) (deploy.Orchestrator, error) {
+			m, err := submodules.Find(c.SubmodulesDir, name)
+			if err != nil {
+				return nil, err
+			}
+			m.Config = submodules.Config{
+				Log:       func(line string) { log.Info(line, "orchestrator", name) },
+				KillAfter: killAfter,
+			}
+			return m, nil
+		},
+		Log:            log,
+		Keep:           c.Keep,
+		Platforms:      c.Platforms,
+		DataRoot:       c.DataRoot,
+		LoadTimeout:    c.LoadTimeout,
+		RolloutTimeout: c.RollTimeout,
+		Driver:         driver,
+	}
+}

@@ -1,0 +1,86 @@
+package device
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/mender-app/mender-app/artifact"
+	"github.com/mender-app/mender-app/artifact/mender"
+	"github.com/mender-app/mender-app/modules/deploy"
+	"github.com/mender-app/mender-app/store"
+	"github.com/mender-app/mender-app/submodules"
+)
+
+// The exit codes of app and mender-app. Where a sub-module has a code for the
+// same thing, it is the same number.
+const (
+	ExitDone        = 0
+	ExitFailed      = 1
+	ExitUsage       = 2
+	ExitRequirement = submodules.CodeRequirement
+	ExitNotFound    = submodules.CodeNotFound
+	ExitContent     = submodules.CodeContent
+	ExitUnhealthy   = submodules.CodeUnhealthy
+	ExitSpace       = submodules.CodeSpace
+	ExitBase        = submodules.CodeBase
+	ExitRefused     = 9
+	ExitBusy        = 75
+	ExitStopped     = submodules.CodeDeadline
+)
+
+// ExitHelp lists the exit codes for --help and the manual.
+const ExitHelp = `Exit codes:
+  0    done
+  1    failed
+  2    wrong arguments, or a broken configuration file
+  3    something is missing: a sub-module, the engine, Compose
+  4    no such application or release
+  5    the artifact is damaged, or an image is not what it should be
+  6    the application did not become healthy
+  7    not enough space
+  8    what a delta starts from is missing or damaged
+  9    refused: the artifact does not fit this device; nothing was changed
+  75   another call is at work; try again
+  124  stopped by a signal or a deadline
+`
+
+// ErrUsage: the program was called wrongly.
+var ErrUsage = errors.New("usage")
+
+// ExitCode is the one place that maps errors to exit codes.
+func ExitCode(err error) int {
+	var locked *store.LockedError
+	var needs *artifact.RequiresError
+	switch {
+	case err == nil:
+		return ExitDone
+	case errors.As(err, &locked):
+		return ExitBusy
+	case errors.Is(err, ErrUsage):
+		return ExitUsage
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded), errors.Is(err, submodules.ErrDeadline):
+		return ExitStopped
+	case errors.Is(err, unix.ENOSPC), errors.Is(err, submodules.ErrSpace):
+		return ExitSpace
+	case errors.Is(err, submodules.ErrRequirement):
+		return ExitRequirement
+	case errors.Is(err, submodules.ErrBase):
+		return ExitBase
+	case errors.Is(err, submodules.ErrUnhealthy):
+		return ExitUnhealthy
+	case errors.Is(err, submodules.ErrContent), errors.Is(err, artifact.ErrPayload), errors.Is(err, artifact.ErrTooLarge),
+		errors.Is(err, artifact.ErrSpool), errors.Is(err, mender.ErrFormat), errors.Is(err, mender.ErrChecksum),
+		errors.Is(err, mender.ErrTooLarge):
+		return ExitContent
+	case errors.Is(err, deploy.ErrUnfit), errors.Is(err, artifact.ErrMetadata), errors.As(err, &needs),
+		errors.Is(err, mender.ErrSignature), errors.Is(err, mender.ErrUnsupported):
+		return ExitRefused
+	case errors.Is(err, store.ErrNoApp), errors.Is(err, store.ErrNoRelease), errors.Is(err, store.ErrName),
+		errors.Is(err, submodules.ErrNotFound), errors.Is(err, fs.ErrNotExist):
+		return ExitNotFound
+	}
+	return ExitFailed
+}

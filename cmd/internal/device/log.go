@@ -1,0 +1,93 @@
+package device
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"strconv"
+	"strings"
+	"sync"
+)
+
+// NewLog returns a logger that writes each record to w as one line, in one
+// write: the Mender client 3.4.0 makes an entry of each write.
+func NewLog(w io.Writer, level slog.Level) *slog.Logger {
+	return slog.New(&lines{w: w, mu: &sync.Mutex{}, level: level})
+}
+
+// lines writes "message (key value, key value)", with the level before it
+// where it is not informational.
+type lines struct {
+	w     io.Writer
+	mu    *sync.Mutex
+	level slog.Level
+	attrs []slog.Attr
+}
+
+func (h *lines) Enabled(_ context.Context, l slog.Level) bool { return l >= h.level }
+
+func (h *lines) WithAttrs(attrs []slog.Attr) slog.Handler {
+	c := *h
+	c.attrs = append(append([]slog.Attr{}, h.attrs...), attrs...)
+	return &c
+}
+
+func (h *lines) WithGroup(string) slog.Handler { return h }
+
+func (h *lines) Handle(_ context.Context, r slog.Record) error {
+	var out bytes.Buffer
+	switch {
+	case r.Level >= slog.LevelError:
+		out.WriteString("error: ")
+	case r.Level >= slog.LevelWarn:
+		out.WriteString("warning: ")
+	case r.Level < slog.LevelInfo:
+		out.WriteString("debug: ")
+	}
+	out.WriteString(r.Message)
+	sep := " ("
+	add := func(a slog.Attr) bool {
+		fmt.Fprintf(&out, "%s%s %s", sep, a.Key, word(a.Value.String()))
+		sep = ", "
+		return true
+	}
+	for _, a := range h.attrs {
+		add(a)
+	}
+	r.Attrs(add)
+	if sep == ", " {
+		out.WriteByte(')')
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	_, err := io.WriteString(h.w, OneLine(out.String())+"\n")
+	return err
+}
+
+func word(s string) string {
+	if s == "" {
+		return `""`
+	}
+	return s
+}
+
+// OneLine makes a text one line: line breaks become " | ", and what a terminal
+// would obey is quoted.
+func OneLine(s string) string {
+	s = strings.Join(strings.FieldsFunc(s, func(r rune) bool { return r == '\n' || r == '\r' }), " | ")
+	if strings.IndexFunc(s, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }) < 0 {
+		return s
+	}
+	var out strings.Builder
+	for _, r := range s {
+		if r < ' ' && r != '\t' || r == 0x7f {
+			q := strconv.QuoteRune(r)
+			out.WriteString(q[1 : len(q)-1])
+			continue
+		}
+		out.WriteRune(r)
+	}
+	return out.String()
+}

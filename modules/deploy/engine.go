@@ -1,0 +1,323 @@
+// Package deploy carries a release of an application from an artifact to a
+// running, committed one, and back. What an event means in a phase is a table
+// (table.go); the effects stand behind small interfaces; the journal in store
+// is written ahead of them.
+//
+// The order that makes promise 1 of docs/DESIGN.md true:
+//
+//  1. A release and the names of its components are recorded before the first
+//     of them is loaded, so that whatever a crash leaves can be found and
+//     removed.
+//  2. Components are loaded beside what runs, under names that nothing runs
+//     from; then the barrier makes them durable; then the journal says loaded.
+//  3. The journal says installing before the link to the manifests moves and
+//     the orchestrator is asked to bring the new release up.
+//  4. The commit is one rename: phase and current release change together.
+//  5. What the old release needs goes in Cleanup, not before.
+//
+// Any call may be killed at any instant; the next one finds the phase, and
+// every action can be done twice.
+//
+// The package must not know any orchestrator, nor how a Mender client stores
+// its state.
+package deploy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/mender-app/mender-app/artifact/image"
+	"github.com/mender-app/mender-app/store"
+	"github.com/mender-app/mender-app/store/durable"
+	"github.com/mender-app/mender-app/submodules"
+)
+
+// Orchestrator is what a deployment needs of a sub-module. *submodules.Module
+// is one.
+type Orchestrator interface {
+	Describe(ctx context.Context) (submodules.Info, error)
+	Load(ctx context.Context, r submodules.Request) error
+	List(ctx context.Context, r submodules.Request) ([]submodules.Component, error)
+	Delete(ctx context.Context, r submodules.Request) error
+	Rollout(ctx context.Context, r submodules.Request) error
+	Rollback(ctx context.Context, r submodules.Request) error
+	Purge(ctx context.Context, r submodules.Request) error
+	Stop(ctx context.Context, r submodules.Request) error
+	Healthy(ctx context.Context, r submodules.Request) (bool, error)
+	Reqs(ctx context.Context, r submodules.Request) ([]submodules.Requirement, error)
+	Verify(ctx context.Context, r submodules.Request) ([]string, error)
+	Sync(ctx context.Context, r submodules.Request) error
+}
+
+// Defaults of an Engine's fields.
+const (
+	DefaultKeep           = 1
+	DefaultLoadTimeout    = 3 * time.Hour
+	DefaultRolloutTimeout = 15 * time.Minute
+	// callTimeout bounds the calls that neither load nor start anything.
+	callTimeout = 10 * time.Minute
+	// lockTimeout is how long a call waits for another one that is at work.
+	lockTimeout = 30 * time.Second
+)
+
+// Engine drives deployments in one store. Its methods take the store's lock.
+type Engine struct {
+	Store *store.Store
+	// Find returns the sub-module of an orchestrator.
+	Find func(orchestrator string) (Orchestrator, error)
+	// Log must not be nil.
+	Log *slog.Logger
+
+	// Keep is how many older releases are kept after a commit; a negative
+	// number means DefaultKeep.
+	Keep int
+	// Platforms are what runs on this machine, the best first; none means that
+	// nothing is checked.
+	Platforms []image.Platform
+	// DataRoot is where the container engine keeps its images, for the check
+	// of free space; "" if it is not known.
+	DataRoot string
+
+	LoadTimeout    time.Duration // of one component; 0 is DefaultLoadTimeout
+	RolloutTimeout time.Duration // until healthy; 0 is DefaultRolloutTimeout
+
+	// BootID identifies the machine's boot; "" is read from the kernel.
+	BootID string
+	// Now is the clock; nil is time.Now.
+	Now func() time.Time
+	// Driver is recorded in deployments: who drives them.
+	Driver string
+
+	infos map[string]submodules.Info // by orchestrator
+}
+
+func (e *Engine) now() time.Time {
+	if e.Now != nil {
+		return e.Now().UTC()
+	}
+	return time.Now().UTC()
+}
+
+func (e *Engine) bootID() string {
+	if e.BootID == "" {
+		data, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+		if err != nil {
+			return "unknown"
+		}
+		e.BootID = strings.TrimSpace(string(data))
+	}
+	return e.BootID
+}
+
+func (e *Engine) keep() int {
+	if e.Keep < 0 {
+		return DefaultKeep
+	}
+	return e.Keep
+}
+
+// lock takes the store for one call.
+func (e *Engine) lock(ctx context.Context, who string) (func(), error) {
+	wait, cancel := context.WithTimeout(ctx, lockTimeout)
+	defer cancel()
+	release, err := e.Store.Lock(wait, who)
+	if err != nil {
+		return nil, err
+	}
+	if err := e.Store.Prepare(); err != nil {
+		release()
+		return nil, err
+	}
+	// What an earlier call left there is of no use to anybody.
+	if err := os.RemoveAll(e.Store.Meta("tmp")); err != nil {
+		e.Log.Warn("cannot remove old temporary files", "error", err)
+	}
+	return release, nil
+}
+
+// open reads an application; a damaged state is kept aside and rebuilt.
+func (e *Engine) open(name string) (*store.App, error) {
+	a, err := e.Store.App(name)
+	var corrupt *store.CorruptError
+	if errors.As(err, &corrupt) {
+		var lines []string
+		a, lines, err = e.Store.Rescue(name)
+		for _, line := range lines {
+			e.Log.Error(line, "app", name)
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return a, a.Sweep()
+}
+
+func phaseOf(a *store.App) Phase {
+	if a.Deployment == nil {
+		return None
+	}
+	return Phase(a.Deployment.Phase)
+}
+
+// on does what an event means for an application. artifact is the name of the
+// artifact that the event is about.
+func (e *Engine) on(ctx context.Context, a *store.App, ev Event, artifact string) error {
+	pl, err := planFor(phaseOf(a), ev, e.isCurrent(a, artifact))
+	if err != nil {
+		return err
+	}
+	if pl.refuse != "" {
+		return fmt.Errorf("%s: %s", a.Name, pl.refuse)
+	}
+	if pl.note != "" {
+		e.Log.Info(pl.note, "app", a.Name)
+		return nil
+	}
+	for _, step := range pl.steps {
+		if err := ctx.Err(); err != nil {
+			return fmt.Errorf("stopped before %s: %w", step, context.Cause(ctx))
+		}
+		if err := e.act(ctx, a, step); err != nil {
+			e.remember(a, err)
+			return err
+		}
+	}
+	return nil
+}
+
+func (e *Engine) isCurrent(a *store.App, artifact string) bool {
+	if a.Current == "" || artifact == "" {
+		return false
+	}
+	r, err := a.Release(a.Current)
+	return err == nil && r.ArtifactName == artifact
+}
+
+// remember notes in the journal what went wrong. That it may not be possible
+// changes nothing: the phase says all that matters.
+func (e *Engine) remember(a *store.App, cause error) {
+	if a.Deployment == nil {
+		return
+	}
+	a.Deployment.Error = cause.Error()
+	a.Deployment.Updated = e.now()
+	if err := a.Save(); err != nil {
+		e.Log.Warn("the journal could not be written", "app", a.Name, "error", err)
+	}
+}
+
+func (e *Engine) act(ctx context.Context, a *store.App, step Action) error {
+	switch step {
+	case enterLoaded:
+		return e.enter(a, Loaded)
+	case enterInstalling:
+		return e.enter(a, Installing)
+	case enterInstalled:
+		return e.enter(a, Installed)
+	case enterCommitted:
+		d := a.Deployment
+		kept := slices.DeleteFunc(slices.Clone(a.Kept), func(id string) bool { return id == d.To || id == d.From })
+		if d.From != "" {
+			kept = slices.Insert(kept, 0, d.From)
+		}
+		a.Current, a.Kept = d.To, kept
+		return e.enter(a, Committed)
+	case enterCleaning:
+		return e.enter(a, Cleaning)
+	case enterRollingBack, enterRolledBack:
+		d := a.Deployment
+		if a.Current != d.From { // it had been committed
+			a.Current = d.From
+			a.Kept = slices.DeleteFunc(a.Kept, func(id string) bool { return id == d.From })
+		}
+		if d.Reused && !slices.Contains(a.Kept, d.To) {
+			a.Kept = slices.Insert(a.Kept, 0, d.To)
+		}
+		if step == enterRollingBack {
+			return e.enter(a, RollingBack)
+		}
+		return e.enter(a, RolledBack)
+	case barrier:
+		return e.barrier(ctx, a)
+	case rollout:
+		return e.rollout(ctx, a)
+	case check:
+		return e.check(ctx, a)
+	case revert:
+		return e.revert(ctx, a)
+	case prune:
+		e.prune(ctx, a)
+		return nil
+	case discard:
+		e.discardFailed(ctx, a)
+		return nil
+	case end:
+		return e.end(a)
+	}
+	return fmt.Errorf("unknown action %q", step)
+}
+
+// enter writes a phase to the journal.
+func (e *Engine) enter(a *store.App, p Phase) error {
+	d := a.Deployment
+	if err := durable.Point("enter." + string(p)); err != nil {
+		return fmt.Errorf("journal: %w", err)
+	}
+	now := e.now()
+	if d.Phase != string(p) || len(d.Steps) == 0 {
+		d.Steps = append(d.Steps, store.Step{Phase: string(p), At: now})
+		if len(d.Steps) > maxSteps {
+			d.Steps = slices.Delete(d.Steps, maxSteps/2, maxSteps/2+1)
+		}
+	}
+	d.Phase, d.Updated, d.BootID = string(p), now, e.bootID()
+	if p == Installed || p == Loaded {
+		d.Error = ""
+	}
+	e.Log.Debug("phase", "app", a.Name, "state", string(p))
+	return a.Save()
+}
+
+// maxSteps bounds the journal: repeated calls could make it grow.
+const maxSteps = 64
+
+// end makes history of the deployment.
+func (e *Engine) end(a *store.App) error {
+	d := a.Deployment
+	status := store.StatusRolledBack
+	switch Phase(d.Phase) {
+	case Cleaning:
+		status = store.StatusInstalled
+	case RollingBack:
+		status = store.StatusFailed
+	}
+	if err := e.record(a.Name, d, status); err != nil {
+		return err
+	}
+	a.Deployment = nil
+	if a.Current == "" && len(a.Kept) == 0 {
+		// The first installation failed; its name is in the history.
+		if left, err := a.Releases(); err == nil && len(left) == 0 {
+			return a.Forget()
+		}
+	}
+	return a.Save()
+}
+
+func (e *Engine) record(app string, d *store.Deployment, status string) error {
+	return e.Store.AddHistory(store.Record{
+		ID: d.ID, Application: app, ArtifactName: d.ArtifactName, From: d.From, To: d.To,
+		Status: status, Driver: d.Driver, Started: d.Started, Ended: e.now(), Error: d.Error, Steps: d.Steps,
+	})
+}
+
+// sysSync is the barrier for sub-modules that have none.
+func sysSync() { unix.Sync() }

@@ -1,0 +1,82 @@
+package deploy
+
+import (
+	"os"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/mender-app/mender-app/artifact/image"
+)
+
+// Machine returns the platforms this machine runs, the best first, by what the
+// kernel says of the processor; that this program was built for an older one
+// does not matter.
+func Machine() []image.Platform {
+	var u unix.Utsname
+	if err := unix.Uname(&u); err != nil {
+		return nil
+	}
+	cpuinfo, _ := os.ReadFile("/proc/cpuinfo") // without it the name decides
+	return platformsOf(unix.ByteSliceToString(u.Machine[:]), string(cpuinfo))
+}
+
+// platformsOf maps uname's machine to platforms. armv7l and armv8l are 32-bit
+// kernels' names; armv8l is also what a 64-bit one tells a 32-bit process.
+func platformsOf(machine, cpuinfo string) []image.Platform {
+	arm := func(variant string) image.Platform { return image.Platform{OS: "linux", Arch: "arm", Variant: variant} }
+	switch {
+	case machine == "aarch64" || machine == "arm64":
+		return []image.Platform{{OS: "linux", Arch: "arm64"}, arm("v7")}
+	case strings.HasPrefix(machine, "armv8"), strings.HasPrefix(machine, "armv7"):
+		return []image.Platform{arm("v7")}
+	case strings.HasPrefix(machine, "armv6"):
+		// A Raspberry Pi 1 reports "CPU architecture: 7" on an ARMv6 core, so
+		// the kernel's own name is the one to believe.
+		return []image.Platform{arm("v6")}
+	case strings.HasPrefix(machine, "armv5"), strings.HasPrefix(machine, "arm"):
+		return []image.Platform{arm("v5")}
+	case machine == "x86_64":
+		amd64 := image.Platform{OS: "linux", Arch: "amd64", Variant: amd64Level(cpuinfo)}
+		return []image.Platform{amd64.Normalize(), {OS: "linux", Arch: "386"}}
+	case machine == "i386", machine == "i486", machine == "i586", machine == "i686":
+		return []image.Platform{{OS: "linux", Arch: "386"}}
+	}
+	p, err := image.ParsePlatform("linux/" + machine)
+	if err != nil {
+		return nil
+	}
+	return []image.Platform{p}
+}
+
+// amd64Level is the micro-architecture level of an x86-64 processor, from the
+// flags that tell one from the next.
+func amd64Level(cpuinfo string) string {
+	var flags map[string]bool
+	for line := range strings.Lines(cpuinfo) {
+		if name, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(name) == "flags" {
+			flags = map[string]bool{}
+			for _, f := range strings.Fields(value) {
+				flags[f] = true
+			}
+			break
+		}
+	}
+	has := func(names ...string) bool {
+		for _, n := range names {
+			if !flags[n] {
+				return false
+			}
+		}
+		return true
+	}
+	switch {
+	case !has("cx16", "lahf_lm", "popcnt", "sse4_1", "sse4_2", "ssse3"):
+		return "v1"
+	case !has("avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe", "xsave"):
+		return "v2"
+	case !has("avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"):
+		return "v3"
+	}
+	return "v4"
+}

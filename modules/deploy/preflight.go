@@ -1,0 +1,274 @@
+package deploy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/mender-app/mender-app/artifact"
+	"github.com/mender-app/mender-app/artifact/image"
+	"github.com/mender-app/mender-app/store"
+	"github.com/mender-app/mender-app/submodules"
+)
+
+// ErrUnfit: the artifact is not for this device as it is. Nothing has been
+// changed. The text says what to do.
+var ErrUnfit = errors.New("refused")
+
+// unfit makes an ErrUnfit.
+func unfit(format string, args ...any) error {
+	return fmt.Errorf("%w: %w", ErrUnfit, fmt.Errorf(format, args...))
+}
+
+// preflight checks everything that can be known from the metadata before
+// anything is loaded.
+func (e *Engine) preflight(ctx context.Context, h *header) (Orchestrator, submodules.Info, error) {
+	none := submodules.Info{}
+	if err := e.checkPlatform(h.meta); err != nil {
+		return nil, none, err
+	}
+	o, info, err := e.orchestrator(ctx, h.meta.Orchestrator)
+	if err != nil {
+		return nil, none, unfit("%w", err)
+	}
+	if err := e.checkCurrent(h.meta); err != nil {
+		return nil, none, err
+	}
+	if err := e.checkRequirements(ctx, h.meta, o); err != nil {
+		return nil, none, err
+	}
+	if err := e.checkBases(ctx, h.meta, o, info); err != nil {
+		return nil, none, err
+	}
+	if err := e.checkSpace(h.meta, info); err != nil {
+		return nil, none, err
+	}
+	return o, info, nil
+}
+
+func (e *Engine) checkPlatform(m *artifact.Metadata) error {
+	if len(e.Platforms) == 0 {
+		return nil
+	}
+	want, err := image.ParsePlatform(m.Platform)
+	if err != nil {
+		return unfit("%w", err)
+	}
+	for _, have := range e.Platforms {
+		if have.Match(want) != image.NoFit {
+			return nil
+		}
+	}
+	return unfit("the artifact is for %s and this machine runs %s: build it with app-gen --platform %s",
+		want, e.Platforms[0], e.Platforms[0])
+}
+
+// checkCurrent refuses to move an application from one orchestrator to
+// another: nobody would stop the old one.
+func (e *Engine) checkCurrent(m *artifact.Metadata) error {
+	a, err := e.Store.App(m.ApplicationName)
+	if errors.Is(err, store.ErrNoApp) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if a.Current == "" {
+		return nil
+	}
+	r, err := a.Release(a.Current)
+	if err != nil {
+		return err
+	}
+	if r.Orchestrator != m.Orchestrator {
+		return unfit("%s runs under %s and the artifact is for %s: give the application another name",
+			a.Name, r.Orchestrator, m.Orchestrator)
+	}
+	return nil
+}
+
+func (e *Engine) checkRequirements(ctx context.Context, m *artifact.Metadata, o Orchestrator) error {
+	var reqs []submodules.Requirement
+	err := e.call(ctx, submodules.VerbReqs, callTimeout, func(ctx context.Context, tmp string) (err error) {
+		reqs, err = o.Reqs(ctx, submodules.Request{Platform: m.Platform, Env: m.Env, TempDir: tmp})
+		return err
+	})
+	if err != nil {
+		return unfit("%w", err)
+	}
+	for _, r := range reqs {
+		words := strings.Fields(r.Command)
+		if len(words) == 0 {
+			continue
+		}
+		if _, err := exec.LookPath(words[0]); err == nil {
+			continue
+		}
+		if !r.Warning {
+			return unfit("%s needs the command %q, which is missing: install it", m.Orchestrator, words[0])
+		}
+		e.Log.Warn("a command is missing", "command", words[0], "orchestrator", m.Orchestrator)
+	}
+	return nil
+}
+
+// checkBases makes sure that what the deltas build on is there.
+func (e *Engine) checkBases(ctx context.Context, m *artifact.Metadata, o Orchestrator, info submodules.Info) error {
+	missing := map[string]submodules.Component{}
+	for _, c := range m.Components {
+		if c.Format != artifact.FormatDelta {
+			continue
+		}
+		if !info.Has(submodules.FeatureDelta) {
+			return unfit("sub-module %s cannot apply deltas: update it, or install a full artifact", m.Orchestrator)
+		}
+		for _, b := range c.Bases {
+			missing[b.Digest.String()] = submodules.Component{Type: artifact.ComponentImage, URL: b.URL, Digest: b.Digest.String()}
+		}
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	req := submodules.Request{App: m.ApplicationName, Platform: m.Platform, Env: m.Env}
+	err := e.call(ctx, submodules.VerbList, callTimeout, func(ctx context.Context, tmp string) error {
+		req.TempDir = tmp
+		list, err := o.List(ctx, req)
+		for _, c := range list {
+			delete(missing, c.Digest)
+		}
+		return err
+	})
+	if err != nil {
+		return unfit("%w", err)
+	}
+	if len(missing) == 0 || !info.Has(submodules.FeatureVerify) {
+		return nil // LOAD will tell
+	}
+	// The list is of the application's own: the engine may have others.
+	for _, c := range missing {
+		req.Components = append(req.Components, c)
+	}
+	return e.call(ctx, submodules.VerbVerify, callTimeout, func(ctx context.Context, tmp string) error {
+		req.TempDir = tmp
+		problems, err := o.Verify(ctx, req)
+		if err != nil {
+			return unfit("%w", err)
+		}
+		if len(problems) > 0 {
+			return unfit("the delta needs an image that this device does not have (%s): install the full artifact", problems[0])
+		}
+		return nil
+	})
+}
+
+// Free space that is left over, besides what the metadata announces: 5 % and
+// 16 MiB, for the journal, logs and what file systems round up.
+const (
+	marginPart  = 20
+	marginBytes = 16 << 20
+)
+
+// need is what a file system must hold.
+type need struct {
+	dir   string
+	bytes int64
+}
+
+// checkSpace compares what the metadata announces with what is free.
+func (e *Engine) checkSpace(m *artifact.Metadata, info submodules.Info) error {
+	if m.Sizes == nil {
+		return nil // the shell reference announces nothing
+	}
+	temp := m.Sizes.Temp
+	if !info.Has(submodules.FeatureStream) {
+		var largest int64
+		for _, c := range m.Components {
+			largest = max(largest, c.PayloadBytes)
+		}
+		temp += largest
+	}
+	needs := []need{{existing(e.Store.Dir()), temp + m.Sizes.Manifests}}
+	if e.DataRoot != "" {
+		needs = append(needs, need{existing(e.DataRoot), m.Sizes.Engine})
+	}
+	return checkFree(needs, freeBytes)
+}
+
+// freeBytes returns the space that is free for root in a directory's file
+// system, and the file system's number.
+func freeBytes(dir string) (free int64, dev uint64, err error) {
+	var st unix.Statfs_t
+	if err := unix.Statfs(dir, &st); err != nil {
+		return 0, 0, &fs.PathError{Op: "statfs", Path: dir, Err: err}
+	}
+	var fi unix.Stat_t
+	if err := unix.Stat(dir, &fi); err != nil {
+		return 0, 0, &fs.PathError{Op: "stat", Path: dir, Err: err}
+	}
+	return int64(st.Bavail) * st.Bsize, uint64(fi.Dev), nil //nolint:unconvert // their types depend on the machine
+}
+
+func checkFree(needs []need, free func(dir string) (int64, uint64, error)) error {
+	type total struct {
+		need
+		free int64
+	}
+	var order []uint64
+	totals := map[uint64]*total{}
+	for _, n := range needs {
+		if n.bytes < 0 {
+			return unfit("the metadata announces a negative size")
+		}
+		have, dev, err := free(n.dir)
+		if err != nil {
+			return err
+		}
+		t, ok := totals[dev]
+		if !ok {
+			t = &total{need: need{dir: n.dir}, free: have}
+			totals[dev] = t
+			order = append(order, dev)
+		}
+		t.bytes += n.bytes
+	}
+	for _, dev := range order {
+		t := totals[dev]
+		want := t.bytes + t.bytes/marginPart + marginBytes
+		if want < 0 || t.free < want {
+			return unfit("not enough space on the file system of %s: %s are needed and %s are free: free some and try again",
+				t.dir, human(want), human(t.free))
+		}
+	}
+	return nil
+}
+
+// existing returns the nearest directory above path, or path, that is there.
+func existing(path string) string {
+	for {
+		if _, err := os.Stat(path); err == nil || path == filepath.Dir(path) {
+			return path
+		}
+		path = filepath.Dir(path)
+	}
+}
+
+// human writes bytes as a person reads them.
+func human(n int64) string {
+	const unit = 1000
+	if n < unit {
+		return fmt.Sprintf("%d bytes", n)
+	}
+	f, exp := float64(n)/unit, 0
+	for f >= unit && exp < 4 {
+		f /= unit
+		exp++
+	}
+	return fmt.Sprintf("%.1f %cB", f, "kMGTP"[exp])
+}

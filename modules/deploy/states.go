@@ -1,0 +1,179 @@
+package deploy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/mender-app/mender-app/modules"
+	"github.com/mender-app/mender-app/store"
+)
+
+// Handle does what a state of the Mender client asks for. States that only ask
+// a question (modules.Reply) and unknown ones are none of its business; it does
+// nothing then.
+func (e *Engine) Handle(ctx context.Context, state modules.State, tree *modules.Tree) error {
+	work, ok := map[modules.State]func(context.Context, *modules.Tree) error{
+		modules.Download: func(ctx context.Context, t *modules.Tree) error {
+			return e.download(ctx, t, t.Streams(false))
+		},
+		modules.DownloadWithFileSizes: func(ctx context.Context, t *modules.Tree) error {
+			return e.download(ctx, t, t.Streams(true))
+		},
+		modules.ArtifactInstall:              e.install,
+		modules.ArtifactCommit:               e.mustOn(EventCommit),
+		modules.ArtifactRollback:             e.mayOn(EventRollback),
+		modules.ArtifactFailure:              e.mayOn(EventFailure),
+		modules.Cleanup:                      e.mayOn(EventCleanup),
+		modules.ArtifactVerifyReboot:         e.verifyReboot,
+		modules.ArtifactVerifyRollbackReboot: e.verifyRollbackReboot,
+		// The client reboots the machine itself, and only where an application
+		// asks for it: nothing is to be done.
+		modules.ArtifactReboot:         nil,
+		modules.ArtifactRollbackReboot: nil,
+	}[state]
+	if !ok || work == nil {
+		return nil
+	}
+	release, err := e.lock(ctx, string(state))
+	if err != nil {
+		return err
+	}
+	defer release()
+	return work(ctx, tree)
+}
+
+// install brings up what was downloaded. Where the client has stored the
+// payload instead of giving it to Download, it is loaded now.
+func (e *Engine) install(ctx context.Context, tree *modules.Tree) error {
+	h, err := e.readHeader(tree)
+	if err != nil {
+		return err
+	}
+	a, err := e.find(h)
+	if err != nil {
+		return err
+	}
+	if a == nil || a.Deployment == nil {
+		if _, stored := tree.Files(); stored && !(a != nil && e.isCurrent(a, h.artifact)) {
+			files, err := tree.StoredFiles()
+			if err != nil {
+				return err
+			}
+			if err := e.download(ctx, tree, files); err != nil {
+				return err
+			}
+			if a, err = e.find(h); err != nil {
+				return err
+			}
+		}
+	}
+	if a == nil {
+		return fmt.Errorf("%s: %s", h.meta.ApplicationName, table[None][EventInstall].refuse)
+	}
+	if err := mine(a, h); err != nil {
+		return err
+	}
+	return e.on(ctx, a, EventInstall, h.artifact)
+}
+
+// find returns the application that a call is about; nil if there is none.
+func (e *Engine) find(h *header) (*store.App, error) {
+	a, err := e.open(h.meta.ApplicationName)
+	if errors.Is(err, store.ErrNoApp) {
+		return nil, nil
+	}
+	return a, err
+}
+
+// mine refuses an open deployment of another artifact.
+func mine(a *store.App, h *header) error {
+	if d := a.Deployment; d != nil && d.ArtifactName != h.artifact {
+		return fmt.Errorf("%s: the open deployment is of artifact %q, not %q", a.Name, d.ArtifactName, h.artifact)
+	}
+	return nil
+}
+
+// mustOn handles a state that fails where there is nothing to work on.
+func (e *Engine) mustOn(ev Event) func(context.Context, *modules.Tree) error {
+	return func(ctx context.Context, tree *modules.Tree) error {
+		h, err := e.readHeader(tree)
+		if err != nil {
+			return err
+		}
+		a, err := e.find(h)
+		if err != nil {
+			return err
+		}
+		if a == nil {
+			return fmt.Errorf("%s: %s", h.meta.ApplicationName, table[None][ev].refuse)
+		}
+		if err := mine(a, h); err != nil {
+			return err
+		}
+		return e.on(ctx, a, ev, h.artifact)
+	}
+}
+
+// mayOn handles a state that undoes or ends: where nothing was begun, there is
+// nothing to do, and failing would make the client call the device
+// inconsistent.
+func (e *Engine) mayOn(ev Event) func(context.Context, *modules.Tree) error {
+	return func(ctx context.Context, tree *modules.Tree) error {
+		h, err := e.readHeader(tree)
+		if err != nil {
+			// Download refused it for the same reason.
+			e.Log.Info("nothing was begun for this artifact", "reason", err)
+			return nil
+		}
+		a, err := e.find(h)
+		if err != nil {
+			return err
+		}
+		if a == nil {
+			e.Log.Info(table[None][ev].note, "app", h.meta.ApplicationName)
+			return nil
+		}
+		if err := mine(a, h); err != nil {
+			e.Log.Info("nothing to do", "reason", err)
+			return nil
+		}
+		if ev == EventCleanup && phaseOf(a) == RollingBack && a.Deployment.Error != "" {
+			// Both ArtifactRollback and ArtifactFailure have tried in vain; a
+			// third wait for the same would tell nothing new. The deployment
+			// stays open for the next installation or `mender-app resume`.
+			e.Log.Error("the release before could not be brought back; run mender-app resume, or install a working artifact",
+				"app", a.Name, "error", a.Deployment.Error)
+			return nil
+		}
+		return e.on(ctx, a, ev, h.artifact)
+	}
+}
+
+// verifyReboot tells whether the new release came up with the machine.
+func (e *Engine) verifyReboot(ctx context.Context, tree *modules.Tree) error {
+	h, err := e.readHeader(tree)
+	if err != nil {
+		return err
+	}
+	a, err := e.find(h)
+	if err != nil {
+		return err
+	}
+	if a == nil || phaseOf(a) != Installed {
+		return fmt.Errorf("%s: no installed release is waiting for its commit", h.meta.ApplicationName)
+	}
+	if err := mine(a, h); err != nil {
+		return err
+	}
+	if err := e.check(ctx, a); err != nil {
+		e.remember(a, err)
+		return err
+	}
+	return e.enter(a, Installed)
+}
+
+// verifyRollbackReboot finishes a rollback that a reboot cut short.
+func (e *Engine) verifyRollbackReboot(ctx context.Context, tree *modules.Tree) error {
+	return e.mayOn(EventRollback)(ctx, tree)
+}
