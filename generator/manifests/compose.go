@@ -1,0 +1,403 @@
+package manifests
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/compose-spec/compose-go/v2/cli"
+	"github.com/compose-spec/compose-go/v2/dotenv"
+	"github.com/compose-spec/compose-go/v2/loader"
+	"github.com/compose-spec/compose-go/v2/template"
+	"github.com/compose-spec/compose-go/v2/types"
+)
+
+// ComposeOptions choose what of a compose project is read. The zero value reads
+// it as `docker compose` does in the manifests directory.
+type ComposeOptions struct {
+	Files    []string // compose files relative to the directory; none: COMPOSE_FILE, else the default names
+	Profiles []string // none: COMPOSE_PROFILES
+	EnvFiles []string // none: .env in the directory
+	Environ  []string // KEY=value, stronger than the files; nil: none
+}
+
+// deviceOwn are variables a device has of its own: shipping the build host's
+// would be wrong.
+var deviceOwn = []string{"HOME", "LANG", "PATH", "PWD", "USER"}
+
+// Compose loads the compose project in dir, interpolated and validated, and
+// lists the images of its active services. What is not in dir does not exist
+// for it, because only dir is shipped: files outside are refused by name.
+// Variables that came from Environ or from other env files are in Found.Ship.
+//
+// compose-go writes its own warnings to logrus's standard logger; a program
+// that does not want them there redirects it.
+func Compose(ctx context.Context, dir string, o ComposeOptions) (*Found, error) {
+	dir, err := realDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	c := &composer{dir: dir, opts: o, used: map[string]string{}}
+	if err := c.environment(); err != nil {
+		return nil, err
+	}
+	files, err := c.files()
+	if err != nil {
+		return nil, err
+	}
+	project, err := c.load(ctx, files)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range project.ServiceNames() {
+		if err := c.service(project.Services[name]); err != nil {
+			return nil, err
+		}
+	}
+	if err := c.objects(project); err != nil {
+		return nil, err
+	}
+	c.found.Ship = c.ship()
+	return &c.found, nil
+}
+
+type composer struct {
+	dir   string
+	opts  ComposeOptions
+	env   map[string]string // what interpolation sees
+	index *yamlIndex
+	used  map[string]string // variables that were looked up and found
+	found Found
+}
+
+// environment builds what compose interpolates with: Environ first, then the
+// env files.
+func (c *composer) environment() error {
+	c.env = map[string]string{}
+	for _, kv := range c.opts.Environ {
+		if k, v, ok := strings.Cut(kv, "="); ok && k != "" {
+			c.env[k] = v
+		}
+	}
+	files := c.opts.EnvFiles
+	if len(files) == 0 {
+		if _, err := os.Stat(filepath.Join(c.dir, ".env")); err == nil {
+			files = []string{filepath.Join(c.dir, ".env")}
+		}
+	}
+	for _, f := range files {
+		if info, err := os.Stat(f); err != nil {
+			return fmt.Errorf("env file: %w", err)
+		} else if info.IsDir() {
+			return fmt.Errorf("env file %s is a directory", f)
+		}
+	}
+	values, err := dotenv.GetEnvFromFile(c.env, files)
+	if err != nil {
+		return &Error{Place: Place{File: c.short(strings.Join(files, ", "))}, Text: c.short(err.Error())}
+	}
+	for k, v := range values {
+		if _, ok := c.env[k]; !ok {
+			c.env[k] = v
+		}
+	}
+	return nil
+}
+
+// files resolves which compose files make the project, as names inside dir.
+func (c *composer) files() ([]string, error) {
+	names, origin := c.opts.Files, "given"
+	if len(names) == 0 && c.env["COMPOSE_FILE"] != "" {
+		sep := c.env["COMPOSE_PATH_SEPARATOR"]
+		if sep == "" {
+			sep = string(os.PathListSeparator)
+		}
+		names, origin = strings.Split(c.env["COMPOSE_FILE"], sep), "named by COMPOSE_FILE"
+		c.used["COMPOSE_FILE"] = c.env["COMPOSE_FILE"]
+	}
+	if len(names) == 0 {
+		for _, set := range [][]string{cli.DefaultFileNames, cli.DefaultOverrideFileNames} {
+			var have []string
+			for _, n := range set {
+				if _, err := os.Stat(filepath.Join(c.dir, n)); err == nil {
+					have = append(have, n)
+				}
+			}
+			if len(have) > 1 {
+				c.warn(Place{File: have[0]}, "used; ignored beside it: %s", strings.Join(have[1:], ", "))
+			}
+			if len(have) > 0 {
+				names = append(names, have[0])
+			}
+			if len(names) == 0 {
+				break
+			}
+		}
+		if len(names) == 0 {
+			return nil, &Error{Place: Place{File: "."}, Text: "no compose file in the manifests directory",
+				Hint: "expected one of " + strings.Join(cli.DefaultFileNames, ", ")}
+		}
+	}
+	paths := make([]string, len(names))
+	for i, n := range names {
+		rel, ok := relative(c.dir, n)
+		if !ok {
+			return nil, &Error{Place: Place{File: n}, Text: "compose file " + origin + " is outside the manifests directory", Hint: "only what is in the directory is shipped: move it there"}
+		}
+		if _, err := readManifest(c.dir, rel); err != nil {
+			return nil, err
+		}
+		names[i] = rel
+		paths[i] = filepath.Join(c.dir, rel)
+	}
+	if len(c.opts.Files) > 0 {
+		c.used["COMPOSE_FILE"] = strings.Join(names, string(os.PathListSeparator))
+	}
+	c.index = newIndex(c.dir, names)
+	return paths, nil
+}
+
+func (c *composer) load(ctx context.Context, files []string) (*types.Project, error) {
+	profiles := c.opts.Profiles
+	if len(profiles) > 0 {
+		c.used["COMPOSE_PROFILES"] = strings.Join(profiles, ",")
+	} else if p := c.env["COMPOSE_PROFILES"]; p != "" {
+		profiles = strings.Split(p, ",")
+		c.used["COMPOSE_PROFILES"] = p
+	}
+	record := func(o *loader.Options) {
+		if o.Interpolate == nil { // called once more while files are only found
+			return
+		}
+		inner := o.Interpolate.Substitute
+		o.Interpolate.Substitute = func(s string, lookup template.Mapping) (string, error) {
+			return inner(s, c.recording(lookup))
+		}
+	}
+	o, err := cli.NewProjectOptions(files,
+		cli.WithWorkingDirectory(c.dir),
+		func(o *cli.ProjectOptions) error { o.Environment = maps.Clone(c.env); return nil },
+		cli.WithProfiles(profiles),
+		cli.WithResourceLoader(fence{c.dir}),
+		cli.WithoutEnvironmentResolution,
+		cli.WithoutLabelsResolution,
+		cli.WithResolvedPaths(false),
+		cli.WithLoadOptions(record),
+	)
+	if err != nil {
+		return nil, c.explain(err)
+	}
+	project, err := o.LoadProject(ctx)
+	if err != nil {
+		return nil, c.explain(err)
+	}
+	return project, nil
+}
+
+// recording notes which variables are looked up and found.
+func (c *composer) recording(lookup template.Mapping) template.Mapping {
+	return func(name string) (string, bool) {
+		v, ok := lookup(name)
+		if ok {
+			c.used[name] = v
+		}
+		return v, ok
+	}
+}
+
+// ship lists the variables whose values the device would not find in the .env
+// it gets.
+func (c *composer) ship() []Variable {
+	device, err := dotenv.GetEnvFromFile(map[string]string{}, []string{filepath.Join(c.dir, ".env")})
+	if err != nil {
+		device = nil
+	}
+	var list []Variable
+	for _, name := range slices.Sorted(maps.Keys(c.used)) {
+		if slices.Contains(deviceOwn, name) || name == "COMPOSE_PROJECT_NAME" {
+			continue
+		}
+		if v, ok := device[name]; !ok || v != c.used[name] {
+			list = append(list, Variable{name, c.used[name]})
+		}
+	}
+	return list
+}
+
+func (c *composer) service(s types.ServiceConfig) error {
+	who := fmt.Sprintf("service %q", s.Name)
+	at := func(keys ...string) Place { return c.index.find(append([]string{"services", s.Name}, keys...)...) }
+	if s.Build != nil {
+		if s.Image == "" {
+			return &Error{Place: at("build"), Text: who + " has build but no image", Hint: "build it here and name it with image: NAME:TAG; a device builds nothing"}
+		}
+		c.warn(at("build"), "%s: build is ignored on the device, image %s is shipped", who, s.Image)
+	}
+	if s.Image == "" && s.Provider == nil {
+		return &Error{Place: at(), Text: who + " has neither an image nor a build"}
+	}
+	switch s.PullPolicy {
+	case "", types.PullPolicyMissing, types.PullPolicyIfNotPresent, types.PullPolicyNever:
+	default:
+		return &Error{Place: at("pull_policy"), Text: fmt.Sprintf("%s has pull_policy: %s", who, s.PullPolicy),
+			Hint: "the device takes its images from the artifact: use never or missing"}
+	}
+	if s.Image != "" {
+		c.use(s.Image, who, at("image"))
+	}
+	for i, h := range s.PreStart {
+		if h.Image != "" && h.Image != s.Image {
+			c.use(h.Image, fmt.Sprintf("%s, pre_start %d", who, i+1), at("pre_start"))
+		}
+	}
+	for _, v := range s.Volumes {
+		switch v.Type {
+		case types.VolumeTypeImage:
+			c.use(v.Source, who+", volume", at("volumes"))
+		case types.VolumeTypeBind:
+			if err := c.file(who+": bind mount", v.Source, at("volumes"), false); err != nil {
+				return err
+			}
+		}
+	}
+	for _, f := range s.EnvFiles {
+		if err := c.envFile(who, f, at("env_file")); err != nil {
+			return err
+		}
+	}
+	for _, f := range s.LabelFiles {
+		if err := c.file(who+": label_file", f, at("label_file"), true); err != nil {
+			return err
+		}
+	}
+	for name, value := range s.Environment {
+		// `- NAME` passes a variable on from compose's environment; compose-go
+		// has filled it in already, so it cannot be told from `NAME: value`
+		// with the same value, which it does no harm to ship.
+		if v, ok := c.env[name]; ok && (value == nil || *value == v) {
+			c.used[name] = v
+		}
+	}
+	return nil
+}
+
+// objects checks the files of configs and secrets.
+func (c *composer) objects(p *types.Project) error {
+	for _, kind := range []struct {
+		key  string
+		list map[string]types.FileObjectConfig
+	}{
+		{"configs", convert(p.Configs)}, {"secrets", convert(p.Secrets)},
+	} {
+		for _, name := range slices.Sorted(maps.Keys(kind.list)) {
+			f := kind.list[name]
+			if f.Environment != "" {
+				if v, ok := c.env[f.Environment]; ok {
+					c.used[f.Environment] = v
+				}
+			}
+			if f.File == "" {
+				continue
+			}
+			at := c.index.find(kind.key, name, "file")
+			if err := c.file(strings.TrimSuffix(kind.key, "s")+" "+name, f.File, at, true); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func convert[M ~map[string]T, T types.ConfigObjConfig | types.SecretConfig](m M) map[string]types.FileObjectConfig {
+	out := make(map[string]types.FileObjectConfig, len(m))
+	for k, v := range m {
+		out[k] = types.FileObjectConfig(v)
+	}
+	return out
+}
+
+func (c *composer) use(image, by string, at Place) {
+	if strings.Contains(image, "@") {
+		c.warn(at, "%s names %s by its digest: an engine that loads images from an archive knows them by tag only, name it by tag", by, image)
+	}
+	c.found.Uses = append(c.found.Uses, Use{Image: image, By: by, Place: at})
+}
+
+// file checks a file that a service reads. Absolute names are the device's own;
+// relative ones have to be shipped. A missing one is an error where compose
+// would refuse it on the device, else a warning.
+func (c *composer) file(what, name string, at Place, must bool) error {
+	if filepath.IsAbs(name) || strings.HasPrefix(name, "~") {
+		return nil
+	}
+	rel, ok := relative(c.dir, name)
+	if !ok {
+		return &Error{Place: at, Text: fmt.Sprintf("%s %s leaves the manifests directory", what, name), Hint: "only what is in the directory is shipped: move it there, or name the device's own file by its absolute path"}
+	}
+	if _, err := os.Stat(filepath.Join(c.dir, rel)); err != nil {
+		if must {
+			return &Error{Place: at, Text: fmt.Sprintf("%s %s does not exist", what, name)}
+		}
+		c.warn(at, "%s %s is not in the manifests directory: the device will start with an empty directory", what, name)
+	}
+	return nil
+}
+
+func (c *composer) envFile(who string, f types.EnvFile, at Place) error {
+	if err := c.file(who+": env_file", f.Path, at, bool(f.Required)); err != nil {
+		return err
+	}
+	rel, ok := relative(c.dir, f.Path)
+	if !ok {
+		return nil
+	}
+	b, err := readManifest(c.dir, rel)
+	if err != nil {
+		if !bool(f.Required) {
+			return nil
+		}
+		return err
+	}
+	if f.Format != "" {
+		return nil
+	}
+	lookup := c.recording(func(name string) (string, bool) { v, ok := c.env[name]; return v, ok })
+	if _, err := dotenv.UnmarshalBytesWithLookup(b, dotenv.LookupFn(lookup)); err != nil {
+		return &Error{Place: Place{File: rel}, Text: c.short(err.Error())}
+	}
+	return nil
+}
+
+func (c *composer) warn(at Place, format string, args ...any) {
+	c.found.Warnings = append(c.found.Warnings, at.String()+": "+fmt.Sprintf(format, args...))
+}
+
+// short takes the directory out of a message of compose-go.
+func (c *composer) short(s string) string {
+	return strings.ReplaceAll(s, c.dir+string(filepath.Separator), "")
+}
+
+// fence stands before compose-go's own loader of included and extended files
+// and takes every one that would not be shipped, to refuse it.
+type fence struct{ dir string }
+
+var errOutside = errors.New("is outside the manifests directory, so it is not shipped")
+
+func (f fence) Accept(path string) bool {
+	if strings.Contains(path, "://") || strings.HasPrefix(path, "git@") {
+		return true
+	}
+	_, ok := relative(f.dir, path)
+	return !ok
+}
+
+func (f fence) Load(_ context.Context, path string) (string, error) {
+	return "", fmt.Errorf("%s %w", path, errOutside)
+}
+
+func (f fence) Dir(path string) string { return filepath.Dir(path) }

@@ -1,0 +1,245 @@
+package manifests
+
+import (
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/sirupsen/logrus"
+	"github.com/stretchr/testify/require"
+)
+
+func TestMain(m *testing.M) {
+	logrus.SetOutput(io.Discard)
+	os.Exit(m.Run())
+}
+
+// tree writes files (name, content pairs) into a new directory.
+func tree(t testing.TB, files ...string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for i := 0; i < len(files); i += 2 {
+		path := filepath.Join(dir, files[i])
+		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		require.NoError(t, os.WriteFile(path, []byte(files[i+1]), 0o644))
+	}
+	return dir
+}
+
+func TestComposeImages(t *testing.T) {
+	cases := []struct {
+		name   string
+		files  []string
+		opts   ComposeOptions
+		images []string
+		ship   []Variable
+		warn   string
+	}{
+		{
+			name: "one file",
+			files: []string{"docker-compose.yml", `
+services:
+  web: {image: "web:1"}
+  side: {image: "side:1"}
+`},
+			images: []string{"side:1", "web:1"},
+		},
+		{
+			name: "default and override file",
+			files: []string{
+				"compose.yaml", "services: {web: {image: 'web:1'}}\n",
+				"compose.override.yaml", "services: {web: {image: 'web:2'}}\n",
+			},
+			images: []string{"web:2"},
+		},
+		{
+			name: ".env is shipped as it is",
+			files: []string{
+				"compose.yaml", "services: {web: {image: 'web:${TAG}'}}\n",
+				".env", "TAG=3\n",
+			},
+			images: []string{"web:3"},
+		},
+		{
+			name: "the environment is stronger than .env, and shipped",
+			files: []string{
+				"compose.yaml", "services: {web: {image: 'web:${TAG}'}}\n",
+				".env", "TAG=3\n",
+			},
+			opts:   ComposeOptions{Environ: []string{"TAG=4", "UNUSED=x", "HOME=/root"}},
+			images: []string{"web:4"},
+			ship:   []Variable{{"TAG", "4"}},
+		},
+		{
+			name:   "default value",
+			files:  []string{"compose.yaml", "services: {web: {image: 'web:${TAG:-9}'}}\n"},
+			images: []string{"web:9"},
+		},
+		{
+			name: "passed-on variable",
+			files: []string{"compose.yaml", `
+services:
+  web:
+    image: web:1
+    environment: [TOKEN, OTHER=2]
+`},
+			opts:   ComposeOptions{Environ: []string{"TOKEN=t"}},
+			images: []string{"web:1"},
+			ship:   []Variable{{"TOKEN", "t"}},
+		},
+		{
+			name: "profiles",
+			files: []string{"compose.yaml", `
+services:
+  web: {image: "web:1"}
+  debug: {image: "debug:1", profiles: [dev]}
+`},
+			images: []string{"web:1"},
+		},
+		{
+			name: "a chosen profile is shipped",
+			files: []string{"compose.yaml", `
+services:
+  web: {image: "web:1"}
+  debug: {image: "debug:1", profiles: [dev]}
+`},
+			opts:   ComposeOptions{Profiles: []string{"dev"}},
+			images: []string{"debug:1", "web:1"},
+			ship:   []Variable{{"COMPOSE_PROFILES", "dev"}},
+		},
+		{
+			name: "several files by COMPOSE_FILE",
+			files: []string{
+				"a.yaml", "services: {web: {image: 'web:1'}}\n",
+				"b/b.yaml", "services: {web: {image: 'web:5'}, x: {image: 'x:1'}}\n",
+				".env", "COMPOSE_FILE=a.yaml:b/b.yaml\n",
+			},
+			images: []string{"web:5", "x:1"},
+		},
+		{
+			name: "several files by option",
+			files: []string{
+				"a.yaml", "services: {web: {image: 'web:1'}}\n",
+				"b.yaml", "services: {x: {image: 'x:1'}}\n",
+			},
+			opts:   ComposeOptions{Files: []string{"a.yaml", "b.yaml"}},
+			images: []string{"web:1", "x:1"},
+			ship:   []Variable{{"COMPOSE_FILE", "a.yaml:b.yaml"}},
+		},
+		{
+			name: "include and extends inside",
+			files: []string{
+				"compose.yaml", "include: [sub/inc.yaml]\nservices: {web: {extends: {file: base.yaml, service: base}}}\n",
+				"sub/inc.yaml", "services: {inc: {image: 'inc:${V}'}}\n",
+				"base.yaml", "services: {base: {image: 'base:1'}}\n",
+			},
+			opts:   ComposeOptions{Environ: []string{"V=7"}},
+			images: []string{"inc:7", "base:1"},
+			ship:   []Variable{{"V", "7"}},
+		},
+		{
+			name: "build beside image",
+			files: []string{"compose.yaml", `
+services:
+  web:
+    image: web:1
+    build: .
+`},
+			images: []string{"web:1"},
+			warn:   `compose.yaml:5: service "web": build is ignored`,
+		},
+		{
+			name: "bind mount of a file that is not there",
+			files: []string{"compose.yaml", `
+services:
+  web:
+    image: web:1
+    volumes: ["./conf:/etc/conf", "/dev/null:/x", "data:/data"]
+volumes: {data: {}}
+`},
+			images: []string{"web:1"},
+			warn:   `compose.yaml:5: service "web": bind mount ./conf is not in the manifests directory`,
+		},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			found, err := Compose(t.Context(), tree(t, c.files...), c.opts)
+			require.NoError(t, err)
+			require.Equal(t, c.images, found.Images())
+			require.Equal(t, c.ship, found.Ship)
+			if c.warn == "" {
+				require.Empty(t, found.Warnings)
+			} else {
+				require.Len(t, found.Warnings, 1)
+				require.Contains(t, found.Warnings[0], c.warn)
+			}
+			for _, u := range found.Uses {
+				require.NotEmpty(t, u.By)
+				require.NotEmpty(t, u.Place.File)
+			}
+		})
+	}
+}
+
+func TestComposeRefuses(t *testing.T) {
+	cases := []struct {
+		name  string
+		files []string
+		want  string
+	}{
+		{"no file", nil, ".: no compose file"},
+		{"not yaml", []string{"compose.yaml", "services:\n  web:\n    image: w\n   bad: [\n"}, "compose.yaml:"},
+		{"unknown key", []string{"compose.yaml", "services:\n  web:\n    imag: web\n"}, "compose.yaml:3: services.web.imag"},
+		{"wrong type", []string{"compose.yaml", "services:\n  web:\n    image: web\n    ports: 5\n"}, "compose.yaml:4: services.web.ports"},
+		{"required variable", []string{"compose.yaml", "services:\n  web:\n    image: web:${TAG:?set it}\n"}, "compose.yaml:3: error while interpolating services.web.image: required variable TAG is missing a value: set it"},
+		{"bad variable", []string{"compose.yaml", "services:\n  web:\n    image: web:${TAG\n"}, "compose.yaml:3: invalid interpolation"},
+		{"undefined dependency", []string{"compose.yaml", "services:\n  web:\n    image: web\n    depends_on: [db]\n"}, `compose.yaml:2: service "web" depends on undefined service`},
+		{"twice the same key", []string{"compose.yaml", "services:\n  web:\n    image: w\n    pull_policy: never\n    pull_policy: never\n"}, "compose.yaml:4: "},
+		{"error in the second file", []string{"compose.yaml", "services: {web: {image: w}}\n", "compose.override.yaml", "services:\n  web:\n    ports: 5\n"}, "compose.override.yaml:3: services.web.ports"},
+		{"always", []string{"compose.yaml", "services:\n  web:\n    image: w\n    pull_policy: always\n"}, `compose.yaml:4: service "web" has pull_policy: always`},
+		{"daily", []string{"compose.yaml", "services:\n  web:\n    image: w\n    pull_policy: daily\n"}, `compose.yaml:4: service "web" has pull_policy: daily`},
+		{"build only", []string{"compose.yaml", "services:\n  web:\n    build: .\n"}, `compose.yaml:3: service "web" has build but no image`},
+		{"no image", []string{"compose.yaml", "services:\n  web: {command: x}\n"}, `compose.yaml:2: service "web" has neither an image nor a build`},
+		{"bind out", []string{"compose.yaml", "services:\n  web:\n    image: w\n    volumes: ['../x:/y']\n"}, `compose.yaml:4: service "web": bind mount ../x leaves`},
+		{"env_file missing", []string{"compose.yaml", "services:\n  web:\n    image: w\n    env_file: none.env\n"}, `compose.yaml:4: service "web": env_file none.env does not exist`},
+		{"env_file out", []string{"compose.yaml", "services:\n  web:\n    image: w\n    env_file: ../none.env\n"}, `env_file ../none.env leaves`},
+		{"env_file broken", []string{"compose.yaml", "services:\n  web:\n    image: w\n    env_file: a.env\n", "a.env", "A=\"x\n"}, `a.env: `},
+		{"secret missing", []string{"compose.yaml", "services: {web: {image: w, secrets: [s]}}\nsecrets:\n  s: {file: ./s.txt}\n"}, `compose.yaml:3: secret s ./s.txt does not exist`},
+		{"include out", []string{"compose.yaml", "include: [../other.yaml]\nservices: {}\n"}, "compose.yaml: ../other.yaml is outside the manifests directory"},
+		{"extends out", []string{"compose.yaml", "services:\n  web:\n    extends: {file: ../b.yaml, service: b}\n"}, "../b.yaml is outside the manifests directory"},
+		{"remote include", []string{"compose.yaml", "include: ['https://example.com/x.git']\nservices: {}\n"}, "is outside the manifests directory"},
+		{"compose file out", []string{".env", "COMPOSE_FILE=../compose.yaml\n"}, "../compose.yaml: compose file named by COMPOSE_FILE is outside"},
+		{"compose file missing", []string{".env", "COMPOSE_FILE=a.yaml\n"}, "a.yaml: no such file"},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			dir := tree(t, c.files...)
+			_, err := Compose(t.Context(), dir, ComposeOptions{})
+			require.ErrorContains(t, err, c.want)
+			require.NotContains(t, err.Error(), dir, "the directory is known")
+			require.NotContains(t, err.Error(), "\n")
+			var e *Error
+			require.True(t, errors.As(err, &e))
+		})
+	}
+}
+
+func TestCheckTree(t *testing.T) {
+	dir := tree(t, "a/compose.yaml", "x", "b", "y")
+	require.NoError(t, os.Symlink("../b", filepath.Join(dir, "a/link")))
+	require.NoError(t, CheckTree(dir))
+
+	for target, want := range map[string]string{
+		"../../b":     "a/out: link to ../../b leaves",
+		"/etc/passwd": "a/out: link to /etc/passwd leaves",
+	} {
+		link := filepath.Join(dir, "a/out")
+		require.NoError(t, os.Symlink(target, link))
+		require.ErrorContains(t, CheckTree(dir), want)
+		require.NoError(t, os.Remove(link))
+	}
+	require.ErrorContains(t, CheckTree(filepath.Join(dir, "b")), "is a file")
+	require.ErrorContains(t, CheckTree(filepath.Join(dir, "none")), "no such file")
+}

@@ -1,0 +1,266 @@
+package manifests
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"gopkg.in/yaml.v3"
+)
+
+// podSpecs says where each kind of the Kubernetes API keeps its pod spec.
+var podSpecs = map[string][]string{
+	"Pod":                   {"spec"},
+	"PodTemplate":           {"template", "spec"},
+	"Deployment":            {"spec", "template", "spec"},
+	"StatefulSet":           {"spec", "template", "spec"},
+	"DaemonSet":             {"spec", "template", "spec"},
+	"ReplicaSet":            {"spec", "template", "spec"},
+	"ReplicationController": {"spec", "template", "spec"},
+	"Job":                   {"spec", "template", "spec"},
+	"CronJob":               {"spec", "jobTemplate", "spec", "template", "spec"},
+}
+
+// Kubernetes reads every .yaml, .yml and .json file below dir and lists the
+// images of the pod specs in them: init, ordinary and ephemeral containers and
+// image volumes of each kind that has pods, also inside a List. Kinds it does
+// not know are read as Deployments are, if they look like one. Helm charts and
+// kustomizations are not rendered; a kustomization is named in a warning.
+func Kubernetes(dir string) (*Found, error) {
+	dir, err := realDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	k := &kube{}
+	var files []string
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, fmt.Errorf("manifests directory: %w", err)
+	}
+	defer root.Close()
+	err = fs.WalkDir(root.FS(), ".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if !d.IsDir() && slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(path)) {
+			files = append(files, path)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("manifests directory: %w", err)
+	}
+	if len(files) == 0 {
+		return nil, &Error{Place: Place{File: "."}, Text: "no .yaml, .yml or .json file in the manifests directory"}
+	}
+	for _, f := range files {
+		b, err := readManifest(dir, f)
+		if err != nil {
+			return nil, err
+		}
+		if err := k.file(f, b); err != nil {
+			return nil, err
+		}
+	}
+	return &k.found, nil
+}
+
+type kube struct {
+	found   Found
+	objects int
+}
+
+func (k *kube) file(name string, b []byte) error {
+	dec := yaml.NewDecoder(bytes.NewReader(b))
+	for {
+		var doc yaml.Node
+		err := dec.Decode(&doc)
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return yamlError(name, err)
+		}
+		if len(doc.Content) == 0 {
+			continue
+		}
+		if err := k.object(name, resolve(doc.Content[0]), 0); err != nil {
+			return err
+		}
+	}
+}
+
+// Bounds against YAML that refers to itself.
+const (
+	maxNesting = 8 // Lists in Lists, merge keys in merge keys
+	maxObjects = 10_000
+)
+
+func (k *kube) object(file string, n *yaml.Node, depth int) error {
+	if isNull(n) {
+		return nil
+	}
+	at := Place{File: file, Line: n.Line}
+	if k.objects++; k.objects > maxObjects {
+		return &Error{Place: at, Text: fmt.Sprintf("more than %d objects", maxObjects)}
+	}
+	if n.Kind != yaml.MappingNode {
+		return &Error{Place: at, Text: "not a Kubernetes object"}
+	}
+	kind := scalar(get(n, "kind"))
+	if kind == "" {
+		if strings.HasSuffix(file, ".json") || depth > 0 {
+			return nil // data beside the manifests
+		}
+		return &Error{Place: at, Text: "object has no kind", Hint: "is this a Kubernetes manifest?"}
+	}
+	if kind == "Kustomization" {
+		k.found.Warnings = append(k.found.Warnings, at.String()+": kustomizations are not rendered: images they replace are not seen")
+		return nil
+	}
+	if strings.HasSuffix(kind, "List") {
+		items := get(n, "items")
+		if items != nil && items.Kind == yaml.SequenceNode {
+			if depth >= maxNesting {
+				return &Error{Place: at, Text: "lists are nested too deeply"}
+			}
+			for _, item := range items.Content {
+				if err := k.object(file, resolve(item), depth+1); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+	}
+	path, known := podSpecs[kind]
+	if !known {
+		path = podSpecs["Deployment"]
+	}
+	spec := get(n, path...)
+	if spec == nil || spec.Kind != yaml.MappingNode {
+		if known {
+			return &Error{Place: at, Text: fmt.Sprintf("%s %q has no pod spec (%s)", kind, objectName(n), strings.Join(path, "."))}
+		}
+		return nil
+	}
+	if !known && get(spec, "containers") == nil {
+		return nil
+	}
+	return k.podSpec(file, fmt.Sprintf("%s %q", kind, objectName(n)), spec)
+}
+
+func (k *kube) podSpec(file, who string, spec *yaml.Node) error {
+	for _, key := range []string{"initContainers", "containers", "ephemeralContainers"} {
+		list := get(spec, key)
+		if isNull(list) {
+			continue
+		}
+		if list.Kind != yaml.SequenceNode {
+			return &Error{Place: Place{file, list.Line}, Text: who + ": " + key + " is not a list"}
+		}
+		for _, c := range list.Content {
+			c = resolve(c)
+			by := fmt.Sprintf("%s, container %q", who, scalar(get(c, "name")))
+			img := get(c, "image")
+			if scalar(img) == "" {
+				return &Error{Place: Place{file, c.Line}, Text: by + " has no image"}
+			}
+			if err := k.image(file, by, img, get(c, "imagePullPolicy")); err != nil {
+				return err
+			}
+		}
+	}
+	if volumes := get(spec, "volumes"); volumes != nil && volumes.Kind == yaml.SequenceNode {
+		for _, v := range volumes.Content {
+			v = resolve(v)
+			if ref := get(v, "image", "reference"); scalar(ref) != "" {
+				by := fmt.Sprintf("%s, volume %q", who, scalar(get(v, "name")))
+				if err := k.image(file, by, ref, get(v, "image", "pullPolicy")); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+func (k *kube) image(file, by string, img, policy *yaml.Node) error {
+	at := Place{file, img.Line}
+	switch p := scalar(policy); p {
+	case "Always":
+		return &Error{Place: Place{file, policy.Line}, Text: by + " has imagePullPolicy: Always",
+			Hint: "the device takes its images from the artifact: use IfNotPresent or Never"}
+	case "":
+		if !strings.Contains(img.Value, "@") && (strings.HasSuffix(img.Value, ":latest") || !strings.Contains(img.Value[strings.LastIndexByte(img.Value, '/')+1:], ":")) {
+			k.found.Warnings = append(k.found.Warnings, fmt.Sprintf("%s: %s: %s without an imagePullPolicy is always pulled: set imagePullPolicy: IfNotPresent or use a tag other than latest", at, by, img.Value))
+		}
+	}
+	k.found.Uses = append(k.found.Uses, Use{Image: img.Value, By: by, Place: at})
+	return nil
+}
+
+func objectName(n *yaml.Node) string {
+	if name := scalar(get(n, "metadata", "name")); name != "" {
+		return name
+	}
+	return scalar(get(n, "metadata", "generateName"))
+}
+
+// get follows keys through mappings; nil where there is no such key.
+func get(n *yaml.Node, keys ...string) *yaml.Node {
+	for _, key := range keys {
+		n = member(n, key, 0)
+	}
+	return n
+}
+
+// member gives the value of key in a mapping; what stands there is stronger
+// than what merge keys bring in.
+func member(n *yaml.Node, key string, depth int) *yaml.Node {
+	if n = resolve(n); n == nil || n.Kind != yaml.MappingNode || depth > maxNesting {
+		return nil
+	}
+	var merged *yaml.Node
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		switch k, v := n.Content[i], n.Content[i+1]; {
+		case k.Value == key:
+			return resolve(v)
+		case k.Tag == "!!merge" && merged == nil:
+			merged = member(v, key, depth+1)
+		}
+	}
+	return merged
+}
+
+func resolve(n *yaml.Node) *yaml.Node {
+	for n != nil && n.Kind == yaml.AliasNode {
+		n = n.Alias
+	}
+	return n
+}
+
+func scalar(n *yaml.Node) string {
+	if n == nil || n.Kind != yaml.ScalarNode || n.Tag == "!!null" {
+		return ""
+	}
+	return n.Value
+}
+
+func isNull(n *yaml.Node) bool {
+	return n == nil || n.Kind == yaml.ScalarNode && n.Tag == "!!null"
+}
+
+func yamlError(file string, err error) error {
+	e := &Error{Place: Place{File: file}, Text: strings.Join(strings.Fields(strings.TrimPrefix(err.Error(), "yaml: ")), " ")}
+	if m := lineOf.FindStringSubmatch(e.Text); m != nil {
+		fmt.Sscan(m[1], &e.Place.Line)
+		e.Text = strings.TrimPrefix(e.Text, m[0]+": ")
+	}
+	return e
+}

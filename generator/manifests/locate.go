@@ -1,0 +1,137 @@
+package manifests
+
+import (
+	"errors"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"gopkg.in/yaml.v3"
+)
+
+// yamlIndex finds the line of a key in the files of a compose project, which
+// compose-go does not tell.
+type yamlIndex struct {
+	files []indexed
+}
+
+type indexed struct {
+	name string
+	root *yaml.Node
+}
+
+// newIndex parses the files; those that are not YAML are left to the loader to
+// complain about.
+func newIndex(dir string, names []string) *yamlIndex {
+	x := &yamlIndex{}
+	for _, name := range names {
+		f := indexed{name: name}
+		if b, err := readManifest(dir, name); err == nil {
+			var doc yaml.Node
+			if yaml.Unmarshal(b, &doc) == nil && len(doc.Content) > 0 {
+				f.root = doc.Content[0]
+			}
+		}
+		x.files = append(x.files, f)
+	}
+	return x
+}
+
+// find returns the place of the last definition of the key path: a later file
+// overrides the earlier ones. Without the whole path it is the place of as much
+// of it as there is.
+func (x *yamlIndex) find(keys ...string) Place {
+	best, depth := Place{File: "."}, -1
+	for _, f := range x.files {
+		line, d := descend(f.root, keys)
+		if d >= depth {
+			best, depth = Place{File: f.name, Line: line}, d
+		}
+	}
+	if depth == 0 {
+		best.Line = 0
+	}
+	return best
+}
+
+func descend(n *yaml.Node, keys []string) (line, depth int) {
+	for _, k := range keys {
+		for n != nil && n.Kind == yaml.AliasNode {
+			n = n.Alias
+		}
+		if n == nil {
+			break
+		}
+		var next *yaml.Node
+		switch n.Kind {
+		case yaml.MappingNode:
+			for i := 0; i+1 < len(n.Content); i += 2 {
+				if n.Content[i].Value == k {
+					line, next = n.Content[i].Line, n.Content[i+1]
+				}
+			}
+		case yaml.SequenceNode:
+			if i, err := strconv.Atoi(k); err == nil && i >= 0 && i < len(n.Content) {
+				line, next = n.Content[i].Line, n.Content[i]
+			}
+		}
+		if next == nil {
+			break
+		}
+		depth++
+		n = next
+	}
+	return line, depth
+}
+
+var (
+	lineOf    = regexp.MustCompile(`line (\d+)`)
+	keyPath   = regexp.MustCompile(`(services|volumes|networks|configs|secrets)((?:\.[A-Za-z0-9_\-\[\]]+)+)`)
+	serviceOf = regexp.MustCompile(`service "([^"]+)"`)
+	fileOf    = regexp.MustCompile(`^(?:validating|failed to parse) ([^:]+): `)
+)
+
+// explain gives an error of compose-go its file and line, on one line.
+func (c *composer) explain(err error) error {
+	text := strings.Join(strings.Fields(c.short(err.Error())), " ")
+	var have *Error
+	if errors.As(err, &have) {
+		return have
+	}
+	place := c.index.find()
+	if m := fileOf.FindStringSubmatch(text); m != nil {
+		place = Place{File: m[1]}
+		text = strings.TrimPrefix(text, m[0])
+	}
+	x := c.index
+	if place.File != "." && place.File != "" {
+		if only := x.only(place.File); only != nil {
+			x = only
+		}
+	}
+	switch {
+	case keyPath.MatchString(text):
+		m := keyPath.FindStringSubmatch(text)
+		place = x.find(append([]string{m[1]}, strings.Split(strings.Trim(m[2], "."), ".")...)...)
+	case lineOf.MatchString(text):
+		all := lineOf.FindAllStringSubmatch(text, -1)
+		place.Line, _ = strconv.Atoi(all[len(all)-1][1])
+	case serviceOf.MatchString(text):
+		place = x.find("services", serviceOf.FindStringSubmatch(text)[1])
+	}
+	hint := ""
+	if errors.Is(err, errOutside) {
+		hint = "move it into the manifests directory"
+	}
+	return &Error{Place: place, Text: text, Hint: hint}
+}
+
+// only narrows the index to one file.
+func (x *yamlIndex) only(name string) *yamlIndex {
+	for _, f := range x.files {
+		if f.name == name {
+			return &yamlIndex{files: []indexed{f}}
+		}
+	}
+	return nil
+}
