@@ -1,0 +1,101 @@
+package source
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+
+	"github.com/mender-app/mender-app/artifact/image"
+)
+
+// archive opens an image archive once, however many images are taken from it.
+func (o *Opener) archive(path string) (*image.Archive, error) {
+	if a := o.archives[path]; a != nil {
+		return a, nil
+	}
+	a, err := image.OpenArchive(path)
+	if err != nil {
+		return nil, err
+	}
+	if o.archives == nil {
+		o.archives = map[string]*image.Archive{}
+	}
+	o.archives[path] = a
+	return a, nil
+}
+
+func (o *Opener) fromArchive(s Spec) (*Found, error) {
+	a, err := o.archive(s.Path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, &Error{Text: s.Path + " does not exist", NotFound: true}
+	case err != nil:
+		return nil, err
+	}
+	img, err := o.choose(a, s.String(), s.Ref)
+	if err != nil {
+		return nil, err
+	}
+	url := s.Ref
+	if !isName(url) {
+		url = onlyName(img.Tags)
+	}
+	return &Found{Image: img, URL: url}, nil
+}
+
+// choose takes the image with the tag and the wanted platform out of an
+// archive; an unknown tag is answered with those that are there.
+func (o *Opener) choose(a *image.Archive, what, tag string) (*image.Image, error) {
+	img, err := a.SelectTag(tag, o.Platform)
+	if err == nil {
+		return img, nil
+	}
+	var p *image.PlatformError
+	if errors.As(err, &p) {
+		return nil, err
+	}
+	var tags []string
+	for _, i := range a.Images() {
+		tags = append(tags, i.Tags...)
+	}
+	e := &Error{Text: what, Err: err, NotFound: true}
+	if len(tags) > 0 {
+		e.Hint = "it holds " + strings.Join(tags, ", ")
+	}
+	return nil, e
+}
+
+// isName tells whether a tag of an archive is a whole name (web:1) and not a
+// tag alone (1), which is all that some OCI layouts have.
+func isName(tag string) bool {
+	return strings.ContainsAny(tag, ":/") && CheckURL(tag) == nil
+}
+
+// onlyName is the name of an image that has exactly one.
+func onlyName(tags []string) string {
+	found := ""
+	for _, t := range tags {
+		if !isName(t) {
+			continue
+		}
+		if found != "" && Normal(found) != Normal(t) {
+			return ""
+		}
+		if found == "" {
+			found = t
+		}
+	}
+	return found
+}
+
+// checkLayers refuses an image some of whose layers are not there, as a
+// hybrid archive that was made for a device that has them.
+func checkLayers(what string, img *image.Image) error {
+	for _, l := range img.Layers {
+		if l.Open == nil {
+			return &Error{Text: fmt.Sprintf("%s: layer %s is not in it", what, l.DiffID)}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,170 @@
+package source
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"strings"
+
+	"github.com/mender-app/mender-app/artifact"
+	"github.com/mender-app/mender-app/artifact/mender"
+)
+
+// older is an App Artifact that images are taken from.
+type older struct {
+	provides map[string]string
+	images   []olderImage
+}
+
+type olderImage struct {
+	info artifact.ImageInfo
+	file string // the image's archive; empty if the artifact has only a delta of it
+}
+
+func (o *Opener) fromArtifact(s Spec, near string) (*Found, error) {
+	a := o.artifacts[s.Path]
+	if a == nil {
+		var err error
+		if a, err = o.unpack(s.Path); err != nil {
+			if errors.Is(err, fs.ErrNotExist) {
+				return nil, &Error{Text: s.Path + " does not exist", NotFound: true}
+			}
+			return nil, &Error{Text: s.Path, Err: err}
+		}
+		if o.artifacts == nil {
+			o.artifacts = map[string]*older{}
+		}
+		o.artifacts[s.Path] = a
+	}
+	img, err := a.choose(s, near)
+	if err != nil {
+		return nil, err
+	}
+	if img.file == "" {
+		return nil, &Error{
+			Text: fmt.Sprintf("%s: %s is in it as a delta, so its content is not", s.Path, img.info.URLNew),
+			Hint: "take the image from where that artifact took it (registry, docker-daemon: or an archive)",
+		}
+	}
+	archive, err := o.archive(img.file)
+	if err != nil {
+		return nil, &Error{Text: fmt.Sprintf("%s: %s", s.Path, img.info.URLNew), Err: err}
+	}
+	got, err := o.choose(archive, s.String(), "")
+	if err != nil {
+		return nil, err
+	}
+	return &Found{Image: got, URL: img.info.URLNew, Provides: a.provides}, checkLayers(s.String(), got)
+}
+
+func (a *older) choose(s Spec, near string) (*olderImage, error) {
+	var fit []*olderImage
+	var urls []string
+	for i := range a.images {
+		img := &a.images[i]
+		urls = append(urls, img.info.URLNew)
+		if s.Ref == "" || Normal(s.Ref) == Normal(img.info.URLNew) {
+			fit = append(fit, img)
+		}
+	}
+	if len(fit) > 1 && near != "" {
+		var close []*olderImage
+		for _, img := range fit {
+			if Repository(img.info.URLNew) == Repository(near) {
+				close = append(close, img)
+			}
+		}
+		if len(close) > 0 {
+			fit = close
+		}
+	}
+	switch {
+	case len(a.images) == 0:
+		return nil, &Error{Text: s.Path + " holds no images", NotFound: true}
+	case len(fit) == 0:
+		return nil, &Error{Text: fmt.Sprintf("%s holds no %s", s.Path, s.Ref), Hint: "it holds " + strings.Join(urls, ", "), NotFound: true}
+	case len(fit) > 1:
+		return nil, &Error{Text: s.Path + " holds several images", Hint: fmt.Sprintf("name one: mender:%s#REF with REF one of %s", s.Path, strings.Join(urls, ", "))}
+	}
+	return fit[0], nil
+}
+
+// unpack reads the artifact once to its end, which is what verifies it, and
+// keeps its image archives in the temporary directory.
+func (o *Opener) unpack(path string) (*older, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	size := int64(-1)
+	if info, err := f.Stat(); err == nil {
+		size = info.Size()
+	}
+	r, err := mender.NewReader(&told{r: f, what: path, total: size, o: o}, mender.ReadOptions{})
+	if err != nil {
+		return nil, err
+	}
+	h := r.Header()
+	if h.PayloadType != mender.PayloadTypeApp {
+		return nil, fmt.Errorf("its payload type is %q, not %q", h.PayloadType, mender.PayloadTypeApp)
+	}
+	a := &older{provides: h.Provides}
+	for {
+		file, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			return a, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		if !strings.HasPrefix(file.Name, "images.tar") {
+			continue
+		}
+		err = artifact.ReadImages(r, artifact.ReadOptions{SpoolDir: o.TempDir}, func(info artifact.ImageInfo, content io.Reader) error {
+			img := olderImage{info: info}
+			if info.Kind == artifact.KindFull {
+				var err error
+				if img.file, err = o.keep(content); err != nil {
+					return fmt.Errorf("%s: %w", info.URLNew, err)
+				}
+			}
+			a.images = append(a.images, img)
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+}
+
+// keep writes r to a new file in the temporary directory and returns its name.
+func (o *Opener) keep(r io.Reader) (string, error) {
+	f, err := os.CreateTemp(o.TempDir, "image-*")
+	if err != nil {
+		return "", err
+	}
+	_, err = io.Copy(f, r)
+	if cerr := f.Close(); err == nil {
+		err = cerr
+	}
+	return f.Name(), err
+}
+
+// told reports what is read to the opener's Progress.
+type told struct {
+	r     io.Reader
+	what  string
+	done  int64
+	total int64
+	o     *Opener
+}
+
+func (t *told) Read(p []byte) (int, error) {
+	n, err := t.r.Read(p)
+	t.done += int64(n)
+	t.o.tell(t.what, t.done, t.total)
+	return n, err
+}

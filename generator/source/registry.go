@@ -1,0 +1,328 @@
+package source
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"github.com/google/go-containerregistry/pkg/authn"
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
+
+	"github.com/mender-app/mender-app/artifact/image"
+)
+
+// parallel is how many layers are fetched at one time, as Docker does it.
+const parallel = 3
+
+// fromRegistry fetches an image: the mirrors are asked first, and what they do
+// not give the registry itself. Credentials come from Docker's config.json and
+// its credential helpers (or podman's auth.json).
+func (o *Opener) fromRegistry(ctx context.Context, s Spec) (*Found, error) {
+	ref, err := name.ParseReference(s.Ref)
+	if err != nil {
+		return nil, &Error{Text: fmt.Sprintf("%q is no image reference", s.Ref)}
+	}
+	repository := strings.Replace(ref.Context().Name(), "index.docker.io/", "docker.io/", 1)
+	places, err := o.Config.candidates(repository)
+	if err != nil {
+		return nil, err
+	}
+	var warnings []string
+	for _, place := range places {
+		img, ferr := o.fetch(ctx, place, ref)
+		if ferr == nil {
+			return &Found{Image: img, URL: withoutDigest(s.Ref), Warnings: warnings}, nil
+		}
+		err = ferr
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		if place.mirror {
+			warnings = append(warnings, fmt.Sprintf("mirror %s: %s", place.repository, oneLine(ferr)))
+		}
+	}
+	return nil, o.explain(ctx, s, err)
+}
+
+// withoutDigest takes the digest from name:tag@digest, because engines know an
+// image that was loaded by its tag only.
+func withoutDigest(ref string) string {
+	tagged, _, ok := strings.Cut(ref, "@")
+	if ok && strings.Contains(tagged[strings.LastIndexByte(tagged, '/')+1:], ":") {
+		return tagged
+	}
+	return ref
+}
+
+func (o *Opener) fetch(ctx context.Context, place candidate, ref name.Reference) (*image.Image, error) {
+	var opts []name.Option
+	if place.insecure {
+		opts = append(opts, name.Insecure)
+	}
+	repo, err := name.NewRepository(place.repository, opts...)
+	if err != nil {
+		return nil, err
+	}
+	at := name.Reference(repo.Tag(ref.Identifier()))
+	if _, ok := ref.(name.Digest); ok {
+		at = repo.Digest(ref.Identifier())
+	}
+	base := remote.DefaultTransport.(*http.Transport).Clone()
+	if host := repo.RegistryStr(); place.insecure && !loopback(host) {
+		base.TLSClientConfig = &tls.Config{InsecureSkipVerify: true} // what "insecure" means to Docker and containers
+	}
+	remoteOpts := []remote.Option{
+		remote.WithContext(ctx),
+		remote.WithAuthFromKeychain(authn.DefaultKeychain),
+		remote.WithTransport(plainGuard{base, o.Config, place.insecure}),
+		remote.WithUserAgent("app-gen"),
+	}
+	desc, err := remote.Get(at, remoteOpts...)
+	if err != nil {
+		return nil, err
+	}
+	if desc.MediaType.IsIndex() {
+		digest, err := o.fromIndex(desc)
+		if err != nil {
+			return nil, err
+		}
+		if desc, err = remote.Get(repo.Digest(digest.String()), remoteOpts...); err != nil {
+			return nil, err
+		}
+	}
+	if !desc.MediaType.IsImage() {
+		return nil, fmt.Errorf("%s is a %s, not an image", at, desc.MediaType)
+	}
+	img, err := desc.Image()
+	if err != nil {
+		return nil, err
+	}
+	return o.download(ctx, at.Name(), img)
+}
+
+// fromIndex chooses the manifest that suits the platform best.
+func (o *Opener) fromIndex(desc *remote.Descriptor) (v1.Hash, error) {
+	idx, err := desc.ImageIndex()
+	if err != nil {
+		return v1.Hash{}, err
+	}
+	m, err := idx.IndexManifest()
+	if err != nil {
+		return v1.Hash{}, err
+	}
+	var best v1.Hash
+	var have []image.Platform
+	fit := image.NoFit
+	for _, d := range m.Manifests {
+		// attestations are listed as images for unknown/unknown
+		if d.Platform == nil || d.Platform.OS == "unknown" || !d.MediaType.IsImage() {
+			continue
+		}
+		p := image.Platform{OS: d.Platform.OS, Arch: d.Platform.Architecture, Variant: d.Platform.Variant}.Normalize()
+		have = append(have, p)
+		if f := o.fit(p); f > fit {
+			best, fit = d.Digest, f
+		}
+	}
+	if o.Platform == (image.Platform{}) && len(have) > 1 {
+		return best, &Error{Text: fmt.Sprintf("there are images for %v", have), Hint: "choose one with --platform"}
+	}
+	if fit == image.NoFit {
+		return best, &image.PlatformError{Want: o.Platform, Have: have}
+	}
+	return best, nil
+}
+
+// download fetches the config and the layers' blobs, whose digests are
+// verified while they are written.
+func (o *Opener) download(ctx context.Context, what string, img v1.Image) (*image.Image, error) {
+	config, err := img.RawConfigFile()
+	if err != nil {
+		return nil, err
+	}
+	parsed, err := image.ParseConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	if p := parsed.Platform(); o.fit(p) == image.NoFit {
+		// said before anything is fetched
+		return nil, &image.PlatformError{Want: o.Platform, Have: []image.Platform{p}}
+	}
+	blobs, err := img.Layers()
+	if err != nil {
+		return nil, err
+	}
+	layers := make([]image.Layer, len(blobs))
+	var wg sync.WaitGroup
+	var mu sync.Mutex // guards o.blobs and the sums below
+	var done, total int64
+	for _, b := range blobs {
+		if n, err := b.Size(); err == nil {
+			total += n
+		}
+	}
+	step := func(n int64) {
+		mu.Lock()
+		done += n
+		d := done
+		mu.Unlock()
+		o.tell(what, d, total)
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	slots := make(chan struct{}, parallel)
+	for i, b := range blobs {
+		wg.Go(func() {
+			slots <- struct{}{}
+			defer func() { <-slots }()
+			if ctx.Err() != nil {
+				return
+			}
+			var err error
+			if layers[i], err = o.blob(ctx, b, &mu, step); err != nil {
+				cancel(err)
+			}
+		})
+	}
+	wg.Wait()
+	if err := context.Cause(ctx); err != nil {
+		return nil, err
+	}
+	return image.New(config, layers)
+}
+
+func (o *Opener) blob(ctx context.Context, b v1.Layer, mu *sync.Mutex, step func(int64)) (image.Layer, error) {
+	hash, err := b.Digest()
+	if err != nil {
+		return image.Layer{}, err
+	}
+	size, err := b.Size()
+	if err != nil {
+		return image.Layer{}, err
+	}
+	media, err := b.MediaType()
+	if err != nil {
+		return image.Layer{}, err
+	}
+	digest, err := image.ParseDigest(hash.String())
+	if err != nil {
+		return image.Layer{}, err
+	}
+	layer := image.Layer{Size: -1, MediaType: string(media), Blob: digest, BlobSize: size}
+	mu.Lock()
+	path := o.blobs[digest]
+	mu.Unlock()
+	if path == "" {
+		if path, err = o.fetchBlob(ctx, b, digest, step); err != nil {
+			return layer, fmt.Errorf("layer %s: %w", digest, err)
+		}
+		mu.Lock()
+		if o.blobs == nil {
+			o.blobs = map[image.Digest]string{}
+		}
+		o.blobs[digest] = path
+		mu.Unlock()
+	} else {
+		step(size)
+	}
+	layer.Open = func() (io.ReadCloser, error) { return openCompressed(path) }
+	return layer, nil
+}
+
+func (o *Opener) fetchBlob(ctx context.Context, b v1.Layer, digest image.Digest, step func(int64)) (string, error) {
+	r, err := b.Compressed() // verifies size and digest
+	if err != nil {
+		return "", err
+	}
+	defer r.Close()
+	// the same blob may be listed twice in one image: each has its own file
+	f, err := os.CreateTemp(o.TempDir, "blob-*")
+	if err != nil {
+		return "", err
+	}
+	_, err = io.Copy(f, &counted{ctx, r, step})
+	if cerr := f.Close(); err == nil {
+		err = cerr
+	}
+	if err != nil {
+		os.Remove(f.Name())
+		return "", err
+	}
+	path := filepath.Join(o.TempDir, digest.Hex())
+	return path, os.Rename(f.Name(), path)
+}
+
+type counted struct {
+	ctx  context.Context
+	r    io.Reader
+	step func(int64)
+}
+
+func (c *counted) Read(p []byte) (int, error) {
+	if c.ctx.Err() != nil {
+		return 0, context.Cause(c.ctx)
+	}
+	n, err := c.r.Read(p)
+	c.step(int64(n))
+	return n, err
+}
+
+// plainGuard refuses plain http but to hosts where it is meant: go-containerregistry
+// would also fall back to it for every private address.
+type plainGuard struct {
+	http.RoundTripper
+	config  Config
+	allowed bool
+}
+
+var errPlain = errors.New("plain http is only used with registries on loopback and those named insecure in the configuration")
+
+func (g plainGuard) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.URL.Scheme != "https" && !g.allowed && !g.config.isInsecure(r.URL.Host) {
+		return nil, errPlain
+	}
+	return g.RoundTripper.RoundTrip(r)
+}
+
+func loopback(host string) bool { return Config{}.isInsecure(host) }
+
+// explain says what a failed fetch means and what may help.
+func (o *Opener) explain(ctx context.Context, s Spec, err error) error {
+	var platform *image.PlatformError
+	if errors.As(err, &platform) {
+		return fmt.Errorf("%s: %w", s, err)
+	}
+	e := &Error{Text: s.Ref, Err: errors.New(oneLine(err))}
+	var status *transport.Error
+	var netErr net.Error
+	switch {
+	case errors.As(err, &status) && (status.StatusCode == http.StatusUnauthorized || status.StatusCode == http.StatusForbidden):
+		// registries also answer so for what does not exist
+		e.Err = errors.New("the registry refuses: not logged in, or there is no such image")
+		e.Hint = "check the name, and log in with docker login"
+	case errors.As(err, &status) && status.StatusCode == http.StatusNotFound:
+		e.Err = errors.New("the registry has no such image")
+		e.NotFound = true
+	case errors.As(err, &netErr) || errors.Is(err, errPlain):
+		e.Err = fmt.Errorf("the registry cannot be reached: %s", oneLine(err))
+	}
+	if o.inDaemon(ctx, s.Ref) {
+		e.Hint = "the Docker daemon here has it: use docker-daemon:" + s.Ref
+	} else if looksLikeFile(s.Ref) {
+		e.Hint = "for the file of that name write docker-archive:" + s.Ref + " or oci:" + s.Ref
+	}
+	return e
+}
+
+func oneLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }

@@ -1,0 +1,292 @@
+// Package source finds container images on the build host, wherever they are:
+// a registry, a Docker daemon, an archive, an OCI layout or an older .mender.
+// What it gives has its content on local disk, so that planning and writing
+// can read layers as often as they like.
+//
+// It knows nothing of manifests, deltas or how an artifact is written.
+package source
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"unicode"
+
+	"github.com/google/go-containerregistry/pkg/name"
+
+	"github.com/mender-app/mender-app/artifact/image"
+)
+
+// Kind is where an image comes from.
+type Kind string
+
+// The kinds of sources.
+const (
+	Registry      Kind = "registry"
+	Daemon        Kind = "docker-daemon"
+	DockerArchive Kind = "docker-archive"
+	OCI           Kind = "oci"
+	Artifact      Kind = "mender"
+)
+
+// Spec names one image: SOURCE or SOURCE=URL.
+type Spec struct {
+	Kind Kind
+	Path string // of the archive, layout or artifact
+	Ref  string // in the registry, the daemon or the archive; may be empty for a file
+	URL  string // the name it gets, if one is given
+}
+
+// String is the source without the name, as Parse reads it.
+func (s Spec) String() string {
+	switch {
+	case s.Kind == Registry:
+		return s.Ref
+	case s.Kind == Daemon:
+		return string(s.Kind) + ":" + s.Ref
+	case s.Ref == "":
+		return string(s.Kind) + ":" + s.Path
+	case s.Kind == Artifact:
+		return string(s.Kind) + ":" + s.Path + "#" + s.Ref
+	}
+	return string(s.Kind) + ":" + s.Path + ":" + s.Ref
+}
+
+// Parse reads SOURCE[=URL], where SOURCE is a reference in a registry,
+// docker-daemon:REF, docker-archive:FILE[:REF], oci:DIR-or-FILE[:REF] (also
+// oci-archive:) or mender:FILE[#REF]. A name of a file that exists is taken
+// whole before a colon, # or = in it is.
+func Parse(s string) (Spec, error) {
+	kind, rest, ok := cutKind(s)
+	if !ok {
+		ref, url, _ := strings.Cut(s, "=")
+		spec := Spec{Kind: Registry, Ref: strings.TrimPrefix(ref, "docker://"), URL: url}
+		if _, err := name.ParseReference(spec.Ref); err != nil || ref == "" {
+			e := &Error{Text: fmt.Sprintf("%q is no image reference", ref)}
+			if looksLikeFile(ref) {
+				e.Hint = "a file needs its kind before it: docker-archive:" + ref + ", oci:" + ref + " or mender:" + ref
+			}
+			return Spec{}, e
+		}
+		return spec, spec.checkURL(strings.Contains(s, "="))
+	}
+	spec := Spec{Kind: kind}
+	named := false
+	if !exists(rest) {
+		if i := strings.LastIndexByte(rest, '='); i >= 0 {
+			rest, spec.URL, named = rest[:i], rest[i+1:], true
+		}
+	}
+	switch {
+	case kind == Daemon:
+		spec.Ref = rest
+		if _, err := name.ParseReference(rest); err != nil && !isID(rest) {
+			return Spec{}, &Error{Text: fmt.Sprintf("%q is no image reference", rest)}
+		}
+		return spec, spec.checkURL(named)
+	case exists(rest):
+		spec.Path = rest
+	case kind == Artifact:
+		spec.Path, spec.Ref, _ = strings.Cut(rest, "#")
+	default:
+		spec.Path, spec.Ref, _ = strings.Cut(rest, ":")
+	}
+	if spec.Path == "" {
+		return Spec{}, &Error{Text: fmt.Sprintf("%q names no file", s)}
+	}
+	return spec, spec.checkURL(named)
+}
+
+func (s Spec) checkURL(named bool) error {
+	if !named {
+		return nil
+	}
+	return CheckURL(s.URL)
+}
+
+// CheckURL tells whether an image can have this name on a device: a repository
+// with a tag, or with none, which means latest.
+func CheckURL(url string) error {
+	ref, err := name.ParseReference(url)
+	if err != nil || strings.ContainsFunc(url, unicode.IsSpace) {
+		return &Error{Text: fmt.Sprintf("%q is no name for an image", url), Hint: "expected NAME[:TAG], as the manifests write it"}
+	}
+	if _, ok := ref.(name.Digest); ok && !strings.Contains(strings.SplitN(url, "@", 2)[0], ":") {
+		return &Error{Text: fmt.Sprintf("%q names an image by its digest alone", url), Hint: "a device knows loaded images by tag: give it a name, SOURCE=NAME:TAG"}
+	}
+	return nil
+}
+
+func cutKind(s string) (Kind, string, bool) {
+	for prefix, kind := range map[string]Kind{
+		"docker-daemon:":  Daemon,
+		"docker-archive:": DockerArchive,
+		"oci:":            OCI,
+		"oci-archive:":    OCI,
+		"mender:":         Artifact,
+	} {
+		if rest, ok := strings.CutPrefix(s, prefix); ok {
+			return kind, rest, true
+		}
+	}
+	return "", "", false
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return path != "" && err == nil
+}
+
+func looksLikeFile(s string) bool {
+	return exists(s) || strings.HasPrefix(s, ".") || strings.HasPrefix(s, "/")
+}
+
+func isID(s string) bool {
+	h := strings.TrimPrefix(s, "sha256:")
+	return len(h) >= 12 && len(h) <= 64 && strings.Trim(h, "0123456789abcdef") == ""
+}
+
+// Normal writes an image's name in full, so that web, web:latest and
+// docker.io/library/web:latest are the same one. What is no name stays as it is.
+func Normal(url string) string {
+	if tagged, _, ok := strings.Cut(url, "@"); ok && strings.Contains(tagged[strings.LastIndexByte(tagged, '/')+1:], ":") {
+		url = tagged // name:tag@digest: the tag is what an engine goes by
+	}
+	ref, err := name.ParseReference(url)
+	if err != nil {
+		return url
+	}
+	return ref.Name()
+}
+
+// Repository is Normal without the tag.
+func Repository(url string) string {
+	ref, err := name.ParseReference(url)
+	if err != nil {
+		return url
+	}
+	return ref.Context().Name()
+}
+
+// Found is an image that was found.
+type Found struct {
+	Image *image.Image
+	URL   string // its name on the device
+	From  Spec
+	// Provides of the older artifact that the image comes from; nil otherwise.
+	Provides map[string]string
+	Warnings []string
+}
+
+// Error is a source that cannot be used, and what to do about it.
+type Error struct {
+	Text     string
+	Hint     string
+	NotFound bool // the source was asked and has no such image
+	Err      error
+}
+
+func (e *Error) Error() string {
+	if e.Err != nil {
+		return e.Text + ": " + e.Err.Error()
+	}
+	return e.Text
+}
+
+func (e *Error) Unwrap() error { return e.Err }
+
+// Advice is the hint.
+func (e *Error) Advice() string { return e.Hint }
+
+// Progress is told of bytes as they are fetched: total is -1 if unknown. It
+// may be called from several goroutines.
+type Progress func(what string, done, total int64)
+
+// Opener opens images and keeps what they need (files, connections) until it
+// is closed. It is not safe for concurrent use.
+type Opener struct {
+	Platform image.Platform // wanted; the zero Platform takes what there is
+	TempDir  string         // for what is fetched; required, the caller removes it
+	Config   Config         // of Docker and containers; the zero value has none
+	Progress Progress       // may be nil
+
+	archives  map[string]*image.Archive
+	artifacts map[string]*older
+	blobs     map[image.Digest]string // registry blobs fetched: digest → file
+}
+
+// Open finds the image. On success its content is on local disk (layers are
+// compressed where they were) and its platform suits; diffIDs are not verified
+// yet. near is the name of the image that this one is compared with: it chooses
+// among the images of an older artifact where the spec does not; may be empty.
+func (o *Opener) Open(ctx context.Context, s Spec, near string) (*Found, error) {
+	f, err := o.open(ctx, s, near)
+	if err != nil {
+		var e *Error
+		var p *image.PlatformError
+		if !errors.As(err, &e) && !errors.As(err, &p) {
+			return nil, &Error{Text: s.String(), Err: err}
+		}
+		if e == nil {
+			return nil, fmt.Errorf("%s: %w", s, err)
+		}
+		return nil, err
+	}
+	f.From = s
+	if s.URL != "" {
+		f.URL = s.URL
+	}
+	if f.URL == "" {
+		return nil, &Error{Text: s.String() + " has no name", Hint: fmt.Sprintf("give it the one the manifests use: %s=NAME:TAG", s)}
+	}
+	if err := CheckURL(f.URL); err != nil {
+		return nil, err
+	}
+	switch fit := o.fit(f.Image.Platform); {
+	case fit == image.NoFit:
+		return nil, fmt.Errorf("%s: %w", s, &image.PlatformError{Want: o.Platform, Have: []image.Platform{f.Image.Platform}})
+	case fit.Fallback():
+		f.Warnings = append(f.Warnings, fmt.Sprintf("%s: there is no image for %s, taking %s, which runs there", s, o.Platform, f.Image.Platform))
+	}
+	return f, nil
+}
+
+// fit says how well an image for p suits; without a wanted platform all do.
+func (o *Opener) fit(p image.Platform) image.Fit {
+	if o.Platform == (image.Platform{}) {
+		return image.ExactFit
+	}
+	return o.Platform.Match(p)
+}
+
+func (o *Opener) open(ctx context.Context, s Spec, near string) (*Found, error) {
+	switch s.Kind {
+	case Registry:
+		return o.fromRegistry(ctx, s)
+	case Daemon:
+		return o.fromDaemon(ctx, s)
+	case DockerArchive, OCI:
+		return o.fromArchive(s)
+	case Artifact:
+		return o.fromArtifact(s, near)
+	}
+	return nil, fmt.Errorf("unknown kind of source %q", s.Kind)
+}
+
+// Close gives back what the images opened need; they cannot be read after it.
+func (o *Opener) Close() error {
+	var errs []error
+	for _, a := range o.archives {
+		errs = append(errs, a.Close())
+	}
+	o.archives, o.artifacts = nil, nil
+	return errors.Join(errs...)
+}
+
+func (o *Opener) tell(what string, done, total int64) {
+	if o.Progress != nil {
+		o.Progress(what, done, total)
+	}
+}
