@@ -1,0 +1,62 @@
+package generator
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"github.com/mender-app/mender-app/generator/manifests"
+)
+
+// UsageError: the options do not go together.
+type UsageError struct{ Text, Hint string }
+
+func (e *UsageError) Error() string { return e.Text }
+
+// Advice says what to do about it.
+func (e *UsageError) Advice() string { return e.Hint }
+
+// ManifestError: the manifests cannot work on a device.
+type ManifestError struct {
+	Dir string
+	Err *manifests.Error
+}
+
+func (e *ManifestError) Error() string {
+	return filepath.Join(e.Dir, e.Err.Place.String()) + ": " + e.Err.Text
+}
+
+func (e *ManifestError) Unwrap() error { return e.Err }
+
+// Advice says what to do about it.
+func (e *ManifestError) Advice() string { return e.Err.Hint }
+
+// NotShippedError: the manifests use an image that is neither in the artifact
+// nor said to be on the device.
+type NotShippedError struct {
+	Dir  string
+	Uses []manifests.Use
+	Have []string // the images of the artifact
+}
+
+func (e *NotShippedError) Error() string {
+	u := e.Uses[0]
+	s := fmt.Sprintf("%s: %s uses %s, which is not in the artifact", filepath.Join(e.Dir, u.Place.String()), u.By, u.Image)
+	if n := len(e.Uses) - 1; n > 0 {
+		s += fmt.Sprintf(" (and %d more)", n)
+	}
+	return s
+}
+
+// Advice says what to do about it.
+func (e *NotShippedError) Advice() string {
+	u := e.Uses[0].Image
+	return fmt.Sprintf("add --image %s, or say --on-device %s; the artifact has %s", u, u, strings.Join(e.Have, ", "))
+}
+
+// WriteError: the artifact cannot be written.
+type WriteError struct{ Err error }
+
+func (e *WriteError) Error() string { return "write: " + e.Err.Error() }
+
+func (e *WriteError) Unwrap() error { return e.Err }

@@ -1,0 +1,317 @@
+package generator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/mender-app/mender-app/artifact"
+	"github.com/mender-app/mender-app/artifact/image"
+	"github.com/mender-app/mender-app/generator/manifests"
+	"github.com/mender-app/mender-app/generator/source"
+)
+
+// Plan is what the artifact will hold. Before it is executed the encodings of
+// the layers that are not omitted, and all payload bytes, are not known yet.
+type Plan struct {
+	Version    string             `json:"version"` // of the metadata
+	Components []PlannedComponent `json:"components"`
+	Depends    map[string]string  `json:"depends,omitempty"` // added because of the bases
+}
+
+// PlannedComponent is one image.
+type PlannedComponent struct {
+	URL       string          `json:"url"`
+	Source    string          `json:"source"`
+	Base      string          `json:"base,omitempty"` // name of the base on the device
+	Digest    image.Digest    `json:"digest"`
+	Platform  string          `json:"platform"`
+	Format    artifact.Format `json:"format"`
+	Unchanged bool            `json:"unchanged,omitempty"` // it is its base: no content travels
+	Layers    []PlannedLayer  `json:"layers"`
+	// Whole is about how many bytes the image takes where it is sent whole and
+	// compressed; 0 if not looked at.
+	Whole int64 `json:"whole_bytes,omitempty"`
+	// Sent is how many bytes of the artifact are the image's; 0 in a dry run.
+	Sent int64 `json:"sent_bytes,omitempty"`
+}
+
+// PlannedLayer is one layer, the base first.
+type PlannedLayer struct {
+	DiffID  image.Digest `json:"diff_id"`
+	Size    int64        `json:"size"`
+	Omitted bool         `json:"omitted"`
+	In      string       `json:"in,omitempty"` // the image it is taken from where it is omitted
+}
+
+// planned is an image that was found, on its way into the artifact.
+type planned struct {
+	*source.Found
+	base   *source.Found // nil: none
+	format artifact.Format
+}
+
+func (p *planned) digest() image.Digest { return p.Image.ConfigDigest }
+
+// current is what the image replaces: its base, or itself.
+func (p *planned) current() *source.Found {
+	if p.base != nil {
+		return p.base
+	}
+	return p.Found
+}
+
+// find opens every image: those asked for, or those the manifests use.
+func (g *generation) find(ctx context.Context, opener *source.Opener, used *manifests.Found) error {
+	if g.SkipImages {
+		return nil
+	}
+	pairs := g.Images
+	if len(pairs) == 0 {
+		var err error
+		if pairs, err = g.fromManifests(used); err != nil {
+			return err
+		}
+	}
+	for _, p := range pairs {
+		next, err := opener.Open(ctx, p.New, "")
+		if err != nil {
+			return err
+		}
+		img := &planned{Found: next}
+		g.warnings = append(g.warnings, next.Warnings...)
+		if p.Base != nil {
+			if img.base, err = opener.Open(ctx, *p.Base, next.URL); err != nil {
+				return fmt.Errorf("base of %s: %w", next.URL, err)
+			}
+			g.warnings = append(g.warnings, img.base.Warnings...)
+		}
+		g.images = append(g.images, img)
+	}
+	return g.distinct()
+}
+
+// fromManifests names the images the manifests use, less those that are on the
+// device. They are registry references, as for the orchestrator itself.
+func (g *generation) fromManifests(used *manifests.Found) ([]Pair, error) {
+	var pairs []Pair
+	seen := map[string]bool{}
+	for _, u := range used.Uses {
+		n := source.Normal(u.Image)
+		if seen[n] || g.onDevice(u.Image) {
+			continue
+		}
+		seen[n] = true
+		spec, err := source.Parse(u.Image)
+		if err == nil {
+			err = source.CheckURL(u.Image)
+		}
+		if err != nil {
+			e := &manifests.Error{Place: u.Place, Text: err.Error()}
+			var s *source.Error
+			if errors.As(err, &s) {
+				e.Hint = s.Hint
+			}
+			return nil, &ManifestError{Dir: g.ManifestsDir, Err: e}
+		}
+		pairs = append(pairs, Pair{New: spec})
+	}
+	if len(pairs) == 0 && len(g.OnDevice) == 0 {
+		return nil, &ManifestError{Dir: g.ManifestsDir, Err: &manifests.Error{Place: manifests.Place{File: "."}, Text: "no images are used", Hint: "name them with --image, or use --skip-images"}}
+	}
+	return pairs, nil
+}
+
+func (g *generation) onDevice(url string) bool {
+	return slices.ContainsFunc(g.OnDevice, func(d string) bool { return source.Normal(d) == source.Normal(url) })
+}
+
+// distinct refuses two contents for one name. Two names for one content are
+// shipped as one image each.
+func (g *generation) distinct() error {
+	byName := map[string]*planned{}
+	for _, img := range g.images {
+		n := source.Normal(img.URL)
+		other := byName[n]
+		if other == nil {
+			byName[n] = img
+			continue
+		}
+		e := &UsageError{Text: fmt.Sprintf("%s is given twice, by %s and %s", img.URL, other.From, img.From), Hint: "one name is one image: leave one out, or give it another name with SOURCE=NAME:TAG"}
+		if other.digest() == img.digest() && img.base != nil && other.base != nil {
+			e.Text = img.URL + " has several bases"
+			e.Hint = "an artifact holds one delta of an image: make one artifact for each base, Mender chooses by artifact_depends"
+		}
+		return e
+	}
+	byDigest := map[image.Digest]*planned{}
+	for _, img := range g.images {
+		if other := byDigest[img.digest()]; other != nil {
+			return &UsageError{Text: fmt.Sprintf("%s and %s are the same image", other.URL, img.URL), Hint: "an artifact holds an image under one name: use one in the manifests"}
+		}
+		byDigest[img.digest()] = img
+	}
+	return nil
+}
+
+// plan decides how every image travels, and checks that the manifests find all
+// they need.
+func (g *generation) plan(ctx context.Context, used *manifests.Found) error {
+	if err := g.checkUses(used); err != nil {
+		return err
+	}
+	delta := g.DeepDelta
+	for _, img := range g.images {
+		delta = delta || img.base != nil
+	}
+	g.result.Version = artifact.VersionReference
+	if delta && len(g.images) > 0 {
+		g.result.Version = artifact.VersionCurrent
+	}
+	for _, img := range g.images {
+		img.format = artifact.FormatFull
+		if delta {
+			img.format = artifact.FormatDelta
+		}
+	}
+	whole, err := g.readLayers(ctx, delta)
+	if err != nil {
+		return err
+	}
+	for i, img := range g.images {
+		g.result.Components = append(g.result.Components, g.planOne(i, img, whole))
+	}
+	return g.autoDepends()
+}
+
+func (g *generation) planOne(i int, img *planned, whole map[image.Digest]int64) PlannedComponent {
+	c := PlannedComponent{
+		URL: img.URL, Source: img.From.String(), Digest: img.digest(), Platform: img.Image.Platform.String(), Format: img.format,
+		Whole: int64(len(img.Image.Config)),
+	}
+	if img.base != nil {
+		c.Base = img.base.URL
+		c.Unchanged = img.base.Image.ConfigDigest == img.digest()
+	}
+	old := g.old(i)
+	for _, l := range img.Image.Layers {
+		p := PlannedLayer{DiffID: l.DiffID, Size: l.Size}
+		if img.format == artifact.FormatDelta {
+			if in := holder(old, l.DiffID); in != nil {
+				p.Omitted, p.In = true, in.URL
+			}
+		}
+		c.Layers = append(c.Layers, p)
+		c.Whole += whole[l.DiffID]
+	}
+	return c
+}
+
+// old lists the images whose content is on the device when image i is loaded:
+// its own base, the other bases, and the images before it in the artifact.
+func (g *generation) old(i int) []*source.Found {
+	var list []*source.Found
+	add := func(f *source.Found) {
+		if f == nil {
+			return
+		}
+		for _, have := range list {
+			if have.Image.ConfigDigest == f.Image.ConfigDigest {
+				return
+			}
+		}
+		list = append(list, f)
+	}
+	add(g.images[i].base)
+	for _, img := range g.images {
+		add(img.base)
+	}
+	for _, img := range g.images[:i] {
+		add(img.Found)
+	}
+	return list
+}
+
+// holder finds the first image that has the layer.
+func holder(list []*source.Found, diffID image.Digest) *source.Found {
+	for _, f := range list {
+		if slices.Contains(f.Image.DiffIDs, diffID) {
+			return f
+		}
+	}
+	return nil
+}
+
+// checkUses refuses manifests that use what the device will not have, and
+// warns of images that nobody uses.
+func (g *generation) checkUses(used *manifests.Found) error {
+	if used == nil || g.SkipImages {
+		return nil
+	}
+	have := map[string]bool{}
+	var names []string
+	for _, img := range g.images {
+		have[source.Normal(img.URL)] = true
+		names = append(names, img.URL)
+	}
+	var lacking []manifests.Use
+	needed := map[string]bool{}
+	for _, u := range used.Uses {
+		n := source.Normal(u.Image)
+		needed[n] = true
+		if !have[n] && !g.onDevice(u.Image) {
+			lacking = append(lacking, u)
+		}
+	}
+	if len(lacking) > 0 {
+		return &NotShippedError{Dir: g.ManifestsDir, Uses: lacking, Have: names}
+	}
+	for _, img := range g.images {
+		if !needed[source.Normal(img.URL)] {
+			g.warn("%s is shipped, but the manifests do not use it", img.URL)
+		}
+	}
+	return nil
+}
+
+// autoDepends makes Mender refuse a delta on a device that runs another
+// version of the application than the one the bases are from, where they say.
+func (g *generation) autoDepends() error {
+	if g.NoAutoDepends || g.result.Version != artifact.VersionCurrent {
+		return nil
+	}
+	fs := g.Software.Filesystem
+	if fs == "" {
+		fs = "rootfs-image"
+	}
+	key := fs + "." + g.Software.Name + ".version"
+	if _, given := g.Depends[key]; given {
+		return nil
+	}
+	var versions []string
+	unknown := false
+	for _, img := range g.images {
+		if img.base == nil {
+			continue
+		}
+		v := img.base.Provides[key]
+		if v == "" {
+			unknown = true
+		} else if !slices.Contains(versions, v) {
+			versions = append(versions, v)
+		}
+	}
+	switch {
+	case len(versions) > 1:
+		slices.Sort(versions)
+		return &UsageError{Text: "the bases come from several versions of the application: " + strings.Join(versions, ", "),
+			Hint: "a device has one of them: take all bases from one artifact, or say which with --depends " + key + ":VERSION or --no-depends"}
+	case len(versions) == 1:
+		g.result.Depends = map[string]string{key: versions[0]}
+	case unknown:
+		g.warn("the version that the bases belong to is not known: with --depends %s:VERSION Mender keeps the delta from devices that have another one", key)
+	}
+	return nil
+}
