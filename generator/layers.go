@@ -2,6 +2,7 @@ package generator
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +14,7 @@ import (
 	"github.com/klauspost/compress/gzip"
 
 	"github.com/mender-app/mender-app/artifact/image"
+	"github.com/mender-app/mender-app/delta"
 )
 
 // readLayers reads every layer once, verifies it and learns its size. Where
@@ -175,4 +177,14 @@ func (p progress) Write(b []byte) (int, error) {
 		p.r.tell(done, -1)
 	}
 	return len(b), nil
+}
+
+// digestOf reads a file from its start.
+func digestOf(f *os.File) (delta.Digest, int64, error) {
+	h := sha256.New()
+	n, err := io.Copy(h, io.NewSectionReader(f, 0, 1<<62))
+	if err != nil {
+		return "", 0, err
+	}
+	return delta.Digest(fmt.Sprintf("sha256:%x", h.Sum(nil))), n, nil
 }

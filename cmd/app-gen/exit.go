@@ -1,0 +1,95 @@
+package main
+
+import (
+	"errors"
+	"io/fs"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/mender-app/mender-app/artifact"
+	"github.com/mender-app/mender-app/artifact/image"
+	"github.com/mender-app/mender-app/artifact/mender"
+	"github.com/mender-app/mender-app/delta"
+	"github.com/mender-app/mender-app/generator"
+	"github.com/mender-app/mender-app/generator/manifests"
+	"github.com/mender-app/mender-app/generator/source"
+)
+
+// The exit codes. exitText is what --help and the man page say of them; a test
+// holds the two together.
+const (
+	exitOK          = 0
+	exitFailed      = 1
+	exitUsage       = 2
+	exitManifests   = 3
+	exitImage       = 4
+	exitPlatform    = 5
+	exitNotShipped  = 6
+	exitWrite       = 7
+	exitDamaged     = 8
+	exitInterrupted = 130
+)
+
+const exitText = `Exit codes:
+  0    done
+  1    failed for another reason
+  2    the options are wrong
+  3    the manifests cannot work on a device
+  4    an image cannot be had
+  5    an image is not for the platform
+  6    the manifests use an image that the artifact lacks
+  7    the output cannot be written
+  8    an artifact or delta is damaged, not ours, or not signed as demanded
+  130  interrupted
+On any but 0 the output file is not there, or as it was.`
+
+func exitCode(err error) int {
+	var (
+		usage      *usageError
+		genUsage   *generator.UsageError
+		manifest   *generator.ManifestError
+		manifest2  *manifests.Error
+		notShipped *generator.NotShippedError
+		platform   *image.PlatformError
+		src        *source.Error
+		write      *generator.WriteError
+		requires   *artifact.RequiresError
+		feature    *delta.FeatureError
+		old        *delta.OldError
+		mismatch   *delta.MismatchError
+	)
+	switch {
+	case err == nil:
+		return exitOK
+	case errors.Is(err, errInterrupted):
+		return exitInterrupted
+	case errors.As(err, &usage), errors.As(err, &genUsage):
+		return exitUsage
+	case errors.As(err, &manifest), errors.As(err, &manifest2):
+		return exitManifests
+	case errors.As(err, &notShipped):
+		return exitNotShipped
+	case errors.As(err, &platform):
+		return exitPlatform
+	case errors.As(err, &write):
+		return exitWrite
+	case errors.As(err, &src), errors.Is(err, image.ErrFormat), errors.Is(err, image.ErrMissing), errors.Is(err, image.ErrMismatch), errors.Is(err, image.ErrTooLarge):
+		return exitImage
+	case errors.Is(err, mender.ErrFormat), errors.Is(err, mender.ErrChecksum), errors.Is(err, mender.ErrSignature),
+		errors.Is(err, mender.ErrUnsupported), errors.Is(err, mender.ErrTooLarge),
+		errors.Is(err, artifact.ErrMetadata), errors.Is(err, artifact.ErrPayload), errors.Is(err, artifact.ErrTooLarge),
+		errors.Is(err, generator.ErrNotApp), errors.Is(err, delta.ErrFormat),
+		errors.As(err, &requires), errors.As(err, &feature), errors.As(err, &old), errors.As(err, &mismatch):
+		return exitDamaged
+	case errors.Is(err, mender.ErrKey), errors.Is(err, fs.ErrNotExist):
+		return exitUsage
+	}
+	return exitFailed
+}
+
+// hasShorthand tells whether the error is about an unknown short option.
+func hasShorthand(err error, short rune) bool {
+	var unknown *pflag.NotExistError
+	return errors.As(err, &unknown) && strings.HasPrefix(err.Error(), "unknown shorthand flag: '"+string(short)+"'")
+}

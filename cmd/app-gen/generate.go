@@ -1,0 +1,285 @@
+package main
+
+import (
+	"crypto"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/mender-app/mender-app/artifact/image"
+	"github.com/mender-app/mender-app/artifact/mender"
+	"github.com/mender-app/mender-app/generator"
+	"github.com/mender-app/mender-app/generator/source"
+)
+
+const about = `app-gen makes an App Artifact: the container images of an application and the
+manifests that run them, in one file that Mender installs on devices.
+
+Images (--image, repeatable) are [CURRENT,]NEW, each of them one of
+  REF                        in a registry, with Docker's credentials
+  docker-daemon:REF          in the Docker daemon here (DOCKER_HOST)
+  docker-archive:FILE[:REF]  saved by docker save
+  oci:DIR-or-FILE[:REF]      an OCI layout
+  mender:FILE.mender[#REF]   in an older artifact
+with =NAME:TAG after it where the manifests know the image by another name.
+With CURRENT the image travels as a deep delta against that one, which must be
+on the device; where it is the same as NEW nothing of it travels. Without
+--image, the images that the manifests use are taken from their registries.
+
+Options of mender-artifact may follow after --: those that app-gen has too, and
+--artifact-name-depends, --depends-groups, --provides-group, --clears-provides,
+--no-default-software-version and --no-default-clears-provides.
+
+Registries: mirrors and insecure-registries of /etc/docker/daemon.json and
+registries.conf (prefix, location, mirror, insecure, blocked) are honoured;
+plain http is used with those and with loopback only.`
+
+const example = `  app-gen --application-name shop --artifact-name shop-2 --device-type gateway \
+          --platform linux/arm/v7 --orchestrator docker-compose --manifests-dir shop/ \
+          --image mender:shop-1.mender,registry.example/shop/web:2 --output-path shop-2.mender`
+
+// genFlags are the options of app-gen as they are given.
+type genFlags struct {
+	o           generator.Options
+	platform    string
+	images      []string
+	provides    []string
+	depends     []string
+	ctrAddress  string
+	namespace   string
+	keyFile     string
+	compression string
+	dry         bool
+	json        bool
+}
+
+func generateCommand() *cobra.Command {
+	f := &genFlags{compression: string(mender.None)}
+	f.o.Software.Filesystem = "rootfs-image"
+	c := &cobra.Command{
+		Use:     "app-gen [options] [-- mender-artifact options]",
+		Short:   "make App Artifacts from container images and manifests",
+		Long:    about + "\n\n" + exitText,
+		Example: example,
+		Args: func(c *cobra.Command, args []string) error {
+			if n := c.ArgsLenAtDash(); n > 0 || n < 0 && len(args) > 0 {
+				return &usageError{text: fmt.Sprintf("unexpected argument %q", args[0]), hint: "see app-gen --help"}
+			}
+			return nil
+		},
+		RunE: func(c *cobra.Command, args []string) error { return f.run(c, args) },
+	}
+	fl := c.Flags()
+	fl.SortFlags = false
+	fl.StringVarP(&f.o.ApplicationName, "application-name", "a", "", "name of the application on the device")
+	fl.StringVar(&f.o.ApplicationVersion, "application-version", "", "version of the application, for people (default: none)")
+	fl.StringVarP(&f.o.ArtifactName, "artifact-name", "n", "", "name of the artifact")
+	fl.StringArrayVarP(&f.o.DeviceTypes, "device-type", "t", nil, "device type it is for (repeatable)")
+	fl.StringVarP(&f.platform, "platform", "p", "", "platform of the images, as linux/arm/v7")
+	fl.StringVar(&f.o.Orchestrator, "orchestrator", "", "docker-compose, k8s, or the name of your own sub-module")
+	fl.StringVarP(&f.o.ManifestsDir, "manifests-dir", "m", "", "directory with the orchestrator's manifests, shipped as it is")
+	fl.StringVar(&f.o.Output, "output-path", "app-artifact.mender", "artifact to write")
+	fl.StringArrayVarP(&f.images, "image", "i", nil, "[CURRENT,]NEW: image to ship (repeatable)")
+	fl.BoolVar(&f.o.DeepDelta, "deep-delta", false, "deltas also without CURRENT: what several images share crosses once")
+	fl.BoolVar(&f.o.SkipImages, "skip-images", false, "ship no images, only manifests")
+	fl.StringArrayVar(&f.o.OnDevice, "on-device", nil, "image that the manifests use and the device has (repeatable)")
+	fl.StringArrayVar(&f.o.Compose.Files, "compose-file", nil, "compose file in the manifests directory (repeatable; default: as docker compose)")
+	fl.StringArrayVar(&f.o.Compose.Profiles, "profile", nil, "compose profile to activate (repeatable; default: COMPOSE_PROFILES)")
+	fl.StringArrayVar(&f.o.Compose.EnvFiles, "env-file", nil, "env file for compose (repeatable; default: .env)")
+	fl.StringVarP(&f.ctrAddress, "k8s-ctr-address", "c", "", "k8s: address of containerd on the device")
+	fl.StringVarP(&f.namespace, "k8s-namespace", "s", "", "k8s: namespace to deploy to")
+	addMenderFlags(fl, f, &f.provides, &f.depends)
+	fl.BoolVar(&f.o.NoAutoDepends, "no-depends", false, "do not depend on the version of the application that CURRENT is from")
+	fl.StringVar(&f.o.TempDir, "temp-dir", "", "directory for temporary files (default: TMPDIR, else beside the output)")
+	fl.BoolVar(&f.dry, "dry-run", false, "find and read everything, print the plan, write nothing")
+	fl.BoolVar(&f.json, "json", false, "print one JSON document")
+	return c
+}
+
+// addMenderFlags adds the options that mender-artifact has under the same name.
+// Their defaults are what f holds.
+func addMenderFlags(fl *pflag.FlagSet, f *genFlags, provides, depends *[]string) {
+	fl.StringVar(&f.o.Software.Name, "software-name", f.o.Software.Name, "name of the software in the provides (default: the application's name)")
+	fl.StringVar(&f.o.Software.Version, "software-version", f.o.Software.Version, "version of the software in the provides (default: the artifact's name)")
+	fl.StringVar(&f.o.Software.Filesystem, "software-filesystem", f.o.Software.Filesystem, "first word of the provides' key")
+	fl.StringArrayVar(provides, "provides", nil, "KEY:VALUE the artifact provides (repeatable)")
+	fl.StringArrayVar(depends, "depends", nil, "KEY:VALUE the artifact depends on (repeatable)")
+	fl.StringVarP(&f.keyFile, "key", "k", f.keyFile, "PEM file of the private key to sign with (RSA or ECDSA P-256)")
+	fl.StringVar(&f.compression, "compression", f.compression, "of the artifact: none, gzip or zstd (zstd needs mender-artifact 3.10 and the C++ client); the payload is compressed in any case")
+}
+
+func (f *genFlags) run(c *cobra.Command, args []string) error {
+	if len(args) == 0 && c.Flags().NFlag() == 0 {
+		return c.Help()
+	}
+	if err := f.passthrough(args); err != nil {
+		return err
+	}
+	if err := f.resolve(); err != nil {
+		return err
+	}
+	bars := newBars()
+	f.o.Progress = bars.event
+	result, err := generator.Generate(c.Context(), f.o, f.dry)
+	bars.stop()
+	if err != nil {
+		return err
+	}
+	if f.dry {
+		return f.report(c, result, nil)
+	}
+	// What is told is read back from the file: the report cannot say anything
+	// else than the artifact does.
+	d, err := generator.Inspect(c.Context(), result.Path, f.publicKeys(), f.o.TempDir)
+	if err != nil {
+		os.Remove(result.Path)
+		return fmt.Errorf("the new artifact does not read back: %w", err)
+	}
+	return f.report(c, result, d)
+}
+
+func (f *genFlags) publicKeys() []crypto.PublicKey {
+	if f.o.Key == nil {
+		return nil
+	}
+	return []crypto.PublicKey{f.o.Key.Public()}
+}
+
+// resolve turns the flags into the generator's options.
+func (f *genFlags) resolve() error {
+	var err error
+	if f.platform != "" {
+		if f.o.Platform, err = image.ParsePlatform(f.platform); err != nil {
+			return &usageError{text: err.Error()}
+		}
+	}
+	for _, s := range f.images {
+		p, err := generator.ParsePair(s)
+		if err != nil {
+			return fmt.Errorf("--image %s: %w", s, err)
+		}
+		f.o.Images = append(f.o.Images, p)
+	}
+	if f.o.Provides, err = keyValues("--provides", f.provides); err != nil {
+		return err
+	}
+	if f.o.Depends, err = keyValues("--depends", f.depends); err != nil {
+		return err
+	}
+	f.o.Env = map[string]string{"K8S_CTR_ADDRESS": f.ctrAddress, "K8S_NAMESPACE": f.namespace}
+	switch c := mender.Compression(f.compression); c {
+	case mender.None, mender.Gzip, mender.Zstd:
+		f.o.Compression = c
+	default:
+		return &usageError{text: fmt.Sprintf("unknown compression %q", f.compression), hint: "none, gzip or zstd"}
+	}
+	if f.keyFile != "" {
+		b, err := os.ReadFile(f.keyFile)
+		if err != nil {
+			return &usageError{text: "--key: " + err.Error()}
+		}
+		if f.o.Key, err = mender.LoadPrivateKey(b); err != nil {
+			return fmt.Errorf("--key %s: %w", f.keyFile, err)
+		}
+	}
+	if f.o.ModTime, err = epoch(); err != nil {
+		return err
+	}
+	if f.o.TempDir == "" {
+		f.o.TempDir = os.Getenv("TMPDIR")
+	}
+	f.o.Compose.Environ = os.Environ()
+	f.o.Sources, err = source.LoadConfig()
+	return err
+}
+
+// epoch is SOURCE_DATE_EPOCH (reproducible-builds.org), or 1970.
+func epoch() (time.Time, error) {
+	s := os.Getenv("SOURCE_DATE_EPOCH")
+	if s == "" {
+		return time.Unix(0, 0).UTC(), nil
+	}
+	n, err := strconv.ParseInt(s, 10, 64)
+	if err != nil || n < 0 {
+		return time.Time{}, &usageError{text: fmt.Sprintf("SOURCE_DATE_EPOCH=%q is no number of seconds", s)}
+	}
+	return time.Unix(n, 0).UTC(), nil
+}
+
+// keyValues reads KEY:VALUE options, as mender-artifact writes them.
+func keyValues(option string, list []string) (map[string]string, error) {
+	m := map[string]string{}
+	for _, s := range list {
+		k, v, ok := strings.Cut(s, ":")
+		if !ok || k == "" {
+			return nil, &usageError{text: fmt.Sprintf("%s %q is not KEY:VALUE", option, s)}
+		}
+		if _, twice := m[k]; twice {
+			return nil, &usageError{text: fmt.Sprintf("%s: %s is given twice", option, k)}
+		}
+		m[k] = v
+	}
+	return m, nil
+}
+
+// passthrough takes the options that the reference handed on to mender-artifact.
+// The last one given counts, as there.
+func (f *genFlags) passthrough(args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	fl := pflag.NewFlagSet("mender-artifact", pflag.ContinueOnError)
+	fl.Usage = func() {}
+	var provides, depends, types []string
+	addMenderFlags(fl, f, &provides, &depends)
+	args = longer(args, map[string]string{"-p": "--provides", "-d": "--depends"})
+	var none string
+	fl.StringArrayVarP(&types, "device-type", "t", nil, "")
+	fl.StringVarP(&f.o.ArtifactName, "artifact-name", "n", f.o.ArtifactName, "")
+	fl.StringVarP(&f.o.Output, "output-path", "o", f.o.Output, "")
+	fl.StringArrayVarP(&f.o.DependsNames, "artifact-name-depends", "N", nil, "")
+	fl.StringArrayVarP(&f.o.DependsGroups, "depends-groups", "G", nil, "")
+	fl.StringVarP(&f.o.Group, "provides-group", "g", "", "")
+	fl.StringArrayVar(&f.o.Clears, "clears-provides", nil, "")
+	fl.BoolVar(&f.o.Software.NoVersion, "no-default-software-version", false, "")
+	fl.BoolVar(&f.o.Software.NoClears, "no-default-clears-provides", false, "")
+	fl.StringVarP(&none, "version", "v", "3", "")
+	if err := fl.Parse(args); err != nil {
+		return &usageError{text: "after --: " + err.Error(), hint: "app-gen writes the artifact itself and knows only some of mender-artifact's options, see app-gen --help"}
+	}
+	f.provides = append(f.provides, provides...)
+	f.depends = append(f.depends, depends...)
+	f.o.DeviceTypes = append(f.o.DeviceTypes, types...)
+	if fl.NArg() > 0 {
+		return &usageError{text: fmt.Sprintf("after --: unexpected argument %q", fl.Arg(0))}
+	}
+	if none != "3" {
+		return &usageError{text: "after --: only version 3 of the format is written"}
+	}
+	return nil
+}
+
+// longer writes out the short options that addMenderFlags cannot give, because
+// their letters are other options' of app-gen.
+func longer(args []string, names map[string]string) []string {
+	out := make([]string, len(args))
+	for i, a := range args {
+		out[i] = a
+		for short, long := range names {
+			switch {
+			case a == short:
+				out[i] = long
+			case strings.HasPrefix(a, short+"="):
+				out[i] = long + strings.TrimPrefix(a, short)
+			case strings.HasPrefix(a, short) && !strings.HasPrefix(a, "--"):
+				out[i] = long + "=" + strings.TrimPrefix(a, short)
+			}
+		}
+	}
+	return out
+}

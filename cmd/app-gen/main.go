@@ -1,0 +1,88 @@
+// Command app-gen makes App Artifacts on the build host: container images and
+// manifests in, one FILE.mender out. `app-gen inspect` tells what is in one,
+// and `app-gen delta` makes and applies deep deltas by hand.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/sirupsen/logrus"
+	"github.com/spf13/cobra"
+)
+
+func main() { os.Exit(run(os.Args[1:])) }
+
+// run is the program but for the process: it prints errors and picks the exit
+// code, and nothing else does.
+func run(args []string) int {
+	logrus.SetOutput(io.Discard) // compose-go warns there; what matters is checked and said by us
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	root := rootCommand()
+	root.SetArgs(args)
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return 0
+	}
+	if ctx.Err() != nil {
+		err = errInterrupted
+	}
+	printError(os.Stderr, err)
+	return exitCode(err)
+}
+
+func rootCommand() *cobra.Command {
+	root := generateCommand()
+	root.SilenceErrors = true
+	root.SilenceUsage = true
+	root.CompletionOptions.HiddenDefaultCmd = false
+	root.SetFlagErrorFunc(flagError)
+	root.AddCommand(inspectCommand(), deltaCommand(), manCommand())
+	return root
+}
+
+// flagError turns what pflag says into a usage error, and explains the two
+// short options that cannot be kept.
+func flagError(c *cobra.Command, err error) error {
+	u := &usageError{text: err.Error()}
+	if c.Parent() == nil {
+		switch {
+		case hasShorthand(err, 'd'):
+			u.hint = "-d meant both --skip-images and --deep-delta: write the one you mean"
+		case hasShorthand(err, 'o'):
+			u.hint = "-o meant both --orchestrator and --output-path: write the one you mean"
+		}
+	}
+	if u.hint == "" {
+		u.hint = "see " + c.CommandPath() + " --help"
+	}
+	return u
+}
+
+type usageError struct{ text, hint string }
+
+func (e *usageError) Error() string  { return e.text }
+func (e *usageError) Advice() string { return e.hint }
+
+var errInterrupted = errors.New("interrupted, nothing was written")
+
+// advice is an error that knows what to do about it.
+type advice interface{ Advice() string }
+
+func printError(w io.Writer, err error) {
+	fmt.Fprintf(w, "app-gen: %v\n", err)
+	for e := err; e != nil; e = errors.Unwrap(e) {
+		if a, ok := e.(advice); ok {
+			if hint := a.Advice(); hint != "" {
+				fmt.Fprintf(w, "  hint: %s\n", hint)
+			}
+			return
+		}
+	}
+}

@@ -1,0 +1,76 @@
+package main
+
+import (
+	"os"
+	"sync"
+
+	"github.com/vbauerster/mpb/v8"
+	"github.com/vbauerster/mpb/v8/decor"
+	"golang.org/x/term"
+
+	"github.com/mender-app/mender-app/generator"
+)
+
+// bars shows progress on stderr, if that is a terminal; else nothing.
+type bars struct {
+	mu       sync.Mutex
+	progress *mpb.Progress // nil: not shown
+	list     map[string]*mpb.Bar
+}
+
+func newBars() *bars {
+	b := &bars{list: map[string]*mpb.Bar{}}
+	if term.IsTerminal(int(os.Stderr.Fd())) && os.Getenv("TERM") != "dumb" {
+		b.progress = mpb.New(mpb.WithOutput(os.Stderr), mpb.WithWidth(72))
+	}
+	return b
+}
+
+// verbs are what the stages are called while they run.
+var verbs = map[string]string{"fetch": "fetching", "read": "reading", "encode": "encoding", "write": "writing", "apply": "applying"}
+
+func (b *bars) event(e generator.Event) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.progress == nil {
+		return
+	}
+	key := e.Stage + " " + e.What
+	bar := b.list[key]
+	if bar == nil {
+		style := mpb.BarStyle().Lbound("[").Filler("=").Tip(">").Padding(" ").Rbound("]")
+		bar = b.progress.New(max(e.Total, 0), style,
+			mpb.BarRemoveOnComplete(),
+			mpb.PrependDecorators(decor.Name(verbs[e.Stage]+" "+shorten(e.What, 40)+" ")),
+			mpb.AppendDecorators(decor.CurrentKibiByte("% .1f")),
+		)
+		b.list[key] = bar
+	}
+	if e.Total < 0 {
+		bar.SetTotal(-1, false)
+	}
+	bar.SetCurrent(e.Done)
+}
+
+// stop takes the bars away.
+func (b *bars) stop() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.progress == nil {
+		return
+	}
+	for _, bar := range b.list {
+		bar.Abort(true)
+	}
+	b.progress.Wait()
+	b.progress = nil
+}
+
+// shorten keeps the end of a name, which tells more than its start.
+func shorten(s string, n int) string {
+	r := []rune(s)
+	if len(r) <= n {
+		return s
+	}
+	return "…" + string(r[len(r)-n+1:])
+}

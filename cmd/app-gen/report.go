@@ -1,0 +1,258 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mender-app/mender-app/artifact"
+	"github.com/mender-app/mender-app/generator"
+)
+
+// report says what was made: a table for people, or one JSON document.
+// Warnings go to stderr in any case.
+func (f *genFlags) report(c *cobra.Command, r *generator.Result, d *generator.Description) error {
+	for _, w := range r.Warnings {
+		fmt.Fprintf(c.ErrOrStderr(), "app-gen: warning: %s\n", w)
+	}
+	out := c.OutOrStdout()
+	if f.json {
+		return printJSON(out, struct {
+			Plan     *generator.Plan        `json:"plan"`
+			Artifact *generator.Description `json:"artifact,omitempty"`
+			Warnings []string               `json:"warnings,omitempty"`
+		}{r.Plan, d, r.Warnings})
+	}
+	if d == nil {
+		printPlan(out, r.Plan)
+		return nil
+	}
+	printMade(out, r.Plan, d)
+	return nil
+}
+
+func printJSON(w io.Writer, v any) error {
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	return e.Encode(v)
+}
+
+// printPlan is what --dry-run says.
+func printPlan(w io.Writer, p *generator.Plan) {
+	t := newTable(w, "IMAGE", "SOURCE", "BASE", "LAYERS", "OMITTED", "UNPACKED")
+	for _, c := range p.Components {
+		var omitted int
+		var size int64
+		for _, l := range c.Layers {
+			size += l.Size
+			if l.Omitted {
+				omitted++
+			}
+		}
+		t.row(c.URL, c.Source, orDash(c.Base), fmt.Sprint(len(c.Layers)), fmt.Sprint(omitted), bytesText(size))
+	}
+	t.flush()
+	printMap(w, "depends", p.Depends)
+}
+
+// printMade is what is said of a new artifact.
+func printMade(w io.Writer, p *generator.Plan, d *generator.Description) {
+	if len(p.Components) > 0 {
+		t := newTable(w, "IMAGE", "BASE", "LAYERS", "UNPACKED", "WHOLE", "SENT", "SAVED")
+		var whole, sent int64
+		for i, c := range p.Components {
+			var size int64
+			for _, l := range c.Layers {
+				size += l.Size
+			}
+			full, saved := "", ""
+			if c.Format == artifact.FormatDelta {
+				full, saved = bytesText(c.Whole), percentSaved(c.Whole, c.Sent)
+				whole += c.Whole
+			} else {
+				whole += c.Sent
+			}
+			sent += c.Sent
+			t.row(c.URL, orDash(c.Base), layersText(d, i), bytesText(size), orDash(full), bytesText(c.Sent), orDash(saved))
+		}
+		t.flush()
+		if whole > sent && sent > 0 {
+			fmt.Fprintf(w, "%s of images instead of %s, %s saved\n", bytesText(sent), bytesText(whole), percentSaved(whole, sent))
+		}
+	}
+	fmt.Fprintf(w, "%s: %s, artifact %s for %s\n", d.Path, bytesText(d.Bytes), d.Name, strings.Join(d.DeviceTypes, ", "))
+}
+
+// layersText counts the layers of an image by how they travel.
+func layersText(d *generator.Description, i int) string {
+	if i >= len(d.Images) {
+		return "-"
+	}
+	n := map[string]int{}
+	for _, l := range d.Images[i].Layers {
+		n[l.Encoding]++
+	}
+	var parts []string
+	for _, e := range []artifact.Encoding{artifact.EncodingOmitted, artifact.EncodingDelta, artifact.EncodingVerbatim} {
+		if k := n[string(e)]; k > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", k, e))
+		}
+	}
+	if len(parts) == 0 {
+		return "none"
+	}
+	return strings.Join(parts, ", ")
+}
+
+func percentSaved(whole, sent int64) string {
+	if whole <= 0 || sent >= whole {
+		return "0 %"
+	}
+	p := 100 * (1 - float64(sent)/float64(whole))
+	return fmt.Sprintf("%.*f %%", map[bool]int{true: 2, false: 1}[p > 99], p)
+}
+
+func bytesText(n int64) string {
+	switch {
+	case n < 0:
+		return "?"
+	case n < 1000:
+		return fmt.Sprintf("%d B", n)
+	case n < 1000*1000:
+		return fmt.Sprintf("%.1f kB", float64(n)/1e3)
+	case n < 1000*1000*1000:
+		return fmt.Sprintf("%.1f MB", float64(n)/1e6)
+	}
+	return fmt.Sprintf("%.2f GB", float64(n)/1e9)
+}
+
+func orDash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}
+
+func inspectCommand() *cobra.Command {
+	var keyFile string
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "inspect FILE.mender",
+		Short: "tell what is in an artifact, and verify its checksums",
+		Long: `inspect reads an App Artifact (ours or the shell reference's) to its end and tells
+what is in it: name, device types, provides and depends, signature, metadata,
+images with their layers and sizes, manifests. It verifies every checksum, and
+the digests of the images that are in it whole; with --key also the signature.
+
+` + exitText,
+		Args: exactly(1, "FILE.mender"),
+		RunE: func(c *cobra.Command, args []string) error {
+			keys, err := publicKeys(keyFile)
+			if err != nil {
+				return err
+			}
+			d, err := generator.Inspect(c.Context(), args[0], keys, os.Getenv("TMPDIR"))
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return printJSON(c.OutOrStdout(), d)
+			}
+			printDescription(c.OutOrStdout(), d)
+			return nil
+		},
+	}
+	c.Flags().StringVarP(&keyFile, "key", "k", "", "PEM file of the public key that must have signed it")
+	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON document")
+	return c
+}
+
+func printDescription(w io.Writer, d *generator.Description) {
+	m := d.Parsed()
+	line := func(k, v string) {
+		if v != "" {
+			fmt.Fprintf(w, "%-14s %s\n", k+":", v)
+		}
+	}
+	line("artifact", d.Name)
+	line("file", fmt.Sprintf("%s, %s, compression %s", d.Path, bytesText(d.Bytes), d.Compression))
+	line("device types", strings.Join(d.DeviceTypes, ", "))
+	line("group", d.Group)
+	line("signature", string(d.Signature))
+	printMap(w, "provides", d.Provides)
+	depends := map[string]string{}
+	for k, v := range d.Depends {
+		depends[k] = strings.Join(v, ", ")
+	}
+	printMap(w, "depends", depends)
+	line("depends name", strings.Join(d.DependsNames, ", "))
+	line("depends group", strings.Join(d.DependsGroups, ", "))
+	line("clears", strings.Join(d.ClearsProvides, ", "))
+	line("scripts", strings.Join(d.Scripts, ", "))
+	line("application", strings.TrimSpace(m.ApplicationName+" "+m.ApplicationVersion))
+	line("orchestrator", m.Orchestrator)
+	line("platform", m.Platform)
+	line("metadata", m.Version)
+	line("requires", strings.Join(m.Requires, ", "))
+	printMap(w, "env", m.Env)
+	if s := m.Sizes; s != nil {
+		line("on the device", fmt.Sprintf("%s more in the engine, %s temporary, %s of manifests", bytesText(s.Engine), bytesText(s.Temp), bytesText(s.Manifests)))
+	}
+	fmt.Fprintln(w)
+	t := newTable(w, "IMAGE", "", "", "UNPACKED", "IN THE ARTIFACT")
+	for _, img := range d.Images {
+		what := img.Format
+		if img.Current != "" {
+			what += " over " + img.Current
+		}
+		t.row(img.URL, img.Platform, what, "", bytesText(img.Bytes))
+		for _, l := range img.Layers {
+			t.row("  "+shortDigest(l.DiffID), "", l.Encoding, bytesText(l.Size), bytesText(l.Bytes))
+		}
+	}
+	for _, f := range d.Manifests {
+		what := ""
+		if f.Link != "" {
+			what = "link to " + f.Link
+		}
+		t.row("manifests/"+f.Path, "", what, bytesText(f.Size), "")
+	}
+	t.flush()
+	for _, msg := range d.Warnings {
+		fmt.Fprintf(w, "warning: %s\n", msg)
+	}
+}
+
+func shortDigest(d string) string {
+	if len(d) > 19 {
+		return d[:19]
+	}
+	return d
+}
+
+func printMap(w io.Writer, name string, m map[string]string) {
+	for _, k := range slices.Sorted(maps.Keys(m)) {
+		fmt.Fprintf(w, "%-14s %s = %s\n", name+":", k, m[k])
+		name = ""
+	}
+}
+
+// table aligns columns; it has no lines, so that it can be copied and cut.
+type table struct{ w *tabwriter.Writer }
+
+func newTable(w io.Writer, head ...string) *table {
+	t := &table{tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)}
+	t.row(head...)
+	return t
+}
+
+func (t *table) row(cells ...string) { fmt.Fprintln(t.w, strings.Join(cells, "\t")) }
+
+func (t *table) flush() { t.w.Flush() }

@@ -1,0 +1,383 @@
+package generator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/mender-app/mender-app/artifact/image"
+	"github.com/mender-app/mender-app/delta"
+	"github.com/mender-app/mender-app/generator/source"
+)
+
+// DeltaOptions are those of EncodeDelta and ApplyDelta.
+type DeltaOptions struct {
+	Platform image.Platform // of images that have several; the zero Platform takes what there is
+	TempDir  string         // "" is the output's directory
+	Sources  source.Config
+	Progress func(Event)
+}
+
+// DeltaReport is what EncodeDelta did.
+type DeltaReport struct {
+	Path    string        `json:"path"`
+	Bytes   int64         `json:"bytes"`
+	New     string        `json:"new"`
+	Old     []string      `json:"old"`
+	Whole   int64         `json:"new_bytes"` // of all objects, uncompressed
+	Memory  int64         `json:"memory_bytes"`
+	Temp    int64         `json:"temp_bytes"`
+	Objects []DeltaObject `json:"objects"`
+}
+
+// DeltaObject is one object of a delta: an image's config or layer, or a file.
+type DeltaObject struct {
+	Digest   string           `json:"digest"`
+	Kind     string           `json:"kind"`
+	Size     int64            `json:"size"`
+	Encoding string           `json:"encoding"`
+	Bytes    int64            `json:"bytes"` // -1: not known from the delta alone
+	Streams  map[string]int64 `json:"streams,omitempty"`
+	Files    map[string]int   `json:"files,omitempty"`
+}
+
+// filePrefix marks the name of a delta that makes a single file, not an image.
+const filePrefix = "file:"
+
+// EncodeDelta writes to out a delta that makes next out of the old ones. Each is
+// an image (anything source.Parse reads, or a file that is an image archive or
+// layout) or else any single file.
+func EncodeDelta(ctx context.Context, old []string, next, out string, o DeltaOptions) (*DeltaReport, error) {
+	h, err := newByHand(ctx, out, o)
+	if err != nil {
+		return nil, err
+	}
+	defer h.close()
+	target, err := h.open(next)
+	if err != nil {
+		return nil, err
+	}
+	olds := make([]delta.Image, len(old))
+	report := &DeltaReport{Path: out, New: target.Name, Old: old}
+	for i, arg := range old {
+		if olds[i], err = h.open(arg); err != nil {
+			return nil, err
+		}
+	}
+	var r *delta.Report
+	err = replaceFile(out, func(w io.Writer) error {
+		r, err = delta.Encode(ctx, w, olds, target, delta.Options{
+			TempDir:  h.temp,
+			Progress: func(done, total int64) { h.tell("encode", next, done, total) },
+		})
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	report.Bytes, report.Memory, report.Temp = r.Size, r.Header.Memory, r.Header.Temp
+	for _, obj := range r.Objects {
+		report.Whole += obj.Size
+		report.Objects = append(report.Objects, DeltaObject{
+			Digest: string(obj.Digest), Kind: string(obj.Kind), Size: obj.Size, Encoding: string(obj.Encoding),
+			Bytes: obj.Total(), Streams: obj.Bytes, Files: obj.Files,
+		})
+	}
+	return report, nil
+}
+
+// ApplyDelta makes the new image (as an archive that docker load takes) or file
+// at out, with the decoder of the device.
+func ApplyDelta(ctx context.Context, old []string, deltaPath, out string, o DeltaOptions) error {
+	h, err := newByHand(ctx, out, o)
+	if err != nil {
+		return err
+	}
+	defer h.close()
+	f, err := os.Open(deltaPath)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	r, err := delta.NewReader(f)
+	if err != nil {
+		return fmt.Errorf("%s: %w", deltaPath, err)
+	}
+	store := delta.NewStore()
+	have := map[delta.Digest]func() (io.ReadCloser, error){}
+	for _, arg := range old {
+		im, err := h.open(arg)
+		if err != nil {
+			return err
+		}
+		for _, obj := range im.Objects {
+			if have[obj.Digest] != nil {
+				continue
+			}
+			have[obj.Digest] = obj.Open
+			ra, err := h.readerAt(obj)
+			if err != nil {
+				return err
+			}
+			if err := store.Add(obj.Digest, obj.Kind, ra, obj.Size); err != nil {
+				return err
+			}
+		}
+	}
+	var done, total int64
+	for _, obj := range r.Header().Objects {
+		if obj.Encoding == delta.Omitted && have[obj.Digest] == nil {
+			again := false // it may be one that the delta makes, twice in the image
+			for _, other := range r.Header().Objects {
+				again = again || other.Digest == obj.Digest && other.Encoding != delta.Omitted
+			}
+			if !again {
+				return fmt.Errorf("%s: the old images lack %s %s", deltaPath, obj.Kind, obj.Digest)
+			}
+		}
+		if obj.Encoding != delta.Omitted {
+			total += obj.Size
+		}
+	}
+	err = r.Apply(ctx, store, func(obj delta.ObjectInfo) (delta.Sink, error) {
+		f, err := os.Create(filepath.Join(h.temp, fmt.Sprintf("new-%d", obj.Index)))
+		if err != nil {
+			return nil, &WriteError{err}
+		}
+		path := f.Name()
+		return &fileSink{File: f, wrote: func(n int) { done += int64(n); h.tell("apply", out, done, total) }, commit: func() {
+			have[obj.Digest] = func() (io.ReadCloser, error) { return os.Open(path) }
+		}}, nil
+	})
+	if err != nil {
+		return fmt.Errorf("%s: %w", deltaPath, err)
+	}
+	return writeObjects(r.Header(), have, out)
+}
+
+// writeObjects puts the objects together: an image archive, or the one file.
+func writeObjects(h delta.Header, have map[delta.Digest]func() (io.ReadCloser, error), out string) error {
+	objs := h.Objects
+	if len(objs) == 0 {
+		return errors.New("the delta makes nothing")
+	}
+	first, err := have[objs[0].Digest]()
+	if err != nil {
+		return err
+	}
+	defer first.Close()
+	if strings.HasPrefix(h.Image, filePrefix) {
+		return replaceFile(out, func(w io.Writer) error {
+			_, err := io.Copy(w, first)
+			return err
+		})
+	}
+	config, err := io.ReadAll(io.LimitReader(first, image.MaxConfig+1))
+	if err != nil {
+		return err
+	}
+	var layers []image.Layer
+	for _, o := range objs[1:] {
+		layers = append(layers, image.Layer{DiffID: image.Digest(o.Digest), Size: o.Size, Open: have[o.Digest]})
+	}
+	img, err := image.New(config, layers)
+	if err != nil {
+		return err
+	}
+	spec := image.ArchiveSpec{Image: img}
+	if source.CheckURL(h.Image) == nil {
+		spec.RepoTags = []string{tagged(h.Image)}
+	}
+	return replaceFile(out, func(w io.Writer) error { return image.WriteArchive(w, spec) })
+}
+
+// ShowDelta tells what a delta says about itself.
+func ShowDelta(path string) (*delta.Header, int64, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, 0, err
+	}
+	r, err := delta.NewReader(f)
+	if err != nil {
+		return nil, 0, fmt.Errorf("%s: %w", path, err)
+	}
+	h := r.Header()
+	return &h, info.Size(), nil
+}
+
+// byHand opens what the delta commands are given.
+type byHand struct {
+	ctx    context.Context
+	o      DeltaOptions
+	opener *source.Opener
+	temp   string
+	files  []*os.File
+}
+
+func newByHand(ctx context.Context, out string, o DeltaOptions) (*byHand, error) {
+	if o.TempDir == "" {
+		o.TempDir = filepath.Dir(out)
+	}
+	temp, err := os.MkdirTemp(o.TempDir, ".app-gen-*")
+	if err != nil {
+		return nil, &WriteError{err}
+	}
+	h := &byHand{ctx: ctx, o: o, temp: temp}
+	h.opener = &source.Opener{Platform: o.Platform, TempDir: temp, Config: o.Sources}
+	h.opener.Progress = func(what string, done, total int64) { h.tell("fetch", what, done, total) }
+	return h, nil
+}
+
+func (h *byHand) tell(stage, what string, done, total int64) {
+	if h.o.Progress != nil {
+		h.o.Progress(Event{stage, what, done, total})
+	}
+}
+
+func (h *byHand) close() {
+	for _, f := range h.files {
+		f.Close()
+	}
+	h.opener.Close()
+	os.RemoveAll(h.temp)
+}
+
+// open finds an argument's objects; layers are uncompressed files from then on.
+func (h *byHand) open(arg string) (delta.Image, error) {
+	info, err := os.Stat(arg)
+	if err == nil {
+		if im, err := h.archive(arg); err == nil {
+			return im, nil
+		} else if info.IsDir() || !errors.Is(err, image.ErrFormat) {
+			return delta.Image{}, fmt.Errorf("%s: %w", arg, err)
+		}
+		return h.single(arg)
+	}
+	spec, err := source.Parse(arg)
+	if err != nil {
+		return delta.Image{}, err
+	}
+	if spec.URL == "" && spec.Kind != source.Registry && spec.Kind != source.Daemon {
+		spec.URL = "image" // a delta by hand needs no name
+		found, err := h.opener.Open(h.ctx, spec, "")
+		if err != nil {
+			return delta.Image{}, err
+		}
+		if name := firstName(found.Image.Tags); name != "" {
+			found.URL = name
+		}
+		return h.keep(found.URL, found.Image)
+	}
+	found, err := h.opener.Open(h.ctx, spec, "")
+	if err != nil {
+		return delta.Image{}, err
+	}
+	return h.keep(found.URL, found.Image)
+}
+
+func firstName(tags []string) string {
+	for _, t := range tags {
+		if source.CheckURL(t) == nil {
+			return t
+		}
+	}
+	return ""
+}
+
+func (h *byHand) archive(path string) (delta.Image, error) {
+	a, err := image.OpenArchive(path)
+	if err != nil {
+		return delta.Image{}, err
+	}
+	defer a.Close()
+	img, err := a.Select(h.o.Platform)
+	if err != nil {
+		return delta.Image{}, err
+	}
+	name := firstName(img.Tags)
+	if name == "" {
+		name = "image"
+	}
+	return h.keep(name, img)
+}
+
+func (h *byHand) keep(name string, img *image.Image) (delta.Image, error) {
+	r := &layerReader{ctx: h.ctx, keep: true, dir: h.temp, whole: map[image.Digest]int64{}}
+	r.tell = func(done, total int64) { h.tell("read", name, done, total) }
+	if err := r.read([]*image.Image{img}); err != nil {
+		return delta.Image{}, err
+	}
+	return deltaImage(name, img), nil
+}
+
+// single takes any file as one object. A tar is taken apart by its members.
+func (h *byHand) single(path string) (delta.Image, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return delta.Image{}, err
+	}
+	defer f.Close()
+	sum, size, err := digestOf(f)
+	if err != nil {
+		return delta.Image{}, err
+	}
+	kind := delta.Blob
+	magic := make([]byte, 5)
+	if _, err := f.ReadAt(magic, 257); err == nil && string(magic) == "ustar" {
+		kind = delta.Tar
+	}
+	return delta.Image{Name: filePrefix + filepath.Base(path), Objects: []delta.Object{{
+		Digest: sum, Size: size, Kind: kind, Open: func() (io.ReadCloser, error) { return os.Open(path) },
+	}}}, nil
+}
+
+func (h *byHand) readerAt(o delta.Object) (io.ReaderAt, error) {
+	rc, err := o.Open()
+	if err != nil {
+		return nil, err
+	}
+	if f, ok := rc.(*os.File); ok {
+		h.files = append(h.files, f)
+		return f, nil
+	}
+	defer rc.Close()
+	b, err := io.ReadAll(io.LimitReader(rc, image.MaxConfig+1)) // a config: everything else is a file
+	if err != nil {
+		return nil, err
+	}
+	return strings.NewReader(string(b)), nil
+}
+
+type fileSink struct {
+	*os.File
+	wrote  func(int)
+	commit func()
+}
+
+func (s *fileSink) Write(p []byte) (int, error) {
+	n, err := s.File.Write(p)
+	s.wrote(n)
+	if err != nil {
+		return n, &WriteError{err}
+	}
+	return n, nil
+}
+
+func (s *fileSink) Commit() error {
+	if err := s.Close(); err != nil {
+		return &WriteError{err}
+	}
+	s.commit()
+	return nil
+}
+
+func (s *fileSink) Abort(error) { s.Close() }

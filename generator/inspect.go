@@ -1,0 +1,301 @@
+package generator
+
+import (
+	"bytes"
+	"context"
+	"crypto"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"strings"
+
+	"github.com/mender-app/mender-app/artifact"
+	"github.com/mender-app/mender-app/artifact/image"
+	"github.com/mender-app/mender-app/artifact/mender"
+	"github.com/mender-app/mender-app/delta"
+)
+
+// Description is what an App Artifact holds, read from the file itself.
+type Description struct {
+	Path           string              `json:"path"`
+	Bytes          int64               `json:"bytes"`
+	Name           string              `json:"name"`
+	Group          string              `json:"group,omitempty"`
+	DeviceTypes    []string            `json:"device_types"`
+	DependsNames   []string            `json:"depends_names,omitempty"`
+	DependsGroups  []string            `json:"depends_groups,omitempty"`
+	Provides       map[string]string   `json:"provides,omitempty"`
+	Depends        map[string][]string `json:"depends,omitempty"`
+	ClearsProvides []string            `json:"clears_provides,omitempty"`
+	Compression    string              `json:"compression"`
+	Signature      Signature           `json:"signature"`
+	Scripts        []string            `json:"scripts,omitempty"`
+	Metadata       json.RawMessage     `json:"metadata"` // as it is in the artifact
+	Files          []FileDescription   `json:"files"`
+	Images         []ImageDescription  `json:"images"`
+	Manifests      []ManifestFile      `json:"manifests"`
+	Warnings       []string            `json:"warnings,omitempty"`
+
+	meta *artifact.Metadata
+}
+
+// Parsed is Metadata, parsed.
+func (d *Description) Parsed() *artifact.Metadata { return d.meta }
+
+// Signature says whether an artifact is signed and by a key that was given.
+type Signature string
+
+// The values of Signature.
+const (
+	Unsigned   Signature = "none"
+	Unverified Signature = "unverified" // signed; no key was given
+	Verified   Signature = "verified"
+)
+
+// FileDescription is one file of the payload; its checksum was verified.
+type FileDescription struct {
+	Name   string `json:"name"`
+	Bytes  int64  `json:"bytes"`
+	SHA256 string `json:"sha256"`
+}
+
+// ImageDescription is one image of the images payload.
+type ImageDescription struct {
+	URL      string             `json:"url"`
+	Digest   string             `json:"digest"`
+	Platform string             `json:"platform,omitempty"`
+	Format   string             `json:"format"` // full, delta, reference delta, reference deep delta
+	Current  string             `json:"current,omitempty"`
+	Bytes    int64              `json:"bytes"` // of image.img or image.delta
+	Bases    []artifact.Base    `json:"bases,omitempty"`
+	Layers   []LayerDescription `json:"layers,omitempty"`
+}
+
+// LayerDescription is one layer, the base first.
+type LayerDescription struct {
+	DiffID   string `json:"diff_id"`
+	Size     int64  `json:"size"` // uncompressed; -1 if the artifact does not say
+	Encoding string `json:"encoding"`
+	Bytes    int64  `json:"bytes"` // in the payload; -1 if the artifact does not say
+}
+
+// ManifestFile is one file of the manifests payload.
+type ManifestFile struct {
+	Path string `json:"path"`
+	Size int64  `json:"size"`
+	Link string `json:"link,omitempty"`
+}
+
+// Inspect reads the artifact to its end. It returns only what was verified: the
+// checksums of the container, the digests of full images and of their layers,
+// the signature if keys are given. The content of a delta can be verified only
+// where its bases are.
+func Inspect(ctx context.Context, path string, keys []crypto.PublicKey, tempDir string) (*Description, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	r, err := mender.NewReader(&meter{ctx: ctx, r: f, tell: func(int64) {}}, mender.ReadOptions{PublicKeys: keys})
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	temp, err := os.MkdirTemp(tempDir, ".app-gen-*")
+	if err != nil {
+		return nil, &WriteError{err}
+	}
+	defer os.RemoveAll(temp)
+	i := inspection{Description: &Description{Path: path, Bytes: info.Size()}, temp: temp}
+	if err := i.header(r.Header(), len(keys) > 0); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	for {
+		file, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			return i.Description, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+		i.Files = append(i.Files, FileDescription{file.Name, file.Size, file.Digest})
+		if err := i.file(file.Name, r); err != nil {
+			return nil, fmt.Errorf("%s: %s: %w", path, file.Name, err)
+		}
+	}
+}
+
+type inspection struct {
+	*Description
+	temp string
+}
+
+func (i *inspection) header(h *mender.Header, verified bool) error {
+	if h.PayloadType != mender.PayloadTypeApp {
+		return fmt.Errorf("%w: its payload type is %q, that of applications is %q", ErrNotApp, h.PayloadType, mender.PayloadTypeApp)
+	}
+	d := i.Description
+	d.Name, d.Group, d.DeviceTypes = h.Name, h.Group, h.DeviceTypes
+	d.DependsNames, d.DependsGroups = h.DependsNames, h.DependsGroups
+	d.Provides, d.Depends, d.ClearsProvides = h.Provides, h.Depends, h.ClearsProvides
+	d.Compression, d.Scripts = string(h.Compression), h.Scripts
+	switch {
+	case !h.Signed:
+		d.Signature = Unsigned
+	case verified:
+		d.Signature = Verified
+	default:
+		d.Signature = Unverified
+	}
+	var compact bytes.Buffer
+	if err := json.Compact(&compact, h.MetaData); err == nil {
+		d.Metadata = compact.Bytes()
+	}
+	m, warnings, err := artifact.ParseMetadata(h.MetaData)
+	if err != nil {
+		return err
+	}
+	d.meta, d.Warnings = m, warnings
+	return nil
+}
+
+// ErrNotApp: a Mender Artifact, but not one with an application.
+var ErrNotApp = errors.New("no App Artifact")
+
+func (i *inspection) file(name string, r io.Reader) error {
+	switch {
+	case strings.HasPrefix(name, "images.tar"):
+		o := artifact.ReadOptions{SpoolDir: i.temp}
+		if i.meta.Sizes != nil {
+			o.MaxBytes = i.meta.Sizes.ImagesPayload
+		}
+		return artifact.ReadImages(r, o, i.image)
+	case strings.HasPrefix(name, "manifests.tar"):
+		return i.manifests(r)
+	}
+	i.Warnings = append(i.Warnings, name+": a file that no reader knows")
+	return nil
+}
+
+func (i *inspection) manifests(r io.Reader) error {
+	dir, err := os.MkdirTemp(i.temp, "manifests-*")
+	if err != nil {
+		return &WriteError{err}
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return &WriteError{err}
+	}
+	defer root.Close()
+	var limits artifact.ManifestLimits
+	if i.meta.Sizes != nil {
+		limits.MaxBytes = i.meta.Sizes.ManifestsPayload
+	}
+	if err := artifact.ReadManifests(r, root, limits); err != nil {
+		return err
+	}
+	return fs.WalkDir(root.FS(), ".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		f := ManifestFile{Path: path, Size: info.Size()}
+		if d.Type()&fs.ModeSymlink != 0 {
+			f.Size = 0
+			if f.Link, err = root.Readlink(path); err != nil {
+				return err
+			}
+		}
+		i.Manifests = append(i.Manifests, f)
+		return nil
+	})
+}
+
+func (i *inspection) image(info artifact.ImageInfo, content io.Reader) error {
+	d := ImageDescription{URL: info.URLNew, Digest: info.Digest.String(), Bytes: info.Size}
+	if info.URLCurrent != info.URLNew || info.SumCurrent != "" && info.SumCurrent != info.SumNew {
+		d.Current = info.URLCurrent
+	}
+	var err error
+	switch info.Kind {
+	case artifact.KindFull:
+		d.Format = string(artifact.FormatFull)
+		err = d.full(info, content)
+	case artifact.KindDelta:
+		d.Format = string(artifact.FormatDelta)
+		err = d.delta(content)
+	case artifact.KindReferenceDelta:
+		d.Format = "reference delta"
+	case artifact.KindReferenceDeepDelta:
+		d.Format = "reference deep delta"
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", info.URLNew, err)
+	}
+	for _, c := range i.meta.Components {
+		if c.Digest != info.Digest {
+			continue
+		}
+		d.Platform, d.Bases = c.Platform, c.Bases
+		for n := range d.Layers {
+			if n < len(c.Layers) && string(c.Layers[n].DiffID) == d.Layers[n].DiffID {
+				d.Layers[n].Bytes = c.Layers[n].Bytes
+			}
+		}
+	}
+	i.Images = append(i.Images, d)
+	return nil
+}
+
+// full reads the whole image: every layer is compared with its diffID.
+func (d *ImageDescription) full(info artifact.ImageInfo, r io.Reader) error {
+	images, err := image.ReadStream(r, image.Limits{}, image.Handler{})
+	if err != nil {
+		return err
+	}
+	if len(images) == 0 {
+		return errors.New("there is no image in its archive")
+	}
+	img := images[0]
+	for _, other := range images {
+		if other.ConfigDigest == info.Digest {
+			img = other
+		}
+	}
+	d.Platform = img.Platform.String()
+	for n, l := range img.Layers {
+		e := LayerDescription{DiffID: l.DiffID.String(), Size: l.Size, Encoding: string(artifact.EncodingVerbatim), Bytes: l.Size}
+		if n < len(img.Members) && img.Members[n] == "" {
+			e.Encoding, e.Bytes = string(artifact.EncodingOmitted), 0
+		}
+		d.Layers = append(d.Layers, e)
+	}
+	return nil
+}
+
+func (d *ImageDescription) delta(r io.Reader) error {
+	dr, err := delta.NewReader(r)
+	if err != nil {
+		return err
+	}
+	for _, o := range dr.Header().Objects {
+		if o.Kind != delta.Tar {
+			continue
+		}
+		l := LayerDescription{DiffID: string(o.Digest), Size: o.Size, Encoding: string(o.Encoding), Bytes: -1}
+		if o.Encoding == delta.Omitted {
+			l.Bytes = 0
+		}
+		d.Layers = append(d.Layers, l)
+	}
+	return nil
+}
