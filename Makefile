@@ -93,3 +93,6 @@ bench: ## run the benchmarks
 .PHONY: clean
 clean: ## remove build/
 	rm -rf $(BUILD)
+
+# make k8snode, make test-k8s
+include testdata/k8snode/k8s.mk
