@@ -61,7 +61,7 @@ var rooms = []room{
 	{
 		dir:    "submodules/k8s",
 		own:    []string{"submodules", "submodules/config", "submodules/imagestore/...", "artifact/image", "store/durable"},
-		others: []string{"k8s.io", "sigs.k8s.io"},
+		others: []string{"k8s.io", "sigs.k8s.io", "github.com/fluxcd/cli-utils/pkg/kstatus", "gopkg.in/yaml.v3"},
 	},
 	{dir: "modules"},
 	{
