@@ -16,7 +16,8 @@ type release struct {
 	version  string
 	artifact string // path of what is sent
 	sent     int64  // its bytes
-	full     int64  // bytes of the artifact with whole images
+	whole    string // path of the artifact with whole images
+	full     int64  // its bytes
 }
 
 // makeReleases makes releases 1 to 4 with app-gen: the first whole, the others
@@ -47,21 +48,25 @@ func makeReleases(dir, programs string, out io.Writer) ([]release, error) {
 		r := release{version: web.Version}
 		full := []string{"--image", webArchive(dir, web.Version), "--image", stockArchive}
 		var err error
-		if r.full, err = r.generate(programs, dir, manifests, full); err != nil {
+		r.whole = filepath.Join(dir, "shop-"+r.version+"-whole.mender")
+		if r.full, err = r.generate(programs, r.whole, manifests, full); err != nil {
 			return nil, err
 		}
-		r.sent = r.full
+		r.artifact, r.sent = r.whole, r.full
 		if i > 0 {
-			// Release 2 comes over 1; 3 and 4 come over 2.
-			old := webArchive(dir, webs[min(i-1, 1)].Version)
-			r.sent, err = r.generate(programs, dir, manifests, []string{
-				"--deep-delta", "--image", old + "," + webArchive(dir, web.Version), "--image", stockArchive + "," + stockArchive,
+			// Release 2 comes over 1; 3 and 4 come over 2. What is current is
+			// taken from the older artifact, as on a build host that keeps them.
+			old := releases[min(i-1, 1)]
+			r.artifact = filepath.Join(dir, "shop-"+r.version+".mender")
+			r.sent, err = r.generate(programs, r.artifact, manifests, []string{
+				"--image", old.current("shop/web:"+old.version) + "," + webArchive(dir, web.Version),
+				"--image", old.current("shop/stock:1") + "," + stockArchive,
 			})
 			if err != nil {
 				return nil, err
 			}
 		}
-		fmt.Fprintf(out, "    shop-%s.mender  %s", r.version, size(r.sent))
+		fmt.Fprintf(out, "    release %s  %s", r.version, size(r.sent))
 		if r.sent != r.full {
 			fmt.Fprintf(out, " as a deep delta (%s whole)", size(r.full))
 		}
@@ -100,37 +105,42 @@ func writeManifests(dir, version string) error {
 
 // generate runs app-gen as a release engineer would and returns the
 // artifact's size.
-func (r *release) generate(programs, dir, manifests string, images []string) (int64, error) {
-	r.artifact = filepath.Join(dir, "shop-"+r.version+".mender")
+func (r *release) generate(programs, artifact, manifests string, images []string) (int64, error) {
 	args := append([]string{
 		"--application-name", "shop", "--artifact-name", "shop-" + r.version,
 		"--software-version", r.version,
 		"--device-type", bed.Type, "--platform", bed.Platform(),
 		"--orchestrator", "docker-compose", "--manifests-dir", manifests,
-		"--output-path", r.artifact,
+		"--output-path", artifact,
 	}, withScheme(images)...)
 	cmd := exec.Command(filepath.Join(programs, "app-gen"), args...)
 	text, err := cmd.CombinedOutput()
 	if err != nil {
 		return 0, fmt.Errorf("app-gen %s: %w\n%s", strings.Join(args, " "), err, text)
 	}
-	info, err := os.Stat(r.artifact)
+	info, err := os.Stat(artifact)
 	if err != nil {
 		return 0, err
 	}
 	return info.Size(), nil
 }
 
+// current names an image of this release, for a delta against it. A delta
+// does not hold whole images, so the artifact with the whole ones is meant.
+func (r *release) current(ref string) string {
+	return "mender:" + r.whole + "#" + ref
+}
+
 // withScheme says of each archive among app-gen's arguments what it is.
 func withScheme(args []string) []string {
 	var out []string
 	for _, a := range args {
-		if strings.HasSuffix(a, ".tar") {
-			parts := strings.Split(a, ",")
-			for i := range parts {
-				parts[i] = "docker-archive:" + parts[i]
-			}
-			a = strings.Join(parts, ",")
+		current, image, both := strings.Cut(a, ",")
+		switch {
+		case both:
+			a = current + ",docker-archive:" + image
+		case strings.HasSuffix(a, ".tar"):
+			a = "docker-archive:" + a
 		}
 		out = append(out, a)
 	}
