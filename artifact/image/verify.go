@@ -26,6 +26,7 @@ func (v *verifier) Read(p []byte) (int, error) {
 	v.n += int64(n)
 	switch {
 	case v.size >= 0 && v.n > v.size:
+		n -= int(v.n - v.size) // what is too much never gets out
 		err = fmt.Errorf("%w: more than the %d bytes announced", ErrMismatch, v.size)
 	case err != io.EOF:
 	case v.size >= 0 && v.n < v.size:

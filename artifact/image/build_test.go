@@ -1,0 +1,181 @@
+package image
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/klauspost/compress/zstd"
+	"github.com/stretchr/testify/require"
+)
+
+// entry is a member of a tar made for a test.
+type entry struct {
+	name string
+	body []byte
+	typ  byte
+	link string
+}
+
+func file(name string, body []byte) entry { return entry{name: name, body: body} }
+
+func makeTar(t testing.TB, entries ...entry) []byte {
+	t.Helper()
+	var buf bytes.Buffer
+	tw := tar.NewWriter(&buf)
+	for _, e := range entries {
+		h := &tar.Header{Name: e.name, Typeflag: e.typ, Linkname: e.link, Size: int64(len(e.body)), Mode: 0o644}
+		if e.typ == 0 {
+			h.Typeflag = tar.TypeReg
+		}
+		require.NoError(t, tw.WriteHeader(h))
+		_, err := tw.Write(e.body)
+		require.NoError(t, err)
+	}
+	require.NoError(t, tw.Close())
+	return buf.Bytes()
+}
+
+func gz(t testing.TB, b []byte) []byte {
+	t.Helper()
+	var buf bytes.Buffer
+	w := gzip.NewWriter(&buf)
+	_, err := w.Write(b)
+	require.NoError(t, err)
+	require.NoError(t, w.Close())
+	return buf.Bytes()
+}
+
+func zst(t testing.TB, b []byte) []byte {
+	t.Helper()
+	w, err := zstd.NewWriter(nil)
+	require.NoError(t, err)
+	defer w.Close()
+	return w.EncodeAll(b, nil)
+}
+
+// sample is an image to make archives of.
+type sample struct {
+	config []byte
+	layers [][]byte
+}
+
+func makeSample(t testing.TB, p Platform, contents ...string) sample {
+	t.Helper()
+	s := sample{}
+	c := map[string]any{"os": p.OS, "architecture": p.Arch, "variant": p.Variant, "future": 1}
+	diffs := []Digest{}
+	for _, text := range contents {
+		l := makeTar(t, file("etc/"+text, []byte(text)))
+		s.layers = append(s.layers, l)
+		diffs = append(diffs, DigestOf(l))
+	}
+	c["rootfs"] = map[string]any{"type": "layers", "diff_ids": diffs}
+	var err error
+	s.config, err = json.Marshal(c)
+	require.NoError(t, err)
+	return s
+}
+
+func (s sample) image(t testing.TB, tags ...string) *Image {
+	t.Helper()
+	layers := make([]Layer, len(s.layers))
+	for i, l := range s.layers {
+		layers[i] = Layer{Size: int64(len(l)), Open: func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(l)), nil }}
+	}
+	img, err := New(s.config, layers, tags...)
+	require.NoError(t, err)
+	return img
+}
+
+// classic is the archive docker save made before version 25: directories
+// named by legacy IDs, layers before the manifest.
+func (s sample) classic(t testing.TB, tag string) []entry {
+	t.Helper()
+	var es []entry
+	d := dockerImage{Config: DigestOf(s.config).Hex() + ".json", RepoTags: []string{tag}}
+	ids := make(map[Digest]string)
+	for i, l := range s.layers {
+		id := DigestOf(fmt.Appendf(nil, "%s %d", DigestOf(s.config), i)).Hex()
+		es = append(es, entry{name: id + "/", typ: tar.TypeDir}, file(id+"/VERSION", []byte("1.0")), file(id+"/json", []byte(`{"id":"x"}`)))
+		if other, ok := ids[DigestOf(l)]; ok {
+			es = append(es, entry{name: id + "/layer.tar", typ: tar.TypeSymlink, link: "../" + other + "/layer.tar"})
+		} else {
+			es = append(es, file(id+"/layer.tar", l))
+		}
+		ids[DigestOf(l)] = id
+		d.Layers = append(d.Layers, id+"/layer.tar")
+	}
+	return append(es, file(d.Config, s.config), file("manifest.json", encode([]dockerImage{d})), file("repositories", []byte(`{}`)))
+}
+
+// oci is the layout of several images, their layers packed by pack; with
+// docker it has a manifest.json too.
+func oci(t testing.TB, docker bool, pack func(testing.TB, []byte) []byte, samples ...sample) []entry {
+	t.Helper()
+	blobs := make(map[string]bool)
+	es := []entry{{name: "blobs/", typ: tar.TypeDir}, {name: "blobs/sha256/", typ: tar.TypeDir}}
+	add := func(media string, b []byte) Descriptor {
+		name := blobDir + DigestOf(b).Hex()
+		if !blobs[name] {
+			es = append(es, file(name, b))
+		}
+		blobs[name] = true
+		return Descriptor{MediaType: media, Digest: DigestOf(b), Size: int64(len(b))}
+	}
+	var list []dockerImage
+	inner := ociIndex{SchemaVersion: 2, MediaType: mediaTypeIndex}
+	for _, s := range samples {
+		m := ociManifest{SchemaVersion: 2, MediaType: mediaTypeManifest, Config: add(mediaTypeConfig, s.config)}
+		d := dockerImage{Config: blobDir + DigestOf(s.config).Hex(), RepoTags: []string{"web:1"}}
+		for _, l := range s.layers {
+			desc := add(MediaTypeLayer, pack(t, l))
+			m.Layers = append(m.Layers, desc)
+			d.Layers = append(d.Layers, blobDir+desc.Digest.Hex())
+		}
+		inner.Manifests = append(inner.Manifests, add(mediaTypeManifest, encode(m)))
+		list = append(list, d)
+	}
+	outer := ociIndex{SchemaVersion: 2, MediaType: mediaTypeIndex, Manifests: []Descriptor{add(mediaTypeIndex, encode(inner))}}
+	outer.Manifests[0].Annotations = map[string]string{annotationName: "docker.io/library/web:1", annotationRef: "1"}
+	es = append(es, file("index.json", encode(outer)), file("oci-layout", []byte(`{"imageLayoutVersion":"1.0.0"}`)))
+	if docker {
+		es = append(es, file("manifest.json", encode(list)))
+	}
+	return es
+}
+
+func plain(_ testing.TB, b []byte) []byte { return b }
+
+// put writes b to a file.
+func put(t testing.TB, b []byte) string {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), "image.tar")
+	require.NoError(t, os.WriteFile(name, b, 0o644))
+	return name
+}
+
+// putDir unpacks the entries into a directory.
+func putDir(t testing.TB, es []entry) string {
+	t.Helper()
+	dir := t.TempDir()
+	for _, e := range es {
+		name := filepath.Join(dir, e.name)
+		require.NoError(t, os.MkdirAll(filepath.Dir(name), 0o755))
+		switch e.typ {
+		case tar.TypeDir:
+			require.NoError(t, os.MkdirAll(name, 0o755))
+		case tar.TypeSymlink:
+			require.NoError(t, os.Symlink(e.link, name))
+		default:
+			require.NoError(t, os.WriteFile(name, e.body, 0o644))
+		}
+	}
+	return dir
+}

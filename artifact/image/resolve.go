@@ -1,0 +1,252 @@
+package image
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path"
+	"strings"
+)
+
+// maxImages bounds the images of one archive, and maxDepth how deep indexes
+// may nest.
+const (
+	maxImages = 256
+	maxDepth  = 4
+)
+
+// resolved is an image as the manifests describe it, with the name of the
+// archive's member for each layer.
+type resolved struct {
+	Image
+	members []string
+}
+
+// resolver finds the images of an archive through its manifests. load gives
+// the content of a small member, or an ErrMissing.
+type resolver struct {
+	load func(name string) ([]byte, error)
+	// strict makes what an index names, but the archive lacks, an error
+	// instead of something that was left out when the archive was made.
+	strict bool
+}
+
+// docker reads manifest.json, whose absence is an ErrMissing.
+func (rv resolver) docker() ([]resolved, error) {
+	b, err := rv.load(nameManifest)
+	if err != nil {
+		return nil, err
+	}
+	var list []dockerImage
+	if err := json.Unmarshal(b, &list); err != nil {
+		return nil, fmt.Errorf("%w: %s: %w", ErrFormat, nameManifest, err)
+	}
+	if len(list) == 0 {
+		return nil, fmt.Errorf("%w: %s names no image", ErrFormat, nameManifest)
+	}
+	if len(list) > maxImages {
+		return nil, fmt.Errorf("%w: %d images", ErrTooLarge, len(list))
+	}
+	var imgs []resolved
+	for _, d := range list {
+		img, err := rv.dockerImage(d)
+		if err != nil {
+			return nil, fmt.Errorf("image with config %q: %w", clip(d.Config), err)
+		}
+		imgs = append(imgs, img)
+	}
+	return imgs, nil
+}
+
+func (rv resolver) dockerImage(d dockerImage) (resolved, error) {
+	config, err := rv.load(path.Clean(d.Config))
+	if err != nil {
+		return resolved{}, err
+	}
+	if want := namedDigest(d.Config); want != "" && want != DigestOf(config) {
+		return resolved{}, fmt.Errorf("%w: it is %s", ErrMismatch, DigestOf(config))
+	}
+	layers := make([]Layer, len(d.Layers))
+	members := make([]string, len(d.Layers))
+	for i, name := range d.Layers {
+		layers[i].Size = -1
+		members[i] = path.Clean(name)
+	}
+	img, err := New(config, layers, d.RepoTags...)
+	if err != nil {
+		return resolved{}, err
+	}
+	return resolved{*img, members}, nil
+}
+
+// namedDigest returns the digest that a member's name promises, if it does:
+// blobs/sha256/<hex> or, in a classic archive, <hex>.json.
+func namedDigest(name string) Digest {
+	base, classic := strings.CutSuffix(path.Base(name), ".json")
+	if !classic && !strings.HasPrefix(path.Clean(name), blobDir) {
+		return ""
+	}
+	d, err := FromHex(base)
+	if err != nil {
+		return ""
+	}
+	return d
+}
+
+// descriptor is one entry of an index, with what it is for.
+type descriptor struct {
+	Descriptor
+	Platform *struct {
+		OS           string `json:"os"`
+		Architecture string `json:"architecture"`
+	} `json:"platform"`
+}
+
+// oci reads index.json, whose absence is an ErrMissing, and the indexes and
+// manifests under it.
+func (rv resolver) oci() ([]resolved, error) {
+	b, err := rv.load(nameIndex)
+	if err != nil {
+		return nil, err
+	}
+	w := walk{resolver: rv, byDigest: make(map[Digest]int)}
+	if err := w.index(b, "", 0); err != nil {
+		return nil, fmt.Errorf("%s: %w", nameIndex, err)
+	}
+	return w.imgs, nil
+}
+
+// walk collects the images under an index.
+type walk struct {
+	resolver
+	imgs     []resolved
+	byDigest map[Digest]int // config digest → index in imgs
+	seen     int            // descriptors
+}
+
+func (w *walk) index(b []byte, tag string, depth int) error {
+	if depth > maxDepth {
+		return fmt.Errorf("%w: indexes more than %d deep", ErrTooLarge, maxDepth)
+	}
+	var index struct {
+		Manifests []descriptor `json:"manifests"`
+	}
+	if err := json.Unmarshal(b, &index); err != nil {
+		return fmt.Errorf("%w: %w", ErrFormat, err)
+	}
+	for _, d := range index.Manifests {
+		if w.seen++; w.seen > maxImages {
+			return fmt.Errorf("%w: more than %d manifests", ErrTooLarge, maxImages)
+		}
+		if d.attestation() {
+			continue
+		}
+		if err := w.descriptor(d, tagOf(d.Annotations, tag), depth); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// attestation tells whether the descriptor is of something that BuildKit puts
+// beside the images, and not of an image.
+func (d *descriptor) attestation() bool {
+	return d.Annotations["vnd.docker.reference.type"] != "" ||
+		d.Platform != nil && d.Platform.OS == "unknown" && d.Platform.Architecture == "unknown"
+}
+
+func tagOf(annotations map[string]string, inherited string) string {
+	for _, key := range []string{annotationName, annotationRef} {
+		if s := annotations[key]; s != "" {
+			return s
+		}
+	}
+	return inherited
+}
+
+func (w *walk) descriptor(d descriptor, tag string, depth int) error {
+	switch d.MediaType {
+	case mediaTypeIndex, dockerIndex, mediaTypeManifest, dockerManifest, "":
+	default:
+		return nil // an artifact of another kind
+	}
+	b, err := w.blob(d.Descriptor)
+	if errors.Is(err, ErrMissing) && !w.strict {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if d.MediaType == mediaTypeIndex || d.MediaType == dockerIndex {
+		return w.index(b, tag, depth+1)
+	}
+	var m ociManifest
+	if err := json.Unmarshal(b, &m); err != nil {
+		return fmt.Errorf("manifest %s: %w: %w", d.Digest, ErrFormat, err)
+	}
+	if m.Config.MediaType != mediaTypeConfig && m.Config.MediaType != dockerConfig {
+		return nil
+	}
+	img, err := w.manifest(m)
+	if errors.Is(err, ErrMissing) && !w.strict {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("manifest %s: %w", d.Digest, err)
+	}
+	at, ok := w.byDigest[img.ConfigDigest]
+	if !ok {
+		at = len(w.imgs)
+		w.byDigest[img.ConfigDigest] = at
+		w.imgs = append(w.imgs, img)
+	}
+	if tag != "" {
+		w.imgs[at].Tags = append(w.imgs[at].Tags, tag)
+	}
+	return nil
+}
+
+func (w *walk) manifest(m ociManifest) (resolved, error) {
+	config, err := w.blob(m.Config)
+	if err != nil {
+		return resolved{}, err
+	}
+	if len(m.Layers) > MaxLayers {
+		return resolved{}, fmt.Errorf("%w: an image of %d layers", ErrTooLarge, len(m.Layers))
+	}
+	layers := make([]Layer, len(m.Layers))
+	members := make([]string, len(m.Layers))
+	for i, d := range m.Layers {
+		if !d.Digest.Valid() || d.Size < 0 {
+			return resolved{}, fmt.Errorf("%w: layer %d has a malformed descriptor", ErrFormat, i)
+		}
+		layers[i] = Layer{Size: -1, MediaType: d.MediaType, Blob: d.Digest, BlobSize: d.Size}
+		members[i] = blobDir + d.Digest.Hex()
+	}
+	img, err := New(config, layers)
+	if err != nil {
+		return resolved{}, err
+	}
+	return resolved{*img, members}, nil
+}
+
+// blob loads and verifies a small blob.
+func (w *walk) blob(d Descriptor) ([]byte, error) {
+	if !d.Digest.Valid() {
+		return nil, fmt.Errorf("%w: malformed digest %q", ErrFormat, clip(string(d.Digest)))
+	}
+	if d.Size < 0 || d.Size > MaxConfig {
+		return nil, fmt.Errorf("%w: blob %s of %d bytes where a manifest or config should be", ErrTooLarge, d.Digest, d.Size)
+	}
+	b, err := w.load(blobDir + d.Digest.Hex())
+	if err != nil {
+		return nil, err
+	}
+	if int64(len(b)) != d.Size {
+		return nil, fmt.Errorf("blob %s: %w: %d bytes, %d were announced", d.Digest, ErrMismatch, len(b), d.Size)
+	}
+	if got := DigestOf(b); got != d.Digest {
+		return nil, fmt.Errorf("blob %s: %w: it is %s", d.Digest, ErrMismatch, got)
+	}
+	return b, nil
+}

@@ -1,0 +1,217 @@
+package image
+
+import (
+	"archive/tar"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+
+	"github.com/mender-app/mender-app/artifact/internal/tarin"
+)
+
+// maxArchiveMembers bounds the index of an archive held in memory, and
+// maxArchive what a compressed one is unpacked to.
+const (
+	maxArchiveMembers = 1 << 16
+	maxArchive        = 256 << 30
+)
+
+// source is where an archive's members are.
+type source interface {
+	// open gives a member that is a regular file, or an ErrMissing.
+	open(name string) (io.ReadSeekCloser, int64, error)
+	Close() error
+}
+
+func openSource(name string) (source, error) {
+	st, err := os.Stat(name)
+	if err != nil {
+		return nil, err
+	}
+	if st.IsDir() {
+		root, err := os.OpenRoot(name)
+		if err != nil {
+			return nil, err
+		}
+		return dirSource{root}, nil
+	}
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	if f, err = unpacked(f); err != nil {
+		return nil, err
+	}
+	src := &tarSource{f: f, files: make(map[string]extent), links: make(map[string]string)}
+	if err := src.scan(); err != nil {
+		f.Close()
+		return nil, err
+	}
+	return src, nil
+}
+
+// unpacked returns f itself, or, if it is compressed, an unlinked file with
+// what it unpacks to.
+func unpacked(f *os.File) (*os.File, error) {
+	head := make([]byte, sniffLen)
+	n, err := f.ReadAt(head, 0)
+	if err != nil && err != io.EOF {
+		f.Close()
+		return nil, err
+	}
+	compression, err := sniff(head[:n])
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	if compression == "" {
+		return f, nil
+	}
+	defer f.Close()
+	z, err := inflate(f, compression, hostWindow)
+	if err != nil {
+		return nil, err
+	}
+	defer z.Close()
+	tmp, err := os.CreateTemp("", "image-*.tar")
+	if err != nil {
+		return nil, err
+	}
+	os.Remove(tmp.Name())
+	size, err := io.Copy(tmp, io.LimitReader(z, maxArchive+1))
+	if err == nil && size > maxArchive {
+		err = fmt.Errorf("%w: it unpacks to more than %d bytes", ErrTooLarge, int64(maxArchive))
+	}
+	if err == nil {
+		_, err = tmp.Seek(0, io.SeekStart)
+	}
+	if err != nil {
+		tmp.Close()
+		return nil, err
+	}
+	return tmp, nil
+}
+
+// dirSource is an archive that is a directory.
+type dirSource struct{ root *os.Root }
+
+func (d dirSource) Close() error { return d.root.Close() }
+
+func (d dirSource) open(name string) (io.ReadSeekCloser, int64, error) {
+	if _, err := tarin.Name(name); err != nil {
+		return nil, 0, fmt.Errorf("%w: %w", ErrFormat, err)
+	}
+	// Stat first: opening something like a FIFO would block.
+	st, err := d.root.Stat(name)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, 0, fmt.Errorf("%s: %w", clip(name), ErrMissing)
+	}
+	if err != nil {
+		return nil, 0, err
+	}
+	if !st.Mode().IsRegular() {
+		return nil, 0, fmt.Errorf("%w: %s is not a file", ErrFormat, clip(name))
+	}
+	f, err := d.root.Open(name)
+	if err != nil {
+		return nil, 0, err
+	}
+	return f, st.Size(), nil
+}
+
+// tarSource is an archive that is a tar; it knows where in it the files are.
+type tarSource struct {
+	f     *os.File
+	files map[string]extent
+	links map[string]string // symbolic and hard links: name → name of the target
+}
+
+type extent struct{ offset, size int64 }
+
+func (t *tarSource) Close() error { return t.f.Close() }
+
+func (t *tarSource) scan() error {
+	st, err := t.f.Stat()
+	if err != nil {
+		return err
+	}
+	tr := tar.NewReader(t.f)
+	for range maxArchiveMembers {
+		h, err := tr.Next()
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("%w: %w", ErrFormat, err)
+		}
+		name, err := tarin.Name(h.Name)
+		if err != nil {
+			return fmt.Errorf("%w: %w", ErrFormat, err)
+		}
+		if err := t.add(name, h, st.Size()); err != nil {
+			return fmt.Errorf("member %q: %w", clip(name), err)
+		}
+	}
+	return fmt.Errorf("%w: more than %d members", ErrTooLarge, maxArchiveMembers)
+}
+
+func (t *tarSource) add(name string, h *tar.Header, end int64) error {
+	if h.Typeflag == tar.TypeDir {
+		return nil
+	}
+	_, file := t.files[name]
+	_, link := t.links[name]
+	if file || link {
+		return fmt.Errorf("%w: it is there twice", ErrFormat)
+	}
+	switch h.Typeflag {
+	case tar.TypeReg:
+		if tarin.Sparse(h) {
+			return fmt.Errorf("%w: it is sparse", ErrFormat)
+		}
+		// archive/tar reads whole blocks and no further, so that the file
+		// stands where the content begins.
+		at, err := t.f.Seek(0, io.SeekCurrent)
+		if err != nil {
+			return err
+		}
+		if h.Size > end-at {
+			return fmt.Errorf("%w: truncated", ErrFormat)
+		}
+		t.files[name] = extent{at, h.Size}
+	case tar.TypeSymlink:
+		t.links[name] = path.Join(path.Dir(name), h.Linkname)
+	case tar.TypeLink:
+		t.links[name] = path.Clean(h.Linkname)
+	}
+	return nil
+}
+
+func (t *tarSource) open(name string) (io.ReadSeekCloser, int64, error) {
+	e, ok := t.files[follow(name, t.links)]
+	if !ok {
+		return nil, 0, fmt.Errorf("%s: %w", clip(name), ErrMissing)
+	}
+	return nopCloser{io.NewSectionReader(t.f, e.offset, e.size)}, e.size, nil
+}
+
+// follow returns what a member's name stands for. Links are few and short in
+// real archives (docker save before 25 links a layer that is there twice), so
+// a chain of more than eight is not followed.
+func follow(name string, links map[string]string) string {
+	name = path.Clean(name)
+	for range 8 {
+		target, ok := links[name]
+		if !ok {
+			break
+		}
+		name = target
+	}
+	return name
+}
+
+type nopCloser struct{ io.ReadSeeker }
+
+func (nopCloser) Close() error { return nil }
