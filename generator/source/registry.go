@@ -319,7 +319,7 @@ func (o *Opener) explain(ctx context.Context, s Spec, err error) error {
 	}
 	if o.inDaemon(ctx, s.Ref) {
 		e.Hint = "the Docker daemon here has it: use docker-daemon:" + s.Ref
-	} else if looksLikeFile(s.Ref) {
+	} else if exists(s.Ref) {
 		e.Hint = "for the file of that name write docker-archive:" + s.Ref + " or oci:" + s.Ref
 	}
 	return e

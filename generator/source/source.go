@@ -63,9 +63,9 @@ func Parse(s string) (Spec, error) {
 	if !ok {
 		ref, url, _ := strings.Cut(s, "=")
 		spec := Spec{Kind: Registry, Ref: strings.TrimPrefix(ref, "docker://"), URL: url}
-		if _, err := name.ParseReference(spec.Ref); err != nil || ref == "" {
+		if _, err := name.ParseReference(spec.Ref); err != nil || ref == "" || isPath(ref) {
 			e := &Error{Text: fmt.Sprintf("%q is no image reference", ref)}
-			if looksLikeFile(ref) {
+			if isPath(ref) || exists(ref) {
 				e.Hint = "a file needs its kind before it: docker-archive:" + ref + ", oci:" + ref + " or mender:" + ref
 			}
 			return Spec{}, e
@@ -113,7 +113,7 @@ func CheckURL(url string) error {
 	if err != nil || strings.ContainsFunc(url, unicode.IsSpace) {
 		return &Error{Text: fmt.Sprintf("%q is no name for an image", url), Hint: "expected NAME[:TAG], as the manifests write it"}
 	}
-	if _, ok := ref.(name.Digest); ok && !strings.Contains(strings.SplitN(url, "@", 2)[0], ":") {
+	if _, ok := ref.(name.Digest); ok && withoutDigest(url) == url {
 		return &Error{Text: fmt.Sprintf("%q names an image by its digest alone", url), Hint: "a device knows loaded images by tag: give it a name, SOURCE=NAME:TAG"}
 	}
 	return nil
@@ -139,9 +139,8 @@ func exists(path string) bool {
 	return path != "" && err == nil
 }
 
-func looksLikeFile(s string) bool {
-	return exists(s) || strings.HasPrefix(s, ".") || strings.HasPrefix(s, "/")
-}
+// isPath tells whether s can only be meant as a file.
+func isPath(s string) bool { return strings.HasPrefix(s, ".") || strings.HasPrefix(s, "/") }
 
 func isID(s string) bool {
 	h := strings.TrimPrefix(s, "sha256:")
@@ -151,10 +150,7 @@ func isID(s string) bool {
 // Normal writes an image's name in full, so that web, web:latest and
 // docker.io/library/web:latest are the same one. What is no name stays as it is.
 func Normal(url string) string {
-	if tagged, _, ok := strings.Cut(url, "@"); ok && strings.Contains(tagged[strings.LastIndexByte(tagged, '/')+1:], ":") {
-		url = tagged // name:tag@digest: the tag is what an engine goes by
-	}
-	ref, err := name.ParseReference(url)
+	ref, err := name.ParseReference(withoutDigest(url))
 	if err != nil {
 		return url
 	}

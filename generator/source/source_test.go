@@ -1,0 +1,313 @@
+package source
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/mender-app/mender-app/artifact/image"
+	"github.com/mender-app/mender-app/generator/gentest"
+)
+
+func opener(t *testing.T, platform string) *Opener {
+	t.Helper()
+	o := &Opener{TempDir: t.TempDir()}
+	if platform != "" {
+		p, err := image.ParsePlatform(platform)
+		require.NoError(t, err)
+		o.Platform = p
+	}
+	t.Cleanup(func() { require.NoError(t, o.Close()) })
+	t.Setenv("DOCKER_CONFIG", t.TempDir())
+	t.Setenv("DOCKER_HOST", "unix://"+t.TempDir()+"/none.sock")
+	return o
+}
+
+func open(t *testing.T, o *Opener, s string) (*Found, error) {
+	t.Helper()
+	spec, err := Parse(s)
+	require.NoError(t, err)
+	return o.Open(t.Context(), spec, "")
+}
+
+func TestParse(t *testing.T) {
+	dir := t.TempDir()
+	odd := filepath.Join(dir, "a:b=c.tar")
+	require.NoError(t, os.WriteFile(odd, nil, 0o600))
+	for in, want := range map[string]Spec{
+		"web:1":                          {Kind: Registry, Ref: "web:1"},
+		"docker://host:5000/a/web:1":     {Kind: Registry, Ref: "host:5000/a/web:1"},
+		"host:5000/web:1=web:2":          {Kind: Registry, Ref: "host:5000/web:1", URL: "web:2"},
+		"docker-daemon:web:1":            {Kind: Daemon, Ref: "web:1"},
+		"docker-daemon:1234567890ab=w:1": {Kind: Daemon, Ref: "1234567890ab", URL: "w:1"},
+		"docker-archive:x.tar":           {Kind: DockerArchive, Path: "x.tar"},
+		"docker-archive:x.tar:web:1":     {Kind: DockerArchive, Path: "x.tar", Ref: "web:1"},
+		"docker-archive:x.tar=web:1":     {Kind: DockerArchive, Path: "x.tar", URL: "web:1"},
+		"docker-archive:" + odd:          {Kind: DockerArchive, Path: odd},
+		"docker-archive:" + odd + "=w:1": {Kind: DockerArchive, Path: odd, URL: "w:1"},
+		"oci:dir:latest=web:1":           {Kind: OCI, Path: "dir", Ref: "latest", URL: "web:1"},
+		"oci-archive:x.tar":              {Kind: OCI, Path: "x.tar"},
+		"mender:v1.mender#web:1":         {Kind: Artifact, Path: "v1.mender", Ref: "web:1"},
+		"mender:v1.mender#web:1=w:2":     {Kind: Artifact, Path: "v1.mender", Ref: "web:1", URL: "w:2"},
+		"web:1@sha256:" + hex64:          {Kind: Registry, Ref: "web:1@sha256:" + hex64},
+	} {
+		got, err := Parse(in)
+		require.NoError(t, err, in)
+		require.Equal(t, want, got, in)
+		again, err := Parse(got.String())
+		require.NoError(t, err, in)
+		want.URL = ""
+		require.Equal(t, want, again, "what String writes is what Parse reads")
+	}
+	for in, want := range map[string]string{
+		"":                        `"" is no image reference`,
+		"Web:1":                   `"Web:1" is no image reference`,
+		"a b":                     "no image reference",
+		"./x.tar":                 "no image reference",
+		"web:1=":                  `"" is no name for an image`,
+		"web:1=A B":               "is no name for an image",
+		"docker-archive:":         "names no file",
+		"docker-daemon:A B":       "no image reference",
+		"oci::latest":             "names no file",
+		"web:1=w@sha256:" + hex64: "by its digest alone",
+	} {
+		_, err := Parse(in)
+		require.ErrorContains(t, err, want, in)
+	}
+}
+
+const hex64 = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+
+func FuzzParse(f *testing.F) {
+	for _, s := range []string{"web:1", "oci:a:b=c:d", "mender:x#y", "docker-archive:=", "a@sha256:" + hex64} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		spec, err := Parse(s)
+		if err != nil {
+			return
+		}
+		if spec.URL != "" && CheckURL(spec.URL) != nil {
+			t.Fatalf("%q gives the name %q", s, spec.URL)
+		}
+		if spec.Kind != Registry && spec.Kind != Daemon && spec.Path == "" {
+			t.Fatalf("%q names no file", s)
+		}
+	})
+}
+
+func TestNames(t *testing.T) {
+	for _, n := range []string{"web", "web:latest", "docker.io/library/web", "index.docker.io/library/web:latest", "web:latest@sha256:" + hex64} {
+		require.Equal(t, "index.docker.io/library/web:latest", Normal(n), n)
+	}
+	require.NotEqual(t, Normal("web:1"), Normal("web:2"))
+	require.Equal(t, Repository("web:1"), Repository("docker.io/library/web"))
+	require.Equal(t, "web:1", withoutDigest("web:1@sha256:"+hex64))
+	require.Equal(t, "host:1/web@sha256:"+hex64, withoutDigest("host:1/web@sha256:"+hex64))
+}
+
+// content reads an image whole and compares it with its digests.
+func content(t *testing.T, f *Found) {
+	t.Helper()
+	require.NoError(t, image.Verify(f.Image))
+	for _, l := range f.Image.Layers {
+		require.Positive(t, l.Size)
+	}
+}
+
+func TestRegistry(t *testing.T) {
+	host := gentest.Registry(t, "", "")
+	v7 := gentest.Image(t, "linux/arm/v7", gentest.Files{"a": "7"}, gentest.Files{"b": gentest.Text("x", 1<<16)})
+	v6 := gentest.Image(t, "linux/arm/v6", gentest.Files{"a": "6"})
+	amd := gentest.Image(t, "linux/amd64", gentest.Files{"a": "amd"})
+	gentest.Push(t, host+"/multi:1", gentest.Index(t, v6, v7, amd), "", "")
+	gentest.Push(t, host+"/six:1", gentest.Index(t, v6, amd), "", "")
+	gentest.Push(t, host+"/one:1", amd, "", "")
+
+	t.Run("chooses from an index", func(t *testing.T) {
+		f, err := open(t, opener(t, "linux/arm/v7"), host+"/multi:1")
+		require.NoError(t, err)
+		require.Equal(t, gentest.Digest(t, v7), f.Image.ConfigDigest.String())
+		require.Equal(t, host+"/multi:1", f.URL)
+		require.Empty(t, f.Warnings)
+		content(t, f)
+	})
+	t.Run("takes an older variant and says so", func(t *testing.T) {
+		f, err := open(t, opener(t, "linux/arm/v7"), host+"/six:1=six:1")
+		require.NoError(t, err)
+		require.Equal(t, gentest.Digest(t, v6), f.Image.ConfigDigest.String())
+		require.Equal(t, "six:1", f.URL)
+		require.Len(t, f.Warnings, 1)
+		require.Contains(t, f.Warnings[0], "there is no image for linux/arm/v7, taking linux/arm/v6")
+	})
+	t.Run("by digest", func(t *testing.T) {
+		d, err := amd.Digest()
+		require.NoError(t, err)
+		f, err := open(t, opener(t, "linux/amd64"), host+"/one:1@"+d.String())
+		require.NoError(t, err)
+		require.Equal(t, host+"/one:1", f.URL, "an engine knows it by its tag")
+		_, err = open(t, opener(t, "linux/amd64"), host+"/one@"+d.String())
+		require.ErrorContains(t, err, "by its digest alone")
+		_, err = open(t, opener(t, "linux/amd64"), host+"/one@"+d.String()+"=one:1")
+		require.NoError(t, err)
+	})
+	t.Run("wrong platform", func(t *testing.T) {
+		for _, ref := range []string{"/multi:1", "/one:1"} {
+			o := opener(t, "linux/riscv64")
+			_, err := open(t, o, host+ref)
+			var p *image.PlatformError
+			require.True(t, errors.As(err, &p), "%v", err)
+			require.ErrorContains(t, err, "linux/amd64", "it names what there is")
+			left, err := os.ReadDir(o.TempDir)
+			require.NoError(t, err)
+			require.Empty(t, left, "nothing is fetched")
+		}
+	})
+	t.Run("missing", func(t *testing.T) {
+		_, err := open(t, opener(t, "linux/amd64"), host+"/none:1")
+		var e *Error
+		require.True(t, errors.As(err, &e))
+		require.True(t, e.NotFound)
+		require.EqualError(t, err, host+"/none:1: the registry has no such image")
+	})
+	t.Run("unreachable", func(t *testing.T) {
+		_, err := open(t, opener(t, "linux/amd64"), "127.0.0.1:1/none:1")
+		require.ErrorContains(t, err, "127.0.0.1:1/none:1: the registry cannot be reached")
+		require.NotContains(t, err.Error(), "\n")
+	})
+	t.Run("layers shared by two images are fetched once", func(t *testing.T) {
+		both := gentest.Image(t, "linux/amd64", gentest.Files{"a": "amd"}, gentest.Files{"more": "x"})
+		gentest.Push(t, host+"/both:1", both, "", "")
+		o := opener(t, "linux/amd64")
+		_, err := open(t, o, host+"/one:1")
+		require.NoError(t, err)
+		_, err = open(t, o, host+"/both:1")
+		require.NoError(t, err)
+		left, err := os.ReadDir(o.TempDir)
+		require.NoError(t, err)
+		require.Len(t, left, 2)
+	})
+}
+
+func TestRegistryCredentials(t *testing.T) {
+	host := gentest.Registry(t, "me", "secret")
+	img := gentest.Image(t, "linux/amd64", gentest.Files{"a": "x"})
+	gentest.Push(t, host+"/web:1", img, "me", "secret")
+
+	o := opener(t, "linux/amd64")
+	_, err := open(t, o, host+"/web:1")
+	require.ErrorContains(t, err, "the registry refuses: not logged in")
+
+	config := os.Getenv("DOCKER_CONFIG")
+	require.NoError(t, os.WriteFile(filepath.Join(config, "config.json"), []byte(`{"auths":{"`+host+`":{"auth":"bWU6c2VjcmV0"}}}`), 0o600))
+	f, err := open(t, o, host+"/web:1")
+	require.NoError(t, err)
+	content(t, f)
+
+	t.Run("from a credential helper", func(t *testing.T) {
+		o := opener(t, "linux/amd64")
+		bin := t.TempDir()
+		helper := "#!/bin/sh\ncat >/dev/null\necho '{\"ServerURL\":\"x\",\"Username\":\"me\",\"Secret\":\"secret\"}'\n"
+		require.NoError(t, os.WriteFile(filepath.Join(bin, "docker-credential-test"), []byte(helper), 0o755))
+		t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
+		require.NoError(t, os.WriteFile(filepath.Join(os.Getenv("DOCKER_CONFIG"), "config.json"), []byte(`{"credHelpers":{"`+host+`":"test"}}`), 0o600))
+		f, err := open(t, o, host+"/web:1")
+		require.NoError(t, err)
+		content(t, f)
+	})
+}
+
+func TestMirrors(t *testing.T) {
+	host := gentest.Registry(t, "", "")
+	img := gentest.Image(t, "linux/amd64", gentest.Files{"a": "x"})
+	gentest.Push(t, host+"/library/web:1", img, "", "")
+	gentest.Push(t, host+"/proxy/team/app:1", img, "", "")
+
+	dir := t.TempDir()
+	daemon := filepath.Join(dir, "daemon.json")
+	require.NoError(t, os.WriteFile(daemon, []byte(`{"registry-mirrors":["http://`+host+`/"],"insecure-registries":["10.0.0.0/8","plain.example:5000"]}`), 0o600))
+	conf := filepath.Join(dir, "registries.conf")
+	require.NoError(t, os.WriteFile(conf, []byte(`
+[[registry]]
+prefix = "registry.example/team"
+location = "registry.example/team"
+[[registry.mirror]]
+location = "127.0.0.1:1/broken"
+[[registry.mirror]]
+location = "`+host+`/proxy/team"
+insecure = true
+[[registry]]
+location = "bad.example"
+blocked = true
+`), 0o600))
+	var c Config
+	require.NoError(t, c.docker(daemon))
+	require.NoError(t, c.containers(conf))
+	require.NoError(t, c.docker(filepath.Join(dir, "none")))
+
+	o := opener(t, "linux/amd64")
+	o.Config = c
+	f, err := open(t, o, "web:1")
+	require.NoError(t, err)
+	require.Equal(t, "web:1", f.URL, "a mirror is not part of the name")
+
+	f, err = open(t, o, "registry.example/team/app:1")
+	require.NoError(t, err)
+	require.Equal(t, "registry.example/team/app:1", f.URL)
+	require.Len(t, f.Warnings, 1)
+	require.Contains(t, f.Warnings[0], "mirror 127.0.0.1:1/broken/app")
+
+	_, err = open(t, o, "bad.example/app:1")
+	require.ErrorContains(t, err, "blocked by registries.conf")
+
+	for host, want := range map[string]bool{"127.0.0.1:5000": true, "localhost": true, "[::1]:5000": true, "10.1.2.3:80": true, "plain.example:5000": true, "plain.example": false, "192.168.1.1": false} {
+		require.Equal(t, want, c.isInsecure(host), host)
+	}
+	require.NoError(t, os.WriteFile(conf, []byte("x ="), 0o600))
+	require.ErrorContains(t, c.containers(conf), conf)
+	require.NoError(t, os.WriteFile(daemon, []byte("{"), 0o600))
+	require.ErrorContains(t, c.docker(daemon), daemon)
+}
+
+// A registry at a private address is not talked to without TLS, which would
+// show it the credentials.
+func TestNoPlainHTTPElsewhere(t *testing.T) {
+	g := plainGuard{nil, Config{}, false}
+	r := newRequest(t, "http://192.168.1.1/v2/")
+	_, err := g.RoundTrip(r)
+	require.ErrorIs(t, err, errPlain)
+}
+
+func TestDaemonThatIsNotThere(t *testing.T) {
+	_, err := open(t, opener(t, "linux/amd64"), "docker-daemon:web:1")
+	require.ErrorContains(t, err, "the Docker daemon at unix:///")
+	require.ErrorContains(t, err, "cannot be reached")
+	t.Setenv("DOCKER_HOST", "ssh://x")
+	_, err = open(t, &Opener{TempDir: t.TempDir()}, "docker-daemon:web:1")
+	require.ErrorContains(t, err, "DOCKER_HOST=ssh://x is not supported")
+}
+
+func TestOpenCompressed(t *testing.T) {
+	for name, blob := range map[string]string{"short": "x", "empty": "", "plain": "plain content"} {
+		path := filepath.Join(t.TempDir(), name)
+		require.NoError(t, os.WriteFile(path, []byte(blob), 0o600))
+		r, err := openCompressed(path)
+		require.NoError(t, err)
+		b, err := io.ReadAll(r)
+		require.NoError(t, err)
+		require.Equal(t, blob, string(b))
+		require.NoError(t, r.Close())
+	}
+}
+
+func newRequest(t *testing.T, url string) *http.Request {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	require.NoError(t, err)
+	return r
+}
