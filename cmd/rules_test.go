@@ -64,6 +64,7 @@ var rooms = []room{
 		others: []string{"k8s.io", "sigs.k8s.io", "github.com/fluxcd/cli-utils/pkg/kstatus", "gopkg.in/yaml.v3"},
 	},
 	{dir: "modules"},
+	{dir: "modules/client", own: []string{"modules", "artifact/mender", "store/durable"}},
 	{
 		dir:    "modules/deploy",
 		own:    []string{"modules", "store/...", "artifact/...", "submodules"},

@@ -82,7 +82,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	for _, w := range c.Warnings {
 		log.Warn(w)
 	}
-	err = device.Run(func(ctx context.Context) error {
+	err = device.Run(device.Module, func(ctx context.Context) error {
 		tree, err := modules.OpenTree(args[1])
 		if err != nil {
 			return err

@@ -9,6 +9,7 @@ import (
 
 	"github.com/mender-app/mender-app/artifact"
 	"github.com/mender-app/mender-app/artifact/mender"
+	"github.com/mender-app/mender-app/modules/client"
 	"github.com/mender-app/mender-app/modules/deploy"
 	"github.com/mender-app/mender-app/store"
 	"github.com/mender-app/mender-app/submodules"
@@ -54,9 +55,12 @@ var ErrUsage = errors.New("usage")
 func ExitCode(err error) int {
 	var locked *store.LockedError
 	var needs *artifact.RequiresError
+	var call *client.CallError
 	switch {
 	case err == nil:
 		return ExitDone
+	case errors.As(err, &call) && call.Code > 0:
+		return call.Code // the update module's own, which are these
 	case errors.As(err, &locked):
 		return ExitBusy
 	case errors.Is(err, ErrUsage):
@@ -75,7 +79,7 @@ func ExitCode(err error) int {
 		errors.Is(err, artifact.ErrSpool), errors.Is(err, mender.ErrFormat), errors.Is(err, mender.ErrChecksum),
 		errors.Is(err, mender.ErrTooLarge):
 		return ExitContent
-	case errors.Is(err, deploy.ErrUnfit), errors.Is(err, artifact.ErrMetadata), errors.As(err, &needs),
+	case errors.Is(err, deploy.ErrUnfit), errors.Is(err, client.ErrRefused), errors.Is(err, artifact.ErrMetadata), errors.As(err, &needs),
 		errors.Is(err, mender.ErrSignature), errors.Is(err, mender.ErrUnsupported):
 		return ExitRefused
 	case errors.Is(err, store.ErrNoApp), errors.Is(err, store.ErrNoRelease), errors.Is(err, store.ErrName),

@@ -1,0 +1,346 @@
+package main
+
+import (
+	"context"
+	"crypto"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/mender-app/mender-app/artifact/mender"
+	"github.com/mender-app/mender-app/cmd/internal/device"
+	"github.com/mender-app/mender-app/modules"
+	"github.com/mender-app/mender-app/modules/client"
+	"github.com/mender-app/mender-app/modules/deploy"
+	"github.com/mender-app/mender-app/store"
+)
+
+// menderClients are the programs of the Mender client.
+var menderClients = []string{"mender-update", "mender"}
+
+// errManaged: a Mender client manages this device.
+var errManaged = fmt.Errorf("%w: a Mender client manages this device", client.ErrRefused)
+
+func (p *program) installCommand() *cobra.Command {
+	var keys []string
+	var force, commit bool
+	cmd := &cobra.Command{
+		Use:   "install FILE|-",
+		Short: "Install an artifact (without a Mender client)",
+		Long: `Installs the artifact in FILE, or from standard input, through the update module,
+with the calls that the Mender client makes. Afterwards the new release runs and
+waits for "mender-app commit" or "mender-app rollback". If anything fails, the
+release before runs on.
+
+On a device that a Mender client manages, use that one: it would not know of
+what is installed here. --force installs all the same.`,
+		Example: `  mender-app install shop-2.mender && mender-app commit
+  curl -s https://example.com/shop-2.mender | mender-app install --key artifact.pub -`,
+		Args: args(cobra.ExactArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return p.install(cmd.Context(), args[0], keys, force, commit)
+		},
+	}
+	cmd.Flags().StringArrayVar(&keys, "key", nil, "public key (PEM) that must have signed the artifact; repeatable")
+	cmd.Flags().BoolVar(&force, "force", false, "also on a device that a Mender client manages")
+	cmd.Flags().BoolVar(&commit, "commit", false, "commit at once when it is healthy")
+	return cmd
+}
+
+func (p *program) install(ctx context.Context, file string, keys []string, force, commit bool) error {
+	if !force {
+		if err := p.unmanaged(); err != nil {
+			return err
+		}
+	}
+	c, err := p.client()
+	if err != nil {
+		return err
+	}
+	in := io.Reader(p.stdin)
+	var size int64
+	if file != "-" {
+		f, err := os.Open(file)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		if st, err := f.Stat(); err == nil {
+			size = st.Size()
+		}
+		in = f
+	}
+	var o mender.ReadOptions
+	if len(keys) == 0 && p.config.VerifyKey != "" {
+		keys = []string{p.config.VerifyKey}
+	}
+	if o.PublicKeys, err = readKeys(keys); err != nil {
+		return err
+	}
+	bar := p.progress(in, size)
+	artifact, err := mender.NewReader(bar, o)
+	if err == nil {
+		err = c.Install(ctx, artifact)
+	}
+	bar.done()
+	if err != nil {
+		return err
+	}
+	name := artifact.Header().Name
+	if commit {
+		if err := c.Commit(ctx); err != nil {
+			return err
+		}
+		return p.said(map[string]string{"artifact_name": name, "state": "committed"}, "installed and committed %s", name)
+	}
+	r, err := c.Read()
+	if err != nil {
+		return err
+	}
+	if r.Open == nil { // a module without rollback commits at once
+		return p.said(map[string]string{"artifact_name": name, "state": "committed"}, "installed %s", name)
+	}
+	return p.said(map[string]string{"artifact_name": name, "state": "installed"},
+		"installed %s; now mender-app commit, or mender-app rollback", name)
+}
+
+// unmanaged refuses a device that has a Mender client.
+func (p *program) unmanaged() error {
+	for _, name := range menderClients {
+		if path, err := exec.LookPath(name); err == nil {
+			return fmt.Errorf("%w (%s): use `%s install`, or --force", errManaged, path, name)
+		}
+	}
+	return nil
+}
+
+func readKeys(files []string) (keys []crypto.PublicKey, err error) {
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			return nil, err
+		}
+		key, err := mender.LoadPublicKey(data)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", file, err)
+		}
+		keys = append(keys, key)
+	}
+	return keys, nil
+}
+
+// client makes the driver of the update module.
+func (p *program) client() (*client.Client, error) {
+	deviceType, err := readDeviceType(p.config.DeviceType)
+	if err != nil {
+		return nil, err
+	}
+	return &client.Client{
+		Module:     p.config.UpdateModule,
+		Dir:        store.At(p.config.Store).Meta("client"),
+		DeviceType: deviceType,
+		Driver:     driverName,
+		Log:        func(line string) { fmt.Fprintln(p.stderr, device.OneLine(line)) },
+		Trace:      func(s modules.State) { p.log.Debug("call", "state", string(s)) },
+	}, nil
+}
+
+// readDeviceType reads the file that names this device's type, with
+// device_type=NAME in it as the Mender client has it.
+func readDeviceType(file string) (string, error) {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return "", fmt.Errorf("the device's type: %w; write device_type=NAME into it", err)
+	}
+	for line := range strings.Lines(string(data)) {
+		if name, ok := strings.CutPrefix(strings.TrimSpace(line), "device_type="); ok && name != "" {
+			return name, nil
+		}
+	}
+	return "", fmt.Errorf("%s does not say device_type=NAME", file)
+}
+
+func (p *program) commitCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:     "commit",
+		Short:   "Make the installed update permanent",
+		Long:    `Makes the update that "mender-app install" brought permanent, if it is still healthy; otherwise the release before comes back.`,
+		Example: "  mender-app commit",
+		Args:    args(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := p.client()
+			if err != nil {
+				return err
+			}
+			if err := c.Commit(cmd.Context()); err != nil {
+				return err
+			}
+			r, err := c.Read()
+			if err != nil {
+				return err
+			}
+			return p.said(map[string]string{"artifact_name": r.Installed.ArtifactName, "state": "committed"},
+				"committed %s", r.Installed.ArtifactName)
+		},
+	}
+}
+
+func (p *program) rollbackCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "rollback [APP]",
+		Short: "Undo the installed update, or go back to the release that was kept",
+		Long: `Without APP, undoes the update that "mender-app install" brought and that has not
+been committed. With APP, brings back the release of that application that was
+kept when its newest one was committed, however long ago; the one that runs now
+is kept in its place. The Mender server hears nothing of the latter.`,
+		Example: "  mender-app rollback\n  mender-app rollback shop",
+		Args:    args(cobra.MaximumNArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 1 {
+				r, err := p.engine().GoBack(cmd.Context(), args[0])
+				if err != nil {
+					return err
+				}
+				return p.said(map[string]string{"application": args[0], "release": r.ID, "artifact_name": r.ArtifactName},
+					"%s runs release %s (%s) again", args[0], r.ID, r.ArtifactName)
+			}
+			c, err := p.client()
+			if err != nil {
+				return err
+			}
+			if err := c.Rollback(cmd.Context()); err != nil {
+				return err
+			}
+			r, err := c.Read()
+			if err != nil {
+				return err
+			}
+			return p.said(map[string]string{"artifact_name": r.Installed.ArtifactName, "state": "rolled-back"},
+				"rolled back; installed is %s", orNothing(r.Installed.ArtifactName))
+		},
+	}
+}
+
+func orNothing(name string) string {
+	if name == "" {
+		return "nothing"
+	}
+	return name
+}
+
+func (p *program) resumeCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "resume",
+		Short: "End what a crash or a power cut interrupted",
+		Long: `Ends interrupted deployments: one past its commit is cleaned up, any other is
+undone, so that the release before runs. What only waits for a commit stays.`,
+		Example: "  mender-app resume",
+		Args:    args(cobra.NoArgs),
+		RunE:    func(cmd *cobra.Command, _ []string) error { return p.resume(cmd.Context()) },
+	}
+}
+
+func (p *program) resume(ctx context.Context) error {
+	type result struct {
+		Application string `json:"application,omitempty"`
+		Artifact    string `json:"artifact_name,omitempty"`
+		Was         string `json:"was"`
+		Now         string `json:"now"`
+	}
+	var results []result
+	rec, err := (&client.Client{Dir: store.At(p.config.Store).Meta("client")}).Read()
+	if err != nil {
+		return err
+	}
+	if rec.Open != nil && !rec.Open.Waiting {
+		c, err := p.client()
+		if err != nil {
+			return err
+		}
+		if err := c.Resume(ctx); err != nil {
+			return err
+		}
+		now := "undone"
+		if rec.Open.State == modules.Cleanup && !rec.Open.Failed {
+			now = "cleaned up"
+		}
+		results = append(results, result{Artifact: rec.Open.ArtifactName, Was: string(rec.Open.State), Now: now})
+	}
+	found, err := p.engine().Resume(ctx)
+	if err != nil {
+		return err
+	}
+	var failed error
+	for _, r := range found {
+		now := "settled"
+		switch {
+		case r.Err != nil:
+			now = "failed"
+			failed = errors.Join(failed, fmt.Errorf("%s: %w", r.App, r.Err))
+		case r.Waiting && r.Phase == deploy.Committed:
+			now = "waits for its cleanup"
+		case r.Waiting:
+			now = "waits for its commit or rollback"
+		}
+		results = append(results, result{Application: r.App, Was: string(r.Phase), Now: now})
+	}
+	if p.json {
+		if results == nil {
+			results = []result{}
+		}
+		if err := p.printJSON(results); err != nil {
+			return err
+		}
+		return failed
+	}
+	for _, r := range results {
+		fmt.Fprintf(p.stdout, "%s: %s, %s\n", r.Application+r.Artifact, r.Was, r.Now)
+	}
+	if len(results) == 0 {
+		fmt.Fprintln(p.stdout, "nothing to resume")
+	}
+	return failed
+}
+
+// progress shows how much of the artifact has been read, on a terminal only.
+func (p *program) progress(in io.Reader, size int64) *meter {
+	m := &meter{in: in, size: size}
+	if f, ok := p.stderr.(*os.File); ok && term.IsTerminal(int(f.Fd())) && !p.json {
+		m.out = f
+	}
+	return m
+}
+
+// meter counts what is read through it.
+type meter struct {
+	in          io.Reader
+	out         io.Writer // nil: says nothing
+	size, count int64
+	shown       int64
+}
+
+func (m *meter) Read(b []byte) (int, error) {
+	n, err := m.in.Read(b)
+	m.count += int64(n)
+	if m.out != nil && m.count-m.shown >= 1<<20 {
+		m.shown = m.count
+		if m.size > 0 {
+			fmt.Fprintf(m.out, "\r%3d %% of %d MB ", m.count*100/m.size, m.size/1_000_000)
+		} else {
+			fmt.Fprintf(m.out, "\r%d MB ", m.count/1_000_000)
+		}
+	}
+	return n, err
+}
+
+func (m *meter) done() {
+	if m.out != nil && m.shown > 0 {
+		fmt.Fprint(m.out, "\r                              \r")
+	}
+}

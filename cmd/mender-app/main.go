@@ -1,0 +1,153 @@
+// Mender-app is the operator's program on the device: it shows what is
+// installed, goes back to a kept release, and installs artifacts on hosts where
+// no Mender client is. It knows flags, output and exit codes; the work is done
+// by modules/deploy and, through the update module, modules/client.
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/cobra/doc"
+
+	"github.com/mender-app/mender-app/cmd/internal/device"
+	"github.com/mender-app/mender-app/modules/client"
+	"github.com/mender-app/mender-app/modules/deploy"
+)
+
+func main() {
+	os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+}
+
+// run is the program; it returns its exit code.
+func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	p := &program{stdin: stdin, stdout: stdout, stderr: stderr}
+	root := p.root()
+	root.SetArgs(args)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	err := device.Run(device.Person, root.ExecuteContext)
+	if err != nil {
+		device.Fail(stderr, hint(err))
+	}
+	return device.ExitCode(err)
+}
+
+// hint says what to do next where the error alone does not.
+func hint(err error) error {
+	switch {
+	case errors.Is(err, client.ErrNotOpen):
+		return fmt.Errorf("%w; see mender-app list", err)
+	case errors.Is(err, client.ErrOpen):
+		return fmt.Errorf("%w (mender-app commit, rollback or resume)", err)
+	case errors.Is(err, deploy.ErrOpen):
+		return fmt.Errorf("%w: commit or roll it back first", err)
+	case errors.Is(err, os.ErrPermission) && os.Geteuid() != 0:
+		return fmt.Errorf("%w; run it as root", err)
+	}
+	return err
+}
+
+// program is one run.
+type program struct {
+	stdin          io.Reader
+	stdout, stderr io.Writer
+
+	json   bool
+	config *device.Config
+	log    *slog.Logger
+}
+
+func (p *program) root() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "mender-app",
+		Short: "Show, install and roll back container applications on this device",
+		Long: `mender-app shows the applications of this device, goes back to a release that
+was kept, and, on a host without a Mender client, installs artifacts through the
+update module just as the client would.
+
+` + device.ExitHelp,
+		SilenceErrors:     true,
+		SilenceUsage:      true,
+		DisableAutoGenTag: true,
+		Version:           device.Version(),
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return p.configure(cmd) },
+	}
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
+		return fmt.Errorf("%w: %w", device.ErrUsage, err)
+	})
+	root.PersistentFlags().BoolVar(&p.json, "json", false, "print JSON")
+	root.AddCommand(
+		p.installCommand(), p.commitCommand(), p.rollbackCommand(), p.resumeCommand(),
+		p.listCommand(), p.showCommand(), p.releasesCommand(), p.historyCommand(), p.verifyCommand(),
+		p.versionCommand(), genMan(root),
+	)
+	return root
+}
+
+// configure reads the configuration for the commands that work on the device.
+func (p *program) configure(cmd *cobra.Command) error {
+	for c := cmd; c != nil; c = c.Parent() {
+		switch c.Name() {
+		case "version", "gen-man", "completion", "help", cobra.ShellCompRequestCmd, cobra.ShellCompNoDescRequestCmd:
+			return nil
+		}
+	}
+	c, err := device.Load()
+	if err != nil {
+		return fmt.Errorf("%w: %w", device.ErrUsage, err)
+	}
+	p.config, p.log = c, device.NewLog(p.stderr, c.LogLevel)
+	for _, w := range c.Warnings {
+		p.log.Warn(w)
+	}
+	return nil
+}
+
+// args makes a wrong number of arguments an error of usage.
+func args(check cobra.PositionalArgs) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if err := check(cmd, args); err != nil {
+			return fmt.Errorf("%w: %s: %w", device.ErrUsage, cmd.CommandPath(), err)
+		}
+		return nil
+	}
+}
+
+func (p *program) engine() *deploy.Engine { return p.config.Engine(p.log, driverName) }
+
+// driverName is who the history says drove a deployment.
+const driverName = "mender-app"
+
+func (p *program) versionCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "Print the version",
+		Args:  args(cobra.NoArgs),
+		RunE: func(*cobra.Command, []string) error {
+			if p.json {
+				return p.printJSON(map[string]string{"version": device.Version()})
+			}
+			_, err := fmt.Fprintln(p.stdout, "mender-app", device.Version())
+			return err
+		},
+	}
+}
+
+// genMan writes the manual pages; the Makefile calls it.
+func genMan(root *cobra.Command) *cobra.Command {
+	return &cobra.Command{
+		Use:    "gen-man DIR",
+		Short:  "Write the manual pages to DIR",
+		Hidden: true,
+		Args:   args(cobra.ExactArgs(1)),
+		RunE: func(_ *cobra.Command, args []string) error {
+			header := &doc.GenManHeader{Title: "MENDER-APP", Section: "8", Source: "mender-app", Manual: "mender-app"}
+			return doc.GenManTree(root, header, args[0])
+		},
+	}
+}

@@ -1,0 +1,361 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mender-app/mender-app/cmd/internal/device"
+	"github.com/mender-app/mender-app/store"
+)
+
+// printJSON prints one document.
+func (p *program) printJSON(v any) error {
+	enc := json.NewEncoder(p.stdout)
+	enc.SetIndent("", "  ")
+	return enc.Encode(v)
+}
+
+// said prints the result of a command: JSON, or a line.
+func (p *program) said(doc any, format string, args ...any) error {
+	if p.json {
+		return p.printJSON(doc)
+	}
+	_, err := fmt.Fprintf(p.stdout, format+"\n", args...)
+	return err
+}
+
+// table prints rows under a heading.
+func (p *program) table(heading string, rows [][]string) error {
+	w := tabwriter.NewWriter(p.stdout, 0, 8, 2, ' ', 0)
+	fmt.Fprintln(w, heading)
+	for _, row := range rows {
+		for i, cell := range row {
+			if cell == "" {
+				cell = "-"
+			}
+			if i > 0 {
+				fmt.Fprint(w, "\t")
+			}
+			fmt.Fprint(w, cell)
+		}
+		fmt.Fprintln(w)
+	}
+	return w.Flush()
+}
+
+// application is what list and show print of one.
+type application struct {
+	Name         string            `json:"application"`
+	State        string            `json:"state"`
+	Release      string            `json:"release,omitempty"`
+	ArtifactName string            `json:"artifact_name,omitempty"`
+	Version      string            `json:"application_version,omitempty"`
+	Orchestrator string            `json:"orchestrator,omitempty"`
+	Platform     string            `json:"platform,omitempty"`
+	Components   []store.Component `json:"components,omitempty"`
+	Kept         []string          `json:"kept,omitempty"`
+	Deployment   *store.Deployment `json:"deployment,omitempty"`
+	Manifests    string            `json:"manifests,omitempty"`
+	Problem      string            `json:"problem,omitempty"`
+}
+
+// The states of an application in list and show, beside the phases of an open
+// deployment.
+const (
+	stateInstalled = "installed"
+	stateLegacy    = "not adopted" // the shell reference installed it
+	stateDamaged   = "damaged"
+	stateFailed    = "not installed" // its first installation failed
+)
+
+func (p *program) application(s *store.Store, name string) (*application, error) {
+	out := &application{Name: name}
+	if s.Legacy(name) {
+		out.State = stateLegacy
+		return out, nil
+	}
+	a, err := s.App(name)
+	var corrupt *store.CorruptError
+	if errors.As(err, &corrupt) {
+		out.State, out.Problem = stateDamaged, err.Error()
+		return out, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	out.Kept, out.Deployment, out.Release = a.Kept, a.Deployment, a.Current
+	switch {
+	case a.Deployment != nil:
+		out.State = a.Deployment.Phase
+		out.Problem = a.Deployment.Error
+	case a.Current != "":
+		out.State = stateInstalled
+	default:
+		out.State = stateFailed
+	}
+	if a.Current != "" {
+		out.Manifests = a.ManifestsDir()
+		r, err := a.Release(a.Current)
+		if err != nil {
+			out.Problem = err.Error()
+			return out, nil
+		}
+		out.ArtifactName, out.Version, out.Orchestrator = r.ArtifactName, r.Version, r.Orchestrator
+		out.Platform, out.Components = r.Platform, r.Components
+	}
+	return out, nil
+}
+
+func (p *program) listCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:     "list",
+		Short:   "List the applications",
+		Example: "  mender-app list\n  mender-app list --json",
+		Args:    args(cobra.NoArgs),
+		RunE: func(*cobra.Command, []string) error {
+			s := store.At(p.config.Store)
+			names, err := s.Apps()
+			if err != nil {
+				return err
+			}
+			apps := []*application{}
+			var rows [][]string
+			for _, name := range names {
+				a, err := p.application(s, name)
+				if err != nil {
+					return err
+				}
+				apps = append(apps, a)
+				rows = append(rows, []string{a.Name, a.Release, a.ArtifactName, a.Orchestrator, a.State})
+			}
+			if p.json {
+				return p.printJSON(apps)
+			}
+			return p.table("APPLICATION\tRELEASE\tARTIFACT\tORCHESTRATOR\tSTATE", rows)
+		},
+	}
+}
+
+// completeApps completes the name of an application.
+func completeApps(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+	c, err := device.Load()
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	names, _ := store.At(c.Store).Apps()
+	return names, cobra.ShellCompDirectiveNoFileComp
+}
+
+func (p *program) showCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:               "show APP",
+		Short:             "Show an application",
+		Example:           "  mender-app show shop",
+		Args:              args(cobra.ExactArgs(1)),
+		ValidArgsFunction: completeApps,
+		RunE: func(_ *cobra.Command, args []string) error {
+			a, err := p.application(store.At(p.config.Store), args[0])
+			if err != nil {
+				return err
+			}
+			if p.json {
+				return p.printJSON(a)
+			}
+			rows := [][]string{
+				{"state", a.State}, {"release", a.Release}, {"artifact", a.ArtifactName}, {"version", a.Version},
+				{"orchestrator", a.Orchestrator}, {"platform", a.Platform}, {"manifests", a.Manifests},
+			}
+			for _, id := range a.Kept {
+				rows = append(rows, []string{"kept", id})
+			}
+			if d := a.Deployment; d != nil {
+				rows = append(rows, []string{"deploying", fmt.Sprintf("%s, %s since %s", d.ArtifactName, d.Phase, when(d.Updated))})
+			}
+			if a.Problem != "" {
+				rows = append(rows, []string{"problem", device.OneLine(a.Problem)})
+			}
+			for _, c := range a.Components {
+				rows = append(rows, []string{c.Type, c.URL + " " + c.Digest})
+			}
+			rows = slices.DeleteFunc(rows, func(r []string) bool { return r[1] == "" })
+			return p.table("application\t"+a.Name, rows)
+		},
+	}
+}
+
+func when(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05") }
+
+func (p *program) releasesCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:               "releases APP",
+		Short:             "List the releases of an application that are on the device",
+		Example:           "  mender-app releases shop",
+		Args:              args(cobra.ExactArgs(1)),
+		ValidArgsFunction: completeApps,
+		RunE: func(_ *cobra.Command, args []string) error {
+			a, err := store.At(p.config.Store).App(args[0])
+			if err != nil {
+				return err
+			}
+			ids, err := a.Releases()
+			if err != nil {
+				return err
+			}
+			var rows [][]string
+			docs := []json.RawMessage{}
+			for _, id := range ids {
+				role := "unused"
+				switch {
+				case id == a.Current:
+					role = "current"
+				case slices.Contains(a.Kept, id):
+					role = "kept"
+				case a.Deployment != nil && a.Deployment.To == id:
+					role = "incoming"
+				}
+				r, err := a.Release(id)
+				if err != nil {
+					r = &store.Release{ID: id}
+					role = "damaged"
+				}
+				rows = append(rows, []string{id, role, r.ArtifactName, r.Version, when(r.Created)})
+				doc, err := withRole(r, role)
+				if err != nil {
+					return err
+				}
+				docs = append(docs, doc)
+			}
+			if p.json {
+				return p.printJSON(docs)
+			}
+			return p.table("RELEASE\tROLE\tARTIFACT\tVERSION\tCREATED", rows)
+		},
+	}
+}
+
+// withRole adds the role to a release's JSON.
+func withRole(r *store.Release, role string) (json.RawMessage, error) {
+	data, err := json.Marshal(r)
+	if err != nil {
+		return nil, err
+	}
+	doc := map[string]json.RawMessage{}
+	if err := json.Unmarshal(data, &doc); err != nil {
+		return nil, err
+	}
+	if doc["role"], err = json.Marshal(role); err != nil {
+		return nil, err
+	}
+	return json.Marshal(doc)
+}
+
+func (p *program) historyCommand() *cobra.Command {
+	var limit int
+	var status string
+	cmd := &cobra.Command{
+		Use:   "history APP",
+		Short: "List what was deployed of an application, the newest first",
+		Long: `Lists the deployments of an application that have ended, the newest first, also
+when the application is gone. Their status is installed, rolled-back, refused or
+failed.`,
+		Example:           "  mender-app history shop --limit 5\n  mender-app history shop --status rolled-back --json",
+		Args:              args(cobra.ExactArgs(1)),
+		ValidArgsFunction: completeApps,
+		RunE: func(_ *cobra.Command, args []string) error {
+			all := []string{store.StatusInstalled, store.StatusRolledBack, store.StatusRefused, store.StatusFailed}
+			if status != "" && !slices.Contains(all, status) {
+				return fmt.Errorf("%w: --status %s is none of %v", device.ErrUsage, status, all)
+			}
+			records, err := store.At(p.config.Store).History(args[0])
+			if err != nil {
+				return err
+			}
+			if len(records) == 0 {
+				if _, err := store.At(p.config.Store).App(args[0]); err != nil {
+					return err
+				}
+			}
+			slices.Reverse(records)
+			records = slices.DeleteFunc(records, func(r store.Record) bool { return status != "" && r.Status != status })
+			if limit > 0 && len(records) > limit {
+				records = records[:limit]
+			}
+			if p.json {
+				if records == nil {
+					records = []store.Record{}
+				}
+				return p.printJSON(records)
+			}
+			var rows [][]string
+			for _, r := range records {
+				rows = append(rows, []string{
+					when(r.Ended), r.ArtifactName, r.Status, r.Ended.Sub(r.Started).Round(time.Second).String(),
+					r.Driver, device.OneLine(r.Error),
+				})
+			}
+			return p.table("ENDED\tARTIFACT\tSTATUS\tTOOK\tBY\tERROR", rows)
+		},
+	}
+	cmd.Flags().IntVar(&limit, "limit", 0, "print the newest N only")
+	cmd.Flags().StringVar(&status, "status", "", "print those with this status only")
+	return cmd
+}
+
+func (p *program) verifyCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "verify [APP]",
+		Short: "Check that the images of the current and the kept releases are whole",
+		Long: `Checks that every image of the current and the kept releases of APP, or of all
+applications, is there and whole. Nothing is changed.`,
+		Example:           "  mender-app verify shop",
+		Args:              args(cobra.MaximumNArgs(1)),
+		ValidArgsFunction: completeApps,
+		RunE: func(cmd *cobra.Command, names []string) error {
+			s := store.At(p.config.Store)
+			if len(names) == 0 {
+				all, err := s.Apps()
+				if err != nil {
+					return err
+				}
+				names = slices.DeleteFunc(all, s.Legacy)
+			}
+			type problem struct {
+				Application string `json:"application"`
+				Release     string `json:"release"`
+				Problem     string `json:"problem"`
+			}
+			problems := []problem{}
+			for _, name := range names {
+				found, err := p.engine().Verify(cmd.Context(), name)
+				if err != nil {
+					return err
+				}
+				for _, f := range found {
+					problems = append(problems, problem{name, f.Release, f.Text})
+				}
+			}
+			if p.json {
+				if err := p.printJSON(problems); err != nil {
+					return err
+				}
+			} else {
+				for _, f := range problems {
+					fmt.Fprintf(p.stdout, "%s %s: %s\n", f.Application, f.Release, f.Problem)
+				}
+			}
+			if len(problems) > 0 {
+				return fmt.Errorf("%d components are not whole; install the release again", len(problems))
+			}
+			if !p.json {
+				fmt.Fprintln(p.stdout, "all components are whole")
+			}
+			return nil
+		},
+	}
+}

@@ -1,0 +1,346 @@
+// Package client is the Mender client's side of the update-module protocol, for
+// hosts where none is: it makes the file tree, gives the payload as streams,
+// calls the module in the order of the C++ client's standalone commands, and
+// remembers between commands how far it has come and what is installed.
+//
+// It must not know what the module does; it works with any module.
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/mender-app/mender-app/artifact/mender"
+	"github.com/mender-app/mender-app/modules"
+	"github.com/mender-app/mender-app/store/durable"
+)
+
+// Errors a caller may branch on.
+var (
+	// ErrOpen: an update has not been committed or rolled back yet.
+	ErrOpen = errors.New("an update is open")
+	// ErrNotOpen: there is no update to work on.
+	ErrNotOpen = errors.New("no update is open")
+	// ErrRefused: the artifact is not for this device; nothing was called.
+	ErrRefused = errors.New("refused")
+)
+
+// Client drives one update module.
+type Client struct {
+	// Module is the executable.
+	Module string
+	// Dir is where the client keeps its state and the file tree; it must
+	// outlive a restart of the machine.
+	Dir string
+	// DeviceType is this device's.
+	DeviceType string
+	// Driver names who drives the module, for its history.
+	Driver string
+	// Env is the environment of the module; nil is this process's.
+	Env []string
+	// Log takes the module's lines, without their newline.
+	Log func(line string)
+	// Trace, if set, takes each call before it is made.
+	Trace func(state modules.State)
+}
+
+// Record is what the client remembers, client.json in its directory.
+type Record struct {
+	Installed Installed `json:"installed"`
+	Open      *Update   `json:"open,omitempty"`
+}
+
+// Installed is what the client takes for installed.
+type Installed struct {
+	ArtifactName string            `json:"artifact_name,omitempty"`
+	Provides     map[string]string `json:"provides,omitempty"`
+}
+
+// Update is one that has been begun.
+type Update struct {
+	ArtifactName string            `json:"artifact_name"`
+	Group        string            `json:"artifact_group,omitempty"`
+	Provides     map[string]string `json:"provides,omitempty"`
+	Clears       []string          `json:"clears_provides,omitempty"`
+	// State is the last one that was begun.
+	State modules.State `json:"state"`
+	// Waiting: State has ended well, and a person decides.
+	Waiting bool `json:"waiting,omitempty"`
+	// Failed: the module could not roll back.
+	Failed bool `json:"failed,omitempty"`
+}
+
+const recordFile = "client.json"
+
+// Read returns what the client remembers. Nothing is written.
+func (c *Client) Read() (*Record, error) {
+	data, err := os.ReadFile(filepath.Join(c.Dir, recordFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return &Record{}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var r Record
+	if err := json.Unmarshal(data, &r); err != nil {
+		return nil, fmt.Errorf("%s is damaged: %w", filepath.Join(c.Dir, recordFile), err)
+	}
+	return &r, nil
+}
+
+func (c *Client) save(r *Record) error {
+	data, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return err
+	}
+	if err := durable.MkdirAll(c.Dir, 0o755); err != nil {
+		return err
+	}
+	return durable.WriteFile(filepath.Join(c.Dir, recordFile), append(data, '\n'), 0o644)
+}
+
+// enter remembers that a state has been begun.
+func (c *Client) enter(r *Record, s modules.State) error {
+	r.Open.State, r.Open.Waiting = s, false
+	return c.save(r)
+}
+
+// Install installs an artifact, up to the point where a person commits it or
+// rolls it back. Payload is read to its end, which checks it. On an error
+// everything has been undone, unless the error says otherwise.
+func (c *Client) Install(ctx context.Context, artifact *mender.Reader) error {
+	r, err := c.Read()
+	if err != nil {
+		return err
+	}
+	if r.Open != nil {
+		return fmt.Errorf("%w: %s; commit it, roll it back or resume it first", ErrOpen, r.Open.ArtifactName)
+	}
+	h := artifact.Header()
+	if err := c.accept(r, h); err != nil {
+		return err
+	}
+	if err := c.makeTree(r, h); err != nil {
+		return err
+	}
+	r.Open = &Update{ArtifactName: h.Name, Group: h.Group, Provides: h.Provides, Clears: h.ClearsProvides}
+	download := modules.Download
+	answer, err := c.ask(ctx, modules.ProvidePayloadFileSizes)
+	if err != nil {
+		return err
+	}
+	if answer == modules.Yes {
+		download = modules.DownloadWithFileSizes
+	}
+	// Until the download is done nothing is recorded: a kill leaves nothing to
+	// resume, and the next installation begins anew.
+	if err := c.download(ctx, download, artifact); err != nil {
+		return errors.Join(err, c.cleanup(ctx, nil))
+	}
+	if err := c.enter(r, modules.ArtifactInstall); err != nil {
+		return errors.Join(err, c.cleanup(ctx, nil))
+	}
+	if err := c.run(ctx, modules.ArtifactInstall); err != nil {
+		return errors.Join(err, c.undo(ctx, r, true))
+	}
+	switch answer, err := c.ask(ctx, modules.NeedsArtifactReboot); {
+	case err != nil:
+		return errors.Join(err, c.undo(ctx, r, true))
+	case answer == modules.Yes || answer == modules.Automatic:
+		c.log("the update asks for a restart of the machine; restart it before the commit")
+	}
+	switch answer, err := c.ask(ctx, modules.SupportsRollback); {
+	case err != nil:
+		return errors.Join(err, c.undo(ctx, r, true))
+	case answer != modules.Yes:
+		return c.commit(ctx, r)
+	}
+	r.Open.State, r.Open.Waiting = modules.ArtifactCommit, true
+	return c.save(r)
+}
+
+// accept refuses an artifact that is not for this device.
+func (c *Client) accept(r *Record, h *mender.Header) error {
+	if h.PayloadType != mender.PayloadTypeApp {
+		return fmt.Errorf("%w: the payload is of type %q, not %q: it is for another update module", ErrRefused, h.PayloadType, mender.PayloadTypeApp)
+	}
+	if len(h.Scripts) > 0 {
+		return fmt.Errorf("%w: the artifact has state scripts, which only the Mender client runs", ErrRefused)
+	}
+	if !slices.Contains(h.DeviceTypes, c.DeviceType) {
+		return fmt.Errorf("%w: the artifact is for device type %s, this device is %q",
+			ErrRefused, strings.Join(h.DeviceTypes, " or "), c.DeviceType)
+	}
+	name := r.Installed.ArtifactName
+	if len(h.DependsNames) > 0 && !slices.Contains(h.DependsNames, name) {
+		return fmt.Errorf("%w: the artifact needs artifact %s to be installed, and %q is",
+			ErrRefused, strings.Join(h.DependsNames, " or "), name)
+	}
+	group := r.Installed.Provides["artifact_group"]
+	if len(h.DependsGroups) > 0 && !slices.Contains(h.DependsGroups, group) {
+		return fmt.Errorf("%w: the artifact needs artifact group %s, and this device has %q",
+			ErrRefused, strings.Join(h.DependsGroups, " or "), group)
+	}
+	for _, key := range slices.Sorted(maps.Keys(h.Depends)) {
+		have, ok := r.Installed.Provides[key]
+		if !ok || !slices.Contains(h.Depends[key], have) {
+			return fmt.Errorf("%w: the artifact needs %s = %s, and this device has %q",
+				ErrRefused, key, strings.Join(h.Depends[key], " or "), have)
+		}
+	}
+	return nil
+}
+
+// Commit makes the open update permanent.
+func (c *Client) Commit(ctx context.Context) error {
+	r, err := c.opened()
+	if err != nil {
+		return err
+	}
+	if r.Open.State == modules.ArtifactCommit && r.Open.Waiting {
+		return c.commit(ctx, r)
+	}
+	if r.Open.State == modules.Cleanup {
+		return c.resume(ctx, r)
+	}
+	// As the C++ client: what was interrupted is undone.
+	return errors.Join(fmt.Errorf("the update was interrupted in %s and cannot be committed", r.Open.State), c.resume(ctx, r))
+}
+
+func (c *Client) commit(ctx context.Context, r *Record) error {
+	if err := c.enter(r, modules.ArtifactCommit); err != nil {
+		return err
+	}
+	if err := c.run(ctx, modules.ArtifactCommit); err != nil {
+		return errors.Join(err, c.undo(ctx, r, true))
+	}
+	r.Installed = r.Installed.with(r.Open)
+	// One write: what is installed, and that only Cleanup is left.
+	if err := c.enter(r, modules.Cleanup); err != nil {
+		return err
+	}
+	return c.cleanup(ctx, r)
+}
+
+// with is what is installed after an update.
+func (i Installed) with(u *Update) Installed {
+	provides := map[string]string{}
+	for key, value := range i.Provides {
+		cleared := slices.ContainsFunc(u.Clears, func(pattern string) bool {
+			ok, err := path.Match(pattern, key)
+			return err == nil && ok
+		})
+		if !cleared {
+			provides[key] = value
+		}
+	}
+	maps.Copy(provides, u.Provides)
+	delete(provides, "artifact_group")
+	if u.Group != "" {
+		provides["artifact_group"] = u.Group
+	}
+	return Installed{ArtifactName: u.ArtifactName, Provides: provides}
+}
+
+// Rollback undoes the open update.
+func (c *Client) Rollback(ctx context.Context) error {
+	r, err := c.opened()
+	if err != nil {
+		return err
+	}
+	if r.Open.State == modules.Cleanup {
+		return errors.Join(errors.New("the update is past its commit"), c.resume(ctx, r))
+	}
+	if _, err := c.ask(ctx, modules.SupportsRollback); err != nil {
+		return err
+	}
+	return c.undo(ctx, r, false)
+}
+
+// Resume ends an update that was interrupted: past its commit it is cleaned up,
+// otherwise it is undone. One that waits for a person stays as it is.
+func (c *Client) Resume(ctx context.Context) error {
+	r, err := c.opened()
+	if err != nil {
+		return err
+	}
+	if r.Open.Waiting {
+		return fmt.Errorf("%w: %s waits for commit or rollback", ErrOpen, r.Open.ArtifactName)
+	}
+	return c.resume(ctx, r)
+}
+
+func (c *Client) resume(ctx context.Context, r *Record) error {
+	if r.Open.State == modules.Cleanup {
+		return c.cleanup(ctx, r)
+	}
+	return c.undo(ctx, r, true)
+}
+
+func (c *Client) opened() (*Record, error) {
+	r, err := c.Read()
+	if err != nil {
+		return nil, err
+	}
+	if r.Open == nil {
+		return nil, ErrNotOpen
+	}
+	return r, nil
+}
+
+// undo calls ArtifactRollback, ArtifactFailure and Cleanup.
+func (c *Client) undo(ctx context.Context, r *Record, failure bool) error {
+	// A person's interruption of the installation does not stop its undoing.
+	ctx = context.WithoutCancel(ctx)
+	if err := c.enter(r, modules.ArtifactRollback); err != nil {
+		return err
+	}
+	rberr := c.run(ctx, modules.ArtifactRollback)
+	r.Open.Failed = rberr != nil
+	if err := c.enter(r, modules.ArtifactFailure); err != nil {
+		return err
+	}
+	ferr := c.run(ctx, modules.ArtifactFailure)
+	if rberr != nil {
+		// The C++ client says so in the name, and so does this one.
+		r.Installed.ArtifactName = strings.TrimSuffix(r.Open.ArtifactName, inconsistent) + inconsistent
+		rberr = fmt.Errorf("the rollback failed: %w", rberr)
+	}
+	if err := c.enter(r, modules.Cleanup); err != nil {
+		return err
+	}
+	return errors.Join(rberr, ferr, c.cleanup(ctx, r))
+}
+
+// inconsistent ends the name of an artifact that was neither installed nor
+// rolled back.
+const inconsistent = "_INCONSISTENT"
+
+// cleanup ends the update.
+func (c *Client) cleanup(ctx context.Context, r *Record) error {
+	if err := c.run(context.WithoutCancel(ctx), modules.Cleanup); err != nil {
+		return err
+	}
+	if r != nil {
+		r.Open = nil
+		if err := c.save(r); err != nil {
+			return err
+		}
+	}
+	return durable.RemoveAll(c.tree())
+}
+
+func (c *Client) log(line string) {
+	if c.Log != nil {
+		c.Log(line)
+	}
+}

@@ -1,0 +1,164 @@
+package deploy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/mender-app/mender-app/store"
+	"github.com/mender-app/mender-app/submodules"
+)
+
+// What an operator may do beside the Mender client.
+
+// ErrOpen: a deployment of the application is under way.
+var ErrOpen = errors.New("a deployment is under way")
+
+// ErrNoWayBack: no older release is kept.
+var ErrNoWayBack = errors.New("no older release is kept")
+
+// GoBack brings back the newest kept release of an application that has no
+// open deployment, commits it and keeps the one it replaces. If it does not get
+// healthy, the release that ran comes back and the error says so.
+func (e *Engine) GoBack(ctx context.Context, name string) (to *store.Release, err error) {
+	release, err := e.lock(ctx, "rollback of "+name)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	a, err := e.open(name)
+	if err != nil {
+		return nil, err
+	}
+	if a.Deployment != nil {
+		return nil, fmt.Errorf("%w: %s is %s", ErrOpen, a.Deployment.ArtifactName, a.Deployment.Phase)
+	}
+	if len(a.Kept) == 0 {
+		return nil, fmt.Errorf("%w of %s; install an older artifact", ErrNoWayBack, name)
+	}
+	r, o, info, err := e.release(ctx, a, a.Kept[0])
+	if err != nil {
+		return nil, err
+	}
+	if info.Has(submodules.FeatureVerify) {
+		problems, err := e.verify(ctx, a, r, o)
+		if err != nil {
+			return nil, err
+		}
+		if len(problems) > 0 {
+			return nil, unfit("release %s is not whole (%s); install an older artifact", r.ID, problems[0])
+		}
+	}
+	a.Deployment = &store.Deployment{
+		ID: a.NextID("back-to-" + r.ID), ArtifactName: r.ArtifactName, From: a.Current, To: r.ID,
+		Reused: true, Driver: e.Driver, Started: e.now(),
+	}
+	if err := e.enter(a, Loaded); err != nil {
+		return nil, err
+	}
+	for _, ev := range []Event{EventInstall, EventCommit} {
+		if err := e.on(ctx, a, ev, r.ArtifactName); err != nil {
+			undo := context.WithoutCancel(ctx)
+			for _, ev := range []Event{EventRollback, EventCleanup} {
+				if uerr := e.on(undo, a, ev, r.ArtifactName); uerr != nil {
+					return nil, errors.Join(err, uerr)
+				}
+			}
+			return nil, err
+		}
+	}
+	return r, e.on(ctx, a, EventCleanup, r.ArtifactName)
+}
+
+// Resumed says what Resume found of one application.
+type Resumed struct {
+	App     string
+	Phase   Phase // it was in
+	Waiting bool  // it was left: a client or a person decides
+	Err     error
+}
+
+// Resume ends the deployments that a call was interrupted in: the lock is
+// free, so nobody is at work on them. What waits for a client is left alone.
+func (e *Engine) Resume(ctx context.Context) ([]Resumed, error) {
+	release, err := e.lock(ctx, "resume")
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	names, err := e.Store.Apps()
+	if err != nil {
+		return nil, err
+	}
+	var out []Resumed
+	for _, name := range names {
+		if e.Store.Legacy(name) {
+			continue
+		}
+		a, err := e.open(name)
+		if err != nil {
+			out = append(out, Resumed{App: name, Err: err})
+			continue
+		}
+		if a.Deployment == nil {
+			continue
+		}
+		r := Resumed{App: name, Phase: phaseOf(a)}
+		switch r.Phase {
+		case Loaded, Installed, Committed:
+			r.Waiting = true
+		default:
+			r.Err = e.settleApp(ctx, a, "")
+		}
+		out = append(out, r)
+	}
+	return out, nil
+}
+
+// Problem is a component that is missing or damaged.
+type Problem struct {
+	Release string `json:"release"`
+	Text    string `json:"problem"`
+}
+
+// Verify checks the components of an application's current and kept releases.
+func (e *Engine) Verify(ctx context.Context, name string) ([]Problem, error) {
+	release, err := e.lock(ctx, "verification of "+name)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	a, err := e.open(name)
+	if err != nil {
+		return nil, err
+	}
+	var out []Problem
+	for _, id := range append([]string{a.Current}, a.Kept...) {
+		if id == "" {
+			continue
+		}
+		r, o, info, err := e.release(ctx, a, id)
+		if err != nil {
+			return nil, err
+		}
+		if !info.Has(submodules.FeatureVerify) {
+			return nil, fmt.Errorf("%w: sub-module %s cannot verify", submodules.ErrUsage, r.Orchestrator)
+		}
+		problems, err := e.verify(ctx, a, r, o)
+		if err != nil {
+			return nil, err
+		}
+		for _, p := range problems {
+			out = append(out, Problem{id, p})
+		}
+	}
+	return out, nil
+}
+
+func (e *Engine) verify(ctx context.Context, a *store.App, r *store.Release, o Orchestrator) (problems []string, err error) {
+	err = e.call(ctx, submodules.VerbVerify, DefaultLoadTimeout, func(ctx context.Context, tmp string) (err error) {
+		problems, err = o.Verify(ctx, request(a, r, tmp))
+		return err
+	})
+	return problems, err
+}
