@@ -3,6 +3,8 @@ package delta
 import (
 	"encoding/binary"
 	"hash/crc32"
+
+	"github.com/mender-app/mender-app/delta/elf"
 )
 
 // cover says that length bytes at new resemble those at old.
@@ -28,13 +30,17 @@ type differ struct {
 
 	clean [1 << 12]prob // a span is as predicted
 	word  *wordModel
+	field *fieldModel
+	mode  [4]prob
+	shift *number
 }
 
 func newDiffer() *differ {
 	d := &differ{
 		count: newNumber(), size: newNumber(), seek: newNumber(),
-		word: newWordModel(),
+		word: newWordModel(), field: newFieldModel(), shift: newNumber(),
 	}
+	copy(d.mode[:], fresh(4))
 	for i := range d.gap {
 		d.gap[i] = newNumber()
 	}
@@ -105,8 +111,18 @@ type walk struct {
 	e     *entry
 	oldAt int64 // where the last cover ended in the old file
 
-	old, new, want [chunk + 64]byte
-	recent         uint32 // of spans that were not clean
+	old, new [chunk]byte
+	pred     [span + 16]byte
+	recent   uint32 // of spans that were not clean
+
+	tried  bool
+	old0   *elf.File
+	mode   elf.Mode
+	shifts elf.Shift
+	ranges []elf.Range
+	elf    *elf.Predictor
+	fields []elf.Field
+	head   []byte // of the new file
 }
 
 // window codes the covers between at and end, then the bytes.
@@ -133,6 +149,9 @@ func (w *walk) window(at, end int64, covers []cover) error {
 		}
 	}
 	w.stat("covers")
+	if err := w.elfBegin(covers); err != nil {
+		return err
+	}
 	pos = at
 	for _, c := range covers {
 		if err := w.extra(pos, c.new, c.old); err != nil {
@@ -192,7 +211,7 @@ func (w *walk) extra(pos, end, old int64) error {
 			b[i] = w.lit.byte(w.coder, b[i], 2+uint32(pos+int64(i))&3, 0)
 		}
 		w.stat("extra")
-		if err := w.write(b); err != nil {
+		if err := w.put(b); err != nil {
 			return err
 		}
 		pos += int64(len(b))
@@ -223,9 +242,9 @@ func (w *walk) covered(c cover) error {
 				return err
 			}
 		}
-		w.spans(old, new, c.new+at)
+		w.spans(old, new, c.old+at, c.new+at)
 		w.stat("changes")
-		if err := w.write(new); err != nil {
+		if err := w.put(new); err != nil {
 			return err
 		}
 		at += n
@@ -234,24 +253,220 @@ func (w *walk) covered(c cover) error {
 }
 
 // spans codes new against old, which it fits from q on.
-func (w *walk) spans(old, new []byte, q int64) {
+func (w *walk) spans(old, new []byte, from, q int64) {
 	d := w.d
+	p := w.predictor()
+	w.fields = w.fields[:0]
+	if p != nil {
+		w.fields = p.Scan(w.fields, old, from, q)
+	}
+	fs := w.fields
 	for i := 0; i < len(old); {
 		j := min(i+span-int(q+int64(i))&(span-1), len(old))
-		same := w.enc && string(old[i:j]) == string(new[i:j])
-		if w.flag(&d.clean[w.recent&0xff], same) {
+		n := 0
+		for n < len(fs) && int(fs[n].Off) < j {
+			j = max(j, int(fs[n].Off)+int(fs[n].Len))
+			n++
+		}
+		pred := w.pred[:j-i]
+		copy(pred, old[i:j])
+		worst := uint8(0)
+		for k := range fs[:n] {
+			f := &fs[k]
+			at := int(f.Off)
+			t := p.Predict(f, old[at:], pred[at-i:])
+			worst = max(worst, t+1)
+		}
+		ctx := w.recent&0xff | uint32(worst)<<8
+		if w.flag(&d.clean[ctx], w.enc && string(pred) == string(new[i:j])) {
 			w.recent <<= 1
-			copy(new[i:j], old[i:j])
-			i = j
+			copy(new[i:j], pred)
+			for k := range fs[:n] {
+				f := &fs[k]
+				p.Learn(f, old[f.Off:], new[f.Off:])
+			}
+		} else {
+			w.recent = w.recent<<1 | 1
+			w.changes(old, new, i, j, q, fs[:n])
+		}
+		fs = fs[n:]
+		i = j
+	}
+}
+
+// changes codes a span that is not as predicted.
+func (w *walk) changes(old, new []byte, i, j int, q int64, fs []elf.Field) {
+	m := w.d.word
+	for i < j {
+		if len(fs) > 0 && int(fs[0].Off) == i {
+			w.field(&fs[0], old[i:], new[i:i+int(fs[0].Len)])
+			i += int(fs[0].Len)
+			fs = fs[1:]
 			continue
 		}
-		w.recent = w.recent<<1 | 1
-		for i < j {
-			k := min(i+4-int(q+int64(i))&3, j)
-			d.word.code(w.coder, old[i:k], new[i:k], q+int64(i))
-			i = k
+		k := min(i+4-int(q+int64(i))&3, j)
+		if len(fs) > 0 {
+			k = min(k, int(fs[0].Off))
+		}
+		m.code(w.coder, old[i:k], new[i:k], q+int64(i))
+		i = k
+	}
+}
+
+// field codes one field.
+func (w *walk) field(f *elf.Field, old, new []byte) {
+	p := w.elf
+	m := w.d.field
+	var buf [16]byte
+	pred := buf[:f.Len]
+	trust := p.Predict(f, old, pred)
+	k := int(f.Kind)
+	hist := &m.hist[k]
+	mx := m.mix
+	mx.slot[0] = &m.tab[0][k<<11|int(trust)<<8|int(*hist&0xff)]
+	mx.slot[1] = &m.tab[1][hash32(binary.LittleEndian.Uint32(old)*32+uint32(k), wordBits)]
+	mx.slot[2] = &m.tab[2][k<<11|int(trust)<<8|int(m.all&0xff)]
+	bit := 0
+	if w.enc && string(pred) != string(new) {
+		bit = 1
+	}
+	bit = mx.bit(w.coder, k, bit)
+	*hist = *hist<<1 | uint32(bit)
+	m.all = m.all<<1 | uint32(bit)
+	if bit == 0 {
+		copy(new, pred)
+		p.Learn(f, old, new)
+		return
+	}
+	var step int64
+	ok := false
+	if w.enc {
+		step, ok = p.Step(f, old, pred, new)
+	}
+	if w.flag(&m.number[k], ok) {
+		last := &m.last[k]
+		which := 3
+		for x := 2; x >= 0; x-- {
+			if last[x] == step {
+				which = x
+			}
+		}
+		which = w.tree(m.which[k][:], 2, which)
+		if which < 3 {
+			step = last[which]
+		} else {
+			step = w.signed(m.step[k], step)
+			which = 2
+		}
+		copy(last[1:which+1], last[:which])
+		last[0] = step
+		p.Apply(f, old, pred, new, step)
+	} else {
+		for x := 0; x < len(new); x += 4 {
+			w.d.word.code(w.coder, pred[x:x+4], new[x:x+4], int64(k)<<2)
 		}
 	}
+	p.Learn(f, old, new)
+}
+
+// fieldModel codes where predicted fields are wrong.
+type fieldModel struct {
+	mix    *mixer
+	tab    [3][]prob
+	hist   [elf.NumKinds]uint32
+	all    uint32
+	number [elf.NumKinds]prob
+	which  [elf.NumKinds][4]prob
+	last   [elf.NumKinds][3]int64
+	step   [elf.NumKinds]*number
+}
+
+func newFieldModel() *fieldModel {
+	m := &fieldModel{mix: newMixer(3, int(elf.NumKinds), 6, 200)}
+	m.tab[0] = fresh(int(elf.NumKinds) << 11)
+	m.tab[1] = fresh(1 << wordBits)
+	m.tab[2] = fresh(int(elf.NumKinds) << 11)
+	for k := range m.step {
+		m.number[k] = freshProb
+		copy(m.which[k][:], fresh(4))
+		m.step[k] = newNumber()
+	}
+	return m
+}
+
+// elfBegin sets the prediction up for a window with the given covers, if both
+// files are of a kind it knows; new is nil when decoding.
+func (w *walk) elfBegin(covers []cover) error {
+	if w.old0 == nil && !w.tried {
+		w.tried = true
+		if f, err := elf.Parse(w.f, w.osize); err == nil {
+			w.old0 = f
+		}
+	}
+	w.elf, w.ranges = nil, nil
+	if w.old0 == nil {
+		return nil
+	}
+	w.mode = elf.Mode(w.tree(w.d.mode[:], 2, int(w.e.mode)))
+	if w.mode == elf.Off {
+		return nil
+	}
+	for _, c := range covers {
+		w.ranges = append(w.ranges, elf.Range{Old: c.old, New: c.new, Len: c.length})
+	}
+	if w.old0.Go() {
+		var s elf.Shift
+		if w.enc {
+			var err error
+			if s, err = w.shift(); err != nil {
+				return err
+			}
+		}
+		s.Func = w.signed(w.d.shift, s.Func)
+		s.Types = w.signed(w.d.shift, s.Types)
+		s.Text = w.signed(w.d.shift, s.Text)
+		w.shifts = s
+	}
+	return nil
+}
+
+// shift finds the Go numbers of the new file, when encoding.
+func (w *walk) shift() (s elf.Shift, err error) {
+	n, err := elf.Parse(w.e.new, w.e.size)
+	if err != nil {
+		return s, nil
+	}
+	head := make([]byte, min(w.e.size, 4096))
+	if err := readFull(w.e.new, head, 0); err != nil {
+		return s, err
+	}
+	p, err := elf.New(w.old0, head, w.ranges, w.mode, s)
+	if err != nil {
+		return s, nil
+	}
+	return p.ShiftTo(n), nil
+}
+
+// predictor returns the window's predictor, once enough of the new file is there
+// to make it.
+func (w *walk) predictor() *elf.Predictor {
+	if w.elf == nil && w.ranges != nil && elf.Ready(w.head) {
+		p, err := elf.New(w.old0, w.head, w.ranges, w.mode, w.shifts)
+		if err != nil {
+			w.ranges = nil
+			return nil
+		}
+		w.elf = p
+	}
+	return w.elf
+}
+
+// put passes on bytes of the file.
+func (w *walk) put(b []byte) error {
+	if n := 4096 - len(w.head); n > 0 {
+		w.head = append(w.head, b[:min(n, len(b))]...)
+	}
+	return w.write(b)
 }
 
 // wordModel codes words of up to four bytes of which the old ones are known.

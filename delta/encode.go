@@ -5,6 +5,8 @@ import (
 	"context"
 	"fmt"
 	"io"
+
+	"github.com/mender-app/mender-app/delta/elf"
 )
 
 // Encode writes one delta that rebuilds every object of new from the old
@@ -357,6 +359,7 @@ func (e *encoder) planChange(en *entry, off int64, h *hostObject, cands []*oldFi
 			en.src = source{f.obj, f.path}
 			en.osize = f.size
 			en.covers = covers
+			en.mode = elf.Plain
 			if en.ref != nil && *en.ref == en.src {
 				en.op = opDiff
 			}

@@ -8,6 +8,8 @@ import (
 	"hash/crc32"
 	"io"
 	"io/fs"
+
+	"github.com/mender-app/mender-app/delta/elf"
 )
 
 // A session codes one object after the other. The encoder and the decoder run
@@ -103,6 +105,7 @@ type entry struct {
 	new    io.ReaderAt // the content
 	covers []cover
 	osize  int64 // of src, for opDiffOf
+	mode   elf.Mode
 }
 
 // write passes on rebuilt bytes.

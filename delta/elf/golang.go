@@ -1,0 +1,445 @@
+package elf
+
+import (
+	"encoding/binary"
+	"io"
+	"sort"
+)
+
+// Go's runtime tables (cmd/link/internal/ld/pcln.go and runtime/symtab.go of Go
+// 1.20 and later): a table of functions by address, a record for each, and byte
+// tables these point into.
+
+// Numbers are the addresses that Go's tables are relative to, as the module data
+// of a file gives them; zero where it has none.
+type Numbers struct {
+	Func, Types, TypesEnd, Text uint64
+}
+
+// Shift is by how much those of a new file are off where the old ones seem to
+// have gone. It travels with the delta.
+type Shift struct{ Func, Types, Text int64 }
+
+// words of runtime.moduledata (Go 1.20 to 1.26)
+const (
+	moduleText  = 22
+	moduleTypes = 37
+	moduleFunc  = 40
+	moduleWords = 41
+)
+
+// readNumbers reads the module data: in its own section, or where two words in
+// the data point to the table of functions and to its names.
+func (f *File) readNumbers(r io.ReaderAt) Numbers {
+	g := f.gotab
+	size := uint64(4)
+	if f.wide {
+		size = 8
+	}
+	word := func(b []byte, i uint64) uint64 {
+		if f.wide {
+			return binary.LittleEndian.Uint64(b[i*8:])
+		}
+		return uint64(binary.LittleEndian.Uint32(b[i*4:]))
+	}
+	for i := range f.sections {
+		s := &f.sections[i]
+		if s.class != classData && s.class != classPointers || s.size < moduleWords*size {
+			continue
+		}
+		n := min(s.size, maxModuleSearch)
+		b := make([]byte, n)
+		if k, _ := r.ReadAt(b, int64(s.off)); k < len(b) {
+			continue
+		}
+		for at := -s.addr & (size - 1); at+moduleWords*size <= n; at += size {
+			w := b[at:]
+			if word(w, 0) == g.addr && word(w, 1) == g.addr+g.names {
+				return Numbers{Func: word(w, moduleFunc), Types: word(w, moduleTypes), TypesEnd: word(w, moduleTypes+1), Text: word(w, moduleText)}
+			}
+		}
+	}
+	return Numbers{}
+}
+
+// maxModuleSearch is how much of a section is searched for the module data.
+const maxModuleSearch = 1 << 20
+
+const (
+	goEntry = iota // functab: offset of the code
+	goRecord
+	goFirst // fields of a function's record
+	goName
+	goTable1 // into pctab
+	goUnit
+	goFunc // relative to go:func.*
+	goWord // other numbers
+	goType // offsets in type data
+	goLink // of a type
+	numGo
+)
+
+const (
+	maxFuncs  = 1 << 18
+	recordLen = 44
+)
+
+// goTable is an old file's table of functions.
+type goTable struct {
+	off, size, addr                 uint64 // of the section
+	names, units, files, pcs, funcs uint64 // offsets within it
+	text                            uint64
+	entry, record                   []uint32
+	byRecord                        []int32 // indexes by record offset
+}
+
+func readGoTable(r io.ReaderAt, s section, f *File) *goTable {
+	h := make([]byte, 8+8*8)
+	if n, _ := r.ReadAt(h, int64(s.off)); n < len(h) {
+		return nil
+	}
+	le := binary.LittleEndian
+	if m := le.Uint32(h); m != 0xfffffff1 && m != 0xfffffff0 {
+		return nil
+	}
+	word := func(i int) uint64 {
+		if h[7] == 8 {
+			return le.Uint64(h[8+8*i:])
+		}
+		return uint64(le.Uint32(h[8+4*i:]))
+	}
+	n := word(0)
+	g := &goTable{off: s.off, size: s.size, addr: s.addr, text: word(2), names: word(3), units: word(4), files: word(5), pcs: word(6), funcs: word(7)}
+	if g.text == 0 {
+		g.text = f.text.addr
+	}
+	for _, v := range []uint64{g.names, g.units, g.files, g.pcs, g.funcs} {
+		if v > s.size {
+			return nil
+		}
+	}
+	if n == 0 || n > maxFuncs || n*8 > s.size-g.funcs {
+		return nil
+	}
+	b := make([]byte, n*8)
+	if k, _ := r.ReadAt(b, int64(s.off+g.funcs)); k < len(b) {
+		return nil
+	}
+	g.entry, g.record = make([]uint32, n), make([]uint32, n)
+	g.byRecord = make([]int32, n)
+	for i := range g.entry {
+		g.entry[i], g.record[i] = le.Uint32(b[8*i:]), le.Uint32(b[8*i+4:])
+		g.byRecord[i] = int32(i)
+	}
+	if !sort.SliceIsSorted(g.record, func(i, j int) bool { return g.record[i] < g.record[j] }) {
+		sort.SliceStable(g.byRecord, func(i, j int) bool { return g.record[g.byRecord[i]] < g.record[g.byRecord[j]] })
+	}
+	return g
+}
+
+// goState is what the prediction of a Go file keeps.
+type goState struct {
+	types, etypes, funcs        uint64 // old
+	newTypes, newFuncs, newText uint64
+	next                        int // index in the old table of the function expected next
+	hit                         bool
+	last                        uint64 // by how much the last word was off
+	score                       [4][3]int32
+	guess                       [3]uint64
+}
+
+func (p *Predictor) goInit(shift Shift) {
+	n := p.o.numbers
+	g := p.o.gotab
+	if n.Text != 0 {
+		g.text = n.Text
+	}
+	p.g.types, p.g.etypes, p.g.funcs = n.Types, n.TypesEnd, n.Func
+	e := p.expect()
+	p.g.newTypes = e.Types + uint64(shift.Types)
+	p.g.newFuncs = e.Func + uint64(shift.Func)
+	p.g.newText = e.Text + uint64(shift.Text)
+}
+
+// expect says where the old numbers seem to have gone.
+func (p *Predictor) expect() (n Numbers) {
+	n.Types, _ = p.m.plain(p.g.types)
+	n.Func, _ = p.m.plain(p.g.funcs)
+	n.Text, _ = p.m.plain(p.o.gotab.text)
+	return n
+}
+
+// ShiftTo returns the shift of a new file; p must have been made without one.
+func (p *Predictor) ShiftTo(n *File) (s Shift) {
+	if p.o.gotab == nil || n.gotab == nil {
+		return s
+	}
+	e := p.expect()
+	if n.numbers.Types != 0 {
+		s.Types = int64(n.numbers.Types - e.Types)
+	}
+	if n.numbers.Func != 0 {
+		s.Func = int64(n.numbers.Func - e.Func)
+	}
+	text := n.gotab.text
+	if n.numbers.Text != 0 {
+		text = n.numbers.Text
+	}
+	s.Text = int64(text - e.Text)
+	return s
+}
+
+// scanGo finds the numbers of the table of functions and of their records.
+func (p *Predictor) scanGo(fields []Field, old []byte, at int, s, q uint64) []Field {
+	g := p.o.gotab
+	le := binary.LittleEndian
+	start := g.off + g.funcs
+	i := at
+	if s < start {
+		if start-s >= uint64(len(old)-at) {
+			return fields
+		}
+		i += int(start - s)
+	}
+	so := s + uint64(i-at)
+	if k := (so - start) & 3; k != 0 {
+		i += int(4 - k)
+		so += 4 - k
+	}
+	end := start + uint64(len(g.entry))*8
+	for ; so < end && i+4 <= len(old); i, so = i+4, so+4 {
+		k := goEntry
+		if (so-start)&4 != 0 {
+			k = goRecord
+		}
+		fields = append(fields, Field{Off: int32(i), Len: 4, Kind: kindGo + Kind(k), key: (so - start) / 8})
+	}
+	if i+4 > len(old) {
+		return fields
+	}
+	rel := so - start
+	n := sort.Search(len(g.byRecord), func(k int) bool { return uint64(g.record[g.byRecord[k]]) > rel }) - 1
+	for ; i+4 <= len(old); i, rel = i+4, rel+4 {
+		for n+1 < len(g.byRecord) && uint64(g.record[g.byRecord[n+1]]) <= rel {
+			n++
+		}
+		if n < 0 {
+			continue
+		}
+		k := (rel - uint64(g.record[g.byRecord[n]])) / 4
+		w := le.Uint32(old[i:])
+		f := Field{Off: int32(i), Len: 4, key: uint64(w), sub: uint8(min(k, 255))}
+		switch {
+		case k == 0:
+			f.Kind = kindGo + goFirst
+		case k == 1:
+			f.Kind = kindGo + goName
+		case k >= 4 && k <= 6:
+			f.Kind = kindGo + goTable1
+		case k == 8:
+			f.Kind = kindGo + goUnit
+		case k >= 11 && w != 0 && w != 0xffffffff:
+			// The counts of tables are within the record, if it is in sight.
+			b := i - int(4*k)
+			if b < 0 {
+				f.Kind = kindGo + goWord
+				break
+			}
+			tabs, funcs := uint64(le.Uint32(old[b+28:])), uint64(old[b+43])
+			switch {
+			case k < 11+tabs:
+				f.Kind = kindGo + goTable1
+				f.sub = uint8(min(k, 20))
+			case k < 11+tabs+funcs:
+				f.Kind = kindGo + goFunc
+				f.sub = uint8(min(k-11-tabs, 15))
+			default:
+				f.Kind = kindGo + goWord
+			}
+		default:
+			continue
+		}
+		if w == 0 && k > 0 {
+			continue
+		}
+		fields = append(fields, f)
+	}
+	return fields
+}
+
+// within maps an offset in a part of the old table to one in the new.
+func (p *Predictor) pcln(rel, part uint64) (uint64, uint8) {
+	off := int64(p.o.gotab.off + part + rel)
+	k := p.m.find(off)
+	b := p.m.find(int64(p.o.gotab.off + part))
+	if k < 0 || b < 0 {
+		return rel, unknown
+	}
+	r, br := p.m.ranges[k], p.m.ranges[b]
+	t := uint8(covered)
+	if off >= r.Old+r.Len {
+		t = guessed
+	}
+	return rel + uint64((r.New-r.Old)-(br.New-br.Old)), t
+}
+
+func (p *Predictor) entryOf(i int) uint64 {
+	v, _ := p.m.addr(p.o.gotab.text + uint64(p.o.gotab.entry[i]))
+	return uint64(uint32(v - p.g.newText))
+}
+
+func (p *Predictor) goTarget(f *Field, old []byte) (uint64, uint8) {
+	g := p.o.gotab
+	kind := f.Kind - kindGo
+	learnt := func(v uint64, t uint8) (uint64, uint8) {
+		if v, c, ok := p.m.learnt.get(keyGo + uint64(kind)<<56 | f.key); ok {
+			return v, uint8(min(c, 1)) ^ 1
+		}
+		return v & 0xffffffff, t
+	}
+	switch kind {
+	case goEntry:
+		if p.g.next < len(g.entry) {
+			v, t := p.m.addr(g.text + uint64(g.entry[p.g.next]))
+			return uint64(uint32(v - p.g.newText)), t
+		}
+	case goRecord:
+		if p.g.next < len(g.record) {
+			return p.pcln(uint64(g.record[p.g.next]), g.funcs)
+		}
+	case goFirst:
+		v, t := p.m.addr(g.text + f.key)
+		return uint64(uint32(v - p.g.newText)), t
+	case goName:
+		return learnt(p.pcln(f.key, g.names))
+	case goTable1:
+		return learnt(p.pcln(f.key, g.pcs))
+	case goUnit:
+		return learnt(f.key, unknown)
+	case goFunc:
+		if p.g.funcs != 0 {
+			v, t := p.m.plain(p.g.funcs + f.key)
+			return learnt(v-p.g.newFuncs, t)
+		}
+		return learnt(f.key, unknown)
+	case goWord:
+		return learnt(f.key+p.g.last, unknown)
+	case goLink:
+		v, t := p.m.plain(p.g.types + f.key)
+		return uint64(uint32(v - p.g.newTypes)), t
+	case goType:
+		return p.typeWord(f)
+	}
+	return f.key, unknown
+}
+
+func (p *Predictor) goLearn(f *Field, old []byte, v uint64) {
+	g := p.o.gotab
+	kind := f.Kind - kindGo
+	switch kind {
+	case goEntry:
+		k := p.g.next
+		if k >= len(g.entry) || p.entryOf(k) != v {
+			k = sort.Search(len(g.entry), func(k int) bool { return p.entryOf(k) >= v })
+		}
+		p.g.hit = k < len(g.entry) && p.entryOf(k) == v
+		if p.g.hit {
+			p.g.next = k
+		}
+	case goRecord:
+		if p.g.hit {
+			p.g.next++
+		}
+	case goFirst:
+		p.m.learn(g.text+f.key, v+p.g.newText)
+	case goName, goTable1, goUnit, goFunc:
+		p.m.learnt.set(keyGo+uint64(kind)<<56|f.key, v)
+	case goWord:
+		p.g.last = v - f.key
+		p.m.learnt.set(keyGo+uint64(kind)<<56|f.key, v)
+	case goType:
+		p.learnType(f, v)
+	}
+}
+
+func (p *Predictor) scanTypelink(fields []Field, old []byte, at int, s uint64) []Field {
+	for i := at + int(-s&3); i+4 <= len(old); i += 4 {
+		fields = append(fields, Field{Off: int32(i), Len: 4, Kind: kindGo + goLink, key: uint64(binary.LittleEndian.Uint32(old[i:]))})
+	}
+	return fields
+}
+
+// scanTypes finds pointers and offsets in Go's type data. Which words are
+// offsets is not decoded: a word that could be one is a field, and which base it
+// has is learnt.
+func (p *Predictor) scanTypes(fields []Field, old []byte, at int, s, q uint64) []Field {
+	le := binary.LittleEndian
+	i := at + int(-q&3)
+	if (s+uint64(i-at))&3 != 0 {
+		return fields
+	}
+	most := max(p.g.etypes-p.g.types, p.o.text.size)
+	for ; i+4 <= len(old); i += 4 {
+		so := s + uint64(i-at)
+		w := uint64(le.Uint32(old[i:]))
+		if p.o.wide {
+			if so&7 == 0 && (q+uint64(i-at))&7 == 0 && i+8 <= len(old) {
+				if v := le.Uint64(old[i:]); p.o.within(v) {
+					fields = append(fields, Field{Off: int32(i), Len: 8, Kind: kindAbs64, key: v})
+					i += 4
+					continue
+				}
+			}
+		} else if p.o.within(w) {
+			fields = append(fields, Field{Off: int32(i), Len: 4, Kind: kindAbs32, key: w})
+			continue
+		}
+		if w > 0x400 && w < most {
+			fields = append(fields, Field{Off: int32(i), Len: 4, Kind: kindGo + goType, sub: uint8(so / 4 & 3), key: w})
+		}
+	}
+	return fields
+}
+
+const keyType = 100 << 56
+
+// typeWord predicts a word that may be an offset from types, one from text, or
+// none, by what was right lately at its phase.
+func (p *Predictor) typeWord(f *Field) (uint64, uint8) {
+	w := f.key
+	p.g.guess[0] = w
+	p.g.guess[1] = w
+	if w < p.g.etypes-p.g.types {
+		v, _ := p.m.addr(p.g.types + w)
+		p.g.guess[1] = uint64(uint32(v - p.g.newTypes))
+	}
+	v, _ := p.m.plain(p.o.gotab.text + w)
+	p.g.guess[2] = uint64(uint32(v - p.g.newText))
+	sc := &p.g.score[f.sub]
+	b := 0
+	for j := range sc {
+		if sc[j] > sc[b] {
+			b = j
+		}
+	}
+	if v, c, ok := p.m.learnt.get(keyType + uint64(b)<<40 | w); ok {
+		p.g.guess[b] = v
+		return v, uint8(min(c, 1)) ^ 1
+	}
+	return p.g.guess[b], uint8(covered + b)
+}
+
+func (p *Predictor) learnType(f *Field, v uint64) {
+	p.typeWord(f)
+	sc := &p.g.score[f.sub]
+	for j := range sc {
+		sc[j] -= sc[j] >> 2
+		if p.g.guess[j] == v {
+			sc[j] += 64
+			if v != f.key {
+				sc[j] += 64
+				p.m.learnt.set(keyType+uint64(j)<<40|f.key, v)
+			}
+		}
+	}
+}

@@ -1,0 +1,174 @@
+package elf
+
+import "sort"
+
+// Range says that Len bytes at Old of the old file resemble those at New of the
+// new one.
+type Range struct{ Old, New, Len int64 }
+
+// mapping turns old addresses into new ones.
+type mapping struct {
+	o, n   *File
+	ranges []Range // by Old
+	pages  []int32 // first range that may hold what starts there
+	shift  uint
+	learnt learnt
+}
+
+const maxPages = 1 << 14
+
+func newMapping(o, n *File, ranges []Range) *mapping {
+	m := &mapping{o: o, n: n, ranges: append([]Range(nil), ranges...)}
+	sort.SliceStable(m.ranges, func(i, j int) bool { return m.ranges[i].Old < m.ranges[j].Old })
+	most := int64(0)
+	for _, r := range m.ranges {
+		most = max(most, r.Old)
+	}
+	for most>>m.shift >= maxPages {
+		m.shift++
+	}
+	m.pages = make([]int32, most>>m.shift+2)
+	i := 0
+	for p := range m.pages {
+		for i < len(m.ranges) && m.ranges[i].Old>>m.shift < int64(p) {
+			i++
+		}
+		m.pages[p] = int32(i)
+	}
+	return m
+}
+
+// find returns the last range that begins at or before off, or -1.
+func (m *mapping) find(off int64) int {
+	p := off >> m.shift
+	if p >= int64(len(m.pages))-1 {
+		return len(m.ranges) - 1
+	}
+	lo, hi := int(m.pages[p]), int(m.pages[p+1])
+	for lo < hi {
+		k := (lo + hi) / 2
+		if m.ranges[k].Old <= off {
+			lo = k + 1
+		} else {
+			hi = k
+		}
+	}
+	return lo - 1
+}
+
+// How much a prediction is to be trusted.
+const (
+	sure    = 0 // learnt, and was right again
+	learned = 1
+	covered = 2 // by a range
+	guessed = 3 // by the range before
+	unknown = 4
+)
+
+// Keys of the learnt table, in their high bits.
+const (
+	keyAddr  = 0 << 56
+	keyShift = 1 << 56 // of what lies between two ranges
+	keyGo    = 2 << 56 // and up
+)
+
+// addr predicts where what was at an old address is now.
+func (m *mapping) addr(a uint64) (uint64, uint8) {
+	if v, c, ok := m.learnt.get(keyAddr | a); ok {
+		if c > 0 {
+			return v, sure
+		}
+		return v, learned
+	}
+	return m.plain(a)
+}
+
+// plain is addr without what was learnt of this address.
+func (m *mapping) plain(a uint64) (uint64, uint8) {
+	off, ok := m.o.offset(a)
+	if !ok {
+		// Behind the end of the file's part of a segment: moves with that end.
+		for i := range m.o.segments {
+			s := &m.o.segments[i]
+			if a >= s.addr && a <= s.addr+s.mem && i < len(m.n.segments) {
+				if v, _, ok := m.learnt.get(keyShift | 1<<40 | uint64(i)); ok {
+					return a + v, guessed
+				}
+				n := &m.n.segments[i]
+				return a - (s.addr + s.size) + n.addr + n.size, guessed
+			}
+		}
+		return a, unknown
+	}
+	k := m.find(int64(off))
+	if k < 0 {
+		return a, unknown
+	}
+	r := m.ranges[k]
+	trust := uint8(covered)
+	if int64(off) >= r.Old+r.Len {
+		trust = guessed
+		if v, _, ok := m.learnt.get(keyShift | uint64(k)); ok {
+			return a + v, trust
+		}
+	}
+	v, ok := m.n.addr(uint64(int64(off) - r.Old + r.New))
+	if !ok {
+		return a, unknown
+	}
+	return v, trust
+}
+
+// learn says where what was at an old address really is.
+func (m *mapping) learn(a, v uint64) {
+	m.learnt.set(keyAddr|a, v)
+	off, ok := m.o.offset(a)
+	if !ok {
+		for i := range m.o.segments {
+			s := &m.o.segments[i]
+			if a >= s.addr && a <= s.addr+s.mem {
+				m.learnt.set(keyShift|1<<40|uint64(i), v-a)
+				return
+			}
+		}
+		return
+	}
+	if k := m.find(int64(off)); k >= 0 {
+		if r := m.ranges[k]; int64(off) >= r.Old+r.Len {
+			m.learnt.set(keyShift|uint64(k), v-a)
+		}
+	}
+}
+
+// learnt is a table of what turned out, of fixed size: new entries displace
+// old ones.
+type learnt struct {
+	slots []slot
+}
+
+type slot struct {
+	key  uint32
+	conf uint32
+	val  uint64
+}
+
+const learntBits = 17
+
+func (l *learnt) at(key uint64) (*slot, uint32) {
+	h := (key + 1) * 0x9e3779b97f4a7c15
+	return &l.slots[h>>(64-learntBits)], uint32(h>>8) | 1
+}
+
+func (l *learnt) get(key uint64) (uint64, uint32, bool) {
+	s, k := l.at(key)
+	return s.val, s.conf, s.key == k
+}
+
+func (l *learnt) set(key, val uint64) {
+	s, k := l.at(key)
+	if s.key == k && s.val == val {
+		s.conf = min(s.conf+1, 3)
+		return
+	}
+	*s = slot{k, 0, val}
+}

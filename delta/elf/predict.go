@@ -1,0 +1,282 @@
+package elf
+
+import "encoding/binary"
+
+// Mode selects how code is read where the machine leaves a choice.
+type Mode uint8
+
+const (
+	Off   Mode = iota // no prediction
+	Plain             // the machine's usual: Thumb on arm, unless it is a Go file
+	A32               // arm's 32-bit instructions
+)
+
+// Kind says what a field is; kinds under NumKinds make good contexts.
+type Kind uint8
+
+const (
+	kindNone Kind = iota
+	kindArm       // B and BL
+	kindThumb
+	kindA64
+	kindPage // ADRP and what adds the low bits
+	kindPageAlone
+	kindX86 // 32 bits relative to the end
+	kindAbs32
+	kindAbs64
+	kindPrel31
+	kindRel32
+	kindPool // relative to the place, in a literal pool
+	kindPlt
+	kindSym // symbol and type of a relocation
+	kindRelOff
+	kindGo
+	NumKinds = kindGo + numGo
+)
+
+// Field is a place in the new file that can be predicted.
+type Field struct {
+	Off  int32 // from the start of what was scanned
+	Len  uint8
+	Kind Kind
+	sub  uint8
+	pc   uint64 // new address of the place, or what it is relative to
+	key  uint64 // old target
+}
+
+// Predictor predicts one new file. Its methods must be called in the order of
+// the new file's bytes: what Learn is told changes what Predict says. It needs
+// about 3 MiB, and what the ranges take.
+type Predictor struct {
+	m      *mapping
+	mode   Mode
+	o, n   *File
+	plt    chain
+	rel    chain
+	g      goState
+	symOff uint64
+	numSym uint64
+}
+
+// chain predicts a row of targets that goes in step.
+type chain struct{ old, new uint64 }
+
+// New makes a predictor of the file whose first bytes are head (at least its
+// program headers, if they lie within the first 4 KiB), or fails.
+func New(old *File, head []byte, ranges []Range, mode Mode, shift Shift) (*Predictor, error) {
+	n, err := parseHead(head)
+	if err != nil {
+		return nil, err
+	}
+	if n.machine != old.machine {
+		return nil, ErrFormat
+	}
+	p := &Predictor{m: newMapping(old, n, ranges), mode: mode, o: old, n: n}
+	p.m.learnt.slots = make([]slot, 1<<learntBits)
+	if s := old.find(classSyms); s != nil {
+		p.symOff = s.off
+		p.numSym = s.size / 16
+	}
+	if old.gotab != nil {
+		p.goInit(shift)
+		if p.mode == Plain && old.machine == machineArm {
+			p.mode = A32
+		}
+	}
+	return p, nil
+}
+
+// Ready tells whether New can be called with so much of the head.
+func Ready(head []byte) bool {
+	if len(head) < 64 {
+		return false
+	}
+	le := binary.LittleEndian
+	n := uint64(le.Uint32(head[28:])) + 32*uint64(le.Uint16(head[44:]))
+	if head[4] == 2 {
+		n = le.Uint64(head[32:]) + 56*uint64(le.Uint16(head[56:]))
+	}
+	return uint64(len(head)) >= min(n, headSize)
+}
+
+// Scan appends to fields those of a range: old are the bytes at offset s of the
+// old file, which resemble those at q of the new one.
+func (p *Predictor) Scan(fields []Field, old []byte, s, q int64) []Field {
+	for at := 0; at < len(old); {
+		so, qo := uint64(s)+uint64(at), uint64(q)+uint64(at)
+		sec, n := p.o.section(so)
+		end := len(old)
+		if n < uint64(end-at) {
+			end = at + int(n)
+		}
+		opc, ok1 := p.o.addr(so)
+		npc, ok2 := p.n.addr(qo)
+		if sec != nil && (ok1 && ok2 || sec.class == classSyms) {
+			fields = p.scanSection(fields, sec, old[:end], at, so, qo, opc, npc)
+		}
+		at = end
+	}
+	return fields
+}
+
+func (p *Predictor) scanSection(fields []Field, sec *section, old []byte, at int, s, q, opc, npc uint64) []Field {
+	switch sec.class {
+	case classCode:
+		switch {
+		case p.o.machine == machineArm64:
+			return p.scanA64(fields, old, at, q, opc, npc)
+		case p.o.machine == machineX86:
+			return p.scanX86(fields, old, at, opc, npc)
+		case p.mode == A32:
+			return p.scanArm(fields, old, at, s, q, opc, npc)
+		}
+		return p.scanThumb(fields, old, at, s, q, opc, npc)
+	case classPlt:
+		if p.o.machine == machineArm {
+			return p.scanPlt(fields, sec, old, at, s, q, opc, npc)
+		}
+		if p.o.machine == machineArm64 {
+			return p.scanA64(fields, old, at, q, opc, npc)
+		}
+		return p.scanX86(fields, old, at, opc, npc)
+	case classPcln:
+		if p.o.gotab != nil {
+			return p.scanGo(fields, old, at, s, q)
+		}
+	case classExidx:
+		return p.scanExidx(fields, sec, old, at, s, opc, npc)
+	case classEhHdr:
+		return p.scanEhHdr(fields, sec, old, at, s, opc, npc)
+	case classRel:
+		return p.scanRel(fields, sec, old, at, s)
+	case classSyms:
+		return p.scanSyms(fields, sec, old, at, s)
+	case classPointers:
+		return p.scanPointers(fields, old, at, s, q)
+	case classTypelink:
+		if p.g.types != 0 {
+			return p.scanTypelink(fields, old, at, s)
+		}
+	case classData:
+		if p.g.types != 0 && opc >= p.g.types && opc < p.g.etypes {
+			return p.scanTypes(fields, old, at, s, q)
+		}
+		return p.scanPointers(fields, old, at, s, q)
+	}
+	return fields
+}
+
+// Predict fills pred, of the field's length, for which old are the old bytes,
+// and says how far to trust it: from 0, sure, to 7.
+func (p *Predictor) Predict(f *Field, old, pred []byte) (trust uint8) {
+	v, t := p.target(f, old)
+	put(f, old, pred, v)
+	return t
+}
+
+// Learn is told what the field holds in the new file.
+func (p *Predictor) Learn(f *Field, old, new []byte) {
+	v, ok := value(f, old, new)
+	if !ok {
+		return
+	}
+	p.learn(f, old, v)
+}
+
+// Step returns by how much new is off what was predicted, as a number that is
+// likely to be small or to come again; !ok if it is no number.
+func (p *Predictor) Step(f *Field, old, pred, new []byte) (int64, bool) {
+	a, ok1 := value(f, old, pred)
+	b, ok2 := value(f, old, new)
+	if !ok1 || !ok2 {
+		return 0, false
+	}
+	d := int64(b - a)
+	var buf [16]byte
+	t := buf[:f.Len]
+	put(f, old, t, a+uint64(d))
+	return d, string(t) == string(new)
+}
+
+// Apply is the inverse of Step: it fills new.
+func (p *Predictor) Apply(f *Field, old, pred, new []byte, step int64) {
+	a, _ := value(f, old, pred)
+	put(f, old, new, a+uint64(step))
+}
+
+// target predicts the field's target in the new file.
+func (p *Predictor) target(f *Field, old []byte) (uint64, uint8) {
+	switch f.Kind {
+	case kindPool:
+		v, t := p.m.plain(f.key)
+		return v, t
+	case kindPlt:
+		if p.plt.old != 0 && f.key-p.plt.old < 1024 {
+			return p.plt.new + (f.key - p.plt.old), learned
+		}
+		return p.m.addr(f.key)
+	case kindRelOff:
+		if f.sub == 1 && p.rel.old != 0 && f.key-p.rel.old < 64 {
+			return p.rel.new + (f.key - p.rel.old), learned
+		}
+		return p.m.addr(f.key)
+	case kindSym:
+		if v, c, ok := p.m.learnt.get(keyGo<<1 | f.key); ok {
+			return v, uint8(min(c, 1))
+		}
+		v, t := p.symbol(f.key >> 8)
+		return v<<8 | f.key&255, t
+	}
+	if f.Kind >= kindGo {
+		return p.goTarget(f, old)
+	}
+	return p.m.addr(f.key)
+}
+
+// symbol predicts the new index of an old dynamic symbol.
+func (p *Predictor) symbol(i uint64) (uint64, uint8) {
+	if i == 0 || i >= p.numSym {
+		return i, sure
+	}
+	size := uint64(16)
+	if p.o.wide {
+		size = 24
+	}
+	a := p.m.find(int64(p.symOff))
+	b := p.m.find(int64(p.symOff + i*size))
+	if a < 0 || b < 0 {
+		return i, unknown
+	}
+	sa := p.m.ranges[a].New - p.m.ranges[a].Old
+	sb := p.m.ranges[b].New - p.m.ranges[b].Old
+	if (sb-sa)%int64(size) != 0 {
+		return i, unknown
+	}
+	return i + uint64((sb-sa)/int64(size)), covered
+}
+
+func (p *Predictor) learn(f *Field, old []byte, v uint64) {
+	switch f.Kind {
+	case kindPool:
+		return
+	case kindPlt:
+		p.plt = chain{f.key, v}
+	case kindRelOff:
+		if f.sub == 1 {
+			p.rel = chain{f.key, v}
+			return
+		}
+	case kindSym:
+		p.m.learnt.set(keyGo<<1|f.key, v)
+		return
+	case kindAbs32, kindAbs64:
+		if !p.n.within(v) {
+			return
+		}
+	}
+	if f.Kind >= kindGo {
+		p.goLearn(f, old, v)
+		return
+	}
+	p.m.learn(f.key, v)
+}
