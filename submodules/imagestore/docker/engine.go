@@ -15,6 +15,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/containerd/errdefs"
 	"github.com/docker/docker/api/types/system"
 	"github.com/docker/docker/client"
 
@@ -111,10 +112,18 @@ func (e *Engine) root(ctx context.Context) (string, error) {
 	if !strings.HasPrefix(e.host, "unix://") || info.DockerRootDir == "" {
 		return "", nil
 	}
-	// A socket can be forwarded from elsewhere, and the path exist by chance:
-	// the engine's own ID tells, where there is one.
+	// A socket can be forwarded from elsewhere, and the path exist by chance.
+	// That does no harm: what is read there is verified, and synced in vain.
 	if _, err := os.ReadDir(info.DockerRootDir); err != nil {
 		return "", nil
 	}
 	return info.DockerRootDir, nil
 }
+
+// IsNotFound reports whether an error of the API says that something is not
+// there.
+func IsNotFound(err error) bool { return errdefs.IsNotFound(err) }
+
+// IsConflict reports whether an error of the API says that something is in use,
+// or being removed already.
+func IsConflict(err error) bool { return errdefs.IsConflict(err) }

@@ -1,0 +1,199 @@
+package compose
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/mender-app/mender-app/submodules"
+)
+
+// command is the Compose command of this machine.
+type command struct {
+	words   []string
+	version string
+	env     []string
+}
+
+// plugins are where the docker command looks for Compose; the plugin runs
+// without the docker command as well.
+var plugins = []string{
+	"/usr/local/lib/docker/cli-plugins/docker-compose",
+	"/usr/local/libexec/docker/cli-plugins/docker-compose",
+	"/usr/lib/docker/cli-plugins/docker-compose",
+	"/usr/libexec/docker/cli-plugins/docker-compose",
+}
+
+// findCompose finds a Compose of version 2 or later. Everything else is a
+// missing requirement that says what to do.
+func (s *session) findCompose(ctx context.Context) (*command, error) {
+	var tries [][]string
+	if s.set.compose != nil {
+		tries = [][]string{s.set.compose}
+	} else {
+		tries = [][]string{append(append([]string{}, s.set.docker...), "compose"), {"docker-compose"}}
+		for _, p := range plugins {
+			tries = append(tries, []string{p})
+		}
+	}
+	env := composeEnv(s.engine.Host())
+	const hint = "install the Docker Compose plugin (docker-compose-plugin, docker-compose-v2, or docker-compose of Debian 13), or set DOCKER_COMPOSE_COMMAND"
+	var reason error
+	for _, words := range tries {
+		c := &command{words: words, env: env}
+		var out bytes.Buffer
+		err := c.run(ctx, "", &out, io.Discard, "version", "--short")
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		if err != nil {
+			continue
+		}
+		c.version = strings.TrimPrefix(strings.TrimSpace(out.String()), "v")
+		major, _, _ := strings.Cut(c.version, ".")
+		n, err := strconv.Atoi(major)
+		switch {
+		case err != nil:
+			reason = fmt.Errorf("%q does not say which Docker Compose it is; %s", strings.Join(words, " "), hint)
+		case n < 2:
+			reason = fmt.Errorf("%q is Docker Compose %s, too old: version 2 or later is needed; %s", strings.Join(words, " "), clip(c.version), hint)
+		default:
+			return c, nil
+		}
+	}
+	if reason == nil {
+		reason = fmt.Errorf("no Docker Compose found; %s", hint)
+	}
+	return nil, submodules.Mark(reason, submodules.ErrRequirement)
+}
+
+func clip(s string) string {
+	if len(s) > 40 {
+		return s[:40] + "…"
+	}
+	return s
+}
+
+// composeEnv is all the environment Compose gets: what an application's files
+// use must come with them, not from whoever called us.
+func composeEnv(host string) []string {
+	env := []string{"DOCKER_HOST=" + host, "COMPOSE_ANSI=never", "DOCKER_CLI_HINTS=false", "COMPOSE_MENU=false"}
+	for _, n := range []string{"PATH", "HOME", "LANG", "DOCKER_CONFIG", "DOCKER_CERT_PATH", "DOCKER_TLS_VERIFY", "DOCKER_API_VERSION", "XDG_RUNTIME_DIR"} {
+		if v, ok := os.LookupEnv(n); ok {
+			env = append(env, n+"="+v)
+		}
+	}
+	return env
+}
+
+// graceful is the time a command has after TERM: a verb must end within 5 s.
+const graceful = 4 * time.Second
+
+// run runs Compose in dir. It leaves no process behind: on the context's end
+// the command and all its descendants get TERM, and KILL later.
+func (c *command) run(ctx context.Context, dir string, stdout, stderr io.Writer, args ...string) error {
+	// The kernel sends the parent-death signal when the thread ends.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	args = append(append([]string{}, c.words[1:]...), args...)
+	cmd := exec.CommandContext(ctx, c.words[0], args...)
+	cmd.Dir = dir
+	cmd.Env = c.env
+	cmd.Stdout = stdout
+	cmd.Stderr = stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
+	cmd.WaitDelay = graceful
+	var tree []int
+	cmd.Cancel = func() error {
+		tree = descendants(cmd.Process.Pid)
+		for _, pid := range tree {
+			_ = syscall.Kill(pid, syscall.SIGTERM)
+		}
+		return cmd.Process.Signal(syscall.SIGTERM)
+	}
+	err := cmd.Run()
+	for _, pid := range tree {
+		_ = syscall.Kill(pid, syscall.SIGKILL)
+	}
+	if ctx.Err() != nil && err != nil {
+		return ctx.Err()
+	}
+	return err
+}
+
+// descendants returns the processes below pid: the docker command runs Compose
+// as a child of its own, and 20.10's does not pass TERM on.
+func descendants(pid int) []int {
+	var all []int
+	tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
+	for _, t := range tasks {
+		b, err := os.ReadFile(t)
+		if err != nil {
+			continue
+		}
+		for _, f := range strings.Fields(string(b)) {
+			if child, err := strconv.Atoi(f); err == nil {
+				all = append(all, child)
+				all = append(all, descendants(child)...)
+			}
+		}
+	}
+	return all
+}
+
+// tail passes on lines and remembers the last ones.
+type tail struct {
+	log  func(string)
+	line []byte
+	last []string
+}
+
+const (
+	tailLines = 5
+	tailLine  = 1000
+)
+
+func (t *tail) Write(p []byte) (int, error) {
+	for _, b := range p {
+		if b == '\n' || b == '\r' {
+			t.flush()
+		} else if len(t.line) < tailLine {
+			t.line = append(t.line, b)
+		}
+	}
+	return len(p), nil
+}
+
+func (t *tail) flush() {
+	s := strings.TrimSpace(strings.ToValidUTF8(string(t.line), "?"))
+	t.line = t.line[:0]
+	if s == "" {
+		return
+	}
+	if t.log != nil {
+		t.log(s)
+	}
+	if t.last = append(t.last, s); len(t.last) > tailLines {
+		t.last = t.last[1:]
+	}
+}
+
+// reason is why a command failed: the last thing it said.
+func (t *tail) reason(err error) error {
+	t.flush()
+	var exit *exec.ExitError
+	if errors.As(err, &exit) && len(t.last) > 0 {
+		return errors.New(t.last[len(t.last)-1])
+	}
+	return err
+}

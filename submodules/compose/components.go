@@ -1,0 +1,242 @@
+package compose
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"sort"
+
+	"github.com/mender-app/mender-app/artifact/image"
+	"github.com/mender-app/mender-app/submodules"
+	"github.com/mender-app/mender-app/submodules/imagestore"
+	"github.com/mender-app/mender-app/submodules/imagestore/docker"
+)
+
+// wanted is the identity of the image r.URL: the release's component, or the
+// digest at the end of the URL, or nothing.
+func (s *session) wanted() (imagestore.Identity, error) {
+	if c, ok := s.req.Component(s.req.URL); ok && c.Digest != "" {
+		return identity(c)
+	}
+	_, digest := submodules.SplitURL(s.req.URL)
+	if digest == "" {
+		return imagestore.Identity{}, nil
+	}
+	return identity(submodules.Component{URL: s.req.URL, Digest: digest})
+}
+
+// Load implements submodules.Orchestrator.
+func (Orchestrator) Load(ctx context.Context, r submodules.Request) error {
+	return with(ctx, r, func(s *session) error {
+		want, err := s.wanted()
+		if err != nil {
+			return err
+		}
+		spec := docker.LoadSpec{
+			App: r.App, URL: r.URL, Want: want, Current: r.CurrentURL, TempDir: r.TempDir,
+			Stage: r.HasOption(submodules.OptionStage), Deep: r.HasOption(submodules.OptionDeepDelta),
+		}
+		if r.Platform != "" {
+			if spec.Platform, err = image.ParsePlatform(r.Platform); err != nil {
+				return submodules.Mark(err, submodules.ErrUsage)
+			}
+		}
+		in := r.Stdin
+		if r.Path != "-" {
+			f, err := os.Open(r.Path)
+			if err != nil {
+				return err
+			}
+			defer f.Close()
+			in = f
+		}
+		return s.engine.Load(ctx, spec, in)
+	})
+}
+
+// resolve finds the image that r.URL means: by identity where one is known.
+func (s *session) resolve(ctx context.Context) (docker.Image, error) {
+	want, err := s.wanted()
+	if err != nil {
+		return docker.Image{}, err
+	}
+	if want.Config != "" {
+		return s.engine.Find(ctx, s.req.App, want, s.req.URL)
+	}
+	return s.engine.Inspect(ctx, s.req.URL)
+}
+
+// Save implements submodules.Orchestrator. The file appears when it is whole.
+func (Orchestrator) Save(ctx context.Context, r submodules.Request) error {
+	return with(ctx, r, func(s *session) error {
+		img, err := s.resolve(ctx)
+		if err != nil {
+			return err
+		}
+		if r.Path == "-" {
+			return s.engine.Save(ctx, img, r.URL, r.TempDir, r.Stdout)
+		}
+		f, err := os.CreateTemp(filepath.Dir(r.Path), "."+filepath.Base(r.Path)+"-*")
+		if err != nil {
+			return err
+		}
+		err = s.engine.Save(ctx, img, r.URL, r.TempDir, f)
+		err = errors.Join(err, f.Sync(), f.Close())
+		if err == nil {
+			err = os.Rename(f.Name(), r.Path)
+		}
+		if err != nil {
+			_ = os.Remove(f.Name())
+		}
+		return err
+	})
+}
+
+// additional is the additional_data of a component.
+type additional struct {
+	Size     int64  `json:"size"` // bytes unpacked
+	Used     bool   `json:"used"` // some container was made from it
+	Platform string `json:"platform"`
+}
+
+// List implements submodules.Orchestrator: the images with the application's
+// own reference, and those its containers were made from.
+func (Orchestrator) List(ctx context.Context, r submodules.Request) (list []submodules.Component, err error) {
+	err = with(ctx, r, func(s *session) error {
+		images, err := s.engine.Own(ctx, r.App)
+		if err != nil {
+			return err
+		}
+		containers, err := s.ours(ctx)
+		if err != nil {
+			return err
+		}
+		inUse := map[string]string{} // image ID → what the manifests call it
+		for _, c := range containers {
+			inUse[c.ImageID] = c.Image
+		}
+		have := map[string]bool{}
+		for _, img := range images {
+			have[img.ID] = true
+		}
+		for id := range inUse {
+			if have[id] {
+				continue
+			}
+			img, err := s.engine.Inspect(ctx, id)
+			if errors.Is(err, submodules.ErrNotFound) {
+				continue
+			}
+			if err != nil {
+				return err
+			}
+			images = append(images, img)
+		}
+		for _, img := range images {
+			used, err := s.engine.Used(ctx, img)
+			if err != nil {
+				return err
+			}
+			data, err := json.Marshal(additional{Size: img.Size, Used: used, Platform: img.Platform.String()})
+			if err != nil {
+				return err
+			}
+			c := submodules.Component{Type: "image", URL: s.url(img, inUse[img.ID]), Digest: string(img.Config), AdditionalData: data}
+			for _, d := range img.DiffIDs {
+				c.DiffIDs = append(c.DiffIDs, string(d))
+			}
+			list = append(list, c)
+		}
+		sort.Slice(list, func(i, j int) bool {
+			return list[i].URL < list[j].URL || list[i].URL == list[j].URL && list[i].Digest < list[j].Digest
+		})
+		return nil
+	})
+	return list, err
+}
+
+// url is what an image is called: by the release, its tag, the container that
+// runs it, or else the application's own reference.
+func (s *session) url(img docker.Image, container string) string {
+	for _, c := range s.req.Components {
+		if c.Digest == string(img.Config) {
+			return c.URL
+		}
+	}
+	for _, t := range img.Tags {
+		if !imagestore.IsOwnRef(t) {
+			return t
+		}
+	}
+	if ref, ok := img.OwnRef(s.req.App); ok && container == "" {
+		return ref
+	}
+	return container
+}
+
+// Delete implements submodules.Orchestrator.
+func (Orchestrator) Delete(ctx context.Context, r submodules.Request) error {
+	return with(ctx, r, func(s *session) error {
+		img, err := s.resolve(ctx)
+		if errors.Is(err, submodules.ErrNotFound) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		ref, _ := submodules.SplitURL(r.URL)
+		return s.engine.Delete(ctx, r.App, img, ref)
+	})
+}
+
+// Verify implements submodules.Orchestrator.
+func (Orchestrator) Verify(ctx context.Context, r submodules.Request) (bad []string, err error) {
+	err = with(ctx, r, func(s *session) error {
+		for _, c := range r.Components {
+			if c.Type != "image" || c.Digest == "" {
+				continue
+			}
+			id, err := identity(c)
+			if err != nil {
+				return err
+			}
+			err = s.engine.Verify(ctx, r.App, id, c.URL)
+			switch {
+			case err == nil:
+			case errors.Is(err, submodules.ErrNotFound), errors.Is(err, submodules.ErrContent):
+				bad = append(bad, fmt.Sprintf("%s: %v", c.URL, err))
+			default:
+				return err
+			}
+		}
+		return nil
+	})
+	return bad, err
+}
+
+// Sync implements submodules.Orchestrator.
+func (Orchestrator) Sync(ctx context.Context, r submodules.Request) error {
+	return with(ctx, r, func(s *session) error { return s.engine.Sync(ctx) })
+}
+
+// Size of the pieces in which manifests are copied is io.Copy's.
+func copyFile(dst, src *os.Root, name string, mode os.FileMode) error {
+	in, err := src.Open(name)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	out, err := dst.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, mode)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(out, in)
+	if cerr := out.Close(); err == nil {
+		err = cerr
+	}
+	return err
+}

@@ -1,0 +1,176 @@
+package compose
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"path/filepath"
+	"sort"
+	"strings"
+	"sync"
+
+	"github.com/docker/docker/api/types/container"
+	"github.com/docker/docker/api/types/filters"
+	"github.com/docker/docker/api/types/network"
+
+	"github.com/mender-app/mender-app/submodules/imagestore/docker"
+)
+
+// The labels by which Compose marks what it makes.
+const (
+	labelProject = "com.docker.compose.project"
+	labelService = "com.docker.compose.service"
+	labelDir     = "com.docker.compose.project.working_dir"
+	labelOneoff  = "com.docker.compose.oneoff"
+)
+
+// containers lists containers in any state with the label; a crashed one is
+// invisible to `docker compose ps`.
+func (s *session) containers(ctx context.Context, label string) ([]container.Summary, error) {
+	list, err := s.engine.Client().ContainerList(ctx, container.ListOptions{All: true, Filters: filters.NewArgs(filters.Arg("label", label))})
+	if err != nil {
+		return nil, fmt.Errorf("list containers: %w", err)
+	}
+	sort.Slice(list, func(i, j int) bool { return name(list[i]) < name(list[j]) })
+	return list, nil
+}
+
+func name(c container.Summary) string {
+	if len(c.Names) == 0 {
+		return c.ID
+	}
+	return strings.TrimPrefix(c.Names[0], "/")
+}
+
+// ours returns the application's containers, wherever its manifests are: those
+// that mender-app marked, and those that run from <app>/manifests, which is
+// where the shell reference had them too.
+func (s *session) ours(ctx context.Context) ([]container.Summary, error) {
+	all, err := s.containers(ctx, labelProject)
+	if err != nil {
+		return nil, err
+	}
+	var ours []container.Summary
+	for _, c := range all {
+		if oneoff(c) {
+			continue
+		}
+		app, marked := c.Labels[labelApp]
+		if marked && app == s.req.App || !marked && ownDirectory(s.req.App, c.Labels[labelDir]) {
+			ours = append(ours, c)
+		}
+	}
+	return ours, nil
+}
+
+// oneoff tells a container of `docker compose run`, which somebody started by
+// hand and which is nobody's service.
+func oneoff(c container.Summary) bool { return strings.EqualFold(c.Labels[labelOneoff], "true") }
+
+// from returns those of the containers that run from dir.
+func from(dir string, list []container.Summary) []container.Summary {
+	var out []container.Summary
+	for _, c := range list {
+		if sameDir(c.Labels[labelDir], dir) && !oneoff(c) {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// sameDir compares directories as Compose recorded them. Links above the
+// manifests (/data → /mnt/data) may have been followed or not.
+func sameDir(a, b string) bool {
+	if a == b {
+		return true
+	}
+	if filepath.Base(a) != filepath.Base(b) {
+		return false
+	}
+	ra, err := filepath.EvalSymlinks(filepath.Dir(a))
+	if err != nil {
+		return false
+	}
+	rb, err := filepath.EvalSymlinks(filepath.Dir(b))
+	return err == nil && ra == rb
+}
+
+// remove stops and removes containers, all at a time. Their volumes stay, for
+// they are data.
+func (s *session) remove(ctx context.Context, list []container.Summary) error {
+	var wg sync.WaitGroup
+	errs := make([]error, len(list))
+	for i, c := range list {
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			s.req.Logf("removing container %s", name(c))
+			cli := s.engine.Client()
+			if err := cli.ContainerStop(ctx, c.ID, container.StopOptions{}); err != nil && !docker.IsNotFound(err) {
+				errs[i] = fmt.Errorf("stop container %s: %w", name(c), err)
+				return
+			}
+			if err := cli.ContainerRemove(ctx, c.ID, container.RemoveOptions{Force: true}); err != nil && !docker.IsNotFound(err) && !docker.IsConflict(err) {
+				errs[i] = fmt.Errorf("remove container %s: %w", name(c), err)
+			}
+		}()
+	}
+	wg.Wait()
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// removeNetworks removes the project's networks that nothing is connected to;
+// one in use stays, that is no error.
+func (s *session) removeNetworks(ctx context.Context, project string) error {
+	cli := s.engine.Client()
+	nets, err := cli.NetworkList(ctx, network.ListOptions{Filters: filters.NewArgs(filters.Arg("label", labelProject+"="+project))})
+	if err != nil {
+		return fmt.Errorf("list networks: %w", err)
+	}
+	for _, n := range nets {
+		if err := cli.NetworkRemove(ctx, n.ID); err != nil && !docker.IsNotFound(err) {
+			s.req.Logf("network %s stays: %v", n.Name, err)
+		}
+	}
+	return nil
+}
+
+// maxLogs bounds what is read of a container's log, in bytes.
+const maxLogs = 256 << 10
+
+// showLogs writes the last lines of a container's log.
+func (s *session) showLogs(ctx context.Context, id, service string) {
+	r, err := s.engine.Client().ContainerLogs(ctx, id, container.LogsOptions{ShowStdout: true, ShowStderr: true, Tail: fmt.Sprint(s.set.logLines)})
+	if err != nil {
+		s.req.Logf("%s | (no log: %v)", service, err)
+		return
+	}
+	defer r.Close()
+	w := &tail{log: func(line string) { s.req.Logf("%s | %s", service, line) }}
+	demultiplex(w, io.LimitReader(r, maxLogs))
+	w.flush()
+}
+
+// demultiplex copies a log stream. Without a terminal each piece has a header
+// of 8 bytes (stream, three zeros, length); with one there is none.
+func demultiplex(w io.Writer, r io.Reader) {
+	var head [8]byte
+	n, err := io.ReadFull(r, head[:])
+	if err != nil || head[0] > 2 || head[1]|head[2]|head[3] != 0 {
+		_, _ = w.Write(head[:n])
+		_, _ = io.Copy(w, r)
+		return
+	}
+	for err == nil {
+		if _, err := io.CopyN(w, r, int64(binary.BigEndian.Uint32(head[4:]))); err != nil {
+			return
+		}
+		_, err = io.ReadFull(r, head[:])
+	}
+}

@@ -1,0 +1,269 @@
+package compose
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"sort"
+	"strings"
+
+	"github.com/mender-app/mender-app/submodules"
+)
+
+// project is a compose project as Compose itself understands its files.
+type project struct {
+	dir   string
+	files []string // given with -f
+	name  string
+	model model
+}
+
+// model is what is of use here of `docker compose config --format json`.
+type model struct {
+	Name     string                `json:"name"`
+	Services map[string]service    `json:"services"`
+	Configs  map[string]fileObject `json:"configs"`
+	Secrets  map[string]fileObject `json:"secrets"`
+}
+
+type service struct {
+	Image      string          `json:"image"`
+	Build      json.RawMessage `json:"build"`
+	PullPolicy string          `json:"pull_policy"`
+	Scale      *int            `json:"scale"`
+	Deploy     *struct {
+		Replicas *int `json:"replicas"`
+	} `json:"deploy"`
+	Volumes []struct {
+		Type   string `json:"type"`
+		Source string `json:"source"`
+	} `json:"volumes"`
+	Configs []source `json:"configs"`
+	Secrets []source `json:"secrets"`
+}
+
+type source struct {
+	Source string `json:"source"`
+}
+
+type fileObject struct {
+	File string `json:"file"`
+}
+
+// containers is the number of containers a service has.
+func (s service) containers() int {
+	if s.Scale != nil {
+		return *s.Scale
+	}
+	if s.Deploy != nil && s.Deploy.Replicas != nil {
+		return *s.Deploy.Replicas
+	}
+	return 1
+}
+
+// names returns the services in order.
+func (m model) names() []string {
+	var names []string
+	for n := range m.Services {
+		names = append(names, n)
+	}
+	sort.Strings(names)
+	return names
+}
+
+// invalid marks what is wrong with the manifests as such.
+func invalid(format string, args ...any) error {
+	return submodules.Mark(fmt.Errorf(format, args...), submodules.ErrContent)
+}
+
+// readProject lets Compose read the files in dir and refuses what cannot be
+// installed. existing is the project of the containers that run from dir, if
+// there are any.
+func (s *session) readProject(ctx context.Context, c *command, dir, existing string) (*project, error) {
+	files, err := composeFiles(dir)
+	if err != nil {
+		return nil, err
+	}
+	p := &project{dir: dir, files: files}
+	named, err := p.named()
+	if err != nil {
+		return nil, err
+	}
+	if !named {
+		// A name of the files' own wins; -p would hide it.
+		if p.name = existing; p.name == "" {
+			p.name = projectName(s.req.App)
+		}
+	}
+	var out bytes.Buffer
+	said := &tail{}
+	if err := c.run(ctx, dir, &out, said, p.args("config", "--format", "json")...); err != nil {
+		if ctx.Err() != nil {
+			return nil, err
+		}
+		return nil, invalid("the compose files in %s are not valid: %w", dir, said.reason(err))
+	}
+	if err := json.Unmarshal(out.Bytes(), &p.model); err != nil {
+		return nil, fmt.Errorf("docker compose config: %w", err)
+	}
+	if p.name == "" {
+		p.name = p.model.Name
+	}
+	if p.name == "" {
+		return nil, errors.New("docker compose config: no project name")
+	}
+	return p, p.refuse()
+}
+
+// args are the arguments of a Compose command on the project.
+func (p *project) args(more ...string) []string {
+	args := []string{"--project-directory", p.dir}
+	if p.name != "" {
+		args = append(args, "-p", p.name)
+	}
+	for _, f := range p.files {
+		args = append(args, "-f", f)
+	}
+	return append(args, more...)
+}
+
+// refuse says what of the project cannot be installed on a device.
+func (p *project) refuse() error {
+	if len(p.model.Services) == 0 {
+		return invalid("the compose files in %s have no service", p.dir)
+	}
+	for _, name := range p.model.names() {
+		svc := p.model.Services[name]
+		if len(svc.Build) > 0 && string(svc.Build) != "null" {
+			return invalid("service %s has build:, and images are not built on the device; name an image that the artifact brings", name)
+		}
+		switch policy := svc.PullPolicy; {
+		case policy == "always", policy == "build", policy == "refresh", policy == "daily", policy == "weekly", strings.HasPrefix(policy, "every_"):
+			return invalid("service %s has pull_policy: %s, and images are not pulled on the device; remove it or say missing", name, policy)
+		}
+		if svc.Image == "" {
+			return invalid("service %s has no image", name)
+		}
+	}
+	return nil
+}
+
+// The files Compose looks for when it is given none, the first of each list.
+var (
+	mainFiles     = []string{"compose.yaml", "compose.yml", "docker-compose.yml", "docker-compose.yaml"}
+	overrideFiles = []string{"compose.override.yml", "compose.override.yaml", "docker-compose.override.yml", "docker-compose.override.yaml"}
+)
+
+// composeFiles finds the project's files as Compose does: COMPOSE_FILE in a
+// shipped .env, else the default names. They must be named, because with the
+// generated file given, Compose no longer looks for them.
+func composeFiles(dir string) ([]string, error) {
+	env, err := envValues(dir)
+	if err != nil {
+		return nil, err
+	}
+	if list := env["COMPOSE_FILE"]; list != "" {
+		sep := env["COMPOSE_PATH_SEPARATOR"]
+		if sep == "" {
+			sep = string(os.PathListSeparator)
+		}
+		var files []string
+		for _, f := range strings.Split(list, sep) {
+			if !filepath.IsLocal(f) {
+				return nil, invalid("COMPOSE_FILE in %s/.env names %q, outside the manifests", dir, f)
+			}
+			files = append(files, filepath.Join(dir, f))
+		}
+		return files, nil
+	}
+	var files []string
+	for i, names := range [][]string{mainFiles, overrideFiles} {
+		for _, n := range names {
+			if _, err := os.Stat(filepath.Join(dir, n)); err == nil {
+				files = append(files, filepath.Join(dir, n))
+				break
+			}
+		}
+		if i == 0 && len(files) == 0 {
+			return nil, invalid("no compose file in %s (compose.yaml, docker-compose.yml, …)", dir)
+		}
+	}
+	return files, nil
+}
+
+// maxText bounds a compose or env file that is looked into here, in bytes.
+const maxText = 4 << 20
+
+func readText(name string) ([]byte, error) {
+	fi, err := os.Stat(name)
+	if err != nil {
+		return nil, err
+	}
+	if !fi.Mode().IsRegular() || fi.Size() > maxText {
+		return nil, fmt.Errorf("%s is no file, or larger than %d bytes", name, maxText)
+	}
+	return os.ReadFile(name)
+}
+
+// envValues reads what decides about the project from the .env in dir: the
+// variables COMPOSE_*.
+func envValues(dir string) (map[string]string, error) {
+	b, err := readText(filepath.Join(dir, ".env"))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	env := map[string]string{}
+	for _, line := range strings.Split(string(b), "\n") {
+		key, value, ok := strings.Cut(strings.TrimPrefix(strings.TrimSpace(line), "export "), "=")
+		if key = strings.TrimSpace(key); ok && strings.HasPrefix(key, "COMPOSE_") {
+			env[key] = strings.Trim(strings.TrimSpace(value), `"'`)
+		}
+	}
+	return env, nil
+}
+
+// A name at the top level of a compose file, in YAML or JSON.
+var topName = regexp.MustCompile(`(?m)^(?:name|"name"|'name')[ \t]*:|^\{[ \t\r\n]*"name"[ \t\r\n]*:`)
+
+// named reports whether the files give the project a name of their own.
+func (p *project) named() (bool, error) {
+	env, err := envValues(p.dir)
+	if err != nil {
+		return false, err
+	}
+	if env["COMPOSE_PROJECT_NAME"] != "" {
+		return true, nil
+	}
+	for _, f := range p.files {
+		b, err := readText(f)
+		if errors.Is(err, os.ErrNotExist) {
+			continue // Compose says so better
+		}
+		if err != nil {
+			return false, err
+		}
+		if topName.Match(b) {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+var notInName = regexp.MustCompile(`[^a-z0-9_-]`)
+
+// projectName makes a project's name of an application's, by Compose's rules.
+func projectName(app string) string {
+	name := strings.TrimLeft(notInName.ReplaceAllString(strings.ToLower(app), ""), "_-")
+	if name == "" {
+		return fmt.Sprintf("app-%x", app)
+	}
+	return name
+}

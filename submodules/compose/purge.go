@@ -1,0 +1,182 @@
+package compose
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
+	"github.com/docker/docker/api/types/container"
+	"github.com/docker/docker/api/types/filters"
+	"github.com/docker/docker/api/types/volume"
+
+	"github.com/mender-app/mender-app/submodules"
+	"github.com/mender-app/mender-app/submodules/imagestore"
+	"github.com/mender-app/mender-app/submodules/imagestore/docker"
+)
+
+// purge removes the application's containers, then their networks, the volumes
+// if that is asked for, and the images nobody else uses.
+func (s *session) purge(ctx context.Context) error {
+	list, err := s.ours(ctx)
+	if err != nil {
+		return err
+	}
+	all, err := s.containers(ctx, labelProject)
+	if err != nil {
+		return err
+	}
+	mine := map[string]bool{} // IDs
+	projects := map[string]bool{}
+	urls := map[string]string{} // image ID → tag
+	for _, c := range list {
+		mine[c.ID] = true
+		projects[c.Labels[labelProject]] = true
+		urls[c.ImageID] = c.Image
+	}
+	// A project that others share is theirs too: its networks and volumes stay.
+	for _, c := range all {
+		if !mine[c.ID] {
+			delete(projects, c.Labels[labelProject])
+		}
+	}
+	var volumes []string
+	if s.req.PurgeData {
+		if volumes, err = s.volumes(ctx, projects, list); err != nil {
+			return err
+		}
+	}
+	images, err := s.engine.Own(ctx, s.req.App)
+	if err != nil {
+		return err
+	}
+	if err := s.remove(ctx, list); err != nil {
+		return err
+	}
+	for p := range projects {
+		if err := s.removeNetworks(ctx, p); err != nil {
+			return err
+		}
+	}
+	for _, v := range volumes {
+		if err := s.engine.Client().VolumeRemove(ctx, v, false); err != nil && !docker.IsNotFound(err) {
+			if docker.IsConflict(err) {
+				s.req.Logf("volume %s stays: it is in use", v)
+				continue
+			}
+			return fmt.Errorf("remove volume %s: %w", v, err)
+		}
+		s.req.Logf("volume %s is removed", v)
+	}
+	for _, img := range images {
+		if err := s.engine.Delete(ctx, s.req.App, img, s.tagOf(img, urls[img.ID])); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// tagOf returns the tag that goes with the application: the one its containers
+// or its release used.
+func (s *session) tagOf(img docker.Image, container string) string {
+	if container != "" && container != img.ID {
+		return container
+	}
+	for _, c := range s.req.Components {
+		if c.Digest == string(img.Config) {
+			ref, _ := submodules.SplitURL(c.URL)
+			return ref
+		}
+	}
+	// One tag beside our own can only be the one LOAD gave it.
+	var tags []string
+	for _, t := range img.Tags {
+		if !imagestore.IsOwnRef(t) {
+			tags = append(tags, t)
+		}
+	}
+	if len(tags) == 1 {
+		return tags[0]
+	}
+	return ""
+}
+
+// volumes returns the data of the application: the projects' named volumes and
+// the containers' anonymous ones.
+func (s *session) volumes(ctx context.Context, projects map[string]bool, list []container.Summary) ([]string, error) {
+	var names []string
+	for p := range projects {
+		res, err := s.engine.Client().VolumeList(ctx, volume.ListOptions{Filters: filters.NewArgs(filters.Arg("label", labelProject+"="+p))})
+		if err != nil {
+			return nil, fmt.Errorf("list volumes: %w", err)
+		}
+		for _, v := range res.Volumes {
+			names = append(names, v.Name)
+		}
+	}
+	for _, c := range list {
+		for _, m := range c.Mounts {
+			// An anonymous volume is called by 64 hex digits.
+			if m.Type == "volume" && len(m.Name) == 64 {
+				names = append(names, m.Name)
+			}
+		}
+	}
+	return names, nil
+}
+
+// exportManifest copies the manifests the application runs from to req.Dir.
+func (s *session) exportManifest(ctx context.Context) error {
+	list, err := s.ours(ctx)
+	if err != nil {
+		return err
+	}
+	if len(list) == 0 {
+		return submodules.Mark(fmt.Errorf("application %s is not installed: it has no containers", s.req.App), submodules.ErrNotFound)
+	}
+	from := list[0].Labels[labelDir]
+	src, err := os.OpenRoot(from)
+	if errors.Is(err, fs.ErrNotExist) {
+		return submodules.Mark(fmt.Errorf("the manifests of application %s are gone from %s", s.req.App, from), submodules.ErrNotFound)
+	}
+	if err != nil {
+		return err
+	}
+	defer src.Close()
+	if err := os.MkdirAll(s.req.Dir, 0o755); err != nil {
+		return err
+	}
+	dst, err := os.OpenRoot(s.req.Dir)
+	if err != nil {
+		return err
+	}
+	defer dst.Close()
+	return fs.WalkDir(src.FS(), ".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil || name == "." {
+			return err
+		}
+		fi, err := d.Info()
+		if err != nil {
+			return err
+		}
+		switch {
+		case d.IsDir():
+			if err := dst.Mkdir(name, fi.Mode().Perm()|0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+				return err
+			}
+		case d.Type()&fs.ModeSymlink != 0:
+			target, err := src.Readlink(name)
+			if err != nil {
+				return err
+			}
+			if err := dst.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return err
+			}
+			return dst.Symlink(target, name)
+		case d.Type().IsRegular():
+			return copyFile(dst, src, name, fi.Mode().Perm())
+		}
+		return nil
+	})
+}

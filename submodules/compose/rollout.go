@@ -1,0 +1,316 @@
+package compose
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/docker/docker/api/types/container"
+
+	"github.com/mender-app/mender-app/artifact/image"
+	"github.com/mender-app/mender-app/submodules"
+	"github.com/mender-app/mender-app/submodules/imagestore"
+	"github.com/mender-app/mender-app/submodules/imagestore/docker"
+)
+
+// plan is a project that may be brought up: everything has been checked and
+// nothing changed yet.
+type plan struct {
+	*project
+	compose  *command
+	existing []container.Summary // that run from this directory, of any project
+	pins     []pin
+}
+
+// pin is a tag and the image it must name.
+type pin struct {
+	url string
+	img docker.Image
+}
+
+// prepare checks all that can be checked before anything changes.
+func (s *session) prepare(ctx context.Context) (*plan, error) {
+	dir, err := s.directory()
+	if err != nil {
+		return nil, err
+	}
+	c, err := s.findCompose(ctx)
+	if err != nil {
+		return nil, err
+	}
+	all, err := s.containers(ctx, labelProject)
+	if err != nil {
+		return nil, err
+	}
+	pl := &plan{compose: c, existing: from(dir, all)}
+	adopted := ""
+	if len(pl.existing) > 0 {
+		adopted = pl.existing[0].Labels[labelProject]
+	}
+	if pl.project, err = s.readProject(ctx, c, dir, adopted); err != nil {
+		return nil, err
+	}
+	if err := pl.foreign(all); err != nil {
+		return nil, err
+	}
+	if err := s.pin(ctx, pl); err != nil {
+		return nil, err
+	}
+	return pl, nil
+}
+
+// foreign refuses a project that others use: Compose would take their
+// containers for the application's. The shell reference ran all applications
+// in the one project "manifests"; those are told apart by their directories,
+// as long as no two have a service of the same name.
+func (pl *plan) foreign(all []container.Summary) error {
+	mine := false
+	for _, c := range pl.existing {
+		mine = mine || c.Labels[labelProject] == pl.name
+	}
+	for _, c := range all {
+		if c.Labels[labelProject] != pl.name || sameDir(c.Labels[labelDir], pl.dir) || oneoff(c) {
+			continue
+		}
+		_, same := pl.model.Services[c.Labels[labelService]]
+		if same || !mine {
+			return invalid("the project %q is in use by container %s, which runs from %s; give this application's compose file another name:", pl.name, name(c), c.Labels[labelDir])
+		}
+	}
+	return nil
+}
+
+// pin finds every image the project uses, and says what is missing by name.
+func (s *session) pin(ctx context.Context, pl *plan) error {
+	for _, comp := range s.req.Components {
+		if comp.Type != "image" || comp.Digest == "" {
+			continue
+		}
+		id, err := identity(comp)
+		if err != nil {
+			return err
+		}
+		img, err := s.engine.Find(ctx, s.req.App, id, comp.URL)
+		if errors.Is(err, submodules.ErrNotFound) {
+			return submodules.Mark(fmt.Errorf("image %s (config %s) is not there; load it first", comp.URL, comp.Digest), submodules.ErrNotFound)
+		}
+		if err != nil {
+			return err
+		}
+		if ref, _ := submodules.SplitURL(comp.URL); ref != "" {
+			pl.pins = append(pl.pins, pin{ref, img})
+		}
+	}
+	for _, svc := range pl.model.names() {
+		ref := pl.model.Services[svc].Image
+		pinned := false
+		for _, p := range pl.pins {
+			pinned = pinned || imagestore.SameRef(p.url, ref)
+		}
+		if pinned {
+			continue
+		}
+		if _, err := s.engine.Inspect(ctx, ref); err != nil {
+			if errors.Is(err, submodules.ErrNotFound) {
+				return submodules.Mark(fmt.Errorf("service %s uses the image %s, which is neither loaded nor on the device", svc, ref), submodules.ErrNotFound)
+			}
+			return err
+		}
+	}
+	return nil
+}
+
+// identity is what a component's image must be.
+func identity(c submodules.Component) (imagestore.Identity, error) {
+	d, err := image.ParseDigest(c.Digest)
+	if err != nil {
+		return imagestore.Identity{}, submodules.Mark(fmt.Errorf("component %s: %w", c.URL, err), submodules.ErrUsage)
+	}
+	id := imagestore.Identity{Config: d}
+	for _, s := range c.DiffIDs {
+		d, err := image.ParseDigest(s)
+		if err != nil {
+			return id, submodules.Mark(fmt.Errorf("component %s: %w", c.URL, err), submodules.ErrUsage)
+		}
+		id.DiffIDs = append(id.DiffIDs, d)
+	}
+	return id, nil
+}
+
+// rollout brings the release up and returns when it is healthy. The order:
+// check everything; pin the tags; remove what the release no longer has, for
+// its ports and names may be taken over; up; watch; tidy.
+func (s *session) rollout(ctx context.Context) error {
+	pl, err := s.prepare(ctx)
+	if err != nil {
+		return err
+	}
+	before := map[string]int{}
+	for _, c := range pl.existing {
+		full, err := s.engine.Client().ContainerInspect(ctx, c.ID)
+		if err == nil {
+			before[c.ID] = full.RestartCount
+		}
+	}
+	if err := s.repin(ctx, pl); err != nil {
+		return err
+	}
+	var orphans []container.Summary
+	for _, c := range pl.existing {
+		if _, ok := pl.model.Services[c.Labels[labelService]]; !ok && c.Labels[labelProject] == pl.name {
+			orphans = append(orphans, c)
+		}
+	}
+	if err := s.remove(ctx, orphans); err != nil {
+		return err
+	}
+	if err := s.up(ctx, pl, before); err != nil {
+		return err
+	}
+	if err := s.watch(ctx, pl.project, before); err != nil {
+		return err
+	}
+	s.tidy(ctx, pl)
+	s.req.Logf("project %s is up and healthy", pl.name)
+	return nil
+}
+
+// repin makes every tag name the image of this release.
+func (s *session) repin(ctx context.Context, pl *plan) error {
+	for _, p := range pl.pins {
+		// The application's own reference keeps the image when the tag moves on.
+		if err := s.engine.Tag(ctx, p.img, imagestore.OwnRef(s.req.App, p.img.Config)); err != nil {
+			return err
+		}
+		if err := s.engine.Tag(ctx, p.img, p.url); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// upMargin is what `docker compose up` may take beyond the deadline for health.
+const upMargin = time.Minute
+
+// up runs `docker compose up`: pulling and building off, only what changed is
+// recreated.
+func (s *session) up(ctx context.Context, pl *plan, before map[string]int, more ...string) error {
+	files := pl.files
+	over, err := pl.override(s.req.App, s.req.TempDir)
+	if err != nil {
+		return err
+	}
+	p := *pl.project
+	if over != "" {
+		p.files = append(append([]string{}, files...), over)
+	}
+	// Up waits for services that others depend on, and only the deadline ends
+	// that; a minute more is for stopping and starting.
+	upCtx, cancel := context.WithTimeout(ctx, s.set.deadline+upMargin)
+	defer cancel()
+	said := &tail{log: s.req.Log}
+	args := append([]string{"up", "--detach", "--pull", "never", "--no-build"}, more...)
+	err = pl.compose.run(upCtx, pl.dir, said, said, p.args(args...)...)
+	if err == nil {
+		said.flush()
+		return nil
+	}
+	if ctx.Err() != nil {
+		return fmt.Errorf("docker compose up was ended half-way: %w", ctx.Err())
+	}
+	reason := said.reason(err)
+	// Something that failed by itself says more than Compose about it.
+	if f, xerr := s.examine(ctx, pl.project, before); xerr == nil && f.condition == failed {
+		if f.container != "" {
+			s.showLogs(ctx, f.container, f.service)
+		}
+		return submodules.Mark(fmt.Errorf("docker compose up failed half-way: service %s %s (%w)", f.service, f.text, reason), submodules.ErrUnhealthy)
+	}
+	err = fmt.Errorf("docker compose up failed half-way: %w", reason)
+	switch text := strings.Join(said.last, " "); {
+	case strings.Contains(text, "no space left on device"):
+		return submodules.Mark(err, submodules.ErrSpace)
+	case strings.Contains(text, "dependency failed to start"), errors.Is(upCtx.Err(), context.DeadlineExceeded):
+		return submodules.Mark(err, submodules.ErrUnhealthy)
+	}
+	return err
+}
+
+// tidy removes what the directory's other projects left (a release under
+// another name:), and networks nobody uses. The release is up: nothing here
+// fails it any more.
+func (s *session) tidy(ctx context.Context, pl *plan) {
+	others := map[string][]container.Summary{}
+	for _, c := range pl.existing {
+		if p := c.Labels[labelProject]; p != pl.name {
+			others[p] = append(others[p], c)
+		}
+	}
+	for p, list := range others {
+		if err := s.remove(ctx, list); err != nil {
+			s.req.Logf("warning: %v", err)
+		}
+		if err := s.removeNetworks(ctx, p); err != nil {
+			s.req.Logf("warning: %v", err)
+		}
+	}
+}
+
+// stop stops the application's containers, in Compose's order where its files
+// are good, and removes nothing.
+func (s *session) stop(ctx context.Context) error {
+	dir, err := s.directory()
+	if err != nil {
+		return err
+	}
+	all, err := s.containers(ctx, labelProject)
+	if err != nil {
+		return err
+	}
+	list := from(dir, all)
+	projects := map[string]bool{}
+	running := 0
+	for _, c := range list {
+		projects[c.Labels[labelProject]] = true
+		if c.State == container.StateRunning || c.State == container.StateRestarting || c.State == container.StatePaused {
+			running++
+		}
+	}
+	if running == 0 {
+		return nil
+	}
+	if len(projects) == 1 {
+		if c, err := s.findCompose(ctx); err == nil {
+			p, err := s.readProject(ctx, c, dir, list[0].Labels[labelProject])
+			if err == nil && p.name == list[0].Labels[labelProject] {
+				said := &tail{log: s.req.Log}
+				if err := c.run(ctx, dir, said, said, p.args("stop")...); ctx.Err() != nil {
+					return err
+				}
+				said.flush()
+			}
+		}
+	}
+	// What Compose left: services that its files do not have any more.
+	for _, c := range list {
+		if err := s.engine.Client().ContainerStop(ctx, c.ID, container.StopOptions{}); err != nil && !docker.IsNotFound(err) {
+			return fmt.Errorf("stop container %s: %w", name(c), err)
+		}
+	}
+	return nil
+}
+
+// start starts the application again. It returns when everything is started;
+// whether it becomes healthy is HEALTHY's to say.
+func (s *session) start(ctx context.Context) error {
+	pl, err := s.prepare(ctx)
+	if err != nil {
+		return err
+	}
+	if err := s.repin(ctx, pl); err != nil {
+		return err
+	}
+	return s.up(ctx, pl, nil)
+}

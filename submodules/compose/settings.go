@@ -1,0 +1,64 @@
+package compose
+
+import (
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"github.com/mender-app/mender-app/submodules"
+	"github.com/mender-app/mender-app/submodules/config"
+)
+
+// The defaults of the settings.
+const (
+	defaultDeadline = 120 * time.Second
+	defaultWindow   = 5 * time.Second
+	defaultLogLines = 20
+)
+
+// settings is mender-app-docker-compose.conf.
+type settings struct {
+	docker   []string      // DOCKER_COMMAND
+	compose  []string      // DOCKER_COMPOSE_COMMAND; nil: find one
+	deadline time.Duration // HEALTH_DEADLINE: for a release to become healthy
+	window   time.Duration // HEALTH_WINDOW: it must stay so for this long
+	restarts int64         // HEALTH_RESTARTS: of a container that are forgiven
+	logLines int64         // LOG_LINES: of a failing container that are shown
+}
+
+func readSettings(getenv func(string) string, warn func(string, ...any)) (settings, error) {
+	dir := getenv(submodules.EnvConfigDir)
+	if dir == "" {
+		dir = submodules.DefaultConfigDir
+	}
+	f, err := config.Read(filepath.Join(dir, "mender-app-docker-compose.conf"))
+	if err != nil {
+		return settings{}, fmt.Errorf("configuration: %w", err)
+	}
+	var s settings
+	if s.docker, err = config.Words(f.String("docker", "DOCKER_COMMAND")); err != nil {
+		return s, fmt.Errorf("configuration: DOCKER_COMMAND: %w", err)
+	}
+	if len(s.docker) == 0 {
+		s.docker = []string{"docker"}
+	}
+	if s.compose, err = config.Words(f.String("", "DOCKER_COMPOSE_COMMAND")); err != nil {
+		return s, fmt.Errorf("configuration: DOCKER_COMPOSE_COMMAND: %w", err)
+	}
+	if s.deadline, err = f.Duration(defaultDeadline, "HEALTH_DEADLINE", "health.deadline"); err != nil {
+		return s, fmt.Errorf("configuration: %w", err)
+	}
+	if s.window, err = f.Duration(defaultWindow, "HEALTH_WINDOW", "health.window"); err != nil {
+		return s, fmt.Errorf("configuration: %w", err)
+	}
+	if s.restarts, err = f.Int(0, "HEALTH_RESTARTS", "health.restarts"); err != nil {
+		return s, fmt.Errorf("configuration: %w", err)
+	}
+	if s.logLines, err = f.Int(defaultLogLines, "LOG_LINES", "log_lines"); err != nil {
+		return s, fmt.Errorf("configuration: %w", err)
+	}
+	for _, line := range f.Unknown() {
+		warn("warning: %s", line)
+	}
+	return s, nil
+}

@@ -1,0 +1,35 @@
+// Command prog is what the test images hold: it behaves as its first argument
+// says.
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/signal"
+	"strconv"
+	"syscall"
+	"time"
+)
+
+func main() {
+	fmt.Println("prog", os.Args[1:])
+	switch os.Args[1] {
+	case "sleep": // until TERM
+		c := make(chan os.Signal, 1)
+		signal.Notify(c, syscall.SIGTERM)
+		<-c
+	case "exit": // with the code, after the seconds
+		code, _ := strconv.Atoi(os.Args[2])
+		if len(os.Args) > 3 {
+			n, _ := strconv.ParseFloat(os.Args[3], 64)
+			time.Sleep(time.Duration(n * float64(time.Second)))
+		}
+		fmt.Fprintln(os.Stderr, "my last words")
+		os.Exit(code)
+	case "check": // a health check: is the file there
+		if _, err := os.Stat(os.Args[2]); err != nil {
+			fmt.Println("not well:", err)
+			os.Exit(1)
+		}
+	}
+}

@@ -1,0 +1,237 @@
+package docker
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/docker/docker/client"
+	"golang.org/x/sys/unix"
+
+	"github.com/mender-app/mender-app/artifact/image"
+	"github.com/mender-app/mender-app/submodules"
+	"github.com/mender-app/mender-app/submodules/imagestore"
+)
+
+// LoadSpec says what to load, and what it must be.
+type LoadSpec struct {
+	App      string
+	URL      string // what the image is called in the application's manifests
+	Stage    bool   // leave the tag URL where it is
+	Want     imagestore.Identity
+	Platform image.Platform
+	Current  string // old image of a reference delta
+	Deep     bool
+	TempDir  string
+}
+
+// Load brings an image in under the application's own reference, and under URL
+// unless it is staged. It is verified against Want and its own config before
+// the engine makes an image of it, and the engine's result again afterwards. An
+// image that is there already moves no content.
+func (e *Engine) Load(ctx context.Context, s LoadSpec, r io.Reader) error {
+	if s.Want.Config != "" {
+		img, err := e.Find(ctx, s.App, s.Want, s.URL)
+		if err == nil {
+			e.log(fmt.Sprintf("image %s is present already", img.Config))
+			if err := checkPlatform(img, s.Platform); err != nil {
+				return err
+			}
+			return e.name(ctx, img, s)
+		}
+		if !errors.Is(err, submodules.ErrNotFound) {
+			return err
+		}
+	}
+	in := imagestore.Incoming{
+		Tag:      func(config image.Digest) string { return imagestore.OwnRef(s.App, config) },
+		Want:     s.Want,
+		Platform: s.Platform,
+		Current:  s.Current,
+		Deep:     s.Deep,
+		TempDir:  s.TempDir,
+		Log:      func(format string, args ...any) { e.log(fmt.Sprintf(format, args...)) },
+	}
+	id, loaded, err := imagestore.Receive(ctx, target{e}, r, in)
+	if err != nil {
+		return fmt.Errorf("load image %s: %w", s.URL, err)
+	}
+	if !loaded {
+		e.log(fmt.Sprintf("image %s is present already", id.Config))
+		img, err := e.Find(ctx, s.App, id, s.URL)
+		if err != nil {
+			return err
+		}
+		return e.name(ctx, img, s)
+	}
+	own := imagestore.OwnRef(s.App, id.Config)
+	img, err := e.Inspect(ctx, own)
+	if err == nil && !img.is(id) {
+		err = submodules.Mark(fmt.Errorf("load image %s: the engine made the image with config %s and %d layers of what is the image with config %s and %d layers",
+			s.URL, img.Config, len(img.DiffIDs), id.Config, len(id.DiffIDs)), submodules.ErrContent)
+	}
+	if err != nil {
+		// What is wrong goes again, and its reference with it.
+		_, uerr := e.Untag(context.WithoutCancel(ctx), own)
+		return errors.Join(err, uerr)
+	}
+	return e.name(ctx, img, s)
+}
+
+func checkPlatform(img Image, want image.Platform) error {
+	if want != (image.Platform{}) && want.Match(img.Platform) == image.NoFit {
+		return submodules.Mark(fmt.Errorf("image %s is for %s, the release for %s", img.Config, img.Platform, want), submodules.ErrContent)
+	}
+	return nil
+}
+
+// name gives an image its references.
+func (e *Engine) name(ctx context.Context, img Image, s LoadSpec) error {
+	if err := e.Tag(ctx, img, imagestore.OwnRef(s.App, img.Config)); err != nil {
+		return err
+	}
+	ref, _ := submodules.SplitURL(s.URL)
+	if s.Stage || ref == "" {
+		return nil
+	}
+	return e.Tag(ctx, img, ref)
+}
+
+// target is the engine as imagestore sees it.
+type target struct{ e *Engine }
+
+// Has implements imagestore.Target.
+func (t target) Has(ctx context.Context, id imagestore.Identity) (bool, error) {
+	_, err := t.e.Find(ctx, "", id, "")
+	if errors.Is(err, submodules.ErrNotFound) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// Present implements imagestore.Target. The classic store needs no content for
+// a layer if it has the whole chain up to it, whichever image brought it. The
+// containerd store gets everything.
+func (t target) Present(ctx context.Context, diffIDs []image.Digest) (map[image.Digest]image.Descriptor, error) {
+	ctd, err := t.e.containerd(ctx)
+	if err != nil || ctd {
+		return nil, err
+	}
+	all, err := t.e.all(ctx)
+	if err != nil {
+		return nil, err
+	}
+	longest := 0
+	for _, img := range all {
+		n := 0
+		for n < len(img.DiffIDs) && n < len(diffIDs) && img.DiffIDs[n] == diffIDs[n] {
+			n++
+		}
+		longest = max(longest, n)
+	}
+	// A layer that comes again above what is present must be in the archive.
+	present := map[image.Digest]image.Descriptor{}
+	for _, d := range diffIDs[:longest] {
+		present[d] = image.Descriptor{}
+	}
+	for _, d := range diffIDs[longest:] {
+		delete(present, d)
+	}
+	return present, nil
+}
+
+// Old implements imagestore.Target.
+func (t target) Old(ctx context.Context) (imagestore.Old, error) { return t.e.old(ctx) }
+
+// Load implements imagestore.Target.
+func (t target) Load(ctx context.Context, archive io.Reader) error {
+	res, err := t.e.cli.ImageLoad(ctx, archive, client.ImageLoadWithQuiet(true))
+	if err != nil {
+		return loadError(err)
+	}
+	defer res.Body.Close()
+	return readLoad(res.Body)
+}
+
+// maxLoadReply bounds the engine's reply to a load, in bytes.
+const maxLoadReply = 4 << 20
+
+// readLoad reads the reply, JSON documents one after another. The engine says
+// 200 and puts errors there.
+func readLoad(r io.Reader) error {
+	dec := json.NewDecoder(io.LimitReader(r, maxLoadReply))
+	for {
+		var m struct {
+			Stream string `json:"stream"`
+			Error  string `json:"error"`
+			Detail struct {
+				Message string `json:"message"`
+			} `json:"errorDetail"`
+		}
+		err := dec.Decode(&m)
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("reply of docker load: %w", err)
+		}
+		switch {
+		case m.Error != "":
+			return loadError(errors.New(m.Error))
+		case m.Detail.Message != "":
+			return loadError(errors.New(m.Detail.Message))
+		case strings.HasPrefix(m.Stream, "Error "):
+			// The containerd store: "Error unpacking image …".
+			return loadError(errors.New(strings.TrimSpace(m.Stream)))
+		}
+	}
+}
+
+// loadError says what the engine's words mean, as far as a caller cares.
+func loadError(err error) error {
+	err = fmt.Errorf("docker load: %w", err)
+	if strings.Contains(err.Error(), "no space left on device") {
+		return submodules.Mark(err, submodules.ErrSpace)
+	}
+	return err
+}
+
+// Sync returns when everything the engine has been given is on the disk:
+// engines do not sync the files they unpack (20.10 to 28.5, seen with strace).
+// Where the data root is not on this machine, the caller is told so in the log.
+func (e *Engine) Sync(ctx context.Context) error {
+	root, err := e.root(ctx)
+	if err != nil {
+		return err
+	}
+	if root == "" {
+		e.log("warning: the engine's data is not on this machine or out of reach; it cannot be synced from here")
+		return nil
+	}
+	dirs := []string{root}
+	if ctd, err := e.containerd(ctx); err != nil {
+		return err
+	} else if ctd {
+		dirs = append(dirs, "/var/lib/containerd", filepath.Join(root, "containerd"))
+	}
+	for _, dir := range dirs {
+		f, err := os.Open(dir)
+		if errors.Is(err, os.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("sync: %w", err)
+		}
+		err = unix.Syncfs(int(f.Fd()))
+		f.Close()
+		if err != nil {
+			return fmt.Errorf("sync %s: %w", dir, err)
+		}
+	}
+	return nil
+}

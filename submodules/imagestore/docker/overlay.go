@@ -1,0 +1,305 @@
+package docker
+
+import (
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+
+	"github.com/vbatts/tar-split/tar/asm"
+	"github.com/vbatts/tar-split/tar/storage"
+
+	"github.com/mender-app/mender-app/artifact/image"
+	"github.com/mender-app/mender-app/delta"
+)
+
+// overlay reads the layers of the classic overlay2 store in place. Its layout,
+// unchanged from 1.10 (moby, layer/filestore.go and daemon/graphdriver/overlay2):
+//
+//	image/overlay2/layerdb/sha256/<chain>/diff               the diffID
+//	image/overlay2/layerdb/sha256/<chain>/cache-id           its directory
+//	image/overlay2/layerdb/sha256/<chain>/tar-split.json.gz  all of the tar but the files' contents
+//	image/overlay2/imagedb/content/sha256/<config>           the configs
+//	overlay2/<cache-id>/diff                                 the files
+type overlay struct {
+	root   string
+	chains map[image.Digest]string // diffID → a directory of layerdb that has it
+}
+
+// openOverlay reads the store's index. It is nil where the engine's store is
+// another one or out of reach.
+func (e *Engine) openOverlay(ctx context.Context) (*overlay, error) {
+	info, err := e.system(ctx)
+	if err != nil {
+		return nil, err
+	}
+	root, err := e.root(ctx)
+	if err != nil || root == "" || info.Driver != "overlay2" {
+		return nil, err
+	}
+	db := filepath.Join(root, "image", "overlay2", "layerdb", "sha256")
+	list, err := os.ReadDir(db)
+	if err != nil {
+		return nil, nil
+	}
+	o := &overlay{root: root, chains: map[image.Digest]string{}}
+	for _, d := range list {
+		b, err := readSmall(filepath.Join(db, d.Name(), "diff"))
+		if err != nil {
+			continue // a layer that is just being made or removed
+		}
+		if id, err := image.ParseDigest(strings.TrimSpace(string(b))); err == nil {
+			o.chains[id] = filepath.Join(db, d.Name())
+		}
+	}
+	return o, nil
+}
+
+// readSmall reads a file of a few bytes.
+func readSmall(name string) ([]byte, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, 4096))
+}
+
+// files opens the directory with a layer's files. Nothing opened in it leaves
+// it, whatever links an image has.
+func (o *overlay) files(diffID image.Digest) (*os.Root, error) {
+	chain, ok := o.chains[diffID]
+	if !ok {
+		return nil, fmt.Errorf("layer %s: %w", diffID, delta.ErrNoObject)
+	}
+	b, err := readSmall(filepath.Join(chain, "cache-id"))
+	if err != nil {
+		return nil, err
+	}
+	id := strings.TrimSpace(string(b))
+	if id == "" || strings.ContainsAny(id, "/") || id == ".." {
+		return nil, fmt.Errorf("layer %s: damaged cache-id %q", diffID, id)
+	}
+	return os.OpenRoot(filepath.Join(o.root, "overlay2", id, "diff"))
+}
+
+// split opens a layer's tar-split.
+func (o *overlay) split(diffID image.Digest) (storage.Unpacker, io.Closer, error) {
+	chain, ok := o.chains[diffID]
+	if !ok {
+		return nil, nil, fmt.Errorf("layer %s: %w", diffID, delta.ErrNoObject)
+	}
+	f, err := os.Open(filepath.Join(chain, "tar-split.json.gz"))
+	if err != nil {
+		return nil, nil, err
+	}
+	z, err := gzip.NewReader(f)
+	if err != nil {
+		f.Close()
+		return nil, nil, fmt.Errorf("%s: %w", f.Name(), err)
+	}
+	return storage.NewJSONUnpacker(z), f, nil
+}
+
+// size returns the number of bytes of a layer's tar without reading its files.
+func (o *overlay) size(diffID image.Digest) (int64, error) {
+	up, c, err := o.split(diffID)
+	if err != nil {
+		return 0, err
+	}
+	defer c.Close()
+	var n int64
+	for {
+		entry, err := up.Next()
+		if err == io.EOF {
+			return n, nil
+		}
+		if err != nil {
+			return 0, fmt.Errorf("layer %s: tar-split: %w", diffID, err)
+		}
+		switch entry.Type {
+		case storage.SegmentType:
+			n += int64(len(entry.Payload))
+		case storage.FileType:
+			n += entry.Size
+		}
+	}
+}
+
+// tar opens the layer's tar, put together again byte for byte. It is not
+// verified.
+func (o *overlay) tar(diffID image.Digest) (io.ReadCloser, error) {
+	up, c, err := o.split(diffID)
+	if err != nil {
+		return nil, err
+	}
+	root, err := o.files(diffID)
+	if err != nil {
+		c.Close()
+		return nil, err
+	}
+	pr, pw := io.Pipe()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = pw.CloseWithError(asm.WriteOutputTarStream(rootGetter{root}, up, pw))
+		root.Close()
+		c.Close()
+	}()
+	return tarReader{pr, done}, nil
+}
+
+// tarReader waits on Close for the goroutine that writes.
+type tarReader struct {
+	*io.PipeReader
+	done chan struct{}
+}
+
+func (t tarReader) Close() error {
+	err := t.PipeReader.Close()
+	<-t.done
+	return err
+}
+
+// rootGetter gives tar-split the files of a layer.
+type rootGetter struct{ root *os.Root }
+
+func (g rootGetter) Get(name string) (io.ReadCloser, error) {
+	f, err := openRegular(g.root, name)
+	if err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
+// openRegular opens a regular file by its name in a tar. Lstat comes first: to
+// open something like a FIFO would block.
+func openRegular(root *os.Root, name string) (*os.File, error) {
+	name = strings.TrimPrefix(path.Clean("/"+name), "/")
+	if name == "" {
+		name = "."
+	}
+	fi, err := root.Lstat(name)
+	if err != nil {
+		return nil, err
+	}
+	if !fi.Mode().IsRegular() {
+		return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
+	}
+	return root.Open(name)
+}
+
+// OpenFile implements delta.Old.
+func (o *overlay) OpenFile(_ context.Context, in delta.Digest, name string) (delta.File, error) {
+	if name == "" {
+		d, err := image.ParseDigest(string(in))
+		if err != nil {
+			return nil, err
+		}
+		f, err := os.Open(filepath.Join(o.root, "image", "overlay2", "imagedb", "content", "sha256", d.Hex()))
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("config %s: %w", in, delta.ErrNoObject)
+		}
+		if err != nil {
+			return nil, err
+		}
+		return newFile(f)
+	}
+	root, err := o.files(image.Digest(in))
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	f, err := openRegular(root, name)
+	if err != nil {
+		return nil, err
+	}
+	return newFile(f)
+}
+
+// file is an *os.File that knows its size.
+type file struct {
+	*os.File
+	size int64
+}
+
+func newFile(f *os.File) (delta.File, error) {
+	fi, err := f.Stat()
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return file{f, fi.Size()}, nil
+}
+
+func (f file) Size() int64 { return f.size }
+
+// Headers implements delta.Old.
+func (o *overlay) Headers(_ context.Context, in delta.Digest) (delta.HeaderReader, error) {
+	up, c, err := o.split(image.Digest(in))
+	if err != nil {
+		return nil, err
+	}
+	return &splitHeaders{up: up, Closer: c}, nil
+}
+
+// Close implements imagestore.Old.
+func (o *overlay) Close() error { return nil }
+
+// splitHeaders gives the headers of a tar out of its tar-split. A segment holds
+// what stands between two files' contents: the padding of the first and the
+// headers of the second.
+type splitHeaders struct {
+	up  storage.Unpacker
+	pad int64 // of the last content, still to be skipped
+	buf []byte
+	io.Closer
+}
+
+// maxHeaders bounds the headers of one member in bytes: its pax records may
+// carry large extended attributes, and no more.
+const maxHeaders = 4 << 20
+
+func (h *splitHeaders) Next() ([]byte, error) {
+	h.buf = h.buf[:0]
+	for {
+		entry, err := h.up.Next()
+		if err != nil {
+			return nil, err // io.EOF: what is left are the zero blocks at the end
+		}
+		switch entry.Type {
+		case storage.SegmentType:
+			p := entry.Payload
+			skip := min(h.pad, int64(len(p)))
+			h.pad -= skip
+			if int64(len(h.buf)+len(p))-skip > maxHeaders {
+				return nil, fmt.Errorf("tar-split: headers of more than %d bytes", maxHeaders)
+			}
+			h.buf = append(h.buf, p[skip:]...)
+		case storage.FileType:
+			h.pad = -entry.Size & 511
+			return h.buf, nil
+		}
+	}
+}
+
+// old is the engine's old content: in place where it can be, else out of
+// docker save.
+func (e *Engine) old(ctx context.Context) (oldContent, error) {
+	o, err := e.openOverlay(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if o != nil {
+		e.log("old content is read in place, from " + o.root)
+		return o, nil
+	}
+	e.log("old content is read out of docker save")
+	return e.openSaved()
+}

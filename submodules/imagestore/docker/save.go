@@ -1,0 +1,180 @@
+package docker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/mender-app/mender-app/artifact/image"
+	"github.com/mender-app/mender-app/submodules"
+	"github.com/mender-app/mender-app/submodules/imagestore"
+)
+
+// Save writes the image as a hybrid archive: deterministic, and exactly that
+// image, named ref. It is verified while it is written. Nothing is kept in
+// tempDir where the engine's store can be read in place.
+func (e *Engine) Save(ctx context.Context, img Image, ref, tempDir string, w io.Writer) error {
+	content, done, err := e.content(ctx, img, tempDir)
+	if err != nil {
+		return err
+	}
+	defer done()
+	spec := image.ArchiveSpec{Image: content}
+	if ref, _ = submodules.SplitURL(ref); ref != "" {
+		spec.RepoTags = []string{ref}
+	}
+	if err := image.WriteArchive(w, spec); err != nil {
+		if errors.Is(err, image.ErrMismatch) {
+			err = submodules.Mark(err, submodules.ErrContent)
+		}
+		return fmt.Errorf("save image %s: %w", img.Config, err)
+	}
+	return ctx.Err()
+}
+
+// content is an image with all its layers at hand.
+func (e *Engine) content(ctx context.Context, img Image, tempDir string) (*image.Image, func(), error) {
+	o, err := e.openOverlay(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	if o != nil {
+		if c, err := o.image(img); err == nil {
+			return c, func() {}, nil
+		}
+	}
+	name, err := e.spool(ctx, img.ID, tempDir)
+	if err != nil {
+		return nil, nil, err
+	}
+	a, err := image.OpenArchive(name)
+	// Open files outlive their names.
+	_ = os.Remove(name)
+	if err != nil {
+		return nil, nil, submodules.Mark(err, submodules.ErrContent)
+	}
+	for _, c := range a.Images() {
+		if c.ConfigDigest != img.Config {
+			continue
+		}
+		// The sizes of compressed layers show when they are read.
+		if err := image.Verify(c); err != nil {
+			a.Close()
+			return nil, nil, submodules.Mark(fmt.Errorf("image %s: %w", img.Config, err), submodules.ErrContent)
+		}
+		return c, func() { a.Close() }, nil
+	}
+	a.Close()
+	return nil, nil, submodules.Mark(fmt.Errorf("docker save gave another image than %s", img.Config), submodules.ErrContent)
+}
+
+// spool keeps the stream of docker save in a file.
+func (e *Engine) spool(ctx context.Context, id, tempDir string) (name string, err error) {
+	r, err := e.cli.ImageSave(ctx, []string{id})
+	if err != nil {
+		return "", fmt.Errorf("docker save: %w", err)
+	}
+	defer r.Close()
+	f, err := os.CreateTemp(tempDir, "save-*.tar")
+	if err != nil {
+		return "", err
+	}
+	_, err = io.Copy(f, r)
+	if cerr := f.Close(); err == nil {
+		err = cerr
+	}
+	if err != nil {
+		_ = os.Remove(f.Name())
+		return "", fmt.Errorf("docker save: %w", err)
+	}
+	return f.Name(), nil
+}
+
+// image is an image of the store with its layers read in place.
+func (o *overlay) image(img Image) (*image.Image, error) {
+	f, err := os.Open(filepath.Join(o.root, "image", "overlay2", "imagedb", "content", "sha256", img.Config.Hex()))
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	config, err := io.ReadAll(io.LimitReader(f, image.MaxConfig+1))
+	if err != nil {
+		return nil, err
+	}
+	if image.DigestOf(config) != img.Config {
+		return nil, fmt.Errorf("config %s: %w", img.Config, image.ErrMismatch)
+	}
+	layers := make([]image.Layer, len(img.DiffIDs))
+	for i, d := range img.DiffIDs {
+		size, err := o.size(d)
+		if err != nil {
+			return nil, err
+		}
+		layers[i] = image.Layer{DiffID: d, Size: size, Open: func() (io.ReadCloser, error) { return o.tar(d) }}
+	}
+	return image.New(config, layers)
+}
+
+// Verify reads the whole image and compares it with its digests. An image that
+// is missing or not whole is submodules.ErrNotFound or ErrContent.
+func (e *Engine) Verify(ctx context.Context, app string, id imagestore.Identity, hint string) error {
+	img, err := e.Find(ctx, app, id, hint)
+	if err != nil {
+		return err
+	}
+	o, err := e.openOverlay(ctx)
+	if err != nil {
+		return err
+	}
+	if o != nil {
+		c, err := o.image(img)
+		if err != nil {
+			return submodules.Mark(err, submodules.ErrContent)
+		}
+		for i := range c.Layers {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			if err := verifyLayer(&c.Layers[i]); err != nil {
+				return submodules.Mark(fmt.Errorf("layer %s: %w", c.Layers[i].DiffID, err), submodules.ErrContent)
+			}
+		}
+		return nil
+	}
+	r, err := e.cli.ImageSave(ctx, []string{img.ID})
+	if err != nil {
+		return fmt.Errorf("docker save: %w", err)
+	}
+	defer r.Close()
+	imgs, err := image.ReadStream(r, image.Limits{}, image.Handler{})
+	if err != nil {
+		return submodules.Mark(err, submodules.ErrContent)
+	}
+	for _, s := range imgs {
+		if s.ConfigDigest != id.Config {
+			continue
+		}
+		for i, m := range s.Members {
+			if m == "" {
+				return submodules.Mark(fmt.Errorf("layer %s: %w", s.DiffIDs[i], image.ErrMissing), submodules.ErrContent)
+			}
+		}
+		return nil
+	}
+	return submodules.Mark(fmt.Errorf("docker save gave another image than %s", id.Config), submodules.ErrContent)
+}
+
+func verifyLayer(l *image.Layer) error {
+	r, err := l.Verified()
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(io.Discard, r)
+	if cerr := r.Close(); err == nil {
+		err = cerr
+	}
+	return err
+}

@@ -1,0 +1,167 @@
+package imagestore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/mender-app/mender-app/artifact/image"
+	"github.com/mender-app/mender-app/delta"
+	"github.com/mender-app/mender-app/submodules"
+)
+
+// Old is what a store has of older images. Nothing it gives is verified; who
+// reads it does that.
+type Old interface {
+	delta.Old
+	io.Closer
+}
+
+// delta rebuilds an image from a mender-app delta and the old content.
+func (rc *receiver) delta(r io.Reader) error {
+	d, err := delta.NewReader(r)
+	if err != nil {
+		return err
+	}
+	objects := d.Header().Objects
+	if len(objects) == 0 || objects[0].Kind != delta.Blob || objects[0].Size > image.MaxConfig {
+		return fmt.Errorf("%w: it is not of an image: a config must come first", delta.ErrFormat)
+	}
+	want := image.Digest(objects[0].Digest)
+	diffIDs := make([]image.Digest, 0, len(objects)-1)
+	sizes := make([]int64, 0, len(objects)-1)
+	for _, o := range objects[1:] {
+		if o.Kind != delta.Tar || o.Size < 0 {
+			return fmt.Errorf("%w: it is not of an image: object %d is no layer", delta.ErrFormat, o.Index)
+		}
+		diffIDs = append(diffIDs, image.Digest(o.Digest))
+		sizes = append(sizes, o.Size)
+	}
+	// The platform is in the config, which is rebuilt first.
+	if rc.in.Want.Config != "" && rc.in.Want.Config != want {
+		return fmt.Errorf("the delta makes the image with config %s, announced is %s: %w", want, rc.in.Want.Config, image.ErrMismatch)
+	}
+	rc.id = Identity{Config: want, DiffIDs: diffIDs}
+	if has, err := rc.target.Has(rc.ctx, rc.id); err != nil {
+		return err
+	} else if has {
+		return errPresent
+	}
+	present, err := rc.target.Present(rc.ctx, diffIDs)
+	if err != nil {
+		return err
+	}
+	for _, o := range objects[1:] {
+		if _, ok := present[image.Digest(o.Digest)]; o.Encoding == delta.Omitted && !ok {
+			return submodules.Mark(fmt.Errorf("layer %s, which the delta leaves out, is not in the engine", o.Digest), submodules.ErrBase)
+		}
+	}
+	old, err := rc.target.Old(rc.ctx)
+	if err != nil {
+		return err
+	}
+	defer old.Close()
+
+	a := archived{id: rc.id, names: make([]string, len(diffIDs)), sizes: sizes, present: present}
+	if objects[0].Encoding == delta.Omitted {
+		if a.config, err = readBlob(rc.ctx, old, objects[0]); err != nil {
+			return err
+		}
+		if err := rc.checkConfig(a.config); err != nil {
+			return err
+		}
+	}
+	err = d.Apply(rc.ctx, old, func(o delta.ObjectInfo) (delta.Sink, error) {
+		if o.Index == 0 {
+			return &configSink{rc: rc, into: &a.config}, nil
+		}
+		dig := image.Digest(o.Digest)
+		if _, ok := present[dig]; ok || rc.writer().has(blobName(dig)) {
+			return discard{}, nil
+		}
+		a.names[o.Index-1] = blobName(dig)
+		if err := rc.writer().header(blobName(dig), o.Size); err != nil {
+			return nil, err
+		}
+		return layerSink{rc.writer()}, nil
+	})
+	if err != nil {
+		return err
+	}
+	for i, dig := range diffIDs {
+		if rc.writer().has(blobName(dig)) {
+			a.names[i] = blobName(dig)
+		}
+	}
+	return rc.writer().finish(a, rc.in.Tag(rc.id.Config))
+}
+
+// checkConfig holds a rebuilt config against the delta and what is wanted.
+func (rc *receiver) checkConfig(config []byte) error {
+	c, err := image.ParseConfig(config)
+	if err != nil {
+		return err
+	}
+	if !slices.Equal(c.RootFS.DiffIDs, rc.id.DiffIDs) {
+		return fmt.Errorf("the delta's layers are not those of its config: %w", image.ErrMismatch)
+	}
+	if err := rc.accept(image.DigestOf(config), rc.id.DiffIDs, c.Platform()); !errors.Is(err, errPresent) {
+		return err
+	}
+	return nil
+}
+
+func readBlob(ctx context.Context, old Old, o delta.ObjectInfo) ([]byte, error) {
+	f, err := old.OpenFile(ctx, o.Digest, "")
+	if err != nil {
+		return nil, submodules.Mark(fmt.Errorf("config %s: %w", o.Digest, err), submodules.ErrBase)
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.NewSectionReader(f, 0, min(f.Size(), image.MaxConfig)))
+	if err == nil && image.DigestOf(b) != image.Digest(o.Digest) {
+		err = image.ErrMismatch
+	}
+	if err != nil {
+		return nil, submodules.Mark(fmt.Errorf("config %s: %w", o.Digest, err), submodules.ErrBase)
+	}
+	return b, nil
+}
+
+// configSink takes the config, and checks it before any layer is made.
+type configSink struct {
+	rc   *receiver
+	buf  []byte
+	into *[]byte
+}
+
+func (s *configSink) Write(p []byte) (int, error) {
+	if len(s.buf)+len(p) > image.MaxConfig {
+		return 0, fmt.Errorf("%w: config of more than %d bytes", image.ErrTooLarge, image.MaxConfig)
+	}
+	s.buf = append(s.buf, p...)
+	return len(p), nil
+}
+
+func (s *configSink) Commit() error {
+	*s.into = s.buf
+	return s.rc.checkConfig(s.buf)
+}
+
+func (s *configSink) Abort(error) {}
+
+// layerSink writes a layer into the archive. An abort needs nothing: the whole
+// archive is given up.
+type layerSink struct{ o *outgoing }
+
+func (s layerSink) Write(p []byte) (int, error) { return s.o.tw.Write(p) }
+func (s layerSink) Commit() error               { return nil }
+func (s layerSink) Abort(error)                 {}
+
+// discard takes a layer that is there already.
+type discard struct{}
+
+func (discard) Write(p []byte) (int, error) { return len(p), nil }
+func (discard) Commit() error               { return nil }
+func (discard) Abort(error)                 {}

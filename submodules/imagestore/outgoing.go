@@ -1,0 +1,159 @@
+package imagestore
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/mender-app/mender-app/artifact/image"
+)
+
+// outgoing is the archive on its way to the engine: the layers as they come,
+// then the manifests.
+type outgoing struct {
+	pw      *io.PipeWriter
+	tw      *tar.Writer
+	done    chan error // the engine's word
+	written map[string]bool
+}
+
+// errAborted is what the engine's side sees of an archive that is given up.
+var errAborted = errors.New("the content is given up")
+
+func begin(ctx context.Context, t Target) *outgoing {
+	pr, pw := io.Pipe()
+	o := &outgoing{pw: pw, tw: tar.NewWriter(pw), done: make(chan error, 1), written: map[string]bool{}}
+	go func() {
+		err := t.Load(ctx, pr)
+		if err != nil {
+			pr.CloseWithError(err)
+		} else {
+			// An engine need not read the end of a tar; our writer must not wait.
+			_, _ = io.Copy(io.Discard, pr)
+		}
+		o.done <- err
+	}()
+	return o
+}
+
+func blobName(d image.Digest) string { return "blobs/sha256/" + d.Hex() }
+
+func (o *outgoing) has(name string) bool { return o.written[name] }
+
+func (o *outgoing) header(name string, size int64) error {
+	o.written[name] = true
+	return o.tw.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Size: size, Mode: 0o644, ModTime: time.Unix(0, 0)})
+}
+
+// layer writes one layer of exactly size bytes.
+func (o *outgoing) layer(name string, size int64, r io.Reader) error {
+	if err := o.header(name, size); err != nil {
+		return err
+	}
+	n, err := io.Copy(o.tw, r)
+	if err == nil && n != size {
+		err = fmt.Errorf("layer %s: %d bytes of %d: %w", name, n, size, io.ErrUnexpectedEOF)
+	}
+	return err
+}
+
+// archived describes an image whose layers have been written.
+type archived struct {
+	config  []byte
+	id      Identity
+	names   []string // of each layer in the archive; "" if it was left out
+	sizes   []int64  // of each layer's tar, -1 where unknown
+	present map[image.Digest]image.Descriptor
+}
+
+// finish writes the manifests. Everything before it has been verified.
+func (o *outgoing) finish(a archived, tag string) error {
+	byDigest := true
+	for i, d := range a.id.DiffIDs {
+		byDigest = byDigest && (a.names[i] == "" || a.names[i] == blobName(d))
+	}
+	if byDigest {
+		return o.finishHybrid(a, tag)
+	}
+	// Layers that keep the names they came with make a docker-archive, which
+	// every engine loads when all of them are there.
+	config := a.id.Config.Hex() + ".json"
+	names := make([]string, len(a.names))
+	for i, d := range a.id.DiffIDs {
+		if names[i] = a.names[i]; names[i] == "" {
+			names[i] = blobName(d)
+		}
+	}
+	manifest, err := json.Marshal([]any{map[string]any{"Config": config, "RepoTags": []string{tag}, "Layers": names}})
+	if err != nil {
+		return err
+	}
+	for _, m := range []struct {
+		name string
+		data []byte
+	}{{config, a.config}, {"manifest.json", manifest}} {
+		if err := o.layer(m.name, int64(len(m.data)), bytes.NewReader(m.data)); err != nil {
+			return err
+		}
+	}
+	return o.tw.Close()
+}
+
+// finishHybrid writes what image.WriteArchive writes of an image all of whose
+// layers are left out: they stand before it already, as blobs.
+func (o *outgoing) finishHybrid(a archived, tag string) error {
+	layers := make([]image.Layer, len(a.id.DiffIDs))
+	omit := map[image.Digest]image.Descriptor{}
+	for i, d := range a.id.DiffIDs {
+		layers[i] = image.Layer{DiffID: d, Size: a.sizes[i]}
+		if desc := a.present[d]; a.names[i] == "" && desc.Digest != "" {
+			omit[d] = desc
+		} else {
+			omit[d] = image.Descriptor{MediaType: image.MediaTypeLayer, Digest: d, Size: max(a.sizes[i], 0)}
+		}
+	}
+	img, err := image.New(a.config, layers)
+	if err != nil {
+		return err
+	}
+	var buf bytes.Buffer
+	if err := image.WriteArchive(&buf, image.ArchiveSpec{Image: img, RepoTags: []string{tag}, Omit: omit}); err != nil {
+		return err
+	}
+	tr := tar.NewReader(&buf)
+	for {
+		h, err := tr.Next()
+		if err == io.EOF {
+			return o.tw.Close()
+		}
+		if err != nil {
+			return err
+		}
+		if o.written[h.Name] {
+			continue
+		}
+		if err := o.layer(h.Name, h.Size, tr); err != nil {
+			return err
+		}
+	}
+}
+
+// end closes the archive, broken off if err is not nil, and returns what the
+// engine says about it. An engine that gave up first is the cause of ours.
+func (o *outgoing) end(err error) error {
+	if err != nil {
+		_ = o.pw.CloseWithError(errAborted)
+	} else {
+		err = o.pw.Close()
+	}
+	engine := <-o.done
+	if engine != nil && !errors.Is(engine, errAborted) && (err == nil || errors.Is(err, engine)) {
+		return engine
+	}
+	return err
+}

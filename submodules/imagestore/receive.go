@@ -1,0 +1,271 @@
+package imagestore
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/mender-app/mender-app/artifact/image"
+	"github.com/mender-app/mender-app/delta"
+	"github.com/mender-app/mender-app/submodules"
+)
+
+// Target is an engine that takes images.
+type Target interface {
+	// Present returns the layers of the list (an image's diffIDs, base first)
+	// that an archive may leave out, with the descriptors its OCI manifest must
+	// then have. A zero descriptor leaves the name to the archive's writer.
+	Present(ctx context.Context, diffIDs []image.Digest) (map[image.Digest]image.Descriptor, error)
+	// Has reports whether the engine has the whole image already.
+	Has(ctx context.Context, id Identity) (bool, error)
+	// Load gives the engine one image archive. What it cannot take is an
+	// error; the engine then has nothing of it that anyone can see.
+	Load(ctx context.Context, archive io.Reader) error
+	// Old is the old content that deltas start from.
+	Old(ctx context.Context) (Old, error)
+}
+
+// Incoming is content on its way into a Target.
+type Incoming struct {
+	// Tag gives the one reference the image gets, by its config's digest.
+	Tag func(config image.Digest) string
+	// Want is the identity the content must have, as far as it is known.
+	Want Identity
+	// Platform the image must suit; zero is any.
+	Platform image.Platform
+	// Current names the old image a reference delta starts from.
+	Current string
+	// Deep says that an archive holds layers as xdelta3 files, as the shell
+	// reference writes them.
+	Deep bool
+	// TempDir takes what must be kept; nothing is for content of ours.
+	TempDir string
+	// Log takes what is worth knowing. Must be set.
+	Log func(format string, args ...any)
+}
+
+// Receive reads an image from r, in whatever form (see PROTOCOL.md), and gives
+// it to the target as one hybrid archive that is written while r is read: no
+// copy of it is kept anywhere. The archive's manifests come last, and only when
+// every layer has the digest the config names, so that nothing unverified
+// becomes an image.
+//
+// loaded is false if the target had the image already; r is then not read to
+// its end. Content that is not what it should be is submodules.ErrContent, a
+// missing or damaged base of a delta submodules.ErrBase.
+func Receive(ctx context.Context, t Target, r io.Reader, in Incoming) (id Identity, loaded bool, err error) {
+	br := bufio.NewReaderSize(r, 64<<10)
+	head, err := br.Peek(262)
+	if err != nil && len(head) == 0 {
+		if err == io.EOF {
+			err = errors.New("the content is empty")
+		}
+		return id, false, submodules.Mark(err, submodules.ErrContent)
+	}
+	rc := &receiver{ctx: ctx, target: t, in: in}
+	switch {
+	case bytes.HasPrefix(head, deltaMagic):
+		err = rc.delta(br)
+	case bytes.HasPrefix(head, vcdiffMagic):
+		err = rc.vcdiff(br)
+	case in.Deep:
+		err = rc.deepArchive(br)
+	default:
+		err = rc.archive(br)
+	}
+	err = rc.end(err)
+	if errors.Is(err, errPresent) {
+		return rc.id, false, nil
+	}
+	if err != nil {
+		return id, false, contentError(err)
+	}
+	return rc.id, true, nil
+}
+
+var (
+	deltaMagic  = []byte("\xd5appdlt\n") // delta/FORMAT.md
+	vcdiffMagic = []byte{0xd6, 0xc3, 0xc4}
+)
+
+// errPresent ends the reading of content that is there already.
+var errPresent = errors.New("already present")
+
+// contentError marks what is wrong with content as such.
+func contentError(err error) error {
+	var old *delta.OldError
+	var feature *delta.FeatureError
+	var mismatch *delta.MismatchError
+	var platform *image.PlatformError
+	switch {
+	case errors.As(err, &old):
+		return submodules.Mark(err, submodules.ErrBase)
+	case errors.As(err, &feature), errors.As(err, &mismatch), errors.As(err, &platform), errors.Is(err, delta.ErrFormat),
+		errors.Is(err, image.ErrFormat), errors.Is(err, image.ErrTooLarge), errors.Is(err, image.ErrMissing), errors.Is(err, image.ErrMismatch),
+		errors.Is(err, io.ErrUnexpectedEOF):
+		return submodules.Mark(err, submodules.ErrContent)
+	}
+	return err
+}
+
+// receiver is the state of one Receive.
+type receiver struct {
+	ctx    context.Context
+	target Target
+	in     Incoming
+
+	id  Identity
+	out *outgoing // nil until the first byte for the engine
+}
+
+// accept checks an image against what is wanted, before anything of it is
+// given to the engine. errPresent ends the matter.
+func (rc *receiver) accept(config image.Digest, diffIDs []image.Digest, p image.Platform) error {
+	want := rc.in.Want
+	if want.Config != "" && want.Config != config {
+		return fmt.Errorf("the content is the image with config %s, announced is %s: %w", config, want.Config, image.ErrMismatch)
+	}
+	if want.DiffIDs != nil && !slices.Equal(want.DiffIDs, diffIDs) {
+		return fmt.Errorf("image %s: its layers are not those announced: %w", config, image.ErrMismatch)
+	}
+	if rc.in.Platform != (image.Platform{}) {
+		fit := rc.in.Platform.Match(p)
+		if fit == image.NoFit {
+			return &wrongPlatform{config: config, have: p, want: rc.in.Platform}
+		}
+		if fit.Fallback() {
+			rc.in.Log("warning: image %s is for %s, the release for %s", config, p, rc.in.Platform)
+		}
+	}
+	rc.id = Identity{Config: config, DiffIDs: diffIDs}
+	has, err := rc.target.Has(rc.ctx, rc.id)
+	if err != nil {
+		return err
+	}
+	if has {
+		return errPresent
+	}
+	return nil
+}
+
+// wrongPlatform is an image that does not run where the release is for.
+type wrongPlatform struct {
+	config     image.Digest
+	have, want image.Platform
+}
+
+func (e *wrongPlatform) Error() string {
+	return fmt.Sprintf("image %s is for %s, the release for %s", e.config, e.have, e.want)
+}
+
+func (e *wrongPlatform) Is(target error) bool { return target == submodules.ErrContent }
+
+// archive takes an image archive, with its members in any order.
+func (rc *receiver) archive(r io.Reader) error {
+	var present map[image.Digest]image.Descriptor
+	early := false
+	names := map[string]string{} // member → its name in the archive for the engine
+	imgs, err := image.ReadStream(r, image.Limits{}, image.Handler{
+		Manifest: func(imgs []image.StreamImage, first bool) error {
+			if early = first; !early {
+				return nil
+			}
+			img, err := rc.choose(imgs)
+			if err != nil {
+				return err
+			}
+			if err := rc.accept(img.ConfigDigest, img.DiffIDs, img.Platform); err != nil {
+				return err
+			}
+			present, err = rc.target.Present(rc.ctx, img.DiffIDs)
+			return err
+		},
+		Layer: func(m image.Member, r io.Reader) error {
+			if early && !slices.Contains(rc.id.DiffIDs, m.DiffID) {
+				return nil // another image's
+			}
+			if _, ok := present[m.DiffID]; ok && early {
+				return nil
+			}
+			name := m.Name
+			if early && m.Compression == "" {
+				name = blobName(m.DiffID)
+			}
+			if !rc.writer().has(name) {
+				if err := rc.writer().layer(name, m.Size, r); err != nil {
+					return err
+				}
+			}
+			names[m.Name] = name
+			return nil
+		},
+	})
+	if err != nil {
+		return err
+	}
+	img, err := rc.choose(imgs)
+	if err != nil {
+		return err
+	}
+	if !early {
+		if err := rc.accept(img.ConfigDigest, img.DiffIDs, img.Platform); err != nil {
+			return err
+		}
+		if present, err = rc.target.Present(rc.ctx, img.DiffIDs); err != nil {
+			return err
+		}
+	}
+	a := archived{config: img.Config, id: rc.id, names: make([]string, len(img.DiffIDs)), sizes: make([]int64, len(img.DiffIDs)), present: present}
+	for i, d := range img.DiffIDs {
+		a.sizes[i] = img.Layers[i].Size
+		a.names[i] = names[img.Members[i]]
+		if _, ok := present[d]; a.names[i] == "" && !ok {
+			return fmt.Errorf("layer %s is neither in the content nor in the engine: %w", d, image.ErrMissing)
+		}
+	}
+	return rc.writer().finish(a, rc.in.Tag(rc.id.Config))
+}
+
+// choose picks the image that is meant out of an archive.
+func (rc *receiver) choose(imgs []image.StreamImage) (image.StreamImage, error) {
+	var have []image.Platform
+	var fits []image.StreamImage
+	for _, img := range imgs {
+		if img.ConfigDigest == rc.in.Want.Config {
+			return img, nil
+		}
+		have = append(have, img.Platform)
+		if rc.in.Platform == (image.Platform{}) || rc.in.Platform.Match(img.Platform) > image.NoFit {
+			fits = append(fits, img)
+		}
+	}
+	switch {
+	case len(imgs) == 1:
+		return imgs[0], nil // accept says what is wrong with it
+	case len(fits) == 0:
+		return image.StreamImage{}, &image.PlatformError{Want: rc.in.Platform, Have: have}
+	case len(fits) > 1:
+		return image.StreamImage{}, fmt.Errorf("%w: %d images in it, and none is the one announced", image.ErrFormat, len(fits))
+	}
+	return fits[0], nil
+}
+
+// writer is the archive for the engine, begun when it is first asked for.
+func (rc *receiver) writer() *outgoing {
+	if rc.out == nil {
+		rc.out = begin(rc.ctx, rc.target)
+	}
+	return rc.out
+}
+
+// end closes the archive and waits for the engine's word.
+func (rc *receiver) end(err error) error {
+	if rc.out == nil {
+		return err
+	}
+	return rc.out.end(err)
+}
