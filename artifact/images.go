@@ -1,13 +1,10 @@
 package artifact
 
 import (
-	"errors"
-	"io"
+	"fmt"
 
 	"github.com/mender-app/mender-app/artifact/image"
 )
-
-var errTODO = errors.New("not implemented yet")
 
 // Kind is how an image is packed in the images payload.
 type Kind int
@@ -26,6 +23,21 @@ const (
 	KindReferenceDeepDelta
 )
 
+// String names the kind for messages.
+func (k Kind) String() string {
+	switch k {
+	case KindFull:
+		return "full image"
+	case KindDelta:
+		return "delta"
+	case KindReferenceDelta:
+		return "xdelta3 delta"
+	case KindReferenceDeepDelta:
+		return "xdelta3 deep delta"
+	}
+	return fmt.Sprintf("kind %d", int(k))
+}
+
 // ImageInfo is what the images payload says of one image.
 type ImageInfo struct {
 	// Digest names the image and its directory in the payload. For an
@@ -41,6 +53,24 @@ type ImageInfo struct {
 	Size       int64 // bytes of the content
 }
 
+// The names of the images payload's members, below images/<hex digest>/.
+const (
+	imagesDir         = "images"
+	memberURLNew      = "url-new.txt"
+	memberURLCurrent  = "url-current.txt"
+	memberSumNew      = "sums-new.txt"
+	memberSumCurrent  = "sums-current.txt"
+	memberImage       = "image.img"
+	memberDelta       = "image.delta"
+	memberDeepDelta   = "deep_delta"
+	maxTextMember     = 4 << 10 // bytes of one of the texts
+	maxImagesMembers  = maxComponents * 10
+	ImagesPayload     = "images.tar.gz"    // name of the payload's file in the artifact
+	ManifestsPayload  = "manifests.tar.gz" // name of the payload's file in the artifact
+	DefaultMaxImages  = 64 << 30           // unpacked bytes of an images payload that announces none
+	defaultMaxEntries = 10000
+)
+
 // ReadOptions bound ReadImages.
 type ReadOptions struct {
 	// MaxBytes is the most the payload may unpack to (Sizes.ImagesPayload);
@@ -53,35 +83,3 @@ type ReadOptions struct {
 	// MaxSpool is the most that is kept there at one time; 0 is MaxBytes.
 	MaxSpool int64
 }
-
-// ReadImages reads an images payload (tar, or tar.gz) and calls fn for each
-// image in turn with its content, of exactly info.Size bytes. What fn does
-// not read is skipped. An error of fn ends the reading and is returned as it
-// is. The payload is verified no further than its own structure: ReadImages
-// returns nil only if it was read to its end and is whole, but fn must verify
-// the images, and nothing fn made may be used before ReadImages returns nil.
-//
-// Payloads of ours are streamed: memory stays below 1 MiB and nothing is
-// written. See ReadOptions.SpoolDir for the reference's.
-func ReadImages(r io.Reader, o ReadOptions, fn func(info ImageInfo, content io.Reader) error) error {
-	return errTODO
-}
-
-// ImagesWriter writes an images payload.
-type ImagesWriter struct{ w io.Writer }
-
-// NewImagesWriter starts an images payload (tar.gz) on w. The same images
-// added in the same order give the same bytes.
-func NewImagesWriter(w io.Writer) *ImagesWriter { return &ImagesWriter{w} }
-
-// Add appends one image with its content, exactly size bytes (info.Size is
-// not used). Only KindFull and KindDelta are written; full images are
-// compressed, deltas, which are so already, only framed.
-func (iw *ImagesWriter) Add(info ImageInfo, size int64, r io.Reader) error { return errTODO }
-
-// Close ends the payload; it does not close the writer under it.
-func (iw *ImagesWriter) Close() error { return errTODO }
-
-// UnpackedSize returns the bytes of the tar written so far; after Close it is
-// what Sizes.ImagesPayload announces.
-func (iw *ImagesWriter) UnpackedSize() int64 { return 0 }

@@ -1,10 +1,19 @@
 package artifact
 
 import (
+	"archive/tar"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/mender-app/mender-app/artifact/internal/tarin"
 )
+
+const manifestsDir = "manifests"
 
 // ManifestLimits bound a manifests payload. A zero field means its default.
 type ManifestLimits struct {
@@ -12,24 +21,253 @@ type ManifestLimits struct {
 	MaxEntries int   // files, directories and links; default 10000
 }
 
+func (l ManifestLimits) defaults() ManifestLimits {
+	if l.MaxBytes == 0 {
+		l.MaxBytes = 64 << 20
+	}
+	if l.MaxEntries == 0 {
+		l.MaxEntries = defaultMaxEntries
+	}
+	return l
+}
+
 // ReadManifests unpacks a manifests payload (tar, or tar.gz) into root, which
 // should be empty; the leading "manifests/" of its members is stripped.
 // Regular files, directories, and symbolic links that resolve to one of them
 // inside the tree are unpacked; anything else is refused. Modes lose set-id
-// and sticky bits and writing by others; owners and times are not taken over.
+// and sticky bits, and writing by others, and the owner may always read and
+// write; owners and times are not taken over.
 //
 // Nothing outside root is touched. On an error the caller removes root. The
 // files are not synced.
-func ReadManifests(r io.Reader, root *os.Root, limits ManifestLimits) error { return errTODO }
-
-// ManifestsSize is what a manifests payload takes.
-type ManifestsSize struct {
-	Payload int64 // the tar's bytes (Sizes.ManifestsPayload)
-	Files   int64 // the files' bytes (Sizes.Manifests)
+func ReadManifests(r io.Reader, root *os.Root, limits ManifestLimits) error {
+	limits = limits.defaults()
+	tr, err := tarin.NewReader(r, tarin.Options{
+		// The root has an entry of its own.
+		MaxBytes: limits.MaxBytes, MaxMembers: limits.MaxEntries + 1, Format: ErrPayload, TooLarge: ErrTooLarge,
+	})
+	if err != nil {
+		return fmt.Errorf("manifests: %w", err)
+	}
+	t := make(tree)
+	for {
+		h, err := tr.Next()
+		if err == io.EOF {
+			break
+		}
+		if err == nil {
+			err = unpack(root, t, h, tr)
+		}
+		if err == nil && len(t) > limits.MaxEntries {
+			err = fmt.Errorf("%w: more than %d files and directories", ErrTooLarge, limits.MaxEntries)
+		}
+		if err != nil {
+			return fmt.Errorf("manifests: %w", err)
+		}
+	}
+	// Links come last, when all of them are known to stay inside: until then
+	// there is none that a file could be written through.
+	if err := t.checkLinks(); err != nil {
+		return fmt.Errorf("manifests: %w: %w", ErrPayload, err)
+	}
+	for _, name := range t.sorted() {
+		if n := t[name]; n.kind == kindLink {
+			if err := root.Symlink(n.target, name); err != nil {
+				return fmt.Errorf("manifests: %w", err)
+			}
+		}
+	}
+	return nil
 }
 
-// WriteManifests writes fsys as a manifests payload (tar.gz): sorted, owned by
-// root, without times. It refuses what ReadManifests refuses. Symbolic links
-// are kept if fsys is an fs.ReadLinkFS (os.DirFS and os.Root.FS are). The
-// same tree gives the same bytes.
-func WriteManifests(w io.Writer, fsys fs.FS) (ManifestsSize, error) { return ManifestsSize{}, errTODO }
+// unpack puts one member into the tree and, unless it is a link, into root.
+func unpack(root *os.Root, t tree, h *tar.Header, r io.Reader) error {
+	name, ok := strings.CutPrefix(h.Name+"/", manifestsDir+"/")
+	if !ok {
+		return fmt.Errorf("%w: member %q is not below %s/", ErrPayload, clip(h.Name), manifestsDir)
+	}
+	name = strings.TrimSuffix(name, "/")
+	if name == "" {
+		if h.Typeflag != tar.TypeDir {
+			return fmt.Errorf("%w: %s is not a directory", ErrPayload, manifestsDir)
+		}
+		return nil
+	}
+	n := node{kind: kindDir}
+	switch h.Typeflag {
+	case tar.TypeDir:
+	case tar.TypeReg:
+		n.kind = kindFile
+	case tar.TypeSymlink:
+		n = node{kindLink, h.Linkname}
+	default:
+		return fmt.Errorf("%w: member %q is %s; only files, directories and symbolic links may be here", ErrPayload, clip(h.Name), typeName(h.Typeflag))
+	}
+	if err := t.add(name, n); err != nil {
+		return fmt.Errorf("%w: %w", ErrPayload, err)
+	}
+	switch n.kind {
+	case kindLink:
+		return root.MkdirAll(path.Dir(name), 0o755)
+	case kindDir:
+		if err := root.MkdirAll(name, 0o755); err != nil {
+			return err
+		}
+		// Not the umask's business.
+		return root.Chmod(name, dirMode(h.FileInfo().Mode()))
+	}
+	if err := root.MkdirAll(path.Dir(name), 0o755); err != nil {
+		return err
+	}
+	f, err := root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(f, r)
+	if err == nil {
+		err = f.Chmod(fileMode(h.FileInfo().Mode()))
+	}
+	if cerr := f.Close(); err == nil {
+		err = cerr
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", clip(name), err)
+	}
+	return nil
+}
+
+func fileMode(m fs.FileMode) fs.FileMode { return m&0o755 | 0o600 }
+func dirMode(m fs.FileMode) fs.FileMode  { return m&0o755 | 0o700 }
+
+func typeName(flag byte) string {
+	switch flag {
+	case tar.TypeLink:
+		return "a hard link"
+	case tar.TypeChar, tar.TypeBlock:
+		return "a device"
+	case tar.TypeFifo:
+		return "a FIFO"
+	}
+	return fmt.Sprintf("of type %q", flag)
+}
+
+// tree is what a manifests payload holds, by clean relative names. Directories
+// that only other names imply are in it too.
+type tree map[string]node
+
+type node struct {
+	kind   nodeKind
+	target string // of a link
+}
+
+type nodeKind int
+
+const (
+	kindDir nodeKind = iota
+	kindFile
+	kindLink
+)
+
+// The depth bounds what one name can imply; maxLink is PATH_MAX less its NUL,
+// maxFollow the kernel's own bound on links in a path. maxSteps keeps a tree
+// made of links from taking all day.
+const (
+	maxDepth  = 64
+	maxLink   = 4095
+	maxFollow = 40
+	maxSteps  = 1 << 20
+)
+
+func (t tree) add(name string, n node) error {
+	if name == "" || checkText("", name) != nil {
+		return fmt.Errorf("member %q: a character that cannot be printed in its name", clip(name))
+	}
+	if strings.Count(name, "/") >= maxDepth {
+		return fmt.Errorf("member %q: more than %d directories deep", clip(name), maxDepth)
+	}
+	if old, ok := t[name]; ok && (old.kind != kindDir || n.kind != kindDir) {
+		return fmt.Errorf("member %q is there twice", clip(name))
+	}
+	for dir := path.Dir(name); dir != "."; dir = path.Dir(dir) {
+		if parent, ok := t[dir]; ok {
+			if parent.kind != kindDir {
+				return fmt.Errorf("member %q: %q is not a directory", clip(name), clip(dir))
+			}
+			break
+		}
+		t[dir] = node{kind: kindDir}
+	}
+	if n.kind == kindLink && (n.target == "" || len(n.target) > maxLink || strings.ContainsRune(n.target, 0)) {
+		return fmt.Errorf("link %q has a malformed target", clip(name))
+	}
+	t[name] = n
+	return nil
+}
+
+func (t tree) sorted() []string {
+	names := make([]string, 0, len(t))
+	for name := range t {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// checkLinks makes sure that every link leads to a file or directory of the
+// tree. Links are followed as the kernel does it: a name alone does not tell
+// where "link/.." leads.
+func (t tree) checkLinks() error {
+	steps := maxSteps
+	for _, name := range t.sorted() {
+		if t[name].kind != kindLink {
+			continue
+		}
+		if err := t.resolve(name, &steps); err != nil {
+			return fmt.Errorf("link %q to %q %w", clip(name), clip(t[name].target), err)
+		}
+	}
+	return nil
+}
+
+// resolve follows a name; it takes a step for each part of it.
+func (t tree) resolve(name string, steps *int) error {
+	at := "."
+	links := 0
+	todo := strings.Split(name, "/")
+	for len(todo) > 0 {
+		if *steps--; *steps < 0 {
+			return fmt.Errorf("is one too many: it takes too long to follow them all")
+		}
+		part := todo[0]
+		todo = todo[1:]
+		switch part {
+		case "", ".":
+			continue
+		case "..":
+			if at == "." {
+				return fmt.Errorf("leads out of the tree")
+			}
+			at = path.Dir(at)
+			continue
+		}
+		next := path.Join(at, part)
+		n, ok := t[next]
+		switch {
+		case !ok:
+			return fmt.Errorf("leads to nothing in the tree")
+		case n.kind == kindLink:
+			if strings.HasPrefix(n.target, "/") {
+				return fmt.Errorf("leads out of the tree")
+			}
+			if links++; links > maxFollow {
+				return fmt.Errorf("never ends")
+			}
+			todo = append(strings.Split(n.target, "/"), todo...)
+		case n.kind == kindFile && len(todo) > 0:
+			return fmt.Errorf("leads through a file")
+		default:
+			at = next
+		}
+	}
+	return nil
+}

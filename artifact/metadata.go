@@ -1,10 +1,6 @@
 package artifact
 
-import (
-	"io"
-
-	"github.com/mender-app/mender-app/artifact/image"
-)
+import "github.com/mender-app/mender-app/artifact/image"
 
 // The versions of the metadata.
 const (
@@ -94,29 +90,3 @@ type Sizes struct {
 	Temp             int64 `json:"temp"`              // peak of our temporary bytes on the device
 	Engine           int64 `json:"engine"`            // by which the engine's disk grows
 }
-
-// ParseMetadata reads and validates metadata. warnings are one-line
-// remarks for the log: env names that were dropped because they are not on
-// the allow-list. The error is an ErrMetadata, or a *RequiresError if the
-// artifact requires a feature that this reader does not have.
-func ParseMetadata(b []byte) (m *Metadata, warnings []string, err error) { return nil, nil, errTODO }
-
-// ReadMetadata is ParseMetadata of what r gives, at most MaxMetadata bytes.
-func ReadMetadata(r io.Reader) (*Metadata, []string, error) { return nil, nil, errTODO }
-
-// Validate checks every field as ParseMetadata does; a writer calls it before
-// Encode. Env names that are not on the allow-list are errors here.
-func (m *Metadata) Validate() error { return errTODO }
-
-// Encode validates m and returns it as JSON, in one line, the same bytes each
-// time.
-func (m *Metadata) Encode() ([]byte, error) { return nil, errTODO }
-
-// ValidApplicationName tells whether s may name an application: a letter or
-// digit, then up to 62 letters, digits, "_", ".", "-". Such a name can be
-// used as the name of a directory.
-func ValidApplicationName(s string) bool { return false }
-
-// ValidOrchestrator tells whether s may name an orchestrator, and with it the
-// executable of its sub-module; the rule is that of ValidApplicationName.
-func ValidOrchestrator(s string) bool { return false }

@@ -182,7 +182,7 @@ func TestParsePlatform(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, p, again)
 	}
-	for _, in := range []string{"", "/", "linux/", "/arm", "a/b/c/d", "linux/arm/../x", "linux/a b", "linux/arm\n", "arm/arm64"} {
+	for _, in := range []string{"", "/", "linux", "linux/", "/arm", "a/b/c/d", "linux/arm/../x", "linux/a b", "linux/arm\n", "arm/arm64"} {
 		_, err := ParsePlatform(in)
 		require.Error(t, err, in)
 	}

@@ -38,6 +38,9 @@ func ParsePlatform(s string) (Platform, error) {
 	var p Platform
 	switch len(parts) {
 	case 1:
+		if !knownArch(parts[0]) {
+			return bad()
+		}
 		p = Platform{OS: "linux", Arch: parts[0]}
 	case 2:
 		p = Platform{OS: parts[0], Arch: parts[1]}

@@ -16,7 +16,7 @@ var (
 	// (another version, lzma, several payloads, augmented artifacts).
 	ErrUnsupported = errors.New("unsupported Mender Artifact")
 	// ErrTooLarge: a part is larger than a reader accepts.
-	ErrTooLarge = errors.New("Mender Artifact beyond its limits")
+	ErrTooLarge = errors.New("the Mender Artifact is beyond its limits")
 	// ErrKey: a key file cannot be used.
 	ErrKey = errors.New("unusable key")
 )

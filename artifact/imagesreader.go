@@ -1,0 +1,314 @@
+package artifact
+
+import (
+	"archive/tar"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/mender-app/mender-app/artifact/image"
+	"github.com/mender-app/mender-app/artifact/internal/tarin"
+)
+
+// ReadImages reads an images payload (tar, or tar.gz) and calls fn for each
+// image in turn with its content, of exactly info.Size bytes. What fn does
+// not read is skipped. An error of fn ends the reading and is returned as it
+// is. The payload is verified no further than its own structure: ReadImages
+// returns nil only if it was read to its end and is whole, but fn must verify
+// the images, and nothing fn made may be used before ReadImages returns nil.
+//
+// Payloads of ours are streamed: memory stays below 1 MiB and nothing is
+// written. See ReadOptions.SpoolDir for the reference's.
+func ReadImages(r io.Reader, o ReadOptions, fn func(info ImageInfo, content io.Reader) error) error {
+	if o.MaxBytes == 0 {
+		o.MaxBytes = DefaultMaxImages
+	}
+	if o.MaxSpool == 0 {
+		o.MaxSpool = o.MaxBytes
+	}
+	tr, err := tarin.NewReader(r, tarin.Options{
+		MaxBytes: o.MaxBytes, MaxMembers: maxImagesMembers, Format: ErrPayload, TooLarge: ErrTooLarge,
+	})
+	if err != nil {
+		return fmt.Errorf("images: %w", err)
+	}
+	ir := &imagesReader{o: o, tr: tr, fn: fn, done: make(map[image.Digest]bool)}
+	defer ir.discard()
+	for {
+		h, err := tr.Next()
+		if err == io.EOF {
+			return ir.end()
+		}
+		if err != nil {
+			return fmt.Errorf("images: %w", err)
+		}
+		if err := ir.member(h); err != nil {
+			return err
+		}
+	}
+}
+
+// imagesReader is the state of a ReadImages.
+type imagesReader struct {
+	o    ReadOptions
+	tr   *tarin.Reader
+	fn   func(ImageInfo, io.Reader) error
+	done map[image.Digest]bool // images that are complete
+	cur  *imageDir
+}
+
+// imageDir is the image whose members are arriving.
+type imageDir struct {
+	digest image.Digest
+	texts  map[string]string // by member
+	deep   bool              // deep_delta is there
+	handed bool              // fn has had the content
+
+	content string   // image.img or image.delta, "" before it has arrived
+	spool   *os.File // the content, if it was kept
+	size    int64    // of the content
+}
+
+func (r *imagesReader) member(h *tar.Header) error {
+	fail := func(format string, args ...any) error {
+		return fmt.Errorf("images: %w: member %q: %s", ErrPayload, clip(h.Name), fmt.Sprintf(format, args...))
+	}
+	parts := strings.Split(h.Name, "/")
+	if parts[0] != imagesDir || len(parts) > 3 {
+		return fail("not one of an images payload")
+	}
+	if h.Typeflag == tar.TypeDir && len(parts) < 3 {
+		return nil // they say nothing; an image without members is none
+	}
+	if h.Typeflag != tar.TypeReg || len(parts) < 3 {
+		return fail("only files may be here")
+	}
+	digest, err := image.FromHex(parts[1])
+	if err != nil {
+		return fail("%s", err)
+	}
+	if r.cur == nil || r.cur.digest != digest {
+		if err := r.end(); err != nil {
+			return err
+		}
+		if r.done[digest] {
+			return fail("the members of an image are not together")
+		}
+		r.cur = &imageDir{digest: digest, texts: make(map[string]string)}
+	}
+	d := r.cur
+	switch name := parts[2]; name {
+	case memberURLNew, memberURLCurrent, memberSumNew, memberSumCurrent:
+		if _, ok := d.texts[name]; ok {
+			return fail("it is there twice")
+		}
+		if h.Size > maxTextMember {
+			return fail("%d bytes where a line should be", h.Size)
+		}
+		b, err := io.ReadAll(r.tr)
+		if err != nil {
+			return fmt.Errorf("images: %w", err)
+		}
+		if d.texts[name], err = line(b); err != nil {
+			return fail("%s", err)
+		}
+		return nil
+	case memberDeepDelta:
+		if d.deep {
+			return fail("it is there twice")
+		}
+		if h.Size != 0 {
+			return fail("it should be empty")
+		}
+		if d.handed {
+			return fail("a deep delta of an image that is complete")
+		}
+		d.deep = true
+		return nil
+	case memberImage, memberDelta:
+		if d.content != "" {
+			return fail("a second content")
+		}
+		d.content, d.size = name, h.Size
+		return r.take(d)
+	default:
+		return fail("not one of an images payload")
+	}
+}
+
+// line returns the one line of a text member. The reference appends a line to
+// sums-new.txt for each --image that leads to the same image, so the same line
+// may be there again.
+func line(b []byte) (string, error) {
+	first, rest, _ := bytes.Cut(b, []byte("\n"))
+	for next := range bytes.Lines(rest) {
+		if !bytes.Equal(bytes.TrimSuffix(next, []byte("\n")), first) {
+			return "", errors.New("more than one line")
+		}
+	}
+	s := strings.TrimSuffix(string(first), "\r")
+	if checkText("", s) != nil {
+		return "", errors.New("a character that cannot be printed")
+	}
+	return s, nil
+}
+
+// take passes the content that is next in the stream on to fn, or keeps it
+// until all is known of the image.
+func (r *imagesReader) take(d *imageDir) error {
+	// A content that would be a reference's delta may still turn out to be a
+	// deep delta, as long as the marker has not been seen.
+	complete := len(d.texts) == 4
+	certain := d.content == memberDelta || d.deep || d.texts[memberURLNew] == d.texts[memberURLCurrent]
+	if complete && certain {
+		return r.hand(d, r.tr)
+	}
+	if r.o.SpoolDir == "" {
+		return fmt.Errorf("images: %w: image %s comes before what describes it, and there is no directory to keep it in", ErrSpool, d.digest)
+	}
+	if d.size > r.o.MaxSpool {
+		return fmt.Errorf("images: %w: image %s has %d bytes, %d may be kept", ErrSpool, d.digest, d.size, r.o.MaxSpool)
+	}
+	f, err := os.CreateTemp(r.o.SpoolDir, "image-*")
+	if err != nil {
+		return fmt.Errorf("images: %w: %w", ErrSpool, err)
+	}
+	d.spool = f
+	if err := os.Remove(f.Name()); err != nil {
+		return fmt.Errorf("images: %w: %w", ErrSpool, err)
+	}
+	if _, err := io.Copy(spooled{f}, r.tr); err != nil {
+		return fmt.Errorf("images: %w", err)
+	}
+	return nil
+}
+
+// spooled makes the errors of writing to the spool ErrSpool.
+type spooled struct{ f *os.File }
+
+func (s spooled) Write(p []byte) (int, error) {
+	n, err := s.f.Write(p)
+	if err != nil {
+		err = fmt.Errorf("%w: %w", ErrSpool, err)
+	}
+	return n, err
+}
+
+// hand calls fn with the content.
+func (r *imagesReader) hand(d *imageDir, content io.Reader) error {
+	info, err := d.info()
+	if err != nil {
+		return fmt.Errorf("images: %w: image %s: %w", ErrPayload, d.digest, err)
+	}
+	d.handed = true
+	body := &counted{r: content}
+	if err := r.fn(info, body); err != nil {
+		return err
+	}
+	if _, err := io.Copy(io.Discard, body); err != nil {
+		return fmt.Errorf("images: %w", err)
+	}
+	if body.n != d.size {
+		return fmt.Errorf("images: %w: image %s: %d bytes, %d were announced", ErrPayload, d.digest, body.n, d.size)
+	}
+	return nil
+}
+
+// counted counts what is read of a content.
+type counted struct {
+	r io.Reader
+	n int64
+}
+
+func (c *counted) Read(p []byte) (int, error) {
+	n, err := c.r.Read(p)
+	c.n += int64(n)
+	return n, err
+}
+
+// info puts together what the texts say.
+func (d *imageDir) info() (ImageInfo, error) {
+	for _, name := range []string{memberURLNew, memberURLCurrent, memberSumNew, memberSumCurrent} {
+		if _, ok := d.texts[name]; !ok {
+			return ImageInfo{}, fmt.Errorf("%s is missing", name)
+		}
+	}
+	info := ImageInfo{
+		Digest:     d.digest,
+		URLNew:     d.texts[memberURLNew],
+		URLCurrent: d.texts[memberURLCurrent],
+		Size:       d.size,
+	}
+	if err := CheckURL(info.URLNew); err != nil {
+		return info, fmt.Errorf("%s: %w", memberURLNew, err)
+	}
+	if err := CheckURL(info.URLCurrent); err != nil {
+		return info, fmt.Errorf("%s: %w", memberURLCurrent, err)
+	}
+	var err error
+	if info.SumNew, err = sum(d.texts[memberSumNew]); err != nil {
+		return info, fmt.Errorf("%s: %w", memberSumNew, err)
+	}
+	if info.SumNew != d.digest {
+		return info, fmt.Errorf("%s: it is %s", memberSumNew, info.SumNew)
+	}
+	if s := d.texts[memberSumCurrent]; s != "" && s != "none" {
+		if info.SumCurrent, err = sum(s); err != nil {
+			return info, fmt.Errorf("%s: %w", memberSumCurrent, err)
+		}
+	}
+	switch {
+	case d.content == memberDelta && d.deep:
+		return info, fmt.Errorf("%s beside %s", memberDeepDelta, memberDelta)
+	case d.content == memberDelta:
+		info.Kind = KindDelta
+	case info.URLNew == info.URLCurrent && d.deep:
+		return info, fmt.Errorf("a deep delta of an image against itself")
+	case info.URLNew == info.URLCurrent:
+		info.Kind = KindFull
+	case d.deep:
+		info.Kind = KindReferenceDeepDelta
+	default:
+		info.Kind = KindReferenceDelta
+	}
+	return info, nil
+}
+
+// sum reads a digest as the reference writes it, with or without "sha256:".
+func sum(s string) (image.Digest, error) {
+	return image.FromHex(strings.TrimPrefix(s, "sha256:"))
+}
+
+// end finishes the current image, of which no more members come.
+func (r *imagesReader) end() error {
+	d := r.cur
+	if d == nil {
+		return nil
+	}
+	if d.content == "" {
+		return fmt.Errorf("images: %w: image %s: neither %s nor %s", ErrPayload, d.digest, memberImage, memberDelta)
+	}
+	if d.spool != nil {
+		if _, err := d.spool.Seek(0, io.SeekStart); err != nil {
+			return fmt.Errorf("images: %w: %w", ErrSpool, err)
+		}
+		if err := r.hand(d, d.spool); err != nil {
+			return err
+		}
+	}
+	r.discard()
+	r.done[d.digest] = true
+	r.cur = nil
+	return nil
+}
+
+// discard gives back the space of the current image's spool.
+func (r *imagesReader) discard() {
+	if r.cur != nil && r.cur.spool != nil {
+		r.cur.spool.Close()
+		r.cur.spool = nil
+	}
+}

@@ -1,0 +1,174 @@
+package artifact
+
+import (
+	"archive/tar"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/klauspost/compress/gzip"
+
+	"github.com/mender-app/mender-app/artifact/image"
+)
+
+// ImagesWriter writes an images payload.
+type ImagesWriter struct {
+	gz   *members
+	tw   *tar.Writer
+	seen map[image.Digest]bool
+	err  error
+}
+
+// NewImagesWriter starts an images payload (tar.gz) on w. The same images
+// added in the same order give the same bytes.
+func NewImagesWriter(w io.Writer) *ImagesWriter {
+	gz := &members{w: w}
+	return &ImagesWriter{gz: gz, tw: tar.NewWriter(gz), seen: make(map[image.Digest]bool)}
+}
+
+// Add appends one image with its content, exactly size bytes (info.Size is
+// not used). Only KindFull, where everything "current" may be left empty, and
+// KindDelta are written; full images are compressed, deltas, which are so
+// already, only framed. After an error the payload is of no use, and Close
+// returns it again.
+func (iw *ImagesWriter) Add(info ImageInfo, size int64, r io.Reader) error {
+	if iw.err == nil {
+		if err := iw.add(info, size, r); err != nil {
+			iw.err = fmt.Errorf("images: image %s: %w", info.URLNew, err)
+		}
+	}
+	return iw.err
+}
+
+func (iw *ImagesWriter) add(info ImageInfo, size int64, r io.Reader) error {
+	if info.SumNew == "" {
+		info.SumNew = info.Digest
+	}
+	if info.Kind == KindFull && info.URLCurrent == "" {
+		info.URLCurrent, info.SumCurrent = info.URLNew, info.SumNew
+	}
+	d := imageDir{digest: info.Digest, size: size, content: memberImage, texts: map[string]string{
+		memberURLNew:     info.URLNew,
+		memberURLCurrent: info.URLCurrent,
+		memberSumNew:     info.SumNew.Hex(),
+		memberSumCurrent: info.SumCurrent.Hex(),
+	}}
+	if info.Kind == KindDelta {
+		d.content = memberDelta
+	}
+	// The reader's own rules; what they make of the texts must be what was
+	// asked for.
+	got, err := d.info()
+	if err != nil {
+		return err
+	}
+	if got.Kind != info.Kind || info.Kind != KindFull && info.Kind != KindDelta {
+		return fmt.Errorf("a %s cannot be written from %q to %q", info.Kind, info.URLCurrent, info.URLNew)
+	}
+	if iw.seen[info.Digest] {
+		return fmt.Errorf("image %s is there already", info.Digest)
+	}
+	iw.seen[info.Digest] = true
+
+	dir := imagesDir + "/" + info.Digest.Hex() + "/"
+	if err := iw.gz.next(gzip.DefaultCompression); err != nil {
+		return err
+	}
+	for _, name := range []string{memberURLNew, memberURLCurrent, memberSumNew, memberSumCurrent} {
+		text := d.texts[name] + "\n"
+		if err := iw.tw.WriteHeader(fileHeader(dir+name, int64(len(text)))); err != nil {
+			return err
+		}
+		if _, err := io.WriteString(iw.tw, text); err != nil {
+			return err
+		}
+	}
+	if err := iw.tw.WriteHeader(fileHeader(dir+d.content, size)); err != nil {
+		return err
+	}
+	if info.Kind == KindDelta {
+		if err := iw.gz.next(gzip.NoCompression); err != nil {
+			return err
+		}
+	}
+	if _, err := io.CopyN(iw.tw, r, size); err != nil {
+		if err == io.EOF {
+			err = fmt.Errorf("fewer than the %d bytes announced: %w", size, io.ErrUnexpectedEOF)
+		}
+		return err
+	}
+	var extra [1]byte
+	if n, err := io.ReadFull(r, extra[:]); n > 0 || err != io.EOF {
+		if n > 0 {
+			err = fmt.Errorf("more than the %d bytes announced", size)
+		}
+		return err
+	}
+	return iw.tw.Flush()
+}
+
+// Close ends the payload; it does not close the writer under it.
+func (iw *ImagesWriter) Close() error {
+	if iw.err != nil {
+		return iw.err
+	}
+	iw.err = fmt.Errorf("images: the payload is closed")
+	if err := iw.gz.next(gzip.DefaultCompression); err != nil {
+		return err
+	}
+	if err := iw.tw.Close(); err != nil {
+		return err
+	}
+	return iw.gz.Close()
+}
+
+// UnpackedSize returns the bytes of the tar written so far; after Close it is
+// what Sizes.ImagesPayload announces.
+func (iw *ImagesWriter) UnpackedSize() int64 { return iw.gz.n }
+
+// members writes gzip, one member of it after the other, each with its own
+// level; readers see one stream. The headers have no name and no time.
+type members struct {
+	w     io.Writer
+	gz    *gzip.Writer
+	level int
+	n     int64 // bytes written, uncompressed
+}
+
+// next makes what is written from now on have this level.
+func (m *members) next(level int) (err error) {
+	if m.gz != nil && m.level == level {
+		return nil
+	}
+	if err := m.Close(); err != nil {
+		return err
+	}
+	m.level = level
+	m.gz, err = gzip.NewWriterLevel(m.w, level)
+	return err
+}
+
+func (m *members) Write(p []byte) (int, error) {
+	n, err := m.gz.Write(p)
+	m.n += int64(n)
+	return n, err
+}
+
+func (m *members) Close() error {
+	if m.gz == nil {
+		return nil
+	}
+	return m.gz.Close()
+}
+
+func fileHeader(name string, size int64) *tar.Header {
+	return &tar.Header{
+		Typeflag: tar.TypeReg,
+		Name:     name,
+		Size:     size,
+		Mode:     0o644,
+		Uname:    "root",
+		Gname:    "root",
+		ModTime:  time.Unix(0, 0),
+	}
+}

@@ -1,0 +1,135 @@
+package artifact
+
+import (
+	"archive/tar"
+	"fmt"
+	"io"
+	"io/fs"
+	"strings"
+
+	"github.com/klauspost/compress/gzip"
+)
+
+// ManifestsSize is what a manifests payload takes.
+type ManifestsSize struct {
+	Payload int64 // the tar's bytes (Sizes.ManifestsPayload)
+	Files   int64 // the files' bytes (Sizes.Manifests)
+}
+
+// WriteManifests writes fsys as a manifests payload (tar.gz): sorted, owned by
+// root, without times. It refuses what ReadManifests refuses. Symbolic links
+// are kept if fsys is an fs.ReadLinkFS (os.DirFS and os.Root.FS are). The
+// same tree gives the same bytes.
+func WriteManifests(w io.Writer, fsys fs.FS) (ManifestsSize, error) {
+	t, size, err := scan(fsys)
+	if err != nil {
+		return size, fmt.Errorf("manifests: %w", err)
+	}
+	gz := &members{w: w}
+	if err := gz.next(gzip.DefaultCompression); err != nil {
+		return size, fmt.Errorf("manifests: %w", err)
+	}
+	tw := tar.NewWriter(gz)
+	if err := tw.WriteHeader(dirHeader(manifestsDir, 0o755)); err != nil {
+		return size, fmt.Errorf("manifests: %w", err)
+	}
+	for _, name := range t.sorted() {
+		if err := pack(tw, fsys, name, t[name]); err != nil {
+			return size, fmt.Errorf("manifests: %s: %w", name, err)
+		}
+	}
+	if err := tw.Close(); err != nil {
+		return size, fmt.Errorf("manifests: %w", err)
+	}
+	if err := gz.Close(); err != nil {
+		return size, fmt.Errorf("manifests: %w", err)
+	}
+	size.Payload = gz.n
+	if limits := (ManifestLimits{}).defaults(); size.Payload > limits.MaxBytes {
+		return size, fmt.Errorf("manifests: %w: %d bytes, at most %d may be", ErrTooLarge, size.Payload, limits.MaxBytes)
+	}
+	return size, nil
+}
+
+// scan finds what there is and checks it by the reader's rules.
+func scan(fsys fs.FS) (tree, ManifestsSize, error) {
+	t := make(tree)
+	var size ManifestsSize
+	err := fs.WalkDir(fsys, ".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil || name == "." {
+			return err
+		}
+		n := node{kind: kindDir}
+		switch {
+		case d.IsDir():
+		case d.Type()&fs.ModeSymlink != 0:
+			target, err := fs.ReadLink(fsys, name)
+			if err != nil {
+				return err
+			}
+			n = node{kindLink, target}
+		case d.Type().IsRegular():
+			n.kind = kindFile
+			info, err := d.Info()
+			if err != nil {
+				return err
+			}
+			size.Files += info.Size()
+		default:
+			return fmt.Errorf("%w: %s: only files, directories and symbolic links may be here", ErrPayload, name)
+		}
+		if len(t) >= defaultMaxEntries {
+			return fmt.Errorf("%w: more than %d files and directories", ErrTooLarge, defaultMaxEntries)
+		}
+		if err := t.add(name, n); err != nil {
+			return fmt.Errorf("%w: %w", ErrPayload, err)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, size, err
+	}
+	if err := t.checkLinks(); err != nil {
+		return nil, size, fmt.Errorf("%w: %w", ErrPayload, err)
+	}
+	return t, size, nil
+}
+
+// pack writes one entry.
+func pack(tw *tar.Writer, fsys fs.FS, name string, n node) error {
+	member := manifestsDir + "/" + name
+	if n.kind == kindLink {
+		h := fileHeader(member, 0)
+		h.Typeflag, h.Linkname, h.Mode = tar.TypeSymlink, n.target, 0o777
+		return tw.WriteHeader(h)
+	}
+	if n.kind == kindDir {
+		info, err := fs.Lstat(fsys, name)
+		if err != nil {
+			return err
+		}
+		return tw.WriteHeader(dirHeader(member, dirMode(info.Mode())))
+	}
+	f, err := fsys.Open(name)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	h := fileHeader(member, info.Size())
+	h.Mode = int64(fileMode(info.Mode()))
+	if err := tw.WriteHeader(h); err != nil {
+		return err
+	}
+	_, err = io.Copy(tw, f)
+	return err
+}
+
+func dirHeader(name string, mode fs.FileMode) *tar.Header {
+	h := fileHeader(strings.TrimSuffix(name, "/")+"/", 0)
+	h.Typeflag, h.Mode = tar.TypeDir, int64(mode)
+	return h
+}

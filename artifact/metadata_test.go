@@ -1,0 +1,197 @@
+package artifact
+
+import (
+	"encoding/json"
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/mender-app/mender-app/artifact/image"
+)
+
+// reference is metadata as the shell reference writes it (app-gen of
+// app-update-module, with and without its k8s options and --skip-images).
+var reference = []string{
+	`{"application_name":"myapp0","orchestrator":"docker-compose","platform":"linux/amd64","version":"1.0", "images":["` + hex("a") + `","` + hex("b") + `"]}`,
+	`{"application_name":"-app_1"}`,
+	`{"application_name":"my-app","orchestrator":"k8s","platform":"linux/arm/v7","version":"1.0", "images":["` + hex("a") + `"],"env":{"K8S_CTR_ADDRESS":"/run/k3s/containerd/containerd.sock","K8S_NAMESPACE":""}}`,
+	`{"application_name":"a","orchestrator":"docker-compose","platform":"linux/arm64","version":"1.0"}`,
+}
+
+func hex(s string) string          { return image.DigestOf([]byte(s)).Hex() }
+func digest(s string) image.Digest { return image.DigestOf([]byte(s)) }
+
+func sample() *Metadata {
+	return &Metadata{
+		Version: VersionCurrent, ApplicationName: "web", Orchestrator: "docker-compose", Platform: "linux/arm/v7",
+		Images:             []string{hex("a"), hex("b")},
+		Env:                map[string]string{"K8S_NAMESPACE": "prod"},
+		ApplicationVersion: "2.0",
+		Components: []Component{{
+			URL: "docker.io/library/web:2", Type: ComponentImage, Digest: digest("b"), Platform: "linux/arm/v7", ConfigSize: 1000,
+			Layers: []Layer{{digest("l1"), 4096, EncodingOmitted, 0}, {digest("l2"), 10240, EncodingDelta, 200}, {digest("l3"), 2048, EncodingVerbatim, 900}},
+			Format: FormatDelta, Bases: []Base{{"docker.io/library/web:1", digest("a")}}, PayloadBytes: 2100,
+		}},
+		Sizes:    &Sizes{ImagesPayload: 6000, ManifestsPayload: 4096, Manifests: 100, Temp: 1, Engine: 2},
+		Requires: []string{FeatureDelta},
+	}
+}
+
+func TestMetadataRoundTrip(t *testing.T) {
+	b, err := sample().Encode()
+	require.NoError(t, err)
+	require.NotContains(t, string(b), "\n")
+	again, err := sample().Encode()
+	require.NoError(t, err)
+	require.Equal(t, b, again)
+	m, warnings, err := ParseMetadata(b)
+	require.NoError(t, err)
+	require.Empty(t, warnings)
+	require.Equal(t, sample(), m)
+
+	// Unknown fields on every level are ignored.
+	s := strings.ReplaceAll(string(b), `"url":`, `"from_the_future":{"x":[1]},"url":`)
+	s = strings.Replace(s, "{", `{"hooks":["x"],`, 1)
+	m, _, err = ReadMetadata(strings.NewReader(s))
+	require.NoError(t, err)
+	require.Equal(t, sample(), m)
+}
+
+func TestMetadataReference(t *testing.T) {
+	for i, s := range reference {
+		m, warnings, err := ParseMetadata([]byte(s))
+		if i == 1 {
+			require.ErrorIs(t, err, ErrMetadata)
+			continue
+		}
+		require.NoError(t, err)
+		require.Empty(t, warnings)
+		require.Nil(t, m.Sizes)
+	}
+}
+
+func TestMetadataEnv(t *testing.T) {
+	m, warnings, err := ParseMetadata([]byte(`{"application_name":"a","orchestrator":"k8s","platform":"linux/arm64","version":"1.0","env":{"LD_PRELOAD":"/x.so","PATH":"/","K8S_NAMESPACE":"n"}}`))
+	require.NoError(t, err)
+	require.Equal(t, []string{`metadata: env "LD_PRELOAD" is not allowed, dropped`, `metadata: env "PATH" is not allowed, dropped`}, warnings)
+	require.Equal(t, map[string]string{"K8S_NAMESPACE": "n"}, m.Env)
+}
+
+func TestMetadataRequires(t *testing.T) {
+	// The rest of it need not be in a form that is known.
+	_, _, err := ParseMetadata([]byte(`{"requires":["delta/1","delta/9","quantum/1"],"components":"see elsewhere"}`))
+	var rerr *RequiresError
+	require.ErrorAs(t, err, &rerr)
+	require.Equal(t, []string{"delta/9", "quantum/1"}, rerr.Features)
+	require.ErrorContains(t, err, "delta/9, quantum/1")
+}
+
+func TestMetadataHostile(t *testing.T) {
+	for name, in := range map[string]string{
+		"nothing": "", "blank": " \n", "null": "null\n", "a list": "[]", "a string": `"x"`, "not JSON": "{", "two documents": "{}{}",
+		"wrong type": `{"application_name":5}`, "empty": "{}", "too large": `{"x":"` + strings.Repeat("x", MaxMetadata) + `"}`,
+		"requires is no list": `{"requires":5}`, "control character in requires": `{"requires":["a\nb"]}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, _, err := ParseMetadata([]byte(in))
+			require.ErrorIs(t, err, ErrMetadata)
+			require.NotContains(t, err.Error(), "\n")
+			require.Less(t, len(err.Error()), 300)
+		})
+	}
+	for _, c := range []struct {
+		name string
+		edit func(*Metadata)
+		says string
+	}{
+		{"version", func(m *Metadata) { m.Version = "2.0" }, "version"},
+		{"version", func(m *Metadata) { m.Version = "1.x" }, "version"},
+		{"no version", func(m *Metadata) { m.Version = "" }, "version"},
+		{"no name", func(m *Metadata) { m.ApplicationName = "" }, "application_name"},
+		{"dot-dot", func(m *Metadata) { m.ApplicationName = ".." }, "application_name"},
+		{"dot-dot inside", func(m *Metadata) { m.ApplicationName = "a..b" }, "application_name"},
+		{"slash", func(m *Metadata) { m.ApplicationName = "a/b" }, "application_name"},
+		{"NUL", func(m *Metadata) { m.ApplicationName = "a\x00b" }, "application_name"},
+		{"newline", func(m *Metadata) { m.ApplicationName = "a\n" }, "application_name"},
+		{"option", func(m *Metadata) { m.ApplicationName = "-rf" }, "application_name"},
+		{"hidden", func(m *Metadata) { m.ApplicationName = ".a" }, "application_name"},
+		{"long", func(m *Metadata) { m.ApplicationName = strings.Repeat("a", 64) }, "application_name"},
+		{"not ASCII", func(m *Metadata) { m.ApplicationName = "ä" }, "application_name"},
+		{"orchestrator", func(m *Metadata) { m.Orchestrator = "../../bin/sh" }, "orchestrator"},
+		{"no orchestrator", func(m *Metadata) { m.Orchestrator = "" }, "orchestrator"},
+		{"platform", func(m *Metadata) { m.Platform = "linux" }, "platform"},
+		{"platform", func(m *Metadata) { m.Platform = "linux/../x" }, "platform"},
+		{"no platform", func(m *Metadata) { m.Platform = "" }, "platform"},
+		{"application version", func(m *Metadata) { m.ApplicationVersion = "1\x1b[2J" }, "application_version"},
+		{"images", func(m *Metadata) { m.Images = []string{"../x"} }, "images"},
+		{"env", func(m *Metadata) { m.Env["PATH"] = "/" }, `"PATH" is not allowed`},
+		{"env value", func(m *Metadata) { m.Env["K8S_NAMESPACE"] = "a\nb" }, "K8S_NAMESPACE"},
+		{"URL", func(m *Metadata) { m.Components[0].URL = "a b" }, "URL"},
+		{"no URL", func(m *Metadata) { m.Components[0].URL = "" }, "URL"},
+		{"URL is an option", func(m *Metadata) { m.Components[0].URL = "--privileged" }, "URL"},
+		{"long URL", func(m *Metadata) { m.Components[0].URL = strings.Repeat("a", 513) }, "513 bytes"},
+		{"type", func(m *Metadata) { m.Components[0].Type = "vm" }, `"vm" is not known`},
+		{"digest", func(m *Metadata) { m.Components[0].Digest = "sha256:x" }, "digest"},
+		{"component platform", func(m *Metadata) { m.Components[0].Platform = "" }, "platform"},
+		{"format", func(m *Metadata) { m.Components[0].Format = "zip" }, "format"},
+		{"full with omitted layer", func(m *Metadata) { m.Components[0].Format = FormatFull }, "in a full image"},
+		{"diffID", func(m *Metadata) { m.Components[0].Layers[0].DiffID = "x" }, "layer 0"},
+		{"encoding", func(m *Metadata) { m.Components[0].Layers[0].Encoding = "x" }, "encoding"},
+		{"negative size", func(m *Metadata) { m.Components[0].Layers[0].Size = -1 }, "sizes"},
+		{"overflow", func(m *Metadata) { m.Components[0].Layers[0].Size = math.MaxInt64 }, "sizes"},
+		{"overflowing sum", func(m *Metadata) {
+			m.Sizes.Temp, m.Sizes.Engine, m.Sizes.Manifests = math.MaxInt64/17, math.MaxInt64/17, math.MaxInt64/17
+		}, "sizes"},
+		{"huge config", func(m *Metadata) { m.Components[0].ConfigSize = image.MaxConfig + 1 }, "config"},
+		{"base", func(m *Metadata) { m.Components[0].Bases[0].URL = "" }, "base"},
+		{"base digest", func(m *Metadata) { m.Components[0].Bases[0].Digest = "" }, "base"},
+		{"delta not required", func(m *Metadata) { m.Requires = nil }, "requires"},
+		{"too many layers", func(m *Metadata) { m.Components[0].Layers = make([]Layer, image.MaxLayers+1) }, "layers"},
+		{"too many components", func(m *Metadata) { m.Components = make([]Component, maxComponents+1) }, "components"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			m := sample()
+			c.edit(m)
+			err := m.Validate()
+			require.ErrorIs(t, err, ErrMetadata)
+			require.ErrorContains(t, err, c.says)
+			require.NotContains(t, err.Error(), "\n")
+			_, err = m.Encode()
+			require.ErrorIs(t, err, ErrMetadata)
+			if c.name == "env" {
+				return // dropped when read
+			}
+			b, err := json.Marshal(m)
+			require.NoError(t, err)
+			_, _, err = ParseMetadata(b)
+			require.ErrorIs(t, err, ErrMetadata)
+		})
+	}
+}
+
+func FuzzMetadata(f *testing.F) {
+	for _, s := range reference {
+		f.Add([]byte(s))
+	}
+	b, err := sample().Encode()
+	require.NoError(f, err)
+	f.Add(b)
+	f.Add([]byte("null"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		m, _, err := ParseMetadata(b)
+		if err != nil {
+			require.NotContains(t, err.Error(), "\n")
+			return
+		}
+		out, err := m.Encode()
+		require.NoError(t, err)
+		again, warnings, err := ParseMetadata(out)
+		require.NoError(t, err)
+		require.Empty(t, warnings)
+		out2, err := again.Encode()
+		require.NoError(t, err)
+		require.Equal(t, string(out), string(out2))
+	})
+}

@@ -1,0 +1,338 @@
+package artifact
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/mender-app/mender-app/artifact/image"
+)
+
+// Bounds of the metadata. They are far above what real applications need and
+// keep what has to be held in memory small.
+const (
+	MaxMetadata   = 4 << 20 // bytes of the JSON
+	maxName       = 63      // of an application or orchestrator
+	maxText       = 512     // of a URL, a version, an env value
+	maxComponents = 1024
+	maxBases      = 64
+	maxImages     = 2 * maxComponents
+	maxRequires   = 64
+)
+
+// EnvNames are the only names metadata may set in the environment of a
+// sub-module.
+var EnvNames = []string{"K8S_CTR_ADDRESS", "K8S_NAMESPACE"}
+
+// Features are the names that Requires may have for this reader to go on.
+var Features = []string{FeatureDelta}
+
+// ParseMetadata reads and validates metadata. warnings are one-line
+// remarks for the log: env names that were dropped because they are not on
+// the allow-list. The error is an ErrMetadata, or a *RequiresError if the
+// artifact requires a feature that this reader does not have.
+func ParseMetadata(b []byte) (m *Metadata, warnings []string, err error) {
+	if len(b) > MaxMetadata {
+		return nil, nil, fmt.Errorf("%w: larger than %d bytes", ErrMetadata, MaxMetadata)
+	}
+	if b = bytes.TrimSpace(b); len(b) == 0 || string(b) == "null" {
+		return nil, nil, fmt.Errorf("%w: there is none; an App Artifact is made by app-gen", ErrMetadata)
+	}
+	if b[0] != '{' {
+		return nil, nil, fmt.Errorf("%w: not a JSON object", ErrMetadata)
+	}
+	// What is required is looked at first: the rest may be in a form that
+	// only a reader with that feature understands.
+	var first struct {
+		Requires []string `json:"requires"`
+	}
+	if err := json.Unmarshal(b, &first); err != nil {
+		return nil, nil, notJSON(err)
+	}
+	if err := checkRequires(first.Requires); err != nil {
+		return nil, nil, err
+	}
+	m = new(Metadata)
+	if err := json.Unmarshal(b, m); err != nil {
+		return nil, nil, notJSON(err)
+	}
+	for _, name := range slices.Sorted(maps.Keys(m.Env)) {
+		if !slices.Contains(EnvNames, name) {
+			warnings = append(warnings, fmt.Sprintf("metadata: env %q is not allowed, dropped", clip(name)))
+			delete(m.Env, name)
+		}
+	}
+	if err := m.Validate(); err != nil {
+		return nil, nil, err
+	}
+	return m, warnings, nil
+}
+
+// ReadMetadata is ParseMetadata of what r gives, at most MaxMetadata bytes.
+func ReadMetadata(r io.Reader) (*Metadata, []string, error) {
+	b, err := io.ReadAll(io.LimitReader(r, MaxMetadata+1))
+	if err != nil {
+		return nil, nil, fmt.Errorf("read metadata: %w", err)
+	}
+	return ParseMetadata(b)
+}
+
+// notJSON keeps what encoding/json says to one line.
+func notJSON(err error) error {
+	return fmt.Errorf("%w: not JSON of the right form: %s", ErrMetadata, clip(err.Error()))
+}
+
+func checkRequires(names []string) error {
+	if len(names) > maxRequires {
+		return fmt.Errorf("%w: requires: %d features", ErrMetadata, len(names))
+	}
+	var unknown []string
+	for _, name := range names {
+		if err := checkText("requires", name); err != nil {
+			return err
+		}
+		if !slices.Contains(Features, name) {
+			unknown = append(unknown, name)
+		}
+	}
+	if unknown != nil {
+		return &RequiresError{unknown}
+	}
+	return nil
+}
+
+// Encode validates m and returns it as JSON, in one line, the same bytes each
+// time.
+func (m *Metadata) Encode() ([]byte, error) {
+	if err := m.Validate(); err != nil {
+		return nil, err
+	}
+	var buf bytes.Buffer
+	enc := json.NewEncoder(&buf)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(m); err != nil {
+		return nil, err
+	}
+	if buf.Len() > MaxMetadata {
+		return nil, fmt.Errorf("%w: larger than %d bytes", ErrMetadata, MaxMetadata)
+	}
+	return bytes.TrimSuffix(buf.Bytes(), []byte("\n")), nil
+}
+
+// Validate checks every field as ParseMetadata does; a writer calls it before
+// Encode. Env names that are not on the allow-list are errors here.
+func (m *Metadata) Validate() error {
+	bad := func(field, format string, args ...any) error {
+		return fmt.Errorf("%w: %s: %s", ErrMetadata, field, fmt.Sprintf(format, args...))
+	}
+	if !versionKnown(m.Version) {
+		return bad("version", "%q is not one of 1.x", clip(m.Version))
+	}
+	if !ValidApplicationName(m.ApplicationName) {
+		return bad("application_name", "%q: want a letter or digit, then at most %d letters, digits, '_', '.', '-'", clip(m.ApplicationName), maxName-1)
+	}
+	if !ValidOrchestrator(m.Orchestrator) {
+		return bad("orchestrator", "%q: want the name of a sub-module, as in docker-compose", clip(m.Orchestrator))
+	}
+	if _, err := image.ParsePlatform(m.Platform); err != nil {
+		return bad("platform", "%s", err)
+	}
+	if err := checkText("application_version", m.ApplicationVersion); err != nil {
+		return err
+	}
+	if len(m.Images) > maxImages {
+		return bad("images", "%d of them", len(m.Images))
+	}
+	for _, s := range m.Images {
+		// The reference writes what its engine calls an image, or "none".
+		if _, err := image.FromHex(s); err != nil && s != "none" && s != "" {
+			return bad("images", "%s", err)
+		}
+	}
+	for name, value := range m.Env {
+		if !slices.Contains(EnvNames, name) {
+			return bad("env", "%q is not allowed", clip(name))
+		}
+		if err := checkText("env "+name, value); err != nil {
+			return err
+		}
+	}
+	if err := checkRequires(m.Requires); err != nil {
+		return err
+	}
+	if len(m.Components) > maxComponents {
+		return bad("components", "%d of them", len(m.Components))
+	}
+	var sum total
+	for i := range m.Components {
+		c := &m.Components[i]
+		if err := c.validate(&sum); err != nil {
+			return fmt.Errorf("%w: components: %q: %w", ErrMetadata, clip(c.URL), err)
+		}
+		if c.Format == FormatDelta && !slices.Contains(m.Requires, FeatureDelta) {
+			return bad("requires", "there are deltas, so it must name %q", FeatureDelta)
+		}
+	}
+	if m.Sizes != nil {
+		s := m.Sizes
+		sum.add(s.ImagesPayload, s.ManifestsPayload, s.Manifests, s.Temp, s.Engine)
+	}
+	if sum.bad {
+		return bad("sizes", "negative, or beyond all measure")
+	}
+	return nil
+}
+
+// versionKnown takes every version of the first major one: what a reader must
+// know beyond 1.0 is in Requires.
+func versionKnown(v string) bool {
+	minor, ok := strings.CutPrefix(v, "1.")
+	if !ok || minor == "" || len(minor) > 4 {
+		return false
+	}
+	return strings.Trim(minor, "0123456789") == ""
+}
+
+func (c *Component) validate(sum *total) error {
+	if err := CheckURL(c.URL); err != nil {
+		return err
+	}
+	if c.Type != ComponentImage {
+		return fmt.Errorf("type %q is not known", clip(c.Type))
+	}
+	if _, err := image.ParseDigest(string(c.Digest)); err != nil {
+		return err
+	}
+	if _, err := image.ParsePlatform(c.Platform); err != nil {
+		return err
+	}
+	if c.Format != FormatFull && c.Format != FormatDelta {
+		return fmt.Errorf("format %q is not known", clip(string(c.Format)))
+	}
+	if c.ConfigSize > image.MaxConfig {
+		return fmt.Errorf("a config of %d bytes", c.ConfigSize)
+	}
+	if len(c.Layers) > image.MaxLayers {
+		return fmt.Errorf("%d layers", len(c.Layers))
+	}
+	sum.add(c.ConfigSize, c.PayloadBytes)
+	for i, l := range c.Layers {
+		if !l.DiffID.Valid() {
+			return fmt.Errorf("layer %d: malformed digest %q", i, clip(string(l.DiffID)))
+		}
+		switch l.Encoding {
+		case EncodingVerbatim:
+		case EncodingDelta, EncodingOmitted:
+			if c.Format != FormatDelta {
+				return fmt.Errorf("layer %d: %s in a full image", i, l.Encoding)
+			}
+		default:
+			return fmt.Errorf("layer %d: encoding %q is not known", i, clip(string(l.Encoding)))
+		}
+		sum.add(l.Size, l.Bytes)
+	}
+	if len(c.Bases) > maxBases {
+		return fmt.Errorf("%d bases", len(c.Bases))
+	}
+	if len(c.Bases) > 0 && c.Format != FormatDelta {
+		return fmt.Errorf("a full image with bases")
+	}
+	for _, b := range c.Bases {
+		if err := CheckURL(b.URL); err != nil {
+			return fmt.Errorf("base: %w", err)
+		}
+		if _, err := image.ParseDigest(string(b.Digest)); err != nil {
+			return fmt.Errorf("base: %w", err)
+		}
+	}
+	return nil
+}
+
+// total adds sizes up and remembers one that cannot be. Its bound leaves room
+// for callers to add some of the sizes once more.
+type total struct {
+	sum int64
+	bad bool
+}
+
+func (t *total) add(sizes ...int64) {
+	const most = math.MaxInt64 / 16
+	for _, n := range sizes {
+		if n < 0 || n > most || t.sum > most-n {
+			t.bad = true
+			return
+		}
+		t.sum += n
+	}
+}
+
+// ValidApplicationName tells whether s may name an application: a letter or
+// digit, then up to 62 letters, digits, "_", ".", "-". Such a name can be
+// used as the name of a directory.
+func ValidApplicationName(s string) bool {
+	if s == "" || len(s) > maxName {
+		return false
+	}
+	for i := range len(s) {
+		c := s[i]
+		switch {
+		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9':
+		case i > 0 && (c == '_' || c == '.' || c == '-'):
+		default:
+			return false
+		}
+	}
+	return !strings.Contains(s, "..")
+}
+
+// ValidOrchestrator tells whether s may name an orchestrator, and with it the
+// executable of its sub-module; the rule is that of ValidApplicationName.
+func ValidOrchestrator(s string) bool { return ValidApplicationName(s) }
+
+// CheckURL says what is wrong with s as the URL of an image, as orchestrators
+// write it ("registry.example:5000/web:1@sha256:…"): it must not be empty or
+// longer than 512 bytes, not start with "-", and have no spaces, control
+// characters or "..".
+func CheckURL(s string) error {
+	switch {
+	case s == "":
+		return fmt.Errorf("an image has no URL")
+	case len(s) > maxText:
+		return fmt.Errorf("an image's URL has %d bytes", len(s))
+	case s[0] == '-' || strings.Contains(s, ".."):
+		return fmt.Errorf("malformed URL %q of an image", clip(s))
+	}
+	for i := range len(s) {
+		if s[i] <= ' ' || s[i] >= 0x7f {
+			return fmt.Errorf("malformed URL %q of an image", clip(s))
+		}
+	}
+	return nil
+}
+
+// checkText checks a free text: bounded, one line, printable.
+func checkText(field, s string) error {
+	if len(s) > maxText {
+		return fmt.Errorf("%w: %s: longer than %d bytes", ErrMetadata, field, maxText)
+	}
+	if !utf8.ValidString(s) || strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		return fmt.Errorf("%w: %s: a character that cannot be printed", ErrMetadata, field)
+	}
+	return nil
+}
+
+// clip keeps text from a hostile source short enough for one line.
+func clip(s string) string {
+	const most = 100
+	if len(s) > most {
+		return s[:most] + "…"
+	}
+	return s
+}
