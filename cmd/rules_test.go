@@ -150,6 +150,9 @@ func (r room) allows(imported string, standard bool) bool {
 		return true
 	}
 	if dir, ours := strings.CutPrefix(imported, module+"/"); ours {
+		if strings.Contains(dir, "/internal/") {
+			return true // Go itself says who may
+		}
 		home, _ := roomOf(dir)
 		return home.dir == r.dir || slices.ContainsFunc(r.own, func(o string) bool {
 			if tree, whole := strings.CutSuffix(o, "/..."); whole {
