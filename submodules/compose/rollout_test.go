@@ -1,0 +1,277 @@
+package compose
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/docker/docker/api/types/container"
+	"github.com/stretchr/testify/require"
+
+	"github.com/mender-app/mender-app/submodules"
+)
+
+func (b *bench) id(ref string) string {
+	b.Helper()
+	res, err := b.cli.ImageInspect(b.Context(), ref)
+	require.NoError(b, err)
+	return res.ID
+}
+
+// A release that fails comes back with its service's last words, and the old
+// one with ROLLBACK, tag and all.
+func TestFailingReleases(t *testing.T) {
+	for name, c := range map[string]struct{ more, want string }{
+		"exits":     {"    command: [exit, \"3\", \"0.3\"]\n", "service web exited with code 3"},
+		"restarts":  {"    command: [exit, \"4\", \"0.3\"]\n    restart: always\n", "service web restarts"},
+		"stops":     {"    command: [exit, \"0\", \"0.3\"]\n    restart: unless-stopped\n", "service web restarts"},
+		"unhealthy": {"    healthcheck:\n      test: [CMD, /prog, check, /none]\n      interval: 200ms\n      retries: 2\n", "service web is unhealthy: the last check failed with 1: prog [check /none] not well"},
+		"no start":  {"    entrypoint: [/nothing/here]\n", "failed half-way: service web could not be started"},
+		"depends":   {"    depends_on:\n      job:\n        condition: service_completed_successfully\n  job:\n    image: IMAGE:1\n    network_mode: none\n    command: [exit, \"5\"]\n", "service job exited with code 5"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			v1, v2 := b.load("1"), b.load("2")
+			req := submodules.Request{App: b.app, Dir: b.release("1", compose(b.app, "")), Components: []submodules.Component{v1}}
+			require.NoError(t, b.mod.Rollout(t.Context(), req))
+			old := b.id(b.app + ":1")
+
+			bad := submodules.Request{App: b.app, Dir: b.release("2", compose(b.app, strings.ReplaceAll(c.more, "IMAGE", b.app))), Components: []submodules.Component{v2}}
+			err := b.mod.Rollout(t.Context(), bad)
+			require.ErrorIs(t, err, submodules.ErrUnhealthy)
+			require.ErrorContains(t, err, c.want)
+			if strings.Contains(c.more, "exit") {
+				require.Contains(t, b.log.String(), "my last words")
+			}
+			ok, err := b.mod.Healthy(t.Context(), submodules.Request{App: b.app})
+			require.NoError(t, err)
+			require.False(t, ok)
+			require.NotEqual(t, old, b.id(b.app+":1"))
+
+			req.Dir = b.release("1", nil)
+			require.NoError(t, b.mod.Rollback(t.Context(), req))
+			require.Equal(t, old, b.id(b.app+":1"))
+			require.Equal(t, old, b.one("web").ImageID)
+			require.Equal(t, "running", string(b.one("web").State))
+			require.Empty(t, b.service("job"), "what only the failed release had is gone")
+		})
+	}
+}
+
+func TestGoodReleases(t *testing.T) {
+	b := newBench(t)
+	v1 := b.load("1")
+	rollout := func(id string, files map[string]string) {
+		t.Helper()
+		req := submodules.Request{App: b.app, Dir: b.release(id, files), Components: []submodules.Component{v1}}
+		require.NoError(t, b.mod.Rollout(t.Context(), req))
+	}
+	// A job that ends well, a health check that passes.
+	rollout("job", compose(b.app, "    healthcheck:\n      test: [CMD, /prog, check, /version]\n      interval: 200ms\n"+
+		"    depends_on:\n      job:\n        condition: service_completed_successfully\n  job:\n    image: "+b.app+":1\n    network_mode: none\n    command: [exit, \"0\"]\n"))
+	require.Equal(t, "exited", string(b.one("job").State))
+	ok, err := b.mod.Healthy(t.Context(), submodules.Request{App: b.app})
+	require.NoError(t, err)
+	require.True(t, ok)
+
+	// A service that is gone, several files by a shipped .env, a profile, a scale.
+	files := compose(b.app, "    scale: 2\n  off:\n    image: "+b.app+":1\n    network_mode: none\n    profiles: [debug]\n  on:\n    image: "+b.app+":1\n    network_mode: none\n    profiles: [extra]\n    stop_grace_period: 1s\n")
+	files["more.yml"] = "services:\n  web:\n    environment:\n      A: ${VALUE}\n"
+	files[".env"] = "COMPOSE_FILE=docker-compose.yml:more.yml\nCOMPOSE_PROFILES=extra\nVALUE=from-env\n"
+	rollout("many", files)
+	require.Empty(t, b.service("job"))
+	require.Empty(t, b.service("off"))
+	b.one("on")
+	require.Len(t, b.service("web"), 2)
+	full, err := b.cli.ContainerInspect(t.Context(), b.service("web")[0].ID)
+	require.NoError(t, err)
+	require.Contains(t, full.Config.Env, "A=from-env")
+
+	// One of two is removed behind our back: not alive.
+	require.NoError(t, b.cli.ContainerRemove(t.Context(), b.service("web")[0].ID, container.RemoveOptions{Force: true}))
+	ok, err = b.mod.Alive(t.Context(), submodules.Request{App: b.app})
+	require.NoError(t, err)
+	require.False(t, ok)
+
+	// A name of the file's own: the other project's containers go.
+	named := compose(b.app, "")
+	named["docker-compose.yml"] = "name: " + b.app + "-named\n" + named["docker-compose.yml"]
+	rollout("named", named)
+	require.Equal(t, b.app+"-named", b.one("web").Labels[labelProject])
+	require.Empty(t, b.service("on"))
+}
+
+// A service is recreated exactly when what it mounts from the manifests changed.
+func TestMountedFiles(t *testing.T) {
+	b := newBench(t)
+	v1 := b.load("1")
+	files := compose(b.app, "    volumes: [\"./conf:/conf:ro\"]\n  other:\n    image: "+b.app+":1\n    network_mode: none\n    stop_grace_period: 1s\n    volumes: [\"./one.txt:/one.txt:ro\"]\n    configs: [c]\n  none:\n    image: "+b.app+":1\n    network_mode: none\n    stop_grace_period: 1s\nconfigs:\n  c:\n    file: ./c.txt\n")
+	files["conf/a.txt"] = "a1"
+	files["one.txt"], files["c.txt"] = "1", "c1"
+	ids := func(id string) (string, string, string) {
+		t.Helper()
+		require.NoError(t, b.mod.Rollout(t.Context(), submodules.Request{App: b.app, Dir: b.release(id, files), Components: []submodules.Component{v1}}))
+		return b.one("web").ID, b.one("other").ID, b.one("none").ID
+	}
+	web1, other1, none1 := ids("1")
+	web2, other2, none2 := ids("2") // the same content at another place
+	require.Equal(t, []string{web1, other1, none1}, []string{web2, other2, none2})
+	files["conf/a.txt"] = "a2"
+	web3, other3, none3 := ids("3")
+	require.NotEqual(t, web1, web3)
+	require.Equal(t, []string{other1, none1}, []string{other3, none3})
+	files["c.txt"] = "c2"
+	web4, other4, none4 := ids("4")
+	require.NotEqual(t, other1, other4)
+	require.Equal(t, []string{web3, none1}, []string{web4, none4})
+}
+
+// What cannot be installed is refused by name before anything changes.
+func TestRefused(t *testing.T) {
+	b := newBench(t)
+	v1 := b.load("1")
+	good := submodules.Request{App: b.app, Dir: b.release("good", compose(b.app, "")), Components: []submodules.Component{v1}}
+	require.NoError(t, b.mod.Rollout(t.Context(), good))
+	web := b.one("web")
+	for want, c := range map[string]struct {
+		files map[string]string
+		is    error
+	}{
+		"service web has build:":                               {compose(b.app, "    build: .\n"), submodules.ErrContent},
+		"service web has pull_policy: always":                  {compose(b.app, "    pull_policy: always\n"), submodules.ErrContent},
+		"are not valid: ":                                      {compose(b.app, "    colour: green\n"), submodules.ErrContent},
+		"no compose file in":                                   {map[string]string{"x.txt": "x"}, submodules.ErrContent},
+		"uses the image " + b.app + "-none:7, which":           {compose(b.app, "  x:\n    image: "+b.app+"-none:7\n"), submodules.ErrNotFound},
+		`names "../../other.yml", outside`:                     {map[string]string{".env": "COMPOSE_FILE=../../other.yml"}, submodules.ErrContent},
+		"have no service":                                      {map[string]string{"compose.yaml": "services: {}\n"}, submodules.ErrContent},
+		"no-such.env":                                          {compose(b.app, "    env_file: no-such.env\n"), submodules.ErrContent},
+		"is in use by container person-of-" + b.app + "-web-1": {compose(b.app, "name: person-of-"+b.app+"\n"), submodules.ErrContent},
+	} {
+		t.Run(want, func(t *testing.T) {
+			if strings.Contains(want, "person-of") {
+				// A person's project of that name, from another directory.
+				cfg := &container.Config{Image: b.app + ":1", Labels: map[string]string{labelProject: "person-of-" + b.app, labelService: "web", labelDir: b.store + "/elsewhere", labelOneoff: "False"}}
+				made, err := b.cli.ContainerCreate(t.Context(), cfg, &container.HostConfig{NetworkMode: "none"}, nil, nil, "person-of-"+b.app+"-web-1")
+				require.NoError(t, err)
+				defer func() {
+					_, err := b.cli.ContainerInspect(context.Background(), made.ID)
+					require.NoError(t, err)
+					require.NoError(t, b.cli.ContainerRemove(context.Background(), made.ID, container.RemoveOptions{Force: true}))
+				}()
+			}
+			req := submodules.Request{App: b.app, Dir: b.release(strconv.Itoa(len(want)), c.files), Components: []submodules.Component{v1}}
+			err := b.mod.Rollout(t.Context(), req)
+			require.ErrorIs(t, err, c.is)
+			require.ErrorContains(t, err, want)
+			require.Equal(t, web.ID, b.one("web").ID)
+			require.Equal(t, "running", string(b.one("web").State))
+		})
+	}
+	t.Run("not loaded", func(t *testing.T) {
+		_, v9 := b.image("9")
+		req := submodules.Request{App: b.app, Dir: b.release("good", nil), Components: []submodules.Component{v9}}
+		err := b.mod.Rollout(t.Context(), req)
+		require.ErrorIs(t, err, submodules.ErrNotFound)
+		require.ErrorContains(t, err, "is not there; load it first")
+		require.Equal(t, web.ID, b.one("web").ID)
+	})
+}
+
+func TestRequirements(t *testing.T) {
+	b := newBench(t)
+	dir := b.release("1", compose(b.app, ""))
+	req := submodules.Request{App: b.app, Dir: dir}
+	conf := filepath.Join(b.mod.Config.ConfigDir, "mender-app-docker-compose.conf")
+
+	v1 := filepath.Join(t.TempDir(), "docker-compose")
+	require.NoError(t, os.WriteFile(v1, []byte("#!/bin/sh\necho 1.29.2\n"), 0o700))
+	require.NoError(t, os.WriteFile(conf, []byte("DOCKER_COMPOSE_COMMAND="+v1+"\nSHOE_SIZE=43\n"), 0o600))
+	err := b.mod.Rollout(t.Context(), req)
+	require.ErrorIs(t, err, submodules.ErrRequirement)
+	require.ErrorContains(t, err, "is Docker Compose 1.29.2, too old: version 2 or later is needed; install")
+	require.Contains(t, b.log.String(), `unknown setting "SHOE_SIZE" is ignored`)
+
+	require.NoError(t, os.WriteFile(conf, []byte("DOCKER_COMPOSE_COMMAND=/no/such/command\n"), 0o600))
+	err = b.mod.Rollout(t.Context(), req)
+	require.ErrorIs(t, err, submodules.ErrRequirement)
+	require.ErrorContains(t, err, "no Docker Compose found; install")
+
+	require.NoError(t, os.WriteFile(conf, []byte("A=1\nDOCKER_COMMAND=$(reboot)\n"), 0o600))
+	err = b.mod.Rollout(t.Context(), req)
+	require.ErrorContains(t, err, "mender-app-docker-compose.conf:2: DOCKER_COMMAND")
+
+	require.NoError(t, os.Remove(conf))
+	b.mod.Config.Env = append(b.mod.Config.Env, "DOCKER_HOST=unix:///no/such.sock")
+	err = b.mod.Rollout(t.Context(), req)
+	require.ErrorIs(t, err, submodules.ErrRequirement)
+	require.ErrorContains(t, err, "there is no socket /no/such.sock")
+}
+
+// Two applications, and a person, on one engine.
+func TestNeighbours(t *testing.T) {
+	a, b := newBench(t), newBench(t)
+	va, vb := a.load("1"), b.load("1")
+	ra := submodules.Request{App: a.app, Dir: a.release("1", compose(a.app, "")), Components: []submodules.Component{va}}
+	rb := submodules.Request{App: b.app, Dir: b.release("1", compose(b.app, "")), Components: []submodules.Component{vb}}
+	require.NoError(t, a.mod.Rollout(t.Context(), ra))
+	require.NoError(t, b.mod.Rollout(t.Context(), rb))
+	// A person gives b's image another name.
+	require.NoError(t, b.cli.ImageTag(t.Context(), b.app+":1", b.app+"-mine:7"))
+	before := a.one("web")
+	require.NoError(t, b.mod.Purge(t.Context(), submodules.Request{App: b.app}))
+	require.Equal(t, before.ID, a.one("web").ID)
+	require.Equal(t, "running", string(a.one("web").State))
+	require.Equal(t, []string{b.app + "-mine:7"}, b.tags(b.app+"-mine:7"))
+	list, err := a.mod.List(t.Context(), submodules.Request{App: a.app})
+	require.NoError(t, err)
+	require.Len(t, list, 1)
+}
+
+func TestPurgeData(t *testing.T) {
+	b := newBench(t)
+	v1 := b.load("1")
+	req := submodules.Request{App: b.app, Components: []submodules.Component{v1},
+		Dir: b.release("1", compose(b.app, "    volumes: [\"data:/data\"]\nvolumes:\n  data: {}\n"))}
+	require.NoError(t, b.mod.Rollout(t.Context(), req))
+	has := func() bool {
+		_, err := b.cli.VolumeInspect(t.Context(), b.app+"_data")
+		return err == nil
+	}
+	require.True(t, has())
+	require.NoError(t, b.mod.Purge(t.Context(), submodules.Request{App: b.app}))
+	require.True(t, has(), "data stays unless it is asked for")
+	b.load("1")
+	require.NoError(t, b.mod.Rollout(t.Context(), req))
+	require.NoError(t, b.mod.Purge(t.Context(), submodules.Request{App: b.app, PurgeData: true}))
+	require.False(t, has())
+}
+
+// A verb that is told to end does so within 5 seconds, with all its children.
+func TestTerm(t *testing.T) {
+	b := newBench(t)
+	v1 := b.load("1")
+	// Up waits for a health check that never passes.
+	slow := compose(b.app, "    depends_on:\n      dep:\n        condition: service_healthy\n  dep:\n    image: "+b.app+":1\n    network_mode: none\n    stop_grace_period: 1s\n    healthcheck:\n      test: [CMD, /prog, check, /none]\n      interval: 60s\n")
+	ctx, cancel := context.WithCancel(t.Context())
+	b.mod.Config.KillAfter = 20 * time.Second
+	done := make(chan error, 1)
+	go func() {
+		done <- b.mod.Rollout(ctx, submodules.Request{App: b.app, Dir: b.release("1", slow), Components: []submodules.Component{v1}})
+	}()
+	require.Eventually(t, func() bool { return len(b.service("dep")) == 1 && b.one("dep").State == "running" }, 20*time.Second, 50*time.Millisecond)
+	began := time.Now()
+	cancel()
+	err := <-done
+	require.Less(t, time.Since(began), 5*time.Second)
+	require.ErrorIs(t, err, submodules.ErrDeadline)
+	procs, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	require.NoError(t, err)
+	for _, p := range procs {
+		text, _ := os.ReadFile(p)
+		require.NotContains(t, string(text), b.store, "a process stayed behind")
+	}
+}
