@@ -5,8 +5,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-
-	"github.com/mender-app/mender-app/delta/elf"
 )
 
 // Encode writes one delta that rebuilds every object of new from the old
@@ -33,10 +31,12 @@ type encoder struct {
 	opt  Options
 	name string
 
-	old  []*hostObject
-	new  []*hostObject // nil where omitted
-	info []ObjectInfo
-	idx  *index
+	old   []*hostObject
+	new   []*hostObject // nil where omitted
+	info  []ObjectInfo
+	idx   *index
+	store *Store // of all old objects, for trials
+	bases []Base
 
 	plans []*objectPlan // by new object; bases are indexes into old
 	total int64
@@ -159,20 +159,12 @@ func (e *encoder) write(w io.Writer) (*Report, error) {
 	if _, err := w.Write(head); err != nil {
 		return nil, err
 	}
-	store := NewStore()
-	for i, o := range e.old {
-		if used[i] != 0 {
-			if err := store.Add(o.Digest, o.Kind, o.r, o.Size); err != nil {
-				return nil, err
-			}
-		}
-	}
 	f, err := newFrameWriter(w)
 	if err != nil {
 		return nil, err
 	}
 	defer f.close()
-	s := newSession(e.ctx, f, store, h.Bases)
+	s := newSession(e.ctx, f, e.store, h.Bases)
 	rep := &Report{Header: h, OldFiles: files}
 	for i, in := range e.info {
 		or := ObjectReport{ObjectInfo: in, Bytes: map[string]int64{}, Files: map[string]int{}}
@@ -230,6 +222,9 @@ func (e *encoder) plan() error {
 	e.plans = make([]*objectPlan, len(e.new))
 	var err error
 	if e.idx, err = newIndex(e); err != nil {
+		return err
+	}
+	if err := e.openStore(); err != nil {
 		return err
 	}
 	for i, h := range e.new {
@@ -328,42 +323,3 @@ func (e *encoder) planContents(todo []*entry, offs []int64, h *hostObject) error
 
 // literalMax is the size of new files up to which they are modelled.
 const literalMax = 8 << 10
-
-// planChange looks for the covers of one content.
-func (e *encoder) planChange(en *entry, off int64, h *hostObject, cands []*oldFile) error {
-	best := int64(0)
-	for _, f := range cands {
-		var covers []cover
-		fit := int64(0)
-		for at := int64(0); at < en.size; at += window {
-			new := make([]byte, min(window, en.size-at))
-			if err := readFull(h.r, new, off+at); err != nil {
-				return err
-			}
-			// The window of the old file is taken about the same place.
-			oat := max(0, min(at-window/4, f.size-window-window/2))
-			old := make([]byte, min(window+window/2, f.size-oat))
-			if err := readFull(e.old[f.obj].r, old, f.off+oat); err != nil {
-				return err
-			}
-			for _, c := range align(old, new) {
-				c.new += at
-				c.old += oat
-				fit += c.length
-				covers = append(covers, c)
-			}
-		}
-		if fit > best && fit > en.size/8 {
-			best = fit
-			en.op = opDiffOf
-			en.src = source{f.obj, f.path}
-			en.osize = f.size
-			en.covers = covers
-			en.mode = elf.Plain
-			if en.ref != nil && *en.ref == en.src {
-				en.op = opDiff
-			}
-		}
-	}
-	return nil
-}

@@ -1,7 +1,5 @@
 package elf
 
-import "encoding/binary"
-
 // scanArm finds branches and absolute addresses in A32 code (Arm ARM, A5).
 func (p *Predictor) scanArm(fields []Field, old []byte, at int, s, q, opc, npc uint64) []Field {
 	i := at + int(-q&3)
@@ -11,7 +9,7 @@ func (p *Predictor) scanArm(fields []Field, old []byte, at int, s, q, opc, npc u
 	lo, hi := max(p.o.lo, 4096), p.o.hi
 	abs := p.o.lo >= 4096
 	for ; i+4 <= len(old); i += 4 {
-		w := binary.LittleEndian.Uint32(old[i:])
+		w := le.Uint32(old[i:])
 		if w>>25&7 == 5 && w>>28 != 15 {
 			d := uint64(i - at)
 			t := opc + d + 8 + uint64(int64(int32(w<<8)>>6))
@@ -37,7 +35,7 @@ func (p *Predictor) scanThumb(fields []Field, old []byte, at int, s, q, opc, npc
 	lo, hi := max(p.o.lo, 4096), p.o.hi
 	abs := p.o.lo >= 4096
 	for i+4 <= len(old) {
-		h1, h2 := binary.LittleEndian.Uint16(old[i:]), binary.LittleEndian.Uint16(old[i+2:])
+		h1, h2 := le.Uint16(old[i:]), le.Uint16(old[i+2:])
 		d := uint64(i - at)
 		if h1>>11 == 0x1e && (h2>>14 == 3 || h2>>14 == 2 && h2>>12&1 == 1) {
 			t := thumbBase(opc+d, h2) + thumbOffset(h1, h2)
@@ -86,7 +84,7 @@ func (p *Predictor) scanA64(fields []Field, old []byte, at int, q, opc, npc uint
 		return fields
 	}
 	for ; i+4 <= len(old); i += 4 {
-		w := binary.LittleEndian.Uint32(old[i:])
+		w := le.Uint32(old[i:])
 		d := uint64(i - at)
 		switch {
 		case w>>26&0x1f == 5:
@@ -95,7 +93,7 @@ func (p *Predictor) scanA64(fields []Field, old []byte, at int, q, opc, npc uint
 		case w&0x9f000000 == 0x90000000:
 			t := adrp(w, opc+d)
 			if i+8 <= len(old) {
-				w2 := binary.LittleEndian.Uint32(old[i+4:])
+				w2 := le.Uint32(old[i+4:])
 				if z, ok := lowScale(w2); ok && w2>>5&31 == w&31 {
 					fields = append(fields, Field{Off: int32(i), Len: 8, Kind: kindPage, sub: uint8(z), pc: npc + d, key: t + uint64(w2>>10&0xfff)<<z})
 					i += 4
@@ -147,7 +145,7 @@ func (p *Predictor) scanX86(fields []Field, old []byte, at int, opc, npc uint64)
 			continue
 		}
 		d := uint64(i - at + n + 4)
-		t := opc + d + uint64(int64(int32(binary.LittleEndian.Uint32(old[i+n:]))))
+		t := opc + d + uint64(int64(int32(le.Uint32(old[i+n:]))))
 		if t < lo || t >= hi {
 			i++
 			continue
@@ -188,7 +186,7 @@ func (p *Predictor) scanPlt(fields []Field, sec *section, old []byte, at int, s,
 }
 
 func pltOffset(b []byte) (uint64, bool) {
-	w1, w2, w3 := binary.LittleEndian.Uint32(b), binary.LittleEndian.Uint32(b[4:]), binary.LittleEndian.Uint32(b[8:])
+	w1, w2, w3 := le.Uint32(b), le.Uint32(b[4:]), le.Uint32(b[8:])
 	if w1&0xffffff00 != 0xe28fc600 || w2&0xffffff00 != 0xe28cca00 || w3&0xfffff000 != 0xe5bcf000 {
 		return 0, false
 	}
@@ -198,7 +196,7 @@ func pltOffset(b []byte) (uint64, bool) {
 // value reads the target out of new bytes; !ok if they are of another form than
 // the old ones.
 func value(f *Field, old, b []byte) (uint64, bool) {
-	le := binary.LittleEndian
+
 	w := le.Uint32(b)
 	switch f.Kind {
 	case kindArm:
@@ -232,7 +230,7 @@ func value(f *Field, old, b []byte) (uint64, bool) {
 
 // put writes a target in the form of the old bytes.
 func put(f *Field, old, b []byte, v uint64) {
-	le := binary.LittleEndian
+
 	w := le.Uint32(old)
 	d := v - f.pc
 	switch f.Kind {

@@ -9,7 +9,6 @@
 package elf
 
 import (
-	"encoding/binary"
 	"errors"
 	"io"
 	"sort"
@@ -98,7 +97,7 @@ func parseHead(b []byte) (*File, error) {
 	if len(b) < 64 || string(b[:4]) != "\x7fELF" || b[5] != 1 {
 		return nil, ErrFormat
 	}
-	le := binary.LittleEndian
+
 	f := &File{machine: le.Uint16(b[18:]), wide: b[4] == 2}
 	switch {
 	case f.machine == machineArm && !f.wide, f.machine == machineArm64 && f.wide, f.machine == machineX86 && f.wide:
@@ -149,7 +148,7 @@ func parseHead(b []byte) (*File, error) {
 // readSections reads the section table as far as it makes sense; without one the
 // segments stand in for it.
 func (f *File) readSections(r io.ReaderAt, b []byte, size uint64) {
-	le := binary.LittleEndian
+
 	shoff, shent, shnum, shstr := uint64(le.Uint32(b[32:])), uint64(le.Uint16(b[46:])), uint64(le.Uint16(b[48:])), uint64(le.Uint16(b[50:]))
 	want := uint64(40)
 	if f.wide {
@@ -177,7 +176,7 @@ func (f *File) readSections(r io.ReaderAt, b []byte, size uint64) {
 }
 
 func (f *File) sectionTable(r io.ReaderAt, t []byte, ent, str, size uint64) {
-	le := binary.LittleEndian
+
 	get := func(i uint64) (name, typ uint32, flags, addr, off, sz, es uint64) {
 		h := t[i*ent:]
 		if f.wide {

@@ -1,7 +1,6 @@
 package elf
 
 import (
-	"encoding/binary"
 	"io"
 	"sort"
 )
@@ -38,9 +37,9 @@ func (f *File) readNumbers(r io.ReaderAt) Numbers {
 	}
 	word := func(b []byte, i uint64) uint64 {
 		if f.wide {
-			return binary.LittleEndian.Uint64(b[i*8:])
+			return le.Uint64(b[i*8:])
 		}
-		return uint64(binary.LittleEndian.Uint32(b[i*4:]))
+		return uint64(le.Uint32(b[i*4:]))
 	}
 	for i := range f.sections {
 		s := &f.sections[i]
@@ -98,7 +97,7 @@ func readGoTable(r io.ReaderAt, s section, f *File) *goTable {
 	if n, _ := r.ReadAt(h, int64(s.off)); n < len(h) {
 		return nil
 	}
-	le := binary.LittleEndian
+
 	if m := le.Uint32(h); m != 0xfffffff1 && m != 0xfffffff0 {
 		return nil
 	}
@@ -192,7 +191,7 @@ func (p *Predictor) ShiftTo(n *File) (s Shift) {
 // scanGo finds the numbers of the table of functions and of their records.
 func (p *Predictor) scanGo(fields []Field, old []byte, at int, s, q uint64) []Field {
 	g := p.o.gotab
-	le := binary.LittleEndian
+
 	start := g.off + g.funcs
 	i := at
 	if s < start {
@@ -364,7 +363,7 @@ func (p *Predictor) goLearn(f *Field, old []byte, v uint64) {
 
 func (p *Predictor) scanTypelink(fields []Field, old []byte, at int, s uint64) []Field {
 	for i := at + int(-s&3); i+4 <= len(old); i += 4 {
-		fields = append(fields, Field{Off: int32(i), Len: 4, Kind: kindGo + goLink, key: uint64(binary.LittleEndian.Uint32(old[i:]))})
+		fields = append(fields, Field{Off: int32(i), Len: 4, Kind: kindGo + goLink, key: uint64(le.Uint32(old[i:]))})
 	}
 	return fields
 }
@@ -373,7 +372,7 @@ func (p *Predictor) scanTypelink(fields []Field, old []byte, at int, s uint64) [
 // offsets is not decoded: a word that could be one is a field, and which base it
 // has is learnt.
 func (p *Predictor) scanTypes(fields []Field, old []byte, at int, s, q uint64) []Field {
-	le := binary.LittleEndian
+
 	i := at + int(-q&3)
 	if (s+uint64(i-at))&3 != 0 {
 		return fields

@@ -1,7 +1,5 @@
 package elf
 
-import "encoding/binary"
-
 // Mode selects how code is read where the machine leaves a choice.
 type Mode uint8
 
@@ -91,7 +89,7 @@ func Ready(head []byte) bool {
 	if len(head) < 64 {
 		return false
 	}
-	le := binary.LittleEndian
+
 	n := uint64(le.Uint32(head[28:])) + 32*uint64(le.Uint16(head[44:]))
 	if head[4] == 2 {
 		n = le.Uint64(head[32:]) + 56*uint64(le.Uint16(head[56:]))

@@ -1,7 +1,5 @@
 package elf
 
-import "encoding/binary"
-
 // scanPointers finds absolute addresses at their natural alignment.
 func (p *Predictor) scanPointers(fields []Field, old []byte, at int, s, q uint64) []Field {
 	if p.o.wide {
@@ -10,7 +8,7 @@ func (p *Predictor) scanPointers(fields []Field, old []byte, at int, s, q uint64
 			return fields
 		}
 		for ; i+8 <= len(old); i += 8 {
-			if v := binary.LittleEndian.Uint64(old[i:]); p.o.within(v) {
+			if v := le.Uint64(old[i:]); p.o.within(v) {
 				fields = append(fields, Field{Off: int32(i), Len: 8, Kind: kindAbs64, key: v})
 			}
 		}
@@ -21,7 +19,7 @@ func (p *Predictor) scanPointers(fields []Field, old []byte, at int, s, q uint64
 		return fields
 	}
 	for ; i+4 <= len(old); i += 4 {
-		if v := uint64(binary.LittleEndian.Uint32(old[i:])); p.o.within(v) {
+		if v := uint64(le.Uint32(old[i:])); p.o.within(v) {
 			fields = append(fields, Field{Off: int32(i), Len: 4, Kind: kindAbs32, key: v})
 		}
 	}
@@ -40,7 +38,7 @@ func align(sec *section, at int, s, size uint64) int {
 
 // scanRel finds the offsets, symbols and addends of relocations.
 func (p *Predictor) scanRel(fields []Field, sec *section, old []byte, at int, s uint64) []Field {
-	le := binary.LittleEndian
+
 	sub := uint8(0)
 	if sec.plt {
 		sub = 1
@@ -75,7 +73,7 @@ func (p *Predictor) scanRel(fields []Field, sec *section, old []byte, at int, s 
 
 // scanSyms finds the addresses of symbols.
 func (p *Predictor) scanSyms(fields []Field, sec *section, old []byte, at int, s uint64) []Field {
-	le := binary.LittleEndian
+
 	if p.o.wide {
 		for i := align(sec, at, s, 24); i+24 <= len(old); i += 24 {
 			if v := le.Uint64(old[i+8:]); p.o.within(v) {
@@ -95,7 +93,7 @@ func (p *Predictor) scanSyms(fields []Field, sec *section, old []byte, at int, s
 // scanExidx finds the pairs of arm's exception index (EHABI, 6).
 func (p *Predictor) scanExidx(fields []Field, sec *section, old []byte, at int, s, opc, npc uint64) []Field {
 	for i := align(sec, at, s, 4); i+4 <= len(old); i += 4 {
-		w := binary.LittleEndian.Uint32(old[i:])
+		w := le.Uint32(old[i:])
 		d := uint64(i - at)
 		if (s+d-sec.off)&4 == 0 || w != 1 && w>>31 == 0 {
 			fields = append(fields, Field{Off: int32(i), Len: 4, Kind: kindPrel31, pc: npc + d, key: opc + d + uint64(int64(int32(w<<1)>>1))})
@@ -116,7 +114,7 @@ func (p *Predictor) scanEhHdr(fields []Field, sec *section, old []byte, at int, 
 		if s+uint64(i-at)-sec.off < 12 {
 			continue
 		}
-		w := binary.LittleEndian.Uint32(old[i:])
+		w := le.Uint32(old[i:])
 		fields = append(fields, Field{Off: int32(i), Len: 4, Kind: kindRel32, pc: nbase, key: base + uint64(int64(int32(w)))})
 	}
 	return fields
