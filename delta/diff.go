@@ -242,7 +242,7 @@ func (w *walk) covered(c cover) error {
 				return err
 			}
 		}
-		w.spans(old, new, c.old+at, c.new+at)
+		w.spans(old, new, c, at)
 		w.stat("changes")
 		if err := w.put(new); err != nil {
 			return err
@@ -252,13 +252,14 @@ func (w *walk) covered(c cover) error {
 	return nil
 }
 
-// spans codes new against old, which it fits from q on.
-func (w *walk) spans(old, new []byte, from, q int64) {
+// spans codes new against old: the bytes of c from at on.
+func (w *walk) spans(old, new []byte, c cover, at int64) {
+	q := c.new + at
 	d := w.d
 	p := w.predictor()
 	w.fields = w.fields[:0]
 	if p != nil {
-		w.fields = p.Scan(w.fields, old, from, q)
+		w.fields = p.Scan(w.fields, old, c.old+at, q, c.old, c.old+c.length)
 	}
 	fs := w.fields
 	for i := 0; i < len(old); {
@@ -324,7 +325,11 @@ func (w *walk) field(f *elf.Field, old, new []byte) {
 	hist := &m.hist[k]
 	mx := m.mix
 	mx.slot[0] = &m.tab[0][k<<11|int(trust)<<8|int(*hist&0xff)]
-	mx.slot[1] = &m.tab[1][hash32(binary.LittleEndian.Uint32(old)*32+uint32(k), wordBits)]
+	o := uint32(binary.LittleEndian.Uint16(old))
+	if f.Len > 2 {
+		o |= uint32(binary.LittleEndian.Uint16(old[2:])) << 16
+	}
+	mx.slot[1] = &m.tab[1][hash32(o*32+uint32(k), wordBits)]
 	mx.slot[2] = &m.tab[2][k<<11|int(trust)<<8|int(m.all&0xff)]
 	bit := 0
 	if w.enc && string(pred) != string(new) {
@@ -363,7 +368,8 @@ func (w *walk) field(f *elf.Field, old, new []byte) {
 		p.Apply(f, old, pred, new, step)
 	} else {
 		for x := 0; x < len(new); x += 4 {
-			w.d.word.code(w.coder, pred[x:x+4], new[x:x+4], int64(k)<<2)
+			y := min(x+4, len(new))
+			w.d.word.code(w.coder, pred[x:y], new[x:y], int64(k)<<2)
 		}
 	}
 	p.Learn(f, old, new)

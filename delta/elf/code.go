@@ -13,7 +13,16 @@ func (p *Predictor) scanArm(fields []Field, old []byte, at int, s, q, opc, npc u
 		if w>>25&7 == 5 && w>>28 != 15 {
 			d := uint64(i - at)
 			t := opc + d + 8 + uint64(int64(int32(w<<8)>>6))
+			if t-p.from < p.to-p.from {
+				continue
+			}
 			fields = append(fields, Field{Off: int32(i), Len: 4, Kind: kindArm, sub: uint8(w >> 24 & 1), pc: npc + d, key: t})
+		} else if w&0x0f7f0000 == 0x051f0000 || w&0x0f3f0e00 == 0x0d1f0a00 {
+			sub := uint8(a32Load)
+			if w>>25&7 == 6 {
+				sub = a32Float
+			}
+			fields = p.short(fields, i, kindShort, sub, w, opc+uint64(i-at), npc+uint64(i-at))
 		} else if abs && uint64(w) >= lo && uint64(w) < hi {
 			fields = append(fields, Field{Off: int32(i), Len: 4, Kind: kindAbs32, key: uint64(w)})
 		} else if !abs {
@@ -39,7 +48,9 @@ func (p *Predictor) scanThumb(fields []Field, old []byte, at int, s, q, opc, npc
 		d := uint64(i - at)
 		if h1>>11 == 0x1e && (h2>>14 == 3 || h2>>14 == 2 && h2>>12&1 == 1) {
 			t := thumbBase(opc+d, h2) + thumbOffset(h1, h2)
-			fields = append(fields, Field{Off: int32(i), Len: 4, Kind: kindThumb, sub: uint8(h2 >> 12 & 5), pc: npc + d, key: t})
+			if t-p.from >= p.to-p.from || h2>>12&1 == 0 {
+				fields = append(fields, Field{Off: int32(i), Len: 4, Kind: kindThumb, sub: uint8(h2 >> 12 & 5), pc: npc + d, key: t})
+			}
 			i += 4
 			continue
 		}
@@ -57,9 +68,32 @@ func (p *Predictor) scanThumb(fields []Field, old []byte, at int, s, q, opc, npc
 				continue
 			}
 		}
+		if h1>>11 >= 0x1d {
+			if sub, ok := thumb32(h1, h2); ok {
+				fields = p.short(fields, i, kindShort, sub, uint32(h1)|uint32(h2)<<16, opc+d, npc+d)
+			}
+			i += 4
+			continue
+		}
+		if sub, ok := thumb16(h1); ok {
+			fields = p.short(fields, i, kindShort16, sub, uint32(h1), opc+d, npc+d)
+		}
 		i += 2
 	}
 	return fields
+}
+
+// short appends a short reference, if it leads out of the range.
+func (p *Predictor) short(fields []Field, i int, kind Kind, sub uint8, w uint32, opc, npc uint64) []Field {
+	t := shortValue(sub, w, opc)
+	if t-p.from < p.to-p.from && (opc-npc)&3 == 0 {
+		return fields
+	}
+	n := uint8(4)
+	if kind == kindShort16 {
+		n = 2
+	}
+	return append(fields, Field{Off: int32(i), Len: n, Kind: kind, sub: sub, pc: npc, key: t})
 }
 
 func thumbBase(pc uint64, h2 uint16) uint64 {
@@ -89,7 +123,16 @@ func (p *Predictor) scanA64(fields []Field, old []byte, at int, q, opc, npc uint
 		switch {
 		case w>>26&0x1f == 5:
 			t := opc + d + uint64(int64(int32(w<<6)>>4))
+			if t-p.from < p.to-p.from {
+				continue
+			}
 			fields = append(fields, Field{Off: int32(i), Len: 4, Kind: kindA64, pc: npc + d, key: t})
+		case w>>25&0x3f == 0x1a || w>>24 == 0x54 || w&0x3b000000 == 0x18000000:
+			fields = p.short(fields, i, kindShort, a64Cond, w, opc+d, npc+d)
+		case w>>25&0x3f == 0x1b:
+			fields = p.short(fields, i, kindShort, a64Test, w, opc+d, npc+d)
+		case w&0x9f000000 == 0x10000000:
+			fields = p.short(fields, i, kindShort, a64Adr, w, opc+d, npc+d)
 		case w&0x9f000000 == 0x90000000:
 			t := adrp(w, opc+d)
 			if i+8 <= len(old) {
@@ -150,6 +193,10 @@ func (p *Predictor) scanX86(fields []Field, old []byte, at int, opc, npc uint64)
 			i++
 			continue
 		}
+		if t-p.from < p.to-p.from {
+			i += n + 4
+			continue
+		}
 		fields = append(fields, Field{Off: int32(i + n), Len: 4, Kind: kindX86, sub: uint8(n), pc: npc + d, key: t})
 		i += n + 4
 	}
@@ -197,8 +244,14 @@ func pltOffset(b []byte) (uint64, bool) {
 // the old ones.
 func value(f *Field, old, b []byte) (uint64, bool) {
 
+	if f.Kind == kindShort16 {
+		w, o := uint32(le.Uint16(b)), uint32(le.Uint16(old))
+		return shortValue(f.sub, w, f.pc), (w^o)&shortFixed[f.sub] == 0
+	}
 	w := le.Uint32(b)
 	switch f.Kind {
+	case kindShort:
+		return shortValue(f.sub, w, f.pc), (w^le.Uint32(old))&shortFixed[f.sub] == 0
 	case kindArm:
 		return f.pc + 8 + uint64(int64(int32(w<<8)>>6)), w>>24 == le.Uint32(old)>>24
 	case kindThumb:
@@ -231,9 +284,15 @@ func value(f *Field, old, b []byte) (uint64, bool) {
 // put writes a target in the form of the old bytes.
 func put(f *Field, old, b []byte, v uint64) {
 
+	if f.Kind == kindShort16 {
+		le.PutUint16(b, uint16(shortPut(f.sub, uint32(le.Uint16(old)), f.pc, v)))
+		return
+	}
 	w := le.Uint32(old)
 	d := v - f.pc
 	switch f.Kind {
+	case kindShort:
+		w = shortPut(f.sub, w, f.pc, v)
 	case kindArm:
 		w = w&0xff000000 | uint32((d-8)>>2)&0xffffff
 	case kindThumb:

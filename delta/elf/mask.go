@@ -106,7 +106,7 @@ func (m *masker) arm(lo, hi int) {
 		if w>>24&0xf == 0xb && w>>28 != 15 {
 			le.PutUint32(m.o[p:], w&0xff000000)
 		} else if abs && m.f.within(uint64(w)) {
-			le.PutUint32(m.o[p:], m.ref(uint64(w)))
+			le.PutUint32(m.o[p:], 0xfffffff0)
 		}
 	}
 }
@@ -166,12 +166,9 @@ func (m *masker) x86(lo, hi int, addr uint64) {
 
 func (m *masker) pointers(lo, hi int) {
 	if m.f.wide {
-		if m.f.lo < 4096 && false {
-			return
-		}
 		for p := (lo + 7) &^ 7; p+8 <= hi; p += 8 {
 			if v := le.Uint64(m.b[p:]); m.f.within(v) {
-				le.PutUint64(m.o[p:], uint64(m.ref(v))<<32|0xfffffff0)
+				le.PutUint64(m.o[p:], 0xfffffffffffffff0)
 			}
 		}
 		return
@@ -181,7 +178,7 @@ func (m *masker) pointers(lo, hi int) {
 	}
 	for p := (lo + 3) &^ 3; p+4 <= hi; p += 4 {
 		if v := uint64(le.Uint32(m.b[p:])); m.f.within(v) {
-			le.PutUint32(m.o[p:], m.ref(v))
+			le.PutUint32(m.o[p:], 0xfffffff0)
 		}
 	}
 }

@@ -28,6 +28,8 @@ const (
 	kindPlt
 	kindSym // symbol and type of a relocation
 	kindRelOff
+	kindShort16 // see short.go
+	kindShort
 	kindGo
 	NumKinds = kindGo + numGo
 )
@@ -46,14 +48,15 @@ type Field struct {
 // the new file's bytes: what Learn is told changes what Predict says. It needs
 // about 3 MiB, and what the ranges take.
 type Predictor struct {
-	m      *mapping
-	mode   Mode
-	o, n   *File
-	plt    chain
-	rel    chain
-	g      goState
-	symOff uint64
-	numSym uint64
+	m        *mapping
+	mode     Mode
+	o, n     *File
+	plt      chain
+	rel      chain
+	g        goState
+	from, to uint64 // old addresses of the range being scanned
+	symOff   uint64
+	numSym   uint64
 }
 
 // chain predicts a row of targets that goes in step.
@@ -99,7 +102,10 @@ func Ready(head []byte) bool {
 
 // Scan appends to fields those of a range: old are the bytes at offset s of the
 // old file, which resemble those at q of the new one.
-func (p *Predictor) Scan(fields []Field, old []byte, s, q int64) []Field {
+//
+// The range begins at from in the old file and ends before to; what it refers
+// to within itself stays.
+func (p *Predictor) Scan(fields []Field, old []byte, s, q, from, to int64) []Field {
 	for at := 0; at < len(old); {
 		so, qo := uint64(s)+uint64(at), uint64(q)+uint64(at)
 		sec, n := p.o.section(so)
@@ -109,6 +115,7 @@ func (p *Predictor) Scan(fields []Field, old []byte, s, q int64) []Field {
 		}
 		opc, ok1 := p.o.addr(so)
 		npc, ok2 := p.n.addr(qo)
+		p.from, p.to = opc-so+uint64(from), opc-so+uint64(to)
 		if sec != nil && (ok1 && ok2 || sec.class == classSyms) {
 			fields = p.scanSection(fields, sec, old[:end], at, so, qo, opc, npc)
 		}
