@@ -57,6 +57,8 @@ type section struct {
 	class           class
 	entry           uint64
 	rela            bool
+	link            uint64 // offset of the string table
+	linkSize        uint64
 	plt             bool
 }
 
@@ -184,6 +186,10 @@ func (f *File) sectionTable(r io.ReaderAt, t []byte, ent, str, size uint64) {
 		}
 		return le.Uint32(h), le.Uint32(h[4:]), uint64(le.Uint32(h[8:])), uint64(le.Uint32(h[12:])), uint64(le.Uint32(h[16:])), uint64(le.Uint32(h[20:])), uint64(le.Uint32(h[36:]))
 	}
+	linkAt := uint64(24)
+	if f.wide {
+		linkAt = 40
+	}
 	_, _, _, _, off, sz, _ := get(str)
 	if sz > maxNames || off > size || sz > size-off {
 		return
@@ -210,6 +216,11 @@ func (f *File) sectionTable(r io.ReaderAt, t []byte, ent, str, size uint64) {
 		switch string(n) {
 		case ".text":
 			f.text = s
+		}
+		if l := uint64(le.Uint32(t[i*ent+linkAt:])); l < uint64(len(t))/ent && s.class == classSyms {
+			if _, _, _, _, o, z, _ := get(l); o <= size && z <= size-o {
+				s.link, s.linkSize = o, z
+			}
 		}
 		if s.class != classNone {
 			f.sections = append(f.sections, s)

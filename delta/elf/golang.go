@@ -75,6 +75,7 @@ const (
 	goWord // other numbers
 	goType // offsets in type data
 	goLink // of a type
+	goTreeName
 	numGo
 )
 
@@ -89,7 +90,9 @@ type goTable struct {
 	names, units, files, pcs, funcs uint64 // offsets within it
 	text                            uint64
 	entry, record                   []uint32
-	byRecord                        []int32 // indexes by record offset
+	byRecord                        []int32  // indexes by record offset
+	tail                            uint64   // from funcs on: what follows the last record
+	starts                          []uint64 // bits: a name starts there
 }
 
 func readGoTable(r io.ReaderAt, s section, f *File) *goTable {
@@ -133,15 +136,43 @@ func readGoTable(r io.ReaderAt, s section, f *File) *goTable {
 	if !sort.SliceIsSorted(g.record, func(i, j int) bool { return g.record[i] < g.record[j] }) {
 		sort.SliceStable(g.byRecord, func(i, j int) bool { return g.record[g.byRecord[i]] < g.record[g.byRecord[j]] })
 	}
+	if last := g.funcs + uint64(g.record[g.byRecord[n-1]]); last+recordLen <= s.size {
+		b := make([]byte, recordLen)
+		if k, _ := r.ReadAt(b, int64(s.off+last)); k == len(b) {
+			g.tail = last - g.funcs + recordLen + 4*(uint64(le.Uint32(b[28:]))+uint64(b[43]))
+		}
+	}
+	if g.tail == 0 || g.units < g.names {
+		return g
+	}
+	names := make([]byte, min(g.units-g.names, maxNameTable))
+	if k, _ := r.ReadAt(names, int64(s.off+g.names)); k == len(names) {
+		g.starts = make([]uint64, len(names)/64+1)
+		for i := 1; i < len(names); i++ {
+			if names[i-1] == 0 {
+				g.starts[i/64] |= 1 << (i % 64)
+			}
+		}
+	}
 	return g
 }
+
+// name tells whether an offset is that of a function's name.
+func (g *goTable) name(w uint32) bool {
+	return uint64(w/64) < uint64(len(g.starts)) && g.starts[w/64]>>(w%64)&1 != 0
+}
+
+// maxNameTable is how much of the names is looked at.
+const maxNameTable = 8 << 20
 
 // goState is what the prediction of a Go file keeps.
 type goState struct {
 	types, etypes, funcs        uint64 // old
 	newTypes, newFuncs, newText uint64
-	next                        int // index in the old table of the function expected next
-	hit                         bool
+	next                        uint64 // the last record that was seen: its index, and its new offset
+	lastRecord                  uint64
+	chained                     bool
+	direct, chain               int32  // how well each way of predicting records does
 	last                        uint64 // by how much the last word was off
 	score                       [4][3]int32
 	guess                       [3]uint64
@@ -225,8 +256,15 @@ func (p *Predictor) scanGo(fields []Field, old []byte, at int, s, q uint64) []Fi
 		if n < 0 {
 			continue
 		}
-		k := (rel - uint64(g.record[g.byRecord[n]])) / 4
 		w := le.Uint32(old[i:])
+		if g.tail != 0 && rel >= g.tail {
+			// What functions refer to; their inline trees name functions.
+			if w >= 64 && g.name(w) {
+				fields = append(fields, Field{Off: int32(i), Len: 4, Kind: kindGo + goTreeName, key: uint64(w)})
+			}
+			continue
+		}
+		k := (rel - uint64(g.record[g.byRecord[n]])) / 4
 		f := Field{Off: int32(i), Len: 4, key: uint64(w), sub: uint8(min(k, 255))}
 		switch {
 		case k == 0:
@@ -266,25 +304,9 @@ func (p *Predictor) scanGo(fields []Field, old []byte, at int, s, q uint64) []Fi
 	return fields
 }
 
-// within maps an offset in a part of the old table to one in the new.
+// pcln maps an offset in a part of the old table to one in the new.
 func (p *Predictor) pcln(rel, part uint64) (uint64, uint8) {
-	off := int64(p.o.gotab.off + part + rel)
-	k := p.m.find(off)
-	b := p.m.find(int64(p.o.gotab.off + part))
-	if k < 0 || b < 0 {
-		return rel, unknown
-	}
-	r, br := p.m.ranges[k], p.m.ranges[b]
-	t := uint8(covered)
-	if off >= r.Old+r.Len {
-		t = guessed
-	}
-	return rel + uint64((r.New-r.Old)-(br.New-br.Old)), t
-}
-
-func (p *Predictor) entryOf(i int) uint64 {
-	v, _ := p.m.addr(p.o.gotab.text + uint64(p.o.gotab.entry[i]))
-	return uint64(uint32(v - p.g.newText))
+	return p.moved(p.o.gotab.off+part, rel)
 }
 
 func (p *Predictor) goTarget(f *Field, old []byte) (uint64, uint8) {
@@ -298,18 +320,19 @@ func (p *Predictor) goTarget(f *Field, old []byte) (uint64, uint8) {
 	}
 	switch kind {
 	case goEntry:
-		if p.g.next < len(g.entry) {
-			v, t := p.m.addr(g.text + uint64(g.entry[p.g.next]))
-			return uint64(uint32(v - p.g.newText)), t
-		}
+		v, t := p.m.addr(g.text + uint64(g.entry[f.key]))
+		return uint64(uint32(v - p.g.newText)), t
 	case goRecord:
-		if p.g.next < len(g.record) {
-			return p.pcln(uint64(g.record[p.g.next]), g.funcs)
+		v, t := p.pcln(uint64(g.record[f.key]), g.funcs)
+		if p.g.chained && f.key == p.g.next+1 && p.g.chain >= p.g.direct {
+			return p.g.lastRecord + uint64(g.record[f.key]-g.record[p.g.next]), learned
 		}
+		return v, t
 	case goFirst:
 		v, t := p.m.addr(g.text + f.key)
 		return uint64(uint32(v - p.g.newText)), t
-	case goName:
+	case goName, goTreeName:
+		kind = goName
 		return learnt(p.pcln(f.key, g.names))
 	case goTable1:
 		return learnt(p.pcln(f.key, g.pcs))
@@ -337,21 +360,26 @@ func (p *Predictor) goLearn(f *Field, old []byte, v uint64) {
 	kind := f.Kind - kindGo
 	switch kind {
 	case goEntry:
-		k := p.g.next
-		if k >= len(g.entry) || p.entryOf(k) != v {
-			k = sort.Search(len(g.entry), func(k int) bool { return p.entryOf(k) >= v })
-		}
-		p.g.hit = k < len(g.entry) && p.entryOf(k) == v
-		if p.g.hit {
-			p.g.next = k
-		}
+		p.m.learn(g.text+uint64(g.entry[f.key]), v+p.g.newText)
 	case goRecord:
-		if p.g.hit {
-			p.g.next++
+		rate := func(s *int32, hit bool) {
+			*s -= *s >> 3
+			if hit {
+				*s += 64
+			}
 		}
+		w, _ := p.pcln(uint64(g.record[f.key]), g.funcs)
+		rate(&p.g.direct, w == v)
+		if p.g.chained && f.key == p.g.next+1 {
+			rate(&p.g.chain, p.g.lastRecord+uint64(g.record[f.key]-g.record[p.g.next]) == v)
+		}
+		p.g.next, p.g.lastRecord, p.g.chained = f.key, v, true
 	case goFirst:
 		p.m.learn(g.text+f.key, v+p.g.newText)
-	case goName, goTable1, goUnit, goFunc:
+	case goName, goTreeName, goTable1, goUnit, goFunc:
+		if kind == goTreeName {
+			kind = goName
+		}
 		p.m.learnt.set(keyGo+uint64(kind)<<56|f.key, v)
 	case goWord:
 		p.g.last = v - f.key

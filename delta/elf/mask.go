@@ -66,6 +66,7 @@ func Mask(b []byte, mode Mode) []byte {
 			}
 			for p := lo; p+size <= hi; p += size {
 				clear(m.o[p+at : p+at+4])
+				le.PutUint32(m.o[p:], m.name(s, le.Uint32(b[p:])))
 			}
 		case classData, classPointers:
 			m.pointers(lo, hi)
@@ -80,6 +81,17 @@ type masker struct {
 }
 
 var le = binary.LittleEndian
+
+// name stands for a symbol's name.
+func (m *masker) name(s *section, n uint32) uint32 {
+	h := uint32(2166136261)
+	if uint64(n) < s.linkSize {
+		for i := s.link + uint64(n); i < s.link+s.linkSize && m.b[i] != 0; i++ {
+			h = (h ^ uint32(m.b[i])) * 16777619
+		}
+	}
+	return h
+}
 
 // ref stands for an address by the content that is there.
 func (m *masker) ref(a uint64) uint32 {

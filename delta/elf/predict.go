@@ -28,6 +28,7 @@ const (
 	kindPlt
 	kindSym // symbol and type of a relocation
 	kindRelOff
+	kindName    // of a symbol
 	kindShort16 // see short.go
 	kindShort
 	kindGo
@@ -225,6 +226,8 @@ func (p *Predictor) target(f *Field, old []byte) (uint64, uint8) {
 			return p.rel.new + (f.key - p.rel.old), learned
 		}
 		return p.m.addr(f.key)
+	case kindName:
+		return p.moved(f.pc, f.key)
 	case kindSym:
 		if v, c, ok := p.m.learnt.get(keyGo<<1 | f.key); ok {
 			return v, uint8(min(c, 1))
@@ -262,7 +265,7 @@ func (p *Predictor) symbol(i uint64) (uint64, uint8) {
 
 func (p *Predictor) learn(f *Field, old []byte, v uint64) {
 	switch f.Kind {
-	case kindPool:
+	case kindPool, kindName:
 		return
 	case kindPlt:
 		p.plt = chain{f.key, v}
@@ -284,4 +287,18 @@ func (p *Predictor) learn(f *Field, old []byte, v uint64) {
 		return
 	}
 	p.m.learn(f.key, v)
+}
+
+// moved maps an offset in a table that is itself at base of the old file.
+func (p *Predictor) moved(base, rel uint64) (uint64, uint8) {
+	k, b := p.m.find(int64(base+rel)), p.m.find(int64(base))
+	if k < 0 || b < 0 {
+		return rel, unknown
+	}
+	r, br := p.m.ranges[k], p.m.ranges[b]
+	t := uint8(covered)
+	if int64(base+rel) >= r.Old+r.Len {
+		t = guessed
+	}
+	return rel + uint64((r.New-r.Old)-(br.New-br.Old)), t
 }

@@ -76,6 +76,9 @@ func (p *Predictor) scanSyms(fields []Field, sec *section, old []byte, at int, s
 
 	if p.o.wide {
 		for i := align(sec, at, s, 24); i+24 <= len(old); i += 24 {
+			if v := le.Uint32(old[i:]); v != 0 && sec.link != 0 {
+				fields = append(fields, Field{Off: int32(i), Len: 4, Kind: kindName, pc: sec.link, key: uint64(v)})
+			}
 			if v := le.Uint64(old[i+8:]); p.o.within(v) {
 				fields = append(fields, Field{Off: int32(i + 8), Len: 8, Kind: kindAbs64, sub: 1, key: v})
 			}
@@ -83,6 +86,9 @@ func (p *Predictor) scanSyms(fields []Field, sec *section, old []byte, at int, s
 		return fields
 	}
 	for i := align(sec, at, s, 16); i+16 <= len(old); i += 16 {
+		if v := le.Uint32(old[i:]); v != 0 && sec.link != 0 {
+			fields = append(fields, Field{Off: int32(i), Len: 4, Kind: kindName, pc: sec.link, key: uint64(v)})
+		}
 		if v := uint64(le.Uint32(old[i+4:])); p.o.within(v) {
 			fields = append(fields, Field{Off: int32(i + 4), Len: 4, Kind: kindAbs32, sub: 1, key: v})
 		}
