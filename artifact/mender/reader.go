@@ -1,8 +1,22 @@
 package mender
 
 import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
 	"crypto"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"hash"
 	"io"
+	"math"
+	"strings"
+
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/mender-app/mender-app/artifact/internal/tarin"
 )
 
 // ReadOptions say what a reader demands.
@@ -23,9 +37,9 @@ type Header struct {
 	Provides       map[string]string
 	Depends        map[string][]string
 	ClearsProvides []string
-	MetaData       []byte // as it is in the artifact; nil if there is none or it is empty
-	Signed         bool   // there is a signature (verified only if keys were given)
-	Scripts        []string
+	MetaData       []byte   // as it is in the artifact; nil if there is none or it is empty
+	Signed         bool     // there is a signature (verified only if keys were given)
+	Scripts        []string // names of the state scripts it brings
 
 	HeaderInfo  []byte // the JSON as it is in the artifact
 	TypeInfo    []byte // the JSON as it is in the artifact
@@ -40,25 +54,331 @@ type FileInfo struct {
 }
 
 // Reader reads an artifact from a stream.
-type Reader struct{}
+type Reader struct {
+	outer    *tarin.Reader
+	manifest map[string]string // name → hex SHA-256
+	header   Header
+
+	data  *tarin.Reader // the payload's tar
+	z     io.Closer     // its decompressor
+	files map[string]bool
+	cur   *file
+	err   error // what Next returns from now on
+}
+
+// file is the file of the payload that is being read.
+type file struct {
+	info FileInfo
+	hash hash.Hash
+	err  error // what Read returns from now on
+}
 
 // NewReader reads the artifact up to its data: when it returns, the manifest's
 // signature (where keys are given) and the header's checksum are verified.
 // Memory stays below 16 MiB whatever the artifact, the window of zstd
 // included.
-func NewReader(r io.Reader, o ReadOptions) (*Reader, error) { return nil, errTODO }
+func NewReader(r io.Reader, o ReadOptions) (*Reader, error) {
+	ar := &Reader{files: make(map[string]bool)}
+	if err := ar.open(r, o); err != nil {
+		return nil, err
+	}
+	return ar, nil
+}
 
 // Header returns what the artifact says of itself. The caller does not change
 // it.
-func (r *Reader) Header() *Header { return nil }
+func (r *Reader) Header() *Header { return &r.header }
+
+func (r *Reader) open(src io.Reader, o ReadOptions) (err error) {
+	r.outer, err = tarin.NewReader(src, tarin.Options{
+		Plain: true, MaxBytes: math.MaxInt64 / 2, MaxMembers: 16, Format: ErrFormat, TooLarge: ErrTooLarge,
+	})
+	if err != nil {
+		return err
+	}
+	version, err := r.small(nameVersion, maxVersion)
+	if err != nil {
+		return err
+	}
+	manifest, err := r.small(nameManifest, maxManifest)
+	if err != nil {
+		return err
+	}
+	h, err := r.member()
+	if err != nil {
+		return err
+	}
+	if h.Name == nameSignature {
+		r.header.Signed = true
+		sig, err := r.content(h, maxSignature)
+		if err != nil {
+			return err
+		}
+		if err := checkSignature(o.PublicKeys, manifest, sig); err != nil {
+			return err
+		}
+		if h, err = r.member(); err != nil {
+			return err
+		}
+	} else if len(o.PublicKeys) > 0 {
+		return fmt.Errorf("%w: it is not signed", ErrSignature)
+	}
+	// Nothing of the content is looked at before the signature, except that
+	// it is a tar.
+	if err := r.parseManifest(manifest); err != nil {
+		return err
+	}
+	if err := r.checkVersion(version); err != nil {
+		return err
+	}
+	if err := r.readHeader(h); err != nil {
+		return err
+	}
+	return r.openData()
+}
+
+func checkSignature(keys []crypto.PublicKey, manifest, sig []byte) error {
+	if len(keys) == 0 {
+		return nil
+	}
+	for _, key := range keys {
+		if verify(key, manifest, sig) == nil {
+			return nil
+		}
+	}
+	return fmt.Errorf("%w: it is signed, but not by a key that is trusted", ErrSignature)
+}
+
+// member goes to the next member of the artifact, which has to be there.
+func (r *Reader) member() (*tar.Header, error) {
+	h, err := r.outer.Next()
+	if err == io.EOF {
+		return nil, fmt.Errorf("%w: it ends too early", ErrFormat)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if h.Typeflag != tar.TypeReg {
+		return nil, fmt.Errorf("%w: member %q is not a file", ErrFormat, h.Name)
+	}
+	return h, nil
+}
+
+// small reads the next member, which has to have the name.
+func (r *Reader) small(name string, most int64) ([]byte, error) {
+	h, err := r.member()
+	if err != nil {
+		return nil, err
+	}
+	if h.Name != name {
+		return nil, fmt.Errorf("%w: %q where %q should be", ErrFormat, h.Name, name)
+	}
+	return r.content(h, most)
+}
+
+func (r *Reader) content(h *tar.Header, most int64) ([]byte, error) {
+	if h.Size > most {
+		return nil, fmt.Errorf("%w: %s of %d bytes", ErrTooLarge, h.Name, h.Size)
+	}
+	return io.ReadAll(r.outer)
+}
+
+func (r *Reader) parseManifest(b []byte) error {
+	r.manifest = make(map[string]string)
+	if !bytes.HasSuffix(b, []byte("\n")) {
+		return fmt.Errorf("%w: manifest: its last line has no end", ErrFormat)
+	}
+	for line := range strings.Lines(string(b)) {
+		sum, name, ok := strings.Cut(strings.TrimSuffix(line, "\n"), "  ")
+		if _, err := hex.DecodeString(sum); !ok || err != nil || len(sum) != 64 || strings.ToLower(sum) != sum || r.manifest[name] != "" {
+			return fmt.Errorf("%w: manifest: malformed line %q", ErrFormat, line[:min(len(line), 200)])
+		}
+		r.manifest[name] = sum
+		if len(r.manifest) > maxFiles+2 {
+			return fmt.Errorf("%w: more than %d files", ErrTooLarge, maxFiles)
+		}
+		if name == nameVersion || strings.HasPrefix(name, nameHeader) {
+			continue
+		}
+		file, ok := strings.CutPrefix(name, dataDir)
+		if !ok && strings.HasPrefix(name, "data/") {
+			return fmt.Errorf("%w: several payloads", ErrUnsupported)
+		}
+		if !ok {
+			return fmt.Errorf("%w: manifest: unknown part %q", ErrFormat, name[:min(len(name), 100)])
+		}
+		if err := checkFileName(file); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// expect compares a part's checksum with the manifest's.
+func (r *Reader) expect(name string, sum []byte) error {
+	if want := r.manifest[name]; want == "" {
+		return fmt.Errorf("%w: %s is not in the manifest", ErrFormat, name)
+	} else if hex.EncodeToString(sum) != want {
+		return fmt.Errorf("%w: %s", ErrChecksum, name)
+	}
+	return nil
+}
+
+func (r *Reader) checkVersion(b []byte) error {
+	var v struct {
+		Format  string `json:"format"`
+		Version int    `json:"version"`
+	}
+	if err := json.Unmarshal(b, &v); err != nil || v.Format != "mender" {
+		return fmt.Errorf("%w: malformed version file", ErrFormat)
+	}
+	if v.Version != 3 {
+		return fmt.Errorf("%w: version %d of the format", ErrUnsupported, v.Version)
+	}
+	sum := sha256.Sum256(b)
+	return r.expect(nameVersion, sum[:])
+}
+
+func (r *Reader) openData() error {
+	h, err := r.member()
+	if err != nil {
+		return err
+	}
+	c, err := compression(h.Name, nameData)
+	if err != nil {
+		return err
+	}
+	z, err := decompress(r.outer, c)
+	if err != nil {
+		return err
+	}
+	r.z = z
+	r.data, err = tarin.NewReader(z, tarin.Options{
+		Plain: true, MaxBytes: math.MaxInt64 / 2, MaxMembers: maxFiles, Format: ErrFormat, TooLarge: ErrTooLarge,
+	})
+	return err
+}
 
 // Next goes to the next file of the payload; what is left of the one before
 // is read and verified. After the last file it reads the artifact to its end
 // and returns io.EOF if every file of the manifest was there and nothing else
 // was; only then is the artifact whole.
-func (r *Reader) Next() (*FileInfo, error) { return nil, errTODO }
+func (r *Reader) Next() (*FileInfo, error) {
+	if r.err != nil {
+		return nil, r.err
+	}
+	info, err := r.next()
+	if err != nil {
+		r.err, r.cur = err, nil
+		r.z.Close()
+	}
+	return info, err
+}
+
+func (r *Reader) next() (*FileInfo, error) {
+	if r.cur != nil {
+		if _, err := io.Copy(io.Discard, r); err != nil {
+			return nil, err
+		}
+	}
+	h, err := r.data.Next()
+	if err == io.EOF {
+		return nil, r.end()
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := checkFileName(h.Name); err != nil {
+		return nil, err
+	}
+	sum := r.manifest[dataDir+h.Name]
+	if h.Typeflag != tar.TypeReg || sum == "" || r.files[h.Name] {
+		return nil, fmt.Errorf("%w: payload's file %q is there twice, not in the manifest, or no file", ErrFormat, h.Name)
+	}
+	r.files[h.Name] = true
+	r.cur = &file{info: FileInfo{h.Name, h.Size, sum}, hash: sha256.New()}
+	info := r.cur.info
+	return &info, nil
+}
 
 // Read reads the current file. At its end it returns io.EOF only if the file
 // has the checksum of the manifest; until then its bytes are not to be
 // trusted.
-func (r *Reader) Read(p []byte) (int, error) { return 0, errTODO }
+func (r *Reader) Read(p []byte) (int, error) {
+	if r.cur == nil {
+		if r.err != nil && r.err != io.EOF {
+			return 0, r.err
+		}
+		return 0, io.EOF
+	}
+	if r.cur.err != nil {
+		return 0, r.cur.err
+	}
+	n, err := r.data.Read(p)
+	r.cur.hash.Write(p[:n])
+	if err == io.EOF {
+		if hex.EncodeToString(r.cur.hash.Sum(nil)) != r.cur.info.Digest {
+			err = fmt.Errorf("%w: %s", ErrChecksum, r.cur.info.Name)
+		}
+	}
+	r.cur.err = err
+	return n, err
+}
+
+// end checks what must hold when the last file was read.
+func (r *Reader) end() error {
+	for name := range r.manifest {
+		if file, ok := strings.CutPrefix(name, dataDir); ok && !r.files[file] {
+			return fmt.Errorf("%w: payload's file %q is missing", ErrFormat, file)
+		}
+	}
+	if len(r.manifest) != len(r.files)+2 { // the version and one header
+		return fmt.Errorf("%w: the manifest names a part that is missing", ErrFormat)
+	}
+	h, err := r.outer.Next()
+	if err == nil {
+		if strings.HasPrefix(h.Name, "data/") {
+			return fmt.Errorf("%w: several payloads", ErrUnsupported)
+		}
+		return fmt.Errorf("%w: %q after the payload", ErrFormat, h.Name)
+	}
+	return err // io.EOF, if all is well
+}
+
+// compression tells it by the name of a tar.
+func compression(name, base string) (Compression, error) {
+	suffix, ok := strings.CutPrefix(name, base)
+	if !ok {
+		if strings.Contains(name, "augment") {
+			return "", fmt.Errorf("%w: an augmented artifact", ErrUnsupported)
+		}
+		return "", fmt.Errorf("%w: %q where %q should be", ErrFormat, name, base)
+	}
+	for _, c := range []Compression{None, Gzip, Zstd} {
+		if c.suffix() == suffix {
+			return c, nil
+		}
+	}
+	if suffix == ".xz" {
+		return "", fmt.Errorf("%w: lzma compression; write it with none, gzip or zstd", ErrUnsupported)
+	}
+	return "", fmt.Errorf("%w: compression %q", ErrUnsupported, suffix)
+}
+
+func decompress(r io.Reader, c Compression) (io.ReadCloser, error) {
+	switch c {
+	case Gzip:
+		zr, err := gzip.NewReader(r)
+		if err != nil {
+			return nil, fmt.Errorf("%w: gzip: %w", ErrFormat, err)
+		}
+		return zr, nil
+	case Zstd:
+		zr, err := zstd.NewReader(r, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(8<<20))
+		if err != nil {
+			return nil, fmt.Errorf("%w: zstd: %w", ErrFormat, err)
+		}
+		return zr.IOReadCloser(), nil
+	}
+	return io.NopCloser(r), nil
+}

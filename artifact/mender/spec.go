@@ -2,12 +2,13 @@ package mender
 
 import (
 	"crypto"
-	"errors"
+	"encoding/json"
+	"fmt"
 	"io"
 	"time"
+	"unicode"
+	"unicode/utf8"
 )
-
-var errTODO = errors.New("not implemented yet")
 
 // PayloadTypeApp is the payload type of App Artifacts, which is the name of
 // the update module.
@@ -16,12 +17,37 @@ const PayloadTypeApp = "app"
 // Compression of the header and the data of an artifact.
 type Compression string
 
-// The compressions. mender-artifact and mender-client before 3.10 and the C++
-// client do not read zstd.
+// The compressions. mender-artifact and mender-client before 3.10 do not read
+// zstd.
 const (
 	None Compression = "none"
 	Gzip Compression = "gzip"
 	Zstd Compression = "zstd"
+)
+
+// suffix is what the compression adds to the names of tars.
+func (c Compression) suffix() string {
+	switch c {
+	case Gzip:
+		return ".gz"
+	case Zstd:
+		return ".zst"
+	}
+	return ""
+}
+
+// The bounds of an artifact; a writer keeps to what a reader accepts.
+const (
+	maxVersion   = 1 << 10 // bytes of the file version
+	maxManifest  = 1 << 20
+	maxSignature = 16 << 10
+	maxHeader    = 8 << 20 // of the header, unpacked, and packed
+	maxInfo      = 1 << 20 // of header-info and of type-info
+	maxMetaData  = 4 << 20
+	maxFiles     = 256
+	maxMembers   = 1024 // of the header
+	maxString    = 4096
+	maxStrings   = 4096
 )
 
 // Spec is what an artifact says and holds.
@@ -59,12 +85,6 @@ type Options struct {
 	TempDir     string        // for compressed data; "" is os.TempDir
 }
 
-// Write writes an artifact to w: the same bytes for the same spec and options,
-// except that an ECDSA signature differs each time. Without compression
-// nothing is kept on disk; with it the data goes through a file in TempDir,
-// because its size comes before it. Memory does not grow with the files.
-func Write(w io.Writer, spec Spec, o Options) error { return errTODO }
-
 // SoftwareProvides returns what mender-artifact puts into provides and
 // clears-provides for --software-filesystem (default "rootfs-image"),
 // --software-name (default the payload type, so give "app") and
@@ -76,10 +96,118 @@ func SoftwareProvides(filesystem, name, version string) (provides map[string]str
 	return map[string]string{filesystem + "." + name + ".version": version}, []string{filesystem + "." + name + ".*"}
 }
 
-// LoadPrivateKey reads a PEM private key for signing: RSA or ECDSA P-256, in
-// PKCS #8, PKCS #1 or SEC 1, not encrypted.
-func LoadPrivateKey(pem []byte) (crypto.Signer, error) { return nil, errTODO }
+// headerInfo is header-info, and typeInfo type-info, with their fields in the
+// order mender-artifact writes them.
+type headerInfo struct {
+	Payloads []payload      `json:"payloads"`
+	Provides headerProvides `json:"artifact_provides"`
+	Depends  headerDepends  `json:"artifact_depends"`
+}
 
-// LoadPublicKey reads a PEM public key for verification: RSA or ECDSA P-256,
-// in PKIX or PKCS #1, or a certificate's.
-func LoadPublicKey(pem []byte) (crypto.PublicKey, error) { return nil, errTODO }
+type payload struct {
+	Type *string `json:"type"` // null in an artifact without payload
+}
+
+type headerProvides struct {
+	Name  string `json:"artifact_name"`
+	Group string `json:"artifact_group,omitempty"`
+}
+
+type headerDepends struct {
+	Names       []string `json:"artifact_name,omitempty"`
+	DeviceTypes []string `json:"device_type,omitempty"`
+	Groups      []string `json:"artifact_group,omitempty"`
+}
+
+type typeInfo struct {
+	Type     *string            `json:"type"`
+	Depends  map[string]oneMany `json:"artifact_depends,omitempty"`
+	Provides map[string]string  `json:"artifact_provides,omitempty"`
+	Clears   []string           `json:"clears_artifact_provides,omitempty"`
+}
+
+// oneMany is a string or a list of them; one is written as a string.
+type oneMany []string
+
+func (o *oneMany) UnmarshalJSON(b []byte) error {
+	var one string
+	if err := json.Unmarshal(b, &one); err == nil {
+		*o = oneMany{one}
+		return nil
+	}
+	return json.Unmarshal(b, (*[]string)(o))
+}
+
+func (o oneMany) MarshalJSON() ([]byte, error) {
+	if len(o) == 1 {
+		return json.Marshal(o[0])
+	}
+	return json.Marshal([]string(o))
+}
+
+// check looks at what a writer was given or a reader found: everything there
+// has to be, and no text that is not one line.
+func (h *headerInfo) check(t *typeInfo) error {
+	if len(h.Payloads) != 1 {
+		return fmt.Errorf("%w: %d payloads", ErrUnsupported, len(h.Payloads))
+	}
+	if h.Payloads[0].Type == nil || *h.Payloads[0].Type == "" {
+		return fmt.Errorf("%w: no payload type", ErrUnsupported)
+	}
+	if t.Type == nil || *t.Type != *h.Payloads[0].Type {
+		return fmt.Errorf("%w: type-info is of another payload type than header-info", ErrFormat)
+	}
+	if h.Provides.Name == "" {
+		return fmt.Errorf("%w: no artifact name", ErrFormat)
+	}
+	if len(h.Depends.DeviceTypes) == 0 {
+		return fmt.Errorf("%w: no device type", ErrFormat)
+	}
+	texts := []string{*t.Type, h.Provides.Name, h.Provides.Group}
+	for _, list := range [][]string{h.Depends.Names, h.Depends.DeviceTypes, h.Depends.Groups, t.Clears} {
+		texts = append(texts, list...)
+	}
+	for k, v := range t.Provides {
+		texts = append(texts, k, v)
+	}
+	for k, v := range t.Depends {
+		texts = append(append(texts, k), v...)
+	}
+	if len(texts) > maxStrings {
+		return fmt.Errorf("%w: %d names in the header", ErrTooLarge, len(texts))
+	}
+	for _, s := range texts {
+		if len(s) > maxString {
+			return fmt.Errorf("%w: a name of %d bytes in the header", ErrTooLarge, len(s))
+		}
+		if !oneLine(s) {
+			return fmt.Errorf("%w: a character that cannot be printed in the header, in %q", ErrFormat, s[:min(len(s), 100)])
+		}
+	}
+	return nil
+}
+
+func oneLine(s string) bool {
+	if !utf8.ValidString(s) {
+		return false
+	}
+	for _, r := range s {
+		if !unicode.IsPrint(r) {
+			return false
+		}
+	}
+	return true
+}
+
+// checkFileName wants a plain name.
+func checkFileName(s string) error {
+	if s == "" || s == "." || s == ".." || len(s) > 255 || !oneLine(s) {
+		return fmt.Errorf("%w: malformed name %q of a payload's file", ErrFormat, s[:min(len(s), 100)])
+	}
+	for i := range len(s) {
+		if s[i] == '/' || s[i] == '\\' {
+			return fmt.Errorf("%w: malformed name %q of a payload's file", ErrFormat, s)
+		}
+	}
+	return nil
+}

@@ -23,10 +23,11 @@ const MaxName = 1024
 // its record size, 10 KiB unless told otherwise.
 const maxTail = 1 << 20
 
-// Options bound a Reader. All of them are needed.
+// Options bound a Reader. All but Plain are needed.
 type Options struct {
 	MaxBytes   int64 // of the tar, unpacked
 	MaxMembers int
+	Plain      bool  // the tar is not to be compressed
 	Format     error // what the errors about a malformed tar are
 	TooLarge   error // what the errors about bounds are
 }
@@ -55,7 +56,7 @@ func NewReader(r io.Reader, o Options) (*Reader, error) {
 		return nil, t.bad(err)
 	}
 	var src io.Reader = br
-	if magic[0] == 0x1f && magic[1] == 0x8b {
+	if !o.Plain && magic[0] == 0x1f && magic[1] == 0x8b {
 		if t.gz, err = gzip.NewReader(br); err != nil {
 			return nil, t.bad(err)
 		}

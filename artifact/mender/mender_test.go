@@ -1,0 +1,466 @@
+package mender
+
+import (
+	"bytes"
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestRoundTrip(t *testing.T) {
+	spec := sampleSpec()
+	spec.Group, spec.DependsNames, spec.DependsGroups = "g", []string{"release-1"}, []string{"g1", "g2"}
+	for _, c := range []Compression{"", None, Gzip, Zstd} {
+		t.Run(string(c), func(t *testing.T) {
+			b := write(t, spec, Options{Compression: c})
+			require.True(t, bytes.Equal(b, write(t, spec, Options{Compression: c})))
+			h, files, err := read(b)
+			require.NoError(t, err)
+			require.Equal(t, spec.Name, h.Name)
+			require.Equal(t, "g", h.Group)
+			require.Equal(t, spec.DeviceTypes, h.DeviceTypes)
+			require.Equal(t, spec.DependsNames, h.DependsNames)
+			require.Equal(t, spec.DependsGroups, h.DependsGroups)
+			require.Equal(t, "app", h.PayloadType)
+			require.Equal(t, map[string]string{"rootfs-image.web.version": "2.0"}, h.Provides)
+			require.Equal(t, map[string][]string{"rootfs-image.web.version": {"1.0"}}, h.Depends)
+			require.Equal(t, []string{"rootfs-image.web.*"}, h.ClearsProvides)
+			require.Equal(t, spec.MetaData, h.MetaData)
+			require.False(t, h.Signed)
+			require.Equal(t, map[string]string{"images.tar.gz": strings.Repeat("image ", 20000), "manifests.tar.gz": "manifests"}, files)
+		})
+	}
+	other := write(t, spec, Options{ModTime: time.Unix(1700000000, 0)})
+	require.False(t, bytes.Equal(other, write(t, spec, Options{})))
+	_, _, err := read(other)
+	require.NoError(t, err)
+}
+
+func TestSignatures(t *testing.T) {
+	spec := sampleSpec()
+	unsigned := write(t, spec, Options{})
+	for _, kind := range []string{"RSA", "ECDSA"} {
+		t.Run(kind, func(t *testing.T) {
+			k, other := newKey(t, kind), newKey(t, "ECDSA")
+			b := write(t, spec, Options{Key: k.signer})
+			h, _, err := read(b)
+			require.NoError(t, err)
+			require.True(t, h.Signed)
+			_, _, err = read(b, other.signer.Public(), k.signer.Public())
+			require.NoError(t, err)
+			_, _, err = read(b, other.signer.Public())
+			require.ErrorIs(t, err, ErrSignature)
+			_, _, err = read(unsigned, k.signer.Public())
+			require.ErrorIs(t, err, ErrSignature)
+			require.ErrorContains(t, err, "not signed")
+		})
+	}
+}
+
+// TestMenderArtifact has the real mender-artifact validate and read what we
+// write.
+func TestMenderArtifact(t *testing.T) {
+	need(t, "mender-artifact")
+	keys := map[string]keyPair{"RSA": newKey(t, "RSA"), "ECDSA": newKey(t, "ECDSA")}
+	for _, c := range []Compression{None, Gzip} {
+		for _, kind := range []string{"", "RSA", "ECDSA"} {
+			t.Run(fmt.Sprintf("%s %s", c, kind), func(t *testing.T) {
+				name := filepath.Join(t.TempDir(), "a.mender")
+				k := keys[kind]
+				require.NoError(t, os.WriteFile(name, write(t, sampleSpec(), Options{Compression: c, Key: k.signer}), 0o644))
+				if kind == "" { // a signed one it validates only with the key
+					run(t, "mender-artifact", "validate", name)
+				}
+				out := run(t, "mender-artifact", "read", name)
+				for _, s := range []string{"Name: release-2", "qemux86-64", "raspberrypi4", "Type:   app", "rootfs-image.web.version: 2.0", "rootfs-image.web.version: 1.0", "rootfs-image.web.*", `"application_name": "web"`, "images.tar.gz", "manifests.tar.gz"} {
+					require.Contains(t, out, s)
+				}
+				if kind != "" {
+					require.Contains(t, run(t, "mender-artifact", "validate", "-k", k.public, name), "validated successfully")
+					require.Contains(t, run(t, "mender-artifact", "read", "-k", k.public, name), "Signature: signed and verified correctly")
+				}
+			})
+		}
+	}
+}
+
+// TestMenderArtifactWrites reads what the real mender-artifact writes, and
+// compares what both say of the software's version.
+func TestMenderArtifactWrites(t *testing.T) {
+	need(t, "mender-artifact")
+	dir := t.TempDir()
+	in := func(name string) string { return filepath.Join(dir, name) }
+	require.NoError(t, os.WriteFile(in("images.tar.gz"), bytes.Repeat([]byte("image"), 30000), 0o644))
+	require.NoError(t, os.WriteFile(in("manifests.tar.gz"), []byte("manifests"), 0o644))
+	require.NoError(t, os.WriteFile(in("meta"), []byte(`{"application_name":"web"}`), 0o644))
+	require.NoError(t, os.WriteFile(in("ArtifactInstall_Enter_00"), []byte("#!/bin/sh\n"), 0o755))
+	rsaKey, ecKey := newKey(t, "RSA"), newKey(t, "ECDSA")
+	for _, c := range []struct {
+		name string
+		args []string
+		key  *keyPair
+		// What our own helper makes of the same options.
+		filesystem, software, version string
+	}{
+		{"plain", nil, nil, "", "app", "release-1"},
+		{"none", []string{"--compression", "none", "--software-name", "web"}, nil, "", "web", "release-1"},
+		{"version", []string{"--software-name", "web", "--software-version", "7"}, nil, "", "web", "7"},
+		{"filesystem", []string{"--software-filesystem", "data", "--software-name", "web"}, nil, "data", "web", "release-1"},
+		{"RSA", []string{"-k", rsaKey.private}, &rsaKey, "", "app", "release-1"},
+		{"ECDSA", []string{"-k", ecKey.private}, &ecKey, "", "app", "release-1"},
+		{"state script", []string{"-s", in("ArtifactInstall_Enter_00")}, nil, "", "app", "release-1"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			name := in("out.mender")
+			run(t, append([]string{
+				"mender-artifact", "write", "module-image", "-T", "app", "-n", "release-1", "-t", "a", "-t", "b", "-o", name,
+				"-f", in("images.tar.gz"), "-f", in("manifests.tar.gz"), "-m", in("meta"), "-d", "x.y:z", "-N", "release-0", "-g", "group", "-G", "other",
+			}, c.args...)...)
+			b, err := os.ReadFile(name)
+			require.NoError(t, err)
+			var keys []crypto.PublicKey
+			if c.key != nil {
+				keys = append(keys, c.key.signer.Public())
+			}
+			h, files, err := read(b, keys...)
+			require.NoError(t, err)
+			require.Equal(t, "release-1", h.Name)
+			require.Equal(t, []string{"a", "b"}, h.DeviceTypes)
+			require.Equal(t, []string{"release-0"}, h.DependsNames)
+			require.Equal(t, "group", h.Group)
+			require.Equal(t, []string{"other"}, h.DependsGroups)
+			require.Equal(t, map[string][]string{"x.y": {"z"}}, h.Depends)
+			require.Equal(t, c.key != nil, h.Signed)
+			require.JSONEq(t, `{"application_name":"web"}`, string(h.MetaData))
+			require.Equal(t, "manifests", files["manifests.tar.gz"])
+			provides, clears := SoftwareProvides(c.filesystem, c.software, c.version)
+			require.Equal(t, provides, h.Provides)
+			require.Equal(t, clears, h.ClearsProvides)
+			if c.name == "state script" {
+				require.Equal(t, []string{"ArtifactInstall_Enter_00"}, h.Scripts)
+			}
+
+			// The same artifact by us says the same in the same words.
+			spec := Spec{
+				Name: h.Name, Group: h.Group, DeviceTypes: h.DeviceTypes, DependsNames: h.DependsNames, DependsGroups: h.DependsGroups,
+				PayloadType: h.PayloadType, Provides: provides, ClearsProvides: clears, Depends: map[string]string{"x.y": "z"}, MetaData: h.MetaData,
+			}
+			ours, _, err := read(write(t, spec, Options{}))
+			require.NoError(t, err)
+			require.Equal(t, string(h.HeaderInfo), string(ours.HeaderInfo))
+			require.Equal(t, string(h.TypeInfo), string(ours.TypeInfo))
+		})
+	}
+	for _, c := range []struct {
+		args []string
+		says string
+	}{
+		{[]string{"--compression", "lzma"}, "lzma compression"},
+		{[]string{"--augment-type", "app", "--augment-file", in("meta")}, "unsupported"},
+	} {
+		name := in("bad.mender")
+		run(t, append([]string{"mender-artifact", "write", "module-image", "-T", "app", "-n", "r", "-t", "a", "-o", name, "-f", in("meta")}, c.args...)...)
+		b, err := os.ReadFile(name)
+		require.NoError(t, err)
+		_, _, err = read(b)
+		require.ErrorIs(t, err, ErrUnsupported)
+		require.ErrorContains(t, err, c.says)
+	}
+	run(t, "mender-artifact", "write", "bootstrap-artifact", "-n", "r", "-t", "a", "-o", in("boot.mender"))
+	b, err := os.ReadFile(in("boot.mender"))
+	require.NoError(t, err)
+	_, _, err = read(b)
+	require.ErrorIs(t, err, ErrUnsupported)
+}
+
+// TestDamaged cuts an artifact everywhere and flips bits all over it: it
+// always ends in an error, unless the bit carries nothing, and then all that
+// is read is as before.
+func TestDamaged(t *testing.T) {
+	k := newKey(t, "ECDSA")
+	spec := sampleSpec()
+	spec.Files[0] = memFile("images.tar.gz", strings.Repeat("image ", 400))
+	for _, c := range []Compression{None, Gzip, Zstd} {
+		b := write(t, spec, Options{Compression: c, Key: k.signer})
+		wantH, wantF, err := read(b, k.signer.Public())
+		require.NoError(t, err)
+		for cut := 0; cut < len(b); cut += 3 {
+			_, _, err := read(b[:cut], k.signer.Public())
+			require.Error(t, err, cut)
+		}
+		// All that carries something: the contents, and in compressed tars
+		// everything but some bits.
+		var carries []byte
+		mark := func(p part) {
+			at := bytes.Index(b, p.body)
+			copy(carries[at:], bytes.Repeat([]byte{1}, len(p.body)))
+		}
+		carries = make([]byte, len(b))
+		for _, p := range split(t, b) {
+			if p.name != "data/0000.tar" {
+				mark(p)
+				continue
+			}
+			for _, f := range split(t, p.body) {
+				mark(f)
+			}
+		}
+		unnoticed := 0
+		for i := 0; i < len(b); i += 3 {
+			damaged := slices.Clone(b)
+			damaged[i] ^= 1 << (i % 8)
+			h, f, err := read(damaged, k.signer.Public())
+			if err != nil {
+				continue
+			}
+			unnoticed += int(carries[i])
+			require.Equal(t, wantH, h, i)
+			require.Equal(t, wantF, f, i)
+		}
+		require.Less(t, unnoticed, 20, c)
+	}
+}
+
+func TestReaderHostile(t *testing.T) {
+	good := split(t, write(t, sampleSpec(), Options{}))
+	require.Equal(t, []string{"version", "manifest", "header.tar", "data/0000.tar"}, []string{good[0].name, good[1].name, good[2].name, good[3].name})
+	header := split(t, good[2].body)
+	data := split(t, good[3].body)
+	// seal makes an artifact of changed parts whose checksums are right.
+	seal := func(version string, header, data []part) []byte {
+		h, d := join(t, header), join(t, data)
+		lines := ""
+		for _, p := range data {
+			lines += sumOf(p.body) + "  data/0000/" + p.name + "\n"
+		}
+		lines += sumOf(h) + "  header.tar\n" + sumOf([]byte(version)) + "  version\n"
+		return join(t, []part{{"version", []byte(version), 0}, {"manifest", []byte(lines), 0}, {"header.tar", h, 0}, {"data/0000.tar", d, 0}})
+	}
+	with := func(parts []part, at int, p part) []part {
+		parts = slices.Clone(parts)
+		parts[at] = p
+		return parts
+	}
+	insert := func(parts []part, at int, p part) []part { return slices.Insert(slices.Clone(parts), at, p) }
+	_, _, err := read(seal(versionFile, header, data))
+	require.NoError(t, err)
+	info := func(s string) []part { return with(header, 0, part{"header-info", []byte(s), 0}) }
+	lines := string(good[1].body)
+	manifest := func(s string) []byte { return join(t, with(good, 1, part{"manifest", []byte(s), 0})) }
+	for _, c := range []struct {
+		name     string
+		artifact []byte
+		is       error
+		says     string
+	}{
+		{"empty", nil, ErrFormat, "empty"},
+		{"text", []byte(strings.Repeat("hello ", 200)), ErrFormat, ""},
+		{"an empty tar", join(t, nil), ErrFormat, "ends too early"},
+		{"version only", join(t, good[:1]), ErrFormat, "ends too early"},
+		{"no data", join(t, good[:3]), ErrFormat, "ends too early"},
+		{"version 2", seal(`{"format":"mender","version":2}`, header, data), ErrUnsupported, "version 2"},
+		{"another format", seal(`{"format":"x","version":3}`, header, data), ErrFormat, "version"},
+		{"other order", join(t, []part{good[1], good[0], good[2], good[3]}), ErrFormat, `"manifest" where "version" should be`},
+		{"huge version", join(t, with(good, 0, part{"version", make([]byte, maxVersion+1), 0})), ErrTooLarge, "version"},
+		{"huge manifest", manifest(strings.Repeat("x", maxManifest+1)), ErrTooLarge, "manifest"},
+		{"huge header", join(t, with(good, 2, part{"header.tar", make([]byte, maxHeader+1), 0})), ErrTooLarge, "header.tar"},
+		{"link", join(t, with(good, 0, part{"version", nil, '2'})), ErrFormat, "not a file"},
+		{"malformed manifest", manifest("x  version\n"), ErrFormat, "malformed line"},
+		{"manifest without end", manifest(lines[:len(lines)-1]), ErrFormat, "no end"},
+		{"a name twice", manifest(lines + lines), ErrFormat, "malformed line"},
+		{"dot-dot in the manifest", manifest(lines + sumOf(nil) + "  data/0000/../x\n"), ErrFormat, "malformed name"},
+		{"several payloads", manifest(lines + sumOf(nil) + "  data/0001/x\n"), ErrUnsupported, "several payloads"},
+		{"unknown part", manifest(lines + sumOf(nil) + "  etc/passwd\n"), ErrFormat, "unknown part"},
+		{"missing file", manifest(lines + sumOf(nil) + "  data/0000/x\n"), ErrFormat, `"x" is missing`},
+		{"second header", manifest(lines + sumOf(nil) + "  header.tar.gz\n"), ErrFormat, "a part that is missing"},
+		{"too many files", manifest(strings.Repeat(sumOf(nil)+"  data/0000/x\n", maxFiles+5)), ErrFormat, ""},
+		{"wrong checksum of a file", manifest(strings.Replace(lines, lines[:64], sumOf(nil), 1)), ErrChecksum, "images.tar.gz"},
+		{"wrong checksum of the header", manifest(strings.Replace(lines, sumOf(good[2].body), sumOf(nil), 1)), ErrChecksum, "header.tar"},
+		{"wrong checksum of the version", manifest(strings.Replace(lines, sumOf(good[0].body), sumOf(nil), 1)), ErrChecksum, "version"},
+		{"file not in the manifest", join(t, with(good, 3, part{"data/0000.tar", join(t, append(slices.Clone(data), part{"x", nil, 0})), 0})), ErrFormat, `"x" is there twice, not in the manifest`},
+		{"file twice", join(t, with(good, 3, part{"data/0000.tar", join(t, append(slices.Clone(data), data[0])), 0})), ErrFormat, "there twice"},
+		{"file is a link", join(t, with(good, 3, part{"data/0000.tar", join(t, with(data, 0, part{"images.tar.gz", nil, '2'})), 0})), ErrFormat, "no file"},
+		{"something behind", join(t, append(slices.Clone(good), part{"x", nil, 0})), ErrFormat, `"x" after the payload`},
+		{"second data", join(t, append(slices.Clone(good), part{"data/0001.tar", nil, 0})), ErrUnsupported, "several payloads"},
+		{"unknown compression", join(t, with(good, 2, part{"header.tar.lz4", good[2].body, 0})), ErrUnsupported, ".lz4"},
+		{"augmented", join(t, insert(good, 2, part{"manifest-augment", nil, 0})), ErrUnsupported, "augmented"},
+		{"no header-info", seal(versionFile, header[1:], data), ErrFormat, "no header-info"},
+		{"header-info not JSON", seal(versionFile, info("{"), data), ErrFormat, "malformed header-info"},
+		{"header-info null", seal(versionFile, info("null"), data), ErrUnsupported, "0 payloads"},
+		{"other type", seal(versionFile, info(`{"payloads":[{"type":"x"}],"artifact_provides":{"artifact_name":"a"},"artifact_depends":{"device_type":["d"]}}`), data), ErrFormat, "another payload type"},
+		{"no name", seal(versionFile, info(`{"payloads":[{"type":"app"}],"artifact_depends":{"device_type":["d"]}}`), data), ErrFormat, "no artifact name"},
+		{"no device type", seal(versionFile, info(`{"payloads":[{"type":"app"}],"artifact_provides":{"artifact_name":"a"}}`), data), ErrFormat, "no device type"},
+		{"newline in the name", seal(versionFile, info(`{"payloads":[{"type":"app"}],"artifact_provides":{"artifact_name":"a\nb"},"artifact_depends":{"device_type":["d"]}}`), data), ErrFormat, "cannot be printed"},
+		{"header-info twice", seal(versionFile, append(slices.Clone(header), header[0]), data), ErrFormat, "twice"},
+		{"huge header-info", seal(versionFile, info(strings.Repeat(" ", maxInfo+1)), data), ErrTooLarge, "header-info"},
+		{"bad script name", seal(versionFile, append(slices.Clone(header), part{"scripts/a/b", nil, 0}), data), ErrFormat, "malformed name"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			_, _, err := read(c.artifact)
+			require.ErrorIs(t, err, c.is)
+			require.ErrorContains(t, err, c.says)
+			require.NotContains(t, err.Error(), "\n")
+		})
+	}
+}
+
+// TestHeaderBomb unpacks a header that grows out of all proportion.
+func TestHeaderBomb(t *testing.T) {
+	for _, c := range []Compression{Gzip, Zstd} {
+		var bomb bytes.Buffer
+		zw, err := compress(&bomb, c, 9)
+		require.NoError(t, err)
+		_, err = zw.Write(join(t, []part{{"x", make([]byte, 4*maxHeader), 0}}))
+		require.NoError(t, err)
+		require.NoError(t, zw.Close())
+		name := "header.tar" + c.suffix()
+		manifest := sumOf(bomb.Bytes()) + "  " + name + "\n" + sumOf([]byte(versionFile)) + "  version\n"
+		_, _, err = read(join(t, []part{{"version", []byte(versionFile), 0}, {"manifest", []byte(manifest), 0}, {name, bomb.Bytes(), 0}}))
+		require.ErrorIs(t, err, ErrTooLarge)
+	}
+}
+
+func TestNextSkips(t *testing.T) {
+	r, err := NewReader(bytes.NewReader(write(t, sampleSpec(), Options{Compression: Gzip})), ReadOptions{})
+	require.NoError(t, err)
+	for range 2 {
+		_, err = r.Next()
+		require.NoError(t, err)
+	}
+	for range 2 {
+		_, err = r.Next()
+		require.Equal(t, io.EOF, err)
+		n, err := r.Read(make([]byte, 10))
+		require.Equal(t, io.EOF, err)
+		require.Zero(t, n)
+	}
+}
+
+func TestWriteErrors(t *testing.T) {
+	broken := errors.New("disk on fire")
+	for _, c := range []struct {
+		name string
+		edit func(*Spec, *Options)
+		says string
+	}{
+		{"no name", func(s *Spec, _ *Options) { s.Name = "" }, "no artifact name"},
+		{"newline in the name", func(s *Spec, _ *Options) { s.Name = "a\nb" }, "cannot be printed"},
+		{"no device type", func(s *Spec, _ *Options) { s.DeviceTypes = nil }, "no device type"},
+		{"no type", func(s *Spec, _ *Options) { s.PayloadType = "" }, "no payload type"},
+		{"meta-data null", func(s *Spec, _ *Options) { s.MetaData = []byte("null") }, "not a JSON object"},
+		{"meta-data empty", func(s *Spec, _ *Options) { s.MetaData = []byte{} }, "not a JSON object"},
+		{"file name", func(s *Spec, _ *Options) { s.Files[0].Name = "../x" }, "malformed name"},
+		{"two files", func(s *Spec, _ *Options) { s.Files[0].Name = s.Files[1].Name }, "two files"},
+		{"short file", func(s *Spec, _ *Options) { s.Files[0].Size++ }, "bytes announced"},
+		{"long file", func(s *Spec, _ *Options) { s.Files[0].Size-- }, "bytes announced"},
+		{"file cannot be opened", func(s *Spec, _ *Options) { s.Files[0].Open = func() (io.ReadCloser, error) { return nil, broken } }, "on fire"},
+		{"changing file", func(s *Spec, _ *Options) {
+			n := 0
+			s.Files[1].Open = func() (io.ReadCloser, error) {
+				n++
+				return io.NopCloser(strings.NewReader(fmt.Sprintf("manifest%d", n))), nil
+			}
+		}, "changed while it was read"},
+		{"compression", func(_ *Spec, o *Options) { o.Compression = "lzma" }, "lzma"},
+		{"key", func(_ *Spec, o *Options) { _, o.Key, _ = ed25519.GenerateKey(rand.Reader) }, "want RSA or ECDSA"},
+		{"no place", func(_ *Spec, o *Options) { o.Compression, o.TempDir = Gzip, "/nonexistent" }, "nonexistent"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			spec, o := sampleSpec(), Options{}
+			c.edit(&spec, &o)
+			err := Write(io.Discard, spec, o)
+			require.ErrorContains(t, err, c.says)
+			require.NotContains(t, err.Error(), "\n")
+		})
+	}
+}
+
+func TestKeys(t *testing.T) {
+	block := func(typ string, der []byte, err error) []byte {
+		require.NoError(t, err)
+		return pem.EncodeToMemory(&pem.Block{Type: typ, Bytes: der})
+	}
+	for _, kind := range []string{"RSA", "ECDSA"} {
+		k := newKey(t, kind)
+		for _, name := range []string{k.private, k.public} {
+			b, err := os.ReadFile(name)
+			require.NoError(t, err)
+			// As openssl ecparam writes it, with its parameters in front.
+			b = append(block("EC PARAMETERS", []byte{6, 0}, nil), b...)
+			if name == k.private {
+				got, err := LoadPrivateKey(b)
+				require.NoError(t, err)
+				require.Equal(t, k.signer, got)
+				_, err = LoadPublicKey(b)
+				require.ErrorIs(t, err, ErrKey)
+				continue
+			}
+			got, err := LoadPublicKey(b)
+			require.NoError(t, err)
+			require.Equal(t, k.signer.Public(), got)
+			_, err = LoadPrivateKey(b)
+			require.ErrorIs(t, err, ErrKey)
+		}
+		der, err := x509.MarshalPKCS8PrivateKey(k.signer)
+		got, err := LoadPrivateKey(block("PRIVATE KEY", der, err))
+		require.NoError(t, err)
+		require.Equal(t, k.signer, got)
+	}
+	p384, err := ecdsa.GenerateKey(elliptic.P384(), rand.Reader)
+	require.NoError(t, err)
+	_, ed, err := ed25519.GenerateKey(rand.Reader)
+	require.NoError(t, err)
+	for _, key := range []any{p384, ed} {
+		der, err := x509.MarshalPKCS8PrivateKey(key)
+		_, err = LoadPrivateKey(block("PRIVATE KEY", der, err))
+		require.ErrorIs(t, err, ErrKey)
+	}
+	for _, b := range [][]byte{nil, []byte("x"), block("PRIVATE KEY", []byte("x"), nil), block("ENCRYPTED PRIVATE KEY", nil, nil)} {
+		_, err := LoadPrivateKey(b)
+		require.ErrorIs(t, err, ErrKey)
+	}
+}
+
+func FuzzReader(f *testing.F) {
+	for _, c := range []Compression{None, Gzip, Zstd} {
+		f.Add(write(f, sampleSpec(), Options{Compression: c}))
+	}
+	f.Add(write(f, sampleSpec(), Options{Key: newKey(f, "ECDSA").signer}))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		for at := 0; at+512 <= len(b); at += 512 {
+			if string(b[at+257:at+262]) == "ustar" { // give the header its checksum
+				sum := 0
+				copy(b[at+148:at+156], "        ")
+				for _, c := range b[at : at+512] {
+					sum += int(c)
+				}
+				copy(b[at+148:at+156], fmt.Sprintf("%06o\x00 ", sum))
+			}
+		}
+		h, files, err := read(b)
+		if err != nil {
+			require.NotContains(t, err.Error(), "\n")
+			return
+		}
+		require.NotEmpty(t, h.Name)
+		require.NotContains(t, h.Name, "\n")
+		for name := range files {
+			require.Equal(t, name, filepath.Base(name))
+		}
+	})
+}
