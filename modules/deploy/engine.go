@@ -132,10 +132,16 @@ func (e *Engine) lock(ctx context.Context, who string) (func(), error) {
 	if err != nil {
 		return nil, err
 	}
+	prepared := false
+	defer func() {
+		if !prepared {
+			release()
+		}
+	}()
 	if err := e.Store.Prepare(); err != nil {
-		release()
 		return nil, err
 	}
+	prepared = true
 	// What an earlier call left there is of no use to anybody.
 	if err := os.RemoveAll(e.Store.Meta("tmp")); err != nil {
 		e.Log.Warn("cannot remove old temporary files", "error", err)

@@ -1,0 +1,166 @@
+package deploy
+
+import (
+	"errors"
+
+	"github.com/mender-app/mender-app/modules"
+)
+
+// client is what a Mender client does, standalone: the order of its calls and
+// what it takes for installed. Orders as traced on 3.4.0 (Go) and on the C++
+// client.
+type client struct {
+	g   *rig
+	cpp bool
+	// open is the installation that waits for a commit, or that the C++ client
+	// knows to be interrupted: the state in which it was.
+	open  *tree
+	state modules.State
+	// provides: what is installed, by application; "" and _INCONSISTENT ones
+	// included.
+	provides map[string]*release
+	broken   bool // _INCONSISTENT
+	undoing  bool // a rollback has been begun
+	// kill, if set, says at which point of a call to kill it; 0 is never.
+	kill func(modules.State) int
+	cut  func() bool // after a kill: was it a power cut?
+}
+
+func newClient(g *rig, cpp bool) *client {
+	return &client{g: g, cpp: cpp, provides: map[string]*release{}}
+}
+
+func (c *client) call(s modules.State, tr *tree) error {
+	if c.kill == nil {
+		return c.g.call(s, tr)
+	}
+	n := c.kill(s)
+	if n == 0 {
+		return c.g.call(s, tr)
+	}
+	_, err := c.g.killedCall(s, tr, n)
+	if errors.Is(err, errKilled) && c.cut != nil && c.cut() {
+		c.g.w.powerCut()
+		c.g.boot++
+	}
+	return err
+}
+
+// install is `mender install`. errKilled means that the client died, too.
+func (c *client) install(tr *tree) error {
+	if c.cpp && c.open != nil {
+		return errors.New("an update is in progress")
+	}
+	c.open, c.state, c.undoing = nil, "", false // 3.4.0 overwrites what it knew
+	if err := c.call(modules.Download, tr); err != nil {
+		if errors.Is(err, errKilled) {
+			return err
+		}
+		return errors.Join(err, c.end(c.call(modules.Cleanup, tr)))
+	}
+	if c.cpp {
+		c.open, c.state = tr, modules.ArtifactInstall
+	}
+	if err := c.call(modules.ArtifactInstall, tr); err != nil {
+		if errors.Is(err, errKilled) {
+			return err
+		}
+		c.open = tr
+		err = errors.Join(err, c.undo(true))
+		if errors.Is(err, errKilled) && !c.cpp {
+			c.open, c.undoing = nil, false // it stores nothing before the end
+		}
+		return err
+	}
+	c.open, c.state = tr, modules.ArtifactCommit
+	return nil
+}
+
+// undo is RB, F, Cl.
+func (c *client) undo(failure bool) error {
+	tr := c.open
+	c.undoing = true
+	c.state = modules.ArtifactRollback
+	rberr := c.call(modules.ArtifactRollback, tr)
+	if errors.Is(rberr, errKilled) {
+		return rberr
+	}
+	var ferr error
+	if failure {
+		c.state = modules.ArtifactFailure
+		if ferr = c.call(modules.ArtifactFailure, tr); errors.Is(ferr, errKilled) {
+			return ferr
+		}
+	}
+	c.broken = rberr != nil
+	c.state = modules.Cleanup
+	err := c.call(modules.Cleanup, tr)
+	if errors.Is(err, errKilled) {
+		return err
+	}
+	return errors.Join(rberr, c.end(err))
+}
+
+func (c *client) end(err error) error {
+	if errors.Is(err, errKilled) {
+		return err
+	}
+	c.open, c.state, c.undoing = nil, "", false
+	return err
+}
+
+// commit is `mender commit`.
+func (c *client) commit() error {
+	if c.open == nil {
+		return errors.New("nothing to commit")
+	}
+	tr := c.open
+	if err := c.call(modules.ArtifactCommit, tr); err != nil {
+		if errors.Is(err, errKilled) {
+			return err
+		}
+		return errors.Join(err, c.undo(true))
+	}
+	r := tr.release
+	c.provides[r.app] = &r
+	c.g.installed = r.name
+	c.broken = false
+	c.state = modules.Cleanup
+	return c.end(c.call(modules.Cleanup, tr))
+}
+
+// rollback is `mender rollback`.
+func (c *client) rollback() error {
+	if c.open == nil {
+		return errors.New("nothing to roll back")
+	}
+	return c.undo(c.cpp)
+}
+
+// resume is the C++ client's `mender-update resume`.
+func (c *client) resume() error {
+	if c.open == nil {
+		return errors.New("nothing to resume")
+	}
+	switch c.state {
+	case modules.Cleanup:
+		return c.end(c.call(modules.Cleanup, c.open))
+	case modules.ArtifactCommit, modules.ArtifactInstall, modules.ArtifactRollback, modules.ArtifactFailure:
+		return c.undo(true)
+	}
+	return errors.New("unknown state")
+}
+
+// goOn is what the client does next after a kill: the C++ client resumes; for
+// 3.4.0 a person repeats the command. again is what was being installed.
+func (c *client) goOn(again *tree) error {
+	switch {
+	case c.open == nil:
+		return c.install(again)
+	case c.cpp:
+		return c.resume()
+	case c.undoing:
+		return c.rollback()
+	}
+	return c.commit()
+}

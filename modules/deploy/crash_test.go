@@ -1,0 +1,271 @@
+package deploy
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/mender-app/mender-app/modules"
+)
+
+// holds asserts promise 1: what runs is what the client takes for installed, or
+// what it waits for to be committed, whole; nothing else is left.
+func (c *client) holds(t tb, app string) {
+	t.Helper()
+	if c.open != nil && c.open.release.app == app {
+		c.g.runs(t, app, &c.open.release)
+		return
+	}
+	c.g.runs(t, app, c.provides[app])
+	c.g.clean(t, app)
+}
+
+// scenario is what a person does with a client; each command's error is
+// returned, a kill ends it.
+type scenario struct {
+	name  string
+	first *release // installed and committed before
+	run   func(c *client, tr *tree) error
+	what  release
+}
+
+var scenarios = []scenario{
+	{"first install", nil, installCommit, v1},
+	{"first install fails", nil, installCommit, v3},
+	{"update", &v1, installCommit, v2},
+	{"update fails", &v1, installCommit, v3},
+	{"update rolled back", &v1, installRollback, v2},
+	{"same again", &v1, installCommit, v1},
+}
+
+func installCommit(c *client, tr *tree) error {
+	if err := c.install(tr); err != nil {
+		return err
+	}
+	return c.commit()
+}
+
+func installRollback(c *client, tr *tree) error {
+	if err := c.install(tr); err != nil {
+		return err
+	}
+	return c.rollback()
+}
+
+// TestKilledAnywhere kills each call of each scenario at each point it passes,
+// with and without a power cut, and goes on in each of the ways there are.
+func TestKilledAnywhere(t *testing.T) {
+	kills := 0
+	for _, cpp := range []bool{false, true} {
+		for _, s := range scenarios {
+			for _, cut := range []bool{true, false} {
+				if testing.Short() && !cut {
+					continue
+				}
+				for _, then := range []string{"go on", "fresh install", "mender-app resume"} {
+					if testing.Short() && then != "go on" {
+						continue
+					}
+					name := fmt.Sprintf("cpp=%v/%s/cut=%v/%s", cpp, s.name, cut, then)
+					t.Run(name, func(t *testing.T) { kills += killEach(t, cpp, s, cut, then) })
+				}
+			}
+		}
+	}
+	t.Logf("%d kills", kills)
+	if !testing.Short() {
+		require.Greater(t, kills, 1000)
+	}
+}
+
+func killEach(t *testing.T, cpp bool, s scenario, cut bool, then string) (kills int) {
+	for call := 1; ; call++ {
+		for point := 1; ; point++ {
+			calls, hit := runKilled(t, cpp, s, cut, then, call, point)
+			if calls < call {
+				return kills // the scenario has no such call
+			}
+			if !hit {
+				break // the call has no such point
+			}
+			kills++
+		}
+	}
+}
+
+func runKilled(t *testing.T, cpp bool, s scenario, cut bool, then string, call, point int) (calls int, hit bool) {
+	g := newRig(t)
+	defer g.remove()
+	c := newClient(g, cpp)
+	if s.first != nil {
+		require.NoError(t, c.install(g.newTree(t, *s.first)))
+		require.NoError(t, c.commit())
+	}
+	c.cut = func() bool { return cut }
+	var at modules.State
+	c.kill = func(state modules.State) int {
+		if calls++; calls == call {
+			at = state
+			return point
+		}
+		return 0
+	}
+	tr := g.newTree(t, s.what)
+	err := s.run(c, tr)
+	c.kill = nil
+	if !errors.Is(err, errKilled) {
+		return calls, false
+	}
+	where := fmt.Sprintf("killed in call %d (%s) at point %d", call, at, point)
+	switch then {
+	case "mender-app resume":
+		found, err := g.engine().Resume(t.Context())
+		require.NoError(t, err, where)
+		for _, r := range found {
+			require.NoError(t, r.Err, where)
+		}
+	case "fresh install":
+		if cpp && c.open != nil {
+			// The C++ client refuses before it has resumed.
+			break
+		}
+		if !cpp {
+			again := g.newTree(t, v4)
+			require.NoError(t, c.install(again), where)
+			c.holds(t, "shop")
+			require.NoError(t, c.commit(), where)
+			c.holds(t, "shop")
+			return calls, true
+		}
+	}
+	// A tree is made anew by each installation.
+	if c.open == nil {
+		tr = g.newTree(t, s.what)
+	}
+	err = c.goOn(tr)
+	if !s.what.sick || c.open != nil {
+		require.NoError(t, err, where)
+	}
+	require.False(t, c.broken, where)
+	c.holds(tbAt{t, where}, "shop")
+	// Whatever happened, the device takes the next update.
+	if c.open != nil {
+		require.NoError(t, c.commit(), where)
+		c.holds(tbAt{t, where}, "shop")
+	}
+	require.NoError(t, c.install(g.newTree(t, v4)), where)
+	require.NoError(t, c.commit(), where)
+	c.holds(tbAt{t, where}, "shop")
+	return calls, true
+}
+
+// tbAt says where a failed assertion was made.
+type tbAt struct {
+	*testing.T
+	where string
+}
+
+func (t tbAt) FailNow() {
+	t.Helper()
+	t.T.Log(t.where)
+	t.T.FailNow()
+}
+
+// TestAnyOrder lets people, kills, power cuts and failures do what they like
+// to two applications, and asserts the invariant whenever a command has ended.
+func TestAnyOrder(t *testing.T) {
+	releases := []release{v1, v2, v3, v4, o1}
+	rapid.Check(t, func(rt *rapid.T) {
+		g := newRig(t)
+		defer g.remove()
+		g.keep = rapid.IntRange(0, 2).Draw(rt, "keep")
+		c := newClient(g, rapid.Bool().Draw(rt, "cpp"))
+		dying := false
+		c.kill = func(modules.State) int {
+			if !dying {
+				return 0
+			}
+			return rapid.IntRange(0, 60).Draw(rt, "kill")
+		}
+		c.cut = func() bool { return rapid.Bool().Draw(rt, "power cut") }
+		var last *tree
+		var killed bool
+		for range rapid.IntRange(1, 12).Draw(rt, "commands") {
+			dying = rapid.Bool().Draw(rt, "dying")
+			var err error
+			command := rapid.SampledFrom([]string{"install", "install", "commit", "rollback", "go on", "operator"}).Draw(rt, "command")
+			if killed && c.cpp && c.open != nil && command != "operator" {
+				command = "go on" // it knows that it was interrupted
+			}
+			switch command {
+			case "install":
+				last = g.newTree(rt, rapid.SampledFrom(releases).Draw(rt, "release"))
+				err = c.install(last)
+			case "commit":
+				if killed && c.undoing {
+					continue // 3.4.0 has begun to roll back
+				}
+				err = c.commit()
+			case "rollback":
+				if killed && !c.undoing && c.state == modules.Cleanup {
+					continue // 3.4.0 has stored the commit
+				}
+				err = c.rollback()
+			case "go on":
+				if last == nil || !killed {
+					continue
+				}
+				if c.open == nil {
+					last = g.newTree(rt, last.release)
+				}
+				err = c.goOn(last)
+			case "operator":
+				found, rerr := g.engine().Resume(t.Context())
+				require.NoError(rt, rerr)
+				for _, f := range found {
+					require.NoError(rt, f.Err)
+				}
+				continue
+			}
+			if errors.Is(err, errKilled) {
+				killed = true
+				continue
+			}
+			killed = false
+			require.False(rt, c.broken, "%v", err)
+			for _, app := range []string{"shop", "other"} {
+				if interrupted(g, rt, app) && !(c.open != nil && c.open.release.app == app) {
+					continue // the client has forgotten it; the next download settles it
+				}
+				c.holds(rt, app)
+			}
+		}
+		// The end: no more kills, and one more installation.
+		dying = false
+		if killed && c.open != nil {
+			require.NoError(rt, c.goOn(last))
+		}
+		if c.open != nil {
+			if err := c.rollback(); err != nil {
+				require.NoError(rt, err)
+			}
+		}
+		require.NoError(rt, c.install(g.newTree(rt, v4)))
+		for _, app := range []string{"shop", "other"} {
+			c.holds(rt, app)
+		}
+		require.NoError(rt, c.commit())
+		for _, app := range []string{"shop", "other"} {
+			c.holds(rt, app)
+		}
+	})
+}
+
+// interrupted tells whether a deployment of an application is open.
+func interrupted(g *rig, t tb, app string) bool {
+	a := g.app(t, app)
+	return a != nil && a.Deployment != nil
+}

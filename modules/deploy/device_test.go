@@ -1,0 +1,290 @@
+package deploy
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/mender-app/mender-app/artifact"
+	"github.com/mender-app/mender-app/artifact/image"
+	"github.com/mender-app/mender-app/modules"
+	"github.com/mender-app/mender-app/store"
+	"github.com/mender-app/mender-app/store/durable"
+)
+
+// rig is a device for tests in this process: a store on disk, a world, and
+// what a Mender client would remember.
+type rig struct {
+	t    testing.TB
+	dir  string
+	w    *world
+	keep int
+	boot int
+	// installed is the artifact name in the client's provides.
+	installed string
+	trees     int
+}
+
+// tb lets a rig serve both testing.T and rapid.T.
+type tb interface {
+	require.TestingT
+	Helper()
+}
+
+func newRig(t testing.TB) *rig {
+	t.Helper()
+	dir := t.TempDir()
+	// Thousands of syncs: keep them in memory where the machine lets us.
+	if d, err := os.MkdirTemp("/dev/shm", "mender-app-test-"); err == nil {
+		dir = d
+		t.Cleanup(func() { _ = os.RemoveAll(d) })
+	}
+	return &rig{t: t, dir: dir, w: newWorld(), keep: 1}
+}
+
+// remove frees what the rig takes, before the test ends.
+func (g *rig) remove() { _ = os.RemoveAll(g.dir) }
+
+// release is an artifact of the rig.
+type release struct {
+	app, name string
+	images    []string // their content; the URL is the first word's
+	sick      bool
+}
+
+func (r release) compose() string { return "compose of " + r.name }
+
+func digestOf(app, content string) image.Digest {
+	return image.Digest(fmt.Sprintf("sha256:%x", sha256.Sum256([]byte(content))))
+}
+
+func (r release) digests() string {
+	var out []string
+	for _, content := range r.images {
+		out = append(out, string(digestOf(r.app, content)))
+	}
+	slices.Sort(out)
+	return strings.Join(out, " ")
+}
+
+func (r release) meta() *artifact.Metadata {
+	m := &artifact.Metadata{
+		Version: artifact.VersionCurrent, ApplicationName: r.app, Orchestrator: "fake", Platform: "linux/amd64",
+	}
+	for _, content := range r.images {
+		d := digestOf(r.app, content)
+		m.Images = append(m.Images, d.Hex())
+		m.Components = append(m.Components, artifact.Component{
+			URL: strings.Fields(content)[0] + ":1", Type: artifact.ComponentImage, Digest: d, Platform: "linux/amd64",
+			ConfigSize: 10, Format: artifact.FormatFull, PayloadBytes: int64(len("image " + content)),
+			Layers: []artifact.Layer{{DiffID: d, Size: 10, Encoding: artifact.EncodingVerbatim, Bytes: 10}},
+		})
+	}
+	slices.Sort(m.Images)
+	return m
+}
+
+// payload makes the two files of the artifact.
+func (r release) payload(t tb) map[string][]byte {
+	var images, manifests bytes.Buffer
+	w := artifact.NewImagesWriter(&images)
+	for _, c := range r.meta().Components {
+		i := slices.IndexFunc(r.images, func(s string) bool { return digestOf(r.app, s) == c.Digest })
+		content := "image " + r.images[i]
+		require.NoError(t, w.Add(artifact.ImageInfo{
+			Digest: c.Digest, URLNew: c.URL, URLCurrent: c.URL, SumNew: c.Digest, SumCurrent: c.Digest,
+			Kind: artifact.KindFull, Size: int64(len(content)),
+		}, int64(len(content)), strings.NewReader(content)))
+	}
+	require.NoError(t, w.Close())
+	_, err := artifact.WriteManifests(&manifests, fstest.MapFS{"compose.yaml": {Data: []byte(r.compose())}})
+	require.NoError(t, err)
+	return map[string][]byte{imagesFile: images.Bytes(), manifestsFile: manifests.Bytes()}
+}
+
+// tree is what the client gives to the calls about one artifact.
+type tree struct {
+	*modules.Tree
+	release release
+	payload map[string][]byte
+}
+
+func (g *rig) newTree(t tb, r release) *tree {
+	g.trees++
+	dir := filepath.Join(g.dir, "trees", fmt.Sprint(g.trees))
+	meta, err := r.meta().Encode()
+	require.NoError(t, err)
+	for name, content := range map[string]string{
+		"header/artifact_name": r.name, "header/meta-data": string(meta),
+		"current_artifact_name": g.installed + "\n", "tmp/x": "",
+	} {
+		path := filepath.Join(dir, name)
+		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		require.NoError(t, os.WriteFile(path, []byte(content), 0o644))
+	}
+	tr, err := modules.OpenTree(dir)
+	require.NoError(t, err)
+	g.w.sick[r.compose()] = r.sick
+	return &tree{Tree: tr, release: r, payload: r.payload(t)}
+}
+
+// streams gives a payload from memory.
+type streams struct {
+	names   []string
+	payload map[string][]byte
+}
+
+func (tr *tree) streams() modules.Streams {
+	return &streams{names: []string{imagesFile, manifestsFile}, payload: tr.payload}
+}
+
+func (s *streams) Next() (*modules.Stream, error) {
+	if len(s.names) == 0 {
+		return nil, io.EOF
+	}
+	name := s.names[0]
+	s.names = s.names[1:]
+	return &modules.Stream{Name: name, Size: -1, ReadCloser: io.NopCloser(bytes.NewReader(s.payload[name]))}, nil
+}
+
+func (g *rig) engine() *Engine {
+	return &Engine{
+		Store: store.At(filepath.Join(g.dir, "store")),
+		Find: func(name string) (Orchestrator, error) {
+			if name != "fake" {
+				return nil, errors.New("no such sub-module")
+			}
+			return g.w, nil
+		},
+		Log: slog.New(slog.DiscardHandler), Keep: g.keep, BootID: fmt.Sprint("boot-", g.boot), Driver: "mender",
+	}
+}
+
+// call makes one call of the module in a "process" of its own.
+func (g *rig) call(s modules.State, tr *tree) error {
+	e := g.engine()
+	if s == modules.Download {
+		release, err := e.lock(context.Background(), "test")
+		if err != nil {
+			return err
+		}
+		defer release()
+		return e.download(context.Background(), tr.Tree, tr.streams())
+	}
+	return e.Handle(context.Background(), s, tr.Tree)
+}
+
+var errKilled = errors.New("killed")
+
+// killedCall makes a call that is killed at the n-th point it passes (from 1);
+// it returns errKilled, or what the call returned if it passed fewer.
+func (g *rig) killedCall(s modules.State, tr *tree, n int) (points int, err error) {
+	dead := false
+	restore := durable.Inject(func(string) error {
+		if points++; dead || points == n {
+			dead = true
+			panic(errKilled)
+		}
+		return nil
+	})
+	defer restore()
+	defer func() {
+		if p := recover(); p != nil {
+			if p != errKilled {
+				panic(p)
+			}
+			err = errKilled
+		}
+	}()
+	return points, g.call(s, tr)
+}
+
+// app reads the application as it is on disk.
+func (g *rig) app(t tb, name string) *store.App {
+	a, err := store.At(filepath.Join(g.dir, "store")).App(name)
+	if errors.Is(err, store.ErrNoApp) {
+		return nil
+	}
+	require.NoError(t, err)
+	return a
+}
+
+// runs asserts that a release runs, whole, and nothing of any other is left
+// where it should not be.
+func (g *rig) runs(t tb, app string, want *release) {
+	t.Helper()
+	run, up := g.w.running[app]
+	a := g.app(t, app)
+	if want == nil {
+		require.False(t, up, "nothing should run, and %+v does", run)
+		if a != nil {
+			require.Empty(t, a.Current)
+			require.Empty(t, a.Pointed())
+		}
+		require.Empty(t, g.w.loaded(app), "components of a release that is gone")
+		return
+	}
+	require.True(t, up, "nothing runs")
+	require.False(t, run.mixed, "a mix runs")
+	require.Equal(t, want.compose(), run.compose)
+	require.Equal(t, want.digests(), run.digests)
+	for _, d := range strings.Fields(run.digests) {
+		require.NotEqual(t, "hollow", g.w.content[d], "a component that runs is hollow")
+	}
+	require.NotNil(t, a)
+	link, err := os.ReadFile(filepath.Join(a.ManifestsDir(), "compose.yaml"))
+	require.NoError(t, err)
+	require.Equal(t, want.compose(), string(link))
+}
+
+// clean asserts that exactly the current and the kept releases, and their
+// components, are there.
+func (g *rig) clean(t tb, app string) {
+	t.Helper()
+	a := g.app(t, app)
+	if a == nil {
+		require.Empty(t, g.w.loaded(app))
+		return
+	}
+	require.Nil(t, a.Deployment)
+	require.LessOrEqual(t, len(a.Kept), g.keep)
+	want := map[string]bool{}
+	for _, id := range append(slices.Clone(a.Kept), a.Current) {
+		if id == "" {
+			continue
+		}
+		want[id] = true
+	}
+	have, err := a.Releases()
+	require.NoError(t, err)
+	digests := map[string]bool{}
+	for _, id := range have {
+		require.True(t, want[id], "release %s is left over", id)
+		r, err := a.Release(id)
+		require.NoError(t, err)
+		require.True(t, r.Complete)
+		for _, c := range r.Components {
+			digests[c.Digest] = true
+			require.Contains(t, []string{"whole", "unsynced"}, g.w.content[c.Digest], "component of kept release %s", id)
+		}
+	}
+	require.Len(t, have, len(want))
+	require.Len(t, g.w.loaded(app), len(digests), "components left over")
+}
+
+func writeFile(t tb, path, content string) {
+	t.Helper()
+	require.NoError(t, os.WriteFile(path, []byte(content), 0o644))
+}

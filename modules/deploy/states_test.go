@@ -1,0 +1,277 @@
+package deploy
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/mender-app/mender-app/modules"
+	"github.com/mender-app/mender-app/store"
+)
+
+var (
+	v1 = release{app: "shop", name: "shop-1", images: []string{"web one", "side same"}}
+	v2 = release{app: "shop", name: "shop-2", images: []string{"web two", "side same"}}
+	v3 = release{app: "shop", name: "shop-3", images: []string{"web three", "side same"}, sick: true}
+	v4 = release{app: "shop", name: "shop-4", images: []string{"web four", "side same", "more four"}}
+	o1 = release{app: "other", name: "other-1", images: []string{"web one", "own x"}}
+)
+
+// history is how the deployments of an application ended.
+func (g *rig) history(t tb, app string) (status []string) {
+	records, err := g.engine().Store.History(app)
+	require.NoError(t, err)
+	for _, r := range records {
+		status = append(status, r.ArtifactName+" "+r.Status)
+	}
+	return status
+}
+
+func both(t *testing.T, f func(t *testing.T, c *client)) {
+	for name, cpp := range map[string]bool{"3.4.0": false, "C++": true} {
+		t.Run(name, func(t *testing.T) { f(t, newClient(newRig(t), cpp)) })
+	}
+}
+
+func TestInstallUpdateFailRollBack(t *testing.T) {
+	both(t, func(t *testing.T, c *client) {
+		g := c.g
+		require.NoError(t, c.install(g.newTree(t, v1)))
+		g.runs(t, "shop", &v1)
+		require.NoError(t, c.commit())
+		g.runs(t, "shop", &v1)
+		g.clean(t, "shop")
+
+		require.NoError(t, c.install(g.newTree(t, v2)))
+		require.NoError(t, c.commit())
+		g.runs(t, "shop", &v2)
+		g.clean(t, "shop")
+		require.Len(t, g.app(t, "shop").Kept, 1)
+
+		require.ErrorContains(t, c.install(g.newTree(t, v3)), "healthy")
+		require.False(t, c.broken)
+		g.runs(t, "shop", &v2)
+		g.clean(t, "shop")
+
+		require.NoError(t, c.install(g.newTree(t, v4)))
+		g.runs(t, "shop", &v4)
+		require.NoError(t, c.rollback())
+		g.runs(t, "shop", &v2)
+		g.clean(t, "shop")
+
+		require.Equal(t, []string{"shop-1 installed", "shop-2 installed", "shop-3 rolled-back", "shop-4 rolled-back"}, g.history(t, "shop"))
+
+		// Days later.
+		r, err := g.engine().GoBack(t.Context(), "shop")
+		require.NoError(t, err)
+		require.Equal(t, "shop-1", r.ArtifactName)
+		g.runs(t, "shop", &v1)
+		g.clean(t, "shop")
+		require.Len(t, g.app(t, "shop").Kept, 1)
+	})
+}
+
+func TestFirstInstallFails(t *testing.T) {
+	both(t, func(t *testing.T, c *client) {
+		require.Error(t, c.install(c.g.newTree(t, v3)))
+		c.g.runs(t, "shop", nil)
+		require.Nil(t, c.g.app(t, "shop"))
+		require.Equal(t, []string{"shop-3 rolled-back"}, c.g.history(t, "shop"))
+		require.NoError(t, c.install(c.g.newTree(t, v1)))
+		require.NoError(t, c.commit())
+		c.g.runs(t, "shop", &v1)
+	})
+}
+
+func TestTwoApplications(t *testing.T) {
+	both(t, func(t *testing.T, c *client) {
+		g := c.g
+		for _, r := range []release{v1, o1, v2} {
+			require.NoError(t, c.install(g.newTree(t, r)))
+			require.NoError(t, c.commit())
+		}
+		g.runs(t, "shop", &v2)
+		g.runs(t, "other", &o1)
+		require.Error(t, c.install(g.newTree(t, v3)))
+		g.runs(t, "shop", &v2)
+		g.runs(t, "other", &o1)
+		g.clean(t, "shop")
+		g.clean(t, "other")
+		require.Equal(t, "whole", g.w.content[string(digestOf("", "web one"))], "the other application's image")
+	})
+}
+
+// TestSecondInstallWhileOpen: 3.4.0 allows it, and forgets the first.
+func TestSecondInstallWhileOpen(t *testing.T) {
+	g := newRig(t)
+	c := newClient(g, false)
+	require.NoError(t, c.install(g.newTree(t, v1)))
+	require.NoError(t, c.commit())
+	require.NoError(t, c.install(g.newTree(t, v2)))
+	require.Error(t, c.install(g.newTree(t, v3)))
+	g.runs(t, "shop", &v1)
+	g.clean(t, "shop")
+	require.NoError(t, c.install(g.newTree(t, v2)))
+	require.NoError(t, c.install(g.newTree(t, o1)), "of another application, too")
+	g.runs(t, "shop", &v1)
+	require.NoError(t, c.commit())
+	g.runs(t, "other", &o1)
+}
+
+func TestRollbackFails(t *testing.T) {
+	both(t, func(t *testing.T, c *client) {
+		g := c.g
+		require.NoError(t, c.install(g.newTree(t, v1)))
+		require.NoError(t, c.commit())
+		g.w.fail["ROLLBACK"] = 2 // in RB and in F
+		require.Error(t, c.install(g.newTree(t, v3)))
+		require.True(t, c.broken, "the client has to know")
+		found, err := g.engine().Resume(t.Context())
+		require.NoError(t, err)
+		require.Len(t, found, 1)
+		require.NoError(t, found[0].Err)
+		g.runs(t, "shop", &v1)
+		g.clean(t, "shop")
+	})
+}
+
+// TestRepairAfterFailedRollback: a working artifact gets in even where the old
+// release cannot be brought back.
+func TestRepairAfterFailedRollback(t *testing.T) {
+	both(t, func(t *testing.T, c *client) {
+		g := c.g
+		require.NoError(t, c.install(g.newTree(t, v1)))
+		require.NoError(t, c.commit())
+		g.w.fail["ROLLBACK"] = 3
+		require.Error(t, c.install(g.newTree(t, v3)))
+		require.NoError(t, c.install(g.newTree(t, v2)))
+		require.NoError(t, c.commit())
+		g.runs(t, "shop", &v2)
+		g.clean(t, "shop")
+		require.Contains(t, g.history(t, "shop"), "shop-3 failed")
+	})
+}
+
+func TestCommitOfSickApplication(t *testing.T) {
+	both(t, func(t *testing.T, c *client) {
+		g := c.g
+		require.NoError(t, c.install(g.newTree(t, v1)))
+		require.NoError(t, c.commit())
+		require.NoError(t, c.install(g.newTree(t, v2)))
+		g.w.sick[v2.compose()] = true
+		require.Error(t, c.commit())
+		g.runs(t, "shop", &v1)
+		g.clean(t, "shop")
+		require.False(t, c.broken)
+	})
+}
+
+// TestRepeatedStates makes each call of an installation twice.
+func TestRepeatedStates(t *testing.T) {
+	g := newRig(t)
+	twice := func(s modules.State, tr *tree) {
+		require.NoError(t, g.call(s, tr), s)
+		require.NoError(t, g.call(s, tr), s)
+	}
+	first := g.newTree(t, v1)
+	for _, s := range []modules.State{modules.Download, modules.ArtifactInstall, modules.ArtifactCommit, modules.Cleanup} {
+		twice(s, first)
+	}
+	require.NoError(t, g.call(modules.ArtifactCommit, first), "3.4.0 killed in Cleanup commits again")
+	require.NoError(t, g.call(modules.Cleanup, first))
+	g.runs(t, "shop", &v1)
+	g.clean(t, "shop")
+	second := g.newTree(t, v2)
+	for _, s := range []modules.State{
+		modules.Download, modules.ArtifactInstall, modules.ArtifactReboot, modules.ArtifactVerifyReboot, modules.ArtifactCommit,
+		modules.ArtifactRollback, modules.ArtifactRollbackReboot, modules.ArtifactVerifyRollbackReboot,
+		modules.ArtifactFailure, modules.Cleanup,
+	} {
+		twice(s, second)
+	}
+	g.runs(t, "shop", &v1)
+	g.clean(t, "shop")
+}
+
+// TestOutOfOrder makes calls that no client was seen to make.
+func TestOutOfOrder(t *testing.T) {
+	for _, s := range []modules.State{modules.ArtifactInstall, modules.ArtifactCommit, modules.ArtifactVerifyReboot} {
+		g := newRig(t)
+		require.Error(t, g.call(s, g.newTree(t, v1)), s)
+		require.Empty(t, g.w.calls)
+	}
+	for _, s := range []modules.State{modules.ArtifactRollback, modules.ArtifactFailure, modules.Cleanup, modules.ArtifactVerifyRollbackReboot} {
+		g := newRig(t)
+		require.NoError(t, g.call(s, g.newTree(t, v1)), s)
+		require.Empty(t, g.w.calls)
+	}
+	g := newRig(t)
+	tr := g.newTree(t, v1)
+	require.NoError(t, g.call(modules.Download, tr))
+	require.Error(t, g.call(modules.ArtifactCommit, tr))
+	require.NoError(t, g.call(modules.Cleanup, tr))
+	require.Error(t, g.call(modules.ArtifactInstall, tr))
+	g.runs(t, "shop", nil)
+}
+
+func TestTableIsWhole(t *testing.T) {
+	for _, p := range append(Phases(), None) {
+		for _, ev := range Events() {
+			pl, err := planFor(p, ev, false)
+			require.NoError(t, err, "%q %s", p, ev)
+			n := 0
+			for _, set := range []bool{len(pl.steps) > 0, pl.refuse != "", pl.note != ""} {
+				if set {
+					n++
+				}
+			}
+			require.Equal(t, 1, n, "%q %s", p, ev)
+		}
+	}
+}
+
+func TestKeepNone(t *testing.T) {
+	g := newRig(t)
+	g.keep = 0
+	c := newClient(g, true)
+	for _, r := range []release{v1, v2, v4} {
+		require.NoError(t, c.install(g.newTree(t, r)))
+		require.NoError(t, c.commit())
+		g.clean(t, "shop")
+	}
+	g.runs(t, "shop", &v4)
+	_, err := g.engine().GoBack(t.Context(), "shop")
+	require.ErrorIs(t, err, ErrNoWayBack)
+}
+
+func TestDeleteFailsOnce(t *testing.T) {
+	g := newRig(t)
+	g.keep = 0
+	c := newClient(g, true)
+	require.NoError(t, c.install(g.newTree(t, v1)))
+	require.NoError(t, c.commit())
+	g.w.fail["DELETE"] = 1
+	require.NoError(t, c.install(g.newTree(t, v2)))
+	require.NoError(t, c.commit(), "after the commit nothing fails")
+	require.NoError(t, c.install(g.newTree(t, v4)))
+	require.NoError(t, c.commit())
+	g.clean(t, "shop")
+}
+
+func TestDamagedState(t *testing.T) {
+	g := newRig(t)
+	c := newClient(g, true)
+	for _, r := range []release{v1, v2} {
+		require.NoError(t, c.install(g.newTree(t, r)))
+		require.NoError(t, c.commit())
+	}
+	a := g.app(t, "shop")
+	writeFile(t, a.Dir()+"/app.json", "{")
+	require.NoError(t, c.install(g.newTree(t, v4)))
+	require.NoError(t, c.rollback())
+	g.runs(t, "shop", &v2)
+	g.clean(t, "shop")
+	require.FileExists(t, a.Dir()+"/app.json.corrupt-1")
+	require.Equal(t, []string{"1-shop-1"}, g.app(t, "shop").Kept)
+	_ = store.AdoptedID
+}

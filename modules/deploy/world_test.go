@@ -1,0 +1,242 @@
+package deploy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/mender-app/mender-app/store/durable"
+	"github.com/mender-app/mender-app/submodules"
+)
+
+// world is an engine and an orchestrator in memory, with what makes real ones
+// difficult: loading is not durable before SYNC, a component that a power cut
+// made hollow still looks present, bringing an application up has a moment in
+// which it is neither the old nor the new one.
+type world struct {
+	features []string
+	// refs are the applications' own references: app -> digest -> present.
+	refs map[string]map[string]bool
+	// content of a digest: "whole", "unsynced", "hollow".
+	content map[string]string
+	// running: what of an application runs.
+	running map[string]running
+	// sick are the compose files that never get healthy.
+	sick map[string]bool
+	// fail makes a verb fail, once for each count.
+	fail  map[string]int
+	calls []string
+}
+
+type running struct {
+	compose string // content of the compose file
+	digests string // identities of its components, sorted
+	mixed   bool   // stopped in the middle of a change
+}
+
+func newWorld() *world {
+	return &world{
+		features: []string{
+			submodules.FeatureStream, submodules.FeatureStage, submodules.FeatureComponents,
+			submodules.FeatureDelta, submodules.FeatureVerify, submodules.FeatureSync,
+		},
+		refs: map[string]map[string]bool{}, content: map[string]string{},
+		running: map[string]running{}, sick: map[string]bool{}, fail: map[string]int{},
+	}
+}
+
+func (w *world) enter(verb string, r submodules.Request) error {
+	w.calls = append(w.calls, strings.TrimSpace(verb+" "+r.App+" "+r.URL))
+	if w.fail[verb] > 0 {
+		w.fail[verb]--
+		return fmt.Errorf("%s was told to fail", verb)
+	}
+	return nil
+}
+
+// powerCut loses what was not synced.
+func (w *world) powerCut() {
+	for d, c := range w.content {
+		if c == "unsynced" {
+			w.content[d] = "hollow"
+		}
+	}
+}
+
+func (w *world) Describe(context.Context) (submodules.Info, error) {
+	return submodules.Info{Protocol: submodules.Protocol, Name: "fake", Features: w.features}, nil
+}
+
+func (w *world) Load(_ context.Context, r submodules.Request) error {
+	if err := w.enter("LOAD", r); err != nil {
+		return err
+	}
+	if len(r.Components) != 1 || !r.HasOption(submodules.OptionStage) {
+		return errors.New("LOAD of what, and how?")
+	}
+	c := r.Components[0]
+	if w.refs[r.App] == nil {
+		w.refs[r.App] = map[string]bool{}
+	}
+	if w.content[c.Digest] == "" { // a hollow one looks present, too
+		data, err := io.ReadAll(r.Stdin)
+		if err != nil {
+			return err
+		}
+		if !strings.HasPrefix(string(data), "image ") {
+			return submodules.Mark(errors.New("not an image"), submodules.ErrContent)
+		}
+		w.content[c.Digest] = "unsynced"
+		if err := durable.Point("inside.LOAD"); err != nil {
+			return err
+		}
+	}
+	w.refs[r.App][c.Digest] = true
+	return nil
+}
+
+func (w *world) List(_ context.Context, r submodules.Request) (list []submodules.Component, err error) {
+	if err := w.enter("LIST", r); err != nil {
+		return nil, err
+	}
+	for d := range w.refs[r.App] {
+		list = append(list, submodules.Component{Type: "image", Digest: d})
+	}
+	return list, nil
+}
+
+func (w *world) Delete(_ context.Context, r submodules.Request) error {
+	if err := w.enter("DELETE", r); err != nil {
+		return err
+	}
+	for _, c := range r.Components {
+		delete(w.refs[r.App], c.Digest)
+		if err := durable.Point("inside.DELETE"); err != nil {
+			return err
+		}
+		w.collect(c.Digest)
+	}
+	return nil
+}
+
+// collect removes content that nothing refers to or runs from.
+func (w *world) collect(digest string) {
+	for _, refs := range w.refs {
+		if refs[digest] {
+			return
+		}
+	}
+	for _, r := range w.running {
+		if strings.Contains(r.digests, digest) {
+			return
+		}
+	}
+	delete(w.content, digest)
+}
+
+func (w *world) up(verb string, r submodules.Request) error {
+	if err := w.enter(verb, r); err != nil {
+		return err
+	}
+	compose, err := os.ReadFile(filepath.Join(r.Dir, "compose.yaml"))
+	if err != nil {
+		return err
+	}
+	var digests []string
+	for _, c := range r.Components {
+		switch {
+		case w.content[c.Digest] == "" || !w.refs[r.App][c.Digest]:
+			return fmt.Errorf("%s: component %s is not there", verb, c.Digest)
+		case w.content[c.Digest] == "hollow":
+			return fmt.Errorf("%s: component %s is hollow", verb, c.Digest)
+		}
+		digests = append(digests, c.Digest)
+	}
+	slices.Sort(digests)
+	next := running{compose: string(compose), digests: strings.Join(digests, " ")}
+	if w.running[r.App] != next {
+		next.mixed = true
+		w.running[r.App] = next
+		if err := durable.Point("inside." + verb); err != nil {
+			return err
+		}
+	}
+	if w.sick[string(compose)] {
+		return submodules.Mark(errors.New("it does not get healthy"), submodules.ErrUnhealthy)
+	}
+	next.mixed = false
+	w.running[r.App] = next
+	return nil
+}
+
+func (w *world) Rollout(_ context.Context, r submodules.Request) error { return w.up("ROLLOUT", r) }
+
+func (w *world) Rollback(_ context.Context, r submodules.Request) error { return w.up("ROLLBACK", r) }
+
+func (w *world) Purge(_ context.Context, r submodules.Request) error {
+	if err := w.enter("PURGE", r); err != nil {
+		return err
+	}
+	delete(w.running, r.App)
+	if err := durable.Point("inside.PURGE"); err != nil {
+		return err
+	}
+	for d := range w.refs[r.App] {
+		delete(w.refs[r.App], d)
+		w.collect(d)
+	}
+	return nil
+}
+
+func (w *world) Stop(_ context.Context, r submodules.Request) error {
+	if err := w.enter("STOP", r); err != nil {
+		return err
+	}
+	_, err := os.Stat(filepath.Join(r.Dir, "compose.yaml"))
+	return err
+}
+
+func (w *world) Healthy(_ context.Context, r submodules.Request) (bool, error) {
+	if err := w.enter("HEALTHY", r); err != nil {
+		return false, err
+	}
+	run, ok := w.running[r.App]
+	return ok && !run.mixed && !w.sick[run.compose], nil
+}
+
+func (w *world) Reqs(context.Context, submodules.Request) ([]submodules.Requirement, error) {
+	return []submodules.Requirement{{Command: "sh"}, {Command: "no-such-command-at-all", Warning: true}}, nil
+}
+
+func (w *world) Verify(_ context.Context, r submodules.Request) (problems []string, err error) {
+	if err := w.enter("VERIFY", r); err != nil {
+		return nil, err
+	}
+	for _, c := range r.Components {
+		if s := w.content[c.Digest]; s == "" || s == "hollow" {
+			problems = append(problems, c.URL+" is not whole")
+		}
+	}
+	return problems, nil
+}
+
+func (w *world) Sync(_ context.Context, r submodules.Request) error {
+	if err := w.enter("SYNC", r); err != nil {
+		return err
+	}
+	for d, c := range w.content {
+		if c == "unsynced" {
+			w.content[d] = "whole"
+		}
+	}
+	return nil
+}
+
+// loaded are all digests an application refers to, sorted.
+func (w *world) loaded(app string) []string { return slices.Sorted(maps.Keys(w.refs[app])) }
