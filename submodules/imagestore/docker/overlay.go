@@ -148,7 +148,12 @@ func (o *overlay) tar(diffID image.Digest) (io.ReadCloser, error) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		_ = pw.CloseWithError(asm.WriteOutputTarStream(rootGetter{root}, up, pw))
+		err := asm.WriteOutputTarStream(rootGetter{root}, up, pw)
+		if err != nil {
+			// A file that is missing or other than it was.
+			err = fmt.Errorf("%w: %w", image.ErrMismatch, err)
+		}
+		_ = pw.CloseWithError(err)
 		root.Close()
 		c.Close()
 	}()
