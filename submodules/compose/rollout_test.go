@@ -2,9 +2,9 @@ package compose
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -163,7 +163,7 @@ func TestRefused(t *testing.T) {
 					require.NoError(t, b.cli.ContainerRemove(context.Background(), made.ID, container.RemoveOptions{Force: true}))
 				}()
 			}
-			req := submodules.Request{App: b.app, Dir: b.release(strconv.Itoa(len(want)), c.files), Components: []submodules.Component{v1}}
+			req := submodules.Request{App: b.app, Dir: b.release(fmt.Sprintf("%x", want), c.files), Components: []submodules.Component{v1}}
 			err := b.mod.Rollout(t.Context(), req)
 			require.ErrorIs(t, err, c.is)
 			require.ErrorContains(t, err, want)

@@ -16,6 +16,9 @@ import (
 // reads it does that.
 type Old interface {
 	delta.Old
+	// Layer opens a layer's whole tar and tells its size. A layer that is not
+	// there is delta.ErrNoObject.
+	Layer(ctx context.Context, diffID image.Digest) (tar io.ReadCloser, size int64, err error)
 	io.Closer
 }
 
@@ -53,11 +56,6 @@ func (rc *receiver) delta(r io.Reader) error {
 	if err != nil {
 		return err
 	}
-	for _, o := range objects[1:] {
-		if _, ok := present[image.Digest(o.Digest)]; o.Encoding == delta.Omitted && !ok {
-			return submodules.Mark(fmt.Errorf("layer %s, which the delta leaves out, is not in the engine", o.Digest), submodules.ErrBase)
-		}
-	}
 	old, err := rc.target.Old(rc.ctx)
 	if err != nil {
 		return err
@@ -91,11 +89,43 @@ func (rc *receiver) delta(r io.Reader) error {
 		return err
 	}
 	for i, dig := range diffIDs {
-		if rc.writer().has(blobName(dig)) {
-			a.names[i] = blobName(dig)
+		if _, ok := present[dig]; ok {
+			continue
 		}
+		// Left out of the delta, and yet not where the engine needs it: in
+		// another place of the chain.
+		if !rc.writer().has(blobName(dig)) {
+			if _, err := rc.copyLayer(old, dig); err != nil {
+				return submodules.Mark(err, submodules.ErrBase)
+			}
+		}
+		a.names[i] = blobName(dig)
 	}
 	return rc.writer().finish(a, rc.in.Tag(rc.id.Config))
+}
+
+// copyLayer gives the engine a layer out of the old content, verified.
+func (rc *receiver) copyLayer(old Old, d image.Digest) (size int64, err error) {
+	tar, size, err := old.Layer(rc.ctx, d)
+	if errors.Is(err, delta.ErrNoObject) {
+		return 0, fmt.Errorf("layer %s is neither in the content nor in the engine: %w", d, image.ErrMissing)
+	}
+	if err != nil {
+		return 0, err
+	}
+	l := image.Layer{DiffID: d, Size: size, Open: func() (io.ReadCloser, error) { return tar, nil }}
+	v, err := l.Verified()
+	if err != nil {
+		return 0, err
+	}
+	err = rc.writer().layer(blobName(d), size, v)
+	if cerr := v.Close(); err == nil {
+		err = cerr
+	}
+	if err != nil {
+		return 0, fmt.Errorf("layer %s: %w", d, err)
+	}
+	return size, nil
 }
 
 // checkConfig holds a rebuilt config against the delta and what is wanted.

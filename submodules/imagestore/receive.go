@@ -220,14 +220,41 @@ func (rc *receiver) archive(r io.Reader) error {
 		}
 	}
 	a := archived{config: img.Config, id: rc.id, names: make([]string, len(img.DiffIDs)), sizes: make([]int64, len(img.DiffIDs)), present: present}
-	for i, d := range img.DiffIDs {
+	for i := range img.DiffIDs {
 		a.sizes[i] = img.Layers[i].Size
 		a.names[i] = names[img.Members[i]]
-		if _, ok := present[d]; a.names[i] == "" && !ok {
-			return fmt.Errorf("layer %s is neither in the content nor in the engine: %w", d, image.ErrMissing)
-		}
+	}
+	if err := rc.fill(a); err != nil {
+		return err
 	}
 	return rc.writer().finish(a, rc.in.Tag(rc.id.Config))
+}
+
+// fill brings layers that the content leaves out, and that the engine has, but
+// not where it needs them.
+func (rc *receiver) fill(a archived) error {
+	var old Old
+	for i, d := range a.id.DiffIDs {
+		if _, ok := a.present[d]; ok || a.names[i] != "" {
+			continue
+		}
+		if !rc.writer().has(blobName(d)) {
+			if old == nil {
+				var err error
+				if old, err = rc.target.Old(rc.ctx); err != nil {
+					return err
+				}
+				defer old.Close()
+			}
+			size, err := rc.copyLayer(old, d)
+			if err != nil {
+				return err
+			}
+			a.sizes[i] = size
+		}
+		a.names[i] = blobName(d)
+	}
+	return nil
 }
 
 // choose picks the image that is meant out of an archive.

@@ -13,28 +13,30 @@ import (
 	"github.com/mender-app/mender-app/artifact/image"
 )
 
-// configDigest returns the digest of an image's config. In the classic store
-// it is the engine's ID. In the containerd store the ID is the digest of a
-// manifest or an index, and the API does not tell the config's; the manifest
-// is read from the content store under the data root, or, where that is out of
-// reach, from the beginning of the stream of docker save.
-func (e *Engine) configDigest(ctx context.Context, id string) (image.Digest, error) {
+// configDigest returns the digest of an image's config, and in the containerd
+// store, where it can be read, the descriptors of its layers. In the classic
+// store the config's digest is the engine's ID. In the containerd store the ID
+// is the digest of a manifest or an index, and the API does not tell the
+// config's; the manifest is read from the content store under the data root,
+// or, where that is out of reach, out of the stream of docker save.
+func (e *Engine) configDigest(ctx context.Context, id string) (image.Digest, []image.Descriptor, error) {
 	d, err := image.ParseDigest(id)
 	if err != nil {
-		return "", err
+		return "", nil, err
 	}
 	ctd, err := e.containerd(ctx)
 	if err != nil || !ctd {
-		return d, err
+		return d, nil, err
 	}
-	if read, err := e.blobs(ctx); err != nil {
-		return "", err
-	} else if read != nil {
-		if c, err := configOf(d, read, 0); err == nil {
-			return c, nil
-		}
+	dirs, err := e.contentDirs(ctx)
+	if err != nil {
+		return "", nil, err
 	}
-	return e.configBySave(ctx, id)
+	if m, err := dirs.image(d, 0); err == nil {
+		return m.Config.Digest, m.Layers, nil
+	}
+	c, err := e.configBySave(ctx, id)
+	return c, nil, err
 }
 
 // contentStores are where containerd keeps its blobs: below the data root where
@@ -47,43 +49,55 @@ func contentStores(root string) []string {
 	}
 }
 
-// blobs returns a reader of small blobs in the content store, nil where it is
-// out of reach.
-func (e *Engine) blobs(ctx context.Context) (func(image.Digest) ([]byte, error), error) {
+// contentDirs are the directories of a content store; none where it is out of
+// reach.
+type contentDirs []string
+
+func (e *Engine) contentDirs(ctx context.Context) (contentDirs, error) {
 	root, err := e.root(ctx)
 	if err != nil || root == "" {
 		return nil, err
 	}
-	var dirs []string
+	var dirs contentDirs
 	for _, dir := range contentStores(root) {
 		if fi, err := os.Stat(dir); err == nil && fi.IsDir() {
 			dirs = append(dirs, dir)
 		}
 	}
-	if len(dirs) == 0 {
-		return nil, nil
+	return dirs, nil
+}
+
+// has reports whether the store holds the whole blob.
+func (dirs contentDirs) has(d image.Descriptor) bool {
+	for _, dir := range dirs {
+		if fi, err := os.Stat(filepath.Join(dir, d.Digest.Hex())); err == nil && fi.Size() == d.Size {
+			return true
+		}
 	}
-	return func(d image.Digest) ([]byte, error) {
-		var f *os.File
-		var err error
-		for _, dir := range dirs {
-			if f, err = os.Open(filepath.Join(dir, d.Hex())); err == nil {
-				break
-			}
+	return false
+}
+
+// small reads and verifies a small blob.
+func (dirs contentDirs) small(d image.Digest) ([]byte, error) {
+	err := fmt.Errorf("blob %s: %w", d, image.ErrMissing)
+	var f *os.File
+	for _, dir := range dirs {
+		if f, err = os.Open(filepath.Join(dir, d.Hex())); err == nil {
+			break
 		}
-		if err != nil {
-			return nil, err
-		}
-		defer f.Close()
-		b, err := io.ReadAll(io.LimitReader(f, image.MaxConfig+1))
-		if err != nil {
-			return nil, err
-		}
-		if image.DigestOf(b) != d {
-			return nil, fmt.Errorf("blob %s: %w", d, image.ErrMismatch)
-		}
-		return b, nil
-	}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, image.MaxConfig+1))
+	if err != nil {
+		return nil, err
+	}
+	if image.DigestOf(b) != d {
+		return nil, fmt.Errorf("blob %s: %w", d, image.ErrMismatch)
+	}
+	return b, nil
 }
 
 // manifest is an OCI manifest or index, whichever.
@@ -98,30 +112,30 @@ type manifest struct {
 	} `json:"manifests"`
 }
 
-// configOf follows a manifest, or an index to the first image in it whose
-// config is there, to the config's digest.
-func configOf(d image.Digest, read func(image.Digest) ([]byte, error), depth int) (image.Digest, error) {
-	b, err := read(d)
+// image follows a manifest, or an index to the first image in it whose config
+// is there.
+func (dirs contentDirs) image(d image.Digest, depth int) (manifest, error) {
+	b, err := dirs.small(d)
 	if err != nil {
-		return "", err
+		return manifest{}, err
 	}
 	var m manifest
 	if err := json.Unmarshal(b, &m); err != nil {
-		return "", err
+		return manifest{}, err
 	}
 	if m.Config != nil {
-		_, err := read(m.Config.Digest)
-		return m.Config.Digest, err
+		_, err := dirs.small(m.Config.Digest)
+		return m, err
 	}
 	for _, sub := range m.Manifests {
 		if sub.Platform != nil && sub.Platform.OS == "unknown" || depth > 2 {
 			continue
 		}
-		if c, err := configOf(sub.Digest, read, depth+1); err == nil {
+		if c, err := dirs.image(sub.Digest, depth+1); err == nil {
 			return c, nil
 		}
 	}
-	return "", fmt.Errorf("index %s: %w", d, image.ErrMissing)
+	return manifest{}, fmt.Errorf("index %s: %w", d, image.ErrMissing)
 }
 
 // maxSaveBlobs bounds the small blobs of a docker save stream kept in memory

@@ -24,6 +24,10 @@ type Image struct {
 	Tags     []string
 	Platform image.Platform
 	Size     int64 // bytes unpacked, as the engine counts them
+
+	// layers are the blobs of the layers in the containerd store, where they
+	// can be known.
+	layers []image.Descriptor
 }
 
 // errNoImage says that the engine has no image under a reference.
@@ -52,7 +56,7 @@ func (e *Engine) Inspect(ctx context.Context, ref string) (Image, error) {
 		}
 		img.DiffIDs = append(img.DiffIDs, d)
 	}
-	if img.Config, err = e.configDigest(ctx, res.ID); err != nil {
+	if img.Config, img.layers, err = e.configDigest(ctx, res.ID); err != nil {
 		return Image{}, fmt.Errorf("inspect image %s: %w", ref, err)
 	}
 	return img, nil

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/docker/docker/client"
@@ -57,7 +58,7 @@ func (e *Engine) Load(ctx context.Context, s LoadSpec, r io.Reader) error {
 		TempDir:  s.TempDir,
 		Log:      func(format string, args ...any) { e.log(fmt.Sprintf(format, args...)) },
 	}
-	id, loaded, err := imagestore.Receive(ctx, target{e}, r, in)
+	id, loaded, err := imagestore.Receive(ctx, target{e, s.TempDir}, r, in)
 	if err != nil {
 		return fmt.Errorf("load image %s: %w", s.URL, err)
 	}
@@ -103,7 +104,10 @@ func (e *Engine) name(ctx context.Context, img Image, s LoadSpec) error {
 }
 
 // target is the engine as imagestore sees it.
-type target struct{ e *Engine }
+type target struct {
+	e       *Engine
+	tempDir string
+}
 
 // Has implements imagestore.Target.
 func (t target) Has(ctx context.Context, id imagestore.Identity) (bool, error) {
@@ -116,16 +120,29 @@ func (t target) Has(ctx context.Context, id imagestore.Identity) (bool, error) {
 
 // Present implements imagestore.Target. The classic store needs no content for
 // a layer if it has the whole chain up to it, whichever image brought it. The
-// containerd store gets everything.
+// containerd store needs none whose blob it holds, under the name of that blob.
 func (t target) Present(ctx context.Context, diffIDs []image.Digest) (map[image.Digest]image.Descriptor, error) {
 	ctd, err := t.e.containerd(ctx)
-	if err != nil || ctd {
+	if err != nil {
 		return nil, err
 	}
 	all, err := t.e.all(ctx)
 	if err != nil {
 		return nil, err
 	}
+	if ctd {
+		dirs, err := t.e.contentDirs(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return held(all, diffIDs, dirs.has), nil
+	}
+	return chained(all, diffIDs), nil
+}
+
+// chained returns the layers at the bottom of diffIDs that some image has at
+// its bottom too.
+func chained(all []Image, diffIDs []image.Digest) map[image.Digest]image.Descriptor {
 	longest := 0
 	for _, img := range all {
 		n := 0
@@ -134,19 +151,37 @@ func (t target) Present(ctx context.Context, diffIDs []image.Digest) (map[image.
 		}
 		longest = max(longest, n)
 	}
-	// A layer that comes again above what is present must be in the archive.
 	present := map[image.Digest]image.Descriptor{}
 	for _, d := range diffIDs[:longest] {
 		present[d] = image.Descriptor{}
 	}
+	// A layer that comes again above what is present must be in the archive.
 	for _, d := range diffIDs[longest:] {
 		delete(present, d)
 	}
-	return present, nil
+	return present
+}
+
+// held returns those of diffIDs whose blob some image has and the store holds.
+func held(all []Image, diffIDs []image.Digest, has func(image.Descriptor) bool) map[image.Digest]image.Descriptor {
+	present := map[image.Digest]image.Descriptor{}
+	for _, img := range all {
+		if len(img.layers) != len(img.DiffIDs) {
+			continue
+		}
+		for i, d := range img.DiffIDs {
+			desc := img.layers[i]
+			if _, ok := present[d]; !ok && slices.Contains(diffIDs, d) && desc.Digest.Valid() && has(desc) {
+				desc.Annotations = nil
+				present[d] = desc
+			}
+		}
+	}
+	return present
 }
 
 // Old implements imagestore.Target.
-func (t target) Old(ctx context.Context) (imagestore.Old, error) { return t.e.old(ctx) }
+func (t target) Old(ctx context.Context) (imagestore.Old, error) { return t.e.old(ctx, t.tempDir) }
 
 // Load implements imagestore.Target.
 func (t target) Load(ctx context.Context, archive io.Reader) error {

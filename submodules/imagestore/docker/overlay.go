@@ -17,6 +17,7 @@ import (
 
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/delta"
+	"github.com/mender-app/mender-app/submodules/imagestore"
 )
 
 // overlay reads the layers of the classic overlay2 store in place. Its layout,
@@ -254,6 +255,16 @@ func (o *overlay) Headers(_ context.Context, in delta.Digest) (delta.HeaderReade
 	return &splitHeaders{up: up, Closer: c}, nil
 }
 
+// Layer implements imagestore.Old.
+func (o *overlay) Layer(_ context.Context, d image.Digest) (io.ReadCloser, int64, error) {
+	size, err := o.size(d)
+	if err != nil {
+		return nil, 0, err
+	}
+	r, err := o.tar(d)
+	return r, size, err
+}
+
 // Close implements imagestore.Old.
 func (o *overlay) Close() error { return nil }
 
@@ -296,7 +307,7 @@ func (h *splitHeaders) Next() ([]byte, error) {
 
 // old is the engine's old content: in place where it can be, else out of
 // docker save.
-func (e *Engine) old(ctx context.Context) (oldContent, error) {
+func (e *Engine) old(ctx context.Context, tempDir string) (imagestore.Old, error) {
 	o, err := e.openOverlay(ctx)
 	if err != nil {
 		return nil, err
@@ -305,6 +316,5 @@ func (e *Engine) old(ctx context.Context) (oldContent, error) {
 		e.log("old content is read in place, from " + o.root)
 		return o, nil
 	}
-	e.log("old content is read out of docker save")
-	return e.openSaved()
+	return e.openSaved(tempDir), nil
 }

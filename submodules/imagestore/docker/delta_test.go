@@ -1,0 +1,129 @@
+package docker
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/mender-app/mender-app/delta"
+	"github.com/mender-app/mender-app/submodules"
+	"github.com/mender-app/mender-app/submodules/imagestore"
+)
+
+func objects(s sample) []delta.Object {
+	object := func(b []byte, kind delta.Kind) delta.Object {
+		return delta.Object{Digest: delta.DigestOf(b), Size: int64(len(b)), Kind: kind,
+			Open: func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(b)), nil }}
+	}
+	list := []delta.Object{object(s.img.Config, delta.Blob)}
+	for _, b := range s.tars {
+		list = append(list, object(b, delta.Tar))
+	}
+	return list
+}
+
+func encode(t *testing.T, old, new sample) []byte {
+	t.Helper()
+	var buf bytes.Buffer
+	_, err := delta.Encode(t.Context(), &buf, []delta.Image{{Name: "old", Objects: objects(old)}}, delta.Image{Name: "new", Objects: objects(new)}, delta.Options{})
+	require.NoError(t, err)
+	return buf.Bytes()
+}
+
+// text is content that deltas well and compresses badly.
+func text(seed string, n int) string {
+	var b strings.Builder
+	for i := 0; b.Len() < n; i++ {
+		b.WriteString(string(delta.DigestOf([]byte(seed + string(rune(i))))))
+	}
+	return b.String()
+}
+
+func pair(t *testing.T, app string) (old, new sample) {
+	big := text(app, 300000)
+	base := layerTar(t, entry{"base", app + text("base", 50000)})
+	old = makeImage(t, "amd64", base, layerTar(t, entry{"d/big", big}, entry{"d/" + strings.Repeat("long-name/", 15) + "x", "same"}, entry{"gone", "gone"}))
+	changed := big[:100000] + "a change" + big[100010:]
+	new = makeImage(t, "amd64", base, layerTar(t, entry{"d/big", changed}, entry{"d/" + strings.Repeat("long-name/", 15) + "x", "same"}, entry{"new", "new"}),
+		layerTar(t, entry{"third", app}))
+	return old, new
+}
+
+// A delta is rebuilt out of what the engine has: in place, and out of docker
+// save where the store is out of reach.
+func TestLoadDelta(t *testing.T) {
+	e, app := engine(t)
+	for _, route := range []string{"in place", "docker save"} {
+		t.Run(route, func(t *testing.T) {
+			old, new := pair(t, app+route)
+			require.NoError(t, e.loadBytes(t, app, ours(t, old, app+":1"), LoadSpec{}))
+			d := encode(t, old, new)
+			require.Less(t, len(d), 20000)
+			if route == "docker save" {
+				e.info.Driver += "-not" // openOverlay does not know it
+				defer func() { e.info.Driver = strings.TrimSuffix(e.info.Driver, "-not") }()
+			}
+			spec := LoadSpec{Want: new.identity(), Stage: true}
+			flipped := bytes.Clone(d)
+			flipped[len(d)-100] ^= 4
+			require.ErrorIs(t, e.loadBytes(t, app, flipped, spec), submodules.ErrContent)
+			require.ErrorIs(t, e.loadBytes(t, app, d[:len(d)/2], spec), submodules.ErrContent)
+			require.ErrorIs(t, e.loadBytes(t, app, d, LoadSpec{Want: old.identity()}), nil) // present: not even read
+			_, other := pair(t, app+"other")
+			require.ErrorIs(t, e.loadBytes(t, app, d, LoadSpec{Want: other.identity()}), submodules.ErrContent)
+
+			require.NoError(t, e.loadBytes(t, app, d, spec))
+			require.NoError(t, e.Verify(t.Context(), app, new.identity(), ""))
+			require.NoError(t, e.Verify(t.Context(), app, old.identity(), ""))
+			// Again, without knowing what it is: nothing moves.
+			require.NoError(t, e.loadBytes(t, app, d, LoadSpec{Stage: true}))
+			// Each is whole without the other.
+			img, err := e.Find(t.Context(), app, old.identity(), "")
+			require.NoError(t, err)
+			require.NoError(t, e.Delete(t.Context(), app, img, app+":1"))
+			require.NoError(t, e.Verify(t.Context(), app, new.identity(), ""))
+			img, err = e.Find(t.Context(), app, new.identity(), "")
+			require.NoError(t, err)
+			var saved bytes.Buffer
+			require.NoError(t, e.Save(t.Context(), img, "x:1", t.TempDir(), &saved))
+			require.Equal(t, ours(t, new, "x:1"), saved.Bytes())
+			require.NoError(t, e.Delete(t.Context(), app, img, ""))
+
+			// Without the base.
+			err = e.loadBytes(t, app, d, spec)
+			require.ErrorIs(t, err, submodules.ErrBase)
+		})
+	}
+}
+
+// A damaged base is named, and nothing is loaded.
+func TestLoadDeltaDamagedBase(t *testing.T) {
+	e, app := engine(t)
+	o, err := e.openOverlay(t.Context())
+	require.NoError(t, err)
+	if o == nil {
+		t.Skip("the engine's store is not the classic overlay2, or out of reach")
+	}
+	old, new := pair(t, app)
+	require.NoError(t, e.loadBytes(t, app, ours(t, old, app+":1"), LoadSpec{}))
+	o, err = e.openOverlay(t.Context())
+	require.NoError(t, err)
+	id, err := os.ReadFile(filepath.Join(o.chains[old.img.DiffIDs[1]], "cache-id"))
+	require.NoError(t, err)
+	file := filepath.Join(o.root, "overlay2", string(id), "diff", "d", "big")
+	content, err := os.ReadFile(file)
+	require.NoError(t, err)
+	content[5000] ^= 1
+	require.NoError(t, os.WriteFile(file, content, 0o644))
+	err = e.loadBytes(t, app, encode(t, old, new), LoadSpec{Want: new.identity()})
+	require.ErrorIs(t, err, submodules.ErrBase)
+	require.ErrorContains(t, err, `"d/big"`)
+	_, err = e.Find(context.Background(), app, new.identity(), imagestore.OwnRef(app, new.img.ConfigDigest))
+	require.ErrorIs(t, err, submodules.ErrNotFound)
+}
