@@ -114,6 +114,7 @@ func (r *Reader) Reset(ctx context.Context, src io.ReaderAt, srcSize int64, delt
 		if r.cmd, r.err = recode(ctx, r.opts.Xdelta3, r.hdr, r.wire.br); r.err != nil {
 			return r.err
 		}
+		r.wire = wire{} // the command keeps the old one's buffer
 		r.wire.reset(r.cmd.out)
 		var err error
 		if r.hdr, err = readHeader(&r.wire); err != nil {

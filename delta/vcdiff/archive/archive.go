@@ -1,0 +1,94 @@
+// Package archive rebuilds container image archives from the deep deltas that
+// the archived shell module's generator (app-gen --deep-delta) made of them.
+//
+// Such a delta is a tar of the unpacked `docker save` of the new image, in
+// any order, with layers replaced. In a docker-archive, which docker save
+// writes before version 25:
+//
+//	ID/layer.tar.vcdiff               the layer, against a layer of the old image
+//	ID/layer.tar.current.sha256sum    which one: the SHA-256 of its tar
+//	ID/layer.tar.new.sha256sum        the SHA-256 of the layer's tar
+//	ID/layer.tar.sha256sum            alone: the layer is one of the old image
+//
+// In an OCI layout, which docker save writes since:
+//
+//	blobs/sha256/X.vcdiff             the blob X, against a blob of the old image
+//	blobs/sha256/X.source             that blob's path in the old layout
+//
+// Everything else is there as it was. Layers were paired by their place, and
+// a new image's further layers are verbatim.
+//
+// Plan reads which members there are; Open gives one member's content,
+// verified against its digest. The package knows the two layouts and VCDIFF;
+// it knows nothing of engines, and the old content comes through an interface.
+package archive
+
+import (
+	"errors"
+	"slices"
+)
+
+// Why a delta cannot be applied; vcdiff's errors come as they are.
+var (
+	// ErrInvalid: the delta is not one that the generator makes.
+	ErrInvalid = errors.New("invalid deep delta")
+	// ErrMissing: content of the old image is not there.
+	ErrMissing = errors.New("old image's content is missing")
+	// ErrDamaged: content of the old image is not what its digest says.
+	ErrDamaged = errors.New("old image's content is damaged")
+	// ErrRecompressed: a layer was compressed when the delta was made. The
+	// delta gives its uncompressed content, and the same compressed bytes
+	// cannot be made again from that (xdelta3 cannot either).
+	ErrRecompressed = errors.New("deep delta of compressed layers")
+)
+
+// A Format is the layout of an image archive.
+type Format string
+
+// The layouts of docker save.
+const (
+	DockerArchive Format = "docker-archive"
+	OCILayout     Format = "oci-layout"
+)
+
+// A Kind says where a member's content comes from.
+type Kind string
+
+// The kinds of members.
+const (
+	Verbatim  Kind = "verbatim"  // as it is in the delta
+	Delta     Kind = "delta"     // decoded against the old image's Source
+	Unchanged Kind = "unchanged" // the old image's Source itself
+	Symlink   Kind = "symlink"   // to Link, as docker save does for layers that occur twice
+)
+
+// A Member is a file of the new image's archive.
+type Member struct {
+	Name string // clean slash path inside the archive
+	Kind Kind
+	// Size in bytes; -1 for an Unchanged one, whose size the old content tells.
+	Size int64
+	// SHA256 is the digest of the content, 64 hex digits, "" if the delta
+	// does not say it. Of a layer in a docker-archive it is the diffID.
+	SHA256 string
+	Source string // the digest of the old content needed, "" if none
+	Link   string // where a Symlink leads: clean, seen from the archive's root
+
+	target    string // a Symlink's target as written
+	off, size int64  // where the content, or the delta, is in the archive
+	sourceEnd int64  // the old content has at least this size
+}
+
+// Needs gives the digests of the old content that the members need, each
+// once. With unchanged false, members that are Unchanged do not count: those
+// who hand the archive to an engine that has the layers may leave them out.
+func (a *Archive) Needs(unchanged bool) []string {
+	var needs []string
+	for _, m := range a.Members {
+		if m.Source != "" && (unchanged || m.Kind != Unchanged) {
+			needs = append(needs, m.Source)
+		}
+	}
+	slices.Sort(needs)
+	return slices.Compact(needs)
+}
