@@ -289,7 +289,7 @@ func TestLimits(t *testing.T) {
 
 // Deltas written by hand: what xdelta3 does not write.
 
-func size(v int64) []byte {
+func sized(v int64) []byte {
 	b := []byte{byte(v & 0x7f)}
 	for v >>= 7; v > 0; v >>= 7 {
 		b = append([]byte{byte(v)&0x7f | 0x80}, b...)
@@ -302,9 +302,9 @@ func header(indicator byte, rest ...byte) []byte {
 }
 
 func win(indicator byte, srcLen, srcPos, target int64, compressed byte, data, inst, addr []byte) []byte {
-	body := append(size(target), compressed)
+	body := append(sized(target), compressed)
 	for _, s := range [][]byte{data, inst, addr} {
-		body = append(body, size(int64(len(s)))...)
+		body = append(body, sized(int64(len(s)))...)
 	}
 	if indicator&winAdler != 0 {
 		body = append(body, 0, 0, 0, 0)
@@ -314,10 +314,10 @@ func win(indicator byte, srcLen, srcPos, target int64, compressed byte, data, in
 	}
 	b := []byte{indicator}
 	if indicator&(winSource|winTarget) != 0 {
-		b = append(b, size(srcLen)...)
-		b = append(b, size(srcPos)...)
+		b = append(b, sized(srcLen)...)
+		b = append(b, sized(srcPos)...)
 	}
-	return append(append(b, size(int64(len(body)))...), body...)
+	return append(append(b, sized(int64(len(body)))...), body...)
 }
 
 func join(parts ...[]byte) []byte { return bytes.Join(parts, nil) }
@@ -343,7 +343,7 @@ func TestAddressModes(t *testing.T) {
 	rand.New(rand.NewSource(1)).Read(src)
 	// SELF 300, HERE-1000, NEAR(0)+5 = 305, SAME(1)[44] = 300.
 	delta := join(header(0), win(winSource, 1000, 0, 16, 0, nil,
-		[]byte{20, 20 + 16, 20 + 32, 20 + 16*7}, join(size(300), size(1000), size(5), []byte{300 - 256})))
+		[]byte{20, 20 + 16, 20 + 32, 20 + 16*7}, join(sized(300), sized(1000), sized(5), []byte{300 - 256})))
 	want := join(src[300:304], src[4:8], src[305:309], src[300:304])
 	got, err := decode(src, delta, Options{})
 	require.NoError(t, err)
@@ -351,7 +351,7 @@ func TestAddressModes(t *testing.T) {
 }
 
 func TestRefused(t *testing.T) {
-	huge := size(1<<62 + 1)
+	huge := sized(1<<62 + 1)
 	cases := []struct {
 		name  string
 		delta []byte
@@ -387,14 +387,14 @@ func TestRefused(t *testing.T) {
 		{"copy nothing", join(header(0), win(0, 0, 0, 4, 0, nil, []byte{20}, []byte{0})), ErrCorrupt, "address 0 of 0"},
 		{"copy ahead", join(header(0), win(winSource, 8, 0, 4, 0, nil, []byte{20}, []byte{8})), ErrCorrupt, "address 8 of 8"},
 		{"copy before", join(header(0), win(winSource, 8, 0, 4, 0, nil, []byte{20 + 16}, []byte{9})), ErrCorrupt, "address -1 of 8"},
-		{"copy near overflow", join(header(0), win(winSource, 8, 0, 8, 0, nil, []byte{20, 20 + 32}, join([]byte{4}, size(1<<63-1)))), ErrCorrupt, "copy address -"},
+		{"copy near overflow", join(header(0), win(winSource, 8, 0, 8, 0, nil, []byte{20, 20 + 32}, join([]byte{4}, sized(1<<63-1)))), ErrCorrupt, "copy address -"},
 		{"no address", join(header(0), win(winSource, 8, 0, 4, 0, nil, []byte{20}, nil)), ErrCorrupt, "address section ends"},
 		{"addresses left", join(header(0), win(winSource, 8, 0, 4, 0, nil, []byte{20}, []byte{0, 0})), ErrCorrupt, "left over"},
 		{"source end", join(header(0), win(winSource, 100, 0, 4, 0, nil, []byte{20}, []byte{20})), ErrSource, "4 bytes at 20 of 16"},
 		{"checksum", join(header(0), win(winAdler, 0, 0, 1, 0, []byte("a"), []byte{2}, nil)), ErrChecksum, "instead of 00000000"},
 		{"lzma", join(header(hdrSecondary, 2), win(0, 0, 0, 4, 1, join([]byte{4}, make([]byte, 40)), nil, nil)), ErrCorrupt, "no xz header"},
 		{"lzma empty", join(header(hdrSecondary, 2), win(0, 0, 0, 4, 1, []byte{0}, nil, nil)), ErrCorrupt, "section sizes"},
-		{"instructions", join(header(hdrSecondary, 2), win(0, 0, 0, 4, 2, nil, join(size(1<<40), make([]byte, 40)), nil)), ErrTooLarge, "instructions"},
+		{"instructions", join(header(hdrSecondary, 2), win(0, 0, 0, 4, 2, nil, join(sized(1<<40), make([]byte, 40)), nil)), ErrTooLarge, "instructions"},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {

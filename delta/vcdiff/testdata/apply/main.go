@@ -3,6 +3,10 @@
 // process had resident (KiB) and the CPU time it used (ms).
 //
 //	apply OLD DELTA > NEW
+//	apply -run COMMAND ARGS…
+//
+// The second form measures another command: a child of a small process, since
+// Linux counts the memory of the process that forks as the child's.
 package main
 
 import (
@@ -10,6 +14,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"os/exec"
 	"strings"
 	"syscall"
 
@@ -17,17 +22,37 @@ import (
 )
 
 func main() {
+	if os.Args[1] == "-run" {
+		run(os.Args[2:])
+		return
+	}
+	code := 0
 	if err := apply(os.Args[1], os.Args[2]); err != nil {
 		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
+		code = 1
 	}
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
 		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	fmt.Fprintf(os.Stderr, "rss %s\ncpu %d\n", peak(), cpu(u))
+	os.Exit(code)
+}
+
+func cpu(u syscall.Rusage) int64 {
+	return int64(u.Utime.Sec+u.Stime.Sec)*1000 + int64(u.Utime.Usec+u.Stime.Usec)/1000
+}
+
+func run(argv []string) {
+	cmd := exec.Command(argv[0], argv[1:]...)
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	if err := cmd.Run(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	cpu := int64(u.Utime.Sec+u.Stime.Sec)*1000 + int64(u.Utime.Usec+u.Stime.Usec)/1000
-	fmt.Fprintf(os.Stderr, "rss %s\ncpu %d\n", peak(), cpu)
+	u := cmd.ProcessState.SysUsage().(*syscall.Rusage)
+	fmt.Fprintf(os.Stderr, "rss %d\ncpu %d\n", u.Maxrss, cpu(*u))
 }
 
 func apply(oldName, deltaName string) error {
