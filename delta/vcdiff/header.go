@@ -8,6 +8,11 @@ import (
 	"strings"
 )
 
+// Magic is what every delta that this package decodes begins with. A whole
+// image that the reference made a delta of (image.img without its deep_delta
+// marker) is told from an archive by it.
+const Magic = "\xd6\xc3\xc4\x00"
+
 // Bits of the header indicator (RFC 3284 section 4.1; xdelta3 added the last).
 const (
 	hdrSecondary = 1 << 0
@@ -74,10 +79,10 @@ func readHeader(w *wire) (h Header, err error) {
 	if err := w.full(b[:]); err != nil {
 		return h, err
 	}
-	if [3]byte(b[:3]) != [3]byte{0xd6, 0xc3, 0xc4} {
+	if string(b[:3]) != Magic[:3] {
 		return h, fmt.Errorf("%w: no VCDIFF header", ErrCorrupt)
 	}
-	if b[3] != 0 {
+	if b[3] != Magic[3] {
 		return h, fmt.Errorf("%w: VCDIFF version %#x", ErrUnsupported, b[3])
 	}
 	ind := b[4]

@@ -1,7 +1,6 @@
 package vcdiff
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -47,8 +46,8 @@ func recode(ctx context.Context, command string, h Header, rest io.Reader) (*rec
 	// -A: write no application header (it was read already), -D -R: whatever
 	// that header says, start no gzip.
 	c.cmd = exec.CommandContext(ctx, path, "recode", "-q", "-c", "-A", "-D", "-R", "-S", "none")
-	head := []byte{0xd6, 0xc3, 0xc4, 0, hdrSecondary, byte(h.Secondary)}
-	c.in = &noted{r: io.MultiReader(bytes.NewReader(head), rest)}
+	head := Magic + string([]byte{hdrSecondary, byte(h.Secondary)})
+	c.in = &noted{r: io.MultiReader(strings.NewReader(head), rest)}
 	c.cmd.Stdin = c.in
 	c.cmd.Stdout = pw
 	c.cmd.Stderr = &c.stderr

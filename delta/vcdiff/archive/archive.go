@@ -25,6 +25,7 @@ package archive
 
 import (
 	"errors"
+	"math"
 	"slices"
 )
 
@@ -91,4 +92,17 @@ func (a *Archive) Needs(unchanged bool) []string {
 	}
 	slices.Sort(needs)
 	return slices.Compact(needs)
+}
+
+// Size is how many bytes the members take that are not Unchanged. A small
+// delta can give very much: compare this with what there is room for first.
+func (a *Archive) Size() int64 {
+	var size int64
+	for _, m := range a.Members {
+		if m.Size > math.MaxInt64-size {
+			return math.MaxInt64
+		}
+		size += max(m.Size, 0)
+	}
+	return size
 }
