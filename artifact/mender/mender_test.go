@@ -199,7 +199,7 @@ func TestDamaged(t *testing.T) {
 		b := write(t, spec, Options{Compression: c, Key: k.signer})
 		wantH, wantF, err := read(b, k.signer.Public())
 		require.NoError(t, err)
-		for cut := 0; cut < len(b); cut += 3 {
+		for cut := 0; cut < len(b); cut += 7 {
 			_, _, err := read(b[:cut], k.signer.Public())
 			require.Error(t, err, cut)
 		}
@@ -221,7 +221,7 @@ func TestDamaged(t *testing.T) {
 			}
 		}
 		unnoticed := 0
-		for i := 0; i < len(b); i += 3 {
+		for i := 0; i < len(b); i += 7 {
 			damaged := slices.Clone(b)
 			damaged[i] ^= 1 << (i % 8)
 			h, f, err := read(damaged, k.signer.Public())
@@ -405,7 +405,7 @@ func TestKeys(t *testing.T) {
 			if name == k.private {
 				got, err := LoadPrivateKey(b)
 				require.NoError(t, err)
-				require.Equal(t, k.signer, got)
+				require.Equal(t, k.signer.Public(), got.Public())
 				_, err = LoadPublicKey(b)
 				require.ErrorIs(t, err, ErrKey)
 				continue
@@ -419,7 +419,7 @@ func TestKeys(t *testing.T) {
 		der, err := x509.MarshalPKCS8PrivateKey(k.signer)
 		got, err := LoadPrivateKey(block("PRIVATE KEY", der, err))
 		require.NoError(t, err)
-		require.Equal(t, k.signer, got)
+		require.Equal(t, k.signer.Public(), got.Public())
 	}
 	p384, err := ecdsa.GenerateKey(elliptic.P384(), rand.Reader)
 	require.NoError(t, err)
