@@ -41,7 +41,7 @@ func (o *Opener) fromArchive(s Spec) (*Found, error) {
 	if !isName(url) {
 		url = onlyName(img.Tags)
 	}
-	return &Found{Image: img, URL: url}, nil
+	return &Found{Image: img, URL: url}, checkLayers(s.String(), img)
 }
 
 // choose takes the image with the tag and the wanted platform out of an
