@@ -180,14 +180,16 @@ func (g *generation) addDelta(ctx context.Context, w *artifact.ImagesWriter, i i
 		}
 		c.Layers = append(c.Layers, artifact.Layer{DiffID: image.Digest(o.Digest), Size: o.Size, Encoding: artifact.Encoding(o.Encoding), Bytes: o.Total()})
 	}
-	c.Bases = bases(report, old)
+	c.Bases = usedBases(report, g.bases(i))
 	sizes.Temp = max(sizes.Temp, report.Header.Temp)
 	return w.Add(info, size, f)
 }
 
-// bases lists the images that the delta takes content from, be it that a layer
-// is omitted because they have it or that content of theirs is read.
-func bases(report *delta.Report, old []*source.Found) []artifact.Base {
+// usedBases lists those of the bases that the delta takes content from, be it
+// that a layer is omitted because they have it or that content of theirs is
+// read. Images before it in the same artifact are not among them: they need not
+// be on the device when the artifact comes.
+func usedBases(report *delta.Report, old []*source.Found) []artifact.Base {
 	needed := map[*source.Found]bool{}
 	need := func(d delta.Digest) {
 		for _, f := range old {

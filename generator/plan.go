@@ -212,26 +212,29 @@ func (g *generation) planOne(i int, img *planned, whole map[image.Digest]int64) 
 // old lists the images whose content is on the device when image i is loaded:
 // its own base, the other bases, and the images before it in the artifact.
 func (g *generation) old(i int) []*source.Found {
-	var list []*source.Found
-	add := func(f *source.Found) {
-		if f == nil {
-			return
-		}
-		for _, have := range list {
-			if have.Image.ConfigDigest == f.Image.ConfigDigest {
-				return
-			}
-		}
-		list = append(list, f)
-	}
-	add(g.images[i].base)
-	for _, img := range g.images {
-		add(img.base)
-	}
+	list := g.bases(i)
 	for _, img := range g.images[:i] {
-		add(img.Found)
+		list = addImage(list, img.Found)
 	}
 	return list
+}
+
+// bases lists the images that a device must have before the artifact comes,
+// that of image i first.
+func (g *generation) bases(i int) []*source.Found {
+	list := addImage(nil, g.images[i].base)
+	for _, img := range g.images {
+		list = addImage(list, img.base)
+	}
+	return list
+}
+
+// addImage appends an image that is not in the list yet.
+func addImage(list []*source.Found, f *source.Found) []*source.Found {
+	if f == nil || slices.ContainsFunc(list, func(have *source.Found) bool { return have.Image.ConfigDigest == f.Image.ConfigDigest }) {
+		return list
+	}
+	return append(list, f)
 }
 
 // holder finds the first image that has the layer.
