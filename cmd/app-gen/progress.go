@@ -16,6 +16,7 @@ type bars struct {
 	mu       sync.Mutex
 	progress *mpb.Progress // nil: not shown
 	list     map[string]*mpb.Bar
+	stage    string // of the newest bar
 }
 
 func newBars() *bars {
@@ -38,16 +39,22 @@ func (b *bars) event(e generator.Event) {
 	key := e.Stage + " " + e.What
 	bar := b.list[key]
 	if bar == nil {
-		style := mpb.BarStyle().Lbound("[").Filler("=").Tip(">").Padding(" ").Rbound("]")
+		if e.Stage != b.stage { // what came before is done
+			for _, old := range b.list {
+				old.Abort(true)
+			}
+			b.stage = e.Stage
+		}
+		style := mpb.BarFillerBuilder(mpb.BarStyle().Lbound("[").Filler("=").Tip(">").Padding(" ").Rbound("]"))
+		if e.Total < 0 {
+			style = mpb.NopStyle()
+		}
 		bar = b.progress.New(max(e.Total, 0), style,
 			mpb.BarRemoveOnComplete(),
 			mpb.PrependDecorators(decor.Name(verbs[e.Stage]+" "+shorten(e.What, 40)+" ")),
 			mpb.AppendDecorators(decor.CurrentKibiByte("% .1f")),
 		)
 		b.list[key] = bar
-	}
-	if e.Total < 0 {
-		bar.SetTotal(-1, false)
 	}
 	bar.SetCurrent(e.Done)
 }
