@@ -60,3 +60,10 @@ type WriteError struct{ Err error }
 func (e *WriteError) Error() string { return "write: " + e.Err.Error() }
 
 func (e *WriteError) Unwrap() error { return e.Err }
+
+// DamagedError: what an artifact holds is not what it must be.
+type DamagedError struct{ Err error }
+
+func (e *DamagedError) Error() string { return e.Err.Error() }
+
+func (e *DamagedError) Unwrap() error { return e.Err }

@@ -249,7 +249,12 @@ func TestDeltaArtifact(t *testing.T) {
 	require.Equal(t, []artifact.Encoding{"omitted", "delta", "verbatim"}, encodings(web))
 	require.Equal(t, []artifact.Encoding{"omitted", "omitted", "verbatim"}, encodings(extra), "each layer crosses once")
 	require.Equal(t, []artifact.Encoding{"omitted", "omitted"}, encodings(side))
-	require.Equal(t, []artifact.Base{{URL: "shop/web:1", Digest: image.Digest(gentest.Digest(t, s.web1))}}, web.Bases)
+	require.Equal(t, artifact.Base{URL: "shop/web:1", Digest: image.Digest(gentest.Digest(t, s.web1))}, web.Bases[0], "its own first")
+	for _, c := range a.meta.Components {
+		for _, b := range c.Bases {
+			require.Contains(t, []string{"shop/web:1", "shop/side:1"}, b.URL, "only what is there before")
+		}
+	}
 	require.Less(t, side.PayloadBytes, int64(1000), "an unchanged image ships no content")
 	require.True(t, result.Plan.Components[2].Unchanged)
 	require.Less(t, web.PayloadBytes, int64(3000))

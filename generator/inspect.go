@@ -126,7 +126,7 @@ func Inspect(ctx context.Context, path string, keys []crypto.PublicKey, tempDir 
 		}
 		i.Files = append(i.Files, FileDescription{file.Name, file.Size, file.Digest})
 		if err := i.file(file.Name, r); err != nil {
-			return nil, fmt.Errorf("%s: %s: %w", path, file.Name, err)
+			return nil, &DamagedError{fmt.Errorf("%s: %s: %w", path, file.Name, err)}
 		}
 	}
 }

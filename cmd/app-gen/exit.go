@@ -54,6 +54,7 @@ func exitCode(err error) int {
 		platform   *image.PlatformError
 		src        *source.Error
 		write      *generator.WriteError
+		damaged    *generator.DamagedError
 		requires   *artifact.RequiresError
 		feature    *delta.FeatureError
 		old        *delta.OldError
@@ -74,6 +75,8 @@ func exitCode(err error) int {
 		return exitPlatform
 	case errors.As(err, &write):
 		return exitWrite
+	case errors.As(err, &damaged):
+		return exitDamaged
 	case errors.As(err, &src), errors.Is(err, image.ErrFormat), errors.Is(err, image.ErrMissing), errors.Is(err, image.ErrMismatch), errors.Is(err, image.ErrTooLarge):
 		return exitImage
 	case errors.Is(err, mender.ErrFormat), errors.Is(err, mender.ErrChecksum), errors.Is(err, mender.ErrSignature),
