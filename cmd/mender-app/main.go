@@ -71,6 +71,8 @@ was kept, and, on a host without a Mender client, installs artifacts through the
 update module just as the client would.
 
 ` + device.ExitHelp,
+		Args:              args(cobra.NoArgs),
+		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 		SilenceErrors:     true,
 		SilenceUsage:      true,
 		DisableAutoGenTag: true,
@@ -92,6 +94,9 @@ update module just as the client would.
 // configure reads the configuration for the commands that work on the device.
 func (p *program) configure(cmd *cobra.Command) error {
 	for c := cmd; c != nil; c = c.Parent() {
+		if c == cmd && !c.HasParent() {
+			return nil
+		}
 		switch c.Name() {
 		case "version", "gen-man", "completion", "help", cobra.ShellCompRequestCmd, cobra.ShellCompNoDescRequestCmd:
 			return nil

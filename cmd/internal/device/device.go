@@ -129,7 +129,7 @@ func (c *Config) Engine(log *slog.Logger, driver string) *deploy.Engine {
 				return nil, err
 			}
 			m.Config = submodules.Config{
-				Log:       func(line string) { log.Info(line, "orchestrator", name) },
+				Log:       withoutLastError(func(line string) { log.Info(line, "orchestrator", name) }),
 				KillAfter: killAfter,
 			}
 			return m, nil
@@ -141,5 +141,22 @@ func (c *Config) Engine(log *slog.Logger, driver string) *deploy.Engine {
 		LoadTimeout:    c.LoadTimeout,
 		RolloutTimeout: c.RollTimeout,
 		Driver:         driver,
+	}
+}
+
+// withoutLastError passes lines on but for an error at the end, which is in the
+// error that the call returns.
+func withoutLastError(log func(string)) func(string) {
+	held := ""
+	return func(line string) {
+		if held != "" {
+			log(held)
+			held = ""
+		}
+		if strings.HasPrefix(line, "error: ") {
+			held = line
+			return
+		}
+		log(line)
 	}
 }

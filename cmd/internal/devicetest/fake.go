@@ -1,0 +1,221 @@
+// Package devicetest lets a test binary be the programs of a device: app,
+// mender-app, and a sub-module "fake" that does what the test wrote into a
+// file. It must not be imported by anything but tests.
+package devicetest
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/mender-app/mender-app/submodules"
+)
+
+// Fake is the main function of the sub-module. All it keeps is in the
+// directory that MENDER_APP_CONFIG_DIR names:
+//
+//	behave       lines "VERB fail|kill|kill-caller|hang|unhealthy|nospace": what a verb does instead
+//	calls        the verbs called, one a line, with their arguments
+//	images/      the components that are loaded, APP-DIGEST
+//	running/     APP: what runs, the compose file and the components' digests
+func Fake() {
+	f := fake{dir: os.Getenv(submodules.EnvConfigDir)}
+	if f.dir == "" {
+		fmt.Fprintln(os.Stderr, "error: MENDER_APP_CONFIG_DIR is not set")
+		os.Exit(1)
+	}
+	args := os.Args[1:]
+	f.record(args)
+	if code := f.behave(args); code >= 0 {
+		os.Exit(code)
+	}
+	os.Exit(submodules.Main(f, "fake", "1", args))
+}
+
+type fake struct{ dir string }
+
+func (f fake) record(args []string) {
+	out, err := os.OpenFile(filepath.Join(f.dir, "calls"), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o644)
+	if err != nil {
+		return
+	}
+	defer out.Close()
+	_, _ = io.WriteString(out, strings.Join(args, " ")+"\n")
+}
+
+// behave does what the test asked for; -1 means to go on.
+func (f fake) behave(args []string) int {
+	data, err := os.ReadFile(filepath.Join(f.dir, "behave"))
+	if err != nil || len(args) == 0 {
+		return -1
+	}
+	for line := range strings.Lines(string(data)) {
+		words := strings.Fields(line)
+		if len(words) < 2 || words[0] != args[0] {
+			continue
+		}
+		switch words[1] {
+		case "fail":
+			fmt.Fprintln(os.Stderr, "error: told to fail")
+			return submodules.CodeFailed
+		case "unhealthy":
+			fmt.Fprintln(os.Stderr, "error: service web exited with 3")
+			return submodules.CodeUnhealthy
+		case "nospace":
+			fmt.Fprintln(os.Stderr, "error: no space left on device")
+			return submodules.CodeSpace
+		case "kill":
+			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+		case "kill-caller":
+			_ = syscall.Kill(os.Getppid(), syscall.SIGKILL)
+			return 0
+		case "term-caller":
+			_ = syscall.Kill(os.Getppid(), syscall.SIGTERM)
+			select {}
+		case "hang":
+			select {}
+		}
+	}
+	return -1
+}
+
+func (f fake) Features() []string {
+	if data, err := os.ReadFile(filepath.Join(f.dir, "features")); err == nil {
+		return strings.Fields(string(data))
+	}
+	return []string{
+		submodules.FeatureStream, submodules.FeatureStage, submodules.FeatureComponents,
+		submodules.FeatureVerify, submodules.FeatureSync,
+	}
+}
+
+func (f fake) image(app string, digest string) string {
+	return filepath.Join(f.dir, "images", app+"-"+strings.TrimPrefix(digest, "sha256:"))
+}
+
+func (f fake) Load(_ context.Context, r submodules.Request) error {
+	var content []byte
+	var err error
+	if r.Path == "-" {
+		content, err = io.ReadAll(r.Stdin)
+	} else {
+		content, err = os.ReadFile(r.Path)
+	}
+	if err != nil {
+		return err
+	}
+	digest := fmt.Sprintf("sha256:%x", sha256.Sum256(content))
+	if c, ok := r.Component(r.URL); ok && c.Digest != "" && c.Digest != digest {
+		return submodules.Mark(fmt.Errorf("%s is %s, not %s", r.URL, digest, c.Digest), submodules.ErrContent)
+	}
+	if err := os.MkdirAll(filepath.Join(f.dir, "images"), 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(f.image(r.App, digest), content, 0o644)
+}
+
+func (f fake) List(_ context.Context, r submodules.Request) (list []submodules.Component, err error) {
+	files, err := filepath.Glob(f.image(r.App, "*"))
+	for _, file := range files {
+		_, digest, _ := strings.Cut(filepath.Base(file), "-")
+		list = append(list, submodules.Component{Type: "image", Digest: "sha256:" + digest})
+	}
+	return list, err
+}
+
+func (f fake) Delete(_ context.Context, r submodules.Request) error {
+	for _, c := range r.Components {
+		if err := os.Remove(f.image(r.App, c.Digest)); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}
+
+func (f fake) running(app string) string { return filepath.Join(f.dir, "running", app) }
+
+func (f fake) up(r submodules.Request) error {
+	compose, err := os.ReadFile(filepath.Join(r.Dir, "compose.yaml"))
+	if err != nil {
+		return err
+	}
+	text := strings.TrimSpace(string(compose)) + "\n"
+	var digests []string
+	for _, c := range r.Components {
+		if _, err := os.Stat(f.image(r.App, c.Digest)); err != nil {
+			return submodules.Mark(fmt.Errorf("image %s is not there", c.URL), submodules.ErrNotFound)
+		}
+		digests = append(digests, c.URL+" "+c.Digest+"\n")
+	}
+	slices.Sort(digests)
+	if err := os.MkdirAll(filepath.Join(f.dir, "running"), 0o755); err != nil {
+		return err
+	}
+	if err := os.WriteFile(f.running(r.App), []byte(text+strings.Join(digests, "")), 0o644); err != nil {
+		return err
+	}
+	r.Logf("service web is up")
+	if strings.Contains(text, "sick") {
+		return submodules.Mark(errors.New("service web is unhealthy"), submodules.ErrUnhealthy)
+	}
+	return nil
+}
+
+func (f fake) Rollout(_ context.Context, r submodules.Request) error  { return f.up(r) }
+func (f fake) Rollback(_ context.Context, r submodules.Request) error { return f.up(r) }
+
+func (f fake) Purge(_ context.Context, r submodules.Request) error {
+	if err := os.Remove(f.running(r.App)); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	files, err := filepath.Glob(f.image(r.App, "*"))
+	for _, file := range files {
+		err = errors.Join(err, os.Remove(file))
+	}
+	return err
+}
+
+func (f fake) Alive(_ context.Context, r submodules.Request) (bool, error) {
+	_, err := os.Stat(f.running(r.App))
+	return err == nil, nil
+}
+
+func (f fake) Healthy(_ context.Context, r submodules.Request) (bool, error) {
+	text, err := os.ReadFile(f.running(r.App))
+	return err == nil && !strings.Contains(string(text), "sick"), nil
+}
+
+func (f fake) Verify(_ context.Context, r submodules.Request) (problems []string, err error) {
+	for _, c := range r.Components {
+		content, err := os.ReadFile(f.image(r.App, c.Digest))
+		if err != nil || fmt.Sprintf("sha256:%x", sha256.Sum256(content)) != c.Digest {
+			problems = append(problems, c.URL+" is not whole")
+		}
+	}
+	return problems, nil
+}
+
+func (f fake) Reqs(context.Context, submodules.Request) ([]submodules.Requirement, error) {
+	var list []submodules.Requirement
+	if data, err := os.ReadFile(filepath.Join(f.dir, "reqs")); err == nil {
+		for _, word := range strings.Fields(string(data)) {
+			list = append(list, submodules.Requirement{Command: word})
+		}
+	}
+	return list, nil
+}
+
+func (f fake) Sync(context.Context, submodules.Request) error  { return nil }
+func (f fake) Stop(context.Context, submodules.Request) error  { return nil }
+func (f fake) Start(context.Context, submodules.Request) error { return nil }
+func (f fake) Save(context.Context, submodules.Request) error  { return errors.New("not here") }
+func (f fake) ExportManifest(context.Context, submodules.Request) error {
+	return errors.New("not here")
+}

@@ -1,0 +1,272 @@
+package devicetest
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/mender-app/mender-app/artifact"
+	"github.com/mender-app/mender-app/artifact/image"
+	"github.com/mender-app/mender-app/artifact/mender"
+	"github.com/mender-app/mender-app/cmd/internal/updatemodule"
+)
+
+// Main is a test's main function: the test binary is app, fake, and what else
+// the package brings.
+func Main(m *testing.M, programs map[string]func()) {
+	all := map[string]func(){
+		"app":  func() { os.Exit(updatemodule.Run(os.Args[1:], os.Stdout, os.Stderr)) },
+		"fake": Fake,
+	}
+	maps.Copy(all, programs)
+	testscript.Main(m, all)
+}
+
+// Run runs the scripts in dir, each on a device of its own: $WORK/store,
+// $WORK/app.conf, and the sub-module fake with its files in $WORK/fake. The
+// command "artifact FILE NAME APP COMPOSE URL=CONTENT..." makes an artifact;
+// "tree DIR FILE" unpacks one into a module's file tree.
+func Run(t *testing.T, dir string) {
+	testscript.Run(t, testscript.Params{
+		Dir:                 dir,
+		RequireExplicitExec: true,
+		RequireUniqueNames:  true,
+		Setup:               setup,
+		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
+			"artifact": makeArtifact,
+			"tree":     makeTree,
+			"damage":   damage,
+		},
+	})
+}
+
+func setup(env *testscript.Env) error {
+	work := env.WorkDir
+	for _, dir := range []string{"fake", "sub", "tmp"} {
+		if err := os.MkdirAll(filepath.Join(work, dir), 0o755); err != nil {
+			return err
+		}
+	}
+	fake, err := lookPath(env, "fake")
+	if err != nil {
+		return err
+	}
+	app, err := lookPath(env, "app")
+	if err != nil {
+		return err
+	}
+	if err := os.Symlink(fake, filepath.Join(work, "sub", "fake")); err != nil {
+		return err
+	}
+	for name, content := range map[string]string{
+		"device_type": "device_type=board\n",
+		"app.conf": fmt.Sprintf("persistent_store = %q\napp_modules_dir = %q\nupdate_module = %q\ndevice_type_file = %q\nplatform = \"linux/amd64\"\ndata_root = \"/\"\n",
+			filepath.Join(work, "store"), filepath.Join(work, "sub"), app, filepath.Join(work, "device_type")),
+	} {
+		if err := os.WriteFile(filepath.Join(work, name), []byte(content), 0o644); err != nil {
+			return err
+		}
+	}
+	env.Setenv("MENDER_APP_CONFIG", filepath.Join(work, "app.conf"))
+	env.Setenv("MENDER_APP_CONFIG_DIR", filepath.Join(work, "fake"))
+	env.Setenv("TMPDIR", filepath.Join(work, "tmp"))
+	// A Mender client that this machine may have is none of the device's: the
+	// tools are named.
+	bin := filepath.Join(work, "bin")
+	if err := os.Mkdir(bin, 0o755); err != nil {
+		return err
+	}
+	for _, tool := range []string{"sh", "sed", "grep", "cut"} {
+		path, err := exec.LookPath(tool)
+		if err != nil {
+			return err
+		}
+		if err := os.Symlink(path, filepath.Join(bin, tool)); err != nil {
+			return err
+		}
+	}
+	env.Setenv("PATH", filepath.Dir(app)+":"+bin)
+	return nil
+}
+
+func lookPath(env *testscript.Env, name string) (string, error) {
+	for _, dir := range filepath.SplitList(env.Getenv("PATH")) {
+		if path := filepath.Join(dir, name); isExecutable(path) {
+			return path, nil
+		}
+	}
+	return "", &exec.Error{Name: name, Err: exec.ErrNotFound}
+}
+
+func isExecutable(path string) bool {
+	st, err := os.Stat(path)
+	return err == nil && st.Mode().IsRegular() && st.Mode()&0o111 != 0
+}
+
+// Artifact says what an artifact of these tests has in it.
+type Artifact struct {
+	Name, App, Compose string
+	Images             []string // URL=CONTENT
+	Orchestrator       string   // default fake
+	Platform           string   // default linux/amd64
+	DeviceType         string   // default board
+	Depends            map[string]string
+}
+
+// Write makes the artifact.
+func (a Artifact) Write(path string) error {
+	orchestrator, platform, deviceType := "fake", "linux/amd64", "board"
+	for _, f := range []struct{ to, from *string }{{&orchestrator, &a.Orchestrator}, {&platform, &a.Platform}, {&deviceType, &a.DeviceType}} {
+		if *f.from != "" {
+			*f.to = *f.from
+		}
+	}
+	m := &artifact.Metadata{
+		Version: artifact.VersionCurrent, ApplicationName: a.App, Orchestrator: orchestrator, Platform: platform,
+		ApplicationVersion: strings.TrimPrefix(a.Name, a.App+"-"), Sizes: &artifact.Sizes{Engine: 1 << 10, Temp: 1 << 10},
+	}
+	var images, manifests bytes.Buffer
+	iw := artifact.NewImagesWriter(&images)
+	for _, spec := range a.Images {
+		url, content, _ := strings.Cut(spec, "=")
+		d := image.Digest(fmt.Sprintf("sha256:%x", sha256.Sum256([]byte(content))))
+		if !slices.Contains(m.Images, d.Hex()) {
+			m.Images = append(m.Images, d.Hex())
+		}
+		m.Components = append(m.Components, artifact.Component{
+			URL: url, Type: artifact.ComponentImage, Digest: d, Platform: platform, ConfigSize: 10,
+			Format: artifact.FormatFull, PayloadBytes: int64(len(content)),
+			Layers: []artifact.Layer{{DiffID: d, Size: 10, Encoding: artifact.EncodingVerbatim, Bytes: 10}},
+		})
+		info := artifact.ImageInfo{
+			Digest: d, URLNew: url, URLCurrent: url, SumNew: d, SumCurrent: d, Kind: artifact.KindFull, Size: int64(len(content)),
+		}
+		if err := iw.Add(info, int64(len(content)), strings.NewReader(content)); err != nil {
+			return err
+		}
+	}
+	if err := iw.Close(); err != nil {
+		return err
+	}
+	size, err := artifact.WriteManifests(&manifests, fstest.MapFS{"compose.yaml": {Data: []byte(a.Compose + "\n")}})
+	if err != nil {
+		return err
+	}
+	m.Sizes.ImagesPayload, m.Sizes.ManifestsPayload, m.Sizes.Manifests = iw.UnpackedSize(), size.Payload, size.Files
+	slices.Sort(m.Images)
+	meta, err := m.Encode()
+	if err != nil {
+		return err
+	}
+	provides, clears := mender.SoftwareProvides("", a.App, strings.TrimPrefix(a.Name, a.App+"-"))
+	open := func(b []byte) func() (io.ReadCloser, error) {
+		return func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(b)), nil }
+	}
+	var out bytes.Buffer
+	err = mender.Write(&out, mender.Spec{
+		Name: a.Name, DeviceTypes: []string{deviceType}, PayloadType: mender.PayloadTypeApp,
+		Provides: provides, ClearsProvides: clears, Depends: a.Depends, MetaData: meta,
+		Files: []mender.File{
+			{Name: "images.tar.gz", Size: int64(images.Len()), Open: open(images.Bytes())},
+			{Name: "manifests.tar.gz", Size: int64(manifests.Len()), Open: open(manifests.Bytes())},
+		},
+	}, mender.Options{})
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(path, out.Bytes(), 0o644)
+}
+
+// makeArtifact: artifact [-orchestrator=O] [-platform=P] [-device=D]
+// [-depends=K:V] FILE NAME APP COMPOSE URL=CONTENT...
+func makeArtifact(ts *testscript.TestScript, neg bool, args []string) {
+	var a Artifact
+	for len(args) > 0 && strings.HasPrefix(args[0], "-") {
+		key, value, _ := strings.Cut(args[0], "=")
+		switch key {
+		case "-orchestrator":
+			a.Orchestrator = value
+		case "-platform":
+			a.Platform = value
+		case "-device":
+			a.DeviceType = value
+		case "-depends":
+			k, v, _ := strings.Cut(value, ":")
+			a.Depends = map[string]string{k: v}
+		default:
+			ts.Fatalf("artifact: unknown option %s", key)
+		}
+		args = args[1:]
+	}
+	if neg || len(args) < 4 {
+		ts.Fatalf("usage: artifact [options] FILE NAME APP COMPOSE URL=CONTENT...")
+	}
+	a.Name, a.App, a.Compose, a.Images = args[1], args[2], args[3], args[4:]
+	ts.Check(a.Write(ts.MkAbs(args[0])))
+}
+
+// makeTree: tree DIR FILE makes the file tree of an artifact, the payload stored
+// in files/ as a client does that had no module to read it.
+func makeTree(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: tree DIR FILE")
+	}
+	dir := ts.MkAbs(args[0])
+	f, err := os.Open(ts.MkAbs(args[1]))
+	ts.Check(err)
+	defer f.Close()
+	r, err := mender.NewReader(f, mender.ReadOptions{})
+	ts.Check(err)
+	h := r.Header()
+	for name, content := range map[string]string{
+		"version": "3", "current_artifact_name": "", "current_device_type": "board",
+		"header/artifact_name": h.Name, "header/payload_type": h.PayloadType,
+		"header/meta-data": string(h.MetaData), "tmp/.keep": "", "files/.keep": "",
+	} {
+		ts.Check(os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755))
+		if filepath.Base(name) != ".keep" {
+			ts.Check(os.WriteFile(filepath.Join(dir, name), []byte(content), 0o644))
+		}
+	}
+	for {
+		info, err := r.Next()
+		if err == io.EOF {
+			return
+		}
+		ts.Check(err)
+		w, err := os.Create(filepath.Join(dir, "files", info.Name))
+		ts.Check(err)
+		_, err = io.Copy(w, r)
+		ts.Check(err)
+		ts.Check(w.Close())
+	}
+}
+
+// damage: damage FILE truncate|flip changes a file in its middle.
+func damage(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: damage FILE truncate|flip")
+	}
+	path := ts.MkAbs(args[0])
+	data, err := os.ReadFile(path)
+	ts.Check(err)
+	middle := len(data) - 2500
+	switch args[1] {
+	case "truncate":
+		data = data[:middle]
+	case "flip":
+		data[middle] ^= 1
+	}
+	ts.Check(os.WriteFile(path, data, 0o644))
+}

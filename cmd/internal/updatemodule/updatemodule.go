@@ -1,0 +1,109 @@
+// Package updatemodule is the program "app", the Mender update module: the
+// client starts it once for each state of an update. It knows the arguments,
+// the output and the exit code; what a state means is modules/deploy's. It is
+// a package so that the tests of mender-app can be that program, too.
+package updatemodule
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/mender-app/mender-app/cmd/internal/device"
+	"github.com/mender-app/mender-app/modules"
+)
+
+const usage = `Usage: app STATE TREE
+       app --help | --version
+
+The Mender update module for installable applications, protocol version 3. The
+Mender client calls it for each STATE of an update with the directory TREE that
+holds the update's files. By hand, use mender-app instead.
+
+States:
+`
+
+const settings = `
+An unknown STATE does nothing and exits 0, as the protocol wants it.
+
+Configuration: /etc/mender/mender-app.conf, or the file that MENDER_APP_CONFIG
+names. TOML (persistent_store = "/data/mender-app") or shell assignments
+(PERSISTENT_STORE=/data/mender-app):
+  persistent_store   where applications are kept [/data/mender-app]
+  app_modules_dir    the sub-modules [/usr/share/mender/app-modules/v1]
+  keep               older releases kept after a commit [1]
+  platform           what this machine runs, if not what its kernel says; "any"
+  data_root          the engine's data, for the check of free space [/var/lib/docker]
+  load_timeout       of one image [3h]
+  rollout_timeout    until an application is healthy [15m]
+  log_level          debug, info, warn or error [info]
+
+`
+
+// Run is the program with its arguments; it returns the exit code.
+func Run(args []string, stdout, stderr io.Writer) int {
+	if len(args) > 0 {
+		switch args[0] {
+		case "--help", "-h", "help":
+			help(stdout)
+			return device.ExitDone
+		case "--version":
+			fmt.Fprintln(stdout, "app", device.Version())
+			return device.ExitDone
+		}
+	}
+	if len(args) == 0 {
+		device.Fail(stderr, fmt.Errorf("no state was given; see app --help"))
+		return device.ExitUsage
+	}
+	state := modules.State(args[0])
+	if !state.Known() {
+		return device.ExitDone
+	}
+	if answer, asks := modules.Reply(state); asks {
+		if _, err := io.WriteString(stdout, answer+"\n"); err != nil {
+			return device.ExitFailed
+		}
+		return device.ExitDone
+	}
+	if len(args) != 2 {
+		device.Fail(stderr, fmt.Errorf("%s wants one directory; see app --help", state))
+		return device.ExitUsage
+	}
+	c, err := device.Load()
+	if err != nil {
+		device.Fail(stderr, err)
+		return device.ExitUsage
+	}
+	log := device.NewLog(stderr, c.LogLevel)
+	for _, w := range c.Warnings {
+		log.Warn(w)
+	}
+	err = device.Run(device.Module, func(ctx context.Context) error {
+		tree, err := modules.OpenTree(args[1])
+		if err != nil {
+			return err
+		}
+		return c.Engine(log, driver(tree)).Handle(ctx, state, tree)
+	})
+	if err != nil {
+		device.Fail(stderr, err)
+	}
+	return device.ExitCode(err)
+}
+
+// driver is who called: mender-app leaves its name in the tree.
+func driver(tree *modules.Tree) string {
+	if name, err := tree.Driver(); err == nil && name != "" {
+		return name
+	}
+	return "mender"
+}
+
+func help(w io.Writer) {
+	fmt.Fprint(w, usage)
+	for _, s := range modules.States() {
+		fmt.Fprintf(w, "  %s\n", s)
+	}
+	fmt.Fprint(w, settings, device.ExitHelp)
+}
