@@ -71,13 +71,19 @@ type archived struct {
 	present map[image.Digest]image.Descriptor
 }
 
+// byDigest reports whether every layer that was written is named by its diffID.
+func (a archived) byDigest() bool {
+	for i, d := range a.id.DiffIDs {
+		if a.names[i] != "" && a.names[i] != blobName(d) {
+			return false
+		}
+	}
+	return true
+}
+
 // finish writes the manifests. Everything before it has been verified.
 func (o *outgoing) finish(a archived, tag string) error {
-	byDigest := true
-	for i, d := range a.id.DiffIDs {
-		byDigest = byDigest && (a.names[i] == "" || a.names[i] == blobName(d))
-	}
-	if byDigest {
+	if a.byDigest() {
 		return o.finishHybrid(a, tag)
 	}
 	// Layers that keep the names they came with make a docker-archive, which

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 
 	"github.com/mender-app/mender-app/artifact/image"
@@ -27,6 +28,9 @@ type Target interface {
 	Load(ctx context.Context, archive io.Reader) error
 	// Old is the old content that deltas start from.
 	Old(ctx context.Context) (Old, error)
+	// Save keeps what the engine saves of the image ref, byte for byte, in a
+	// file without a name. An image that is not there is submodules.ErrNotFound.
+	Save(ctx context.Context, ref string) (f *os.File, size int64, err error)
 }
 
 // Incoming is content on its way into a Target.
@@ -109,7 +113,7 @@ func contentError(err error) error {
 		errors.Is(err, io.ErrUnexpectedEOF):
 		return submodules.Mark(err, submodules.ErrContent)
 	}
-	return err
+	return referenceError(err)
 }
 
 // receiver is the state of one Receive.
@@ -223,6 +227,15 @@ func (rc *receiver) archive(r io.Reader) error {
 	for i := range img.DiffIDs {
 		a.sizes[i] = img.Layers[i].Size
 		a.names[i] = names[img.Members[i]]
+	}
+	if !a.byDigest() {
+		// No OCI manifest can name the layers then, and a store that goes by
+		// descriptors takes a docker-archive only if it is whole.
+		for d, desc := range present {
+			if desc.Digest != "" {
+				delete(present, d)
+			}
+		}
 	}
 	if err := rc.fill(a); err != nil {
 		return err

@@ -183,6 +183,30 @@ func held(all []Image, diffIDs []image.Digest, has func(image.Descriptor) bool) 
 // Old implements imagestore.Target.
 func (t target) Old(ctx context.Context) (imagestore.Old, error) { return t.e.old(ctx, t.tempDir) }
 
+// Save implements imagestore.Target.
+func (t target) Save(ctx context.Context, ref string) (*os.File, int64, error) {
+	// The reference ran `docker save` with the tag; by the ID the archive would
+	// have none, and other bytes.
+	if _, err := t.e.Inspect(ctx, ref); err != nil {
+		return nil, 0, err
+	}
+	name, err := t.e.spool(ctx, ref, t.tempDir)
+	if err != nil {
+		return nil, 0, err
+	}
+	f, err := os.Open(name)
+	_ = os.Remove(name)
+	if err != nil {
+		return nil, 0, err
+	}
+	fi, err := f.Stat()
+	if err != nil {
+		_ = f.Close()
+		return nil, 0, err
+	}
+	return f, fi.Size(), nil
+}
+
 // Load implements imagestore.Target.
 func (t target) Load(ctx context.Context, archive io.Reader) error {
 	res, err := t.e.cli.ImageLoad(ctx, archive, client.ImageLoadWithQuiet(true))
