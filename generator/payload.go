@@ -2,6 +2,7 @@ package generator
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -13,6 +14,7 @@ import (
 	"github.com/mender-app/mender-app/artifact"
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/delta"
+	"github.com/mender-app/mender-app/generator/manifests"
 	"github.com/mender-app/mender-app/generator/source"
 )
 
@@ -282,8 +284,12 @@ func (g *generation) packManifests(p *payload) (err error) {
 	if cerr := f.Close(); err == nil && cerr != nil {
 		err = &WriteError{cerr}
 	}
+	var write *WriteError
+	if err != nil && !errors.As(err, &write) {
+		return &ManifestError{Dir: g.ManifestsDir, Err: &manifests.Error{Place: manifests.Place{File: "."}, Text: err.Error()}}
+	}
 	if err != nil {
-		return fmt.Errorf("manifests directory: %w", err)
+		return err
 	}
 	p.manifests = f.Name()
 	p.sizes.ManifestsPayload, p.sizes.Manifests = size.Payload, size.Files

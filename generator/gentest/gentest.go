@@ -69,7 +69,7 @@ func Image(t testing.TB, platform string, layers ...Files) v1.Image {
 func Text(seed string, n int) string {
 	var b strings.Builder
 	for i := 0; b.Len() < n; i++ {
-		fmt.Fprintf(&b, "%s line %d %x\n", seed, i, i*i*2654435761)
+		fmt.Fprintf(&b, "%s line %d %x\n", seed, i, uint64(i)*uint64(i)*2654435761)
 	}
 	return b.String()[:n]
 }
