@@ -107,7 +107,11 @@ func check(t testing.TB, old, target, delta string, opts Options) {
 func TestXdelta3(t *testing.T) {
 	opts := Options{Xdelta3: xdelta3(t)}
 	delta := filepath.Join(t.TempDir(), "delta")
-	for name, p := range pairs(t, 12<<20) {
+	limit := int64(12 << 20)
+	if testing.Short() {
+		limit = 2 << 20
+	}
+	for name, p := range pairs(t, limit) {
 		for _, args := range []string{
 			"", "-S none", "-S djw", "-S fgk", "-S lzma", "-n", "-0", "-9", "-N",
 			"-W 16384", "-W 1048576", "-W 16777216", "-B 524288 -W 65536", "-A=x", "-I 0 -P 16384",

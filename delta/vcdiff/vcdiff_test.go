@@ -177,7 +177,7 @@ func TestCutOff(t *testing.T) {
 // names, or it is refused with one of the package's errors.
 func TestFlippedBits(t *testing.T) {
 	old, want := vector(t, "old"), vector(t, "new")
-	for _, name := range []string{"default", "none", "windows"} {
+	for _, name := range []string{"default", "none"} {
 		delta := vector(t, name+".vcdiff")
 		app := bytes.Index(delta, []byte("new//old/"))
 		var r Reader // Reset after every kind of error

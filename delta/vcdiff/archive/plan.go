@@ -189,6 +189,8 @@ func (p *planner) add(name string) error {
 		m = Member{Name: strings.TrimSuffix(name, sameSuffix), Kind: Unchanged, Size: -1}
 		m.SHA256, err = p.digest(name)
 		m.Source = m.SHA256
+	case isDelta:
+		return fmt.Errorf("%w: %s is a delta of something else than a layer", ErrInvalid, name)
 	default:
 		m = Member{Name: name, Kind: Verbatim, Size: e.size, off: e.off, size: e.size, SHA256: blobName(name)}
 	}

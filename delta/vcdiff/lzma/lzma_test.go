@@ -139,10 +139,10 @@ func samples(t testing.TB) map[string][]byte {
 	rand.New(rand.NewSource(7)).Read(noise)
 	text := bytes.Repeat([]byte("the same again and again, "), 20000)
 	return map[string][]byte{
-		"program": self[:min(len(self), 2<<20)],
+		"program": self[:min(len(self), 1<<20)],
 		"noise":   noise,
 		"text":    text,
-		"zeros":   make([]byte, 5<<20),
+		"zeros":   make([]byte, 3<<20),
 		"mixed":   bytes.Join([][]byte{self[:100000], noise[:200000], text, noise[:70000], self[:150000]}, nil),
 		"short":   []byte("x"),
 	}
@@ -161,7 +161,7 @@ func TestAgainstXz(t *testing.T) {
 				require.NoError(t, err)
 				require.True(t, bytes.Equal(data, got))
 				// And anything that is cut off or has a bit flipped ends.
-				for i := len(in) - 1; i > 0; i -= 1 + len(in)/7 {
+				for i := len(in) - 1; i > 0; i -= 1 + len(in)/3 {
 					d.Reset()
 					_, err := section(d, in[:i], len(data))
 					require.Error(t, err)
