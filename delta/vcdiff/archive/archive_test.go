@@ -298,6 +298,31 @@ func TestOldContentMissingOrDamaged(t *testing.T) {
 	}
 }
 
+// stater has old content, and cannot open it.
+type stater struct{ o *old }
+
+func (s stater) OpenBlob(context.Context, string) (Blob, error) { return nil, errors.New("opened") }
+
+func (s stater) StatBlob(_ context.Context, digest string) (int64, error) {
+	content, ok := s.o.blobs[digest]
+	if !ok {
+		return 0, fs.ErrNotExist
+	}
+	return int64(len(content)), nil
+}
+
+func TestCheckBySize(t *testing.T) {
+	ctx, f := context.Background(), load(t, "docker")
+	a, err := plan(pack(t, f.delta))
+	require.NoError(t, err)
+	require.NoError(t, a.Check(ctx, stater{f.old}, true))
+	digest := a.Needs(false)[0]
+	f.old.blobs[digest] = f.old.blobs[digest][:10]
+	require.ErrorIs(t, a.Check(ctx, stater{f.old}, true), ErrDamaged)
+	delete(f.old.blobs, digest)
+	require.ErrorIs(t, a.Check(ctx, stater{f.old}, true), ErrMissing)
+}
+
 func TestDamagedDelta(t *testing.T) {
 	f := load(t, "docker")
 	name := f.named(t, "layer.tar.vcdiff")

@@ -31,11 +31,26 @@ type Blob interface {
 	Size() int64
 }
 
+// A Stater is an Old that can tell the size of content without making it
+// ready to be read in any order. Check then opens nothing.
+type Stater interface {
+	Old
+	// StatBlob gives the size, or an error as OpenBlob does.
+	StatBlob(ctx context.Context, sha256 string) (int64, error)
+}
+
 // Check tells whether the old content that the members need is there and
 // large enough, without reading it. See Needs for unchanged.
 func (a *Archive) Check(ctx context.Context, old Old, unchanged bool) error {
 	for _, m := range a.Members {
 		if m.Source == "" || m.Kind == Unchanged && !unchanged {
+			continue
+		}
+		if st, ok := old.(Stater); ok {
+			size, err := st.StatBlob(ctx, m.Source)
+			if err := fits(m, size, err); err != nil {
+				return err
+			}
 			continue
 		}
 		b, err := openOld(ctx, old, m)
@@ -51,18 +66,29 @@ func (a *Archive) Check(ctx context.Context, old Old, unchanged bool) error {
 
 func openOld(ctx context.Context, old Old, m Member) (Blob, error) {
 	b, err := old.OpenBlob(ctx, m.Source)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%s: %w: sha256:%s", m.Name, ErrMissing, m.Source)
-	}
 	if err != nil {
-		return nil, fmt.Errorf("%s: open sha256:%s: %w", m.Name, m.Source, err)
+		return nil, fits(m, 0, err)
 	}
-	if b.Size() < m.sourceEnd {
+	if err := fits(m, b.Size(), nil); err != nil {
 		_ = b.Close()
-		return nil, fmt.Errorf("%s: %w: sha256:%s has %d bytes, the delta reads %d",
-			m.Name, ErrDamaged, m.Source, b.Size(), m.sourceEnd)
+		return nil, err
 	}
 	return b, nil
+}
+
+// fits tells whether old content of size bytes, or the error that came
+// instead, is what the member needs.
+func fits(m Member, size int64, err error) error {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("%s: %w: sha256:%s", m.Name, ErrMissing, m.Source)
+	case err != nil:
+		return fmt.Errorf("%s: open sha256:%s: %w", m.Name, m.Source, err)
+	case size < m.sourceEnd:
+		return fmt.Errorf("%s: %w: sha256:%s has %d bytes, the delta reads %d",
+			m.Name, ErrDamaged, m.Source, size, m.sourceEnd)
+	}
+	return nil
 }
 
 // Content is a member's content. Read gives io.EOF only when all of it came
