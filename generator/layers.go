@@ -125,7 +125,7 @@ func (r *layerReader) one(ctx context.Context, same []*image.Layer) (err error) 
 		if from.BlobSize > 0 && from.MediaType != image.MediaTypeLayer && from.MediaType != "" {
 			weight.n = from.BlobSize
 		} else {
-			z, _ = gzip.NewWriterLevel(weight, gzip.BestSpeed)
+			z = gzip.NewWriter(weight) // the level of a full image
 			out = append(out, z)
 		}
 	}
