@@ -126,7 +126,7 @@ func TestArchiveSizeHuge(t *testing.T) {
 	huge, err := ArchiveSize(ArchiveSpec{Image: img})
 	require.NoError(t, err)
 	// A pax header and its record, and some digits more in the OCI manifest.
-	require.InDelta(t, 9<<30-1<<20+1024, huge-small, 512)
+	require.InDelta(t, float64(9<<30-1<<20+1024), float64(huge-small), 512)
 }
 
 func tarFiles(t testing.TB, b []byte) map[string][]byte {
