@@ -13,6 +13,8 @@ import (
 	"testing/fstest"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/mender-app/mender-app/artifact/internal/rig"
 )
 
 // unpackTo reads a payload into a new directory and returns it; beside the
@@ -83,87 +85,87 @@ func TestManifestsRoundTrip(t *testing.T) {
 
 // TestManifestsRealTar exchanges payloads with the tar of this machine.
 func TestManifestsRealTar(t *testing.T) {
-	need(t, "tar")
+	rig.Need(t, "tar")
 	dir := someTree(t)
 	top := t.TempDir()
-	run(t, "cp", "-a", dir, filepath.Join(top, "manifests"))
-	run(t, "tar", "-C", top, "-czf", filepath.Join(top, ManifestsPayload), "manifests")
+	rig.Run(t, "cp", "-a", dir, filepath.Join(top, "manifests"))
+	rig.Run(t, "tar", "-C", top, "-czf", filepath.Join(top, ManifestsPayload), "manifests")
 	b, err := os.ReadFile(filepath.Join(top, ManifestsPayload))
 	require.NoError(t, err)
 	out, err := unpackTo(t, b, ManifestLimits{})
 	require.NoError(t, err)
-	run(t, "diff", "-r", dir, out)
+	rig.Run(t, "diff", "-r", dir, out)
 
 	var buf bytes.Buffer
 	_, err = WriteManifests(&buf, os.DirFS(dir))
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(filepath.Join(top, ManifestsPayload), buf.Bytes(), 0o644))
 	back := t.TempDir()
-	run(t, "tar", "-C", back, "-xzf", filepath.Join(top, ManifestsPayload))
-	run(t, "diff", "-r", dir, filepath.Join(back, "manifests"))
+	rig.Run(t, "tar", "-C", back, "-xzf", filepath.Join(top, ManifestsPayload))
+	rig.Run(t, "diff", "-r", dir, filepath.Join(back, "manifests"))
 }
 
 func TestManifestsHostile(t *testing.T) {
-	m := func(name, body string) entry { return entry{name: "manifests/" + name, body: body} }
-	link := func(name, target string) entry {
-		return entry{name: "manifests/" + name, typ: tar.TypeSymlink, link: target}
+	m := func(name, body string) rig.Entry { return rig.Entry{Name: "manifests/" + name, Body: body} }
+	link := func(name, target string) rig.Entry {
+		return rig.Entry{Name: "manifests/" + name, Type: tar.TypeSymlink, Link: target}
 	}
 	deep := strings.Repeat("d/", maxDepth)
 	for _, c := range []struct {
 		name    string
-		entries []entry
+		entries []rig.Entry
 		limits  ManifestLimits
 		is      error
 		says    string
 	}{
-		{"absolute", []entry{{name: "/manifests/x"}}, ManifestLimits{}, ErrPayload, "absolute name"},
-		{"dot-dot", []entry{m("../../beside", "x")}, ManifestLimits{}, ErrPayload, ".. in its name"},
-		{"elsewhere", []entry{{name: "manifest/x"}}, ManifestLimits{}, ErrPayload, "not below manifests/"},
-		{"the root is a file", []entry{{name: "manifests"}}, ManifestLimits{}, ErrPayload, "not a directory"},
-		{"control character", []entry{m("a\nb", "")}, ManifestLimits{}, ErrPayload, "cannot be printed"},
-		{"hard link", []entry{m("a", ""), {name: "manifests/b", typ: tar.TypeLink, link: "manifests/a"}}, ManifestLimits{}, ErrPayload, "a hard link"},
-		{"character device", []entry{{name: "manifests/null", typ: tar.TypeChar}}, ManifestLimits{}, ErrPayload, "a device"},
-		{"block device", []entry{{name: "manifests/sda", typ: tar.TypeBlock}}, ManifestLimits{}, ErrPayload, "a device"},
-		{"FIFO", []entry{{name: "manifests/fifo", typ: tar.TypeFifo}}, ManifestLimits{}, ErrPayload, "a FIFO"},
-		{"absolute link", []entry{link("x", "/etc/passwd")}, ManifestLimits{}, ErrPayload, "leads out of the tree"},
-		{"link out", []entry{link("x", "../beside")}, ManifestLimits{}, ErrPayload, "leads out of the tree"},
-		{"link out by a link", []entry{m("d/e/f", ""), link("d/e/up", "../.."), link("d/e/x", "up/../beside")}, ManifestLimits{}, ErrPayload, "leads out of the tree"},
-		{"dangling link", []entry{link("x", "nowhere")}, ManifestLimits{}, ErrPayload, "leads to nothing"},
-		{"link through a file", []entry{m("f", ""), link("x", "f/..")}, ManifestLimits{}, ErrPayload, "leads through a file"},
-		{"link loop", []entry{link("a", "b"), link("b", "a")}, ManifestLimits{}, ErrPayload, "never ends"},
-		{"file through a link", []entry{link("x", ".."), m("x/beside", "gone")}, ManifestLimits{}, ErrPayload, "not a directory"},
-		{"file through a link, link last", []entry{m("x/beside", "gone"), link("x", "..")}, ManifestLimits{}, ErrPayload, "twice"},
-		{"file over a link", []entry{link("x", "../beside"), m("x", "gone")}, ManifestLimits{}, ErrPayload, "twice"},
-		{"file twice", []entry{m("x", "1"), m("./x", "2")}, ManifestLimits{}, ErrPayload, "twice"},
-		{"file below a file", []entry{m("x", "1"), m("x/y", "2")}, ManifestLimits{}, ErrPayload, "not a directory"},
-		{"directory over a file", []entry{m("x", "1"), {name: "manifests/x/", typ: tar.TypeDir}}, ManifestLimits{}, ErrPayload, "twice"},
-		{"too deep", []entry{m(deep+"x", "")}, ManifestLimits{}, ErrPayload, "directories deep"},
-		{"too many", []entry{m("a", ""), m("b", ""), m("c", "")}, ManifestLimits{MaxEntries: 2}, ErrTooLarge, "more than"},
-		{"too many directories", []entry{m("a/b/c/d", "")}, ManifestLimits{MaxEntries: 2}, ErrTooLarge, "more than 2"},
-		{"too large", []entry{m("a", strings.Repeat("x", 10000))}, ManifestLimits{MaxBytes: 8192}, ErrTooLarge, "8192"},
+		{"absolute", []rig.Entry{{Name: "/manifests/x"}}, ManifestLimits{}, ErrPayload, "absolute name"},
+		{"dot-dot", []rig.Entry{m("../../beside", "x")}, ManifestLimits{}, ErrPayload, ".. in its name"},
+		{"elsewhere", []rig.Entry{{Name: "manifest/x"}}, ManifestLimits{}, ErrPayload, "not below manifests/"},
+		{"the root is a file", []rig.Entry{{Name: "manifests"}}, ManifestLimits{}, ErrPayload, "not a directory"},
+		{"control character", []rig.Entry{m("a\nb", "")}, ManifestLimits{}, ErrPayload, "cannot be printed"},
+		{"hard link", []rig.Entry{m("a", ""), {Name: "manifests/b", Type: tar.TypeLink, Link: "manifests/a"}}, ManifestLimits{}, ErrPayload, "a hard link"},
+		{"character device", []rig.Entry{{Name: "manifests/null", Type: tar.TypeChar}}, ManifestLimits{}, ErrPayload, "a device"},
+		{"block device", []rig.Entry{{Name: "manifests/sda", Type: tar.TypeBlock}}, ManifestLimits{}, ErrPayload, "a device"},
+		{"FIFO", []rig.Entry{{Name: "manifests/fifo", Type: tar.TypeFifo}}, ManifestLimits{}, ErrPayload, "a FIFO"},
+		{"absolute link", []rig.Entry{link("x", "/etc/passwd")}, ManifestLimits{}, ErrPayload, "leads out of the tree"},
+		{"link out", []rig.Entry{link("x", "../beside")}, ManifestLimits{}, ErrPayload, "leads out of the tree"},
+		{"link out by a link", []rig.Entry{m("d/e/f", ""), link("d/e/up", "../.."), link("d/e/x", "up/../beside")}, ManifestLimits{}, ErrPayload, "leads out of the tree"},
+		{"dangling link", []rig.Entry{link("x", "nowhere")}, ManifestLimits{}, ErrPayload, "leads to nothing"},
+		{"link through a file", []rig.Entry{m("f", ""), link("x", "f/..")}, ManifestLimits{}, ErrPayload, "leads through a file"},
+		{"link loop", []rig.Entry{link("a", "b"), link("b", "a")}, ManifestLimits{}, ErrPayload, "never ends"},
+		{"file through a link", []rig.Entry{link("x", ".."), m("x/beside", "gone")}, ManifestLimits{}, ErrPayload, "not a directory"},
+		{"file through a link, link last", []rig.Entry{m("x/beside", "gone"), link("x", "..")}, ManifestLimits{}, ErrPayload, "twice"},
+		{"file over a link", []rig.Entry{link("x", "../beside"), m("x", "gone")}, ManifestLimits{}, ErrPayload, "twice"},
+		{"file twice", []rig.Entry{m("x", "1"), m("./x", "2")}, ManifestLimits{}, ErrPayload, "twice"},
+		{"file below a file", []rig.Entry{m("x", "1"), m("x/y", "2")}, ManifestLimits{}, ErrPayload, "not a directory"},
+		{"directory over a file", []rig.Entry{m("x", "1"), {Name: "manifests/x/", Type: tar.TypeDir}}, ManifestLimits{}, ErrPayload, "twice"},
+		{"too deep", []rig.Entry{m(deep+"x", "")}, ManifestLimits{}, ErrPayload, "directories deep"},
+		{"too many", []rig.Entry{m("a", ""), m("b", ""), m("c", "")}, ManifestLimits{MaxEntries: 2}, ErrTooLarge, "more than"},
+		{"too many directories", []rig.Entry{m("a/b/c/d", "")}, ManifestLimits{MaxEntries: 2}, ErrTooLarge, "more than 2"},
+		{"too large", []rig.Entry{m("a", strings.Repeat("x", 10000))}, ManifestLimits{MaxBytes: 8192}, ErrTooLarge, "8192"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			_, err := unpackTo(t, makeTar(t, c.entries...), c.limits)
+			_, err := unpackTo(t, rig.Tar(t, c.entries...), c.limits)
 			require.ErrorIs(t, err, c.is)
 			require.ErrorContains(t, err, c.says)
 			require.NotContains(t, err.Error(), "\n")
 		})
 	}
-	links := []entry{m("d/f", "")}
+	links := []rig.Entry{m("d/f", "")}
 	for i := range 2000 {
 		links = append(links, link(fmt.Sprintf("l%d", i), strings.Repeat("d/../", 800)+"d"))
 	}
-	_, err := unpackTo(t, makeTar(t, links...), ManifestLimits{})
+	_, err := unpackTo(t, rig.Tar(t, links...), ManifestLimits{})
 	require.ErrorContains(t, err, "takes too long")
-	bomb := gz(t, makeTar(t, m("zero", strings.Repeat("\x00", 64<<20))))
+	bomb := rig.Gzip(t, rig.Tar(t, m("zero", strings.Repeat("\x00", 64<<20))))
 	_, err = unpackTo(t, bomb, ManifestLimits{MaxBytes: 1 << 20})
 	require.ErrorIs(t, err, ErrTooLarge)
 }
 
 func TestManifestsModes(t *testing.T) {
-	b := makeTar(t,
-		entry{name: "manifests/suid", mode: 0o6777}, entry{name: "manifests/none", mode: 0o1000},
-		entry{name: "manifests/d/", typ: tar.TypeDir, mode: 0o3777})
+	b := rig.Tar(t,
+		rig.Entry{Name: "manifests/suid", Mode: 0o6777}, rig.Entry{Name: "manifests/none", Mode: 0o1000},
+		rig.Entry{Name: "manifests/d/", Type: tar.TypeDir, Mode: 0o3777})
 	out, err := unpackTo(t, b, ManifestLimits{})
 	require.NoError(t, err)
 	for name, mode := range map[string]os.FileMode{"suid": 0o755, "none": 0o600, "d": os.ModeDir | 0o755} {
@@ -226,13 +228,11 @@ func FuzzManifests(f *testing.F) {
 	_, err := WriteManifests(&buf, os.DirFS(someTree(f)))
 	require.NoError(f, err)
 	f.Add(buf.Bytes())
-	f.Add(makeTar(f, entry{name: "manifests/a/b", body: "x"}, entry{name: "manifests/l", typ: tar.TypeSymlink, link: "a/../a/b"}))
-	f.Add(makeTar(f, entry{name: "manifests/../x"}))
+	f.Add(rig.Tar(f, rig.Entry{Name: "manifests/a/b", Body: "x"}, rig.Entry{Name: "manifests/l", Type: tar.TypeSymlink, Link: "a/../a/b"}))
+	f.Add(rig.Tar(f, rig.Entry{Name: "manifests/../x"}))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if len(b) > 0 && b[0] != 0x1f {
-			for at := 0; at+512 <= len(b); at += 512 {
-				fixChecksum(b[at : at+512])
-			}
+			rig.FixChecksums(b)
 		}
 		dir, err := unpackTo(t, b, ManifestLimits{MaxBytes: 1 << 20, MaxEntries: 100})
 		if err != nil {

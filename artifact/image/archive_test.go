@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/mender-app/mender-app/artifact/internal/rig"
 )
 
 var (
@@ -31,17 +33,17 @@ func TestOpenArchive(t *testing.T) {
 	s := makeSample(t, amd64, "base", "app", "base") // a layer that is there twice, as a link
 	other := makeSample(t, armV7, "base", "arm")
 	paths := map[string]string{
-		"classic":             put(t, makeTar(t, s.classic(t, "web:1")...)),
-		"classic, gzip":       put(t, gz(t, makeTar(t, s.classic(t, "web:1")...))),
-		"classic, zstd":       put(t, zst(t, makeTar(t, s.classic(t, "web:1")...))),
+		"classic":             put(t, rig.Tar(t, s.classic(t, "web:1")...)),
+		"classic, gzip":       put(t, rig.Gzip(t, rig.Tar(t, s.classic(t, "web:1")...))),
+		"classic, zstd":       put(t, zst(t, rig.Tar(t, s.classic(t, "web:1")...))),
 		"classic, directory":  putDir(t, s.classic(t, "web:1")),
-		"oci":                 put(t, makeTar(t, oci(t, false, plain, s)...)),
-		"oci, gzip layers":    put(t, makeTar(t, oci(t, false, gz, s)...)),
-		"oci, zstd layers":    put(t, makeTar(t, oci(t, false, zst, s)...)),
-		"oci, directory":      putDir(t, oci(t, false, gz, s)),
-		"oci, two platforms":  put(t, makeTar(t, oci(t, false, gz, other, s)...)),
-		"hybrid":              put(t, makeTar(t, oci(t, true, plain, s)...)),
-		"hybrid, gzip layers": put(t, makeTar(t, oci(t, true, gz, s)...)),
+		"oci":                 put(t, rig.Tar(t, oci(t, false, plain, s)...)),
+		"oci, gzip layers":    put(t, rig.Tar(t, oci(t, false, rig.Gzip, s)...)),
+		"oci, zstd layers":    put(t, rig.Tar(t, oci(t, false, zst, s)...)),
+		"oci, directory":      putDir(t, oci(t, false, rig.Gzip, s)),
+		"oci, two platforms":  put(t, rig.Tar(t, oci(t, false, rig.Gzip, other, s)...)),
+		"hybrid":              put(t, rig.Tar(t, oci(t, true, plain, s)...)),
+		"hybrid, gzip layers": put(t, rig.Tar(t, oci(t, true, rig.Gzip, s)...)),
 	}
 	for name, path := range paths {
 		t.Run(name, func(t *testing.T) {
@@ -72,7 +74,7 @@ func TestSelectPlatform(t *testing.T) {
 	v6, v7 := makeSample(t, armV6, "six"), makeSample(t, armV7, "seven")
 	a64 := makeSample(t, Platform{OS: "linux", Arch: "arm64", Variant: "v8"}, "eight")
 	open := func(samples ...sample) *Archive {
-		a, err := OpenArchive(put(t, makeTar(t, oci(t, false, gz, samples...)...)))
+		a, err := OpenArchive(put(t, rig.Tar(t, oci(t, false, rig.Gzip, samples...)...)))
 		require.NoError(t, err)
 		t.Cleanup(func() { a.Close() })
 		return a
@@ -102,40 +104,40 @@ func TestSelectPlatform(t *testing.T) {
 func TestOpenArchiveHostile(t *testing.T) {
 	s := makeSample(t, amd64, "base", "app")
 	cfg := DigestOf(s.config).Hex() + ".json"
-	manifest := func(d dockerImage) entry { return file("manifest.json", encode([]dockerImage{d})) }
+	manifest := func(d dockerImage) rig.Entry { return file("manifest.json", encode([]dockerImage{d})) }
 	big := bytes.Repeat([]byte(" "), MaxConfig+1)
 	for _, c := range []struct {
 		name    string
-		entries []entry
+		entries []rig.Entry
 		is      error
 		says    string
 	}{
-		{"nothing in it", []entry{file("x", nil)}, ErrFormat, "neither manifest.json nor index.json"},
+		{"nothing in it", []rig.Entry{file("x", nil)}, ErrFormat, "neither manifest.json nor index.json"},
 		{"twice", append(s.classic(t, "web:1"), file("./manifest.json", nil)), ErrFormat, "there twice"},
-		{"dot-dot", []entry{file("a/../../b", nil)}, ErrFormat, ".. in its name"},
-		{"absolute", []entry{file("/manifest.json", nil)}, ErrFormat, "absolute name"},
-		{"no config", []entry{manifest(dockerImage{Config: cfg})}, ErrMissing, cfg},
-		{"other config", []entry{manifest(dockerImage{Config: cfg}), file(cfg, []byte("{}"))}, ErrMismatch, "it is sha256:"},
-		{"config not JSON", []entry{manifest(dockerImage{Config: "c"}), file("c", []byte("{"))}, ErrFormat, "image config"},
-		{"no platform", []entry{manifest(dockerImage{Config: "c"}), file("c", []byte("{}"))}, ErrFormat, "no os or architecture"},
-		{"huge config", []entry{manifest(dockerImage{Config: "c"}), file("c", big)}, ErrTooLarge, "bytes"},
-		{"huge manifest", []entry{file("manifest.json", big)}, ErrTooLarge, "manifest.json"},
-		{"manifest not JSON", []entry{file("manifest.json", []byte("[1]"))}, ErrFormat, "manifest.json"},
-		{"index not JSON", []entry{file("index.json", []byte("[1]"))}, ErrFormat, "index.json"},
-		{"layers fewer than diffIDs", []entry{manifest(dockerImage{Config: cfg, Layers: []string{"l"}}), file(cfg, s.config)}, ErrFormat, "1 layers for a config that has 2"},
-		{"stored under another name", []entry{
+		{"dot-dot", []rig.Entry{file("a/../../b", nil)}, ErrFormat, ".. in its name"},
+		{"absolute", []rig.Entry{file("/manifest.json", nil)}, ErrFormat, "absolute name"},
+		{"no config", []rig.Entry{manifest(dockerImage{Config: cfg})}, ErrMissing, cfg},
+		{"other config", []rig.Entry{manifest(dockerImage{Config: cfg}), file(cfg, []byte("{}"))}, ErrMismatch, "it is sha256:"},
+		{"config not JSON", []rig.Entry{manifest(dockerImage{Config: "c"}), file("c", []byte("{"))}, ErrFormat, "image config"},
+		{"no platform", []rig.Entry{manifest(dockerImage{Config: "c"}), file("c", []byte("{}"))}, ErrFormat, "no os or architecture"},
+		{"huge config", []rig.Entry{manifest(dockerImage{Config: "c"}), file("c", big)}, ErrTooLarge, "bytes"},
+		{"huge manifest", []rig.Entry{file("manifest.json", big)}, ErrTooLarge, "manifest.json"},
+		{"manifest not JSON", []rig.Entry{file("manifest.json", []byte("[1]"))}, ErrFormat, "manifest.json"},
+		{"index not JSON", []rig.Entry{file("index.json", []byte("[1]"))}, ErrFormat, "index.json"},
+		{"layers fewer than diffIDs", []rig.Entry{manifest(dockerImage{Config: cfg, Layers: []string{"l"}}), file(cfg, s.config)}, ErrFormat, "1 layers for a config that has 2"},
+		{"stored under another name", []rig.Entry{
 			manifest(dockerImage{Config: cfg, Layers: []string{blobDir + DigestOf(s.config).Hex(), "l"}}),
 			file(cfg, s.config), file(blobDir+DigestOf(s.config).Hex(), s.layers[0]),
 		}, ErrMismatch, "stored as"},
-		{"xz layer", []entry{
+		{"xz layer", []rig.Entry{
 			manifest(dockerImage{Config: cfg, Layers: []string{"l", "l"}}), file(cfg, s.config), file("l", []byte("\xfd7zXZ\x00xxxx")),
 		}, ErrFormat, "xz compression"},
-		{"link loop", []entry{
-			{name: "manifest.json", typ: tar.TypeSymlink, link: "a"}, {name: "a", typ: tar.TypeSymlink, link: "manifest.json"},
+		{"link loop", []rig.Entry{
+			{Name: "manifest.json", Type: tar.TypeSymlink, Link: "a"}, {Name: "a", Type: tar.TypeSymlink, Link: "manifest.json"},
 		}, ErrFormat, "neither"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			_, err := OpenArchive(put(t, makeTar(t, c.entries...)))
+			_, err := OpenArchive(put(t, rig.Tar(t, c.entries...)))
 			require.ErrorIs(t, err, c.is)
 			require.ErrorContains(t, err, c.says)
 			require.NotContains(t, err.Error(), "\n")
@@ -146,8 +148,8 @@ func TestOpenArchiveHostile(t *testing.T) {
 func TestVerifyFindsWrongLayer(t *testing.T) {
 	s := makeSample(t, amd64, "base", "app")
 	wrong := s
-	wrong.layers = [][]byte{s.layers[0], makeTar(t, file("etc/app", []byte("apq")))}
-	a, err := OpenArchive(put(t, makeTar(t, wrong.classic(t, "web:1")...)))
+	wrong.layers = [][]byte{s.layers[0], rig.Tar(t, file("etc/app", []byte("apq")))}
+	a, err := OpenArchive(put(t, rig.Tar(t, wrong.classic(t, "web:1")...)))
 	require.NoError(t, err)
 	defer a.Close()
 	img, err := a.Select(amd64)
@@ -157,7 +159,7 @@ func TestVerifyFindsWrongLayer(t *testing.T) {
 
 	omitted := s.classic(t, "web:1")
 	omitted = append(omitted[:3:3], omitted[4:]...) // the first layer.tar
-	a2, err := OpenArchive(put(t, makeTar(t, omitted...)))
+	a2, err := OpenArchive(put(t, rig.Tar(t, omitted...)))
 	require.NoError(t, err)
 	defer a2.Close()
 	img, err = a2.Select(amd64)

@@ -3,7 +3,6 @@ package image
 import (
 	"archive/tar"
 	"bytes"
-	"compress/gzip"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -13,44 +12,11 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 	"github.com/stretchr/testify/require"
+
+	"github.com/mender-app/mender-app/artifact/internal/rig"
 )
 
-// entry is a member of a tar made for a test.
-type entry struct {
-	name string
-	body []byte
-	typ  byte
-	link string
-}
-
-func file(name string, body []byte) entry { return entry{name: name, body: body} }
-
-func makeTar(t testing.TB, entries ...entry) []byte {
-	t.Helper()
-	var buf bytes.Buffer
-	tw := tar.NewWriter(&buf)
-	for _, e := range entries {
-		h := &tar.Header{Name: e.name, Typeflag: e.typ, Linkname: e.link, Size: int64(len(e.body)), Mode: 0o644}
-		if e.typ == 0 {
-			h.Typeflag = tar.TypeReg
-		}
-		require.NoError(t, tw.WriteHeader(h))
-		_, err := tw.Write(e.body)
-		require.NoError(t, err)
-	}
-	require.NoError(t, tw.Close())
-	return buf.Bytes()
-}
-
-func gz(t testing.TB, b []byte) []byte {
-	t.Helper()
-	var buf bytes.Buffer
-	w := gzip.NewWriter(&buf)
-	_, err := w.Write(b)
-	require.NoError(t, err)
-	require.NoError(t, w.Close())
-	return buf.Bytes()
-}
+func file(name string, body []byte) rig.Entry { return rig.Entry{Name: name, Body: string(body)} }
 
 func zst(t testing.TB, b []byte) []byte {
 	t.Helper()
@@ -72,7 +38,7 @@ func makeSample(t testing.TB, p Platform, contents ...string) sample {
 	c := map[string]any{"os": p.OS, "architecture": p.Arch, "variant": p.Variant, "future": 1}
 	diffs := []Digest{}
 	for _, text := range contents {
-		l := makeTar(t, file("etc/"+text, []byte(text)))
+		l := rig.Tar(t, file("etc/"+text, []byte(text)))
 		s.layers = append(s.layers, l)
 		diffs = append(diffs, DigestOf(l))
 	}
@@ -96,16 +62,16 @@ func (s sample) image(t testing.TB, tags ...string) *Image {
 
 // classic is the archive docker save made before version 25: directories
 // named by legacy IDs, layers before the manifest.
-func (s sample) classic(t testing.TB, tag string) []entry {
+func (s sample) classic(t testing.TB, tag string) []rig.Entry {
 	t.Helper()
-	var es []entry
+	var es []rig.Entry
 	d := dockerImage{Config: DigestOf(s.config).Hex() + ".json", RepoTags: []string{tag}}
 	ids := make(map[Digest]string)
 	for i, l := range s.layers {
 		id := DigestOf(fmt.Appendf(nil, "%s %d", DigestOf(s.config), i)).Hex()
-		es = append(es, entry{name: id + "/", typ: tar.TypeDir}, file(id+"/VERSION", []byte("1.0")), file(id+"/json", []byte(`{"id":"x"}`)))
+		es = append(es, rig.Entry{Name: id + "/", Type: tar.TypeDir}, file(id+"/VERSION", []byte("1.0")), file(id+"/json", []byte(`{"id":"x"}`)))
 		if other, ok := ids[DigestOf(l)]; ok {
-			es = append(es, entry{name: id + "/layer.tar", typ: tar.TypeSymlink, link: "../" + other + "/layer.tar"})
+			es = append(es, rig.Entry{Name: id + "/layer.tar", Type: tar.TypeSymlink, Link: "../" + other + "/layer.tar"})
 		} else {
 			es = append(es, file(id+"/layer.tar", l))
 		}
@@ -117,10 +83,10 @@ func (s sample) classic(t testing.TB, tag string) []entry {
 
 // oci is the layout of several images, their layers packed by pack; with
 // docker it has a manifest.json too.
-func oci(t testing.TB, docker bool, pack func(testing.TB, []byte) []byte, samples ...sample) []entry {
+func oci(t testing.TB, docker bool, pack func(testing.TB, []byte) []byte, samples ...sample) []rig.Entry {
 	t.Helper()
 	blobs := make(map[string]bool)
-	es := []entry{{name: "blobs/", typ: tar.TypeDir}, {name: "blobs/sha256/", typ: tar.TypeDir}}
+	es := []rig.Entry{{Name: "blobs/", Type: tar.TypeDir}, {Name: "blobs/sha256/", Type: tar.TypeDir}}
 	add := func(media string, b []byte) Descriptor {
 		name := blobDir + DigestOf(b).Hex()
 		if !blobs[name] {
@@ -162,19 +128,19 @@ func put(t testing.TB, b []byte) string {
 }
 
 // putDir unpacks the entries into a directory.
-func putDir(t testing.TB, es []entry) string {
+func putDir(t testing.TB, es []rig.Entry) string {
 	t.Helper()
 	dir := t.TempDir()
 	for _, e := range es {
-		name := filepath.Join(dir, e.name)
+		name := filepath.Join(dir, e.Name)
 		require.NoError(t, os.MkdirAll(filepath.Dir(name), 0o755))
-		switch e.typ {
+		switch e.Type {
 		case tar.TypeDir:
 			require.NoError(t, os.MkdirAll(name, 0o755))
 		case tar.TypeSymlink:
-			require.NoError(t, os.Symlink(e.link, name))
+			require.NoError(t, os.Symlink(e.Link, name))
 		default:
-			require.NoError(t, os.WriteFile(name, e.body, 0o644))
+			require.NoError(t, os.WriteFile(name, []byte(e.Body), 0o644))
 		}
 	}
 	return dir

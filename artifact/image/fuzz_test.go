@@ -2,30 +2,31 @@ package image
 
 import (
 	"bytes"
-	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/mender-app/mender-app/artifact/internal/rig"
 )
 
 // FuzzArchive reads what may be an image archive both ways.
 func FuzzArchive(f *testing.F) {
 	s := makeSample(f, amd64, "base", "app")
-	f.Add(makeTar(f, s.classic(f, "web:1")...))
-	f.Add(makeTar(f, oci(f, true, gz, s)...))
-	f.Add(makeTar(f, oci(f, false, zst, s)...))
+	f.Add(rig.Tar(f, s.classic(f, "web:1")...))
+	f.Add(rig.Tar(f, oci(f, true, rig.Gzip, s)...))
+	f.Add(rig.Tar(f, oci(f, false, zst, s)...))
 	f.Add(write(f, ArchiveSpec{Image: s.image(f), RepoTags: []string{"web:1"}}))
-	f.Add(zst(f, makeTar(f, s.classic(f, "web:1")...)))
+	f.Add(zst(f, rig.Tar(f, s.classic(f, "web:1")...)))
 	// Without digests in the names there is more that can be changed.
-	f.Add(makeTar(f, file("c", s.config), file("l0", s.layers[0]), file("l1", s.layers[1]),
+	f.Add(rig.Tar(f, file("c", s.config), file("l0", s.layers[0]), file("l1", s.layers[1]),
 		file("manifest.json", encode([]dockerImage{{Config: "c", Layers: []string{"l0", "l1"}}}))))
 	limits := Limits{MaxBytes: 1 << 20, MaxLayer: 1 << 18, MaxMembers: 64, MaxJSON: 1 << 16}
 	name := filepath.Join(f.TempDir(), "archive")
 	f.Fuzz(func(t *testing.T, b []byte) {
-		fixChecksums(b)
+		rig.FixChecksums(b)
 		handed := make(map[string]Digest)
 		imgs, err := ReadStream(bytes.NewReader(b), limits, Handler{Layer: func(m Member, r io.Reader) error {
 			content, err := io.ReadAll(r)
@@ -68,21 +69,4 @@ func FuzzArchive(f *testing.F) {
 			require.NoError(t, WriteArchive(&out, ArchiveSpec{Image: img}))
 		}
 	})
-}
-
-// fixChecksums gives what looks like headers of a tar the checksums they
-// should have, so that changes to them are not all lost on the checksum.
-func fixChecksums(b []byte) {
-	for at := 0; at+512 <= len(b); at += 512 {
-		h := b[at : at+512]
-		if string(h[257:262]) != "ustar" {
-			continue
-		}
-		copy(h[148:156], "        ")
-		sum := 0
-		for _, c := range h {
-			sum += int(c)
-		}
-		copy(h[148:156], fmt.Sprintf("%06o\x00 ", sum))
-	}
 }

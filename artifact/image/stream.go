@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"path"
 	"slices"
 
@@ -35,6 +36,7 @@ func (l Limits) defaults() Limits {
 	if l.MaxJSON == 0 {
 		l.MaxJSON = 8 << 20
 	}
+	l.MaxLayer = min(l.MaxLayer, math.MaxInt64/2)
 	return l
 }
 
@@ -178,7 +180,7 @@ func (s *stream) file(h *tar.Header) error {
 	if err != nil {
 		return err
 	}
-	if len(head) > 0 && (head[0] == '{' || head[0] == '[') && h.Size <= MaxConfig {
+	if start := bytes.TrimLeft(head, " \t\r\n"); len(start) > 0 && (start[0] == '{' || start[0] == '[') && h.Size <= MaxConfig {
 		b := make([]byte, h.Size)
 		if _, err := io.ReadFull(body, b); err != nil {
 			return err

@@ -11,6 +11,8 @@ import (
 	"testing/iotest"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/mender-app/mender-app/artifact/internal/rig"
 )
 
 // record is what a handler was given.
@@ -51,12 +53,12 @@ func TestReadStream(t *testing.T) {
 		early   bool
 		packed  string
 	}{
-		{"classic", makeTar(t, s.classic(t, "web:1")...), false, ""},
-		{"classic, gzip", gz(t, makeTar(t, s.classic(t, "web:1")...)), false, ""},
-		{"classic, zstd", zst(t, makeTar(t, s.classic(t, "web:1")...)), false, ""},
-		{"oci", makeTar(t, oci(t, false, plain, s)...), false, ""},
-		{"oci, gzip layers", makeTar(t, oci(t, false, gz, s)...), false, "gzip"},
-		{"hybrid, zstd layers", makeTar(t, oci(t, true, zst, s)...), false, "zstd"},
+		{"classic", rig.Tar(t, s.classic(t, "web:1")...), false, ""},
+		{"classic, gzip", rig.Gzip(t, rig.Tar(t, s.classic(t, "web:1")...)), false, ""},
+		{"classic, zstd", zst(t, rig.Tar(t, s.classic(t, "web:1")...)), false, ""},
+		{"oci", rig.Tar(t, oci(t, false, plain, s)...), false, ""},
+		{"oci, gzip layers", rig.Tar(t, oci(t, false, rig.Gzip, s)...), false, "gzip"},
+		{"hybrid, zstd layers", rig.Tar(t, oci(t, true, zst, s)...), false, "zstd"},
 		{"ours", write(t, ArchiveSpec{Image: s.image(t), RepoTags: []string{"web:1"}}), true, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -93,11 +95,11 @@ func TestReadStream(t *testing.T) {
 func TestReadStreamAnyOrder(t *testing.T) {
 	s := makeSample(t, amd64, "base", "app", "base", "top")
 	rnd := rand.New(rand.NewPCG(1, 2))
-	for _, es := range [][]entry{s.classic(t, "web:1"), oci(t, true, gz, s), oci(t, false, plain, s)} {
+	for _, es := range [][]rig.Entry{s.classic(t, "web:1"), oci(t, true, rig.Gzip, s), oci(t, false, plain, s)} {
 		for range 50 {
 			rnd.Shuffle(len(es), func(i, j int) { es[i], es[j] = es[j], es[i] })
 			var got record
-			imgs, err := ReadStream(bytes.NewReader(makeTar(t, es...)), Limits{}, got.handler(all))
+			imgs, err := ReadStream(bytes.NewReader(rig.Tar(t, es...)), Limits{}, got.handler(all))
 			require.NoError(t, err)
 			require.Equal(t, DigestOf(s.config), imgs[0].ConfigDigest)
 			require.NotContains(t, imgs[0].Members, "")
@@ -112,21 +114,21 @@ func TestReadStreamHostile(t *testing.T) {
 	s := makeSample(t, amd64, "base", "app")
 	cfg := DigestOf(s.config).Hex() + ".json"
 	manifest := file("manifest.json", encode([]dockerImage{{Config: cfg, Layers: []string{"l0", "l1"}}}))
-	wrong := makeTar(t, file("etc/app", []byte("apq")))
-	good := []entry{manifest, file(cfg, s.config), file("l0", s.layers[0]), file("l1", s.layers[1])}
-	with := func(at int, e entry) []entry {
+	wrong := rig.Tar(t, file("etc/app", []byte("apq")))
+	good := []rig.Entry{manifest, file(cfg, s.config), file("l0", s.layers[0]), file("l1", s.layers[1])}
+	with := func(at int, e rig.Entry) []rig.Entry {
 		es := slices.Clone(good)
 		es[at] = e
 		return es
 	}
-	rotate := func(es []entry) []entry { return append(slices.Clone(es[2:]), es[:2]...) }
-	_, err := ReadStream(bytes.NewReader(makeTar(t, good...)), Limits{}, Handler{})
+	rotate := func(es []rig.Entry) []rig.Entry { return append(slices.Clone(es[2:]), es[:2]...) }
+	_, err := ReadStream(bytes.NewReader(rig.Tar(t, good...)), Limits{}, Handler{})
 	require.NoError(t, err)
-	_, err = ReadStream(bytes.NewReader(makeTar(t, rotate(good)...)), Limits{}, Handler{})
+	_, err = ReadStream(bytes.NewReader(rig.Tar(t, rotate(good)...)), Limits{}, Handler{})
 	require.NoError(t, err)
 	for _, c := range []struct {
 		name    string
-		entries []entry
+		entries []rig.Entry
 		limits  Limits
 		is      error
 		says    string
@@ -135,26 +137,26 @@ func TestReadStreamHostile(t *testing.T) {
 		{"wrong layer before its manifest", rotate(with(3, file("l1", wrong))), Limits{}, ErrMismatch, "it is sha256:"},
 		{"empty layer", with(3, file("l1", nil)), Limits{}, ErrMismatch, "it is " + DigestOf(nil).String()},
 		{"layer is JSON", with(3, file("l1", []byte(`{"layers":1}`))), Limits{}, ErrMismatch, "it is no tar"},
-		{"damaged gzip layer", with(3, file("l1", gz(t, s.layers[1])[:60])), Limits{}, ErrFormat, "unexpected EOF"},
-		{"something after a gzip layer", with(3, file("l1", append(gz(t, s.layers[1]), 1, 2, 3))), Limits{}, ErrFormat, ""},
+		{"damaged gzip layer", with(3, file("l1", rig.Gzip(t, s.layers[1])[:60])), Limits{}, ErrFormat, "unexpected EOF"},
+		{"something after a gzip layer", with(3, file("l1", append(rig.Gzip(t, s.layers[1]), 1, 2, 3))), Limits{}, ErrFormat, ""},
 		{"damaged zstd layer", with(3, file("l1", zst(t, s.layers[1])[:20])), Limits{}, ErrFormat, ""},
 		{"other config", with(1, file(cfg, []byte(`{"rootfs":{}}`))), Limits{}, ErrMismatch, "config"},
-		{"no config", append([]entry{manifest}, good[2:]...), Limits{}, ErrMissing, cfg},
+		{"no config", append([]rig.Entry{manifest}, good[2:]...), Limits{}, ErrMissing, cfg},
 		{"no manifest", good[1:], Limits{}, ErrMissing, "index.json"},
 		{"twice", append(slices.Clone(good), file("./l1", s.layers[1])), Limits{}, ErrFormat, "twice"},
 		{"dot-dot", append(slices.Clone(good), file("x/../../l1", nil)), Limits{}, ErrFormat, ".."},
 		{"absolute", append(slices.Clone(good), file("/l1", nil)), Limits{}, ErrFormat, "absolute"},
-		{"link after the manifest", with(3, entry{name: "l1", typ: tar.TypeSymlink, link: "x"}), Limits{}, nil, ""},
-		{"link to what was no layer", append(with(3, file("x", s.layers[1])), entry{name: "l1", typ: tar.TypeSymlink, link: "x"}), Limits{}, ErrFormat, "link"},
+		{"link after the manifest", with(3, rig.Entry{Name: "l1", Type: tar.TypeSymlink, Link: "x"}), Limits{}, nil, ""},
+		{"link to what was no layer", append(with(3, file("x", s.layers[1])), rig.Entry{Name: "l1", Type: tar.TypeSymlink, Link: "x"}), Limits{}, ErrFormat, "link"},
 		{"too many members", good, Limits{MaxMembers: 3}, ErrTooLarge, "members"},
 		{"too large", good, Limits{MaxBytes: 4096}, ErrTooLarge, "4096"},
 		{"layer too large", good, Limits{MaxLayer: 512}, ErrTooLarge, "layer of more than 512"},
-		{"gzip bomb", with(3, file("l1", gz(t, make([]byte, 1<<20)))), Limits{MaxLayer: 1 << 16}, ErrTooLarge, "layer of more than"},
+		{"gzip bomb", with(3, file("l1", rig.Gzip(t, make([]byte, 1<<20)))), Limits{MaxLayer: 1 << 16}, ErrTooLarge, "layer of more than"},
 		{"too much JSON", good, Limits{MaxJSON: 100}, ErrTooLarge, "manifests and configs"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var got record
-			_, err := ReadStream(bytes.NewReader(makeTar(t, c.entries...)), c.limits, got.handler(all))
+			_, err := ReadStream(bytes.NewReader(rig.Tar(t, c.entries...)), c.limits, got.handler(all))
 			if c.is == nil {
 				require.NoError(t, err)
 				return
@@ -169,7 +171,7 @@ func TestReadStreamHostile(t *testing.T) {
 // TestReadStreamTruncated cuts an archive everywhere near a block's edge.
 func TestReadStreamTruncated(t *testing.T) {
 	s := makeSample(t, amd64, "base", "app")
-	for _, b := range [][]byte{makeTar(t, s.classic(t, "web:1")...), write(t, ArchiveSpec{Image: s.image(t)})} {
+	for _, b := range [][]byte{rig.Tar(t, s.classic(t, "web:1")...), write(t, ArchiveSpec{Image: s.image(t)})} {
 		for cut := 0; cut < len(b); cut += 256 {
 			_, err := ReadStream(bytes.NewReader(b[:cut]), Limits{}, Handler{})
 			require.Error(t, err, cut)
@@ -180,7 +182,7 @@ func TestReadStreamTruncated(t *testing.T) {
 func TestReadStreamHandlerErrors(t *testing.T) {
 	s := makeSample(t, amd64, "base", "app")
 	stop := errors.New("stop")
-	for _, b := range [][]byte{makeTar(t, oci(t, true, gz, s)...), write(t, ArchiveSpec{Image: s.image(t)})} {
+	for _, b := range [][]byte{rig.Tar(t, oci(t, true, rig.Gzip, s)...), write(t, ArchiveSpec{Image: s.image(t)})} {
 		_, err := ReadStream(bytes.NewReader(b), Limits{}, Handler{Layer: func(m Member, r io.Reader) error {
 			_, err := io.CopyN(io.Discard, r, 10)
 			return errors.Join(stop, err)

@@ -14,6 +14,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/mender-app/mender-app/artifact/internal/rig"
 )
 
 func write(t testing.TB, spec ArchiveSpec) []byte {
@@ -144,39 +146,16 @@ func tarFiles(t testing.TB, b []byte) map[string][]byte {
 	}
 }
 
-// need skips the test if the program is not installed, and fails it in CI.
-func need(t testing.TB, program string) {
-	t.Helper()
-	if _, err := exec.LookPath(program); err != nil {
-		skip(t, program+" is not installed")
-	}
-}
-
-func skip(t testing.TB, why string) {
-	t.Helper()
-	if os.Getenv("CI") == "true" {
-		t.Fatal(why)
-	}
-	t.Skip(why)
-}
-
-func run(t testing.TB, argv ...string) string {
-	t.Helper()
-	out, err := exec.Command(argv[0], argv[1:]...).CombinedOutput()
-	require.NoError(t, err, "%s: %s", argv, out)
-	return string(out)
-}
-
 // TestSkopeo has skopeo read our hybrid as both things it is, and reads what
 // skopeo makes of it.
 func TestSkopeo(t *testing.T) {
-	need(t, "skopeo")
+	rig.Need(t, "skopeo")
 	s := makeSample(t, amd64, "base", "app")
 	hybrid := put(t, write(t, ArchiveSpec{Image: s.image(t), RepoTags: []string{"web:1"}}))
 	for _, from := range []string{"docker-archive:" + hybrid, "oci-archive:" + hybrid} {
 		for _, to := range []string{"docker-archive:%s:web:1", "oci-archive:%s:web:1", "oci:%s:web:1"} {
 			out := filepath.Join(t.TempDir(), "out")
-			run(t, "skopeo", "--insecure-policy", "--override-os", "linux", "--override-arch", "amd64", "copy", "-q", from, fmt.Sprintf(to, out))
+			rig.Run(t, "skopeo", "--insecure-policy", "--override-os", "linux", "--override-arch", "amd64", "copy", "-q", from, fmt.Sprintf(to, out))
 			a, err := OpenArchive(out)
 			require.NoError(t, err)
 			img, err := a.Select(amd64)
@@ -196,9 +175,9 @@ func TestSkopeo(t *testing.T) {
 // TestDocker loads our archive into the Docker engine of this machine, one
 // with all layers and one that omits the layer it has by then.
 func TestDocker(t *testing.T) {
-	need(t, "docker")
+	rig.Need(t, "docker")
 	if out, err := exec.Command("docker", "version", "-f", "{{.Server.Version}}").CombinedOutput(); err != nil {
-		skip(t, "no Docker engine answers: "+strings.TrimSpace(string(out)))
+		rig.Skip(t, "no Docker engine answers: "+strings.TrimSpace(string(out)))
 	}
 	v1, v2 := makeSample(t, amd64, "base", "app"), makeSample(t, amd64, "base", "app 2")
 	const name = "mender-app-image-test"
@@ -211,7 +190,7 @@ func TestDocker(t *testing.T) {
 		out, err := cmd.CombinedOutput()
 		require.NoError(t, err, string(out))
 		saved := filepath.Join(t.TempDir(), "saved.tar")
-		run(t, "docker", "image", "save", "-o", saved, name+":"+tag)
+		rig.Run(t, "docker", "image", "save", "-o", saved, name+":"+tag)
 		a, err := OpenArchive(saved)
 		require.NoError(t, err)
 		defer a.Close()

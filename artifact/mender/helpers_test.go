@@ -13,12 +13,13 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/mender-app/mender-app/artifact/internal/rig"
 )
 
 func memFile(name, text string) File {
@@ -105,24 +106,6 @@ func newKey(t testing.TB, kind string) keyPair {
 	return k
 }
 
-// need skips the test if the program is not installed, and fails it in CI.
-func need(t testing.TB, program string) {
-	t.Helper()
-	if _, err := exec.LookPath(program); err != nil {
-		if os.Getenv("CI") == "true" {
-			t.Fatalf("%s is not installed", program)
-		}
-		t.Skipf("%s is not installed", program)
-	}
-}
-
-func run(t testing.TB, argv ...string) string {
-	t.Helper()
-	out, err := exec.Command(argv[0], argv[1:]...).CombinedOutput()
-	require.NoError(t, err, "%s: %s", argv, out)
-	return string(out)
-}
-
 // part is a member of an artifact.
 type part struct {
 	name string
@@ -148,16 +131,9 @@ func split(t testing.TB, b []byte) (parts []part) {
 
 func join(t testing.TB, parts []part) []byte {
 	t.Helper()
-	var buf bytes.Buffer
-	tw := tar.NewWriter(&buf)
-	for _, p := range parts {
-		if p.typ == 0 {
-			p.typ = tar.TypeReg
-		}
-		require.NoError(t, tw.WriteHeader(&tar.Header{Name: p.name, Size: int64(len(p.body)), Mode: 0o644, Typeflag: p.typ}))
-		_, err := tw.Write(p.body)
-		require.NoError(t, err)
+	entries := make([]rig.Entry, len(parts))
+	for i, p := range parts {
+		entries[i] = rig.Entry{Name: p.name, Body: string(p.body), Type: p.typ}
 	}
-	require.NoError(t, tw.Close())
-	return buf.Bytes()
+	return rig.Tar(t, entries...)
 }

@@ -20,6 +20,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/mender-app/mender-app/artifact/internal/rig"
 )
 
 func TestRoundTrip(t *testing.T) {
@@ -75,7 +77,7 @@ func TestSignatures(t *testing.T) {
 // TestMenderArtifact has the real mender-artifact validate and read what we
 // write.
 func TestMenderArtifact(t *testing.T) {
-	need(t, "mender-artifact")
+	rig.Need(t, "mender-artifact")
 	keys := map[string]keyPair{"RSA": newKey(t, "RSA"), "ECDSA": newKey(t, "ECDSA")}
 	for _, c := range []Compression{None, Gzip} {
 		for _, kind := range []string{"", "RSA", "ECDSA"} {
@@ -84,15 +86,15 @@ func TestMenderArtifact(t *testing.T) {
 				k := keys[kind]
 				require.NoError(t, os.WriteFile(name, write(t, sampleSpec(), Options{Compression: c, Key: k.signer}), 0o644))
 				if kind == "" { // a signed one it validates only with the key
-					run(t, "mender-artifact", "validate", name)
+					rig.Run(t, "mender-artifact", "validate", name)
 				}
-				out := run(t, "mender-artifact", "read", name)
+				out := rig.Run(t, "mender-artifact", "read", name)
 				for _, s := range []string{"Name: release-2", "qemux86-64", "raspberrypi4", "Type:   app", "rootfs-image.web.version: 2.0", "rootfs-image.web.version: 1.0", "rootfs-image.web.*", `"application_name": "web"`, "images.tar.gz", "manifests.tar.gz"} {
 					require.Contains(t, out, s)
 				}
 				if kind != "" {
-					require.Contains(t, run(t, "mender-artifact", "validate", "-k", k.public, name), "validated successfully")
-					require.Contains(t, run(t, "mender-artifact", "read", "-k", k.public, name), "Signature: signed and verified correctly")
+					require.Contains(t, rig.Run(t, "mender-artifact", "validate", "-k", k.public, name), "validated successfully")
+					require.Contains(t, rig.Run(t, "mender-artifact", "read", "-k", k.public, name), "Signature: signed and verified correctly")
 				}
 			})
 		}
@@ -102,7 +104,7 @@ func TestMenderArtifact(t *testing.T) {
 // TestMenderArtifactWrites reads what the real mender-artifact writes, and
 // compares what both say of the software's version.
 func TestMenderArtifactWrites(t *testing.T) {
-	need(t, "mender-artifact")
+	rig.Need(t, "mender-artifact")
 	dir := t.TempDir()
 	in := func(name string) string { return filepath.Join(dir, name) }
 	require.NoError(t, os.WriteFile(in("images.tar.gz"), bytes.Repeat([]byte("image"), 30000), 0o644))
@@ -127,7 +129,7 @@ func TestMenderArtifactWrites(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			name := in("out.mender")
-			run(t, append([]string{
+			rig.Run(t, append([]string{
 				"mender-artifact", "write", "module-image", "-T", "app", "-n", "release-1", "-t", "a", "-t", "b", "-o", name,
 				"-f", in("images.tar.gz"), "-f", in("manifests.tar.gz"), "-m", in("meta"), "-d", "x.y:z", "-N", "release-0", "-g", "group", "-G", "other",
 			}, c.args...)...)
@@ -174,14 +176,14 @@ func TestMenderArtifactWrites(t *testing.T) {
 		{[]string{"--augment-type", "app", "--augment-file", in("meta")}, "unsupported"},
 	} {
 		name := in("bad.mender")
-		run(t, append([]string{"mender-artifact", "write", "module-image", "-T", "app", "-n", "r", "-t", "a", "-o", name, "-f", in("meta")}, c.args...)...)
+		rig.Run(t, append([]string{"mender-artifact", "write", "module-image", "-T", "app", "-n", "r", "-t", "a", "-o", name, "-f", in("meta")}, c.args...)...)
 		b, err := os.ReadFile(name)
 		require.NoError(t, err)
 		_, _, err = read(b)
 		require.ErrorIs(t, err, ErrUnsupported)
 		require.ErrorContains(t, err, c.says)
 	}
-	run(t, "mender-artifact", "write", "bootstrap-artifact", "-n", "r", "-t", "a", "-o", in("boot.mender"))
+	rig.Run(t, "mender-artifact", "write", "bootstrap-artifact", "-n", "r", "-t", "a", "-o", in("boot.mender"))
 	b, err := os.ReadFile(in("boot.mender"))
 	require.NoError(t, err)
 	_, _, err = read(b)
@@ -442,16 +444,7 @@ func FuzzReader(f *testing.F) {
 	}
 	f.Add(write(f, sampleSpec(), Options{Key: newKey(f, "ECDSA").signer}))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		for at := 0; at+512 <= len(b); at += 512 {
-			if string(b[at+257:at+262]) == "ustar" { // give the header its checksum
-				sum := 0
-				copy(b[at+148:at+156], "        ")
-				for _, c := range b[at : at+512] {
-					sum += int(c)
-				}
-				copy(b[at+148:at+156], fmt.Sprintf("%06o\x00 ", sum))
-			}
-		}
+		rig.FixChecksums(b)
 		h, files, err := read(b)
 		if err != nil {
 			require.NotContains(t, err.Error(), "\n")

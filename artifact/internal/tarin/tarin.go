@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"path"
 	"strings"
 
@@ -46,6 +47,7 @@ type Reader struct {
 
 // NewReader starts to read the tar that r gives.
 func NewReader(r io.Reader, o Options) (*Reader, error) {
+	o.MaxBytes = min(o.MaxBytes, math.MaxInt64/2) // so that nothing overflows
 	t := &Reader{o: o}
 	br := bufio.NewReaderSize(r, 64<<10)
 	magic, err := br.Peek(2)
