@@ -15,6 +15,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -77,21 +78,23 @@ type keyPair struct {
 	private, public string
 }
 
+// rsaKey is the one RSA key of all tests: making one takes seconds on the
+// smallest machines.
+var rsaKey = sync.OnceValues(func() (*rsa.PrivateKey, error) { return rsa.GenerateKey(rand.Reader, 2048) })
+
+// newKey gives an RSA key, the same each time, or a new ECDSA key.
 func newKey(t testing.TB, kind string) keyPair {
 	t.Helper()
 	var k keyPair
-	var err error
 	var block pem.Block
 	switch kind {
 	case "RSA":
-		var key *rsa.PrivateKey
-		key, err = rsa.GenerateKey(rand.Reader, 2048)
+		key, err := rsaKey()
 		require.NoError(t, err)
 		// The only form of an RSA key that 3.9.0 takes.
 		k.signer, block = key, pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)}
 	case "ECDSA":
-		var key *ecdsa.PrivateKey
-		key, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+		key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 		require.NoError(t, err)
 		der, err := x509.MarshalECPrivateKey(key)
 		require.NoError(t, err)
