@@ -1,0 +1,46 @@
+package store
+
+import (
+	"os"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestFormatDocument compares FORMAT.md with the types: each persisted field is
+// in the table of its heading, and nothing else is.
+func TestFormatDocument(t *testing.T) {
+	text, err := os.ReadFile("FORMAT.md")
+	require.NoError(t, err)
+	sections := map[string]string{}
+	for _, part := range regexp.MustCompile(`(?m)^#+ `).Split(string(text), -1) {
+		heading, body, _ := strings.Cut(part, "\n")
+		sections[heading] = body
+	}
+	row := regexp.MustCompile("(?m)^\\| `([^`]+)` \\|")
+	names := func(heading string) (names []string) {
+		for _, m := range row.FindAllStringSubmatch(sections[heading], -1) {
+			names = append(names, m[1])
+		}
+		return names
+	}
+	for heading, v := range map[string]any{
+		"app.json": State{}, "deployment": Deployment{}, "release.json": Release{}, "history/<app>.jsonl": Record{},
+	} {
+		require.Equal(t, sorted(fieldNames(reflect.TypeOf(v))), sorted(names(heading)), heading)
+	}
+	for _, status := range []string{StatusInstalled, StatusRolledBack, StatusRefused, StatusFailed} {
+		require.Contains(t, sections["history/<app>.jsonl"], "`"+status+"`")
+	}
+	require.Contains(t, string(text), AdoptedID)
+}
+
+func sorted(s []string) []string {
+	s = slices.Clone(s)
+	slices.Sort(s)
+	return s
+}
