@@ -59,10 +59,11 @@ func (p *program) install(ctx context.Context, file string, keys []string, force
 			return err
 		}
 	}
-	c, err := p.client()
+	c, release, err := p.lockedClient()
 	if err != nil {
 		return err
 	}
+	defer release()
 	in := io.Reader(p.stdin)
 	var size int64
 	if file != "-" {
@@ -151,6 +152,16 @@ func (p *program) client() (*client.Client, error) {
 	}, nil
 }
 
+// lockedClient is client for a command that must be alone.
+func (p *program) lockedClient() (*client.Client, func(), error) {
+	c, err := p.client()
+	if err != nil {
+		return nil, nil, err
+	}
+	release, err := c.Lock()
+	return c, release, err
+}
+
 // readDeviceType reads the file that names this device's type, with
 // device_type=NAME in it as the Mender client has it.
 func readDeviceType(file string) (string, error) {
@@ -174,10 +185,11 @@ func (p *program) commitCommand() *cobra.Command {
 		Example: "  mender-app commit",
 		Args:    args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := p.client()
+			c, release, err := p.lockedClient()
 			if err != nil {
 				return err
 			}
+			defer release()
 			if err := c.Commit(cmd.Context()); err != nil {
 				return err
 			}
@@ -210,10 +222,11 @@ is kept in its place. The Mender server hears nothing of the latter.`,
 				return p.said(map[string]string{"application": args[0], "release": r.ID, "artifact_name": r.ArtifactName},
 					"%s runs release %s (%s) again", args[0], r.ID, r.ArtifactName)
 			}
-			c, err := p.client()
+			c, release, err := p.lockedClient()
 			if err != nil {
 				return err
 			}
+			defer release()
 			if err := c.Rollback(cmd.Context()); err != nil {
 				return err
 			}
@@ -254,7 +267,13 @@ func (p *program) resume(ctx context.Context) error {
 		Now         string `json:"now"`
 	}
 	var results []result
-	rec, err := (&client.Client{Dir: store.At(p.config.Store).Meta("client")}).Read()
+	recorded := &client.Client{Dir: store.At(p.config.Store).Meta("client")}
+	release, err := recorded.Lock()
+	if err != nil {
+		return err
+	}
+	defer release()
+	rec, err := recorded.Read()
 	if err != nil {
 		return err
 	}
@@ -272,7 +291,13 @@ func (p *program) resume(ctx context.Context) error {
 		}
 		results = append(results, result{Artifact: rec.Open.ArtifactName, Was: string(rec.Open.State), Now: now})
 	}
-	found, err := p.engine().Resume(ctx)
+	driver := driverName // what it began and does not know of any more
+	if now, err := recorded.Read(); err != nil {
+		return err
+	} else if now.Open != nil {
+		driver = ""
+	}
+	found, err := p.engine().Resume(ctx, driver, rec.Installed.ArtifactName)
 	if err != nil {
 		return err
 	}

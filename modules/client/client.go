@@ -19,6 +19,8 @@ import (
 	"slices"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/mender-app/mender-app/artifact/mender"
 	"github.com/mender-app/mender-app/modules"
 	"github.com/mender-app/mender-app/store/durable"
@@ -32,6 +34,8 @@ var (
 	ErrNotOpen = errors.New("no update is open")
 	// ErrRefused: the artifact is not for this device; nothing was called.
 	ErrRefused = errors.New("refused")
+	// ErrBusy: another process drives the module.
+	ErrBusy = errors.New("another mender-app command is at work; try again when it has ended")
 )
 
 // Client drives one update module.
@@ -95,6 +99,30 @@ func (c *Client) Read() (*Record, error) {
 		return nil, fmt.Errorf("%s is damaged: %w", filepath.Join(c.Dir, recordFile), err)
 	}
 	return &r, nil
+}
+
+// Lock keeps other processes from driving the module; Install, Commit, Rollback
+// and Resume want it held. It ends with the process.
+func (c *Client) Lock() (release func(), err error) {
+	if err := durable.MkdirAll(c.Dir, 0o755); err != nil {
+		return nil, err
+	}
+	f, err := os.OpenFile(filepath.Join(c.Dir, "lock"), os.O_RDWR|os.O_CREATE, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		_ = f.Close()
+		if errors.Is(err, unix.EWOULDBLOCK) {
+			return nil, ErrBusy
+		}
+		return nil, fmt.Errorf("lock %s: %w", f.Name(), err)
+	}
+	if err := durable.Sweep(c.Dir); err != nil {
+		_ = f.Close()
+		return nil, err
+	}
+	return func() { _ = f.Close() }, nil
 }
 
 func (c *Client) save(r *Record) error {

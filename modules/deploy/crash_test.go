@@ -122,7 +122,7 @@ func runKilled(t *testing.T, cpp bool, s scenario, cut bool, then string, call, 
 	where := fmt.Sprintf("killed in call %d (%s) at point %d", call, at, point)
 	switch then {
 	case "mender-app resume":
-		found, err := g.engine().Resume(t.Context())
+		found, err := g.engine().Resume(t.Context(), "", "")
 		require.NoError(t, err, where)
 		for _, r := range found {
 			require.NoError(t, r.Err, where)
@@ -223,7 +223,7 @@ func TestAnyOrder(t *testing.T) {
 				}
 				err = c.goOn(last)
 			case "operator":
-				found, rerr := g.engine().Resume(t.Context())
+				found, rerr := g.engine().Resume(t.Context(), "", "")
 				require.NoError(rt, rerr)
 				for _, f := range found {
 					require.NoError(rt, f.Err)

@@ -79,8 +79,11 @@ type Resumed struct {
 }
 
 // Resume ends the deployments that a call was interrupted in: the lock is
-// free, so nobody is at work on them. What waits for a client is left alone.
-func (e *Engine) Resume(ctx context.Context) ([]Resumed, error) {
+// free, so nobody is at work on them. What waits for a client is left alone,
+// but for deployments of the driver that the caller speaks for, if it is not
+// waiting for any; installed is what that one takes for installed. "" speaks
+// for nobody.
+func (e *Engine) Resume(ctx context.Context, driver, installed string) ([]Resumed, error) {
 	release, err := e.lock(ctx, "resume")
 	if err != nil {
 		return nil, err
@@ -104,8 +107,10 @@ func (e *Engine) Resume(ctx context.Context) ([]Resumed, error) {
 			continue
 		}
 		r := Resumed{App: name, Phase: phaseOf(a)}
-		switch r.Phase {
-		case Loaded, Installed, Committed:
+		switch {
+		case driver != "" && a.Deployment.Driver == driver:
+			r.Err = e.settleApp(ctx, a, installed)
+		case r.Phase == Loaded, r.Phase == Installed, r.Phase == Committed:
 			r.Waiting = true
 		default:
 			r.Err = e.settleApp(ctx, a, "")

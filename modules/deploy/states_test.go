@@ -126,7 +126,7 @@ func TestRollbackFails(t *testing.T) {
 		g.w.fail["ROLLBACK"] = 2 // in RB and in F
 		require.Error(t, c.install(g.newTree(t, v3)))
 		require.True(t, c.broken, "the client has to know")
-		found, err := g.engine().Resume(t.Context())
+		found, err := g.engine().Resume(t.Context(), "", "")
 		require.NoError(t, err)
 		require.Len(t, found, 1)
 		require.NoError(t, found[0].Err)

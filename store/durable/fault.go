@@ -3,6 +3,7 @@ package durable
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -12,10 +13,12 @@ import (
 
 // Environment of the fault points.
 const (
-	// FaultEnv names one fault: NAME:N:ACTION. The N-th time (from 1) the point
-	// NAME is passed, or any point when NAME is "*", ACTION happens: "kill"
-	// (SIGKILL to this process), "term" (SIGTERM to this process, which goes
-	// on), "enospc" or "eio" (the step fails so), "hang" (the step never ends).
+	// FaultEnv names one fault: [COMMAND/]NAME:N:ACTION. The N-th time (from 1)
+	// the point NAME is passed, or any point when NAME is "*", ACTION happens:
+	// "kill" (SIGKILL to this process), "term" (SIGTERM to this process, which
+	// goes on), "enospc" or "eio" (the step fails so), "hang" (the step never
+	// ends). With COMMAND, a program's name or its name and first argument as in
+	// "app ArtifactInstall", other programs and calls are spared.
 	FaultEnv = "MENDER_APP_FAULT"
 	// TraceEnv names a file to which the name of each point passed is appended.
 	TraceEnv = "MENDER_APP_FAULT_TRACE"
@@ -67,10 +70,22 @@ var environment = sync.OnceValue(func() *fault {
 			fmt.Fprintf(os.Stderr, "error: %s=%q is not NAME:N:ACTION\n", FaultEnv, spec)
 			os.Exit(2)
 		}
+		if command, rest, ok := strings.Cut(name, "/"); ok {
+			name = rest
+			if !isCommand(command) {
+				n = 0
+			}
+		}
 		f.name, f.action, f.left = name, action, n
 	}
 	return f
 })
+
+// isCommand tells whether this process is the command that a fault is for.
+func isCommand(command string) bool {
+	name := filepath.Base(os.Args[0])
+	return command == name || len(os.Args) > 1 && command == name+" "+os.Args[1]
+}
 
 func cutLast(s, sep string) (before, after string, found bool) {
 	i := strings.LastIndex(s, sep)

@@ -61,7 +61,7 @@ func ExitCode(err error) int {
 		return ExitDone
 	case errors.As(err, &call) && call.Code > 0:
 		return call.Code // the update module's own, which are these
-	case errors.As(err, &locked):
+	case errors.As(err, &locked), errors.Is(err, client.ErrBusy):
 		return ExitBusy
 	case errors.Is(err, ErrUsage):
 		return ExitUsage

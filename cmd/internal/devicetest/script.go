@@ -270,3 +270,57 @@ func damage(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	ts.Check(os.WriteFile(path, data, 0o644))
 }
+
+// Device is a device for tests that are no scripts.
+type Device struct {
+	Dir string
+	env []string
+}
+
+// NewDevice makes a device in dir, or brings one that was copied there up to
+// its new place.
+func NewDevice(dir string) (*Device, error) {
+	for _, path := range []string{"app.conf", "device_type", "sub", "bin"} {
+		if err := os.RemoveAll(filepath.Join(dir, path)); err != nil {
+			return nil, err
+		}
+	}
+	env := &testscript.Env{WorkDir: dir, Vars: []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir}}
+	if err := setup(env); err != nil {
+		return nil, err
+	}
+	return &Device{Dir: dir, env: env.Vars}, nil
+}
+
+// Run runs a program on the device and returns what it printed.
+func (d *Device) Run(env []string, name string, args ...string) (stdout, stderr string, err error) {
+	path := name
+	for _, kv := range d.env {
+		if list, ok := strings.CutPrefix(kv, "PATH="); ok {
+			for _, dir := range filepath.SplitList(list) {
+				if p := filepath.Join(dir, name); isExecutable(p) {
+					path = p
+					break
+				}
+			}
+		}
+	}
+	cmd := exec.Command(path, args...)
+	cmd.Dir = d.Dir
+	cmd.Env = append(slices.Clone(d.env), env...)
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	err = cmd.Run()
+	return out.String(), errs.String(), err
+}
+
+// Running is what the fake orchestrator runs of an application: the first line
+// of its compose file; "" for nothing.
+func (d *Device) Running(app string) string {
+	data, err := os.ReadFile(filepath.Join(d.Dir, "fake", "running", app))
+	if err != nil {
+		return ""
+	}
+	line, _, _ := strings.Cut(string(data), "\n")
+	return line
+}
