@@ -210,11 +210,15 @@ func TestBadInputChangesNothing(t *testing.T) {
 	says(t, w, "web 2")
 }
 
-// unchanging leaves out of a state what may change when nothing does: that a
-// deployment was tried is history.
+// mayChange are the files that may change when nothing does: that a deployment
+// was tried is counted and kept in the history. What is current is not in
+// them alone: the link to the manifests says it too.
+var mayChange = regexp.MustCompile(`^/data/mender-app/(\.mender-app/.*|[^/]+/app\.json)$`)
+
+// unchanging is a state without those.
 func unchanging(s bed.State) bed.State {
 	for name := range s.Files {
-		if regexp.MustCompile(`history|journal|\block\b|\.lock`).MatchString(name) {
+		if mayChange.MatchString(name) {
 			delete(s.Files, name)
 		}
 	}
