@@ -7,6 +7,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -82,6 +83,13 @@ func TestOpenTree(t *testing.T) {
 // then nothing once.
 func offer(t *testing.T, dir string, lines []string, contents map[string]string) {
 	t.Helper()
+	done := offerOnly(t, dir, append(lines, ""), contents)
+	t.Cleanup(func() { <-done })
+}
+
+// offerOnly offers these lines and says when they were taken.
+func offerOnly(t *testing.T, dir string, lines []string, contents map[string]string) <-chan struct{} {
+	t.Helper()
 	require.NoError(t, syscall.Mkfifo(filepath.Join(dir, "stream-next"), 0o600))
 	require.NoError(t, os.Mkdir(filepath.Join(dir, "streams"), 0o700))
 	for name := range contents {
@@ -90,7 +98,7 @@ func offer(t *testing.T, dir string, lines []string, contents map[string]string)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		for _, line := range append(lines, "") {
+		for _, line := range lines {
 			f, err := os.OpenFile(filepath.Join(dir, "stream-next"), os.O_WRONLY, 0)
 			if err != nil {
 				return
@@ -108,7 +116,51 @@ func offer(t *testing.T, dir string, lines []string, contents map[string]string)
 			}
 		}
 	}()
-	t.Cleanup(func() { <-done })
+	return done
+}
+
+// A Download that gives up, at whatever moment, leaves a client 3.4.0 that has
+// a file on offer or has said that there are no more: see Leave.
+func TestLeaveWaitsForTheClient(t *testing.T) {
+	contents := map[string]string{"images.tar.gz": "II", "manifests.tar.gz": "MMM"}
+	lines := []string{"streams/images.tar.gz\n", "streams/manifests.tar.gz\n", ""}
+	for read, name := range []string{"at once", "after the first file", "after the second file", "after the end"} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			offered := offerOnly(t, dir, lines[:min(read+1, 3)], contents)
+			tree, err := modules.OpenTree(dir)
+			require.NoError(t, err)
+			streams := tree.Streams(false)
+			for n := range read {
+				s, err := streams.Next()
+				if n == 2 {
+					require.ErrorIs(t, err, io.EOF)
+					break
+				}
+				require.NoError(t, err)
+				_, err = io.Copy(io.Discard, s)
+				require.NoError(t, err)
+				require.NoError(t, s.Close())
+			}
+			left := make(chan struct{})
+			go func() { tree.Leave(time.Hour); close(left) }()
+			<-left
+			if read < 2 { // the file on offer is left unread: read it for the client's sake
+				name := strings.TrimSpace(lines[read])
+				_, err := os.ReadFile(filepath.Join(dir, name))
+				require.NoError(t, err)
+			}
+			<-offered
+		})
+	}
+}
+
+func TestLeaveDoesNotWaitForEver(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, syscall.Mkfifo(filepath.Join(dir, "stream-next"), 0o600))
+	tree, err := modules.OpenTree(dir)
+	require.NoError(t, err)
+	tree.Leave(10 * time.Millisecond)
 }
 
 func TestStreams(t *testing.T) {

@@ -27,12 +27,16 @@ type Streams interface {
 
 // Streams returns the payload as the client offers it in Download (sizes
 // false) and DownloadWithFileSizes (sizes true).
-func (t *Tree) Streams(sizes bool) Streams { return &pipes{tree: t, sizes: sizes} }
+func (t *Tree) Streams(sizes bool) Streams {
+	t.streams = &pipes{tree: t, sizes: sizes}
+	return t.streams
+}
 
 type pipes struct {
 	tree  *Tree
 	sizes bool
 	end   error
+	asked bool // stream-next was read, and what it named has not been opened
 }
 
 // Next opens and reads stream-next, which names one file each time it is
@@ -61,6 +65,7 @@ func (p *pipes) next() (*Stream, error) {
 	if err != nil {
 		return nil, fmt.Errorf("payload: %w", err)
 	}
+	p.asked = true
 	line := strings.TrimSuffix(string(data), "\n")
 	if line == "" {
 		return nil, io.EOF
@@ -73,6 +78,7 @@ func (p *pipes) next() (*Stream, error) {
 	if err != nil {
 		return nil, fmt.Errorf("payload %s: %w", name, err)
 	}
+	p.asked = false
 	return &Stream{Name: name, Size: size, ReadCloser: r}, nil
 }
 

@@ -19,7 +19,10 @@ const (
 )
 
 // Tree is the directory of files that a call is given.
-type Tree struct{ dir string }
+type Tree struct {
+	dir     string
+	streams *pipes // nil until Streams
+}
 
 // OpenTree returns the tree in dir, which must be a directory.
 func OpenTree(dir string) (*Tree, error) {
@@ -37,7 +40,7 @@ func OpenTree(dir string) (*Tree, error) {
 	if !st.IsDir() {
 		return nil, fmt.Errorf("file tree: %s is not a directory", dir)
 	}
-	return &Tree{abs}, nil
+	return &Tree{dir: abs}, nil
 }
 
 // Dir is the tree's absolute path.

@@ -6,8 +6,10 @@ package updatemodule
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/mender-app/mender-app/cmd/internal/device"
 	"github.com/mender-app/mender-app/modules"
@@ -70,26 +72,44 @@ func Run(args []string, stdout, stderr io.Writer) int {
 		device.Fail(stderr, fmt.Errorf("%s wants one directory; see app --help", state))
 		return device.ExitUsage
 	}
-	c, err := device.Load()
+	tree, err := modules.OpenTree(args[1])
 	if err != nil {
 		device.Fail(stderr, err)
-		return device.ExitUsage
+		return device.ExitCode(err)
 	}
+	code := device.ExitUsage
+	c, err := device.Load()
+	if err == nil {
+		err = work(c, state, tree, stderr)
+		code = device.ExitCode(err)
+	}
+	if err != nil {
+		device.Fail(stderr, err)
+		if state == modules.Download {
+			tree.Leave(patience(err))
+		}
+	}
+	return code
+}
+
+func work(c *device.Config, state modules.State, tree *modules.Tree, stderr io.Writer) error {
 	log := device.NewLog(stderr, c.LogLevel)
 	for _, w := range c.Warnings {
 		log.Warn(w)
 	}
-	err = device.Run(device.Module, func(ctx context.Context) error {
-		tree, err := modules.OpenTree(args[1])
-		if err != nil {
-			return err
-		}
+	return device.Run(device.Module, func(ctx context.Context) error {
 		return c.Engine(log, driver(tree)).Handle(ctx, state, tree)
 	})
-	if err != nil {
-		device.Fail(stderr, err)
+}
+
+// patience is how long a Download that failed waits for the client to be ready
+// to hear of it: as long as a slow network may take between two files, but not
+// where somebody wants it to end.
+func patience(err error) time.Duration {
+	if errors.Is(err, context.Canceled) {
+		return time.Second / 2
 	}
-	return device.ExitCode(err)
+	return time.Minute
 }
 
 // driver is who called: mender-app leaves its name in the tree.
