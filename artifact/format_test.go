@@ -101,8 +101,8 @@ func TestFormat(t *testing.T) {
 		"bytes of a text member of an image":                         maxTextMember,
 		"members of images.tar.gz":                                   maxImagesMembers,
 		"bytes of images.tar.gz, unpacked, where none are announced": DefaultMaxImages,
-		"bytes of manifests.tar.gz, unpacked":                        ManifestLimits{}.defaults().MaxBytes,
-		"files, directories and links in manifests.tar.gz":           defaultMaxEntries,
+		"bytes of manifests.tar.gz, unpacked":                        MaxManifests,
+		"files, directories and links in manifests.tar.gz":           MaxManifestEntries,
 		"bytes of a member's name":                                   tarin.MaxName,
 	}
 	got := make(map[string]int64)

@@ -53,22 +53,31 @@ type ImageInfo struct {
 	Size       int64 // bytes of the content
 }
 
+// The payload's files, in their order in the artifact.
+const (
+	ImagesPayload    = "images.tar.gz"
+	ManifestsPayload = "manifests.tar.gz"
+)
+
+// DefaultMaxImages is what an images payload may unpack to, in bytes, if
+// nothing is announced.
+const DefaultMaxImages = 64 << 30
+
 // The names of the images payload's members, below images/<hex digest>/.
 const (
-	imagesDir         = "images"
-	memberURLNew      = "url-new.txt"
-	memberURLCurrent  = "url-current.txt"
-	memberSumNew      = "sums-new.txt"
-	memberSumCurrent  = "sums-current.txt"
-	memberImage       = "image.img"
-	memberDelta       = "image.delta"
-	memberDeepDelta   = "deep_delta"
-	maxTextMember     = 4 << 10 // bytes of one of the texts
-	maxImagesMembers  = maxComponents * 10
-	ImagesPayload     = "images.tar.gz"    // name of the payload's file in the artifact
-	ManifestsPayload  = "manifests.tar.gz" // name of the payload's file in the artifact
-	DefaultMaxImages  = 64 << 30           // unpacked bytes of an images payload that announces none
-	defaultMaxEntries = 10000
+	imagesDir        = "images"
+	memberURLNew     = "url-new.txt"
+	memberURLCurrent = "url-current.txt"
+	memberSumNew     = "sums-new.txt"
+	memberSumCurrent = "sums-current.txt"
+	memberImage      = "image.img"
+	memberDelta      = "image.delta"
+	memberDeepDelta  = "deep_delta"
+)
+
+const (
+	maxTextMember    = 4 << 10 // bytes of one of the texts
+	maxImagesMembers = maxComponents * 10
 )
 
 // ReadOptions bound ReadImages.

@@ -15,20 +15,29 @@ import (
 
 const manifestsDir = "manifests"
 
-// ManifestLimits bound a manifests payload. A zero field means its default.
+// MaxManifests is the most a manifests payload may unpack to, in bytes, and
+// MaxManifestEntries the most files, directories and links it may have,
+// whatever is announced.
+const (
+	MaxManifests       = 64 << 20
+	MaxManifestEntries = 10000
+)
+
+// ManifestLimits bound a manifests payload further. A zero field means no
+// further bound.
 type ManifestLimits struct {
-	MaxBytes   int64 // the payload, unpacked (Sizes.ManifestsPayload); default 64 MiB
-	MaxEntries int   // files, directories and links; default 10000
+	MaxBytes   int64 // the payload, unpacked (Sizes.ManifestsPayload)
+	MaxEntries int   // files, directories and links
 }
 
-func (l ManifestLimits) defaults() ManifestLimits {
+func (l ManifestLimits) effective() ManifestLimits {
 	if l.MaxBytes == 0 {
-		l.MaxBytes = 64 << 20
+		l.MaxBytes = MaxManifests
 	}
 	if l.MaxEntries == 0 {
-		l.MaxEntries = defaultMaxEntries
+		l.MaxEntries = MaxManifestEntries
 	}
-	return l
+	return ManifestLimits{min(l.MaxBytes, MaxManifests), min(l.MaxEntries, MaxManifestEntries)}
 }
 
 // ReadManifests unpacks a manifests payload (tar, or tar.gz) into root, which
@@ -41,7 +50,7 @@ func (l ManifestLimits) defaults() ManifestLimits {
 // Nothing outside root is touched. On an error the caller removes root. The
 // files are not synced.
 func ReadManifests(r io.Reader, root *os.Root, limits ManifestLimits) error {
-	limits = limits.defaults()
+	limits = limits.effective()
 	tr, err := tarin.NewReader(r, tarin.Options{
 		// The root has an entry of its own.
 		MaxBytes: limits.MaxBytes, MaxMembers: limits.MaxEntries + 1, Format: ErrPayload, TooLarge: ErrTooLarge,
@@ -172,6 +181,8 @@ const (
 // maxFollow the kernel's own bound on links in a path. maxSteps keeps a tree
 // made of links from taking all day.
 const (
+	maxManifestName = tarin.MaxName - len(manifestsDir+"/")
+
 	maxDepth  = 64
 	maxLink   = 4095
 	maxFollow = 40
@@ -181,6 +192,9 @@ const (
 func (t tree) add(name string, n node) error {
 	if name == "" || checkText("", name) != nil {
 		return fmt.Errorf("member %q: a character that cannot be printed in its name", clip(name))
+	}
+	if len(name) > maxManifestName {
+		return fmt.Errorf("a name of %d bytes", len(name))
 	}
 	if strings.Count(name, "/") >= maxDepth {
 		return fmt.Errorf("member %q: more than %d directories deep", clip(name), maxDepth)

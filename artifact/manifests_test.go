@@ -142,6 +142,7 @@ func TestManifestsHostile(t *testing.T) {
 		{"too deep", []rig.Entry{m(deep+"x", "")}, ManifestLimits{}, ErrPayload, "directories deep"},
 		{"too many", []rig.Entry{m("a", ""), m("b", ""), m("c", "")}, ManifestLimits{MaxEntries: 2}, ErrTooLarge, "more than"},
 		{"too many directories", []rig.Entry{m("a/b/c/d", "")}, ManifestLimits{MaxEntries: 2}, ErrTooLarge, "more than 2"},
+		{"more than ever", []rig.Entry{m("a", strings.Repeat("x", MaxManifests))}, ManifestLimits{MaxBytes: 1 << 40}, ErrTooLarge, "bytes"},
 		{"too large", []rig.Entry{m("a", strings.Repeat("x", 10000))}, ManifestLimits{MaxBytes: 8192}, ErrTooLarge, "8192"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -209,7 +210,10 @@ func TestWriteManifestsRefuses(t *testing.T) {
 		"absolute link": func(dir string) error { return os.Symlink("/etc/passwd", filepath.Join(dir, "x")) },
 		"dangling link": func(dir string) error { return os.Symlink("x", filepath.Join(dir, "y")) },
 		"FIFO":          func(dir string) error { return syscall.Mkfifo(filepath.Join(dir, "x"), 0o600) },
-		"newline":       func(dir string) error { return os.WriteFile(filepath.Join(dir, "a\nb"), nil, 0o600) },
+		"long name": func(dir string) error {
+			return os.MkdirAll(filepath.Join(dir, strings.Repeat(strings.Repeat("x", 200)+"/", 5), "yyyyyyyyyyyy"), 0o755)
+		},
+		"newline": func(dir string) error { return os.WriteFile(filepath.Join(dir, "a\nb"), nil, 0o600) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -220,7 +224,7 @@ func TestWriteManifestsRefuses(t *testing.T) {
 		})
 	}
 	many := fstest.MapFS{}
-	for i := range defaultMaxEntries + 1 {
+	for i := range MaxManifestEntries + 1 {
 		many[fmt.Sprint(i)] = &fstest.MapFile{}
 	}
 	_, err := WriteManifests(new(bytes.Buffer), many)

@@ -45,8 +45,8 @@ func WriteManifests(w io.Writer, fsys fs.FS) (ManifestsSize, error) {
 		return size, fmt.Errorf("manifests: %w", err)
 	}
 	size.Payload = gz.n
-	if limits := (ManifestLimits{}).defaults(); size.Payload > limits.MaxBytes {
-		return size, fmt.Errorf("manifests: %w: %d bytes, at most %d may be", ErrTooLarge, size.Payload, limits.MaxBytes)
+	if size.Payload > MaxManifests {
+		return size, fmt.Errorf("manifests: %w: %d bytes, at most %d may be", ErrTooLarge, size.Payload, MaxManifests)
 	}
 	return size, nil
 }
@@ -78,8 +78,8 @@ func scan(fsys fs.FS) (tree, ManifestsSize, error) {
 		default:
 			return fmt.Errorf("%w: %s: only files, directories and symbolic links may be here", ErrPayload, name)
 		}
-		if len(t) >= defaultMaxEntries {
-			return fmt.Errorf("%w: more than %d files and directories", ErrTooLarge, defaultMaxEntries)
+		if len(t) >= MaxManifestEntries {
+			return fmt.Errorf("%w: more than %d files and directories", ErrTooLarge, MaxManifestEntries)
 		}
 		if err := t.add(name, n); err != nil {
 			return fmt.Errorf("%w: %w", ErrPayload, err)
