@@ -98,7 +98,16 @@ func Index(t testing.TB, images ...v1.Image) v1.ImageIndex {
 // host:port. With a user, it asks for that user and password.
 func Registry(t testing.TB, user, password string) string {
 	t.Helper()
+	return Serve(t, user, password, nil)
+}
+
+// Serve is Registry with something around it; nil for nothing.
+func Serve(t testing.TB, user, password string, around func(http.Handler) http.Handler) string {
+	t.Helper()
 	h := registry.New(registry.Logger(log.New(io.Discard, "", 0)))
+	if around != nil {
+		h = around(h)
+	}
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if u, p, ok := r.BasicAuth(); user != "" && (!ok || u != user || p != password) {
 			w.Header().Set("WWW-Authenticate", `Basic realm="test"`)

@@ -11,7 +11,6 @@ import (
 	"strings"
 
 	"github.com/compose-spec/compose-go/v2/cli"
-	"github.com/compose-spec/compose-go/v2/dotenv"
 	"github.com/compose-spec/compose-go/v2/loader"
 	"github.com/compose-spec/compose-go/v2/template"
 	"github.com/compose-spec/compose-go/v2/types"
@@ -25,10 +24,6 @@ type ComposeOptions struct {
 	EnvFiles []string // none: .env in the directory
 	Environ  []string // KEY=value, stronger than the files; nil: none
 }
-
-// deviceOwn are variables a device has of its own: shipping the build host's
-// would be wrong.
-var deviceOwn = []string{"HOME", "LANG", "PATH", "PWD", "USER"}
 
 // Compose loads the compose project in dir, interpolated and validated, and
 // lists the images of its active services. What is not in dir does not exist
@@ -73,40 +68,6 @@ type composer struct {
 	index *yamlIndex
 	used  map[string]string // variables that were looked up and found
 	found Found
-}
-
-// environment builds what compose interpolates with: Environ first, then the
-// env files.
-func (c *composer) environment() error {
-	c.env = map[string]string{}
-	for _, kv := range c.opts.Environ {
-		if k, v, ok := strings.Cut(kv, "="); ok && k != "" {
-			c.env[k] = v
-		}
-	}
-	files := c.opts.EnvFiles
-	if len(files) == 0 {
-		if _, err := os.Stat(filepath.Join(c.dir, ".env")); err == nil {
-			files = []string{filepath.Join(c.dir, ".env")}
-		}
-	}
-	for _, f := range files {
-		if info, err := os.Stat(f); err != nil {
-			return fmt.Errorf("env file: %w", err)
-		} else if info.IsDir() {
-			return fmt.Errorf("env file %s is a directory", f)
-		}
-	}
-	values, err := dotenv.GetEnvFromFile(c.env, files)
-	if err != nil {
-		return &Error{Place: Place{File: c.short(strings.Join(files, ", "))}, Text: c.short(err.Error())}
-	}
-	for k, v := range values {
-		if _, ok := c.env[k]; !ok {
-			c.env[k] = v
-		}
-	}
-	return nil
 }
 
 // files resolves which compose files make the project, as names inside dir.
@@ -197,36 +158,6 @@ func (c *composer) load(ctx context.Context, files []string) (*types.Project, er
 		return nil, c.explain(err)
 	}
 	return project, nil
-}
-
-// recording notes which variables are looked up and found.
-func (c *composer) recording(lookup template.Mapping) template.Mapping {
-	return func(name string) (string, bool) {
-		v, ok := lookup(name)
-		if ok {
-			c.used[name] = v
-		}
-		return v, ok
-	}
-}
-
-// ship lists the variables whose values the device would not find in the .env
-// it gets.
-func (c *composer) ship() []Variable {
-	device, err := dotenv.GetEnvFromFile(map[string]string{}, []string{filepath.Join(c.dir, ".env")})
-	if err != nil {
-		device = nil
-	}
-	var list []Variable
-	for _, name := range slices.Sorted(maps.Keys(c.used)) {
-		if slices.Contains(deviceOwn, name) || name == "COMPOSE_PROJECT_NAME" {
-			continue
-		}
-		if v, ok := device[name]; !ok || v != c.used[name] {
-			list = append(list, Variable{name, c.used[name]})
-		}
-	}
-	return list
 }
 
 func (c *composer) service(s types.ServiceConfig) error {
@@ -344,31 +275,6 @@ func (c *composer) file(what, name string, at Place, must bool) error {
 			return &Error{Place: at, Text: fmt.Sprintf("%s %s does not exist", what, name)}
 		}
 		c.warn(at, "%s %s is not in the manifests directory: the device will start with an empty directory", what, name)
-	}
-	return nil
-}
-
-func (c *composer) envFile(who string, f types.EnvFile, at Place) error {
-	if err := c.file(who+": env_file", f.Path, at, bool(f.Required)); err != nil {
-		return err
-	}
-	rel, ok := relative(c.dir, f.Path)
-	if !ok {
-		return nil
-	}
-	b, err := readManifest(c.dir, rel)
-	if err != nil {
-		if !bool(f.Required) {
-			return nil
-		}
-		return err
-	}
-	if f.Format != "" {
-		return nil
-	}
-	lookup := c.recording(func(name string) (string, bool) { v, ok := c.env[name]; return v, ok })
-	if _, err := dotenv.UnmarshalBytesWithLookup(b, dotenv.LookupFn(lookup)); err != nil {
-		return &Error{Place: Place{File: rel}, Text: c.short(err.Error())}
 	}
 	return nil
 }

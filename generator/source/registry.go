@@ -240,7 +240,24 @@ func (o *Opener) blob(ctx context.Context, b v1.Layer, mu *sync.Mutex, step func
 	return layer, nil
 }
 
-func (o *Opener) fetchBlob(ctx context.Context, b v1.Layer, digest image.Digest, step func(int64)) (string, error) {
+// attempts is how often a blob is asked for: a connection that breaks in the
+// middle of one should not cost the whole run.
+const attempts = 3
+
+func (o *Opener) fetchBlob(ctx context.Context, b v1.Layer, digest image.Digest, step func(int64)) (path string, err error) {
+	for range attempts {
+		var got int64
+		path, err = o.tryBlob(ctx, b, digest, func(n int64) { got += n; step(n) })
+		var status *transport.Error
+		if err == nil || ctx.Err() != nil || errors.As(err, &status) {
+			break // a registry's own "no" stays one; go-containerregistry has asked again already
+		}
+		step(-got)
+	}
+	return path, err
+}
+
+func (o *Opener) tryBlob(ctx context.Context, b v1.Layer, digest image.Digest, step func(int64)) (string, error) {
 	r, err := b.Compressed() // verifies size and digest
 	if err != nil {
 		return "", err

@@ -6,8 +6,12 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
+	"sync/atomic"
 	"testing"
 
+	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/stretchr/testify/require"
 
 	"github.com/mender-app/mender-app/artifact/image"
@@ -220,6 +224,58 @@ func TestRegistryCredentials(t *testing.T) {
 		require.NoError(t, err)
 		content(t, f)
 	})
+}
+
+// A connection that breaks in the middle of a layer is made again, a few times.
+func TestBrokenConnection(t *testing.T) {
+	var breaks, asked atomic.Int32
+	host := gentest.Serve(t, "", "", func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Method == http.MethodGet && strings.Contains(r.URL.Path, "/blobs/") {
+				asked.Add(1)
+				if breaks.Add(-1) >= 0 {
+					w.Header().Set("Content-Length", "100000")
+					w.Write([]byte("half of it"))
+					w.(http.Flusher).Flush()
+					panic(http.ErrAbortHandler)
+				}
+			}
+			next.ServeHTTP(w, r)
+		})
+	})
+	// the layer's content and the config's are blobs both
+	img := gentest.Image(t, "linux/amd64", gentest.Files{"a": gentest.Text("a", 1<<18)})
+	gentest.Push(t, host+"/web:1", img, "", "")
+	o := opener(t, "linux/amd64")
+	var done int64
+	o.Progress = func(_ string, n, _ int64) { done = n }
+	config := gentest.Digest(t, img)
+
+	spec, err := Parse(host + "/web:1")
+	require.NoError(t, err)
+	ref, err := name.ParseReference(spec.Ref)
+	require.NoError(t, err)
+	remoteImage, err := remote.Image(ref)
+	require.NoError(t, err)
+	_, err = remoteImage.RawConfigFile()
+	require.NoError(t, err)
+
+	breaks.Store(2)
+	got, err := o.download(t.Context(), spec.Ref, remoteImage)
+	require.NoError(t, err)
+	require.Equal(t, config, got.ConfigDigest.String())
+	content(t, &Found{Image: got})
+	require.Equal(t, got.Layers[0].BlobSize, done, "progress ends at the size")
+
+	breaks.Store(100)
+	o = opener(t, "linux/amd64")
+	asked.Store(0)
+	_, err = o.download(t.Context(), spec.Ref, remoteImage)
+	require.Error(t, err)
+	require.EqualValues(t, attempts, asked.Load())
+	left, err := os.ReadDir(o.TempDir)
+	require.NoError(t, err)
+	require.Empty(t, left)
 }
 
 func TestMirrors(t *testing.T) {
