@@ -381,7 +381,7 @@ func TestRefused(t *testing.T) {
 		"no source":      {"oci", func(t *testing.T, f fixture) { delete(f.delta, f.named(t, ".source")) }, "no "},
 		"source outside": {"oci", func(t *testing.T, f fixture) { f.delta[f.named(t, ".source")] = "../../etc/passwd\n" }, "name"},
 		"source no blob": {"oci", func(t *testing.T, f fixture) { f.delta[f.named(t, ".source")] = "index.json\n" }, `names "index.json"`},
-		"stray delta": {"docker", func(t *testing.T, f fixture) { f.delta["blobs/sha256/"+digest+".vcdiff"] = "" }, "something else"},
+		"stray delta":    {"docker", func(t *testing.T, f fixture) { f.delta["blobs/sha256/"+digest+".vcdiff"] = "" }, "something else"},
 		"many": {"oci", func(t *testing.T, f fixture) {
 			for i := range maxMembers {
 				f.delta[fmt.Sprint("x", i)] = ""
