@@ -30,7 +30,7 @@ type App struct {
 type State struct {
 	Format      int    `json:"format"`
 	Application string `json:"application"`
-	// Sequence is the number of the newest release; it never goes back.
+	// Sequence is the number of the newest release that is or was installed.
 	Sequence int64 `json:"sequence"`
 	// Current is the release that is installed and committed; "" for none.
 	Current string `json:"current,omitempty"`
@@ -45,7 +45,7 @@ type State struct {
 // Deployment is the journal: what a deployment has come to. The phase is
 // written before what it announces is begun.
 type Deployment struct {
-	ID           string `json:"id"` // unique in the application
+	ID           string `json:"id"` // with Started unique in the application
 	ArtifactName string `json:"artifact_name,omitempty"`
 	From         string `json:"from,omitempty"` // the release before; "" for a first installation
 	To           string `json:"to"`             // the release it brings

@@ -38,7 +38,7 @@ const (
 )
 
 // AddHistory appends a record to an application's history. A record with the
-// ID of the last one replaces it: the step may run twice.
+// ID and the start of the last one replaces it: the step may run twice.
 func (s *Store) AddHistory(r Record) error {
 	records, err := s.History(r.Application)
 	if err != nil {
@@ -51,7 +51,7 @@ func (s *Store) AddHistory(r Record) error {
 		}
 		records = nil
 	}
-	if n := len(records); n > 0 && records[n-1].ID == r.ID {
+	if n := len(records); n > 0 && records[n-1].ID == r.ID && records[n-1].Started.Equal(r.Started) {
 		records = records[:n-1]
 	}
 	records = append(records, r)

@@ -200,7 +200,7 @@ func TestHistory(t *testing.T) {
 	for i := range 250 {
 		require.NoError(t, s.AddHistory(store.Record{ID: fmt.Sprint(i), Application: "web", Status: store.StatusInstalled, Started: time.Unix(int64(i), 0).UTC()}))
 	}
-	require.NoError(t, s.AddHistory(store.Record{ID: "249", Application: "web", Status: store.StatusFailed}))
+	require.NoError(t, s.AddHistory(store.Record{ID: "249", Application: "web", Status: store.StatusFailed, Started: time.Unix(249, 0)}))
 	got, err := s.History("web")
 	require.NoError(t, err)
 	require.Len(t, got, 200)

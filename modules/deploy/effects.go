@@ -280,28 +280,33 @@ func (e *Engine) discardFailed(ctx context.Context, a *store.App) {
 	if d.Reused || d.To == a.Current || slices.Contains(a.Kept, d.To) {
 		return
 	}
-	e.discardRelease(ctx, a, d.To)
+	if e.discardRelease(ctx, a, d.To) && store.Number(d.To) == a.Sequence {
+		// Nothing is left of it, so nothing has changed; end saves this.
+		a.Sequence--
+	}
 }
 
 // discardRelease deletes the components that only this release has, then its
 // directory. Where that fails the directory stays, so that a later prune knows
-// what is still to be deleted.
-func (e *Engine) discardRelease(ctx context.Context, a *store.App, id string) {
+// what is still to be deleted, and the result is false.
+func (e *Engine) discardRelease(ctx context.Context, a *store.App, id string) bool {
 	r, err := a.Release(id)
 	switch {
 	case errors.Is(err, store.ErrNoRelease):
 	case err != nil:
 		e.Log.Warn("the release stays", "app", a.Name, "release", id, "error", err)
-		return
+		return false
 	default:
 		if err := e.deleteComponents(ctx, a, r); err != nil {
 			e.Log.Warn("the release stays until the next cleanup", "app", a.Name, "release", id, "error", err)
-			return
+			return false
 		}
 	}
 	if err := a.RemoveRelease(id); err != nil {
 		e.Log.Warn("the release stays until the next cleanup", "app", a.Name, "release", id, "error", err)
+		return false
 	}
+	return true
 }
 
 func (e *Engine) deleteComponents(ctx context.Context, a *store.App, r *store.Release) error {

@@ -143,10 +143,14 @@ func (e *Engine) lock(ctx context.Context, who string) (func(), error) {
 	}
 	prepared = true
 	// What an earlier call left there is of no use to anybody.
+	e.sweepTemp()
+	return func() { e.sweepTemp(); release() }, nil
+}
+
+func (e *Engine) sweepTemp() {
 	if err := os.RemoveAll(e.Store.Meta("tmp")); err != nil {
-		e.Log.Warn("cannot remove old temporary files", "error", err)
+		e.Log.Warn("cannot remove temporary files", "error", err)
 	}
-	return release, nil
 }
 
 // open reads an application; a damaged state is kept aside and rebuilt.

@@ -1,6 +1,7 @@
 package deploy
 
 import (
+	"os"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -48,7 +49,12 @@ func TestInstallUpdateFailRollBack(t *testing.T) {
 		g.clean(t, "shop")
 		require.Len(t, g.app(t, "shop").Kept, 1)
 
+		before, err := os.ReadFile(g.app(t, "shop").Dir() + "/app.json")
+		require.NoError(t, err)
 		require.ErrorContains(t, c.install(g.newTree(t, v3)), "healthy")
+		after, err := os.ReadFile(g.app(t, "shop").Dir() + "/app.json")
+		require.NoError(t, err)
+		require.Equal(t, string(before), string(after), "nothing has changed")
 		require.False(t, c.broken)
 		g.runs(t, "shop", &v2)
 		g.clean(t, "shop")
