@@ -42,7 +42,7 @@ func newHeaderModel() *headerModel {
 	m := &headerModel{
 		blocks: newNumber(),
 		length: newNumbers(len(fields)),
-		text:   newText(16, 16),
+		text:   newText(6, 12, 16),
 		tail:   freshProb,
 	}
 	for i := range m.whole {

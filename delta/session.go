@@ -53,8 +53,8 @@ func newSession(ctx context.Context, f *frames, old Old, bases []Base) *session 
 		more:   freshProb, same: freshProb, pad: freshProb,
 		skip: newNumber(), count: newNumber(),
 		base: fresh(1 << baseBits(len(bases))),
-		path: newText(14, 14), diff: newDiffer(),
-		lit:  newText(17, 20),
+		path: newText(6, 11, 14), diff: newDiffer(),
+		lit:  newText(6, 16, 20),
 		buf:  make([]byte, chunk),
 		stat: func(string) {},
 	}
