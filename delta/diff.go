@@ -30,6 +30,7 @@ type differ struct {
 
 	clean [1 << 12]prob // a span is as predicted
 	word  *wordModel
+	code  *text
 	field *fieldModel
 	mode  [4]prob
 	shift *number
@@ -38,7 +39,7 @@ type differ struct {
 func newDiffer() *differ {
 	d := &differ{
 		count: newNumber(), size: newNumber(), seek: newNumber(),
-		word: newWordModel(), field: newFieldModel(), shift: newNumber(),
+		word: newWordModel(), code: newText(8, 16, 20), field: newFieldModel(), shift: newNumber(),
 	}
 	copy(d.mode[:], fresh(4))
 	for i := range d.gap {
@@ -112,6 +113,7 @@ type walk struct {
 	oldAt int64 // where the last cover ended in the old file
 
 	old, new [chunk]byte
+	last     []byte // some bytes before
 	pred     [span + 16]byte
 	recent   uint32 // of spans that were not clean
 
@@ -153,16 +155,18 @@ func (w *walk) window(at, end int64, covers []cover) error {
 		return err
 	}
 	pos = at
+	line := int64(0)
 	for _, c := range covers {
-		if err := w.extra(pos, c.new, c.old); err != nil {
+		if err := w.extra(pos, c.new, line, c.old); err != nil {
 			return err
 		}
 		if err := w.covered(c); err != nil {
 			return err
 		}
 		pos = c.new + c.length
+		line = c.old + c.length
 	}
-	return w.extra(pos, end, -1)
+	return w.extra(pos, end, line, -1)
 }
 
 // cover codes one cover, of which what came before ends at pos.
@@ -195,28 +199,65 @@ func (w *walk) cover(c *cover, pos, end int64) error {
 	return nil
 }
 
-// extra codes bytes that no cover covers.
-func (w *walk) extra(pos, end, old int64) error {
+// extra codes bytes that no cover covers. What the old file has between the
+// same covers, from before to behind, is shown to the model first.
+func (w *walk) extra(pos, end, before, behind int64) error {
+	if pos == end {
+		return nil
+	}
+	if n := min(behind-before, maxTrain); n > 0 {
+		b := w.old[:n]
+		if err := w.readOld(w.f, w.src, b, before); err != nil {
+			return err
+		}
+		w.extraBytes(&trainer, b, before)
+	}
+	for _, x := range w.last {
+		w.d.code.see(x)
+	}
 	for pos < end {
 		if err := w.rest(); err != nil {
 			return err
 		}
-		b := w.new[:min(chunk, end-pos)]
+		n := min(chunk, end-pos)
+		b := w.new[:n]
 		if w.enc {
 			if err := readFull(w.e.new, b, pos); err != nil {
 				return err
 			}
 		}
-		for i := range b {
-			b[i] = w.lit.byte(w.coder, b[i], 2+uint32(pos+int64(i))&3, 0)
-		}
+		w.extraBytes(w.coder, b, pos)
 		w.stat("extra")
 		if err := w.put(b); err != nil {
 			return err
 		}
-		pos += int64(len(b))
+		pos += n
 	}
 	return nil
+}
+
+// maxTrain is how much of the old file a model is shown at a time.
+const maxTrain = 4 << 10
+
+// trainer codes nothing.
+var trainer = coder{enc: true, mute: true}
+
+func (w *walk) extraBytes(cd *coder, b []byte, pos int64) {
+	t := w.d.code
+	c := &t.ctx
+	for i := range b {
+		at := uint32(pos+int64(i)) & 3
+		c1, c2, c3, c4 := t.at(1), t.at(2), t.at(3), t.at(4)
+		c[0] = at << 9
+		c[1] = (c1|at<<8)*0x85ebca6b + 1
+		c[2] = (c1|c2<<8|at&1<<16)*0xc2b2ae35 + 2
+		c[3] = (c1|c2<<8|c3<<16)*0x27d4eb2f + 3
+		c[4] = (c1|c2<<8|c3<<16|c4<<24)*0x165667b1 + 4
+		c[5] = (c2|c3<<8|at&1<<16)*0x2f0b4c47 + 5
+		c[6] = (t.at(5)*0x1234567+(c1|c2<<8|c3<<16|c4<<24))*0x3c6ef35f + 6
+		c[7] = (c2|c4<<8|at<<16|t.at(6)<<24)*0x9e3779b1 + 7
+		b[i] = t.code(cd, b[i], 0)
+	}
 }
 
 // covered codes the bytes of one cover.
@@ -471,6 +512,9 @@ func (w *walk) predictor() *elf.Predictor {
 func (w *walk) put(b []byte) error {
 	if n := 4096 - len(w.head); n > 0 {
 		w.head = append(w.head, b[:min(n, len(b))]...)
+	}
+	if n := len(b); n > 0 {
+		w.last = append(w.last[:0], b[max(0, n-16):]...)
 	}
 	return w.write(b)
 }
