@@ -163,7 +163,7 @@ func (d *Device) removeCgroups() {
 // Command is a command to run inside the device, with a plain environment and
 // HOME in /root. It ends with ctx.
 func (d *Device) Command(ctx context.Context, name string, args ...string) *exec.Cmd {
-	enter := []string{"--target", strconv.Itoa(d.init.Process.Pid), "--mount", "--net", "--pid", "--ipc", "--uts", "--wd=/", "--", name}
+	enter := []string{"--target", strconv.Itoa(d.init.Process.Pid), "--mount", "--net", "--pid", "--ipc", "--uts", "--wdns=/", "--", name}
 	cmd := exec.CommandContext(ctx, "nsenter", append(enter, args...)...)
 	cmd.Env = []string{
 		"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
@@ -204,6 +204,10 @@ func (d *Device) Share(name string) string { return filepath.Join(d.Dir, "share"
 
 // Install installs the programs of a build directory as `make install` does.
 func (d *Device) Install(programs string) error {
+	programs, err := filepath.Abs(programs)
+	if err != nil {
+		return err
+	}
 	r, err := d.Run("bash", "-c", `
 		set -eu
 		tmp=$(mktemp -d)
