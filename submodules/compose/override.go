@@ -21,35 +21,62 @@ const (
 	labelApp     = "mender-app.application" // where the directory's name does not tell
 )
 
-// override writes the file that is given to Compose after the project's own.
-// With it a service whose mounted files changed is recreated, as one whose
-// configuration changed is; bind sources keep their paths over releases, so
-// Compose alone would see no difference. It returns "" if none is needed.
+// overrides is the file that is given to Compose after the project's own.
+type overrides struct {
+	Services map[string]serviceOverride `json:"services,omitempty"`
+	Configs  map[string]fileObject      `json:"configs,omitempty"`
+	Secrets  map[string]fileObject      `json:"secrets,omitempty"`
+}
+
+type serviceOverride struct {
+	Labels  map[string]string `json:"labels,omitempty"`
+	Volumes []mount           `json:"volumes,omitempty"`
+}
+
+// override writes the file that is given to Compose after the project's own, or
+// returns "" if none is needed. With it a service is recreated when what it
+// mounts from the manifests changed, and not otherwise. In mender-app's store
+// it mounts a copy named by its content (see copies). Elsewhere the sources
+// keep their paths, Compose alone would see no difference, and a label tells.
 func (p *project) override(app, tempDir string) (string, error) {
-	type service struct {
-		Labels map[string]string `json:"labels"`
+	o := overrides{Services: map[string]serviceOverride{}}
+	c, err := p.copies(app)
+	if err != nil {
+		return "", err
 	}
-	services := map[string]service{}
 	for name, svc := range p.model.Services {
-		labels := map[string]string{}
+		so := serviceOverride{Labels: map[string]string{}}
 		if !ownDirectory(app, p.dir) {
-			labels[labelApp] = strings.ReplaceAll(app, "$", "$$")
+			so.Labels[labelApp] = strings.ReplaceAll(app, "$", "$$")
 		}
-		sum, err := p.mounted(svc)
+		if c != nil {
+			if so.Volumes, err = c.volumes(svc); err != nil {
+				return "", fmt.Errorf("service %s: %w", name, err)
+			}
+		}
+		sum, err := p.mounted(svc, c == nil)
 		if err != nil {
 			return "", fmt.Errorf("service %s: %w", name, err)
 		}
 		if sum != "" {
-			labels[labelContent] = sum
+			so.Labels[labelContent] = sum
 		}
-		if len(labels) > 0 {
-			services[name] = service{labels}
+		if len(so.Labels)+len(so.Volumes) > 0 {
+			o.Services[name] = so
 		}
 	}
-	if len(services) == 0 {
+	if c != nil {
+		if o.Configs, err = c.objects(p.model.Configs); err != nil {
+			return "", fmt.Errorf("configs: %w", err)
+		}
+		if o.Secrets, err = c.objects(p.model.Secrets); err != nil {
+			return "", fmt.Errorf("secrets: %w", err)
+		}
+	}
+	if len(o.Services)+len(o.Configs)+len(o.Secrets) == 0 {
 		return "", nil
 	}
-	b, err := json.MarshalIndent(map[string]any{"services": services}, "", "  ")
+	b, err := json.MarshalIndent(o, "", "  ")
 	if err != nil {
 		return "", err
 	}
@@ -63,13 +90,14 @@ func ownDirectory(app, dir string) bool {
 	return filepath.Base(dir) == "manifests" && filepath.Base(filepath.Dir(dir)) == app
 }
 
-// mounted returns a hash of all a service mounts from the project's directory,
-// "" if that is nothing.
-func (p *project) mounted(svc service) (string, error) {
+// mounted returns a hash of the configs and secrets a service has from the
+// project's directory, and of its binds if those are wanted; "" if there are
+// none.
+func (p *project) mounted(svc service, binds bool) (string, error) {
 	var paths []string
 	for _, v := range svc.Volumes {
-		if v.Type == "bind" {
-			paths = append(paths, v.Source)
+		if v.text("type") == "bind" && binds {
+			paths = append(paths, v.text("source"))
 		}
 	}
 	for _, c := range svc.Configs {

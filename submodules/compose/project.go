@@ -39,12 +39,17 @@ type service struct {
 	Deploy     *struct {
 		Replicas *int `json:"replicas"`
 	} `json:"deploy"`
-	Volumes []struct {
-		Type   string `json:"type"`
-		Source string `json:"source"`
-	} `json:"volumes"`
+	Volumes []mount  `json:"volumes"`
 	Configs []source `json:"configs"`
 	Secrets []source `json:"secrets"`
+}
+
+// mount is an entry of volumes: in the long form, with all that belongs to it.
+type mount map[string]any
+
+func (m mount) text(key string) string {
+	s, _ := m[key].(string)
+	return s
 }
 
 type source struct {

@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -58,7 +61,28 @@ func (s *session) prepare(ctx context.Context) (*plan, error) {
 	if err := s.pin(ctx, pl); err != nil {
 		return nil, err
 	}
+	s.warn(pl.project)
 	return pl, nil
+}
+
+// warn names directories that look as if they kept data, and do not: they come
+// to be in the release's own directory, and go with it.
+func (s *session) warn(p *project) {
+	if c, err := p.copies(s.req.App); err != nil || c == nil {
+		return
+	}
+	for _, name := range p.model.names() {
+		for _, v := range p.model.Services[name].Volumes {
+			src := v.text("source")
+			rel, err := filepath.Rel(p.dir, src)
+			if v.text("type") != "bind" || err != nil || !filepath.IsLocal(rel) {
+				continue
+			}
+			if _, err := os.Stat(src); errors.Is(err, fs.ErrNotExist) {
+				s.req.Logf("warning: service %s mounts ./%s, which the release does not bring; what is written there goes with the release: use a named volume", name, rel)
+			}
+		}
+	}
 }
 
 // foreign refuses a project that others use: Compose would take their
@@ -173,6 +197,9 @@ func (s *session) rollout(ctx context.Context) error {
 		return err
 	}
 	s.tidy(ctx, pl)
+	if err := s.sweep(ctx, pl.project); err != nil {
+		s.req.Logf("warning: old copies of mounted files stay: %v", err)
+	}
 	s.req.Logf("project %s is up and healthy", pl.name)
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/docker/docker/api/types/container"
+	"github.com/docker/docker/api/types/filters"
 	"github.com/stretchr/testify/require"
 
 	"github.com/mender-app/mender-app/submodules"
@@ -125,9 +126,66 @@ func TestMountedFiles(t *testing.T) {
 	require.NotEqual(t, web1, web3)
 	require.Equal(t, []string{other1, none1}, []string{other3, none3})
 	files["c.txt"] = "c2"
+	// What was mounted outlives its release; what nothing mounts any more goes,
+	// unless a service has written into it.
+	source := func(service, target string) string {
+		t.Helper()
+		for _, m := range b.one(service).Mounts {
+			if m.Destination == target {
+				return m.Source
+			}
+		}
+		t.Fatalf("%s mounts nothing at %s", service, target)
+		return ""
+	}
+	conf, one := source("web", "/conf"), source("other", "/one.txt")
+	for _, id := range []string{"1", "2", "3"} {
+		require.NoError(t, os.RemoveAll(filepath.Join(b.store, b.app, "releases", id)))
+	}
+	got, err := os.ReadFile(filepath.Join(conf, "a.txt"))
+	require.NoError(t, err)
+	require.Equal(t, "a2", string(got))
+	require.NoError(t, os.WriteFile(filepath.Join(conf, "written"), []byte("data"), 0o600))
 	web4, other4, none4 := ids("4")
 	require.NotEqual(t, other1, other4)
 	require.Equal(t, []string{web3, none1}, []string{web4, none4})
+	require.Equal(t, one, source("other", "/one.txt"))
+	files["conf/a.txt"], files["one.txt"] = "a5", "5"
+	ids("5")
+	_, err = os.Stat(one)
+	require.ErrorIs(t, err, os.ErrNotExist)
+	got, err = os.ReadFile(filepath.Join(conf, "written"))
+	require.NoError(t, err)
+	require.Equal(t, "data", string(got))
+	require.Contains(t, b.log.String(), "a service has written into it")
+}
+
+// Where nobody replaces the manifests a label does the same.
+func TestMountedFilesByHand(t *testing.T) {
+	b := newBench(t)
+	v1 := b.load("1")
+	dir := filepath.Join(b.store, "by-hand")
+	rollout := func(text string) string {
+		t.Helper()
+		files := compose(b.app, "    volumes: [\"./conf:/conf:ro\"]\n")
+		files["conf/a.txt"] = text
+		for name, text := range files {
+			require.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755))
+			require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644))
+		}
+		require.NoError(t, b.mod.Rollout(t.Context(), submodules.Request{App: b.app, Dir: dir, Components: []submodules.Component{v1}}))
+		ok, err := b.mod.Healthy(t.Context(), submodules.Request{App: b.app})
+		require.NoError(t, err)
+		require.True(t, ok)
+		list, err := b.cli.ContainerList(t.Context(), container.ListOptions{All: true, Filters: filters.NewArgs(filters.Arg("label", labelDir+"="+dir))})
+		require.NoError(t, err)
+		require.Len(t, list, 1)
+		return list[0].ID
+	}
+	first := rollout("a1")
+	require.Equal(t, first, rollout("a1"))
+	require.NotEqual(t, first, rollout("a2"))
+	require.NoError(t, b.mod.Purge(t.Context(), submodules.Request{App: b.app}))
 }
 
 // What cannot be installed is refused by name before anything changes.

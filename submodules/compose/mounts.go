@@ -1,0 +1,268 @@
+package compose
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/mender-app/mender-app/store/durable"
+)
+
+// copies are what services mount from the manifests, in <store>/<app>/mounts/
+// <hash>/<path in the manifests>: named by content, so that the path is the
+// same over releases exactly as long as the content is.
+//
+// Mounting the release's own directory would not do. The kernel follows the
+// link <app>/manifests once, when the container starts; a service that no
+// release changes would go on holding the directory of the first, and lose its
+// files when that release is removed.
+type copies struct {
+	dir  string // the project's, a link
+	real string // where it leads now
+	base string // <store>/<app>/mounts
+}
+
+// copies returns nil where the project is not in mender-app's store: there
+// nobody replaces or removes the directory.
+func (p *project) copies(app string) (*copies, error) {
+	fi, err := os.Lstat(p.dir)
+	if err != nil {
+		return nil, err
+	}
+	if fi.Mode()&fs.ModeSymlink == 0 || !ownDirectory(app, p.dir) {
+		return nil, nil
+	}
+	real, err := filepath.EvalSymlinks(p.dir)
+	if err != nil {
+		return nil, err
+	}
+	return &copies{dir: p.dir, real: real, base: filepath.Join(filepath.Dir(p.dir), "mounts")}, nil
+}
+
+// volumes returns the service's mounts that lead to a copy.
+func (c *copies) volumes(svc service) ([]mount, error) {
+	var list []mount
+	for _, v := range svc.Volumes {
+		if v.text("type") != "bind" {
+			continue
+		}
+		to, err := c.path(v.text("source"))
+		if err != nil {
+			return nil, err
+		}
+		if to == "" {
+			continue
+		}
+		moved := mount{}
+		for k, x := range v {
+			moved[k] = x
+		}
+		moved["source"] = strings.ReplaceAll(to, "$", "$$")
+		list = append(list, moved)
+	}
+	return list, nil
+}
+
+// objects returns the configs or secrets whose files lead to a copy.
+func (c *copies) objects(all map[string]fileObject) (map[string]fileObject, error) {
+	moved := map[string]fileObject{}
+	for name, o := range all {
+		to, err := c.path(o.File)
+		if err != nil {
+			return nil, err
+		}
+		if to != "" {
+			moved[name] = fileObject{File: strings.ReplaceAll(to, "$", "$$")}
+		}
+	}
+	return moved, nil
+}
+
+// path returns the copy of a file or directory of the manifests, made if it is
+// not there; "" for what is elsewhere, or what the release does not bring.
+func (c *copies) path(source string) (string, error) {
+	rel, err := filepath.Rel(c.dir, source)
+	if source == "" || err != nil || !filepath.IsLocal(rel) {
+		return "", nil
+	}
+	real, err := filepath.EvalSymlinks(filepath.Join(c.real, rel))
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	if in, err := filepath.Rel(c.real, real); err != nil || !filepath.IsLocal(in) {
+		return "", nil // a link that leads out of the manifests
+	}
+	name, err := c.hash(c.real, rel)
+	if err != nil {
+		return "", err
+	}
+	to := filepath.Join(c.base, name)
+	if _, err := os.Lstat(to); err == nil {
+		return filepath.Join(to, rel), nil
+	}
+	if err := durable.MkdirAll(c.base, 0o755); err != nil {
+		return "", err
+	}
+	tmp, err := os.MkdirTemp(c.base, durable.TempPrefix+"*")
+	if err != nil {
+		return "", err
+	}
+	defer os.RemoveAll(tmp)
+	if err := os.Chmod(tmp, 0o755); err != nil {
+		return "", err
+	}
+	at := filepath.Join(tmp, rel)
+	if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
+		return "", err
+	}
+	if err := copyTree(at, real); err != nil {
+		return "", err
+	}
+	// The engine starts containers after a power cut without asking us.
+	if err := durable.SyncTree(tmp); err != nil {
+		return "", err
+	}
+	return filepath.Join(to, rel), durable.Rename(tmp, to)
+}
+
+// hash names the tree at root/rel by its path and content.
+func (c *copies) hash(root, rel string) (string, error) {
+	h := sha256.New()
+	if err := hashTree(h, root, rel); err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(h.Sum(nil)[:16]), nil
+}
+
+// copyTree copies files, directories and links with their permissions; what
+// else there may be is left out.
+func copyTree(to, from string) error {
+	return filepath.WalkDir(from, func(name string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(from, name)
+		if err != nil {
+			return err
+		}
+		fi, err := d.Info()
+		if err != nil {
+			return err
+		}
+		dst := filepath.Join(to, rel)
+		switch {
+		case d.IsDir():
+			if err := os.MkdirAll(dst, 0o755); err != nil {
+				return err
+			}
+			return os.Chmod(dst, fi.Mode().Perm())
+		case d.Type()&fs.ModeSymlink != 0:
+			target, err := os.Readlink(name)
+			if err != nil {
+				return err
+			}
+			return os.Symlink(target, dst)
+		case d.Type().IsRegular():
+			return copyRegular(dst, name, fi.Mode().Perm())
+		}
+		return nil
+	})
+}
+
+func copyRegular(to, from string, mode fs.FileMode) error {
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(out, in)
+	// The umask has no say in what a release looks like.
+	if err == nil {
+		err = out.Chmod(mode)
+	}
+	if cerr := out.Close(); err == nil {
+		err = cerr
+	}
+	return err
+}
+
+// sweep removes the copies that neither this release nor any container mounts.
+// One that a service has written into is data, and stays.
+func (s *session) sweep(ctx context.Context, p *project) error {
+	c, err := p.copies(s.req.App)
+	if err != nil || c == nil {
+		return err
+	}
+	entries, err := os.ReadDir(c.base)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if err := durable.Sweep(c.base); err != nil {
+		return err
+	}
+	all, err := s.containers(ctx, labelProject)
+	if err != nil {
+		return err
+	}
+	used := map[string]bool{}
+	for _, ct := range all {
+		for _, m := range ct.Mounts {
+			if rel, err := filepath.Rel(c.base, m.Source); err == nil && filepath.IsLocal(rel) {
+				used[strings.Split(rel, string(filepath.Separator))[0]] = true
+			}
+		}
+	}
+	for _, e := range entries {
+		if used[e.Name()] || strings.HasPrefix(e.Name(), durable.TempPrefix) {
+			continue
+		}
+		same, err := c.unchanged(e.Name())
+		if err != nil {
+			return err
+		}
+		if !same {
+			s.req.Logf("%s stays: a service has written into it", filepath.Join(c.base, e.Name()))
+			continue
+		}
+		if err := durable.RemoveAll(filepath.Join(c.base, e.Name())); err != nil {
+			return fmt.Errorf("remove %s: %w", e.Name(), err)
+		}
+	}
+	return nil
+}
+
+// unchanged reports whether a copy is still what its name says. The path in it
+// is that of the first thing that is not a directory with one entry, or any of
+// those above it.
+func (c *copies) unchanged(name string) (bool, error) {
+	root := filepath.Join(c.base, name)
+	rel := "."
+	for {
+		sum, err := c.hash(root, rel)
+		if err != nil || sum == name {
+			return sum == name, err
+		}
+		entries, err := os.ReadDir(filepath.Join(root, rel))
+		if err != nil || len(entries) != 1 {
+			return false, nil
+		}
+		rel = filepath.Join(rel, entries[0].Name())
+	}
+}

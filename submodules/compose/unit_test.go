@@ -1,0 +1,176 @@
+package compose
+
+import (
+	"bytes"
+	"encoding/binary"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/docker/docker/api/types/container"
+	"github.com/stretchr/testify/require"
+
+	"github.com/mender-app/mender-app/submodules"
+)
+
+func TestJudge(t *testing.T) {
+	state := func(status string, code int, policy container.RestartPolicyMode, health container.HealthStatus) container.InspectResponse {
+		st := &container.State{Status: container.ContainerState(status), Running: status == "running", Restarting: status == "restarting", ExitCode: code}
+		if health != "" {
+			st.Health = &container.Health{Status: health, Log: []*container.HealthcheckResult{{ExitCode: 1, Output: "no\nanswer"}}}
+		}
+		return container.InspectResponse{ContainerJSONBase: &container.ContainerJSONBase{State: st, HostConfig: &container.HostConfig{RestartPolicy: container.RestartPolicy{Name: policy}}}}
+	}
+	for _, c := range []struct {
+		state container.InspectResponse
+		want  condition
+		text  string
+	}{
+		{state("running", 0, "", ""), well, "is running"},
+		{state("running", 0, "", container.Healthy), well, "is healthy"},
+		{state("running", 0, "", container.Starting), pending, "is not healthy yet: the last check failed with 1: no answer"},
+		{state("running", 0, "", container.Unhealthy), failed, "is unhealthy: the last check failed with 1: no answer"},
+		{state("running", 0, "", container.NoHealthcheck), well, "is running"},
+		{state("exited", 0, "", ""), well, "is done"},
+		{state("exited", 0, "on-failure", ""), well, "is done"},
+		{state("exited", 0, "always", ""), failed, "exited with code 0"},
+		{state("exited", 7, "", ""), failed, "exited with code 7"},
+		{state("restarting", 7, "always", ""), failed, "restarts (exit code 7)"},
+		{state("created", 0, "", ""), pending, "is created"},
+	} {
+		got, text := judge(c.state, 0, 0)
+		require.Equal(t, c.want, got, text)
+		require.Equal(t, c.text, text)
+	}
+	flapping := state("running", 0, "always", "")
+	flapping.RestartCount = 3
+	got, _ := judge(flapping, 0, 0)
+	require.Equal(t, failed, got)
+	got, _ = judge(flapping, 3, 0)
+	require.Equal(t, well, got, "what happened before does not count")
+	got, _ = judge(flapping, 1, 2)
+	require.Equal(t, well, got, "some may be forgiven")
+}
+
+func TestProjectName(t *testing.T) {
+	for app, want := range map[string]string{"shop": "shop", "My App 2": "myapp2", "-_x": "x", "a.b_c-d": "ab_c-d", "ü": "app-c3bc"} {
+		require.Equal(t, want, projectName(app))
+	}
+}
+
+func TestNamed(t *testing.T) {
+	for text, want := range map[string]bool{
+		"name: x\nservices: {}": true, "services: {}\nname: ${A}\n": true, "services:\n  a:\n    name: x\n": false,
+		`{"name": "x", "services": {}}`: true, "\"name\" : x": true, "# name: x\n": false, "names: x": false,
+	} {
+		dir := t.TempDir()
+		file := filepath.Join(dir, "compose.yaml")
+		require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
+		got, err := (&project{dir: dir, files: []string{file}}).named()
+		require.NoError(t, err)
+		require.Equal(t, want, got, text)
+	}
+}
+
+func TestComposeFiles(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string) {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
+	}
+	_, err := composeFiles(dir)
+	require.ErrorIs(t, err, submodules.ErrContent)
+	write("docker-compose.yml", "")
+	write("compose.override.yml", "")
+	got, err := composeFiles(dir)
+	require.NoError(t, err)
+	require.Equal(t, []string{filepath.Join(dir, "docker-compose.yml"), filepath.Join(dir, "compose.override.yml")}, got)
+	write("compose.yaml", "")
+	got, err = composeFiles(dir)
+	require.NoError(t, err)
+	require.Equal(t, filepath.Join(dir, "compose.yaml"), got[0])
+	write(".env", "# x\nCOMPOSE_PATH_SEPARATOR=,\nexport COMPOSE_FILE=\"a.yml,sub/b.yml\"\n")
+	got, err = composeFiles(dir)
+	require.NoError(t, err)
+	require.Equal(t, []string{filepath.Join(dir, "a.yml"), filepath.Join(dir, "sub/b.yml")}, got)
+	write(".env", "COMPOSE_FILE=/etc/passwd\n")
+	_, err = composeFiles(dir)
+	require.ErrorIs(t, err, submodules.ErrContent)
+}
+
+func TestSameDir(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, os.MkdirAll(filepath.Join(dir, "real/shop"), 0o755))
+	require.NoError(t, os.Symlink("real", filepath.Join(dir, "link")))
+	require.True(t, sameDir("/a/manifests", "/a/manifests"))
+	require.True(t, sameDir(filepath.Join(dir, "real/shop/manifests"), filepath.Join(dir, "link/shop/manifests")))
+	require.False(t, sameDir(filepath.Join(dir, "real/shop/manifests"), filepath.Join(dir, "real/other/manifests")))
+	require.False(t, sameDir("", "/a/manifests"))
+	require.True(t, ownDirectory("shop", "/data/mender-app/shop/manifests"))
+	require.False(t, ownDirectory("shop", "/data/mender-app/shop2/manifests"))
+}
+
+func logStream(parts ...string) []byte {
+	var b []byte
+	for _, p := range parts {
+		b = append(b, 1, 0, 0, 0)
+		b = binary.BigEndian.AppendUint32(b, uint32(len(p)))
+		b = append(b, p...)
+	}
+	return b
+}
+
+func FuzzDemultiplex(f *testing.F) {
+	f.Add(logStream("one\n", "two\n"))
+	f.Add([]byte("a terminal's\r\nlog\n"))
+	f.Add([]byte{1, 0, 0, 0, 255, 255, 255, 255, 'x'})
+	f.Fuzz(func(t *testing.T, in []byte) {
+		var out bytes.Buffer
+		demultiplex(&out, bytes.NewReader(in))
+		if out.Len() > len(in) {
+			t.Fatal("more comes out than went in")
+		}
+	})
+}
+
+func TestDemultiplex(t *testing.T) {
+	var out bytes.Buffer
+	demultiplex(&out, bytes.NewReader(logStream("one\n", "", "two\n")))
+	require.Equal(t, "one\ntwo\n", out.String())
+	out.Reset()
+	demultiplex(&out, strings.NewReader("plain text\n"))
+	require.Equal(t, "plain text\n", out.String())
+	out.Reset()
+	demultiplex(&out, strings.NewReader("short"))
+	require.Equal(t, "short", out.String())
+}
+
+func TestSettings(t *testing.T) {
+	dir := t.TempDir()
+	env := func(n string) string {
+		if n == submodules.EnvConfigDir {
+			return dir
+		}
+		return ""
+	}
+	var warned []string
+	warn := func(_ string, args ...any) { warned = append(warned, args[0].(string)) }
+	s, err := readSettings(env, warn)
+	require.NoError(t, err)
+	require.Equal(t, settings{docker: []string{"docker"}, deadline: defaultDeadline, window: defaultWindow, logLines: defaultLogLines}, s)
+	file := filepath.Join(dir, "mender-app-docker-compose.conf")
+	require.NoError(t, os.WriteFile(file, []byte("DOCKER_COMMAND=\"/opt/docker -H unix:///x\"\nDOCKER_COMPOSE_COMMAND='docker compose'\nOTHER=1\n"), 0o600))
+	s, err = readSettings(env, warn)
+	require.NoError(t, err)
+	require.Equal(t, []string{"/opt/docker", "-H", "unix:///x"}, s.docker)
+	require.Equal(t, []string{"docker", "compose"}, s.compose)
+	require.Len(t, warned, 1)
+	require.NoError(t, os.WriteFile(file, []byte("[health]\ndeadline = \"3m\"\nrestarts = 2\n"), 0o600))
+	s, err = readSettings(env, warn)
+	require.NoError(t, err)
+	require.EqualValues(t, 2, s.restarts)
+	require.Equal(t, "3m0s", s.deadline.String())
+	require.NoError(t, os.WriteFile(file, []byte("HEALTH_WINDOW=soon\n"), 0o600))
+	_, err = readSettings(env, warn)
+	require.ErrorContains(t, err, "mender-app-docker-compose.conf:1: HEALTH_WINDOW")
+}
