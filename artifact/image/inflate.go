@@ -34,10 +34,11 @@ func sniff(head []byte) (string, error) {
 }
 
 // The greatest windows of zstd that are accepted. containerd and BuildKit
-// write 8 MiB at most; --long and --ultra go to 128 MiB, which only a build
-// host is asked to hold.
+// write 8 MiB unless they are told to try harder, and then 32 MiB at most;
+// zstd's own --long and --ultra go to 128 MiB, which only a build host is
+// asked to hold.
 const (
-	deviceWindow = 8 << 20
+	deviceWindow = 32 << 20
 	hostWindow   = 128 << 20
 )
 

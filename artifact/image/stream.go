@@ -80,8 +80,8 @@ type StreamImage struct {
 // ReadStream reads an image archive (docker-archive, OCI layout as a tar, or
 // hybrid; layers in it, or all of it, may be compressed) that arrives as a
 // stream, with its members in any order. Nothing is written anywhere; memory
-// stays below MaxJSON and 5 MiB more (and the windows of zstd, at most 8 MiB
-// each, where layers or the whole are compressed so).
+// stays below MaxJSON and 5 MiB more (and the windows of zstd, usually 8 MiB and
+// at most 32 MiB each, where layers or the whole are compressed so).
 //
 // Every layer is hashed, uncompressed, while it is handed over. ReadStream
 // returns nil only if the stream was read to its end, configs and manifests

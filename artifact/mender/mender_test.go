@@ -14,6 +14,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -361,6 +362,43 @@ func TestNextSkips(t *testing.T) {
 		require.Equal(t, io.EOF, err)
 		require.Zero(t, n)
 	}
+}
+
+// TestMemory writes and reads a payload far larger than the memory that may
+// be taken.
+func TestMemory(t *testing.T) {
+	size := int64(64 << 20)
+	if testing.Short() {
+		size = 32 << 20
+	}
+	spec := sampleSpec()
+	spec.Files[0] = File{Name: "images.tar.gz", Size: size, Open: func() (io.ReadCloser, error) {
+		return io.NopCloser(io.LimitReader(zeros{}, size)), nil
+	}}
+	for _, c := range []Compression{None, Gzip, Zstd} {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		pr, pw := io.Pipe()
+		go func() { pw.CloseWithError(Write(pw, spec, Options{Compression: c, TempDir: t.TempDir()})) }()
+		r, err := NewReader(pr, ReadOptions{})
+		require.NoError(t, err)
+		f, err := r.Next()
+		require.NoError(t, err)
+		require.Equal(t, size, f.Size)
+		_, err = r.Next()
+		require.NoError(t, err)
+		_, err = r.Next()
+		require.Equal(t, io.EOF, err)
+		runtime.ReadMemStats(&after)
+		require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(20<<20), c) // the compressors' own, mostly
+	}
+}
+
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) {
+	clear(p)
+	return len(p), nil
 }
 
 func TestWriteErrors(t *testing.T) {

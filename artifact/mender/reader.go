@@ -75,8 +75,8 @@ type file struct {
 
 // NewReader reads the artifact up to its data: when it returns, the manifest's
 // signature (where keys are given) and the header's checksum are verified.
-// Memory stays below 16 MiB whatever the artifact, the window of zstd
-// included.
+// Memory stays below 16 MiB whatever the artifact, and the window of zstd more
+// where it is compressed so: 1 MiB in one of ours, 32 MiB at most.
 func NewReader(r io.Reader, o ReadOptions) (*Reader, error) {
 	ar := &Reader{files: make(map[string]bool)}
 	if err := ar.open(r, o); err != nil {
@@ -365,6 +365,10 @@ func compression(name, base string) (Compression, error) {
 	return "", fmt.Errorf("%w: compression %q", ErrUnsupported, suffix)
 }
 
+// maxWindow is the greatest window that encoders take at their best levels,
+// short of zstd's --ultra and --long.
+const maxWindow = 32 << 20
+
 func decompress(r io.Reader, c Compression) (io.ReadCloser, error) {
 	switch c {
 	case Gzip:
@@ -374,7 +378,7 @@ func decompress(r io.Reader, c Compression) (io.ReadCloser, error) {
 		}
 		return zr, nil
 	case Zstd:
-		zr, err := zstd.NewReader(r, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(8<<20))
+		zr, err := zstd.NewReader(r, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(maxWindow))
 		if err != nil {
 			return nil, fmt.Errorf("%w: zstd: %w", ErrFormat, err)
 		}
