@@ -54,7 +54,12 @@ func TestDaemon(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a Docker engine: not with -short")
 	}
-	host := engine(t, "{}")
+	for name, config := range map[string]string{"classic": "{}", "containerd": `{"features":{"containerd-snapshotter":true}}`} {
+		t.Run(name, func(t *testing.T) { testDaemon(t, engine(t, config)) })
+	}
+}
+
+func testDaemon(t *testing.T, host string) {
 	web := gentest.Image(t, "linux/amd64", gentest.Files{"a": "1"}, gentest.Files{"b": gentest.Text("b", 1<<16)})
 	archive := gentest.DockerArchive(t, filepath.Join(t.TempDir(), "web.tar"), map[string]v1.Image{"web:1": web})
 	out, err := exec.Command("docker", "-H", host, "load", "-q", "-i", archive).CombinedOutput()
@@ -68,7 +73,9 @@ func TestDaemon(t *testing.T) {
 	require.Equal(t, gentest.Digest(t, web), f.Image.ConfigDigest.String())
 	content(t, f)
 
-	id := strings.TrimPrefix(gentest.Digest(t, web), "sha256:")[:12]
+	out, err = exec.Command("docker", "-H", host, "image", "inspect", "-f", "{{.Id}}", "web:1").Output()
+	require.NoError(t, err)
+	id := strings.TrimPrefix(strings.TrimSpace(string(out)), "sha256:")[:12]
 	f, err = open(t, o, "docker-daemon:"+id)
 	require.NoError(t, err)
 	require.Equal(t, "web:1", f.URL, "the name the engine has for it")
