@@ -1,0 +1,64 @@
+package e2e
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/mender-app/mender-app/testdata/bed"
+)
+
+// What the shell app-update-module left on a device: the images loaded, the
+// composition up as project "manifests", its store as it writes it.
+func shellReference(t *testing.T, d *bed.Device) {
+	t.Helper()
+	require.NoError(t, bed.WriteArchive(d.Share("web.tar"), web(t, "1", "")))
+	require.NoError(t, bed.WriteArchive(d.Share("stock.tar"), stock(t)))
+	d.MustRun(t, "bash", "-ec", `
+		docker load -q -i `+d.Share("web.tar")+`
+		docker load -q -i `+d.Share("stock.tar")+`
+		mkdir -p /data/mender-app/shop/manifests /data/mender-app/shop/images
+		cd /data/mender-app/shop
+		cat >manifests/docker-compose.yml <<'END'
+`+compose("1")+`
+END
+		printf 'shop/web:1\nshop/stock:1\n' >images/urls
+		cp -a ../shop ../shop-last
+		docker compose --project-directory /data/mender-app/shop/manifests up -d >manifests/compose.log 2>&1`)
+}
+
+// A device that runs an application of the shell reference takes its next
+// artifact: the data stays, and there is a way back before and after the commit.
+func TestAdoptsApplicationOfTheShellReference(t *testing.T) {
+	d := device(t)
+	w := watch(t, d)
+	shellReference(t, d)
+	says(t, w, "web 1")
+	visit(t, d, "1")
+	before := d.MustState(t)
+	require.NotNil(t, before.Service("manifests", "web"))
+
+	// A bad update first: the reference's composition has to come back.
+	menderFails(t, d, "install", release(t, d, "3", "crash"))
+	says(t, w, "web 1")
+	require.Equal(t, before.Service("manifests", "stock"), d.MustState(t).Service("manifests", "stock"), "the unchanged service was touched")
+	d.MustRun(t, "test", "-f", "/data/mender-app/shop/images/urls")
+
+	mender(t, d, "install", release(t, d, "2", ""))
+	says(t, w, "web 2")
+	mender(t, d, "rollback")
+	says(t, w, "web 1")
+	d.MustRun(t, "test", "-f", "/data/mender-app/shop/manifests/docker-compose.yml")
+
+	mender(t, d, "install", release(t, d, "2", ""))
+	mender(t, d, "commit")
+	says(t, w, "web 2")
+	visit(t, d, "2")
+	after := d.MustState(t)
+	require.Equal(t, before.Service("manifests", "stock"), after.Service("manifests", "stock"), "the unchanged service was touched")
+	d.MustRun(t, "bash", "-c", "! test -e /data/mender-app/shop/images && ! test -e /data/mender-app/shop-last")
+
+	d.MustRun(t, "mender-app", "rollback", "shop")
+	says(t, w, "web 1")
+	visit(t, d, "3")
+}
