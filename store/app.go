@@ -61,6 +61,8 @@ type Deployment struct {
 	Updated time.Time `json:"updated"`
 	// Error is what went wrong last, in one line.
 	Error string `json:"error,omitempty"`
+	// Attempts is how often the rollback has been tried in vain.
+	Attempts int `json:"attempts,omitempty"`
 	// Steps are the phases entered so far.
 	Steps []Step `json:"steps,omitempty"`
 
@@ -93,6 +95,18 @@ func (d *Deployment) UnmarshalJSON(data []byte) (err error) {
 
 // MarshalJSON writes the fields that were not known, too.
 func (d Deployment) MarshalJSON() ([]byte, error) { return encode(plainDeployment(d), d.extra) }
+
+// Snapshot returns a copy of the state that later changes do not touch.
+func (a *App) Snapshot() State {
+	s := a.State
+	s.Kept = slices.Clone(a.Kept)
+	if a.Deployment != nil {
+		d := *a.Deployment
+		d.Steps = slices.Clone(d.Steps)
+		s.Deployment = &d
+	}
+	return s
+}
 
 // App reads an application. The error is an ErrName, an ErrNoApp, an ErrNewer,
 // or a *CorruptError, after which [Store.Rescue] may help. It needs no lock.

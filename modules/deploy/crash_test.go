@@ -6,9 +6,11 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 	"pgregory.net/rapid"
 
 	"github.com/mender-app/mender-app/modules"
+	"github.com/mender-app/mender-app/store/durable"
 )
 
 // holds asserts promise 1: what runs is what the client takes for installed, or
@@ -172,6 +174,60 @@ func (t tbAt) FailNow() {
 	t.Helper()
 	t.T.Log(t.where)
 	t.T.FailNow()
+}
+
+// TestStepFailsAnywhere makes each step of each call fail once, for want of
+// space: what the client then does by itself ends in the old release or the
+// new one, and nothing is left over.
+func TestStepFailsAnywhere(t *testing.T) {
+	for _, cpp := range []bool{false, true} {
+		for _, s := range scenarios {
+			t.Run(fmt.Sprintf("cpp=%v/%s", cpp, s.name), func(t *testing.T) {
+				for n := 1; failAt(t, cpp, s, n); n++ {
+				}
+			})
+		}
+	}
+}
+
+// failAt fails the n-th step of a scenario; false means that there are fewer.
+func failAt(t *testing.T, cpp bool, s scenario, n int) bool {
+	g := newRig(t)
+	defer g.remove()
+	c := newClient(g, cpp)
+	if s.first != nil {
+		require.NoError(t, c.install(g.newTree(t, *s.first)))
+		require.NoError(t, c.commit())
+	}
+	count, at := 0, ""
+	restore := durable.Inject(func(name string) error {
+		if count++; count == n {
+			at = name
+			return unix.ENOSPC
+		}
+		return nil
+	})
+	err := s.run(c, g.newTree(t, s.what))
+	restore()
+	if at == "" {
+		return false
+	}
+	where := tbAt{t, fmt.Sprintf("step %d (%s) failed: %v", n, at, err)}
+	if err != nil && c.open != nil {
+		t.Fatal("the client waits after a failure", where.where)
+	}
+	// Where the rollback itself failed, the client calls the device broken; the
+	// call after it has repaired it. What could not be deleted or cleaned up
+	// goes with the next installation.
+	if c.open != nil {
+		g.runs(where, "shop", &c.open.release)
+	} else {
+		g.runs(where, "shop", c.provides["shop"])
+	}
+	require.NoError(where, c.install(g.newTree(t, v4)))
+	require.NoError(where, c.commit())
+	c.holds(where, "shop")
+	return true
 }
 
 // TestAnyOrder lets people, kills, power cuts and failures do what they like

@@ -195,7 +195,13 @@ func (e *Engine) on(ctx context.Context, a *store.App, ev Event, artifact string
 		if err := ctx.Err(); err != nil {
 			return fmt.Errorf("stopped before %s: %w", step, context.Cause(ctx))
 		}
+		before := a.Snapshot()
 		if err := e.act(ctx, a, step); err != nil {
+			// What could not be written is not so.
+			a.State = before
+			if step == revert {
+				a.Deployment.Attempts++
+			}
 			e.remember(a, err)
 			return err
 		}

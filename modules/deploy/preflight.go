@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -236,7 +237,9 @@ func checkFree(needs []need, free func(dir string) (int64, uint64, error)) error
 			totals[dev] = t
 			order = append(order, dev)
 		}
-		t.bytes += n.bytes
+		if t.bytes += n.bytes; t.bytes < 0 {
+			t.bytes = math.MaxInt64
+		}
 	}
 	for _, dev := range order {
 		t := totals[dev]

@@ -138,10 +138,11 @@ func (e *Engine) mayOn(ev Event) func(context.Context, *modules.Tree) error {
 			e.Log.Info("nothing to do", "reason", err)
 			return nil
 		}
-		if ev == EventCleanup && phaseOf(a) == RollingBack && a.Deployment.Error != "" {
+		if ev == EventCleanup && phaseOf(a) == RollingBack && a.Deployment.Attempts > 1 {
 			// Both ArtifactRollback and ArtifactFailure have tried in vain; a
 			// third wait for the same would tell nothing new. The deployment
 			// stays open for the next installation or `mender-app resume`.
+			// (3.4.0's rollback makes no call of ArtifactFailure.)
 			e.Log.Error("the release before could not be brought back; run mender-app resume, or install a working artifact",
 				"app", a.Name, "error", a.Deployment.Error)
 			return nil

@@ -1,0 +1,227 @@
+package deploy
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/mender-app/mender-app/artifact"
+	"github.com/mender-app/mender-app/modules"
+	"github.com/mender-app/mender-app/submodules"
+)
+
+func TestPlatformsOf(t *testing.T) {
+	for machine, want := range map[string]string{
+		"x86_64": "linux/amd64 linux/386", "aarch64": "linux/arm64 linux/arm/v7", "armv7l": "linux/arm/v7",
+		"armv8l": "linux/arm/v7", "armv6l": "linux/arm/v6", "armv5tel": "linux/arm/v5", "i686": "linux/386",
+		"riscv64": "linux/riscv64",
+	} {
+		var got []string
+		for _, p := range platformsOf(machine, "") {
+			got = append(got, p.String())
+		}
+		require.Equal(t, want, strings.Join(got, " "), machine)
+	}
+	v2 := "flags : cx16 lahf_lm popcnt sse4_1 sse4_2 ssse3\n"
+	require.Equal(t, "linux/amd64/v2", platformsOf("x86_64", v2)[0].String())
+	require.NotEmpty(t, Machine())
+}
+
+func TestCheckPlatform(t *testing.T) {
+	for _, c := range []struct {
+		machine, artifact string
+		ok                bool
+	}{
+		{"armv7l", "linux/arm/v7", true}, {"armv7l", "linux/arm/v6", true}, {"armv6l", "linux/arm/v7", false},
+		{"armv7l", "linux/arm64", false}, {"aarch64", "linux/arm64/v8", true}, {"aarch64", "linux/arm/v7", true},
+		{"x86_64", "linux/amd64", true}, {"x86_64", "linux/arm64", false},
+	} {
+		e := &Engine{Platforms: platformsOf(c.machine, "")}
+		err := e.checkPlatform(&artifact.Metadata{Platform: c.artifact})
+		if c.ok {
+			require.NoError(t, err, "%v", c)
+		} else {
+			require.ErrorIs(t, err, ErrUnfit, "%v", c)
+			require.ErrorContains(t, err, "app-gen --platform")
+		}
+	}
+}
+
+func TestCheckFree(t *testing.T) {
+	// Two file systems: one of 100 MB free, one of 1 GB.
+	free := func(dir string) (int64, uint64, error) {
+		if strings.HasPrefix(dir, "/big") {
+			return 1_000_000_000, 2, nil
+		}
+		return 100_000_000, 1, nil
+	}
+	require.NoError(t, checkFree([]need{{"/small/store", 50_000_000}, {"/big/docker", 900_000_000}}, free))
+	err := checkFree([]need{{"/small/store", 50_000_000}, {"/small/docker", 50_000_000}}, free)
+	require.ErrorIs(t, err, ErrUnfit, "what lies on one file system adds up")
+	require.ErrorContains(t, err, "121.8 MB are needed and 100.0 MB are free")
+	require.ErrorIs(t, checkFree([]need{{"/big", 1<<63 - 1}}, free), ErrUnfit, "no overflow")
+	require.ErrorIs(t, checkFree([]need{{"/big", -1}}, free), ErrUnfit)
+	require.ErrorIs(t, checkFree([]need{{"/big", 1<<63 - 1}, {"/big", 1<<63 - 1}}, free), ErrUnfit, "no overflow")
+}
+
+// TestRefusedBeforeAnythingIsLoaded: what the metadata says does not fit.
+func TestRefusedBeforeAnythingIsLoaded(t *testing.T) {
+	for name, c := range map[string]struct {
+		prepare func(g *rig, m *artifact.Metadata)
+		says    string
+	}{
+		"orchestrator": {func(_ *rig, m *artifact.Metadata) { m.Orchestrator = "nomad" }, "no such sub-module"},
+		"space": {func(_ *rig, m *artifact.Metadata) {
+			m.Sizes = &artifact.Sizes{ImagesPayload: 1, ManifestsPayload: 1, Temp: 1 << 55}
+		}, "not enough space"},
+		"delta without the feature": {func(g *rig, m *artifact.Metadata) {
+			g.w.features = []string{submodules.FeatureStage}
+			delta(m)
+		}, "cannot apply deltas"},
+		"delta without its base": {func(_ *rig, m *artifact.Metadata) { delta(m) }, "does not have"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := newRig(t)
+			c1 := newClient(g, true)
+			require.NoError(t, c1.install(g.newTree(t, v1)))
+			require.NoError(t, c1.commit())
+			tr := g.newTree(t, v2)
+			m := v2.meta()
+			c.prepare(g, m)
+			raw, err := m.Encode()
+			require.NoError(t, err)
+			writeFile(t, tr.Dir()+"/header/meta-data", string(raw))
+			g.w.calls = nil
+			err = c1.install(tr)
+			require.ErrorIs(t, err, ErrUnfit)
+			require.ErrorContains(t, err, c.says)
+			require.NotContains(t, err.Error(), "\n")
+			for _, call := range g.w.calls {
+				require.Regexp(t, "^(LIST|VERIFY)", call, "nothing but questions")
+			}
+			g.runs(t, "shop", &v1)
+			g.clean(t, "shop")
+			require.Contains(t, g.history(t, "shop"), "shop-2 refused")
+		})
+	}
+}
+
+// delta makes the first component one that builds on an image of elsewhere.
+func delta(m *artifact.Metadata) {
+	c := &m.Components[0]
+	c.Format = artifact.FormatDelta
+	base := digestOf("", "an image of elsewhere")
+	c.Bases = []artifact.Base{{URL: "web:0", Digest: base}}
+	m.Requires = []string{artifact.FeatureDelta}
+	m.Images = append(m.Images, base.Hex())
+	for i := range m.Images { // sorted
+		for j := range m.Images[:i] {
+			if m.Images[i] < m.Images[j] {
+				m.Images[i], m.Images[j] = m.Images[j], m.Images[i]
+			}
+		}
+	}
+}
+
+// TestBadPayloads: the metadata fits and the payload does not.
+func TestBadPayloads(t *testing.T) {
+	other := release{app: "shop", name: "shop-9", images: []string{"web nine"}}
+	for name, c := range map[string]struct {
+		change func(tr *tree) modules.Streams
+		says   string
+	}{
+		"nothing": {func(*tree) modules.Streams { return &streams{} }, "no manifests.tar.gz"},
+		"no images": {func(tr *tree) modules.Streams {
+			return &streams{names: []string{manifestsFile}, payload: tr.payload}
+		}, "announced and not there"},
+		"no manifests": {func(tr *tree) modules.Streams {
+			return &streams{names: []string{imagesFile}, payload: tr.payload}
+		}, "no manifests.tar.gz"},
+		"twice": {func(tr *tree) modules.Streams {
+			return &streams{names: []string{manifestsFile, manifestsFile}, payload: tr.payload}
+		}, "unexpected file"},
+		"another file": {func(tr *tree) modules.Streams {
+			return &streams{names: []string{"evil"}, payload: tr.payload}
+		}, `unexpected file "evil"`},
+		"another image": {func(tr *tree) modules.Streams {
+			return &streams{names: []string{imagesFile}, payload: other.payload(t)}
+		}, "not announced"},
+		"cut off": {func(tr *tree) modules.Streams {
+			return &streams{names: []string{imagesFile}, payload: map[string][]byte{imagesFile: tr.payload[imagesFile][:60]}}
+		}, ""},
+		"ends in an error": {func(tr *tree) modules.Streams { return failing{} }, "input/output error"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := newRig(t)
+			cl := newClient(g, true)
+			require.NoError(t, cl.install(g.newTree(t, v1)))
+			require.NoError(t, cl.commit())
+			tr := g.newTree(t, v2)
+			e := g.engine()
+			release, err := e.lock(t.Context(), "test")
+			require.NoError(t, err)
+			err = e.download(t.Context(), tr.Tree, c.change(tr))
+			release()
+			require.ErrorContains(t, err, c.says)
+			require.Error(t, g.call(modules.ArtifactInstall, tr), "what did not arrive is not installed")
+			require.NoError(t, g.call(modules.Cleanup, tr))
+			g.runs(t, "shop", &v1)
+			g.clean(t, "shop")
+		})
+	}
+}
+
+// failing is a payload whose file cannot be read to its end.
+type failing struct{}
+
+func (failing) Next() (*modules.Stream, error) {
+	r := io.MultiReader(bytes.NewReader([]byte{0x1f, 0x8b}), errReader{})
+	return &modules.Stream{Name: imagesFile, Size: -1, ReadCloser: io.NopCloser(r)}, nil
+}
+
+type errReader struct{}
+
+func (errReader) Read([]byte) (int, error) { return 0, unix.EIO }
+
+// TestOldSubmodule: one that speaks protocol 1.0 gets files and no options.
+func TestOldSubmodule(t *testing.T) {
+	g := newRig(t)
+	g.w.features = nil
+	o := &oldModule{world: g.w}
+	e := g.engine()
+	e.Find = func(string) (Orchestrator, error) { return o, nil }
+	for _, s := range []modules.State{modules.ArtifactInstall, modules.ArtifactCommit, modules.Cleanup} {
+		tr := g.newTree(t, v1)
+		if s == modules.ArtifactInstall {
+			require.NoError(t, e.download(t.Context(), tr.Tree, tr.streams()))
+		}
+		require.NoError(t, e.Handle(t.Context(), s, tr.Tree), s)
+	}
+	require.Equal(t, 2, o.loaded)
+	g.runs(t, "shop", &v1)
+}
+
+type oldModule struct {
+	*world
+	loaded int
+}
+
+func (o *oldModule) Load(ctx context.Context, r submodules.Request) error {
+	if r.Path == "-" || len(r.Options) > 0 {
+		return submodules.ErrUsage
+	}
+	f, err := os.Open(r.Path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	r.Stdin, r.Options = f, []string{submodules.OptionStage}
+	o.loaded++
+	return o.world.Load(ctx, r)
+}
