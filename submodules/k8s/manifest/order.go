@@ -1,0 +1,51 @@
+package manifest
+
+import "sort"
+
+// ranks order the kinds: what others need comes first. A kind that is not here
+// (a custom resource, mostly) comes after the workloads, for those may bring
+// its controller.
+var ranks = map[string]int{}
+
+func init() {
+	for i, kinds := range [][]string{
+		{"Namespace"},
+		{"CustomResourceDefinition"},
+		{"ResourceQuota", "LimitRange", "PriorityClass", "StorageClass", "RuntimeClass"},
+		{"ServiceAccount", "Secret", "ConfigMap"},
+		{"ClusterRole", "Role"},
+		{"ClusterRoleBinding", "RoleBinding"},
+		{"PersistentVolume"},
+		{"PersistentVolumeClaim"},
+		{"Service", "NetworkPolicy", "PodDisruptionBudget"},
+		{"DaemonSet", "Deployment", "StatefulSet", "ReplicaSet", "ReplicationController", "Pod", "Job", "CronJob"},
+		{"HorizontalPodAutoscaler", "Ingress", "IngressClass"},
+		{"APIService", "ValidatingWebhookConfiguration", "MutatingWebhookConfiguration", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"},
+	} {
+		for _, k := range kinds {
+			ranks[k] = i * 10
+		}
+	}
+}
+
+// The ranks that a caller waits between.
+const (
+	RankNamespace = 0
+	RankCRD       = 10
+	rankOther     = 105 // behind HorizontalPodAutoscaler and Ingress, before webhooks
+)
+
+// Rank returns the place of a kind in the order: a lower one is applied first,
+// objects of the same one in any order.
+func Rank(kind string) int {
+	if r, ok := ranks[kind]; ok {
+		return r
+	}
+	return rankOther
+}
+
+// Sort puts objects in the order in which they are to be applied; objects of
+// one rank stay in their order.
+func Sort(objects []Object) {
+	sort.SliceStable(objects, func(i, j int) bool { return Rank(objects[i].Kind) < Rank(objects[j].Kind) })
+}

@@ -1,0 +1,106 @@
+package manifest
+
+import (
+	"encoding/json"
+	"strconv"
+	"strings"
+)
+
+// ImageUse is one place where an object asks for an image.
+type ImageUse struct {
+	Field string // of the object, as the API server writes it
+	Image string
+	// Policy is the imagePullPolicy: what is written, or what the API server
+	// makes of nothing (Always for the tag latest, else IfNotPresent).
+	Policy string
+}
+
+type container struct {
+	Image  string `json:"image"`
+	Policy string `json:"imagePullPolicy"`
+}
+
+type podSpec struct {
+	InitContainers []container `json:"initContainers"`
+	Containers     []container `json:"containers"`
+	Volumes        []struct {
+		Image *struct {
+			Reference  string `json:"reference"`
+			PullPolicy string `json:"pullPolicy"`
+		} `json:"image"`
+	} `json:"volumes"`
+}
+
+// podPath returns where in an object of Kubernetes' own kinds the spec of its
+// pods is, "" if it has none.
+func podPath(group, kind string) string {
+	switch group + "/" + kind {
+	case "/Pod":
+		return "spec"
+	case "/ReplicationController", "apps/Deployment", "apps/ReplicaSet", "apps/StatefulSet", "apps/DaemonSet", "batch/Job":
+		return "spec.template.spec"
+	case "batch/CronJob":
+		return "spec.jobTemplate.spec.template.spec"
+	case "/PodTemplate":
+		return "template.spec"
+	}
+	return ""
+}
+
+// Images returns the images that the pods of o would run. A custom resource
+// may ask its controller for others; those are not seen.
+func Images(o *Object) ([]ImageUse, error) {
+	at := podPath(o.Group(), o.Kind)
+	if at == "" {
+		return nil, nil
+	}
+	raw := json.RawMessage(o.JSON)
+	for _, part := range strings.Split(at, ".") {
+		var m map[string]json.RawMessage
+		if err := json.Unmarshal(raw, &m); err != nil {
+			return nil, o.Errorf("%s: %w", at, err)
+		}
+		if raw = m[part]; len(raw) == 0 {
+			return nil, nil // the API server refuses it
+		}
+	}
+	var spec podSpec
+	if err := json.Unmarshal(raw, &spec); err != nil {
+		return nil, o.Errorf("%s: %w", at, err)
+	}
+	var uses []ImageUse
+	add := func(field string, i int, image, policy string) {
+		if image == "" {
+			return
+		}
+		if policy == "" {
+			policy = defaultPolicy(image)
+		}
+		uses = append(uses, ImageUse{Field: at + "." + field + "[" + strconv.Itoa(i) + "]", Image: image, Policy: policy})
+	}
+	for i, c := range spec.InitContainers {
+		add("initContainers", i, c.Image, c.Policy)
+	}
+	for i, c := range spec.Containers {
+		add("containers", i, c.Image, c.Policy)
+	}
+	for i, v := range spec.Volumes {
+		if v.Image != nil {
+			add("volumes", i, v.Image.Reference, v.Image.PullPolicy)
+		}
+	}
+	return uses, nil
+}
+
+// defaultPolicy is the API server's rule for a missing imagePullPolicy.
+func defaultPolicy(image string) string {
+	name, _, hasDigest := strings.Cut(image, "@")
+	tag := ""
+	if i := strings.LastIndexByte(name, ':'); i > strings.LastIndexByte(name, '/') {
+		tag = name[i+1:]
+	}
+	if tag == "latest" || tag == "" && !hasDigest {
+		return "Always"
+	}
+	return "IfNotPresent"
+}
