@@ -1,0 +1,348 @@
+package containerd
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math/rand"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/containerd/containerd/v2/core/images"
+	"github.com/opencontainers/go-digest"
+	specs "github.com/opencontainers/image-spec/specs-go"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+	"github.com/stretchr/testify/require"
+
+	"github.com/mender-app/mender-app/artifact/image"
+	"github.com/mender-app/mender-app/delta"
+	"github.com/mender-app/mender-app/submodules"
+	"github.com/mender-app/mender-app/submodules/imagestore"
+)
+
+// nodeEnv names the directory of a running Kubernetes node, see make test-k8s.
+const nodeEnv = "MENDER_APP_K8SNODE"
+
+func openStore(t *testing.T) *Store {
+	t.Helper()
+	dir := os.Getenv(nodeEnv)
+	if dir == "" {
+		t.Skipf("no Kubernetes node: %s is not set; run make test-k8s", nodeEnv)
+	}
+	s, err := Open(context.Background(), Config{Address: filepath.Join(dir, "run/containerd.sock"), TempDir: t.TempDir()})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	return s
+}
+
+type file struct {
+	name string
+	data []byte
+}
+
+// text is content that compresses badly and is the same for the same seed.
+func text(seed int64, size int) []byte {
+	b := make([]byte, size)
+	rand.New(rand.NewSource(seed)).Read(b)
+	return b
+}
+
+func pack(t *testing.T, files ...file) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	for _, f := range files {
+		require.NoError(t, w.WriteHeader(&tar.Header{Name: f.name, Mode: 0o644, Size: int64(len(f.data)), Typeflag: tar.TypeReg, ModTime: time.Unix(7, 0)}))
+		_, err := w.Write(f.data)
+		require.NoError(t, err)
+	}
+	require.NoError(t, w.Close())
+	return b.Bytes()
+}
+
+// build makes an image of layer tars.
+func build(t *testing.T, env string, tars ...[]byte) *image.Image {
+	t.Helper()
+	var layers []image.Layer
+	diffIDs := []string{}
+	for _, b := range tars {
+		layers = append(layers, image.Layer{DiffID: image.DigestOf(b), Size: int64(len(b)), Open: func() (io.ReadCloser, error) {
+			return io.NopCloser(bytes.NewReader(b)), nil
+		}})
+		diffIDs = append(diffIDs, image.DigestOf(b).String())
+	}
+	config, err := json.Marshal(map[string]any{
+		"architecture": runtime.GOARCH, "os": "linux", "config": map[string]any{"Env": []string{"V=" + env}},
+		"rootfs": map[string]any{"type": "layers", "diff_ids": diffIDs},
+	})
+	require.NoError(t, err)
+	img, err := image.New(config, layers)
+	require.NoError(t, err)
+	return img
+}
+
+func archived(t *testing.T, img *image.Image) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	require.NoError(t, image.WriteArchive(&b, image.ArchiveSpec{Image: img, RepoTags: []string{"any:1"}}))
+	return b.Bytes()
+}
+
+func id(img *image.Image) imagestore.Identity {
+	return imagestore.Identity{Config: img.ConfigDigest, DiffIDs: img.DiffIDs}
+}
+
+// receive brings content in as LOAD does.
+func receive(t *testing.T, s *Store, app, url string, content []byte, want imagestore.Identity) (bool, error) {
+	t.Helper()
+	ctx := context.Background()
+	got, loaded, err := imagestore.Receive(ctx, s, bytes.NewReader(content), imagestore.Incoming{
+		Tag:  func(c image.Digest) string { return imagestore.OwnRef(app, c) },
+		Want: want, TempDir: t.TempDir(), Log: t.Logf,
+	})
+	if err != nil {
+		return loaded, err
+	}
+	require.NoError(t, s.Tag(ctx, imagestore.OwnRef(app, got.Config), url, got))
+	require.NoError(t, s.Tag(ctx, url, url, got))
+	t.Cleanup(func() { _ = s.Delete(ctx, app, url, imagestore.Identity{Config: got.Config}) })
+	return loaded, nil
+}
+
+func TestStore(t *testing.T) {
+	s := openStore(t)
+	ctx := context.Background()
+	seed := time.Now().UnixNano()
+	t.Logf("seed %d", seed)
+	app, other := fmt.Sprintf("a%d", seed), fmt.Sprintf("b%d", seed)
+	url := fmt.Sprintf("store-test:%d", seed)
+	base, top := pack(t, file{"base", text(seed, 300_000)}), pack(t, file{"dir/top", text(seed+1, 1000)})
+	img := build(t, "1", base, top)
+
+	loaded, err := receive(t, s, app, url, archived(t, img), id(img))
+	require.NoError(t, err)
+	require.True(t, loaded)
+	loaded, err = receive(t, s, app, url, archived(t, img), id(img))
+	require.NoError(t, err)
+	require.False(t, loaded, "it is there")
+	has, err := s.HasRef(ctx, "docker.io/library/"+url)
+	require.NoError(t, err)
+	require.True(t, has)
+	pinned, err := s.client.ImageService().Get(ctx, Canonical(url))
+	require.NoError(t, err)
+	require.Equal(t, "pinned", pinned.Labels[labelPinned])
+
+	t.Log("it comes out as it went in")
+	var out bytes.Buffer
+	require.NoError(t, s.Save(ctx, app, url, imagestore.Identity{}, &out))
+	var want bytes.Buffer
+	require.NoError(t, image.WriteArchive(&want, image.ArchiveSpec{Image: img, RepoTags: []string{url}}))
+	require.True(t, bytes.Equal(want.Bytes(), out.Bytes()))
+
+	list, err := s.List(ctx, app)
+	require.NoError(t, err)
+	require.Len(t, list, 1)
+	require.Equal(t, url, list[0].URL)
+	require.Equal(t, id(img), list[0].Identity)
+	require.False(t, list[0].InUse)
+	require.NoError(t, s.Sync(ctx))
+
+	t.Log("what was unpacked is compared with what was loaded")
+	problem, err := s.Verify(ctx, app, url, id(img))
+	require.NoError(t, err)
+	require.Empty(t, problem)
+	dir, release, err := s.layerDir(ctx, image.ChainIDs(img.DiffIDs)[1])
+	require.NoError(t, err)
+	require.NotNil(t, dir)
+	f, err := dir.OpenFile("dir/top", os.O_WRONLY|os.O_TRUNC, 0)
+	require.NoError(t, err)
+	require.NoError(t, f.Close())
+	problem, err = s.Verify(ctx, app, url, id(img))
+	require.NoError(t, err)
+	require.Contains(t, problem, "dir/top does not have its 1000 bytes")
+	release()
+
+	t.Log("two applications, one image")
+	require.NoError(t, s.Tag(ctx, imagestore.OwnRef(other, img.ConfigDigest), url, id(img)))
+	require.NoError(t, s.Delete(ctx, app, url, id(img)))
+	has, err = s.HasRef(ctx, url)
+	require.NoError(t, err)
+	require.True(t, has)
+	require.NoError(t, s.Delete(ctx, other, url, id(img)))
+	require.NoError(t, s.Delete(ctx, other, url, id(img)), "again is no error")
+	for _, name := range []string{Canonical(url), imagestore.OwnRef(app, img.ConfigDigest), img.ConfigDigest.String()} {
+		_, err = s.client.ImageService().Get(ctx, name)
+		require.Error(t, err, name)
+	}
+	ok, err := s.committed(ctx, image.ChainIDs(img.DiffIDs)[1])
+	require.NoError(t, err)
+	require.False(t, ok, "the snapshots go with it")
+	require.ErrorIs(t, s.Tag(ctx, url, url, id(img)), submodules.ErrNotFound)
+}
+
+func TestWrongContent(t *testing.T) {
+	s := openStore(t)
+	ctx := context.Background()
+	seed := time.Now().UnixNano()
+	url := fmt.Sprintf("wrong:%d", seed)
+	img := build(t, "1", pack(t, file{"a", text(seed, 5000)}))
+	data := archived(t, img)
+	names := func() []string {
+		list, err := s.client.ImageService().List(ctx)
+		require.NoError(t, err)
+		var out []string
+		for _, i := range list {
+			out = append(out, i.Name)
+		}
+		slices.Sort(out)
+		return out
+	}
+	before := names()
+	_, err := receive(t, s, "x", url, data, imagestore.Identity{Config: image.DigestOf([]byte("another"))})
+	require.ErrorIs(t, err, submodules.ErrContent)
+	i := bytes.Index(data, text(seed, 64))
+	require.Positive(t, i)
+	damaged := bytes.Clone(data)
+	damaged[i] ^= 1
+	_, err = receive(t, s, "x", url, damaged, id(img))
+	require.ErrorIs(t, err, submodules.ErrContent)
+	_, err = receive(t, s, "x", url, data[:len(data)/2], id(img))
+	require.ErrorIs(t, err, submodules.ErrContent)
+	require.Equal(t, before, names(), "nothing of it became an image")
+}
+
+// pull puts an image into the store as a pull does: gzip blobs.
+func pull(t *testing.T, s *Store, name string, img *image.Image) {
+	t.Helper()
+	ctx, release, err := s.client.WithLease(context.Background())
+	require.NoError(t, err)
+	defer func() { require.NoError(t, release(context.Background())) }()
+	m := ocispec.Manifest{Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: ocispec.MediaTypeImageManifest}
+	put := func(mediaType string, data []byte, labels map[string]string) ocispec.Descriptor {
+		d := digest.FromBytes(data)
+		_, _, err := s.ingest(ctx, bytes.NewReader(data), d, labels)
+		require.NoError(t, err)
+		return ocispec.Descriptor{MediaType: mediaType, Digest: d, Size: int64(len(data))}
+	}
+	m.Config = put(ocispec.MediaTypeImageConfig, img.Config, nil)
+	labels := map[string]string{"containerd.io/gc.ref.content.config": m.Config.Digest.String()}
+	st := &stored{config: img.ConfigDigest, diffIDs: img.DiffIDs, desc: m.Config}
+	for i, l := range img.Layers {
+		r, err := l.Open()
+		require.NoError(t, err)
+		var z bytes.Buffer
+		zw := gzip.NewWriter(&z)
+		_, err = io.Copy(zw, r)
+		require.NoError(t, err)
+		require.NoError(t, zw.Close())
+		m.Layers = append(m.Layers, put(ocispec.MediaTypeImageLayerGzip, z.Bytes(), nil))
+		labels[fmt.Sprint("containerd.io/gc.ref.content.l.", i)] = m.Layers[i].Digest.String()
+	}
+	st.layers = m.Layers
+	data, err := json.Marshal(m)
+	require.NoError(t, err)
+	st.target = put(ocispec.MediaTypeImageManifest, data, labels)
+	require.NoError(t, s.unpack(ctx, st))
+	require.NoError(t, s.name(ctx, images.Image{Name: Canonical(name), Target: st.target}))
+	t.Cleanup(func() {
+		_ = s.client.ImageService().Delete(context.Background(), Canonical(name), images.SynchronousDelete())
+		_ = s.client.ImageService().Delete(context.Background(), img.ConfigDigest.String(), images.SynchronousDelete())
+	})
+}
+
+// TestDelta rebuilds an image from a delta over one that was loaded (its layers
+// are stored as they are) and over one that was pulled (stored compressed).
+func TestDelta(t *testing.T) {
+	s := openStore(t)
+	ctx := context.Background()
+	seed := time.Now().UnixNano()
+	t.Logf("seed %d", seed)
+	big := text(seed, 2_000_000)
+	changed := bytes.Clone(big)
+	copy(changed[1_000_000:], text(seed+1, 100))
+	base := pack(t, file{"lib/base", text(seed+2, 400_000)})
+	v1 := build(t, "1", base, pack(t, file{"bin/app", big}, file{"etc/x", []byte("one")}))
+	v2 := build(t, "2", base, pack(t, file{"bin/app", changed}, file{"etc/x", []byte("two")}))
+	encoded := encode(t, v1, v2)
+	t.Logf("the delta has %d bytes", len(encoded))
+
+	for name, bring := range map[string]func(url string){
+		"over a loaded image": func(url string) {
+			_, err := receive(t, s, "delta", url, archived(t, v1), id(v1))
+			require.NoError(t, err)
+		},
+		"over a pulled image": func(url string) { pull(t, s, url, v1) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			url := fmt.Sprintf("delta-%d", time.Now().UnixNano())
+			bring(url + ":1")
+			loaded, err := receive(t, s, "delta", url+":2", encoded, id(v2))
+			require.NoError(t, err)
+			require.True(t, loaded)
+			problem, err := s.Verify(ctx, "delta", url+":2", id(v2))
+			require.NoError(t, err)
+			require.Empty(t, problem)
+
+			t.Log("it stays whole when the old one goes")
+			require.NoError(t, s.Delete(ctx, "delta", url+":1", id(v1)))
+			_ = s.client.ImageService().Delete(ctx, Canonical(url+":1"), images.SynchronousDelete())
+			_ = s.client.ImageService().Delete(ctx, v1.ConfigDigest.String(), images.SynchronousDelete())
+			var out bytes.Buffer
+			require.NoError(t, s.Save(ctx, "delta", url+":2", id(v2), &out))
+			var want bytes.Buffer
+			require.NoError(t, image.WriteArchive(&want, image.ArchiveSpec{Image: v2, RepoTags: []string{url + ":2"}}))
+			require.True(t, bytes.Equal(want.Bytes(), out.Bytes()))
+
+			t.Log("without the old one it is refused")
+			require.NoError(t, s.Delete(ctx, "delta", url+":2", id(v2)))
+			require.Eventually(t, func() bool {
+				has, err := s.Has(ctx, id(v2))
+				return err == nil && !has
+			}, 10*time.Second, 100*time.Millisecond)
+			_, err = receive(t, s, "delta", url+":2", encoded, id(v2))
+			require.ErrorIs(t, err, submodules.ErrBase)
+		})
+	}
+}
+
+func encode(t *testing.T, from, to *image.Image) []byte {
+	t.Helper()
+	objects := func(img *image.Image) delta.Image {
+		d := delta.Image{Name: "image", Objects: []delta.Object{{
+			Digest: delta.Digest(img.ConfigDigest), Size: int64(len(img.Config)), Kind: delta.Blob,
+			Open: func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(img.Config)), nil },
+		}}}
+		for _, l := range img.Layers {
+			d.Objects = append(d.Objects, delta.Object{Digest: delta.Digest(l.DiffID), Size: l.Size, Kind: delta.Tar, Open: l.Open})
+		}
+		return d
+	}
+	var b bytes.Buffer
+	_, err := delta.Encode(context.Background(), &b, []delta.Image{objects(from)}, objects(to), delta.Options{TempDir: t.TempDir()})
+	require.NoError(t, err)
+	return b.Bytes()
+}
+
+func TestCanonical(t *testing.T) {
+	for ref, want := range map[string]string{
+		"web":                           "docker.io/library/web:latest",
+		"web:v1":                        "docker.io/library/web:v1",
+		"shop/web:1":                    "docker.io/shop/web:1",
+		"docker.io/library/web:1":       "docker.io/library/web:1",
+		"r.example:5000/web":            "r.example:5000/web:latest",
+		"localhost/web:1":               "localhost/web:1",
+		"mender-app.local/shop:abc":     "mender-app.local/shop:abc",
+		"web@sha256:" + "00":            "docker.io/library/web@sha256:00",
+		"registry.k8s.io/a/b/pause:3.1": "registry.k8s.io/a/b/pause:3.1",
+	} {
+		require.Equal(t, want, Canonical(ref), ref)
+	}
+}

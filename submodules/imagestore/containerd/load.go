@@ -1,0 +1,274 @@
+package containerd
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/containerd/containerd/v2/core/content"
+	"github.com/containerd/containerd/v2/core/images"
+	"github.com/containerd/containerd/v2/pkg/rootfs"
+	"github.com/containerd/errdefs"
+	"github.com/opencontainers/go-digest"
+	"github.com/opencontainers/image-spec/identity"
+	specs "github.com/opencontainers/image-spec/specs-go"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+	"golang.org/x/sys/unix"
+
+	"github.com/mender-app/mender-app/artifact/image"
+	"github.com/mender-app/mender-app/submodules"
+)
+
+// Present implements imagestore.Target: the layers whose blobs are here, and
+// those that are unpacked already at the bottom of the image (their blobs may
+// have been discarded; containerd does not need them to run it).
+func (s *Store) Present(ctx context.Context, diffIDs []image.Digest) (map[image.Digest]image.Descriptor, error) {
+	blobs, err := s.blobs(ctx, diffIDs)
+	if err != nil {
+		return nil, err
+	}
+	present := map[image.Digest]image.Descriptor{}
+	for d, desc := range blobs {
+		present[d] = image.Descriptor{MediaType: desc.MediaType, Digest: image.Digest(desc.Digest), Size: desc.Size}
+	}
+	for i, chain := range image.ChainIDs(diffIDs) {
+		ok, err := s.committed(ctx, chain)
+		if err != nil {
+			return nil, err
+		}
+		if !ok {
+			break
+		}
+		if _, have := present[diffIDs[i]]; !have {
+			present[diffIDs[i]] = image.Descriptor{}
+		}
+	}
+	return present, nil
+}
+
+// blobs returns the blobs the content store has of layers.
+func (s *Store) blobs(ctx context.Context, diffIDs []image.Digest) (map[image.Digest]ocispec.Descriptor, error) {
+	found := map[image.Digest]ocispec.Descriptor{}
+	want := map[image.Digest]bool{}
+	for _, d := range diffIDs {
+		want[d] = true
+		info, err := s.content().Info(ctx, digest.Digest(d))
+		switch {
+		case err == nil:
+			found[d] = ocispec.Descriptor{MediaType: image.MediaTypeLayer, Digest: info.Digest, Size: info.Size}
+		case !errdefs.IsNotFound(err):
+			return nil, fmt.Errorf("blob %s: %w", d, err)
+		}
+	}
+	if len(found) == len(want) {
+		return found, nil
+	}
+	list, err := s.all(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, st := range list {
+		for i, d := range st.diffIDs {
+			if _, have := found[d]; have || !want[d] {
+				continue
+			}
+			ok, err := s.holds(ctx, st.layers[i])
+			if err != nil {
+				return nil, err
+			}
+			if ok {
+				l := st.layers[i]
+				found[d] = ocispec.Descriptor{MediaType: l.MediaType, Digest: l.Digest, Size: l.Size}
+			}
+		}
+	}
+	return found, nil
+}
+
+var ingests atomic.Int64
+
+// ingest writes one blob. The digest may be "" if it is not known before.
+func (s *Store) ingest(ctx context.Context, r io.Reader, want digest.Digest, labels map[string]string) (digest.Digest, int64, error) {
+	ref := fmt.Sprintf("mender-app-%d-%d-%d", os.Getpid(), time.Now().UnixNano(), ingests.Add(1))
+	w, err := content.OpenWriter(ctx, s.content(), content.WithRef(ref), content.WithDescriptor(ocispec.Descriptor{Digest: want}))
+	if errdefs.IsAlreadyExists(err) && want != "" {
+		if len(labels) == 0 {
+			return want, 0, nil
+		}
+		info := content.Info{Digest: want, Labels: labels}
+		var paths []string
+		for k := range labels {
+			paths = append(paths, "labels."+k)
+		}
+		_, err = s.content().Update(ctx, info, paths...)
+		return want, 0, err
+	}
+	if err != nil {
+		return "", 0, err
+	}
+	defer w.Close()
+	n, err := io.Copy(w, r)
+	if err == nil {
+		want = w.Digest()
+		err = w.Commit(ctx, n, want, content.WithLabels(labels))
+		if errdefs.IsAlreadyExists(err) {
+			err = nil
+		}
+	}
+	if err != nil {
+		_ = s.content().Abort(context.WithoutCancel(ctx), ref)
+		return "", 0, err
+	}
+	return want, n, nil
+}
+
+// Load implements imagestore.Target. Blobs go into the content store as they
+// come, under a lease; the image gets its name only when it is unpacked, which
+// also verifies every layer against its diffID. What is broken off before that
+// containerd collects by itself.
+func (s *Store) Load(ctx context.Context, archive io.Reader) error {
+	err := s.load(ctx, archive)
+	if err != nil && strings.Contains(err.Error(), unix.ENOSPC.Error()) {
+		return submodules.Mark(err, submodules.ErrSpace)
+	}
+	return err
+}
+
+func (s *Store) load(ctx context.Context, archive io.Reader) error {
+	ctx, release, err := s.client.WithLease(ctx)
+	if err != nil {
+		return fmt.Errorf("containerd lease: %w", err)
+	}
+	defer func() { _ = release(context.WithoutCancel(ctx)) }()
+
+	members := map[string]ocispec.Descriptor{}
+	imgs, err := image.ReadStream(archive, image.Limits{}, image.Handler{
+		Layer: func(m image.Member, r io.Reader) error {
+			d, n, err := s.ingest(ctx, r, "", nil)
+			if err != nil {
+				return fmt.Errorf("layer %s: %w", m.Name, err)
+			}
+			members[m.Name] = ocispec.Descriptor{MediaType: mediaType(m.Compression), Digest: d, Size: n}
+			return nil
+		},
+	})
+	if err != nil {
+		return err
+	}
+	for i := range imgs {
+		if err := s.assemble(ctx, &imgs[i], members); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func mediaType(compression string) string {
+	switch compression {
+	case "gzip":
+		return image.MediaTypeLayerGzip
+	case "zstd":
+		return image.MediaTypeLayerZstd
+	}
+	return image.MediaTypeLayer
+}
+
+// assemble writes the manifest of an image whose layers are here, unpacks it
+// and gives it its names.
+func (s *Store) assemble(ctx context.Context, img *image.StreamImage, members map[string]ocispec.Descriptor) error {
+	blobs, err := s.blobs(ctx, img.DiffIDs)
+	if err != nil {
+		return err
+	}
+	st := &stored{config: img.ConfigDigest, diffIDs: img.DiffIDs}
+	for i, d := range img.DiffIDs {
+		desc, ok := members[img.Members[i]]
+		if !ok {
+			desc, ok = blobs[d]
+		}
+		if !ok {
+			// Unpacked, and its blob discarded: the manifest names what it was.
+			desc = ocispec.Descriptor{MediaType: image.MediaTypeLayer, Digest: digest.Digest(d), Size: max(img.Layers[i].Size, 0)}
+		}
+		st.layers = append(st.layers, desc)
+	}
+	configDigest := digest.Digest(img.ConfigDigest)
+	if _, _, err := s.ingest(ctx, bytes.NewReader(img.Config), configDigest, nil); err != nil {
+		return fmt.Errorf("config %s: %w", img.ConfigDigest, err)
+	}
+	st.desc = ocispec.Descriptor{MediaType: ocispec.MediaTypeImageConfig, Digest: configDigest, Size: int64(len(img.Config))}
+	manifest, err := json.Marshal(ocispec.Manifest{
+		Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: ocispec.MediaTypeImageManifest,
+		Config: st.desc, Layers: st.layers,
+	})
+	if err != nil {
+		return err
+	}
+	// What keeps the parts from containerd's garbage collector.
+	labels := map[string]string{"containerd.io/gc.ref.content.config": configDigest.String()}
+	for i, l := range st.layers {
+		labels[fmt.Sprintf("containerd.io/gc.ref.content.l.%d", i)] = l.Digest.String()
+	}
+	md := digest.FromBytes(manifest)
+	if _, _, err := s.ingest(ctx, bytes.NewReader(manifest), md, labels); err != nil {
+		return fmt.Errorf("manifest of %s: %w", img.ConfigDigest, err)
+	}
+	st.manifest = ocispec.Descriptor{MediaType: ocispec.MediaTypeImageManifest, Digest: md, Size: int64(len(manifest))}
+	st.target = st.manifest
+	if err := s.unpack(ctx, st); err != nil {
+		return err
+	}
+	for _, tag := range img.Tags {
+		err := s.name(ctx, images.Image{Name: Canonical(tag), Target: st.target, Labels: map[string]string{labelPinned: "pinned", labelManaged: "managed"}})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// unpack makes the snapshots of an image, unless they are there. containerd
+// compares each layer with its diffID as it does so.
+func (s *Store) unpack(ctx context.Context, st *stored) error {
+	ctx, release, err := s.client.WithLease(ctx)
+	if err != nil {
+		return fmt.Errorf("containerd lease: %w", err)
+	}
+	defer func() { _ = release(context.WithoutCancel(ctx)) }()
+	done, err := s.unpacked(ctx, st.diffIDs)
+	if err != nil {
+		return err
+	}
+	var chain []digest.Digest
+	for i, d := range st.diffIDs {
+		layer := rootfs.Layer{Diff: ocispec.Descriptor{MediaType: ocispec.MediaTypeImageLayer, Digest: digest.Digest(d)}, Blob: st.layers[i]}
+		if !done {
+			_, err := rootfs.ApplyLayerWithOpts(ctx, layer, chain, s.snapshots(), s.client.DiffService(), nil, nil)
+			if err != nil {
+				if strings.Contains(err.Error(), "wrong diff id") {
+					err = fmt.Errorf("%w: %w", image.ErrMismatch, err)
+				}
+				return fmt.Errorf("unpack layer %s: %w", d, err)
+			}
+		}
+		chain = append(chain, layer.Diff.Digest)
+	}
+	if len(chain) == 0 {
+		return nil
+	}
+	label := "containerd.io/gc.ref.snapshot." + s.snapshotter
+	_, err = s.content().Update(ctx, content.Info{
+		Digest: st.desc.Digest,
+		Labels: map[string]string{label: identity.ChainID(chain).String()},
+	}, "labels."+label)
+	if err != nil {
+		return fmt.Errorf("keep the snapshots of %s: %w", st.config, err)
+	}
+	return nil
+}

@@ -1,0 +1,545 @@
+// Package containerd is the image store of a Kubernetes node: containerd's
+// namespace k8s.io. Images are found by what they are (config digest and
+// diffIDs), never by a name alone, and bear the label that keeps the kubelet
+// from collecting them as long as an application needs them.
+//
+// It must not know Kubernetes' objects, nor who calls it.
+package containerd
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	containerd "github.com/containerd/containerd/v2/client"
+	"github.com/containerd/containerd/v2/core/content"
+	"github.com/containerd/containerd/v2/core/images"
+	"github.com/containerd/containerd/v2/core/snapshots"
+	"github.com/containerd/errdefs"
+	"github.com/opencontainers/go-digest"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"github.com/mender-app/mender-app/artifact/image"
+	"github.com/mender-app/mender-app/submodules"
+	"github.com/mender-app/mender-app/submodules/imagestore"
+)
+
+// namespace is where the kubelet's images are.
+const namespace = "k8s.io"
+
+// The labels of images. Kubernetes' are containerd's CRI plugin's.
+const (
+	labelPinned  = "io.cri-containerd.pinned"
+	labelManaged = "io.cri-containerd.image"
+	labelURLs    = "mender-app.io/urls" // of an own reference: what manifests call the image
+)
+
+// Places are where the usual distributions have containerd's socket: k3s, k0s,
+// microk8s, and containerd's own.
+var Places = []string{
+	"/run/k3s/containerd/containerd.sock",
+	"/run/k0s/containerd.sock",
+	"/var/snap/microk8s/common/run/containerd.sock",
+	"/run/containerd/containerd.sock",
+}
+
+// Config says where containerd is. The zero value looks in the usual places.
+type Config struct {
+	Address     string // of the socket, with or without unix://
+	Snapshotter string // "" takes the one the node's containers have
+	TempDir     string // for old layers that are stored compressed; "" is the system's
+}
+
+// Store is the node's image store.
+type Store struct {
+	client      *containerd.Client
+	snapshotter string
+	tempDir     string
+}
+
+// Open connects to containerd.
+func Open(ctx context.Context, c Config) (*Store, error) {
+	address := strings.TrimPrefix(c.Address, "unix://")
+	if address == "" {
+		for _, p := range Places {
+			if _, err := os.Stat(p); err == nil {
+				address = p
+				break
+			}
+		}
+	}
+	if address == "" {
+		return nil, fmt.Errorf("no containerd: set K8S_CTR_ADDRESS; looked for %s", strings.Join(Places, ", "))
+	}
+	if _, err := os.Stat(address); err != nil {
+		return nil, fmt.Errorf("containerd's socket: %w", err)
+	}
+	client, err := containerd.New(address, containerd.WithDefaultNamespace(namespace), containerd.WithTimeout(10*time.Second))
+	if err != nil {
+		return nil, fmt.Errorf("containerd at %s: %w", address, err)
+	}
+	s := &Store{client: client, snapshotter: c.Snapshotter, tempDir: c.TempDir}
+	if s.snapshotter == "" {
+		if s.snapshotter, err = s.findSnapshotter(ctx); err != nil {
+			_ = client.Close()
+			return nil, fmt.Errorf("containerd at %s: %w", address, err)
+		}
+	}
+	return s, nil
+}
+
+// Close ends the connection.
+func (s *Store) Close() error { return s.client.Close() }
+
+// findSnapshotter returns the snapshotter that the kubelet's containers have;
+// on a node without any, containerd's default.
+func (s *Store) findSnapshotter(ctx context.Context) (string, error) {
+	list, err := s.client.ContainerService().List(ctx)
+	if err != nil {
+		return "", fmt.Errorf("list containers: %w", err)
+	}
+	name, when := "overlayfs", time.Time{}
+	for _, c := range list {
+		if c.Snapshotter != "" && c.CreatedAt.After(when) {
+			name, when = c.Snapshotter, c.CreatedAt
+		}
+	}
+	return name, nil
+}
+
+func (s *Store) snapshots() snapshots.Snapshotter { return s.client.SnapshotService(s.snapshotter) }
+func (s *Store) content() content.Store           { return s.client.ContentStore() }
+
+// Canonical returns a reference as Kubernetes means it: web is
+// docker.io/library/web:latest.
+func Canonical(ref string) string {
+	ref = imagestore.FamiliarRef(ref)
+	domain, _, hasPath := strings.Cut(ref, "/")
+	switch {
+	case !hasPath:
+		return "docker.io/library/" + ref
+	case strings.ContainsAny(domain, ".:") || domain == "localhost":
+		return ref
+	}
+	return "docker.io/" + ref
+}
+
+// stored is one image for one platform, as the store has it.
+type stored struct {
+	names    []string
+	target   ocispec.Descriptor // what the names mean: its manifest, or an index
+	manifest ocispec.Descriptor
+	config   image.Digest
+	desc     ocispec.Descriptor // of the config
+	diffIDs  []image.Digest
+	layers   []ocispec.Descriptor
+	labels   map[string]map[string]string // of each name
+}
+
+// all returns what the store has. Images whose manifest or config is not there
+// are left out: they cannot run.
+func (s *Store) all(ctx context.Context) ([]*stored, error) {
+	list, err := s.client.ImageService().List(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("list images: %w", err)
+	}
+	var out []*stored
+	byTarget := map[digest.Digest][]*stored{}
+	for _, img := range list {
+		have, seen := byTarget[img.Target.Digest]
+		if !seen {
+			if have, err = s.resolve(ctx, img.Target, 0); err != nil {
+				return nil, fmt.Errorf("image %s: %w", img.Name, err)
+			}
+			for _, st := range have {
+				st.target = img.Target
+			}
+			byTarget[img.Target.Digest] = have
+			out = append(out, have...)
+		}
+		for _, st := range have {
+			st.names = append(st.names, img.Name)
+			st.labels[img.Name] = img.Labels
+		}
+	}
+	return out, nil
+}
+
+// resolve reads the manifests under a descriptor.
+func (s *Store) resolve(ctx context.Context, desc ocispec.Descriptor, depth int) ([]*stored, error) {
+	if desc.Size > image.MaxConfig || depth > 2 {
+		return nil, nil
+	}
+	data, err := content.ReadBlob(ctx, s.content(), ocispec.Descriptor{Digest: desc.Digest, Size: desc.Size})
+	if errdefs.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if images.IsIndexType(desc.MediaType) {
+		var index ocispec.Index
+		if json.Unmarshal(data, &index) != nil {
+			return nil, nil
+		}
+		var out []*stored
+		for _, m := range index.Manifests {
+			sub, err := s.resolve(ctx, m, depth+1)
+			if err != nil {
+				return nil, err
+			}
+			out = append(out, sub...)
+		}
+		return out, nil
+	}
+	var m ocispec.Manifest
+	if !images.IsManifestType(desc.MediaType) || json.Unmarshal(data, &m) != nil || m.Config.Size > image.MaxConfig {
+		return nil, nil
+	}
+	raw, err := content.ReadBlob(ctx, s.content(), ocispec.Descriptor{Digest: m.Config.Digest, Size: m.Config.Size})
+	if errdefs.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	c, err := image.ParseConfig(raw)
+	if err != nil || len(c.RootFS.DiffIDs) != len(m.Layers) {
+		return nil, nil // an attestation, or no image of ours
+	}
+	return []*stored{{
+		manifest: desc, config: image.Digest(m.Config.Digest), desc: m.Config,
+		diffIDs: c.RootFS.DiffIDs, layers: m.Layers, labels: map[string]map[string]string{},
+	}}, nil
+}
+
+// find returns the image with the identity, nil if it is not there.
+func (s *Store) find(ctx context.Context, id imagestore.Identity) (*stored, error) {
+	list, err := s.all(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var best *stored
+	for _, st := range list {
+		if st.config != id.Config || id.DiffIDs != nil && !slices.Equal(st.diffIDs, id.DiffIDs) {
+			continue
+		}
+		if best == nil {
+			best = st
+		}
+		if whole, err := s.whole(ctx, st); err != nil {
+			return nil, err
+		} else if whole {
+			return st, nil
+		}
+	}
+	return best, nil
+}
+
+// whole reports whether an image can run: it is unpacked, or can be.
+func (s *Store) whole(ctx context.Context, st *stored) (bool, error) {
+	unpacked, err := s.unpacked(ctx, st.diffIDs)
+	if err != nil || unpacked {
+		return unpacked, err
+	}
+	for _, l := range st.layers {
+		ok, err := s.holds(ctx, l)
+		if err != nil || !ok {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+func (s *Store) unpacked(ctx context.Context, diffIDs []image.Digest) (bool, error) {
+	if len(diffIDs) == 0 {
+		return true, nil
+	}
+	chain := image.ChainIDs(diffIDs)
+	return s.committed(ctx, chain[len(chain)-1])
+}
+
+func (s *Store) committed(ctx context.Context, chain image.Digest) (bool, error) {
+	info, err := s.snapshots().Stat(ctx, chain.String())
+	if errdefs.IsNotFound(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("snapshot %s: %w", chain, err)
+	}
+	return info.Kind == snapshots.KindCommitted, nil
+}
+
+// holds reports whether a blob is in the content store.
+func (s *Store) holds(ctx context.Context, desc ocispec.Descriptor) (bool, error) {
+	_, err := s.content().Info(ctx, desc.Digest)
+	if errdefs.IsNotFound(err) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// Has implements imagestore.Target.
+func (s *Store) Has(ctx context.Context, id imagestore.Identity) (bool, error) {
+	st, err := s.find(ctx, id)
+	if err != nil || st == nil {
+		return false, err
+	}
+	return s.whole(ctx, st)
+}
+
+// HasRef reports whether a reference, as a manifest has it, names a whole
+// image.
+func (s *Store) HasRef(ctx context.Context, ref string) (bool, error) {
+	list, err := s.all(ctx)
+	if err != nil {
+		return false, err
+	}
+	name := Canonical(ref)
+	for _, st := range list {
+		if slices.Contains(st.names, name) {
+			return s.whole(ctx, st)
+		}
+	}
+	return false, nil
+}
+
+// Tag makes a reference name the image, keeps it from being collected, and
+// unpacks it if it is not. An own reference also remembers url, what the
+// manifests call the image. An image that is not there is submodules.ErrNotFound.
+func (s *Store) Tag(ctx context.Context, ref, url string, id imagestore.Identity) error {
+	st, err := s.find(ctx, id)
+	if err != nil {
+		return err
+	}
+	if st == nil {
+		return missing(url, id)
+	}
+	if err := s.unpack(ctx, st); err != nil {
+		return err
+	}
+	name := Canonical(ref)
+	labels := map[string]string{labelPinned: "pinned", labelManaged: "managed"}
+	if imagestore.IsOwnRef(name) {
+		urls := strings.Fields(st.labels[name][labelURLs])
+		if url = imagestore.FamiliarRef(url); !slices.Contains(urls, url) {
+			urls = append(urls, url)
+		}
+		labels[labelURLs] = strings.Join(urls, " ")
+	}
+	return s.name(ctx, images.Image{Name: name, Target: st.target, Labels: labels})
+}
+
+// name creates or moves a reference.
+func (s *Store) name(ctx context.Context, img images.Image) error {
+	is := s.client.ImageService()
+	for {
+		_, err := is.Create(ctx, img)
+		if err == nil {
+			return nil
+		}
+		if !errdefs.IsAlreadyExists(err) {
+			return fmt.Errorf("name image %s: %w", img.Name, err)
+		}
+		paths := []string{"target"}
+		for k := range img.Labels {
+			paths = append(paths, "labels."+k)
+		}
+		_, err = is.Update(ctx, img, paths...)
+		if err == nil {
+			return nil
+		}
+		if !errdefs.IsNotFound(err) {
+			return fmt.Errorf("name image %s: %w", img.Name, err)
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+	}
+}
+
+// Image is one component of an application, as List gives it.
+type Image struct {
+	URL   string
+	InUse bool  // a container runs it
+	Size  int64 // of its blobs, in bytes
+	imagestore.Identity
+}
+
+// List returns the application's images that are there.
+func (s *Store) List(ctx context.Context, app string) ([]Image, error) {
+	list, err := s.all(ctx)
+	if err != nil {
+		return nil, err
+	}
+	used, err := s.used(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var out []Image
+	for _, st := range list {
+		name := imagestore.OwnRef(app, st.config)
+		if !slices.Contains(st.names, name) {
+			continue
+		}
+		if ok, err := s.whole(ctx, st); err != nil {
+			return nil, err
+		} else if !ok {
+			continue
+		}
+		var size int64
+		for _, l := range st.layers {
+			size += l.Size
+		}
+		for _, url := range strings.Fields(st.labels[name][labelURLs]) {
+			out = append(out, Image{URL: url, InUse: used[top(st.diffIDs)], Size: size, Identity: imagestore.Identity{Config: st.config, DiffIDs: st.diffIDs}})
+		}
+	}
+	slices.SortFunc(out, func(a, b Image) int { return strings.Compare(a.URL+"@"+string(a.Config), b.URL+"@"+string(b.Config)) })
+	return out, nil
+}
+
+func top(diffIDs []image.Digest) image.Digest {
+	if len(diffIDs) == 0 {
+		return ""
+	}
+	chain := image.ChainIDs(diffIDs)
+	return chain[len(chain)-1]
+}
+
+// used returns the chain IDs that containers stand on, whatever name of an
+// image they were made from.
+func (s *Store) used(ctx context.Context) (map[image.Digest]bool, error) {
+	list, err := s.client.ContainerService().List(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("list containers: %w", err)
+	}
+	used := map[image.Digest]bool{}
+	for _, c := range list {
+		if c.SnapshotKey == "" {
+			continue
+		}
+		info, err := s.client.SnapshotService(c.Snapshotter).Stat(ctx, c.SnapshotKey)
+		if errdefs.IsNotFound(err) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("snapshot of container %s: %w", c.ID, err)
+		}
+		used[image.Digest(info.Parent)] = true
+	}
+	return used, nil
+}
+
+// Delete takes url from the application's own reference to the image (id's, or
+// without one the image url names now). With the last url the reference goes,
+// and with the last reference of anyone, if no container runs it, the image.
+// One that is not there is no error.
+func (s *Store) Delete(ctx context.Context, app, url string, id imagestore.Identity) error {
+	list, err := s.all(ctx)
+	if err != nil {
+		return err
+	}
+	tag := Canonical(url)
+	for _, st := range list {
+		if id.Config != "" && st.config != id.Config || id.Config == "" && !slices.Contains(st.names, tag) {
+			continue
+		}
+		if err := s.deleteOne(ctx, app, url, st); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *Store) deleteOne(ctx context.Context, app, url string, st *stored) error {
+	own, tag := imagestore.OwnRef(app, st.config), Canonical(url)
+	if !slices.Contains(st.names, own) {
+		return nil
+	}
+	is := s.client.ImageService()
+	urls := slices.DeleteFunc(strings.Fields(st.labels[own][labelURLs]), func(u string) bool { return imagestore.SameRef(u, url) })
+	if len(urls) > 0 {
+		_, err := is.Update(ctx, images.Image{Name: own, Target: st.target, Labels: map[string]string{labelURLs: strings.Join(urls, " ")}}, "labels."+labelURLs)
+		return ignoreMissing(err)
+	}
+	used, err := s.used(ctx)
+	if err != nil {
+		return err
+	}
+	// Names that are no one's: the one we gave it, and those the CRI plugin
+	// makes of every image.
+	var derived []string
+	others := used[top(st.diffIDs)]
+	for _, n := range st.names {
+		switch {
+		case n == own:
+		case n == tag, strings.HasPrefix(n, "sha256:"), strings.Contains(n, "@sha256:"):
+			derived = append(derived, n)
+		default:
+			others = true
+		}
+	}
+	if others {
+		derived = nil
+		if slices.Contains(st.names, tag) && !s.ownedByOthers(app, st) {
+			// Still in use: from now on the kubelet may collect it.
+			_, err := is.Update(ctx, images.Image{Name: tag, Target: st.target, Labels: map[string]string{labelPinned: ""}}, "labels."+labelPinned)
+			if err := ignoreMissing(err); err != nil {
+				return fmt.Errorf("unpin image %s: %w", tag, err)
+			}
+		}
+	}
+	for _, n := range append(derived, own) {
+		var opts []images.DeleteOpt
+		if n == own {
+			opts = append(opts, images.SynchronousDelete())
+		}
+		if err := ignoreMissing(is.Delete(ctx, n, opts...)); err != nil {
+			return fmt.Errorf("delete image %s: %w", n, err)
+		}
+	}
+	return nil
+}
+
+func (s *Store) ownedByOthers(app string, st *stored) bool {
+	own := imagestore.OwnRef(app, st.config)
+	return slices.ContainsFunc(st.names, func(n string) bool { return n != own && imagestore.IsOwnRef(n) })
+}
+
+// Purge deletes all of the application's images.
+func (s *Store) Purge(ctx context.Context, app string) error {
+	list, err := s.all(ctx)
+	if err != nil {
+		return err
+	}
+	for _, st := range list {
+		own := imagestore.OwnRef(app, st.config)
+		for _, url := range strings.Fields(st.labels[own][labelURLs]) {
+			if err := s.Delete(ctx, app, url, imagestore.Identity{Config: st.config}); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func missing(ref string, id imagestore.Identity) error {
+	what := ref
+	if id.Config != "" {
+		what += " (" + id.Config.String() + ")"
+	}
+	return submodules.Mark(fmt.Errorf("image %s is not in containerd", what), submodules.ErrNotFound)
+}
+
+func ignoreMissing(err error) error {
+	if errors.Is(err, errdefs.ErrNotFound) || errdefs.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
