@@ -1,0 +1,362 @@
+package k8s
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/url"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/discovery/cached/memory"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/restmapper"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/mender-app/mender-app/submodules"
+)
+
+// fieldManager owns the fields we apply; see server-side apply.
+const fieldManager = "mender-app"
+
+// parallel bounds the requests under way at once.
+const parallel = 8
+
+// cluster is a connection to a cluster. Every call waits, with growing delay,
+// for an API server that does not answer, as long as the settings or the
+// context allow.
+type cluster struct {
+	dyn     dynamic.Interface
+	disco   discovery.DiscoveryInterface
+	mapper  *restmapper.DeferredDiscoveryRESTMapper
+	host    string
+	connect time.Duration
+	log     func(format string, args ...any)
+
+	mu   sync.Mutex
+	down bool // said so already
+}
+
+// connect finds a kubeconfig and makes the clients. Nothing is sent yet.
+func connect(s Settings, log func(string, ...any)) (*cluster, error) {
+	cfg, err := restConfig(s.Kubeconfig)
+	if err != nil {
+		return nil, submodules.Mark(err, submodules.ErrRequirement)
+	}
+	cfg.QPS = -1 // bounded by parallel
+	cfg.Timeout = 30 * time.Second
+	cfg.UserAgent = fieldManager
+	cfg.WarningHandler = rest.NoWarnings{}
+	hc, err := rest.HTTPClientFor(cfg)
+	if err != nil {
+		return nil, submodules.Mark(fmt.Errorf("kubeconfig: %w", err), submodules.ErrRequirement)
+	}
+	c := &cluster{host: cfg.Host, connect: s.Connect, log: log}
+	if c.dyn, err = dynamic.NewForConfigAndClient(cfg, hc); err != nil {
+		return nil, err
+	}
+	dc, err := discovery.NewDiscoveryClientForConfigAndClient(cfg, hc)
+	if err != nil {
+		return nil, err
+	}
+	c.disco = dc
+	c.mapper = restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(dc))
+	return c, nil
+}
+
+func restConfig(path string) (*rest.Config, error) {
+	if path == "" {
+		for _, p := range kubeconfigPlaces() {
+			if _, err := os.Stat(p); err == nil {
+				path = p
+				break
+			}
+		}
+	}
+	if path == "" {
+		if cfg, err := rest.InClusterConfig(); err == nil {
+			return cfg, nil
+		}
+		return nil, fmt.Errorf("no kubeconfig: set K8S_KUBECONFIG in %s; looked at %s", ConfigName, strings.Join(kubeconfigPlaces(), ", "))
+	}
+	cfg, err := clientcmd.BuildConfigFromFlags("", path)
+	if err != nil {
+		return nil, fmt.Errorf("kubeconfig %s: %w", path, err)
+	}
+	return cfg, nil
+}
+
+// transient reports whether trying again may help: the API server is not
+// there, is starting, or has lost its etcd.
+func transient(err error) bool {
+	var ne net.Error
+	var ue *url.Error
+	switch {
+	case err == nil, errors.Is(err, context.Canceled):
+		return false
+	case apierrors.IsServerTimeout(err), apierrors.IsTooManyRequests(err), apierrors.IsServiceUnavailable(err), apierrors.IsTimeout(err):
+		return true
+	case apierrors.IsInternalError(err):
+		return strings.Contains(err.Error(), "etcd") || strings.Contains(err.Error(), "failed calling webhook")
+	case errors.As(err, &ue), errors.As(err, &ne), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF):
+		// A certificate that is wrong stays so.
+		return !strings.Contains(err.Error(), "x509:")
+	}
+	return apierrors.ReasonForError(err) == metav1.StatusReasonUnknown && strings.Contains(err.Error(), "the server was unable to return a response")
+}
+
+// retry runs f until it succeeds or fails for good.
+func (c *cluster) retry(ctx context.Context, f func() error) error {
+	deadline := time.Now().Add(c.connect)
+	for delay := 250 * time.Millisecond; ; delay = min(delay*2, 10*time.Second) {
+		err := f()
+		if !transient(err) {
+			c.mu.Lock()
+			if c.down && err == nil {
+				c.down = false
+				c.log("the API server at %s answers again", c.host)
+			}
+			c.mu.Unlock()
+			return err
+		}
+		c.mu.Lock()
+		if !c.down {
+			c.down = true
+			c.log("the API server at %s does not answer, trying on: %v", c.host, err)
+		}
+		c.mu.Unlock()
+		if time.Now().Add(delay).After(deadline) {
+			return submodules.Mark(fmt.Errorf("the API server at %s does not answer; is the cluster running? %w", c.host, err), submodules.ErrRequirement)
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("the API server at %s does not answer: %w", c.host, errors.Join(context.Cause(ctx), err))
+		case <-time.After(delay):
+		}
+	}
+}
+
+// each runs f for 0 to n-1, some at once, and returns the first error in order.
+// After one, no more are begun.
+func each(ctx context.Context, n int, f func(ctx context.Context, i int) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	errs := make([]error, n)
+	var wg sync.WaitGroup
+	next := make(chan int)
+	for range min(parallel, n) {
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			for i := range next {
+				if errs[i] = ctx.Err(); errs[i] == nil {
+					if errs[i] = f(ctx, i); errs[i] != nil {
+						cancel()
+					}
+				}
+			}
+		}()
+	}
+	for i := range n {
+		next <- i
+	}
+	close(next)
+	wg.Wait()
+	var first error
+	for _, err := range errs {
+		if err != nil && (first == nil || errors.Is(first, context.Canceled) && !errors.Is(err, context.Canceled)) {
+			first = err
+		}
+	}
+	return first
+}
+
+// id names an object in a cluster, whatever the version of its API.
+type id struct {
+	Group     string `json:"group,omitempty"`
+	Kind      string `json:"kind"`
+	Namespace string `json:"namespace,omitempty"`
+	Name      string `json:"name"`
+}
+
+func (i id) String() string {
+	if i.Namespace != "" {
+		return i.Kind + "/" + i.Name + " in " + i.Namespace
+	}
+	return i.Kind + "/" + i.Name
+}
+
+// mapping finds the resource of a kind; version "" takes the preferred one. A
+// kind that is not there is a meta.NoMatchError.
+func (c *cluster) mapping(ctx context.Context, group, kind, version string) (*meta.RESTMapping, error) {
+	var m *meta.RESTMapping
+	err := c.retry(ctx, func() (err error) {
+		gk := schema.GroupKind{Group: group, Kind: kind}
+		if version == "" {
+			m, err = c.mapper.RESTMapping(gk)
+		} else {
+			m, err = c.mapper.RESTMapping(gk, version)
+		}
+		return err
+	})
+	return m, err
+}
+
+func (c *cluster) resource(m *meta.RESTMapping, namespace string) dynamic.ResourceInterface {
+	if m.Scope.Name() == meta.RESTScopeNameNamespace {
+		return c.dyn.Resource(m.Resource).Namespace(namespace)
+	}
+	return c.dyn.Resource(m.Resource)
+}
+
+// get returns the object, nil if it, or its kind, is not there.
+func (c *cluster) get(ctx context.Context, i id) (*unstructured.Unstructured, error) {
+	m, err := c.mapping(ctx, i.Group, i.Kind, "")
+	if meta.IsNoMatchError(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", i, err)
+	}
+	return c.getMapped(ctx, m, i)
+}
+
+func (c *cluster) getMapped(ctx context.Context, m *meta.RESTMapping, i id) (*unstructured.Unstructured, error) {
+	var o *unstructured.Unstructured
+	err := c.retry(ctx, func() (err error) {
+		o, err = c.resource(m, i.Namespace).Get(ctx, i.Name, metav1.GetOptions{})
+		return err
+	})
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("get %s: %w", i, err)
+	}
+	return o, nil
+}
+
+// apply sends one object by server-side apply. Fields that the API does not
+// know are an error of the server's.
+func (c *cluster) apply(ctx context.Context, m *meta.RESTMapping, i id, data []byte, dryRun bool) (*unstructured.Unstructured, error) {
+	force := true
+	opts := metav1.PatchOptions{FieldManager: fieldManager, Force: &force, FieldValidation: metav1.FieldValidationStrict}
+	if dryRun {
+		opts.DryRun = []string{metav1.DryRunAll}
+	}
+	var o *unstructured.Unstructured
+	err := c.retry(ctx, func() (err error) {
+		o, err = c.resource(m, i.Namespace).Patch(ctx, i.Name, types.ApplyPatchType, data, opts)
+		return err
+	})
+	return o, err
+}
+
+// patch sends a JSON merge patch. An object that is not there is no error.
+func (c *cluster) patch(ctx context.Context, i id, patch map[string]any) error {
+	m, err := c.mapping(ctx, i.Group, i.Kind, "")
+	if err != nil {
+		return fmt.Errorf("%s: %w", i, err)
+	}
+	data, err := json.Marshal(patch)
+	if err != nil {
+		return err
+	}
+	err = c.retry(ctx, func() error {
+		_, err := c.resource(m, i.Namespace).Patch(ctx, i.Name, types.MergePatchType, data, metav1.PatchOptions{FieldManager: fieldManager})
+		return err
+	})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("patch %s: %w", i, err)
+	}
+	return nil
+}
+
+// remove deletes an object, a workload's pods before it, if it still is the one
+// with the uid ("" is any). It returns before the object is gone. One that is not
+// there is no error.
+func (c *cluster) remove(ctx context.Context, i id, uid types.UID) error {
+	m, err := c.mapping(ctx, i.Group, i.Kind, "")
+	if meta.IsNoMatchError(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", i, err)
+	}
+	// In the foreground the object is there as long as what it owns. The
+	// garbage collector does that one by one: not for what owns nothing.
+	how := metav1.DeletePropagationForeground
+	if stateless[i.Kind] {
+		how = metav1.DeletePropagationBackground
+	}
+	opts := metav1.DeleteOptions{PropagationPolicy: &how}
+	if uid != "" {
+		opts.Preconditions = &metav1.Preconditions{UID: &uid}
+	}
+	err = c.retry(ctx, func() error { return c.resource(m, i.Namespace).Delete(ctx, i.Name, opts) })
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+		return fmt.Errorf("delete %s: %w", i, err)
+	}
+	return nil
+}
+
+// list returns the objects of a kind with the labels, in a namespace or ("")
+// in all.
+func (c *cluster) list(ctx context.Context, group, kind, namespace, selector string) ([]unstructured.Unstructured, error) {
+	var items []unstructured.Unstructured
+	err := c.eachOf(ctx, group, kind, namespace, selector, func(o *unstructured.Unstructured) { items = append(items, *o) })
+	return items, err
+}
+
+// eachOf calls f for the objects that list returns, without keeping them.
+func (c *cluster) eachOf(ctx context.Context, group, kind, namespace, selector string, f func(*unstructured.Unstructured)) error {
+	m, err := c.mapping(ctx, group, kind, "")
+	if err != nil {
+		return fmt.Errorf("%s: %w", kind, err)
+	}
+	opts := metav1.ListOptions{LabelSelector: selector, Limit: 200}
+	for {
+		var l *unstructured.UnstructuredList
+		err := c.retry(ctx, func() (err error) {
+			l, err = c.resource(m, namespace).List(ctx, opts)
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("list %s: %w", kind, err)
+		}
+		for i := range l.Items {
+			f(&l.Items[i])
+		}
+		if opts.Continue = l.GetContinue(); opts.Continue == "" {
+			return nil
+		}
+	}
+}
+
+// podLog returns the last lines of a container's log; previous is the log of
+// the one before it.
+func (c *cluster) podLog(ctx context.Context, namespace, pod, container string, lines int64, previous bool) ([]string, error) {
+	req := c.disco.RESTClient().Get().AbsPath("/api/v1/namespaces", namespace, "pods", pod, "log").
+		Param("container", container).Param("tailLines", fmt.Sprint(lines)).Param("limitBytes", "8192")
+	if previous {
+		req = req.Param("previous", "true")
+	}
+	data, err := req.DoRaw(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return strings.Split(strings.TrimSpace(string(data)), "\n"), nil
+}

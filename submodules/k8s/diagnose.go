@@ -1,0 +1,430 @@
+package k8s
+
+import (
+	"context"
+	"fmt"
+	"sort"
+	"strconv"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// pod is what matters here of a Pod.
+type pod struct {
+	Metadata struct {
+		Name              string            `json:"name"`
+		Namespace         string            `json:"namespace"`
+		UID               types.UID         `json:"uid"`
+		Labels            map[string]string `json:"labels"`
+		CreationTimestamp time.Time         `json:"creationTimestamp"`
+		DeletionTimestamp *time.Time        `json:"deletionTimestamp"`
+		OwnerReferences   []struct {
+			UID types.UID `json:"uid"`
+		} `json:"ownerReferences"`
+	} `json:"metadata"`
+	Spec struct {
+		Containers []struct {
+			Name           string         `json:"name"`
+			ReadinessProbe map[string]any `json:"readinessProbe"`
+		} `json:"containers"`
+	} `json:"spec"`
+	Status struct {
+		Phase      string            `json:"phase"`
+		Reason     string            `json:"reason"`
+		Message    string            `json:"message"`
+		Init       []containerStatus `json:"initContainerStatuses"`
+		Containers []containerStatus `json:"containerStatuses"`
+		Conditions []struct {
+			Type    string `json:"type"`
+			Status  string `json:"status"`
+			Reason  string `json:"reason"`
+			Message string `json:"message"`
+		} `json:"conditions"`
+	} `json:"status"`
+}
+
+type containerStatus struct {
+	Name         string         `json:"name"`
+	RestartCount int64          `json:"restartCount"`
+	Ready        bool           `json:"ready"`
+	State        containerState `json:"state"`
+	LastState    containerState `json:"lastState"`
+}
+
+type containerState struct {
+	Waiting *struct {
+		Reason  string `json:"reason"`
+		Message string `json:"message"`
+	} `json:"waiting"`
+	Running *struct {
+		StartedAt time.Time `json:"startedAt"`
+	} `json:"running"`
+	Terminated *struct {
+		ExitCode int64  `json:"exitCode"`
+		Reason   string `json:"reason"`
+	} `json:"terminated"`
+}
+
+func (p *pod) condition(kind string) (ok bool, reason, message string) {
+	for _, c := range p.Status.Conditions {
+		if c.Type == kind {
+			return c.Status == "True", c.Reason, c.Message
+		}
+	}
+	return false, "", ""
+}
+
+func (p *pod) ownedBy(uid types.UID) bool {
+	for _, o := range p.Metadata.OwnerReferences {
+		if o.UID == uid {
+			return true
+		}
+	}
+	return false
+}
+
+// problem is an object in trouble, and the pod and container it comes from
+// where that is known.
+type problem struct {
+	id        id
+	text      string
+	object    *unstructured.Unstructured
+	pod       *pod
+	container string
+	previous  bool // the log of the container's run before this one tells
+}
+
+func workload(kind string) bool {
+	switch kind {
+	case "Deployment", "StatefulSet", "DaemonSet", "ReplicaSet", "ReplicationController", "Job", "Pod":
+		return true
+	}
+	return false
+}
+
+// survey is the pods and ReplicaSets of the namespaces, read once.
+type survey struct {
+	s    *session
+	pods map[string][]pod
+	sets map[string][]unstructured.Unstructured
+}
+
+func (s *session) survey() *survey {
+	return &survey{s: s, pods: map[string][]pod{}, sets: map[string][]unstructured.Unstructured{}}
+}
+
+func (v *survey) in(ctx context.Context, ns string) ([]pod, error) {
+	if pods, ok := v.pods[ns]; ok {
+		return pods, nil
+	}
+	list, err := v.s.c.list(ctx, "", "Pod", ns, "")
+	if err != nil {
+		return nil, err
+	}
+	pods := make([]pod, 0, len(list))
+	for i := range list {
+		var p pod
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(list[i].Object, &p); err != nil {
+			return nil, fmt.Errorf("pod %s: %w", list[i].GetName(), err)
+		}
+		pods = append(pods, p)
+	}
+	v.pods[ns] = pods
+	return pods, nil
+}
+
+// of returns the pods of a workload's current revision; old ones, on their way
+// out, are not in it.
+func (v *survey) of(ctx context.Context, o *unstructured.Unstructured) ([]pod, error) {
+	// Before its controller has seen the change, its revision is the old one.
+	if seen, ok, _ := unstructured.NestedInt64(o.Object, "status", "observedGeneration"); ok && seen < o.GetGeneration() {
+		return nil, nil
+	}
+	pods, err := v.in(ctx, o.GetNamespace())
+	if err != nil {
+		return nil, err
+	}
+	owner := o.GetUID()
+	match := func(p *pod) bool { return p.ownedBy(owner) }
+	switch o.GetKind() {
+	case "Pod":
+		match = func(p *pod) bool { return p.Metadata.UID == owner }
+	case "Deployment":
+		if owner, err = v.replicaSet(ctx, o); err != nil || owner == "" {
+			return nil, err
+		}
+	case "StatefulSet":
+		rev, _, _ := unstructured.NestedString(o.Object, "status", "updateRevision")
+		match = func(p *pod) bool { return p.ownedBy(owner) && p.Metadata.Labels["controller-revision-hash"] == rev }
+	case "DaemonSet":
+		gen := o.GetAnnotations()["deprecated.daemonset.template.generation"]
+		match = func(p *pod) bool {
+			return p.ownedBy(owner) && (gen == "" || p.Metadata.Labels["pod-template-generation"] == gen)
+		}
+	}
+	var mine []pod
+	for i := range pods {
+		if match(&pods[i]) && pods[i].Metadata.DeletionTimestamp == nil {
+			mine = append(mine, pods[i])
+		}
+	}
+	return mine, nil
+}
+
+func (v *survey) replicaSets(ctx context.Context, ns string) ([]unstructured.Unstructured, error) {
+	if sets, ok := v.sets[ns]; ok {
+		return sets, nil
+	}
+	sets, err := v.s.c.list(ctx, "apps", "ReplicaSet", ns, "")
+	if err == nil {
+		v.sets[ns] = sets
+	}
+	return sets, err
+}
+
+// replicaSet returns the uid of the ReplicaSet of a Deployment's revision.
+func (v *survey) replicaSet(ctx context.Context, o *unstructured.Unstructured) (types.UID, error) {
+	const revision = "deployment.kubernetes.io/revision"
+	sets, err := v.replicaSets(ctx, o.GetNamespace())
+	if err != nil {
+		return "", err
+	}
+	for i := range sets {
+		for _, ref := range sets[i].GetOwnerReferences() {
+			if ref.UID == o.GetUID() && sets[i].GetAnnotations()[revision] == o.GetAnnotations()[revision] {
+				return sets[i].GetUID(), nil
+			}
+		}
+	}
+	return "", nil
+}
+
+// failing looks for pods that will not come up however long one waits.
+func (s *session) failing(ctx context.Context, all []*waiting) (*problem, error) {
+	v := s.survey()
+	for _, w := range all {
+		if w.ready || w.object == nil || !workload(w.object.GetKind()) {
+			continue
+		}
+		pods, err := v.of(ctx, w.object)
+		if err != nil {
+			return nil, err
+		}
+		for i := range pods {
+			if p := s.hopeless(w, &pods[i]); p != nil {
+				return p, nil
+			}
+		}
+		if w.object.GetKind() == "StatefulSet" {
+			if err := s.unblock(ctx, v, w.object); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return nil, nil
+}
+
+// hopeless judges one pod.
+func (s *session) hopeless(w *waiting, p *pod) *problem {
+	age := time.Since(p.Metadata.CreationTimestamp)
+	for _, c := range append(append([]containerStatus(nil), p.Status.Init...), p.Status.Containers...) {
+		pr := &problem{id: w.id, object: w.object, pod: p, container: c.Name}
+		say := func(format string, args ...any) *problem {
+			pr.text = fmt.Sprintf("container %s of pod %s: ", c.Name, p.Metadata.Name) + fmt.Sprintf(format, args...)
+			return pr
+		}
+		if wait := c.State.Waiting; wait != nil {
+			switch wait.Reason {
+			case "ErrImageNeverPull", "InvalidImageName":
+				return say("%s: %s", wait.Reason, wait.Message)
+			case "ImagePullBackOff":
+				if age > 30*time.Second {
+					return say("%s: %s", wait.Reason, wait.Message)
+				}
+			case "CreateContainerConfigError", "CreateContainerError", "RunContainerError":
+				// A volume or a ConfigMap may be a moment late.
+				if age > 20*time.Second {
+					return say("%s: %s", wait.Reason, wait.Message)
+				}
+			}
+		}
+		// A Job counts its own failures.
+		if w.object.GetKind() != "Job" && c.RestartCount >= s.set.Restarts && !c.Ready {
+			if c.State.Waiting != nil && c.State.Waiting.Reason == "CrashLoopBackOff" || c.RestartCount > s.set.Restarts {
+				pr.previous = c.State.Running != nil
+				how := ""
+				if t := c.LastState.Terminated; t != nil {
+					how = fmt.Sprintf(", the last time with status %d (%s)", t.ExitCode, t.Reason)
+				}
+				return say("CrashLoopBackOff: it ended %d times%s", c.RestartCount+1, how)
+			}
+		}
+	}
+	return nil
+}
+
+// unblock deletes a StatefulSet's pod of another revision that is not ready:
+// in order, the controller waits for it for ever, also when the revision that
+// broke it is not wanted any more (kubernetes issue 67250).
+func (s *session) unblock(ctx context.Context, v *survey, o *unstructured.Unstructured) error {
+	if policy, _, _ := unstructured.NestedString(o.Object, "spec", "podManagementPolicy"); policy == "Parallel" {
+		return nil
+	}
+	observed, _, _ := unstructured.NestedInt64(o.Object, "status", "observedGeneration")
+	rev, _, _ := unstructured.NestedString(o.Object, "status", "updateRevision")
+	if observed != o.GetGeneration() || rev == "" {
+		return nil
+	}
+	pods, err := v.in(ctx, o.GetNamespace())
+	if err != nil {
+		return err
+	}
+	for i := range pods {
+		p := &pods[i]
+		ready, _, _ := p.condition("Ready")
+		if !p.ownedBy(o.GetUID()) || ready || p.Metadata.DeletionTimestamp != nil || p.Metadata.Labels["controller-revision-hash"] == rev {
+			continue
+		}
+		s.log("delete pod %s: it is not ready, of another revision, and the StatefulSet waits for it", p.Metadata.Name)
+		if err := s.c.remove(ctx, id{Kind: "Pod", Namespace: o.GetNamespace(), Name: p.Metadata.Name}, p.Metadata.UID); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// unstable says which pod has not yet run long enough to be believed: without
+// a readiness probe a container counts as ready the moment it starts.
+func (s *session) unstable(ctx context.Context, all []*waiting) (string, error) {
+	v := s.survey()
+	for _, w := range all {
+		if w.object == nil || !workload(w.object.GetKind()) || w.object.GetKind() == "Job" {
+			continue
+		}
+		pods, err := v.of(ctx, w.object)
+		if err != nil {
+			return "", err
+		}
+		for _, p := range pods {
+			probed := map[string]bool{}
+			for _, c := range p.Spec.Containers {
+				probed[c.Name] = c.ReadinessProbe != nil
+			}
+			for _, c := range p.Status.Containers {
+				if !probed[c.Name] && c.State.Running != nil && time.Since(c.State.Running.StartedAt) < s.set.Stable {
+					return p.Metadata.Name, nil
+				}
+			}
+		}
+	}
+	return "", nil
+}
+
+// logLines is how many lines of a log are shown, and errorLines how many of
+// them the error itself has.
+const (
+	logLines   = 20
+	errorLines = 3
+)
+
+// testimony is what the pods of a broken object say: their last log lines and
+// events. All of it goes to the log, the most telling into the error.
+func (s *session) testimony(ctx context.Context, pr *problem) []string {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 15*time.Second)
+	defer cancel()
+	var said []string
+	if pr.pod == nil && pr.object != nil && workload(pr.object.GetKind()) {
+		pr.pod, pr.container = s.worst(ctx, pr.object)
+	}
+	i := pr.id
+	if p := pr.pod; p != nil {
+		i = id{Kind: "Pod", Namespace: p.Metadata.Namespace, Name: p.Metadata.Name}
+		if ok, reason, msg := p.condition("PodScheduled"); !ok && reason != "" {
+			said = append(said, fmt.Sprintf("pod %s: %s: %s", p.Metadata.Name, reason, msg))
+		}
+		if pr.container != "" {
+			lines, err := s.c.podLog(ctx, p.Metadata.Namespace, p.Metadata.Name, pr.container, logLines, pr.previous)
+			if err == nil && len(lines) > 0 && lines[0] != "" {
+				for _, l := range lines {
+					s.log("%s/%s: %s", p.Metadata.Name, pr.container, clip(l))
+				}
+				said = append(said, "log: "+clip(strings.Join(lines[max(0, len(lines)-errorLines):], " | ")))
+			}
+		}
+	}
+	if events := s.events(ctx, i); len(events) > 0 {
+		for _, e := range events {
+			s.log("event of %s: %s", i, e)
+		}
+		said = append(said, "event: "+events[len(events)-1])
+	}
+	return said
+}
+
+// worst picks the pod that tells most, and its container.
+func (s *session) worst(ctx context.Context, o *unstructured.Unstructured) (*pod, string) {
+	pods, err := s.survey().of(ctx, o)
+	if err != nil {
+		return nil, ""
+	}
+	for i := range pods {
+		p := &pods[i]
+		if ok, _, _ := p.condition("Ready"); ok {
+			continue
+		}
+		for _, c := range append(append([]containerStatus(nil), p.Status.Init...), p.Status.Containers...) {
+			if !c.Ready {
+				return p, c.Name
+			}
+		}
+		return p, ""
+	}
+	return nil, ""
+}
+
+// events returns the warnings about an object, the oldest first.
+func (s *session) events(ctx context.Context, i id) []string {
+	list, err := s.c.list(ctx, "", "Event", i.Namespace, "")
+	if err != nil {
+		return nil
+	}
+	sort.SliceStable(list, func(a, b int) bool { return eventTime(&list[a]) < eventTime(&list[b]) })
+	var out []string
+	for k := range list {
+		e := list[k].Object
+		kind, _, _ := unstructured.NestedString(e, "involvedObject", "kind")
+		name, _, _ := unstructured.NestedString(e, "involvedObject", "name")
+		if kind != i.Kind || name != i.Name || e["type"] != "Warning" {
+			continue
+		}
+		out = append(out, clip(fmt.Sprintf("%v: %v", e["reason"], e["message"])))
+	}
+	return out[max(0, len(out)-5):]
+}
+
+func eventTime(e *unstructured.Unstructured) string {
+	for _, k := range []string{"lastTimestamp", "eventTime"} {
+		if t, ok := e.Object[k].(string); ok && t != "" {
+			return t
+		}
+	}
+	return e.GetCreationTimestamp().UTC().Format(time.RFC3339)
+}
+
+// clip makes one short printable line of what a program wrote.
+func clip(s string) string {
+	const most = 400
+	if len(s) > most {
+		s = s[:most] + "…"
+	}
+	return strings.Map(func(r rune) rune {
+		if strconv.IsPrint(r) {
+			return r
+		}
+		return ' '
+	}, strings.ToValidUTF8(s, "?"))
+}

@@ -1,0 +1,115 @@
+package k8s
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// state is what ALIVE and HEALTHY answer from.
+type state struct {
+	alive, healthy bool
+	why            string // the first thing that is not as it should be
+}
+
+// inspect looks at everything the application has.
+func (s *session) inspect(ctx context.Context, app string) (state, error) {
+	inv, err := s.c.loadInventory(ctx, app, s.namespace())
+	if err != nil {
+		return state{}, err
+	}
+	st := state{alive: true, healthy: true}
+	ill := func(alive bool, format string, args ...any) {
+		st.alive, st.healthy = st.alive && alive, false
+		if st.why == "" {
+			st.why = fmt.Sprintf(format, args...)
+		}
+	}
+	n := 0
+	var all []*waiting
+	for _, it := range inv.Items {
+		if it.Retained {
+			continue
+		}
+		n++
+		o, err := s.c.get(ctx, it.id)
+		if err != nil {
+			return state{}, err
+		}
+		if o == nil {
+			ill(!workload(it.Kind), "%s is gone", it.id)
+			continue
+		}
+		if _, stopped := o.GetAnnotations()[annoStopped]; stopped {
+			ill(false, "%s is stopped", it.id)
+			continue
+		}
+		if stateless[it.Kind] {
+			continue
+		}
+		w := &waiting{id: it.id, object: o}
+		res, msg, err := s.status(ctx, o)
+		if err != nil {
+			return state{}, fmt.Errorf("%s: %w", it.id, err)
+		}
+		if res.String() != "Current" {
+			ill(true, "%s: %s", it.id, msg)
+		}
+		all = append(all, w)
+	}
+	if n == 0 {
+		ill(false, "it is not installed in this cluster")
+		return st, nil
+	}
+	v := s.survey()
+	for _, w := range all {
+		if !workload(w.id.Kind) {
+			continue
+		}
+		pods, err := v.of(ctx, w.object)
+		if err != nil {
+			return state{}, err
+		}
+		up := int64(0)
+		for i := range pods {
+			if pods[i].Status.Phase == "Running" && allRunning(&pods[i]) || pods[i].Status.Phase == "Succeeded" {
+				up++
+			}
+			if p := s.hopeless(w, &pods[i]); p != nil {
+				ill(true, "%s: %s", w.id, p.text)
+			}
+		}
+		if want := wantedPods(w.object); up < want {
+			ill(false, "%s: %d of %d pods run", w.id, up, want)
+		}
+	}
+	return st, nil
+}
+
+func allRunning(p *pod) bool {
+	for _, c := range p.Status.Containers {
+		if c.State.Running == nil {
+			return false
+		}
+	}
+	return true
+}
+
+// wantedPods is how many pods of a workload should be there; a Job that has
+// ended wants none.
+func wantedPods(o *unstructured.Unstructured) int64 {
+	switch o.GetKind() {
+	case "Deployment", "StatefulSet", "ReplicaSet", "ReplicationController":
+		if n, ok, _ := unstructured.NestedInt64(o.Object, "spec", "replicas"); ok {
+			return n
+		}
+		return 1
+	case "DaemonSet":
+		n, _, _ := unstructured.NestedInt64(o.Object, "status", "desiredNumberScheduled")
+		return n
+	case "Pod":
+		return 1
+	}
+	return 0
+}

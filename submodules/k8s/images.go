@@ -1,0 +1,250 @@
+package k8s
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/mender-app/mender-app/artifact/image"
+	"github.com/mender-app/mender-app/submodules"
+	"github.com/mender-app/mender-app/submodules/imagestore"
+	"github.com/mender-app/mender-app/submodules/imagestore/containerd"
+)
+
+// images connects to the node's containerd.
+func (m *Module) images(ctx context.Context) (*containerd.Store, error) {
+	if m.store != nil {
+		return m.store, nil
+	}
+	set, err := m.settings()
+	if err != nil {
+		return nil, err
+	}
+	store, err := containerd.Open(ctx, containerd.Config{Address: set.Containerd, Snapshotter: set.Snapshotter, TempDir: set.TempDir})
+	if err != nil {
+		return nil, submodules.Mark(err, submodules.ErrRequirement)
+	}
+	m.store = store
+	return store, nil
+}
+
+// identity is what a request says of the component it is about.
+func identity(r submodules.Request) (ref string, want imagestore.Identity, err error) {
+	ref, digest := submodules.SplitURL(r.URL)
+	if ref == "" {
+		return "", want, noURL(r.URL)
+	}
+	c, _ := r.Component(r.URL)
+	if digest == "" {
+		digest = c.Digest
+	}
+	return identified(ref, digest, c.DiffIDs)
+}
+
+func identified(ref, digest string, diffIDs []string) (string, imagestore.Identity, error) {
+	var want imagestore.Identity
+	var err error
+	if digest != "" {
+		if want.Config, err = image.ParseDigest(digest); err != nil {
+			return ref, want, submodules.Mark(fmt.Errorf("%s: %w", ref, err), submodules.ErrUsage)
+		}
+	}
+	for _, s := range diffIDs {
+		d, err := image.ParseDigest(s)
+		if err != nil {
+			return ref, want, submodules.Mark(fmt.Errorf("%s: %w", ref, err), submodules.ErrUsage)
+		}
+		want.DiffIDs = append(want.DiffIDs, d)
+	}
+	return ref, want, nil
+}
+
+// Load implements submodules.Orchestrator.
+func (m *Module) Load(ctx context.Context, r submodules.Request) (err error) {
+	ref, want, err := identity(r)
+	if err != nil {
+		return err
+	}
+	in := imagestore.Incoming{
+		Tag:     func(config image.Digest) string { return imagestore.OwnRef(r.App, config) },
+		Want:    want,
+		Current: r.CurrentURL,
+		Deep:    r.HasOption(submodules.OptionDeepDelta),
+		TempDir: r.TempDir,
+		Log:     r.Logf,
+	}
+	if r.Platform != "" {
+		if in.Platform, err = image.ParsePlatform(r.Platform); err != nil {
+			return submodules.Mark(err, submodules.ErrUsage)
+		}
+	}
+	store, err := m.images(ctx)
+	if err != nil {
+		return err
+	}
+	if want.Config != "" {
+		has, err := store.Has(ctx, want)
+		if err != nil {
+			return err
+		}
+		if has {
+			return m.keep(ctx, store, r, ref, want)
+		}
+	}
+	content := r.Stdin
+	if r.Path != "-" {
+		f, err := os.Open(r.Path)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		content = f
+	}
+	id, _, err := imagestore.Receive(ctx, store, content, in)
+	if err != nil {
+		return fmt.Errorf("load %s: %w", ref, err)
+	}
+	return m.keep(ctx, store, r, ref, id)
+}
+
+// keep gives an image that is there the application's own reference and, but
+// for the option stage, its url.
+func (m *Module) keep(ctx context.Context, store *containerd.Store, r submodules.Request, ref string, id imagestore.Identity) error {
+	if err := store.Tag(ctx, imagestore.OwnRef(r.App, id.Config), ref, id); err != nil {
+		return err
+	}
+	if r.HasOption(submodules.OptionStage) {
+		return nil
+	}
+	return store.Tag(ctx, ref, ref, id)
+}
+
+// pin makes each url of the release name its recorded image again.
+func (m *Module) pin(ctx context.Context, r submodules.Request) error {
+	for _, c := range r.Components {
+		if c.Digest == "" || c.Type != "" && c.Type != "image" {
+			continue
+		}
+		ref, _ := submodules.SplitURL(c.URL)
+		ref, id, err := identified(ref, c.Digest, c.DiffIDs)
+		if err != nil {
+			return err
+		}
+		store, err := m.images(ctx)
+		if err != nil {
+			return err
+		}
+		if err := store.Tag(ctx, imagestore.OwnRef(r.App, id.Config), ref, id); err != nil {
+			return err
+		}
+		if err := store.Tag(ctx, ref, ref, id); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Save implements submodules.Orchestrator.
+func (m *Module) Save(ctx context.Context, r submodules.Request) error {
+	ref, want, err := identity(r)
+	if err != nil {
+		return err
+	}
+	store, err := m.images(ctx)
+	if err != nil {
+		return err
+	}
+	var out io.Writer = r.Stdout
+	if r.Path == "-" {
+		return store.Save(ctx, r.App, ref, want, out)
+	}
+	f, err := os.Create(r.Path)
+	if err != nil {
+		return err
+	}
+	w := bufio.NewWriterSize(f, 256<<10)
+	err = store.Save(ctx, r.App, ref, want, w)
+	err = errors.Join(err, w.Flush(), f.Close())
+	if err != nil {
+		_ = os.Remove(r.Path)
+	}
+	return err
+}
+
+// List implements submodules.Orchestrator.
+func (m *Module) List(ctx context.Context, r submodules.Request) ([]submodules.Component, error) {
+	store, err := m.images(ctx)
+	if err != nil {
+		return nil, err
+	}
+	images, err := store.List(ctx, r.App)
+	if err != nil {
+		return nil, err
+	}
+	var list []submodules.Component
+	for _, img := range images {
+		extra, err := json.Marshal(map[string]any{"in_use": img.InUse, "size": img.Size})
+		if err != nil {
+			return nil, err
+		}
+		c := submodules.Component{Type: "image", URL: img.URL, Digest: img.Config.String(), AdditionalData: extra}
+		for _, d := range img.DiffIDs {
+			c.DiffIDs = append(c.DiffIDs, d.String())
+		}
+		list = append(list, c)
+	}
+	return list, nil
+}
+
+// Delete implements submodules.Orchestrator.
+func (m *Module) Delete(ctx context.Context, r submodules.Request) error {
+	ref, want, err := identity(r)
+	if err != nil {
+		return err
+	}
+	store, err := m.images(ctx)
+	if err != nil {
+		return err
+	}
+	return store.Delete(ctx, r.App, ref, want)
+}
+
+// Verify implements submodules.Orchestrator.
+func (m *Module) Verify(ctx context.Context, r submodules.Request) ([]string, error) {
+	store, err := m.images(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var problems []string
+	for _, c := range r.Components {
+		if c.Type != "" && c.Type != "image" {
+			continue
+		}
+		ref, _ := submodules.SplitURL(c.URL)
+		_, id, err := identified(ref, c.Digest, c.DiffIDs)
+		if err != nil {
+			return nil, err
+		}
+		what, err := store.Verify(ctx, r.App, ref, id)
+		if err != nil {
+			return nil, err
+		}
+		if what != "" {
+			problems = append(problems, ref+": "+what)
+		}
+	}
+	return problems, nil
+}
+
+// Sync implements submodules.Orchestrator.
+func (m *Module) Sync(ctx context.Context, _ submodules.Request) error {
+	store, err := m.images(ctx)
+	if err != nil {
+		return err
+	}
+	return store.Sync(ctx)
+}

@@ -1,0 +1,233 @@
+package k8s
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/mender-app/mender-app/submodules/k8s/manifest"
+)
+
+// What we write on objects.
+const (
+	labelApp       = "mender-app.io/app"        // on everything applied, and on namespaces we created
+	labelInventory = "mender-app.io/inventory"  // on the inventory
+	annoStopped    = "mender-app.io/stopped"    // on what STOP stopped: what START needs
+	annoKeep       = "mender-app.io/keep"       // an author's: never delete this
+	annoAllowPull  = "mender-app.io/allow-pull" // an author's, "true": its images may be pulled
+	annoWait       = "mender-app.io/wait"       // an author's, "false": do not wait for this Job's end
+)
+
+// inventoryKey is the data of the inventory: JSON, compressed.
+const inventoryKey = "inventory.json.gz"
+
+// maxInventory bounds the inventory, uncompressed, in bytes.
+const maxInventory = 16 << 20
+
+// item is one object in the inventory.
+type item struct {
+	id
+	// Adopted: it was there before us, and nothing says it is ours; it is
+	// never deleted.
+	Adopted bool `json:"adopted,omitempty"`
+	// Retained: the release does not have it any more, and it stayed because
+	// it holds data or asks to be kept.
+	Retained bool `json:"retained,omitempty"`
+}
+
+// inventory is what an application has in the cluster. It is kept in the
+// cluster, as a ConfigMap in the application's namespace, so that it is there
+// as long as the objects are. Before anything is applied it is widened to what
+// is going to be, and after a release is healthy and pruned, narrowed to it:
+// after any interruption it has at least what is there.
+type inventory struct {
+	App   string
+	Items []item
+	// Places are the namespaces the inventory was found in: more than one if
+	// the application moves.
+	Places []string
+}
+
+var (
+	labelValue = regexp.MustCompile(`^[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$`)
+	dnsLabel   = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,40}[a-z0-9])?$`)
+)
+
+func hashName(app string) string {
+	sum := sha256.Sum256([]byte(app))
+	return "x-" + hex.EncodeToString(sum[:10])
+}
+
+// appLabel is the value of our labels: the application's name if it can be
+// one, else a hash of it.
+func appLabel(app string) string {
+	if labelValue.MatchString(app) && (len(app) < 2 || app[:2] != "x-") {
+		return app
+	}
+	return hashName(app)
+}
+
+func inventoryName(app string) string {
+	if dnsLabel.MatchString(app) && (len(app) < 2 || app[:2] != "x-") {
+		return "mender-app-" + app
+	}
+	return "mender-app-" + hashName(app)
+}
+
+func inventoryID(app, namespace string) id {
+	return id{Kind: "ConfigMap", Namespace: namespace, Name: inventoryName(app)}
+}
+
+// loadInventory reads the application's inventory, empty if there is none. The
+// application's own namespace is looked at first; a cluster that does not let
+// us see the others is taken to have none there.
+func (c *cluster) loadInventory(ctx context.Context, app, namespace string) (*inventory, error) {
+	inv := &inventory{App: app}
+	list, err := c.list(ctx, "", "ConfigMap", "", labelInventory+"="+appLabel(app))
+	if apierrors.IsForbidden(errors.Unwrap(err)) {
+		list = nil
+		o, gerr := c.get(ctx, inventoryID(app, namespace))
+		if gerr != nil {
+			return nil, gerr
+		}
+		if o != nil {
+			list = append(list, *o)
+		}
+	} else if err != nil {
+		return nil, err
+	}
+	for i := range list {
+		o := &list[i]
+		if name, _, _ := unstructured.NestedString(o.Object, "data", "app"); name != app || o.GetName() != inventoryName(app) {
+			continue
+		}
+		items, err := decodeInventory(o)
+		if err != nil {
+			return nil, fmt.Errorf("inventory %s in %s: %w", o.GetName(), o.GetNamespace(), err)
+		}
+		inv.Places = append(inv.Places, o.GetNamespace())
+		inv.add(items...)
+	}
+	return inv, nil
+}
+
+func decodeInventory(o *unstructured.Unstructured) ([]item, error) {
+	text, _, err := unstructured.NestedString(o.Object, "binaryData", inventoryKey)
+	if err != nil {
+		return nil, err
+	}
+	raw, err := base64.StdEncoding.DecodeString(text)
+	if err != nil {
+		return nil, err
+	}
+	zr, err := gzip.NewReader(bytes.NewReader(raw))
+	if err != nil {
+		return nil, err
+	}
+	data, err := io.ReadAll(io.LimitReader(zr, maxInventory+1))
+	if err != nil {
+		return nil, err
+	}
+	if len(data) > maxInventory {
+		return nil, fmt.Errorf("larger than %d bytes", maxInventory)
+	}
+	var body struct {
+		Format int    `json:"format"`
+		Items  []item `json:"items"`
+	}
+	if err := json.Unmarshal(data, &body); err != nil {
+		return nil, err
+	}
+	if body.Format != 1 {
+		return nil, fmt.Errorf("format %d is newer than this program", body.Format)
+	}
+	return body.Items, nil
+}
+
+// saveInventory writes the inventory to a namespace, which is there.
+func (c *cluster) saveInventory(ctx context.Context, inv *inventory, namespace string) error {
+	data, err := json.Marshal(map[string]any{"format": 1, "items": inv.Items})
+	if err != nil {
+		return err
+	}
+	var z bytes.Buffer
+	zw := gzip.NewWriter(&z)
+	if _, err := zw.Write(data); err != nil {
+		return err
+	}
+	if err := zw.Close(); err != nil {
+		return err
+	}
+	i := inventoryID(inv.App, namespace)
+	body, err := json.Marshal(map[string]any{
+		"apiVersion": "v1", "kind": "ConfigMap",
+		"metadata":   map[string]any{"name": i.Name, "namespace": i.Namespace, "labels": map[string]string{labelInventory: appLabel(inv.App)}},
+		"data":       map[string]string{"app": inv.App},
+		"binaryData": map[string][]byte{inventoryKey: z.Bytes()},
+	})
+	if err != nil {
+		return err
+	}
+	m, err := c.mapping(ctx, "", "ConfigMap", "v1")
+	if err != nil {
+		return err
+	}
+	if _, err := c.apply(ctx, m, i, body, false); err != nil {
+		return fmt.Errorf("write inventory %s: %w", i, err)
+	}
+	return nil
+}
+
+// dropInventories removes the inventory from every namespace but one; "" is
+// none.
+func (c *cluster) dropInventories(ctx context.Context, inv *inventory, but string) error {
+	for _, ns := range inv.Places {
+		if ns == but {
+			continue
+		}
+		if err := c.remove(ctx, inventoryID(inv.App, ns), types.UID("")); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (inv *inventory) find(i id) *item {
+	for n := range inv.Items {
+		if inv.Items[n].id == i {
+			return &inv.Items[n]
+		}
+	}
+	return nil
+}
+
+// add puts items in, in the place of those with the same id. Order: as they
+// are applied.
+func (inv *inventory) add(items ...item) {
+	have := make(map[id]int, len(inv.Items)+len(items))
+	for n, it := range inv.Items {
+		have[it.id] = n
+	}
+	for _, it := range items {
+		if n, ok := have[it.id]; ok {
+			inv.Items[n] = it
+			continue
+		}
+		have[it.id] = len(inv.Items)
+		inv.Items = append(inv.Items, it)
+	}
+	slices.SortStableFunc(inv.Items, func(a, b item) int { return manifest.Rank(a.Kind) - manifest.Rank(b.Kind) })
+}

@@ -1,0 +1,186 @@
+package k8s
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// purge removes all the application has in the cluster; what holds data only
+// if asked to.
+func (s *session) purge(ctx context.Context, app string, data bool) error {
+	inv, err := s.c.loadInventory(ctx, app, s.namespace())
+	if err != nil {
+		return err
+	}
+	if data {
+		if err := s.addClaims(ctx, inv); err != nil {
+			return err
+		}
+	}
+	left, err := s.removeItems(ctx, inv, func(item) bool { return false }, data)
+	if err != nil {
+		return err
+	}
+	for _, it := range left {
+		if it.Adopted {
+			// It is not the application's any more.
+			if err := s.c.patch(ctx, it.id, map[string]any{"metadata": map[string]any{"labels": map[string]any{labelApp: nil}}}); err != nil {
+				return err
+			}
+		}
+	}
+	places := append([]string(nil), inv.Places...)
+	for _, ns := range places {
+		if err := s.c.remove(ctx, shippedID(app, ns), ""); err != nil {
+			return err
+		}
+	}
+	if err := s.c.dropInventories(ctx, inv, ""); err != nil {
+		return err
+	}
+	for _, ns := range places {
+		if err := s.purgeNamespace(ctx, app, ns, data); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// addClaims adds the volume claims that the inventory does not have: those a
+// StatefulSet made, and those an earlier PURGE left.
+func (s *session) addClaims(ctx context.Context, inv *inventory) error {
+	add := func(o *unstructured.Unstructured) {
+		i := id{Kind: "PersistentVolumeClaim", Namespace: o.GetNamespace(), Name: o.GetName()}
+		if inv.find(i) == nil {
+			inv.add(item{id: i})
+		}
+	}
+	claims, err := s.c.list(ctx, "", "PersistentVolumeClaim", "", labelApp+"="+appLabel(inv.App))
+	if err != nil {
+		return err
+	}
+	for n := range claims {
+		add(&claims[n])
+	}
+	for _, it := range append([]item(nil), inv.Items...) {
+		if it.Kind != "StatefulSet" {
+			continue
+		}
+		o, err := s.c.get(ctx, it.id)
+		if err != nil {
+			return err
+		}
+		if o == nil {
+			continue
+		}
+		claims, err := s.c.list(ctx, "", "PersistentVolumeClaim", it.Namespace, "")
+		if err != nil {
+			return err
+		}
+		for n := range claims {
+			if madeBy(o, claims[n].GetName()) {
+				// Marked as ours, or removeItems would leave it.
+				i := id{Kind: "PersistentVolumeClaim", Namespace: it.Namespace, Name: claims[n].GetName()}
+				if err := s.c.patch(ctx, i, map[string]any{"metadata": map[string]any{"labels": map[string]any{labelApp: appLabel(inv.App)}}}); err != nil {
+					return err
+				}
+				add(&claims[n])
+			}
+		}
+	}
+	return nil
+}
+
+// madeBy reports whether a claim is one that a StatefulSet's templates make:
+// template-set-ordinal.
+func madeBy(set *unstructured.Unstructured, claim string) bool {
+	templates, _, _ := unstructured.NestedSlice(set.Object, "spec", "volumeClaimTemplates")
+	for _, t := range templates {
+		m, _ := t.(map[string]any)
+		name, _, _ := unstructured.NestedString(m, "metadata", "name")
+		rest, ok := strings.CutPrefix(claim, name+"-"+set.GetName()+"-")
+		if ok && rest != "" && strings.Trim(rest, "0123456789") == "" {
+			return true
+		}
+	}
+	return false
+}
+
+// purgeNamespace removes the namespace if we created it for the application
+// and nothing of anyone else is in it.
+func (s *session) purgeNamespace(ctx context.Context, app, ns string, data bool) error {
+	i := id{Kind: "Namespace", Name: ns}
+	o, err := s.c.get(ctx, i)
+	if err != nil || o == nil {
+		return err
+	}
+	if o.GetLabels()[labelCreated] != appLabel(app) {
+		return nil
+	}
+	why, err := s.namespaceInUse(ctx, ns, data)
+	if err != nil {
+		return err
+	}
+	if why != "" {
+		s.log("the namespace %s stays: %s", ns, why)
+		return nil
+	}
+	if err := s.c.remove(ctx, i, o.GetUID()); err != nil {
+		return err
+	}
+	_, err = s.awaitGone(ctx, []id{i}, nil)
+	return err
+}
+
+// namespaceInUse says what in a namespace would be lost with it: anything but
+// what Kubernetes itself puts into every one, and what is on its way out with
+// its owner.
+func (s *session) namespaceInUse(ctx context.Context, ns string, data bool) (string, error) {
+	var lists []*metav1.APIResourceList
+	err := s.c.retry(ctx, func() (err error) {
+		lists, err = s.c.disco.ServerPreferredNamespacedResources()
+		return err
+	})
+	if err != nil {
+		return "", fmt.Errorf("list resources: %w", err)
+	}
+	for _, l := range lists {
+		gv, err := schema.ParseGroupVersion(l.GroupVersion)
+		if err != nil {
+			continue
+		}
+		for _, r := range l.APIResources {
+			if !strings.Contains(strings.Join(r.Verbs, " "), "list") || passing[r.Kind] {
+				continue
+			}
+			list, err := s.c.list(ctx, gv.Group, r.Kind, ns, "")
+			if err != nil {
+				return "", err
+			}
+			for n := range list {
+				o := &list[n]
+				if len(o.GetOwnerReferences()) > 0 || o.GetDeletionTimestamp() != nil ||
+					r.Kind == "ServiceAccount" && o.GetName() == "default" ||
+					r.Kind == "ConfigMap" && o.GetName() == "kube-root-ca.crt" {
+					continue
+				}
+				if r.Kind == "PersistentVolumeClaim" && !data {
+					return "it holds data: " + o.GetName(), nil
+				}
+				return fmt.Sprintf("there is %s/%s in it", r.Kind, o.GetName()), nil
+			}
+		}
+	}
+	return "", nil
+}
+
+// passing kinds come and go by themselves.
+var passing = map[string]bool{
+	"Event": true, "Endpoints": true, "EndpointSlice": true, "Lease": true, "PodMetrics": true,
+	"ControllerRevision": true,
+}

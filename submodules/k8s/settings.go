@@ -1,0 +1,130 @@
+package k8s
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/mender-app/mender-app/submodules"
+	"github.com/mender-app/mender-app/submodules/config"
+)
+
+// Settings are what the device's operator decides, and what the artifact's
+// metadata may say within that. The zero value is not ready; see ReadSettings.
+type Settings struct {
+	Kubeconfig   string // "" looks in the usual places
+	Namespace    string // of objects that name none; "" is default
+	Containerd   string // the socket; "" looks in the usual places
+	Snapshotter  string // "" takes the one the node's containers have
+	ImageTarget  string // containerd, the only one there is
+	Cluster      string // cluster-wide objects: "no", "yes", or the kinds allowed
+	Namespaces   string // beside Namespace that manifests may name: words, or *
+	Pull         bool   // manifests may make the node pull images
+	TempDir      string
+	Deadline     time.Duration // how long a release may take to become healthy
+	Connect      time.Duration // how long an API server that does not answer is waited for
+	Stable       time.Duration // how long a container without a readiness probe must have run
+	Restarts     int64         // of a container in a new pod before it counts as failed
+	TerminateFor time.Duration // how long objects being deleted are waited for
+}
+
+// ConfigName is the file of the settings, below the configuration directory.
+const ConfigName = "mender-app-k8s.conf"
+
+// ReadSettings reads the configuration file and the environment. A variable of
+// the environment goes before the file.
+func ReadSettings(getenv func(string) string) (Settings, error) {
+	dir := getenv(submodules.EnvConfigDir)
+	if dir == "" {
+		dir = submodules.DefaultConfigDir
+	}
+	f, err := config.Read(filepath.Join(dir, ConfigName))
+	if err != nil {
+		return Settings{}, err
+	}
+	// What the shell reference ran is not needed any more.
+	f.String("", "KUBECTL_COMMAND")
+	f.String("", "CTR_COMMAND")
+	str := func(def, key string) string {
+		v := f.String(def, key)
+		if e := getenv(key); e != "" {
+			v = e
+		}
+		return v
+	}
+	s := Settings{
+		Kubeconfig:  str(getenv("KUBECONFIG"), "K8S_KUBECONFIG"),
+		Namespace:   str("", "K8S_NAMESPACE"),
+		Containerd:  str(getenv("CONTAINERD_ADDRESS"), "K8S_CTR_ADDRESS"),
+		Snapshotter: f.String("", "K8S_SNAPSHOTTER"),
+		ImageTarget: f.String("containerd", "K8S_IMAGE_TARGET"),
+		Cluster:     f.String("no", "K8S_ALLOW_CLUSTER_OBJECTS"),
+		Namespaces:  f.String("", "K8S_ALLOW_NAMESPACES"),
+		TempDir:     getenv(submodules.EnvTempDir),
+	}
+	if s.ImageTarget != "containerd" {
+		return s, fmt.Errorf("K8S_IMAGE_TARGET=%q: only containerd is there yet", s.ImageTarget)
+	}
+	if s.Pull, err = f.Bool(false, "K8S_ALLOW_PULL"); err != nil {
+		return s, err
+	}
+	if s.Restarts, err = f.Int(2, "K8S_RESTART_LIMIT"); err != nil {
+		return s, err
+	}
+	for _, d := range []struct {
+		to  *time.Duration
+		def time.Duration
+		key string
+	}{
+		{&s.Deadline, 10 * time.Minute, "K8S_HEALTH_TIMEOUT"},
+		{&s.Connect, 2 * time.Minute, "K8S_CONNECT_TIMEOUT"},
+		{&s.Stable, 5 * time.Second, "K8S_STABLE_TIME"},
+		{&s.TerminateFor, time.Minute, "K8S_TERMINATE_TIMEOUT"},
+	} {
+		if *d.to, err = f.Duration(d.def, d.key); err != nil {
+			return s, err
+		}
+	}
+	return s, nil
+}
+
+// clusterAllowed reports whether the policy allows cluster-wide objects of a
+// kind.
+func (s *Settings) clusterAllowed(kind string) bool {
+	switch strings.ToLower(s.Cluster) {
+	case "", "no", "false", "off", "0":
+		return false
+	case "yes", "true", "on", "1":
+		return true
+	}
+	return slices.Contains(words(s.Cluster), kind)
+}
+
+// namespaceAllowed reports whether manifests may put objects into a namespace
+// beside their own.
+func (s *Settings) namespaceAllowed(ns string) bool {
+	w := words(s.Namespaces)
+	return slices.Contains(w, ns) || slices.Contains(w, "*")
+}
+
+func words(s string) []string {
+	return strings.FieldsFunc(s, func(r rune) bool { return r == ' ' || r == ',' || r == '\t' })
+}
+
+// kubeconfigPlaces are where the usual distributions keep the administrator's
+// kubeconfig: k3s, k0s, microk8s, kubeadm, and a person's own.
+func kubeconfigPlaces() []string {
+	places := []string{
+		"/etc/rancher/k3s/k3s.yaml",
+		"/var/lib/k0s/pki/admin.conf",
+		"/var/snap/microk8s/current/credentials/client.config",
+		"/etc/kubernetes/admin.conf",
+	}
+	if home, err := os.UserHomeDir(); err == nil {
+		places = append(places, filepath.Join(home, ".kube", "config"))
+	}
+	return places
+}

@@ -1,0 +1,217 @@
+package k8s
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/fluxcd/cli-utils/pkg/kstatus/status"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/mender-app/mender-app/submodules"
+)
+
+// stateless kinds are there or not; nothing about them can be waited for.
+var stateless = map[string]bool{
+	"ConfigMap": true, "Secret": true, "ServiceAccount": true, "Role": true, "RoleBinding": true,
+	"ClusterRole": true, "ClusterRoleBinding": true, "LimitRange": true, "PriorityClass": true,
+	"StorageClass": true, "IngressClass": true, "RuntimeClass": true, "NetworkPolicy": true,
+}
+
+// waiting is one object that is waited for.
+type waiting struct {
+	id      id
+	ready   bool
+	message string
+	object  *unstructured.Unstructured
+	stale   string    // see staleFailure
+	since   time.Time // the first look
+}
+
+// waitHealthy returns when all objects are healthy as kstatus defines it, and
+// their pods have been up for a while. It fails early where waiting longer
+// cannot help, and marks that ErrUnhealthy.
+func (s *session) waitHealthy(ctx context.Context, ids []id) error {
+	deadline := time.Now().Add(s.set.Deadline)
+	var all []*waiting
+	for _, i := range ids {
+		if !stateless[i.Kind] {
+			all = append(all, &waiting{id: i})
+		}
+	}
+	said := time.Now()
+	for pause := 200 * time.Millisecond; ; pause = min(pause*2, time.Second) {
+		pending, err := s.poll(ctx, all)
+		if err != nil {
+			return err
+		}
+		if len(pending) == 0 {
+			// One may have fallen back while the others came up.
+			for _, w := range all {
+				w.ready = false
+			}
+			if pending, err = s.poll(ctx, all); err != nil {
+				return err
+			}
+			var unstable string
+			if len(pending) == 0 {
+				if unstable, err = s.unstable(ctx, all); err != nil {
+					return err
+				}
+				if unstable == "" {
+					return nil
+				}
+			}
+		}
+		if problem, err := s.failing(ctx, all); err != nil || problem != nil {
+			if err == nil {
+				err = s.unhealthy(ctx, problem.id, problem.text, problem)
+			}
+			return err
+		}
+		if time.Now().After(deadline) {
+			return s.late(ctx, pending)
+		}
+		if len(pending) > 0 && time.Since(said) > 15*time.Second {
+			said = time.Now()
+			s.log("waiting for %s%s: %s", pending[0].id, more(len(pending)-1), pending[0].message)
+		}
+		if err := sleep(ctx, pause); err != nil {
+			if len(pending) > 0 {
+				return fmt.Errorf("%w while waiting for %s: %s", err, pending[0].id, pending[0].message)
+			}
+			return err
+		}
+	}
+}
+
+func more(n int) string {
+	if n <= 0 {
+		return ""
+	}
+	return fmt.Sprintf(" and %d more", n)
+}
+
+// poll looks at what is not ready yet, and returns what still is not.
+func (s *session) poll(ctx context.Context, all []*waiting) ([]*waiting, error) {
+	err := each(ctx, len(all), func(ctx context.Context, i int) error {
+		w := all[i]
+		if w.ready {
+			return nil
+		}
+		o, err := s.c.get(ctx, w.id)
+		if err != nil {
+			return err
+		}
+		w.object = o
+		if w.since.IsZero() && o != nil {
+			w.staleFailure(o)
+		}
+		if o == nil {
+			return s.unhealthy(ctx, w.id, "it is gone: something deleted it", nil)
+		}
+		st, msg, err := s.status(ctx, o)
+		if err != nil {
+			return fmt.Errorf("%s: %w", w.id, err)
+		}
+		if st == status.CurrentStatus && unfinished(o) {
+			st, msg = status.InProgressStatus, "the Job has not completed"
+		}
+		w.ready, w.message = st == status.CurrentStatus, msg
+		if st == status.FailedStatus && w.staleFailure(o) {
+			st = status.InProgressStatus
+		}
+		if st == status.FailedStatus {
+			return s.unhealthy(ctx, w.id, msg, &problem{id: w.id, object: o})
+		}
+		return nil
+	})
+	var pending []*waiting
+	for _, w := range all {
+		if !w.ready {
+			pending = append(pending, w)
+		}
+	}
+	return pending, err
+}
+
+// staleFailure reports whether a Deployment's exceeded deadline is that of the
+// revision before: the condition stays until the controller has made progress
+// with this one. It is taken for that as long as it is the one the first look
+// found, and not for ever.
+func (w *waiting) staleFailure(o *unstructured.Unstructured) bool {
+	first := w.since.IsZero()
+	if first {
+		w.since = time.Now()
+	}
+	if o.GetKind() != "Deployment" || time.Since(w.since) > 20*time.Second {
+		return false
+	}
+	conds, _, _ := unstructured.NestedSlice(o.Object, "status", "conditions")
+	for _, c := range conds {
+		m, _ := c.(map[string]any)
+		if m["type"] != "Progressing" || m["status"] != "False" {
+			continue
+		}
+		at := fmt.Sprint(m["lastUpdateTime"])
+		if first {
+			w.stale = at
+		}
+		return at == w.stale
+	}
+	return false
+}
+
+// unfinished reports whether an object is a Job whose end a release waits for.
+// To kstatus a Job is well as soon as it runs; but a release whose migration
+// fails is not well.
+func unfinished(o *unstructured.Unstructured) bool {
+	if o.GetKind() != "Job" || o.GetAnnotations()[annoWait] == "false" || jobEnded(o) {
+		return false
+	}
+	suspended, _, _ := unstructured.NestedBool(o.Object, "spec", "suspend")
+	return !suspended
+}
+
+// status is kstatus, but for a claim that waits for its first consumer by
+// design.
+func (s *session) status(ctx context.Context, o *unstructured.Unstructured) (status.Status, string, error) {
+	res, err := status.Compute(o)
+	if err != nil {
+		return status.UnknownStatus, "", err
+	}
+	if o.GetKind() == "PersistentVolumeClaim" && res.Status == status.InProgressStatus {
+		class, _, _ := unstructured.NestedString(o.Object, "spec", "storageClassName")
+		if class != "" {
+			sc, err := s.c.get(ctx, id{Group: "storage.k8s.io", Kind: "StorageClass", Name: class})
+			if err != nil {
+				return status.UnknownStatus, "", err
+			}
+			if sc != nil && sc.Object["volumeBindingMode"] == "WaitForFirstConsumer" {
+				return status.CurrentStatus, "", nil
+			}
+		}
+	}
+	return res.Status, res.Message, nil
+}
+
+// late is the error of a deadline.
+func (s *session) late(ctx context.Context, pending []*waiting) error {
+	if len(pending) == 0 {
+		return submodules.Mark(errors.New("not stable within "+s.set.Deadline.String()), submodules.ErrUnhealthy)
+	}
+	w := pending[0]
+	return s.unhealthy(ctx, w.id, fmt.Sprintf("not ready within %s: %s%s", s.set.Deadline, w.message, more(len(pending)-1)), &problem{id: w.id, object: w.object})
+}
+
+// unhealthy makes the error of an object, with what its pods say.
+func (s *session) unhealthy(ctx context.Context, i id, text string, p *problem) error {
+	if p != nil {
+		if said := s.testimony(ctx, p); len(said) > 0 {
+			text += "; " + strings.Join(said, "; ")
+		}
+	}
+	return submodules.Mark(fmt.Errorf("%s: %s", i, text), submodules.ErrUnhealthy)
+}
