@@ -160,14 +160,14 @@ func (m *Module) Save(ctx context.Context, r submodules.Request) error {
 	}
 	var out io.Writer = r.Stdout
 	if r.Path == "-" {
-		return store.Save(ctx, r.App, ref, want, out)
+		return store.Archive(ctx, ref, want, out)
 	}
 	f, err := os.Create(r.Path)
 	if err != nil {
 		return err
 	}
 	w := bufio.NewWriterSize(f, 256<<10)
-	err = store.Save(ctx, r.App, ref, want, w)
+	err = store.Archive(ctx, ref, want, w)
 	err = errors.Join(err, w.Flush(), f.Close())
 	if err != nil {
 		_ = os.Remove(r.Path)
@@ -229,7 +229,7 @@ func (m *Module) Verify(ctx context.Context, r submodules.Request) ([]string, er
 		if err != nil {
 			return nil, err
 		}
-		what, err := store.Verify(ctx, r.App, ref, id)
+		what, err := store.Verify(ctx, ref, id)
 		if err != nil {
 			return nil, err
 		}

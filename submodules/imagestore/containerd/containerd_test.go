@@ -142,7 +142,7 @@ func TestStore(t *testing.T) {
 
 	t.Log("it comes out as it went in")
 	var out bytes.Buffer
-	require.NoError(t, s.Save(ctx, app, url, imagestore.Identity{}, &out))
+	require.NoError(t, s.Archive(ctx, url, imagestore.Identity{}, &out))
 	var want bytes.Buffer
 	require.NoError(t, image.WriteArchive(&want, image.ArchiveSpec{Image: img, RepoTags: []string{url}}))
 	require.True(t, bytes.Equal(want.Bytes(), out.Bytes()))
@@ -154,9 +154,13 @@ func TestStore(t *testing.T) {
 	require.Equal(t, id(img), list[0].Identity)
 	require.False(t, list[0].InUse)
 	require.NoError(t, s.Sync(ctx))
+	exported, size, err := s.Save(ctx, url)
+	require.NoError(t, err)
+	require.Greater(t, size, int64(300_000))
+	require.NoError(t, exported.Close())
 
 	t.Log("what was unpacked is compared with what was loaded")
-	problem, err := s.Verify(ctx, app, url, id(img))
+	problem, err := s.Verify(ctx, url, id(img))
 	require.NoError(t, err)
 	require.Empty(t, problem)
 	dir, release, err := s.layerDir(ctx, image.ChainIDs(img.DiffIDs)[1])
@@ -165,7 +169,7 @@ func TestStore(t *testing.T) {
 	f, err := dir.OpenFile("dir/top", os.O_WRONLY|os.O_TRUNC, 0)
 	require.NoError(t, err)
 	require.NoError(t, f.Close())
-	problem, err = s.Verify(ctx, app, url, id(img))
+	problem, err = s.Verify(ctx, url, id(img))
 	require.NoError(t, err)
 	require.Contains(t, problem, "dir/top does not have its 1000 bytes")
 	release()
@@ -287,7 +291,7 @@ func TestDelta(t *testing.T) {
 			loaded, err := receive(t, s, "delta", url+":2", encoded, id(v2))
 			require.NoError(t, err)
 			require.True(t, loaded)
-			problem, err := s.Verify(ctx, "delta", url+":2", id(v2))
+			problem, err := s.Verify(ctx, url+":2", id(v2))
 			require.NoError(t, err)
 			require.Empty(t, problem)
 
@@ -296,7 +300,7 @@ func TestDelta(t *testing.T) {
 			_ = s.client.ImageService().Delete(ctx, Canonical(url+":1"), images.SynchronousDelete())
 			_ = s.client.ImageService().Delete(ctx, v1.ConfigDigest.String(), images.SynchronousDelete())
 			var out bytes.Buffer
-			require.NoError(t, s.Save(ctx, "delta", url+":2", id(v2), &out))
+			require.NoError(t, s.Archive(ctx, url+":2", id(v2), &out))
 			var want bytes.Buffer
 			require.NoError(t, image.WriteArchive(&want, image.ArchiveSpec{Image: v2, RepoTags: []string{url + ":2"}}))
 			require.True(t, bytes.Equal(want.Bytes(), out.Bytes()))

@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"github.com/containerd/containerd/v2/core/content"
+	"github.com/containerd/containerd/v2/core/images/archive"
+	"github.com/containerd/platforms"
 	"github.com/klauspost/compress/zstd"
 	"github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
@@ -79,6 +81,44 @@ func (o *old) Headers(ctx context.Context, in delta.Digest) (delta.HeaderReader,
 		return nil, err
 	}
 	return o.read.Headers(ctx, in)
+}
+
+// Layer implements imagestore.Old.
+func (o *old) Layer(ctx context.Context, d image.Digest) (io.ReadCloser, int64, error) {
+	in := delta.Digest(d)
+	if err := o.add(ctx, in, false); err != nil {
+		return nil, 0, err
+	}
+	f, err := o.read.OpenFile(ctx, in, "")
+	if err != nil {
+		return nil, 0, err
+	}
+	return &closers{Reader: io.NewSectionReader(f, 0, f.Size()), all: []func() error{f.Close}}, f.Size(), nil
+}
+
+// Save implements imagestore.Target: it gives what `ctr images export` does,
+// which is what the shell reference's deltas of images on Kubernetes start
+// from.
+func (s *Store) Save(ctx context.Context, ref string) (*os.File, int64, error) {
+	st, err := s.named(ctx, ref, imagestore.Identity{})
+	if err != nil {
+		return nil, 0, err
+	}
+	f, err := os.CreateTemp(s.tempDir, "image-")
+	if err != nil {
+		return nil, 0, err
+	}
+	if err = os.Remove(f.Name()); err == nil {
+		err = archive.Export(ctx, s.content(), f, archive.WithPlatform(platforms.DefaultStrict()), archive.WithManifest(st.target, Canonical(ref)))
+	}
+	var size int64
+	if err == nil {
+		size, err = f.Seek(0, io.SeekCurrent)
+	}
+	if err != nil {
+		return nil, 0, errors.Join(fmt.Errorf("export %s: %w", ref, err), f.Close())
+	}
+	return f, size, nil
 }
 
 // add makes an object readable, once.

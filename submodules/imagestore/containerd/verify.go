@@ -20,10 +20,10 @@ import (
 	"github.com/mender-app/mender-app/submodules/imagestore"
 )
 
-// Save writes an image (id's, or without one the image ref names) as an
+// Archive writes an image (id's, or without one the image ref names) as an
 // archive that every engine loads.
-func (s *Store) Save(ctx context.Context, app, ref string, id imagestore.Identity, w io.Writer) error {
-	st, err := s.named(ctx, app, ref, id)
+func (s *Store) Archive(ctx context.Context, ref string, id imagestore.Identity, w io.Writer) error {
+	st, err := s.named(ctx, ref, id)
 	if err != nil {
 		return err
 	}
@@ -39,7 +39,7 @@ func (s *Store) Save(ctx context.Context, app, ref string, id imagestore.Identit
 }
 
 // named finds an image by identity, or by what ref names now.
-func (s *Store) named(ctx context.Context, app, ref string, id imagestore.Identity) (*stored, error) {
+func (s *Store) named(ctx context.Context, ref string, id imagestore.Identity) (*stored, error) {
 	if id.Config != "" {
 		st, err := s.find(ctx, id)
 		if err != nil {
@@ -67,8 +67,8 @@ func (s *Store) named(ctx context.Context, app, ref string, id imagestore.Identi
 // Verify says what is wrong with an image, "" if nothing is: every layer's blob
 // is read and compared with its diffID, and the files that were unpacked of it
 // with the blob. This is what finds an image whose files a power cut emptied.
-func (s *Store) Verify(ctx context.Context, app, ref string, id imagestore.Identity) (string, error) {
-	st, err := s.named(ctx, app, ref, id)
+func (s *Store) Verify(ctx context.Context, ref string, id imagestore.Identity) (string, error) {
+	st, err := s.named(ctx, ref, id)
 	if errors.Is(err, submodules.ErrNotFound) {
 		return "it is not there", nil
 	}
