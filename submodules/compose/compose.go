@@ -67,9 +67,15 @@ func (Orchestrator) Features() []string {
 	}
 }
 
-// Reqs implements submodules.Orchestrator.
-func (Orchestrator) Reqs(context.Context, submodules.Request) ([]submodules.Requirement, error) {
-	return []submodules.Requirement{{Command: "docker"}}, nil
+// Reqs implements submodules.Orchestrator. It also makes sure that the engine
+// answers and that a Compose is there which will do: an update that would fail
+// for the want of them is refused before anything is loaded.
+func (Orchestrator) Reqs(ctx context.Context, r submodules.Request) ([]submodules.Requirement, error) {
+	err := with(ctx, r, func(s *session) error {
+		_, err := s.findCompose(ctx)
+		return err
+	})
+	return []submodules.Requirement{{Command: "docker"}}, err
 }
 
 // Rollout implements submodules.Orchestrator.
