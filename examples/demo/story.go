@@ -153,7 +153,7 @@ func (s *story) step(name, text string, sent *release, do func() error, want exp
 		return fmt.Errorf("%s: %s says %q", name, s.client.name(), believed)
 	}
 	fmt.Fprintf(s.out, "    installed %s, says %s\n", believed, s.client.name())
-	r.believed = believed
+	r.believed, _, _ = strings.Cut(believed, " ")
 	s.rows = append(s.rows, r)
 	return nil
 }
@@ -190,7 +190,7 @@ func (s *story) fails(verb string, r release) func() error {
 		}
 		for line := range strings.Lines(result.Output()) {
 			if _, reason, ok := strings.Cut(line, "error: "); ok {
-				fmt.Fprintf(s.out, "    refused   %s\n", strings.Trim(strings.TrimSpace(reason), `"`))
+				fmt.Fprintf(s.out, "    failed    %s\n", strings.TrimSuffix(strings.TrimSpace(reason), `"`))
 				break
 			}
 		}
