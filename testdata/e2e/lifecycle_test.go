@@ -81,7 +81,7 @@ func TestBadReleaseEndsInTheOldOne(t *testing.T) {
 	says(t, w, "web 1")
 	before := d.MustState(t)
 
-	for _, mode := range []string{"crash", "exit0", "unhealthy"} {
+	for _, mode := range []string{"crash", "unhealthy"} {
 		t.Run(mode, func(t *testing.T) {
 			// Two in a row: the second must not find the first's remains.
 			for range 2 {
