@@ -13,7 +13,7 @@ type cover struct{ new, old, length int64 }
 // Limits of one changed file.
 const (
 	window    = 32 << 20 // bytes of the new file whose covers are coded together
-	maxCovers = 1 << 17  // covers of one window
+	maxCovers = 1 << 16  // covers of one window
 	span      = 64       // bytes of a cover that share a bit "all as predicted"
 )
 
@@ -86,7 +86,8 @@ func (s *session) changed(e *entry, src source) error {
 	}
 	s.check.add(src, crc)
 	s.stat("checks")
-	w := &walk{session: s, d: d, f: f, src: src, osize: osize, e: e}
+	w := &s.walk
+	w.begin(s, e, src, f, osize)
 	covers := e.covers
 	for at := int64(0); at < e.size; at += window {
 		end := min(at+window, e.size)
@@ -124,7 +125,17 @@ type walk struct {
 	ranges []elf.Range
 	elf    *elf.Predictor
 	fields []elf.Field
+	covers []cover
+	space  elf.Space
 	head   []byte // of the new file
+}
+
+// begin makes w ready for another file.
+func (w *walk) begin(s *session, e *entry, src source, f File, osize int64) {
+	w.session, w.d, w.f, w.src, w.osize, w.e = s, s.diff, f, src, osize, e
+	w.oldAt, w.recent = 0, 0
+	w.last, w.head = w.last[:0], w.head[:0]
+	w.tried, w.old0, w.elf, w.ranges = false, nil, nil, nil
 }
 
 // window codes the covers between at and end, then the bytes.
@@ -134,7 +145,7 @@ func (w *walk) window(at, end int64, covers []cover) error {
 		return formatError("too many covers")
 	}
 	if !w.enc {
-		covers = make([]cover, 0, min(n, 1024))
+		covers = w.covers[:0]
 	}
 	pos := at
 	for i := range n {
@@ -151,6 +162,9 @@ func (w *walk) window(at, end int64, covers []cover) error {
 		}
 	}
 	w.stat("covers")
+	if !w.enc {
+		w.covers = covers
+	}
 	if err := w.elfBegin(covers); err != nil {
 		return err
 	}
@@ -210,7 +224,7 @@ func (w *walk) extra(pos, end, before, behind int64) error {
 		if err := w.readOld(w.f, w.src, b, before); err != nil {
 			return err
 		}
-		w.extraBytes(&trainer, b, before)
+		w.d.literals(&trainer, b, before)
 	}
 	for _, x := range w.last {
 		w.d.code.see(x)
@@ -226,7 +240,7 @@ func (w *walk) extra(pos, end, before, behind int64) error {
 				return err
 			}
 		}
-		w.extraBytes(w.coder, b, pos)
+		w.d.literals(w.coder, b, pos)
 		w.stat("extra")
 		if err := w.put(b); err != nil {
 			return err
@@ -242,8 +256,9 @@ const maxTrain = 4 << 10
 // trainer codes nothing.
 var trainer = coder{enc: true, mute: true}
 
-func (w *walk) extraBytes(cd *coder, b []byte, pos int64) {
-	t := w.d.code
+// literals codes bytes that are at pos of their file.
+func (d *differ) literals(cd *coder, b []byte, pos int64) {
+	t := d.code
 	c := &t.ctx
 	for i := range b {
 		at := uint32(pos+int64(i)) & 3
@@ -458,9 +473,11 @@ func (w *walk) elfBegin(covers []cover) error {
 	if w.mode == elf.Off {
 		return nil
 	}
+	w.ranges = w.space.Ranges[:0]
 	for _, c := range covers {
 		w.ranges = append(w.ranges, elf.Range{Old: c.old, New: c.new, Len: c.length})
 	}
+	w.space.Ranges = w.ranges
 	if w.old0.Go() {
 		var s elf.Shift
 		if w.enc {
@@ -487,7 +504,7 @@ func (w *walk) shift() (s elf.Shift, err error) {
 	if err := readFull(w.e.new, head, 0); err != nil {
 		return s, err
 	}
-	p, err := elf.New(w.old0, head, w.ranges, w.mode, s)
+	p, err := elf.New(w.old0, head, w.ranges, w.mode, s, nil)
 	if err != nil {
 		return s, nil
 	}
@@ -497,8 +514,8 @@ func (w *walk) shift() (s elf.Shift, err error) {
 // predictor returns the window's predictor, once enough of the new file is there
 // to make it.
 func (w *walk) predictor() *elf.Predictor {
-	if w.elf == nil && w.ranges != nil && elf.Ready(w.head) {
-		p, err := elf.New(w.old0, w.head, w.ranges, w.mode, w.shifts)
+	if w.elf == nil && len(w.ranges) > 0 && elf.Ready(w.head) {
+		p, err := elf.New(w.old0, w.head, w.ranges, w.mode, w.shifts, &w.space)
 		if err != nil {
 			w.ranges = nil
 			return nil

@@ -177,6 +177,9 @@ func (s *session) tarObject(info ObjectInfo, p *objectPlan) (err error) {
 	if s.flag(&s.pad, zero) {
 		clear(s.buf)
 		for e.size > 0 {
+			if err := s.ctx.Err(); err != nil {
+				return err
+			}
 			b := s.buf[:min(chunk, e.size)]
 			if err := s.write(b); err != nil {
 				return err
@@ -225,16 +228,15 @@ func (s *session) member(m *memberPlan, ref []byte, streams []*headerStream, k i
 	}
 	pad := int(-got.size & (block - 1))
 	if pad > 0 {
-		b := make([]byte, pad)
+		b := s.buf[:pad]
+		clear(b)
 		if !s.flag(&s.pad, m.padded) {
 			if s.enc {
 				if err := readFull(m.new, b, m.size); err != nil {
 					return err
 				}
 			}
-			for i := range b {
-				b[i] = s.lit.byte(s.coder, b[i], 1, 0)
-			}
+			s.diff.literals(s.coder, b, 0)
 		}
 		if err := s.write(b); err != nil {
 			return err

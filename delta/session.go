@@ -31,9 +31,9 @@ type session struct {
 	path   *text
 	same   prob
 	pad    prob
-	lit    *text // literals
 	diff   *differ
 	check  checks
+	walk   walk
 	buf    []byte
 
 	out   io.Writer // the object; nil when encoding
@@ -54,7 +54,6 @@ func newSession(ctx context.Context, f *frames, old Old, bases []Base) *session 
 		skip: newNumber(), count: newNumber(),
 		base: fresh(1 << baseBits(len(bases))),
 		path: newText(6, 11, 14), diff: newDiffer(),
-		lit:  newText(6, 16, 20),
 		buf:  make([]byte, chunk),
 		stat: func(string) {},
 	}
@@ -277,9 +276,7 @@ func (s *session) literal(e *entry, bulk bool) error {
 				return err
 			}
 		} else {
-			for i := range b {
-				b[i] = s.lit.byte(s.coder, b[i], 0, 0)
-			}
+			s.diff.literals(s.coder, b, off)
 			s.stat("literals")
 		}
 		if err := s.write(b); err != nil {

@@ -65,6 +65,7 @@ type section struct {
 // File is what is known of one file.
 type File struct {
 	machine  uint16
+	size     int64
 	wide     bool // 64-bit
 	segments []segment
 	sections []section // with content, by offset
@@ -85,6 +86,7 @@ func Parse(r io.ReaderAt, size int64) (*File, error) {
 	if err != nil {
 		return nil, err
 	}
+	f.size = size
 	f.readSections(r, head, uint64(size))
 	if s := f.find(classPcln); s != nil {
 		if f.gotab = readGoTable(r, *s, f); f.gotab != nil {

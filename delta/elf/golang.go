@@ -145,11 +145,13 @@ func readGoTable(r io.ReaderAt, s section, f *File) *goTable {
 	if g.tail == 0 || g.units < g.names {
 		return g
 	}
-	names := make([]byte, min(g.units-g.names, maxNameTable))
-	if k, _ := r.ReadAt(names, int64(s.off+g.names)); k == len(names) {
-		g.starts = make([]uint64, len(names)/64+1)
-		for i := 1; i < len(names); i++ {
-			if names[i-1] == 0 {
+	n = min(g.units-g.names, maxNameTable)
+	g.starts = make([]uint64, n/64+1)
+	var c [4096]byte
+	for at := uint64(0); at < n; at += uint64(len(c)) {
+		k, _ := r.ReadAt(c[:min(uint64(len(c)), n-at)], int64(s.off+g.names+at))
+		for i, x := range c[:k] {
+			if i := at + uint64(i) + 1; x == 0 && i < n {
 				g.starts[i/64] |= 1 << (i % 64)
 			}
 		}
@@ -162,7 +164,7 @@ func (g *goTable) name(w uint32) bool {
 	return uint64(w/64) < uint64(len(g.starts)) && g.starts[w/64]>>(w%64)&1 != 0
 }
 
-// maxNameTable is how much of the names is looked at.
+// maxNameTable is how much of the names is looked at, in bytes.
 const maxNameTable = 8 << 20
 
 // goState is what the prediction of a Go file keeps.

@@ -17,8 +17,8 @@ type mapping struct {
 
 const maxPages = 1 << 14
 
-func newMapping(o, n *File, ranges []Range) *mapping {
-	m := &mapping{o: o, n: n, ranges: append([]Range(nil), ranges...)}
+func newMapping(o, n *File, ranges []Range, space *Space) *mapping {
+	m := &mapping{o: o, n: n, ranges: ranges}
 	sort.SliceStable(m.ranges, func(i, j int) bool { return m.ranges[i].Old < m.ranges[j].Old })
 	most := int64(0)
 	for _, r := range m.ranges {
@@ -27,7 +27,12 @@ func newMapping(o, n *File, ranges []Range) *mapping {
 	for most>>m.shift >= maxPages {
 		m.shift++
 	}
-	m.pages = make([]int32, most>>m.shift+2)
+	if k := int(most>>m.shift) + 2; cap(space.pages) < k {
+		space.pages = make([]int32, k)
+	} else {
+		space.pages = space.pages[:k]
+	}
+	m.pages = space.pages
 	i := 0
 	for p := range m.pages {
 		for i < len(m.ranges) && m.ranges[i].Old>>m.shift < int64(p) {
@@ -144,6 +149,7 @@ func (m *mapping) learn(a, v uint64) {
 // old ones.
 type learnt struct {
 	slots []slot
+	shift uint
 }
 
 type slot struct {
@@ -154,9 +160,22 @@ type slot struct {
 
 const learntBits = 17
 
+// make gives the table about as many slots as a file of the size may need.
+func (l *learnt) make(space *Space, size int64) {
+	bits := uint(8)
+	for bits < learntBits && size>>(bits+4) > 0 {
+		bits++
+	}
+	if len(space.slots) < 1<<bits {
+		space.slots = make([]slot, 1<<bits)
+	}
+	l.slots, l.shift = space.slots[:1<<bits], 64-bits
+	clear(l.slots)
+}
+
 func (l *learnt) at(key uint64) (*slot, uint32) {
 	h := (key + 1) * 0x9e3779b97f4a7c15
-	return &l.slots[h>>(64-learntBits)], uint32(h>>8) | 1
+	return &l.slots[h>>l.shift], uint32(h>>8) | 1
 }
 
 func (l *learnt) get(key uint64) (uint64, uint32, bool) {

@@ -63,9 +63,20 @@ type Predictor struct {
 // chain predicts a row of targets that goes in step.
 type chain struct{ old, new uint64 }
 
+// Space is memory that one predictor after the other can use; Ranges may be what
+// New is given, which then need not be copied.
+type Space struct {
+	Ranges []Range
+	slots  []slot
+	pages  []int32
+}
+
 // New makes a predictor of the file whose first bytes are head (at least its
 // program headers, if they lie within the first 4 KiB), or fails.
-func New(old *File, head []byte, ranges []Range, mode Mode, shift Shift) (*Predictor, error) {
+func New(old *File, head []byte, ranges []Range, mode Mode, shift Shift, space *Space) (*Predictor, error) {
+	if space == nil {
+		space = new(Space)
+	}
 	n, err := parseHead(head)
 	if err != nil {
 		return nil, err
@@ -73,8 +84,8 @@ func New(old *File, head []byte, ranges []Range, mode Mode, shift Shift) (*Predi
 	if n.machine != old.machine {
 		return nil, ErrFormat
 	}
-	p := &Predictor{m: newMapping(old, n, ranges), mode: mode, o: old, n: n}
-	p.m.learnt.slots = make([]slot, 1<<learntBits)
+	p := &Predictor{m: newMapping(old, n, ranges, space), mode: mode, o: old, n: n}
+	p.m.learnt.make(space, old.size)
 	if s := old.find(classSyms); s != nil {
 		p.symOff = s.off
 		p.numSym = s.size / 16
