@@ -2,6 +2,7 @@ package delta
 
 import (
 	"io"
+	"sync"
 
 	"github.com/mender-app/mender-app/delta/elf"
 )
@@ -9,59 +10,93 @@ import (
 // planChange chooses how one content is coded: from which old file, along which
 // covers, or for itself.
 func (e *encoder) planChange(en *entry, off int64, h *hostObject, cands []*oldFile) error {
-	best := *en
-	cost := int64(-1)
+	best := choice{entry: *en, cost: -1}
 	for _, f := range cands {
-		try := *en
-		try.op = opDiffOf
-		try.src = source{f.obj, f.path}
-		try.osize = f.size
-		if try.ref != nil && *try.ref == try.src {
-			try.op = opDiff
-		}
-		covers, err := e.covers(off, en.size, h, f, elf.Off)
-		if err != nil {
+		if err := e.tryFile(*en, off, h, f, &best); err != nil {
 			return err
-		}
-		fit := int64(0)
-		for _, c := range covers {
-			fit += c.length
-		}
-		if fit <= en.size/8 {
-			continue
-		}
-		try.covers, try.mode = covers, elf.Plain
-		isElf, err := e.isElf(f)
-		if err != nil {
-			return err
-		}
-		if !isElf || en.size < 4<<10 {
-			if cost < 0 {
-				best, cost = try, 0
-			}
-			continue
-		}
-		options := []entry{try}
-		masked, err := e.covers(off, en.size, h, f, elf.Plain)
-		if err != nil {
-			return err
-		}
-		if masked != nil {
-			try.covers = masked
-			options = append(options, try)
-		}
-		for _, o := range options {
-			n, err := e.trial(&o)
-			if err != nil {
-				return err
-			}
-			if cost < 0 || n < cost {
-				best, cost = o, n
-			}
 		}
 	}
-	*en = best
+	*en = best.entry
 	return nil
+}
+
+type choice struct {
+	entry
+	cost int64 // by trial; -1 is nothing yet
+}
+
+// tryFile makes best the best way to change f into the content, if it is better.
+func (e *encoder) tryFile(try entry, off int64, h *hostObject, f *oldFile, best *choice) error {
+	// A suffix array takes 13 bytes a byte of the old window.
+	defer e.memory.take(16*min(f.size, window*3/2) + 6*min(try.size, window))()
+	try.op = opDiffOf
+	try.src = source{f.obj, f.path}
+	try.osize = f.size
+	if try.ref != nil && *try.ref == try.src {
+		try.op = opDiff
+	}
+	var err error
+	if try.covers, err = e.covers(off, try.size, h, f, elf.Off); err != nil {
+		return err
+	}
+	if try.uncovered() >= try.size-try.size/8 {
+		return nil
+	}
+	try.mode = elf.Plain
+	isElf, err := e.isElf(f)
+	if err != nil {
+		return err
+	}
+	if !isElf || try.size < 4<<10 {
+		if best.cost < 0 {
+			*best = choice{try, 0}
+		}
+		return nil
+	}
+	if try.mode, err = e.mode(f); err != nil {
+		return err
+	}
+	options := []entry{try}
+	if try.covers, err = e.covers(off, try.size, h, f, try.mode); err != nil {
+		return err
+	}
+	if try.covers != nil {
+		options = append(options, try)
+	}
+	for _, o := range options {
+		n, err := e.trial(&o)
+		if err != nil {
+			return err
+		}
+		if best.cost < 0 || n < best.cost {
+			*best = choice{o, n}
+		}
+	}
+	return nil
+}
+
+// memory is a bound on bytes in use.
+type memory struct {
+	mu         sync.Mutex
+	free       sync.Cond
+	used, most int64
+}
+
+// take waits until n bytes are free, or nothing else is in use, and returns how
+// to give them back.
+func (m *memory) take(n int64) func() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for m.used > 0 && m.used+n > m.most {
+		m.free.Wait()
+	}
+	m.used += n
+	return func() {
+		m.mu.Lock()
+		m.used -= n
+		m.mu.Unlock()
+		m.free.Broadcast()
+	}
 }
 
 func (e *encoder) isElf(f *oldFile) (bool, error) {
@@ -71,6 +106,15 @@ func (e *encoder) isElf(f *oldFile) (bool, error) {
 	}
 	err := readFull(e.old[f.obj].r, m[:], f.off)
 	return string(m[:]) == "\x7fELF", err
+}
+
+// mode tells how an old file's code is to be read.
+func (e *encoder) mode(f *oldFile) (elf.Mode, error) {
+	b := make([]byte, min(f.size, window))
+	if err := readFull(e.old[f.obj].r, b, f.off); err != nil {
+		return elf.Off, err
+	}
+	return elf.ModeOf(b), nil
 }
 
 // covers aligns a content with an old file, window by window; with a mode, on

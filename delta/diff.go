@@ -34,12 +34,13 @@ type differ struct {
 	field *fieldModel
 	mode  [4]prob
 	shift *number
+	bulk  prob
 }
 
 func newDiffer() *differ {
 	d := &differ{
 		count: newNumber(), size: newNumber(), seek: newNumber(),
-		word: newWordModel(), code: newText(8, 16, 20), field: newFieldModel(), shift: newNumber(),
+		word: newWordModel(), code: newText(8, 16, 20), field: newFieldModel(), shift: newNumber(), bulk: freshProb,
 	}
 	copy(d.mode[:], fresh(4))
 	for i := range d.gap {
@@ -86,7 +87,9 @@ func (s *session) changed(e *entry, src source) error {
 	}
 	s.check.add(src, crc)
 	s.stat("checks")
+	bulk := s.flag(&d.bulk, e.bulk)
 	w := &s.walk
+	w.bulk = bulk
 	w.begin(s, e, src, f, osize)
 	covers := e.covers
 	for at := int64(0); at < e.size; at += window {
@@ -118,6 +121,7 @@ type walk struct {
 	pred     [span + 16]byte
 	recent   uint32 // of spans that were not clean
 
+	bulk   bool
 	tried  bool
 	old0   *elf.File
 	mode   elf.Mode
@@ -219,15 +223,17 @@ func (w *walk) extra(pos, end, before, behind int64) error {
 	if pos == end {
 		return nil
 	}
-	if n := min(behind-before, maxTrain); n > 0 {
+	if n := min(behind-before, maxTrain); n > 0 && !w.bulk {
 		b := w.old[:n]
 		if err := w.readOld(w.f, w.src, b, before); err != nil {
 			return err
 		}
 		w.d.literals(&trainer, b, before)
 	}
-	for _, x := range w.last {
-		w.d.code.see(x)
+	if !w.bulk {
+		for _, x := range w.last {
+			w.d.code.see(x)
+		}
 	}
 	for pos < end {
 		if err := w.rest(); err != nil {
@@ -240,8 +246,14 @@ func (w *walk) extra(pos, end, before, behind int64) error {
 				return err
 			}
 		}
-		w.d.literals(w.coder, b, pos)
-		w.stat("extra")
+		if w.bulk {
+			if err := w.literals(b); err != nil {
+				return err
+			}
+		} else {
+			w.d.literals(w.coder, b, pos)
+			w.stat("extra")
+		}
 		if err := w.put(b); err != nil {
 			return err
 		}

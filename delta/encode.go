@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"sort"
 )
 
 // Encode writes one delta that rebuilds every object of new from the old
@@ -16,6 +17,10 @@ import (
 // size in Options.TempDir.
 func Encode(ctx context.Context, w io.Writer, old []Image, new Image, o Options) (*Report, error) {
 	e := &encoder{ctx: ctx, opt: o}
+	e.memory.free.L = &e.memory.mu
+	if e.memory.most = o.Memory; o.Memory <= 0 {
+		e.memory.most = 900 << 20
+	}
 	defer e.close()
 	if err := e.open(old, new); err != nil {
 		return nil, err
@@ -37,6 +42,8 @@ type encoder struct {
 	idx   *index
 	store *Store // of all old objects, for trials
 	bases []Base
+
+	memory memory
 
 	plans []*objectPlan // by new object; bases are indexes into old
 	total int64
@@ -296,9 +303,6 @@ func (e *encoder) planContents(todo []*entry, offs []int64, h *hostObject) error
 	var changed []int
 	for i, en := range todo {
 		en.op = opLiteral
-		if en.size > literalMax {
-			en.op = opBulk
-		}
 		if f := e.idx.exact(en, sums[i]); f != nil {
 			en.src = source{f.obj, f.path}
 			en.op = opCopy
@@ -315,11 +319,64 @@ func (e *encoder) planContents(todo []*entry, offs []int64, h *hostObject) error
 			return err
 		}
 	}
-	return each(e.ctx, e.opt.Workers, len(changed), func(i int) error {
+	err = each(e.ctx, e.opt.Workers, len(changed), func(i int) error {
 		i = changed[i]
 		return e.planChange(todo[i], offs[i], h, cands[i])
 	})
+	if err == nil {
+		spend(todo, h.Size)
+	}
+	return err
 }
 
-// literalMax is the size of new files up to which they are modelled.
-const literalMax = 8 << 10
+// What is modelled byte by byte costs the decoder some hundred times the
+// processor time of what is copied, so that only so much of it is allowed in an
+// object: the base, and a share of its size. What goes beyond is left to zstd,
+// the largest first.
+const (
+	modelBase  = 192 << 10
+	modelShare = 512
+	literalMax = 64 << 10
+)
+
+func spend(todo []*entry, size int64) {
+	left := modelBase + size/modelShare
+	type item struct {
+		e *entry
+		n int64
+	}
+	var items []item
+	for _, e := range todo {
+		switch e.op {
+		case opLiteral, opBulk:
+			items = append(items, item{e, e.size})
+		case opDiff, opDiffOf:
+			items = append(items, item{e, e.uncovered()})
+		}
+	}
+	sort.SliceStable(items, func(i, j int) bool { return items[i].n < items[j].n })
+	for _, it := range items {
+		literal := it.e.op == opLiteral || it.e.op == opBulk
+		model := it.n <= left && (!literal || it.n <= literalMax)
+		if model {
+			left -= it.n
+		}
+		switch {
+		case !literal:
+			it.e.bulk = !model
+		case model:
+			it.e.op = opLiteral
+		default:
+			it.e.op = opBulk
+		}
+	}
+}
+
+// uncovered is how many bytes no cover covers.
+func (e *entry) uncovered() int64 {
+	n := e.size
+	for _, c := range e.covers {
+		n -= c.length
+	}
+	return n
+}

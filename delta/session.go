@@ -105,6 +105,7 @@ type entry struct {
 	covers []cover
 	osize  int64 // of src, for opDiffOf
 	mode   elf.Mode
+	bulk   bool // what is not covered goes to the bulk part
 }
 
 // write passes on rebuilt bytes.

@@ -254,3 +254,28 @@ func (m *masker) pcln(lo, hi int) {
 		}
 	}
 }
+
+// ModeOf tells how the code of a file is best read.
+func ModeOf(b []byte) Mode {
+	f, err := Parse(bytes.NewReader(b), int64(len(b)))
+	if err != nil || f.machine != machineArm {
+		return Plain
+	}
+	// Nearly every A32 instruction is executed always.
+	always, all := 0, 0
+	for _, s := range f.sections {
+		if s.class != classCode {
+			continue
+		}
+		for p := s.off; p+4 <= s.off+s.size; p += 4 {
+			all++
+			if b[p+3]>>4 == 0xe {
+				always++
+			}
+		}
+	}
+	if always*2 > all {
+		return A32
+	}
+	return Plain
+}

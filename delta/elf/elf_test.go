@@ -1,0 +1,197 @@
+package elf
+
+import (
+	"bytes"
+	"math/rand"
+	"os"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// sample is a small executable of a machine, with noise for code and data, and
+// a section table if sections is set.
+func sample(machine uint16, sections bool) []byte {
+	b := make([]byte, 8192)
+	rand.New(rand.NewSource(int64(machine))).Read(b[256:])
+	copy(b, "\x7fELF\x01\x01\x01")
+	wide := machine != machineArm
+	le.PutUint16(b[16:], 3)
+	le.PutUint16(b[18:], machine)
+	shoff := 6144
+	if wide {
+		b[4] = 2
+		le.PutUint64(b[32:], 64)
+		le.PutUint16(b[54:], 56)
+		le.PutUint16(b[56:], 1)
+		p := b[64:]
+		le.PutUint32(p, 1)
+		le.PutUint32(p[4:], 7)
+		for i, v := range []uint64{0, 0x10000, 0x10000, 6144, 8192, 0x1000} {
+			le.PutUint64(p[8+8*i:], v)
+		}
+	} else {
+		le.PutUint32(b[28:], 52)
+		le.PutUint16(b[42:], 32)
+		le.PutUint16(b[44:], 1)
+		for i, v := range []uint32{1, 0, 0x10000, 0x10000, 6144, 8192, 7, 0x1000} {
+			le.PutUint32(b[52+4*i:], v)
+		}
+	}
+	if !sections {
+		return b
+	}
+	names := "\x00.text\x00.plt\x00.ARM.exidx\x00.eh_frame_hdr\x00.rel.dyn\x00.dynsym\x00.got\x00.data\x00"
+	copy(b[5900:], names)
+	type sec struct {
+		name       string
+		typ, flags uint32
+	}
+	secs := []sec{{".text", 1, 6}, {".plt", 1, 6}, {".ARM.exidx", 0x70000001, 2}, {".eh_frame_hdr", 1, 2}, {".rel.dyn", 9, 2}, {".dynsym", 11, 2}, {".got", 1, 3}, {".data", 1, 3}}
+	ent := 40
+	if wide {
+		ent = 64
+	}
+	put := func(i int, name, typ, flags uint32, off, size uint64) {
+		h := b[shoff+i*ent:]
+		le.PutUint32(h, name)
+		le.PutUint32(h[4:], typ)
+		if wide {
+			le.PutUint64(h[8:], uint64(flags))
+			le.PutUint64(h[16:], 0x10000+off)
+			le.PutUint64(h[24:], off)
+			le.PutUint64(h[32:], size)
+			return
+		}
+		for k, v := range []uint32{flags, 0x10000 + uint32(off), uint32(off), uint32(size)} {
+			le.PutUint32(h[8+4*k:], v)
+		}
+	}
+	for i, s := range secs {
+		put(i+1, uint32(bytes.Index([]byte(names), []byte(s.name+"\x00"))), s.typ, s.flags, uint64(512+i*600), 600)
+	}
+	n := len(secs) + 1
+	put(n, 0, 3, 0, 5900, uint64(len(names)))
+	at := 32
+	if wide {
+		le.PutUint64(b[40:], uint64(shoff))
+		at = 58
+	} else {
+		le.PutUint32(b[32:], uint32(shoff))
+		at = 46
+	}
+	le.PutUint16(b[at:], uint16(ent))
+	le.PutUint16(b[at+2:], uint16(n+1))
+	le.PutUint16(b[at+4:], uint16(n))
+	return b
+}
+
+// walk runs a predictor over a file as the codec does and checks what the codec
+// relies on: fields in order and within what was scanned, steps that undo.
+func walk(t *testing.T, old, new []byte, ranges []Range, mode Mode) {
+	f, err := Parse(bytes.NewReader(old), int64(len(old)))
+	if err != nil {
+		require.ErrorIs(t, err, ErrFormat)
+		return
+	}
+	if !Ready(new) {
+		return
+	}
+	p, err := New(f, new[:min(len(new), headSize)], append([]Range(nil), ranges...), mode, Shift{}, nil)
+	if err != nil {
+		return
+	}
+	for _, r := range ranges {
+		o := old[r.Old : r.Old+r.Len]
+		n := new[r.New : r.New+r.Len]
+		end := 0
+		for _, f := range p.Scan(nil, o, r.Old, r.New, r.Old, r.Old+r.Len) {
+			at := int(f.Off)
+			require.GreaterOrEqual(t, at, end)
+			end = at + int(f.Len)
+			require.LessOrEqual(t, end, len(o))
+			require.Less(t, f.Kind, NumKinds)
+			pred := make([]byte, f.Len)
+			require.LessOrEqual(t, p.Predict(&f, o[at:], pred), uint8(6))
+			if step, ok := p.Step(&f, o[at:], pred, n[at:end]); ok {
+				got := make([]byte, f.Len)
+				p.Apply(&f, o[at:], pred, got, step)
+				require.Equal(t, n[at:end], got)
+			}
+			p.Learn(&f, o[at:], n[at:])
+		}
+	}
+}
+
+func ranges(n int) []Range {
+	return []Range{{0, 0, 700}, {700, 704, int64(n) - 1024}, {int64(n) - 300, int64(n) - 200, 128}}
+}
+
+func TestWalk(t *testing.T) {
+	for _, m := range []uint16{machineArm, machineArm64, machineX86} {
+		for _, s := range []bool{false, true} {
+			old := sample(m, s)
+			new := append([]byte{}, old...)
+			for i := 600; i < len(new); i += 37 {
+				new[i]++
+			}
+			for _, mode := range []Mode{Plain, A32} {
+				walk(t, old, new, ranges(len(old)), mode)
+				Mask(old, mode)
+			}
+		}
+	}
+	exe, err := os.Executable()
+	require.NoError(t, err)
+	old, err := os.ReadFile(exe)
+	require.NoError(t, err)
+	f, err := Parse(bytes.NewReader(old), int64(len(old)))
+	if err != nil {
+		t.Skipf("this machine's own executables are unknown: %v", err)
+	}
+	require.True(t, f.Go())
+}
+
+// A branch, a pointer or a table entry into code that moved is predicted.
+func TestPredictMoved(t *testing.T) {
+	old := sample(machineArm, true)
+	new := append([]byte{}, old...)
+	copy(new[1000+16:], old[1000:4000]) // 16 bytes put in
+	target := uint64(0x10000 + 2000)
+	at := 600
+	b := uint32(0xeb000000) | uint32((int64(target)-int64(0x10000+at)-8)>>2)&0xffffff
+	le.PutUint32(old[at:], b)
+	le.PutUint32(new[at:], b+4)
+	f, err := Parse(bytes.NewReader(old), int64(len(old)))
+	require.NoError(t, err)
+	rs := []Range{{0, 0, 1000}, {1000, 1016, 3000}}
+	p, err := New(f, new, rs, A32, Shift{}, nil)
+	require.NoError(t, err)
+	for _, fd := range p.Scan(nil, old[at:at+4], int64(at), int64(at), 0, 1000) {
+		pred := make([]byte, 4)
+		require.LessOrEqual(t, p.Predict(&fd, old[at:], pred), uint8(covered))
+		require.Equal(t, new[at:at+4], pred)
+		return
+	}
+	t.Fatal("no field")
+}
+
+// FuzzWalk gives both files and the ranges anything.
+func FuzzWalk(f *testing.F) {
+	for _, m := range []uint16{machineArm, machineArm64, machineX86} {
+		f.Add(sample(m, true), sample(m, false), uint16(700), uint16(704), uint16(6000), uint8(1))
+	}
+	f.Fuzz(func(t *testing.T, old, new []byte, a, b, n uint16, mode uint8) {
+		r := Range{int64(a), int64(b), int64(n)}
+		var rs []Range
+		if m := min(len(old), len(new)); m > 0 {
+			rs = append(rs, Range{0, 0, int64(min(m, 300))})
+		}
+		if r.Old+r.Len <= int64(len(old)) && r.New+r.Len <= int64(len(new)) && r.Len > 0 {
+			rs = append(rs, r)
+		}
+		walk(t, old, new, rs, Mode(mode%3))
+		Mask(old, Mode(mode%3))
+		ModeOf(old)
+	})
+}

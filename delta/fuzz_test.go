@@ -1,0 +1,117 @@
+package delta
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// fuzzPair is a small image pair that makes use of every operation.
+func fuzzPair() (old, new Image) {
+	a, b, c := noise(1, 600), noise(2, 3000), noise(3, 1000)
+	exe := testELF()
+	old = Image{Name: "app:1", Objects: []Object{
+		bytesObject(Blob, []byte(`{"config":1}`)),
+		bytesObject(Tar, makeTar(tarFile{name: "bin/", typ: '5'}, tarFile{name: "bin/a", typ: '0', data: a},
+			tarFile{name: "bin/b", typ: '0', data: b}, tarFile{name: "bin/x", typ: '0', data: exe}, tarFile{name: "c", typ: '0', data: c})),
+	}}
+	b2 := append(append(append([]byte{}, b[:1000]...), "something new"...), b[1100:]...)
+	exe2 := append([]byte{}, exe...)
+	for i := 200; i < len(exe2); i += 40 {
+		exe2[i]++
+	}
+	new = Image{Name: "app:2", Objects: []Object{
+		bytesObject(Blob, []byte(`{"config":2}`)),
+		bytesObject(Tar, makeTar(tarFile{name: "bin/", typ: '5'}, tarFile{name: "bin/a", typ: '0', data: a},
+			tarFile{name: "bin/b", typ: '0', data: b2}, tarFile{name: "bin/x", typ: '0', data: exe2}, tarFile{name: "moved/c", typ: '0', data: c},
+			tarFile{name: "empty", typ: '0'}, tarFile{name: "new", typ: '0', data: []byte("a new file\n")})),
+	}}
+	return old, new
+}
+
+// FuzzApply gives the decoder a body that is not what its header promises. It
+// must end, within its bounds, and never commit what has not the right digest.
+func FuzzApply(f *testing.F) {
+	old, new := fuzzPair()
+	var d bytes.Buffer
+	_, err := Encode(context.Background(), &d, []Image{old}, new, Options{})
+	require.NoError(f, err)
+	r := bufio.NewReader(bytes.NewReader(d.Bytes()))
+	h, err := readHeader(r)
+	require.NoError(f, err)
+	head, err := appendHeader(nil, h)
+	require.NoError(f, err)
+	body := d.Bytes()[len(head):]
+	f.Add(body)
+	f.Add(body[:len(body)/2])
+	store := storeOf(f, old)
+	f.Fuzz(func(t *testing.T, body []byte) {
+		sinks, err := apply(append(head[:len(head):len(head)], body...), store)
+		for i, s := range sinks {
+			require.False(t, s.committed && s.cause != nil)
+			require.LessOrEqual(t, int64(s.Len()), new.Objects[i].Size)
+			if s.committed {
+				require.Equal(t, new.Objects[i].Digest, DigestOf(s.Bytes()))
+			}
+		}
+		if err == nil {
+			require.Len(t, sinks, len(new.Objects))
+		}
+	})
+}
+
+// FuzzHeader gives the header's parser anything.
+func FuzzHeader(f *testing.F) {
+	old, new := fuzzPair()
+	var d bytes.Buffer
+	_, err := Encode(context.Background(), &d, []Image{old}, new, Options{})
+	require.NoError(f, err)
+	f.Add(d.Bytes()[:200])
+	f.Add([]byte(magic + "\x01\x00\x00\x00\x00\x00"))
+	f.Add([]byte(magic + "\x02"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		r, err := NewReader(bytes.NewReader(b))
+		if err != nil {
+			var fe *FeatureError
+			require.True(t, errors.Is(err, ErrFormat) || errors.As(err, &fe))
+			return
+		}
+		again, err := appendHeader(nil, r.Header())
+		require.NoError(t, err)
+		r2, err := NewReader(bytes.NewReader(again))
+		require.NoError(t, err)
+		require.Equal(t, r.Header(), r2.Header())
+	})
+}
+
+// FuzzTar gives the tar reader anything: what it makes of it must add up to the
+// whole, and must come through the codec.
+func FuzzTar(f *testing.F) {
+	for _, c := range oddTars() {
+		if len(c.data) < 1<<16 {
+			f.Add(c.data)
+		}
+	}
+	old, _ := fuzzPair()
+	f.Fuzz(func(t *testing.T, b []byte) {
+		w := tarWalk{r: bytes.NewReader(b), size: int64(len(b))}
+		var end int64
+		for {
+			m, err := w.next()
+			if err != nil {
+				break
+			}
+			require.Equal(t, end+int64(len(m.raw)), m.off)
+			require.GreaterOrEqual(t, m.size, int64(0))
+			end = m.off + m.size + -m.size&(block-1)
+			require.LessOrEqual(t, end, int64(len(b)))
+		}
+		if len(b) < 1<<14 {
+			roundTrip(t, []Image{old}, Image{Name: "x", Objects: []Object{bytesObject(Tar, b)}})
+		}
+	})
+}
