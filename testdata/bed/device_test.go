@@ -40,7 +40,7 @@ volumes:
 	require.Greater(t, down, 50*time.Millisecond)
 
 	s := d.MustState(t)
-	require.Equal(t, "healthy", s.Service("shop", "web").Health)
+	require.Equal(t, "healthy", s.Health["shop-web-1"])
 	require.Contains(t, s.Volumes, "shop_visits")
 	d.MustProvide(t, map[string]string{}) // no artifact was ever installed
 	require.Equal(t, "factory\n", d.MustRun(t, "mender", "--no-syslog", "show-artifact"))

@@ -23,6 +23,7 @@ import (
 // are the same if their maps are equal.
 type State struct {
 	Containers map[string]Container // by name
+	Health     map[string]string    // of containers with a check, by name: healthy, unhealthy or starting
 	Images     map[string]string    // by ID: the tags, in order
 	Volumes    map[string]string    // by name: digest of the content
 	Networks   map[string]string    // by name: ID
@@ -36,7 +37,6 @@ type Container struct {
 	Image   string // image ID
 	Ref     string // the reference it was made with
 	Status  string // running, exited, …
-	Health  string // healthy, unhealthy, starting, or "" without a check
 	Started string
 	Service string // compose's service
 	Project string // compose's project
@@ -50,14 +50,14 @@ func (d *Device) Docker() (*client.Client, error) {
 // State reads the state of the device. Files that name one of the substrings
 // in except are left out.
 func (d *Device) State(except ...string) (State, error) {
-	s := State{Files: map[string]string{}}
+	s := State{Files: map[string]string{}, Health: map[string]string{}}
 	ctx := context.Background()
 	engine, err := d.Docker()
 	if err != nil {
 		return s, err
 	}
 	defer engine.Close()
-	if s.Containers, err = containers(ctx, engine); err != nil {
+	if s.Containers, err = containers(ctx, engine, s.Health); err != nil {
 		return s, err
 	}
 	if s.Images, err = images(ctx, engine); err != nil {
@@ -99,7 +99,7 @@ func (s State) Service(project, service string) *Container {
 	return nil
 }
 
-func containers(ctx context.Context, engine *client.Client) (map[string]Container, error) {
+func containers(ctx context.Context, engine *client.Client, health map[string]string) (map[string]Container, error) {
 	list, err := engine.ContainerList(ctx, container.ListOptions{All: true})
 	if err != nil {
 		return nil, err
@@ -115,10 +115,11 @@ func containers(ctx context.Context, engine *client.Client) (map[string]Containe
 			Status: full.State.Status, Started: full.State.StartedAt,
 			Service: c.Labels["com.docker.compose.service"], Project: c.Labels["com.docker.compose.project"],
 		}
+		name := strings.TrimPrefix(full.Name, "/")
 		if full.State.Health != nil {
-			one.Health = full.State.Health.Status
+			health[name] = full.State.Health.Status
 		}
-		found[strings.TrimPrefix(full.Name, "/")] = one
+		found[name] = one
 	}
 	return found, nil
 }

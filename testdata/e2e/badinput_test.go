@@ -222,5 +222,6 @@ func unchanging(s bed.State) bed.State {
 			delete(s.Files, name)
 		}
 	}
+	s.Health = nil
 	return s
 }

@@ -117,7 +117,7 @@ func TestSlowServiceIsWaitedFor(t *testing.T) {
 	require.Greater(t, time.Since(start), time.Second)
 	mender(t, d, "commit")
 	d.MustProvide(t, provides("1"))
-	require.Equal(t, "healthy", d.MustState(t).Service("shop", "web").Health)
+	require.Equal(t, "healthy", d.MustState(t).Health["shop-web-1"])
 }
 
 // Two applications on one device, and a person's own container.
