@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -8,11 +9,26 @@ import (
 	"github.com/mender-app/mender-app/testdata/bed"
 )
 
+// latest is an image of the shop's web service that has the same tag in every
+// version: only its identity tells one from the other.
+func latest(t *testing.T, version, mode string) bed.Image {
+	t.Helper()
+	return build(t, bed.Shop{Ref: "shop/web:latest", Version: version, Mode: mode, Base: 512, Winter: version != "1"})
+}
+
+func latestCompose() string { return strings.ReplaceAll(compose("x"), "shop/web:x", "shop/web:latest") }
+
+// latestRelease is release, with that image.
+func latestRelease(t *testing.T, d *bed.Device, version, mode string) string {
+	t.Helper()
+	return generate(t, d, "shop", "shop-"+version, version, latestCompose(), archive(t, latest(t, version, mode)), archive(t, stock(t)))
+}
+
 // What the shell app-update-module left on a device: the images loaded, the
 // composition up as project "manifests", its store as it writes it.
 func shellReference(t *testing.T, d *bed.Device) {
 	t.Helper()
-	require.NoError(t, bed.WriteArchive(d.Share("web.tar"), web(t, "1", "")))
+	require.NoError(t, bed.WriteArchive(d.Share("web.tar"), latest(t, "1", "")))
 	require.NoError(t, bed.WriteArchive(d.Share("stock.tar"), stock(t)))
 	d.MustRun(t, "bash", "-ec", `
 		docker load -q -i `+d.Share("web.tar")+`
@@ -20,15 +36,16 @@ func shellReference(t *testing.T, d *bed.Device) {
 		mkdir -p /data/mender-app/shop/manifests /data/mender-app/shop/images
 		cd /data/mender-app/shop
 		cat >manifests/docker-compose.yml <<'END'
-`+compose("1")+`
+`+latestCompose()+`
 END
-		printf 'shop/web:1\nshop/stock:1\n' >images/urls
+		printf 'shop/web:latest\nshop/stock:1\n' >images/urls
 		cp -a ../shop ../shop-last
 		docker compose --project-directory /data/mender-app/shop/manifests up -d >manifests/compose.log 2>&1`)
 }
 
 // A device that runs an application of the shell reference takes its next
-// artifact: the data stays, and there is a way back before and after the commit.
+// artifact: the data stays, and there is a way back before and after the
+// commit, though the new image takes the old one's tag away.
 func TestAdoptsApplicationOfTheShellReference(t *testing.T) {
 	d := device(t)
 	w := watch(t, d)
@@ -39,18 +56,19 @@ func TestAdoptsApplicationOfTheShellReference(t *testing.T) {
 	require.NotNil(t, before.Service("manifests", "web"))
 
 	// A bad update first: the reference's composition has to come back.
-	menderFails(t, d, "install", release(t, d, "3", "crash"))
+	menderFails(t, d, "install", latestRelease(t, d, "3", "crash"))
 	says(t, w, "web 1")
 	require.Equal(t, before.Service("manifests", "stock"), d.MustState(t).Service("manifests", "stock"), "the unchanged service was touched")
 	d.MustRun(t, "test", "-f", "/data/mender-app/shop/images/urls")
 
-	mender(t, d, "install", release(t, d, "2", ""))
+	mender(t, d, "install", latestRelease(t, d, "2", ""))
 	says(t, w, "web 2")
+	d.MustRun(t, "docker", "image", "prune", "-f") // what has no tag is gone then
 	mender(t, d, "rollback")
 	says(t, w, "web 1")
 	d.MustRun(t, "test", "-f", "/data/mender-app/shop/manifests/docker-compose.yml")
 
-	mender(t, d, "install", release(t, d, "2", ""))
+	mender(t, d, "install", latestRelease(t, d, "2", ""))
 	mender(t, d, "commit")
 	says(t, w, "web 2")
 	visit(t, d, "2")
@@ -58,6 +76,7 @@ func TestAdoptsApplicationOfTheShellReference(t *testing.T) {
 	require.Equal(t, before.Service("manifests", "stock"), after.Service("manifests", "stock"), "the unchanged service was touched")
 	d.MustRun(t, "bash", "-c", "! test -e /data/mender-app/shop/images && ! test -e /data/mender-app/shop-last")
 
+	d.MustRun(t, "docker", "image", "prune", "-f")
 	d.MustRun(t, "mender-app", "rollback", "shop")
 	says(t, w, "web 1")
 	visit(t, d, "3")

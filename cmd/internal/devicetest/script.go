@@ -87,7 +87,7 @@ func setup(env *testscript.Env) error {
 	if err := os.Mkdir(bin, 0o755); err != nil {
 		return err
 	}
-	for _, tool := range []string{"sh", "sed", "grep", "cut"} {
+	for _, tool := range []string{"sh", "sed", "grep", "cut", "cat"} {
 		path, err := exec.LookPath(tool)
 		if err != nil {
 			return err
