@@ -86,7 +86,9 @@ func (e *Engine) checkCurrent(m *artifact.Metadata) error {
 	}
 	r, err := a.Release(a.Current)
 	if err != nil {
-		return err
+		// A new release may be the only repair: do not stand in its way.
+		e.Log.Error("the current release cannot be read; there will be no way back to it", "app", a.Name, "error", err)
+		return nil
 	}
 	if r.Orchestrator != m.Orchestrator {
 		return unfit("%s runs under %s and the artifact is for %s: give the application another name",

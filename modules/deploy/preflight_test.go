@@ -13,6 +13,7 @@ import (
 
 	"github.com/mender-app/mender-app/artifact"
 	"github.com/mender-app/mender-app/modules"
+	"github.com/mender-app/mender-app/store/durable"
 	"github.com/mender-app/mender-app/submodules"
 )
 
@@ -224,4 +225,28 @@ func (o *oldModule) Load(ctx context.Context, r submodules.Request) error {
 	r.Stdin, r.Options = f, []string{submodules.OptionStage}
 	o.loaded++
 	return o.world.Load(ctx, r)
+}
+
+// TestStoreThatCannotBeMade: the download fails, and undoing nothing does not.
+func TestStoreThatCannotBeMade(t *testing.T) {
+	g := newRig(t)
+	tr := g.newTree(t, v1)
+	defer durable.Inject(func(string) error { return unix.EROFS })()
+	require.Error(t, g.call(modules.Download, tr))
+	require.Error(t, g.call(modules.ArtifactInstall, tr))
+	require.NoError(t, g.call(modules.ArtifactRollback, tr))
+	require.NoError(t, g.call(modules.ArtifactFailure, tr))
+	require.NoError(t, g.call(modules.Cleanup, tr))
+}
+
+// TestUnreadableCurrentRelease: the next release gets in all the same.
+func TestUnreadableCurrentRelease(t *testing.T) {
+	g := newRig(t)
+	c := newClient(g, true)
+	require.NoError(t, c.install(g.newTree(t, v1)))
+	require.NoError(t, c.commit())
+	writeFile(t, g.app(t, "shop").Dir()+"/releases/1-shop-1/release.json", "")
+	require.NoError(t, c.install(g.newTree(t, v2)))
+	require.NoError(t, c.commit())
+	g.runs(t, "shop", &v2)
 }

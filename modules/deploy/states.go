@@ -37,10 +37,36 @@ func (e *Engine) Handle(ctx context.Context, state modules.State, tree *modules.
 	}
 	release, err := e.lock(ctx, string(state))
 	if err != nil {
+		if undoes[state] && e.nothingBegun(err, tree) {
+			e.Log.Info("nothing was begun for this artifact", "reason", err)
+			return nil
+		}
 		return err
 	}
 	defer release()
 	return work(ctx, tree)
+}
+
+// undoes are the states that have nothing to do where nothing was begun.
+var undoes = map[modules.State]bool{
+	modules.ArtifactRollback: true, modules.ArtifactFailure: true, modules.Cleanup: true,
+}
+
+// nothingBegun tells, of a store that cannot be written (read-only, or full
+// before the first installation), that it has no open deployment of the
+// artifact: the download failed for the same reason. To fail now would make the
+// client call the device inconsistent.
+func (e *Engine) nothingBegun(cause error, tree *modules.Tree) bool {
+	var locked *store.LockedError
+	if errors.As(cause, &locked) {
+		return false
+	}
+	h, err := e.readHeader(tree)
+	if err != nil {
+		return true
+	}
+	a, err := e.Store.App(h.meta.ApplicationName)
+	return errors.Is(err, store.ErrNoApp) || err == nil && (a.Deployment == nil || mine(a, h) != nil)
 }
 
 // install brings up what was downloaded. Where the client has stored the

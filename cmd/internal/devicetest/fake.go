@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/mender-app/mender-app/submodules"
 )
@@ -21,7 +22,7 @@ import (
 // Fake is the main function of the sub-module. All it keeps is in the
 // directory that MENDER_APP_CONFIG_DIR names:
 //
-//	behave       lines "VERB fail|kill|kill-caller|hang|unhealthy|nospace": what a verb does instead
+//	behave       lines "VERB fail|kill|kill-caller|hang|term-caller|unhealthy|nospace": what a verb does instead
 //	calls        the verbs called, one a line, with their arguments
 //	images/      the components that are loaded, APP-DIGEST
 //	running/     APP: what runs, the compose file and the components' digests
@@ -78,9 +79,9 @@ func (f fake) behave(args []string) int {
 			return 0
 		case "term-caller":
 			_ = syscall.Kill(os.Getppid(), syscall.SIGTERM)
-			select {}
+			time.Sleep(time.Hour)
 		case "hang":
-			select {}
+			time.Sleep(time.Hour)
 		}
 	}
 	return -1

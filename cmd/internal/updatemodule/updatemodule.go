@@ -112,6 +112,10 @@ func patience(err error) time.Duration {
 	return time.Minute
 }
 
+// limit is how long a call may take: a quarter of an hour less than the
+// clients' default, ModuleTimeoutSeconds, so that it ends in good order.
+const limit = 225 * time.Minute
+
 // driver is who called: mender-app leaves its name in the tree.
 func driver(tree *modules.Tree) string {
 	if name, err := tree.Driver(); err == nil && name != "" {
