@@ -12,7 +12,6 @@ import (
 	"os"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/cobra/doc"
 
 	"github.com/mender-app/mender-app/cmd/internal/device"
 	"github.com/mender-app/mender-app/modules/client"
@@ -86,7 +85,7 @@ update module just as the client would.
 	root.AddCommand(
 		p.installCommand(), p.commitCommand(), p.rollbackCommand(), p.resumeCommand(),
 		p.listCommand(), p.showCommand(), p.releasesCommand(), p.historyCommand(), p.verifyCommand(),
-		p.versionCommand(), genMan(root),
+		p.versionCommand(),
 	)
 	return root
 }
@@ -98,7 +97,7 @@ func (p *program) configure(cmd *cobra.Command) error {
 			return nil
 		}
 		switch c.Name() {
-		case "version", "gen-man", "completion", "help", cobra.ShellCompRequestCmd, cobra.ShellCompNoDescRequestCmd:
+		case "version", "completion", "help", cobra.ShellCompRequestCmd, cobra.ShellCompNoDescRequestCmd:
 			return nil
 		}
 	}
@@ -139,20 +138,6 @@ func (p *program) versionCommand() *cobra.Command {
 			}
 			_, err := fmt.Fprintln(p.stdout, "mender-app", device.Version())
 			return err
-		},
-	}
-}
-
-// genMan writes the manual pages; the Makefile calls it.
-func genMan(root *cobra.Command) *cobra.Command {
-	return &cobra.Command{
-		Use:    "gen-man DIR",
-		Short:  "Write the manual pages to DIR",
-		Hidden: true,
-		Args:   args(cobra.ExactArgs(1)),
-		RunE: func(_ *cobra.Command, args []string) error {
-			header := &doc.GenManHeader{Title: "MENDER-APP", Section: "8", Source: "mender-app", Manual: "mender-app"}
-			return doc.GenManTree(root, header, args[0])
 		},
 	}
 }

@@ -98,6 +98,8 @@ func work(c *device.Config, state modules.State, tree *modules.Tree, stderr io.W
 		log.Warn(w)
 	}
 	return device.Run(device.Module, func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, limit)
+		defer cancel()
 		return c.Engine(log, driver(tree)).Handle(ctx, state, tree)
 	})
 }
