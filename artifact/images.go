@@ -45,7 +45,7 @@ type ImageInfo struct {
 	// reference writes whatever its engine calls the image ID, which is a
 	// manifest's digest on a containerd store.
 	Digest     image.Digest
-	URLNew     string
+	URLNew     string // the metadata's components may give the image further names
 	URLCurrent string // the same as URLNew for a full image
 	SumNew     image.Digest
 	SumCurrent image.Digest // "" if the reference could not tell

@@ -29,7 +29,8 @@ func NewImagesWriter(w io.Writer) *ImagesWriter {
 // Add appends one image with its content, exactly size bytes (info.Size is
 // not used). Only KindFull, where everything "current" may be left empty, and
 // KindDelta are written; full images are compressed, deltas, which are so
-// already, only framed. After an error the payload is of no use, and Close
+// already, only framed. An image of several names is added once, with the first
+// of them. After an error the payload is of no use, and Close
 // returns it again.
 func (iw *ImagesWriter) Add(info ImageInfo, size int64, r io.Reader) error {
 	if iw.err == nil {

@@ -35,7 +35,9 @@ type Metadata struct {
 // ComponentImage is the type of a component that is a container image.
 const ComponentImage = "image"
 
-// Component is one part of the application that the orchestrator runs.
+// Component is one part of the application that the orchestrator runs. An image
+// that the manifests use under several names is a component under each, the
+// same but for the URL; the payload has its content once.
 type Component struct {
 	URL          string       `json:"url"`
 	Type         string       `json:"type"`   // ComponentImage

@@ -88,6 +88,24 @@ func TestMetadataRequires(t *testing.T) {
 	require.ErrorContains(t, err, "delta/9, quantum/1")
 }
 
+// One image under several names is a component under each.
+func TestMetadataSeveralNames(t *testing.T) {
+	m := sample()
+	for _, url := range []string{"worker:2", "cron:2"} {
+		c := m.Components[0]
+		c.URL = url
+		m.Components = append(m.Components, c)
+	}
+	b, err := m.Encode()
+	require.NoError(t, err)
+	got, warnings, err := ParseMetadata(b)
+	require.NoError(t, err)
+	require.Empty(t, warnings)
+	require.Equal(t, m, got)
+	m.Components[2].URL = "worker:2"
+	require.ErrorIs(t, m.Validate(), ErrMetadata, "with any of them")
+}
+
 func TestMetadataHostile(t *testing.T) {
 	for name, in := range map[string]string{
 		"nothing": "", "blank": " \n", "null": "null\n", "a list": "[]", "a string": `"x"`, "not JSON": "{", "two documents": "{}{}",
@@ -148,6 +166,12 @@ func TestMetadataHostile(t *testing.T) {
 		{"base", func(m *Metadata) { m.Components[0].Bases[0].URL = "" }, "base"},
 		{"base digest", func(m *Metadata) { m.Components[0].Bases[0].Digest = "" }, "base"},
 		{"delta not required", func(m *Metadata) { m.Requires = nil }, "requires"},
+		{"the same component twice", func(m *Metadata) { m.Components = append(m.Components, m.Components[0]) }, "twice under this name"},
+		{"another image of the same digest", func(m *Metadata) {
+			c := m.Components[0]
+			c.URL, c.Layers = "worker:2", c.Layers[1:]
+			m.Components = append(m.Components, c)
+		}, `another one under the name "docker.io/library/web:2"`},
 		{"too many layers", func(m *Metadata) { m.Components[0].Layers = make([]Layer, image.MaxLayers+1) }, "layers"},
 		{"too many components", func(m *Metadata) { m.Components = make([]Component, maxComponents+1) }, "components"},
 	} {

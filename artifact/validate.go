@@ -171,6 +171,7 @@ func (m *Metadata) Validate() error {
 		return bad("components", "%d of them", len(m.Components))
 	}
 	var sum total
+	byDigest := make(map[image.Digest][]*Component)
 	for i := range m.Components {
 		c := &m.Components[i]
 		if err := c.validate(&sum); err != nil {
@@ -179,6 +180,10 @@ func (m *Metadata) Validate() error {
 		if c.Format == FormatDelta && !slices.Contains(m.Requires, FeatureDelta) {
 			return bad("requires", "there are deltas, so it must name %q", FeatureDelta)
 		}
+		if err := c.furtherName(byDigest[c.Digest]); err != nil {
+			return fmt.Errorf("%w: components: %q: %w", ErrMetadata, clip(c.URL), err)
+		}
+		byDigest[c.Digest] = append(byDigest[c.Digest], c)
 	}
 	if m.Sizes != nil {
 		s := m.Sizes
@@ -250,6 +255,24 @@ func (c *Component) validate(sum *total) error {
 		}
 		if _, err := image.ParseDigest(string(b.Digest)); err != nil {
 			return fmt.Errorf("base: %w", err)
+		}
+	}
+	return nil
+}
+
+// furtherName checks a component whose image others before it have as well: it
+// is that image under one more name.
+func (c *Component) furtherName(same []*Component) error {
+	for i, s := range same {
+		if c.URL == s.URL {
+			return fmt.Errorf("its image is there twice under this name")
+		}
+		if i > 0 {
+			continue // the same as the first
+		}
+		if c.Type != s.Type || c.Platform != s.Platform || c.ConfigSize != s.ConfigSize || c.Format != s.Format ||
+			c.PayloadBytes != s.PayloadBytes || !slices.Equal(c.Layers, s.Layers) || !slices.Equal(c.Bases, s.Bases) {
+			return fmt.Errorf("its image is another one under the name %q", clip(s.URL))
 		}
 	}
 	return nil
