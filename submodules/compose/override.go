@@ -29,6 +29,7 @@ type overrides struct {
 }
 
 type serviceOverride struct {
+	Image   string            `json:"image,omitempty"`
 	Labels  map[string]string `json:"labels,omitempty"`
 	Volumes []mount           `json:"volumes,omitempty"`
 }
@@ -45,7 +46,7 @@ func (p *project) override(app, tempDir string) (string, error) {
 		return "", err
 	}
 	for name, svc := range p.model.Services {
-		so := serviceOverride{Labels: map[string]string{}}
+		so := serviceOverride{Image: p.images[name], Labels: map[string]string{}}
 		if !ownDirectory(app, p.dir) {
 			so.Labels[labelApp] = strings.ReplaceAll(app, "$", "$$")
 		}
@@ -61,7 +62,7 @@ func (p *project) override(app, tempDir string) (string, error) {
 		if sum != "" {
 			so.Labels[labelContent] = sum
 		}
-		if len(so.Labels)+len(so.Volumes) > 0 {
+		if so.Image != "" || len(so.Labels)+len(so.Volumes) > 0 {
 			o.Services[name] = so
 		}
 	}

@@ -21,6 +21,9 @@ type project struct {
 	files []string // given with -f
 	name  string
 	model model
+	// images are the references to be used instead of those of the files, by
+	// service.
+	images map[string]string
 }
 
 // model is what is of use here of `docker compose config --format json`.
@@ -94,7 +97,7 @@ func (s *session) readProject(ctx context.Context, c *command, dir, existing str
 	if err != nil {
 		return nil, err
 	}
-	p := &project{dir: dir, files: files}
+	p := &project{dir: dir, files: files, images: map[string]string{}}
 	named, err := p.named()
 	if err != nil {
 		return nil, err

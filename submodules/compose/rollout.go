@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -123,17 +124,19 @@ func (s *session) pin(ctx context.Context, pl *plan) error {
 		if err != nil {
 			return err
 		}
-		if ref, _ := submodules.SplitURL(comp.URL); ref != "" {
-			pl.pins = append(pl.pins, pin{ref, img})
-		}
+		pl.pins = append(pl.pins, pin{comp.URL, img})
 	}
 	for _, svc := range pl.model.names() {
 		ref := pl.model.Services[svc].Image
-		pinned := false
-		for _, p := range pl.pins {
-			pinned = pinned || imagestore.SameRef(p.url, ref)
-		}
-		if pinned {
+		bare, digest := submodules.SplitURL(ref)
+		i := slices.IndexFunc(pl.pins, func(p pin) bool {
+			return p.url == ref || imagestore.SameRef(p.url, bare)
+		})
+		if i >= 0 {
+			if digest != "" {
+				// An engine knows a loaded image by tags only.
+				pl.images[svc] = imagestore.OwnRef(s.req.App, pl.pins[i].img.Config)
+			}
 			continue
 		}
 		if _, err := s.engine.Inspect(ctx, ref); err != nil {
@@ -211,7 +214,12 @@ func (s *session) repin(ctx context.Context, pl *plan) error {
 		if err := s.engine.Tag(ctx, p.img, imagestore.OwnRef(s.req.App, p.img.Config)); err != nil {
 			return err
 		}
-		if err := s.engine.Tag(ctx, p.img, p.url); err != nil {
+		// A name with a digest and no tag is no name that can be given.
+		ref, digest := submodules.SplitURL(p.url)
+		if digest != "" && !strings.Contains(filepath.Base(ref), ":") {
+			continue
+		}
+		if err := s.engine.Tag(ctx, p.img, ref); err != nil {
 			return err
 		}
 	}

@@ -106,6 +106,22 @@ func TestGoodReleases(t *testing.T) {
 	require.Empty(t, b.service("on"))
 }
 
+// A service may name its image by the digest of a manifest, which no engine
+// knows of an image that was loaded.
+func TestImageByDigest(t *testing.T) {
+	b := newBench(t)
+	for _, ref := range []string{b.app + ":1@sha256:" + strings.Repeat("ab", 32), b.app + "@sha256:" + strings.Repeat("ab", 32)} {
+		v1 := b.load("1")
+		v1.URL = ref
+		files := compose(b.app, "")
+		files["docker-compose.yml"] = strings.ReplaceAll(files["docker-compose.yml"], b.app+":1", ref)
+		require.NoError(t, b.mod.Rollout(t.Context(), submodules.Request{App: b.app, Dir: b.release("1", files), Components: []submodules.Component{v1}}))
+		b.one("web")
+		require.NoError(t, b.mod.Purge(t.Context(), submodules.Request{App: b.app}))
+		require.Empty(t, b.tags(b.app+":latest"))
+	}
+}
+
 // A service is recreated exactly when what it mounts from the manifests changed.
 func TestMountedFiles(t *testing.T) {
 	b := newBench(t)

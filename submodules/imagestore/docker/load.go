@@ -96,8 +96,8 @@ func (e *Engine) name(ctx context.Context, img Image, s LoadSpec) error {
 	if err := e.Tag(ctx, img, imagestore.OwnRef(s.App, img.Config)); err != nil {
 		return err
 	}
-	ref, _ := submodules.SplitURL(s.URL)
-	if s.Stage || ref == "" {
+	ref, digest := submodules.SplitURL(s.URL)
+	if s.Stage || ref == "" || digest != "" && !strings.Contains(filepath.Base(ref), ":") {
 		return nil
 	}
 	return e.Tag(ctx, img, ref)
