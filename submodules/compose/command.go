@@ -188,6 +188,12 @@ func (t *tail) flush() {
 	}
 }
 
+// text is the last there is.
+func (t *tail) text() string {
+	t.flush()
+	return strings.Join(t.last, " ")
+}
+
 // reason is why a command failed: the last thing it said.
 func (t *tail) reason(err error) error {
 	t.flush()

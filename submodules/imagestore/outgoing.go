@@ -29,7 +29,9 @@ func begin(ctx context.Context, t Target) *outgoing {
 	pr, pw := io.Pipe()
 	o := &outgoing{pw: pw, tw: tar.NewWriter(pw), done: make(chan error, 1), written: map[string]bool{}}
 	go func() {
-		err := t.Load(ctx, pr)
+		// Not the pipe itself: an HTTP client closes what it can, and the
+		// engine's own word would be lost behind "closed pipe".
+		err := t.Load(ctx, struct{ io.Reader }{pr})
 		if err != nil {
 			pr.CloseWithError(err)
 		} else {
