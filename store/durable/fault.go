@@ -15,7 +15,8 @@ import (
 const (
 	// FaultEnv names one fault: [COMMAND/]NAME:N:ACTION. The N-th time (from 1)
 	// the point NAME is passed, or any point when NAME is "*", ACTION happens:
-	// "kill" (SIGKILL to this process), "term" (SIGTERM to this process, which
+	// "kill" (SIGKILL to this process), "kill-both" (to its parent, then to it:
+	// the client that called dies with the call), "term" (SIGTERM to this process, which
 	// goes on), "enospc" or "eio" (the step fails so), "hang" (the step never
 	// ends). With COMMAND, a program's name or its name and first argument as in
 	// "app ArtifactInstall", other programs and calls are spared.
@@ -111,6 +112,9 @@ func (f *fault) point(name string) error {
 		return nil
 	}
 	switch f.action {
+	case "kill-both":
+		_ = syscall.Kill(os.Getppid(), syscall.SIGKILL)
+		fallthrough
 	case "kill":
 		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 		select {} // the signal is on its way
