@@ -130,6 +130,7 @@ func menderFails(t *testing.T, d *bed.Device, args ...string) string {
 	r, err := d.Mender(args...)
 	require.NoError(t, err)
 	require.NotZero(t, r.Code, "mender %s succeeded\n%s", strings.Join(args, " "), r.Output())
+	require.Positive(t, r.Code, "mender %s did not end by itself\n%s", strings.Join(args, " "), r.Output())
 	return r.Output()
 }
 
