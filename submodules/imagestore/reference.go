@@ -64,7 +64,8 @@ func (rc *receiver) deepArchive(r io.Reader) error {
 		return err
 	}
 	defer old.Close()
-	blobs := &oldBlobs{old: old, dir: rc.in.TempDir}
+	blobs := &oldBlobs{old: old, dir: rc.in.TempDir, kept: map[string]blob{}}
+	defer blobs.close()
 	if err := a.Check(rc.ctx, blobs, false); err != nil {
 		return err
 	}
@@ -81,13 +82,24 @@ func (rc *receiver) deepArchive(r io.Reader) error {
 	return err
 }
 
-// oldBlobs gives old layers as files, for xdelta3's reads go anywhere.
+// oldBlobs gives old layers as files, for xdelta3's reads go anywhere. Each is
+// written once, into a file without a name, and kept until close.
 type oldBlobs struct {
-	old Old
-	dir string
+	old  Old
+	dir  string
+	kept map[string]blob
+}
+
+func (o *oldBlobs) close() {
+	for _, b := range o.kept {
+		_ = b.File.Close()
+	}
 }
 
 func (o *oldBlobs) OpenBlob(ctx context.Context, sum string) (archive.Blob, error) {
+	if b, ok := o.kept[sum]; ok {
+		return b, nil
+	}
 	d, err := image.FromHex(sum)
 	if err != nil {
 		return nil, err
@@ -109,7 +121,8 @@ func (o *oldBlobs) OpenBlob(ctx context.Context, sum string) (archive.Blob, erro
 		_ = f.Close()
 		return nil, err
 	}
-	return blob{f, size}, nil
+	o.kept[sum] = blob{f, size}
+	return o.kept[sum], nil
 }
 
 type blob struct {
@@ -118,6 +131,9 @@ type blob struct {
 }
 
 func (b blob) Size() int64 { return b.size }
+
+// Close leaves the file open for the next time.
+func (b blob) Close() error { return nil }
 
 // referenceError marks what is wrong with a reference delta, or its base.
 func referenceError(err error) error {
