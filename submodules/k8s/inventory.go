@@ -26,6 +26,7 @@ const (
 	labelApp       = "mender-app.io/app"        // on everything applied, and on namespaces we created
 	labelInventory = "mender-app.io/inventory"  // on the inventory
 	annoStopped    = "mender-app.io/stopped"    // on what STOP stopped: what START needs
+	annoImages     = "mender-app.io/images"     // on pods: which images their names stood for
 	annoKeep       = "mender-app.io/keep"       // an author's: never delete this
 	annoAllowPull  = "mender-app.io/allow-pull" // an author's, "true": its images may be pulled
 	annoWait       = "mender-app.io/wait"       // an author's, "false": do not wait for this Job's end

@@ -359,6 +359,7 @@ func TestRefused(t *testing.T) {
 	require.NoError(t, m.Rollout(ctx, n.request("shop", n.manifests(configMap("one")))))
 	before := n.get("", "ConfigMap", "one").GetResourceVersion()
 	inventory := n.get("", "ConfigMap", "mender-app-shop").GetResourceVersion()
+	n.load(m, "shop", "shop-refused:1", "VERSION=v1")
 	changed := strings.Replace(configMap("one"), "k: v", "k: w", 1)
 	for name, c := range map[string]struct {
 		doc  string
@@ -366,7 +367,7 @@ func TestRefused(t *testing.T) {
 		is   error
 	}{
 		"yaml":            {"a: b: c", "app.yaml:6: mapping values are not allowed", submodules.ErrContent},
-		"unknown field":   {strings.Replace(deployment("web", "x:1"), "imagePullPolicy", "imagePulPolicy", 1), "app.yaml:21: Deployment/web: unknown field spec.template.spec.containers", submodules.ErrContent},
+		"unknown field":   {strings.Replace(deployment("web", "shop-refused:1"), "imagePullPolicy", "imagePulPolicy", 1), "app.yaml:21: Deployment/web: unknown field spec.template.spec.containers", submodules.ErrContent},
 		"wrong type":      {strings.Replace(configMap("two"), "k: v", "k: 1", 1), "app.yaml:", submodules.ErrContent},
 		"invalid":         {strings.Replace(configMap("two"), "k: v", "'k k': v", 1), "app.yaml:", submodules.ErrContent},
 		"no such kind":    {"apiVersion: x.example/v1\nkind: Thing\nmetadata: {name: x}", "app.yaml:6: Thing/x: this cluster has no kind Thing", submodules.ErrContent},

@@ -3,6 +3,7 @@ package k8s
 import (
 	"context"
 	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/submodules"
 	"github.com/mender-app/mender-app/submodules/k8s/manifest"
 )
@@ -27,6 +29,7 @@ type planned struct {
 	data    []byte            // what is sent
 	live    *live             // nil if it is not there yet
 	replace bool              // it cannot be changed, only made anew: a Job, a Pod
+	images  string            // what its pods' images are; see checkImages
 	same    bool              // it is there exactly as it would be applied
 }
 
@@ -38,6 +41,7 @@ type live struct {
 	other   bool              // nothing says that mender-app made it
 	ending  bool              // it is being deleted
 	stopped bool
+	images  string
 }
 
 func liveOf(o *unstructured.Unstructured) *live {
@@ -46,6 +50,7 @@ func liveOf(o *unstructured.Unstructured) *live {
 	return &live{
 		uid: o.GetUID(), content: contentOf(o), owner: owner, other: owner == "",
 		ending: o.GetDeletionTimestamp() != nil, stopped: stopped,
+		images: o.GetAnnotations()[annoImages],
 	}
 }
 
@@ -292,6 +297,11 @@ func (s *session) checkOne(ctx context.Context, r *release, p *planned, inv *inv
 		}
 	}
 	o, err := s.c.apply(ctx, p.mapping, p.id, p.data, true)
+	if err == nil && p.Kind == "Pod" && p.live != nil && p.live.images != p.images && inv.find(p.id) != nil {
+		// A pod takes a new annotation, but not the image it stands for.
+		p.replace = true
+		return nil
+	}
 	if err == nil && p.live != nil && !p.live.stopped && !p.live.ending {
 		p.same = contentOf(o) == p.live.content
 	}
@@ -317,7 +327,7 @@ func immutable(err error) bool {
 var (
 	unknownField  = regexp.MustCompile(`unknown field "([^"]+)"`)
 	undeclared    = regexp.MustCompile(`: \.?([^\s:]+): field not declared in schema`)
-	typedMismatch = regexp.MustCompile(`: \.?(\S+): (expected [^:]+)`)
+	typedMismatch = regexp.MustCompile(`: \.?(\S+): (expected [^,:]+)`)
 )
 
 // explain turns what the API server says into one line with file and line.
@@ -349,42 +359,63 @@ func (s *session) explain(dir string, p *planned, err error) error {
 }
 
 // checkImages refuses a release that would run an image that is not on the
-// node, or make the node pull one, unless that is allowed.
+// node, or make the node pull one, unless that is allowed. It writes on the
+// pods which images they are of: Kubernetes sees only names, and would not
+// replace a pod whose image changed under the same one.
 func (s *session) checkImages(ctx context.Context, r *release) error {
-	known := map[string]bool{}
+	known := map[string]image.Digest{}
 	for _, p := range r.objects {
 		uses, err := manifest.Images(p.Object)
 		if err != nil {
 			return submodules.Mark(err, submodules.ErrContent)
 		}
+		pull := s.set.Pull || allowsPull(p.JSON)
+		sum := sha256.New()
 		for _, u := range uses {
-			pull := s.set.Pull || allowsPull(p.JSON)
-			refuse := func(mark error, format string, args ...any) error {
-				return submodules.Mark(&manifest.Error{
-					File: p.File, Line: manifest.Position(r.dir, p.Object, u.Field),
-					Err: fmt.Errorf("%s/%s: image %s: %s", p.Kind, p.Name, u.Image, fmt.Sprintf(format, args...)),
-				}, mark)
+			config, err := s.checkImage(ctx, r, p, u, pull, known)
+			if err != nil {
+				return err
 			}
-			if u.Policy == "Always" && !pull {
-				return refuse(submodules.ErrContent, "imagePullPolicy Always makes the node pull it each time: write IfNotPresent or Never (the tag latest needs it written)")
-			}
-			has, ok := known[u.Image]
-			if !ok {
-				store, err := s.images(ctx)
-				if err != nil {
-					return err
-				}
-				if has, err = store.HasRef(ctx, u.Image); err != nil {
-					return err
-				}
-				known[u.Image] = has
-			}
-			if !has && (u.Policy == "Never" || !pull) {
-				return refuse(submodules.ErrNotFound, "it is not on this node: bundle it in the artifact")
-			}
+			fmt.Fprintf(sum, "%s\n", config)
+		}
+		if len(uses) == 0 {
+			continue
+		}
+		p.images = hex.EncodeToString(sum.Sum(nil)[:16])
+		if p.data, err = manifest.AnnotatePods(p.Object, p.data, annoImages, p.images); err != nil {
+			return submodules.Mark(err, submodules.ErrContent)
 		}
 	}
 	return nil
+}
+
+// checkImage judges one use of an image, and returns its config digest; "" for
+// one that is allowed to be pulled.
+func (s *session) checkImage(ctx context.Context, r *release, p *planned, u manifest.ImageUse, pull bool, known map[string]image.Digest) (image.Digest, error) {
+	refuse := func(mark error, format string, args ...any) error {
+		return submodules.Mark(&manifest.Error{
+			File: p.File, Line: manifest.Position(r.dir, p.Object, u.Field),
+			Err: fmt.Errorf("%s/%s: image %s: %s", p.Kind, p.Name, u.Image, fmt.Sprintf(format, args...)),
+		}, mark)
+	}
+	if u.Policy == "Always" && !pull {
+		return "", refuse(submodules.ErrContent, "imagePullPolicy Always makes the node pull it each time: write IfNotPresent or Never (the tag latest needs it written)")
+	}
+	config, ok := known[u.Image]
+	if !ok {
+		store, err := s.images(ctx)
+		if err != nil {
+			return "", err
+		}
+		if config, err = store.Config(ctx, u.Image); err != nil {
+			return "", err
+		}
+		known[u.Image] = config
+	}
+	if config == "" && (u.Policy == "Never" || !pull) {
+		return "", refuse(submodules.ErrNotFound, "it is not on this node: bundle it in the artifact")
+	}
+	return config, nil
 }
 
 func allowsPull(data []byte) bool {

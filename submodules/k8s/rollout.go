@@ -43,9 +43,9 @@ func (s *session) rollout(ctx context.Context, app, dir string, strict bool) err
 	if err != nil {
 		return err
 	}
-	err = s.check(ctx, r, inv)
+	err = s.checkImages(ctx, r)
 	if err == nil {
-		err = s.checkImages(ctx, r)
+		err = s.check(ctx, r, inv)
 	}
 	if err != nil {
 		if created {

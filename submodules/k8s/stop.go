@@ -288,6 +288,9 @@ func (s *session) startPods(ctx context.Context, app, dir string, inv *inventory
 	if err != nil {
 		return err
 	}
+	if err := s.checkImages(ctx, r); err != nil {
+		return err
+	}
 	for _, p := range r.objects {
 		if p.Kind == "Pod" && p.Group() == "" && inv.find(p.id) != nil {
 			if err := s.applyOne(ctx, r, p, inv); err != nil {

@@ -16,7 +16,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/containerd/containerd/api/services/tasks/v1"
+	"github.com/containerd/containerd/api/types/task"
 	containerd "github.com/containerd/containerd/v2/client"
+	"github.com/containerd/containerd/v2/core/containers"
 	"github.com/containerd/containerd/v2/core/content"
 	"github.com/containerd/containerd/v2/core/images"
 	"github.com/containerd/containerd/v2/core/snapshots"
@@ -36,7 +39,8 @@ const namespace = "k8s.io"
 const (
 	labelPinned  = "io.cri-containerd.pinned"
 	labelManaged = "io.cri-containerd.image"
-	labelURLs    = "mender-app.io/urls" // of an own reference: what manifests call the image
+	labelPod     = "io.kubernetes.pod.uid" // of a container
+	labelURLs    = "mender-app.io/urls"    // of an own reference: what manifests call the image
 )
 
 // Places are where the usual distributions have containerd's socket: k3s, k0s,
@@ -293,20 +297,23 @@ func (s *Store) Has(ctx context.Context, id imagestore.Identity) (bool, error) {
 	return s.whole(ctx, st)
 }
 
-// HasRef reports whether a reference, as a manifest has it, names a whole
-// image.
-func (s *Store) HasRef(ctx context.Context, ref string) (bool, error) {
+// Config returns the config digest of the image that a reference, as a manifest
+// has it, names; "" if it is not there whole.
+func (s *Store) Config(ctx context.Context, ref string) (image.Digest, error) {
 	list, err := s.all(ctx)
 	if err != nil {
-		return false, err
+		return "", err
 	}
 	name := Canonical(ref)
 	for _, st := range list {
-		if slices.Contains(st.names, name) {
-			return s.whole(ctx, st)
+		if !slices.Contains(st.names, name) {
+			continue
+		}
+		if ok, err := s.whole(ctx, st); err != nil || ok {
+			return st.config, err
 		}
 	}
-	return false, nil
+	return "", nil
 }
 
 // Tag makes a reference name the image, keeps it from being collected, and
@@ -397,7 +404,7 @@ func (s *Store) List(ctx context.Context, app string) ([]Image, error) {
 			size += l.Size
 		}
 		for _, url := range strings.Fields(st.labels[name][labelURLs]) {
-			out = append(out, Image{URL: url, InUse: used[top(st.diffIDs)], Size: size, Identity: imagestore.Identity{Config: st.config, DiffIDs: st.diffIDs}})
+			out = append(out, Image{URL: url, InUse: used.of(st), Size: size, Identity: imagestore.Identity{Config: st.config, DiffIDs: st.diffIDs}})
 		}
 	}
 	slices.SortFunc(out, func(a, b Image) int { return strings.Compare(a.URL+"@"+string(a.Config), b.URL+"@"+string(b.Config)) })
@@ -412,15 +419,42 @@ func top(diffIDs []image.Digest) image.Digest {
 	return chain[len(chain)-1]
 }
 
-// used returns the chain IDs that containers stand on, whatever name of an
-// image they were made from.
-func (s *Store) used(ctx context.Context) (map[image.Digest]bool, error) {
+// usage is what containers run.
+type usage struct {
+	configs map[image.Digest]bool // of the kubelet's, which remember it
+	chains  map[image.Digest]bool // what the others stand on
+}
+
+func (u usage) of(st *stored) bool { return u.configs[st.config] || u.chains[top(st.diffIDs)] }
+
+// criMetadata is the extension of a container in which the CRI plugin keeps
+// what it was made of.
+const criMetadata = "io.cri-containerd.container.metadata"
+
+// used looks at all containers, whatever name of an image they were made from.
+func (s *Store) used(ctx context.Context) (usage, error) {
+	u := usage{configs: map[image.Digest]bool{}, chains: map[image.Digest]bool{}}
 	list, err := s.client.ContainerService().List(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("list containers: %w", err)
+		return u, fmt.Errorf("list containers: %w", err)
 	}
-	used := map[image.Digest]bool{}
+	pods, err := s.livePods(ctx, list)
+	if err != nil {
+		return u, err
+	}
 	for _, c := range list {
+		if uid := c.Labels[labelPod]; uid != "" && !pods[uid] {
+			continue // ended; the kubelet removes it when it gets to it
+		}
+		if ext := c.Extensions[criMetadata]; ext != nil {
+			var m struct {
+				Metadata struct{ ImageRef string }
+			}
+			if json.Unmarshal(ext.GetValue(), &m) == nil && image.Digest(m.Metadata.ImageRef).Valid() {
+				u.configs[image.Digest(m.Metadata.ImageRef)] = true
+				continue
+			}
+		}
 		if c.SnapshotKey == "" {
 			continue
 		}
@@ -429,17 +463,41 @@ func (s *Store) used(ctx context.Context) (map[image.Digest]bool, error) {
 			continue
 		}
 		if err != nil {
-			return nil, fmt.Errorf("snapshot of container %s: %w", c.ID, err)
+			return u, fmt.Errorf("snapshot of container %s: %w", c.ID, err)
 		}
-		used[image.Digest(info.Parent)] = true
+		u.chains[image.Digest(info.Parent)] = true
 	}
-	return used, nil
+	return u, nil
+}
+
+// livePods returns the uids of the pods of which anything runs: a container
+// between two of its crashes needs its image as well, and the sandbox of its pod
+// runs then.
+func (s *Store) livePods(ctx context.Context, list []containers.Container) (map[string]bool, error) {
+	resp, err := s.client.TaskService().List(ctx, &tasks.ListTasksRequest{})
+	if err != nil {
+		return nil, fmt.Errorf("list tasks: %w", err)
+	}
+	running := map[string]bool{}
+	for _, t := range resp.Tasks {
+		if t.Status != task.Status_STOPPED {
+			running[t.ID] = true
+		}
+	}
+	pods := map[string]bool{}
+	for _, c := range list {
+		if running[c.ID] {
+			pods[c.Labels[labelPod]] = true
+		}
+	}
+	return pods, nil
 }
 
 // Delete takes url from the application's own reference to the image (id's, or
 // without one the image url names now). With the last url the reference goes,
-// and with the last reference of anyone, if no container runs it, the image.
-// One that is not there is no error.
+// and with the last reference of anyone the image. One that a container runs
+// and no other application needs stays as it is. One that is not there is no
+// error.
 func (s *Store) Delete(ctx context.Context, app, url string, id imagestore.Identity) error {
 	list, err := s.all(ctx)
 	if err != nil {
@@ -472,10 +530,13 @@ func (s *Store) deleteOne(ctx context.Context, app, url string, st *stored) erro
 	if err != nil {
 		return err
 	}
+	if used.of(st) && !s.ownedByOthers(app, st) {
+		return nil
+	}
 	// Names that are no one's: the one we gave it, and those the CRI plugin
 	// makes of every image.
 	var derived []string
-	others := used[top(st.diffIDs)]
+	others := false
 	for _, n := range st.names {
 		switch {
 		case n == own:
@@ -487,13 +548,6 @@ func (s *Store) deleteOne(ctx context.Context, app, url string, st *stored) erro
 	}
 	if others {
 		derived = nil
-		if slices.Contains(st.names, tag) && !s.ownedByOthers(app, st) {
-			// Still in use: from now on the kubelet may collect it.
-			_, err := is.Update(ctx, images.Image{Name: tag, Target: st.target, Labels: map[string]string{labelPinned: ""}}, "labels."+labelPinned)
-			if err := ignoreMissing(err); err != nil {
-				return fmt.Errorf("unpin image %s: %w", tag, err)
-			}
-		}
 	}
 	for _, n := range append(derived, own) {
 		var opts []images.DeleteOpt

@@ -131,6 +131,9 @@ func (d document) json() ([]byte, error) {
 	if d.isJSON() {
 		return d.checkJSON()
 	}
+	if err := d.checkNodes(); err != nil {
+		return nil, err
+	}
 	if err := d.checkAliases(); err != nil {
 		return nil, err
 	}
@@ -161,6 +164,23 @@ func (d document) yamlError(err error) error {
 	text, _, _ = strings.Cut(text, "\n")
 	e.Err = errors.New(text)
 	return e
+}
+
+// maxSeparators bounds what can part the nodes of a YAML document: a parsed
+// node takes some 200 bytes, a written one two.
+const maxSeparators = 200_000
+
+// checkNodes refuses a document that may have more nodes than memory allows,
+// before anything parses it. Text in a block counts as well, where a comma
+// parts nothing; a text with that many of them can be binaryData.
+func (d document) checkNodes() error {
+	n := 0
+	for _, sep := range []string{",", "\n", "[", "{", "?"} {
+		if n += bytes.Count(d.text, []byte(sep)); n > maxSeparators {
+			return &Error{File: d.file, Line: d.line, Err: fmt.Errorf("more than %d lines and items in one document", maxSeparators)}
+		}
+	}
+	return nil
 }
 
 // maxNodes bounds what a document may be once its aliases are written out.

@@ -89,6 +89,7 @@ func TestReadErrors(t *testing.T) {
 		"kustomize":      {"kustomization.yaml", "resources: []\n", "kustomize is not run"},
 		"anchors":        {"a.yaml", deep, "a.yaml:1: its anchors and aliases grow beyond all bounds"},
 		"endless anchor": {"a.yaml", "a: &a [*a]\n", "a.yaml:1: "},
+		"many nodes":     {"a.yaml", "a: [" + strings.Repeat("1,", maxSeparators) + "1]", "a.yaml:1: more than 200000 lines and items"},
 		"document":       {"a.yaml", "# big\na: " + strings.Repeat("x\n   ", MaxDocument/5), "a.yaml:1: a document of more than 2 MiB"},
 		"line":           {"a.yaml", "a: " + strings.Repeat("x", MaxDocument), "a line of more than 2 MiB"},
 		"file":           {"a.yaml", strings.Repeat("# comment\n---\n", MaxFile/14+1), "a.yaml: larger than 16 MiB"},

@@ -104,3 +104,45 @@ func defaultPolicy(image string) string {
 	}
 	return "IfNotPresent"
 }
+
+// AnnotatePods returns data, which is o's JSON or made from it, with an
+// annotation on the pods it makes. Objects that make none are left as they are.
+func AnnotatePods(o *Object, data []byte, key, value string) ([]byte, error) {
+	at := podPath(o.Group(), o.Kind)
+	if at == "" {
+		return data, nil
+	}
+	parts := strings.Split(at, ".")
+	parts = append(parts[:len(parts)-1], "metadata", "annotations", key)
+	text, err := json.Marshal(value)
+	if err != nil {
+		return nil, err
+	}
+	data, err = set(data, parts, text)
+	if err != nil {
+		return nil, o.Errorf("%w", err)
+	}
+	return data, nil
+}
+
+// set puts a value into a tree of JSON objects, making those that are missing.
+func set(data []byte, path []string, value []byte) ([]byte, error) {
+	if len(path) == 0 {
+		return value, nil
+	}
+	m := map[string]json.RawMessage{}
+	if len(data) > 0 {
+		if err := json.Unmarshal(data, &m); err != nil {
+			return nil, err
+		}
+		if m == nil {
+			m = map[string]json.RawMessage{}
+		}
+	}
+	sub, err := set(m[path[0]], path[1:], value)
+	if err != nil {
+		return nil, err
+	}
+	m[path[0]] = sub
+	return json.Marshal(m)
+}

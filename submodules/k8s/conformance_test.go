@@ -1,0 +1,50 @@
+package k8s
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/mender-app/mender-app/submodules"
+	"github.com/mender-app/mender-app/submodules/conformance"
+)
+
+func TestConformance(t *testing.T) {
+	n := newNode(t)
+	bin := t.TempDir()
+	// The test binary is the sub-module when it is told so, which its own
+	// environment cannot: a script does.
+	exe, err := os.Executable()
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(bin, Name), []byte("#!/bin/sh\n"+asProgram+"=1 exec "+exe+" \"$@\"\n"), 0o755))
+	m, err := submodules.Find(bin, Name)
+	require.NoError(t, err)
+	conf := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(conf, ConfigName), []byte("K8S_HEALTH_TIMEOUT=60\nK8S_STABLE_TIME=1\nK8S_NAMESPACE="+n.ns+"\n"), 0o644))
+	m.Config = submodules.Config{
+		ConfigDir: conf, Env: []string{"KUBECONFIG=" + n.set.Kubeconfig, "CONTAINERD_ADDRESS=" + n.set.Containerd},
+		Log: func(l string) { n.logf("%s", l) },
+	}
+	conformance.Run(t, m)
+
+	const url = "conform:1"
+	release := func(env ...string) conformance.Release {
+		img, data := n.archive(append(env, "RUN="+n.ns)...)
+		file := filepath.Join(t.TempDir(), "image.tar")
+		require.NoError(t, os.WriteFile(file, data, 0o644))
+		c := submodules.Component{Type: "image", URL: url, Digest: img.ConfigDigest.String()}
+		for _, d := range img.DiffIDs {
+			c.DiffIDs = append(c.DiffIDs, d.String())
+		}
+		return conformance.Release{
+			Components: []submodules.Component{c}, Content: map[string]string{url: file},
+			Manifests: map[string]string{"app.yaml": deployment("web", url)},
+		}
+	}
+	conformance.RunApplication(t, conformance.Fixture{
+		Module: m, App: "conform",
+		Good: release("VERSION=v1"), Better: release("VERSION=v2"), Bad: release("VERSION=v3", "UNREADY=1"),
+	})
+}
