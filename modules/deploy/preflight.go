@@ -215,7 +215,7 @@ func freeBytes(dir string) (free int64, dev uint64, err error) {
 	if err := unix.Stat(dir, &fi); err != nil {
 		return 0, 0, &fs.PathError{Op: "stat", Path: dir, Err: err}
 	}
-	return int64(st.Bavail) * st.Bsize, uint64(fi.Dev), nil //nolint:unconvert // their types depend on the machine
+	return int64(st.Bavail) * int64(st.Bsize), uint64(fi.Dev), nil // their types depend on the machine
 }
 
 func checkFree(needs []need, free func(dir string) (int64, uint64, error)) error {
