@@ -77,6 +77,9 @@ func (m *Module) session(r submodules.Request) (*session, error) {
 	if err != nil {
 		return nil, err
 	}
+	for _, u := range set.Unknown {
+		r.Logf("warning: %s", u)
+	}
 	return &session{m: m, set: set, c: c, log: r.Logf}, nil
 }
 

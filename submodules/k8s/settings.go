@@ -29,6 +29,7 @@ type Settings struct {
 	Stable       time.Duration // how long a container without a readiness probe must have run
 	Restarts     int64         // of a container in a new pod before it counts as failed
 	TerminateFor time.Duration // how long objects being deleted are waited for
+	Unknown      []string      // lines about settings of the file that mean nothing
 }
 
 // ConfigName is the file of the settings, below the configuration directory.
@@ -88,6 +89,7 @@ func ReadSettings(getenv func(string) string) (Settings, error) {
 			return s, err
 		}
 	}
+	s.Unknown = f.Unknown()
 	return s, nil
 }
 

@@ -1,0 +1,125 @@
+package k8s
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/mender-app/mender-app/submodules"
+)
+
+func TestSettings(t *testing.T) {
+	dir := t.TempDir()
+	env := map[string]string{submodules.EnvConfigDir: dir, "KUBECONFIG": "/env", "K8S_NAMESPACE": "shop"}
+	read := func(text string) (Settings, error) {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, ConfigName), []byte(text), 0o644))
+		return ReadSettings(func(k string) string { return env[k] })
+	}
+	s, err := read("")
+	require.NoError(t, err)
+	require.Equal(t, "/env", s.Kubeconfig)
+	require.Equal(t, "shop", s.Namespace)
+	require.Equal(t, 10*time.Minute, s.Deadline)
+	require.False(t, s.clusterAllowed("ClusterRole"))
+	require.False(t, s.namespaceAllowed("x"))
+
+	s, err = read("K8S_KUBECONFIG=/file\nK8S_NAMESPACE=other\nKUBECTL_COMMAND='k3s kubectl'\nK8S_HEALTH_TIMEOUT=90\n" +
+		"K8S_ALLOW_CLUSTER_OBJECTS=\"ClusterRole CustomResourceDefinition\"\nK8S_ALLOW_NAMESPACES=a,b\nK8S_TYPO=1\n")
+	require.NoError(t, err)
+	require.Equal(t, "/file", s.Kubeconfig)
+	require.Equal(t, "shop", s.Namespace, "the environment goes before the file")
+	require.Equal(t, 90*time.Second, s.Deadline)
+	require.True(t, s.clusterAllowed("ClusterRole"))
+	require.False(t, s.clusterAllowed("Namespace"))
+	require.True(t, s.namespaceAllowed("b"))
+	require.False(t, s.namespaceAllowed("ab"))
+	require.Len(t, s.Unknown, 1)
+	require.Contains(t, s.Unknown[0], "K8S_TYPO")
+
+	for _, bad := range []string{"K8S_HEALTH_TIMEOUT=soon\n", "K8S_ALLOW_PULL=perhaps\n", "K8S_RESTART_LIMIT=x\n", "K8S_IMAGE_TARGET=registry://x\n"} {
+		_, err := read(bad)
+		require.Error(t, err, bad)
+	}
+}
+
+func TestNames(t *testing.T) {
+	require.Equal(t, "shop", appLabel("shop"))
+	require.Equal(t, "mender-app-shop", inventoryName("shop"))
+	seen := map[string]string{}
+	for _, app := range []string{"shop", "Shop", "my shop", "laden ü", strings.Repeat("a", 128), "x-shop", "shop.", "x"} {
+		require.Regexp(t, labelValue, appLabel(app))
+		require.Regexp(t, `^mender-app-[a-z0-9-]{1,50}$`, inventoryName(app))
+		require.Empty(t, seen[inventoryName(app)], app)
+		seen[inventoryName(app)] = app
+	}
+}
+
+func TestDress(t *testing.T) {
+	got, err := dress([]byte(`{"kind":"A","metadata":{"name":"x","labels":{"a":"b"}}}`), "ns", "shop")
+	require.NoError(t, err)
+	require.JSONEq(t, `{"kind":"A","metadata":{"name":"x","namespace":"ns","labels":{"a":"b","mender-app.io/app":"shop"}}}`, string(got))
+	got, err = dress([]byte(`{"metadata":{"name":"x","labels":null}}`), "", "shop")
+	require.NoError(t, err)
+	require.JSONEq(t, `{"metadata":{"name":"x","labels":{"mender-app.io/app":"shop"}}}`, string(got))
+	for _, bad := range []string{`{}`, `{"metadata":3}`, `{"metadata":{"labels":[]}}`} {
+		_, err = dress([]byte(bad), "", "shop")
+		require.Error(t, err, bad)
+	}
+}
+
+func TestMadeBy(t *testing.T) {
+	set := &unstructured.Unstructured{Object: map[string]any{
+		"metadata": map[string]any{"name": "db"},
+		"spec":     map[string]any{"volumeClaimTemplates": []any{map[string]any{"metadata": map[string]any{"name": "data"}}}},
+	}}
+	require.True(t, madeBy(set, "data-db-0"))
+	require.True(t, madeBy(set, "data-db-12"))
+	for _, other := range []string{"data-db-", "data-db-x", "data-dbx-0", "other-db-0", "data-db-1x"} {
+		require.False(t, madeBy(set, other), other)
+	}
+}
+
+func TestShipped(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{"a.yaml": "a", "sub/b": "b", ".env": "c"} {
+		require.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755))
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o640))
+	}
+	require.NoError(t, os.Symlink("/etc/passwd", filepath.Join(dir, "link")))
+	packed, err := packDir(dir)
+	require.NoError(t, err)
+	out := filepath.Join(t.TempDir(), "new")
+	require.NoError(t, unpackDir(packed, out))
+	got, err := os.ReadFile(filepath.Join(out, "sub/b"))
+	require.NoError(t, err)
+	require.Equal(t, "b", string(got))
+	_, err = os.Lstat(filepath.Join(out, "link"))
+	require.ErrorIs(t, err, os.ErrNotExist)
+
+	big := make([]byte, maxShipped*2)
+	for i := range big {
+		big[i] = byte(i * i >> 3)
+	}
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "big"), big, 0o644))
+	_, err = packDir(dir)
+	require.NoError(t, err)
+}
+
+func TestEach(t *testing.T) {
+	boom := errors.New("boom")
+	err := each(context.Background(), 100, func(ctx context.Context, i int) error {
+		if i == 50 {
+			return boom
+		}
+		return nil
+	})
+	require.ErrorIs(t, err, boom)
+	require.NoError(t, each(context.Background(), 0, nil))
+}
