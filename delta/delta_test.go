@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"math/rand"
-	"os"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -166,7 +165,3 @@ func TestRoundTripSmall(t *testing.T) {
 		require.True(t, errors.Is(sinks[len(sinks)-1].cause, oe))
 	})
 }
-
-// corpusDir is where a pair's images lie unpacked as layers-v1, layers-v2,
-// config-v1.json and config-v2.json.
-func corpusDir() string { return os.Getenv("DELTA_CORPUS") }

@@ -223,7 +223,7 @@ func (w *walk) extra(pos, end, before, behind int64) error {
 	if pos == end {
 		return nil
 	}
-	if n := min(behind-before, maxTrain); n > 0 && !w.bulk {
+	if n := min(behind-before, 2*(end-pos)+32, maxTrain); n > 0 && behind-before < maxGap && !w.bulk {
 		b := w.old[:n]
 		if err := w.readOld(w.f, w.src, b, before); err != nil {
 			return err
@@ -262,8 +262,12 @@ func (w *walk) extra(pos, end, before, behind int64) error {
 	return nil
 }
 
-// maxTrain is how much of the old file a model is shown at a time.
-const maxTrain = 4 << 10
+// maxTrain is how much of the old file a model is shown at a time, and maxGap
+// how far apart two covers may be for what is between them to be of use.
+const (
+	maxTrain = 4 << 10
+	maxGap   = 64 << 10
+)
 
 // trainer codes nothing.
 var trainer = coder{enc: true, mute: true}

@@ -1,0 +1,298 @@
+package delta
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// The measurements of the corpus pairs, with their peers in the same run, as a
+// Markdown table:
+//
+//	MENDER_APP_BENCH=1 go test -run TestBench -v ./delta
+//
+// Each side runs in a process of its own, so that its processor time and its
+// peak memory are its alone. The corpus is ../../shared/corpus, or what
+// MENDER_APP_CORPUS names; it is unpacked to the system's temporary directory.
+
+const benchRole = "MENDER_APP_BENCH_ROLE"
+
+func TestMain(m *testing.M) {
+	switch os.Getenv(benchRole) {
+	case "encode":
+		benchMain(benchEncode)
+	case "decode":
+		benchMain(benchDecode)
+	case "unpack":
+		benchMain(unpackImage)
+	}
+	os.Exit(m.Run())
+}
+
+func benchMain(f func(dir, delta string) error) {
+	if err := f(os.Args[1], os.Args[2]); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+func benchEncode(dir, delta string) error {
+	old, err := dirImage(dir, "v1")
+	if err != nil {
+		return err
+	}
+	new, err := dirImage(dir, "v2")
+	if err != nil {
+		return err
+	}
+	w, err := os.Create(delta)
+	if err != nil {
+		return err
+	}
+	if _, err := Encode(context.Background(), w, []Image{old}, new, Options{}); err != nil {
+		return err
+	}
+	return w.Close()
+}
+
+func benchDecode(dir, delta string) error {
+	old, err := dirImage(dir, "v1")
+	if err != nil {
+		return err
+	}
+	s := NewStore()
+	for _, o := range old.Objects {
+		r, err := o.Open()
+		if err != nil {
+			return err
+		}
+		if err := s.Add(o.Digest, o.Kind, r.(*os.File), o.Size); err != nil {
+			return err
+		}
+	}
+	f, err := os.Open(delta)
+	if err != nil {
+		return err
+	}
+	d, err := NewReader(f)
+	if err != nil {
+		return err
+	}
+	return d.Apply(context.Background(), s, func(ObjectInfo) (Sink, error) { return nullSink{}, nil })
+}
+
+// dirImage reads the image that unpackImage wrote; digests are in the names.
+func dirImage(dir, v string) (im Image, err error) {
+	im.Name = v
+	files, err := filepath.Glob(filepath.Join(dir, v, "*"))
+	if err != nil {
+		return im, err
+	}
+	for _, f := range files {
+		st, err := os.Stat(f)
+		if err != nil {
+			return im, err
+		}
+		_, sum, _ := strings.Cut(filepath.Base(f), "-")
+		k := Tar
+		if strings.HasPrefix(filepath.Base(f), "00") {
+			k = Blob
+		}
+		im.Objects = append(im.Objects, Object{Digest: Digest("sha256:" + sum), Size: st.Size(), Kind: k,
+			Open: func() (io.ReadCloser, error) { return os.Open(f) }})
+	}
+	return im, nil
+}
+
+// unpackImage writes the config and the layers of a docker-archive to dir.
+func unpackImage(archive, dir string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	f, err := os.Open(archive)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	files := map[string][]byte{}
+	t := tar.NewReader(f)
+	for {
+		h, err := t.Next()
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			return err
+		}
+		if h.Typeflag == tar.TypeReg {
+			if files[h.Name], err = io.ReadAll(t); err != nil {
+				return err
+			}
+		}
+	}
+	var man []struct {
+		Config string
+		Layers []string
+	}
+	if err := json.Unmarshal(files["manifest.json"], &man); err != nil {
+		return err
+	}
+	for i, n := range append([]string{man[0].Config}, man[0].Layers...) {
+		b := files[n]
+		name := fmt.Sprintf("%02d-%s", i, strings.TrimPrefix(string(DigestOf(b)), "sha256:"))
+		if err := os.WriteFile(filepath.Join(dir, name), b, 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// corpus unpacks the pairs and returns their directories.
+func corpus(t *testing.T) []string {
+	src := os.Getenv("MENDER_APP_CORPUS")
+	if src == "" {
+		src = "../../shared/corpus"
+	}
+	pairs, _ := filepath.Glob(filepath.Join(src, "*", "v1.tar.zst"))
+	if len(pairs) == 0 {
+		t.Skipf("no corpus in %s", src)
+	}
+	if _, err := exec.LookPath("zstd"); err != nil {
+		t.Skip("zstd is missing")
+	}
+	var dirs []string
+	for _, p := range pairs {
+		in := filepath.Dir(p)
+		dir := filepath.Join(os.TempDir(), "mender-app-corpus", filepath.Base(in))
+		dirs = append(dirs, dir)
+		if _, err := os.Stat(filepath.Join(dir, "v2")); err == nil {
+			continue
+		}
+		require.NoError(t, os.MkdirAll(dir, 0o755))
+		run := func(args ...string) {
+			c := exec.Command(args[0], args[1:]...)
+			c.Dir = dir
+			out, err := c.CombinedOutput()
+			require.NoError(t, err, "%s", out)
+		}
+		abs, err := filepath.Abs(in)
+		require.NoError(t, err)
+		run("zstd", "-qdf", "--long=31", filepath.Join(abs, "v1.tar.zst"), "-o", "v1.tar")
+		run("zstd", "-qdf", "--long=31", "--patch-from=v1.tar", filepath.Join(abs, "v2.tar.zst.patch"), "-o", "v2.tar")
+		run("sha256sum", "-c", filepath.Join(abs, "SHA256SUMS"))
+		// In processes of their own: a child's peak memory begins with its parent's.
+		self, err := os.Executable()
+		require.NoError(t, err)
+		measure(t, benchRole+"=unpack", self, filepath.Join(dir, "v1.tar"), filepath.Join(dir, "v1"))
+		measure(t, benchRole+"=unpack", self, filepath.Join(dir, "v2.tar"), filepath.Join(dir, "v2.part"))
+		require.NoError(t, os.Rename(filepath.Join(dir, "v2.part"), filepath.Join(dir, "v2")))
+	}
+	return dirs
+}
+
+type cost struct {
+	cpu float64 // seconds
+	rss int64   // KiB
+}
+
+func (c *cost) add(d cost) { c.cpu += d.cpu; c.rss = max(c.rss, d.rss) }
+
+func measure(t *testing.T, env string, args ...string) cost {
+	c := exec.Command(args[0], args[1:]...)
+	c.Env = append(os.Environ(), env)
+	var out bytes.Buffer
+	c.Stderr = &out
+	require.NoError(t, c.Run(), "%v: %s", args, out.String())
+	u := c.ProcessState.SysUsage().(*syscall.Rusage)
+	return cost{float64(u.Utime.Nano()+u.Stime.Nano()) / 1e9, int64(u.Maxrss)}
+}
+
+// pairsOf returns the changed objects of a pair as files, old and new, paired
+// by place.
+func pairsOf(t *testing.T, dir string) (out [][2]string) {
+	old, _ := filepath.Glob(filepath.Join(dir, "v1", "*"))
+	new, _ := filepath.Glob(filepath.Join(dir, "v2", "*"))
+	for i, n := range new {
+		if i < len(old) && filepath.Base(old[i]) != filepath.Base(n) {
+			out = append(out, [2]string{old[i], n})
+		}
+	}
+	return out
+}
+
+func TestBench(t *testing.T) {
+	if os.Getenv("MENDER_APP_BENCH") == "" {
+		t.Skip("MENDER_APP_BENCH is not set")
+	}
+	dirs := corpus(t)
+	self, err := os.Executable()
+	require.NoError(t, err)
+	tmp := t.TempDir()
+	peers := os.Getenv("MENDER_APP_BENCH") != "self"
+	fmt.Println("| pair | tool | KiB | encode CPU s | encode RSS MiB | decode CPU s | decode RSS MiB |")
+	fmt.Println("|---|---|---|---|---|---|---|")
+	row := func(dir, tool string, size int64, enc, dec cost) {
+		fmt.Printf("| %s | %s | %.1f | %.2f | %d | %.2f | %d |\n", filepath.Base(dir), tool, float64(size)/1024, enc.cpu, enc.rss>>10, dec.cpu, dec.rss>>10)
+	}
+	fileSize := func(name string) int64 {
+		st, err := os.Stat(name)
+		require.NoError(t, err)
+		return st.Size()
+	}
+	for _, dir := range dirs {
+		d := filepath.Join(tmp, "delta")
+		enc := measure(t, benchRole+"=encode", self, dir, d)
+		dec := measure(t, benchRole+"=decode", self, dir, d)
+		row(dir, "delta", fileSize(d), enc, dec)
+		if !peers {
+			continue
+		}
+		v1, v2 := filepath.Join(dir, "v1.tar"), filepath.Join(dir, "v2.tar")
+		out := filepath.Join(tmp, "out")
+		size := strconv.FormatInt(max(fileSize(v1), 1<<20), 10)
+		if _, err := exec.LookPath("xdelta3"); err == nil {
+			e := measure(t, "", "xdelta3", "-e", "-f", "-9", "-B", size, "-s", v1, v2, d)
+			x := measure(t, "", "xdelta3", "-d", "-f", "-B", size, "-s", v1, d, out)
+			row(dir, "xdelta3, whole", fileSize(d), e, x)
+		}
+		each := func(tool string, enc, dec func(old, new string) cost) {
+			if _, err := exec.LookPath(strings.Fields(tool)[0]); err != nil {
+				return
+			}
+			var e, x cost
+			var n int64
+			for _, p := range pairsOf(t, dir) {
+				e.add(enc(p[0], p[1]))
+				x.add(dec(p[0], p[1]))
+				n += fileSize(d)
+			}
+			row(dir, tool, n, e, x)
+		}
+		each("xdelta3 by layer",
+			func(o, n string) cost { return measure(t, "", "xdelta3", "-e", "-f", "-9", "-s", o, n, d) },
+			func(o, n string) cost { return measure(t, "", "xdelta3", "-d", "-f", "-s", o, d, out) })
+		each("bsdiff by layer",
+			func(o, n string) cost { return measure(t, "", "bsdiff", o, n, d) },
+			func(o, n string) cost { return measure(t, "", "bspatch", o, out, d) })
+		each("zstd -19 --patch-from",
+			func(o, n string) cost {
+				return measure(t, "", "zstd", "-19", "--long=27", "-qf", "--patch-from="+o, n, "-o", d)
+			},
+			func(o, n string) cost {
+				return measure(t, "", "zstd", "-qdf", "--long=27", "--patch-from="+o, d, "-o", out)
+			})
+	}
+}
