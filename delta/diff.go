@@ -360,7 +360,7 @@ func (w *walk) spans(old, new []byte, c cover, at int64) {
 			}
 		} else {
 			w.recent = w.recent<<1 | 1
-			w.changes(old, new, i, j, q, fs[:n])
+			w.changes(old, new, i, j, q, fs[:n], w.unit(c.old+at+int64(i)))
 		}
 		fs = fs[n:]
 		i = j
@@ -368,7 +368,7 @@ func (w *walk) spans(old, new []byte, c cover, at int64) {
 }
 
 // changes codes a span that is not as predicted.
-func (w *walk) changes(old, new []byte, i, j int, q int64, fs []elf.Field) {
+func (w *walk) changes(old, new []byte, i, j int, q int64, fs []elf.Field, unit int) {
 	m := w.d.word
 	for i < j {
 		if len(fs) > 0 && int(fs[0].Off) == i {
@@ -377,13 +377,28 @@ func (w *walk) changes(old, new []byte, i, j int, q int64, fs []elf.Field) {
 			fs = fs[1:]
 			continue
 		}
-		k := min(i+4-int(q+int64(i))&3, j)
+		k := min(i+unit-int(q+int64(i))&(unit-1), j)
 		if len(fs) > 0 {
 			k = min(k, int(fs[0].Off))
 		}
-		m.code(w.coder, old[i:k], new[i:k], q+int64(i))
+		var n near
+		if i >= 4 {
+			n.old, n.new = binary.LittleEndian.Uint32(old[i-4:]), binary.LittleEndian.Uint32(new[i-4:])
+		}
+		if k+2 <= len(old) {
+			n.next = uint32(binary.LittleEndian.Uint16(old[k:]))
+		}
+		m.code(w.coder, old[i:k], new[i:k], q+int64(i), n)
 		i = k
 	}
+}
+
+// unit is the size of the words at an old offset.
+func (w *walk) unit(off int64) int {
+	if w.elf != nil {
+		return w.elf.Unit(off)
+	}
+	return 4
 }
 
 // field codes one field.
@@ -441,7 +456,7 @@ func (w *walk) field(f *elf.Field, old, new []byte) {
 	} else {
 		for x := 0; x < len(new); x += 4 {
 			y := min(x+4, len(new))
-			w.d.word.code(w.coder, pred[x:y], new[x:y], int64(k)<<2)
+			w.d.word.code(w.coder, pred[x:y], new[x:y], int64(k)<<2, near{})
 		}
 	}
 	p.Learn(f, old, new)
@@ -555,21 +570,26 @@ func (w *walk) put(b []byte) error {
 // wordModel codes words of up to four bytes of which the old ones are known.
 type wordModel struct {
 	mix   *mixer
-	tab   [5][]prob
+	tab   [flagInputs][]prob
 	last  uint32 // the last word that changed: old
 	lastN uint32 // and new
 	hist  uint32 // of changed words
 	bytes *mixer
-	btab  [5][]prob
-	prev  uint32 // last bytes
+	btab  [byteInputs][]prob
 }
 
-const wordBits = 16
+const (
+	wordBits   = 16
+	flagInputs = 5
+	byteInputs = 7
+)
 
 func newWordModel() *wordModel {
-	m := &wordModel{mix: newMixer(3, 16, 6, 200), bytes: newMixer(5, 4*256, 6, 200)}
+	m := &wordModel{mix: newMixer(flagInputs, 3*16, 6, 200), bytes: newMixer(byteInputs, 4*256, 6, 200)}
 	for i := range m.tab {
 		m.tab[i] = fresh(1 << wordBits)
+	}
+	for i := range m.btab {
 		m.btab[i] = fresh(1 << wordBits)
 	}
 	return m
@@ -577,30 +597,35 @@ func newWordModel() *wordModel {
 
 func hash32(v uint32, bits uint) uint32 { return v * 0x9e3779b1 >> (32 - bits) }
 
-func (m *wordModel) code(c *coder, old, new []byte, q int64) {
+// near is what surrounds a word: the four bytes before it, old and new, and the
+// two old ones behind it.
+type near struct{ old, new, next uint32 }
+
+func (m *wordModel) code(c *coder, old, new []byte, q int64, n near) {
 	var o, v uint32
-	switch len(old) {
-	case 4:
-		o, v = binary.LittleEndian.Uint32(old), binary.LittleEndian.Uint32(new)
-	default:
-		for i := range old {
-			o |= uint32(old[i]) << (8 * i)
-			v |= uint32(new[i]) << (8 * i)
-		}
+	for i := range old {
+		o |= uint32(old[i]) << (8 * i)
+		v |= uint32(new[i]) << (8 * i)
 	}
+	size := uint32(len(old))
 	mx := m.mix
-	mx.slot[0] = &m.tab[0][m.hist&0xff|uint32(q&63)>>2<<8]
-	mx.slot[1] = &m.tab[1][hash32(o, wordBits)]
-	mx.slot[2] = &m.tab[2][hash32(o>>16|m.hist<<24, wordBits)]
+	mx.slot[0] = &m.tab[0][m.hist&0xff|uint32(q&63)>>1<<8|size>>1<<13]
+	mx.slot[1] = &m.tab[1][hash32(o+size, wordBits)]
+	mx.slot[2] = &m.tab[2][hash32(o>>(4*size)|m.hist<<24|size<<20, wordBits)]
+	mx.slot[3] = &m.tab[3][hash32(o*0x2f0b4c47+n.old>>16+size, wordBits)]
+	same := uint32(0)
+	if n.old == n.new {
+		same = 1
+	}
+	mx.slot[4] = &m.tab[4][hash32(o*0x3c6ef35f+n.next+same<<30, wordBits)]
 	bit := 0
 	if o != v {
 		bit = 1
 	}
-	bit = mx.bit(c, int(m.hist&15), bit)
+	bit = mx.bit(c, int(m.hist&15|size>>1<<4), bit)
 	m.hist = m.hist<<1 | uint32(bit)
 	if bit == 0 {
 		copy(new, old)
-		m.prev = o
 		return
 	}
 	var got uint32
@@ -608,13 +633,15 @@ func (m *wordModel) code(c *coder, old, new []byte, q int64) {
 	bx := m.bytes
 	for i := range old {
 		ob := uint32(old[i])
-		base := uint32(i)<<8 | ob
-		ctx := [5]uint32{
-			base | differs<<10,
-			hash32(o*31+got+uint32(i), 32),
+		base := uint32(i)<<8 | ob | size<<10
+		ctx := [byteInputs]uint32{
+			base | differs<<14,
+			(o*31+got+uint32(i))*0x9e3779b1 + size,
 			hash32(base|m.last>>(8*i)&255<<16|differs<<24, 32) + m.lastN>>(8*i)&255*0x9e3779b1,
-			hash32(base|m.prev>>24<<16, 32) + 77,
+			hash32(base|n.new>>24<<16, 32) + 77,
 			hash32(got<<2|uint32(i), 32) + differs*0x1234567,
+			(o*0x85ebca6b+got*0xc2b2ae35+n.new>>16)*0x9e3779b1 + uint32(i),
+			(base<<16|n.old>>16)*0x27d4eb2f + got*0x165667b1 + n.next,
 		}
 		at := uint32(1)
 		// The byte as a difference: zero is the likeliest.
@@ -632,5 +659,5 @@ func (m *wordModel) code(c *coder, old, new []byte, q int64) {
 			differs = 1
 		}
 	}
-	m.last, m.lastN, m.prev = o, got, got
+	m.last, m.lastN = o, got
 }

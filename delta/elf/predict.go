@@ -313,3 +313,13 @@ func (p *Predictor) moved(base, rel uint64) (uint64, uint8) {
 	}
 	return rel + uint64((r.New-r.Old)-(br.New-br.Old)), t
 }
+
+// Unit is the size of instructions, or of words, at an old offset.
+func (p *Predictor) Unit(off int64) int {
+	if p.o.machine == machineArm && p.mode == Plain {
+		if s, _ := p.o.section(uint64(off)); s != nil && s.class == classCode {
+			return 2
+		}
+	}
+	return 4
+}
