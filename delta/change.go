@@ -12,7 +12,7 @@ import (
 func (e *encoder) planChange(en *entry, off int64, h *hostObject, cands []*oldFile) error {
 	best := choice{entry: *en, cost: -1}
 	for _, f := range cands {
-		if err := e.tryFile(*en, off, h, f, &best); err != nil {
+		if err := e.tryFile(*en, off, h, f, len(cands) == 1, &best); err != nil {
 			return err
 		}
 	}
@@ -20,13 +20,16 @@ func (e *encoder) planChange(en *entry, off int64, h *hostObject, cands []*oldFi
 	return nil
 }
 
+// smallELF is up to where masked copies are sure to be better.
+const smallELF = 64 << 10
+
 type choice struct {
 	entry
 	cost int64 // by trial; -1 is nothing yet
 }
 
 // tryFile makes best the best way to change f into the content, if it is better.
-func (e *encoder) tryFile(try entry, off int64, h *hostObject, f *oldFile, best *choice) error {
+func (e *encoder) tryFile(try entry, off int64, h *hostObject, f *oldFile, only bool, best *choice) error {
 	// A suffix array takes 13 bytes a byte of the old window.
 	defer e.memory.take(16*min(f.size, window*3/2) + 6*min(try.size, window))()
 	try.op = opDiffOf
@@ -47,7 +50,7 @@ func (e *encoder) tryFile(try entry, off int64, h *hostObject, f *oldFile, best 
 	if err != nil {
 		return err
 	}
-	if !isElf || try.size < 4<<10 {
+	if !isElf {
 		if best.cost < 0 {
 			*best = choice{try, 0}
 		}
@@ -62,6 +65,13 @@ func (e *encoder) tryFile(try entry, off int64, h *hostObject, f *oldFile, best 
 	}
 	if try.covers != nil {
 		options = append(options, try)
+		if try.size < smallELF {
+			options = options[1:]
+		}
+	}
+	if len(options) == 1 && only {
+		*best = choice{options[0], 0}
+		return nil
 	}
 	for _, o := range options {
 		n, err := e.trial(&o)

@@ -118,7 +118,7 @@ type walk struct {
 
 	old, new [chunk]byte
 	last     []byte // some bytes before
-	pred     [span + 16]byte
+	pred     [span + elf.MaxField]byte
 	recent   uint32 // of spans that were not clean
 
 	bulk   bool
@@ -304,6 +304,9 @@ func (w *walk) covered(c cover) error {
 		}
 		// Chunks end where words do.
 		n := min(chunk-(c.new+at)&15, c.length-at)
+		if k := elf.Need(w.head) - len(w.head); len(w.ranges) > 0 && w.elf == nil && k > 0 {
+			n = min(n, int64(k))
+		}
 		old := w.old[:n]
 		if err := w.readOld(w.f, w.src, old, c.old+at); err != nil {
 			return err
@@ -405,7 +408,7 @@ func (w *walk) unit(off int64) int {
 func (w *walk) field(f *elf.Field, old, new []byte) {
 	p := w.elf
 	m := w.d.field
-	var buf [16]byte
+	var buf [elf.MaxField]byte
 	pred := buf[:f.Len]
 	trust := p.Predict(f, old, pred)
 	k := int(f.Kind)
@@ -427,6 +430,13 @@ func (w *walk) field(f *elf.Field, old, new []byte) {
 	m.all = m.all<<1 | uint32(bit)
 	if bit == 0 {
 		copy(new, pred)
+		p.Learn(f, old, new)
+		return
+	}
+	if f.Random() {
+		for x := range new {
+			new[x] = byte(w.raw(8, uint64(new[x])))
+		}
 		p.Learn(f, old, new)
 		return
 	}
@@ -545,7 +555,7 @@ func (w *walk) shift() (s elf.Shift, err error) {
 // predictor returns the window's predictor, once enough of the new file is there
 // to make it.
 func (w *walk) predictor() *elf.Predictor {
-	if w.elf == nil && len(w.ranges) > 0 && elf.Ready(w.head) {
+	if w.elf == nil && len(w.ranges) > 0 && len(w.head) >= elf.Need(w.head) {
 		p, err := elf.New(w.old0, w.head, w.ranges, w.mode, w.shifts, &w.space)
 		if err != nil {
 			w.ranges = nil

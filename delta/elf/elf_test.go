@@ -94,7 +94,7 @@ func walk(t *testing.T, old, new []byte, ranges []Range, mode Mode) {
 		require.ErrorIs(t, err, ErrFormat)
 		return
 	}
-	if !Ready(new) {
+	if len(new) < Need(new) {
 		return
 	}
 	p, err := New(f, new[:min(len(new), headSize)], append([]Range(nil), ranges...), mode, Shift{}, nil)

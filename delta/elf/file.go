@@ -49,6 +49,8 @@ const (
 	classSyms
 	classPointers // .got, .data.rel.ro, .init_array, .dynamic
 	classTypelink
+	classBuildID
+	classDebugLink
 	classData
 )
 
@@ -233,6 +235,10 @@ func (f *File) sectionTable(r io.ReaderAt, t []byte, ent, str, size uint64) {
 func classOf(name string, typ uint32, flags uint64) class {
 	const alloc, exec = 2, 4
 	switch {
+	case name == ".note.gnu.build-id":
+		return classBuildID
+	case name == ".gnu_debuglink":
+		return classDebugLink
 	case flags&alloc == 0 && typ != 2:
 		return classNone
 	case name == ".plt":

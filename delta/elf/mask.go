@@ -45,6 +45,12 @@ func Mask(b []byte, mode Mode) []byte {
 					}
 				}
 			}
+		case classBuildID:
+			if s.size == idAt+idLen {
+				clear(m.o[lo+idAt : hi])
+			}
+		case classDebugLink:
+			clear(m.o[lo:hi])
 		case classExidx:
 			for p := lo; p+4 <= hi; p += 4 {
 				w := le.Uint32(b[p:])

@@ -1,5 +1,7 @@
 package elf
 
+import "encoding/hex"
+
 // Mode selects how code is read where the machine leaves a choice.
 type Mode uint8
 
@@ -29,6 +31,9 @@ const (
 	kindSym // symbol and type of a relocation
 	kindRelOff
 	kindName    // of a symbol
+	kindID      // a build ID
+	kindIDText  // the same in hex, less its first byte
+	kindSum     // a checksum of what is not at hand
 	kindShort16 // see short.go
 	kindShort
 	kindGo
@@ -58,6 +63,8 @@ type Predictor struct {
 	from, to uint64 // old addresses of the range being scanned
 	symOff   uint64
 	numSym   uint64
+	id       [idLen]byte // the new file's
+	idKnown  bool
 }
 
 // chain predicts a row of targets that goes in step.
@@ -99,17 +106,17 @@ func New(old *File, head []byte, ranges []Range, mode Mode, shift Shift, space *
 	return p, nil
 }
 
-// Ready tells whether New can be called with so much of the head.
-func Ready(head []byte) bool {
+// Need says how many first bytes of the new file New wants: all of them that it
+// knows of, given those in head; never more than 4 KiB.
+func Need(head []byte) int {
 	if len(head) < 64 {
-		return false
+		return 64
 	}
-
 	n := uint64(le.Uint32(head[28:])) + 32*uint64(le.Uint16(head[44:]))
 	if head[4] == 2 {
 		n = le.Uint64(head[32:]) + 56*uint64(le.Uint16(head[56:]))
 	}
-	return uint64(len(head)) >= min(n, headSize)
+	return int(min(max(n, 64), headSize))
 }
 
 // Scan appends to fields those of a range: old are the bytes at offset s of the
@@ -128,7 +135,7 @@ func (p *Predictor) Scan(fields []Field, old []byte, s, q, from, to int64) []Fie
 		opc, ok1 := p.o.addr(so)
 		npc, ok2 := p.n.addr(qo)
 		p.from, p.to = opc-so+uint64(from), opc-so+uint64(to)
-		if sec != nil && (ok1 && ok2 || sec.class == classSyms) {
+		if sec != nil && (ok1 && ok2 || sec.class == classSyms || sec.class == classDebugLink) {
 			fields = p.scanSection(fields, sec, old[:end], at, so, qo, opc, npc)
 		}
 		at = end
@@ -160,6 +167,12 @@ func (p *Predictor) scanSection(fields []Field, sec *section, old []byte, at int
 		if p.o.gotab != nil {
 			return p.scanGo(fields, old, at, s, q)
 		}
+	case classBuildID:
+		if i := int(sec.off + idAt - s); s <= sec.off+idAt && sec.size == idAt+idLen && at+i+idLen <= len(old) {
+			fields = append(fields, Field{Off: int32(at + i), Len: idLen, Kind: kindID})
+		}
+	case classDebugLink:
+		return p.scanLink(fields, sec, old, at, s)
 	case classExidx:
 		return p.scanExidx(fields, sec, old, at, s, opc, npc)
 	case classEhHdr:
@@ -186,13 +199,36 @@ func (p *Predictor) scanSection(fields []Field, sec *section, old []byte, at int
 // Predict fills pred, of the field's length, for which old are the old bytes,
 // and says how far to trust it: from 0, sure, to 7.
 func (p *Predictor) Predict(f *Field, old, pred []byte) (trust uint8) {
+	switch f.Kind {
+	case kindID, kindSum:
+		copy(pred[:f.Len], old)
+		return unknown
+	case kindIDText:
+		copy(pred[:f.Len], old)
+		if !p.idKnown {
+			return unknown
+		}
+		hex.Encode(pred[:f.Len], p.id[1:])
+		return covered
+	}
 	v, t := p.target(f, old)
 	put(f, old, pred, v)
 	return t
 }
 
+// Random tells that the field is as good as random where it is not as predicted.
+func (f *Field) Random() bool { return f.Kind == kindID || f.Kind == kindSum }
+
 // Learn is told what the field holds in the new file.
 func (p *Predictor) Learn(f *Field, old, new []byte) {
+	switch f.Kind {
+	case kindID:
+		copy(p.id[:], new)
+		p.idKnown = true
+		return
+	case kindIDText, kindSum:
+		return
+	}
 	v, ok := value(f, old, new)
 	if !ok {
 		return
@@ -203,6 +239,10 @@ func (p *Predictor) Learn(f *Field, old, new []byte) {
 // Step returns by how much new is off what was predicted, as a number that is
 // likely to be small or to come again; !ok if it is no number.
 func (p *Predictor) Step(f *Field, old, pred, new []byte) (int64, bool) {
+	switch f.Kind {
+	case kindID, kindIDText, kindSum:
+		return 0, false
+	}
 	a, ok1 := value(f, old, pred)
 	b, ok2 := value(f, old, new)
 	if !ok1 || !ok2 {
@@ -217,6 +257,11 @@ func (p *Predictor) Step(f *Field, old, pred, new []byte) (int64, bool) {
 
 // Apply is the inverse of Step: it fills new.
 func (p *Predictor) Apply(f *Field, old, pred, new []byte, step int64) {
+	switch f.Kind {
+	case kindID, kindIDText, kindSum:
+		copy(new, pred)
+		return
+	}
 	a, _ := value(f, old, pred)
 	put(f, old, new, a+uint64(step))
 }
@@ -322,4 +367,27 @@ func (p *Predictor) Unit(off int64) int {
 		}
 	}
 	return 4
+}
+
+// MaxField is the length of the longest field.
+const MaxField = 2 * (idLen - 1)
+
+// The build ID (GNU ld, --build-id) is a note of 20 bytes, and a separate debug
+// file is named after it: in hex, less its first byte, and ".debug", then zeros
+// to a multiple of four and a CRC-32 of that file (gdb manual, "Separate Debug
+// Files").
+const (
+	idAt  = 16
+	idLen = 20
+)
+
+func (p *Predictor) scanLink(fields []Field, sec *section, old []byte, at int, s uint64) []Field {
+	const name = MaxField + len(".debug") + 1
+	const sum = (name + 3) &^ 3
+	if s != sec.off || int(sec.size) != sum+4 || at+int(sec.size) > len(old) || string(old[at+MaxField:at+name-1]) != ".debug" {
+		return fields
+	}
+	return append(fields,
+		Field{Off: int32(at), Len: MaxField, Kind: kindIDText},
+		Field{Off: int32(at + sum), Len: 4, Kind: kindSum})
 }
