@@ -39,7 +39,7 @@ func (e *encoder) tryFile(try entry, off int64, h *hostObject, f *oldFile, only 
 		try.op = opDiff
 	}
 	var err error
-	if try.covers, err = e.covers(off, try.size, h, f, elf.Off); err != nil {
+	if try.covers, err = e.covers(try.path, off, try.size, h, f, elf.Off); err != nil {
 		return err
 	}
 	if try.uncovered() >= try.size-try.size/8 {
@@ -60,7 +60,7 @@ func (e *encoder) tryFile(try entry, off int64, h *hostObject, f *oldFile, only 
 		return err
 	}
 	options := []entry{try}
-	if try.covers, err = e.covers(off, try.size, h, f, try.mode); err != nil {
+	if try.covers, err = e.covers(try.path, off, try.size, h, f, try.mode); err != nil {
 		return err
 	}
 	if try.covers != nil {
@@ -129,7 +129,7 @@ func (e *encoder) mode(f *oldFile) (elf.Mode, error) {
 
 // covers aligns a content with an old file, window by window; with a mode, on
 // copies in which addresses are masked.
-func (e *encoder) covers(off, size int64, h *hostObject, f *oldFile, mode elf.Mode) ([]cover, error) {
+func (e *encoder) covers(path string, off, size int64, h *hostObject, f *oldFile, mode elf.Mode) ([]cover, error) {
 	var covers []cover
 	if mode != elf.Off && (size > window || f.size > window*3/2) {
 		return nil, nil
@@ -145,6 +145,8 @@ func (e *encoder) covers(off, size int64, h *hostObject, f *oldFile, mode elf.Mo
 		if err := readFull(e.old[f.obj].r, old, f.off+oat); err != nil {
 			return nil, err
 		}
+		maskSums(path, old)
+		maskSums(path, new)
 		if mode != elf.Off {
 			old, new = elf.Mask(old, mode), elf.Mask(new, mode)
 			if old == nil || new == nil {

@@ -3,6 +3,7 @@ package delta
 import (
 	"encoding/binary"
 	"hash/crc32"
+	"strings"
 
 	"github.com/mender-app/mender-app/delta/elf"
 )
@@ -310,6 +311,9 @@ func (w *walk) covered(c cover) error {
 		old := w.old[:n]
 		if err := w.readOld(w.f, w.src, old, c.old+at); err != nil {
 			return err
+		}
+		if w.useSums && strings.HasSuffix(w.e.path, sumsSuffix) {
+			w.patchSums(old)
 		}
 		new := w.new[:n]
 		if w.enc {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"sort"
+	"strings"
 )
 
 // Encode writes one delta that rebuilds every object of new from the old
@@ -266,6 +267,7 @@ func (e *encoder) planTar(h *hostObject, p *objectPlan) error {
 		if m.raw, err = h.raw(&m.member, at); err != nil {
 			return err
 		}
+		p.sums = p.sums || strings.HasSuffix(m.member.path, sumsSuffix)
 		pad := -m.member.size & (block - 1)
 		at = m.off + m.member.size + pad
 		m.entry = entry{path: m.member.path, size: m.member.size,

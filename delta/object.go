@@ -2,6 +2,7 @@ package delta
 
 import (
 	"bytes"
+	"crypto/md5"
 	"errors"
 	"fmt"
 	"io"
@@ -14,6 +15,7 @@ type objectPlan struct {
 	size    int64
 	refs    []int // bases whose headers are merged
 	members []memberPlan
+	sums    bool  // it lists the sums of its files
 	tail    int64 // where what follows the members begins
 	whole   entry // of an object that is no tar
 }
@@ -122,6 +124,12 @@ func (s *session) tarObject(info ObjectInfo, p *objectPlan) (err error) {
 		}
 		streams[i] = h
 	}
+	sums := 0
+	if p != nil && p.sums {
+		sums = 1
+	}
+	s.useSums, s.sums = s.raw(1, uint64(sums)) != 0, map[uint64][md5.Size]byte{}
+	defer func() { s.useSums, s.sums = false, nil }()
 	s.header.begin()
 	last := 0
 	for i := 0; ; i++ {

@@ -2,6 +2,7 @@ package delta
 
 import (
 	"context"
+	"crypto/md5"
 	"errors"
 	"fmt"
 	"hash"
@@ -16,25 +17,28 @@ import (
 // the same session; what one decides, the other reads (see coder).
 type session struct {
 	*frames
-	ctx    context.Context
-	old    Old
-	bases  []Base
-	header *headerModel
-	op     [numOps * 4 * 2][8]prob
-	lastOp int
-	more   prob
-	ref    [maxRefs + 2][8]prob
-	skip   *number
-	from   [maxRefs + 2]prob
-	count  *number
-	base   []prob
-	path   *text
-	same   prob
-	pad    prob
-	diff   *differ
-	check  checks
-	walk   walk
-	buf    []byte
+	ctx     context.Context
+	old     Old
+	bases   []Base
+	header  *headerModel
+	op      [numOps * 4 * 2][8]prob
+	lastOp  int
+	more    prob
+	ref     [maxRefs + 2][8]prob
+	skip    *number
+	from    [maxRefs + 2]prob
+	count   *number
+	base    []prob
+	path    *text
+	same    prob
+	pad     prob
+	diff    *differ
+	check   checks
+	walk    walk
+	useSums bool // remember MD5 sums, see sums.go
+	md5     hash.Hash
+	sums    map[uint64][md5.Size]byte
+	buf     []byte
 
 	out   io.Writer // the object; nil when encoding
 	sum   hash.Hash
@@ -111,6 +115,9 @@ type entry struct {
 // write passes on rebuilt bytes.
 func (s *session) write(b []byte) error {
 	s.wrote += int64(len(b))
+	if s.md5 != nil {
+		s.md5.Write(b)
+	}
 	if s.wrote > s.limit {
 		return formatError("an object is larger than announced")
 	}
@@ -153,6 +160,15 @@ func (s *session) content(e *entry) error {
 		}
 	}
 	s.stat("ops")
+	if s.useSums && op != opSame && len(s.sums) < maxSums {
+		s.md5 = md5.New()
+		defer func() {
+			var sum [md5.Size]byte
+			s.md5.Sum(sum[:0])
+			s.sums[pathKey(e.path)] = sum
+			s.md5 = nil
+		}()
+	}
 	switch op {
 	case opSame, opCopy:
 		return s.copyFile(src, e.size)
