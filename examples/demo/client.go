@@ -1,9 +1,8 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
-	"os/exec"
-	"strings"
 
 	"github.com/mender-app/mender-app/testdata/bed"
 )
@@ -19,7 +18,7 @@ type client interface {
 
 func newClient(d *bed.Device) client {
 	for _, command := range []string{"mender", "mender-update"} {
-		if _, err := exec.LookPath(command); err == nil {
+		if r, err := d.Run("sh", "-c", "command -v "+command); err == nil && r.Code == 0 {
 			return menderClient{d, command}
 		}
 	}
@@ -56,9 +55,19 @@ func (c ownClient) name() string { return "mender-app" }
 func (c ownClient) command(verb string) []string { return []string{"mender-app", verb} }
 
 func (c ownClient) believes() (string, error) {
-	r, err := c.device.Run("mender-app", "list")
+	r, err := c.device.Run("mender-app", "list", "--json")
 	if err == nil && r.Code != 0 {
 		err = fmt.Errorf("mender-app list: %s", r.Output())
 	}
-	return strings.TrimSpace(r.Stdout), err
+	if err != nil {
+		return "", err
+	}
+	var apps []struct {
+		Artifact string `json:"artifact_name"`
+		State    string `json:"state"`
+	}
+	if err := json.Unmarshal([]byte(r.Stdout), &apps); err != nil || len(apps) != 1 {
+		return "", fmt.Errorf("mender-app list: %s (%w)", r.Output(), err)
+	}
+	return fmt.Sprintf("%s (%s)", apps[0].Artifact, apps[0].State), nil
 }

@@ -21,15 +21,16 @@ import (
 
 func main() {
 	programs := flag.String("programs", "", "`directory` of the built programs; built into build/ if not given")
+	own := flag.Bool("without-mender", false, "install with mender-app, as where there is no Mender client")
 	verbose := flag.Bool("v", false, "show the whole output of every command")
 	flag.Parse()
-	if err := run(*programs, *verbose, os.Stdout); err != nil {
+	if err := run(*programs, *own, *verbose, os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "demo:", err)
 		os.Exit(1)
 	}
 }
 
-func run(programs string, verbose bool, out io.Writer) (err error) {
+func run(programs string, own, verbose bool, out io.Writer) (err error) {
 	if missing := bed.Missing(); missing != "" {
 		return fmt.Errorf("this machine has no %s, which the demo's device needs: on Debian, run `make demo` as root", missing)
 	}
@@ -72,6 +73,11 @@ func run(programs string, verbose bool, out io.Writer) (err error) {
 		os.Exit(130)
 	}()
 
+	if own {
+		if err := device.WithoutMender(); err != nil {
+			return err
+		}
+	}
 	s, err := newStory(device, programs, verbose, out)
 	if err != nil {
 		return err
@@ -81,6 +87,10 @@ func run(programs string, verbose bool, out io.Writer) (err error) {
 		return err
 	}
 	s.summary()
+	if err := closeDevice(); err != nil {
+		return err
+	}
+	fmt.Fprintln(out, "\nThe device and all it held are gone.")
 	return nil
 }
 

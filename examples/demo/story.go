@@ -224,5 +224,4 @@ func (s *story) summary() {
 		fmt.Fprintf(w, "    %s\t%s\t%s\t%s\t%s\t%s\n", r.step, r.sent, r.took, r.down, r.says, r.believed)
 	}
 	_ = w.Flush()
-	fmt.Fprintln(s.out, "\nThe device and all it held are gone.")
 }

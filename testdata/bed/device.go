@@ -37,8 +37,11 @@ type Device struct {
 	stop   func() error
 	cgroup string
 	engine *exec.Cmd
-	once   sync.Once
-	err    error
+
+	noMender bool
+
+	once sync.Once
+	err  error
 }
 
 // Start starts a device with a running engine and the product of `make

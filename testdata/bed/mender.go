@@ -2,6 +2,7 @@ package bed
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os/exec"
 	"strings"
@@ -17,6 +18,17 @@ func menderCommand() []string {
 	return []string{"mender", "--no-syslog"}
 }
 
+// WithoutMender takes the Mender client off the device, so that mender-app is
+// all there is to install with.
+func (d *Device) WithoutMender() error {
+	r, err := d.Run("bash", "-c", `rm -f "$(command -v mender)" "$(command -v mender-update)"`)
+	if err == nil && r.Code != 0 {
+		err = errors.New(r.Output())
+	}
+	d.noMender = err == nil
+	return err
+}
+
 // Mender runs the Mender client in the device: Mender("install", file),
 // Mender("commit"), Mender("rollback").
 func (d *Device) Mender(args ...string) (Result, error) {
@@ -30,8 +42,12 @@ func (d *Device) MenderCommand(ctx context.Context, args ...string) *exec.Cmd {
 	return d.Command(ctx, args[0], args[1:]...)
 }
 
-// Provides is what the Mender client believes is installed.
+// Provides is what the Mender client believes is installed; nothing where there
+// is none.
 func (d *Device) Provides() (map[string]string, error) {
+	if d.noMender {
+		return nil, nil
+	}
 	r, err := d.Mender("show-provides")
 	if err != nil {
 		return nil, err
