@@ -18,6 +18,7 @@ func compose(app, more string) map[string]string {
 }
 
 func TestLife(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	ctx := t.Context()
 	v1 := b.load("1")

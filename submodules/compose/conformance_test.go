@@ -8,6 +8,7 @@ import (
 )
 
 func TestConformance(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	conformance.Run(t, b.mod)
 	release := func(version, more string) conformance.Release {

@@ -90,6 +90,7 @@ func (h *halfway) Read(p []byte) (int, error) {
 // After a LOAD that did not come to its end, for whatever reason, nothing is
 // registered, and the next one brings the image in.
 func TestLoadEndsHalfway(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	img, comp := b.image("1")
 	content, err := os.ReadFile(b.archive(img, "x:1"))
@@ -131,6 +132,7 @@ func TestLoadEndsHalfway(t *testing.T) {
 
 // A ROLLOUT killed at any time is made good by the same call, or by ROLLBACK.
 func TestRolloutKilled(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	v1, v2 := b.load("1"), b.load("2")
 	one := submodules.Request{App: b.app, Dir: b.release("1", compose(b.app, "")), Components: []submodules.Component{v1}}

@@ -97,6 +97,9 @@ func compile() ([]byte, error) {
 // its own, and everything of it is gone afterwards.
 func newBench(t *testing.T) *bench {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("tests on a real engine are not short")
+	}
 	cli, err := client.NewClientWithOpts(client.WithHost(host()), client.WithAPIVersionNegotiation())
 	require.NoError(t, err)
 	t.Cleanup(func() { cli.Close() })

@@ -26,6 +26,7 @@ func (b *bench) id(ref string) string {
 // A release that fails comes back with its service's last words, and the old
 // one with ROLLBACK, tag and all.
 func TestFailingReleases(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct{ more, want string }{
 		"exits":     {"    command: [exit, \"3\", \"0.3\"]\n", "service web exited with code 3"},
 		"restarts":  {"    command: [exit, \"4\", \"0.3\"]\n    restart: always\n", "service web restarts"},
@@ -64,6 +65,7 @@ func TestFailingReleases(t *testing.T) {
 }
 
 func TestGoodReleases(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	v1 := b.load("1")
 	rollout := func(id string, files map[string]string) {
@@ -109,6 +111,7 @@ func TestGoodReleases(t *testing.T) {
 // A service may name its image by the digest of a manifest, which no engine
 // knows of an image that was loaded.
 func TestImageByDigest(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	for _, ref := range []string{b.app + ":1@sha256:" + strings.Repeat("ab", 32), b.app + "@sha256:" + strings.Repeat("ab", 32)} {
 		v1 := b.load("1")
@@ -124,6 +127,7 @@ func TestImageByDigest(t *testing.T) {
 
 // A service is recreated exactly when what it mounts from the manifests changed.
 func TestMountedFiles(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	v1 := b.load("1")
 	files := compose(b.app, "    volumes: [\"./conf:/conf:ro\"]\n  other:\n    image: "+b.app+":1\n    network_mode: none\n    stop_grace_period: 1s\n    volumes: [\"./one.txt:/one.txt:ro\"]\n    configs: [c]\n  none:\n    image: "+b.app+":1\n    network_mode: none\n    stop_grace_period: 1s\nconfigs:\n  c:\n    file: ./c.txt\n")
@@ -178,6 +182,7 @@ func TestMountedFiles(t *testing.T) {
 
 // Where nobody replaces the manifests a label does the same.
 func TestMountedFilesByHand(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	v1 := b.load("1")
 	dir := filepath.Join(b.store, "by-hand")
@@ -206,6 +211,7 @@ func TestMountedFilesByHand(t *testing.T) {
 
 // What cannot be installed is refused by name before anything changes.
 func TestRefused(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	v1 := b.load("1")
 	good := submodules.Request{App: b.app, Dir: b.release("good", compose(b.app, "")), Components: []submodules.Component{v1}}
@@ -256,6 +262,7 @@ func TestRefused(t *testing.T) {
 }
 
 func TestRequirements(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	dir := b.release("1", compose(b.app, ""))
 	req := submodules.Request{App: b.app, Dir: dir}
@@ -287,6 +294,7 @@ func TestRequirements(t *testing.T) {
 
 // Two applications, and a person, on one engine.
 func TestNeighbours(t *testing.T) {
+	t.Parallel()
 	a, b := newBench(t), newBench(t)
 	va, vb := a.load("1"), b.load("1")
 	ra := submodules.Request{App: a.app, Dir: a.release("1", compose(a.app, "")), Components: []submodules.Component{va}}
@@ -306,6 +314,7 @@ func TestNeighbours(t *testing.T) {
 }
 
 func TestPurgeData(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	v1 := b.load("1")
 	req := submodules.Request{App: b.app, Components: []submodules.Component{v1},
@@ -326,6 +335,7 @@ func TestPurgeData(t *testing.T) {
 
 // A verb that is told to end does so within 5 seconds, with all its children.
 func TestTerm(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	v1 := b.load("1")
 	// Up waits for a health check that never passes.

@@ -39,6 +39,9 @@ func missing(t *testing.T, format string, args ...any) {
 // are gone afterwards.
 func engine(t *testing.T) (*Engine, string) {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("tests on a real engine are not short")
+	}
 	host := os.Getenv("MENDER_APP_TEST_DOCKER_HOST")
 	if host == "" {
 		host = os.Getenv("DOCKER_HOST")
