@@ -127,13 +127,10 @@ type Problem struct {
 }
 
 // Verify checks the components of an application's current and kept releases.
+// It changes nothing and takes no lock: it may take long, and an update must
+// not wait for it.
 func (e *Engine) Verify(ctx context.Context, name string) ([]Problem, error) {
-	release, err := e.lock(ctx, "verification of "+name)
-	if err != nil {
-		return nil, err
-	}
-	defer release()
-	a, err := e.open(name)
+	a, err := e.Store.App(name)
 	if err != nil {
 		return nil, err
 	}
@@ -160,10 +157,8 @@ func (e *Engine) Verify(ctx context.Context, name string) ([]Problem, error) {
 	return out, nil
 }
 
-func (e *Engine) verify(ctx context.Context, a *store.App, r *store.Release, o Orchestrator) (problems []string, err error) {
-	err = e.call(ctx, submodules.VerbVerify, DefaultLoadTimeout, func(ctx context.Context, tmp string) (err error) {
-		problems, err = o.Verify(ctx, request(a, r, tmp))
-		return err
-	})
-	return problems, err
+func (e *Engine) verify(ctx context.Context, a *store.App, r *store.Release, o Orchestrator) ([]string, error) {
+	ctx, cancel := context.WithTimeout(ctx, DefaultLoadTimeout)
+	defer cancel()
+	return o.Verify(ctx, request(a, r, "")) // the store's temporary directory is the lock's
 }

@@ -44,7 +44,30 @@ func (e *Engine) Handle(ctx context.Context, state modules.State, tree *modules.
 		return err
 	}
 	defer release()
-	return work(ctx, tree)
+	err = work(ctx, tree)
+	if err != nil && state == modules.Cleanup && ctx.Err() == nil && e.canWait(tree) {
+		e.Log.Error("the cleanup is left to the next installation", "error", err)
+		return nil
+	}
+	return err
+}
+
+// canWait tells whether what runs is right as it is, so that only removing was
+// left to do. The client would call the device inconsistent for it.
+func (e *Engine) canWait(tree *modules.Tree) bool {
+	h, err := e.readHeader(tree)
+	if err != nil {
+		return true
+	}
+	a, err := e.Store.App(h.meta.ApplicationName)
+	if err != nil {
+		return false
+	}
+	switch phaseOf(a) {
+	case Installing, Installed, RollingBack:
+		return false
+	}
+	return true
 }
 
 // undoes are the states that have nothing to do where nothing was begun.

@@ -85,8 +85,14 @@ func Run(args []string, stdout, stderr io.Writer) int {
 	}
 	if err != nil {
 		device.Fail(stderr, err)
-		if state == modules.Download {
+		switch {
+		case state == modules.Download:
 			tree.Leave(patience(err))
+		case state == modules.Cleanup && c == nil:
+			// A configuration that is broken made the download fail; what was
+			// done before it broke is cleaned up by the next one. The client
+			// would call the device inconsistent for it.
+			return device.ExitDone
 		}
 	}
 	return code
