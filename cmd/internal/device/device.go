@@ -4,6 +4,7 @@
 package device
 
 import (
+	"encoding/json"
 	"fmt"
 	"log/slog"
 	"os"
@@ -91,12 +92,30 @@ func Load() (*Config, error) {
 		}
 	}
 	if c.DataRoot == "" {
-		if st, err := os.Stat("/var/lib/docker"); err == nil && st.IsDir() {
-			c.DataRoot = "/var/lib/docker"
-		}
+		c.DataRoot = dockerRoot("/")
 	}
 	c.Warnings = f.Unknown()
 	return c, nil
+}
+
+// dockerRoot finds the Docker engine's data root below root: what its
+// configuration says, or its default if an engine has used that. Checking the
+// space of a directory that no engine uses could refuse what fits.
+func dockerRoot(root string) string {
+	var daemon struct {
+		DataRoot string `json:"data-root"`
+	}
+	if data, err := os.ReadFile(filepath.Join(root, "etc/docker/daemon.json")); err == nil {
+		if json.Unmarshal(data, &daemon) == nil && filepath.IsAbs(daemon.DataRoot) {
+			return filepath.Join(root, daemon.DataRoot)
+		}
+	}
+	dir := filepath.Join(root, "var/lib/docker")
+	// The engine makes it when it starts.
+	if st, err := os.Stat(filepath.Join(dir, "containers")); err == nil && st.IsDir() {
+		return dir
+	}
+	return ""
 }
 
 // platforms reads the setting "platform": what this machine runs, if it is not
