@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"syscall"
@@ -69,6 +70,7 @@ func benchEncode(dir, delta string) error {
 }
 
 func benchDecode(dir, delta string) error {
+	debug.SetMemoryLimit(20 << 20) // as the programs on a device do
 	old, err := dirImage(dir, "v1")
 	if err != nil {
 		return err

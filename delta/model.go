@@ -15,7 +15,10 @@ type headerModel struct {
 	last   [3][block]byte // what each field was last set to, by class
 	chose  [3][len(fields)]uint8
 	prev   []byte // the member before
+	out    []byte
 }
+
+var zeros [block]byte
 
 // fields are the parts of a header block; the checksum, which follows from the
 // others, comes last.
@@ -82,7 +85,7 @@ func (m *headerModel) code(c *coder, raw, ref []byte) ([]byte, error) {
 	if n, err := rm.next(ref); n == 0 && err == nil {
 		re = rm.ext
 	}
-	out := make([]byte, 0, len(ref)+block)
+	out := m.out[:0]
 	var em meta
 	if c.enc {
 		if n, err := em.next(raw); n != 0 || err != nil {
@@ -144,6 +147,7 @@ func (m *headerModel) code(c *coder, raw, ref []byte) ([]byte, error) {
 		}
 		ro += block
 	}
+	m.out = out
 	m.prev = append(m.prev[:0], out...)
 	return m.prev, nil
 }
@@ -164,7 +168,7 @@ func (m *headerModel) prime(b []byte) {
 // body codes a block of pax or GNU content, n bytes and padding.
 func (m *headerModel) body(c *coder, out, want []byte, n int) []byte {
 	at := len(out)
-	out = append(out, make([]byte, block)...)
+	out = append(out, zeros[:]...)
 	for i := range n {
 		var v byte
 		if c.enc {
@@ -193,7 +197,7 @@ func (m *headerModel) header(c *coder, out, want, ref []byte, cls, k int) []byte
 		ref = m.last[cls][:]
 	}
 	at := len(out)
-	out = append(out, make([]byte, block)...)
+	out = append(out, zeros[:]...)
 	h := out[at:]
 	for f, r := range fields {
 		lo, hi := r[0], r[1]

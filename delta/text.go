@@ -21,6 +21,7 @@ type text struct {
 	mp   []prob   // confidence in the match by its length and bit
 	ctx  [maxOrders]uint32
 	cell [maxOrders][]byte
+	none prob // of no match
 }
 
 const (
@@ -166,13 +167,13 @@ func (t *text) code(c *coder, v byte, set int) byte {
 			}
 			m.slot[k] = &t.hmap[k][s]
 		}
-		none := freshProb
 		s := 0
 		if expect >= 0 && expect>>(i+1) == at {
 			m.slot[n] = &t.mp[t.run<<1|uint32(expect>>i&1)]
 			s = set
 		} else {
-			m.slot[n] = &none
+			t.none = freshProb
+			m.slot[n] = &t.none
 			expect = -1
 		}
 		bit := m.bit(c, s<<8|at, int(v>>i&1))
