@@ -12,17 +12,15 @@ import (
 // exact matches that a continued old alignment does not do as well, grown both
 // ways while more bytes fit than not.
 func align(old, new []byte) []cover {
-	head := matchLen(old, new)
-	if head == len(new) {
-		return []cover{{0, 0, int64(head)}}
-	}
-	if len(old) == 0 {
+	if len(old) == 0 || len(new) == 0 {
 		return nil
+	}
+	if n := matchLen(old, new); n == len(new) {
+		return []cover{{0, 0, int64(n)}}
 	}
 	sa := suffixes(old)
 	var out []cover
 	var scan, length, pos, lastScan, lastPos, lastOff int
-	lastScan, lastPos = 0, 0
 	for scan < len(new) {
 		score := 0
 		scan += length

@@ -70,7 +70,7 @@ func benchEncode(dir, delta string) error {
 }
 
 func benchDecode(dir, delta string) error {
-	debug.SetMemoryLimit(20 << 20) // as the programs on a device do
+	debug.SetMemoryLimit(24 << 20) // as the programs on a device do
 	old, err := dirImage(dir, "v1")
 	if err != nil {
 		return err

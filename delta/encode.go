@@ -2,6 +2,7 @@ package delta
 
 import (
 	"bytes"
+	"compress/flate"
 	"context"
 	"fmt"
 	"io"
@@ -323,7 +324,10 @@ func (e *encoder) planContents(todo []*entry, offs []int64, h *hostObject) error
 	}
 	err = each(e.ctx, e.opt.Workers, len(changed), func(i int) error {
 		i = changed[i]
-		return e.planChange(todo[i], offs[i], h, cands[i])
+		if err := e.planChange(todo[i], offs[i], h, cands[i]); err != nil {
+			return err
+		}
+		return todo[i].weigh()
 	})
 	if err == nil {
 		spend(todo, h.Size)
@@ -359,7 +363,7 @@ func spend(todo []*entry, size int64) {
 	sort.SliceStable(items, func(i, j int) bool { return items[i].n < items[j].n })
 	for _, it := range items {
 		literal := it.e.op == opLiteral || it.e.op == opBulk
-		model := it.n <= left && (!literal || it.n <= literalMax)
+		model := it.n <= left && (!literal || it.n <= literalMax && !it.e.dense)
 		if model {
 			left -= it.n
 		}
@@ -372,6 +376,39 @@ func spend(todo []*entry, size int64) {
 			it.e.op = opBulk
 		}
 	}
+}
+
+// weigh finds out whether a new file is too dense to be worth modelling:
+// compressed already.
+func (e *entry) weigh() error {
+	if e.op != opLiteral || e.size > literalMax {
+		return nil
+	}
+	b := make([]byte, e.size)
+	if err := readFull(e.new, b, 0); err != nil {
+		return err
+	}
+	z, err := flate.NewWriter(io.Discard, flate.HuffmanOnly)
+	if err != nil {
+		return err
+	}
+	var n countWriter
+	z.Reset(&n)
+	if _, err := z.Write(b); err != nil {
+		return err
+	}
+	if err := z.Close(); err != nil {
+		return err
+	}
+	e.dense = e.size > 256 && int64(n) > e.size-e.size/32
+	return nil
+}
+
+type countWriter int64
+
+func (c *countWriter) Write(b []byte) (int, error) {
+	*c += countWriter(len(b))
+	return len(b), nil
 }
 
 // uncovered is how many bytes no cover covers.

@@ -78,19 +78,42 @@ func newMixer(n, sets int, rate int32, limit uint32) *mixer {
 func (m *mixer) bit(c *coder, set, bit int) int {
 	w := m.w[set*m.n : set*m.n+m.n]
 	in := m.in[:len(w)]
+	slot := m.slot[:len(w)]
 	var dot int64
 	for i := range w {
-		s := int32(stretchTab[*m.slot[i]>>20])
+		s := int32(stretchTab[*slot[i]>>20])
 		in[i] = s
 		dot += int64(w[i]) * int64(s)
 	}
 	x := min(max(dot>>16, -stretchN/2+1), stretchN/2-1)
-	p := uint32(squashTab[x+stretchN/2])
+	p := uint32(squashTab[(x+stretchN/2)&(stretchN-1)])
 	bit = c.code(p, bit)
 	err := (int32(bit)<<16 - int32(p)) >> 4 * m.rate // 12 bits by the rate
+	limit := m.limit
+	if bit != 0 {
+		for i := range w {
+			w[i] += (in[i]*err + 1<<13) >> 14
+			s := uint32(*slot[i])
+			n := s & 1023
+			v := s >> 10
+			v += uint32((uint64(1<<22-1-v) * uint64(rates[n&255])) >> 16)
+			if n < limit {
+				n++
+			}
+			*slot[i] = prob(v<<10 | n)
+		}
+		return bit
+	}
 	for i := range w {
 		w[i] += (in[i]*err + 1<<13) >> 14
-		m.slot[i].update(bit, m.limit)
+		s := uint32(*slot[i])
+		n := s & 1023
+		v := s >> 10
+		v -= uint32((uint64(v) * uint64(rates[n&255])) >> 16)
+		if n < limit {
+			n++
+		}
+		*slot[i] = prob(v<<10 | n)
 	}
 	return bit
 }

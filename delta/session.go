@@ -109,6 +109,7 @@ type entry struct {
 	covers []cover
 	osize  int64 // of src, for opDiffOf
 	mode   elf.Mode
+	dense  bool // literals that are compressed already
 	bulk   bool // what is not covered goes to the bulk part
 }
 
