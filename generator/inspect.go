@@ -65,6 +65,7 @@ type FileDescription struct {
 // ImageDescription is one image of the images payload.
 type ImageDescription struct {
 	URL      string             `json:"url"`
+	Also     []string           `json:"also,omitempty"` // its further names
 	Digest   string             `json:"digest"`
 	Platform string             `json:"platform,omitempty"`
 	Format   string             `json:"format"` // full, delta, reference delta, reference deep delta
@@ -244,6 +245,9 @@ func (i *inspection) image(info artifact.ImageInfo, content io.Reader) error {
 	for _, c := range i.meta.Components {
 		if c.Digest != info.Digest {
 			continue
+		}
+		if c.URL != info.URLNew {
+			d.Also = append(d.Also, c.URL)
 		}
 		d.Platform, d.Bases = c.Platform, c.Bases
 		for n := range d.Layers {

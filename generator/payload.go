@@ -59,7 +59,16 @@ func (g *generation) packImages(ctx context.Context, p *payload) (err error) {
 	}()
 	sent := &counter{}
 	w := artifact.NewImagesWriter(io.MultiWriter(f, sent))
+	made := map[image.Digest]artifact.Component{}
+	last := 0
 	for i, img := range g.images {
+		if img.same != nil {
+			c := made[img.digest()]
+			c.URL = img.URL
+			p.components = append(p.components, c)
+			continue
+		}
+		last = i
 		before := sent.n
 		c := artifact.Component{
 			URL:        img.URL,
@@ -87,6 +96,7 @@ func (g *generation) packImages(ctx context.Context, p *payload) (err error) {
 			return fmt.Errorf("%s: %w", img.URL, err)
 		}
 		p.components = append(p.components, c)
+		made[c.Digest] = c
 		g.result.Components[i].Sent = sent.n - before
 	}
 	if err := w.Close(); err != nil {
@@ -94,18 +104,30 @@ func (g *generation) packImages(ctx context.Context, p *payload) (err error) {
 	}
 	// what the compressor still held belongs to the last image
 	rest := sent.n
-	for i := range g.images[:len(g.images)-1] {
+	for i := range g.images[:last] {
 		rest -= g.result.Components[i].Sent
 	}
-	g.result.Components[len(g.images)-1].Sent = rest
+	g.result.Components[last].Sent = rest
 	p.images = f.Name()
 	p.sizes.ImagesPayload = w.UnpackedSize()
 	return nil
 }
 
-// addFull packs a whole image archive, written straight into the payload.
+// names lists the tags that an image gets, in the order of the plan.
+func (g *generation) names(img *planned) []string {
+	list := []string{tagged(img.URL)}
+	for _, other := range g.images {
+		if other.same == img {
+			list = append(list, tagged(other.URL))
+		}
+	}
+	return list
+}
+
+// addFull packs a whole image archive, written straight into the payload. It
+// bears all names of the image: the shell reference goes by those.
 func (g *generation) addFull(ctx context.Context, w *artifact.ImagesWriter, img *planned, info artifact.ImageInfo, c *artifact.Component) error {
-	spec := image.ArchiveSpec{Image: img.Image, RepoTags: []string{tagged(img.URL)}}
+	spec := image.ArchiveSpec{Image: img.Image, RepoTags: g.names(img)}
 	size, err := image.ArchiveSize(spec)
 	if err != nil {
 		return err
@@ -240,7 +262,7 @@ func (g *generation) engineGrowth() int64 {
 	seen := map[image.Digest]bool{}
 	for i, img := range g.images {
 		c := g.result.Components[i]
-		if c.Unchanged {
+		if c.Unchanged || c.SameAs != "" {
 			continue
 		}
 		n += int64(len(img.Image.Config))

@@ -30,6 +30,7 @@ type PlannedComponent struct {
 	Platform  string          `json:"platform"`
 	Format    artifact.Format `json:"format"`
 	Unchanged bool            `json:"unchanged,omitempty"` // it is its base: no content travels
+	SameAs    string          `json:"same_as,omitempty"`   // a further name of the image with this one, whose content it shares
 	Layers    []PlannedLayer  `json:"layers"`
 	// Whole is about how many bytes the image takes where it is sent whole and
 	// compressed; 0 if not looked at.
@@ -51,6 +52,7 @@ type planned struct {
 	*source.Found
 	base   *source.Found // nil: none
 	format artifact.Format
+	same   *planned // the image is in the artifact already, under this name; nil: it is not
 }
 
 func (p *planned) digest() image.Digest { return p.Image.ConfigDigest }
@@ -128,8 +130,8 @@ func (g *generation) onDevice(url string) bool {
 	return slices.ContainsFunc(g.OnDevice, func(d string) bool { return source.Normal(d) == source.Normal(url) })
 }
 
-// distinct refuses two contents for one name. Two names for one content are
-// shipped as one image each.
+// distinct refuses two contents for one name, and finds the contents with
+// several names: they are shipped once, under the first.
 func (g *generation) distinct() error {
 	byName := map[string]*planned{}
 	for _, img := range g.images {
@@ -149,9 +151,10 @@ func (g *generation) distinct() error {
 	byDigest := map[image.Digest]*planned{}
 	for _, img := range g.images {
 		if other := byDigest[img.digest()]; other != nil {
-			return &UsageError{Text: fmt.Sprintf("%s and %s are the same image", other.URL, img.URL), Hint: "an artifact holds an image under one name: use one in the manifests"}
+			img.same = other
+		} else {
+			byDigest[img.digest()] = img
 		}
-		byDigest[img.digest()] = img
 	}
 	return nil
 }
@@ -194,6 +197,13 @@ func (g *generation) planOne(i int, img *planned, whole map[image.Digest]int64) 
 	if img.base != nil {
 		c.Base = img.base.URL
 		c.Unchanged = img.base.Image.ConfigDigest == img.digest()
+	}
+	if img.same != nil {
+		c.SameAs, c.Whole = img.same.URL, 0
+		for _, l := range img.Image.Layers {
+			c.Layers = append(c.Layers, PlannedLayer{DiffID: l.DiffID, Size: l.Size, Omitted: true, In: c.SameAs})
+		}
+		return c
 	}
 	old := g.old(i)
 	for _, l := range img.Image.Layers {

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mender-app/mender-app/artifact"
+	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/generator"
 )
 
@@ -56,6 +57,10 @@ func printPlan(w io.Writer, p *generator.Plan) {
 				omitted++
 			}
 		}
+		if c.SameAs != "" {
+			t.row(c.URL, c.Source, orDash(c.Base), "the image "+c.SameAs)
+			continue
+		}
 		t.row(c.URL, c.Source, orDash(c.Base), fmt.Sprint(len(c.Layers)), fmt.Sprint(omitted), bytesText(size))
 	}
 	t.flush()
@@ -67,7 +72,11 @@ func printMade(w io.Writer, p *generator.Plan, d *generator.Description) {
 	if len(p.Components) > 0 {
 		t := newTable(w, "IMAGE", "BASE", "LAYERS", "UNPACKED", "WHOLE", "SENT", "SAVED")
 		var whole, sent int64
-		for i, c := range p.Components {
+		for _, c := range p.Components {
+			if c.SameAs != "" {
+				t.row(c.URL, orDash(c.Base), "the image "+c.SameAs)
+				continue
+			}
 			var size int64
 			for _, l := range c.Layers {
 				size += l.Size
@@ -80,7 +89,7 @@ func printMade(w io.Writer, p *generator.Plan, d *generator.Description) {
 				whole += c.Sent
 			}
 			sent += c.Sent
-			t.row(c.URL, orDash(c.Base), layersText(d, i), bytesText(size), orDash(full), bytesText(c.Sent), orDash(saved))
+			t.row(c.URL, orDash(c.Base), layersText(d, c.Digest), bytesText(size), orDash(full), bytesText(c.Sent), orDash(saved))
 		}
 		t.flush()
 		if whole > sent && sent > 0 {
@@ -91,13 +100,15 @@ func printMade(w io.Writer, p *generator.Plan, d *generator.Description) {
 }
 
 // layersText counts the layers of an image by how they travel.
-func layersText(d *generator.Description, i int) string {
-	if i >= len(d.Images) {
-		return "-"
-	}
+func layersText(d *generator.Description, digest image.Digest) string {
 	n := map[string]int{}
-	for _, l := range d.Images[i].Layers {
-		n[l.Encoding]++
+	for _, img := range d.Images {
+		if img.Digest != digest.String() {
+			continue
+		}
+		for _, l := range img.Layers {
+			n[l.Encoding]++
+		}
 	}
 	var parts []string
 	for _, e := range []artifact.Encoding{artifact.EncodingOmitted, artifact.EncodingDelta, artifact.EncodingVerbatim} {
@@ -213,6 +224,9 @@ func printDescription(w io.Writer, d *generator.Description) {
 			what += " over " + img.Current
 		}
 		t.row(img.URL, img.Platform, what, "", bytesText(img.Bytes))
+		for _, url := range img.Also {
+			t.row(url, img.Platform, "the image "+img.URL)
+		}
 		for _, l := range img.Layers {
 			t.row("  "+shortDigest(l.DiffID), "", l.Encoding, bytesText(l.Size), bytesText(l.Bytes))
 		}
