@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/containerd/containerd/v2/core/images"
+	"github.com/containerd/errdefs"
 	"github.com/opencontainers/go-digest"
 	specs "github.com/opencontainers/image-spec/specs-go"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
@@ -173,6 +174,29 @@ func TestStore(t *testing.T) {
 	require.NoError(t, err)
 	require.Contains(t, problem, "dir/top does not have its 1000 bytes")
 	release()
+
+	t.Log("one image, two names")
+	second := url + "-second"
+	own := imagestore.OwnRef(app, img.ConfigDigest)
+	urls := func() (urls []string) {
+		list, err := s.List(ctx, app)
+		require.NoError(t, err)
+		for _, l := range list {
+			urls = append(urls, l.URL)
+		}
+		return urls
+	}
+	require.NoError(t, s.Tag(ctx, own, second, id(img)))
+	require.NoError(t, s.Tag(ctx, second, second, id(img)))
+	require.ElementsMatch(t, []string{url, second}, urls())
+	for range 2 {
+		require.NoError(t, s.Delete(ctx, app, second, id(img)))
+		require.Equal(t, []string{url}, urls())
+		_, err = s.client.ImageService().Get(ctx, Canonical(second))
+		require.True(t, errdefs.IsNotFound(err), "its name goes")
+		_, err = s.client.ImageService().Get(ctx, Canonical(url))
+		require.NoError(t, err, "the image stays")
+	}
 
 	t.Log("two applications, one image")
 	require.NoError(t, s.Tag(ctx, imagestore.OwnRef(other, img.ConfigDigest), url, id(img)))

@@ -423,6 +423,7 @@ func top(diffIDs []image.Digest) image.Digest {
 type usage struct {
 	configs map[image.Digest]bool // of the kubelet's, which remember it
 	chains  map[image.Digest]bool // what the others stand on
+	names   map[string]bool       // what pods call their images, where the kubelet says (1.28)
 }
 
 func (u usage) of(st *stored) bool { return u.configs[st.config] || u.chains[top(st.diffIDs)] }
@@ -433,7 +434,7 @@ const criMetadata = "io.cri-containerd.container.metadata"
 
 // used looks at all containers, whatever name of an image they were made from.
 func (s *Store) used(ctx context.Context) (usage, error) {
-	u := usage{configs: map[image.Digest]bool{}, chains: map[image.Digest]bool{}}
+	u := usage{configs: map[image.Digest]bool{}, chains: map[image.Digest]bool{}, names: map[string]bool{}}
 	list, err := s.client.ContainerService().List(ctx)
 	if err != nil {
 		return u, fmt.Errorf("list containers: %w", err)
@@ -448,10 +449,20 @@ func (s *Store) used(ctx context.Context) (usage, error) {
 		}
 		if ext := c.Extensions[criMetadata]; ext != nil {
 			var m struct {
-				Metadata struct{ ImageRef string }
+				Metadata struct {
+					ImageRef string
+					Config   struct {
+						Image struct {
+							Name string `json:"user_specified_image"`
+						}
+					}
+				}
 			}
 			if json.Unmarshal(ext.GetValue(), &m) == nil && image.Digest(m.Metadata.ImageRef).Valid() {
 				u.configs[image.Digest(m.Metadata.ImageRef)] = true
+				if name := m.Metadata.Config.Image.Name; name != "" {
+					u.names[Canonical(name)] = true
+				}
 				continue
 			}
 		}
@@ -494,10 +505,11 @@ func (s *Store) livePods(ctx context.Context, list []containers.Container) (map[
 }
 
 // Delete takes url from the application's own reference to the image (id's, or
-// without one the image url names now). With the last url the reference goes,
-// and with the last reference of anyone the image. One that a container runs
-// and no other application needs stays as it is. One that is not there is no
-// error.
+// without one the image url names now). If it has others the name url goes with
+// it, unless another application has the image or a container was made by that
+// name. With the last url the reference goes, and with the last reference of
+// anyone the image. One that a container runs and no other application needs
+// stays as it is. One that is not there is no error.
 func (s *Store) Delete(ctx context.Context, app, url string, id imagestore.Identity) error {
 	list, err := s.all(ctx)
 	if err != nil {
@@ -522,13 +534,18 @@ func (s *Store) deleteOne(ctx context.Context, app, url string, st *stored) erro
 	}
 	is := s.client.ImageService()
 	urls := slices.DeleteFunc(strings.Fields(st.labels[own][labelURLs]), func(u string) bool { return imagestore.SameRef(u, url) })
-	if len(urls) > 0 {
-		_, err := is.Update(ctx, images.Image{Name: own, Target: st.target, Labels: map[string]string{labelURLs: strings.Join(urls, " ")}}, "labels."+labelURLs)
-		return ignoreMissing(err)
-	}
 	used, err := s.used(ctx)
 	if err != nil {
 		return err
+	}
+	if len(urls) > 0 {
+		if slices.Contains(st.names, tag) && !used.names[tag] && !s.ownedByOthers(app, st) {
+			if err := ignoreMissing(is.Delete(ctx, tag)); err != nil {
+				return fmt.Errorf("delete image %s: %w", tag, err)
+			}
+		}
+		_, err := is.Update(ctx, images.Image{Name: own, Target: st.target, Labels: map[string]string{labelURLs: strings.Join(urls, " ")}}, "labels."+labelURLs)
+		return ignoreMissing(err)
 	}
 	if used.of(st) && !s.ownedByOthers(app, st) {
 		return nil
