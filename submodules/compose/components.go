@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"sort"
 
 	"github.com/mender-app/mender-app/artifact/image"
@@ -115,9 +116,11 @@ func (Orchestrator) List(ctx context.Context, r submodules.Request) (list []subm
 		if err != nil {
 			return err
 		}
-		inUse := map[string]string{} // image ID → what the manifests call it
+		inUse := map[string][]string{} // image ID → what the manifests call it
 		for _, c := range containers {
-			inUse[c.ImageID] = c.Image
+			if !slices.Contains(inUse[c.ImageID], c.Image) {
+				inUse[c.ImageID] = append(inUse[c.ImageID], c.Image)
+			}
 		}
 		have := map[string]bool{}
 		for _, img := range images {
@@ -145,11 +148,13 @@ func (Orchestrator) List(ctx context.Context, r submodules.Request) (list []subm
 			if err != nil {
 				return err
 			}
-			c := submodules.Component{Type: "image", URL: s.url(img, inUse[img.ID]), Digest: string(img.Config), AdditionalData: data}
+			c := submodules.Component{Type: "image", Digest: string(img.Config), AdditionalData: data}
 			for _, d := range img.DiffIDs {
 				c.DiffIDs = append(c.DiffIDs, string(d))
 			}
-			list = append(list, c)
+			for _, c.URL = range s.urls(img, inUse[img.ID]) {
+				list = append(list, c)
+			}
 		}
 		sort.Slice(list, func(i, j int) bool {
 			return list[i].URL < list[j].URL || list[i].URL == list[j].URL && list[i].Digest < list[j].Digest
@@ -159,23 +164,41 @@ func (Orchestrator) List(ctx context.Context, r submodules.Request) (list []subm
 	return list, err
 }
 
-// url is what an image is called: by the release, its tag, the container that
-// runs it, or else the application's own reference.
-func (s *session) url(img docker.Image, container string) string {
+// named lists what the release calls an image.
+func (s *session) named(img docker.Image) (urls []string) {
 	for _, c := range s.req.Components {
 		if c.Digest == string(img.Config) {
-			return c.URL
+			urls = append(urls, c.URL)
 		}
+	}
+	return urls
+}
+
+// urls is what an image is called: by the release, by the containers that run
+// it under a tag it has, by its first tag, or else by the application's own
+// reference or whatever a container says; at least one.
+func (s *session) urls(img docker.Image, containers []string) []string {
+	if urls := s.named(img); len(urls) > 0 {
+		return urls
+	}
+	var urls []string
+	for _, name := range containers {
+		if slices.ContainsFunc(img.Tags, func(t string) bool { return imagestore.SameRef(t, name) }) {
+			urls = append(urls, name)
+		}
+	}
+	if len(urls) > 0 {
+		return urls
 	}
 	for _, t := range img.Tags {
 		if !imagestore.IsOwnRef(t) {
-			return t
+			return []string{t}
 		}
 	}
-	if ref, ok := img.OwnRef(s.req.App); ok && container == "" {
-		return ref
+	if ref, ok := img.OwnRef(s.req.App); ok && len(containers) == 0 {
+		return []string{ref}
 	}
-	return container
+	return containers[:1]
 }
 
 // Delete implements submodules.Orchestrator.
@@ -189,6 +212,11 @@ func (Orchestrator) Delete(ctx context.Context, r submodules.Request) error {
 			return err
 		}
 		ref, _ := submodules.SplitURL(r.URL)
+		for _, url := range s.named(img) {
+			if other, _ := submodules.SplitURL(url); !imagestore.SameRef(other, ref) {
+				return s.engine.DeleteName(ctx, r.App, img, ref)
+			}
+		}
 		return s.engine.Delete(ctx, r.App, img, ref)
 	})
 }

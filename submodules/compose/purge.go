@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 
 	"github.com/docker/docker/api/types/container"
 	"github.com/docker/docker/api/types/filters"
@@ -29,11 +30,11 @@ func (s *session) purge(ctx context.Context) error {
 	}
 	mine := map[string]bool{} // IDs
 	projects := map[string]bool{}
-	urls := map[string]string{} // image ID → tag
+	urls := map[string][]string{} // image ID → tags
 	for _, c := range list {
 		mine[c.ID] = true
 		projects[c.Labels[labelProject]] = true
-		urls[c.ImageID] = c.Image
+		urls[c.ImageID] = append(urls[c.ImageID], c.Image)
 	}
 	// A project that others share is theirs too: its networks and volumes stay.
 	for _, c := range all {
@@ -70,24 +71,28 @@ func (s *session) purge(ctx context.Context) error {
 		s.req.Logf("volume %s is removed", v)
 	}
 	for _, img := range images {
-		if err := s.engine.Delete(ctx, s.req.App, img, s.tagOf(img, urls[img.ID])); err != nil {
+		if err := s.engine.Delete(ctx, s.req.App, img, s.tagsOf(img, urls[img.ID])...); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// tagOf returns the tag that goes with the application: the one its containers
-// or its release used.
-func (s *session) tagOf(img docker.Image, container string) string {
-	if container != "" && container != img.ID {
-		return container
+// tagsOf returns the tags that go with the application: those its containers
+// and its release used.
+func (s *session) tagsOf(img docker.Image, containers []string) []string {
+	var refs []string
+	for _, url := range s.named(img) {
+		ref, _ := submodules.SplitURL(url)
+		refs = append(refs, ref)
 	}
-	for _, c := range s.req.Components {
-		if c.Digest == string(img.Config) {
-			ref, _ := submodules.SplitURL(c.URL)
-			return ref
+	for _, name := range containers {
+		if name != img.ID && !slices.Contains(refs, name) {
+			refs = append(refs, name)
 		}
+	}
+	if len(refs) > 0 {
+		return refs
 	}
 	// One tag beside our own can only be the one LOAD gave it.
 	var tags []string
@@ -97,9 +102,9 @@ func (s *session) tagOf(img docker.Image, container string) string {
 		}
 	}
 	if len(tags) == 1 {
-		return tags[0]
+		return tags
 	}
-	return ""
+	return nil
 }
 
 // volumes returns the data of the application: the projects' named volumes and

@@ -313,6 +313,57 @@ func TestNeighbours(t *testing.T) {
 	require.Len(t, list, 1)
 }
 
+// One image under two names: both are pinned, told of, and go one by one.
+func TestSeveralNames(t *testing.T) {
+	b := newBench(t)
+	web := b.load("1")
+	worker := web
+	worker.URL = b.app + "-worker:1"
+	request := func(list ...submodules.Component) submodules.Request {
+		return submodules.Request{App: b.app, URL: list[0].URL, Components: list}
+	}
+	req := request(worker)
+	req.Path, req.Options = os.DevNull, []string{"stage"}
+	require.NoError(t, b.mod.Load(t.Context(), req), "it is present")
+	require.Empty(t, b.tags(web.URL), "staged")
+	require.Empty(t, b.tags(worker.URL), "staged")
+
+	two := request(web, worker)
+	two.Dir = b.release("1", compose(b.app, "  worker: {image: \""+worker.URL+"\"}\n"))
+	require.NoError(t, b.mod.Rollout(t.Context(), two))
+	require.Len(t, b.tags(web.URL), 3)
+	require.Equal(t, b.tags(web.URL), b.tags(worker.URL))
+	list, err := b.mod.List(t.Context(), submodules.Request{App: b.app})
+	require.NoError(t, err)
+	var urls []string
+	for _, c := range list {
+		require.Equal(t, web.Digest, c.Digest)
+		urls = append(urls, c.URL)
+	}
+	require.ElementsMatch(t, []string{web.URL, worker.URL}, urls)
+	bad, err := b.mod.Verify(t.Context(), two)
+	require.NoError(t, err)
+	require.Empty(t, bad)
+
+	require.NoError(t, b.mod.Delete(t.Context(), request(worker, web)))
+	require.Len(t, b.tags(web.URL), 3, "a container has that name")
+	one := request(web)
+	one.Dir = b.release("2", compose(b.app, ""))
+	require.NoError(t, b.mod.Rollout(t.Context(), one))
+	require.NoError(t, b.mod.Delete(t.Context(), request(worker, web)))
+	require.Len(t, b.tags(web.URL), 2)
+	require.Empty(t, b.tags(worker.URL))
+	require.NotEmpty(t, b.one("web").ID)
+
+	// Back to two names: no content is needed; and PURGE takes both.
+	two.Dir = b.release("1", compose(b.app, "  worker: {image: \""+worker.URL+"\"}\n"))
+	require.NoError(t, b.mod.Rollback(t.Context(), two))
+	require.Len(t, b.tags(worker.URL), 3)
+	require.NoError(t, b.mod.Purge(t.Context(), submodules.Request{App: b.app}))
+	require.Empty(t, b.tags(web.URL))
+	require.Empty(t, b.tags(worker.URL))
+}
+
 func TestPurgeData(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -191,20 +192,15 @@ func RunApplication(t *testing.T, f Fixture) {
 		require.NoError(t, err)
 		return ok
 	}
-	has := func(r Release) bool {
+	hasOne := func(want submodules.Component) bool {
 		t.Helper()
 		list, err := m.List(ctx, submodules.Request{App: f.App})
 		require.NoError(t, err)
-		for _, want := range r.Components {
-			found := false
-			for _, c := range list {
-				found = found || c.Digest == want.Digest
-			}
-			if !found {
-				return false
-			}
-		}
-		return true
+		return slices.ContainsFunc(list, func(c submodules.Component) bool { return c.Digest == want.Digest })
+	}
+	has := func(r Release) bool {
+		t.Helper()
+		return !slices.ContainsFunc(r.Components, func(c submodules.Component) bool { return !hasOne(c) })
 	}
 	var options []string
 	if info.Has(submodules.FeatureStage) {
@@ -245,15 +241,26 @@ func RunApplication(t *testing.T, f Fixture) {
 
 	// What is in use stays; what is not, goes.
 	for _, c := range f.Better.Components {
-		req := request(f.Better)
-		req.URL = c.URL
-		require.NoError(t, m.Delete(ctx, req))
+		require.NoError(t, m.Delete(ctx, submodules.Request{App: f.App, URL: c.URL, Components: []submodules.Component{c}}))
 	}
 	require.True(t, healthy())
 	require.True(t, has(f.Better))
 	for _, c := range f.Good.Components {
-		req := request(f.Good)
-		req.URL = c.URL
+		// Under another name it is still needed, so it stays.
+		other := c
+		other.URL = c.URL + "-other"
+		req := submodules.Request{App: f.App, URL: c.URL, Components: []submodules.Component{c, other}}
+		if info.Has(submodules.FeatureComponents) {
+			req.Path, req.Options = os.DevNull, options
+			req.URL = other.URL
+			require.NoError(t, m.Load(ctx, req), "LOAD of what is present moves no content")
+			req.URL = c.URL
+			require.NoError(t, m.Delete(ctx, req))
+			require.NoError(t, m.Delete(ctx, req), "DELETE is idempotent")
+			require.True(t, hasOne(c))
+			req.URL = other.URL
+		}
+		req.Components = slices.DeleteFunc(req.Components, func(o submodules.Component) bool { return o.URL != req.URL })
 		require.NoError(t, m.Delete(ctx, req))
 		require.NoError(t, m.Delete(ctx, req), "DELETE is idempotent")
 	}

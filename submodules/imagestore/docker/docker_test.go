@@ -330,6 +330,32 @@ func TestDeleteShared(t *testing.T) {
 	require.Equal(t, []string{app + ":mine"}, img.Tags, "a person's tag keeps the image")
 }
 
+// An image under two names: one goes, the other and the image stay.
+func TestDeleteName(t *testing.T) {
+	e, app := engine(t)
+	s := makeImage(t, "amd64", layerTar(t, entry{"a", app}))
+	require.NoError(t, e.loadBytes(t, app, ours(t, s, app+":web"), LoadSpec{URL: app + ":web", Want: s.identity()}))
+	for _, stage := range []bool{true, false} {
+		require.NoError(t, e.loadBytes(t, app, nil, LoadSpec{URL: app + ":worker", Want: s.identity(), Stage: stage}), "nothing is read")
+	}
+	img, err := e.Inspect(t.Context(), app+":worker")
+	require.NoError(t, err)
+	own := imagestore.OwnRef(app, img.Config)
+	require.ElementsMatch(t, []string{own, app + ":web", app + ":worker"}, img.Tags)
+	for range 2 {
+		require.NoError(t, e.DeleteName(t.Context(), app, img, app+":worker"))
+		img, err = e.Inspect(t.Context(), app+":web")
+		require.NoError(t, err)
+		require.ElementsMatch(t, []string{own, app + ":web"}, img.Tags)
+	}
+	require.NoError(t, e.Tag(t.Context(), img, app+":worker"))
+	img, err = e.Inspect(t.Context(), own)
+	require.NoError(t, err)
+	require.NoError(t, e.Delete(t.Context(), app, img, app+":web", app+":worker"))
+	_, err = e.Find(t.Context(), app, s.identity(), app+":web")
+	require.ErrorIs(t, err, submodules.ErrNotFound, "with the last name the image goes")
+}
+
 // Damage on the disk is found.
 func TestVerifyFindsDamage(t *testing.T) {
 	e, app := engine(t)

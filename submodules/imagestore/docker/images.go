@@ -182,11 +182,45 @@ func (e *Engine) Untag(ctx context.Context, ref string) (removed bool, err error
 	return false, fmt.Errorf("remove image reference %s: %w", ref, err)
 }
 
+// DeleteName removes one of the names that an application has for an image it
+// needs by another name, too: the tag url, if it still names this image, no
+// other application has the image and no container was made by that name.
+func (e *Engine) DeleteName(ctx context.Context, app string, img Image, url string) error {
+	list, err := e.cli.ContainerList(ctx, container.ListOptions{All: true})
+	if err != nil {
+		return fmt.Errorf("list containers: %w", err)
+	}
+	for _, c := range list {
+		if imagestore.SameRef(c.Image, url) {
+			e.log(fmt.Sprintf("tag %s stays: a container uses it", url))
+			return nil
+		}
+	}
+	return e.untag(ctx, img, tagsToRemove(app, img, url))
+}
+
+// tagsToRemove returns those of urls that name the image, unless another
+// application has it: they may be its names.
+func tagsToRemove(app string, img Image, urls ...string) (refs []string) {
+	own, _ := img.OwnRef(app)
+	for _, t := range img.Tags {
+		if imagestore.IsOwnRef(t) && t != own {
+			return nil
+		}
+	}
+	for _, url := range urls {
+		if url != "" && slices.ContainsFunc(img.Tags, func(t string) bool { return imagestore.SameRef(t, url) }) {
+			refs = append(refs, url)
+		}
+	}
+	return refs
+}
+
 // Delete removes the application's reference to an image, and the image if
-// nothing else uses it. url is the tag the application's manifests use, or "":
-// it goes too if it still names this image and no other application does. The
+// nothing else uses it. urls are the tags the application's manifests use: they
+// go too if they still name this image and no other application has it. The
 // image stays while a container uses it, or another reference names it.
-func (e *Engine) Delete(ctx context.Context, app string, img Image, url string) error {
+func (e *Engine) Delete(ctx context.Context, app string, img Image, urls ...string) error {
 	used, err := e.Used(ctx, img)
 	if err != nil {
 		return err
@@ -195,20 +229,17 @@ func (e *Engine) Delete(ctx context.Context, app string, img Image, url string) 
 		e.log(fmt.Sprintf("image %s stays: a container uses it", img.Config))
 		return nil
 	}
-	own, hasOwn := img.OwnRef(app)
-	others := false // another application needs the image
-	for _, t := range img.Tags {
-		others = others || imagestore.IsOwnRef(t) && t != own
-	}
+	refs := tagsToRemove(app, img, urls...)
 	// The own reference goes last: while it is there, the same call again
 	// finds the image.
-	var refs []string
-	if url != "" && !others && slices.ContainsFunc(img.Tags, func(t string) bool { return imagestore.SameRef(t, url) }) {
-		refs = append(refs, url)
-	}
-	if hasOwn {
+	if own, ok := img.OwnRef(app); ok {
 		refs = append(refs, own)
 	}
+	return e.untag(ctx, img, refs)
+}
+
+// untag removes references of an image.
+func (e *Engine) untag(ctx context.Context, img Image, refs []string) error {
 	for _, ref := range refs {
 		// The tag may have moved since: what is removed is what it names now.
 		cur, err := e.Inspect(ctx, ref)
