@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -61,6 +62,7 @@ func (g *rig) remove() { _ = os.RemoveAll(g.dir) }
 type release struct {
 	app, name string
 	images    []string // their content; the URL is the first word's
+	also      []string // "name content": a further name of one of them
 	sick      bool
 }
 
@@ -73,6 +75,10 @@ func digestOf(app, content string) image.Digest {
 func (r release) digests() string {
 	var out []string
 	for _, content := range r.images {
+		out = append(out, string(digestOf(r.app, content)))
+	}
+	for _, s := range r.also {
+		_, content, _ := strings.Cut(s, " ")
 		out = append(out, string(digestOf(r.app, content)))
 	}
 	slices.Sort(out)
@@ -92,6 +98,12 @@ func (r release) meta() *artifact.Metadata {
 			Layers: []artifact.Layer{{DiffID: d, Size: 10, Encoding: artifact.EncodingVerbatim, Bytes: 10}},
 		})
 	}
+	for _, s := range r.also {
+		name, content, _ := strings.Cut(s, " ")
+		c := m.Components[slices.Index(r.images, content)]
+		c.URL = name + ":1"
+		m.Components = append(m.Components, c)
+	}
 	slices.Sort(m.Images)
 	return m
 }
@@ -100,8 +112,7 @@ func (r release) meta() *artifact.Metadata {
 func (r release) payload(t tb) map[string][]byte {
 	var images, manifests bytes.Buffer
 	w := artifact.NewImagesWriter(&images)
-	for _, c := range r.meta().Components {
-		i := slices.IndexFunc(r.images, func(s string) bool { return digestOf(r.app, s) == c.Digest })
+	for i, c := range r.meta().Components[:len(r.images)] {
 		content := "image " + r.images[i]
 		require.NoError(t, w.Add(artifact.ImageInfo{
 			Digest: c.Digest, URLNew: c.URL, URLCurrent: c.URL, SumNew: c.Digest, SumCurrent: c.Digest,
@@ -281,6 +292,30 @@ func (g *rig) clean(t tb, app string) {
 	}
 	require.Len(t, have, len(want))
 	require.Len(t, g.w.loaded(app), len(digests), "components left over")
+	g.named(t)
+}
+
+// named asserts that the engine's names are those of releases that are there.
+func (g *rig) named(t tb) {
+	t.Helper()
+	left := maps.Clone(g.w.tags)
+	names, err := g.engine().Store.Apps()
+	require.NoError(t, err)
+	for _, name := range names {
+		a := g.app(t, name)
+		ids, err := a.Releases()
+		require.NoError(t, err)
+		for _, id := range ids {
+			r, err := a.Release(id)
+			require.NoError(t, err)
+			for _, c := range r.Components {
+				if left[c.URL] == c.Digest {
+					delete(left, c.URL)
+				}
+			}
+		}
+	}
+	require.Empty(t, left, "names left over")
 }
 
 func writeFile(t tb, path, content string) {

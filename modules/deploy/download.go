@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/mender-app/mender-app/artifact"
@@ -335,13 +336,13 @@ func (l *loader) images(ctx context.Context, r io.Reader) error {
 	})
 }
 
-// image loads one image.
+// image loads one image, under each of its names.
 func (l *loader) image(ctx context.Context, info artifact.ImageInfo, content io.Reader) error {
-	c, base, err := l.identify(info)
+	names, base, err := l.identify(info)
 	if err != nil {
 		return err
 	}
-	req := submodules.Request{URL: c.URL, CurrentURL: base, Components: components([]store.Component{c})}
+	req := submodules.Request{CurrentURL: base, Path: "-", Stdin: content}
 	if l.info.Has(submodules.FeatureStage) {
 		req.Options = append(req.Options, submodules.OptionStage)
 	}
@@ -361,52 +362,90 @@ func (l *loader) image(ctx context.Context, info artifact.ImageInfo, content io.
 	default:
 		return fmt.Errorf("%w: unknown kind of image", artifact.ErrPayload)
 	}
+	if spools(l.info, len(names) > 1) {
+		tmp, err := l.e.temp()
+		if err != nil {
+			return err
+		}
+		defer os.RemoveAll(tmp)
+		req.Path, req.Stdin = filepath.Join(tmp, "image"), nil
+		if err := spool(req.Path, content); err != nil {
+			return err
+		}
+	}
+	size := info.Size
+	for i, c := range names {
+		if i > 0 && l.info.Has(submodules.FeatureComponents) {
+			// It is present: nothing is read.
+			size, req.Path, req.Stdin, req.CurrentURL = 0, os.DevNull, nil, ""
+			req.Options = slices.DeleteFunc(req.Options, func(o string) bool { return o != submodules.OptionStage })
+		}
+		if err := l.load(ctx, c, size, req); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// spools reports whether the content of an image is put into a file for the
+// sub-module: it cannot read a stream, or it does not know components by their
+// identity, so that an image of several names has to be given to it once for
+// each.
+func spools(info submodules.Info, severalNames bool) bool {
+	return !info.Has(submodules.FeatureStream) || severalNames && !info.Has(submodules.FeatureComponents)
+}
+
+// load makes the call for one component.
+func (l *loader) load(ctx context.Context, c store.Component, size int64, req submodules.Request) error {
 	limit := l.e.LoadTimeout
 	if limit <= 0 {
 		limit = DefaultLoadTimeout
 	}
-	l.e.Log.Info("loading", "app", l.a.Name, "component", c.URL, "bytes", info.Size)
+	l.e.Log.Info("loading", "app", l.a.Name, "component", c.URL, "bytes", size)
 	return l.e.call(ctx, submodules.VerbLoad, limit, func(ctx context.Context, tmp string) error {
 		req.App, req.Platform, req.Env, req.TempDir = l.a.Name, l.r.Platform, l.r.Env, tmp
-		if l.info.Has(submodules.FeatureStream) {
-			req.Path, req.Stdin = "-", content
-		} else {
-			req.Path = filepath.Join(tmp, "image")
-			if err := spool(req.Path, content); err != nil {
-				return err
-			}
-		}
+		req.URL, req.Components = c.URL, components([]store.Component{c})
 		return l.o.Load(ctx, req)
 	})
 }
 
-// identify finds out which component an image of the payload is, and what its
-// delta builds on. The release knows it before it is loaded.
-func (l *loader) identify(info artifact.ImageInfo) (c store.Component, base string, err error) {
+// identify finds out which component an image of the payload is, under which
+// names, that in the payload first, and what its delta builds on. The release
+// knows all of them before the image is loaded.
+func (l *loader) identify(info artifact.ImageInfo) (names []store.Component, base string, err error) {
 	digest := info.Digest.String()
 	if info.URLCurrent != info.URLNew {
 		base = info.URLCurrent
 	}
 	if l.loaded[digest] {
-		return c, "", fmt.Errorf("%w: %s is in it twice", artifact.ErrPayload, digest)
+		return nil, "", fmt.Errorf("%w: %s is in it twice", artifact.ErrPayload, digest)
 	}
 	l.loaded[digest] = true
+	found := false
 	for _, m := range l.h.meta.Components {
-		if m.Digest != info.Digest || m.URL != info.URLNew {
+		if m.Digest != info.Digest {
 			continue
 		}
+		if m.URL != info.URLNew {
+			names = append(names, componentOf(m))
+			continue
+		}
+		found = true
+		names = slices.Insert(names, 0, componentOf(m))
 		if len(m.Bases) > 0 {
 			base = m.Bases[0].URL + "@" + m.Bases[0].Digest.String()
 		}
-		return componentOf(m), base, nil
+	}
+	if found {
+		return names, base, nil
 	}
 	if len(l.h.meta.Components) > 0 {
-		return c, "", fmt.Errorf("%w: %s is not announced in the metadata", artifact.ErrPayload, digest)
+		return nil, "", fmt.Errorf("%w: %s (%s) is not announced in the metadata", artifact.ErrPayload, info.URLNew, digest)
 	}
 	// The shell reference's metadata does not name components.
-	c = store.Component{Type: artifact.ComponentImage, URL: info.URLNew, Digest: digest}
+	c := store.Component{Type: artifact.ComponentImage, URL: info.URLNew, Digest: digest}
 	l.r.Components = append(l.r.Components, c)
-	return c, base, l.a.PutRelease(l.r)
+	return []store.Component{c}, base, l.a.PutRelease(l.r)
 }
 
 // spool writes content to a temporary file.

@@ -322,14 +322,16 @@ func (e *Engine) deleteComponents(ctx context.Context, a *store.App, r *store.Re
 		return err
 	}
 	for _, c := range r.Components {
-		if used(c) {
+		still, stays := used(c)
+		if stays {
 			continue
 		}
 		err := e.call(ctx, submodules.VerbDelete, callTimeout, func(ctx context.Context, tmp string) error {
 			req := request(a, r, tmp)
 			req.URL = c.URL
-			// Only this one: two components of a release may share a URL.
-			req.Components = components([]store.Component{c})
+			// Only this one, for two components of a release may share a URL;
+			// and the names under which the same one is still needed.
+			req.Components = components(append([]store.Component{c}, still...))
 			return o.Delete(ctx, req)
 		})
 		if err != nil && !errors.Is(err, submodules.ErrNotFound) {
@@ -340,10 +342,11 @@ func (e *Engine) deleteComponents(ctx context.Context, a *store.App, r *store.Re
 }
 
 // inUse tells of a component whether a release other than the one given needs
-// it. A sub-module that knows components by identity keeps a reference an
+// it; if not under this name, still are the components by whose names it is
+// needed. A sub-module that knows components by identity keeps a reference an
 // application, so that only the application's own releases count; for any
 // other one the URL is all there is, and other applications count too.
-func (e *Engine) inUse(a *store.App, doomed string, byIdentity bool) (func(store.Component) bool, error) {
+func (e *Engine) inUse(a *store.App, doomed string, byIdentity bool) (func(store.Component) (still []store.Component, stays bool), error) {
 	apps := []*store.App{a}
 	if !byIdentity {
 		names, err := e.Store.Apps()
@@ -361,7 +364,7 @@ func (e *Engine) inUse(a *store.App, doomed string, byIdentity bool) (func(store
 			apps = append(apps, other)
 		}
 	}
-	digests, urls := map[string]bool{}, map[string]bool{}
+	same, urls := map[string][]store.Component{}, map[string]bool{} // by digest, by URL
 	for _, app := range apps {
 		ids, err := app.Releases()
 		if err != nil {
@@ -379,15 +382,18 @@ func (e *Engine) inUse(a *store.App, doomed string, byIdentity bool) (func(store
 				return nil, err // what it needs is not known: delete nothing
 			}
 			for _, c := range r.Components {
-				digests[c.Digest] = c.Digest != ""
+				if c.Digest != "" && !slices.ContainsFunc(same[c.Digest], func(s store.Component) bool { return s.URL == c.URL }) {
+					same[c.Digest] = append(same[c.Digest], c)
+				}
 				urls[strings.TrimSpace(c.URL)] = true
 			}
 		}
 	}
-	return func(c store.Component) bool {
-		if c.Digest != "" && digests[c.Digest] {
-			return true
+	return func(c store.Component) ([]store.Component, bool) {
+		if !byIdentity || c.Digest == "" {
+			return nil, urls[c.URL] || len(same[c.Digest]) > 0
 		}
-		return (!byIdentity || c.Digest == "") && urls[c.URL]
+		still := same[c.Digest]
+		return still, slices.ContainsFunc(still, func(s store.Component) bool { return s.URL == c.URL })
 	}, nil
 }

@@ -190,13 +190,15 @@ func (e *Engine) checkSpace(m *artifact.Metadata, info submodules.Info) error {
 		return nil // the shell reference announces nothing
 	}
 	temp := m.Sizes.Temp
-	if !info.Has(submodules.FeatureStream) {
-		var largest int64
-		for _, c := range m.Components {
+	var largest int64 // of what is put into a file for the sub-module
+	seen := map[image.Digest]bool{}
+	for _, c := range m.Components {
+		if spools(info, seen[c.Digest]) {
 			largest = max(largest, c.PayloadBytes)
 		}
-		temp += largest
+		seen[c.Digest] = true
 	}
+	temp += largest
 	needs := []need{{existing(e.Store.Dir()), temp + m.Sizes.Manifests}}
 	if e.DataRoot != "" {
 		needs = append(needs, need{existing(e.DataRoot), m.Sizes.Engine})

@@ -23,6 +23,8 @@ type world struct {
 	features []string
 	// refs are the applications' own references: app -> digest -> present.
 	refs map[string]map[string]bool
+	// tags are the engine's names for what applications run: URL -> digest.
+	tags map[string]string
 	// content of a digest: "whole", "unsynced", "hollow".
 	content map[string]string
 	// running: what of an application runs.
@@ -46,7 +48,7 @@ func newWorld() *world {
 			submodules.FeatureStream, submodules.FeatureStage, submodules.FeatureComponents,
 			submodules.FeatureDelta, submodules.FeatureVerify, submodules.FeatureSync,
 		},
-		refs: map[string]map[string]bool{}, content: map[string]string{},
+		refs: map[string]map[string]bool{}, tags: map[string]string{}, content: map[string]string{},
 		running: map[string]running{}, sick: map[string]bool{}, fail: map[string]int{},
 	}
 }
@@ -115,13 +117,24 @@ func (w *world) Delete(_ context.Context, r submodules.Request) error {
 	if err := w.enter("DELETE", r); err != nil {
 		return err
 	}
-	for _, c := range r.Components {
-		delete(w.refs[r.App], c.Digest)
-		if err := durable.Point("inside.DELETE"); err != nil {
-			return err
-		}
-		w.collect(c.Digest)
+	c := r.Components[0]
+	if c.URL != r.URL {
+		return errors.New("DELETE of what?")
 	}
+	others := false // another application needs it
+	for app, refs := range w.refs {
+		others = others || app != r.App && refs[c.Digest]
+	}
+	if !others && w.tags[c.URL] == c.Digest {
+		delete(w.tags, c.URL)
+	}
+	if err := durable.Point("inside.DELETE"); err != nil {
+		return err
+	}
+	if len(r.Components) == 1 { // not needed by another name
+		delete(w.refs[r.App], c.Digest)
+	}
+	w.collect(c.Digest)
 	return nil
 }
 
@@ -134,6 +147,11 @@ func (w *world) collect(digest string) {
 	}
 	for _, r := range w.running {
 		if strings.Contains(r.digests, digest) {
+			return
+		}
+	}
+	for _, tagged := range w.tags {
+		if tagged == digest {
 			return
 		}
 	}
@@ -157,6 +175,9 @@ func (w *world) up(verb string, r submodules.Request) error {
 			return fmt.Errorf("%s: component %s is hollow", verb, c.Digest)
 		}
 		digests = append(digests, c.Digest)
+	}
+	for _, c := range r.Components {
+		w.tags[c.URL] = c.Digest
 	}
 	slices.Sort(digests)
 	next := running{compose: string(compose), digests: strings.Join(digests, " ")}
@@ -186,6 +207,11 @@ func (w *world) Purge(_ context.Context, r submodules.Request) error {
 	delete(w.running, r.App)
 	if err := durable.Point("inside.PURGE"); err != nil {
 		return err
+	}
+	for _, c := range r.Components {
+		if w.tags[c.URL] == c.Digest {
+			delete(w.tags, c.URL)
+		}
 	}
 	for d := range w.refs[r.App] {
 		delete(w.refs[r.App], d)

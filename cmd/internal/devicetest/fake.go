@@ -112,6 +112,10 @@ func (f fake) Load(_ context.Context, r submodules.Request) error {
 	if err != nil {
 		return err
 	}
+	if c, ok := r.Component(r.URL); ok && r.Path == os.DevNull {
+		_, err := os.Stat(f.image(r.App, c.Digest)) // one more name of it
+		return err
+	}
 	digest := fmt.Sprintf("sha256:%x", sha256.Sum256(content))
 	if c, ok := r.Component(r.URL); ok && c.Digest != "" && c.Digest != digest {
 		return submodules.Mark(fmt.Errorf("%s is %s, not %s", r.URL, digest, c.Digest), submodules.ErrContent)
@@ -132,10 +136,11 @@ func (f fake) List(_ context.Context, r submodules.Request) (list []submodules.C
 }
 
 func (f fake) Delete(_ context.Context, r submodules.Request) error {
-	for _, c := range r.Components {
-		if err := os.Remove(f.image(r.App, c.Digest)); err != nil && !errors.Is(err, os.ErrNotExist) {
-			return err
-		}
+	if len(r.Components) != 1 {
+		return nil // by other names it is still needed
+	}
+	if err := os.Remove(f.image(r.App, r.Components[0].Digest)); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
 	}
 	return nil
 }
