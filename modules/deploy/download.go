@@ -321,7 +321,11 @@ func (l *loader) images(ctx context.Context, r io.Reader) error {
 		return err
 	}
 	defer os.RemoveAll(tmp)
-	o := artifact.ReadOptions{SpoolDir: tmp}
+	room, err := spoolRoom(tmp, freeBytes)
+	if err != nil {
+		return err
+	}
+	o := artifact.ReadOptions{SpoolDir: tmp, MaxSpool: room}
 	if s := l.h.meta.Sizes; s != nil {
 		o.MaxBytes = s.ImagesPayload
 	}
@@ -369,7 +373,7 @@ func (l *loader) image(ctx context.Context, info artifact.ImageInfo, content io.
 		}
 		defer os.RemoveAll(tmp)
 		req.Path, req.Stdin = filepath.Join(tmp, "image"), nil
-		if err := spool(req.Path, content); err != nil {
+		if err := spool(req.Path, content, info.Size); err != nil {
 			return err
 		}
 	}
@@ -448,8 +452,16 @@ func (l *loader) identify(info artifact.ImageInfo) (names []store.Component, bas
 	return []store.Component{c}, base, l.a.PutRelease(l.r)
 }
 
-// spool writes content to a temporary file.
-func spool(path string, content io.Reader) error {
+// spool writes content of a size to a temporary file, if there is room.
+func spool(path string, content io.Reader, size int64) error {
+	room, err := spoolRoom(filepath.Dir(path), freeBytes)
+	if err != nil {
+		return err
+	}
+	if size > room {
+		return fmt.Errorf("not enough space on the file system of %s: the image takes %s and %s may be used: free some and try again",
+			filepath.Dir(path), human(size), human(room))
+	}
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err

@@ -220,6 +220,17 @@ func freeBytes(dir string) (free int64, dev uint64, err error) {
 	return int64(st.Bavail) * int64(st.Bsize), uint64(fi.Dev), nil // their types depend on the machine
 }
 
+// spoolRoom returns how many bytes may be put into files of a directory where
+// nothing is announced: what is free less the margin, at least 1.
+func spoolRoom(dir string, free func(dir string) (int64, uint64, error)) (int64, error) {
+	have, _, err := free(dir)
+	if err != nil {
+		return 0, err
+	}
+	room := have - marginBytes
+	return max(1, room-room/(marginPart+1)), nil
+}
+
 func checkFree(needs []need, free func(dir string) (int64, uint64, error)) error {
 	type total struct {
 		need
