@@ -23,7 +23,8 @@ bashcompdir   = $(DESTDIR)$(prefix)/share/bash-completion/completions
 
 # -trimpath and no build time: two builds of one commit give the same bytes.
 # The version is the commit that the Go tool stamps in.
-GOBUILD = CGO_ENABLED=0 $(GO) build -trimpath -ldflags='-s -w'
+VCS     := $(shell git status --porcelain >/dev/null 2>&1 && echo auto || echo false)
+GOBUILD  = CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=$(VCS) -ldflags='-s -w'
 
 .DEFAULT_GOAL := help
 

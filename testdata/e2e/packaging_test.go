@@ -1,0 +1,85 @@
+package e2e
+
+import (
+	"bufio"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/mender-app/mender-app/testdata/bed"
+)
+
+// make install puts every program in its place and keeps a configuration that
+// is there; make uninstall takes all away but the configuration.
+func TestInstallAndUninstall(t *testing.T) {
+	programs, err := bed.Programs()
+	require.NoError(t, err)
+	root := t.TempDir()
+	target := func(goal string) {
+		t.Helper()
+		out, err := exec.Command("make", "-s", "-C", bed.Repository(), goal, "DESTDIR="+root, "FROM="+programs).CombinedOutput()
+		require.NoError(t, err, "%s", out)
+	}
+	places := []string{
+		"usr/share/mender/modules/v3/app", "usr/share/mender/app-modules/v1/docker-compose",
+		"usr/bin/mender-app", "usr/bin/app-gen",
+	}
+	own := filepath.Join(root, "etc/mender/mender-app.conf")
+	require.NoError(t, os.MkdirAll(filepath.Dir(own), 0o755))
+	require.NoError(t, os.WriteFile(own, []byte("keep = 3\n"), 0o644))
+
+	target("install")
+	for _, p := range places {
+		info, err := os.Stat(filepath.Join(root, p))
+		require.NoError(t, err)
+		require.EqualValues(t, 0o755, info.Mode().Perm())
+	}
+	for _, p := range []string{
+		"usr/share/man/man8/mender-app.8", "usr/share/man/man1/app-gen.1", "etc/mender/mender-app-docker-compose.conf",
+		"usr/share/bash-completion/completions/mender-app", "usr/share/bash-completion/completions/app-gen",
+	} {
+		require.FileExists(t, filepath.Join(root, p))
+	}
+	text, err := os.ReadFile(own)
+	require.NoError(t, err)
+	require.Equal(t, "keep = 3\n", string(text))
+
+	target("uninstall")
+	var left []string
+	require.NoError(t, filepath.WalkDir(root, func(path string, e os.DirEntry, err error) error {
+		if err == nil && !e.IsDir() {
+			left = append(left, strings.TrimPrefix(path, root+"/"))
+		}
+		return err
+	}))
+	require.ElementsMatch(t, []string{"etc/mender/mender-app.conf", "etc/mender/mender-app-docker-compose.conf"}, left)
+}
+
+// The sample configurations, with every setting switched on, are understood.
+func TestSampleConfigurationIsUnderstood(t *testing.T) {
+	programs, err := bed.Programs()
+	require.NoError(t, err)
+	sample, err := os.Open(filepath.Join(bed.Repository(), "packaging/etc/mender-app.conf"))
+	require.NoError(t, err)
+	defer sample.Close()
+	var on strings.Builder
+	for lines := bufio.NewScanner(sample); lines.Scan(); {
+		if setting, ok := strings.CutPrefix(lines.Text(), "#"); ok && !strings.HasPrefix(setting, " ") {
+			on.WriteString(setting + "\n")
+		}
+	}
+	require.Contains(t, on.String(), "persistent_store")
+	file := filepath.Join(t.TempDir(), "mender-app.conf")
+	text := strings.ReplaceAll(on.String(), "/data/mender-app", t.TempDir())
+	require.NoError(t, os.WriteFile(file, []byte(text), 0o644))
+	cmd := exec.Command(filepath.Join(programs, "mender-app"), "list")
+	cmd.Env = append(os.Environ(), "MENDER_APP_CONFIG="+file)
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	require.NotContains(t, string(out), "unknown", "a setting of the sample is not known")
+	require.NotContains(t, string(out), "mender-app.conf", "a setting of the sample is not liked")
+}
