@@ -141,6 +141,10 @@ var errFalse = errors.New("false")
 func Main(o Orchestrator, name, version string, args []string) int {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
 	defer stop()
+	// When the caller is killed, so are the pipes to it. A write then fails, and
+	// the verb still has its time to take its children with it; unhandled, the
+	// signal would end only this process.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	return frame{o: o, name: name, version: version, in: os.Stdin, out: os.Stdout, err: os.Stderr, getenv: os.Getenv}.main(ctx, args)
 }
 

@@ -7,8 +7,11 @@ import (
 	"errors"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/iotest"
 	"time"
@@ -232,5 +235,29 @@ func TestDescribeSurprises(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, want, info.Protocol, text)
 		require.NotEmpty(t, info.Name)
+	}
+}
+
+// A caller that is killed takes the sub-module and its children with it.
+func TestKilledCaller(t *testing.T) {
+	m, rec := module(t)
+	caller := exec.Command(m.Path)
+	caller.Env = append(os.Environ(), m.Config.Env[0], "TEST_CALLER="+m.Path)
+	require.NoError(t, caller.Start())
+	var pids []byte
+	require.Eventually(t, func() bool {
+		var err error
+		pids, err = os.ReadFile(filepath.Join(rec, "child"))
+		return err == nil && len(pids) > 0
+	}, 20*time.Second, 20*time.Millisecond)
+	require.NoError(t, caller.Process.Kill())
+	_ = caller.Wait()
+	self, _, _ := strings.Cut(strings.TrimSpace(string(pids)), " ")
+	gone(t, self)
+	// Its child is the verb's to end; the fake one leaves that to us.
+	if _, child, ok := strings.Cut(strings.TrimSpace(string(pids)), " "); ok {
+		pid, err := strconv.Atoi(child)
+		require.NoError(t, err)
+		_ = syscall.Kill(pid, syscall.SIGKILL)
 	}
 }
