@@ -154,7 +154,8 @@ func write(t *testing.T, file, text string) {
 // metadata, and images that `docker load` takes.
 func TestFullArtifactServesTheReference(t *testing.T) {
 	d := device(t)
-	file := release(t, d, "1", "")
+	// One of its images has two names.
+	file := release(t, d, "1", "", archive(t, web(t, "1", ""))+"=shop/worker:1")
 	text, err := exec.Command("mender-artifact", "validate", file).CombinedOutput()
 	require.NoError(t, err, "%s", text)
 
@@ -195,6 +196,8 @@ func TestFullArtifactServesTheReference(t *testing.T) {
 		url := strings.TrimSpace(string(images[dir+"url-new.txt"]))
 		require.Equal(t, "sha256:"+digest, strings.TrimSpace(d.MustRun(t, "docker", "image", "inspect", "-f", "{{.Id}}", url)))
 	}
+	id := func(url string) string { return d.MustRun(t, "docker", "image", "inspect", "-f", "{{.Id}}", url) }
+	require.Equal(t, id("shop/worker:1"), id("shop/web:1"))
 }
 
 // open unpacks a Mender Artifact whose payloads are not compressed again: the
