@@ -66,7 +66,7 @@ check: ## gofmt, vet, staticcheck, shellcheck and the short tests with the race 
 	$(GO) tool staticcheck ./... $(E2E)
 	@if command -v shellcheck >/dev/null; then shellcheck $(SCRIPTS); \
 	  elif [ "$$CI" = true ]; then echo "shellcheck is missing" >&2; exit 1; fi
-	$(GO) test -race -short -timeout 5m ./...
+	$(GO) test -race -short -timeout 10m ./...
 
 .PHONY: setup
 setup: ## install what tests and demo need (Debian, as root; SETUP=no leaves the machine alone)
@@ -74,9 +74,9 @@ setup: ## install what tests and demo need (Debian, as root; SETUP=no leaves the
 
 .PHONY: test
 test: setup check ## check, then every test: real engine, real Mender client, end to end
-	$(GO) test -timeout 10m ./...
+	$(GO) test -timeout 20m ./...
 	@if [ -e /proc/sys/fs/binfmt_misc/qemu-arm ] || [ "$$CI" = true ]; then $(MAKE) --no-print-directory test-arm; fi
-	$(GO) test -timeout 15m $(E2E)
+	$(GO) test -timeout 30m -parallel 4 $(E2E)
 
 # The smallest device: 32-bit, so that a size in an int shows.
 .PHONY: test-arm

@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -58,9 +59,11 @@ func Repository() string {
 	return strings.TrimSpace(string(out))
 }
 
-// Programs builds the product's programs for this machine and returns their
-// directory.
-func Programs() (string, error) {
+// Programs builds the product's programs for this machine, once a process, and
+// returns their directory.
+func Programs() (string, error) { return programs() }
+
+var programs = sync.OnceValues(func() (string, error) {
 	r, err := run(exec.Command("make", "-s", "-C", Repository(), "build"))
 	if err == nil && r.Code != 0 {
 		err = errors.New(r.Output())
@@ -69,7 +72,7 @@ func Programs() (string, error) {
 		return "", fmt.Errorf("build the programs: %w", err)
 	}
 	return filepath.Join(Repository(), "build"), nil
-}
+})
 
 // Missing names what this machine lacks to hold a Device, or returns "".
 func Missing() string {

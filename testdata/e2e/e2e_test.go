@@ -19,8 +19,10 @@ import (
 )
 
 // device starts a device with the product and the Mender client installed.
+// Devices do not know of each other, and mostly wait: tests run side by side.
 func device(t *testing.T) *bed.Device {
 	t.Helper()
+	t.Parallel()
 	bed.Require(t, "mender-artifact")
 	return bed.Start(t)
 }
