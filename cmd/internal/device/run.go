@@ -13,7 +13,7 @@ import (
 
 // stopWithin is how long after TERM a call may still take. The journal is right
 // at every instant, so what is not done then is settled by the next call.
-const stopWithin = 4500 * time.Millisecond
+const stopWithin = 4 * time.Second
 
 // Mode says how a program ends.
 type Mode int
