@@ -15,6 +15,7 @@ import (
 	"strings"
 	"testing"
 	"testing/fstest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -36,6 +37,7 @@ type rig struct {
 	// installed is the artifact name in the client's provides.
 	installed string
 	trees     int
+	patience  time.Duration
 }
 
 // tb lets a rig serve both testing.T and rapid.T.
@@ -180,6 +182,7 @@ func (g *rig) engine() *Engine {
 			return g.w, nil
 		},
 		Log: slog.New(slog.DiscardHandler), Keep: g.keep, BootID: fmt.Sprint("boot-", g.boot), Driver: "mender",
+		Patience: g.patience,
 	}
 }
 

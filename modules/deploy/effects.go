@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/mender-app/mender-app/store"
@@ -31,6 +29,28 @@ func (e *Engine) call(ctx context.Context, verb string, limit time.Duration, f f
 		return err
 	}
 	return durable.Point("called." + verb)
+}
+
+// patiently repeats a call that failed for want of the engine: one that is being
+// restarted comes back, and neither a commit nor a rollback should fail for it.
+func (e *Engine) patiently(ctx context.Context, f func() error) error {
+	patience := e.Patience
+	if patience == 0 {
+		patience = DefaultPatience
+	}
+	for end, pause := time.Now().Add(patience), time.Second/4; ; pause = min(2*pause, 5*time.Second) {
+		err := f()
+		var failed *submodules.CallError
+		if err == nil || !errors.As(err, &failed) || failed.Code != submodules.CodeRequirement || time.Now().Add(pause).After(end) {
+			return err
+		}
+		e.Log.Warn("the engine does not answer; waiting for it", "error", err)
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(pause):
+		}
+	}
 }
 
 // temp makes a directory for temporary files on the store's file system, whose
@@ -113,8 +133,10 @@ func (e *Engine) barrier(ctx context.Context, a *store.App) error {
 		return err
 	}
 	if info.Has(submodules.FeatureSync) {
-		err = e.call(ctx, submodules.VerbSync, callTimeout, func(ctx context.Context, tmp string) error {
-			return o.Sync(ctx, request(a, r, tmp))
+		err = e.patiently(ctx, func() error {
+			return e.call(ctx, submodules.VerbSync, callTimeout, func(ctx context.Context, tmp string) error {
+				return o.Sync(ctx, request(a, r, tmp))
+			})
 		})
 		if err != nil {
 			return fmt.Errorf("make durable: %w", err)
@@ -142,8 +164,10 @@ func (e *Engine) rollout(ctx context.Context, a *store.App) error {
 		return err
 	}
 	e.Log.Info("rolling out", "app", a.Name, "release", r.ID)
-	return e.call(ctx, submodules.VerbRollout, e.rolloutTimeout(), func(ctx context.Context, tmp string) error {
-		return o.Rollout(ctx, request(a, r, tmp))
+	return e.patiently(ctx, func() error {
+		return e.call(ctx, submodules.VerbRollout, e.rolloutTimeout(), func(ctx context.Context, tmp string) error {
+			return o.Rollout(ctx, request(a, r, tmp))
+		})
 	})
 }
 
@@ -173,9 +197,11 @@ func (e *Engine) healthy(ctx context.Context, a *store.App, id string) (ok bool,
 	if err != nil {
 		return false, err
 	}
-	err = e.call(ctx, submodules.VerbHealthy, callTimeout, func(ctx context.Context, tmp string) error {
-		ok, err = o.Healthy(ctx, request(a, r, tmp))
-		return err
+	err = e.patiently(ctx, func() error {
+		return e.call(ctx, submodules.VerbHealthy, callTimeout, func(ctx context.Context, tmp string) error {
+			ok, err = o.Healthy(ctx, request(a, r, tmp))
+			return err
+		})
 	})
 	if errors.Is(err, submodules.ErrUsage) {
 		return true, nil
@@ -198,10 +224,12 @@ func (e *Engine) revert(ctx context.Context, a *store.App) error {
 		return err
 	}
 	e.Log.Info("rolling back", "app", a.Name, "release", r.ID)
-	err = e.call(ctx, submodules.VerbRollback, e.rolloutTimeout(), func(ctx context.Context, tmp string) error {
-		req := request(a, r, tmp)
-		req.FailedDir = a.ReleaseManifests(d.To)
-		return o.Rollback(ctx, req)
+	err = e.patiently(ctx, func() error {
+		return e.call(ctx, submodules.VerbRollback, e.rolloutTimeout(), func(ctx context.Context, tmp string) error {
+			req := request(a, r, tmp)
+			req.FailedDir = a.ReleaseManifests(d.To)
+			return o.Rollback(ctx, req)
+		})
 	})
 	if err != nil {
 		return fmt.Errorf("the release before did not come back: %w", err)
@@ -231,169 +259,13 @@ func (e *Engine) revertFirst(ctx context.Context, a *store.App) error {
 		}
 		e.Log.Warn("stop", "app", a.Name, "error", err) // PURGE decides
 	}
-	err = e.call(ctx, submodules.VerbPurge, callTimeout, func(ctx context.Context, tmp string) error {
-		return o.Purge(ctx, request(a, r, tmp))
+	err = e.patiently(ctx, func() error {
+		return e.call(ctx, submodules.VerbPurge, callTimeout, func(ctx context.Context, tmp string) error {
+			return o.Purge(ctx, request(a, r, tmp))
+		})
 	})
 	if err != nil {
 		return err
 	}
 	return a.Point("")
-}
-
-// prune removes the releases that are neither current nor kept, and what is
-// left of the shell reference's files. It is after the commit: what does not
-// work is logged and tried again after the next one.
-func (e *Engine) prune(ctx context.Context, a *store.App) {
-	if n := e.keep(); len(a.Kept) > n {
-		a.Kept = a.Kept[:n]
-		if err := a.Save(); err != nil {
-			e.Log.Warn("the journal could not be written", "app", a.Name, "error", err)
-			return
-		}
-	}
-	ids, err := a.Releases()
-	if err != nil {
-		e.Log.Warn("old releases stay", "app", a.Name, "error", err)
-		return
-	}
-	for _, id := range ids {
-		if !e.retained(a, id) {
-			e.discardRelease(ctx, a, id)
-		}
-	}
-	if err := a.DropLegacy(); err != nil {
-		e.Log.Warn("old files stay", "app", a.Name, "error", err)
-	}
-}
-
-func (e *Engine) retained(a *store.App, id string) bool {
-	if id == a.Current || slices.Contains(a.Kept, id) {
-		return true
-	}
-	d := a.Deployment
-	return d != nil && (id == d.From && Phase(d.Phase) != Cleaning || id == d.To)
-}
-
-// discardFailed removes the release that the deployment brought.
-func (e *Engine) discardFailed(ctx context.Context, a *store.App) {
-	d := a.Deployment
-	if d.Reused || d.To == a.Current || slices.Contains(a.Kept, d.To) {
-		return
-	}
-	if e.discardRelease(ctx, a, d.To) && store.Number(d.To) == a.Sequence {
-		// Nothing is left of it, so nothing has changed; end saves this.
-		a.Sequence--
-	}
-}
-
-// discardRelease deletes the components that only this release has, then its
-// directory. Where that fails the directory stays, so that a later prune knows
-// what is still to be deleted, and the result is false.
-func (e *Engine) discardRelease(ctx context.Context, a *store.App, id string) bool {
-	r, err := a.Release(id)
-	switch {
-	case errors.Is(err, store.ErrNoRelease):
-	case err != nil:
-		e.Log.Warn("the release stays", "app", a.Name, "release", id, "error", err)
-		return false
-	default:
-		if err := e.deleteComponents(ctx, a, r); err != nil {
-			e.Log.Warn("the release stays until the next cleanup", "app", a.Name, "release", id, "error", err)
-			return false
-		}
-	}
-	if err := a.RemoveRelease(id); err != nil {
-		e.Log.Warn("the release stays until the next cleanup", "app", a.Name, "release", id, "error", err)
-		return false
-	}
-	return true
-}
-
-func (e *Engine) deleteComponents(ctx context.Context, a *store.App, r *store.Release) error {
-	if len(r.Components) == 0 {
-		return nil
-	}
-	o, info, err := e.orchestrator(ctx, r.Orchestrator)
-	if err != nil {
-		return err
-	}
-	used, err := e.inUse(a, r.ID, info.Has(submodules.FeatureComponents))
-	if err != nil {
-		return err
-	}
-	for _, c := range r.Components {
-		still, stays := used(c)
-		if stays {
-			continue
-		}
-		err := e.call(ctx, submodules.VerbDelete, callTimeout, func(ctx context.Context, tmp string) error {
-			req := request(a, r, tmp)
-			req.URL = c.URL
-			// Only this one, for two components of a release may share a URL;
-			// and the names under which the same one is still needed.
-			req.Components = components(append([]store.Component{c}, still...))
-			return o.Delete(ctx, req)
-		})
-		if err != nil && !errors.Is(err, submodules.ErrNotFound) {
-			return fmt.Errorf("delete %s: %w", c.URL, err)
-		}
-	}
-	return nil
-}
-
-// inUse tells of a component whether a release other than the one given needs
-// it; if not under this name, still are the components by whose names it is
-// needed. A sub-module that knows components by identity keeps a reference an
-// application, so that only the application's own releases count; for any
-// other one the URL is all there is, and other applications count too.
-func (e *Engine) inUse(a *store.App, doomed string, byIdentity bool) (func(store.Component) (still []store.Component, stays bool), error) {
-	apps := []*store.App{a}
-	if !byIdentity {
-		names, err := e.Store.Apps()
-		if err != nil {
-			return nil, err
-		}
-		for _, name := range names {
-			if name == a.Name || e.Store.Legacy(name) {
-				continue
-			}
-			other, err := e.Store.App(name)
-			if err != nil {
-				return nil, err
-			}
-			apps = append(apps, other)
-		}
-	}
-	same, urls := map[string][]store.Component{}, map[string]bool{} // by digest, by URL
-	for _, app := range apps {
-		ids, err := app.Releases()
-		if err != nil {
-			return nil, err
-		}
-		for _, id := range ids {
-			if app.Name == a.Name && (id == doomed || !e.retained(app, id)) {
-				continue
-			}
-			r, err := app.Release(id)
-			if errors.Is(err, store.ErrNoRelease) {
-				continue
-			}
-			if err != nil {
-				return nil, err // what it needs is not known: delete nothing
-			}
-			for _, c := range r.Components {
-				if c.Digest != "" && !slices.ContainsFunc(same[c.Digest], func(s store.Component) bool { return s.URL == c.URL }) {
-					same[c.Digest] = append(same[c.Digest], c)
-				}
-				urls[strings.TrimSpace(c.URL)] = true
-			}
-		}
-	}
-	return func(c store.Component) ([]store.Component, bool) {
-		if !byIdentity || c.Digest == "" {
-			return nil, urls[c.URL] || len(same[c.Digest]) > 0
-		}
-		still := same[c.Digest]
-		return still, slices.ContainsFunc(still, func(s store.Component) bool { return s.URL == c.URL })
-	}, nil
 }

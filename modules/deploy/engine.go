@@ -62,6 +62,7 @@ const (
 	DefaultKeep           = 1
 	DefaultLoadTimeout    = 3 * time.Hour
 	DefaultRolloutTimeout = 15 * time.Minute
+	DefaultPatience       = time.Minute
 	// callTimeout bounds the calls that neither load nor start anything.
 	callTimeout = 10 * time.Minute
 	// lockTimeout is how long a call waits for another one that is at work.
@@ -88,6 +89,7 @@ type Engine struct {
 
 	LoadTimeout    time.Duration // of one component; 0 is DefaultLoadTimeout
 	RolloutTimeout time.Duration // until healthy; 0 is DefaultRolloutTimeout
+	Patience       time.Duration // with an engine that does not answer; 0 is DefaultPatience
 
 	// BootID identifies the machine's boot; "" is read from the kernel.
 	BootID string

@@ -281,3 +281,32 @@ func TestDamagedState(t *testing.T) {
 	require.Equal(t, []string{"1-shop-1"}, g.app(t, "shop").Kept)
 	_ = store.AdoptedID
 }
+
+// TestEngineIsRestarted: a commit and a rollback wait for it.
+func TestEngineIsRestarted(t *testing.T) {
+	both(t, func(t *testing.T, c *client) {
+		g := c.g
+		require.NoError(t, c.install(g.newTree(t, v1)))
+		g.w.away = 1
+		require.NoError(t, c.commit())
+		require.NoError(t, c.install(g.newTree(t, v2)))
+		g.w.away = 1
+		require.NoError(t, c.rollback())
+		require.False(t, c.broken)
+		g.runs(t, "shop", &v1)
+		g.clean(t, "shop")
+
+		// One that stays away is given up.
+		g.patience = 1
+		require.NoError(t, c.install(g.newTree(t, v2)))
+		g.w.away = 1000
+		require.ErrorContains(t, c.commit(), "no engine")
+		require.True(t, c.broken)
+		g.w.away = 0
+		found, err := g.engine().Resume(t.Context(), "", "")
+		require.NoError(t, err)
+		require.NoError(t, found[0].Err)
+		g.runs(t, "shop", &v1)
+		g.clean(t, "shop")
+	})
+}

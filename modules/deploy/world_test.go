@@ -34,6 +34,7 @@ type world struct {
 	// fail makes a verb fail, once for each count.
 	fail  map[string]int
 	calls []string
+	away  int // calls for which the engine is not there
 }
 
 type running struct {
@@ -55,6 +56,10 @@ func newWorld() *world {
 
 func (w *world) enter(verb string, r submodules.Request) error {
 	w.calls = append(w.calls, strings.TrimSpace(verb+" "+r.App+" "+r.URL))
+	if w.away > 0 {
+		w.away--
+		return &submodules.CallError{Module: "fake", Verb: verb, Code: submodules.CodeRequirement, LastLine: "no engine"}
+	}
 	if w.fail[verb] > 0 {
 		w.fail[verb]--
 		return fmt.Errorf("%s was told to fail", verb)

@@ -1,0 +1,170 @@
+package deploy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/mender-app/mender-app/store"
+	"github.com/mender-app/mender-app/submodules"
+)
+
+// prune removes the releases that are neither current nor kept, and what is
+// left of the shell reference's files. It is after the commit: what does not
+// work is logged and tried again after the next one.
+func (e *Engine) prune(ctx context.Context, a *store.App) {
+	if n := e.keep(); len(a.Kept) > n {
+		a.Kept = a.Kept[:n]
+		if err := a.Save(); err != nil {
+			e.Log.Warn("the journal could not be written", "app", a.Name, "error", err)
+			return
+		}
+	}
+	ids, err := a.Releases()
+	if err != nil {
+		e.Log.Warn("old releases stay", "app", a.Name, "error", err)
+		return
+	}
+	for _, id := range ids {
+		if !e.retained(a, id) {
+			e.discardRelease(ctx, a, id)
+		}
+	}
+	if err := a.DropLegacy(); err != nil {
+		e.Log.Warn("old files stay", "app", a.Name, "error", err)
+	}
+}
+
+func (e *Engine) retained(a *store.App, id string) bool {
+	if id == a.Current || slices.Contains(a.Kept, id) {
+		return true
+	}
+	d := a.Deployment
+	return d != nil && (id == d.From && Phase(d.Phase) != Cleaning || id == d.To)
+}
+
+// discardFailed removes the release that the deployment brought.
+func (e *Engine) discardFailed(ctx context.Context, a *store.App) {
+	d := a.Deployment
+	if d.Reused || d.To == a.Current || slices.Contains(a.Kept, d.To) {
+		return
+	}
+	if e.discardRelease(ctx, a, d.To) && store.Number(d.To) == a.Sequence {
+		// Nothing is left of it, so nothing has changed; end saves this.
+		a.Sequence--
+	}
+}
+
+// discardRelease deletes the components that only this release has, then its
+// directory. Where that fails the directory stays, so that a later prune knows
+// what is still to be deleted, and the result is false.
+func (e *Engine) discardRelease(ctx context.Context, a *store.App, id string) bool {
+	r, err := a.Release(id)
+	switch {
+	case errors.Is(err, store.ErrNoRelease):
+	case err != nil:
+		e.Log.Warn("the release stays", "app", a.Name, "release", id, "error", err)
+		return false
+	default:
+		if err := e.deleteComponents(ctx, a, r); err != nil {
+			e.Log.Warn("the release stays until the next cleanup", "app", a.Name, "release", id, "error", err)
+			return false
+		}
+	}
+	if err := a.RemoveRelease(id); err != nil {
+		e.Log.Warn("the release stays until the next cleanup", "app", a.Name, "release", id, "error", err)
+		return false
+	}
+	return true
+}
+
+func (e *Engine) deleteComponents(ctx context.Context, a *store.App, r *store.Release) error {
+	if len(r.Components) == 0 {
+		return nil
+	}
+	o, info, err := e.orchestrator(ctx, r.Orchestrator)
+	if err != nil {
+		return err
+	}
+	used, err := e.inUse(a, r.ID, info.Has(submodules.FeatureComponents))
+	if err != nil {
+		return err
+	}
+	for _, c := range r.Components {
+		still, stays := used(c)
+		if stays {
+			continue
+		}
+		err := e.call(ctx, submodules.VerbDelete, callTimeout, func(ctx context.Context, tmp string) error {
+			req := request(a, r, tmp)
+			req.URL = c.URL
+			// Only this one, for two components of a release may share a URL;
+			// and the names under which the same one is still needed.
+			req.Components = components(append([]store.Component{c}, still...))
+			return o.Delete(ctx, req)
+		})
+		if err != nil && !errors.Is(err, submodules.ErrNotFound) {
+			return fmt.Errorf("delete %s: %w", c.URL, err)
+		}
+	}
+	return nil
+}
+
+// inUse tells of a component whether a release other than the one given needs
+// it; if not under this name, still are the components by whose names it is
+// needed. A sub-module that knows components by identity keeps a reference an
+// application, so that only the application's own releases count; for any
+// other one the URL is all there is, and other applications count too.
+func (e *Engine) inUse(a *store.App, doomed string, byIdentity bool) (func(store.Component) (still []store.Component, stays bool), error) {
+	apps := []*store.App{a}
+	if !byIdentity {
+		names, err := e.Store.Apps()
+		if err != nil {
+			return nil, err
+		}
+		for _, name := range names {
+			if name == a.Name || e.Store.Legacy(name) {
+				continue
+			}
+			other, err := e.Store.App(name)
+			if err != nil {
+				return nil, err
+			}
+			apps = append(apps, other)
+		}
+	}
+	same, urls := map[string][]store.Component{}, map[string]bool{} // by digest, by URL
+	for _, app := range apps {
+		ids, err := app.Releases()
+		if err != nil {
+			return nil, err
+		}
+		for _, id := range ids {
+			if app.Name == a.Name && (id == doomed || !e.retained(app, id)) {
+				continue
+			}
+			r, err := app.Release(id)
+			if errors.Is(err, store.ErrNoRelease) {
+				continue
+			}
+			if err != nil {
+				return nil, err // what it needs is not known: delete nothing
+			}
+			for _, c := range r.Components {
+				if c.Digest != "" && !slices.ContainsFunc(same[c.Digest], func(s store.Component) bool { return s.URL == c.URL }) {
+					same[c.Digest] = append(same[c.Digest], c)
+				}
+				urls[strings.TrimSpace(c.URL)] = true
+			}
+		}
+	}
+	return func(c store.Component) ([]store.Component, bool) {
+		if !byIdentity || c.Digest == "" {
+			return nil, urls[c.URL] || len(same[c.Digest]) > 0
+		}
+		still := same[c.Digest]
+		return still, slices.ContainsFunc(still, func(s store.Component) bool { return s.URL == c.URL })
+	}, nil
+}

@@ -1,0 +1,250 @@
+package deploy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/mender-app/mender-app/artifact"
+	"github.com/mender-app/mender-app/modules"
+	"github.com/mender-app/mender-app/store"
+	"github.com/mender-app/mender-app/store/durable"
+	"github.com/mender-app/mender-app/submodules"
+)
+
+// receive reads the payload: images are loaded, manifests unpacked. Nothing of
+// it may be used before the client has checked the payload's checksums, which
+// it does when the call has ended.
+func (e *Engine) receive(ctx context.Context, a *store.App, h *header, o Orchestrator, info submodules.Info, payload modules.Streams) error {
+	l := &loader{e: e, a: a, h: h, o: o, info: info, loaded: map[string]bool{}}
+	r, err := a.Release(a.Deployment.To)
+	if err != nil {
+		return err
+	}
+	l.r = r
+	var images, manifests bool
+	for {
+		if err := ctx.Err(); err != nil {
+			return fmt.Errorf("stopped: %w", context.Cause(ctx))
+		}
+		s, err := payload.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return err
+		}
+		err = func() error {
+			defer s.Close()
+			switch {
+			case s.Name == imagesFile && !images:
+				images = true
+				return l.images(ctx, s)
+			case s.Name == manifestsFile && !manifests:
+				manifests = true
+				return l.manifests(s)
+			}
+			return fmt.Errorf("%w: unexpected file %q", artifact.ErrPayload, s.Name)
+		}()
+		if err != nil {
+			return err
+		}
+	}
+	if !manifests {
+		return fmt.Errorf("%w: no %s in it", artifact.ErrPayload, manifestsFile)
+	}
+	for _, c := range h.meta.Components {
+		if !l.loaded[c.Digest.String()] {
+			return fmt.Errorf("%w: image %s (%s) is announced and not there", artifact.ErrPayload, c.URL, c.Digest)
+		}
+	}
+	return nil
+}
+
+type loader struct {
+	e      *Engine
+	a      *store.App
+	h      *header
+	r      *store.Release
+	o      Orchestrator
+	info   submodules.Info
+	loaded map[string]bool // by digest
+}
+
+func (l *loader) manifests(r io.Reader) error {
+	root, err := os.OpenRoot(l.a.ReleaseManifests(l.r.ID))
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	var limits artifact.ManifestLimits
+	if s := l.h.meta.Sizes; s != nil {
+		limits.MaxBytes = s.ManifestsPayload
+	}
+	if err := artifact.ReadManifests(r, root, limits); err != nil {
+		return fmt.Errorf("manifests: %w", err)
+	}
+	return durable.Point("unpacked.manifests")
+}
+
+func (l *loader) images(ctx context.Context, r io.Reader) error {
+	tmp, err := l.e.temp()
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(tmp)
+	room, err := spoolRoom(tmp, freeBytes)
+	if err != nil {
+		return err
+	}
+	o := artifact.ReadOptions{SpoolDir: tmp, MaxSpool: room}
+	if s := l.h.meta.Sizes; s != nil {
+		o.MaxBytes = s.ImagesPayload
+	}
+	return artifact.ReadImages(r, o, func(info artifact.ImageInfo, content io.Reader) error {
+		if err := ctx.Err(); err != nil {
+			return fmt.Errorf("stopped: %w", context.Cause(ctx))
+		}
+		if err := l.image(ctx, info, content); err != nil {
+			return fmt.Errorf("image %s: %w", info.URLNew, err)
+		}
+		return nil
+	})
+}
+
+// image loads one image, under each of its names.
+func (l *loader) image(ctx context.Context, info artifact.ImageInfo, content io.Reader) error {
+	names, base, err := l.identify(info)
+	if err != nil {
+		return err
+	}
+	req := submodules.Request{CurrentURL: base, Path: "-", Stdin: content}
+	if l.info.Has(submodules.FeatureStage) {
+		req.Options = append(req.Options, submodules.OptionStage)
+	}
+	switch info.Kind {
+	case artifact.KindFull:
+	case artifact.KindDelta:
+		if !l.info.Has(submodules.FeatureDelta) {
+			return fmt.Errorf("sub-module %s cannot apply deltas: update it, or install a full artifact", l.h.meta.Orchestrator)
+		}
+		req.Options = append(req.Options, submodules.OptionDelta)
+	case artifact.KindReferenceDeepDelta:
+		req.Options = append(req.Options, submodules.OptionDeepDelta)
+	case artifact.KindReferenceDelta:
+		if !l.info.Has(submodules.FeatureVcdiff) {
+			return fmt.Errorf("sub-module %s cannot apply xdelta3 deltas: install a full artifact", l.h.meta.Orchestrator)
+		}
+	default:
+		return fmt.Errorf("%w: unknown kind of image", artifact.ErrPayload)
+	}
+	if spools(l.info, len(names) > 1) {
+		tmp, err := l.e.temp()
+		if err != nil {
+			return err
+		}
+		defer os.RemoveAll(tmp)
+		req.Path, req.Stdin = filepath.Join(tmp, "image"), nil
+		if err := spool(req.Path, content, info.Size); err != nil {
+			return err
+		}
+	}
+	size := info.Size
+	for i, c := range names {
+		if i > 0 && l.info.Has(submodules.FeatureComponents) {
+			// It is present: nothing is read.
+			size, req.Path, req.Stdin, req.CurrentURL = 0, os.DevNull, nil, ""
+			req.Options = slices.DeleteFunc(req.Options, func(o string) bool { return o != submodules.OptionStage })
+		}
+		if err := l.load(ctx, c, size, req); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// spools reports whether the content of an image is put into a file for the
+// sub-module: it cannot read a stream, or it does not know components by their
+// identity, so that an image of several names has to be given to it once for
+// each.
+func spools(info submodules.Info, severalNames bool) bool {
+	return !info.Has(submodules.FeatureStream) || severalNames && !info.Has(submodules.FeatureComponents)
+}
+
+// load makes the call for one component.
+func (l *loader) load(ctx context.Context, c store.Component, size int64, req submodules.Request) error {
+	limit := l.e.LoadTimeout
+	if limit <= 0 {
+		limit = DefaultLoadTimeout
+	}
+	l.e.Log.Info("loading", "app", l.a.Name, "component", c.URL, "bytes", size)
+	return l.e.call(ctx, submodules.VerbLoad, limit, func(ctx context.Context, tmp string) error {
+		req.App, req.Platform, req.Env, req.TempDir = l.a.Name, l.r.Platform, l.r.Env, tmp
+		req.URL, req.Components = c.URL, components([]store.Component{c})
+		return l.o.Load(ctx, req)
+	})
+}
+
+// identify finds out which component an image of the payload is, under which
+// names, that in the payload first, and what its delta builds on. The release
+// knows all of them before the image is loaded.
+func (l *loader) identify(info artifact.ImageInfo) (names []store.Component, base string, err error) {
+	digest := info.Digest.String()
+	if info.URLCurrent != info.URLNew {
+		base = info.URLCurrent
+	}
+	if l.loaded[digest] {
+		return nil, "", fmt.Errorf("%w: %s is in it twice", artifact.ErrPayload, digest)
+	}
+	l.loaded[digest] = true
+	found := false
+	for _, m := range l.h.meta.Components {
+		if m.Digest != info.Digest {
+			continue
+		}
+		if m.URL != info.URLNew {
+			names = append(names, componentOf(m))
+			continue
+		}
+		found = true
+		names = slices.Insert(names, 0, componentOf(m))
+		if len(m.Bases) > 0 {
+			base = m.Bases[0].URL + "@" + m.Bases[0].Digest.String()
+		}
+	}
+	if found {
+		return names, base, nil
+	}
+	if len(l.h.meta.Components) > 0 {
+		return nil, "", fmt.Errorf("%w: %s (%s) is not announced in the metadata", artifact.ErrPayload, info.URLNew, digest)
+	}
+	// The shell reference's metadata does not name components.
+	c := store.Component{Type: artifact.ComponentImage, URL: info.URLNew, Digest: digest}
+	l.r.Components = append(l.r.Components, c)
+	return []store.Component{c}, base, l.a.PutRelease(l.r)
+}
+
+// spool writes content of a size to a temporary file, if there is room.
+func spool(path string, content io.Reader, size int64) error {
+	room, err := spoolRoom(filepath.Dir(path), freeBytes)
+	if err != nil {
+		return err
+	}
+	if size > room {
+		return fmt.Errorf("not enough space on the file system of %s: the image takes %s and %s may be used: free some and try again",
+			filepath.Dir(path), human(size), human(room))
+	}
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	if _, err := io.Copy(f, content); err != nil {
+		_ = f.Close()
+		return err
+	}
+	return f.Close()
+}
