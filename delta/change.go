@@ -2,6 +2,7 @@ package delta
 
 import (
 	"io"
+	"slices"
 	"sync"
 
 	"github.com/mender-app/mender-app/delta/elf"
@@ -153,7 +154,11 @@ func (e *encoder) covers(path string, off, size int64, h *hostObject, f *oldFile
 				return nil, nil
 			}
 		}
-		for _, c := range align(old, new) {
+		found := align(old, new)
+		for short := int64(16); len(found) > maxCovers; short *= 2 {
+			found = slices.DeleteFunc(found, func(c cover) bool { return c.length < short })
+		}
+		for _, c := range found {
 			c.new += at
 			c.old += oat
 			covers = append(covers, c)

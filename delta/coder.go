@@ -140,22 +140,14 @@ func (p *prob) update(bit int, limit uint32) {
 	*p = prob(v<<10 | n)
 }
 
-const (
-	quick = 30  // adapts fast: text, flags whose odds drift
-	slow  = 250 // adapts slowly: stationary
-)
+// quick is the limit of probabilities that are used by themselves.
+const quick = 30
 
-// bit codes a bit with one adaptive probability, which must have been made by
-// fresh or a slice of it.
+// bit codes a bit with one adaptive probability, which must have begun as
+// freshProb.
 func (c *coder) bit(p *prob, bit int) int {
 	bit = c.code(p.p16(), bit)
 	p.update(bit, quick)
-	return bit
-}
-
-func (c *coder) steady(p *prob, bit int) int {
-	bit = c.code(p.p16(), bit)
-	p.update(bit, slow)
 	return bit
 }
 

@@ -25,7 +25,7 @@ const (
 	maxBulk  = 16 << 20 // bytes of a frame's bulk part
 	bulkWin  = 1 << 20  // zstd window of a bulk part
 
-	maxMeta = 1 << 20 // bytes of all header blocks of one tar member
+	maxMeta = 1 << 18 // bytes of all header blocks of one tar member
 	maxPath = 1 << 12 // bytes of a path
 	maxRefs = 4       // header streams an object is merged from
 

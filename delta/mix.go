@@ -60,8 +60,6 @@ type mixer struct {
 	w     []int32 // sets of n, 16 fractional bits
 	in    [maxInputs]int32
 	slot  [maxInputs]*prob
-	set   []int32
-	p     uint32
 	rate  int32
 	limit uint32
 }

@@ -98,10 +98,11 @@ func (m *headerModel) code(c *coder, raw, ref []byte) ([]byte, error) {
 		m.prime(ref[:re])
 	}
 	extBlocks := len(out)
-	n := int(c.num(m.blocks, uint64(len(raw)-extBlocks)/block))
-	if n < 1 || n > maxMeta/block {
+	count := c.num(m.blocks, uint64(len(raw)-extBlocks)/block)
+	if count < 1 || count > maxMeta/block {
 		return nil, formatError("a member's header blocks are too many")
 	}
+	n := int(count)
 	ro := re
 	if extBlocks == 0 {
 		ro = 0
@@ -234,8 +235,7 @@ func (m *headerModel) header(c *coder, out, want, ref []byte, cls, k int) []byte
 		if c.enc {
 			w = bytes.TrimRight(want[lo:hi], "\x00")
 		}
-		n := int(c.num(m.length[f], uint64(len(w))))
-		n = min(n, hi-lo)
+		n := int(min(c.num(m.length[f], uint64(len(w))), uint64(hi-lo)))
 		text := f == 0 || f == 7 || f == 13
 		if text {
 			m.prime(ref[lo:hi])

@@ -34,7 +34,6 @@ type headerStream struct {
 	r    HeaderReader
 	raw  []byte
 	meta meta
-	done bool
 }
 
 // advance moves n+1 headers on.

@@ -320,7 +320,6 @@ func readFull(r io.ReaderAt, b []byte, off int64) error {
 // one damaged file can be told: sum h[i] and sum i*h[i], both modulo a prime.
 type checks struct {
 	files      []source
-	crcs       []uint32
 	sum, ipsum uint64
 }
 

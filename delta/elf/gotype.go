@@ -1,0 +1,83 @@
+package elf
+
+func (p *Predictor) scanTypelink(fields []Field, old []byte, at int, s uint64) []Field {
+	for i := at + int(-s&3); i+4 <= len(old); i += 4 {
+		fields = append(fields, Field{Off: int32(i), Len: 4, Kind: kindGo + goLink, key: uint64(le.Uint32(old[i:]))})
+	}
+	return fields
+}
+
+// scanTypes finds pointers and offsets in Go's type data. Which words are
+// offsets is not decoded: a word that could be one is a field, and which base it
+// has is learnt.
+func (p *Predictor) scanTypes(fields []Field, old []byte, at int, s, q uint64) []Field {
+
+	i := at + int(-q&3)
+	if (s+uint64(i-at))&3 != 0 {
+		return fields
+	}
+	most := max(p.g.etypes-p.g.types, p.o.text.size)
+	for ; i+4 <= len(old); i += 4 {
+		so := s + uint64(i-at)
+		w := uint64(le.Uint32(old[i:]))
+		if p.o.wide {
+			if so&7 == 0 && (q+uint64(i-at))&7 == 0 && i+8 <= len(old) {
+				if v := le.Uint64(old[i:]); p.o.within(v) {
+					fields = append(fields, Field{Off: int32(i), Len: 8, Kind: kindAbs64, key: v})
+					i += 4
+					continue
+				}
+			}
+		} else if p.o.within(w) {
+			fields = append(fields, Field{Off: int32(i), Len: 4, Kind: kindAbs32, key: w})
+			continue
+		}
+		if w > 0x400 && w < most {
+			fields = append(fields, Field{Off: int32(i), Len: 4, Kind: kindGo + goType, sub: uint8(so / 4 & 3), key: w})
+		}
+	}
+	return fields
+}
+
+const keyType = 100 << 56
+
+// typeWord predicts a word that may be an offset from types, one from text, or
+// none, by what was right lately at its phase.
+func (p *Predictor) typeWord(f *Field) (uint64, uint8) {
+	w := f.key
+	p.g.guess[0] = w
+	p.g.guess[1] = w
+	if w < p.g.etypes-p.g.types {
+		v, _ := p.m.addr(p.g.types + w)
+		p.g.guess[1] = uint64(uint32(v - p.g.newTypes))
+	}
+	v, _ := p.m.plain(p.o.gotab.text + w)
+	p.g.guess[2] = uint64(uint32(v - p.g.newText))
+	sc := &p.g.score[f.sub]
+	b := 0
+	for j := range sc {
+		if sc[j] > sc[b] {
+			b = j
+		}
+	}
+	if v, c, ok := p.m.learnt.get(keyType + uint64(b)<<40 | w); ok {
+		p.g.guess[b] = v
+		return v, uint8(min(c, 1)) ^ 1
+	}
+	return p.g.guess[b], uint8(covered + b)
+}
+
+func (p *Predictor) learnType(f *Field, v uint64) {
+	p.typeWord(f)
+	sc := &p.g.score[f.sub]
+	for j := range sc {
+		sc[j] -= sc[j] >> 2
+		if p.g.guess[j] == v {
+			sc[j] += 64
+			if v != f.key {
+				sc[j] += 64
+				p.m.learnt.set(keyType+uint64(j)<<40|f.key, v)
+			}
+		}
+	}
+}
