@@ -30,7 +30,7 @@ const (
 	maxRefs = 4       // header streams an object is merged from
 
 	// decoderMemory is what Apply allocates at most: models, buffers, windows.
-	decoderMemory = 16 << 20
+	decoderMemory = 24 << 20
 )
 
 // Names of features a decoder must know to read a delta that lists them.
