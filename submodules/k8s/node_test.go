@@ -646,13 +646,12 @@ func TestServerDown(t *testing.T) {
 		argv := strings.Split(strings.TrimSpace(string(args)), "\n")
 		log, err := os.OpenFile(filepath.Join(n.dir, "log/kube-apiserver.log"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
 		require.NoError(t, err)
-		cmd := exec.Command("setsid", append([]string{"--fork"}, argv...)...)
+		cmd := exec.Command(argv[0], argv[1:]...)
 		cmd.Stdout, cmd.Stderr = log, log
-		require.NoError(t, cmd.Run())
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // it outlives the test
+		require.NoError(t, cmd.Start())
 		require.NoError(t, log.Close())
-		out, err := exec.Command("pgrep", "-n", "-f", "^"+argv[0]+" ").Output()
-		require.NoError(t, err)
-		require.NoError(t, os.WriteFile(pidFile, out, 0o644))
+		require.NoError(t, os.WriteFile(pidFile, []byte(fmt.Sprintln(cmd.Process.Pid)), 0o644))
 	}
 
 	set := n.set
@@ -662,9 +661,12 @@ func TestServerDown(t *testing.T) {
 	require.ErrorContains(t, err, "does not answer; is the cluster running?")
 	require.ErrorIs(t, err, submodules.ErrRequirement)
 
-	go func() { time.Sleep(2 * time.Second); start() }()
 	n.set.Connect = time.Minute
-	require.NoError(t, m.Rollout(ctx, n.request("shop", n.manifests(configMap("two")))))
+	done := make(chan error, 1)
+	go func() { done <- m.Rollout(ctx, n.request("shop", n.manifests(configMap("two")))) }()
+	time.Sleep(2 * time.Second)
+	start()
+	require.NoError(t, <-done)
 	require.Contains(t, n.log(), "answers again")
 	require.NoError(t, m.Purge(ctx, n.request("shop", "")))
 }

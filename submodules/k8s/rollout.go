@@ -170,18 +170,45 @@ func (s *session) applyAll(ctx context.Context, r *release, inv *inventory) erro
 		if err := each(ctx, n, func(ctx context.Context, i int) error { return s.applyOne(ctx, r, wave[i], inv) }); err != nil {
 			return err
 		}
-		if rank != manifest.RankNamespace && rank != manifest.RankCRD {
-			continue
-		}
 		ids := make([]id, n)
 		for i, p := range wave {
 			ids[i] = p.id
+		}
+		switch rank {
+		case manifest.RankNamespace, manifest.RankCRD:
+		case manifest.RankClaim:
+			if err := s.awaitClaims(ctx, ids); err != nil {
+				return err
+			}
+			continue
+		default:
+			continue
 		}
 		if err := s.waitHealthy(ctx, ids); err != nil {
 			return err
 		}
 		if rank == manifest.RankCRD {
 			s.c.mapper.Reset()
+		}
+	}
+	return nil
+}
+
+// awaitClaims gives volume claims a moment to be bound: the time a pod waits
+// for one counts towards its Deployment's deadline. Whether they are bound in
+// the end, waitHealthy says.
+func (s *session) awaitClaims(ctx context.Context, ids []id) error {
+	var all []*waiting
+	for _, i := range ids {
+		all = append(all, &waiting{id: i})
+	}
+	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); {
+		pending, err := s.poll(ctx, all)
+		if err != nil || len(pending) == 0 {
+			return err
+		}
+		if err := sleep(ctx, s.pause()); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -69,6 +69,14 @@ items:
 	require.JSONEq(t, `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"d","namespace":"ns"}}`, string(d.JSON))
 }
 
+func TestRank(t *testing.T) {
+	require.Equal(t, RankNamespace, Rank("Namespace"))
+	require.Equal(t, RankCRD, Rank("CustomResourceDefinition"))
+	require.Equal(t, RankClaim, Rank("PersistentVolumeClaim"))
+	require.Greater(t, Rank("Thing"), Rank("Deployment"))
+	require.Less(t, Rank("Thing"), Rank("MutatingWebhookConfiguration"))
+}
+
 func TestReadErrors(t *testing.T) {
 	deep := "a: &a [x, x, x, x, x, x, x, x, x, x]\n"
 	for i := 'b'; i < 'k'; i++ {

@@ -32,6 +32,7 @@ func init() {
 const (
 	RankNamespace = 0
 	RankCRD       = 10
+	RankClaim     = 70  // PersistentVolumeClaim
 	rankOther     = 105 // behind HorizontalPodAutoscaler and Ingress, before webhooks
 )
 
