@@ -123,8 +123,16 @@ func (m *Module) keep(ctx context.Context, store *containerd.Store, r submodules
 	return store.Tag(ctx, ref, ref, id)
 }
 
-// pin makes each url of the release name its recorded image again.
-func (m *Module) pin(ctx context.Context, r submodules.Request) error {
+// pinned is one image of a release: what a name in the manifests has to mean.
+type pinned struct {
+	url string
+	imagestore.Identity
+}
+
+// pins are the images that the caller says the release consists of, by the name
+// Kubernetes gives them.
+func pins(r submodules.Request) (map[string]pinned, error) {
+	all := map[string]pinned{}
 	for _, c := range r.Components {
 		if c.Digest == "" || c.Type != "" && c.Type != "image" {
 			continue
@@ -132,16 +140,24 @@ func (m *Module) pin(ctx context.Context, r submodules.Request) error {
 		ref, _ := submodules.SplitURL(c.URL)
 		ref, id, err := identified(ref, c.Digest, c.DiffIDs)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		store, err := m.images(ctx)
+		all[containerd.Canonical(ref)] = pinned{ref, id}
+	}
+	return all, nil
+}
+
+// pin makes each name mean its recorded image again.
+func (s *session) pin(ctx context.Context, app string, pins map[string]pinned) error {
+	for _, p := range pins {
+		store, err := s.images(ctx)
 		if err != nil {
 			return err
 		}
-		if err := store.Tag(ctx, imagestore.OwnRef(r.App, id.Config), ref, id); err != nil {
+		if err := store.Tag(ctx, imagestore.OwnRef(app, p.Config), p.url, p.Identity); err != nil {
 			return err
 		}
-		if err := store.Tag(ctx, ref, ref, id); err != nil {
+		if err := store.Tag(ctx, p.url, p.url, p.Identity); err != nil {
 			return err
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"regexp"
 	"slices"
 
@@ -72,6 +73,17 @@ func hashName(app string) string {
 	return "x-" + hex.EncodeToString(sum[:10])
 }
 
+// deviceID tells this machine from others, without giving its machine-id away.
+func deviceID() string {
+	id, err := os.ReadFile("/etc/machine-id")
+	if err != nil || len(bytes.TrimSpace(id)) == 0 {
+		name, _ := os.Hostname()
+		id = []byte(name)
+	}
+	sum := sha256.Sum256(append([]byte("mender-app "), bytes.TrimSpace(id)...))
+	return hex.EncodeToString(sum[:8])
+}
+
 // appLabel is the value of our labels: the application's name if it can be
 // one, else a hash of it.
 func appLabel(app string) string {
@@ -92,9 +104,11 @@ func inventoryID(app, namespace string) id {
 	return id{Kind: "ConfigMap", Namespace: namespace, Name: inventoryName(app)}
 }
 
-// loadInventory reads the application's inventory, empty if there is none. The
-// application's own namespace is looked at first; a cluster that does not let
-// us see the others is taken to have none there.
+// loadInventory reads the application's inventory, empty if there is none. In
+// other namespaces than its own only one that this device wrote counts (the
+// application moved): a device that shares the cluster may have an application
+// of the same name. A cluster that does not let us see the others is taken to
+// have none there.
 func (c *cluster) loadInventory(ctx context.Context, app, namespace string) (*inventory, error) {
 	inv := &inventory{App: app}
 	list, err := c.list(ctx, "", "ConfigMap", "", labelInventory+"="+appLabel(app))
@@ -113,6 +127,9 @@ func (c *cluster) loadInventory(ctx context.Context, app, namespace string) (*in
 	for i := range list {
 		o := &list[i]
 		if name, _, _ := unstructured.NestedString(o.Object, "data", "app"); name != app || o.GetName() != inventoryName(app) {
+			continue
+		}
+		if device, _, _ := unstructured.NestedString(o.Object, "data", "device"); o.GetNamespace() != namespace && device != deviceID() {
 			continue
 		}
 		items, err := decodeInventory(o)
@@ -176,7 +193,7 @@ func (c *cluster) saveInventory(ctx context.Context, inv *inventory, namespace s
 	body, err := json.Marshal(map[string]any{
 		"apiVersion": "v1", "kind": "ConfigMap",
 		"metadata":   map[string]any{"name": i.Name, "namespace": i.Namespace, "labels": map[string]string{labelInventory: appLabel(inv.App)}},
-		"data":       map[string]string{"app": inv.App},
+		"data":       map[string]string{"app": inv.App, "device": deviceID()},
 		"binaryData": map[string][]byte{inventoryKey: z.Bytes()},
 	})
 	if err != nil {

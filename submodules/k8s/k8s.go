@@ -103,10 +103,7 @@ func (m *Module) Rollout(ctx context.Context, r submodules.Request) error {
 	if err != nil {
 		return err
 	}
-	if err := m.pin(ctx, r); err != nil {
-		return err
-	}
-	return s.rollout(ctx, r.App, r.Dir, true)
+	return s.rollout(ctx, r, true)
 }
 
 // Rollback implements submodules.Orchestrator. What only the failed release had
@@ -117,10 +114,7 @@ func (m *Module) Rollback(ctx context.Context, r submodules.Request) error {
 	if err != nil {
 		return err
 	}
-	if err := m.pin(ctx, r); err != nil {
-		return err
-	}
-	return s.rollout(ctx, r.App, r.Dir, false)
+	return s.rollout(ctx, r, false)
 }
 
 // Stop implements submodules.Orchestrator.

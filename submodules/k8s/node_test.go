@@ -410,6 +410,7 @@ func TestRefused(t *testing.T) {
 		pinned := strings.Replace(configMap("held"), "{name: held}", "{name: held, finalizers: [example.com/hold]}", 1)
 		require.NoError(t, m.Rollout(ctx, n.request("shop", n.manifests(configMap("one"), pinned))))
 		require.NoError(t, n.c.remove(ctx, id{Kind: "Namespace", Name: n.ns}, ""))
+		n.set.TerminateFor = time.Second // it is the application's own: it is waited for
 		err := m.Rollout(ctx, n.request("shop", n.manifests(changed)))
 		require.ErrorContains(t, err, "is being deleted")
 		require.NoError(t, n.c.patch(ctx, id{Kind: "ConfigMap", Namespace: n.ns, Name: "held"}, map[string]any{"metadata": map[string]any{"finalizers": nil}}))
@@ -602,6 +603,46 @@ func TestTwoApplications(t *testing.T) {
 	mine := b.get("", "ConfigMap", "mine")
 	require.NotNil(t, mine)
 	require.Empty(t, mine.GetLabels()[labelApp])
+}
+
+// TestPurgeWithoutInventory: the first ROLLOUT may be killed right after it
+// created the namespace.
+func TestPurgeWithoutInventory(t *testing.T) {
+	n := newNode(t)
+	m := n.module()
+	ctx := context.Background()
+	s, err := m.session(n.request("early", ""))
+	require.NoError(t, err)
+	created, err := s.ensureNamespace(ctx, "early", n.ns)
+	require.NoError(t, err)
+	require.True(t, created)
+	require.NoError(t, m.Purge(ctx, n.request("early", "")))
+	o, err := n.c.get(ctx, id{Kind: "Namespace", Name: n.ns})
+	require.NoError(t, err)
+	require.Nil(t, o)
+}
+
+// TestSameNameElsewhere: another device that shares the cluster has an
+// application of the same name.
+func TestSameNameElsewhere(t *testing.T) {
+	a, b := newNode(t), newNode(t)
+	ctx := context.Background()
+	ma, mb := a.module(), b.module()
+	require.NoError(t, ma.Rollout(ctx, a.request("same", a.manifests(configMap("theirs")))))
+	require.NoError(t, a.c.patch(ctx, inventoryID("same", a.ns), map[string]any{"data": map[string]any{"device": "another"}}))
+	require.NoError(t, mb.Rollout(ctx, b.request("same", b.manifests(configMap("ours")))))
+	all := b.request("same", "")
+	all.PurgeData = true
+	require.NoError(t, mb.Purge(ctx, all))
+	require.NotNil(t, a.get("", "ConfigMap", "theirs"))
+	require.NoError(t, ma.Purge(ctx, a.request("same", "")))
+
+	t.Log("and one of this device's moves")
+	require.NoError(t, ma.Rollout(ctx, a.request("moves", a.manifests(configMap("it")))))
+	require.NoError(t, mb.Rollout(ctx, b.request("moves", b.manifests(configMap("it")))))
+	require.Nil(t, a.get("", "ConfigMap", "it"))
+	require.NotNil(t, b.get("", "ConfigMap", "it"))
+	require.NoError(t, mb.Purge(ctx, b.request("moves", "")))
 }
 
 func TestManyObjects(t *testing.T) {

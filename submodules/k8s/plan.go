@@ -18,6 +18,7 @@ import (
 
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/submodules"
+	"github.com/mender-app/mender-app/submodules/imagestore/containerd"
 	"github.com/mender-app/mender-app/submodules/k8s/manifest"
 )
 
@@ -84,6 +85,7 @@ type release struct {
 	dir       string
 	namespace string
 	objects   []*planned
+	pins      map[string]pinned
 	crds      map[string]crd // "group/kind" → what a CRD of this release defines
 }
 
@@ -407,7 +409,15 @@ func (s *session) checkImage(ctx context.Context, r *release, p *planned, u mani
 		if err != nil {
 			return "", err
 		}
-		if config, err = store.Config(ctx, u.Image); err != nil {
+		if p, ok := r.pins[containerd.Canonical(u.Image)]; ok {
+			has, err := store.Has(ctx, p.Identity)
+			if err != nil {
+				return "", err
+			}
+			if has {
+				config = p.Config
+			}
+		} else if config, err = store.Config(ctx, u.Image); err != nil {
 			return "", err
 		}
 		known[u.Image] = config

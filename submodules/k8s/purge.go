@@ -2,12 +2,16 @@ package k8s
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
 )
 
 // purge removes all the application has in the cluster; what holds data only
@@ -34,7 +38,7 @@ func (s *session) purge(ctx context.Context, app string, data bool) error {
 			}
 		}
 	}
-	places := append([]string(nil), inv.Places...)
+	places := s.places(inv)
 	for _, ns := range places {
 		if err := s.c.remove(ctx, shippedID(app, ns), ""); err != nil {
 			return err
@@ -51,6 +55,17 @@ func (s *session) purge(ctx context.Context, app string, data bool) error {
 	return nil
 }
 
+// places are the namespaces where the application may have left something: those
+// with its inventory, and its own, for the first ROLLOUT may have been killed
+// before there was one.
+func (s *session) places(inv *inventory) []string {
+	places := append([]string(nil), inv.Places...)
+	if ns := s.namespace(); !slices.Contains(places, ns) {
+		places = append(places, ns)
+	}
+	return places
+}
+
 // addClaims adds the volume claims that the inventory does not have: those a
 // StatefulSet made, and those an earlier PURGE left.
 func (s *session) addClaims(ctx context.Context, inv *inventory) error {
@@ -60,12 +75,14 @@ func (s *session) addClaims(ctx context.Context, inv *inventory) error {
 			inv.add(item{id: i})
 		}
 	}
-	claims, err := s.c.list(ctx, "", "PersistentVolumeClaim", "", labelApp+"="+appLabel(inv.App))
-	if err != nil {
-		return err
-	}
-	for n := range claims {
-		add(&claims[n])
+	for _, ns := range s.places(inv) {
+		claims, err := s.c.list(ctx, "", "PersistentVolumeClaim", ns, labelApp+"="+appLabel(inv.App))
+		if err != nil {
+			return err
+		}
+		for n := range claims {
+			add(&claims[n])
+		}
 	}
 	for _, it := range append([]item(nil), inv.Items...) {
 		if it.Kind != "StatefulSet" {
@@ -146,6 +163,9 @@ func (s *session) namespaceInUse(ctx context.Context, ns string, data bool) (str
 		lists, err = s.c.disco.ServerPreferredNamespacedResources()
 		return err
 	})
+	if discovery.IsGroupDiscoveryFailedError(err) {
+		return fmt.Sprintf("not everything in it can be listed: %v", err), nil
+	}
 	if err != nil {
 		return "", fmt.Errorf("list resources: %w", err)
 	}
@@ -159,6 +179,11 @@ func (s *session) namespaceInUse(ctx context.Context, ns string, data bool) (str
 				continue
 			}
 			list, err := s.c.list(ctx, gv.Group, r.Kind, ns, "")
+			if cause := errors.Unwrap(err); apierrors.IsMethodNotSupported(cause) || apierrors.IsNotFound(cause) {
+				continue
+			} else if apierrors.IsForbidden(cause) {
+				return fmt.Sprintf("not everything in it can be listed: %v", err), nil
+			}
 			if err != nil {
 				return "", err
 			}

@@ -16,12 +16,13 @@ import (
 	"github.com/mender-app/mender-app/submodules/k8s/manifest"
 )
 
-// rollout brings a release into the cluster: check everything, widen the
-// inventory, apply, wait until healthy, prune, narrow the inventory. Before
-// the inventory is widened nothing has changed; what is dropped goes only
+// rollout brings a release into the cluster: check everything, pin its images,
+// widen the inventory, apply, wait until healthy, prune, narrow the inventory.
+// Before the images are pinned nothing has changed; what is dropped goes only
 // after what is new is healthy. A call that was interrupted anywhere is
 // finished by the next one. strict is false on the way back.
-func (s *session) rollout(ctx context.Context, app, dir string, strict bool) error {
+func (s *session) rollout(ctx context.Context, req submodules.Request, strict bool) error {
+	app, dir := req.App, req.Dir
 	if strict {
 		if err := s.checkNamespace(); err != nil {
 			return err
@@ -29,6 +30,9 @@ func (s *session) rollout(ctx context.Context, app, dir string, strict bool) err
 	}
 	r, err := s.readRelease(ctx, app, dir, strict)
 	if err != nil {
+		return err
+	}
+	if r.pins, err = pins(req); err != nil {
 		return err
 	}
 	shipped, err := packDir(dir)
@@ -47,10 +51,18 @@ func (s *session) rollout(ctx context.Context, app, dir string, strict bool) err
 	if err == nil {
 		err = s.check(ctx, r, inv)
 	}
+	if err == nil {
+		err = s.pin(ctx, app, r.pins)
+	}
 	if err != nil {
 		if created {
 			// Ours and empty: leave nothing behind.
-			if rerr := s.c.remove(context.WithoutCancel(ctx), id{Kind: "Namespace", Name: r.namespace}, ""); rerr != nil {
+			ns := id{Kind: "Namespace", Name: r.namespace}
+			rerr := s.c.remove(context.WithoutCancel(ctx), ns, "")
+			if rerr == nil {
+				_, rerr = s.awaitGone(ctx, []id{ns}, nil)
+			}
+			if rerr != nil {
 				s.log("%v", rerr)
 			}
 		}
@@ -122,6 +134,12 @@ const labelCreated = "mender-app.io/created-for"
 func (s *session) ensureNamespace(ctx context.Context, app, ns string) (created bool, err error) {
 	i := id{Kind: "Namespace", Name: ns}
 	o, err := s.c.get(ctx, i)
+	if err == nil && o != nil && o.GetDeletionTimestamp() != nil && o.GetLabels()[labelCreated] == appLabel(app) {
+		// An earlier call of ours ended while it was on its way out.
+		if _, err = s.awaitGone(ctx, []id{i}, nil); err == nil {
+			o, err = s.c.get(ctx, i)
+		}
+	}
 	if err != nil {
 		return false, err
 	}
