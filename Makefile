@@ -12,7 +12,7 @@ PROGRAMS := $(filter-out internal,$(notdir $(patsubst %/main.go,%,$(wildcard cmd
 # and the end-to-end tests are named here.
 E2E      := ./testdata/bed/... ./testdata/e2e/...
 DEVICE_ROOMS := artifact delta modules store submodules
-SCRIPTS  := .ci/run packaging/install.sh testdata/bed/setup testdata/bed/device.sh
+SCRIPTS  := .ci/run packaging/install.sh testdata/bed/setup testdata/bed/device.sh testdata/bench
 
 bindir        = $(DESTDIR)$(prefix)/bin
 modulesdir    = $(DESTDIR)$(prefix)/share/mender/modules/v3
@@ -88,8 +88,9 @@ demo: setup build ## install, update, fail, roll back: the product at work in a 
 	@$(GO) run ./examples/demo -programs $(BUILD)
 
 .PHONY: bench
-bench: ## run the benchmarks
-	$(GO) test -run '^$$' -bench . -benchmem ./...
+bench: setup cross ## measure beside the peers and write docs/BENCHMARKS.md
+	testdata/bench >$(BUILD)/BENCHMARKS.md
+	mv $(BUILD)/BENCHMARKS.md docs/BENCHMARKS.md
 
 .PHONY: clean
 clean: ## remove build/
