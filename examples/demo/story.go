@@ -190,7 +190,9 @@ func (s *story) fails(verb string, r release) func() error {
 		}
 		for line := range strings.Lines(result.Output()) {
 			if _, reason, ok := strings.Cut(line, "error: "); ok {
-				fmt.Fprintf(s.out, "    failed    %s\n", strings.TrimSuffix(strings.TrimSpace(reason), `"`))
+				// The client quotes a line as Go does, its end included.
+				reason = strings.TrimSuffix(strings.TrimSpace(reason), `"`)
+				fmt.Fprintf(s.out, "    failed    %s\n", strings.TrimSuffix(reason, `\n`))
 				break
 			}
 		}
