@@ -1,3 +1,5 @@
+//go:build k8snode
+
 package main
 
 import (

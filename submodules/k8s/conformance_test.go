@@ -1,3 +1,5 @@
+//go:build k8snode
+
 package k8s
 
 import (
