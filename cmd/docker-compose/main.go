@@ -7,6 +7,7 @@ import (
 	"os"
 	"runtime/debug"
 
+	"github.com/mender-app/mender-app/cmd/internal/version"
 	"github.com/mender-app/mender-app/submodules"
 	"github.com/mender-app/mender-app/submodules/compose"
 )
@@ -15,22 +16,5 @@ func main() {
 	// The heap stays far below this; it keeps the collector from letting
 	// garbage grow on a small device.
 	debug.SetMemoryLimit(20 << 20)
-	os.Exit(submodules.Main(compose.Orchestrator{}, "docker-compose", version(), os.Args[1:]))
-}
-
-// version is the commit the Go tool stamped in.
-func version() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "unknown"
-	}
-	if v := info.Main.Version; v != "" && v != "(devel)" {
-		return v
-	}
-	for _, s := range info.Settings {
-		if s.Key == "vcs.revision" && len(s.Value) >= 12 {
-			return "devel-" + s.Value[:12]
-		}
-	}
-	return "devel"
+	os.Exit(submodules.Main(compose.Orchestrator{}, "docker-compose", version.String(), os.Args[1:]))
 }

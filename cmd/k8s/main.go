@@ -6,6 +6,7 @@ import (
 	"os"
 	"runtime/debug"
 
+	"github.com/mender-app/mender-app/cmd/internal/version"
 	"github.com/mender-app/mender-app/submodules"
 	"github.com/mender-app/mender-app/submodules/k8s"
 )
@@ -15,24 +16,7 @@ func main() {
 	// lets garbage grow on a small device.
 	debug.SetMemoryLimit(48 << 20)
 	m := k8s.New(func() (k8s.Settings, error) { return k8s.ReadSettings(os.Getenv) })
-	code := submodules.Main(m, k8s.Name, version(), os.Args[1:])
+	code := submodules.Main(m, k8s.Name, version.String(), os.Args[1:])
 	_ = m.Close()
 	os.Exit(code)
-}
-
-// version is the commit the Go tool stamped in.
-func version() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "unknown"
-	}
-	if v := info.Main.Version; v != "" && v != "(devel)" {
-		return v
-	}
-	for _, s := range info.Settings {
-		if s.Key == "vcs.revision" && len(s.Value) >= 12 {
-			return "devel-" + s.Value[:12]
-		}
-	}
-	return "devel"
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mender-app/mender-app/cmd/internal/device"
+	"github.com/mender-app/mender-app/cmd/internal/version"
 	"github.com/mender-app/mender-app/modules/client"
 	"github.com/mender-app/mender-app/modules/deploy"
 )
@@ -75,7 +76,7 @@ update module just as the client would.
 		SilenceErrors:     true,
 		SilenceUsage:      true,
 		DisableAutoGenTag: true,
-		Version:           device.Version(),
+		Version:           version.String(),
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return p.configure(cmd) },
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
@@ -134,9 +135,9 @@ func (p *program) versionCommand() *cobra.Command {
 		Args:  args(cobra.NoArgs),
 		RunE: func(*cobra.Command, []string) error {
 			if p.json {
-				return p.printJSON(map[string]string{"version": device.Version()})
+				return p.printJSON(map[string]string{"version": version.String()})
 			}
-			_, err := fmt.Fprintln(p.stdout, "mender-app", device.Version())
+			_, err := fmt.Fprintln(p.stdout, "mender-app", version.String())
 			return err
 		},
 	}

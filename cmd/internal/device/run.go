@@ -6,7 +6,6 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"runtime/debug"
 	"syscall"
 	"time"
 )
@@ -92,22 +91,4 @@ func (s *stopped) Is(target error) bool { return target == context.Canceled }
 // Fail prints an error as one line.
 func Fail(w io.Writer, err error) {
 	_, _ = io.WriteString(w, "error: "+OneLine(err.Error())+"\n")
-}
-
-// Version is the version of the program, from what the Go tool stamped in.
-func Version() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "unknown"
-	}
-	version := info.Main.Version
-	if version != "" && version != "(devel)" {
-		return version
-	}
-	for _, s := range info.Settings {
-		if s.Key == "vcs.revision" && len(s.Value) >= 12 {
-			return "devel-" + s.Value[:12]
-		}
-	}
-	return "devel"
 }

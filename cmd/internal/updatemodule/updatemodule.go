@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/mender-app/mender-app/cmd/internal/device"
+	"github.com/mender-app/mender-app/cmd/internal/version"
 	"github.com/mender-app/mender-app/modules"
 )
 
@@ -50,7 +51,7 @@ func Run(args []string, stdout, stderr io.Writer) int {
 			help(stdout)
 			return device.ExitDone
 		case "--version":
-			fmt.Fprintln(stdout, "app", device.Version())
+			fmt.Fprintln(stdout, "app", version.String())
 			return device.ExitDone
 		}
 	}

@@ -1,0 +1,22 @@
+// Package version tells a program which version of it runs.
+package version
+
+import "runtime/debug"
+
+// String is what the Go tool stamped in: the module's version, else
+// "devel-" and the first 12 digits of the commit, else "devel".
+func String() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown"
+	}
+	if v := info.Main.Version; v != "" && v != "(devel)" {
+		return v
+	}
+	for _, s := range info.Settings {
+		if s.Key == "vcs.revision" && len(s.Value) >= 12 {
+			return "devel-" + s.Value[:12]
+		}
+	}
+	return "devel"
+}
