@@ -8,6 +8,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"os/exec"
@@ -712,4 +713,8 @@ func TestServerDown(t *testing.T) {
 	require.NoError(t, <-done)
 	require.Contains(t, n.log(), "answers again")
 	require.NoError(t, m.Purge(ctx, n.request("shop", "")))
+}
+
+func opener(b []byte) func() (io.ReadCloser, error) {
+	return func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(b)), nil }
 }
