@@ -12,7 +12,7 @@ PROGRAMS := $(filter-out internal,$(notdir $(patsubst %/main.go,%,$(wildcard cmd
 # and the end-to-end tests are named here.
 E2E      := ./testdata/bed/... ./testdata/e2e/...
 DEVICE_ROOMS := artifact delta modules store submodules
-SCRIPTS  := .ci/run packaging/install.sh testdata/bed/setup testdata/bed/device.sh testdata/bench
+SCRIPTS  := .ci/run packaging/install.sh testdata/bed/setup testdata/bed/device.sh testdata/bed/engine.sh testdata/engines/setup testdata/bench
 
 bindir        = $(DESTDIR)$(prefix)/bin
 modulesdir    = $(DESTDIR)$(prefix)/share/mender/modules/v3
@@ -74,6 +74,10 @@ check: ## gofmt, vet, staticcheck, shellcheck and the short tests with the race 
 .PHONY: setup
 setup: ## install what tests and demo need (Debian, as root; SETUP=no leaves the machine alone)
 	@if [ "$(SETUP)" != no ]; then testdata/bed/setup; fi
+
+.PHONY: engines
+engines: setup ## unpack the other Docker engines of the test matrix: 45 s and 650 MB each
+	@testdata/engines/setup $(ENGINES)
 
 .PHONY: test
 test: setup check ## check, then every test: real engine, real Mender client, end to end

@@ -100,11 +100,17 @@ func Require(t testing.TB, commands ...string) {
 			missing = c
 		}
 	}
+	need(t, missing)
+}
+
+// need skips the test for want of something, and fails it in CI.
+func need(t testing.TB, missing string) {
+	t.Helper()
 	switch {
 	case missing == "":
 	case os.Getenv("CI") == "true":
 		t.Fatalf("missing in CI: %s", missing)
 	default:
-		t.Skipf("needs %s (make setup)", missing)
+		t.Skipf("needs %s (make setup, make engines)", missing)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -25,13 +26,16 @@ var deviceScript string
 
 // Device is a machine of its own: namespaces for mounts, network, processes,
 // IPC and host name over a copy-on-write view of this machine's file tree. What is
-// installed, loaded or broken in it stays in it. Its engine is this machine's
-// dockerd with a data root of its own; it has no network to the outside.
+// installed, loaded or broken in it stays in it. Its engine has a data root of
+// its own; it has no network to the outside.
 type Device struct {
 	// Dir holds all that the device keeps, on this machine's disk and at the
 	// same path inside: data/ is its /data, docker/ its /var/lib/docker,
 	// share/ is for passing files.
 	Dir string
+	// Engine is what StartEngine starts: this machine's dockerd where it is
+	// the zero value.
+	Engine Engine
 
 	init   *exec.Cmd
 	stop   func() error
@@ -47,7 +51,15 @@ type Device struct {
 // Start starts a device with a running engine and the product of `make
 // install` in it, and closes it when the test ends. It skips (in CI: fails)
 // where that cannot be.
+//
+// The engine is this machine's; MENDER_APP_ENGINE names another of Engines.
 func Start(t testing.TB) *Device {
+	t.Helper()
+	return StartWith(t, machineEngine(t))
+}
+
+// start starts a device with the product in it, without an engine yet.
+func start(t testing.TB) *Device {
 	t.Helper()
 	Require(t, "mender")
 	programs, err := Programs()
@@ -78,9 +90,6 @@ func Start(t testing.TB) *Device {
 	if err := d.Install(programs); err != nil {
 		t.Fatal(err)
 	}
-	if err := d.StartEngine(); err != nil {
-		t.Fatal(err)
-	}
 	return d
 }
 
@@ -98,7 +107,11 @@ func New(dir string) (*Device, error) {
 
 	// bash is process 1 of the device: it reaps what others leave, and all
 	// processes of the device die with it.
-	d.init = exec.Command("bash", "-c", deviceScript, "device", dir, Repository())
+	engines, err := engineTrees()
+	if err != nil {
+		return nil, err
+	}
+	d.init = exec.Command("bash", "-c", deviceScript, "device", dir, Repository(), engines)
 	d.init.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWNET | syscall.CLONE_NEWPID | syscall.CLONE_NEWIPC | syscall.CLONE_NEWUTS,
 		Pdeathsig:  syscall.SIGKILL,
@@ -226,11 +239,27 @@ func (d *Device) Install(programs string) error {
 	return nil
 }
 
+// Host is where this machine reaches the device's engine, too. The engine's data
+// root, Dir/docker, has the same path inside and outside.
+func (d *Device) Host() string { return "unix://" + filepath.Join(d.Dir, "docker.sock") }
+
 // StartEngine starts the device's Docker engine and waits until it answers.
 func (d *Device) StartEngine() error {
+	tree, err := d.Engine.Tree()
+	if err != nil {
+		return err
+	}
+	dockerd := []string{"dockerd"}
+	if tree != "" {
+		dockerd = []string{"unshare", "--mount", "--propagation", "private", "bash", "-c", engineScript, "engine", tree, d.Dir}
+	}
 	config := filepath.Join(d.Dir, "daemon.json")
 	// cgroupfs: there is no systemd in the device to ask for groups.
-	settings := `{"exec-opts": ["native.cgroupdriver=cgroupfs"], "cgroup-parent": "/` + d.cgroup + `"}`
+	settings := `{"exec-opts": ["native.cgroupdriver=cgroupfs"], "cgroup-parent": "/` + d.cgroup + `"`
+	if d.Engine.Containerd {
+		settings += `, "features": {"containerd-snapshotter": true}`
+	}
+	settings += "}"
 	if err := os.WriteFile(config, []byte(settings), 0o644); err != nil {
 		return err
 	}
@@ -242,8 +271,9 @@ func (d *Device) StartEngine() error {
 
 	var last string
 	for _, network := range [][]string{nil, {"--bridge", "none", "--iptables=false"}} {
-		args := append([]string{"--config-file", config, "--shutdown-timeout", "5"}, network...)
-		d.engine = d.Command(context.Background(), "dockerd", args...)
+		args := append(slices.Clone(dockerd[1:]), "--config-file", config, "--shutdown-timeout", "5",
+			"--data-root", filepath.Join(d.Dir, "docker"), "-H", "unix:///var/run/docker.sock", "-H", d.Host())
+		d.engine = d.Command(context.Background(), dockerd[0], append(args, network...)...)
 		d.engine.Stdout, d.engine.Stderr = log, log
 		if err := d.engine.Start(); err != nil {
 			return fmt.Errorf("start the engine: %w", err)

@@ -1,9 +1,9 @@
 #!/bin/bash
 # Process 1 of a Device (device.go), already in namespaces of its own.
-# $1: the device's directory. $2: the project's tree.
+# $1: the device's directory. $2: the project's tree. $3: the trees of engines.
 # Writes "ready" when the tree stands, and ends when its input does.
 set -eu
-dir=$1 project=$2 root=$1/root
+dir=$1 project=$2 engines=$3 root=$1/root
 
 mount --make-rprivate /
 mount -t tmpfs -o mode=755 tmpfs "$root"
@@ -33,6 +33,7 @@ mount -t tmpfs -o mode=1777 tmpfs "$new/tmp"
 mkdir "$new/run/lock"
 bind "$dir" "$dir"
 bind "$project" "$project"
+[ ! -d "$engines" ] || bind "$engines" "$engines"
 # The engine's data root and the product's store lie on a real file system.
 bind "$dir/docker" /var/lib/docker
 bind "$dir/data" /data

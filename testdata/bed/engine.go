@@ -1,0 +1,125 @@
+package bed
+
+import (
+	_ "embed"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// Engine is a Docker engine that a Device can run.
+type Engine struct {
+	Name string
+	// Suite is the Debian suite whose tree, made by testdata/engines/setup,
+	// holds the engine. Without one it is this machine's dockerd.
+	Suite string
+	// Containerd: images live in containerd's store, not in the classic one.
+	Containerd bool
+}
+
+// Engines are the engines that the project is tested on, the oldest first. The
+// first is this machine's own, which Debian 12 has as 20.10.24.
+var Engines = []Engine{
+	{Name: "20.10"},
+	{Name: "26.1", Suite: "trixie"},
+	{Name: "28", Suite: "sid"},
+	{Name: "28-containerd", Suite: "sid", Containerd: true},
+}
+
+// EngineNamed returns an engine by its name.
+func EngineNamed(name string) (Engine, error) {
+	for _, e := range Engines {
+		if e.Name == name {
+			return e, nil
+		}
+	}
+	return Engine{}, fmt.Errorf("no engine %q; there are %v", name, Engines)
+}
+
+func (e Engine) String() string { return e.Name }
+
+// ChosenEngines are the engines of the matrix to test on: those in
+// MENDER_APP_ENGINES (names between commas, or all), else the oldest and the
+// newest store, which are enough for every change.
+func ChosenEngines(t testing.TB) []Engine {
+	t.Helper()
+	names := os.Getenv("MENDER_APP_ENGINES")
+	if names == "" {
+		names = "20.10,28-containerd"
+	}
+	if names == "all" {
+		return Engines
+	}
+	var chosen []Engine
+	for name := range strings.SplitSeq(names, ",") {
+		e, err := EngineNamed(strings.TrimSpace(name))
+		if err != nil {
+			t.Fatalf("MENDER_APP_ENGINES: %v", err)
+		}
+		chosen = append(chosen, e)
+	}
+	return chosen
+}
+
+// machineEngine is what a Device runs unless it is told: this machine's, or the
+// one that MENDER_APP_ENGINE names.
+func machineEngine(t testing.TB) Engine {
+	t.Helper()
+	name := os.Getenv("MENDER_APP_ENGINE")
+	if name == "" {
+		return Engines[0]
+	}
+	e, err := EngineNamed(name)
+	if err != nil {
+		t.Fatalf("MENDER_APP_ENGINE: %v", err)
+	}
+	return e
+}
+
+// Tree is the directory that holds the engine and what it needs; "" if it is
+// this machine's.
+func (e Engine) Tree() (string, error) {
+	if e.Suite == "" {
+		return "", nil
+	}
+	trees, err := engineTrees()
+	return filepath.Join(trees, e.Suite), err
+}
+
+// engineTrees is where testdata/engines/setup puts the trees.
+func engineTrees() (string, error) {
+	cache, err := os.UserCacheDir()
+	return filepath.Join(cache, "mender-app/engines"), err
+}
+
+// missing names what this machine lacks to run the engine, or returns "".
+func (e Engine) missing() string {
+	tree, err := e.Tree()
+	if err != nil {
+		return err.Error()
+	}
+	if tree == "" {
+		return ""
+	}
+	if _, err := os.Stat(tree); err != nil {
+		return "the engine of Debian " + e.Suite + ""
+	}
+	return ""
+}
+
+//go:embed engine.sh
+var engineScript string
+
+// StartWith is Start with an engine of its own choice.
+func StartWith(t testing.TB, e Engine) *Device {
+	t.Helper()
+	need(t, e.missing())
+	d := start(t)
+	d.Engine = e
+	if err := d.StartEngine(); err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
