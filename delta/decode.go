@@ -77,6 +77,10 @@ func (d *Reader) Apply(ctx context.Context, old Old, sink func(ObjectInfo) (Sink
 }
 
 func (s *session) decode(o ObjectInfo, out Sink) error {
+	return s.blame(s.rebuild(o, out))
+}
+
+func (s *session) rebuild(o ObjectInfo, out Sink) error {
 	w := bufio.NewWriterSize(out, chunk)
 	s.out, s.sum = w, sha256.New()
 	if err := s.object(o, nil); err != nil {

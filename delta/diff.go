@@ -1,7 +1,6 @@
 package delta
 
 import (
-	"hash/crc32"
 	"strings"
 
 	"github.com/mender-app/mender-app/delta/elf"
@@ -55,42 +54,18 @@ func newDiffer() *differ {
 	return d
 }
 
-// changed codes a content that is changed from the old file src.
-func (s *session) changed(e *entry, src source) error {
+// changed codes a content that is changed from an old file that was verified.
+func (s *session) changed(e *entry) error {
 	d := s.diff
-	osize := int64(-1)
-	if e.ref != nil && *e.ref == src {
-		osize = e.rsize
-	} else {
-		if s.enc {
-			osize = e.osize
-		}
-		osize = int64(s.num(d.size, uint64(osize)))
-	}
-	f, err := s.openOld(src, osize)
+	f, err := s.openOld(e.src, e.osize)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	// The models follow the old bytes: they must be right before they are used.
-	crc := uint32(0)
-	for off := int64(0); off < osize; {
-		b := s.buf[:min(chunk, osize-off)]
-		if err := s.readOld(f, src, b, off); err != nil {
-			return err
-		}
-		crc = crc32.Update(crc, castagnoli, b)
-		off += int64(len(b))
-	}
-	if uint32(s.raw(8, uint64(crc>>24))) != crc>>24 {
-		return &OldError{Base: s.bases[src.base], Path: src.path, Problem: DamagedFile}
-	}
-	s.check.add(src, crc)
-	s.stat("checks")
 	bulk := s.flag(&d.bulk, e.bulk)
 	w := &s.walk
 	w.bulk = bulk
-	w.begin(s, e, src, f, osize)
+	w.begin(s, e, f)
 	covers := e.covers
 	for at := int64(0); at < e.size; at += window {
 		end := min(at+window, e.size)
@@ -135,8 +110,8 @@ type walk struct {
 }
 
 // begin makes w ready for another file.
-func (w *walk) begin(s *session, e *entry, src source, f File, osize int64) {
-	w.session, w.d, w.f, w.src, w.osize, w.e = s, s.diff, f, src, osize, e
+func (w *walk) begin(s *session, e *entry, f File) {
+	w.session, w.d, w.f, w.src, w.osize, w.e = s, s.diff, f, e.src, e.osize, e
 	w.oldAt, w.recent = 0, 0
 	w.last, w.head = w.last[:0], w.head[:0]
 	w.tried, w.old0, w.elf, w.ranges = false, nil, nil, nil

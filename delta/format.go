@@ -13,7 +13,7 @@ import (
 // The constants of FORMAT.md.
 const (
 	magic   = "\xd5appdlt\n"
-	version = 1
+	version = 2
 
 	maxHeader   = 1 << 20 // bytes of the header
 	maxObjects  = 1 << 12 // objects, and bases

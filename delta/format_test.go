@@ -21,7 +21,7 @@ func TestFormatDocument(t *testing.T) {
 	require.Contains(t, doc, fmt.Sprintf("The delta format, version %d", version))
 	require.Contains(t, doc, fmt.Sprintf("at most %d;", maxCovers))
 	require.Contains(t, doc, fmt.Sprint(int64(checkPrime)))
-	require.Contains(t, doc, fmt.Sprintf("After every %d old files", checkGroup))
+	require.Contains(t, doc, fmt.Sprintf("after every %d,", checkGroup))
 	require.Equal(t, 32<<20, window)
 	require.Equal(t, 1<<20, bulkWin)
 	require.Equal(t, 256<<10, maxMeta)

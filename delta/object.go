@@ -26,6 +26,42 @@ type memberPlan struct {
 	skip int // headers to pass over
 	entry
 	padded bool // the padding is all zeros
+	blocks int  // bytes of its header blocks, in the batch's
+}
+
+// batch is members of which all is known but the contents: the old files that
+// these need are verified together, before any is used.
+type batch struct {
+	members []*memberPlan
+	raw     []byte // header blocks
+	pool    []*memberPlan
+	verify  []*entry
+}
+
+// maxBatch ends a batch: bytes of header blocks.
+const maxBatch = 128 << 10
+
+func (b *batch) begin() { b.members, b.raw, b.verify = b.members[:0], b.raw[:0], b.verify[:0] }
+
+// fresh returns a member to decode into.
+func (b *batch) fresh() *memberPlan {
+	n := len(b.members)
+	if n == len(b.pool) {
+		b.pool = append(b.pool, new(memberPlan))
+	}
+	m := b.pool[n]
+	*m = memberPlan{}
+	return m
+}
+
+// passed returns how many headers of a reference are read.
+func (p *objectPlan) passed(ref int) (n uint64) {
+	for i := range p.members {
+		if m := &p.members[i]; m.ref == ref {
+			n += uint64(m.skip) + 1
+		}
+	}
+	return n
 }
 
 // headerStream is the headers of an old tar, read forward.
@@ -57,7 +93,7 @@ func (h *headerStream) advance(n uint64) error {
 
 // object codes one object; p is nil when decoding.
 func (s *session) object(info ObjectInfo, p *objectPlan) error {
-	s.wrote, s.limit = 0, info.Size
+	s.wrote, s.limit, s.heads = 0, info.Size, s.heads[:0]
 	if err := s.rest(); err != nil {
 		return err
 	}
@@ -77,7 +113,7 @@ func (s *session) object(info ObjectInfo, p *objectPlan) error {
 		err = s.content(e)
 	}
 	if err == nil {
-		err = s.checkFiles(true)
+		err = s.checkCopies(true)
 	}
 	if err == nil && s.short {
 		err = formatError("a frame is cut short")
@@ -101,6 +137,7 @@ func (s *session) tarObject(info ObjectInfo, p *objectPlan) (err error) {
 		return formatError("too many references")
 	}
 	streams := make([]*headerStream, n)
+	s.heads = s.heads[:0]
 	defer func() {
 		for _, h := range streams {
 			if h != nil && h.r != nil {
@@ -118,6 +155,16 @@ func (s *session) tarObject(info ObjectInfo, p *objectPlan) (err error) {
 			return formatError("unknown base")
 		}
 		h := &headerStream{base: b}
+		want := headCheck{base: b}
+		if p != nil {
+			want.n = p.passed(i + 1)
+			if want.sum, err = s.sumHeaders(b, want.n); err != nil {
+				return err
+			}
+		}
+		want.n = s.num(s.skip, want.n)
+		want.sum = uint32(s.raw(32, uint64(want.sum)))
+		s.heads = append(s.heads, want)
 		if h.r, err = s.old.Headers(s.ctx, s.bases[b].Digest); err != nil {
 			return s.badHeaders(b, err)
 		}
@@ -130,42 +177,40 @@ func (s *session) tarObject(info ObjectInfo, p *objectPlan) (err error) {
 	s.useSums, s.sums = s.raw(1, uint64(sums)) != 0, map[uint64][md5.Size]byte{}
 	defer func() { s.useSums, s.sums = false, nil }()
 	s.header.begin()
-	last := 0
-	for i := 0; ; i++ {
-		if err := s.rest(); err != nil {
-			return err
-		}
-		if err := s.ctx.Err(); err != nil {
-			return err
-		}
-		if !s.flag(&s.more, p != nil && i < len(p.members)) {
-			break
-		}
-		var m *memberPlan
-		if p != nil {
-			m = &p.members[i]
-		} else {
-			m = &memberPlan{}
-		}
-		ref := s.tree(s.ref[last][:], 3, m.ref)
-		last = min(ref, maxRefs)
-		if ref > n {
-			return formatError("unknown reference")
-		}
-		var raw []byte
-		if ref > 0 {
-			h := streams[ref-1]
-			skip := s.num(s.skip, uint64(m.skip))
-			if s.short {
-				return formatError("a frame is cut short")
+	for i, last, more := 0, 0, true; more; {
+		b := &s.batch
+		for b.begin(); len(b.raw) < maxBatch; i++ {
+			if err := s.rest(); err != nil {
+				return err
 			}
-			if err := h.advance(skip); err != nil {
-				return s.badHeaders(h.base, err)
+			if err := s.ctx.Err(); err != nil {
+				return err
 			}
-			raw = h.raw
+			if more = s.flag(&s.more, p != nil && i < len(p.members)); !more {
+				break
+			}
+			m := b.fresh()
+			if p != nil {
+				m = &p.members[i]
+			}
+			if last, err = s.head(m, streams, last); err != nil {
+				return err
+			}
+			b.members = append(b.members, m)
+			b.verify = append(b.verify, &m.entry)
 		}
-		if err := s.member(m, raw, streams, ref); err != nil {
+		if err := s.verify(b.verify); err != nil {
 			return err
+		}
+		at := 0
+		for _, m := range b.members {
+			if err := s.rest(); err != nil {
+				return err
+			}
+			if err := s.member(m, b.raw[at:at+m.blocks]); err != nil {
+				return err
+			}
+			at += m.blocks
 		}
 	}
 	// What follows the members, mostly zeros.
@@ -209,37 +254,64 @@ func (s *session) badHeaders(base int, err error) error {
 	return e
 }
 
-// member codes one member, of which ref is the old header or nil.
-func (s *session) member(m *memberPlan, ref []byte, streams []*headerStream, k int) error {
-	raw, err := s.header.code(s.coder, m.raw, ref)
+// head codes what is known of a member before its content; last is what the
+// member before referred to, in what is returned this one.
+func (s *session) head(m *memberPlan, streams []*headerStream, last int) (int, error) {
+	ref := s.tree(s.ref[last][:], 3, m.ref)
+	if ref > len(streams) {
+		return 0, formatError("unknown reference")
+	}
+	var h *headerStream
+	var old []byte
+	if ref > 0 {
+		h = streams[ref-1]
+		skip := s.num(s.skip, uint64(m.skip))
+		if s.short {
+			return 0, formatError("a frame is cut short")
+		}
+		if err := h.advance(skip); err != nil {
+			return 0, s.badHeaders(h.base, err)
+		}
+		old = h.raw
+	}
+	raw, err := s.header.code(s.coder, m.raw, old)
 	s.stat("headers")
 	if err != nil {
-		return err
+		return 0, err
 	}
 	var got meta
 	if n, err := got.next(raw); n != 0 || err != nil {
-		return formatError("a member's header does not parse")
+		return 0, formatError("a member's header does not parse")
 	}
+	m.blocks = len(raw)
+	s.batch.raw = append(s.batch.raw, raw...)
+	e := &m.entry
+	e.path, e.size, e.ref = got.path, got.size, nil
+	if h != nil && h.meta.file() && h.meta.size > 0 {
+		e.ref, e.rsize = &source{h.base, h.meta.path}, h.meta.size
+	}
+	if err := s.choice(e); err != nil {
+		return 0, fmt.Errorf("file %q: %w", e.path, err)
+	}
+	return min(ref, maxRefs), nil
+}
+
+// member passes on a member of which raw is the header blocks.
+func (s *session) member(m *memberPlan, raw []byte) error {
 	if err := s.write(raw); err != nil {
 		return err
 	}
 	e := &m.entry
-	e.path, e.size, e.ref = got.path, got.size, nil
-	if k > 0 {
-		if h := streams[k-1]; h.meta.file() && h.meta.size > 0 {
-			e.ref, e.rsize = &source{h.base, h.meta.path}, h.meta.size
-		}
+	if err := s.body(e); err != nil {
+		return fmt.Errorf("file %q: %w", e.path, err)
 	}
-	if err := s.content(e); err != nil {
-		return fmt.Errorf("file %q: %w", got.path, err)
-	}
-	pad := int(-got.size & (block - 1))
+	pad := int(-e.size & (block - 1))
 	if pad > 0 {
 		b := s.buf[:pad]
 		clear(b)
 		if !s.flag(&s.pad, m.padded) {
 			if s.enc {
-				if err := readFull(m.new, b, m.size); err != nil {
+				if err := readFull(e.new, b, e.size); err != nil {
 					return err
 				}
 			}
@@ -249,7 +321,7 @@ func (s *session) member(m *memberPlan, ref []byte, streams []*headerStream, k i
 			return err
 		}
 	}
-	return s.checkFiles(false)
+	return s.checkCopies(false)
 }
 
 func allZero(r io.ReaderAt, from, to int64) (bool, error) {

@@ -33,7 +33,10 @@ type session struct {
 	same    prob
 	pad     prob
 	diff    *differ
-	check   checks
+	before  checks // of files that contents are changed from
+	copies  checks
+	heads   []headCheck
+	batch   batch
 	walk    walk
 	useSums bool // remember MD5 sums, see sums.go
 	md5     hash.Hash
@@ -132,6 +135,17 @@ func (s *session) write(b []byte) error {
 
 // content codes one content and passes it on.
 func (s *session) content(e *entry) error {
+	if err := s.choice(e); err != nil {
+		return err
+	}
+	if err := s.verify([]*entry{e}); err != nil {
+		return err
+	}
+	return s.body(e)
+}
+
+// choice codes how a content is made and from which old file.
+func (s *session) choice(e *entry) error {
 	if e.size == 0 {
 		return nil
 	}
@@ -160,8 +174,28 @@ func (s *session) content(e *entry) error {
 			return err
 		}
 	}
+	if op == opDiff || op == opDiffOf {
+		if e.ref != nil && *e.ref == src {
+			e.osize = e.rsize
+		} else {
+			e.osize = int64(s.num(s.diff.size, uint64(e.osize)))
+		}
+	}
+	e.op, e.src = op, src
 	s.stat("ops")
-	if s.useSums && op != opSame && len(s.sums) < maxSums {
+	return nil
+}
+
+// body passes a content on.
+func (s *session) body(e *entry) error {
+	if e.size == 0 {
+		return nil
+	}
+	if e.size > s.limit-s.wrote {
+		return formatError("a member is larger than its object")
+	}
+	// Copies are verified only later: no model may follow their sums.
+	if s.useSums && e.op != opSame && e.op != opCopy && len(s.sums) < maxSums {
 		s.md5 = md5.New()
 		defer func() {
 			var sum [md5.Size]byte
@@ -170,13 +204,13 @@ func (s *session) content(e *entry) error {
 			s.md5 = nil
 		}()
 	}
-	switch op {
+	switch e.op {
 	case opSame, opCopy:
-		return s.copyFile(src, e.size)
+		return s.copyFile(e.src, e.size)
 	case opDiff, opDiffOf:
-		return s.changed(e, src)
+		return s.changed(e)
 	case opLiteral, opBulk:
-		return s.literal(e, op == opBulk)
+		return s.literal(e, e.op == opBulk)
 	}
 	return formatError("unknown operation")
 }
@@ -257,7 +291,7 @@ func (s *session) copyFile(src source, size int64) error {
 		}
 		off += int64(len(b))
 	}
-	s.check.add(src, crc)
+	s.copies.add(src, crc)
 	return nil
 }
 
@@ -314,54 +348,4 @@ func readFull(r io.ReaderAt, b []byte, off int64) error {
 		return err
 	}
 	return nil
-}
-
-// checks gathers the checksums of a group of old files in two sums, from which
-// one damaged file can be told: sum h[i] and sum i*h[i], both modulo a prime.
-type checks struct {
-	files      []source
-	sum, ipsum uint64
-}
-
-const (
-	checkPrime = 4294967291
-	checkGroup = 256
-)
-
-func (c *checks) add(src source, crc uint32) {
-	c.files = append(c.files, src)
-	n := uint64(len(c.files))
-	h := uint64(crc) % checkPrime
-	c.sum = (c.sum + h) % checkPrime
-	c.ipsum = (c.ipsum + n*h) % checkPrime
-}
-
-// checkFiles codes the sums of the group, if it is full or must end, and when
-// decoding names the file that does not fit.
-func (s *session) checkFiles(end bool) error {
-	c := &s.check
-	n := len(c.files)
-	if n == 0 || n < checkGroup && !end {
-		return nil
-	}
-	defer func() { c.files, c.sum, c.ipsum = c.files[:0], 0, 0 }()
-	sum := s.raw(32, c.sum)
-	ipsum := s.raw(32, c.ipsum)
-	s.stat("checks")
-	if sum == c.sum && ipsum == c.ipsum {
-		return nil
-	}
-	if s.short || sum >= checkPrime || ipsum >= checkPrime {
-		return formatError("a frame is cut short")
-	}
-	ds := (c.sum + checkPrime - sum) % checkPrime
-	di := (c.ipsum + checkPrime - ipsum) % checkPrime
-	for i := range uint64(n) {
-		if ds != 0 && (i+1)*ds%checkPrime == di {
-			src := c.files[i]
-			return &OldError{Base: s.bases[src.base], Path: src.path, Problem: DamagedFile}
-		}
-	}
-	first, last := c.files[0], c.files[n-1]
-	return &OldError{Base: s.bases[first.base], Path: first.path, Others: last.path, Problem: DamagedFile}
 }

@@ -1,0 +1,153 @@
+package delta
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// damage is an Old in which some files, or the headers of an object, are not
+// what they were, although they have the right size.
+type damage struct {
+	Old
+	paths   map[string]bool
+	headers bool
+	opened  map[string]bool
+}
+
+type flipped struct{ File }
+
+func (f flipped) ReadAt(b []byte, off int64) (int, error) {
+	n, err := f.File.ReadAt(b, off)
+	if at := f.Size() / 2; off <= at && at < off+int64(n) {
+		b[at-off] ^= 4
+	}
+	return n, err
+}
+
+func (d *damage) OpenFile(ctx context.Context, in Digest, path string) (File, error) {
+	f, err := d.Old.OpenFile(ctx, in, path)
+	d.opened[path] = true
+	if err == nil && d.paths[path] {
+		return flipped{f}, nil
+	}
+	return f, err
+}
+
+type otherHeaders struct{ HeaderReader }
+
+func (h otherHeaders) Next() ([]byte, error) {
+	b, err := h.HeaderReader.Next()
+	if err == nil {
+		b = bytes.Clone(b)
+		b[110] ^= 1 // a digit of the user
+	}
+	return b, err
+}
+
+func (d *damage) Headers(ctx context.Context, in Digest) (HeaderReader, error) {
+	h, err := d.Old.Headers(ctx, in)
+	if err == nil && d.headers {
+		return otherHeaders{h}, nil
+	}
+	return h, err
+}
+
+// manyFiles is a pair with files that are kept, moved and changed.
+func manyFiles() (old, new Image) {
+	var a, b []tarFile
+	a = append(a, tarFile{name: "lib/", typ: '5'})
+	b = append(b, tarFile{name: "lib/", typ: '5'})
+	for i := range 400 {
+		name := fmt.Sprintf("lib/%03d", i)
+		data := noise(int64(i), 700+i)
+		a = append(a, tarFile{name: name, typ: '0', data: data})
+		switch i % 4 {
+		case 1:
+			data = bytes.Clone(data)
+			data[i/2]++
+		case 2:
+			name = "moved/" + name
+		}
+		b = append(b, tarFile{name: name, typ: '0', data: data})
+	}
+	old = Image{Name: "app:1", Objects: []Object{bytesObject(Tar, makeTar(a...))}}
+	new = Image{Name: "app:2", Objects: []Object{bytesObject(Tar, makeTar(b...))}}
+	return old, new
+}
+
+// Every old file that is read, copied or changed, is named when it is damaged,
+// and nothing is committed.
+func TestDamagedFile(t *testing.T) {
+	for name, pair := range map[string]func() (Image, Image){"kinds": fuzzPair, "many": manyFiles} {
+		t.Run(name, func(t *testing.T) {
+			old, new := pair()
+			var d bytes.Buffer
+			_, err := Encode(t.Context(), &d, []Image{old}, new, Options{})
+			require.NoError(t, err)
+			store := storeOf(t, old)
+			whole := &damage{Old: store, opened: map[string]bool{}}
+			_, err = apply(d.Bytes(), whole)
+			require.NoError(t, err)
+			require.NotEmpty(t, whole.opened)
+			n := 0
+			for path := range whole.opened {
+				if n++; testing.Short() && n > 50 {
+					break
+				}
+				sinks, err := apply(d.Bytes(), &damage{Old: store, paths: map[string]bool{path: true}, opened: map[string]bool{}})
+				var oe *OldError
+				require.ErrorAs(t, err, &oe, path)
+				require.Equal(t, DamagedFile, oe.Problem)
+				require.Equal(t, path, oe.Path)
+				require.Empty(t, oe.Others)
+				require.Equal(t, old.Name, oe.Base.Image)
+				require.False(t, sinks[len(sinks)-1].committed)
+			}
+		})
+	}
+}
+
+// Of several damaged files of a group the group's first and last are named.
+func TestDamagedFiles(t *testing.T) {
+	old, new := manyFiles()
+	d, _ := roundTrip(t, []Image{old}, new)
+	for _, paths := range []map[string]bool{
+		{"lib/001": true, "lib/005": true, "lib/009": true},
+		{"lib/000": true, "lib/004": true, "lib/006": true},
+	} {
+		sinks, err := apply(d, &damage{Old: storeOf(t, old), paths: paths, opened: map[string]bool{}})
+		var oe *OldError
+		require.ErrorAs(t, err, &oe)
+		require.Equal(t, DamagedFile, oe.Problem)
+		require.NotEmpty(t, oe.Others)
+		require.False(t, sinks[len(sinks)-1].committed)
+	}
+}
+
+func TestDamagedHeaders(t *testing.T) {
+	old, new := manyFiles()
+	d, _ := roundTrip(t, []Image{old}, new)
+	_, err := apply(d, &damage{Old: storeOf(t, old), headers: true, opened: map[string]bool{}})
+	var oe *OldError
+	require.ErrorAs(t, err, &oe)
+	require.Equal(t, BadHeaders, oe.Problem)
+	require.Equal(t, old.Objects[0].Digest, oe.Base.Digest)
+}
+
+// A delta of the first version is refused by that name.
+func TestFirstVersion(t *testing.T) {
+	head, err := appendHeader(nil, Header{Image: "app:2"})
+	require.NoError(t, err)
+	head[len(magic)] = 1
+	_, err = NewReader(bytes.NewReader(head))
+	var fe *FeatureError
+	require.ErrorAs(t, err, &fe)
+	require.Equal(t, "format version 1", fe.Feature)
+	_, err = NewReader(io.MultiReader())
+	require.ErrorIs(t, err, ErrFormat)
+}
