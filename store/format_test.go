@@ -30,6 +30,7 @@ func TestFormatDocument(t *testing.T) {
 	}
 	for heading, v := range map[string]any{
 		"app.json": State{}, "deployment": Deployment{}, "release.json": Release{}, "history/<app>.jsonl": Record{},
+		"suspects.json": suspects{}, "suspect": Suspect{},
 	} {
 		require.Equal(t, sorted(fieldNames(reflect.TypeOf(v))), sorted(names(heading)), heading)
 	}

@@ -26,6 +26,9 @@ type Release struct {
 	Env          map[string]string `json:"env,omitempty"` // for the sub-module, from the artifact
 	Components   []Component       `json:"components,omitempty"`
 	Created      time.Time         `json:"created"`
+	// BootID is the boot of the machine in which its download was begun: what
+	// is not Complete was not made durable in it.
+	BootID string `json:"boot_id,omitempty"`
 	// Complete: every component was loaded, verified and synced, and the
 	// manifests are durable.
 	Complete bool `json:"complete,omitempty"`

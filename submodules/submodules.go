@@ -60,6 +60,7 @@ const (
 const (
 	OptionDeepDelta = "deep_delta" // the content is a deep delta, the reference's or ours
 	OptionDelta     = "delta"      // the content is a mender-app delta
+	OptionDistrust  = "distrust"   // LOAD verifies what is present already, and loads it again where it is not whole
 	OptionStage     = "stage"      // LOAD keeps the component under the application's own reference only
 )
 

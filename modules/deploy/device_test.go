@@ -325,3 +325,8 @@ func writeFile(t tb, path, content string) {
 	t.Helper()
 	require.NoError(t, os.WriteFile(path, []byte(content), 0o644))
 }
+
+// injectNames calls f with the name of each point that is passed.
+func injectNames(f func(name string)) (restore func()) {
+	return durable.Inject(func(name string) error { f(name); return nil })
+}

@@ -68,6 +68,14 @@ func (e *Engine) discardRelease(ctx context.Context, a *store.App, id string) bo
 		e.Log.Warn("the release stays", "app", a.Name, "release", id, "error", err)
 		return false
 	default:
+		if !r.Complete {
+			// What is deleted here may stay in the engine all the same: a layer
+			// of an image that a kill kept from being made, for one.
+			if err := e.suspect(r); err != nil {
+				e.Log.Warn("the release stays until the next cleanup", "app", a.Name, "release", id, "error", err)
+				return false
+			}
+		}
 		if err := e.deleteComponents(ctx, a, r); err != nil {
 			e.Log.Warn("the release stays until the next cleanup", "app", a.Name, "release", id, "error", err)
 			return false

@@ -173,7 +173,7 @@ func (e *Engine) begin(ctx context.Context, h *header, o Orchestrator, info subm
 	}
 	r := &store.Release{
 		ID: id, ArtifactName: h.artifact, Version: h.meta.ApplicationVersion, Orchestrator: h.meta.Orchestrator,
-		Platform: h.meta.Platform, Env: h.meta.Env, Created: e.now(),
+		Platform: h.meta.Platform, Env: h.meta.Env, Created: e.now(), BootID: e.bootID(),
 	}
 	for _, c := range h.meta.Components {
 		r.Components = append(r.Components, componentOf(c))

@@ -144,6 +144,7 @@ func (e *Engine) barrier(ctx context.Context, a *store.App) error {
 	} else {
 		sysSync()
 	}
+	e.durable(r.Orchestrator)
 	if Phase(d.Phase) != Downloading {
 		return nil
 	}
@@ -175,6 +176,9 @@ func (e *Engine) rollout(ctx context.Context, a *store.App) error {
 // may have passed since it was rolled out, and the machine may have lost power.
 func (e *Engine) check(ctx context.Context, a *store.App) error {
 	d := a.Deployment
+	if err := e.vouch(ctx, a); err != nil {
+		return err
+	}
 	if d.BootID == e.bootID() {
 		ok, err := e.healthy(ctx, a, d.To)
 		if err != nil || ok {

@@ -182,11 +182,19 @@ func (l *loader) load(ctx context.Context, c store.Component, size int64, req su
 		limit = DefaultLoadTimeout
 	}
 	l.e.Log.Info("loading", "app", l.a.Name, "component", c.URL, "bytes", size)
-	return l.e.call(ctx, submodules.VerbLoad, limit, func(ctx context.Context, tmp string) error {
+	suspect := l.e.isSuspect(l.r.Orchestrator, c)
+	if suspect {
+		req.Options = append(slices.Clone(req.Options), submodules.OptionDistrust)
+	}
+	err := l.e.call(ctx, submodules.VerbLoad, limit, func(ctx context.Context, tmp string) error {
 		req.App, req.Platform, req.Env, req.TempDir = l.a.Name, l.r.Platform, l.r.Env, tmp
 		req.URL, req.Components = c.URL, components([]store.Component{c})
 		return l.o.Load(ctx, req)
 	})
+	if err != nil || !suspect {
+		return err
+	}
+	return l.e.acquit(ctx, l.a, l.r, l.o, l.info, c)
 }
 
 // identify finds out which component an image of the payload is, under which

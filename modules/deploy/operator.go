@@ -41,7 +41,7 @@ func (e *Engine) GoBack(ctx context.Context, name string) (to *store.Release, er
 		return nil, err
 	}
 	if info.Has(submodules.FeatureVerify) {
-		problems, err := e.verify(ctx, a, r, o)
+		problems, err := e.examine(ctx, a, r, o)
 		if err != nil {
 			return nil, err
 		}
@@ -161,4 +161,16 @@ func (e *Engine) verify(ctx context.Context, a *store.App, r *store.Release, o O
 	ctx, cancel := context.WithTimeout(ctx, DefaultLoadTimeout)
 	defer cancel()
 	return o.Verify(ctx, request(a, r, "")) // the store's temporary directory is the lock's
+}
+
+// examine is verify for who holds the lock. It waits for an engine that is
+// being started, as it is after a boot.
+func (e *Engine) examine(ctx context.Context, a *store.App, r *store.Release, o Orchestrator) (problems []string, err error) {
+	err = e.patiently(ctx, func() error {
+		return e.call(ctx, submodules.VerbVerify, DefaultLoadTimeout, func(ctx context.Context, tmp string) error {
+			problems, err = o.Verify(ctx, request(a, r, tmp))
+			return err
+		})
+	})
+	return problems, err
 }

@@ -68,6 +68,7 @@ const (
 	enterRollingBack Action = "enter rolling-back" // the old release becomes the current one
 	enterRolledBack  Action = "enter rolled-back"
 
+	vouch   Action = "vouch"   // after another boot: the new release is still whole
 	barrier Action = "barrier" // what the orchestrator wrote becomes durable
 	rollout Action = "rollout" // the new release comes up
 	revert  Action = "revert"  // the old release comes up again, or nothing does
@@ -96,7 +97,7 @@ func sequence(plans ...plan) plan { // of plans that have steps only
 }
 
 var (
-	install = do(enterInstalling, rollout, barrier, enterInstalled)
+	install = do(vouch, enterInstalling, rollout, barrier, enterInstalled)
 	// Until ROLLOUT nothing that runs has been touched.
 	abandon = do(enterRolledBack)
 	back    = do(enterRollingBack, revert, barrier, enterRolledBack)

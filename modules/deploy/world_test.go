@@ -35,6 +35,8 @@ type world struct {
 	fail  map[string]int
 	calls []string
 	away  int // calls for which the engine is not there
+	// trusting: LOAD does not know the option distrust.
+	trusting bool
 }
 
 type running struct {
@@ -91,6 +93,12 @@ func (w *world) Load(_ context.Context, r submodules.Request) error {
 	if w.refs[r.App] == nil {
 		w.refs[r.App] = map[string]bool{}
 	}
+	if w.content[c.Digest] == "hollow" && !w.trusting && r.HasOption(submodules.OptionDistrust) {
+		if w.image(c.Digest) {
+			return submodules.Mark(errors.New("hollow, and in use"), submodules.ErrContent)
+		}
+		delete(w.content, c.Digest)
+	}
 	if w.content[c.Digest] == "" { // a hollow one looks present, too
 		data, err := io.ReadAll(r.Stdin)
 		if err != nil {
@@ -118,6 +126,27 @@ func (w *world) List(_ context.Context, r submodules.Request) (list []submodules
 	return list, nil
 }
 
+// image tells whether anything makes content an image; without, it is a layer
+// that an interrupted LOAD left, which nothing lists and nobody can delete.
+func (w *world) image(digest string) bool {
+	for _, refs := range w.refs {
+		if refs[digest] {
+			return true
+		}
+	}
+	for _, r := range w.running {
+		if strings.Contains(r.digests, digest) {
+			return true
+		}
+	}
+	for _, tagged := range w.tags {
+		if tagged == digest {
+			return true
+		}
+	}
+	return false
+}
+
 func (w *world) Delete(_ context.Context, r submodules.Request) error {
 	if err := w.enter("DELETE", r); err != nil {
 		return err
@@ -125,6 +154,9 @@ func (w *world) Delete(_ context.Context, r submodules.Request) error {
 	c := r.Components[0]
 	if c.URL != r.URL {
 		return errors.New("DELETE of what?")
+	}
+	if !w.image(c.Digest) {
+		return nil
 	}
 	others := false // another application needs it
 	for app, refs := range w.refs {
@@ -145,22 +177,9 @@ func (w *world) Delete(_ context.Context, r submodules.Request) error {
 
 // collect removes content that nothing refers to or runs from.
 func (w *world) collect(digest string) {
-	for _, refs := range w.refs {
-		if refs[digest] {
-			return
-		}
+	if !w.image(digest) {
+		delete(w.content, digest)
 	}
-	for _, r := range w.running {
-		if strings.Contains(r.digests, digest) {
-			return
-		}
-	}
-	for _, tagged := range w.tags {
-		if tagged == digest {
-			return
-		}
-	}
-	delete(w.content, digest)
 }
 
 func (w *world) up(verb string, r submodules.Request) error {

@@ -1,0 +1,167 @@
+package deploy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/mender-app/mender-app/store"
+	"github.com/mender-app/mender-app/submodules"
+)
+
+// What a boot of the machine makes suspect. Engines do not sync what they
+// unpack, so what was loaded before a power cut and not made durable by the
+// barrier can be listed and hollow. Two things are not trusted:
+//
+//   - what an interrupted download brought. Deleting its components is not
+//     enough: an engine can have a layer whose image it had not made yet, and
+//     takes it for present when the next image brings it. So its layers are
+//     remembered (store.Suspect) until they were verified once, or a barrier of
+//     the same boot has made them durable;
+//   - a release that waits to be installed or committed over a boot (vouch).
+//
+// The cost is one reading of the images in question. A release that is current
+// or kept was durable before it became so, and is not read.
+
+// suspect remembers a release that is given up before its barrier.
+func (e *Engine) suspect(r *store.Release) error {
+	boot := r.BootID
+	if boot == "" {
+		boot = "unknown" // begun by a version that did not note it
+	}
+	s := store.Suspect{BootID: boot, Orchestrator: r.Orchestrator}
+	for _, c := range r.Components {
+		if c.Digest != "" && !slices.Contains(s.Digests, c.Digest) {
+			s.Digests = append(s.Digests, c.Digest)
+		}
+		for _, l := range c.DiffIDs {
+			if !slices.Contains(s.Layers, l) {
+				s.Layers = append(s.Layers, l)
+			}
+		}
+	}
+	if len(s.Digests) == 0 {
+		return nil
+	}
+	list, err := e.Store.Suspects()
+	var corrupt *store.CorruptError
+	if err != nil && !errors.As(err, &corrupt) {
+		return err
+	}
+	list = slices.DeleteFunc(list, func(x store.Suspect) bool {
+		return x.BootID == s.BootID && x.Orchestrator == s.Orchestrator && slices.Equal(x.Digests, s.Digests) && slices.Equal(x.Layers, s.Layers)
+	})
+	return e.Store.PutSuspects(append(list, s))
+}
+
+// durable strikes off what a barrier of this boot has made durable. That it
+// cannot be written costs a verification, later.
+func (e *Engine) durable(orchestrator string) {
+	e.strike(func(s *store.Suspect) {
+		if s.Orchestrator == orchestrator && s.BootID == e.bootID() {
+			s.Digests, s.Layers = nil, nil
+		}
+	})
+}
+
+func (e *Engine) strike(off func(*store.Suspect)) {
+	list, err := e.Store.Suspects()
+	if err != nil || len(list) == 0 {
+		return
+	}
+	n := 0
+	for i := range list {
+		before := len(list[i].Digests) + len(list[i].Layers)
+		off(&list[i])
+		n += before - len(list[i].Digests) - len(list[i].Layers)
+	}
+	if n == 0 {
+		return
+	}
+	if err := e.Store.PutSuspects(list); err != nil {
+		e.Log.Warn("what was verified stays suspect", "error", err)
+	}
+}
+
+// isSuspect tells whether a component has anything of what an earlier boot left
+// without making it durable. Where its layers are not known, any such thing
+// makes it suspect.
+func (e *Engine) isSuspect(orchestrator string, c store.Component) bool {
+	list, err := e.Store.Suspects()
+	if err != nil {
+		e.Log.Warn("what is suspect cannot be read: everything is", "error", err)
+		return true
+	}
+	return slices.ContainsFunc(list, func(s store.Suspect) bool {
+		switch {
+		case s.Orchestrator != orchestrator || s.BootID == e.bootID():
+			return false // in this boot it is the barrier that makes it durable
+		case len(c.DiffIDs) == 0 || slices.Contains(s.Digests, c.Digest):
+			return true
+		}
+		return slices.ContainsFunc(c.DiffIDs, func(l string) bool { return slices.Contains(s.Layers, l) })
+	})
+}
+
+// acquit verifies a suspect component that has just been loaded. One that is
+// not whole is deleted: loading again would find it present.
+func (e *Engine) acquit(ctx context.Context, a *store.App, r *store.Release, o Orchestrator, info submodules.Info, c store.Component) error {
+	if !info.Has(submodules.FeatureVerify) {
+		e.Log.Warn("a component may be damaged since the machine lost power, and the sub-module cannot verify it", "app", a.Name, "component", c.URL)
+		return nil
+	}
+	e.Log.Info("the machine lost power while this was being loaded: verifying", "app", a.Name, "component", c.URL)
+	one := *r
+	one.Components = []store.Component{c}
+	problems, err := e.examine(ctx, a, &one, o)
+	if err != nil {
+		return err
+	}
+	if len(problems) == 0 {
+		e.strike(func(s *store.Suspect) {
+			s.Digests = slices.DeleteFunc(s.Digests, func(d string) bool { return d == c.Digest })
+			s.Layers = slices.DeleteFunc(s.Layers, func(l string) bool { return slices.Contains(c.DiffIDs, l) })
+		})
+		return nil
+	}
+	used, err := e.inUse(a, r.ID, info.Has(submodules.FeatureComponents))
+	if err != nil {
+		return err
+	}
+	if _, stays := used(c); stays {
+		return submodules.Mark(fmt.Errorf("it is damaged in the engine (%s), and another release needs it: run mender-app verify --repair", problems[0]), submodules.ErrContent)
+	}
+	if err := e.deleteComponents(ctx, a, &one); err != nil {
+		return err
+	}
+	return submodules.Mark(fmt.Errorf("it is damaged in the engine since the machine lost power (%s), and has been deleted: install the artifact again", problems[0]), submodules.ErrContent)
+}
+
+// vouch verifies the release that is about to be brought up or committed, if
+// the machine was restarted since the journal was last written. It was made
+// durable before; a disk that does not keep its word is found here, while the
+// release before is still there.
+func (e *Engine) vouch(ctx context.Context, a *store.App) error {
+	d := a.Deployment
+	if d.BootID == e.bootID() {
+		return nil
+	}
+	r, o, info, err := e.release(ctx, a, d.To)
+	if err != nil {
+		return err
+	}
+	if !info.Has(submodules.FeatureVerify) {
+		e.Log.Warn("the machine was restarted, and the sub-module cannot verify what it has loaded", "app", a.Name)
+		return nil
+	}
+	e.Log.Info("the machine was restarted in the middle of the deployment: verifying what was loaded", "app", a.Name, "release", r.ID)
+	problems, err := e.examine(ctx, a, r, o)
+	if err != nil {
+		return err
+	}
+	if len(problems) > 0 {
+		return submodules.Mark(fmt.Errorf("release %s is damaged since the machine was restarted: %s", r.ID, problems[0]), submodules.ErrContent)
+	}
+	return nil
+}

@@ -1,0 +1,99 @@
+package store
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+
+	"github.com/mender-app/mender-app/store/durable"
+)
+
+// Suspect is what an engine was given in one boot of the machine and was not
+// made durable in it: after another boot it may look present and be hollow,
+// also where no image has it any more. It outlives the release it came with,
+// which is discarded.
+type Suspect struct {
+	// BootID is the boot in which it was loaded.
+	BootID string `json:"boot_id"`
+	// Orchestrator is the sub-module that loaded it.
+	Orchestrator string `json:"orchestrator"`
+	// Digests are the components' identities, Layers their diffIDs where they
+	// are known.
+	Digests []string `json:"digests,omitempty"`
+	Layers  []string `json:"layers,omitempty"`
+
+	extra extra
+}
+
+type plainSuspect Suspect
+
+// UnmarshalJSON keeps the fields it does not know.
+func (s *Suspect) UnmarshalJSON(data []byte) (err error) {
+	s.extra, err = decode(data, (*plainSuspect)(s))
+	return err
+}
+
+// MarshalJSON writes the fields that were not known, too.
+func (s Suspect) MarshalJSON() ([]byte, error) { return encode(plainSuspect(s), s.extra) }
+
+// suspects is suspects.json.
+type suspects struct {
+	Format   int       `json:"format"`
+	Suspects []Suspect `json:"suspects"`
+}
+
+const suspectsFile = "suspects.json"
+
+// maxSuspects is how many interrupted downloads are remembered; the oldest are
+// forgotten first.
+const maxSuspects = 100
+
+// Suspects returns what is suspect, the oldest first. A file that cannot be
+// read is a *CorruptError: then everything is. It needs no lock.
+func (s *Store) Suspects() ([]Suspect, error) {
+	path := s.meta(suspectsFile)
+	data, err := readFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var doc suspects
+	if err := json.Unmarshal(data, &doc); err != nil {
+		return nil, &CorruptError{path, err}
+	}
+	if doc.Format > Format {
+		return nil, fmt.Errorf("%s: %w", path, ErrNewer)
+	}
+	return doc.Suspects, nil
+}
+
+// PutSuspects replaces what is suspect; an empty list removes the file. One
+// that could not be read is kept aside.
+func (s *Store) PutSuspects(list []Suspect) error {
+	path := s.meta(suspectsFile)
+	list = slices.DeleteFunc(slices.Clone(list), func(x Suspect) bool { return len(x.Digests)+len(x.Layers) == 0 })
+	var corrupt *CorruptError
+	if _, err := s.Suspects(); errors.As(err, &corrupt) {
+		if _, err := keepAside(path); err != nil {
+			return err
+		}
+	}
+	if len(list) == 0 {
+		if err := durable.Remove(path); err != nil {
+			return fmt.Errorf("suspects: %w", err)
+		}
+		return nil
+	}
+	data, err := marshal(suspects{Format: Format, Suspects: list[max(0, len(list)-maxSuspects):]})
+	if err != nil {
+		return fmt.Errorf("suspects: %w", err)
+	}
+	if err := durable.WriteFile(path, data, 0o644); err != nil {
+		return fmt.Errorf("suspects: %w", err)
+	}
+	return nil
+}
