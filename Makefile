@@ -20,6 +20,7 @@ submodulesdir = $(DESTDIR)$(prefix)/share/mender/app-modules/v1
 confdir       = $(DESTDIR)$(sysconfdir)/mender
 mandir        = $(DESTDIR)$(prefix)/share/man
 bashcompdir   = $(DESTDIR)$(prefix)/share/bash-completion/completions
+unitdir       = $(DESTDIR)$(prefix)/lib/systemd/system
 
 # -trimpath and no build time: two builds of one commit give the same bytes.
 # The version is the commit that the Go tool stamps in.
@@ -52,11 +53,11 @@ $(addprefix cross-,$(ARCHES)): cross-%:
 
 .PHONY: install
 install: $(if $(FROM),,build) ## install the programs (DESTDIR, prefix; FROM=build/linux-arm-v7 for a device)
-	packaging/install.sh '$(if $(FROM),$(FROM),$(BUILD))' '$(modulesdir)' '$(submodulesdir)' '$(bindir)' '$(confdir)' '$(mandir)' '$(bashcompdir)'
+	bindir='$(prefix)/bin' packaging/install.sh '$(if $(FROM),$(FROM),$(BUILD))' '$(modulesdir)' '$(submodulesdir)' '$(bindir)' '$(confdir)' '$(mandir)' '$(bashcompdir)' '$(unitdir)'
 
 .PHONY: uninstall
 uninstall: ## remove what install put there; configuration files stay
-	packaging/install.sh --remove '$(modulesdir)' '$(submodulesdir)' '$(bindir)' '$(confdir)' '$(mandir)' '$(bashcompdir)'
+	packaging/install.sh --remove '$(modulesdir)' '$(submodulesdir)' '$(bindir)' '$(confdir)' '$(mandir)' '$(bashcompdir)' '$(unitdir)'
 
 .PHONY: check
 check: ## gofmt, vet, staticcheck, shellcheck and the short tests with the race detector

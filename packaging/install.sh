@@ -6,7 +6,7 @@
 set -eu
 
 here=$(dirname "$0")
-from=$1 modules=$2 submodules=$3 bin=$4 conf=$5 man=$6 completions=$7
+from=$1 modules=$2 submodules=$3 bin=$4 conf=$5 man=$6 completions=$7 units=$8
 
 # name:directory of each program.
 places="app:$modules docker-compose:$submodules k8s:$submodules mender-app:$bin app-gen:$bin"
@@ -20,7 +20,11 @@ if [ "$from" = --remove ]; then
 		rm -f "$man/man${page##*.}/$(basename "$page")"
 	done
 	rm -f "$completions/mender-app" "$completions/app-gen"
-	rmdir "$submodules" 2>/dev/null || true
+	for unit in "$here"/systemd/*.service; do
+		unit=$(basename "$unit")
+		rm -f "$units/$unit" "$units/multi-user.target.wants/$unit"
+	done
+	rmdir "$units/multi-user.target.wants" "$submodules" 2>/dev/null || true
 	exit 0
 fi
 
@@ -46,6 +50,18 @@ for page in "$here"/man/*.[1-8]; do
 	install -d "$man/man${page##*.}"
 	install -m 644 "$page" "$man/man${page##*.}/"
 done
+
+# The link enables the unit, as distributions do for units of their own; who
+# does not want it masks it. Without systemd the files do no harm.
+if [ -e "$bin/mender-app" ]; then
+	install -d "$units/multi-user.target.wants"
+	for unit in "$here"/systemd/*.service; do
+		name=$(basename "$unit")
+		sed "s|@bindir@|${bindir:-$bin}|" "$unit" >"$units/$name"
+		chmod 644 "$units/$name"
+		ln -sf "../$name" "$units/multi-user.target.wants/$name"
+	done
+fi
 
 # A program for another processor cannot print its completions here: no harm.
 for program in mender-app app-gen; do

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"strings"
@@ -252,7 +253,8 @@ func (p *program) resumeCommand() *cobra.Command {
 		Use:   "resume",
 		Short: "End what a crash or a power cut interrupted",
 		Long: `Ends interrupted deployments: one past its commit is cleaned up, any other is
-undone, so that the release before runs. What only waits for a commit stays.`,
+undone, so that the release before runs. What only waits for a commit stays.
+mender-app-resume.service does it at boot.`,
 		Example: "  mender-app resume",
 		Args:    args(cobra.NoArgs),
 		RunE:    func(cmd *cobra.Command, _ []string) error { return p.resume(cmd.Context()) },
@@ -267,7 +269,17 @@ func (p *program) resume(ctx context.Context) error {
 		Now         string `json:"now"`
 	}
 	var results []result
-	recorded := &client.Client{Dir: store.At(p.config.Store).Meta("client")}
+	s := store.At(p.config.Store)
+	if _, err := os.Stat(s.Meta("")); errors.Is(err, fs.ErrNotExist) {
+		// No update has ever been made here, or the store is not mounted: at
+		// boot, nothing must be written in its place.
+		if p.json {
+			return p.printJSON([]result{})
+		}
+		_, err := fmt.Fprintln(p.stdout, "nothing to resume")
+		return err
+	}
+	recorded := &client.Client{Dir: s.Meta("client")}
 	release, err := recorded.Lock()
 	if err != nil {
 		return err

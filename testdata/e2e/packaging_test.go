@@ -41,12 +41,18 @@ func TestInstallAndUninstall(t *testing.T) {
 	for _, p := range []string{
 		"usr/share/man/man8/mender-app.8", "usr/share/man/man1/app-gen.1", "etc/mender/mender-app-docker-compose.conf",
 		"usr/share/bash-completion/completions/mender-app", "usr/share/bash-completion/completions/app-gen",
+		"usr/lib/systemd/system/mender-app-resume.service",
+		"usr/lib/systemd/system/multi-user.target.wants/mender-app-resume.service",
 	} {
 		require.FileExists(t, filepath.Join(root, p))
 	}
 	text, err := os.ReadFile(own)
 	require.NoError(t, err)
 	require.Equal(t, "keep = 3\n", string(text))
+
+	unit, err := os.ReadFile(filepath.Join(root, "usr/lib/systemd/system/mender-app-resume.service"))
+	require.NoError(t, err)
+	require.Contains(t, string(unit), "ExecStart=/usr/bin/mender-app resume\n", "without DESTDIR")
 
 	target("uninstall")
 	var left []string
@@ -57,6 +63,33 @@ func TestInstallAndUninstall(t *testing.T) {
 		return err
 	}))
 	require.ElementsMatch(t, []string{"etc/mender/mender-app.conf", "etc/mender/mender-app-docker-compose.conf"}, left)
+}
+
+// systemd understands the unit, and would start it before the Mender client.
+func TestBootUnit(t *testing.T) {
+	analyze, err := exec.LookPath("systemd-analyze")
+	if err != nil {
+		if os.Getenv("CI") == "true" {
+			t.Fatal("missing in CI: systemd-analyze")
+		}
+		t.Skip("needs systemd-analyze (make setup)")
+	}
+	programs, err := bed.Programs()
+	require.NoError(t, err)
+	root := t.TempDir()
+	out, err := exec.Command("make", "-s", "-C", bed.Repository(), "install", "DESTDIR="+root, "FROM="+programs).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	// It looks for the program where the unit says it is.
+	unit := filepath.Join(root, "usr/lib/systemd/system/mender-app-resume.service")
+	text, err := os.ReadFile(unit)
+	require.NoError(t, err)
+	text = []byte(strings.ReplaceAll(string(text), "ExecStart=", "ExecStart="+root))
+	text = []byte(strings.ReplaceAll(string(text), "Documentation=man:", "#"))
+	unit = filepath.Join(t.TempDir(), "mender-app-resume.service")
+	require.NoError(t, os.WriteFile(unit, text, 0o644))
+	out, err = exec.Command(analyze, "verify", "--recursive-errors=no", unit).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	require.Empty(t, string(out))
 }
 
 // The sample configurations, with every setting switched on, are understood.
