@@ -160,6 +160,9 @@ func (s *session) choice(e *entry) error {
 		}
 	}
 	op := s.tree(s.op[(s.lastOp<<2|cls)<<1][:], 3, e.op)
+	if op >= numOps {
+		return formatError("unknown operation")
+	}
 	s.lastOp = op
 	src := e.src
 	switch op {
