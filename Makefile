@@ -10,7 +10,7 @@ BUILD    := build
 PROGRAMS := $(filter-out internal,$(notdir $(patsubst %/main.go,%,$(wildcard cmd/*/main.go))))
 # Go leaves directories named testdata out of ./...: the test support library
 # and the end-to-end tests are named here.
-E2E      := ./testdata/bed/... ./testdata/e2e/...
+E2E      := ./testdata/bed/... ./testdata/e2e/... ./testdata/engines/...
 DEVICE_ROOMS := artifact delta modules store submodules
 SCRIPTS  := .ci/run packaging/install.sh testdata/bed/setup testdata/bed/device.sh testdata/bed/engine.sh testdata/engines/setup testdata/bench
 
@@ -90,6 +90,13 @@ test: setup check ## check, then every test: real engine, real Mender client, en
 .PHONY: test-arm
 test-arm: ## run the short tests of the device's rooms as arm/v7 programs (needs qemu-arm)
 	CGO_ENABLED=0 GOARCH=arm GOARM=7 $(GO) test -short -timeout 10m $(addprefix ./,$(addsuffix /...,$(wildcard $(DEVICE_ROOMS))))
+
+# MENDER_APP_ENGINES chooses some of bed.Engines.
+.PHONY: test-engines
+test-engines: export MENDER_APP_ENGINES ?= all
+test-engines: engines ## test on every Docker engine and image store, from 20.10 to the newest
+	$(GO) test -v -timeout 60m -parallel 2 -run TestEngines ./testdata/bed
+	$(GO) test -v -timeout 60m -parallel 2 ./testdata/engines
 
 .PHONY: demo
 demo: setup build ## install, update, fail, roll back: the product at work in a private room of this machine
