@@ -1,0 +1,142 @@
+package bed
+
+import (
+	"archive/tar"
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"io"
+
+	"github.com/docker/docker/api/types/image"
+	"github.com/docker/docker/client"
+)
+
+// DamagedImages reads every image of the device's engine byte for byte, as
+// `docker save` gives it, and tells of each that is not what its digests say,
+// by ID. An engine lists an image and runs it, too, when a power cut has
+// emptied the files of its layers: only this finds it.
+func (d *Device) DamagedImages(ctx context.Context) (map[string]error, error) {
+	engine, err := d.Docker()
+	if err != nil {
+		return nil, err
+	}
+	defer engine.Close()
+	list, err := engine.ImageList(ctx, image.ListOptions{})
+	if err != nil {
+		return nil, err
+	}
+	damaged := map[string]error{}
+	for _, i := range list {
+		if err := checkImage(ctx, engine, i.ID); err != nil {
+			damaged[i.ID] = err
+		}
+	}
+	return damaged, ctx.Err()
+}
+
+// checkImage compares the image's config with its ID, where the engine's IDs
+// are digests of configs, and each layer with its diffID.
+func checkImage(ctx context.Context, engine *client.Client, id string) error {
+	full, err := engine.ImageInspect(ctx, id)
+	if err != nil {
+		return err
+	}
+	saved, err := engine.ImageSave(ctx, []string{id})
+	if err != nil {
+		return err
+	}
+	defer saved.Close()
+	sums := map[string]string{} // by member: the digest of its content, unpacked
+	small := map[string][]byte{}
+	for r := tar.NewReader(saved); ; {
+		h, err := r.Next()
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			return fmt.Errorf("docker save: %w", err)
+		}
+		if h.Typeflag == tar.TypeSymlink { // 20.10: a layer that it wrote already
+			continue
+		}
+		var head bytes.Buffer
+		sum, err := digestUnpacked(io.TeeReader(r, &limited{&head, 1 << 16}))
+		if err != nil {
+			return fmt.Errorf("docker save: %s: %w", h.Name, err)
+		}
+		sums[h.Name] = sum
+		if h.Size <= 1<<16 {
+			small[h.Name] = head.Bytes()
+		}
+	}
+	var manifest []struct {
+		Config string
+		Layers []string
+	}
+	if err := json.Unmarshal(small["manifest.json"], &manifest); err != nil || len(manifest) != 1 {
+		return fmt.Errorf("docker save: no manifest.json of one image: %v", err)
+	}
+	var config struct {
+		RootFS struct {
+			DiffIDs []string `json:"diff_ids"`
+		} `json:"rootfs"`
+	}
+	if err := json.Unmarshal(small[manifest[0].Config], &config); err != nil {
+		return fmt.Errorf("docker save: config: %w", err)
+	}
+	if fmt.Sprint(config.RootFS.DiffIDs) != fmt.Sprint(full.RootFS.Layers) {
+		return fmt.Errorf("its config names the layers %v, the engine %v", config.RootFS.DiffIDs, full.RootFS.Layers)
+	}
+	if full.GraphDriver.Name == "overlay2" && sums[manifest[0].Config] != id {
+		return fmt.Errorf("its config is %s", sums[manifest[0].Config])
+	}
+	if len(manifest[0].Layers) != len(config.RootFS.DiffIDs) {
+		return fmt.Errorf("%d layers were saved, not %d", len(manifest[0].Layers), len(config.RootFS.DiffIDs))
+	}
+	have := map[string]bool{}
+	for _, sum := range sums {
+		have[sum] = true
+	}
+	for n, want := range config.RootFS.DiffIDs {
+		if got, ok := sums[manifest[0].Layers[n]]; ok && got != want || !have[want] {
+			return fmt.Errorf("layer %d is %s, not %s", n, got, want)
+		}
+	}
+	return nil
+}
+
+// digestUnpacked is the digest of what a stream holds, gunzipped if need be:
+// the containerd store saves layers as they were pulled.
+func digestUnpacked(r io.Reader) (string, error) {
+	in := bufio.NewReader(r)
+	content := io.Reader(in)
+	if magic, _ := in.Peek(2); bytes.Equal(magic, []byte{0x1f, 0x8b}) {
+		unpacked, err := gzip.NewReader(in)
+		if err != nil {
+			return "", err
+		}
+		content = unpacked
+	}
+	h := sha256.New()
+	if _, err := io.Copy(h, content); err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("sha256:%x", h.Sum(nil)), nil
+}
+
+// limited keeps the first bytes that are written to it.
+type limited struct {
+	to   *bytes.Buffer
+	left int
+}
+
+func (l *limited) Write(p []byte) (int, error) {
+	n := min(len(p), l.left)
+	l.left -= n
+	l.to.Write(p[:n])
+	return len(p), nil
+}

@@ -1,0 +1,361 @@
+package powercut
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// step is one command of the client.
+type step struct {
+	command string // install, commit or rollback
+	release string // to install, a key of the catalogue
+}
+
+func (s step) fails() bool { return s.release == "3" }
+
+// scenario is what a device is at when the power goes.
+type scenario struct {
+	name  string
+	old   string // the version that is installed, "" for none
+	steps []step
+	from  int // the first step that the power may go in
+	ends  []string
+	// What the scenario writes and flushes from there on, about; a cut that
+	// falls behind its end comes right after it.
+	writes, flushes int64
+}
+
+var scenarios = []scenario{
+	{"first install", "", []step{{"install", "1"}, {"commit", ""}}, 0, []string{"", "1"}, 400, 120},
+	{"update", "1", []step{{"install", "2"}, {"commit", ""}}, 0, []string{"1", "2"}, 400, 120},
+	{"delta update", "1", []step{{"install", "2 delta"}, {"commit", ""}}, 0, []string{"1", "2"}, 400, 120},
+	{"failing update", "1", []step{{"install", "3"}}, 0, []string{"1"}, 400, 120},
+	{"update taken back", "1", []step{{"install", "2"}, {"rollback", ""}}, 0, []string{"1", "2"}, 400, 120},
+	{"commit", "1", []step{{"install", "2"}, {"commit", ""}}, 1, []string{"1", "2"}, 100, 30},
+}
+
+// ways are how it goes on after the power came back.
+var ways = []string{"the client's next call", "a fresh installation", "mender-app resume"}
+
+// plan is one cut, all of it drawn from the seed.
+type plan struct {
+	scenario
+	way  string
+	mode string
+	kind string // write, flush, success, moment
+	n    int64  // the n-th write or flush; the success of step n; ms after the beginning
+	seed int64
+}
+
+var kinds = []string{"write", "write", "flush", "flush", "success", "moment"}
+
+// drawn is cut number k of a seed. Scenarios, ways and modes take turns, so
+// that a few cuts have some of each.
+func drawn(seed int64, k int) plan {
+	rng := rand.New(rand.NewPCG(uint64(seed), uint64(k)))
+	p := plan{scenario: scenarios[k%len(scenarios)], way: ways[(k/len(scenarios)+k)%len(ways)], seed: rng.Int64N(1 << 30)}
+	p.mode = []string{"none", "random", "prefix", "all"}[rng.IntN(4)]
+	p.kind = kinds[rng.IntN(len(kinds))]
+	switch p.kind {
+	case "write":
+		p.n = 1 + rng.Int64N(p.writes)
+	case "flush":
+		p.n = 1 + rng.Int64N(p.flushes)
+	case "success":
+		p.n = int64(p.from) + rng.Int64N(int64(len(p.steps)-p.from))
+	case "moment":
+		p.n = 100 + rng.Int64N(4000)
+	}
+	return p
+}
+
+func (p plan) String() string {
+	return fmt.Sprintf("%s, cut at %s %d, keeping %s (%d), then %s", p.name, p.kind, p.n, p.mode, p.seed, p.way)
+}
+
+// TestPowerCuts cuts the power of a device in the middle of what it does, and
+// right after it said that it was done. MENDER_APP_CUTS is how many times;
+// MENDER_APP_SEED is the seed; MENDER_APP_CUT is the only one to make.
+func TestPowerCuts(t *testing.T) {
+	if testing.Short() {
+		t.Skip("cuts real disks; left out of -short")
+	}
+	prepared(t)
+	seed := number(t, "MENDER_APP_SEED", time.Now().UnixNano()%1e6)
+	cuts := number(t, "MENDER_APP_CUTS", 10)
+	if faults() {
+		cuts = number(t, "MENDER_APP_CUTS", 120)
+	}
+	only := number(t, "MENDER_APP_CUT", -1)
+	t.Logf("MENDER_APP_SEED=%d", seed)
+	var tally tally
+	t.Run("cuts", func(t *testing.T) {
+		for k := range int(cuts) {
+			if only >= 0 && int(only) != k {
+				continue
+			}
+			t.Run(fmt.Sprint(k), func(t *testing.T) {
+				t.Parallel()
+				p := drawn(seed, k)
+				start := time.Now()
+				what, err := one(p)
+				t.Logf("%s: %s (%.1f s)", p, what, time.Since(start).Seconds())
+				tally.add(p, what, err)
+				require.NoError(t, err, "MENDER_APP_SEED=%d MENDER_APP_CUT=%d: %s", seed, k, p)
+			})
+		}
+	})
+	report(t, "power cuts: MENDER_APP_SEED=%d: %s", seed, &tally)
+}
+
+// one makes a cut and tells what it did; the error says how promise 1 was
+// broken.
+func one(p plan) (what string, err error) {
+	image, records := work.empty, map[string]string(nil)
+	if p.old != "" {
+		image, records = work.installed, work.records
+	}
+	m, err := newMachine(image, work.catalogue)
+	if err != nil {
+		return "", err
+	}
+	defer func() { err = errors.Join(err, m.close()) }()
+	if err := m.boot(); err != nil {
+		return "", err
+	}
+	at, done, err := m.interrupted(p)
+	if err != nil {
+		return "", err
+	}
+	what = fmt.Sprintf("step %d", at)
+	if done {
+		what = fmt.Sprintf("after step %d", at)
+	}
+	if err := m.cut(p.mode, p.seed); err != nil {
+		return what, err
+	}
+	stat, err := m.disk.ask("stat")
+	if err != nil {
+		return what, err
+	}
+	what += " " + stat
+	if err := m.boot(); err != nil {
+		return what, fmt.Errorf("the device does not start again: %w", err)
+	}
+	if err := m.goOn(p, at, done, records); err != nil {
+		return what, err
+	}
+	return what, nil
+}
+
+// interrupted walks the scenario until the power goes. at is the step it went
+// in, or with done, right after.
+func (m *machine) interrupted(p plan) (at int, done bool, err error) {
+	for at, s := range p.steps {
+		if at == p.from && (p.kind == "write" || p.kind == "flush") {
+			if _, err := m.disk.ask("arm %s %d %s %d", p.kind, p.n, p.mode, p.seed); err != nil {
+				return at, false, err
+			}
+		}
+		var after time.Duration
+		if at == p.from && p.kind == "moment" {
+			after = time.Duration(p.n) * time.Millisecond
+		}
+		said, ok, off, err := m.until(p, s, after)
+		switch {
+		case err != nil:
+			return at, false, err
+		case off:
+			return at, false, nil
+		case ok == s.fails():
+			return at, false, fmt.Errorf("mender %s, before any cut: %s", s.command, said)
+		case p.kind == "success" && int64(at) == p.n:
+			return at, true, nil
+		}
+	}
+	return len(p.steps) - 1, true, nil
+}
+
+// until runs a command of the client to its end, or until the disk loses its
+// power: by itself, or after a time.
+func (m *machine) until(p plan, s step, after time.Duration) (said string, succeeded, off bool, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+	defer cancel()
+	c := m.MenderCommand(ctx, m.arguments(s)...)
+	var out []byte
+	done := make(chan error, 1)
+	go func() {
+		var err error
+		out, err = c.CombinedOutput()
+		done <- err
+	}()
+	var moment <-chan time.Time
+	if after > 0 {
+		moment = time.After(after)
+	}
+	for tick := time.NewTicker(pace); ; {
+		select {
+		case err := <-done:
+			tick.Stop()
+			var exit *exec.ExitError
+			if err != nil && !errors.As(err, &exit) {
+				return "", false, false, err
+			}
+			off, offErr := m.disk.off()
+			return string(out), err == nil, off, offErr
+		case <-moment:
+			if _, err := m.disk.ask("cut %s %d", p.mode, p.seed); err != nil {
+				return "", false, false, err
+			}
+		case <-tick.C:
+			off, err := m.disk.off()
+			if err != nil || off {
+				tick.Stop()
+				err = errors.Join(err, m.Device.Kill())
+				<-done
+				return string(out), false, true, err
+			}
+		}
+	}
+}
+
+func (m *machine) arguments(s step) []string {
+	if s.command != "install" {
+		return []string{s.command}
+	}
+	return []string{s.command, m.Share(filepath.Base(m.catalogue.releases[s.release].file))}
+}
+
+// mender runs a command of the client; the error has what it said.
+func (m *machine) mender(s step) error {
+	r, err := m.Mender(m.arguments(s)...)
+	if err == nil && r.Code != 0 {
+		err = errors.New(r.Output())
+	}
+	if err != nil {
+		return fmt.Errorf("mender %s %s: %w", s.command, s.release, err)
+	}
+	return nil
+}
+
+// goOn goes on after a cut in one of the ways, asserts that the device is in
+// the old release or the new one, and that it takes the next one.
+func (m *machine) goOn(p plan, at int, done bool, records map[string]string) error {
+	if p.old == "" {
+		records = nil
+	}
+	switch p.way {
+	case "the client's next call":
+		// The same command again, or the next, and what follows it. A commit
+		// or rollback that had been stored finds nothing to do.
+		for n := at; n < len(p.steps); n++ {
+			s := p.steps[n]
+			if n == at && done {
+				continue
+			}
+			err := m.mender(s)
+			if s.fails() {
+				if err == nil {
+					return fmt.Errorf("mender installed a release that fails")
+				}
+				continue
+			}
+			if err != nil && (n > at || done || s.command == "install") {
+				return err
+			}
+		}
+	case "mender-app resume":
+		r, err := m.Run("mender-app", "resume")
+		if err != nil || r.Code != 0 {
+			return fmt.Errorf("mender-app resume: %w %s", err, r.Output())
+		}
+		s, err := settled(m.Device, m.catalogue, records)
+		if err != nil {
+			return fmt.Errorf("after mender-app resume: %w", err)
+		}
+		if !slices.Contains(p.ends, s.runs) {
+			return fmt.Errorf("after mender-app resume %q runs", s.runs)
+		}
+		if s.phase != "" {
+			// It waits for the client, which says what it knows: the command
+			// that ends a deployment it has stored, or nothing.
+			last := p.steps[len(p.steps)-1]
+			if last.command != "install" {
+				_ = m.mender(last)
+			}
+			if s, err = settled(m.Device, m.catalogue, records); err != nil {
+				return fmt.Errorf("after mender-app resume and mender %s: %w", last.command, err)
+			}
+			if s.phase != "" {
+				// The client has forgotten it: its next installation settles it.
+				return m.next(records)
+			}
+		}
+	case "a fresh installation":
+		return m.next(records)
+	}
+	if err := becomes(m.Device, m.catalogue, records, p.ends...); err != nil {
+		return err
+	}
+	return m.next(records)
+}
+
+// next installs and commits one more release.
+func (m *machine) next(records map[string]string) error {
+	for _, s := range []step{{"install", "4"}, {"commit", ""}} {
+		if err := m.mender(s); err != nil {
+			return fmt.Errorf("the next installation: %w", err)
+		}
+	}
+	if err := becomes(m.Device, m.catalogue, records, "4"); err != nil {
+		return fmt.Errorf("after the next installation: %w", err)
+	}
+	return nil
+}
+
+// tally counts cuts.
+type tally struct {
+	mu         sync.Mutex
+	total      int
+	violations []string
+	by         map[string]int
+}
+
+func (c *tally) add(p plan, what string, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.by == nil {
+		c.by = map[string]int{}
+	}
+	c.total++
+	where := "in the middle"
+	if strings.HasPrefix(what, "after") {
+		where = "right after success"
+	}
+	for _, key := range []string{where, "keeping " + p.mode, p.name, "then " + p.way} {
+		c.by[key]++
+	}
+	if err != nil {
+		c.violations = append(c.violations, p.String())
+	}
+}
+
+func (c *tally) String() string {
+	var parts []string
+	for key, n := range c.by {
+		parts = append(parts, fmt.Sprintf("%d %s", n, key))
+	}
+	slices.Sort(parts)
+	return fmt.Sprintf("%d cuts, %d violations %s (%s)", c.total, len(c.violations), strings.Join(c.violations, "; "), strings.Join(parts, ", "))
+}

@@ -1,0 +1,211 @@
+// Package powercut breaks the product on real parts, where that hurts: it cuts
+// the power of a device whose engine and store lie on a disk with a volatile
+// write cache (the directory disk), and it kills the Mender client and the
+// call it makes at every step. Whatever is broken, the device must end in the
+// old release or the new one, whole to the last byte, and the client must know
+// which (inspect). `make faults` runs all of it, `make test` a sample.
+//
+// It must not import the product's packages.
+package powercut
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/mender-app/mender-app/testdata/bed"
+)
+
+// roomEnv says that this process is in a mount name space of its own.
+const roomEnv = "MENDER_APP_POWERCUT_ROOM"
+
+// All of it happens in a mount name space of its own: nobody else holds the
+// file systems that are to lose their disk, and whatever ends the tests, no
+// mount and no loop device stays.
+func TestMain(m *testing.M) {
+	if os.Getuid() == 0 && os.Getenv(roomEnv) == "" {
+		os.Exit(inRoom())
+	}
+	if os.Getuid() == 0 {
+		if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+			fmt.Fprintln(os.Stderr, "make mounts private:", err)
+			os.Exit(1)
+		}
+	}
+	code := m.Run()
+	if work.dir != "" {
+		_ = os.RemoveAll(work.dir)
+	}
+	os.Exit(code)
+}
+
+func inRoom() int {
+	cmd := exec.Command("/proc/self/exe", os.Args[1:]...)
+	cmd.Args[0] = os.Args[0]
+	cmd.Env = append(os.Environ(), roomEnv+"=1")
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL}
+	if err := cmd.Run(); err != nil {
+		if code := cmd.ProcessState.ExitCode(); code > 0 {
+			return code
+		}
+		fmt.Fprintln(os.Stderr, "run in a mount name space:", err)
+		return 1
+	}
+	return 0
+}
+
+// faults tells whether everything is asked for, as by `make faults`.
+func faults() bool { return os.Getenv("MENDER_APP_FAULTS") != "" }
+
+// number is an environment variable's value, or a default.
+func number(t *testing.T, name string, otherwise int64) int64 {
+	t.Helper()
+	text := os.Getenv(name)
+	if text == "" {
+		return otherwise
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	return n
+}
+
+// report writes a line of figures to the test's log and, for the end of `make
+// faults`, to the file that MENDER_APP_FAULTS_REPORT names.
+func report(t *testing.T, format string, args ...any) {
+	t.Helper()
+	line := fmt.Sprintf(format, args...)
+	t.Log(line)
+	if name := os.Getenv("MENDER_APP_FAULTS_REPORT"); name != "" {
+		f, err := os.OpenFile(name, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o644)
+		if err == nil {
+			_, err = fmt.Fprintln(f, line)
+			err = errors.Join(err, f.Close())
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// need skips where the parts are missing, and fails in CI.
+func need(t *testing.T) {
+	t.Helper()
+	bed.Require(t, "mender", "mke2fs", "e2fsck", "go")
+	for _, device := range []string{"/dev/fuse", "/dev/loop-control"} {
+		if f, err := os.OpenFile(device, os.O_RDWR, 0); err == nil {
+			f.Close()
+		} else if os.Getenv("CI") == "true" {
+			t.Fatalf("missing in CI: %s: %v", device, err)
+		} else {
+			t.Skipf("needs %s: %v", device, err)
+		}
+	}
+}
+
+// work is what all tests share, made once.
+var work struct {
+	dir       string
+	once      sync.Once
+	catalogue *catalogue
+	empty     string            // disk image of a device without applications
+	installed string            // disk image of a device that runs release 1
+	records   map[string]string // the volumes there
+	err       error
+}
+
+func prepared(t *testing.T) {
+	t.Helper()
+	need(t)
+	work.once.Do(func() { work.err = prepare() })
+	if work.err != nil {
+		t.Fatalf("prepare: %v", work.err)
+	}
+}
+
+// diskSize is the size of a machine's disk, in bytes; the file is sparse.
+const diskSize = 1 << 30
+
+// prepare makes the artifacts and the two disks to begin with.
+func prepare() (err error) {
+	if work.dir, err = os.MkdirTemp("", "mender-app-cuts-"); err != nil {
+		return err
+	}
+	if work.catalogue, err = newCatalogue(work.dir); err != nil {
+		return err
+	}
+	work.empty = filepath.Join(work.dir, "empty.img")
+	f, err := os.Create(work.empty)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(f.Truncate(diskSize), f.Close()); err != nil {
+		return err
+	}
+	// What is made lazily would be written in the middle of a test.
+	out, err := exec.Command("mke2fs", "-q", "-t", "ext4", "-E", "lazy_itable_init=0,lazy_journal_init=0", work.empty).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("mke2fs: %w: %s", err, out)
+	}
+	m := &machine{dir: filepath.Join(work.dir, "first"), backing: work.empty, catalogue: work.catalogue}
+	defer func() { err = errors.Join(err, m.close()) }()
+	if err := errors.Join(os.Mkdir(m.dir, 0o755), m.boot(), m.shutDown()); err != nil {
+		return fmt.Errorf("a device without applications: %w", err)
+	}
+	work.installed = filepath.Join(work.dir, "installed.img")
+	if out, err := exec.Command("cp", "--sparse=always", work.empty, work.installed).CombinedOutput(); err != nil {
+		return fmt.Errorf("cp: %w: %s", err, out)
+	}
+	m.backing = work.installed
+	if err := m.boot(); err != nil {
+		return err
+	}
+	if work.records, err = installFirst(m.Device, work.catalogue); err != nil {
+		return fmt.Errorf("a device that runs release 1: %w", err)
+	}
+	return m.shutDown()
+}
+
+// installFirst installs and commits release 1 and puts data into its volume.
+func installFirst(d *bed.Device, c *catalogue) (records map[string]string, err error) {
+	for _, args := range [][]string{{"install", d.Share(filepath.Base(c.releases["1"].file))}, {"commit"}} {
+		if r, err := d.Mender(args...); err != nil || r.Code != 0 {
+			return nil, fmt.Errorf("mender %s: %w %s", strings.Join(args, " "), err, r.Output())
+		}
+	}
+	r, err := d.Run("bash", "-c", `cd /var/lib/docker/volumes/yard_records/_data
+		for n in $(seq 40); do head -c $((n * 700)) /dev/urandom >record-$n; done`)
+	if err != nil || r.Code != 0 {
+		return nil, fmt.Errorf("records: %w %s", err, r.Output())
+	}
+	s, err := d.State("/")
+	if err != nil {
+		return nil, err
+	}
+	return s.Volumes, becomes(d, c, s.Volumes, "1")
+}
+
+var diskProgram = sync.OnceValues(func() (string, error) {
+	program := filepath.Join(work.dir, "disk-program")
+	build := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-o", program, ".")
+	build.Dir = filepath.Join(bed.Repository(), "testdata/powercut/disk")
+	if out, err := build.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build the disk: %w\n%s", err, out)
+	}
+	return program, nil
+})
+
+// pace is how long to wait between two looks at the disk.
+const pace = 20 * time.Millisecond
