@@ -36,6 +36,10 @@ type Device struct {
 	// Engine is what StartEngine starts: this machine's dockerd where it is
 	// the zero value.
 	Engine Engine
+	// DataRoot is the path of the engine's data root inside: Dir/docker where
+	// it is "". /var/lib/docker is the same directory, by a name that does not
+	// depend on Dir, for a device that is started again from another one.
+	DataRoot string
 
 	init   *exec.Cmd
 	stop   func() error
@@ -265,6 +269,10 @@ func (d *Device) StartEngine() error {
 	if tree != "" {
 		dockerd = []string{"unshare", "--mount", "--propagation", "private", "bash", "-c", engineScript, "engine", tree, d.Dir}
 	}
+	root := d.DataRoot
+	if root == "" {
+		root = filepath.Join(d.Dir, "docker")
+	}
 	config := filepath.Join(d.Dir, "daemon.json")
 	// cgroupfs: there is no systemd in the device to ask for groups.
 	settings := `{"exec-opts": ["native.cgroupdriver=cgroupfs"], "cgroup-parent": "/` + d.cgroup + `"`
@@ -284,7 +292,7 @@ func (d *Device) StartEngine() error {
 	var last string
 	for _, network := range [][]string{nil, {"--bridge", "none", "--iptables=false"}} {
 		args := append(slices.Clone(dockerd[1:]), "--config-file", config, "--shutdown-timeout", "5",
-			"--data-root", filepath.Join(d.Dir, "docker"), "-H", "unix:///var/run/docker.sock", "-H", d.Host())
+			"--data-root", root, "-H", "unix:///var/run/docker.sock", "-H", d.Host())
 		d.engine = d.Command(context.Background(), dockerd[0], append(args, network...)...)
 		d.engine.Stdout, d.engine.Stderr = log, log
 		if err := d.engine.Start(); err != nil {

@@ -78,6 +78,15 @@ func machineEngine(t testing.TB) Engine {
 	return e
 }
 
+// RequireEngine is the engine that a Device of Start runs; the test is skipped
+// (in CI: fails) where this machine does not have it.
+func RequireEngine(t testing.TB) Engine {
+	t.Helper()
+	e := machineEngine(t)
+	need(t, e.missing())
+	return e
+}
+
 // Tree is the directory that holds the engine and what it needs; "" if it is
 // this machine's.
 func (e Engine) Tree() (string, error) {

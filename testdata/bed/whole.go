@@ -8,6 +8,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 
@@ -15,11 +16,12 @@ import (
 	"github.com/docker/docker/client"
 )
 
-// DamagedImages reads every image of the device's engine byte for byte, as
-// `docker save` gives it, and tells of each that is not what its digests say,
-// by ID. An engine lists an image and runs it, too, when a power cut has
-// emptied the files of its layers: only this finds it.
-func (d *Device) DamagedImages(ctx context.Context) (map[string]error, error) {
+// ReadImages reads every image of the device's engine byte for byte, as
+// `docker save` gives it, and returns the digest of each one's config by its ID.
+// The error names each that is not what its digests say. An engine lists an
+// image and runs it, too, when a power cut has emptied the files of its layers:
+// only this finds it.
+func (d *Device) ReadImages(ctx context.Context) (configs map[string]string, err error) {
 	engine, err := d.Docker()
 	if err != nil {
 		return nil, err
@@ -29,25 +31,28 @@ func (d *Device) DamagedImages(ctx context.Context) (map[string]error, error) {
 	if err != nil {
 		return nil, err
 	}
-	damaged := map[string]error{}
+	configs = map[string]string{}
 	for _, i := range list {
-		if err := checkImage(ctx, engine, i.ID); err != nil {
-			damaged[i.ID] = err
+		config, ierr := readImage(ctx, engine, i.ID)
+		if ierr != nil {
+			err = errors.Join(err, fmt.Errorf("image %s %v is not whole: %w", i.ID, i.RepoTags, ierr))
+			continue
 		}
+		configs[i.ID] = config
 	}
-	return damaged, ctx.Err()
+	return configs, err
 }
 
-// checkImage compares the image's config with its ID, where the engine's IDs
+// readImage compares the image's config with its ID, where the engine's IDs
 // are digests of configs, and each layer with its diffID.
-func checkImage(ctx context.Context, engine *client.Client, id string) error {
+func readImage(ctx context.Context, engine *client.Client, id string) (configDigest string, err error) {
 	full, err := engine.ImageInspect(ctx, id)
 	if err != nil {
-		return err
+		return "", err
 	}
 	saved, err := engine.ImageSave(ctx, []string{id})
 	if err != nil {
-		return err
+		return "", err
 	}
 	defer saved.Close()
 	sums := map[string]string{} // by member: the digest of its content, unpacked
@@ -58,7 +63,7 @@ func checkImage(ctx context.Context, engine *client.Client, id string) error {
 			break
 		}
 		if err != nil {
-			return fmt.Errorf("docker save: %w", err)
+			return "", fmt.Errorf("docker save: %w", err)
 		}
 		if h.Typeflag == tar.TypeSymlink { // 20.10: a layer that it wrote already
 			continue
@@ -66,7 +71,7 @@ func checkImage(ctx context.Context, engine *client.Client, id string) error {
 		var head bytes.Buffer
 		sum, err := digestUnpacked(io.TeeReader(r, &limited{&head, 1 << 16}))
 		if err != nil {
-			return fmt.Errorf("docker save: %s: %w", h.Name, err)
+			return "", fmt.Errorf("docker save: %s: %w", h.Name, err)
 		}
 		sums[h.Name] = sum
 		if h.Size <= 1<<16 {
@@ -78,7 +83,7 @@ func checkImage(ctx context.Context, engine *client.Client, id string) error {
 		Layers []string
 	}
 	if err := json.Unmarshal(small["manifest.json"], &manifest); err != nil || len(manifest) != 1 {
-		return fmt.Errorf("docker save: no manifest.json of one image: %v", err)
+		return "", fmt.Errorf("docker save: no manifest.json of one image: %v", err)
 	}
 	var config struct {
 		RootFS struct {
@@ -86,16 +91,16 @@ func checkImage(ctx context.Context, engine *client.Client, id string) error {
 		} `json:"rootfs"`
 	}
 	if err := json.Unmarshal(small[manifest[0].Config], &config); err != nil {
-		return fmt.Errorf("docker save: config: %w", err)
+		return "", fmt.Errorf("docker save: config: %w", err)
 	}
 	if fmt.Sprint(config.RootFS.DiffIDs) != fmt.Sprint(full.RootFS.Layers) {
-		return fmt.Errorf("its config names the layers %v, the engine %v", config.RootFS.DiffIDs, full.RootFS.Layers)
+		return "", fmt.Errorf("its config names the layers %v, the engine %v", config.RootFS.DiffIDs, full.RootFS.Layers)
 	}
 	if full.GraphDriver.Name == "overlay2" && sums[manifest[0].Config] != id {
-		return fmt.Errorf("its config is %s", sums[manifest[0].Config])
+		return "", fmt.Errorf("its config is %s", sums[manifest[0].Config])
 	}
 	if len(manifest[0].Layers) != len(config.RootFS.DiffIDs) {
-		return fmt.Errorf("%d layers were saved, not %d", len(manifest[0].Layers), len(config.RootFS.DiffIDs))
+		return "", fmt.Errorf("%d layers were saved, not %d", len(manifest[0].Layers), len(config.RootFS.DiffIDs))
 	}
 	have := map[string]bool{}
 	for _, sum := range sums {
@@ -103,10 +108,10 @@ func checkImage(ctx context.Context, engine *client.Client, id string) error {
 	}
 	for n, want := range config.RootFS.DiffIDs {
 		if got, ok := sums[manifest[0].Layers[n]]; ok && got != want || !have[want] {
-			return fmt.Errorf("layer %d is %s, not %s", n, got, want)
+			return "", fmt.Errorf("layer %d is %s, not %s", n, got, want)
 		}
 	}
-	return nil
+	return sums[manifest[0].Config], nil
 }
 
 // digestUnpacked is the digest of what a stream holds, gunzipped if need be:

@@ -41,18 +41,30 @@ func inspect(d *bed.Device, c *catalogue, records map[string]string) (s standing
 	if err := s.readJournal(d); err != nil {
 		return s, err
 	}
-	damaged, err := d.DamagedImages(ctx)
+	configs, err := d.ReadImages(ctx)
 	if err != nil {
 		return s, err
 	}
-	for id, why := range damaged {
-		err = errors.Join(err, fmt.Errorf("image %s (%s) is not whole: %w", id, state.Images[id], why))
-	}
-	err = errors.Join(err, s.readContainers(state, c), tags(state, c), volumes(state, s, records))
+	identify(&state, configs)
+	err = errors.Join(s.readContainers(state, c), tags(state, c), volumes(state, s, records))
 	if s.phase == "" {
 		err = errors.Join(err, s.onlyImages(state, c))
 	}
 	return s, err
+}
+
+// identify puts the digests of configs into a state in the place of the
+// engine's IDs, which are others in the containerd store.
+func identify(state *bed.State, configs map[string]string) {
+	images := map[string]string{}
+	for id, names := range state.Images {
+		images[configs[id]] = names
+	}
+	state.Images = images
+	for name, c := range state.Containers {
+		c.Image = configs[c.Image]
+		state.Containers[name] = c
+	}
 }
 
 // provided is the version that the client takes for installed.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -51,14 +52,41 @@ var ways = []string{"the client's next call", "a fresh installation", "mender-ap
 // plan is one cut, all of it drawn from the seed.
 type plan struct {
 	scenario
-	way  string
-	mode string
-	kind string // write, flush, success, moment
-	n    int64  // the n-th write or flush; the success of step n; ms after the beginning
-	seed int64
+	way   string
+	mode  string
+	kind  string // write, flush, success, moment, point
+	n     int64  // the n-th write or flush; the success of step n; ms after the beginning
+	point point
+	seed  int64
 }
 
-var kinds = []string{"write", "write", "flush", "flush", "success", "moment"}
+// point is a step of the product (store/durable) at which it stands still when
+// the power goes: right after a load nothing is synced yet, which a cut at a
+// random write would seldom meet.
+type point struct {
+	name string // a call of app and the step in it
+	nth  int    // time that the call passes it
+	all  int    // how often it is passed by then in the whole command
+}
+
+var points = map[string][]point{
+	"install": {
+		{"app Download/call.LOAD", 1, 1}, {"app Download/called.LOAD", 1, 1}, {"app Download/called.LOAD", 2, 2},
+		{"app Download/called.LOAD", 1, 1}, {"app Download/called.LOAD", 2, 2},
+		{"app Download/unpacked.manifests", 1, 1}, {"app Download/called.SYNC", 1, 1},
+		{"app ArtifactInstall/enter.installing", 1, 1}, {"app ArtifactInstall/call.ROLLOUT", 1, 1},
+		{"app ArtifactInstall/called.ROLLOUT", 1, 1}, {"app ArtifactInstall/called.SYNC", 1, 2},
+		{"app ArtifactInstall/enter.installed", 1, 1},
+	},
+	"commit": {{"app ArtifactCommit/enter.committed", 1, 1}, {"app Cleanup/enter.cleaning", 1, 1}},
+	"rollback": {
+		{"app ArtifactRollback/enter.rolling-back", 1, 1}, {"app ArtifactRollback/call.ROLLBACK", 1, 1},
+		{"app ArtifactRollback/called.ROLLBACK", 1, 1}, {"app ArtifactRollback/called.SYNC", 1, 1},
+		{"app Cleanup/call.DELETE", 1, 1}, {"app Cleanup/called.DELETE", 1, 1},
+	},
+}
+
+var kinds = []string{"write", "write", "flush", "flush", "success", "moment", "point", "point"}
 
 // drawn is cut number k of a seed. Scenarios, ways and modes take turns, so
 // that a few cuts have some of each.
@@ -76,12 +104,20 @@ func drawn(seed int64, k int) plan {
 		p.n = int64(p.from) + rng.Int64N(int64(len(p.steps)-p.from))
 	case "moment":
 		p.n = 100 + rng.Int64N(4000)
+	case "point":
+		p.n = int64(p.from) + rng.Int64N(int64(len(p.steps)-p.from))
+		of := points[p.steps[p.n].command]
+		p.point = of[rng.IntN(len(of))]
 	}
 	return p
 }
 
 func (p plan) String() string {
-	return fmt.Sprintf("%s, cut at %s %d, keeping %s (%d), then %s", p.name, p.kind, p.n, p.mode, p.seed, p.way)
+	at := fmt.Sprint(p.kind, " ", p.n)
+	if p.kind == "point" {
+		at = fmt.Sprintf("%s:%d", p.point.name, p.point.nth)
+	}
+	return fmt.Sprintf("%s, cut at %s, keeping %s (%d), then %s", p.name, at, p.mode, p.seed, p.way)
 }
 
 // TestPowerCuts cuts the power of a device in the middle of what it does, and
@@ -116,7 +152,7 @@ func TestPowerCuts(t *testing.T) {
 			})
 		}
 	})
-	report(t, "power cuts: MENDER_APP_SEED=%d: %s", seed, &tally)
+	report(t, "power cuts, Docker %s, MENDER_APP_SEED=%d: %s", work.engine, seed, &tally)
 }
 
 // one makes a cut and tells what it did; the error says how promise 1 was
@@ -172,7 +208,11 @@ func (m *machine) interrupted(p plan) (at int, done bool, err error) {
 		if at == p.from && p.kind == "moment" {
 			after = time.Duration(p.n) * time.Millisecond
 		}
-		said, ok, off, err := m.until(p, s, after)
+		var stop *point
+		if p.kind == "point" && int64(at) == p.n {
+			stop = &p.point
+		}
+		said, ok, off, err := m.until(p, s, after, stop)
 		switch {
 		case err != nil:
 			return at, false, err
@@ -180,7 +220,7 @@ func (m *machine) interrupted(p plan) (at int, done bool, err error) {
 			return at, false, nil
 		case ok == s.fails():
 			return at, false, fmt.Errorf("mender %s, before any cut: %s", s.command, said)
-		case p.kind == "success" && int64(at) == p.n:
+		case (p.kind == "success" || stop != nil) && int64(at) == p.n:
 			return at, true, nil
 		}
 	}
@@ -188,11 +228,14 @@ func (m *machine) interrupted(p plan) (at int, done bool, err error) {
 }
 
 // until runs a command of the client to its end, or until the disk loses its
-// power: by itself, or after a time.
-func (m *machine) until(p plan, s step, after time.Duration) (said string, succeeded, off bool, err error) {
+// power: by itself, after a time, or when the command stands still at stop.
+func (m *machine) until(p plan, s step, after time.Duration, stop *point) (said string, succeeded, off bool, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	c := m.MenderCommand(ctx, m.arguments(s)...)
+	if stop != nil {
+		c.Env = append(c.Env, "MENDER_APP_FAULT_TRACE=/run/trace", fmt.Sprintf("MENDER_APP_FAULT=%s:%d:hang", stop.name, stop.nth))
+	}
 	var out []byte
 	done := make(chan error, 1)
 	go func() {
@@ -219,6 +262,11 @@ func (m *machine) until(p plan, s step, after time.Duration) (said string, succe
 				return "", false, false, err
 			}
 		case <-tick.C:
+			if stop != nil && m.passed(*stop) {
+				if _, err := m.disk.ask("cut %s %d", p.mode, p.seed); err != nil {
+					return "", false, false, err
+				}
+			}
 			off, err := m.disk.off()
 			if err != nil || off {
 				tick.Stop()
@@ -228,6 +276,22 @@ func (m *machine) until(p plan, s step, after time.Duration) (said string, succe
 			}
 		}
 	}
+}
+
+// passed tells whether a command has come to a point, at which it stands still.
+func (m *machine) passed(p point) bool {
+	trace, err := os.ReadFile(m.Path("/run/trace"))
+	if err != nil {
+		return false
+	}
+	_, name, _ := strings.Cut(p.name, "/")
+	passed := 0
+	for line := range strings.Lines(string(trace)) {
+		if strings.TrimSpace(line) == name {
+			passed++
+		}
+	}
+	return passed >= p.all
 }
 
 func (m *machine) arguments(s step) []string {

@@ -71,6 +71,7 @@ func (m *machine) boot() error {
 	if m.Device, err = bed.New(dir); err != nil {
 		return err
 	}
+	m.Engine, m.DataRoot = work.engine, "/var/lib/docker"
 	for _, r := range m.catalogue.releases {
 		if err := os.Link(r.file, m.Share(filepath.Base(r.file))); err != nil && !errors.Is(err, os.ErrExist) {
 			return err

@@ -104,6 +104,7 @@ func report(t *testing.T, format string, args ...any) {
 func need(t *testing.T) {
 	t.Helper()
 	bed.Require(t, "mender", "mke2fs", "e2fsck", "go")
+	work.engine = bed.RequireEngine(t)
 	for _, device := range []string{"/dev/fuse", "/dev/loop-control"} {
 		if f, err := os.OpenFile(device, os.O_RDWR, 0); err == nil {
 			f.Close()
@@ -118,6 +119,7 @@ func need(t *testing.T) {
 // work is what all tests share, made once.
 var work struct {
 	dir       string
+	engine    bed.Engine // MENDER_APP_ENGINE names another than this machine's
 	once      sync.Once
 	catalogue *catalogue
 	empty     string            // disk image of a device without applications

@@ -40,7 +40,7 @@ func main() {
 		log.Fatal(err)
 	}
 	server, err := fs.Mount(os.Args[2], &root{cache: c}, &fs.Options{
-		MountOptions: fuse.MountOptions{DirectMountStrict: true, MaxWrite: 1 << 20, AllowOther: true, FsName: "disk", Name: "powercut"},
+		MountOptions: fuse.MountOptions{DirectMountStrict: true, MaxWrite: 512 << 10, AllowOther: true, FsName: "disk", Name: "powercut"},
 	})
 	if err != nil {
 		log.Fatal(err)
