@@ -11,6 +11,7 @@ PROGRAMS := $(filter-out internal,$(notdir $(patsubst %/main.go,%,$(wildcard cmd
 # Go leaves directories named testdata out of ./...: the test support library
 # and the end-to-end tests are named here.
 E2E      := ./testdata/bed/... ./testdata/e2e/... ./testdata/engines/...
+CORPUS   := ./testdata/corpus/...
 DEVICE_ROOMS := artifact delta modules store submodules
 SCRIPTS  := .ci/run packaging/install.sh testdata/bed/setup testdata/bed/device.sh testdata/bed/engine.sh testdata/engines/setup testdata/bench
 
@@ -63,8 +64,8 @@ uninstall: ## remove what install put there; configuration files stay
 check: ## gofmt, vet, staticcheck, shellcheck and the short tests with the race detector
 	@unformatted=$$(gofmt -l $$(git ls-files --cached --others --exclude-standard '*.go')); \
 	  if [ -n "$$unformatted" ]; then echo "gofmt these: $$unformatted" >&2; exit 1; fi
-	$(GO) vet -tags k8snode ./... $(E2E)
-	$(GO) tool staticcheck -tags k8snode ./... $(E2E)
+	$(GO) vet -tags k8snode ./... $(E2E) $(CORPUS)
+	$(GO) tool staticcheck -tags k8snode ./... $(E2E) $(CORPUS)
 	@if command -v shellcheck >/dev/null; then shellcheck $(SCRIPTS); \
 	  elif [ "$$CI" = true ]; then echo "shellcheck is missing" >&2; exit 1; fi
 # The tests of the programs start them hundreds of times, which the race
@@ -82,7 +83,7 @@ engines: setup ## unpack the other Docker engines of the test matrix: 45 s and 6
 
 .PHONY: test
 test: setup check ## check, then every test: real engine, real Mender client, end to end
-	$(GO) test -timeout 20m ./...
+	$(GO) test -timeout 20m ./... $(CORPUS)
 	@if [ -e /proc/sys/fs/binfmt_misc/qemu-arm ] || [ "$$CI" = true ]; then $(MAKE) --no-print-directory test-arm; fi
 	$(GO) test -timeout 30m -parallel 4 $(E2E)
 
@@ -101,6 +102,11 @@ test-engines: engines ## test on every Docker engine and image store, from 20.10
 .PHONY: demo
 demo: setup build ## install, update, fail, roll back: the product at work in a private room of this machine
 	@$(GO) run ./examples/demo -programs $(BUILD)
+
+.PHONY: corpus
+corpus: ## build the corpus of image pairs (network; kept in ~/.cache/mender-app) and rebuild each from its delta
+	$(GO) run ./testdata/corpus/build
+	MENDER_APP_CORPUS_ALL=1 $(GO) test -count=1 -timeout 60m -v -run TestRoundTrip $(CORPUS)
 
 .PHONY: bench
 bench: setup cross ## measure beside the peers and write docs/BENCHMARKS.md

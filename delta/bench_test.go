@@ -25,8 +25,9 @@ import (
 //	MENDER_APP_BENCH=1 go test -run TestBench -v ./delta
 //
 // Each side runs in a process of its own, so that its processor time and its
-// peak memory are its alone. The corpus is ../../shared/corpus, or what
-// MENDER_APP_CORPUS names; it is unpacked to the system's temporary directory.
+// peak memory are its alone. The corpus is ../../shared/corpus and what
+// `make corpus` built, or what MENDER_APP_CORPUS names (directories, separated by
+// colons); it is unpacked to the system's temporary directory.
 
 const benchRole = "MENDER_APP_BENCH_ROLE"
 
@@ -164,11 +165,18 @@ func unpackImage(archive, dir string) error {
 
 // corpus unpacks the pairs and returns their directories.
 func corpus(t *testing.T) []string {
-	src := os.Getenv("MENDER_APP_CORPUS")
-	if src == "" {
-		src = "../../shared/corpus"
+	src := filepath.SplitList(os.Getenv("MENDER_APP_CORPUS"))
+	if len(src) == 0 {
+		src = []string{"../../shared/corpus"}
+		if cache, err := os.UserCacheDir(); err == nil {
+			src = append(src, filepath.Join(cache, "mender-app", "corpus"))
+		}
 	}
-	pairs, _ := filepath.Glob(filepath.Join(src, "*", "v1.tar.zst"))
+	var pairs []string
+	for _, d := range src {
+		list, _ := filepath.Glob(filepath.Join(d, "*", "v1.tar*"))
+		pairs = append(pairs, list...)
+	}
 	if len(pairs) == 0 {
 		t.Skipf("no corpus in %s", src)
 	}
@@ -192,8 +200,12 @@ func corpus(t *testing.T) []string {
 		}
 		abs, err := filepath.Abs(in)
 		require.NoError(t, err)
-		run("zstd", "-qdf", "--long=31", filepath.Join(abs, "v1.tar.zst"), "-o", "v1.tar")
-		run("zstd", "-qdf", "--long=31", "--patch-from=v1.tar", filepath.Join(abs, "v2.tar.zst.patch"), "-o", "v2.tar")
+		if strings.HasSuffix(p, ".zst") {
+			run("zstd", "-qdf", "--long=31", filepath.Join(abs, "v1.tar.zst"), "-o", "v1.tar")
+			run("zstd", "-qdf", "--long=31", "--patch-from=v1.tar", filepath.Join(abs, "v2.tar.zst.patch"), "-o", "v2.tar")
+		} else {
+			run("ln", "-sf", filepath.Join(abs, "v1.tar"), filepath.Join(abs, "v2.tar"), ".")
+		}
 		run("sha256sum", "-c", filepath.Join(abs, "SHA256SUMS"))
 		// In processes of their own: a child's peak memory begins with its parent's.
 		self, err := os.Executable()

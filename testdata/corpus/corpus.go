@@ -1,0 +1,179 @@
+// Package corpus builds pairs of container images, an old one and the one that
+// replaces it, that deltas are tested and measured with: made of Debian packages
+// and of Go programs in two releases each, and of everything that a layer's tar
+// may hold. What it builds lies outside the repository; two builds of a pair give
+// the same bytes, as long as the packages and the Go version are the same.
+package corpus
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// Pair is two images that can be built.
+type Pair struct {
+	Name  string
+	About string // one line
+	// Synthetic pairs are made here, of nothing else, in a second or so. The
+	// others need the network: Debian's archive as this machine's apt has it,
+	// or the Go module proxy.
+	Synthetic bool
+
+	platform string
+	build    func(b *builder) (old, new []layer, err error)
+}
+
+// All lists the pairs.
+func All() []Pair {
+	var list []Pair
+	list = append(list, synthetic()...)
+	list = append(list, goPairs()...)
+	return append(list, debianPairs()...)
+}
+
+// Dir is where the pairs lie that the tests and the benchmarks share, in the
+// user's cache directory (XDG_CACHE_HOME).
+func Dir() (string, error) {
+	d, err := os.UserCacheDir()
+	if err != nil {
+		return "", err
+	}
+	return filepath.Join(d, "mender-app", "corpus"), nil
+}
+
+// ErrUnavailable: a package or module is not to be had here.
+var ErrUnavailable = errors.New("not to be had here")
+
+// Build makes the pair in dir/Name: v1.tar and v2.tar, docker-archives, and
+// SHA256SUMS, unless they are there. It tells whether they were. What it
+// downloads is kept beside the pairs.
+func (p Pair) Build(ctx context.Context, dir string) (made bool, err error) {
+	to := filepath.Join(dir, p.Name)
+	if _, err := os.Stat(filepath.Join(to, "SHA256SUMS")); err == nil {
+		return false, nil
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return false, err
+	}
+	temp, err := os.MkdirTemp(dir, ".build-*")
+	if err != nil {
+		return false, err
+	}
+	defer os.RemoveAll(temp)
+	b := &builder{ctx: ctx, cache: dir, temp: temp}
+	old, next, err := p.build(b)
+	if err != nil {
+		return false, fmt.Errorf("%s: %w", p.Name, err)
+	}
+	out := filepath.Join(temp, "pair")
+	if err := os.Mkdir(out, 0o755); err != nil {
+		return false, err
+	}
+	var sums strings.Builder
+	for i, layers := range [][]layer{old, next} {
+		name := fmt.Sprintf("v%d.tar", i+1)
+		sum, err := writeArchive(filepath.Join(out, name), fmt.Sprintf("corpus/%s:%d", p.Name, i+1), p.platform, layers)
+		if err != nil {
+			return false, fmt.Errorf("%s: %s: %w", p.Name, name, err)
+		}
+		fmt.Fprintf(&sums, "%s  %s\n", sum, name)
+	}
+	if err := os.WriteFile(filepath.Join(out, "SHA256SUMS"), []byte(sums.String()), 0o644); err != nil {
+		return false, err
+	}
+	if err := os.RemoveAll(to); err != nil {
+		return false, err
+	}
+	return true, os.Rename(out, to)
+}
+
+// builder is one run of Build.
+type builder struct {
+	ctx   context.Context
+	cache string // for downloads
+	temp  string
+	n     int
+}
+
+// layer is a layer's tar in a file.
+type layer struct {
+	path string
+	size int64
+	sum  string // SHA-256, hex
+}
+
+// tar makes a layer of what fill writes.
+func (b *builder) tar(fill func(w io.Writer) error) (layer, error) {
+	b.n++
+	l := layer{path: filepath.Join(b.temp, fmt.Sprintf("layer-%d", b.n))}
+	f, err := os.Create(l.path)
+	if err != nil {
+		return l, err
+	}
+	h := sha256.New()
+	c := &counter{w: io.MultiWriter(f, h)}
+	err = fill(c)
+	if cerr := f.Close(); err == nil {
+		err = cerr
+	}
+	l.size, l.sum = c.n, hex.EncodeToString(h.Sum(nil))
+	return l, err
+}
+
+type counter struct {
+	w io.Writer
+	n int64
+}
+
+func (c *counter) Write(p []byte) (int, error) {
+	n, err := c.w.Write(p)
+	c.n += int64(n)
+	return n, err
+}
+
+// writeArchive writes a docker-archive and returns its digest.
+func writeArchive(path, ref, platform string, layers []layer) (string, error) {
+	os, rest, _ := strings.Cut(platform, "/")
+	arch, variant, _ := strings.Cut(rest, "/")
+	type history struct {
+		Created   string `json:"created"`
+		CreatedBy string `json:"created_by"`
+	}
+	var diffIDs []string
+	var hist []history
+	for i, l := range layers {
+		diffIDs = append(diffIDs, "sha256:"+l.sum)
+		hist = append(hist, history{"2025-01-01T00:00:00Z", fmt.Sprintf("corpus layer %d", i)})
+	}
+	config := map[string]any{
+		"architecture": arch, "os": os, "created": "2025-01-01T00:00:00Z",
+		"config":  map[string]any{"Env": []string{"PATH=/usr/bin:/bin"}, "Cmd": []string{"/bin/true"}},
+		"history": hist,
+		"rootfs":  map[string]any{"type": "layers", "diff_ids": diffIDs},
+	}
+	if variant != "" {
+		config["variant"] = variant
+	}
+	c, err := json.Marshal(config)
+	if err != nil {
+		return "", err
+	}
+	configName := fmt.Sprintf("%x.json", sha256.Sum256(c))
+	var names []string
+	for _, l := range layers {
+		names = append(names, l.sum+"/layer.tar")
+	}
+	m, err := json.Marshal([]any{map[string]any{"Config": configName, "RepoTags": []string{ref}, "Layers": names}})
+	if err != nil {
+		return "", err
+	}
+	return archiveFile(path, configName, c, m, layers)
+}
