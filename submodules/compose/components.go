@@ -40,6 +40,7 @@ func (Orchestrator) Load(ctx context.Context, r submodules.Request) error {
 		spec := docker.LoadSpec{
 			App: r.App, URL: r.URL, Want: want, Current: r.CurrentURL, TempDir: r.TempDir,
 			Stage: r.HasOption(submodules.OptionStage), Deep: r.HasOption(submodules.OptionDeepDelta),
+			Distrust: r.HasOption(submodules.OptionDistrust),
 		}
 		if r.Platform != "" {
 			if spec.Platform, err = image.ParsePlatform(r.Platform); err != nil {
@@ -232,13 +233,20 @@ func (Orchestrator) Verify(ctx context.Context, r submodules.Request) (bad []str
 			if err != nil {
 				return err
 			}
-			err = s.engine.Verify(ctx, r.App, id, c.URL)
-			switch {
-			case err == nil:
-			case errors.Is(err, submodules.ErrNotFound), errors.Is(err, submodules.ErrContent):
+			img, err := s.engine.Find(ctx, r.App, id, c.URL)
+			if errors.Is(err, submodules.ErrNotFound) {
 				bad = append(bad, fmt.Sprintf("%s: %v", c.URL, err))
-			default:
+				continue
+			}
+			if err != nil {
 				return err
+			}
+			damages, err := s.engine.Damages(ctx, img)
+			if err != nil {
+				return err
+			}
+			for _, d := range damages {
+				bad = append(bad, fmt.Sprintf("%s: %s", c.URL, d))
 			}
 		}
 		return nil

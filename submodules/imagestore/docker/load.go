@@ -28,6 +28,7 @@ type LoadSpec struct {
 	Platform image.Platform
 	Current  string // old image of a reference delta
 	Deep     bool
+	Distrust bool // what is present may be damaged: verify it, load it again
 	TempDir  string
 }
 
@@ -36,6 +37,11 @@ type LoadSpec struct {
 // the engine makes an image of it, and the engine's result again afterwards. An
 // image that is there already moves no content.
 func (e *Engine) Load(ctx context.Context, s LoadSpec, r io.Reader) error {
+	if s.Distrust {
+		if err := e.suspect(ctx, s); err != nil {
+			return fmt.Errorf("load image %s: %w", s.URL, err)
+		}
+	}
 	if s.Want.Config != "" {
 		img, err := e.Find(ctx, s.App, s.Want, s.URL)
 		if err == nil {

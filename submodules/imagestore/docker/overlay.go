@@ -79,15 +79,24 @@ func (o *overlay) files(diffID image.Digest) (*os.Root, error) {
 	if !ok {
 		return nil, fmt.Errorf("layer %s: %w", diffID, delta.ErrNoObject)
 	}
-	b, err := readSmall(filepath.Join(chain, "cache-id"))
+	dir, err := o.place(chain)
 	if err != nil {
 		return nil, err
 	}
+	return os.OpenRoot(filepath.Join(dir, "diff"))
+}
+
+// place is the driver's directory of a directory of layerdb.
+func (o *overlay) place(chain string) (string, error) {
+	b, err := readSmall(filepath.Join(chain, "cache-id"))
+	if err != nil {
+		return "", err
+	}
 	id := strings.TrimSpace(string(b))
 	if id == "" || strings.ContainsAny(id, "/") || id == ".." {
-		return nil, fmt.Errorf("layer %s: damaged cache-id %q", diffID, id)
+		return "", fmt.Errorf("%s: damaged cache-id %q", chain, id)
 	}
-	return os.OpenRoot(filepath.Join(o.root, "overlay2", id, "diff"))
+	return filepath.Join(o.root, "overlay2", id), nil
 }
 
 // split opens a layer's tar-split.
@@ -96,6 +105,11 @@ func (o *overlay) split(diffID image.Digest) (storage.Unpacker, io.Closer, error
 	if !ok {
 		return nil, nil, fmt.Errorf("layer %s: %w", diffID, delta.ErrNoObject)
 	}
+	return splitOf(chain)
+}
+
+// splitOf opens the tar-split of a directory of layerdb.
+func splitOf(chain string) (storage.Unpacker, io.Closer, error) {
 	f, err := os.Open(filepath.Join(chain, "tar-split.json.gz"))
 	if err != nil {
 		return nil, nil, err

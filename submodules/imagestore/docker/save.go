@@ -10,7 +10,6 @@ import (
 
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/submodules"
-	"github.com/mender-app/mender-app/submodules/imagestore"
 )
 
 // Save writes the image as a hybrid archive: deterministic, and exactly that
@@ -116,65 +115,4 @@ func (o *overlay) image(img Image) (*image.Image, error) {
 		layers[i] = image.Layer{DiffID: d, Size: size, Open: func() (io.ReadCloser, error) { return o.tar(d) }}
 	}
 	return image.New(config, layers)
-}
-
-// Verify reads the whole image and compares it with its digests. An image that
-// is missing or not whole is submodules.ErrNotFound or ErrContent.
-func (e *Engine) Verify(ctx context.Context, app string, id imagestore.Identity, hint string) error {
-	img, err := e.Find(ctx, app, id, hint)
-	if err != nil {
-		return err
-	}
-	o, err := e.openOverlay(ctx)
-	if err != nil {
-		return err
-	}
-	if o != nil {
-		c, err := o.image(img)
-		if err != nil {
-			return submodules.Mark(err, submodules.ErrContent)
-		}
-		for i := range c.Layers {
-			if err := ctx.Err(); err != nil {
-				return err
-			}
-			if err := verifyLayer(&c.Layers[i]); err != nil {
-				return submodules.Mark(fmt.Errorf("layer %s: %w", c.Layers[i].DiffID, err), submodules.ErrContent)
-			}
-		}
-		return nil
-	}
-	r, err := e.cli.ImageSave(ctx, []string{img.ID})
-	if err != nil {
-		return fmt.Errorf("docker save: %w", err)
-	}
-	defer r.Close()
-	imgs, err := image.ReadStream(r, image.Limits{}, image.Handler{})
-	if err != nil {
-		return submodules.Mark(err, submodules.ErrContent)
-	}
-	for _, s := range imgs {
-		if s.ConfigDigest != id.Config {
-			continue
-		}
-		for i, m := range s.Members {
-			if m == "" {
-				return submodules.Mark(fmt.Errorf("layer %s: %w", s.DiffIDs[i], image.ErrMissing), submodules.ErrContent)
-			}
-		}
-		return nil
-	}
-	return submodules.Mark(fmt.Errorf("docker save gave another image than %s", id.Config), submodules.ErrContent)
-}
-
-func verifyLayer(l *image.Layer) error {
-	r, err := l.Verified()
-	if err != nil {
-		return err
-	}
-	_, err = io.Copy(io.Discard, r)
-	if cerr := r.Close(); err == nil {
-		err = cerr
-	}
-	return err
 }

@@ -1,0 +1,241 @@
+package docker
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"hash/crc64"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+
+	"github.com/vbatts/tar-split/tar/storage"
+
+	"github.com/mender-app/mender-app/artifact/image"
+)
+
+// damages reads every layer of an image where it lies.
+func (o *overlay) damages(ctx context.Context, img Image) (list []Damage, err error) {
+	var below string // the driver's directory of the layer below
+	for i, chain := range image.ChainIDs(img.DiffIDs) {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		var f findings
+		below = o.intact(ctx, filepath.Join(o.root, "image", "overlay2", "layerdb", "sha256", chain.Hex()), img.DiffIDs[i], below, &f)
+		if len(f.what) > 0 {
+			list = append(list, Damage{img.DiffIDs[i], chain, f.list()})
+		}
+	}
+	return list, ctx.Err()
+}
+
+// intact checks one layer: what the engine knows of it, how overlayfs is to
+// find it, and its content. It returns the driver's directory of it.
+func (o *overlay) intact(ctx context.Context, chain string, diffID image.Digest, below string, f *findings) string {
+	b, err := readSmall(filepath.Join(chain, "diff"))
+	if err != nil || strings.TrimSpace(string(b)) != diffID.String() {
+		f.add("the engine's record of it is damaged")
+	}
+	dir, err := o.place(chain)
+	if err != nil {
+		f.add("%v", err)
+		return ""
+	}
+	o.linked(dir, below, f)
+	root, err := os.OpenRoot(filepath.Join(dir, "diff"))
+	if err != nil {
+		f.add("%v", err)
+		return dir
+	}
+	defer root.Close()
+	up, c, err := splitOf(chain)
+	if err != nil {
+		f.add("the engine's record of its files is damaged: %v", err)
+		return dir
+	}
+	defer c.Close()
+	sum, err := assemble(ctx, root, up, f)
+	switch {
+	case ctx.Err() != nil:
+	case err != nil:
+		f.add("the engine's record of its files is damaged: %v", err)
+	case sum != diffID && len(f.what) == 0:
+		f.add("it is %s", sum)
+	}
+	return dir
+}
+
+// linked checks the short names by which overlay2 mounts a layer over those
+// below it: the file link holds a name in l/, which leads to diff, and the file
+// lower the names of what is below. Empty, they make "too many levels of
+// symbolic links" of every container (20.10, after a power cut).
+func (o *overlay) linked(dir, below string, f *findings) {
+	name, err := readSmall(filepath.Join(dir, "link"))
+	if err != nil || len(name) == 0 || bytes.ContainsAny(name, "/\x00") {
+		f.add("the driver's file link is damaged")
+		return
+	}
+	at := filepath.Join(o.root, "overlay2", "l", string(name))
+	to, err := os.Readlink(at)
+	if err != nil || filepath.Join(filepath.Dir(at), to) != filepath.Join(dir, "diff") {
+		f.add("the driver's link %s is damaged", filepath.Base(at))
+	}
+	if below == "" {
+		return
+	}
+	want, err := readSmall(filepath.Join(below, "link"))
+	if err != nil {
+		return // said of the layer below
+	}
+	want = append([]byte("l/"), want...)
+	if lower, err := os.ReadFile(filepath.Join(below, "lower")); err == nil {
+		want = append(append(want, ':'), lower...)
+	}
+	if have, err := os.ReadFile(filepath.Join(dir, "lower")); err != nil || !bytes.Equal(have, want) {
+		f.add("the driver's file lower is damaged")
+	}
+}
+
+// assemble puts a layer's tar together and returns its digest. Files that are
+// missing or other than they were are named, and read as zeros.
+func assemble(ctx context.Context, root *os.Root, up storage.Unpacker, f *findings) (image.Digest, error) {
+	pr, pw := io.Pipe()
+	named := make(chan *findings, 1)
+	go func() {
+		var g findings
+		inspect(root, pr, &g)
+		_, _ = io.Copy(io.Discard, pr)
+		named <- &g
+	}()
+	h := sha256.New()
+	w := io.MultiWriter(h, pw)
+	buf := make([]byte, 64<<10)
+	err := func() error {
+		for {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			entry, err := up.Next()
+			if err == io.EOF {
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+			switch {
+			case entry.Type == storage.SegmentType:
+				if _, err := w.Write(entry.Payload); err != nil {
+					return err
+				}
+			case entry.Size > 0:
+				if err := writeFile(w, root, entry, buf, f); err != nil {
+					return err
+				}
+			}
+		}
+	}()
+	_ = pw.CloseWithError(err)
+	g := <-named
+	for _, what := range g.what {
+		f.add("%s", what)
+	}
+	f.more += g.more
+	return image.Digest(fmt.Sprintf("sha256:%x", h.Sum(nil))), err
+}
+
+// writeFile writes as many bytes as the file of an entry should have, and says
+// of it what is wrong.
+func writeFile(w io.Writer, root *os.Root, entry *storage.Entry, buf []byte, f *findings) error {
+	name := entry.GetName()
+	file, err := openRegular(root, name)
+	if err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			f.add("%s is missing", name)
+		} else {
+			f.add("%s: %v", name, err)
+		}
+		_, err := io.CopyN(w, zeros{}, entry.Size)
+		return err
+	}
+	defer file.Close()
+	crc := crc64.New(storage.CRCTable)
+	n, err := io.CopyBuffer(io.MultiWriter(w, crc), struct{ io.Reader }{io.LimitReader(file, entry.Size)}, buf)
+	if err == nil {
+		if fi, err := file.Stat(); err == nil && fi.Size() != entry.Size {
+			f.add("%s has %d bytes, not %d", name, fi.Size(), entry.Size)
+		} else if !bytes.Equal(crc.Sum(nil), entry.Payload) {
+			f.add("%s is damaged", name)
+		}
+	} else {
+		f.add("%s: %v", name, err) // a bad block of the disk
+	}
+	_, err = io.CopyN(w, zeros{}, entry.Size-n)
+	return err
+}
+
+// inspect reads the tar of a layer and checks what has no content: directories,
+// links, devices and whiteouts. tar-split gives their headers from its own
+// record, so the digest does not tell that they are gone.
+func inspect(root *os.Root, r io.Reader, f *findings) {
+	tr := tar.NewReader(r)
+	gone := map[string]bool{} // whiteouts
+	defer func() {
+		for name := range gone {
+			if fi, err := root.Lstat(name); err != nil || fi.Mode()&fs.ModeCharDevice == 0 {
+				f.add("%s is not removed any more", name)
+			}
+		}
+	}()
+	for {
+		h, err := tr.Next()
+		if err != nil {
+			return // at the end; what is no tar to Go was one to the engine
+		}
+		name := strings.TrimPrefix(path.Clean("/"+h.Name), "/")
+		dir, base := path.Split(name)
+		if strings.HasPrefix(base, ".wh..wh.") {
+			continue // an attribute of the directory, or AUFS's own
+		}
+		if removed, ok := strings.CutPrefix(base, ".wh."); ok {
+			gone[dir+removed] = true
+			continue
+		}
+		if len(gone) > 0 { // what is removed can be made anew in the same layer
+			for up := name; up != "."; up = path.Dir(up) {
+				delete(gone, up)
+			}
+		}
+		if name == "" || h.Typeflag == tar.TypeReg && h.Size > 0 {
+			continue
+		}
+		want := func(m fs.FileMode) bool { return true }
+		switch h.Typeflag {
+		case tar.TypeDir:
+			want = fs.FileMode.IsDir
+		case tar.TypeSymlink:
+			if to, err := root.Readlink(name); err == nil && to != h.Linkname {
+				f.add("%s leads to %q, not %q", name, to, h.Linkname)
+			}
+			want = func(m fs.FileMode) bool { return m&fs.ModeSymlink != 0 }
+		case tar.TypeReg:
+			want = fs.FileMode.IsRegular
+		}
+		switch fi, err := root.Lstat(name); {
+		case errors.Is(err, fs.ErrNotExist):
+			f.add("%s is missing", name)
+		case err != nil:
+			f.add("%s: %v", name, err)
+		case !want(fi.Mode()):
+			f.add("%s is something else than it was (%v)", name, fi.Mode().Type())
+		case h.Typeflag == tar.TypeReg && fi.Size() != 0:
+			f.add("%s has %d bytes, not 0", name, fi.Size())
+		}
+	}
+}

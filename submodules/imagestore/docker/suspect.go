@@ -1,0 +1,129 @@
+package docker
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	dimage "github.com/docker/docker/api/types/image"
+
+	"github.com/mender-app/mender-app/artifact/image"
+	"github.com/mender-app/mender-app/submodules"
+	"github.com/mender-app/mender-app/submodules/imagestore"
+)
+
+// suspect makes sure that what an interrupted load may have left is not taken
+// for present: the image itself, where it is damaged, and layers that the
+// classic store has of no image.
+func (e *Engine) suspect(ctx context.Context, s LoadSpec) error {
+	if s.Want.Config != "" {
+		img, err := e.Find(ctx, s.App, s.Want, s.URL)
+		if err == nil {
+			if err := e.deleteDamaged(ctx, s, img); err != nil {
+				return err
+			}
+		} else if !errors.Is(err, submodules.ErrNotFound) {
+			return err
+		}
+	}
+	return e.dropUnused(ctx, s.Want.DiffIDs)
+}
+
+// deleteDamaged deletes the image if it is not whole. One that something else
+// has, too, cannot be loaded again.
+func (e *Engine) deleteDamaged(ctx context.Context, s LoadSpec, img Image) error {
+	damages, err := e.Damages(ctx, img)
+	if err != nil || len(damages) == 0 {
+		return err
+	}
+	e.log(fmt.Sprintf("image %s is damaged (%s): it is loaded again", img.Config, damages[0]))
+	ref, _ := submodules.SplitURL(s.URL)
+	if err := e.Delete(ctx, s.App, img, ref); err != nil {
+		return err
+	}
+	if _, err := e.Find(ctx, s.App, imagestore.Identity{Config: img.Config}, ""); !errors.Is(err, submodules.ErrNotFound) {
+		if err != nil {
+			return err
+		}
+		return submodules.Mark(fmt.Errorf("it is damaged in the engine (%s), and in use: run mender-app verify --repair", damages[0]), submodules.ErrContent)
+	}
+	return nil
+}
+
+// dropUnused drops the layers at the bottom of diffIDs that the classic store
+// has and no image. When an engine is killed, or the machine loses power, in
+// the middle of a load, such layers are left; the engine takes them for present
+// for ever after, with whatever they contain, and has no call to remove them.
+// So they are made an image, and that is removed.
+func (e *Engine) dropUnused(ctx context.Context, diffIDs []image.Digest) error {
+	o, err := e.openOverlay(ctx)
+	if err != nil || o == nil {
+		return err
+	}
+	all, err := e.all(ctx)
+	if err != nil {
+		return err
+	}
+	used := len(chained(all, diffIDs))
+	n := 0
+	for i, chain := range image.ChainIDs(diffIDs) {
+		_, err := os.Stat(filepath.Join(o.root, "image", "overlay2", "layerdb", "sha256", chain.Hex()))
+		if errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+		if err != nil {
+			return err
+		}
+		n = i + 1
+	}
+	if n <= used {
+		return nil
+	}
+	e.log(fmt.Sprintf("%d layers that an interrupted load left are dropped", n-used))
+	config, err := json.Marshal(map[string]any{
+		"architecture": "amd64", "os": "linux", // of no matter: nothing runs it
+		"config": map[string]any{"Labels": map[string]string{"mender-app.dropped": "layers of an interrupted load"}},
+		"rootfs": map[string]any{"type": "layers", "diff_ids": diffIDs[:n]},
+	})
+	if err != nil {
+		return err
+	}
+	id := image.DigestOf(config)
+	if err := (target{e: e}).Load(ctx, bytes.NewReader(namesOnly(id, config, diffIDs[:n]))); err != nil {
+		// The engine does not have them either: it has the directory alone.
+		e.log(fmt.Sprintf("they stay: %v", err))
+		return nil
+	}
+	if _, err := e.cli.ImageRemove(ctx, id.String(), dimage.RemoveOptions{Force: true, PruneChildren: true}); err != nil && !IsNotFound(err) {
+		return fmt.Errorf("drop layers: %w", err)
+	}
+	return nil
+}
+
+// namesOnly is a docker-archive of an image all of whose layers are left out.
+func namesOnly(id image.Digest, config []byte, diffIDs []image.Digest) []byte {
+	names := make([]string, len(diffIDs))
+	for i, d := range diffIDs {
+		names[i] = d.Hex() + "/layer.tar"
+	}
+	// A list of strings always has a JSON form.
+	manifest, _ := json.Marshal([]any{map[string]any{"Config": id.Hex() + ".json", "RepoTags": nil, "Layers": names}})
+	var buf bytes.Buffer
+	w := tar.NewWriter(&buf)
+	for _, m := range []struct {
+		name string
+		data []byte
+	}{{id.Hex() + ".json", config}, {"manifest.json", manifest}} {
+		_ = w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: m.name, Mode: 0o644, Size: int64(len(m.data))})
+		_, _ = io.Copy(w, bytes.NewReader(m.data))
+	}
+	_ = w.Close()
+	return buf.Bytes()
+}

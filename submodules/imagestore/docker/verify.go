@@ -1,0 +1,121 @@
+package docker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/mender-app/mender-app/artifact/image"
+	"github.com/mender-app/mender-app/submodules"
+	"github.com/mender-app/mender-app/submodules/imagestore"
+)
+
+// Damage is what is wrong with one layer of an image.
+type Damage struct {
+	Layer image.Digest // its diffID
+	Chain image.Digest // of it and what is below it
+	What  []string     // in words, files by their names; at least one
+}
+
+func (d Damage) String() string {
+	return fmt.Sprintf("layer %s: %s", d.Layer, strings.Join(d.What, "; "))
+}
+
+// Verify reads the whole image and compares it with its digests. An image that
+// is missing or not whole is submodules.ErrNotFound or ErrContent.
+func (e *Engine) Verify(ctx context.Context, app string, id imagestore.Identity, hint string) error {
+	img, err := e.Find(ctx, app, id, hint)
+	if err != nil {
+		return err
+	}
+	damages, err := e.Damages(ctx, img)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, d := range damages {
+		errs = append(errs, errors.New(d.String()))
+	}
+	return submodules.Mark(errors.Join(errs...), submodules.ErrContent)
+}
+
+// Damages reads an image once, with all its layers, and returns those that are
+// not what their diffIDs say; none means that the image is whole. Where the
+// store is on this machine, that is its files as containers see them: an image
+// whose files a power cut emptied is listed and saved by some engines.
+func (e *Engine) Damages(ctx context.Context, img Image) ([]Damage, error) {
+	o, err := e.openOverlay(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if o != nil {
+		return o.damages(ctx, img)
+	}
+	return e.savedDamages(ctx, img)
+}
+
+// savedDamages reads the image out of docker save.
+func (e *Engine) savedDamages(ctx context.Context, img Image) ([]Damage, error) {
+	all := func(err error) []Damage { // which layer it is cannot be told
+		return []Damage{{What: []string{err.Error()}}}
+	}
+	r, err := e.cli.ImageSave(ctx, []string{img.ID})
+	if err != nil {
+		return nil, fmt.Errorf("docker save: %w", err)
+	}
+	defer r.Close()
+	imgs, err := image.ReadStream(r, image.Limits{}, image.Handler{})
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil, err
+		}
+		return all(fmt.Errorf("docker save: %w", err)), nil
+	}
+	for _, s := range imgs {
+		if s.ConfigDigest != img.Config {
+			continue
+		}
+		var damages []Damage
+		chains := image.ChainIDs(s.DiffIDs)
+		for i, m := range s.Members {
+			if m == "" {
+				damages = append(damages, Damage{s.DiffIDs[i], chains[i], []string{"docker save leaves it out"}})
+			}
+		}
+		return damages, nil
+	}
+	return all(fmt.Errorf("docker save gave another image than %s", img.Config)), nil
+}
+
+// maxNamed is how many damaged files of a layer are named.
+const maxNamed = 20
+
+// findings collects what is wrong with a layer.
+type findings struct {
+	what []string
+	more int
+}
+
+func (f *findings) add(format string, args ...any) {
+	if len(f.what) == maxNamed {
+		f.more++
+		return
+	}
+	f.what = append(f.what, fmt.Sprintf(format, args...))
+}
+
+func (f *findings) list() []string {
+	if f.more > 0 {
+		return append(f.what, fmt.Sprintf("and %d more", f.more))
+	}
+	return f.what
+}
+
+// zeros is what a missing file is read as, so that the rest can be.
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
+
+var _ io.Reader = zeros{}
