@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 
 	"github.com/mender-app/mender-app/artifact/image"
@@ -17,7 +18,8 @@ import (
 type Old interface {
 	delta.Old
 	// Layer opens a layer's whole tar and tells its size. A layer that is not
-	// there is delta.ErrNoObject.
+	// there is delta.ErrNoObject. A tar that can be read in any order is a
+	// delta.File.
 	Layer(ctx context.Context, diffID image.Digest) (tar io.ReadCloser, size int64, err error)
 	io.Closer
 }
@@ -56,7 +58,10 @@ func (rc *receiver) delta(r io.Reader) error {
 	if err != nil {
 		return err
 	}
-	old, err := rc.target.Old(rc.ctx)
+	if err := rc.fitsAll(diffIDs, sizes, present); err != nil {
+		return err
+	}
+	old, err := rc.target.Old(rc.ctx, needed(d.Header(), present))
 	if err != nil {
 		return err
 	}
@@ -83,7 +88,8 @@ func (rc *receiver) delta(r io.Reader) error {
 		if err := rc.writer().header(blobName(dig), o.Size); err != nil {
 			return nil, err
 		}
-		return layerSink{rc.writer()}, nil
+		g, err := rc.gauge(rc.writer().tw)
+		return &layerSink{rc: rc, gauge: g}, err
 	})
 	if err != nil {
 		return err
@@ -104,6 +110,33 @@ func (rc *receiver) delta(r io.Reader) error {
 	return rc.writer().finish(a, rc.in.Tag(rc.id.Config))
 }
 
+// fitsAll says whether there is room for the layers that the target lacks.
+func (rc *receiver) fitsAll(diffIDs []image.Digest, sizes []int64, present map[image.Digest]image.Descriptor) error {
+	var all int64
+	for i, d := range diffIDs {
+		if _, ok := present[d]; !ok {
+			all += min(sizes[i], math.MaxInt64-all)
+		}
+	}
+	return rc.fits(all)
+}
+
+// needed are the layers that a delta reads, or that it leaves out and the
+// target lacks.
+func needed(h delta.Header, present map[image.Digest]image.Descriptor) (layers []image.Digest) {
+	for _, b := range h.Bases {
+		if b.Kind == delta.Tar {
+			layers = append(layers, image.Digest(b.Digest))
+		}
+	}
+	for _, o := range h.Objects {
+		if _, ok := present[image.Digest(o.Digest)]; !ok && o.Kind == delta.Tar && o.Encoding == delta.Omitted {
+			layers = append(layers, image.Digest(o.Digest))
+		}
+	}
+	return layers
+}
+
 // copyLayer gives the engine a layer out of the old content, verified.
 func (rc *receiver) copyLayer(old Old, d image.Digest) (size int64, err error) {
 	tar, size, err := old.Layer(rc.ctx, d)
@@ -118,7 +151,7 @@ func (rc *receiver) copyLayer(old Old, d image.Digest) (size int64, err error) {
 	if err != nil {
 		return 0, err
 	}
-	err = rc.writer().layer(blobName(d), size, v)
+	err = rc.layer(blobName(d), size, v)
 	if cerr := v.Close(); err == nil {
 		err = cerr
 	}
@@ -181,13 +214,20 @@ func (s *configSink) Commit() error {
 
 func (s *configSink) Abort(error) {}
 
-// layerSink writes a layer into the archive. An abort needs nothing: the whole
-// archive is given up.
-type layerSink struct{ o *outgoing }
+// layerSink writes a layer into the archive. When it is given up, the whole
+// archive is.
+type layerSink struct {
+	rc *receiver
+	*gauge
+}
 
-func (s layerSink) Write(p []byte) (int, error) { return s.o.tw.Write(p) }
-func (s layerSink) Commit() error               { return nil }
-func (s layerSink) Abort(error)                 {}
+func (s *layerSink) Commit() error {
+	err := s.Close()
+	s.rc.taken += s.size
+	return err
+}
+
+func (s *layerSink) Abort(error) { _ = s.Close() }
 
 // discard takes a layer that is there already.
 type discard struct{}

@@ -54,10 +54,15 @@ func (o *outgoing) header(name string, size int64) error {
 
 // layer writes one layer of exactly size bytes.
 func (o *outgoing) layer(name string, size int64, r io.Reader) error {
+	return o.layerTo(o.tw, name, size, r)
+}
+
+// layerTo writes a layer through w, which ends in the archive.
+func (o *outgoing) layerTo(w io.Writer, name string, size int64, r io.Reader) error {
 	if err := o.header(name, size); err != nil {
 		return err
 	}
-	n, err := io.Copy(o.tw, r)
+	n, err := io.Copy(w, r)
 	if err == nil && n != size {
 		err = fmt.Errorf("layer %s: %d bytes of %d: %w", name, n, size, io.ErrUnexpectedEOF)
 	}

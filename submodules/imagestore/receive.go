@@ -26,8 +26,12 @@ type Target interface {
 	// Load gives the engine one image archive. What it cannot take is an
 	// error; the engine then has nothing of it that anyone can see.
 	Load(ctx context.Context, archive io.Reader) error
-	// Old is the old content that deltas start from.
-	Old(ctx context.Context) (Old, error)
+	// Old is the old content that deltas start from. layers are those that will
+	// be asked for; others may be, and may cost more.
+	Old(ctx context.Context, layers []image.Digest) (Old, error)
+	// Room is how many bytes more of layers the engine's disk can take;
+	// NoRoomLimit where that cannot be known.
+	Room(ctx context.Context) (int64, error)
 	// Save keeps what the engine saves of the image ref, byte for byte, in a
 	// file without a name. An image that is not there is submodules.ErrNotFound.
 	Save(ctx context.Context, ref string) (f *os.File, size int64, err error)
@@ -124,6 +128,7 @@ type receiver struct {
 
 	id  Identity
 	out *outgoing // nil until the first byte for the engine
+	roomState
 }
 
 // accept checks an image against what is wanted, before anything of it is
@@ -200,7 +205,7 @@ func (rc *receiver) archive(r io.Reader) error {
 				name = blobName(m.DiffID)
 			}
 			if !rc.writer().has(name) {
-				if err := rc.writer().layer(name, m.Size, r); err != nil {
+				if err := rc.layer(name, m.Size, r); err != nil {
 					return err
 				}
 			}
@@ -246,19 +251,25 @@ func (rc *receiver) archive(r io.Reader) error {
 // fill brings layers that the content leaves out, and that the engine has, but
 // not where it needs them.
 func (rc *receiver) fill(a archived) error {
-	var old Old
+	var missing []image.Digest
 	for i, d := range a.id.DiffIDs {
-		if _, ok := a.present[d]; ok || a.names[i] != "" {
+		if _, ok := a.present[d]; !ok && a.names[i] == "" {
+			missing = append(missing, d)
+		}
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	old, err := rc.target.Old(rc.ctx, missing)
+	if err != nil {
+		return err
+	}
+	defer old.Close()
+	for i, d := range a.id.DiffIDs {
+		if !slices.Contains(missing, d) {
 			continue
 		}
 		if !rc.writer().has(blobName(d)) {
-			if old == nil {
-				var err error
-				if old, err = rc.target.Old(rc.ctx); err != nil {
-					return err
-				}
-				defer old.Close()
-			}
 			size, err := rc.copyLayer(old, d)
 			if err != nil {
 				return err
@@ -292,6 +303,23 @@ func (rc *receiver) choose(imgs []image.StreamImage) (image.StreamImage, error) 
 		return image.StreamImage{}, fmt.Errorf("%w: %d images in it, and none is the one announced", image.ErrFormat, len(fits))
 	}
 	return fits[0], nil
+}
+
+// layer gives the engine a layer of exactly size bytes, if it has room for it.
+func (rc *receiver) layer(name string, size int64, r io.Reader) error {
+	if err := rc.fits(size); err != nil {
+		return err
+	}
+	g, err := rc.gauge(rc.writer().tw)
+	if err != nil {
+		return err
+	}
+	err = rc.writer().layerTo(g, name, size, r)
+	if gerr := g.Close(); err == nil {
+		err = gerr
+	}
+	rc.taken += max(size, g.size)
+	return err
 }
 
 // writer is the archive for the engine, begun when it is first asked for.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
 
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/delta"
@@ -14,6 +13,10 @@ import (
 	"github.com/mender-app/mender-app/delta/vcdiff/archive"
 	"github.com/mender-app/mender-app/submodules"
 )
+
+// xdelta3 decodes what vcdiff does not: secondary compressors that the
+// reference had to be asked for. Devices that ran the reference have it.
+const xdelta3 = "xdelta3"
 
 // vcdiff takes the shell reference's delta: xdelta3 between what `docker save`
 // gave for the current image and for the new one. The current image has to be
@@ -31,7 +34,12 @@ func (rc *receiver) vcdiff(r io.Reader) error {
 		return err
 	}
 	defer base.Close()
-	v, err := vcdiff.NewReader(rc.ctx, base, size, r, vcdiff.Options{})
+	// What is not new in the target is in the base.
+	room, err := rc.room()
+	if err != nil {
+		return err
+	}
+	v, err := vcdiff.NewReader(rc.ctx, base, size, r, vcdiff.Options{Xdelta3: xdelta3, MaxTarget: size + min(room, NoRoomLimit-size)})
 	if err == nil {
 		defer v.Close()
 		err = rc.archive(v)
@@ -45,27 +53,31 @@ func (rc *receiver) vcdiff(r io.Reader) error {
 // deepArchive takes the shell reference's deep delta: an archive with xdelta3
 // files in the places of layers.
 func (rc *receiver) deepArchive(r io.Reader) error {
-	f, err := os.CreateTemp(rc.in.TempDir, "delta-*.tar")
+	f, size, err := Spool(rc.in.TempDir, r)
 	if err != nil {
 		return err
 	}
-	_ = os.Remove(f.Name())
 	defer f.Close()
-	size, err := io.Copy(f, r)
-	if err != nil {
-		return err
-	}
 	a, err := archive.Plan(f, size)
 	if err != nil {
 		return err
 	}
-	old, err := rc.target.Old(rc.ctx)
+	a.Options.Xdelta3 = xdelta3
+	if err := rc.fits(a.Size()); err != nil {
+		return err
+	}
+	var layers []image.Digest
+	for _, sum := range a.Needs(false) {
+		if d, err := image.FromHex(sum); err == nil {
+			layers = append(layers, d)
+		}
+	}
+	old, err := rc.target.Old(rc.ctx, layers)
 	if err != nil {
 		return err
 	}
 	defer old.Close()
-	blobs := &oldBlobs{old: old, dir: rc.in.TempDir, kept: map[string]blob{}}
-	defer blobs.close()
+	blobs := oldBlobs{old: old, dir: rc.in.TempDir}
 	if err := a.Check(rc.ctx, blobs, false); err != nil {
 		return err
 	}
@@ -82,58 +94,55 @@ func (rc *receiver) deepArchive(r io.Reader) error {
 	return err
 }
 
-// oldBlobs gives old layers as files, for xdelta3's reads go anywhere. Each is
-// written once, into a file without a name, and kept until close.
+// oldBlobs gives old layers to be read in any order, as xdelta3 does: in place
+// where the store has them so, else from a file without a name, which is gone
+// when the blob is closed.
 type oldBlobs struct {
-	old  Old
-	dir  string
-	kept map[string]blob
+	old Old
+	dir string
 }
 
-func (o *oldBlobs) close() {
-	for _, b := range o.kept {
-		_ = b.File.Close()
-	}
-}
-
-func (o *oldBlobs) OpenBlob(ctx context.Context, sum string) (archive.Blob, error) {
-	if b, ok := o.kept[sum]; ok {
-		return b, nil
-	}
+func (o oldBlobs) layer(ctx context.Context, sum string) (io.ReadCloser, int64, error) {
 	d, err := image.FromHex(sum)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	r, size, err := o.old.Layer(ctx, d)
 	if errors.Is(err, delta.ErrNoObject) {
-		return nil, fmt.Errorf("layer %s: %w", d, fs.ErrNotExist)
+		err = fmt.Errorf("layer %s: %w", d, fs.ErrNotExist)
 	}
+	return r, size, err
+}
+
+// StatBlob implements archive.Stater.
+func (o oldBlobs) StatBlob(ctx context.Context, sum string) (int64, error) {
+	r, size, err := o.layer(ctx, sum)
+	if err != nil {
+		return 0, err
+	}
+	return size, r.Close()
+}
+
+// OpenBlob implements archive.Old.
+func (o oldBlobs) OpenBlob(ctx context.Context, sum string) (archive.Blob, error) {
+	r, size, err := o.layer(ctx, sum)
 	if err != nil {
 		return nil, err
+	}
+	if f, ok := r.(delta.File); ok {
+		return f, nil
 	}
 	defer r.Close()
-	f, err := os.CreateTemp(o.dir, "layer-*.tar")
+	f, n, err := Spool(o.dir, r)
 	if err != nil {
 		return nil, err
 	}
-	_ = os.Remove(f.Name())
-	if _, err := io.Copy(f, r); err != nil {
+	if n != size {
 		_ = f.Close()
-		return nil, err
+		return nil, fmt.Errorf("layer sha256:%s has %d bytes, not %d: %w", sum, n, size, io.ErrUnexpectedEOF)
 	}
-	o.kept[sum] = blob{f, size}
-	return o.kept[sum], nil
+	return osFile{f, size}, nil
 }
-
-type blob struct {
-	*os.File
-	size int64
-}
-
-func (b blob) Size() int64 { return b.size }
-
-// Close leaves the file open for the next time.
-func (b blob) Close() error { return nil }
 
 // referenceError marks what is wrong with a reference delta, or its base.
 func referenceError(err error) error {

@@ -95,6 +95,7 @@ func (m *Module) Load(ctx context.Context, r submodules.Request) (err error) {
 			return m.keep(ctx, store, r, ref, want)
 		}
 	}
+	store.SetLog(r.Logf)
 	content := r.Stdin
 	if r.Path != "-" {
 		f, err := os.Open(r.Path)

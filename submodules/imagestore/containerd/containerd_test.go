@@ -1,5 +1,3 @@
-//go:build k8snode
-
 package containerd
 
 import (
@@ -11,10 +9,13 @@ import (
 	"fmt"
 	"io"
 	"math/rand"
+	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
+	"syscall"
 	"testing"
 	"time"
 
@@ -32,13 +33,62 @@ import (
 )
 
 // nodeEnv names the directory of a running Kubernetes node, see make test-k8s.
+// Without one the tests run on a containerd of their own.
 const nodeEnv = "MENDER_APP_K8SNODE"
+
+const config = `version = 2
+root = "%[1]s/root"
+state = "%[1]s/state"
+disabled_plugins = ["io.containerd.grpc.v1.cri"]
+[grpc]
+  address = "%[1]s/run/containerd.sock"
+`
+
+// start runs a containerd in dir until the test ends.
+func start(t *testing.T, dir string) {
+	t.Helper()
+	if _, err := exec.LookPath("containerd"); err != nil || os.Getuid() != 0 {
+		if os.Getenv("CI") == "true" {
+			t.Fatal("this test needs containerd, and root")
+		}
+		t.Skip("this test needs containerd, and root")
+	}
+	require.NoError(t, os.MkdirAll(filepath.Join(dir, "run"), 0o755))
+	conf := filepath.Join(dir, "config.toml")
+	require.NoError(t, os.WriteFile(conf, fmt.Appendf(nil, config, dir), 0o644))
+	cmd := exec.Command("containerd", "--config", conf)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	var log bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &log, &log
+	require.NoError(t, cmd.Start())
+	t.Cleanup(func() {
+		_ = cmd.Process.Signal(syscall.SIGTERM)
+		_ = cmd.Wait()
+		if t.Failed() {
+			t.Logf("containerd:\n%s", log.String())
+		}
+	})
+	require.Eventually(t, func() bool {
+		c, err := net.Dial("unix", filepath.Join(dir, "run/containerd.sock"))
+		if err == nil {
+			c.Close()
+		}
+		return err == nil
+	}, time.Minute, 20*time.Millisecond)
+}
 
 func openStore(t *testing.T) *Store {
 	t.Helper()
 	dir := os.Getenv(nodeEnv)
 	if dir == "" {
-		t.Skipf("no Kubernetes node: %s is not set; run make test-k8s", nodeEnv)
+		if testing.Short() {
+			t.Skip("tests on a real containerd are not short")
+		}
+		var err error
+		dir, err = os.MkdirTemp("", "ctr") // a socket's path is short
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
+		start(t, dir)
 	}
 	s, err := Open(context.Background(), Config{Address: filepath.Join(dir, "run/containerd.sock"), TempDir: t.TempDir()})
 	require.NoError(t, err)
@@ -341,6 +391,39 @@ func TestDelta(t *testing.T) {
 			require.ErrorIs(t, err, submodules.ErrBase)
 		})
 	}
+}
+
+// A layer whose blob was discarded after it was unpacked, as a node may be set
+// to, has only its files to give: a delta that needs more is refused and says
+// so.
+func TestDeltaDiscarded(t *testing.T) {
+	s := openStore(t)
+	ctx := context.Background()
+	seed := time.Now().UnixNano()
+	big := text(seed, 300_000)
+	changed := bytes.Clone(big)
+	copy(changed[100_000:], "a change")
+	v1 := build(t, "1", pack(t, file{"bin/app", big}))
+	v2 := build(t, "2", pack(t, file{"bin/app", changed}))
+	url := fmt.Sprintf("discarded-%d", seed)
+	pull(t, s, url+":1", v1)
+	st, err := s.named(ctx, url+":1", id(v1))
+	require.NoError(t, err)
+	require.NoError(t, s.content().Delete(ctx, st.layers[0].Digest))
+
+	old, err := s.Old(ctx, nil)
+	require.NoError(t, err)
+	f, err := old.OpenFile(ctx, delta.Digest(v1.DiffIDs[0]), "bin/app")
+	require.NoError(t, err)
+	got, err := io.ReadAll(io.NewSectionReader(f, 0, f.Size()))
+	require.NoError(t, err)
+	require.True(t, bytes.Equal(big, got))
+	require.NoError(t, f.Close())
+	require.NoError(t, old.Close())
+
+	_, err = receive(t, s, "delta", url+":2", encode(t, v1, v2), id(v2))
+	require.ErrorIs(t, err, submodules.ErrBase)
+	require.ErrorContains(t, err, "discarded")
 }
 
 func encode(t *testing.T, from, to *image.Image) []byte {

@@ -2,18 +2,17 @@ package containerd
 
 import (
 	"bufio"
-	"compress/gzip"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"strings"
+	"slices"
 
 	"github.com/containerd/containerd/v2/core/content"
 	"github.com/containerd/containerd/v2/core/images/archive"
+	"github.com/containerd/errdefs"
 	"github.com/containerd/platforms"
-	"github.com/klauspost/compress/zstd"
 	"github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
@@ -22,78 +21,92 @@ import (
 	"github.com/mender-app/mender-app/submodules/imagestore"
 )
 
-// old is the content of the images the store has: configs, and layers whose
-// blobs are there. A layer that is stored uncompressed is read in place; a
-// compressed one (it was pulled) is unpacked, when it is first asked for, to a
-// file that has no name. A layer whose blob was discarded after unpacking is
-// not in it: its snapshot has the files, but not the tar's headers.
-type old struct {
-	s      *Store
-	layers map[delta.Digest]ocispec.Descriptor
-	read   *delta.Store
-	added  map[delta.Digest]bool
-	open   []io.Closer
-}
-
-// Old implements imagestore.Target. Close gives back what it holds.
-func (s *Store) Old(ctx context.Context) (imagestore.Old, error) {
+// Old implements imagestore.Target: configs and layers of the images the store
+// has, read in place. The headers of a layer are in its blob; one whose blob was
+// discarded after it was unpacked has its files alone to give, which is too
+// little for most deltas.
+func (s *Store) Old(ctx context.Context, _ []image.Digest) (imagestore.Old, error) {
 	list, err := s.all(ctx)
 	if err != nil {
 		return nil, err
 	}
-	o := &old{s: s, layers: map[delta.Digest]ocispec.Descriptor{}, read: delta.NewStore(), added: map[delta.Digest]bool{}}
-	for _, st := range list {
-		for i, d := range st.diffIDs {
-			desc := st.layers[i]
-			ok, err := s.holds(ctx, desc)
+	s.log("old content is read in place, out of containerd and where it was unpacked to")
+	return imagestore.Parted{
+		Layer: func(ctx context.Context, d image.Digest) (imagestore.Parts, error) { return s.parts(ctx, list, d) },
+		Config: func(ctx context.Context, d image.Digest) (delta.File, error) {
+			info, err := s.content().Info(ctx, digest.Digest(d))
+			if errdefs.IsNotFound(err) {
+				return nil, fmt.Errorf("config %s: %w", d, delta.ErrNoObject)
+			}
 			if err != nil {
 				return nil, err
 			}
-			// A blob that is not compressed is the better one.
-			if have, is := o.layers[delta.Digest(d)]; ok && (!is || compressed(have)) {
-				o.layers[delta.Digest(d)] = desc
+			return s.blob(ctx, ocispec.Descriptor{Digest: info.Digest, Size: info.Size})
+		},
+		TempDir: s.tempDir,
+		Log:     s.log,
+	}.Old(), nil
+}
+
+// parts finds where the store has a layer.
+func (s *Store) parts(ctx context.Context, list []*stored, d image.Digest) (parts imagestore.Parts, err error) {
+	for _, st := range list {
+		i := slices.Index(st.diffIDs, d)
+		if i < 0 {
+			continue
+		}
+		desc := st.layers[i]
+		// The blob that is not compressed is the better one.
+		if parts.Blob == nil || desc.Digest == digest.Digest(d) {
+			if held, err := s.holds(ctx, desc); err != nil {
+				return parts, err
+			} else if held {
+				parts.Blob = func(ctx context.Context) (delta.File, error) { return s.blob(ctx, desc) }
+			}
+		}
+		if chain := image.ChainIDs(st.diffIDs)[i]; parts.Dir == nil {
+			if unpacked, err := s.committed(ctx, chain); err != nil {
+				return parts, err
+			} else if unpacked {
+				parts.Dir = func(ctx context.Context) (*os.Root, error) { return s.unpackedDir(ctx, chain) }
 			}
 		}
 	}
-	return o, nil
+	if parts.Blob == nil && parts.Dir == nil {
+		return parts, delta.ErrNoObject
+	}
+	return parts, nil
 }
 
-// Close implements io.Closer.
-func (o *old) Close() error {
-	var errs []error
-	for _, c := range o.open {
-		errs = append(errs, c.Close())
-	}
-	return errors.Join(errs...)
-}
-
-// OpenFile implements delta.Old.
-func (o *old) OpenFile(ctx context.Context, in delta.Digest, name string) (delta.File, error) {
-	if err := o.add(ctx, in, name == ""); err != nil {
-		return nil, err
-	}
-	return o.read.OpenFile(ctx, in, name)
-}
-
-// Headers implements delta.Old.
-func (o *old) Headers(ctx context.Context, in delta.Digest) (delta.HeaderReader, error) {
-	if err := o.add(ctx, in, false); err != nil {
-		return nil, err
-	}
-	return o.read.Headers(ctx, in)
-}
-
-// Layer implements imagestore.Old.
-func (o *old) Layer(ctx context.Context, d image.Digest) (io.ReadCloser, int64, error) {
-	in := delta.Digest(d)
-	if err := o.add(ctx, in, false); err != nil {
-		return nil, 0, err
-	}
-	f, err := o.read.OpenFile(ctx, in, "")
+// Room implements imagestore.Target.
+func (s *Store) Room(ctx context.Context) (int64, error) {
+	roots, err := s.roots(ctx)
 	if err != nil {
-		return nil, 0, err
+		return 0, err
 	}
-	return &closers{Reader: io.NewSectionReader(f, 0, f.Size()), all: []func() error{f.Close}}, f.Size(), nil
+	room := int64(imagestore.NoRoomLimit)
+	for _, root := range roots {
+		if free, err := imagestore.FreeBytes(root); err == nil {
+			room = min(room, free)
+		}
+	}
+	return room, nil
+}
+
+// blob opens a blob where it lies.
+func (s *Store) blob(ctx context.Context, desc ocispec.Descriptor) (delta.File, error) {
+	return s.content().ReaderAt(ctx, ocispec.Descriptor{Digest: desc.Digest, Size: desc.Size})
+}
+
+// unpackedDir opens the directory that the uppermost layer of a chain was
+// unpacked to. It stays while an image has the layer.
+func (s *Store) unpackedDir(ctx context.Context, chain image.Digest) (*os.Root, error) {
+	dir, release, err := s.layerDir(ctx, chain)
+	release()
+	if err == nil && dir == nil {
+		err = errors.New("the snapshotter has no directory of it")
+	}
+	return dir, err
 }
 
 // Save implements imagestore.Target: it gives what `ctr images export` does,
@@ -121,105 +134,29 @@ func (s *Store) Save(ctx context.Context, ref string) (*os.File, int64, error) {
 	return f, size, nil
 }
 
-// add makes an object readable, once.
-func (o *old) add(ctx context.Context, in delta.Digest, blob bool) error {
-	if o.added[in] {
-		return nil
-	}
-	desc, isLayer := o.layers[in]
-	kind := delta.Tar
-	switch {
-	case isLayer && compressed(desc):
-		f, err := o.unpack(ctx, desc)
-		if err != nil {
-			return fmt.Errorf("layer %s: %w", in, err)
-		}
-		fi, err := f.Stat()
-		if err != nil {
-			return err
-		}
-		o.added[in] = true
-		return o.read.Add(in, kind, f, fi.Size())
-	case !isLayer && !blob:
-		return fmt.Errorf("layer %s: %w", in, delta.ErrNoObject)
-	case !isLayer:
-		kind = delta.Blob
-		info, err := o.s.content().Info(ctx, digest.Digest(in))
-		if ignoreMissing(err) == nil && err != nil {
-			return fmt.Errorf("%s: %w", in, delta.ErrNoObject)
-		}
-		if err != nil {
-			return err
-		}
-		desc = ocispec.Descriptor{Digest: info.Digest, Size: info.Size}
-	}
-	ra, err := o.s.content().ReaderAt(ctx, desc)
-	if err != nil {
-		return fmt.Errorf("%s: %w", in, err)
-	}
-	o.open = append(o.open, ra)
-	o.added[in] = true
-	return o.read.Add(in, kind, ra, ra.Size())
-}
-
-func (o *old) unpack(ctx context.Context, desc ocispec.Descriptor) (*os.File, error) {
-	r, err := o.s.open(ctx, desc)
-	if err != nil {
-		return nil, err
-	}
-	defer r.Close()
-	f, err := os.CreateTemp(o.s.tempDir, "layer-")
-	if err != nil {
-		return nil, err
-	}
-	o.open = append(o.open, f)
-	if err = os.Remove(f.Name()); err == nil {
-		_, err = io.Copy(f, r)
-	}
-	return f, err
-}
-
-func compressed(desc ocispec.Descriptor) bool {
-	return strings.HasSuffix(desc.MediaType, "gzip") || strings.HasSuffix(desc.MediaType, "zstd")
-}
-
 // open opens a layer's blob from its start, uncompressed.
 func (s *Store) open(ctx context.Context, desc ocispec.Descriptor) (io.ReadCloser, error) {
 	ra, err := s.content().ReaderAt(ctx, ocispec.Descriptor{Digest: desc.Digest, Size: desc.Size})
 	if err != nil {
 		return nil, err
 	}
-	r := bufio.NewReaderSize(content.NewReader(ra), 256<<10)
-	c := &closers{Reader: r, all: []func() error{ra.Close}}
-	switch {
-	case strings.HasSuffix(desc.MediaType, "gzip"):
-		zr, err := gzip.NewReader(r)
-		if err != nil {
-			return nil, errors.Join(err, ra.Close())
-		}
-		c.Reader = zr
-	case strings.HasSuffix(desc.MediaType, "zstd"):
-		zr, err := zstd.NewReader(r, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(8<<20))
-		if err != nil {
-			return nil, errors.Join(err, ra.Close())
-		}
-		c.Reader = zr
-		c.all = append(c.all, func() error { zr.Close(); return nil })
+	// Each read is a call of containerd.
+	r, end, err := imagestore.Inflate(bufio.NewReaderSize(content.NewReader(ra), 256<<10))
+	if err != nil {
+		return nil, errors.Join(err, ra.Close())
 	}
-	return c, nil
+	return inflated{r, end, ra}, nil
 }
 
-type closers struct {
+type inflated struct {
 	io.Reader
-	all []func() error
+	end  func()
+	blob io.Closer
 }
 
-func (c *closers) Close() error {
-	var errs []error
-	for _, f := range c.all {
-		errs = append(errs, f())
-	}
-	return errors.Join(errs...)
+func (i inflated) Close() error {
+	i.end()
+	return i.blob.Close()
 }
 
 // archive makes an image of what the store has, with its layers' content.
@@ -239,7 +176,7 @@ func (s *Store) archive(ctx context.Context, st *stored, tags ...string) (*image
 		if !ok {
 			continue
 		}
-		if !compressed(desc) {
+		if desc.Digest == digest.Digest(d) { // else it is compressed
 			layers[i].Size = desc.Size
 		}
 		layers[i].Open = func() (io.ReadCloser, error) { return s.open(ctx, desc) }

@@ -12,7 +12,6 @@ import (
 	"path"
 	"strings"
 
-	"github.com/containerd/containerd/v2/core/mount"
 	"golang.org/x/sys/unix"
 
 	"github.com/mender-app/mender-app/artifact/image"
@@ -157,30 +156,16 @@ func (s *Store) layerDir(ctx context.Context, chain image.Digest) (*os.Root, fun
 		_ = s.snapshots().Remove(ctx, key)
 		_ = done(ctx)
 	}
-	root, err := os.OpenRoot(upper(mounts))
+	dir := ""
+	if len(mounts) == 1 {
+		dir = imagestore.Upper(mounts[0].Type, mounts[0].Source, mounts[0].Options)
+	}
+	root, err := os.OpenRoot(dir)
 	if err != nil {
 		release()
 		return nil, nop, nil // containerd has its files elsewhere
 	}
 	return root, release, nil
-}
-
-// upper is the directory of the uppermost layer in what overlayfs would mount.
-func upper(mounts []mount.Mount) string {
-	if len(mounts) != 1 {
-		return ""
-	}
-	m := mounts[0]
-	for _, o := range m.Options {
-		if dirs, ok := strings.CutPrefix(o, "lowerdir="); ok && m.Type == "overlay" {
-			dir, _, _ := strings.Cut(dirs, ":")
-			return dir
-		}
-	}
-	if m.Type == "bind" {
-		return m.Source
-	}
-	return ""
 }
 
 // maxProblems bounds what compare remembers of a layer.
@@ -253,17 +238,12 @@ func compareFile(r io.Reader, dir *os.Root, name string, size int64, buf []byte)
 // Sync returns when everything the store has is on the disk: containerd syncs
 // neither the files it unpacks nor, before some versions, its blobs.
 func (s *Store) Sync(ctx context.Context) error {
-	resp, err := s.client.IntrospectionService().Plugins(ctx)
+	roots, err := s.roots(ctx)
 	if err != nil {
-		return fmt.Errorf("containerd plugins: %w", err)
+		return err
 	}
 	done := map[uint64]bool{}
-	for _, p := range resp.Plugins {
-		root := p.Exports["root"]
-		used := p.ID == "content" || p.ID == "bolt" || p.ID == s.snapshotter
-		if root == "" || !used {
-			continue
-		}
+	for _, root := range roots {
 		dev, err := syncfs(root, done)
 		if err != nil {
 			return fmt.Errorf("sync %s: %w", root, err)
@@ -274,6 +254,20 @@ func (s *Store) Sync(ctx context.Context) error {
 		return errors.New("containerd does not say where its files are: they cannot be synced")
 	}
 	return nil
+}
+
+// roots are the directories that containerd keeps images in.
+func (s *Store) roots(ctx context.Context) (roots []string, err error) {
+	resp, err := s.client.IntrospectionService().Plugins(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("containerd plugins: %w", err)
+	}
+	for _, p := range resp.Plugins {
+		if root := p.Exports["root"]; root != "" && (p.ID == "content" || p.ID == "bolt" || p.ID == s.snapshotter) {
+			roots = append(roots, root)
+		}
+	}
+	return roots, nil
 }
 
 func syncfs(dir string, done map[uint64]bool) (uint64, error) {

@@ -4,8 +4,10 @@ import (
 	"archive/tar"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -54,17 +56,48 @@ func contentStores(root string) []string {
 type contentDirs []string
 
 func (e *Engine) contentDirs(ctx context.Context) (contentDirs, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if len(e.contents) > 0 {
+		return e.contents, nil
+	}
+	// An engine that never had an image has none yet.
+	dirs, err := e.findContent(ctx)
+	e.contents = dirs
+	return dirs, err
+}
+
+func (e *Engine) findContent(ctx context.Context) (contentDirs, error) {
 	root, err := e.root(ctx)
 	if err != nil || root == "" {
 		return nil, err
 	}
 	var dirs contentDirs
-	for _, dir := range contentStores(root) {
+	add := func(dir string) {
 		if fi, err := os.Stat(dir); err == nil && fi.IsDir() {
 			dirs = append(dirs, dir)
 		}
 	}
+	for _, dir := range contentStores(root) {
+		add(dir)
+	}
+	if len(dirs) == 0 {
+		if roots, err := e.containerdRoots(ctx); err == nil && roots["content"] != "" {
+			add(filepath.Join(roots["content"], "blobs", "sha256"))
+		}
+	}
 	return dirs, nil
+}
+
+// open opens a blob. One that is not there is fs.ErrNotExist.
+func (dirs contentDirs) open(d image.Digest) (*os.File, error) {
+	for _, dir := range dirs {
+		f, err := os.Open(filepath.Join(dir, d.Hex()))
+		if !errors.Is(err, fs.ErrNotExist) {
+			return f, err
+		}
+	}
+	return nil, fmt.Errorf("blob %s: %w", d, fs.ErrNotExist)
 }
 
 // has reports whether the store holds the whole blob.
@@ -79,12 +112,9 @@ func (dirs contentDirs) has(d image.Descriptor) bool {
 
 // small reads and verifies a small blob.
 func (dirs contentDirs) small(d image.Digest) ([]byte, error) {
-	err := fmt.Errorf("blob %s: %w", d, image.ErrMissing)
-	var f *os.File
-	for _, dir := range dirs {
-		if f, err = os.Open(filepath.Join(dir, d.Hex())); err == nil {
-			break
-		}
+	f, err := dirs.open(d)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = fmt.Errorf("blob %s: %w", d, image.ErrMissing)
 	}
 	if err != nil {
 		return nil, err

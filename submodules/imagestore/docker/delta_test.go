@@ -3,6 +3,7 @@ package docker
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/delta"
 	"github.com/mender-app/mender-app/submodules"
 	"github.com/mender-app/mender-app/submodules/imagestore"
@@ -55,30 +57,47 @@ func pair(t *testing.T, app string) (old, new sample) {
 	return old, new
 }
 
+// outOfReach makes the engine one whose disk is not here, until the test ends.
+func (e *Engine) outOfReach(t *testing.T) {
+	host := e.host
+	e.host, e.contents = "tcp://elsewhere", nil
+	t.Cleanup(func() { e.host = host })
+}
+
 // A delta is rebuilt out of what the engine has: in place, and out of docker
 // save where the store is out of reach.
 func TestLoadDelta(t *testing.T) {
 	e, app := engine(t)
-	for _, route := range []string{"in place", "docker save"} {
+	for _, route := range []string{"in place", "in place, compressed", "docker save"} {
 		t.Run(route, func(t *testing.T) {
+			var said []string
+			e.log = func(l string) { t.Log(l); said = append(said, l) }
 			old, new := pair(t, app+route)
-			require.NoError(t, e.loadBytes(t, app, ours(t, old, app+":1"), LoadSpec{}))
+			content := ours(t, old, app+":1")
+			if strings.HasSuffix(route, "compressed") {
+				content = dockerArchive(t, old, app+":1") // as it is pulled, the containerd store keeps it
+			}
+			require.NoError(t, e.loadBytes(t, app, content, LoadSpec{}))
 			d := encode(t, old, new)
 			require.Less(t, len(d), 20000)
 			if route == "docker save" {
-				e.info.Driver += "-not" // openOverlay does not know it
-				defer func() { e.info.Driver = strings.TrimSuffix(e.info.Driver, "-not") }()
+				e.outOfReach(t)
 			}
 			spec := LoadSpec{Want: new.identity(), Stage: true}
 			flipped := bytes.Clone(d)
 			flipped[len(d)-100] ^= 4
-			require.ErrorIs(t, e.loadBytes(t, app, flipped, spec), submodules.ErrContent)
+			err := e.loadBytes(t, app, flipped, spec) // it may seem to be the base's fault
+			require.True(t, errors.Is(err, submodules.ErrContent) || errors.Is(err, submodules.ErrBase), "%v", err)
 			require.ErrorIs(t, e.loadBytes(t, app, d[:len(d)/2], spec), submodules.ErrContent)
 			require.ErrorIs(t, e.loadBytes(t, app, d, LoadSpec{Want: old.identity()}), nil) // present: not even read
 			_, other := pair(t, app+"other")
 			require.ErrorIs(t, e.loadBytes(t, app, d, LoadSpec{Want: other.identity()}), submodules.ErrContent)
 
+			said = nil
 			require.NoError(t, e.loadBytes(t, app, d, spec))
+			word, _, _ := strings.Cut(route, ",")
+			require.Contains(t, strings.Join(said, "\n"), word)
+			require.NotContains(t, strings.Join(said, "\n"), "temporary file")
 			require.NoError(t, e.Verify(t.Context(), app, new.identity(), ""))
 			require.NoError(t, e.Verify(t.Context(), app, old.identity(), ""))
 			// Again, without knowing what it is: nothing moves.
@@ -102,21 +121,34 @@ func TestLoadDelta(t *testing.T) {
 	}
 }
 
+// layerDir is where the engine unpacked a layer to.
+func (e *Engine) layerDir(t *testing.T, d image.Digest) string {
+	t.Helper()
+	o, err := e.openOverlay(t.Context())
+	require.NoError(t, err)
+	var root *os.Root
+	if o != nil {
+		root, err = o.files(d)
+	} else {
+		p, perr := e.openParted(t.Context(), t.TempDir())
+		require.NoError(t, perr)
+		if p == nil || p.at == nil {
+			t.Skip("the engine's disk is out of reach")
+		}
+		defer p.Close()
+		root, err = p.at.dir(t.Context(), p.layers[d].chain)
+	}
+	require.NoError(t, err)
+	defer root.Close()
+	return root.Name()
+}
+
 // A damaged base is named, and nothing is loaded.
 func TestLoadDeltaDamagedBase(t *testing.T) {
 	e, app := engine(t)
-	o, err := e.openOverlay(t.Context())
-	require.NoError(t, err)
-	if o == nil {
-		t.Skip("the engine's store is not the classic overlay2, or out of reach")
-	}
 	old, new := pair(t, app)
 	require.NoError(t, e.loadBytes(t, app, ours(t, old, app+":1"), LoadSpec{}))
-	o, err = e.openOverlay(t.Context())
-	require.NoError(t, err)
-	id, err := os.ReadFile(filepath.Join(o.chains[old.img.DiffIDs[1]], "cache-id"))
-	require.NoError(t, err)
-	file := filepath.Join(o.root, "overlay2", string(id), "diff", "d", "big")
+	file := filepath.Join(e.layerDir(t, old.img.DiffIDs[1]), "d", "big")
 	content, err := os.ReadFile(file)
 	require.NoError(t, err)
 	content[5000] ^= 1

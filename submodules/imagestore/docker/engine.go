@@ -31,6 +31,9 @@ type Engine struct {
 	once sync.Once
 	info system.Info
 	err  error
+
+	mu       sync.Mutex
+	contents contentDirs // once they are found
 }
 
 // Open finds the engine at host (a Docker host such as unix:///run/docker.sock;

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -187,7 +188,26 @@ func held(all []Image, diffIDs []image.Digest, has func(image.Descriptor) bool) 
 }
 
 // Old implements imagestore.Target.
-func (t target) Old(ctx context.Context) (imagestore.Old, error) { return t.e.old(ctx, t.tempDir) }
+func (t target) Old(ctx context.Context, layers []image.Digest) (imagestore.Old, error) {
+	return t.e.old(ctx, layers, t.tempDir)
+}
+
+// Room implements imagestore.Target.
+func (t target) Room(ctx context.Context) (int64, error) {
+	dirs, err := t.e.dirs(ctx)
+	if err != nil || len(dirs) == 0 {
+		return imagestore.NoRoomLimit, err
+	}
+	room := int64(imagestore.NoRoomLimit)
+	for _, dir := range dirs {
+		free, err := imagestore.FreeBytes(dir)
+		if err != nil {
+			return 0, err
+		}
+		room = min(room, free)
+	}
+	return room, nil
+}
 
 // Save implements imagestore.Target.
 func (t target) Save(ctx context.Context, ref string) (*os.File, int64, error) {
@@ -270,19 +290,13 @@ func loadError(err error) error {
 // engines do not sync the files they unpack (20.10 to 28.5, seen with strace).
 // Where the data root is not on this machine, the caller is told so in the log.
 func (e *Engine) Sync(ctx context.Context) error {
-	root, err := e.root(ctx)
+	dirs, err := e.dirs(ctx)
 	if err != nil {
 		return err
 	}
-	if root == "" {
+	if len(dirs) == 0 {
 		e.log("warning: the engine's data is not on this machine or out of reach; it cannot be synced from here")
 		return nil
-	}
-	dirs := []string{root}
-	if ctd, err := e.containerd(ctx); err != nil {
-		return err
-	} else if ctd {
-		dirs = append(dirs, "/var/lib/containerd", filepath.Join(root, "containerd"))
 	}
 	for _, dir := range dirs {
 		f, err := os.Open(dir)
@@ -299,4 +313,27 @@ func (e *Engine) Sync(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// dirs are the directories that the engine keeps images in; none where they are
+// not on this machine or out of reach.
+func (e *Engine) dirs(ctx context.Context) ([]string, error) {
+	root, err := e.root(ctx)
+	if err != nil || root == "" {
+		return nil, err
+	}
+	dirs := []string{root}
+	if ctd, err := e.containerd(ctx); err != nil || !ctd {
+		return dirs, err
+	}
+	places := []string{filepath.Join(root, "containerd"), "/var/lib/containerd"}
+	if roots, err := e.containerdRoots(ctx); err == nil && len(roots) > 0 {
+		places = slices.Collect(maps.Values(roots))
+	}
+	for _, dir := range places { // some are made when they are first used
+		if _, err := os.Stat(dir); err == nil {
+			dirs = append(dirs, dir)
+		}
+	}
+	return dirs, nil
 }

@@ -229,7 +229,7 @@ func (o *overlay) OpenFile(_ context.Context, in delta.Digest, name string) (del
 		if err != nil {
 			return nil, err
 		}
-		return newFile(f)
+		return imagestore.NewFile(f)
 	}
 	root, err := o.files(image.Digest(in))
 	if err != nil {
@@ -240,25 +240,8 @@ func (o *overlay) OpenFile(_ context.Context, in delta.Digest, name string) (del
 	if err != nil {
 		return nil, err
 	}
-	return newFile(f)
+	return imagestore.NewFile(f)
 }
-
-// file is an *os.File that knows its size.
-type file struct {
-	*os.File
-	size int64
-}
-
-func newFile(f *os.File) (delta.File, error) {
-	fi, err := f.Stat()
-	if err != nil {
-		f.Close()
-		return nil, err
-	}
-	return file{f, fi.Size()}, nil
-}
-
-func (f file) Size() int64 { return f.size }
 
 // Headers implements delta.Old.
 func (o *overlay) Headers(_ context.Context, in delta.Digest) (delta.HeaderReader, error) {
@@ -317,18 +300,4 @@ func (h *splitHeaders) Next() ([]byte, error) {
 			return h.buf, nil
 		}
 	}
-}
-
-// old is the engine's old content: in place where it can be, else out of
-// docker save.
-func (e *Engine) old(ctx context.Context, tempDir string) (imagestore.Old, error) {
-	o, err := e.openOverlay(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if o != nil {
-		e.log("old content is read in place, from " + o.root)
-		return o, nil
-	}
-	return e.openSaved(tempDir), nil
 }

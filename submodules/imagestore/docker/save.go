@@ -45,6 +45,16 @@ func (e *Engine) content(ctx context.Context, img Image, tempDir string) (*image
 			return c, func() {}, nil
 		}
 	}
+	p, err := e.openParted(ctx, tempDir)
+	if err != nil {
+		return nil, nil, err
+	}
+	if p != nil {
+		if c, err := p.image(ctx, img); err == nil {
+			return c, func() { _ = p.Close() }, nil
+		}
+		_ = p.Close()
+	}
 	name, err := e.spool(ctx, img.ID, tempDir)
 	if err != nil {
 		return nil, nil, err

@@ -2,8 +2,9 @@ package docker
 
 import (
 	"archive/tar"
-	"compress/gzip"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -13,27 +14,34 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/klauspost/compress/zstd"
-
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/delta"
+	"github.com/mender-app/mender-app/submodules/imagestore"
 )
 
 // saved is old content out of the streams of docker save, for engines whose
-// store cannot be read in place. The layers of an image are kept, uncompressed,
-// in unlinked files of the temporary directory from the first time one of them
-// is asked for.
+// store cannot be read in place: remote ones, other storage drivers. Of an
+// image that is saved the layers that are wanted are kept, uncompressed and
+// hashed, in files without a name in the temporary directory; the others pass
+// by.
 type saved struct {
 	e       *Engine
 	dir     string
-	images  []Image // not fetched yet; nil before the first question
+	images  []Image // nil before the first question
 	asked   bool
+	want    map[image.Digest]bool
 	layers  map[image.Digest]*savedLayer
 	configs map[image.Digest][]byte
 }
 
-func (e *Engine) openSaved(dir string) *saved {
-	return &saved{e: e, dir: dir, layers: map[image.Digest]*savedLayer{}, configs: map[image.Digest][]byte{}}
+// openSaved expects that want will be asked for. What else is costs another
+// save.
+func (e *Engine) openSaved(want []image.Digest, dir string) *saved {
+	s := &saved{e: e, dir: dir, want: map[image.Digest]bool{}, layers: map[image.Digest]*savedLayer{}, configs: map[image.Digest][]byte{}}
+	for _, d := range want {
+		s.want[d] = true
+	}
+	return s
 }
 
 // Close implements imagestore.Old.
@@ -44,8 +52,9 @@ func (s *saved) Close() error {
 	return nil
 }
 
-// fetch saves images until one had what is looked for.
-func (s *saved) fetch(ctx context.Context, has func(Image) bool) error {
+// fetch saves the images that should have what is looked for, those with most
+// of what is wanted first, until it is there.
+func (s *saved) fetch(ctx context.Context, has func(Image) bool, there func() bool) error {
 	if !s.asked {
 		all, err := s.e.all(ctx)
 		if err != nil {
@@ -53,59 +62,74 @@ func (s *saved) fetch(ctx context.Context, has func(Image) bool) error {
 		}
 		s.images, s.asked = all, true
 	}
-	i := slices.IndexFunc(s.images, has)
-	if i < 0 {
-		return delta.ErrNoObject
+	missing := func(img Image) (n int) {
+		for _, d := range img.DiffIDs {
+			if s.want[d] && s.layers[d] == nil {
+				n++
+			}
+		}
+		return n
 	}
-	img := s.images[i]
-	s.images = slices.Delete(s.images, i, i+1)
-	s.e.log("old content is read out of docker save " + img.ID)
+	slices.SortStableFunc(s.images, func(a, b Image) int { return missing(b) - missing(a) })
+	for _, img := range s.images {
+		if !has(img) {
+			continue
+		}
+		if err := s.save(ctx, img); err != nil {
+			return err
+		}
+		if there() {
+			return nil
+		}
+	}
+	return delta.ErrNoObject
+}
+
+// save reads the stream of docker save once.
+func (s *saved) save(ctx context.Context, img Image) error {
 	r, err := s.e.cli.ImageSave(ctx, []string{img.ID})
 	if err != nil {
 		return fmt.Errorf("docker save: %w", err)
 	}
 	defer r.Close()
-	members := map[string]*savedLayer{}
+	var kept int64
 	imgs, err := image.ReadStream(r, image.Limits{}, image.Handler{Layer: func(m image.Member, r io.Reader) error {
-		l, err := keepLayer(s.dir, m, r)
-		members[m.Name] = l
-		return err
-	}})
-	if err == nil {
-		for _, in := range imgs {
-			s.configs[in.ConfigDigest] = in.Config
-			for i, name := range in.Members {
-				if l := members[name]; l != nil && s.layers[in.DiffIDs[i]] == nil {
-					s.layers[in.DiffIDs[i]] = l
-				}
+		// From 25 on the name is the blob's digest, before that anything.
+		if name, ok := strings.CutPrefix(m.Name, "blobs/sha256/"); ok && m.Compression == "" {
+			if d, err := image.FromHex(name); err == nil && !s.wants(d) {
+				return nil
 			}
 		}
-	}
-	for _, l := range members {
-		if l != nil && !inUse(s.layers, l) {
-			_ = l.f.Close()
+		d, l, err := keepLayer(s.dir, r)
+		if err != nil {
+			return err
 		}
-	}
+		if !s.wants(d) {
+			return l.f.Close()
+		}
+		s.layers[d] = l
+		kept += l.size
+		return nil
+	}})
 	if err != nil {
 		return fmt.Errorf("docker save: %w", err)
 	}
+	for _, in := range imgs {
+		s.configs[in.ConfigDigest] = in.Config
+	}
+	s.e.log(fmt.Sprintf("old content is read out of docker save %s: %d bytes of layers are kept meanwhile", img.ID, kept))
 	return nil
 }
 
-func inUse(layers map[image.Digest]*savedLayer, l *savedLayer) bool {
-	for _, u := range layers {
-		if u == l {
-			return true
-		}
-	}
-	return false
-}
+func (s *saved) wants(d image.Digest) bool { return s.want[d] && s.layers[d] == nil }
 
 // layer returns a layer, fetched if need be.
 func (s *saved) layer(ctx context.Context, in delta.Digest) (*savedLayer, error) {
 	d := image.Digest(in)
-	for s.layers[d] == nil {
-		if err := s.fetch(ctx, func(img Image) bool { return slices.Contains(img.DiffIDs, d) }); err != nil {
+	if s.layers[d] == nil {
+		s.want[d] = true
+		err := s.fetch(ctx, func(img Image) bool { return slices.Contains(img.DiffIDs, d) }, func() bool { return s.layers[d] != nil })
+		if err != nil {
 			return nil, fmt.Errorf("layer %s: %w", d, err)
 		}
 	}
@@ -120,8 +144,9 @@ func (s *saved) layer(ctx context.Context, in delta.Digest) (*savedLayer, error)
 func (s *saved) OpenFile(ctx context.Context, in delta.Digest, name string) (delta.File, error) {
 	if name == "" {
 		d := image.Digest(in)
-		for s.configs[d] == nil {
-			if err := s.fetch(ctx, func(img Image) bool { return img.Config == d }); err != nil {
+		if s.configs[d] == nil {
+			err := s.fetch(ctx, func(img Image) bool { return img.Config == d }, func() bool { return s.configs[d] != nil })
+			if err != nil {
 				return nil, fmt.Errorf("config %s: %w", d, err)
 			}
 		}
@@ -156,11 +181,7 @@ func (s *saved) Layer(ctx context.Context, d image.Digest) (io.ReadCloser, int64
 	if err != nil {
 		return nil, 0, err
 	}
-	fi, err := l.f.Stat()
-	if err != nil {
-		return nil, 0, err
-	}
-	return io.NopCloser(io.NewSectionReader(l.f, 0, fi.Size())), fi.Size(), nil
+	return section{io.NewSectionReader(l.f, 0, l.size)}, l.size, nil
 }
 
 type memory struct{ *strings.Reader }
@@ -174,6 +195,7 @@ func (section) Close() error { return nil }
 // savedLayer is one layer's tar in a file.
 type savedLayer struct {
 	f       *os.File
+	size    int64
 	scanned bool
 	sparse  bool
 	files   map[string]extent
@@ -182,33 +204,20 @@ type savedLayer struct {
 
 type extent struct{ offset, size int64 }
 
-// keepLayer writes a layer, uncompressed, into a file without a name.
-func keepLayer(dir string, m image.Member, r io.Reader) (*savedLayer, error) {
-	switch m.Compression {
-	case "gzip":
-		z, err := gzip.NewReader(r)
-		if err != nil {
-			return nil, err
-		}
-		r = z
-	case "zstd":
-		z, err := zstd.NewReader(r, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(8<<20))
-		if err != nil {
-			return nil, err
-		}
-		defer z.Close()
-		r = z
-	}
-	f, err := os.CreateTemp(dir, "layer-*.tar")
+// keepLayer writes a layer, uncompressed, into a file without a name, and
+// hashes it.
+func keepLayer(dir string, r io.Reader) (image.Digest, *savedLayer, error) {
+	plain, end, err := imagestore.Inflate(r)
 	if err != nil {
-		return nil, err
+		return "", nil, err
 	}
-	_ = os.Remove(f.Name())
-	if _, err := io.Copy(f, r); err != nil {
-		_ = f.Close()
-		return nil, err
+	defer end()
+	h := sha256.New()
+	f, size, err := imagestore.Spool(dir, io.TeeReader(plain, h))
+	if err != nil {
+		return "", nil, err
 	}
-	return &savedLayer{f: f}, nil
+	return image.Digest("sha256:" + hex.EncodeToString(h.Sum(nil))), &savedLayer{f: f, size: size}, nil
 }
 
 // scan finds where in the tar everything is.

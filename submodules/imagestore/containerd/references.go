@@ -1,0 +1,319 @@
+package containerd
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/containerd/containerd/api/services/tasks/v1"
+	"github.com/containerd/containerd/api/types/task"
+	"github.com/containerd/containerd/v2/core/containers"
+	"github.com/containerd/containerd/v2/core/images"
+	"github.com/containerd/errdefs"
+
+	"github.com/mender-app/mender-app/artifact/image"
+	"github.com/mender-app/mender-app/submodules"
+	"github.com/mender-app/mender-app/submodules/imagestore"
+)
+
+// Tag makes a reference name the image, keeps it from being collected, and
+// unpacks it if it is not. An own reference also remembers url, what the
+// manifests call the image. An image that is not there is submodules.ErrNotFound.
+func (s *Store) Tag(ctx context.Context, ref, url string, id imagestore.Identity) error {
+	st, err := s.find(ctx, id)
+	if err != nil {
+		return err
+	}
+	if st == nil {
+		return missing(url, id)
+	}
+	if err := s.unpack(ctx, st); err != nil {
+		return err
+	}
+	name := Canonical(ref)
+	labels := map[string]string{labelPinned: "pinned", labelManaged: "managed"}
+	if imagestore.IsOwnRef(name) {
+		urls := strings.Fields(st.labels[name][labelURLs])
+		if url = imagestore.FamiliarRef(url); !slices.Contains(urls, url) {
+			urls = append(urls, url)
+		}
+		labels[labelURLs] = strings.Join(urls, " ")
+	}
+	return s.name(ctx, images.Image{Name: name, Target: st.target, Labels: labels})
+}
+
+// name creates or moves a reference.
+func (s *Store) name(ctx context.Context, img images.Image) error {
+	is := s.client.ImageService()
+	for {
+		_, err := is.Create(ctx, img)
+		if err == nil {
+			return nil
+		}
+		if !errdefs.IsAlreadyExists(err) {
+			return fmt.Errorf("name image %s: %w", img.Name, err)
+		}
+		paths := []string{"target"}
+		for k := range img.Labels {
+			paths = append(paths, "labels."+k)
+		}
+		_, err = is.Update(ctx, img, paths...)
+		if err == nil {
+			return nil
+		}
+		if !errdefs.IsNotFound(err) {
+			return fmt.Errorf("name image %s: %w", img.Name, err)
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+	}
+}
+
+// Image is one component of an application, as List gives it.
+type Image struct {
+	URL   string
+	InUse bool  // a container runs it
+	Size  int64 // of its blobs, in bytes
+	imagestore.Identity
+}
+
+// List returns the application's images that are there.
+func (s *Store) List(ctx context.Context, app string) ([]Image, error) {
+	list, err := s.all(ctx)
+	if err != nil {
+		return nil, err
+	}
+	used, err := s.used(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var out []Image
+	for _, st := range list {
+		name := imagestore.OwnRef(app, st.config)
+		if !slices.Contains(st.names, name) {
+			continue
+		}
+		if ok, err := s.whole(ctx, st); err != nil {
+			return nil, err
+		} else if !ok {
+			continue
+		}
+		var size int64
+		for _, l := range st.layers {
+			size += l.Size
+		}
+		for _, url := range strings.Fields(st.labels[name][labelURLs]) {
+			out = append(out, Image{URL: url, InUse: used.of(st), Size: size, Identity: imagestore.Identity{Config: st.config, DiffIDs: st.diffIDs}})
+		}
+	}
+	slices.SortFunc(out, func(a, b Image) int { return strings.Compare(a.URL+"@"+string(a.Config), b.URL+"@"+string(b.Config)) })
+	return out, nil
+}
+
+func top(diffIDs []image.Digest) image.Digest {
+	if len(diffIDs) == 0 {
+		return ""
+	}
+	chain := image.ChainIDs(diffIDs)
+	return chain[len(chain)-1]
+}
+
+// usage is what containers run.
+type usage struct {
+	configs map[image.Digest]bool // of the kubelet's, which remember it
+	chains  map[image.Digest]bool // what the others stand on
+	names   map[string]bool       // what pods call their images, where the kubelet says (1.28)
+}
+
+func (u usage) of(st *stored) bool { return u.configs[st.config] || u.chains[top(st.diffIDs)] }
+
+// criMetadata is the extension of a container in which the CRI plugin keeps
+// what it was made of.
+const criMetadata = "io.cri-containerd.container.metadata"
+
+// used looks at all containers, whatever name of an image they were made from.
+func (s *Store) used(ctx context.Context) (usage, error) {
+	u := usage{configs: map[image.Digest]bool{}, chains: map[image.Digest]bool{}, names: map[string]bool{}}
+	list, err := s.client.ContainerService().List(ctx)
+	if err != nil {
+		return u, fmt.Errorf("list containers: %w", err)
+	}
+	pods, err := s.livePods(ctx, list)
+	if err != nil {
+		return u, err
+	}
+	for _, c := range list {
+		if uid := c.Labels[labelPod]; uid != "" && !pods[uid] {
+			continue // ended; the kubelet removes it when it gets to it
+		}
+		if ext := c.Extensions[criMetadata]; ext != nil {
+			var m struct {
+				Metadata struct {
+					ImageRef string
+					Config   struct {
+						Image struct {
+							Name string `json:"user_specified_image"`
+						}
+					}
+				}
+			}
+			if json.Unmarshal(ext.GetValue(), &m) == nil && image.Digest(m.Metadata.ImageRef).Valid() {
+				u.configs[image.Digest(m.Metadata.ImageRef)] = true
+				if name := m.Metadata.Config.Image.Name; name != "" {
+					u.names[Canonical(name)] = true
+				}
+				continue
+			}
+		}
+		if c.SnapshotKey == "" {
+			continue
+		}
+		info, err := s.client.SnapshotService(c.Snapshotter).Stat(ctx, c.SnapshotKey)
+		if errdefs.IsNotFound(err) {
+			continue
+		}
+		if err != nil {
+			return u, fmt.Errorf("snapshot of container %s: %w", c.ID, err)
+		}
+		u.chains[image.Digest(info.Parent)] = true
+	}
+	return u, nil
+}
+
+// livePods returns the uids of the pods of which anything runs: a container
+// between two of its crashes needs its image as well, and the sandbox of its pod
+// runs then.
+func (s *Store) livePods(ctx context.Context, list []containers.Container) (map[string]bool, error) {
+	resp, err := s.client.TaskService().List(ctx, &tasks.ListTasksRequest{})
+	if err != nil {
+		return nil, fmt.Errorf("list tasks: %w", err)
+	}
+	running := map[string]bool{}
+	for _, t := range resp.Tasks {
+		if t.Status != task.Status_STOPPED {
+			running[t.ID] = true
+		}
+	}
+	pods := map[string]bool{}
+	for _, c := range list {
+		if running[c.ID] {
+			pods[c.Labels[labelPod]] = true
+		}
+	}
+	return pods, nil
+}
+
+// Delete takes url from the application's own reference to the image (id's, or
+// without one the image url names now). If it has others the name url goes with
+// it, unless another application has the image or a container was made by that
+// name. With the last url the reference goes, and with the last reference of
+// anyone the image. One that a container runs and no other application needs
+// stays as it is. One that is not there is no error.
+func (s *Store) Delete(ctx context.Context, app, url string, id imagestore.Identity) error {
+	list, err := s.all(ctx)
+	if err != nil {
+		return err
+	}
+	tag := Canonical(url)
+	for _, st := range list {
+		if id.Config != "" && st.config != id.Config || id.Config == "" && !slices.Contains(st.names, tag) {
+			continue
+		}
+		if err := s.deleteOne(ctx, app, url, st); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *Store) deleteOne(ctx context.Context, app, url string, st *stored) error {
+	own, tag := imagestore.OwnRef(app, st.config), Canonical(url)
+	if !slices.Contains(st.names, own) {
+		return nil
+	}
+	is := s.client.ImageService()
+	urls := slices.DeleteFunc(strings.Fields(st.labels[own][labelURLs]), func(u string) bool { return imagestore.SameRef(u, url) })
+	used, err := s.used(ctx)
+	if err != nil {
+		return err
+	}
+	if len(urls) > 0 {
+		if slices.Contains(st.names, tag) && !used.names[tag] && !s.ownedByOthers(app, st) {
+			if err := ignoreMissing(is.Delete(ctx, tag)); err != nil {
+				return fmt.Errorf("delete image %s: %w", tag, err)
+			}
+		}
+		_, err := is.Update(ctx, images.Image{Name: own, Target: st.target, Labels: map[string]string{labelURLs: strings.Join(urls, " ")}}, "labels."+labelURLs)
+		return ignoreMissing(err)
+	}
+	if used.of(st) && !s.ownedByOthers(app, st) {
+		return nil
+	}
+	// Names that are no one's: the one we gave it, and those the CRI plugin
+	// makes of every image.
+	var derived []string
+	others := false
+	for _, n := range st.names {
+		switch {
+		case n == own:
+		case n == tag, strings.HasPrefix(n, "sha256:"), strings.Contains(n, "@sha256:"):
+			derived = append(derived, n)
+		default:
+			others = true
+		}
+	}
+	if others {
+		derived = nil
+	}
+	for _, n := range append(derived, own) {
+		var opts []images.DeleteOpt
+		if n == own {
+			opts = append(opts, images.SynchronousDelete())
+		}
+		if err := ignoreMissing(is.Delete(ctx, n, opts...)); err != nil {
+			return fmt.Errorf("delete image %s: %w", n, err)
+		}
+	}
+	return nil
+}
+
+func (s *Store) ownedByOthers(app string, st *stored) bool {
+	own := imagestore.OwnRef(app, st.config)
+	return slices.ContainsFunc(st.names, func(n string) bool { return n != own && imagestore.IsOwnRef(n) })
+}
+
+// Purge deletes all of the application's images.
+func (s *Store) Purge(ctx context.Context, app string) error {
+	list, err := s.all(ctx)
+	if err != nil {
+		return err
+	}
+	for _, st := range list {
+		own := imagestore.OwnRef(app, st.config)
+		for _, url := range strings.Fields(st.labels[own][labelURLs]) {
+			if err := s.Delete(ctx, app, url, imagestore.Identity{Config: st.config}); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func missing(ref string, id imagestore.Identity) error {
+	what := ref
+	if id.Config != "" {
+		what += " (" + id.Config.String() + ")"
+	}
+	return submodules.Mark(fmt.Errorf("image %s is not in containerd", what), submodules.ErrNotFound)
+}
+
+func ignoreMissing(err error) error {
+	if errors.Is(err, errdefs.ErrNotFound) || errdefs.IsNotFound(err) {
+		return nil
+	}
+	return err
+}

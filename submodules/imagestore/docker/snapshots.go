@@ -1,0 +1,272 @@
+package docker
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"path"
+	"sync/atomic"
+	"time"
+
+	"github.com/mender-app/mender-app/artifact/image"
+	"github.com/mender-app/mender-app/submodules/imagestore"
+)
+
+// snapshots asks an engine's containerd where its files are, and where it
+// unpacked a layer to. It is three calls of containerd's API
+// (api/services/{snapshots,introspection}/v1) over the standard library's
+// HTTP/2: containerd's own client would double the size of the program, and
+// take megabytes of memory.
+type snapshots struct {
+	http        *http.Client
+	namespace   string
+	snapshotter string
+}
+
+// containerdSockets are where the containerd of an engine is that does not say
+// so itself (before 27.0): its own below /run/docker, or the system's.
+var containerdSockets = []string{"/run/docker/containerd/containerd.sock", "/run/containerd/containerd.sock"}
+
+// openSnapshots finds the engine's containerd; nil where it is out of reach.
+func (e *Engine) openSnapshots(ctx context.Context) (*snapshots, error) {
+	info, err := e.system(ctx)
+	if err != nil {
+		return nil, err
+	}
+	root, err := e.root(ctx)
+	if err != nil || root == "" {
+		return nil, err
+	}
+	namespace, sockets := "moby", containerdSockets
+	if c := info.Containerd; c != nil && c.Address != "" {
+		sockets = []string{c.Address}
+		if c.Namespaces.Containers != "" {
+			namespace = c.Namespaces.Containers
+		}
+	}
+	for _, socket := range sockets {
+		if fi, err := os.Stat(socket); err == nil && fi.Mode()&os.ModeSocket != 0 {
+			return newSnapshots(socket, namespace, info.Driver), nil
+		}
+	}
+	return nil, nil
+}
+
+func newSnapshots(socket, namespace, snapshotter string) *snapshots {
+	var h2c http.Protocols
+	h2c.SetUnencryptedHTTP2(true)
+	return &snapshots{
+		http: &http.Client{Transport: &http.Transport{
+			Protocols: &h2c,
+			DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+				var d net.Dialer
+				return d.DialContext(ctx, "unix", socket)
+			},
+		}},
+		namespace: namespace, snapshotter: snapshotter,
+	}
+}
+
+// Close ends the connection.
+func (s *snapshots) Close() error {
+	s.http.CloseIdleConnections()
+	return nil
+}
+
+const (
+	snapshotService      = "snapshots.v1.Snapshots/"
+	introspectionService = "introspection.v1.Introspection/"
+)
+
+// roots returns the directories of the plugins that keep something of images,
+// by the plugin's id: "content", "bolt" and the snapshotter. A PluginsResponse
+// has in field 1 a plugin (id 2, exports 5: key 1, value 2), repeated.
+func (s *snapshots) roots(ctx context.Context) (map[string]string, error) {
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	reply, err := s.call(ctx, introspectionService+"Plugins", nil)
+	if err != nil {
+		return nil, fmt.Errorf("plugins: %w", err)
+	}
+	plugins, err := readProto(reply)
+	if err != nil {
+		return nil, err
+	}
+	roots := map[string]string{}
+	for _, p := range plugins {
+		fields, err := readProto([]byte(p.value))
+		if err != nil {
+			return nil, err
+		}
+		id := fields.get(2)
+		if id != "content" && id != "bolt" && id != s.snapshotter {
+			continue
+		}
+		for _, f := range fields {
+			if f.number != 5 {
+				continue
+			}
+			export, err := readProto([]byte(f.value))
+			if err != nil {
+				return nil, err
+			}
+			if root := export.get(2); export.get(1) == "root" && path.IsAbs(root) {
+				roots[id] = root
+			}
+		}
+	}
+	return roots, nil
+}
+
+var views atomic.Int64
+
+// dir opens the directory that the uppermost layer of a chain was unpacked to.
+// It stays while an image has the layer; the view that tells where it is goes
+// again at once.
+func (s *snapshots) dir(ctx context.Context, chain image.Digest) (*os.Root, error) {
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	key := fmt.Sprintf("mender-app-%d-%d-%d", os.Getpid(), time.Now().UnixNano(), views.Add(1))
+	reply, err := s.call(ctx, snapshotService+"View", protoFields{{1, s.snapshotter}, {2, key}, {3, chain.String()}})
+	if err != nil {
+		return nil, fmt.Errorf("snapshot %s: %w", chain, err)
+	}
+	// One that is left behind by a failure here is collected by containerd.
+	_, _ = s.call(context.WithoutCancel(ctx), snapshotService+"Remove", protoFields{{1, s.snapshotter}, {2, key}})
+	dir, err := upperOf(reply)
+	if err != nil {
+		return nil, fmt.Errorf("snapshot %s: %w", chain, err)
+	}
+	return os.OpenRoot(dir)
+}
+
+// upperOf reads a ViewSnapshotResponse: field 1 is a mount (type 1, source 2,
+// options 4), repeated.
+func upperOf(reply []byte) (string, error) {
+	mounts, err := readProto(reply)
+	if err != nil {
+		return "", err
+	}
+	if len(mounts) == 1 && mounts[0].number == 1 {
+		fields, err := readProto([]byte(mounts[0].value))
+		if err != nil {
+			return "", err
+		}
+		var options []string
+		for _, f := range fields {
+			if f.number == 4 {
+				options = append(options, f.value)
+			}
+		}
+		if dir := imagestore.Upper(fields.get(1), fields.get(2), options); dir != "" {
+			return dir, nil
+		}
+	}
+	return "", errors.New("the snapshotter has no directory of the layer")
+}
+
+// maxReply bounds a reply, in bytes. A view of 512 layers has 100 KiB of paths.
+const maxReply = 1 << 20
+
+// call makes one unary call (gRPC over HTTP/2, PROTOCOL-HTTP2.md).
+func (s *snapshots) call(ctx context.Context, method string, fields protoFields) ([]byte, error) {
+	message := fields.append(nil)
+	body := binary.BigEndian.AppendUint32([]byte{0}, uint32(len(message)))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://containerd/containerd.services."+method, bytes.NewReader(append(body, message...)))
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Content-Type", "application/grpc")
+	req.Header.Set("TE", "trailers")
+	req.Header.Set("Containerd-Namespace", s.namespace)
+	res, err := s.http.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer res.Body.Close()
+	reply, err := io.ReadAll(io.LimitReader(res.Body, maxReply))
+	if err != nil {
+		return nil, err
+	}
+	status, words := res.Trailer.Get("Grpc-Status"), res.Trailer.Get("Grpc-Message")
+	if status == "" {
+		status, words = res.Header.Get("Grpc-Status"), res.Header.Get("Grpc-Message")
+	}
+	if status != "0" {
+		if said, err := url.PathUnescape(words); err == nil {
+			words = said
+		}
+		return nil, fmt.Errorf("containerd: %s (HTTP %d, status %q)", words, res.StatusCode, status)
+	}
+	if len(reply) < 5 || reply[0] != 0 || int64(binary.BigEndian.Uint32(reply[1:])) != int64(len(reply)-5) {
+		return nil, errors.New("containerd: its reply is not one message")
+	}
+	return reply[5:], nil
+}
+
+// protoFields are the fields of a message; here all are strings or messages
+// (https://protobuf.dev/programming-guides/encoding).
+type protoFields []protoField
+
+type protoField struct {
+	number uint64
+	value  string
+}
+
+const lengthDelimited = 2
+
+// get returns the first field of that number, "" if there is none.
+func (f protoFields) get(number uint64) string {
+	for _, x := range f {
+		if x.number == number {
+			return x.value
+		}
+	}
+	return ""
+}
+
+func (f protoFields) append(b []byte) []byte {
+	for _, x := range f {
+		b = binary.AppendUvarint(b, x.number<<3|lengthDelimited)
+		b = binary.AppendUvarint(b, uint64(len(x.value)))
+		b = append(b, x.value...)
+	}
+	return b
+}
+
+var errProto = errors.New("containerd: its reply is no message of this kind")
+
+// readProto reads fields of strings and messages; numbers are passed over.
+func readProto(b []byte) (fields protoFields, err error) {
+	for len(b) > 0 {
+		key, n := binary.Uvarint(b)
+		if n <= 0 {
+			return nil, errProto
+		}
+		b = b[n:]
+		size, n := binary.Uvarint(b)
+		if n <= 0 {
+			return nil, errProto
+		}
+		b = b[n:]
+		switch key & 7 {
+		case 0: // a number: it was the size just read
+		case lengthDelimited:
+			if size > uint64(len(b)) {
+				return nil, errProto
+			}
+			fields = append(fields, protoField{key >> 3, string(b[:size])})
+			b = b[size:]
+		default:
+			return nil, errProto
+		}
+	}
+	return fields, nil
+}

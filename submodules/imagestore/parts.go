@@ -1,0 +1,364 @@
+package imagestore
+
+import (
+	"bufio"
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"strings"
+
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/mender-app/mender-app/artifact/image"
+	"github.com/mender-app/mender-app/delta"
+)
+
+// Parts are where a layer lies in a store that keeps both the blob it came as
+// and the directory it was unpacked to, as containerd does.
+type Parts struct {
+	// Blob opens the layer's tar as it is stored: plain, gzip or zstd. It is
+	// nil where the blob was discarded after unpacking.
+	Blob func(context.Context) (delta.File, error)
+	// Dir opens the directory that has the layer's files, and may have those of
+	// the layers below. It is nil where there is none within reach.
+	Dir func(context.Context) (*os.Root, error)
+}
+
+// Parted is what old content in such a store is read from.
+type Parted struct {
+	// Layer finds a layer; one that is not there is delta.ErrNoObject.
+	Layer func(ctx context.Context, diffID image.Digest) (Parts, error)
+	// Config opens an image's config; one that is not there is delta.ErrNoObject.
+	Config func(ctx context.Context, digest image.Digest) (delta.File, error)
+	// TempDir takes a compressed layer of which a file is wanted that is not to
+	// be found unpacked, in a file without a name.
+	TempDir string
+	// Log takes what is worth knowing. Must be set.
+	Log func(format string, args ...any)
+}
+
+// Old opens the content. Files are read where the layer is unpacked, headers
+// and whole tars from its blob, unpacked as they are read: nothing is written,
+// and memory does not depend on the layer, as long as each file is where its
+// name in the tar says. One that is not (its directory is a link in a layer
+// below) is looked for in the blob.
+func (p Parted) Old() Old { return &parted{from: p, layers: map[delta.Digest]*partedLayer{}} }
+
+type parted struct {
+	from   Parted
+	layers map[delta.Digest]*partedLayer
+}
+
+type partedLayer struct {
+	Parts
+	dir   *os.Root
+	blob  *delta.Store // an index of the blob's files, once one was wanted
+	size  int64        // of the tar, -1 before it is known
+	close []io.Closer
+}
+
+// Close implements io.Closer.
+func (p *parted) Close() error {
+	var errs []error
+	for _, l := range p.layers {
+		for _, c := range l.close {
+			errs = append(errs, c.Close())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (p *parted) layer(ctx context.Context, in delta.Digest) (*partedLayer, error) {
+	if l, ok := p.layers[in]; ok {
+		return l, nil
+	}
+	parts, err := p.from.Layer(ctx, image.Digest(in))
+	if err != nil {
+		return nil, fmt.Errorf("layer %s: %w", in, err)
+	}
+	l := &partedLayer{Parts: parts, size: -1}
+	if l.Dir != nil {
+		if l.dir, err = l.Dir(ctx); err != nil {
+			p.from.Log("layer %s cannot be read where it is unpacked: %v", in, err)
+		}
+	}
+	if l.dir == nil && l.Blob == nil {
+		return nil, fmt.Errorf("layer %s: %w: its content was discarded after it was unpacked, and the files are out of reach", in, delta.ErrNoObject)
+	}
+	if l.dir != nil {
+		l.close = append(l.close, l.dir)
+	}
+	p.layers[in] = l
+	return l, nil
+}
+
+// OpenFile implements delta.Old.
+func (p *parted) OpenFile(ctx context.Context, in delta.Digest, name string) (delta.File, error) {
+	if name == "" {
+		return p.from.Config(ctx, image.Digest(in))
+	}
+	l, err := p.layer(ctx, in)
+	if err != nil {
+		return nil, err
+	}
+	if l.dir != nil {
+		f, err := openIn(l.dir, name)
+		if err == nil || l.Blob == nil || !errors.Is(err, fs.ErrNotExist) {
+			return f, err
+		}
+	}
+	if l.blob == nil {
+		if err := p.index(ctx, in, l); err != nil {
+			return nil, fmt.Errorf("layer %s: %w", in, err)
+		}
+	}
+	return l.blob.OpenFile(ctx, in, name)
+}
+
+// openIn opens a regular file of a directory that nothing opened in it leaves.
+// Lstat comes first: to open something like a FIFO would block.
+func openIn(root *os.Root, name string) (delta.File, error) {
+	fi, err := root.Lstat(name)
+	if err == nil && !fi.Mode().IsRegular() {
+		err = &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
+	}
+	if err != nil {
+		return nil, err
+	}
+	f, err := root.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	return NewFile(f)
+}
+
+// index makes the blob's own files readable: in place, if it is not compressed.
+func (p *parted) index(ctx context.Context, in delta.Digest, l *partedLayer) error {
+	f, err := l.Blob(ctx)
+	if err != nil {
+		return err
+	}
+	l.close = append(l.close, f)
+	var at io.ReaderAt = f
+	size := f.Size()
+	plain, err := isPlain(f)
+	if err != nil {
+		return err
+	}
+	if !plain {
+		tar, err := p.tar(ctx, l)
+		if err != nil {
+			return err
+		}
+		defer tar.Close()
+		spool, n, err := Spool(p.from.TempDir, tar)
+		if err != nil {
+			return err
+		}
+		p.from.Log("layer %s is unpacked to a temporary file of %d bytes", in, n)
+		l.close = append(l.close, spool)
+		at, size = spool, n
+	}
+	s := delta.NewStore()
+	if err := s.Add(in, delta.Tar, at, size); err != nil {
+		return err
+	}
+	l.blob = s
+	return nil
+}
+
+// Headers implements delta.Old.
+func (p *parted) Headers(ctx context.Context, in delta.Digest) (delta.HeaderReader, error) {
+	l, err := p.layer(ctx, in)
+	if err != nil {
+		return nil, err
+	}
+	tar, err := p.tar(ctx, l)
+	if err != nil {
+		return nil, fmt.Errorf("layer %s: %w", in, err)
+	}
+	return delta.NewHeaders(tar), nil
+}
+
+// Layer implements Old. A layer that is not compressed is a delta.File, too. The
+// size of a compressed one shows only when it is read, which is done for it.
+func (p *parted) Layer(ctx context.Context, d image.Digest) (io.ReadCloser, int64, error) {
+	l, err := p.layer(ctx, delta.Digest(d))
+	if err != nil {
+		return nil, 0, err
+	}
+	if l.size < 0 {
+		if l.size, err = p.size(ctx, l); err != nil {
+			return nil, 0, fmt.Errorf("layer %s: %w", d, err)
+		}
+	}
+	r, err := p.tar(ctx, l)
+	if err != nil {
+		return nil, 0, fmt.Errorf("layer %s: %w", d, err)
+	}
+	if r.plain {
+		return plainTar{io.NewSectionReader(r.blob, 0, l.size), r}, l.size, nil
+	}
+	return r, l.size, nil
+}
+
+// plainTar is a tar to be read in any order.
+type plainTar struct {
+	*io.SectionReader
+	io.Closer
+}
+
+func (p *parted) size(ctx context.Context, l *partedLayer) (int64, error) {
+	r, err := p.tar(ctx, l)
+	if err != nil {
+		return -1, err
+	}
+	defer r.Close()
+	if r.plain {
+		return r.blob.Size(), nil
+	}
+	n, err := io.Copy(io.Discard, r)
+	if err != nil {
+		return -1, err
+	}
+	return n, nil
+}
+
+// tar opens the layer's tar from its start.
+func (p *parted) tar(ctx context.Context, l *partedLayer) (*blobTar, error) {
+	if l.Blob == nil {
+		return nil, fmt.Errorf("%w: its content was discarded after it was unpacked", delta.ErrNoObject)
+	}
+	f, err := l.Blob(ctx)
+	if err != nil {
+		return nil, err
+	}
+	t := &blobTar{ctx: ctx, blob: f}
+	if t.plain, err = isPlain(f); err == nil {
+		t.r, t.end, err = Inflate(io.NewSectionReader(f, 0, f.Size()))
+	}
+	if err != nil {
+		_ = f.Close()
+		return nil, err
+	}
+	return t, nil
+}
+
+// blobTar is the tar in a blob.
+type blobTar struct {
+	ctx   context.Context
+	blob  delta.File
+	plain bool
+	r     io.Reader
+	end   func()
+}
+
+func (t *blobTar) Read(b []byte) (int, error) {
+	if err := t.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return t.r.Read(b)
+}
+
+func (t *blobTar) Close() error {
+	t.end()
+	return t.blob.Close()
+}
+
+// The first bytes of compressed content (RFC 1952, RFC 8878).
+const (
+	gzipMagic = "\x1f\x8b"
+	zstdMagic = "\x28\xb5\x2f\xfd"
+)
+
+func isPlain(f delta.File) (bool, error) {
+	head := make([]byte, 4)
+	n, err := f.ReadAt(head, 0)
+	if err != nil && err != io.EOF {
+		return false, err
+	}
+	s := string(head[:n])
+	return !strings.HasPrefix(s, gzipMagic) && !strings.HasPrefix(s, zstdMagic), nil
+}
+
+// maxWindow bounds the window of zstd, in bytes: what containerd and Docker
+// write has 8 MiB at most.
+const maxWindow = 8 << 20
+
+// Inflate gives what a gzip or zstd stream holds, and any other as it is. end
+// frees what that takes.
+func Inflate(r io.Reader) (plain io.Reader, end func(), err error) {
+	br := bufio.NewReaderSize(r, 64<<10)
+	head, _ := br.Peek(4)
+	switch {
+	case strings.HasPrefix(string(head), gzipMagic):
+		z, err := gzip.NewReader(br)
+		return z, func() {}, err
+	case strings.HasPrefix(string(head), zstdMagic):
+		z, err := zstd.NewReader(br, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(maxWindow))
+		if err != nil {
+			return nil, nil, err
+		}
+		return z, z.Close, nil
+	}
+	return br, func() {}, nil
+}
+
+// Spool keeps a stream in a file without a name in dir, which is gone when it
+// is closed.
+func Spool(dir string, r io.Reader) (f *os.File, size int64, err error) {
+	if f, err = os.CreateTemp(dir, "spool-*"); err != nil {
+		return nil, 0, err
+	}
+	if err = os.Remove(f.Name()); err == nil {
+		size, err = io.Copy(f, r)
+	}
+	if err != nil {
+		_ = f.Close()
+		return nil, 0, err
+	}
+	return f, size, nil
+}
+
+// NewFile makes an open file one of an Old.
+func NewFile(f *os.File) (delta.File, error) {
+	fi, err := f.Stat()
+	if err != nil {
+		_ = f.Close()
+		return nil, err
+	}
+	return osFile{f, fi.Size()}, nil
+}
+
+type osFile struct {
+	*os.File
+	size int64
+}
+
+func (f osFile) Size() int64 { return f.size }
+
+// Upper is the directory of a layer's own files in what containerd would mount
+// of a snapshot that stands on it (the uppermost of overlayfs, or the one that
+// is bound); "" if there is none to read as it lies there.
+func Upper(kind, source string, options []string) string {
+	dir := ""
+	switch kind {
+	case "bind":
+		dir = source
+	case "overlay":
+		for _, o := range options {
+			if lower, ok := strings.CutPrefix(o, "lowerdir="); ok {
+				dir, _, _ = strings.Cut(lower, ":")
+			}
+		}
+	}
+	if !path.IsAbs(dir) {
+		return ""
+	}
+	return dir
+}

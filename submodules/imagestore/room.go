@@ -1,0 +1,130 @@
+package imagestore
+
+import (
+	"archive/tar"
+	"fmt"
+	"io"
+	"math"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/mender-app/mender-app/submodules"
+)
+
+// NoRoomLimit is the room of a store whose disk is out of reach.
+const NoRoomLimit = math.MaxInt64
+
+// FreeBytes returns what is free for root on the file system of dir, in bytes.
+func FreeBytes(dir string) (int64, error) {
+	var st unix.Statfs_t
+	if err := unix.Statfs(dir, &st); err != nil {
+		return 0, fmt.Errorf("statfs %s: %w", dir, err)
+	}
+	blocks, size := int64(st.Bavail), int64(st.Bsize) //nolint:unconvert // their types differ by machine
+	if blocks < 0 || size <= 0 || blocks > math.MaxInt64/size {
+		return NoRoomLimit, nil
+	}
+	return blocks * size, nil
+}
+
+// room is the target's room, asked for once: what a load writes meanwhile does
+// not count twice.
+func (rc *receiver) room() (int64, error) {
+	rc.roomOnce.Do(func() { rc.roomLeft, rc.roomErr = rc.target.Room(rc.ctx) })
+	return rc.roomLeft, rc.roomErr
+}
+
+// fits says whether the target has room for size bytes more of layers.
+func (rc *receiver) fits(size int64) error {
+	room, err := rc.room()
+	if err != nil {
+		return err
+	}
+	if size > room-rc.taken {
+		return noRoom(rc.taken, size, room)
+	}
+	return nil
+}
+
+func noRoom(taken, size, room int64) error {
+	if size < math.MaxInt64-taken {
+		size += taken
+	}
+	return submodules.Mark(fmt.Errorf("the image's new layers take at least %d MiB, and where the engine keeps images %d MiB are free: make room there", size>>20, room>>20), submodules.ErrSpace)
+}
+
+// roomState is what a receiver knows of the room.
+type roomState struct {
+	roomOnce sync.Once
+	roomLeft int64
+	roomErr  error
+	taken    int64 // by the layers that were given to the engine
+}
+
+// gauge passes a layer on and looks on the way at what its files take once they
+// are unpacked: a few bytes can be a file of any size, by compression or by
+// holes, which engines fill.
+type gauge struct {
+	to   io.Writer
+	pw   *io.PipeWriter
+	done chan error
+	size int64 // valid after Close
+}
+
+// gauge begins to gauge one layer.
+func (rc *receiver) gauge(to io.Writer) (*gauge, error) {
+	room, err := rc.room()
+	if err != nil {
+		return nil, err
+	}
+	pr, pw := io.Pipe()
+	g := &gauge{to: to, pw: pw, done: make(chan error, 1)}
+	taken := rc.taken
+	go func() {
+		err := g.walk(pr, taken, room)
+		if err == nil {
+			_, err = io.Copy(io.Discard, pr)
+		}
+		pr.CloseWithError(err)
+		g.done <- err
+	}()
+	return g, nil
+}
+
+// walk ends at the first error of the tar: what is wrong with it is for others
+// to say.
+func (g *gauge) walk(r io.Reader, taken, room int64) error {
+	plain, end, err := Inflate(r)
+	if err != nil {
+		return nil
+	}
+	defer end()
+	tr := tar.NewReader(plain)
+	for {
+		h, err := tr.Next()
+		if err != nil {
+			return nil
+		}
+		if h.Typeflag != tar.TypeReg && h.Typeflag != tar.TypeGNUSparse {
+			continue
+		}
+		if h.Size > room-taken-g.size {
+			return noRoom(taken+g.size, h.Size, room)
+		}
+		g.size += h.Size
+	}
+}
+
+func (g *gauge) Write(p []byte) (int, error) {
+	if _, err := g.pw.Write(p); err != nil {
+		return 0, err
+	}
+	return g.to.Write(p)
+}
+
+// Close returns what is wrong with the layer's size. It must be called.
+func (g *gauge) Close() error {
+	_ = g.pw.Close()
+	return <-g.done
+}
