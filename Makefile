@@ -98,6 +98,7 @@ test-engines: export MENDER_APP_ENGINES ?= all
 test-engines: engines ## test on every Docker engine and image store, from 20.10 to the newest
 	$(GO) test -v -timeout 60m -parallel 2 -run TestEngines ./testdata/bed
 	$(GO) test -v -timeout 60m -parallel 2 ./testdata/engines
+	$(GO) test -v -timeout 60m -parallel 2 -run TestInstallUpdateFailAndRollBack ./testdata/e2e
 
 .PHONY: demo
 demo: setup build ## install, update, fail, roll back: the product at work in a private room of this machine

@@ -27,6 +27,19 @@ func device(t *testing.T) *bed.Device {
 	return bed.Start(t)
 }
 
+// onEngines runs a test on a device of each of the engines chosen for the
+// matrix (testdata/engines).
+func onEngines(t *testing.T, test func(t *testing.T, d *bed.Device)) {
+	t.Parallel()
+	for _, e := range bed.ChosenEngines(t) {
+		t.Run(e.Name, func(t *testing.T) {
+			t.Parallel()
+			bed.Require(t, "mender-artifact")
+			test(t, bed.StartWith(t, e))
+		})
+	}
+}
+
 // web is the image of the shop's web service in a version, in a mode.
 func web(t *testing.T, version, mode string) bed.Image {
 	t.Helper()

@@ -11,8 +11,9 @@ import (
 )
 
 // The main job: install, update, a failing update, an update taken back.
-func TestInstallUpdateFailAndRollBack(t *testing.T) {
-	d := device(t)
+func TestInstallUpdateFailAndRollBack(t *testing.T) { onEngines(t, installUpdateFailAndRollBack) }
+
+func installUpdateFailAndRollBack(t *testing.T, d *bed.Device) {
 	w := watch(t, d)
 
 	mender(t, d, "install", release(t, d, "1", ""))
