@@ -55,11 +55,16 @@ func newDiffer() *differ {
 }
 
 // changed codes a content that is changed from an old file that was verified.
-func (s *session) changed(e *entry) error {
+func (s *session) changed(e *entry, gzip bool) error {
 	d := s.diff
 	f, err := s.openOld(e.src, e.osize)
 	if err != nil {
 		return err
+	}
+	if gzip {
+		if f, err = s.openPlain(f); err != nil {
+			return err
+		}
 	}
 	defer f.Close()
 	bulk := s.flag(&d.bulk, e.bulk)
@@ -111,7 +116,7 @@ type walk struct {
 
 // begin makes w ready for another file.
 func (w *walk) begin(s *session, e *entry, f File) {
-	w.session, w.d, w.f, w.src, w.osize, w.e = s, s.diff, f, e.src, e.osize, e
+	w.session, w.d, w.f, w.src, w.osize, w.e = s, s.diff, f, e.src, f.Size(), e
 	w.oldAt, w.recent = 0, 0
 	w.last, w.head = w.last[:0], w.head[:0]
 	w.tried, w.old0, w.elf, w.ranges = false, nil, nil, nil

@@ -120,7 +120,9 @@ func (e *encoder) write(w io.Writer) (*Report, error) {
 		}
 		*i = used[*i] - 1
 	}
+	gzip := false
 	uses := func(en *entry) bool {
+		gzip = gzip || en.pack != nil
 		if en.op != opLiteral && en.op != opBulk {
 			use(&en.src.base)
 			return true
@@ -157,6 +159,9 @@ func (e *encoder) write(w io.Writer) (*Report, error) {
 	}
 	h.Objects = e.info
 	h.Features = []string{featElf, featZstd}
+	if gzip {
+		h.Features = append(h.Features, featGzip)
+	}
 	head, err := appendHeader(nil, h)
 	if err != nil {
 		return nil, err

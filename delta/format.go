@@ -37,9 +37,10 @@ const (
 const (
 	featElf  = "elf1"
 	featZstd = "zstd"
+	featGzip = "gzip1"
 )
 
-var known = map[string]bool{featElf: true, featZstd: true}
+var known = map[string]bool{featElf: true, featZstd: true, featGzip: true}
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 

@@ -4,10 +4,14 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
+	"hash/crc32"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/mender-app/mender-app/delta/deflate"
 )
 
 // fuzzPair is a small image pair that makes use of every operation.
@@ -17,7 +21,8 @@ func fuzzPair() (old, new Image) {
 	old = Image{Name: "app:1", Objects: []Object{
 		bytesObject(Blob, []byte(`{"config":1}`)),
 		bytesObject(Tar, makeTar(tarFile{name: "bin/", typ: '5'}, tarFile{name: "bin/a", typ: '0', data: a},
-			tarFile{name: "bin/b", typ: '0', data: b}, tarFile{name: "bin/x", typ: '0', data: exe}, tarFile{name: "c", typ: '0', data: c})),
+			tarFile{name: "bin/b", typ: '0', data: b}, tarFile{name: "bin/x", typ: '0', data: exe}, tarFile{name: "c", typ: '0', data: c},
+			tarFile{name: "doc.gz", typ: '0', data: stdGzip(prose(1, 2000))})),
 	}}
 	b2 := append(append(append([]byte{}, b[:1000]...), "something new"...), b[1100:]...)
 	exe2 := append([]byte{}, exe...)
@@ -28,9 +33,24 @@ func fuzzPair() (old, new Image) {
 		bytesObject(Blob, []byte(`{"config":2}`)),
 		bytesObject(Tar, makeTar(tarFile{name: "bin/", typ: '5'}, tarFile{name: "bin/a", typ: '0', data: a},
 			tarFile{name: "bin/b", typ: '0', data: b2}, tarFile{name: "bin/x", typ: '0', data: exe2}, tarFile{name: "moved/c", typ: '0', data: c},
-			tarFile{name: "empty", typ: '0'}, tarFile{name: "new", typ: '0', data: []byte("a new file\n")})),
+			tarFile{name: "empty", typ: '0'}, tarFile{name: "new", typ: '0', data: []byte("a new file\n")},
+			tarFile{name: "doc.gz", typ: '0', data: stdGzip(append([]byte("new\n"), prose(1, 2000)...))})),
 	}}
 	return old, new
+}
+
+// stdGzip is what gzip -9n makes of b.
+func stdGzip(b []byte) []byte {
+	out := bytes.NewBuffer(bytes.Clone(gzipHead))
+	z := deflate.NewWriter(out, deflate.GNU(9))
+	if _, err := z.Write(b); err != nil {
+		panic(err)
+	}
+	if err := z.Close(); err != nil {
+		panic(err)
+	}
+	tail := binary.LittleEndian.AppendUint32(nil, crc32.ChecksumIEEE(b))
+	return append(append(out.Bytes(), tail...), byte(len(b)), byte(len(b)>>8), byte(len(b)>>16), byte(len(b)>>24))
 }
 
 // FuzzApply gives the decoder a body that is not what its header promises. It

@@ -106,6 +106,9 @@ func (e *encoder) planContents(todo []*entry, offs []int64, h *hostObject) error
 	}
 	err = each(e.ctx, e.opt.Workers, len(changed), func(i int) error {
 		i = changed[i]
+		if done, err := e.planGzip(todo[i], offs[i], h, cands[i]); done || err != nil {
+			return err
+		}
 		if err := e.planChange(todo[i], offs[i], h, cands[i]); err != nil {
 			return err
 		}
@@ -137,7 +140,7 @@ func spend(todo []*entry, size int64) {
 	for _, e := range todo {
 		switch e.op {
 		case opLiteral, opBulk:
-			items = append(items, item{e, e.size})
+			items = append(items, item{e, e.length()})
 		case opDiff, opDiffOf:
 			items = append(items, item{e, e.uncovered()})
 		}
@@ -163,7 +166,7 @@ func spend(todo []*entry, size int64) {
 // weigh finds out whether a new file is too dense to be worth modelling:
 // compressed already.
 func (e *entry) weigh() error {
-	if e.op != opLiteral || e.size > literalMax {
+	if e.pack != nil || e.op != opLiteral || e.size > literalMax {
 		return nil
 	}
 	b := make([]byte, e.size)
@@ -195,7 +198,7 @@ func (c *countWriter) Write(b []byte) (int, error) {
 
 // uncovered is how many bytes no cover covers.
 func (e *entry) uncovered() int64 {
-	n := e.size
+	n := e.length()
 	for _, c := range e.covers {
 		n -= c.length
 	}

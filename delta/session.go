@@ -43,6 +43,15 @@ type session struct {
 	sums    map[uint64][md5.Size]byte
 	buf     []byte
 
+	packed    [2]prob // by the name
+	variant   [32]prob
+	plainSize *number
+	sameHead  prob
+	gzipHead  []byte // the last one
+	packer    *packer
+	packing   bool
+	oldPlain  []byte
+
 	out   io.Writer // the object; nil when encoding
 	sum   hash.Hash
 	wrote int64
@@ -63,7 +72,10 @@ func newSession(ctx context.Context, f *frames, old Old, bases []Base) *session 
 		path: newText(6, 11, 14), diff: newDiffer(),
 		buf:  make([]byte, chunk),
 		stat: func(string) {},
+
+		packed: [2]prob{freshProb, freshProb}, plainSize: newNumber(), sameHead: freshProb, gzipHead: gzipHead,
 	}
+	copy(s.variant[:], fresh(len(s.variant)))
 	for i := range s.op {
 		copy(s.op[i][:], fresh(8))
 	}
@@ -110,14 +122,31 @@ type entry struct {
 	src    source
 	new    io.ReaderAt // the content
 	covers []cover
-	osize  int64 // of src, for opDiffOf
+	osize  int64 // of src
 	mode   elf.Mode
 	dense  bool // literals that are compressed already
 	bulk   bool // what is not covered goes to the bulk part
+	pack   *packing
 }
 
-// write passes on rebuilt bytes.
+// length is that of what is coded.
+func (e *entry) length() int64 {
+	if e.pack != nil {
+		return e.pack.size
+	}
+	return e.size
+}
+
+// write passes on rebuilt bytes of a content, or of its plain form.
 func (s *session) write(b []byte) error {
+	if s.packing {
+		return s.packer.write(b)
+	}
+	return s.emit(b)
+}
+
+// emit passes on bytes of the object.
+func (s *session) emit(b []byte) error {
 	s.wrote += int64(len(b))
 	if s.md5 != nil {
 		s.md5.Write(b)
@@ -185,6 +214,11 @@ func (s *session) choice(e *entry) error {
 		}
 	}
 	e.op, e.src = op, src
+	if op != opSame && op != opCopy {
+		if err := s.pack(e); err != nil {
+			return err
+		}
+	}
 	s.stat("ops")
 	return nil
 }
@@ -207,11 +241,20 @@ func (s *session) body(e *entry) error {
 			s.md5 = nil
 		}()
 	}
+	if e.pack != nil {
+		return s.packedBody(e)
+	}
+	return s.contents(e, false)
+}
+
+// contents passes a content on; gzip says that it is a member's, and that so is
+// what it is changed from.
+func (s *session) contents(e *entry, gzip bool) error {
 	switch e.op {
 	case opSame, opCopy:
 		return s.copyFile(e.src, e.size)
 	case opDiff, opDiffOf:
-		return s.changed(e)
+		return s.changed(e, gzip)
 	case opLiteral, opBulk:
 		return s.literal(e, e.op == opBulk)
 	}

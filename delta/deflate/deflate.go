@@ -1,0 +1,352 @@
+// Package deflate compresses exactly as GNU gzip and zlib do, byte for byte, at
+// every level, so that a gzip member can be taken apart on the build host and
+// made again on a device (RFC 1951, RFC 1952).
+//
+// It is for that alone: whoever only wants to compress has compress/flate, which
+// chooses other matches and blocks. What both programs share is the algorithm
+// that Jean-loup Gailly and Mark Adler wrote for gzip 1.0: chains of hashed
+// strings, lazy matching, Huffman trees built on a heap. They differ in when a
+// block ends and in what happens near the end of the input. Their behaviour was
+// taken from gzip 1.12 and zlib 1.2.13 and is held by sums of their real output
+// in the tests; both have been stable for decades. Programs with another
+// algorithm (pigz, zopfli, zlib-ng, Go) are not reproduced: an encoder must look
+// whether what comes out is what it wants.
+package deflate
+
+import (
+	"fmt"
+	"io"
+)
+
+// Variant is a program and its level.
+type Variant uint8
+
+// NumVariants is one more than the largest Variant.
+const NumVariants Variant = 18
+
+// GNU is what gzip -LEVEL does; level is 1 to 9.
+func GNU(level int) Variant { return Variant(level - 1) }
+
+// Zlib is what zlib does at a level of 1 to 9, with its default strategy, window
+// and memory, given all of its input without a flush. (Levels 1 to 9 of Info-ZIP
+// or of Python's zipfile and gzip modules; Java's Deflater.)
+func Zlib(level int) Variant { return Variant(level + 8) }
+
+func (v Variant) level() int { return int(v)%9 + 1 }
+func (v Variant) gnu() bool  { return v < 9 }
+
+func (v Variant) String() string {
+	if v.gnu() {
+		return fmt.Sprintf("gzip -%d", v.level())
+	}
+	return fmt.Sprintf("zlib %d", v.level())
+}
+
+const (
+	windowSize = 1 << 15
+	hashBits   = 15
+	hashShift  = 5 // three bytes make a hash
+	minMatch   = 3
+	maxMatch   = 258
+	// With less ahead than this more input is needed.
+	minAhead = maxMatch + minMatch + 1
+	maxDist  = windowSize - minAhead
+	tooFar   = 4096 // a match of three bytes is not worth this distance
+)
+
+// effort is what a level means.
+type effort struct{ good, lazy, nice, chain int }
+
+var efforts = [10]effort{
+	1: {4, 4, 8, 4}, {4, 5, 16, 8}, {4, 6, 32, 32}, // up to here without lazy matching
+	{4, 4, 16, 16}, {8, 16, 32, 32}, {8, 16, 128, 128}, {8, 32, 128, 256}, {32, 128, 258, 1024}, {32, 258, 258, 4096},
+}
+
+const lastEager = 3
+
+// Writer compresses what is written to it, as a raw deflate stream. It needs
+// about 300 KiB. Its output is complete after Close.
+type Writer struct {
+	gnu   bool
+	level int
+	effort
+	out bits
+
+	window [2 * windowSize]byte
+	head   [1 << hashBits]uint16
+	prev   [windowSize]uint16
+	hash   uint32
+	at     int // the string looked at
+	ahead  int // bytes of the window from at on
+	want   int // bytes that must come before it goes on
+
+	block     int // start of the block in the window; may be negative
+	matchAt   int
+	matchLen  int // of the current string
+	prevLen   int // of the string before
+	prevAt    int
+	available bool // the string before is not coded yet
+
+	trees trees
+}
+
+// NewWriter returns a Writer that compresses as v does.
+func NewWriter(w io.Writer, v Variant) *Writer {
+	d := new(Writer)
+	d.Reset(w, v)
+	return d
+}
+
+// Reset makes d as new.
+func (d *Writer) Reset(w io.Writer, v Variant) {
+	d.gnu, d.level, d.effort = v.gnu(), v.level(), efforts[v.level()]
+	d.out = bits{w: w, buf: d.out.buf[:0]}
+	clear(d.window[:])
+	clear(d.head[:])
+	clear(d.prev[:])
+	d.hash, d.at, d.ahead, d.want = 0, 0, 0, len(d.window)
+	d.block, d.matchAt, d.prevAt, d.available = 0, 0, 0, false
+	d.matchLen, d.prevLen = minMatch-1, minMatch-1
+	d.trees.limit = 1<<14 - 1
+	if d.gnu {
+		d.trees.limit = 1<<15 - 1
+	}
+	d.trees.begin()
+}
+
+// Write implements io.Writer. The window is filled whole before it goes on, as
+// if all of the input were at hand: how it arrives does not change the output.
+func (d *Writer) Write(p []byte) (int, error) {
+	n := len(p)
+	for len(p) > 0 {
+		k := min(d.want, len(p))
+		copy(d.window[d.at+d.ahead:], p[:k])
+		d.ahead += k
+		d.want -= k
+		p = p[k:]
+		if d.want == 0 {
+			d.run()
+		}
+		if d.out.err != nil {
+			return 0, d.out.err
+		}
+	}
+	return n, nil
+}
+
+// Close ends the stream; it does not close what is below.
+func (d *Writer) Close() error {
+	d.run()
+	if end := d.at + d.ahead; d.gnu && end+minMatch-1 <= len(d.window) {
+		clear(d.window[end : end+minMatch-1])
+	}
+	for d.ahead > 0 {
+		// gzip leaves the window alone once it has seen the end.
+		if !d.gnu && d.ahead < minAhead {
+			d.move()
+		}
+		d.step()
+	}
+	if d.available {
+		d.tally(0, int(d.window[d.at-1]))
+	}
+	d.flush(true)
+	d.out.align()
+	d.out.write()
+	return d.out.err
+}
+
+// run goes on as far as the input reaches, and makes room for more.
+func (d *Writer) run() {
+	if d.at == 0 {
+		d.hash = (uint32(d.window[0])<<hashShift ^ uint32(d.window[1])) & (1<<hashBits - 1)
+	}
+	for d.ahead >= minAhead {
+		d.step()
+	}
+	d.move()
+	d.want = len(d.window) - d.at - d.ahead
+}
+
+func (d *Writer) step() {
+	if d.level <= lastEager {
+		d.eager()
+	} else {
+		d.lazyStep()
+	}
+}
+
+// move moves the window on, if it is time.
+func (d *Writer) move() {
+	if d.at < windowSize+maxDist {
+		return
+	}
+	copy(d.window[:windowSize], d.window[windowSize:])
+	d.matchAt -= windowSize
+	d.at -= windowSize
+	d.block -= windowSize
+	slide(d.head[:])
+	slide(d.prev[:])
+}
+
+func slide(t []uint16) {
+	for i, v := range t {
+		t[i] = v - windowSize
+		if v < windowSize {
+			t[i] = 0
+		}
+	}
+}
+
+// insert puts the string at i into its chain and returns the one before it; 0
+// is none, and the string at 0 is never found.
+func (d *Writer) insert(i int) int {
+	d.hash = (d.hash<<hashShift ^ uint32(d.window[(i+minMatch-1)&(2*windowSize-1)])) & (1<<hashBits - 1)
+	h := d.head[d.hash]
+	d.prev[i&(windowSize-1)] = h
+	d.head[d.hash] = uint16(i)
+	return int(h)
+}
+
+// longest looks along the chain from cur for a match longer than prevLen.
+func (d *Writer) longest(cur int) int {
+	chain, nice, best := d.chain, d.nice, d.prevLen
+	if best >= d.good {
+		chain >>= 2
+	}
+	if !d.gnu {
+		nice = min(nice, d.ahead)
+	}
+	limit := max(d.at-maxDist, 0)
+	scan := d.window[d.at:min(d.at+maxMatch, len(d.window))]
+	for ; ; chain-- {
+		match := d.window[cur : cur+len(scan)]
+		if best < len(scan) && match[best] == scan[best] && match[best-1] == scan[best-1] && match[0] == scan[0] && match[1] == scan[1] {
+			// The third byte is the same because the hash is.
+			n := 3
+			for n < len(scan) && match[n] == scan[n] {
+				n++
+			}
+			if n > best {
+				d.matchAt, best = cur, n
+				if n >= nice {
+					break
+				}
+			}
+		}
+		if cur = int(d.prev[cur&(windowSize-1)]); cur <= limit || chain == 1 {
+			break
+		}
+	}
+	return min(best, d.ahead)
+}
+
+// find returns the length of the match at the string looked at, whose chain
+// begins at head.
+func (d *Writer) find(head int) int {
+	if head == 0 || d.at-head > maxDist || d.at > len(d.window)-minAhead {
+		return minMatch - 1
+	}
+	return d.longest(head)
+}
+
+// eager takes one step without lazy matching.
+func (d *Writer) eager() {
+	head := 0
+	if d.gnu || d.ahead >= minMatch {
+		head = d.insert(d.at)
+	}
+	d.prevLen = minMatch - 1
+	n := d.find(head)
+	if n < minMatch {
+		full := d.tally(0, int(d.window[d.at]))
+		d.ahead--
+		d.at++
+		if full {
+			d.flush(false)
+		}
+		return
+	}
+	full := d.tally(d.at-d.matchAt, n-minMatch)
+	d.ahead -= n
+	if n <= d.lazy && (d.gnu || d.ahead >= minMatch) {
+		for range n - 1 {
+			d.at++
+			d.insert(d.at)
+		}
+		d.at++
+	} else {
+		d.at += n
+		d.hash = (uint32(d.window[d.at&(2*windowSize-1)])<<hashShift ^ uint32(d.window[(d.at+1)&(2*windowSize-1)])) & (1<<hashBits - 1)
+	}
+	if full {
+		d.flush(false)
+	}
+}
+
+// lazyStep takes one step: a match is taken only if the string behind it has no
+// longer one.
+func (d *Writer) lazyStep() {
+	head := 0
+	if d.gnu || d.ahead >= minMatch {
+		head = d.insert(d.at)
+	}
+	d.prevLen, d.prevAt = d.matchLen, d.matchAt
+	d.matchLen = minMatch - 1
+	if d.prevLen < d.lazy {
+		d.matchLen = d.find(head)
+		if d.matchLen == minMatch && d.at-d.matchAt > tooFar {
+			d.matchLen--
+		}
+	}
+	switch {
+	case d.prevLen >= minMatch && d.matchLen <= d.prevLen:
+		last := d.at + d.ahead - minMatch
+		full := d.tally(d.at-1-d.prevAt, d.prevLen-minMatch)
+		d.ahead -= d.prevLen - 1
+		for range d.prevLen - 2 {
+			d.at++
+			if d.gnu || d.at <= last {
+				d.insert(d.at)
+			}
+		}
+		d.available = false
+		d.matchLen = minMatch - 1
+		d.at++
+		if full {
+			d.flush(false)
+		}
+	case d.available:
+		if d.tally(0, int(d.window[d.at-1])) {
+			d.flush(false)
+		}
+		d.at++
+		d.ahead--
+	default:
+		d.available = true
+		d.at++
+		d.ahead--
+	}
+}
+
+// tally takes a literal (dist 0) or a match, of which n is the length less
+// minMatch, into the block, and says whether the block is full.
+func (d *Writer) tally(dist, n int) bool {
+	t := &d.trees
+	t.add(dist, n)
+	if d.gnu && d.level > 2 && t.n&0xfff == 0 && t.cheap(d.at-d.block) {
+		return true
+	}
+	return t.n == t.limit
+}
+
+// flush codes the block.
+func (d *Writer) flush(last bool) {
+	var raw []byte
+	if d.block >= 0 {
+		raw = d.window[d.block:d.at]
+	}
+	d.trees.code(&d.out, raw, d.at-d.block, last)
+	d.trees.begin()
+	d.block = d.at
+}
