@@ -28,6 +28,9 @@ type Image struct {
 	// layers are the blobs of the layers in the containerd store, where they
 	// can be known.
 	layers []image.Descriptor
+	// broken is why the engine cannot describe the image, if so: it can do
+	// nothing with it but remove it.
+	broken error
 }
 
 // errNoImage says that the engine has no image under a reference.
@@ -41,7 +44,7 @@ func (e *Engine) Inspect(ctx context.Context, ref string) (Image, error) {
 		return Image{}, submodules.Mark(fmt.Errorf("image %s: %w", ref, errNoImage), submodules.ErrNotFound)
 	}
 	if err != nil {
-		return Image{}, fmt.Errorf("inspect image %s: %w", ref, err)
+		return e.inspectBroken(ctx, ref, fmt.Errorf("inspect image %s: %w", ref, err))
 	}
 	img := Image{
 		ID:       res.ID,
@@ -114,10 +117,10 @@ func (e *Engine) all(ctx context.Context) ([]Image, error) {
 	var all []Image
 	for _, s := range list {
 		img, err := e.Inspect(ctx, s.ID)
-		if err == nil {
+		if err == nil && img.broken == nil {
 			all = append(all, img)
 		} else if ctx.Err() != nil {
-			return nil, err
+			return nil, ctx.Err()
 		}
 	}
 	return all, nil

@@ -38,7 +38,12 @@ type LoadSpec struct {
 // the engine makes an image of it, and the engine's result again afterwards. An
 // image that is there already moves no content.
 func (e *Engine) Load(ctx context.Context, s LoadSpec, r io.Reader) error {
-	if s.Distrust {
+	distrust := s.Distrust
+	if s.Want.Config != "" && !distrust {
+		img, err := e.Find(ctx, s.App, s.Want, s.URL)
+		distrust = err == nil && img.broken != nil
+	}
+	if distrust {
 		if err := e.suspect(ctx, s); err != nil {
 			return fmt.Errorf("load image %s: %w", s.URL, err)
 		}
@@ -79,7 +84,9 @@ func (e *Engine) Load(ctx context.Context, s LoadSpec, r io.Reader) error {
 	}
 	own := imagestore.OwnRef(s.App, id.Config)
 	img, err := e.Inspect(ctx, own)
-	if err == nil && !img.is(id) {
+	if err == nil && img.broken != nil {
+		err = img.broken
+	} else if err == nil && !img.is(id) {
 		err = submodules.Mark(fmt.Errorf("load image %s: the engine made the image with config %s and %d layers of what is the image with config %s and %d layers",
 			s.URL, img.Config, len(img.DiffIDs), id.Config, len(id.DiffIDs)), submodules.ErrContent)
 	}

@@ -1,0 +1,70 @@
+package docker
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+
+	dimage "github.com/docker/docker/api/types/image"
+
+	"github.com/mender-app/mender-app/artifact/image"
+	"github.com/mender-app/mender-app/submodules/imagestore"
+)
+
+// inspectBroken describes an image that the engine has and cannot describe: a
+// power cut emptied a file in which overlay2 keeps how its layers hang
+// together, and 20.10 fails for it ("readlink …/overlay2: invalid argument").
+// It can still be removed, and has to be before it can be loaded again. The
+// list of images and its config say what it is; cause is the engine's error,
+// and what is returned where that is not so.
+func (e *Engine) inspectBroken(ctx context.Context, ref string, cause error) (Image, error) {
+	o, err := e.openOverlay(ctx)
+	if err != nil || o == nil {
+		return Image{}, cause
+	}
+	list, err := e.cli.ImageList(ctx, dimage.ListOptions{})
+	if err != nil {
+		return Image{}, cause
+	}
+	at := slices.IndexFunc(list, func(s dimage.Summary) bool {
+		return s.ID == ref || slices.ContainsFunc(s.RepoTags, func(t string) bool { return imagestore.SameRef(t, ref) })
+	})
+	if at < 0 {
+		return Image{}, cause
+	}
+	id, err := image.ParseDigest(list[at].ID)
+	if err != nil {
+		return Image{}, cause
+	}
+	config, err := o.config(id)
+	if err != nil {
+		return Image{}, cause
+	}
+	c, err := image.ParseConfig(config)
+	if err != nil {
+		return Image{}, cause
+	}
+	return Image{
+		Identity: imagestore.Identity{Config: id, DiffIDs: c.RootFS.DiffIDs},
+		ID:       list[at].ID, Tags: list[at].RepoTags, Size: list[at].Size,
+		Platform: c.Platform(),
+		broken:   cause,
+	}, nil
+}
+
+// config reads the config of an image, and compares it with its digest.
+func (o *overlay) config(id image.Digest) ([]byte, error) {
+	f, err := os.Open(filepath.Join(o.root, "image", "overlay2", "imagedb", "content", "sha256", id.Hex()))
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	config, err := io.ReadAll(io.LimitReader(f, image.MaxConfig+1))
+	if err == nil && image.DigestOf(config) != id {
+		err = fmt.Errorf("config %s: %w", id, image.ErrMismatch)
+	}
+	return config, err
+}
