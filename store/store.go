@@ -29,6 +29,7 @@ const (
 	metaDir       = ".mender-app"
 	lockFile      = "lock"
 	historyDir    = "history"
+	reserveFile   = "reserve"
 	stateFile     = "app.json"
 	releasesDir   = "releases"
 	releaseFile   = "release.json"

@@ -164,6 +164,9 @@ func (e *Engine) begin(ctx context.Context, h *header, o Orchestrator, info subm
 	if err != nil {
 		return nil, err
 	}
+	if err := e.Store.KeepReserve(); err != nil {
+		return nil, err
+	}
 	id := a.NextID(h.artifact)
 	a.Deployment = &store.Deployment{
 		ID: id, ArtifactName: h.artifact, From: a.Current, To: id, Driver: e.Driver, Started: e.now(),

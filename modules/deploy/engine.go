@@ -198,7 +198,13 @@ func (e *Engine) on(ctx context.Context, a *store.App, ev Event, artifact string
 			return fmt.Errorf("stopped before %s: %w", step, context.Cause(ctx))
 		}
 		before := a.Snapshot()
-		if err := e.act(ctx, a, step); err != nil {
+		err := e.act(ctx, a, step)
+		if errors.Is(err, unix.ENOSPC) && ends[ev] && e.spendReserve(a) {
+			a.State = before
+			before = a.Snapshot()
+			err = e.act(ctx, a, step)
+		}
+		if err != nil {
 			// What could not be written is not so.
 			a.State = before
 			if step == revert {
@@ -209,6 +215,21 @@ func (e *Engine) on(ctx context.Context, a *store.App, ev Event, artifact string
 		}
 	}
 	return nil
+}
+
+// ends are the events that end a deployment and write little: a disk that
+// others filled must not stand in their way.
+var ends = map[Event]bool{EventCommit: true, EventRollback: true, EventFailure: true, EventCleanup: true}
+
+func (e *Engine) spendReserve(a *store.App) bool {
+	had, err := e.Store.SpendReserve()
+	if err != nil {
+		e.Log.Warn("the space held back could not be freed", "app", a.Name, "error", err)
+	}
+	if had && err == nil {
+		e.Log.Warn("the store's file system is full; going on with the space held back", "app", a.Name)
+	}
+	return had && err == nil
 }
 
 func (e *Engine) isCurrent(a *store.App, artifact string) bool {

@@ -17,7 +17,8 @@ const (
 	// the point NAME is passed, or any point when NAME is "*", ACTION happens:
 	// "kill" (SIGKILL to this process), "kill-both" (to its parent, then to it:
 	// the client that called dies with the call), "term" (SIGTERM to this process, which
-	// goes on), "enospc" or "eio" (the step fails so), "hang" (the step never
+	// goes on), "stop" (SIGSTOP to this process, which goes on when it is
+	// continued), "enospc" or "eio" (the step fails so), "hang" (the step never
 	// ends). With COMMAND, a program's name or its name and first argument as in
 	// "app ArtifactInstall", other programs and calls are spared.
 	FaultEnv = "MENDER_APP_FAULT"
@@ -120,6 +121,8 @@ func (f *fault) point(name string) error {
 		select {} // the signal is on its way
 	case "term":
 		return syscall.Kill(os.Getpid(), syscall.SIGTERM)
+	case "stop":
+		return syscall.Kill(os.Getpid(), syscall.SIGSTOP)
 	case "enospc":
 		return syscall.ENOSPC
 	case "eio":

@@ -343,6 +343,32 @@ func (d *Device) killEngine() {
 	d.engine = nil
 }
 
+// CrashEngine kills the engine as the kernel does when memory runs out: it
+// gets no chance to end well, and its containers stay for the next one to find.
+func (d *Device) CrashEngine() { d.killEngine() }
+
+// Disk puts a new ext4 file system of a size in bytes where the device has the
+// directory, with what the directory holds. It goes with the device.
+func (d *Device) Disk(directory string, size int64) error {
+	file := d.Share("disk" + strings.ReplaceAll(directory, "/", "-"))
+	r, err := d.Run("bash", "-ec", `
+		truncate -s "$2" "$3"
+		mkfs.ext4 -q -m 0 "$3"
+		mkdir -p "$1" /tmp/filling
+		mount -o loop "$3" /tmp/filling
+		rmdir /tmp/filling/lost+found
+		cp -a "$1"/. /tmp/filling
+		mount --bind /tmp/filling "$1"
+		umount /tmp/filling`, "disk", directory, strconv.FormatInt(size, 10), file)
+	if err == nil && r.Code != 0 {
+		err = errors.New(r.Output())
+	}
+	if err != nil {
+		return fmt.Errorf("make a disk for %s: %w", directory, err)
+	}
+	return nil
+}
+
 func lastLines(text string, n int) string {
 	lines := strings.Split(strings.TrimRight(text, "\n"), "\n")
 	return strings.Join(lines[max(0, len(lines)-n):], "\n")

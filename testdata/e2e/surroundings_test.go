@@ -1,0 +1,251 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/mender-app/mender-app/testdata/bed"
+)
+
+// What surrounds a deployment fails for real: the engine goes away, disks are
+// full, the store cannot be written, the clock jumps. The call that is under
+// way waits at a point of its own (store/durable has the points' names) while
+// it happens.
+
+// during runs the Mender client; while the call of app that it makes waits at
+// a point, happens happens. It returns how the client ended and what it said.
+func during(t *testing.T, d *bed.Device, point string, happens func(), args ...string) (code int, said string) {
+	t.Helper()
+	if _, err := exec.LookPath("mender"); err != nil {
+		t.Skip("the orders are those of the Go client: needs mender")
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 4*time.Minute)
+	defer cancel()
+	args = append([]string{"MENDER_APP_FAULT=app " + point + ":1:stop", "mender", "--no-syslog"}, args...)
+	cmd := d.Command(ctx, "env", args...)
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	require.NoError(t, cmd.Start())
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+
+	var pid string
+	bed.Eventually(t, time.Minute, "the call waits at "+point, func() bool {
+		select {
+		case <-ended:
+			t.Fatalf("the client ended before %s\n%s", point, out.String())
+		default:
+		}
+		r, err := d.Run("bash", "-c", `grep -lsE '^State:\s+T' /proc/[0-9]*/status`)
+		require.NoError(t, err)
+		pid = strings.TrimSuffix(strings.TrimPrefix(strings.TrimSpace(r.Stdout), "/proc/"), "/status")
+		return pid != ""
+	})
+	happens()
+	d.MustRun(t, "kill", "-CONT", pid)
+	<-ended
+	return cmd.ProcessState.ExitCode(), out.String()
+}
+
+// settled asserts that one whole release of the shop runs, that the Mender
+// client believes in it, and that nothing is left open.
+func settled(t *testing.T, d *bed.Device, w *bed.Watch, version string) {
+	t.Helper()
+	says(t, w, "web "+version)
+	d.MustProvide(t, provides(version))
+	d.MustRun(t, "mender-app", "verify", "shop")
+	s := d.MustState(t)
+	for _, service := range []string{"web", "stock"} {
+		require.NotNil(t, s.Service("shop", service))
+		require.Equal(t, "running", s.Service("shop", service).Status)
+	}
+	require.Len(t, s.Containers, 2)
+}
+
+// lasting is a release of the shop whose services come back with the engine.
+func lasting(t *testing.T, d *bed.Device, version string, options ...string) string {
+	t.Helper()
+	text := strings.ReplaceAll(compose(version), "    ports:", "    restart: unless-stopped\n    ports:")
+	options = append(options, archive(t, web(t, version, "")), archive(t, stock(t)))
+	return generate(t, d, "shop", "shop-"+version, version, text, options...)
+}
+
+// The engine crashes, or is restarted, while a call is under way, and comes
+// back: the call waits for it, or it fails and the old release runs again.
+func TestEngineGoesAway(t *testing.T) {
+	d := device(t)
+	w := watch(t, d)
+	one, two := lasting(t, d, "1"), lasting(t, d, "2")
+	mender(t, d, "install", one)
+	mender(t, d, "commit")
+	settled(t, d, w, "1")
+
+	restart := func() {
+		require.NoError(t, d.StopEngine())
+		require.NoError(t, d.StartEngine())
+	}
+	crash := func() {
+		d.CrashEngine()
+		require.NoError(t, d.StartEngine())
+	}
+	var back chan error // of an engine that is away: what its return said
+	away := func() {    // for some seconds of the call
+		require.NoError(t, d.StopEngine())
+		back = make(chan error, 1)
+		go func() {
+			time.Sleep(4 * time.Second)
+			back <- d.StartEngine()
+		}()
+	}
+	isBack := func() {
+		t.Helper()
+		if back != nil {
+			require.NoError(t, <-back)
+			back = nil
+		}
+	}
+	// At each point the installation may succeed or fail; what it says is so.
+	for _, at := range []struct {
+		point   string
+		happens func()
+	}{
+		{"Download/call.LOAD", away},
+		{"Download/called.LOAD", restart},
+		{"Download/called.LOAD", crash},
+		{"ArtifactInstall/call.ROLLOUT", restart},
+		{"ArtifactInstall/call.ROLLOUT", away},
+		{"ArtifactInstall/called.ROLLOUT", restart},
+	} {
+		t.Run(at.point, func(t *testing.T) {
+			code, said := during(t, d, at.point, at.happens, "install", two)
+			isBack()
+			if code == 0 {
+				says(t, w, "web 2")
+				mender(t, d, "rollback")
+			} else {
+				require.NotContains(t, said, "nconsistent")
+			}
+			settled(t, d, w, "1")
+		})
+	}
+	for _, point := range []string{"ArtifactRollback/call.ROLLBACK", "ArtifactRollback/called.ROLLBACK"} {
+		t.Run(point, func(t *testing.T) {
+			mender(t, d, "install", two)
+			code, said := during(t, d, point, away, "rollback")
+			require.Zero(t, code, said)
+			isBack()
+			settled(t, d, w, "1")
+		})
+	}
+	t.Run("ArtifactCommit", func(t *testing.T) {
+		mender(t, d, "install", two)
+		code, said := during(t, d, "ArtifactCommit/call.HEALTHY", away, "commit")
+		require.Zero(t, code, said)
+		isBack()
+		settled(t, d, w, "2")
+	})
+	// 20.10 does not start again what ran when it crashed, whatever the
+	// application asks for: the commit does.
+	t.Run("crash after ROLLOUT", func(t *testing.T) {
+		code, said := during(t, d, "ArtifactInstall/called.ROLLOUT", crash, "install", one)
+		require.Zero(t, code, said)
+		mender(t, d, "commit")
+		settled(t, d, w, "1")
+	})
+	t.Run("Cleanup", func(t *testing.T) {
+		mender(t, d, "install", lasting(t, d, "4"))
+		code, said := during(t, d, "Cleanup/call.DELETE", restart, "commit")
+		require.Zero(t, code, said)
+		settled(t, d, w, "4")
+	})
+}
+
+// fill fills the file system of a directory of the device to the last block,
+// and returns what empties it again.
+func fill(t *testing.T, d *bed.Device, directory string) (empty func()) {
+	t.Helper()
+	file := directory + "/.filler"
+	d.MustRun(t, "bash", "-c", `
+		dd if=/dev/zero of="$1" bs=64k status=none
+		dd if=/dev/zero of="$1" bs=512 oflag=append conv=notrunc status=none
+		i=0; while mkdir "$1.$i"; do i=$((i+1)); done 2>/dev/null
+		sync -f "$1"; exit 0`, "fill", file)
+	return func() { d.MustRun(t, "bash", "-c", `rm -rf "$1" "$1".[0-9]*; sync -f "$2"`, "empty", file, directory) }
+}
+
+// The file system of the store, or the engine's, is full from one point of a
+// call on until the client has ended.
+func TestDisksAreFull(t *testing.T) {
+	d := device(t)
+	require.NoError(t, d.StopEngine())
+	const store, engine = "/data/mender-app", "/var/lib/docker"
+	require.NoError(t, d.Disk(store, 64<<20))
+	require.NoError(t, d.Disk(engine, 256<<20))
+	require.NoError(t, d.StartEngine())
+	w := watch(t, d)
+	one, two := release(t, d, "1", ""), release(t, d, "2", "")
+	mender(t, d, "install", one)
+	mender(t, d, "commit")
+	settled(t, d, w, "1")
+	before := d.MustState(t)
+	reset := func(t *testing.T) { // one failure is not to show as twenty
+		if t.Failed() {
+			mender(t, d, "install", one)
+			mender(t, d, "commit")
+		}
+	}
+
+	for _, disk := range []string{store, engine} {
+		t.Run("full before "+disk, func(t *testing.T) {
+			empty := fill(t, d, disk)
+			said := menderFails(t, d, "install", two)
+			empty()
+			requireErrorLine(t, `(?i)space`, said)
+			settled(t, d, w, "1")
+			require.Equal(t, unchanging(before), unchanging(d.MustState(t)))
+		})
+		for _, point := range []string{
+			"Download/call.LOAD", "Download/called.LOAD", "Download/call.SYNC",
+			"ArtifactInstall/enter.installing", "ArtifactInstall/call.ROLLOUT", "ArtifactInstall/called.ROLLOUT",
+		} {
+			t.Run(disk+" "+point, func(t *testing.T) {
+				defer reset(t)
+				empty := func() {}
+				code, said := during(t, d, point, func() { empty = fill(t, d, disk) }, "install", two)
+				empty()
+				t.Logf("exit %d\n%s", code, lastOf(said))
+				if code == 0 {
+					says(t, w, "web 2")
+					mender(t, d, "rollback")
+				}
+				d.MustRun(t, "mender-app", "resume")
+				settled(t, d, w, "1")
+				require.Equal(t, before.Images, d.MustState(t).Images)
+			})
+		}
+		for _, point := range []string{"ArtifactRollback/enter.rolling-back", "ArtifactRollback/call.ROLLBACK", "ArtifactRollback/called.ROLLBACK"} {
+			t.Run(disk+" "+point, func(t *testing.T) {
+				defer reset(t)
+				mender(t, d, "install", two)
+				empty := func() {}
+				code, said := during(t, d, point, func() { empty = fill(t, d, disk) }, "rollback")
+				empty()
+				t.Logf("exit %d\n%s", code, lastOf(said))
+				d.MustRun(t, "mender-app", "resume")
+				settled(t, d, w, "1")
+				require.Equal(t, before.Images, d.MustState(t).Images)
+			})
+		}
+	}
+}
+
+func lastOf(said string) string {
+	lines := strings.Split(strings.TrimSpace(said), "\n")
+	return strings.Join(lines[max(0, len(lines)-8):], "\n")
+}
