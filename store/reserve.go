@@ -10,9 +10,10 @@ import (
 	"github.com/mender-app/mender-app/store/durable"
 )
 
-// reserveBytes is what the reserve holds: some thirty blocks, for the journal,
-// a link, the history and the directories of the calls of one rollback.
-const reserveBytes = 128 << 10
+// reserveBytes is what the reserve holds: enough for the journal, the history
+// and the directories of the calls of one rollback, and, where the engine lies
+// on the same file system, for the containers of some ten services.
+const reserveBytes = 1 << 20
 
 // KeepReserve makes sure that the store holds back some space of its file
 // system, with which a deployment can be ended where something else has taken

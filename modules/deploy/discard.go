@@ -22,6 +22,23 @@ func (e *Engine) prune(ctx context.Context, a *store.App) {
 			return
 		}
 	}
+	e.discardOthers(ctx, a)
+	if err := a.DropLegacy(); err != nil {
+		e.Log.Warn("old files stay", "app", a.Name, "error", err)
+	}
+}
+
+// tidy removes releases that an earlier call could not, for want of the engine
+// or of space. Where no release is current, what is there stays: it may be all
+// that was left of a damaged store.
+func (e *Engine) tidy(ctx context.Context, a *store.App) {
+	if a.Deployment == nil && a.Current != "" {
+		e.discardOthers(ctx, a)
+	}
+}
+
+// discardOthers removes the releases that nothing retains.
+func (e *Engine) discardOthers(ctx context.Context, a *store.App) {
 	ids, err := a.Releases()
 	if err != nil {
 		e.Log.Warn("old releases stay", "app", a.Name, "error", err)
@@ -31,9 +48,6 @@ func (e *Engine) prune(ctx context.Context, a *store.App) {
 		if !e.retained(a, id) {
 			e.discardRelease(ctx, a, id)
 		}
-	}
-	if err := a.DropLegacy(); err != nil {
-		e.Log.Warn("old files stay", "app", a.Name, "error", err)
 	}
 }
 
@@ -76,7 +90,11 @@ func (e *Engine) discardRelease(ctx context.Context, a *store.App, id string) bo
 				return false
 			}
 		}
-		if err := e.deleteComponents(ctx, a, r); err != nil {
+		err := e.deleteComponents(ctx, a, r)
+		if noSpace(err) && e.spendReserve(a) {
+			err = e.deleteComponents(ctx, a, r)
+		}
+		if err != nil {
 			e.Log.Warn("the release stays until the next cleanup", "app", a.Name, "release", id, "error", err)
 			return false
 		}

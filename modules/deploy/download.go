@@ -115,6 +115,7 @@ func (e *Engine) settle(ctx context.Context, installed, incoming string) error {
 			continue
 		}
 		if a.Deployment == nil {
+			e.tidy(ctx, a)
 			continue
 		}
 		if err := e.settleApp(ctx, a, installed); err != nil {

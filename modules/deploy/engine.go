@@ -199,7 +199,7 @@ func (e *Engine) on(ctx context.Context, a *store.App, ev Event, artifact string
 		}
 		before := a.Snapshot()
 		err := e.act(ctx, a, step)
-		if errors.Is(err, unix.ENOSPC) && ends[ev] && e.spendReserve(a) {
+		if noSpace(err) && ends[ev] && e.spendReserve(a) {
 			a.State = before
 			before = a.Snapshot()
 			err = e.act(ctx, a, step)
@@ -220,6 +220,12 @@ func (e *Engine) on(ctx context.Context, a *store.App, ev Event, artifact string
 // ends are the events that end a deployment and write little: a disk that
 // others filled must not stand in their way.
 var ends = map[Event]bool{EventCommit: true, EventRollback: true, EventFailure: true, EventCleanup: true}
+
+// noSpace tells whether a step failed for want of space, be it a sub-module
+// that says so: its engine may share the store's file system.
+func noSpace(err error) bool {
+	return err != nil && (errors.Is(err, unix.ENOSPC) || strings.Contains(err.Error(), unix.ENOSPC.Error()))
+}
 
 func (e *Engine) spendReserve(a *store.App) bool {
 	had, err := e.Store.SpendReserve()

@@ -104,6 +104,7 @@ func (e *Engine) Resume(ctx context.Context, driver, installed string) ([]Resume
 			continue
 		}
 		if a.Deployment == nil {
+			e.tidy(ctx, a)
 			continue
 		}
 		r := Resumed{App: name, Phase: phaseOf(a)}

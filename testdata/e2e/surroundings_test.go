@@ -179,70 +179,86 @@ func fill(t *testing.T, d *bed.Device, directory string) (empty func()) {
 	return func() { d.MustRun(t, "bash", "-c", `rm -rf "$1" "$1".[0-9]*; sync -f "$2"`, "empty", file, directory) }
 }
 
-// The file system of the store, or the engine's, is full from one point of a
-// call on until the client has ended.
+// A disk is full from one point of a call on until the client has ended: the
+// store's, or the one that the store and the engine share.
 func TestDisksAreFull(t *testing.T) {
-	d := device(t)
-	require.NoError(t, d.StopEngine())
-	const store, engine = "/data/mender-app", "/var/lib/docker"
-	require.NoError(t, d.Disk(store, 64<<20))
-	require.NoError(t, d.Disk(engine, 256<<20))
-	require.NoError(t, d.StartEngine())
+	for _, disk := range []string{"/data", "/data/mender-app"} {
+		t.Run(disk, func(t *testing.T) {
+			d := device(t)
+			require.NoError(t, d.StopEngine())
+			if disk == "/data" {
+				// As on most devices: all that lasts is on one file system.
+				// The client's own data is not, for it would fail first.
+				require.NoError(t, d.Disk(disk, 256<<20))
+				require.NoError(t, d.Disk("/data/mender", 16<<20))
+				d.MustRun(t, "bash", "-ec", "mkdir /data/docker; mount --bind /data/docker /var/lib/docker")
+			} else {
+				require.NoError(t, d.Disk(disk, 64<<20))
+			}
+			require.NoError(t, d.StartEngine())
+			diskIsFull(t, d, disk)
+		})
+	}
+}
+
+func diskIsFull(t *testing.T, d *bed.Device, disk string) {
 	w := watch(t, d)
 	one, two := release(t, d, "1", ""), release(t, d, "2", "")
 	mender(t, d, "install", one)
 	mender(t, d, "commit")
 	settled(t, d, w, "1")
 	before := d.MustState(t)
-	reset := func(t *testing.T) { // one failure is not to show as twenty
-		if t.Failed() {
-			mender(t, d, "install", one)
-			mender(t, d, "commit")
-		}
+	inOne := func(t *testing.T) {
+		t.Helper()
+		d.MustRun(t, "mender-app", "resume") // what could not be removed goes now
+		settled(t, d, w, "1")
+		require.Equal(t, before.Images, d.MustState(t).Images)
 	}
 
-	for _, disk := range []string{store, engine} {
-		t.Run("full before "+disk, func(t *testing.T) {
-			empty := fill(t, d, disk)
-			said := menderFails(t, d, "install", two)
+	t.Run("before", func(t *testing.T) {
+		empty := fill(t, d, disk)
+		said := menderFails(t, d, "install", two)
+		empty()
+		requireErrorLine(t, `(?i)space`, said)
+		settled(t, d, w, "1")
+		require.Equal(t, unchanging(before).Files, unchanging(d.MustState(t)).Files)
+		require.Equal(t, before.Containers, d.MustState(t).Containers)
+	})
+	for _, point := range []string{
+		"Download/call.LOAD", "Download/called.LOAD", "Download/call.SYNC",
+		"ArtifactInstall/enter.installing", "ArtifactInstall/call.ROLLOUT", "ArtifactInstall/called.ROLLOUT",
+	} {
+		t.Run(point, func(t *testing.T) {
+			empty := func() {}
+			code, said := during(t, d, point, func() { empty = fill(t, d, disk) }, "install", two)
 			empty()
-			requireErrorLine(t, `(?i)space`, said)
-			settled(t, d, w, "1")
-			require.Equal(t, unchanging(before), unchanging(d.MustState(t)))
+			t.Logf("exit %d\n%s", code, lastOf(said))
+			if code == 0 {
+				says(t, w, "web 2")
+				mender(t, d, "rollback")
+			}
+			inOne(t)
 		})
-		for _, point := range []string{
-			"Download/call.LOAD", "Download/called.LOAD", "Download/call.SYNC",
-			"ArtifactInstall/enter.installing", "ArtifactInstall/call.ROLLOUT", "ArtifactInstall/called.ROLLOUT",
-		} {
-			t.Run(disk+" "+point, func(t *testing.T) {
-				defer reset(t)
-				empty := func() {}
-				code, said := during(t, d, point, func() { empty = fill(t, d, disk) }, "install", two)
-				empty()
-				t.Logf("exit %d\n%s", code, lastOf(said))
-				if code == 0 {
-					says(t, w, "web 2")
-					mender(t, d, "rollback")
-				}
-				d.MustRun(t, "mender-app", "resume")
-				settled(t, d, w, "1")
-				require.Equal(t, before.Images, d.MustState(t).Images)
-			})
-		}
-		for _, point := range []string{"ArtifactRollback/enter.rolling-back", "ArtifactRollback/call.ROLLBACK", "ArtifactRollback/called.ROLLBACK"} {
-			t.Run(disk+" "+point, func(t *testing.T) {
-				defer reset(t)
-				mender(t, d, "install", two)
-				empty := func() {}
-				code, said := during(t, d, point, func() { empty = fill(t, d, disk) }, "rollback")
-				empty()
-				t.Logf("exit %d\n%s", code, lastOf(said))
-				d.MustRun(t, "mender-app", "resume")
-				settled(t, d, w, "1")
-				require.Equal(t, before.Images, d.MustState(t).Images)
-			})
-		}
 	}
+	for _, point := range []string{"ArtifactRollback/enter.rolling-back", "ArtifactRollback/call.ROLLBACK", "ArtifactRollback/called.ROLLBACK"} {
+		t.Run(point, func(t *testing.T) {
+			mender(t, d, "install", two)
+			empty := func() {}
+			code, said := during(t, d, point, func() { empty = fill(t, d, disk) }, "rollback")
+			empty()
+			t.Logf("exit %d\n%s", code, lastOf(said))
+			require.Zero(t, code)
+			inOne(t)
+		})
+	}
+	t.Run("ArtifactCommit", func(t *testing.T) {
+		mender(t, d, "install", two)
+		empty := func() {}
+		code, said := during(t, d, "ArtifactCommit/call.HEALTHY", func() { empty = fill(t, d, disk) }, "commit")
+		empty()
+		require.Zero(t, code, said)
+		settled(t, d, w, "2")
+	})
 }
 
 func lastOf(said string) string {
