@@ -5,8 +5,8 @@ package main
 
 import (
 	"os"
-	"runtime/debug"
 
+	"github.com/mender-app/mender-app/cmd/internal/memory"
 	"github.com/mender-app/mender-app/cmd/internal/version"
 	"github.com/mender-app/mender-app/submodules"
 	"github.com/mender-app/mender-app/submodules/compose"
@@ -14,7 +14,7 @@ import (
 
 func main() {
 	// The heap stays far below this; it keeps the collector from letting
-	// garbage grow on a small device.
-	debug.SetMemoryLimit(20 << 20)
+	// garbage grow.
+	memory.Fit(20 << 20)
 	os.Exit(submodules.Main(compose.Orchestrator{}, "docker-compose", version.String(), os.Args[1:]))
 }

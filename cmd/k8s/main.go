@@ -4,8 +4,8 @@ package main
 
 import (
 	"os"
-	"runtime/debug"
 
+	"github.com/mender-app/mender-app/cmd/internal/memory"
 	"github.com/mender-app/mender-app/cmd/internal/version"
 	"github.com/mender-app/mender-app/submodules"
 	"github.com/mender-app/mender-app/submodules/k8s"
@@ -13,8 +13,8 @@ import (
 
 func main() {
 	// Below this the heap stays with room to spare; without it the collector
-	// lets garbage grow on a small device.
-	debug.SetMemoryLimit(48 << 20)
+	// lets garbage grow.
+	memory.Fit(48 << 20)
 	m := k8s.New(func() (k8s.Settings, error) { return k8s.ReadSettings(os.Getenv) })
 	code := submodules.Main(m, k8s.Name, version.String(), os.Args[1:])
 	_ = m.Close()
