@@ -3,6 +3,7 @@ package submodules
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -105,7 +106,7 @@ func (m *Module) runTo(ctx context.Context, r Request, stdout io.Writer, verb st
 func (m *Module) startError(err error) error {
 	switch {
 	case errors.Is(err, syscall.ENOEXEC):
-		return &NotExecutableError{Path: m.Path, Reason: "it is not a program for this machine (" + runtime.GOARCH + "); install the package for it"}
+		return &NotExecutableError{Path: m.Path, Reason: "it is " + madeFor(m.Path) + " and this machine runs " + runtime.GOARCH + ": install the package for it"}
 	case errors.Is(err, fs.ErrNotExist):
 		if _, serr := os.Stat(m.Path); serr == nil {
 			return &NotExecutableError{Path: m.Path, Reason: "its interpreter is missing"}
@@ -115,6 +116,32 @@ func (m *Module) startError(err error) error {
 		return &NotExecutableError{Path: m.Path, Reason: "permission denied"}
 	}
 	return fmt.Errorf("run %s: %w", m.Path, err)
+}
+
+// madeFor says what kind of file the kernel did not want to run.
+func madeFor(path string) string {
+	const other = "no program that this machine knows"
+	f, err := os.Open(path)
+	if err != nil {
+		return other
+	}
+	defer f.Close()
+	var head [20]byte // of an ELF file, to the end of e_machine
+	if _, err := io.ReadFull(f, head[:]); err != nil || string(head[:4]) != "\x7fELF" {
+		return other
+	}
+	order := binary.ByteOrder(binary.LittleEndian)
+	if head[5] == 2 { // EI_DATA
+		order = binary.BigEndian
+	}
+	machine := order.Uint16(head[18:])
+	name, ok := map[uint16]string{
+		3: "386", 8: "mips", 20: "ppc", 21: "ppc64", 22: "s390x", 40: "arm", 62: "amd64", 183: "arm64", 243: "riscv64", 258: "loong64",
+	}[machine]
+	if !ok {
+		name = "another processor (ELF machine " + strconv.Itoa(int(machine)) + ")"
+	}
+	return "a program for " + name
 }
 
 // wait runs cmd in its own process group until it ends, or ctx does: then the

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -37,14 +38,20 @@ func TestFind(t *testing.T) {
 	require.ErrorAs(t, err, &ne)
 
 	// A program for another machine, and a script without its interpreter.
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "alien"), []byte("\x7fELF\x02\x01\x01"+strings.Repeat("\x00", 57)), 0o700))
-	m, err := Find(dir, "alien")
-	require.NoError(t, err)
-	err = m.Sync(t.Context(), Request{App: "a"})
-	require.ErrorAs(t, err, &ne)
-	require.ErrorContains(t, err, "not a program for this machine")
+	for head, says := range map[string]string{
+		"\x7fELF\x02\x02\x01" + strings.Repeat("\x00", 9) + "\x00\x02\x00\x16": "it is a program for s390x and this machine runs " + runtime.GOARCH + ":",
+		"\x7fELF\x02\x01\x01" + strings.Repeat("\x00", 9) + "\x02\x00\xff\xfe": "it is a program for another processor (ELF machine 65279) and",
+		"MZ": "it is no program that this machine knows and",
+	} {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "alien"), []byte(head+strings.Repeat("\x00", 44)), 0o700))
+		m, err := Find(dir, "alien")
+		require.NoError(t, err)
+		err = m.Sync(t.Context(), Request{App: "a"})
+		require.ErrorAs(t, err, &ne)
+		require.ErrorContains(t, err, says)
+	}
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "script"), []byte("#!/no/such/shell\n"), 0o700))
-	m, err = Find(dir, "script")
+	m, err := Find(dir, "script")
 	require.NoError(t, err)
 	err = m.Sync(t.Context(), Request{App: "a"})
 	require.ErrorContains(t, err, "interpreter is missing")
