@@ -351,7 +351,7 @@ func (m *machine) goOn(p plan, at int, done bool, records map[string]string) err
 		if !slices.Contains(p.ends, s.runs) {
 			return fmt.Errorf("after mender-app resume %q runs", s.runs)
 		}
-		if s.phase != "" {
+		if !s.agrees() {
 			// It waits for the client, which says what it knows: the command
 			// that ends a deployment it has stored, or nothing.
 			last := p.steps[len(p.steps)-1]

@@ -47,9 +47,10 @@ func (e *Engine) inspectBroken(ctx context.Context, ref string, cause error) (Im
 	if err != nil {
 		return Image{}, cause
 	}
+	tags := slices.DeleteFunc(list[at].RepoTags, func(t string) bool { return t == "<none>:<none>" }) // of an image without
 	return Image{
 		Identity: imagestore.Identity{Config: id, DiffIDs: c.RootFS.DiffIDs},
-		ID:       list[at].ID, Tags: list[at].RepoTags, Size: list[at].Size,
+		ID:       list[at].ID, Tags: tags, Size: list[at].Size,
 		Platform: c.Platform(),
 		broken:   cause,
 	}, nil

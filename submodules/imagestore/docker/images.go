@@ -222,7 +222,8 @@ func tagsToRemove(app string, img Image, urls ...string) (refs []string) {
 // Delete removes the application's reference to an image, and the image if
 // nothing else uses it. urls are the tags the application's manifests use: they
 // go too if they still name this image and no other application has it. The
-// image stays while a container uses it, or another reference names it.
+// image stays while a container uses it, or another reference names it; one
+// that nothing names goes: a power cut right after a load can take its names.
 func (e *Engine) Delete(ctx context.Context, app string, img Image, urls ...string) error {
 	used, err := e.Used(ctx, img)
 	if err != nil {
@@ -231,6 +232,10 @@ func (e *Engine) Delete(ctx context.Context, app string, img Image, urls ...stri
 	if used {
 		e.log(fmt.Sprintf("image %s stays: a container uses it", img.Config))
 		return nil
+	}
+	if len(img.Tags) == 0 {
+		_, err := e.Untag(ctx, img.ID)
+		return err
 	}
 	refs := tagsToRemove(app, img, urls...)
 	// The own reference goes last: while it is there, the same call again
