@@ -144,17 +144,22 @@ func (s *session) removeNetworks(ctx context.Context, project string) error {
 // maxLogs bounds what is read of a container's log, in bytes.
 const maxLogs = 256 << 10
 
-// showLogs writes the last lines of a container's log.
-func (s *session) showLogs(ctx context.Context, id, service string) {
+// showLogs writes the last lines of a container's log, and returns the very
+// last one.
+func (s *session) showLogs(ctx context.Context, id, service string) string {
 	r, err := s.engine.Client().ContainerLogs(ctx, id, container.LogsOptions{ShowStdout: true, ShowStderr: true, Tail: fmt.Sprint(s.set.logLines)})
 	if err != nil {
 		s.req.Logf("%s | (no log: %v)", service, err)
-		return
+		return ""
 	}
 	defer r.Close()
 	w := &tail{log: func(line string) { s.req.Logf("%s | %s", service, line) }}
 	demultiplex(w, io.LimitReader(r, maxLogs))
 	w.flush()
+	if len(w.last) == 0 {
+		return ""
+	}
+	return w.last[len(w.last)-1]
 }
 
 // demultiplex copies a log stream. Without a terminal each piece has a header

@@ -3,8 +3,10 @@ package compose
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/docker/docker/api/types/container"
 	"github.com/docker/docker/api/types/events"
@@ -23,15 +25,18 @@ const (
 	failed                   // will not
 )
 
-// judge says how a container is. restarts is its restart count before it was
-// watched, allowed what is forgiven beyond.
-func judge(c container.InspectResponse, restarts, allowed int) (condition, string) {
+// judge says how a container is. mayEnd tells whether its service may end by
+// itself (model.mayEnd); restarts is its restart count before it was watched,
+// allowed what is forgiven beyond.
+func judge(c container.InspectResponse, mayEnd bool, restarts, allowed int) (condition, string) {
 	st := c.State
 	switch {
 	case st == nil:
 		return pending, "is in no state"
-	case st.Restarting, c.RestartCount > restarts+allowed:
+	case c.RestartCount > restarts+allowed, st.Restarting && allowed == 0:
 		return failed, fmt.Sprintf("restarts (exit code %d)", st.ExitCode)
+	case st.Restarting:
+		return pending, fmt.Sprintf("restarts (exit code %d)", st.ExitCode)
 	case st.Paused:
 		return failed, "is paused"
 	case st.Running:
@@ -47,7 +52,10 @@ func judge(c container.InspectResponse, restarts, allowed int) (condition, strin
 		return pending, "is not healthy yet" + lastCheck(st.Health)
 	case st.Status == "exited" || st.Status == "dead":
 		if st.ExitCode == 0 && oneShot(c) {
-			return well, "is done"
+			if mayEnd {
+				return well, "is done"
+			}
+			return failed, "exited with code 0, and is to stay: it has a health check or publishes ports"
 		}
 		if st.OOMKilled {
 			return failed, "ran out of memory and was killed"
@@ -59,7 +67,7 @@ func judge(c container.InspectResponse, restarts, allowed int) (condition, strin
 	return pending, "is " + string(st.Status)
 }
 
-// oneShot reports whether a container may end by itself when it did well.
+// oneShot reports whether a container's restart policy lets it end.
 func oneShot(c container.InspectResponse) bool {
 	if c.HostConfig == nil {
 		return true
@@ -73,14 +81,10 @@ func lastCheck(h *container.Health) string {
 		return ""
 	}
 	last := h.Log[len(h.Log)-1]
-	out := strings.Join(strings.Fields(strings.ToValidUTF8(last.Output, "?")), " ")
-	if len(out) > 200 {
-		out = out[:200] + "…"
-	}
 	if last.ExitCode == 0 {
 		return ""
 	}
-	return fmt.Sprintf(": the last check failed with %d: %s", last.ExitCode, out)
+	return fmt.Sprintf(": the last check failed with %d: %s", last.ExitCode, oneLine(last.Output))
 }
 
 // finding is the state of a service that is not well.
@@ -118,7 +122,7 @@ func (s *session) examine(ctx context.Context, p *project, before map[string]int
 			return finding{}, fmt.Errorf("inspect container %s: %w", name(c), err)
 		}
 		count[svc]++
-		cond, text := judge(full, before[c.ID], int(s.set.restarts))
+		cond, text := judge(full, p.model.mayEnd(svc), before[c.ID], int(s.set.restarts))
 		worse(finding{cond, svc, c.ID, text})
 	}
 	for _, svc := range p.model.names() {
@@ -130,8 +134,8 @@ func (s *session) examine(ctx context.Context, p *project, before map[string]int
 }
 
 // watchInterval is how often the engine is asked although no event came: an
-// event can be lost with the connection.
-const watchInterval = 5 * time.Second
+// event can be lost with the connection. The tests go without.
+var watchInterval = 10 * time.Second
 
 // watch returns nil when every service of the project has been well for the
 // stability window, and an ErrUnhealthy as soon as one will not be, or the
@@ -141,8 +145,7 @@ func (s *session) watch(ctx context.Context, p *project, before map[string]int) 
 	defer deadline.Stop()
 	evCtx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	news, errs := s.engine.Client().Events(evCtx, events.ListOptions{Filters: filters.NewArgs(
-		filters.Arg("type", "container"), filters.Arg("label", labelProject+"="+p.name))})
+	news, errs := s.changes(evCtx, p)
 	tick := time.NewTicker(watchInterval)
 	defer tick.Stop()
 	stable := time.NewTimer(s.set.window)
@@ -188,25 +191,81 @@ func (s *session) watch(ctx context.Context, p *project, before map[string]int) 
 	}
 }
 
+// changes tells of each change to the project's containers from about now on.
+// What a health check does in its container is none; how it ended is.
+func (s *session) changes(ctx context.Context, p *project) (<-chan struct{}, <-chan error) {
+	all, errs := s.engine.Client().Events(ctx, events.ListOptions{
+		// The request goes out behind our back: what happens until the engine
+		// has it is told afterwards.
+		Since: strconv.FormatInt(time.Now().Add(-time.Second).Unix(), 10),
+		Filters: filters.NewArgs(
+			filters.Arg("type", "container"), filters.Arg("label", labelProject+"="+p.name)),
+	})
+	news := make(chan struct{}, 1)
+	go func() {
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case e := <-all:
+				if strings.HasPrefix(string(e.Action), "exec_") {
+					continue
+				}
+			}
+			select {
+			case news <- struct{}{}:
+			default: // a look at everything is due already
+			}
+		}
+	}()
+	return news, errs
+}
+
 // unhealthy shows the log of what failed, and makes the error of it.
 func (s *session) unhealthy(ctx context.Context, f finding, more string) error {
-	if f.container != "" {
-		s.showLogs(ctx, f.container, f.service)
+	return submodules.Mark(fmt.Errorf("service %s %s%s%s", f.service, f.text, more, s.lastWords(ctx, f)), submodules.ErrUnhealthy)
+}
+
+// lastWords shows the last lines of the log of what failed, and returns the
+// very last of them for the error.
+func (s *session) lastWords(ctx context.Context, f finding) string {
+	if f.container == "" {
+		return ""
 	}
-	return submodules.Mark(fmt.Errorf("service %s %s%s", f.service, f.text, more), submodules.ErrUnhealthy)
+	words := s.showLogs(ctx, f.container, f.service)
+	if words == "" {
+		return ""
+	}
+	return "; it last said: " + oneLine(words)
+}
+
+// oneLine makes a few words for an error of what a program said.
+func oneLine(said string) string {
+	said = strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return ' '
+		}
+		return r
+	}, strings.ToValidUTF8(said, "?"))
+	words := []rune(strings.Join(strings.Fields(said), " "))
+	if len(words) > 200 {
+		return string(words[:200]) + "…"
+	}
+	return string(words)
 }
 
 // alive reports whether everything the application should run is running.
 func (s *session) alive(ctx context.Context) (bool, error) {
-	return s.ask(ctx, func(c container.InspectResponse) bool {
-		return c.State != nil && (c.State.Running && !c.State.Restarting || c.State.Status == "exited" && c.State.ExitCode == 0 && oneShot(c))
+	return s.ask(ctx, func(c container.InspectResponse, mayEnd bool) bool {
+		return c.State != nil && (c.State.Running && !c.State.Restarting ||
+			c.State.Status == "exited" && c.State.ExitCode == 0 && oneShot(c) && mayEnd)
 	})
 }
 
 // healthy reports whether it is alive, healthy, and has not restarted lately.
 func (s *session) healthy(ctx context.Context) (bool, error) {
-	return s.ask(ctx, func(c container.InspectResponse) bool {
-		if cond, text := judge(c, c.RestartCount, 0); cond != well {
+	return s.ask(ctx, func(c container.InspectResponse, mayEnd bool) bool {
+		if cond, text := judge(c, mayEnd, c.RestartCount, 0); cond != well {
 			s.req.Logf("%s %s", strings.TrimPrefix(c.Name, "/"), text)
 			return false
 		}
@@ -226,7 +285,7 @@ func (s *session) healthy(ctx context.Context) (bool, error) {
 // of its manifests, where they are at hand, against the containers. Something
 // must be running: a service that was stopped and ended well looks like one
 // that did its one job.
-func (s *session) ask(ctx context.Context, good func(container.InspectResponse) bool) (bool, error) {
+func (s *session) ask(ctx context.Context, good func(c container.InspectResponse, mayEnd bool) bool) (bool, error) {
 	list, err := s.ours(ctx)
 	if err != nil {
 		return false, err
@@ -234,6 +293,16 @@ func (s *session) ask(ctx context.Context, good func(container.InspectResponse) 
 	if len(list) == 0 {
 		s.req.Logf("application %s has no containers", s.req.App)
 		return false, nil
+	}
+	// Without its manifests the containers there are are all that can be known.
+	services := model{}
+	if c, err := s.findCompose(ctx); err == nil {
+		if p, err := s.readProject(ctx, c, list[0].Labels[labelDir], list[0].Labels[labelProject]); err == nil {
+			services = p.model
+		}
+	}
+	if err := ctx.Err(); err != nil {
+		return false, err
 	}
 	count := map[string]int{}
 	running := false
@@ -245,28 +314,20 @@ func (s *session) ask(ctx context.Context, good func(container.InspectResponse) 
 		if err != nil {
 			return false, fmt.Errorf("inspect container %s: %w", name(c), err)
 		}
-		if !good(full) {
+		service := c.Labels[labelService]
+		if !good(full, services.mayEnd(service)) {
 			return false, nil
 		}
 		running = running || full.State.Running
-		count[c.Labels[labelService]]++
+		count[service]++
 	}
 	if !running {
 		s.req.Logf("nothing of application %s is running", s.req.App)
 		return false, nil
 	}
-	dir := list[0].Labels[labelDir]
-	c, err := s.findCompose(ctx)
-	if err != nil {
-		return true, ctx.Err() // the containers there are are all that can be known
-	}
-	p, err := s.readProject(ctx, c, dir, list[0].Labels[labelProject])
-	if err != nil {
-		return true, ctx.Err()
-	}
-	for _, svc := range p.model.names() {
-		if count[svc] < p.model.Services[svc].containers() {
-			s.req.Logf("service %s has %d of %d containers", svc, count[svc], p.model.Services[svc].containers())
+	for _, svc := range services.names() {
+		if count[svc] < services.Services[svc].containers() {
+			s.req.Logf("service %s has %d of %d containers", svc, count[svc], services.Services[svc].containers())
 			return false, nil
 		}
 	}

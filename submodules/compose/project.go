@@ -42,9 +42,21 @@ type service struct {
 	Deploy     *struct {
 		Replicas *int `json:"replicas"`
 	} `json:"deploy"`
-	Volumes []mount  `json:"volumes"`
-	Configs []source `json:"configs"`
-	Secrets []source `json:"secrets"`
+	Volumes     []mount               `json:"volumes"`
+	Configs     []source              `json:"configs"`
+	Secrets     []source              `json:"secrets"`
+	Ports       []json.RawMessage     `json:"ports"`
+	Healthcheck *healthcheck          `json:"healthcheck"`
+	DependsOn   map[string]dependency `json:"depends_on"`
+}
+
+type healthcheck struct {
+	Disable bool `json:"disable"`
+	Test    any  `json:"test"` // a list; ["NONE"] is none
+}
+
+type dependency struct {
+	Condition string `json:"condition"`
 }
 
 // mount is an entry of volumes: in the long form, with all that belongs to it.
@@ -72,6 +84,21 @@ func (s service) containers() int {
 		return *s.Deploy.Replicas
 	}
 	return 1
+}
+
+// mayEnd reports whether a service may end by itself, where its restart policy
+// lets it: one that publishes ports, or has a health check in the compose files,
+// is there to stay, unless another service waits for its end. A health check of
+// its image does not count: jobs are often run from the image of a service.
+func (m model) mayEnd(service string) bool {
+	for _, other := range m.Services {
+		if other.DependsOn[service].Condition == "service_completed_successfully" {
+			return true
+		}
+	}
+	s := m.Services[service]
+	checked := s.Healthcheck != nil && !s.Healthcheck.Disable && fmt.Sprint(s.Healthcheck.Test) != "[NONE]"
+	return len(s.Ports) == 0 && !checked
 }
 
 // names returns the services in order.

@@ -3,6 +3,7 @@ package compose
 import (
 	"bytes"
 	"encoding/binary"
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
@@ -39,18 +40,40 @@ func TestJudge(t *testing.T) {
 		{state("restarting", 7, "always", ""), failed, "restarts (exit code 7)"},
 		{state("created", 0, "", ""), pending, "is created"},
 	} {
-		got, text := judge(c.state, 0, 0)
+		got, text := judge(c.state, true, 0, 0)
 		require.Equal(t, c.want, got, text)
 		require.Equal(t, c.text, text)
 	}
+	got, text := judge(state("exited", 0, "", ""), false, 0, 0)
+	require.Equal(t, failed, got, "a service that is there to stay")
+	require.Contains(t, text, "exited with code 0, and is to stay")
+	got, _ = judge(state("restarting", 7, "always", ""), true, 0, 2)
+	require.Equal(t, pending, got, "a restart that is forgiven")
 	flapping := state("running", 0, "always", "")
 	flapping.RestartCount = 3
-	got, _ := judge(flapping, 0, 0)
+	got, _ = judge(flapping, true, 0, 0)
 	require.Equal(t, failed, got)
-	got, _ = judge(flapping, 3, 0)
+	got, _ = judge(flapping, true, 3, 0)
 	require.Equal(t, well, got, "what happened before does not count")
-	got, _ = judge(flapping, 1, 2)
+	got, _ = judge(flapping, true, 1, 2)
 	require.Equal(t, well, got, "some may be forgiven")
+}
+
+// Which services may end by themselves, as Compose's JSON has them.
+func TestMayEnd(t *testing.T) {
+	for text, want := range map[string]bool{
+		`{"services":{"x":{}}}`:                                      true,
+		`{"services":{"x":{"ports":[{"target":80}]}}}`:               false,
+		`{"services":{"x":{"healthcheck":{"test":["CMD","true"]}}}}`: false,
+		`{"services":{"x":{"healthcheck":{"test":["NONE"]}}}}`:       true,
+		`{"services":{"x":{"healthcheck":{"disable":true}}}}`:        true,
+		`{"services":{"x":{"healthcheck":{"test":["CMD","true"]}},"y":{"depends_on":{"x":{"condition":"service_completed_successfully"}}}}}`: true,
+		`{"services":{"x":{"ports":[{"target":80}]},"y":{"depends_on":{"x":{"condition":"service_healthy"}}}}}`:                              false,
+	} {
+		var m model
+		require.NoError(t, json.Unmarshal([]byte(text), &m))
+		require.Equal(t, want, m.mayEnd("x"), text)
+	}
 }
 
 func TestProjectName(t *testing.T) {

@@ -59,10 +59,7 @@ func (s *session) up(ctx context.Context, pl *plan, before map[string]int, more 
 	reason := said.reason(err)
 	// Something that failed by itself says more than Compose about it.
 	if f, xerr := s.examine(ctx, pl.project, before); xerr == nil && f.condition == failed {
-		if f.container != "" {
-			s.showLogs(ctx, f.container, f.service)
-		}
-		return submodules.Mark(fmt.Errorf("docker compose up failed half-way: service %s %s (%w)", f.service, f.text, reason), submodules.ErrUnhealthy)
+		return submodules.Mark(fmt.Errorf("docker compose up failed half-way: service %s %s (%w)%s", f.service, f.text, reason, s.lastWords(ctx, f)), submodules.ErrUnhealthy)
 	}
 	err = fmt.Errorf("docker compose up failed half-way: %w", reason)
 	switch text := said.text(); {
