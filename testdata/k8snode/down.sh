@@ -28,7 +28,8 @@ for p in kube-apiserver etcd containerd; do stop $p; done
 
 if [ -d "$dir/state/kubelet" ] || [ -d "$dir/run/containerd" ]; then
 	awk -v d="$dir/" 'index($2, d) == 1 {print $2}' /proc/mounts | sort -r | while read -r m; do umount -l "$m"; done
-	for n in $(ls /run/netns 2>/dev/null | grep ^cni-); do
+	for n in /run/netns/cni-*; do
+		n=${n##*/}
 		ip netns exec "$n" ip -4 addr 2>/dev/null | grep -q 10.244.0. && ip netns del "$n"
 	done
 	ip link del k8snode0 2>/dev/null

@@ -54,7 +54,10 @@ await() { # SECONDS WHAT COMMAND...
 	done
 }
 pki=$dir/pki-$mode
-[ -f "$pki/admin.kubeconfig" ] && grep -q "$ip" "$pki/ip" || { "$here/certs.sh" "$pki" $node "$ip" https://127.0.0.1:$api; echo "$ip" >"$pki/ip"; }
+if [ ! -f "$pki/admin.kubeconfig" ] || ! grep -q "$ip" "$pki/ip"; then
+	"$here/certs.sh" "$pki" $node "$ip" https://127.0.0.1:$api
+	echo "$ip" >"$pki/ip"
+fi
 cp "$pki/admin.kubeconfig" "$dir/admin.kubeconfig"
 get() { curl -sf -m 5 --cacert "$pki/ca.crt" --cert "$pki/admin.crt" --key "$pki/admin.key" "https://127.0.0.1:$api$1"; }
 
@@ -66,15 +69,15 @@ start etcd "$bin/etcd" --data-dir "$dir/state/etcd" --unsafe-no-fsync --log-leve
 
 # It waits for etcd by itself. The command line is kept for tests that stop and
 # start the apiserver under a running application.
-apiserver=("$bin/kube-apiserver" --etcd-servers=http://127.0.0.1:$etcd
-	--bind-address=0.0.0.0 --advertise-address="$ip" --secure-port=$api
+apiserver=("$bin/kube-apiserver" --etcd-servers="http://127.0.0.1:$etcd"
+	--bind-address=0.0.0.0 --advertise-address="$ip" --secure-port="$api"
 	--tls-cert-file="$pki/apiserver.crt" --tls-private-key-file="$pki/apiserver.key" --client-ca-file="$pki/ca.crt"
 	--kubelet-client-certificate="$pki/apiserver-kubelet-client.crt" --kubelet-client-key="$pki/apiserver-kubelet-client.key"
 	--kubelet-certificate-authority="$pki/ca.crt" --kubelet-preferred-address-types=InternalIP
 	--service-account-issuer=https://kubernetes.default.svc.cluster.local
 	--service-account-key-file="$pki/sa.pub" --service-account-signing-key-file="$pki/sa.key"
 	--service-cluster-ip-range=10.96.0.0/24 --anonymous-auth=false
-	--authorization-mode=Node,RBAC --enable-admission-plugins=NodeRestriction --allow-privileged=true
+	"--authorization-mode=Node,RBAC" --enable-admission-plugins=NodeRestriction --allow-privileged=true
 	--profiling=false)
 printf '%s\n' "${apiserver[@]}" >"$dir/run/kube-apiserver.args"
 start kube-apiserver "${apiserver[@]}"

@@ -1,0 +1,93 @@
+package kube
+
+import (
+	"archive/tar"
+	"bytes"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"testing"
+	"time"
+)
+
+// Image is a container image of the node's probe (testdata/k8snode/probe) in
+// the form of docker save.
+type Image struct {
+	Archive []byte
+	Config  string   // digest of its configuration
+	DiffIDs []string // of its two layers: the probe, and the files
+}
+
+// Image makes an image that is called ref in its archive. Without files the
+// second layer has the environment as a file, so that other environments are
+// other layers.
+func (n *Node) Image(t testing.TB, ref string, files map[string][]byte, env ...string) Image {
+	t.Helper()
+	probe, err := os.ReadFile(filepath.Join(n.Dir, "bin/probe"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if files == nil {
+		files = map[string][]byte{"etc/env": fmt.Appendf(nil, "%q", env)}
+	}
+	var img Image
+	members := map[string][]byte{}
+	var names []string
+	for _, l := range [][]byte{pack(t, map[string][]byte{"probe": probe}), pack(t, files)} {
+		sum := fmt.Sprintf("%x", sha256.Sum256(l))
+		img.DiffIDs, names = append(img.DiffIDs, "sha256:"+sum), append(names, sum+"/layer.tar")
+		members[sum+"/layer.tar"] = l
+	}
+	config := encode(t, map[string]any{
+		"architecture": runtime.GOARCH, "os": "linux",
+		"config": map[string]any{"Entrypoint": []string{"/probe"}, "Env": env},
+		"rootfs": map[string]any{"type": "layers", "diff_ids": img.DiffIDs},
+	})
+	sum := fmt.Sprintf("%x", sha256.Sum256(config))
+	img.Config = "sha256:" + sum
+	members[sum+".json"] = config
+	members["manifest.json"] = encode(t, []any{map[string]any{"Config": sum + ".json", "RepoTags": []string{ref}, "Layers": names}})
+	img.Archive = pack(t, members)
+	return img
+}
+
+// File writes the archive to a file of the test's.
+func (i Image) File(t testing.TB) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "image.tar")
+	if err := os.WriteFile(path, i.Archive, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func encode(t testing.TB, v any) []byte {
+	data, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+func pack(t testing.TB, files map[string][]byte) []byte {
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		err := w.WriteHeader(&tar.Header{Name: name, Mode: 0o755, Size: int64(len(files[name])), Typeflag: tar.TypeReg, ModTime: time.Unix(1, 0)})
+		if err == nil {
+			_, err = w.Write(files[name])
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
