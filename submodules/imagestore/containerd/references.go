@@ -15,6 +15,7 @@ import (
 	"github.com/containerd/errdefs"
 
 	"github.com/mender-app/mender-app/artifact/image"
+	"github.com/mender-app/mender-app/store/durable"
 	"github.com/mender-app/mender-app/submodules"
 	"github.com/mender-app/mender-app/submodules/imagestore"
 )
@@ -243,6 +244,9 @@ func (s *Store) deleteOne(ctx context.Context, app, url string, st *stored) erro
 	}
 	if len(urls) > 0 {
 		if slices.Contains(st.names, tag) && !used.names[tag] && !s.ownedByOthers(app, st) {
+			if err := durable.Point("delete.name"); err != nil {
+				return err
+			}
 			if err := ignoreMissing(is.Delete(ctx, tag)); err != nil {
 				return fmt.Errorf("delete image %s: %w", tag, err)
 			}
@@ -273,6 +277,9 @@ func (s *Store) deleteOne(ctx context.Context, app, url string, st *stored) erro
 		var opts []images.DeleteOpt
 		if n == own {
 			opts = append(opts, images.SynchronousDelete())
+		}
+		if err := durable.Point("delete.name"); err != nil {
+			return err
 		}
 		if err := ignoreMissing(is.Delete(ctx, n, opts...)); err != nil {
 			return fmt.Errorf("delete image %s: %w", n, err)

@@ -1,0 +1,204 @@
+package containerd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/containerd/containerd/v2/core/remotes"
+	"github.com/containerd/containerd/v2/core/remotes/docker"
+	"github.com/containerd/errdefs"
+	"github.com/containerd/platforms"
+
+	"github.com/mender-app/mender-app/submodules"
+	"github.com/mender-app/mender-app/submodules/imagestore"
+)
+
+// Registry is where images go for the other nodes of a cluster to pull. Each
+// application has a repository of its own in it, with one manifest an image:
+// the one that this node's store has.
+type Registry struct {
+	host   string // and port
+	prefix string // of the repositories' paths, ending with / if there is one
+	scheme string
+	client *http.Client
+	auth   docker.Authorizer
+}
+
+// repositoryPath is what OCI's distribution specification allows.
+var repositoryPath = regexp.MustCompile(`^([a-z0-9]+([._-]+[a-z0-9]+)*/)*$`)
+
+// NewRegistry takes registry://[user:password@]host[:port][/path], which means
+// HTTPS but on loopback, or registry+http://… for a registry without TLS.
+// Nothing is sent yet.
+func NewRegistry(target string) (*Registry, error) {
+	u, err := url.Parse(target)
+	if err != nil {
+		return nil, errors.New("not registry://host[:port][/path]") // the parser's error has the password in it
+	}
+	g := &Registry{host: u.Host, scheme: "https", prefix: strings.Trim(u.Path, "/") + "/"}
+	if g.prefix == "/" {
+		g.prefix = ""
+	}
+	switch {
+	case u.Host == "" || u.RawQuery != "" || u.Fragment != "" || !repositoryPath.MatchString(g.prefix):
+		return nil, errors.New("not registry://host[:port][/path]")
+	case u.Scheme == "registry+http":
+		g.scheme = "http"
+	case u.Scheme != "registry":
+		return nil, fmt.Errorf("%s:// is no registry: write registry://host[:port][/path]", u.Scheme)
+	case loopback(u.Hostname()):
+		g.scheme = "http"
+	}
+	password, _ := u.User.Password()
+	user := u.User.Username()
+	g.client = &http.Client{Transport: &http.Transport{
+		DialContext:           (&net.Dialer{Timeout: 15 * time.Second}).DialContext,
+		TLSHandshakeTimeout:   15 * time.Second,
+		ResponseHeaderTimeout: 5 * time.Minute, // a slow disk takes its time to digest a layer
+		IdleConnTimeout:       time.Minute,
+	}}
+	g.auth = docker.NewDockerAuthorizer(docker.WithAuthClient(g.client), docker.WithAuthCreds(func(host string) (string, string, error) {
+		if host != g.host {
+			return "", "", nil
+		}
+		return user, password, nil
+	}))
+	return g, nil
+}
+
+func loopback(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+// String is the registry without its password.
+func (g *Registry) String() string { return g.host + "/" + g.prefix }
+
+func (g *Registry) repository(app string) string {
+	return g.prefix + strings.TrimPrefix(imagestore.OwnRepository(app), imagestore.OwnDomain+"/")
+}
+
+func (g *Registry) ref(app string, st *stored) string {
+	return g.host + "/" + g.repository(app) + "@" + st.manifest.Digest.String()
+}
+
+// hosts are how containerd's client reaches the registry.
+func (g *Registry) hosts() docker.RegistryHosts {
+	return docker.ConfigureDefaultRegistries(
+		docker.WithClient(g.client), docker.WithAuthorizer(g.auth),
+		docker.WithPlainHTTP(func(string) (bool, error) { return g.scheme == "http", nil }),
+	)
+}
+
+// Ping returns an error unless something answers there as a registry does.
+func (g *Registry) Ping(ctx context.Context) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, g.scheme+"://"+g.host+"/v2/", nil)
+	if err != nil {
+		return err
+	}
+	resp, err := g.client.Do(req)
+	if err != nil {
+		return g.failed("ping", err)
+	}
+	_ = resp.Body.Close()
+	if resp.StatusCode != http.StatusOK && resp.StatusCode != http.StatusUnauthorized {
+		return g.failed("ping", errors.New(resp.Status))
+	}
+	return nil
+}
+
+// RegistryRef returns the reference by which any node gets an application's
+// image from the registry: it names the content, by digest. The image need not
+// be there yet, but has to be in the store, else it is submodules.ErrNotFound.
+func (s *Store) RegistryRef(ctx context.Context, g *Registry, app string, id imagestore.Identity) (string, error) {
+	st, err := s.find(ctx, id)
+	if err != nil {
+		return "", err
+	}
+	if st == nil {
+		return "", missing(string(id.Config), id)
+	}
+	return g.ref(app, st), nil
+}
+
+// Push brings an application's image from the store to the registry. Layers
+// that are there are not sent again.
+func (s *Store) Push(ctx context.Context, g *Registry, app string, id imagestore.Identity) error {
+	st, err := s.find(ctx, id)
+	if err != nil {
+		return err
+	}
+	if st == nil {
+		return missing(string(id.Config), id)
+	}
+	resolver := docker.NewResolver(docker.ResolverOptions{Hosts: g.hosts()})
+	tagged := g.host + "/" + g.repository(app) + ":" + id.Config.Hex()
+	pusher, err := resolver.Pusher(ctx, tagged+"@"+st.manifest.Digest.String())
+	if err != nil {
+		return g.failed("push "+tagged, err)
+	}
+	if err := remotes.PushContent(ctx, pusher, st.manifest, s.content(), nil, platforms.All, nil); err != nil {
+		return g.failed("push "+tagged, err)
+	}
+	return nil
+}
+
+// InRegistry reports whether the registry has an application's image. One that
+// is not in the store is not there.
+func (s *Store) InRegistry(ctx context.Context, g *Registry, app string, id imagestore.Identity) (bool, error) {
+	st, err := s.find(ctx, id)
+	if err != nil || st == nil {
+		return false, err
+	}
+	_, _, err = docker.NewResolver(docker.ResolverOptions{Hosts: g.hosts()}).Resolve(ctx, g.ref(app, st))
+	if errdefs.IsNotFound(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, g.failed("look for "+g.ref(app, st), err)
+	}
+	return true, nil
+}
+
+// RemoveFromRegistry removes what RegistryRef returned. One that is not there
+// is no error. A registry that does not allow it is errors.ErrUnsupported.
+func (g *Registry) RemoveFromRegistry(ctx context.Context, ref string) error {
+	name, digest, _ := strings.Cut(strings.TrimPrefix(ref, g.host+"/"), "@")
+	address := (&url.URL{Scheme: g.scheme, Host: g.host, Path: "/v2/" + name + "/manifests/" + digest}).String()
+	ctx = docker.WithScope(ctx, "repository:"+name+":pull,delete")
+	for try := 0; ; try++ {
+		req, err := http.NewRequestWithContext(ctx, http.MethodDelete, address, nil)
+		if err != nil {
+			return err
+		}
+		if err := g.auth.Authorize(ctx, req); err != nil {
+			return g.failed("delete "+ref, err)
+		}
+		resp, err := g.client.Do(req)
+		if err != nil {
+			return g.failed("delete "+ref, err)
+		}
+		_ = resp.Body.Close()
+		switch {
+		case resp.StatusCode == http.StatusUnauthorized && try == 0 && g.auth.AddResponses(ctx, []*http.Response{resp}) == nil:
+			continue
+		case resp.StatusCode < 300, resp.StatusCode == http.StatusNotFound:
+			return nil
+		case resp.StatusCode == http.StatusMethodNotAllowed:
+			return fmt.Errorf("delete %s: %w", ref, errors.ErrUnsupported)
+		}
+		return fmt.Errorf("delete %s: the registry says %s", ref, resp.Status)
+	}
+}
+
+// failed says of an error that it is the registry's.
+func (g *Registry) failed(what string, err error) error {
+	return submodules.Mark(fmt.Errorf("registry %s: %s: %w", g.host, what, err), submodules.ErrRequirement)
+}
