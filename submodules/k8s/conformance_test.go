@@ -1,5 +1,3 @@
-//go:build k8snode
-
 package k8s
 
 import (
@@ -33,16 +31,10 @@ func TestConformance(t *testing.T) {
 
 	const url = "conform:1"
 	release := func(env ...string) conformance.Release {
-		img, data := n.archive(append(env, "RUN="+n.ns)...)
-		file := filepath.Join(t.TempDir(), "image.tar")
-		require.NoError(t, os.WriteFile(file, data, 0o644))
-		c := submodules.Component{Type: "image", URL: url, Digest: img.ConfigDigest.String()}
-		for _, d := range img.DiffIDs {
-			c.DiffIDs = append(c.DiffIDs, d.String())
-		}
+		img := n.Image(t, "probe:any", nil, append(env, "RUN="+n.ns)...)
 		return conformance.Release{
-			Components: []submodules.Component{c}, Content: map[string]string{url: file},
-			Manifests: map[string]string{"app.yaml": deployment("web", url)},
+			Components: []submodules.Component{component(url, img)}, Content: map[string]string{url: img.File(t)},
+			Manifests: map[string]string{"app.yaml": hasty(deployment("web", url))},
 		}
 	}
 	conformance.RunApplication(t, conformance.Fixture{

@@ -10,6 +10,7 @@ import (
 	"os"
 
 	"github.com/mender-app/mender-app/artifact/image"
+	"github.com/mender-app/mender-app/store/durable"
 	"github.com/mender-app/mender-app/submodules"
 	"github.com/mender-app/mender-app/submodules/imagestore"
 	"github.com/mender-app/mender-app/submodules/imagestore/containerd"
@@ -109,13 +110,29 @@ func (m *Module) Load(ctx context.Context, r submodules.Request) (err error) {
 	if err != nil {
 		return fmt.Errorf("load %s: %w", ref, err)
 	}
+	if err := durable.Point("load.received"); err != nil {
+		return err
+	}
 	return m.keep(ctx, store, r, ref, id)
 }
 
-// keep gives an image that is there the application's own reference and, but
-// for the option stage, its url.
+// keep gives an image that is there the application's own reference, brings it
+// to the registry if there is one, and, but for the option stage, gives it its
+// url.
 func (m *Module) keep(ctx context.Context, store *containerd.Store, r submodules.Request, ref string, id imagestore.Identity) error {
 	if err := store.Tag(ctx, imagestore.OwnRef(r.App, id.Config), ref, id); err != nil {
+		return err
+	}
+	set, err := m.settings()
+	if err != nil {
+		return err
+	}
+	if set.Registry != nil {
+		if err := store.Push(ctx, set.Registry, r.App, id); err != nil {
+			return err
+		}
+	}
+	if err := durable.Point("load.kept"); err != nil {
 		return err
 	}
 	if r.HasOption(submodules.OptionStage) {
@@ -148,9 +165,19 @@ func pins(r submodules.Request) (map[string]pinned, error) {
 	return all, nil
 }
 
-// pin makes each name mean its recorded image again.
-func (s *session) pin(ctx context.Context, app string, pins map[string]pinned) error {
-	for _, p := range pins {
+// pin makes each name mean its recorded image again, and brings to the registry
+// what is not there (any more).
+func (s *session) pin(ctx context.Context, app string, r *release) error {
+	for _, id := range r.pushes {
+		store, err := s.images(ctx)
+		if err != nil {
+			return err
+		}
+		if err := store.Push(ctx, s.set.Registry, app, id); err != nil {
+			return err
+		}
+	}
+	for _, p := range r.pins {
 		store, err := s.images(ctx)
 		if err != nil {
 			return err
@@ -227,12 +254,56 @@ func (m *Module) Delete(ctx context.Context, r submodules.Request) error {
 	if err != nil {
 		return err
 	}
-	return store.Delete(ctx, r.App, ref, want)
+	set, err := m.settings()
+	if err != nil {
+		return err
+	}
+	remove := func() error { return store.Delete(ctx, r.App, ref, want) }
+	if set.Registry == nil {
+		return remove()
+	}
+	return m.unpush(ctx, store, set.Registry, r, remove)
+}
+
+// unpush removes images from the store, and those of the application that are
+// no longer there from the registry.
+func (m *Module) unpush(ctx context.Context, store *containerd.Store, registry *containerd.Registry, r submodules.Request, remove func() error) error {
+	had, err := store.List(ctx, r.App)
+	if err != nil {
+		return err
+	}
+	refs := map[image.Digest]string{}
+	for _, img := range had {
+		if refs[img.Config], err = store.RegistryRef(ctx, registry, r.App, img.Identity); err != nil {
+			return err
+		}
+	}
+	if err := remove(); err != nil {
+		return err
+	}
+	left, err := store.List(ctx, r.App)
+	if err != nil {
+		return err
+	}
+	for _, img := range left {
+		delete(refs, img.Config)
+	}
+	for _, ref := range refs {
+		// What stays there harms no one, and is overwritten by the same.
+		if err := registry.RemoveFromRegistry(ctx, ref); err != nil {
+			r.Logf("warning: %v", err)
+		}
+	}
+	return nil
 }
 
 // Verify implements submodules.Orchestrator.
 func (m *Module) Verify(ctx context.Context, r submodules.Request) ([]string, error) {
 	store, err := m.images(ctx)
+	if err != nil {
+		return nil, err
+	}
+	set, err := m.settings()
 	if err != nil {
 		return nil, err
 	}
@@ -249,6 +320,15 @@ func (m *Module) Verify(ctx context.Context, r submodules.Request) ([]string, er
 		what, err := store.Verify(ctx, ref, id)
 		if err != nil {
 			return nil, err
+		}
+		if what == "" && set.Registry != nil {
+			there, err := store.InRegistry(ctx, set.Registry, r.App, id)
+			if err != nil {
+				return nil, err
+			}
+			if !there {
+				what = "it is not in the registry " + set.Registry.String()
+			}
 		}
 		if what != "" {
 			problems = append(problems, ref+": "+what)

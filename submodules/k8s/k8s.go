@@ -173,7 +173,10 @@ func (m *Module) Purge(ctx context.Context, r submodules.Request) error {
 		r.Logf("warning: the images stay: %v", err)
 		return nil
 	}
-	return store.Purge(ctx, r.App)
+	if s.set.Registry == nil {
+		return store.Purge(ctx, r.App)
+	}
+	return m.unpush(ctx, store, s.set.Registry, r, func() error { return store.Purge(ctx, r.App) })
 }
 
 // ExportManifest implements submodules.Orchestrator.
@@ -185,12 +188,27 @@ func (m *Module) ExportManifest(ctx context.Context, r submodules.Request) error
 	return s.export(ctx, r.App, r.Dir)
 }
 
-// Reqs implements submodules.Orchestrator: no command is needed.
-func (m *Module) Reqs(context.Context, submodules.Request) ([]submodules.Requirement, error) {
-	return nil, nil
+// Reqs implements submodules.Orchestrator: no command is needed, but an API
+// server and a containerd that answer are.
+func (m *Module) Reqs(ctx context.Context, r submodules.Request) ([]submodules.Requirement, error) {
+	s, err := m.session(r)
+	if err != nil {
+		return nil, err
+	}
+	err = s.c.retry(ctx, func() error {
+		_, err := s.c.disco.ServerVersion()
+		return err
+	})
+	if err != nil {
+		return nil, submodules.Mark(err, submodules.ErrRequirement)
+	}
+	if _, err := s.images(ctx); err != nil || s.set.Registry == nil {
+		return nil, err
+	}
+	return nil, s.set.Registry.Ping(ctx)
 }
 
-// errNoImages is what is said of content that has no reference.
+// errNoURL is what is said of content that has no reference.
 var errNoURL = errors.New("a component needs a url, such as docker.io/library/web:1")
 
 func noURL(url string) error {

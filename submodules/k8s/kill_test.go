@@ -1,142 +1,236 @@
-//go:build k8snode
-
 package k8s
 
 import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/mender-app/mender-app/store/durable"
 	"github.com/mender-app/mender-app/submodules"
 )
 
-// asProgram makes the test binary the sub-module itself.
-const asProgram = "MENDER_APP_TEST_K8S_PROGRAM"
-
-func TestMain(m *testing.M) {
-	if os.Getenv(asProgram) != "" {
-		mod := New(func() (Settings, error) { return ReadSettings(os.Getenv) })
-		code := submodules.Main(mod, Name, "test", os.Args[1:])
-		_ = mod.Close()
-		os.Exit(code)
-	}
-	os.Exit(m.Run())
-}
-
 // command is a call of the sub-module as a process of its own.
-func (n *node) command(args ...string) *exec.Cmd {
+func (n *node) command(env []string, args ...string) *exec.Cmd {
 	exe, err := os.Executable()
 	require.NoError(n.t, err)
 	conf := n.t.TempDir()
 	require.NoError(n.t, os.WriteFile(filepath.Join(conf, ConfigName), []byte("K8S_HEALTH_TIMEOUT=60\nK8S_STABLE_TIME=1\n"), 0o644))
 	cmd := exec.Command(exe, args...)
-	cmd.Env = []string{
+	cmd.Env = append([]string{
 		asProgram + "=1", "PATH=" + os.Getenv("PATH"), submodules.EnvConfigDir + "=" + conf,
 		"KUBECONFIG=" + n.set.Kubeconfig, "CONTAINERD_ADDRESS=" + n.set.Containerd, "K8S_NAMESPACE=" + n.ns,
-	}
+	}, env...)
 	return cmd
 }
 
-// killed starts a call and kills it after a while; it tells whether the call
-// had ended before.
-func (n *node) killed(after time.Duration, stdin []byte, args ...string) (ended bool) {
+// killed runs a call that kills itself at a fault point, such as
+// rollout.apply:2.
+func (n *node) killed(point string, stdin []byte, args ...string) {
 	n.t.Helper()
-	cmd := n.command(args...)
+	cmd := n.command([]string{durable.FaultEnv + "=" + point + ":kill"}, args...)
 	cmd.Stdin = bytes.NewReader(stdin)
-	require.NoError(n.t, cmd.Start())
-	done := make(chan error, 1)
-	go func() { done <- cmd.Wait() }()
-	select {
-	case <-done:
-		return true
-	case <-time.After(after):
-		require.NoError(n.t, cmd.Process.Kill())
-		<-done
-		return false
-	}
+	out, err := cmd.CombinedOutput()
+	require.Error(n.t, err, "%s %s ended well: it does not pass the point\n%s", args[0], point, out)
+	status, ok := cmd.ProcessState.Sys().(syscall.WaitStatus)
+	require.True(n.t, ok && status.Signaled() && status.Signal() == syscall.SIGKILL, "%s: %v\n%s", point, err, out)
 }
 
-// TestKill kills the sub-module in the middle of every verb, at growing times,
-// and holds that the same verb, or the way back, then settles the matter.
-func TestKill(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it takes minutes")
+// passed runs a call to its end and returns the fault points it passed, each
+// with a count, in order.
+func (n *node) passed(stdin []byte, args ...string) []string {
+	n.t.Helper()
+	trace := filepath.Join(n.t.TempDir(), "trace")
+	cmd := n.command([]string{durable.TraceEnv + "=" + trace}, args...)
+	cmd.Stdin = bytes.NewReader(stdin)
+	out, err := cmd.CombinedOutput()
+	require.NoError(n.t, err, "%s", out)
+	text, err := os.ReadFile(trace)
+	require.NoError(n.t, err)
+	count := map[string]int{}
+	var points []string
+	for _, name := range strings.Fields(string(text)) {
+		count[name]++
+		points = append(points, fmt.Sprintf("%s:%d", name, count[name]))
 	}
+	return points
+}
+
+// TestKilled kills the sub-module at every fault point of every verb that
+// changes anything, and holds that the same verb again, or the way back, then
+// settles the matter.
+func TestKilled(t *testing.T) {
+	t.Parallel()
 	n := newNode(t)
 	m := n.module()
 	ctx := context.Background()
 	n.load(m, "shop", "shop-kill:1", "VERSION=v1")
 	n.load(m, "shop", "shop-kill:2", "VERSION=v2")
-	dirs := map[string]string{
-		"v1": n.manifests(deployment("web", "shop-kill:1"), configMap("one"), configMap("both")),
-		"v2": n.manifests(deployment("web", "shop-kill:2"), configMap("two"), configMap("both")),
-	}
-	settled := func(version string) {
-		t.Helper()
-		require.Equal(t, version, n.answer("web"))
-		require.Equal(t, version == "v1", n.get("", "ConfigMap", "one") != nil)
-		require.Equal(t, version == "v2", n.get("", "ConfigMap", "two") != nil)
-		ok, err := m.Healthy(ctx, n.request("shop", ""))
-		require.NoError(t, err)
-		require.True(t, ok, n.log())
-	}
-	require.NoError(t, m.Rollout(ctx, n.request("shop", dirs["v1"])))
-	times := []time.Duration{20, 60, 120, 250, 500, 1000, 2000, 3500, 5000}
-	for i, ms := range times {
-		after := ms * time.Millisecond
-		n.killed(after, nil, "ROLLOUT", "shop", dirs["v2"])
-		if i%2 == 0 {
-			require.NoError(t, m.Rollback(ctx, n.request("shop", dirs["v1"])), "after a ROLLOUT killed at %s", after)
-			settled("v1")
-			continue
+	v1 := n.manifests(deployment("web", "shop-kill:1"), configMap("one"), configMap("both"))
+	v2 := n.manifests(deployment("web", "shop-kill:2"), configMap("two"), configMap("both"))
+
+	// at returns an application of its own, called as its namespace is, in the
+	// first release, and what holds that it is in one release alone.
+	at := func(t *testing.T) (n *node, m *Module, settled func(version string)) {
+		n = newNode(t)
+		m = n.module()
+		require.NoError(t, m.Rollout(ctx, n.request(n.ns, v1)))
+		return n, m, func(version string) {
+			t.Helper()
+			require.Equal(t, version, n.answer("web"))
+			require.Equal(t, version == "v1", n.get("", "ConfigMap", "one") != nil)
+			require.Equal(t, version == "v2", n.get("", "ConfigMap", "two") != nil)
+			ok, err := m.Healthy(ctx, n.request(n.ns, ""))
+			require.NoError(t, err)
+			require.True(t, ok, n.log())
+			inv, err := n.c.loadInventory(ctx, n.ns, n.ns)
+			require.NoError(t, err)
+			require.Len(t, inv.Items, 3)
 		}
-		require.NoError(t, m.Rollout(ctx, n.request("shop", dirs["v2"])), "after a ROLLOUT killed at %s", after)
-		settled("v2")
-		n.killed(after, nil, "ROLLBACK", "shop", dirs["v1"], dirs["v2"])
-		require.NoError(t, m.Rollback(ctx, n.request("shop", dirs["v1"])), "after a ROLLBACK killed at %s", after)
-		settled("v1")
 	}
-	for _, ms := range times[:6] {
-		after := ms * time.Millisecond
-		n.killed(after, nil, "STOP", "shop", dirs["v1"])
-		require.NoError(t, m.Start(ctx, n.request("shop", dirs["v1"])), "after a STOP killed at %s", after)
-		settled("v1")
-		require.NoError(t, m.Stop(ctx, n.request("shop", dirs["v1"])))
-		n.killed(after, nil, "START", "shop", dirs["v1"])
-		require.NoError(t, m.Start(ctx, n.request("shop", dirs["v1"])), "after a START killed at %s", after)
-		settled("v1")
+	traced, _, _ := at(t)
+	app := traced.ns
+	rollout := traced.passed(nil, "ROLLOUT", app, v2)
+	for _, p := range []string{"rollout.checked:1", "rollout.apply:2", "rollout.healthy:1", "remove.object:1", "rollout.narrowed:1"} {
+		require.Contains(t, rollout, p)
 	}
-	for i, ms := range times[:6] {
-		after := ms * time.Millisecond
-		url := fmt.Sprintf("shop-kill:load-%d", i)
-		img, data := n.archive(fmt.Sprint("N=", i))
-		n.killed(after, data, "LOAD", "shop", url, "-")
-		r := n.request("shop", "")
-		r.URL, r.Path, r.Stdin = url, "-", bytes.NewReader(data)
-		require.NoError(t, m.Load(ctx, r), "after a LOAD killed at %s", after)
-		r.Components = []submodules.Component{{Type: "image", URL: url, Digest: img.ConfigDigest.String()}}
-		problems, err := m.Verify(ctx, r)
+	stop := traced.passed(nil, "STOP", app, v2)
+	start := traced.passed(nil, "START", app, v2)
+	three := n.manifests(configMap("a"), configMap("b"), configMap("c"))
+	require.NoError(t, traced.module().Rollout(ctx, traced.request(app, three)))
+	purge := traced.passed(nil, "PURGE", app)
+	require.Contains(t, stop, "stop.object:1")
+	require.Contains(t, start, "start.object:1")
+	require.Contains(t, purge, "remove.object:3")
+
+	t.Run("group", func(t *testing.T) { // returns when all in it have ended
+		for i, p := range rollout {
+			t.Run("ROLLOUT/"+p, func(t *testing.T) {
+				t.Parallel()
+				n, m, settled := at(t)
+				n.killed(p, nil, "ROLLOUT", n.ns, v2)
+				if i%2 == 0 {
+					require.NoError(t, m.Rollback(ctx, n.request(n.ns, v1)))
+					settled("v1")
+				} else {
+					require.NoError(t, m.Rollout(ctx, n.request(n.ns, v2)))
+					settled("v2")
+				}
+			})
+		}
+		// It walks the same steps.
+		for _, p := range []string{"rollout.apply:2", "rollout.healthy:1", "remove.object:1", "rollout.narrowed:1"} {
+			t.Run("ROLLBACK/"+p, func(t *testing.T) {
+				t.Parallel()
+				n, m, settled := at(t)
+				n.killed("rollout.pruned:1", nil, "ROLLOUT", n.ns, v2)
+				n.killed(p, nil, "ROLLBACK", n.ns, v1, v2)
+				require.NoError(t, m.Rollback(ctx, n.request(n.ns, v1)))
+				settled("v1")
+			})
+		}
+		t.Run("STOP and START", func(t *testing.T) {
+			t.Parallel()
+			n, m, settled := at(t)
+			for _, p := range stop {
+				n.killed(p, nil, "STOP", n.ns, v1)
+				require.NoError(t, m.Start(ctx, n.request(n.ns, v1)))
+				settled("v1")
+			}
+			for _, p := range start {
+				require.NoError(t, m.Stop(ctx, n.request(n.ns, v1)))
+				require.Empty(t, n.pods("web"))
+				n.killed(p, nil, "START", n.ns, v1)
+				require.NoError(t, m.Start(ctx, n.request(n.ns, v1)))
+				settled("v1")
+			}
+		})
+		for _, p := range purge {
+			t.Run("PURGE/"+p, func(t *testing.T) {
+				t.Parallel()
+				n := newNode(t)
+				m := n.module()
+				require.NoError(t, m.Rollout(ctx, n.request(n.ns, three)))
+				n.killed(p, nil, "PURGE", n.ns)
+				require.NoError(t, m.Purge(ctx, n.request(n.ns, "")))
+				o, err := n.c.get(ctx, id{Kind: "Namespace", Name: n.ns})
+				require.NoError(t, err)
+				require.Nil(t, o)
+			})
+		}
+	})
+}
+
+// TestLoadKilled kills a LOAD half-way through its content and at its fault
+// points, and a DELETE: nothing half is ever listed, and the next call does it
+// all.
+func TestLoadKilled(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	m := n.module()
+	ctx := context.Background()
+	const app, url = "killed", "shop-load:1"
+	img := n.Image(t, "probe:any", nil, "RUN="+n.ns)
+	request := func(url string) submodules.Request {
+		r := n.request(app, "")
+		r.URL, r.Path, r.Stdin = url, "-", bytes.NewReader(img.Archive)
+		r.Components = []submodules.Component{component(url, img)}
+		return r
+	}
+	whole := func() {
+		t.Helper()
+		require.NoError(t, m.Load(ctx, request(url)))
+		problems, err := m.Verify(ctx, request(url))
 		require.NoError(t, err)
 		require.Empty(t, problems)
-		n.killed(after, nil, "DELETE", url+"@"+img.ConfigDigest.String(), "shop")
-		r.URL += "@" + img.ConfigDigest.String()
-		require.NoError(t, m.Delete(ctx, r))
-		list, err := m.List(ctx, r)
-		require.NoError(t, err)
-		for _, c := range list {
-			require.NotEqual(t, img.ConfigDigest.String(), c.Digest)
-		}
 	}
-	n.killed(200*time.Millisecond, nil, "PURGE", "shop")
-	require.NoError(t, m.Purge(ctx, n.request("shop", "")))
-	o, err := n.c.get(ctx, id{Kind: "Namespace", Name: n.ns})
-	require.NoError(t, err)
-	require.Nil(t, o)
+	gone := func() {
+		t.Helper()
+		require.NoError(t, m.Delete(ctx, request(url+"@"+img.Config)))
+		list, err := m.List(ctx, request(""))
+		require.NoError(t, err)
+		require.Empty(t, list)
+	}
+	t.Run("half-way", func(t *testing.T) {
+		cmd := n.command(nil, "LOAD", app, url, "-")
+		in, err := cmd.StdinPipe()
+		require.NoError(t, err)
+		require.NoError(t, cmd.Start())
+		_, err = io.Copy(in, bytes.NewReader(img.Archive[:len(img.Archive)/2]))
+		require.NoError(t, err)
+		require.NoError(t, cmd.Process.Kill())
+		require.Error(t, cmd.Wait())
+		list, err := m.List(ctx, request(""))
+		require.NoError(t, err)
+		require.Empty(t, list)
+		whole()
+		gone()
+	})
+	points := n.passed(img.Archive, "LOAD", app, url, "-")
+	require.True(t, slices.Contains(points, "load.received:1"), points)
+	gone()
+	for _, p := range points {
+		t.Run(p, func(t *testing.T) {
+			n.killed(p, img.Archive, "LOAD", app, url, "-")
+			whole()
+			gone()
+		})
+	}
+	whole()
+	for _, p := range n.passed(nil, "DELETE", url+"@"+img.Config, app) {
+		t.Run(p, func(t *testing.T) {
+			whole()
+			n.killed(p, nil, "DELETE", url+"@"+img.Config, app)
+			gone()
+		})
+	}
 }

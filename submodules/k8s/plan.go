@@ -3,22 +3,16 @@ package k8s
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"regexp"
-	"strings"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/submodules"
-	"github.com/mender-app/mender-app/submodules/imagestore/containerd"
+	"github.com/mender-app/mender-app/submodules/imagestore"
 	"github.com/mender-app/mender-app/submodules/k8s/manifest"
 )
 
@@ -86,7 +80,8 @@ type release struct {
 	namespace string
 	objects   []*planned
 	pins      map[string]pinned
-	crds      map[string]crd // "group/kind" → what a CRD of this release defines
+	pushes    map[image.Digest]imagestore.Identity // what the registry has to have
+	crds      map[string]crd                       // "group/kind" → what a CRD of this release defines
 }
 
 type crd struct {
@@ -102,7 +97,7 @@ func (s *session) readRelease(ctx context.Context, app, dir string, strict bool)
 	if err != nil {
 		return nil, submodules.Mark(err, submodules.ErrContent)
 	}
-	r := &release{app: app, dir: dir, namespace: s.namespace(), crds: map[string]crd{}}
+	r := &release{app: app, dir: dir, namespace: s.namespace(), pushes: map[image.Digest]imagestore.Identity{}, crds: map[string]crd{}}
 	for i := range objects {
 		if err := r.noteCRD(&objects[i]); err != nil {
 			return nil, submodules.Mark(err, submodules.ErrContent)
@@ -221,218 +216,4 @@ func dress(data []byte, namespace, app string) ([]byte, error) {
 		return nil, err
 	}
 	return json.Marshal(o)
-}
-
-// check looks at what is there, and lets the API server check every object it
-// can check now, with nothing changed. Its namespaces are there, but those
-// that the release itself brings.
-func (s *session) check(ctx context.Context, r *release, inv *inventory) error {
-	brings := map[string]bool{}
-	for _, p := range r.objects {
-		if p.id.Kind == "Namespace" && p.id.Group == "" {
-			brings[p.id.Name] = true
-		}
-	}
-	missing := map[string]bool{}
-	for ns := range brings {
-		o, err := s.c.get(ctx, id{Kind: "Namespace", Name: ns})
-		if err != nil {
-			return err
-		}
-		missing[ns] = o == nil
-	}
-	var now []*planned
-	for _, p := range r.objects {
-		if p.mapping != nil && !missing[p.id.Namespace] {
-			now = append(now, p)
-		}
-	}
-	if err := s.findLive(ctx, now); err != nil {
-		return err
-	}
-	return each(ctx, len(now), func(ctx context.Context, i int) error { return s.checkOne(ctx, r, now[i], inv) })
-}
-
-// findLive fills in what is there of the objects, one list for each kind and
-// namespace.
-func (s *session) findLive(ctx context.Context, objects []*planned) error {
-	type place struct{ group, kind, namespace string }
-	byPlace := map[place]map[string]*planned{}
-	var places []place
-	for _, p := range objects {
-		at := place{p.id.Group, p.id.Kind, p.id.Namespace}
-		if byPlace[at] == nil {
-			byPlace[at] = map[string]*planned{}
-			places = append(places, at)
-		}
-		byPlace[at][p.id.Name] = p
-	}
-	return each(ctx, len(places), func(ctx context.Context, i int) error {
-		at, want := places[i], byPlace[places[i]]
-		if len(want) < 3 {
-			for _, p := range want {
-				o, err := s.c.getMapped(ctx, p.mapping, p.id)
-				if err != nil {
-					return err
-				}
-				if o != nil {
-					p.live = liveOf(o)
-				}
-			}
-			return nil
-		}
-		return s.c.eachOf(ctx, at.group, at.kind, at.namespace, "", func(o *unstructured.Unstructured) {
-			if p := want[o.GetName()]; p != nil {
-				p.live = liveOf(o)
-			}
-		})
-	})
-}
-
-func (s *session) checkOne(ctx context.Context, r *release, p *planned, inv *inventory) error {
-	if p.live != nil {
-		if p.live.owner != "" && p.live.owner != appLabel(r.app) {
-			return submodules.Mark(p.Errorf("it belongs to the application %s", p.live.owner), submodules.ErrContent)
-		}
-		if p.live.ending && !once(p.Kind) {
-			return p.Errorf("it is being deleted; try again when it is gone")
-		}
-	}
-	o, err := s.c.apply(ctx, p.mapping, p.id, p.data, true)
-	if err == nil && p.Kind == "Pod" && p.live != nil && p.live.images != p.images && inv.find(p.id) != nil {
-		// A pod takes a new annotation, but not the image it stands for.
-		p.replace = true
-		return nil
-	}
-	if err == nil && p.live != nil && !p.live.stopped && !p.live.ending {
-		p.same = contentOf(o) == p.live.content
-	}
-	if err != nil && p.live != nil && once(p.Kind) && apierrors.IsInvalid(err) && immutable(err) && inv.find(p.id) != nil {
-		p.replace = true
-		return nil
-	}
-	if err != nil {
-		return submodules.Mark(s.explain(r.dir, p, err), submodules.ErrContent)
-	}
-	return nil
-}
-
-// once reports whether objects of a kind run once, so that a changed one is
-// another one.
-func once(kind string) bool { return kind == "Job" || kind == "Pod" }
-
-func immutable(err error) bool {
-	return strings.Contains(err.Error(), "immutable") || strings.Contains(err.Error(), "may not change fields") ||
-		strings.Contains(err.Error(), "may not add or remove containers")
-}
-
-var (
-	unknownField  = regexp.MustCompile(`unknown field "([^"]+)"`)
-	undeclared    = regexp.MustCompile(`: \.?([^\s:]+): field not declared in schema`)
-	typedMismatch = regexp.MustCompile(`: \.?(\S+): (expected [^,:]+)`)
-)
-
-// explain turns what the API server says into one line with file and line.
-func (s *session) explain(dir string, p *planned, err error) error {
-	at := func(field string, format string, args ...any) error {
-		return &manifest.Error{
-			File: p.File, Line: manifest.Position(dir, p.Object, field),
-			Err: fmt.Errorf("%s/%s: %s", p.Kind, p.Name, fmt.Sprintf(format, args...)),
-		}
-	}
-	var status apierrors.APIStatus
-	if !errors.As(err, &status) {
-		return p.Errorf("%w", err)
-	}
-	msg := status.Status().Message
-	for _, re := range []*regexp.Regexp{unknownField, undeclared} {
-		if m := re.FindStringSubmatch(msg); m != nil {
-			return at(m[1], "unknown field %s", m[1])
-		}
-	}
-	if m := typedMismatch.FindStringSubmatch(msg); m != nil {
-		return at(m[1], "%s: %s", m[1], m[2])
-	}
-	if d := status.Status().Details; d != nil && len(d.Causes) > 0 && status.Status().Reason == metav1.StatusReasonInvalid {
-		c := d.Causes[0]
-		return at(c.Field, "%s: %s", c.Field, c.Message)
-	}
-	return p.Errorf("%s", msg)
-}
-
-// checkImages refuses a release that would run an image that is not on the
-// node, or make the node pull one, unless that is allowed. It writes on the
-// pods which images they are of: Kubernetes sees only names, and would not
-// replace a pod whose image changed under the same one.
-func (s *session) checkImages(ctx context.Context, r *release) error {
-	known := map[string]image.Digest{}
-	for _, p := range r.objects {
-		uses, err := manifest.Images(p.Object)
-		if err != nil {
-			return submodules.Mark(err, submodules.ErrContent)
-		}
-		pull := s.set.Pull || allowsPull(p.JSON)
-		sum := sha256.New()
-		for _, u := range uses {
-			config, err := s.checkImage(ctx, r, p, u, pull, known)
-			if err != nil {
-				return err
-			}
-			fmt.Fprintf(sum, "%s\n", config)
-		}
-		if len(uses) == 0 {
-			continue
-		}
-		p.images = hex.EncodeToString(sum.Sum(nil)[:16])
-		if p.data, err = manifest.AnnotatePods(p.Object, p.data, annoImages, p.images); err != nil {
-			return submodules.Mark(err, submodules.ErrContent)
-		}
-	}
-	return nil
-}
-
-// checkImage judges one use of an image, and returns its config digest; "" for
-// one that is allowed to be pulled.
-func (s *session) checkImage(ctx context.Context, r *release, p *planned, u manifest.ImageUse, pull bool, known map[string]image.Digest) (image.Digest, error) {
-	refuse := func(mark error, format string, args ...any) error {
-		return submodules.Mark(&manifest.Error{
-			File: p.File, Line: manifest.Position(r.dir, p.Object, u.Field),
-			Err: fmt.Errorf("%s/%s: image %s: %s", p.Kind, p.Name, u.Image, fmt.Sprintf(format, args...)),
-		}, mark)
-	}
-	if u.Policy == "Always" && !pull {
-		return "", refuse(submodules.ErrContent, "imagePullPolicy Always makes the node pull it each time: write IfNotPresent or Never (the tag latest needs it written)")
-	}
-	config, ok := known[u.Image]
-	if !ok {
-		store, err := s.images(ctx)
-		if err != nil {
-			return "", err
-		}
-		if p, ok := r.pins[containerd.Canonical(u.Image)]; ok {
-			has, err := store.Has(ctx, p.Identity)
-			if err != nil {
-				return "", err
-			}
-			if has {
-				config = p.Config
-			}
-		} else if config, err = store.Config(ctx, u.Image); err != nil {
-			return "", err
-		}
-		known[u.Image] = config
-	}
-	if config == "" && (u.Policy == "Never" || !pull) {
-		return "", refuse(submodules.ErrNotFound, "it is not on this node: bundle it in the artifact")
-	}
-	return config, nil
-}
-
-func allowsPull(data []byte) bool {
-	var o struct {
-		Metadata struct {
-			Annotations map[string]string `json:"annotations"`
-		} `json:"metadata"`
-	}
-	return json.Unmarshal(data, &o) == nil && o.Metadata.Annotations[annoAllowPull] == "true"
 }

@@ -12,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
+
+	"github.com/mender-app/mender-app/store/durable"
 )
 
 // purge removes all the application has in the cluster; what holds data only
@@ -38,13 +40,22 @@ func (s *session) purge(ctx context.Context, app string, data bool) error {
 			}
 		}
 	}
+	if err := durable.Point("purge.removed"); err != nil {
+		return err
+	}
 	places := s.places(inv)
 	for _, ns := range places {
 		if err := s.c.remove(ctx, shippedID(app, ns), ""); err != nil {
 			return err
 		}
 	}
+	if err := durable.Point("purge.shipped"); err != nil {
+		return err
+	}
 	if err := s.c.dropInventories(ctx, inv, ""); err != nil {
+		return err
+	}
+	if err := durable.Point("purge.forgotten"); err != nil {
 		return err
 	}
 	for _, ns := range places {
@@ -95,22 +106,35 @@ func (s *session) addClaims(ctx context.Context, inv *inventory) error {
 		if o == nil {
 			continue
 		}
-		claims, err := s.c.list(ctx, "", "PersistentVolumeClaim", it.Namespace, "")
+		claims, err := s.claimClaims(ctx, inv.App, o)
 		if err != nil {
 			return err
 		}
 		for n := range claims {
-			if madeBy(o, claims[n].GetName()) {
-				// Marked as ours, or removeItems would leave it.
-				i := id{Kind: "PersistentVolumeClaim", Namespace: it.Namespace, Name: claims[n].GetName()}
-				if err := s.c.patch(ctx, i, map[string]any{"metadata": map[string]any{"labels": map[string]any{labelApp: appLabel(inv.App)}}}); err != nil {
-					return err
-				}
-				add(&claims[n])
-			}
+			add(&claims[n])
 		}
 	}
 	return nil
+}
+
+// claimClaims marks the volume claims that a StatefulSet made as the
+// application's, and returns them.
+func (s *session) claimClaims(ctx context.Context, app string, set *unstructured.Unstructured) ([]unstructured.Unstructured, error) {
+	claims, err := s.c.list(ctx, "", "PersistentVolumeClaim", set.GetNamespace(), "")
+	if err != nil {
+		return nil, err
+	}
+	claims = slices.DeleteFunc(claims, func(c unstructured.Unstructured) bool { return !madeBy(set, c.GetName()) })
+	for n := range claims {
+		if claims[n].GetLabels()[labelApp] == appLabel(app) {
+			continue
+		}
+		i := id{Kind: "PersistentVolumeClaim", Namespace: set.GetNamespace(), Name: claims[n].GetName()}
+		if err := s.c.patch(ctx, i, map[string]any{"metadata": map[string]any{"labels": map[string]any{labelApp: appLabel(app)}}}); err != nil {
+			return nil, err
+		}
+	}
+	return claims, nil
 }
 
 // madeBy reports whether a claim is one that a StatefulSet's templates make:

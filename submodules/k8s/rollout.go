@@ -7,11 +7,10 @@ import (
 	"slices"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/mender-app/mender-app/store/durable"
 	"github.com/mender-app/mender-app/submodules"
 	"github.com/mender-app/mender-app/submodules/k8s/manifest"
 )
@@ -47,12 +46,18 @@ func (s *session) rollout(ctx context.Context, req submodules.Request, strict bo
 	if err != nil {
 		return err
 	}
-	err = s.checkImages(ctx, r)
+	err = durable.Point("rollout.namespace")
+	if err == nil {
+		err = s.checkImages(ctx, r)
+	}
 	if err == nil {
 		err = s.check(ctx, r, inv)
 	}
 	if err == nil {
-		err = s.pin(ctx, app, r.pins)
+		err = durable.Point("rollout.checked")
+	}
+	if err == nil {
+		err = s.pin(ctx, app, r)
 	}
 	if err != nil {
 		if created {
@@ -71,29 +76,36 @@ func (s *session) rollout(ctx context.Context, req submodules.Request, strict bo
 	s.warnNodes(ctx)
 
 	inv.add(r.items(inv)...)
-	if err := s.c.saveInventory(ctx, inv, r.namespace); err != nil {
-		return err
-	}
-	if err := s.applyAll(ctx, r, inv); err != nil {
-		return err
-	}
-	if err := s.waitHealthy(ctx, r.ids()); err != nil {
-		return err
-	}
-	if err := s.awaitEnding(ctx, r.ids()); err != nil {
-		return err
-	}
-	if err := s.prune(ctx, inv, r); err != nil {
-		return err
-	}
-	if err := s.saveShipped(ctx, app, r.namespace, shipped); err != nil {
-		return err
-	}
-	if err := s.c.saveInventory(ctx, inv, r.namespace); err != nil {
-		return err
-	}
-	return s.c.dropInventories(ctx, inv, r.namespace)
+	return steps(
+		func() error { return s.c.saveInventory(ctx, inv, r.namespace) },
+		point("rollout.widened"),
+		func() error { return s.applyAll(ctx, r, inv) },
+		point("rollout.applied"),
+		func() error { return s.waitHealthy(ctx, r.ids()) },
+		func() error { return s.awaitEnding(ctx, r.ids()) },
+		point("rollout.healthy"),
+		func() error { return s.prune(ctx, inv, r) },
+		point("rollout.pruned"),
+		func() error { return s.saveShipped(ctx, app, r.namespace, shipped) },
+		point("rollout.shipped"),
+		func() error { return s.c.saveInventory(ctx, inv, r.namespace) },
+		point("rollout.narrowed"),
+		func() error { return s.c.dropInventories(ctx, inv, r.namespace) },
+	)
 }
+
+// steps does one after the other, up to the first that fails.
+func steps(all ...func() error) error {
+	for _, f := range all {
+		if err := f(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// point is a place between two steps where a test ends the program.
+func point(name string) func() error { return func() error { return durable.Point(name) } }
 
 func (r *release) ids() []id {
 	ids := make([]id, len(r.objects))
@@ -168,9 +180,12 @@ func (s *session) ensureNamespace(ctx context.Context, app, ns string) (created 
 
 // warnNodes says what an image store of one node means where there are more.
 func (s *session) warnNodes(ctx context.Context) {
+	if s.set.Registry != nil {
+		return
+	}
 	nodes, err := s.c.list(ctx, "", "Node", "", "")
 	if err == nil && len(nodes) > 1 {
-		s.log("warning: this cluster has %d nodes; the images are on this one only, pods on others cannot start from them", len(nodes))
+		s.log("warning: this cluster has %d nodes; the images are on this one only, pods on others cannot start from them; K8S_IMAGE_TARGET in %s may name a registry for all", len(nodes), ConfigName)
 	}
 }
 
@@ -248,6 +263,9 @@ func (s *session) applyOne(ctx context.Context, r *release, p *planned, inv *inv
 			return err
 		}
 	}
+	if err := durable.Point("rollout.apply"); err != nil {
+		return err
+	}
 	o, err := s.c.apply(ctx, p.mapping, p.id, p.data, false)
 	if err != nil {
 		return s.explain(r.dir, p, err)
@@ -284,200 +302,4 @@ func (s *session) replace(ctx context.Context, p *planned) error {
 		err = p.Errorf("the old one does not end")
 	}
 	return err
-}
-
-// awaitGone waits until none of the objects is there, or is another one than
-// that with the uid. It gives up, with false, after Settings.TerminateFor.
-func (s *session) awaitGone(ctx context.Context, ids []id, uids map[id]types.UID) (bool, error) {
-	end := time.Now().Add(s.set.TerminateFor)
-	for len(ids) > 0 {
-		there := make([]bool, len(ids))
-		err := each(ctx, len(ids), func(ctx context.Context, n int) error {
-			o, err := s.c.get(ctx, ids[n])
-			there[n] = o != nil && (uids[ids[n]] == "" || uids[ids[n]] == o.GetUID())
-			return err
-		})
-		if err != nil {
-			return false, err
-		}
-		var left []id
-		for n, i := range ids {
-			if there[n] {
-				left = append(left, i)
-			}
-		}
-		if ids = left; len(ids) == 0 {
-			break
-		}
-		if time.Now().After(end) {
-			return false, nil
-		}
-		if err := sleep(ctx, 200*time.Millisecond); err != nil {
-			return false, err
-		}
-	}
-	return true, nil
-}
-
-// awaitEnding waits for the pods that the release took the place of, not for
-// ever: as long as they are there, their images are in use.
-func (s *session) awaitEnding(ctx context.Context, ids []id) error {
-	for end := time.Now().Add(s.set.TerminateFor); ; {
-		left, err := s.running(ctx, ids, func(p *pod) bool { return p.Metadata.DeletionTimestamp != nil })
-		if err != nil || left == "" {
-			return err
-		}
-		if time.Now().After(end) {
-			s.log("warning: pod %s of the release before is still ending", left)
-			return nil
-		}
-		if err := sleep(ctx, s.pause()); err != nil {
-			return err
-		}
-	}
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-time.After(d):
-		return nil
-	}
-}
-
-// prune deletes what the inventory has and the release has not, the last
-// applied first, and narrows the inventory to what is left.
-func (s *session) prune(ctx context.Context, inv *inventory, r *release) error {
-	want := map[id]bool{}
-	for _, i := range r.ids() {
-		want[i] = true
-	}
-	kept, err := s.removeItems(ctx, inv, func(it item) bool { return want[it.id] }, false)
-	if err != nil {
-		return err
-	}
-	inv.Items = kept
-	return nil
-}
-
-// removeItems deletes the inventory's items but those that keep wants, and
-// returns what is left. Data goes only with data set. Objects of one rank go at
-// once; what others live in, when those are gone.
-func (s *session) removeItems(ctx context.Context, inv *inventory, keep func(item) bool, data bool) ([]item, error) {
-	left := make([]item, len(inv.Items))
-	stays := make([]bool, len(inv.Items))
-	uids := make([]types.UID, len(inv.Items))
-	for end := len(inv.Items); end > 0; {
-		rank := manifest.Rank(inv.Items[end-1].Kind)
-		begin := end
-		for begin > 0 && manifest.Rank(inv.Items[begin-1].Kind) == rank {
-			begin--
-		}
-		wave := inv.Items[begin:end]
-		err := each(ctx, len(wave), func(ctx context.Context, i int) (err error) {
-			n := begin + i
-			left[n], stays[n] = wave[i], true
-			if !keep(wave[i]) {
-				left[n], stays[n], uids[n], err = s.removeItem(ctx, inv.App, wave[i], data)
-			}
-			return err
-		})
-		if err != nil {
-			return nil, err
-		}
-		end = begin
-		if next := begin - 1; next < 0 || manifest.Rank(inv.Items[next].Kind) <= manifest.RankCRD {
-			if err := s.awaitRemoved(ctx, inv.Items[begin:], uids[begin:]); err != nil {
-				return nil, err
-			}
-		}
-	}
-	var out []item
-	for n := range left {
-		if stays[n] {
-			out = append(out, left[n])
-		}
-	}
-	return out, nil
-}
-
-// removeItem deletes one object, unless it stays. The uid is that of what is
-// on its way out.
-func (s *session) removeItem(ctx context.Context, app string, it item, data bool) (left item, stays bool, uid types.UID, err error) {
-	o, err := s.c.get(ctx, it.id)
-	if err != nil || o == nil {
-		return it, false, "", err
-	}
-	why, err := s.stays(ctx, app, it, o, data)
-	if err != nil {
-		return it, false, "", err
-	}
-	if why != "" {
-		if !it.Retained {
-			s.log("%s stays: %s", it.id, why)
-		}
-		it.Retained = true
-		return it, true, "", nil
-	}
-	s.log("delete %s", it.id)
-	return it, false, o.GetUID(), s.c.remove(ctx, it.id, o.GetUID())
-}
-
-// awaitRemoved waits for what was deleted, not for ever.
-func (s *session) awaitRemoved(ctx context.Context, items []item, uids []types.UID) error {
-	byID := map[id]types.UID{}
-	var ids []id
-	for n, it := range items {
-		if uids[n] != "" {
-			byID[it.id] = uids[n]
-			ids = append(ids, it.id)
-		}
-	}
-	gone, err := s.awaitGone(ctx, ids, byID)
-	if err == nil && !gone {
-		s.log("warning: some of what was deleted is still ending")
-	}
-	return err
-}
-
-// stays says why an object must not be deleted, "" if it may.
-func (s *session) stays(ctx context.Context, app string, it item, o *unstructured.Unstructured, data bool) (string, error) {
-	anno, labels := o.GetAnnotations(), o.GetLabels()
-	marked := func(k, v string) bool { return anno[k] == v || labels[k] == v }
-	switch {
-	case it.Adopted:
-		return "it was there before the application", nil
-	case labels[labelApp] != appLabel(app):
-		return "it is not marked as the application's any more", nil
-	case marked(annoKeep, "true"), marked("helm.sh/resource-policy", "keep"),
-		marked("cli-utils.sigs.k8s.io/on-remove", "keep"), marked("client.lifecycle.config.k8s.io/deletion", "detach"),
-		marked("kustomize.toolkit.fluxcd.io/prune", "disabled"):
-		return "it is marked to be kept", nil
-	case !data && it.Group == "" && (it.Kind == "PersistentVolumeClaim" || it.Kind == "PersistentVolume"):
-		return "it holds data", nil
-	case it.Group == "" && it.Kind == "Namespace":
-		return s.namespaceInUse(ctx, it.Name, data)
-	case it.Group == "apiextensions.k8s.io" && it.Kind == "CustomResourceDefinition":
-		return s.definitionInUse(ctx, o)
-	}
-	return "", nil
-}
-
-// definitionInUse tells whether custom resources of a definition are there:
-// they would go with it.
-func (s *session) definitionInUse(ctx context.Context, o *unstructured.Unstructured) (string, error) {
-	group, _, _ := unstructured.NestedString(o.Object, "spec", "group")
-	kind, _, _ := unstructured.NestedString(o.Object, "spec", "names", "kind")
-	list, err := s.c.list(ctx, group, kind, "", "")
-	if meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
-		return "", nil
-	}
-	if err != nil {
-		return "", err
-	}
-	if len(list) > 0 {
-		return fmt.Sprintf("there are objects of its kind, such as %s in %s", list[0].GetName(), list[0].GetNamespace()), nil
-	}
-	return "", nil
 }

@@ -10,16 +10,19 @@ import (
 
 	"github.com/mender-app/mender-app/submodules"
 	"github.com/mender-app/mender-app/submodules/config"
+	"github.com/mender-app/mender-app/submodules/imagestore/containerd"
 )
 
 // Settings are what the device's operator decides, and what the artifact's
 // metadata may say within that. The zero value is not ready; see ReadSettings.
 type Settings struct {
-	Kubeconfig   string // "" looks in the usual places
-	Namespace    string // of objects that name none; "" is default
-	Containerd   string // the socket; "" looks in the usual places
-	Snapshotter  string // "" takes the one the node's containers have
-	ImageTarget  string // containerd, the only one there is
+	Kubeconfig  string // "" looks in the usual places
+	Namespace   string // of objects that name none; "" is default
+	Containerd  string // the socket; "" looks in the usual places
+	Snapshotter string // "" takes the one the node's containers have
+	// Registry is where other nodes get the images from; nil is nowhere: the
+	// images are in this node's containerd alone.
+	Registry     *containerd.Registry
 	Cluster      string // cluster-wide objects: "no", "yes", or the kinds allowed
 	Namespaces   string // beside Namespace that manifests may name: words, or *
 	Pull         bool   // manifests may make the node pull images
@@ -61,13 +64,14 @@ func ReadSettings(getenv func(string) string) (Settings, error) {
 		Namespace:   str("", "K8S_NAMESPACE"),
 		Containerd:  str(getenv("CONTAINERD_ADDRESS"), "K8S_CTR_ADDRESS"),
 		Snapshotter: f.String("", "K8S_SNAPSHOTTER"),
-		ImageTarget: f.String("containerd", "K8S_IMAGE_TARGET"),
 		Cluster:     f.String("no", "K8S_ALLOW_CLUSTER_OBJECTS"),
 		Namespaces:  f.String("", "K8S_ALLOW_NAMESPACES"),
 		TempDir:     getenv(submodules.EnvTempDir),
 	}
-	if s.ImageTarget != "containerd" {
-		return s, fmt.Errorf("K8S_IMAGE_TARGET=%q: only containerd is there yet", s.ImageTarget)
+	if target := f.String("containerd", "K8S_IMAGE_TARGET"); target != "containerd" {
+		if s.Registry, err = containerd.NewRegistry(target); err != nil {
+			return s, fmt.Errorf("K8S_IMAGE_TARGET is neither containerd nor a registry: %w", err)
+		}
 	}
 	if s.Pull, err = f.Bool(false, "K8S_ALLOW_PULL"); err != nil {
 		return s, err

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/mender-app/mender-app/store/durable"
 	"github.com/mender-app/mender-app/submodules"
 )
 
@@ -98,10 +99,14 @@ func jobEnded(o *unstructured.Unstructured) bool {
 
 // unstop undoes a STOP on an object that was just applied.
 func (s *session) unstop(ctx context.Context, i id, o *unstructured.Unstructured, sent []byte) error {
-	if patch := startPatch(o, sent); patch != nil {
-		return s.c.patch(ctx, i, patch)
+	patch := startPatch(o, sent)
+	if patch == nil {
+		return nil
 	}
-	return nil
+	if err := durable.Point("start.object"); err != nil {
+		return err
+	}
+	return s.c.patch(ctx, i, patch)
 }
 
 // stop scales the application to nothing and returns when its pods are gone.
@@ -136,6 +141,9 @@ func (s *session) stop(ctx context.Context, app string) error {
 			}
 		}
 	}
+	if err := durable.Point("stop.stopped"); err != nil {
+		return err
+	}
 	if err := s.awaitNoPods(ctx, inv); err != nil {
 		return err
 	}
@@ -144,10 +152,14 @@ func (s *session) stop(ctx context.Context, app string) error {
 }
 
 func (s *session) stopOne(ctx context.Context, i id, o *unstructured.Unstructured) error {
-	if patch := stopPatch(o); patch != nil {
-		return s.c.patch(ctx, i, patch)
+	patch := stopPatch(o)
+	if patch == nil {
+		return nil
 	}
-	return nil
+	if err := durable.Point("stop.object"); err != nil {
+		return err
+	}
+	return s.c.patch(ctx, i, patch)
 }
 
 // eachChild calls f for the Jobs of a CronJob.
@@ -278,6 +290,9 @@ func (s *session) start(ctx context.Context, app, dir string) error {
 		if err := s.startPods(ctx, app, dir, inv); err != nil {
 			return err
 		}
+	}
+	if err := durable.Point("start.started"); err != nil {
+		return err
 	}
 	return s.waitHealthy(ctx, ids)
 }

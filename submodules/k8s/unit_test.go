@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -43,10 +44,30 @@ func TestSettings(t *testing.T) {
 	require.Len(t, s.Unknown, 1)
 	require.Contains(t, s.Unknown[0], "K8S_TYPO")
 
-	for _, bad := range []string{"K8S_HEALTH_TIMEOUT=soon\n", "K8S_ALLOW_PULL=perhaps\n", "K8S_RESTART_LIMIT=x\n", "K8S_IMAGE_TARGET=registry://x\n"} {
+	for _, bad := range []string{"K8S_HEALTH_TIMEOUT=soon\n", "K8S_ALLOW_PULL=perhaps\n", "K8S_RESTART_LIMIT=x\n", "K8S_IMAGE_TARGET=docker://x\n", "K8S_IMAGE_TARGET=registry://\n"} {
 		_, err := read(bad)
 		require.Error(t, err, bad)
 	}
+}
+
+// TestSample holds that the sample configuration names every setting, with its
+// default.
+func TestSample(t *testing.T) {
+	sample, err := os.ReadFile("../../packaging/etc/" + ConfigName)
+	require.NoError(t, err)
+	source, err := os.ReadFile("settings.go")
+	require.NoError(t, err)
+	for _, m := range regexp.MustCompile(`"(K8S_[A-Z_]+)"`).FindAllSubmatch(source, -1) {
+		require.Contains(t, string(sample), "\n#"+string(m[1])+"=")
+	}
+	read := func(text string) Settings {
+		dir := t.TempDir()
+		require.NoError(t, os.WriteFile(filepath.Join(dir, ConfigName), []byte(text), 0o644))
+		s, err := ReadSettings(func(k string) string { return map[string]string{submodules.EnvConfigDir: dir}[k] })
+		require.NoError(t, err)
+		return s
+	}
+	require.Equal(t, read(""), read(strings.ReplaceAll(string(sample), "\n#K8S_", "\nK8S_")))
 }
 
 func TestNames(t *testing.T) {

@@ -36,10 +36,12 @@ func documents(name string, f io.Reader, fn func(document) error) error {
 		err = yamlDocuments(name, limit, fn)
 	}
 	if limit.N == 0 {
-		return &Error{File: name, Err: fmt.Errorf("larger than %d MiB", MaxFile>>20)}
+		return &Error{File: name, Err: errTooLarge}
 	}
 	return err
 }
+
+var errTooLarge = fmt.Errorf("larger than %d MiB", MaxFile>>20)
 
 func yamlDocuments(name string, f io.Reader, fn func(document) error) error {
 	r := bufio.NewReaderSize(f, 64<<10)

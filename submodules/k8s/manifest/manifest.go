@@ -23,7 +23,7 @@ import (
 const (
 	MaxFile      = 16 << 20 // of a file, in bytes
 	MaxDocument  = 2 << 20  // of a document, in bytes; of a List with all its items
-	MaxTotal     = 32 << 20 // of all objects together, in bytes of JSON
+	MaxTotal     = 16 << 20 // of all objects together, in bytes of JSON
 	MaxDocuments = 10000    // documents and items of Lists
 	MaxFiles     = 10000    // files and directories
 )
@@ -149,6 +149,9 @@ func (r *reader) visit(name string, e fs.DirEntry, err error) error {
 		return err
 	}
 	defer f.Close()
+	if fi, err := f.Stat(); err == nil && fi.Size() > MaxFile { // before any of it is read
+		return &Error{File: name, Err: errTooLarge}
+	}
 	return r.file(name, f)
 }
 

@@ -187,6 +187,19 @@ spec:
 		{at + "containers[2]", "d@sha256:00", "IfNotPresent"},
 		{at + "volumes[0]", "e:2", "Always"},
 	}, uses)
+	changed, err := SetImages(&objects[1], objects[1].JSON, map[string]string{"a": "reg/a", "c:latest": "reg/c", "e:2": "reg/e"})
+	require.NoError(t, err)
+	rewritten := objects[1]
+	rewritten.JSON = changed
+	uses, err = Images(&rewritten)
+	require.NoError(t, err)
+	require.Equal(t, []ImageUse{
+		{at + "initContainers[0]", "reg/a", "Always"},
+		{at + "containers[0]", "r.example:5000/b:1", "IfNotPresent"},
+		{at + "containers[1]", "reg/c", "IfNotPresent"},
+		{at + "containers[2]", "d@sha256:00", "IfNotPresent"},
+		{at + "volumes[0]", "reg/e", "Always"},
+	}, uses)
 	uses, err = Images(&objects[0])
 	require.NoError(t, err)
 	require.Empty(t, uses)

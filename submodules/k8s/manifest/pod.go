@@ -125,6 +125,86 @@ func AnnotatePods(o *Object, data []byte, key, value string) ([]byte, error) {
 	return data, nil
 }
 
+// SetImages returns data, which is o's JSON or made from it, with other images
+// in its pods: what refs has for those that are written. The pull policy Never,
+// with which a node would not get them, becomes IfNotPresent.
+func SetImages(o *Object, data []byte, refs map[string]string) ([]byte, error) {
+	at := podPath(o.Group(), o.Kind)
+	if at == "" || len(refs) == 0 {
+		return data, nil
+	}
+	data, err := change(data, strings.Split(at, "."), func(spec []byte) ([]byte, error) {
+		var err error
+		for _, field := range []string{"initContainers", "containers", "volumes"} {
+			spec, err = change(spec, []string{field}, func(list []byte) ([]byte, error) { return setImages(list, field, refs) })
+			if err != nil {
+				return nil, err
+			}
+		}
+		return spec, nil
+	})
+	if err != nil {
+		return nil, o.Errorf("%w", err)
+	}
+	return data, nil
+}
+
+// setImages changes the images in a list of containers or volumes.
+func setImages(list []byte, field string, refs map[string]string) ([]byte, error) {
+	var items []json.RawMessage
+	if err := json.Unmarshal(list, &items); err != nil {
+		return nil, err
+	}
+	path, image, policy := []string{}, "image", "imagePullPolicy"
+	if field == "volumes" {
+		path, image, policy = []string{"image"}, "reference", "pullPolicy"
+	}
+	for i := range items {
+		item, err := change(items[i], path, func(data []byte) ([]byte, error) {
+			var m map[string]json.RawMessage
+			if err := json.Unmarshal(data, &m); err != nil {
+				return nil, err
+			}
+			var name, pull string
+			_ = json.Unmarshal(m[image], &name) // Images has looked at both
+			_ = json.Unmarshal(m[policy], &pull)
+			if refs[name] == "" {
+				return data, nil
+			}
+			m[image] = json.RawMessage(strconv.Quote(refs[name]))
+			if pull == "Never" {
+				m[policy] = json.RawMessage(`"IfNotPresent"`)
+			}
+			return json.Marshal(m)
+		})
+		if err != nil {
+			return nil, err
+		}
+		items[i] = item
+	}
+	return json.Marshal(items)
+}
+
+// change replaces the value at a path through JSON objects, if there is one.
+func change(data []byte, path []string, f func([]byte) ([]byte, error)) ([]byte, error) {
+	if len(path) == 0 {
+		return f(data)
+	}
+	var m map[string]json.RawMessage
+	if err := json.Unmarshal(data, &m); err != nil {
+		return nil, err
+	}
+	if len(m[path[0]]) == 0 || string(m[path[0]]) == "null" {
+		return data, nil
+	}
+	sub, err := change(m[path[0]], path[1:], f)
+	if err != nil {
+		return nil, err
+	}
+	m[path[0]] = sub
+	return json.Marshal(m)
+}
+
 // set puts a value into a tree of JSON objects, making those that are missing.
 func set(data []byte, path []string, value []byte) ([]byte, error) {
 	if len(path) == 0 {

@@ -1,0 +1,153 @@
+package k8s
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/mender-app/mender-app/submodules"
+	"github.com/mender-app/mender-app/submodules/k8s/manifest"
+)
+
+// check looks at what is there, and lets the API server check every object it
+// can check now, with nothing changed. Its namespaces are there, but those
+// that the release itself brings.
+func (s *session) check(ctx context.Context, r *release, inv *inventory) error {
+	brings := map[string]bool{}
+	for _, p := range r.objects {
+		if p.id.Kind == "Namespace" && p.id.Group == "" {
+			brings[p.id.Name] = true
+		}
+	}
+	missing := map[string]bool{}
+	for ns := range brings {
+		o, err := s.c.get(ctx, id{Kind: "Namespace", Name: ns})
+		if err != nil {
+			return err
+		}
+		missing[ns] = o == nil
+	}
+	var now []*planned
+	for _, p := range r.objects {
+		if p.mapping != nil && !missing[p.id.Namespace] {
+			now = append(now, p)
+		}
+	}
+	if err := s.findLive(ctx, now); err != nil {
+		return err
+	}
+	return each(ctx, len(now), func(ctx context.Context, i int) error { return s.checkOne(ctx, r, now[i], inv) })
+}
+
+// findLive fills in what is there of the objects, one list for each kind and
+// namespace.
+func (s *session) findLive(ctx context.Context, objects []*planned) error {
+	type place struct{ group, kind, namespace string }
+	byPlace := map[place]map[string]*planned{}
+	var places []place
+	for _, p := range objects {
+		at := place{p.id.Group, p.id.Kind, p.id.Namespace}
+		if byPlace[at] == nil {
+			byPlace[at] = map[string]*planned{}
+			places = append(places, at)
+		}
+		byPlace[at][p.id.Name] = p
+	}
+	return each(ctx, len(places), func(ctx context.Context, i int) error {
+		at, want := places[i], byPlace[places[i]]
+		if len(want) < 3 {
+			for _, p := range want {
+				o, err := s.c.getMapped(ctx, p.mapping, p.id)
+				if err != nil {
+					return err
+				}
+				if o != nil {
+					p.live = liveOf(o)
+				}
+			}
+			return nil
+		}
+		return s.c.eachOf(ctx, at.group, at.kind, at.namespace, "", func(o *unstructured.Unstructured) {
+			if p := want[o.GetName()]; p != nil {
+				p.live = liveOf(o)
+			}
+		})
+	})
+}
+
+func (s *session) checkOne(ctx context.Context, r *release, p *planned, inv *inventory) error {
+	if p.live != nil {
+		if p.live.owner != "" && p.live.owner != appLabel(r.app) {
+			return submodules.Mark(p.Errorf("it belongs to the application %s", p.live.owner), submodules.ErrContent)
+		}
+		if p.live.ending && !once(p.Kind) {
+			return p.Errorf("it is being deleted; try again when it is gone")
+		}
+	}
+	o, err := s.c.apply(ctx, p.mapping, p.id, p.data, true)
+	if err == nil && p.Kind == "Pod" && p.live != nil && p.live.images != p.images && inv.find(p.id) != nil {
+		// A pod takes a new annotation, but not the image it stands for.
+		p.replace = true
+		return nil
+	}
+	if err == nil && p.live != nil && !p.live.stopped && !p.live.ending {
+		p.same = contentOf(o) == p.live.content
+	}
+	if err != nil && p.live != nil && once(p.Kind) && apierrors.IsInvalid(err) && immutable(err) && inv.find(p.id) != nil {
+		p.replace = true
+		return nil
+	}
+	if err != nil {
+		return submodules.Mark(s.explain(r.dir, p, err), submodules.ErrContent)
+	}
+	return nil
+}
+
+// once reports whether objects of a kind run once, so that a changed one is
+// another one.
+func once(kind string) bool { return kind == "Job" || kind == "Pod" }
+
+func immutable(err error) bool {
+	return strings.Contains(err.Error(), "immutable") || strings.Contains(err.Error(), "may not change fields") ||
+		strings.Contains(err.Error(), "may not add or remove containers")
+}
+
+var (
+	unknownField  = regexp.MustCompile(`unknown field "([^"]+)"`)
+	undeclared    = regexp.MustCompile(`: \.?([^\s:]+): field not declared in schema`)
+	typedMismatch = regexp.MustCompile(`: \.?(\S+): (expected [^,:]+)`)
+)
+
+// explain turns what the API server says into one line with file and line.
+func (s *session) explain(dir string, p *planned, err error) error {
+	at := func(field string, format string, args ...any) error {
+		return &manifest.Error{
+			File: p.File, Line: manifest.Position(dir, p.Object, field),
+			Err: fmt.Errorf("%s/%s: %s", p.Kind, p.Name, fmt.Sprintf(format, args...)),
+		}
+	}
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) {
+		return p.Errorf("%w", err)
+	}
+	msg := status.Status().Message
+	for _, re := range []*regexp.Regexp{unknownField, undeclared} {
+		if m := re.FindStringSubmatch(msg); m != nil {
+			return at(m[1], "unknown field %s", m[1])
+		}
+	}
+	if m := typedMismatch.FindStringSubmatch(msg); m != nil {
+		return at(m[1], "%s: %s", m[1], m[2])
+	}
+	if d := status.Status().Details; d != nil && len(d.Causes) > 0 && status.Status().Reason == metav1.StatusReasonInvalid {
+		c := d.Causes[0]
+		return at(c.Field, "%s: %s", c.Field, c.Message)
+	}
+	return p.Errorf("%s", msg)
+}

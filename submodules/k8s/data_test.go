@@ -1,0 +1,154 @@
+package k8s
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestData(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	m := n.module()
+	ctx := context.Background()
+	data := t.TempDir()
+	require.NoError(t, os.Chmod(data, 0o777))
+	// The cluster has no provisioner: an operator made the volume.
+	pv, err := json.Marshal(map[string]any{
+		"apiVersion": "v1", "kind": "PersistentVolume", "metadata": map[string]any{"name": n.ns},
+		"spec": map[string]any{
+			"capacity": map[string]any{"storage": "1Mi"}, "accessModes": []string{"ReadWriteOnce"}, "storageClassName": n.ns,
+			"persistentVolumeReclaimPolicy": "Retain", "hostPath": map[string]any{"path": data},
+		},
+	})
+	require.NoError(t, err)
+	pvm, err := n.c.mapping(ctx, "", "PersistentVolume", "v1")
+	require.NoError(t, err)
+	_, err = n.c.apply(ctx, pvm, id{Kind: "PersistentVolume", Name: n.ns}, pv, false)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = n.c.remove(ctx, id{Kind: "PersistentVolume", Name: n.ns}, "") })
+	claim := fmt.Sprintf("apiVersion: v1\nkind: PersistentVolumeClaim\nmetadata: {name: data}\nspec: {storageClassName: %s, accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Mi}}}", n.ns)
+	with := func(image string) string {
+		return deployment("web", image, "        env: [{name: DATA, value: /data/log}]", "        volumeMounts: [{name: data, mountPath: /data}]",
+			"      volumes: [{name: data, persistentVolumeClaim: {claimName: data}}]")
+	}
+	n.load(m, n.ns, "shop-data:1", "VERSION=v1")
+	n.load(m, n.ns, "shop-data:2", "VERSION=v2")
+	n.load(m, n.ns, "shop-data:3", "VERSION=v3", "UNREADY=1")
+	first := n.manifests(claim, with("shop-data:1"))
+	require.NoError(t, m.Rollout(ctx, n.request(n.ns, first)))
+	uid := n.get("", "PersistentVolumeClaim", "data").GetUID()
+	second := n.manifests(claim, with("shop-data:2"))
+	require.NoError(t, m.Rollout(ctx, n.request(n.ns, second)))
+	require.Error(t, m.Rollout(ctx, n.request(n.ns, n.manifests(hasty(with("shop-data:3"))))), "and it drops the claim")
+	require.NoError(t, m.Rollback(ctx, n.request(n.ns, second)))
+	require.NoError(t, m.Stop(ctx, n.request(n.ns, second)))
+	require.NoError(t, m.Start(ctx, n.request(n.ns, second)))
+	require.NoError(t, m.Rollout(ctx, n.request(n.ns, n.manifests(deployment("web", "shop-data:2")))), "and it drops the claim")
+	require.Equal(t, uid, n.get("", "PersistentVolumeClaim", "data").GetUID())
+	require.NoError(t, m.Purge(ctx, n.request(n.ns, "")))
+	require.Equal(t, uid, n.get("", "PersistentVolumeClaim", "data").GetUID())
+	log, err := os.ReadFile(filepath.Join(data, "log"))
+	require.NoError(t, err)
+	require.Equal(t, "v1\nv2\nv3\nv2\n", string(log))
+	all := n.request(n.ns, "")
+	all.PurgeData = true
+	require.NoError(t, m.Purge(ctx, all))
+	require.Nil(t, n.get("", "PersistentVolumeClaim", "data"))
+}
+
+// TestPurgeTwice: the claims that a StatefulSet made outlive it, and a PURGE
+// that is asked to finds them when the StatefulSet is long gone.
+func TestPurgeTwice(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	m := n.module()
+	ctx := context.Background()
+	n.load(m, n.ns, "shop-set:1", "VERSION=v1")
+	n.Apply(t, fmt.Sprintf(`{"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": %q}, "spec": {
+		"capacity": {"storage": "1Mi"}, "accessModes": ["ReadWriteOnce"], "storageClassName": %[1]q,
+		"persistentVolumeReclaimPolicy": "Retain", "hostPath": {"path": %q}}}`, n.ns, t.TempDir()))
+	t.Cleanup(func() { n.Kubectl("delete", "pv", n.ns, "--wait=false") })
+	n.Apply(t, fmt.Sprintf(`{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": %q}}`, n.ns))
+	n.Apply(t, fmt.Sprintf(`{"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "data-dbs-0", "namespace": %q},
+		"spec": {"storageClassName": "none", "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Mi"}}}}`, n.ns))
+	set := fmt.Sprintf(`apiVersion: apps/v1
+kind: StatefulSet
+metadata: {name: db}
+spec:
+  serviceName: db
+  selector: {matchLabels: {app: db}}
+  template:
+    metadata: {labels: {app: db}}
+    spec:
+      terminationGracePeriodSeconds: 1
+      containers: [{name: c, image: "shop-set:1", imagePullPolicy: Never, volumeMounts: [{name: data, mountPath: /data}]}]
+  volumeClaimTemplates:
+  - metadata: {name: data}
+    spec: {storageClassName: %s, accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Mi}}}`, n.ns)
+	require.NoError(t, m.Rollout(ctx, n.request(n.ns, n.manifests(set, configMap("one")))))
+	uid := n.get("", "PersistentVolumeClaim", "data-db-0").GetUID()
+	require.NoError(t, m.Purge(ctx, n.request(n.ns, "")))
+	require.Nil(t, n.get("apps", "StatefulSet", "db"))
+	claim := n.get("", "PersistentVolumeClaim", "data-db-0")
+	require.NotNil(t, claim)
+	require.Equal(t, uid, claim.GetUID())
+
+	all := n.request(n.ns, "")
+	all.PurgeData = true
+	for range 2 {
+		require.NoError(t, m.Purge(ctx, all))
+		claim = n.get("", "PersistentVolumeClaim", "data-db-0")
+		require.True(t, claim == nil || claim.GetDeletionTimestamp() != nil)
+		require.NotNil(t, n.get("", "PersistentVolumeClaim", "data-dbs-0"), "another's")
+	}
+}
+
+func TestCustomResource(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	m := n.module()
+	ctx := context.Background()
+	group := n.ns + ".example"
+	crd := fmt.Sprintf(`apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: things.%s}
+spec:
+  group: %s
+  scope: Namespaced
+  names: {plural: things, singular: thing, kind: Thing}
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    schema: {openAPIV3Schema: {type: object, properties: {spec: {type: object, properties: {size: {type: integer}}}}}}`, group, group)
+	thing := fmt.Sprintf("apiVersion: %s/v1\nkind: Thing\nmetadata: {name: it}\nspec: {size: 3}", group)
+	dir := n.manifests(thing, crd)
+	require.ErrorContains(t, m.Rollout(ctx, n.request(n.ns, dir)), "K8S_ALLOW_CLUSTER_OBJECTS")
+	n.set.Cluster = "CustomResourceDefinition"
+	require.NoError(t, m.Rollout(ctx, n.request(n.ns, dir)))
+	o := n.get(group, "Thing", "it")
+	require.Equal(t, int64(3), n.field(o, "spec.size"))
+	require.ErrorContains(t, m.Rollout(ctx, n.request(n.ns, n.manifests(strings.Replace(thing, "size", "sice", 1), crd))), "app.yaml:4: Thing/it: unknown field spec.sice")
+
+	t.Log("a definition in use by others stays")
+	foreign := id{Group: group, Kind: "Thing", Namespace: "default", Name: "theirs"}
+	mp, err := n.c.mapping(ctx, group, "Thing", "v1")
+	require.NoError(t, err)
+	_, err = n.c.apply(ctx, mp, foreign, []byte(fmt.Sprintf(`{"apiVersion":"%s/v1","kind":"Thing","metadata":{"name":"theirs"}}`, group)), false)
+	require.NoError(t, err)
+	require.NoError(t, m.Rollout(ctx, n.request(n.ns, n.manifests(configMap("only")))))
+	require.Nil(t, n.get(group, "Thing", "it"))
+	require.Contains(t, n.log(), "there are objects of its kind, such as theirs in default")
+	require.NoError(t, n.c.remove(ctx, foreign, ""))
+	require.NoError(t, m.Purge(ctx, n.request(n.ns, "")))
+	gone, err := n.c.get(ctx, id{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition", Name: "things." + group})
+	require.NoError(t, err)
+	require.Nil(t, gone)
+}

@@ -1,0 +1,159 @@
+package k8s
+
+import (
+	"context"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/mender-app/mender-app/store/durable"
+	"github.com/mender-app/mender-app/submodules/k8s/manifest"
+)
+
+// prune deletes what the inventory has and the release has not, the last
+// applied first, and narrows the inventory to what is left.
+func (s *session) prune(ctx context.Context, inv *inventory, r *release) error {
+	want := map[id]bool{}
+	for _, i := range r.ids() {
+		want[i] = true
+	}
+	kept, err := s.removeItems(ctx, inv, func(it item) bool { return want[it.id] }, false)
+	if err != nil {
+		return err
+	}
+	inv.Items = kept
+	return nil
+}
+
+// removeItems deletes the inventory's items but those that keep wants, and
+// returns what is left. Data goes only with data set. Objects of one rank go at
+// once; what others live in, when those are gone.
+func (s *session) removeItems(ctx context.Context, inv *inventory, keep func(item) bool, data bool) ([]item, error) {
+	left := make([]item, len(inv.Items))
+	stays := make([]bool, len(inv.Items))
+	uids := make([]types.UID, len(inv.Items))
+	for end := len(inv.Items); end > 0; {
+		rank := manifest.Rank(inv.Items[end-1].Kind)
+		begin := end
+		for begin > 0 && manifest.Rank(inv.Items[begin-1].Kind) == rank {
+			begin--
+		}
+		wave := inv.Items[begin:end]
+		err := each(ctx, len(wave), func(ctx context.Context, i int) (err error) {
+			n := begin + i
+			left[n], stays[n] = wave[i], true
+			if !keep(wave[i]) {
+				left[n], stays[n], uids[n], err = s.removeItem(ctx, inv.App, wave[i], data)
+			}
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+		end = begin
+		if next := begin - 1; next < 0 || manifest.Rank(inv.Items[next].Kind) <= manifest.RankCRD {
+			if err := s.awaitRemoved(ctx, inv.Items[begin:], uids[begin:]); err != nil {
+				return nil, err
+			}
+		}
+	}
+	var out []item
+	for n := range left {
+		if stays[n] {
+			out = append(out, left[n])
+		}
+	}
+	return out, nil
+}
+
+// removeItem deletes one object, unless it stays. The uid is that of what is
+// on its way out.
+func (s *session) removeItem(ctx context.Context, app string, it item, data bool) (left item, stays bool, uid types.UID, err error) {
+	o, err := s.c.get(ctx, it.id)
+	if err != nil || o == nil {
+		return it, false, "", err
+	}
+	why, err := s.stays(ctx, app, it, o, data)
+	if err != nil {
+		return it, false, "", err
+	}
+	if why != "" {
+		if !it.Retained {
+			s.log("%s stays: %s", it.id, why)
+		}
+		it.Retained = true
+		return it, true, "", nil
+	}
+	if it.Kind == "StatefulSet" && it.Group == "apps" {
+		// Its claims stay, and without it nothing would tell whose they are.
+		if _, err := s.claimClaims(ctx, app, o); err != nil {
+			return it, false, "", err
+		}
+	}
+	if err := durable.Point("remove.object"); err != nil {
+		return it, false, "", err
+	}
+	s.log("delete %s", it.id)
+	return it, false, o.GetUID(), s.c.remove(ctx, it.id, o.GetUID())
+}
+
+// awaitRemoved waits for what was deleted, not for ever.
+func (s *session) awaitRemoved(ctx context.Context, items []item, uids []types.UID) error {
+	byID := map[id]types.UID{}
+	var ids []id
+	for n, it := range items {
+		if uids[n] != "" {
+			byID[it.id] = uids[n]
+			ids = append(ids, it.id)
+		}
+	}
+	gone, err := s.awaitGone(ctx, ids, byID)
+	if err == nil && !gone {
+		s.log("warning: some of what was deleted is still ending")
+	}
+	return err
+}
+
+// stays says why an object must not be deleted, "" if it may.
+func (s *session) stays(ctx context.Context, app string, it item, o *unstructured.Unstructured, data bool) (string, error) {
+	anno, labels := o.GetAnnotations(), o.GetLabels()
+	marked := func(k, v string) bool { return anno[k] == v || labels[k] == v }
+	switch {
+	case it.Adopted:
+		return "it was there before the application", nil
+	case labels[labelApp] != appLabel(app):
+		return "it is not marked as the application's any more", nil
+	case marked(annoKeep, "true"), marked("helm.sh/resource-policy", "keep"),
+		marked("cli-utils.sigs.k8s.io/on-remove", "keep"), marked("client.lifecycle.config.k8s.io/deletion", "detach"),
+		marked("kustomize.toolkit.fluxcd.io/prune", "disabled"):
+		return "it is marked to be kept", nil
+	case !data && it.Group == "" && (it.Kind == "PersistentVolumeClaim" || it.Kind == "PersistentVolume"):
+		return "it holds data", nil
+	case it.Group == "" && it.Kind == "Namespace":
+		return s.namespaceInUse(ctx, it.Name, data)
+	case it.Group == "apiextensions.k8s.io" && it.Kind == "CustomResourceDefinition":
+		return s.definitionInUse(ctx, o)
+	}
+	return "", nil
+}
+
+// definitionInUse tells whether custom resources of a definition are there:
+// they would go with it.
+func (s *session) definitionInUse(ctx context.Context, o *unstructured.Unstructured) (string, error) {
+	group, _, _ := unstructured.NestedString(o.Object, "spec", "group")
+	kind, _, _ := unstructured.NestedString(o.Object, "spec", "names", "kind")
+	list, err := s.c.list(ctx, group, kind, "", "")
+	if meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	if len(list) > 0 {
+		return fmt.Sprintf("there are objects of its kind, such as %s in %s", list[0].GetName(), list[0].GetNamespace()), nil
+	}
+	return "", nil
+}

@@ -1,0 +1,158 @@
+package k8s
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/mender-app/mender-app/submodules"
+	"github.com/mender-app/mender-app/submodules/imagestore/containerd"
+	"github.com/mender-app/mender-app/testdata/bed/kube"
+)
+
+// registry is Debian's docker-registry on loopback, where containerd expects
+// no TLS.
+type registry struct {
+	t    *testing.T
+	host string
+	dir  string
+	stop func()
+}
+
+func newRegistry(t *testing.T) *registry {
+	kube.Start(t, "docker-registry")
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	r := &registry{t: t, host: l.Addr().String(), dir: t.TempDir()}
+	require.NoError(t, l.Close())
+	r.start()
+	t.Cleanup(func() { r.stop() })
+	return r
+}
+
+// start starts an empty registry.
+func (r *registry) start() {
+	r.t.Helper()
+	root := filepath.Join(r.dir, fmt.Sprint(time.Now().UnixNano()))
+	conf := filepath.Join(r.dir, "config.yml")
+	require.NoError(r.t, os.WriteFile(conf, fmt.Appendf(nil, `version: 0.1
+log: {level: error}
+storage: {filesystem: {rootdirectory: %s}, delete: {enabled: true}}
+http: {addr: %s}
+`, root, r.host), 0o644))
+	cmd := exec.Command("docker-registry", "serve", conf)
+	require.NoError(r.t, cmd.Start())
+	r.stop = func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }
+	require.Eventually(r.t, func() bool {
+		resp, err := http.Get("http://" + r.host + "/v2/")
+		if err != nil {
+			return false
+		}
+		_ = resp.Body.Close()
+		return resp.StatusCode == http.StatusOK
+	}, 30*time.Second, 50*time.Millisecond)
+}
+
+// has reports whether the registry has what a pod's image says.
+func (r *registry) has(ref string) bool {
+	r.t.Helper()
+	name, digest, ok := strings.Cut(strings.TrimPrefix(ref, r.host+"/"), "@")
+	require.True(r.t, ok, ref)
+	req, err := http.NewRequest(http.MethodHead, "http://"+r.host+"/v2/"+name+"/manifests/"+digest, nil)
+	require.NoError(r.t, err)
+	req.Header.Set("Accept", "application/vnd.oci.image.manifest.v1+json")
+	resp, err := http.DefaultClient.Do(req)
+	require.NoError(r.t, err)
+	_ = resp.Body.Close()
+	return resp.StatusCode == http.StatusOK
+}
+
+// TestRegistry holds that images reach the node by way of a registry where one
+// is set, in both directions of an update, and leave it with their release.
+func TestRegistry(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	reg := newRegistry(t)
+	ctx := context.Background()
+	var err error
+	n.set.Registry, err = containerd.NewRegistry("registry://" + reg.host + "/edge")
+	require.NoError(t, err)
+	m := n.module()
+	app := n.ns
+	_, err = m.Reqs(ctx, n.request(app, ""))
+	require.NoError(t, err)
+	// Names of the test's own, so that containerd has none of it by chance.
+	one, two := "shop-"+n.ns+":1", "shop-"+n.ns+":2"
+	c1, c2 := n.load(m, app, one, "VERSION=v1", n.ns), n.load(m, app, two, "VERSION=v2", n.ns)
+	image := func() string {
+		list, _ := n.field(n.get("apps", "Deployment", "web"), "spec.template.spec.containers").([]any)
+		require.Len(t, list, 1)
+		c, _ := list[0].(map[string]any)
+		require.Equal(t, "IfNotPresent", c["imagePullPolicy"])
+		ref, _ := c["image"].(string)
+		require.True(t, strings.HasPrefix(ref, reg.host+"/edge/"+app+"@sha256:"), ref)
+		return ref
+	}
+	first, second := n.manifests(deployment("web", one)), n.manifests(deployment("web", two))
+	r := n.request(app, first)
+	r.Components = []submodules.Component{c1}
+	require.NoError(t, m.Rollout(ctx, r))
+	require.Equal(t, "v1", n.answer("web"))
+	ref1 := image()
+	require.True(t, reg.has(ref1))
+	require.Contains(t, n.Ctr("images", "ls", "-q"), ref1, "the node pulled it")
+	problems, err := m.Verify(ctx, r)
+	require.NoError(t, err)
+	require.Empty(t, problems)
+
+	require.NoError(t, m.Rollout(ctx, n.request(app, second)))
+	require.Equal(t, "v2", n.answer("web"))
+	ref2 := image()
+
+	t.Log("a registry that lost everything gets back what a release needs")
+	reg.stop()
+	_, err = m.Reqs(ctx, n.request(app, ""))
+	require.ErrorIs(t, err, submodules.ErrRequirement)
+	require.ErrorContains(t, err, "registry "+reg.host)
+	reg.start()
+	problems, err = m.Verify(ctx, r)
+	require.NoError(t, err)
+	require.Equal(t, []string{one + ": it is not in the registry " + reg.host + "/edge/"}, problems)
+	require.NoError(t, m.Rollback(ctx, r))
+	require.Equal(t, "v1", n.answer("web"))
+	require.Equal(t, ref1, image())
+	require.True(t, reg.has(ref1))
+	require.False(t, reg.has(ref2))
+
+	t.Log("what a release does not need any more leaves the registry")
+	again := n.request(app, "")
+	again.URL, again.Components = two, []submodules.Component{c2}
+	again.Path = "-"
+	require.NoError(t, m.Load(ctx, again)) // it is on the node: nothing is read
+	require.True(t, reg.has(ref2))
+	again.URL += "@" + c2.Digest
+	require.NoError(t, m.Delete(ctx, again))
+	require.False(t, reg.has(ref2))
+	require.NoError(t, m.Purge(ctx, n.request(app, "")))
+	require.False(t, reg.has(ref1))
+}
+
+// TestManyNodes: images in one node's containerd are not enough for several.
+func TestManyNodes(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	n.Apply(t, fmt.Sprintf("apiVersion: v1\nkind: Node\nmetadata: {name: %s}\nspec: {unschedulable: true}\n", n.ns))
+	t.Cleanup(func() { n.Kubectl("delete", "node", n.ns) })
+	require.NoError(t, n.module().Rollout(context.Background(), n.request(n.ns, n.manifests(configMap("one")))))
+	require.Contains(t, n.log(), "the images are on this one only")
+	require.Contains(t, n.log(), "K8S_IMAGE_TARGET")
+}
