@@ -1,0 +1,86 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/mender-app/mender-app/testdata/bed"
+	"github.com/mender-app/mender-app/testdata/bed/kube"
+)
+
+// maxResident is what the sub-module may ever take on amd64, in KiB.
+const maxResident = 96 << 10
+
+// TestBadManifests: whatever a release is made of, the sub-module says what is
+// wrong with it in one line, within its bounds.
+func TestBadManifests(t *testing.T) {
+	t.Parallel()
+	node := kube.Start(t) // the kinds are the cluster's
+	programs, err := bed.Programs()
+	require.NoError(t, err)
+	configMap := func(name, data string) string {
+		return "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: " + name + "}\ndata: {k: \"" + data + "\"}\n"
+	}
+	many := func(n int, data string) []byte {
+		var b bytes.Buffer
+		for i := range n {
+			b.WriteString("---\n" + configMap(fmt.Sprint("c", i), data))
+		}
+		return b.Bytes()
+	}
+	// Text that no compression makes small.
+	noise := make([]byte, 1<<20)
+	for i, r := 0, rand.New(rand.NewSource(1)); i < len(noise); i++ {
+		noise[i] = 'a' + byte(r.Intn(26))
+	}
+	anchors := "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\nx:\n- &a [x, x, x, x, x, x, x, x, x, x]\n"
+	for i := 'b'; i < 'k'; i++ {
+		anchors += fmt.Sprintf("- &%c [%s]\n", i, strings.TrimSuffix(strings.Repeat("*"+string(i-1)+", ", 10), ", "))
+	}
+	unknown := []byte("---\napiVersion: x.example/v1\nkind: Thing\nmetadata: {name: last}\n")
+	for name, c := range map[string]struct {
+		files map[string][]byte
+		want  string
+	}{
+		"50 MB in one file": {map[string][]byte{"a.yaml": many(50, string(noise))}, "a.yaml: larger than 16 MiB"},
+		"14 MB in one line": {map[string][]byte{"a.yaml": []byte(configMap("x", strings.Repeat(string(noise), 14)))}, "a.yaml:4: a line of more than 2 MiB"},
+		"50 MB of JSON":     {map[string][]byte{"a.json": []byte(`{"a":"` + strings.Repeat(string(noise), 50) + `"}`)}, "a.json: larger than 16 MiB"},
+		"50 MB in files": {func() map[string][]byte {
+			m := map[string][]byte{}
+			for i := range 5 {
+				m[fmt.Sprintf("%d.yaml", i)] = bytes.ReplaceAll(many(10, string(noise)), []byte("name: c"), fmt.Appendf(nil, "name: c%d-", i))
+			}
+			return m
+		}(), "the manifests are larger than 16 MiB together"},
+		"as much JSON":          {map[string][]byte{"a.json": fmt.Appendf(nil, `{"a":"%s"}`, strings.Repeat(string(noise), 15))}, "a.json: a document of more than 2 MiB"},
+		"as much as is read":    {map[string][]byte{"a.yaml": append(many(14, string(noise)), unknown...)}, "a.yaml:72: Thing/last: this cluster has no kind Thing"},
+		"10000 documents":       {map[string][]byte{"a.yaml": append(many(9999, "v"), unknown...)}, "a.yaml:49997: Thing/last: this cluster has no kind Thing"},
+		"10001 documents":       {map[string][]byte{"a.yaml": many(10001, "v")}, "a.yaml:50002: more than 10000 objects"},
+		"anchors that explode":  {map[string][]byte{"a.yaml": []byte(anchors)}, "a.yaml:1: its anchors and aliases grow beyond all bounds"},
+		"more items than lines": {map[string][]byte{"a.yaml": []byte("x: [" + strings.Repeat("1,", 1<<19) + "1]")}, "a.yaml:1: more than 200000 lines and items in one document"},
+		"deeper than anything":  {map[string][]byte{"a.yaml": []byte(strings.Repeat("[", 199_999))}, "a.yaml:1: "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir, conf := t.TempDir(), t.TempDir()
+			for file, data := range c.files {
+				require.NoError(t, os.WriteFile(filepath.Join(dir, file), data, 0o644))
+			}
+			cmd := exec.Command(filepath.Join(programs, "k8s"), "ROLLOUT", "bounds", dir)
+			cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "MENDER_APP_CONFIG_DIR=" + conf, "KUBECONFIG=" + node.Kubeconfig(), "CONTAINERD_ADDRESS=" + node.Containerd()}
+			out, took, err := measure(cmd)
+			require.Error(t, err)
+			require.Equal(t, 5, cmd.ProcessState.ExitCode(), out)
+			require.Contains(t, out, c.want)
+			require.Less(t, took.peak, int64(maxResident), "KiB resident")
+			t.Logf("%d MiB resident, %s: %s", took.peak>>10, took.wall, strings.TrimSpace(out))
+		})
+	}
+}
