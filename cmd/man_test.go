@@ -19,7 +19,7 @@ var (
 // The manual pages name every option, command and exit code that the programs
 // themselves tell of.
 func TestManualsAreComplete(t *testing.T) {
-	programs := map[string]string{"mender-app": "mender-app.8", "app-gen": "app-gen.1"}
+	programs := map[string]string{"mender-app": "mender-app.8", "app-gen": "app-gen.1", "k8s": "mender-app-k8s.8"}
 	for program, page := range programs {
 		t.Run(program, func(t *testing.T) {
 			binary := filepath.Join(t.TempDir(), program)

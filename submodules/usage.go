@@ -44,6 +44,11 @@ func (f frame) usage(w io.Writer) {
 	for _, e := range envText {
 		fmt.Fprintf(&b, "  %-34s %s\n", e.name, e.text)
 	}
+	fmt.Fprintf(&b, "\nexamples:\n"+
+		"  docker save web:2 | %[1]s LOAD shop web:2 -    bring an image in\n"+
+		"  %[1]s ROLLOUT shop /home/me/shop               bring up the manifests in there\n"+
+		"  %[1]s HEALTHY shop && %[1]s LIST shop            is it well, and of what\n"+
+		"  %[1]s STOP shop /home/me/shop                  stop it; START takes the same\n", f.name)
 	b.WriteString("\nexit status:\n")
 	for _, c := range codeText {
 		fmt.Fprintf(&b, "  %-4d %s\n", c.code, c.text)
