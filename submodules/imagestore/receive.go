@@ -63,7 +63,8 @@ type Incoming struct {
 // becomes an image.
 //
 // loaded is false if the target had the image already; r is then not read to
-// its end. Content that is not what it should be is submodules.ErrContent, a
+// its end. With an error id is what the content said it is, as far as it came.
+// Content that is not what it should be is submodules.ErrContent, a
 // missing or damaged base of a delta submodules.ErrBase.
 func Receive(ctx context.Context, t Target, r io.Reader, in Incoming) (id Identity, loaded bool, err error) {
 	br := bufio.NewReaderSize(r, 64<<10)
@@ -90,7 +91,7 @@ func Receive(ctx context.Context, t Target, r io.Reader, in Incoming) (id Identi
 		return rc.id, false, nil
 	}
 	if err != nil {
-		return id, false, contentError(err)
+		return rc.id, false, contentError(err)
 	}
 	return rc.id, true, nil
 }

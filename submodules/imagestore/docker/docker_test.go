@@ -268,6 +268,83 @@ func TestLoadOmitted(t *testing.T) {
 	require.NoError(t, e.Verify(t.Context(), app, three.identity(), app+":1"))
 }
 
+// tapped is an engine whose archives are looked at on their way.
+type tapped struct {
+	target
+	lie     map[image.Digest]image.Descriptor // what Present says; nil: the truth
+	members map[string]int64                  // what crossed, by name
+}
+
+func (t *tapped) Present(ctx context.Context, d []image.Digest) (map[image.Digest]image.Descriptor, error) {
+	if t.lie != nil {
+		return t.lie, nil
+	}
+	return t.target.Present(ctx, d)
+}
+
+func (t *tapped) Load(ctx context.Context, r io.Reader) error {
+	pr, pw := io.Pipe()
+	done := make(chan error, 1)
+	go func() {
+		tr := tar.NewReader(pr)
+		var err error
+		for h := (*tar.Header)(nil); err == nil; {
+			if h, err = tr.Next(); err == nil {
+				t.members[h.Name] += h.Size
+			}
+		}
+		_, _ = io.Copy(io.Discard, pr)
+		done <- err
+	}()
+	err := t.target.Load(ctx, io.TeeReader(r, pw))
+	_ = pw.Close()
+	<-done
+	return err
+}
+
+// Of images that share layers each layer crosses once, although every one of
+// them comes whole, and no temporary file is made.
+func TestLoadCrossesOnce(t *testing.T) {
+	e, app := engine(t)
+	base := layerTar(t, entry{"base", app + strings.Repeat("x", 200000)})
+	shared := layerTar(t, entry{"shared", app + "shared"})
+	tap := &tapped{target: target{e, t.TempDir()}, members: map[string]int64{}}
+	for i := range 3 {
+		s := makeImage(t, "amd64", base, shared, layerTar(t, entry{"top", fmt.Sprint(app, i)}))
+		url := fmt.Sprintf("%s:%d", app, i)
+		require.NoError(t, e.receive(t.Context(), tap, LoadSpec{App: app, URL: url}, bytes.NewReader(ours(t, s, url))))
+		require.NoError(t, e.Verify(t.Context(), app, s.identity(), url))
+	}
+	for _, b := range [][]byte{base, shared} {
+		require.EqualValues(t, len(b), tap.members["blobs/sha256/"+image.DigestOf(b).Hex()])
+	}
+	var blobs int64
+	for _, size := range tap.members {
+		blobs += size
+	}
+	require.Less(t, blobs, int64(len(base)+len(shared)+20000))
+}
+
+// What the engine registers and cannot run, because a layer it was said to have
+// is gone, is taken back; other names stay.
+func TestLoadTakesBack(t *testing.T) {
+	e, app := engine(t)
+	base := layerTar(t, entry{"base", app + strings.Repeat("x", 1000)})
+	s := makeImage(t, "amd64", base, layerTar(t, entry{"top", app}))
+	other := makeImage(t, "amd64", layerTar(t, entry{"top", app}))
+	require.NoError(t, e.loadBytes(t, app, ours(t, other, app+":1"), LoadSpec{}))
+	tap := &tapped{target: target{e, t.TempDir()}, members: map[string]int64{},
+		lie: map[image.Digest]image.Descriptor{s.img.DiffIDs[0]: {}}}
+	err := e.receive(t.Context(), tap, LoadSpec{App: app, URL: app + ":1"}, bytes.NewReader(ours(t, s, app+":1")))
+	require.Error(t, err)
+	_, err = e.Inspect(t.Context(), imagestore.OwnRef(app, s.img.ConfigDigest))
+	require.ErrorIs(t, err, submodules.ErrNotFound)
+	require.NoError(t, e.Verify(t.Context(), app, other.identity(), app+":1"))
+	// And the whole one is not taken for present.
+	require.NoError(t, e.loadBytes(t, app, ours(t, s, app+":1"), LoadSpec{Want: s.identity()}))
+	require.NoError(t, e.Verify(t.Context(), app, s.identity(), app+":1"))
+}
+
 func TestLoadRefuses(t *testing.T) {
 	e, app := engine(t)
 	s := makeImage(t, "arm64", layerTar(t, entry{"a", app}), layerTar(t, entry{"b", app + strings.Repeat("z", 70000)}))

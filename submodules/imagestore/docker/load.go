@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/docker/docker/client"
 	"golang.org/x/sys/unix"
@@ -61,6 +62,11 @@ func (e *Engine) Load(ctx context.Context, s LoadSpec, r io.Reader) error {
 			return err
 		}
 	}
+	return e.receive(ctx, target{e, s.TempDir}, s, r)
+}
+
+// receive brings content in through t, and takes back what is not whole.
+func (e *Engine) receive(ctx context.Context, t imagestore.Target, s LoadSpec, r io.Reader) error {
 	in := imagestore.Incoming{
 		Tag:      func(config image.Digest) string { return imagestore.OwnRef(s.App, config) },
 		Want:     s.Want,
@@ -70,9 +76,15 @@ func (e *Engine) Load(ctx context.Context, s LoadSpec, r io.Reader) error {
 		TempDir:  s.TempDir,
 		Log:      func(format string, args ...any) { e.log(fmt.Sprintf(format, args...)) },
 	}
-	id, loaded, err := imagestore.Receive(ctx, target{e, s.TempDir}, r, in)
+	id, loaded, err := imagestore.Receive(ctx, t, r, in)
 	if err != nil {
-		return fmt.Errorf("load image %s: %w", s.URL, err)
+		err = fmt.Errorf("load image %s: %w", s.URL, err)
+		if id.Config == "" {
+			return err
+		}
+		// It was not there before. The containerd store names an image that it
+		// could not unpack (28.5).
+		return errors.Join(err, e.takeBack(ctx, imagestore.OwnRef(s.App, id.Config)))
 	}
 	if !loaded {
 		e.log(fmt.Sprintf("image %s is present already", id.Config))
@@ -92,10 +104,21 @@ func (e *Engine) Load(ctx context.Context, s LoadSpec, r io.Reader) error {
 	}
 	if err != nil {
 		// What is wrong goes again, and its reference with it.
-		_, uerr := e.Untag(context.WithoutCancel(ctx), own)
-		return errors.Join(err, uerr)
+		return errors.Join(err, e.takeBack(ctx, own))
 	}
 	return e.name(ctx, img, s)
+}
+
+// takeBack removes a reference that a failed load may have made, and with it
+// its image, also when the call is given up. An engine that is gone has none.
+func (e *Engine) takeBack(ctx context.Context, own string) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
+	defer cancel()
+	_, err := e.Untag(ctx, own)
+	if client.IsErrConnectionFailed(err) {
+		return nil
+	}
+	return err
 }
 
 func checkPlatform(img Image, want image.Platform) error {
