@@ -142,7 +142,11 @@ func (s *session) unstable(ctx context.Context, all []*waiting) (string, error) 
 				probed[c.Name] = c.ReadinessProbe != nil
 			}
 			for _, c := range p.Status.Containers {
-				if !probed[c.Name] && c.State.Running != nil && time.Since(c.State.Running.StartedAt) < s.set.Stable {
+				if probed[c.Name] || c.State.Running == nil {
+					continue
+				}
+				// A start in the future is of a clock that was set back.
+				if runs := time.Since(c.State.Running.StartedAt); runs >= 0 && runs < s.set.Stable {
 					return p.Metadata.Name, nil
 				}
 			}
