@@ -272,13 +272,20 @@ func (s *session) healthy(ctx context.Context) (bool, error) {
 		if c.RestartCount == 0 || !c.State.Running {
 			return true
 		}
-		started, err := time.Parse(time.RFC3339Nano, c.State.StartedAt)
-		if err == nil && time.Since(started) < s.set.window {
+		if within(c.State.StartedAt, time.Now(), s.set.window) {
 			s.req.Logf("%s has just restarted", strings.TrimPrefix(c.Name, "/"))
 			return false
 		}
 		return true
 	})
+}
+
+// within tells whether started, as the engine writes a time, lies less than a
+// window before now. A start in the future is of a clock that was set back, and
+// says nothing: a device without a clock would wait for its date for decades.
+func within(started string, now time.Time, window time.Duration) bool {
+	t, err := time.Parse(time.RFC3339Nano, started)
+	return err == nil && !t.After(now) && now.Sub(t) < window
 }
 
 // ask holds all the application's containers against good, and the services

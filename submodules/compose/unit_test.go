@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/docker/docker/api/types/container"
 	"github.com/stretchr/testify/require"
@@ -196,4 +197,15 @@ func TestSettings(t *testing.T) {
 	require.NoError(t, os.WriteFile(file, []byte("HEALTH_WINDOW=soon\n"), 0o600))
 	_, err = readSettings(env, warn)
 	require.ErrorContains(t, err, "mender-app-docker-compose.conf:1: HEALTH_WINDOW")
+}
+
+func TestWithin(t *testing.T) {
+	const window = 10 * time.Second
+	now := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+	require.True(t, within("2026-11-20T11:59:55.123456789Z", now, window))
+	require.False(t, within("2026-11-20T11:59:50Z", now, window))
+	require.False(t, within("2026-11-20T12:00:01Z", now, window), "the clock was set back")
+	require.False(t, within("2026-11-20T12:00:01Z", time.Unix(5, 0), window), "no clock since the boot")
+	require.False(t, within("1970-01-01T00:00:03Z", now, window), "the clock came later")
+	require.False(t, within("", now, window))
 }
