@@ -38,6 +38,7 @@ type rig struct {
 	installed string
 	trees     int
 	patience  time.Duration
+	now       func() time.Time // nil: the machine's clock
 }
 
 // tb lets a rig serve both testing.T and rapid.T.
@@ -182,7 +183,7 @@ func (g *rig) engine() *Engine {
 			return g.w, nil
 		},
 		Log: slog.New(slog.DiscardHandler), Keep: g.keep, BootID: fmt.Sprint("boot-", g.boot), Driver: "mender",
-		Patience: g.patience,
+		Patience: g.patience, Now: g.now,
 	}
 }
 
