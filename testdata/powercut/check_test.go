@@ -191,14 +191,11 @@ func settled(d *bed.Device, c *catalogue, records map[string]string) (s standing
 }
 
 // becomes asserts that a device is right and at one of some versions, with
-// the client knowing and nothing open.
-func becomes(d *bed.Device, c *catalogue, records map[string]string, versions ...string) error {
+// the client knowing and nothing open. It returns which.
+func becomes(d *bed.Device, c *catalogue, records map[string]string, versions ...string) (string, error) {
 	s, err := settled(d, c, records)
-	if err != nil {
-		return err
+	if err == nil && (!s.agrees() || !slices.Contains(versions, s.runs)) {
+		err = fmt.Errorf("%q runs, the client takes %q for installed, the deployment is %q; one of %q should be", s.runs, s.provides, s.phase, versions)
 	}
-	if !s.agrees() || !slices.Contains(versions, s.runs) {
-		return fmt.Errorf("%q runs, the client takes %q for installed, the deployment is %q; one of %q should be", s.runs, s.provides, s.phase, versions)
-	}
-	return nil
+	return s.runs, err
 }

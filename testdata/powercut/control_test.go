@@ -24,7 +24,7 @@ func TestWithoutTheBarrierACutIsFound(t *testing.T) {
 		require.NoError(t, m.boot())
 		// Everything is loaded, the journal says so, and no container was made
 		// yet: to unmount a container's file system syncs the one below it, too.
-		p := plan{scenario: scenarios[1], way: ways[1], mode: "none", kind: "point", point: point{"app ArtifactInstall/call.ROLLOUT", 1, 1}}
+		p := plan{scenario: scenarios[1], way: ways[1], fresh: "4", mode: "none", kind: "point", point: point{"app ArtifactInstall/call.ROLLOUT", 1, 1}}
 		at, done, err := m.interrupted(p)
 		require.NoError(t, err)
 		require.Zero(t, at)
@@ -41,6 +41,8 @@ func TestWithoutTheBarrierACutIsFound(t *testing.T) {
 			continue
 		}
 		require.NoError(t, err)
-		require.NoError(t, m.goOn(p, at, done, work.records))
+		ended, err := m.goOn(p, at, done, work.records)
+		require.NoError(t, err)
+		require.Equal(t, p.fresh, ended)
 	}
 }

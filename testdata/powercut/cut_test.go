@@ -58,6 +58,7 @@ type plan struct {
 	n     int64  // the n-th write or flush; the success of step n; ms after the beginning
 	point point
 	seed  int64
+	fresh string // the release that is installed next
 }
 
 // point is a step of the product (store/durable) at which it stands still when
@@ -92,7 +93,10 @@ var kinds = []string{"write", "write", "flush", "flush", "success", "moment", "p
 // that a few cuts have some of each.
 func drawn(seed int64, k int) plan {
 	rng := rand.New(rand.NewPCG(uint64(seed), uint64(k)))
-	p := plan{scenario: scenarios[k%len(scenarios)], way: ways[(k/len(scenarios)+k)%len(ways)], seed: rng.Int64N(1 << 30)}
+	p := plan{
+		scenario: scenarios[k%len(scenarios)], way: ways[(k/len(scenarios)+k)%len(ways)],
+		seed: rng.Int64N(1 << 30), fresh: "4",
+	}
 	p.mode = []string{"none", "random", "prefix", "all"}[rng.IntN(4)]
 	p.kind = kinds[rng.IntN(len(kinds))]
 	switch p.kind {
@@ -189,10 +193,11 @@ func one(p plan) (what string, err error) {
 	if err := m.boot(); err != nil {
 		return what, fmt.Errorf("the device does not start again: %w", err)
 	}
-	if err := m.goOn(p, at, done, records); err != nil {
-		return what, err
+	ended, err := m.goOn(p, at, done, records)
+	if err == nil && ended != p.fresh {
+		err = m.next(p, records)
 	}
-	return what, nil
+	return what, err
 }
 
 // interrupted walks the scenario until the power goes. at is the step it went
@@ -313,12 +318,9 @@ func (m *machine) mender(s step) error {
 	return nil
 }
 
-// goOn goes on after a cut in one of the ways, asserts that the device is in
-// the old release or the new one, and that it takes the next one.
-func (m *machine) goOn(p plan, at int, done bool, records map[string]string) error {
-	if p.old == "" {
-		records = nil
-	}
+// goOn goes on after a cut or a kill in one of the ways, asserts that the device
+// ends in a release that it may end in, and returns its version.
+func (m *machine) goOn(p plan, at int, done bool, records map[string]string) (ended string, err error) {
 	switch p.way {
 	case "the client's next call":
 		// The same command again, or the next, and what follows it. A commit
@@ -331,25 +333,25 @@ func (m *machine) goOn(p plan, at int, done bool, records map[string]string) err
 			err := m.mender(s)
 			if s.fails() {
 				if err == nil {
-					return fmt.Errorf("mender installed a release that fails")
+					return "", errors.New("mender installed a release that fails")
 				}
 				continue
 			}
 			if err != nil && (n > at || done || s.command == "install") {
-				return err
+				return "", err
 			}
 		}
 	case "mender-app resume":
 		r, err := m.Run("mender-app", "resume")
 		if err != nil || r.Code != 0 {
-			return fmt.Errorf("mender-app resume: %w %s", err, r.Output())
+			return "", fmt.Errorf("mender-app resume: %w %s", err, r.Output())
 		}
 		s, err := settled(m.Device, m.catalogue, records)
 		if err != nil {
-			return fmt.Errorf("after mender-app resume: %w", err)
+			return "", fmt.Errorf("after mender-app resume: %w", err)
 		}
 		if !slices.Contains(p.ends, s.runs) {
-			return fmt.Errorf("after mender-app resume %q runs", s.runs)
+			return "", fmt.Errorf("after mender-app resume %q runs", s.runs)
 		}
 		if !s.agrees() {
 			// It waits for the client, which says what it knows: the command
@@ -359,30 +361,27 @@ func (m *machine) goOn(p plan, at int, done bool, records map[string]string) err
 				_ = m.mender(last)
 			}
 			if s, err = settled(m.Device, m.catalogue, records); err != nil {
-				return fmt.Errorf("after mender-app resume and mender %s: %w", last.command, err)
+				return "", fmt.Errorf("after mender-app resume and mender %s: %w", last.command, err)
 			}
 			if s.phase != "" {
 				// The client has forgotten it: its next installation settles it.
-				return m.next(records)
+				return p.fresh, m.next(p, records)
 			}
 		}
 	case "a fresh installation":
-		return m.next(records)
+		return p.fresh, m.next(p, records)
 	}
-	if err := becomes(m.Device, m.catalogue, records, p.ends...); err != nil {
-		return err
-	}
-	return m.next(records)
+	return becomes(m.Device, m.catalogue, records, p.ends...)
 }
 
 // next installs and commits one more release.
-func (m *machine) next(records map[string]string) error {
-	for _, s := range []step{{"install", "4"}, {"commit", ""}} {
+func (m *machine) next(p plan, records map[string]string) error {
+	for _, s := range []step{{"install", p.fresh}, {"commit", ""}} {
 		if err := m.mender(s); err != nil {
 			return fmt.Errorf("the next installation: %w", err)
 		}
 	}
-	if err := becomes(m.Device, m.catalogue, records, "4"); err != nil {
+	if _, err := becomes(m.Device, m.catalogue, records, p.fresh); err != nil {
 		return fmt.Errorf("after the next installation: %w", err)
 	}
 	return nil

@@ -23,11 +23,12 @@ import (
 type machine struct {
 	*bed.Device // nil while it is off
 	dir         string
-	backing     string // file that the loop device is on
-	disk        *disk  // nil: a plain file, whose power cannot be cut
+	backing     string // file that the loop device is on; "": there is none, the files lie in dir
+	disk        *disk  // nil: the power cannot be cut
 	catalogue   *catalogue
 	boots       int
-	noBarrier   bool // for the control test: SYNC does nothing
+	records     map[string]string // its volumes, where no image says
+	noBarrier   bool              // for the control test: SYNC does nothing
 }
 
 // newMachine makes a machine with a copy-on-write disk over an image.
@@ -51,8 +52,10 @@ func (m *machine) boot() error {
 	if err := os.MkdirAll(root, 0o755); err != nil {
 		return err
 	}
-	if err := mount(m.backing, root); err != nil {
-		return err
+	if m.backing != "" {
+		if err := mount(m.backing, root); err != nil {
+			return err
+		}
 	}
 	m.boots++
 	dir := filepath.Join(m.dir, fmt.Sprint("boot-", m.boots))
@@ -127,7 +130,14 @@ func (m *machine) shutDown() error {
 	}
 	err := m.Device.Close()
 	m.Device = nil
-	return errors.Join(err, unmount(filepath.Join(m.dir, "disk"), m.backing))
+	return errors.Join(err, m.unmount())
+}
+
+func (m *machine) unmount() error {
+	if m.backing == "" {
+		return nil
+	}
+	return unmount(filepath.Join(m.dir, "disk"), m.backing)
 }
 
 // cut takes the power away, unless the disk has lost it already: what the
@@ -138,7 +148,7 @@ func (m *machine) cut(mode string, seed int64) error {
 	}
 	err := m.Device.Kill()
 	m.Device = nil
-	if err := errors.Join(err, unmount(filepath.Join(m.dir, "disk"), m.backing)); err != nil {
+	if err := errors.Join(err, m.unmount()); err != nil {
 		return err
 	}
 	_, err = m.disk.ask("on")
@@ -151,7 +161,7 @@ func (m *machine) close() error {
 	if m.Device != nil {
 		err = m.Device.Kill()
 		m.Device = nil
-		err = errors.Join(err, unmount(filepath.Join(m.dir, "disk"), m.backing))
+		err = errors.Join(err, m.unmount())
 	}
 	if m.disk != nil {
 		err = errors.Join(err, m.disk.stop())

@@ -196,7 +196,8 @@ func installFirst(d *bed.Device, c *catalogue) (records map[string]string, err e
 	if err != nil {
 		return nil, err
 	}
-	return s.Volumes, becomes(d, c, s.Volumes, "1")
+	_, err = becomes(d, c, s.Volumes, "1")
+	return s.Volumes, err
 }
 
 var diskProgram = sync.OnceValues(func() (string, error) {

@@ -1,0 +1,162 @@
+package powercut
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// killCase is a state of the Mender client in which it and the call of app that
+// it made are killed. The steps' release "new" is one that is not installed.
+type killCase struct {
+	state string
+	steps []step
+	at    int // the step that is killed
+}
+
+var killCases = []killCase{
+	{"Download", []step{{"install", "new"}, {"commit", ""}}, 0},
+	{"ArtifactInstall", []step{{"install", "new"}, {"commit", ""}}, 0},
+	{"ArtifactCommit", []step{{"install", "new"}, {"commit", ""}}, 1},
+	{"Cleanup", []step{{"install", "new"}, {"commit", ""}}, 1},
+	{"ArtifactRollback", []step{{"install", "new"}, {"rollback", ""}}, 1},
+	{"Cleanup", []step{{"install", "new"}, {"rollback", ""}}, 1},
+	{"ArtifactInstall", []step{{"install", "3"}}, 0},
+	{"ArtifactRollback", []step{{"install", "3"}}, 0},
+	{"ArtifactFailure", []step{{"install", "3"}}, 0},
+	{"Cleanup", []step{{"install", "3"}}, 0},
+}
+
+func (c killCase) name() string {
+	last := c.steps[len(c.steps)-1]
+	return c.state + " of " + strings.TrimSpace(last.command+" "+last.release)
+}
+
+// TestKilledEverywhere kills the real Mender client and its call with SIGKILL
+// at each point that the call passes, each durable step and each side of each
+// call of the sub-module, in each state; and goes on in each of the ways. On
+// its own it takes one point a state.
+func TestKilledEverywhere(t *testing.T) {
+	if testing.Short() {
+		t.Skip("kills a real client on a real engine; left out of -short")
+	}
+	prepared(t)
+	seed := number(t, "MENDER_APP_SEED", rand.Int64N(1e6))
+	var total kills
+	t.Run("kills", func(t *testing.T) {
+		for i, c := range killCases {
+			t.Run(c.name(), func(t *testing.T) {
+				t.Parallel()
+				rng := rand.New(rand.NewPCG(uint64(seed), uint64(i)))
+				m, current := killable(t)
+				for n := 1; ; n++ {
+					for _, way := range ways {
+						if !faults() {
+							n, way = 1+rng.IntN(6), ways[rng.IntN(len(ways))]
+						}
+						var hit bool
+						var err error
+						current, hit, err = m.killedAt(c, n, way, current)
+						where := fmt.Sprintf("MENDER_APP_SEED=%d: killed in %s at point %d, then %s", seed, c.name(), n, way)
+						require.NoError(t, err, where)
+						if !hit {
+							// An ArtifactFailure after a rollback has nothing to do.
+							require.True(t, n > 1 || c.state == "ArtifactFailure", "no point of %s was passed", c.name())
+							return
+						}
+						total.add(c.name())
+						if !faults() {
+							return
+						}
+					}
+				}
+			})
+		}
+	})
+	report(t, "kills of client and call, Docker %s: %s; violations fail the test: %t", work.engine, &total, t.Failed())
+}
+
+// killable is a machine without a disk of its own that runs release 1.
+func killable(t *testing.T) (m *machine, current string) {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "mender-app-kill-")
+	require.NoError(t, err)
+	m = &machine{dir: dir, catalogue: work.catalogue}
+	t.Cleanup(func() { require.NoError(t, m.close()) })
+	require.NoError(t, m.boot())
+	m.records, err = installFirst(m.Device, m.catalogue)
+	require.NoError(t, err)
+	return m, "1"
+}
+
+// killedAt kills at the n-th point of a state and goes on; hit is false if
+// there are fewer. now is what is installed then.
+func (m *machine) killedAt(c killCase, n int, way, current string) (now string, hit bool, err error) {
+	others := slices.DeleteFunc([]string{"1", "2", "4"}, func(v string) bool { return v == current })
+	p := plan{way: way, fresh: others[1]}
+	p.ends = []string{current}
+	for _, s := range c.steps {
+		if s.release == "new" {
+			s.release = others[0]
+			p.ends = append(p.ends, s.release)
+		}
+		p.steps = append(p.steps, s)
+	}
+	for at, s := range p.steps {
+		if at < c.at {
+			if err := m.mender(s); err != nil {
+				return current, false, err
+			}
+			continue
+		}
+		if at > c.at {
+			break
+		}
+		args := append([]string{fmt.Sprintf("MENDER_APP_FAULT=app %s/*:%d:kill-both", c.state, n), "mender", "--no-syslog"}, m.arguments(s)...)
+		r, err := m.Run("env", args...)
+		if err != nil {
+			return current, false, err
+		}
+		if r.Code >= 0 && r.Code != 137 {
+			// It went on to its end: there is no such point.
+			if r.Code != 0 && !s.fails() {
+				return current, false, errors.New(r.Output())
+			}
+			return current, false, nil
+		}
+	}
+	now, err = m.goOn(p, c.at, false, m.records)
+	return now, true, err
+}
+
+// kills counts.
+type kills struct {
+	mu sync.Mutex
+	by map[string]int
+}
+
+func (k *kills) add(name string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.by == nil {
+		k.by = map[string]int{}
+	}
+	k.by[name]++
+}
+
+func (k *kills) String() string {
+	total, parts := 0, []string{}
+	for name, n := range k.by {
+		total += n
+		parts = append(parts, fmt.Sprintf("%d in %s", n, name))
+	}
+	slices.Sort(parts)
+	return fmt.Sprintf("%d kills (%s)", total, strings.Join(parts, ", "))
+}
