@@ -34,6 +34,10 @@ type Orchestrator interface {
 	// Verify returns one line for each component that is missing or not whole.
 	Verify(ctx context.Context, r Request) ([]string, error)
 	Sync(ctx context.Context, r Request) error
+	// Repair returns the applications that have to be rolled out again.
+	Repair(ctx context.Context, r Request) ([]string, error)
+	// Storage returns the directories of this machine that components are in.
+	Storage(ctx context.Context, r Request) ([]string, error)
 	// Features returns what PROTOCOL announces.
 	Features() []string
 }
@@ -67,6 +71,18 @@ func verbs() []verbSpec {
 				return errFalse
 			}
 			return err
+		}
+	}
+	lines := func(f func(Orchestrator) func(context.Context, Request) ([]string, error)) func(context.Context, *call) error {
+		return func(ctx context.Context, c *call) error {
+			all, err := f(c.o)(ctx, c.req)
+			if err != nil {
+				return err
+			}
+			for _, l := range all {
+				fmt.Fprintln(c.out, l)
+			}
+			return nil
 		}
 	}
 	list := func(ctx context.Context, c *call) error {
@@ -129,6 +145,10 @@ func verbs() []verbSpec {
 			}},
 		{VerbSync, "app", "return when everything that was loaded is durable",
 			do(func(o Orchestrator) func(context.Context, Request) error { return o.Sync })},
+		{VerbRepair, "app dir [source]", "make damaged components whole; print the applications to be rolled out again",
+			lines(func(o Orchestrator) func(context.Context, Request) ([]string, error) { return o.Repair })},
+		{VerbStorage, "app", "print the directories of this machine that components are kept in",
+			lines(func(o Orchestrator) func(context.Context, Request) ([]string, error) { return o.Storage })},
 	}
 }
 
@@ -282,7 +302,7 @@ func (f frame) request(spec *verbSpec, args []string) (Request, error) {
 			r.App = a
 		case "url":
 			r.URL = a
-		case "path":
+		case "path", "source":
 			r.Path = a
 		case "current_url":
 			r.CurrentURL = a

@@ -80,6 +80,12 @@ func (f fake) List(context.Context, Request) ([]Component, error) {
 	return []Component{{Type: "image", URL: "web:1", Digest: "sha256:00", AdditionalData: json.RawMessage(`{"size":1}`)}}, nil
 }
 
+func (f fake) Repair(_ context.Context, r Request) ([]string, error) {
+	return []string{r.App, "other"}, f.record(VerbRepair, r)
+}
+
+func (f fake) Storage(context.Context, Request) ([]string, error) { return []string{dir()}, nil }
+
 func (f fake) Delete(_ context.Context, r Request) error { return f.record(VerbDelete, r) }
 
 // Rollout fails as the directory's name says.

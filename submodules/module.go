@@ -229,3 +229,36 @@ func (m *Module) Verify(ctx context.Context, r Request) ([]string, error) {
 func (m *Module) Sync(ctx context.Context, r Request) error {
 	return m.run(ctx, r, nil, VerbSync, r.App)
 }
+
+// Repair makes those of r.Components whole that are damaged (feature repair),
+// with what the store has and the contents in the directory r.Path, if it is
+// set. r.Dir is the caller's, outlives the call, and is given again until the
+// call has succeeded; see PROTOCOL.md. It returns the applications that have to
+// be rolled out again.
+func (m *Module) Repair(ctx context.Context, r Request) ([]string, error) {
+	args := []string{r.App, r.Dir}
+	if r.Path != "" {
+		args = append(args, r.Path)
+	}
+	return m.lines(ctx, r, VerbRepair, args...)
+}
+
+// Storage returns the directories of this machine that components are kept in
+// (feature storage); none where they are elsewhere.
+func (m *Module) Storage(ctx context.Context, r Request) ([]string, error) {
+	return m.lines(ctx, r, VerbStorage, r.App)
+}
+
+// lines makes a call that prints a list.
+func (m *Module) lines(ctx context.Context, r Request, verb string, args ...string) (list []string, err error) {
+	var out bytes.Buffer
+	if err := m.run(ctx, r, &out, verb, args...); err != nil {
+		return nil, err
+	}
+	for _, line := range strings.Split(out.String(), "\n") {
+		if line = strings.TrimSpace(line); line != "" {
+			list = append(list, line)
+		}
+	}
+	return list, nil
+}

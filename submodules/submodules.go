@@ -43,6 +43,8 @@ const (
 	VerbProtocol       = "PROTOCOL"
 	VerbVerify         = "VERIFY"
 	VerbSync           = "SYNC"
+	VerbRepair         = "REPAIR"
+	VerbStorage        = "STORAGE"
 )
 
 // The features a sub-module may announce in its Info.
@@ -54,6 +56,8 @@ const (
 	FeatureVcdiff     = "vcdiff"     // LOAD reads the shell reference's xdelta3 deltas
 	FeatureVerify     = "verify"     // VERIFY is there
 	FeatureSync       = "sync"       // SYNC is there
+	FeatureRepair     = "repair"     // REPAIR is there
+	FeatureStorage    = "storage"    // STORAGE is there
 )
 
 // The words of OPTIONS.
@@ -61,6 +65,7 @@ const (
 	OptionDeepDelta = "deep_delta" // the content is a deep delta, the reference's or ours
 	OptionDelta     = "delta"      // the content is a mender-app delta
 	OptionDistrust  = "distrust"   // LOAD verifies what is present already, and loads it again where it is not whole
+	OptionFinish    = "finish"     // REPAIR only ends what it has begun
 	OptionStage     = "stage"      // LOAD keeps the component under the application's own reference only
 )
 
@@ -147,9 +152,9 @@ type Requirement struct {
 type Request struct {
 	App        string // the application; every verb but REQS and PROTOCOL
 	URL        string // component: SAVE, LOAD, DELETE; may end in @sha256:<hex>
-	Path       string // content: SAVE, LOAD; "-" is Stdin or Stdout
+	Path       string // content: SAVE, LOAD; "-" is Stdin or Stdout. REPAIR: a directory of contents, if any
 	CurrentURL string // LOAD: the component a delta starts from, if known
-	Dir        string // manifests: EXPORT_MANIFEST, ROLLOUT, ROLLBACK, STOP, START
+	Dir        string // manifests: EXPORT_MANIFEST, ROLLOUT, ROLLBACK, STOP, START; REPAIR: its own directory
 	FailedDir  string // ROLLBACK: the manifests of the release that failed, if known
 
 	Options    []string          // words of OPTIONS

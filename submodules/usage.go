@@ -25,7 +25,7 @@ var codeText = []struct {
 
 var envText = []struct{ name, text string }{
 	{EnvTempDir, "directory for temporary files (default: a new one)"},
-	{EnvOptions, "words: deep_delta, delta, stage, distrust"},
+	{EnvOptions, "words: deep_delta, delta, stage, distrust, finish"},
 	{EnvPlatform, "platform the content must be for, such as linux/arm/v7"},
 	{EnvComponents, "JSON file with the release's components and their digests"},
 	{EnvDeadline, "seconds the call may take"},

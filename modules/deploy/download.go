@@ -98,6 +98,13 @@ func (e *Engine) recordRefusal(h *header, started time.Time, cause error) {
 // what it takes for installed; incoming is the application that it installs
 // now.
 func (e *Engine) settle(ctx context.Context, installed, incoming string) error {
+	if err := e.finishRepairs(ctx); err != nil {
+		if ctx.Err() != nil {
+			return err
+		}
+		// What comes in may be the repair.
+		e.Log.Error("a repair of images could not be ended", "error", err)
+	}
 	names, err := e.Store.Apps()
 	if err != nil {
 		return err

@@ -55,6 +55,8 @@ type Orchestrator interface {
 	Reqs(ctx context.Context, r submodules.Request) ([]submodules.Requirement, error)
 	Verify(ctx context.Context, r submodules.Request) ([]string, error)
 	Sync(ctx context.Context, r submodules.Request) error
+	Repair(ctx context.Context, r submodules.Request) ([]string, error)
+	Storage(ctx context.Context, r submodules.Request) ([]string, error)
 }
 
 // Defaults of an Engine's fields.

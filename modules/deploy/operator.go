@@ -89,6 +89,9 @@ func (e *Engine) Resume(ctx context.Context, driver, installed string) ([]Resume
 		return nil, err
 	}
 	defer release()
+	if err := e.finishRepairs(ctx); err != nil {
+		return nil, err
+	}
 	names, err := e.Store.Apps()
 	if err != nil {
 		return nil, err
@@ -119,49 +122,6 @@ func (e *Engine) Resume(ctx context.Context, driver, installed string) ([]Resume
 		out = append(out, r)
 	}
 	return out, nil
-}
-
-// Problem is a component that is missing or damaged.
-type Problem struct {
-	Release string `json:"release"`
-	Text    string `json:"problem"`
-}
-
-// Verify checks the components of an application's current and kept releases.
-// It changes nothing and takes no lock: it may take long, and an update must
-// not wait for it.
-func (e *Engine) Verify(ctx context.Context, name string) ([]Problem, error) {
-	a, err := e.Store.App(name)
-	if err != nil {
-		return nil, err
-	}
-	var out []Problem
-	for _, id := range append([]string{a.Current}, a.Kept...) {
-		if id == "" {
-			continue
-		}
-		r, o, info, err := e.release(ctx, a, id)
-		if err != nil {
-			return nil, err
-		}
-		if !info.Has(submodules.FeatureVerify) {
-			return nil, fmt.Errorf("%w: sub-module %s cannot verify", submodules.ErrUsage, r.Orchestrator)
-		}
-		problems, err := e.verify(ctx, a, r, o)
-		if err != nil {
-			return nil, err
-		}
-		for _, p := range problems {
-			out = append(out, Problem{id, p})
-		}
-	}
-	return out, nil
-}
-
-func (e *Engine) verify(ctx context.Context, a *store.App, r *store.Release, o Orchestrator) ([]string, error) {
-	ctx, cancel := context.WithTimeout(ctx, DefaultLoadTimeout)
-	defer cancel()
-	return o.Verify(ctx, request(a, r, "")) // the store's temporary directory is the lock's
 }
 
 // examine is verify for who holds the lock. It waits for an engine that is

@@ -37,6 +37,7 @@ type world struct {
 	away  int // calls for which the engine is not there
 	// trusting: LOAD does not know the option distrust.
 	trusting bool
+	storage  []string
 }
 
 type running struct {
@@ -49,7 +50,7 @@ func newWorld() *world {
 	return &world{
 		features: []string{
 			submodules.FeatureStream, submodules.FeatureStage, submodules.FeatureComponents,
-			submodules.FeatureDelta, submodules.FeatureVerify, submodules.FeatureSync,
+			submodules.FeatureDelta, submodules.FeatureVerify, submodules.FeatureSync, submodules.FeatureRepair, submodules.FeatureStorage,
 		},
 		refs: map[string]map[string]bool{}, tags: map[string]string{}, content: map[string]string{},
 		running: map[string]running{}, sick: map[string]bool{}, fail: map[string]int{},
@@ -286,6 +287,74 @@ func (w *world) Sync(_ context.Context, r submodules.Request) error {
 		}
 	}
 	return nil
+}
+
+// Repair keeps its plan in r.Dir, as PROTOCOL.md wants it.
+func (w *world) Repair(_ context.Context, r submodules.Request) (apps []string, err error) {
+	if err := w.enter("REPAIR", r); err != nil {
+		return nil, err
+	}
+	plan := filepath.Join(r.Dir, "plan")
+	var bad []string
+	if data, err := os.ReadFile(plan); err == nil {
+		bad = strings.Fields(string(data))
+	} else if r.HasOption(submodules.OptionFinish) {
+		return nil, nil
+	} else {
+		have := map[string]bool{}
+		files, _ := filepath.Glob(filepath.Join(r.Path, "*"))
+		for _, file := range files {
+			data, err := os.ReadFile(file)
+			if err != nil {
+				return nil, err
+			}
+			have[string(digestOf("", strings.TrimPrefix(string(data), "image ")))] = r.Path != ""
+		}
+		for _, c := range r.Components {
+			if s := w.content[c.Digest]; s != "" && s != "hollow" {
+				continue
+			}
+			if !have[c.Digest] {
+				return nil, submodules.Mark(fmt.Errorf("%s cannot be repaired", c.URL), submodules.ErrContent)
+			}
+			bad = append(bad, c.Digest)
+		}
+		if len(bad) == 0 {
+			return nil, nil
+		}
+		for app, run := range w.running {
+			if slices.ContainsFunc(bad, func(d string) bool { return strings.Contains(run.digests, d) }) {
+				bad = append(bad, "app "+app)
+			}
+		}
+		if err := os.WriteFile(plan, []byte(strings.Join(bad, "\n")), 0o644); err != nil {
+			return nil, err
+		}
+		bad = strings.Fields(strings.Join(bad, "\n"))
+	}
+	if err := durable.Point("planned.REPAIR"); err != nil {
+		return nil, err
+	}
+	for i, word := range bad {
+		if word == "app" {
+			apps = append(apps, bad[i+1])
+			delete(w.running, bad[i+1])
+		}
+	}
+	if err := durable.Point("removed.REPAIR"); err != nil {
+		return nil, err
+	}
+	for _, word := range bad {
+		if strings.HasPrefix(word, "sha256:") {
+			w.content[word] = "whole"
+			w.refs[r.App][word] = true
+		}
+	}
+	return apps, durable.Point("loaded.REPAIR")
+}
+
+func (w *world) Storage(context.Context, submodules.Request) ([]string, error) {
+	return w.storage, nil
 }
 
 // loaded are all digests an application refers to, sorted.

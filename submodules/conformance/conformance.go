@@ -74,6 +74,8 @@ var verbs = map[string][]string{
 	submodules.VerbHealthy:        {"APP"},
 	submodules.VerbVerify:         {"APP"},
 	submodules.VerbSync:           {"APP"},
+	submodules.VerbRepair:         {"APP", "/dir"},
+	submodules.VerbStorage:        {"APP"},
 }
 
 // Run tests what needs no orchestrator: arguments, replies, exit codes. The
@@ -145,6 +147,9 @@ type Fixture struct {
 	// one component's content; both call it by the same URL. Bad is one that
 	// never becomes healthy.
 	Good, Better, Bad Release
+	// Damage, if set, damages a component in the store, so that it is listed
+	// and not whole; it is used with the feature repair.
+	Damage func(submodules.Component)
 }
 
 // RunApplication plays the life of an application.
@@ -300,10 +305,82 @@ func RunApplication(t *testing.T, f Fixture) {
 		require.Positive(t, fi.Size())
 	}
 
+	if info.Has(submodules.FeatureRepair) {
+		runRepair(t, f, request(f.Better), func() error { return rollout("better", f.Better) }, healthy)
+	}
+	if info.Has(submodules.FeatureStorage) {
+		dirs, err := m.Storage(ctx, submodules.Request{App: f.App})
+		require.NoError(t, err)
+		for _, dir := range dirs {
+			require.True(t, filepath.IsAbs(dir))
+			require.DirExists(t, dir)
+		}
+	}
+
 	require.NoError(t, m.Purge(ctx, submodules.Request{App: f.App}))
 	require.NoError(t, m.Purge(ctx, submodules.Request{App: f.App}), "PURGE is idempotent")
 	list, err := m.List(ctx, submodules.Request{App: f.App})
 	require.NoError(t, err)
 	require.Empty(t, list)
 	require.False(t, healthy())
+}
+
+// runRepair repairs the release that runs.
+func runRepair(t *testing.T, f Fixture, req submodules.Request, rollout func() error, healthy func() bool) {
+	m, ctx := f.Module, t.Context()
+	repair := func(dir, source string, options ...string) ([]string, error) {
+		r := req
+		r.Dir, r.Path, r.Options = dir, source, options
+		return m.Repair(ctx, r)
+	}
+	left := func(dir string) []string {
+		t.Helper()
+		entries, err := os.ReadDir(dir)
+		require.NoError(t, err)
+		var names []string
+		for _, e := range entries {
+			names = append(names, e.Name())
+		}
+		return names
+	}
+	own := t.TempDir()
+	apps, err := repair(own, "")
+	require.NoError(t, err)
+	require.Empty(t, apps, "what is whole needs no repair")
+	require.Empty(t, left(own))
+	_, err = repair(own, "", submodules.OptionFinish)
+	require.NoError(t, err)
+	require.Empty(t, left(own))
+	require.True(t, healthy())
+	if f.Damage == nil {
+		return
+	}
+	c := f.Better.Components[0]
+	f.Damage(c)
+	bad, err := m.Verify(ctx, req)
+	require.NoError(t, err)
+	require.NotEmpty(t, bad)
+	for _, line := range bad {
+		require.True(t, strings.HasPrefix(line, c.URL+": "), line)
+	}
+	_, err = repair(own, "")
+	require.ErrorIs(t, err, submodules.ErrContent, "nothing has what is missing")
+	require.Empty(t, left(own))
+	require.True(t, healthy(), "nothing was changed")
+
+	source := t.TempDir()
+	content, err := os.ReadFile(f.Better.Content[c.URL])
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(source, "content"), content, 0o644))
+	apps, err = repair(own, source)
+	require.NoError(t, err)
+	require.Equal(t, []string{f.App}, apps)
+	again, err := repair(own, "", submodules.OptionFinish)
+	require.NoError(t, err)
+	require.Equal(t, apps, again, "said again until the directory is gone")
+	bad, err = m.Verify(ctx, req)
+	require.NoError(t, err)
+	require.Empty(t, bad)
+	require.NoError(t, rollout())
+	require.True(t, healthy())
 }

@@ -208,6 +208,14 @@ func (m *Module) Reqs(ctx context.Context, r submodules.Request) ([]submodules.R
 	return nil, s.set.Registry.Ping(ctx)
 }
 
+// Repair implements submodules.Orchestrator; it is not announced.
+func (m *Module) Repair(context.Context, submodules.Request) ([]string, error) {
+	return nil, errors.New("k8s cannot repair images: delete the damaged one (crictl rmi) and install the artifact again")
+}
+
+// Storage implements submodules.Orchestrator; it is not announced.
+func (m *Module) Storage(context.Context, submodules.Request) ([]string, error) { return nil, nil }
+
 // errNoURL is what is said of content that has no reference.
 var errNoURL = errors.New("a component needs a url, such as docker.io/library/web:1")
 

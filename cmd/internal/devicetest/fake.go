@@ -93,7 +93,7 @@ func (f fake) Features() []string {
 	}
 	return []string{
 		submodules.FeatureStream, submodules.FeatureStage, submodules.FeatureComponents,
-		submodules.FeatureVerify, submodules.FeatureSync,
+		submodules.FeatureVerify, submodules.FeatureSync, submodules.FeatureRepair,
 	}
 }
 
@@ -216,6 +216,42 @@ func (f fake) Reqs(context.Context, submodules.Request) ([]submodules.Requiremen
 		}
 	}
 	return list, nil
+}
+
+// Repair takes what is whole out of r.Path, as a sub-module does.
+func (f fake) Repair(_ context.Context, r submodules.Request) (apps []string, err error) {
+	sources := map[string][]byte{}
+	if r.Path != "" {
+		files, err := filepath.Glob(filepath.Join(r.Path, "*"))
+		if err != nil {
+			return nil, err
+		}
+		for _, file := range files {
+			content, err := os.ReadFile(file)
+			if err != nil {
+				return nil, err
+			}
+			sources[fmt.Sprintf("sha256:%x", sha256.Sum256(content))] = content
+		}
+	}
+	for _, c := range r.Components {
+		content, err := os.ReadFile(f.image(r.App, c.Digest))
+		if err == nil && fmt.Sprintf("sha256:%x", sha256.Sum256(content)) == c.Digest {
+			continue
+		}
+		if sources[c.Digest] == nil {
+			return nil, submodules.Mark(fmt.Errorf("%s cannot be repaired", c.URL), submodules.ErrContent)
+		}
+		if err := os.WriteFile(f.image(r.App, c.Digest), sources[c.Digest], 0o644); err != nil {
+			return nil, err
+		}
+		apps = []string{r.App}
+	}
+	return apps, nil
+}
+
+func (f fake) Storage(context.Context, submodules.Request) ([]string, error) {
+	return []string{f.dir}, nil
 }
 
 func (f fake) Sync(context.Context, submodules.Request) error  { return nil }

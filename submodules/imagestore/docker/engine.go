@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 
@@ -121,6 +122,17 @@ func (e *Engine) root(ctx context.Context) (string, error) {
 		return "", nil
 	}
 	return info.DockerRootDir, nil
+}
+
+// Storage returns the directories of this machine that images are kept in, the
+// one that takes most of them first; none where they are elsewhere or out of
+// reach.
+func (e *Engine) Storage(ctx context.Context) ([]string, error) {
+	dirs, err := e.dirs(ctx)
+	if err != nil || len(dirs) == 0 {
+		return nil, err
+	}
+	return slices.Concat(dirs[1:], dirs[:1]), nil // the data root has what is not containerd's
 }
 
 // IsNotFound reports whether an error of the API says that something is not

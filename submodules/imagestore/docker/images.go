@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/containerd/errdefs"
 	"github.com/docker/docker/api/types/container"
@@ -274,7 +273,7 @@ func (e *Engine) Used(ctx context.Context, img Image) (bool, error) {
 		return false, fmt.Errorf("list containers: %w", err)
 	}
 	for _, c := range list {
-		if c.ImageID == img.ID || strings.TrimPrefix(c.Image, "sha256:") == strings.TrimPrefix(img.ID, "sha256:") {
+		if madeFrom(c, img) {
 			return true, nil
 		}
 	}

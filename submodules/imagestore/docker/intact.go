@@ -1,7 +1,6 @@
 package docker
 
 import (
-	"archive/tar"
 	"bytes"
 	"context"
 	"crypto/sha256"
@@ -11,13 +10,13 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path"
 	"path/filepath"
 	"strings"
 
 	"github.com/vbatts/tar-split/tar/storage"
 
 	"github.com/mender-app/mender-app/artifact/image"
+	"github.com/mender-app/mender-app/submodules/imagestore"
 )
 
 // damages reads every layer of an image where it lies.
@@ -107,12 +106,14 @@ func (o *overlay) linked(dir, below string, f *findings) {
 // missing or other than they were are named, and read as zeros.
 func assemble(ctx context.Context, root *os.Root, up storage.Unpacker, f *findings) (image.Digest, error) {
 	pr, pw := io.Pipe()
-	named := make(chan *findings, 1)
+	// tar-split gives the headers from its own record: the digest does not tell
+	// that directories and links are gone. What is no tar to Go was one to the
+	// engine.
+	named := make(chan []string, 1)
 	go func() {
-		var g findings
-		inspect(root, pr, &g)
+		list, _ := imagestore.Compare(ctx, pr, root, false)
 		_, _ = io.Copy(io.Discard, pr)
-		named <- &g
+		named <- list
 	}()
 	h := sha256.New()
 	w := io.MultiWriter(h, pw)
@@ -142,11 +143,9 @@ func assemble(ctx context.Context, root *os.Root, up storage.Unpacker, f *findin
 		}
 	}()
 	_ = pw.CloseWithError(err)
-	g := <-named
-	for _, what := range g.what {
+	for _, what := range <-named {
 		f.add("%s", what)
 	}
-	f.more += g.more
 	return image.Digest(fmt.Sprintf("sha256:%x", h.Sum(nil))), err
 }
 
@@ -180,62 +179,77 @@ func writeFile(w io.Writer, root *os.Root, entry *storage.Entry, buf []byte, f *
 	return err
 }
 
-// inspect reads the tar of a layer and checks what has no content: directories,
-// links, devices and whiteouts. tar-split gives their headers from its own
-// record, so the digest does not tell that they are gone.
-func inspect(root *os.Root, r io.Reader, f *findings) {
-	tr := tar.NewReader(r)
-	gone := map[string]bool{} // whiteouts
-	defer func() {
-		for name := range gone {
-			if fi, err := root.Lstat(name); err != nil || fi.Mode()&fs.ModeCharDevice == 0 {
-				f.add("%s is not removed any more", name)
-			}
+// partedDamages reads every layer of an image in the containerd store: its
+// blob, and the files that were unpacked of it. Where the snapshotter cannot be
+// asked, the blobs alone, which the log says.
+func (e *Engine) partedDamages(ctx context.Context, img Image, dirs contentDirs) (list []Damage, err error) {
+	at, err := e.openSnapshots(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if at == nil {
+		e.log("warning: containerd is out of reach: what it unpacked of image " + img.Config.String() + " is not verified")
+	} else {
+		defer at.Close()
+	}
+	for i, chain := range image.ChainIDs(img.DiffIDs) {
+		var f findings
+		if err := partedIntact(ctx, dirs, at, img.layers[i].Digest, img.DiffIDs[i], chain, &f); err != nil {
+			return nil, err
 		}
-	}()
-	for {
-		h, err := tr.Next()
-		if err != nil {
-			return // at the end; what is no tar to Go was one to the engine
-		}
-		name := strings.TrimPrefix(path.Clean("/"+h.Name), "/")
-		dir, base := path.Split(name)
-		if strings.HasPrefix(base, ".wh..wh.") {
-			continue // an attribute of the directory, or AUFS's own
-		}
-		if removed, ok := strings.CutPrefix(base, ".wh."); ok {
-			gone[dir+removed] = true
-			continue
-		}
-		if len(gone) > 0 { // what is removed can be made anew in the same layer
-			for up := name; up != "."; up = path.Dir(up) {
-				delete(gone, up)
-			}
-		}
-		if name == "" || h.Typeflag == tar.TypeReg && h.Size > 0 {
-			continue
-		}
-		want := func(m fs.FileMode) bool { return true }
-		switch h.Typeflag {
-		case tar.TypeDir:
-			want = fs.FileMode.IsDir
-		case tar.TypeSymlink:
-			if to, err := root.Readlink(name); err == nil && to != h.Linkname {
-				f.add("%s leads to %q, not %q", name, to, h.Linkname)
-			}
-			want = func(m fs.FileMode) bool { return m&fs.ModeSymlink != 0 }
-		case tar.TypeReg:
-			want = fs.FileMode.IsRegular
-		}
-		switch fi, err := root.Lstat(name); {
-		case errors.Is(err, fs.ErrNotExist):
-			f.add("%s is missing", name)
-		case err != nil:
-			f.add("%s: %v", name, err)
-		case !want(fi.Mode()):
-			f.add("%s is something else than it was (%v)", name, fi.Mode().Type())
-		case h.Typeflag == tar.TypeReg && fi.Size() != 0:
-			f.add("%s has %d bytes, not 0", name, fi.Size())
+		if len(f.what) > 0 {
+			list = append(list, Damage{img.DiffIDs[i], chain, f.list()})
 		}
 	}
+	return list, nil
+}
+
+// partedIntact checks one layer. An error is the context's.
+func partedIntact(ctx context.Context, dirs contentDirs, at *snapshots, blob, diffID, chain image.Digest, f *findings) error {
+	stored, err := dirs.open(blob)
+	if err != nil {
+		f.add("its blob %s: %v", blob, err)
+		return ctx.Err()
+	}
+	defer stored.Close()
+	h := sha256.New()
+	var what []string
+	plain, end, err := imagestore.Inflate(stored)
+	if err == nil {
+		defer end()
+		r := io.TeeReader(plain, h)
+		if at != nil {
+			if what, err = compareUnpacked(ctx, r, at, chain); err != nil && ctx.Err() != nil {
+				return err
+			}
+		}
+		_, err = io.Copy(io.Discard, stopping{ctx, r})
+	}
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case err != nil:
+		f.add("its blob %s: %v", blob, err)
+	case image.Digest(fmt.Sprintf("sha256:%x", h.Sum(nil))) != diffID:
+		f.add("its blob %s is damaged", blob)
+	default:
+		for _, w := range what {
+			f.add("%s", w)
+		}
+	}
+	return nil
+}
+
+// compareUnpacked compares a layer's tar with the files that were unpacked.
+func compareUnpacked(ctx context.Context, r io.Reader, at *snapshots, chain image.Digest) ([]string, error) {
+	dir, err := at.dir(ctx, chain)
+	if err != nil {
+		return []string{fmt.Sprintf("as it is unpacked: %v", err)}, ctx.Err()
+	}
+	defer dir.Close()
+	what, err := imagestore.Compare(ctx, r, dir, true)
+	if err != nil {
+		return []string{fmt.Sprintf("as it is unpacked: %v", err)}, err
+	}
+	return what, nil
 }

@@ -150,11 +150,25 @@ func (o *overlay) size(diffID image.Digest) (int64, error) {
 // tar opens the layer's tar, put together again byte for byte. It is not
 // verified.
 func (o *overlay) tar(diffID image.Digest) (io.ReadCloser, error) {
-	up, c, err := o.split(diffID)
+	chain, ok := o.chains[diffID]
+	if !ok {
+		return nil, fmt.Errorf("layer %s: %w", diffID, delta.ErrNoObject)
+	}
+	return o.tarOf(chain)
+}
+
+// tarOf is tar of a directory of layerdb.
+func (o *overlay) tarOf(chain string) (io.ReadCloser, error) {
+	up, c, err := splitOf(chain)
 	if err != nil {
 		return nil, err
 	}
-	root, err := o.files(diffID)
+	dir, err := o.place(chain)
+	if err != nil {
+		c.Close()
+		return nil, err
+	}
+	root, err := os.OpenRoot(filepath.Join(dir, "diff"))
 	if err != nil {
 		c.Close()
 		return nil, err

@@ -53,6 +53,15 @@ func (e *Engine) Damages(ctx context.Context, img Image) ([]Damage, error) {
 	if o != nil {
 		return o.damages(ctx, img)
 	}
+	if len(img.layers) == len(img.DiffIDs) {
+		dirs, err := e.contentDirs(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if len(dirs) > 0 {
+			return e.partedDamages(ctx, img, dirs)
+		}
+	}
 	return e.savedDamages(ctx, img)
 }
 
@@ -89,9 +98,6 @@ func (e *Engine) savedDamages(ctx context.Context, img Image) ([]Damage, error) 
 	return all(fmt.Errorf("docker save gave another image than %s", img.Config)), nil
 }
 
-// maxNamed is how many damaged files of a layer are named.
-const maxNamed = 20
-
 // findings collects what is wrong with a layer.
 type findings struct {
 	what []string
@@ -99,7 +105,7 @@ type findings struct {
 }
 
 func (f *findings) add(format string, args ...any) {
-	if len(f.what) == maxNamed {
+	if len(f.what) == imagestore.MaxNamed {
 		f.more++
 		return
 	}

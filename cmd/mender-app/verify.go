@@ -1,0 +1,168 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mender-app/mender-app/artifact/mender"
+	"github.com/mender-app/mender-app/cmd/internal/device"
+	"github.com/mender-app/mender-app/modules/deploy"
+	"github.com/mender-app/mender-app/store"
+	"github.com/mender-app/mender-app/submodules"
+)
+
+func (p *program) verifyCommand() *cobra.Command {
+	var repair bool
+	var from string
+	cmd := &cobra.Command{
+		Use:   "verify [APP]",
+		Short: "Check that the images of the current and the kept releases are whole",
+		Long: `Reads every image of the current and the kept releases of APP, or of all
+applications, compares each layer with its digest, and names each damaged layer
+and file. Nothing is changed.
+
+With --repair, what is damaged is deleted and loaded again: from another image
+on the device that has the same layer, or from the artifact FILE, which must
+carry the image whole. Images that share a damaged layer are repaired together.
+Their containers are removed meanwhile and come up again; volumes stay. Where
+something cannot be repaired, nothing is changed, and the error says what to do.`,
+		Example:           "  mender-app verify shop\n  mender-app verify --repair --from shop-2.mender shop",
+		Args:              args(cobra.MaximumNArgs(1)),
+		ValidArgsFunction: completeApps,
+		RunE: func(cmd *cobra.Command, names []string) error {
+			if from != "" && !repair {
+				return fmt.Errorf("%w: --from goes with --repair", device.ErrUsage)
+			}
+			s := store.At(p.config.Store)
+			if len(names) == 0 {
+				all, err := s.Apps()
+				if err != nil {
+					return err
+				}
+				names = slices.DeleteFunc(all, s.Legacy)
+			} else if _, err := s.App(names[0]); err != nil {
+				return err
+			}
+			if repair {
+				return p.repair(cmd.Context(), names, from)
+			}
+			problems := []deploy.Problem{}
+			for _, name := range names {
+				found, err := p.engine().Verify(cmd.Context(), name)
+				if err != nil {
+					return err
+				}
+				problems = append(problems, found...)
+			}
+			if p.json {
+				if err := p.printJSON(problems); err != nil {
+					return err
+				}
+			}
+			p.sayProblems(problems)
+			if len(problems) > 0 {
+				return damagedError(problems, "mender-app verify --repair")
+			}
+			if !p.json {
+				fmt.Fprintln(p.stdout, "all components are whole")
+			}
+			return nil
+		},
+	}
+	cmd.Flags().BoolVar(&repair, "repair", false, "make whole what is damaged")
+	cmd.Flags().StringVar(&from, "from", "", "artifact `FILE` that carries the damaged images whole")
+	return cmd
+}
+
+func (p *program) sayProblems(problems []deploy.Problem) {
+	if p.json {
+		return
+	}
+	for _, f := range problems {
+		fmt.Fprintf(p.stdout, "%s %s: %s\n", f.App, f.Release, device.OneLine(f.Text))
+	}
+}
+
+func damagedError(problems []deploy.Problem, next string) error {
+	components := map[string]bool{}
+	for _, f := range problems {
+		components[f.App+" "+f.Component+" "+f.Digest] = true
+	}
+	err := fmt.Errorf("%d components are not whole; run %s, or install the release again", len(components), next)
+	return submodules.Mark(err, submodules.ErrContent)
+}
+
+func (p *program) repair(ctx context.Context, names []string, from string) error {
+	var payload deploy.Payload
+	if from != "" {
+		f, err := os.Open(from)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		var o mender.ReadOptions
+		if p.config.VerifyKey != "" {
+			if o.PublicKeys, err = readKeys([]string{p.config.VerifyKey}); err != nil {
+				return err
+			}
+		}
+		r, err := mender.NewReader(f, o)
+		if err != nil {
+			return fmt.Errorf("%s: %w", from, err)
+		}
+		if t := r.Header().PayloadType; t != mender.PayloadTypeApp {
+			return fmt.Errorf("%w: %s: the payload is of type %q, not %q", device.ErrUsage, from, t, mender.PayloadTypeApp)
+		}
+		payload = artifactFile{r}
+	}
+	found, left, err := p.engine().Repair(ctx, names, payload)
+	type result struct {
+		deploy.Problem
+		Repaired bool `json:"repaired"`
+	}
+	results := []result{}
+	for _, f := range found {
+		results = append(results, result{f, !slices.Contains(left, f)})
+	}
+	if p.json {
+		if jerr := p.printJSON(results); jerr != nil {
+			return jerr
+		}
+	} else {
+		for _, r := range results {
+			word := "damaged"
+			if r.Repaired {
+				word = "repaired"
+			}
+			fmt.Fprintf(p.stdout, "%s %s: %s: %s\n", r.App, r.Release, word, device.OneLine(r.Text))
+		}
+	}
+	if err != nil {
+		return err
+	}
+	if len(left) > 0 {
+		return damagedError(left, "mender-app verify --repair --from FILE.mender")
+	}
+	if !p.json {
+		fmt.Fprintln(p.stdout, "all components are whole")
+	}
+	return nil
+}
+
+// artifactFile gives a repair the payload of an artifact.
+type artifactFile struct{ *mender.Reader }
+
+func (a artifactFile) MetaData() []byte { return a.Header().MetaData }
+
+func (a artifactFile) Next() (string, io.Reader, error) {
+	info, err := a.Reader.Next()
+	if err != nil {
+		return "", nil, err
+	}
+	return info.Name, a.Reader, nil
+}

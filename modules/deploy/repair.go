@@ -1,0 +1,314 @@
+package deploy
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/mender-app/mender-app/artifact"
+	"github.com/mender-app/mender-app/artifact/image"
+	"github.com/mender-app/mender-app/store"
+	"github.com/mender-app/mender-app/store/durable"
+	"github.com/mender-app/mender-app/submodules"
+)
+
+// Payload is an artifact that a repair takes images from. Nothing of it is used
+// before it was read to its end without an error.
+type Payload interface {
+	MetaData() []byte
+	// Next returns the next file of the payload; io.EOF after the last.
+	Next() (name string, r io.Reader, err error)
+}
+
+// repairDir holds a directory for each repair that is under way, by the
+// application that it was begun for; see store/FORMAT.md.
+const repairDir = "repair"
+
+const requestFile = "request.json"
+
+// repairRequest is what a repair that was interrupted is gone on with.
+type repairRequest struct {
+	Format      int               `json:"format"`
+	Application string            `json:"application"`
+	Release     string            `json:"release"` // whose sub-module and settings are used
+	Components  []store.Component `json:"components"`
+}
+
+// Repair verifies what the applications keep, and makes whole what is damaged,
+// with what is on the device and, if it is not nil, from an artifact. It returns
+// what was found, and what is damaged still. Applications whose containers had
+// to be removed are rolled out again.
+//
+// What it takes away it can bring back: that is on the disk before anything is
+// removed, and a repair that was interrupted is gone on with by the next
+// installation, by Resume and by the next Repair.
+func (e *Engine) Repair(ctx context.Context, names []string, from Payload) (found, left []Problem, err error) {
+	release, err := e.lock(ctx, "repair")
+	if err != nil {
+		return nil, nil, err
+	}
+	defer release()
+	if err := e.finishRepairs(ctx); err != nil {
+		return nil, nil, err
+	}
+	if err := e.settled(); err != nil {
+		return nil, nil, err
+	}
+	source, err := e.unpackSource(ctx, from)
+	if err != nil {
+		return nil, nil, fmt.Errorf("the artifact: %w", err)
+	}
+	var errs []error
+	for _, name := range names {
+		a, err := e.open(name)
+		if err != nil {
+			return found, left, err
+		}
+		bad, err := e.survey(ctx, a)
+		if err != nil {
+			return found, left, err
+		}
+		if len(bad) == 0 {
+			continue
+		}
+		found = append(found, problemsOf(a, bad)...)
+		if err := e.repair(ctx, a, bad, source); err != nil {
+			errs = append(errs, err)
+			if ctx.Err() != nil {
+				return found, left, err
+			}
+		}
+		if bad, err = e.survey(ctx, a); err != nil {
+			return found, left, err
+		}
+		left = append(left, problemsOf(a, bad)...)
+	}
+	return found, left, errors.Join(errs...)
+}
+
+// settled refuses to repair while a deployment is open: what it needs is not
+// what is kept.
+func (e *Engine) settled() error {
+	names, err := e.Store.Apps()
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if e.Store.Legacy(name) {
+			continue
+		}
+		a, err := e.open(name)
+		if err != nil {
+			return err
+		}
+		if d := a.Deployment; d != nil {
+			return fmt.Errorf("%w: %s of %s is %s; commit it, roll it back or run mender-app resume first", ErrOpen, d.ArtifactName, name, d.Phase)
+		}
+	}
+	return nil
+}
+
+// unpackSource puts the images that an artifact carries whole into files of a
+// directory, "" without an artifact. It goes with the call.
+func (e *Engine) unpackSource(ctx context.Context, from Payload) (string, error) {
+	if from == nil {
+		return "", nil
+	}
+	if _, _, err := artifact.ParseMetadata(from.MetaData()); err != nil {
+		return "", err
+	}
+	dir, err := e.temp()
+	if err != nil {
+		return "", err
+	}
+	for {
+		name, r, err := from.Next()
+		if errors.Is(err, io.EOF) {
+			return dir, nil
+		}
+		if err == nil && name == imagesFile {
+			err = e.unpackImages(ctx, dir, r)
+		}
+		if err == nil {
+			_, err = io.Copy(io.Discard, r)
+		}
+		if err != nil {
+			return "", err
+		}
+	}
+}
+
+func (e *Engine) unpackImages(ctx context.Context, dir string, r io.Reader) error {
+	tmp, err := e.temp()
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(tmp)
+	room, err := spoolRoom(tmp, freeBytes)
+	if err != nil {
+		return err
+	}
+	seen := map[image.Digest]bool{}
+	return artifact.ReadImages(r, artifact.ReadOptions{SpoolDir: tmp, MaxSpool: room}, func(info artifact.ImageInfo, content io.Reader) error {
+		if err := ctx.Err(); err != nil {
+			return fmt.Errorf("stopped: %w", context.Cause(ctx))
+		}
+		if info.Kind != artifact.KindFull || seen[info.Digest] {
+			return nil
+		}
+		seen[info.Digest] = true
+		return spool(filepath.Join(dir, info.Digest.Hex()), content, info.Size)
+	})
+}
+
+// repair makes an application's damaged components whole.
+func (e *Engine) repair(ctx context.Context, a *store.App, bad []damaged, source string) error {
+	r, _, info, err := e.release(ctx, a, bad[0].releases[0])
+	if err != nil {
+		return err
+	}
+	if !info.Has(submodules.FeatureRepair) {
+		return fmt.Errorf("%w: sub-module %s cannot repair; delete the damaged image with the engine's own tool and install the release again", submodules.ErrUsage, r.Orchestrator)
+	}
+	q := &repairRequest{Format: store.Format, Application: a.Name, Release: r.ID}
+	for _, d := range bad {
+		q.Components = append(q.Components, d.Component)
+	}
+	dir := e.Store.Meta(filepath.Join(repairDir, a.Name))
+	if err := durable.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	data, err := json.MarshalIndent(q, "", "  ")
+	if err != nil {
+		return err
+	}
+	if err := durable.WriteFile(filepath.Join(dir, requestFile), data, 0o644); err != nil {
+		return err
+	}
+	e.Log.Info("repairing", "app", a.Name)
+	err = e.doRepair(ctx, a, q, dir, source)
+	if entries, rerr := os.ReadDir(dir); err != nil && rerr == nil && len(entries) == 1 {
+		// It has not begun to change anything.
+		return errors.Join(err, durable.RemoveAll(dir))
+	}
+	return err
+}
+
+// doRepair asks the sub-module, brings up what it had to take down, and ends
+// the repair. source is "" for one that is gone on with.
+func (e *Engine) doRepair(ctx context.Context, a *store.App, q *repairRequest, dir, source string, options ...string) error {
+	r, o, _, err := e.release(ctx, a, q.Release)
+	if err != nil {
+		return err
+	}
+	one := *r
+	one.Components = q.Components
+	var apps []string
+	err = e.patiently(ctx, func() error {
+		return e.call(ctx, submodules.VerbRepair, DefaultLoadTimeout, func(ctx context.Context, tmp string) (err error) {
+			req := request(a, &one, tmp)
+			req.Dir, req.Path, req.Options = dir, source, options
+			apps, err = o.Repair(ctx, req)
+			return err
+		})
+	})
+	if err != nil {
+		return err
+	}
+	for _, name := range apps {
+		if err := e.bringUp(ctx, name); err != nil {
+			return fmt.Errorf("the images are whole, but %s does not come up; mender-app resume tries again: %w", name, err)
+		}
+	}
+	return durable.RemoveAll(dir)
+}
+
+// bringUp rolls an application's current release out again.
+func (e *Engine) bringUp(ctx context.Context, name string) error {
+	a, err := e.open(name)
+	if errors.Is(err, store.ErrNoApp) {
+		e.Log.Error("the containers of an application that is not in the store were removed for a repair: start it again", "app", name)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	id := a.Current
+	if d := a.Deployment; d != nil && (Phase(d.Phase) == Installed || Phase(d.Phase) == Committed) {
+		id = d.To
+	}
+	if id == "" {
+		return nil
+	}
+	r, o, info, err := e.release(ctx, a, id)
+	if err != nil {
+		return err
+	}
+	e.Log.Info("bringing up again", "app", name, "release", r.ID)
+	return e.patiently(ctx, func() error {
+		err := e.call(ctx, submodules.VerbRollout, e.rolloutTimeout(), func(ctx context.Context, tmp string) error {
+			return o.Rollout(ctx, request(a, r, tmp))
+		})
+		if err != nil || !info.Has(submodules.FeatureSync) {
+			return err
+		}
+		return e.call(ctx, submodules.VerbSync, callTimeout, func(ctx context.Context, tmp string) error {
+			return o.Sync(ctx, request(a, r, tmp))
+		})
+	})
+}
+
+// finishRepairs goes on with the repairs that were interrupted.
+func (e *Engine) finishRepairs(ctx context.Context) error {
+	entries, err := os.ReadDir(e.Store.Meta(repairDir))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, entry := range entries {
+		dir := e.Store.Meta(filepath.Join(repairDir, entry.Name()))
+		if !store.ValidName(entry.Name()) {
+			errs = append(errs, os.RemoveAll(dir)) // what an interrupted removal left
+			continue
+		}
+		if err := e.finishRepair(ctx, entry.Name(), dir); err != nil {
+			errs = append(errs, fmt.Errorf("repair of %s: %w", entry.Name(), err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (e *Engine) finishRepair(ctx context.Context, name, dir string) error {
+	data, err := os.ReadFile(filepath.Join(dir, requestFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return durable.RemoveAll(dir) // it was not begun
+	}
+	if err != nil {
+		return err
+	}
+	var q repairRequest
+	if err := json.Unmarshal(data, &q); err != nil {
+		return fmt.Errorf("%s is damaged: %w", filepath.Join(dir, requestFile), err)
+	}
+	if q.Format > store.Format {
+		return store.ErrNewer
+	}
+	a, err := e.open(name)
+	if err != nil {
+		return err
+	}
+	if !slices.Contains(append([]string{a.Current}, a.Kept...), q.Release) {
+		q.Release = a.Current
+	}
+	e.Log.Info("going on with a repair that was interrupted", "app", name)
+	return e.doRepair(ctx, a, &q, dir, "", submodules.OptionFinish)
+}

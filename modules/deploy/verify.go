@@ -1,0 +1,106 @@
+package deploy
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/mender-app/mender-app/store"
+	"github.com/mender-app/mender-app/submodules"
+)
+
+// Problem is something damaged or missing of a component.
+type Problem struct {
+	App       string `json:"application"`
+	Release   string `json:"release"` // the newest that has the component
+	Component string `json:"component"`
+	Digest    string `json:"digest,omitempty"`
+	Text      string `json:"problem"`
+}
+
+// damaged is a component with problems.
+type damaged struct {
+	store.Component
+	releases []string // that have it
+	problems []string
+}
+
+// Verify reads the components of an application's current and kept releases,
+// each once, and says what is missing or damaged. It changes nothing and takes
+// no lock: it may take long, and an update must not wait for it.
+func (e *Engine) Verify(ctx context.Context, name string) ([]Problem, error) {
+	a, err := e.Store.App(name)
+	if err != nil {
+		return nil, err
+	}
+	bad, err := e.survey(ctx, a)
+	return problemsOf(a, bad), err
+}
+
+func problemsOf(a *store.App, bad []damaged) (list []Problem) {
+	for _, d := range bad {
+		for _, text := range d.problems {
+			list = append(list, Problem{a.Name, d.releases[0], d.URL, d.Digest, text})
+		}
+	}
+	return list
+}
+
+// survey verifies what an application keeps. It works without the lock: its
+// temporary files are not those of the call that has it.
+func (e *Engine) survey(ctx context.Context, a *store.App) (bad []damaged, err error) {
+	type key struct{ url, digest string }
+	seen := map[key]int{} // index in all
+	var all []damaged
+	releases := map[string]*store.Release{}
+	for _, id := range append([]string{a.Current}, a.Kept...) {
+		if id == "" {
+			continue
+		}
+		r, err := a.Release(id)
+		if err != nil {
+			return nil, err
+		}
+		releases[id] = r
+		for _, c := range r.Components {
+			k := key{c.URL, c.Digest}
+			if c.Digest != "" {
+				k.url = "" // whatever it is called: it is read once
+			}
+			i, ok := seen[k]
+			if !ok {
+				i = len(all)
+				seen[k] = i
+				all = append(all, damaged{Component: c})
+			}
+			if !slices.Contains(all[i].releases, id) {
+				all[i].releases = append(all[i].releases, id)
+			}
+		}
+	}
+	for _, d := range all {
+		r := releases[d.releases[0]]
+		o, info, err := e.orchestrator(ctx, r.Orchestrator)
+		if err != nil {
+			return nil, err
+		}
+		if !info.Has(submodules.FeatureVerify) {
+			return nil, fmt.Errorf("%w: sub-module %s cannot verify", submodules.ErrUsage, r.Orchestrator)
+		}
+		one := *r
+		one.Components = []store.Component{d.Component}
+		if d.problems, err = e.verify(ctx, a, &one, o); err != nil {
+			return nil, err
+		}
+		if len(d.problems) > 0 {
+			bad = append(bad, d)
+		}
+	}
+	return bad, nil
+}
+
+func (e *Engine) verify(ctx context.Context, a *store.App, r *store.Release, o Orchestrator) ([]string, error) {
+	ctx, cancel := context.WithTimeout(ctx, DefaultLoadTimeout)
+	defer cancel()
+	return o.Verify(ctx, request(a, r, "")) // the store's temporary directory is the lock's
+}

@@ -1,0 +1,406 @@
+package docker
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/docker/docker/api/types/container"
+	dimage "github.com/docker/docker/api/types/image"
+
+	"github.com/mender-app/mender-app/artifact/image"
+	"github.com/mender-app/mender-app/store/durable"
+	"github.com/mender-app/mender-app/submodules"
+	"github.com/mender-app/mender-app/submodules/imagestore"
+)
+
+// RepairSpec says what to repair.
+type RepairSpec struct {
+	App    string
+	Want   []Wanted
+	Dir    string // of the repair's own, outlives the call
+	Source string // directory with image archives, "" for none
+	Finish bool   // only end what was begun
+	// Owner returns the application that a container is of; ok is false for
+	// one that is nobody's.
+	Owner   func(container.Summary) (app string, ok bool)
+	TempDir string
+}
+
+// Wanted is an image that is to be whole.
+type Wanted struct {
+	URL string // what it is called, for people
+	imagestore.Identity
+}
+
+// repairPlan is plan.json in RepairSpec.Dir. It is written when everything that
+// is needed is in the directory and durable; from then on the repair is carried
+// through, also after a crash.
+type repairPlan struct {
+	Images []repairImage `json:"images"`
+	Apps   []string      `json:"apps"` // had containers: to be rolled out again
+	Done   bool          `json:"done,omitempty"`
+}
+
+type repairImage struct {
+	ID      string         `json:"id,omitempty"` // the engine's, before; "" if it is missing
+	Config  image.Digest   `json:"config"`
+	DiffIDs []image.Digest `json:"diff_ids"`
+	Tags    []string       `json:"tags"`
+}
+
+func (i repairImage) identity() imagestore.Identity {
+	return imagestore.Identity{Config: i.Config, DiffIDs: i.DiffIDs}
+}
+
+const (
+	planFile  = "plan.json"
+	spoolDir  = "layers" // and configs, by their digests
+	repairGap = 16 << 20 // bytes that stay free beside the spool
+)
+
+// Repair makes images whole. An engine takes a layer that it has for present,
+// whatever is left of it, and keeps it as long as an image or a container
+// stands on it: so all images that share a damaged layer are removed with their
+// containers, and all are loaded again. Before that, everything that they are
+// made of is put into s.Dir: what is whole out of the engine, and what is not
+// from another place of it or from s.Source. That takes the unpacked size of
+// these images on the file system of s.Dir.
+//
+// It returns the applications whose containers were removed. Volumes stay.
+func (e *Engine) Repair(ctx context.Context, s RepairSpec) (apps []string, err error) {
+	plan, err := readPlan(s.Dir)
+	if err != nil {
+		return nil, err
+	}
+	if plan == nil {
+		if err := clearSpool(s.Dir); err != nil || s.Finish {
+			return nil, err
+		}
+		if plan, err = e.planRepair(ctx, s); err != nil || plan == nil {
+			return nil, errors.Join(err, clearSpool(s.Dir))
+		}
+	}
+	if plan.Done {
+		return plan.Apps, nil
+	}
+	if err := e.carryOut(ctx, s, plan); err != nil {
+		return nil, fmt.Errorf("the repair is not at its end; mender-app resume goes on with it: %w", err)
+	}
+	return plan.Apps, nil
+}
+
+func readPlan(dir string) (*repairPlan, error) {
+	data, err := os.ReadFile(filepath.Join(dir, planFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var p repairPlan
+	if err := json.Unmarshal(data, &p); err != nil {
+		return nil, fmt.Errorf("%s: %w", filepath.Join(dir, planFile), err)
+	}
+	return &p, nil
+}
+
+func (p *repairPlan) write(dir string) error {
+	data, err := json.MarshalIndent(p, "", "  ")
+	if err != nil {
+		return err
+	}
+	return durable.WriteFile(filepath.Join(dir, planFile), data, 0o644)
+}
+
+// clearSpool removes what a repair that changed nothing has put into its directory.
+func clearSpool(dir string) error { return durable.RemoveAll(filepath.Join(dir, spoolDir)) }
+
+// affected is what a repair is about.
+type affected struct {
+	images  []Image                 // to be removed, and loaded again
+	missing []Wanted                // to be loaded
+	chains  map[image.Digest]Damage // of layers, by chain ID
+	layers  map[image.Digest]Damage // by diffID, where a store keeps them by content
+	urls    map[image.Digest]string // config → a name for people
+}
+
+// planRepair finds out what is damaged and what shares it, and puts all that is
+// needed into s.Dir. It is nil if all is whole. Nothing in the engine is changed.
+func (e *Engine) planRepair(ctx context.Context, s RepairSpec) (*repairPlan, error) {
+	a, err := e.affected(ctx, s.Want)
+	if err != nil || len(a.images)+len(a.missing) == 0 {
+		return nil, err
+	}
+	apps, err := e.users(ctx, a.images, s.Owner)
+	if err != nil {
+		return nil, err
+	}
+	plan := &repairPlan{Apps: apps}
+	for _, img := range a.images {
+		if !slices.ContainsFunc(img.Tags, imagestore.IsOwnRef) {
+			return nil, submodules.Mark(fmt.Errorf("image %s is no application's and shares a damaged layer, so it keeps the engine from loading that again: "+
+				"remove it (docker rmi %s), repair again, and pull it anew", imageName(img), imageName(img)), submodules.ErrContent)
+		}
+		plan.Images = append(plan.Images, repairImage{ID: img.ID, Config: img.Config, DiffIDs: img.DiffIDs, Tags: img.Tags})
+	}
+	for _, w := range a.missing {
+		plan.Images = append(plan.Images, repairImage{Config: w.Config, DiffIDs: w.DiffIDs, Tags: []string{imagestore.OwnRef(s.App, w.Config)}})
+	}
+	if err := e.spoolRepair(ctx, s, a, plan); err != nil {
+		return nil, err
+	}
+	if err := durable.SyncTree(filepath.Join(s.Dir, spoolDir)); err != nil {
+		return nil, err
+	}
+	return plan, plan.write(s.Dir)
+}
+
+func imageName(img Image) string {
+	if len(img.Tags) > 0 {
+		return img.Tags[0]
+	}
+	return img.ID
+}
+
+// affected verifies the images that are wanted, and finds all that share a
+// damaged layer.
+func (e *Engine) affected(ctx context.Context, want []Wanted) (*affected, error) {
+	a := &affected{chains: map[image.Digest]Damage{}, layers: map[image.Digest]Damage{}, urls: map[image.Digest]string{}}
+	ctd, err := e.containerd(ctx)
+	if err != nil {
+		return nil, err
+	}
+	whole := map[string]bool{} // image IDs
+	bad := map[string]bool{}
+	for _, w := range want {
+		a.urls[w.Config] = w.URL
+		img, err := e.Find(ctx, "", w.Identity, "")
+		if errors.Is(err, submodules.ErrNotFound) {
+			a.missing = append(a.missing, w)
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		if whole[img.ID] || bad[img.ID] {
+			continue
+		}
+		damages, err := e.Damages(ctx, img)
+		if err != nil {
+			return nil, err
+		}
+		if len(damages) == 0 {
+			whole[img.ID] = true
+			continue
+		}
+		bad[img.ID] = true
+		for _, d := range damages {
+			e.log(fmt.Sprintf("%s: %s", w.URL, d))
+			a.chains[d.Chain] = d
+			if ctd {
+				a.layers[d.Layer] = d
+			}
+		}
+	}
+	if len(bad) == 0 {
+		return a, nil
+	}
+	all, err := e.all(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, img := range all {
+		shares := bad[img.ID]
+		for i, chain := range image.ChainIDs(img.DiffIDs) {
+			_, byChain := a.chains[chain]
+			_, byLayer := a.layers[img.DiffIDs[i]]
+			shares = shares || byChain || byLayer
+		}
+		if shares {
+			a.images = append(a.images, img)
+		}
+	}
+	return a, nil
+}
+
+// users returns the applications that have containers of the images. Containers
+// of nobody, and data that would be lost, are an error that says what to do.
+func (e *Engine) users(ctx context.Context, images []Image, owner func(container.Summary) (string, bool)) (apps []string, err error) {
+	list, err := e.containersOf(ctx, images)
+	if err != nil {
+		return nil, err
+	}
+	for _, c := range list {
+		name := strings.TrimPrefix(strings.Join(c.Names, ","), "/")
+		app, ok := owner(c)
+		if i := slices.IndexFunc(images, func(img Image) bool { return madeFrom(c, img) }); ok {
+			_, ok = images[i].OwnRef(app)
+		}
+		if !ok {
+			return nil, submodules.Mark(fmt.Errorf("container %s is no application's and was made from a damaged image: remove it (docker rm -f %s), and repair again", name, name), submodules.ErrContent)
+		}
+		for _, m := range c.Mounts {
+			if m.Type == "volume" && len(m.Name) == 64 { // an anonymous one is called by 64 hex digits
+				return nil, submodules.Mark(fmt.Errorf("container %s keeps data in a volume without a name (%s), which a new container would not find: "+
+					"save what is in it, remove the container (docker rm -f %s), and repair again", name, m.Destination, name), submodules.ErrContent)
+			}
+		}
+		if !slices.Contains(apps, app) {
+			apps = append(apps, app)
+		}
+	}
+	slices.Sort(apps)
+	return apps, nil
+}
+
+// containersOf lists containers in any state that were made from the images.
+func (e *Engine) containersOf(ctx context.Context, images []Image) (of []container.Summary, err error) {
+	list, err := e.cli.ContainerList(ctx, container.ListOptions{All: true})
+	if err != nil {
+		return nil, fmt.Errorf("list containers: %w", err)
+	}
+	for _, c := range list {
+		if slices.ContainsFunc(images, func(img Image) bool { return madeFrom(c, img) }) {
+			of = append(of, c)
+		}
+	}
+	return of, nil
+}
+
+func madeFrom(c container.Summary, img Image) bool {
+	return c.ImageID == img.ID || strings.TrimPrefix(c.Image, "sha256:") == strings.TrimPrefix(img.ID, "sha256:")
+}
+
+// carryOut does what the plan says. Every step may be done again.
+func (e *Engine) carryOut(ctx context.Context, s RepairSpec, plan *repairPlan) error {
+	var old []Image
+	for _, p := range plan.Images {
+		if p.ID == "" {
+			continue
+		}
+		// The same ID may be loaded again already, by an earlier call.
+		img, err := e.Inspect(ctx, p.ID)
+		if errors.Is(err, submodules.ErrNotFound) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if damages, err := e.Damages(ctx, img); err != nil {
+			return err
+		} else if len(damages) > 0 {
+			old = append(old, img)
+		}
+	}
+	if err := e.removeImages(ctx, old); err != nil {
+		return err
+	}
+	for _, p := range plan.Images {
+		if err := e.reload(ctx, s.Dir, p); err != nil {
+			return fmt.Errorf("image %s: %w", p.Config, err)
+		}
+	}
+	if err := e.Sync(ctx); err != nil {
+		return err
+	}
+	plan.Done = true
+	if err := plan.write(s.Dir); err != nil {
+		return err
+	}
+	return clearSpool(s.Dir)
+}
+
+// removeImages removes images with their containers.
+func (e *Engine) removeImages(ctx context.Context, images []Image) error {
+	list, err := e.containersOf(ctx, images)
+	if err != nil {
+		return err
+	}
+	for _, c := range list {
+		name := strings.TrimPrefix(strings.Join(c.Names, ","), "/")
+		e.log(fmt.Sprintf("removing container %s, to replace its image", name))
+		if err := e.cli.ContainerStop(ctx, c.ID, container.StopOptions{}); err != nil && !IsNotFound(err) {
+			e.log(fmt.Sprintf("warning: stop container %s: %v", name, err))
+		}
+		if err := e.cli.ContainerRemove(ctx, c.ID, container.RemoveOptions{Force: true}); err != nil && !IsNotFound(err) && !IsConflict(err) {
+			return fmt.Errorf("remove container %s: %w", name, err)
+		}
+	}
+	for _, img := range images {
+		e.log(fmt.Sprintf("removing image %s", imageName(img)))
+		for _, tag := range img.Tags {
+			if _, err := e.Untag(ctx, tag); err != nil {
+				return err
+			}
+		}
+		_, err := e.cli.ImageRemove(ctx, img.ID, dimage.RemoveOptions{Force: true, PruneChildren: true})
+		if err != nil && !IsNotFound(err) {
+			return fmt.Errorf("remove image %s: %w", imageName(img), err)
+		}
+	}
+	return nil
+}
+
+// reload loads an image out of the spool, verifies it, and gives it its names.
+func (e *Engine) reload(ctx context.Context, dir string, p repairImage) error {
+	img, err := e.Find(ctx, "", p.identity(), "")
+	if errors.Is(err, submodules.ErrNotFound) {
+		e.log(fmt.Sprintf("loading image %s", p.Tags[0]))
+		if err := e.loadSpooled(ctx, dir, p); err != nil {
+			return err
+		}
+		img, err = e.Find(ctx, "", p.identity(), p.Tags[0])
+	}
+	if err != nil {
+		return err
+	}
+	damages, err := e.Damages(ctx, img)
+	if err != nil {
+		return err
+	}
+	if len(damages) > 0 {
+		return submodules.Mark(fmt.Errorf("the engine kept what was damaged (%s)", damages[0]), submodules.ErrContent)
+	}
+	for _, tag := range p.Tags {
+		if err := e.Tag(ctx, img, tag); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (e *Engine) loadSpooled(ctx context.Context, dir string, p repairImage) error {
+	spool := filepath.Join(dir, spoolDir)
+	config, err := os.ReadFile(filepath.Join(spool, p.Config.Hex()))
+	if err != nil {
+		return err
+	}
+	var layers []image.Layer
+	for _, d := range p.DiffIDs {
+		name := filepath.Join(spool, d.Hex())
+		fi, err := os.Stat(name)
+		if err != nil {
+			return err
+		}
+		layers = append(layers, image.Layer{DiffID: d, Size: fi.Size(), Open: func() (io.ReadCloser, error) { return os.Open(name) }})
+	}
+	img, err := image.New(config, layers)
+	if err != nil {
+		return err
+	}
+	pr, pw := io.Pipe()
+	go func() {
+		_ = pw.CloseWithError(image.WriteArchive(pw, image.ArchiveSpec{Image: img, RepoTags: p.Tags[:1]}))
+	}()
+	err = target{e: e}.Load(ctx, struct{ io.Reader }{pr})
+	pr.CloseWithError(errors.New("the engine reads no more"))
+	return err
+}

@@ -1,0 +1,202 @@
+package docker
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/docker/docker/api/types/container"
+	"github.com/stretchr/testify/require"
+
+	"github.com/mender-app/mender-app/submodules"
+	"github.com/mender-app/mender-app/submodules/imagestore"
+)
+
+// nobody owns no container.
+func nobody(container.Summary) (string, bool) { return "", false }
+
+// sources writes image archives into a directory.
+func sources(t *testing.T, archives ...[]byte) string {
+	t.Helper()
+	dir := t.TempDir()
+	for i, a := range archives {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, string(rune('a'+i))), a, 0o644))
+	}
+	return dir
+}
+
+func emptyDir(t *testing.T, dir string) {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	require.Empty(t, entries)
+}
+
+// TestRepairSharedLayer: two images share a damaged layer. An archive of one of
+// them repairs both; without it nothing is changed.
+func TestRepairSharedLayer(t *testing.T) {
+	e, app := engine(t)
+	o := inPlace(t, e)
+	ctx := t.Context()
+	base := layerTar(t, entry{"d/base", app + "base"})
+	one := makeImage(t, "amd64", base, layerTar(t, entry{"one", app + "1"}))
+	two := makeImage(t, "amd64", base, layerTar(t, entry{"two", app + "2"}))
+	require.NoError(t, e.loadBytes(t, app, ours(t, one, app+":1"), LoadSpec{Want: one.identity()}))
+	require.NoError(t, e.loadBytes(t, app, ours(t, two, app+":2"), LoadSpec{URL: app + ":2", Want: two.identity()}))
+	img, err := e.Find(ctx, app, two.identity(), "")
+	require.NoError(t, err)
+	require.NoError(t, e.Tag(ctx, img, app+":also"))
+
+	spec := RepairSpec{
+		App: app, Dir: t.TempDir(), Owner: nobody, TempDir: t.TempDir(),
+		Want: []Wanted{{URL: app + ":1", Identity: one.identity()}, {URL: app + ":2", Identity: two.identity()}},
+	}
+	apps, err := e.Repair(ctx, spec)
+	require.NoError(t, err)
+	require.Empty(t, apps)
+	emptyDir(t, spec.Dir)
+
+	require.NoError(t, os.Truncate(filepath.Join(layerDir(t, o, one, 0), "diff/d/base"), 0))
+	_, err = e.Repair(ctx, spec)
+	require.ErrorIs(t, err, submodules.ErrContent)
+	require.ErrorContains(t, err, "d/base has 0 bytes")
+	require.ErrorContains(t, err, "--from FILE.mender")
+	emptyDir(t, spec.Dir)
+	for _, tag := range []string{app + ":1", app + ":2", app + ":also"} {
+		_, err := e.Inspect(ctx, tag)
+		require.NoError(t, err, "nothing was changed")
+	}
+	spec.Source = sources(t, ours(t, makeImage(t, "amd64", layerTar(t, entry{"x", app})), "x:1"))
+	_, err = e.Repair(ctx, spec)
+	require.ErrorContains(t, err, "does not carry it whole")
+	emptyDir(t, spec.Dir)
+
+	// What is no application's keeps the layer.
+	person := makeImage(t, "amd64", base)
+	require.NoError(t, target{e: e}.Load(ctx, strings.NewReader(string(ours(t, person, app+"-person:1")))))
+	spec.Source = sources(t, ours(t, two, "x:1"))
+	_, err = e.Repair(ctx, spec)
+	require.ErrorContains(t, err, "docker rmi "+app+"-person:1")
+	emptyDir(t, spec.Dir)
+	_, err = e.Untag(ctx, app+"-person:1")
+	require.NoError(t, err)
+
+	apps, err = e.Repair(ctx, spec)
+	require.NoError(t, err)
+	require.Empty(t, apps, "no containers")
+	for _, s := range []sample{one, two} {
+		require.NoError(t, e.Verify(ctx, app, s.identity(), ""))
+	}
+	img, err = e.Find(ctx, app, two.identity(), "")
+	require.NoError(t, err)
+	require.ElementsMatch(t, []string{imagestore.OwnRef(app, two.img.ConfigDigest), app + ":2", app + ":also"}, img.Tags)
+	// It is said again until the caller has taken the directory away.
+	spec.Finish = true
+	_, err = e.Repair(ctx, spec)
+	require.NoError(t, err)
+}
+
+// TestRepairInterrupted: a plan that is there is carried through, whatever of it
+// was done.
+func TestRepairInterrupted(t *testing.T) {
+	e, app := engine(t)
+	o := inPlace(t, e)
+	ctx := t.Context()
+	base := layerTar(t, entry{"d/base", app + "base"})
+	one := makeImage(t, "amd64", base, layerTar(t, entry{"one", app + "1"}))
+	two := makeImage(t, "amd64", base, layerTar(t, entry{"two", app + "2"}))
+	for _, done := range []string{"nothing", "one removed", "all removed", "one loaded"} {
+		t.Run(done, func(t *testing.T) {
+			require.NoError(t, e.loadBytes(t, app, ours(t, one, app+":1"), LoadSpec{Want: one.identity()}))
+			require.NoError(t, e.loadBytes(t, app, ours(t, two, app+":2"), LoadSpec{URL: app + ":2", Want: two.identity()}))
+			o = inPlace(t, e)
+			require.NoError(t, os.Truncate(filepath.Join(layerDir(t, o, one, 0), "diff/d/base"), 0))
+			spec := RepairSpec{
+				App: app, Dir: t.TempDir(), Owner: nobody, TempDir: t.TempDir(), Source: sources(t, ours(t, one, "x:1")),
+				Want: []Wanted{{URL: app + ":1", Identity: one.identity()}},
+			}
+			plan, err := e.planRepair(ctx, spec)
+			require.NoError(t, err)
+			require.Len(t, plan.Images, 2)
+			remove := func(s sample) {
+				img, err := e.Find(ctx, app, s.identity(), "")
+				require.NoError(t, err)
+				require.NoError(t, e.removeImages(ctx, []Image{img}))
+			}
+			switch done {
+			case "one removed":
+				remove(two)
+			case "all removed":
+				remove(one)
+				remove(two)
+			case "one loaded":
+				remove(one)
+				remove(two)
+				for _, p := range plan.Images {
+					if p.Config == two.img.ConfigDigest {
+						require.NoError(t, e.reload(ctx, spec.Dir, p))
+					}
+				}
+			}
+			spec.Source, spec.Finish = "", true
+			_, err = e.Repair(ctx, spec)
+			require.NoError(t, err)
+			for _, s := range []sample{one, two} {
+				img, err := e.Find(ctx, app, s.identity(), "")
+				require.NoError(t, err)
+				require.NoError(t, e.Verify(ctx, app, s.identity(), ""))
+				require.Len(t, img.Tags, 2)
+				require.NoError(t, e.removeImages(ctx, []Image{img}))
+			}
+		})
+	}
+	// One that had not begun to change anything does nothing.
+	spec := RepairSpec{App: app, Dir: t.TempDir(), Owner: nobody, Finish: true, Want: []Wanted{{URL: app + ":1", Identity: one.identity()}}}
+	require.NoError(t, os.MkdirAll(filepath.Join(spec.Dir, spoolDir), 0o755))
+	_, err := e.Repair(ctx, spec)
+	require.NoError(t, err)
+	emptyDir(t, spec.Dir)
+}
+
+// TestRepairMissing: an image that is not there at all comes from the source.
+func TestRepairMissing(t *testing.T) {
+	e, app := engine(t)
+	ctx := t.Context()
+	s := makeImage(t, "amd64", layerTar(t, entry{"a", app}))
+	spec := RepairSpec{
+		App: app, Dir: t.TempDir(), Owner: nobody, TempDir: t.TempDir(),
+		Want: []Wanted{{URL: app + ":1", Identity: imagestore.Identity{Config: s.img.ConfigDigest}}},
+	}
+	_, err := e.Repair(ctx, spec)
+	require.ErrorContains(t, err, "--from FILE.mender")
+	emptyDir(t, spec.Dir)
+	spec.Source = sources(t, ours(t, s, "x:1"))
+	_, err = e.Repair(ctx, spec)
+	require.NoError(t, err)
+	require.NoError(t, e.Verify(ctx, app, s.identity(), ""))
+	_, err = e.Inspect(ctx, imagestore.OwnRef(app, s.img.ConfigDigest))
+	require.NoError(t, err)
+}
+
+// TestRepairFromAnotherPlace: the layer is there a second time, over another one.
+func TestRepairFromAnotherPlace(t *testing.T) {
+	e, app := engine(t)
+	o := inPlace(t, e)
+	ctx := t.Context()
+	shared := layerTar(t, entry{"shared", app})
+	one := makeImage(t, "amd64", layerTar(t, entry{"one", app + "1"}), shared)
+	two := makeImage(t, "amd64", layerTar(t, entry{"two", app + "2"}), shared)
+	for _, s := range []sample{one, two} {
+		require.NoError(t, e.loadBytes(t, app, ours(t, s, app+":x"), LoadSpec{Want: s.identity(), Stage: true}))
+	}
+	require.NoError(t, os.Remove(filepath.Join(layerDir(t, o, one, 1), "diff/shared")))
+	spec := RepairSpec{
+		App: app, Dir: t.TempDir(), Owner: nobody, TempDir: t.TempDir(),
+		Want: []Wanted{{URL: app + ":1", Identity: one.identity()}},
+	}
+	_, err := e.Repair(ctx, spec)
+	require.NoError(t, err)
+	require.NoError(t, e.Verify(ctx, app, one.identity(), ""))
+	require.NoError(t, e.Verify(ctx, app, two.identity(), ""))
+}
