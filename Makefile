@@ -10,10 +10,10 @@ BUILD    := build
 PROGRAMS := $(filter-out internal,$(notdir $(patsubst %/main.go,%,$(wildcard cmd/*/main.go))))
 # Go leaves directories named testdata out of ./...: the test support library
 # and the end-to-end tests are named here.
-E2E      := ./testdata/bed/... ./testdata/e2e/... ./testdata/engines/...
+E2E      := ./testdata/bed/... ./testdata/e2e/... ./testdata/engines/... ./testdata/powercut/...
 CORPUS   := ./testdata/corpus/...
 DEVICE_ROOMS := artifact delta modules store submodules
-SCRIPTS  := .ci/run packaging/install.sh testdata/bed/setup testdata/bed/device.sh testdata/bed/engine.sh testdata/engines/setup testdata/bench $(wildcard testdata/k8snode/*.sh)
+SCRIPTS  := .ci/run packaging/install.sh testdata/bed/setup testdata/bed/device.sh testdata/bed/engine.sh testdata/engines/setup testdata/powercut/faults testdata/bench $(wildcard testdata/k8snode/*.sh)
 
 bindir        = $(DESTDIR)$(prefix)/bin
 modulesdir    = $(DESTDIR)$(prefix)/share/mender/modules/v3
@@ -72,6 +72,9 @@ check: ## gofmt, vet, staticcheck, shellcheck and the short tests with the race 
 # detector makes ten times as slow; what they do is in the packages.
 	$(GO) test -race -short -timeout 10m $$($(GO) list ./... | grep -v /cmd/)
 	$(GO) test -short -timeout 10m ./cmd/...
+# The disk of the power cuts is a module of its own, for the sake of go.mod.
+	$(GO) vet -C testdata/powercut/disk ./...
+	$(GO) test -C testdata/powercut/disk ./...
 
 .PHONY: setup
 setup: ## install what tests and demo need (Debian, as root; SETUP=no leaves the machine alone)
@@ -100,6 +103,10 @@ test-engines: engines ## test on every Docker engine and image store, from 20.10
 	$(GO) test -v -timeout 60m -parallel 2 -run TestEngines ./testdata/bed
 	$(GO) test -v -timeout 60m -parallel 2 ./testdata/engines
 	$(GO) test -v -timeout 60m -parallel 2 -run TestInstallUpdateFailAndRollBack ./testdata/e2e
+
+.PHONY: faults
+faults: setup ## kill at every step and cut the power 120 times an engine: takes an hour or two
+	testdata/powercut/faults $(ENGINES)
 
 .PHONY: demo
 demo: setup build ## install, update, fail, roll back: the product at work in a private room of this machine

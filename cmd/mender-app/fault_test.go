@@ -61,6 +61,7 @@ func TestKilledProcesses(t *testing.T) {
 	_, stderr, err := d.Run(nil, "mender-app", "install", "--commit", "v1.mender")
 	require.NoError(t, err, stderr)
 
+	total := 0
 	for _, c := range faultCases {
 		t.Run(c.name, func(t *testing.T) {
 			// All of them take minutes: that is for `make faults`.
@@ -74,8 +75,10 @@ func TestKilledProcesses(t *testing.T) {
 				kills++
 			}
 			t.Logf("killed at %d points from %d in steps of %d", kills, first, step)
+			total += kills
 		})
 	}
+	t.Logf("figures: real processes of app and mender-app: %d kills", total)
 }
 
 // killAt kills at the n-th point; false means that there are fewer.

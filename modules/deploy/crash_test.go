@@ -83,7 +83,7 @@ func TestKilledAnywhere(t *testing.T) {
 			}
 		}
 	}
-	t.Logf("%d kills", kills)
+	t.Logf("figures: the model: %d kills", kills)
 	if !testing.Short() {
 		require.Greater(t, kills, 1000)
 	}

@@ -82,24 +82,6 @@ func number(t *testing.T, name string, otherwise int64) int64 {
 	return n
 }
 
-// report writes a line of figures to the test's log and, for the end of `make
-// faults`, to the file that MENDER_APP_FAULTS_REPORT names.
-func report(t *testing.T, format string, args ...any) {
-	t.Helper()
-	line := fmt.Sprintf(format, args...)
-	t.Log(line)
-	if name := os.Getenv("MENDER_APP_FAULTS_REPORT"); name != "" {
-		f, err := os.OpenFile(name, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o644)
-		if err == nil {
-			_, err = fmt.Fprintln(f, line)
-			err = errors.Join(err, f.Close())
-		}
-		if err != nil {
-			t.Error(err)
-		}
-	}
-}
-
 // need skips where the parts are missing, and fails in CI.
 func need(t *testing.T) {
 	t.Helper()
