@@ -11,7 +11,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 
+	"github.com/docker/docker/api/types/container"
 	"github.com/docker/docker/api/types/image"
 	"github.com/docker/docker/client"
 )
@@ -56,6 +58,7 @@ func readImage(ctx context.Context, engine *client.Client, id string) (configDig
 	}
 	defer saved.Close()
 	sums := map[string]string{} // by member: the digest of its content, unpacked
+	files := map[string]map[string]string{}
 	small := map[string][]byte{}
 	for r := tar.NewReader(saved); ; {
 		h, err := r.Next()
@@ -69,11 +72,10 @@ func readImage(ctx context.Context, engine *client.Client, id string) (configDig
 			continue
 		}
 		var head bytes.Buffer
-		sum, err := digestUnpacked(io.TeeReader(r, &limited{&head, 1 << 16}))
+		sums[h.Name], files[h.Name], err = digestUnpacked(io.TeeReader(r, &limited{&head, 1 << 16}))
 		if err != nil {
 			return "", fmt.Errorf("docker save: %s: %w", h.Name, err)
 		}
-		sums[h.Name] = sum
 		if h.Size <= 1<<16 {
 			small[h.Name] = head.Bytes()
 		}
@@ -111,26 +113,73 @@ func readImage(ctx context.Context, engine *client.Client, id string) (configDig
 			return "", fmt.Errorf("layer %d is %s, not %s", n, got, want)
 		}
 	}
-	return sums[manifest[0].Config], nil
+	if full.GraphDriver.Name == "overlay2" {
+		return sums[manifest[0].Config], nil // it was saved from the files that containers see
+	}
+	union := map[string]string{}
+	for _, layer := range manifest[0].Layers {
+		maps.Copy(union, files[layer])
+	}
+	return sums[manifest[0].Config], checkUnpacked(ctx, engine, id, union)
 }
 
-// digestUnpacked is the digest of what a stream holds, gunzipped if need be:
-// the containerd store saves layers as they were pulled.
-func digestUnpacked(r io.Reader) (string, error) {
+// checkUnpacked compares what a container of the image sees with the files of
+// its layers, which have no whiteouts here: the containerd store saves an image
+// from the blobs that it came in, and runs it from what it unpacked of them.
+func checkUnpacked(ctx context.Context, engine *client.Client, id string, files map[string]string) error {
+	made, err := engine.ContainerCreate(ctx, &container.Config{Image: id}, nil, nil, nil, "")
+	if err != nil {
+		return err
+	}
+	defer engine.ContainerRemove(context.WithoutCancel(ctx), made.ID, container.RemoveOptions{Force: true})
+	exported, err := engine.ContainerExport(ctx, made.ID)
+	if err != nil {
+		return err
+	}
+	defer exported.Close()
+	_, seen, err := digestUnpacked(exported)
+	if err != nil {
+		return err
+	}
+	for name, want := range files {
+		if seen[name] != want {
+			return fmt.Errorf("unpacked, %s is %q, not %s", name, seen[name], want)
+		}
+	}
+	return nil
+}
+
+// digestUnpacked is the digest of what a stream holds, gunzipped if need be (the
+// containerd store saves layers as they were pulled), and if that is a tar, the
+// digest of each regular file in it.
+func digestUnpacked(r io.Reader) (sum string, files map[string]string, err error) {
 	in := bufio.NewReader(r)
 	content := io.Reader(in)
 	if magic, _ := in.Peek(2); bytes.Equal(magic, []byte{0x1f, 0x8b}) {
-		unpacked, err := gzip.NewReader(in)
-		if err != nil {
-			return "", err
+		if content, err = gzip.NewReader(in); err != nil {
+			return "", nil, err
 		}
-		content = unpacked
 	}
 	h := sha256.New()
-	if _, err := io.Copy(h, content); err != nil {
-		return "", err
+	content = io.TeeReader(content, h)
+	files = map[string]string{}
+	for members := tar.NewReader(content); ; {
+		m, err := members.Next()
+		if err != nil {
+			break // at its end, or it is no tar
+		}
+		if m.Typeflag == tar.TypeReg {
+			f := sha256.New()
+			if _, err := io.Copy(f, members); err != nil {
+				return "", nil, err
+			}
+			files[m.Name] = fmt.Sprintf("%x", f.Sum(nil))
+		}
 	}
-	return fmt.Sprintf("sha256:%x", h.Sum(nil)), nil
+	if _, err := io.Copy(io.Discard, content); err != nil {
+		return "", nil, err
+	}
+	return fmt.Sprintf("sha256:%x", h.Sum(nil)), files, nil
 }
 
 // limited keeps the first bytes that are written to it.
