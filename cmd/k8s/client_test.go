@@ -155,3 +155,35 @@ spec:
 	require.Contains(t, d.Kubectl("-n", other, "rollout", "status", "deployment/web", "--timeout=60s"), "successfully rolled out")
 	require.Equal(t, "1", d.Answer(other, "web"))
 }
+
+// TestDiscardedBase: containerd may discard a layer's blob once it is unpacked.
+// A delta that leaves that layer out does not need it; one that starts from it
+// is refused, and the release that runs is left alone.
+func TestDiscardedBase(t *testing.T) {
+	t.Parallel()
+	d := newDevice(t)
+	text := func(version string) map[string][]byte {
+		lines := strings.Repeat("the same in every version of "+d.ns+"\n", 2000)
+		return map[string][]byte{"usr/share/text": []byte(lines + version + "\n" + lines)}
+	}
+	image := func(version string, files map[string][]byte) (string, string) {
+		img := d.Image(t, "e2e/web:"+version, files, "VERSION="+version)
+		return "docker-archive:" + img.File(t), img.DiffIDs[1]
+	}
+	v1, layer := image("1", text("1"))
+	d.installs(d.artifact("1", manifests("1"), "--image="+v1))
+	require.NotContains(t, d.Ctr("content", "rm", layer), "error")
+	require.NotContains(t, d.Ctr("content", "ls", "-q"), layer)
+
+	v2, _ := image("2", text("1"))
+	d.installs(d.artifact("2", manifests("2"), "--deep-delta", "--image="+v1+","+v2))
+	d.at("2")
+
+	before := d.everything()
+	v4, _ := image("4", text("4"))
+	out, err := d.mender("install", d.artifact("4", manifests("4"), "--deep-delta", "--image="+v1+","+v4))
+	require.Error(t, err)
+	require.Contains(t, out, "its content was discarded after it was unpacked")
+	require.Equal(t, before, d.everything())
+	d.at("2")
+}

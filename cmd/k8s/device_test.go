@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -32,7 +33,10 @@ func newDevice(t *testing.T, settings ...string) *device {
 	t.Helper()
 	d := &device{Node: kube.Start(t, "mender", "mender-artifact", "unshare"), t: t, dir: t.TempDir(), ns: fmt.Sprintf("e%x", time.Now().UnixNano())}
 	d.app = "shop-" + d.ns
-	settings = append([]string{"K8S_KUBECONFIG=" + d.Kubeconfig(), "K8S_CTR_ADDRESS=" + d.Containerd(), "K8S_STABLE_TIME=1"}, settings...)
+	if !slices.ContainsFunc(settings, func(s string) bool { return strings.HasPrefix(s, "K8S_KUBECONFIG=") }) {
+		settings = append(settings, "K8S_KUBECONFIG="+d.Kubeconfig())
+	}
+	settings = append(settings, "K8S_CTR_ADDRESS="+d.Containerd(), "K8S_STABLE_TIME=1")
 	for name, text := range map[string]string{
 		"etc/mender.conf":         "{}",
 		"etc/artifact_info":       "artifact_name=factory\n",

@@ -3,6 +3,8 @@ package k8s
 import (
 	"context"
 	"errors"
+	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -80,6 +82,41 @@ func TestNames(t *testing.T) {
 		require.Empty(t, seen[inventoryName(app)], app)
 		seen[inventoryName(app)] = app
 	}
+}
+
+// TestRetry: an API server that does not answer is asked again, less and less
+// often, until the time is up.
+func TestRetry(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	require.NoError(t, ln.Close()) // nothing listens there
+	conf := filepath.Join(t.TempDir(), "kubeconfig")
+	require.NoError(t, os.WriteFile(conf, fmt.Appendf(nil, `apiVersion: v1
+kind: Config
+clusters: [{name: c, cluster: {server: "http://%s"}}]
+contexts: [{name: c, context: {cluster: c}}]
+current-context: c
+`, ln.Addr()), 0o600))
+	var said []string
+	c, err := connect(Settings{Kubeconfig: conf, Connect: 2 * time.Second}, func(format string, args ...any) { said = append(said, fmt.Sprintf(format, args...)) })
+	require.NoError(t, err)
+	asked := 0
+	ask := func() error {
+		asked++
+		_, err := c.disco.ServerVersion()
+		return err
+	}
+	err = c.retry(context.Background(), ask)
+	require.ErrorIs(t, err, submodules.ErrRequirement)
+	require.ErrorContains(t, err, ln.Addr().String()+" does not answer; is the cluster running?")
+	require.Len(t, said, 1, "it is said once")
+	// At 0, 0.25, 0.75 and 1.75 seconds; a fixed delay would make it 9.
+	require.GreaterOrEqual(t, asked, 2)
+	require.LessOrEqual(t, asked, 5)
+
+	ctx, cancel := context.WithTimeoutCause(context.Background(), 300*time.Millisecond, submodules.ErrDeadline)
+	defer cancel()
+	require.ErrorIs(t, c.retry(ctx, ask), submodules.ErrDeadline)
 }
 
 func TestDress(t *testing.T) {
