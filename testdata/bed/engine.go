@@ -93,8 +93,14 @@ func (e Engine) Tree() (string, error) {
 	if e.Suite == "" {
 		return "", nil
 	}
+	return EngineTree(e.Suite)
+}
+
+// EngineTree is where testdata/engines/setup puts what it calls name, which
+// need not be there. Devices have it at the same path.
+func EngineTree(name string) (string, error) {
 	trees, err := engineTrees()
-	return filepath.Join(trees, e.Suite), err
+	return filepath.Join(trees, name), err
 }
 
 // engineTrees is where testdata/engines/setup puts the trees.

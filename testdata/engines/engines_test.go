@@ -29,14 +29,26 @@ func onEngines(t *testing.T, test func(t *testing.T, d *bed.Device)) {
 			t.Parallel() // they mostly wait
 			bed.Require(t, "skopeo", "docker-registry")
 			d := bed.StartWith(t, e)
-			configure(t, d, "HEALTH_DEADLINE=60\nHEALTH_WINDOW=300ms\n")
+			tree, err := e.Tree()
+			require.NoError(t, err)
+			if tree == "" {
+				configure(t, d, "")
+			} else { // the Compose that Debian has beside the engine
+				configure(t, d, tree+"/usr/libexec/docker/cli-plugins/docker-compose")
+			}
 			test(t, d)
 		})
 	}
 }
 
-func configure(t *testing.T, d *bed.Device, settings string) {
+// configure sets the sub-module up with a Compose command; with none it finds
+// this machine's.
+func configure(t *testing.T, d *bed.Device, compose string) {
 	t.Helper()
+	settings := "HEALTH_DEADLINE=60\nHEALTH_WINDOW=300ms\n"
+	if compose != "" {
+		settings += "DOCKER_COMPOSE_COMMAND=\"" + compose + "\"\n"
+	}
 	require.NoError(t, os.WriteFile(d.Path("/etc/mender/mender-app-docker-compose.conf"), []byte(settings), 0o644))
 }
 
