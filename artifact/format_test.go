@@ -60,12 +60,13 @@ func TestFormat(t *testing.T) {
 	doc := string(b)
 	require.ElementsMatch(t, fields(Metadata{}), names(t, doc, "Metadata fields"))
 	require.ElementsMatch(t, fields(Component{}), names(t, doc, "Component fields"))
+	require.ElementsMatch(t, fields(Variant{}), names(t, doc, "Variant fields"))
 	require.ElementsMatch(t, fields(Layer{}), names(t, doc, "Layer fields"))
 	require.ElementsMatch(t, fields(Base{}), names(t, doc, "Base fields"))
 	require.ElementsMatch(t, fields(Sizes{}), names(t, doc, "Sizes fields"))
 	require.Equal(t, Features, names(t, doc, "Features"))
 	require.Equal(t, EnvNames, names(t, doc, "Environment"))
-	require.Equal(t, []string{memberURLNew, memberURLCurrent, memberSumNew, memberSumCurrent, memberImage, memberDelta, memberDeepDelta},
+	require.Equal(t, []string{memberURLNew, memberURLCurrent, memberSumNew, memberSumCurrent, memberImage, memberDelta, memberShared, "image.N.delta", memberDeepDelta},
 		names(t, doc, "Members of an image"))
 	require.Contains(t, doc, "`images.tar.gz` and `manifests.tar.gz`")
 	require.Equal(t, []string{"images.tar.gz", "manifests.tar.gz"}, []string{ImagesPayload, ManifestsPayload})
@@ -87,16 +88,17 @@ func TestFormat(t *testing.T) {
 		return list
 	}
 	require.Equal(t, []string{VersionReference, VersionCurrent}, quoted(value("Metadata fields", "version")))
-	require.Equal(t, []string{string(FormatFull), string(FormatDelta)}, quoted(value("Component fields", "format")))
+	require.Equal(t, []string{string(FormatFull), string(FormatDelta), string(FormatVariants)}, quoted(value("Component fields", "format")))
 	require.Equal(t, []string{ComponentImage}, quoted(value("Component fields", "type")))
-	require.Subset(t, quoted(value("Layer fields", "encoding")), []string{string(EncodingVerbatim), string(EncodingDelta), string(EncodingOmitted)})
+	require.Subset(t, quoted(value("Layer fields", "encoding")), []string{string(EncodingVerbatim), string(EncodingDelta), string(EncodingOmitted), string(EncodingVariant)})
 
 	limits := map[string]int64{
 		"bytes of metadata":                                          MaxMetadata,
 		"bytes of a text in metadata":                                maxText,
 		"components":                                                 maxComponents,
 		"layers of a component":                                      image.MaxLayers,
-		"bases of a component":                                       maxBases,
+		"bases of a component or variant":                            maxBases,
+		"variants of a component":                                    maxVariants,
 		"bytes of a config or manifest of an image":                  image.MaxConfig,
 		"bytes of a text member of an image":                         maxTextMember,
 		"members of images.tar.gz":                                   maxImagesMembers,

@@ -21,6 +21,9 @@ const (
 	// KindReferenceDeepDelta: a tar of an image whose layers are VCDIFFs
 	// (image.img and the marker deep_delta), by the reference.
 	KindReferenceDeepDelta
+	// KindShared: a delta that makes what several variants of an image need
+	// (image.shared).
+	KindShared
 )
 
 // String names the kind for messages.
@@ -34,6 +37,8 @@ func (k Kind) String() string {
 		return "xdelta3 delta"
 	case KindReferenceDeepDelta:
 		return "xdelta3 deep delta"
+	case KindShared:
+		return "shared content"
 	}
 	return fmt.Sprintf("kind %d", int(k))
 }
@@ -50,7 +55,8 @@ type ImageInfo struct {
 	SumNew     image.Digest
 	SumCurrent image.Digest // "" if the reference could not tell
 	Kind       Kind
-	Size       int64 // bytes of the content
+	Variant    int   // 0: the image is there in one way only; a delta's number from 1; -1: a full image beside deltas
+	Size       int64 // bytes of the content; of several members, of the first
 }
 
 // The payload's files, in their order in the artifact.
@@ -72,12 +78,26 @@ const (
 	memberSumCurrent = "sums-current.txt"
 	memberImage      = "image.img"
 	memberDelta      = "image.delta"
+	memberShared     = "image.shared"
 	memberDeepDelta  = "deep_delta"
 )
 
+// memberVariant is the name of the delta of a variant, from 1.
+func memberVariant(n int) string { return fmt.Sprintf("image.%d.delta", n) }
+
+// variantOf returns the number of a variant's delta, 0 for any other name.
+func variantOf(name string) int {
+	for n := 1; n <= maxVariants; n++ {
+		if name == memberVariant(n) {
+			return n
+		}
+	}
+	return 0
+}
+
 const (
 	maxTextMember    = 4 << 10 // bytes of one of the texts
-	maxImagesMembers = maxComponents * 10
+	maxImagesMembers = maxComponents * 48
 )
 
 // ReadOptions bound ReadImages.
@@ -89,6 +109,10 @@ type ReadOptions struct {
 	// comes before the texts that describe it, as the reference may write it.
 	// Empty: such a payload is an ErrSpool.
 	SpoolDir string
+	// Members says which members make up the content of an image that is there
+	// in several variants (Component.Members); fn gets them as one content. Nil:
+	// fn is called for each member by itself.
+	Members func(image.Digest) []string
 	// MaxSpool is the most that is kept there at one time; 0 is MaxBytes.
 	MaxSpool int64
 }

@@ -16,6 +16,7 @@ type ImagesWriter struct {
 	gz   *members
 	tw   *tar.Writer
 	seen map[image.Digest]bool
+	last imageDir // what the last Add wrote
 	err  error
 }
 
@@ -30,7 +31,9 @@ func NewImagesWriter(w io.Writer) *ImagesWriter {
 // not used). Only KindFull, where everything "current" may be left empty, and
 // KindDelta are written; full images are compressed, deltas, which are so
 // already, only framed. An image of several names is added once, with the first
-// of them. After an error the payload is of no use, and Close
+// of them. One of several variants is added once for each of its members: what
+// they share (KindShared), the deltas by their Variant, the full image with
+// Variant -1. After an error the payload is of no use, and Close
 // returns it again.
 func (iw *ImagesWriter) Add(info ImageInfo, size int64, r io.Reader) error {
 	if iw.err == nil {
@@ -54,8 +57,25 @@ func (iw *ImagesWriter) add(info ImageInfo, size int64, r io.Reader) error {
 		memberSumNew:     info.SumNew.Hex(),
 		memberSumCurrent: info.SumCurrent.Hex(),
 	}}
-	if info.Kind == KindDelta {
+	several := info.Kind == KindShared || info.Variant != 0
+	switch {
+	case info.Kind == KindShared:
+		d.content = memberShared
+	case info.Kind == KindDelta && info.Variant > 0:
+		d.content = memberVariant(info.Variant)
+	case info.Kind == KindDelta:
 		d.content = memberDelta
+	}
+	more := several && iw.last.several && iw.last.digest == info.Digest
+	if several {
+		before := d
+		if before.content = ""; more {
+			before = iw.last
+		}
+		if err := before.next(d.content); err != nil {
+			return err
+		}
+		d.several = true
 	}
 	// The reader's own rules; what they make of the texts must be what was
 	// asked for.
@@ -63,19 +83,23 @@ func (iw *ImagesWriter) add(info ImageInfo, size int64, r io.Reader) error {
 	if err != nil {
 		return err
 	}
-	if got.Kind != info.Kind || info.Kind != KindFull && info.Kind != KindDelta {
+	if got.Kind != info.Kind || info.Kind != KindFull && info.Kind != KindDelta && info.Kind != KindShared {
 		return fmt.Errorf("a %s cannot be written from %q to %q", info.Kind, info.URLCurrent, info.URLNew)
 	}
-	if iw.seen[info.Digest] {
+	if iw.seen[info.Digest] && !more {
 		return fmt.Errorf("image %s is there already", info.Digest)
 	}
 	iw.seen[info.Digest] = true
+	iw.last = d
 
 	dir := imagesDir + "/" + info.Digest.Hex() + "/"
 	if err := iw.gz.next(gzip.DefaultCompression); err != nil {
 		return err
 	}
 	for _, name := range []string{memberURLNew, memberURLCurrent, memberSumNew, memberSumCurrent} {
+		if more {
+			break // it has them
+		}
 		text := d.texts[name] + "\n"
 		if err := iw.tw.WriteHeader(fileHeader(dir+name, int64(len(text)))); err != nil {
 			return err
@@ -87,7 +111,7 @@ func (iw *ImagesWriter) add(info ImageInfo, size int64, r io.Reader) error {
 	if err := iw.tw.WriteHeader(fileHeader(dir+d.content, size)); err != nil {
 		return err
 	}
-	if info.Kind == KindDelta {
+	if info.Kind != KindFull {
 		if err := iw.gz.next(gzip.NoCompression); err != nil {
 			return err
 		}

@@ -13,7 +13,8 @@ const (
 
 // Names of features an artifact may require of its reader.
 const (
-	FeatureDelta = "delta/1" // images as image.delta, in the format of the room delta
+	FeatureDelta    = "delta/1"    // images as image.delta, in the format of the room delta
+	FeatureVariants = "variants/1" // images in several variants, of which a device takes one
 )
 
 // Metadata is the meta-data of an App Artifact. The fields up to Env are the
@@ -47,7 +48,53 @@ type Component struct {
 	Layers       []Layer      `json:"layers"`
 	Format       Format       `json:"format"`
 	Bases        []Base       `json:"bases,omitempty"` // images a delta builds on
-	PayloadBytes int64        `json:"payload_bytes"`   // of image.img or image.delta
+	PayloadBytes int64        `json:"payload_bytes"`   // of image.img or image.delta, or of all variants together
+	// Variants are the ways in which an image of FormatVariants travels, the
+	// best first. A device takes the first whose bases it has.
+	Variants []Variant `json:"variants,omitempty"`
+}
+
+// Variant is one way of several in which an image travels.
+type Variant struct {
+	Format       Format         `json:"format"`           // FormatFull or FormatDelta
+	Bases        []Base         `json:"bases,omitempty"`  // of a delta
+	Shared       bool           `json:"shared,omitempty"` // it needs image.shared, made from the first of its bases
+	Layers       []VariantLayer `json:"layers"`           // in the order of the component's
+	PayloadBytes int64          `json:"payload_bytes"`    // of its members, image.shared among them
+	Temp         int64          `json:"temp"`             // as in Sizes, for this image alone
+	Memory       int64          `json:"memory"`
+	Engine       int64          `json:"engine"`
+}
+
+// VariantLayer is how a layer travels in one variant.
+type VariantLayer struct {
+	Encoding Encoding `json:"encoding"`
+	Bytes    int64    `json:"bytes"` // in the variant's own member
+}
+
+// As returns the component as variant i of it has it: its format, bases and
+// layers, and the bytes of its members.
+func (c Component) As(i int) Component {
+	v := c.Variants[i]
+	layers := make([]Layer, len(c.Layers))
+	for n, l := range c.Layers {
+		layers[n] = Layer{DiffID: l.DiffID, Size: l.Size, Encoding: v.Layers[n].Encoding, Bytes: v.Layers[n].Bytes}
+	}
+	c.Format, c.Bases, c.Layers, c.PayloadBytes, c.Variants = v.Format, v.Bases, layers, v.PayloadBytes, nil
+	return c
+}
+
+// Members names the members of the images payload that make up variant i, in
+// their order there.
+func (c Component) Members(i int) []string {
+	v := c.Variants[i]
+	switch {
+	case v.Format == FormatFull:
+		return []string{memberImage}
+	case v.Shared:
+		return []string{memberShared, memberVariant(i + 1)}
+	}
+	return []string{memberVariant(i + 1)}
 }
 
 // Format is how a component's image travels.
@@ -57,6 +104,8 @@ type Format string
 const (
 	FormatFull  Format = "full"
 	FormatDelta Format = "delta"
+	// FormatVariants: in one of several ways, which the variants tell.
+	FormatVariants Format = "variants"
 )
 
 // Encoding is how one layer travels.
@@ -67,6 +116,7 @@ const (
 	EncodingVerbatim Encoding = "verbatim" // whole
 	EncodingDelta    Encoding = "delta"    // against the content of the bases
 	EncodingOmitted  Encoding = "omitted"  // not at all: a base has it
+	EncodingVariant  Encoding = "variant"  // as each of the component's variants says
 )
 
 // Layer is one layer of a component, the base first.
@@ -81,14 +131,19 @@ type Layer struct {
 type Base struct {
 	URL    string       `json:"url"`
 	Digest image.Digest `json:"digest"` // of the image's config
+	// DiffIDs are its layers, where a variant has shared content: that is made
+	// from files by their path in the image, in whatever layer they are.
+	DiffIDs []image.Digest `json:"diff_ids,omitempty"`
 }
 
 // Sizes announce what the artifact takes, in bytes; a payload that turns out
-// larger than announced is refused.
+// larger than announced is refused. Temp, Memory and Engine are without images
+// in variants: the variant that is taken has its own.
 type Sizes struct {
 	ImagesPayload    int64 `json:"images_payload"`    // images.tar.gz, unpacked: the tar's bytes
 	ManifestsPayload int64 `json:"manifests_payload"` // manifests.tar.gz, unpacked: the tar's bytes
 	Manifests        int64 `json:"manifests"`         // the unpacked manifests' files
 	Temp             int64 `json:"temp"`              // peak of our temporary bytes on the device
+	Memory           int64 `json:"memory,omitempty"`  // peak of what rebuilding an image allocates
 	Engine           int64 `json:"engine"`            // by which the engine's disk grows
 }

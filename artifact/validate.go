@@ -7,6 +7,7 @@ import (
 	"io"
 	"maps"
 	"math"
+	"reflect"
 	"slices"
 	"strings"
 	"unicode"
@@ -24,6 +25,7 @@ const (
 	maxComponents = 1024
 	maxBases      = 64
 	maxImages     = 2 * maxComponents
+	maxVariants   = 32
 	maxRequires   = 64
 )
 
@@ -32,7 +34,7 @@ const (
 var EnvNames = []string{"K8S_CTR_ADDRESS", "K8S_NAMESPACE"}
 
 // Features are the names that Requires may have for this reader to go on.
-var Features = []string{FeatureDelta}
+var Features = []string{FeatureDelta, FeatureVariants}
 
 // ParseMetadata reads and validates metadata. warnings are one-line
 // remarks for the log: env names that were dropped because they are not on
@@ -177,8 +179,11 @@ func (m *Metadata) Validate() error {
 		if err := c.validate(&sum); err != nil {
 			return fmt.Errorf("%w: components: %q: %w", ErrMetadata, clip(c.URL), err)
 		}
-		if c.Format == FormatDelta && !slices.Contains(m.Requires, FeatureDelta) {
+		if c.Format != FormatFull && !slices.Contains(m.Requires, FeatureDelta) {
 			return bad("requires", "there are deltas, so it must name %q", FeatureDelta)
+		}
+		if c.Format == FormatVariants && !slices.Contains(m.Requires, FeatureVariants) {
+			return bad("requires", "there are variants, so it must name %q", FeatureVariants)
 		}
 		if err := c.furtherName(byDigest[c.Digest]); err != nil {
 			return fmt.Errorf("%w: components: %q: %w", ErrMetadata, clip(c.URL), err)
@@ -187,7 +192,7 @@ func (m *Metadata) Validate() error {
 	}
 	if m.Sizes != nil {
 		s := m.Sizes
-		sum.add(s.ImagesPayload, s.ManifestsPayload, s.Manifests, s.Temp, s.Engine)
+		sum.add(s.ImagesPayload, s.ManifestsPayload, s.Manifests, s.Temp, s.Memory, s.Engine)
 	}
 	if sum.bad {
 		return bad("sizes", "negative, or beyond all measure")
@@ -218,9 +223,6 @@ func (c *Component) validate(sum *total) error {
 	if _, err := image.ParsePlatform(c.Platform); err != nil {
 		return err
 	}
-	if c.Format != FormatFull && c.Format != FormatDelta {
-		return fmt.Errorf("format %q is not known", clip(string(c.Format)))
-	}
 	if c.ConfigSize > image.MaxConfig {
 		return fmt.Errorf("a config of %d bytes", c.ConfigSize)
 	}
@@ -232,29 +234,87 @@ func (c *Component) validate(sum *total) error {
 		if !l.DiffID.Valid() {
 			return fmt.Errorf("layer %d: malformed digest %q", i, clip(string(l.DiffID)))
 		}
-		switch l.Encoding {
-		case EncodingVerbatim:
-		case EncodingDelta, EncodingOmitted:
-			if c.Format != FormatDelta {
-				return fmt.Errorf("layer %d: %s in a full image", i, l.Encoding)
-			}
-		default:
-			return fmt.Errorf("layer %d: encoding %q is not known", i, clip(string(l.Encoding)))
+		if (l.Encoding == EncodingVariant) != (c.Format == FormatVariants) {
+			return fmt.Errorf("layer %d: encoding %q in an image of the format %q", i, clip(string(l.Encoding)), clip(string(c.Format)))
 		}
 		sum.add(l.Size, l.Bytes)
 	}
-	if len(c.Bases) > maxBases {
-		return fmt.Errorf("%d bases", len(c.Bases))
+	if c.Format == FormatVariants {
+		return c.validateVariants(sum)
 	}
-	if len(c.Bases) > 0 && c.Format != FormatDelta {
+	if len(c.Variants) > 0 {
+		return fmt.Errorf("variants in an image of the format %q", clip(string(c.Format)))
+	}
+	return checkTravel(c.Format, c.Bases, len(c.Layers), func(i int) Encoding { return c.Layers[i].Encoding })
+}
+
+// validateVariants checks that each variant is a way of its own.
+func (c *Component) validateVariants(sum *total) error {
+	if len(c.Bases) > 0 {
+		return fmt.Errorf("bases outside of the variants")
+	}
+	if len(c.Variants) == 0 || len(c.Variants) > maxVariants {
+		return fmt.Errorf("%d variants", len(c.Variants))
+	}
+	for i, v := range c.Variants {
+		sum.add(v.PayloadBytes, v.Temp, v.Memory, v.Engine)
+		if len(v.Layers) != len(c.Layers) {
+			return fmt.Errorf("variant %d: %d layers of %d", i+1, len(v.Layers), len(c.Layers))
+		}
+		for _, l := range v.Layers {
+			sum.add(l.Bytes)
+		}
+		if err := checkTravel(v.Format, v.Bases, len(v.Layers), func(n int) Encoding { return v.Layers[n].Encoding }); err != nil {
+			return fmt.Errorf("variant %d: %w", i+1, err)
+		}
+		switch {
+		case v.Format == FormatFull && i != len(c.Variants)-1:
+			return fmt.Errorf("variant %d: a full image that is not the last variant", i+1)
+		case v.Format == FormatDelta && len(v.Bases) == 0:
+			return fmt.Errorf("variant %d: a delta without a base", i+1)
+		case v.Shared && (v.Format != FormatDelta || len(v.Bases[0].DiffIDs) == 0):
+			return fmt.Errorf("variant %d: shared content, and no base with layers to make it from", i+1)
+		}
+	}
+	return nil
+}
+
+// checkTravel checks how one image travels: whole, or as a delta against bases.
+func checkTravel(format Format, bases []Base, layers int, encoding func(int) Encoding) error {
+	if format != FormatFull && format != FormatDelta {
+		return fmt.Errorf("format %q is not known", clip(string(format)))
+	}
+	for i := range layers {
+		switch e := encoding(i); e {
+		case EncodingVerbatim:
+		case EncodingDelta, EncodingOmitted:
+			if format != FormatDelta {
+				return fmt.Errorf("layer %d: %s in a full image", i, e)
+			}
+		default:
+			return fmt.Errorf("layer %d: encoding %q is not known", i, clip(string(e)))
+		}
+	}
+	if len(bases) > maxBases {
+		return fmt.Errorf("%d bases", len(bases))
+	}
+	if len(bases) > 0 && format != FormatDelta {
 		return fmt.Errorf("a full image with bases")
 	}
-	for _, b := range c.Bases {
+	for _, b := range bases {
 		if err := CheckURL(b.URL); err != nil {
 			return fmt.Errorf("base: %w", err)
 		}
 		if _, err := image.ParseDigest(string(b.Digest)); err != nil {
 			return fmt.Errorf("base: %w", err)
+		}
+		if len(b.DiffIDs) > image.MaxLayers {
+			return fmt.Errorf("base: %d layers", len(b.DiffIDs))
+		}
+		for _, d := range b.DiffIDs {
+			if !d.Valid() {
+				return fmt.Errorf("base: malformed digest %q", clip(string(d)))
+			}
 		}
 	}
 	return nil
@@ -271,7 +331,8 @@ func (c *Component) furtherName(same []*Component) error {
 			continue // the same as the first
 		}
 		if c.Type != s.Type || c.Platform != s.Platform || c.ConfigSize != s.ConfigSize || c.Format != s.Format ||
-			c.PayloadBytes != s.PayloadBytes || !slices.Equal(c.Layers, s.Layers) || !slices.Equal(c.Bases, s.Bases) {
+			c.PayloadBytes != s.PayloadBytes || !slices.Equal(c.Layers, s.Layers) ||
+			!reflect.DeepEqual(c.Bases, s.Bases) || !reflect.DeepEqual(c.Variants, s.Variants) {
 			return fmt.Errorf("its image is another one under the name %q", clip(s.URL))
 		}
 	}

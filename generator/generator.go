@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -45,6 +46,7 @@ type Options struct {
 
 	Images     []Pair   // none: those the manifests use
 	DeepDelta  bool     // deltas even for images without a base
+	Fallback   bool     // every image with a base is there whole as well
 	SkipImages bool     // ship none: all of them are on the device
 	OnDevice   []string // images the manifests use that are on the device
 
@@ -55,7 +57,7 @@ type Options struct {
 	DependsGroups []string
 	Software      Software
 	Provides      map[string]string
-	Depends       map[string]string
+	Depends       map[string][]string // keys of provides and the values that serve
 	Clears        []string
 	NoAutoDepends bool // do not depend on the version of the application that a delta builds on
 	Key           crypto.Signer
@@ -87,7 +89,9 @@ type Event struct {
 	Total int64 // -1: unknown
 }
 
-// Pair is an image and the base of its delta, if it has one.
+// Pair is an image and the base of its delta, if it has one. Pairs of one image
+// and several bases make a delta for each, of which a device takes the one it
+// has the base of.
 type Pair struct {
 	Base *source.Spec
 	New  source.Spec
@@ -165,6 +169,7 @@ type generation struct {
 	temp     string
 	ship     []manifests.Variable
 	images   []*planned
+	apart    bool // devices differ in the bases they have
 	result   Plan
 	warnings []string
 }
@@ -244,20 +249,32 @@ func (g *generation) check() error {
 	return g.checkPairs()
 }
 
-// checkPairs refuses an image that is asked for twice.
+// checkPairs refuses an image that is asked for twice, unless it is with
+// another base each time.
 func (g *generation) checkPairs() error {
-	seen := map[string]bool{}
+	bases := map[string][]string{}
+	based := false
 	for _, p := range g.Images {
-		key := p.New.String() + "=" + p.New.URL
-		if seen[key] {
-			e := &UsageError{Text: p.New.String() + " is given twice"}
-			if p.Base != nil {
-				e.Text = p.New.String() + " has several bases"
-				e.Hint = "an artifact holds one delta of an image: make one artifact for each base, Mender chooses by artifact_depends"
-			}
-			return e
+		key, base := p.New.String()+"="+p.New.URL, ""
+		if p.Base != nil {
+			base, based = p.Base.String(), true
 		}
-		seen[key] = true
+		if have := bases[key]; have != nil {
+			e := &UsageError{Text: p.New.String() + " is given twice"}
+			if base != "" && slices.Contains(have, base) {
+				e.Text += " with the base " + base
+				return e
+			}
+			if base == "" || slices.Contains(have, "") {
+				e.Text += ", with a base and without"
+				e.Hint = "--full-fallback adds a copy for devices that have none of the bases"
+				return e
+			}
+		}
+		bases[key] = append(bases[key], base)
+	}
+	if g.Fallback && !based {
+		return &UsageError{Text: "--full-fallback without a delta", Hint: "it adds whole images beside deltas: name bases with --image CURRENT,NEW"}
 	}
 	return nil
 }

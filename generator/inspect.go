@@ -68,11 +68,27 @@ type ImageDescription struct {
 	Also     []string           `json:"also,omitempty"` // its further names
 	Digest   string             `json:"digest"`
 	Platform string             `json:"platform,omitempty"`
-	Format   string             `json:"format"` // full, delta, reference delta, reference deep delta
+	Format   string             `json:"format"` // full, delta, variants, reference delta, reference deep delta
 	Current  string             `json:"current,omitempty"`
 	Bytes    int64              `json:"bytes"` // of image.img or image.delta
 	Bases    []artifact.Base    `json:"bases,omitempty"`
 	Layers   []LayerDescription `json:"layers,omitempty"`
+	// Variants are the ways an image of the format variants travels in, and
+	// SharedBytes those that several of them need. Bytes is all of them together.
+	Variants    []VariantDescription `json:"variants,omitempty"`
+	SharedBytes int64                `json:"shared_bytes,omitempty"`
+}
+
+// VariantDescription is one way of several in which an image travels.
+type VariantDescription struct {
+	Format string             `json:"format"`
+	Bases  []artifact.Base    `json:"bases,omitempty"`
+	Shared bool               `json:"shared,omitempty"` // it needs the shared content
+	Bytes  int64              `json:"bytes"`            // of its own member
+	Temp   int64              `json:"temp"`
+	Memory int64              `json:"memory"`
+	Engine int64              `json:"engine"`
+	Layers []LayerDescription `json:"layers,omitempty"`
 }
 
 // LayerDescription is one layer, the base first.
@@ -221,7 +237,64 @@ func (i *inspection) manifests(r io.Reader) error {
 	})
 }
 
+// variant is image for a member of an image that travels in several ways.
+func (i *inspection) variant(info artifact.ImageInfo, content io.Reader) error {
+	var d *ImageDescription
+	if n := len(i.Images); n > 0 && i.Images[n-1].Digest == info.Digest.String() {
+		d = &i.Images[n-1]
+	} else {
+		i.Images = append(i.Images, ImageDescription{URL: info.URLNew, Digest: info.Digest.String(), Format: string(artifact.FormatVariants)})
+		d = &i.Images[len(i.Images)-1]
+		for _, c := range i.meta.Components {
+			if c.Digest != info.Digest {
+				continue
+			}
+			if c.URL != info.URLNew {
+				d.Also = append(d.Also, c.URL)
+			}
+			d.Platform = c.Platform
+		}
+	}
+	d.Bytes += info.Size
+	if info.Kind == artifact.KindShared {
+		d.SharedBytes = info.Size
+		_, err := delta.NewReader(content)
+		return err
+	}
+	var own ImageDescription
+	v := VariantDescription{Format: string(artifact.FormatFull), Bytes: info.Size}
+	var err error
+	if info.Kind == artifact.KindFull {
+		err = own.full(info, content)
+	} else {
+		v.Format = string(artifact.FormatDelta)
+		err = own.delta(content)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", info.URLNew, err)
+	}
+	v.Layers = own.Layers
+	for _, c := range i.meta.Components {
+		n := len(d.Variants)
+		if c.Digest != info.Digest || n >= len(c.Variants) {
+			continue
+		}
+		m := c.Variants[n]
+		v.Bases, v.Shared, v.Temp, v.Memory, v.Engine = m.Bases, m.Shared, m.Temp, m.Memory, m.Engine
+		for k := range v.Layers {
+			if k < len(m.Layers) {
+				v.Layers[k].Bytes = m.Layers[k].Bytes
+			}
+		}
+	}
+	d.Variants = append(d.Variants, v)
+	return nil
+}
+
 func (i *inspection) image(info artifact.ImageInfo, content io.Reader) error {
+	if info.Kind == artifact.KindShared || info.Variant != 0 {
+		return i.variant(info, content)
+	}
 	d := ImageDescription{URL: info.URLNew, Digest: info.Digest.String(), Bytes: info.Size}
 	if info.URLCurrent != info.URLNew || info.SumCurrent != "" && info.SumCurrent != info.SumNew {
 		d.Current = info.URLCurrent

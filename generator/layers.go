@@ -31,8 +31,8 @@ func (g *generation) readLayers(ctx context.Context, keep bool) (whole map[image
 		}
 	}
 	for _, img := range g.images {
-		if img.base != nil {
-			all = append(all, img.base.Image)
+		for _, b := range img.bases {
+			all = append(all, b.Image)
 		}
 	}
 	r := &layerReader{ctx: ctx, keep: keep, dir: g.temp, whole: map[image.Digest]int64{}, weigh: isNew}

@@ -70,6 +70,16 @@ func (g *generation) packImages(ctx context.Context, p *payload) (err error) {
 		}
 		last = i
 		before := sent.n
+		if img.format == artifact.FormatVariants {
+			c, err := g.addVariants(ctx, w, i, sent)
+			if err != nil {
+				return fmt.Errorf("%s: %w", img.URL, err)
+			}
+			p.components = append(p.components, *c)
+			made[c.Digest] = *c
+			g.result.Components[i].Sent = sent.n - before
+			continue
+		}
 		c := artifact.Component{
 			URL:        img.URL,
 			Type:       artifact.ComponentImage,
@@ -206,6 +216,7 @@ func (g *generation) addDelta(ctx context.Context, w *artifact.ImagesWriter, i i
 	}
 	c.Bases = usedBases(report, g.bases(i))
 	sizes.Temp = max(sizes.Temp, report.Header.Temp)
+	sizes.Memory = max(sizes.Memory, report.Header.Memory)
 	return w.Add(info, size, f)
 }
 
@@ -256,13 +267,14 @@ func deltaImage(name string, img *image.Image) delta.Image {
 }
 
 // engineGrowth is by how much the engine's disk grows: the config and the
-// unpacked layers that are not there yet, each once.
+// unpacked layers that are not there yet, each once. Images in variants tell it
+// for each variant.
 func (g *generation) engineGrowth() int64 {
 	var n int64
 	seen := map[image.Digest]bool{}
 	for i, img := range g.images {
 		c := g.result.Components[i]
-		if c.Unchanged || c.SameAs != "" {
+		if c.Unchanged || c.SameAs != "" || img.format == artifact.FormatVariants {
 			continue
 		}
 		n += int64(len(img.Image.Config))

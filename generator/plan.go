@@ -16,16 +16,16 @@ import (
 // Plan is what the artifact will hold. Before it is executed the encodings of
 // the layers that are not omitted, and all payload bytes, are not known yet.
 type Plan struct {
-	Version    string             `json:"version"` // of the metadata
-	Components []PlannedComponent `json:"components"`
-	Depends    map[string]string  `json:"depends,omitempty"` // added because of the bases
+	Version    string              `json:"version"` // of the metadata
+	Components []PlannedComponent  `json:"components"`
+	Depends    map[string][]string `json:"depends,omitempty"` // added because of the bases: the values that serve
 }
 
 // PlannedComponent is one image.
 type PlannedComponent struct {
 	URL       string          `json:"url"`
 	Source    string          `json:"source"`
-	Base      string          `json:"base,omitempty"` // name of the base on the device
+	Base      string          `json:"base,omitempty"` // name of the base on the device; of several, the first
 	Digest    image.Digest    `json:"digest"`
 	Platform  string          `json:"platform"`
 	Format    artifact.Format `json:"format"`
@@ -37,6 +37,21 @@ type PlannedComponent struct {
 	Whole int64 `json:"whole_bytes,omitempty"`
 	// Sent is how many bytes of the artifact are the image's; 0 in a dry run.
 	Sent int64 `json:"sent_bytes,omitempty"`
+	// Variants are the ways the image travels in, where those are several. The
+	// device takes one of them.
+	Variants []PlannedVariant `json:"variants,omitempty"`
+	// Shared is how many of the bytes sent several variants need, once in the
+	// artifact. Known when it is made.
+	Shared int64 `json:"shared_bytes,omitempty"`
+}
+
+// PlannedVariant is one of several ways in which an image travels.
+type PlannedVariant struct {
+	Base   string          `json:"base,omitempty"` // name of the base; none of a whole image
+	Digest image.Digest    `json:"base_digest,omitempty"`
+	From   string          `json:"base_source,omitempty"`
+	Format artifact.Format `json:"format"`
+	Bytes  int64           `json:"bytes,omitempty"` // of its own, in the artifact
 }
 
 // PlannedLayer is one layer, the base first.
@@ -50,7 +65,8 @@ type PlannedLayer struct {
 // planned is an image that was found, on its way into the artifact.
 type planned struct {
 	*source.Found
-	base   *source.Found // nil: none
+	bases  []*source.Found // of which a device has one; none: no delta, or one that needs none
+	given  []*source.Found // bases as they were asked for: the same image may be of several versions
 	format artifact.Format
 	same   *planned // the image is in the artifact already, under this name; nil: it is not
 }
@@ -59,10 +75,18 @@ func (p *planned) digest() image.Digest { return p.Image.ConfigDigest }
 
 // current is what the image replaces: its base, or itself.
 func (p *planned) current() *source.Found {
-	if p.base != nil {
-		return p.base
+	if base := p.base(); base != nil {
+		return base
 	}
 	return p.Found
+}
+
+// base is the base of an image that has but one; nil if it has none or several.
+func (p *planned) base() *source.Found {
+	if len(p.bases) != 1 || p.format == artifact.FormatVariants {
+		return nil
+	}
+	return p.bases[0]
 }
 
 // find opens every image: those asked for, or those the manifests use.
@@ -77,20 +101,30 @@ func (g *generation) find(ctx context.Context, opener *source.Opener, used *mani
 			return err
 		}
 	}
+	byPair := map[string]*planned{}
 	for _, p := range pairs {
-		next, err := opener.Open(ctx, p.New, "")
-		if err != nil {
-			return err
-		}
-		img := &planned{Found: next}
-		g.warnings = append(g.warnings, next.Warnings...)
-		if p.Base != nil {
-			if img.base, err = opener.Open(ctx, *p.Base, next.URL); err != nil {
-				return fmt.Errorf("base of %s: %w", next.URL, err)
+		key := p.New.String() + "=" + p.New.URL
+		img := byPair[key]
+		if img == nil {
+			next, err := opener.Open(ctx, p.New, "")
+			if err != nil {
+				return err
 			}
-			g.warnings = append(g.warnings, img.base.Warnings...)
+			img = &planned{Found: next}
+			g.warnings = append(g.warnings, next.Warnings...)
+			g.images = append(g.images, img)
+			byPair[key] = img
 		}
-		g.images = append(g.images, img)
+		if p.Base == nil {
+			continue
+		}
+		base, err := opener.Open(ctx, *p.Base, img.URL)
+		if err != nil {
+			return fmt.Errorf("base of %s: %w", img.URL, err)
+		}
+		g.warnings = append(g.warnings, base.Warnings...)
+		img.given = append(img.given, base)
+		img.bases = addImage(img.bases, base)
 	}
 	return g.distinct()
 }
@@ -142,10 +176,6 @@ func (g *generation) distinct() error {
 			continue
 		}
 		e := &UsageError{Text: fmt.Sprintf("%s is given twice, by %s and %s", img.URL, other.From, img.From), Hint: "one name is one image: leave one out, or give it another name with SOURCE=NAME:TAG"}
-		if other.digest() == img.digest() && img.base != nil && other.base != nil {
-			e.Text = img.URL + " has several bases"
-			e.Hint = "an artifact holds one delta of an image: make one artifact for each base, Mender chooses by artifact_depends"
-		}
 		return e
 	}
 	byDigest := map[image.Digest]*planned{}
@@ -166,8 +196,10 @@ func (g *generation) plan(ctx context.Context, used *manifests.Found) error {
 		return err
 	}
 	delta := g.DeepDelta
+	several := g.Fallback
 	for _, img := range g.images {
-		delta = delta || img.base != nil
+		delta = delta || len(img.bases) > 0
+		several = several || len(img.bases) > 1
 	}
 	g.result.Version = artifact.VersionReference
 	if delta && len(g.images) > 0 {
@@ -178,7 +210,11 @@ func (g *generation) plan(ctx context.Context, used *manifests.Found) error {
 		if delta {
 			img.format = artifact.FormatDelta
 		}
+		if n := len(img.bases); n > 1 || n == 1 && g.Fallback {
+			img.format = artifact.FormatVariants
+		}
 	}
+	g.apart = several
 	whole, err := g.readLayers(ctx, delta)
 	if err != nil {
 		return err
@@ -194,9 +230,19 @@ func (g *generation) planOne(i int, img *planned, whole map[image.Digest]int64) 
 		URL: img.URL, Source: img.From.String(), Digest: img.digest(), Platform: img.Image.Platform.String(), Format: img.format,
 		Whole: int64(len(img.Image.Config)),
 	}
-	if img.base != nil {
-		c.Base = img.base.URL
-		c.Unchanged = img.base.Image.ConfigDigest == img.digest()
+	if len(img.bases) > 0 {
+		c.Base = img.bases[0].URL
+	}
+	if base := img.base(); base != nil {
+		c.Unchanged = base.Image.ConfigDigest == img.digest()
+	}
+	if img.format == artifact.FormatVariants {
+		for _, b := range img.bases {
+			c.Variants = append(c.Variants, PlannedVariant{Base: b.URL, Digest: b.Image.ConfigDigest, From: b.From.String(), Format: artifact.FormatDelta})
+		}
+		if g.Fallback {
+			c.Variants = append(c.Variants, PlannedVariant{Format: artifact.FormatFull})
+		}
 	}
 	if img.same != nil {
 		c.SameAs, c.Whole = img.same.URL, 0
@@ -230,11 +276,14 @@ func (g *generation) old(i int) []*source.Found {
 }
 
 // bases lists the images that a device must have before the artifact comes,
-// that of image i first.
+// that of image i first. Where a device may have one of several, or none, each
+// image goes by its own.
 func (g *generation) bases(i int) []*source.Found {
-	list := addImage(nil, g.images[i].base)
+	list := addImage(nil, g.images[i].base())
 	for _, img := range g.images {
-		list = addImage(list, img.base)
+		if !g.apart {
+			list = addImage(list, img.base())
+		}
 	}
 	return list
 }
@@ -303,28 +352,44 @@ func (g *generation) autoDepends() error {
 	if _, given := g.Depends[key]; given {
 		return nil
 	}
-	var versions []string
-	unknown := false
+	if g.Fallback {
+		return nil // it serves every device
+	}
+	// A version serves if every image has a base of it.
+	var versions, all []string
+	unknown, first := false, true
 	for _, img := range g.images {
-		if img.base == nil {
+		if len(img.bases) == 0 {
 			continue
 		}
-		v := img.base.Provides[key]
-		if v == "" {
-			unknown = true
-		} else if !slices.Contains(versions, v) {
-			versions = append(versions, v)
+		var have []string
+		for _, b := range img.given {
+			if v := b.Provides[key]; v != "" {
+				have = append(have, v)
+			}
 		}
+		all = append(all, have...)
+		if len(have) < len(img.given) {
+			unknown = true
+			continue
+		}
+		if first {
+			versions, first = have, false
+			continue
+		}
+		versions = slices.DeleteFunc(versions, func(v string) bool { return !slices.Contains(have, v) })
 	}
+	slices.Sort(versions)
+	versions = slices.Compact(versions)
 	switch {
-	case len(versions) > 1:
-		slices.Sort(versions)
-		return &UsageError{Text: "the bases come from several versions of the application: " + strings.Join(versions, ", "),
-			Hint: "a device has one of them: take all bases from one artifact, or say which with --depends " + key + ":VERSION or --no-depends"}
-	case len(versions) == 1:
-		g.result.Depends = map[string]string{key: versions[0]}
-	case unknown:
+	case first && unknown:
 		g.warn("the version that the bases belong to is not known: with --depends %s:VERSION Mender keeps the delta from devices that have another one", key)
+	case len(versions) == 0 && len(all) > 0:
+		slices.Sort(all)
+		return &UsageError{Text: "the bases come from several versions of the application: " + strings.Join(slices.Compact(all), ", "),
+			Hint: "a device has one of them: give every image a base of each, or say which serve with --depends " + key + ":VERSION or --no-depends"}
+	case len(versions) > 0:
+		g.result.Depends = map[string][]string{key: versions}
 	}
 	return nil
 }

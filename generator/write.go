@@ -27,7 +27,7 @@ func (g *generation) write(ctx context.Context, p *payload) error {
 		DependsGroups: g.DependsGroups,
 		PayloadType:   mender.PayloadTypeApp,
 		Provides:      map[string]string{},
-		Depends:       map[string]string{},
+		Depends:       map[string][]string{},
 		MetaData:      meta,
 	}
 	provides, clears := mender.SoftwareProvides(g.Software.Filesystem, g.Software.Name, g.Software.Version)
@@ -92,12 +92,18 @@ func (g *generation) metadata(p *payload) ([]byte, error) {
 		m.Env[k] = v
 	}
 	for _, img := range g.images {
-		m.Images = append(m.Images, img.digest().Hex(), img.current().Image.ConfigDigest.Hex())
+		m.Images = append(m.Images, img.digest().Hex())
+		for _, b := range img.bases {
+			m.Images = append(m.Images, b.Image.ConfigDigest.Hex())
+		}
 	}
 	slices.Sort(m.Images)
 	m.Images = slices.Compact(m.Images)
 	if g.result.Version == artifact.VersionCurrent {
 		m.Requires = []string{artifact.FeatureDelta}
+	}
+	if slices.ContainsFunc(p.components, func(c artifact.Component) bool { return c.Format == artifact.FormatVariants }) {
+		m.Requires = append(m.Requires, artifact.FeatureVariants)
 	}
 	b, err := m.Encode()
 	if err != nil {

@@ -53,6 +53,7 @@ const (
 	FeatureStage      = "stage"      // LOAD knows the option "stage"
 	FeatureComponents = "components" // MENDER_APP_COMPONENTS is honoured
 	FeatureDelta      = "delta/1"    // LOAD rebuilds from a mender-app delta, format 1
+	FeatureShared     = "shared/1"   // LOAD takes a delta with shared content before it
 	FeatureVcdiff     = "vcdiff"     // LOAD reads the shell reference's xdelta3 deltas
 	FeatureVerify     = "verify"     // VERIFY is there
 	FeatureSync       = "sync"       // SYNC is there
@@ -136,6 +137,7 @@ type Component struct {
 	URL            string          `json:"url"`
 	Digest         string          `json:"digest,omitempty"`
 	DiffIDs        []string        `json:"diff_ids,omitempty"`
+	Bases          []Component     `json:"bases,omitempty"` // with LOAD: what its delta builds on, that of CurrentURL first
 	AdditionalData json.RawMessage `json:"additional_data,omitempty"`
 }
 

@@ -168,7 +168,7 @@ func TestMenderArtifactWrites(t *testing.T) {
 			// The same artifact by us says the same in the same words.
 			spec := Spec{
 				Name: h.Name, Group: h.Group, DeviceTypes: h.DeviceTypes, DependsNames: h.DependsNames, DependsGroups: h.DependsGroups,
-				PayloadType: h.PayloadType, Provides: provides, ClearsProvides: clears, Depends: map[string]string{"x.y": "z"}, MetaData: h.MetaData,
+				PayloadType: h.PayloadType, Provides: provides, ClearsProvides: clears, Depends: map[string][]string{"x.y": {"z"}}, MetaData: h.MetaData,
 			}
 			ours, _, err := read(write(t, spec, Options{}))
 			require.NoError(t, err)

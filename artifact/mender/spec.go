@@ -61,10 +61,10 @@ type Spec struct {
 	DependsGroups []string
 
 	PayloadType    string
-	Provides       map[string]string // of the payload; see SoftwareProvides
-	Depends        map[string]string // of the payload: keys of provides that must have these values
-	ClearsProvides []string          // patterns of provides that are removed on installation
-	MetaData       []byte            // a JSON object; nil for none
+	Provides       map[string]string   // of the payload; see SoftwareProvides
+	Depends        map[string][]string // of the payload: keys of provides that must have one of these values
+	ClearsProvides []string            // patterns of provides that are removed on installation
+	MetaData       []byte              // a JSON object; nil for none
 	Files          []File
 }
 

@@ -123,7 +123,7 @@ func (w *writer) header() ([]byte, error) {
 		if typ.Depends == nil {
 			typ.Depends = make(map[string]oneMany)
 		}
-		typ.Depends[k] = oneMany{v}
+		typ.Depends[k] = oneMany(v)
 	}
 	if err := info.check(&typ); err != nil {
 		return nil, err

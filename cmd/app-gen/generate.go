@@ -4,6 +4,7 @@ import (
 	"crypto"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -28,8 +29,10 @@ Images (--image, repeatable) are [CURRENT,]NEW, each of them one of
   mender:FILE.mender[#REF]   in an older artifact
 with =NAME:TAG after it where the manifests know the image by another name.
 With CURRENT the image travels as a deep delta against that one, which must be
-on the device; where it is the same as NEW nothing of it travels. Without
---image, the images that the manifests use are taken from their registries.
+on the device; where it is the same as NEW nothing of it travels. NEW may be
+given again with another CURRENT: a device takes the delta whose base it has.
+With --full-fallback one that has none takes the image whole. Without --image,
+the images that the manifests use are taken from their registries.
 
 Options of mender-artifact may follow after --: those that app-gen has too, and
 --artifact-name-depends, --depends-groups, --provides-group, --clears-provides,
@@ -86,6 +89,7 @@ func generateCommand() *cobra.Command {
 	fl.StringVar(&f.o.Output, "output-path", "app-artifact.mender", "artifact to write")
 	fl.StringArrayVarP(&f.images, "image", "i", nil, "[CURRENT,]NEW: image to ship (repeatable)")
 	fl.BoolVar(&f.o.DeepDelta, "deep-delta", false, "deltas also without CURRENT: what several images share crosses once")
+	fl.BoolVar(&f.o.Fallback, "full-fallback", false, "also the whole images, for devices that have no CURRENT")
 	fl.BoolVar(&f.o.SkipImages, "skip-images", false, "ship no images, only manifests")
 	fl.StringArrayVar(&f.o.OnDevice, "on-device", nil, "image that the manifests use and the device has (repeatable)")
 	fl.StringArrayVar(&f.o.Compose.Files, "compose-file", nil, "compose file in the manifests directory (repeatable; default: as docker compose)")
@@ -108,7 +112,7 @@ func addMenderFlags(fl *pflag.FlagSet, f *genFlags, provides, depends *[]string)
 	fl.StringVar(&f.o.Software.Version, "software-version", f.o.Software.Version, "version of the software in the provides (default: the artifact's name)")
 	fl.StringVar(&f.o.Software.Filesystem, "software-filesystem", f.o.Software.Filesystem, "first word of the provides' key")
 	fl.StringArrayVar(provides, "provides", nil, "KEY:VALUE the artifact provides (repeatable)")
-	fl.StringArrayVar(depends, "depends", nil, "KEY:VALUE the artifact depends on (repeatable)")
+	fl.StringArrayVar(depends, "depends", nil, "KEY:VALUE the artifact depends on (repeatable; of one key: any of its values)")
 	fl.StringVarP(&f.keyFile, "key", "k", f.keyFile, "PEM file of the private key to sign with (RSA or ECDSA P-256)")
 	fl.StringVar(&f.compression, "compression", f.compression, "of the artifact: none, gzip or zstd (zstd needs mender-artifact 3.10 and the C++ client); the payload is compressed in any case")
 }
@@ -168,7 +172,7 @@ func (f *genFlags) resolve() error {
 	if f.o.Provides, err = keyValues("--provides", f.provides); err != nil {
 		return err
 	}
-	if f.o.Depends, err = keyValues("--depends", f.depends); err != nil {
+	if f.o.Depends, err = keyLists("--depends", f.depends); err != nil {
 		return err
 	}
 	f.o.Env = map[string]string{"K8S_CTR_ADDRESS": f.ctrAddress, "K8S_NAMESPACE": f.namespace}
@@ -223,6 +227,22 @@ func keyValues(option string, list []string) (map[string]string, error) {
 			return nil, &usageError{text: fmt.Sprintf("%s: %s is given twice", option, k)}
 		}
 		m[k] = v
+	}
+	return m, nil
+}
+
+// keyLists reads KEY:VALUE options of which each key may have several values.
+func keyLists(option string, list []string) (map[string][]string, error) {
+	m := map[string][]string{}
+	for _, s := range list {
+		k, v, ok := strings.Cut(s, ":")
+		switch {
+		case !ok || k == "":
+			return nil, &usageError{text: fmt.Sprintf("%s %q is not KEY:VALUE", option, s)}
+		case slices.Contains(m[k], v):
+			return nil, &usageError{text: fmt.Sprintf("%s %s is given twice", option, s)}
+		}
+		m[k] = append(m[k], v)
 	}
 	return m, nil
 }

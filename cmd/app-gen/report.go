@@ -61,10 +61,20 @@ func printPlan(w io.Writer, p *generator.Plan) {
 			t.row(c.URL, c.Source, orDash(c.Base), "the image "+c.SameAs)
 			continue
 		}
+		if len(c.Variants) > 0 {
+			for i, v := range c.Variants {
+				name := c.URL
+				if i > 0 {
+					name = "  or"
+				}
+				t.row(name, c.Source, variantBase(v), fmt.Sprint(len(c.Layers)), "", bytesText(size))
+			}
+			continue
+		}
 		t.row(c.URL, c.Source, orDash(c.Base), fmt.Sprint(len(c.Layers)), fmt.Sprint(omitted), bytesText(size))
 	}
 	t.flush()
-	printMap(w, "depends", p.Depends)
+	printMap(w, "depends", alternatives(p.Depends))
 }
 
 // printMade is what is said of a new artifact.
@@ -82,13 +92,23 @@ func printMade(w io.Writer, p *generator.Plan, d *generator.Description) {
 				size += l.Size
 			}
 			full, saved := "", ""
-			if c.Format == artifact.FormatDelta {
+			if c.Format != artifact.FormatFull {
 				full, saved = bytesText(c.Whole), percentSaved(c.Whole, c.Sent)
 				whole += c.Whole
 			} else {
 				whole += c.Sent
 			}
 			sent += c.Sent
+			if len(c.Variants) > 0 {
+				t.row(c.URL, fmt.Sprintf("%d ways", len(c.Variants)), fmt.Sprint(len(c.Layers)), bytesText(size), orDash(full), bytesText(c.Sent), orDash(saved))
+				for _, v := range c.Variants {
+					t.row("  over", variantBase(v), "", "", "", bytesText(v.Bytes), "")
+				}
+				if c.Shared > 0 {
+					t.row("  over any", "shared", "", "", "", bytesText(c.Shared), "")
+				}
+				continue
+			}
 			t.row(c.URL, orDash(c.Base), layersText(d, c.Digest), bytesText(size), orDash(full), bytesText(c.Sent), orDash(saved))
 		}
 		t.flush()
@@ -97,6 +117,14 @@ func printMade(w io.Writer, p *generator.Plan, d *generator.Description) {
 		}
 	}
 	fmt.Fprintf(w, "%s: %s, artifact %s for %s\n", d.Path, bytesText(d.Bytes), d.Name, strings.Join(d.DeviceTypes, ", "))
+}
+
+// variantBase is what a variant of an image needs on the device.
+func variantBase(v generator.PlannedVariant) string {
+	if v.Format == artifact.FormatFull {
+		return "nothing (whole)"
+	}
+	return v.From
 }
 
 // layersText counts the layers of an image by how they travel.
@@ -198,11 +226,7 @@ func printDescription(w io.Writer, d *generator.Description) {
 	line("group", d.Group)
 	line("signature", string(d.Signature))
 	printMap(w, "provides", d.Provides)
-	depends := map[string]string{}
-	for k, v := range d.Depends {
-		depends[k] = strings.Join(v, ", ")
-	}
-	printMap(w, "depends", depends)
+	printMap(w, "depends", alternatives(d.Depends))
 	line("depends name", strings.Join(d.DependsNames, ", "))
 	line("depends group", strings.Join(d.DependsGroups, ", "))
 	line("clears", strings.Join(d.ClearsProvides, ", "))
@@ -214,7 +238,11 @@ func printDescription(w io.Writer, d *generator.Description) {
 	line("requires", strings.Join(m.Requires, ", "))
 	printMap(w, "env", m.Env)
 	if s := m.Sizes; s != nil {
-		line("on the device", fmt.Sprintf("%s more in the engine, %s temporary, %s of manifests", bytesText(s.Engine), bytesText(s.Temp), bytesText(s.Manifests)))
+		text := fmt.Sprintf("%s more in the engine, %s temporary, %s of manifests", bytesText(s.Engine), bytesText(s.Temp), bytesText(s.Manifests))
+		if s.Memory > 0 {
+			text += fmt.Sprintf(", %s of memory", bytesText(s.Memory))
+		}
+		line("on the device", text)
 	}
 	fmt.Fprintln(w)
 	t := newTable(w, "IMAGE", "", "", "UNPACKED", "IN THE ARTIFACT")
@@ -224,6 +252,16 @@ func printDescription(w io.Writer, d *generator.Description) {
 			what += " over " + img.Current
 		}
 		t.row(img.URL, img.Platform, what, "", bytesText(img.Bytes))
+		if img.SharedBytes > 0 {
+			t.row("  shared", "", "over any of the bases", "", bytesText(img.SharedBytes))
+		}
+		for _, v := range img.Variants {
+			over := "whole"
+			if len(v.Bases) > 0 {
+				over = "delta over " + v.Bases[0].URL + " " + shortDigest(v.Bases[0].Digest.String())
+			}
+			t.row("  or", "", over, fmt.Sprintf("%s temporary", bytesText(v.Temp)), bytesText(v.Bytes))
+		}
 		for _, url := range img.Also {
 			t.row(url, img.Platform, "the image "+img.URL)
 		}
@@ -242,6 +280,15 @@ func printDescription(w io.Writer, d *generator.Description) {
 	for _, msg := range d.Warnings {
 		fmt.Fprintf(w, "warning: %s\n", msg)
 	}
+}
+
+// alternatives writes lists of values that serve.
+func alternatives(m map[string][]string) map[string]string {
+	out := map[string]string{}
+	for k, v := range m {
+		out[k] = strings.Join(v, " or ")
+	}
+	return out
 }
 
 func shortDigest(d string) string {

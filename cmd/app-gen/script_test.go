@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -38,6 +39,7 @@ func TestScripts(t *testing.T) {
 			"need":     cmdNeed,
 			"gen":      cmdGen,
 			"fails":    cmdFails,
+			"smaller":  cmdSmaller,
 		},
 	})
 }
@@ -161,6 +163,20 @@ func cmdFails(ts *testscript.TestScript, _ bool, args []string) {
 	}
 	if after := listing(ts); after != before {
 		ts.Fatalf("files left behind:\n%s\nbefore:\n%s", after, before)
+	}
+}
+
+// smaller FILE PERCENT FILE…: the file has at most that part of the bytes of the
+// others together.
+func cmdSmaller(ts *testscript.TestScript, _ bool, args []string) {
+	percent, err := strconv.Atoi(args[1])
+	ts.Check(err)
+	have, others := len(ts.ReadFile(args[0])), 0
+	for _, f := range args[2:] {
+		others += len(ts.ReadFile(f))
+	}
+	if have*100 > others*percent {
+		ts.Fatalf("%s has %d bytes, more than %d %% of %d", args[0], have, percent, others)
 	}
 }
 

@@ -124,7 +124,13 @@ func (o *Opener) unpack(path string) (*older, error) {
 			continue
 		}
 		err = artifact.ReadImages(r, artifact.ReadOptions{SpoolDir: o.TempDir}, func(info artifact.ImageInfo, content io.Reader) error {
+			if info.Kind == artifact.KindShared || info.Variant > 1 {
+				return nil // of an image that was there before
+			}
 			img := olderImage{info: info}
+			if n := len(a.images); n > 0 && a.images[n-1].info.Digest == info.Digest { // whole, beside deltas
+				a.images = a.images[:n-1]
+			}
 			if info.Kind == artifact.KindFull {
 				var err error
 				if img.file, err = o.keep(content); err != nil {

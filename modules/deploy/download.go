@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/mender-app/mender-app/artifact"
+	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/modules"
 	"github.com/mender-app/mender-app/store"
 	"github.com/mender-app/mender-app/submodules"
@@ -22,8 +23,9 @@ const (
 
 // header is what a call knows of its artifact. The client has verified it.
 type header struct {
-	artifact string // its name
-	meta     *artifact.Metadata
+	artifact string                    // its name
+	meta     *artifact.Metadata        // after the preflight without variants: those taken are in their place
+	members  map[image.Digest][]string // of the variants taken, in the images payload
 }
 
 // readHeader reads the artifact's name and the metadata from the tree.
@@ -49,7 +51,7 @@ func (e *Engine) readHeader(tree *modules.Tree) (*header, error) {
 	if !store.ValidName(meta.ApplicationName) {
 		return nil, fmt.Errorf("%w: application name %q", artifact.ErrMetadata, meta.ApplicationName)
 	}
-	return &header{name, meta}, nil
+	return &header{artifact: name, meta: meta}, nil
 }
 
 // download settles what earlier calls left, refuses what does not fit this

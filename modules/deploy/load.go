@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"github.com/mender-app/mender-app/artifact"
+	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/modules"
 	"github.com/mender-app/mender-app/store"
 	"github.com/mender-app/mender-app/store/durable"
@@ -101,7 +102,7 @@ func (l *loader) images(ctx context.Context, r io.Reader) error {
 	if err != nil {
 		return err
 	}
-	o := artifact.ReadOptions{SpoolDir: tmp, MaxSpool: room}
+	o := artifact.ReadOptions{SpoolDir: tmp, MaxSpool: room, Members: func(d image.Digest) []string { return l.h.members[d] }}
 	if s := l.h.meta.Sizes; s != nil {
 		o.MaxBytes = s.ImagesPayload
 	}
@@ -121,6 +122,13 @@ func (l *loader) image(ctx context.Context, info artifact.ImageInfo, content io.
 	names, base, err := l.identify(info)
 	if err != nil {
 		return err
+	}
+	size := info.Size
+	if l.h.members[info.Digest] != nil {
+		size = l.payload(info.Digest)
+		if info.Kind == artifact.KindShared {
+			info.Kind = artifact.KindDelta // both together are one
+		}
 	}
 	req := submodules.Request{CurrentURL: base, Path: "-", Stdin: content}
 	if l.info.Has(submodules.FeatureStage) {
@@ -149,11 +157,10 @@ func (l *loader) image(ctx context.Context, info artifact.ImageInfo, content io.
 		}
 		defer os.RemoveAll(tmp)
 		req.Path, req.Stdin = filepath.Join(tmp, "image"), nil
-		if err := spool(req.Path, content, info.Size); err != nil {
+		if err := spool(req.Path, content, size); err != nil {
 			return err
 		}
 	}
-	size := info.Size
 	for i, c := range names {
 		if i > 0 && l.info.Has(submodules.FeatureComponents) {
 			// It is present: nothing is read.
@@ -189,12 +196,44 @@ func (l *loader) load(ctx context.Context, c store.Component, size int64, req su
 	err := l.e.call(ctx, submodules.VerbLoad, limit, func(ctx context.Context, tmp string) error {
 		req.App, req.Platform, req.Env, req.TempDir = l.a.Name, l.r.Platform, l.r.Env, tmp
 		req.URL, req.Components = c.URL, components([]store.Component{c})
+		req.Components[0].Bases = l.bases(c)
 		return l.o.Load(ctx, req)
 	})
 	if err != nil || !suspect {
 		return err
 	}
 	return l.e.acquit(ctx, l.a, l.r, l.o, l.info, c)
+}
+
+// payload is the announced size of an image in the payload.
+func (l *loader) payload(d image.Digest) int64 {
+	for _, m := range l.h.meta.Components {
+		if m.Digest == d {
+			return m.PayloadBytes
+		}
+	}
+	return 0
+}
+
+// bases are what the delta of a component builds on.
+func (l *loader) bases(c store.Component) (list []submodules.Component) {
+	for _, m := range l.h.meta.Components {
+		if m.Digest.String() != c.Digest || m.URL != c.URL {
+			continue
+		}
+		for _, b := range m.Bases {
+			list = append(list, baseOf(b))
+		}
+	}
+	return list
+}
+
+func baseOf(b artifact.Base) submodules.Component {
+	c := submodules.Component{Type: artifact.ComponentImage, URL: b.URL, Digest: b.Digest.String()}
+	for _, d := range b.DiffIDs {
+		c.DiffIDs = append(c.DiffIDs, d.String())
+	}
+	return c
 }
 
 // identify finds out which component an image of the payload is, under which

@@ -45,6 +45,9 @@ func (e *Engine) preflight(ctx context.Context, h *header) (Orchestrator, submod
 	if err := e.checkRequirements(ctx, h.meta, o); err != nil {
 		return nil, none, err
 	}
+	if err := e.choose(ctx, h, o, info); err != nil {
+		return nil, none, err
+	}
 	if err := e.checkBases(ctx, h.meta, o, info); err != nil {
 		return nil, none, err
 	}

@@ -42,6 +42,13 @@ func (Orchestrator) Load(ctx context.Context, r submodules.Request) error {
 			Stage: r.HasOption(submodules.OptionStage), Deep: r.HasOption(submodules.OptionDeepDelta),
 			Distrust: r.HasOption(submodules.OptionDistrust),
 		}
+		if c, ok := r.Component(r.URL); ok && len(c.Bases) > 0 {
+			base, err := identity(c.Bases[0])
+			if err != nil {
+				return err
+			}
+			spec.Base = base.DiffIDs
+		}
 		if r.Platform != "" {
 			if spec.Platform, err = image.ParsePlatform(r.Platform); err != nil {
 				return submodules.Mark(err, submodules.ErrUsage)

@@ -63,7 +63,7 @@ func with(ctx context.Context, r submodules.Request, f func(*session) error) err
 func (Orchestrator) Features() []string {
 	return []string{
 		submodules.FeatureStream, submodules.FeatureStage, submodules.FeatureComponents,
-		submodules.FeatureDelta, submodules.FeatureVcdiff, submodules.FeatureVerify, submodules.FeatureSync,
+		submodules.FeatureDelta, submodules.FeatureShared, submodules.FeatureVcdiff, submodules.FeatureVerify, submodules.FeatureSync,
 		submodules.FeatureRepair, submodules.FeatureStorage,
 	}
 }

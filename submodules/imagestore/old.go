@@ -1,6 +1,7 @@
 package imagestore
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -25,10 +26,28 @@ type Old interface {
 }
 
 // delta rebuilds an image from a mender-app delta and the old content.
-func (rc *receiver) delta(r io.Reader) error {
+func (rc *receiver) delta(r *bufio.Reader) error {
 	d, err := delta.NewReader(r)
 	if err != nil {
 		return err
+	}
+	var more *sharedContent
+	if d.Header().Image == delta.SharedContent {
+		if rc.in.Want.Config != "" { // what is there needs nothing of it
+			rc.id = rc.in.Want
+			if has, err := rc.target.Has(rc.ctx, rc.id); err != nil {
+				return err
+			} else if has {
+				return errPresent
+			}
+		}
+		if more, err = rc.shared(d); err != nil {
+			return err
+		}
+		defer more.close()
+		if d, err = delta.NewReader(r); err != nil { // r is buffered: it is where the first ended
+			return err
+		}
 	}
 	objects := d.Header().Objects
 	if len(objects) == 0 || objects[0].Kind != delta.Blob || objects[0].Size > image.MaxConfig {
@@ -61,7 +80,8 @@ func (rc *receiver) delta(r io.Reader) error {
 	if err := rc.fitsAll(diffIDs, sizes, present); err != nil {
 		return err
 	}
-	old, err := rc.target.Old(rc.ctx, needed(d.Header(), present))
+	layers := slices.DeleteFunc(needed(d.Header(), present), func(l image.Digest) bool { return more.has(delta.Digest(l)) })
+	old, err := rc.target.Old(rc.ctx, layers)
 	if err != nil {
 		return err
 	}
@@ -76,7 +96,7 @@ func (rc *receiver) delta(r io.Reader) error {
 			return err
 		}
 	}
-	err = d.Apply(rc.ctx, old, func(o delta.ObjectInfo) (delta.Sink, error) {
+	err = d.Apply(rc.ctx, more.with(old), func(o delta.ObjectInfo) (delta.Sink, error) {
 		if o.Index == 0 {
 			return &configSink{rc: rc, into: &a.config}, nil
 		}

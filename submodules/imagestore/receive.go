@@ -45,12 +45,16 @@ type Incoming struct {
 	Want Identity
 	// Platform the image must suit; zero is any.
 	Platform image.Platform
-	// Current names the old image a reference delta starts from.
+	// Current names the old image a delta starts from: the reference's needs it,
+	// ours goes by Base.
 	Current string
+	// Base is the layers of that image, base first: shared content is made from
+	// its files by their path.
+	Base []image.Digest
 	// Deep says that an archive holds layers as xdelta3 files, as the shell
 	// reference writes them.
 	Deep bool
-	// TempDir takes what must be kept; nothing is for content of ours.
+	// TempDir takes what must be kept; of ours that is shared content alone.
 	TempDir string
 	// Log takes what is worth knowing. Must be set.
 	Log func(format string, args ...any)

@@ -70,10 +70,19 @@ func (m *Module) Load(ctx context.Context, r submodules.Request) (err error) {
 	if err != nil {
 		return err
 	}
+	var base []image.Digest
+	if c, ok := r.Component(r.URL); ok && len(c.Bases) > 0 {
+		_, id, err := identified(c.Bases[0].URL, c.Bases[0].Digest, c.Bases[0].DiffIDs)
+		if err != nil {
+			return err
+		}
+		base = id.DiffIDs
+	}
 	in := imagestore.Incoming{
 		Tag:     func(config image.Digest) string { return imagestore.OwnRef(r.App, config) },
 		Want:    want,
 		Current: r.CurrentURL,
+		Base:    base,
 		Deep:    r.HasOption(submodules.OptionDeepDelta),
 		TempDir: r.TempDir,
 		Log:     r.Logf,

@@ -51,7 +51,7 @@ func (m *Module) Close() error {
 func (m *Module) Features() []string {
 	return []string{
 		submodules.FeatureStream, submodules.FeatureStage, submodules.FeatureComponents,
-		submodules.FeatureDelta, submodules.FeatureVcdiff, submodules.FeatureVerify, submodules.FeatureSync,
+		submodules.FeatureDelta, submodules.FeatureShared, submodules.FeatureVcdiff, submodules.FeatureVerify, submodules.FeatureSync,
 	}
 }
 

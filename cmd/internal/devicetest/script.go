@@ -121,7 +121,7 @@ type Artifact struct {
 	Orchestrator       string   // default fake
 	Platform           string   // default linux/amd64
 	DeviceType         string   // default board
-	Depends            map[string]string
+	Depends            map[string][]string
 }
 
 // Write makes the artifact.
@@ -203,7 +203,7 @@ func makeArtifact(ts *testscript.TestScript, neg bool, args []string) {
 			a.DeviceType = value
 		case "-depends":
 			k, v, _ := strings.Cut(value, ":")
-			a.Depends = map[string]string{k: v}
+			a.Depends = map[string][]string{k: {v}}
 		default:
 			ts.Fatalf("artifact: unknown option %s", key)
 		}

@@ -28,7 +28,8 @@ type LoadSpec struct {
 	Stage    bool   // leave the tag URL where it is
 	Want     imagestore.Identity
 	Platform image.Platform
-	Current  string // old image of a reference delta
+	Current  string         // old image of a delta
+	Base     []image.Digest // its layers, base first, where they are known
 	Deep     bool
 	Distrust bool // what is present may be damaged: verify it, load it again
 	TempDir  string
@@ -72,6 +73,7 @@ func (e *Engine) receive(ctx context.Context, t imagestore.Target, s LoadSpec, r
 		Want:     s.Want,
 		Platform: s.Platform,
 		Current:  s.Current,
+		Base:     s.Base,
 		Deep:     s.Deep,
 		TempDir:  s.TempDir,
 		Log:      func(format string, args ...any) { e.log(fmt.Sprintf(format, args...)) },

@@ -1,0 +1,147 @@
+package imagestore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"syscall"
+
+	"github.com/mender-app/mender-app/artifact/image"
+	"github.com/mender-app/mender-app/delta"
+	"github.com/mender-app/mender-app/submodules"
+)
+
+// Shared content (delta/FORMAT.md): where an image may be built on one of
+// several bases, a first delta makes the files that the deltas for all of them
+// need, of files that all of them have. They are kept in one temporary file
+// until the image is rebuilt.
+
+// errNoBase says what a content with shared files lacks.
+var errNoBase = errors.New("the content is for an image with one of several bases, and which of them is here was not said")
+
+// shared makes the shared content that comes before a delta and returns it as
+// old content.
+func (rc *receiver) shared(d *delta.Reader) (*sharedContent, error) {
+	objects := d.Header().Objects
+	if len(objects) != 1 || objects[0].Kind != delta.Tar || objects[0].Encoding == delta.Omitted {
+		return nil, fmt.Errorf("%w: shared content is one tar", delta.ErrFormat)
+	}
+	if len(rc.in.Base) == 0 {
+		return nil, submodules.Mark(errNoBase, submodules.ErrBase)
+	}
+	old, err := rc.target.Old(rc.ctx, rc.in.Base)
+	if err != nil {
+		return nil, err
+	}
+	defer old.Close()
+	f, err := os.CreateTemp(rc.in.TempDir, "shared-*")
+	if err != nil {
+		return nil, err
+	}
+	s := &sharedContent{f: f, object: objects[0], store: delta.NewStore()}
+	if err := os.Remove(f.Name()); err != nil { // nothing is left of it after a crash
+		s.close()
+		return nil, err
+	}
+	merged := &merged{Old: old, layers: rc.in.Base}
+	for _, b := range d.Header().Bases {
+		if b.Image == delta.SharedBase {
+			merged.digest = b.Digest
+		}
+	}
+	err = d.Apply(rc.ctx, merged, func(delta.ObjectInfo) (delta.Sink, error) { return fileSink{f}, nil })
+	if err == nil {
+		err = s.store.Add(s.object.Digest, delta.Tar, f, s.object.Size)
+	}
+	if err != nil {
+		s.close()
+		var oe *delta.OldError
+		if errors.As(err, &oe) && oe.Base.Image == delta.SharedBase {
+			oe.Base.Image = rc.in.Current // what a person knows it by
+		}
+		return nil, err
+	}
+	return s, nil
+}
+
+// sharedContent is files that a delta builds on, beside what the engine has.
+type sharedContent struct {
+	f      *os.File
+	object delta.ObjectInfo
+	store  *delta.Store
+}
+
+func (s *sharedContent) close() {
+	if s != nil {
+		s.f.Close()
+	}
+}
+
+// with is the old content of the engine and the shared one.
+func (s *sharedContent) with(old delta.Old) delta.Old {
+	if s == nil {
+		return old
+	}
+	return &beside{Old: old, s: s}
+}
+
+// has reports whether an object is the shared content.
+func (s *sharedContent) has(d delta.Digest) bool { return s != nil && s.object.Digest == d }
+
+type beside struct {
+	delta.Old
+	s *sharedContent
+}
+
+func (b *beside) OpenFile(ctx context.Context, in delta.Digest, path string) (delta.File, error) {
+	if b.s.has(in) {
+		return b.s.store.OpenFile(ctx, in, path)
+	}
+	return b.Old.OpenFile(ctx, in, path)
+}
+
+func (b *beside) Headers(ctx context.Context, in delta.Digest) (delta.HeaderReader, error) {
+	if b.s.has(in) {
+		return b.s.store.Headers(ctx, in)
+	}
+	return b.Old.Headers(ctx, in)
+}
+
+// merged stands for all layers of an image as one object.
+type merged struct {
+	delta.Old
+	digest delta.Digest
+	layers []image.Digest // base first
+}
+
+// OpenFile finds a file in the topmost layer that has it.
+func (m *merged) OpenFile(ctx context.Context, in delta.Digest, path string) (delta.File, error) {
+	if in != m.digest || path == "" {
+		return m.Old.OpenFile(ctx, in, path)
+	}
+	for i := len(m.layers) - 1; i >= 0; i-- {
+		f, err := m.Old.OpenFile(ctx, delta.Digest(m.layers[i]), path)
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
+			continue
+		}
+		return f, err
+	}
+	return nil, &fs.PathError{Op: "open", Path: path, Err: fs.ErrNotExist}
+}
+
+// Headers refuses: shared content is made of the content of files alone.
+func (m *merged) Headers(ctx context.Context, in delta.Digest) (delta.HeaderReader, error) {
+	if in == m.digest {
+		return nil, fmt.Errorf("%w: shared content with headers of its base", delta.ErrFormat)
+	}
+	return m.Old.Headers(ctx, in)
+}
+
+// fileSink takes an object into a file.
+type fileSink struct{ io.Writer }
+
+func (fileSink) Commit() error { return nil }
+func (fileSink) Abort(error)   {}

@@ -1,0 +1,190 @@
+package e2e
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/mender-app/mender-app/testdata/bed"
+)
+
+// edition is the web service in release 1, 2 or 3, with data: a catalogue that
+// release 3 changes a little, and pictures that come new with 2 and with 3.
+func edition(t *testing.T, n int) bed.Image {
+	t.Helper()
+	img := web(t, fmt.Sprint(n), "")
+	picture := func(seed byte, size int) []byte {
+		b := make([]byte, size)
+		rand.NewChaCha8([32]byte{seed}).Read(b)
+		return b
+	}
+	var catalogue bytes.Buffer
+	for i := range 20_000 {
+		price := i * 7 % 1000
+		if n == 3 && i%500 == 0 {
+			price++
+		}
+		fmt.Fprintf(&catalogue, "article %d costs %d\n", i*i%99991, price)
+	}
+	files := []bed.File{{Name: "srv/catalogue", Data: catalogue.Bytes()}, {Name: "srv/edition", Data: fmt.Appendf(nil, "%d\n", n)}}
+	if n >= 2 {
+		files = append(files, bed.File{Name: "srv/picture-two", Data: picture(2, 50_000)})
+	}
+	if n == 3 {
+		files = append(files, bed.File{Name: "srv/picture", Data: picture(3, 400_000)})
+	}
+	img.Layers = append(slices.Clone(img.Layers), files)
+	return img
+}
+
+// alone is a compose file of the web service alone.
+func alone(n int) string {
+	return fmt.Sprintf("services:\n  web:\n    image: shop/web:%d\n    ports: [\"8080:8080\"]\n    stop_grace_period: 2s\n", n)
+}
+
+// whole makes the full artifact of release 1 or 2.
+func whole(t *testing.T, d *bed.Device, n int) string {
+	t.Helper()
+	return generate(t, d, "shop", fmt.Sprintf("shop-%d", n), fmt.Sprint(n), alone(n), archive(t, edition(t, n)))
+}
+
+// third makes the artifact of release 3 over the releases that are named by
+// their artifacts.
+func third(t *testing.T, d *bed.Device, bases []string, options ...string) string {
+	t.Helper()
+	_, next, _ := strings.Cut(archive(t, edition(t, 3)), "=")
+	for _, b := range bases {
+		options = append(options, "--image=mender:"+b+","+next)
+	}
+	return generate(t, d, "shop", "shop-3", "3", alone(3), options...)
+}
+
+func size(t *testing.T, file string) int64 {
+	t.Helper()
+	info, err := os.Stat(file)
+	require.NoError(t, err)
+	return info.Size()
+}
+
+// One artifact serves a device with release 1 as well as one with release 2,
+// and what both need is in it once; with the full image, one with neither too.
+func TestSeveralBases(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		has     int // release on the device, 0: none
+		options []string
+		took    string // what the device says it took
+	}{
+		{"the first", 1, nil, "base shop/web:1@"},
+		{"the second", 2, nil, "base shop/web:2@"},
+		{"the second, beside a full image", 2, []string{"--full-fallback"}, "base shop/web:2@"},
+		{"neither", 0, []string{"--full-fallback"}, "base whole"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			d := device(t)
+			w := watch(t, d)
+			releases := []string{whole(t, d, 1), whole(t, d, 2)}
+			if c.has > 0 {
+				mender(t, d, "install", releases[c.has-1])
+				mender(t, d, "commit")
+				says(t, w, fmt.Sprintf("web %d", c.has))
+			}
+			file := third(t, d, releases, c.options...)
+			if len(c.options) == 0 {
+				third(t, d, releases[:1], "--output-path", d.Share("1.mender"))
+				third(t, d, releases[1:], "--output-path", d.Share("2.mender"))
+				one, two, both := size(t, d.Share("1.mender")), size(t, d.Share("2.mender")), size(t, file)
+				t.Logf("over 1: %d bytes, over 2: %d, over either: %d", one, two, both)
+				require.Less(t, both-max(one, two), min(one, two)/3, "what they share is there once")
+			}
+			r, err := d.Mender("install", file)
+			require.NoError(t, err)
+			require.Zero(t, r.Code, r.Output())
+			require.Contains(t, r.Output(), c.took)
+			mender(t, d, "commit")
+			says(t, w, "web 3")
+			d.MustProvide(t, provides("3"))
+			d.MustRun(t, "mender-app", "verify", "shop")
+		})
+	}
+}
+
+// The Mender client itself keeps the artifact from a device with another
+// version: before it has read any of the payload.
+func TestSeveralBasesDepends(t *testing.T) {
+	d := device(t)
+	releases := []string{whole(t, d, 1), whole(t, d, 2)}
+	file := third(t, d, releases)
+	other := generate(t, d, "shop", "shop-0", "0.9", alone(1), archive(t, edition(t, 1)))
+	mender(t, d, "install", other)
+	mender(t, d, "commit")
+	before := d.MustState(t)
+	said := menderFails(t, d, "install", file)
+	require.Contains(t, said, "rootfs-image.shop.version")
+	require.NotContains(t, said, "the image comes in several ways", "the module was asked")
+	require.Equal(t, before, d.MustState(t))
+
+	// The same release under a version that serves.
+	mender(t, d, "install", releases[0])
+	mender(t, d, "commit")
+	mender(t, d, "install", file)
+	mender(t, d, "commit")
+	d.MustProvide(t, provides("3"))
+}
+
+// A delta whose base is missing, is another image under the same tag, or is
+// damaged on disk is refused by name, and nothing has changed.
+func TestBaseThatDoesNotServe(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		options []string // of the artifact
+		prepare func(t *testing.T, d *bed.Device, releases []string)
+		says    []string
+	}{
+		{"missing, of one", []string{"one"}, nil, []string{"shop/web:1", "install the full artifact"}},
+		{"missing, of several", nil, nil, []string{"shop/web:1", "shop/web:2", "install the full artifact"}},
+		{"another under the same tag", nil, func(t *testing.T, d *bed.Device, _ []string) {
+			img := edition(t, 1)
+			img.Layers = append(img.Layers, []bed.File{{Name: "srv/other", Data: []byte("built on another day")}})
+			file := generate(t, d, "shop", "shop-1", "1", alone(1), archive(t, img))
+			mender(t, d, "install", file)
+			mender(t, d, "commit")
+		}, []string{"shop/web:1", "install the full artifact"}},
+		{"damaged", nil, damagedCatalogue, []string{"srv/catalogue", "is damaged"}},
+		{"damaged, of one", []string{"one"}, damagedCatalogue, []string{"srv/catalogue", "is damaged"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			d := device(t)
+			releases := []string{whole(t, d, 1), whole(t, d, 2)}
+			if c.prepare != nil {
+				c.prepare(t, d, releases)
+			}
+			if len(c.options) > 0 {
+				releases = releases[:1]
+			}
+			file := third(t, d, releases, "--no-depends")
+			before := d.MustState(t)
+			said := menderFails(t, d, "install", file)
+			for _, s := range c.says {
+				require.Contains(t, said, s)
+			}
+			require.Equal(t, before, d.MustState(t))
+		})
+	}
+}
+
+// damagedCatalogue installs release 1 and changes a file of its image on disk.
+func damagedCatalogue(t *testing.T, d *bed.Device, releases []string) {
+	mender(t, d, "install", releases[0])
+	mender(t, d, "commit")
+	found := strings.Fields(d.MustRun(t, "find", filepath.Join(d.Dir, "docker", "overlay2"), "-path", "*/diff/srv/catalogue"))
+	require.Len(t, found, 1)
+	d.MustRun(t, "bash", "-ec", "printf X | dd of="+found[0]+" bs=1 seek=3000 conv=notrunc status=none")
+}
