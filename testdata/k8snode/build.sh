@@ -3,7 +3,7 @@
 # What was built from the same sources before is taken from the user's cache.
 # usage: build.sh OUTDIR
 set -euo pipefail
-out=$(realpath -m "${1:?usage: build.sh OUTDIR}")
+out=$(realpath -ms "${1:?usage: build.sh OUTDIR}") # the link itself, if it is one
 cd "$(dirname "$0")"
 
 sum=$( (go env GOVERSION GOARCH && cat go.mod go.sum build.sh ./*/main.go) | sha256sum | cut -c 1-16)
@@ -31,9 +31,8 @@ if [ ! -x "$cache/$sum/hyper" ]; then
 	chmod 755 "$tmp"
 	# Older builds go, but for those that someone may be using.
 	find "$cache" -mindepth 1 -maxdepth 1 -mtime +7 -exec rm -rf {} +
-	rm -rf "${cache:?}/$sum"
-	mv "$tmp" "$cache/$sum"
-	trap - EXIT
+	# Another build of the same may have been quicker.
+	[ -x "$cache/$sum/hyper" ] || { rm -rf "${cache:?}/$sum" && mv -T "$tmp" "$cache/$sum"; }
 fi
 mkdir -p "$(dirname "$out")"
 rm -rf "$out"
