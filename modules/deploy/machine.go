@@ -2,6 +2,7 @@ package deploy
 
 import (
 	"os"
+	"runtime"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -18,7 +19,26 @@ func Machine() []image.Platform {
 		return nil
 	}
 	cpuinfo, _ := os.ReadFile("/proc/cpuinfo") // without it the name decides
-	return platformsOf(unix.ByteSliceToString(u.Machine[:]), string(cpuinfo))
+	all := platformsOf(unix.ByteSliceToString(u.Machine[:]), string(cpuinfo))
+	if all != nil && all[0].Arch == "arm64" && !runs32() {
+		all = all[:1]
+	}
+	return all
+}
+
+// runs32 tells whether a 64-bit ARM machine runs 32-bit programs, which newer
+// processors do not: its kernel refuses their personality then
+// (arch/arm64/kernel/sys.c).
+func runs32() bool {
+	const linux32 = 8      // PER_LINUX32
+	runtime.LockOSThread() // it is a thread's
+	defer runtime.UnlockOSThread()
+	old, _, errno := unix.Syscall(unix.SYS_PERSONALITY, linux32, 0, 0)
+	if errno != 0 {
+		return false
+	}
+	_, _, _ = unix.Syscall(unix.SYS_PERSONALITY, old, 0, 0) // it was this before
+	return true
 }
 
 // platformsOf maps uname's machine to platforms. armv7l and armv8l are 32-bit

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/mender-app/mender-app/artifact"
+	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/modules"
 	"github.com/mender-app/mender-app/store/durable"
 	"github.com/mender-app/mender-app/submodules"
@@ -42,6 +43,8 @@ func TestCheckPlatform(t *testing.T) {
 		{"armv7l", "linux/arm/v7", true}, {"armv7l", "linux/arm/v6", true}, {"armv6l", "linux/arm/v7", false},
 		{"armv7l", "linux/arm64", false}, {"aarch64", "linux/arm64/v8", true}, {"aarch64", "linux/arm/v7", true},
 		{"x86_64", "linux/amd64", true}, {"x86_64", "linux/arm64", false},
+		{"armv7l", "arm32v7", true}, {"armv7l", "arm32v6", true}, {"armv6l", "arm32v7", false}, {"armv7l", "armhf", true},
+		{"aarch64", "arm64v8", true}, {"aarch64", "linux/arm64", true}, {"armv7l", "arm64v8", false},
 	} {
 		e := &Engine{Platforms: platformsOf(c.machine, "")}
 		err := e.checkPlatform(&artifact.Metadata{Platform: c.artifact})
@@ -49,7 +52,10 @@ func TestCheckPlatform(t *testing.T) {
 			require.NoError(t, err, "%v", c)
 		} else {
 			require.ErrorIs(t, err, ErrUnfit, "%v", c)
-			require.ErrorContains(t, err, "app-gen --platform")
+			want, perr := image.ParsePlatform(c.artifact)
+			require.NoError(t, perr)
+			have := e.Platforms[0].String()
+			require.EqualError(t, err, "refused: the artifact is for "+want.String()+" and this machine runs "+have+": build it with app-gen --platform "+have)
 		}
 	}
 }
