@@ -12,8 +12,10 @@ PROGRAMS := $(filter-out internal,$(notdir $(patsubst %/main.go,%,$(wildcard cmd
 # and the end-to-end tests are named here.
 E2E      := ./testdata/bed/... ./testdata/e2e/... ./testdata/engines/... ./testdata/powercut/...
 CORPUS   := ./testdata/corpus/...
+ARMDEVICE := ./testdata/armdevice/...
 DEVICE_ROOMS := artifact delta modules store submodules
-SCRIPTS  := .ci/run packaging/install.sh testdata/bed/setup testdata/bed/device.sh testdata/bed/engine.sh testdata/engines/setup testdata/powercut/faults testdata/bench $(wildcard testdata/k8snode/*.sh)
+SCRIPTS  := .ci/run packaging/install.sh testdata/bed/setup testdata/bed/device.sh testdata/bed/engine.sh testdata/engines/setup testdata/powercut/faults testdata/bench $(wildcard testdata/k8snode/*.sh) \
+	testdata/sizes testdata/armdevice/build testdata/armdevice/setup
 
 bindir        = $(DESTDIR)$(prefix)/bin
 modulesdir    = $(DESTDIR)$(prefix)/share/mender/modules/v3
@@ -32,7 +34,7 @@ GOBUILD  = CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=$(VCS) -ldflags='-s -w'
 
 .PHONY: help
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: build
 build: ## build every program for this machine into build/
@@ -64,8 +66,8 @@ uninstall: ## remove what install put there; configuration files stay
 check: ## gofmt, vet, staticcheck, shellcheck and the short tests with the race detector
 	@unformatted=$$(gofmt -l $$(git ls-files --cached --others --exclude-standard '*.go')); \
 	  if [ -n "$$unformatted" ]; then echo "gofmt these: $$unformatted" >&2; exit 1; fi
-	$(GO) vet ./... $(E2E) $(CORPUS)
-	$(GO) tool staticcheck ./... $(E2E) $(CORPUS)
+	$(GO) vet ./... $(E2E) $(CORPUS) $(ARMDEVICE)
+	$(GO) tool staticcheck ./... $(E2E) $(CORPUS) $(ARMDEVICE)
 	@if command -v shellcheck >/dev/null; then shellcheck $(SCRIPTS); \
 	  elif [ "$$CI" = true ]; then echo "shellcheck is missing" >&2; exit 1; fi
 # The tests of the programs start them hundreds of times, which the race
@@ -75,6 +77,11 @@ check: ## gofmt, vet, staticcheck, shellcheck and the short tests with the race 
 # The disk of the power cuts is a module of its own, for the sake of go.mod.
 	$(GO) vet -C testdata/powercut/disk ./...
 	$(GO) test -C testdata/powercut/disk ./...
+	@$(MAKE) --no-print-directory sizes
+
+.PHONY: sizes
+sizes: cross-arm-v7 ## hold the sizes of the device's programs
+	testdata/sizes $(BUILD)/linux-arm-v7
 
 .PHONY: setup
 setup: ## install what tests and demo need (Debian, as root; SETUP=no leaves the machine alone)
@@ -88,13 +95,21 @@ engines: setup ## unpack the other Docker engines of the test matrix: 45 s and 6
 test: setup check ## check, then every test: real engine, real Kubernetes node, real Mender client
 	@if [ "$$CI" = true ] || { [ "$$(id -u)" = 0 ] && command -v containerd >/dev/null; }; then $(MAKE) --no-print-directory k8snode; fi
 	$(GO) test -timeout 20m ./... $(CORPUS)
-	@if [ -e /proc/sys/fs/binfmt_misc/qemu-arm ] || [ "$$CI" = true ]; then $(MAKE) --no-print-directory test-arm; fi
+	@if [ -e /proc/sys/fs/binfmt_misc/qemu-arm ] || [ "$$CI" = true ]; then $(MAKE) --no-print-directory test-qemu-user; fi
 	$(GO) test -timeout 30m -parallel 4 $(E2E)
 
-# The smallest device: 32-bit, so that a size in an int shows.
+# 32-bit, so that a size in an int shows, and the other alignment.
+.PHONY: test-qemu-user
+test-qemu-user: ## run the short tests of the device's rooms as arm/v7 and arm64 programs (needs qemu-user)
+	CGO_ENABLED=0 GOARCH=arm GOARM=7 $(GO) test -short -timeout 20m $(addprefix ./,$(addsuffix /...,$(wildcard $(DEVICE_ROOMS))))
+	CGO_ENABLED=0 GOARCH=arm64 $(GO) test -short -timeout 20m $(addprefix ./,$(addsuffix /...,$(wildcard $(DEVICE_ROOMS))))
+
+# ARM=armhf or ARM=arm64 is one of them; SHORT=-short the most important half.
 .PHONY: test-arm
-test-arm: ## run the short tests of the device's rooms as arm/v7 programs (needs qemu-arm)
-	CGO_ENABLED=0 GOARCH=arm GOARM=7 $(GO) test -short -timeout 10m $(addprefix ./,$(addsuffix /...,$(wildcard $(DEVICE_ROOMS))))
+test-arm: export MENDER_APP_ARM_DEVICES = $(or $(ARM),armhf arm64)
+test-arm: cross ## install, update, fail, roll back, cut the power on emulated ARM devices, and measure
+	@if [ "$(SETUP)" != no ]; then testdata/armdevice/setup; fi
+	$(GO) test -count=1 -v $(SHORT) -timeout 6h ./testdata/armdevice
 
 # MENDER_APP_ENGINES chooses some of bed.Engines.
 .PHONY: test-engines
