@@ -194,7 +194,7 @@ func TestDeadlineLeavesNothingBehind(t *testing.T) {
 	for _, kind := range []string{"slow", "stubborn"} {
 		t.Run(kind, func(t *testing.T) {
 			m, rec := module(t)
-			m.Config.Deadline = 500 * time.Millisecond
+			m.Config.Deadline = 3 * time.Second // an emulated processor takes half a second to start a program
 			m.Config.KillAfter = 500 * time.Millisecond
 			err := m.Rollout(t.Context(), Request{App: "a", Dir: "/" + kind})
 			require.ErrorIs(t, err, ErrDeadline)
