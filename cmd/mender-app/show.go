@@ -191,6 +191,15 @@ func (p *program) showCommand() *cobra.Command {
 
 func when(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05") }
 
+// took is how long a deployment took by the device's clock; one that was set
+// back meanwhile cannot say.
+func took(r store.Record) string {
+	if d := r.Ended.Sub(r.Started); d >= 0 {
+		return d.Round(time.Second).String()
+	}
+	return "?"
+}
+
 func (p *program) releasesCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:               "releases APP",
@@ -295,7 +304,7 @@ failed.`,
 			var rows [][]string
 			for _, r := range records {
 				rows = append(rows, []string{
-					when(r.Ended), r.ArtifactName, r.Status, r.Ended.Sub(r.Started).Round(time.Second).String(),
+					when(r.Ended), r.ArtifactName, r.Status, took(r),
 					r.Driver, device.OneLine(r.Error),
 				})
 			}

@@ -38,7 +38,7 @@ type rig struct {
 	installed string
 	trees     int
 	patience  time.Duration
-	now       func() time.Time // nil: the machine's clock
+	now       func() time.Time
 }
 
 // tb lets a rig serve both testing.T and rapid.T.
@@ -55,7 +55,18 @@ func newRig(t testing.TB) *rig {
 		dir = d
 		t.Cleanup(func() { _ = os.RemoveAll(d) })
 	}
-	return &rig{t: t, dir: dir, w: newWorld(), keep: 1}
+	return &rig{t: t, dir: dir, w: newWorld(), keep: 1, now: jumpingClock()}
+}
+
+// jumpingClock is a clock that nothing can be built on: from one reading to the
+// next it jumps by years, forth and back, between 1970 and 2050.
+func jumpingClock() func() time.Time {
+	var readings int64
+	return func() time.Time {
+		readings++
+		const years = 80 * 365 * 24 * 3600
+		return time.Unix(readings*987_654_321%years, readings)
+	}
 }
 
 // remove frees what the rig takes, before the test ends.
