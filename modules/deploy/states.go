@@ -37,8 +37,8 @@ func (e *Engine) Handle(ctx context.Context, state modules.State, tree *modules.
 	}
 	release, err := e.lock(ctx, string(state))
 	if err != nil {
-		if undoes[state] && e.nothingBegun(err, tree) {
-			e.Log.Info("nothing was begun for this artifact", "reason", err)
+		if undoes[state] && e.nothingTouched(err, tree) {
+			e.Log.Info("nothing that runs was touched for this artifact", "reason", err)
 			return nil
 		}
 		return err
@@ -75,11 +75,12 @@ var undoes = map[modules.State]bool{
 	modules.ArtifactRollback: true, modules.ArtifactFailure: true, modules.Cleanup: true,
 }
 
-// nothingBegun tells, of a store that cannot be written (read-only, or full
-// before the first installation), that it has no open deployment of the
-// artifact: the download failed for the same reason. To fail now would make the
-// client call the device inconsistent.
-func (e *Engine) nothingBegun(cause error, tree *modules.Tree) bool {
+// nothingTouched tells, of a store that cannot be written (read-only, or full
+// before the first installation), that what runs has not been touched for the
+// artifact: the download, or the step after it, failed for the same reason. To
+// fail now would make the client call the device inconsistent. What was loaded
+// is removed when the store can be written again.
+func (e *Engine) nothingTouched(cause error, tree *modules.Tree) bool {
 	var locked *store.LockedError
 	if errors.As(cause, &locked) {
 		return false
@@ -89,7 +90,17 @@ func (e *Engine) nothingBegun(cause error, tree *modules.Tree) bool {
 		return true
 	}
 	a, err := e.Store.App(h.meta.ApplicationName)
-	return errors.Is(err, store.ErrNoApp) || err == nil && (a.Deployment == nil || mine(a, h) != nil)
+	if errors.Is(err, store.ErrNoApp) {
+		return true
+	}
+	if err != nil {
+		return false
+	}
+	switch phaseOf(a) {
+	case None, Downloading, Loaded, RolledBack:
+		return true
+	}
+	return mine(a, h) != nil
 }
 
 // install brings up what was downloaded. Where the client has stored the

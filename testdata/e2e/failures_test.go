@@ -1,0 +1,150 @@
+package e2e
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/mender-app/mender-app/testdata/bed"
+)
+
+// What failed with the shell app-update-module, and with its successor, each by
+// its name, and what happens here instead.
+func TestWhatFailedBefore(t *testing.T) {
+	d := device(t)
+	w := watch(t, d)
+	one := release(t, d, "1", "")
+	mender(t, d, "install", one)
+	mender(t, d, "commit")
+	settled(t, d, w, "1")
+	before := d.MustState(t)
+	crash, sick, two := release(t, d, "3", "crash"), release(t, d, "4", "unhealthy"), release(t, d, "2", "")
+	reference := func(t *testing.T, change func(*bed.Handmade)) string {
+		t.Helper()
+		h, err := bed.Reference("shop", "shop-5", compose("2"), web(t, "2", ""), stock(t))
+		require.NoError(t, err)
+		change(&h)
+		return handmade(t, d, h)
+	}
+	// inOne asserts that release 1 is what runs, and what the client believes in.
+	inOne := func(t *testing.T) {
+		t.Helper()
+		settled(t, d, w, "1")
+		sameApplication(t, before, d.MustState(t))
+	}
+	// untouched asserts that it has run all the time.
+	untouched := func(t *testing.T, since time.Time) {
+		t.Helper()
+		inOne(t)
+		require.Equal(t, before.Containers, d.MustState(t).Containers)
+		down, times := w.Down(since)
+		require.Zero(t, times, "the web service was down for %v", down)
+	}
+
+	t.Run("every failed install ends inconsistent", func(t *testing.T) {
+		said := menderFails(t, d, "install", crash)
+		require.NotContains(t, said, "nconsistent")
+		inOne(t)
+		before = d.MustState(t)
+	})
+	t.Run("a rollback never works", func(t *testing.T) {
+		mender(t, d, "install", two)
+		says(t, w, "web 2")
+		mender(t, d, "rollback")
+		inOne(t)
+		before = d.MustState(t)
+	})
+	t.Run("two bad updates in a row leave the application down", func(t *testing.T) {
+		menderFails(t, d, "install", crash)
+		menderFails(t, d, "install", sick)
+		inOne(t)
+		before = d.MustState(t)
+	})
+	t.Run("an invalid compose file leaves the application down", func(t *testing.T) {
+		since := time.Now()
+		menderFails(t, d, "install", reference(t, func(h *bed.Handmade) {
+			bed.Find(h.Manifests, ".yml").Data = []byte("services: {web: {image: shop/web:2, ports: nonsense}}\n")
+		}))
+		untouched(t, since)
+	})
+	t.Run("a wrong image leaves the application down and deletes a shared image", func(t *testing.T) {
+		since := time.Now()
+		menderFails(t, d, "install", reference(t, func(h *bed.Handmade) {
+			bed.Find(h.Images, "/image.img").Data = []byte("no image\n")
+		}))
+		untouched(t, since)
+	})
+	t.Run("wrong sums are not checked", func(t *testing.T) {
+		since := time.Now()
+		said := menderFails(t, d, "install", reference(t, func(h *bed.Handmade) {
+			bed.Find(h.Images, "/sums-new.txt").Data = []byte(digest('0') + "\n")
+		}))
+		requireErrorLine(t, digest('0')[:8], said)
+		untouched(t, since)
+		old, new := filepath.Join(t.TempDir(), "old.tar"), filepath.Join(t.TempDir(), "new.tar")
+		require.NoError(t, bed.WriteArchive(old, web(t, "1", "")))
+		require.NoError(t, bed.WriteArchive(new, web(t, "2", "")))
+		said = menderFails(t, d, "install", reference(t, func(h *bed.Handmade) {
+			bed.Find(h.Images, "/image.img").Data = xdelta(t, old, new)
+			bed.Find(h.Images, "/url-current.txt").Data = []byte("shop/web:1\n")
+			bed.Find(h.Images, "/sums-current.txt").Data = []byte(digest('1') + "\n")
+		}))
+		requireErrorLine(t, digest('1')[:8], said)
+		untouched(t, since)
+	})
+	for _, point := range []string{"Download/call.LOAD:1", "Download/called.LOAD:2", "ArtifactInstall/call.ROLLOUT:1", "ArtifactInstall/called.ROLLOUT:1"} {
+		t.Run("killed at "+point+", then a bad update leaves the application down", func(t *testing.T) {
+			killed(t, d, "app "+point, "install", two)
+			menderFails(t, d, "install", crash)
+			inOne(t)
+			before = d.MustState(t)
+		})
+	}
+	t.Run("the same image is shipped whole inside a delta", func(t *testing.T) {
+		file := generate(t, d, "shop", "shop-2", "2", compose("2"), "--deep-delta",
+			delta(t, web(t, "1", ""), web(t, "2", "")), delta(t, stock(t), stock(t)))
+		whole, err := os.Stat(one)
+		require.NoError(t, err)
+		small, err := os.Stat(file)
+		require.NoError(t, err)
+		require.Less(t, small.Size(), whole.Size()/10)
+		two = file
+	})
+	t.Run("the old application is stopped before the new one is unpacked", func(t *testing.T) {
+		since := time.Now()
+		code, said := during(t, d, "ArtifactInstall/call.ROLLOUT", func() {
+			down, times := w.Down(since)
+			require.Zero(t, times, "the web service was down for %v", down)
+			require.Equal(t, before.Containers, d.MustState(t).Containers)
+		}, "install", two)
+		require.Zero(t, code, said)
+		says(t, w, "web 2")
+	})
+	t.Run("the unchanged service is restarted", func(t *testing.T) {
+		require.Equal(t, before.Service("shop", "stock"), d.MustState(t).Service("shop", "stock"))
+	})
+	t.Run("there is no way back after success", func(t *testing.T) {
+		mender(t, d, "commit")
+		settled(t, d, w, "2")
+		d.MustRun(t, "mender-app", "rollback", "shop")
+		says(t, w, "web 1")
+		require.Equal(t, before.Service("shop", "web").Image, d.MustState(t).Service("shop", "web").Image)
+	})
+	t.Run("a service that crashes at once is reported as installed", func(t *testing.T) {
+		said := menderFails(t, d, "install", crash)
+		require.Contains(t, said, "the till is on fire")
+		says(t, w, "web 1")
+	})
+	t.Run("there is one project on a device", func(t *testing.T) {
+		kiosk := build(t, bed.Shop{Ref: "kiosk/front:1", Version: "1", Service: "kiosk", Base: 512})
+		mender(t, d, "install", generate(t, d, "kiosk", "kiosk-1", "1", "services: {front: {image: \"kiosk/front:1\"}}\n", archive(t, kiosk)))
+		mender(t, d, "commit")
+		s := d.MustState(t)
+		require.Equal(t, "running", s.Service("kiosk", "front").Status)
+		require.Equal(t, before.Service("shop", "stock"), s.Service("shop", "stock"))
+		says(t, w, "web 1")
+	})
+}
