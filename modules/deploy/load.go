@@ -269,7 +269,11 @@ func (l *loader) identify(info artifact.ImageInfo) (names []store.Component, bas
 	if len(l.h.meta.Components) > 0 {
 		return nil, "", fmt.Errorf("%w: %s (%s) is not announced in the metadata", artifact.ErrPayload, info.URLNew, digest)
 	}
-	// The shell reference's metadata does not name components.
+	// The shell reference's metadata does not name components. What it says of
+	// the image before it never checked.
+	if base != "" && info.SumCurrent != "" && l.info.Has(submodules.FeatureComponents) {
+		base += "@" + info.SumCurrent.String()
+	}
 	c := store.Component{Type: artifact.ComponentImage, URL: info.URLNew, Digest: digest}
 	l.r.Components = append(l.r.Components, c)
 	return []store.Component{c}, base, l.a.PutRelease(l.r)

@@ -33,7 +33,9 @@ type Target interface {
 	// NoRoomLimit where that cannot be known.
 	Room(ctx context.Context) (int64, error)
 	// Save keeps what the engine saves of the image ref, byte for byte, in a
-	// file without a name. An image that is not there is submodules.ErrNotFound.
+	// file without a name. An image that is not there is submodules.ErrNotFound;
+	// so is one that ref calls url@sha256:<hex> and the engine has otherwise: the
+	// digest is the config's, or the engine's own ID.
 	Save(ctx context.Context, ref string) (f *os.File, size int64, err error)
 }
 

@@ -50,6 +50,12 @@ func (rc *receiver) vcdiff(r io.Reader) error {
 	return err
 }
 
+// OtherImage is the error of a store that has another image under a name than
+// the one that is asked for.
+func OtherImage(ref, want string, have image.Digest) error {
+	return submodules.Mark(fmt.Errorf("%s is to be %s and is %s here", ref, want, have), submodules.ErrNotFound)
+}
+
 // deepArchive takes the shell reference's deep delta: an archive with xdelta3
 // files in the places of layers.
 func (rc *receiver) deepArchive(r io.Reader) error {

@@ -18,6 +18,7 @@ import (
 
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/delta"
+	"github.com/mender-app/mender-app/submodules"
 	"github.com/mender-app/mender-app/submodules/imagestore"
 )
 
@@ -113,9 +114,13 @@ func (s *Store) unpackedDir(ctx context.Context, chain image.Digest) (*os.Root, 
 // which is what the shell reference's deltas of images on Kubernetes start
 // from.
 func (s *Store) Save(ctx context.Context, ref string) (*os.File, int64, error) {
+	ref, want := submodules.SplitURL(ref)
 	st, err := s.named(ctx, ref, imagestore.Identity{})
 	if err != nil {
 		return nil, 0, err
+	}
+	if want != "" && want != string(st.config) && want != st.target.Digest.String() {
+		return nil, 0, imagestore.OtherImage(ref, want, st.config)
 	}
 	f, err := os.CreateTemp(s.tempDir, "image-")
 	if err != nil {

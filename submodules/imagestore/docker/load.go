@@ -245,8 +245,13 @@ func (t target) Room(ctx context.Context) (int64, error) {
 func (t target) Save(ctx context.Context, ref string) (*os.File, int64, error) {
 	// The reference ran `docker save` with the tag; by the ID the archive would
 	// have none, and other bytes.
-	if _, err := t.e.Inspect(ctx, ref); err != nil {
+	ref, want := submodules.SplitURL(ref)
+	img, err := t.e.Inspect(ctx, ref)
+	if err != nil {
 		return nil, 0, err
+	}
+	if want != "" && want != string(img.Config) && want != img.ID {
+		return nil, 0, imagestore.OtherImage(ref, want, img.Config)
 	}
 	name, err := t.e.spool(ctx, ref, t.tempDir)
 	if err != nil {
