@@ -164,7 +164,7 @@ func unpackImage(archive, dir string) error {
 }
 
 // corpus unpacks the pairs and returns their directories.
-func corpus(t *testing.T) []string {
+func corpus(t testing.TB) []string {
 	src := filepath.SplitList(os.Getenv("MENDER_APP_CORPUS"))
 	if len(src) == 0 {
 		src = []string{"../../shared/corpus"}
@@ -224,7 +224,7 @@ type cost struct {
 
 func (c *cost) add(d cost) { c.cpu += d.cpu; c.rss = max(c.rss, d.rss) }
 
-func measure(t *testing.T, env string, args ...string) cost {
+func measure(t testing.TB, env string, args ...string) cost {
 	c := exec.Command(args[0], args[1:]...)
 	c.Env = append(os.Environ(), env)
 	var out bytes.Buffer

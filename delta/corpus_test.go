@@ -48,3 +48,16 @@ func TestCorpus(t *testing.T) {
 		})
 	}
 }
+
+// BenchmarkDecode applies the deltas of the corpus pairs.
+func BenchmarkDecode(b *testing.B) {
+	for _, dir := range corpus(b) {
+		name := filepath.Join(b.TempDir(), "delta")
+		require.NoError(b, benchEncode(dir, name))
+		b.Run(filepath.Base(dir), func(b *testing.B) {
+			for b.Loop() {
+				require.NoError(b, benchDecode(dir, name))
+			}
+		})
+	}
+}
