@@ -2,6 +2,7 @@ package delta
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"math/bits"
 )
@@ -11,14 +12,17 @@ import (
 // (Colin Percival, "Naive differences of executable code", 2003): the longest
 // exact matches that a continued old alignment does not do as well, grown both
 // ways while more bytes fit than not.
-func align(old, new []byte) []cover {
+func align(ctx context.Context, old, new []byte) ([]cover, error) {
 	if len(old) == 0 || len(new) == 0 {
-		return nil
+		return nil, nil
 	}
 	if n := matchLen(old, new); n == len(new) {
-		return []cover{{0, 0, int64(n)}}
+		return []cover{{0, 0, int64(n)}}, nil
 	}
-	sa := suffixes(old)
+	sa, err := suffixes(ctx, old)
+	if err != nil {
+		return nil, err
+	}
 	var out []cover
 	var scan, length, pos, lastScan, lastPos, lastOff int
 	for scan < len(new) {
@@ -26,6 +30,11 @@ func align(old, new []byte) []cover {
 		scan += length
 		ahead := scan
 		for ; scan < len(new); scan++ {
+			if scan&0xfff == 0 {
+				if err := ctx.Err(); err != nil {
+					return nil, err
+				}
+			}
 			pos, length = longest(sa, old, new[scan:])
 			for ; ahead < scan+length; ahead++ {
 				if o := ahead + lastOff; o >= 0 && o < len(old) && old[o] == new[ahead] {
@@ -70,7 +79,7 @@ func align(old, new []byte) []cover {
 		}
 		lastScan, lastPos, lastOff = scan-back, pos-back, pos-scan
 	}
-	return out
+	return out, nil
 }
 
 // grow returns how far from their start a and b are more alike than not.

@@ -7,6 +7,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+func mustAlign(t *testing.T, old, new []byte) []cover {
+	c, err := align(t.Context(), old, new)
+	require.NoError(t, err)
+	return c
+}
+
 // Covers are in order, apart, within both files, and alike for the most part.
 func checkCovers(t *testing.T, old, new []byte, covers []cover) {
 	at := int64(0)
@@ -25,12 +31,12 @@ func TestAlign(t *testing.T) {
 	insert := append(append(append([]byte{}, a[:20000]...), noise(2, 100)...), a[20000:]...)
 	swap := append(append([]byte{}, a[30000:]...), a[:30000]...)
 	for _, new := range [][]byte{nil, a, insert, swap, a[1000:], noise(3, 1000)} {
-		covers := align(a, new)
+		covers := mustAlign(t, a, new)
 		checkCovers(t, a, new, covers)
 	}
-	checkCovers(t, nil, a, align(nil, a))
+	checkCovers(t, nil, a, mustAlign(t, nil, a))
 	fit := int64(0)
-	for _, c := range align(a, insert) {
+	for _, c := range mustAlign(t, a, insert) {
 		fit += c.length
 	}
 	require.GreaterOrEqual(t, fit, int64(len(a)))
@@ -50,6 +56,6 @@ func TestAlignRepeats(t *testing.T) {
 		broken[i]++
 	}
 	for _, p := range [][2][]byte{{zeros, sprinkled}, {sprinkled, zeros}, {sprinkled, sprinkled[100:]}, {period, broken}, {broken, period}, {zeros, period}} {
-		checkCovers(t, p[0], p[1], align(p[0], p[1]))
+		checkCovers(t, p[0], p[1], mustAlign(t, p[0], p[1]))
 	}
 }

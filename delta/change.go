@@ -154,7 +154,10 @@ func (e *encoder) covers(path string, off, size int64, h *hostObject, f *oldFile
 				return nil, nil
 			}
 		}
-		found := align(old, new)
+		found, err := align(e.ctx, old, new)
+		if err != nil {
+			return nil, err
+		}
 		for short := int64(16); len(found) > maxCovers; short *= 2 {
 			found = slices.DeleteFunc(found, func(c cover) bool { return c.length < short })
 		}

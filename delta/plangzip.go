@@ -44,7 +44,9 @@ func (e *encoder) planGzip(en *entry, off int64, h *hostObject, cands []*oldFile
 		if try.ref != nil && *try.ref == try.src {
 			try.op = opDiff
 		}
-		try.covers = align(b, plain)
+		if try.covers, err = align(e.ctx, b, plain); err != nil {
+			return false, err
+		}
 		if len(try.covers) > maxCovers {
 			continue
 		}

@@ -1,24 +1,29 @@
 package delta
 
+import "context"
+
 // suffixes returns the suffix array of b, by induced sorting (Nong, Zhang and
 // Chan, "Linear Suffix Array Construction by Almost Pure Induced-Sorting",
-// 2009). It needs about 13 bytes of memory a byte of b, which is under 2 GiB.
-func suffixes(b []byte) []int32 {
+// 2009). It needs about 13 bytes of memory a byte of b, which is under 2 GiB. It
+// looks for the end of ctx after each pass.
+func suffixes(ctx context.Context, b []byte) ([]int32, error) {
 	sa := make([]int32, len(b))
-	induceSort(b, sa, 256)
-	return sa
+	if err := induceSort(ctx, b, sa, 256); err != nil {
+		return nil, err
+	}
+	return sa, nil
 }
 
 type letter interface{ ~byte | ~int32 }
 
-func induceSort[T letter](s []T, sa []int32, k int) {
+func induceSort[T letter](ctx context.Context, s []T, sa []int32, k int) error {
 	n := len(s)
 	switch n {
 	case 0:
-		return
+		return nil
 	case 1:
 		sa[0] = 0
-		return
+		return nil
 	}
 	// small[i]: suffix i is less than suffix i+1 (type S).
 	small := make([]bool, n)
@@ -40,7 +45,7 @@ func induceSort[T letter](s []T, sa []int32, k int) {
 		first[c+1] += mid[c]
 	}
 	buf := make([]int32, k+1)
-	induce := func(lms []int32) {
+	induce := func(lms []int32) error {
 		for i := range sa {
 			sa[i] = -1
 		}
@@ -50,6 +55,9 @@ func induceSort[T letter](s []T, sa []int32, k int) {
 				sa[buf[s[d]]] = d
 				buf[s[d]]++
 			}
+		}
+		if err := ctx.Err(); err != nil {
+			return err
 		}
 		copy(buf, first)
 		sa[buf[s[n-1]]] = int32(n - 1)
@@ -61,6 +69,9 @@ func induceSort[T letter](s []T, sa []int32, k int) {
 				buf[c]++
 			}
 		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
 		copy(buf, first)
 		for i := n - 1; i >= 0; i-- {
 			if v := sa[i]; v >= 1 && small[v-1] {
@@ -69,6 +80,7 @@ func induceSort[T letter](s []T, sa []int32, k int) {
 				sa[buf[c]] = v - 1
 			}
 		}
+		return ctx.Err()
 	}
 	isLMS := func(i int32) bool { return i > 0 && small[i] && !small[i-1] }
 	m := 0
@@ -83,9 +95,8 @@ func induceSort[T letter](s []T, sa []int32, k int) {
 			lms = append(lms, int32(i))
 		}
 	}
-	induce(lms)
-	if m == 0 {
-		return
+	if err := induce(lms); err != nil || m == 0 {
+		return err
 	}
 	// Name the LMS substrings in their order.
 	order := make([]int32, 0, m)
@@ -139,10 +150,12 @@ func induceSort[T letter](s []T, sa []int32, k int) {
 		}
 	} else {
 		sub := make([]int32, m)
-		induceSort(rec, sub, int(names)+1)
+		if err := induceSort(ctx, rec, sub, int(names)+1); err != nil {
+			return err
+		}
 		for i, v := range sub {
 			order[i] = lms[v]
 		}
 	}
-	induce(order)
+	return induce(order)
 }

@@ -22,7 +22,9 @@ func TestSuffixes(t *testing.T) {
 				want[i] = int32(i)
 			}
 			sort.Slice(want, func(i, j int) bool { return bytes.Compare(b[want[i]:], b[want[j]:]) < 0 })
-			require.Equal(t, want, suffixes(b))
+			got, err := suffixes(t.Context(), b)
+			require.NoError(t, err)
+			require.Equal(t, want, got)
 		}
 	}
 }
@@ -34,6 +36,8 @@ func BenchmarkSuffixes(b *testing.B) {
 	}
 	b.SetBytes(int64(len(d)))
 	for b.Loop() {
-		suffixes(d)
+		if _, err := suffixes(b.Context(), d); err != nil {
+			b.Fatal(err)
+		}
 	}
 }
