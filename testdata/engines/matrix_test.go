@@ -1,6 +1,7 @@
 package engines
 
 import (
+	"bytes"
 	"encoding/json"
 	"io/fs"
 	"os"
@@ -119,19 +120,29 @@ func images(t *testing.T, d *bed.Device, base string) {
 	a.call(release(two), "", submodules.VerbDelete, two.URL, a.name)
 	require.Equal(t, "running", a.container("web", "{{.State.Status}}"), "what is in use stays")
 	wholes(two, three)
+
+	// Damage to what the images share is found, and mended with one of them.
+	both := []submodules.Component{two.Component, three.Component}
+	hollow(t, d, "base", words(base, baseSize))
+	r := a.try(both, "", submodules.VerbVerify, a.name)
+	require.Equal(t, 1, r.Code, r.Output())
+	require.Contains(t, r.Stdout, two.URL+": layer "+two.DiffIDs[0])
+	require.Contains(t, r.Stdout, three.URL+": layer "+three.DiffIDs[0])
+	source, dir := d.Share(base+"-source"), d.Share(base+"-repair")
+	require.NoError(t, os.Mkdir(source, 0o755))
+	require.NoError(t, os.Mkdir(dir, 0o755))
+	require.NoError(t, os.Rename(three.archive(t, d, 0), filepath.Join(source, "three")))
+	r = a.call(both, "", submodules.VerbRepair, a.name, dir, source)
+	require.Equal(t, a.name+"\n", r.Stdout)
+	a.call(both, "", submodules.VerbVerify, a.name)
+	wholes(two, three)
 	rollout(three, submodules.VerbRollout)
+
+	// Damage to the one image that is left: gone, and loaded again, it is whole.
 	a.call(release(two), "", submodules.VerbDelete, two.URL, a.name)
 	wholes(three)
-
-	// Damage is found, and a load mends it once the image is gone.
-	if d.Engine.Containerd {
-		t.Log("damage to what containerd unpacked is not looked for yet")
-		return
-	}
-	hollow(t, d, mark(three.URL, "3"))
-	r := a.try(release(three), "", submodules.VerbVerify, a.name)
-	require.Equal(t, 1, r.Code, r.Output())
-	require.Contains(t, r.Stdout, three.URL)
+	hollow(t, d, "last", []byte(mark(three.URL, "3")))
+	require.Equal(t, 1, a.try(release(three), "", submodules.VerbVerify, a.name).Code)
 	d.MustRun(t, "docker", "rm", "-f", a.name+"-web-1")
 	a.call(release(three), "", submodules.VerbDelete, three.URL, a.name)
 	a.load(three, three.archive(t, d, 0))
@@ -158,16 +169,16 @@ func registry(t *testing.T, d *bed.Device) {
 	})
 }
 
-// hollow empties every file of the engine's unpacked layers that has this
-// content, as a power cut leaves a file whose blocks were never written.
-func hollow(t *testing.T, d *bed.Device, content string) {
+// hollow empties the file of the engine's unpacked layers that has this name
+// and content, as a power cut leaves a file whose blocks were never written.
+func hollow(t *testing.T, d *bed.Device, name string, content []byte) {
 	t.Helper()
 	found := 0
 	require.NoError(t, filepath.WalkDir(filepath.Join(d.Dir, "docker"), func(path string, e fs.DirEntry, err error) error {
-		if err != nil || !e.Type().IsRegular() || e.Name() != "last" {
+		if err != nil || !e.Type().IsRegular() || e.Name() != name {
 			return nil
 		}
-		if b, err := os.ReadFile(path); err != nil || string(b) != content {
+		if b, err := os.ReadFile(path); err != nil || !bytes.Equal(b, content) {
 			return err
 		}
 		found++

@@ -30,6 +30,8 @@ type picture struct {
 	layers [][]byte // the tars
 }
 
+const baseSize = 1 << 20 // bytes of the lowest layer's only file
+
 // newPicture makes an image of an application's service. The two layers at its
 // bottom are those of every other with the same base.
 func newPicture(t *testing.T, base, ref, version string) picture {
@@ -37,7 +39,7 @@ func newPicture(t *testing.T, base, ref, version string) picture {
 	shop, err := bed.Shop{Ref: ref, Version: version, Winter: version != "1"}.Image()
 	require.NoError(t, err)
 	shop.Layers = append([][]bed.File{
-		{{Name: "etc/base", Data: words(base, 1<<20)}},
+		{{Name: "etc/base", Data: words(base, baseSize)}},
 		{{Name: "etc/" + base, Data: words(base+"'s second", 100<<10)}, {Name: "etc/script", Data: []byte("#!/bin/sh\n"), Mode: 0o755}},
 	}, shop.Layers...)
 	shop.Layers = append(shop.Layers, []bed.File{{Name: "etc/last", Data: []byte(mark(ref, version))}})
