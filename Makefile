@@ -133,7 +133,7 @@ corpus: ## build the corpus of image pairs (network; kept in ~/.cache/mender-app
 	MENDER_APP_CORPUS_ALL=1 $(GO) test -count=1 -timeout 60m -v -run TestRoundTrip $(CORPUS)
 
 .PHONY: bench
-bench: setup cross ## measure beside the peers and write docs/BENCHMARKS.md
+bench: setup cross build k8snode ## measure beside the peers and write docs/BENCHMARKS.md
 	testdata/bench >$(BUILD)/BENCHMARKS.md
 	mv $(BUILD)/BENCHMARKS.md docs/BENCHMARKS.md
 
