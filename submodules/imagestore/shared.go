@@ -60,7 +60,9 @@ func (rc *receiver) shared(d *delta.Reader) (*sharedContent, error) {
 		s.close()
 		var oe *delta.OldError
 		if errors.As(err, &oe) && oe.Base.Image == delta.SharedBase {
-			oe.Base.Image = rc.in.Current // what a person knows it by
+			url, digest := submodules.SplitURL(rc.in.Current) // what a person knows it by
+			oe.Base.Image, oe.Base.Digest = url, delta.Digest(digest)
+			return nil, fmt.Errorf("shared content: %w", oe)
 		}
 		return nil, err
 	}
