@@ -56,6 +56,8 @@ func TestKilledEverywhere(t *testing.T) {
 				t.Parallel()
 				rng := rand.New(rand.NewPCG(uint64(seed), uint64(i)))
 				m, current := killable(t)
+				done := 0
+				defer func() { t.Logf("%d kills", done) }()
 				for n := 1; ; n++ {
 					for _, way := range ways {
 						if !faults() {
@@ -72,6 +74,7 @@ func TestKilledEverywhere(t *testing.T) {
 							return
 						}
 						total.add(c.name())
+						done++
 						if !faults() {
 							return
 						}
