@@ -28,6 +28,7 @@ type Metadata struct {
 	Env             map[string]string `json:"env,omitempty"`
 
 	ApplicationVersion string      `json:"application_version,omitempty"`
+	Reboot             bool        `json:"reboot,omitempty"` // the machine is restarted before the commit
 	Components         []Component `json:"components,omitempty"`
 	Sizes              *Sizes      `json:"sizes,omitempty"`    // nil: not announced (the reference)
 	Requires           []string    `json:"requires,omitempty"` // features the reader must have

@@ -38,6 +38,7 @@ const (
 type Options struct {
 	ApplicationName    string
 	ApplicationVersion string
+	Reboot             bool // ask for a restart of the machine before the commit
 	Orchestrator       string
 	Platform           image.Platform
 	ManifestsDir       string

@@ -79,6 +79,7 @@ func (g *generation) metadata(p *payload) ([]byte, error) {
 		Orchestrator:       g.Orchestrator,
 		Platform:           g.Platform.String(),
 		ApplicationVersion: g.ApplicationVersion,
+		Reboot:             g.Reboot,
 		Components:         p.components,
 		Sizes:              &p.sizes,
 	}

@@ -61,7 +61,7 @@ const (
 // Reply returns the answer to a state that asks a question, and whether it is
 // one. A module that keeps what it replaces until Cleanup supports rollback
 // always; sizes of payload files are asked for because space is checked by
-// them; no reboot is needed.
+// them; no reboot is needed, unless an application asks for one.
 func Reply(s State) (answer string, asks bool) {
 	switch s {
 	case ProvidePayloadFileSizes, SupportsRollback:

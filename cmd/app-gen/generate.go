@@ -81,6 +81,7 @@ func generateCommand() *cobra.Command {
 	fl.SortFlags = false
 	fl.StringVarP(&f.o.ApplicationName, "application-name", "a", "", "name of the application on the device")
 	fl.StringVar(&f.o.ApplicationVersion, "application-version", "", "version of the application, for people (default: none)")
+	fl.BoolVar(&f.o.Reboot, "reboot", false, "ask for a restart of the machine between installation and commit")
 	fl.StringVarP(&f.o.ArtifactName, "artifact-name", "n", "", "name of the artifact")
 	fl.StringArrayVarP(&f.o.DeviceTypes, "device-type", "t", nil, "device type it is for (repeatable)")
 	fl.StringVarP(&f.platform, "platform", "p", "", "platform of the images, as linux/arm/v7")

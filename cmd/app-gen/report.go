@@ -232,6 +232,9 @@ func printDescription(w io.Writer, d *generator.Description) {
 	line("clears", strings.Join(d.ClearsProvides, ", "))
 	line("scripts", strings.Join(d.Scripts, ", "))
 	line("application", strings.TrimSpace(m.ApplicationName+" "+m.ApplicationVersion))
+	if m.Reboot {
+		line("reboot", "asks for a restart of the machine before the commit")
+	}
 	line("orchestrator", m.Orchestrator)
 	line("platform", m.Platform)
 	line("metadata", m.Version)

@@ -50,7 +50,7 @@ what is installed here. --force installs all the same.`,
 	}
 	cmd.Flags().StringArrayVar(&keys, "key", nil, "public key (PEM) that must have signed the artifact; repeatable")
 	cmd.Flags().BoolVar(&force, "force", false, "also on a device that a Mender client manages")
-	cmd.Flags().BoolVar(&commit, "commit", false, "commit at once when it is healthy")
+	cmd.Flags().BoolVar(&commit, "commit", false, "commit at once when it is healthy, unless it asks for a restart")
 	return cmd
 }
 
@@ -95,15 +95,19 @@ func (p *program) install(ctx context.Context, file string, keys []string, force
 		return err
 	}
 	name := artifact.Header().Name
+	r, err := c.Read()
+	if err != nil {
+		return err
+	}
+	if r.Open != nil && r.Open.Reboot {
+		return p.said(map[string]any{"artifact_name": name, "state": "installed", "reboot": true},
+			"installed %s; it asks for a restart: restart the machine, then mender-app commit, or mender-app rollback", name)
+	}
 	if commit {
 		if err := c.Commit(ctx); err != nil {
 			return err
 		}
 		return p.said(map[string]string{"artifact_name": name, "state": "committed"}, "installed and committed %s", name)
-	}
-	r, err := c.Read()
-	if err != nil {
-		return err
 	}
 	if r.Open == nil { // a module without rollback commits at once
 		return p.said(map[string]string{"artifact_name": name, "state": "committed"}, "installed %s", name)

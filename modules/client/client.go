@@ -79,6 +79,8 @@ type Update struct {
 	State modules.State `json:"state"`
 	// Waiting: State has ended well, and a person decides.
 	Waiting bool `json:"waiting,omitempty"`
+	// Reboot: the update asks for a restart of the machine before its commit.
+	Reboot bool `json:"reboot,omitempty"`
 	// Failed: the module could not roll back.
 	Failed bool `json:"failed,omitempty"`
 }
@@ -184,7 +186,7 @@ func (c *Client) Install(ctx context.Context, artifact *mender.Reader) error {
 	case err != nil:
 		return errors.Join(err, c.undo(ctx, r, true))
 	case answer == modules.Yes || answer == modules.Automatic:
-		c.log("the update asks for a restart of the machine; restart it before the commit")
+		r.Open.Reboot = true
 	}
 	switch answer, err := c.ask(ctx, modules.SupportsRollback); {
 	case err != nil:

@@ -6,7 +6,8 @@ import (
 	"github.com/mender-app/mender-app/modules"
 )
 
-// client is what a Mender client does, standalone: the order of its calls and
+// client is what a Mender client does, standalone, and with daemon set what the
+// daemon does, which restarts the machine where an application asks for it: the order of its calls and
 // what it takes for installed. Orders as traced on 3.4.0 (Go) and on the C++
 // client.
 type client struct {
@@ -21,6 +22,8 @@ type client struct {
 	provides map[string]*release
 	broken   bool // _INCONSISTENT
 	undoing  bool // a rollback has been begun
+	daemon   bool // it restarts the machine
+	rebooted bool // it has, in the new release
 	// kill, if set, says at which point of a call to kill it; 0 is never.
 	kill func(modules.State) int
 	cut  func() bool // after a kill: was it a power cut?
@@ -51,7 +54,7 @@ func (c *client) install(tr *tree) error {
 	if c.cpp && c.open != nil {
 		return errors.New("an update is in progress")
 	}
-	c.open, c.state, c.undoing = nil, "", false // 3.4.0 overwrites what it knew
+	c.open, c.state, c.undoing, c.rebooted = nil, "", false, false // 3.4.0 overwrites what it knew
 	if err := c.call(modules.Download, tr); err != nil {
 		if errors.Is(err, errKilled) {
 			return err
@@ -72,8 +75,34 @@ func (c *client) install(tr *tree) error {
 		}
 		return err
 	}
+	if answer, _ := Reply(modules.NeedsArtifactReboot, tr.Tree); c.daemon && answer == modules.Automatic {
+		c.open, c.state, c.rebooted = tr, modules.ArtifactVerifyReboot, true
+		if err := c.call(modules.ArtifactReboot, tr); err != nil {
+			return c.failed(err)
+		}
+		c.restart(tr)
+		if err := c.call(modules.ArtifactVerifyReboot, tr); err != nil {
+			return c.failed(err)
+		}
+	}
 	c.open, c.state = tr, modules.ArtifactCommit
 	return nil
+}
+
+func (c *client) failed(err error) error {
+	if errors.Is(err, errKilled) {
+		return err
+	}
+	return errors.Join(err, c.undo(true))
+}
+
+// restart is a reboot; what was not made durable is lost.
+func (c *client) restart(tr *tree) {
+	c.g.w.powerCut()
+	c.g.boot++
+	if tr.release.worn {
+		c.g.w.sick[tr.release.compose()] = true
+	}
 }
 
 // undo is RB, F, Cl.
@@ -84,6 +113,18 @@ func (c *client) undo(failure bool) error {
 	rberr := c.call(modules.ArtifactRollback, tr)
 	if errors.Is(rberr, errKilled) {
 		return rberr
+	}
+	if c.rebooted {
+		c.state = modules.ArtifactRollbackReboot
+		err := c.call(modules.ArtifactRollbackReboot, tr)
+		if err == nil {
+			c.restart(tr)
+			err = c.call(modules.ArtifactVerifyRollbackReboot, tr)
+		}
+		if errors.Is(err, errKilled) {
+			return err
+		}
+		rberr = errors.Join(rberr, err)
 	}
 	var ferr error
 	if failure {
@@ -145,7 +186,8 @@ func (c *client) resume() error {
 	switch c.state {
 	case modules.Cleanup:
 		return c.end(c.call(modules.Cleanup, c.open))
-	case modules.ArtifactCommit, modules.ArtifactInstall, modules.ArtifactRollback, modules.ArtifactFailure:
+	case modules.ArtifactCommit, modules.ArtifactInstall, modules.ArtifactRollback, modules.ArtifactFailure,
+		modules.ArtifactVerifyReboot, modules.ArtifactRollbackReboot:
 		return c.undo(true)
 	}
 	return errors.New("unknown state")

@@ -34,15 +34,20 @@ type scenario struct {
 	first *release // installed and committed before
 	run   func(c *client, tr *tree) error
 	what  release
+	// daemon: the client restarts the machine; it is the C++ client then.
+	daemon bool
 }
 
 var scenarios = []scenario{
-	{"first install", nil, installCommit, v1},
-	{"first install fails", nil, installCommit, v3},
-	{"update", &v1, installCommit, v2},
-	{"update fails", &v1, installCommit, v3},
-	{"update rolled back", &v1, installRollback, v2},
-	{"same again", &v1, installCommit, v1},
+	{"first install", nil, installCommit, v1, false},
+	{"first install fails", nil, installCommit, v3, false},
+	{"update", &v1, installCommit, v2, false},
+	{"update fails", &v1, installCommit, v3, false},
+	{"update rolled back", &v1, installRollback, v2, false},
+	{"same again", &v1, installCommit, v1, false},
+	{"reboot", &v1, installCommit, b1, true},
+	{"reboot fails", &v1, installCommit, b2, true},
+	{"reboot of the first install fails", nil, installCommit, b2, true},
 }
 
 func installCommit(c *client, tr *tree) error {
@@ -65,6 +70,9 @@ func TestKilledAnywhere(t *testing.T) {
 	kills := 0
 	for _, cpp := range []bool{false, true} {
 		for _, s := range scenarios {
+			if s.daemon && !cpp {
+				continue
+			}
 			for _, cut := range []bool{true, false} {
 				// A kill without a power cut is the easier half: `make faults`.
 				if os.Getenv("MENDER_APP_FAULTS") == "" && !cut {
@@ -118,6 +126,7 @@ func runKilled(t *testing.T, cpp bool, s scenario, cut bool, then string, call, 
 	g := newRig(t)
 	defer g.remove()
 	c := newClient(g, cpp)
+	c.daemon = s.daemon
 	if s.first != nil {
 		require.NoError(t, c.install(g.newTree(t, *s.first)))
 		require.NoError(t, c.commit())
@@ -157,7 +166,7 @@ func runKilled(t *testing.T, cpp bool, s scenario, cut bool, then string, call, 
 		tr = g.newTree(t, s.what)
 	}
 	err = c.goOn(tr)
-	if !s.what.sick || c.open != nil {
+	if !s.what.sick && !s.what.worn || c.open != nil {
 		require.NoError(t, err, where)
 	}
 	require.False(t, c.broken, where)
@@ -191,6 +200,9 @@ func (t tbAt) FailNow() {
 func TestStepFailsAnywhere(t *testing.T) {
 	for _, cpp := range []bool{false, true} {
 		for _, s := range scenarios {
+			if s.daemon && !cpp {
+				continue
+			}
 			t.Run(fmt.Sprintf("cpp=%v/%s", cpp, s.name), func(t *testing.T) {
 				for n, step := stride(); failAt(t, cpp, s, n); n += step {
 				}
@@ -204,6 +216,7 @@ func failAt(t *testing.T, cpp bool, s scenario, n int) bool {
 	g := newRig(t)
 	defer g.remove()
 	c := newClient(g, cpp)
+	c.daemon = s.daemon
 	if s.first != nil {
 		require.NoError(t, c.install(g.newTree(t, *s.first)))
 		require.NoError(t, c.commit())
@@ -242,12 +255,13 @@ func failAt(t *testing.T, cpp bool, s scenario, n int) bool {
 // TestAnyOrder lets people, kills, power cuts and failures do what they like
 // to two applications, and asserts the invariant whenever a command has ended.
 func TestAnyOrder(t *testing.T) {
-	releases := []release{v1, v2, v3, v4, o1}
+	releases := []release{v1, v2, v3, v4, b1, b2, o1}
 	rapid.Check(t, func(rt *rapid.T) {
 		g := newRig(t)
 		defer g.remove()
 		g.keep = rapid.IntRange(0, 2).Draw(rt, "keep")
 		c := newClient(g, rapid.Bool().Draw(rt, "cpp"))
+		c.daemon = c.cpp && rapid.Bool().Draw(rt, "daemon")
 		dying := false
 		c.kill = func(modules.State) int {
 			if !dying {

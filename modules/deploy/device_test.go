@@ -78,6 +78,8 @@ type release struct {
 	images    []string // their content; the URL is the first word's
 	also      []string // "name content": a further name of one of them
 	sick      bool
+	reboot    bool // asks for a restart of the machine
+	worn      bool // and gets sick by it
 }
 
 func (r release) compose() string { return "compose of " + r.name }
@@ -101,7 +103,7 @@ func (r release) digests() string {
 
 func (r release) meta() *artifact.Metadata {
 	m := &artifact.Metadata{
-		Version: artifact.VersionCurrent, ApplicationName: r.app, Orchestrator: "fake", Platform: "linux/amd64",
+		Version: artifact.VersionCurrent, ApplicationName: r.app, Orchestrator: "fake", Platform: "linux/amd64", Reboot: r.reboot,
 	}
 	for _, content := range r.images {
 		d := digestOf(r.app, content)

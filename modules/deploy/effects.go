@@ -123,7 +123,7 @@ func (e *Engine) rolloutTimeout() time.Duration {
 func (e *Engine) barrier(ctx context.Context, a *store.App) error {
 	d := a.Deployment
 	id := d.To
-	if Phase(d.Phase) == RollingBack {
+	if Phase(d.Phase) == RollingBack || Phase(d.Phase) == RolledBack {
 		if id = d.From; id == "" {
 			return nil
 		}
@@ -189,6 +189,18 @@ func (e *Engine) check(ctx context.Context, a *store.App) error {
 		e.Log.Info("the machine was restarted since the installation; rolling out again", "app", a.Name)
 	}
 	if err := e.rollout(ctx, a); err != nil {
+		return err
+	}
+	return e.barrier(ctx, a)
+}
+
+// recheck brings the release before up again, if the machine was restarted since
+// it was rolled back to.
+func (e *Engine) recheck(ctx context.Context, a *store.App) error {
+	if a.Deployment.BootID == e.bootID() {
+		return nil
+	}
+	if err := e.revert(ctx, a); err != nil {
 		return err
 	}
 	return e.barrier(ctx, a)

@@ -302,6 +302,8 @@ func (e *Engine) act(ctx context.Context, a *store.App, step Action) error {
 		return e.check(ctx, a)
 	case revert:
 		return e.revert(ctx, a)
+	case recheck:
+		return e.recheck(ctx, a)
 	case prune:
 		e.prune(ctx, a)
 		return nil

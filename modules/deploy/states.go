@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/mender-app/mender-app/artifact"
 	"github.com/mender-app/mender-app/modules"
 	"github.com/mender-app/mender-app/store"
 )
@@ -25,14 +26,12 @@ func (e *Engine) Handle(ctx context.Context, state modules.State, tree *modules.
 		modules.ArtifactRollback:             e.mayOn(EventRollback),
 		modules.ArtifactFailure:              e.mayOn(EventFailure),
 		modules.Cleanup:                      e.mayOn(EventCleanup),
-		modules.ArtifactVerifyReboot:         e.verifyReboot,
-		modules.ArtifactVerifyRollbackReboot: e.verifyRollbackReboot,
-		// The client reboots the machine itself, and only where an application
-		// asks for it: nothing is to be done.
-		modules.ArtifactReboot:         nil,
-		modules.ArtifactRollbackReboot: nil,
+		modules.ArtifactReboot:               e.mustOn(EventReboot),
+		modules.ArtifactVerifyReboot:         e.mustOn(EventVerifyReboot),
+		modules.ArtifactRollbackReboot:       e.mayOn(EventReboot),
+		modules.ArtifactVerifyRollbackReboot: e.mayOn(EventVerifyRollback),
 	}[state]
-	if !ok || work == nil {
+	if !ok {
 		return nil
 	}
 	release, err := e.lock(ctx, string(state))
@@ -50,6 +49,24 @@ func (e *Engine) Handle(ctx context.Context, state modules.State, tree *modules.
 		return nil
 	}
 	return err
+}
+
+// Reply answers a state that asks a question; asks is false for any other. The
+// client restarts the machine itself, once for all, where the application asks
+// for it (Automatic); what cannot be read asks for nothing.
+func Reply(state modules.State, tree *modules.Tree) (answer string, asks bool) {
+	answer, asks = modules.Reply(state)
+	if state != modules.NeedsArtifactReboot || tree == nil {
+		return answer, asks
+	}
+	raw, err := tree.MetaData()
+	if err != nil || raw == nil {
+		return answer, asks
+	}
+	if meta, _, err := artifact.ParseMetadata(raw); err == nil && meta.Reboot {
+		return modules.Automatic, true
+	}
+	return answer, asks
 }
 
 // canWait tells whether what runs is right as it is, so that only removing was
@@ -209,32 +226,4 @@ func (e *Engine) mayOn(ev Event) func(context.Context, *modules.Tree) error {
 		}
 		return e.on(ctx, a, ev, h.artifact)
 	}
-}
-
-// verifyReboot tells whether the new release came up with the machine.
-func (e *Engine) verifyReboot(ctx context.Context, tree *modules.Tree) error {
-	h, err := e.readHeader(tree)
-	if err != nil {
-		return err
-	}
-	a, err := e.find(h)
-	if err != nil {
-		return err
-	}
-	if a == nil || phaseOf(a) != Installed {
-		return fmt.Errorf("%s: no installed release is waiting for its commit", h.meta.ApplicationName)
-	}
-	if err := mine(a, h); err != nil {
-		return err
-	}
-	if err := e.check(ctx, a); err != nil {
-		e.remember(a, err)
-		return err
-	}
-	return e.enter(a, Installed)
-}
-
-// verifyRollbackReboot finishes a rollback that a reboot cut short.
-func (e *Engine) verifyRollbackReboot(ctx context.Context, tree *modules.Tree) error {
-	return e.mayOn(EventRollback)(ctx, tree)
 }

@@ -15,6 +15,8 @@ var (
 	v2 = release{app: "shop", name: "shop-2", images: []string{"web two", "side same"}}
 	v3 = release{app: "shop", name: "shop-3", images: []string{"web three", "side same"}, sick: true}
 	v4 = release{app: "shop", name: "shop-4", images: []string{"web four", "side same", "more four"}}
+	b1 = release{app: "shop", name: "shop-b1", images: []string{"web boot", "side same"}, reboot: true}
+	b2 = release{app: "shop", name: "shop-b2", images: []string{"web worn", "side same"}, reboot: true, worn: true}
 	o1 = release{app: "other", name: "other-1", images: []string{"web one", "own x"}}
 )
 
@@ -309,4 +311,40 @@ func TestEngineIsRestarted(t *testing.T) {
 		g.runs(t, "shop", &v1)
 		g.clean(t, "shop")
 	})
+}
+
+// TestReboot: an application that asks for it gets its restart, and is committed
+// only if it is well afterwards.
+func TestReboot(t *testing.T) {
+	g := newRig(t)
+	c := newClient(g, true)
+	c.daemon = true
+	require.NoError(t, c.install(g.newTree(t, v1)))
+	require.Zero(t, g.boot, "it does not ask")
+	require.NoError(t, c.commit())
+
+	require.NoError(t, c.install(g.newTree(t, b1)))
+	require.Equal(t, 1, g.boot)
+	require.NoError(t, c.commit())
+	g.runs(t, "shop", &b1)
+	g.clean(t, "shop")
+
+	require.ErrorContains(t, c.install(g.newTree(t, b2)), "healthy")
+	require.Equal(t, 3, g.boot, "into the new release, and back")
+	require.False(t, c.broken)
+	g.runs(t, "shop", &b1)
+	g.clean(t, "shop")
+
+	tr := g.newTree(t, b1)
+	for state, want := range map[modules.State]string{modules.NeedsArtifactReboot: modules.Automatic, modules.SupportsRollback: modules.Yes} {
+		answer, asks := Reply(state, tr.Tree)
+		require.True(t, asks)
+		require.Equal(t, want, answer)
+	}
+	answer, _ := Reply(modules.NeedsArtifactReboot, g.newTree(t, v1).Tree)
+	require.Equal(t, modules.No, answer)
+	answer, _ = Reply(modules.NeedsArtifactReboot, nil)
+	require.Equal(t, modules.No, answer)
+	_, asks := Reply(modules.ArtifactInstall, tr.Tree)
+	require.False(t, asks)
 }

@@ -47,11 +47,19 @@ const (
 	EventRollback Event = "rollback"
 	EventFailure  Event = "failure"
 	EventCleanup  Event = "cleanup"
+	// Where the application asks for a restart of the machine: before it, and
+	// after it in the new release, and in the old one again.
+	EventReboot         Event = "reboot"
+	EventVerifyReboot   Event = "verify-reboot"
+	EventVerifyRollback Event = "verify-rollback-reboot"
 )
 
 // Events lists all events.
 func Events() []Event {
-	return []Event{EventReceived, EventInstall, EventCommit, EventRollback, EventFailure, EventCleanup}
+	return []Event{
+		EventReceived, EventInstall, EventCommit, EventRollback, EventFailure, EventCleanup,
+		EventReboot, EventVerifyReboot, EventVerifyRollback,
+	}
 }
 
 // Action is one step of a plan. Every action is idempotent: after a crash the
@@ -73,6 +81,7 @@ const (
 	rollout Action = "rollout" // the new release comes up
 	revert  Action = "revert"  // the old release comes up again, or nothing does
 	check   Action = "check"   // the new release still runs and is healthy
+	recheck Action = "recheck" // after another boot: the old release comes up again
 	prune   Action = "prune"   // releases that are not kept go
 	discard Action = "discard" // the new release goes
 	end     Action = "end"     // the deployment becomes history
@@ -117,6 +126,10 @@ var table = map[Phase]map[Event]plan{
 		EventRollback: nothing("nothing to roll back"),
 		EventFailure:  nothing("nothing had been changed"),
 		EventCleanup:  nothing("nothing to clean up"),
+
+		EventReboot:         nothing("nothing had been changed"),
+		EventVerifyReboot:   refuse("no release is waiting for its commit"),
+		EventVerifyRollback: nothing("nothing to roll back"),
 	},
 	Downloading: {
 		EventReceived: do(barrier, enterLoaded),
@@ -125,6 +138,10 @@ var table = map[Phase]map[Event]plan{
 		EventRollback: abandon,
 		EventFailure:  abandon,
 		EventCleanup:  sequence(abandon, drop),
+
+		EventReboot:         nothing("nothing that runs was touched"),
+		EventVerifyReboot:   refuse("it has not been installed"),
+		EventVerifyRollback: abandon,
 	},
 	Loaded: {
 		EventReceived: nothing("it was loaded already"),
@@ -133,6 +150,10 @@ var table = map[Phase]map[Event]plan{
 		EventRollback: abandon,
 		EventFailure:  abandon,
 		EventCleanup:  sequence(abandon, drop),
+
+		EventReboot:         nothing("nothing that runs was touched"),
+		EventVerifyReboot:   refuse("it has not been installed"),
+		EventVerifyRollback: abandon,
 	},
 	Installing: {
 		EventReceived: refuse("it is being installed"),
@@ -141,6 +162,10 @@ var table = map[Phase]map[Event]plan{
 		EventRollback: back,
 		EventFailure:  back,
 		EventCleanup:  sequence(back, drop),
+
+		EventReboot:         refuse("the installation did not finish"),
+		EventVerifyReboot:   refuse("the installation did not finish"),
+		EventVerifyRollback: back,
 	},
 	Installed: {
 		EventReceived: refuse("it has been installed"),
@@ -150,6 +175,10 @@ var table = map[Phase]map[Event]plan{
 		EventFailure:  back,
 		// A client that cleans up without a commit does not believe in it.
 		EventCleanup: sequence(back, drop),
+
+		EventReboot:         do(barrier),
+		EventVerifyReboot:   do(check, enterInstalled),
+		EventVerifyRollback: back,
 	},
 	Committed: {
 		EventReceived: refuse("it has been committed"),
@@ -160,6 +189,10 @@ var table = map[Phase]map[Event]plan{
 		EventRollback: back,
 		EventFailure:  back,
 		EventCleanup:  finish,
+
+		EventReboot:         nothing("it has been committed already"),
+		EventVerifyReboot:   nothing("it has been committed already"),
+		EventVerifyRollback: back,
 	},
 	Cleaning: {
 		EventReceived: refuse("it has been committed"),
@@ -170,6 +203,10 @@ var table = map[Phase]map[Event]plan{
 		EventRollback: nothing("it has been committed, and the release before may be gone: install that one again"),
 		EventFailure:  nothing("it has been committed"),
 		EventCleanup:  finish,
+
+		EventReboot:         nothing("it has been committed already"),
+		EventVerifyReboot:   nothing("it has been committed already"),
+		EventVerifyRollback: nothing("it has been committed, and the release before may be gone: install that one again"),
 	},
 	RollingBack: {
 		EventReceived: refuse("it is being rolled back"),
@@ -178,6 +215,10 @@ var table = map[Phase]map[Event]plan{
 		EventRollback: back,
 		EventFailure:  back,
 		EventCleanup:  sequence(back, drop),
+
+		EventReboot:         nothing("it is being rolled back"),
+		EventVerifyReboot:   refuse("it is being rolled back"),
+		EventVerifyRollback: back,
 	},
 	RolledBack: {
 		EventReceived: refuse("it was rolled back"),
@@ -186,6 +227,10 @@ var table = map[Phase]map[Event]plan{
 		EventRollback: nothing("it was rolled back already"),
 		EventFailure:  nothing("it was rolled back already"),
 		EventCleanup:  drop,
+
+		EventReboot:         do(barrier),
+		EventVerifyReboot:   refuse("it was rolled back"),
+		EventVerifyRollback: do(recheck, enterRolledBack),
 	},
 }
 

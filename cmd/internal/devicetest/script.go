@@ -122,6 +122,7 @@ type Artifact struct {
 	Platform           string   // default linux/amd64
 	DeviceType         string   // default board
 	Depends            map[string][]string
+	Reboot             bool
 }
 
 // Write makes the artifact.
@@ -134,6 +135,7 @@ func (a Artifact) Write(path string) error {
 	}
 	m := &artifact.Metadata{
 		Version: artifact.VersionCurrent, ApplicationName: a.App, Orchestrator: orchestrator, Platform: platform,
+		Reboot:             a.Reboot,
 		ApplicationVersion: strings.TrimPrefix(a.Name, a.App+"-"), Sizes: &artifact.Sizes{Engine: 1 << 10, Temp: 1 << 10},
 	}
 	var images, manifests bytes.Buffer
@@ -189,7 +191,7 @@ func (a Artifact) Write(path string) error {
 }
 
 // makeArtifact: artifact [-orchestrator=O] [-platform=P] [-device=D]
-// [-depends=K:V] FILE NAME APP COMPOSE URL=CONTENT...
+// [-depends=K:V] [-reboot] FILE NAME APP COMPOSE URL=CONTENT...
 func makeArtifact(ts *testscript.TestScript, neg bool, args []string) {
 	var a Artifact
 	for len(args) > 0 && strings.HasPrefix(args[0], "-") {
@@ -201,6 +203,8 @@ func makeArtifact(ts *testscript.TestScript, neg bool, args []string) {
 			a.Platform = value
 		case "-device":
 			a.DeviceType = value
+		case "-reboot":
+			a.Reboot = true
 		case "-depends":
 			k, v, _ := strings.Cut(value, ":")
 			a.Depends = map[string][]string{k: {v}}

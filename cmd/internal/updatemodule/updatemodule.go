@@ -14,6 +14,7 @@ import (
 	"github.com/mender-app/mender-app/cmd/internal/device"
 	"github.com/mender-app/mender-app/cmd/internal/version"
 	"github.com/mender-app/mender-app/modules"
+	"github.com/mender-app/mender-app/modules/deploy"
 )
 
 const usage = `Usage: app STATE TREE
@@ -63,7 +64,12 @@ func Run(args []string, stdout, stderr io.Writer) int {
 	if !state.Known() {
 		return device.ExitDone
 	}
-	if answer, asks := modules.Reply(state); asks {
+	if _, asks := modules.Reply(state); asks {
+		var tree *modules.Tree
+		if len(args) == 2 {
+			tree, _ = modules.OpenTree(args[1]) // without one the answer is the usual
+		}
+		answer, _ := deploy.Reply(state, tree)
 		if _, err := io.WriteString(stdout, answer+"\n"); err != nil {
 			return device.ExitFailed
 		}

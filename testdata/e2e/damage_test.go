@@ -1,0 +1,131 @@
+package e2e
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/mender-app/mender-app/testdata/bed"
+)
+
+// catalogue is a file of the base layer that all images of the shop have.
+const catalogue = "usr/share/shop/catalogue-003.txt"
+
+// unpacked finds a file of an image layer where the engine has unpacked it; of
+// several the one that contains text.
+func unpacked(t *testing.T, d *bed.Device, name, text string) string {
+	t.Helper()
+	out := d.MustRun(t, "sh", "-c", `
+		for f in $(find /var/lib/docker -path "*/diff/$1" -o -path "*/snapshots/*/fs/$1"); do
+			case $f in */work/*) continue;; esac
+			if grep -q -- "$2" "$f"; then echo "$f"; fi
+		done`, "find", name, text)
+	files := strings.Fields(out)
+	require.NotEmpty(t, files, "%s is nowhere", name)
+	return files[0]
+}
+
+// imagesWhole asserts that every image of the device is, byte for byte.
+func imagesWhole(t *testing.T, d *bed.Device) {
+	t.Helper()
+	_, err := d.ReadImages(t.Context())
+	require.NoError(t, err)
+}
+
+// A layer that all images share loses the content of a file, as in a power cut.
+// It is named, and repaired; the applications are up again with their data.
+func TestVerifyAndRepair(t *testing.T) {
+	onEngines(t, func(t *testing.T, d *bed.Device) {
+		w := watch(t, d)
+		for _, version := range []string{"1", "2"} {
+			mender(t, d, "install", release(t, d, version, ""))
+			mender(t, d, "commit")
+		}
+		says(t, w, "web 2")
+		require.Contains(t, d.MustRun(t, "mender-app", "verify"), "all components are whole")
+		visits := d.MustState(t).Volumes
+
+		file := unpacked(t, d, catalogue, "")
+		d.MustRun(t, "truncate", "--size=0", file)
+		r, err := d.Run("mender-app", "verify", "shop")
+		require.NoError(t, err)
+		require.Equal(t, 5, r.Code, r.Output())
+		require.Contains(t, r.Stdout, "shop 2-shop-2: shop/web:2: layer sha256:")
+		require.Contains(t, r.Stdout, catalogue+" has 0 bytes, not 655")
+		require.Equal(t, 3, strings.Count(r.Stdout, catalogue), "two versions of web, and stock")
+
+		before := d.MustState(t)
+		r, err = d.Run("mender-app", "verify", "--repair", "shop")
+		require.NoError(t, err)
+		if strings.Contains(file, "/snapshots/") {
+			// containerd has the layer as a blob, too.
+			require.Zero(t, r.Code, r.Output())
+		} else {
+			require.Equal(t, 5, r.Code, r.Output())
+			require.Contains(t, r.Stderr, "nothing was changed")
+			sameApplication(t, before, d.MustState(t))
+			// The artifact of the release before will do: the layer is in it.
+			d.MustRun(t, "mender-app", "verify", "--repair", "--from", d.Share("shop-1.mender"), "shop")
+		}
+		require.Contains(t, d.MustRun(t, "mender-app", "verify"), "all components are whole")
+		imagesWhole(t, d)
+		says(t, w, "web 2")
+		require.Equal(t, len(visits), len(d.MustState(t).Volumes))
+		d.MustProvide(t, provides("2"))
+		d.MustRun(t, "mender-app", "rollback", "shop")
+		says(t, w, "web 1")
+		imagesWhole(t, d)
+	})
+}
+
+// The machine loses power when a download has given the engine its layers and
+// no image yet: they stay, hollow, and the engine takes them for present. The
+// next download does not.
+func TestHollowLayersOfAnInterruptedDownload(t *testing.T) {
+	d := device(t)
+	w := watch(t, d)
+	mender(t, d, "install", release(t, d, "1", ""))
+	mender(t, d, "commit")
+	next := release(t, d, "2", "")
+	r, err := d.Run("env", "MENDER_APP_FAULT=app Download/called.LOAD:1:kill-both", "mender", "--no-syslog", "install", next)
+	require.NoError(t, err)
+	require.NotZero(t, r.Code)
+	id := strings.TrimSpace(d.MustRun(t, "docker", "image", "ls", "--no-trunc", "--quiet", "mender-app.local/shop"))
+	ids := strings.Split(id, "\n")
+	// What belongs to no container is the incoming one.
+	used := d.MustRun(t, "sh", "-c", "docker inspect -f '{{.Image}}' $(docker ps -aq)")
+	incoming := ""
+	for _, id := range ids {
+		if !strings.Contains(used, id) {
+			incoming = strings.TrimPrefix(id, "sha256:")
+		}
+	}
+	require.NotEmpty(t, incoming)
+	file := unpacked(t, d, "bin/shop", "")
+	for _, f := range strings.Fields(d.MustRun(t, "sh", "-c", "find /var/lib/docker/overlay2 -path '*/diff/bin/shop'")) {
+		if text, err := os.ReadFile(d.Path(f)); err == nil && strings.Contains(string(text), "winter") {
+			file = f
+		}
+	}
+	require.NoError(t, d.StopEngine())
+	for _, dir := range []string{"content", "metadata"} {
+		d.MustRun(t, "rm", "-rf", filepath.Join("/var/lib/docker/image/overlay2/imagedb", dir, "sha256", incoming))
+	}
+	d.MustRun(t, "truncate", "--size=0", file)
+	boot := d.Share("boot_id")
+	require.NoError(t, os.WriteFile(boot, []byte("00000000-0000-4000-8000-000000000001\n"), 0o644))
+	d.MustRun(t, "mount", "--bind", boot, "/proc/sys/kernel/random/boot_id")
+	require.NoError(t, d.StartEngine())
+
+	d.MustRun(t, "mender-app", "resume") // as the boot unit does
+	require.FileExists(t, d.Path(file), "the engine keeps it")
+	mender(t, d, "install", next)
+	says(t, w, "web 2")
+	mender(t, d, "commit")
+	d.MustRun(t, "mender-app", "verify")
+	imagesWhole(t, d)
+	d.MustProvide(t, provides("2"))
+}
