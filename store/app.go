@@ -275,8 +275,31 @@ func (a *App) Pointed() string {
 	return filepath.Base(filepath.Dir(target))
 }
 
-// Forget removes the application and all its releases. The history stays.
-func (a *App) Forget() error { return durable.RemoveAll(a.Dir()) }
+// Forget removes the application and all its releases. The history stays, and
+// so does what a service has written into its mounts: that is data, which only a
+// sub-module's PURGE removes.
+func (a *App) Forget() error {
+	data, err := os.ReadDir(filepath.Join(a.Dir(), mountsName))
+	if errors.Is(err, fs.ErrNotExist) || err == nil && len(data) == 0 {
+		return durable.RemoveAll(a.Dir())
+	}
+	if err != nil {
+		return err
+	}
+	entries, err := os.ReadDir(a.Dir())
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if e.Name() == mountsName || e.Name() == stateFile {
+			continue
+		}
+		if err := durable.RemoveAll(filepath.Join(a.Dir(), e.Name())); err != nil {
+			return err
+		}
+	}
+	return durable.Remove(filepath.Join(a.Dir(), stateFile)) // last: without it there is no application
+}
 
 var notInID = regexp.MustCompile(`[^A-Za-z0-9_.-]+`)
 

@@ -34,6 +34,7 @@ const (
 	releasesDir   = "releases"
 	releaseFile   = "release.json"
 	manifestsName = "manifests"
+	mountsName    = "mounts" // the sub-module's
 	corruptInfix  = ".corrupt-"
 )
 

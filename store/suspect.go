@@ -42,7 +42,20 @@ func (s Suspect) MarshalJSON() ([]byte, error) { return encode(plainSuspect(s), 
 type suspects struct {
 	Format   int       `json:"format"`
 	Suspects []Suspect `json:"suspects"`
+
+	extra extra
 }
+
+type plainSuspects suspects
+
+// UnmarshalJSON keeps the fields it does not know.
+func (s *suspects) UnmarshalJSON(data []byte) (err error) {
+	s.extra, err = decode(data, (*plainSuspects)(s))
+	return err
+}
+
+// MarshalJSON writes the fields that were not known, too.
+func (s suspects) MarshalJSON() ([]byte, error) { return encode(plainSuspects(s), s.extra) }
 
 const suspectsFile = "suspects.json"
 
@@ -53,22 +66,26 @@ const maxSuspects = 100
 // Suspects returns what is suspect, the oldest first. A file that cannot be
 // read is a *CorruptError: then everything is. It needs no lock.
 func (s *Store) Suspects() ([]Suspect, error) {
+	doc, err := s.readSuspects()
+	return doc.Suspects, err
+}
+
+func (s *Store) readSuspects() (doc suspects, err error) {
 	path := s.meta(suspectsFile)
 	data, err := readFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
+		return doc, nil
 	}
 	if err != nil {
-		return nil, err
+		return doc, err
 	}
-	var doc suspects
 	if err := json.Unmarshal(data, &doc); err != nil {
-		return nil, &CorruptError{path, err}
+		return suspects{}, &CorruptError{path, err}
 	}
 	if doc.Format > Format {
-		return nil, fmt.Errorf("%s: %w", path, ErrNewer)
+		return suspects{}, fmt.Errorf("%s: %w", path, ErrNewer)
 	}
-	return doc.Suspects, nil
+	return doc, nil
 }
 
 // PutSuspects replaces what is suspect; an empty list removes the file. One
@@ -77,7 +94,8 @@ func (s *Store) PutSuspects(list []Suspect) error {
 	path := s.meta(suspectsFile)
 	list = slices.DeleteFunc(slices.Clone(list), func(x Suspect) bool { return len(x.Digests)+len(x.Layers) == 0 })
 	var corrupt *CorruptError
-	if _, err := s.Suspects(); errors.As(err, &corrupt) {
+	doc, err := s.readSuspects()
+	if errors.As(err, &corrupt) {
 		if _, err := keepAside(path); err != nil {
 			return err
 		}
@@ -88,7 +106,8 @@ func (s *Store) PutSuspects(list []Suspect) error {
 		}
 		return nil
 	}
-	data, err := marshal(suspects{Format: Format, Suspects: list[max(0, len(list)-maxSuspects):]})
+	doc.Format, doc.Suspects = Format, list[max(0, len(list)-maxSuspects):]
+	data, err := marshal(doc)
 	if err != nil {
 		return fmt.Errorf("suspects: %w", err)
 	}

@@ -51,7 +51,7 @@ func (e *Engine) preflight(ctx context.Context, h *header) (Orchestrator, submod
 	if err := e.checkBases(ctx, h.meta, o, info); err != nil {
 		return nil, none, err
 	}
-	if err := e.checkSpace(h.meta, info); err != nil {
+	if err := e.checkSpace(ctx, h.meta, o, info); err != nil {
 		return nil, none, err
 	}
 	return o, info, nil
@@ -188,7 +188,7 @@ type need struct {
 }
 
 // checkSpace compares what the metadata announces with what is free.
-func (e *Engine) checkSpace(m *artifact.Metadata, info submodules.Info) error {
+func (e *Engine) checkSpace(ctx context.Context, m *artifact.Metadata, o Orchestrator, info submodules.Info) error {
 	if m.Sizes == nil {
 		return nil // the shell reference announces nothing
 	}
@@ -203,10 +203,32 @@ func (e *Engine) checkSpace(m *artifact.Metadata, info submodules.Info) error {
 	}
 	temp += largest
 	needs := []need{{existing(e.Store.Dir()), temp + m.Sizes.Manifests}}
-	if e.DataRoot != "" {
-		needs = append(needs, need{existing(e.DataRoot), m.Sizes.Engine})
+	if dir := e.dataRoot(ctx, m, o, info); dir != "" {
+		needs = append(needs, need{existing(dir), m.Sizes.Engine})
 	}
 	return checkFree(needs, freeBytes)
+}
+
+// dataRoot is where the engine keeps its images: it may have been told so by
+// other means than its configuration file, so the sub-module is asked. "" if it
+// is not known or not on this machine.
+func (e *Engine) dataRoot(ctx context.Context, m *artifact.Metadata, o Orchestrator, info submodules.Info) string {
+	if !info.Has(submodules.FeatureStorage) {
+		return e.DataRoot
+	}
+	var dirs []string
+	err := e.call(ctx, submodules.VerbStorage, callTimeout, func(ctx context.Context, tmp string) (err error) {
+		dirs, err = o.Storage(ctx, submodules.Request{App: m.ApplicationName, Platform: m.Platform, Env: m.Env, TempDir: tmp})
+		return err
+	})
+	if err != nil {
+		e.Log.Warn("the sub-module does not say where images are kept", "error", err)
+		return e.DataRoot
+	}
+	if len(dirs) == 0 || !filepath.IsAbs(dirs[0]) {
+		return ""
+	}
+	return dirs[0]
 }
 
 // freeBytes returns the space that is free for root in a directory's file

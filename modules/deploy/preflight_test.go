@@ -256,3 +256,18 @@ func TestUnreadableCurrentRelease(t *testing.T) {
 	require.NoError(t, c.commit())
 	g.runs(t, "shop", &v2)
 }
+
+// TestDataRoot: the sub-module knows best where the engine keeps images.
+func TestDataRoot(t *testing.T) {
+	g := newRig(t)
+	e := g.engine()
+	e.DataRoot = "/guessed"
+	info, err := g.w.Describe(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, e.dataRoot(t.Context(), v1.meta(), g.w, info), "it is elsewhere")
+	g.w.storage = []string{"/told", "/more"}
+	require.Equal(t, "/told", e.dataRoot(t.Context(), v1.meta(), g.w, info))
+	require.Equal(t, "/guessed", e.dataRoot(t.Context(), v1.meta(), g.w, submodules.Info{}), "a sub-module of before")
+	g.w.storage = []string{"relative"}
+	require.Empty(t, e.dataRoot(t.Context(), v1.meta(), g.w, info))
+}

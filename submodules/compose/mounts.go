@@ -43,7 +43,7 @@ func (p *project) copies(app string) (*copies, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &copies{dir: p.dir, real: real, base: filepath.Join(filepath.Dir(p.dir), "mounts")}, nil
+	return &copies{dir: p.dir, real: real, base: filepath.Join(filepath.Dir(p.dir), mountsDir)}, nil
 }
 
 // volumes returns the service's mounts that lead to a copy.
@@ -198,6 +198,45 @@ func copyRegular(to, from string, mode fs.FileMode) error {
 		err = cerr
 	}
 	return err
+}
+
+// mountsDir is the copies' directory beside the manifests.
+const mountsDir = "mounts"
+
+// purgeMounts removes the copies of an application that is no more. Those that a
+// service has written into are data: they go only when that is asked for.
+func (s *session) purgeMounts(base string) error {
+	if s.req.PurgeData {
+		return durable.RemoveAll(base)
+	}
+	entries, err := os.ReadDir(base)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	c := &copies{base: base}
+	left := 0
+	for _, e := range entries {
+		at := filepath.Join(base, e.Name())
+		same, err := c.unchanged(e.Name())
+		if err != nil {
+			return err
+		}
+		if !same && !strings.HasPrefix(e.Name(), durable.TempPrefix) {
+			s.req.Logf("%s stays: a service has written into it", at)
+			left++
+			continue
+		}
+		if err := durable.RemoveAll(at); err != nil {
+			return err
+		}
+	}
+	if left > 0 {
+		return nil
+	}
+	return durable.RemoveAll(base)
 }
 
 // sweep removes the copies that neither this release nor any container mounts.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
 
 	"github.com/docker/docker/api/types/container"
@@ -29,10 +30,14 @@ func (s *session) purge(ctx context.Context) error {
 		return err
 	}
 	mine := map[string]bool{} // IDs
+	dirs := map[string]bool{} // the manifests they run from
 	projects := map[string]bool{}
 	urls := map[string][]string{} // image ID → tags
 	for _, c := range list {
 		mine[c.ID] = true
+		if dir := c.Labels[labelDir]; ownDirectory(s.req.App, dir) {
+			dirs[dir] = true
+		}
 		projects[c.Labels[labelProject]] = true
 		urls[c.ImageID] = append(urls[c.ImageID], c.Image)
 	}
@@ -69,6 +74,11 @@ func (s *session) purge(ctx context.Context) error {
 			return fmt.Errorf("remove volume %s: %w", v, err)
 		}
 		s.req.Logf("volume %s is removed", v)
+	}
+	for dir := range dirs {
+		if err := s.purgeMounts(filepath.Join(filepath.Dir(dir), mountsDir)); err != nil {
+			return err
+		}
 	}
 	for _, img := range images {
 		if err := s.engine.Delete(ctx, s.req.App, img, s.tagsOf(img, urls[img.ID])...); err != nil {

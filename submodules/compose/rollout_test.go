@@ -179,6 +179,24 @@ func TestMountedFiles(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "data", string(got))
 	require.Contains(t, b.log.String(), "a service has written into it")
+
+	// PURGE takes the copies, and what was written into them only as data.
+	mounts := filepath.Join(b.store, b.app, "mounts")
+	left := func() (names []string) {
+		entries, _ := os.ReadDir(mounts)
+		for _, e := range entries {
+			names = append(names, e.Name())
+		}
+		return names
+	}
+	require.Greater(t, len(left()), 1)
+	require.NoError(t, b.mod.Purge(t.Context(), submodules.Request{App: b.app}))
+	require.Equal(t, []string{filepath.Base(filepath.Dir(conf))}, left())
+	require.FileExists(t, filepath.Join(conf, "written"))
+	b.load("1")
+	ids("6")
+	require.NoError(t, b.mod.Purge(t.Context(), submodules.Request{App: b.app, PurgeData: true}))
+	require.NoDirExists(t, mounts)
 }
 
 // Where nobody replaces the manifests a label does the same.

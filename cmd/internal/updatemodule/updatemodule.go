@@ -37,7 +37,8 @@ names. TOML (persistent_store = "/data/mender-app") or shell assignments
   app_modules_dir    the sub-modules [/usr/share/mender/app-modules/v1]
   keep               older releases kept after a commit [1]
   platform           what this machine runs, if not what its kernel says; "any"
-  data_root          the engine's data, for the check of free space [/var/lib/docker]
+  data_root          the engine's data, for the check of free space, where the
+                     sub-module does not say [/var/lib/docker]
   load_timeout       of one image [3h]
   rollout_timeout    until an application is healthy [15m]
   log_level          debug, info, warn or error [info]
