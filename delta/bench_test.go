@@ -37,8 +37,14 @@ func TestMain(m *testing.M) {
 		benchMain(benchEncode)
 	case "decode":
 		benchMain(benchDecode)
+	case "encode-large":
+		benchMain(encodeLarge)
+	case "decode-large":
+		benchMain(decodeLarge)
 	case "unpack":
 		benchMain(unpackImage)
+	case "idle":
+		os.Exit(0)
 	}
 	os.Exit(m.Run())
 }
@@ -92,6 +98,46 @@ func benchDecode(dir, delta string) error {
 	}
 	d, err := NewReader(f)
 	if err != nil {
+		return err
+	}
+	return d.Apply(context.Background(), s, func(ObjectInfo) (Sink, error) { return nullSink{}, nil })
+}
+
+// encodeLarge makes the delta of a pair of so many MiB.
+func encodeLarge(mib, delta string) error {
+	n, err := strconv.Atoi(mib)
+	if err != nil {
+		return err
+	}
+	old, new := largeImages(n)
+	w, err := os.Create(delta)
+	if err != nil {
+		return err
+	}
+	if _, err := Encode(context.Background(), w, []Image{old}, new, Options{}); err != nil {
+		return err
+	}
+	return w.Close()
+}
+
+// decodeLarge applies it. It takes the digest of the old layer from the delta.
+func decodeLarge(mib, delta string) error {
+	debug.SetMemoryLimit(24 << 20)
+	n, err := strconv.Atoi(mib)
+	if err != nil {
+		return err
+	}
+	f, err := os.Open(delta)
+	if err != nil {
+		return err
+	}
+	d, err := NewReader(f)
+	if err != nil {
+		return err
+	}
+	a, _ := largeLayers(n)
+	s := NewStore()
+	if err := s.Add(d.Header().Bases[0].Digest, Tar, a, a.size); err != nil {
 		return err
 	}
 	return d.Apply(context.Background(), s, func(ObjectInfo) (Sink, error) { return nullSink{}, nil })
@@ -247,6 +293,10 @@ func pairsOf(t *testing.T, dir string) (out [][2]string) {
 	return out
 }
 
+// largeMiB is the size of the layer that shows that the memory does not grow
+// with it. Its content is computed, which is part of its processor time.
+const largeMiB = 1024
+
 func TestBench(t *testing.T) {
 	if os.Getenv("MENDER_APP_BENCH") == "" {
 		t.Skip("MENDER_APP_BENCH is not set")
@@ -266,11 +316,25 @@ func TestBench(t *testing.T) {
 		require.NoError(t, err)
 		return st.Size()
 	}
+	// The same tests built for arm: what qemu takes counts too, and is what the
+	// program takes that does nothing.
+	arm := os.Getenv("MENDER_APP_BENCH_ARM")
+	if arm != "" {
+		row("nothing", "idle on arm/v7", 0, cost{}, measure(t, benchRole+"=idle", arm))
+	}
+	large := strconv.Itoa(largeMiB)
+	d := filepath.Join(tmp, "large")
+	enc := measure(t, benchRole+"=encode-large", self, large, d)
+	dec := measure(t, benchRole+"=decode-large", self, large, d)
+	row("a layer of "+large+" MiB", "delta", fileSize(d), enc, dec)
 	for _, dir := range dirs {
 		d := filepath.Join(tmp, "delta")
 		enc := measure(t, benchRole+"=encode", self, dir, d)
 		dec := measure(t, benchRole+"=decode", self, dir, d)
 		row(dir, "delta", fileSize(d), enc, dec)
+		if arm != "" {
+			row(dir, "delta, decoded on arm/v7", fileSize(d), enc, measure(t, benchRole+"=decode", arm, dir, d))
+		}
 		if !peers {
 			continue
 		}

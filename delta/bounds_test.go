@@ -8,6 +8,8 @@ import (
 	"io"
 	"math/bits"
 	"math/rand"
+	"os"
+	"path/filepath"
 	"runtime"
 	"testing"
 	"time"
@@ -136,4 +138,22 @@ func TestCancel(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled)
 	_, err = suffixes(ctx, noise(1, n))
 	require.ErrorIs(t, err, context.Canceled)
+}
+
+// The memory of both sides does not grow with the layer: the peaks of processes
+// of their own. `make bench` shows it for a layer of 1 GiB.
+func TestMemory(t *testing.T) {
+	if testing.Short() {
+		t.Skip("short")
+	}
+	self, err := os.Executable()
+	require.NoError(t, err)
+	d := filepath.Join(t.TempDir(), "delta")
+	for _, mib := range []string{"48", "200"} {
+		enc := measure(t, benchRole+"=encode-large", self, mib, d)
+		dec := measure(t, benchRole+"=decode-large", self, mib, d)
+		t.Logf("%s MiB: encoder %d KiB, decoder %d KiB", mib, enc.rss, dec.rss)
+		require.LessOrEqual(t, enc.rss, int64(1536<<10))
+		require.LessOrEqual(t, dec.rss, int64(32<<10))
+	}
 }

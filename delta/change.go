@@ -2,6 +2,7 @@ package delta
 
 import (
 	"io"
+	"runtime"
 	"slices"
 	"sync"
 
@@ -23,6 +24,9 @@ func (e *encoder) planChange(en *entry, off int64, h *hostObject, cands []*oldFi
 
 // smallELF is up to where masked copies are sure to be better.
 const smallELF = 64 << 10
+
+// bigSort is from where the memory of sorting counts among Options.Memory.
+const bigSort = 8 << 20
 
 type choice struct {
 	entry
@@ -153,6 +157,11 @@ func (e *encoder) covers(path string, off, size int64, h *hostObject, f *oldFile
 			if old == nil || new == nil {
 				return nil, nil
 			}
+		}
+		if len(old) > bigSort {
+			// What was sorted before must not be there too: left to itself, the
+			// garbage collector lets the heap double first.
+			runtime.GC()
 		}
 		found, err := align(e.ctx, old, new)
 		if err != nil {
