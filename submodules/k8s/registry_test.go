@@ -1,10 +1,16 @@
 package k8s
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"io"
+	"log"
 	"net"
 	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -20,22 +26,35 @@ import (
 )
 
 // registry is Debian's docker-registry on loopback, where containerd expects
-// no TLS.
+// no TLS, behind a door at which those who change something give a password.
 type registry struct {
-	t    *testing.T
-	host string
-	dir  string
-	stop func()
+	t       *testing.T
+	host    string // of the door
+	backend string
+	dir     string
+	stop    func()
 }
 
 func newRegistry(t *testing.T) *registry {
 	kube.Start(t, "docker-registry")
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	r := &registry{t: t, host: l.Addr().String(), dir: t.TempDir()}
+	r := &registry{t: t, backend: l.Addr().String(), dir: t.TempDir()}
 	require.NoError(t, l.Close())
 	r.start()
 	t.Cleanup(func() { r.stop() })
+	to := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: r.backend})
+	to.ErrorLog = log.New(io.Discard, "", 0)
+	door := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if user, password, _ := req.BasicAuth(); req.Method != http.MethodGet && req.Method != http.MethodHead && (user != "edge" || password != "s3cret") {
+			w.Header().Set("WWW-Authenticate", `Basic realm="edge"`)
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		to.ServeHTTP(w, req)
+	}))
+	t.Cleanup(door.Close)
+	r.host = strings.TrimPrefix(door.URL, "http://")
 	return r
 }
 
@@ -48,12 +67,12 @@ func (r *registry) start() {
 log: {level: error}
 storage: {filesystem: {rootdirectory: %s}, delete: {enabled: true}}
 http: {addr: %s}
-`, root, r.host), 0o644))
+`, root, r.backend), 0o644))
 	cmd := exec.Command("docker-registry", "serve", conf)
 	require.NoError(r.t, cmd.Start())
 	r.stop = func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }
 	require.Eventually(r.t, func() bool {
-		resp, err := http.Get("http://" + r.host + "/v2/")
+		resp, err := http.Get("http://" + r.backend + "/v2/")
 		if err != nil {
 			return false
 		}
@@ -84,10 +103,24 @@ func TestRegistry(t *testing.T) {
 	reg := newRegistry(t)
 	ctx := context.Background()
 	var err error
-	n.set.Registry, err = containerd.NewRegistry("registry://" + reg.host + "/edge")
-	require.NoError(t, err)
-	m := n.module()
 	app := n.ns
+	n.set.Registry, err = containerd.NewRegistry("registry://edge:wrong@" + reg.host + "/edge")
+	require.NoError(t, err)
+	wrong := n.Image(t, "probe:any", nil, "WRONG="+n.ns)
+	r := n.request(app, "")
+	r.URL, r.Path, r.Stdin = "shop-"+n.ns+":0", "-", bytes.NewReader(wrong.Archive)
+	m := n.module()
+	err = m.Load(ctx, r)
+	require.ErrorIs(t, err, submodules.ErrRequirement)
+	require.ErrorContains(t, err, "registry "+reg.host+": push ")
+	require.NotContains(t, err.Error(), "wrong@")
+	r.URL += "@" + wrong.Config
+	require.NoError(t, m.Delete(ctx, r)) // and says that the registry does not let it
+	require.NotEmpty(t, n.log())
+
+	n.set.Registry, err = containerd.NewRegistry("registry://edge:s3cret@" + reg.host + "/edge")
+	require.NoError(t, err)
+	m = n.module()
 	_, err = m.Reqs(ctx, n.request(app, ""))
 	require.NoError(t, err)
 	// Names of the test's own, so that containerd has none of it by chance.
@@ -103,7 +136,7 @@ func TestRegistry(t *testing.T) {
 		return ref
 	}
 	first, second := n.manifests(deployment("web", one)), n.manifests(deployment("web", two))
-	r := n.request(app, first)
+	r = n.request(app, first)
 	r.Components = []submodules.Component{c1}
 	require.NoError(t, m.Rollout(ctx, r))
 	require.Equal(t, "v1", n.answer("web"))

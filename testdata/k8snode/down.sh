@@ -50,5 +50,7 @@ if [ -d "$dir/state/kubelet" ] || [ -d "$dir/run/containerd" ]; then
 	find /var/log/containers -xtype l -delete 2>/dev/null
 	[ "$(readlink /run/mender-app-k8snode)" != "$dir" ] || rm -f /run/mender-app-k8snode
 fi
+# up.sh has put these back, unless it was ended before that.
+[ ! -f "$dir/run/sysctl.before" ] || xargs sysctl -q -w <"$dir/run/sysctl.before"
 rm -rf "$dir/state" "$dir/run" "$dir/log.old"
 [ ! -d "$dir/log" ] || mv "$dir/log" "$dir/log.old"

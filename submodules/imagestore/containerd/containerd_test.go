@@ -444,6 +444,27 @@ func encode(t *testing.T, from, to *image.Image) []byte {
 	return b.Bytes()
 }
 
+func TestNewRegistry(t *testing.T) {
+	for target, want := range map[string]string{
+		"registry://r.example":                      "https r.example/",
+		"registry://r.example:5000/edge/images/":    "https r.example:5000/edge/images/",
+		"registry+http://r.example:5000":            "http r.example:5000/",
+		"registry://127.0.0.1:5000":                 "http 127.0.0.1:5000/",
+		"registry://localhost:5000/a":               "http localhost:5000/a/",
+		"registry://[::1]:5000":                     "http [::1]:5000/",
+		"registry://user:p%40ss@r.example:5000/a-b": "https r.example:5000/a-b/",
+	} {
+		g, err := NewRegistry(target)
+		require.NoError(t, err, target)
+		require.Equal(t, want, g.scheme+" "+g.String(), target)
+	}
+	for _, target := range []string{"", "registry://", "r.example", "https://r.example", "registry://r.example/Up", "registry://r.example/../x", "registry://r.example/a?b", "registry://user:secret@r.example:port"} {
+		_, err := NewRegistry(target)
+		require.Error(t, err, target)
+		require.NotContains(t, err.Error(), "secret")
+	}
+}
+
 func TestCanonical(t *testing.T) {
 	for ref, want := range map[string]string{
 		"web":                           "docker.io/library/web:latest",

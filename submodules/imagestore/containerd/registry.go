@@ -14,6 +14,7 @@ import (
 	"github.com/containerd/containerd/v2/core/remotes"
 	"github.com/containerd/containerd/v2/core/remotes/docker"
 	"github.com/containerd/errdefs"
+	"github.com/containerd/log"
 	"github.com/containerd/platforms"
 
 	"github.com/mender-app/mender-app/submodules"
@@ -38,6 +39,8 @@ var repositoryPath = regexp.MustCompile(`^([a-z0-9]+([._-]+[a-z0-9]+)*/)*$`)
 // HTTPS but on loopback, or registry+http://… for a registry without TLS.
 // Nothing is sent yet.
 func NewRegistry(target string) (*Registry, error) {
+	// The client writes to standard error by itself: what matters are its errors.
+	_ = log.SetLevel(log.ErrorLevel.String())
 	u, err := url.Parse(target)
 	if err != nil {
 		return nil, errors.New("not registry://host[:port][/path]") // the parser's error has the password in it
