@@ -66,10 +66,6 @@ func announced(t *testing.T, size int64) io.Reader {
 	return io.MultiReader(&buf, zeros{})
 }
 
-type endless struct{}
-
-func (endless) Read(b []byte) (int, error) { clear(b); return len(b), nil }
-
 // counted counts what is read of content.
 type counted struct {
 	io.Reader

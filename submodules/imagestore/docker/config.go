@@ -37,8 +37,23 @@ func (e *Engine) configDigest(ctx context.Context, id string) (image.Digest, []i
 	if m, err := dirs.image(d, 0); err == nil {
 		return m.Config.Digest, m.Layers, nil
 	}
-	c, err := e.configBySave(ctx, id)
-	return c, nil, err
+	// An ID names its content: what one save said holds.
+	e.mu.Lock()
+	c, known := e.configs[id]
+	e.mu.Unlock()
+	if known {
+		return c, nil, nil
+	}
+	if c, err = e.configBySave(ctx, id); err != nil {
+		return "", nil, err
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.configs == nil {
+		e.configs = map[string]image.Digest{}
+	}
+	e.configs[id] = c
+	return c, nil, nil
 }
 
 // contentStores are where containerd keeps its blobs: below the data root where

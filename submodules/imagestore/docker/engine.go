@@ -1,9 +1,10 @@
 // Package docker is the image store of a Docker engine, from 20.10 on: the
 // classic overlay2 store and the containerd image store.
 //
-// It speaks the engine's API, and reads the engine's data root in place where
-// that is on this machine. It must not know what an application is beyond the
-// references imagestore gives its images, nor anything of Compose.
+// It speaks the engine's API, and reads the engine's data root and the files of
+// its containerd in place where they are on this machine. It must not know what
+// an application is beyond the references imagestore gives its images, nor
+// anything of Compose.
 package docker
 
 import (
@@ -20,6 +21,7 @@ import (
 	"github.com/docker/docker/api/types/system"
 	"github.com/docker/docker/client"
 
+	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/submodules"
 )
 
@@ -34,7 +36,8 @@ type Engine struct {
 	err  error
 
 	mu       sync.Mutex
-	contents contentDirs // once they are found
+	contents contentDirs             // once they are found
+	configs  map[string]image.Digest // by the engine's ID, where docker save told them
 }
 
 // Open finds the engine at host (a Docker host such as unix:///run/docker.sock;
