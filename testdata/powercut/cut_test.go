@@ -197,6 +197,9 @@ func one(p plan) (what string, err error) {
 	if err == nil && ended != p.fresh {
 		err = m.next(p, records)
 	}
+	if m.refusals > 0 {
+		what += " refused once"
+	}
 	return what, err
 }
 
@@ -306,9 +309,18 @@ func (m *machine) arguments(s step) []string {
 	return []string{s.command, m.Share(filepath.Base(m.catalogue.releases[s.release].file))}
 }
 
+// again is the end of a refusal after a power cut that the next attempt gets
+// over: what a load made use of turned out to be damaged, and was deleted. The
+// old release runs on.
+const again = "install the artifact again"
+
 // mender runs a command of the client; the error has what it said.
 func (m *machine) mender(s step) error {
 	r, err := m.Mender(m.arguments(s)...)
+	if err == nil && r.Code > 0 && s.command == "install" && strings.Contains(r.Output(), again) {
+		m.refusals++
+		r, err = m.Mender(m.arguments(s)...)
+	}
 	if err == nil && r.Code != 0 {
 		err = errors.New(r.Output())
 	}
@@ -406,7 +418,11 @@ func (c *tally) add(p plan, what string, err error) {
 	if strings.HasPrefix(what, "after") {
 		where = "right after success"
 	}
-	for _, key := range []string{where, "keeping " + p.mode, p.name, "then " + p.way} {
+	keys := []string{where, "keeping " + p.mode, p.name, "then " + p.way}
+	if strings.HasSuffix(what, "refused once") {
+		keys = append(keys, "refused once before the next installation")
+	}
+	for _, key := range keys {
 		c.by[key]++
 	}
 	if err != nil {

@@ -28,6 +28,7 @@ type machine struct {
 	catalogue   *catalogue
 	boots       int
 	records     map[string]string // its volumes, where no image says
+	refusals    int               // installations that had to be repeated
 	noBarrier   bool              // for the control test: SYNC does nothing
 }
 
