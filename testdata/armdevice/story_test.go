@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/stretchr/testify/require"
 
 	"github.com/mender-app/mender-app/testdata/bed"
@@ -106,7 +105,7 @@ func (s *story) host(name string, args ...string) {
 	require.NoError(s, err, "%s %s\n%s", name, strings.Join(args, " "), text)
 }
 
-// artifacts makes release 1 whole, and 2, 3 (which never gets healthy) and 4
+// artifacts makes release 1 whole, and 2, 3 (which crashes) and 4
 // both whole and as deltas.
 func (s *story) artifacts() {
 	programs, err := bed.Programs()
@@ -115,18 +114,19 @@ func (s *story) artifacts() {
 	image := func(ref, version, mode, service string) string {
 		i, err := bed.Shop{
 			Ref: ref, Version: version, Mode: mode, Service: service, Platform: s.machine.Platform,
-			Base: 8 << 10, Winter: version != "1",
+			Base: 4 << 10, Winter: version != "1",
 		}.Image()
 		require.NoError(s, err)
-		// Starting a process in a container takes an emulated processor seconds:
-		// it must not be busy with that alone.
-		i.Health = &v1.HealthConfig{Test: []string{"CMD", "/bin/shop", "-probe"}, Interval: 15 * time.Second, Timeout: 2 * time.Minute, Retries: 2}
+		// A check starts a process in the container, for which an emulated
+		// processor needs seconds, and the engine gives it thirty: on a busy
+		// machine a good release would fail.
+		i.Health = nil
 		path := filepath.Join(dir, strings.NewReplacer("/", "-", ":", "-").Replace(ref)+".tar")
 		require.NoError(s, bed.WriteArchive(path, i))
 		return "docker-archive:" + path
 	}
 	web := map[string]string{}
-	for version, mode := range map[string]string{"1": "", "2": "", "3": "unhealthy", "4": ""} {
+	for version, mode := range map[string]string{"1": "", "2": "", "3": "crash", "4": ""} {
 		web[version] = image("shop/web:"+version, version, mode, "web")
 	}
 	stock := image("shop/stock:1", "1", "", "stock")
@@ -178,7 +178,8 @@ func (s *story) mender(artifact string, commands ...string) measured {
 	r, err := s.vm.Run(strings.Join(script, " && "))
 	require.NoError(s, err)
 	m := measured{Result: r}
-	s.Logf("%s %s: exit %d after %.0f s, %.0f s of the processor", artifact, strings.Join(commands, ", "), r.Code, r.Seconds, r.Processor)
+	s.Logf("%s: exit %d after %.0f s, %.0f s of the processor; KiB: app %d, docker-compose %d, device %d more than %d; %d bytes written",
+		strings.Join(commands, ", "), r.Code, r.Seconds, r.Processor, r.Peaks[updateModule], r.Peaks[subModule], r.Used-r.Before, r.Before, r.Written)
 	if artifact != "" {
 		info, err := os.Stat(s.files[artifact])
 		require.NoError(s, err)
@@ -203,7 +204,7 @@ func (s *story) failing(artifact string) measured {
 	s.Helper()
 	m := s.mender(artifact, "install /root/"+artifact+".mender")
 	require.NotZero(s, m.Code, m.Output)
-	require.Contains(s, m.Output, "web is unhealthy")
+	require.Contains(s, m.Output, "service web")
 	s.at("2")
 	return m
 }
