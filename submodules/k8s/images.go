@@ -330,17 +330,17 @@ func (m *Module) Verify(ctx context.Context, r submodules.Request) ([]string, er
 		if err != nil {
 			return nil, err
 		}
-		if what == "" && set.Registry != nil {
+		if len(what) == 0 && set.Registry != nil {
 			there, err := store.InRegistry(ctx, set.Registry, r.App, id)
 			if err != nil {
 				return nil, err
 			}
 			if !there {
-				what = "it is not in the registry " + set.Registry.String()
+				what = []string{"it is not in the registry " + set.Registry.String()}
 			}
 		}
-		if what != "" {
-			problems = append(problems, ref+": "+what)
+		for _, w := range what {
+			problems = append(problems, ref+": "+w)
 		}
 	}
 	return problems, nil

@@ -51,7 +51,7 @@ func (m *Module) Close() error {
 func (m *Module) Features() []string {
 	return []string{
 		submodules.FeatureStream, submodules.FeatureStage, submodules.FeatureComponents,
-		submodules.FeatureDelta, submodules.FeatureShared, submodules.FeatureVcdiff, submodules.FeatureVerify, submodules.FeatureSync,
+		submodules.FeatureDelta, submodules.FeatureShared, submodules.FeatureVcdiff, submodules.FeatureVerify, submodules.FeatureSync, submodules.FeatureStorage,
 	}
 }
 
@@ -213,8 +213,14 @@ func (m *Module) Repair(context.Context, submodules.Request) ([]string, error) {
 	return nil, errors.New("k8s cannot repair images: delete the damaged one (crictl rmi) and install the artifact again")
 }
 
-// Storage implements submodules.Orchestrator; it is not announced.
-func (m *Module) Storage(context.Context, submodules.Request) ([]string, error) { return nil, nil }
+// Storage implements submodules.Orchestrator.
+func (m *Module) Storage(ctx context.Context, _ submodules.Request) ([]string, error) {
+	store, err := m.images(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return store.Storage(ctx)
+}
 
 // errNoURL is what is said of content that has no reference.
 var errNoURL = errors.New("a component needs a url, such as docker.io/library/web:1")

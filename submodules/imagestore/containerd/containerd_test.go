@@ -224,7 +224,14 @@ func TestStore(t *testing.T) {
 	require.NoError(t, f.Close())
 	problem, err = s.Verify(ctx, url, id(img))
 	require.NoError(t, err)
-	require.Contains(t, problem, "dir/top does not have its 1000 bytes")
+	require.Len(t, problem, 1)
+	require.Contains(t, problem[0], "dir/top has 0 bytes, not 1000")
+	places, err := s.Storage(ctx)
+	require.NoError(t, err)
+	require.NotEmpty(t, places)
+	for _, dir := range places {
+		require.DirExists(t, dir)
+	}
 	release()
 
 	t.Log("one image, two names")

@@ -1,15 +1,12 @@
 package containerd
 
 import (
-	"archive/tar"
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
-	"path"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -63,75 +60,77 @@ func (s *Store) named(ctx context.Context, ref string, id imagestore.Identity) (
 	return nil, missing(ref, id)
 }
 
-// Verify says what is wrong with an image, "" if nothing is: every layer's blob
-// is read and compared with its diffID, and the files that were unpacked of it
-// with the blob. This is what finds an image whose files a power cut emptied.
-func (s *Store) Verify(ctx context.Context, ref string, id imagestore.Identity) (string, error) {
+// Verify says what is wrong with an image, layer by layer and file by file;
+// nothing if it is whole: every layer's blob is read and compared with its
+// diffID, and the files that were unpacked of it with the blob. This is what
+// finds an image whose files a power cut emptied.
+func (s *Store) Verify(ctx context.Context, ref string, id imagestore.Identity) ([]string, error) {
 	st, err := s.named(ctx, ref, id)
 	if errors.Is(err, submodules.ErrNotFound) {
-		return "it is not there", nil
+		return []string{"it is not there"}, nil
 	}
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	if st.config != id.Config && id.Config != "" {
-		return fmt.Sprintf("it is %s, not %s", st.config, id.Config), nil
+		return []string{fmt.Sprintf("it is %s, not %s", st.config, id.Config)}, nil
 	}
 	img, err := s.archive(ctx, st)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
+	var problems []string
 	chains := image.ChainIDs(st.diffIDs)
 	for i := range img.Layers {
 		l := &img.Layers[i]
 		if l.Open == nil {
 			ok, err := s.committed(ctx, chains[i])
 			if err != nil {
-				return "", err
+				return nil, err
 			}
 			if !ok {
-				return fmt.Sprintf("layer %s is neither stored nor unpacked", l.DiffID), nil
+				problems = append(problems, fmt.Sprintf("layer %s: it is neither stored nor unpacked", l.DiffID))
 			}
 			continue // discarded after unpacking: there is nothing to compare it with
 		}
-		problem, err := s.verifyLayer(ctx, l, chains[i])
-		if problem != "" || err != nil {
-			return problem, err
+		what, err := s.verifyLayer(ctx, l, chains[i])
+		if err != nil {
+			return nil, err
+		}
+		if len(what) > 0 {
+			problems = append(problems, fmt.Sprintf("layer %s: %s", l.DiffID, strings.Join(what, "; ")))
 		}
 	}
-	return "", nil
+	return problems, nil
 }
 
 // verifyLayer reads a layer once, and compares on the way.
-func (s *Store) verifyLayer(ctx context.Context, l *image.Layer, chain image.Digest) (string, error) {
+func (s *Store) verifyLayer(ctx context.Context, l *image.Layer, chain image.Digest) (what []string, err error) {
 	r, err := l.Verified()
 	if err != nil {
-		return fmt.Sprintf("layer %s: %v", l.DiffID, err), nil
+		return []string{err.Error()}, nil
 	}
 	defer r.Close()
 	dir, release, err := s.layerDir(ctx, chain)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	defer release()
-	problem := ""
 	if dir != nil {
 		defer dir.Close()
-		problem, err = compare(ctx, tar.NewReader(r), dir)
+		what, err = imagestore.Compare(ctx, r, dir, true)
 	}
-	if err == nil && problem == "" {
+	if err == nil {
+		// To the end, where it shows whether the blob is what it should be.
 		_, err = io.Copy(io.Discard, r)
 	}
 	if err != nil && ctx.Err() != nil {
-		return "", ctx.Err()
+		return nil, ctx.Err()
 	}
 	if err != nil {
-		return fmt.Sprintf("layer %s: %v", l.DiffID, err), nil
+		return []string{"its blob: " + err.Error()}, nil
 	}
-	if problem != "" {
-		problem = fmt.Sprintf("layer %s as it is unpacked: %s", l.DiffID, problem)
-	}
-	return problem, nil
+	return what, nil
 }
 
 // layerDir opens the directory of the uppermost layer of a chain, nil where
@@ -168,71 +167,12 @@ func (s *Store) layerDir(ctx context.Context, chain image.Digest) (*os.Root, fun
 	return root, release, nil
 }
 
-// maxProblems bounds what compare remembers of a layer.
-const maxProblems = 1000
-
-// compare looks for the regular files of a layer in the directory it was
-// unpacked to, and names one that is not as it should be. Of two entries with
-// one name the later counts.
-func compare(ctx context.Context, tr *tar.Reader, dir *os.Root) (string, error) {
-	buf := make([]byte, 128<<10)
-	bad := map[string]string{}
-	for {
-		h, err := tr.Next()
-		if err == io.EOF || len(bad) > maxProblems {
-			for _, problem := range bad {
-				return problem, nil
-			}
-			return "", nil
-		}
-		if err != nil {
-			return "", err
-		}
-		if ctx.Err() != nil {
-			return "", ctx.Err()
-		}
-		name := strings.TrimPrefix(path.Clean("/"+h.Name), "/")
-		delete(bad, name)
-		if h.Typeflag != tar.TypeReg || strings.HasPrefix(path.Base(name), ".wh.") {
-			continue
-		}
-		problem, err := compareFile(tr, dir, name, h.Size, buf)
-		if err != nil {
-			return "", err
-		}
-		if problem != "" {
-			bad[name] = problem
-		}
-	}
-}
-
-func compareFile(r io.Reader, dir *os.Root, name string, size int64, buf []byte) (string, error) {
-	f, err := dir.Open(name)
-	if errors.Is(err, fs.ErrNotExist) {
-		return name + " is missing", nil
-	}
-	if err != nil {
-		return fmt.Sprintf("%s: %v", name, err), nil
-	}
-	defer f.Close()
-	if fi, err := f.Stat(); err != nil || fi.Size() != size {
-		return fmt.Sprintf("%s does not have its %d bytes", name, size), err
-	}
-	a, b := buf[:len(buf)/2], buf[len(buf)/2:]
-	for {
-		n, err := io.ReadFull(r, a)
-		if n > 0 {
-			if _, ferr := io.ReadFull(f, b[:n]); ferr != nil || !bytes.Equal(a[:n], b[:n]) {
-				return name + " is damaged", nil
-			}
-		}
-		if err == io.EOF || err == io.ErrUnexpectedEOF {
-			return "", nil
-		}
-		if err != nil {
-			return "", err
-		}
-	}
+// Storage returns the directories that containerd keeps images in, the content
+// first.
+func (s *Store) Storage(ctx context.Context) ([]string, error) {
+	roots, err := s.roots(ctx)
+	slices.Sort(roots)
+	return roots, err
 }
 
 // Sync returns when everything the store has is on the disk: containerd syncs
