@@ -265,9 +265,9 @@ func (d *Device) StartEngine() error {
 	if err != nil {
 		return err
 	}
-	dockerd := []string{"dockerd"}
+	var inTree []string // what runs a command in the engine's tree
 	if tree != "" {
-		dockerd = []string{"unshare", "--mount", "--propagation", "private", "bash", "-c", engineScript, "engine", tree, d.Dir}
+		inTree = []string{"unshare", "--mount", "--propagation", "private", "bash", "-c", engineScript, "engine", tree, d.Dir}
 	}
 	root := d.DataRoot
 	if root == "" {
@@ -291,9 +291,13 @@ func (d *Device) StartEngine() error {
 
 	var last string
 	for _, network := range [][]string{nil, {"--bridge", "none", "--iptables=false"}} {
-		args := append(slices.Clone(dockerd[1:]), "--config-file", config, "--shutdown-timeout", "5",
+		args := append(slices.Clone(inTree), "dockerd", "--config-file", config, "--shutdown-timeout", "5",
 			"--data-root", root, "-H", "unix:///var/run/docker.sock", "-H", d.Host())
-		d.engine = d.Command(context.Background(), dockerd[0], append(args, network...)...)
+		args = append(args, network...)
+		if d.Engine.Podman {
+			args = append(slices.Clone(inTree), "bash", "-c", podmanService, "podman", root)
+		}
+		d.engine = d.Command(context.Background(), args[0], args[1:]...)
 		d.engine.Stdout, d.engine.Stderr = log, log
 		if err := d.engine.Start(); err != nil {
 			return fmt.Errorf("start the engine: %w", err)

@@ -17,7 +17,20 @@ type Engine struct {
 	Suite string
 	// Containerd: images live in containerd's store, not in the classic one.
 	Containerd bool
+	// Podman: it is Podman, which speaks Docker's API at Docker's socket.
+	Podman bool
 }
+
+// Podman is no Docker engine, and so not of the matrix.
+var Podman = Engine{Name: "podman", Suite: "podman", Podman: true}
+
+// podmanService is Podman in the place of dockerd. It knows no control groups
+// that are half version 1 and half 2, and has none here; $1 is its data root.
+const podmanService = `
+	umount -l /sys/fs/cgroup/unified 2>/dev/null || true
+	mkdir -p /etc/containers
+	printf '[containers]\ncgroups = "disabled"\n' >/etc/containers/containers.conf
+	exec podman --root "$1" --cgroup-manager cgroupfs system service --time 0 unix:///run/docker.sock`
 
 // Engines are the engines that the project is tested on, the oldest first. The
 // first is this machine's own, which Debian 12 has as 20.10.24.

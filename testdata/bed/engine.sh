@@ -1,7 +1,7 @@
 #!/bin/bash
-# Runs inside a Device, in a mount namespace of its own: becomes the dockerd of
+# Runs inside a Device, in a mount namespace of its own: becomes a program of
 # another engine's tree. $1: the tree, which is never written: changes are in
-# memory. $2: the device's directory. The rest are dockerd's arguments.
+# memory. $2: the device's directory. The rest is the command.
 set -eu
 tree=$1 dir=$2 root=$2/root/engine
 shift 2
@@ -21,4 +21,4 @@ cd "$new"
 pivot_root . .
 umount -l .
 cd /
-exec dockerd "$@"
+exec "$@"
