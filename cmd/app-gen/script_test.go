@@ -3,12 +3,15 @@ package main
 import (
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/rogpeppe/go-internal/testscript"
@@ -40,6 +43,8 @@ func TestScripts(t *testing.T) {
 			"gen":      cmdGen,
 			"fails":    cmdFails,
 			"smaller":  cmdSmaller,
+			"noise":    cmdNoise,
+			"stopped":  cmdStopped,
 		},
 	})
 }
@@ -160,6 +165,55 @@ func cmdFails(ts *testscript.TestScript, _ bool, args []string) {
 	}
 	if out := ts.ReadFile("stdout"); out != "" {
 		ts.Fatalf("stdout on an error:\n%s", out)
+	}
+	if after := listing(ts); after != before {
+		ts.Fatalf("files left behind:\n%s\nbefore:\n%s", after, before)
+	}
+}
+
+// noise FILE BYTES: content that takes time to encode.
+func cmdNoise(ts *testscript.TestScript, _ bool, args []string) {
+	n, err := strconv.Atoi(args[1])
+	ts.Check(err)
+	b := make([]byte, n)
+	rand.NewChaCha8([32]byte{byte(len(args[0]))}).Read(b)
+	ts.Check(os.WriteFile(ts.MkAbs(args[0]), b, 0o644))
+}
+
+// stopped PATTERN ARG…: app-gen with these arguments is interrupted as soon as a
+// file of that pattern is there. It exits with 130 and leaves no file.
+func cmdStopped(ts *testscript.TestScript, _ bool, args []string) {
+	before := listing(ts)
+	program := ""
+	for _, dir := range filepath.SplitList(ts.Getenv("PATH")) {
+		if p := filepath.Join(dir, "app-gen"); program == "" {
+			if _, err := os.Stat(p); err == nil {
+				program = p
+			}
+		}
+	}
+	cmd := exec.Command(program, args[1:]...)
+	cmd.Dir = ts.Getenv("WORK")
+	cmd.Env = append(os.Environ(), "PATH="+ts.Getenv("PATH"), "DOCKER_CONFIG="+ts.Getenv("DOCKER_CONFIG"))
+	var out strings.Builder
+	cmd.Stdout, cmd.Stderr = &out, &out
+	ts.Check(cmd.Start())
+	done := make(chan error, 1)
+	go func() { done <- cmd.Wait() }()
+	for {
+		if found, _ := filepath.Glob(filepath.Join(cmd.Dir, args[0])); len(found) > 0 {
+			break
+		}
+		select {
+		case err := <-done:
+			ts.Fatalf("it ended before it could be interrupted: %v\n%s", err, out.String())
+		case <-time.After(time.Millisecond):
+		}
+	}
+	ts.Check(cmd.Process.Signal(os.Interrupt))
+	<-done
+	if code := cmd.ProcessState.ExitCode(); code != 130 {
+		ts.Fatalf("exit code %d\n%s", code, out.String())
 	}
 	if after := listing(ts); after != before {
 		ts.Fatalf("files left behind:\n%s\nbefore:\n%s", after, before)
