@@ -157,7 +157,7 @@ func TestBaseThatDoesNotServe(t *testing.T) {
 		{"another under the same tag", nil, func(t *testing.T, d *bed.Device, _ []string) {
 			img := edition(t, 1)
 			img.Layers = append(img.Layers, []bed.File{{Name: "srv/other", Data: []byte("built on another day")}})
-			file := generate(t, d, "shop", "shop-1", "1", alone(1), archive(t, img))
+			file := generate(t, d, "shop", "shop-1-again", "1", alone(1), archive(t, img))
 			mender(t, d, "install", file)
 			mender(t, d, "commit")
 		}, []string{"shop/web:1", "install the full artifact"}},
