@@ -196,3 +196,38 @@ func damagedCatalogue(t *testing.T, d *bed.Device, releases []string) {
 	require.Len(t, found, 1)
 	d.MustRun(t, "bash", "-ec", "printf X | dd of="+found[0]+" bs=1 seek=3000 conv=notrunc status=none")
 }
+
+// A delta takes content from images of the device that the generator was told
+// of for other images, and from images before it in the same artifact.
+func TestContentOfOtherImages(t *testing.T) {
+	d := device(t)
+	w := watch(t, d)
+	big := func(seed byte) []byte {
+		b := make([]byte, 300_000)
+		rand.NewChaCha8([32]byte{seed}).Read(b)
+		return b
+	}
+	with := func(img bed.Image, ref string, files ...bed.File) bed.Image {
+		img.Ref = ref
+		img.Layers = append(slices.Clone(img.Layers), files)
+		return img
+	}
+	a, b := bed.File{Name: "srv/a", Data: big(1)}, bed.File{Name: "srv/b", Data: big(2)}
+	changed := bed.File{Name: "opt/a", Data: append([]byte("a little more "), a.Data...)}
+	web1, stock1 := with(web(t, "1", ""), "shop/web:1", a), with(stock(t), "shop/stock:1", bed.File{Name: "srv/s", Data: []byte("1")})
+	web2 := with(web(t, "2", ""), "shop/web:2", a, b)
+	stock2 := with(stock(t), "shop/stock:2", changed, bed.File{Name: "srv/moved", Data: b.Data}) // web's old file, and web's new one
+	manifest := func(n int) string {
+		return strings.Replace(compose(fmt.Sprint(n)), "shop/stock:1", fmt.Sprintf("shop/stock:%d", n), 1)
+	}
+	mender(t, d, "install", generate(t, d, "shop", "shop-1", "1", manifest(1), archive(t, web1), archive(t, stock1)))
+	mender(t, d, "commit")
+	says(t, w, "web 1")
+	file := generate(t, d, "shop", "shop-2", "2", manifest(2), "--no-depends", delta(t, web1, web2), delta(t, stock1, stock2))
+	require.Less(t, size(t, file), int64(300_000+120_000), "b is there once, a not at all")
+	mender(t, d, "install", file)
+	mender(t, d, "commit")
+	says(t, w, "web 2")
+	require.Equal(t, "shop/stock:2", d.MustState(t).Service("shop", "stock").Ref)
+	d.MustRun(t, "mender-app", "verify", "shop")
+}
