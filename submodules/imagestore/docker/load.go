@@ -182,14 +182,7 @@ func (t target) Present(ctx context.Context, diffIDs []image.Digest) (map[image.
 // chained returns the layers at the bottom of diffIDs that some image has at
 // its bottom too.
 func chained(all []Image, diffIDs []image.Digest) map[image.Digest]image.Descriptor {
-	longest := 0
-	for _, img := range all {
-		n := 0
-		for n < len(img.DiffIDs) && n < len(diffIDs) && img.DiffIDs[n] == diffIDs[n] {
-			n++
-		}
-		longest = max(longest, n)
-	}
+	longest := longestChain(all, diffIDs)
 	present := map[image.Digest]image.Descriptor{}
 	for _, d := range diffIDs[:longest] {
 		present[d] = image.Descriptor{}
@@ -199,6 +192,19 @@ func chained(all []Image, diffIDs []image.Digest) map[image.Digest]image.Descrip
 		delete(present, d)
 	}
 	return present
+}
+
+// longestChain returns how many of diffIDs, from the bottom, an image has.
+func longestChain(all []Image, diffIDs []image.Digest) int {
+	longest := 0
+	for _, img := range all {
+		n := 0
+		for n < len(img.DiffIDs) && n < len(diffIDs) && img.DiffIDs[n] == diffIDs[n] {
+			n++
+		}
+		longest = max(longest, n)
+	}
+	return longest
 }
 
 // held returns those of diffIDs whose blob some image has and the store holds.

@@ -20,7 +20,7 @@ import (
 )
 
 // snapshots asks an engine's containerd where its files are, and where it
-// unpacked a layer to. It is three calls of containerd's API
+// unpacked a layer to. It is four calls of containerd's API
 // (api/services/{snapshots,introspection}/v1) over the standard library's
 // HTTP/2: containerd's own client would double the size of the program, and
 // take megabytes of memory.
@@ -147,6 +147,34 @@ func (s *snapshots) dir(ctx context.Context, chain image.Digest) (*os.Root, erro
 	return os.OpenRoot(dir)
 }
 
+// remove removes the snapshot of a chain; it reports whether there was one.
+func (s *snapshots) remove(ctx context.Context, chain image.Digest) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	_, err := s.call(ctx, snapshotService+"Remove", protoFields{{1, s.snapshotter}, {2, chain.String()}})
+	var failed *grpcError
+	if errors.As(err, &failed) && failed.status == grpcNotFound {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("snapshot %s: %w", chain, err)
+	}
+	return true, nil
+}
+
+// grpcNotFound is the status NOT_FOUND (grpc, doc/statuscodes.md).
+const grpcNotFound = "5"
+
+// grpcError is a call's status that is not OK.
+type grpcError struct {
+	words, status string
+	http          int
+}
+
+func (e *grpcError) Error() string {
+	return fmt.Sprintf("containerd: %s (HTTP %d, status %q)", e.words, e.http, e.status)
+}
+
 // upperOf reads a ViewSnapshotResponse: field 1 is a mount (type 1, source 2,
 // options 4), repeated.
 func upperOf(reply []byte) (string, error) {
@@ -203,7 +231,7 @@ func (s *snapshots) call(ctx context.Context, method string, fields protoFields)
 		if said, err := url.PathUnescape(words); err == nil {
 			words = said
 		}
-		return nil, fmt.Errorf("containerd: %s (HTTP %d, status %q)", words, res.StatusCode, status)
+		return nil, &grpcError{words, status, res.StatusCode}
 	}
 	if len(reply) < 5 || reply[0] != 0 || int64(binary.BigEndian.Uint32(reply[1:])) != int64(len(reply)-5) {
 		return nil, errors.New("containerd: its reply is not one message")

@@ -20,8 +20,8 @@ import (
 )
 
 // suspect makes sure that what an interrupted load may have left is not taken
-// for present: the image itself, where it is damaged, and layers that the
-// classic store has of no image.
+// for present: the image itself, where it is damaged, and layers that the store
+// has of no image.
 func (e *Engine) suspect(ctx context.Context, s LoadSpec) error {
 	if s.Want.Config != "" {
 		img, err := e.Find(ctx, s.App, s.Want, s.URL)
@@ -33,7 +33,38 @@ func (e *Engine) suspect(ctx context.Context, s LoadSpec) error {
 			return err
 		}
 	}
+	if ctd, err := e.containerd(ctx); err != nil {
+		return err
+	} else if ctd {
+		return e.dropSnapshots(ctx, s.Want.DiffIDs)
+	}
 	return e.dropUnused(ctx, s.Want.DiffIDs)
+}
+
+// dropSnapshots removes what the containerd store has unpacked of diffIDs and no
+// image has, the uppermost first. The lease of a load that a power cut ended
+// keeps such snapshots for a day, and every load in that time takes them for
+// present. One that something builds on refuses to go, and so does not.
+func (e *Engine) dropSnapshots(ctx context.Context, diffIDs []image.Digest) error {
+	at, err := e.openSnapshots(ctx)
+	if err != nil || at == nil {
+		return err
+	}
+	defer at.Close()
+	all, err := e.all(ctx)
+	if err != nil {
+		return err
+	}
+	chains := image.ChainIDs(diffIDs)
+	for i := len(chains) - 1; i >= longestChain(all, diffIDs); i-- {
+		switch gone, err := at.remove(ctx, chains[i]); {
+		case err != nil:
+			e.log(fmt.Sprintf("a layer that an interrupted load may have left stays: %v", err))
+		case gone:
+			e.log("a layer that an interrupted load left is dropped: " + diffIDs[i].String())
+		}
+	}
+	return nil
 }
 
 // deleteDamaged deletes the image if it is not whole. One that something else
@@ -71,7 +102,7 @@ func (e *Engine) dropUnused(ctx context.Context, diffIDs []image.Digest) error {
 	if err != nil {
 		return err
 	}
-	used := len(chained(all, diffIDs))
+	used := longestChain(all, diffIDs)
 	n := 0
 	for i, chain := range image.ChainIDs(diffIDs) {
 		_, err := os.Stat(filepath.Join(o.root, "image", "overlay2", "layerdb", "sha256", chain.Hex()))
