@@ -10,9 +10,10 @@ import (
 // images. An object of new that is, by digest, in an old image is omitted.
 //
 // The same input gives the same bytes. Encode reads every object that is not
-// omitted and every old one whole, and checks their digests. It needs about
-// Options.Memory of memory and, for objects that cannot be read in place, their
-// size in Options.TempDir.
+// omitted and every old one whole, and checks their digests. It decodes what it
+// writes: when it returns without an error, the delta rebuilds the image. It
+// needs about Options.Memory of memory and, for objects that cannot be read in
+// place, their size in Options.TempDir.
 func Encode(ctx context.Context, w io.Writer, old []Image, new Image, o Options) (*Report, error) {
 	e := &encoder{ctx: ctx, opt: o}
 	e.memory.free.L = &e.memory.mu
@@ -26,8 +27,45 @@ func Encode(ctx context.Context, w io.Writer, old []Image, new Image, o Options)
 	if err := e.plan(); err != nil {
 		return nil, err
 	}
-	return e.write(w)
+	return e.proven(w)
 }
+
+// proven writes the delta and decodes it beside, as a device will.
+func (e *encoder) proven(w io.Writer) (*Report, error) {
+	pr, pw := io.Pipe()
+	proof := make(chan error, 1)
+	go func() {
+		err := e.prove(pr)
+		// The encoder writes on, and must not wait for a reader that has gone.
+		_, _ = io.Copy(io.Discard, pr)
+		proof <- err
+	}()
+	rep, err := e.write(io.MultiWriter(w, pw))
+	pw.CloseWithError(err)
+	if perr := <-proof; err == nil && perr != nil {
+		return nil, fmt.Errorf("the delta does not rebuild the image; this is a fault of the encoder: %w", perr)
+	}
+	return rep, err
+}
+
+func (e *encoder) prove(r io.Reader) error {
+	d, err := NewReader(r)
+	if err != nil {
+		return err
+	}
+	old := e.store
+	if old == nil {
+		old = NewStore()
+	}
+	return d.Apply(e.ctx, old, func(ObjectInfo) (Sink, error) { return nowhere{}, nil })
+}
+
+// nowhere is a Sink for what is only checked.
+type nowhere struct{}
+
+func (nowhere) Write(p []byte) (int, error) { return len(p), nil }
+func (nowhere) Commit() error               { return nil }
+func (nowhere) Abort(error)                 {}
 
 type encoder struct {
 	ctx  context.Context

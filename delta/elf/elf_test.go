@@ -176,6 +176,30 @@ func TestPredictMoved(t *testing.T) {
 	t.Fatal("no field")
 }
 
+// A word that was taken for an address may be anything in the new file; what
+// Step calls a number is one that can be coded, and Apply takes it back.
+func TestStepOfAnyWord(t *testing.T) {
+	f, err := Parse(bytes.NewReader(sample(machineArm64, true)), 8192)
+	require.NoError(t, err)
+	p, err := New(f, sample(machineArm64, false), []Range{{0, 0, 8192}}, Plain, Shift{}, nil)
+	require.NoError(t, err)
+	fd := Field{Len: 8, Kind: kindAbs64, key: 0x10400}
+	pred := make([]byte, 8)
+	le.PutUint64(pred, 0x10400)
+	for _, v := range []uint64{0, 0x10410, 1 << 61, 1<<62 + 0x103ff, 1<<62 + 0x10400, 1<<63 + 5, 1<<64 - 1, 3 << 62} {
+		word := make([]byte, 8)
+		le.PutUint64(word, v)
+		step, ok := p.Step(&fd, pred, pred, word)
+		far := v-0x10400 >= 1<<62 && 0x10400-v >= 1<<62
+		require.Equal(t, !far, ok, "%x", v)
+		if ok {
+			got := make([]byte, 8)
+			p.Apply(&fd, pred, pred, got, step)
+			require.Equal(t, word, got)
+		}
+	}
+}
+
 // FuzzWalk gives both files and the ranges anything.
 func FuzzWalk(f *testing.F) {
 	for _, m := range []uint16{machineArm, machineArm64, machineX86} {

@@ -218,6 +218,11 @@ func (p *Predictor) ShiftTo(n *File) (s Shift) {
 		text = n.numbers.Text
 	}
 	s.Text = int64(text - e.Text)
+	for _, v := range []*int64{&s.Types, &s.Func, &s.Text} {
+		if *v <= -maxStep || *v >= maxStep {
+			*v = 0
+		}
+	}
 	return s
 }
 

@@ -236,8 +236,12 @@ func (p *Predictor) Learn(f *Field, old, new []byte) {
 	p.learn(f, old, v)
 }
 
-// Step returns by how much new is off what was predicted, as a number that is
-// likely to be small or to come again; !ok if it is no number.
+// maxStep is the bound of numbers that can be coded: a word of 64 bits that was
+// taken for an address can hold anything in the new file.
+const maxStep = 1 << 62
+
+// Step returns by how much new is off what was predicted, as a number under
+// maxStep that is likely to be small or to come again; !ok if there is none.
 func (p *Predictor) Step(f *Field, old, pred, new []byte) (int64, bool) {
 	switch f.Kind {
 	case kindID, kindIDText, kindSum:
@@ -249,6 +253,9 @@ func (p *Predictor) Step(f *Field, old, pred, new []byte) (int64, bool) {
 		return 0, false
 	}
 	d := int64(b - a)
+	if d <= -maxStep || d >= maxStep {
+		return 0, false
+	}
 	var buf [16]byte
 	t := buf[:f.Len]
 	put(f, old, t, a+uint64(d))
