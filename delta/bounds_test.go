@@ -65,6 +65,9 @@ func records(seed int64) (b []byte) {
 // A delta is never larger than the objects it makes as gzip packs them, plus
 // one percent; its head, of 200 bytes for each object, comes on top.
 func TestNeverLarger(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it encodes much that does not compress: not short")
+	}
 	for name, c := range hostile() {
 		t.Run(name, func(t *testing.T) {
 			for _, kind := range []Kind{Tar, Blob} {

@@ -183,6 +183,9 @@ func TestFlippedBits(t *testing.T) {
 		var r Reader // Reset after every kind of error
 		for i := range delta {
 			for bit := range 8 {
+				if testing.Short() && (i+bit)%8 != 0 {
+					continue
+				}
 				d := bytes.Clone(delta)
 				d[i] ^= 1 << bit
 				err := r.Reset(context.Background(), bytes.NewReader(old), int64(len(old)), bytes.NewReader(d))
