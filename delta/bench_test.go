@@ -25,8 +25,8 @@ import (
 //	MENDER_APP_BENCH=1 go test -run TestBench -v ./delta
 //
 // Each side runs in a process of its own, so that its processor time and its
-// peak memory are its alone. The corpus is ../../shared/corpus and what
-// `make corpus` built, or what MENDER_APP_CORPUS names (directories, separated by
+// peak memory are its alone. The corpus is ../../shared/corpus and, for the
+// benchmark, what `make corpus` built, or what MENDER_APP_CORPUS names (directories, separated by
 // colons); it is unpacked to the system's temporary directory.
 
 const benchRole = "MENDER_APP_BENCH_ROLE"
@@ -45,6 +45,8 @@ func TestMain(m *testing.M) {
 		benchMain(unpackImage)
 	case "idle":
 		os.Exit(0)
+	case "measure":
+		measureMain()
 	}
 	os.Exit(m.Run())
 }
@@ -214,7 +216,7 @@ func corpus(t testing.TB) []string {
 	src := filepath.SplitList(os.Getenv("MENDER_APP_CORPUS"))
 	if len(src) == 0 {
 		src = []string{"../../shared/corpus"}
-		if cache, err := os.UserCacheDir(); err == nil {
+		if cache, err := os.UserCacheDir(); err == nil && os.Getenv("MENDER_APP_BENCH") != "" {
 			src = append(src, filepath.Join(cache, "mender-app", "corpus"))
 		}
 	}
@@ -270,14 +272,33 @@ type cost struct {
 
 func (c *cost) add(d cost) { c.cpu += d.cpu; c.rss = max(c.rss, d.rss) }
 
+// measure runs a command and tells what it cost. Between the two is a small
+// process: the peak memory of a child begins with what its parent has.
 func measure(t testing.TB, env string, args ...string) cost {
-	c := exec.Command(args[0], args[1:]...)
-	c.Env = append(os.Environ(), env)
-	var out bytes.Buffer
-	c.Stderr = &out
+	self, err := os.Executable()
+	require.NoError(t, err)
+	c := exec.Command(self, append([]string{env}, args...)...)
+	c.Env = append(os.Environ(), benchRole+"=measure")
+	var out, costs bytes.Buffer
+	c.Stdout, c.Stderr = &costs, &out
 	require.NoError(t, c.Run(), "%v: %s", args, out.String())
+	var r cost
+	_, err = fmt.Sscan(costs.String(), &r.cpu, &r.rss)
+	require.NoError(t, err)
+	return r
+}
+
+func measureMain() {
+	c := exec.Command(os.Args[2], os.Args[3:]...)
+	c.Env = append(os.Environ(), os.Args[1])
+	c.Stderr = os.Stderr
+	if err := c.Run(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
 	u := c.ProcessState.SysUsage().(*syscall.Rusage)
-	return cost{float64(u.Utime.Nano()+u.Stime.Nano()) / 1e9, int64(u.Maxrss)}
+	fmt.Println(float64(u.Utime.Nano()+u.Stime.Nano())/1e9, int64(u.Maxrss))
+	os.Exit(0)
 }
 
 // pairsOf returns the changed objects of a pair as files, old and new, paired
