@@ -27,7 +27,7 @@ func (n *node) command(env []string, args ...string) *exec.Cmd {
 	require.NoError(n.t, os.WriteFile(filepath.Join(conf, ConfigName), []byte("K8S_HEALTH_TIMEOUT=60\nK8S_STABLE_TIME=1\n"), 0o644))
 	cmd := exec.Command(exe, args...)
 	cmd.Env = append([]string{
-		asProgram + "=1", "PATH=" + os.Getenv("PATH"), submodules.EnvConfigDir + "=" + conf,
+		asProgram + "=1", "PATH=" + os.Getenv("PATH"), "TMPDIR=" + n.t.TempDir(), submodules.EnvConfigDir + "=" + conf,
 		"KUBECONFIG=" + n.set.Kubeconfig, "CONTAINERD_ADDRESS=" + n.set.Containerd, "K8S_NAMESPACE=" + n.ns,
 	}, env...)
 	return cmd
