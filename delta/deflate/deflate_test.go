@@ -125,12 +125,16 @@ z = zlib.compressobj(int(sys.argv[2]), zlib.DEFLATED, -15, 8)
 sys.stdout.buffer.write(z.compress(b) + z.flush())
 `
 
-// TestReal compares with the real programs.
+// TestReal compares with the real gzip and, where there is Python, the real zlib.
+// testdata/sums, which holds what both gave, is written anew with
+// MENDER_APP_DEFLATE_SUMS=1.
 func TestReal(t *testing.T) {
-	dir := os.Getenv("MENDER_APP_DEFLATE_DIR")
-	if dir == "" {
-		t.Skip("MENDER_APP_DEFLATE_DIR is not set")
+	if testing.Short() {
+		t.Skip("it starts the real programs hundreds of times: not short")
 	}
+	_, noPython := exec.LookPath("python3")
+	renew := os.Getenv("MENDER_APP_DEFLATE_SUMS") != ""
+	dir := t.TempDir()
 	for i, in := range inputs() {
 		name := fmt.Sprintf("%s/%02d", dir, i)
 		require.NoError(t, os.WriteFile(name, in.data, 0o644))
@@ -141,6 +145,8 @@ func TestReal(t *testing.T) {
 				want, err = exec.Command("gzip", fmt.Sprintf("-%dnc", v.level()), name).Output()
 				require.NoError(t, err)
 				want = want[10 : len(want)-8]
+			} else if noPython != nil && !renew {
+				continue
 			} else {
 				want, err = exec.Command("python3", "-c", zlibPy, name, fmt.Sprint(v.level())).Output()
 				require.NoError(t, err)
@@ -155,8 +161,7 @@ func TestReal(t *testing.T) {
 			}
 		}
 	}
-	if !t.Failed() {
-		require.NoError(t, os.MkdirAll("testdata", 0o755))
+	if renew && !t.Failed() {
 		require.NoError(t, os.WriteFile("testdata/sums", []byte(sums(t)), 0o644))
 	}
 }

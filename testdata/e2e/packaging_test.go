@@ -39,7 +39,8 @@ func TestInstallAndUninstall(t *testing.T) {
 		require.EqualValues(t, 0o755, info.Mode().Perm())
 	}
 	for _, p := range []string{
-		"usr/share/man/man8/mender-app.8", "usr/share/man/man1/app-gen.1", "etc/mender/mender-app-docker-compose.conf",
+		"usr/share/man/man8/mender-app.8", "usr/share/man/man8/mender-app-k8s.8", "usr/share/man/man1/app-gen.1",
+		"etc/mender/mender-app-docker-compose.conf", "etc/mender/mender-app-k8s.conf",
 		"usr/share/bash-completion/completions/mender-app", "usr/share/bash-completion/completions/app-gen",
 		"usr/lib/systemd/system/mender-app-resume.service",
 		"usr/lib/systemd/system/multi-user.target.wants/mender-app-resume.service",
@@ -62,7 +63,9 @@ func TestInstallAndUninstall(t *testing.T) {
 		}
 		return err
 	}))
-	require.ElementsMatch(t, []string{"etc/mender/mender-app.conf", "etc/mender/mender-app-docker-compose.conf"}, left)
+	require.ElementsMatch(t, []string{
+		"etc/mender/mender-app.conf", "etc/mender/mender-app-docker-compose.conf", "etc/mender/mender-app-k8s.conf",
+	}, left)
 }
 
 // systemd understands the unit, and would start it before the Mender client.
