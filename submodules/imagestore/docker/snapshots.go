@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"os"
 	"path"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -20,7 +21,7 @@ import (
 )
 
 // snapshots asks an engine's containerd where its files are, and where it
-// unpacked a layer to. It is four calls of containerd's API
+// unpacked a layer to. It is five calls of containerd's API
 // (api/services/{snapshots,introspection}/v1) over the standard library's
 // HTTP/2: containerd's own client would double the size of the program, and
 // take megabytes of memory.
@@ -147,11 +148,21 @@ func (s *snapshots) dir(ctx context.Context, chain image.Digest) (*os.Root, erro
 	return os.OpenRoot(dir)
 }
 
-// remove removes the snapshot of a chain; it reports whether there was one.
+// remove removes the snapshot of a chain, and what unpacking a layer on top of
+// it left; it reports whether there was one.
 func (s *snapshots) remove(ctx context.Context, chain image.Digest) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
-	_, err := s.call(ctx, snapshotService+"Remove", protoFields{{1, s.snapshotter}, {2, chain.String()}})
+	left, err := s.unpackings(ctx, chain)
+	if err != nil {
+		return false, err
+	}
+	for _, key := range left {
+		if _, err := s.call(ctx, snapshotService+"Remove", protoFields{{1, s.snapshotter}, {2, key}}); err != nil {
+			return false, fmt.Errorf("snapshot %s: %w", key, err)
+		}
+	}
+	_, err = s.call(ctx, snapshotService+"Remove", protoFields{{1, s.snapshotter}, {2, chain.String()}})
 	var failed *grpcError
 	if errors.As(err, &failed) && failed.status == grpcNotFound {
 		return false, nil
@@ -160,6 +171,34 @@ func (s *snapshots) remove(ctx context.Context, chain image.Digest) (bool, error
 		return false, fmt.Errorf("snapshot %s: %w", chain, err)
 	}
 	return true, nil
+}
+
+// unpackings are the keys of the snapshots on top of a chain that a layer was
+// being unpacked into: "extract-<number> <chain>" (containerd,
+// core/snapshots.UnpackKeyPrefix). Each message of the reply has in field 1 a
+// snapshot (name 1), repeated.
+func (s *snapshots) unpackings(ctx context.Context, chain image.Digest) ([]string, error) {
+	messages, err := s.exchange(ctx, snapshotService+"List", protoFields{{1, s.snapshotter}, {2, fmt.Sprintf("parent==%q", chain)}})
+	if err != nil {
+		return nil, fmt.Errorf("snapshots on %s: %w", chain, err)
+	}
+	var keys []string
+	for _, m := range messages {
+		infos, err := readProto(m)
+		if err != nil {
+			return nil, err
+		}
+		for _, info := range infos {
+			fields, err := readProto([]byte(info.value))
+			if err != nil {
+				return nil, err
+			}
+			if name := fields.get(1); strings.HasPrefix(name, "extract-") {
+				keys = append(keys, name)
+			}
+		}
+	}
+	return keys, nil
 }
 
 // grpcNotFound is the status NOT_FOUND (grpc, doc/statuscodes.md).
@@ -203,8 +242,21 @@ func upperOf(reply []byte) (string, error) {
 // maxReply bounds a reply, in bytes. A view of 512 layers has 100 KiB of paths.
 const maxReply = 1 << 20
 
-// call makes one unary call (gRPC over HTTP/2, PROTOCOL-HTTP2.md).
+// call makes a call that has one message for its reply.
 func (s *snapshots) call(ctx context.Context, method string, fields protoFields) ([]byte, error) {
+	messages, err := s.exchange(ctx, method, fields)
+	if err != nil {
+		return nil, err
+	}
+	if len(messages) != 1 {
+		return nil, errors.New("containerd: its reply is not one message")
+	}
+	return messages[0], nil
+}
+
+// exchange sends a message and returns those of the reply (gRPC over HTTP/2,
+// PROTOCOL-HTTP2.md).
+func (s *snapshots) exchange(ctx context.Context, method string, fields protoFields) ([][]byte, error) {
 	message := fields.append(nil)
 	body := binary.BigEndian.AppendUint32([]byte{0}, uint32(len(message)))
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://containerd/containerd.services."+method, bytes.NewReader(append(body, message...)))
@@ -233,10 +285,15 @@ func (s *snapshots) call(ctx context.Context, method string, fields protoFields)
 		}
 		return nil, &grpcError{words, status, res.StatusCode}
 	}
-	if len(reply) < 5 || reply[0] != 0 || int64(binary.BigEndian.Uint32(reply[1:])) != int64(len(reply)-5) {
-		return nil, errors.New("containerd: its reply is not one message")
+	var messages [][]byte
+	for len(reply) > 0 {
+		if len(reply) < 5 || reply[0] != 0 || int64(binary.BigEndian.Uint32(reply[1:])) > int64(len(reply)-5) {
+			return nil, errors.New("containerd: its reply is cut off")
+		}
+		end := 5 + int(binary.BigEndian.Uint32(reply[1:]))
+		messages, reply = append(messages, reply[5:end]), reply[end:]
 	}
-	return reply[5:], nil
+	return messages, nil
 }
 
 // protoFields are the fields of a message; here all are strings or messages

@@ -48,6 +48,9 @@ func TestSnapshotOfNoImage(t *testing.T) {
 	require.NoError(t, os.Truncate(dir+"/d/b", 0))
 	_, err = at.call(ctx, snapshotService+"Remove", protoFields{{1, at.snapshotter}, {2, "kept-" + app}})
 	require.NoError(t, err)
+	// And it had begun to unpack the layer above.
+	_, err = at.call(ctx, snapshotService+"Prepare", protoFields{{1, at.snapshotter}, {2, "extract-1-" + app + " " + chain.String()}, {3, chain.String()}})
+	require.NoError(t, err)
 
 	spec := LoadSpec{Want: s.identity(), Distrust: true}
 	require.NoError(t, e.loadBytes(t, app, ours(t, s, app+":1"), spec))
