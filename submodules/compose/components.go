@@ -214,7 +214,13 @@ func (Orchestrator) Delete(ctx context.Context, r submodules.Request) error {
 	return with(ctx, r, func(s *session) error {
 		img, err := s.resolve(ctx)
 		if errors.Is(err, submodules.ErrNotFound) {
-			return nil
+			// A power cut can leave a name in the containerd store, and nothing
+			// that it names. Our own is of no use to anybody.
+			if len(r.Components) != 1 || r.Components[0].Digest == "" {
+				return nil
+			}
+			_, err := s.engine.Untag(ctx, imagestore.OwnRef(r.App, image.Digest(r.Components[0].Digest)))
+			return err
 		}
 		if err != nil {
 			return err

@@ -2,6 +2,7 @@ package bed
 
 import (
 	"context"
+	"crypto/sha256"
 	_ "embed"
 	"errors"
 	"fmt"
@@ -99,7 +100,8 @@ func start(t testing.TB) *Device {
 
 // New starts a device that keeps its files in dir, without an engine yet.
 func New(dir string) (*Device, error) {
-	d := &Device{Dir: dir, cgroup: "mender-app-" + filepath.Base(dir)}
+	// Devices run side by side, and may have directories of one name.
+	d := &Device{Dir: dir, cgroup: fmt.Sprintf("mender-app-%x", sha256.Sum256([]byte(dir)))[:24]}
 	for _, sub := range []string{"data/mender", "docker", "share", "root"} {
 		if err := os.MkdirAll(filepath.Join(dir, sub), 0o755); err != nil {
 			return nil, err

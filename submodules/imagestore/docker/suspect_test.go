@@ -2,12 +2,16 @@ package docker
 
 import (
 	"os"
+	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 
 	dimage "github.com/docker/docker/api/types/image"
 	"github.com/stretchr/testify/require"
 
 	"github.com/mender-app/mender-app/artifact/image"
+	"github.com/mender-app/mender-app/submodules"
 )
 
 // TestSnapshotOfNoImage: what a load that a power cut ended has unpacked in the
@@ -56,4 +60,38 @@ func TestSnapshotOfNoImage(t *testing.T) {
 	require.NoError(t, e.loadBytes(t, app, ours(t, s, app+":1"), spec))
 	require.NoError(t, e.Verify(ctx, app, s.identity(), ""))
 	require.NoError(t, e.Verify(ctx, app, other.identity(), ""))
+}
+
+// TestNameOfNothing: a name in the containerd store can be removed although what
+// it names is gone.
+func TestNameOfNothing(t *testing.T) {
+	e, app := engine(t)
+	ctx := t.Context()
+	dirs, err := e.contentDirs(ctx)
+	require.NoError(t, err)
+	ctd, err := e.containerd(ctx)
+	require.NoError(t, err)
+	if !ctd || len(dirs) == 0 {
+		t.Skip("this test is of the containerd store")
+	}
+	s := makeImage(t, "amd64", layerTar(t, entry{"d/a", app + "a"}))
+	require.NoError(t, e.loadBytes(t, app, ours(t, s, app+":1"), LoadSpec{Want: s.identity()}))
+	img, err := e.Find(ctx, app, s.identity(), "")
+	require.NoError(t, err)
+	own, ok := img.OwnRef(app)
+	require.True(t, ok)
+	for _, dir := range dirs {
+		_ = os.Remove(filepath.Join(dir, strings.TrimPrefix(img.ID, "sha256:")))
+	}
+	named := func() bool {
+		list, err := e.cli.ImageList(ctx, dimage.ListOptions{})
+		require.NoError(t, err)
+		return slices.ContainsFunc(list, func(s dimage.Summary) bool { return slices.Contains(s.RepoTags, own) })
+	}
+	require.True(t, named())
+	_, err = e.Find(ctx, app, s.identity(), "")
+	require.ErrorIs(t, err, submodules.ErrNotFound)
+	_, err = e.Untag(ctx, own)
+	require.NoError(t, err)
+	require.False(t, named())
 }
