@@ -126,6 +126,9 @@ func (s *snapshots) roots(ctx context.Context) (map[string]string, error) {
 	return roots, nil
 }
 
+// viewPrefix begins the keys of our views.
+const viewPrefix = "mender-app-"
+
 var views atomic.Int64
 
 // dir opens the directory that the uppermost layer of a chain was unpacked to.
@@ -134,7 +137,7 @@ var views atomic.Int64
 func (s *snapshots) dir(ctx context.Context, chain image.Digest) (*os.Root, error) {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
-	key := fmt.Sprintf("mender-app-%d-%d-%d", os.Getpid(), time.Now().UnixNano(), views.Add(1))
+	key := fmt.Sprintf(viewPrefix+"%d-%d-%d", os.Getpid(), time.Now().UnixNano(), views.Add(1))
 	reply, err := s.call(ctx, snapshotService+"View", protoFields{{1, s.snapshotter}, {2, key}, {3, chain.String()}})
 	if err != nil {
 		return nil, fmt.Errorf("snapshot %s: %w", chain, err)
@@ -174,8 +177,8 @@ func (s *snapshots) remove(ctx context.Context, chain image.Digest) (bool, error
 }
 
 // unpackings are the keys of the snapshots on top of a chain that a layer was
-// being unpacked into: "extract-<number> <chain>" (containerd,
-// core/snapshots.UnpackKeyPrefix). Each message of the reply has in field 1 a
+// being unpacked into, "extract-<number> <chain>" (containerd,
+// core/snapshots.UnpackKeyPrefix), and of views that a power cut left. Each message of the reply has in field 1 a
 // snapshot (name 1), repeated.
 func (s *snapshots) unpackings(ctx context.Context, chain image.Digest) ([]string, error) {
 	messages, err := s.exchange(ctx, snapshotService+"List", protoFields{{1, s.snapshotter}, {2, fmt.Sprintf("parent==%q", chain)}})
@@ -193,7 +196,7 @@ func (s *snapshots) unpackings(ctx context.Context, chain image.Digest) ([]strin
 			if err != nil {
 				return nil, err
 			}
-			if name := fields.get(1); strings.HasPrefix(name, "extract-") {
+			if name := fields.get(1); strings.HasPrefix(name, "extract-") || strings.HasPrefix(name, viewPrefix) {
 				keys = append(keys, name)
 			}
 		}

@@ -56,6 +56,10 @@ func TestSnapshotOfNoImage(t *testing.T) {
 	_, err = at.call(ctx, snapshotService+"Prepare", protoFields{{1, at.snapshotter}, {2, "extract-1-" + app + " " + chain.String()}, {3, chain.String()}})
 	require.NoError(t, err)
 
+	// And a view of ours was there.
+	_, err = at.call(ctx, snapshotService+"View", protoFields{{1, at.snapshotter}, {2, viewPrefix + app}, {3, chain.String()}})
+	require.NoError(t, err)
+
 	spec := LoadSpec{Want: s.identity(), Distrust: true}
 	require.NoError(t, e.loadBytes(t, app, ours(t, s, app+":1"), spec))
 	require.NoError(t, e.Verify(ctx, app, s.identity(), ""))
