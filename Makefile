@@ -96,7 +96,8 @@ test: setup check ## check, then every test: real engine, real Kubernetes node, 
 	@if [ "$$CI" = true ] || { [ "$$(id -u)" = 0 ] && command -v containerd >/dev/null; }; then $(MAKE) --no-print-directory k8snode; fi
 	$(GO) test -timeout 20m ./... $(CORPUS)
 	@if [ -e /proc/sys/fs/binfmt_misc/qemu-arm ] || [ "$$CI" = true ]; then $(MAKE) --no-print-directory test-qemu-user; fi
-	$(GO) test -timeout 30m -parallel 4 $(E2E)
+# Go does not see the programs that these run: nothing of it may come from its cache.
+	$(GO) test -count=1 -timeout 30m -parallel 4 $(E2E)
 
 # 32-bit, so that a size in an int shows, and the other alignment.
 .PHONY: test-qemu-user
@@ -115,9 +116,9 @@ test-arm: cross ## install, update, fail, roll back, cut the power on emulated A
 .PHONY: test-engines
 test-engines: export MENDER_APP_ENGINES ?= all
 test-engines: engines ## test on every Docker engine and image store, from 20.10 to the newest
-	$(GO) test -v -timeout 60m -parallel 2 -run TestEngines ./testdata/bed
-	$(GO) test -v -timeout 60m -parallel 2 ./testdata/engines
-	$(GO) test -v -timeout 60m -parallel 2 -run TestInstallUpdateFailAndRollBack ./testdata/e2e
+	$(GO) test -count=1 -v -timeout 60m -parallel 2 -run TestEngines ./testdata/bed
+	$(GO) test -count=1 -v -timeout 60m -parallel 2 ./testdata/engines
+	$(GO) test -count=1 -v -timeout 60m -parallel 2 -run TestInstallUpdateFailAndRollBack ./testdata/e2e
 
 .PHONY: faults
 faults: setup ## kill at every step and cut the power 120 times an engine: takes an hour or two
