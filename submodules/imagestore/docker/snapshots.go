@@ -156,7 +156,7 @@ func (s *snapshots) dir(ctx context.Context, chain image.Digest) (*os.Root, erro
 func (s *snapshots) remove(ctx context.Context, chain image.Digest) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
-	left, err := s.unpackings(ctx, chain)
+	left, others, err := s.above(ctx, chain)
 	if err != nil {
 		return false, err
 	}
@@ -171,37 +171,38 @@ func (s *snapshots) remove(ctx context.Context, chain image.Digest) (bool, error
 		return false, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("snapshot %s: %w", chain, err)
+		return false, fmt.Errorf("snapshot %s, on which there are %q: %w", chain, others, err)
 	}
 	return true, nil
 }
 
-// unpackings are the keys of the snapshots on top of a chain that a layer was
-// being unpacked into, "extract-<number> <chain>" (containerd,
-// core/snapshots.UnpackKeyPrefix), and of views that a power cut left. Each message of the reply has in field 1 a
-// snapshot (name 1), repeated.
-func (s *snapshots) unpackings(ctx context.Context, chain image.Digest) ([]string, error) {
+// above are the keys of the snapshots on top of a chain: left those that a layer
+// was being unpacked into, "extract-<number> <chain>" (containerd,
+// core/snapshots.UnpackKeyPrefix), and views of ours; others the rest. Each
+// message of the reply has in field 1 a snapshot (name 1), repeated.
+func (s *snapshots) above(ctx context.Context, chain image.Digest) (left, others []string, err error) {
 	messages, err := s.exchange(ctx, snapshotService+"List", protoFields{{1, s.snapshotter}, {2, fmt.Sprintf("parent==%q", chain)}})
 	if err != nil {
-		return nil, fmt.Errorf("snapshots on %s: %w", chain, err)
+		return nil, nil, fmt.Errorf("snapshots on %s: %w", chain, err)
 	}
-	var keys []string
 	for _, m := range messages {
 		infos, err := readProto(m)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		for _, info := range infos {
 			fields, err := readProto([]byte(info.value))
 			if err != nil {
-				return nil, err
+				return nil, nil, err
 			}
 			if name := fields.get(1); strings.HasPrefix(name, "extract-") || strings.HasPrefix(name, viewPrefix) {
-				keys = append(keys, name)
+				left = append(left, name)
+			} else {
+				others = append(others, name)
 			}
 		}
 	}
-	return keys, nil
+	return left, others, nil
 }
 
 // grpcNotFound is the status NOT_FOUND (grpc, doc/statuscodes.md).
