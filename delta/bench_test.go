@@ -68,6 +68,10 @@ func benchEncode(dir, delta string) error {
 	if err != nil {
 		return err
 	}
+	return encodeFile(delta, old, new)
+}
+
+func encodeFile(delta string, old, new Image) error {
 	w, err := os.Create(delta)
 	if err != nil {
 		return err
@@ -112,14 +116,7 @@ func encodeLarge(mib, delta string) error {
 		return err
 	}
 	old, new := largeImages(n)
-	w, err := os.Create(delta)
-	if err != nil {
-		return err
-	}
-	if _, err := Encode(context.Background(), w, []Image{old}, new, Options{}); err != nil {
-		return err
-	}
-	return w.Close()
+	return encodeFile(delta, old, new)
 }
 
 // decodeLarge applies it. It takes the digest of the old layer from the delta.

@@ -84,19 +84,11 @@ func edited(t *testing.T, archive []byte, edit func(h *tar.Header, b []byte) [][
 	t.Helper()
 	var buf bytes.Buffer
 	w := tar.NewWriter(&buf)
-	tr := tar.NewReader(bytes.NewReader(archive))
-	for {
-		h, err := tr.Next()
-		if err == io.EOF {
-			break
-		}
-		require.NoError(t, err)
-		b, err := io.ReadAll(tr)
-		require.NoError(t, err)
-		for _, c := range edit(h, b) {
-			h.Size = int64(len(c))
-			require.NoError(t, w.WriteHeader(h))
-			_, err = w.Write(c)
+	for _, m := range members(t, archive) {
+		for _, c := range edit(m.h, m.b) {
+			m.h.Size = int64(len(c))
+			require.NoError(t, w.WriteHeader(m.h))
+			_, err := w.Write(c)
 			require.NoError(t, err)
 		}
 	}

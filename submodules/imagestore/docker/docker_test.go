@@ -147,25 +147,31 @@ func dockerArchive(t *testing.T, s sample, tag string) []byte {
 	return buf.Bytes()
 }
 
-// shuffled puts the members of an archive into the reverse order.
-func shuffled(t *testing.T, archive []byte) []byte {
+type member struct {
+	h *tar.Header
+	b []byte
+}
+
+// members reads the members of an archive.
+func members(t *testing.T, archive []byte) (all []member) {
 	t.Helper()
-	type member struct {
-		h *tar.Header
-		b []byte
-	}
-	var all []member
 	tr := tar.NewReader(bytes.NewReader(archive))
 	for {
 		h, err := tr.Next()
 		if err == io.EOF {
-			break
+			return all
 		}
 		require.NoError(t, err)
 		b, err := io.ReadAll(tr)
 		require.NoError(t, err)
 		all = append(all, member{h, b})
 	}
+}
+
+// shuffled puts the members of an archive into the reverse order.
+func shuffled(t *testing.T, archive []byte) []byte {
+	t.Helper()
+	all := members(t, archive)
 	var buf bytes.Buffer
 	w := tar.NewWriter(&buf)
 	for i := len(all) - 1; i >= 0; i-- {
