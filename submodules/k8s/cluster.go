@@ -327,15 +327,28 @@ func (c *cluster) eachOf(ctx context.Context, group, kind, namespace, selector s
 	if err != nil {
 		return fmt.Errorf("%s: %w", kind, err)
 	}
+	return c.pages(ctx, kind, c.resource(m, namespace), selector, f)
+}
+
+// listResource returns the objects of a resource in a namespace. One that the
+// API does not serve is not found.
+func (c *cluster) listResource(ctx context.Context, r schema.GroupVersionResource, namespace string) ([]unstructured.Unstructured, error) {
+	var items []unstructured.Unstructured
+	err := c.pages(ctx, r.Resource, c.dyn.Resource(r).Namespace(namespace), "", func(o *unstructured.Unstructured) { items = append(items, *o) })
+	return items, err
+}
+
+// pages calls f for each object that from lists, one page in memory at a time.
+func (c *cluster) pages(ctx context.Context, what string, from dynamic.ResourceInterface, selector string, f func(*unstructured.Unstructured)) error {
 	opts := metav1.ListOptions{LabelSelector: selector, Limit: 200}
 	for {
 		var l *unstructured.UnstructuredList
 		err := c.retry(ctx, func() (err error) {
-			l, err = c.resource(m, namespace).List(ctx, opts)
+			l, err = from.List(ctx, opts)
 			return err
 		})
 		if err != nil {
-			return fmt.Errorf("list %s: %w", kind, err)
+			return fmt.Errorf("list %s: %w", what, err)
 		}
 		for i := range l.Items {
 			f(&l.Items[i])

@@ -116,6 +116,10 @@ func TestCustomResource(t *testing.T) {
 	m := n.module()
 	ctx := context.Background()
 	group := n.ns + ".example"
+	early, err := connect(n.set, n.logf)
+	require.NoError(t, err)
+	_, err = early.mapping(ctx, "", "ConfigMap", "")
+	require.NoError(t, err)
 	crd := fmt.Sprintf(`apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
 metadata: {name: things.%s}
@@ -138,14 +142,24 @@ spec:
 	require.ErrorContains(t, m.Rollout(ctx, n.request(n.ns, n.manifests(strings.Replace(thing, "size", "sice", 1), crd))), "app.yaml:4: Thing/it: unknown field spec.sice")
 
 	t.Log("a definition in use by others stays")
-	foreign := id{Group: group, Kind: "Thing", Namespace: "default", Name: "theirs"}
+	other := newNode(t)
+	foreign := id{Group: group, Kind: "Thing", Namespace: other.ns, Name: "theirs"}
+	ns, err := n.c.mapping(ctx, "", "Namespace", "v1")
+	require.NoError(t, err)
+	_, err = n.c.apply(ctx, ns, id{Kind: "Namespace", Name: other.ns}, []byte(fmt.Sprintf(`{"apiVersion":"v1","kind":"Namespace","metadata":{"name":%q}}`, other.ns)), false)
+	require.NoError(t, err)
 	mp, err := n.c.mapping(ctx, group, "Thing", "v1")
 	require.NoError(t, err)
 	_, err = n.c.apply(ctx, mp, foreign, []byte(fmt.Sprintf(`{"apiVersion":"%s/v1","kind":"Thing","metadata":{"name":"theirs"}}`, group)), false)
 	require.NoError(t, err)
 	require.NoError(t, m.Rollout(ctx, n.request(n.ns, n.manifests(configMap("only")))))
 	require.Nil(t, n.get(group, "Thing", "it"))
-	require.Contains(t, n.log(), "there are objects of its kind, such as theirs in default")
+	require.Contains(t, n.log(), "there are objects of its kind, such as theirs in "+other.ns)
+
+	t.Log("and so does a namespace, for a connection that is older than the definition")
+	why, err := (&session{c: early, log: n.logf}).namespaceInUse(ctx, other.ns, false)
+	require.NoError(t, err)
+	require.Equal(t, "there is Thing/theirs in it", why)
 	require.NoError(t, n.c.remove(ctx, foreign, ""))
 	require.NoError(t, m.Purge(ctx, n.request(n.ns, "")))
 	gone, err := n.c.get(ctx, id{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition", Name: "things." + group})

@@ -2,7 +2,6 @@ package k8s
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -202,10 +201,12 @@ func (s *session) namespaceInUse(ctx context.Context, ns string, data bool) (str
 			if !strings.Contains(strings.Join(r.Verbs, " "), "list") || passing[r.Kind] {
 				continue
 			}
-			list, err := s.c.list(ctx, gv.Group, r.Kind, ns, "")
-			if cause := errors.Unwrap(err); apierrors.IsMethodNotSupported(cause) || apierrors.IsNotFound(cause) {
+			// By its resource, not through the mapper, which is older than the
+			// list of resources: definitions come and go meanwhile.
+			list, err := s.c.listResource(ctx, gv.WithResource(r.Name), ns)
+			if apierrors.IsMethodNotSupported(err) || apierrors.IsNotFound(err) {
 				continue
-			} else if apierrors.IsForbidden(cause) {
+			} else if apierrors.IsForbidden(err) {
 				return fmt.Sprintf("not everything in it can be listed: %v", err), nil
 			}
 			if err != nil {
