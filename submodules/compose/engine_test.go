@@ -104,7 +104,7 @@ func newBench(t *testing.T) *bench {
 	cli, err := client.NewClientWithOpts(client.WithHost(host()), client.WithAPIVersionNegotiation())
 	require.NoError(t, err)
 	t.Cleanup(func() { cli.Close() })
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	if _, err := cli.Ping(ctx); err != nil {
 		missing(t, "this test needs a Docker engine: none at %s", host())

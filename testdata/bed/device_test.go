@@ -34,7 +34,7 @@ volumes:
 	defer w.Stop()
 	start := time.Now()
 	d.MustRun(t, "docker", "compose", "-f", d.Share("compose.yaml"), "up", "-d", "--pull", "never", "--wait")
-	Eventually(t, 5*time.Second, "the service answers", func() bool { return w.Says() == "web 1" })
+	Eventually(t, 20*time.Second, "the service answers", func() bool { return w.Says() == "web 1" })
 	down, times := w.Down(start)
 	require.Equal(t, 1, times)
 	require.Greater(t, down, 50*time.Millisecond)

@@ -160,5 +160,5 @@ func watch(t *testing.T, d *bed.Device) *bed.Watch {
 
 func says(t *testing.T, w *bed.Watch, want string) {
 	t.Helper()
-	bed.Eventually(t, 5*time.Second, "the web service says "+want, func() bool { return w.Says() == want })
+	bed.Eventually(t, 20*time.Second, "the web service says "+want, func() bool { return w.Says() == want })
 }

@@ -49,7 +49,7 @@ func engine(t *testing.T) (*Engine, string) {
 	if host == "" {
 		host = client.DefaultDockerHost
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	e, err := Open(ctx, host, func(l string) { t.Log(l) })
 	if err != nil {
