@@ -29,7 +29,7 @@ const (
 // the tar or the context's.
 func Compare(ctx context.Context, r io.Reader, dir *os.Root, contents bool) ([]string, error) {
 	c := &comparison{dir: dir, contents: contents, bad: map[string]string{}, gone: map[string]bool{}, buf: make([]byte, 128<<10)}
-	for tr := tar.NewReader(r); len(c.bad) < maxProblems; {
+	for tr := tar.NewReader(r); len(c.bad)+len(c.gone) < maxProblems; {
 		h, err := tr.Next()
 		if err == io.EOF {
 			break
@@ -45,12 +45,13 @@ func Compare(ctx context.Context, r io.Reader, dir *os.Root, contents bool) ([]s
 		}
 	}
 	for name := range c.gone {
-		if fi, err := dir.Lstat(name); err != nil || fi.Mode()&fs.ModeCharDevice == 0 {
-			c.bad[name] = name + " is not removed any more"
-		}
+		c.bad[name] = name + " is not removed any more"
 	}
 	return said(c.bad), nil
 }
+
+// isWhiteout says whether this is how overlayfs keeps that a name is removed.
+func isWhiteout(fi fs.FileInfo) bool { return fi.Mode()&fs.ModeCharDevice != 0 }
 
 // said is the list of what is wrong, in the order of the names.
 func said(bad map[string]string) (list []string) {
@@ -68,7 +69,7 @@ type comparison struct {
 	dir      *os.Root
 	contents bool
 	bad      map[string]string // by name
-	gone     map[string]bool   // names that the layer removes
+	gone     map[string]bool   // names that the layer removes and that are there
 	buf      []byte
 }
 
@@ -79,7 +80,11 @@ func (c *comparison) entry(h *tar.Header, content io.Reader) error {
 		return nil // an attribute of the directory, or AUFS's own
 	}
 	if removed, ok := strings.CutPrefix(base, ".wh."); ok {
-		c.gone[dir+removed] = true
+		// What is right need not be remembered: if the name is made anew in the
+		// same layer after all, that entry is looked at.
+		if fi, err := c.dir.Lstat(dir + removed); err != nil || !isWhiteout(fi) {
+			c.gone[dir+removed] = true
+		}
 		return nil
 	}
 	if len(c.gone) > 0 { // what is removed can be made anew in the same layer

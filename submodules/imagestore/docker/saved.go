@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"io"
 	"io/fs"
 	"os"
@@ -156,7 +157,7 @@ func (s *saved) OpenFile(ctx context.Context, in delta.Digest, name string) (del
 	if err != nil {
 		return nil, err
 	}
-	at, ok := l.files[name]
+	at, ok := l.files[maphash.String(names, name)]
 	if !ok {
 		return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
 	}
@@ -198,9 +199,14 @@ type savedLayer struct {
 	size    int64
 	scanned bool
 	sparse  bool
-	files   map[string]extent
+	// files are kept by a hash of their names, which would take several times as
+	// much. Two names with one hash are no danger: what is read is checked.
+	files   map[uint64]extent
 	headers []extent // of each member
 }
+
+// names hashes names of files.
+var names = maphash.MakeSeed()
 
 type extent struct{ offset, size int64 }
 
@@ -228,7 +234,7 @@ func (l *savedLayer) scan() error {
 	if _, err := l.f.Seek(0, io.SeekStart); err != nil {
 		return err
 	}
-	l.files = map[string]extent{}
+	l.files = map[uint64]extent{}
 	tr := tar.NewReader(l.f)
 	var end int64 // of the member before, with its padding
 	for {
@@ -253,7 +259,7 @@ func (l *savedLayer) scan() error {
 		l.headers = append(l.headers, extent{end, at - end})
 		end = at + h.Size + -h.Size&511
 		if h.Typeflag == tar.TypeReg {
-			l.files[strings.TrimPrefix(path.Clean("/"+h.Name), "/")] = extent{at, h.Size}
+			l.files[maphash.String(names, strings.TrimPrefix(path.Clean("/"+h.Name), "/"))] = extent{at, h.Size}
 		}
 	}
 }
