@@ -51,7 +51,7 @@ func (s *session) findCompose(ctx context.Context) (*command, error) {
 	var reason error
 	for _, words := range tries {
 		c := &command{words: words, env: env}
-		var out bytes.Buffer
+		out := capped{most: 4 << 10}
 		err := c.run(ctx, "", &out, io.Discard, "version", "--short")
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
@@ -59,7 +59,7 @@ func (s *session) findCompose(ctx context.Context) (*command, error) {
 		if err != nil {
 			continue
 		}
-		c.version = strings.TrimPrefix(strings.TrimSpace(out.String()), "v")
+		c.version = strings.TrimPrefix(strings.TrimSpace(out.buf.String()), "v")
 		major, _, _ := strings.Cut(c.version, ".")
 		n, err := strconv.Atoi(major)
 		switch {
@@ -149,6 +149,20 @@ func descendants(pid int) []int {
 		}
 	}
 	return all
+}
+
+// capped keeps the first bytes of what a command says, and lets it say the rest.
+type capped struct {
+	buf  bytes.Buffer
+	most int
+	over bool // there was more
+}
+
+func (c *capped) Write(p []byte) (int, error) {
+	n := min(len(p), c.most-c.buf.Len())
+	c.buf.Write(p[:n])
+	c.over = c.over || n < len(p)
+	return len(p), nil
 }
 
 // tail passes on lines and remembers the last ones.

@@ -96,15 +96,19 @@ func sameDir(a, b string) bool {
 	return err == nil && ra == rb
 }
 
-// remove stops and removes containers, all at a time. Their volumes stay, for
-// they are data.
+// removals is how many containers are stopped at a time: one that does not
+// listen takes ten seconds of waiting, and each takes a connection to the engine.
+const removals = 16
+
+// remove stops and removes containers. Their volumes stay, for they are data.
 func (s *session) remove(ctx context.Context, list []container.Summary) error {
 	var wg sync.WaitGroup
 	errs := make([]error, len(list))
+	slots := make(chan struct{}, removals)
 	for i, c := range list {
-		wg.Add(1)
-		go func() {
-			defer wg.Done()
+		slots <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-slots }()
 			s.req.Logf("removing container %s", name(c))
 			cli := s.engine.Client()
 			if err := cli.ContainerStop(ctx, c.ID, container.StopOptions{}); err != nil && !docker.IsNotFound(err) {
@@ -114,7 +118,7 @@ func (s *session) remove(ctx context.Context, list []container.Summary) error {
 			if err := cli.ContainerRemove(ctx, c.ID, container.RemoveOptions{Force: true}); err != nil && !docker.IsNotFound(err) && !docker.IsConflict(err) {
 				errs[i] = fmt.Errorf("remove container %s: %w", name(c), err)
 			}
-		}()
+		})
 	}
 	wg.Wait()
 	for _, err := range errs {

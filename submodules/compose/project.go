@@ -1,7 +1,6 @@
 package compose
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -116,6 +115,10 @@ func invalid(format string, args ...any) error {
 	return submodules.Mark(fmt.Errorf(format, args...), submodules.ErrContent)
 }
 
+// maxModel bounds what Compose makes of the files, in bytes: a few lines of YAML
+// can name each other many times over.
+const maxModel = 8 << 20
+
 // readProject lets Compose read the files in dir and refuses what cannot be
 // installed. existing is the project of the containers that run from dir, if
 // there are any.
@@ -135,7 +138,7 @@ func (s *session) readProject(ctx context.Context, c *command, dir, existing str
 			p.name = projectName(s.req.App)
 		}
 	}
-	var out bytes.Buffer
+	out := capped{most: maxModel}
 	said := &tail{}
 	if err := c.run(ctx, dir, &out, said, p.args("config", "--format", "json")...); err != nil {
 		if ctx.Err() != nil {
@@ -143,7 +146,10 @@ func (s *session) readProject(ctx context.Context, c *command, dir, existing str
 		}
 		return nil, invalid("the compose files in %s are not valid: %w", dir, said.reason(err))
 	}
-	if err := json.Unmarshal(out.Bytes(), &p.model); err != nil {
+	if out.over {
+		return nil, invalid("the compose files in %s come to more than %d MiB when their aliases and extensions are followed", dir, maxModel>>20)
+	}
+	if err := json.Unmarshal(out.buf.Bytes(), &p.model); err != nil {
 		return nil, fmt.Errorf("docker compose config: %w", err)
 	}
 	if p.name == "" {

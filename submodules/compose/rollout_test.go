@@ -247,6 +247,7 @@ func TestRefused(t *testing.T) {
 		"uses the image " + b.app + "-none:7, which":           {compose(b.app, "  x:\n    image: "+b.app+"-none:7\n"), submodules.ErrNotFound},
 		`names "../../other.yml", outside`:                     {map[string]string{".env": "COMPOSE_FILE=../../other.yml"}, submodules.ErrContent},
 		"have no service":                                      {map[string]string{"compose.yaml": "services: {}\n"}, submodules.ErrContent},
+		"come to more than 8 MiB":                              {compose(b.app, "x-a: &a "+strings.Repeat("a", 1<<17)+"\nx-b: ["+strings.Repeat("*a, ", 1<<7)+"]\n"), submodules.ErrContent},
 		"no-such.env":                                          {compose(b.app, "    env_file: no-such.env\n"), submodules.ErrContent},
 		"is in use by container person-of-" + b.app + "-web-1": {compose(b.app, "name: person-of-"+b.app+"\n"), submodules.ErrContent},
 	} {
