@@ -1,15 +1,11 @@
 package docker
 
 import (
-	"bytes"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
-	"net/url"
 	"os"
 	"path"
 	"strings"
@@ -21,10 +17,10 @@ import (
 )
 
 // snapshots asks an engine's containerd where its files are, and where it
-// unpacked a layer to. It is five calls of containerd's API
-// (api/services/{snapshots,introspection}/v1) over the standard library's
-// HTTP/2: containerd's own client would double the size of the program, and
-// take megabytes of memory.
+// unpacked a layer to, and takes away what an interrupted load left. It is
+// seven calls of containerd's API (api/services/{snapshots,leases,
+// introspection}/v1) over the standard library's HTTP/2: containerd's own
+// client would double the size of the program, and take megabytes of memory.
 type snapshots struct {
 	http        *http.Client
 	namespace   string
@@ -83,6 +79,7 @@ func (s *snapshots) Close() error {
 
 const (
 	snapshotService      = "snapshots.v1.Snapshots/"
+	leaseService         = "leases.v1.Leases/"
 	introspectionService = "introspection.v1.Introspection/"
 )
 
@@ -138,12 +135,12 @@ func (s *snapshots) dir(ctx context.Context, chain image.Digest) (*os.Root, erro
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	key := fmt.Sprintf(viewPrefix+"%d-%d-%d", os.Getpid(), time.Now().UnixNano(), views.Add(1))
-	reply, err := s.call(ctx, snapshotService+"View", protoFields{{1, s.snapshotter}, {2, key}, {3, chain.String()}})
+	reply, err := s.call(ctx, snapshotService+"View", protoFields{{1, s.snapshotter}, {2, key}, {3, chain.String()}}.message())
 	if err != nil {
 		return nil, fmt.Errorf("snapshot %s: %w", chain, err)
 	}
 	// One that is left behind by a failure here is collected by containerd.
-	_, _ = s.call(context.WithoutCancel(ctx), snapshotService+"Remove", protoFields{{1, s.snapshotter}, {2, key}})
+	_, _ = s.call(context.WithoutCancel(ctx), snapshotService+"Remove", protoFields{{1, s.snapshotter}, {2, key}}.message())
 	dir, err := upperOf(reply)
 	if err != nil {
 		return nil, fmt.Errorf("snapshot %s: %w", chain, err)
@@ -161,17 +158,20 @@ func (s *snapshots) remove(ctx context.Context, chain image.Digest) (bool, error
 		return false, err
 	}
 	for _, key := range left {
-		if _, err := s.call(ctx, snapshotService+"Remove", protoFields{{1, s.snapshotter}, {2, key}}); err != nil {
+		if _, err := s.call(ctx, snapshotService+"Remove", protoFields{{1, s.snapshotter}, {2, key}}.message()); err != nil {
 			return false, fmt.Errorf("snapshot %s: %w", key, err)
 		}
 	}
-	_, err = s.call(ctx, snapshotService+"Remove", protoFields{{1, s.snapshotter}, {2, chain.String()}})
+	_, err = s.call(ctx, snapshotService+"Remove", protoFields{{1, s.snapshotter}, {2, chain.String()}}.message())
 	var failed *grpcError
 	if errors.As(err, &failed) && failed.status == grpcNotFound {
 		return false, nil
 	}
-	if err != nil {
+	if err != nil && len(others) > 0 {
 		return false, fmt.Errorf("snapshot %s, on which there are %q: %w", chain, others, err)
+	}
+	if err != nil {
+		return false, fmt.Errorf("snapshot %s: %w", chain, err)
 	}
 	return true, nil
 }
@@ -181,7 +181,7 @@ func (s *snapshots) remove(ctx context.Context, chain image.Digest) (bool, error
 // core/snapshots.UnpackKeyPrefix), and views of ours; others the rest. Each
 // message of the reply has in field 1 a snapshot (name 1), repeated.
 func (s *snapshots) above(ctx context.Context, chain image.Digest) (left, others []string, err error) {
-	messages, err := s.exchange(ctx, snapshotService+"List", protoFields{{1, s.snapshotter}, {2, fmt.Sprintf("parent==%q", chain)}})
+	messages, err := s.exchange(ctx, snapshotService+"List", protoFields{{1, s.snapshotter}, {2, fmt.Sprintf("parent==%q", chain)}}.message())
 	if err != nil {
 		return nil, nil, fmt.Errorf("snapshots on %s: %w", chain, err)
 	}
@@ -203,19 +203,6 @@ func (s *snapshots) above(ctx context.Context, chain image.Digest) (left, others
 		}
 	}
 	return left, others, nil
-}
-
-// grpcNotFound is the status NOT_FOUND (grpc, doc/statuscodes.md).
-const grpcNotFound = "5"
-
-// grpcError is a call's status that is not OK.
-type grpcError struct {
-	words, status string
-	http          int
-}
-
-func (e *grpcError) Error() string {
-	return fmt.Sprintf("containerd: %s (HTTP %d, status %q)", e.words, e.http, e.status)
 }
 
 // upperOf reads a ViewSnapshotResponse: field 1 is a mount (type 1, source 2,
@@ -241,121 +228,4 @@ func upperOf(reply []byte) (string, error) {
 		}
 	}
 	return "", errors.New("the snapshotter has no directory of the layer")
-}
-
-// maxReply bounds a reply, in bytes. A view of 512 layers has 100 KiB of paths.
-const maxReply = 1 << 20
-
-// call makes a call that has one message for its reply.
-func (s *snapshots) call(ctx context.Context, method string, fields protoFields) ([]byte, error) {
-	messages, err := s.exchange(ctx, method, fields)
-	if err != nil {
-		return nil, err
-	}
-	if len(messages) != 1 {
-		return nil, errors.New("containerd: its reply is not one message")
-	}
-	return messages[0], nil
-}
-
-// exchange sends a message and returns those of the reply (gRPC over HTTP/2,
-// PROTOCOL-HTTP2.md).
-func (s *snapshots) exchange(ctx context.Context, method string, fields protoFields) ([][]byte, error) {
-	message := fields.append(nil)
-	body := binary.BigEndian.AppendUint32([]byte{0}, uint32(len(message)))
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://containerd/containerd.services."+method, bytes.NewReader(append(body, message...)))
-	if err != nil {
-		return nil, err
-	}
-	req.Header.Set("Content-Type", "application/grpc")
-	req.Header.Set("TE", "trailers")
-	req.Header.Set("Containerd-Namespace", s.namespace)
-	res, err := s.http.Do(req)
-	if err != nil {
-		return nil, err
-	}
-	defer res.Body.Close()
-	reply, err := io.ReadAll(io.LimitReader(res.Body, maxReply))
-	if err != nil {
-		return nil, err
-	}
-	status, words := res.Trailer.Get("Grpc-Status"), res.Trailer.Get("Grpc-Message")
-	if status == "" {
-		status, words = res.Header.Get("Grpc-Status"), res.Header.Get("Grpc-Message")
-	}
-	if status != "0" {
-		if said, err := url.PathUnescape(words); err == nil {
-			words = said
-		}
-		return nil, &grpcError{words, status, res.StatusCode}
-	}
-	var messages [][]byte
-	for len(reply) > 0 {
-		if len(reply) < 5 || reply[0] != 0 || int64(binary.BigEndian.Uint32(reply[1:])) > int64(len(reply)-5) {
-			return nil, errors.New("containerd: its reply is cut off")
-		}
-		end := 5 + int(binary.BigEndian.Uint32(reply[1:]))
-		messages, reply = append(messages, reply[5:end]), reply[end:]
-	}
-	return messages, nil
-}
-
-// protoFields are the fields of a message; here all are strings or messages
-// (https://protobuf.dev/programming-guides/encoding).
-type protoFields []protoField
-
-type protoField struct {
-	number uint64
-	value  string
-}
-
-const lengthDelimited = 2
-
-// get returns the first field of that number, "" if there is none.
-func (f protoFields) get(number uint64) string {
-	for _, x := range f {
-		if x.number == number {
-			return x.value
-		}
-	}
-	return ""
-}
-
-func (f protoFields) append(b []byte) []byte {
-	for _, x := range f {
-		b = binary.AppendUvarint(b, x.number<<3|lengthDelimited)
-		b = binary.AppendUvarint(b, uint64(len(x.value)))
-		b = append(b, x.value...)
-	}
-	return b
-}
-
-var errProto = errors.New("containerd: its reply is no message of this kind")
-
-// readProto reads fields of strings and messages; numbers are passed over.
-func readProto(b []byte) (fields protoFields, err error) {
-	for len(b) > 0 {
-		key, n := binary.Uvarint(b)
-		if n <= 0 {
-			return nil, errProto
-		}
-		b = b[n:]
-		size, n := binary.Uvarint(b)
-		if n <= 0 {
-			return nil, errProto
-		}
-		b = b[n:]
-		switch key & 7 {
-		case 0: // a number: it was the size just read
-		case lengthDelimited:
-			if size > uint64(len(b)) {
-				return nil, errProto
-			}
-			fields = append(fields, protoField{key >> 3, string(b[:size])})
-			b = b[size:]
-		default:
-			return nil, errProto
-		}
-	}
-	return fields, nil
 }

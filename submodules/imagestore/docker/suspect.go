@@ -36,7 +36,7 @@ func (e *Engine) suspect(ctx context.Context, s LoadSpec) error {
 	if ctd, err := e.containerd(ctx); err != nil {
 		return err
 	} else if ctd {
-		return e.dropSnapshots(ctx, s.Want.DiffIDs)
+		return e.dropSnapshots(ctx, s.Want.DiffIDs, s.Distrust)
 	}
 	return e.dropUnused(ctx, s.Want.DiffIDs)
 }
@@ -44,13 +44,25 @@ func (e *Engine) suspect(ctx context.Context, s LoadSpec) error {
 // dropSnapshots removes what the containerd store has unpacked of diffIDs and no
 // image has, the uppermost first. The lease of a load that a power cut ended
 // keeps such snapshots for a day, and every load in that time takes them for
-// present. One that something builds on refuses to go, and so does not.
-func (e *Engine) dropSnapshots(ctx context.Context, diffIDs []image.Digest) error {
+// present. One that something builds on refuses to go, and so does not; after an
+// unclean boot this may also be a record that containerd has of a snapshot that
+// its snapshotter has lost, and does not list. Only containerd's own collection
+// removes that: so the leases end before.
+func (e *Engine) dropSnapshots(ctx context.Context, diffIDs []image.Digest, uncleanBoot bool) error {
 	at, err := e.openSnapshots(ctx)
 	if err != nil || at == nil {
 		return err
 	}
 	defer at.Close()
+	if uncleanBoot {
+		n, err := at.endLeases(ctx)
+		if n > 0 {
+			e.log(fmt.Sprintf("%d leases of interrupted loads are ended", n))
+		}
+		if err != nil {
+			e.log(fmt.Sprintf("what interrupted loads left stays leased: %v", err))
+		}
+	}
 	all, err := e.all(ctx)
 	if err != nil {
 		return err
