@@ -3,6 +3,7 @@ package powercut
 import (
 	"errors"
 	"fmt"
+	"iter"
 	"math/rand/v2"
 	"os"
 	"slices"
@@ -42,48 +43,69 @@ func (c killCase) name() string {
 // TestKilledEverywhere kills the real Mender client and its call with SIGKILL
 // at each point that the call passes, each durable step and each side of each
 // call of the sub-module, in each state; and goes on in each of the ways. On
-// its own it takes one point a state.
+// its own it takes one point a state, with MENDER_APP_KILLS up to that many.
 func TestKilledEverywhere(t *testing.T) {
 	if testing.Short() {
 		t.Skip("kills a real client on a real engine; left out of -short")
 	}
 	prepared(t)
 	seed := number(t, "MENDER_APP_SEED", rand.Int64N(1e6))
+	sample := number(t, "MENDER_APP_KILLS", 1)
+	if faults() && os.Getenv("MENDER_APP_KILLS") == "" {
+		sample = 0
+	}
 	var total kills
 	t.Run("kills", func(t *testing.T) {
 		for i, c := range killCases {
 			t.Run(c.name(), func(t *testing.T) {
 				t.Parallel()
-				rng := rand.New(rand.NewPCG(uint64(seed), uint64(i)))
+				points := everyPoint
+				if sample > 0 {
+					points = somePoints(rand.New(rand.NewPCG(uint64(seed), uint64(i))), sample)
+				}
 				m, current := killable(t)
 				done := 0
 				defer func() { t.Logf("%d kills", done) }()
-				for n := 1; ; n++ {
-					for _, way := range ways {
-						if !faults() {
-							n, way = 1+rng.IntN(6), ways[rng.IntN(len(ways))]
-						}
-						var hit bool
-						var err error
-						current, hit, err = m.killedAt(c, n, way, current)
-						where := fmt.Sprintf("MENDER_APP_SEED=%d: killed in %s at point %d, then %s", seed, c.name(), n, way)
-						require.NoError(t, err, where)
-						if !hit {
-							// An ArtifactFailure after a rollback has nothing to do.
-							require.True(t, n > 1 || c.state == "ArtifactFailure", "no point of %s was passed", c.name())
-							return
-						}
-						total.add(c.name())
-						done++
-						if !faults() {
-							return
-						}
+				for n, way := range points {
+					var hit bool
+					var err error
+					current, hit, err = m.killedAt(c, n, way, current)
+					where := fmt.Sprintf("MENDER_APP_SEED=%d: killed in %s at point %d, then %s", seed, c.name(), n, way)
+					require.NoError(t, err, where)
+					if !hit {
+						// An ArtifactFailure after a rollback has nothing to do.
+						require.True(t, n > 1 || c.state == "ArtifactFailure", "no point of %s was passed", c.name())
+						return
 					}
+					total.add(c.name())
+					done++
 				}
 			})
 		}
 	})
-	t.Logf("figures: kills of client and call, Docker %s: %s; violations fail the test: %t", work.engine, &total, t.Failed())
+	t.Logf("figures: kills of client and call, Docker %s, MENDER_APP_SEED=%d: %s; violations fail the test: %t", work.engine, seed, &total, t.Failed())
+}
+
+// everyPoint is each point, without an end, with each way to go on from there.
+func everyPoint(yield func(n int, way string) bool) {
+	for n := 1; ; n++ {
+		for _, way := range ways {
+			if !yield(n, way) {
+				return
+			}
+		}
+	}
+}
+
+// somePoints are some of the first points.
+func somePoints(rng *rand.Rand, count int64) iter.Seq2[int, string] {
+	return func(yield func(n int, way string) bool) {
+		for range count {
+			if !yield(1+rng.IntN(6), ways[rng.IntN(len(ways))]) {
+				return
+			}
+		}
+	}
 }
 
 // killable is a machine without a disk of its own that runs release 1.
