@@ -110,7 +110,7 @@ func verbs() []verbSpec {
 			do(func(o Orchestrator) func(context.Context, Request) error { return o.Rollout })},
 		{VerbRollback, "app dir [failed_dir]", "bring back the release whose manifests are in dir",
 			do(func(o Orchestrator) func(context.Context, Request) error { return o.Rollback })},
-		{VerbPurge, "app", "remove everything the application owns but its data",
+		{VerbPurge, "app [dir]", "remove everything the application owns but its data",
 			do(func(o Orchestrator) func(context.Context, Request) error { return o.Purge })},
 		{VerbStop, "app dir", "stop the application",
 			do(func(o Orchestrator) func(context.Context, Request) error { return o.Stop })},

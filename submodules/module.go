@@ -148,9 +148,13 @@ func (m *Module) Rollback(ctx context.Context, r Request) error {
 }
 
 // Purge removes everything the application owns; its data only with
-// r.PurgeData.
+// r.PurgeData. r.Dir, which may be empty and may be gone, helps to find it.
 func (m *Module) Purge(ctx context.Context, r Request) error {
-	return m.run(ctx, r, nil, VerbPurge, r.App)
+	args := []string{r.App}
+	if r.Dir != "" {
+		args = append(args, r.Dir)
+	}
+	return m.run(ctx, r, nil, VerbPurge, args...)
 }
 
 // Stop stops the application without removing anything.

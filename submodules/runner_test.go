@@ -101,6 +101,9 @@ func TestRoundTrip(t *testing.T) {
 	require.NoError(t, m.ExportManifest(ctx, Request{App: "shop", Dir: "/d"}))
 	require.NoError(t, m.Purge(ctx, Request{App: "shop", PurgeData: true}))
 	require.True(t, read(t, rec, VerbPurge).PurgeData)
+	require.Empty(t, read(t, rec, VerbPurge).Dir)
+	require.NoError(t, m.Purge(ctx, Request{App: "shop", Dir: "/d"}))
+	require.Equal(t, "/d", read(t, rec, VerbPurge).Dir)
 
 	list, err := m.List(ctx, Request{App: "shop"})
 	require.NoError(t, err)

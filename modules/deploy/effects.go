@@ -254,7 +254,7 @@ func (e *Engine) revert(ctx context.Context, a *store.App) error {
 }
 
 func (e *Engine) revertFirst(ctx context.Context, a *store.App) error {
-	r, o, _, err := e.release(ctx, a, a.Deployment.To)
+	r, o, info, err := e.release(ctx, a, a.Deployment.To)
 	if errors.Is(err, store.ErrNoRelease) {
 		return a.Point("") // an earlier call has done the rest
 	}
@@ -277,7 +277,11 @@ func (e *Engine) revertFirst(ctx context.Context, a *store.App) error {
 	}
 	err = e.patiently(ctx, func() error {
 		return e.call(ctx, submodules.VerbPurge, callTimeout, func(ctx context.Context, tmp string) error {
-			return o.Purge(ctx, request(a, r, tmp))
+			req := request(a, r, tmp)
+			if info.Protocol == "1.0" {
+				req.Dir = "" // PURGE had no directory then
+			}
+			return o.Purge(ctx, req)
 		})
 	})
 	if err != nil {

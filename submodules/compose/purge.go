@@ -41,6 +41,16 @@ func (s *session) purge(ctx context.Context) error {
 		projects[c.Labels[labelProject]] = true
 		urls[c.ImageID] = append(urls[c.ImageID], c.Image)
 	}
+	// Its containers may be gone already, and the mounts' copies not.
+	if s.req.Dir != "" {
+		dir, err := filepath.Abs(s.req.Dir)
+		if err != nil {
+			return err
+		}
+		if ownDirectory(s.req.App, dir) {
+			dirs[dir] = true
+		}
+	}
 	// A project that others share is theirs too: its networks and volumes stay.
 	for _, c := range all {
 		if !mine[c.ID] {

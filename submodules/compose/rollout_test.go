@@ -195,7 +195,11 @@ func TestMountedFiles(t *testing.T) {
 	require.FileExists(t, filepath.Join(conf, "written"))
 	b.load("1")
 	ids("6")
-	require.NoError(t, b.mod.Purge(t.Context(), submodules.Request{App: b.app, PurgeData: true}))
+	require.NoError(t, b.mod.Purge(t.Context(), submodules.Request{App: b.app}))
+	// Its containers are gone by now: the copies are found by the directory.
+	require.NoError(t, b.mod.Purge(t.Context(), submodules.Request{App: b.app, Dir: b.store, PurgeData: true}))
+	require.DirExists(t, mounts, "a directory that is not the application's")
+	require.NoError(t, b.mod.Purge(t.Context(), submodules.Request{App: b.app, Dir: filepath.Join(b.store, b.app, "manifests"), PurgeData: true}))
 	require.NoDirExists(t, mounts)
 }
 
