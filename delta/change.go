@@ -205,7 +205,7 @@ func (e *encoder) trial(en *entry) (int64, error) {
 func (e *encoder) openStore() error {
 	e.store = NewStore()
 	for _, o := range e.old {
-		e.bases = append(e.bases, Base{o.image, o.Digest, o.Size, o.Kind})
+		e.bases = append(e.bases, Base{Image: o.image, Digest: o.Digest, Size: o.Size, Kind: o.Kind})
 		if err := e.store.Add(o.Digest, o.Kind, o.r, o.Size); err != nil {
 			return err
 		}

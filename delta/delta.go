@@ -84,6 +84,10 @@ type Options struct {
 	// TempDir holds copies of objects that cannot be read in place; "" means
 	// the system's.
 	TempDir string
+	// FilesOnly makes a delta that reads the contents of old files alone, no
+	// headers of old tars: for stores that keep what a layer was unpacked to and
+	// not its tar. Such a delta is up to a fifth larger.
+	FilesOnly bool
 	// Progress, if set, is called now and then, never at once, with the number
 	// of bytes of the new image that are done and that are to be done in all.
 	Progress func(done, total int64)
@@ -116,6 +120,9 @@ type Base struct {
 	Digest Digest
 	Size   int64
 	Kind   Kind
+	// Headers says that the headers of the tar are read (Old.Headers), and not
+	// the contents of its files alone.
+	Headers bool
 }
 
 // Header is what a delta says about itself before any content.

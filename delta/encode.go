@@ -153,7 +153,7 @@ func (e *encoder) write(w io.Writer) (*Report, error) {
 	use := func(i *int) {
 		if used[*i] == 0 {
 			o := e.old[*i]
-			h.Bases = append(h.Bases, Base{o.image, o.Digest, o.Size, o.Kind})
+			h.Bases = append(h.Bases, Base{Image: o.image, Digest: o.Digest, Size: o.Size, Kind: o.Kind})
 			used[*i] = len(h.Bases)
 		}
 		*i = used[*i] - 1
@@ -176,6 +176,7 @@ func (e *encoder) write(w io.Writer) (*Report, error) {
 		any := false
 		for j := range p.refs {
 			use(&p.refs[j])
+			h.Bases[p.refs[j]].Headers = true
 			any = true
 		}
 		for j := range p.members {

@@ -13,7 +13,7 @@ import (
 // The constants of FORMAT.md.
 const (
 	magic   = "\xd5appdlt\n"
-	version = 2
+	version = 1
 
 	maxHeader   = 1 << 20 // bytes of the header
 	maxObjects  = 1 << 12 // objects, and bases
@@ -75,6 +75,9 @@ func appendHeader(b []byte, h Header) ([]byte, error) {
 		if o.Image != image {
 			k |= 2
 			image = o.Image
+		}
+		if o.Headers {
+			k |= 4
 		}
 		p = append(p, k)
 		if k&2 != 0 {
@@ -157,14 +160,14 @@ func readHeader(r *bufio.Reader) (h Header, err error) {
 	image := ""
 	for range nb {
 		k := d.byte()
-		if k > 3 {
+		if k > 7 || k&5 == 5 {
 			d.bad = true
 			break
 		}
 		if k&2 != 0 {
 			image = d.str(maxName)
 		}
-		h.Bases = append(h.Bases, Base{Image: image, Digest: d.digest(), Size: d.size(maxObject), Kind: kinds[k&1]})
+		h.Bases = append(h.Bases, Base{Image: image, Digest: d.digest(), Size: d.size(maxObject), Kind: kinds[k&1], Headers: k&4 != 0})
 	}
 	no := d.count(maxObjects, 34)
 	for i := range no {

@@ -91,8 +91,8 @@ func FuzzHeader(f *testing.F) {
 	_, err := Encode(context.Background(), &d, []Image{old}, new, Options{})
 	require.NoError(f, err)
 	f.Add(d.Bytes()[:200])
-	f.Add([]byte(magic + "\x02\x00\x00\x00\x00\x00"))
-	f.Add([]byte(magic + "\x01"))
+	f.Add([]byte(magic + "\x01\x00\x00\x00\x00\x00"))
+	f.Add([]byte(magic + "\x02"))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		r, err := NewReader(bytes.NewReader(b))
 		if err != nil {

@@ -2,6 +2,7 @@ package delta
 
 import (
 	"bytes"
+	"context"
 	"io"
 	"testing"
 
@@ -51,3 +52,42 @@ type closeReader struct {
 }
 
 func (c *closeReader) Close() error { *c.closed = true; return nil }
+
+// unpacked is an Old that has what layers were unpacked to, and no tar.
+type unpacked struct{ *Store }
+
+func (unpacked) Headers(context.Context, Digest) (HeaderReader, error) { return nil, ErrNoObject }
+
+// A delta of files alone is rebuilt where the headers of old tars are gone; the
+// header of any other says which it needs.
+func TestFilesOnly(t *testing.T) {
+	for name, pair := range map[string]func() (old, new Image){"every operation": fuzzPair, "many files": manyFiles} {
+		t.Run(name, func(t *testing.T) {
+			old, new := pair()
+			store := unpacked{storeOf(t, old)}
+			var d bytes.Buffer
+			rep, err := Encode(t.Context(), &d, []Image{old}, new, Options{})
+			require.NoError(t, err)
+			layer := len(rep.Header.Bases) - 1
+			require.True(t, rep.Header.Bases[layer].Headers)
+			_, err = apply(d.Bytes(), store)
+			var oe *OldError
+			require.ErrorAs(t, err, &oe)
+			require.Equal(t, NoBase, oe.Problem)
+			require.Equal(t, rep.Header.Bases[layer], oe.Base)
+
+			d.Reset()
+			rep, err = Encode(t.Context(), &d, []Image{old}, new, Options{FilesOnly: true})
+			require.NoError(t, err)
+			for _, b := range rep.Header.Bases {
+				require.False(t, b.Headers)
+			}
+			require.Equal(t, Delta, rep.Objects[len(rep.Objects)-1].Encoding)
+			sinks, err := apply(d.Bytes(), store)
+			require.NoError(t, err)
+			for _, s := range sinks {
+				require.True(t, s.committed)
+			}
+		})
+	}
+}

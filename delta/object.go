@@ -151,7 +151,7 @@ func (s *session) tarObject(info ObjectInfo, p *objectPlan) (err error) {
 			b = p.refs[i]
 		}
 		b = int(s.raw(12, uint64(b)))
-		if b >= len(s.bases) || s.bases[b].Kind != Tar {
+		if b >= len(s.bases) || !s.bases[b].Headers {
 			return formatError("unknown base")
 		}
 		h := &headerStream{base: b}

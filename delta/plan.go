@@ -63,7 +63,9 @@ func (e *encoder) planTar(h *hostObject, p *objectPlan) error {
 			m.padded = bytes.Count(b, []byte{0}) == len(b)
 		}
 	}
-	e.planRefs(h, p)
+	if !e.opt.FilesOnly {
+		e.planRefs(h, p)
+	}
 	for i := range p.members {
 		if m := &p.members[i]; m.member.size > 0 {
 			todo = append(todo, &m.entry)

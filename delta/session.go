@@ -30,6 +30,7 @@ type session struct {
 	count   *number
 	base    []prob
 	path    *text
+	asNamed prob // an old file has the member's path
 	same    prob
 	pad     prob
 	diff    *differ
@@ -69,7 +70,7 @@ func newSession(ctx context.Context, f *frames, old Old, bases []Base) *session 
 		more:   freshProb, same: freshProb, pad: freshProb,
 		skip: newNumber(), count: newNumber(),
 		base: fresh(1 << baseBits(len(bases))),
-		path: newText(6, 11, 14), diff: newDiffer(),
+		path: newText(6, 11, 14), asNamed: freshProb, diff: newDiffer(),
 		buf:  make([]byte, chunk),
 		stat: func(string) {},
 
@@ -266,6 +267,10 @@ func (s *session) source(src source, path string) (source, error) {
 	src.base = s.tree(s.base, baseBits(len(s.bases)), src.base)
 	if src.base >= len(s.bases) {
 		return src, formatError("unknown base")
+	}
+	if s.flag(&s.asNamed, src.path == path) {
+		src.path = path
+		return src, nil
 	}
 	for i := range len(path) {
 		s.path.see(path[i])

@@ -18,8 +18,10 @@ import (
 type DeltaOptions struct {
 	Platform image.Platform // of images that have several; the zero Platform takes what there is
 	TempDir  string         // "" is the output's directory
-	Sources  source.Config
-	Progress func(Event)
+	// FilesOnly makes a delta that needs old files alone, see delta.Options.
+	FilesOnly bool
+	Sources   source.Config
+	Progress  func(Event)
 }
 
 // DeltaReport is what EncodeDelta did.
@@ -71,7 +73,7 @@ func EncodeDelta(ctx context.Context, old []string, next, out string, o DeltaOpt
 	var r *delta.Report
 	err = replaceFile(out, func(w io.Writer) error {
 		r, err = delta.Encode(ctx, w, olds, target, delta.Options{
-			TempDir:  h.temp,
+			TempDir: h.temp, FilesOnly: o.FilesOnly,
 			Progress: func(done, total int64) { h.tell("encode", next, done, total) },
 		})
 		return err

@@ -47,6 +47,7 @@ type Options struct {
 
 	Images     []Pair   // none: those the manifests use
 	DeepDelta  bool     // deltas even for images without a base
+	FilesOnly  bool     // deltas need old files alone, not the headers of layers, see delta.Options
 	Fallback   bool     // every image with a base is there whole as well
 	SkipImages bool     // ship none: all of them are on the device
 	OnDevice   []string // images the manifests use that are on the device

@@ -194,7 +194,7 @@ func (g *generation) addDelta(ctx context.Context, w *artifact.ImagesWriter, i i
 	defer os.Remove(f.Name())
 	defer f.Close()
 	report, err := delta.Encode(ctx, f, olds, deltaImage(img.URL, img.Image), delta.Options{
-		TempDir:  g.temp,
+		TempDir: g.temp, FilesOnly: g.FilesOnly,
 		Progress: func(done, total int64) { g.tell("encode", img.URL, done, total) },
 	})
 	if err != nil {

@@ -26,7 +26,7 @@ func (g *generation) encodeTo(ctx context.Context, what string, olds []delta.Ima
 	}
 	e := encoded{path: f.Name()}
 	e.report, err = delta.Encode(ctx, f, olds, next, delta.Options{
-		TempDir:  g.temp,
+		TempDir: g.temp, FilesOnly: g.FilesOnly,
 		Progress: func(done, total int64) { g.tell("encode", what, done, total) },
 	})
 	if cerr := f.Close(); err == nil && cerr != nil {

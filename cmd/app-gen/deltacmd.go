@@ -41,7 +41,7 @@ any single files.
 // handFlags are those of delta encode and apply.
 type handFlags struct {
 	out, platform, temp string
-	json                bool
+	json, filesOnly     bool
 }
 
 func (f *handFlags) add(c *cobra.Command) {
@@ -51,7 +51,7 @@ func (f *handFlags) add(c *cobra.Command) {
 }
 
 func (f *handFlags) options(b *bars) (generator.DeltaOptions, error) {
-	o := generator.DeltaOptions{TempDir: f.temp, Progress: b.event}
+	o := generator.DeltaOptions{TempDir: f.temp, FilesOnly: f.filesOnly, Progress: b.event}
 	if f.out == "" {
 		return o, &usageError{text: "missing --output"}
 	}
@@ -99,6 +99,7 @@ func encodeCommand() *cobra.Command {
 		},
 	}
 	f.add(c)
+	c.Flags().BoolVar(&f.filesOnly, "files-only", false, filesOnly)
 	c.Flags().BoolVar(&f.json, "json", false, "print one JSON document")
 	return c
 }
@@ -149,7 +150,14 @@ func showCommand() *cobra.Command {
 				t.row(shortDigest(string(o.Digest)), string(o.Kind), string(o.Encoding), bytesText(o.Size))
 			}
 			for _, b := range h.Bases {
-				t.row(shortDigest(string(b.Digest)), string(b.Kind), "read from "+b.Image, bytesText(b.Size))
+				what := "files read from "
+				switch {
+				case b.Headers:
+					what = "files and headers read from "
+				case b.Kind == delta.Blob:
+					what = "read from "
+				}
+				t.row(shortDigest(string(b.Digest)), string(b.Kind), what+b.Image, bytesText(b.Size))
 			}
 			t.flush()
 			return nil
@@ -166,6 +174,7 @@ func deltaDocument(path string, size int64, h *delta.Header) any {
 		Size     int64  `json:"size"`
 		Encoding string `json:"encoding,omitempty"`
 		Image    string `json:"image,omitempty"`
+		Headers  bool   `json:"headers,omitempty"` // of a base: its tar headers are needed, not its files alone
 	}
 	d := struct {
 		Path     string   `json:"path"`
@@ -181,7 +190,7 @@ func deltaDocument(path string, size int64, h *delta.Header) any {
 		d.Objects = append(d.Objects, object{Digest: string(o.Digest), Kind: string(o.Kind), Size: o.Size, Encoding: string(o.Encoding)})
 	}
 	for _, b := range h.Bases {
-		d.Bases = append(d.Bases, object{Digest: string(b.Digest), Kind: string(b.Kind), Size: b.Size, Image: b.Image})
+		d.Bases = append(d.Bases, object{Digest: string(b.Digest), Kind: string(b.Kind), Size: b.Size, Image: b.Image, Headers: b.Headers})
 	}
 	return d
 }

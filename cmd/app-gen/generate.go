@@ -91,6 +91,7 @@ func generateCommand() *cobra.Command {
 	fl.StringArrayVarP(&f.images, "image", "i", nil, "[CURRENT,]NEW: image to ship (repeatable)")
 	fl.BoolVar(&f.o.DeepDelta, "deep-delta", false, "deltas also without CURRENT: what several images share crosses once")
 	fl.BoolVar(&f.o.Fallback, "full-fallback", false, "also the whole images, for devices that have no CURRENT")
+	fl.BoolVar(&f.o.FilesOnly, "files-only", false, filesOnly)
 	fl.BoolVar(&f.o.SkipImages, "skip-images", false, "ship no images, only manifests")
 	fl.StringArrayVar(&f.o.OnDevice, "on-device", nil, "image that the manifests use and the device has (repeatable)")
 	fl.StringArrayVar(&f.o.Compose.Files, "compose-file", nil, "compose file in the manifests directory (repeatable; default: as docker compose)")
@@ -105,6 +106,8 @@ func generateCommand() *cobra.Command {
 	fl.BoolVar(&f.json, "json", false, "print one JSON document")
 	return c
 }
+
+const filesOnly = "deltas that need files of the old images alone, up to a fifth larger: for Kubernetes nodes whose containerd discards layers once they are unpacked"
 
 // addMenderFlags adds the options that mender-artifact has under the same name.
 // Their defaults are what f holds.
