@@ -46,7 +46,8 @@ func TestThroughTheMenderClient(t *testing.T) {
 	sets := d.in("get", "pods", "-l", "app=web", "-o", "jsonpath={.items[*].metadata.labels.pod-template-hash}")
 	kept := d.in("get", "configmap", "cm2", "-o", "jsonpath={.metadata.uid}")
 	stop = d.Watch(d.ns, "web")
-	said, err := d.mender("install", d.artifact("3", manifests("3"), "--image="+v3))
+	later := strings.Replace(manifests("3"), "progressDeadlineSeconds: 8", "progressDeadlineSeconds: 15", 1) // time for the pod to say what is wrong
+	said, err := d.mender("install", d.artifact("3", later, "--image="+v3))
 	require.Error(t, err)
 	require.Contains(t, said, "probe 3 listens", "the pod's log is in the client's")
 	_, failed = stop()
@@ -152,7 +153,7 @@ spec:
 	require.Contains(t, d.Kubectl("get", "namespace", d.ns), "NotFound")
 	require.Equal(t, "1", d.Answer(other, "web"))
 	d.Kubectl("-n", other, "delete", "pod", "-l", "app=web") // the next one needs the image
-	require.Contains(t, d.Kubectl("-n", other, "rollout", "status", "deployment/web", "--timeout=60s"), "successfully rolled out")
+	require.Contains(t, d.Kubectl("-n", other, "rollout", "status", "deployment/web", "--timeout=240s"), "successfully rolled out")
 	require.Equal(t, "1", d.Answer(other, "web"))
 }
 

@@ -36,7 +36,7 @@ func newDevice(t *testing.T, settings ...string) *device {
 	if !slices.ContainsFunc(settings, func(s string) bool { return strings.HasPrefix(s, "K8S_KUBECONFIG=") }) {
 		settings = append(settings, "K8S_KUBECONFIG="+d.Kubeconfig())
 	}
-	settings = append(settings, "K8S_CTR_ADDRESS="+d.Containerd(), "K8S_STABLE_TIME=1")
+	settings = append(settings, "K8S_CTR_ADDRESS="+d.Containerd(), "K8S_STABLE_TIME=1", "K8S_TERMINATE_TIMEOUT=180")
 	for name, text := range map[string]string{
 		"etc/mender.conf":         "{}",
 		"etc/artifact_info":       "artifact_name=factory\n",
@@ -133,10 +133,12 @@ func (d *device) in(args ...string) string {
 // says is what the application answers, "" if it does not.
 func (d *device) says() string { return d.Answer(d.ns, "web") }
 
-// everything is what there is in the shop's namespace, with its revisions.
+// everything is what there is in the shop's namespace, with its revisions. The
+// status of what runs is no one's change.
 func (d *device) everything() string {
-	return d.in("get", "deployments,replicasets,pods,services,configmaps,secrets,persistentvolumeclaims", "-o",
-		`jsonpath={range .items[*]}{.kind}/{.metadata.name} {.metadata.uid} {.metadata.resourceVersion}{"\n"}{end}`)
+	return d.in("get", "deployments,replicasets,pods,services,persistentvolumeclaims", "-o",
+		`jsonpath={range .items[*]}{.kind}/{.metadata.name} {.metadata.uid} {.metadata.generation}{"\n"}{end}`) + "\n" +
+		d.in("get", "configmaps,secrets", "-o", `jsonpath={range .items[*]}{.kind}/{.metadata.name} {.metadata.uid} {.metadata.resourceVersion}{"\n"}{end}`)
 }
 
 // image makes an image of a version and returns app-gen's name for it. The
@@ -169,7 +171,7 @@ func (d *device) artifactOf(app, namespace, version, manifest string, options ..
 // manifests are a release of the shop: a Deployment that allows an update
 // without a gap, a ConfigMap that only this version has, and more.
 func manifests(version string, more ...string) string {
-	deadline := "60"
+	deadline := "180"
 	if version == "3" { // the one that never becomes ready
 		deadline = "8"
 	}
@@ -189,7 +191,7 @@ spec:
       - name: web
         image: e2e/web:VERSION
         imagePullPolicy: Never
-        readinessProbe: {httpGet: {path: /ready, port: 8080}, periodSeconds: 1}
+        readinessProbe: {httpGet: {path: /ready, port: 8080}, periodSeconds: 1, timeoutSeconds: 10, failureThreshold: 6}
 `, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: cmVERSION}\n"}, more...)
 	return strings.NewReplacer("VERSION", version, "DEADLINE", deadline).Replace(strings.Join(docs, "---\n"))
 }

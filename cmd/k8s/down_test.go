@@ -26,12 +26,16 @@ func TestServerDown(t *testing.T) {
 	require.Equal(t, before, d.everything())
 	d.at("1")
 
+	refused := way.Refused()
 	done := make(chan error, 1)
 	go func() {
 		out, err = d.mender("install", second)
 		done <- err
 	}()
-	time.Sleep(3 * time.Second)
+	select {
+	case <-refused:
+	case <-time.After(2 * time.Minute):
+	}
 	way.Restore()
 	require.NoError(t, <-done, out)
 	require.Contains(t, out, "answers again")

@@ -42,7 +42,27 @@ func (s *session) check(ctx context.Context, r *release, inv *inventory) error {
 	if err := s.findLive(ctx, now); err != nil {
 		return err
 	}
-	return each(ctx, len(now), func(ctx context.Context, i int) error { return s.checkOne(ctx, r, now[i], inv) })
+	// What the definitions of the release change comes first: by the old ones
+	// the server would refuse what the new ones allow.
+	definitions, rest := split(now, func(p *planned) bool { return p.Kind == kindCRD && p.Group() == groupCRD })
+	for _, wave := range [][]*planned{definitions, rest} {
+		err := each(ctx, len(wave), func(ctx context.Context, i int) error { return s.checkOne(ctx, r, wave[i], inv) })
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func split[T any](all []T, first func(T) bool) (yes, no []T) {
+	for _, x := range all {
+		if first(x) {
+			yes = append(yes, x)
+		} else {
+			no = append(no, x)
+		}
+	}
+	return yes, no
 }
 
 // findLive fills in what is there of the objects, one list for each kind and
@@ -89,6 +109,9 @@ func (s *session) checkOne(ctx context.Context, r *release, p *planned, inv *inv
 		if p.live.ending && !once(p.Kind) {
 			return p.Errorf("it is being deleted; try again when it is gone")
 		}
+	}
+	if r.redefines(p) {
+		return nil
 	}
 	o, err := s.c.apply(ctx, p.mapping, p.id, p.data, true)
 	if err == nil && p.Kind == "Pod" && p.live != nil && p.live.images != p.images && inv.find(p.id) != nil {

@@ -46,8 +46,10 @@ type cluster struct {
 	connect time.Duration
 	log     func(format string, args ...any)
 
-	mu   sync.Mutex
-	down bool // said so already
+	mu     sync.Mutex
+	down   bool                          // said so already
+	asked  time.Time                     // when the mapper last asked what the API serves
+	silent map[schema.GroupVersion]error // what it could not be told of then
 }
 
 // connect finds a kubeconfig and makes the clients. Nothing is sent yet.
@@ -73,8 +75,27 @@ func connect(s Settings, log func(string, ...any)) (*cluster, error) {
 		return nil, err
 	}
 	c.disco = dc
-	c.mapper = restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(dc))
+	c.mapper = restmapper.NewDeferredDiscoveryRESTMapper(noting{memory.NewMemCacheClient(dc), c})
 	return c, nil
+}
+
+// noting remembers what the API server could not say of what it serves, which
+// the mapper does not.
+type noting struct {
+	discovery.CachedDiscoveryInterface
+	c *cluster
+}
+
+func (n noting) ServerGroupsAndResources() ([]*metav1.APIGroup, []*metav1.APIResourceList, error) {
+	groups, lists, err := n.CachedDiscoveryInterface.ServerGroupsAndResources()
+	var failed *discovery.ErrGroupDiscoveryFailed
+	n.c.mu.Lock()
+	defer n.c.mu.Unlock()
+	n.c.asked, n.c.silent = time.Now(), nil
+	if errors.As(err, &failed) {
+		n.c.silent = failed.Groups
+	}
+	return groups, lists, err
 }
 
 func restConfig(path string) (*rest.Config, error) {
@@ -111,6 +132,12 @@ func transient(err error) bool {
 		return true
 	case apierrors.IsInternalError(err):
 		return strings.Contains(err.Error(), "etcd") || strings.Contains(err.Error(), "failed calling webhook")
+	case apierrors.IsForbidden(err):
+		// An admission plugin of a server that has just started (apiserver,
+		// admission.Handler).
+		return strings.Contains(err.Error(), "not yet ready to handle request")
+	case errors.Is(err, errSilent):
+		return true
 	case errors.As(err, &ue), errors.As(err, &ne), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF):
 		// A certificate that is wrong stays so.
 		return !strings.Contains(err.Error(), "x509:")
@@ -199,20 +226,57 @@ func (i id) String() string {
 	return i.Kind + "/" + i.Name
 }
 
+// errSilent is of a part of the API whose server does not answer.
+var errSilent = errors.New("its API server does not answer")
+
+// renewal is how old what is known of the API may be before a kind is believed
+// not to be there: definitions come and go while a call is under way.
+const renewal = time.Second
+
 // mapping finds the resource of a kind; version "" takes the preferred one. A
 // kind that is not there is a meta.NoMatchError.
 func (c *cluster) mapping(ctx context.Context, group, kind, version string) (*meta.RESTMapping, error) {
+	gk := schema.GroupKind{Group: group, Kind: kind}
+	var versions []string
+	if version != "" {
+		versions = []string{version}
+	}
 	var m *meta.RESTMapping
 	err := c.retry(ctx, func() (err error) {
-		gk := schema.GroupKind{Group: group, Kind: kind}
-		if version == "" {
-			m, err = c.mapper.RESTMapping(gk)
-		} else {
-			m, err = c.mapper.RESTMapping(gk, version)
+		m, err = c.mapper.RESTMapping(gk, versions...)
+		if meta.IsNoMatchError(err) && c.stale() {
+			c.mapper.Reset()
+			m, err = c.mapper.RESTMapping(gk, versions...)
+		}
+		if meta.IsNoMatchError(err) {
+			if silent := c.silentOn(group); silent != nil {
+				c.mapper.Reset()
+				return silent
+			}
 		}
 		return err
 	})
 	return m, err
+}
+
+// stale reports whether what is known of the API is older than it may be.
+func (c *cluster) stale() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return time.Since(c.asked) > renewal
+}
+
+// silentOn is an error if the API server could not say what it serves of a group.
+func (c *cluster) silentOn(group string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for gv, err := range c.silent {
+		// One that is not found is gone, which was found out half-way.
+		if gv.Group == group && !apierrors.IsNotFound(err) {
+			return fmt.Errorf("%s: %w: %w", gv, errSilent, err)
+		}
+	}
+	return nil
 }
 
 func (c *cluster) resource(m *meta.RESTMapping, namespace string) dynamic.ResourceInterface {
@@ -258,16 +322,34 @@ func (c *cluster) apply(ctx context.Context, m *meta.RESTMapping, i id, data []b
 		opts.DryRun = []string{metav1.DryRunAll}
 	}
 	var o *unstructured.Unstructured
-	err := c.retry(ctx, func() (err error) {
+	err := c.settle(ctx, func() (err error) {
 		o, err = c.resource(m, i.Namespace).Patch(ctx, i.Name, types.ApplyPatchType, data, opts)
 		return err
 	})
 	return o, err
 }
 
+// settle is retry for what is written: an object that others change all the
+// time can be missed by the API server's own tries, and a new one be made by
+// someone else.
+func (c *cluster) settle(ctx context.Context, f func() error) error {
+	for try := 1; ; try++ {
+		err := c.retry(ctx, f)
+		if try == 5 || !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) {
+			return err
+		}
+		if serr := sleep(ctx, time.Duration(try)*50*time.Millisecond); serr != nil {
+			return errors.Join(serr, err)
+		}
+	}
+}
+
 // patch sends a JSON merge patch. An object that is not there is no error.
 func (c *cluster) patch(ctx context.Context, i id, patch map[string]any) error {
 	m, err := c.mapping(ctx, i.Group, i.Kind, "")
+	if meta.IsNoMatchError(err) {
+		return nil
+	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", i, err)
 	}
@@ -275,7 +357,7 @@ func (c *cluster) patch(ctx context.Context, i id, patch map[string]any) error {
 	if err != nil {
 		return err
 	}
-	err = c.retry(ctx, func() error {
+	err = c.settle(ctx, func() error {
 		_, err := c.resource(m, i.Namespace).Patch(ctx, i.Name, types.MergePatchType, data, metav1.PatchOptions{FieldManager: fieldManager})
 		return err
 	})

@@ -22,7 +22,7 @@ func TestConformance(t *testing.T) {
 	m, err := submodules.Find(bin, Name)
 	require.NoError(t, err)
 	conf := t.TempDir()
-	require.NoError(t, os.WriteFile(filepath.Join(conf, ConfigName), []byte("K8S_HEALTH_TIMEOUT=60\nK8S_STABLE_TIME=1\nK8S_NAMESPACE="+n.ns+"\n"), 0o644))
+	require.NoError(t, os.WriteFile(filepath.Join(conf, ConfigName), []byte("K8S_HEALTH_TIMEOUT=240\nK8S_STABLE_TIME=1\nK8S_TERMINATE_TIMEOUT=180\nK8S_NAMESPACE="+n.ns+"\n"), 0o644))
 	m.Config = submodules.Config{
 		ConfigDir: conf, Env: []string{"KUBECONFIG=" + n.set.Kubeconfig, "CONTAINERD_ADDRESS=" + n.set.Containerd},
 		Log: func(l string) { n.logf("%s", l) },

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -140,6 +141,15 @@ spec:
 	o := n.get(group, "Thing", "it")
 	require.Equal(t, int64(3), n.field(o, "spec.size"))
 	require.ErrorContains(t, m.Rollout(ctx, n.request(n.ns, n.manifests(strings.Replace(thing, "size", "sice", 1), crd))), "app.yaml:4: Thing/it: unknown field spec.sice")
+
+	t.Log("a changed definition and what it newly allows, in one release")
+	wider := strings.Replace(crd, "{size: {type: integer}}", "{size: {type: integer}, colour: {type: string}}", 1)
+	require.NoError(t, m.Rollout(ctx, n.request(n.ns, n.manifests(strings.Replace(thing, "size: 3", "size: 3, colour: red", 1), wider))))
+	require.Equal(t, "red", n.field(n.get(group, "Thing", "it"), "spec.colour"))
+	require.Eventually(t, func() bool {
+		o, err := early.get(ctx, id{Group: group, Kind: "Thing", Namespace: n.ns, Name: "it"})
+		return err == nil && o != nil
+	}, time.Minute, 100*time.Millisecond, "a connection that is older than the definition")
 
 	t.Log("a definition in use by others stays")
 	other := newNode(t)

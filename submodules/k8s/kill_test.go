@@ -24,7 +24,7 @@ func (n *node) command(env []string, args ...string) *exec.Cmd {
 	exe, err := os.Executable()
 	require.NoError(n.t, err)
 	conf := n.t.TempDir()
-	require.NoError(n.t, os.WriteFile(filepath.Join(conf, ConfigName), []byte("K8S_HEALTH_TIMEOUT=60\nK8S_STABLE_TIME=1\n"), 0o644))
+	require.NoError(n.t, os.WriteFile(filepath.Join(conf, ConfigName), []byte("K8S_HEALTH_TIMEOUT=240\nK8S_STABLE_TIME=1\nK8S_TERMINATE_TIMEOUT=180\n"), 0o644))
 	cmd := exec.Command(exe, args...)
 	cmd.Env = append([]string{
 		asProgram + "=1", "PATH=" + os.Getenv("PATH"), "TMPDIR=" + n.t.TempDir(), submodules.EnvConfigDir + "=" + conf,

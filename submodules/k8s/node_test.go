@@ -48,7 +48,8 @@ func newNode(t *testing.T) *node {
 	n := &node{Node: kube.Start(t), t: t, ns: fmt.Sprintf("t%x", time.Now().UnixNano())}
 	n.set = Settings{
 		Kubeconfig: n.Kubeconfig(), Containerd: n.Containerd(), Namespace: n.ns,
-		Deadline: time.Minute, Connect: 20 * time.Second, Stable: time.Second, Restarts: 1, TerminateFor: 30 * time.Second,
+		// Long, for a busy machine: what they bound is not tested with them.
+		Deadline: 4 * time.Minute, Connect: 2 * time.Minute, Stable: time.Second, Restarts: 1, TerminateFor: 3 * time.Minute,
 	}
 	var err error
 	n.c, err = connect(n.set, n.logf)
@@ -155,7 +156,7 @@ kind: Deployment
 metadata: {name: %s}
 spec:
   replicas: 1
-  progressDeadlineSeconds: 60
+  progressDeadlineSeconds: 180
   selector: {matchLabels: {app: %s}}
   strategy: {rollingUpdate: {maxUnavailable: 0, maxSurge: 1}}
   template:
@@ -166,13 +167,13 @@ spec:
       - name: web
         image: %s
         imagePullPolicy: Never
-        readinessProbe: {httpGet: {path: /ready, port: 8080}, periodSeconds: 1}
+        readinessProbe: {httpGet: {path: /ready, port: 8080}, periodSeconds: 1, timeoutSeconds: 10, failureThreshold: 6}
 %s`, name, name, name, image, strings.Join(more, "\n"))
 }
 
 // hasty gives a deployment that will not become ready little time.
 func hasty(deployment string) string {
-	return strings.Replace(deployment, "progressDeadlineSeconds: 60", "progressDeadlineSeconds: 8", 1)
+	return strings.Replace(deployment, "progressDeadlineSeconds: 180", "progressDeadlineSeconds: 8", 1)
 }
 
 func configMap(name string) string {

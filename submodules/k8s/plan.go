@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -85,8 +86,22 @@ type release struct {
 }
 
 type crd struct {
+	by         *manifest.Object
 	namespaced bool
 	versions   []string
+}
+
+// What a definition of custom resources is.
+const (
+	groupCRD = "apiextensions.k8s.io"
+	kindCRD  = "CustomResourceDefinition"
+)
+
+// redefines reports whether the release brings the definition of an object's
+// kind, or changes it.
+func (r *release) redefines(p *planned) bool {
+	own, ok := r.crds[p.Group()+"/"+p.Kind]
+	return ok && slices.ContainsFunc(r.objects, func(d *planned) bool { return d.Object == own.by && !d.same })
 }
 
 // readRelease reads the manifests in dir and resolves kinds and namespaces.
@@ -115,7 +130,7 @@ func (s *session) readRelease(ctx context.Context, app, dir string, strict bool)
 
 // noteCRD remembers what a CustomResourceDefinition of the release defines.
 func (r *release) noteCRD(o *manifest.Object) error {
-	if o.Kind != "CustomResourceDefinition" || o.Group() != "apiextensions.k8s.io" {
+	if o.Kind != kindCRD || o.Group() != groupCRD {
 		return nil
 	}
 	var d struct {
@@ -133,7 +148,7 @@ func (r *release) noteCRD(o *manifest.Object) error {
 	if err := json.Unmarshal(o.JSON, &d); err != nil {
 		return o.Errorf("%w", err)
 	}
-	c := crd{namespaced: d.Spec.Scope != "Cluster"}
+	c := crd{by: o, namespaced: d.Spec.Scope != "Cluster"}
 	for _, v := range d.Spec.Versions {
 		c.versions = append(c.versions, v.Name)
 	}

@@ -5,8 +5,8 @@ import (
 	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/mender-app/mender-app/store/durable"
@@ -134,26 +134,36 @@ func (s *session) stays(ctx context.Context, app string, it item, o *unstructure
 		return "it holds data", nil
 	case it.Group == "" && it.Kind == "Namespace":
 		return s.namespaceInUse(ctx, it.Name, data)
-	case it.Group == "apiextensions.k8s.io" && it.Kind == "CustomResourceDefinition":
+	case it.Group == groupCRD && it.Kind == kindCRD:
 		return s.definitionInUse(ctx, o)
 	}
 	return "", nil
 }
 
 // definitionInUse tells whether custom resources of a definition are there:
-// they would go with it.
+// they would go with it. It asks for what the definition itself names, which
+// discovery may not know yet, or not any more.
 func (s *session) definitionInUse(ctx context.Context, o *unstructured.Unstructured) (string, error) {
 	group, _, _ := unstructured.NestedString(o.Object, "spec", "group")
-	kind, _, _ := unstructured.NestedString(o.Object, "spec", "names", "kind")
-	list, err := s.c.list(ctx, group, kind, "", "")
-	if meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
-		return "", nil
-	}
-	if err != nil {
-		return "", err
-	}
-	if len(list) > 0 {
-		return fmt.Sprintf("there are objects of its kind, such as %s in %s", list[0].GetName(), list[0].GetNamespace()), nil
+	plural, _, _ := unstructured.NestedString(o.Object, "spec", "names", "plural")
+	versions, _, _ := unstructured.NestedSlice(o.Object, "spec", "versions")
+	for _, v := range versions {
+		m, _ := v.(map[string]any)
+		if m["served"] != true {
+			continue
+		}
+		version, _ := m["name"].(string)
+		list, err := s.c.listResource(ctx, schema.GroupVersionResource{Group: group, Version: version, Resource: plural}, "")
+		if apierrors.IsNotFound(err) {
+			continue
+		}
+		if err != nil {
+			return "", err
+		}
+		if len(list) > 0 {
+			return fmt.Sprintf("there are objects of its kind, such as %s in %s", list[0].GetName(), list[0].GetNamespace()), nil
+		}
+		return "", nil // every version has the same objects
 	}
 	return "", nil
 }

@@ -181,11 +181,7 @@ func (s *session) purgeNamespace(ctx context.Context, app, ns string, data bool)
 // what Kubernetes itself puts into every one, and what is on its way out with
 // its owner.
 func (s *session) namespaceInUse(ctx context.Context, ns string, data bool) (string, error) {
-	var lists []*metav1.APIResourceList
-	err := s.c.retry(ctx, func() (err error) {
-		lists, err = s.c.disco.ServerPreferredNamespacedResources()
-		return err
-	})
+	lists, err := s.namespacedResources(ctx)
 	if discovery.IsGroupDiscoveryFailedError(err) {
 		return fmt.Sprintf("not everything in it can be listed: %v", err), nil
 	}
@@ -227,6 +223,23 @@ func (s *session) namespaceInUse(ctx context.Context, ns string, data bool) (str
 		}
 	}
 	return "", nil
+}
+
+// namespacedResources lists what can be in a namespace. Groups that come or go
+// in that moment settle.
+func (s *session) namespacedResources(ctx context.Context) (lists []*metav1.APIResourceList, err error) {
+	for try := 1; ; try++ {
+		err = s.c.retry(ctx, func() (err error) {
+			lists, err = s.c.disco.ServerPreferredNamespacedResources()
+			return err
+		})
+		if try == 10 || !discovery.IsGroupDiscoveryFailedError(err) {
+			return lists, err
+		}
+		if err := sleep(ctx, s.pause()); err != nil {
+			return nil, err
+		}
+	}
 }
 
 // passing kinds come and go by themselves.

@@ -64,7 +64,7 @@ func TestRefused(t *testing.T) {
 		require.Eventually(t, func() bool {
 			o, err := n.c.get(ctx, id{Kind: "Namespace", Name: set.Namespace})
 			return err == nil && o == nil
-		}, 20*time.Second, 100*time.Millisecond)
+		}, 3*time.Minute, 100*time.Millisecond)
 	})
 	t.Run("a namespace on its way out", func(t *testing.T) {
 		pinned := strings.Replace(configMap("held"), "{name: held}", "{name: held, finalizers: [example.com/hold]}", 1)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"math/rand"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -37,10 +38,7 @@ type registry struct {
 
 func newRegistry(t *testing.T) *registry {
 	kube.Start(t, "docker-registry")
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	r := &registry{t: t, backend: l.Addr().String(), dir: t.TempDir()}
-	require.NoError(t, l.Close())
+	r := &registry{t: t, backend: freePort(t), dir: t.TempDir()}
 	r.start()
 	t.Cleanup(func() { r.stop() })
 	to := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: r.backend})
@@ -56,6 +54,20 @@ func newRegistry(t *testing.T) *registry {
 	t.Cleanup(door.Close)
 	r.host = strings.TrimPrefix(door.URL, "http://")
 	return r
+}
+
+// freePort is an address on loopback that nothing listens on. It is below the
+// ports that the kernel gives away, so that it stays free.
+func freePort(t *testing.T) string {
+	for range 100 {
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 20000+rand.Intn(10000)))
+		if err == nil {
+			require.NoError(t, l.Close())
+			return l.Addr().String()
+		}
+	}
+	t.Fatal("no port is free")
+	return ""
 }
 
 // start starts an empty registry.
@@ -78,7 +90,7 @@ http: {addr: %s}
 		}
 		_ = resp.Body.Close()
 		return resp.StatusCode == http.StatusOK
-	}, 30*time.Second, 50*time.Millisecond)
+	}, 2*time.Minute, 50*time.Millisecond)
 }
 
 // has reports whether the registry has what a pod's image says.
@@ -180,8 +192,7 @@ func TestRegistry(t *testing.T) {
 }
 
 // TestManyNodes: images in one node's containerd are not enough for several.
-func TestManyNodes(t *testing.T) {
-	t.Parallel()
+func TestManyNodes(t *testing.T) { // alone: a DaemonSet of another test would be sent to the other node as well
 	n := newNode(t)
 	n.Apply(t, fmt.Sprintf("apiVersion: v1\nkind: Node\nmetadata: {name: %s}\nspec: {unschedulable: true}\n", n.ns))
 	t.Cleanup(func() { n.Kubectl("delete", "node", n.ns) })

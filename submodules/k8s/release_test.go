@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -49,7 +50,9 @@ func TestRelease(t *testing.T) {
 
 	t.Log("a release that never gets ready, and the way back to the old ReplicaSet")
 	n.load(m, n.ns, "shop-web:3", "VERSION=v3", "UNREADY=1")
-	third := n.manifests(hasty(deployment("web", "shop-web:3")), configMap("third"))
+	// Time enough for the pod to say what is wrong.
+	later := strings.Replace(deployment("web", "shop-web:3"), "progressDeadlineSeconds: 180", "progressDeadlineSeconds: 15", 1)
+	third := n.manifests(later, configMap("third"))
 	stop = n.Watch(n.ns, "web")
 	err := m.Rollout(ctx, n.request(n.ns, third))
 	require.ErrorIs(t, err, submodules.ErrUnhealthy)
@@ -111,10 +114,10 @@ func TestServerDown(t *testing.T) {
 	require.ErrorContains(t, err, "does not answer; is the cluster running?")
 	require.ErrorIs(t, err, submodules.ErrRequirement)
 
-	n.set.Connect = time.Minute
+	n.set.Connect = 4 * time.Minute
 	done := make(chan error, 1)
 	go func() { done <- m.Rollout(ctx, n.request(n.ns, n.manifests(configMap("two")))) }()
-	time.Sleep(2 * time.Second)
+	require.Eventually(t, func() bool { return strings.Contains(n.log(), "does not answer, trying on") }, time.Minute, 50*time.Millisecond)
 	start()
 	require.NoError(t, <-done)
 	require.Contains(t, n.log(), "answers again")

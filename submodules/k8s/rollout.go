@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -175,7 +176,23 @@ func (s *session) ensureNamespace(ctx context.Context, app, ns string) (created 
 	if _, err := s.c.apply(ctx, m, i, body, false); err != nil {
 		return false, fmt.Errorf("create namespace %s: %w", ns, err)
 	}
-	return true, nil
+	return true, s.awaitAccount(ctx, ns)
+}
+
+// awaitAccount gives a new namespace its moment to get the account that pods
+// run under: without it the API server refuses a Pod. A cluster that makes none
+// is not waited for long.
+func (s *session) awaitAccount(ctx context.Context, ns string) error {
+	for end := time.Now().Add(15 * time.Second); time.Now().Before(end); {
+		o, err := s.c.get(ctx, id{Kind: "ServiceAccount", Namespace: ns, Name: "default"})
+		if err != nil || o != nil {
+			return err
+		}
+		if err := sleep(ctx, 100*time.Millisecond); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // warnNodes says what an image store of one node means where there are more.
@@ -267,10 +284,23 @@ func (s *session) applyOne(ctx context.Context, r *release, p *planned, inv *inv
 		return err
 	}
 	o, err := s.c.apply(ctx, p.mapping, p.id, p.data, false)
+	// A definition that was just applied is served a moment later.
+	for end := time.Now().Add(15 * time.Second); err != nil && notServedYet(err) && r.redefines(p) && time.Now().Before(end); {
+		if serr := sleep(ctx, 200*time.Millisecond); serr != nil {
+			break
+		}
+		o, err = s.c.apply(ctx, p.mapping, p.id, p.data, false)
+	}
 	if err != nil {
 		return s.explain(r.dir, p, err)
 	}
 	return s.unstop(ctx, p.id, o, p.JSON)
+}
+
+// notServedYet reports whether an object was refused as it would be by the
+// definition before, or by none.
+func notServedYet(err error) bool {
+	return apierrors.IsNotFound(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err)
 }
 
 // awaitMapping waits for a kind whose definition was just applied: discovery

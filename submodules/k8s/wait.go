@@ -146,7 +146,7 @@ func (w *waiting) staleFailure(o *unstructured.Unstructured) bool {
 	if first {
 		w.since = time.Now()
 	}
-	if o.GetKind() != "Deployment" || time.Since(w.since) > 20*time.Second {
+	if o.GetKind() != "Deployment" || time.Since(w.since) > time.Minute {
 		return false
 	}
 	conds, _, _ := unstructured.NestedSlice(o.Object, "status", "conditions")

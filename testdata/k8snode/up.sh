@@ -82,7 +82,7 @@ apiserver=("$bin/kube-apiserver" --etcd-servers="http://127.0.0.1:$etcd"
 printf '%s\n' "${apiserver[@]}" >"$dir/run/kube-apiserver.args"
 start kube-apiserver "${apiserver[@]}"
 if [ "$mode" = api ]; then
-	await 60 kube-apiserver get /readyz
+	await 240 kube-apiserver get /readyz
 	exit 0
 fi
 
@@ -121,7 +121,7 @@ cat >"$dir/cni/10-bridge.conflist" <<EOF
 EOF
 start containerd containerd --config "$dir/conf/containerd.toml" --log-level info
 ctr() { command ctr -a "$dir/run/containerd.sock" "$@"; }
-await 30 containerd ctr version
+await 120 containerd ctr version
 ctr -n k8s.io images import "$dir/bin/pause.tar" >/dev/null
 
 cat >"$dir/conf/kubelet.yaml" <<EOF
@@ -157,7 +157,7 @@ clusterDomain: cluster.local
 EOF
 # The kubelet registers the node only once the apiserver answers, and pauses
 # long between tries.
-await 60 kube-apiserver get /readyz
+await 240 kube-apiserver get /readyz
 # Without the higher rates the controllers take five seconds to start.
 start kube-controller-manager "$bin/kube-controller-manager" --kubeconfig="$pki/controller-manager.kubeconfig" \
 	--use-service-account-credentials=true --kube-api-qps=500 --kube-api-burst=1000 \
@@ -170,7 +170,7 @@ done >"$dir/run/sysctl.before"
 start kubelet "$bin/kubelet" --config="$dir/conf/kubelet.yaml" --kubeconfig="$pki/kubelet.kubeconfig" --root-dir="$dir/state/kubelet" \
 	--cert-dir="$dir/state/kubelet-pki" --hostname-override=$node --node-ip="$ip" --v=2
 ready_node() { "$bin/kubectl" --kubeconfig "$dir/admin.kubeconfig" get node $node -o 'jsonpath={.status.conditions[?(@.type=="Ready")].status}' | grep -q True; }
-await 90 kubelet ready_node
+await 240 kubelet ready_node
 xargs sysctl -q -w <"$dir/run/sysctl.before"
 # A pod that is no controller's is refused until this is there.
-await 30 "the default service account" get /api/v1/namespaces/default/serviceaccounts/default
+await 120 "the default service account" get /api/v1/namespaces/default/serviceaccounts/default

@@ -14,68 +14,87 @@ import (
 type Proxy struct {
 	Kubeconfig string // leads over the proxy
 
-	t       testing.TB
-	address string
 	mu      sync.Mutex
-	ln      net.Listener
+	cut     bool
+	refused chan struct{} // closed when someone was turned away
 	open    []net.Conn
 }
 
 // Proxy returns a proxy that is passable.
 func (n *Node) Proxy(t testing.TB) *Proxy {
 	t.Helper()
-	p := &Proxy{t: t, address: "127.0.0.1:0", Kubeconfig: filepath.Join(t.TempDir(), "kubeconfig")}
-	p.Restore()
-	p.address = p.ln.Addr().String()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = ln.Close() })
+	p := &Proxy{Kubeconfig: filepath.Join(t.TempDir(), "kubeconfig")}
 	text, err := os.ReadFile(n.Kubeconfig())
 	if err == nil {
-		err = os.WriteFile(p.Kubeconfig, []byte(strings.ReplaceAll(string(text), server, "https://"+p.address)), 0o600)
+		err = os.WriteFile(p.Kubeconfig, []byte(strings.ReplaceAll(string(text), server, "https://"+ln.Addr().String())), 0o600)
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(p.Cut)
-	return p
-}
-
-// Restore makes the proxy passable again.
-func (p *Proxy) Restore() {
-	p.t.Helper()
-	ln, err := net.Listen("tcp", p.address)
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	p.mu.Lock()
-	p.ln = ln
-	p.mu.Unlock()
 	go func() {
 		for {
 			c, err := ln.Accept()
 			if err != nil {
 				return
 			}
-			s, err := net.Dial("tcp", strings.TrimPrefix(server, "https://"))
-			if err != nil {
-				_ = c.Close()
-				continue
-			}
-			p.mu.Lock()
-			p.open = append(p.open, c, s)
-			p.mu.Unlock()
-			for from, to := range map[net.Conn]net.Conn{c: s, s: c} {
-				go func() { _, _ = io.Copy(to, from); _ = to.Close() }()
-			}
+			p.pass(c)
 		}
 	}()
+	return p
 }
 
-// Cut ends every connection; new ones are refused.
+// pass connects c to the API server, or turns it away.
+func (p *Proxy) pass(c net.Conn) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.cut {
+		_ = c.Close()
+		if p.refused != nil {
+			close(p.refused)
+			p.refused = nil
+		}
+		return
+	}
+	s, err := net.Dial("tcp", strings.TrimPrefix(server, "https://"))
+	if err != nil {
+		_ = c.Close()
+		return
+	}
+	p.open = append(p.open, c, s)
+	for from, to := range map[net.Conn]net.Conn{c: s, s: c} {
+		go func() { _, _ = io.Copy(to, from); _ = to.Close() }()
+	}
+}
+
+// Restore makes the proxy passable again.
+func (p *Proxy) Restore() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.cut = false
+}
+
+// Cut ends every connection, and turns new ones away.
 func (p *Proxy) Cut() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	_ = p.ln.Close()
+	p.cut = true
 	for _, c := range p.open {
 		_ = c.Close()
 	}
 	p.open = nil
+}
+
+// Refused returns what is closed when the next connection was turned away.
+func (p *Proxy) Refused() <-chan struct{} {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	c := make(chan struct{})
+	p.refused = c
+	return c
 }
