@@ -43,14 +43,14 @@ func (c killCase) name() string {
 // TestKilledEverywhere kills the real Mender client and its call with SIGKILL
 // at each point that the call passes, each durable step and each side of each
 // call of the sub-module, in each state; and goes on in each of the ways. On
-// its own it takes one point a state, with MENDER_APP_KILLS up to that many.
+// its own it takes two points a state, with MENDER_APP_KILLS up to that many.
 func TestKilledEverywhere(t *testing.T) {
 	if testing.Short() {
 		t.Skip("kills a real client on a real engine; left out of -short")
 	}
 	prepared(t)
 	seed := number(t, "MENDER_APP_SEED", rand.Int64N(1e6))
-	sample := number(t, "MENDER_APP_KILLS", 1)
+	sample := number(t, "MENDER_APP_KILLS", 2)
 	if faults() && os.Getenv("MENDER_APP_KILLS") == "" {
 		sample = 0
 	}
