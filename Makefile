@@ -105,12 +105,18 @@ test-qemu-user: ## run the short tests of the device's rooms as arm/v7 and arm64
 	CGO_ENABLED=0 GOARCH=arm GOARM=7 $(GO) test -short -timeout 20m $(addprefix ./,$(addsuffix /...,$(wildcard $(DEVICE_ROOMS))))
 	CGO_ENABLED=0 GOARCH=arm64 $(GO) test -short -timeout 20m $(addprefix ./,$(addsuffix /...,$(wildcard $(DEVICE_ROOMS))))
 
-# ARM=armhf or ARM=arm64 is one of them; SHORT=-short the most important half.
+# ARM=armhf or ARM=arm64 is one of them. SHORT=-short only installs, updates and
+# takes back. STEP=cuts goes on from where an earlier run began that step.
 .PHONY: test-arm
 test-arm: export MENDER_APP_ARM_DEVICES = $(or $(ARM),armhf arm64)
+test-arm: export MENDER_APP_ARM_FROM = $(STEP)
 test-arm: cross ## install, update, fail, roll back, cut the power on emulated ARM devices, and measure
 	@if [ "$(SETUP)" != no ]; then testdata/armdevice/setup; fi
 	$(GO) test -count=1 -v $(SHORT) -timeout 6h ./testdata/armdevice
+
+.PHONY: bench-arm
+bench-arm: export MENDER_APP_BENCH = 1
+bench-arm: test-arm ## test-arm, and its figures into docs/BENCHMARKS.md
 
 # MENDER_APP_ENGINES chooses some of bed.Engines.
 .PHONY: test-engines

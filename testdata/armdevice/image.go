@@ -106,6 +106,17 @@ func New(m Machine, dir string) (*VM, error) {
 	return v, err
 }
 
+// Open finds a device that New made in dir, as it was left.
+func Open(m Machine, dir string) (*VM, error) {
+	image, err := Image(m)
+	if err != nil {
+		return nil, err
+	}
+	v := &VM{machine: m, image: image, dir: dir}
+	_, err = os.Stat(v.disk())
+	return v, err
+}
+
 func command(name string, args ...string) error {
 	if text, err := exec.Command(name, args...).CombinedOutput(); err != nil {
 		return fmt.Errorf("%s: %w: %s", name, err, bytes.TrimSpace(text))

@@ -1,6 +1,7 @@
 package armdevice
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -12,31 +13,111 @@ import (
 	"github.com/mender-app/mender-app/testdata/bed"
 )
 
-// report prints what was measured, and leaves it in build/ for `make bench-arm`.
+// BenchEnv, if set, puts the figures into docs/BENCHMARKS.md.
+const BenchEnv = "MENDER_APP_BENCH"
+
+// The kinds of artifacts.
+const (
+	full  = "whole"
+	delta = "deep delta"
+)
+
+// measured is what a step cost.
+type measured struct {
+	Result
+	Wire int64 // bytes of the artifact; 0 if there is none
+}
+
+// figure is a step that was measured, with the kind of artifact it was done with.
+type figure struct {
+	Step, With string
+	Cost       measured
+}
+
+// keep keeps what a step cost, for a run that goes on from here too.
+func (s *story) keep(step, with string, m measured) {
+	s.Helper()
+	kept := s.figures[:0]
+	for _, f := range s.figures {
+		if f.Step != step || f.With != with {
+			kept = append(kept, f)
+		}
+	}
+	m.Output = ""
+	s.figures = append(kept, figure{step, with, m})
+	data, err := json.Marshal(s.figures)
+	require.NoError(s, err)
+	require.NoError(s, os.WriteFile(s.figuresFile(), data, 0o644))
+}
+
+func (s *story) figuresFile() string { return filepath.Join(s.dir, "figures.json") }
+
+// remember reads what earlier runs measured.
+func (s *story) remember() {
+	data, err := os.ReadFile(s.figuresFile())
+	require.NoError(s, err)
+	require.NoError(s, json.Unmarshal(data, &s.figures))
+}
+
+// report prints what was measured, and puts it into docs/BENCHMARKS.md if asked.
 func (s *story) report() {
 	var b strings.Builder
-	fmt.Fprintf(&b, "## %s: %s, %s, %s MiB\n\n", s.machine.Platform, s.machine.qemu[0], s.machine.qemu[2], Memory)
-	b.WriteString("| step | with | artifact KiB | s | processor s | `app` KiB | `docker-compose` KiB | device MiB, more than before | disk MiB written |\n")
-	b.WriteString("|---|---|---|---|---|---|---|---|---|\n")
-	for _, r := range s.rows {
-		for _, kind := range []struct {
-			name string
-			m    measured
-		}{{"delta", r.delta}, {"full", r.full}} {
-			if kind.m.Peaks == nil {
+	fmt.Fprintf(&b, "%s with %s MiB of memory, emulated by %s (testdata/armdevice): one processor (%s), Docker 26.1, Compose 2.26, the Mender client 3.4.0. The application has two services, of which one changes: a program of 5 MB on a base layer of 4 MiB.\n\n",
+		s.machine.Platform, Memory, s.machine.qemu[0], s.machine.qemu[2])
+	b.WriteString(`- *s*: seconds on the device; *processor s*: what QEMU took of this machine's processor for them
+- ` + "`app`, `docker-compose`" + `: the largest resident size of such a process, by the kernel's account of each that ended (taskstats)
+- *device*: the most memory in use on the whole device (MemTotal less MemAvailable), and how much more that is than before
+- *written*: what the device's disk was given to write, all of it, until it was synced
+
+`)
+	fmt.Fprintf(&b, "    make bench-arm ARM=%s\n\n", s.machine.Name)
+	b.WriteString("| step | artifact | KiB | s | processor s | `app` MiB | `docker-compose` MiB | device MiB | written MiB |\n|---|---|---|---|---|---|---|---|---|\n")
+	told := map[string]bool{}
+	for _, f := range s.figures {
+		if told[f.Step] {
+			continue
+		}
+		told[f.Step] = true
+		for _, g := range s.figures {
+			if g.Step != f.Step {
 				continue
 			}
 			wire := "–"
-			if kind.m.wire > 0 {
-				wire = fmt.Sprint((kind.m.wire + 1023) / 1024)
+			if g.Cost.Wire > 0 {
+				wire = fmt.Sprint((g.Cost.Wire + 1023) / 1024)
 			}
-			fmt.Fprintf(&b, "| %s | %s | %s | %.0f | %.0f | %d | %d | %d, %d | %.1f |\n", r.step, kind.name, wire, kind.m.Seconds, kind.m.Processor,
-				kind.m.Peaks[updateModule], kind.m.Peaks[subModule],
-				kind.m.Used>>10, (kind.m.Used-kind.m.Before)>>10, float64(kind.m.Written)/(1<<20))
+			mib := func(kib int64) float64 { return float64(kib) / 1024 }
+			fmt.Fprintf(&b, "| %s | %s | %s | %.0f | %.0f | %.1f | %.1f | %.0f (+%.0f) | %.1f |\n", g.Step, g.With, wire, g.Cost.Seconds, g.Cost.Processor,
+				mib(g.Cost.Peaks[updateModule]), mib(g.Cost.Peaks[subModule]),
+				mib(g.Cost.Used), mib(g.Cost.Used-g.Cost.Before), float64(g.Cost.Written)/(1<<20))
 		}
 	}
 	fmt.Println(b.String())
-	if !testing.Short() {
-		require.NoError(s, os.WriteFile(filepath.Join(bed.Repository(), "build", "arm-"+s.machine.Name+".md"), []byte(b.String()), 0o644))
+	if os.Getenv(BenchEnv) == "" {
+		return
 	}
+	file := filepath.Join(bed.Repository(), "docs/BENCHMARKS.md")
+	text, err := os.ReadFile(file)
+	require.NoError(s, err)
+	require.NoError(s, os.WriteFile(file, []byte(section(string(text), "On an emulated ARM device: "+s.machine.Name, b.String())), 0o644))
+}
+
+// section puts a section into a document in the place of the one of that title,
+// or at the end.
+func section(document, title, text string) string {
+	title = "## " + title + "\n"
+	before, after, found := strings.Cut(document, title)
+	next := ""
+	if at := strings.Index(after, "\n## "); found && at >= 0 {
+		next = after[at:]
+	}
+	return strings.TrimRight(before, "\n") + "\n\n" + title + "\n" + strings.TrimRight(text, "\n") + "\n" + next
+}
+
+func TestSection(t *testing.T) {
+	one := section("# Title\n\n## Other\n\nx\n", "A", "old\n\n")
+	require.Equal(t, "# Title\n\n## Other\n\nx\n\n## A\n\nold\n", one)
+	two := section(one, "B", "b")
+	require.Equal(t, "# Title\n\n## Other\n\nx\n\n## A\n\nnew\n\n## B\n\nb\n", section(two, "A", "new"))
+	require.Equal(t, one+"\n## B\n\nc\n", section(two, "B", "c"))
 }

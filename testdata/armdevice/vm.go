@@ -48,6 +48,10 @@ var Machines = map[string]Machine{
 
 // VM is one device. Its disk is a layer over the machine's image.
 type VM struct {
+	// Clock is what the device's clock says at each boot, in ISO 8601; "" is the
+	// time. A device without a battery begins in 1970.
+	Clock string
+
 	machine Machine
 	image   string // directory that Image gave
 	dir     string
@@ -79,6 +83,9 @@ func (v *VM) Start(snapshot string) error {
 		"-netdev", fmt.Sprintf("user,id=n0,restrict=on,hostfwd=tcp:127.0.0.1:%d-:2323", v.port), "-device", "virtio-net-device,netdev=n0",
 		"-object", "rng-random,id=r0,filename=/dev/urandom", "-device", "virtio-rng-device,rng=r0",
 		"-qmp", "unix:"+v.socket()+",server=on,wait=off")
+	if v.Clock != "" {
+		args = append(args, "-rtc", "base="+v.Clock)
+	}
 	if snapshot != "" {
 		args = append(args, "-loadvm", snapshot)
 	}

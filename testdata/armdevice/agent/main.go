@@ -26,7 +26,7 @@ mkdir -p /dev/pts /dev/shm
 mount -t devpts devpts /dev/pts -o ptmxmode=666,newinstance
 mount -t tmpfs shm /dev/shm
 mount -t tmpfs -o mode=755 run /run
-mount -t tmpfs -o mode=1777 tmp /tmp
+mount -t tmpfs -o mode=1777,size=32m tmp /tmp
 mkdir -p /run/lock
 mount -t cgroup2 cgroup2 /sys/fs/cgroup
 mount -o remount,rw,noatime /
