@@ -74,6 +74,19 @@ var programs = sync.OnceValues(func() (string, error) {
 	return filepath.Join(Repository(), "build"), nil
 })
 
+// ProgramsFor builds the product's programs for a machine of `make cross`, like
+// arm-v7, and returns their directory.
+func ProgramsFor(machine string) (string, error) {
+	r, err := run(exec.Command("make", "-s", "-C", Repository(), "cross-"+machine))
+	if err == nil && r.Code != 0 {
+		err = errors.New(r.Output())
+	}
+	if err != nil {
+		return "", fmt.Errorf("build the programs for %s: %w", machine, err)
+	}
+	return filepath.Join(Repository(), "build/linux-"+machine), nil
+}
+
 // Missing names what this machine lacks to hold a Device, or returns "".
 func Missing() string {
 	if os.Getuid() != 0 {
@@ -99,6 +112,16 @@ func Require(t testing.TB, commands ...string) {
 		if _, err := exec.LookPath(c); err != nil && missing == "" {
 			missing = c
 		}
+	}
+	need(t, missing)
+}
+
+// RequireArm skips the test, or fails it in CI, where arm/v7 programs do not run.
+func RequireArm(t testing.TB) {
+	t.Helper()
+	missing := ""
+	if _, err := os.Stat("/proc/sys/fs/binfmt_misc/qemu-arm"); err != nil && runtime.GOARCH != "arm" {
+		missing = "arm/v7 programs to run (qemu-user-static, binfmt-support)"
 	}
 	need(t, missing)
 }
