@@ -5,15 +5,12 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/mender-app/mender-app/store/durable"
 )
@@ -85,7 +82,8 @@ func (s *Store) Adopt(name, orchestrator string, components func(urls []string) 
 	if err := durable.MkdirAll(a.releaseDir(AdoptedID), 0o755); err != nil {
 		return nil, err
 	}
-	if err := linkTree(source, a.ReleaseManifests(AdoptedID)); err != nil {
+	// A running container may have the files mounted.
+	if err := durable.LinkTree(source, a.ReleaseManifests(AdoptedID)); err != nil {
 		return nil, fmt.Errorf("adopt %s: %w", name, err)
 	}
 	urls, err := legacyURLs(filepath.Join(filepath.Dir(source), legacyImages, "urls"))
@@ -159,57 +157,4 @@ func legacyURLs(path string) ([]string, error) {
 		}
 	}
 	return urls, lines.Err()
-}
-
-// linkTree copies a tree with hard links for its files: they take no space and
-// stay the files that a running container may have mounted.
-func linkTree(from, to string) error {
-	return filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		rel, err := filepath.Rel(from, path)
-		if err != nil {
-			return err
-		}
-		dst := filepath.Join(to, rel)
-		info, err := d.Info()
-		if err != nil {
-			return err
-		}
-		switch {
-		case d.IsDir():
-			return os.Mkdir(dst, info.Mode().Perm())
-		case d.Type()&fs.ModeSymlink != 0:
-			target, err := os.Readlink(path)
-			if err != nil {
-				return err
-			}
-			return os.Symlink(target, dst)
-		case !d.Type().IsRegular():
-			return nil // a socket or pipe of a running service
-		}
-		err = os.Link(path, dst)
-		if errors.Is(err, unix.EXDEV) || errors.Is(err, unix.EPERM) || errors.Is(err, unix.EMLINK) || errors.Is(err, unix.EOPNOTSUPP) {
-			return copyFile(path, dst, info.Mode().Perm())
-		}
-		return err
-	})
-}
-
-func copyFile(from, to string, perm fs.FileMode) error {
-	in, err := os.Open(from)
-	if err != nil {
-		return err
-	}
-	defer in.Close()
-	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, perm)
-	if err != nil {
-		return err
-	}
-	if _, err := io.Copy(out, in); err != nil {
-		_ = out.Close()
-		return err
-	}
-	return out.Close()
 }

@@ -6,7 +6,8 @@
 // its name and the directory that holds the name have all been synced, in that
 // order. A crash in the middle leaves the old state or the new one. What a
 // crash may leave behind is a file or directory whose name starts with
-// [TempPrefix]; [Sweep] removes those.
+// [TempPrefix]; [Sweep] removes those. Only [CopyTree] and [LinkTree] are to be
+// followed by [SyncTree].
 //
 // Every step passes a named fault point (see [Point]), so that a test can stop
 // the program exactly there.

@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -125,7 +124,7 @@ func (c *copies) path(source string) (string, error) {
 	if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
 		return "", err
 	}
-	if err := copyTree(at, real); err != nil {
+	if err := durable.CopyTree(real, at); err != nil {
 		return "", err
 	}
 	// The engine starts containers after a power cut without asking us.
@@ -142,62 +141,6 @@ func (c *copies) hash(root, rel string) (string, error) {
 		return "", err
 	}
 	return hex.EncodeToString(h.Sum(nil)[:16]), nil
-}
-
-// copyTree copies files, directories and links with their permissions; what
-// else there may be is left out.
-func copyTree(to, from string) error {
-	return filepath.WalkDir(from, func(name string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		rel, err := filepath.Rel(from, name)
-		if err != nil {
-			return err
-		}
-		fi, err := d.Info()
-		if err != nil {
-			return err
-		}
-		dst := filepath.Join(to, rel)
-		switch {
-		case d.IsDir():
-			if err := os.MkdirAll(dst, 0o755); err != nil {
-				return err
-			}
-			return os.Chmod(dst, fi.Mode().Perm())
-		case d.Type()&fs.ModeSymlink != 0:
-			target, err := os.Readlink(name)
-			if err != nil {
-				return err
-			}
-			return os.Symlink(target, dst)
-		case d.Type().IsRegular():
-			return copyRegular(dst, name, fi.Mode().Perm())
-		}
-		return nil
-	})
-}
-
-func copyRegular(to, from string, mode fs.FileMode) error {
-	in, err := os.Open(from)
-	if err != nil {
-		return err
-	}
-	defer in.Close()
-	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
-	if err != nil {
-		return err
-	}
-	_, err = io.Copy(out, in)
-	// The umask has no say in what a release looks like.
-	if err == nil {
-		err = out.Chmod(mode)
-	}
-	if cerr := out.Close(); err == nil {
-		err = cerr
-	}
-	return err
 }
 
 // mountsDir is the copies' directory beside the manifests.
