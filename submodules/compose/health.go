@@ -49,7 +49,7 @@ func judge(c container.InspectResponse, mayEnd bool, restarts, allowed int) (con
 		case container.Unhealthy:
 			return failed, "is unhealthy" + lastCheck(st.Health)
 		}
-		return pending, "is not healthy yet" + lastCheck(st.Health)
+		return pending, notHealthyYet + lastCheck(st.Health)
 	case st.Status == "exited" || st.Status == "dead":
 		if st.ExitCode == 0 && oneShot(c) {
 			if mayEnd {
@@ -66,6 +66,8 @@ func judge(c container.InspectResponse, mayEnd bool, restarts, allowed int) (con
 	}
 	return pending, "is " + string(st.Status)
 }
+
+const notHealthyYet = "is not healthy yet"
 
 // oneShot reports whether a container's restart policy lets it end.
 func oneShot(c container.InspectResponse) bool {
@@ -177,6 +179,9 @@ func (s *session) watch(ctx context.Context, p *project, before map[string]int) 
 			return ctx.Err()
 		case <-deadline.C:
 			if f.condition == pending {
+				if f.text == notHealthyYet && s.engine.Podman(ctx) {
+					f.text += " (no check has run: Podman leaves them to timers of systemd, so run systemd for its user, or disable the health check)"
+				}
 				return s.unhealthy(ctx, f, fmt.Sprintf(" after %v", s.set.deadline))
 			}
 			// All is well, only not for long enough: the window decides.

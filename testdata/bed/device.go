@@ -297,7 +297,11 @@ func (d *Device) StartEngine() error {
 			"--data-root", root, "-H", "unix:///var/run/docker.sock", "-H", d.Host())
 		args = append(args, network...)
 		if d.Engine.Podman {
-			args = append(slices.Clone(inTree), "bash", "-c", podmanService, "podman", root)
+			user := "root"
+			if d.Engine.Rootless {
+				user = "podman"
+			}
+			args = append(slices.Clone(inTree), "bash", "-c", podmanService, "podman", root, user)
 		}
 		d.engine = d.Command(context.Background(), args[0], args[1:]...)
 		d.engine.Stdout, d.engine.Stderr = log, log

@@ -19,18 +19,37 @@ type Engine struct {
 	Containerd bool
 	// Podman: it is Podman, which speaks Docker's API at Docker's socket.
 	Podman bool
+	// Rootless: it belongs to a user, who is not root.
+	Rootless bool
 }
 
 // Podman is no Docker engine, and so not of the matrix.
-var Podman = Engine{Name: "podman", Suite: "podman", Podman: true}
+var (
+	Podman         = Engine{Name: "podman", Suite: "podman", Podman: true}
+	RootlessPodman = Engine{Name: "podman-rootless", Suite: "podman", Podman: true, Rootless: true}
+)
 
 // podmanService is Podman in the place of dockerd. It knows no control groups
-// that are half version 1 and half 2, and has none here; $1 is its data root.
+// that are half version 1 and half 2, and has none here; $1 is its data root,
+// and $2 the user, who may not be root.
 const podmanService = `
 	umount -l /sys/fs/cgroup/unified 2>/dev/null || true
 	mkdir -p /etc/containers
 	printf '[containers]\ncgroups = "disabled"\n' >/etc/containers/containers.conf
-	exec podman --root "$1" --cgroup-manager cgroupfs system service --time 0 unix:///run/docker.sock`
+	if [ "$2" = root ]; then
+		exec podman --root "$1" --cgroup-manager cgroupfs system service --time 0 unix:///run/docker.sock
+	fi
+	# As udev has it, for the network of containers.
+	mount -t tmpfs tmpfs /dev/net
+	mknod -m 666 /dev/net/tun c 10 200
+	useradd --create-home "$2"
+	id=$(id -u "$2")
+	mkdir -p "/run/user/$id"
+	chown "$2" "/run/user/$id" "$1"
+	chmod a+x "$(dirname "$1")"
+	ln -s "/run/user/$id/docker.sock" /run/docker.sock
+	cd /
+	exec su "$2" -c 'XDG_RUNTIME_DIR=/run/user/$(id -u) HOME=~ exec podman --root "$1" --cgroup-manager cgroupfs system service --time 0 "unix:///run/user/$(id -u)/docker.sock"' podman "$1"`
 
 // Engines are the engines that the project is tested on, the oldest first. The
 // first is this machine's own, which Debian 12 has as 20.10.24.

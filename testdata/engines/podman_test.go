@@ -2,7 +2,9 @@ package engines
 
 import (
 	"os"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -10,15 +12,65 @@ import (
 	"github.com/mender-app/mender-app/testdata/bed"
 )
 
-// Podman at Docker's socket (docs/DOCKER-COMPOSE.md says what works). Its health
-// checks are systemd's timers: without systemd, as here, there are none.
+// Podman at Docker's socket (docs/DOCKER-COMPOSE.md says what works), run by root
+// and by a user. Its health checks are systemd's timers: without systemd, as
+// here, there are none.
 func TestPodman(t *testing.T) {
-	extra(t, "podman/usr/bin/podman")
-	d := bed.StartWith(t, bed.Podman)
-	configure(t, d, "")
-	const unchecked = "    healthcheck: {disable: true}\n"
-	life(t, newApp(t, d, "shop"), unchecked)
+	extra(t, "podman/usr/sbin/nft")
+	for _, e := range []bed.Engine{bed.Podman, bed.RootlessPodman} {
+		t.Run(e.Name, func(t *testing.T) {
+			t.Parallel()
+			d := bed.StartWith(t, e)
+			configure(t, d, "")
+			life(t, newApp(t, d, "shop"), unchecked)
+			podmanPorts(t, d)
+			podmanChecks(t, d)
+			podmanImages(t, d)
+		})
+	}
+}
 
+const unchecked = "    healthcheck: {disable: true}\n"
+
+// podmanPorts updates a service whose port is published.
+func podmanPorts(t *testing.T, d *bed.Device) {
+	a := newApp(t, d, "ports")
+	for _, version := range []string{"1", "2"} {
+		p := newPicture(t, "ports", "ports/web:"+version, version)
+		a.load(p, p.archive(t, d, 0))
+		dir := a.manifests(version, "services:\n  web:\n    image: "+p.URL+"\n    ports: [\"8080:8080\"]\n    stop_grace_period: 2s\n"+unchecked)
+		a.call([]submodules.Component{p.Component}, "", submodules.VerbRollout, a.name, dir)
+		w, err := d.Watch("http://127.0.0.1:8080/version")
+		require.NoError(t, err)
+		bed.Eventually(t, 20*time.Second, "web "+version+" answers", func() bool { return w.Says() == "web "+version })
+		w.Stop()
+	}
+	a.call(nil, "", submodules.VerbPurge, a.name)
+}
+
+// podmanChecks rolls out a service with a health check, which nobody runs. That
+// of the image itself Podman does not see.
+func podmanChecks(t *testing.T, d *bed.Device) {
+	conf := d.Path("/etc/mender/mender-app-docker-compose.conf")
+	before, err := os.ReadFile(conf)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(conf, []byte("HEALTH_DEADLINE=3\n"), 0o644))
+	a := newApp(t, d, "checked")
+	p := newPicture(t, "checked", "checked/web:1", "1")
+	a.load(p, p.archive(t, d, 0))
+	release := []submodules.Component{p.Component}
+	text := strings.ReplaceAll(composeFile, "IMAGE", p.URL)
+	a.call(release, "", submodules.VerbRollout, a.name, a.manifests("1", text))
+	text += "    healthcheck: {test: [CMD, /shop], interval: 1s}\n"
+	r := a.try(release, "", submodules.VerbRollout, a.name, a.manifests("2", text))
+	require.Equal(t, 6, r.Code, r.Output())
+	require.Contains(t, r.Stderr, "Podman leaves them to timers of systemd")
+	a.call(nil, "", submodules.VerbPurge, a.name)
+	require.NoError(t, os.WriteFile(conf, before, 0o644))
+}
+
+// podmanImages is the life of an application's images.
+func podmanImages(t *testing.T, d *bed.Device) {
 	a := newApp(t, d, "pod")
 	one, two, three := newPicture(t, "pod", "pod/web:1", "1"), newPicture(t, "pod", "pod/web:2", "2"), newPicture(t, "pod", "pod/web:3", "3")
 	a.load(one, one.archive(t, d, 0))
@@ -40,6 +92,18 @@ func TestPodman(t *testing.T) {
 	r := a.try(kept, "", submodules.VerbVerify, a.name)
 	require.Equal(t, 1, r.Code, r.Output())
 	require.Contains(t, r.Output(), "docker save", "Podman does not save what is damaged")
+	r = a.try(kept, "", submodules.VerbRepair, a.name, repairDir(t, d))
+	require.Equal(t, 5, r.Code, r.Output())
+	require.Contains(t, r.Stderr, "Podman", "refused, by name")
+	require.Contains(t, r.Stderr, "podman rmi")
 	a.call(nil, "", submodules.VerbPurge, a.name)
 	require.Empty(t, a.list(nil))
+}
+
+// repairDir is a directory for REPAIR.
+func repairDir(t *testing.T, d *bed.Device) string {
+	t.Helper()
+	dir, err := os.MkdirTemp(d.Share(""), "repair-")
+	require.NoError(t, err)
+	return dir
 }

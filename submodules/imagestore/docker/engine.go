@@ -18,6 +18,7 @@ import (
 	"sync"
 
 	"github.com/containerd/errdefs"
+	"github.com/docker/docker/api/types"
 	"github.com/docker/docker/api/types/system"
 	"github.com/docker/docker/client"
 
@@ -107,6 +108,13 @@ func (e *Engine) containerd(ctx context.Context) (bool, error) {
 		}
 	}
 	return false, nil
+}
+
+// Podman reports whether the engine is Podman, which speaks Docker's API. One
+// that does not say what it is counts as Docker.
+func (e *Engine) Podman(ctx context.Context) bool {
+	v, err := e.cli.ServerVersion(ctx)
+	return err == nil && slices.ContainsFunc(v.Components, func(c types.ComponentVersion) bool { return c.Name == "Podman Engine" })
 }
 
 // root returns the engine's data root, or "" where it is not on this machine
