@@ -36,7 +36,12 @@ type Image struct {
 	DiffIDs      []Digest // of the layers, the base first
 	Platform     Platform // normalised, from the config
 	Tags         []string // names the archive gives the image, as written there
-	Layers       []Layer  // one for each diffID, in the same order
+	// Manifests are the digests of the OCI manifests that name the config, and
+	// of the indexes that these are in, as far as they are in the archive,
+	// index.json leads to them and their bytes are right: what an engine with
+	// containerd's image store calls the image.
+	Manifests []Digest
+	Layers    []Layer // one for each diffID, in the same order
 }
 
 // Layer is one layer of an Image.

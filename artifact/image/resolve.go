@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 )
 
@@ -55,7 +56,25 @@ func (rv resolver) docker() ([]resolved, error) {
 		}
 		imgs = append(imgs, img)
 	}
+	rv.manifests(imgs)
 	return imgs, nil
+}
+
+// manifests finds the OCI manifests of the images, where manifest.json alone
+// counts. An index.json that is damaged, or not there yet, names none.
+func (rv resolver) manifests(imgs []resolved) {
+	rv.strict = false
+	named, err := rv.oci()
+	if err != nil {
+		return
+	}
+	for i := range imgs {
+		for _, n := range named {
+			if n.ConfigDigest == imgs[i].ConfigDigest {
+				imgs[i].Manifests = n.Manifests
+			}
+		}
+	}
 }
 
 func (rv resolver) dockerImage(d dockerImage) (resolved, error) {
@@ -122,6 +141,7 @@ type walk struct {
 	imgs     []resolved
 	byDigest map[Digest]int // config digest → index in imgs
 	seen     int            // descriptors
+	above    []Digest       // the indexes that are being read, but index.json
 }
 
 func (w *walk) index(b []byte, tag string, depth int) error {
@@ -178,6 +198,8 @@ func (w *walk) descriptor(d descriptor, tag string, depth int) error {
 		return err
 	}
 	if d.MediaType == mediaTypeIndex || d.MediaType == dockerIndex {
+		w.above = append(w.above, d.Digest)
+		defer func() { w.above = w.above[:len(w.above)-1] }()
 		return w.index(b, tag, depth+1)
 	}
 	var m ociManifest
@@ -202,6 +224,11 @@ func (w *walk) descriptor(d descriptor, tag string, depth int) error {
 	}
 	if tag != "" {
 		w.imgs[at].Tags = append(w.imgs[at].Tags, tag)
+	}
+	for _, m := range append(w.above, d.Digest) {
+		if !slices.Contains(w.imgs[at].Manifests, m) {
+			w.imgs[at].Manifests = append(w.imgs[at].Manifests, m)
+		}
 	}
 	return nil
 }

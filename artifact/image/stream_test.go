@@ -7,6 +7,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"testing/iotest"
 
@@ -191,4 +192,42 @@ func TestReadStreamHandlerErrors(t *testing.T) {
 		_, err = ReadStream(bytes.NewReader(b), Limits{}, Handler{Manifest: func([]StreamImage, bool) error { return stop }})
 		require.ErrorIs(t, err, stop)
 	}
+}
+
+// The manifests and indexes that lead to a config are known by digests that
+// their bytes have, with manifest.json or without.
+func TestReadStreamManifests(t *testing.T) {
+	s := makeSample(t, amd64, "base", "app")
+	read := func(es []rig.Entry) []Digest {
+		imgs, err := ReadStream(bytes.NewReader(rig.Tar(t, es...)), Limits{}, Handler{})
+		require.NoError(t, err)
+		require.Len(t, imgs, 1)
+		return imgs[0].Manifests
+	}
+	of := func(es []rig.Entry, text string) (list []Digest) {
+		for _, e := range es {
+			if strings.HasPrefix(e.Name, blobDir) && strings.Contains(e.Body, text) && strings.Contains(e.Body, "schemaVersion") {
+				list = append(list, DigestOf([]byte(e.Body)))
+			}
+		}
+		return list
+	}
+	for _, docker := range []bool{false, true} {
+		es := oci(t, docker, plain, s)
+		want := append(of(es, `"manifests":`), of(es, `"layers":`)...)
+		require.Len(t, want, 2)
+		require.Equal(t, want, read(es))
+		a, err := OpenArchive(put(t, rig.Tar(t, es...)))
+		require.NoError(t, err)
+		defer a.Close()
+		require.Equal(t, want, a.Images()[0].Manifests)
+	}
+	require.Empty(t, read(s.classic(t, "web:1")))
+	es := oci(t, true, plain, s)
+	for i := range es {
+		if strings.Contains(es[i].Body, `"layers":`) && es[i].Name != "manifest.json" {
+			es[i].Body += " "
+		}
+	}
+	require.Empty(t, read(es), "a manifest that is not what index.json names")
 }

@@ -131,9 +131,11 @@ func (Orchestrator) List(ctx context.Context, r submodules.Request) (list []subm
 			}
 		}
 		have := map[string]bool{}
-		for _, img := range images {
+		images = slices.DeleteFunc(images, func(img docker.Image) bool { // two own references
+			again := have[img.ID]
 			have[img.ID] = true
-		}
+			return again
+		})
 		for id := range inUse {
 			if have[id] {
 				continue
@@ -175,7 +177,7 @@ func (Orchestrator) List(ctx context.Context, r submodules.Request) (list []subm
 // named lists what the release calls an image.
 func (s *session) named(img docker.Image) (urls []string) {
 	for _, c := range s.req.Components {
-		if c.Digest == string(img.Config) {
+		if img.Known(s.req.App, image.Digest(c.Digest)) {
 			urls = append(urls, c.URL)
 		}
 	}
@@ -219,8 +221,12 @@ func (Orchestrator) Delete(ctx context.Context, r submodules.Request) error {
 			if len(r.Components) != 1 || r.Components[0].Digest == "" {
 				return nil
 			}
-			_, err := s.engine.Untag(ctx, imagestore.OwnRef(r.App, image.Digest(r.Components[0].Digest)))
-			return err
+			for _, ref := range []func(string, image.Digest) string{imagestore.OwnRef, imagestore.ManifestRef} {
+				if _, err := s.engine.Untag(ctx, ref(r.App, image.Digest(r.Components[0].Digest))); err != nil {
+					return err
+				}
+			}
+			return nil
 		}
 		if err != nil {
 			return err

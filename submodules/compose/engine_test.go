@@ -176,9 +176,15 @@ func layer(t *testing.T, files ...entry) v1.Layer {
 // image makes an image of the program and one more layer with the version.
 func (b *bench) image(version string) (v1.Image, submodules.Component) {
 	b.Helper()
+	return b.over(version)
+}
+
+// over is image with layers below the program.
+func (b *bench) over(version string, below ...v1.Layer) (v1.Image, submodules.Component) {
+	b.Helper()
 	prog, err := compile()
 	require.NoError(b, err)
-	img, err := mutate.AppendLayers(empty.Image, layer(b.T, entry{"prog", prog}), layer(b.T, entry{"version", []byte(b.app + version)}))
+	img, err := mutate.AppendLayers(empty.Image, append(below, layer(b.T, entry{"prog", prog}), layer(b.T, entry{"version", []byte(b.app + version)}))...)
 	require.NoError(b, err)
 	cf, err := img.ConfigFile()
 	require.NoError(b, err)

@@ -1,8 +1,13 @@
 package compose
 
 import (
+	"bytes"
+	"compress/gzip"
 	"context"
+	"crypto/sha256"
 	"fmt"
+	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -12,56 +17,72 @@ import (
 	"github.com/docker/docker/api/types/volume"
 	gname "github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
-	"github.com/google/go-containerregistry/pkg/v1/empty"
-	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/submodules"
+	"github.com/mender-app/mender-app/submodules/imagestore"
 )
 
-// layerFiles is where the classic store has the files of an image's layer.
-func (b *bench) layerFiles(c submodules.Component, n int) string {
+// lose empties a file of a layer where the engine has unpacked it, and changes a
+// byte of the blob, in a store that has the layer as that, too. It returns what
+// is then said of it.
+func (b *bench) lose(diffID, name string, content []byte) (says string) {
 	b.Helper()
 	info, err := b.cli.Info(b.Context())
 	require.NoError(b, err)
-	if _, err := os.Stat(filepath.Join(info.DockerRootDir, "image", "overlay2", "layerdb")); err != nil || info.Driver != "overlay2" {
-		b.Skip("this test needs an engine with the classic store on this machine")
+	var root unix.Stat_t
+	if err := unix.Stat(info.DockerRootDir, &root); err != nil {
+		b.Skip("the engine's disk is out of reach")
 	}
-	var ids []image.Digest
-	for _, d := range c.DiffIDs {
-		ids = append(ids, image.Digest(d))
-	}
-	chain := image.ChainIDs(ids)[n]
-	id, err := os.ReadFile(filepath.Join(info.DockerRootDir, "image", "overlay2", "layerdb", "sha256", chain.Hex(), "cache-id"))
-	require.NoError(b, err)
-	return filepath.Join(info.DockerRootDir, "overlay2", string(id), "diff")
+	files := 0
+	says = fmt.Sprintf("layer %s: %s has 0 bytes", diffID, name)
+	require.NoError(b, filepath.WalkDir(info.DockerRootDir, func(path string, e fs.DirEntry, err error) error {
+		var st unix.Stat_t
+		switch {
+		case err != nil: // what is gone meanwhile is another's
+			return nil
+		case e.IsDir() && (unix.Stat(path, &st) != nil || st.Dev != root.Dev):
+			return fs.SkipDir // what containers see
+		case !e.Type().IsRegular():
+			return nil
+		}
+		blob := strings.Contains(path, "/blobs/sha256/")
+		if !blob && e.Name() != name {
+			return nil
+		}
+		data, err := os.ReadFile(path)
+		switch {
+		case err != nil:
+			return nil
+		case !blob && bytes.Equal(data, content):
+			files++
+			return os.Truncate(path, 0)
+		case !blob:
+			return nil
+		}
+		plain := io.Reader(bytes.NewReader(data))
+		if z, err := gzip.NewReader(bytes.NewReader(data)); err == nil {
+			plain = z
+		}
+		h := sha256.New()
+		if _, err := io.Copy(h, plain); err != nil || fmt.Sprintf("sha256:%x", h.Sum(nil)) != diffID {
+			return nil
+		}
+		says = fmt.Sprintf("layer %s: its blob sha256:%s", diffID, e.Name())
+		data[len(data)/2] ^= 1
+		return os.WriteFile(path, data, 0o644)
+	}))
+	require.Equal(b, 1, files, "files with that content")
+	return says
 }
 
-// based is an image over a base that only this test has.
-func (b *bench) based(version string) (v1.Image, submodules.Component) {
-	b.Helper()
-	prog, err := compile()
-	require.NoError(b, err)
-	img, err := mutate.AppendLayers(empty.Image, layer(b.T, entry{"base", []byte(strings.Repeat(b.app, 1000))}),
-		layer(b.T, entry{"prog", prog}), layer(b.T, entry{"version", []byte(b.app + version)}))
-	require.NoError(b, err)
-	cf, err := img.ConfigFile()
-	require.NoError(b, err)
-	cf = cf.DeepCopy()
-	cf.OS, cf.Architecture = "linux", goarch()
-	cf.Config.Entrypoint, cf.Config.Cmd = []string{"/prog"}, []string{"sleep"}
-	img, err = mutate.ConfigFile(img, cf)
-	require.NoError(b, err)
-	digest, err := img.ConfigName()
-	require.NoError(b, err)
-	comp := submodules.Component{Type: "image", URL: b.app + ":1", Digest: digest.String()}
-	for _, d := range cf.RootFS.DiffIDs {
-		comp.DiffIDs = append(comp.DiffIDs, d.String())
-	}
-	return img, comp
-}
+// base is a layer that only this test has.
+func (b *bench) base() v1.Layer { return layer(b.T, entry{"base", b.baseFile()}) }
+
+func (b *bench) baseFile() []byte { return []byte(strings.Repeat(b.app, 1000)) }
 
 // TestRepair: a layer that two images of one application and one of another
 // share is damaged. All three are repaired with an archive of one of them; the
@@ -70,8 +91,8 @@ func TestRepair(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	ctx := t.Context()
-	one, c1 := b.based("1")
-	two, c2 := b.based("2")
+	one, c1 := b.over("1", b.base())
+	two, c2 := b.over("2", b.base())
 	other := *b
 	other.app = b.app + "-b"
 	t.Cleanup(func() { b.clean(other.app) })
@@ -103,12 +124,12 @@ func TestRepair(t *testing.T) {
 	t.Cleanup(func() { _ = b.cli.VolumeRemove(context.Background(), b.app+"_data", true) })
 	web, oweb := b.one("web"), other.one("web")
 
-	require.NoError(t, os.Truncate(filepath.Join(b.layerFiles(c2, 0), "base"), 0))
+	says := b.lose(c2.DiffIDs[0], "base", b.baseFile())
 	all := submodules.Request{App: b.app, Components: []submodules.Component{c1, c2}}
 	bad, err := b.mod.Verify(ctx, all)
 	require.NoError(t, err)
 	require.Len(t, bad, 2)
-	require.Contains(t, bad[0], "layer "+c1.DiffIDs[0]+": base has 0 bytes")
+	require.Contains(t, bad[0], says)
 
 	own := t.TempDir()
 	rep := all
@@ -131,7 +152,7 @@ func TestRepair(t *testing.T) {
 	require.NoError(t, tarball.WriteToFile(filepath.Join(rep.Path, "one"), tag, one))
 
 	// A person's container of the same image.
-	made, err := b.cli.ContainerCreate(ctx, &container.Config{Image: c2.Digest}, &container.HostConfig{NetworkMode: "none"}, nil, nil, b.app+"-mine")
+	made, err := b.cli.ContainerCreate(ctx, &container.Config{Image: imagestore.OwnRef(b.app, image.Digest(c2.Digest))}, &container.HostConfig{NetworkMode: "none"}, nil, nil, b.app+"-mine")
 	require.NoError(t, err)
 	unchanged("docker rm -f " + b.app + "-mine")
 	require.NoError(t, b.cli.ContainerRemove(ctx, made.ID, container.RemoveOptions{Force: true}))
@@ -162,13 +183,13 @@ func TestRepairKeepsAnonymousData(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	ctx := t.Context()
-	img, c := b.based("1")
+	img, c := b.over("1", b.base())
 	require.NoError(t, b.mod.Load(ctx, submodules.Request{App: b.app, URL: c.URL, Path: b.archive(img, "x:9"), Components: []submodules.Component{c}}))
 	req := submodules.Request{App: b.app, Components: []submodules.Component{c}}
 	req.Dir = b.release("1", compose(b.app, "    volumes: [/data]\n"))
 	require.NoError(t, b.mod.Rollout(ctx, req))
 	web := b.one("web")
-	require.NoError(t, os.Truncate(filepath.Join(b.layerFiles(c, 2), "version"), 0))
+	b.lose(c.DiffIDs[2], "version", []byte(b.app+"1"))
 	rep := submodules.Request{App: b.app, Dir: t.TempDir(), Path: t.TempDir(), Components: []submodules.Component{c}}
 	tag, err := gname.NewTag("x:1")
 	require.NoError(t, err)

@@ -134,7 +134,7 @@ func (s *session) pin(ctx context.Context, pl *plan) error {
 		if i >= 0 {
 			if digest != "" {
 				// An engine knows a loaded image by tags only.
-				pl.images[svc] = imagestore.OwnRef(s.req.App, pl.pins[i].img.Config)
+				pl.images[svc] = pl.pins[i].img.Ref(s.req.App)
 			}
 			continue
 		}
@@ -210,7 +210,7 @@ func (s *session) rollout(ctx context.Context) error {
 func (s *session) repin(ctx context.Context, pl *plan) error {
 	for _, p := range pl.pins {
 		// The application's own reference keeps the image when the tag moves on.
-		if err := s.engine.Tag(ctx, p.img, imagestore.OwnRef(s.req.App, p.img.Config)); err != nil {
+		if err := s.engine.Tag(ctx, p.img, p.img.Ref(s.req.App)); err != nil {
 			return err
 		}
 		// A name with a digest and no tag is no name that can be given.

@@ -42,6 +42,31 @@ func OwnRef(app string, config image.Digest) string {
 	return OwnRepository(app) + ":" + config.Hex()
 }
 
+// ManifestRef is OwnRef for an image that the application's release knows by the
+// digest of an OCI manifest that leads to its config, as the shell reference
+// does for an image of containerd's image store. No engine has that manifest
+// afterwards: the name alone says which image is meant.
+func ManifestRef(app string, manifest image.Digest) string {
+	return OwnRepository(app) + ":" + manifestTag + manifest.Hex()
+}
+
+const manifestTag = "m-"
+
+// ParseManifestRef returns the digest in a ManifestRef of the application.
+func ParseManifestRef(app, ref string) (manifest image.Digest, ok bool) {
+	tag, ok := strings.CutPrefix(ref, OwnRepository(app)+":"+manifestTag)
+	if !ok {
+		return "", false
+	}
+	d, err := image.FromHex(tag)
+	return d, err == nil
+}
+
+// IsManifestRef reports whether ref is some application's ManifestRef of a digest.
+func IsManifestRef(ref string, manifest image.Digest) bool {
+	return IsOwnRef(ref) && strings.HasSuffix(ref, ":"+manifestTag+manifest.Hex())
+}
+
 // IsOwnRef reports whether ref is the own reference of some application.
 func IsOwnRef(ref string) bool { return strings.HasPrefix(ref, OwnDomain+"/") }
 

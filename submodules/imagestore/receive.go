@@ -35,7 +35,8 @@ type Target interface {
 	// Save keeps what the engine saves of the image ref, byte for byte, in a
 	// file without a name. An image that is not there is submodules.ErrNotFound;
 	// so is one that ref calls url@sha256:<hex> and the engine has otherwise: the
-	// digest is the config's, or the engine's own ID.
+	// digest is the config's, a manifest's that it was loaded by, or the engine's
+	// own ID.
 	Save(ctx context.Context, ref string) (f *os.File, size int64, err error)
 }
 
@@ -45,6 +46,11 @@ type Incoming struct {
 	Tag func(config image.Digest) string
 	// Want is the identity the content must have, as far as it is known.
 	Want Identity
+	// Manifests allows Want.Config to be the digest of an OCI manifest or index
+	// that is in the content and leads to the image's config. The shell
+	// reference calls an image so where it was made with an engine that has
+	// containerd's image store.
+	Manifests bool
 	// Platform the image must suit; zero is any.
 	Platform image.Platform
 	// Current names the old image a delta starts from: the reference's needs it,
@@ -139,10 +145,11 @@ type receiver struct {
 }
 
 // accept checks an image against what is wanted, before anything of it is
-// given to the engine. errPresent ends the matter.
-func (rc *receiver) accept(config image.Digest, diffIDs []image.Digest, p image.Platform) error {
+// given to the engine; manifests are those that lead to it. errPresent ends the
+// matter.
+func (rc *receiver) accept(config image.Digest, diffIDs []image.Digest, p image.Platform, manifests ...image.Digest) error {
 	want := rc.in.Want
-	if want.Config != "" && want.Config != config {
+	if want.Config != "" && want.Config != config && !(rc.in.Manifests && slices.Contains(manifests, want.Config)) {
 		return fmt.Errorf("the content is the image with config %s, announced is %s: %w", config, want.Config, image.ErrMismatch)
 	}
 	if want.DiffIDs != nil && !slices.Equal(want.DiffIDs, diffIDs) {
@@ -194,7 +201,7 @@ func (rc *receiver) archive(r io.Reader) error {
 			if err != nil {
 				return err
 			}
-			if err := rc.accept(img.ConfigDigest, img.DiffIDs, img.Platform); err != nil {
+			if err := rc.accept(img.ConfigDigest, img.DiffIDs, img.Platform, img.Manifests...); err != nil {
 				return err
 			}
 			present, err = rc.target.Present(rc.ctx, img.DiffIDs)
@@ -228,7 +235,7 @@ func (rc *receiver) archive(r io.Reader) error {
 		return err
 	}
 	if !early {
-		if err := rc.accept(img.ConfigDigest, img.DiffIDs, img.Platform); err != nil {
+		if err := rc.accept(img.ConfigDigest, img.DiffIDs, img.Platform, img.Manifests...); err != nil {
 			return err
 		}
 		if present, err = rc.target.Present(rc.ctx, img.DiffIDs); err != nil {
@@ -290,6 +297,12 @@ func (rc *receiver) fill(a archived) error {
 
 // choose picks the image that is meant out of an archive.
 func (rc *receiver) choose(imgs []image.StreamImage) (image.StreamImage, error) {
+	if rc.in.Manifests {
+		named := slices.DeleteFunc(slices.Clone(imgs), func(img image.StreamImage) bool { return !slices.Contains(img.Manifests, rc.in.Want.Config) })
+		if len(named) > 0 {
+			imgs = named
+		}
+	}
 	var have []image.Platform
 	var fits []image.StreamImage
 	for _, img := range imgs {

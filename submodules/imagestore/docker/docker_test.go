@@ -439,27 +439,26 @@ func TestDeleteName(t *testing.T) {
 	require.ErrorIs(t, err, submodules.ErrNotFound, "with the last name the image goes")
 }
 
-// Damage on the disk is found.
+// Damage on the disk is found, and what is damaged is not saved.
 func TestVerifyFindsDamage(t *testing.T) {
 	e, app := engine(t)
-	o, err := e.openOverlay(t.Context())
-	require.NoError(t, err)
-	if o == nil {
-		t.Skip("the engine's store is not the classic overlay2, or out of reach")
-	}
 	s := makeImage(t, "amd64", layerTar(t, entry{"file", app + "content"}))
 	require.NoError(t, e.loadBytes(t, app, ours(t, s, app+":1"), LoadSpec{}))
 	require.NoError(t, e.Verify(t.Context(), app, s.identity(), ""))
-	o, err = e.openOverlay(t.Context())
-	require.NoError(t, err)
-	chain := o.chains[s.img.DiffIDs[0]]
-	id, err := os.ReadFile(filepath.Join(chain, "cache-id"))
-	require.NoError(t, err)
-	file := filepath.Join(o.root, "overlay2", string(id), "diff", "file")
+	file := filepath.Join(e.unpacked(t, s, 0), "file")
 	require.NoError(t, os.WriteFile(file, nil, 0o644)) // as a power cut leaves it
 	require.ErrorIs(t, e.Verify(t.Context(), app, s.identity(), ""), submodules.ErrContent)
 	img, err := e.Find(t.Context(), app, s.identity(), "")
 	require.NoError(t, err)
+	if e.twice(t) { // what is saved comes out of the blob
+		var saved bytes.Buffer
+		require.NoError(t, e.Save(t.Context(), img, "x:1", t.TempDir(), &saved))
+		require.Equal(t, ours(t, s, "x:1"), saved.Bytes())
+		require.NoError(t, os.WriteFile(file, []byte(app+"content"), 0o644))
+		require.NoError(t, e.Verify(t.Context(), app, s.identity(), ""))
+		e.spoilBlob(t, app, s, 0)
+		require.ErrorIs(t, e.Verify(t.Context(), app, s.identity(), ""), submodules.ErrContent)
+	}
 	require.ErrorIs(t, e.Save(t.Context(), img, "x:1", t.TempDir(), io.Discard), submodules.ErrContent)
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/containerd/errdefs"
 	"github.com/docker/docker/api/types/container"
@@ -23,6 +24,9 @@ type Image struct {
 	Tags     []string
 	Platform image.Platform
 	Size     int64 // bytes unpacked, as the engine counts them
+
+	// manifest is what the caller knows the image by, if not by its config.
+	manifest image.Digest
 
 	// layers are the blobs of the layers in the containerd store, where they
 	// can be known.
@@ -66,7 +70,8 @@ func (e *Engine) Inspect(ctx context.Context, ref string) (Image, error) {
 
 // Find returns the image with that identity, under whatever name: the
 // application's own reference and hint (if any) are tried first, then every
-// image of the engine.
+// image of the engine. Where it was loaded by the digest of a manifest, and the
+// identity has that, the application's own reference says which it is.
 func (e *Engine) Find(ctx context.Context, app string, id imagestore.Identity, hint string) (Image, error) {
 	refs := []string{imagestore.OwnRef(app, id.Config)}
 	if ctd, err := e.containerd(ctx); err != nil {
@@ -97,6 +102,14 @@ func (e *Engine) Find(ctx context.Context, app string, id imagestore.Identity, h
 			}
 		}
 	}
+	img, err := e.Inspect(ctx, imagestore.ManifestRef(app, id.Config))
+	if err == nil && (id.DiffIDs == nil || slices.Equal(img.DiffIDs, id.DiffIDs)) {
+		img.manifest = id.Config
+		return img, nil
+	}
+	if err != nil && !errors.Is(err, submodules.ErrNotFound) {
+		return Image{}, err
+	}
 	return Image{}, submodules.Mark(fmt.Errorf("image with config %s: %w", id.Config, errNoImage), submodules.ErrNotFound)
 }
 
@@ -125,7 +138,8 @@ func (e *Engine) all(ctx context.Context) ([]Image, error) {
 	return all, nil
 }
 
-// Own returns the images that have an own reference of the application.
+// Own returns the images that have an own reference of the application, once for
+// each.
 func (e *Engine) Own(ctx context.Context, app string) ([]Image, error) {
 	list, err := e.cli.ImageList(ctx, dimage.ListOptions{Filters: filters.NewArgs(filters.Arg("reference", imagestore.OwnRepository(app)+":*"))})
 	if err != nil {
@@ -140,21 +154,49 @@ func (e *Engine) Own(ctx context.Context, app string) ([]Image, error) {
 		if err != nil {
 			return nil, err
 		}
-		if _, ok := img.OwnRef(app); ok {
-			own = append(own, img)
+		for _, t := range img.Tags {
+			if d, ok := imagestore.ParseOwnRef(app, t); ok && d == img.Config {
+				img.manifest = ""
+				own = append(own, img)
+			} else if d, ok := imagestore.ParseManifestRef(app, t); ok {
+				img.manifest = d
+				own = append(own, img)
+			}
 		}
 	}
 	return own, nil
 }
 
-// OwnRef returns the application's own reference to the image, if it has one.
+// Ref is the application's own reference to the image, whether it has it or not:
+// by what the image was asked for.
+func (img Image) Ref(app string) string {
+	if img.manifest != "" {
+		return imagestore.ManifestRef(app, img.manifest)
+	}
+	return imagestore.OwnRef(app, img.Config)
+}
+
+// OwnRef returns an own reference of the application that the image has: Ref, or
+// else another.
 func (img Image) OwnRef(app string) (string, bool) {
+	if slices.Contains(img.Tags, img.Ref(app)) {
+		return img.Ref(app), true
+	}
 	for _, t := range img.Tags {
 		if d, ok := imagestore.ParseOwnRef(app, t); ok && d == img.Config {
 			return t, true
 		}
+		if _, ok := imagestore.ParseManifestRef(app, t); ok {
+			return t, true
+		}
 	}
 	return "", false
+}
+
+// Known reports whether digest is what an application knows the image by: that of
+// its config, or of a manifest it was loaded by.
+func (img Image) Known(app string, digest image.Digest) bool {
+	return digest == img.Config || slices.Contains(img.Tags, imagestore.ManifestRef(app, digest))
 }
 
 // Tag makes ref name the image, wherever it pointed before.
@@ -204,9 +246,8 @@ func (e *Engine) DeleteName(ctx context.Context, app string, img Image, url stri
 // tagsToRemove returns those of urls that name the image, unless another
 // application has it: they may be its names.
 func tagsToRemove(app string, img Image, urls ...string) (refs []string) {
-	own, _ := img.OwnRef(app)
 	for _, t := range img.Tags {
-		if imagestore.IsOwnRef(t) && t != own {
+		if imagestore.IsOwnRef(t) && !strings.HasPrefix(t, imagestore.OwnRepository(app)+":") {
 			return nil
 		}
 	}

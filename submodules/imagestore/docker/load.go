@@ -35,6 +35,14 @@ type LoadSpec struct {
 	TempDir  string
 }
 
+// own is the application's own reference to what is loaded.
+func (s LoadSpec) own(config image.Digest) string {
+	if s.Want.Config != "" && s.Want.Config != config {
+		return imagestore.ManifestRef(s.App, s.Want.Config)
+	}
+	return imagestore.OwnRef(s.App, config)
+}
+
 // Load brings an image in under the application's own reference, and under URL
 // unless it is staged. It is verified against Want and its own config before
 // the engine makes an image of it, and the engine's result again afterwards. An
@@ -69,14 +77,15 @@ func (e *Engine) Load(ctx context.Context, s LoadSpec, r io.Reader) error {
 // receive brings content in through t, and takes back what is not whole.
 func (e *Engine) receive(ctx context.Context, t imagestore.Target, s LoadSpec, r io.Reader) error {
 	in := imagestore.Incoming{
-		Tag:      func(config image.Digest) string { return imagestore.OwnRef(s.App, config) },
-		Want:     s.Want,
-		Platform: s.Platform,
-		Current:  s.Current,
-		Base:     s.Base,
-		Deep:     s.Deep,
-		TempDir:  s.TempDir,
-		Log:      func(format string, args ...any) { e.log(fmt.Sprintf(format, args...)) },
+		Tag:       s.own,
+		Want:      s.Want,
+		Manifests: true,
+		Platform:  s.Platform,
+		Current:   s.Current,
+		Base:      s.Base,
+		Deep:      s.Deep,
+		TempDir:   s.TempDir,
+		Log:       func(format string, args ...any) { e.log(fmt.Sprintf(format, args...)) },
 	}
 	id, loaded, err := imagestore.Receive(ctx, t, r, in)
 	if err != nil {
@@ -86,7 +95,7 @@ func (e *Engine) receive(ctx context.Context, t imagestore.Target, s LoadSpec, r
 		}
 		// It was not there before. The containerd store names an image that it
 		// could not unpack (28.5).
-		return errors.Join(err, e.takeBack(ctx, imagestore.OwnRef(s.App, id.Config)))
+		return errors.Join(err, e.takeBack(ctx, s.own(id.Config)))
 	}
 	if !loaded {
 		e.log(fmt.Sprintf("image %s is present already", id.Config))
@@ -96,7 +105,7 @@ func (e *Engine) receive(ctx context.Context, t imagestore.Target, s LoadSpec, r
 		}
 		return e.name(ctx, img, s)
 	}
-	own := imagestore.OwnRef(s.App, id.Config)
+	own := s.own(id.Config)
 	img, err := e.Inspect(ctx, own)
 	if err == nil && img.broken != nil {
 		err = img.broken
@@ -132,7 +141,7 @@ func checkPlatform(img Image, want image.Platform) error {
 
 // name gives an image its references.
 func (e *Engine) name(ctx context.Context, img Image, s LoadSpec) error {
-	if err := e.Tag(ctx, img, imagestore.OwnRef(s.App, img.Config)); err != nil {
+	if err := e.Tag(ctx, img, s.own(img.Config)); err != nil {
 		return err
 	}
 	ref, digest := submodules.SplitURL(s.URL)
@@ -256,7 +265,8 @@ func (t target) Save(ctx context.Context, ref string) (*os.File, int64, error) {
 	if err != nil {
 		return nil, 0, err
 	}
-	if want != "" && want != string(img.Config) && want != img.ID {
+	known := slices.ContainsFunc(img.Tags, func(t string) bool { return imagestore.IsManifestRef(t, image.Digest(want)) })
+	if want != "" && want != string(img.Config) && want != img.ID && !known {
 		return nil, 0, imagestore.OtherImage(ref, want, img.Config)
 	}
 	name, err := t.e.spool(ctx, ref, t.tempDir)

@@ -37,7 +37,6 @@ func emptyDir(t *testing.T, dir string) {
 // them repairs both; without it nothing is changed.
 func TestRepairSharedLayer(t *testing.T) {
 	e, app := engine(t)
-	o := inPlace(t, e)
 	ctx := t.Context()
 	base := layerTar(t, entry{"d/base", app + "base"})
 	one := makeImage(t, "amd64", base, layerTar(t, entry{"one", app + "1"}))
@@ -57,10 +56,22 @@ func TestRepairSharedLayer(t *testing.T) {
 	require.Empty(t, apps)
 	emptyDir(t, spec.Dir)
 
-	require.NoError(t, os.Truncate(filepath.Join(layerDir(t, o, one, 0), "diff/d/base"), 0))
+	what := "d/base has 0 bytes"
+	if e.twice(t) { // what was unpacked is brought back out of the blob
+		require.NoError(t, os.Truncate(filepath.Join(e.unpacked(t, one, 0), "d/base"), 0))
+		own := spec
+		own.Dir = t.TempDir()
+		_, err = e.Repair(ctx, own)
+		require.NoError(t, err)
+		for _, s := range []sample{one, two} {
+			require.NoError(t, e.Verify(ctx, app, s.identity(), ""))
+		}
+		what = "its blob " + one.img.DiffIDs[0].String() + " is damaged"
+	}
+	e.lose(t, app, one, 0, "d/base")
 	_, err = e.Repair(ctx, spec)
 	require.ErrorIs(t, err, submodules.ErrContent)
-	require.ErrorContains(t, err, "d/base has 0 bytes")
+	require.ErrorContains(t, err, what)
 	require.ErrorContains(t, err, "--from FILE.mender")
 	emptyDir(t, spec.Dir)
 	for _, tag := range []string{app + ":1", app + ":2", app + ":also"} {
@@ -101,7 +112,6 @@ func TestRepairSharedLayer(t *testing.T) {
 // was done.
 func TestRepairInterrupted(t *testing.T) {
 	e, app := engine(t)
-	o := inPlace(t, e)
 	ctx := t.Context()
 	base := layerTar(t, entry{"d/base", app + "base"})
 	one := makeImage(t, "amd64", base, layerTar(t, entry{"one", app + "1"}))
@@ -110,8 +120,7 @@ func TestRepairInterrupted(t *testing.T) {
 		t.Run(done, func(t *testing.T) {
 			require.NoError(t, e.loadBytes(t, app, ours(t, one, app+":1"), LoadSpec{Want: one.identity()}))
 			require.NoError(t, e.loadBytes(t, app, ours(t, two, app+":2"), LoadSpec{URL: app + ":2", Want: two.identity()}))
-			o = inPlace(t, e)
-			require.NoError(t, os.Truncate(filepath.Join(layerDir(t, o, one, 0), "diff/d/base"), 0))
+			e.lose(t, app, one, 0, "d/base")
 			spec := RepairSpec{
 				App: app, Dir: t.TempDir(), Owner: nobody, TempDir: t.TempDir(), Source: sources(t, ours(t, one, "x:1")),
 				Want: []Wanted{{URL: app + ":1", Identity: one.identity()}},
@@ -179,10 +188,10 @@ func TestRepairMissing(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// TestRepairFromAnotherPlace: the layer is there a second time, over another one.
+// TestRepairFromAnotherPlace: the layer is there a second time, over another one;
+// in the containerd store as a blob, too.
 func TestRepairFromAnotherPlace(t *testing.T) {
 	e, app := engine(t)
-	o := inPlace(t, e)
 	ctx := t.Context()
 	shared := layerTar(t, entry{"shared", app})
 	one := makeImage(t, "amd64", layerTar(t, entry{"one", app + "1"}), shared)
@@ -190,7 +199,7 @@ func TestRepairFromAnotherPlace(t *testing.T) {
 	for _, s := range []sample{one, two} {
 		require.NoError(t, e.loadBytes(t, app, ours(t, s, app+":x"), LoadSpec{Want: s.identity(), Stage: true}))
 	}
-	require.NoError(t, os.Remove(filepath.Join(layerDir(t, o, one, 1), "diff/shared")))
+	require.NoError(t, os.Remove(filepath.Join(e.unpacked(t, one, 1), "shared")))
 	spec := RepairSpec{
 		App: app, Dir: t.TempDir(), Owner: nobody, TempDir: t.TempDir(),
 		Want: []Wanted{{URL: app + ":1", Identity: one.identity()}},

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -118,16 +119,20 @@ func (sv *salvage) complete(plan *repairPlan) error {
 		if img == nil {
 			return sv.lost(p.Config, "it is not there")
 		}
+		if p.Config != img.ConfigDigest {
+			p.Config, p.Tags = img.ConfigDigest, []string{imagestore.ManifestRef(sv.s.App, p.Config)}
+		}
 		p.DiffIDs = img.DiffIDs
 	}
 	return nil
 }
 
-// image is the source's image with that config, nil if there is none.
+// image is the source's image with that config, or one that a manifest of that
+// digest leads to; nil if there is none.
 func (sv *salvage) image(config image.Digest) *image.Image {
 	for _, a := range sv.archives {
 		for _, img := range a.Images() {
-			if img.ConfigDigest == config {
+			if img.ConfigDigest == config || slices.Contains(img.Manifests, config) {
 				return img
 			}
 		}
