@@ -4,8 +4,10 @@ import (
 	"archive/tar"
 	"bytes"
 	"encoding/json"
+	"io"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -55,7 +57,7 @@ func inDevice(before, after string) func(*testing.T, *bed.Device) func() {
 
 const submodule = "/usr/share/mender/app-modules/v1/docker-compose"
 
-func badInputs() []bad {
+func badInputs(t *testing.T) []bad {
 	return []bad{
 		// The container.
 		{name: "truncated in the middle", damage: func(b []byte) []byte { return b[:len(b)/2] }, says: `(?i)EOF|truncated|size|short`},
@@ -97,6 +99,29 @@ func badInputs() []bad {
 			m := bed.Find(h.Images, "/image.img")
 			m.Data = m.Data[:len(m.Data)/3]
 		}, says: `(?i)EOF|truncated|cut|short|archive`},
+		{name: "layer other than its diffID", change: inImage(func(list []tarMember) []tarMember {
+			layers := layersOf(list)
+			list[layers[len(layers)-1]].data = list[layers[0]].data
+			return list
+		}), says: `does not match its digest`},
+		{name: "layer missing", change: inImage(func(list []tarMember) []tarMember {
+			layers := layersOf(list)
+			return slices.Delete(list, layers[len(layers)-1], layers[len(layers)-1]+1)
+		}), says: `neither in the content nor in the engine`},
+		{name: "member of an image twice", change: inImage(func(list []tarMember) []tarMember {
+			return append(list, list[layersOf(list)[0]])
+		}), says: `it is there twice`},
+		{name: "image for another platform", change: func(h *bed.Handmade) {
+			other := web(t, "2", "")
+			other.Platform = "linux/s390x"
+			members, digest, err := bed.ReferenceImage(other)
+			require.NoError(t, err)
+			_, old, err := bed.ReferenceImage(web(t, "2", ""))
+			require.NoError(t, err)
+			h.Images = slices.DeleteFunc(h.Images, func(m bed.Member) bool { return strings.Contains(m.Name, old) })
+			h.Images = append(h.Images, members...)
+			h.Metadata = strings.ReplaceAll(h.Metadata, old, digest)
+		}, says: `is for linux/s390x, the release for`},
 
 		// The members of the payloads.
 		{name: "manifest with absolute name", change: manifest(bed.Member{Name: "/etc/mender/evil", Data: []byte("evil")}), says: `/etc/mender/evil`},
@@ -158,6 +183,48 @@ func badInputs() []bad {
 	}
 }
 
+// tarMember is a member of an image's archive.
+type tarMember struct {
+	header tar.Header
+	data   []byte
+}
+
+// inImage changes the archive of an artifact's first image, which is one of
+// layers that are compressed.
+func inImage(edit func([]tarMember) []tarMember) func(*bed.Handmade) {
+	return func(h *bed.Handmade) {
+		img := bed.Find(h.Images, "/image.img")
+		var list []tarMember
+		for tr := tar.NewReader(bytes.NewReader(img.Data)); ; {
+			header, err := tr.Next()
+			if err != nil {
+				break // the end: it is ours
+			}
+			data, _ := io.ReadAll(tr)
+			list = append(list, tarMember{*header, data})
+		}
+		var buf bytes.Buffer
+		w := tar.NewWriter(&buf)
+		for _, m := range edit(list) {
+			m.header.Size = int64(len(m.data))
+			_ = w.WriteHeader(&m.header)
+			_, _ = w.Write(m.data)
+		}
+		_ = w.Close()
+		img.Data = buf.Bytes()
+	}
+}
+
+// layersOf are the indexes of the layers among the members of an archive.
+func layersOf(list []tarMember) (layers []int) {
+	for i, m := range list {
+		if strings.HasSuffix(m.header.Name, ".tar.gz") {
+			layers = append(layers, i)
+		}
+	}
+	return layers
+}
+
 // requireErrorLine asserts that one line that reports an error says it.
 func requireErrorLine(t *testing.T, want, said string) {
 	t.Helper()
@@ -195,7 +262,7 @@ func TestBadInputChangesNothing(t *testing.T) {
 	next, err := bed.Reference("shop", "shop-2", compose("2"), web(t, "2", ""), stock(t))
 	require.NoError(t, err)
 
-	for _, b := range badInputs() {
+	for _, b := range badInputs(t) {
 		t.Run(b.name, func(t *testing.T) {
 			h := next
 			h.Images, h.Manifests = append([]bed.Member(nil), next.Images...), append([]bed.Member(nil), next.Manifests...)

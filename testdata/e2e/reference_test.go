@@ -16,23 +16,61 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/testdata/bed"
 )
 
 // An artifact in the shell reference's layout, its image.img before the texts
-// that describe it, written by the real mender-artifact, installs and updates.
+// that describe it, written by the real mender-artifact, installs and updates;
+// so does one from an engine that calls images by their manifests.
 func TestReferenceArtifactInstalls(t *testing.T) {
 	d := device(t)
 	w := watch(t, d)
 	for _, version := range []string{"1", "2"} {
 		h, err := bed.Reference("shop", "shop-"+version, compose(version), web(t, version, ""), stock(t))
 		require.NoError(t, err)
+		if version == "2" {
+			byManifest(t, &h, web(t, version, ""))
+		}
 		mender(t, d, "install", handmade(t, d, h))
 		says(t, w, "web "+version)
 		mender(t, d, "commit")
+		d.MustRun(t, "mender-app", "verify", "shop")
 		d.MustProvide(t, map[string]string{
 			"artifact_name": "shop-" + version, "rootfs-image.shop.version": "shop-" + version,
 		})
+	}
+}
+
+// byManifest makes an image of a reference artifact one as the reference makes
+// it on an engine with containerd's image store: an OCI layout, and everywhere
+// the digest of its manifest in the place of the config's.
+func byManifest(t *testing.T, h *bed.Handmade, i bed.Image) {
+	t.Helper()
+	bed.Require(t, "skopeo")
+	_, config, err := bed.ReferenceImage(i)
+	require.NoError(t, err)
+	packed, layout := filepath.Join(t.TempDir(), "packed.tar"), filepath.Join(t.TempDir(), "layout.tar")
+	require.NoError(t, bed.WriteArchive(packed, i))
+	text, err := exec.Command("skopeo", "copy", "-q", "docker-archive:"+packed, "oci-archive:"+layout+":"+i.Ref).CombinedOutput()
+	require.NoError(t, err, "%s", text)
+	text, err = exec.Command("tar", "-xOf", layout, "index.json").Output()
+	require.NoError(t, err)
+	var index struct{ Manifests []struct{ Digest string } }
+	require.NoError(t, json.Unmarshal(text, &index))
+	require.Len(t, index.Manifests, 1)
+	manifest := strings.TrimPrefix(index.Manifests[0].Digest, "sha256:")
+	h.Metadata = strings.ReplaceAll(h.Metadata, config, manifest)
+	for n := range h.Images {
+		m := &h.Images[n]
+		m.Name = strings.ReplaceAll(m.Name, config, manifest)
+		switch {
+		case m.Name == "images/"+manifest+"/image.img":
+			m.Data, err = os.ReadFile(layout)
+			require.NoError(t, err)
+		case strings.Contains(m.Name, manifest):
+			m.Data = bytes.ReplaceAll(m.Data, []byte(config), []byte(manifest))
+		}
 	}
 }
 
@@ -54,11 +92,20 @@ func TestReferenceDeltasInstall(t *testing.T) {
 
 			// The reference makes its delta from what an engine saves: use
 			// this device's for both sides.
-			require.NoError(t, bed.WriteArchive(d.Share("web-2.tar"), web(t, "2", "")))
-			d.MustRun(t, "docker", "load", "-q", "-i", d.Share("web-2.tar"))
-			d.MustRun(t, "docker", "save", "-o", d.Share("old.tar"), "shop/web:1")
-			d.MustRun(t, "docker", "save", "-o", d.Share("new.tar"), "shop/web:2")
-			d.MustRun(t, "docker", "rmi", "shop/web:2")
+			saved := func(version, file string, here bool) {
+				ref := "shop/web:" + version
+				if !here {
+					ref = "elsewhere/web:" + version
+					loadPlain(t, d, web(t, version, ""), ref)
+					defer d.MustRun(t, "docker", "rmi", ref)
+				}
+				d.MustRun(t, "docker", "save", "-o", d.Share(file), ref)
+			}
+			// A deep delta of layers that an engine saves compressed cannot be
+			// applied (archive.ErrRecompressed), and containerd saves them as they
+			// came.
+			saved("1", "old.tar", !deep)
+			saved("2", "new.tar", false)
 			content := xdelta(t, d.Share("old.tar"), d.Share("new.tar"))
 			if deep {
 				content = deepDelta(t, d.Share("old.tar"), d.Share("new.tar"))
@@ -68,12 +115,12 @@ func TestReferenceDeltasInstall(t *testing.T) {
 			require.NoError(t, err)
 			old, _, err := bed.ReferenceImage(web(t, "1", ""))
 			require.NoError(t, err)
-			image := bed.Find(two.Images, "/image.img")
-			image.Data = content
+			img := bed.Find(two.Images, "/image.img")
+			img.Data = content
 			bed.Find(two.Images, "/url-current.txt").Data = []byte("shop/web:1\n")
 			bed.Find(two.Images, "/sums-current.txt").Data = bed.Find(old, "/sums-new.txt").Data
 			if deep {
-				two.Images = append(two.Images, bed.Member{Name: path.Dir(image.Name) + "/deep_delta"})
+				two.Images = append(two.Images, bed.Member{Name: path.Dir(img.Name) + "/deep_delta"})
 			}
 			mender(t, d, "install", handmade(t, d, two))
 			says(t, w, "web 2")
@@ -93,9 +140,38 @@ func xdelta(t *testing.T, old, new string) []byte {
 	return data
 }
 
-// deepDelta packs a classic docker-archive as the reference does: each layer
-// as a delta against the old image's layer of the same index, or its sum alone
-// where the two are the same.
+// loadPlain gives the device's engine an image whose layers are not compressed,
+// as an OCI layout, too: out of a docker-archive containerd's store compresses
+// them itself.
+func loadPlain(t *testing.T, d *bed.Device, i bed.Image, ref string) {
+	t.Helper()
+	built, err := i.Build()
+	require.NoError(t, err)
+	config, err := built.RawConfigFile()
+	require.NoError(t, err)
+	from, err := built.Layers()
+	require.NoError(t, err)
+	var layers []image.Layer
+	for _, l := range from {
+		r, err := l.Uncompressed()
+		require.NoError(t, err)
+		size, err := io.Copy(io.Discard, r)
+		require.NoError(t, err)
+		layers = append(layers, image.Layer{Size: size, Open: l.Uncompressed})
+	}
+	img, err := image.New(config, layers)
+	require.NoError(t, err)
+	f, err := os.Create(d.Share("plain.tar"))
+	require.NoError(t, err)
+	defer os.Remove(f.Name())
+	require.NoError(t, image.WriteArchive(f, image.ArchiveSpec{Image: img, RepoTags: []string{ref}}))
+	require.NoError(t, f.Close())
+	d.MustRun(t, "docker", "load", "-q", "-i", f.Name())
+}
+
+// deepDelta packs what an engine saves as the reference does: each layer as a
+// delta against the old image's layer of the same index; in a classic
+// docker-archive its sum alone where the two are the same.
 func deepDelta(t *testing.T, old, new string) []byte {
 	t.Helper()
 	oldDir, newDir := untar(t, old), untar(t, new)
@@ -103,6 +179,12 @@ func deepDelta(t *testing.T, old, new string) []byte {
 	require.Len(t, newLayers, len(oldLayers))
 	for i := range newLayers {
 		from, to := filepath.Join(oldDir, oldLayers[i]), filepath.Join(newDir, newLayers[i])
+		if strings.HasPrefix(newLayers[i], "blobs/") {
+			require.NoError(t, os.WriteFile(to+".vcdiff", xdelta(t, from, to), 0o644))
+			write(t, to+".source", oldLayers[i])
+			require.NoError(t, os.Remove(to))
+			continue
+		}
 		if sum(t, from) == sum(t, to) {
 			write(t, to+".sha256sum", sum(t, to))
 		} else {
@@ -194,10 +276,25 @@ func TestFullArtifactServesTheReference(t *testing.T) {
 		require.NoError(t, os.WriteFile(d.Share("image.img"), images[dir+"image.img"], 0o644))
 		d.MustRun(t, "docker", "load", "-i", d.Share("image.img"))
 		url := strings.TrimSpace(string(images[dir+"url-new.txt"]))
-		require.Equal(t, "sha256:"+digest, strings.TrimSpace(d.MustRun(t, "docker", "image", "inspect", "-f", "{{.Id}}", url)))
+		require.Equal(t, digest, config(t, d, url))
 	}
 	id := func(url string) string { return d.MustRun(t, "docker", "image", "inspect", "-f", "{{.Id}}", url) }
 	require.Equal(t, id("shop/worker:1"), id("shop/web:1"))
+}
+
+// config is the digest of an image's config, as hex: not every engine calls the
+// image so, but manifest.json of what it saves does.
+func config(t *testing.T, d *bed.Device, ref string) string {
+	t.Helper()
+	file := d.Share("saved.tar")
+	defer os.Remove(file)
+	d.MustRun(t, "docker", "save", "-o", file, ref)
+	text, err := exec.Command("tar", "-xOf", file, "manifest.json").Output()
+	require.NoError(t, err)
+	var manifest []struct{ Config string }
+	require.NoError(t, json.Unmarshal(text, &manifest))
+	require.Len(t, manifest, 1)
+	return strings.TrimSuffix(path.Base(manifest[0].Config), ".json")
 }
 
 // open unpacks a Mender Artifact whose payloads are not compressed again: the
