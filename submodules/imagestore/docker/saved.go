@@ -24,7 +24,8 @@ import (
 // store cannot be read in place: remote ones, other storage drivers. Of an
 // image that is saved the layers that are wanted are kept, uncompressed and
 // hashed, in files without a name in the temporary directory; the others pass
-// by.
+// by. They are kept whole: a delta names old files only as it is decoded, which
+// takes the content of those before (delta/FORMAT.md), and reads most of them.
 type saved struct {
 	e       *Engine
 	dir     string
@@ -47,8 +48,14 @@ func (e *Engine) openSaved(want []image.Digest, dir string) *saved {
 
 // Close implements imagestore.Old.
 func (s *saved) Close() error {
+	var kept, read int64
 	for _, l := range s.layers {
+		kept += l.size
+		read += l.read
 		_ = l.f.Close()
+	}
+	if kept > 0 {
+		s.e.log(fmt.Sprintf("of %d bytes of layers that were kept, files of %d bytes were read", kept, read))
 	}
 	return nil
 }
@@ -157,9 +164,15 @@ func (s *saved) OpenFile(ctx context.Context, in delta.Digest, name string) (del
 	if err != nil {
 		return nil, err
 	}
-	at, ok := l.files[maphash.String(names, name)]
+	key := maphash.String(names, name)
+	at, ok := l.files[key]
 	if !ok {
 		return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
+	}
+	if !at.read {
+		at.read = true
+		l.files[key] = at
+		l.read += at.size
 	}
 	return section{io.NewSectionReader(l.f, at.offset, at.size)}, nil
 }
@@ -182,6 +195,7 @@ func (s *saved) Layer(ctx context.Context, d image.Digest) (io.ReadCloser, int64
 	if err != nil {
 		return nil, 0, err
 	}
+	l.read = l.size
 	return section{io.NewSectionReader(l.f, 0, l.size)}, l.size, nil
 }
 
@@ -201,14 +215,20 @@ type savedLayer struct {
 	sparse  bool
 	// files are kept by a hash of their names, which would take several times as
 	// much. Two names with one hash are no danger: what is read is checked.
-	files   map[uint64]extent
+	files   map[uint64]savedFile
 	headers []extent // of each member
+	read    int64    // bytes of the files that were asked for
 }
 
 // names hashes names of files.
 var names = maphash.MakeSeed()
 
 type extent struct{ offset, size int64 }
+
+type savedFile struct {
+	extent
+	read bool // it was asked for
+}
 
 // keepLayer writes a layer, uncompressed, into a file without a name, and
 // hashes it.
@@ -234,7 +254,7 @@ func (l *savedLayer) scan() error {
 	if _, err := l.f.Seek(0, io.SeekStart); err != nil {
 		return err
 	}
-	l.files = map[uint64]extent{}
+	l.files = map[uint64]savedFile{}
 	tr := tar.NewReader(l.f)
 	var end int64 // of the member before, with its padding
 	for {
@@ -259,7 +279,7 @@ func (l *savedLayer) scan() error {
 		l.headers = append(l.headers, extent{end, at - end})
 		end = at + h.Size + -h.Size&511
 		if h.Typeflag == tar.TypeReg {
-			l.files[maphash.String(names, strings.TrimPrefix(path.Clean("/"+h.Name), "/"))] = extent{at, h.Size}
+			l.files[maphash.String(names, strings.TrimPrefix(path.Clean("/"+h.Name), "/"))] = savedFile{extent{at, h.Size}, false}
 		}
 	}
 }
