@@ -96,8 +96,9 @@ func composeEnv(host string) []string {
 	return env
 }
 
-// graceful is the time a command has after TERM: a verb must end within 5 s.
-const graceful = 4 * time.Second
+// graceful is the time a command has after TERM: the update module kills a verb
+// after 3 s.
+const graceful = 2 * time.Second
 
 // run runs Compose in dir. It leaves no process behind: on the context's end
 // the command and all its descendants get TERM, and KILL later.

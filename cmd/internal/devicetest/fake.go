@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -22,8 +23,9 @@ import (
 // Fake is the main function of the sub-module. All it keeps is in the
 // directory that MENDER_APP_CONFIG_DIR names:
 //
-//	behave       lines "VERB fail|kill|kill-caller|hang|term-caller|unhealthy|nospace": what a verb does instead
+//	behave       lines "VERB fail|kill|kill-caller|hang|term-caller|stubborn|unhealthy|nospace": what a verb does instead
 //	calls        the verbs called, one a line, with their arguments
+//	stubborn     the number of a process that ignores TERM
 //	images/      the components that are loaded, APP-DIGEST
 //	running/     APP: what runs, the compose file and the components' digests
 func Fake() {
@@ -77,6 +79,11 @@ func (f fake) behave(args []string) int {
 		case "kill-caller":
 			_ = syscall.Kill(os.Getppid(), syscall.SIGKILL)
 			return 0
+		case "stubborn":
+			signal.Ignore(syscall.SIGTERM)
+			_ = os.WriteFile(filepath.Join(f.dir, "stubborn"), fmt.Append(nil, os.Getpid()), 0o644)
+			_ = syscall.Kill(os.Getppid(), syscall.SIGTERM)
+			time.Sleep(time.Hour)
 		case "term-caller":
 			_ = syscall.Kill(os.Getppid(), syscall.SIGTERM)
 			time.Sleep(time.Hour)
