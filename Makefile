@@ -14,7 +14,7 @@ E2E      := ./testdata/bed/... ./testdata/e2e/... ./testdata/engines/... ./testd
 CORPUS   := ./testdata/corpus/...
 ARMDEVICE := ./testdata/armdevice/...
 DEVICE_ROOMS := artifact delta modules store submodules
-SCRIPTS  := .ci/run packaging/install.sh testdata/bed/setup testdata/bed/device.sh testdata/bed/engine.sh testdata/engines/setup testdata/powercut/faults testdata/bench $(wildcard testdata/k8snode/*.sh) \
+SCRIPTS  := .ci/run packaging/install.sh testdata/bed/setup testdata/bed/device.sh testdata/bed/engine.sh testdata/engines/setup testdata/powercut/faults testdata/bench testdata/fuzz $(wildcard testdata/k8snode/*.sh) \
 	testdata/sizes testdata/armdevice/build testdata/armdevice/setup
 
 bindir        = $(DESTDIR)$(prefix)/bin
@@ -143,6 +143,11 @@ corpus: ## build the corpus of image pairs (network; kept in ~/.cache/mender-app
 bench: setup cross build k8snode ## measure beside the peers and write docs/BENCHMARKS.md
 	testdata/bench >$(BUILD)/BENCHMARKS.md
 	mv $(BUILD)/BENCHMARKS.md docs/BENCHMARKS.md
+
+# FUZZ=delta/vcdiff picks some, by a regular expression over PACKAGE/TARGET.
+.PHONY: fuzz
+fuzz: ## fuzz every target for FUZZTIME (1h) each, one after the other, until the first finding
+	@FUZZ='$(FUZZ)' FUZZTIME='$(FUZZTIME)' testdata/fuzz
 
 .PHONY: clean
 clean: ## remove build/
