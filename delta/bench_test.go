@@ -1,22 +1,68 @@
 package delta
 
 import (
-	"archive/tar"
-	"bytes"
-	"context"
-	"encoding/json"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime/debug"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+)
+
+// pairsOf returns the changed objects of a pair as files, old and new, paired
+// by place; what has none is paired with the last.
+func pairsOf(t *testing.T, dir string) (out [][2]string) {
+	old, _ := filepath.Glob(filepath.Join(dir, "v1", "*"))
+	new, _ := filepath.Glob(filepath.Join(dir, "v2", "*"))
+	for i, n := range new {
+		if o := old[min(i, len(old)-1)]; filepath.Base(o) != filepath.Base(n) {
+			out = append(out, [2]string{o, n})
+		}
+	}
+	return out
+}
+
+// largeMiB are the sizes of the layers that show that the memory does not grow
+// with them. Their content is computed, which is part of the processor time.
+var largeMiB = []string{"1024", "4096"}
+
+// bench prints rows as they are measured, and keeps them for the ratios.
+type bench struct {
+	t    *testing.T
+	self string
+	tmp  string
+	rows map[[2]string]result
+}
+
+type result struct {
+	size     int64
+	enc, dec cost
+}
+
+func (b *bench) row(pair, tool string, size int64, enc, dec cost) {
+	b.rows[[2]string{pair, tool}] = result{size, enc, dec}
+	fmt.Printf("| %s | %s | %.1f | %.2f | %d | %.2f | %d |\n", pair, tool, float64(size)/1024, enc.cpu, enc.rss>>10, dec.cpu, dec.rss>>10)
+}
+
+func (b *bench) size(name string) int64 {
+	st, err := os.Stat(name)
+	require.NoError(b.t, err)
+	return st.Size()
+}
+
+const (
+	ours     = "delta"
+	oursArm  = "delta, decoded on arm/v7"
+	whole    = "xdelta3, whole"
+	byLayer  = "xdelta3 by layer"
+	bsdiff   = "bsdiff by layer"
+	zstdFrom = "zstd -19 --patch-from"
+	idle     = "idle on arm/v7"
+	noPair   = "nothing"
+	pairHead = "| pair | tool | KiB | encode CPU s | encode RSS MiB | decode CPU s | decode RSS MiB |\n|---|---|---|---|---|---|---|\n"
 )
 
 // The measurements of the corpus pairs, with their peers in the same run, as a
@@ -26,295 +72,9 @@ import (
 //
 // Each side runs in a process of its own, so that its processor time and its
 // peak memory are its alone. The corpus is ../../shared/corpus and, for the
-// benchmark, what `make corpus` built, or what MENDER_APP_CORPUS names (directories, separated by
-// colons); it is unpacked to the system's temporary directory.
-
-const benchRole = "MENDER_APP_BENCH_ROLE"
-
-func TestMain(m *testing.M) {
-	switch os.Getenv(benchRole) {
-	case "encode":
-		benchMain(benchEncode)
-	case "decode":
-		benchMain(benchDecode)
-	case "encode-large":
-		benchMain(encodeLarge)
-	case "decode-large":
-		benchMain(decodeLarge)
-	case "unpack":
-		benchMain(unpackImage)
-	case "idle":
-		os.Exit(0)
-	case "measure":
-		measureMain()
-	}
-	os.Exit(m.Run())
-}
-
-func benchMain(f func(dir, delta string) error) {
-	if err := f(os.Args[1], os.Args[2]); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	os.Exit(0)
-}
-
-func benchEncode(dir, delta string) error {
-	old, err := dirImage(dir, "v1")
-	if err != nil {
-		return err
-	}
-	new, err := dirImage(dir, "v2")
-	if err != nil {
-		return err
-	}
-	return encodeFile(delta, old, new)
-}
-
-func encodeFile(delta string, old, new Image) error {
-	w, err := os.Create(delta)
-	if err != nil {
-		return err
-	}
-	if _, err := Encode(context.Background(), w, []Image{old}, new, Options{}); err != nil {
-		return err
-	}
-	return w.Close()
-}
-
-func benchDecode(dir, delta string) error {
-	debug.SetMemoryLimit(24 << 20) // as the programs on a device do
-	old, err := dirImage(dir, "v1")
-	if err != nil {
-		return err
-	}
-	s := NewStore()
-	for _, o := range old.Objects {
-		r, err := o.Open()
-		if err != nil {
-			return err
-		}
-		if err := s.Add(o.Digest, o.Kind, r.(*os.File), o.Size); err != nil {
-			return err
-		}
-	}
-	f, err := os.Open(delta)
-	if err != nil {
-		return err
-	}
-	d, err := NewReader(f)
-	if err != nil {
-		return err
-	}
-	return d.Apply(context.Background(), s, func(ObjectInfo) (Sink, error) { return nullSink{}, nil })
-}
-
-// encodeLarge makes the delta of a pair of so many MiB.
-func encodeLarge(mib, delta string) error {
-	n, err := strconv.Atoi(mib)
-	if err != nil {
-		return err
-	}
-	old, new := largeImages(n)
-	return encodeFile(delta, old, new)
-}
-
-// decodeLarge applies it. It takes the digest of the old layer from the delta.
-func decodeLarge(mib, delta string) error {
-	debug.SetMemoryLimit(24 << 20)
-	n, err := strconv.Atoi(mib)
-	if err != nil {
-		return err
-	}
-	f, err := os.Open(delta)
-	if err != nil {
-		return err
-	}
-	d, err := NewReader(f)
-	if err != nil {
-		return err
-	}
-	a, _ := largeLayers(n)
-	s := NewStore()
-	if err := s.Add(d.Header().Bases[0].Digest, Tar, a, a.size); err != nil {
-		return err
-	}
-	return d.Apply(context.Background(), s, func(ObjectInfo) (Sink, error) { return nullSink{}, nil })
-}
-
-// dirImage reads the image that unpackImage wrote; digests are in the names.
-func dirImage(dir, v string) (im Image, err error) {
-	im.Name = v
-	files, err := filepath.Glob(filepath.Join(dir, v, "*"))
-	if err != nil {
-		return im, err
-	}
-	for _, f := range files {
-		st, err := os.Stat(f)
-		if err != nil {
-			return im, err
-		}
-		_, sum, _ := strings.Cut(filepath.Base(f), "-")
-		k := Tar
-		if strings.HasPrefix(filepath.Base(f), "00") {
-			k = Blob
-		}
-		im.Objects = append(im.Objects, Object{Digest: Digest("sha256:" + sum), Size: st.Size(), Kind: k,
-			Open: func() (io.ReadCloser, error) { return os.Open(f) }})
-	}
-	return im, nil
-}
-
-// unpackImage writes the config and the layers of a docker-archive to dir.
-func unpackImage(archive, dir string) error {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return err
-	}
-	f, err := os.Open(archive)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	files := map[string][]byte{}
-	t := tar.NewReader(f)
-	for {
-		h, err := t.Next()
-		if err == io.EOF {
-			break
-		}
-		if err != nil {
-			return err
-		}
-		if h.Typeflag == tar.TypeReg {
-			if files[h.Name], err = io.ReadAll(t); err != nil {
-				return err
-			}
-		}
-	}
-	var man []struct {
-		Config string
-		Layers []string
-	}
-	if err := json.Unmarshal(files["manifest.json"], &man); err != nil {
-		return err
-	}
-	for i, n := range append([]string{man[0].Config}, man[0].Layers...) {
-		b := files[n]
-		name := fmt.Sprintf("%02d-%s", i, strings.TrimPrefix(string(DigestOf(b)), "sha256:"))
-		if err := os.WriteFile(filepath.Join(dir, name), b, 0o644); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// corpus unpacks the pairs and returns their directories.
-func corpus(t testing.TB) []string {
-	src := filepath.SplitList(os.Getenv("MENDER_APP_CORPUS"))
-	if len(src) == 0 {
-		src = []string{"../../shared/corpus"}
-		if cache, err := os.UserCacheDir(); err == nil && os.Getenv("MENDER_APP_BENCH") != "" {
-			src = append(src, filepath.Join(cache, "mender-app", "corpus"))
-		}
-	}
-	var pairs []string
-	for _, d := range src {
-		list, _ := filepath.Glob(filepath.Join(d, "*", "v1.tar*"))
-		pairs = append(pairs, list...)
-	}
-	if len(pairs) == 0 {
-		t.Skipf("no corpus in %s", src)
-	}
-	if _, err := exec.LookPath("zstd"); err != nil {
-		t.Skip("zstd is missing")
-	}
-	var dirs []string
-	for _, p := range pairs {
-		in := filepath.Dir(p)
-		dir := filepath.Join(os.TempDir(), "mender-app-corpus", filepath.Base(in))
-		dirs = append(dirs, dir)
-		if _, err := os.Stat(filepath.Join(dir, "v2")); err == nil {
-			continue
-		}
-		require.NoError(t, os.MkdirAll(dir, 0o755))
-		run := func(args ...string) {
-			c := exec.Command(args[0], args[1:]...)
-			c.Dir = dir
-			out, err := c.CombinedOutput()
-			require.NoError(t, err, "%s", out)
-		}
-		abs, err := filepath.Abs(in)
-		require.NoError(t, err)
-		if strings.HasSuffix(p, ".zst") {
-			run("zstd", "-qdf", "--long=31", filepath.Join(abs, "v1.tar.zst"), "-o", "v1.tar")
-			run("zstd", "-qdf", "--long=31", "--patch-from=v1.tar", filepath.Join(abs, "v2.tar.zst.patch"), "-o", "v2.tar")
-		} else {
-			run("ln", "-sf", filepath.Join(abs, "v1.tar"), filepath.Join(abs, "v2.tar"), ".")
-		}
-		run("sha256sum", "-c", filepath.Join(abs, "SHA256SUMS"))
-		// In processes of their own: a child's peak memory begins with its parent's.
-		self, err := os.Executable()
-		require.NoError(t, err)
-		measure(t, benchRole+"=unpack", self, filepath.Join(dir, "v1.tar"), filepath.Join(dir, "v1"))
-		measure(t, benchRole+"=unpack", self, filepath.Join(dir, "v2.tar"), filepath.Join(dir, "v2.part"))
-		require.NoError(t, os.Rename(filepath.Join(dir, "v2.part"), filepath.Join(dir, "v2")))
-	}
-	return dirs
-}
-
-type cost struct {
-	cpu float64 // seconds
-	rss int64   // KiB
-}
-
-func (c *cost) add(d cost) { c.cpu += d.cpu; c.rss = max(c.rss, d.rss) }
-
-// measure runs a command and tells what it cost. Between the two is a small
-// process: the peak memory of a child begins with what its parent has.
-func measure(t testing.TB, env string, args ...string) cost {
-	self, err := os.Executable()
-	require.NoError(t, err)
-	c := exec.Command(self, append([]string{env}, args...)...)
-	c.Env = append(os.Environ(), benchRole+"=measure")
-	var out, costs bytes.Buffer
-	c.Stdout, c.Stderr = &costs, &out
-	require.NoError(t, c.Run(), "%v: %s", args, out.String())
-	var r cost
-	_, err = fmt.Sscan(costs.String(), &r.cpu, &r.rss)
-	require.NoError(t, err)
-	return r
-}
-
-func measureMain() {
-	c := exec.Command(os.Args[2], os.Args[3:]...)
-	c.Env = append(os.Environ(), os.Args[1])
-	c.Stderr = os.Stderr
-	if err := c.Run(); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	u := c.ProcessState.SysUsage().(*syscall.Rusage)
-	fmt.Println(float64(u.Utime.Nano()+u.Stime.Nano())/1e9, int64(u.Maxrss))
-	os.Exit(0)
-}
-
-// pairsOf returns the changed objects of a pair as files, old and new, paired
-// by place.
-func pairsOf(t *testing.T, dir string) (out [][2]string) {
-	old, _ := filepath.Glob(filepath.Join(dir, "v1", "*"))
-	new, _ := filepath.Glob(filepath.Join(dir, "v2", "*"))
-	for i, n := range new {
-		if i < len(old) && filepath.Base(old[i]) != filepath.Base(n) {
-			out = append(out, [2]string{old[i], n})
-		}
-	}
-	return out
-}
-
-// largeMiB is the size of the layer that shows that the memory does not grow
-// with it. Its content is computed, which is part of its processor time.
-const largeMiB = 1024
-
+// benchmark, what `make corpus` built: those pairs that MENDER_APP_PAIRS names
+// (separated by blanks), or all. MENDER_APP_CORPUS names other directories
+// (separated by colons). Pairs are unpacked to the system's temporary directory.
 func TestBench(t *testing.T) {
 	if os.Getenv("MENDER_APP_BENCH") == "" {
 		t.Skip("MENDER_APP_BENCH is not set")
@@ -322,73 +82,104 @@ func TestBench(t *testing.T) {
 	dirs := corpus(t)
 	self, err := os.Executable()
 	require.NoError(t, err)
-	tmp := t.TempDir()
-	peers := os.Getenv("MENDER_APP_BENCH") != "self"
-	fmt.Println("| pair | tool | KiB | encode CPU s | encode RSS MiB | decode CPU s | decode RSS MiB |")
-	fmt.Println("|---|---|---|---|---|---|---|")
-	row := func(dir, tool string, size int64, enc, dec cost) {
-		fmt.Printf("| %s | %s | %.1f | %.2f | %d | %.2f | %d |\n", filepath.Base(dir), tool, float64(size)/1024, enc.cpu, enc.rss>>10, dec.cpu, dec.rss>>10)
-	}
-	fileSize := func(name string) int64 {
-		st, err := os.Stat(name)
-		require.NoError(t, err)
-		return st.Size()
-	}
+	b := &bench{t: t, self: self, tmp: t.TempDir(), rows: map[[2]string]result{}}
+	fmt.Print(pairHead)
 	// The same tests built for arm: what qemu takes counts too, and is what the
 	// program takes that does nothing.
 	arm := os.Getenv("MENDER_APP_BENCH_ARM")
 	if arm != "" {
-		row("nothing", "idle on arm/v7", 0, cost{}, measure(t, benchRole+"=idle", arm))
+		b.row(noPair, idle, 0, cost{}, measure(t, benchRole+"=idle", arm))
 	}
-	large := strconv.Itoa(largeMiB)
-	d := filepath.Join(tmp, "large")
-	enc := measure(t, benchRole+"=encode-large", self, large, d)
-	dec := measure(t, benchRole+"=decode-large", self, large, d)
-	row("a layer of "+large+" MiB", "delta", fileSize(d), enc, dec)
 	for _, dir := range dirs {
-		d := filepath.Join(tmp, "delta")
+		d := filepath.Join(b.tmp, "delta")
 		enc := measure(t, benchRole+"=encode", self, dir, d)
-		dec := measure(t, benchRole+"=decode", self, dir, d)
-		row(dir, "delta", fileSize(d), enc, dec)
+		b.row(filepath.Base(dir), ours, b.size(d), enc, measure(t, benchRole+"=decode", self, dir, d))
 		if arm != "" {
-			row(dir, "delta, decoded on arm/v7", fileSize(d), enc, measure(t, benchRole+"=decode", arm, dir, d))
+			b.row(filepath.Base(dir), oursArm, b.size(d), enc, measure(t, benchRole+"=decode", arm, dir, d))
 		}
-		if !peers {
-			continue
+		if os.Getenv("MENDER_APP_BENCH") != "self" {
+			b.peers(dir)
 		}
-		v1, v2 := filepath.Join(dir, "v1.tar"), filepath.Join(dir, "v2.tar")
-		out := filepath.Join(tmp, "out")
-		size := strconv.FormatInt(max(fileSize(v1), 1<<20), 10)
-		if _, err := exec.LookPath("xdelta3"); err == nil {
-			e := measure(t, "", "xdelta3", "-e", "-f", "-9", "-B", size, "-s", v1, v2, d)
-			x := measure(t, "", "xdelta3", "-d", "-f", "-B", size, "-s", v1, d, out)
-			row(dir, "xdelta3, whole", fileSize(d), e, x)
+	}
+	for _, mib := range largeMiB {
+		d := filepath.Join(b.tmp, "large")
+		enc := measure(t, benchRole+"=encode-large", self, mib, d)
+		b.row("a layer of "+mib+" MiB", ours, b.size(d), enc, measure(t, benchRole+"=decode-large", self, mib, d))
+	}
+	b.ratios(dirs)
+}
+
+// peers measures the other tools on a pair.
+func (b *bench) peers(dir string) {
+	t := b.t
+	d, out := filepath.Join(b.tmp, "delta"), filepath.Join(b.tmp, "out")
+	v1, v2 := filepath.Join(dir, "v1.tar"), filepath.Join(dir, "v2.tar")
+	size := strconv.FormatInt(max(b.size(v1), 1<<20), 10)
+	if _, err := exec.LookPath("xdelta3"); err == nil {
+		e := measure(t, "", "xdelta3", "-e", "-f", "-9", "-B", size, "-s", v1, v2, d)
+		x := measure(t, "", "xdelta3", "-d", "-f", "-B", size, "-s", v1, d, out)
+		b.row(filepath.Base(dir), whole, b.size(d), e, x)
+	}
+	each := func(tool string, enc, dec func(old, new string) cost) {
+		if _, err := exec.LookPath(strings.Fields(tool)[0]); err != nil {
+			return
 		}
-		each := func(tool string, enc, dec func(old, new string) cost) {
-			if _, err := exec.LookPath(strings.Fields(tool)[0]); err != nil {
-				return
+		var e, x cost
+		var n int64
+		for _, p := range pairsOf(t, dir) {
+			e.add(enc(p[0], p[1]))
+			x.add(dec(p[0], p[1]))
+			n += b.size(d)
+		}
+		b.row(filepath.Base(dir), tool, n, e, x)
+	}
+	each(byLayer,
+		func(o, n string) cost { return measure(t, "", "xdelta3", "-e", "-f", "-9", "-s", o, n, d) },
+		func(o, n string) cost { return measure(t, "", "xdelta3", "-d", "-f", "-s", o, d, out) })
+	each(bsdiff,
+		func(o, n string) cost { return measure(t, "", "bsdiff", o, n, d) },
+		func(o, n string) cost { return measure(t, "", "bspatch", o, out, d) })
+	each(zstdFrom,
+		func(o, n string) cost {
+			return measure(t, "", "zstd", "-19", "--long=27", "-qf", "--patch-from="+o, n, "-o", d)
+		},
+		func(o, n string) cost {
+			return measure(t, "", "zstd", "-qdf", "--long=27", "--patch-from="+o, d, "-o", out)
+		})
+}
+
+// ratios prints what the rows come to: ours by the peers'.
+func (b *bench) ratios(dirs []string) {
+	fmt.Print("\n| pair | size by the smallest peer's | encode CPU by bsdiff's | decode CPU by xdelta3's, whole | by layer | decode RSS by xdelta3's, whole | by layer | RSS on arm/v7 above idle, MiB |\n|---|---|---|---|---|---|---|---|\n")
+	for _, dir := range dirs {
+		pair := filepath.Base(dir)
+		us := b.rows[[2]string{pair, ours}]
+		small := int64(0)
+		for _, tool := range []string{whole, byLayer, bsdiff, zstdFrom} {
+			if r, ok := b.rows[[2]string{pair, tool}]; ok && (small == 0 || r.size < small) {
+				small = r.size
 			}
-			var e, x cost
-			var n int64
-			for _, p := range pairsOf(t, dir) {
-				e.add(enc(p[0], p[1]))
-				x.add(dec(p[0], p[1]))
-				n += fileSize(d)
-			}
-			row(dir, tool, n, e, x)
 		}
-		each("xdelta3 by layer",
-			func(o, n string) cost { return measure(t, "", "xdelta3", "-e", "-f", "-9", "-s", o, n, d) },
-			func(o, n string) cost { return measure(t, "", "xdelta3", "-d", "-f", "-s", o, d, out) })
-		each("bsdiff by layer",
-			func(o, n string) cost { return measure(t, "", "bsdiff", o, n, d) },
-			func(o, n string) cost { return measure(t, "", "bspatch", o, out, d) })
-		each("zstd -19 --patch-from",
-			func(o, n string) cost {
-				return measure(t, "", "zstd", "-19", "--long=27", "-qf", "--patch-from="+o, n, "-o", d)
-			},
-			func(o, n string) cost {
-				return measure(t, "", "zstd", "-qdf", "--long=27", "--patch-from="+o, d, "-o", out)
-			})
+		ratio := func(tool string, us float64, of func(result) float64) string {
+			r, ok := b.rows[[2]string{pair, tool}]
+			if !ok || of(r) == 0 {
+				return "–"
+			}
+			return fmt.Sprintf("%.2f", us/of(r))
+		}
+		cpu := func(r result) float64 { return r.dec.cpu }
+		rss := func(r result) float64 { return float64(r.dec.rss) }
+		above := "–"
+		if r, ok := b.rows[[2]string{pair, oursArm}]; ok {
+			above = strconv.FormatInt((r.dec.rss-b.rows[[2]string{noPair, idle}].dec.rss)>>10, 10)
+		}
+		size := "–"
+		if small > 0 {
+			size = fmt.Sprintf("%.2f", float64(us.size)/float64(small))
+		}
+		fmt.Printf("| %s | %s | %s | %s | %s | %s | %s | %s |\n", pair, size,
+			ratio(bsdiff, us.enc.cpu, func(r result) float64 { return r.enc.cpu }),
+			ratio(whole, us.dec.cpu, cpu), ratio(byLayer, us.dec.cpu, cpu),
+			ratio(whole, float64(us.dec.rss), rss), ratio(byLayer, float64(us.dec.rss), rss), above)
 	}
 }

@@ -78,7 +78,7 @@ type Options struct {
 	// It does not change the result.
 	Workers int
 	// Memory bounds the encoder's working memory in bytes, roughly; 0 means
-	// 1 GiB. It does not change the result unless a single file of the window
+	// 900 MiB. It does not change the result unless a single file of the window
 	// size does not fit.
 	Memory int64
 	// TempDir holds copies of objects that cannot be read in place; "" means

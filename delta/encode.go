@@ -12,8 +12,9 @@ import (
 // The same input gives the same bytes. Encode reads every object that is not
 // omitted and every old one whole, and checks their digests. It decodes what it
 // writes: when it returns without an error, the delta rebuilds the image. It
-// needs about Options.Memory of memory and, for objects that cannot be read in
-// place, their size in Options.TempDir.
+// has about Options.Memory in use at a time; how much garbage may come on top is
+// for the program's debug.SetMemoryLimit to say. Objects that cannot be read in
+// place need their size in Options.TempDir.
 func Encode(ctx context.Context, w io.Writer, old []Image, new Image, o Options) (*Report, error) {
 	e := &encoder{ctx: ctx, opt: o}
 	e.memory.free.L = &e.memory.mu

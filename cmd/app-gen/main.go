@@ -10,13 +10,23 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"syscall"
 
 	"github.com/sirupsen/logrus"
 	"github.com/spf13/cobra"
 )
 
-func main() { os.Exit(run(os.Args[1:])) }
+// memoryLimit is Go's soft limit, in bytes: making a delta takes at most about
+// 900 MiB at a time, and without a limit as much garbage may come on top.
+const memoryLimit = 1400 << 20
+
+func main() {
+	if os.Getenv("GOMEMLIMIT") == "" {
+		debug.SetMemoryLimit(memoryLimit)
+	}
+	os.Exit(run(os.Args[1:]))
+}
 
 // run is the program but for the process: it prints errors and picks the exit
 // code, and nothing else does.

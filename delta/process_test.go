@@ -1,0 +1,303 @@
+package delta
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Encoding, decoding and unpacking in processes of their own, whose processor
+// time and peak memory can be told: the test binary in a role.
+
+const benchRole = "MENDER_APP_BENCH_ROLE"
+
+func TestMain(m *testing.M) {
+	switch os.Getenv(benchRole) {
+	case "encode":
+		benchMain(benchEncode)
+	case "decode":
+		benchMain(benchDecode)
+	case "encode-large":
+		benchMain(encodeLarge)
+	case "decode-large":
+		benchMain(decodeLarge)
+	case "unpack":
+		benchMain(unpackImage)
+	case "idle":
+		os.Exit(0)
+	case "measure":
+		measureMain()
+	}
+	os.Exit(m.Run())
+}
+
+func benchMain(f func(dir, delta string) error) {
+	if err := f(os.Args[1], os.Args[2]); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// hostMemory is the limit that app-gen sets for itself.
+const hostMemory = 1400 << 20
+
+func benchEncode(dir, delta string) error {
+	old, err := dirImage(dir, "v1")
+	if err != nil {
+		return err
+	}
+	new, err := dirImage(dir, "v2")
+	if err != nil {
+		return err
+	}
+	return encodeFile(delta, old, new)
+}
+
+func encodeFile(delta string, old, new Image) error {
+	debug.SetMemoryLimit(hostMemory)
+	w, err := os.Create(delta)
+	if err != nil {
+		return err
+	}
+	if _, err := Encode(context.Background(), w, []Image{old}, new, Options{}); err != nil {
+		return err
+	}
+	return w.Close()
+}
+
+func benchDecode(dir, delta string) error {
+	debug.SetMemoryLimit(24 << 20) // as the programs on a device do
+	old, err := dirImage(dir, "v1")
+	if err != nil {
+		return err
+	}
+	s := NewStore()
+	for _, o := range old.Objects {
+		r, err := o.Open()
+		if err != nil {
+			return err
+		}
+		if err := s.Add(o.Digest, o.Kind, r.(*os.File), o.Size); err != nil {
+			return err
+		}
+	}
+	f, err := os.Open(delta)
+	if err != nil {
+		return err
+	}
+	d, err := NewReader(f)
+	if err != nil {
+		return err
+	}
+	return d.Apply(context.Background(), s, func(ObjectInfo) (Sink, error) { return nullSink{}, nil })
+}
+
+// encodeLarge makes the delta of a pair of so many MiB.
+func encodeLarge(mib, delta string) error {
+	n, err := strconv.Atoi(mib)
+	if err != nil {
+		return err
+	}
+	old, new := largeImages(n)
+	return encodeFile(delta, old, new)
+}
+
+// decodeLarge applies it. It takes the digest of the old layer from the delta.
+func decodeLarge(mib, delta string) error {
+	debug.SetMemoryLimit(24 << 20)
+	n, err := strconv.Atoi(mib)
+	if err != nil {
+		return err
+	}
+	f, err := os.Open(delta)
+	if err != nil {
+		return err
+	}
+	d, err := NewReader(f)
+	if err != nil {
+		return err
+	}
+	a, _ := largeLayers(n)
+	s := NewStore()
+	if err := s.Add(d.Header().Bases[0].Digest, Tar, a, a.size); err != nil {
+		return err
+	}
+	return d.Apply(context.Background(), s, func(ObjectInfo) (Sink, error) { return nullSink{}, nil })
+}
+
+// dirImage reads the image that unpackImage wrote; digests are in the names.
+func dirImage(dir, v string) (im Image, err error) {
+	im.Name = v
+	files, err := filepath.Glob(filepath.Join(dir, v, "*"))
+	if err != nil {
+		return im, err
+	}
+	for _, f := range files {
+		st, err := os.Stat(f)
+		if err != nil {
+			return im, err
+		}
+		_, sum, _ := strings.Cut(filepath.Base(f), "-")
+		k := Tar
+		if strings.HasPrefix(filepath.Base(f), "00") {
+			k = Blob
+		}
+		im.Objects = append(im.Objects, Object{Digest: Digest("sha256:" + sum), Size: st.Size(), Kind: k,
+			Open: func() (io.ReadCloser, error) { return os.Open(f) }})
+	}
+	return im, nil
+}
+
+// unpackImage writes the config and the layers of a docker-archive to dir.
+func unpackImage(archive, dir string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	f, err := os.Open(archive)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	files := map[string][]byte{}
+	t := tar.NewReader(f)
+	for {
+		h, err := t.Next()
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			return err
+		}
+		if h.Typeflag == tar.TypeReg {
+			if files[h.Name], err = io.ReadAll(t); err != nil {
+				return err
+			}
+		}
+	}
+	var man []struct {
+		Config string
+		Layers []string
+	}
+	if err := json.Unmarshal(files["manifest.json"], &man); err != nil {
+		return err
+	}
+	for i, n := range append([]string{man[0].Config}, man[0].Layers...) {
+		b := files[n]
+		name := fmt.Sprintf("%02d-%s", i, strings.TrimPrefix(string(DigestOf(b)), "sha256:"))
+		if err := os.WriteFile(filepath.Join(dir, name), b, 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// corpus unpacks the pairs and returns their directories.
+func corpus(t testing.TB) []string {
+	src := filepath.SplitList(os.Getenv("MENDER_APP_CORPUS"))
+	var pairs []string
+	if len(src) == 0 {
+		src = []string{"../../shared/corpus"}
+		if cache, err := os.UserCacheDir(); err == nil && os.Getenv("MENDER_APP_BENCH") != "" {
+			names := strings.Fields(os.Getenv("MENDER_APP_PAIRS"))
+			if len(names) == 0 {
+				names = []string{"*"}
+			}
+			for _, name := range names {
+				list, _ := filepath.Glob(filepath.Join(cache, "mender-app", "corpus", name, "v1.tar*"))
+				pairs = append(pairs, list...)
+			}
+		}
+	}
+	for _, d := range src {
+		list, _ := filepath.Glob(filepath.Join(d, "*", "v1.tar*"))
+		pairs = append(list, pairs...)
+	}
+	if len(pairs) == 0 {
+		t.Skipf("no corpus in %s", src)
+	}
+	if _, err := exec.LookPath("zstd"); err != nil {
+		t.Skip("zstd is missing")
+	}
+	var dirs []string
+	for _, p := range pairs {
+		in := filepath.Dir(p)
+		dir := filepath.Join(os.TempDir(), "mender-app-corpus", filepath.Base(in))
+		dirs = append(dirs, dir)
+		if _, err := os.Stat(filepath.Join(dir, "v2")); err == nil {
+			continue
+		}
+		require.NoError(t, os.MkdirAll(dir, 0o755))
+		run := func(args ...string) {
+			c := exec.Command(args[0], args[1:]...)
+			c.Dir = dir
+			out, err := c.CombinedOutput()
+			require.NoError(t, err, "%s", out)
+		}
+		abs, err := filepath.Abs(in)
+		require.NoError(t, err)
+		if strings.HasSuffix(p, ".zst") {
+			run("zstd", "-qdf", "--long=31", filepath.Join(abs, "v1.tar.zst"), "-o", "v1.tar")
+			run("zstd", "-qdf", "--long=31", "--patch-from=v1.tar", filepath.Join(abs, "v2.tar.zst.patch"), "-o", "v2.tar")
+		} else {
+			run("ln", "-sf", filepath.Join(abs, "v1.tar"), filepath.Join(abs, "v2.tar"), ".")
+		}
+		run("sha256sum", "-c", filepath.Join(abs, "SHA256SUMS"))
+		// In processes of their own: a child's peak memory begins with its parent's.
+		self, err := os.Executable()
+		require.NoError(t, err)
+		measure(t, benchRole+"=unpack", self, filepath.Join(dir, "v1.tar"), filepath.Join(dir, "v1"))
+		measure(t, benchRole+"=unpack", self, filepath.Join(dir, "v2.tar"), filepath.Join(dir, "v2.part"))
+		require.NoError(t, os.Rename(filepath.Join(dir, "v2.part"), filepath.Join(dir, "v2")))
+	}
+	return dirs
+}
+
+type cost struct {
+	cpu float64 // seconds
+	rss int64   // KiB
+}
+
+func (c *cost) add(d cost) { c.cpu += d.cpu; c.rss = max(c.rss, d.rss) }
+
+// measure runs a command and tells what it cost. Between the two is a small
+// process: the peak memory of a child begins with what its parent has.
+func measure(t testing.TB, env string, args ...string) cost {
+	self, err := os.Executable()
+	require.NoError(t, err)
+	c := exec.Command(self, append([]string{env}, args...)...)
+	c.Env = append(os.Environ(), benchRole+"=measure")
+	var out, costs bytes.Buffer
+	c.Stdout, c.Stderr = &costs, &out
+	require.NoError(t, c.Run(), "%v: %s", args, out.String())
+	var r cost
+	_, err = fmt.Sscan(costs.String(), &r.cpu, &r.rss)
+	require.NoError(t, err)
+	return r
+}
+
+func measureMain() {
+	c := exec.Command(os.Args[2], os.Args[3:]...)
+	c.Env = append(os.Environ(), os.Args[1])
+	c.Stderr = os.Stderr
+	if err := c.Run(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	u := c.ProcessState.SysUsage().(*syscall.Rusage)
+	fmt.Println(float64(u.Utime.Nano()+u.Stime.Nano())/1e9, int64(u.Maxrss))
+	os.Exit(0)
+}
