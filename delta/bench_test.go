@@ -1,6 +1,7 @@
 package delta
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"os/exec"
@@ -26,8 +27,9 @@ func pairsOf(t *testing.T, dir string) (out [][2]string) {
 }
 
 // largeMiB are the sizes of the layers that show that the memory does not grow
-// with them. Their content is computed, which is part of the processor time.
-var largeMiB = []string{"1024", "4096"}
+// with them; MENDER_APP_LARGE sets others. Their content is computed, which is
+// part of the processor time.
+const largeMiB = "1024 4096"
 
 // bench prints rows as they are measured, and keeps them for the ratios.
 type bench struct {
@@ -101,7 +103,7 @@ func TestBench(t *testing.T) {
 			b.peers(dir)
 		}
 	}
-	for _, mib := range largeMiB {
+	for _, mib := range strings.Fields(cmp.Or(os.Getenv("MENDER_APP_LARGE"), largeMiB)) {
 		d := filepath.Join(b.tmp, "large")
 		enc := measure(t, benchRole+"=encode-large", self, mib, d)
 		b.row("a layer of "+mib+" MiB", ours, b.size(d), enc, measure(t, benchRole+"=decode-large", self, mib, d))
