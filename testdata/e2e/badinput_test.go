@@ -100,16 +100,15 @@ func badInputs(t *testing.T) []bad {
 			m.Data = m.Data[:len(m.Data)/3]
 		}, says: `(?i)EOF|truncated|cut|short|archive`},
 		{name: "layer other than its diffID", change: inImage(func(list []tarMember) []tarMember {
-			layers := layersOf(list)
-			list[layers[len(layers)-1]].data = list[layers[0]].data
+			list[newLayer(t, list)].data = list[slices.IndexFunc(list, tarMember.layer)].data
 			return list
 		}), says: `does not match its digest`},
 		{name: "layer missing", change: inImage(func(list []tarMember) []tarMember {
-			layers := layersOf(list)
-			return slices.Delete(list, layers[len(layers)-1], layers[len(layers)-1]+1)
+			i := newLayer(t, list)
+			return slices.Delete(list, i, i+1)
 		}), says: `neither in the content nor in the engine`},
 		{name: "member of an image twice", change: inImage(func(list []tarMember) []tarMember {
-			return append(list, list[layersOf(list)[0]])
+			return append(list, list[newLayer(t, list)])
 		}), says: `it is there twice`},
 		{name: "image for another platform", change: func(h *bed.Handmade) {
 			other := web(t, "2", "")
@@ -189,23 +188,26 @@ type tarMember struct {
 	data   []byte
 }
 
-// inImage changes the archive of an artifact's first image, which is one of
-// layers that are compressed.
+func (m tarMember) layer() bool { return strings.HasSuffix(m.header.Name, ".tar.gz") }
+
+func tarMembers(archive []byte) (list []tarMember) {
+	for tr := tar.NewReader(bytes.NewReader(archive)); ; {
+		header, err := tr.Next()
+		if err != nil {
+			return list // the end: it is ours
+		}
+		data, _ := io.ReadAll(tr)
+		list = append(list, tarMember{*header, data})
+	}
+}
+
+// inImage changes the archive of an artifact's first image.
 func inImage(edit func([]tarMember) []tarMember) func(*bed.Handmade) {
 	return func(h *bed.Handmade) {
 		img := bed.Find(h.Images, "/image.img")
-		var list []tarMember
-		for tr := tar.NewReader(bytes.NewReader(img.Data)); ; {
-			header, err := tr.Next()
-			if err != nil {
-				break // the end: it is ours
-			}
-			data, _ := io.ReadAll(tr)
-			list = append(list, tarMember{*header, data})
-		}
 		var buf bytes.Buffer
 		w := tar.NewWriter(&buf)
-		for _, m := range edit(list) {
+		for _, m := range edit(tarMembers(img.Data)) {
 			m.header.Size = int64(len(m.data))
 			_ = w.WriteHeader(&m.header)
 			_, _ = w.Write(m.data)
@@ -215,14 +217,20 @@ func inImage(edit func([]tarMember) []tarMember) func(*bed.Handmade) {
 	}
 }
 
-// layersOf are the indexes of the layers among the members of an archive.
-func layersOf(list []tarMember) (layers []int) {
-	for i, m := range list {
-		if strings.HasSuffix(m.header.Name, ".tar.gz") {
-			layers = append(layers, i)
+// newLayer is the index of a layer of web 2 that web 1 does not have, and not
+// the first one.
+func newLayer(t *testing.T, list []tarMember) int {
+	t.Helper()
+	one, _, err := bed.ReferenceImage(web(t, "1", ""))
+	require.NoError(t, err)
+	have := tarMembers(bed.Find(one, "/image.img").Data)
+	for i := len(list) - 1; i > slices.IndexFunc(list, tarMember.layer); i-- {
+		if list[i].layer() && !slices.ContainsFunc(have, func(m tarMember) bool { return m.header.Name == list[i].header.Name }) {
+			return i
 		}
 	}
-	return layers
+	t.Fatal("web 2 has no layer of its own")
+	return 0
 }
 
 // requireErrorLine asserts that one line that reports an error says it.
