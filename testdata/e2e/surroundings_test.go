@@ -116,7 +116,6 @@ func TestEngineGoesAway(t *testing.T) {
 		happens func()
 	}{
 		{"Download/call.LOAD", away},
-		{"Download/called.LOAD", restart},
 		{"Download/called.LOAD", crash},
 		{"ArtifactInstall/call.ROLLOUT", restart},
 		{"ArtifactInstall/call.ROLLOUT", away},
