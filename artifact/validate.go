@@ -10,8 +10,6 @@ import (
 	"reflect"
 	"slices"
 	"strings"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/mender-app/mender-app/artifact/image"
 )
@@ -355,68 +353,4 @@ func (t *total) add(sizes ...int64) {
 		}
 		t.sum += n
 	}
-}
-
-// ValidApplicationName tells whether s may name an application: a letter or
-// digit, then up to 62 letters, digits, "_", ".", "-". Such a name can be
-// used as the name of a directory.
-func ValidApplicationName(s string) bool {
-	if s == "" || len(s) > maxName {
-		return false
-	}
-	for i := range len(s) {
-		c := s[i]
-		switch {
-		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9':
-		case i > 0 && (c == '_' || c == '.' || c == '-'):
-		default:
-			return false
-		}
-	}
-	return !strings.Contains(s, "..")
-}
-
-// ValidOrchestrator tells whether s may name an orchestrator, and with it the
-// executable of its sub-module; the rule is that of ValidApplicationName.
-func ValidOrchestrator(s string) bool { return ValidApplicationName(s) }
-
-// CheckURL says what is wrong with s as the URL of an image, as orchestrators
-// write it ("registry.example:5000/web:1@sha256:…"): it must not be empty or
-// longer than 512 bytes, not start with "-", and have no spaces, control
-// characters or "..".
-func CheckURL(s string) error {
-	switch {
-	case s == "":
-		return fmt.Errorf("an image has no URL")
-	case len(s) > maxText:
-		return fmt.Errorf("an image's URL has %d bytes", len(s))
-	case s[0] == '-' || strings.Contains(s, ".."):
-		return fmt.Errorf("malformed URL %q of an image", clip(s))
-	}
-	for i := range len(s) {
-		if s[i] <= ' ' || s[i] >= 0x7f {
-			return fmt.Errorf("malformed URL %q of an image", clip(s))
-		}
-	}
-	return nil
-}
-
-// checkText checks a free text: bounded, one line, printable.
-func checkText(field, s string) error {
-	if len(s) > maxText {
-		return fmt.Errorf("%w: %s: longer than %d bytes", ErrMetadata, field, maxText)
-	}
-	if !utf8.ValidString(s) || strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) {
-		return fmt.Errorf("%w: %s: a character that cannot be printed", ErrMetadata, field)
-	}
-	return nil
-}
-
-// clip keeps text from a hostile source short enough for one line.
-func clip(s string) string {
-	const most = 100
-	if len(s) > most {
-		return s[:most] + "…"
-	}
-	return s
 }

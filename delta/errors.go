@@ -39,7 +39,7 @@ type OldError struct {
 	Path    string // "" is the object as a whole
 	Problem Problem
 	// Others is set where several files of one group are damaged and only the
-	// group is known: Path and Others are then its first and its last file.
+	// group is known: Path and Others are then its first and its last file, which may be whole.
 	Others string
 	Err    error // what the Old said, or nil
 }
@@ -48,7 +48,7 @@ func (e *OldError) Error() string {
 	what := fmt.Sprintf("object %s of old image %q", e.Base.Digest, e.Base.Image)
 	switch {
 	case e.Others != "":
-		what = fmt.Sprintf("a file between %q and %q in %s", e.Path, e.Others, what)
+		what = fmt.Sprintf("more than one file between %q and %q in %s", e.Path, e.Others, what)
 	case e.Path != "":
 		what = fmt.Sprintf("file %q in %s", e.Path, what)
 	}
