@@ -1,6 +1,7 @@
 package delta
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
@@ -73,7 +74,7 @@ func (p *pieces) file(name string, content *pieces) {
 	h := makeTar(tarFile{name: name, typ: '0', mod: func(h []byte) {
 		copy(h[124:], fmt.Sprintf("%011o", content.size))
 	}})[:block]
-	p.bytes(h)
+	p.bytes(bytes.Clone(h)) // of a buffer that is larger
 	p.add(content, 0, content.size)
 	p.bytes(make([]byte, -content.size&(block-1)))
 }
