@@ -140,14 +140,14 @@ func TestDamagedHeaders(t *testing.T) {
 }
 
 // A delta of the first version is refused by that name.
-func TestFirstVersion(t *testing.T) {
+func TestOtherVersion(t *testing.T) {
 	head, err := appendHeader(nil, Header{Image: "app:2"})
 	require.NoError(t, err)
-	head[len(magic)] = 1
+	head[len(magic)] = version + 1
 	_, err = NewReader(bytes.NewReader(head))
 	var fe *FeatureError
 	require.ErrorAs(t, err, &fe)
-	require.Equal(t, "format version 1", fe.Feature)
+	require.Equal(t, "format version 2", fe.Feature)
 	_, err = NewReader(io.MultiReader())
 	require.ErrorIs(t, err, ErrFormat)
 }
