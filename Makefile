@@ -112,7 +112,7 @@ test-arm: export MENDER_APP_ARM_DEVICES = $(or $(ARM),armhf arm64)
 test-arm: export MENDER_APP_ARM_FROM = $(STEP)
 test-arm: cross ## install, update, fail, roll back, cut the power on emulated ARM devices, and measure
 	@if [ "$(SETUP)" != no ]; then testdata/armdevice/setup; fi
-	$(GO) test -count=1 -v $(SHORT) -timeout 6h ./testdata/armdevice
+	$(GO) test -count=1 -v -timeout 6h $(SHORT) ./testdata/armdevice
 
 .PHONY: bench-arm
 bench-arm: export MENDER_APP_BENCH = 1
