@@ -7,6 +7,7 @@ import (
 	"github.com/docker/docker/api/types/container"
 
 	"github.com/mender-app/mender-app/submodules"
+	"github.com/mender-app/mender-app/submodules/imagestore"
 	"github.com/mender-app/mender-app/submodules/imagestore/docker"
 )
 
@@ -24,7 +25,7 @@ func (Orchestrator) Repair(ctx context.Context, r submodules.Request) (apps []st
 			if err != nil {
 				return err
 			}
-			spec.Want = append(spec.Want, docker.Wanted{URL: c.URL, Identity: id})
+			spec.Want = append(spec.Want, imagestore.Wanted{URL: c.URL, Identity: id})
 		}
 		apps, err = s.engine.Repair(ctx, spec)
 		return err

@@ -223,7 +223,7 @@ func partedIntact(ctx context.Context, dirs contentDirs, at *snapshots, blob, di
 				return err
 			}
 		}
-		_, err = io.Copy(io.Discard, stopping{ctx, r})
+		_, err = io.Copy(io.Discard, imagestore.Stopping{Ctx: ctx, R: r})
 	}
 	switch {
 	case ctx.Err() != nil:

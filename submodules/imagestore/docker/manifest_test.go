@@ -148,7 +148,7 @@ func TestLoadByManifest(t *testing.T) {
 	// One that is gone comes back out of the same archive.
 	spec := RepairSpec{
 		App: app, Dir: t.TempDir(), Owner: nobody, TempDir: t.TempDir(), Source: sources(t, one),
-		Want: []Wanted{{URL: app + ":1", Identity: imagestore.Identity{Config: manifest}}},
+		Want: []imagestore.Wanted{{URL: app + ":1", Identity: imagestore.Identity{Config: manifest}}},
 	}
 	_, err := e.Repair(ctx, spec)
 	require.NoError(t, err)

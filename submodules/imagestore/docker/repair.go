@@ -2,19 +2,14 @@ package docker
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/docker/docker/api/types/container"
 
 	"github.com/mender-app/mender-app/artifact/image"
-	"github.com/mender-app/mender-app/store/durable"
 	"github.com/mender-app/mender-app/submodules"
 	"github.com/mender-app/mender-app/submodules/imagestore"
 )
@@ -22,7 +17,7 @@ import (
 // RepairSpec says what to repair.
 type RepairSpec struct {
 	App    string
-	Want   []Wanted
+	Want   []imagestore.Wanted
 	Dir    string // of the repair's own, outlives the call
 	Source string // directory with image archives, "" for none
 	Finish bool   // only end what was begun
@@ -30,12 +25,6 @@ type RepairSpec struct {
 	// one that is nobody's.
 	Owner   func(container.Summary) (app string, ok bool)
 	TempDir string
-}
-
-// Wanted is an image that is to be whole.
-type Wanted struct {
-	URL string // what it is called, for people
-	imagestore.Identity
 }
 
 // repairPlan is plan.json in RepairSpec.Dir. It is written when everything that
@@ -58,12 +47,6 @@ func (i repairImage) identity() imagestore.Identity {
 	return imagestore.Identity{Config: i.Config, DiffIDs: i.DiffIDs}
 }
 
-const (
-	planFile  = "plan.json"
-	spoolDir  = "layers" // and configs, by their digests
-	repairGap = 16 << 20 // bytes that stay free beside the spool
-)
-
 // Repair makes images whole. An engine takes a layer that it has for present,
 // whatever is left of it, and keeps it as long as an image or a container
 // stands on it: so all images that share a damaged layer are removed with their
@@ -74,16 +57,18 @@ const (
 //
 // It returns the applications whose containers were removed. Volumes stay.
 func (e *Engine) Repair(ctx context.Context, s RepairSpec) (apps []string, err error) {
-	plan, err := readPlan(s.Dir)
+	spool := imagestore.Salvage(s.Dir)
+	plan := &repairPlan{}
+	begun, err := spool.ReadPlan(plan)
 	if err != nil {
 		return nil, err
 	}
-	if plan == nil {
-		if err := clearSpool(s.Dir); err != nil || s.Finish {
+	if !begun {
+		if err := spool.Clear(); err != nil || s.Finish {
 			return nil, err
 		}
 		if plan, err = e.planRepair(ctx, s); err != nil || plan == nil {
-			return nil, errors.Join(err, clearSpool(s.Dir))
+			return nil, errors.Join(err, spool.Clear())
 		}
 	}
 	if plan.Done {
@@ -95,36 +80,10 @@ func (e *Engine) Repair(ctx context.Context, s RepairSpec) (apps []string, err e
 	return plan.Apps, nil
 }
 
-func readPlan(dir string) (*repairPlan, error) {
-	data, err := os.ReadFile(filepath.Join(dir, planFile))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	var p repairPlan
-	if err := json.Unmarshal(data, &p); err != nil {
-		return nil, fmt.Errorf("%s: %w", filepath.Join(dir, planFile), err)
-	}
-	return &p, nil
-}
-
-func (p *repairPlan) write(dir string) error {
-	data, err := json.MarshalIndent(p, "", "  ")
-	if err != nil {
-		return err
-	}
-	return durable.WriteFile(filepath.Join(dir, planFile), data, 0o644)
-}
-
-// clearSpool removes what a repair that changed nothing has put into its directory.
-func clearSpool(dir string) error { return durable.RemoveAll(filepath.Join(dir, spoolDir)) }
-
 // affected is what a repair is about.
 type affected struct {
 	images  []Image                 // to be removed, and loaded again
-	missing []Wanted                // to be loaded
+	missing []imagestore.Wanted     // to be loaded
 	chains  map[image.Digest]Damage // of layers, by chain ID
 	layers  map[image.Digest]Damage // by diffID, where a store keeps them by content
 	urls    map[image.Digest]string // config → a name for people
@@ -160,10 +119,7 @@ func (e *Engine) planRepair(ctx context.Context, s RepairSpec) (*repairPlan, err
 	if err := e.spoolRepair(ctx, s, a, plan); err != nil {
 		return nil, err
 	}
-	if err := durable.SyncTree(filepath.Join(s.Dir, spoolDir)); err != nil {
-		return nil, err
-	}
-	return plan, plan.write(s.Dir)
+	return plan, imagestore.Salvage(s.Dir).WritePlan(plan)
 }
 
 func imageName(img Image) string {

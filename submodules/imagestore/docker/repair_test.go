@@ -49,7 +49,7 @@ func TestRepairSharedLayer(t *testing.T) {
 
 	spec := RepairSpec{
 		App: app, Dir: t.TempDir(), Owner: nobody, TempDir: t.TempDir(),
-		Want: []Wanted{{URL: app + ":1", Identity: one.identity()}, {URL: app + ":2", Identity: two.identity()}},
+		Want: []imagestore.Wanted{{URL: app + ":1", Identity: one.identity()}, {URL: app + ":2", Identity: two.identity()}},
 	}
 	apps, err := e.Repair(ctx, spec)
 	require.NoError(t, err)
@@ -123,7 +123,7 @@ func TestRepairInterrupted(t *testing.T) {
 			e.lose(t, app, one, 0, "d/base")
 			spec := RepairSpec{
 				App: app, Dir: t.TempDir(), Owner: nobody, TempDir: t.TempDir(), Source: sources(t, ours(t, one, "x:1")),
-				Want: []Wanted{{URL: app + ":1", Identity: one.identity()}},
+				Want: []imagestore.Wanted{{URL: app + ":1", Identity: one.identity()}},
 			}
 			plan, err := e.planRepair(ctx, spec)
 			require.NoError(t, err)
@@ -161,8 +161,8 @@ func TestRepairInterrupted(t *testing.T) {
 		})
 	}
 	// One that had not begun to change anything does nothing.
-	spec := RepairSpec{App: app, Dir: t.TempDir(), Owner: nobody, Finish: true, Want: []Wanted{{URL: app + ":1", Identity: one.identity()}}}
-	require.NoError(t, os.MkdirAll(filepath.Join(spec.Dir, spoolDir), 0o755))
+	spec := RepairSpec{App: app, Dir: t.TempDir(), Owner: nobody, Finish: true, Want: []imagestore.Wanted{{URL: app + ":1", Identity: one.identity()}}}
+	require.NoError(t, os.MkdirAll(filepath.Dir(imagestore.Salvage(spec.Dir).Path(one.img.ConfigDigest)), 0o755))
 	_, err := e.Repair(ctx, spec)
 	require.NoError(t, err)
 	emptyDir(t, spec.Dir)
@@ -175,7 +175,7 @@ func TestRepairMissing(t *testing.T) {
 	s := makeImage(t, "amd64", layerTar(t, entry{"a", app}))
 	spec := RepairSpec{
 		App: app, Dir: t.TempDir(), Owner: nobody, TempDir: t.TempDir(),
-		Want: []Wanted{{URL: app + ":1", Identity: imagestore.Identity{Config: s.img.ConfigDigest}}},
+		Want: []imagestore.Wanted{{URL: app + ":1", Identity: imagestore.Identity{Config: s.img.ConfigDigest}}},
 	}
 	_, err := e.Repair(ctx, spec)
 	require.ErrorContains(t, err, "--from FILE.mender")
@@ -202,7 +202,7 @@ func TestRepairFromAnotherPlace(t *testing.T) {
 	require.NoError(t, os.Remove(filepath.Join(e.unpacked(t, one, 1), "shared")))
 	spec := RepairSpec{
 		App: app, Dir: t.TempDir(), Owner: nobody, TempDir: t.TempDir(),
-		Want: []Wanted{{URL: app + ":1", Identity: one.identity()}},
+		Want: []imagestore.Wanted{{URL: app + ":1", Identity: one.identity()}},
 	}
 	_, err := e.Repair(ctx, spec)
 	require.NoError(t, err)

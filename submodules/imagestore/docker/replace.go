@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"strings"
 
 	"github.com/docker/docker/api/types/container"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/submodules"
+	"github.com/mender-app/mender-app/submodules/imagestore"
 )
 
 // carryOut does what the plan says. Every step may be done again.
@@ -49,10 +49,11 @@ func (e *Engine) carryOut(ctx context.Context, s RepairSpec, plan *repairPlan) e
 		return err
 	}
 	plan.Done = true
-	if err := plan.write(s.Dir); err != nil {
+	spool := imagestore.Salvage(s.Dir)
+	if err := spool.WritePlan(plan); err != nil {
 		return err
 	}
-	return clearSpool(s.Dir)
+	return spool.Clear()
 }
 
 // removeImages removes images with their containers.
@@ -115,19 +116,18 @@ func (e *Engine) reload(ctx context.Context, dir string, p repairImage) error {
 }
 
 func (e *Engine) loadSpooled(ctx context.Context, dir string, p repairImage) error {
-	spool := filepath.Join(dir, spoolDir)
-	config, err := os.ReadFile(filepath.Join(spool, p.Config.Hex()))
+	spool := imagestore.Salvage(dir)
+	config, err := os.ReadFile(spool.Path(p.Config))
 	if err != nil {
 		return err
 	}
 	var layers []image.Layer
 	for _, d := range p.DiffIDs {
-		name := filepath.Join(spool, d.Hex())
-		fi, err := os.Stat(name)
-		if err != nil {
-			return err
+		l, ok := spool.Layer(d)
+		if !ok {
+			return fmt.Errorf("layer %s is not in %s any more", d, dir)
 		}
-		layers = append(layers, image.Layer{DiffID: d, Size: fi.Size(), Open: func() (io.ReadCloser, error) { return os.Open(name) }})
+		layers = append(layers, l)
 	}
 	img, err := image.New(config, layers)
 	if err != nil {

@@ -1,0 +1,220 @@
+package imagestore
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/mender-app/mender-app/artifact/image"
+	"github.com/mender-app/mender-app/store/durable"
+	"github.com/mender-app/mender-app/submodules"
+)
+
+// Wanted is an image that a repair has to make whole.
+type Wanted struct {
+	URL string // what it is called, for people
+	Identity
+}
+
+// Salvage is the directory of a repair: what it needs to bring back what it will
+// remove, and its plan. It outlives the call.
+type Salvage string
+
+const (
+	planFile = "plan.json"
+	layerDir = "layers" // and configs, by their digests
+	spoolGap = 16 << 20 // bytes that stay free beside the spool
+)
+
+// Path is where a layer or a config is kept.
+func (s Salvage) Path(d image.Digest) string { return filepath.Join(string(s), layerDir, d.Hex()) }
+
+// ReadPlan reads the plan into p; false if there is none.
+func (s Salvage) ReadPlan(p any) (bool, error) {
+	data, err := os.ReadFile(filepath.Join(string(s), planFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	if err := json.Unmarshal(data, p); err != nil {
+		return false, fmt.Errorf("%s: %w", filepath.Join(string(s), planFile), err)
+	}
+	return true, nil
+}
+
+// WritePlan makes the plan durable, and before it what is kept.
+func (s Salvage) WritePlan(p any) error {
+	if err := durable.SyncTree(filepath.Join(string(s), layerDir)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	data, err := json.MarshalIndent(p, "", "  ")
+	if err != nil {
+		return err
+	}
+	return durable.WriteFile(filepath.Join(string(s), planFile), data, 0o644)
+}
+
+// Clear removes what is kept, but not the plan.
+func (s Salvage) Clear() error { return durable.RemoveAll(filepath.Join(string(s), layerDir)) }
+
+// Make makes room for need bytes, or says that there is none (submodules.ErrSpace).
+func (s Salvage) Make(need int64) error {
+	free, err := FreeBytes(string(s))
+	if err != nil {
+		return err
+	}
+	if need+spoolGap > free {
+		return submodules.Mark(fmt.Errorf("the repair needs %d bytes on the file system of %s and %d are free: free some and try again", need+spoolGap, s, free), submodules.ErrSpace)
+	}
+	return os.MkdirAll(filepath.Join(string(s), layerDir), 0o700)
+}
+
+// Has reports whether a layer or a config is kept.
+func (s Salvage) Has(d image.Digest) bool {
+	_, err := os.Stat(s.Path(d))
+	return err == nil
+}
+
+// KeepConfig keeps a config.
+func (s Salvage) KeepConfig(d image.Digest, config []byte) error {
+	return os.WriteFile(s.Path(d), config, 0o600)
+}
+
+// KeepFirst keeps the first of the copies that is what its diffID says; false
+// if none is. An error is one of the disk or the context's.
+func (s Salvage) KeepFirst(ctx context.Context, d image.Digest, copies ...*image.Layer) (bool, error) {
+	for _, l := range copies {
+		err := s.keep(ctx, d, l)
+		if err == nil {
+			return true, nil
+		}
+		if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) || ctx.Err() != nil {
+			return false, err
+		}
+	}
+	return false, nil
+}
+
+func (s Salvage) keep(ctx context.Context, d image.Digest, l *image.Layer) error {
+	r, err := l.Verified()
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	f, err := os.OpenFile(s.Path(d), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(f, Stopping{ctx, r})
+	if cerr := f.Close(); err == nil {
+		err = cerr
+	}
+	if err != nil {
+		_ = os.Remove(f.Name())
+	}
+	return err
+}
+
+// Layer is a layer that is kept; false if it is not.
+func (s Salvage) Layer(d image.Digest) (image.Layer, bool) {
+	fi, err := os.Stat(s.Path(d))
+	if err != nil {
+		return image.Layer{}, false
+	}
+	return image.Layer{DiffID: d, Size: fi.Size(), Open: func() (io.ReadCloser, error) { return os.Open(s.Path(d)) }}, true
+}
+
+// Source are the images that a repair is given. The zero value has none.
+type Source struct {
+	dir      string
+	archives []*image.Archive
+}
+
+// OpenSource opens the archives in dir, "" for none.
+func OpenSource(dir string) (*Source, error) {
+	s := &Source{dir: dir}
+	if dir == "" {
+		return s, nil
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return s, err
+	}
+	for _, entry := range entries {
+		a, err := image.OpenArchive(filepath.Join(dir, entry.Name()))
+		if err != nil {
+			return s, submodules.Mark(fmt.Errorf("source: %w", err), submodules.ErrContent)
+		}
+		s.archives = append(s.archives, a)
+	}
+	return s, nil
+}
+
+// Close implements io.Closer.
+func (s *Source) Close() error {
+	var errs []error
+	for _, a := range s.archives {
+		errs = append(errs, a.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// Image is the image with that config, or one that a manifest of that digest
+// leads to; nil if there is none.
+func (s *Source) Image(config image.Digest) *image.Image {
+	for _, a := range s.archives {
+		for _, img := range a.Images() {
+			if img.ConfigDigest == config || slices.Contains(img.Manifests, config) {
+				return img
+			}
+		}
+	}
+	return nil
+}
+
+// Layers are the copies of a layer.
+func (s *Source) Layers(d image.Digest) (list []*image.Layer) {
+	for _, a := range s.archives {
+		for _, img := range a.Images() {
+			for i := range img.Layers {
+				if l := &img.Layers[i]; l.DiffID == d && l.Open != nil {
+					list = append(list, l)
+				}
+			}
+		}
+	}
+	return list
+}
+
+// Lost says that an image cannot be made whole, and what to do. name is what
+// people call it.
+func (s *Source) Lost(app, name, what string) error {
+	next := "get an artifact that carries it whole and run: mender-app verify --repair --from FILE.mender " + app
+	if s.dir != "" {
+		next = "the artifact that was given does not carry it whole; " + next
+	}
+	return submodules.Mark(fmt.Errorf("%s cannot be repaired with what is on this device, and nothing was changed: %s; %s", name, what, next), submodules.ErrContent)
+}
+
+// Stopping is a reader that ends with its context.
+type Stopping struct {
+	Ctx context.Context
+	R   io.Reader
+}
+
+func (s Stopping) Read(p []byte) (int, error) {
+	if err := s.Ctx.Err(); err != nil {
+		return 0, err
+	}
+	return s.R.Read(p)
+}
