@@ -19,7 +19,7 @@ if [ "$from" = --remove ]; then
 		[ -e "$page" ] || continue
 		rm -f "$man/man${page##*.}/$(basename "$page")"
 	done
-	rm -f "$completions/mender-app" "$completions/app-gen"
+	rm -f "$completions/mender-app" "$completions/app-gen" "$completions/k8s"
 	for unit in "$here"/systemd/*.service; do
 		unit=$(basename "$unit")
 		rm -f "$units/$unit" "$units/multi-user.target.wants/$unit"
@@ -64,7 +64,8 @@ if [ -e "$bin/mender-app" ]; then
 fi
 
 # A program for another processor cannot print its completions here: no harm.
-for program in mender-app app-gen; do
+# The name docker-compose is Docker's own on many machines: it is left to that.
+for program in mender-app app-gen k8s; do
 	[ -x "$from/$program" ] || continue
 	if text=$("$from/$program" completion bash 2>/dev/null) && [ -n "$text" ]; then
 		install -d "$completions"

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -82,5 +83,67 @@ func TestBadManifests(t *testing.T) {
 			require.Less(t, took.peak, int64(maxResident), "KiB resident")
 			t.Logf("%d MiB resident, %s: %s", took.peak>>10, took.wall, strings.TrimSpace(out))
 		})
+	}
+}
+
+// TestManyObjects holds what 200 objects cost the sub-module itself, as they are
+// made, changed and looked at: processor time, which does not depend on what
+// else the machine does, and memory. The wall time is in docs/BENCHMARKS.md.
+func TestManyObjects(t *testing.T) {
+	t.Parallel()
+	d := newDevice(t)
+	for i, version := range []string{"1", "2"} {
+		var objects []string
+		for i := range 200 {
+			objects = append(objects, fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c%d}\ndata: {k: %q}\n", i, version))
+		}
+		dir := t.TempDir()
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "app.yaml"), []byte(strings.Join(objects, "---\n")), 0o644))
+		verbs := [][]string{{"ROLLOUT", d.app, dir}, {"HEALTHY", d.app}}
+		if i > 0 {
+			verbs = append(verbs, []string{"STOP", d.app, dir}, []string{"START", d.app, dir}, []string{"PURGE", d.app})
+		}
+		for _, args := range verbs {
+			out, took, err := measure(d.command(append([]string{d.submodule()}, args...)...))
+			require.NoError(t, err, "%s", out)
+			require.Less(t, took.cpu, 5*time.Second, "of %s's own", args[0])
+			require.Less(t, took.peak, int64(maxResident), "KiB resident in %s", args[0])
+			t.Logf("%s: %s s, %s s of its own, %d MiB resident", args[0], fmt.Sprintf("%.2f", took.wall.Seconds()), fmt.Sprintf("%.2f", took.cpu.Seconds()), took.peak>>10)
+		}
+	}
+}
+
+// TestImageMemory holds the memory of LOAD, whole and by delta, and of SAVE.
+func TestImageMemory(t *testing.T) {
+	t.Parallel()
+	d := newDevice(t)
+	noise := make([]byte, 24<<20)
+	_, _ = rand.New(rand.NewSource(2)).Read(noise)
+	image := func(version string) string {
+		files := map[string][]byte{"usr/lib/noise": noise, "etc/version": []byte(version + d.ns)}
+		return d.Image(t, "e2e/web:"+version, files, "VERSION="+version).File(t)
+	}
+	v1 := image("1")
+	copy(noise[12<<20:], "another program in the middle of it")
+	v2 := image("2")
+	delta := filepath.Join(t.TempDir(), "delta")
+	out, err := exec.Command(filepath.Join(d.dir, "bin/app-gen"), "delta", "encode", v1, v2, "-o", delta).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	t.Cleanup(func() { _ = d.command(d.submodule(), "DELETE", "e2e/web:2", d.app).Run() })
+	for _, c := range []struct {
+		what, option string
+		args         []string
+	}{
+		{"whole", "", []string{"LOAD", d.app, "e2e/web:1", v1}},
+		{"as a delta", "OPTIONS=deep_delta", []string{"LOAD", d.app, "e2e/web:2", delta, "e2e/web:1"}},
+		{"", "", []string{"SAVE", d.app, "e2e/web:2", filepath.Join(t.TempDir(), "saved")}},
+		{"", "", []string{"DELETE", "e2e/web:1", d.app}},
+	} {
+		cmd := d.command(append([]string{d.submodule()}, c.args...)...)
+		cmd.Env = append(cmd.Env, c.option)
+		out, took, err := measure(cmd)
+		require.NoError(t, err, "%s", out)
+		require.Less(t, took.peak, int64(maxResident), "KiB resident in %s %s", c.args[0], c.what)
+		t.Logf("%s %s: %d MiB resident", c.args[0], c.what, took.peak>>10)
 	}
 }

@@ -158,8 +158,9 @@ spec:
 }
 
 // TestDiscardedBase: containerd may discard a layer's blob once it is unpacked.
-// A delta that leaves that layer out does not need it; one that starts from it
-// is refused, and the release that runs is left alone.
+// A delta that leaves that layer out does not need it, nor does one that needs
+// files alone; one that needs the layer's headers is refused, and says what to
+// do, and the release that runs is left alone.
 func TestDiscardedBase(t *testing.T) {
 	t.Parallel()
 	d := newDevice(t)
@@ -185,6 +186,10 @@ func TestDiscardedBase(t *testing.T) {
 	out, err := d.mender("install", d.artifact("4", manifests("4"), "--deep-delta", "--image="+v1+","+v4))
 	require.Error(t, err)
 	require.Contains(t, out, "its content was discarded after it was unpacked")
+	require.Contains(t, out, "app-gen --files-only")
 	require.Equal(t, before, d.everything())
 	d.at("2")
+
+	d.installs(d.artifact("4", manifests("4"), "--deep-delta", "--files-only", "--image="+v1+","+v4))
+	d.at("4")
 }

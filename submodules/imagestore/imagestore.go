@@ -81,6 +81,16 @@ func ParseOwnRef(app, ref string) (config image.Digest, ok bool) {
 	return d, err == nil
 }
 
+// OwnConfig returns the config digest in an own reference, whatever application
+// it is of; ok is false for any other reference.
+func OwnConfig(ref string) (config image.Digest, ok bool) {
+	if !IsOwnRef(ref) {
+		return "", false
+	}
+	d, err := image.FromHex(ref[strings.LastIndexByte(ref, ':')+1:])
+	return d, err == nil
+}
+
 // FamiliarRef returns a reference in the short form in which engines list it:
 // without the default registry and namespace, with a tag. A digest stays.
 func FamiliarRef(ref string) string {

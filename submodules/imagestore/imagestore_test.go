@@ -21,6 +21,9 @@ func TestOwnRef(t *testing.T) {
 		got, ok := ParseOwnRef(app, OwnRef(app, d))
 		require.True(t, ok)
 		require.Equal(t, d, got)
+		got, ok = OwnConfig(OwnRef(app, d))
+		require.True(t, ok)
+		require.Equal(t, d, got)
 		require.True(t, IsOwnRef(OwnRef(app, d)))
 	}
 	_, ok := ParseOwnRef("shop", "mender-app.local/shop:latest")
@@ -28,6 +31,8 @@ func TestOwnRef(t *testing.T) {
 	_, ok = ParseOwnRef("shop", OwnRef("shop2", d))
 	require.False(t, ok)
 	require.False(t, IsOwnRef("shop:1"))
+	_, ok = OwnConfig("shop:" + d.Hex())
+	require.False(t, ok)
 }
 
 func TestFamiliarRef(t *testing.T) {

@@ -232,7 +232,7 @@ func (p *parted) size(ctx context.Context, l *partedLayer) (int64, error) {
 // tar opens the layer's tar from its start.
 func (p *parted) tar(ctx context.Context, l *partedLayer) (*blobTar, error) {
 	if l.Blob == nil {
-		return nil, fmt.Errorf("%w: its content was discarded after it was unpacked", delta.ErrNoObject)
+		return nil, fmt.Errorf("%w: its content was discarded after it was unpacked, and the delta needs the headers in it: make a delta that needs none (app-gen --files-only), or send the image whole", delta.ErrNoObject)
 	}
 	f, err := l.Blob(ctx)
 	if err != nil {

@@ -96,6 +96,12 @@ func (m *Module) Load(ctx context.Context, r submodules.Request) (err error) {
 	if err != nil {
 		return err
 	}
+	store.SetLog(r.Logf)
+	if r.HasOption(submodules.OptionDistrust) {
+		if err := store.Distrust(ctx, r.App, ref, want); err != nil {
+			return fmt.Errorf("load %s: %w", ref, err)
+		}
+	}
 	if want.Config != "" {
 		has, err := store.Has(ctx, want)
 		if err != nil {
@@ -105,7 +111,6 @@ func (m *Module) Load(ctx context.Context, r submodules.Request) (err error) {
 			return m.keep(ctx, store, r, ref, want)
 		}
 	}
-	store.SetLog(r.Logf)
 	content := r.Stdin
 	if r.Path != "-" {
 		f, err := os.Open(r.Path)

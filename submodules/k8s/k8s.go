@@ -51,7 +51,8 @@ func (m *Module) Close() error {
 func (m *Module) Features() []string {
 	return []string{
 		submodules.FeatureStream, submodules.FeatureStage, submodules.FeatureComponents,
-		submodules.FeatureDelta, submodules.FeatureShared, submodules.FeatureVcdiff, submodules.FeatureVerify, submodules.FeatureSync, submodules.FeatureStorage,
+		submodules.FeatureDelta, submodules.FeatureShared, submodules.FeatureVcdiff, submodules.FeatureVerify, submodules.FeatureSync,
+		submodules.FeatureRepair, submodules.FeatureStorage,
 	}
 }
 
@@ -206,11 +207,6 @@ func (m *Module) Reqs(ctx context.Context, r submodules.Request) ([]submodules.R
 		return nil, err
 	}
 	return nil, s.set.Registry.Ping(ctx)
-}
-
-// Repair implements submodules.Orchestrator; it is not announced.
-func (m *Module) Repair(context.Context, submodules.Request) ([]string, error) {
-	return nil, errors.New("k8s cannot repair images: delete the damaged one (crictl rmi) and install the artifact again")
 }
 
 // Storage implements submodules.Orchestrator.

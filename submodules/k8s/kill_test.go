@@ -12,6 +12,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -37,7 +38,13 @@ func (n *node) command(env []string, args ...string) *exec.Cmd {
 // rollout.apply:2.
 func (n *node) killed(point string, stdin []byte, args ...string) {
 	n.t.Helper()
-	cmd := n.command([]string{durable.FaultEnv + "=" + point + ":kill"}, args...)
+	n.killedWith(nil, point, stdin, args...)
+}
+
+// killedWith is killed, with variables of the environment.
+func (n *node) killedWith(env []string, point string, stdin []byte, args ...string) {
+	n.t.Helper()
+	cmd := n.command(append(env, durable.FaultEnv+"="+point+":kill"), args...)
 	cmd.Stdin = bytes.NewReader(stdin)
 	out, err := cmd.CombinedOutput()
 	require.Error(n.t, err, "%s %s ended well: it does not pass the point\n%s", args[0], point, out)
@@ -233,4 +240,45 @@ func TestLoadKilled(t *testing.T) {
 			gone()
 		})
 	}
+}
+
+// TestReadingKilled kills the verbs that change nothing, at once and a little
+// later: nothing has changed, and the same call again does its work.
+func TestReadingKilled(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	m := n.module()
+	ctx := context.Background()
+	ref := "shop-reading-" + n.ns + ":1"
+	c := n.load(m, n.ns, ref, "VERSION=v1", n.ns)
+	require.NoError(t, m.Rollout(ctx, n.request(n.ns, n.manifests(deployment("web", ref), configMap("one")))))
+	everything := func() string {
+		d := n.get("apps", "Deployment", "web")
+		return fmt.Sprint(d.GetUID(), d.GetGeneration(), n.pods("web")[0].Metadata.UID, n.get("", "ConfigMap", "one").GetResourceVersion(),
+			n.get("", "ConfigMap", "mender-app-"+n.ns).GetResourceVersion())
+	}
+	before := everything()
+	components := filepath.Join(t.TempDir(), "components.json")
+	require.NoError(t, os.WriteFile(components, fmt.Appendf(nil, `[{"type":"image","url":%q,"digest":%q}]`, ref, c.Digest), 0o600))
+	out := t.TempDir()
+	for _, args := range [][]string{
+		{"PROTOCOL"}, {"REQS"}, {"LIST", n.ns}, {"LS_COMPONENTS", n.ns}, {"ALIVE", n.ns}, {"HEALTHY", n.ns}, {"VERIFY", n.ns}, {"SYNC", n.ns}, {"STORAGE", n.ns},
+		{"EXPORT_MANIFEST", n.ns, filepath.Join(out, "manifests")}, {"SAVE", n.ns, ref, filepath.Join(out, "image")},
+	} {
+		t.Run(args[0], func(t *testing.T) {
+			env := []string{submodules.EnvComponents + "=" + components}
+			for _, later := range []time.Duration{20 * time.Millisecond, 150 * time.Millisecond} {
+				cmd := n.command(env, args...)
+				require.NoError(t, cmd.Start())
+				time.Sleep(later)
+				_ = cmd.Process.Kill() // or it was quicker
+				_ = cmd.Wait()
+			}
+			said, err := n.command(env, args...).CombinedOutput()
+			require.NoError(t, err, "%s", said)
+		})
+	}
+	require.FileExists(t, filepath.Join(out, "manifests/app.yaml"))
+	require.Equal(t, before, everything())
+	require.Equal(t, "v1", n.answer("web"))
 }

@@ -116,7 +116,7 @@ func TestRegistry(t *testing.T) {
 	ctx := context.Background()
 	var err error
 	app := n.ns
-	n.set.Registry, err = containerd.NewRegistry("registry://edge:wrong@" + reg.host + "/edge")
+	n.set.Registry, err = containerd.NewRegistry("registry://edge:wrong@"+reg.host+"/edge", "")
 	require.NoError(t, err)
 	wrong := n.Image(t, "probe:any", nil, "WRONG="+n.ns)
 	r := n.request(app, "")
@@ -130,7 +130,7 @@ func TestRegistry(t *testing.T) {
 	require.NoError(t, m.Delete(ctx, r)) // and says that the registry does not let it
 	require.NotEmpty(t, n.log())
 
-	n.set.Registry, err = containerd.NewRegistry("registry://edge:s3cret@" + reg.host + "/edge")
+	n.set.Registry, err = containerd.NewRegistry("registry://edge:s3cret@"+reg.host+"/edge", "")
 	require.NoError(t, err)
 	m = n.module()
 	_, err = m.Reqs(ctx, n.request(app, ""))

@@ -68,8 +68,9 @@ func ReadSettings(getenv func(string) string) (Settings, error) {
 		Namespaces:  f.String("", "K8S_ALLOW_NAMESPACES"),
 		TempDir:     getenv(submodules.EnvTempDir),
 	}
+	ca := f.String("", "K8S_REGISTRY_CA")
 	if target := f.String("containerd", "K8S_IMAGE_TARGET"); target != "containerd" {
-		if s.Registry, err = containerd.NewRegistry(target); err != nil {
+		if s.Registry, err = containerd.NewRegistry(target, ca); err != nil {
 			return s, fmt.Errorf("K8S_IMAGE_TARGET is neither containerd nor a registry: %w", err)
 		}
 	}

@@ -25,7 +25,7 @@ func TestInstallAndUninstall(t *testing.T) {
 		require.NoError(t, err, "%s", out)
 	}
 	places := []string{
-		"usr/share/mender/modules/v3/app", "usr/share/mender/app-modules/v1/docker-compose",
+		"usr/share/mender/modules/v3/app", "usr/share/mender/app-modules/v1/docker-compose", "usr/share/mender/app-modules/v1/k8s",
 		"usr/bin/mender-app", "usr/bin/app-gen",
 	}
 	own := filepath.Join(root, "etc/mender/mender-app.conf")
@@ -41,7 +41,7 @@ func TestInstallAndUninstall(t *testing.T) {
 	for _, p := range []string{
 		"usr/share/man/man8/mender-app.8", "usr/share/man/man8/mender-app-k8s.8", "usr/share/man/man1/app-gen.1",
 		"etc/mender/mender-app-docker-compose.conf", "etc/mender/mender-app-k8s.conf",
-		"usr/share/bash-completion/completions/mender-app", "usr/share/bash-completion/completions/app-gen",
+		"usr/share/bash-completion/completions/mender-app", "usr/share/bash-completion/completions/app-gen", "usr/share/bash-completion/completions/k8s",
 		"usr/lib/systemd/system/mender-app-resume.service",
 		"usr/lib/systemd/system/multi-user.target.wants/mender-app-resume.service",
 	} {

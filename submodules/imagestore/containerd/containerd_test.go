@@ -393,7 +393,7 @@ func TestDelta(t *testing.T) {
 			require.Eventually(t, func() bool {
 				has, err := s.Has(ctx, id(v2))
 				return err == nil && !has
-			}, 10*time.Second, 100*time.Millisecond)
+			}, time.Minute, 100*time.Millisecond)
 			_, err = receive(t, s, "delta", url+":2", encoded, id(v2))
 			require.ErrorIs(t, err, submodules.ErrBase)
 		})
@@ -461,12 +461,12 @@ func TestNewRegistry(t *testing.T) {
 		"registry://[::1]:5000":                     "http [::1]:5000/",
 		"registry://user:p%40ss@r.example:5000/a-b": "https r.example:5000/a-b/",
 	} {
-		g, err := NewRegistry(target)
+		g, err := NewRegistry(target, "")
 		require.NoError(t, err, target)
 		require.Equal(t, want, g.scheme+" "+g.String(), target)
 	}
 	for _, target := range []string{"", "registry://", "r.example", "https://r.example", "registry://r.example/Up", "registry://r.example/../x", "registry://r.example/a?b", "registry://user:secret@r.example:port"} {
-		_, err := NewRegistry(target)
+		_, err := NewRegistry(target, "")
 		require.Error(t, err, target)
 		require.NotContains(t, err.Error(), "secret")
 	}

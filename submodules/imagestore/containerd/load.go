@@ -13,6 +13,7 @@ import (
 
 	"github.com/containerd/containerd/v2/core/content"
 	"github.com/containerd/containerd/v2/core/images"
+	"github.com/containerd/containerd/v2/core/leases"
 	"github.com/containerd/containerd/v2/pkg/rootfs"
 	"github.com/containerd/errdefs"
 	"github.com/opencontainers/go-digest"
@@ -118,7 +119,8 @@ func (s *Store) ingest(ctx context.Context, r io.Reader, want digest.Digest, lab
 		want = w.Digest()
 		err = w.Commit(ctx, n, want, content.WithLabels(labels))
 		if errdefs.IsAlreadyExists(err) {
-			err = nil
+			// What is there already the lease does not get by itself (1.6).
+			err = s.hold(ctx, "content", want.String())
 		}
 	}
 	if err != nil {
@@ -126,6 +128,69 @@ func (s *Store) ingest(ctx context.Context, r io.Reader, want digest.Digest, lab
 		return "", 0, err
 	}
 	return want, n, nil
+}
+
+// hold puts something that is there under the context's lease.
+func (s *Store) hold(ctx context.Context, kind, id string) error {
+	lease, ok := leases.FromContext(ctx)
+	if !ok {
+		return nil
+	}
+	err := s.client.LeasesService().AddResource(ctx, leases.Lease{ID: lease}, leases.Resource{Type: kind, ID: id})
+	if err != nil && !errdefs.IsAlreadyExists(err) {
+		return fmt.Errorf("hold %s: %w", id, err)
+	}
+	return nil
+}
+
+// holdPresent holds the parts of an image that are there, of which other images
+// may go meanwhile.
+func (s *Store) holdPresent(ctx context.Context, blobs map[image.Digest]ocispec.Descriptor, diffIDs []image.Digest) error {
+	for _, desc := range blobs {
+		if err := s.hold(ctx, "content", desc.Digest.String()); err != nil {
+			return err
+		}
+	}
+	chains := image.ChainIDs(diffIDs)
+	for i := len(chains) - 1; i >= 0; i-- {
+		if ok, err := s.committed(ctx, chains[i]); err != nil {
+			return err
+		} else if ok {
+			return s.hold(ctx, "snapshots/"+s.snapshotter, chains[i].String())
+		}
+	}
+	return nil
+}
+
+// put writes a config or a manifest, in the place of what a power cut may have
+// left of it.
+func (s *Store) put(ctx context.Context, data []byte, labels map[string]string) error {
+	d := digest.FromBytes(data)
+	if has, err := s.holds(ctx, ocispec.Descriptor{Digest: d}); err != nil {
+		return err
+	} else if has {
+		whole, err := s.readSmall(ctx, ocispec.Descriptor{Digest: d, Size: int64(len(data))})
+		if err == nil && whole == nil {
+			err = s.dropBlobs(ctx, d)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	_, _, err := s.ingest(ctx, bytes.NewReader(data), d, labels)
+	return err
+}
+
+// dropBlobs removes blobs, files and all: containerd takes one whose file is
+// there for whole.
+func (s *Store) dropBlobs(ctx context.Context, blobs ...digest.Digest) error {
+	for _, d := range blobs {
+		s.log("the blob %s is damaged: it is dropped", d)
+		if err := ignoreMissing(s.content().Delete(ctx, d)); err != nil {
+			return fmt.Errorf("drop blob %s: %w", d, err)
+		}
+	}
+	return s.collect(ctx)
 }
 
 // Load implements imagestore.Target. Blobs go into the content store as they
@@ -186,6 +251,9 @@ func (s *Store) assemble(ctx context.Context, img *image.StreamImage, members ma
 	if err != nil {
 		return err
 	}
+	if err := s.holdPresent(ctx, blobs, img.DiffIDs); err != nil {
+		return err
+	}
 	st := &stored{config: img.ConfigDigest, diffIDs: img.DiffIDs}
 	for i, d := range img.DiffIDs {
 		desc, ok := members[img.Members[i]]
@@ -199,7 +267,7 @@ func (s *Store) assemble(ctx context.Context, img *image.StreamImage, members ma
 		st.layers = append(st.layers, desc)
 	}
 	configDigest := digest.Digest(img.ConfigDigest)
-	if _, _, err := s.ingest(ctx, bytes.NewReader(img.Config), configDigest, nil); err != nil {
+	if err := s.put(ctx, img.Config, nil); err != nil {
 		return fmt.Errorf("config %s: %w", img.ConfigDigest, err)
 	}
 	st.desc = ocispec.Descriptor{MediaType: ocispec.MediaTypeImageConfig, Digest: configDigest, Size: int64(len(img.Config))}
@@ -216,7 +284,7 @@ func (s *Store) assemble(ctx context.Context, img *image.StreamImage, members ma
 		labels[fmt.Sprintf("containerd.io/gc.ref.content.l.%d", i)] = l.Digest.String()
 	}
 	md := digest.FromBytes(manifest)
-	if _, _, err := s.ingest(ctx, bytes.NewReader(manifest), md, labels); err != nil {
+	if err := s.put(ctx, manifest, labels); err != nil {
 		return fmt.Errorf("manifest of %s: %w", img.ConfigDigest, err)
 	}
 	st.manifest = ocispec.Descriptor{MediaType: ocispec.MediaTypeImageManifest, Digest: md, Size: int64(len(manifest))}
@@ -241,34 +309,45 @@ func (s *Store) unpack(ctx context.Context, st *stored) error {
 		return fmt.Errorf("containerd lease: %w", err)
 	}
 	defer func() { _ = release(context.WithoutCancel(ctx)) }()
-	done, err := s.unpacked(ctx, st.diffIDs)
+	if err = s.unpackLayers(ctx, st); errdefs.IsNotFound(err) {
+		// A layer below, which another image had, went with that meanwhile.
+		err = s.unpackLayers(ctx, st)
+	}
 	if err != nil {
 		return err
 	}
 	var chain []digest.Digest
-	for i, d := range st.diffIDs {
-		layer := rootfs.Layer{Diff: ocispec.Descriptor{MediaType: ocispec.MediaTypeImageLayer, Digest: digest.Digest(d)}, Blob: st.layers[i]}
-		if !done {
-			_, err := rootfs.ApplyLayerWithOpts(ctx, layer, chain, s.snapshots(), s.client.DiffService(), nil, nil)
-			if err != nil {
-				if strings.Contains(err.Error(), "wrong diff id") {
-					err = fmt.Errorf("%w: %w", image.ErrMismatch, err)
-				}
-				return fmt.Errorf("unpack layer %s: %w", d, err)
-			}
-		}
-		chain = append(chain, layer.Diff.Digest)
+	for _, d := range st.diffIDs {
+		chain = append(chain, digest.Digest(d))
 	}
 	if len(chain) == 0 {
 		return nil
 	}
-	label := "containerd.io/gc.ref.snapshot." + s.snapshotter
+	label := labelSnapshot + s.snapshotter
 	_, err = s.content().Update(ctx, content.Info{
 		Digest: st.desc.Digest,
 		Labels: map[string]string{label: identity.ChainID(chain).String()},
 	}, "labels."+label)
 	if err != nil {
 		return fmt.Errorf("keep the snapshots of %s: %w", st.config, err)
+	}
+	return nil
+}
+
+func (s *Store) unpackLayers(ctx context.Context, st *stored) error {
+	if done, err := s.unpacked(ctx, st.diffIDs); err != nil || done {
+		return err
+	}
+	var chain []digest.Digest
+	for i, d := range st.diffIDs {
+		layer := rootfs.Layer{Diff: ocispec.Descriptor{MediaType: ocispec.MediaTypeImageLayer, Digest: digest.Digest(d)}, Blob: st.layers[i]}
+		if _, err := rootfs.ApplyLayerWithOpts(ctx, layer, chain, s.snapshots(), s.client.DiffService(), nil, nil); err != nil {
+			if strings.Contains(err.Error(), "wrong diff id") {
+				err = fmt.Errorf("%w: %w", image.ErrMismatch, err)
+			}
+			return fmt.Errorf("unpack layer %s: %w", d, err)
+		}
+		chain = append(chain, layer.Diff.Digest)
 	}
 	return nil
 }

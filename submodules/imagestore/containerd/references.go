@@ -143,10 +143,11 @@ func (s *Store) used(ctx context.Context) (usage, error) {
 	if err != nil {
 		return u, fmt.Errorf("list containers: %w", err)
 	}
-	pods, err := s.livePods(ctx, list)
+	running, err := s.runningTasks(ctx)
 	if err != nil {
 		return u, err
 	}
+	pods := livePods(list, running)
 	for _, c := range list {
 		if uid := c.Labels[labelPod]; uid != "" && !pods[uid] {
 			continue // ended; the kubelet removes it when it gets to it
@@ -185,10 +186,8 @@ func (s *Store) used(ctx context.Context) (usage, error) {
 	return u, nil
 }
 
-// livePods returns the uids of the pods of which anything runs: a container
-// between two of its crashes needs its image as well, and the sandbox of its pod
-// runs then.
-func (s *Store) livePods(ctx context.Context, list []containers.Container) (map[string]bool, error) {
+// runningTasks are the ids of the containers that run.
+func (s *Store) runningTasks(ctx context.Context) (map[string]bool, error) {
 	resp, err := s.client.TaskService().List(ctx, &tasks.ListTasksRequest{})
 	if err != nil {
 		return nil, fmt.Errorf("list tasks: %w", err)
@@ -199,13 +198,20 @@ func (s *Store) livePods(ctx context.Context, list []containers.Container) (map[
 			running[t.ID] = true
 		}
 	}
+	return running, nil
+}
+
+// livePods returns the uids of the pods of which anything runs: a container
+// between two of its crashes needs its image as well, and the sandbox of its pod
+// runs then.
+func livePods(list []containers.Container, running map[string]bool) map[string]bool {
 	pods := map[string]bool{}
 	for _, c := range list {
 		if running[c.ID] {
 			pods[c.Labels[labelPod]] = true
 		}
 	}
-	return pods, nil
+	return pods
 }
 
 // Delete takes url from the application's own reference to the image (id's, or

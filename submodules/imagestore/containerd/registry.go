@@ -2,11 +2,14 @@ package containerd
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"net/url"
+	"os"
 	"regexp"
 	"strings"
 	"time"
@@ -36,9 +39,10 @@ type Registry struct {
 var repositoryPath = regexp.MustCompile(`^([a-z0-9]+([._-]+[a-z0-9]+)*/)*$`)
 
 // NewRegistry takes registry://[user:password@]host[:port][/path], which means
-// HTTPS but on loopback, or registry+http://… for a registry without TLS.
+// HTTPS but on loopback, or registry+http://… for a registry without TLS. ca is
+// a file of certificates that are trusted beside the system's, "" for none.
 // Nothing is sent yet.
-func NewRegistry(target string) (*Registry, error) {
+func NewRegistry(target, ca string) (*Registry, error) {
 	// The client writes to standard error by itself: what matters are its errors.
 	_ = log.SetLevel(log.ErrorLevel.String())
 	u, err := url.Parse(target)
@@ -61,7 +65,12 @@ func NewRegistry(target string) (*Registry, error) {
 	}
 	password, _ := u.User.Password()
 	user := u.User.Username()
+	roots, err := trusted(ca)
+	if err != nil {
+		return nil, err
+	}
 	g.client = &http.Client{Transport: &http.Transport{
+		TLSClientConfig:       &tls.Config{RootCAs: roots},
 		DialContext:           (&net.Dialer{Timeout: 15 * time.Second}).DialContext,
 		TLSHandshakeTimeout:   15 * time.Second,
 		ResponseHeaderTimeout: 5 * time.Minute, // a slow disk takes its time to digest a layer
@@ -74,6 +83,26 @@ func NewRegistry(target string) (*Registry, error) {
 		return user, password, nil
 	}))
 	return g, nil
+}
+
+// trusted are the system's certificates and those in a file, nil for the
+// system's alone.
+func trusted(ca string) (*x509.CertPool, error) {
+	if ca == "" {
+		return nil, nil
+	}
+	text, err := os.ReadFile(ca)
+	if err != nil {
+		return nil, fmt.Errorf("the registry's certificate authority: %w", err)
+	}
+	pool, err := x509.SystemCertPool()
+	if err != nil {
+		pool = x509.NewCertPool()
+	}
+	if !pool.AppendCertsFromPEM(text) {
+		return nil, fmt.Errorf("the registry's certificate authority: %s has no certificate in PEM", ca)
+	}
+	return pool, nil
 }
 
 func loopback(host string) bool {
@@ -203,5 +232,9 @@ func (g *Registry) RemoveFromRegistry(ctx context.Context, ref string) error {
 
 // failed says of an error that it is the registry's.
 func (g *Registry) failed(what string, err error) error {
+	var unknown x509.UnknownAuthorityError
+	if errors.As(err, &unknown) {
+		err = fmt.Errorf("%w; K8S_REGISTRY_CA may name its certificate authority", err)
+	}
 	return submodules.Mark(fmt.Errorf("registry %s: %s: %w", g.host, what, err), submodules.ErrRequirement)
 }

@@ -36,6 +36,9 @@ const (
 	labelManaged = "io.cri-containerd.image"
 	labelPod     = "io.kubernetes.pod.uid" // of a container
 	labelURLs    = "mender-app.io/urls"    // of an own reference: what manifests call the image
+
+	// of a config, with the snapshotter's name: the chain that the image has there
+	labelSnapshot = "containerd.io/gc.ref.snapshot."
 )
 
 // Places are where the usual distributions have containerd's socket: k3s, k0s,
@@ -60,6 +63,7 @@ type Store struct {
 	snapshotter string
 	tempDir     string
 	log         func(format string, args ...any)
+	booted      time.Time // when the machine was started
 }
 
 // Open connects to containerd.
@@ -83,7 +87,7 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("containerd at %s: %w", address, err)
 	}
-	s := &Store{client: client, snapshotter: c.Snapshotter, tempDir: c.TempDir, log: func(string, ...any) {}}
+	s := &Store{client: client, snapshotter: c.Snapshotter, tempDir: c.TempDir, log: func(string, ...any) {}, booted: bootTime()}
 	if s.snapshotter == "" {
 		if s.snapshotter, err = s.findSnapshotter(ctx); err != nil {
 			_ = client.Close()
@@ -144,8 +148,8 @@ type stored struct {
 	labels   map[string]map[string]string // of each name
 }
 
-// all returns what the store has. Images whose manifest or config is not there
-// are left out: they cannot run.
+// all returns what the store has. Images whose manifest or config is not there,
+// or damaged, are left out: they cannot run.
 func (s *Store) all(ctx context.Context) ([]*stored, error) {
 	list, err := s.client.ImageService().List(ctx)
 	if err != nil {
@@ -178,11 +182,8 @@ func (s *Store) resolve(ctx context.Context, desc ocispec.Descriptor, depth int)
 	if desc.Size > image.MaxConfig || depth > 2 {
 		return nil, nil
 	}
-	data, err := content.ReadBlob(ctx, s.content(), ocispec.Descriptor{Digest: desc.Digest, Size: desc.Size})
-	if errdefs.IsNotFound(err) {
-		return nil, nil
-	}
-	if err != nil {
+	data, err := s.readSmall(ctx, desc)
+	if err != nil || data == nil {
 		return nil, err
 	}
 	if images.IsIndexType(desc.MediaType) {
@@ -204,11 +205,8 @@ func (s *Store) resolve(ctx context.Context, desc ocispec.Descriptor, depth int)
 	if !images.IsManifestType(desc.MediaType) || json.Unmarshal(data, &m) != nil || m.Config.Size > image.MaxConfig {
 		return nil, nil
 	}
-	raw, err := content.ReadBlob(ctx, s.content(), ocispec.Descriptor{Digest: m.Config.Digest, Size: m.Config.Size})
-	if errdefs.IsNotFound(err) {
-		return nil, nil
-	}
-	if err != nil {
+	raw, err := s.readSmall(ctx, m.Config)
+	if err != nil || raw == nil {
 		return nil, err
 	}
 	c, err := image.ParseConfig(raw)
@@ -219,6 +217,19 @@ func (s *Store) resolve(ctx context.Context, desc ocispec.Descriptor, depth int)
 		manifest: desc, config: image.Digest(m.Config.Digest), desc: m.Config,
 		diffIDs: c.RootFS.DiffIDs, layers: m.Layers, labels: map[string]map[string]string{},
 	}}, nil
+}
+
+// readSmall reads a manifest or a config, nil if it is not there or not what its
+// digest says. An error is the connection's or the context's.
+func (s *Store) readSmall(ctx context.Context, desc ocispec.Descriptor) ([]byte, error) {
+	data, err := content.ReadBlob(ctx, s.content(), ocispec.Descriptor{Digest: desc.Digest, Size: desc.Size})
+	if err != nil && (ctx.Err() != nil || errdefs.IsUnavailable(err)) {
+		return nil, err
+	}
+	if err != nil || digest.FromBytes(data) != desc.Digest {
+		return nil, nil // a file that a power cut took away or emptied
+	}
+	return data, nil
 }
 
 // find returns the image with the identity, nil if it is not there.

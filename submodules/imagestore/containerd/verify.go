@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"slices"
 	"strings"
@@ -12,7 +13,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/mender-app/mender-app/artifact/image"
-	"github.com/mender-app/mender-app/submodules"
 	"github.com/mender-app/mender-app/submodules/imagestore"
 )
 
@@ -60,81 +60,9 @@ func (s *Store) named(ctx context.Context, ref string, id imagestore.Identity) (
 	return nil, missing(ref, id)
 }
 
-// Verify says what is wrong with an image, layer by layer and file by file;
-// nothing if it is whole: every layer's blob is read and compared with its
-// diffID, and the files that were unpacked of it with the blob. This is what
-// finds an image whose files a power cut emptied.
-func (s *Store) Verify(ctx context.Context, ref string, id imagestore.Identity) ([]string, error) {
-	st, err := s.named(ctx, ref, id)
-	if errors.Is(err, submodules.ErrNotFound) {
-		return []string{"it is not there"}, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	if st.config != id.Config && id.Config != "" {
-		return []string{fmt.Sprintf("it is %s, not %s", st.config, id.Config)}, nil
-	}
-	img, err := s.archive(ctx, st)
-	if err != nil {
-		return nil, err
-	}
-	var problems []string
-	chains := image.ChainIDs(st.diffIDs)
-	for i := range img.Layers {
-		l := &img.Layers[i]
-		if l.Open == nil {
-			ok, err := s.committed(ctx, chains[i])
-			if err != nil {
-				return nil, err
-			}
-			if !ok {
-				problems = append(problems, fmt.Sprintf("layer %s: it is neither stored nor unpacked", l.DiffID))
-			}
-			continue // discarded after unpacking: there is nothing to compare it with
-		}
-		what, err := s.verifyLayer(ctx, l, chains[i])
-		if err != nil {
-			return nil, err
-		}
-		if len(what) > 0 {
-			problems = append(problems, fmt.Sprintf("layer %s: %s", l.DiffID, strings.Join(what, "; ")))
-		}
-	}
-	return problems, nil
-}
-
-// verifyLayer reads a layer once, and compares on the way.
-func (s *Store) verifyLayer(ctx context.Context, l *image.Layer, chain image.Digest) (what []string, err error) {
-	r, err := l.Verified()
-	if err != nil {
-		return []string{err.Error()}, nil
-	}
-	defer r.Close()
-	dir, release, err := s.layerDir(ctx, chain)
-	if err != nil {
-		return nil, err
-	}
-	defer release()
-	if dir != nil {
-		defer dir.Close()
-		what, err = imagestore.Compare(ctx, r, dir, true)
-	}
-	if err == nil {
-		// To the end, where it shows whether the blob is what it should be.
-		_, err = io.Copy(io.Discard, r)
-	}
-	if err != nil && ctx.Err() != nil {
-		return nil, ctx.Err()
-	}
-	if err != nil {
-		return []string{"its blob: " + err.Error()}, nil
-	}
-	return what, nil
-}
-
-// layerDir opens the directory of the uppermost layer of a chain, nil where
-// the snapshotter has none that can be read as it lies there.
+// layerDir opens the directory of the uppermost layer of a chain, nil where it
+// is not unpacked, or to none that can be read as it lies there. One that is
+// lost is an error of the file system's.
 func (s *Store) layerDir(ctx context.Context, chain image.Digest) (*os.Root, func(), error) {
 	nop := func() {}
 	if ok, err := s.committed(ctx, chain); err != nil || !ok {
@@ -148,7 +76,11 @@ func (s *Store) layerDir(ctx context.Context, chain image.Digest) (*os.Root, fun
 	mounts, err := s.snapshots().View(ctx, key, chain.String())
 	if err != nil {
 		_ = done(context.WithoutCancel(ctx))
-		return nil, nop, fmt.Errorf("snapshot %s: %w", chain, err)
+		err = fmt.Errorf("snapshot %s: %w", chain, err)
+		if strings.Contains(err.Error(), unix.ENOENT.Error()) { // overlayfs looks at what is below
+			err = fmt.Errorf("%w: %w", fs.ErrNotExist, err)
+		}
+		return nil, nop, err
 	}
 	release := func() {
 		ctx := context.WithoutCancel(ctx)
@@ -159,10 +91,14 @@ func (s *Store) layerDir(ctx context.Context, chain image.Digest) (*os.Root, fun
 	if len(mounts) == 1 {
 		dir = imagestore.Upper(mounts[0].Type, mounts[0].Source, mounts[0].Options)
 	}
+	if dir == "" {
+		release()
+		return nil, nop, nil // it is no directory
+	}
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		release()
-		return nil, nop, nil // containerd has its files elsewhere
+		return nil, nop, err
 	}
 	return root, release, nil
 }

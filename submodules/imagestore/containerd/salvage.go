@@ -1,0 +1,333 @@
+package containerd
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+
+	"github.com/opencontainers/go-digest"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"github.com/mender-app/mender-app/artifact/image"
+	"github.com/mender-app/mender-app/submodules"
+	"github.com/mender-app/mender-app/submodules/imagestore"
+)
+
+// planner finds out what is damaged and what shares it, and keeps what is
+// needed to replace it. Nothing in containerd is changed.
+type planner struct {
+	s      *Store
+	spec   RepairSpec
+	dir    imagestore.Salvage
+	source *imagestore.Source
+	list   []*stored
+	urls   map[image.Digest]string    // config → what people call it
+	chains map[image.Digest]bool      // damaged as they are unpacked
+	blobs  map[digest.Digest]bool     // damaged
+	lacks  map[*stored]map[int]string // layers of which there is no whole blob, and why
+	gone   []imagestore.Wanted        // not there at all
+}
+
+// planRepair is nil if all is whole.
+func (s *Store) planRepair(ctx context.Context, spec RepairSpec) (*repairPlan, error) {
+	p := &planner{
+		s: s, spec: spec, dir: imagestore.Salvage(spec.Dir), urls: map[image.Digest]string{},
+		chains: map[image.Digest]bool{}, blobs: map[digest.Digest]bool{}, lacks: map[*stored]map[int]string{},
+	}
+	var err error
+	p.source, err = imagestore.OpenSource(spec.Source)
+	defer p.source.Close()
+	if err == nil {
+		p.list, err = s.all(ctx)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := p.survey(ctx); err != nil || len(p.lacks)+len(p.gone) == 0 {
+		return nil, err
+	}
+	if err := p.dir.Make(p.need()); err != nil {
+		return nil, err
+	}
+	plan := &repairPlan{}
+	for _, w := range p.gone {
+		img, err := p.keepAll(ctx, w)
+		if err != nil {
+			return nil, err
+		}
+		plan.Images = append(plan.Images, img)
+	}
+	for _, st := range p.list {
+		if p.lacks[st] == nil {
+			continue
+		}
+		if err := p.keepLacking(ctx, st); err != nil {
+			return nil, err
+		}
+	}
+	// Which of the files are damaged is known only now: some could not be
+	// compared before there was a whole blob.
+	for _, st := range p.list {
+		img, err := p.image(ctx, st)
+		if err != nil {
+			return nil, err
+		}
+		if img != nil {
+			plan.Images = append(plan.Images, *img)
+		}
+	}
+	plan.Chains, plan.Blobs = slices.Sorted(maps.Keys(p.chains)), slices.Sorted(maps.Keys(p.blobs))
+	if plan.Apps, err = p.users(ctx, plan); err != nil {
+		return nil, err
+	}
+	return plan, p.dir.WritePlan(plan)
+}
+
+// survey verifies the images that are wanted.
+func (p *planner) survey(ctx context.Context) error {
+	seen := map[image.Digest]bool{}
+	for _, w := range p.spec.Want {
+		p.urls[w.Config] = w.URL
+		if seen[w.Config] {
+			continue
+		}
+		seen[w.Config] = true
+		found, err := p.s.find(ctx, w.Identity)
+		if err != nil {
+			return err
+		}
+		if found == nil {
+			p.gone = append(p.gone, w)
+			continue
+		}
+		i := slices.IndexFunc(p.list, func(st *stored) bool { return st.manifest.Digest == found.manifest.Digest })
+		if i < 0 {
+			return fmt.Errorf("%s: it changes while it is looked at: try again", w.URL)
+		}
+		if err := p.note(ctx, p.list[i], 0); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// note reads the layers of an image from an index on, and notes what is wrong.
+func (p *planner) note(ctx context.Context, st *stored, from int) error {
+	list, err := p.s.damages(ctx, st, from)
+	if err != nil {
+		return err
+	}
+	chains := image.ChainIDs(st.diffIDs)
+	for _, d := range list {
+		p.s.log("%s: %s", p.name(st), d.what)
+		if p.lacks[st] == nil {
+			p.lacks[st] = map[int]string{}
+		}
+		if d.blob != "" {
+			p.blobs[d.blob] = true
+		}
+		if d.blob != "" || d.gone {
+			p.lacks[st][d.layer] = d.what
+		} else {
+			p.chains[chains[d.layer]] = true
+		}
+	}
+	return nil
+}
+
+// name is what people call an image.
+func (p *planner) name(st *stored) string {
+	if url := p.urls[st.config]; url != "" {
+		return url
+	}
+	return "image " + st.names[0] + ", which shares a damaged layer,"
+}
+
+// need is what has to be kept, in bytes, as far as that is known.
+func (p *planner) need() (need int64) {
+	seen := map[image.Digest]bool{}
+	add := func(d image.Digest) {
+		for _, l := range p.source.Layers(d) {
+			if l.Size > 0 && !seen[d] {
+				need += l.Size
+				break
+			}
+		}
+		seen[d] = true
+	}
+	for _, w := range p.gone {
+		for _, d := range w.DiffIDs {
+			add(d)
+		}
+	}
+	for st, layers := range p.lacks {
+		for i := range layers {
+			add(st.diffIDs[i])
+		}
+	}
+	return need
+}
+
+// copies are the copies of a layer, in the source and in other blobs.
+func (p *planner) copies(ctx context.Context, d image.Digest) ([]*image.Layer, error) {
+	copies := p.source.Layers(d)
+	seen := map[digest.Digest]bool{}
+	add := func(desc ocispec.Descriptor) error {
+		if p.blobs[desc.Digest] || seen[desc.Digest] {
+			return nil
+		}
+		seen[desc.Digest] = true
+		held, err := p.s.holds(ctx, desc)
+		if held {
+			copies = append(copies, &image.Layer{DiffID: d, Size: -1, Open: func() (io.ReadCloser, error) { return p.s.open(ctx, desc) }})
+		}
+		return err
+	}
+	for _, st := range p.list {
+		for i := range st.diffIDs {
+			if st.diffIDs[i] == d {
+				if err := add(st.layers[i]); err != nil {
+					return nil, err
+				}
+			}
+		}
+	}
+	blobs, err := p.s.blobs(ctx, []image.Digest{d})
+	if err == nil && blobs[d].Digest != "" {
+		err = add(blobs[d])
+	}
+	return copies, err
+}
+
+// keep keeps a layer, false if it is nowhere whole.
+func (p *planner) keep(ctx context.Context, d image.Digest) (bool, error) {
+	if p.dir.Has(d) {
+		return true, nil
+	}
+	copies, err := p.copies(ctx, d)
+	if err != nil {
+		return false, err
+	}
+	return p.dir.KeepFirst(ctx, d, copies...)
+}
+
+// keepAll keeps all of an image that is not there.
+func (p *planner) keepAll(ctx context.Context, w imagestore.Wanted) (repairImage, error) {
+	out := repairImage{URL: w.URL, Config: w.Config, DiffIDs: w.DiffIDs, Names: []string{imagestore.OwnRef(p.spec.App, w.Config)}}
+	img := p.source.Image(w.Config)
+	if img == nil {
+		return out, p.source.Lost(p.spec.App, w.URL, "it is not there")
+	}
+	out.DiffIDs = img.DiffIDs
+	for _, d := range out.DiffIDs {
+		if kept, err := p.keep(ctx, d); err != nil {
+			return out, err
+		} else if !kept {
+			return out, p.source.Lost(p.spec.App, w.URL, fmt.Sprintf("layer %s: it is not there whole", d))
+		}
+	}
+	return out, p.dir.KeepConfig(w.Config, img.Config)
+}
+
+// keepLacking keeps the layers of an image that its blobs do not give, and
+// compares with them what was unpacked.
+func (p *planner) keepLacking(ctx context.Context, st *stored) error {
+	chains := image.ChainIDs(st.diffIDs)
+	for i, what := range p.lacks[st] {
+		d := st.diffIDs[i]
+		if kept, err := p.keep(ctx, d); err != nil {
+			return err
+		} else if !kept {
+			return p.source.Lost(p.spec.App, p.name(st), what)
+		}
+		l, _ := p.dir.Layer(d)
+		bad, files, err := p.s.compare(ctx, &l, chains[i])
+		if err == nil {
+			err = bad
+		}
+		if err != nil {
+			return err
+		}
+		if len(files) > 0 {
+			p.chains[chains[i]] = true
+		}
+	}
+	return nil
+}
+
+// image is what has to be done for an image: nil if nothing. From its lowest
+// damaged layer on it is unpacked again, for which all its blobs are needed.
+func (p *planner) image(ctx context.Context, st *stored) (*repairImage, error) {
+	chains := image.ChainIDs(st.diffIDs)
+	low := slices.IndexFunc(chains, func(c image.Digest) bool { return p.chains[c] })
+	if low < 0 && p.lacks[st] == nil {
+		return nil, nil
+	}
+	if low < 0 {
+		low = len(chains)
+	}
+	wanted := p.urls[st.config] != ""
+	if !wanted {
+		if err := p.note(ctx, st, low); err != nil {
+			return nil, err
+		}
+		if err := p.keepLacking(ctx, st); err != nil {
+			return nil, err
+		}
+	}
+	replaced := len(p.lacks[st]) > 0
+	for i := low; i < len(chains); i++ {
+		if held, err := p.s.holds(ctx, st.layers[i]); err != nil {
+			return nil, err
+		} else if held {
+			continue
+		}
+		// Discarded after it was unpacked.
+		if kept, err := p.keep(ctx, st.diffIDs[i]); err != nil {
+			return nil, err
+		} else if !kept {
+			return nil, p.source.Lost(p.spec.App, p.name(st), fmt.Sprintf("layer %s: its blob was discarded after it was unpacked, and it stands on a damaged one", st.diffIDs[i]))
+		}
+		replaced = true
+	}
+	for low > 0 {
+		if unpacked, err := p.s.committed(ctx, chains[low-1]); err != nil {
+			return nil, err
+		} else if unpacked {
+			break
+		}
+		low--
+	}
+	img := &repairImage{Config: st.config, DiffIDs: st.diffIDs, Names: ownFirst(st.names)}
+	if low > 0 {
+		img.Floor = chains[low-1]
+	}
+	if replaced && !imagestore.IsOwnRef(img.Names[0]) {
+		return nil, submodules.Mark(fmt.Errorf("image %s is no application's and shares a damaged layer, of which it has no whole copy: "+
+			"remove it (crictl rmi %[1]s), repair again, and pull it anew", img.Names[0]), submodules.ErrContent)
+	}
+	return img, nil
+}
+
+// users are the applications whose containers stand on what is unpacked again.
+func (p *planner) users(ctx context.Context, plan *repairPlan) ([]string, error) {
+	keys, err := p.s.standing(ctx, plan.Chains)
+	if err != nil {
+		return nil, err
+	}
+	running, _, err := p.s.containersOf(ctx, keys)
+	if err != nil || len(running) == 0 {
+		return nil, err
+	}
+	var refs []string
+	for _, img := range plan.Images {
+		for _, n := range img.Names {
+			if imagestore.IsOwnRef(n) {
+				refs = append(refs, n)
+			}
+		}
+	}
+	return p.spec.Users(ctx, refs, running)
+}

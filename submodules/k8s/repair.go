@@ -1,0 +1,140 @@
+package k8s
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/mender-app/mender-app/submodules"
+	"github.com/mender-app/mender-app/submodules/imagestore"
+	"github.com/mender-app/mender-app/submodules/imagestore/containerd"
+)
+
+// Repair implements submodules.Orchestrator. Applications that run from files
+// that are damaged are stopped as STOP does; the ROLLOUT that the caller makes of
+// them starts them again.
+func (m *Module) Repair(ctx context.Context, r submodules.Request) ([]string, error) {
+	s, err := m.session(r)
+	if err != nil {
+		return nil, err
+	}
+	store, err := m.images(ctx)
+	if err != nil {
+		return nil, err
+	}
+	store.SetLog(r.Logf)
+	spec := containerd.RepairSpec{
+		App: r.App, Dir: r.Dir, Source: r.Path, Finish: r.HasOption(submodules.OptionFinish),
+		Users: s.users, Stop: s.stop,
+	}
+	for _, c := range r.Components {
+		if c.Type != "" && c.Type != "image" || c.Digest == "" {
+			continue
+		}
+		ref, _ := submodules.SplitURL(c.URL)
+		_, id, err := identified(ref, c.Digest, c.DiffIDs)
+		if err != nil {
+			return nil, err
+		}
+		spec.Want = append(spec.Want, imagestore.Wanted{URL: ref, Identity: id})
+	}
+	apps, err := store.Repair(ctx, spec)
+	if err != nil || s.set.Registry == nil {
+		return apps, err
+	}
+	for _, w := range spec.Want {
+		if has, err := store.Has(ctx, w.Identity); err != nil {
+			return nil, err
+		} else if !has {
+			continue // a repair that had not begun, and was not to begin
+		}
+		if err := store.Push(ctx, s.set.Registry, r.App, w.Identity); err != nil {
+			return nil, err
+		}
+	}
+	return apps, nil
+}
+
+// users returns the applications of this device whose pods the containers are
+// in. refs are the own references of the images they were made of.
+func (s *session) users(ctx context.Context, refs []string, running []containerd.Container) ([]string, error) {
+	owner := map[string]string{} // uid of a pod → application
+	names, err := s.applications(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, app := range names {
+		has := func(ref string) bool { return strings.HasPrefix(ref, imagestore.OwnRepository(app)+":") }
+		if !slices.ContainsFunc(refs, has) {
+			continue
+		}
+		uids, err := s.podsOf(ctx, app)
+		if err != nil {
+			return nil, err
+		}
+		for _, uid := range uids {
+			owner[string(uid)] = app
+		}
+	}
+	var apps []string
+	for _, c := range running {
+		app, ok := owner[c.PodUID]
+		if !ok {
+			return nil, submodules.Mark(fmt.Errorf("%s is no application's and runs from a damaged image: stop it (kubectl -n %s delete pod %s, or scale down what makes it), and repair again",
+				c, c.PodNamespace, c.Pod), submodules.ErrContent)
+		}
+		if !slices.Contains(apps, app) {
+			apps = append(apps, app)
+		}
+	}
+	slices.Sort(apps)
+	return apps, nil
+}
+
+// applications are those that this device has in the cluster.
+func (s *session) applications(ctx context.Context) (names []string, err error) {
+	err = s.c.eachOf(ctx, "", "ConfigMap", "", labelInventory, func(o *unstructured.Unstructured) {
+		app, _, _ := unstructured.NestedString(o.Object, "data", "app")
+		device, _, _ := unstructured.NestedString(o.Object, "data", "device")
+		if app != "" && o.GetName() == inventoryName(app) && device == deviceID() && !slices.Contains(names, app) {
+			names = append(names, app)
+		}
+	})
+	return names, err
+}
+
+// podsOf returns the uids of an application's pods.
+func (s *session) podsOf(ctx context.Context, app string) (uids []types.UID, err error) {
+	inv, err := s.c.loadInventory(ctx, app, s.namespace())
+	if err != nil {
+		return nil, err
+	}
+	var ids []id
+	for _, it := range inv.Items {
+		ids = append(ids, it.id)
+		if it.Kind != "CronJob" && it.Kind != "Pod" {
+			continue
+		}
+		o, err := s.c.get(ctx, it.id)
+		if err != nil {
+			return nil, err
+		}
+		if o == nil {
+			continue
+		}
+		if it.Kind == "Pod" {
+			uids = append(uids, o.GetUID())
+			continue
+		}
+		err = s.eachChild(ctx, o, func(i id, _ *unstructured.Unstructured) error { ids = append(ids, i); return nil })
+		if err != nil {
+			return nil, err
+		}
+	}
+	_, err = s.running(ctx, ids, func(p *pod) bool { uids = append(uids, p.Metadata.UID); return false })
+	return uids, err
+}
