@@ -193,3 +193,44 @@ func TestDiscardedBase(t *testing.T) {
 	d.installs(d.artifact("4", manifests("4"), "--deep-delta", "--files-only", "--image="+v1+","+v4))
 	d.at("4")
 }
+
+// TestVerifyAndRepair: the operator finds what is damaged of an image, and has
+// it made whole.
+func TestVerifyAndRepair(t *testing.T) {
+	t.Parallel()
+	d := newDevice(t)
+	img := d.Image(t, "e2e/web:1", map[string][]byte{"etc/version": []byte("1" + d.ns)}, "VERSION=1")
+	whole := d.artifact("1", manifests("1"), "--image=docker-archive:"+img.File(t))
+	d.installs(whole)
+	operate := func(args ...string) (string, error) {
+		cmd := d.command(append([]string{filepath.Join(d.dir, "bin/mender-app")}, args...)...)
+		cmd.Env = cmd.Env[:3]
+		out, err := cmd.CombinedOutput()
+		return string(out), err
+	}
+	out, err := operate("verify", d.app)
+	require.NoError(t, err, out)
+
+	t.Log("the blob: an artifact has it, and nothing is stopped")
+	pod := d.in("get", "pods", "-o", "jsonpath={.items[*].metadata.uid}")
+	require.NoError(t, os.Truncate(d.Blob(img.DiffIDs[1]), 0))
+	out, err = operate("verify", d.app)
+	require.Error(t, err)
+	require.Contains(t, out, "its blob")
+	out, err = operate("verify", "--repair", d.app)
+	require.Error(t, err)
+	require.Contains(t, out, "--repair --from FILE.mender "+d.app)
+	out, err = operate("verify", "--repair", "--from", whole, d.app)
+	require.NoError(t, err, out)
+	require.Equal(t, pod, d.in("get", "pods", "-o", "jsonpath={.items[*].metadata.uid}"))
+
+	t.Log("a file: from its blob, and the application comes up again")
+	require.NoError(t, os.Truncate(filepath.Join(d.Unpacked(t, img.DiffIDs), "etc/version"), 0))
+	out, err = operate("verify", "--repair", d.app)
+	require.NoError(t, err, out)
+	require.Contains(t, out, "etc/version has 0 bytes")
+	d.at("1")
+	require.NotEqual(t, pod, d.in("get", "pods", "-o", "jsonpath={.items[*].metadata.uid}"))
+	out, err = operate("verify", d.app)
+	require.NoError(t, err, out)
+}

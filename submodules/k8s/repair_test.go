@@ -5,31 +5,26 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/submodules"
 )
 
 // repairable is an application that runs, and the files of its image.
 type repairable struct {
 	*node
-	m     *Module
-	c     submodules.Component
-	dir   string // its manifests
-	ref   string
-	layer image.Digest // the one that tests damage
+	m   *Module
+	c   submodules.Component
+	dir string // its manifests
+	ref string
 }
 
 func newRepairable(t *testing.T) *repairable {
 	n := newNode(t)
 	r := &repairable{node: n, m: n.module(), ref: "shop-repair-" + n.ns + ":1"}
 	r.c = n.load(r.m, n.ns, r.ref, "VERSION=v1", n.ns)
-	r.layer = image.Digest(r.c.DiffIDs[1])
 	r.dir = n.manifests(deployment("web", r.ref))
 	require.NoError(t, r.m.Rollout(context.Background(), r.call(n.ns, r.dir)))
 	return r
@@ -52,27 +47,13 @@ func (r *repairable) verify() []string {
 // unpacked: what a power cut does to files that were not synced.
 func (r *repairable) emptyFile() {
 	r.t.Helper()
-	chain := image.ChainIDs([]image.Digest{image.Digest(r.c.DiffIDs[0]), r.layer})[1].String()
-	var rest string
-	require.Eventually(r.t, func() bool {
-		// containerd collects a view that no lease has at any time.
-		key := fmt.Sprintf("view-%d", time.Now().UnixNano())
-		r.Ctr("snapshots", "view", key, chain)
-		_, more, ok := strings.Cut(r.Ctr("snapshots", "mounts", "/mnt", key), "lowerdir=")
-		r.Ctr("snapshots", "rm", key)
-		rest = more
-		return ok
-	}, time.Minute, 10*time.Millisecond)
-	upper, _, _ := strings.Cut(rest, ":")
-	require.NoError(r.t, os.Truncate(filepath.Join(upper, "etc/env"), 0))
+	require.NoError(r.t, os.Truncate(filepath.Join(r.Unpacked(r.t, r.c.DiffIDs), "etc/env"), 0))
 }
 
 // loseBlob takes away the blob of the layer.
 func (r *repairable) loseBlob() {
 	r.t.Helper()
-	dirs, err := r.m.Storage(context.Background(), r.request(r.ns, ""))
-	require.NoError(r.t, err)
-	require.NoError(r.t, os.Truncate(filepath.Join(dirs[0], "blobs/sha256", r.layer.Hex()), 0))
+	require.NoError(r.t, os.Truncate(r.Blob(r.c.DiffIDs[1]), 0))
 }
 
 // source is a directory with the image, as an artifact gives it.

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 )
@@ -90,4 +91,31 @@ func pack(t testing.TB, files map[string][]byte) []byte {
 		t.Fatal(err)
 	}
 	return b.Bytes()
+}
+
+// Blob is the file in which containerd keeps a blob.
+func (n *Node) Blob(digest string) string {
+	return filepath.Join(n.Dir, "state/containerd/io.containerd.content.v1.content/blobs/sha256", strings.TrimPrefix(digest, "sha256:"))
+}
+
+// Unpacked is the directory that containerd unpacked the uppermost of the layers
+// to, which all have to be layers of an image that is there.
+func (n *Node) Unpacked(t testing.TB, diffIDs []string) string {
+	t.Helper()
+	chain := diffIDs[0]
+	for _, d := range diffIDs[1:] {
+		chain = fmt.Sprintf("sha256:%x", sha256.Sum256([]byte(chain+" "+d))) // OCI, ChainID
+	}
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		// containerd collects a view that no lease has at any time.
+		key := fmt.Sprintf("view-%d", time.Now().UnixNano())
+		n.Ctr("snapshots", "view", key, chain)
+		_, rest, ok := strings.Cut(n.Ctr("snapshots", "mounts", "/mnt", key), "lowerdir=")
+		n.Ctr("snapshots", "rm", key)
+		if dir, _, _ := strings.Cut(rest, ":"); ok {
+			return dir
+		}
+	}
+	t.Fatalf("no view of %s", chain)
+	return ""
 }
