@@ -220,7 +220,7 @@ func (p *planner) keepAll(ctx context.Context, w imagestore.Wanted) (repairImage
 	if img == nil {
 		return out, p.source.Lost(p.spec.App, w.URL, "it is not there")
 	}
-	out.DiffIDs = img.DiffIDs
+	out.Config, out.DiffIDs = img.ConfigDigest, img.DiffIDs
 	for _, d := range out.DiffIDs {
 		if kept, err := p.keep(ctx, d); err != nil {
 			return out, err
@@ -228,7 +228,7 @@ func (p *planner) keepAll(ctx context.Context, w imagestore.Wanted) (repairImage
 			return out, p.source.Lost(p.spec.App, w.URL, fmt.Sprintf("layer %s: it is not there whole", d))
 		}
 	}
-	return out, p.dir.KeepConfig(w.Config, img.Config)
+	return out, p.dir.KeepConfig(out.Config, img.Config)
 }
 
 // keepLacking keeps the layers of an image that its blobs do not give, and
