@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -101,9 +102,12 @@ func TestReferenceDelta(t *testing.T) {
 	old, new := pair(t, app)
 	require.NoError(t, e.loadBytes(t, app, ours(t, new, app+":2"), LoadSpec{URL: app + ":2"}))
 	require.NoError(t, e.loadBytes(t, app, ours(t, old, app+":1"), LoadSpec{}))
-	if base := e.save(t, app+":1"); !bytes.Equal(base, e.save(t, app+":1")) {
-		// Seen on 28.5.2 with overlay2: what is saved bears the time of saving,
-		// and the reference's delta fits nothing, for the reference neither.
+	base := e.save(t, app+":1")
+	time.Sleep(1100 * time.Millisecond)
+	if !bytes.Equal(base, e.save(t, app+":1")) {
+		// Seen on 26.1.5 and 28.5.2 with overlay2: what is saved bears the second
+		// of saving, and the reference's delta fits nothing, for the reference
+		// neither.
 		t.Skip("this engine never saves the same image as the same bytes")
 	}
 	d := xdelta(t, e.save(t, app+":1"), e.save(t, app+":2"))
