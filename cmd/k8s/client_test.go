@@ -199,8 +199,10 @@ func TestDiscardedBase(t *testing.T) {
 func TestVerifyAndRepair(t *testing.T) {
 	t.Parallel()
 	d := newDevice(t)
-	img := d.Image(t, "e2e/web:1", map[string][]byte{"etc/version": []byte("1" + d.ns)}, "VERSION=1")
-	whole := d.artifact("1", manifests("1"), "--image=docker-archive:"+img.File(t))
+	// A name of its own: pods of other tests would run this image by theirs.
+	ref := "e2e/" + d.ns + ":1"
+	img := d.Image(t, ref, map[string][]byte{"etc/version": []byte("1" + d.ns)}, "VERSION=1")
+	whole := d.artifact("1", strings.Replace(manifests("1"), "e2e/web:1", ref, 1), "--image=docker-archive:"+img.File(t))
 	d.installs(whole)
 	operate := func(args ...string) (string, error) {
 		cmd := d.command(append([]string{filepath.Join(d.dir, "bin/mender-app")}, args...)...)
