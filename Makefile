@@ -13,6 +13,7 @@ PROGRAMS := $(filter-out internal,$(notdir $(patsubst %/main.go,%,$(wildcard cmd
 E2E      := ./testdata/bed/... ./testdata/e2e/... ./testdata/engines/... ./testdata/flash/... ./testdata/powercut/...
 CORPUS   := ./testdata/corpus/...
 ARMDEVICE := ./testdata/armdevice/...
+ARMS     := $(or $(ARM),armhf arm64)
 DEVICE_ROOMS := artifact delta modules store submodules
 SCRIPTS  := .ci/run packaging/install.sh testdata/bed/setup testdata/bed/device.sh testdata/bed/engine.sh testdata/engines/setup testdata/powercut/faults testdata/bench testdata/fuzz $(wildcard testdata/k8snode/*.sh) \
 	testdata/sizes testdata/armdevice/build testdata/armdevice/setup
@@ -98,6 +99,7 @@ test: setup check ## check, then every test: real engine, real Kubernetes node, 
 	@if [ -e /proc/sys/fs/binfmt_misc/qemu-arm ] || [ "$$CI" = true ]; then $(MAKE) --no-print-directory test-qemu-user; fi
 # Go does not see the programs that these run: nothing of it may come from its cache.
 	$(GO) test -count=1 -timeout 30m -parallel 4 $(E2E)
+	@if [ "$$CI" = true ]; then $(MAKE) --no-print-directory test-arm ARM=armhf SHORT='-short -timeout 25m'; fi
 
 # 32-bit, so that a size in an int shows, and the other alignment.
 .PHONY: test-qemu-user
@@ -108,9 +110,9 @@ test-qemu-user: ## run the short tests of the device's rooms as arm/v7 and arm64
 # ARM=armhf or ARM=arm64 is one of them. SHORT=-short only installs, updates and
 # takes back. STEP=cuts goes on from where an earlier run began that step.
 .PHONY: test-arm
-test-arm: export MENDER_APP_ARM_DEVICES = $(or $(ARM),armhf arm64)
+test-arm: export MENDER_APP_ARM_DEVICES = $(ARMS)
 test-arm: export MENDER_APP_ARM_FROM = $(STEP)
-test-arm: cross ## install, update, fail, roll back, cut the power on emulated ARM devices, and measure
+test-arm: $(if $(filter armhf,$(ARMS)),cross-arm-v7) $(if $(filter arm64,$(ARMS)),cross-arm64) ## install, update, fail, roll back, cut the power on emulated ARM devices, and measure
 	@if [ "$(SETUP)" != no ]; then testdata/armdevice/setup; fi
 	$(GO) test -count=1 -v -timeout 6h $(SHORT) ./testdata/armdevice
 
