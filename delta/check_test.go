@@ -139,7 +139,7 @@ func TestDamagedHeaders(t *testing.T) {
 	require.Equal(t, old.Objects[0].Digest, oe.Base.Digest)
 }
 
-// A delta of the first version is refused by that name.
+// A delta of another version is refused by that name.
 func TestOtherVersion(t *testing.T) {
 	head, err := appendHeader(nil, Header{Image: "app:2"})
 	require.NoError(t, err)
