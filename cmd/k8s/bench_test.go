@@ -22,7 +22,7 @@ func TestBench(t *testing.T) {
 	d := newDevice(t)
 	image := func(version string, noise []byte) string {
 		files := map[string][]byte{"usr/lib/noise": noise, "etc/version": []byte(version)}
-		return "docker-archive:" + d.Image(t, "e2e/web:"+version, files, "VERSION="+version).File(t)
+		return "docker-archive:" + d.Image(t, d.ref(version), files, "VERSION="+version).File(t)
 	}
 	noise := make([]byte, 64<<20)
 	_, _ = rand.New(rand.NewSource(1)).Read(noise)

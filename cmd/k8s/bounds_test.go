@@ -121,7 +121,7 @@ func TestImageMemory(t *testing.T) {
 	_, _ = rand.New(rand.NewSource(2)).Read(noise)
 	image := func(version string) string {
 		files := map[string][]byte{"usr/lib/noise": noise, "etc/version": []byte(version + d.ns)}
-		return d.Image(t, "e2e/web:"+version, files, "VERSION="+version).File(t)
+		return d.Image(t, d.ref(version), files, "VERSION="+version).File(t)
 	}
 	v1 := image("1")
 	copy(noise[12<<20:], "another program in the middle of it")
@@ -129,15 +129,15 @@ func TestImageMemory(t *testing.T) {
 	delta := filepath.Join(t.TempDir(), "delta")
 	out, err := exec.Command(filepath.Join(d.dir, "bin/app-gen"), "delta", "encode", v1, v2, "-o", delta).CombinedOutput()
 	require.NoError(t, err, "%s", out)
-	t.Cleanup(func() { _ = d.command(d.submodule(), "DELETE", "e2e/web:2", d.app).Run() })
+	t.Cleanup(func() { _ = d.command(d.submodule(), "DELETE", d.ref("2"), d.app).Run() })
 	for _, c := range []struct {
 		what, option string
 		args         []string
 	}{
-		{"whole", "", []string{"LOAD", d.app, "e2e/web:1", v1}},
-		{"as a delta", "OPTIONS=deep_delta", []string{"LOAD", d.app, "e2e/web:2", delta, "e2e/web:1"}},
-		{"", "", []string{"SAVE", d.app, "e2e/web:2", filepath.Join(t.TempDir(), "saved")}},
-		{"", "", []string{"DELETE", "e2e/web:1", d.app}},
+		{"whole", "", []string{"LOAD", d.app, d.ref("1"), v1}},
+		{"as a delta", "OPTIONS=deep_delta", []string{"LOAD", d.app, d.ref("2"), delta, d.ref("1")}},
+		{"", "", []string{"SAVE", d.app, d.ref("2"), filepath.Join(t.TempDir(), "saved")}},
+		{"", "", []string{"DELETE", d.ref("1"), d.app}},
 	} {
 		cmd := d.command(append([]string{d.submodule()}, c.args...)...)
 		cmd.Env = append(cmd.Env, c.option)

@@ -169,7 +169,7 @@ func TestDiscardedBase(t *testing.T) {
 		return map[string][]byte{"usr/share/text": []byte(lines + version + "\n" + lines)}
 	}
 	image := func(version string, files map[string][]byte) (string, string) {
-		img := d.Image(t, "e2e/web:"+version, files, "VERSION="+version)
+		img := d.Image(t, d.ref(version), files, "VERSION="+version)
 		return "docker-archive:" + img.File(t), img.DiffIDs[1]
 	}
 	v1, layer := image("1", text("1"))
@@ -199,10 +199,8 @@ func TestDiscardedBase(t *testing.T) {
 func TestVerifyAndRepair(t *testing.T) {
 	t.Parallel()
 	d := newDevice(t)
-	// A name of its own: pods of other tests would run this image by theirs.
-	ref := "e2e/" + d.ns + ":1"
-	img := d.Image(t, ref, map[string][]byte{"etc/version": []byte("1" + d.ns)}, "VERSION=1")
-	whole := d.artifact("1", strings.Replace(manifests("1"), "e2e/web:1", ref, 1), "--image=docker-archive:"+img.File(t))
+	img := d.Image(t, d.ref("1"), map[string][]byte{"etc/version": []byte("1" + d.ns)}, "VERSION=1")
+	whole := d.artifact("1", manifests("1"), "--image=docker-archive:"+img.File(t))
 	d.installs(whole)
 	operate := func(args ...string) (string, error) {
 		cmd := d.command(append([]string{filepath.Join(d.dir, "bin/mender-app")}, args...)...)

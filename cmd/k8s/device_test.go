@@ -141,11 +141,15 @@ func (d *device) everything() string {
 		d.in("get", "configmaps,secrets", "-o", `jsonpath={range .items[*]}{.kind}/{.metadata.name} {.metadata.uid} {.metadata.resourceVersion}{"\n"}{end}`)
 }
 
+// ref is what the shop's manifests call an image: on the node that the tests
+// share nothing else has that name.
+func (d *device) ref(version string) string { return "e2e/" + d.ns + ":" + version }
+
 // image makes an image of a version and returns app-gen's name for it. The
 // images of two devices differ.
 func (d *device) image(version string, env ...string) string {
 	files := map[string][]byte{"etc/version": []byte(version + d.ns)}
-	return "docker-archive:" + d.Image(d.t, "e2e/web:"+version, files, append(env, "VERSION="+version)...).File(d.t)
+	return "docker-archive:" + d.Image(d.t, d.ref(version), files, append(env, "VERSION="+version)...).File(d.t)
 }
 
 // artifact makes an artifact of the shop.
@@ -157,6 +161,7 @@ func (d *device) artifact(version, manifest string, options ...string) string {
 func (d *device) artifactOf(app, namespace, version, manifest string, options ...string) string {
 	d.t.Helper()
 	dir := d.t.TempDir()
+	manifest = strings.ReplaceAll(manifest, "e2e/web:", d.ref(""))
 	require.NoError(d.t, os.WriteFile(filepath.Join(dir, "app.yaml"), []byte(manifest), 0o644))
 	out := filepath.Join(d.t.TempDir(), "a.mender")
 	args := append([]string{
