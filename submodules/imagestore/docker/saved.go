@@ -25,7 +25,8 @@ import (
 // image that is saved the layers that are wanted are kept, uncompressed and
 // hashed, in files without a name in the temporary directory; the others pass
 // by. They are kept whole: a delta names old files only as it is decoded, which
-// takes the content of those before (delta/FORMAT.md), and reads most of them.
+// takes the content of those before (delta/FORMAT.md), and reads most of them
+// (docs/DOCKER-COMPOSE.md has figures).
 type saved struct {
 	e       *Engine
 	dir     string
