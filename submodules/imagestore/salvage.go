@@ -148,12 +148,13 @@ func OpenSource(dir string) (*Source, error) {
 	}
 	entries, err := os.ReadDir(dir)
 	if err != nil {
-		return s, err
+		return nil, err
 	}
 	for _, entry := range entries {
 		a, err := image.OpenArchive(filepath.Join(dir, entry.Name()))
 		if err != nil {
-			return s, submodules.Mark(fmt.Errorf("source: %w", err), submodules.ErrContent)
+			_ = s.Close()
+			return nil, submodules.Mark(fmt.Errorf("source: %w", err), submodules.ErrContent)
 		}
 		s.archives = append(s.archives, a)
 	}

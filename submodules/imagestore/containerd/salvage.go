@@ -37,12 +37,11 @@ func (s *Store) planRepair(ctx context.Context, spec RepairSpec) (*repairPlan, e
 		chains: map[image.Digest]bool{}, blobs: map[digest.Digest]bool{}, lacks: map[*stored]map[int]string{},
 	}
 	var err error
-	p.source, err = imagestore.OpenSource(spec.Source)
-	defer p.source.Close()
-	if err == nil {
-		p.list, err = s.all(ctx)
+	if p.source, err = imagestore.OpenSource(spec.Source); err != nil {
+		return nil, err
 	}
-	if err != nil {
+	defer p.source.Close()
+	if p.list, err = s.all(ctx); err != nil {
 		return nil, err
 	}
 	if err := p.survey(ctx); err != nil || len(p.lacks)+len(p.gone) == 0 {

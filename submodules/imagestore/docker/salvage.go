@@ -29,10 +29,10 @@ type salvage struct {
 // each verified.
 func (e *Engine) spoolRepair(ctx context.Context, s RepairSpec, a *affected, plan *repairPlan) error {
 	source, err := imagestore.OpenSource(s.Source)
-	defer source.Close()
 	if err != nil {
 		return err
 	}
+	defer source.Close()
 	sv := &salvage{e: e, s: s, a: a, plan: plan, source: source, spool: imagestore.Salvage(s.Dir)}
 	defer sv.close()
 	if sv.overlay, err = e.openOverlay(ctx); err != nil {

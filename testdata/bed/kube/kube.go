@@ -282,7 +282,12 @@ func (n *Node) Watch(namespace, app string) (stop func() (asked, failed int)) {
 				return
 			case <-time.After(30 * time.Millisecond):
 			}
-			if asked++; n.Answer(namespace, app) == "" && n.Answer(namespace, app) == "" {
+			asked++
+			said := n.Answer(namespace, app)
+			if said == "" {
+				said = n.Answer(namespace, app)
+			}
+			if said == "" {
 				failed++
 			}
 		}
