@@ -86,12 +86,15 @@ func changed(old, new *image.Image) (n int64) {
 }
 
 const (
-	load = `MODULE_TMPDIR=` + tempDir + ` /usr/share/mender/app-modules/v1/docker-compose LOAD flash flash/web:"$2" "$1"`
-	// remote is load where nothing of the engine's disk can be seen. What it says
-	// is in /tmp/said.
-	remote = `unshare --mount bash -ec 'mount -t tmpfs tmpfs "$(docker info -f "{{.DockerRootDir}}")"; ` + load + ` 2>/tmp/said' remote "$1" "$2"`
+	load   = `MODULE_TMPDIR=` + tempDir + ` /usr/share/mender/app-modules/v1/docker-compose LOAD flash flash/web:"$2" "$1"`
 	unload = `/usr/share/mender/app-modules/v1/docker-compose DELETE flash/web:"$1" flash; ! docker image inspect flash/web:"$1" >/dev/null 2>&1`
 )
+
+// remote is load where nothing of the engine's disk, at root, can be seen. What
+// it says is in /tmp/said.
+func remote(root string) string {
+	return `unshare --mount bash -ec 'mount -t tmpfs tmpfs "$3"; ` + load + ` 2>/tmp/said' remote "$1" "$2" ` + root
+}
 
 // invented is a layer of a size in files of half a MiB that cannot be
 // compressed; seed tells what is in them, and every file begins otherwise with
@@ -300,7 +303,7 @@ func TestBench(t *testing.T) {
 		}
 		step("LOAD, whole image", load, v2)
 		step("LOAD, delta", load, ours)
-		step("LOAD, delta, through `docker save`", remote, ours)
+		step("LOAD, delta, through `docker save`", remote(filepath.Join(r.Dir, "docker")), ours)
 		fmt.Println(r.MustRun(t, "cat", "/tmp/said"))
 		step("`docker save \\| docker load`, saved elsewhere", `cat "$1" | docker load -q`, v2)
 		if !e.Containerd {
