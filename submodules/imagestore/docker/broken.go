@@ -25,7 +25,7 @@ func (e *Engine) inspectBroken(ctx context.Context, ref string, cause error) (Im
 	if err != nil || o == nil {
 		return Image{}, cause
 	}
-	list, err := e.cli.ImageList(ctx, dimage.ListOptions{})
+	list, err := e.list(ctx, dimage.ListOptions{})
 	if err != nil {
 		return Image{}, cause
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/containerd/errdefs"
 	"github.com/docker/docker/api/types/container"
@@ -119,12 +120,32 @@ func (img Image) is(id imagestore.Identity) bool {
 	return img.Config == id.Config && (id.DiffIDs == nil || slices.Equal(img.DiffIDs, id.DiffIDs))
 }
 
+// list returns the engine's images. The containerd store fails the whole list
+// for an image that somebody removes at that moment ("content digest …: not
+// found"): then it is asked again.
+func (e *Engine) list(ctx context.Context, o dimage.ListOptions) ([]dimage.Summary, error) {
+	for try := 1; ; try++ {
+		list, err := e.cli.ImageList(ctx, o)
+		if err == nil {
+			return list, nil
+		}
+		if try == 10 || !errdefs.IsNotFound(err) && !strings.Contains(err.Error(), "not found") {
+			return nil, fmt.Errorf("list images: %w", err)
+		}
+		select {
+		case <-ctx.Done():
+			return nil, fmt.Errorf("list images: %w", errors.Join(context.Cause(ctx), err))
+		case <-time.After(time.Duration(try) * 50 * time.Millisecond):
+		}
+	}
+}
+
 // all returns every image of the engine. One that is removed meanwhile, or
 // that the engine cannot describe, is left out.
 func (e *Engine) all(ctx context.Context) ([]Image, error) {
-	list, err := e.cli.ImageList(ctx, dimage.ListOptions{})
+	list, err := e.list(ctx, dimage.ListOptions{})
 	if err != nil {
-		return nil, fmt.Errorf("list images: %w", err)
+		return nil, err
 	}
 	var all []Image
 	for _, s := range list {
@@ -141,9 +162,9 @@ func (e *Engine) all(ctx context.Context) ([]Image, error) {
 // Own returns the images that have an own reference of the application, once for
 // each.
 func (e *Engine) Own(ctx context.Context, app string) ([]Image, error) {
-	list, err := e.cli.ImageList(ctx, dimage.ListOptions{Filters: filters.NewArgs(filters.Arg("reference", imagestore.OwnRepository(app)+":*"))})
+	list, err := e.list(ctx, dimage.ListOptions{Filters: filters.NewArgs(filters.Arg("reference", imagestore.OwnRepository(app)+":*"))})
 	if err != nil {
-		return nil, fmt.Errorf("list images: %w", err)
+		return nil, err
 	}
 	var own []Image
 	for _, s := range list {
