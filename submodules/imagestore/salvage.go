@@ -37,8 +37,8 @@ const (
 // Path is where a layer or a config is kept.
 func (s Salvage) Path(d image.Digest) string { return filepath.Join(string(s), layerDir, d.Hex()) }
 
-// ReadPlan reads the plan into p; false if there is none.
-func (s Salvage) ReadPlan(p any) (bool, error) {
+// readPlan reads the plan into p; false if there is none.
+func (s Salvage) readPlan(p any) (bool, error) {
 	data, err := os.ReadFile(filepath.Join(string(s), planFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
@@ -50,6 +50,28 @@ func (s Salvage) ReadPlan(p any) (bool, error) {
 		return false, fmt.Errorf("%s: %w", filepath.Join(string(s), planFile), err)
 	}
 	return true, nil
+}
+
+// Begin returns the plan of a repair: what an earlier call made durable in the
+// directory, else, unless only that is to be ended, what plan makes of it. nil is
+// that there is nothing to repair; what was kept for it is gone then.
+func Begin[P any](s Salvage, finish bool, plan func() (*P, error)) (*P, error) {
+	p := new(P)
+	begun, err := s.readPlan(p)
+	if err != nil {
+		return nil, err
+	}
+	if begun {
+		return p, nil
+	}
+	if err := s.Clear(); err != nil || finish {
+		return nil, err
+	}
+	p, err = plan()
+	if err != nil || p == nil {
+		return nil, errors.Join(err, s.Clear())
+	}
+	return p, nil
 }
 
 // WritePlan makes the plan durable, and before it what is kept.

@@ -73,19 +73,9 @@ func (p repairImage) identity() imagestore.Identity {
 // what containerd has not got whole is in spec.Dir, from spec.Source. It
 // returns the applications that were stopped, which only damaged files need.
 func (s *Store) Repair(ctx context.Context, spec RepairSpec) ([]string, error) {
-	dir := imagestore.Salvage(spec.Dir)
-	plan := &repairPlan{}
-	begun, err := dir.ReadPlan(plan)
-	if err != nil {
+	plan, err := imagestore.Begin(imagestore.Salvage(spec.Dir), spec.Finish, func() (*repairPlan, error) { return s.planRepair(ctx, spec) })
+	if err != nil || plan == nil {
 		return nil, err
-	}
-	if !begun {
-		if err := dir.Clear(); err != nil || spec.Finish {
-			return nil, err
-		}
-		if plan, err = s.planRepair(ctx, spec); err != nil || plan == nil {
-			return nil, errors.Join(err, dir.Clear())
-		}
 	}
 	if plan.Done {
 		return plan.Apps, nil

@@ -57,19 +57,9 @@ func (i repairImage) identity() imagestore.Identity {
 //
 // It returns the applications whose containers were removed. Volumes stay.
 func (e *Engine) Repair(ctx context.Context, s RepairSpec) (apps []string, err error) {
-	spool := imagestore.Salvage(s.Dir)
-	plan := &repairPlan{}
-	begun, err := spool.ReadPlan(plan)
-	if err != nil {
+	plan, err := imagestore.Begin(imagestore.Salvage(s.Dir), s.Finish, func() (*repairPlan, error) { return e.planRepair(ctx, s) })
+	if err != nil || plan == nil {
 		return nil, err
-	}
-	if !begun {
-		if err := spool.Clear(); err != nil || s.Finish {
-			return nil, err
-		}
-		if plan, err = e.planRepair(ctx, s); err != nil || plan == nil {
-			return nil, errors.Join(err, spool.Clear())
-		}
 	}
 	if plan.Done {
 		return plan.Apps, nil
