@@ -30,12 +30,12 @@ const (
 
 // run makes one call with its reply, bounded, in out.
 func (m *Module) run(ctx context.Context, r Request, out *bytes.Buffer, verb string, args ...string) error {
-	reply := &capped{max: maxStdout}
+	reply := &Capped{Max: maxStdout}
 	err := m.runTo(ctx, r, reply, verb, args...)
 	if out != nil {
-		out.Write(reply.buf.Bytes())
+		out.Write(reply.Bytes())
 	}
-	if err == nil && reply.over {
+	if err == nil && reply.Over {
 		return fmt.Errorf("%s %s: reply is longer than %d bytes", m.Name, verb, maxStdout)
 	}
 	return err
@@ -329,17 +329,22 @@ func (s *source) failure() error {
 	return s.err
 }
 
-// capped keeps the first max bytes and swallows the rest.
-type capped struct {
+// Capped keeps the first Max bytes of what a command says, and lets it say the
+// rest.
+type Capped struct {
+	Max  int
+	Over bool // there was more
 	buf  bytes.Buffer
-	max  int
-	over bool
 }
 
-func (c *capped) Write(p []byte) (int, error) {
+// Bytes is what was kept.
+func (c *Capped) Bytes() []byte { return c.buf.Bytes() }
+
+// Write implements io.Writer; it never fails.
+func (c *Capped) Write(p []byte) (int, error) {
 	n := len(p)
-	if room := c.max - c.buf.Len(); n > room {
-		c.over = true
+	if room := c.Max - c.buf.Len(); n > room {
+		c.Over = true
 		p = p[:room]
 	}
 	c.buf.Write(p)

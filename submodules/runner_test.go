@@ -283,3 +283,21 @@ func TestKilledCaller(t *testing.T) {
 		_ = syscall.Kill(pid, syscall.SIGKILL)
 	}
 }
+
+// What a command says is kept as far as there is room, and it never waits.
+func TestCapped(t *testing.T) {
+	c := Capped{Max: 5}
+	for _, s := range []string{"", "abc", "de"} {
+		n, err := c.Write([]byte(s))
+		require.NoError(t, err)
+		require.Equal(t, len(s), n)
+		require.False(t, c.Over)
+	}
+	for range 2 {
+		n, err := c.Write([]byte("fgh"))
+		require.NoError(t, err)
+		require.Equal(t, 3, n)
+		require.True(t, c.Over)
+		require.Equal(t, "abcde", c.buf.String())
+	}
+}

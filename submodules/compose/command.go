@@ -1,7 +1,6 @@
 package compose
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -51,7 +50,7 @@ func (s *session) findCompose(ctx context.Context) (*command, error) {
 	var reason error
 	for _, words := range tries {
 		c := &command{words: words, env: env}
-		out := capped{most: 4 << 10}
+		out := submodules.Capped{Max: 4 << 10}
 		err := c.run(ctx, "", &out, io.Discard, "version", "--short")
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
@@ -59,7 +58,7 @@ func (s *session) findCompose(ctx context.Context) (*command, error) {
 		if err != nil {
 			continue
 		}
-		c.version = strings.TrimPrefix(strings.TrimSpace(out.buf.String()), "v")
+		c.version = strings.TrimPrefix(strings.TrimSpace(string(out.Bytes())), "v")
 		major, _, _ := strings.Cut(c.version, ".")
 		n, err := strconv.Atoi(major)
 		switch {
@@ -150,20 +149,6 @@ func descendants(pid int) []int {
 		}
 	}
 	return all
-}
-
-// capped keeps the first bytes of what a command says, and lets it say the rest.
-type capped struct {
-	buf  bytes.Buffer
-	most int
-	over bool // there was more
-}
-
-func (c *capped) Write(p []byte) (int, error) {
-	n := min(len(p), c.most-c.buf.Len())
-	c.buf.Write(p[:n])
-	c.over = c.over || n < len(p)
-	return len(p), nil
 }
 
 // tail passes on lines and remembers the last ones.

@@ -138,7 +138,7 @@ func (s *session) readProject(ctx context.Context, c *command, dir, existing str
 			p.name = projectName(s.req.App)
 		}
 	}
-	out := capped{most: maxModel}
+	out := submodules.Capped{Max: maxModel}
 	said := &tail{}
 	if err := c.run(ctx, dir, &out, said, p.args("config", "--format", "json")...); err != nil {
 		if ctx.Err() != nil {
@@ -146,10 +146,10 @@ func (s *session) readProject(ctx context.Context, c *command, dir, existing str
 		}
 		return nil, invalid("the compose files in %s are not valid: %w", dir, said.reason(err))
 	}
-	if out.over {
+	if out.Over {
 		return nil, invalid("the compose files in %s come to more than %d MiB when their aliases and extensions are followed", dir, maxModel>>20)
 	}
-	if err := json.Unmarshal(out.buf.Bytes(), &p.model); err != nil {
+	if err := json.Unmarshal(out.Bytes(), &p.model); err != nil {
 		return nil, fmt.Errorf("docker compose config: %w", err)
 	}
 	if p.name == "" {

@@ -209,21 +209,3 @@ func TestWithin(t *testing.T) {
 	require.False(t, within("1970-01-01T00:00:03Z", now, window), "the clock came later")
 	require.False(t, within("", now, window))
 }
-
-// What a command says is kept as far as there is room, and it never waits.
-func TestCapped(t *testing.T) {
-	c := capped{most: 5}
-	for _, s := range []string{"", "abc", "de"} {
-		n, err := c.Write([]byte(s))
-		require.NoError(t, err)
-		require.Equal(t, len(s), n)
-		require.False(t, c.over)
-	}
-	for range 2 {
-		n, err := c.Write([]byte("fgh"))
-		require.NoError(t, err)
-		require.Equal(t, 3, n)
-		require.True(t, c.over)
-		require.Equal(t, "abcde", c.buf.String())
-	}
-}
