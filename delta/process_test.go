@@ -95,15 +95,19 @@ func benchDecode(dir, delta string) error {
 			return err
 		}
 	}
-	f, err := os.Open(delta)
-	if err != nil {
-		return err
-	}
-	d, err := NewReader(f)
+	d, err := openDelta(delta)
 	if err != nil {
 		return err
 	}
 	return d.Apply(context.Background(), s, func(ObjectInfo) (Sink, error) { return nullSink{}, nil })
+}
+
+func openDelta(name string) (*Reader, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	return NewReader(f)
 }
 
 // encodeLarge makes the delta of a pair of so many MiB.
@@ -123,11 +127,7 @@ func decodeLarge(mib, delta string) error {
 	if err != nil {
 		return err
 	}
-	f, err := os.Open(delta)
-	if err != nil {
-		return err
-	}
-	d, err := NewReader(f)
+	d, err := openDelta(delta)
 	if err != nil {
 		return err
 	}
