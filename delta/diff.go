@@ -54,23 +54,13 @@ func newDiffer() *differ {
 	return d
 }
 
-// changed codes a content that is changed from an old file that was verified.
-func (s *session) changed(e *entry, gzip bool) error {
-	d := s.diff
-	f, err := s.openOld(e.src, e.osize)
-	if err != nil {
-		return err
-	}
-	if gzip {
-		if f, err = s.openPlain(f); err != nil {
-			return err
-		}
-	}
-	defer f.Close()
-	bulk := s.flag(&d.bulk, e.bulk)
+// changed codes a content that is changed from an old file that was verified, of
+// which what comes before oldAt was made use of.
+func (s *session) changed(e *entry, f File, oldAt int64) error {
 	w := &s.walk
-	w.bulk = bulk
 	w.begin(s, e, f)
+	w.oldAt = oldAt
+	w.bulk = s.flag(&s.diff.bulk, e.bulk)
 	covers := e.covers
 	for at := int64(0); at < e.size; at += window {
 		end := min(at+window, e.size)
@@ -119,7 +109,7 @@ func (w *walk) begin(s *session, e *entry, f File) {
 	w.session, w.d, w.f, w.src, w.osize, w.e = s, s.diff, f, e.src, f.Size(), e
 	w.oldAt, w.recent = 0, 0
 	w.last, w.head = w.last[:0], w.head[:0]
-	w.tried, w.old0, w.elf, w.ranges = false, nil, nil, nil
+	w.tried, w.old0, w.elf, w.ranges = e.part, nil, nil, nil
 }
 
 // window codes the covers between at and end, then the bytes.

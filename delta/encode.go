@@ -159,9 +159,14 @@ func (e *encoder) write(w io.Writer) (*Report, error) {
 		}
 		*i = used[*i] - 1
 	}
-	gzip := false
+	packed, byGo := false, false
 	uses := func(en *entry) bool {
-		gzip = gzip || en.pack != nil
+		if en.pack != nil {
+			packed = true
+			for _, st := range en.pack.streams {
+				byGo = byGo || st.variant.IsGo()
+			}
+		}
 		if en.op != opLiteral && en.op != opBulk {
 			use(&en.src.base)
 			return true
@@ -199,8 +204,11 @@ func (e *encoder) write(w io.Writer) (*Report, error) {
 	}
 	h.Objects = e.info
 	h.Features = []string{featElf, featZstd}
-	if gzip {
-		h.Features = append(h.Features, featGzip)
+	if packed {
+		h.Features = append(h.Features, featDeflate)
+	}
+	if byGo {
+		h.Features = append(h.Features, featGo)
 	}
 	head, err := appendHeader(nil, h)
 	if err != nil {

@@ -8,6 +8,8 @@ import (
 	"hash/crc32"
 	"io"
 	"math"
+
+	"github.com/mender-app/mender-app/delta/deflate"
 )
 
 // The constants of FORMAT.md.
@@ -35,12 +37,16 @@ const (
 
 // Names of features a decoder must know to read a delta that lists them.
 const (
-	featElf  = "elf1"
-	featZstd = "zstd"
-	featGzip = "gzip1"
+	featElf     = "elf1"
+	featZstd    = "zstd"
+	featDeflate = "deflate1"
+	featGo      = "goflate1"
 )
 
-var known = map[string]bool{featElf: true, featZstd: true, featGzip: true}
+// known says of each whether this decoder knows it.
+var known = map[string]func() bool{featElf: always, featZstd: always, featDeflate: always, featGo: deflate.GoKnown}
+
+func always() bool { return true }
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
@@ -148,7 +154,7 @@ func readHeader(r *bufio.Reader) (h Header, err error) {
 		if d.bad {
 			break
 		}
-		if !known[f] {
+		if ok := known[f]; ok == nil || !ok() {
 			return h, &FeatureError{f}
 		}
 		h.Features = append(h.Features, f)

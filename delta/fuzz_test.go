@@ -1,6 +1,7 @@
 package delta
 
 import (
+	"archive/zip"
 	"bufio"
 	"bytes"
 	"context"
@@ -22,7 +23,8 @@ func fuzzPair() (old, new Image) {
 		bytesObject(Blob, []byte(`{"config":1}`)),
 		bytesObject(Tar, makeTar(tarFile{name: "bin/", typ: '5'}, tarFile{name: "bin/a", typ: '0', data: a},
 			tarFile{name: "bin/b", typ: '0', data: b}, tarFile{name: "bin/x", typ: '0', data: exe}, tarFile{name: "c", typ: '0', data: c},
-			tarFile{name: "doc.gz", typ: '0', data: stdGzip(prose(1, 2000))})),
+			tarFile{name: "doc.gz", typ: '0', data: stdGzip(prose(1, 2000))},
+			tarFile{name: "app.jar", typ: '0', data: fuzzZip("1")})),
 	}}
 	b2 := append(append(append([]byte{}, b[:1000]...), "something new"...), b[1100:]...)
 	exe2 := append([]byte{}, exe...)
@@ -34,9 +36,29 @@ func fuzzPair() (old, new Image) {
 		bytesObject(Tar, makeTar(tarFile{name: "bin/", typ: '5'}, tarFile{name: "bin/a", typ: '0', data: a},
 			tarFile{name: "bin/b", typ: '0', data: b2}, tarFile{name: "bin/x", typ: '0', data: exe2}, tarFile{name: "moved/c", typ: '0', data: c},
 			tarFile{name: "empty", typ: '0'}, tarFile{name: "new", typ: '0', data: []byte("a new file\n")},
-			tarFile{name: "doc.gz", typ: '0', data: stdGzip(append([]byte("new\n"), prose(1, 2000)...))})),
+			tarFile{name: "doc.gz", typ: '0', data: stdGzip(append([]byte("new\n"), prose(1, 2000)...))},
+			tarFile{name: "app.jar", typ: '0', data: fuzzZip("2")})),
 	}}
 	return old, new
+}
+
+// fuzzZip is an archive with one entry that depends on s.
+func fuzzZip(s string) []byte {
+	var out bytes.Buffer
+	z := zip.NewWriter(&out)
+	for i, b := range [][]byte{prose(7, 900), append(prose(8, 600), s...), prose(9, 500)} {
+		w, err := z.Create(string(rune('a' + i)))
+		if err == nil {
+			_, err = w.Write(b)
+		}
+		if err != nil {
+			panic(err)
+		}
+	}
+	if err := z.Close(); err != nil {
+		panic(err)
+	}
+	return out.Bytes()
 }
 
 // stdGzip is what gzip -9n makes of b.

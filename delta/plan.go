@@ -108,7 +108,7 @@ func (e *encoder) planContents(todo []*entry, offs []int64, h *hostObject) error
 	}
 	err = each(e.ctx, e.opt.Workers, len(changed), func(i int) error {
 		i = changed[i]
-		if done, err := e.planGzip(todo[i], offs[i], h, cands[i]); done || err != nil {
+		if done, err := e.planPacked(todo[i], offs[i], h, cands[i]); done || err != nil {
 			return err
 		}
 		if err := e.planChange(todo[i], offs[i], h, cands[i]); err != nil {
@@ -198,11 +198,32 @@ func (c *countWriter) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// uncovered is how many bytes no cover covers.
+// length is that of what is coded: of what is in streams, not of the streams.
+func (e *entry) length() int64 {
+	if e.pack == nil {
+		return e.size
+	}
+	n := e.pack.between(e.size)
+	for _, st := range e.pack.streams {
+		n += st.size
+	}
+	return n
+}
+
+// uncovered is how much of that no cover covers.
 func (e *entry) uncovered() int64 {
-	n := e.length()
-	for _, c := range e.covers {
-		n -= c.length
+	n := e.length() - covered(e.covers)
+	if e.pack != nil {
+		for _, st := range e.pack.streams {
+			n -= covered(st.covers)
+		}
+	}
+	return n
+}
+
+func covered(covers []cover) (n int64) {
+	for _, c := range covers {
+		n += c.length
 	}
 	return n
 }

@@ -9,6 +9,7 @@ import (
 	"hash/crc32"
 	"io"
 	"io/fs"
+	"strings"
 
 	"github.com/mender-app/mender-app/delta/elf"
 )
@@ -44,14 +45,19 @@ type session struct {
 	sums    map[uint64][md5.Size]byte
 	buf     []byte
 
-	packed    [2]prob // by the name
-	variant   [32]prob
-	plainSize *number
-	sameHead  prob
-	gzipHead  []byte // the last one
-	packer    *packer
-	packing   bool
-	oldPlain  []byte
+	hasStreams [2]prob // by the name
+	streams    [2]prob // one more: the first, another
+	gap        *number
+	framing    [framings]prob
+	variant    [32]prob
+	plainSize  *number
+	sameHead   [framings]prob
+	lastHead   [framings][]byte
+	fromOld    prob
+	seekOld    *number
+	packer     *packer
+	packing    bool
+	oldPlain   []byte
 
 	out   io.Writer // the object; nil when encoding
 	sum   hash.Hash
@@ -74,9 +80,12 @@ func newSession(ctx context.Context, f *frames, old Old, bases []Base) *session 
 		buf:  make([]byte, chunk),
 		stat: func(string) {},
 
-		packed: [2]prob{freshProb, freshProb}, plainSize: newNumber(), sameHead: freshProb, gzipHead: gzipHead,
+		gap: newNumber(), plainSize: newNumber(), fromOld: freshProb, seekOld: newNumber(),
+		lastHead: [framings][]byte{gzipped: gzipHead, zlibbed: zlibHead},
 	}
-	copy(s.variant[:], fresh(len(s.variant)))
+	for _, p := range [][]prob{s.hasStreams[:], s.streams[:], s.framing[:], s.variant[:], s.sameHead[:]} {
+		copy(p, fresh(len(p)))
+	}
 	for i := range s.op {
 		copy(s.op[i][:], fresh(8))
 	}
@@ -125,20 +134,13 @@ type entry struct {
 	covers []cover
 	osize  int64 // of src
 	mode   elf.Mode
-	dense  bool // literals that are compressed already
-	bulk   bool // what is not covered goes to the bulk part
-	pack   *packing
+	dense  bool     // literals that are compressed already
+	bulk   bool     // what is not covered goes to the bulk part
+	part   bool     // of a content with streams in it
+	pack   *packing // nil: it has no streams, or none that help
 }
 
-// length is that of what is coded.
-func (e *entry) length() int64 {
-	if e.pack != nil {
-		return e.pack.size
-	}
-	return e.size
-}
-
-// write passes on rebuilt bytes of a content, or of its plain form.
+// write passes on rebuilt bytes of a content, or of what is in a stream of it.
 func (s *session) write(b []byte) error {
 	if s.packing {
 		return s.packer.write(b)
@@ -216,8 +218,14 @@ func (s *session) choice(e *entry) error {
 	}
 	e.op, e.src = op, src
 	if op != opSame && op != opCopy {
-		if err := s.pack(e); err != nil {
-			return err
+		k := 0
+		if strings.HasSuffix(e.path, ".gz") {
+			k = 1
+		}
+		if !s.flag(&s.hasStreams[k], e.pack != nil) {
+			e.pack = nil
+		} else if e.pack == nil {
+			e.pack = new(packing)
 		}
 	}
 	s.stat("ops")
@@ -242,24 +250,20 @@ func (s *session) body(e *entry) error {
 			s.md5 = nil
 		}()
 	}
-	if e.pack != nil {
-		return s.packedBody(e)
-	}
-	return s.contents(e, false)
-}
-
-// contents passes a content on; gzip says that it is a member's, and that so is
-// what it is changed from.
-func (s *session) contents(e *entry, gzip bool) error {
-	switch e.op {
-	case opSame, opCopy:
+	switch {
+	case e.op == opSame || e.op == opCopy:
 		return s.copyFile(e.src, e.size)
-	case opDiff, opDiffOf:
-		return s.changed(e, gzip)
-	case opLiteral, opBulk:
-		return s.literal(e, e.op == opBulk)
+	case e.pack != nil:
+		return s.packed(e)
+	case e.op == opDiff || e.op == opDiffOf:
+		f, err := s.openOld(e.src, e.osize)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		return s.changed(e, f, 0)
 	}
-	return formatError("unknown operation")
+	return s.literal(e, e.op == opBulk)
 }
 
 // source codes which old file is meant, for a member at path.

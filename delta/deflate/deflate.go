@@ -1,19 +1,22 @@
-// Package deflate compresses exactly as GNU gzip and zlib do, byte for byte, at
-// every level, so that a gzip member can be taken apart on the build host and
-// made again on a device (RFC 1951, RFC 1952).
+// Package deflate compresses exactly as GNU gzip, zlib and Go do, byte for byte,
+// at every level, so that a gzip member, a zlib stream or an entry of a zip
+// archive can be taken apart on the build host and made again on a device (RFC
+// 1951).
 //
 // It is for that alone: whoever only wants to compress has compress/flate, which
-// chooses other matches and blocks. What both programs share is the algorithm
+// chooses other matches and blocks, and which does Go's part here, as long as it
+// is what it was (GoKnown). What both programs share is the algorithm
 // that Jean-loup Gailly and Mark Adler wrote for gzip 1.0: chains of hashed
 // strings, lazy matching, Huffman trees built on a heap. They differ in when a
 // block ends and in what happens near the end of the input. Their behaviour was
 // taken from gzip 1.12 and zlib 1.2.13 and is held by sums of their real output
 // in the tests; both have been stable for decades. Programs with another
-// algorithm (pigz, zopfli, zlib-ng, Go) are not reproduced: an encoder must look
+// algorithm (pigz, zopfli, zlib-ng) are not reproduced: an encoder must look
 // whether what comes out is what it wants.
 package deflate
 
 import (
+	"compress/flate"
 	"fmt"
 	"io"
 )
@@ -22,7 +25,7 @@ import (
 type Variant uint8
 
 // NumVariants is one more than the largest Variant.
-const NumVariants Variant = 18
+const NumVariants Variant = 27
 
 // GNU is what gzip -LEVEL does; level is 1 to 9.
 func GNU(level int) Variant { return Variant(level - 1) }
@@ -32,12 +35,23 @@ func GNU(level int) Variant { return Variant(level - 1) }
 // or of Python's zipfile and gzip modules; Java's Deflater.)
 func Zlib(level int) Variant { return Variant(level + 8) }
 
+// Go is what Go's compress/flate does at a level of 1 to 9, given all of its
+// input without a flush. (Its gzip, zlib and zip packages; their default is 6,
+// archive/zip's 5.) It is there if GoKnown says so.
+func Go(level int) Variant { return Variant(level + 17) }
+
 func (v Variant) level() int { return int(v)%9 + 1 }
 func (v Variant) gnu() bool  { return v < 9 }
 
+// IsGo tells whether v is Go's.
+func (v Variant) IsGo() bool { return v >= 18 }
+
 func (v Variant) String() string {
-	if v.gnu() {
+	switch {
+	case v.gnu():
 		return fmt.Sprintf("gzip -%d", v.level())
+	case v.IsGo():
+		return fmt.Sprintf("Go %d", v.level())
 	}
 	return fmt.Sprintf("zlib %d", v.level())
 }
@@ -65,7 +79,7 @@ var efforts = [10]effort{
 const lastEager = 3
 
 // Writer compresses what is written to it, as a raw deflate stream. It needs
-// about 300 KiB. Its output is complete after Close.
+// about 300 KiB, and 800 more once it was Go's. Its output is complete after Close.
 type Writer struct {
 	gnu   bool
 	level int
@@ -88,6 +102,10 @@ type Writer struct {
 	available bool // the string before is not coded yet
 
 	trees trees
+
+	std     *flate.Writer // in use where it is Go's
+	isGo    bool
+	goLevel int // of std
 }
 
 // NewWriter returns a Writer that compresses as v does.
@@ -99,6 +117,10 @@ func NewWriter(w io.Writer, v Variant) *Writer {
 
 // Reset makes d as new.
 func (d *Writer) Reset(w io.Writer, v Variant) {
+	if d.isGo = v.IsGo(); d.isGo {
+		d.resetGo(w, v.level())
+		return
+	}
 	d.gnu, d.level, d.effort = v.gnu(), v.level(), efforts[v.level()]
 	d.out = bits{w: w, buf: d.out.buf[:0]}
 	clear(d.window[:])
@@ -117,6 +139,9 @@ func (d *Writer) Reset(w io.Writer, v Variant) {
 // Write implements io.Writer. The window is filled whole before it goes on, as
 // if all of the input were at hand: how it arrives does not change the output.
 func (d *Writer) Write(p []byte) (int, error) {
+	if d.isGo {
+		return d.std.Write(p)
+	}
 	n := len(p)
 	for len(p) > 0 {
 		k := min(d.want, len(p))
@@ -136,6 +161,9 @@ func (d *Writer) Write(p []byte) (int, error) {
 
 // Close ends the stream; it does not close what is below.
 func (d *Writer) Close() error {
+	if d.isGo {
+		return d.std.Close()
+	}
 	d.run()
 	if end := d.at + d.ahead; d.gnu && end+minMatch-1 <= len(d.window) {
 		clear(d.window[end : end+minMatch-1])
