@@ -109,7 +109,7 @@ func (w *walk) begin(s *session, e *entry, f File) {
 	w.session, w.d, w.f, w.src, w.osize, w.e = s, s.diff, f, e.src, f.Size(), e
 	w.oldAt, w.recent = 0, 0
 	w.last, w.head = w.last[:0], w.head[:0]
-	w.tried, w.old0, w.elf, w.ranges = e.part, nil, nil, nil
+	w.tried, w.old0, w.elf, w.ranges = e.noELF, nil, nil, nil
 }
 
 // window codes the covers between at and end, then the bytes.

@@ -157,3 +157,22 @@ func FuzzTar(f *testing.F) {
 		}
 	})
 }
+
+// FuzzStreams gives the search for streams anything: what it makes of it must
+// come back, whichever way the change went.
+func FuzzStreams(f *testing.F) {
+	old := fuzzZip("1")
+	f.Add(fuzzZip("2"))
+	f.Add(old[:len(old)/2])
+	f.Add(stdGzip(prose(1, 300)))
+	f.Add(append(stdGzip(prose(8, 600)), fuzzZip("3")...))
+	f.Add(append([]byte{0x78, 0x9c}, old[40:]...))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if len(b) > 1<<14 {
+			return
+		}
+		a, z := Image{Name: "1", Objects: []Object{bytesObject(Blob, old)}}, Image{Name: "2", Objects: []Object{bytesObject(Blob, b)}}
+		roundTrip(t, []Image{a}, z)
+		roundTrip(t, []Image{z}, a)
+	})
+}

@@ -23,8 +23,8 @@ import (
 // without being taken apart.
 
 const (
-	maxPlain    = 16 << 20 // bytes of what is in a new stream
-	maxOldPlain = 4 << 20  // in an old one, which the decoder holds in memory
+	maxPlain    = 32 << 20 // bytes of what is in a new stream
+	maxOldPlain = 4 << 20  // of what is in an old one the decoder holds in memory
 	maxGzipHead = 1 << 10
 	minStream   = 256 // a content of n bytes has at most 1+n/minStream streams,
 	plainShare  = 64  // with maxPlain+n*plainShare bytes in them, old and new
@@ -52,6 +52,7 @@ type packedStream struct {
 	variant deflate.Variant
 	size    int64 // of what is in it
 	old     int64 // where the stream is that it is changed from; -1: from nothing
+	oldSize int64 // of what is in that, if it is not held as a whole, else 0
 	// Encoding only.
 	at, length int64 // in the content
 	covers     []cover
@@ -288,7 +289,7 @@ func (p *unpacking) between(n int64) error {
 	if n == 0 {
 		return nil
 	}
-	part := entry{path: p.e.path, size: n, op: p.e.op, src: p.e.src, bulk: p.e.bulk, part: true}
+	part := entry{path: p.e.path, size: n, op: p.e.op, src: p.e.src, bulk: p.e.bulk, noELF: true}
 	if p.enc {
 		part.new = io.NewSectionReader(p.e.new, p.wrote-(p.end-p.e.size), n)
 		part.covers = clip(p.covers, p.passed, p.passed+n)
@@ -335,6 +336,8 @@ func (p *unpacking) stream(st *packedStream) error {
 			if old, err = p.oldStream(st); err != nil {
 				return err
 			}
+			defer old.Close()
+			plain.noELF = st.oldSize > 0
 		} else if plain.op = opLiteral; plain.bulk {
 			plain.op = opBulk
 		}
@@ -396,12 +399,22 @@ func (p *unpacking) oldStream(st *packedStream) (File, error) {
 	if p.short || st.old < 0 || st.old >= p.e.osize {
 		return nil, formatError("an old stream is out of bounds")
 	}
+	if p.oldPlain == nil {
+		p.oldPlain = make([]byte, maxOldPlain+bytes.MinRead+1) // a bytes.Buffer would grow else
+	}
+	if st.oldSize = int64(p.num(p.oldSize, uint64(st.oldSize))); st.oldSize > 0 {
+		if st.oldSize > p.left {
+			return nil, formatError("too much is in an old stream")
+		}
+		p.left -= st.oldSize
+		return st.forward(p.f, st.old, p.e.osize, st.oldSize, p.oldPlain[:maxOldPlain])
+	}
 	in, err := st.inflate(p.f, st.old, p.e.osize, p.oldPlain, min(maxOldPlain, p.left))
 	if err != nil {
 		return nil, formatError("an old file has not the stream it should have: %v", err)
 	}
 	p.left -= int64(len(in.plain))
-	p.oldPlain, p.oldAt = in.plain, in.end
+	p.oldAt = in.end
 	return memFile{bytes.NewReader(in.plain)}, nil
 }
 
@@ -409,6 +422,51 @@ func (p *unpacking) oldStream(st *packedStream) (File, error) {
 type memFile struct{ *bytes.Reader }
 
 func (memFile) Close() error { return nil }
+
+// forwardFile is what is in an old stream that is too large to be held. It is
+// read once: what lies further back than its ring is gone.
+type forwardFile struct {
+	z    io.ReadCloser
+	ring []byte // byte i is at i modulo the ring's length
+	at   int64  // so much was read
+	size int64
+}
+
+func (k framing) forward(r io.ReaderAt, at, size, plain int64, ring []byte) (*forwardFile, error) {
+	br := bufio.NewReader(io.NewSectionReader(r, at, size-at))
+	if _, err := k.readHead(br); err != nil {
+		return nil, formatError("an old file has not the stream it should have: %v", err)
+	}
+	z := inflaters.Get().(io.ReadCloser)
+	if err := z.(flate.Resetter).Reset(br, nil); err != nil {
+		return nil, err
+	}
+	return &forwardFile{z: z, ring: ring, size: plain}, nil
+}
+
+func (f *forwardFile) Size() int64 { return f.size }
+
+func (f *forwardFile) Close() error {
+	inflaters.Put(f.z)
+	return nil
+}
+
+func (f *forwardFile) ReadAt(b []byte, off int64) (int, error) {
+	n, end := int64(len(f.ring)), off+int64(len(b))
+	if off < max(0, f.at-n) || int64(len(b)) > n || end > f.size {
+		return 0, formatError("an old stream is read back too far, or beyond its end")
+	}
+	for f.at < end {
+		k, err := io.ReadFull(f.z, f.ring[f.at%n:min(n, f.at%n+end-f.at)])
+		f.at += int64(k)
+		if err != nil {
+			return 0, formatError("an old file has not the stream it should have: %v", err)
+		}
+	}
+	k := copy(b, f.ring[off%n:])
+	copy(b[k:], f.ring)
+	return len(b), nil
+}
 
 // packer makes a stream of what is written to the session.
 type packer struct {

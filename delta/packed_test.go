@@ -93,15 +93,75 @@ func TestGzipNot(t *testing.T) {
 	}
 }
 
-// An old member with more in it than the decoder takes does not serve.
-func TestGzipLargeOld(t *testing.T) {
+// What is in an old stream and cannot be held is read forward; what moved back
+// by more than the ring is not copied.
+func TestLargeStream(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it makes a member of more than 4 MiB: not short")
 	}
-	big := bytes.Repeat(prose(1, 64<<10), maxOldPlain>>16+1)
-	old := Image{Name: "1", Objects: []Object{bytesObject(Blob, gz(t, deflate.GNU(1), gzipHead, big))}}
-	new := Image{Name: "2", Objects: []Object{bytesObject(Blob, gz(t, deflate.GNU(1), gzipHead, big[1000:]))}}
-	roundTrip(t, []Image{old}, new)
+	var old []byte
+	for i := range int64(7) {
+		old = append(old, noise(i, 1<<20)...)
+	}
+	text := prose(1, 3000)
+	back := slices.Concat(old[:5<<20], text, old[4<<20:], old[:1<<20])
+	for name, c := range map[string]struct {
+		new  []byte
+		most int
+	}{
+		"a little": {slices.Concat(old[:3<<20], text, old[3<<20+100:]), 2000},
+		"moved":    {back, 1<<20 + 3000},
+		"cut":      {old[6<<20:], 1000},
+		"other":    {prose(3, 5<<20), 3 << 20},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := Image{Name: "1", Objects: []Object{bytesObject(Blob, gz(t, deflate.GNU(1), gzipHead, old))}}
+			n := Image{Name: "2", Objects: []Object{bytesObject(Blob, gz(t, deflate.GNU(1), gzipHead, c.new))}}
+			d, rep := roundTrip(t, []Image{o}, n)
+			require.Contains(t, rep.Header.Features, featDeflate)
+			require.Less(t, len(d), c.most)
+		})
+	}
+}
+
+func TestForwardFile(t *testing.T) {
+	plain := noise(1, 100000)
+	b := gz(t, deflate.GNU(1), gzipHead, plain)
+	open := func(b []byte, size int64) *forwardFile {
+		f, err := gzipped.forward(bytes.NewReader(b), 0, int64(len(b)), size, make([]byte, 8192))
+		require.NoError(t, err)
+		return f
+	}
+	f := open(b, 100000)
+	defer f.Close()
+	buf := make([]byte, 5000)
+	read := func(off, n int64) error {
+		k, err := f.ReadAt(buf[:n], off)
+		if err == nil {
+			require.EqualValues(t, n, k)
+			require.Equal(t, plain[off:off+n], buf[:n])
+		}
+		return err
+	}
+	require.ErrorIs(t, read(-1, 1), ErrFormat)
+	require.NoError(t, read(0, 5000))
+	require.NoError(t, read(7000, 5000))
+	require.NoError(t, read(12000-8192, 5000))
+	require.NoError(t, read(12000-1, 1))
+	require.ErrorIs(t, read(12000-8193, 1), ErrFormat)
+	require.NoError(t, read(99000, 1000))
+	require.ErrorIs(t, read(99001, 1000), ErrFormat)
+	require.ErrorIs(t, read(-1, 1), ErrFormat)
+	long := open(b, 100001) // the stream ends before it is as long as announced
+	defer long.Close()
+	_, err := long.ReadAt(buf[:1], 100000)
+	require.ErrorIs(t, err, ErrFormat)
+	cut := open(b[:len(b)/2], 100000)
+	defer cut.Close()
+	_, err = cut.ReadAt(buf[:1], 99999)
+	require.ErrorIs(t, err, ErrFormat)
+	_, err = gzipped.forward(bytes.NewReader(plain), 0, 100, 100, nil)
+	require.ErrorIs(t, err, ErrFormat)
 }
 
 // packedBy is what a writer of Go's packages makes of b.
@@ -221,10 +281,10 @@ func TestBadArchives(t *testing.T) {
 	}
 	long := slices.Clone(b)
 	long[26], long[28] = 0xff, 0xff // names that end beyond the file
-	require.Len(t, scanStreams(long), 1)
+	require.Len(t, scanStreams(long, maxPlain), 1)
 	secret := slices.Clone(b)
 	secret[6] |= 1
-	require.Len(t, scanStreams(secret), 1)
+	require.Len(t, scanStreams(secret, maxPlain), 1)
 }
 
 // More streams than the decoder allows, and more in them, are left as they are.

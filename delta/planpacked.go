@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"io"
+	"slices"
 
 	"github.com/mender-app/mender-app/delta/deflate"
 )
@@ -41,23 +42,22 @@ func (e *encoder) planPacked(en *entry, off int64, h *hostObject, cands []*oldFi
 	if err := readFull(h.r, magic[:], off); err != nil || string(magic[:]) == "\x7fELF" {
 		return false, err
 	}
-	b, found, err := e.lookThrough(h.r, off, en.size)
+	b, found, err := e.lookThrough(h.r, off, en.size, maxPlain)
 	if err != nil || len(found) == 0 {
 		return false, err
 	}
-	var most int64 // a suffix array takes 13 bytes a byte of the old file
-	for _, f := range cands {
-		if f.size <= maxPackedOld {
-			most = max(most, 16*f.size)
-		}
-	}
-	defer e.memory.take(2*en.size + 3*maxPlain + most)()
 	best := *en
 	best.op = opLiteral
-	if best.pack, err = e.takeApart(b, found, nil, nil); err != nil {
+	give := e.memory.take(en.size + 2*largest(found))
+	best.pack, err = e.takeApart(b, found, nil, nil)
+	give()
+	if err != nil {
 		return false, err
 	}
 	for _, f := range cands {
+		if f.size > maxPackedOld {
+			continue
+		}
 		try := *en
 		if err := e.tryPacked(&try, b, found, f); err != nil {
 			return false, err
@@ -73,32 +73,38 @@ func (e *encoder) planPacked(en *entry, off int64, h *hostObject, cands []*oldFi
 	return true, nil
 }
 
-// lookThrough reads a file and finds its streams.
-func (e *encoder) lookThrough(r io.ReaderAt, off, size int64) ([]byte, []foundStream, error) {
+// lookThrough reads a file and finds its streams with at most so much in each.
+func (e *encoder) lookThrough(r io.ReaderAt, off, size, most int64) ([]byte, []foundStream, error) {
 	defer e.memory.take(2 * size)()
 	b := make([]byte, size)
 	if err := readFull(r, b, off); err != nil {
 		return nil, nil, err
 	}
-	return b, scanStreams(b), nil
+	return b, scanStreams(b, most), nil
+}
+
+// largest returns how much is in the stream that has the most in it.
+func largest(found []foundStream) (n int64) {
+	for i := range found {
+		n = max(n, found[i].size)
+	}
+	return n
 }
 
 // tryPacked plans to change f into the content; try.pack is nil if there is
 // nothing in it.
 func (e *encoder) tryPacked(try *entry, b []byte, found []foundStream, f *oldFile) error {
-	if f.size > maxPackedOld {
-		return nil
-	}
-	old := make([]byte, f.size)
-	if err := readFull(e.old[f.obj].r, old, f.off); err != nil {
+	old, foundOld, err := e.lookThrough(e.old[f.obj].r, f.off, f.size, maxPackedOld)
+	if err != nil {
 		return err
 	}
+	// A suffix array takes 13 bytes a byte of what is old.
+	defer e.memory.take(16*max(f.size, largest(foundOld)) + f.size + 2*try.size + 2*largest(found))()
 	try.op, try.src, try.osize = opDiffOf, source{f.obj, f.path}, f.size
 	if try.ref != nil && *try.ref == try.src {
 		try.op = opDiff
 	}
-	var err error
-	if try.pack, err = e.takeApart(b, found, old, scanStreams(old)); err != nil {
+	if try.pack, err = e.takeApart(b, found, old, foundOld); err != nil {
 		return err
 	}
 	var between []byte
@@ -159,8 +165,8 @@ func (e *encoder) takeApart(b []byte, found []foundStream, old []byte, foundOld 
 		hint = f.variant
 		st := packedStream{framing: f.framing, gap: f.at - at, head: f.head, variant: f.variant, size: f.size, old: -1, at: f.at, length: f.end - f.at}
 		left -= f.size
-		if o := named[key{f.framing, f.name, f.nth}]; o != nil && o.size <= min(maxOldPlain, left) {
-			was, err := o.inflate(bytes.NewReader(old), o.at, int64(len(old)), nil, maxOldPlain)
+		if o := named[key{f.framing, f.name, f.nth}]; o != nil && o.size <= left {
+			was, err := o.inflate(bytes.NewReader(old), o.at, int64(len(old)), nil, o.size)
 			if err != nil {
 				return nil, err
 			}
@@ -168,8 +174,12 @@ func (e *encoder) takeApart(b []byte, found []foundStream, old []byte, foundOld 
 			if err != nil {
 				return nil, err
 			}
+			var forward int64
+			if o.size > maxOldPlain {
+				covers, forward = ahead(covers), o.size
+			}
 			if len(covers) <= maxCovers && f.size-covered(covers) < f.size-f.size/8 {
-				st.old, st.covers = o.at, covers
+				st.old, st.oldSize, st.covers = o.at, forward, covers
 				left -= o.size
 			}
 		}
@@ -177,6 +187,18 @@ func (e *encoder) takeApart(b []byte, found []foundStream, old []byte, foundOld 
 		at = f.end
 	}
 	return p, nil
+}
+
+// ahead leaves out covers that are too far behind for a forwardFile.
+func ahead(covers []cover) []cover {
+	var end int64
+	return slices.DeleteFunc(covers, func(c cover) bool {
+		if c.old < end+chunk-maxOldPlain { // a chunk more may have been read
+			return true
+		}
+		end = max(end, c.old+c.length)
+		return false
+	})
 }
 
 // zipLocal begins the header of an entry of a zip archive (PKWARE's APPNOTE.TXT,
@@ -187,14 +209,14 @@ const zipHead = 30 // bytes of it before the name
 
 // scanStreams finds the streams of a file: members of gzip and deflated entries
 // of zip archives anywhere, a zlib stream at its beginning.
-func scanStreams(b []byte) []foundStream {
+func scanStreams(b []byte, most int64) []foundStream {
 	var out []foundStream
 	count := map[string]int{}
 	r := bytes.NewReader(b)
 	size := int64(len(b))
 	// add looks for a stream whose framing begins at an offset.
 	add := func(k framing, at int64, name string) (end int64, ok bool) {
-		in, err := k.inflate(r, at, size, nil, maxPlain)
+		in, err := k.inflate(r, at, size, nil, most)
 		if err != nil {
 			return at, false
 		}

@@ -55,6 +55,7 @@ type session struct {
 	lastHead   [framings][]byte
 	fromOld    prob
 	seekOld    *number
+	oldSize    *number
 	packer     *packer
 	packing    bool
 	oldPlain   []byte
@@ -80,7 +81,7 @@ func newSession(ctx context.Context, f *frames, old Old, bases []Base) *session 
 		buf:  make([]byte, chunk),
 		stat: func(string) {},
 
-		gap: newNumber(), plainSize: newNumber(), fromOld: freshProb, seekOld: newNumber(),
+		gap: newNumber(), plainSize: newNumber(), fromOld: freshProb, seekOld: newNumber(), oldSize: newNumber(),
 		lastHead: [framings][]byte{gzipped: gzipHead, zlibbed: zlibHead},
 	}
 	for _, p := range [][]prob{s.hasStreams[:], s.streams[:], s.framing[:], s.variant[:], s.sameHead[:]} {
@@ -136,7 +137,7 @@ type entry struct {
 	mode   elf.Mode
 	dense  bool     // literals that are compressed already
 	bulk   bool     // what is not covered goes to the bulk part
-	part   bool     // of a content with streams in it
+	noELF  bool     // addresses are not predicted
 	pack   *packing // nil: it has no streams, or none that help
 }
 
@@ -354,6 +355,9 @@ func (s *session) readOld(f File, src source, b []byte, off int64) error {
 	n, err := f.ReadAt(b, off)
 	if n == len(b) {
 		return nil
+	}
+	if errors.Is(err, ErrFormat) {
+		return err
 	}
 	if err == nil || err == io.EOF {
 		err = io.ErrUnexpectedEOF
