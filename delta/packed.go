@@ -399,22 +399,20 @@ func (p *unpacking) oldStream(st *packedStream) (File, error) {
 	if p.short || st.old < 0 || st.old >= p.e.osize {
 		return nil, formatError("an old stream is out of bounds")
 	}
-	if p.oldPlain == nil {
-		p.oldPlain = make([]byte, maxOldPlain+bytes.MinRead+1) // a bytes.Buffer would grow else
-	}
 	if st.oldSize = int64(p.num(p.oldSize, uint64(st.oldSize))); st.oldSize > 0 {
 		if st.oldSize > p.left {
 			return nil, formatError("too much is in an old stream")
 		}
 		p.left -= st.oldSize
-		return st.forward(p.f, st.old, p.e.osize, st.oldSize, p.oldPlain[:maxOldPlain])
+		p.oldPlain = nil // what it takes is the ring's now
+		return st.forward(p.f, st.old, p.e.osize, st.oldSize, make([]byte, maxOldPlain))
 	}
 	in, err := st.inflate(p.f, st.old, p.e.osize, p.oldPlain, min(maxOldPlain, p.left))
 	if err != nil {
 		return nil, formatError("an old file has not the stream it should have: %v", err)
 	}
 	p.left -= int64(len(in.plain))
-	p.oldAt = in.end
+	p.oldPlain, p.oldAt = in.plain, in.end
 	return memFile{bytes.NewReader(in.plain)}, nil
 }
 
