@@ -338,7 +338,7 @@ func (p *unpacking) stream(st *packedStream) error {
 			}
 			defer old.Close()
 			plain.noELF = st.oldSize > 0
-		} else if plain.op = opLiteral; plain.bulk {
+		} else if plain.op = opLiteral; p.flag(&p.diff.bulk, plain.bulk) {
 			plain.op = opBulk
 		}
 	}

@@ -269,6 +269,21 @@ func zl(t testing.TB, b []byte) []byte {
 	return binary.BigEndian.AppendUint32(out.Bytes(), sum)
 }
 
+// Of an archive that is changed, so much is new that it goes to the bulk part.
+func TestStreamsInBulk(t *testing.T) {
+	var old, new []zipEntry
+	for i := range int64(40) {
+		old = append(old, zipEntry{name: fmt.Sprint("old", i), data: prose(i, 8000)})
+		new = append(new, old[i], zipEntry{name: fmt.Sprint("new", i), data: prose(100+i, 9000)})
+	}
+	new[0].data = append(slices.Clone(new[0].data), "more"...)
+	o := Image{Name: "1", Objects: []Object{bytesObject(Blob, zipOf(t, old...))}}
+	n := Image{Name: "2", Objects: []Object{bytesObject(Blob, zipOf(t, new...))}}
+	d, rep := roundTrip(t, []Image{o}, n)
+	require.Positive(t, rep.Objects[0].Bytes["bulk"])
+	require.Less(t, len(d), 70000)
+}
+
 // An archive that is cut, or says what is not so, is only bytes.
 func TestBadArchives(t *testing.T) {
 	b := zipOf(t, zipEntry{name: "a", data: prose(1, 3000)}, zipEntry{name: "b", data: prose(2, 3000)})
