@@ -118,6 +118,11 @@ func sums(t *testing.T) string {
 	return b.String()
 }
 
+// A Go that compresses in another way must not come in unnoticed: devices would
+// not know the feature any more, and what it stands for would have to be written
+// here.
+func TestGoKnown(t *testing.T) { require.True(t, GoKnown()) }
+
 const zlibPy = `
 import sys, zlib
 b = open(sys.argv[1], 'rb').read()
