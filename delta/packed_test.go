@@ -12,6 +12,7 @@ import (
 	"io"
 	"math/rand"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -317,4 +318,51 @@ func TestManyStreams(t *testing.T) {
 		roundTrip(t, []Image{{Name: "1", Objects: []Object{bytesObject(Blob, zipOf(t, p[0]...))}}},
 			Image{Name: "2", Objects: []Object{bytesObject(Blob, zipOf(t, p[1]...))}})
 	}
+}
+
+// What the decoder refuses: the encoder runs the same session, so that a plan
+// that breaks the bounds shows what a delta would get that does.
+func TestStreamBounds(t *testing.T) {
+	whole := gz(t, deflate.GNU(9), gzipHead, prose(1, 3000))
+	good := packedStream{framing: gzipped, head: gzipHead, variant: deflate.GNU(9), size: 3000, old: -1, length: int64(len(whole))}
+	in, err := gzipped.inflate(bytes.NewReader(whole), 0, good.length, nil, maxPlain)
+	require.NoError(t, err)
+	good.size = int64(len(in.plain))
+	try := func(streams ...packedStream) error {
+		f, err := newFrameWriter(io.Discard)
+		require.NoError(t, err)
+		defer f.close()
+		s := newSession(t.Context(), f, NewStore(), nil)
+		s.limit = 1 << 30
+		e := &entry{size: good.length, op: opLiteral, new: bytes.NewReader(whole), pack: &packing{streams}}
+		return s.packed(e)
+	}
+	require.NoError(t, try())
+	require.NoError(t, try(good))
+	for want, change := range map[string]func(*packedStream){
+		"unknown compression":         func(st *packedStream) { st.variant = deflate.NumVariants },
+		"unknown compression ":        func(st *packedStream) { st.framing = zlibbed + 1 },
+		"too much is in a stream":     func(st *packedStream) { st.size = maxPlain + 1 },
+		"a stream is out of bounds":   func(st *packedStream) { st.gap = good.length + 1 },
+		"the head of a stream is too": func(st *packedStream) { st.head = make([]byte, maxGzipHead+1) },
+		"are larger than it":          func(st *packedStream) { st.gap = 1 },
+	} {
+		st := good
+		change(&st)
+		err := try(st)
+		require.ErrorIs(t, err, ErrFormat, want)
+		require.ErrorContains(t, err, strings.TrimSpace(want))
+	}
+	small := gz(t, deflate.GNU(9), gzipHead, nil)
+	none := packedStream{framing: gzipped, head: gzipHead, variant: deflate.GNU(9), old: -1, length: int64(len(small))}
+	many := slices.Repeat([]packedStream{none}, 20)
+	f, err := newFrameWriter(io.Discard)
+	require.NoError(t, err)
+	defer f.close()
+	s := newSession(t.Context(), f, NewStore(), nil)
+	s.limit = 1 << 30
+	e := &entry{size: 20 * none.length, op: opLiteral, new: bytes.NewReader(bytes.Repeat(small, 20)), pack: &packing{many}}
+	err = s.packed(e)
+	require.ErrorIs(t, err, ErrFormat)
+	require.ErrorContains(t, err, "too many streams")
 }
