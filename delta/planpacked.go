@@ -46,14 +46,7 @@ func (e *encoder) planPacked(en *entry, off int64, h *hostObject, cands []*oldFi
 	if err != nil || len(found) == 0 {
 		return false, err
 	}
-	best := *en
-	best.op = opLiteral
-	give := e.memory.take(en.size + 2*largest(found))
-	best.pack, err = e.takeApart(b, found, nil, nil)
-	give()
-	if err != nil {
-		return false, err
-	}
+	var best *entry
 	for _, f := range cands {
 		if f.size > maxPackedOld {
 			continue
@@ -62,14 +55,23 @@ func (e *encoder) planPacked(en *entry, off int64, h *hostObject, cands []*oldFi
 		if err := e.tryPacked(&try, b, found, f); err != nil {
 			return false, err
 		}
-		if try.pack != nil && try.uncovered() < best.uncovered() {
-			best = try
+		if try.pack != nil && (best == nil || try.uncovered() < best.uncovered()) {
+			best = &try
 		}
+	}
+	if best == nil {
+		try := *en
+		try.op = opLiteral
+		defer e.memory.take(en.size + 2*largest(found))()
+		if try.pack, err = e.takeApart(b, found, nil, nil); err != nil {
+			return false, err
+		}
+		best = &try
 	}
 	if len(best.pack.streams) == 0 {
 		return false, nil
 	}
-	*en = best
+	*en = *best
 	return true, nil
 }
 
