@@ -232,9 +232,14 @@ func scanStreams(b []byte, most int64) []foundStream {
 	if at, ok = add(zlibbed, 0, ""); ok {
 		return out
 	}
+	g, z := int64(-1), int64(-1) // the next of each; looked for anew only once it is behind
 	for at < size {
-		g := indexFrom(b, gzipHead[:3], at)
-		z := indexFrom(b, zipLocal, at)
+		if g < at {
+			g = indexFrom(b, gzipHead[:3], at)
+		}
+		if z < at {
+			z = indexFrom(b, zipLocal, at)
+		}
 		switch {
 		case g == size && z == size:
 			return out
