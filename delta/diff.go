@@ -39,7 +39,7 @@ type differ struct {
 func newDiffer() *differ {
 	d := &differ{
 		count: newNumber(), size: newNumber(), seek: newNumber(),
-		word: newWordModel(), code: newText(8, 15, 20), field: newFieldModel(), shift: newNumber(), bulk: freshProb,
+		word: newWordModel(), code: newText(8, 15, 20, 1), field: newFieldModel(), shift: newNumber(), bulk: freshProb,
 	}
 	copy(d.mode[:], fresh(4))
 	for i := range d.gap {

@@ -45,7 +45,7 @@ func newHeaderModel() *headerModel {
 	m := &headerModel{
 		blocks: newNumber(),
 		length: newNumbers(len(fields)),
-		text:   newText(6, 12, 16),
+		text:   newText(6, 12, 16, 1),
 		tail:   freshProb,
 	}
 	for i := range m.whole {

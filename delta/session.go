@@ -77,7 +77,7 @@ func newSession(ctx context.Context, f *frames, old Old, bases []Base) *session 
 		more:   freshProb, same: freshProb, pad: freshProb,
 		skip: newNumber(), count: newNumber(),
 		base: fresh(1 << baseBits(len(bases))),
-		path: newText(6, 11, 14), asNamed: freshProb, diff: newDiffer(),
+		path: newText(6, 11, 14, 1), asNamed: freshProb, diff: newDiffer(),
 		buf:  make([]byte, chunk),
 		stat: func(string) {},
 

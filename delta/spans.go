@@ -70,7 +70,7 @@ func (w *walk) changes(old, new []byte, i, j int, q int64, fs []elf.Field, unit 
 		if k+2 <= len(old) {
 			n.next = uint32(binary.LittleEndian.Uint16(old[k:]))
 		}
-		m.code(w.coder, old[i:k], new[i:k], q+int64(i), n)
+		m.code(w.coder, old[i:k], new[i:k], n)
 		i = k
 	}
 }
@@ -145,7 +145,7 @@ func (w *walk) field(f *elf.Field, old, new []byte) {
 	} else {
 		for x := 0; x < len(new); x += 4 {
 			y := min(x+4, len(new))
-			w.d.word.code(w.coder, pred[x:y], new[x:y], int64(k)<<2, near{})
+			w.d.word.code(w.coder, pred[x:y], new[x:y], near{})
 		}
 	}
 	p.Learn(f, old, new)

@@ -30,11 +30,11 @@ const (
 	maxOrders = 8
 )
 
-// newText makes a model of n contexts with 1<<bits buckets each and a ring of
-// 1<<histBits bytes.
-func newText(n, bits, histBits int) *text {
+// newText makes a model of n contexts with 1<<bits buckets each, a ring of
+// 1<<histBits bytes, and so many sets of weights.
+func newText(n, bits, histBits, sets int) *text {
 	t := &text{
-		mix:  newMixer(n+1, 3*256, 6, 250),
+		mix:  newMixer(n+1, sets*3*256, 10, 250),
 		n:    n,
 		mask: 1<<bits - 1,
 		hist: make([]byte, 1<<histBits),
@@ -133,18 +133,14 @@ func (t *text) find(half uint32) {
 }
 
 // code codes one byte with the contexts in ctx, the weights chosen also by
-// set, 0 to 2.
+// set.
 func (t *text) code(c *coder, v byte, set int) byte {
 	expect := -1
 	if t.ptr != 0 {
 		expect = int(t.hist[t.ptr&uint32(len(t.hist)-1)]) | 256
 	}
-	if t.run > 0 {
-		set = 1
-	}
-	if t.run > 15 {
-		set = 2
-	}
+	// Of each set there are three: without a match, with one, and with a long one.
+	set *= 3
 	m := t.mix
 	n := t.n
 	at := 1
@@ -167,10 +163,13 @@ func (t *text) code(c *coder, v byte, set int) byte {
 			}
 			m.slot[k] = &t.hmap[k][s]
 		}
-		s := 0
+		s := set
 		if expect >= 0 && expect>>(i+1) == at {
 			m.slot[n] = &t.mp[t.run<<1|uint32(expect>>i&1)]
-			s = set
+			s = set + 1
+			if t.run > 15 {
+				s = set + 2
+			}
 		} else {
 			t.none = freshProb
 			m.slot[n] = &t.none

@@ -27,30 +27,27 @@ func newFieldModel() *fieldModel {
 	return m
 }
 
-// wordModel codes words of up to four bytes of which the old ones are known.
+// wordModel codes words of up to four bytes of which the old ones are known:
+// whether a word changed, and if so each byte's difference from the old one.
 type wordModel struct {
 	mix   *mixer
 	tab   [flagInputs][]prob
 	last  uint32 // the last word that changed: old
 	lastN uint32 // and new
 	hist  uint32 // of changed words
-	bytes *mixer
-	btab  [byteInputs][]prob
+	bytes *text
 }
 
 const (
 	wordBits   = 16
-	flagInputs = 5
+	flagInputs = 8
 	byteInputs = 7
 )
 
 func newWordModel() *wordModel {
-	m := &wordModel{mix: newMixer(flagInputs, 3*16, 6, 200), bytes: newMixer(byteInputs, 4*256, 6, 200)}
+	m := &wordModel{mix: newMixer(flagInputs, 3*16, 12, 100), bytes: newText(byteInputs, 14, 16, 2)}
 	for i := range m.tab {
 		m.tab[i] = fresh(1 << wordBits)
-	}
-	for i := range m.btab {
-		m.btab[i] = fresh(1 << wordBits)
 	}
 	return m
 }
@@ -61,61 +58,76 @@ func hash32(v uint32, bits uint) uint32 { return v * 0x9e3779b1 >> (32 - bits) }
 // two old ones behind it.
 type near struct{ old, new, next uint32 }
 
-func (m *wordModel) code(c *coder, old, new []byte, q int64, n near) {
+func (m *wordModel) code(c *coder, old, new []byte, n near) {
 	var o, v uint32
 	for i := range old {
 		o |= uint32(old[i]) << (8 * i)
 		v |= uint32(new[i]) << (8 * i)
 	}
-	size := uint32(len(old))
-	mx := m.mix
-	mx.slot[0] = &m.tab[0][m.hist&0xff|uint32(q&63)>>1<<8|size>>1<<13]
-	mx.slot[1] = &m.tab[1][hash32(o+size, wordBits)]
-	mx.slot[2] = &m.tab[2][hash32(o>>(4*size)|m.hist<<24|size<<20, wordBits)]
-	mx.slot[3] = &m.tab[3][hash32(o*0x2f0b4c47+n.old>>16+size, wordBits)]
-	same := uint32(0)
-	if n.old == n.new {
-		same = 1
-	}
-	mx.slot[4] = &m.tab[4][hash32(o*0x3c6ef35f+n.next+same<<30, wordBits)]
 	bit := 0
 	if o != v {
 		bit = 1
 	}
-	bit = mx.bit(c, int(m.hist&15|size>>1<<4), bit)
+	bit = m.changed(c, o, uint32(len(old)), n, bit)
 	m.hist = m.hist<<1 | uint32(bit)
 	if bit == 0 {
 		copy(new, old)
 		return
 	}
-	var got uint32
-	differs := uint32(0)
-	bx := m.bytes
+	m.differences(c, o, old, new, n)
+}
+
+// changed codes whether the old word o of size bytes changed.
+func (m *wordModel) changed(c *coder, o, size uint32, n near, bit int) int {
+	moved := n.new - n.old
+	same := uint32(0)
+	if moved == 0 {
+		same = 1 << 30
+	}
+	h := m.hist
+	for i, ctx := range [flagInputs]uint32{
+		n.next*0x85ebca6b + h&15,
+		moved*4 + h&3,
+		o&255<<16 | h&15 + same + size<<8,
+		o*0x85ebca6b + h&1,
+		o>>16<<16 | n.old>>16 + 77,
+		n.next,
+		o>>16<<4 | h&3 + same,
+		(m.lastN-m.last)*0x85ebca6b + o&255 + same,
+	} {
+		m.mix.slot[i] = &m.tab[i][hash32(ctx, wordBits)]
+	}
+	return m.mix.bit(c, int(h&15|size>>1<<4), bit)
+}
+
+// differences codes the bytes of a word that changed.
+func (m *wordModel) differences(c *coder, o uint32, old, new []byte, n near) {
+	const k1, k2, k3 = 0x9e3779b1, 0x85ebca6b, 0xc2b2ae35
+	step := m.lastN - m.last            // what was added to the last word that changed
+	moved := n.new>>24 - n.old>>24&0xff // and to the byte before this word
+	var got uint32                      // the new word so far
+	var before uint32                   // what was added to the byte before
+	differs := uint32(0)                // 1 once a byte of this word does
 	for i := range old {
+		shift := 8 * uint(i)
 		ob := uint32(old[i])
-		base := uint32(i)<<8 | ob | size<<10
-		ctx := [byteInputs]uint32{
-			base | differs<<14,
-			(o*31+got+uint32(i))*0x9e3779b1 + size,
-			hash32(base|m.last>>(8*i)&255<<16|differs<<24, 32) + m.lastN>>(8*i)&255*0x9e3779b1,
-			hash32(base|n.new>>24<<16, 32) + 77,
-			hash32(got<<2|uint32(i), 32) + differs*0x1234567,
-			(o*0x85ebca6b+got*0xc2b2ae35+n.new>>16)*0x9e3779b1 + uint32(i),
-			(base<<16|n.old>>16)*0x27d4eb2f + got*0x165667b1 + n.next,
+		at := (uint32(i) | uint32(len(old))<<2) * k1
+		sofar := got - o&(1<<shift-1)
+		lastStep := (m.lastN>>shift - m.last>>shift) & 0xff
+		m.bytes.ctx = [maxOrders]uint32{
+			at + (ob | differs<<8),
+			at + (lastStep | before<<8 | differs<<16),
+			(at+step)*k2 + sofar,
+			(at+o>>shift&0xffff)*k2 + before,
+			(at+got)*k2 + differs,
+			((at+o)*k2+got)*k3 + n.new>>16,
+			at + (before | moved<<8 | differs<<16),
 		}
-		at := uint32(1)
-		// The byte as a difference: zero is the likeliest.
-		d := v>>(8*i)&255 - ob
-		for k := 7; k >= 0; k-- {
-			for x := range ctx {
-				bx.slot[x] = &m.btab[x][(ctx[x]+at*0x9e3779b1>>8)&(1<<wordBits-1)]
-			}
-			at = at<<1 | uint32(bx.bit(c, i<<8|int(at), int(d>>k&1)))
-		}
-		b := byte(at + ob)
-		new[i] = b
-		got |= uint32(b) << (8 * i)
-		if at&255 != 0 {
+		d := m.bytes.code(c, new[i]-old[i], int(differs))
+		new[i] = old[i] + d
+		got |= uint32(new[i]) << shift
+		before = uint32(d)
+		if d != 0 {
 			differs = 1
 		}
 	}
