@@ -39,7 +39,7 @@ type differ struct {
 func newDiffer() *differ {
 	d := &differ{
 		count: newNumber(), size: newNumber(), seek: newNumber(),
-		word: newWordModel(), code: newText(8, 15, 20, 1), field: newFieldModel(), shift: newNumber(), bulk: freshProb,
+		word: newWordModel(), code: newText(8, 15, 20, 4), field: newFieldModel(), shift: newNumber(), bulk: freshProb,
 	}
 	copy(d.mode[:], fresh(4))
 	for i := range d.gap {
@@ -251,14 +251,14 @@ func (d *differ) literals(cd *coder, b []byte, pos int64) {
 		at := uint32(pos+int64(i)) & 3
 		c1, c2, c3, c4 := t.at(1), t.at(2), t.at(3), t.at(4)
 		c[0] = at << 9
-		c[1] = (c1|at<<8)*0x85ebca6b + 1
-		c[2] = (c1|c2<<8|at&1<<16)*0xc2b2ae35 + 2
-		c[3] = (c1|c2<<8|c3<<16)*0x27d4eb2f + 3
+		c[1] = c1 * 0x27d4eb2f
+		c[2] = (c1|at<<8)*0x85ebca6b + 2
+		c[3] = (c1|c2<<8|at&1<<16)*0xc2b2ae35 + 3
 		c[4] = (c1|c2<<8|c3<<16|c4<<24)*0x165667b1 + 4
 		c[5] = (c2|c3<<8|at&1<<16)*0x2f0b4c47 + 5
-		c[6] = (t.at(5)*0x1234567+(c1|c2<<8|c3<<16|c4<<24))*0x3c6ef35f + 6
-		c[7] = (c2|c4<<8|at<<16|t.at(6)<<24)*0x9e3779b1 + 7
-		b[i] = t.code(cd, b[i], 0)
+		c[6] = (c4|t.at(8)<<8|at<<16)*0x3c6ef35f + 6
+		c[7] = (t.expected()|at<<9)*0x9e3779b1 + 7
+		b[i] = t.code(cd, b[i], int(at))
 	}
 }
 

@@ -64,6 +64,14 @@ func (t *text) at(back uint32) uint32 {
 	return uint32(t.hist[(t.pos-back)&uint32(len(t.hist)-1)])
 }
 
+// expected is the byte that the match predicts, and a bit above it; 0 is none.
+func (t *text) expected() uint32 {
+	if t.ptr == 0 {
+		return 0
+	}
+	return uint32(t.hist[t.ptr&uint32(len(t.hist)-1)]) | 256
+}
+
 // see takes a byte into the history without coding it.
 func (t *text) see(b byte) {
 	ring := uint32(len(t.hist) - 1)
@@ -135,10 +143,7 @@ func (t *text) find(half uint32) {
 // code codes one byte with the contexts in ctx, the weights chosen also by
 // set.
 func (t *text) code(c *coder, v byte, set int) byte {
-	expect := -1
-	if t.ptr != 0 {
-		expect = int(t.hist[t.ptr&uint32(len(t.hist)-1)]) | 256
-	}
+	expect := int(t.expected())
 	// Of each set there are three: without a match, with one, and with a long one.
 	set *= 3
 	m := t.mix
@@ -164,7 +169,7 @@ func (t *text) code(c *coder, v byte, set int) byte {
 			m.slot[k] = &t.hmap[k][s]
 		}
 		s := set
-		if expect >= 0 && expect>>(i+1) == at {
+		if expect>>(i+1) == at {
 			m.slot[n] = &t.mp[t.run<<1|uint32(expect>>i&1)]
 			s = set + 1
 			if t.run > 15 {
@@ -173,7 +178,7 @@ func (t *text) code(c *coder, v byte, set int) byte {
 		} else {
 			t.none = freshProb
 			m.slot[n] = &t.none
-			expect = -1
+			expect = 0
 		}
 		bit := m.bit(c, s<<8|at, int(v>>i&1))
 		for k := range n {
