@@ -11,7 +11,8 @@ import (
 // which resembles, byte for byte, a range of old. It is the scan of bsdiff
 // (Colin Percival, "Naive differences of executable code", 2003): the longest
 // exact matches that a continued old alignment does not do as well, grown both
-// ways while more bytes fit than not.
+// ways while more bytes fit than not. Covers that cost more than they save are
+// left out.
 func align(ctx context.Context, old, new []byte) ([]cover, error) {
 	if len(old) == 0 || len(new) == 0 {
 		return nil, nil
@@ -79,7 +80,7 @@ func align(ctx context.Context, old, new []byte) ([]cover, error) {
 		}
 		lastScan, lastPos, lastOff = scan-back, pos-back, pos-scan
 	}
-	return out, nil
+	return prune(out), nil
 }
 
 // grow returns how far from their start a and b are more alike than not.
