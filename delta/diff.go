@@ -254,7 +254,7 @@ func (d *differ) literals(cd *coder, b []byte, pos int64) {
 		c[1] = c1 * 0x27d4eb2f
 		c[2] = (c1|at<<8)*0x85ebca6b + 2
 		c[3] = (c1|c2<<8|at&1<<16)*0xc2b2ae35 + 3
-		c[4] = (c1|c2<<8|c3<<16|c4<<24)*0x165667b1 + 4
+		c[4] = (c1|c2<<8|c3<<16)*0x165667b1 + 4
 		c[5] = (c2|c3<<8|at&1<<16)*0x2f0b4c47 + 5
 		c[6] = (c4|t.at(8)<<8|at<<16)*0x3c6ef35f + 6
 		c[7] = (t.expected()|at<<9)*0x9e3779b1 + 7
