@@ -103,11 +103,11 @@ func (m *wordModel) changed(c *coder, o, size uint32, n near, bit int) int {
 // differences codes the bytes of a word that changed.
 func (m *wordModel) differences(c *coder, o uint32, old, new []byte, n near) {
 	const k1, k2, k3 = 0x9e3779b1, 0x85ebca6b, 0xc2b2ae35
-	step := m.lastN - m.last            // what was added to the last word that changed
-	moved := n.new>>24 - n.old>>24&0xff // and to the byte before this word
-	var got uint32                      // the new word so far
-	var before uint32                   // what was added to the byte before
-	differs := uint32(0)                // 1 once a byte of this word does
+	step := m.lastN - m.last       // what was added to the last word that changed
+	moved := n.new>>24 - n.old>>24 // and to the byte before this word
+	var got uint32                 // the new word so far
+	var before uint32              // what was added to the byte before
+	differs := uint32(0)           // 1 once a byte of this word does
 	for i := range old {
 		shift := 8 * uint(i)
 		ob := uint32(old[i])
