@@ -12,15 +12,15 @@ type text struct {
 	n    int
 	tab  [][]byte // buckets of 16: a check, then the nodes' histories
 	mask uint32
-	hmap [][]prob // by order: what a history says
-	hist []byte   // ring of past bytes
+	hmap [maxOrders]*[256]prob // by order: what a history says
+	hist []byte                // ring of past bytes
 	pos  uint32
 	head []uint32 // where a hash of the last bytes was seen
 	ptr  uint32   // the match: the next predicted byte is hist[ptr]; 0 is none
 	run  uint32   // its length so far
 	mp   []prob   // confidence in the match by its length and bit
 	ctx  [maxOrders]uint32
-	cell [maxOrders][]byte
+	cell [maxOrders]*[16]byte
 	none prob // of no match
 }
 
@@ -42,9 +42,9 @@ func newText(n, bits, histBits, sets int) *text {
 		mp:   fresh(64 * 2),
 		pos:  1,
 	}
-	for range n {
+	for k := range n {
 		t.tab = append(t.tab, make([]byte, 16<<bits))
-		m := fresh(256 * 2)
+		m := (*[256]prob)(fresh(256))
 		// A history of ones only says one, and so on, to begin with.
 		for h := 2; h < 256; h++ {
 			ones, all := 0, 0
@@ -55,7 +55,7 @@ func newText(n, bits, histBits, sets int) *text {
 			p := (uint32(ones)*2 + 1) << 21 / uint32(2*all+2)
 			m[h] = prob(p<<10 | 6)
 		}
-		t.hmap = append(t.hmap, m)
+		t.hmap[k] = m
 	}
 	return t
 }
@@ -121,20 +121,18 @@ func (t *text) find(half uint32) {
 		check := byte(h>>24) | 1
 		i := h >> 2 & t.mask
 		tab := t.tab[k]
-		a := tab[i<<4 : i<<4+16 : i<<4+16]
+		a := (*[16]byte)(tab[i<<4:])
 		if a[0] == check {
 			t.cell[k] = a
 			continue
 		}
-		j := i ^ 1
-		b := tab[j<<4 : j<<4+16 : j<<4+16]
+		b := (*[16]byte)(tab[(i^1)<<4:])
 		if b[0] != check {
 			// The one whose first node has seen less gives way.
 			if a[1] < b[1] {
 				b = a
 			}
-			clear(b)
-			b[0] = check
+			*b = [16]byte{check}
 		}
 		t.cell[k] = b
 	}
@@ -161,12 +159,8 @@ func (t *text) code(c *coder, v byte, set int) byte {
 		if i < 4 {
 			node = at&(1<<(3-i)-1) | 1<<(3-i)
 		}
-		for k := range n {
-			s := t.cell[k][node]
-			if s == 0 {
-				s = 1
-			}
-			m.slot[k] = &t.hmap[k][s]
+		for k, cell := range t.cell[:n] {
+			m.slot[k] = &t.hmap[k][max(cell[node&15], 1)]
 		}
 		s := set
 		if expect>>(i+1) == at {
@@ -181,16 +175,12 @@ func (t *text) code(c *coder, v byte, set int) byte {
 			expect = 0
 		}
 		bit := m.bit(c, s<<8|at, int(v>>i&1))
-		for k := range n {
-			p := &t.cell[k][node]
-			h := uint32(*p)
-			if h == 0 {
-				h = 1
-			}
-			if h = h<<1 | uint32(bit); h > 255 {
+		for _, cell := range t.cell[:n] {
+			h := max(uint32(cell[node&15]), 1)<<1 | uint32(bit)
+			if h > 255 {
 				h = h&127 | 128
 			}
-			*p = byte(h)
+			cell[node&15] = byte(h)
 		}
 		at = at<<1 | bit
 	}
