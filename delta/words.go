@@ -59,13 +59,12 @@ func hash32(v uint32, bits uint) uint32 { return v * 0x9e3779b1 >> (32 - bits) }
 type near struct{ old, new, next uint32 }
 
 func (m *wordModel) code(c *coder, old, new []byte, n near) {
-	var o, v uint32
+	var o uint32
 	for i := range old {
 		o |= uint32(old[i]) << (8 * i)
-		v |= uint32(new[i]) << (8 * i)
 	}
 	bit := 0
-	if o != v {
+	if string(old) != string(new) {
 		bit = 1
 	}
 	bit = m.changed(c, o, uint32(len(old)), n, bit)

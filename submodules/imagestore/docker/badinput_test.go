@@ -122,7 +122,7 @@ func TestLoadHostile(t *testing.T) {
 	// Where the disk has more room than an archive may take, that bound comes first.
 	noRoom, why := submodules.ErrSpace, "make room there"
 	if huge > 64<<30 {
-		noRoom, why = image.ErrTooLarge, "beyond its limits"
+		noRoom, why = submodules.ErrContent, "beyond its limits"
 	}
 	sparse := makeImage(t, "amd64", sparseLayer(t, huge))
 	// One header, gzip'd, says what the rest would be.
