@@ -12,7 +12,6 @@ import "math/bits"
 // refuses.
 type coder struct {
 	enc    bool
-	mute   bool // encoding to nowhere: what is coded only trains the models
 	lo, hi uint32
 	x      uint32
 	in     []byte
@@ -26,9 +25,6 @@ const probBits = 16
 // code codes one bit, of which p/65536 is the probability of being 1;
 // 0 < p < 65536.
 func (c *coder) code(p uint32, bit int) int {
-	if c.mute {
-		return bit
-	}
 	mid := c.lo + uint32((uint64(c.hi-c.lo)*uint64(p))>>probBits)
 	if !c.enc {
 		bit = 0

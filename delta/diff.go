@@ -1,6 +1,7 @@
 package delta
 
 import (
+	"math/bits"
 	"strings"
 
 	"github.com/mender-app/mender-app/delta/elf"
@@ -16,6 +17,15 @@ const (
 	span      = 64       // bytes of a cover that share a bit "all as predicted"
 )
 
+// A cover that does not go on where the last one ended may go on where one of
+// some covers before did. One that begins farther than nearEnd from any of these
+// leaves them as they are.
+const (
+	endBits  = 4
+	lastEnds = 1 << endBits
+	nearEnd  = 16
+)
+
 // A differ codes what changed in a file: the covers of each window, then what
 // they do not cover and where they do not fit.
 type differ struct {
@@ -25,9 +35,10 @@ type differ struct {
 	length [4]*number
 	jump   [3]prob // none; by the gap
 	line   [3]prob
-	seek   *number
+	end    [2][lastEnds]prob // which of the ends; by the gap
+	seek   [2]*number        // from the last end, and from another
 
-	clean [1 << 12]prob // a span is as predicted
+	clean *flagModel // a span is as predicted
 	word  *wordModel
 	code  *text
 	field *fieldModel
@@ -38,8 +49,8 @@ type differ struct {
 
 func newDiffer() *differ {
 	d := &differ{
-		count: newNumber(), size: newNumber(), seek: newNumber(),
-		word: newWordModel(), code: newText(8, 15, 20, 4), field: newFieldModel(), shift: newNumber(), bulk: freshProb,
+		count: newNumber(), size: newNumber(), clean: newFlagModel(4, 12, 250, 9, 256),
+		word: newWordModel(), code: newText(6, 14, 20, 4), field: newFieldModel(), shift: newNumber(), bulk: freshProb,
 	}
 	copy(d.mode[:], fresh(4))
 	for i := range d.gap {
@@ -48,9 +59,12 @@ func newDiffer() *differ {
 	for i := range d.length {
 		d.length[i] = newNumber()
 	}
+	for i := range d.seek {
+		d.seek[i] = newNumber()
+		copy(d.end[i][:], fresh(lastEnds))
+	}
 	copy(d.jump[:], fresh(3))
 	copy(d.line[:], fresh(3))
-	copy(d.clean[:], fresh(len(d.clean)))
 	return d
 }
 
@@ -59,7 +73,7 @@ func newDiffer() *differ {
 func (s *session) changed(e *entry, f File, oldAt int64) error {
 	w := &s.walk
 	w.begin(s, e, f)
-	w.oldAt = oldAt
+	w.ends = [lastEnds]int64{oldAt}
 	w.bulk = s.flag(&s.diff.bulk, e.bulk)
 	covers := e.covers
 	for at := int64(0); at < e.size; at += window {
@@ -84,7 +98,7 @@ type walk struct {
 	src   source
 	osize int64
 	e     *entry
-	oldAt int64 // where the last cover ended in the old file
+	ends  [lastEnds]int64 // where covers ended in the old file, the last one first
 
 	old, new [chunk]byte
 	last     []byte // some bytes before
@@ -107,7 +121,7 @@ type walk struct {
 // begin makes w ready for another file.
 func (w *walk) begin(s *session, e *entry, f File) {
 	w.session, w.d, w.f, w.src, w.osize, w.e = s, s.diff, f, e.src, f.Size(), e
-	w.oldAt, w.recent = 0, 0
+	w.recent = 0
 	w.last, w.head = w.last[:0], w.head[:0]
 	w.tried, w.old0, w.elf, w.ranges = e.noELF, nil, nil, nil
 }
@@ -168,7 +182,8 @@ func (w *walk) cover(c *cover, pos, end int64) error {
 	c.new = pos + g
 	k := min(baseBits(int(min(g, 8)+1)), 3)
 	c.length = int64(w.num(d.length[k], uint64(c.length)))
-	jump := c.old - w.oldAt
+	jump := c.old - w.ends[0]
+	from := 0
 	z := 0
 	if g > 0 {
 		z = 1
@@ -178,14 +193,38 @@ func (w *walk) cover(c *cover, pos, end int64) error {
 	} else if g > 0 && w.flag(&d.line[z], jump == g) {
 		jump = g
 	} else {
-		jump = w.signed(d.seek, jump)
+		if w.enc {
+			from = w.nearest(c.old - g)
+		}
+		from = w.tree(d.end[z][:], endBits, from)
+		base := w.ends[from] + g
+		jump = w.signed(d.seek[min(from, 1)], c.old-base) + base - w.ends[0]
 	}
-	c.old = w.oldAt + jump
+	c.old = w.ends[0] + jump
 	if w.short || c.length < 1 || c.length > end-c.new || jump > w.osize || jump < -w.osize || c.old < 0 || c.length > w.osize-c.old {
 		return formatError("a cover is out of bounds")
 	}
-	w.oldAt = c.old + c.length
+	if off := c.old - g - w.ends[from]; off < -nearEnd || off > nearEnd {
+		from = lastEnds - 1
+	}
+	copy(w.ends[1:from+1], w.ends[:from])
+	w.ends[0] = c.old + c.length
 	return nil
+}
+
+// nearest returns the end from which old is told best.
+func (w *walk) nearest(old int64) int {
+	at, least := 0, 1<<10
+	for i, e := range w.ends {
+		n := bits.Len64(uint64(max(old-e, e-old)))
+		if i > 0 {
+			n += endBits
+		}
+		if n < least {
+			at, least = i, n
+		}
+	}
+	return at
 }
 
 // extra codes bytes that no cover covers. What the old file has between the
@@ -199,7 +238,7 @@ func (w *walk) extra(pos, end, before, behind int64) error {
 		if err := w.readOld(w.f, w.src, b, before); err != nil {
 			return err
 		}
-		w.d.literals(&trainer, b, before)
+		w.d.literals(nil, b, before)
 	}
 	if !w.bulk {
 		for _, x := range w.last {
@@ -240,25 +279,25 @@ const (
 	maxGap   = 64 << 10
 )
 
-// trainer codes nothing.
-var trainer = coder{enc: true, mute: true}
-
-// literals codes bytes that are at pos of their file.
+// literals codes bytes that are at pos of their file; without a coder the model
+// is only shown them.
 func (d *differ) literals(cd *coder, b []byte, pos int64) {
 	t := d.code
 	c := &t.ctx
 	for i := range b {
 		at := uint32(pos+int64(i)) & 3
 		c1, c2, c3, c4 := t.at(1), t.at(2), t.at(3), t.at(4)
-		c[0] = at << 9
-		c[1] = c1 * 0x27d4eb2f
-		c[2] = (c1|at<<8)*0x85ebca6b + 2
-		c[3] = (c1|c2<<8|at&1<<16)*0xc2b2ae35 + 3
-		c[4] = (c1|c2<<8|c3<<16)*0x165667b1 + 4
-		c[5] = (c2|c3<<8|at&1<<16)*0x2f0b4c47 + 5
-		c[6] = (c4|t.at(8)<<8|at<<16)*0x3c6ef35f + 6
-		c[7] = (t.expected()|at<<9)*0x9e3779b1 + 7
-		b[i] = t.code(cd, b[i], int(at))
+		c[0] = c1 * 0x27d4eb2f
+		c[1] = (c1|at<<8)*0x85ebca6b + 2
+		c[2] = (c1|c2<<8|at&1<<16)*0xc2b2ae35 + 3
+		c[3] = (c2|c3<<8|at&1<<16)*0x2f0b4c47 + 4
+		c[4] = (c4|t.at(8)<<8|at<<16)*0x3c6ef35f + 5
+		c[5] = (t.expected()|at<<9)*0x9e3779b1 + 6
+		if cd == nil {
+			t.learn(b[i])
+		} else {
+			b[i] = t.code(cd, b[i], int(at))
+		}
 	}
 }
 

@@ -125,7 +125,7 @@ func (p *unpacking) between(n int64) error {
 		return p.literal(&part, p.e.op == opBulk)
 	}
 	err := p.changed(&part, p.f, p.oldAt)
-	p.oldAt = p.walk.oldAt
+	p.oldAt = p.walk.ends[0]
 	return err
 }
 

@@ -2,6 +2,7 @@ package delta
 
 import (
 	"encoding/binary"
+	"math/bits"
 
 	"github.com/mender-app/mender-app/delta/elf"
 )
@@ -26,14 +27,28 @@ func (w *walk) spans(old, new []byte, c cover, at int64) {
 		pred := w.pred[:j-i]
 		copy(pred, old[i:j])
 		worst := uint8(0)
+		kinds := uint32(n) // of the fields, and how far each is to be trusted
 		for k := range fs[:n] {
 			f := &fs[k]
 			at := int(f.Off)
 			t := p.Predict(f, old[at:], pred[at-i:])
 			worst = max(worst, t+1)
+			kinds = kinds*7 + uint32(t)*5 + uint32(f.Kind)*3
 		}
-		ctx := w.recent&0xff | uint32(worst)<<8
-		if w.flag(&d.clean[ctx], w.enc && string(pred) == string(new[i:j])) {
+		clean := 0
+		if w.enc && string(pred) == string(new[i:j]) {
+			clean = 1
+		}
+		begun := uint32(min(bits.Len64(uint64(at+int64(i))>>4), 15))
+		left := uint32(min(bits.Len64(uint64(c.length-at-int64(j))>>4), 15))
+		r := w.recent
+		ctx := [...]uint32{
+			uint32(min(n, 15)) | uint32(worst)<<4 | r&7<<8,
+			begun | left<<4 | r&3<<8,
+			uint32(old[i]) | uint32(old[(i+j)/2])<<8 | uint32(old[j-1])<<16,
+			kinds<<3 | r&3 | uint32(worst)<<28,
+		}
+		if d.clean.code(w.coder, ctx[:], int(worst), int(r&0xff), clean) != 0 {
 			w.recent <<= 1
 			copy(new[i:j], pred)
 			for k := range fs[:n] {
@@ -92,19 +107,20 @@ func (w *walk) field(f *elf.Field, old, new []byte) {
 	trust := p.Predict(f, old, pred)
 	k := int(f.Kind)
 	hist := &m.hist[k]
-	mx := m.mix
-	mx.slot[0] = &m.tab[0][k<<11|int(trust)<<8|int(*hist&0xff)]
 	o := uint32(binary.LittleEndian.Uint16(old))
 	if f.Len > 2 {
 		o |= uint32(binary.LittleEndian.Uint16(old[2:])) << 16
 	}
-	mx.slot[1] = &m.tab[1][hash32(o*32+uint32(k), wordBits)]
-	mx.slot[2] = &m.tab[2][k<<11|int(trust)<<8|int(m.all&0xff)]
 	bit := 0
 	if w.enc && string(pred) != string(new) {
 		bit = 1
 	}
-	bit = mx.bit(w.coder, k, bit)
+	ctx := [...]uint32{
+		uint32(k)<<11 | uint32(trust)<<8 | *hist&0xff,
+		o*32 + uint32(k),
+		uint32(k)<<11 | uint32(trust)<<8 | m.all&0xff,
+	}
+	bit = m.wrong.code(w.coder, ctx[:], k, int(trust), bit)
 	*hist = *hist<<1 | uint32(bit)
 	m.all = m.all<<1 | uint32(bit)
 	if bit == 0 {

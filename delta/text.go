@@ -10,41 +10,47 @@ package delta
 type text struct {
 	mix  *mixer
 	n    int
-	tab  [][]byte // buckets of 16: a check, then the nodes' histories
-	mask uint32
-	hmap [maxOrders]*[256]prob // by order: what a history says
-	hist []byte                // ring of past bytes
+	bits int                    // of the number of buckets
+	tab  []byte                 // by context, buckets of 16: a check, then the nodes' histories
+	says [maxOrders][256]uint16 // by context: what a history says, out of 65536
+	hist []byte                 // ring of past bytes
 	pos  uint32
 	head []uint32 // where a hash of the last bytes was seen
 	ptr  uint32   // the match: the next predicted byte is hist[ptr]; 0 is none
 	run  uint32   // its length so far
 	mp   []prob   // confidence in the match by its length and bit
 	ctx  [maxOrders]uint32
-	cell [maxOrders]*[16]byte
-	none prob // of no match
+	cell [maxOrders]int // by context: where its bucket is in tab
+	none prob           // of no match
 }
 
 const (
 	matchMin  = 4
 	headBits  = 15
-	maxOrders = 8
+	maxOrders = maxInputs - 1 // the match is an input, too
 )
+
+// unseen is a bucket of nodes that saw nothing.
+var unseen = [16]byte{1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1}
 
 // newText makes a model of n contexts with 1<<bits buckets each, a ring of
 // 1<<histBits bytes, and so many sets of weights.
 func newText(n, bits, histBits, sets int) *text {
 	t := &text{
-		mix:  newMixer(n+1, sets*3*256, 10, 250),
+		mix:  newMixer(n+1, sets*3*256, 256*8, 26),
 		n:    n,
-		mask: 1<<bits - 1,
+		bits: bits,
+		tab:  make([]byte, n<<bits<<4),
 		hist: make([]byte, 1<<histBits),
 		head: make([]uint32, 1<<headBits),
 		mp:   fresh(64 * 2),
 		pos:  1,
 	}
+	copy(t.tab, unseen[:])
+	for i := len(unseen); i < len(t.tab); i *= 2 {
+		copy(t.tab[i:], t.tab[:i])
+	}
 	for k := range n {
-		t.tab = append(t.tab, make([]byte, 16<<bits))
-		m := (*[256]prob)(fresh(256))
 		// A history of ones only says one, and so on, to begin with.
 		for h := 2; h < 256; h++ {
 			ones, all := 0, 0
@@ -52,10 +58,9 @@ func newText(n, bits, histBits, sets int) *text {
 				ones += x & 1
 				all++
 			}
-			p := (uint32(ones)*2 + 1) << 21 / uint32(2*all+2)
-			m[h] = prob(p<<10 | 6)
+			t.says[k][h] = uint16((ones*2 + 1) << 15 / (all + 1))
 		}
-		t.hmap[k] = m
+		t.says[k][1] = 1 << 15
 	}
 	return t
 }
@@ -112,78 +117,111 @@ func (t *text) byte(c *coder, v byte, a, b uint32) byte {
 	return t.code(c, v, 0)
 }
 
-// find makes the cells those of the contexts and of the half byte so far.
-func (t *text) find(half uint32) {
+// find makes the cells those of the contexts and of the half byte so far. Both
+// halves of a byte lie within 1 KiB of each other, which spares looking up where
+// in memory that is.
+func (t *text) find(half int) {
 	for k := range t.n {
-		h := (t.ctx[k] + half*0x3c6ef372) * 0x9e3779b1
+		h := t.ctx[k] * 0x9e3779b1
 		h ^= h >> 15
 		h *= 0x85ebca6b
-		check := byte(h>>24) | 1
-		i := h >> 2 & t.mask
-		tab := t.tab[k]
-		a := (*[16]byte)(tab[i<<4:])
-		if a[0] == check {
-			t.cell[k] = a
-			continue
-		}
-		b := (*[16]byte)(tab[(i^1)<<4:])
-		if b[0] != check {
+		check := byte(h>>24) + byte(half*29) | 1
+		i := (int(h>>2)&(1<<t.bits-1) ^ half<<1&62 | k<<t.bits) << 4
+		a, b := (*[16]byte)(t.tab[i:]), (*[16]byte)(t.tab[i^16:])
+		if a[0] != check {
 			// The one whose first node has seen less gives way.
-			if a[1] < b[1] {
-				b = a
+			if b[0] != check && a[1] < b[1] {
+				*a = unseen
+				a[0] = check
+			} else {
+				if b[0] != check {
+					*b = unseen
+					b[0] = check
+				}
+				i ^= 16
 			}
-			*b = [16]byte{check}
 		}
-		t.cell[k] = b
+		t.cell[k] = i
 	}
+}
+
+// seen is a history with one more bit, for which the oldest gives way. Over the
+// bits is a 1; so the history of a node that saw nothing is 1.
+func seen(history byte, bit int) byte {
+	h := uint32(history)<<1 | uint32(bit)
+	if h > 255 {
+		h = h&127 | 128
+	}
+	return byte(h)
 }
 
 // code codes one byte with the contexts in ctx, the weights chosen also by
 // set.
 func (t *text) code(c *coder, v byte, set int) byte {
 	expect := int(t.expected())
+	last := int(t.at(1)) << 3
 	// Of each set there are three: without a match, with one, and with a long one.
 	set *= 3
 	m := t.mix
-	n := t.n
+	tab, cell := t.tab, t.cell[:t.n]
+	var was [maxOrders]byte
 	at := 1
-	for i := 7; i >= 0; i-- {
-		if i == 7 || i == 3 {
-			half := uint32(0)
-			if i == 3 {
-				half = uint32(at)
+	for half := range 2 {
+		t.find(at)
+		node := 1
+		for i := 7 - 4*half; i >= 4-4*half; i-- {
+			for k, at := range cell {
+				h := tab[at|node]
+				was[k] = h
+				m.in[k] = int32(stretchTab[t.says[k][h]>>4])
 			}
-			t.find(half)
-		}
-		node := at
-		if i < 4 {
-			node = at&(1<<(3-i)-1) | 1<<(3-i)
-		}
-		for k, cell := range t.cell[:n] {
-			m.slot[k] = &t.hmap[k][max(cell[node&15], 1)]
-		}
-		s := set
-		if expect>>(i+1) == at {
-			m.slot[n] = &t.mp[t.run<<1|uint32(expect>>i&1)]
-			s = set + 1
-			if t.run > 15 {
-				s = set + 2
+			s := set
+			match := &t.none
+			if expect>>(i+1) == at {
+				match = &t.mp[t.run<<1|uint32(expect>>i&1)]
+				s = set + 1
+				if t.run > 15 {
+					s = set + 2
+				}
+			} else {
+				t.none = freshProb
+				expect = 0
 			}
-		} else {
-			t.none = freshProb
-			m.slot[n] = &t.none
-			expect = 0
-		}
-		bit := m.bit(c, s<<8|at, int(v>>i&1))
-		for _, cell := range t.cell[:n] {
-			h := max(uint32(cell[node&15]), 1)<<1 | uint32(bit)
-			if h > 255 {
-				h = h&127 | 128
+			m.in[t.n] = int32(stretchTab[*match>>20])
+			bit := c.code(m.mix(s<<8|at, last|i), int(v>>i&1))
+			m.learn(bit)
+			match.update(bit, 250)
+			aim := int32(-bit) & 0xffff
+			for k, at := range cell {
+				h := was[k]
+				p := &t.says[k][h]
+				*p += uint16((aim - int32(*p)) >> 7)
+				tab[at|node] = seen(h, bit)
 			}
-			cell[node&15] = byte(h)
+			node = node<<1 | bit
+			at = at<<1 | bit
 		}
-		at = at<<1 | bit
 	}
 	t.see(byte(at))
 	return byte(at)
+}
+
+// learn takes a byte into the histories of its contexts. To train all of the
+// model, as by coding the byte, took 8 % more time when decoding two pairs of
+// images, for 0.2 % of their deltas' sizes.
+func (t *text) learn(v byte) {
+	at := 1
+	for half := range 2 {
+		t.find(at)
+		node := 1
+		for i := 7 - 4*half; i >= 4-4*half; i-- {
+			bit := int(v >> i & 1)
+			for _, at := range t.cell[:t.n] {
+				t.tab[at|node] = seen(t.tab[at|node], bit)
+			}
+			node = node<<1 | bit
+			at = at<<1 | bit
+		}
+	}
+	t.see(v)
 }

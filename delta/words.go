@@ -4,10 +4,9 @@ import "github.com/mender-app/mender-app/delta/elf"
 
 // fieldModel codes where predicted fields are wrong.
 type fieldModel struct {
-	mix    *mixer
-	tab    [3][]prob
-	hist   [elf.NumKinds]uint32
-	all    uint32
+	wrong  *flagModel
+	hist   [elf.NumKinds]uint32 // of wrong ones, by kind
+	all    uint32               // and of all kinds
 	number [elf.NumKinds]prob
 	which  [elf.NumKinds][4]prob
 	last   [elf.NumKinds][3]int64
@@ -15,10 +14,7 @@ type fieldModel struct {
 }
 
 func newFieldModel() *fieldModel {
-	m := &fieldModel{mix: newMixer(3, int(elf.NumKinds), 6, 200)}
-	m.tab[0] = fresh(int(elf.NumKinds) << 11)
-	m.tab[1] = fresh(1 << wordBits)
-	m.tab[2] = fresh(int(elf.NumKinds) << 11)
+	m := &fieldModel{wrong: newFlagModel(3, 16, 200, int(elf.NumKinds), 8)}
 	for k := range m.step {
 		m.number[k] = freshProb
 		copy(m.which[k][:], fresh(4))
@@ -28,31 +24,26 @@ func newFieldModel() *fieldModel {
 }
 
 // wordModel codes words of up to four bytes of which the old ones are known:
-// whether a word changed, and if so each byte's difference from the old one.
+// whether a word changed, and if so which of its bytes did, and each one's
+// difference from the old one.
 type wordModel struct {
-	mix   *mixer
-	tab   [flagInputs][]prob
+	flag  *flagModel // of words
+	zero  *flagModel // of bytes in words that changed
+	bytes *text
 	last  uint32 // the last word that changed: old
 	lastN uint32 // and new
 	hist  uint32 // of changed words
-	bytes *text
 }
 
-const (
-	wordBits   = 16
-	flagInputs = 8
-	byteInputs = 7
-)
+const byteInputs = 7
 
 func newWordModel() *wordModel {
-	m := &wordModel{mix: newMixer(flagInputs, 3*16, 12, 100), bytes: newText(byteInputs, 14, 16, 2)}
-	for i := range m.tab {
-		m.tab[i] = fresh(1 << wordBits)
+	return &wordModel{
+		flag:  newFlagModel(8, 16, 100, 3*16, 256),
+		zero:  newFlagModel(byteInputs, 14, 100, 4*4*2, 256),
+		bytes: newText(byteInputs, 13, 16, 2),
 	}
-	return m
 }
-
-func hash32(v uint32, bits uint) uint32 { return v * 0x9e3779b1 >> (32 - bits) }
 
 // near is what surrounds a word: the four bytes before it, old and new, and the
 // two old ones behind it.
@@ -84,7 +75,7 @@ func (m *wordModel) changed(c *coder, o, size uint32, n near, bit int) int {
 		same = 1 << 30
 	}
 	h := m.hist
-	for i, ctx := range [flagInputs]uint32{
+	ctx := [...]uint32{
 		n.next*0x85ebca6b + h&15,
 		moved*4 + h&3,
 		o&255<<16 | h&15 + same + size<<8,
@@ -93,10 +84,8 @@ func (m *wordModel) changed(c *coder, o, size uint32, n near, bit int) int {
 		n.next,
 		o>>16<<4 | h&3 + same,
 		(m.lastN-m.last)*0x85ebca6b + o&255 + same,
-	} {
-		m.mix.slot[i] = &m.tab[i][hash32(ctx, wordBits)]
 	}
-	return m.mix.bit(c, int(h&15|size>>1<<4), bit)
+	return m.flag.code(c, ctx[:], int(h&15|size>>1<<4), int(o>>(8*size-8)&255), bit)
 }
 
 // differences codes the bytes of a word that changed.
@@ -113,7 +102,7 @@ func (m *wordModel) differences(c *coder, o uint32, old, new []byte, n near) {
 		at := (uint32(i) | uint32(len(old))<<2) * k1
 		sofar := got - o&(1<<shift-1)
 		lastStep := (m.lastN>>shift - m.last>>shift) & 0xff
-		m.bytes.ctx = [maxOrders]uint32{
+		ctx := [...]uint32{
 			at + (ob | differs<<8),
 			at + (lastStep | before<<8 | differs<<16),
 			(at+step)*k2 + sofar,
@@ -122,13 +111,22 @@ func (m *wordModel) differences(c *coder, o uint32, old, new []byte, n near) {
 			((at+o)*k2+got)*k3 + n.new>>16,
 			at + (before | moved<<8 | differs<<16),
 		}
-		d := m.bytes.code(c, new[i]-old[i], int(differs))
+		changed := 1
+		if differs != 0 || i < len(old)-1 {
+			if new[i] == old[i] {
+				changed = 0
+			}
+			changed = m.zero.code(c, ctx[:], i|(len(old)-1)<<2|int(differs)<<4, int(before), changed)
+		}
+		d := byte(0)
+		if changed != 0 {
+			copy(m.bytes.ctx[:], ctx[:])
+			d = m.bytes.code(c, new[i]-old[i], int(differs))
+			differs = 1
+		}
 		new[i] = old[i] + d
 		got |= uint32(new[i]) << shift
 		before = uint32(d)
-		if d != 0 {
-			differs = 1
-		}
 	}
 	m.last, m.lastN = o, got
 }

@@ -319,11 +319,14 @@ func (p *Predictor) pcln(rel, part uint64) (uint64, uint8) {
 func (p *Predictor) goTarget(f *Field, old []byte) (uint64, uint8) {
 	g := p.o.gotab
 	kind := f.Kind - kindGo
-	learnt := func(v uint64, t uint8) (uint64, uint8) {
+	switch kind {
+	case goTreeName:
+		kind = goName
+		fallthrough
+	case goName, goTable1, goUnit, goFunc, goWord:
 		if v, c, ok := p.m.learnt.get(keyGo + uint64(kind)<<56 | f.key); ok {
 			return v, uint8(min(c, 1)) ^ 1
 		}
-		return v & 0xffffffff, t
 	}
 	switch kind {
 	case goEntry:
@@ -338,21 +341,19 @@ func (p *Predictor) goTarget(f *Field, old []byte) (uint64, uint8) {
 	case goFirst:
 		v, t := p.m.addr(g.text + f.key)
 		return uint64(uint32(v - p.g.newText)), t
-	case goName, goTreeName:
-		kind = goName
-		return learnt(p.pcln(f.key, g.names))
+	case goName:
+		v, t := p.pcln(f.key, g.names)
+		return uint64(uint32(v)), t
 	case goTable1:
-		return learnt(p.pcln(f.key, g.pcs))
-	case goUnit:
-		return learnt(f.key, unknown)
+		v, t := p.pcln(f.key, g.pcs)
+		return uint64(uint32(v)), t
 	case goFunc:
 		if p.g.funcs != 0 {
 			v, t := p.m.plain(p.g.funcs + f.key)
-			return learnt(v-p.g.newFuncs, t)
+			return uint64(uint32(v - p.g.newFuncs)), t
 		}
-		return learnt(f.key, unknown)
 	case goWord:
-		return learnt(f.key+p.g.last, unknown)
+		return uint64(uint32(f.key + p.g.last)), unknown
 	case goLink:
 		v, t := p.m.plain(p.g.types + f.key)
 		return uint64(uint32(v - p.g.newTypes)), t

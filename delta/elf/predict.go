@@ -293,7 +293,7 @@ func (p *Predictor) target(f *Field, old []byte) (uint64, uint8) {
 		return p.moved(f.pc, f.key)
 	case kindSym:
 		if v, c, ok := p.m.learnt.get(keyGo<<1 | f.key); ok {
-			return v, uint8(min(c, 1))
+			return v, uint8(min(c, 1)) ^ 1
 		}
 		v, t := p.symbol(f.key >> 8)
 		return v<<8 | f.key&255, t
