@@ -22,7 +22,8 @@ func (e *encoder) planChange(en *entry, off int64, h *hostObject, cands []*oldFi
 	return nil
 }
 
-// smallELF is up to where masked copies are sure to be better.
+// smallELF is up to where masked copies are sure to be better. They are for Go's
+// files, too.
 const smallELF = 64 << 10
 
 // bigSort is from where the memory of sorting counts among Options.Memory.
@@ -43,36 +44,42 @@ func (e *encoder) tryFile(try entry, off int64, h *hostObject, f *oldFile, only 
 	if try.ref != nil && *try.ref == try.src {
 		try.op = opDiff
 	}
-	var err error
-	if try.covers, err = e.covers(try.path, off, try.size, h, f, elf.Off); err != nil {
+	var options []entry
+	along := func(masked elf.Mode) error {
+		o := try
+		var err error
+		if o.covers, err = e.covers(try.path, off, try.size, h, f, masked); err == nil && o.covers != nil {
+			options = append(options, o)
+		}
 		return err
 	}
-	if try.uncovered() >= try.size-try.size/8 {
-		return nil
-	}
-	try.mode = elf.Plain
-	isElf, err := e.isElf(f)
+	isELF, err := e.isELF(f)
 	if err != nil {
 		return err
 	}
-	if !isElf {
-		if best.cost < 0 {
-			*best = choice{try, 0}
+	isGo := false
+	if isELF {
+		if try.mode, isGo, err = e.mode(f); err != nil {
+			return err
 		}
+		if err := along(try.mode); err != nil {
+			return err
+		}
+	}
+	if len(options) == 0 || !isGo && try.size >= smallELF {
+		if err := along(elf.Off); err != nil {
+			return err
+		}
+	}
+	options = slices.DeleteFunc(options, func(o entry) bool { return o.uncovered() >= o.size-o.size/8 })
+	if len(options) == 0 {
 		return nil
 	}
-	if try.mode, err = e.mode(f); err != nil {
-		return err
-	}
-	options := []entry{try}
-	if try.covers, err = e.covers(try.path, off, try.size, h, f, try.mode); err != nil {
-		return err
-	}
-	if try.covers != nil {
-		options = append(options, try)
-		if try.size < smallELF {
-			options = options[1:]
+	if !isELF {
+		if best.cost < 0 {
+			*best = choice{options[0], 0}
 		}
+		return nil
 	}
 	if len(options) == 1 && only {
 		*best = choice{options[0], 0}
@@ -114,7 +121,7 @@ func (m *memory) take(n int64) func() {
 	}
 }
 
-func (e *encoder) isElf(f *oldFile) (bool, error) {
+func (e *encoder) isELF(f *oldFile) (bool, error) {
 	var m [4]byte
 	if f.size < 64 {
 		return false, nil
@@ -123,13 +130,14 @@ func (e *encoder) isElf(f *oldFile) (bool, error) {
 	return string(m[:]) == "\x7fELF", err
 }
 
-// mode tells how an old file's code is to be read.
-func (e *encoder) mode(f *oldFile) (elf.Mode, error) {
+// mode tells how an old file's code is to be read, and whether it is Go's.
+func (e *encoder) mode(f *oldFile) (elf.Mode, bool, error) {
 	b := make([]byte, min(f.size, window))
 	if err := readFull(e.old[f.obj].r, b, f.off); err != nil {
-		return elf.Off, err
+		return elf.Off, false, err
 	}
-	return elf.ModeOf(b), nil
+	mode, isGo := elf.ModeOf(b)
+	return mode, isGo, nil
 }
 
 // covers aligns a content with an old file, window by window; with a mode, on

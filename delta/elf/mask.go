@@ -261,11 +261,15 @@ func (m *masker) pcln(lo, hi int) {
 	}
 }
 
-// ModeOf tells how the code of a file is best read.
-func ModeOf(b []byte) Mode {
+// ModeOf tells how the code of a file is best read, and whether it has Go's
+// tables.
+func ModeOf(b []byte) (mode Mode, isGo bool) {
 	f, err := Parse(bytes.NewReader(b), int64(len(b)))
-	if err != nil || f.machine != machineArm {
-		return Plain
+	if err != nil {
+		return Plain, false
+	}
+	if f.machine != machineArm {
+		return Plain, f.Go()
 	}
 	// Nearly every A32 instruction is executed always.
 	always, all := 0, 0
@@ -281,7 +285,7 @@ func ModeOf(b []byte) Mode {
 		}
 	}
 	if always*2 > all {
-		return A32
+		return A32, f.Go()
 	}
-	return Plain
+	return Plain, f.Go()
 }
