@@ -62,7 +62,6 @@ type mixer struct {
 	more       int // where the second sets begin
 	set, other int // in use
 	p          uint32
-	rate       int32
 }
 
 type weights [maxInputs]int32 // 16 fractional bits
@@ -71,9 +70,13 @@ type weights [maxInputs]int32 // 16 fractional bits
 // became smaller by it, if by a thousandth.
 const sureError = 32
 
-// newMixer makes a mixer of n inputs.
-func newMixer(n, sets, others int, rate int32) *mixer {
-	m := &mixer{sets: make([]weights, sets+others), more: sets, rate: rate}
+// mixRate is how quickly mixers learn: of 6 to 36, that by which four pairs of
+// images became smallest.
+const mixRate = 26
+
+// newMixer makes a mixer of n inputs, and of so many sets of weights of each sort.
+func newMixer(n, sets, others int) *mixer {
+	m := &mixer{sets: make([]weights, sets+others), more: sets}
 	for i := range m.sets {
 		for k := range n {
 			m.sets[i][k] = int32(1<<16) * 2 / int32(n+2)
@@ -106,7 +109,7 @@ func (m *mixer) learn(bit int) {
 	if -sureError < err && err < sureError {
 		return
 	}
-	err *= m.rate
+	err *= mixRate
 	w, v := &m.sets[m.set], &m.sets[m.other]
 	for i, x := range m.in {
 		d := (x*err + 1<<13) >> 14
@@ -127,7 +130,7 @@ type flagModel struct {
 // newFlagModel makes a model of n contexts, with 1<<bits probabilities each that
 // adapt down to one part in limit, and so many sets of weights of two kinds.
 func newFlagModel(n int, bits uint, limit uint32, sets, others int) *flagModel {
-	m := &flagModel{mix: newMixer(n, sets, others, 26), bits: bits, limit: limit}
+	m := &flagModel{mix: newMixer(n, sets, others), bits: bits, limit: limit}
 	for range n {
 		m.tab = append(m.tab, fresh(1<<bits))
 	}

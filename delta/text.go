@@ -37,7 +37,7 @@ var unseen = [16]byte{1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1}
 // 1<<histBits bytes, and so many sets of weights.
 func newText(n, bits, histBits, sets int) *text {
 	t := &text{
-		mix:  newMixer(n+1, sets*3*256, 256*8, 26),
+		mix:  newMixer(n+1, sets*3*256, 256*8),
 		n:    n,
 		bits: bits,
 		tab:  make([]byte, n<<bits<<4),
