@@ -31,10 +31,10 @@ const (
 type differ struct {
 	count  *number
 	size   *number
-	gap    [2]*number
+	gap    *number
 	length [4]*number
-	jump   [3]prob // none; by the gap
-	line   [3]prob
+	jump   [2]prob           // none; by the gap
+	line   prob              // as far as the gap
 	end    [2][lastEnds]prob // which of the ends; by the gap
 	seek   [2]*number        // from the last end, and from another
 
@@ -51,11 +51,9 @@ func newDiffer() *differ {
 	d := &differ{
 		count: newNumber(), size: newNumber(), clean: newFlagModel(4, 12, 250, 9, 256),
 		word: newWordModel(), code: newText(7, 14, 20, 4), field: newFieldModel(), shift: newNumber(), bulk: freshProb,
+		gap: newNumber(), line: freshProb,
 	}
 	copy(d.mode[:], fresh(4))
-	for i := range d.gap {
-		d.gap[i] = newNumber()
-	}
 	for i := range d.length {
 		d.length[i] = newNumber()
 	}
@@ -63,8 +61,7 @@ func newDiffer() *differ {
 		d.seek[i] = newNumber()
 		copy(d.end[i][:], fresh(lastEnds))
 	}
-	copy(d.jump[:], fresh(3))
-	copy(d.line[:], fresh(3))
+	copy(d.jump[:], fresh(2))
 	return d
 }
 
@@ -175,7 +172,7 @@ func (w *walk) window(at, end int64, covers []cover) error {
 // cover codes one cover, of which what came before ends at pos.
 func (w *walk) cover(c *cover, pos, end int64) error {
 	d := w.d
-	g := int64(w.num(d.gap[0], uint64(c.new-pos)))
+	g := int64(w.num(d.gap, uint64(c.new-pos)))
 	if g > end-pos {
 		return formatError("a cover is out of bounds")
 	}
@@ -190,7 +187,7 @@ func (w *walk) cover(c *cover, pos, end int64) error {
 	}
 	if w.flag(&d.jump[z], jump == 0) {
 		jump = 0
-	} else if g > 0 && w.flag(&d.line[z], jump == g) {
+	} else if g > 0 && w.flag(&d.line, jump == g) {
 		jump = g
 	} else {
 		if w.enc {

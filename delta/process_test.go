@@ -15,6 +15,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -269,6 +270,7 @@ func corpus(t testing.TB) []string {
 type cost struct {
 	cpu float64 // seconds
 	rss int64   // KiB
+	low int64   // KiB, of pages below 4 GiB: a 32 bit program's own, where qemu-user runs it
 }
 
 func (c *cost) add(d cost) { c.cpu += d.cpu; c.rss = max(c.rss, d.rss) }
@@ -284,7 +286,7 @@ func measure(t testing.TB, env string, args ...string) cost {
 	c.Stdout, c.Stderr = &costs, &out
 	require.NoError(t, c.Run(), "%v: %s", args, out.String())
 	var r cost
-	_, err = fmt.Sscan(costs.String(), &r.cpu, &r.rss)
+	_, err = fmt.Sscan(costs.String(), &r.cpu, &r.rss, &r.low)
 	require.NoError(t, err)
 	return r
 }
@@ -293,11 +295,53 @@ func measureMain() {
 	c := exec.Command(os.Args[2], os.Args[3:]...)
 	c.Env = append(os.Environ(), os.Args[1])
 	c.Stderr = os.Stderr
-	if err := c.Run(); err != nil {
+	err := c.Start()
+	low := make(chan int64)
+	if err == nil {
+		done := make(chan struct{})
+		go watchLow(c.Process.Pid, done, low)
+		err = c.Wait()
+		close(done)
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 	u := c.ProcessState.SysUsage().(*syscall.Rusage)
-	fmt.Println(float64(u.Utime.Nano()+u.Stime.Nano())/1e9, int64(u.Maxrss))
+	fmt.Println(float64(u.Utime.Nano()+u.Stime.Nano())/1e9, int64(u.Maxrss), <-low)
 	os.Exit(0)
+}
+
+// watchLow sends the most that a process had of pages below 4 GiB, in KiB, of
+// looks that are 20 ms apart.
+func watchLow(pid int, done <-chan struct{}, most chan<- int64) {
+	n := int64(0)
+	for {
+		select {
+		case <-done:
+			most <- n
+			return
+		case <-time.After(20 * time.Millisecond):
+			n = max(n, lowPages(pid))
+		}
+	}
+}
+
+// lowPages adds up a process's resident pages below 4 GiB, from proc(5)'s smaps.
+func lowPages(pid int) (kib int64) {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps", pid))
+	if err != nil {
+		return 0
+	}
+	low := false
+	for line := range strings.Lines(string(b)) {
+		var from, to uint64
+		var n int64
+		if k, _ := fmt.Sscanf(line, "%x-%x ", &from, &to); k == 2 {
+			low = to <= 1<<32
+		} else if k, _ := fmt.Sscanf(line, "Rss: %d kB", &n); k == 1 && low {
+			kib += n
+		}
+	}
+	return kib
 }

@@ -17,8 +17,10 @@ package deflate
 
 import (
 	"compress/flate"
+	"encoding/binary"
 	"fmt"
 	"io"
+	mathbits "math/bits"
 )
 
 // Variant is a program and its level.
@@ -78,8 +80,16 @@ var efforts = [10]effort{
 
 const lastEager = 3
 
+// From an effort of this many strings on, those that begin with the same
+// farBytes bytes have chains of their own.
+const (
+	farChain = 1024
+	farBytes = 5
+	farBits  = 15
+)
+
 // Writer compresses what is written to it, as a raw deflate stream. It needs
-// about 300 KiB, and 800 more once it was Go's. Its output is complete after Close.
+// about 500 KiB, and 800 more once it was Go's. Its output is complete after Close.
 type Writer struct {
 	gnu   bool
 	level int
@@ -90,9 +100,11 @@ type Writer struct {
 	head   [1 << hashBits]uint16
 	prev   [windowSize]uint16
 	hash   uint32
-	at     int // the string looked at
-	ahead  int // bytes of the window from at on
-	want   int // bytes that must come before it goes on
+	far    *farther // nil with less effort
+	useFar bool     // now
+	at     int      // the string looked at
+	ahead  int      // bytes of the window from at on
+	want   int      // bytes that must come before it goes on
 
 	block     int // start of the block in the window; may be negative
 	matchAt   int
@@ -129,6 +141,13 @@ func (d *Writer) Reset(w io.Writer, v Variant) {
 	d.hash, d.at, d.ahead, d.want = 0, 0, 0, len(d.window)
 	d.block, d.matchAt, d.prevAt, d.available = 0, 0, 0, false
 	d.matchLen, d.prevLen = minMatch-1, minMatch-1
+	if d.chain < farChain {
+		d.far = nil
+	} else if d.far == nil {
+		d.far = new(farther)
+	} else {
+		clear(d.far.head[:])
+	}
 	d.trees.limit = 1<<14 - 1
 	if d.gnu {
 		d.trees.limit = 1<<15 - 1
@@ -189,9 +208,11 @@ func (d *Writer) run() {
 	if d.at == 0 {
 		d.hash = (uint32(d.window[0])<<hashShift ^ uint32(d.window[1])) & (1<<hashBits - 1)
 	}
+	d.useFar = d.far != nil
 	for d.ahead >= minAhead {
 		d.step()
 	}
+	d.useFar = false // there may be fewer than farBytes left
 	d.move()
 	d.want = len(d.window) - d.at - d.ahead
 }
@@ -215,14 +236,15 @@ func (d *Writer) move() {
 	d.block -= windowSize
 	slide(d.head[:])
 	slide(d.prev[:])
+	if d.far != nil {
+		slide(d.far.head[:])
+		slide(d.far.prev[:])
+	}
 }
 
 func slide(t []uint16) {
 	for i, v := range t {
-		t[i] = v - windowSize
-		if v < windowSize {
-			t[i] = 0
-		}
+		t[i] = max(v, windowSize) - windowSize
 	}
 }
 
@@ -233,6 +255,9 @@ func (d *Writer) insert(i int) int {
 	h := d.head[d.hash]
 	d.prev[i&(windowSize-1)] = h
 	d.head[d.hash] = uint16(i)
+	if d.useFar {
+		d.far.insert(&d.window, i, int(h))
+	}
 	return int(h)
 }
 
@@ -246,20 +271,30 @@ func (d *Writer) longest(cur int) int {
 		nice = min(nice, d.ahead)
 	}
 	limit := max(d.at-maxDist, 0)
-	scan := d.window[d.at:min(d.at+maxMatch, len(d.window))]
-	for ; ; chain-- {
-		match := d.window[cur : cur+len(scan)]
-		if best < len(scan) && match[best] == scan[best] && match[best-1] == scan[best-1] && match[0] == scan[0] && match[1] == scan[1] {
+	w := &d.window
+	scan := w[d.at+minMatch : d.at+maxMatch]
+	if d.useFar {
+		least := max(best, farBytes-1)
+		at, n, ok := d.farther(cur, chain, nice, least, limit)
+		switch {
+		case ok && n > least:
+			d.matchAt = at
+			return n
+		case ok && best == least:
+			return best
+		case ok:
+			nice = least // there is no longer one
+		}
+	}
+	for ends := pair(w, d.at+best-1); ; chain-- {
+		if pair(w, cur+best-1) == ends && pair(w, cur) == pair(w, d.at) {
 			// The third byte is the same because the hash is.
-			n := 3
-			for n < len(scan) && match[n] == scan[n] {
-				n++
-			}
-			if n > best {
+			if n := minMatch + common(w[cur+minMatch:cur+maxMatch], scan); n > best {
 				d.matchAt, best = cur, n
 				if n >= nice {
 					break
 				}
+				ends = pair(w, d.at+best-1)
 			}
 		}
 		if cur = int(d.prev[cur&(windowSize-1)]); cur <= limit || chain == 1 {
@@ -267,6 +302,25 @@ func (d *Writer) longest(cur int) int {
 		}
 	}
 	return min(best, d.ahead)
+}
+
+// pair returns the two bytes at i.
+func pair(w *[2 * windowSize]byte, i int) uint16 {
+	return uint16(w[uint16(i)]) | uint16(w[uint16(i+1)])<<8
+}
+
+// common returns how many bytes a and b, of equal length, begin with alike.
+func common(a, b []byte) int {
+	n := 0
+	for ; n+8 <= len(a) && n+8 <= len(b); n += 8 {
+		if x := binary.LittleEndian.Uint64(a[n:]) ^ binary.LittleEndian.Uint64(b[n:]); x != 0 {
+			return n + mathbits.TrailingZeros64(x)/8
+		}
+	}
+	for n < len(a) && n < len(b) && a[n] == b[n] {
+		n++
+	}
+	return n
 }
 
 // find returns the length of the match at the string looked at, whose chain

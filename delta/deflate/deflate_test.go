@@ -201,12 +201,22 @@ func FuzzDeflate(f *testing.F) {
 	f.Add([]byte("some text "), uint8(9), uint16(40000))
 	d := NewWriter(io.Discard, 0)
 	f.Fuzz(func(t *testing.T, b []byte, v uint8, repeat uint16) {
-		b = append(b, bytes.Repeat(b, int(repeat)/(len(b)+1))...)
-		var out bytes.Buffer
-		d.Reset(&out, Variant(v)%NumVariants)
-		_, err := d.Write(b)
-		require.NoError(t, err)
-		require.NoError(t, d.Close())
+		b = append(b, bytes.Repeat(b, 2*int(repeat)/(len(b)+1))...)
+		var out, plain bytes.Buffer
+		pack := func(w io.Writer, far bool) {
+			d.Reset(w, Variant(v)%NumVariants)
+			if !far {
+				d.far = nil
+			}
+			_, err := d.Write(b)
+			require.NoError(t, err)
+			require.NoError(t, d.Close())
+		}
+		pack(&out, true)
+		if d.far != nil && !d.isGo { // see TestFarther
+			pack(&plain, false)
+			require.True(t, bytes.Equal(plain.Bytes(), out.Bytes()))
+		}
 		got, err := io.ReadAll(flate.NewReader(&out))
 		require.NoError(t, err)
 		require.True(t, bytes.Equal(b, got))

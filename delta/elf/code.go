@@ -75,8 +75,8 @@ func (p *Predictor) scanThumb(fields []Field, old []byte, at int, s, q, opc, npc
 			i += 4
 			continue
 		}
-		if sub, ok := thumb16(h1); ok {
-			fields = p.short(fields, i, kindShort16, sub, uint32(h1), opc+d, npc+d)
+		if sub := thumb16Forms[h1>>8]; sub > 0 {
+			fields = p.short(fields, i, kindShort16, sub-1, uint32(h1), opc+d, npc+d)
 		}
 		i += 2
 	}

@@ -20,22 +20,25 @@ const (
 	a64Adr          // ADR
 )
 
-// thumb16 tells the form of a 16-bit instruction that refers to a place.
-func thumb16(h uint16) (sub uint8, ok bool) {
-	switch {
-	case h>>12 == 0xd && h>>9&7 != 7:
-		return t16Cond, true
-	case h>>11 == 0x1c:
-		return t16Jump, true
-	case h&0xf500 == 0xb100:
-		return t16Zero, true
-	case h>>11 == 9:
-		return t16Load, true
-	case h>>11 == 0x14:
-		return t16Adr, true
+// thumb16Forms tells the form of a 16-bit instruction that refers to a place by
+// its upper byte: one more than the form, or 0.
+var thumb16Forms = func() (t [256]uint8) {
+	for i := range t {
+		switch h := uint16(i) << 8; {
+		case h>>12 == 0xd && h>>9&7 != 7:
+			t[i] = t16Cond + 1
+		case h>>11 == 0x1c:
+			t[i] = t16Jump + 1
+		case h&0xf500 == 0xb100:
+			t[i] = t16Zero + 1
+		case h>>11 == 9:
+			t[i] = t16Load + 1
+		case h>>11 == 0x14:
+			t[i] = t16Adr + 1
+		}
 	}
-	return 0, false
-}
+	return t
+}()
 
 // thumb32 does so for the 32-bit ones that are no BL, BLX or B.W.
 func thumb32(h1, h2 uint16) (sub uint8, ok bool) {
