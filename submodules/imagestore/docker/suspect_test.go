@@ -31,9 +31,9 @@ func TestSnapshotOfNoImage(t *testing.T) {
 			ask(t, s, snapshotService+"View", protoFields{{1, s.snapshotter}, {2, viewPrefix + app}, {3, chain}})
 		}},
 		{"leased", func(t *testing.T, s *snapshots, app, chain string) {
-			ask(t, s, snapshotService+"Prepare", protoFields{{1, s.snapshotter}, {2, "unknown-" + app}, {3, chain}})
 			label := protoFields{{1, expireLabel}, {2, time.Now().Add(24 * time.Hour).Format(time.RFC3339)}}
 			hold(t, s, "load-"+app, protoFields{{3, string(label.message())}}, chain, "unknown-"+app)
+			ask(t, s, snapshotService+"Prepare", protoFields{{1, s.snapshotter}, {2, "unknown-" + app}, {3, chain}})
 		}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -55,8 +55,8 @@ func TestSnapshotOfNoImage(t *testing.T) {
 			require.NoError(t, e.loadBytes(t, app, ours(t, other, app+":2"), LoadSpec{}))
 			require.NoError(t, e.loadBytes(t, app, ours(t, s, app+":1"), LoadSpec{}))
 			container := protoFields{{1, at.snapshotter}, {2, "container-" + app}, {3, image.ChainIDs(other.img.DiffIDs)[1].String()}}
-			ask(t, at, snapshotService+"Prepare", container)
 			hold(t, at, "container-"+app, nil, "container-"+app)
+			ask(t, at, snapshotService+"Prepare", container)
 
 			// A view keeps the layer while its image goes.
 			chain := image.ChainIDs(s.img.DiffIDs)[1].String()
@@ -89,7 +89,9 @@ func ask(t *testing.T, s *snapshots, method string, fields protoFields) []byte {
 	return reply
 }
 
-// hold makes a lease of snapshots, which is gone after the test.
+// hold makes a lease of snapshots, which is gone after the test. It may name one
+// before there is one, and has to: containerd collects at any time what nothing
+// holds.
 func hold(t *testing.T, s *snapshots, id string, labels protoFields, names ...string) {
 	t.Helper()
 	ask(t, s, leaseService+"Create", append(protoFields{{1, id}}, labels...))
