@@ -2,6 +2,7 @@ package delta
 
 import (
 	"bytes"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -42,9 +43,33 @@ func TestAlign(t *testing.T) {
 	require.GreaterOrEqual(t, fit, int64(len(a)))
 }
 
+// What repeats is taken from the old place that goes on as the last one did, a
+// change of some bytes does not end a cover, and one of many does.
+func TestAlignCheapest(t *testing.T) {
+	part := noise(1, 3000)
+	old := slices.Concat(part, noise(2, 500), part, noise(3, 500), part, noise(4, 20000))
+	few := slices.Clone(old)
+	for i := 100; i < len(few); i += 80 {
+		few[i]++
+	}
+	require.Equal(t, []cover{{0, 0, int64(len(old))}}, mustAlign(t, old, few))
+
+	many := slices.Clone(old)
+	copy(many[12000:], noise(5, 300))
+	require.Equal(t, []cover{{0, 0, 12000}, {12300, 12300, int64(len(old)) - 12300}}, mustAlign(t, old, many))
+
+	// A cover is entered before what led there: past single bytes that changed.
+	moved := slices.Concat(old[20000:], old[:20000])
+	end := int64(len(old)) - 20000
+	for i := end + 1; i < end+60; i += 6 {
+		moved[i]++
+	}
+	require.Equal(t, []cover{{0, 20000, end}, {end, 0, 20000}}, mustAlign(t, old, moved))
+}
+
 // Files that repeat themselves must not take quadratic time.
 func TestAlignRepeats(t *testing.T) {
-	const n = 1 << 20
+	const n = 1 << 18
 	zeros := make([]byte, n)
 	sprinkled := make([]byte, n)
 	for i := 0; i < n; i += 5000 {

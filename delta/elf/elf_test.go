@@ -2,8 +2,13 @@ package elf
 
 import (
 	"bytes"
+	"hash/fnv"
+	"io"
 	"math/rand"
 	"os"
+	"reflect"
+	"runtime"
+	"strconv"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -218,4 +223,45 @@ func FuzzWalk(f *testing.F) {
 		Mask(old, Mode(mode%3))
 		ModeOf(old)
 	})
+}
+
+// Where the layout does not matter, Go's functions are known by their names, and
+// types by their hashes.
+func TestMaskGo(t *testing.T) {
+	exe, err := os.Executable()
+	require.NoError(t, err)
+	b, err := os.ReadFile(exe)
+	require.NoError(t, err)
+	f, err := Parse(bytes.NewReader(b), int64(len(b)))
+	if err != nil {
+		t.Skipf("this machine's own executables are unknown: %v", err)
+	}
+	m := &masker{f: f, b: b}
+	entry := uint64(reflect.ValueOf(TestMaskGo).Pointer())
+	if !f.within(entry) {
+		t.Skip("this executable is not where it was linked to")
+	}
+	name := fnv.New32a()
+	_, err = io.WriteString(name, runtime.FuncForPC(uintptr(entry)).Name())
+	require.NoError(t, err)
+	const other = uint32(0xfffffff0)
+	require.Equal(t, other, m.function(entry+1))
+	require.Equal(t, other, m.function(0))
+	require.Equal(t, name.Sum32(), m.function(entry))
+
+	// A type's hash is behind two words of the machine (internal/abi.Type).
+	typ := uint64(reflect.ValueOf(reflect.TypeFor[[]*masker]()).Pointer())
+	at, ok := f.offset(typ)
+	require.True(t, ok)
+	hash := b[at+2*strconv.IntSize/8:][:4]
+	links := f.find(classTypelink)
+	require.NotNil(t, links)
+	masked := Mask(b, Plain)
+	for p := links.off; p < links.off+links.size; p += 4 {
+		if f.numbers.Types+uint64(le.Uint32(b[p:])) == typ {
+			require.Equal(t, hash, masked[p:p+4])
+			return
+		}
+	}
+	t.Fatal("the table of types does not have one of this test's")
 }

@@ -3,6 +3,8 @@ package elf
 import (
 	"bytes"
 	"encoding/binary"
+	"math"
+	"slices"
 )
 
 // Mask returns a copy of an ELF file in which what moves with the layout is
@@ -36,6 +38,8 @@ func Mask(b []byte, mode Mode) []byte {
 			if f.gotab != nil {
 				m.pcln(lo, hi)
 			}
+		case classTypelink:
+			m.typelink(lo, hi)
 		case classPlt:
 			if f.machine == machineArm {
 				for p := lo; p+12 <= hi; p += 4 {
@@ -182,11 +186,12 @@ func (m *masker) x86(lo, hi int, addr uint64) {
 	}
 }
 
+// pointers blanks addresses; that of a function of Go's becomes its name.
 func (m *masker) pointers(lo, hi int) {
 	if m.f.wide {
 		for p := (lo + 7) &^ 7; p+8 <= hi; p += 8 {
 			if v := le.Uint64(m.b[p:]); m.f.within(v) {
-				le.PutUint64(m.o[p:], 0xfffffffffffffff0)
+				le.PutUint64(m.o[p:], 0xffffffff00000000|uint64(m.function(v)))
 			}
 		}
 		return
@@ -196,9 +201,41 @@ func (m *masker) pointers(lo, hi int) {
 	}
 	for p := (lo + 3) &^ 3; p+4 <= hi; p += 4 {
 		if v := uint64(le.Uint32(m.b[p:])); m.f.within(v) {
-			le.PutUint32(m.o[p:], 0xfffffff0)
+			le.PutUint32(m.o[p:], m.function(v))
 		}
 	}
+}
+
+// function is the name of the function of Go's that begins at an address, and
+// the same for all other addresses.
+func (m *masker) function(addr uint64) uint32 {
+	const other = 0xfffffff0
+	g := m.f.gotab
+	if g == nil {
+		return other
+	}
+	text := g.text
+	if m.f.numbers.Text != 0 {
+		text = m.f.numbers.Text
+	}
+	i, ok := slices.BinarySearch(g.entry, uint32(addr-text))
+	if !ok || addr < text || addr-text > math.MaxUint32 {
+		return other
+	}
+	return m.goName(g.off + g.funcs + uint64(g.record[i]))
+}
+
+// goName stands for the name of the function whose record is at an offset.
+func (m *masker) goName(record uint64) uint32 {
+	g := m.f.gotab
+	h := uint32(2166136261)
+	if record+8 > uint64(len(m.b)) {
+		return h
+	}
+	for n := g.off + g.names + uint64(le.Uint32(m.b[record+4:])); n < g.off+g.size && m.b[n] != 0; n++ {
+		h = (h ^ uint32(m.b[n])) * 16777619
+	}
+	return h
 }
 
 // rel replaces a relocation's place by what is there.
@@ -239,12 +276,7 @@ func (m *masker) pcln(lo, hi int) {
 		if q < lo || q+recordLen > hi || p+8 > hi {
 			continue
 		}
-		n := uint64(lo) + g.names + uint64(le.Uint32(m.b[q+4:]))
-		h := uint32(2166136261)
-		for n < uint64(hi) && m.b[n] != 0 {
-			h = (h ^ uint32(m.b[n])) * 16777619
-			n++
-		}
+		h := m.goName(uint64(q))
 		le.PutUint32(m.o[p:], h)
 		le.PutUint32(m.o[p+4:], h)
 		le.PutUint32(m.o[q:], h)
@@ -257,6 +289,21 @@ func (m *masker) pcln(lo, hi int) {
 			if v := le.Uint32(m.b[q+44+k*4:]); v != 0 && v != 0xffffffff {
 				le.PutUint32(m.o[q+44+k*4:], 1)
 			}
+		}
+	}
+}
+
+// typelink replaces the places of types by their hashes (internal/abi.Type: two
+// words of the machine, then 32 bits).
+func (m *masker) typelink(lo, hi int) {
+	hash := uint64(8)
+	if m.f.wide {
+		hash = 16
+	}
+	for p := lo; p+4 <= hi; p += 4 {
+		off, ok := m.f.offset(m.f.numbers.Types + uint64(le.Uint32(m.b[p:])))
+		if ok && m.f.numbers.Types != 0 && off+hash+4 <= uint64(len(m.b)) {
+			copy(m.o[p:p+4], m.b[off+hash:])
 		}
 	}
 }
