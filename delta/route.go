@@ -24,7 +24,8 @@ const (
 	maxLines  = 16      // lines followed at a time; the decoder knows as many ends
 	lookBack  = 128     // how far before a match its line may be entered
 	sureMatch = 32      // bytes: no other line is followed beside these
-	places    = 32      // looked at, each side, for one near the last
+	places    = 16      // looked at, each side, for one near the last
+	nearest   = 18      // bytes: being near is worth no more
 	maxMatch  = 4 << 10 // more need not be known of a match at once
 	minMatch  = 4
 	never     = 1 << 60
@@ -118,8 +119,8 @@ func route(ctx context.Context, sa []int32, old, new []byte) ([]cover, error) {
 			i += run
 			search = max(search, i)
 			continue
-		case run >= sureMatch/2:
-			search = max(search, i+run-8)
+		case run > 0:
+			search = max(search, i+run)
 		case i >= search:
 			search = i + 1
 			if pos, n := r.match(i); n >= minMatch && r.follow(i, pos-i, n) && n > 16 {
@@ -284,7 +285,7 @@ func (r *router) match(at int) (pos, n int) {
 		if v := costNew*int64(m) - 2*costBit*int64(bits.Len(uint(max(p-want, want-p)))); v > saves {
 			pos, n, saves = p, m, v
 		}
-		return m >= minMatch
+		return m >= minMatch && m > n-nearest
 	}
 	for k := lo; k >= 0 && k > lo-places && try(k); k-- {
 	}
