@@ -8,6 +8,7 @@ import (
 	"os"
 	"reflect"
 	"runtime"
+	"slices"
 	"strconv"
 	"testing"
 
@@ -264,4 +265,36 @@ func TestMaskGo(t *testing.T) {
 		}
 	}
 	t.Fatal("the table of types does not have one of this test's")
+}
+
+// A Go program with damaged tables is masked as well as it goes.
+func TestMaskDamaged(t *testing.T) {
+	exe, err := os.Executable()
+	require.NoError(t, err)
+	b, err := os.ReadFile(exe)
+	require.NoError(t, err)
+	f, err := Parse(bytes.NewReader(b), int64(len(b)))
+	if err != nil {
+		t.Skipf("this machine's own executables are unknown: %v", err)
+	}
+	g := f.gotab
+	require.NotNil(t, g)
+	rnd := rand.New(rand.NewSource(1))
+	masked := 0
+	for i := range 24 {
+		bad := slices.Clone(b)
+		for range 1 << (i % 12) {
+			// The head of Go's table, its functions, their records, anything.
+			at := []uint64{g.off, g.off + g.funcs, g.off + g.funcs + uint64(len(g.entry))*8, 0}[rnd.Intn(4)]
+			room := []int{64, len(g.entry) * 8, len(g.entry) * recordLen, len(b)}[rnd.Intn(4)]
+			if at += uint64(rnd.Intn(room)); at < uint64(len(bad)) {
+				bad[at] = byte(rnd.Intn(256))
+			}
+		}
+		if m := Mask(bad, Plain); m != nil {
+			require.Len(t, m, len(b))
+			masked++
+		}
+	}
+	require.NotZero(t, masked)
 }
