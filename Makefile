@@ -15,7 +15,7 @@ CORPUS   := ./testdata/corpus/...
 ARMDEVICE := ./testdata/armdevice/...
 ARMS     := $(or $(ARM),armhf arm64)
 DEVICE_ROOMS := artifact delta modules store submodules
-SCRIPTS  := .ci/run packaging/install.sh testdata/bed/setup testdata/bed/device.sh testdata/bed/engine.sh testdata/engines/setup testdata/powercut/faults testdata/bench testdata/fuzz $(wildcard testdata/k8snode/*.sh) \
+SCRIPTS  := .ci/run packaging/install.sh testdata/bed/setup testdata/bed/device.sh testdata/bed/engine.sh testdata/engines/setup testdata/powercut/faults testdata/bench testdata/fuzz testdata/qemu-user $(wildcard testdata/k8snode/*.sh) \
 	testdata/sizes testdata/armdevice/build testdata/armdevice/setup
 
 bindir        = $(DESTDIR)$(prefix)/bin
@@ -104,8 +104,8 @@ test: setup check ## check, then every test: real engine, real Kubernetes node, 
 # 32-bit, so that a size in an int shows, and the other alignment.
 .PHONY: test-qemu-user
 test-qemu-user: ## run the short tests of the device's rooms as arm/v7 and arm64 programs (needs qemu-user)
-	CGO_ENABLED=0 GOARCH=arm GOARM=7 $(GO) test -short -timeout 20m $(addprefix ./,$(addsuffix /...,$(wildcard $(DEVICE_ROOMS))))
-	CGO_ENABLED=0 GOARCH=arm64 $(GO) test -short -timeout 20m $(addprefix ./,$(addsuffix /...,$(wildcard $(DEVICE_ROOMS))))
+	testdata/qemu-user arm $(addprefix ./,$(addsuffix /...,$(wildcard $(DEVICE_ROOMS))))
+	testdata/qemu-user arm64 $(addprefix ./,$(addsuffix /...,$(wildcard $(DEVICE_ROOMS))))
 
 # ARM=armhf or ARM=arm64 is one of them. SHORT=-short only installs, updates and
 # takes back. STEP=cuts goes on from where an earlier run began that step.
