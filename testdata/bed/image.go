@@ -164,7 +164,7 @@ func (s Shop) Image() (Image, error) {
 		Ref: s.Ref, Platform: s.Platform, Layers: layers, Command: command,
 		Health: &v1.HealthConfig{
 			Test:     []string{"CMD", "/bin/shop", "-probe"},
-			Interval: 500 * time.Millisecond, Timeout: 2 * time.Second, Retries: 4,
+			Interval: 500 * time.Millisecond, Timeout: 10 * time.Second, Retries: 4,
 		},
 	}, nil
 }
