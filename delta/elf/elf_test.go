@@ -147,14 +147,7 @@ func TestWalk(t *testing.T) {
 			}
 		}
 	}
-	exe, err := os.Executable()
-	require.NoError(t, err)
-	old, err := os.ReadFile(exe)
-	require.NoError(t, err)
-	f, err := Parse(bytes.NewReader(old), int64(len(old)))
-	if err != nil {
-		t.Skipf("this machine's own executables are unknown: %v", err)
-	}
+	_, f := ownProgram(t)
 	require.True(t, f.Go())
 }
 
@@ -226,9 +219,9 @@ func FuzzWalk(f *testing.F) {
 	})
 }
 
-// Where the layout does not matter, Go's functions are known by their names, and
-// types by their hashes.
-func TestMaskGo(t *testing.T) {
+// ownProgram is this test's, made by Go.
+func ownProgram(t *testing.T) ([]byte, *File) {
+	t.Helper()
 	exe, err := os.Executable()
 	require.NoError(t, err)
 	b, err := os.ReadFile(exe)
@@ -237,13 +230,20 @@ func TestMaskGo(t *testing.T) {
 	if err != nil {
 		t.Skipf("this machine's own executables are unknown: %v", err)
 	}
+	return b, f
+}
+
+// Where the layout does not matter, Go's functions are known by their names, and
+// types by their hashes.
+func TestMaskGo(t *testing.T) {
+	b, f := ownProgram(t)
 	m := &masker{f: f, b: b}
 	entry := uint64(reflect.ValueOf(TestMaskGo).Pointer())
 	if !f.within(entry) {
 		t.Skip("this executable is not where it was linked to")
 	}
 	name := fnv.New32a()
-	_, err = io.WriteString(name, runtime.FuncForPC(uintptr(entry)).Name())
+	_, err := io.WriteString(name, runtime.FuncForPC(uintptr(entry)).Name())
 	require.NoError(t, err)
 	const other = uint32(0xfffffff0)
 	require.Equal(t, other, m.function(entry+1))
@@ -269,14 +269,7 @@ func TestMaskGo(t *testing.T) {
 
 // A Go program with damaged tables is masked as well as it goes.
 func TestMaskDamaged(t *testing.T) {
-	exe, err := os.Executable()
-	require.NoError(t, err)
-	b, err := os.ReadFile(exe)
-	require.NoError(t, err)
-	f, err := Parse(bytes.NewReader(b), int64(len(b)))
-	if err != nil {
-		t.Skipf("this machine's own executables are unknown: %v", err)
-	}
+	b, f := ownProgram(t)
 	g := f.gotab
 	require.NotNil(t, g)
 	rnd := rand.New(rand.NewSource(1))
