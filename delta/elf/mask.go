@@ -94,11 +94,14 @@ var le = binary.LittleEndian
 
 // name stands for a symbol's name.
 func (m *masker) name(s *section, n uint32) uint32 {
+	return m.text(s.link+min(uint64(n), s.linkSize), s.link+s.linkSize)
+}
+
+// text stands for the text from an offset on to a zero or to an end: FNV-1a.
+func (m *masker) text(from, end uint64) uint32 {
 	h := uint32(2166136261)
-	if uint64(n) < s.linkSize {
-		for i := s.link + uint64(n); i < s.link+s.linkSize && m.b[i] != 0; i++ {
-			h = (h ^ uint32(m.b[i])) * 16777619
-		}
+	for i := from; i < end && m.b[i] != 0; i++ {
+		h = (h ^ uint32(m.b[i])) * 16777619
 	}
 	return h
 }
@@ -228,14 +231,10 @@ func (m *masker) function(addr uint64) uint32 {
 // goName stands for the name of the function whose record is at an offset.
 func (m *masker) goName(record uint64) uint32 {
 	g := m.f.gotab
-	h := uint32(2166136261)
 	if record+8 > uint64(len(m.b)) {
-		return h
+		return 0
 	}
-	for n := g.off + g.names + uint64(le.Uint32(m.b[record+4:])); n < g.off+g.size && m.b[n] != 0; n++ {
-		h = (h ^ uint32(m.b[n])) * 16777619
-	}
-	return h
+	return m.text(g.off+g.names+uint64(le.Uint32(m.b[record+4:])), g.off+g.size)
 }
 
 // rel replaces a relocation's place by what is there.
