@@ -93,6 +93,9 @@ func Parse(r io.ReaderAt, size int64) (*File, error) {
 	if s := f.find(classPcln); s != nil {
 		if f.gotab = readGoTable(r, *s, f); f.gotab != nil {
 			f.numbers = f.readNumbers(r)
+			if f.numbers.Text != 0 {
+				f.gotab.text = f.numbers.Text
+			}
 		}
 	}
 	return f, nil

@@ -88,7 +88,7 @@ const (
 type goTable struct {
 	off, size, addr                 uint64 // of the section
 	names, units, files, pcs, funcs uint64 // offsets within it
-	text                            uint64
+	text                            uint64 // address that the entries are relative to
 	entry, record                   []uint32
 	byRecord                        []int32  // indexes by record offset
 	tail                            uint64   // from funcs on: what follows the last record
@@ -182,10 +182,6 @@ type goState struct {
 
 func (p *Predictor) goInit(shift Shift) {
 	n := p.o.numbers
-	g := p.o.gotab
-	if n.Text != 0 {
-		g.text = n.Text
-	}
 	p.g.types, p.g.etypes, p.g.funcs = n.Types, n.TypesEnd, n.Func
 	e := p.expect()
 	p.g.newTypes = e.Types + uint64(shift.Types)
@@ -213,11 +209,7 @@ func (p *Predictor) ShiftTo(n *File) (s Shift) {
 	if n.numbers.Func != 0 {
 		s.Func = int64(n.numbers.Func - e.Func)
 	}
-	text := n.gotab.text
-	if n.numbers.Text != 0 {
-		text = n.numbers.Text
-	}
-	s.Text = int64(text - e.Text)
+	s.Text = int64(n.gotab.text - e.Text)
 	for _, v := range []*int64{&s.Types, &s.Func, &s.Text} {
 		if *v <= -maxStep || *v >= maxStep {
 			*v = 0

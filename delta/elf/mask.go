@@ -217,12 +217,8 @@ func (m *masker) function(addr uint64) uint32 {
 	if g == nil {
 		return other
 	}
-	text := g.text
-	if m.f.numbers.Text != 0 {
-		text = m.f.numbers.Text
-	}
-	i, ok := slices.BinarySearch(g.entry, uint32(addr-text))
-	if !ok || addr < text || addr-text > math.MaxUint32 {
+	i, ok := slices.BinarySearch(g.entry, uint32(addr-g.text))
+	if !ok || addr < g.text || addr-g.text > math.MaxUint32 {
 		return other
 	}
 	return m.goName(g.off + g.funcs + uint64(g.record[i]))
