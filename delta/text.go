@@ -119,16 +119,23 @@ func (t *text) byte(c *coder, v byte, a, b uint32) byte {
 
 // find makes the cells those of the contexts and of the half byte so far. Both
 // halves of a byte lie within 1 KiB of each other, which spares looking up where
-// in memory that is.
+// in memory that is. All of them are asked for before the first is looked at:
+// most are not in the processor's caches, and waiting for them together took a
+// twentieth off the time of decoding.
 func (t *text) find(half int) {
+	var check, there [maxOrders]byte
 	for k := range t.n {
 		h := t.ctx[k] * 0x9e3779b1
 		h ^= h >> 15
 		h *= 0x85ebca6b
-		check := byte(h>>24) + byte(half*29) | 1
+		check[k] = byte(h>>24) + byte(half*29) | 1
 		i := (int(h>>2)&(1<<t.bits-1) ^ half<<1&62 | k<<t.bits) << 4
-		a, b := (*[16]byte)(t.tab[i:]), (*[16]byte)(t.tab[i^16:])
-		if a[0] != check {
+		t.cell[k], there[k] = i, t.tab[i]
+	}
+	for k, i := range t.cell[:t.n] {
+		check := check[k]
+		if there[k] != check {
+			a, b := (*[16]byte)(t.tab[i:]), (*[16]byte)(t.tab[i^16:])
 			// The one whose first node has seen less gives way.
 			if b[0] != check && a[1] < b[1] {
 				*a = unseen
