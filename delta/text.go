@@ -133,8 +133,7 @@ func (t *text) find(half int) {
 		t.cell[k], there[k] = i, t.tab[i]
 	}
 	for k, i := range t.cell[:t.n] {
-		check := check[k]
-		if there[k] != check {
+		if check := check[k]; there[k] != check {
 			a, b := (*[16]byte)(t.tab[i:]), (*[16]byte)(t.tab[i^16:])
 			// The one whose first node has seen less gives way.
 			if b[0] != check && a[1] < b[1] {
@@ -145,10 +144,9 @@ func (t *text) find(half int) {
 					*b = unseen
 					b[0] = check
 				}
-				i ^= 16
+				t.cell[k] = i ^ 16
 			}
 		}
-		t.cell[k] = i
 	}
 }
 
