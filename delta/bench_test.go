@@ -93,15 +93,7 @@ func TestBench(t *testing.T) {
 		b.row(noPair, idle, 0, cost{}, measure(t, benchRole+"=idle", arm))
 	}
 	for _, dir := range dirs {
-		d := filepath.Join(b.tmp, "delta")
-		enc := measure(t, benchRole+"=encode", self, dir, d)
-		b.row(filepath.Base(dir), ours, b.size(d), enc, decodes(t, benchRole+"=decode", self, dir, d))
-		if arm != "" {
-			b.row(filepath.Base(dir), oursArm, b.size(d), enc, decodes(t, benchRole+"=decode", arm, dir, d))
-		}
-		if os.Getenv("MENDER_APP_BENCH") != "self" {
-			b.peers(dir)
-		}
+		b.pair(dir, b.tools(dir, arm))
 	}
 	for _, mib := range strings.Fields(cmp.Or(os.Getenv("MENDER_APP_LARGE"), largeMiB)) {
 		d := filepath.Join(b.tmp, "large")
@@ -111,54 +103,103 @@ func TestBench(t *testing.T) {
 	b.ratios(dirs)
 }
 
-// decodes measures a command three times, of which the first finds less in the
-// page cache: the least time counts, and the most memory.
-func decodes(t testing.TB, env string, args ...string) cost {
-	c := measure(t, env, args...)
-	for range 2 {
-		again := measure(t, env, args...)
-		c.cpu, c.rss, c.low = min(c.cpu, again.cpu), max(c.rss, again.rss), max(c.low, again.low)
-	}
-	return c
+// tool makes and applies deltas of whole images or of their layers.
+type tool struct {
+	name  string
+	pairs [][2]string // the old and the new files
+	enc   func(old, new, delta string) cost
+	dec   func(old, delta string) cost
+	runs  int // of the decoder
 }
 
-// peers measures the other tools on a pair.
-func (b *bench) peers(dir string) {
-	t := b.t
-	d, out := filepath.Join(b.tmp, "delta"), filepath.Join(b.tmp, "out")
-	v1, v2 := filepath.Join(dir, "v1.tar"), filepath.Join(dir, "v2.tar")
-	size := strconv.FormatInt(max(b.size(v1), 1<<20), 10)
-	if _, err := exec.LookPath("xdelta3"); err == nil {
-		e := measure(t, "", "xdelta3", "-e", "-f", "-9", "-B", size, "-s", v1, v2, d)
-		x := decodes(t, "", "xdelta3", "-d", "-f", "-B", size, "-s", v1, d, out)
-		b.row(filepath.Base(dir), whole, b.size(d), e, x)
+// runs is how often decoding is measured where processor time is compared, and
+// fewRuns where it is not.
+const (
+	runs    = 9
+	fewRuns = 3
+)
+
+// tools are ours and the peers that are installed.
+func (b *bench) tools(dir, arm string) []tool {
+	t, self := b.t, b.self
+	out := filepath.Join(b.tmp, "out")
+	encode := func(old, new, d string) cost { return measure(t, benchRole+"=encode", self, dir, d) }
+	decode := func(program string) func(old, d string) cost {
+		return func(old, d string) cost { return measure(t, benchRole+"=decode", program, dir, d) }
 	}
-	each := func(tool string, enc, dec func(old, new string) cost) {
-		if _, err := exec.LookPath(strings.Fields(tool)[0]); err != nil {
-			return
-		}
-		var e, x cost
-		var n int64
-		for _, p := range pairsOf(t, dir) {
-			e.add(enc(p[0], p[1]))
-			x.add(dec(p[0], p[1]))
-			n += b.size(d)
-		}
-		b.row(filepath.Base(dir), tool, n, e, x)
+	image := [][2]string{{filepath.Join(dir, "v1.tar"), filepath.Join(dir, "v2.tar")}}
+	all := []tool{{ours, image, encode, decode(self), runs}}
+	if arm != "" {
+		all = append(all, tool{oursArm, image, encode, decode(arm), fewRuns})
 	}
-	each(byLayer,
-		func(o, n string) cost { return measure(t, "", "xdelta3", "-e", "-f", "-9", "-s", o, n, d) },
-		func(o, n string) cost { return decodes(t, "", "xdelta3", "-d", "-f", "-s", o, d, out) })
-	each(bsdiff,
-		func(o, n string) cost { return measure(t, "", "bsdiff", o, n, d) },
-		func(o, n string) cost { return decodes(t, "", "bspatch", o, out, d) })
-	each(zstdFrom,
-		func(o, n string) cost {
-			return measure(t, "", "zstd", "-19", "--long=27", "-qf", "--patch-from="+o, n, "-o", d)
-		},
-		func(o, n string) cost {
-			return decodes(t, "", "zstd", "-qdf", "--long=27", "--patch-from="+o, d, "-o", out)
-		})
+	if os.Getenv("MENDER_APP_BENCH") == "self" {
+		return all
+	}
+	size := strconv.FormatInt(max(b.size(image[0][0]), 1<<20), 10)
+	layers := pairsOf(t, dir)
+	for _, peer := range []tool{
+		{whole, image,
+			func(o, n, d string) cost {
+				return measure(t, "", "xdelta3", "-e", "-f", "-9", "-B", size, "-s", o, n, d)
+			},
+			func(o, d string) cost { return measure(t, "", "xdelta3", "-d", "-f", "-B", size, "-s", o, d, out) }, runs},
+		{byLayer, layers,
+			func(o, n, d string) cost { return measure(t, "", "xdelta3", "-e", "-f", "-9", "-s", o, n, d) },
+			func(o, d string) cost { return measure(t, "", "xdelta3", "-d", "-f", "-s", o, d, out) }, runs},
+		{bsdiff, layers,
+			func(o, n, d string) cost { return measure(t, "", "bsdiff", o, n, d) },
+			func(o, d string) cost { return measure(t, "", "bspatch", o, out, d) }, fewRuns},
+		{zstdFrom, layers,
+			func(o, n, d string) cost {
+				return measure(t, "", "zstd", "-19", "--long=27", "-qf", "--patch-from="+o, n, "-o", d)
+			},
+			func(o, d string) cost {
+				return measure(t, "", "zstd", "-qdf", "--long=27", "--patch-from="+o, d, "-o", out)
+			}, fewRuns},
+	} {
+		if _, err := exec.LookPath(strings.Fields(peer.name)[0]); err == nil {
+			all = append(all, peer)
+		}
+	}
+	return all
+}
+
+// pair measures all tools on a pair of images. They decode in turn, so that what
+// else the machine does meets all of them; the least time counts, and the most
+// memory.
+func (b *bench) pair(dir string, tools []tool) {
+	delta := func(tool, pair int) string { return filepath.Join(b.tmp, fmt.Sprintf("delta-%d-%d", tool, pair)) }
+	enc := make([]cost, len(tools))
+	size := make([]int64, len(tools))
+	dec := make([][]cost, len(tools)) // by pair of files
+	for k, tool := range tools {
+		for i, p := range tool.pairs {
+			enc[k].add(tool.enc(p[0], p[1], delta(k, i)))
+			size[k] += b.size(delta(k, i))
+		}
+		dec[k] = make([]cost, len(tool.pairs))
+	}
+	for run := range runs {
+		for k, tool := range tools {
+			if run >= tool.runs {
+				continue
+			}
+			for i, p := range tool.pairs {
+				c, d := tool.dec(p[0], delta(k, i)), &dec[k][i]
+				if run == 0 {
+					d.cpu = c.cpu
+				}
+				d.cpu, d.rss, d.low = min(c.cpu, d.cpu), max(c.rss, d.rss), max(c.low, d.low)
+			}
+		}
+	}
+	for k, tool := range tools {
+		var sum cost
+		for _, d := range dec[k] {
+			sum.add(d)
+		}
+		b.row(filepath.Base(dir), tool.name, size[k], enc[k], sum)
+	}
 }
 
 // ratios prints what the rows come to: ours by the peers'.
