@@ -291,3 +291,32 @@ func TestMaskDamaged(t *testing.T) {
 	}
 	require.NotZero(t, masked)
 }
+
+// What is learnt is told by key, the more surely the more often it was right; a
+// value that has no room displaces what was there.
+func TestLearnt(t *testing.T) {
+	var l learnt
+	l.make(&Space{}, 1<<20)
+	values := []uint64{0, 1, 0x7fffffff, 1<<64 - 1, 0xffffffff80000000}
+	for i, v := range values {
+		key := keyAddr | uint64(i)
+		for n := range 6 {
+			l.set(key, v)
+			got, count, ok := l.get(key)
+			require.True(t, ok)
+			require.Equal(t, v, got)
+			require.EqualValues(t, min(n, 3), count)
+		}
+		l.set(key, v^1)
+		got, count, ok := l.get(key)
+		require.True(t, ok)
+		require.Equal(t, v^1, got)
+		require.Zero(t, count)
+		for _, far := range []uint64{1 << 31, 1 << 40, 1 << 63} {
+			l.set(key, v)
+			l.set(key, far)
+			_, _, ok = l.get(key)
+			require.False(t, ok, "%#x", far)
+		}
+	}
+}

@@ -152,10 +152,11 @@ type learnt struct {
 	shift uint
 }
 
+// slot is a part of a key, how often its value was right again, and the value,
+// of which there are 32 bits: few places are farther than that from 0.
 type slot struct {
-	key  uint32
-	conf uint32
-	val  uint64
+	key uint32 // the low two bits are the count
+	val int32
 }
 
 const learntBits = 17
@@ -175,19 +176,24 @@ func (l *learnt) make(space *Space, size int64) {
 
 func (l *learnt) at(key uint64) (*slot, uint32) {
 	h := (key + 1) * 0x9e3779b97f4a7c15
-	return &l.slots[h>>l.shift], uint32(h>>8) | 1
+	return &l.slots[h>>l.shift], uint32(h>>8)&^3 | 4
 }
 
 func (l *learnt) get(key uint64) (uint64, uint32, bool) {
 	s, k := l.at(key)
-	return s.val, s.conf, s.key == k
+	return uint64(s.val), s.key & 3, s.key&^3 == k
 }
 
 func (l *learnt) set(key, val uint64) {
 	s, k := l.at(key)
-	if s.key == k && s.val == val {
-		s.conf = min(s.conf+1, 3)
+	v := int32(val)
+	if uint64(v) != val {
+		*s = slot{}
 		return
 	}
-	*s = slot{k, 0, val}
+	if s.key&^3 == k && s.val == v {
+		s.key = k | min(s.key&3+1, 3)
+		return
+	}
+	*s = slot{k, v}
 }
