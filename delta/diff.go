@@ -50,7 +50,7 @@ type differ struct {
 func newDiffer() *differ {
 	d := &differ{
 		count: newNumber(), size: newNumber(), clean: newFlagModel(4, 12, 250, 9, 256),
-		word: newWordModel(), code: newText(7, 14, 20, 4), field: newFieldModel(), shift: newNumber(), bulk: freshProb,
+		word: newWordModel(), code: newText(6, 13, 18, 4), field: newFieldModel(), shift: newNumber(), bulk: freshProb,
 		gap: newNumber(), line: freshProb,
 	}
 	copy(d.mode[:], fresh(4))
@@ -272,7 +272,7 @@ func (w *walk) extra(pos, end, before, behind int64) error {
 // maxTrain is how much of the old file a model is shown at a time, and maxGap
 // how far apart two covers may be for what is between them to be of use.
 const (
-	maxTrain = 4 << 10
+	maxTrain = 1 << 10
 	maxGap   = 64 << 10
 )
 
@@ -285,12 +285,11 @@ func (d *differ) literals(cd *coder, b []byte, pos int64) {
 		at := uint32(pos+int64(i)) & 3
 		c1, c2, c3, c4 := t.at(1), t.at(2), t.at(3), t.at(4)
 		c[0] = c1 * 0x27d4eb2f
-		c[1] = (c1|at<<8)*0x85ebca6b + 2
-		c[2] = (c1|c2<<8|at&1<<16)*0xc2b2ae35 + 3
-		c[3] = (c1|c2<<8|c3<<16)*0x165667b1 + 4
-		c[4] = (c2|c3<<8|at&1<<16)*0x2f0b4c47 + 5
-		c[5] = (c4|t.at(8)<<8|at<<16)*0x3c6ef35f + 6
-		c[6] = (t.expected()|at<<9)*0x9e3779b1 + 7
+		c[1] = (c1|c2<<8|at&1<<16)*0xc2b2ae35 + 2
+		c[2] = (c1|c2<<8|c3<<16)*0x165667b1 + 3
+		c[3] = (c2|c3<<8|at&1<<16)*0x2f0b4c47 + 4
+		c[4] = (c4|t.at(8)<<8|at<<16)*0x3c6ef35f + 5
+		c[5] = (t.expected()|at<<9)*0x9e3779b1 + 6
 		if cd == nil {
 			t.learn(b[i])
 		} else {

@@ -5,7 +5,7 @@ package delta
 // is integer arithmetic, so that every machine computes the same.
 
 const (
-	maxInputs = 8
+	maxInputs = 7
 	stretchN  = 4096
 )
 
@@ -66,9 +66,9 @@ type mixer struct {
 
 type weights [maxInputs]int32 // 16 fractional bits
 
-// sureError is the error, of 4096, under which a mixer learns nothing: deltas
-// became smaller by it, if by a thousandth.
-const sureError = 32
+// sureError is the error, of 4096, under which a mixer learns nothing: as much as
+// deltas of real images do not grow by.
+const sureError = 64
 
 // mixRate is how quickly mixers learn: of 6 to 36, that by which four pairs of
 // images became smallest.
@@ -96,8 +96,7 @@ func (m *mixer) mix(set, other int) uint32 {
 		int64(w[3]+v[3])*int64(in[3]) +
 		int64(w[4]+v[4])*int64(in[4]) +
 		int64(w[5]+v[5])*int64(in[5]) +
-		int64(w[6]+v[6])*int64(in[6]) +
-		int64(w[7]+v[7])*int64(in[7])
+		int64(w[6]+v[6])*int64(in[6])
 	x := min(max(dot>>17, -stretchN/2+1), stretchN/2-1)
 	m.p = uint32(squashTab[(x+stretchN/2)&(stretchN-1)])
 	return m.p

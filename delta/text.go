@@ -15,7 +15,8 @@ type text struct {
 	says [maxOrders][256]uint16 // by context: what a history says, out of 65536
 	hist []byte                 // ring of past bytes
 	pos  uint32
-	head []uint32 // where a hash of the last bytes was seen
+	head []uint32 // where a hash of the last bytes was seen, a quarter as many
+	down uint     // from a hash to its place there
 	ptr  uint32   // the match: the next predicted byte is hist[ptr]; 0 is none
 	run  uint32   // its length so far
 	mp   []prob   // confidence in the match by its length and bit
@@ -26,7 +27,6 @@ type text struct {
 
 const (
 	matchMin  = 4
-	headBits  = 15
 	maxOrders = maxInputs - 1 // the match is an input, too
 )
 
@@ -42,7 +42,8 @@ func newText(n, bits, histBits, sets int) *text {
 		bits: bits,
 		tab:  make([]byte, n<<bits<<4),
 		hist: make([]byte, 1<<histBits),
-		head: make([]uint32, 1<<headBits),
+		head: make([]uint32, 1<<(histBits-2)),
+		down: 32 - uint(histBits-2),
 		mp:   fresh(64 * 2),
 		pos:  1,
 	}
@@ -88,7 +89,7 @@ func (t *text) see(b byte) {
 	} else {
 		t.ptr, t.run = 0, 0
 	}
-	h := (t.at(1) | t.at(2)<<8 | t.at(3)<<16 | t.at(4)<<24) * 0x9e3779b1 >> (32 - headBits)
+	h := (t.at(1) | t.at(2)<<8 | t.at(3)<<16 | t.at(4)<<24) * 0x9e3779b1 >> t.down
 	if t.ptr == 0 {
 		if p := t.head[h]; p != 0 && t.pos-p < ring {
 			n := uint32(0)

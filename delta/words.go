@@ -14,7 +14,7 @@ type fieldModel struct {
 }
 
 func newFieldModel() *fieldModel {
-	m := &fieldModel{wrong: newFlagModel(3, 16, 200, int(elf.NumKinds), 8)}
+	m := &fieldModel{wrong: newFlagModel(3, 13, 200, int(elf.NumKinds), 8)}
 	for k := range m.step {
 		m.number[k] = freshProb
 		copy(m.which[k][:], fresh(4))
@@ -35,13 +35,21 @@ type wordModel struct {
 	hist  uint32 // of changed words
 }
 
-const byteInputs = 7
+// The last context of a byte in a word that changed tells whether it did, but not
+// by how much.
+const (
+	zeroInputs = 6
+	byteInputs = zeroInputs - 1
+)
 
+// newWordModel makes tables that stay in a processor's caches: with two to eight
+// times the entries, here and of fields, deltas of four pairs of images were 0.4
+// to 1.4 % smaller, and decoding took 8 to 14 % longer.
 func newWordModel() *wordModel {
 	return &wordModel{
-		flag:  newFlagModel(8, 16, 100, 3*16, 256),
-		zero:  newFlagModel(byteInputs, 14, 100, 4*4*2, 256),
-		bytes: newText(byteInputs, 13, 16, 2),
+		flag:  newFlagModel(7, 14, 100, 3*16, 256),
+		zero:  newFlagModel(zeroInputs, 12, 100, 4*4*2, 256),
+		bytes: newText(byteInputs, 12, 16, 2),
 	}
 }
 
@@ -78,7 +86,6 @@ func (m *wordModel) changed(c *coder, o, size uint32, n near, bit int) int {
 	ctx := [...]uint32{
 		n.next*0x85ebca6b + h&15,
 		moved*4 + h&3,
-		o&255<<16 | h&15 + same + size<<8,
 		o*0x85ebca6b + h&1,
 		o>>16<<16 | n.old>>16 + 77,
 		n.next,
@@ -101,15 +108,13 @@ func (m *wordModel) differences(c *coder, o uint32, old, new []byte, n near) {
 		ob := uint32(old[i])
 		at := (uint32(i) | uint32(len(old))<<2) * k1
 		sofar := got - o&(1<<shift-1)
-		lastStep := (m.lastN>>shift - m.last>>shift) & 0xff
 		ctx := [...]uint32{
 			at + (ob | differs<<8),
-			at + (lastStep | before<<8 | differs<<16),
 			(at+step)*k2 + sofar,
 			(at+o>>shift&0xffff)*k2 + before,
 			(at+got)*k2 + differs,
-			((at+o)*k2+got)*k3 + n.new>>16,
 			at + (before | moved<<8 | differs<<16),
+			((at+o)*k2+got)*k3 + n.new>>16,
 		}
 		changed := 1
 		if differs != 0 || i < len(old)-1 {
