@@ -58,7 +58,7 @@ func (b *bench) size(name string) int64 {
 const (
 	ours     = "delta"
 	oursArm  = "delta, decoded on arm/v7"
-	whole    = "xdelta3, whole"
+	whole    = "xdelta3 whole"
 	byLayer  = "xdelta3 by layer"
 	bsdiff   = "bsdiff by layer"
 	zstdFrom = "zstd -19 --patch-from"
@@ -157,9 +157,12 @@ func (b *bench) tools(dir, arm string) []tool {
 				return measure(t, "", "zstd", "-qdf", "--long=27", "--patch-from="+o, d, "-o", out)
 			}, fewRuns},
 	} {
-		if _, err := exec.LookPath(strings.Fields(peer.name)[0]); err == nil {
-			all = append(all, peer)
+		program, _, _ := strings.Cut(peer.name, " ")
+		if _, err := exec.LookPath(program); err != nil {
+			t.Logf("%s is not measured: %v", peer.name, err)
+			continue
 		}
+		all = append(all, peer)
 	}
 	return all
 }

@@ -273,7 +273,10 @@ type cost struct {
 	low int64   // KiB, of pages below 4 GiB: a 32 bit program's own, where qemu-user runs it
 }
 
-func (c *cost) add(d cost) { c.cpu += d.cpu; c.rss = max(c.rss, d.rss) }
+func (c *cost) add(d cost) {
+	c.cpu += d.cpu
+	c.rss, c.low = max(c.rss, d.rss), max(c.low, d.low)
+}
 
 // measure runs a command and tells what it cost. Between the two is a small
 // process: the peak memory of a child begins with what its parent has.
