@@ -106,8 +106,8 @@ func TestBench(t *testing.T) {
 // tool makes and applies deltas of whole images or of their layers.
 type tool struct {
 	name  string
-	pairs [][2]string // the old and the new files
-	enc   func(old, new, delta string) cost
+	pairs [][2]string                       // the old and the new files
+	enc   func(old, new, delta string) cost // nil: it applies what the tool before it made
 	dec   func(old, delta string) cost
 	runs  int // of the decoder
 }
@@ -130,7 +130,7 @@ func (b *bench) tools(dir, arm string) []tool {
 	image := [][2]string{{filepath.Join(dir, "v1.tar"), filepath.Join(dir, "v2.tar")}}
 	all := []tool{{ours, image, encode, decode(self), runs}}
 	if arm != "" {
-		all = append(all, tool{oursArm, image, encode, decode(arm), fewRuns})
+		all = append(all, tool{oursArm, image, nil, decode(arm), fewRuns})
 	}
 	if os.Getenv("MENDER_APP_BENCH") == "self" {
 		return all
@@ -171,16 +171,25 @@ func (b *bench) tools(dir, arm string) []tool {
 // else the machine does meets all of them; the least time counts, and the most
 // memory.
 func (b *bench) pair(dir string, tools []tool) {
-	delta := func(tool, pair int) string { return filepath.Join(b.tmp, fmt.Sprintf("delta-%d-%d", tool, pair)) }
-	enc := make([]cost, len(tools))
-	size := make([]int64, len(tools))
+	type deltas struct {
+		names []string // by pair of files
+		size  int64
+		enc   cost
+	}
+	made := make([]deltas, len(tools))
 	dec := make([][]cost, len(tools)) // by pair of files
 	for k, tool := range tools {
-		for i, p := range tool.pairs {
-			enc[k].add(tool.enc(p[0], p[1], delta(k, i)))
-			size[k] += b.size(delta(k, i))
-		}
 		dec[k] = make([]cost, len(tool.pairs))
+		if tool.enc == nil {
+			made[k] = made[k-1]
+			continue
+		}
+		for i, p := range tool.pairs {
+			name := filepath.Join(b.tmp, fmt.Sprintf("delta-%d-%d", k, i))
+			made[k].enc.add(tool.enc(p[0], p[1], name))
+			made[k].size += b.size(name)
+			made[k].names = append(made[k].names, name)
+		}
 	}
 	for run := range runs {
 		for k, tool := range tools {
@@ -188,7 +197,7 @@ func (b *bench) pair(dir string, tools []tool) {
 				continue
 			}
 			for i, p := range tool.pairs {
-				c, d := tool.dec(p[0], delta(k, i)), &dec[k][i]
+				c, d := tool.dec(p[0], made[k].names[i]), &dec[k][i]
 				if run == 0 {
 					d.cpu = c.cpu
 				}
@@ -201,7 +210,7 @@ func (b *bench) pair(dir string, tools []tool) {
 		for _, d := range dec[k] {
 			sum.add(d)
 		}
-		b.row(filepath.Base(dir), tool.name, size[k], enc[k], sum)
+		b.row(filepath.Base(dir), tool.name, made[k].size, made[k].enc, sum)
 	}
 }
 

@@ -174,6 +174,7 @@ func (l *learnt) make(space *Space, size int64) {
 	clear(l.slots)
 }
 
+// at is a key's slot, and the key as it stands there, which is never 0.
 func (l *learnt) at(key uint64) (*slot, uint32) {
 	h := (key + 1) * 0x9e3779b97f4a7c15
 	return &l.slots[h>>l.shift], uint32(h>>8)&^3 | 4
