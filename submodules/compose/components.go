@@ -17,59 +17,20 @@ import (
 	"github.com/mender-app/mender-app/submodules/imagestore/docker"
 )
 
-// wanted is the identity of the image r.URL: the release's component, or the
-// digest at the end of the URL, or nothing.
-func (s *session) wanted() (imagestore.Identity, error) {
-	if c, ok := s.req.Component(s.req.URL); ok && c.Digest != "" {
-		return identity(c)
-	}
-	_, digest := submodules.SplitURL(s.req.URL)
-	if digest == "" {
-		return imagestore.Identity{}, nil
-	}
-	return identity(submodules.Component{URL: s.req.URL, Digest: digest})
-}
-
 // Load implements submodules.Orchestrator.
 func (Orchestrator) Load(ctx context.Context, r submodules.Request) error {
+	q, err := imagestore.NewLoadRequest(r)
+	if err != nil {
+		return err
+	}
 	return with(ctx, r, func(s *session) error {
-		want, err := s.wanted()
-		if err != nil {
-			return err
-		}
-		spec := docker.LoadSpec{
-			App: r.App, URL: r.URL, Want: want, Current: r.CurrentURL, TempDir: r.TempDir,
-			Stage: r.HasOption(submodules.OptionStage), Deep: r.HasOption(submodules.OptionDeepDelta),
-			Distrust: r.HasOption(submodules.OptionDistrust),
-		}
-		if c, ok := r.Component(r.URL); ok && len(c.Bases) > 0 {
-			base, err := identity(c.Bases[0])
-			if err != nil {
-				return err
-			}
-			spec.Base = base.DiffIDs
-		}
-		if r.Platform != "" {
-			if spec.Platform, err = image.ParsePlatform(r.Platform); err != nil {
-				return submodules.Mark(err, submodules.ErrUsage)
-			}
-		}
-		in := r.Stdin
-		if r.Path != "-" {
-			f, err := os.Open(r.Path)
-			if err != nil {
-				return err
-			}
-			defer f.Close()
-			in = f
-		}
-		return s.engine.Load(ctx, spec, in)
+		return imagestore.LoadFile(ctx, s.engine.Store(r.TempDir), q, r.Path, r.Stdin)
 	})
 }
 
 // resolve finds the image that r.URL means: by identity where one is known.
 func (s *session) resolve(ctx context.Context) (docker.Image, error) {
-	want, err := s.wanted()
+	want, err := imagestore.Wanted(s.req)
 	if err != nil {
 		return docker.Image{}, err
 	}
@@ -248,7 +209,7 @@ func (Orchestrator) Verify(ctx context.Context, r submodules.Request) (bad []str
 			if c.Type != "image" || c.Digest == "" {
 				continue
 			}
-			id, err := identity(c)
+			id, err := imagestore.ParseIdentity(c)
 			if err != nil {
 				return err
 			}

@@ -21,11 +21,11 @@ func (Orchestrator) Repair(ctx context.Context, r submodules.Request) (apps []st
 			if c.Type != "image" || c.Digest == "" {
 				continue
 			}
-			id, err := identity(c)
+			id, err := imagestore.ParseIdentity(c)
 			if err != nil {
 				return err
 			}
-			spec.Want = append(spec.Want, imagestore.Wanted{URL: c.URL, Identity: id})
+			spec.Want = append(spec.Want, imagestore.Damaged{URL: c.URL, Identity: id})
 		}
 		apps, err = s.engine.Repair(ctx, spec)
 		return err

@@ -12,7 +12,6 @@ import (
 
 	"github.com/docker/docker/api/types/container"
 
-	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/submodules"
 	"github.com/mender-app/mender-app/submodules/imagestore"
 	"github.com/mender-app/mender-app/submodules/imagestore/docker"
@@ -112,7 +111,7 @@ func (s *session) pin(ctx context.Context, pl *plan) error {
 		if comp.Type != "image" || comp.Digest == "" {
 			continue
 		}
-		id, err := identity(comp)
+		id, err := imagestore.ParseIdentity(comp)
 		if err != nil {
 			return err
 		}
@@ -146,23 +145,6 @@ func (s *session) pin(ctx context.Context, pl *plan) error {
 		}
 	}
 	return nil
-}
-
-// identity is what a component's image must be.
-func identity(c submodules.Component) (imagestore.Identity, error) {
-	d, err := image.ParseDigest(c.Digest)
-	if err != nil {
-		return imagestore.Identity{}, submodules.Mark(fmt.Errorf("component %s: %w", c.URL, err), submodules.ErrUsage)
-	}
-	id := imagestore.Identity{Config: d}
-	for _, s := range c.DiffIDs {
-		d, err := image.ParseDigest(s)
-		if err != nil {
-			return id, submodules.Mark(fmt.Errorf("component %s: %w", c.URL, err), submodules.ErrUsage)
-		}
-		id.DiffIDs = append(id.DiffIDs, d)
-	}
-	return id, nil
 }
 
 // rollout brings the release up and returns when it is healthy. The order:

@@ -13,6 +13,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/mender-app/mender-app/artifact/image"
@@ -119,4 +120,10 @@ func SameRef(a, b string) bool { return FamiliarRef(a) == FamiliarRef(b) }
 type Identity struct {
 	Config  image.Digest
 	DiffIDs []image.Digest
+}
+
+// is reports whether both are the same image; the other's diffIDs count where
+// they are known.
+func (id Identity) is(other Identity) bool {
+	return id.Config == other.Config && (other.DiffIDs == nil || slices.Equal(id.DiffIDs, other.DiffIDs))
 }

@@ -45,12 +45,10 @@ type Incoming struct {
 	// Tag gives the one reference the image gets, by its config's digest.
 	Tag func(config image.Digest) string
 	// Want is the identity the content must have, as far as it is known.
+	// Want.Config may be the digest of an OCI manifest or index that is in the
+	// content and leads to the image's config: the shell reference calls an image
+	// so where the engine of the build host has containerd's image store.
 	Want Identity
-	// Manifests allows Want.Config to be the digest of an OCI manifest or index
-	// that is in the content and leads to the image's config. The shell
-	// reference calls an image so where it was made with an engine that has
-	// containerd's image store.
-	Manifests bool
 	// Platform the image must suit; zero is any.
 	Platform image.Platform
 	// Current names the old image a delta starts from: the reference's needs it,
@@ -149,7 +147,7 @@ type receiver struct {
 // matter.
 func (rc *receiver) accept(config image.Digest, diffIDs []image.Digest, p image.Platform, manifests ...image.Digest) error {
 	want := rc.in.Want
-	if want.Config != "" && want.Config != config && !(rc.in.Manifests && slices.Contains(manifests, want.Config)) {
+	if want.Config != "" && want.Config != config && !slices.Contains(manifests, want.Config) {
 		return fmt.Errorf("the content is the image with config %s, announced is %s: %w", config, want.Config, image.ErrMismatch)
 	}
 	if want.DiffIDs != nil && !slices.Equal(want.DiffIDs, diffIDs) {
@@ -297,11 +295,9 @@ func (rc *receiver) fill(a archived) error {
 
 // choose picks the image that is meant out of an archive.
 func (rc *receiver) choose(imgs []image.StreamImage) (image.StreamImage, error) {
-	if rc.in.Manifests {
-		named := slices.DeleteFunc(slices.Clone(imgs), func(img image.StreamImage) bool { return !slices.Contains(img.Manifests, rc.in.Want.Config) })
-		if len(named) > 0 {
-			imgs = named
-		}
+	named := slices.DeleteFunc(slices.Clone(imgs), func(img image.StreamImage) bool { return !slices.Contains(img.Manifests, rc.in.Want.Config) })
+	if len(named) > 0 {
+		imgs = named
 	}
 	var have []image.Platform
 	var fits []image.StreamImage

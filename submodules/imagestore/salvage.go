@@ -18,8 +18,8 @@ import (
 	"github.com/mender-app/mender-app/submodules"
 )
 
-// Wanted is an image that a repair has to make whole.
-type Wanted struct {
+// Damaged is an image that a repair has to make whole.
+type Damaged struct {
 	URL string // what it is called, for people
 	Identity
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 
@@ -33,126 +32,55 @@ func (m *Module) images(ctx context.Context) (*containerd.Store, error) {
 	return store, nil
 }
 
-// identity is what a request says of the component it is about.
-func identity(r submodules.Request) (ref string, want imagestore.Identity, err error) {
-	ref, digest := submodules.SplitURL(r.URL)
-	if ref == "" {
+// wanted returns the reference and the identity of the image r.URL.
+func wanted(r submodules.Request) (ref string, want imagestore.Identity, err error) {
+	if ref, _ = submodules.SplitURL(r.URL); ref == "" {
 		return "", want, noURL(r.URL)
 	}
-	c, _ := r.Component(r.URL)
-	if digest == "" {
-		digest = c.Digest
-	}
-	return identified(ref, digest, c.DiffIDs)
-}
-
-func identified(ref, digest string, diffIDs []string) (string, imagestore.Identity, error) {
-	var want imagestore.Identity
-	var err error
-	if digest != "" {
-		if want.Config, err = image.ParseDigest(digest); err != nil {
-			return ref, want, submodules.Mark(fmt.Errorf("%s: %w", ref, err), submodules.ErrUsage)
-		}
-	}
-	for _, s := range diffIDs {
-		d, err := image.ParseDigest(s)
-		if err != nil {
-			return ref, want, submodules.Mark(fmt.Errorf("%s: %w", ref, err), submodules.ErrUsage)
-		}
-		want.DiffIDs = append(want.DiffIDs, d)
-	}
-	return ref, want, nil
+	want, err = imagestore.Wanted(r)
+	return ref, want, err
 }
 
 // Load implements submodules.Orchestrator.
-func (m *Module) Load(ctx context.Context, r submodules.Request) (err error) {
-	ref, want, err := identity(r)
-	if err != nil {
+func (m *Module) Load(ctx context.Context, r submodules.Request) error {
+	if _, _, err := wanted(r); err != nil {
 		return err
 	}
-	var base []image.Digest
-	if c, ok := r.Component(r.URL); ok && len(c.Bases) > 0 {
-		_, id, err := identified(c.Bases[0].URL, c.Bases[0].Digest, c.Bases[0].DiffIDs)
-		if err != nil {
-			return err
-		}
-		base = id.DiffIDs
-	}
-	in := imagestore.Incoming{
-		Tag:     func(config image.Digest) string { return imagestore.OwnRef(r.App, config) },
-		Want:    want,
-		Current: r.CurrentURL,
-		Base:    base,
-		Deep:    r.HasOption(submodules.OptionDeepDelta),
-		TempDir: r.TempDir,
-		Log:     r.Logf,
-	}
-	if r.Platform != "" {
-		if in.Platform, err = image.ParsePlatform(r.Platform); err != nil {
-			return submodules.Mark(err, submodules.ErrUsage)
-		}
-	}
-	store, err := m.images(ctx)
+	q, err := imagestore.NewLoadRequest(r)
 	if err != nil {
-		return err
-	}
-	store.SetLog(r.Logf)
-	if r.HasOption(submodules.OptionDistrust) {
-		if err := store.Distrust(ctx, r.App, ref, want); err != nil {
-			return fmt.Errorf("load %s: %w", ref, err)
-		}
-	}
-	if want.Config != "" {
-		has, err := store.Has(ctx, want)
-		if err != nil {
-			return err
-		}
-		if has {
-			return m.keep(ctx, store, r, ref, want)
-		}
-	}
-	content := r.Stdin
-	if r.Path != "-" {
-		f, err := os.Open(r.Path)
-		if err != nil {
-			return err
-		}
-		defer f.Close()
-		content = f
-	}
-	id, _, err := imagestore.Receive(ctx, store, content, in)
-	if err != nil {
-		return fmt.Errorf("load %s: %w", ref, err)
-	}
-	if err := durable.Point("load.received"); err != nil {
-		return err
-	}
-	return m.keep(ctx, store, r, ref, id)
-}
-
-// keep gives an image that is there the application's own reference, brings it
-// to the registry if there is one, and, but for the option stage, gives it its
-// url.
-func (m *Module) keep(ctx context.Context, store *containerd.Store, r submodules.Request, ref string, id imagestore.Identity) error {
-	if err := store.Tag(ctx, imagestore.OwnRef(r.App, id.Config), ref, id); err != nil {
 		return err
 	}
 	set, err := m.settings()
 	if err != nil {
 		return err
 	}
-	if set.Registry != nil {
-		if err := store.Push(ctx, set.Registry, r.App, id); err != nil {
+	store, err := m.images(ctx)
+	if err != nil {
+		return err
+	}
+	store.SetLog(r.Logf)
+	return imagestore.LoadFile(ctx, pushing{store, set.Registry, r.App}, q, r.Path, r.Stdin)
+}
+
+// pushing is the node's image store, where what gets the application's own
+// reference is brought to the registry too, if there is one.
+type pushing struct {
+	*containerd.Store
+	registry *containerd.Registry
+	app      string
+}
+
+// Name implements imagestore.Store.
+func (p pushing) Name(ctx context.Context, img imagestore.Stored, ref, url string) error {
+	if err := p.Store.Name(ctx, img, ref, url); err != nil || !imagestore.IsOwnRef(ref) {
+		return err
+	}
+	if p.registry != nil {
+		if err := p.Push(ctx, p.registry, p.app, img.Identity); err != nil {
 			return err
 		}
 	}
-	if err := durable.Point("load.kept"); err != nil {
-		return err
-	}
-	if r.HasOption(submodules.OptionStage) {
-		return nil
-	}
-	return store.Tag(ctx, ref, ref, id)
+	return durable.Point("load.kept")
 }
 
 // pinned is one image of a release: what a name in the manifests has to mean.
@@ -170,7 +98,7 @@ func pins(r submodules.Request) (map[string]pinned, error) {
 			continue
 		}
 		ref, _ := submodules.SplitURL(c.URL)
-		ref, id, err := identified(ref, c.Digest, c.DiffIDs)
+		id, err := imagestore.ParseIdentity(c)
 		if err != nil {
 			return nil, err
 		}
@@ -196,7 +124,7 @@ func (s *session) pin(ctx context.Context, app string, r *release) error {
 		if err != nil {
 			return err
 		}
-		if err := store.Tag(ctx, imagestore.OwnRef(app, p.Config), p.url, p.Identity); err != nil {
+		if err := store.TagOwn(ctx, app, p.url, p.Identity); err != nil {
 			return err
 		}
 		if err := store.Tag(ctx, p.url, p.url, p.Identity); err != nil {
@@ -208,7 +136,7 @@ func (s *session) pin(ctx context.Context, app string, r *release) error {
 
 // Save implements submodules.Orchestrator.
 func (m *Module) Save(ctx context.Context, r submodules.Request) error {
-	ref, want, err := identity(r)
+	ref, want, err := wanted(r)
 	if err != nil {
 		return err
 	}
@@ -260,7 +188,7 @@ func (m *Module) List(ctx context.Context, r submodules.Request) ([]submodules.C
 
 // Delete implements submodules.Orchestrator.
 func (m *Module) Delete(ctx context.Context, r submodules.Request) error {
-	ref, want, err := identity(r)
+	ref, want, err := wanted(r)
 	if err != nil {
 		return err
 	}
@@ -327,7 +255,7 @@ func (m *Module) Verify(ctx context.Context, r submodules.Request) ([]string, er
 			continue
 		}
 		ref, _ := submodules.SplitURL(c.URL)
-		_, id, err := identified(ref, c.Digest, c.DiffIDs)
+		id, err := imagestore.ParseIdentity(c)
 		if err != nil {
 			return nil, err
 		}

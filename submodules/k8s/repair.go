@@ -36,11 +36,11 @@ func (m *Module) Repair(ctx context.Context, r submodules.Request) ([]string, er
 			continue
 		}
 		ref, _ := submodules.SplitURL(c.URL)
-		_, id, err := identified(ref, c.Digest, c.DiffIDs)
+		id, err := imagestore.ParseIdentity(c)
 		if err != nil {
 			return nil, err
 		}
-		spec.Want = append(spec.Want, imagestore.Wanted{URL: ref, Identity: id})
+		spec.Want = append(spec.Want, imagestore.Damaged{URL: ref, Identity: id})
 	}
 	apps, err := store.Repair(ctx, spec)
 	if err != nil || s.set.Registry == nil {

@@ -20,6 +20,33 @@ import (
 	"github.com/mender-app/mender-app/submodules/imagestore"
 )
 
+// Name implements imagestore.Store.
+func (s *Store) Name(ctx context.Context, img imagestore.Stored, ref, url string) error {
+	url, _ = submodules.SplitURL(url)
+	return s.Tag(ctx, ref, url, img.Identity)
+}
+
+// Unname implements imagestore.Store.
+func (s *Store) Unname(ctx context.Context, ref string) error {
+	err := s.client.ImageService().Delete(ctx, Canonical(ref), images.SynchronousDelete())
+	if errdefs.IsUnavailable(err) {
+		return nil
+	}
+	return ignoreMissing(err)
+}
+
+// TagOwn is Tag with the application's own reference.
+func (s *Store) TagOwn(ctx context.Context, app, url string, id imagestore.Identity) error {
+	st, err := s.find(ctx, id)
+	if err != nil {
+		return err
+	}
+	if st == nil {
+		return missing(url, id)
+	}
+	return s.Tag(ctx, st.own(app, id), url, id)
+}
+
 // Tag makes a reference name the image, keeps it from being collected, and
 // unpacks it if it is not. An own reference also remembers url, what the
 // manifests call the image. An image that is not there is submodules.ErrNotFound.
@@ -94,8 +121,8 @@ func (s *Store) List(ctx context.Context, app string) ([]Image, error) {
 	}
 	var out []Image
 	for _, st := range list {
-		name := imagestore.OwnRef(app, st.config)
-		if !slices.Contains(st.names, name) {
+		owns := st.owns(app)
+		if len(owns) == 0 {
 			continue
 		}
 		if ok, err := s.whole(ctx, st); err != nil {
@@ -107,12 +134,24 @@ func (s *Store) List(ctx context.Context, app string) ([]Image, error) {
 		for _, l := range st.layers {
 			size += l.Size
 		}
-		for _, url := range strings.Fields(st.labels[name][labelURLs]) {
+		for _, url := range st.urls(owns) {
 			out = append(out, Image{URL: url, InUse: used.of(st), Size: size, Identity: imagestore.Identity{Config: st.config, DiffIDs: st.diffIDs}})
 		}
 	}
 	slices.SortFunc(out, func(a, b Image) int { return strings.Compare(a.URL+"@"+string(a.Config), b.URL+"@"+string(b.Config)) })
 	return out, nil
+}
+
+// urls are what the manifests call an image, as its own references remember.
+func (st *stored) urls(owns []string) (urls []string) {
+	for _, own := range owns {
+		for _, url := range strings.Fields(st.labels[own][labelURLs]) {
+			if !slices.Contains(urls, url) {
+				urls = append(urls, url)
+			}
+		}
+	}
+	return urls
 }
 
 func top(diffIDs []image.Digest) image.Digest {
@@ -227,18 +266,30 @@ func (s *Store) Delete(ctx context.Context, app, url string, id imagestore.Ident
 	}
 	tag := Canonical(url)
 	for _, st := range list {
-		if id.Config != "" && st.config != id.Config || id.Config == "" && !slices.Contains(st.names, tag) {
+		if id.Config != "" && !st.is(imagestore.Identity{Config: id.Config}) || id.Config == "" && !slices.Contains(st.names, tag) {
 			continue
 		}
-		if err := s.deleteOne(ctx, app, url, st); err != nil {
+		if err := s.deleteOne(ctx, app, url, st.own(app, id), st); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (s *Store) deleteOne(ctx context.Context, app, url string, st *stored) error {
-	own, tag := imagestore.OwnRef(app, st.config), Canonical(url)
+// deleteOwn is Delete of the image that an own reference names now.
+func (s *Store) deleteOwn(ctx context.Context, app, url, own string) error {
+	st, err := s.named(ctx, own, imagestore.Identity{})
+	if errors.Is(err, submodules.ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return s.deleteOne(ctx, app, url, own, st)
+}
+
+func (s *Store) deleteOne(ctx context.Context, app, url, own string, st *stored) error {
+	tag := Canonical(url)
 	if !slices.Contains(st.names, own) {
 		return nil
 	}
@@ -295,8 +346,8 @@ func (s *Store) deleteOne(ctx context.Context, app, url string, st *stored) erro
 }
 
 func (s *Store) ownedByOthers(app string, st *stored) bool {
-	own := imagestore.OwnRef(app, st.config)
-	return slices.ContainsFunc(st.names, func(n string) bool { return n != own && imagestore.IsOwnRef(n) })
+	owns := st.owns(app)
+	return slices.ContainsFunc(st.names, func(n string) bool { return imagestore.IsOwnRef(n) && !slices.Contains(owns, n) })
 }
 
 // Purge deletes all of the application's images.
@@ -306,10 +357,11 @@ func (s *Store) Purge(ctx context.Context, app string) error {
 		return err
 	}
 	for _, st := range list {
-		own := imagestore.OwnRef(app, st.config)
-		for _, url := range strings.Fields(st.labels[own][labelURLs]) {
-			if err := s.Delete(ctx, app, url, imagestore.Identity{Config: st.config}); err != nil {
-				return err
+		for _, own := range st.owns(app) {
+			for _, url := range st.urls([]string{own}) {
+				if err := s.deleteOwn(ctx, app, url, own); err != nil {
+					return err
+				}
 			}
 		}
 	}

@@ -171,7 +171,7 @@ func (s *Store) Push(ctx context.Context, g *Registry, app string, id imagestore
 		return missing(string(id.Config), id)
 	}
 	resolver := docker.NewResolver(docker.ResolverOptions{Hosts: g.hosts()})
-	tagged := g.host + "/" + g.repository(app) + ":" + id.Config.Hex()
+	tagged := g.host + "/" + g.repository(app) + ":" + st.config.Hex()
 	pusher, err := resolver.Pusher(ctx, tagged+"@"+st.manifest.Digest.String())
 	if err != nil {
 		return g.failed("push "+tagged, err)

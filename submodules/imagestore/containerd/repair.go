@@ -25,7 +25,7 @@ import (
 // RepairSpec says what to repair.
 type RepairSpec struct {
 	App    string
-	Want   []imagestore.Wanted
+	Want   []imagestore.Damaged
 	Dir    string // of the repair's own, outlives the call
 	Source string // directory with image archives, "" for none
 	Finish bool   // only end what was begun

@@ -92,7 +92,7 @@ func (d *damaged) source(img *image.Image) string {
 
 func spec(t *testing.T, app, url string, img *image.Image) RepairSpec {
 	return RepairSpec{
-		App: app, Dir: t.TempDir(), Want: []imagestore.Wanted{{URL: url, Identity: id(img)}},
+		App: app, Dir: t.TempDir(), Want: []imagestore.Damaged{{URL: url, Identity: id(img)}},
 		Users: func(context.Context, []string, []Container) ([]string, error) {
 			t.Error("nothing runs")
 			return nil, nil
@@ -244,7 +244,7 @@ func TestDistrust(t *testing.T) {
 	img, url := d.image("one")
 	load := func(t *testing.T) {
 		t.Helper()
-		require.NoError(t, d.Distrust(ctx, "one", url, id(img)))
+		require.NoError(t, d.Distrust(ctx, imagestore.LoadRequest{App: "one", URL: url, Want: id(img), Log: t.Logf}))
 		_, err := receive(d.t, d.Store, "one", url, archived(t, img), id(img)) // it goes with the whole test
 		require.NoError(t, err)
 		require.Empty(t, d.problems(url, img))
@@ -278,11 +278,11 @@ func TestDistrust(t *testing.T) {
 
 		// As long as whoever has the lease may live it stays.
 		lateURL := fmt.Sprintf("late-%d:1", d.seed)
-		require.NoError(t, d.Distrust(ctx, "one", lateURL, id(late)))
+		require.NoError(t, d.Distrust(ctx, imagestore.LoadRequest{App: "one", URL: lateURL, Want: id(late), Log: t.Logf}))
 		require.True(t, must(d.committed(ctx, image.ChainIDs(late.DiffIDs)[0])))
 		again := *d.Store
 		again.booted = time.Now().Add(time.Second) // after a boot
-		require.NoError(t, again.Distrust(ctx, "one", lateURL, id(late)))
+		require.NoError(t, again.Distrust(ctx, imagestore.LoadRequest{App: "one", URL: lateURL, Want: id(late), Log: t.Logf}))
 		require.False(t, must(d.committed(ctx, image.ChainIDs(late.DiffIDs)[0])))
 		require.False(t, must(d.holds(ctx, st.layers[0])))
 		_, err = receive(t, d.Store, "one", lateURL, archived(t, late), id(late))
@@ -294,7 +294,7 @@ func TestDistrust(t *testing.T) {
 		require.NoError(t, d.Tag(ctx, imagestore.OwnRef("other", img.ConfigDigest), url, id(img)))
 		t.Cleanup(func() { _ = d.Delete(ctx, "other", url, id(img)) })
 		emptied(t, d.unpacked(img, 0)+"/base")
-		err := d.Distrust(ctx, "one", url, id(img))
+		err := d.Distrust(ctx, imagestore.LoadRequest{App: "one", URL: url, Want: id(img), Log: t.Logf})
 		require.ErrorIs(t, err, submodules.ErrContent)
 		require.ErrorContains(t, err, "mender-app verify --repair")
 	})

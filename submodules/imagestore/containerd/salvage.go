@@ -27,7 +27,7 @@ type planner struct {
 	chains map[image.Digest]bool      // damaged as they are unpacked
 	blobs  map[digest.Digest]bool     // damaged
 	lacks  map[*stored]map[int]string // layers of which there is no whole blob, and why
-	gone   []imagestore.Wanted        // not there at all
+	gone   []imagestore.Damaged       // not there at all
 }
 
 // planRepair is nil if all is whole.
@@ -105,6 +105,7 @@ func (p *planner) survey(ctx context.Context) error {
 		if i < 0 {
 			return fmt.Errorf("%s: it changes while it is looked at: try again", w.URL)
 		}
+		p.urls[found.config] = w.URL
 		if err := p.note(ctx, p.list[i], 0); err != nil {
 			return err
 		}
@@ -213,11 +214,14 @@ func (p *planner) keep(ctx context.Context, d image.Digest) (bool, error) {
 }
 
 // keepAll keeps all of an image that is not there.
-func (p *planner) keepAll(ctx context.Context, w imagestore.Wanted) (repairImage, error) {
+func (p *planner) keepAll(ctx context.Context, w imagestore.Damaged) (repairImage, error) {
 	out := repairImage{URL: w.URL, Config: w.Config, DiffIDs: w.DiffIDs, Names: []string{imagestore.OwnRef(p.spec.App, w.Config)}}
 	img := p.source.Image(w.Config)
 	if img == nil {
 		return out, p.source.Lost(p.spec.App, w.URL, "it is not there")
+	}
+	if out.Config != img.ConfigDigest {
+		out.Names = []string{imagestore.ManifestRef(p.spec.App, out.Config)}
 	}
 	out.Config, out.DiffIDs = img.ConfigDigest, img.DiffIDs
 	for _, d := range out.DiffIDs {

@@ -143,9 +143,37 @@ type stored struct {
 	manifest ocispec.Descriptor
 	config   image.Digest
 	desc     ocispec.Descriptor // of the config
+	platform image.Platform
 	diffIDs  []image.Digest
 	layers   []ocispec.Descriptor
 	labels   map[string]map[string]string // of each name
+}
+
+// is reports whether the image has that identity. id.Config may be the digest of
+// a manifest that it was loaded by, which one of its names then says.
+func (st *stored) is(id imagestore.Identity) bool {
+	known := st.config == id.Config || slices.ContainsFunc(st.names, func(n string) bool { return imagestore.IsManifestRef(n, id.Config) })
+	return known && (id.DiffIDs == nil || slices.Equal(st.diffIDs, id.DiffIDs))
+}
+
+// own is the application's own reference to the image, by what the image is
+// asked for; id is the zero value where any will do.
+func (st *stored) own(app string, id imagestore.Identity) string {
+	if id.Config == "" || id.Config == st.config {
+		return imagestore.OwnRef(app, st.config)
+	}
+	return imagestore.ManifestRef(app, id.Config)
+}
+
+// owns are the own references of the application that the image has.
+func (st *stored) owns(app string) (refs []string) {
+	for _, n := range st.names {
+		d, ok := imagestore.ParseOwnRef(app, n)
+		if _, manifest := imagestore.ParseManifestRef(app, n); manifest || ok && d == st.config {
+			refs = append(refs, n)
+		}
+	}
+	return refs
 }
 
 // all returns what the store has. Images whose manifest or config is not there,
@@ -214,7 +242,7 @@ func (s *Store) resolve(ctx context.Context, desc ocispec.Descriptor, depth int)
 		return nil, nil // an attestation, or no image of ours
 	}
 	return []*stored{{
-		manifest: desc, config: image.Digest(m.Config.Digest), desc: m.Config,
+		manifest: desc, config: image.Digest(m.Config.Digest), desc: m.Config, platform: c.Platform(),
 		diffIDs: c.RootFS.DiffIDs, layers: m.Layers, labels: map[string]map[string]string{},
 	}}, nil
 }
@@ -240,7 +268,7 @@ func (s *Store) find(ctx context.Context, id imagestore.Identity) (*stored, erro
 	}
 	var best *stored
 	for _, st := range list {
-		if st.config != id.Config || id.DiffIDs != nil && !slices.Equal(st.diffIDs, id.DiffIDs) {
+		if !st.is(id) {
 			continue
 		}
 		if best == nil {
@@ -305,6 +333,35 @@ func (s *Store) Has(ctx context.Context, id imagestore.Identity) (bool, error) {
 		return false, err
 	}
 	return s.whole(ctx, st)
+}
+
+// Find implements imagestore.Store. An image that cannot run is not there: to
+// load it again makes it whole.
+func (s *Store) Find(ctx context.Context, _ string, id imagestore.Identity, hint string) (imagestore.Stored, error) {
+	st, err := s.find(ctx, id)
+	if err != nil {
+		return imagestore.Stored{}, err
+	}
+	if st != nil {
+		if whole, err := s.whole(ctx, st); err != nil || whole {
+			return st.described(), err
+		}
+	}
+	return imagestore.Stored{}, missing(hint, id)
+}
+
+// Named implements imagestore.Store.
+func (s *Store) Named(ctx context.Context, ref string) (imagestore.Stored, error) {
+	st, err := s.named(ctx, ref, imagestore.Identity{})
+	if err != nil {
+		return imagestore.Stored{}, err
+	}
+	return st.described(), nil
+}
+
+// described is the image as imagestore sees it.
+func (st *stored) described() imagestore.Stored {
+	return imagestore.Stored{Identity: imagestore.Identity{Config: st.config, DiffIDs: st.diffIDs}, Platform: st.platform}
 }
 
 // Config returns the config digest of the image that a reference, as a manifest

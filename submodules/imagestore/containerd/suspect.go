@@ -20,11 +20,12 @@ import (
 // garbage collector).
 const labelExpire = "containerd.io/gc.expire"
 
-// Distrust makes sure that what an interrupted load may have left is not taken
-// for present: what only its lease holds, names of nothing, and the image
-// itself, where it is damaged. One that something else needs cannot be loaded
-// again: that is submodules.ErrContent.
-func (s *Store) Distrust(ctx context.Context, app, url string, want imagestore.Identity) error {
+// Distrust implements imagestore.Store. It removes what only the lease of an
+// interrupted load holds, names of nothing, and the image itself, where it is
+// damaged.
+func (s *Store) Distrust(ctx context.Context, q imagestore.LoadRequest) error {
+	want := q.Want
+	url, _ := submodules.SplitURL(q.URL)
 	if err := s.dropHollow(ctx, want); err != nil {
 		return err
 	}
@@ -43,7 +44,7 @@ func (s *Store) Distrust(ctx context.Context, app, url string, want imagestore.I
 		return err
 	}
 	s.log("image %s is damaged (%s): it is loaded again", st.config, list[0].what)
-	if err := s.Delete(ctx, app, url, want); err != nil {
+	if err := s.Delete(ctx, q.App, url, want); err != nil {
 		return err
 	}
 	needed := submodules.Mark(fmt.Errorf("it is damaged in containerd (%s), and something else needs it: run mender-app verify --repair", list[0].what), submodules.ErrContent)
@@ -98,7 +99,7 @@ func (s *Store) dropHollow(ctx context.Context, want imagestore.Identity) error 
 		return fmt.Errorf("list images: %w", err)
 	}
 	for _, img := range list {
-		if config, ok := imagestore.OwnConfig(img.Name); !ok || config != want.Config {
+		if config, ok := imagestore.OwnConfig(img.Name); (!ok || config != want.Config) && !imagestore.IsManifestRef(img.Name, want.Config) {
 			continue
 		}
 		have, err := s.resolve(ctx, img.Target, 0)

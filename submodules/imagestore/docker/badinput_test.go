@@ -107,7 +107,7 @@ func TestLoadHostile(t *testing.T) {
 		t.Skip("the engine's disk is out of reach")
 	}
 	old := makeImage(t, "amd64", layerTar(t, entry{"a", app + "old"}))
-	require.NoError(t, e.loadBytes(t, app, ours(t, old, app+":1"), LoadSpec{}))
+	require.NoError(t, e.loadBytes(t, app, ours(t, old, app+":1"), imagestore.LoadRequest{}))
 	before, err := e.Inspect(t.Context(), app+":1")
 	require.NoError(t, err)
 	require.NoError(t, e.cli.ImageTag(t.Context(), before.ID, app+":mine"))
@@ -140,7 +140,7 @@ func TestLoadHostile(t *testing.T) {
 	require.NoError(t, err)
 	for title, c := range map[string]struct {
 		content io.Reader
-		spec    LoadSpec
+		spec    imagestore.LoadRequest
 		want    error
 		says    string
 	}{
@@ -177,7 +177,7 @@ func TestLoadHostile(t *testing.T) {
 			})), want: submodules.ErrContent, says: s.img.ConfigDigest.Hex()[:12],
 		},
 		"config for another platform": {
-			content: bytes.NewReader(ours(t, makeImage(t, "arm64", big), "x:1")), spec: LoadSpec{Platform: image.Platform{OS: "linux", Arch: "amd64"}},
+			content: bytes.NewReader(ours(t, makeImage(t, "arm64", big), "x:1")), spec: imagestore.LoadRequest{Platform: image.Platform{OS: "linux", Arch: "amd64"}},
 			want: submodules.ErrContent, says: "is for linux/arm64, the release for linux/amd64",
 		},
 		"layer twice": {
@@ -206,7 +206,8 @@ func TestLoadHostile(t *testing.T) {
 			spec.App, spec.URL, spec.TempDir = app, app+":1", t.TempDir()
 			var from, to runtime.MemStats
 			runtime.ReadMemStats(&from)
-			err := e.Load(t.Context(), spec, in)
+			spec.Log = t.Logf
+			err := imagestore.Load(t.Context(), e.Store(spec.TempDir), spec, in)
 			runtime.ReadMemStats(&to)
 			require.ErrorIs(t, err, c.want)
 			require.ErrorContains(t, err, c.says)
@@ -228,5 +229,5 @@ func TestLoadHostile(t *testing.T) {
 		})
 	}
 	// The good one of them still loads.
-	require.NoError(t, e.loadBytes(t, app, good, LoadSpec{Want: s.identity()}))
+	require.NoError(t, e.loadBytes(t, app, good, imagestore.LoadRequest{Want: s.identity()}))
 }

@@ -77,21 +77,21 @@ func TestLoadDelta(t *testing.T) {
 			if strings.HasSuffix(route, "compressed") {
 				content = dockerArchive(t, old, app+":1") // as it is pulled, the containerd store keeps it
 			}
-			require.NoError(t, e.loadBytes(t, app, content, LoadSpec{}))
+			require.NoError(t, e.loadBytes(t, app, content, imagestore.LoadRequest{}))
 			d := encode(t, old, new)
 			require.Less(t, len(d), 20000)
 			if route == "docker save" {
 				e.outOfReach(t)
 			}
-			spec := LoadSpec{Want: new.identity(), Stage: true}
+			spec := imagestore.LoadRequest{Want: new.identity(), Stage: true}
 			flipped := bytes.Clone(d)
 			flipped[len(d)-100] ^= 4
 			err := e.loadBytes(t, app, flipped, spec) // it may seem to be the base's fault
 			require.True(t, errors.Is(err, submodules.ErrContent) || errors.Is(err, submodules.ErrBase), "%v", err)
 			require.ErrorIs(t, e.loadBytes(t, app, d[:len(d)/2], spec), submodules.ErrContent)
-			require.ErrorIs(t, e.loadBytes(t, app, d, LoadSpec{Want: old.identity()}), nil) // present: not even read
+			require.ErrorIs(t, e.loadBytes(t, app, d, imagestore.LoadRequest{Want: old.identity()}), nil) // present: not even read
 			_, other := pair(t, app+"other")
-			require.ErrorIs(t, e.loadBytes(t, app, d, LoadSpec{Want: other.identity()}), submodules.ErrContent)
+			require.ErrorIs(t, e.loadBytes(t, app, d, imagestore.LoadRequest{Want: other.identity()}), submodules.ErrContent)
 
 			said = nil
 			require.NoError(t, e.loadBytes(t, app, d, spec))
@@ -101,7 +101,7 @@ func TestLoadDelta(t *testing.T) {
 			require.NoError(t, e.Verify(t.Context(), app, new.identity(), ""))
 			require.NoError(t, e.Verify(t.Context(), app, old.identity(), ""))
 			// Again, without knowing what it is: nothing moves.
-			require.NoError(t, e.loadBytes(t, app, d, LoadSpec{Stage: true}))
+			require.NoError(t, e.loadBytes(t, app, d, imagestore.LoadRequest{Stage: true}))
 			// Each is whole without the other.
 			img, err := e.Find(t.Context(), app, old.identity(), "")
 			require.NoError(t, err)
@@ -147,13 +147,13 @@ func (e *Engine) layerDir(t *testing.T, d image.Digest) string {
 func TestLoadDeltaDamagedBase(t *testing.T) {
 	e, app := engine(t)
 	old, new := pair(t, app)
-	require.NoError(t, e.loadBytes(t, app, ours(t, old, app+":1"), LoadSpec{}))
+	require.NoError(t, e.loadBytes(t, app, ours(t, old, app+":1"), imagestore.LoadRequest{}))
 	file := filepath.Join(e.layerDir(t, old.img.DiffIDs[1]), "d", "big")
 	content, err := os.ReadFile(file)
 	require.NoError(t, err)
 	content[5000] ^= 1
 	require.NoError(t, os.WriteFile(file, content, 0o644))
-	err = e.loadBytes(t, app, encode(t, old, new), LoadSpec{Want: new.identity()})
+	err = e.loadBytes(t, app, encode(t, old, new), imagestore.LoadRequest{Want: new.identity()})
 	require.ErrorIs(t, err, submodules.ErrBase)
 	require.ErrorContains(t, err, `"d/big"`)
 	_, err = e.Find(context.Background(), app, new.identity(), imagestore.OwnRef(app, new.img.ConfigDigest))

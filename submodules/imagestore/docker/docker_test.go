@@ -183,13 +183,14 @@ func shuffled(t *testing.T, archive []byte) []byte {
 	return buf.Bytes()
 }
 
-func (e *Engine) loadBytes(t *testing.T, app string, b []byte, spec LoadSpec) error {
+func (e *Engine) loadBytes(t *testing.T, app string, b []byte, spec imagestore.LoadRequest) error {
 	t.Helper()
 	spec.App, spec.TempDir = app, t.TempDir()
 	if spec.URL == "" {
 		spec.URL = app + ":1"
 	}
-	err := e.Load(t.Context(), spec, bytes.NewReader(b))
+	spec.Log = t.Logf
+	err := imagestore.Load(t.Context(), e.Store(spec.TempDir), spec, bytes.NewReader(b))
 	left, derr := os.ReadDir(spec.TempDir)
 	require.NoError(t, derr)
 	require.Empty(t, left, "nothing is left in the temporary directory")
@@ -207,7 +208,7 @@ func TestLoadForms(t *testing.T) {
 		t.Run(title, func(t *testing.T) {
 			s := makeImage(t, "amd64", layerTar(t, entry{"a", app + title}), layerTar(t, entry{"b", strings.Repeat("b", 5000)}))
 			b := form(s)
-			require.NoError(t, e.loadBytes(t, app, b, LoadSpec{Want: s.identity(), Stage: true}))
+			require.NoError(t, e.loadBytes(t, app, b, imagestore.LoadRequest{Want: s.identity(), Stage: true}))
 			own := imagestore.OwnRef(app, s.img.ConfigDigest)
 			img, err := e.Inspect(t.Context(), own)
 			require.NoError(t, err)
@@ -216,11 +217,11 @@ func TestLoadForms(t *testing.T) {
 			require.NoError(t, e.Verify(t.Context(), app, s.identity(), ""))
 
 			// By hand, by the digest alone, and again: the tag, and no content.
-			require.NoError(t, e.loadBytes(t, app, b, LoadSpec{}))
+			require.NoError(t, e.loadBytes(t, app, b, imagestore.LoadRequest{}))
 			img, err = e.Inspect(t.Context(), app+":1")
 			require.NoError(t, err)
 			require.True(t, img.is(s.identity()))
-			require.NoError(t, e.Load(t.Context(), LoadSpec{App: app, URL: app + ":1", Want: s.identity()}, failing{t}))
+			require.NoError(t, imagestore.Load(t.Context(), e.Store(t.TempDir()), imagestore.LoadRequest{App: app, URL: app + ":1", Want: s.identity(), Log: t.Logf}, failing{t}))
 
 			// What was loaded can be saved: the same image, the same bytes.
 			var one, two bytes.Buffer
@@ -255,11 +256,11 @@ func TestLoadOmitted(t *testing.T) {
 	one, two := makeImage(t, "amd64", base, top1), makeImage(t, "amd64", base, top2)
 	baseID := one.img.DiffIDs[0]
 
-	err := e.loadBytes(t, app, ours(t, two, app+":1", baseID), LoadSpec{})
+	err := e.loadBytes(t, app, ours(t, two, app+":1", baseID), imagestore.LoadRequest{})
 	require.ErrorIs(t, err, submodules.ErrContent)
 	require.ErrorContains(t, err, "neither in the content nor in the engine")
-	require.NoError(t, e.loadBytes(t, app, ours(t, one, app+":1"), LoadSpec{}))
-	require.NoError(t, e.loadBytes(t, app, ours(t, two, app+":1", baseID), LoadSpec{Want: two.identity()}))
+	require.NoError(t, e.loadBytes(t, app, ours(t, one, app+":1"), imagestore.LoadRequest{}))
+	require.NoError(t, e.loadBytes(t, app, ours(t, two, app+":1", baseID), imagestore.LoadRequest{Want: two.identity()}))
 	require.NoError(t, e.Verify(t.Context(), app, two.identity(), ""))
 	// The tag has moved; the first image is kept by its own reference.
 	img, err := e.Find(t.Context(), app, one.identity(), "")
@@ -270,7 +271,7 @@ func TestLoadOmitted(t *testing.T) {
 	require.NoError(t, e.Verify(t.Context(), app, two.identity(), app+":1"))
 	// A layer that is there, but in another place of the chain.
 	three := makeImage(t, "amd64", layerTar(t, entry{"below", app}), base)
-	require.NoError(t, e.loadBytes(t, app, ours(t, three, app+":1", baseID), LoadSpec{Want: three.identity()}))
+	require.NoError(t, e.loadBytes(t, app, ours(t, three, app+":1", baseID), imagestore.LoadRequest{Want: three.identity()}))
 	require.NoError(t, e.Verify(t.Context(), app, three.identity(), app+":1"))
 }
 
@@ -318,7 +319,7 @@ func TestLoadCrossesOnce(t *testing.T) {
 	for i := range 3 {
 		s := makeImage(t, "amd64", base, shared, layerTar(t, entry{"top", fmt.Sprint(app, i)}))
 		url := fmt.Sprintf("%s:%d", app, i)
-		require.NoError(t, e.receive(t.Context(), tap, LoadSpec{App: app, URL: url}, bytes.NewReader(ours(t, s, url))))
+		require.NoError(t, imagestore.Load(t.Context(), tap, imagestore.LoadRequest{App: app, URL: url, Log: t.Logf}, bytes.NewReader(ours(t, s, url))))
 		require.NoError(t, e.Verify(t.Context(), app, s.identity(), url))
 	}
 	for _, b := range [][]byte{base, shared} {
@@ -338,16 +339,16 @@ func TestLoadTakesBack(t *testing.T) {
 	base := layerTar(t, entry{"base", app + strings.Repeat("x", 1000)})
 	s := makeImage(t, "amd64", base, layerTar(t, entry{"top", app}))
 	other := makeImage(t, "amd64", layerTar(t, entry{"top", app}))
-	require.NoError(t, e.loadBytes(t, app, ours(t, other, app+":1"), LoadSpec{}))
+	require.NoError(t, e.loadBytes(t, app, ours(t, other, app+":1"), imagestore.LoadRequest{}))
 	tap := &tapped{target: target{e, t.TempDir()}, members: map[string]int64{},
 		lie: map[image.Digest]image.Descriptor{s.img.DiffIDs[0]: {}}}
-	err := e.receive(t.Context(), tap, LoadSpec{App: app, URL: app + ":1"}, bytes.NewReader(ours(t, s, app+":1")))
+	err := imagestore.Load(t.Context(), tap, imagestore.LoadRequest{App: app, URL: app + ":1", Log: t.Logf}, bytes.NewReader(ours(t, s, app+":1")))
 	require.Error(t, err)
 	_, err = e.Inspect(t.Context(), imagestore.OwnRef(app, s.img.ConfigDigest))
 	require.ErrorIs(t, err, submodules.ErrNotFound)
 	require.NoError(t, e.Verify(t.Context(), app, other.identity(), app+":1"))
 	// And the whole one is not taken for present.
-	require.NoError(t, e.loadBytes(t, app, ours(t, s, app+":1"), LoadSpec{Want: s.identity()}))
+	require.NoError(t, e.loadBytes(t, app, ours(t, s, app+":1"), imagestore.LoadRequest{Want: s.identity()}))
 	require.NoError(t, e.Verify(t.Context(), app, s.identity(), app+":1"))
 }
 
@@ -362,19 +363,19 @@ func TestLoadRefuses(t *testing.T) {
 	amd := image.Platform{OS: "linux", Arch: "amd64"}
 	for title, c := range map[string]struct {
 		content []byte
-		spec    LoadSpec
+		spec    imagestore.LoadRequest
 		want    string
 	}{
-		"empty":               {nil, LoadSpec{}, "the content is empty"},
-		"garbage":             {bytes.Repeat([]byte("nonsense"), 1000), LoadSpec{}, ""},
-		"another image":       {good, LoadSpec{Want: other.identity()}, "announced is " + string(other.img.ConfigDigest)},
-		"another one, docker": {docker, LoadSpec{Want: other.identity()}, "announced is " + string(other.img.ConfigDigest)},
-		"other layers":        {good, LoadSpec{Want: imagestore.Identity{Config: s.img.ConfigDigest, DiffIDs: other.img.DiffIDs}}, "its layers are not those announced"},
-		"platform":            {good, LoadSpec{Platform: amd}, "is for linux/arm64, the release for linux/amd64"},
-		"truncated":           {good[:len(good)/2], LoadSpec{}, ""},
-		"cut at the end":      {good[:len(good)-2000], LoadSpec{}, ""},
-		"flipped bit":         {flipped, LoadSpec{Want: s.identity()}, "does not match its digest"},
-		"docker truncated":    {docker[:len(docker)/2], LoadSpec{}, ""},
+		"empty":               {nil, imagestore.LoadRequest{}, "the content is empty"},
+		"garbage":             {bytes.Repeat([]byte("nonsense"), 1000), imagestore.LoadRequest{}, ""},
+		"another image":       {good, imagestore.LoadRequest{Want: other.identity()}, "announced is " + string(other.img.ConfigDigest)},
+		"another one, docker": {docker, imagestore.LoadRequest{Want: other.identity()}, "announced is " + string(other.img.ConfigDigest)},
+		"other layers":        {good, imagestore.LoadRequest{Want: imagestore.Identity{Config: s.img.ConfigDigest, DiffIDs: other.img.DiffIDs}}, "its layers are not those announced"},
+		"platform":            {good, imagestore.LoadRequest{Platform: amd}, "is for linux/arm64, the release for linux/amd64"},
+		"truncated":           {good[:len(good)/2], imagestore.LoadRequest{}, ""},
+		"cut at the end":      {good[:len(good)-2000], imagestore.LoadRequest{}, ""},
+		"flipped bit":         {flipped, imagestore.LoadRequest{Want: s.identity()}, "does not match its digest"},
+		"docker truncated":    {docker[:len(docker)/2], imagestore.LoadRequest{}, ""},
 	} {
 		t.Run(title, func(t *testing.T) {
 			err := e.loadBytes(t, app, c.content, c.spec)
@@ -394,8 +395,8 @@ func TestDeleteShared(t *testing.T) {
 	e, app := engine(t)
 	other := app + "-second"
 	s := makeImage(t, "amd64", layerTar(t, entry{"a", app}))
-	require.NoError(t, e.loadBytes(t, app, ours(t, s, app+":1"), LoadSpec{}))
-	require.NoError(t, e.loadBytes(t, other, ours(t, s, app+":1"), LoadSpec{URL: app + ":1"}))
+	require.NoError(t, e.loadBytes(t, app, ours(t, s, app+":1"), imagestore.LoadRequest{}))
+	require.NoError(t, e.loadBytes(t, other, ours(t, s, app+":1"), imagestore.LoadRequest{URL: app + ":1"}))
 	img, err := e.Inspect(t.Context(), app+":1")
 	require.NoError(t, err)
 	require.Len(t, img.Tags, 3)
@@ -417,9 +418,9 @@ func TestDeleteShared(t *testing.T) {
 func TestDeleteName(t *testing.T) {
 	e, app := engine(t)
 	s := makeImage(t, "amd64", layerTar(t, entry{"a", app}))
-	require.NoError(t, e.loadBytes(t, app, ours(t, s, app+":web"), LoadSpec{URL: app + ":web", Want: s.identity()}))
+	require.NoError(t, e.loadBytes(t, app, ours(t, s, app+":web"), imagestore.LoadRequest{URL: app + ":web", Want: s.identity()}))
 	for _, stage := range []bool{true, false} {
-		require.NoError(t, e.loadBytes(t, app, nil, LoadSpec{URL: app + ":worker", Want: s.identity(), Stage: stage}), "nothing is read")
+		require.NoError(t, e.loadBytes(t, app, nil, imagestore.LoadRequest{URL: app + ":worker", Want: s.identity(), Stage: stage}), "nothing is read")
 	}
 	img, err := e.Inspect(t.Context(), app+":worker")
 	require.NoError(t, err)
@@ -443,7 +444,7 @@ func TestDeleteName(t *testing.T) {
 func TestVerifyFindsDamage(t *testing.T) {
 	e, app := engine(t)
 	s := makeImage(t, "amd64", layerTar(t, entry{"file", app + "content"}))
-	require.NoError(t, e.loadBytes(t, app, ours(t, s, app+":1"), LoadSpec{}))
+	require.NoError(t, e.loadBytes(t, app, ours(t, s, app+":1"), imagestore.LoadRequest{}))
 	require.NoError(t, e.Verify(t.Context(), app, s.identity(), ""))
 	file := filepath.Join(e.unpacked(t, s, 0), "file")
 	require.NoError(t, os.WriteFile(file, nil, 0o644)) // as a power cut leaves it

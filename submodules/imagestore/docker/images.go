@@ -32,9 +32,14 @@ type Image struct {
 	// layers are the blobs of the layers in the containerd store, where they
 	// can be known.
 	layers []image.Descriptor
-	// broken is why the engine cannot describe the image, if so: it can do
+	// undescribed is why the engine cannot describe the image, if so: it can do
 	// nothing with it but remove it.
-	broken error
+	undescribed error
+}
+
+// stored is the image as imagestore sees it.
+func (img Image) stored() imagestore.Stored {
+	return imagestore.Stored{Identity: img.Identity, ID: img.ID, Platform: img.Platform, Undescribed: img.undescribed}
 }
 
 // errNoImage says that the engine has no image under a reference.
@@ -48,7 +53,7 @@ func (e *Engine) Inspect(ctx context.Context, ref string) (Image, error) {
 		return Image{}, submodules.Mark(fmt.Errorf("image %s: %w", ref, errNoImage), submodules.ErrNotFound)
 	}
 	if err != nil {
-		return e.inspectBroken(ctx, ref, fmt.Errorf("inspect image %s: %w", ref, err))
+		return e.inspectUndescribed(ctx, ref, fmt.Errorf("inspect image %s: %w", ref, err))
 	}
 	img := Image{
 		ID:       res.ID,
@@ -150,7 +155,7 @@ func (e *Engine) all(ctx context.Context) ([]Image, error) {
 	var all []Image
 	for _, s := range list {
 		img, err := e.Inspect(ctx, s.ID)
-		if err == nil && img.broken == nil {
+		if err == nil && img.undescribed == nil {
 			all = append(all, img)
 		} else if ctx.Err() != nil {
 			return nil, ctx.Err()
@@ -222,13 +227,17 @@ func (img Image) Known(app string, digest image.Digest) bool {
 
 // Tag makes ref name the image, wherever it pointed before.
 func (e *Engine) Tag(ctx context.Context, img Image, ref string) error {
-	if cur, err := e.Inspect(ctx, ref); err == nil && cur.ID == img.ID {
+	return e.tag(ctx, img.ID, img.Config, ref)
+}
+
+func (e *Engine) tag(ctx context.Context, id string, config image.Digest, ref string) error {
+	if cur, err := e.Inspect(ctx, ref); err == nil && cur.ID == id {
 		return nil
 	} else if err != nil && !errors.Is(err, submodules.ErrNotFound) {
 		return err
 	}
-	if err := e.cli.ImageTag(ctx, img.ID, ref); err != nil {
-		return fmt.Errorf("tag image %s as %s: %w", img.Config, ref, err)
+	if err := e.cli.ImageTag(ctx, id, ref); err != nil {
+		return fmt.Errorf("tag image %s as %s: %w", config, ref, err)
 	}
 	return nil
 }

@@ -6,13 +6,15 @@ import (
 
 	dimage "github.com/docker/docker/api/types/image"
 	"github.com/stretchr/testify/require"
+
+	"github.com/mender-app/mender-app/submodules/imagestore"
 )
 
 // Somebody else's images come and go while ours are looked for.
 func TestImagesGoMeanwhile(t *testing.T) {
 	e, app := engine(t)
 	s := makeImage(t, "amd64", layerTar(t, entry{"a", app}))
-	require.NoError(t, e.loadBytes(t, app, ours(t, s, app+":1"), LoadSpec{Want: s.identity()}))
+	require.NoError(t, e.loadBytes(t, app, ours(t, s, app+":1"), imagestore.LoadRequest{Want: s.identity()}))
 	var others [][]byte
 	for i := range 20 {
 		others = append(others, ours(t, makeImage(t, "amd64", layerTar(t, entry{"a", fmt.Sprint(app, i)})), fmt.Sprintf("%s-other:%d", app, i)))
@@ -21,7 +23,7 @@ func TestImagesGoMeanwhile(t *testing.T) {
 	go func() {
 		defer close(done)
 		for i, b := range others {
-			if err := e.loadBytes(t, app+"-other", b, LoadSpec{URL: fmt.Sprintf("%s-other:%d", app, i)}); err != nil {
+			if err := e.loadBytes(t, app+"-other", b, imagestore.LoadRequest{URL: fmt.Sprintf("%s-other:%d", app, i)}); err != nil {
 				done <- err
 				return
 			}

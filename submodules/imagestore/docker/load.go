@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/docker/docker/client"
 	"golang.org/x/sys/unix"
@@ -21,140 +20,40 @@ import (
 	"github.com/mender-app/mender-app/submodules/imagestore"
 )
 
-// LoadSpec says what to load, and what it must be.
-type LoadSpec struct {
-	App      string
-	URL      string // what the image is called in the application's manifests
-	Stage    bool   // leave the tag URL where it is
-	Want     imagestore.Identity
-	Platform image.Platform
-	Current  string         // old image of a delta
-	Base     []image.Digest // its layers, base first, where they are known
-	Deep     bool
-	Distrust bool // what is present may be damaged: verify it, load it again
-	TempDir  string
-}
-
-// own is the application's own reference to what is loaded.
-func (s LoadSpec) own(config image.Digest) string {
-	if s.Want.Config != "" && s.Want.Config != config {
-		return imagestore.ManifestRef(s.App, s.Want.Config)
-	}
-	return imagestore.OwnRef(s.App, config)
-}
-
-// Load brings an image in under the application's own reference, and under URL
-// unless it is staged. It is verified against Want and its own config before
-// the engine makes an image of it, and the engine's result again afterwards. An
-// image that is there already moves no content.
-func (e *Engine) Load(ctx context.Context, s LoadSpec, r io.Reader) error {
-	distrust := s.Distrust
-	if s.Want.Config != "" && !distrust {
-		img, err := e.Find(ctx, s.App, s.Want, s.URL)
-		distrust = err == nil && img.broken != nil
-	}
-	if distrust {
-		if err := e.suspect(ctx, s); err != nil {
-			return fmt.Errorf("load image %s: %w", s.URL, err)
-		}
-	}
-	if s.Want.Config != "" {
-		img, err := e.Find(ctx, s.App, s.Want, s.URL)
-		if err == nil {
-			e.log(fmt.Sprintf("image %s is present already", img.Config))
-			if err := checkPlatform(img, s.Platform); err != nil {
-				return err
-			}
-			return e.name(ctx, img, s)
-		}
-		if !errors.Is(err, submodules.ErrNotFound) {
-			return err
-		}
-	}
-	return e.receive(ctx, target{e, s.TempDir}, s, r)
-}
-
-// receive brings content in through t, and takes back what is not whole.
-func (e *Engine) receive(ctx context.Context, t imagestore.Target, s LoadSpec, r io.Reader) error {
-	in := imagestore.Incoming{
-		Tag:       s.own,
-		Want:      s.Want,
-		Manifests: true,
-		Platform:  s.Platform,
-		Current:   s.Current,
-		Base:      s.Base,
-		Deep:      s.Deep,
-		TempDir:   s.TempDir,
-		Log:       func(format string, args ...any) { e.log(fmt.Sprintf(format, args...)) },
-	}
-	id, loaded, err := imagestore.Receive(ctx, t, r, in)
-	if err != nil {
-		err = fmt.Errorf("load image %s: %w", s.URL, err)
-		if id.Config == "" {
-			return err
-		}
-		// It was not there before. The containerd store names an image that it
-		// could not unpack (28.5).
-		return errors.Join(err, e.takeBack(ctx, s.own(id.Config)))
-	}
-	if !loaded {
-		e.log(fmt.Sprintf("image %s is present already", id.Config))
-		img, err := e.Find(ctx, s.App, id, s.URL)
-		if err != nil {
-			return err
-		}
-		return e.name(ctx, img, s)
-	}
-	own := s.own(id.Config)
-	img, err := e.Inspect(ctx, own)
-	if err == nil && img.broken != nil {
-		err = img.broken
-	} else if err == nil && !img.is(id) {
-		err = submodules.Mark(fmt.Errorf("load image %s: the engine made the image with config %s and %d layers of what is the image with config %s and %d layers",
-			s.URL, img.Config, len(img.DiffIDs), id.Config, len(id.DiffIDs)), submodules.ErrContent)
-	}
-	if err != nil {
-		// What is wrong goes again, and its reference with it.
-		return errors.Join(err, e.takeBack(ctx, own))
-	}
-	return e.name(ctx, img, s)
-}
-
-// takeBack removes a reference that a failed load may have made, and with it
-// its image, also when the call is given up. An engine that is gone has none.
-func (e *Engine) takeBack(ctx context.Context, own string) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
-	defer cancel()
-	_, err := e.Untag(ctx, own)
-	if client.IsErrConnectionFailed(err) {
-		return nil
-	}
-	return err
-}
-
-func checkPlatform(img Image, want image.Platform) error {
-	if want != (image.Platform{}) && want.Match(img.Platform) == image.NoFit {
-		return submodules.Mark(fmt.Errorf("image %s is for %s, the release for %s", img.Config, img.Platform, want), submodules.ErrContent)
-	}
-	return nil
-}
-
-// name gives an image its references.
-func (e *Engine) name(ctx context.Context, img Image, s LoadSpec) error {
-	if err := e.Tag(ctx, img, s.own(img.Config)); err != nil {
-		return err
-	}
-	ref, digest := submodules.SplitURL(s.URL)
-	if s.Stage || ref == "" || digest != "" && !strings.Contains(filepath.Base(ref), ":") {
-		return nil
-	}
-	return e.Tag(ctx, img, ref)
-}
-
 // target is the engine as imagestore sees it.
 type target struct {
 	e       *Engine
 	tempDir string
+}
+
+// Store returns the engine as an image store. tempDir takes what old content has
+// to be kept while an image is loaded.
+func (e *Engine) Store(tempDir string) imagestore.Store { return target{e, tempDir} }
+
+// Find implements imagestore.Store.
+func (t target) Find(ctx context.Context, app string, id imagestore.Identity, hint string) (imagestore.Stored, error) {
+	img, err := t.e.Find(ctx, app, id, hint)
+	return img.stored(), err
+}
+
+// Named implements imagestore.Store.
+func (t target) Named(ctx context.Context, ref string) (imagestore.Stored, error) {
+	img, err := t.e.Inspect(ctx, ref)
+	return img.stored(), err
+}
+
+// Name implements imagestore.Store.
+func (t target) Name(ctx context.Context, img imagestore.Stored, ref, _ string) error {
+	return t.e.tag(ctx, img.ID, img.Config, ref)
+}
+
+// Unname implements imagestore.Store.
+func (t target) Unname(ctx context.Context, ref string) error {
+	_, err := t.e.Untag(ctx, ref)
+	if client.IsErrConnectionFailed(err) {
+		return nil
+	}
+	return err
 }
 
 // Has implements imagestore.Target.

@@ -92,7 +92,7 @@ func TestLoadByManifest(t *testing.T) {
 	}{"manifest": {one, manifest}, "index": {both, index}, "a manifest in an index": {both, manifest}} {
 		t.Run(title, func(t *testing.T) {
 			known := imagestore.Identity{Config: c.digest}
-			spec := LoadSpec{URL: app + ":1", Want: known, Platform: image.Platform{OS: "linux", Arch: "amd64"}}
+			spec := imagestore.LoadRequest{URL: app + ":1", Want: known, Platform: image.Platform{OS: "linux", Arch: "amd64"}}
 			require.NoError(t, e.loadBytes(t, app, c.archive, spec))
 			img, err := e.Find(ctx, app, known, "")
 			require.NoError(t, err)
@@ -108,7 +108,7 @@ func TestLoadByManifest(t *testing.T) {
 			require.ErrorIs(t, err, submodules.ErrNotFound, "another application does not know it by that")
 
 			// Another release has it by its config: each has its own reference.
-			require.NoError(t, e.loadBytes(t, app, nil, LoadSpec{Want: s.identity(), Stage: true}), "nothing is read")
+			require.NoError(t, e.loadBytes(t, app, nil, imagestore.LoadRequest{Want: s.identity(), Stage: true}), "nothing is read")
 			require.NoError(t, e.Delete(ctx, app, img, app+":1"))
 			_, err = e.Find(ctx, app, known, "")
 			require.ErrorIs(t, err, submodules.ErrNotFound)
@@ -136,7 +136,7 @@ func TestLoadByManifest(t *testing.T) {
 		}, s)),
 	} {
 		t.Run("refused: "+title, func(t *testing.T) {
-			err := e.loadBytes(t, app, archive, LoadSpec{Want: imagestore.Identity{Config: manifest}})
+			err := e.loadBytes(t, app, archive, imagestore.LoadRequest{Want: imagestore.Identity{Config: manifest}})
 			require.ErrorIs(t, err, submodules.ErrContent)
 			require.ErrorContains(t, err, "announced is "+manifest.String())
 			own, err := e.Own(ctx, app)
@@ -148,7 +148,7 @@ func TestLoadByManifest(t *testing.T) {
 	// One that is gone comes back out of the same archive.
 	spec := RepairSpec{
 		App: app, Dir: t.TempDir(), Owner: nobody, TempDir: t.TempDir(), Source: sources(t, one),
-		Want: []imagestore.Wanted{{URL: app + ":1", Identity: imagestore.Identity{Config: manifest}}},
+		Want: []imagestore.Damaged{{URL: app + ":1", Identity: imagestore.Identity{Config: manifest}}},
 	}
 	_, err := e.Repair(ctx, spec)
 	require.NoError(t, err)

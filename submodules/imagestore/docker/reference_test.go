@@ -15,6 +15,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/mender-app/mender-app/submodules/imagestore"
+
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/submodules"
 )
@@ -83,25 +85,25 @@ func TestReferenceDeepDelta(t *testing.T) {
 	e, app := engine(t)
 	old, new := pair(t, app)
 	d := deep(t, old, new)
-	spec := LoadSpec{Deep: true, Current: app + ":1", Want: new.identity()}
+	spec := imagestore.LoadRequest{Deep: true, Current: app + ":1", Want: new.identity()}
 	err := e.loadBytes(t, app, d, spec)
 	require.ErrorIs(t, err, submodules.ErrBase)
-	require.NoError(t, e.loadBytes(t, app, ours(t, old, app+":1"), LoadSpec{}))
+	require.NoError(t, e.loadBytes(t, app, ours(t, old, app+":1"), imagestore.LoadRequest{}))
 	require.NoError(t, e.loadBytes(t, app, d, spec))
 	require.NoError(t, e.Verify(t.Context(), app, new.identity(), app+":1"))
 	require.NoError(t, e.Verify(t.Context(), app, old.identity(), ""))
 	bad := bytes.Clone(d)
 	bad[len(bad)/2] ^= 1
 	_, other := pair(t, app+"2")
-	require.ErrorIs(t, e.loadBytes(t, app, bad, LoadSpec{Deep: true, Want: other.identity()}), submodules.ErrContent)
-	require.ErrorIs(t, e.loadBytes(t, app, d[:1000], LoadSpec{Deep: true}), submodules.ErrContent)
+	require.ErrorIs(t, e.loadBytes(t, app, bad, imagestore.LoadRequest{Deep: true, Want: other.identity()}), submodules.ErrContent)
+	require.ErrorIs(t, e.loadBytes(t, app, d[:1000], imagestore.LoadRequest{Deep: true}), submodules.ErrContent)
 }
 
 func TestReferenceDelta(t *testing.T) {
 	e, app := engine(t)
 	old, new := pair(t, app)
-	require.NoError(t, e.loadBytes(t, app, ours(t, new, app+":2"), LoadSpec{URL: app + ":2"}))
-	require.NoError(t, e.loadBytes(t, app, ours(t, old, app+":1"), LoadSpec{}))
+	require.NoError(t, e.loadBytes(t, app, ours(t, new, app+":2"), imagestore.LoadRequest{URL: app + ":2"}))
+	require.NoError(t, e.loadBytes(t, app, ours(t, old, app+":1"), imagestore.LoadRequest{}))
 	base := e.save(t, app+":1")
 	time.Sleep(1100 * time.Millisecond)
 	if !bytes.Equal(base, e.save(t, app+":1")) {
@@ -115,17 +117,17 @@ func TestReferenceDelta(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, e.Delete(t.Context(), app, img, app+":2"))
 
-	spec := LoadSpec{URL: app + ":2", Current: app + ":1", Want: new.identity(), Stage: true, Platform: image.Platform{OS: "linux", Arch: "amd64"}}
+	spec := imagestore.LoadRequest{URL: app + ":2", Current: app + ":1", Want: new.identity(), Stage: true, Platform: image.Platform{OS: "linux", Arch: "amd64"}}
 	require.NoError(t, e.loadBytes(t, app, d, spec))
 	require.NoError(t, e.Verify(t.Context(), app, new.identity(), ""))
 	require.NoError(t, e.loadBytes(t, app, d, spec))
 
 	_, other := pair(t, app+"2")
-	require.ErrorIs(t, e.loadBytes(t, app, d, LoadSpec{Current: app + ":none", Want: other.identity()}), submodules.ErrBase)
-	require.ErrorIs(t, e.loadBytes(t, app, d, LoadSpec{Want: other.identity()}), submodules.ErrBase)
-	require.NoError(t, e.loadBytes(t, app, ours(t, other, app+":3"), LoadSpec{URL: app + ":3"}))
+	require.ErrorIs(t, e.loadBytes(t, app, d, imagestore.LoadRequest{Current: app + ":none", Want: other.identity()}), submodules.ErrBase)
+	require.ErrorIs(t, e.loadBytes(t, app, d, imagestore.LoadRequest{Want: other.identity()}), submodules.ErrBase)
+	require.NoError(t, e.loadBytes(t, app, ours(t, other, app+":3"), imagestore.LoadRequest{URL: app + ":3"}))
 	img, err = e.Find(t.Context(), app, new.identity(), "")
 	require.NoError(t, err)
 	require.NoError(t, e.Delete(t.Context(), app, img, ""))
-	require.ErrorIs(t, e.loadBytes(t, app, d, LoadSpec{Current: app + ":3", Want: new.identity()}), submodules.ErrBase)
+	require.ErrorIs(t, e.loadBytes(t, app, d, imagestore.LoadRequest{Current: app + ":3", Want: new.identity()}), submodules.ErrBase)
 }

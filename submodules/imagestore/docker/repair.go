@@ -17,7 +17,7 @@ import (
 // RepairSpec says what to repair.
 type RepairSpec struct {
 	App    string
-	Want   []imagestore.Wanted
+	Want   []imagestore.Damaged
 	Dir    string // of the repair's own, outlives the call
 	Source string // directory with image archives, "" for none
 	Finish bool   // only end what was begun
@@ -73,7 +73,7 @@ func (e *Engine) Repair(ctx context.Context, s RepairSpec) (apps []string, err e
 // affected is what a repair is about.
 type affected struct {
 	images  []Image                 // to be removed, and loaded again
-	missing []imagestore.Wanted     // to be loaded
+	missing []imagestore.Damaged    // to be loaded
 	chains  map[image.Digest]Damage // of layers, by chain ID
 	layers  map[image.Digest]Damage // by diffID, where a store keeps them by content
 	urls    map[image.Digest]string // config → a name for people

@@ -41,15 +41,15 @@ func TestRepairSharedLayer(t *testing.T) {
 	base := layerTar(t, entry{"d/base", app + "base"})
 	one := makeImage(t, "amd64", base, layerTar(t, entry{"one", app + "1"}))
 	two := makeImage(t, "amd64", base, layerTar(t, entry{"two", app + "2"}))
-	require.NoError(t, e.loadBytes(t, app, ours(t, one, app+":1"), LoadSpec{Want: one.identity()}))
-	require.NoError(t, e.loadBytes(t, app, ours(t, two, app+":2"), LoadSpec{URL: app + ":2", Want: two.identity()}))
+	require.NoError(t, e.loadBytes(t, app, ours(t, one, app+":1"), imagestore.LoadRequest{Want: one.identity()}))
+	require.NoError(t, e.loadBytes(t, app, ours(t, two, app+":2"), imagestore.LoadRequest{URL: app + ":2", Want: two.identity()}))
 	img, err := e.Find(ctx, app, two.identity(), "")
 	require.NoError(t, err)
 	require.NoError(t, e.Tag(ctx, img, app+":also"))
 
 	spec := RepairSpec{
 		App: app, Dir: t.TempDir(), Owner: nobody, TempDir: t.TempDir(),
-		Want: []imagestore.Wanted{{URL: app + ":1", Identity: one.identity()}, {URL: app + ":2", Identity: two.identity()}},
+		Want: []imagestore.Damaged{{URL: app + ":1", Identity: one.identity()}, {URL: app + ":2", Identity: two.identity()}},
 	}
 	apps, err := e.Repair(ctx, spec)
 	require.NoError(t, err)
@@ -118,12 +118,12 @@ func TestRepairInterrupted(t *testing.T) {
 	two := makeImage(t, "amd64", base, layerTar(t, entry{"two", app + "2"}))
 	for _, done := range []string{"nothing", "one removed", "all removed", "one loaded"} {
 		t.Run(done, func(t *testing.T) {
-			require.NoError(t, e.loadBytes(t, app, ours(t, one, app+":1"), LoadSpec{Want: one.identity()}))
-			require.NoError(t, e.loadBytes(t, app, ours(t, two, app+":2"), LoadSpec{URL: app + ":2", Want: two.identity()}))
+			require.NoError(t, e.loadBytes(t, app, ours(t, one, app+":1"), imagestore.LoadRequest{Want: one.identity()}))
+			require.NoError(t, e.loadBytes(t, app, ours(t, two, app+":2"), imagestore.LoadRequest{URL: app + ":2", Want: two.identity()}))
 			e.lose(t, app, one, 0, "d/base")
 			spec := RepairSpec{
 				App: app, Dir: t.TempDir(), Owner: nobody, TempDir: t.TempDir(), Source: sources(t, ours(t, one, "x:1")),
-				Want: []imagestore.Wanted{{URL: app + ":1", Identity: one.identity()}},
+				Want: []imagestore.Damaged{{URL: app + ":1", Identity: one.identity()}},
 			}
 			plan, err := e.planRepair(ctx, spec)
 			require.NoError(t, err)
@@ -161,7 +161,7 @@ func TestRepairInterrupted(t *testing.T) {
 		})
 	}
 	// One that had not begun to change anything does nothing.
-	spec := RepairSpec{App: app, Dir: t.TempDir(), Owner: nobody, Finish: true, Want: []imagestore.Wanted{{URL: app + ":1", Identity: one.identity()}}}
+	spec := RepairSpec{App: app, Dir: t.TempDir(), Owner: nobody, Finish: true, Want: []imagestore.Damaged{{URL: app + ":1", Identity: one.identity()}}}
 	require.NoError(t, os.MkdirAll(filepath.Dir(imagestore.Salvage(spec.Dir).Path(one.img.ConfigDigest)), 0o755))
 	_, err := e.Repair(ctx, spec)
 	require.NoError(t, err)
@@ -175,7 +175,7 @@ func TestRepairMissing(t *testing.T) {
 	s := makeImage(t, "amd64", layerTar(t, entry{"a", app}))
 	spec := RepairSpec{
 		App: app, Dir: t.TempDir(), Owner: nobody, TempDir: t.TempDir(),
-		Want: []imagestore.Wanted{{URL: app + ":1", Identity: imagestore.Identity{Config: s.img.ConfigDigest}}},
+		Want: []imagestore.Damaged{{URL: app + ":1", Identity: imagestore.Identity{Config: s.img.ConfigDigest}}},
 	}
 	_, err := e.Repair(ctx, spec)
 	require.ErrorContains(t, err, "--from FILE.mender")
@@ -197,12 +197,12 @@ func TestRepairFromAnotherPlace(t *testing.T) {
 	one := makeImage(t, "amd64", layerTar(t, entry{"one", app + "1"}), shared)
 	two := makeImage(t, "amd64", layerTar(t, entry{"two", app + "2"}), shared)
 	for _, s := range []sample{one, two} {
-		require.NoError(t, e.loadBytes(t, app, ours(t, s, app+":x"), LoadSpec{Want: s.identity(), Stage: true}))
+		require.NoError(t, e.loadBytes(t, app, ours(t, s, app+":x"), imagestore.LoadRequest{Want: s.identity(), Stage: true}))
 	}
 	require.NoError(t, os.Remove(filepath.Join(e.unpacked(t, one, 1), "shared")))
 	spec := RepairSpec{
 		App: app, Dir: t.TempDir(), Owner: nobody, TempDir: t.TempDir(),
-		Want: []imagestore.Wanted{{URL: app + ":1", Identity: one.identity()}},
+		Want: []imagestore.Damaged{{URL: app + ":1", Identity: one.identity()}},
 	}
 	_, err := e.Repair(ctx, spec)
 	require.NoError(t, err)

@@ -19,10 +19,9 @@ import (
 	"github.com/mender-app/mender-app/submodules/imagestore"
 )
 
-// suspect makes sure that what an interrupted load may have left is not taken
-// for present: the image itself, where it is damaged, and layers that the store
-// has of no image.
-func (e *Engine) suspect(ctx context.Context, s LoadSpec) error {
+// Distrust implements imagestore.Store.
+func (t target) Distrust(ctx context.Context, s imagestore.LoadRequest) error {
+	e := t.e
 	if s.Want.Config != "" {
 		img, err := e.Find(ctx, s.App, s.Want, s.URL)
 		if err == nil {
@@ -81,7 +80,7 @@ func (e *Engine) dropSnapshots(ctx context.Context, diffIDs []image.Digest, uncl
 
 // deleteDamaged deletes the image if it is not whole. One that something else
 // has, too, cannot be loaded again.
-func (e *Engine) deleteDamaged(ctx context.Context, s LoadSpec, img Image) error {
+func (e *Engine) deleteDamaged(ctx context.Context, s imagestore.LoadRequest, img Image) error {
 	damages, err := e.Damages(ctx, img)
 	if err != nil || len(damages) == 0 {
 		return err

@@ -12,6 +12,8 @@ import (
 	dimage "github.com/docker/docker/api/types/image"
 	"github.com/stretchr/testify/require"
 
+	"github.com/mender-app/mender-app/submodules/imagestore"
+
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/submodules"
 )
@@ -52,8 +54,8 @@ func TestSnapshotOfNoImage(t *testing.T) {
 			base := layerTar(t, entry{"d/a", app + "a"})
 			s := makeImage(t, "amd64", base, layerTar(t, entry{"d/b", app + "b"}))
 			other := makeImage(t, "amd64", base, layerTar(t, entry{"d/c", app + "c"}))
-			require.NoError(t, e.loadBytes(t, app, ours(t, other, app+":2"), LoadSpec{}))
-			require.NoError(t, e.loadBytes(t, app, ours(t, s, app+":1"), LoadSpec{}))
+			require.NoError(t, e.loadBytes(t, app, ours(t, other, app+":2"), imagestore.LoadRequest{}))
+			require.NoError(t, e.loadBytes(t, app, ours(t, s, app+":1"), imagestore.LoadRequest{}))
 			container := protoFields{{1, at.snapshotter}, {2, "container-" + app}, {3, image.ChainIDs(other.img.DiffIDs)[1].String()}}
 			hold(t, at, "container-"+app, nil, "container-"+app)
 			ask(t, at, snapshotService+"Prepare", container)
@@ -72,7 +74,7 @@ func TestSnapshotOfNoImage(t *testing.T) {
 			test.above(t, at, app, chain)
 			ask(t, at, snapshotService+"Remove", kept[:2])
 
-			spec := LoadSpec{Want: s.identity(), Distrust: true}
+			spec := imagestore.LoadRequest{Want: s.identity(), Distrust: true}
 			require.NoError(t, e.loadBytes(t, app, ours(t, s, app+":1"), spec))
 			require.NoError(t, e.Verify(ctx, app, s.identity(), ""))
 			require.NoError(t, e.Verify(ctx, app, other.identity(), ""))
@@ -117,7 +119,7 @@ func TestNameOfNothing(t *testing.T) {
 		t.Skip("this test is of the containerd store")
 	}
 	s := makeImage(t, "amd64", layerTar(t, entry{"d/a", app + "a"}))
-	require.NoError(t, e.loadBytes(t, app, ours(t, s, app+":1"), LoadSpec{Want: s.identity()}))
+	require.NoError(t, e.loadBytes(t, app, ours(t, s, app+":1"), imagestore.LoadRequest{Want: s.identity()}))
 	img, err := e.Find(ctx, app, s.identity(), "")
 	require.NoError(t, err)
 	own, ok := img.OwnRef(app)

@@ -12,6 +12,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/mender-app/mender-app/submodules/imagestore"
+
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/submodules"
 )
@@ -41,7 +43,7 @@ func TestDamages(t *testing.T) {
 	base := layerTar(t, entry{"d/a", app + "a"}, entry{"d/b", app + "b"}, entry{"d/empty", ""}, entry{"e", app + "e"})
 	over := layerTar(t, entry{"d/.wh.b", ""}, entry{"d/c", app + "c"})
 	s := makeImage(t, "amd64", base, over)
-	require.NoError(t, e.loadBytes(t, app, ours(t, s, app+":1"), LoadSpec{}))
+	require.NoError(t, e.loadBytes(t, app, ours(t, s, app+":1"), imagestore.LoadRequest{}))
 	img, err := e.Find(t.Context(), app, s.identity(), "")
 	require.NoError(t, err)
 	whole, err := e.Damages(t.Context(), img)
@@ -70,7 +72,7 @@ func TestDamages(t *testing.T) {
 
 	// A damaged image that is loaded as one that can be trusted stays damaged;
 	// as a suspect one it is loaded again.
-	spec := LoadSpec{Want: s.identity()}
+	spec := imagestore.LoadRequest{Want: s.identity()}
 	require.NoError(t, e.loadBytes(t, app, ours(t, s, app+":1"), spec))
 	require.ErrorIs(t, e.Verify(t.Context(), app, s.identity(), ""), submodules.ErrContent)
 	spec.Distrust = true

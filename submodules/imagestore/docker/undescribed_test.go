@@ -7,6 +7,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/mender-app/mender-app/submodules/imagestore"
+
 	"github.com/mender-app/mender-app/submodules"
 )
 
@@ -16,7 +18,9 @@ import (
 func TestImageThatTheEngineCannotDescribe(t *testing.T) {
 	e, app := engine(t)
 	s := makeImage(t, "amd64", layerTar(t, entry{"a", app + "a"}), layerTar(t, entry{"b", app + "b"}))
-	load := func() error { return e.loadBytes(t, app, ours(t, s, app+":1"), LoadSpec{Want: s.identity()}) }
+	load := func() error {
+		return e.loadBytes(t, app, ours(t, s, app+":1"), imagestore.LoadRequest{Want: s.identity()})
+	}
 	damage := func() {
 		o := inPlace(t, e)
 		require.NoError(t, os.Truncate(filepath.Join(layerDir(t, o, s, 1), "lower"), 0))
@@ -32,8 +36,8 @@ func TestImageThatTheEngineCannotDescribe(t *testing.T) {
 	damage()
 	img, err := e.Find(t.Context(), app, s.identity(), "")
 	require.NoError(t, err)
-	require.Error(t, img.broken)
-	img.broken, img.Size, whole.Size = nil, 0, 0
+	require.Error(t, img.undescribed)
+	img.undescribed, img.Size, whole.Size = nil, 0, 0
 	require.Equal(t, whole, img)
 	require.ErrorIs(t, e.Verify(t.Context(), app, s.identity(), ""), submodules.ErrContent)
 	require.NoError(t, load())
@@ -53,12 +57,12 @@ func TestImageThatTheEngineCannotDescribe(t *testing.T) {
 func TestImageWithoutNames(t *testing.T) {
 	e, app := engine(t)
 	other := makeImage(t, "amd64", layerTar(t, entry{"c", app + "c"}))
-	require.NoError(t, e.loadBytes(t, app, ours(t, other, app+":2"), LoadSpec{Want: other.identity(), URL: app + ":2"}))
+	require.NoError(t, e.loadBytes(t, app, ours(t, other, app+":2"), imagestore.LoadRequest{Want: other.identity(), URL: app + ":2"}))
 	o := inPlace(t, e)
 	for _, file := range []string{"", "lower", "diff/b"} {
 		t.Run(file, func(t *testing.T) {
 			s := makeImage(t, "amd64", layerTar(t, entry{"a", app + "a"}), layerTar(t, entry{"b", app + "b"}))
-			spec := LoadSpec{Want: s.identity(), Distrust: true}
+			spec := imagestore.LoadRequest{Want: s.identity(), Distrust: true}
 			unnamed := func() Image {
 				require.NoError(t, e.loadBytes(t, app, ours(t, s, app+":1"), spec))
 				img, err := e.Find(t.Context(), app, s.identity(), "")

@@ -14,13 +14,13 @@ import (
 	"github.com/mender-app/mender-app/submodules/imagestore"
 )
 
-// inspectBroken describes an image that the engine has and cannot describe: a
+// inspectUndescribed describes an image that the engine has and cannot describe: a
 // power cut emptied a file in which overlay2 keeps how its layers hang
 // together, and 20.10 fails for it ("readlink …/overlay2: invalid argument").
 // It can still be removed, and has to be before it can be loaded again. The
 // list of images and its config say what it is; cause is the engine's error,
 // and what is returned where that is not so.
-func (e *Engine) inspectBroken(ctx context.Context, ref string, cause error) (Image, error) {
+func (e *Engine) inspectUndescribed(ctx context.Context, ref string, cause error) (Image, error) {
 	o, err := e.openOverlay(ctx)
 	if err != nil || o == nil {
 		return Image{}, cause
@@ -51,8 +51,8 @@ func (e *Engine) inspectBroken(ctx context.Context, ref string, cause error) (Im
 	return Image{
 		Identity: imagestore.Identity{Config: id, DiffIDs: c.RootFS.DiffIDs},
 		ID:       list[at].ID, Tags: tags, Size: list[at].Size,
-		Platform: c.Platform(),
-		broken:   cause,
+		Platform:    c.Platform(),
+		undescribed: cause,
 	}, nil
 }
 

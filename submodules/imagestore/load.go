@@ -1,0 +1,258 @@
+package imagestore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/mender-app/mender-app/artifact/image"
+	"github.com/mender-app/mender-app/store/durable"
+	"github.com/mender-app/mender-app/submodules"
+)
+
+// Store is an image store that Load brings images into. storetest tests any
+// implementation.
+type Store interface {
+	Target
+	// Find returns the image with that identity, whatever names it has: the
+	// application's own reference and hint (if any) are tried first. id.Config may
+	// be the digest of the manifest that the image was loaded by. An image that is
+	// not there is submodules.ErrNotFound.
+	Find(ctx context.Context, app string, id Identity, hint string) (Stored, error)
+	// Named returns the image that ref names, or submodules.ErrNotFound.
+	Named(ctx context.Context, ref string) (Stored, error)
+	// Distrust removes what an interrupted load may have left of the image that q
+	// wants: the image itself where it is damaged, and layers of no image. A
+	// damaged image that something else needs is submodules.ErrContent.
+	Distrust(ctx context.Context, q LoadRequest) error
+	// Name makes ref name the image, wherever it pointed before. url is what the
+	// application's manifests call the image.
+	Name(ctx context.Context, img Stored, ref, url string) error
+	// Unname removes a reference, and the image with its last one. A reference
+	// that is not there, or a store that has gone away, is no error.
+	Unname(ctx context.Context, ref string) error
+}
+
+// Stored is an image in a store.
+type Stored struct {
+	Identity
+	ID       string // the store's own name for it, if it has one; never an identity
+	Platform image.Platform
+	// Undescribed is why the store cannot describe the image, nil if it can. Such
+	// an image can only be removed.
+	Undescribed error
+}
+
+// LoadRequest says what a LOAD brings in, and what it must be.
+type LoadRequest struct {
+	App      string
+	URL      string   // what the application's manifests call the image
+	Want     Identity // as far as it is known
+	Platform image.Platform
+	Current  string         // the image that the shell reference's delta starts from
+	Base     []image.Digest // the layers of the delta's first base, lowest first, where known
+	Stage    bool           // leave the tag URL where it is
+	Deep     bool           // layers may be the shell reference's xdelta3 files
+	Distrust bool           // what is present may be damaged: verify it, load it again
+	TempDir  string
+	Log      func(format string, args ...any) // must be set
+}
+
+// NewLoadRequest reads a sub-module's LOAD call.
+func NewLoadRequest(r submodules.Request) (LoadRequest, error) {
+	q := LoadRequest{
+		App: r.App, URL: r.URL, Current: r.CurrentURL, TempDir: r.TempDir, Log: r.Logf,
+		Stage: r.HasOption(submodules.OptionStage), Deep: r.HasOption(submodules.OptionDeepDelta),
+		Distrust: r.HasOption(submodules.OptionDistrust),
+	}
+	var err error
+	if q.Want, err = Wanted(r); err != nil {
+		return q, err
+	}
+	if c, ok := r.Component(r.URL); ok && len(c.Bases) > 0 {
+		base, err := ParseIdentity(c.Bases[0])
+		if err != nil {
+			return q, err
+		}
+		q.Base = base.DiffIDs
+	}
+	if r.Platform != "" {
+		if q.Platform, err = image.ParsePlatform(r.Platform); err != nil {
+			return q, submodules.Mark(err, submodules.ErrUsage)
+		}
+	}
+	return q, nil
+}
+
+// Wanted returns the identity of the image r.URL: that of the release's
+// component, else the digest at the end of the URL, else nothing. The component
+// comes first because it is what the release's author saw: a URL may end in the
+// digest that a registry has, which is a manifest's.
+func Wanted(r submodules.Request) (Identity, error) {
+	if c, ok := r.Component(r.URL); ok && c.Digest != "" {
+		return ParseIdentity(c)
+	}
+	_, digest := submodules.SplitURL(r.URL)
+	if digest == "" {
+		return Identity{}, nil
+	}
+	return ParseIdentity(submodules.Component{URL: r.URL, Digest: digest})
+}
+
+// ParseIdentity returns the identity of a component. One that has no digest has
+// none. A digest that is not valid is submodules.ErrUsage.
+func ParseIdentity(c submodules.Component) (id Identity, err error) {
+	parse := func(s string) (image.Digest, error) {
+		d, err := image.ParseDigest(s)
+		if err != nil {
+			return "", submodules.Mark(fmt.Errorf("component %s: %w", c.URL, err), submodules.ErrUsage)
+		}
+		return d, nil
+	}
+	if c.Digest != "" {
+		if id.Config, err = parse(c.Digest); err != nil {
+			return id, err
+		}
+	}
+	for _, s := range c.DiffIDs {
+		d, err := parse(s)
+		if err != nil {
+			return id, err
+		}
+		id.DiffIDs = append(id.DiffIDs, d)
+	}
+	return id, nil
+}
+
+// own is the application's own reference to the image with that config.
+func (q LoadRequest) own(config image.Digest) string {
+	if q.Want.Config != "" && q.Want.Config != config {
+		return ManifestRef(q.App, q.Want.Config)
+	}
+	return OwnRef(q.App, config)
+}
+
+// tag is the reference that the manifests use, "" for one that pins a digest
+// and has no tag: such a name moves with no load.
+func (q LoadRequest) tag() string {
+	ref, digest := submodules.SplitURL(q.URL)
+	if digest != "" && !strings.Contains(filepath.Base(ref), ":") {
+		return ""
+	}
+	return ref
+}
+
+// LoadFile is Load with the content of the file path, or of stdin where path is
+// "-".
+func LoadFile(ctx context.Context, s Store, q LoadRequest, path string, stdin io.Reader) error {
+	if path == "-" {
+		return Load(ctx, s, q, stdin)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return Load(ctx, s, q, f)
+}
+
+// Load brings an image in under the application's own reference, and under its
+// URL unless it is staged. It is verified against q.Want and its own config
+// before the store makes an image of it, and the store's result again
+// afterwards. Of an image that is there already nothing is read.
+//
+// Content that is not what it should be, or for another platform, is
+// submodules.ErrContent; a missing or damaged base of a delta is
+// submodules.ErrBase.
+func Load(ctx context.Context, s Store, q LoadRequest, content io.Reader) error {
+	find := func() (Stored, error) {
+		if q.Want.Config == "" {
+			return Stored{}, submodules.ErrNotFound
+		}
+		return s.Find(ctx, q.App, q.Want, q.URL)
+	}
+	img, err := find()
+	if q.Distrust || err == nil && img.Undescribed != nil {
+		if err := s.Distrust(ctx, q); err != nil {
+			return fmt.Errorf("load image %s: %w", q.URL, err)
+		}
+		img, err = find()
+	}
+	if errors.Is(err, submodules.ErrNotFound) {
+		img, err = q.receive(ctx, s, content)
+	} else if err == nil {
+		err = q.present(img)
+	}
+	if err != nil {
+		return err
+	}
+	if err := s.Name(ctx, img, q.own(img.Config), q.URL); err != nil {
+		return err
+	}
+	if tag := q.tag(); tag != "" && !q.Stage {
+		return s.Name(ctx, img, tag, q.URL)
+	}
+	return nil
+}
+
+// present checks an image that is there already.
+func (q LoadRequest) present(img Stored) error {
+	q.Log("image %s is present already", img.Config)
+	if q.Platform != (image.Platform{}) && q.Platform.Match(img.Platform) == image.NoFit {
+		return &wrongPlatform{config: img.Config, have: img.Platform, want: q.Platform}
+	}
+	return nil
+}
+
+// receive brings content in. What is not whole afterwards is removed again.
+func (q LoadRequest) receive(ctx context.Context, s Store, content io.Reader) (Stored, error) {
+	id, loaded, err := Receive(ctx, s, content, Incoming{
+		Tag: q.own, Want: q.Want, Platform: q.Platform,
+		Current: q.Current, Base: q.Base, Deep: q.Deep, TempDir: q.TempDir, Log: q.Log,
+	})
+	if err != nil {
+		err = fmt.Errorf("load image %s: %w", q.URL, err)
+		if id.Config == "" {
+			return Stored{}, err
+		}
+		// It was not there before. Docker's containerd store names an image that
+		// it could not unpack (28.5).
+		return Stored{}, errors.Join(err, takeBack(ctx, s, q.own(id.Config)))
+	}
+	if !loaded {
+		img, err := s.Find(ctx, q.App, id, q.URL)
+		if err != nil {
+			return img, err
+		}
+		return img, q.present(img)
+	}
+	if err := durable.Point("load.received"); err != nil {
+		return Stored{}, err
+	}
+	own := q.own(id.Config)
+	img, err := s.Named(ctx, own)
+	if err == nil && img.Undescribed != nil {
+		err = img.Undescribed
+	}
+	if err == nil && !img.is(id) {
+		err = submodules.Mark(fmt.Errorf("load image %s: the engine made the image with config %s and %d layers of what is the image with config %s and %d layers",
+			q.URL, img.Config, len(img.DiffIDs), id.Config, len(id.DiffIDs)), submodules.ErrContent)
+	}
+	if err != nil {
+		return img, errors.Join(err, takeBack(ctx, s, own))
+	}
+	return img, nil
+}
+
+// takeBack removes a reference that a failed load may have made, and with it its
+// image, also when the call has been given up.
+func takeBack(ctx context.Context, s Store, own string) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
+	defer cancel()
+	return s.Unname(ctx, own)
+}
