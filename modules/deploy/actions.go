@@ -19,28 +19,23 @@ func (e *Engine) barrier(ctx context.Context, a *store.App) error {
 			return nil
 		}
 	}
-	r, o, info, err := e.release(ctx, a, id)
+	t, err := e.target(ctx, a, id)
 	if err != nil {
 		return err
 	}
-	if info.Has(submodules.FeatureSync) {
-		err = e.patiently(ctx, func() error {
-			return e.call(ctx, submodules.VerbSync, callTimeout, func(ctx context.Context, tmp string) error {
-				return o.Sync(ctx, request(a, r, tmp))
-			})
-		})
-		if err != nil {
+	if t.info.Has(submodules.FeatureSync) {
+		if err := t.call(ctx, submodules.VerbSync, t.request(), t.o.Sync); err != nil {
 			return fmt.Errorf("make durable: %w", err)
 		}
 	} else {
 		sysSync()
 	}
-	e.durable(r.Orchestrator)
+	e.durable(t.r.Orchestrator)
 	if Phase(d.Phase) != Downloading {
 		return nil
 	}
-	r.Complete = true
-	if err := a.PutRelease(r); err != nil {
+	t.r.Complete = true
+	if err := a.PutRelease(t.r); err != nil {
 		return err
 	}
 	return a.SyncRelease(id)
@@ -48,26 +43,22 @@ func (e *Engine) barrier(ctx context.Context, a *store.App) error {
 
 // rollout brings the new release up.
 func (e *Engine) rollout(ctx context.Context, a *store.App) error {
-	r, o, _, err := e.release(ctx, a, a.Deployment.To)
+	t, err := e.target(ctx, a, a.Deployment.To)
 	if err != nil {
 		return err
 	}
-	if err := a.Point(r.ID); err != nil {
+	if err := a.Point(t.r.ID); err != nil {
 		return err
 	}
-	e.Log.Info("rolling out", "app", a.Name, "release", r.ID)
-	return e.patiently(ctx, func() error {
-		return e.call(ctx, submodules.VerbRollout, e.rolloutTimeout(), func(ctx context.Context, tmp string) error {
-			return o.Rollout(ctx, request(a, r, tmp))
-		})
-	})
+	e.Log.Info("rolling out", "app", a.Name, "release", t.r.ID)
+	return t.call(ctx, submodules.VerbRollout, t.request(), t.o.Rollout)
 }
 
 // check makes sure, right before the commit, that the new release runs: days
 // may have passed since it was rolled out, and the machine may have lost power.
 func (e *Engine) check(ctx context.Context, a *store.App) error {
 	d := a.Deployment
-	if err := e.vouch(ctx, a); err != nil {
+	if err := e.reverify(ctx, a); err != nil {
 		return err
 	}
 	if d.BootID == e.bootID() {
@@ -100,16 +91,11 @@ func (e *Engine) recheck(ctx context.Context, a *store.App) error {
 // healthy asks for the health of a release; a sub-module that cannot tell is
 // taken at the word of its ROLLOUT.
 func (e *Engine) healthy(ctx context.Context, a *store.App, id string) (ok bool, err error) {
-	r, o, _, err := e.release(ctx, a, id)
+	t, err := e.target(ctx, a, id)
 	if err != nil {
 		return false, err
 	}
-	err = e.patiently(ctx, func() error {
-		return e.call(ctx, submodules.VerbHealthy, callTimeout, func(ctx context.Context, tmp string) error {
-			ok, err = o.Healthy(ctx, request(a, r, tmp))
-			return err
-		})
-	})
+	err = t.call(ctx, submodules.VerbHealthy, t.request(), into(&ok, t.o.Healthy))
 	if errors.Is(err, submodules.ErrUsage) {
 		return true, nil
 	}
@@ -123,59 +109,46 @@ func (e *Engine) revert(ctx context.Context, a *store.App) error {
 	if d.From == "" {
 		return e.revertFirst(ctx, a)
 	}
-	r, o, _, err := e.release(ctx, a, d.From)
+	t, err := e.target(ctx, a, d.From)
 	if err != nil {
 		return err
 	}
-	if err := a.Point(r.ID); err != nil {
+	if err := a.Point(t.r.ID); err != nil {
 		return err
 	}
-	e.Log.Info("rolling back", "app", a.Name, "release", r.ID)
-	err = e.patiently(ctx, func() error {
-		return e.call(ctx, submodules.VerbRollback, e.rolloutTimeout(), func(ctx context.Context, tmp string) error {
-			req := request(a, r, tmp)
-			req.FailedDir = a.ReleaseManifests(d.To)
-			return o.Rollback(ctx, req)
-		})
-	})
-	if err != nil {
+	e.Log.Info("rolling back", "app", a.Name, "release", t.r.ID)
+	req := t.request()
+	req.FailedDir = a.ReleaseManifests(d.To)
+	if err := t.call(ctx, submodules.VerbRollback, req, t.o.Rollback); err != nil {
 		return fmt.Errorf("the release before did not come back: %w", err)
 	}
 	return nil
 }
 
 func (e *Engine) revertFirst(ctx context.Context, a *store.App) error {
-	r, o, info, err := e.release(ctx, a, a.Deployment.To)
+	t, err := e.target(ctx, a, a.Deployment.To)
 	if errors.Is(err, store.ErrNoRelease) {
 		return a.Point("") // an earlier call has done the rest
 	}
 	if err != nil {
 		return err
 	}
-	e.Log.Info("removing the failed first release", "app", a.Name, "release", r.ID)
+	e.Log.Info("removing the failed first release", "app", a.Name, "release", t.r.ID)
 	// A sub-module may know the application by this path only.
-	if err := a.Point(r.ID); err != nil {
+	if err := a.Point(t.r.ID); err != nil {
 		return err
 	}
-	err = e.call(ctx, submodules.VerbStop, callTimeout, func(ctx context.Context, tmp string) error {
-		return o.Stop(ctx, request(a, r, tmp))
-	})
-	if err != nil {
+	if err := t.call(ctx, submodules.VerbStop, t.request(), t.o.Stop); err != nil {
 		if ctx.Err() != nil {
 			return err
 		}
 		e.Log.Warn("stop", "app", a.Name, "error", err) // PURGE decides
 	}
-	err = e.patiently(ctx, func() error {
-		return e.call(ctx, submodules.VerbPurge, callTimeout, func(ctx context.Context, tmp string) error {
-			req := request(a, r, tmp)
-			if info.Protocol == "1.0" {
-				req.Dir = "" // PURGE had no directory then
-			}
-			return o.Purge(ctx, req)
-		})
-	})
-	if err != nil {
+	req := t.request()
+	if t.info.Protocol == "1.0" {
+		req.Dir = "" // PURGE had no directory then
+	}
+	if err := t.call(ctx, submodules.VerbPurge, req, t.o.Purge); err != nil {
 		return err
 	}
 	return a.Point("")

@@ -12,44 +12,144 @@ import (
 	"github.com/mender-app/mender-app/submodules"
 )
 
-// call marks the two sides of a sub-module's call for tests, and gives it its
-// deadline and temporary directory.
-func (e *Engine) call(ctx context.Context, verb string, limit time.Duration, f func(ctx context.Context, tmp string) error) error {
-	if err := durable.Point("call." + verb); err != nil {
-		return fmt.Errorf("%s: %w", verb, err)
-	}
-	ctx, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
-	tmp, err := e.temp()
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(tmp)
-	if err := f(ctx, tmp); err != nil {
-		return err
-	}
-	return durable.Point("called." + verb)
+// target is what a sub-module is called about: an application, one of its
+// releases, and the release's sub-module with what it can do.
+type target struct {
+	e    *Engine
+	app  string
+	a    *store.App     // nil in the preflight: the store may not know the application yet
+	r    *store.Release // in the preflight only the orchestrator, the platform and the environment
+	o    Orchestrator
+	info submodules.Info
+	// unlocked: the caller does not hold the store's lock. The call gets no
+	// temporary directory, for the store's belongs to the holder of the lock.
+	unlocked bool
 }
 
-// patiently repeats a call that failed for want of the engine: one that is being
-// restarted comes back, and neither a commit nor a rollback should fail for it.
-func (e *Engine) patiently(ctx context.Context, f func() error) error {
-	patience := e.Patience
+// target reads a release of an application and finds its sub-module.
+func (e *Engine) target(ctx context.Context, a *store.App, id string) (*target, error) {
+	r, err := a.Release(id)
+	if err != nil {
+		return nil, err
+	}
+	return e.targetOf(ctx, a, r)
+}
+
+// targetOf finds the sub-module of a release.
+func (e *Engine) targetOf(ctx context.Context, a *store.App, r *store.Release) (*target, error) {
+	o, info, err := e.orchestrator(ctx, r.Orchestrator)
+	if err != nil {
+		return nil, err
+	}
+	return &target{e: e, app: a.Name, a: a, r: r, o: o, info: info}, nil
+}
+
+// only returns the same target with some of the release's components.
+func (t *target) only(list ...store.Component) *target {
+	some, r := *t, *t.r
+	r.Components = list
+	some.r = &r
+	return &some
+}
+
+// request is what every call about the target says.
+func (t *target) request() submodules.Request {
+	req := submodules.Request{App: t.app, Platform: t.r.Platform, Env: t.r.Env}
+	if t.a != nil {
+		req.Dir, req.Components = t.a.ManifestsDir(), components(t.r.Components)
+	}
+	return req
+}
+
+// call makes one call of the sub-module: method is the method of t.o for verb.
+// The call gets the verb's deadline and a temporary directory of its own. Where
+// the engine does not answer, the verbs of waits are tried again until the
+// engine's patience ends: an engine that restarts comes back, and a commit or a
+// rollback should not fail for that. The preflight does not wait, and neither
+// does a call without the lock.
+func (t *target) call(ctx context.Context, verb string, req submodules.Request, method func(context.Context, submodules.Request) error) error {
+	if t.a == nil || t.unlocked || !waits[verb] {
+		return t.callOnce(ctx, verb, req, method)
+	}
+	patience := t.e.Patience
 	if patience == 0 {
 		patience = DefaultPatience
 	}
 	for end, pause := time.Now().Add(patience), time.Second/4; ; pause = min(2*pause, 5*time.Second) {
-		err := f()
+		err := t.callOnce(ctx, verb, req, method)
 		var failed *submodules.CallError
 		if err == nil || !errors.As(err, &failed) || failed.Code != submodules.CodeRequirement || time.Now().Add(pause).After(end) {
 			return err
 		}
-		e.Log.Warn("the engine does not answer; waiting for it", "error", err)
+		t.e.Log.Warn("the engine does not answer; waiting for it", "error", err)
 		select {
 		case <-ctx.Done():
 			return err
 		case <-time.After(pause):
 		}
+	}
+}
+
+// callOnce is one attempt of call. Under the lock it marks both sides of the
+// call with a fault point.
+func (t *target) callOnce(ctx context.Context, verb string, req submodules.Request, method func(context.Context, submodules.Request) error) error {
+	ctx, cancel := context.WithTimeout(ctx, t.deadline(verb))
+	defer cancel()
+	if t.unlocked {
+		return method(ctx, req)
+	}
+	if err := durable.Point("call." + verb); err != nil {
+		return fmt.Errorf("%s: %w", verb, err)
+	}
+	tmp, err := t.e.temp()
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(tmp)
+	req.TempDir = tmp
+	if err := method(ctx, req); err != nil {
+		return err
+	}
+	return durable.Point("called." + verb)
+}
+
+// waits are the verbs that wait for an engine that does not answer. A
+// requirement that fails in the others is an answer of its own.
+var waits = map[string]bool{
+	submodules.VerbRollout: true, submodules.VerbRollback: true, submodules.VerbPurge: true,
+	submodules.VerbHealthy: true, submodules.VerbVerify: true, submodules.VerbSync: true, submodules.VerbRepair: true,
+}
+
+// deadline is how long one call of a verb may take.
+func (t *target) deadline(verb string) time.Duration {
+	e := t.e
+	switch verb {
+	case submodules.VerbLoad:
+		if e.LoadTimeout > 0 {
+			return e.LoadTimeout
+		}
+		return DefaultLoadTimeout
+	case submodules.VerbRollout, submodules.VerbRollback:
+		if e.RolloutTimeout > 0 {
+			return e.RolloutTimeout
+		}
+		return DefaultRolloutTimeout
+	case submodules.VerbRepair:
+		return DefaultLoadTimeout
+	case submodules.VerbVerify:
+		if t.a != nil { // the preflight only asks whether an image is there
+			return DefaultLoadTimeout
+		}
+	}
+	return callTimeout
+}
+
+// into makes a method for call of one that returns a result: the result of the
+// last attempt is in *result.
+func into[T any](result *T, method func(context.Context, submodules.Request) (T, error)) func(context.Context, submodules.Request) error {
+	return func(ctx context.Context, req submodules.Request) (err error) {
+		*result, err = method(ctx, req)
+		return err
 	}
 }
 
@@ -63,14 +163,6 @@ func (e *Engine) temp() (string, error) {
 	return os.MkdirTemp(dir, "call-*")
 }
 
-// request is what every call about a release says.
-func request(a *store.App, r *store.Release, tmp string) submodules.Request {
-	return submodules.Request{
-		App: a.Name, Dir: a.ManifestsDir(), Components: components(r.Components),
-		Platform: r.Platform, Env: r.Env, TempDir: tmp,
-	}
-}
-
 func components(list []store.Component) []submodules.Component {
 	out := make([]submodules.Component, 0, len(list)) // never nil: an empty list says something
 	for _, c := range list {
@@ -79,7 +171,7 @@ func components(list []store.Component) []submodules.Component {
 	return out
 }
 
-// orchestrator returns a release's sub-module and what it can do.
+// orchestrator returns a sub-module and what it can do.
 func (e *Engine) orchestrator(ctx context.Context, name string) (Orchestrator, submodules.Info, error) {
 	o, err := e.Find(name)
 	if err != nil {
@@ -99,21 +191,4 @@ func (e *Engine) orchestrator(ctx context.Context, name string) (Orchestrator, s
 	}
 	e.infos[name] = info
 	return o, info, nil
-}
-
-// release reads a release and its sub-module.
-func (e *Engine) release(ctx context.Context, a *store.App, id string) (*store.Release, Orchestrator, submodules.Info, error) {
-	r, err := a.Release(id)
-	if err != nil {
-		return nil, nil, submodules.Info{}, err
-	}
-	o, info, err := e.orchestrator(ctx, r.Orchestrator)
-	return r, o, info, err
-}
-
-func (e *Engine) rolloutTimeout() time.Duration {
-	if e.RolloutTimeout > 0 {
-		return e.RolloutTimeout
-	}
-	return DefaultRolloutTimeout
 }

@@ -10,51 +10,52 @@ import (
 	"github.com/mender-app/mender-app/submodules"
 )
 
-// choose picks for each image that travels in several ways the first one that
-// serves this device, and puts it into the header in the image's place.
-func (e *Engine) choose(ctx context.Context, h *header, o Orchestrator, info submodules.Info) error {
-	have := &baseFinder{e: e, o: o, info: info, m: h.meta}
-	taken := map[image.Digest]int{}
+// choose picks, for each image that the artifact carries in several variants,
+// the first variant that fits this device. It returns the resolved header: h
+// with the chosen variants in place of these images. h stays as it is.
+func (t *target) choose(ctx context.Context, h *header) (*header, error) {
+	meta := *h.meta
+	meta.Components = slices.Clone(h.meta.Components)
+	resolved := &header{artifact: h.artifact, meta: &meta, members: map[image.Digest][]string{}}
+	have := &baseFinder{target: t}
+	chosen := map[image.Digest]int{}
 	var temp, memory, engine int64
-	h.members = map[image.Digest][]string{}
-	for i, c := range h.meta.Components {
+	for i, c := range meta.Components {
 		if c.Format != artifact.FormatVariants {
 			continue
 		}
-		n, ok := taken[c.Digest]
+		n, ok := chosen[c.Digest]
 		if !ok {
 			var err error
 			if n, err = have.variant(ctx, c); err != nil {
-				return err
+				return nil, err
 			}
 			v := c.Variants[n]
-			taken[c.Digest], h.members[c.Digest] = n, c.Members(n)
+			chosen[c.Digest], resolved.members[c.Digest] = n, c.Members(n)
 			temp, memory, engine = max(temp, v.Temp), max(memory, v.Memory), engine+v.Engine
 			from := "whole"
 			if len(v.Bases) > 0 {
 				from = v.Bases[0].URL + "@" + v.Bases[0].Digest.String()
 			}
-			e.Log.Info("the image comes in several ways", "component", c.URL, "variant", n+1, "base", from)
+			t.e.Log.Info("the image comes in several variants", "component", c.URL, "variant", n+1, "base", from)
 		}
-		h.meta.Components[i] = c.As(n)
+		meta.Components[i] = c.As(n)
 	}
-	if s := h.meta.Sizes; s != nil {
+	if h.meta.Sizes != nil {
+		s := *h.meta.Sizes
 		s.Temp, s.Memory, s.Engine = max(s.Temp, temp), max(s.Memory, memory), s.Engine+engine
+		meta.Sizes = &s
 	}
-	return nil
+	return resolved, nil
 }
 
 // baseFinder finds out which images the device has.
 type baseFinder struct {
-	e    *Engine
-	o    Orchestrator
-	info submodules.Info
-	m    *artifact.Metadata
-
+	*target
 	known map[string]bool // by digest; nil: not asked yet
 }
 
-// variant returns the number of the first variant that serves.
+// variant returns the index of the first variant that fits this device.
 func (f *baseFinder) variant(ctx context.Context, c artifact.Component) (int, error) {
 	var lacking []string
 	shared := false
@@ -85,7 +86,7 @@ func (f *baseFinder) variant(ctx context.Context, c artifact.Component) (int, er
 		lacking = append(lacking, missing)
 	}
 	if len(lacking) == 0 || shared {
-		return 0, unfit("sub-module %s cannot apply deltas like those of %s: update it, or install a full artifact", f.m.Orchestrator, c.URL)
+		return 0, unfit("sub-module %s cannot apply deltas like those of %s: update it, or install a full artifact", f.r.Orchestrator, c.URL)
 	}
 	return 0, unfit("%s comes as deltas only, and this device has none of the images that they need, %s: install the full artifact",
 		c.URL, strings.Join(slices.Compact(lacking), " or "))
@@ -94,35 +95,27 @@ func (f *baseFinder) variant(ctx context.Context, c artifact.Component) (int, er
 // has reports whether the device has an image: the application, or else the
 // engine, of which a sub-module tells only whether it has what is asked for.
 func (f *baseFinder) has(ctx context.Context, b artifact.Base) (bool, error) {
-	req := submodules.Request{App: f.m.ApplicationName, Platform: f.m.Platform, Env: f.m.Env}
 	if f.known == nil {
 		f.known = map[string]bool{}
-		err := f.e.call(ctx, submodules.VerbList, callTimeout, func(ctx context.Context, tmp string) error {
-			req.TempDir = tmp
-			list, err := f.o.List(ctx, req)
-			for _, c := range list {
-				f.known[c.Digest] = true
-			}
-			return err
-		})
-		if err != nil {
+		var list []submodules.Component
+		if err := f.call(ctx, submodules.VerbList, f.request(), into(&list, f.o.List)); err != nil {
 			return false, unfit("%w", err)
+		}
+		for _, c := range list {
+			f.known[c.Digest] = true
 		}
 	}
 	ok, asked := f.known[b.Digest.String()]
 	if asked || !f.info.Has(submodules.FeatureVerify) {
 		return ok, nil
 	}
+	req := f.request()
 	req.Components = []submodules.Component{baseOf(b)}
-	err := f.e.call(ctx, submodules.VerbVerify, callTimeout, func(ctx context.Context, tmp string) error {
-		req.TempDir = tmp
-		problems, err := f.o.Verify(ctx, req)
-		ok = len(problems) == 0
-		return err
-	})
-	if err != nil {
+	var problems []string
+	if err := f.call(ctx, submodules.VerbVerify, req, into(&problems, f.o.Verify)); err != nil {
 		return false, unfit("%w", err)
 	}
+	ok = len(problems) == 0
 	f.known[b.Digest.String()] = ok
 	return ok, nil
 }

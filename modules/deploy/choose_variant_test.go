@@ -1,6 +1,7 @@
 package deploy
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -82,7 +83,13 @@ func TestChoosesVariant(t *testing.T) {
 			e := g.engine()
 			h := &header{meta: variants(t, c.full)}
 			info := submodules.Info{Protocol: submodules.Protocol, Features: c.features}
-			err := e.choose(t.Context(), h, g.w, info)
+			before := *h.meta
+			before.Components = slices.Clone(h.meta.Components)
+			sizes := *h.meta.Sizes
+			call := &target{e: e, app: h.meta.ApplicationName, r: newRelease(h), o: g.w, info: info}
+			resolved, err := call.choose(t.Context(), h)
+			require.Equal(t, before, *h.meta, "the header it was given stays as it is")
+			require.Equal(t, sizes, *h.meta.Sizes)
 			if c.says != "" {
 				require.ErrorIs(t, err, ErrUnfit)
 				require.ErrorContains(t, err, c.says)
@@ -90,8 +97,8 @@ func TestChoosesVariant(t *testing.T) {
 				return
 			}
 			require.NoError(t, err)
-			require.Equal(t, map[image.Digest][]string{digestOf("", "web 3"): c.takes}, h.members)
-			for _, m := range h.meta.Components {
+			require.Equal(t, map[image.Digest][]string{digestOf("", "web 3"): c.takes}, resolved.members)
+			for _, m := range resolved.meta.Components {
 				require.Empty(t, m.Variants)
 				require.NotEqual(t, artifact.FormatVariants, m.Format)
 				if c.base == "" {
@@ -100,8 +107,8 @@ func TestChoosesVariant(t *testing.T) {
 					require.Equal(t, c.base, m.Bases[0].URL)
 				}
 			}
-			require.Equal(t, c.temp, h.meta.Sizes.Temp)
-			require.Equal(t, c.grows, h.meta.Sizes.Engine, "an image of two names grows it once")
+			require.Equal(t, c.temp, resolved.meta.Sizes.Temp)
+			require.Equal(t, c.grows, resolved.meta.Sizes.Engine, "an image of two names grows it once")
 		})
 	}
 }

@@ -110,11 +110,11 @@ func (e *Engine) deleteComponents(ctx context.Context, a *store.App, r *store.Re
 	if len(r.Components) == 0 {
 		return nil
 	}
-	o, info, err := e.orchestrator(ctx, r.Orchestrator)
+	t, err := e.targetOf(ctx, a, r)
 	if err != nil {
 		return err
 	}
-	used, err := e.inUse(a, r.ID, info.Has(submodules.FeatureComponents))
+	used, err := e.inUse(a, r.ID, t.info.Has(submodules.FeatureComponents))
 	if err != nil {
 		return err
 	}
@@ -123,14 +123,12 @@ func (e *Engine) deleteComponents(ctx context.Context, a *store.App, r *store.Re
 		if stays {
 			continue
 		}
-		err := e.call(ctx, submodules.VerbDelete, callTimeout, func(ctx context.Context, tmp string) error {
-			req := request(a, r, tmp)
-			req.URL = c.URL
-			// Only this one, for two components of a release may share a URL;
-			// and the names under which the same one is still needed.
-			req.Components = components(append([]store.Component{c}, still...))
-			return o.Delete(ctx, req)
-		})
+		req := t.request()
+		req.URL = c.URL
+		// Only this one, for two components of a release may share a URL;
+		// and the names under which the same one is still needed.
+		req.Components = components(append([]store.Component{c}, still...))
+		err := t.call(ctx, submodules.VerbDelete, req, t.o.Delete)
 		if err != nil && !errors.Is(err, submodules.ErrNotFound) {
 			return fmt.Errorf("delete %s: %w", c.URL, err)
 		}

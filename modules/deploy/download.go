@@ -24,8 +24,8 @@ const (
 // header is what a call knows of its artifact. The client has verified it.
 type header struct {
 	artifact string                    // its name
-	meta     *artifact.Metadata        // after the preflight without variants: those taken are in their place
-	members  map[image.Digest][]string // of the variants taken, in the images payload
+	meta     *artifact.Metadata        // in a resolved header (see choose) no component has variants
+	members  map[image.Digest][]string // in a resolved header: of the variants chosen, in the images payload
 }
 
 // readHeader reads the artifact's name and the metadata from the tree.
@@ -69,16 +69,16 @@ func (e *Engine) download(ctx context.Context, tree *modules.Tree, payload modul
 		return err
 	}
 	started := e.now()
-	o, info, err := e.preflight(ctx, h)
+	resolved, t, err := e.preflight(ctx, h)
 	if err != nil {
 		e.recordRefusal(h, started, err)
 		return err
 	}
-	a, err := e.begin(ctx, h, o, info)
+	a, err := e.begin(ctx, resolved, t)
 	if err != nil {
 		return err
 	}
-	if err := e.receive(ctx, a, h, o, info, payload); err != nil {
+	if err := e.receive(ctx, a, resolved, payload); err != nil {
 		e.remember(a, err)
 		return err
 	}
@@ -159,11 +159,12 @@ func (e *Engine) settleApp(ctx context.Context, a *store.App, installed string) 
 	return e.on(ctx, a, EventCleanup, d.ArtifactName)
 }
 
-// begin records the deployment and its release before anything is loaded.
-func (e *Engine) begin(ctx context.Context, h *header, o Orchestrator, info submodules.Info) (*store.App, error) {
+// begin records the deployment and its release before anything is loaded. h is
+// the resolved header, before what the preflight called.
+func (e *Engine) begin(ctx context.Context, h *header, before *target) (*store.App, error) {
 	name := h.meta.ApplicationName
 	if e.Store.Legacy(name) {
-		if err := e.adopt(ctx, h, o, info); err != nil {
+		if err := e.adopt(ctx, h, before); err != nil {
 			return nil, err
 		}
 	}
@@ -184,14 +185,20 @@ func (e *Engine) begin(ctx context.Context, h *header, o Orchestrator, info subm
 	if err := e.enter(a, Downloading); err != nil {
 		return nil, err
 	}
-	r := &store.Release{
-		ID: id, ArtifactName: h.artifact, Version: h.meta.ApplicationVersion, Orchestrator: h.meta.Orchestrator,
-		Platform: h.meta.Platform, Env: h.meta.Env, Created: e.now(), BootID: e.bootID(),
-	}
+	r := newRelease(h)
+	r.ID, r.Created, r.BootID = id, e.now(), e.bootID()
 	for _, c := range h.meta.Components {
 		r.Components = append(r.Components, componentOf(c))
 	}
 	return a, a.PutRelease(r)
+}
+
+// newRelease is what the artifact says of a release, without its components.
+func newRelease(h *header) *store.Release {
+	return &store.Release{
+		ArtifactName: h.artifact, Version: h.meta.ApplicationVersion, Orchestrator: h.meta.Orchestrator,
+		Platform: h.meta.Platform, Env: h.meta.Env,
+	}
 }
 
 func componentOf(c artifact.Component) store.Component {
@@ -204,16 +211,15 @@ func componentOf(c artifact.Component) store.Component {
 
 // adopt takes over an application of the shell reference and gives its images
 // a reference of their own, so that they are still there for a rollback.
-func (e *Engine) adopt(ctx context.Context, h *header, o Orchestrator, info submodules.Info) error {
+func (e *Engine) adopt(ctx context.Context, h *header, before *target) error {
 	name := h.meta.ApplicationName
 	known := map[string]submodules.Component{}
-	err := e.call(ctx, submodules.VerbList, callTimeout, func(ctx context.Context, tmp string) error {
-		list, err := o.List(ctx, submodules.Request{App: name, Dir: filepath.Join(e.Store.Dir(), name, "manifests"), TempDir: tmp})
-		for _, c := range list {
-			known[c.URL] = c
-		}
-		return err
-	})
+	var list []submodules.Component
+	req := submodules.Request{App: name, Dir: filepath.Join(e.Store.Dir(), name, "manifests")}
+	err := before.call(ctx, submodules.VerbList, req, into(&list, before.o.List))
+	for _, c := range list {
+		known[c.URL] = c
+	}
 	if err != nil {
 		e.Log.Warn("the images of the adopted application are known by name only", "app", name, "error", err)
 	}
@@ -228,22 +234,17 @@ func (e *Engine) adopt(ctx context.Context, h *header, o Orchestrator, info subm
 		return err
 	}
 	e.Log.Info("adopted an application of the shell app-update-module", "app", name)
-	r, err := a.Release(store.AdoptedID)
+	t, err := e.target(ctx, a, store.AdoptedID)
 	if err != nil {
 		return err
 	}
-	for _, c := range r.Components {
-		if c.Digest == "" || !info.Has(submodules.FeatureStage) || !info.Has(submodules.FeatureComponents) {
+	for _, c := range t.r.Components {
+		if c.Digest == "" || !t.info.Has(submodules.FeatureStage) || !t.info.Has(submodules.FeatureComponents) {
 			continue
 		}
-		// It is present: nothing is read.
-		err := e.call(ctx, submodules.VerbLoad, callTimeout, func(ctx context.Context, tmp string) error {
-			req := request(a, r, tmp)
-			req.URL, req.Path, req.Options = c.URL, os.DevNull, []string{submodules.OptionStage}
-			req.Components = components([]store.Component{c})
-			return o.Load(ctx, req)
-		})
-		if err != nil {
+		req := t.only(c).request()
+		req.URL, req.Path, req.Options = c.URL, os.DevNull, []string{submodules.OptionStage} // it is present: nothing is read
+		if err := t.call(ctx, submodules.VerbLoad, req, t.o.Load); err != nil {
 			e.Log.Warn("an image of the adopted application could not be marked as its own", "app", name, "component", c.URL, "error", err)
 		}
 	}

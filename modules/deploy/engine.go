@@ -292,8 +292,8 @@ func (e *Engine) act(ctx context.Context, a *store.App, step Action) error {
 			return e.enter(a, RollingBack)
 		}
 		return e.enter(a, RolledBack)
-	case vouch:
-		return e.vouch(ctx, a)
+	case reverify:
+		return e.reverify(ctx, a)
 	case barrier:
 		return e.barrier(ctx, a)
 	case rollout:

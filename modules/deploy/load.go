@@ -20,13 +20,12 @@ import (
 // receive reads the payload: images are loaded, manifests unpacked. Nothing of
 // it may be used before the client has checked the payload's checksums, which
 // it does when the call has ended.
-func (e *Engine) receive(ctx context.Context, a *store.App, h *header, o Orchestrator, info submodules.Info, payload modules.Streams) error {
-	l := &loader{e: e, a: a, h: h, o: o, info: info, loaded: map[string]bool{}}
-	r, err := a.Release(a.Deployment.To)
+func (e *Engine) receive(ctx context.Context, a *store.App, h *header, payload modules.Streams) error {
+	t, err := e.target(ctx, a, a.Deployment.To)
 	if err != nil {
 		return err
 	}
-	l.r = r
+	l := &loader{target: t, h: h, loaded: map[string]bool{}}
 	var images, manifests bool
 	for {
 		if err := ctx.Err(); err != nil {
@@ -66,13 +65,10 @@ func (e *Engine) receive(ctx context.Context, a *store.App, h *header, o Orchest
 	return nil
 }
 
+// loader loads the payload of a release that is being downloaded.
 type loader struct {
-	e      *Engine
-	a      *store.App
+	*target
 	h      *header
-	r      *store.Release
-	o      Orchestrator
-	info   submodules.Info
 	loaded map[string]bool // by digest
 }
 
@@ -184,25 +180,19 @@ func spools(info submodules.Info, severalNames bool) bool {
 
 // load makes the call for one component.
 func (l *loader) load(ctx context.Context, c store.Component, size int64, req submodules.Request) error {
-	limit := l.e.LoadTimeout
-	if limit <= 0 {
-		limit = DefaultLoadTimeout
-	}
 	l.e.Log.Info("loading", "app", l.a.Name, "component", c.URL, "bytes", size)
 	suspect := l.e.isSuspect(l.r.Orchestrator, c)
 	if suspect {
 		req.Options = append(slices.Clone(req.Options), submodules.OptionDistrust)
 	}
-	err := l.e.call(ctx, submodules.VerbLoad, limit, func(ctx context.Context, tmp string) error {
-		req.App, req.Platform, req.Env, req.TempDir = l.a.Name, l.r.Platform, l.r.Env, tmp
-		req.URL, req.Components = c.URL, components([]store.Component{c})
-		req.Components[0].Bases = l.bases(c)
-		return l.o.Load(ctx, req)
-	})
+	req.App, req.Platform, req.Env = l.app, l.r.Platform, l.r.Env
+	req.URL, req.Components = c.URL, components([]store.Component{c})
+	req.Components[0].Bases = l.bases(c)
+	err := l.call(ctx, submodules.VerbLoad, req, l.o.Load)
 	if err != nil || !suspect {
 		return err
 	}
-	return l.e.acquit(ctx, l.a, l.r, l.o, l.info, c)
+	return l.clearSuspect(ctx, c)
 }
 
 // payload is the announced size of an image in the payload.

@@ -36,12 +36,13 @@ func (e *Engine) GoBack(ctx context.Context, name string) (to *store.Release, er
 	if len(a.Kept) == 0 {
 		return nil, fmt.Errorf("%w of %s; install an older artifact", ErrNoWayBack, name)
 	}
-	r, o, info, err := e.release(ctx, a, a.Kept[0])
+	t, err := e.target(ctx, a, a.Kept[0])
 	if err != nil {
 		return nil, err
 	}
-	if info.Has(submodules.FeatureVerify) {
-		problems, err := e.examine(ctx, a, r, o)
+	r := t.r
+	if t.info.Has(submodules.FeatureVerify) {
+		problems, err := t.verify(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -122,16 +123,4 @@ func (e *Engine) Resume(ctx context.Context, driver, installed string) ([]Resume
 		out = append(out, r)
 	}
 	return out, nil
-}
-
-// examine is verify for who holds the lock. It waits for an engine that is
-// being started, as it is after a boot.
-func (e *Engine) examine(ctx context.Context, a *store.App, r *store.Release, o Orchestrator) (problems []string, err error) {
-	err = e.patiently(ctx, func() error {
-		return e.call(ctx, submodules.VerbVerify, DefaultLoadTimeout, func(ctx context.Context, tmp string) error {
-			problems, err = o.Verify(ctx, request(a, r, tmp))
-			return err
-		})
-	})
-	return problems, err
 }

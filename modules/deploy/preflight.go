@@ -29,32 +29,33 @@ func unfit(format string, args ...any) error {
 }
 
 // preflight checks everything that can be known from the metadata before
-// anything is loaded.
-func (e *Engine) preflight(ctx context.Context, h *header) (Orchestrator, submodules.Info, error) {
-	none := submodules.Info{}
+// anything is loaded. It returns the resolved header, and what it called.
+func (e *Engine) preflight(ctx context.Context, h *header) (*header, *target, error) {
 	if err := e.checkPlatform(h.meta); err != nil {
-		return nil, none, err
+		return nil, nil, err
 	}
 	o, info, err := e.orchestrator(ctx, h.meta.Orchestrator)
 	if err != nil {
-		return nil, none, unfit("%w", err)
+		return nil, nil, unfit("%w", err)
 	}
+	t := &target{e: e, app: h.meta.ApplicationName, r: newRelease(h), o: o, info: info}
 	if err := e.checkCurrent(h.meta); err != nil {
-		return nil, none, err
+		return nil, nil, err
 	}
-	if err := e.checkRequirements(ctx, h.meta, o); err != nil {
-		return nil, none, err
+	if err := t.checkRequirements(ctx); err != nil {
+		return nil, nil, err
 	}
-	if err := e.choose(ctx, h, o, info); err != nil {
-		return nil, none, err
+	resolved, err := t.choose(ctx, h)
+	if err != nil {
+		return nil, nil, err
 	}
-	if err := e.checkBases(ctx, h.meta, o, info); err != nil {
-		return nil, none, err
+	if err := t.checkBases(ctx, resolved.meta); err != nil {
+		return nil, nil, err
 	}
-	if err := e.checkSpace(ctx, h.meta, o, info); err != nil {
-		return nil, none, err
+	if err := t.checkSpace(ctx, resolved.meta); err != nil {
+		return nil, nil, err
 	}
-	return o, info, nil
+	return resolved, t, nil
 }
 
 func (e *Engine) checkPlatform(m *artifact.Metadata) error {
@@ -100,13 +101,10 @@ func (e *Engine) checkCurrent(m *artifact.Metadata) error {
 	return nil
 }
 
-func (e *Engine) checkRequirements(ctx context.Context, m *artifact.Metadata, o Orchestrator) error {
+// checkRequirements makes sure that the commands the sub-module needs are there.
+func (t *target) checkRequirements(ctx context.Context) error {
 	var reqs []submodules.Requirement
-	err := e.call(ctx, submodules.VerbReqs, callTimeout, func(ctx context.Context, tmp string) (err error) {
-		reqs, err = o.Reqs(ctx, submodules.Request{Platform: m.Platform, Env: m.Env, TempDir: tmp})
-		return err
-	})
-	if err != nil {
+	if err := t.call(ctx, submodules.VerbReqs, t.request(), into(&reqs, t.o.Reqs)); err != nil {
 		return unfit("%w", err)
 	}
 	for _, r := range reqs {
@@ -118,21 +116,21 @@ func (e *Engine) checkRequirements(ctx context.Context, m *artifact.Metadata, o 
 			continue
 		}
 		if !r.Warning {
-			return unfit("%s needs the command %q, which is missing: install it", m.Orchestrator, words[0])
+			return unfit("%s needs the command %q, which is missing: install it", t.r.Orchestrator, words[0])
 		}
-		e.Log.Warn("a command is missing", "command", words[0], "orchestrator", m.Orchestrator)
+		t.e.Log.Warn("a command is missing", "command", words[0], "orchestrator", t.r.Orchestrator)
 	}
 	return nil
 }
 
 // checkBases makes sure that what the deltas build on is there.
-func (e *Engine) checkBases(ctx context.Context, m *artifact.Metadata, o Orchestrator, info submodules.Info) error {
+func (t *target) checkBases(ctx context.Context, m *artifact.Metadata) error {
 	missing := map[string]submodules.Component{}
 	for _, c := range m.Components {
 		if c.Format != artifact.FormatDelta {
 			continue
 		}
-		if !info.Has(submodules.FeatureDelta) {
+		if !t.info.Has(submodules.FeatureDelta) {
 			return unfit("sub-module %s cannot apply deltas: update it, or install a full artifact", m.Orchestrator)
 		}
 		for _, b := range c.Bases {
@@ -142,36 +140,29 @@ func (e *Engine) checkBases(ctx context.Context, m *artifact.Metadata, o Orchest
 	if len(missing) == 0 {
 		return nil
 	}
-	req := submodules.Request{App: m.ApplicationName, Platform: m.Platform, Env: m.Env}
-	err := e.call(ctx, submodules.VerbList, callTimeout, func(ctx context.Context, tmp string) error {
-		req.TempDir = tmp
-		list, err := o.List(ctx, req)
-		for _, c := range list {
-			delete(missing, c.Digest)
-		}
-		return err
-	})
-	if err != nil {
+	var list []submodules.Component
+	if err := t.call(ctx, submodules.VerbList, t.request(), into(&list, t.o.List)); err != nil {
 		return unfit("%w", err)
 	}
-	if len(missing) == 0 || !info.Has(submodules.FeatureVerify) {
+	for _, c := range list {
+		delete(missing, c.Digest)
+	}
+	if len(missing) == 0 || !t.info.Has(submodules.FeatureVerify) {
 		return nil // LOAD will tell
 	}
-	// The list is of the application's own: the engine may have others.
+	// The list names the application's own components: the engine may have others.
+	req := t.request()
 	for _, c := range missing {
 		req.Components = append(req.Components, c)
 	}
-	return e.call(ctx, submodules.VerbVerify, callTimeout, func(ctx context.Context, tmp string) error {
-		req.TempDir = tmp
-		problems, err := o.Verify(ctx, req)
-		if err != nil {
-			return unfit("%w", err)
-		}
-		if len(problems) > 0 {
-			return unfit("the delta needs an image that this device does not have (%s): install the full artifact", problems[0])
-		}
-		return nil
-	})
+	var problems []string
+	if err := t.call(ctx, submodules.VerbVerify, req, into(&problems, t.o.Verify)); err != nil {
+		return unfit("%w", err)
+	}
+	if len(problems) > 0 {
+		return unfit("the delta needs an image that this device does not have (%s): install the full artifact", problems[0])
+	}
+	return nil
 }
 
 // Free space that is left over, besides what the metadata announces: 5 % and
@@ -188,7 +179,7 @@ type need struct {
 }
 
 // checkSpace compares what the metadata announces with what is free.
-func (e *Engine) checkSpace(ctx context.Context, m *artifact.Metadata, o Orchestrator, info submodules.Info) error {
+func (t *target) checkSpace(ctx context.Context, m *artifact.Metadata) error {
 	if m.Sizes == nil {
 		return nil // the shell reference announces nothing
 	}
@@ -196,14 +187,14 @@ func (e *Engine) checkSpace(ctx context.Context, m *artifact.Metadata, o Orchest
 	var largest int64 // of what is put into a file for the sub-module
 	seen := map[image.Digest]bool{}
 	for _, c := range m.Components {
-		if spools(info, seen[c.Digest]) {
+		if spools(t.info, seen[c.Digest]) {
 			largest = max(largest, c.PayloadBytes)
 		}
 		seen[c.Digest] = true
 	}
 	temp += largest
-	needs := []need{{existing(e.Store.Dir()), temp + m.Sizes.Manifests}}
-	if dir := e.dataRoot(ctx, m, o, info); dir != "" {
+	needs := []need{{existing(t.e.Store.Dir()), temp + m.Sizes.Manifests}}
+	if dir := t.dataRoot(ctx); dir != "" {
 		needs = append(needs, need{existing(dir), m.Sizes.Engine})
 	}
 	return checkFree(needs, freeBytes)
@@ -212,18 +203,14 @@ func (e *Engine) checkSpace(ctx context.Context, m *artifact.Metadata, o Orchest
 // dataRoot is where the engine keeps its images: it may have been told so by
 // other means than its configuration file, so the sub-module is asked. "" if it
 // is not known or not on this machine.
-func (e *Engine) dataRoot(ctx context.Context, m *artifact.Metadata, o Orchestrator, info submodules.Info) string {
-	if !info.Has(submodules.FeatureStorage) {
-		return e.DataRoot
+func (t *target) dataRoot(ctx context.Context) string {
+	if !t.info.Has(submodules.FeatureStorage) {
+		return t.e.DataRoot
 	}
 	var dirs []string
-	err := e.call(ctx, submodules.VerbStorage, callTimeout, func(ctx context.Context, tmp string) (err error) {
-		dirs, err = o.Storage(ctx, submodules.Request{App: m.ApplicationName, Platform: m.Platform, Env: m.Env, TempDir: tmp})
-		return err
-	})
-	if err != nil {
-		e.Log.Warn("the sub-module does not say where images are kept", "error", err)
-		return e.DataRoot
+	if err := t.call(ctx, submodules.VerbStorage, t.request(), into(&dirs, t.o.Storage)); err != nil {
+		t.e.Log.Warn("the sub-module does not say where images are kept", "error", err)
+		return t.e.DataRoot
 	}
 	if len(dirs) == 0 || !filepath.IsAbs(dirs[0]) {
 		return ""

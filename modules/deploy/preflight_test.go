@@ -264,10 +264,11 @@ func TestDataRoot(t *testing.T) {
 	e.DataRoot = "/guessed"
 	info, err := g.w.Describe(t.Context())
 	require.NoError(t, err)
-	require.Empty(t, e.dataRoot(t.Context(), v1.meta(), g.w, info), "it is elsewhere")
+	about := &target{e: e, app: "shop", r: newRelease(&header{meta: v1.meta()}), o: g.w, info: info}
+	require.Empty(t, about.dataRoot(t.Context()), "it is elsewhere")
 	g.w.storage = []string{"/told", "/more"}
-	require.Equal(t, "/told", e.dataRoot(t.Context(), v1.meta(), g.w, info))
-	require.Equal(t, "/guessed", e.dataRoot(t.Context(), v1.meta(), g.w, submodules.Info{}), "a sub-module of before")
+	require.Equal(t, "/told", about.dataRoot(t.Context()))
+	require.Equal(t, "/guessed", (&target{e: e, app: "shop", r: about.r, o: g.w}).dataRoot(t.Context()), "a sub-module of before")
 	g.w.storage = []string{"relative"}
-	require.Empty(t, e.dataRoot(t.Context(), v1.meta(), g.w, info))
+	require.Empty(t, about.dataRoot(t.Context()))
 }

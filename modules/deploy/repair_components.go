@@ -169,14 +169,14 @@ func (e *Engine) unpackImages(ctx context.Context, dir string, r io.Reader) erro
 
 // repair makes an application's damaged components whole.
 func (e *Engine) repair(ctx context.Context, a *store.App, bad []damaged, source string) error {
-	r, _, info, err := e.release(ctx, a, bad[0].releases[0])
+	t, err := e.target(ctx, a, bad[0].releases[0])
 	if err != nil {
 		return err
 	}
-	if !info.Has(submodules.FeatureRepair) {
-		return fmt.Errorf("%w: sub-module %s cannot repair; delete the damaged image with the engine's own tool and install the release again", submodules.ErrUsage, r.Orchestrator)
+	if !t.info.Has(submodules.FeatureRepair) {
+		return fmt.Errorf("%w: sub-module %s cannot repair; delete the damaged image with the engine's own tool and install the release again", submodules.ErrUsage, t.r.Orchestrator)
 	}
-	q := &repairRequest{Format: store.Format, Application: a.Name, Release: r.ID}
+	q := &repairRequest{Format: store.Format, Application: a.Name, Release: t.r.ID}
 	for _, d := range bad {
 		q.Components = append(q.Components, d.Component)
 	}
@@ -203,22 +203,14 @@ func (e *Engine) repair(ctx context.Context, a *store.App, bad []damaged, source
 // doRepair asks the sub-module, brings up what it had to take down, and ends
 // the repair. source is "" for one that is gone on with.
 func (e *Engine) doRepair(ctx context.Context, a *store.App, q *repairRequest, dir, source string, options ...string) error {
-	r, o, _, err := e.release(ctx, a, q.Release)
+	t, err := e.target(ctx, a, q.Release)
 	if err != nil {
 		return err
 	}
-	one := *r
-	one.Components = q.Components
+	req := t.only(q.Components...).request()
+	req.Dir, req.Path, req.Options = dir, source, options
 	var apps []string
-	err = e.patiently(ctx, func() error {
-		return e.call(ctx, submodules.VerbRepair, DefaultLoadTimeout, func(ctx context.Context, tmp string) (err error) {
-			req := request(a, &one, tmp)
-			req.Dir, req.Path, req.Options = dir, source, options
-			apps, err = o.Repair(ctx, req)
-			return err
-		})
-	})
-	if err != nil {
+	if err := t.call(ctx, submodules.VerbRepair, req, into(&apps, t.o.Repair)); err != nil {
 		return err
 	}
 	for _, name := range apps {
@@ -246,22 +238,16 @@ func (e *Engine) bringUp(ctx context.Context, name string) error {
 	if id == "" {
 		return nil
 	}
-	r, o, info, err := e.release(ctx, a, id)
+	t, err := e.target(ctx, a, id)
 	if err != nil {
 		return err
 	}
-	e.Log.Info("bringing up again", "app", name, "release", r.ID)
-	return e.patiently(ctx, func() error {
-		err := e.call(ctx, submodules.VerbRollout, e.rolloutTimeout(), func(ctx context.Context, tmp string) error {
-			return o.Rollout(ctx, request(a, r, tmp))
-		})
-		if err != nil || !info.Has(submodules.FeatureSync) {
-			return err
-		}
-		return e.call(ctx, submodules.VerbSync, callTimeout, func(ctx context.Context, tmp string) error {
-			return o.Sync(ctx, request(a, r, tmp))
-		})
-	})
+	e.Log.Info("bringing up again", "app", name, "release", t.r.ID)
+	err = t.call(ctx, submodules.VerbRollout, t.request(), t.o.Rollout)
+	if err != nil || !t.info.Has(submodules.FeatureSync) {
+		return err
+	}
+	return t.call(ctx, submodules.VerbSync, t.request(), t.o.Sync)
 }
 
 // finishRepairs goes on with the repairs that were interrupted.

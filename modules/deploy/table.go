@@ -76,15 +76,15 @@ const (
 	enterRollingBack Action = "enter rolling-back" // the old release becomes the current one
 	enterRolledBack  Action = "enter rolled-back"
 
-	vouch   Action = "vouch"   // after another boot: the new release is still whole
-	barrier Action = "barrier" // what the orchestrator wrote becomes durable
-	rollout Action = "rollout" // the new release comes up
-	revert  Action = "revert"  // the old release comes up again, or nothing does
-	check   Action = "check"   // the new release still runs and is healthy
-	recheck Action = "recheck" // after another boot: the old release comes up again
-	prune   Action = "prune"   // releases that are not kept go
-	discard Action = "discard" // the new release goes
-	end     Action = "end"     // the deployment becomes history
+	reverify Action = "reverify" // after another boot: the new release is still whole
+	barrier  Action = "barrier"  // what the orchestrator wrote becomes durable
+	rollout  Action = "rollout"  // the new release comes up
+	revert   Action = "revert"   // the old release comes up again, or nothing does
+	check    Action = "check"    // the new release still runs and is healthy
+	recheck  Action = "recheck"  // after another boot: the old release comes up again
+	prune    Action = "prune"    // releases that are not kept go
+	discard  Action = "discard"  // the new release goes
+	end      Action = "end"      // the deployment becomes history
 )
 
 // plan is what an event means in a phase.
@@ -106,7 +106,7 @@ func sequence(plans ...plan) plan { // of plans that have steps only
 }
 
 var (
-	install = do(vouch, enterInstalling, rollout, barrier, enterInstalled)
+	install = do(reverify, enterInstalling, rollout, barrier, enterInstalled)
 	// Until ROLLOUT nothing that runs has been touched.
 	abandon = do(enterRolledBack)
 	back    = do(enterRollingBack, revert, barrier, enterRolledBack)

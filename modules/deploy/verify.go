@@ -79,17 +79,16 @@ func (e *Engine) survey(ctx context.Context, a *store.App) (bad []damaged, err e
 		}
 	}
 	for _, d := range all {
-		r := releases[d.releases[0]]
-		o, info, err := e.orchestrator(ctx, r.Orchestrator)
+		t, err := e.targetOf(ctx, a, releases[d.releases[0]])
 		if err != nil {
 			return nil, err
 		}
-		if !info.Has(submodules.FeatureVerify) {
-			return nil, fmt.Errorf("%w: sub-module %s cannot verify", submodules.ErrUsage, r.Orchestrator)
+		if !t.info.Has(submodules.FeatureVerify) {
+			return nil, fmt.Errorf("%w: sub-module %s cannot verify", submodules.ErrUsage, t.r.Orchestrator)
 		}
-		one := *r
-		one.Components = []store.Component{d.Component}
-		if d.problems, err = e.verify(ctx, a, &one, o); err != nil {
+		t = t.only(d.Component)
+		t.unlocked = true
+		if d.problems, err = t.verify(ctx); err != nil {
 			return nil, err
 		}
 		if len(d.problems) > 0 {
@@ -99,8 +98,10 @@ func (e *Engine) survey(ctx context.Context, a *store.App) (bad []damaged, err e
 	return bad, nil
 }
 
-func (e *Engine) verify(ctx context.Context, a *store.App, r *store.Release, o Orchestrator) ([]string, error) {
-	ctx, cancel := context.WithTimeout(ctx, DefaultLoadTimeout)
-	defer cancel()
-	return o.Verify(ctx, request(a, r, "")) // the store's temporary directory is the lock's
+// verify reads the target's components and returns one line for each that is
+// missing or damaged. Under the lock it waits for an engine that is starting,
+// as after a boot.
+func (t *target) verify(ctx context.Context) (problems []string, err error) {
+	err = t.call(ctx, submodules.VerbVerify, t.request(), into(&problems, t.o.Verify))
+	return problems, err
 }

@@ -19,7 +19,7 @@ import (
 //     takes it for present when the next image brings it. So its layers are
 //     remembered (store.Suspect) until they were verified once, or a barrier of
 //     the same boot has made them durable;
-//   - a release that waits to be installed or committed over a boot (vouch).
+//   - a release that waits to be installed or committed over a boot (reverify).
 //
 // The cost is one reading of the images in question. A release that is current
 // or kept was durable before it became so, and is not read.
@@ -58,14 +58,16 @@ func (e *Engine) suspect(r *store.Release) error {
 // durable strikes off what a barrier of this boot has made durable. That it
 // cannot be written costs a verification, later.
 func (e *Engine) durable(orchestrator string) {
-	e.strike(func(s *store.Suspect) {
+	e.dropSuspects(func(s *store.Suspect) {
 		if s.Orchestrator == orchestrator && s.BootID == e.bootID() {
 			s.Digests, s.Layers = nil, nil
 		}
 	})
 }
 
-func (e *Engine) strike(off func(*store.Suspect)) {
+// dropSuspects lets drop take digests and layers off each entry of the list of
+// suspects, and writes the list if anything went.
+func (e *Engine) dropSuspects(drop func(*store.Suspect)) {
 	list, err := e.Store.Suspects()
 	if err != nil || len(list) == 0 {
 		return
@@ -73,7 +75,7 @@ func (e *Engine) strike(off func(*store.Suspect)) {
 	n := 0
 	for i := range list {
 		before := len(list[i].Digests) + len(list[i].Layers)
-		off(&list[i])
+		drop(&list[i])
 		n += before - len(list[i].Digests) - len(list[i].Layers)
 	}
 	if n == 0 {
@@ -104,64 +106,65 @@ func (e *Engine) isSuspect(orchestrator string, c store.Component) bool {
 	})
 }
 
-// acquit verifies a suspect component that has just been loaded. One that is
-// not whole is deleted: loading again would find it present.
-func (e *Engine) acquit(ctx context.Context, a *store.App, r *store.Release, o Orchestrator, info submodules.Info, c store.Component) error {
-	if !info.Has(submodules.FeatureVerify) {
+// clearSuspect verifies a suspect component that has just been loaded, and
+// takes it off the list of suspects. One that is not whole is deleted: otherwise
+// the next LOAD would take it for present.
+func (t *target) clearSuspect(ctx context.Context, c store.Component) error {
+	e, a := t.e, t.a
+	if !t.info.Has(submodules.FeatureVerify) {
 		e.Log.Warn("a component may be damaged since the machine lost power, and the sub-module cannot verify it", "app", a.Name, "component", c.URL)
 		return nil
 	}
 	e.Log.Info("the machine lost power while this was being loaded: verifying", "app", a.Name, "component", c.URL)
-	one := *r
-	one.Components = []store.Component{c}
-	problems, err := e.examine(ctx, a, &one, o)
+	one := t.only(c)
+	problems, err := one.verify(ctx)
 	if err != nil {
 		return err
 	}
 	if len(problems) == 0 {
-		e.strike(func(s *store.Suspect) {
+		e.dropSuspects(func(s *store.Suspect) {
 			s.Digests = slices.DeleteFunc(s.Digests, func(d string) bool { return d == c.Digest })
 			s.Layers = slices.DeleteFunc(s.Layers, func(l string) bool { return slices.Contains(c.DiffIDs, l) })
 		})
 		return nil
 	}
-	used, err := e.inUse(a, r.ID, info.Has(submodules.FeatureComponents))
+	used, err := e.inUse(a, t.r.ID, t.info.Has(submodules.FeatureComponents))
 	if err != nil {
 		return err
 	}
 	if _, stays := used(c); stays {
 		return submodules.Mark(fmt.Errorf("it is damaged in the engine (%s), and another release needs it: run mender-app verify --repair", problems[0]), submodules.ErrContent)
 	}
-	if err := e.deleteComponents(ctx, a, &one); err != nil {
+	if err := e.deleteComponents(ctx, a, one.r); err != nil {
 		return err
 	}
 	return submodules.Mark(fmt.Errorf("it is damaged in the engine since the machine lost power (%s), and has been deleted: install the artifact again", problems[0]), submodules.ErrContent)
 }
 
-// vouch verifies the release that is about to be brought up or committed, if
+// reverify verifies the release that is about to be brought up or committed, if
 // the machine was restarted since the journal was last written. It was made
 // durable before; a disk that does not keep its word is found here, while the
 // release before is still there.
-func (e *Engine) vouch(ctx context.Context, a *store.App) error {
+func (e *Engine) reverify(ctx context.Context, a *store.App) error {
 	d := a.Deployment
 	if d.BootID == e.bootID() {
 		return nil
 	}
-	r, o, info, err := e.release(ctx, a, d.To)
+	t, err := e.target(ctx, a, d.To)
 	if err != nil {
 		return err
 	}
-	if !info.Has(submodules.FeatureVerify) {
+	if !t.info.Has(submodules.FeatureVerify) {
 		e.Log.Warn("the machine was restarted, and the sub-module cannot verify what it has loaded", "app", a.Name)
 		return nil
 	}
-	e.Log.Info("the machine was restarted in the middle of the deployment: verifying what was loaded", "app", a.Name, "release", r.ID)
-	problems, err := e.examine(ctx, a, r, o)
+	e.Log.Info("the machine was restarted in the middle of the deployment: verifying what was loaded", "app", a.Name, "release", t.r.ID)
+	problems, err := t.verify(ctx)
 	if err != nil {
 		return err
 	}
 	if len(problems) > 0 {
-		return submodules.Mark(fmt.Errorf("release %s is damaged since the machine was restarted: %s", r.ID, problems[0]), submodules.ErrContent)
+		return submodules.Mark(fmt.Errorf("release %s is damaged since the machine was restarted: %s", t.r.ID, problems[0]), submodules.ErrContent)
 	}
 	return nil
 }
