@@ -1,7 +1,7 @@
 // Package imagestore is what the container sub-modules need from an image
 // store, whatever the engine: names of our own for images, content on its way
 // in turned into one archive an engine loads, if it has the room (Receive), and
-// the old content a delta starts from (Old, and Parted where a store is a
+// the old content a delta starts from (Old, and UnpackedStore where a store is a
 // containerd's).
 //
 // An image is its content here: the digest of its config and its diffIDs. The

@@ -130,7 +130,7 @@ func (e *Engine) layerDir(t *testing.T, d image.Digest) string {
 	if o != nil {
 		root, err = o.files(d)
 	} else {
-		p, perr := e.openParted(t.Context(), t.TempDir())
+		p, perr := e.openContainerdOld(t.Context(), t.TempDir())
 		require.NoError(t, perr)
 		if p == nil || p.at == nil {
 			t.Skip("the engine's disk is out of reach")

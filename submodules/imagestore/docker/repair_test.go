@@ -162,7 +162,7 @@ func TestRepairInterrupted(t *testing.T) {
 	}
 	// One that had not begun to change anything does nothing.
 	spec := RepairSpec{App: app, Dir: t.TempDir(), Owner: nobody, Finish: true, Want: []imagestore.Damaged{{URL: app + ":1", Identity: one.identity()}}}
-	require.NoError(t, os.MkdirAll(filepath.Dir(imagestore.Salvage(spec.Dir).Path(one.img.ConfigDigest)), 0o755))
+	require.NoError(t, os.MkdirAll(filepath.Dir(imagestore.RepairDir(spec.Dir).Path(one.img.ConfigDigest)), 0o755))
 	_, err := e.Repair(ctx, spec)
 	require.NoError(t, err)
 	emptyDir(t, spec.Dir)

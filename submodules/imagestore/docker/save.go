@@ -45,7 +45,7 @@ func (e *Engine) content(ctx context.Context, img Image, tempDir string) (*image
 			return c, func() {}, nil
 		}
 	}
-	p, err := e.openParted(ctx, tempDir)
+	p, err := e.openContainerdOld(ctx, tempDir)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -59,14 +59,14 @@ func (e *Engine) Damages(ctx context.Context, img Image) ([]Damage, error) {
 			return nil, err
 		}
 		if len(dirs) > 0 {
-			return e.partedDamages(ctx, img, dirs)
+			return e.containerdDamages(ctx, img, dirs)
 		}
 	}
-	return e.savedDamages(ctx, img)
+	return e.archiveDamages(ctx, img)
 }
 
-// savedDamages reads the image out of docker save.
-func (e *Engine) savedDamages(ctx context.Context, img Image) ([]Damage, error) {
+// archiveDamages reads the image out of docker save.
+func (e *Engine) archiveDamages(ctx context.Context, img Image) ([]Damage, error) {
 	all := func(err error) []Damage { // which layer it is cannot be told
 		return []Damage{{What: []string{err.Error()}}}
 	}

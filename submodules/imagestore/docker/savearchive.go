@@ -20,27 +20,27 @@ import (
 	"github.com/mender-app/mender-app/submodules/imagestore"
 )
 
-// saved is old content out of the streams of docker save, for engines whose
+// saveArchive is old content out of the streams of docker save, for engines whose
 // store cannot be read in place: remote ones, other storage drivers. Of an
 // image that is saved the layers that are wanted are kept, uncompressed and
 // hashed, in files without a name in the temporary directory; the others pass
 // by. They are kept whole: a delta names old files only as it is decoded, which
 // takes the content of those before (delta/FORMAT.md), and reads most of them
 // (docs/DOCKER-COMPOSE.md has figures).
-type saved struct {
+type saveArchive struct {
 	e       *Engine
 	dir     string
 	images  []Image // nil before the first question
 	asked   bool
 	want    map[image.Digest]bool
-	layers  map[image.Digest]*savedLayer
+	layers  map[image.Digest]*spooledLayer
 	configs map[image.Digest][]byte
 }
 
-// openSaved expects that want will be asked for. What else is costs another
+// openSaveArchive expects that want will be asked for. What else is costs another
 // save.
-func (e *Engine) openSaved(want []image.Digest, dir string) *saved {
-	s := &saved{e: e, dir: dir, want: map[image.Digest]bool{}, layers: map[image.Digest]*savedLayer{}, configs: map[image.Digest][]byte{}}
+func (e *Engine) openSaveArchive(want []image.Digest, dir string) *saveArchive {
+	s := &saveArchive{e: e, dir: dir, want: map[image.Digest]bool{}, layers: map[image.Digest]*spooledLayer{}, configs: map[image.Digest][]byte{}}
 	for _, d := range want {
 		s.want[d] = true
 	}
@@ -48,7 +48,7 @@ func (e *Engine) openSaved(want []image.Digest, dir string) *saved {
 }
 
 // Close implements imagestore.Old.
-func (s *saved) Close() error {
+func (s *saveArchive) Close() error {
 	var kept, read int64
 	for _, l := range s.layers {
 		kept += l.size
@@ -63,7 +63,7 @@ func (s *saved) Close() error {
 
 // fetch saves the images that should have what is looked for, those with most
 // of what is wanted first, until it is there.
-func (s *saved) fetch(ctx context.Context, has func(Image) bool, there func() bool) error {
+func (s *saveArchive) fetch(ctx context.Context, has func(Image) bool, there func() bool) error {
 	if !s.asked {
 		all, err := s.e.all(ctx)
 		if err != nil {
@@ -95,7 +95,7 @@ func (s *saved) fetch(ctx context.Context, has func(Image) bool, there func() bo
 }
 
 // save reads the stream of docker save once.
-func (s *saved) save(ctx context.Context, img Image) error {
+func (s *saveArchive) save(ctx context.Context, img Image) error {
 	r, err := s.e.cli.ImageSave(ctx, []string{img.ID})
 	if err != nil {
 		return fmt.Errorf("docker save: %w", err)
@@ -130,10 +130,10 @@ func (s *saved) save(ctx context.Context, img Image) error {
 	return nil
 }
 
-func (s *saved) wants(d image.Digest) bool { return s.want[d] && s.layers[d] == nil }
+func (s *saveArchive) wants(d image.Digest) bool { return s.want[d] && s.layers[d] == nil }
 
 // layer returns a layer, fetched if need be.
-func (s *saved) layer(ctx context.Context, in delta.Digest) (*savedLayer, error) {
+func (s *saveArchive) layer(ctx context.Context, in delta.Digest) (*spooledLayer, error) {
 	d := image.Digest(in)
 	if s.layers[d] == nil {
 		s.want[d] = true
@@ -150,7 +150,7 @@ func (s *saved) layer(ctx context.Context, in delta.Digest) (*savedLayer, error)
 }
 
 // OpenFile implements delta.Old.
-func (s *saved) OpenFile(ctx context.Context, in delta.Digest, name string) (delta.File, error) {
+func (s *saveArchive) OpenFile(ctx context.Context, in delta.Digest, name string) (delta.File, error) {
 	if name == "" {
 		d := image.Digest(in)
 		if s.configs[d] == nil {
@@ -179,7 +179,7 @@ func (s *saved) OpenFile(ctx context.Context, in delta.Digest, name string) (del
 }
 
 // Headers implements delta.Old.
-func (s *saved) Headers(ctx context.Context, in delta.Digest) (delta.HeaderReader, error) {
+func (s *saveArchive) Headers(ctx context.Context, in delta.Digest) (delta.HeaderReader, error) {
 	l, err := s.layer(ctx, in)
 	if err != nil {
 		return nil, err
@@ -187,11 +187,11 @@ func (s *saved) Headers(ctx context.Context, in delta.Digest) (delta.HeaderReade
 	if l.sparse {
 		return nil, fmt.Errorf("layer %s has sparse files", in)
 	}
-	return &savedHeaders{l: l}, nil
+	return &spooledHeaders{l: l}, nil
 }
 
 // Layer implements imagestore.Old.
-func (s *saved) Layer(ctx context.Context, d image.Digest) (io.ReadCloser, int64, error) {
+func (s *saveArchive) Layer(ctx context.Context, d image.Digest) (io.ReadCloser, int64, error) {
 	l, err := s.layer(ctx, delta.Digest(d))
 	if err != nil {
 		return nil, 0, err
@@ -208,15 +208,15 @@ type section struct{ *io.SectionReader }
 
 func (section) Close() error { return nil }
 
-// savedLayer is one layer's tar in a file.
-type savedLayer struct {
+// spooledLayer is one layer's tar in a file.
+type spooledLayer struct {
 	f       *os.File
 	size    int64
 	scanned bool
 	sparse  bool
 	// files are kept by a hash of their names, which would take several times as
 	// much. Two names with one hash are no danger: what is read is checked.
-	files   map[uint64]savedFile
+	files   map[uint64]spooledFile
 	headers []extent // of each member
 	read    int64    // bytes of the files that were asked for
 }
@@ -226,14 +226,14 @@ var names = maphash.MakeSeed()
 
 type extent struct{ offset, size int64 }
 
-type savedFile struct {
+type spooledFile struct {
 	extent
 	read bool // it was asked for
 }
 
 // keepLayer writes a layer, uncompressed, into a file without a name, and
 // hashes it.
-func keepLayer(dir string, r io.Reader) (image.Digest, *savedLayer, error) {
+func keepLayer(dir string, r io.Reader) (image.Digest, *spooledLayer, error) {
 	plain, end, err := imagestore.Inflate(r)
 	if err != nil {
 		return "", nil, err
@@ -244,18 +244,18 @@ func keepLayer(dir string, r io.Reader) (image.Digest, *savedLayer, error) {
 	if err != nil {
 		return "", nil, err
 	}
-	return image.Digest("sha256:" + hex.EncodeToString(h.Sum(nil))), &savedLayer{f: f, size: size}, nil
+	return image.Digest("sha256:" + hex.EncodeToString(h.Sum(nil))), &spooledLayer{f: f, size: size}, nil
 }
 
 // scan finds where in the tar everything is.
-func (l *savedLayer) scan() error {
+func (l *spooledLayer) scan() error {
 	if l.scanned {
 		return nil
 	}
 	if _, err := l.f.Seek(0, io.SeekStart); err != nil {
 		return err
 	}
-	l.files = map[uint64]savedFile{}
+	l.files = map[uint64]spooledFile{}
 	tr := tar.NewReader(l.f)
 	var end int64 // of the member before, with its padding
 	for {
@@ -280,7 +280,7 @@ func (l *savedLayer) scan() error {
 		l.headers = append(l.headers, extent{end, at - end})
 		end = at + h.Size + -h.Size&511
 		if h.Typeflag == tar.TypeReg {
-			l.files[maphash.String(names, strings.TrimPrefix(path.Clean("/"+h.Name), "/"))] = savedFile{extent{at, h.Size}, false}
+			l.files[maphash.String(names, strings.TrimPrefix(path.Clean("/"+h.Name), "/"))] = spooledFile{extent{at, h.Size}, false}
 		}
 	}
 }
@@ -294,14 +294,14 @@ func isSparse(h *tar.Header) bool {
 	return h.Typeflag == tar.TypeGNUSparse
 }
 
-// savedHeaders gives the headers of a layer's members.
-type savedHeaders struct {
-	l    *savedLayer
+// spooledHeaders gives the headers of a layer's members.
+type spooledHeaders struct {
+	l    *spooledLayer
 	next int
 	buf  []byte
 }
 
-func (h *savedHeaders) Next() ([]byte, error) {
+func (h *spooledHeaders) Next() ([]byte, error) {
 	if h.next == len(h.l.headers) {
 		return nil, io.EOF
 	}
@@ -320,4 +320,4 @@ func (h *savedHeaders) Next() ([]byte, error) {
 	return h.buf, nil
 }
 
-func (h *savedHeaders) Close() error { return nil }
+func (h *spooledHeaders) Close() error { return nil }

@@ -49,7 +49,7 @@ func (e *Engine) carryOut(ctx context.Context, s RepairSpec, plan *repairPlan) e
 		return err
 	}
 	plan.Done = true
-	spool := imagestore.Salvage(s.Dir)
+	spool := imagestore.RepairDir(s.Dir)
 	if err := spool.WritePlan(plan); err != nil {
 		return err
 	}
@@ -92,7 +92,7 @@ func (e *Engine) reload(ctx context.Context, dir string, p repairImage) error {
 	img, err := e.Find(ctx, "", p.identity(), "")
 	if errors.Is(err, submodules.ErrNotFound) {
 		e.log(fmt.Sprintf("loading image %s", p.Tags[0]))
-		if err := e.loadSpooled(ctx, dir, p); err != nil {
+		if err := e.loadKept(ctx, dir, p); err != nil {
 			return err
 		}
 		img, err = e.Find(ctx, "", p.identity(), p.Tags[0])
@@ -115,8 +115,8 @@ func (e *Engine) reload(ctx context.Context, dir string, p repairImage) error {
 	return nil
 }
 
-func (e *Engine) loadSpooled(ctx context.Context, dir string, p repairImage) error {
-	spool := imagestore.Salvage(dir)
+func (e *Engine) loadKept(ctx context.Context, dir string, p repairImage) error {
+	spool := imagestore.RepairDir(dir)
 	config, err := os.ReadFile(spool.Path(p.Config))
 	if err != nil {
 		return err

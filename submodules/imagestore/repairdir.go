@@ -24,9 +24,9 @@ type Damaged struct {
 	Identity
 }
 
-// Salvage is the directory of a repair: what it needs to bring back what it will
+// RepairDir is the directory of a repair: what it needs to bring back what it will
 // remove, and its plan. It outlives the call.
-type Salvage string
+type RepairDir string
 
 const (
 	planFile = "plan.json"
@@ -35,10 +35,10 @@ const (
 )
 
 // Path is where a layer or a config is kept.
-func (s Salvage) Path(d image.Digest) string { return filepath.Join(string(s), layerDir, d.Hex()) }
+func (s RepairDir) Path(d image.Digest) string { return filepath.Join(string(s), layerDir, d.Hex()) }
 
 // readPlan reads the plan into p; false if there is none.
-func (s Salvage) readPlan(p any) (bool, error) {
+func (s RepairDir) readPlan(p any) (bool, error) {
 	data, err := os.ReadFile(filepath.Join(string(s), planFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
@@ -52,10 +52,10 @@ func (s Salvage) readPlan(p any) (bool, error) {
 	return true, nil
 }
 
-// Begin returns the plan of a repair: what an earlier call made durable in the
+// ResumeOrPlan returns the plan of a repair: what an earlier call made durable in the
 // directory, else, unless only that is to be ended, what plan makes of it. nil is
 // that there is nothing to repair; what was kept for it is gone then.
-func Begin[P any](s Salvage, finish bool, plan func() (*P, error)) (*P, error) {
+func ResumeOrPlan[P any](s RepairDir, finish bool, plan func() (*P, error)) (*P, error) {
 	p := new(P)
 	begun, err := s.readPlan(p)
 	if err != nil {
@@ -75,7 +75,7 @@ func Begin[P any](s Salvage, finish bool, plan func() (*P, error)) (*P, error) {
 }
 
 // WritePlan makes the plan durable, and before it what is kept.
-func (s Salvage) WritePlan(p any) error {
+func (s RepairDir) WritePlan(p any) error {
 	if err := durable.SyncTree(filepath.Join(string(s), layerDir)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
@@ -87,10 +87,10 @@ func (s Salvage) WritePlan(p any) error {
 }
 
 // Clear removes what is kept, but not the plan.
-func (s Salvage) Clear() error { return durable.RemoveAll(filepath.Join(string(s), layerDir)) }
+func (s RepairDir) Clear() error { return durable.RemoveAll(filepath.Join(string(s), layerDir)) }
 
 // Make makes room for need bytes, or says that there is none (submodules.ErrSpace).
-func (s Salvage) Make(need int64) error {
+func (s RepairDir) Make(need int64) error {
 	free, err := FreeBytes(string(s))
 	if err != nil {
 		return err
@@ -102,19 +102,19 @@ func (s Salvage) Make(need int64) error {
 }
 
 // Has reports whether a layer or a config is kept.
-func (s Salvage) Has(d image.Digest) bool {
+func (s RepairDir) Has(d image.Digest) bool {
 	_, err := os.Stat(s.Path(d))
 	return err == nil
 }
 
 // KeepConfig keeps a config.
-func (s Salvage) KeepConfig(d image.Digest, config []byte) error {
+func (s RepairDir) KeepConfig(d image.Digest, config []byte) error {
 	return os.WriteFile(s.Path(d), config, 0o600)
 }
 
 // KeepFirst keeps the first of the copies that is what its diffID says; false
 // if none is. An error is one of the disk or the context's.
-func (s Salvage) KeepFirst(ctx context.Context, d image.Digest, copies ...*image.Layer) (bool, error) {
+func (s RepairDir) KeepFirst(ctx context.Context, d image.Digest, copies ...*image.Layer) (bool, error) {
 	for _, l := range copies {
 		err := s.keep(ctx, d, l)
 		if err == nil {
@@ -127,7 +127,7 @@ func (s Salvage) KeepFirst(ctx context.Context, d image.Digest, copies ...*image
 	return false, nil
 }
 
-func (s Salvage) keep(ctx context.Context, d image.Digest, l *image.Layer) error {
+func (s RepairDir) keep(ctx context.Context, d image.Digest, l *image.Layer) error {
 	r, err := l.Verified()
 	if err != nil {
 		return err
@@ -148,7 +148,7 @@ func (s Salvage) keep(ctx context.Context, d image.Digest, l *image.Layer) error
 }
 
 // Layer is a layer that is kept; false if it is not.
-func (s Salvage) Layer(d image.Digest) (image.Layer, bool) {
+func (s RepairDir) Layer(d image.Digest) (image.Layer, bool) {
 	fi, err := os.Stat(s.Path(d))
 	if err != nil {
 		return image.Layer{}, false

@@ -18,9 +18,9 @@ import (
 	"github.com/mender-app/mender-app/delta"
 )
 
-// Parts are where a layer lies in a store that keeps both the blob it came as
+// LayerParts are where a layer lies in a store that keeps both the blob it came as
 // and the directory it was unpacked to, as containerd does.
-type Parts struct {
+type LayerParts struct {
 	// Blob opens the layer's tar as it is stored: plain, gzip or zstd. It is
 	// nil where the blob was discarded after unpacking.
 	Blob func(context.Context) (delta.File, error)
@@ -29,10 +29,10 @@ type Parts struct {
 	Dir func(context.Context) (*os.Root, error)
 }
 
-// Parted is what old content in such a store is read from.
-type Parted struct {
+// UnpackedStore is what old content in such a store is read from.
+type UnpackedStore struct {
 	// Layer finds a layer; one that is not there is delta.ErrNoObject.
-	Layer func(ctx context.Context, diffID image.Digest) (Parts, error)
+	Layer func(ctx context.Context, diffID image.Digest) (LayerParts, error)
 	// Config opens an image's config; one that is not there is delta.ErrNoObject.
 	Config func(ctx context.Context, digest image.Digest) (delta.File, error)
 	// TempDir takes a compressed layer of which a file is wanted that is not to
@@ -47,15 +47,17 @@ type Parted struct {
 // and memory does not depend on the layer, as long as each file is where its
 // name in the tar says. One that is not (its directory is a link in a layer
 // below) is looked for in the blob.
-func (p Parted) Old() Old { return &parted{from: p, layers: map[delta.Digest]*partedLayer{}} }
-
-type parted struct {
-	from   Parted
-	layers map[delta.Digest]*partedLayer
+func (p UnpackedStore) Old() Old {
+	return &unpackedOld{from: p, layers: map[delta.Digest]*unpackedLayer{}}
 }
 
-type partedLayer struct {
-	Parts
+type unpackedOld struct {
+	from   UnpackedStore
+	layers map[delta.Digest]*unpackedLayer
+}
+
+type unpackedLayer struct {
+	LayerParts
 	dir   *os.Root
 	blob  *delta.Store // an index of the blob's files, once one was wanted
 	size  int64        // of the tar, -1 before it is known
@@ -63,7 +65,7 @@ type partedLayer struct {
 }
 
 // Close implements io.Closer.
-func (p *parted) Close() error {
+func (p *unpackedOld) Close() error {
 	var errs []error
 	for _, l := range p.layers {
 		for _, c := range l.close {
@@ -73,7 +75,7 @@ func (p *parted) Close() error {
 	return errors.Join(errs...)
 }
 
-func (p *parted) layer(ctx context.Context, in delta.Digest) (*partedLayer, error) {
+func (p *unpackedOld) layer(ctx context.Context, in delta.Digest) (*unpackedLayer, error) {
 	if l, ok := p.layers[in]; ok {
 		return l, nil
 	}
@@ -81,7 +83,7 @@ func (p *parted) layer(ctx context.Context, in delta.Digest) (*partedLayer, erro
 	if err != nil {
 		return nil, fmt.Errorf("layer %s: %w", in, err)
 	}
-	l := &partedLayer{Parts: parts, size: -1}
+	l := &unpackedLayer{LayerParts: parts, size: -1}
 	if l.Dir != nil {
 		if l.dir, err = l.Dir(ctx); err != nil {
 			p.from.Log("layer %s cannot be read where it is unpacked: %v", in, err)
@@ -98,7 +100,7 @@ func (p *parted) layer(ctx context.Context, in delta.Digest) (*partedLayer, erro
 }
 
 // OpenFile implements delta.Old.
-func (p *parted) OpenFile(ctx context.Context, in delta.Digest, name string) (delta.File, error) {
+func (p *unpackedOld) OpenFile(ctx context.Context, in delta.Digest, name string) (delta.File, error) {
 	if name == "" {
 		return p.from.Config(ctx, image.Digest(in))
 	}
@@ -138,7 +140,7 @@ func openIn(root *os.Root, name string) (delta.File, error) {
 }
 
 // index makes the blob's own files readable: in place, if it is not compressed.
-func (p *parted) index(ctx context.Context, in delta.Digest, l *partedLayer) error {
+func (p *unpackedOld) index(ctx context.Context, in delta.Digest, l *unpackedLayer) error {
 	f, err := l.Blob(ctx)
 	if err != nil {
 		return err
@@ -173,7 +175,7 @@ func (p *parted) index(ctx context.Context, in delta.Digest, l *partedLayer) err
 }
 
 // Headers implements delta.Old.
-func (p *parted) Headers(ctx context.Context, in delta.Digest) (delta.HeaderReader, error) {
+func (p *unpackedOld) Headers(ctx context.Context, in delta.Digest) (delta.HeaderReader, error) {
 	l, err := p.layer(ctx, in)
 	if err != nil {
 		return nil, err
@@ -187,7 +189,7 @@ func (p *parted) Headers(ctx context.Context, in delta.Digest) (delta.HeaderRead
 
 // Layer implements Old. A layer that is not compressed is a delta.File, too. The
 // size of a compressed one shows only when it is read, which is done for it.
-func (p *parted) Layer(ctx context.Context, d image.Digest) (io.ReadCloser, int64, error) {
+func (p *unpackedOld) Layer(ctx context.Context, d image.Digest) (io.ReadCloser, int64, error) {
 	l, err := p.layer(ctx, delta.Digest(d))
 	if err != nil {
 		return nil, 0, err
@@ -213,7 +215,7 @@ type plainTar struct {
 	io.Closer
 }
 
-func (p *parted) size(ctx context.Context, l *partedLayer) (int64, error) {
+func (p *unpackedOld) size(ctx context.Context, l *unpackedLayer) (int64, error) {
 	r, err := p.tar(ctx, l)
 	if err != nil {
 		return -1, err
@@ -230,7 +232,7 @@ func (p *parted) size(ctx context.Context, l *partedLayer) (int64, error) {
 }
 
 // tar opens the layer's tar from its start.
-func (p *parted) tar(ctx context.Context, l *partedLayer) (*blobTar, error) {
+func (p *unpackedOld) tar(ctx context.Context, l *unpackedLayer) (*blobTar, error) {
 	if l.Blob == nil {
 		return nil, fmt.Errorf("%w: its content was discarded after it was unpacked, and the delta needs the headers in it: make a delta that needs none (app-gen --files-only), or send the image whole", delta.ErrNoObject)
 	}

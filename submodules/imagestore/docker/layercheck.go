@@ -27,7 +27,7 @@ func (o *overlay) damages(ctx context.Context, img Image) (list []Damage, err er
 			return nil, err
 		}
 		var f findings
-		below = o.intact(ctx, filepath.Join(o.root, "image", "overlay2", "layerdb", "sha256", chain.Hex()), img.DiffIDs[i], below, &f)
+		below = o.checkLayer(ctx, filepath.Join(o.root, "image", "overlay2", "layerdb", "sha256", chain.Hex()), img.DiffIDs[i], below, &f)
 		if len(f.what) > 0 {
 			list = append(list, Damage{img.DiffIDs[i], chain, f.list()})
 		}
@@ -35,9 +35,9 @@ func (o *overlay) damages(ctx context.Context, img Image) (list []Damage, err er
 	return list, ctx.Err()
 }
 
-// intact checks one layer: what the engine knows of it, how overlayfs is to
+// checkLayer checks one layer: what the engine knows of it, how overlayfs is to
 // find it, and its content. It returns the driver's directory of it.
-func (o *overlay) intact(ctx context.Context, chain string, diffID image.Digest, below string, f *findings) string {
+func (o *overlay) checkLayer(ctx context.Context, chain string, diffID image.Digest, below string, f *findings) string {
 	b, err := readSmall(filepath.Join(chain, "diff"))
 	if err != nil || strings.TrimSpace(string(b)) != diffID.String() {
 		f.add("the engine's record of it is damaged")
@@ -179,10 +179,10 @@ func writeFile(w io.Writer, root *os.Root, entry *storage.Entry, buf []byte, f *
 	return err
 }
 
-// partedDamages reads every layer of an image in the containerd store: its
+// containerdDamages reads every layer of an image in the containerd store: its
 // blob, and the files that were unpacked of it. Where the snapshotter cannot be
 // asked, the blobs alone, which the log says.
-func (e *Engine) partedDamages(ctx context.Context, img Image, dirs contentDirs) (list []Damage, err error) {
+func (e *Engine) containerdDamages(ctx context.Context, img Image, dirs contentDirs) (list []Damage, err error) {
 	at, err := e.openSnapshots(ctx)
 	if err != nil {
 		return nil, err
@@ -194,7 +194,7 @@ func (e *Engine) partedDamages(ctx context.Context, img Image, dirs contentDirs)
 	}
 	for i, chain := range image.ChainIDs(img.DiffIDs) {
 		var f findings
-		if err := partedIntact(ctx, dirs, at, img.layers[i].Digest, img.DiffIDs[i], chain, &f); err != nil {
+		if err := checkContainerdLayer(ctx, dirs, at, img.layers[i].Digest, img.DiffIDs[i], chain, &f); err != nil {
 			return nil, err
 		}
 		if len(f.what) > 0 {
@@ -204,8 +204,8 @@ func (e *Engine) partedDamages(ctx context.Context, img Image, dirs contentDirs)
 	return list, nil
 }
 
-// partedIntact checks one layer. An error is the context's.
-func partedIntact(ctx context.Context, dirs contentDirs, at *snapshots, blob, diffID, chain image.Digest, f *findings) error {
+// checkContainerdLayer checks one layer. An error is the context's.
+func checkContainerdLayer(ctx context.Context, dirs contentDirs, at *snapshots, blob, diffID, chain image.Digest, f *findings) error {
 	stored, err := dirs.open(blob)
 	if err != nil {
 		f.add("its blob %s: %v", blob, err)

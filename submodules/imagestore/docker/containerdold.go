@@ -16,21 +16,21 @@ import (
 
 // held layers and configs of the containerd image store, read in place: blobs
 // in the content store, files where the snapshotter unpacked them.
-type parted struct {
+type containerdOld struct {
 	imagestore.Old
 	dirs   contentDirs
 	at     *snapshots // nil where containerd's socket is out of reach
-	layers map[image.Digest]partedLayer
+	layers map[image.Digest]layerPlace
 }
 
-type partedLayer struct {
+type layerPlace struct {
 	blob  image.Digest
 	chain image.Digest
 }
 
-// openParted reads what the store has. It is nil where the engine's store is
+// openContainerdOld reads what the store has. It is nil where the engine's store is
 // another one, or the content store out of reach.
-func (e *Engine) openParted(ctx context.Context, tempDir string) (*parted, error) {
+func (e *Engine) openContainerdOld(ctx context.Context, tempDir string) (*containerdOld, error) {
 	if ctd, err := e.containerd(ctx); err != nil || !ctd {
 		return nil, err
 	}
@@ -38,7 +38,7 @@ func (e *Engine) openParted(ctx context.Context, tempDir string) (*parted, error
 	if err != nil || len(dirs) == 0 {
 		return nil, err
 	}
-	p := &parted{dirs: dirs, layers: map[image.Digest]partedLayer{}}
+	p := &containerdOld{dirs: dirs, layers: map[image.Digest]layerPlace{}}
 	if p.at, err = e.openSnapshots(ctx); err != nil {
 		return nil, err
 	}
@@ -55,11 +55,11 @@ func (e *Engine) openParted(ctx context.Context, tempDir string) (*parted, error
 			desc := img.layers[i]
 			// The blob that is not compressed is the better one.
 			if _, have := p.layers[d]; desc.Digest.Valid() && dirs.has(desc) && (!have || desc.Digest == d) {
-				p.layers[d] = partedLayer{desc.Digest, chains[i]}
+				p.layers[d] = layerPlace{desc.Digest, chains[i]}
 			}
 		}
 	}
-	p.Old = imagestore.Parted{
+	p.Old = imagestore.UnpackedStore{
 		Layer: p.find, Config: p.config, TempDir: tempDir,
 		Log: func(format string, args ...any) { e.log(fmt.Sprintf(format, args...)) },
 	}.Old()
@@ -67,7 +67,7 @@ func (e *Engine) openParted(ctx context.Context, tempDir string) (*parted, error
 }
 
 // Close implements imagestore.Old.
-func (p *parted) Close() error {
+func (p *containerdOld) Close() error {
 	err := p.Old.Close()
 	if p.at != nil {
 		err = errors.Join(err, p.at.Close())
@@ -75,12 +75,12 @@ func (p *parted) Close() error {
 	return err
 }
 
-func (p *parted) find(_ context.Context, d image.Digest) (imagestore.Parts, error) {
+func (p *containerdOld) find(_ context.Context, d image.Digest) (imagestore.LayerParts, error) {
 	l, ok := p.layers[d]
 	if !ok {
-		return imagestore.Parts{}, delta.ErrNoObject
+		return imagestore.LayerParts{}, delta.ErrNoObject
 	}
-	parts := imagestore.Parts{Blob: func(context.Context) (delta.File, error) {
+	parts := imagestore.LayerParts{Blob: func(context.Context) (delta.File, error) {
 		f, err := p.dirs.open(l.blob)
 		if err != nil {
 			return nil, err
@@ -93,7 +93,7 @@ func (p *parted) find(_ context.Context, d image.Digest) (imagestore.Parts, erro
 	return parts, nil
 }
 
-func (p *parted) config(_ context.Context, d image.Digest) (delta.File, error) {
+func (p *containerdOld) config(_ context.Context, d image.Digest) (delta.File, error) {
 	f, err := p.dirs.open(d)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("config %s: %w", d, delta.ErrNoObject)
@@ -106,7 +106,7 @@ func (p *parted) config(_ context.Context, d image.Digest) (delta.File, error) {
 
 // image is an image of the store with its layers read in place. Those that are
 // stored compressed are read an extra time for their size.
-func (p *parted) image(ctx context.Context, img Image) (*image.Image, error) {
+func (p *containerdOld) image(ctx context.Context, img Image) (*image.Image, error) {
 	config, err := p.dirs.small(img.Config)
 	if err != nil {
 		return nil, err
@@ -149,7 +149,7 @@ func (e *Engine) old(ctx context.Context, layers []image.Digest, tempDir string)
 		e.log("old content is read in place, from " + o.root)
 		return o, nil
 	}
-	p, err := e.openParted(ctx, tempDir)
+	p, err := e.openContainerdOld(ctx, tempDir)
 	if err != nil {
 		return nil, err
 	}
@@ -161,5 +161,5 @@ func (e *Engine) old(ctx context.Context, layers []image.Digest, tempDir string)
 		e.log("old content is read in place, from " + where)
 		return p, nil
 	}
-	return e.openSaved(slices.Clone(layers), tempDir), nil
+	return e.openSaveArchive(slices.Clone(layers), tempDir), nil
 }

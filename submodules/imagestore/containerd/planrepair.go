@@ -20,7 +20,7 @@ import (
 type planner struct {
 	s      *Store
 	spec   RepairSpec
-	dir    imagestore.Salvage
+	dir    imagestore.RepairDir
 	source *imagestore.Source
 	list   []*stored
 	urls   map[image.Digest]string    // config → what people call it
@@ -33,7 +33,7 @@ type planner struct {
 // planRepair is nil if all is whole.
 func (s *Store) planRepair(ctx context.Context, spec RepairSpec) (*repairPlan, error) {
 	p := &planner{
-		s: s, spec: spec, dir: imagestore.Salvage(spec.Dir), urls: map[image.Digest]string{},
+		s: s, spec: spec, dir: imagestore.RepairDir(spec.Dir), urls: map[image.Digest]string{},
 		chains: map[image.Digest]bool{}, blobs: map[digest.Digest]bool{}, lacks: map[*stored]map[int]string{},
 	}
 	var err error

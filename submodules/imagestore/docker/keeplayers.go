@@ -13,8 +13,8 @@ import (
 	"github.com/mender-app/mender-app/submodules/imagestore"
 )
 
-// salvage gathers whole layers and configs.
-type salvage struct {
+// layerKeeper gathers whole layers and configs.
+type layerKeeper struct {
 	e       *Engine
 	s       RepairSpec
 	a       *affected
@@ -22,18 +22,18 @@ type salvage struct {
 	plan    *repairPlan
 	content imagestore.Old // what the engine has; nil until it is asked for
 	source  *imagestore.Source
-	spool   imagestore.Salvage
+	spool   imagestore.RepairDir
 }
 
-// spoolRepair puts every layer and config of the plan's images into the spool,
+// keepLayers puts every layer and config of the plan's images into the spool,
 // each verified.
-func (e *Engine) spoolRepair(ctx context.Context, s RepairSpec, a *affected, plan *repairPlan) error {
+func (e *Engine) keepLayers(ctx context.Context, s RepairSpec, a *affected, plan *repairPlan) error {
 	source, err := imagestore.OpenSource(s.Source)
 	if err != nil {
 		return err
 	}
 	defer source.Close()
-	sv := &salvage{e: e, s: s, a: a, plan: plan, source: source, spool: imagestore.Salvage(s.Dir)}
+	sv := &layerKeeper{e: e, s: s, a: a, plan: plan, source: source, spool: imagestore.RepairDir(s.Dir)}
 	defer sv.close()
 	if sv.overlay, err = e.openOverlay(ctx); err != nil {
 		return err
@@ -59,7 +59,7 @@ func (e *Engine) spoolRepair(ctx context.Context, s RepairSpec, a *affected, pla
 }
 
 // old is what the engine has.
-func (sv *salvage) old(ctx context.Context) (imagestore.Old, error) {
+func (sv *layerKeeper) old(ctx context.Context) (imagestore.Old, error) {
 	if sv.content == nil {
 		var layers []image.Digest
 		for _, p := range sv.plan.Images {
@@ -74,14 +74,14 @@ func (sv *salvage) old(ctx context.Context) (imagestore.Old, error) {
 	return sv.content, nil
 }
 
-func (sv *salvage) close() {
+func (sv *layerKeeper) close() {
 	if sv.content != nil {
 		_ = sv.content.Close()
 	}
 }
 
 // complete finds the layers of images that are missing altogether.
-func (sv *salvage) complete(plan *repairPlan) error {
+func (sv *layerKeeper) complete(plan *repairPlan) error {
 	for i := range plan.Images {
 		p := &plan.Images[i]
 		if p.DiffIDs != nil {
@@ -100,7 +100,7 @@ func (sv *salvage) complete(plan *repairPlan) error {
 }
 
 // lost says that an image cannot be made whole, and what to do.
-func (sv *salvage) lost(config image.Digest, what string) error {
+func (sv *layerKeeper) lost(config image.Digest, what string) error {
 	name := sv.a.urls[config]
 	if name == "" {
 		name = "image " + config.String() + ", which shares a damaged layer,"
@@ -109,7 +109,7 @@ func (sv *salvage) lost(config image.Digest, what string) error {
 }
 
 // need is what the spool takes, in bytes.
-func (sv *salvage) need(plan *repairPlan) (need int64) {
+func (sv *layerKeeper) need(plan *repairPlan) (need int64) {
 	seen := map[image.Digest]bool{}
 	for _, p := range plan.Images {
 		for _, d := range p.DiffIDs {
@@ -135,7 +135,7 @@ func (sv *salvage) need(plan *repairPlan) (need int64) {
 }
 
 // config puts an image's config into the spool.
-func (sv *salvage) config(ctx context.Context, p repairImage) error {
+func (sv *layerKeeper) config(ctx context.Context, p repairImage) error {
 	var config []byte
 	if img := sv.source.Image(p.Config); img != nil {
 		config = img.Config
@@ -159,7 +159,7 @@ func (sv *salvage) config(ctx context.Context, p repairImage) error {
 
 // layer puts a layer into the spool: out of the engine where it is whole there,
 // in whatever place, else out of the source.
-func (sv *salvage) layer(ctx context.Context, p repairImage, d, chain image.Digest) error {
+func (sv *layerKeeper) layer(ctx context.Context, p repairImage, d, chain image.Digest) error {
 	if sv.spool.Has(d) {
 		return nil // of another image
 	}

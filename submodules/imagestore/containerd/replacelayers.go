@@ -73,7 +73,7 @@ func (p repairImage) identity() imagestore.Identity {
 // what containerd has not got whole is in spec.Dir, from spec.Source. It
 // returns the applications that were stopped, which only damaged files need.
 func (s *Store) Repair(ctx context.Context, spec RepairSpec) ([]string, error) {
-	plan, err := imagestore.Begin(imagestore.Salvage(spec.Dir), spec.Finish, func() (*repairPlan, error) { return s.planRepair(ctx, spec) })
+	plan, err := imagestore.ResumeOrPlan(imagestore.RepairDir(spec.Dir), spec.Finish, func() (*repairPlan, error) { return s.planRepair(ctx, spec) })
 	if err != nil || plan == nil {
 		return nil, err
 	}
@@ -122,7 +122,7 @@ func (s *Store) carryOut(ctx context.Context, spec RepairSpec, plan *repairPlan)
 	if err := durable.Point("repair.dropped"); err != nil {
 		return err
 	}
-	dir := imagestore.Salvage(spec.Dir)
+	dir := imagestore.RepairDir(spec.Dir)
 	for _, p := range plan.Images {
 		if err := s.reload(ctx, dir, p); err != nil {
 			return fmt.Errorf("image %s: %w", p.Config, err)
@@ -293,14 +293,14 @@ func (s *Store) containersOf(ctx context.Context, keys []string) (running []Cont
 }
 
 // reload makes an image whole, verifies it, and gives it its names.
-func (s *Store) reload(ctx context.Context, dir imagestore.Salvage, p repairImage) error {
+func (s *Store) reload(ctx context.Context, dir imagestore.RepairDir, p repairImage) error {
 	st, err := s.find(ctx, p.identity())
 	if err != nil {
 		return err
 	}
 	if st == nil || slices.ContainsFunc(p.DiffIDs, dir.Has) {
 		s.log("loading image %s again", p.Names[0])
-		if err := s.loadSalvaged(ctx, dir, p, st); err != nil {
+		if err := s.loadKept(ctx, dir, p, st); err != nil {
 			return err
 		}
 		if st, err = s.find(ctx, p.identity()); err != nil {
@@ -330,9 +330,9 @@ func (s *Store) reload(ctx context.Context, dir imagestore.Salvage, p repairImag
 	return err
 }
 
-// loadSalvaged loads an image of what was kept; what containerd has whole is
+// loadKept loads an image of what was kept; what containerd has whole is
 // left out. st is nil where it has nothing.
-func (s *Store) loadSalvaged(ctx context.Context, dir imagestore.Salvage, p repairImage, st *stored) error {
+func (s *Store) loadKept(ctx context.Context, dir imagestore.RepairDir, p repairImage, st *stored) error {
 	var config []byte
 	var err error
 	if dir.Has(p.Config) {

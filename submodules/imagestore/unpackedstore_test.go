@@ -88,7 +88,7 @@ func (s *sink) Abort(error)   {}
 
 // A delta is rebuilt from a layer however it is stored, and what is kept
 // meanwhile is at most the layer whose files are not where they should be.
-func TestParted(t *testing.T) {
+func TestUnpackedStore(t *testing.T) {
 	files := []member{{"bin/same", noise(1, 3000)}, {"bin/changed", noise(2, 90000)}, {"via/link", noise(3, 400)}}
 	oldTar := pack(t, files...)
 	changed := bytes.Clone(files[1].data)
@@ -110,7 +110,7 @@ func TestParted(t *testing.T) {
 				temp := t.TempDir()
 				blob := filepath.Join(t.TempDir(), "blob")
 				require.NoError(t, os.WriteFile(blob, compress(t, how, oldTar), 0o644))
-				parts := Parts{Blob: func(context.Context) (delta.File, error) {
+				parts := LayerParts{Blob: func(context.Context) (delta.File, error) {
 					f, err := os.Open(blob)
 					require.NoError(t, err)
 					return NewFile(f)
@@ -127,10 +127,10 @@ func TestParted(t *testing.T) {
 					parts.Dir = func(context.Context) (*os.Root, error) { return nil, os.ErrPermission }
 				}
 				var said []string
-				old := Parted{
-					Layer: func(_ context.Context, d image.Digest) (Parts, error) {
+				old := UnpackedStore{
+					Layer: func(_ context.Context, d image.Digest) (LayerParts, error) {
 						if d != image.DigestOf(oldTar) {
-							return Parts{}, delta.ErrNoObject
+							return LayerParts{}, delta.ErrNoObject
 						}
 						return parts, nil
 					},
@@ -175,13 +175,13 @@ func TestParted(t *testing.T) {
 }
 
 // A layer whose blob was discarded has its files, and no headers.
-func TestPartedDiscarded(t *testing.T) {
+func TestUnpackedStoreDiscarded(t *testing.T) {
 	files := []member{{"a", []byte("content")}}
 	dir := unpack(t, "", files...)
 	require.NoError(t, os.Symlink("/etc/passwd", filepath.Join(dir, "out")))
 	d := image.DigestOf(pack(t, files...))
-	parts := Parts{Dir: func(context.Context) (*os.Root, error) { return os.OpenRoot(dir) }}
-	old := Parted{Layer: func(context.Context, image.Digest) (Parts, error) { return parts, nil }, Log: t.Logf}.Old()
+	parts := LayerParts{Dir: func(context.Context) (*os.Root, error) { return os.OpenRoot(dir) }}
+	old := UnpackedStore{Layer: func(context.Context, image.Digest) (LayerParts, error) { return parts, nil }, Log: t.Logf}.Old()
 	defer old.Close()
 	f, err := old.OpenFile(t.Context(), delta.Digest(d), "a")
 	require.NoError(t, err)
@@ -197,7 +197,7 @@ func TestPartedDiscarded(t *testing.T) {
 	_, _, err = old.Layer(t.Context(), d)
 	require.ErrorIs(t, err, delta.ErrNoObject)
 	parts.Dir = nil
-	other := Parted{Layer: func(context.Context, image.Digest) (Parts, error) { return parts, nil }, Log: t.Logf}.Old()
+	other := UnpackedStore{Layer: func(context.Context, image.Digest) (LayerParts, error) { return parts, nil }, Log: t.Logf}.Old()
 	_, err = other.OpenFile(t.Context(), delta.Digest(d), "a")
 	require.ErrorIs(t, err, delta.ErrNoObject)
 }

@@ -32,8 +32,8 @@ func (s *Store) Old(ctx context.Context, _ []image.Digest) (imagestore.Old, erro
 		return nil, err
 	}
 	s.log("old content is read in place, out of containerd and where it was unpacked to")
-	return imagestore.Parted{
-		Layer: func(ctx context.Context, d image.Digest) (imagestore.Parts, error) { return s.parts(ctx, list, d) },
+	return imagestore.UnpackedStore{
+		Layer: func(ctx context.Context, d image.Digest) (imagestore.LayerParts, error) { return s.parts(ctx, list, d) },
 		Config: func(ctx context.Context, d image.Digest) (delta.File, error) {
 			info, err := s.content().Info(ctx, digest.Digest(d))
 			if errdefs.IsNotFound(err) {
@@ -50,7 +50,7 @@ func (s *Store) Old(ctx context.Context, _ []image.Digest) (imagestore.Old, erro
 }
 
 // parts finds where the store has a layer.
-func (s *Store) parts(ctx context.Context, list []*stored, d image.Digest) (parts imagestore.Parts, err error) {
+func (s *Store) parts(ctx context.Context, list []*stored, d image.Digest) (parts imagestore.LayerParts, err error) {
 	for _, st := range list {
 		i := slices.Index(st.diffIDs, d)
 		if i < 0 {

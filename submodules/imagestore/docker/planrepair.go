@@ -57,7 +57,7 @@ func (i repairImage) identity() imagestore.Identity {
 //
 // It returns the applications whose containers were removed. Volumes stay.
 func (e *Engine) Repair(ctx context.Context, s RepairSpec) (apps []string, err error) {
-	plan, err := imagestore.Begin(imagestore.Salvage(s.Dir), s.Finish, func() (*repairPlan, error) { return e.planRepair(ctx, s) })
+	plan, err := imagestore.ResumeOrPlan(imagestore.RepairDir(s.Dir), s.Finish, func() (*repairPlan, error) { return e.planRepair(ctx, s) })
 	if err != nil || plan == nil {
 		return nil, err
 	}
@@ -106,10 +106,10 @@ func (e *Engine) planRepair(ctx context.Context, s RepairSpec) (*repairPlan, err
 	for _, w := range a.missing {
 		plan.Images = append(plan.Images, repairImage{Config: w.Config, DiffIDs: w.DiffIDs, Tags: []string{imagestore.OwnRef(s.App, w.Config)}})
 	}
-	if err := e.spoolRepair(ctx, s, a, plan); err != nil {
+	if err := e.keepLayers(ctx, s, a, plan); err != nil {
 		return nil, err
 	}
-	return plan, imagestore.Salvage(s.Dir).WritePlan(plan)
+	return plan, imagestore.RepairDir(s.Dir).WritePlan(plan)
 }
 
 func imageName(img Image) string {
