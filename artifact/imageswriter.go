@@ -23,7 +23,7 @@ type ImagesWriter struct {
 // NewImagesWriter starts an images payload (tar.gz) on w. The same images
 // added in the same order give the same bytes.
 func NewImagesWriter(w io.Writer) *ImagesWriter {
-	gz := &members{w: w}
+	gz := newMembers(w)
 	return &ImagesWriter{gz: gz, tw: tar.NewWriter(gz), seen: make(map[image.Digest]bool)}
 }
 
@@ -93,6 +93,7 @@ func (iw *ImagesWriter) add(info ImageInfo, size int64, r io.Reader) error {
 	iw.last = d
 
 	dir := imagesDir + "/" + info.Digest.Hex() + "/"
+	iw.gz.mark()
 	if err := iw.gz.next(gzip.DefaultCompression); err != nil {
 		return err
 	}
@@ -147,6 +148,22 @@ func (iw *ImagesWriter) Close() error {
 	return iw.gz.Close()
 }
 
+// Sent returns how many bytes of the payload each Add took, in their order.
+// After Close they add up to the payload's size. The boundary between two deltas
+// is exact. A whole image shares its last block of the compressor, of at most
+// 64 KiB of content, with what follows: the block is divided in proportion.
+func (iw *ImagesWriter) Sent() []int64 {
+	sent := make([]int64, len(iw.gz.starts))
+	for i, start := range iw.gz.starts {
+		end := iw.gz.w.n
+		if i+1 < len(sent) {
+			end = iw.gz.starts[i+1]
+		}
+		sent[i] = end - start
+	}
+	return sent
+}
+
 // UnpackedSize returns the bytes of the tar written so far; after Close it is
 // what Sizes.ImagesPayload announces.
 func (iw *ImagesWriter) UnpackedSize() int64 { return iw.gz.n }
@@ -154,11 +171,19 @@ func (iw *ImagesWriter) UnpackedSize() int64 { return iw.gz.n }
 // members writes gzip, one member of it after the other, each with its own
 // level; readers see one stream. The headers have no name and no time.
 type members struct {
-	w     io.Writer
+	w     *counter
 	gz    *gzip.Writer
 	level int
 	n     int64 // bytes written, uncompressed
+
+	marks  []int64 // uncompressed offsets whose compressed ones are not known yet
+	starts []int64 // compressed offsets of the marks
+	// The compressor had given out all of the first in bytes when it had
+	// written out bytes.
+	in, out int64
 }
+
+func newMembers(w io.Writer) *members { return &members{w: &counter{w: w}} }
 
 // next makes what is written from now on have this level.
 func (m *members) next(level int) (err error) {
@@ -173,17 +198,63 @@ func (m *members) next(level int) (err error) {
 	return err
 }
 
+// settleEvery is how many bytes the compressor gets at a time: the finer, the
+// better the offsets of marks.
+const settleEvery = 4 << 10
+
 func (m *members) Write(p []byte) (int, error) {
-	n, err := m.gz.Write(p)
-	m.n += int64(n)
-	return n, err
+	for done := 0; ; {
+		piece := p[done:min(len(p), done+settleEvery)]
+		n, err := m.gz.Write(piece)
+		m.n += int64(n)
+		done += n
+		if m.n > m.in {
+			m.settle(m.n)
+		}
+		if err != nil || done == len(p) {
+			return done, err
+		}
+	}
 }
 
 func (m *members) Close() error {
 	if m.gz == nil {
 		return nil
 	}
-	return m.gz.Close()
+	err := m.gz.Close()
+	m.settle(m.n + 1)
+	return err
+}
+
+// mark starts an entry here: its compressed offset will be in starts.
+func (m *members) mark() { m.marks = append(m.marks, m.n) }
+
+// settle finds the compressed offsets of the marks before end, if the
+// compressor has written something since the last call.
+func (m *members) settle(end int64) {
+	if m.w.n == m.out {
+		return
+	}
+	for len(m.marks) > 0 && m.marks[0] < end {
+		at := m.w.n
+		if m.marks[0] < m.n {
+			at = m.out + int64(float64(m.w.n-m.out)*float64(m.marks[0]-m.in)/float64(m.n-m.in))
+		}
+		m.starts, m.marks = append(m.starts, at), m.marks[1:]
+	}
+	m.in, m.out = m.n, m.w.n
+}
+
+// counter counts what it passes on.
+type counter struct {
+	w io.Writer
+	n int64
+}
+
+func (c *counter) Write(p []byte) (int, error) {
+	n, err := c.w.Write(p)
+	c.n += int64(n)
+	return n, err
 }
 
 func fileHeader(name string, size int64) *tar.Header {

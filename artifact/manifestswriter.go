@@ -25,7 +25,7 @@ func WriteManifests(w io.Writer, fsys fs.FS) (ManifestsSize, error) {
 	if err != nil {
 		return size, fmt.Errorf("manifests: %w", err)
 	}
-	gz := &members{w: w}
+	gz := newMembers(w)
 	if err := gz.next(gzip.DefaultCompression); err != nil {
 		return size, fmt.Errorf("manifests: %w", err)
 	}
