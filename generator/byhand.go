@@ -2,6 +2,7 @@ package generator
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -313,12 +314,12 @@ func (h *byHand) archive(path string) (delta.Image, error) {
 }
 
 func (h *byHand) keep(name string, img *image.Image) (delta.Image, error) {
-	r := &layerReader{ctx: h.ctx, keep: true, dir: h.temp, whole: map[image.Digest]int64{}}
-	r.tell = func(done, total int64) { h.tell("read", name, done, total) }
-	if err := r.read([]*image.Image{img}); err != nil {
+	lr := layerReader{keep: true, dir: h.temp, tell: func(done int64) { h.tell("read", name, done, -1) }}
+	ls, err := lr.read(h.ctx, []*image.Image{img})
+	if err != nil {
 		return delta.Image{}, err
 	}
-	return deltaImage(name, img), nil
+	return deltaImage(name, ls.of(img)), nil
 }
 
 // single takes any file as one object. A tar is taken apart by its members.
@@ -383,3 +384,13 @@ func (s *fileSink) Commit() error {
 }
 
 func (s *fileSink) Abort(error) { s.Close() }
+
+// digestOf reads a file from its start.
+func digestOf(f *os.File) (delta.Digest, int64, error) {
+	h := sha256.New()
+	n, err := io.Copy(h, io.NewSectionReader(f, 0, 1<<62))
+	if err != nil {
+		return "", 0, err
+	}
+	return delta.Digest(fmt.Sprintf("sha256:%x", h.Sum(nil))), n, nil
+}

@@ -19,6 +19,7 @@ import (
 	"github.com/mender-app/mender-app/artifact/mender"
 	"github.com/mender-app/mender-app/delta"
 	"github.com/mender-app/mender-app/generator/gentest"
+	"github.com/mender-app/mender-app/generator/manifests"
 )
 
 // shop is three images that share layers, as archives, and a manifests
@@ -65,8 +66,9 @@ func (s *shop) manifests(t testing.TB, images ...string) string {
 func (s *shop) options(t testing.TB, pairs ...string) Options {
 	t.Helper()
 	o := Options{
-		ApplicationName: "shop", ArtifactName: "shop-2", DeviceTypes: []string{"box"}, Orchestrator: Compose,
-		Platform: image.Platform{OS: "linux", Arch: "amd64"}, Output: filepath.Join(t.TempDir(), "a.mender"),
+		Application: Application{Name: "shop", Orchestrator: Compose, Platform: image.Platform{OS: "linux", Arch: "amd64"}},
+		Artifact:    Artifact{Name: "shop-2", DeviceTypes: []string{"box"}},
+		Build:       Build{Output: filepath.Join(t.TempDir(), "a.mender")},
 	}
 	var names []string
 	for _, p := range pairs {
@@ -76,10 +78,10 @@ func (s *shop) options(t testing.TB, pairs ...string) Options {
 		}
 		pair, err := ParsePair(strings.Join(parts, ","))
 		require.NoError(t, err)
-		o.Images = append(o.Images, pair)
+		o.Images.Pairs = append(o.Images.Pairs, pair)
 		names = append(names, p[strings.LastIndexByte(p, ',')+1:])
 	}
-	o.ManifestsDir = s.manifests(t, names...)
+	o.Application.ManifestsDir = s.manifests(t, names...)
 	return o
 }
 
@@ -109,7 +111,7 @@ func read(t testing.TB, path string) *opened {
 			return a
 		}
 		require.NoError(t, err)
-		if file.Name != imagesFile {
+		if file.Name != artifact.ImagesPayload {
 			continue
 		}
 		// no SpoolDir: what we write can be streamed
@@ -187,7 +189,7 @@ func TestFullArtifact(t *testing.T) {
 	o := s.options(t, "web:2", "side:1")
 	_, err := Generate(t.Context(), o, false)
 	require.NoError(t, err)
-	a := read(t, o.Output)
+	a := read(t, o.Build.Output)
 	require.Equal(t, artifact.VersionReference, a.meta.Version)
 	require.Empty(t, a.meta.Requires)
 	require.Equal(t, map[string]string{"rootfs-image.shop.version": "shop-2"}, a.header.Provides)
@@ -209,7 +211,7 @@ func TestFullArtifact(t *testing.T) {
 		require.NoError(t, os.WriteFile(path, a.payloads[info.Digest], 0o600))
 		archive, err := image.OpenArchive(path)
 		require.NoError(t, err)
-		img, err := archive.SelectTag(info.URLNew, o.Platform)
+		img, err := archive.SelectTag(info.URLNew, o.Application.Platform)
 		require.NoError(t, err)
 		require.Equal(t, info.Digest, img.ConfigDigest)
 		require.NoError(t, image.Verify(img))
@@ -234,7 +236,7 @@ func TestDeltaArtifact(t *testing.T) {
 	o := s.options(t, "web:1,web:2", "extra:1", "side:1,side:1")
 	result, err := Generate(t.Context(), o, false)
 	require.NoError(t, err)
-	a := read(t, o.Output)
+	a := read(t, o.Build.Output)
 	require.Equal(t, artifact.VersionCurrent, a.meta.Version)
 	require.Equal(t, []string{artifact.FeatureDelta}, a.meta.Requires)
 	newStore(t, s.web1, s.side).load(t, a)
@@ -280,7 +282,7 @@ func TestDeltaNeedsItsBase(t *testing.T) {
 	o := s.options(t, "web:1,web:2")
 	_, err := Generate(t.Context(), o, false)
 	require.NoError(t, err)
-	a := read(t, o.Output)
+	a := read(t, o.Build.Output)
 	r, err := delta.NewReader(strings.NewReader(string(a.payloads[a.infos[0].Digest])))
 	require.NoError(t, err)
 	err = r.Apply(t.Context(), newStore(t, s.side), func(delta.ObjectInfo) (delta.Sink, error) {
@@ -298,7 +300,7 @@ func TestSameBytes(t *testing.T) {
 			o := s.options(t, pairs...)
 			_, err := Generate(t.Context(), o, false)
 			require.NoError(t, err)
-			b, err := os.ReadFile(o.Output)
+			b, err := os.ReadFile(o.Build.Output)
 			require.NoError(t, err)
 			sums = append(sums, fmt.Sprintf("%x", sha256.Sum256(b)))
 		}
@@ -313,10 +315,10 @@ func TestCancelled(t *testing.T) {
 		for _, pair := range []string{"web:2", "web:1,web:2"} {
 			t.Run(stage+" "+pair, func(t *testing.T) {
 				o := s.options(t, pair)
-				require.NoError(t, os.WriteFile(o.Output, []byte("old"), 0o600))
+				require.NoError(t, os.WriteFile(o.Build.Output, []byte("old"), 0o600))
 				ctx, cancel := context.WithCancel(t.Context())
 				reached := false
-				o.Progress = func(e Event) {
+				o.Build.Progress = func(e Event) {
 					if e.Stage == stage {
 						reached = true
 						cancel()
@@ -327,10 +329,10 @@ func TestCancelled(t *testing.T) {
 					t.Fatalf("there is no stage %s", stage)
 				}
 				require.ErrorIs(t, err, context.Canceled)
-				list, err := os.ReadDir(filepath.Dir(o.Output))
+				list, err := os.ReadDir(filepath.Dir(o.Build.Output))
 				require.NoError(t, err)
 				require.Len(t, list, 1)
-				b, err := os.ReadFile(o.Output)
+				b, err := os.ReadFile(o.Build.Output)
 				require.NoError(t, err)
 				require.Equal(t, "old", string(b))
 			})
@@ -341,9 +343,8 @@ func TestCancelled(t *testing.T) {
 func TestQuoteEnv(t *testing.T) {
 	for _, v := range []string{"", "plain", "a b", `it's`, `"x"`, "$HOME", `back\slash`, "it's $HOME \"q\" \\ \n end", "#no comment"} {
 		dir := t.TempDir()
-		g := &generation{Options: Options{ManifestsDir: dir}, temp: t.TempDir()}
-		g.ship = append(g.ship, variable("NAME", v))
-		staged, err := g.stage()
+		r := &run{Options: Options{Application: Application{ManifestsDir: dir}}, temp: t.TempDir()}
+		staged, err := r.stage([]manifests.Variable{{Name: "NAME", Value: v}})
 		require.NoError(t, err)
 		require.Equal(t, v, readEnv(t, filepath.Join(staged, ".env"))["NAME"], "%q", v)
 	}

@@ -2,7 +2,6 @@ package generator
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -14,66 +13,118 @@ import (
 	"github.com/klauspost/compress/gzip"
 
 	"github.com/mender-app/mender-app/artifact/image"
-	"github.com/mender-app/mender-app/delta"
+	"github.com/mender-app/mender-app/generator/metered"
+	"github.com/mender-app/mender-app/generator/source"
 )
 
-// readLayers reads every layer once, verifies it and learns its size. Where
-// keep is set (deltas are made, which read at random) it is put uncompressed
-// into the temporary directory and opened from there from now on. It returns
-// for each layer of a new image what it takes compressed, if keep is set.
-func (g *generation) readLayers(ctx context.Context, keep bool) (whole map[image.Digest]int64, err error) {
+// layers is what reading layers found out, by diffID.
+type layers map[image.Digest]layer
+
+type layer struct {
+	size int64
+	path string // its uncompressed tar; "" if it was not kept
+	// compressed is how many bytes the layer takes compressed; 0 if not measured.
+	compressed int64
+}
+
+// of returns a copy of an image whose layers have their sizes and, where they
+// were kept, are opened from their files.
+func (ls layers) of(img *image.Image) *image.Image {
+	c := *img
+	c.Layers = append([]image.Layer(nil), img.Layers...)
+	for i := range c.Layers {
+		l := &c.Layers[i]
+		read := ls[l.DiffID]
+		l.Size = read.size
+		if read.path != "" {
+			// an *os.File, so that the delta encoder reads it in place
+			l.Open = func() (io.ReadCloser, error) { return os.Open(read.path) }
+		}
+	}
+	return &c
+}
+
+func (ls layers) found(f *source.Found) *source.Found {
+	c := *f
+	c.Image = ls.of(f.Image)
+	return &c
+}
+
+// readLayers reads every layer of the images and their bases once, and verifies
+// it. If deltas are made, which read at random, it keeps the uncompressed layers
+// in the temporary directory and measures what new layers take compressed. It
+// returns the images with what it found out.
+func (r *run) readLayers(ctx context.Context, images []foundImage) ([]foundImage, layers, error) {
 	var all []*image.Image
 	isNew := map[image.Digest]bool{}
-	for _, img := range g.images {
+	for _, img := range images {
 		all = append(all, img.Image)
 		for _, d := range img.Image.DiffIDs {
 			isNew[d] = true
 		}
 	}
-	for _, img := range g.images {
-		for _, b := range img.bases {
+	for _, img := range images {
+		for _, b := range img.named {
 			all = append(all, b.Image)
 		}
 	}
-	r := &layerReader{ctx: ctx, keep: keep, dir: g.temp, whole: map[image.Digest]int64{}, weigh: isNew}
-	r.tell = func(done, total int64) { g.tell("read", "layers", done, total) }
-	if err := r.read(all); err != nil {
-		return nil, err
+	reader := layerReader{keep: r.Images.makesDeltas(images), dir: r.temp, measure: isNew}
+	reader.tell = func(done int64) { r.tell("read", "layers", done, -1) }
+	ls, err := reader.read(ctx, all)
+	if err != nil {
+		return nil, nil, err
 	}
-	return r.whole, nil
+	out := make([]foundImage, len(images))
+	for i, img := range images {
+		out[i].Found = ls.found(img.Found)
+		for _, b := range img.named {
+			out[i].named = append(out[i].named, ls.found(b))
+		}
+	}
+	return out, ls, nil
+}
+
+// makesDeltas tells whether images travel as deltas.
+func (o *Images) makesDeltas(images []foundImage) bool {
+	delta := o.DeepDelta
+	for _, img := range images {
+		delta = delta || len(img.named) > 0
+	}
+	return delta && len(images) > 0
 }
 
 // layerReader verifies layers, several at a time.
 type layerReader struct {
-	ctx   context.Context
-	keep  bool
-	dir   string
-	weigh map[image.Digest]bool // those to compress, to know what they would take
-	tell  func(done, total int64)
+	keep    bool // uncompressed, in dir
+	dir     string
+	measure map[image.Digest]bool // layers to compress, with keep
+	tell    func(done int64)      // calls do not overlap
 
-	mu    sync.Mutex
-	done  int64
-	whole map[image.Digest]int64
+	mu   sync.Mutex
+	done int64
 }
 
-// read reads the layers of the images, each once by its diffID, and fills in
-// their sizes (and with keep where they are opened) in all images.
-func (r *layerReader) read(images []*image.Image) error {
-	byID := map[image.Digest][]*image.Layer{}
+// read reads the layers of the images, each once.
+func (lr *layerReader) read(ctx context.Context, images []*image.Image) (layers, error) {
+	byID := map[image.Digest]image.Layer{}
 	var order []image.Digest
 	for _, img := range images {
-		for i := range img.Layers {
-			l := &img.Layers[i]
-			if byID[l.DiffID] == nil {
+		for _, l := range img.Layers {
+			have, known := byID[l.DiffID]
+			if !known {
 				order = append(order, l.DiffID)
 			}
-			byID[l.DiffID] = append(byID[l.DiffID], l)
+			if !known || have.Open == nil { // take a copy whose content is there
+				byID[l.DiffID] = l
+			}
 		}
 	}
-	ctx, cancel := context.WithCancelCause(r.ctx)
+	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	slots := make(chan struct{}, runtime.GOMAXPROCS(0))
 	var wg sync.WaitGroup
+	var mu sync.Mutex // guards found
+	found := layers{}
 	for _, id := range order {
 		wg.Go(func() {
 			slots <- struct{}{}
@@ -81,110 +132,64 @@ func (r *layerReader) read(images []*image.Image) error {
 			if ctx.Err() != nil {
 				return
 			}
-			if err := r.one(ctx, byID[id]); err != nil {
+			l, err := lr.one(ctx, byID[id])
+			if err != nil {
 				cancel(fmt.Errorf("layer %s: %w", id, err))
+				return
 			}
+			mu.Lock()
+			defer mu.Unlock()
+			found[id] = l
 		})
 	}
 	wg.Wait()
-	if err := context.Cause(ctx); err != nil {
-		return err
-	}
-	return nil
+	return found, context.Cause(ctx)
 }
 
-func (r *layerReader) one(ctx context.Context, same []*image.Layer) (err error) {
-	from := same[0]
-	for _, l := range same { // a copy that is not there is no harm if another is
-		if l.Open != nil {
-			from = l
-			break
-		}
-	}
+func (lr *layerReader) one(ctx context.Context, from image.Layer) (l layer, err error) {
 	in, err := from.Verified()
 	if err != nil {
-		return err
+		return l, err
 	}
 	defer func() { err = errors.Join(err, in.Close()) }()
 	var out []io.Writer
-	var file *os.File
-	if r.keep {
-		if file, err = os.Create(filepath.Join(r.dir, "layer-"+from.DiffID.Hex())); err != nil {
-			return &WriteError{err}
+	if lr.keep {
+		var file *os.File
+		if file, err = os.Create(filepath.Join(lr.dir, "layer-"+from.DiffID.Hex())); err != nil {
+			return l, &WriteError{err}
 		}
 		defer func() {
 			if cerr := file.Close(); err == nil && cerr != nil {
 				err = &WriteError{cerr}
 			}
 		}()
+		l.path = file.Name()
 		out = append(out, file)
 	}
-	weight := &counter{}
 	var z *gzip.Writer
-	if r.keep && r.weigh[from.DiffID] {
-		if from.BlobSize > 0 && from.MediaType != image.MediaTypeLayer && from.MediaType != "" {
-			weight.n = from.BlobSize
-		} else {
-			z = gzip.NewWriter(weight) // the level of a full image
-			out = append(out, z)
-		}
+	switch {
+	case !lr.keep || !lr.measure[from.DiffID]:
+	case from.BlobSize > 0 && from.MediaType != image.MediaTypeLayer && from.MediaType != "":
+		l.compressed = from.BlobSize
+	default:
+		z = gzip.NewWriter(metered.Writer(ctx, io.Discard, func(n int64) { l.compressed += n })) // the level of a full image
+		out = append(out, z)
 	}
-	n, err := io.Copy(io.MultiWriter(append(out, progress{ctx, r})...), in)
-	if err != nil {
-		return err
+	out = append(out, metered.Writer(ctx, io.Discard, lr.step))
+	if l.size, err = io.Copy(io.MultiWriter(out...), in); err != nil {
+		return l, err
 	}
 	if z != nil {
-		if err := z.Close(); err != nil {
-			return err
-		}
+		err = z.Close()
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.whole[from.DiffID] = weight.n
-	for _, l := range same {
-		l.Size = n
-		if file != nil {
-			path := file.Name()
-			// an *os.File, so that the delta encoder reads it in place
-			l.Open = func() (io.ReadCloser, error) { return os.Open(path) }
-		}
-	}
-	return nil
+	return l, err
 }
 
-type counter struct{ n int64 }
-
-func (c *counter) Write(p []byte) (int, error) {
-	c.n += int64(len(p))
-	return len(p), nil
-}
-
-// progress counts for the layer reader and ends the copy when the context does.
-type progress struct {
-	ctx context.Context
-	r   *layerReader
-}
-
-func (p progress) Write(b []byte) (int, error) {
-	if p.ctx.Err() != nil {
-		return 0, context.Cause(p.ctx)
+func (lr *layerReader) step(n int64) {
+	lr.mu.Lock()
+	defer lr.mu.Unlock()
+	lr.done += n
+	if lr.tell != nil {
+		lr.tell(lr.done)
 	}
-	p.r.mu.Lock()
-	p.r.done += int64(len(b))
-	done := p.r.done
-	p.r.mu.Unlock()
-	if p.r.tell != nil {
-		p.r.tell(done, -1)
-	}
-	return len(b), nil
-}
-
-// digestOf reads a file from its start.
-func digestOf(f *os.File) (delta.Digest, int64, error) {
-	h := sha256.New()
-	n, err := io.Copy(h, io.NewSectionReader(f, 0, 1<<62))
-	if err != nil {
-		return "", 0, err
-	}
-	return delta.Digest(fmt.Sprintf("sha256:%x", h.Sum(nil))), n, nil
 }

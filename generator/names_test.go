@@ -21,7 +21,7 @@ func (s *shop) named(t testing.TB, o *Options, base, from, name string) {
 	}
 	p, err := ParsePair(arg)
 	require.NoError(t, err)
-	o.Images = append(o.Images, p)
+	o.Images.Pairs = append(o.Images.Pairs, p)
 }
 
 // One image under two names is sent once, and has both.
@@ -32,7 +32,7 @@ func TestSeveralNames(t *testing.T) {
 			one := s.options(t)
 			s.named(t, &one, base, "web:2", "web:2")
 			s.named(t, &one, "", "side:1", "side:1")
-			one.ManifestsDir = s.manifests(t, "web:2", "side:1")
+			one.Application.ManifestsDir = s.manifests(t, "web:2", "side:1")
 			r1, err := Generate(t.Context(), one, false)
 			require.NoError(t, err)
 
@@ -40,11 +40,11 @@ func TestSeveralNames(t *testing.T) {
 			s.named(t, &two, base, "web:2", "web:2")
 			s.named(t, &two, "", "side:1", "side:1")
 			s.named(t, &two, "", "web:2", "worker:2")
-			two.ManifestsDir = s.manifests(t, "web:2", "side:1", "worker:2")
+			two.Application.ManifestsDir = s.manifests(t, "web:2", "side:1", "worker:2")
 			r2, err := Generate(t.Context(), two, false)
 			require.NoError(t, err)
 
-			a, b := read(t, one.Output), read(t, two.Output)
+			a, b := read(t, one.Build.Output), read(t, two.Build.Output)
 			require.Len(t, b.infos, 2, "the content is there once")
 			require.Len(t, b.meta.Components, 3)
 			require.Equal(t, a.meta.Version, b.meta.Version, "whoever reads the one reads the other")
@@ -56,8 +56,8 @@ func TestSeveralNames(t *testing.T) {
 			require.Equal(t, b.meta.Components[0], worker)
 
 			require.Equal(t, "shop/web:2", r2.Plan.Components[2].SameAs)
-			require.Zero(t, r2.Plan.Components[2].Sent)
-			require.InDelta(t, r1.Plan.Components[1].Sent, r2.Plan.Components[1].Sent, 300)
+			require.Zero(t, r2.Sent[2].Bytes)
+			require.InDelta(t, r1.Sent[1].Bytes, r2.Sent[1].Bytes, 300)
 
 			if base != "" {
 				newStore(t, s.web1).load(t, b)
@@ -69,11 +69,11 @@ func TestSeveralNames(t *testing.T) {
 			require.NoError(t, err)
 			defer archive.Close()
 			for _, tag := range []string{"shop/web:2", "shop/worker:2"} {
-				img, err := archive.SelectTag(tag, two.Platform)
+				img, err := archive.SelectTag(tag, two.Application.Platform)
 				require.NoError(t, err, "the reference goes by the tags")
 				require.Equal(t, worker.Digest, img.ConfigDigest)
 			}
-			d, err := Inspect(t.Context(), two.Output, nil, t.TempDir())
+			d, err := Inspect(t.Context(), two.Build.Output, nil, t.TempDir())
 			require.NoError(t, err)
 			require.Len(t, d.Images, 2)
 			require.Equal(t, []string{"shop/worker:2"}, d.Images[0].Also)
@@ -90,10 +90,10 @@ func TestSeveralNamesOverBases(t *testing.T) {
 	s.named(t, &o, "", "web:2", "cron:2")
 	s.named(t, &o, "web:1", "web:2", "web:2")
 	s.named(t, &o, "side:1", "side:1", "side:1")
-	o.ManifestsDir = s.manifests(t, "web:2", "cron:2", "side:1")
+	o.Application.ManifestsDir = s.manifests(t, "web:2", "cron:2", "side:1")
 	_, err := Generate(t.Context(), o, false)
 	require.NoError(t, err)
-	a := read(t, o.Output)
+	a := read(t, o.Build.Output)
 	require.Len(t, a.infos, 2)
 	require.Equal(t, artifact.VersionCurrent, a.meta.Version)
 	require.Equal(t, "shop/web:1", a.meta.Components[0].Bases[0].URL)

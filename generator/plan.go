@@ -1,24 +1,20 @@
 package generator
 
 import (
-	"context"
-	"errors"
-	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/mender-app/mender-app/artifact"
 	"github.com/mender-app/mender-app/artifact/image"
-	"github.com/mender-app/mender-app/generator/manifests"
 	"github.com/mender-app/mender-app/generator/source"
 )
 
-// Plan is what the artifact will hold. Before it is executed the encodings of
-// the layers that are not omitted, and all payload bytes, are not known yet.
+// Plan is what the artifact will hold. It does not know the sizes of deltas, nor
+// how layers that are not omitted are encoded: that comes out when it is executed.
 type Plan struct {
 	Version    string              `json:"version"` // of the metadata
 	Components []PlannedComponent  `json:"components"`
-	Depends    map[string][]string `json:"depends,omitempty"` // added because of the bases: the values that serve
+	Depends    map[string][]string `json:"depends,omitempty"` // added because of the bases: the values that will do
 }
 
 // PlannedComponent is one image.
@@ -30,28 +26,22 @@ type PlannedComponent struct {
 	Platform  string          `json:"platform"`
 	Format    artifact.Format `json:"format"`
 	Unchanged bool            `json:"unchanged,omitempty"` // it is its base: no content travels
-	SameAs    string          `json:"same_as,omitempty"`   // a further name of the image with this one, whose content it shares
+	SameAs    string          `json:"same_as,omitempty"`   // name of an earlier component with the same content
 	Layers    []PlannedLayer  `json:"layers"`
-	// Whole is about how many bytes the image takes where it is sent whole and
-	// compressed; 0 if not looked at.
+	// Whole is about how many bytes the image takes if it is sent whole and
+	// compressed; 0 if not measured.
 	Whole int64 `json:"whole_bytes,omitempty"`
-	// Sent is how many bytes of the artifact are the image's; 0 in a dry run.
-	Sent int64 `json:"sent_bytes,omitempty"`
-	// Variants are the ways the image travels in, where those are several. The
+	// Variants are the ways the image travels in, if there are several. The
 	// device takes one of them.
 	Variants []PlannedVariant `json:"variants,omitempty"`
-	// Shared is how many of the bytes sent several variants need, once in the
-	// artifact. Known when it is made.
-	Shared int64 `json:"shared_bytes,omitempty"`
 }
 
 // PlannedVariant is one of several ways in which an image travels.
 type PlannedVariant struct {
-	Base   string          `json:"base,omitempty"` // name of the base; none of a whole image
+	Base   string          `json:"base,omitempty"` // name of the base; empty for a whole image
 	Digest image.Digest    `json:"base_digest,omitempty"`
 	From   string          `json:"base_source,omitempty"`
 	Format artifact.Format `json:"format"`
-	Bytes  int64           `json:"bytes,omitempty"` // of its own, in the artifact
 }
 
 // PlannedLayer is one layer, the base first.
@@ -59,173 +49,104 @@ type PlannedLayer struct {
 	DiffID  image.Digest `json:"diff_id"`
 	Size    int64        `json:"size"`
 	Omitted bool         `json:"omitted"`
-	In      string       `json:"in,omitempty"` // the image it is taken from where it is omitted
+	In      string       `json:"in,omitempty"` // the image it is taken from if it is omitted
 }
 
-// planned is an image that was found, on its way into the artifact.
-type planned struct {
+// plan is a Plan with what its execution needs.
+type plan struct {
+	Plan
+	images []plannedImage // of the components, in the same order
+}
+
+// plannedImage is one image of the plan.
+type plannedImage struct {
 	*source.Found
-	bases  []*source.Found // of which a device has one; none: no delta, or one that needs none
-	given  []*source.Found // bases as they were asked for: the same image may be of several versions
 	format artifact.Format
-	same   *planned // the image is in the artifact already, under this name; nil: it is not
+	tags   []string        // all names it gets on the device, with tags
+	bases  []*source.Found // a device has one of them; none: no delta, or one without a base
+	sameAs int             // index of an earlier image with the same content; -1: none
+	// known are the images whose content is on every device when this one is
+	// loaded: bases, then earlier images of the artifact.
+	known []*source.Found
+	// required are those of known that a device must have before the artifact
+	// comes.
+	required []*source.Found
 }
 
-func (p *planned) digest() image.Digest { return p.Image.ConfigDigest }
+func (p *plannedImage) digest() image.Digest { return p.Image.ConfigDigest }
 
-// current is what the image replaces: its base, or itself.
-func (p *planned) current() *source.Found {
-	if base := p.base(); base != nil {
-		return base
-	}
-	return p.Found
-}
-
-// base is the base of an image that has but one; nil if it has none or several.
-func (p *planned) base() *source.Found {
+// base is the base of an image that has exactly one way to travel.
+func (p *plannedImage) base() *source.Found {
 	if len(p.bases) != 1 || p.format == artifact.FormatVariants {
 		return nil
 	}
 	return p.bases[0]
 }
 
-// find opens every image: those asked for, or those the manifests use.
-func (g *generation) find(ctx context.Context, opener *source.Opener, used *manifests.Found) error {
-	if g.SkipImages {
-		return nil
+// current is what the image replaces: its base, or itself.
+func (p *plannedImage) current() *source.Found {
+	if base := p.base(); base != nil {
+		return base
 	}
-	pairs := g.Images
-	if len(pairs) == 0 {
-		var err error
-		if pairs, err = g.fromManifests(used); err != nil {
-			return err
-		}
-	}
-	byPair := map[string]*planned{}
-	for _, p := range pairs {
-		key := p.New.String() + "=" + p.New.URL
-		img := byPair[key]
-		if img == nil {
-			next, err := opener.Open(ctx, p.New, "")
-			if err != nil {
-				return err
-			}
-			img = &planned{Found: next}
-			g.warnings = append(g.warnings, next.Warnings...)
-			g.images = append(g.images, img)
-			byPair[key] = img
-		}
-		if p.Base == nil {
-			continue
-		}
-		base, err := opener.Open(ctx, *p.Base, img.URL)
-		if err != nil {
-			return fmt.Errorf("base of %s: %w", img.URL, err)
-		}
-		g.warnings = append(g.warnings, base.Warnings...)
-		img.given = append(img.given, base)
-		img.bases = addImage(img.bases, base)
-	}
-	return g.distinct()
+	return p.Found
 }
 
-// fromManifests names the images the manifests use, less those that are on the
-// device. They are registry references, as for the orchestrator itself.
-func (g *generation) fromManifests(used *manifests.Found) ([]Pair, error) {
-	var pairs []Pair
-	seen := map[string]bool{}
-	for _, u := range used.Uses {
-		n := source.Normal(u.Image)
-		if seen[n] || g.onDevice(u.Image) {
-			continue
-		}
-		seen[n] = true
-		spec, err := source.Parse(u.Image)
-		if err == nil {
-			err = source.CheckURL(u.Image)
-		}
-		if err != nil {
-			e := &manifests.Error{Place: u.Place, Text: err.Error()}
-			var s *source.Error
-			if errors.As(err, &s) {
-				e.Hint = s.Hint
-			}
-			return nil, &ManifestError{Dir: g.ManifestsDir, Err: e}
-		}
-		pairs = append(pairs, Pair{New: spec})
+// plan decides how every image travels.
+func (r *run) plan(images []foundImage, ls layers) (*plan, error) {
+	p := &plan{Plan: Plan{Version: artifact.VersionReference}, images: make([]plannedImage, len(images))}
+	deltas := r.Images.makesDeltas(images)
+	if deltas {
+		p.Version = artifact.VersionCurrent
 	}
-	if len(pairs) == 0 && len(g.OnDevice) == 0 {
-		return nil, &ManifestError{Dir: g.ManifestsDir, Err: &manifests.Error{Place: manifests.Place{File: "."}, Text: "no images are used", Hint: "name them with --image, or use --skip-images"}}
-	}
-	return pairs, nil
-}
-
-func (g *generation) onDevice(url string) bool {
-	return slices.ContainsFunc(g.OnDevice, func(d string) bool { return source.Normal(d) == source.Normal(url) })
-}
-
-// distinct refuses two contents for one name, and finds the contents with
-// several names: they are shipped once, under the first.
-func (g *generation) distinct() error {
-	byName := map[string]*planned{}
-	for _, img := range g.images {
-		n := source.Normal(img.URL)
-		other := byName[n]
-		if other == nil {
-			byName[n] = img
-			continue
-		}
-		e := &UsageError{Text: fmt.Sprintf("%s is given twice, by %s and %s", img.URL, other.From, img.From), Hint: "one name is one image: leave one out, or give it another name with SOURCE=NAME:TAG"}
-		return e
-	}
-	byDigest := map[image.Digest]*planned{}
-	for _, img := range g.images {
-		if other := byDigest[img.digest()]; other != nil {
-			img.same = other
-		} else {
-			byDigest[img.digest()] = img
-		}
-	}
-	return nil
-}
-
-// plan decides how every image travels, and checks that the manifests find all
-// they need.
-func (g *generation) plan(ctx context.Context, used *manifests.Found) error {
-	if err := g.checkUses(used); err != nil {
-		return err
-	}
-	delta := g.DeepDelta
-	several := g.Fallback
-	for _, img := range g.images {
-		delta = delta || len(img.bases) > 0
-		several = several || len(img.bases) > 1
-	}
-	g.result.Version = artifact.VersionReference
-	if delta && len(g.images) > 0 {
-		g.result.Version = artifact.VersionCurrent
-	}
-	for _, img := range g.images {
-		img.format = artifact.FormatFull
-		if delta {
+	// alternatives: devices differ in the bases they have, so that one image's
+	// base says nothing about another's.
+	alternatives := r.Images.Fallback
+	first := map[image.Digest]int{}
+	for i := range images {
+		img := &p.images[i]
+		*img = plannedImage{Found: images[i].Found, bases: images[i].bases(), format: artifact.FormatFull, sameAs: -1, tags: []string{tagged(images[i].URL)}}
+		n := len(img.bases)
+		switch {
+		case n > 1 || n == 1 && r.Images.Fallback:
+			img.format = artifact.FormatVariants
+		case deltas:
 			img.format = artifact.FormatDelta
 		}
-		if n := len(img.bases); n > 1 || n == 1 && g.Fallback {
-			img.format = artifact.FormatVariants
+		alternatives = alternatives || n > 1
+		if same, ok := first[img.digest()]; ok {
+			img.sameAs = same
+			p.images[same].tags = append(p.images[same].tags, img.tags...)
+		} else {
+			first[img.digest()] = i
 		}
 	}
-	g.apart = several
-	whole, err := g.readLayers(ctx, delta)
-	if err != nil {
-		return err
+	for i := range p.images {
+		p.known(i, alternatives)
+		p.Components = append(p.Components, p.component(i, r.Images.Fallback, ls))
 	}
-	for i, img := range g.images {
-		g.result.Components = append(g.result.Components, g.planOne(i, img, whole))
-	}
-	return g.autoDepends()
+	var err error
+	p.Depends, err = r.autoDepends(images, p.Version)
+	return p, err
 }
 
-func (g *generation) planOne(i int, img *planned, whole map[image.Digest]int64) PlannedComponent {
+// known finds out what content is on a device when image i is loaded.
+func (p *plan) known(i int, alternatives bool) {
+	img := &p.images[i]
+	img.required = addImage(nil, img.base())
+	for n := range p.images {
+		if !alternatives {
+			img.required = addImage(img.required, p.images[n].base())
+		}
+	}
+	img.known = slices.Clone(img.required)
+	for n := range i {
+		img.known = addImage(img.known, p.images[n].Found)
+	}
+}
+
+// component describes image i.
+func (p *plan) component(i int, fallback bool, ls layers) PlannedComponent {
+	img := &p.images[i]
 	c := PlannedComponent{
 		URL: img.URL, Source: img.From.String(), Digest: img.digest(), Platform: img.Image.Platform.String(), Format: img.format,
 		Whole: int64(len(img.Image.Config)),
@@ -240,60 +161,49 @@ func (g *generation) planOne(i int, img *planned, whole map[image.Digest]int64) 
 		for _, b := range img.bases {
 			c.Variants = append(c.Variants, PlannedVariant{Base: b.URL, Digest: b.Image.ConfigDigest, From: b.From.String(), Format: artifact.FormatDelta})
 		}
-		if g.Fallback {
+		if fallback {
 			c.Variants = append(c.Variants, PlannedVariant{Format: artifact.FormatFull})
 		}
 	}
-	if img.same != nil {
-		c.SameAs, c.Whole = img.same.URL, 0
+	if img.sameAs >= 0 {
+		c.SameAs, c.Whole = p.images[img.sameAs].URL, 0
 		for _, l := range img.Image.Layers {
 			c.Layers = append(c.Layers, PlannedLayer{DiffID: l.DiffID, Size: l.Size, Omitted: true, In: c.SameAs})
 		}
 		return c
 	}
-	old := g.old(i)
 	for _, l := range img.Image.Layers {
-		p := PlannedLayer{DiffID: l.DiffID, Size: l.Size}
+		planned := PlannedLayer{DiffID: l.DiffID, Size: l.Size}
 		if img.format == artifact.FormatDelta {
-			if in := holder(old, l.DiffID); in != nil {
-				p.Omitted, p.In = true, in.URL
+			if in := holder(img.known, l.DiffID); in != nil {
+				planned.Omitted, planned.In = true, in.URL
 			}
 		}
-		c.Layers = append(c.Layers, p)
-		c.Whole += whole[l.DiffID]
+		c.Layers = append(c.Layers, planned)
+		c.Whole += ls[l.DiffID].compressed
 	}
 	return c
 }
 
-// old lists the images whose content is on the device when image i is loaded:
-// its own base, the other bases, and the images before it in the artifact.
-func (g *generation) old(i int) []*source.Found {
-	list := g.bases(i)
-	for _, img := range g.images[:i] {
-		list = addImage(list, img.Found)
-	}
-	return list
-}
-
-// bases lists the images that a device must have before the artifact comes,
-// that of image i first. Where a device may have one of several, or none, each
-// image goes by its own.
-func (g *generation) bases(i int) []*source.Found {
-	list := addImage(nil, g.images[i].base())
-	for _, img := range g.images {
-		if !g.apart {
-			list = addImage(list, img.base())
+// engineGrowth is by how many bytes the disk of a device's engine grows: the
+// configs and the unpacked layers that are not there yet, each once. The
+// variants of an image announce their own growth.
+func (p *plan) engineGrowth() int64 {
+	var n int64
+	seen := map[image.Digest]bool{}
+	for i, c := range p.Components {
+		if c.Unchanged || c.SameAs != "" || c.Format == artifact.FormatVariants {
+			continue
+		}
+		n += int64(len(p.images[i].Image.Config))
+		for _, l := range c.Layers {
+			if !l.Omitted && !seen[l.DiffID] {
+				seen[l.DiffID] = true
+				n += l.Size
+			}
 		}
 	}
-	return list
-}
-
-// addImage appends an image that is not in the list yet.
-func addImage(list []*source.Found, f *source.Found) []*source.Found {
-	if f == nil || slices.ContainsFunc(list, func(have *source.Found) bool { return have.Image.ConfigDigest == f.Image.ConfigDigest }) {
-		return list
-	}
-	return append(list, f)
+	return n
 }
 
 // holder finds the first image that has the layer.
@@ -306,90 +216,10 @@ func holder(list []*source.Found, diffID image.Digest) *source.Found {
 	return nil
 }
 
-// checkUses refuses manifests that use what the device will not have, and
-// warns of images that nobody uses.
-func (g *generation) checkUses(used *manifests.Found) error {
-	if used == nil || g.SkipImages {
-		return nil
+// tagged adds the tag that a name without one means.
+func tagged(url string) string {
+	if strings.Contains(url[strings.LastIndexByte(url, '/')+1:], ":") {
+		return url
 	}
-	have := map[string]bool{}
-	var names []string
-	for _, img := range g.images {
-		have[source.Normal(img.URL)] = true
-		names = append(names, img.URL)
-	}
-	var lacking []manifests.Use
-	needed := map[string]bool{}
-	for _, u := range used.Uses {
-		n := source.Normal(u.Image)
-		needed[n] = true
-		if !have[n] && !g.onDevice(u.Image) {
-			lacking = append(lacking, u)
-		}
-	}
-	if len(lacking) > 0 {
-		return &NotShippedError{Dir: g.ManifestsDir, Uses: lacking, Have: names}
-	}
-	for _, img := range g.images {
-		if !needed[source.Normal(img.URL)] {
-			g.warn("%s is shipped, but the manifests do not use it", img.URL)
-		}
-	}
-	return nil
-}
-
-// autoDepends makes Mender refuse a delta on a device that runs another
-// version of the application than the one the bases are from, where they say.
-func (g *generation) autoDepends() error {
-	if g.NoAutoDepends || g.result.Version != artifact.VersionCurrent {
-		return nil
-	}
-	fs := g.Software.Filesystem
-	if fs == "" {
-		fs = "rootfs-image"
-	}
-	key := fs + "." + g.Software.Name + ".version"
-	if _, given := g.Depends[key]; given {
-		return nil
-	}
-	if g.Fallback {
-		return nil // it serves every device
-	}
-	// A version serves if every image has a base of it.
-	var versions, all []string
-	unknown, first := false, true
-	for _, img := range g.images {
-		if len(img.bases) == 0 {
-			continue
-		}
-		var have []string
-		for _, b := range img.given {
-			if v := b.Provides[key]; v != "" {
-				have = append(have, v)
-			}
-		}
-		all = append(all, have...)
-		if len(have) < len(img.given) {
-			unknown = true
-			continue
-		}
-		if first {
-			versions, first = have, false
-			continue
-		}
-		versions = slices.DeleteFunc(versions, func(v string) bool { return !slices.Contains(have, v) })
-	}
-	slices.Sort(versions)
-	versions = slices.Compact(versions)
-	switch {
-	case first && unknown:
-		g.warn("the version that the bases belong to is not known: with --depends %s:VERSION Mender keeps the delta from devices that have another one", key)
-	case len(versions) == 0 && len(all) > 0:
-		slices.Sort(all)
-		return &UsageError{Text: "the bases come from several versions of the application: " + strings.Join(slices.Compact(all), ", "),
-			Hint: "a device has one of them: give every image a base of each, or say which serve with --depends " + key + ":VERSION or --no-depends"}
-	case len(versions) > 0:
-		g.result.Depends = map[string][]string{key: versions}
-	}
-	return nil
+	return url + ":latest"
 }

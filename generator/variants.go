@@ -2,108 +2,59 @@ package generator
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"io"
-	"os"
+	"io/fs"
 
 	"github.com/mender-app/mender-app/artifact"
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/delta"
-	"github.com/mender-app/mender-app/generator/source"
+	"github.com/mender-app/mender-app/generator/shared"
 )
 
-// encoded is a delta in a temporary file.
-type encoded struct {
-	path   string
-	report *delta.Report
+// baseDeltas is one image in several deltas, one for each of its bases.
+type baseDeltas struct {
+	deltas []*encodedDelta
+	// shared makes the content that the deltas have in common; nil if they have
+	// none. temp is how many bytes that content takes unpacked.
+	shared *encodedDelta
+	temp   int64
 }
 
-// encodeTo encodes a delta into the temporary directory.
-func (g *generation) encodeTo(ctx context.Context, what string, olds []delta.Image, next delta.Image) (encoded, error) {
-	f, err := os.CreateTemp(g.temp, "delta-*")
-	if err != nil {
-		return encoded{}, &WriteError{err}
+// total is how many bytes it takes in the artifact.
+func (b *baseDeltas) total() (n int64) {
+	if b.shared != nil {
+		n = b.shared.size()
 	}
-	e := encoded{path: f.Name()}
-	e.report, err = delta.Encode(ctx, f, olds, next, delta.Options{
-		TempDir: g.temp, FilesOnly: g.FilesOnly,
-		Progress: func(done, total int64) { g.tell("encode", what, done, total) },
-	})
-	if cerr := f.Close(); err == nil && cerr != nil {
-		err = &WriteError{cerr}
-	}
-	return e, err
-}
-
-func (e encoded) size() int64 { return e.report.Size }
-
-// way is an image in several deltas, one for each of its bases.
-type way struct {
-	shared *encoded // made first, of whichever base there is; nil: there is none
-	temp   int64    // bytes that what is shared takes unpacked
-	deltas []encoded
-}
-
-// total is what it takes in the artifact.
-func (w way) total() (n int64) {
-	if w.shared != nil {
-		n = w.shared.size()
-	}
-	for _, d := range w.deltas {
+	for _, d := range b.deltas {
 		n += d.size()
 	}
 	return n
 }
 
-func (w way) remove() {
-	if w.shared != nil {
-		os.Remove(w.shared.path)
-	}
-	for _, d := range w.deltas {
-		os.Remove(d.path)
+func (b *baseDeltas) remove() {
+	b.shared.remove()
+	for _, d := range b.deltas {
+		d.remove()
 	}
 }
 
-// ways encodes image i against each of its bases, once apart and once with what
-// they have in common taken out, and returns the smaller.
-func (g *generation) ways(ctx context.Context, i int) (way, error) {
-	img := g.images[i]
-	next := deltaImage(img.URL, img.Image)
-	var before []delta.Image // what is there by then, whatever the base
-	for _, f := range g.old(i) {
-		before = append(before, deltaImage(f.URL, f.Image))
-	}
-	encode := func(more ...delta.Image) (w way, err error) {
-		for _, b := range img.bases {
-			olds := append([]delta.Image{deltaImage(b.URL, b.Image)}, more...)
-			d, err := g.encodeTo(ctx, img.URL+" over "+b.From.String(), append(olds, before...), next)
-			if err != nil {
-				w.remove()
-				return w, fmt.Errorf("over %s: %w", b.From, err)
-			}
-			w.deltas = append(w.deltas, d)
-		}
-		return w, nil
-	}
-	apart, err := encode()
+// overBases encodes an image against each of its bases: once each delta for
+// itself, and once with what they have in common taken out. It returns the
+// smaller.
+func (r *run) overBases(ctx context.Context, img *plannedImage) (*baseDeltas, error) {
+	apart, err := r.overEach(ctx, img, nil)
 	if err != nil || len(img.bases) < 2 {
 		return apart, err
 	}
-	base, content, err := g.common(ctx, img)
-	if err != nil || content == nil {
-		return apart, err
-	}
-	defer os.Remove(base.path)
-	defer os.Remove(content.path)
-	shared, err := g.encodeTo(ctx, img.URL+", what the bases share", append([]delta.Image{base.image(delta.SharedBase)}, before...), content.image(delta.SharedContent))
+	together, err := r.overShared(ctx, img)
 	if err != nil {
-		return apart, err
+		apart.remove()
+		return nil, err
 	}
-	together, err := encode(content.image(delta.SharedContent))
-	if err != nil {
-		return apart, err
+	if together == nil {
+		return apart, nil
 	}
-	together.shared, together.temp = &shared, content.size
 	if together.total() >= apart.total() {
 		together.remove()
 		return apart, nil
@@ -112,134 +63,120 @@ func (g *generation) ways(ctx context.Context, i int) (way, error) {
 	return together, nil
 }
 
-// addVariants packs an image that devices take in different ways.
-func (g *generation) addVariants(ctx context.Context, w *artifact.ImagesWriter, i int, sent *counter) (*artifact.Component, error) {
-	img := g.images[i]
-	plan := &g.result.Components[i]
-	c := &artifact.Component{
-		URL: img.URL, Type: artifact.ComponentImage, Digest: img.digest(), Platform: img.Image.Platform.String(),
-		ConfigSize: int64(len(img.Image.Config)), Format: artifact.FormatVariants,
+// overEach makes one delta for each base. Devices have content too.
+func (r *run) overEach(ctx context.Context, img *plannedImage, content []delta.Image) (*baseDeltas, error) {
+	b := &baseDeltas{}
+	next := deltaImage(img.URL, img.Image)
+	for _, base := range img.bases {
+		olds := append([]delta.Image{deltaImage(base.URL, base.Image)}, content...)
+		d, err := r.encode(ctx, img.URL+" over "+base.From.String(), append(olds, deltaImages(img.known)...), next)
+		if err != nil {
+			b.remove()
+			return nil, fmt.Errorf("over %s: %w", base.From, err)
+		}
+		b.deltas = append(b.deltas, d)
 	}
-	for _, l := range img.Image.Layers {
-		c.Layers = append(c.Layers, artifact.Layer{DiffID: l.DiffID, Size: l.Size, Encoding: artifact.EncodingVariant})
+	return b, nil
+}
+
+// overShared is overEach with the content that the deltas have in common taken
+// out; nil if they have none.
+func (r *run) overShared(ctx context.Context, img *plannedImage) (*baseDeltas, error) {
+	bases := make([]*image.Image, len(img.bases))
+	for i, b := range img.bases {
+		bases[i] = b.Image
 	}
-	info := artifact.ImageInfo{Digest: img.digest(), URLNew: img.URL, URLCurrent: img.URL, SumNew: img.digest(), SumCurrent: img.digest()}
-	made, err := g.ways(ctx, i)
+	content, err := shared.Find(ctx, r.temp, img.Image, bases)
+	if err != nil {
+		var path *fs.PathError
+		if errors.As(err, &path) { // it reads and writes in the temporary directory only
+			err = &WriteError{err}
+		}
+		return nil, err
+	}
+	if content == nil {
+		return nil, nil
+	}
+	defer content.Remove()
+	common, err := r.encode(ctx, img.URL+", what the bases share", append([]delta.Image{content.Base}, deltaImages(img.known)...), content.New)
 	if err != nil {
 		return nil, err
 	}
+	b, err := r.overEach(ctx, img, []delta.Image{content.New})
+	if err != nil {
+		common.remove()
+		return nil, err
+	}
+	b.shared, b.temp = common, content.Size
+	return b, nil
+}
+
+// variants packs an image that devices take in different ways.
+func (pack *imagesPacker) variants(ctx context.Context, i int, img *plannedImage, info artifact.ImageInfo, c *artifact.Component) error {
+	for _, l := range img.Image.Layers {
+		c.Layers = append(c.Layers, artifact.Layer{DiffID: l.DiffID, Size: l.Size, Encoding: artifact.EncodingVariant})
+	}
+	made, err := pack.overBases(ctx, img)
+	if err != nil {
+		return err
+	}
 	defer made.remove()
-	var extra int64 // of what is shared
 	if made.shared != nil {
-		extra = made.shared.size()
-		plan.Shared = extra
+		c.PayloadBytes += made.shared.size()
 		info.Kind = artifact.KindShared
-		if err := addFile(w, info, made.shared.path, extra); err != nil {
-			return nil, err
+		if err := pack.addDelta(entry{image: i, variant: -1, shared: true}, info, made.shared); err != nil {
+			return err
 		}
-		c.PayloadBytes += extra
 	}
 	for n, d := range made.deltas {
-		base := img.bases[n]
-		v := artifact.Variant{
-			Format: artifact.FormatDelta, Shared: made.shared != nil, PayloadBytes: d.size() + extra, Engine: c.ConfigSize,
-			Temp: d.report.Header.Temp, Memory: d.report.Header.Memory,
-			Bases: []artifact.Base{{URL: base.URL, Digest: base.Image.ConfigDigest}},
-		}
-		if v.Shared {
-			v.Bases[0].DiffIDs = base.Image.DiffIDs
-			v.Temp = made.temp + max(d.report.Header.Temp, made.shared.report.Header.Temp)
-			v.Memory = max(v.Memory, made.shared.report.Header.Memory)
-		}
-		for _, o := range d.report.Objects {
-			if o.Index == 0 { // the config
-				continue
-			}
-			v.Layers = append(v.Layers, artifact.VariantLayer{Encoding: artifact.Encoding(o.Encoding), Bytes: o.Total()})
-			if o.Encoding != delta.Omitted {
-				v.Engine += o.Size
-			}
-		}
-		c.Variants = append(c.Variants, v)
+		c.Variants = append(c.Variants, made.variant(img, n))
 		c.PayloadBytes += d.size()
 		info.Kind, info.Variant = artifact.KindDelta, n+1
-		if err := addFile(w, info, d.path, d.size()); err != nil {
-			return nil, err
+		if err := pack.addDelta(entry{image: i, variant: n}, info, d); err != nil {
+			return err
 		}
-		plan.Variants[n].Bytes = d.size()
 	}
-	if g.Fallback {
-		before := sent.n
-		var whole artifact.Component
-		info.Kind, info.Variant = artifact.KindFull, -1
-		if err := g.addFull(ctx, w, img, info, &whole); err != nil {
-			return nil, err
-		}
-		v := artifact.Variant{Format: artifact.FormatFull, PayloadBytes: whole.PayloadBytes, Engine: c.ConfigSize}
-		for _, l := range whole.Layers {
-			v.Layers = append(v.Layers, artifact.VariantLayer{Encoding: l.Encoding, Bytes: l.Bytes})
-			v.Engine += l.Size
-		}
-		c.Variants = append(c.Variants, v)
-		c.PayloadBytes += whole.PayloadBytes
-		plan.Variants[len(plan.Variants)-1].Bytes = sent.n - before
+	if !pack.Images.Fallback {
+		return nil
 	}
-	return c, nil
-}
-
-func addFile(w *artifact.ImagesWriter, info artifact.ImageInfo, path string, size int64) error {
-	f, err := os.Open(path)
+	info.Variant = -1
+	size, layers, err := pack.full(ctx, entry{image: i, variant: len(made.deltas)}, img, info)
 	if err != nil {
-		return &WriteError{err}
+		return err
 	}
-	defer f.Close()
-	return w.Add(info, size, f)
+	v := artifact.Variant{Format: artifact.FormatFull, PayloadBytes: size, Engine: c.ConfigSize}
+	for _, l := range layers {
+		v.Layers = append(v.Layers, artifact.VariantLayer{Encoding: l.Encoding, Bytes: l.Bytes})
+		v.Engine += l.Size
+	}
+	c.Variants = append(c.Variants, v)
+	c.PayloadBytes += size
+	return nil
 }
 
-// packed is a tar of files in the temporary directory.
-type packed struct {
-	path   string
-	digest delta.Digest
-	size   int64
-}
-
-func (p *packed) image(name string) delta.Image {
-	return delta.Image{Name: name, Objects: []delta.Object{{
-		Digest: p.digest, Size: p.size, Kind: delta.Tar, Open: func() (io.ReadCloser, error) { return os.Open(p.path) },
-	}}}
-}
-
-// common finds what the deltas of an image over its bases have in common: base
-// has the files that all bases have, content those of the new image that more
-// than one delta would make, and that can be made as well from base. content is
-// nil if there are none.
-func (g *generation) common(ctx context.Context, img *planned) (base, content *packed, err error) {
-	trees := make([]*files, len(img.bases))
-	for i, b := range img.bases {
-		if trees[i], err = readFiles(ctx, b.Image, nil); err != nil {
-			return nil, nil, fmt.Errorf("%s: %w", b.From, err)
+// variant describes the delta over base n.
+func (b *baseDeltas) variant(img *plannedImage, n int) artifact.Variant {
+	d, base := b.deltas[n], img.bases[n]
+	v := artifact.Variant{
+		Format: artifact.FormatDelta, PayloadBytes: d.size(), Engine: int64(len(img.Image.Config)),
+		Temp: d.report.Header.Temp, Memory: d.report.Header.Memory,
+		Bases: []artifact.Base{{URL: base.URL, Digest: base.Image.ConfigDigest}},
+	}
+	if b.shared != nil {
+		v.Shared = true
+		v.PayloadBytes += b.shared.size()
+		v.Bases[0].DiffIDs = base.Image.DiffIDs
+		v.Temp = b.temp + max(v.Temp, b.shared.report.Header.Temp)
+		v.Memory = max(v.Memory, b.shared.report.Header.Memory)
+	}
+	for _, o := range d.report.Objects {
+		if o.Index == 0 { // the config
+			continue
+		}
+		v.Layers = append(v.Layers, artifact.VariantLayer{Encoding: artifact.Encoding(o.Encoding), Bytes: o.Total()})
+		if o.Encoding != delta.Omitted {
+			v.Engine += o.Size
 		}
 	}
-	inAll := func(d image.Digest) bool {
-		for _, b := range img.bases {
-			if holder([]*source.Found{b}, d) == nil {
-				return false
-			}
-		}
-		return true
-	}
-	next, err := readFiles(ctx, img.Image, inAll)
-	if err != nil {
-		return nil, nil, err
-	}
-	same := trees[0].alike(trees[1:])
-	share := next.worthSharing(trees, same)
-	if len(share) == 0 {
-		return nil, nil, nil
-	}
-	if content, err = g.pack(ctx, share, false); err != nil {
-		return nil, nil, err
-	}
-	base, err = g.pack(ctx, same, true)
-	return base, content, err
+	return v
 }

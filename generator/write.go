@@ -10,42 +10,44 @@ import (
 
 	"github.com/mender-app/mender-app/artifact"
 	"github.com/mender-app/mender-app/artifact/mender"
+	"github.com/mender-app/mender-app/generator/metered"
 )
 
 // write makes the artifact beside the output path and moves it there when it
 // is complete and on disk.
-func (g *generation) write(ctx context.Context, p *payload) error {
-	meta, err := g.metadata(p)
+func (r *run) write(ctx context.Context, p *plan, out *payload) error {
+	meta, err := r.metadata(p, out)
 	if err != nil {
 		return err
 	}
+	a := &r.Artifact
 	spec := mender.Spec{
-		Name:          g.ArtifactName,
-		Group:         g.Group,
-		DeviceTypes:   g.DeviceTypes,
-		DependsNames:  g.DependsNames,
-		DependsGroups: g.DependsGroups,
+		Name:          a.Name,
+		Group:         a.Group,
+		DeviceTypes:   a.DeviceTypes,
+		DependsNames:  a.DependsNames,
+		DependsGroups: a.DependsGroups,
 		PayloadType:   mender.PayloadTypeApp,
 		Provides:      map[string]string{},
 		Depends:       map[string][]string{},
 		MetaData:      meta,
 	}
-	provides, clears := mender.SoftwareProvides(g.Software.Filesystem, g.Software.Name, g.Software.Version)
-	if !g.Software.NoVersion {
+	provides, clears := mender.SoftwareProvides(a.Software.Filesystem, a.Software.Name, a.Software.Version)
+	if !a.Software.NoVersion {
 		maps.Copy(spec.Provides, provides)
 	}
-	if !g.Software.NoClears {
+	if !a.Software.NoClears {
 		spec.ClearsProvides = clears
 	}
-	for _, c := range g.Clears {
+	for _, c := range a.Clears {
 		if !slices.Contains(spec.ClearsProvides, c) {
 			spec.ClearsProvides = append(spec.ClearsProvides, c)
 		}
 	}
-	maps.Copy(spec.Provides, g.Provides)
-	maps.Copy(spec.Depends, g.result.Depends)
-	maps.Copy(spec.Depends, g.Depends)
-	for _, f := range []struct{ name, path string }{{imagesFile, p.images}, {manifestsFile, p.manifests}} {
+	maps.Copy(spec.Provides, a.Provides)
+	maps.Copy(spec.Depends, p.Depends)
+	maps.Copy(spec.Depends, a.Depends)
+	for _, f := range []struct{ name, path string }{{artifact.ImagesPayload, out.images}, {artifact.ManifestsPayload, out.manifests}} {
 		if f.path == "" {
 			continue
 		}
@@ -55,12 +57,9 @@ func (g *generation) write(ctx context.Context, p *payload) error {
 		}
 		spec.Files = append(spec.Files, file)
 	}
-	return replaceFile(g.Output, func(w io.Writer) error {
-		var done int64
-		return mender.Write(&told{ctx: ctx, w: w, tell: func(n int64) {
-			done += n
-			g.tell("write", g.Output, done, -1)
-		}}, spec, mender.Options{Compression: g.Compression, Key: g.Key, ModTime: g.ModTime, TempDir: g.temp})
+	return replaceFile(r.Build.Output, func(w io.Writer) error {
+		tell := metered.Sum(func(n int64) { r.tell("write", r.Build.Output, n, -1) })
+		return mender.Write(metered.Writer(ctx, failing{w}, tell), spec, mender.Options{Compression: a.Compression, Key: a.Key, ModTime: r.Build.ModTime, TempDir: r.temp})
 	})
 }
 
@@ -72,18 +71,19 @@ func fileOf(name, path string) (mender.File, error) {
 	return mender.File{Name: name, Size: info.Size(), Open: func() (io.ReadCloser, error) { return os.Open(path) }}, nil
 }
 
-func (g *generation) metadata(p *payload) ([]byte, error) {
+func (r *run) metadata(p *plan, out *payload) ([]byte, error) {
+	app := &r.Application
 	m := &artifact.Metadata{
-		Version:            g.result.Version,
-		ApplicationName:    g.ApplicationName,
-		Orchestrator:       g.Orchestrator,
-		Platform:           g.Platform.String(),
-		ApplicationVersion: g.ApplicationVersion,
-		Reboot:             g.Reboot,
-		Components:         p.components,
-		Sizes:              &p.sizes,
+		Version:            p.Version,
+		ApplicationName:    app.Name,
+		Orchestrator:       app.Orchestrator,
+		Platform:           app.Platform.String(),
+		ApplicationVersion: app.Version,
+		Reboot:             app.Reboot,
+		Components:         out.components,
+		Sizes:              &out.sizes,
 	}
-	for k, v := range g.Env {
+	for k, v := range app.Env {
 		if v == "" {
 			continue
 		}
@@ -92,18 +92,18 @@ func (g *generation) metadata(p *payload) ([]byte, error) {
 		}
 		m.Env[k] = v
 	}
-	for _, img := range g.images {
-		m.Images = append(m.Images, img.digest().Hex())
-		for _, b := range img.bases {
+	for i := range p.images {
+		m.Images = append(m.Images, p.images[i].digest().Hex())
+		for _, b := range p.images[i].bases {
 			m.Images = append(m.Images, b.Image.ConfigDigest.Hex())
 		}
 	}
 	slices.Sort(m.Images)
 	m.Images = slices.Compact(m.Images)
-	if g.result.Version == artifact.VersionCurrent {
+	if p.Version == artifact.VersionCurrent {
 		m.Requires = []string{artifact.FeatureDelta}
 	}
-	if slices.ContainsFunc(p.components, func(c artifact.Component) bool { return c.Format == artifact.FormatVariants }) {
+	if slices.ContainsFunc(out.components, func(c artifact.Component) bool { return c.Format == artifact.FormatVariants }) {
 		m.Requires = append(m.Requires, artifact.FeatureVariants)
 	}
 	b, err := m.Encode()
@@ -142,21 +142,13 @@ func replaceFile(path string, fill func(io.Writer) error) (err error) {
 	return nil
 }
 
-// told reports what is written, and stops when the context does.
-type told struct {
-	ctx  context.Context
-	w    io.Writer
-	tell func(int64)
-}
+// failing makes the errors of a writer WriteErrors.
+type failing struct{ w io.Writer }
 
-func (t *told) Write(p []byte) (int, error) {
-	if t.ctx.Err() != nil {
-		return 0, context.Cause(t.ctx)
-	}
-	n, err := t.w.Write(p)
-	t.tell(int64(n))
+func (f failing) Write(p []byte) (int, error) {
+	n, err := f.w.Write(p)
 	if err != nil {
-		return n, &WriteError{err}
+		err = &WriteError{err}
 	}
-	return n, nil
+	return n, err
 }

@@ -63,7 +63,7 @@ type genFlags struct {
 
 func generateCommand() *cobra.Command {
 	f := &genFlags{compression: string(mender.None)}
-	f.o.Software.Filesystem = "rootfs-image"
+	f.o.Artifact.Software.Filesystem = "rootfs-image"
 	c := &cobra.Command{
 		Use:     "app-gen [options] [-- mender-artifact options]",
 		Short:   "make App Artifacts from container images and manifests",
@@ -79,29 +79,29 @@ func generateCommand() *cobra.Command {
 	}
 	fl := c.Flags()
 	fl.SortFlags = false
-	fl.StringVarP(&f.o.ApplicationName, "application-name", "a", "", "name of the application on the device")
-	fl.StringVar(&f.o.ApplicationVersion, "application-version", "", "version of the application, for people (default: none)")
-	fl.BoolVar(&f.o.Reboot, "reboot", false, "ask for a restart of the machine between installation and commit")
-	fl.StringVarP(&f.o.ArtifactName, "artifact-name", "n", "", "name of the artifact")
-	fl.StringArrayVarP(&f.o.DeviceTypes, "device-type", "t", nil, "device type it is for (repeatable)")
+	fl.StringVarP(&f.o.Application.Name, "application-name", "a", "", "name of the application on the device")
+	fl.StringVar(&f.o.Application.Version, "application-version", "", "version of the application, for people (default: none)")
+	fl.BoolVar(&f.o.Application.Reboot, "reboot", false, "ask for a restart of the machine between installation and commit")
+	fl.StringVarP(&f.o.Artifact.Name, "artifact-name", "n", "", "name of the artifact")
+	fl.StringArrayVarP(&f.o.Artifact.DeviceTypes, "device-type", "t", nil, "device type it is for (repeatable)")
 	fl.StringVarP(&f.platform, "platform", "p", "", "platform of the images, as linux/arm/v7")
-	fl.StringVar(&f.o.Orchestrator, "orchestrator", "", "docker-compose, k8s, or the name of your own sub-module")
-	fl.StringVarP(&f.o.ManifestsDir, "manifests-dir", "m", "", "directory with the orchestrator's manifests, shipped as it is")
-	fl.StringVar(&f.o.Output, "output-path", "app-artifact.mender", "artifact to write")
+	fl.StringVar(&f.o.Application.Orchestrator, "orchestrator", "", "docker-compose, k8s, or the name of your own sub-module")
+	fl.StringVarP(&f.o.Application.ManifestsDir, "manifests-dir", "m", "", "directory with the orchestrator's manifests, shipped as it is")
+	fl.StringVar(&f.o.Build.Output, "output-path", "app-artifact.mender", "artifact to write")
 	fl.StringArrayVarP(&f.images, "image", "i", nil, "[CURRENT,]NEW: image to ship (repeatable)")
-	fl.BoolVar(&f.o.DeepDelta, "deep-delta", false, "deltas also without CURRENT: what several images share crosses once")
-	fl.BoolVar(&f.o.Fallback, "full-fallback", false, "also the whole images, for devices that have no CURRENT")
-	fl.BoolVar(&f.o.FilesOnly, "files-only", false, filesOnly)
-	fl.BoolVar(&f.o.SkipImages, "skip-images", false, "ship no images, only manifests")
-	fl.StringArrayVar(&f.o.OnDevice, "on-device", nil, "image that the manifests use and the device has (repeatable)")
-	fl.StringArrayVar(&f.o.Compose.Files, "compose-file", nil, "compose file in the manifests directory (repeatable; default: as docker compose)")
-	fl.StringArrayVar(&f.o.Compose.Profiles, "profile", nil, "compose profile to activate (repeatable; default: COMPOSE_PROFILES)")
-	fl.StringArrayVar(&f.o.Compose.EnvFiles, "env-file", nil, "env file for compose (repeatable; default: .env)")
+	fl.BoolVar(&f.o.Images.DeepDelta, "deep-delta", false, "deltas also without CURRENT: what several images share crosses once")
+	fl.BoolVar(&f.o.Images.Fallback, "full-fallback", false, "also the whole images, for devices that have no CURRENT")
+	fl.BoolVar(&f.o.Images.FilesOnly, "files-only", false, filesOnly)
+	fl.BoolVar(&f.o.Images.Skip, "skip-images", false, "ship no images, only manifests")
+	fl.StringArrayVar(&f.o.Images.OnDevice, "on-device", nil, "image that the manifests use and the device has (repeatable)")
+	fl.StringArrayVar(&f.o.Application.Compose.Files, "compose-file", nil, "compose file in the manifests directory (repeatable; default: as docker compose)")
+	fl.StringArrayVar(&f.o.Application.Compose.Profiles, "profile", nil, "compose profile to activate (repeatable; default: COMPOSE_PROFILES)")
+	fl.StringArrayVar(&f.o.Application.Compose.EnvFiles, "env-file", nil, "env file for compose (repeatable; default: .env)")
 	fl.StringVarP(&f.ctrAddress, "k8s-ctr-address", "c", "", "k8s: address of containerd on the device")
 	fl.StringVarP(&f.namespace, "k8s-namespace", "s", "", "k8s: namespace to deploy to")
 	addMenderFlags(fl, f, &f.provides, &f.depends)
-	fl.BoolVar(&f.o.NoAutoDepends, "no-depends", false, "do not depend on the version of the application that CURRENT is from")
-	fl.StringVar(&f.o.TempDir, "temp-dir", "", "directory for temporary files (default: TMPDIR, else beside the output)")
+	fl.BoolVar(&f.o.Artifact.NoAutoDepends, "no-depends", false, "do not depend on the version of the application that CURRENT is from")
+	fl.StringVar(&f.o.Build.TempDir, "temp-dir", "", "directory for temporary files (default: TMPDIR, else beside the output)")
 	fl.BoolVar(&f.dry, "dry-run", false, "find and read everything, print the plan, write nothing")
 	fl.BoolVar(&f.json, "json", false, "print one JSON document")
 	return c
@@ -112,9 +112,9 @@ const filesOnly = "deltas that need files of the old images alone, up to a fifth
 // addMenderFlags adds the options that mender-artifact has under the same name.
 // Their defaults are what f holds.
 func addMenderFlags(fl *pflag.FlagSet, f *genFlags, provides, depends *[]string) {
-	fl.StringVar(&f.o.Software.Name, "software-name", f.o.Software.Name, "name of the software in the provides (default: the application's name)")
-	fl.StringVar(&f.o.Software.Version, "software-version", f.o.Software.Version, "version of the software in the provides (default: the artifact's name)")
-	fl.StringVar(&f.o.Software.Filesystem, "software-filesystem", f.o.Software.Filesystem, "first word of the provides' key")
+	fl.StringVar(&f.o.Artifact.Software.Name, "software-name", f.o.Artifact.Software.Name, "name of the software in the provides (default: the application's name)")
+	fl.StringVar(&f.o.Artifact.Software.Version, "software-version", f.o.Artifact.Software.Version, "version of the software in the provides (default: the artifact's name)")
+	fl.StringVar(&f.o.Artifact.Software.Filesystem, "software-filesystem", f.o.Artifact.Software.Filesystem, "first word of the provides' key")
 	fl.StringArrayVar(provides, "provides", nil, "KEY:VALUE the artifact provides (repeatable)")
 	fl.StringArrayVar(depends, "depends", nil, "KEY:VALUE the artifact depends on (repeatable; of one key: any of its values)")
 	fl.StringVarP(&f.keyFile, "key", "k", f.keyFile, "PEM file of the private key to sign with (RSA or ECDSA P-256)")
@@ -132,7 +132,7 @@ func (f *genFlags) run(c *cobra.Command, args []string) error {
 		return err
 	}
 	bars := newBars()
-	f.o.Progress = bars.event
+	f.o.Build.Progress = bars.event
 	result, err := generator.Generate(c.Context(), f.o, f.dry)
 	bars.stop()
 	if err != nil {
@@ -143,7 +143,7 @@ func (f *genFlags) run(c *cobra.Command, args []string) error {
 	}
 	// What is told is read back from the file: the report cannot say anything
 	// else than the artifact does.
-	d, err := generator.Inspect(c.Context(), result.Path, f.publicKeys(), f.o.TempDir)
+	d, err := generator.Inspect(c.Context(), result.Path, f.publicKeys(), f.o.Build.TempDir)
 	if err != nil {
 		os.Remove(result.Path)
 		return fmt.Errorf("the new artifact does not read back: %w", err)
@@ -152,17 +152,17 @@ func (f *genFlags) run(c *cobra.Command, args []string) error {
 }
 
 func (f *genFlags) publicKeys() []crypto.PublicKey {
-	if f.o.Key == nil {
+	if f.o.Artifact.Key == nil {
 		return nil
 	}
-	return []crypto.PublicKey{f.o.Key.Public()}
+	return []crypto.PublicKey{f.o.Artifact.Key.Public()}
 }
 
 // resolve turns the flags into the generator's options.
 func (f *genFlags) resolve() error {
 	var err error
 	if f.platform != "" {
-		if f.o.Platform, err = image.ParsePlatform(f.platform); err != nil {
+		if f.o.Application.Platform, err = image.ParsePlatform(f.platform); err != nil {
 			return &usageError{text: err.Error()}
 		}
 	}
@@ -171,18 +171,18 @@ func (f *genFlags) resolve() error {
 		if err != nil {
 			return fmt.Errorf("--image %s: %w", s, err)
 		}
-		f.o.Images = append(f.o.Images, p)
+		f.o.Images.Pairs = append(f.o.Images.Pairs, p)
 	}
-	if f.o.Provides, err = keyValues("--provides", f.provides); err != nil {
+	if f.o.Artifact.Provides, err = keyValues("--provides", f.provides); err != nil {
 		return err
 	}
-	if f.o.Depends, err = keyLists("--depends", f.depends); err != nil {
+	if f.o.Artifact.Depends, err = keyLists("--depends", f.depends); err != nil {
 		return err
 	}
-	f.o.Env = map[string]string{"K8S_CTR_ADDRESS": f.ctrAddress, "K8S_NAMESPACE": f.namespace}
+	f.o.Application.Env = map[string]string{"K8S_CTR_ADDRESS": f.ctrAddress, "K8S_NAMESPACE": f.namespace}
 	switch c := mender.Compression(f.compression); c {
 	case mender.None, mender.Gzip, mender.Zstd:
-		f.o.Compression = c
+		f.o.Artifact.Compression = c
 	default:
 		return &usageError{text: fmt.Sprintf("unknown compression %q", f.compression), hint: "none, gzip or zstd"}
 	}
@@ -191,18 +191,18 @@ func (f *genFlags) resolve() error {
 		if err != nil {
 			return &usageError{text: "--key: " + err.Error()}
 		}
-		if f.o.Key, err = mender.LoadPrivateKey(b); err != nil {
+		if f.o.Artifact.Key, err = mender.LoadPrivateKey(b); err != nil {
 			return fmt.Errorf("--key %s: %w", f.keyFile, err)
 		}
 	}
-	if f.o.ModTime, err = epoch(); err != nil {
+	if f.o.Build.ModTime, err = epoch(); err != nil {
 		return err
 	}
-	if f.o.TempDir == "" {
-		f.o.TempDir = os.Getenv("TMPDIR")
+	if f.o.Build.TempDir == "" {
+		f.o.Build.TempDir = os.Getenv("TMPDIR")
 	}
-	f.o.Compose.Environ = os.Environ()
-	f.o.Sources, err = source.LoadConfig()
+	f.o.Application.Compose.Environ = os.Environ()
+	f.o.Build.Sources, err = source.LoadConfig()
 	return err
 }
 
@@ -264,21 +264,21 @@ func (f *genFlags) passthrough(args []string) error {
 	args = longer(args, map[string]string{"-p": "--provides", "-d": "--depends"})
 	var none string
 	fl.StringArrayVarP(&types, "device-type", "t", nil, "")
-	fl.StringVarP(&f.o.ArtifactName, "artifact-name", "n", f.o.ArtifactName, "")
-	fl.StringVarP(&f.o.Output, "output-path", "o", f.o.Output, "")
-	fl.StringArrayVarP(&f.o.DependsNames, "artifact-name-depends", "N", nil, "")
-	fl.StringArrayVarP(&f.o.DependsGroups, "depends-groups", "G", nil, "")
-	fl.StringVarP(&f.o.Group, "provides-group", "g", "", "")
-	fl.StringArrayVar(&f.o.Clears, "clears-provides", nil, "")
-	fl.BoolVar(&f.o.Software.NoVersion, "no-default-software-version", false, "")
-	fl.BoolVar(&f.o.Software.NoClears, "no-default-clears-provides", false, "")
+	fl.StringVarP(&f.o.Artifact.Name, "artifact-name", "n", f.o.Artifact.Name, "")
+	fl.StringVarP(&f.o.Build.Output, "output-path", "o", f.o.Build.Output, "")
+	fl.StringArrayVarP(&f.o.Artifact.DependsNames, "artifact-name-depends", "N", nil, "")
+	fl.StringArrayVarP(&f.o.Artifact.DependsGroups, "depends-groups", "G", nil, "")
+	fl.StringVarP(&f.o.Artifact.Group, "provides-group", "g", "", "")
+	fl.StringArrayVar(&f.o.Artifact.Clears, "clears-provides", nil, "")
+	fl.BoolVar(&f.o.Artifact.Software.NoVersion, "no-default-software-version", false, "")
+	fl.BoolVar(&f.o.Artifact.Software.NoClears, "no-default-clears-provides", false, "")
 	fl.StringVarP(&none, "version", "v", "3", "")
 	if err := fl.Parse(args); err != nil {
 		return &usageError{text: "after --: " + err.Error(), hint: "app-gen writes the artifact itself and knows only some of mender-artifact's options, see app-gen --help"}
 	}
 	f.provides = append(f.provides, provides...)
 	f.depends = append(f.depends, depends...)
-	f.o.DeviceTypes = append(f.o.DeviceTypes, types...)
+	f.o.Artifact.DeviceTypes = append(f.o.Artifact.DeviceTypes, types...)
 	if fl.NArg() > 0 {
 		return &usageError{text: fmt.Sprintf("after --: unexpected argument %q", fl.Arg(0))}
 	}

@@ -26,16 +26,16 @@ func (f *genFlags) report(c *cobra.Command, r *generator.Result, d *generator.De
 	out := c.OutOrStdout()
 	if f.json {
 		return printJSON(out, struct {
-			Plan     *generator.Plan        `json:"plan"`
+			Plan     planDocument           `json:"plan"`
 			Artifact *generator.Description `json:"artifact,omitempty"`
 			Warnings []string               `json:"warnings,omitempty"`
-		}{r.Plan, d, r.Warnings})
+		}{newPlanDocument(r), d, r.Warnings})
 	}
 	if d == nil {
 		printPlan(out, r.Plan)
 		return nil
 	}
-	printMade(out, r.Plan, d)
+	printMade(out, r, d)
 	return nil
 }
 
@@ -43,6 +43,43 @@ func printJSON(w io.Writer, v any) error {
 	e := json.NewEncoder(w)
 	e.SetIndent("", "  ")
 	return e.Encode(v)
+}
+
+// planDocument is the plan in --json, with what each image takes in the artifact.
+type planDocument struct {
+	*generator.Plan
+	Components []componentDocument `json:"components"`
+}
+
+type componentDocument struct {
+	generator.PlannedComponent
+	Sent     int64             `json:"sent_bytes,omitempty"`
+	Shared   int64             `json:"shared_bytes,omitempty"`
+	Variants []variantDocument `json:"variants,omitempty"`
+}
+
+type variantDocument struct {
+	generator.PlannedVariant
+	Bytes int64 `json:"bytes,omitempty"`
+}
+
+func newPlanDocument(r *generator.Result) planDocument {
+	d := planDocument{Plan: r.Plan}
+	for i, c := range r.Plan.Components {
+		doc := componentDocument{PlannedComponent: c}
+		for _, v := range c.Variants {
+			doc.Variants = append(doc.Variants, variantDocument{PlannedVariant: v})
+		}
+		if r.Sent != nil {
+			sent := r.Sent[i]
+			doc.Sent, doc.Shared = sent.Bytes, sent.Shared
+			for n := range doc.Variants {
+				doc.Variants[n].Bytes = sent.Variants[n]
+			}
+		}
+		d.Components = append(d.Components, doc)
+	}
+	return d
 }
 
 // printPlan is what --dry-run says.
@@ -78,11 +115,13 @@ func printPlan(w io.Writer, p *generator.Plan) {
 }
 
 // printMade is what is said of a new artifact.
-func printMade(w io.Writer, p *generator.Plan, d *generator.Description) {
+func printMade(w io.Writer, r *generator.Result, d *generator.Description) {
+	p := r.Plan
 	if len(p.Components) > 0 {
 		t := newTable(w, "IMAGE", "BASE", "LAYERS", "UNPACKED", "WHOLE", "SENT", "SAVED")
 		var whole, sent int64
-		for _, c := range p.Components {
+		for i, c := range p.Components {
+			made := r.Sent[i]
 			if c.SameAs != "" {
 				t.row(c.URL, orDash(c.Base), "the image "+c.SameAs)
 				continue
@@ -93,23 +132,23 @@ func printMade(w io.Writer, p *generator.Plan, d *generator.Description) {
 			}
 			full, saved := "", ""
 			if c.Format != artifact.FormatFull {
-				full, saved = bytesText(c.Whole), percentSaved(c.Whole, c.Sent)
+				full, saved = bytesText(c.Whole), percentSaved(c.Whole, made.Bytes)
 				whole += c.Whole
 			} else {
-				whole += c.Sent
+				whole += made.Bytes
 			}
-			sent += c.Sent
+			sent += made.Bytes
 			if len(c.Variants) > 0 {
-				t.row(c.URL, fmt.Sprintf("%d ways", len(c.Variants)), fmt.Sprint(len(c.Layers)), bytesText(size), orDash(full), bytesText(c.Sent), orDash(saved))
-				for _, v := range c.Variants {
-					t.row("  over", variantBase(v), "", "", "", bytesText(v.Bytes), "")
+				t.row(c.URL, fmt.Sprintf("%d ways", len(c.Variants)), fmt.Sprint(len(c.Layers)), bytesText(size), orDash(full), bytesText(made.Bytes), orDash(saved))
+				for n, v := range c.Variants {
+					t.row("  over", variantBase(v), "", "", "", bytesText(made.Variants[n]), "")
 				}
-				if c.Shared > 0 {
-					t.row("  over any", "shared", "", "", "", bytesText(c.Shared), "")
+				if made.Shared > 0 {
+					t.row("  over any", "shared", "", "", "", bytesText(made.Shared), "")
 				}
 				continue
 			}
-			t.row(c.URL, orDash(c.Base), layersText(d, c.Digest), bytesText(size), orDash(full), bytesText(c.Sent), orDash(saved))
+			t.row(c.URL, orDash(c.Base), layersText(d, c.Digest), bytesText(size), orDash(full), bytesText(made.Bytes), orDash(saved))
 		}
 		t.flush()
 		if whole > sent && sent > 0 {

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/mender-app/mender-app/artifact/image"
+	"github.com/mender-app/mender-app/generator/metered"
 )
 
 // dockerAPI speaks the few calls of the Docker Engine API that are needed here.
@@ -192,7 +193,7 @@ func (o *Opener) fromDaemon(ctx context.Context, s Spec) (*Found, error) {
 		return nil, notThere(s, err)
 	}
 	defer resp.Body.Close()
-	path, err := o.keep(&told{r: resp.Body, what: s.String(), total: -1, o: o})
+	path, err := o.keep(metered.Reader(ctx, resp.Body, metered.Sum(func(n int64) { o.tell(s.String(), n, -1) })))
 	if err != nil {
 		return nil, fmt.Errorf("save %s: %w", s.Ref, err)
 	}

@@ -1,6 +1,7 @@
 package source
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/mender-app/mender-app/artifact"
 	"github.com/mender-app/mender-app/artifact/mender"
+	"github.com/mender-app/mender-app/generator/metered"
 )
 
 // older is an App Artifact that images are taken from.
@@ -23,11 +25,11 @@ type olderImage struct {
 	file string // the image's archive; empty if the artifact has only a delta of it
 }
 
-func (o *Opener) fromArtifact(s Spec, near string) (*Found, error) {
+func (o *Opener) fromArtifact(ctx context.Context, s Spec, near string) (*Found, error) {
 	a := o.artifacts[s.Path]
 	if a == nil {
 		var err error
-		if a, err = o.unpack(s.Path); err != nil {
+		if a, err = o.unpack(ctx, s.Path); err != nil {
 			if errors.Is(err, fs.ErrNotExist) {
 				return nil, &Error{Text: s.Path + " does not exist", NotFound: true}
 			}
@@ -93,7 +95,7 @@ func (a *older) choose(s Spec, near string) (*olderImage, error) {
 
 // unpack reads the artifact once to its end, which is what verifies it, and
 // keeps its image archives in the temporary directory.
-func (o *Opener) unpack(path string) (*older, error) {
+func (o *Opener) unpack(ctx context.Context, path string) (*older, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
@@ -103,7 +105,7 @@ func (o *Opener) unpack(path string) (*older, error) {
 	if info, err := f.Stat(); err == nil {
 		size = info.Size()
 	}
-	r, err := mender.NewReader(&told{r: f, what: path, total: size, o: o}, mender.ReadOptions{})
+	r, err := mender.NewReader(metered.Reader(ctx, f, metered.Sum(func(n int64) { o.tell(path, n, size) })), mender.ReadOptions{})
 	if err != nil {
 		return nil, err
 	}
@@ -157,20 +159,4 @@ func (o *Opener) keep(r io.Reader) (string, error) {
 		err = cerr
 	}
 	return f.Name(), err
-}
-
-// told reports what is read to the opener's Progress.
-type told struct {
-	r     io.Reader
-	what  string
-	done  int64
-	total int64
-	o     *Opener
-}
-
-func (t *told) Read(p []byte) (int, error) {
-	n, err := t.r.Read(p)
-	t.done += int64(n)
-	t.o.tell(t.what, t.done, t.total)
-	return n, err
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
 
 	"github.com/mender-app/mender-app/artifact/image"
+	"github.com/mender-app/mender-app/generator/metered"
 )
 
 // parallel is how many layers are fetched at one time, as Docker does it.
@@ -268,7 +269,7 @@ func (o *Opener) tryBlob(ctx context.Context, b v1.Layer, digest image.Digest, s
 	if err != nil {
 		return "", err
 	}
-	_, err = io.Copy(f, &counted{ctx, r, step})
+	_, err = io.Copy(f, metered.Reader(ctx, r, step))
 	if cerr := f.Close(); err == nil {
 		err = cerr
 	}
@@ -278,21 +279,6 @@ func (o *Opener) tryBlob(ctx context.Context, b v1.Layer, digest image.Digest, s
 	}
 	path := filepath.Join(o.TempDir, digest.Hex())
 	return path, os.Rename(f.Name(), path)
-}
-
-type counted struct {
-	ctx  context.Context
-	r    io.Reader
-	step func(int64)
-}
-
-func (c *counted) Read(p []byte) (int, error) {
-	if c.ctx.Err() != nil {
-		return 0, context.Cause(c.ctx)
-	}
-	n, err := c.r.Read(p)
-	c.step(int64(n))
-	return n, err
 }
 
 // plainGuard refuses plain http but to hosts where it is meant: go-containerregistry

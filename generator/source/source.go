@@ -266,7 +266,7 @@ func (o *Opener) open(ctx context.Context, s Spec, near string) (*Found, error) 
 	case DockerArchive, OCI:
 		return o.fromArchive(s)
 	case Artifact:
-		return o.fromArtifact(s, near)
+		return o.fromArtifact(ctx, s, near)
 	}
 	return nil, fmt.Errorf("unknown kind of source %q", s.Kind)
 }

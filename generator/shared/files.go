@@ -1,4 +1,4 @@
-package generator
+package shared
 
 import (
 	"archive/tar"
@@ -15,6 +15,7 @@ import (
 
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/delta"
+	"github.com/mender-app/mender-app/generator/metered"
 )
 
 // file is a regular file of an image.
@@ -26,21 +27,21 @@ type file struct {
 	off   int64 // of its content in the layer's tar
 }
 
-// files are the regular files of an image, as whoever looks for a path from the
-// topmost layer down finds them.
+// files are the regular files of an image. byPath has the one that a search from
+// the topmost layer down finds.
 type files struct {
 	byPath  map[string]*file
 	order   []*file // as the layers have them
 	content map[[sha256.Size]byte]bool
 }
 
-// leastShared is the size from which on it pays to name a file.
+// leastShared is the size in bytes of the smallest file that is shared: naming a
+// smaller one costs more than it saves.
 const leastShared = 64
 
-// readFiles reads the layers of an image, but for those that skip wants left
-// out. Paths are left out that a store may see otherwise than the tar has them:
-// those of links and below them, of sparse files, and those that are there twice
-// in a layer.
+// readFiles reads the layers of an image except those that skip tells to leave
+// out. It leaves out paths that an image store may see differently from the tar:
+// links and what is below them, sparse files, and paths that a layer has twice.
 func readFiles(ctx context.Context, img *image.Image, skip func(image.Digest) bool) (*files, error) {
 	fs := &files{byPath: map[string]*file{}, content: map[[sha256.Size]byte]bool{}}
 	for i := range img.Layers {
@@ -56,7 +57,7 @@ func readFiles(ctx context.Context, img *image.Image, skip func(image.Digest) bo
 	for p, f := range fs.byPath {
 		gone := f == nil
 		for dir := path.Dir(p); dir != "." && !gone; dir = path.Dir(dir) {
-			_, gone = fs.byPath[dir] // it is no directory everywhere
+			_, gone = fs.byPath[dir] // a layer has something else than a directory there
 		}
 		if gone {
 			hidden = append(hidden, p)
@@ -75,7 +76,7 @@ func (fs *files) layer(ctx context.Context, l *image.Layer) error {
 	}
 	defer in.Close()
 	here := map[string]bool{}
-	seeker, ok := in.(io.Seeker) // readLayers has put it into a file
+	seeker, ok := in.(io.Seeker)
 	if !ok {
 		return errors.New("its tar is not in a file")
 	}
@@ -83,7 +84,7 @@ func (fs *files) layer(ctx context.Context, l *image.Layer) error {
 	for {
 		h, err := r.Next()
 		if err != nil {
-			return nil // its end, or no tar to its end: what could be read serves
+			return nil // the end, or damage: the files read so far can be used
 		}
 		if err := ctx.Err(); err != nil {
 			return context.Cause(ctx)
@@ -119,7 +120,7 @@ func (fs *files) layer(ctx context.Context, l *image.Layer) error {
 		fs.content[f.sum] = true
 		fs.order = append(fs.order, f)
 		if old, known := fs.byPath[p]; known && old == nil {
-			continue // it is something else in a layer below
+			continue // a layer below has something else at this path
 		}
 		fs.byPath[p] = f
 	}
@@ -142,9 +143,9 @@ var digits = regexp.MustCompile(`[0-9]+([.][0-9]+)*`)
 // stem is a path without its version.
 func stem(p string) string { return digits.ReplaceAllString(p, "#") }
 
-// worthSharing lists the files, each content once, that more than one of the
-// bases lacks. A file that has a predecessor in some base that not all of them
-// have is not among them: a delta over that base makes it for less.
+// worthSharing lists the files that more than one base lacks, each content once.
+// It leaves out a file whose older version is in some bases only: a delta over
+// such a base makes the file for less.
 func (fs *files) worthSharing(bases []*files, same []*file) []*file {
 	inAll := map[string]bool{}
 	for _, f := range same {
@@ -176,25 +177,25 @@ func (fs *files) worthSharing(bases []*files, same []*file) []*file {
 	return list
 }
 
-// pack writes files into a tar: under their paths, or under numbers, which no
-// path of an image is likely to be, so that nothing but content is compared.
-func (g *generation) pack(ctx context.Context, list []*file, paths bool) (p *packed, err error) {
-	f, err := os.CreateTemp(g.temp, "files-*")
+// pack writes files into a tar in dir: under their paths, or under numbers. No
+// image is likely to have files of such names, so that an encoder finds matches
+// by content alone.
+func pack(ctx context.Context, dir string, list []*file, paths bool) (p *packed, err error) {
+	f, err := os.CreateTemp(dir, "files-*")
 	if err != nil {
-		return nil, &WriteError{err}
+		return nil, err
 	}
 	p = &packed{path: f.Name()}
 	defer func() {
-		if cerr := f.Close(); err == nil && cerr != nil {
-			err = &WriteError{cerr}
+		if cerr := f.Close(); err == nil {
+			err = cerr
 		}
 		if err != nil {
 			os.Remove(p.path)
 		}
 	}()
 	sum := sha256.New()
-	n := &counter{}
-	w := tar.NewWriter(io.MultiWriter(f, sum, n))
+	w := tar.NewWriter(metered.Writer(ctx, io.MultiWriter(f, sum), func(n int64) { p.size += n }))
 	opened := map[*image.Layer]io.ReadCloser{}
 	defer func() {
 		for _, in := range opened {
@@ -202,9 +203,6 @@ func (g *generation) pack(ctx context.Context, list []*file, paths bool) (p *pac
 		}
 	}()
 	for i, file := range list {
-		if ctx.Err() != nil {
-			return nil, context.Cause(ctx)
-		}
 		in := opened[file.layer]
 		if in == nil {
 			if in, err = file.layer.Open(); err != nil {
@@ -224,12 +222,12 @@ func (g *generation) pack(ctx context.Context, list []*file, paths bool) (p *pac
 			return nil, fmt.Errorf("%s: %w", file.path, err)
 		}
 		if _, err := io.Copy(w, io.NewSectionReader(at, file.off, file.size)); err != nil {
-			return nil, &WriteError{err}
+			return nil, err
 		}
 	}
 	if err := w.Close(); err != nil {
-		return nil, &WriteError{err}
+		return nil, err
 	}
-	p.digest, p.size = delta.Digest(fmt.Sprintf("sha256:%x", sum.Sum(nil))), n.n
+	p.digest = delta.Digest(fmt.Sprintf("sha256:%x", sum.Sum(nil)))
 	return p, nil
 }

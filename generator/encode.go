@@ -1,0 +1,70 @@
+package generator
+
+import (
+	"context"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/mender-app/mender-app/artifact/image"
+	"github.com/mender-app/mender-app/delta"
+	"github.com/mender-app/mender-app/generator/source"
+)
+
+// encodedDelta is a delta in a temporary file.
+type encodedDelta struct {
+	path   string
+	report *delta.Report
+}
+
+func (e *encodedDelta) size() int64 { return e.report.Size }
+
+// remove removes the file; it does nothing to a delta that was not made.
+func (e *encodedDelta) remove() {
+	if e != nil {
+		os.Remove(e.path)
+	}
+}
+
+// encode makes a delta in the temporary directory. what names it to Progress.
+func (r *run) encode(ctx context.Context, what string, olds []delta.Image, next delta.Image) (*encodedDelta, error) {
+	f, err := os.CreateTemp(r.temp, "delta-*")
+	if err != nil {
+		return nil, &WriteError{err}
+	}
+	e := &encodedDelta{path: f.Name()}
+	e.report, err = delta.Encode(ctx, f, olds, next, delta.Options{
+		TempDir: r.temp, FilesOnly: r.Images.FilesOnly,
+		Progress: func(done, total int64) { r.tell("encode", what, done, total) },
+	})
+	if cerr := f.Close(); err == nil && cerr != nil {
+		err = &WriteError{cerr}
+	}
+	if err != nil {
+		e.remove()
+		return nil, err
+	}
+	return e, nil
+}
+
+// deltaImage is an image as the encoder takes it: the config, then the layers.
+func deltaImage(name string, img *image.Image) delta.Image {
+	d := delta.Image{Name: name, Objects: []delta.Object{{
+		Digest: delta.Digest(img.ConfigDigest),
+		Size:   int64(len(img.Config)),
+		Kind:   delta.Blob,
+		Open:   func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(string(img.Config))), nil },
+	}}}
+	for _, l := range img.Layers {
+		d.Objects = append(d.Objects, delta.Object{Digest: delta.Digest(l.DiffID), Size: l.Size, Kind: delta.Tar, Open: l.Open})
+	}
+	return d
+}
+
+func deltaImages(list []*source.Found) []delta.Image {
+	images := make([]delta.Image, len(list))
+	for i, f := range list {
+		images[i] = deltaImage(f.URL, f.Image)
+	}
+	return images
+}

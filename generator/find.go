@@ -1,0 +1,160 @@
+package generator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/mender-app/mender-app/artifact/image"
+	"github.com/mender-app/mender-app/generator/manifests"
+	"github.com/mender-app/mender-app/generator/source"
+)
+
+// foundImage is an image for the artifact, with the bases of its deltas.
+type foundImage struct {
+	*source.Found
+	// named are the bases as they were asked for. The same image may be in it
+	// twice, from several versions of the application.
+	named []*source.Found
+}
+
+func (f *foundImage) digest() image.Digest { return f.Image.ConfigDigest }
+
+// bases are the named bases, each content once.
+func (f *foundImage) bases() []*source.Found {
+	var list []*source.Found
+	for _, b := range f.named {
+		list = addImage(list, b)
+	}
+	return list
+}
+
+// addImage appends an image that is not in the list yet.
+func addImage(list []*source.Found, f *source.Found) []*source.Found {
+	if f == nil {
+		return list
+	}
+	for _, have := range list {
+		if have.Image.ConfigDigest == f.Image.ConfigDigest {
+			return list
+		}
+	}
+	return append(list, f)
+}
+
+// find opens every image: those asked for, or those that the manifests use.
+func (r *run) find(ctx context.Context, opener *source.Opener, used *manifests.Found) ([]foundImage, error) {
+	if r.Images.Skip {
+		return nil, nil
+	}
+	pairs := r.Images.Pairs
+	if len(pairs) == 0 {
+		var err error
+		if pairs, err = r.fromManifests(used); err != nil {
+			return nil, err
+		}
+	}
+	var images []foundImage
+	at := map[string]int{}
+	for _, p := range pairs {
+		i, ok := at[p.image()]
+		if !ok {
+			next, err := opener.Open(ctx, p.New, "")
+			if err != nil {
+				return nil, err
+			}
+			r.warnings = append(r.warnings, next.Warnings...)
+			i = len(images)
+			at[p.image()] = i
+			images = append(images, foundImage{Found: next})
+		}
+		if p.Base == nil {
+			continue
+		}
+		base, err := opener.Open(ctx, *p.Base, images[i].URL)
+		if err != nil {
+			return nil, fmt.Errorf("base of %s: %w", images[i].URL, err)
+		}
+		r.warnings = append(r.warnings, base.Warnings...)
+		images[i].named = append(images[i].named, base)
+	}
+	return images, distinct(images)
+}
+
+// fromManifests names the images that the manifests use, without those that the
+// device has. They are references in registries, as for the orchestrator itself.
+func (r *run) fromManifests(used *manifests.Found) ([]Pair, error) {
+	dir := r.Application.ManifestsDir
+	var pairs []Pair
+	seen := map[string]bool{}
+	for _, u := range used.Uses {
+		n := source.Normal(u.Image)
+		if seen[n] || r.Images.onDevice(u.Image) {
+			continue
+		}
+		seen[n] = true
+		spec, err := source.Parse(u.Image)
+		if err == nil {
+			err = source.CheckURL(u.Image)
+		}
+		if err != nil {
+			e := &manifests.Error{Place: u.Place, Text: err.Error()}
+			var s *source.Error
+			if errors.As(err, &s) {
+				e.Hint = s.Hint
+			}
+			return nil, &ManifestError{Dir: dir, Err: e}
+		}
+		pairs = append(pairs, Pair{New: spec})
+	}
+	if len(pairs) == 0 && len(r.Images.OnDevice) == 0 {
+		return nil, &ManifestError{Dir: dir, Err: &manifests.Error{Place: manifests.Place{File: "."}, Text: "no images are used", Hint: "name them with --image, or use --skip-images"}}
+	}
+	return pairs, nil
+}
+
+// distinct refuses two contents for one name.
+func distinct(images []foundImage) error {
+	byName := map[string]*foundImage{}
+	for i := range images {
+		img := &images[i]
+		n := source.Normal(img.URL)
+		if other := byName[n]; other != nil {
+			return &UsageError{Text: fmt.Sprintf("%s is given twice, by %s and %s", img.URL, other.From, img.From), Hint: "one name is one image: leave one out, or give it another name with SOURCE=NAME:TAG"}
+		}
+		byName[n] = img
+	}
+	return nil
+}
+
+// checkUses refuses manifests that use what the device will not have, and warns
+// of images that no manifest uses.
+func (r *run) checkUses(images []foundImage, used *manifests.Found) error {
+	if used == nil || r.Images.Skip {
+		return nil
+	}
+	have := map[string]bool{}
+	var names []string
+	for _, img := range images {
+		have[source.Normal(img.URL)] = true
+		names = append(names, img.URL)
+	}
+	var lacking []manifests.Use
+	needed := map[string]bool{}
+	for _, u := range used.Uses {
+		n := source.Normal(u.Image)
+		needed[n] = true
+		if !have[n] && !r.Images.onDevice(u.Image) {
+			lacking = append(lacking, u)
+		}
+	}
+	if len(lacking) > 0 {
+		return &NotShippedError{Dir: r.Application.ManifestsDir, Uses: lacking, Have: names}
+	}
+	for _, img := range images {
+		if !needed[source.Normal(img.URL)] {
+			r.warn("%s is shipped, but the manifests do not use it", img.URL)
+		}
+	}
+	return nil
+}

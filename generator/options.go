@@ -1,0 +1,241 @@
+package generator
+
+import (
+	"crypto"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/mender-app/mender-app/artifact"
+	"github.com/mender-app/mender-app/artifact/image"
+	"github.com/mender-app/mender-app/artifact/mender"
+	"github.com/mender-app/mender-app/generator/manifests"
+	"github.com/mender-app/mender-app/generator/source"
+)
+
+// The orchestrators whose manifests the generator can read. Any other name is
+// that of somebody's own sub-module.
+const (
+	Compose    = "docker-compose"
+	Kubernetes = "k8s"
+)
+
+// Options say what artifact is made.
+type Options struct {
+	Application Application
+	Images      Images
+	Artifact    Artifact
+	Build       Build
+}
+
+// Application says what runs on the device. Name, Orchestrator, Platform and
+// ManifestsDir are required.
+type Application struct {
+	Name         string
+	Version      string // for people; may be empty
+	Reboot       bool   // ask for a restart of the machine before the commit
+	Orchestrator string
+	Platform     image.Platform
+	ManifestsDir string
+	Env          map[string]string // of the metadata; empty values are left out
+	Compose      manifests.ComposeOptions
+}
+
+// Images say which images travel and how.
+type Images struct {
+	Pairs     []Pair   // none: those that the manifests use
+	DeepDelta bool     // make deltas even for images without a base
+	FilesOnly bool     // make deltas that need old files alone, not the headers of layers
+	Fallback  bool     // add each image that has a base as a whole image too
+	Skip      bool     // ship no images: all of them are on the device
+	OnDevice  []string // images that the manifests use and the device has
+}
+
+// Artifact is what the Mender Artifact says around the application. Name and
+// DeviceTypes are required.
+type Artifact struct {
+	Name          string
+	DeviceTypes   []string
+	Group         string
+	DependsNames  []string
+	DependsGroups []string
+	Software      Software
+	Provides      map[string]string
+	Depends       map[string][]string // keys of provides, and the values of each that will do
+	Clears        []string
+	NoAutoDepends bool // do not depend on the version of the application that the bases are from
+	Key           crypto.Signer
+	Compression   mender.Compression
+}
+
+// Software is the version that the artifact provides to Mender, as
+// FILESYSTEM.NAME.version.
+type Software struct {
+	Filesystem string // "" is rootfs-image
+	Name       string // "" is the application's name
+	Version    string // "" is the artifact's name
+	NoVersion  bool   // provide no version
+	NoClears   bool   // add no clears_artifact_provides
+}
+
+// Build says how and where the artifact is made. Output is required.
+type Build struct {
+	Output   string
+	TempDir  string    // for what is fetched and made; needs room for the images; "" is the output's directory
+	ModTime  time.Time // of everything in the artifact that has a time
+	Sources  source.Config
+	Progress func(Event) // may be called from several goroutines; may be nil
+}
+
+// Pair is an image and the base of its delta, if it has one. Several pairs with
+// the same image and different bases make one delta for each base. A device
+// takes the delta whose base it has.
+type Pair struct {
+	Base *source.Spec
+	New  source.Spec
+}
+
+// ParsePair reads [CURRENT,]NEW; each is what source.Parse reads. CURRENT may be
+// the same as NEW: then the device has the image and no content travels.
+func ParsePair(s string) (Pair, error) {
+	next := s
+	current, after, two := strings.Cut(s, ",")
+	if two {
+		next = after
+	}
+	n, err := source.Parse(next)
+	if err != nil {
+		return Pair{}, err
+	}
+	p := Pair{New: n}
+	if two {
+		c, err := source.Parse(current)
+		if err != nil {
+			return Pair{}, err
+		}
+		p.Base = &c
+	}
+	return p, nil
+}
+
+// image identifies the new image of a pair among the pairs.
+func (p Pair) image() string { return p.New.String() + "=" + p.New.URL }
+
+// checked fills in defaults and refuses what can be refused without looking at
+// any image or manifest.
+func (o Options) checked() (Options, error) {
+	app := &o.Application
+	var missing []string
+	for _, need := range []struct {
+		name string
+		have bool
+	}{
+		{"--application-name", app.Name != ""},
+		{"--artifact-name", o.Artifact.Name != ""},
+		{"--device-type", len(o.Artifact.DeviceTypes) > 0},
+		{"--orchestrator", app.Orchestrator != ""},
+		{"--platform", app.Platform != image.Platform{}},
+		{"--manifests-dir", app.ManifestsDir != ""},
+	} {
+		if !need.have {
+			missing = append(missing, need.name)
+		}
+	}
+	switch {
+	case len(missing) > 0:
+		return o, &UsageError{Text: "missing " + strings.Join(missing, ", ")}
+	case !artifact.ValidApplicationName(app.Name):
+		return o, &UsageError{Text: fmt.Sprintf("bad application name %q", app.Name), Hint: "letters, digits, _, . and -, at most 63, the first a letter or digit"}
+	case !artifact.ValidOrchestrator(app.Orchestrator):
+		return o, &UsageError{Text: fmt.Sprintf("bad orchestrator %q", app.Orchestrator), Hint: "it is the name of a sub-module: " + Compose + ", " + Kubernetes + " or your own"}
+	case o.Images.Skip && len(o.Images.Pairs) > 0:
+		return o, &UsageError{Text: "--skip-images and --image exclude each other"}
+	case !app.known() && len(o.Images.Pairs) == 0 && !o.Images.Skip:
+		return o, &UsageError{Text: "no images", Hint: fmt.Sprintf("the manifests of %s cannot be read: name the images with --image, or use --skip-images", app.Orchestrator)}
+	}
+	if o.Artifact.Software.Name == "" {
+		o.Artifact.Software.Name = app.Name
+	}
+	if o.Artifact.Software.Version == "" {
+		o.Artifact.Software.Version = o.Artifact.Name
+	}
+	if o.Build.Output == "" {
+		return o, &UsageError{Text: "no output path"}
+	}
+	dir := filepath.Dir(o.Build.Output)
+	if info, err := os.Stat(dir); err != nil {
+		return o, &WriteError{err}
+	} else if !info.IsDir() {
+		return o, &WriteError{fmt.Errorf("%s is not a directory", dir)}
+	}
+	if info, err := os.Stat(o.Build.Output); err == nil && !info.Mode().IsRegular() {
+		return o, &WriteError{fmt.Errorf("%s is not a file", o.Build.Output)}
+	}
+	if o.Build.TempDir == "" {
+		o.Build.TempDir = dir
+	}
+	if inside(app.ManifestsDir, dir) {
+		return o, &UsageError{Text: fmt.Sprintf("the output %s lies in the manifests directory, which is shipped", o.Build.Output), Hint: "choose another --output-path"}
+	}
+	if err := manifests.CheckTree(app.ManifestsDir); err != nil {
+		return o, err
+	}
+	return o, o.Images.check()
+}
+
+// known tells whether the generator can read the orchestrator's manifests.
+func (a *Application) known() bool {
+	return a.Orchestrator == Compose || a.Orchestrator == Kubernetes
+}
+
+// check refuses an image that is given twice, unless each time has another base.
+func (o *Images) check() error {
+	bases := map[string][]string{}
+	based := false
+	for _, p := range o.Pairs {
+		base := ""
+		if p.Base != nil {
+			base, based = p.Base.String(), true
+		}
+		if have := bases[p.image()]; have != nil {
+			e := &UsageError{Text: p.New.String() + " is given twice"}
+			if base != "" && slices.Contains(have, base) {
+				e.Text += " with the base " + base
+				return e
+			}
+			if base == "" || slices.Contains(have, "") {
+				e.Text += ", with a base and without"
+				e.Hint = "--full-fallback adds a copy for devices that have none of the bases"
+				return e
+			}
+		}
+		bases[p.image()] = append(bases[p.image()], base)
+	}
+	if o.Fallback && !based {
+		return &UsageError{Text: "--full-fallback without a delta", Hint: "it adds whole images beside deltas: name bases with --image CURRENT,NEW"}
+	}
+	return nil
+}
+
+func (o *Images) onDevice(url string) bool {
+	return slices.ContainsFunc(o.OnDevice, func(d string) bool { return source.Normal(d) == source.Normal(url) })
+}
+
+// inside tells whether dir is tree or below it, links followed.
+func inside(tree, dir string) bool {
+	t, err1 := filepath.EvalSymlinks(tree)
+	d, err2 := filepath.EvalSymlinks(dir)
+	if err1 != nil || err2 != nil {
+		return false
+	}
+	t, err1 = filepath.Abs(t)
+	d, err2 = filepath.Abs(d)
+	if err1 != nil || err2 != nil {
+		return false
+	}
+	rel, err := filepath.Rel(t, d)
+	return err == nil && filepath.IsLocal(rel)
+}
