@@ -8,26 +8,16 @@ import (
 
 	"github.com/mender-app/mender-app/submodules"
 	"github.com/mender-app/mender-app/submodules/imagestore"
-	"github.com/mender-app/mender-app/submodules/imagestore/docker"
 )
 
 // Repair implements submodules.Orchestrator.
 func (Orchestrator) Repair(ctx context.Context, r submodules.Request) (apps []string, err error) {
+	q, err := imagestore.NewRepairRequest(r)
+	if err != nil {
+		return nil, err
+	}
 	err = with(ctx, r, func(s *session) error {
-		spec := docker.RepairSpec{
-			App: r.App, Dir: r.Dir, Source: r.Path, Finish: r.HasOption(submodules.OptionFinish), Owner: owner, TempDir: r.TempDir,
-		}
-		for _, c := range r.Components {
-			if c.Type != "image" || c.Digest == "" {
-				continue
-			}
-			id, err := imagestore.ParseIdentity(c)
-			if err != nil {
-				return err
-			}
-			spec.Want = append(spec.Want, imagestore.Damaged{URL: c.URL, Identity: id})
-		}
-		apps, err = s.engine.Repair(ctx, spec)
+		apps, err = imagestore.Repair(ctx, s.engine.RepairStore(r.TempDir, owner), q)
 		return err
 	})
 	return apps, err

@@ -31,7 +31,8 @@ type Store interface {
 	// damaged image that something else needs is submodules.ErrContent.
 	Distrust(ctx context.Context, q LoadRequest) error
 	// Name makes ref name the image, wherever it pointed before. url is what the
-	// application's manifests call the image.
+	// application's manifests call the image; "" leaves what a store remembers of
+	// that as it is.
 	Name(ctx context.Context, img Stored, ref, url string) error
 	// Unname removes a reference, and the image with its last one. A reference
 	// that is not there, or a store that has gone away, is no error.

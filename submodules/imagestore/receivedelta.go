@@ -89,8 +89,8 @@ func (rc *receiver) delta(r *bufio.Reader) error {
 
 	a := archived{id: rc.id, names: make([]string, len(diffIDs)), sizes: sizes, present: present}
 	if objects[0].Encoding == delta.Omitted {
-		if a.config, err = readBlob(rc.ctx, old, objects[0]); err != nil {
-			return err
+		if a.config, err = readConfig(rc.ctx, old, want); err != nil {
+			return submodules.Mark(err, submodules.ErrBase)
 		}
 		if err := rc.checkConfig(a.config); err != nil {
 			return err
@@ -194,22 +194,6 @@ func (rc *receiver) checkConfig(config []byte) error {
 		return err
 	}
 	return nil
-}
-
-func readBlob(ctx context.Context, old Old, o delta.ObjectInfo) ([]byte, error) {
-	f, err := old.OpenFile(ctx, o.Digest, "")
-	if err != nil {
-		return nil, submodules.Mark(fmt.Errorf("config %s: %w", o.Digest, err), submodules.ErrBase)
-	}
-	defer f.Close()
-	b, err := io.ReadAll(io.NewSectionReader(f, 0, min(f.Size(), image.MaxConfig)))
-	if err == nil && image.DigestOf(b) != image.Digest(o.Digest) {
-		err = image.ErrMismatch
-	}
-	if err != nil {
-		return nil, submodules.Mark(fmt.Errorf("config %s: %w", o.Digest, err), submodules.ErrBase)
-	}
-	return b, nil
 }
 
 // configSink takes the config, and checks it before any layer is made.

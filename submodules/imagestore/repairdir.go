@@ -18,12 +18,6 @@ import (
 	"github.com/mender-app/mender-app/submodules"
 )
 
-// Damaged is an image that a repair has to make whole.
-type Damaged struct {
-	URL string // what it is called, for people
-	Identity
-}
-
 // RepairDir is the directory of a repair: what it needs to bring back what it will
 // remove, and its plan. It outlives the call.
 type RepairDir string

@@ -27,26 +27,15 @@ func (m *Module) Repair(ctx context.Context, r submodules.Request) ([]string, er
 		return nil, err
 	}
 	store.SetLog(r.Logf)
-	spec := containerd.RepairSpec{
-		App: r.App, Dir: r.Dir, Source: r.Path, Finish: r.HasOption(submodules.OptionFinish),
-		Users: s.users, Stop: s.stop,
+	q, err := imagestore.NewRepairRequest(r)
+	if err != nil {
+		return nil, err
 	}
-	for _, c := range r.Components {
-		if c.Type != "" && c.Type != "image" || c.Digest == "" {
-			continue
-		}
-		ref, _ := submodules.SplitURL(c.URL)
-		id, err := imagestore.ParseIdentity(c)
-		if err != nil {
-			return nil, err
-		}
-		spec.Want = append(spec.Want, imagestore.Damaged{URL: ref, Identity: id})
-	}
-	apps, err := store.Repair(ctx, spec)
+	apps, err := imagestore.Repair(ctx, store.RepairStore(s.users, s.stop), q)
 	if err != nil || s.set.Registry == nil {
 		return apps, err
 	}
-	for _, w := range spec.Want {
+	for _, w := range q.Want {
 		if has, err := store.Has(ctx, w.Identity); err != nil {
 			return nil, err
 		} else if !has {

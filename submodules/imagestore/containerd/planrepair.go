@@ -19,9 +19,8 @@ import (
 // needed to replace it. Nothing in containerd is changed.
 type planner struct {
 	s      *Store
-	spec   RepairSpec
-	dir    imagestore.RepairDir
-	source *imagestore.Source
+	t      repairStore
+	k      *imagestore.Keeper
 	list   []*stored
 	urls   map[image.Digest]string    // config → what people call it
 	chains map[image.Digest]bool      // damaged as they are unpacked
@@ -30,27 +29,24 @@ type planner struct {
 	gone   []imagestore.Damaged       // not there at all
 }
 
-// planRepair is nil if all is whole.
-func (s *Store) planRepair(ctx context.Context, spec RepairSpec) (*repairPlan, error) {
+// PlanRepair implements imagestore.RepairStore.
+func (t repairStore) PlanRepair(ctx context.Context, q imagestore.RepairRequest, k *imagestore.Keeper) (*imagestore.RepairPlan, error) {
+	s := t.Store
 	p := &planner{
-		s: s, spec: spec, dir: imagestore.RepairDir(spec.Dir), urls: map[image.Digest]string{},
+		s: s, t: t, k: k, urls: map[image.Digest]string{},
 		chains: map[image.Digest]bool{}, blobs: map[digest.Digest]bool{}, lacks: map[*stored]map[int]string{},
 	}
 	var err error
-	if p.source, err = imagestore.OpenSource(spec.Source); err != nil {
-		return nil, err
-	}
-	defer p.source.Close()
 	if p.list, err = s.all(ctx); err != nil {
 		return nil, err
 	}
-	if err := p.survey(ctx); err != nil || len(p.lacks)+len(p.gone) == 0 {
+	if err := p.survey(ctx, q.Want); err != nil || len(p.lacks)+len(p.gone) == 0 {
 		return nil, err
 	}
-	if err := p.dir.Make(p.need()); err != nil {
+	if err := p.k.MakeRoom(p.need()); err != nil {
 		return nil, err
 	}
-	plan := &repairPlan{}
+	plan := &imagestore.RepairPlan{}
 	for _, w := range p.gone {
 		img, err := p.keepAll(ctx, w)
 		if err != nil {
@@ -77,17 +73,18 @@ func (s *Store) planRepair(ctx context.Context, spec RepairSpec) (*repairPlan, e
 			plan.Images = append(plan.Images, *img)
 		}
 	}
-	plan.Chains, plan.Blobs = slices.Sorted(maps.Keys(p.chains)), slices.Sorted(maps.Keys(p.blobs))
-	if plan.Apps, err = p.users(ctx, plan); err != nil {
-		return nil, err
+	plan.Chains, plan.Blobs = slices.Sorted(maps.Keys(p.chains)), nil
+	for _, d := range slices.Sorted(maps.Keys(p.blobs)) {
+		plan.Blobs = append(plan.Blobs, image.Digest(d))
 	}
-	return plan, p.dir.WritePlan(plan)
+	plan.Apps, err = p.users(ctx, plan)
+	return plan, err
 }
 
 // survey verifies the images that are wanted.
-func (p *planner) survey(ctx context.Context) error {
+func (p *planner) survey(ctx context.Context, want []imagestore.Damaged) error {
 	seen := map[image.Digest]bool{}
-	for _, w := range p.spec.Want {
+	for _, w := range want {
 		p.urls[w.Config] = w.URL
 		if seen[w.Config] {
 			continue
@@ -149,11 +146,8 @@ func (p *planner) name(st *stored) string {
 func (p *planner) need() (need int64) {
 	seen := map[image.Digest]bool{}
 	add := func(d image.Digest) {
-		for _, l := range p.source.Layers(d) {
-			if l.Size > 0 && !seen[d] {
-				need += l.Size
-				break
-			}
+		if !seen[d] {
+			need += p.k.SourceSize(d)
 		}
 		seen[d] = true
 	}
@@ -170,9 +164,8 @@ func (p *planner) need() (need int64) {
 	return need
 }
 
-// copies are the copies of a layer, in the source and in other blobs.
-func (p *planner) copies(ctx context.Context, d image.Digest) ([]*image.Layer, error) {
-	copies := p.source.Layers(d)
+// copies are the copies of a layer in blobs that are not known to be damaged.
+func (p *planner) copies(ctx context.Context, d image.Digest) (copies []*image.Layer, err error) {
 	seen := map[digest.Digest]bool{}
 	add := func(desc ocispec.Descriptor) error {
 		if p.blobs[desc.Digest] || seen[desc.Digest] {
@@ -203,35 +196,26 @@ func (p *planner) copies(ctx context.Context, d image.Digest) ([]*image.Layer, e
 
 // keep keeps a layer, false if it is nowhere whole.
 func (p *planner) keep(ctx context.Context, d image.Digest) (bool, error) {
-	if p.dir.Has(d) {
-		return true, nil
-	}
-	copies, err := p.copies(ctx, d)
-	if err != nil {
-		return false, err
-	}
-	return p.dir.KeepFirst(ctx, d, copies...)
+	return p.k.Layer(ctx, d, func() ([]*image.Layer, error) { return p.copies(ctx, d) })
 }
 
 // keepAll keeps all of an image that is not there.
-func (p *planner) keepAll(ctx context.Context, w imagestore.Damaged) (repairImage, error) {
-	out := repairImage{URL: w.URL, Config: w.Config, DiffIDs: w.DiffIDs, Names: []string{imagestore.OwnRef(p.spec.App, w.Config)}}
-	img := p.source.Image(w.Config)
-	if img == nil {
-		return out, p.source.Lost(p.spec.App, w.URL, "it is not there")
+func (p *planner) keepAll(ctx context.Context, w imagestore.Damaged) (imagestore.RepairImage, error) {
+	img, err := p.k.Missing(w)
+	if err != nil {
+		return img, err
 	}
-	if out.Config != img.ConfigDigest {
-		out.Names = []string{imagestore.ManifestRef(p.spec.App, out.Config)}
+	if err := p.k.Config(ctx, img.Config, func() (imagestore.Old, error) { return p.s.Old(ctx, nil) }); err != nil {
+		return img, p.k.Lost(w.URL, "it is not there")
 	}
-	out.Config, out.DiffIDs = img.ConfigDigest, img.DiffIDs
-	for _, d := range out.DiffIDs {
+	for _, d := range img.DiffIDs {
 		if kept, err := p.keep(ctx, d); err != nil {
-			return out, err
+			return img, err
 		} else if !kept {
-			return out, p.source.Lost(p.spec.App, w.URL, fmt.Sprintf("layer %s: it is not there whole", d))
+			return img, p.k.Lost(w.URL, fmt.Sprintf("layer %s: it is not there whole", d))
 		}
 	}
-	return out, p.dir.KeepConfig(out.Config, img.Config)
+	return img, nil
 }
 
 // keepLacking keeps the layers of an image that its blobs do not give, and
@@ -243,9 +227,9 @@ func (p *planner) keepLacking(ctx context.Context, st *stored) error {
 		if kept, err := p.keep(ctx, d); err != nil {
 			return err
 		} else if !kept {
-			return p.source.Lost(p.spec.App, p.name(st), what)
+			return p.k.Lost(p.name(st), what)
 		}
-		l, _ := p.dir.Layer(d)
+		l, _ := p.k.Kept(d)
 		bad, files, err := p.s.compare(ctx, &l, chains[i])
 		if err == nil {
 			err = bad
@@ -262,7 +246,7 @@ func (p *planner) keepLacking(ctx context.Context, st *stored) error {
 
 // image is what has to be done for an image: nil if nothing. From its lowest
 // damaged layer on it is unpacked again, for which all its blobs are needed.
-func (p *planner) image(ctx context.Context, st *stored) (*repairImage, error) {
+func (p *planner) image(ctx context.Context, st *stored) (*imagestore.RepairImage, error) {
 	chains := image.ChainIDs(st.diffIDs)
 	low := slices.IndexFunc(chains, func(c image.Digest) bool { return p.chains[c] })
 	if low < 0 && p.lacks[st] == nil {
@@ -291,7 +275,7 @@ func (p *planner) image(ctx context.Context, st *stored) (*repairImage, error) {
 		if kept, err := p.keep(ctx, st.diffIDs[i]); err != nil {
 			return nil, err
 		} else if !kept {
-			return nil, p.source.Lost(p.spec.App, p.name(st), fmt.Sprintf("layer %s: its blob was discarded after it was unpacked, and it stands on a damaged one", st.diffIDs[i]))
+			return nil, p.k.Lost(p.name(st), fmt.Sprintf("layer %s: its blob was discarded after it was unpacked, and it stands on a damaged one", st.diffIDs[i]))
 		}
 		replaced = true
 	}
@@ -303,7 +287,7 @@ func (p *planner) image(ctx context.Context, st *stored) (*repairImage, error) {
 		}
 		low--
 	}
-	img := &repairImage{Config: st.config, DiffIDs: st.diffIDs, Names: ownFirst(st.names)}
+	img := &imagestore.RepairImage{Config: st.config, DiffIDs: st.diffIDs, Names: imagestore.OwnFirst(st.names)}
 	if low > 0 {
 		img.Floor = chains[low-1]
 	}
@@ -315,7 +299,7 @@ func (p *planner) image(ctx context.Context, st *stored) (*repairImage, error) {
 }
 
 // users are the applications whose containers stand on what is unpacked again.
-func (p *planner) users(ctx context.Context, plan *repairPlan) ([]string, error) {
+func (p *planner) users(ctx context.Context, plan *imagestore.RepairPlan) ([]string, error) {
 	keys, err := p.s.standing(ctx, plan.Chains)
 	if err != nil {
 		return nil, err
@@ -332,5 +316,5 @@ func (p *planner) users(ctx context.Context, plan *repairPlan) ([]string, error)
 			}
 		}
 	}
-	return p.spec.Users(ctx, refs, running)
+	return p.t.users(ctx, refs, running)
 }

@@ -20,10 +20,22 @@ import (
 	"github.com/mender-app/mender-app/submodules/imagestore"
 )
 
-// Name implements imagestore.Store.
+// Name implements imagestore.Store. It also unpacks the image if it is not.
 func (s *Store) Name(ctx context.Context, img imagestore.Stored, ref, url string) error {
-	url, _ = submodules.SplitURL(url)
-	return s.Tag(ctx, ref, url, img.Identity)
+	if url, _ = submodules.SplitURL(url); url != "" {
+		return s.Tag(ctx, ref, url, img.Identity)
+	}
+	st, err := s.find(ctx, img.Identity)
+	if err != nil {
+		return err
+	}
+	if st == nil {
+		return missing(ref, img.Identity)
+	}
+	if err := s.unpack(ctx, st); err != nil {
+		return err
+	}
+	return s.name(ctx, images.Image{Name: ref, Target: st.target})
 }
 
 // Unname implements imagestore.Store.

@@ -90,14 +90,17 @@ func (d *damaged) source(img *image.Image) string {
 	return dir
 }
 
-func spec(t *testing.T, app, url string, img *image.Image) RepairSpec {
-	return RepairSpec{
-		App: app, Dir: t.TempDir(), Want: []imagestore.Damaged{{URL: url, Identity: id(img)}},
-		Users: func(context.Context, []string, []Container) ([]string, error) {
-			t.Error("nothing runs")
-			return nil, nil
-		},
-	}
+func spec(t *testing.T, app, url string, img *image.Image) imagestore.RepairRequest {
+	return imagestore.RepairRequest{App: app, Dir: t.TempDir(), Want: []imagestore.Damaged{{URL: url, Identity: id(img)}}, Log: t.Logf}
+}
+
+// repair runs a repair on a node on which nothing runs.
+func (s *Store) repair(t *testing.T, q imagestore.RepairRequest) ([]string, error) {
+	t.Helper()
+	return imagestore.Repair(t.Context(), s.RepairStore(func(context.Context, []string, []Container) ([]string, error) {
+		t.Error("nothing runs")
+		return nil, nil
+	}, nil), q)
 }
 
 func emptied(t *testing.T, path string) { require.NoError(t, os.Truncate(path, 0)) }
@@ -128,7 +131,7 @@ func TestRepair(t *testing.T) {
 		require.NoError(t, err)
 	}
 	whole(t)
-	apps, err := d.Repair(ctx, spec(t, "one", url, img))
+	apps, err := d.repair(t, spec(t, "one", url, img))
 	require.NoError(t, err)
 	require.Empty(t, apps)
 
@@ -161,8 +164,9 @@ func TestRepair(t *testing.T) {
 			require.NoError(t, d.content().Delete(ctx, digest.Digest(img.DiffIDs[1])))
 			emptied(t, d.unpacked(img, 0)+"/base")
 		}, says: "base has 0 bytes", needs: true},
-		"config emptied":   {damage: func() { emptied(t, d.blobFile(string(img.ConfigDigest))) }, says: "it is not there", needs: true},
-		"manifest changed": {damage: func() { flipped(t, d.blobFile(string(d.manifest(url)))) }, says: "it is not there", needs: true},
+		"config emptied": {damage: func() { emptied(t, d.blobFile(string(img.ConfigDigest))) }, says: "it is not there", needs: true},
+		// The config and the layers are there still: a manifest is made of them.
+		"manifest changed": {damage: func() { flipped(t, d.blobFile(string(d.manifest(url)))) }, says: "it is not there"},
 		"image deleted": {damage: func() {
 			for _, n := range []string{Canonical(url), imagestore.OwnRef("one", img.ConfigDigest)} {
 				require.NoError(t, d.client.ImageService().Delete(ctx, n, images.SynchronousDelete()))
@@ -177,12 +181,12 @@ func TestRepair(t *testing.T) {
 			require.Contains(t, fmt.Sprint(problems), c.says)
 			s := spec(t, "one", url, img)
 			s.Finish = true
-			_, err := d.Repair(ctx, s)
+			_, err := d.repair(t, s)
 			require.NoError(t, err)
 			require.Equal(t, problems, d.problems(url, img), "one that had not begun does nothing")
 			s.Finish = false
 			if c.needs {
-				_, err = d.Repair(ctx, s)
+				_, err = d.repair(t, s)
 				require.ErrorIs(t, err, submodules.ErrContent)
 				require.ErrorContains(t, err, "cannot be repaired with what is on this device, and nothing was changed")
 				require.ErrorContains(t, err, "mender-app verify --repair --from FILE.mender one")
@@ -192,7 +196,7 @@ func TestRepair(t *testing.T) {
 				require.Empty(t, left)
 				s.Source = d.source(img)
 			}
-			_, err = d.Repair(ctx, s)
+			_, err = d.repair(t, s)
 			require.NoError(t, err)
 			if name == "image deleted" {
 				require.NoError(t, d.Tag(ctx, url, url, id(img))) // ROLLOUT's to give
@@ -201,7 +205,7 @@ func TestRepair(t *testing.T) {
 			if c.moves != "" {
 				require.Equal(t, c.moves, map[bool]string{true: "no", false: "yes"}[before == d.unpacked(img, 1)])
 			}
-			_, err = d.Repair(ctx, s)
+			_, err = d.repair(t, s)
 			require.NoError(t, err, "again is no error")
 		})
 	}
@@ -223,7 +227,7 @@ func TestRepairInUse(t *testing.T) {
 	})
 	require.NoError(t, err)
 	emptied(t, d.unpacked(img, 1)+"/top")
-	_, err = d.Repair(ctx, spec(t, "one", url, img))
+	_, err = d.repair(t, spec(t, "one", url, img))
 	require.NoError(t, err)
 	require.Empty(t, d.problems(url, img))
 	_, err = d.client.ContainerService().Get(ctx, key)

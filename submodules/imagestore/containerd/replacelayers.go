@@ -2,38 +2,36 @@ package containerd
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
-	"os"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/containerd/containerd/v2/core/content"
-	"github.com/containerd/containerd/v2/core/images"
 	"github.com/containerd/containerd/v2/core/snapshots"
 	"github.com/containerd/errdefs"
 	"github.com/opencontainers/go-digest"
 
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/store/durable"
-	"github.com/mender-app/mender-app/submodules"
 	"github.com/mender-app/mender-app/submodules/imagestore"
 )
 
-// RepairSpec says what to repair.
-type RepairSpec struct {
-	App    string
-	Want   []imagestore.Damaged
-	Dir    string // of the repair's own, outlives the call
-	Source string // directory with image archives, "" for none
-	Finish bool   // only end what was begun
-	// Users returns the applications that run the containers, which are made of
-	// images with the own references refs. A container of nobody is an error.
-	Users func(ctx context.Context, refs []string, running []Container) (apps []string, err error)
-	// Stop ends an application's containers, with its data kept.
-	Stop func(ctx context.Context, app string) error
+// repairStore is the node's store as Repair sees it.
+type repairStore struct {
+	*Store
+	users func(ctx context.Context, refs []string, running []Container) (apps []string, err error)
+	stop  func(ctx context.Context, app string) error
+}
+
+// RepairStore returns the store as one to be repaired: layers whose files are
+// damaged are unpacked again, with all that stands on them, and damaged blobs
+// replaced. Only damaged files make it stop applications.
+//
+// users returns the applications that run the containers, which are made of
+// images with the own references refs; a container of nobody is an error. stop
+// ends an application's containers, with its data kept.
+func (s *Store) RepairStore(users func(ctx context.Context, refs []string, running []Container) (apps []string, err error), stop func(ctx context.Context, app string) error) imagestore.RepairStore {
+	return repairStore{s, users, stop}
 }
 
 // Container is one of a pod of which anything runs.
@@ -46,65 +44,30 @@ func (c Container) String() string {
 	return fmt.Sprintf("pod %s in %s", c.Pod, c.PodNamespace)
 }
 
-// repairPlan is what a repair does. From the moment it is durable the repair is
-// carried through, also after a crash.
-type repairPlan struct {
-	Images []repairImage   `json:"images"`
-	Chains []image.Digest  `json:"chains,omitempty"` // that are unpacked anew, with all that stands on them
-	Blobs  []digest.Digest `json:"blobs,omitempty"`  // that are replaced
-	Apps   []string        `json:"apps,omitempty"`   // had containers: to be rolled out again
-	Done   bool            `json:"done,omitempty"`
-}
-
-type repairImage struct {
-	URL     string         `json:"url,omitempty"` // of one that is missing
-	Config  image.Digest   `json:"config"`
-	DiffIDs []image.Digest `json:"diff_ids"`
-	Names   []string       `json:"names"`           // the first is an own reference, unless nothing of it is replaced
-	Floor   image.Digest   `json:"floor,omitempty"` // the chain of its layers that stay as they are unpacked
-}
-
-func (p repairImage) identity() imagestore.Identity {
-	return imagestore.Identity{Config: p.Config, DiffIDs: p.DiffIDs}
-}
-
-// Repair makes images whole: layers whose files are damaged are unpacked again,
-// with all that stands on them, and blobs replaced. Before anything is removed,
-// what containerd has not got whole is in spec.Dir, from spec.Source. It
-// returns the applications that were stopped, which only damaged files need.
-func (s *Store) Repair(ctx context.Context, spec RepairSpec) ([]string, error) {
-	plan, err := imagestore.ResumeOrPlan(imagestore.RepairDir(spec.Dir), spec.Finish, func() (*repairPlan, error) { return s.planRepair(ctx, spec) })
-	if err != nil || plan == nil {
-		return nil, err
-	}
-	if plan.Done {
-		return plan.Apps, nil
-	}
-	if err := s.carryOut(ctx, spec, plan); err != nil {
-		return nil, fmt.Errorf("the repair is not at its end; mender-app resume goes on with it: %w", err)
-	}
-	return plan.Apps, nil
-}
-
-// carryOut does what the plan says. Every step may be done again.
-func (s *Store) carryOut(ctx context.Context, spec RepairSpec, plan *repairPlan) error {
-	if err := durable.Point("repair.planned"); err != nil {
-		return err
-	}
+// RemoveDamaged implements imagestore.RepairStore.
+func (t repairStore) RemoveDamaged(ctx context.Context, plan *imagestore.RepairPlan) (release func(), err error) {
+	s := t.Store
 	for _, app := range plan.Apps {
 		s.log("stopping %s, to replace its image", app)
-		if err := spec.Stop(ctx, app); err != nil {
-			return fmt.Errorf("stop %s: %w", app, err)
+		if err := t.stop(ctx, app); err != nil {
+			return nil, fmt.Errorf("stop %s: %w", app, err)
 		}
 	}
 	if err := durable.Point("repair.stopped"); err != nil {
-		return err
+		return nil, err
 	}
-	release, err := s.holdFloors(ctx, plan)
-	if err != nil {
-		return err
+	if release, err = s.holdFloors(ctx, plan); err != nil {
+		return nil, err
 	}
-	defer release()
+	if err := s.removeDamaged(ctx, plan); err != nil {
+		release()
+		return nil, err
+	}
+	return release, nil
+}
+
+// removeDamaged removes the layers and the blobs of a plan.
+func (s *Store) removeDamaged(ctx context.Context, plan *imagestore.RepairPlan) error {
 	if err := s.endLeases(ctx); err != nil {
 		return err
 	}
@@ -115,35 +78,25 @@ func (s *Store) carryOut(ctx context.Context, spec RepairSpec, plan *repairPlan)
 		return err
 	}
 	if len(plan.Blobs) > 0 {
-		if err := s.dropBlobs(ctx, plan.Blobs...); err != nil {
+		var blobs []digest.Digest
+		for _, d := range plan.Blobs {
+			blobs = append(blobs, digest.Digest(d))
+		}
+		if err := s.dropBlobs(ctx, blobs...); err != nil {
 			return err
 		}
 	}
-	if err := durable.Point("repair.dropped"); err != nil {
-		return err
-	}
-	dir := imagestore.RepairDir(spec.Dir)
-	for _, p := range plan.Images {
-		if err := s.reload(ctx, dir, p); err != nil {
-			return fmt.Errorf("image %s: %w", p.Config, err)
-		}
-	}
-	if err := s.Sync(ctx); err != nil {
-		return err
-	}
-	if err := durable.Point("repair.loaded"); err != nil {
-		return err
-	}
-	plan.Done = true
-	if err := dir.WritePlan(plan); err != nil {
-		return err
-	}
-	return dir.Clear()
+	return durable.Point("repair.dropped")
+}
+
+// Damages implements imagestore.RepairStore.
+func (s *Store) Damages(ctx context.Context, img imagestore.Stored) ([]string, error) {
+	return s.Verify(ctx, "", img.Identity)
 }
 
 // holdFloors keeps containerd from collecting the layers that stay while those
 // on top of them are away.
-func (s *Store) holdFloors(ctx context.Context, plan *repairPlan) (release func(), err error) {
+func (s *Store) holdFloors(ctx context.Context, plan *imagestore.RepairPlan) (release func(), err error) {
 	held, end, err := s.client.WithLease(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("containerd lease: %w", err)
@@ -290,97 +243,4 @@ func (s *Store) containersOf(ctx context.Context, keys []string) (running []Cont
 		}
 	}
 	return running, ended, nil
-}
-
-// reload makes an image whole, verifies it, and gives it its names.
-func (s *Store) reload(ctx context.Context, dir imagestore.RepairDir, p repairImage) error {
-	st, err := s.find(ctx, p.identity())
-	if err != nil {
-		return err
-	}
-	if st == nil || slices.ContainsFunc(p.DiffIDs, dir.Has) {
-		s.log("loading image %s again", p.Names[0])
-		if err := s.loadKept(ctx, dir, p, st); err != nil {
-			return err
-		}
-		if st, err = s.find(ctx, p.identity()); err != nil {
-			return err
-		}
-	}
-	if st == nil {
-		return submodules.Mark(errors.New("containerd does not have it after it was loaded"), submodules.ErrContent)
-	}
-	if err := s.unpack(ctx, st); err != nil {
-		return err
-	}
-	if p.URL != "" {
-		if err := s.Tag(ctx, p.Names[0], p.URL, p.identity()); err != nil {
-			return err
-		}
-	}
-	for _, n := range p.Names {
-		if err := s.name(ctx, images.Image{Name: n, Target: st.target}); err != nil {
-			return err
-		}
-	}
-	list, err := s.damages(ctx, st, 0)
-	if err == nil && len(list) > 0 {
-		err = submodules.Mark(fmt.Errorf("containerd kept what was damaged (%s)", list[0].what), submodules.ErrContent)
-	}
-	return err
-}
-
-// loadKept loads an image of what was kept; what containerd has whole is
-// left out. st is nil where it has nothing.
-func (s *Store) loadKept(ctx context.Context, dir imagestore.RepairDir, p repairImage, st *stored) error {
-	var config []byte
-	var err error
-	if dir.Has(p.Config) {
-		config, err = os.ReadFile(dir.Path(p.Config))
-	} else if st != nil {
-		config, err = s.readSmall(ctx, st.desc)
-	}
-	if err != nil {
-		return err
-	}
-	omit := map[image.Digest]image.Descriptor{}
-	var layers []image.Layer
-	for i, d := range p.DiffIDs {
-		l, ok := dir.Layer(d)
-		if !ok && st == nil {
-			return fmt.Errorf("layer %s is not in %s any more", d, dir)
-		}
-		if !ok {
-			have := st.layers[i]
-			l = image.Layer{DiffID: d, Size: -1}
-			omit[d] = image.Descriptor{MediaType: have.MediaType, Digest: image.Digest(have.Digest), Size: have.Size}
-		}
-		layers = append(layers, l)
-	}
-	img, err := image.New(config, layers)
-	if err != nil {
-		return err
-	}
-	pr, pw := io.Pipe()
-	go func() {
-		_ = pw.CloseWithError(image.WriteArchive(pw, image.ArchiveSpec{Image: img, RepoTags: p.Names[:1], Omit: omit}))
-	}()
-	err = s.Load(ctx, pr)
-	pr.CloseWithError(errors.New("containerd reads no more"))
-	return err
-}
-
-// ownFirst puts an own reference at the head of an image's names.
-func ownFirst(names []string) []string {
-	names = slices.Clone(names)
-	slices.SortStableFunc(names, func(a, b string) int {
-		switch {
-		case imagestore.IsOwnRef(a) == imagestore.IsOwnRef(b):
-			return strings.Compare(a, b)
-		case imagestore.IsOwnRef(a):
-			return -1
-		}
-		return 1
-	})
-	return names
 }

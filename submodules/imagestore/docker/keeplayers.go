@@ -9,48 +9,37 @@ import (
 	"strings"
 
 	"github.com/mender-app/mender-app/artifact/image"
-	"github.com/mender-app/mender-app/delta"
 	"github.com/mender-app/mender-app/submodules/imagestore"
 )
 
-// layerKeeper gathers whole layers and configs.
+// layerKeeper keeps the whole layers and configs that a repair loads again.
 type layerKeeper struct {
 	e       *Engine
-	s       RepairSpec
+	k       *imagestore.Keeper
 	a       *affected
 	overlay *overlay // nil for a store that cannot be read so
-	plan    *repairPlan
+	plan    *imagestore.RepairPlan
 	content imagestore.Old // what the engine has; nil until it is asked for
-	source  *imagestore.Source
-	spool   imagestore.RepairDir
+	tempDir string
 }
 
-// keepLayers puts every layer and config of the plan's images into the spool,
-// each verified.
-func (e *Engine) keepLayers(ctx context.Context, s RepairSpec, a *affected, plan *repairPlan) error {
-	source, err := imagestore.OpenSource(s.Source)
-	if err != nil {
+// keepLayers keeps every layer and config of the plan's images, each verified.
+func (e *Engine) keepLayers(ctx context.Context, k *imagestore.Keeper, a *affected, plan *imagestore.RepairPlan, tempDir string) (err error) {
+	lk := &layerKeeper{e: e, k: k, a: a, plan: plan, tempDir: tempDir}
+	defer lk.close()
+	if lk.overlay, err = e.openOverlay(ctx); err != nil {
 		return err
 	}
-	defer source.Close()
-	sv := &layerKeeper{e: e, s: s, a: a, plan: plan, source: source, spool: imagestore.RepairDir(s.Dir)}
-	defer sv.close()
-	if sv.overlay, err = e.openOverlay(ctx); err != nil {
-		return err
-	}
-	if err := sv.complete(plan); err != nil {
-		return err
-	}
-	if err := sv.spool.Make(sv.need(plan)); err != nil {
+	if err := k.MakeRoom(lk.need()); err != nil {
 		return err
 	}
 	for _, p := range plan.Images {
-		if err := sv.config(ctx, p); err != nil {
-			return err
+		if err := k.Config(ctx, p.Config, func() (imagestore.Old, error) { return lk.old(ctx) }); err != nil {
+			return k.Lost(lk.name(p), fmt.Sprintf("its config: %v", err))
 		}
 		chains := image.ChainIDs(p.DiffIDs)
 		for i, d := range p.DiffIDs {
-			if err := sv.layer(ctx, p, d, chains[i]); err != nil {
+			if err := lk.layer(ctx, p, d, chains[i]); err != nil {
 				return err
 			}
 		}
@@ -59,128 +48,83 @@ func (e *Engine) keepLayers(ctx context.Context, s RepairSpec, a *affected, plan
 }
 
 // old is what the engine has.
-func (sv *layerKeeper) old(ctx context.Context) (imagestore.Old, error) {
-	if sv.content == nil {
+func (lk *layerKeeper) old(ctx context.Context) (imagestore.Old, error) {
+	if lk.content == nil {
 		var layers []image.Digest
-		for _, p := range sv.plan.Images {
+		for _, p := range lk.plan.Images {
 			layers = append(layers, p.DiffIDs...)
 		}
-		o, err := sv.e.old(ctx, layers, sv.s.TempDir)
+		o, err := lk.e.old(ctx, layers, lk.tempDir)
 		if err != nil {
 			return nil, err
 		}
-		sv.content = o
+		lk.content = o
 	}
-	return sv.content, nil
+	return lk.content, nil
 }
 
-func (sv *layerKeeper) close() {
-	if sv.content != nil {
-		_ = sv.content.Close()
+func (lk *layerKeeper) close() {
+	if lk.content != nil {
+		_ = lk.content.Close()
 	}
 }
 
-// complete finds the layers of images that are missing altogether.
-func (sv *layerKeeper) complete(plan *repairPlan) error {
-	for i := range plan.Images {
-		p := &plan.Images[i]
-		if p.DiffIDs != nil {
-			continue
-		}
-		img := sv.source.Image(p.Config)
-		if img == nil {
-			return sv.lost(p.Config, "it is not there")
-		}
-		if p.Config != img.ConfigDigest {
-			p.Config, p.Tags = img.ConfigDigest, []string{imagestore.ManifestRef(sv.s.App, p.Config)}
-		}
-		p.DiffIDs = img.DiffIDs
+// name is what people call an image.
+func (lk *layerKeeper) name(p imagestore.RepairImage) string {
+	if p.URL != "" {
+		return p.URL
 	}
-	return nil
+	if url := lk.a.urls[p.Config]; url != "" {
+		return url
+	}
+	return "image " + p.Config.String() + ", which shares a damaged layer,"
 }
 
-// lost says that an image cannot be made whole, and what to do.
-func (sv *layerKeeper) lost(config image.Digest, what string) error {
-	name := sv.a.urls[config]
-	if name == "" {
-		name = "image " + config.String() + ", which shares a damaged layer,"
-	}
-	return sv.source.Lost(sv.s.App, name, what)
-}
-
-// need is what the spool takes, in bytes.
-func (sv *layerKeeper) need(plan *repairPlan) (need int64) {
+// need is what has to be kept, in bytes.
+func (lk *layerKeeper) need() (need int64) {
 	seen := map[image.Digest]bool{}
-	for _, p := range plan.Images {
+	for _, p := range lk.plan.Images {
 		for _, d := range p.DiffIDs {
 			if seen[d] {
 				continue
 			}
 			seen[d] = true
-			if sv.overlay != nil {
-				if n, err := sv.overlay.size(d); err == nil {
+			if lk.overlay != nil {
+				if n, err := lk.overlay.size(d); err == nil {
 					need += n
 					continue
 				}
 			}
-			for _, l := range sv.source.Layers(d) {
-				if l.Size > 0 {
-					need += l.Size
-					break
-				}
-			}
+			need += lk.k.SourceSize(d)
 		}
 	}
 	return need
 }
 
-// config puts an image's config into the spool.
-func (sv *layerKeeper) config(ctx context.Context, p repairImage) error {
-	var config []byte
-	if img := sv.source.Image(p.Config); img != nil {
-		config = img.Config
-	} else if o, err := sv.old(ctx); err != nil {
-		return err
-	} else {
-		f, err := o.OpenFile(ctx, delta.Digest(p.Config), "")
-		if err == nil {
-			config, err = io.ReadAll(io.NewSectionReader(f, 0, min(f.Size(), image.MaxConfig)))
-			_ = f.Close()
+// layer keeps a layer: out of the source, else out of the engine where it is
+// whole there, in whatever place.
+func (lk *layerKeeper) layer(ctx context.Context, p imagestore.RepairImage, d, chain image.Digest) error {
+	kept, err := lk.k.Layer(ctx, d, func() (copies []*image.Layer, err error) {
+		if lk.overlay != nil {
+			for _, dir := range lk.overlay.all(d) {
+				copies = append(copies, &image.Layer{DiffID: d, Size: -1, Open: func() (io.ReadCloser, error) { return lk.overlay.tarOf(dir) }})
+			}
+			return copies, nil
 		}
-		if err == nil && image.DigestOf(config) != p.Config {
-			err = image.ErrMismatch
-		}
+		o, err := lk.old(ctx)
 		if err != nil {
-			return sv.lost(p.Config, fmt.Sprintf("its config: %v", err))
+			return nil, err
 		}
-	}
-	return sv.spool.KeepConfig(p.Config, config)
-}
-
-// layer puts a layer into the spool: out of the engine where it is whole there,
-// in whatever place, else out of the source.
-func (sv *layerKeeper) layer(ctx context.Context, p repairImage, d, chain image.Digest) error {
-	if sv.spool.Has(d) {
-		return nil // of another image
-	}
-	copies := sv.source.Layers(d)
-	if sv.overlay != nil {
-		for _, dir := range sv.overlay.all(d) {
-			copies = append(copies, &image.Layer{DiffID: d, Size: -1, Open: func() (io.ReadCloser, error) { return sv.overlay.tarOf(dir) }})
-		}
-	} else if o, err := sv.old(ctx); err != nil {
-		return err
-	} else {
-		copies = append(copies, &image.Layer{DiffID: d, Size: -1, Open: func() (io.ReadCloser, error) { r, _, err := o.Layer(ctx, d); return r, err }})
-	}
-	if kept, err := sv.spool.KeepFirst(ctx, d, copies...); err != nil || kept {
+		return []*image.Layer{{DiffID: d, Size: -1, Open: func() (io.ReadCloser, error) { r, _, err := o.Layer(ctx, d); return r, err }}}, nil
+	})
+	if err != nil || kept {
 		return err
 	}
 	what := Damage{Layer: d, Chain: chain, What: []string{"it is not there whole"}}
-	if known, ok := sv.a.chains[chain]; ok {
+	if known, ok := lk.a.chains[chain]; ok {
 		what = known
 	}
-	return sv.lost(p.Config, what.String())
+	return lk.k.Lost(lk.name(p), what.String())
 }
 
 // all returns the directories of layerdb that have a layer: the same one can

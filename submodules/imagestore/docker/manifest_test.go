@@ -146,11 +146,11 @@ func TestLoadByManifest(t *testing.T) {
 	}
 
 	// One that is gone comes back out of the same archive.
-	spec := RepairSpec{
-		App: app, Dir: t.TempDir(), Owner: nobody, TempDir: t.TempDir(), Source: sources(t, one),
+	spec := imagestore.RepairRequest{
+		App: app, Dir: t.TempDir(), Source: sources(t, one),
 		Want: []imagestore.Damaged{{URL: app + ":1", Identity: imagestore.Identity{Config: manifest}}},
 	}
-	_, err := e.Repair(ctx, spec)
+	_, err := e.repair(t, spec)
 	require.NoError(t, err)
 	require.NoError(t, e.Verify(ctx, app, imagestore.Identity{Config: manifest}, ""))
 }

@@ -14,60 +14,22 @@ import (
 	"github.com/mender-app/mender-app/submodules/imagestore"
 )
 
-// RepairSpec says what to repair.
-type RepairSpec struct {
-	App    string
-	Want   []imagestore.Damaged
-	Dir    string // of the repair's own, outlives the call
-	Source string // directory with image archives, "" for none
-	Finish bool   // only end what was begun
-	// Owner returns the application that a container is of; ok is false for
-	// one that is nobody's.
-	Owner   func(container.Summary) (app string, ok bool)
-	TempDir string
+// repairStore is the engine as Repair sees it.
+type repairStore struct {
+	target
+	owner func(container.Summary) (app string, ok bool)
 }
 
-// repairPlan is plan.json in RepairSpec.Dir. It is written when everything that
-// is needed is in the directory and durable; from then on the repair is carried
-// through, also after a crash.
-type repairPlan struct {
-	Images []repairImage `json:"images"`
-	Apps   []string      `json:"apps"` // had containers: to be rolled out again
-	Done   bool          `json:"done,omitempty"`
-}
-
-type repairImage struct {
-	ID      string         `json:"id,omitempty"` // the engine's, before; "" if it is missing
-	Config  image.Digest   `json:"config"`
-	DiffIDs []image.Digest `json:"diff_ids"`
-	Tags    []string       `json:"tags"`
-}
-
-func (i repairImage) identity() imagestore.Identity {
-	return imagestore.Identity{Config: i.Config, DiffIDs: i.DiffIDs}
-}
-
-// Repair makes images whole. An engine takes a layer that it has for present,
-// whatever is left of it, and keeps it as long as an image or a container
-// stands on it: so all images that share a damaged layer are removed with their
-// containers, and all are loaded again. Before that, everything that they are
-// made of is put into s.Dir: what is whole out of the engine, and what is not
-// from another place of it or from s.Source. That takes the unpacked size of
-// these images on the file system of s.Dir.
+// RepairStore returns the engine as an image store to be repaired. owner returns
+// the application that a container is of; ok is false for one that is nobody's.
 //
-// It returns the applications whose containers were removed. Volumes stay.
-func (e *Engine) Repair(ctx context.Context, s RepairSpec) (apps []string, err error) {
-	plan, err := imagestore.ResumeOrPlan(imagestore.RepairDir(s.Dir), s.Finish, func() (*repairPlan, error) { return e.planRepair(ctx, s) })
-	if err != nil || plan == nil {
-		return nil, err
-	}
-	if plan.Done {
-		return plan.Apps, nil
-	}
-	if err := e.carryOut(ctx, s, plan); err != nil {
-		return nil, fmt.Errorf("the repair is not at its end; mender-app resume goes on with it: %w", err)
-	}
-	return plan.Apps, nil
+// An engine takes a layer that it has for present, whatever is left of it, and
+// keeps it as long as an image or a container stands on it. So all images that
+// share a damaged layer are removed with their containers, and all are loaded
+// again. That takes the unpacked size of these images on the file system of the
+// repair's directory. Volumes stay.
+func (e *Engine) RepairStore(tempDir string, owner func(container.Summary) (app string, ok bool)) imagestore.RepairStore {
+	return repairStore{target{e, tempDir}, owner}
 }
 
 // affected is what a repair is about.
@@ -79,37 +41,38 @@ type affected struct {
 	urls    map[image.Digest]string // config → a name for people
 }
 
-// planRepair finds out what is damaged and what shares it, and puts all that is
-// needed into s.Dir. It is nil if all is whole. Nothing in the engine is changed.
-func (e *Engine) planRepair(ctx context.Context, s RepairSpec) (*repairPlan, error) {
+// PlanRepair implements imagestore.RepairStore.
+func (t repairStore) PlanRepair(ctx context.Context, q imagestore.RepairRequest, k *imagestore.Keeper) (*imagestore.RepairPlan, error) {
+	e := t.e
 	if e.Podman(ctx) {
 		return nil, submodules.Mark(errors.New("the engine is Podman, which does not say what of an image is damaged, and nothing was changed: "+
 			"remove the containers of the application and its images (podman rm -f CONTAINER, podman rmi -f IMAGE; other images that share a damaged layer, too), "+
 			"then install the release again"), submodules.ErrContent)
 	}
-	a, err := e.affected(ctx, s)
+	a, err := e.affected(ctx, q)
 	if err != nil || len(a.images)+len(a.missing) == 0 {
 		return nil, err
 	}
-	apps, err := e.users(ctx, a.images, s.Owner)
+	apps, err := e.users(ctx, a.images, t.owner)
 	if err != nil {
 		return nil, err
 	}
-	plan := &repairPlan{Apps: apps}
+	plan := &imagestore.RepairPlan{Apps: apps}
 	for _, img := range a.images {
 		if !slices.ContainsFunc(img.Tags, imagestore.IsOwnRef) {
 			return nil, submodules.Mark(fmt.Errorf("image %s is no application's and shares a damaged layer, so it keeps the engine from loading that again: "+
 				"remove it (docker rmi %s), repair again, and pull it anew", imageName(img), imageName(img)), submodules.ErrContent)
 		}
-		plan.Images = append(plan.Images, repairImage{ID: img.ID, Config: img.Config, DiffIDs: img.DiffIDs, Tags: img.Tags})
+		plan.Images = append(plan.Images, imagestore.RepairImage{ID: img.ID, Config: img.Config, DiffIDs: img.DiffIDs, Names: imagestore.OwnFirst(img.Tags)})
 	}
 	for _, w := range a.missing {
-		plan.Images = append(plan.Images, repairImage{Config: w.Config, DiffIDs: w.DiffIDs, Tags: []string{imagestore.OwnRef(s.App, w.Config)}})
+		img, err := k.Missing(w)
+		if err != nil {
+			return nil, err
+		}
+		plan.Images = append(plan.Images, img)
 	}
-	if err := e.keepLayers(ctx, s, a, plan); err != nil {
-		return nil, err
-	}
-	return plan, imagestore.RepairDir(s.Dir).WritePlan(plan)
+	return plan, e.keepLayers(ctx, k, a, plan, t.tempDir)
 }
 
 func imageName(img Image) string {
@@ -121,7 +84,7 @@ func imageName(img Image) string {
 
 // affected verifies the images that are wanted, and finds all that share a
 // damaged layer.
-func (e *Engine) affected(ctx context.Context, s RepairSpec) (*affected, error) {
+func (e *Engine) affected(ctx context.Context, s imagestore.RepairRequest) (*affected, error) {
 	a := &affected{chains: map[image.Digest]Damage{}, layers: map[image.Digest]Damage{}, urls: map[image.Digest]string{}}
 	ctd, err := e.containerd(ctx)
 	if err != nil {

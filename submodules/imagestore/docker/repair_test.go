@@ -1,6 +1,8 @@
 package docker
 
 import (
+	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -15,6 +17,22 @@ import (
 
 // nobody owns no container.
 func nobody(container.Summary) (string, bool) { return "", false }
+
+// repair runs a repair in which no container is any application's.
+func (e *Engine) repair(t *testing.T, q imagestore.RepairRequest) ([]string, error) {
+	t.Helper()
+	q.Log = t.Logf
+	return imagestore.Repair(t.Context(), e.RepairStore(t.TempDir(), nobody), q)
+}
+
+// stopped is a store in which a repair is stopped as soon as its plan is durable.
+type stopped struct{ imagestore.RepairStore }
+
+var errStopped = errors.New("stopped")
+
+func (stopped) RemoveDamaged(context.Context, *imagestore.RepairPlan) (func(), error) {
+	return nil, errStopped
+}
 
 // sources writes image archives into a directory.
 func sources(t *testing.T, archives ...[]byte) string {
@@ -47,11 +65,11 @@ func TestRepairSharedLayer(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, e.Tag(ctx, img, app+":also"))
 
-	spec := RepairSpec{
-		App: app, Dir: t.TempDir(), Owner: nobody, TempDir: t.TempDir(),
+	spec := imagestore.RepairRequest{
+		App: app, Dir: t.TempDir(),
 		Want: []imagestore.Damaged{{URL: app + ":1", Identity: one.identity()}, {URL: app + ":2", Identity: two.identity()}},
 	}
-	apps, err := e.Repair(ctx, spec)
+	apps, err := e.repair(t, spec)
 	require.NoError(t, err)
 	require.Empty(t, apps)
 	emptyDir(t, spec.Dir)
@@ -61,7 +79,7 @@ func TestRepairSharedLayer(t *testing.T) {
 		require.NoError(t, os.Truncate(filepath.Join(e.unpacked(t, one, 0), "d/base"), 0))
 		own := spec
 		own.Dir = t.TempDir()
-		_, err = e.Repair(ctx, own)
+		_, err = e.repair(t, own)
 		require.NoError(t, err)
 		for _, s := range []sample{one, two} {
 			require.NoError(t, e.Verify(ctx, app, s.identity(), ""))
@@ -69,7 +87,7 @@ func TestRepairSharedLayer(t *testing.T) {
 		what = "its blob " + one.img.DiffIDs[0].String() + " is damaged"
 	}
 	e.lose(t, app, one, 0, "d/base")
-	_, err = e.Repair(ctx, spec)
+	_, err = e.repair(t, spec)
 	require.ErrorIs(t, err, submodules.ErrContent)
 	require.ErrorContains(t, err, what)
 	require.ErrorContains(t, err, "--from FILE.mender")
@@ -79,7 +97,7 @@ func TestRepairSharedLayer(t *testing.T) {
 		require.NoError(t, err, "nothing was changed")
 	}
 	spec.Source = sources(t, ours(t, makeImage(t, "amd64", layerTar(t, entry{"x", app})), "x:1"))
-	_, err = e.Repair(ctx, spec)
+	_, err = e.repair(t, spec)
 	require.ErrorContains(t, err, "does not carry it whole")
 	emptyDir(t, spec.Dir)
 
@@ -87,13 +105,13 @@ func TestRepairSharedLayer(t *testing.T) {
 	person := makeImage(t, "amd64", base)
 	require.NoError(t, target{e: e}.Load(ctx, strings.NewReader(string(ours(t, person, app+"-person:1")))))
 	spec.Source = sources(t, ours(t, two, "x:1"))
-	_, err = e.Repair(ctx, spec)
+	_, err = e.repair(t, spec)
 	require.ErrorContains(t, err, "docker rmi "+app+"-person:1")
 	emptyDir(t, spec.Dir)
 	_, err = e.Untag(ctx, app+"-person:1")
 	require.NoError(t, err)
 
-	apps, err = e.Repair(ctx, spec)
+	apps, err = e.repair(t, spec)
 	require.NoError(t, err)
 	require.Empty(t, apps, "no containers")
 	for _, s := range []sample{one, two} {
@@ -104,7 +122,7 @@ func TestRepairSharedLayer(t *testing.T) {
 	require.ElementsMatch(t, []string{imagestore.OwnRef(app, two.img.ConfigDigest), app + ":2", app + ":also"}, img.Tags)
 	// It is said again until the caller has taken the directory away.
 	spec.Finish = true
-	_, err = e.Repair(ctx, spec)
+	_, err = e.repair(t, spec)
 	require.NoError(t, err)
 }
 
@@ -121,13 +139,13 @@ func TestRepairInterrupted(t *testing.T) {
 			require.NoError(t, e.loadBytes(t, app, ours(t, one, app+":1"), imagestore.LoadRequest{Want: one.identity()}))
 			require.NoError(t, e.loadBytes(t, app, ours(t, two, app+":2"), imagestore.LoadRequest{URL: app + ":2", Want: two.identity()}))
 			e.lose(t, app, one, 0, "d/base")
-			spec := RepairSpec{
-				App: app, Dir: t.TempDir(), Owner: nobody, TempDir: t.TempDir(), Source: sources(t, ours(t, one, "x:1")),
+			spec := imagestore.RepairRequest{
+				App: app, Dir: t.TempDir(), Source: sources(t, ours(t, one, "x:1")),
 				Want: []imagestore.Damaged{{URL: app + ":1", Identity: one.identity()}},
 			}
-			plan, err := e.planRepair(ctx, spec)
-			require.NoError(t, err)
-			require.Len(t, plan.Images, 2)
+			_, err := imagestore.Repair(ctx, stopped{e.RepairStore(t.TempDir(), nobody)}, spec)
+			require.ErrorIs(t, err, errStopped)
+			require.ErrorContains(t, err, "mender-app resume continues it")
 			remove := func(s sample) {
 				img, err := e.Find(ctx, app, s.identity(), "")
 				require.NoError(t, err)
@@ -142,14 +160,10 @@ func TestRepairInterrupted(t *testing.T) {
 			case "one loaded":
 				remove(one)
 				remove(two)
-				for _, p := range plan.Images {
-					if p.Config == two.img.ConfigDigest {
-						require.NoError(t, e.reload(ctx, spec.Dir, p))
-					}
-				}
+				require.NoError(t, e.loadBytes(t, app, ours(t, two, app+":2"), imagestore.LoadRequest{URL: app + ":2", Want: two.identity()}))
 			}
 			spec.Source, spec.Finish = "", true
-			_, err = e.Repair(ctx, spec)
+			_, err = e.repair(t, spec)
 			require.NoError(t, err)
 			for _, s := range []sample{one, two} {
 				img, err := e.Find(ctx, app, s.identity(), "")
@@ -161,9 +175,9 @@ func TestRepairInterrupted(t *testing.T) {
 		})
 	}
 	// One that had not begun to change anything does nothing.
-	spec := RepairSpec{App: app, Dir: t.TempDir(), Owner: nobody, Finish: true, Want: []imagestore.Damaged{{URL: app + ":1", Identity: one.identity()}}}
+	spec := imagestore.RepairRequest{App: app, Dir: t.TempDir(), Finish: true, Want: []imagestore.Damaged{{URL: app + ":1", Identity: one.identity()}}}
 	require.NoError(t, os.MkdirAll(filepath.Dir(imagestore.RepairDir(spec.Dir).Path(one.img.ConfigDigest)), 0o755))
-	_, err := e.Repair(ctx, spec)
+	_, err := e.repair(t, spec)
 	require.NoError(t, err)
 	emptyDir(t, spec.Dir)
 }
@@ -173,15 +187,15 @@ func TestRepairMissing(t *testing.T) {
 	e, app := engine(t)
 	ctx := t.Context()
 	s := makeImage(t, "amd64", layerTar(t, entry{"a", app}))
-	spec := RepairSpec{
-		App: app, Dir: t.TempDir(), Owner: nobody, TempDir: t.TempDir(),
+	spec := imagestore.RepairRequest{
+		App: app, Dir: t.TempDir(),
 		Want: []imagestore.Damaged{{URL: app + ":1", Identity: imagestore.Identity{Config: s.img.ConfigDigest}}},
 	}
-	_, err := e.Repair(ctx, spec)
+	_, err := e.repair(t, spec)
 	require.ErrorContains(t, err, "--from FILE.mender")
 	emptyDir(t, spec.Dir)
 	spec.Source = sources(t, ours(t, s, "x:1"))
-	_, err = e.Repair(ctx, spec)
+	_, err = e.repair(t, spec)
 	require.NoError(t, err)
 	require.NoError(t, e.Verify(ctx, app, s.identity(), ""))
 	_, err = e.Inspect(ctx, imagestore.OwnRef(app, s.img.ConfigDigest))
@@ -200,11 +214,11 @@ func TestRepairFromAnotherPlace(t *testing.T) {
 		require.NoError(t, e.loadBytes(t, app, ours(t, s, app+":x"), imagestore.LoadRequest{Want: s.identity(), Stage: true}))
 	}
 	require.NoError(t, os.Remove(filepath.Join(e.unpacked(t, one, 1), "shared")))
-	spec := RepairSpec{
-		App: app, Dir: t.TempDir(), Owner: nobody, TempDir: t.TempDir(),
+	spec := imagestore.RepairRequest{
+		App: app, Dir: t.TempDir(),
 		Want: []imagestore.Damaged{{URL: app + ":1", Identity: one.identity()}},
 	}
-	_, err := e.Repair(ctx, spec)
+	_, err := e.repair(t, spec)
 	require.NoError(t, err)
 	require.NoError(t, e.Verify(ctx, app, one.identity(), ""))
 	require.NoError(t, e.Verify(ctx, app, two.identity(), ""))

@@ -4,57 +4,58 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"strings"
 
 	"github.com/docker/docker/api/types/container"
 	dimage "github.com/docker/docker/api/types/image"
 
-	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/submodules"
 	"github.com/mender-app/mender-app/submodules/imagestore"
 )
 
-// carryOut does what the plan says. Every step may be done again.
-func (e *Engine) carryOut(ctx context.Context, s RepairSpec, plan *repairPlan) error {
+// RemoveDamaged implements imagestore.RepairStore.
+func (t repairStore) RemoveDamaged(ctx context.Context, plan *imagestore.RepairPlan) (release func(), err error) {
 	var old []Image
 	for _, p := range plan.Images {
 		if p.ID == "" {
 			continue
 		}
 		// The same ID may be loaded again already, by an earlier call.
-		img, err := e.Inspect(ctx, p.ID)
+		img, err := t.e.Inspect(ctx, p.ID)
 		if errors.Is(err, submodules.ErrNotFound) {
 			continue
 		}
 		if err != nil {
-			return err
+			return nil, err
 		}
-		if damages, err := e.Damages(ctx, img); err != nil {
-			return err
+		if damages, err := t.e.Damages(ctx, img); err != nil {
+			return nil, err
 		} else if len(damages) > 0 {
 			old = append(old, img)
 		}
 	}
-	if err := e.removeImages(ctx, old); err != nil {
-		return err
-	}
-	for _, p := range plan.Images {
-		if err := e.reload(ctx, s.Dir, p); err != nil {
-			return fmt.Errorf("image %s: %w", p.Config, err)
-		}
-	}
-	if err := e.Sync(ctx); err != nil {
-		return err
-	}
-	plan.Done = true
-	spool := imagestore.RepairDir(s.Dir)
-	if err := spool.WritePlan(plan); err != nil {
-		return err
-	}
-	return spool.Clear()
+	return func() {}, t.e.removeImages(ctx, old)
 }
+
+// Damages implements imagestore.RepairStore.
+func (t repairStore) Damages(ctx context.Context, img imagestore.Stored) ([]string, error) {
+	i, err := t.e.Inspect(ctx, img.ID)
+	if err != nil {
+		return nil, err
+	}
+	damages, err := t.e.Damages(ctx, i)
+	if err != nil {
+		return nil, err
+	}
+	lines := make([]string, len(damages))
+	for n, d := range damages {
+		lines[n] = d.String()
+	}
+	return lines, nil
+}
+
+// Sync implements imagestore.RepairStore.
+func (t repairStore) Sync(ctx context.Context) error { return t.e.Sync(ctx) }
 
 // removeImages removes images with their containers.
 func (e *Engine) removeImages(ctx context.Context, images []Image) error {
@@ -85,59 +86,4 @@ func (e *Engine) removeImages(ctx context.Context, images []Image) error {
 		}
 	}
 	return nil
-}
-
-// reload loads an image out of the spool, verifies it, and gives it its names.
-func (e *Engine) reload(ctx context.Context, dir string, p repairImage) error {
-	img, err := e.Find(ctx, "", p.identity(), "")
-	if errors.Is(err, submodules.ErrNotFound) {
-		e.log(fmt.Sprintf("loading image %s", p.Tags[0]))
-		if err := e.loadKept(ctx, dir, p); err != nil {
-			return err
-		}
-		img, err = e.Find(ctx, "", p.identity(), p.Tags[0])
-	}
-	if err != nil {
-		return err
-	}
-	damages, err := e.Damages(ctx, img)
-	if err != nil {
-		return err
-	}
-	if len(damages) > 0 {
-		return submodules.Mark(fmt.Errorf("the engine kept what was damaged (%s)", damages[0]), submodules.ErrContent)
-	}
-	for _, tag := range p.Tags {
-		if err := e.Tag(ctx, img, tag); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (e *Engine) loadKept(ctx context.Context, dir string, p repairImage) error {
-	spool := imagestore.RepairDir(dir)
-	config, err := os.ReadFile(spool.Path(p.Config))
-	if err != nil {
-		return err
-	}
-	var layers []image.Layer
-	for _, d := range p.DiffIDs {
-		l, ok := spool.Layer(d)
-		if !ok {
-			return fmt.Errorf("layer %s is not in %s any more", d, dir)
-		}
-		layers = append(layers, l)
-	}
-	img, err := image.New(config, layers)
-	if err != nil {
-		return err
-	}
-	pr, pw := io.Pipe()
-	go func() {
-		_ = pw.CloseWithError(image.WriteArchive(pw, image.ArchiveSpec{Image: img, RepoTags: p.Tags[:1]}))
-	}()
-	err = target{e: e}.Load(ctx, struct{ io.Reader }{pr})
-	pr.CloseWithError(errors.New("the engine reads no more"))
-	return err
 }

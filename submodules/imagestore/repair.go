@@ -1,0 +1,261 @@
+package imagestore
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/mender-app/mender-app/artifact/image"
+	"github.com/mender-app/mender-app/store/durable"
+	"github.com/mender-app/mender-app/submodules"
+)
+
+// RepairStore is a Store whose images Repair makes whole.
+type RepairStore interface {
+	Store
+	// PlanRepair finds out which images have to be loaded again to make those of
+	// q whole, and which applications run from them. It keeps with k the layers
+	// that the store will lack then. It changes nothing in the store. nil means
+	// that nothing is damaged.
+	PlanRepair(ctx context.Context, q RepairRequest, k *Keeper) (*RepairPlan, error)
+	// RemoveDamaged ends what runs from the plan's damaged layers, in good order
+	// and with its data kept, and removes what the store would take for present.
+	// It may be called again. release ends what keeps the rest from being
+	// collected; it is called when the images have been loaded, also after an
+	// error.
+	RemoveDamaged(ctx context.Context, plan *RepairPlan) (release func(), err error)
+	// Damages reads an image as containers see it and says what is not whole,
+	// one part in each line.
+	Damages(ctx context.Context, img Stored) ([]string, error)
+	// Sync returns when everything that was loaded is durable.
+	Sync(ctx context.Context) error
+}
+
+// RepairRequest says what to repair.
+type RepairRequest struct {
+	App    string
+	Want   []Damaged
+	Dir    string // the repair's own directory, which outlives the call
+	Source string // directory with image archives, "" for none
+	Finish bool   // only end a repair that an earlier call began
+	Log    func(format string, args ...any)
+}
+
+// Damaged is an image that a repair has to make whole.
+type Damaged struct {
+	URL string // what it is called, for people
+	Identity
+}
+
+// typeImage is the type of the components that are images; those without a type
+// are, too.
+const typeImage = "image"
+
+// NewRepairRequest reads a sub-module's REPAIR call.
+func NewRepairRequest(r submodules.Request) (RepairRequest, error) {
+	q := RepairRequest{App: r.App, Dir: r.Dir, Source: r.Path, Finish: r.HasOption(submodules.OptionFinish), Log: r.Logf}
+	for _, c := range r.Components {
+		if c.Type != "" && c.Type != typeImage || c.Digest == "" {
+			continue
+		}
+		id, err := ParseIdentity(c)
+		if err != nil {
+			return q, err
+		}
+		q.Want = append(q.Want, Damaged{URL: c.URL, Identity: id})
+	}
+	return q, nil
+}
+
+// RepairPlan is plan.json in the repair's directory. It is written when all that
+// is needed is in the directory and durable. From then on the repair is carried
+// through, also after a crash.
+type RepairPlan struct {
+	Images []RepairImage  `json:"images"`
+	Chains []image.Digest `json:"chains,omitempty"` // layers that are unpacked again, with all that stands on them
+	Blobs  []image.Digest `json:"blobs,omitempty"`  // blobs that are replaced
+	Apps   []string       `json:"apps,omitempty"`   // applications that had containers: to be rolled out again
+	Done   bool           `json:"done,omitempty"`
+}
+
+// RepairImage is an image that is loaded again.
+type RepairImage struct {
+	ID      string         `json:"id,omitempty"`  // the store's own name, before; "" where there is none
+	URL     string         `json:"url,omitempty"` // what the manifests call an image that is missing
+	Config  image.Digest   `json:"config"`
+	DiffIDs []image.Digest `json:"diff_ids"`
+	Names   []string       `json:"names"`           // an own reference first, unless no layer is replaced
+	Floor   image.Digest   `json:"floor,omitempty"` // chain ID of the layers that stay unpacked
+}
+
+// UnmarshalJSON also reads the plans of earlier versions, in which the names of
+// Docker's images are tags.
+func (p *RepairImage) UnmarshalJSON(data []byte) error {
+	type plain RepairImage
+	v := struct {
+		*plain
+		Tags []string `json:"tags"`
+	}{plain: (*plain)(p)}
+	if err := json.Unmarshal(data, &v); err != nil {
+		return err
+	}
+	if len(p.Names) == 0 {
+		p.Names = v.Tags
+	}
+	if len(p.Names) == 0 {
+		return errors.New("an image without names")
+	}
+	return nil
+}
+
+// Identity is what the image is.
+func (p RepairImage) Identity() Identity { return Identity{Config: p.Config, DiffIDs: p.DiffIDs} }
+
+// Repair makes images whole, and returns the applications whose containers it
+// had to remove. Before it changes anything, all that is needed to bring back
+// what it removes is durable in q.Dir. A repair that a crash interrupted resumes
+// with the same call.
+//
+// An image that cannot be made whole is submodules.ErrContent; nothing is changed
+// then.
+func Repair(ctx context.Context, s RepairStore, q RepairRequest) (apps []string, err error) {
+	dir := RepairDir(q.Dir)
+	plan, err := ResumeOrPlan(dir, q.Finish, func() (*RepairPlan, error) { return makePlan(ctx, s, q) })
+	if err != nil || plan == nil {
+		return nil, err
+	}
+	if plan.Done {
+		return plan.Apps, nil
+	}
+	if err := carryOut(ctx, s, q, plan); err != nil {
+		return nil, fmt.Errorf("the repair has not ended; mender-app resume continues it: %w", err)
+	}
+	return plan.Apps, nil
+}
+
+// makePlan returns a plan that is durable, nil if nothing is damaged.
+func makePlan(ctx context.Context, s RepairStore, q RepairRequest) (*RepairPlan, error) {
+	source, err := OpenSource(q.Source)
+	if err != nil {
+		return nil, err
+	}
+	defer source.Close()
+	plan, err := s.PlanRepair(ctx, q, &Keeper{app: q.App, dir: RepairDir(q.Dir), Source: source})
+	if err != nil || plan == nil {
+		return nil, err
+	}
+	return plan, RepairDir(q.Dir).WritePlan(plan)
+}
+
+// carryOut does what the plan says. Every step may be done again.
+func carryOut(ctx context.Context, s RepairStore, q RepairRequest, plan *RepairPlan) error {
+	if err := durable.Point("repair.planned"); err != nil {
+		return err
+	}
+	release, err := s.RemoveDamaged(ctx, plan)
+	if err != nil {
+		return err
+	}
+	defer release()
+	dir := RepairDir(q.Dir)
+	for _, p := range plan.Images {
+		if err := reload(ctx, s, q, p); err != nil {
+			return fmt.Errorf("image %s: %w", p.Config, err)
+		}
+	}
+	if err := s.Sync(ctx); err != nil {
+		return err
+	}
+	if err := durable.Point("repair.loaded"); err != nil {
+		return err
+	}
+	plan.Done = true
+	if err := dir.WritePlan(plan); err != nil {
+		return err
+	}
+	return dir.Clear()
+}
+
+// reload loads an image from what was kept, names it, and verifies it.
+func reload(ctx context.Context, s RepairStore, q RepairRequest, p RepairImage) error {
+	dir := RepairDir(q.Dir)
+	img, err := s.Find(ctx, q.App, p.Identity(), "")
+	missing := errors.Is(err, submodules.ErrNotFound)
+	if err != nil && !missing {
+		return err
+	}
+	if missing || slices.ContainsFunc(p.DiffIDs, dir.Has) {
+		q.Log("loading image %s again", p.Names[0])
+		if err := loadKept(ctx, s, dir, p); err != nil {
+			return err
+		}
+		if img, err = s.Find(ctx, q.App, p.Identity(), p.Names[0]); err != nil {
+			return err
+		}
+	}
+	for _, name := range p.Names {
+		if err := s.Name(ctx, img, name, p.URL); err != nil {
+			return err
+		}
+	}
+	damages, err := s.Damages(ctx, img)
+	if err == nil && len(damages) > 0 {
+		err = submodules.Mark(fmt.Errorf("the engine kept what was damaged (%s)", damages[0]), submodules.ErrContent)
+	}
+	return err
+}
+
+// loadKept loads an image from what was kept. Layers that were not are in the
+// store.
+func loadKept(ctx context.Context, s RepairStore, dir RepairDir, p RepairImage) error {
+	config, err := keptConfig(ctx, s, dir, p.Config)
+	if err != nil {
+		return err
+	}
+	present, err := s.Present(ctx, p.DiffIDs)
+	if err != nil {
+		return err
+	}
+	omit := map[image.Digest]image.Descriptor{}
+	var layers []image.Layer
+	for _, d := range p.DiffIDs {
+		l, ok := dir.Layer(d)
+		if !ok {
+			if omit[d], ok = present[d]; !ok {
+				return fmt.Errorf("layer %s is not in %s any more", d, dir)
+			}
+			l = image.Layer{DiffID: d, Size: -1}
+		}
+		layers = append(layers, l)
+	}
+	img, err := image.New(config, layers)
+	if err != nil {
+		return err
+	}
+	pr, pw := io.Pipe()
+	go func() {
+		_ = pw.CloseWithError(image.WriteArchive(pw, image.ArchiveSpec{Image: img, RepoTags: p.Names[:1], Omit: omit}))
+	}()
+	err = s.Load(ctx, struct{ io.Reader }{pr})
+	pr.CloseWithError(errors.New("the engine reads no more"))
+	return err
+}
+
+// OwnFirst puts an own reference at the head of an image's names.
+func OwnFirst(names []string) []string {
+	names = slices.Clone(names)
+	slices.SortStableFunc(names, func(a, b string) int {
+		switch {
+		case IsOwnRef(a) == IsOwnRef(b):
+			return strings.Compare(a, b)
+		case IsOwnRef(a):
+			return -1
+		}
+		return 1
+	})
+	return names
+}
