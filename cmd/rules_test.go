@@ -36,6 +36,7 @@ var rooms = []room{
 	{dir: "artifact", own: []string{"artifact/image"}, others: []string{"github.com/klauspost/compress"}},
 	{dir: "artifact/mender", others: []string{"github.com/klauspost/compress"}},
 	{dir: "artifact/image", others: []string{"github.com/klauspost/compress"}},
+	{dir: "artifact/version", others: []string{"github.com/Masterminds/semver"}},
 	{dir: "delta", own: []string{"delta/deflate", "delta/elf", "delta/vcdiff"}, others: []string{"github.com/klauspost/compress", "github.com/gabstv/go-bsdiff"}},
 	{dir: "delta/deflate"},
 	{dir: "delta/elf"},

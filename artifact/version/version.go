@@ -1,0 +1,118 @@
+// Package version orders the versions of applications. It is the one place in
+// the project that says which of two versions is the newer one: app-gen and
+// the device ask it, and get the same answer on every processor. It must not
+// know what is done with the answer.
+package version
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/Masterminds/semver/v3"
+)
+
+// ErrNoVersion: a text has no place in the order, because it is neither a
+// semantic version nor a version as Debian writes it.
+var ErrNoVersion = errors.New("not a version that can be ordered")
+
+// maxLength bounds the texts that are compared, in bytes.
+const maxLength = 512
+
+// Compare returns a negative number if a is the older version, a positive one
+// if b is, and 0 if neither is. A "v" before the first digit is ignored.
+//
+// Two semantic versions (https://semver.org, three numbers) are compared as
+// such: 1.2.3-rc.1 is older than 1.2.3, and what follows "+" does not count.
+// All other pairs are compared as dpkg does it (deb-version(7)): 1.2.3-1 is
+// newer than 1.2, and "~" sorts before the end. The error is an ErrNoVersion,
+// which names the text.
+//
+// The answer is one about a pair. Several versions, some of them semantic and
+// some not, need not have an order in which each pair agrees with Compare.
+func Compare(a, b string) (int, error) {
+	if err := Check(a); err != nil {
+		return 0, err
+	}
+	if err := Check(b); err != nil {
+		return 0, err
+	}
+	a, b = withoutV(a), withoutV(b)
+	if sa, err := semver.StrictNewVersion(a); err == nil {
+		if sb, err := semver.StrictNewVersion(b); err == nil {
+			return sa.Compare(sb), nil
+		}
+	}
+	return compareDebian(a, b), nil
+}
+
+// Check returns an ErrNoVersion if s cannot be ordered: it is empty, longer
+// than 512 bytes, does not begin with a digit (after a "v"), or has other
+// characters than letters, digits and ". + - : ~".
+func Check(s string) error {
+	if len(s) > maxLength {
+		return fmt.Errorf("%w: %d bytes", ErrNoVersion, len(s))
+	}
+	if !debianVersion(withoutV(s)) {
+		return fmt.Errorf("%w: %q", ErrNoVersion, s)
+	}
+	return nil
+}
+
+// withoutV removes the "v" that some projects write before a version.
+func withoutV(s string) string {
+	if rest, ok := strings.CutPrefix(s, "v"); ok && rest != "" && isDigit(rest[0]) {
+		return rest
+	}
+	return s
+}
+
+// Triple returns the numbers at the beginning of an engine's version,
+// major.minor.patch, in a form that Compare takes: "1.29.4" of "v1.29.4+k3s1"
+// and of "1.29.4-gke.100". What follows the numbers says who built the engine
+// more often than how old it is. A missing patch is "0"; parts tells how many
+// numbers there were, 2 or 3. The error is an ErrNoVersion.
+func Triple(s string) (triple string, parts int, err error) {
+	rest := withoutV(s)
+	var numbers []string
+	for len(numbers) < 3 {
+		n := 0
+		for n < len(rest) && isDigit(rest[n]) {
+			n++
+		}
+		if n == 0 || n > maxDigits {
+			return "", 0, fmt.Errorf("%w: %q: want major.minor or major.minor.patch", ErrNoVersion, clip(s))
+		}
+		number := strings.TrimLeft(rest[:n], "0")
+		if number == "" {
+			number = "0"
+		}
+		numbers = append(numbers, number)
+		rest = rest[n:]
+		if len(rest) < 2 || rest[0] != '.' || !isDigit(rest[1]) {
+			break
+		}
+		rest = rest[1:]
+	}
+	if len(numbers) < 2 {
+		return "", 0, fmt.Errorf("%w: %q: want major.minor or major.minor.patch", ErrNoVersion, clip(s))
+	}
+	parts = len(numbers)
+	if parts == 2 {
+		numbers = append(numbers, "0")
+	}
+	return strings.Join(numbers, "."), parts, nil
+}
+
+// maxDigits bounds a number of a Triple: it fits 64 bits.
+const maxDigits = 18
+
+func isDigit(c byte) bool { return c >= '0' && c <= '9' }
+
+func clip(s string) string {
+	const most = 100
+	if len(s) > most {
+		return s[:most] + "…"
+	}
+	return s
+}
