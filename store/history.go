@@ -65,7 +65,7 @@ func (s *Store) AddHistory(r Record) error {
 		out.Write(line)
 		out.WriteByte('\n')
 	}
-	if err := durable.MkdirAll(s.meta(historyDir), 0o755); err != nil {
+	if err := durable.MkdirAll(s.meta(historyDir), 0o700); err != nil {
 		return fmt.Errorf("history: %w", err)
 	}
 	if err := durable.WriteFile(s.historyFile(r.Application), out.Bytes(), 0o644); err != nil {

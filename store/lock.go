@@ -4,12 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"os"
-	"strings"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/mender-app/mender-app/store/durable"
 )
@@ -26,42 +21,32 @@ func (e *LockedError) Error() string {
 // lockPoll is how often a lock that is taken is asked for again.
 const lockPoll = 50 * time.Millisecond
 
-// Lock takes the store for this process, waiting until ctx ends. The kernel
-// holds the lock for the process, so that one that was killed holds none: a
-// stale lock cannot be. who is shown to those who wait. The error is a
-// *LockedError when ctx ended.
+// Lock takes the store for this process and waits for it until ctx ends. The
+// kernel holds the lock for the process: a process that was killed holds none,
+// so there is no stale lock. No other user can take it. who is shown to those
+// who wait. The error is a *LockedError when ctx ended.
 func (s *Store) Lock(ctx context.Context, who string) (release func(), err error) {
-	if err := durable.MkdirAll(s.meta(""), 0o755); err != nil {
-		return nil, fmt.Errorf("store: %w", err)
-	}
-	f, err := os.OpenFile(s.meta(lockFile), os.O_RDWR|os.O_CREATE, 0o644)
-	if err != nil {
+	if err := s.Protect(); err != nil {
 		return nil, fmt.Errorf("store: %w", err)
 	}
 	for {
-		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		release, err := durable.Lock(s.meta(lockFile), who)
 		if err == nil {
-			break
+			return release, nil
 		}
-		if !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR) {
-			_ = f.Close()
-			return nil, fmt.Errorf("lock %s: %w", f.Name(), err)
+		var held *durable.HeldError
+		if !errors.As(err, &held) {
+			return nil, fmt.Errorf("store: %w", err)
 		}
 		select {
 		case <-ctx.Done():
-			holder, _ := io.ReadAll(io.LimitReader(f, 200))
-			_ = f.Close()
-			text := strings.TrimSpace(string(holder))
-			if text == "" {
-				text = "unknown"
-			}
-			return nil, &LockedError{Holder: text}
+			return nil, &LockedError{Holder: held.Holder}
 		case <-time.After(lockPoll):
 		}
 	}
-	// Who holds it is a courtesy to the one who waits; nothing depends on it.
-	if err := f.Truncate(0); err == nil {
-		_, _ = f.WriteAt([]byte(fmt.Sprintf("process %d, %s\n", os.Getpid(), who)), 0)
-	}
-	return func() { _ = f.Truncate(0); _ = f.Close() }, nil
 }
+
+// Protect creates the directory for what belongs to no application, if it is
+// missing, and keeps other users out of it: who can open a lock file can hold
+// it. It needs no lock.
+func (s *Store) Protect() error { return durable.PrivateDir(s.meta("")) }

@@ -75,7 +75,10 @@ func (s *Store) Dir() string { return s.dir }
 // Prepare creates the store where it is missing and removes what an
 // interrupted write left behind. The caller holds the lock.
 func (s *Store) Prepare() error {
-	if err := durable.MkdirAll(filepath.Join(s.dir, metaDir, historyDir), 0o755); err != nil {
+	if err := s.Protect(); err != nil {
+		return fmt.Errorf("store: %w", err)
+	}
+	if err := durable.MkdirAll(s.meta(historyDir), 0o700); err != nil {
 		return fmt.Errorf("store: %w", err)
 	}
 	for _, dir := range []string{s.dir, s.meta(""), s.meta(historyDir)} {

@@ -163,6 +163,9 @@ func (p *program) lockedClient() (*client.Client, func(), error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	if err := store.At(p.config.Store).Protect(); err != nil {
+		return nil, nil, err
+	}
 	release, err := c.Lock()
 	return c, release, err
 }
@@ -283,7 +286,10 @@ func (p *program) resume(ctx context.Context) error {
 		_, err := fmt.Fprintln(p.stdout, "nothing to resume")
 		return err
 	}
-	recorded := &client.Client{Dir: s.Meta("client")}
+	if err := s.Protect(); err != nil {
+		return err
+	}
+	recorded := &client.Client{Dir: s.Meta("client"), Driver: driverName}
 	release, err := recorded.Lock()
 	if err != nil {
 		return err
@@ -318,6 +324,7 @@ func (p *program) resume(ctx context.Context) error {
 		return err
 	}
 	var failed error
+	ended := false
 	for _, r := range found {
 		now := "settled"
 		switch {
@@ -328,8 +335,16 @@ func (p *program) resume(ctx context.Context) error {
 			now = "waits for its cleanup"
 		case r.Waiting:
 			now = "waits for its commit or rollback"
+		default:
+			ended = true
 		}
 		results = append(results, result{Application: r.App, Was: string(r.Phase), Now: now})
+	}
+	if ended && failed == nil && driver != "" {
+		// A rollback that had failed has ended now.
+		if err := recorded.Settled(); err != nil {
+			return err
+		}
 	}
 	if p.json {
 		if results == nil {

@@ -19,8 +19,6 @@ import (
 	"slices"
 	"strings"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/mender-app/mender-app/artifact/mender"
 	"github.com/mender-app/mender-app/modules"
 	"github.com/mender-app/mender-app/store/durable"
@@ -67,6 +65,9 @@ type Record struct {
 type Installed struct {
 	ArtifactName string            `json:"artifact_name,omitempty"`
 	Provides     map[string]string `json:"provides,omitempty"`
+	// Before is the artifact name before a rollback that failed, from which
+	// ArtifactName says that the device is inconsistent; nil if none failed.
+	Before *string `json:"artifact_name_before,omitempty"`
 }
 
 // Update is one that has been begun.
@@ -104,27 +105,25 @@ func (c *Client) Read() (*Record, error) {
 }
 
 // Lock keeps other processes from driving the module; Install, Commit, Rollback
-// and Resume want it held. It ends with the process.
+// and Resume want it held. It ends with the process. No other user can take it.
+// The error is ErrBusy while another process holds it.
 func (c *Client) Lock() (release func(), err error) {
-	if err := durable.MkdirAll(c.Dir, 0o755); err != nil {
+	if err := durable.PrivateDir(c.Dir); err != nil {
 		return nil, err
 	}
-	f, err := os.OpenFile(filepath.Join(c.Dir, "lock"), os.O_RDWR|os.O_CREATE, 0o644)
+	release, err = durable.Lock(filepath.Join(c.Dir, "lock"), c.Driver)
+	var held *durable.HeldError
+	if errors.As(err, &held) {
+		return nil, ErrBusy
+	}
 	if err != nil {
 		return nil, err
 	}
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		_ = f.Close()
-		if errors.Is(err, unix.EWOULDBLOCK) {
-			return nil, ErrBusy
-		}
-		return nil, fmt.Errorf("lock %s: %w", f.Name(), err)
-	}
 	if err := durable.Sweep(c.Dir); err != nil {
-		_ = f.Close()
+		release()
 		return nil, err
 	}
-	return func() { _ = f.Close() }, nil
+	return release, nil
 }
 
 func (c *Client) save(r *Record) error {
@@ -132,7 +131,7 @@ func (c *Client) save(r *Record) error {
 	if err != nil {
 		return err
 	}
-	if err := durable.MkdirAll(c.Dir, 0o755); err != nil {
+	if err := durable.PrivateDir(c.Dir); err != nil {
 		return err
 	}
 	return durable.WriteFile(filepath.Join(c.Dir, recordFile), append(data, '\n'), 0o644)
@@ -251,6 +250,11 @@ func (c *Client) commit(ctx context.Context, r *Record) error {
 		return err
 	}
 	if err := c.run(ctx, modules.ArtifactCommit); err != nil {
+		if busy(err) {
+			// The module has done nothing: the update waits on.
+			r.Open.Waiting = true
+			return errors.Join(err, c.save(r))
+		}
 		return errors.Join(err, c.undo(ctx, r, true))
 	}
 	r.Installed = r.Installed.with(r.Open)
@@ -327,7 +331,9 @@ func (c *Client) opened() (*Record, error) {
 	return r, nil
 }
 
-// undo calls ArtifactRollback, ArtifactFailure and Cleanup.
+// undo calls ArtifactRollback, ArtifactFailure and Cleanup. Where the module
+// has no time for one of them, the update stays open: the next Rollback, Commit
+// or Resume goes on from there.
 func (c *Client) undo(ctx context.Context, r *Record, failure bool) error {
 	// A person's interruption of the installation does not stop its undoing.
 	ctx = context.WithoutCancel(ctx)
@@ -335,13 +341,23 @@ func (c *Client) undo(ctx context.Context, r *Record, failure bool) error {
 		return err
 	}
 	rberr := c.run(ctx, modules.ArtifactRollback)
+	if busy(rberr) {
+		return fmt.Errorf("the rollback has not begun; mender-app resume ends it: %w", rberr)
+	}
 	r.Open.Failed = rberr != nil
 	if err := c.enter(r, modules.ArtifactFailure); err != nil {
 		return err
 	}
 	ferr := c.run(ctx, modules.ArtifactFailure)
+	if busy(ferr) {
+		return errors.Join(rberr, fmt.Errorf("the rollback has not ended; mender-app resume ends it: %w", ferr))
+	}
 	if rberr != nil {
 		// The C++ client says so in the name, and so does this one.
+		if r.Installed.Before == nil && !strings.HasSuffix(r.Installed.ArtifactName, inconsistent) {
+			before := r.Installed.ArtifactName
+			r.Installed.Before = &before
+		}
 		r.Installed.ArtifactName = strings.TrimSuffix(r.Open.ArtifactName, inconsistent) + inconsistent
 		rberr = fmt.Errorf("the rollback failed: %w", rberr)
 	}
@@ -354,6 +370,18 @@ func (c *Client) undo(ctx context.Context, r *Record, failure bool) error {
 // inconsistent ends the name of an artifact that was neither installed nor
 // rolled back.
 const inconsistent = "_INCONSISTENT"
+
+// Settled says that the module has ended, outside of this client's calls, the
+// rollback that had failed: what was installed before runs again, and the record
+// says so. Nothing is written where no rollback had failed. Want the lock held.
+func (c *Client) Settled() error {
+	r, err := c.Read()
+	if err != nil || r.Open != nil || r.Installed.Before == nil {
+		return err
+	}
+	r.Installed.ArtifactName, r.Installed.Before = *r.Installed.Before, nil
+	return c.save(r)
+}
 
 // cleanup ends the update.
 func (c *Client) cleanup(ctx context.Context, r *Record) error {

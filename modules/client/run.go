@@ -42,6 +42,17 @@ func (e *CallError) Error() string {
 	return fmt.Sprintf("%s: exit status %d", e.State, e.Code)
 }
 
+// codeBusy is the exit code of a module that has done nothing because another
+// process is at work, and that can be called again later (EX_TEMPFAIL of
+// sysexits.h).
+const codeBusy = 75
+
+// busy tells whether a call failed because the module was busy.
+func busy(err error) bool {
+	var call *CallError
+	return errors.As(err, &call) && call.Code == codeBusy
+}
+
 // call is a running call of the module.
 type call struct {
 	state  modules.State

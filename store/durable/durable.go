@@ -9,6 +9,8 @@
 // [TempPrefix]; [Sweep] removes those. Only [CopyTree] and [LinkTree] are to be
 // followed by [SyncTree].
 //
+// [Lock] and [PrivateDir] keep other processes and other users out.
+//
 // Every step passes a named fault point (see [Point]), so that a test can stop
 // the program exactly there.
 package durable

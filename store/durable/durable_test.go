@@ -15,13 +15,18 @@ import (
 	"github.com/mender-app/mender-app/store/durable"
 )
 
-// TestMain lets the test binary be the program that is killed.
+// TestMain lets the test binary be the program that is killed, and the one that
+// locks a file.
 func TestMain(m *testing.M) {
 	if path := os.Getenv("DURABLE_TEST_WRITE"); path != "" {
 		if err := durable.WriteFile(path, []byte("new"), 0o600); err != nil {
 			fmt.Println(err)
 			os.Exit(3)
 		}
+		os.Exit(0)
+	}
+	if path := os.Getenv(lockHelper); path != "" {
+		holdLock(path)
 		os.Exit(0)
 	}
 	os.Exit(m.Run())
