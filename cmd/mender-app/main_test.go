@@ -7,7 +7,9 @@ import (
 	"github.com/mender-app/mender-app/cmd/internal/devicetest"
 )
 
-func TestMain(m *testing.M) { devicetest.Main(m, map[string]func(){"mender-app": main, "hold-lock": holdLock}) }
+func TestMain(m *testing.M) {
+	devicetest.Main(m, map[string]func(){"mender-app": main, "hold-lock": holdLock})
+}
 
 func TestScripts(t *testing.T) {
 	if os.Geteuid() == 0 {
