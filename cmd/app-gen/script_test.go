@@ -136,19 +136,32 @@ func cmdNeed(ts *testscript.TestScript, _ bool, args []string) {
 	}
 }
 
+// words replaces each argument @NAME by the words of the variable NAME.
+func words(ts *testscript.TestScript, args []string) []string {
+	var list []string
+	for _, arg := range args {
+		if name, ok := strings.CutPrefix(arg, "@"); ok {
+			list = append(list, strings.Fields(ts.Getenv(name))...)
+			continue
+		}
+		list = append(list, arg)
+	}
+	return list
+}
+
 // gen ARG…: app-gen with the usual options (BASE) and these; it must succeed.
 func cmdGen(ts *testscript.TestScript, neg bool, args []string) {
 	if neg {
 		ts.Fatalf("use fails")
 	}
-	ts.Check(ts.Exec("app-gen", append(strings.Fields(ts.Getenv("BASE")), args...)...))
+	ts.Check(ts.Exec("app-gen", words(ts, append([]string{"@BASE"}, args...))...))
 }
 
 // fails CODE ARG…: app-gen with these arguments exits with the code, says one
 // line and perhaps a hint, nothing on stdout, and leaves no file.
 func cmdFails(ts *testscript.TestScript, _ bool, args []string) {
 	before := listing(ts)
-	err := ts.Exec("app-gen", args[1:]...)
+	err := ts.Exec("app-gen", words(ts, args[1:])...)
 	code := 0
 	var exit *exec.ExitError
 	if errors.As(err, &exit) {
