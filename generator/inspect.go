@@ -16,6 +16,7 @@ import (
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/artifact/mender"
 	"github.com/mender-app/mender-app/delta"
+	"github.com/mender-app/mender-app/generator/manifests"
 	"github.com/mender-app/mender-app/generator/metered"
 )
 
@@ -38,6 +39,7 @@ type Description struct {
 	Files          []FileDescription   `json:"files"`
 	Images         []ImageDescription  `json:"images"`
 	Manifests      []ManifestFile      `json:"manifests"`
+	Reach          []manifests.Reach   `json:"reach,omitempty"` // what services reach beyond what is shipped
 	Warnings       []string            `json:"warnings,omitempty"`
 
 	meta *artifact.Metadata
@@ -143,7 +145,7 @@ func Inspect(ctx context.Context, path string, keys []crypto.PublicKey, tempDir 
 			return nil, fmt.Errorf("%s: %w", path, err)
 		}
 		i.Files = append(i.Files, FileDescription{file.Name, file.Size, file.Digest})
-		if err := i.file(file.Name, r); err != nil {
+		if err := i.file(ctx, file.Name, r); err != nil {
 			return nil, &DamagedError{fmt.Errorf("%s: %s: %w", path, file.Name, err)}
 		}
 	}
@@ -186,7 +188,7 @@ func (i *inspection) header(h *mender.Header, verified bool) error {
 // ErrNotApp: a Mender Artifact, but not one with an application.
 var ErrNotApp = errors.New("no App Artifact")
 
-func (i *inspection) file(name string, r io.Reader) error {
+func (i *inspection) file(ctx context.Context, name string, r io.Reader) error {
 	switch {
 	case strings.HasPrefix(name, "images.tar"):
 		o := artifact.ReadOptions{SpoolDir: i.temp}
@@ -195,13 +197,13 @@ func (i *inspection) file(name string, r io.Reader) error {
 		}
 		return artifact.ReadImages(r, o, i.image)
 	case strings.HasPrefix(name, "manifests.tar"):
-		return i.manifests(r)
+		return i.manifests(ctx, r)
 	}
 	i.Warnings = append(i.Warnings, name+": a file that no reader knows")
 	return nil
 }
 
-func (i *inspection) manifests(r io.Reader) error {
+func (i *inspection) manifests(ctx context.Context, r io.Reader) error {
 	dir, err := os.MkdirTemp(i.temp, "manifests-*")
 	if err != nil {
 		return &WriteError{err}
@@ -218,6 +220,7 @@ func (i *inspection) manifests(r io.Reader) error {
 	if err := artifact.ReadManifests(r, root, limits); err != nil {
 		return err
 	}
+	i.reach(ctx, dir)
 	return fs.WalkDir(root.FS(), ".", func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
@@ -236,6 +239,23 @@ func (i *inspection) manifests(r io.Reader) error {
 		i.Manifests = append(i.Manifests, f)
 		return nil
 	})
+}
+
+// reach finds out what the manifests reach. That they cannot be read is a warning:
+// the rest of the artifact is described all the same.
+func (i *inspection) reach(ctx context.Context, dir string) {
+	var err error
+	switch i.meta.Orchestrator {
+	case Compose:
+		i.Reach, err = manifests.ComposeReach(ctx, dir)
+	case Kubernetes:
+		i.Reach, err = manifests.KubernetesReach(dir)
+	default:
+		err = fmt.Errorf("the orchestrator %s is not one of ours", i.meta.Orchestrator)
+	}
+	if err != nil {
+		i.Warnings = append(i.Warnings, "what the services can reach is not known: "+err.Error())
+	}
 }
 
 // variant is image for a member of an image that travels in several ways.

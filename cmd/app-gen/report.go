@@ -226,8 +226,9 @@ func inspectCommand() *cobra.Command {
 		Short: "tell what is in an artifact, and verify its checksums",
 		Long: `inspect reads an App Artifact (ours or the shell reference's) to its end and tells
 what is in it: name, device types, provides and depends, signature, metadata,
-images with their layers and sizes, manifests. It verifies every checksum, and
-the digests of the images that are in it whole; with --key also the signature.
+images with their layers and sizes, manifests, and what each service reaches on
+the device beyond its containers and the shipped files. It verifies every checksum,
+and the digests of the images that are in it whole; with --key also the signature.
 
 ` + exitText,
 		Args: exactly(1, "FILE.mender"),
@@ -285,6 +286,13 @@ func printDescription(w io.Writer, d *generator.Description) {
 			text += fmt.Sprintf(", %s of memory", bytesText(s.Memory))
 		}
 		line("on the device", text)
+	}
+	for n, r := range d.Reach {
+		name := "reach"
+		if n > 0 {
+			name = ""
+		}
+		fmt.Fprintf(w, "%-14s %s: %s\n", strings.TrimPrefix(name+":", ":"), r.By, strings.Join(r.Words(), "; "))
 	}
 	fmt.Fprintln(w)
 	t := newTable(w, "IMAGE", "", "", "UNPACKED", "IN THE ARTIFACT")

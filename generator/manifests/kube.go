@@ -33,15 +33,32 @@ var podSpecs = map[string][]string{
 // not know are read as Deployments are, if they look like one. Helm charts and
 // kustomizations are not rendered; a kustomization is named in a warning.
 func Kubernetes(dir string) (*Found, error) {
-	dir, err := realDir(dir)
-	if err != nil {
+	k := &kube{}
+	if err := k.read(dir); err != nil {
 		return nil, err
 	}
-	k := &kube{}
+	return &k.found, nil
+}
+
+// kube reads Kubernetes manifests.
+type kube struct {
+	found   Found
+	objects int
+	// reach is set if only what pods reach is of interest: it has the reach of
+	// each object with pods. Then nothing is checked.
+	reach map[string]*Reach
+}
+
+// read reads all manifests below dir.
+func (k *kube) read(dir string) error {
+	dir, err := realDir(dir)
+	if err != nil {
+		return err
+	}
 	var files []string
 	root, err := os.OpenRoot(dir)
 	if err != nil {
-		return nil, fmt.Errorf("manifests directory: %w", err)
+		return fmt.Errorf("manifests directory: %w", err)
 	}
 	defer root.Close()
 	err = fs.WalkDir(root.FS(), ".", func(path string, d fs.DirEntry, err error) error {
@@ -54,26 +71,21 @@ func Kubernetes(dir string) (*Found, error) {
 		return nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("manifests directory: %w", err)
+		return fmt.Errorf("manifests directory: %w", err)
 	}
 	if len(files) == 0 {
-		return nil, &Error{Place: Place{File: "."}, Text: "no .yaml, .yml or .json file in the manifests directory"}
+		return &Error{Place: Place{File: "."}, Text: "no .yaml, .yml or .json file in the manifests directory"}
 	}
 	for _, f := range files {
 		b, err := readManifest(dir, f)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		if err := k.file(f, b); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	return &k.found, nil
-}
-
-type kube struct {
-	found   Found
-	objects int
+	return nil
 }
 
 func (k *kube) file(name string, b []byte) error {
@@ -114,7 +126,13 @@ func (k *kube) object(file string, n *yaml.Node, depth int) error {
 		return &Error{Place: at, Text: "not a Kubernetes object"}
 	}
 	kind := scalar(get(n, "kind"))
+	if kind == "PersistentVolume" && k.reach != nil {
+		k.volumeReach(fmt.Sprintf("%s %q", kind, objectName(n)), get(n, "spec"))
+	}
 	if kind == "" {
+		if k.reach != nil {
+			return nil
+		}
 		if strings.HasSuffix(file, ".json") || depth > 0 {
 			return nil // data beside the manifests
 		}
@@ -144,7 +162,7 @@ func (k *kube) object(file string, n *yaml.Node, depth int) error {
 	}
 	spec := get(n, path...)
 	if spec == nil || spec.Kind != yaml.MappingNode {
-		if known {
+		if known && k.reach == nil {
 			return &Error{Place: at, Text: fmt.Sprintf("%s %q has no pod spec (%s)", kind, objectName(n), strings.Join(path, "."))}
 		}
 		return nil
@@ -152,7 +170,12 @@ func (k *kube) object(file string, n *yaml.Node, depth int) error {
 	if !known && get(spec, "containers") == nil {
 		return nil
 	}
-	return k.podSpec(file, fmt.Sprintf("%s %q", kind, objectName(n)), spec)
+	who := fmt.Sprintf("%s %q", kind, objectName(n))
+	if k.reach != nil {
+		k.podReach(who, spec)
+		return nil
+	}
+	return k.podSpec(file, who, spec)
 }
 
 func (k *kube) podSpec(file, who string, spec *yaml.Node) error {
