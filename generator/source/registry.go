@@ -86,7 +86,7 @@ func (o *Opener) fetch(ctx context.Context, place candidate, ref name.Reference)
 	remoteOpts := []remote.Option{
 		remote.WithContext(ctx),
 		remote.WithAuthFromKeychain(authn.DefaultKeychain),
-		remote.WithTransport(plainGuard{base, o.Config, place.insecure}),
+		remote.WithTransport(boundedAnswers{plainGuard{base, o.Config, place.insecure}}),
 		remote.WithUserAgent("app-gen"),
 	}
 	desc, err := remote.Get(at, remoteOpts...)
@@ -148,6 +148,9 @@ func (o *Opener) fromIndex(desc *remote.Descriptor) (v1.Hash, error) {
 // download fetches the config and the layers' blobs, whose digests are
 // verified while they are written.
 func (o *Opener) download(ctx context.Context, what string, img v1.Image) (*image.Image, error) {
+	if err := checkManifest(img); err != nil {
+		return nil, err
+	}
 	config, err := img.RawConfigFile()
 	if err != nil {
 		return nil, err
