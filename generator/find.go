@@ -130,7 +130,16 @@ func distinct(images []foundImage) error {
 // checkUses refuses manifests that use what the device will not have, and warns
 // of images that no manifest uses.
 func (r *run) checkUses(images []foundImage, used *manifests.Found) error {
-	if used == nil || r.Images.Skip {
+	if used == nil {
+		return nil
+	}
+	for _, u := range used.Uses {
+		if source.Own(u.Image) {
+			return &ManifestError{Dir: r.Application.ManifestsDir, Err: &manifests.Error{Place: u.Place,
+				Text: fmt.Sprintf("%s uses %s, a name that devices give themselves", u.By, u.Image), Hint: "use the image's own name"}}
+		}
+	}
+	if r.Images.Skip {
 		return nil
 	}
 	have := map[string]bool{}

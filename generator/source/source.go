@@ -106,12 +106,29 @@ func (s Spec) checkURL(named bool) error {
 	return CheckURL(s.URL)
 }
 
+// OwnDomain is the registry of the names that the device's sub-modules give to
+// the images of an application, to keep them. No image may come under one.
+const OwnDomain = "mender-app.local"
+
+// Own tells whether an image's name is in OwnDomain.
+func Own(url string) bool {
+	ref, err := name.ParseReference(url)
+	if err != nil {
+		return false
+	}
+	host, _, _ := strings.Cut(ref.Context().RegistryStr(), ":")
+	return strings.EqualFold(host, OwnDomain)
+}
+
 // CheckURL tells whether an image can have this name on a device: a repository
 // with a tag, or with none, which means latest.
 func CheckURL(url string) error {
 	ref, err := name.ParseReference(url)
 	if err != nil || strings.ContainsFunc(url, unicode.IsSpace) {
 		return &Error{Text: fmt.Sprintf("%q is no name for an image", url), Hint: "expected NAME[:TAG], as the manifests write it"}
+	}
+	if Own(url) {
+		return &Error{Text: fmt.Sprintf("%q is a name that devices give themselves", url), Hint: "images of " + OwnDomain + " belong to an application that is installed: give the image another name, SOURCE=NAME:TAG"}
 	}
 	if _, ok := ref.(name.Digest); ok && withoutDigest(url) == url {
 		return &Error{Text: fmt.Sprintf("%q names an image by its digest alone", url), Hint: "a device knows loaded images by tag: give it a name, SOURCE=NAME:TAG"}

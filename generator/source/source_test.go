@@ -79,6 +79,9 @@ func TestParse(t *testing.T) {
 		"docker-daemon:A B":       "no image reference",
 		"oci::latest":             "names no file",
 		"web:1=w@sha256:" + hex64: "by its digest alone",
+
+		"web:1=mender-app.local/shop:1":       "devices give themselves",
+		"web:1=Mender-App.local:443/shop/x:1": "devices give themselves",
 	} {
 		_, err := Parse(in)
 		require.ErrorContains(t, err, want, in)
