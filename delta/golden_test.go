@@ -1,0 +1,187 @@
+package delta_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"flag"
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/klauspost/compress/zstd"
+	"github.com/stretchr/testify/require"
+
+	"github.com/mender-app/mender-app/delta"
+	"github.com/mender-app/mender-app/delta/vcdiff"
+)
+
+// The golden deltas hold the format: a change of a model, a context or a
+// constant makes other bytes, and what is out in the field can no longer be read.
+// Until the format is frozen they are renewed on purpose:
+//
+//	go test ./delta -run Golden -update
+//
+// testdata/golden/make.go made what goes in.
+var update = flag.Bool("update", false, "write the golden deltas anew")
+
+// golden is one delta, or two that follow one another, in testdata/golden.
+type golden struct {
+	name     string // of the delta
+	in       string // directory of old.zst and new.zst
+	kind     delta.Kind
+	options  delta.Options
+	features []string // that it must list, beside those of every delta
+	shared   bool     // the content that is new travels in a delta of its own
+}
+
+var goldens = []golden{
+	{name: "elf-arm", in: "elf-arm", kind: delta.Tar},
+	{name: "elf-arm64", in: "elf-arm64", kind: delta.Tar},
+	{name: "elf-amd64", in: "elf-amd64", kind: delta.Tar},
+	{name: "go", in: "go", kind: delta.Tar},
+	{name: "gzip", in: "gzip", kind: delta.Tar, features: []string{"deflate1", "goflate1"}},
+	{name: "zip", in: "zip", kind: delta.Tar, features: []string{"deflate1", "goflate1"}},
+	{name: "md5sums", in: "md5sums", kind: delta.Tar},
+	{name: "files", in: "files", kind: delta.Tar},
+	{name: "files-only", in: "files", kind: delta.Tar, options: delta.Options{FilesOnly: true}},
+	{name: "blob", in: "elf-amd64", kind: delta.Blob},
+	{name: "shared", in: "files", kind: delta.Tar, shared: true},
+}
+
+// contents reads what the deltas of a directory are made of.
+func contents(t testing.TB, dir string) (old, new []byte) {
+	read := func(name string, o ...zstd.DOption) []byte {
+		b, err := os.ReadFile(filepath.Join("testdata", "golden", dir, name))
+		require.NoError(t, err)
+		z, err := zstd.NewReader(nil, append(o, zstd.WithDecoderConcurrency(1))...)
+		require.NoError(t, err)
+		defer z.Close()
+		out, err := z.DecodeAll(b, nil)
+		require.NoError(t, err)
+		return out
+	}
+	old = read("old.zst")
+	return old, read("new.zst", zstd.WithDecoderDictRaw(1, old))
+}
+
+func (g golden) file() string { return filepath.Join("testdata", "golden", g.name+".delta") }
+
+func objectOf(kind delta.Kind, b []byte) delta.Object {
+	return delta.Object{Digest: delta.DigestOf(b), Size: int64(len(b)), Kind: kind, Open: func() (io.ReadCloser, error) {
+		return io.NopCloser(bytes.NewReader(b)), nil
+	}}
+}
+
+func imageOf(name string, kind delta.Kind, b []byte) delta.Image {
+	return delta.Image{Name: name, Objects: []delta.Object{objectOf(kind, b)}}
+}
+
+// pass is one delta of a golden one: what it is made from, and what it makes.
+type pass struct {
+	old []delta.Image
+	new delta.Image
+}
+
+func (g golden) passes(t testing.TB) ([]pass, []byte) {
+	old, new := contents(t, g.in)
+	image := pass{[]delta.Image{imageOf("gold:1", g.kind, old)}, imageOf("gold:2", g.kind, new)}
+	if !g.shared {
+		return []pass{image}, new
+	}
+	// The shared content is what the pair of libraries has: of another directory.
+	_, content := contents(t, "elf-amd64")
+	base := delta.Image{Name: delta.SharedBase, Objects: image.old[0].Objects}
+	made := imageOf(delta.SharedContent, delta.Tar, content)
+	image.old = append(image.old, made)
+	return []pass{{[]delta.Image{base}, made}, image}, new
+}
+
+// encoded is the golden delta as today's encoder makes it.
+func (g golden) encoded(t testing.TB) []byte {
+	var b bytes.Buffer
+	passes, _ := g.passes(t)
+	for _, p := range passes {
+		rep, err := delta.Encode(t.Context(), &b, p.old, p.new, g.options)
+		require.NoError(t, err)
+		require.Equal(t, append([]string{"elf1", "zstd"}, g.features...), rep.Header.Features)
+	}
+	return b.Bytes()
+}
+
+// A delta that was written before is decoded to the same bytes.
+func TestGoldenDecode(t *testing.T) {
+	for _, g := range goldens {
+		t.Run(g.name, func(t *testing.T) {
+			if *update {
+				require.NoError(t, os.WriteFile(g.file(), g.encoded(t), 0o644))
+			}
+			f, err := os.Open(g.file())
+			require.NoError(t, err)
+			defer f.Close()
+			in := bufio.NewReaderSize(f, 64<<10)
+			passes, want := g.passes(t)
+			store := delta.NewStore()
+			add := func(o delta.Object) {
+				r, err := o.Open()
+				require.NoError(t, err)
+				b, err := io.ReadAll(r)
+				require.NoError(t, err)
+				require.NoError(t, store.Add(o.Digest, o.Kind, bytes.NewReader(b), o.Size))
+			}
+			for _, o := range passes[0].old[0].Objects {
+				add(o)
+			}
+			var got *bytes.Buffer
+			for range passes {
+				r, err := delta.NewReader(in)
+				require.NoError(t, err)
+				require.NoError(t, r.Apply(context.Background(), store, func(o delta.ObjectInfo) (delta.Sink, error) {
+					s := &bufferSink{}
+					got = &s.Buffer
+					return s, nil
+				}))
+				add(objectOf(delta.Tar, got.Bytes()))
+			}
+			require.True(t, bytes.Equal(want, got.Bytes()), "the content is not what it was")
+			_, err = in.ReadByte()
+			require.Equal(t, io.EOF, err)
+		})
+	}
+}
+
+type bufferSink struct{ bytes.Buffer }
+
+func (*bufferSink) Commit() error { return nil }
+func (*bufferSink) Abort(error)   {}
+
+// The encoder still makes these very bytes.
+func TestGoldenEncode(t *testing.T) {
+	for _, g := range goldens {
+		t.Run(g.name, func(t *testing.T) {
+			want, err := os.ReadFile(g.file())
+			require.NoError(t, err)
+			require.True(t, bytes.Equal(want, g.encoded(t)), "the delta is not what it was")
+		})
+	}
+}
+
+// xdelta3 wrote the VCDIFF file; testdata/make.sh there says how.
+func TestGoldenVCDIFF(t *testing.T) {
+	dir := filepath.Join("vcdiff", "testdata")
+	old, err := os.ReadFile(filepath.Join(dir, "old"))
+	require.NoError(t, err)
+	want, err := os.ReadFile(filepath.Join(dir, "new"))
+	require.NoError(t, err)
+	for _, name := range []string{"default.vcdiff", "app.vcdiff", "windows.vcdiff"} {
+		d, err := os.ReadFile(filepath.Join(dir, name))
+		require.NoError(t, err)
+		r, err := vcdiff.NewReader(t.Context(), bytes.NewReader(old), int64(len(old)), bytes.NewReader(d), vcdiff.Options{})
+		require.NoError(t, err)
+		got, err := io.ReadAll(r)
+		require.NoError(t, err, name)
+		require.NoError(t, r.Close())
+		require.True(t, bytes.Equal(want, got), name)
+	}
+}
