@@ -66,6 +66,7 @@ var rooms = []room{
 		others: []string{"k8s.io", "sigs.k8s.io", "github.com/fluxcd/cli-utils/pkg/kstatus", "gopkg.in/yaml.v3"},
 	},
 	{dir: "modules"},
+	{dir: "modules/policy", own: []string{"artifact", "artifact/version"}, others: []string{"github.com/BurntSushi/toml"}},
 	{dir: "modules/client", own: []string{"modules", "artifact/mender", "store/durable"}},
 	{
 		dir:    "modules/deploy",

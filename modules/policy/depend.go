@@ -1,0 +1,142 @@
+package policy
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+func sortedKeys(m map[string]string) []string { return slices.Sorted(maps.Keys(m)) }
+
+// depends checks what the application needs.
+func (d *decider) depends() *Finding {
+	for _, need := range d.App.Policy.dependencies() {
+		f := d.unmet(need)
+		if f == nil {
+			continue
+		}
+		if need.action() == ActionError {
+			return f
+		}
+		d.warnings = append(d.warnings, *f)
+	}
+	return nil
+}
+
+func (d *decider) unmet(need Dependency) *Finding {
+	wanted := need.Name
+	if need.Version != "" {
+		wanted += " in a version that matches " + need.Version
+	}
+	have := d.installed[need.Name]
+	switch {
+	case have == nil:
+		return d.finding("depends", need.Name+" is not installed", "install "+wanted+" first")
+	case !d.matches(need.Version, have.Version):
+		return d.finding("depends", fmt.Sprintf("%s is installed in %s", need.Name, named(have.Version)), "install "+wanted+" first")
+	case have.Status == Open:
+		return d.finding("depends", "an update of "+need.Name+" has not ended", "end it with mender-app resume, or commit it")
+	}
+	return nil
+}
+
+// dependents checks that what others need of the application is there
+// afterwards. A dependency that is broken already does not stand in the way.
+func (d *decider) dependents() *Finding {
+	here := d.here()
+	for i := range d.Installed {
+		parent := &d.Installed[i]
+		if parent.Name == d.App.Name {
+			continue
+		}
+		for _, need := range parent.Policy.dependencies() {
+			d.work++
+			if need.Name != d.App.Name || here == nil || !d.matches(need.Version, here.Version) {
+				continue
+			}
+			if d.Operation == Install && d.matches(need.Version, d.App.Version) || d.excepted(parent) {
+				continue
+			}
+			f := d.breaks(parent, need)
+			if need.action() == ActionError {
+				return f
+			}
+			d.warnings = append(d.warnings, *f)
+		}
+	}
+	return nil
+}
+
+func (d *decider) breaks(parent *App, need Dependency) *Finding {
+	if d.Operation == Remove {
+		return &Finding{Rule: "depends", App: parent.Name, Reason: fmt.Sprintf("it needs %s", d.App.Name),
+			Remedy: fmt.Sprintf("remove %s first", parent.Name)}
+	}
+	return &Finding{Rule: "depends", App: parent.Name,
+		Reason: fmt.Sprintf("it needs %s in a version that matches %s, and the artifact has %s", d.App.Name, need.Version, named(d.App.Version)),
+		Remedy: fmt.Sprintf("update %s first, or name it in dependent_parent_exceptions of %s", parent.Name, d.App.Name)}
+}
+
+// excepted tells whether the application's policy lets the dependency of a
+// parent break.
+func (d *decider) excepted(parent *App) bool {
+	if d.App.Policy == nil {
+		return false
+	}
+	for _, e := range d.App.Policy.Exceptions {
+		if e.Name == parent.Name && d.matches(e.Version, parent.Version) {
+			return true
+		}
+	}
+	return false
+}
+
+// cycle refuses an application that would come to depend on itself.
+func (d *decider) cycle() *Finding {
+	if len(d.App.Policy.dependencies()) == 0 {
+		return nil
+	}
+	path := d.wayBack()
+	if path == nil {
+		return nil
+	}
+	return d.finding("depends", "it depends on itself: "+clip(strings.Join(path, " needs ")),
+		"break the circle in one of their policies")
+}
+
+// wayBack returns the names from the application over its dependencies to
+// itself; nil if there is no such way. Each application is visited once.
+func (d *decider) wayBack() []string {
+	from := map[string]string{} // each that was reached, and from where
+	queue := []string{d.App.Name}
+	for len(queue) > 0 {
+		name := queue[0]
+		queue = queue[1:]
+		policy := d.App.Policy
+		if name != d.App.Name {
+			have := d.installed[name]
+			if have == nil {
+				continue
+			}
+			policy = have.Policy
+		}
+		for _, need := range policy.dependencies() {
+			d.work++
+			if need.Name == d.App.Name {
+				path := []string{d.App.Name}
+				for ; name != d.App.Name; name = from[name] {
+					path = append(path, name)
+				}
+				path = append(path, d.App.Name)
+				slices.Reverse(path)
+				return path
+			}
+			if _, seen := from[need.Name]; !seen {
+				from[need.Name] = name
+				queue = append(queue, need.Name)
+			}
+		}
+	}
+	return nil
+}

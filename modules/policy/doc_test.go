@@ -1,0 +1,72 @@
+package policy
+
+import (
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+const page = "../../docs/POLICY.md"
+
+// tableKeys lists the keys in the first column of the n'th table of a section.
+func tableKeys(t *testing.T, section string, n int) (keys []string) {
+	t.Helper()
+	data, err := os.ReadFile(page)
+	require.NoError(t, err)
+	_, rest, ok := strings.Cut(string(data), "\n"+section+"\n")
+	require.True(t, ok, "no section %q in %s", section, page)
+	rest, _, _ = strings.Cut(rest, "\n## ")
+	tables := 0
+	row := regexp.MustCompile("^\\| `([^`]+)`")
+	inside := false
+	for line := range strings.Lines(rest) {
+		if starts := strings.HasPrefix(line, "|"); starts != inside {
+			if inside = starts; inside {
+				tables++
+			}
+		}
+		if m := row.FindStringSubmatch(line); m != nil && tables == n {
+			keys = append(keys, m[1])
+		}
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// TestPageHasEveryKey compares the page with the code, in both directions.
+func TestPageHasEveryKey(t *testing.T) {
+	assert.Equal(t, Keys(), tableKeys(t, "## Keys", 1))
+	want := NotSupported()
+	slices.Sort(want)
+	assert.Equal(t, want, tableKeys(t, "## Keys", 2))
+}
+
+// TestPagesExample: the example of the page is a policy, and has every table.
+func TestPagesExample(t *testing.T) {
+	data, err := os.ReadFile(page)
+	require.NoError(t, err)
+	_, rest, ok := strings.Cut(string(data), "```toml\n")
+	require.True(t, ok)
+	text, _, _ := strings.Cut(rest, "```")
+	p := parse(t, "shop", text)
+	assert.NotEmpty(t, p.Upgrades.FromVersions)
+	assert.NotEmpty(t, p.Platform.Releases)
+	assert.NotEmpty(t, p.Depends)
+	assert.NotEmpty(t, p.Exceptions)
+}
+
+// TestPageNamesTheBounds: the numbers of the page are the code's.
+func TestPageNamesTheBounds(t *testing.T) {
+	data, err := os.ReadFile(page)
+	require.NoError(t, err)
+	assert.Equal(t, 256, maxExpression)
+	assert.Equal(t, 256, maxList)
+	assert.Equal(t, 64<<10, MaxBytes)
+	assert.Contains(t, string(data), "An expression has at most 256 bytes and at most about 4000 states")
+	assert.Contains(t, string(data), "A policy has at most 64 KiB and 256 entries in a list")
+}

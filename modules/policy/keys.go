@@ -1,0 +1,110 @@
+package policy
+
+import (
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+)
+
+// notBuilt are keys that have a meaning and no effect yet. A policy that says
+// more than is done would be a false promise, so they are refused by name.
+var notBuilt = []string{
+	"data", "hooks", "keep", "reapply", "resources",
+	"engine_upgrades", "downgrades.automatic",
+	"upgrades.automatic", "upgrades.from_unhealthy", "upgrades.rollback_on_failure",
+}
+
+// Keys lists all keys of app.toml, sorted: "upgrades.from_versions", and
+// "depends[].name" where a key is a list of tables.
+func Keys() []string {
+	var list []string
+	collectKeys(reflect.TypeFor[Policy](), "", &list)
+	slices.Sort(list)
+	return list
+}
+
+// NotSupported lists the keys that are refused because this version does not
+// do what they say.
+func NotSupported() []string { return slices.Clone(notBuilt) }
+
+func collectKeys(t reflect.Type, prefix string, list *[]string) {
+	for i := range t.NumField() {
+		f := t.Field(i)
+		key := prefix + f.Tag.Get("toml")
+		ft := f.Type
+		if ft.Kind() == reflect.Pointer {
+			ft = ft.Elem()
+		}
+		switch {
+		case ft.Kind() == reflect.Struct:
+			collectKeys(ft, key+".", list)
+		case ft.Kind() == reflect.Slice && ft.Elem().Kind() == reflect.Struct:
+			collectKeys(ft.Elem(), key+"[].", list)
+		default:
+			*list = append(*list, key)
+		}
+	}
+}
+
+// known has the keys and the tables above them, the names of lists without
+// their brackets.
+var known = func() map[string]bool {
+	m := map[string]bool{}
+	for _, key := range Keys() {
+		key = strings.ReplaceAll(key, "[]", "")
+		for ; key != ""; key = key[:max(0, strings.LastIndexByte(key, '.'))] {
+			m[key] = true
+		}
+	}
+	return m
+}()
+
+// free are tables whose keys are the writer's own.
+var free = map[string]bool{"platform.releases.provides": true}
+
+// checkKeys refuses the first key, in the order of the alphabet, that is not
+// one of a policy. at is the path as a person reads it, key the same without
+// the places in lists.
+func checkKeys(v any, at, key string) error {
+	switch v := v.(type) {
+	case map[string]any:
+		if free[key] {
+			return nil
+		}
+		for _, name := range slices.Sorted(maps.Keys(v)) {
+			below, belowAt := join(key, name), join(at, name)
+			if slices.Contains(notBuilt, below) {
+				return unsupported(belowAt)
+			}
+			if strings.Contains(name, ".") || !known[below] {
+				return bad(belowAt, "unknown key")
+			}
+			if err := checkKeys(v[name], belowAt, below); err != nil {
+				return err
+			}
+		}
+	case []map[string]any: // a list of tables in TOML
+		for i, e := range v {
+			if err := checkKeys(e, fmt.Sprintf("%s[%d]", at, i), key); err != nil {
+				return err
+			}
+		}
+	case []any:
+		for i, e := range v {
+			if err := checkKeys(e, fmt.Sprintf("%s[%d]", at, i), key); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func join(path, name string) string {
+	name = clip(name)
+	if path == "" {
+		return name
+	}
+	return path + "." + name
+}

@@ -1,0 +1,64 @@
+package policy
+
+import (
+	"fmt"
+	"regexp"
+	"regexp/syntax"
+)
+
+// Bounds of an expression. Go's regular expressions take time linear in
+// expression and text; what is left to bound is how large an expression gets
+// when it is compiled: (abc…){1000} is short and takes tens of MB.
+const (
+	maxExpression = 256  // bytes
+	maxStates     = 4096 // of the compiled expression, about 100 bytes each
+)
+
+// compile checks and compiles an expression.
+func compile(s string) (*regexp.Regexp, error) {
+	if len(s) > maxExpression {
+		return nil, fmt.Errorf("the expression has %d bytes, the most is %d", len(s), maxExpression)
+	}
+	tree, err := syntax.Parse(s, syntax.Perl)
+	if err != nil {
+		return nil, fmt.Errorf("bad expression %q: %w", clip(s), err)
+	}
+	if states(tree) > maxStates {
+		return nil, fmt.Errorf("the expression %q is too large: write fewer repetitions", clip(s))
+	}
+	return regexp.Compile(s)
+}
+
+// states estimates how many states an expression compiles to.
+func states(re *syntax.Regexp) int {
+	n := 1
+	switch re.Op {
+	case syntax.OpLiteral:
+		n = len(re.Rune)
+	case syntax.OpCharClass:
+		n = 1 + len(re.Rune)/8
+	}
+	for _, sub := range re.Sub {
+		n = min(n+states(sub), 2*maxStates)
+	}
+	if re.Op == syntax.OpRepeat {
+		n *= max(re.Min, re.Max, 1)
+	}
+	return min(n, 2*maxStates)
+}
+
+// matches tells whether an expression that compile accepts matches the whole
+// text. "" as an expression matches every text.
+func matches(expression, text string) bool {
+	if expression == "" {
+		return true
+	}
+	re, err := compile(expression)
+	if err != nil {
+		return false // it was checked when the policy was read
+	}
+	// The longest match that begins first is the whole text if any match is.
+	re.Longest()
+	at := re.FindStringIndex(text)
+	return at != nil && at[0] == 0 && at[1] == len(text)
+}
