@@ -78,7 +78,7 @@ var rooms = []room{
 		own: []string{"artifact/...", "delta/..."},
 		others: []string{
 			"github.com/google/go-containerregistry", "github.com/compose-spec/compose-go", "github.com/klauspost/compress",
-			"gopkg.in/yaml.v3", "github.com/BurntSushi/toml",
+			"gopkg.in/yaml.v3", "github.com/BurntSushi/toml", "github.com/mattn/go-shellwords",
 		},
 	},
 }

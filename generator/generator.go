@@ -57,6 +57,9 @@ func Generate(ctx context.Context, o Options, dry bool) (*Result, error) {
 	if !o.Application.known() {
 		r.warn("orchestrator %s is not one of ours: the device needs a sub-module of that name, and the manifests are not checked", o.Application.Orchestrator)
 	}
+	if s := &o.Artifact.Signing; s.Sign != nil && s.Public == nil {
+		r.warn("the signature is not verified: give the public key with --public-key")
+	}
 	used, err := r.readManifests(ctx)
 	if err != nil {
 		return nil, err

@@ -67,8 +67,25 @@ type Artifact struct {
 	Depends       map[string][]string // keys of provides, and the values of each that will do
 	Clears        []string
 	NoAutoDepends bool // do not depend on the version of the application that the bases are from
-	Key           crypto.Signer
+	Signing       Signing
 	Compression   mender.Compression
+}
+
+// Signing says who signs the artifact: Key, or Sign with a key that is elsewhere;
+// neither: nobody. See mender.Options.
+type Signing struct {
+	Key    crypto.Signer
+	Sign   func(digest []byte) ([]byte, error)
+	Public crypto.PublicKey // verifies what Sign returns; may be nil
+}
+
+// PublicKey is the key that the signature can be verified with; nil if there is
+// none or it is not known.
+func (s *Signing) PublicKey() crypto.PublicKey {
+	if s.Key != nil {
+		return s.Key.Public()
+	}
+	return s.Public
 }
 
 // Software is the version that the artifact provides to Mender, as

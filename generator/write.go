@@ -59,7 +59,10 @@ func (r *run) write(ctx context.Context, p *plan, out *payload) error {
 	}
 	return replaceFile(r.Build.Output, func(w io.Writer) error {
 		tell := metered.Sum(func(n int64) { r.tell("write", r.Build.Output, n, -1) })
-		return mender.Write(metered.Writer(ctx, failing{w}, tell), spec, mender.Options{Compression: a.Compression, Key: a.Key, ModTime: r.Build.ModTime, TempDir: r.temp})
+		return mender.Write(metered.Writer(ctx, failing{w}, tell), spec, mender.Options{
+			Compression: a.Compression, Key: a.Signing.Key, Sign: a.Signing.Sign, Public: a.Signing.Public,
+			ModTime: r.Build.ModTime, TempDir: r.temp,
+		})
 	})
 }
 

@@ -70,17 +70,17 @@ func (w *writer) write() error {
 	if err != nil {
 		return err
 	}
+	sig, err := w.signature(manifest)
+	if err != nil {
+		return err
+	}
 	if err := w.member(nameVersion, []byte(versionFile)); err != nil {
 		return err
 	}
 	if err := w.member(nameManifest, manifest); err != nil {
 		return err
 	}
-	if w.o.Key != nil {
-		sig, err := sign(w.o.Key, manifest)
-		if err != nil {
-			return err
-		}
+	if sig != nil {
 		if err := w.member(nameSignature, sig); err != nil {
 			return err
 		}
@@ -92,6 +92,17 @@ func (w *writer) write() error {
 		return err
 	}
 	return w.tw.Close()
+}
+
+// signature is the content of manifest.sig; nil for an unsigned artifact.
+func (w *writer) signature(manifest []byte) ([]byte, error) {
+	switch {
+	case w.o.Sign != nil:
+		return signExternal(w.o.Sign, w.o.Public, manifest)
+	case w.o.Key != nil:
+		return sign(w.o.Key, manifest)
+	}
+	return nil, nil
 }
 
 // head is the header of a member of any of the tars.

@@ -200,13 +200,9 @@ func publicKeys(file string) ([]crypto.PublicKey, error) {
 	if file == "" {
 		return nil, nil
 	}
-	b, err := os.ReadFile(file)
+	k, err := readKey("--key", file, mender.LoadPublicKey)
 	if err != nil {
-		return nil, &usageError{text: "--key: " + err.Error()}
-	}
-	k, err := mender.LoadPublicKey(b)
-	if err != nil {
-		return nil, fmt.Errorf("--key %s: %w", file, err)
+		return nil, err
 	}
 	return []crypto.PublicKey{k}, nil
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"crypto"
 	"fmt"
 	"os"
@@ -55,7 +56,9 @@ type genFlags struct {
 	depends     []string
 	ctrAddress  string
 	namespace   string
-	keyFile     string
+	keyFile     string // or the URI of a key in a token
+	signCommand string
+	publicKey   string
 	compression string
 	dry         bool
 	json        bool
@@ -100,6 +103,8 @@ func generateCommand() *cobra.Command {
 	fl.StringVarP(&f.ctrAddress, "k8s-ctr-address", "c", "", "k8s: address of containerd on the device")
 	fl.StringVarP(&f.namespace, "k8s-namespace", "s", "", "k8s: namespace to deploy to")
 	addMenderFlags(fl, f, &f.provides, &f.depends)
+	fl.StringVar(&f.signCommand, "sign-command", "", "program that signs instead of --key: the SHA-256 digest on its standard input, the signature on its output")
+	fl.StringVar(&f.publicKey, "public-key", "", "PEM file of the public key that the signature of --sign-command or of a token must fit")
 	fl.BoolVar(&f.o.Artifact.NoAutoDepends, "no-depends", false, "do not depend on the version of the application that CURRENT is from")
 	fl.StringVar(&f.o.Build.TempDir, "temp-dir", "", "directory for temporary files (default: TMPDIR, else beside the output)")
 	fl.BoolVar(&f.dry, "dry-run", false, "find and read everything, print the plan, write nothing")
@@ -117,7 +122,7 @@ func addMenderFlags(fl *pflag.FlagSet, f *genFlags, provides, depends *[]string)
 	fl.StringVar(&f.o.Artifact.Software.Filesystem, "software-filesystem", f.o.Artifact.Software.Filesystem, "first word of the provides' key")
 	fl.StringArrayVar(provides, "provides", nil, "KEY:VALUE the artifact provides (repeatable)")
 	fl.StringArrayVar(depends, "depends", nil, "KEY:VALUE the artifact depends on (repeatable; of one key: any of its values)")
-	fl.StringVarP(&f.keyFile, "key", "k", f.keyFile, "PEM file of the private key to sign with (RSA or ECDSA P-256)")
+	fl.StringVarP(&f.keyFile, "key", "k", f.keyFile, "private key to sign with, RSA or ECDSA P-256: a PEM file, or the URI of a key in a PKCS #11 token, pkcs11:…")
 	fl.StringVar(&f.compression, "compression", f.compression, "of the artifact: none, gzip or zstd (zstd needs mender-artifact 3.10 and the C++ client); the payload is compressed in any case")
 }
 
@@ -128,7 +133,7 @@ func (f *genFlags) run(c *cobra.Command, args []string) error {
 	if err := f.passthrough(args); err != nil {
 		return err
 	}
-	if err := f.resolve(); err != nil {
+	if err := f.resolve(c.Context()); err != nil {
 		return err
 	}
 	bars := newBars()
@@ -152,14 +157,14 @@ func (f *genFlags) run(c *cobra.Command, args []string) error {
 }
 
 func (f *genFlags) publicKeys() []crypto.PublicKey {
-	if f.o.Artifact.Key == nil {
-		return nil
+	if k := f.o.Artifact.Signing.PublicKey(); k != nil {
+		return []crypto.PublicKey{k}
 	}
-	return []crypto.PublicKey{f.o.Artifact.Key.Public()}
+	return nil
 }
 
 // resolve turns the flags into the generator's options.
-func (f *genFlags) resolve() error {
+func (f *genFlags) resolve(ctx context.Context) error {
 	var err error
 	if f.platform != "" {
 		if f.o.Application.Platform, err = image.ParsePlatform(f.platform); err != nil {
@@ -186,14 +191,8 @@ func (f *genFlags) resolve() error {
 	default:
 		return &usageError{text: fmt.Sprintf("unknown compression %q", f.compression), hint: "none, gzip or zstd"}
 	}
-	if f.keyFile != "" {
-		b, err := os.ReadFile(f.keyFile)
-		if err != nil {
-			return &usageError{text: "--key: " + err.Error()}
-		}
-		if f.o.Artifact.Key, err = mender.LoadPrivateKey(b); err != nil {
-			return fmt.Errorf("--key %s: %w", f.keyFile, err)
-		}
+	if f.o.Artifact.Signing, err = f.signing(ctx); err != nil {
+		return err
 	}
 	if f.o.Build.ModTime, err = epoch(); err != nil {
 		return err
