@@ -79,7 +79,7 @@ func (c Component) As(i int) Component {
 	v := c.Variants[i]
 	layers := make([]Layer, len(c.Layers))
 	for n, l := range c.Layers {
-		layers[n] = Layer{DiffID: l.DiffID, Size: l.Size, Encoding: v.Layers[n].Encoding, Bytes: v.Layers[n].Bytes}
+		layers[n] = Layer{DiffID: l.DiffID, Size: l.Size, Unpacked: l.Unpacked, Encoding: v.Layers[n].Encoding, Bytes: v.Layers[n].Bytes}
 	}
 	c.Format, c.Bases, c.Layers, c.PayloadBytes, c.Variants = v.Format, v.Bases, layers, v.PayloadBytes, nil
 	return c
@@ -126,6 +126,9 @@ type Layer struct {
 	Size     int64        `json:"size"` // bytes of the uncompressed tar
 	Encoding Encoding     `json:"encoding"`
 	Bytes    int64        `json:"bytes"` // in the payload
+	// Unpacked is how many bytes the layer's files take, where that is more than
+	// Size: a tar may hold sparse files, which engines fill.
+	Unpacked int64 `json:"unpacked,omitempty"`
 }
 
 // Base is an image that has to be on the device for a delta to apply.

@@ -31,7 +31,7 @@ func sample() *Metadata {
 		ApplicationVersion: "2.0",
 		Components: []Component{{
 			URL: "docker.io/library/web:2", Type: ComponentImage, Digest: digest("b"), Platform: "linux/arm/v7", ConfigSize: 1000,
-			Layers: []Layer{{digest("l1"), 4096, EncodingOmitted, 0}, {digest("l2"), 10240, EncodingDelta, 200}, {digest("l3"), 2048, EncodingVerbatim, 900}},
+			Layers: []Layer{{digest("l1"), 4096, EncodingOmitted, 0, 0}, {digest("l2"), 10240, EncodingDelta, 200, 0}, {digest("l3"), 2048, EncodingVerbatim, 900, 0}},
 			Format: FormatDelta, Bases: []Base{{"docker.io/library/web:1", digest("a"), nil}}, PayloadBytes: 2100,
 		}},
 		Sizes:    &Sizes{ImagesPayload: 6000, ManifestsPayload: 4096, Manifests: 100, Temp: 1, Engine: 2},

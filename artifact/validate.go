@@ -235,7 +235,7 @@ func (c *Component) validate(sum *total) error {
 		if (l.Encoding == EncodingVariant) != (c.Format == FormatVariants) {
 			return fmt.Errorf("layer %d: encoding %q in an image of the format %q", i, clip(string(l.Encoding)), clip(string(c.Format)))
 		}
-		sum.add(l.Size, l.Bytes)
+		sum.add(l.Size, l.Bytes, l.Unpacked)
 	}
 	if c.Format == FormatVariants {
 		return c.validateVariants(sum)

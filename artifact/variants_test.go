@@ -22,7 +22,7 @@ func several() Component {
 	}
 	return Component{
 		URL: "example/web:3", Type: ComponentImage, Digest: digest("web3"), Platform: "linux/arm64", ConfigSize: 10,
-		Layers: []Layer{{digest("l1"), 4096, EncodingVariant, 0}, {digest("l2"), 8192, EncodingVariant, 0}},
+		Layers: []Layer{{digest("l1"), 4096, EncodingVariant, 0, 0}, {digest("l2"), 8192, EncodingVariant, 0, 0}},
 		Format: FormatVariants, PayloadBytes: 100,
 		Variants: []Variant{
 			{Format: FormatDelta, Bases: []Base{base("1", digest("l1"))}, Shared: true, PayloadBytes: 30, Temp: 5, Memory: 6, Engine: 7,
@@ -54,7 +54,7 @@ func TestVariantsMetadata(t *testing.T) {
 	one := c.As(0)
 	require.Equal(t, FormatDelta, one.Format)
 	require.Equal(t, c.Variants[0].Bases, one.Bases)
-	require.Equal(t, []Layer{{digest("l1"), 4096, EncodingOmitted, 0}, {digest("l2"), 8192, EncodingDelta, 20}}, one.Layers)
+	require.Equal(t, []Layer{{digest("l1"), 4096, EncodingOmitted, 0, 0}, {digest("l2"), 8192, EncodingDelta, 20, 0}}, one.Layers)
 	require.EqualValues(t, 30, one.PayloadBytes)
 	require.NoError(t, withVariants(one).Validate())
 	require.Equal(t, []string{"image.shared", "image.1.delta"}, c.Members(0))

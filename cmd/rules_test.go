@@ -52,6 +52,7 @@ var rooms = []room{
 			"github.com/opencontainers", "github.com/vbatts/tar-split", "github.com/klauspost/compress",
 		},
 	},
+	{dir: "submodules/imagestore/storetest", own: []string{"submodules", "submodules/imagestore", "delta", "artifact/image"}, others: []string{"github.com/stretchr/testify"}},
 	{
 		dir: "submodules/compose",
 		own: []string{"submodules", "submodules/config", "submodules/imagestore/...", "artifact/image", "store/durable"},

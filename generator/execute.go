@@ -85,6 +85,9 @@ func (r *run) packImages(ctx context.Context, p *plan, out *payload) (sent []Sen
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", img.URL, err)
 		}
+		for n := range c.Layers {
+			c.Layers[n].Unpacked = p.layers[c.Layers[n].DiffID].unpacked
+		}
 		out.components = append(out.components, *c)
 	}
 	if err := pack.w.Close(); err != nil {

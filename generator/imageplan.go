@@ -56,6 +56,7 @@ type PlannedLayer struct {
 type plan struct {
 	Plan
 	images []plannedImage // of the components, in the same order
+	layers layers         // what reading them found out
 }
 
 // plannedImage is one image of the plan.
@@ -93,7 +94,7 @@ func (p *plannedImage) current() *source.Found {
 
 // plan decides how every image travels.
 func (r *run) plan(images []foundImage, ls layers) (*plan, error) {
-	p := &plan{Plan: Plan{Version: artifact.VersionReference}, images: make([]plannedImage, len(images))}
+	p := &plan{Plan: Plan{Version: artifact.VersionReference}, images: make([]plannedImage, len(images)), layers: ls}
 	deltas := r.Images.makesDeltas(images)
 	if deltas {
 		p.Version = artifact.VersionCurrent
@@ -199,7 +200,7 @@ func (p *plan) engineGrowth() int64 {
 		for _, l := range c.Layers {
 			if !l.Omitted && !seen[l.DiffID] {
 				seen[l.DiffID] = true
-				n += l.Size
+				n += max(l.Size, p.layers[l.DiffID].unpacked)
 			}
 		}
 	}

@@ -25,6 +25,7 @@ type layer struct {
 	path string // its uncompressed tar; "" if it was not kept
 	// compressed is how many bytes the layer takes compressed; 0 if not measured.
 	compressed int64
+	unpacked   int64 // bytes that its files take, where that is more than size; else 0
 }
 
 // of returns a copy of an image whose layers have their sizes and, where they
@@ -175,8 +176,13 @@ func (lr *layerReader) one(ctx context.Context, from image.Layer) (l layer, err 
 		z = gzip.NewWriter(metered.Writer(ctx, io.Discard, func(n int64) { l.compressed += n })) // the level of a full image
 		out = append(out, z)
 	}
-	out = append(out, metered.Writer(ctx, io.Discard, lr.step))
-	if l.size, err = io.Copy(io.MultiWriter(out...), in); err != nil {
+	files := newUnpackedMeter()
+	out = append(out, files, metered.Writer(ctx, io.Discard, lr.step))
+	l.size, err = io.Copy(io.MultiWriter(out...), in)
+	if unpacked := files.end(); unpacked > l.size {
+		l.unpacked = unpacked
+	}
+	if err != nil {
 		return l, err
 	}
 	if z != nil {

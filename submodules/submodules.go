@@ -59,6 +59,7 @@ const (
 	FeatureSync       = "sync"       // SYNC is there
 	FeatureRepair     = "repair"     // REPAIR is there
 	FeatureStorage    = "storage"    // STORAGE is there
+	FeatureAnnounced  = "announced"  // LOAD refuses content that is not what the metadata announces
 )
 
 // The words of OPTIONS.
@@ -137,8 +138,27 @@ type Component struct {
 	URL            string          `json:"url"`
 	Digest         string          `json:"digest,omitempty"`
 	DiffIDs        []string        `json:"diff_ids,omitempty"`
-	Bases          []Component     `json:"bases,omitempty"` // with LOAD: what its delta builds on, that of CurrentURL first
+	Bases          []Component     `json:"bases,omitempty"`     // with LOAD: what its delta builds on, that of CurrentURL first
+	Announced      *Announced      `json:"announced,omitempty"` // with LOAD: what the artifact's metadata says of the content
 	AdditionalData json.RawMessage `json:"additional_data,omitempty"`
+}
+
+// Announced is what an artifact's signed metadata says of the content of a LOAD.
+// The content itself is not verified yet at that time: it is refused where it
+// differs, and bounded by the sizes.
+type Announced struct {
+	Format     string           `json:"format,omitempty"`      // full or delta; "": either
+	ConfigSize int64            `json:"config_size,omitempty"` // bytes of the image's config
+	Layers     []AnnouncedLayer `json:"layers,omitempty"`      // in the order of diff_ids; none: not announced
+	Temp       int64            `json:"temp,omitempty"`        // bytes of temporary files
+	Engine     int64            `json:"engine,omitempty"`      // bytes that all layers take; for an artifact that does not announce them one by one
+}
+
+// AnnouncedLayer is one layer of an Announced.
+type AnnouncedLayer struct {
+	Size     int64  `json:"size"`               // bytes of the uncompressed tar
+	Unpacked int64  `json:"unpacked,omitempty"` // bytes of its files, where they are more: sparse files
+	Encoding string `json:"encoding"`           // verbatim, delta or omitted
 }
 
 // Requirement is one line of REQS: a command, and whether a missing one is an

@@ -126,6 +126,9 @@ func (l *loader) image(ctx context.Context, info artifact.ImageInfo, content io.
 			info.Kind = artifact.KindDelta // both together are one
 		}
 	}
+	if err := l.checkKind(info); err != nil {
+		return err
+	}
 	req := submodules.Request{CurrentURL: base, Path: "-", Stdin: content}
 	if l.info.Has(submodules.FeatureStage) {
 		req.Options = append(req.Options, submodules.OptionStage)
@@ -187,7 +190,7 @@ func (l *loader) load(ctx context.Context, c store.Component, size int64, req su
 	}
 	req.App, req.Platform, req.Env = l.app, l.r.Platform, l.r.Env
 	req.URL, req.Components = c.URL, components([]store.Component{c})
-	req.Components[0].Bases = l.bases(c)
+	req.Components[0].Bases, req.Components[0].Announced = l.bases(c), l.announced(c)
 	err := l.call(ctx, submodules.VerbLoad, req, l.o.Load)
 	if err != nil || !suspect {
 		return err
@@ -216,6 +219,46 @@ func (l *loader) bases(c store.Component) (list []submodules.Component) {
 		}
 	}
 	return list
+}
+
+// announced is what the metadata says of a component's content. The metadata is
+// verified before the payload is.
+func (l *loader) announced(c store.Component) *submodules.Announced {
+	sizes := l.h.meta.Sizes
+	for _, m := range l.h.meta.Components {
+		if m.Digest.String() != c.Digest || m.URL != c.URL {
+			continue
+		}
+		a := &submodules.Announced{Format: string(m.Format), ConfigSize: m.ConfigSize}
+		if sizes != nil {
+			a.Temp = sizes.Temp
+		}
+		for _, layer := range m.Layers {
+			a.Layers = append(a.Layers, submodules.AnnouncedLayer{Size: layer.Size, Unpacked: layer.Unpacked, Encoding: string(layer.Encoding)})
+		}
+		return a
+	}
+	if sizes == nil {
+		return nil
+	}
+	return &submodules.Announced{Temp: sizes.Temp, Engine: sizes.Engine}
+}
+
+// checkKind compares how an image travels with what the metadata announces.
+func (l *loader) checkKind(info artifact.ImageInfo) error {
+	for _, m := range l.h.meta.Components {
+		if m.Digest != info.Digest {
+			continue
+		}
+		want := artifact.KindFull
+		if m.Format == artifact.FormatDelta {
+			want = artifact.KindDelta
+		}
+		if info.Kind != want {
+			return fmt.Errorf("%w: it is not in the format that the metadata announces, %s", artifact.ErrPayload, m.Format)
+		}
+	}
+	return nil
 }
 
 func baseOf(b artifact.Base) submodules.Component {

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/submodules"
 )
 
@@ -28,15 +29,26 @@ func FreeBytes(dir string) (int64, error) {
 	return blocks * size, nil
 }
 
-// room is the target's room, asked for once: what a load writes meanwhile does
-// not count twice.
+// freeMargin is what a load leaves free of the engine's disk, in bytes.
+const freeMargin = 16 << 20
+
+// room is the target's room but for the margin, asked for once: what a load
+// writes meanwhile does not count twice.
 func (rc *receiver) room() (int64, error) {
-	rc.roomOnce.Do(func() { rc.roomLeft, rc.roomErr = rc.target.Room(rc.ctx) })
+	rc.roomOnce.Do(func() {
+		if rc.roomLeft, rc.roomErr = rc.target.Room(rc.ctx); rc.roomLeft != NoRoomLimit {
+			rc.roomLeft = max(0, rc.roomLeft-freeMargin)
+		}
+	})
 	return rc.roomLeft, rc.roomErr
 }
 
-// fits says whether the target has room for size bytes more of layers.
+// fits says whether size bytes more of layers are announced and the target has
+// room for them.
 func (rc *receiver) fits(size int64) error {
+	if left := rc.announced.total() - rc.taken; size > left {
+		return notAnnounced("%d bytes of layers, announced are %d more", size, left)
+	}
 	room, err := rc.room()
 	if err != nil {
 		return err
@@ -72,8 +84,8 @@ type gauge struct {
 	size int64 // valid after Close
 }
 
-// gauge begins to gauge one layer.
-func (rc *receiver) gauge(to io.Writer) (*gauge, error) {
+// gauge begins to gauge one layer; d is its diffID where that is known.
+func (rc *receiver) gauge(to io.Writer, d image.Digest) (*gauge, error) {
 	room, err := rc.room()
 	if err != nil {
 		return nil, err
@@ -81,8 +93,12 @@ func (rc *receiver) gauge(to io.Writer) (*gauge, error) {
 	pr, pw := io.Pipe()
 	g := &gauge{to: to, pw: pw, done: make(chan error, 1)}
 	taken := rc.taken
+	limit, known := rc.announced.layer(d)
+	if !known {
+		limit = rc.announced.total() - taken
+	}
 	go func() {
-		err := g.walk(pr, taken, room)
+		err := g.walk(pr, taken, room, limit)
 		if err == nil {
 			_, err = io.Copy(io.Discard, pr)
 		}
@@ -94,7 +110,7 @@ func (rc *receiver) gauge(to io.Writer) (*gauge, error) {
 
 // walk ends at the first error of the tar: what is wrong with it is for others
 // to say.
-func (g *gauge) walk(r io.Reader, taken, room int64) error {
+func (g *gauge) walk(r io.Reader, taken, room, limit int64) error {
 	plain, end, err := Inflate(r)
 	if err != nil {
 		return nil
@@ -108,6 +124,9 @@ func (g *gauge) walk(r io.Reader, taken, room int64) error {
 		}
 		if h.Typeflag != tar.TypeReg && h.Typeflag != tar.TypeGNUSparse {
 			continue
+		}
+		if h.Size > limit-g.size {
+			return notAnnounced("the files of a layer take more than the %d bytes announced", limit)
 		}
 		if h.Size > room-taken-g.size {
 			return noRoom(taken+g.size, h.Size, room)

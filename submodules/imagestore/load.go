@@ -60,8 +60,11 @@ type LoadRequest struct {
 	Stage    bool           // leave the tag URL where it is
 	Deep     bool           // layers may be the shell reference's xdelta3 files
 	Distrust bool           // what is present may be damaged: verify it, load it again
-	TempDir  string
-	Log      func(format string, args ...any) // must be set
+	// Announced is what the artifact's metadata says of the content, nil for
+	// nothing. Its layers are in the order of Want.DiffIDs.
+	Announced *submodules.Announced
+	TempDir   string
+	Log       func(format string, args ...any) // must be set
 }
 
 // NewLoadRequest reads a sub-module's LOAD call.
@@ -75,12 +78,15 @@ func NewLoadRequest(r submodules.Request) (LoadRequest, error) {
 	if q.Want, err = Wanted(r); err != nil {
 		return q, err
 	}
-	if c, ok := r.Component(r.URL); ok && len(c.Bases) > 0 {
-		base, err := ParseIdentity(c.Bases[0])
-		if err != nil {
-			return q, err
+	if c, ok := r.Component(r.URL); ok {
+		q.Announced = c.Announced
+		if len(c.Bases) > 0 {
+			base, err := ParseIdentity(c.Bases[0])
+			if err != nil {
+				return q, err
+			}
+			q.Base = base.DiffIDs
 		}
-		q.Base = base.DiffIDs
 	}
 	if r.Platform != "" {
 		if q.Platform, err = image.ParsePlatform(r.Platform); err != nil {
@@ -214,7 +220,7 @@ func (q LoadRequest) present(img Stored) error {
 func (q LoadRequest) receive(ctx context.Context, s Store, content io.Reader) (Stored, error) {
 	id, loaded, err := Receive(ctx, s, content, Incoming{
 		Tag: q.own, Want: q.Want, Platform: q.Platform,
-		Current: q.Current, Base: q.Base, Deep: q.Deep, TempDir: q.TempDir, Log: q.Log,
+		Announced: q.Announced, Current: q.Current, Base: q.Base, Deep: q.Deep, TempDir: q.TempDir, Log: q.Log,
 	})
 	if err != nil {
 		err = fmt.Errorf("load image %s: %w", q.URL, err)

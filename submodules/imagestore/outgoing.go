@@ -43,7 +43,10 @@ func begin(ctx context.Context, t Target) *outgoing {
 	return o
 }
 
-func blobName(d image.Digest) string { return "blobs/sha256/" + d.Hex() }
+// blobDir is where an OCI layout has its blobs.
+const blobDir = "blobs/sha256/"
+
+func blobName(d image.Digest) string { return blobDir + d.Hex() }
 
 func (o *outgoing) has(name string) bool { return o.written[name] }
 

@@ -4,11 +4,13 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"slices"
+	"strings"
 
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/delta"
@@ -40,6 +42,12 @@ type Target interface {
 	Save(ctx context.Context, ref string) (f *os.File, size int64, err error)
 }
 
+// Preparer is a Target that has to forget what broken loads left, before it is
+// given the layers diffIDs.
+type Preparer interface {
+	Prepare(ctx context.Context, diffIDs []image.Digest) error
+}
+
 // Incoming is content on its way into a Target.
 type Incoming struct {
 	// Tag gives the one reference the image gets, by its config's digest.
@@ -49,6 +57,8 @@ type Incoming struct {
 	// content and leads to the image's config: the shell reference calls an image
 	// so where the engine of the build host has containerd's image store.
 	Want Identity
+	// Announced is what the metadata says of the content, nil for nothing.
+	Announced *submodules.Announced
 	// Platform the image must suit; zero is any.
 	Platform image.Platform
 	// Current names the old image a delta starts from: the reference's needs it,
@@ -85,8 +95,12 @@ func Receive(ctx context.Context, t Target, r io.Reader, in Incoming) (id Identi
 		}
 		return id, false, submodules.Mark(err, submodules.ErrContent)
 	}
-	rc := &receiver{ctx: ctx, target: t, in: in}
+	rc := &receiver{ctx: ctx, target: t, in: in, nonce: rand.Text()}
+	if rc.announced, err = newAnnouncement(in.Announced, in.Want); err == nil {
+		err = rc.announced.checkKind(head, in.Deep)
+	}
 	switch {
+	case err != nil:
 	case bytes.HasPrefix(head, deltaMagic):
 		err = rc.delta(br)
 	case bytes.HasPrefix(head, vcdiffMagic):
@@ -137,8 +151,11 @@ type receiver struct {
 	target Target
 	in     Incoming
 
-	id  Identity
-	out *outgoing // nil until the first byte for the engine
+	announced *announcement
+	id        Identity
+	nonce     string    // of this load, in the names of layers
+	layers    int       // that have such names
+	out       *outgoing // nil until the first byte for the engine
 	roomState
 }
 
@@ -190,7 +207,7 @@ func (rc *receiver) archive(r io.Reader) error {
 	var present map[image.Digest]image.Descriptor
 	early := false
 	names := map[string]string{} // member → its name in the archive for the engine
-	imgs, err := image.ReadStream(r, image.Limits{}, image.Handler{
+	imgs, err := image.ReadStream(r, rc.announced.limits(), image.Handler{
 		Manifest: func(imgs []image.StreamImage, first bool) error {
 			if early = first; !early {
 				return nil
@@ -213,11 +230,14 @@ func (rc *receiver) archive(r io.Reader) error {
 				return nil
 			}
 			name := m.Name
-			if early && m.Compression == "" {
+			switch {
+			case early && m.Compression == "":
 				name = blobName(m.DiffID)
+			case !strings.HasPrefix(name, blobDir):
+				name = rc.layerName()
 			}
 			if !rc.writer().has(name) {
-				if err := rc.layer(name, m.Size, r); err != nil {
+				if err := rc.layer(name, m.DiffID, m.Size, r); err != nil {
 					return err
 				}
 			}
@@ -321,12 +341,24 @@ func (rc *receiver) choose(imgs []image.StreamImage) (image.StreamImage, error) 
 	return fits[0], nil
 }
 
+// layerName is a name for a layer in a docker-archive that no other load has
+// used: Docker's containerd store resumes what an earlier load, which may have
+// been a forged one, began under the same name (28.5).
+func (rc *receiver) layerName() string {
+	rc.layers++
+	return fmt.Sprintf("%s-%d/layer.tar", rc.nonce, rc.layers)
+}
+
 // layer gives the engine a layer of exactly size bytes, if it has room for it.
-func (rc *receiver) layer(name string, size int64, r io.Reader) error {
+// d is its diffID where that is known.
+func (rc *receiver) layer(name string, d image.Digest, size int64, r io.Reader) error {
+	if limit, known := rc.announced.layer(d); known && size > limit {
+		return notAnnounced("layer %s has %d bytes, announced are %d", d, size, limit)
+	}
 	if err := rc.fits(size); err != nil {
 		return err
 	}
-	g, err := rc.gauge(rc.writer().tw)
+	g, err := rc.gauge(rc.writer().tw, d)
 	if err != nil {
 		return err
 	}
@@ -341,6 +373,15 @@ func (rc *receiver) layer(name string, size int64, r io.Reader) error {
 // writer is the archive for the engine, begun when it is first asked for.
 func (rc *receiver) writer() *outgoing {
 	if rc.out == nil {
+		if p, ok := rc.target.(Preparer); ok {
+			layers := rc.id.DiffIDs
+			if layers == nil {
+				layers = rc.in.Want.DiffIDs
+			}
+			if err := p.Prepare(rc.ctx, layers); err != nil {
+				rc.in.Log("warning: what a broken load may have left stays: %v", err)
+			}
+		}
 		rc.out = begin(rc.ctx, rc.target)
 	}
 	return rc.out

@@ -67,6 +67,12 @@ func (rc *receiver) delta(r *bufio.Reader) error {
 	if rc.in.Want.Config != "" && rc.in.Want.Config != want {
 		return fmt.Errorf("the delta makes the image with config %s, announced is %s: %w", want, rc.in.Want.Config, image.ErrMismatch)
 	}
+	if err := rc.announced.checkDelta(objects); err != nil {
+		return err
+	}
+	if rc.in.Want.DiffIDs != nil && !slices.Equal(rc.in.Want.DiffIDs, diffIDs) {
+		return fmt.Errorf("the delta of image %s: its layers are not those announced: %w", want, image.ErrMismatch)
+	}
 	rc.id = Identity{Config: want, DiffIDs: diffIDs}
 	if has, err := rc.target.Has(rc.ctx, rc.id); err != nil {
 		return err
@@ -96,7 +102,11 @@ func (rc *receiver) delta(r *bufio.Reader) error {
 			return err
 		}
 	}
+	last := lastNeeded(objects, present)
 	err = d.Apply(rc.ctx, more.with(old), func(o delta.ObjectInfo) (delta.Sink, error) {
+		if o.Index > last {
+			return nil, errEnough
+		}
 		if o.Index == 0 {
 			return &configSink{rc: rc, into: &a.config}, nil
 		}
@@ -108,10 +118,10 @@ func (rc *receiver) delta(r *bufio.Reader) error {
 		if err := rc.writer().header(blobName(dig), o.Size); err != nil {
 			return nil, err
 		}
-		g, err := rc.gauge(rc.writer().tw)
+		g, err := rc.gauge(rc.writer().tw, dig)
 		return &layerSink{rc: rc, gauge: g}, err
 	})
-	if err != nil {
+	if err != nil && !errors.Is(err, errEnough) {
 		return err
 	}
 	for i, dig := range diffIDs {
@@ -128,6 +138,20 @@ func (rc *receiver) delta(r *bufio.Reader) error {
 		a.names[i] = blobName(dig)
 	}
 	return rc.writer().finish(a, rc.in.Tag(rc.id.Config))
+}
+
+// errEnough ends the decoding of a delta of which the rest is present.
+var errEnough = errors.New("the rest is present already")
+
+// lastNeeded is the index of the last object that a delta brings and the target
+// lacks: what comes after it need not be decoded. A config always is needed.
+func lastNeeded(objects []delta.ObjectInfo, present map[image.Digest]image.Descriptor) (last int) {
+	for i, o := range objects {
+		if _, ok := present[image.Digest(o.Digest)]; !ok && o.Encoding != delta.Omitted {
+			last = i
+		}
+	}
+	return last
 }
 
 // fitsAll says whether there is room for the layers that the target lacks.
@@ -171,7 +195,7 @@ func (rc *receiver) copyLayer(old Old, d image.Digest) (size int64, err error) {
 	if err != nil {
 		return 0, err
 	}
-	err = rc.layer(blobName(d), size, v)
+	err = rc.layer(blobName(d), d, size, v)
 	if cerr := v.Close(); err == nil {
 		err = cerr
 	}

@@ -29,6 +29,9 @@ func (rc *receiver) shared(d *delta.Reader) (*sharedContent, error) {
 	if len(objects) != 1 || objects[0].Kind != delta.Tar || objects[0].Encoding == delta.Omitted {
 		return nil, fmt.Errorf("%w: shared content is one tar", delta.ErrFormat)
 	}
+	if err := rc.announced.checkShared(objects[0].Size); err != nil {
+		return nil, err
+	}
 	if len(rc.in.Base) == 0 {
 		return nil, submodules.Mark(errNoBase, submodules.ErrBase)
 	}

@@ -52,7 +52,7 @@ func (m *Module) Features() []string {
 	return []string{
 		submodules.FeatureStream, submodules.FeatureStage, submodules.FeatureComponents,
 		submodules.FeatureDelta, submodules.FeatureShared, submodules.FeatureVcdiff, submodules.FeatureVerify, submodules.FeatureSync,
-		submodules.FeatureRepair, submodules.FeatureStorage,
+		submodules.FeatureRepair, submodules.FeatureStorage, submodules.FeatureAnnounced,
 	}
 }
 

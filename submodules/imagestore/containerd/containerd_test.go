@@ -170,7 +170,7 @@ func receive(t *testing.T, s *Store, app, url string, content []byte, want image
 	return loaded, nil
 }
 
-func TestStore(t *testing.T) {
+func TestStoreLife(t *testing.T) {
 	s := openStore(t)
 	ctx := context.Background()
 	seed := time.Now().UnixNano()

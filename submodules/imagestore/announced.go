@@ -1,0 +1,154 @@
+package imagestore
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/mender-app/mender-app/artifact/image"
+	"github.com/mender-app/mender-app/delta"
+	"github.com/mender-app/mender-app/submodules"
+)
+
+// Until the whole payload has been read nobody knows that it is what was signed.
+// The metadata is verified before. So what the metadata announces of an image
+// decides what of the content is taken, and how much work and disk it may cost.
+
+// errNotAnnounced marks content that is not what the metadata announces.
+var errNotAnnounced = errors.New("the content is not what the artifact's metadata announces")
+
+func notAnnounced(format string, args ...any) error {
+	return submodules.Mark(fmt.Errorf("%w: %s", errNotAnnounced, fmt.Sprintf(format, args...)), submodules.ErrContent)
+}
+
+// archiveOverhead is what an image archive may have beside its layers, in bytes:
+// manifests, configs, and the tar's own headers.
+const archiveOverhead = 64 << 20
+
+// announcement is what the metadata announces of the image, nil for nothing.
+type announcement struct {
+	*submodules.Announced
+	diffIDs []image.Digest // of its layers
+}
+
+// newAnnouncement is nil where nothing is announced. Layers of a number that is
+// not that of the diffIDs are an error.
+func newAnnouncement(a *submodules.Announced, id Identity) (*announcement, error) {
+	if a == nil {
+		return nil, nil
+	}
+	if len(a.Layers) > 0 && len(a.Layers) != len(id.DiffIDs) {
+		return nil, submodules.Mark(fmt.Errorf("%d layers are announced, and %d diffIDs", len(a.Layers), len(id.DiffIDs)), submodules.ErrUsage)
+	}
+	for _, l := range a.Layers {
+		if l.Size < 0 || l.Unpacked < 0 {
+			return nil, submodules.Mark(errors.New("a layer of negative size is announced"), submodules.ErrUsage)
+		}
+	}
+	return &announcement{a, id.DiffIDs}, nil
+}
+
+// The values of Announced.Format.
+const (
+	formatFull  = "full"
+	formatDelta = "delta"
+)
+
+// checkKind compares the first bytes of the content with the announced format.
+func (a *announcement) checkKind(head []byte, deep bool) error {
+	if a == nil {
+		return nil
+	}
+	isDelta := bytes.HasPrefix(head, deltaMagic)
+	switch {
+	case a.Format == formatFull && (isDelta || deep || bytes.HasPrefix(head, vcdiffMagic)):
+		return notAnnounced("it is a delta, announced is a full image")
+	case a.Format == formatDelta && !isDelta:
+		return notAnnounced("it is no delta, announced is one")
+	}
+	return nil
+}
+
+// checkDelta compares the header of a delta with what is announced.
+func (a *announcement) checkDelta(objects []delta.ObjectInfo) error {
+	if a == nil || len(a.Layers) == 0 {
+		return nil
+	}
+	if len(objects) != len(a.Layers)+1 {
+		return notAnnounced("the delta has %d layers, announced are %d", len(objects)-1, len(a.Layers))
+	}
+	if objects[0].Size != a.ConfigSize {
+		return notAnnounced("the delta has a config of %d bytes, announced are %d", objects[0].Size, a.ConfigSize)
+	}
+	for i, l := range a.Layers {
+		o := objects[i+1]
+		switch {
+		case image.Digest(o.Digest) != a.diffIDs[i]:
+			return notAnnounced("layer %d of the delta is %s, announced is %s", i, o.Digest, a.diffIDs[i])
+		case o.Size != l.Size:
+			return notAnnounced("layer %s of the delta has %d bytes, announced are %d", o.Digest, o.Size, l.Size)
+		case string(o.Encoding) != l.Encoding:
+			return notAnnounced("layer %s of the delta is %s, announced is %s", o.Digest, o.Encoding, l.Encoding)
+		}
+	}
+	return nil
+}
+
+// checkShared compares the size of shared content with the announced temporary
+// bytes, of which it is a part.
+func (a *announcement) checkShared(size int64) error {
+	if a != nil && size > a.Temp {
+		return notAnnounced("its shared content has %d bytes, announced are %d temporary bytes", size, a.Temp)
+	}
+	return nil
+}
+
+// layer is how many bytes a layer may have and its files may take; known is
+// false where that is not announced.
+func (a *announcement) layer(d image.Digest) (size int64, known bool) {
+	if a == nil {
+		return 0, false
+	}
+	for i, l := range a.Layers {
+		if a.diffIDs[i] == d {
+			return max(l.Size, l.Unpacked), true
+		}
+	}
+	return 0, false
+}
+
+// total is how many bytes all layers may take.
+func (a *announcement) total() int64 {
+	if a == nil {
+		return math.MaxInt64
+	}
+	if len(a.Layers) == 0 {
+		if a.Engine > 0 {
+			return a.Engine
+		}
+		return math.MaxInt64
+	}
+	var sum int64
+	for _, l := range a.Layers {
+		sum += min(max(l.Size, l.Unpacked), math.MaxInt64-sum)
+	}
+	return sum
+}
+
+// limits bound the reading of an archive.
+func (a *announcement) limits() image.Limits {
+	total := a.total()
+	if total > math.MaxInt64-archiveOverhead {
+		return image.Limits{}
+	}
+	limits := image.Limits{MaxBytes: total + archiveOverhead, MaxLayer: total}
+	if a.Layers != nil {
+		limits.MaxLayer = 0
+		for _, l := range a.Layers {
+			limits.MaxLayer = max(limits.MaxLayer, l.Size)
+		}
+	}
+	limits.MaxLayer = max(limits.MaxLayer, image.MaxConfig) // a config or manifest passes as a blob too
+	return limits
+}

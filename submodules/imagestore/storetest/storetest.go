@@ -1,0 +1,409 @@
+// Package storetest tests any image store against what imagestore's Load and
+// Repair need of it: images that are present, loads in every form, old content
+// for deltas, verification, repair after each kind of damage, and hostile
+// content. The stores of Docker and containerd pass it; so must any other.
+package storetest
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/mender-app/mender-app/artifact/image"
+	"github.com/mender-app/mender-app/delta"
+	"github.com/mender-app/mender-app/submodules"
+	"github.com/mender-app/mender-app/submodules/imagestore"
+)
+
+// Fixture is the store under test, and what only its engine knows.
+type Fixture struct {
+	Store imagestore.RepairStore
+	// Apps are two names of applications that the store has nothing of. The
+	// images that the suite loads are called by them, and by nothing else.
+	Apps [2]string
+	// Platform of the images that the suite makes.
+	Platform image.Platform
+	// Names returns every reference in the store that contains the name of an
+	// application, and the config digest of what it names.
+	Names func(t *testing.T, app string) map[string]image.Digest
+	// Unpacked returns the directory with the files of a layer of an image, nil
+	// where the store's files are out of reach.
+	Unpacked func(t *testing.T, id imagestore.Identity, layer int) string
+	// Blob returns the file that a layer of an image is stored in, nil for a
+	// store that keeps only what it unpacked.
+	Blob func(t *testing.T, id imagestore.Identity, layer int) string
+	// Free is how many bytes the store's disk has free.
+	Free func(t *testing.T) int64
+}
+
+// Run runs the suite. open returns a fixture with names of its own each time.
+func Run(t *testing.T, open func(t *testing.T) Fixture) {
+	for _, c := range []struct {
+		name string
+		test func(*suite)
+	}{
+		{"Load", testLoad},
+		{"Present", testPresent},
+		{"Names", testNames},
+		{"Refuse", testRefuse},
+		{"Manifest", testManifest},
+		{"OldContent", testOldContent},
+		{"Distrust", testDistrust},
+		{"Repair", testRepair},
+		{"RepairMissing", testRepairMissing},
+		{"Announced", testAnnounced},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			f := open(t)
+			c.test(&suite{T: t, Fixture: f, app: f.Apps[0], url: f.Apps[0] + ":1"})
+		})
+	}
+}
+
+// suite is one test at work.
+type suite struct {
+	*testing.T
+	Fixture
+	app, url string
+}
+
+// in is the suite in a subtest.
+func (s *suite) in(name string, f func(s *suite)) {
+	s.Run(name, func(t *testing.T) {
+		t.Helper()
+		c := *s
+		c.T = t
+		f(&c)
+	})
+}
+
+// request is a LOAD of an image for the application.
+func (s *suite) request(m made) imagestore.LoadRequest {
+	return imagestore.LoadRequest{App: s.app, URL: s.url, Want: m.id(), Platform: s.Platform, TempDir: s.TempDir(), Log: s.Logf}
+}
+
+func (s *suite) load(q imagestore.LoadRequest, content []byte) error {
+	err := imagestore.Load(s.Context(), s.Store, q, bytes.NewReader(content))
+	left, derr := os.ReadDir(q.TempDir)
+	require.NoError(s, derr)
+	require.Empty(s, left, "nothing stays in the temporary directory")
+	return err
+}
+
+// whole requires that an image is there and whole.
+func (s *suite) whole(m made) {
+	s.Helper()
+	img, err := s.Store.Find(s.Context(), s.app, m.id(), s.url)
+	require.NoError(s, err)
+	require.Equal(s, m.id(), img.Identity)
+	require.NoError(s, img.Undescribed)
+	bad, err := s.Store.Damages(s.Context(), img)
+	require.NoError(s, err)
+	require.Empty(s, bad)
+}
+
+func (s *suite) absent(m made) {
+	s.Helper()
+	_, err := s.Store.Find(s.Context(), s.app, m.id(), "")
+	require.ErrorIs(s, err, submodules.ErrNotFound)
+}
+
+// names are the references of the application's own images and of its URLs.
+func (s *suite) names() map[string]image.Digest { return s.Names(s.T, s.app) }
+
+// unread fails the test when it is read.
+type unread struct{ t *testing.T }
+
+func (u unread) Read([]byte) (int, error) {
+	u.t.Error("the content is read")
+	return 0, os.ErrInvalid
+}
+
+func testLoad(s *suite) {
+	for form, pack := range forms {
+		s.in(form, func(s *suite) {
+			m := s.image(form, "top "+form)
+			require.NoError(s, s.load(s.request(m), pack(s.T, m)))
+			s.whole(m)
+			require.NoError(s, s.Store.Sync(s.Context()))
+			require.Equal(s, m.img.ConfigDigest, s.names()[imagestore.OwnRef(s.app, m.img.ConfigDigest)])
+			named, err := s.Store.Named(s.Context(), s.url)
+			require.NoError(s, err)
+			require.Equal(s, m.id(), named.Identity, "the url has moved")
+		})
+	}
+}
+
+func testPresent(s *suite) {
+	m := s.image("a", "top")
+	require.NoError(s, s.load(s.request(m), archive(s.T, m)))
+	q := s.request(m)
+	require.NoError(s, imagestore.Load(s.Context(), s.Store, q, unread{s.T}))
+	// What only the content says what it is, is read, and not given to the store.
+	q.Want = imagestore.Identity{}
+	require.NoError(s, s.load(q, archive(s.T, m)))
+	q = s.request(m)
+	q.Platform.Arch = "s390x"
+	require.ErrorIs(s, imagestore.Load(s.Context(), s.Store, q, unread{s.T}), submodules.ErrContent)
+	present, err := s.Store.Present(s.Context(), m.img.DiffIDs)
+	require.NoError(s, err)
+	require.Len(s, present, len(m.img.DiffIDs))
+	has, err := s.Store.Has(s.Context(), m.id())
+	require.NoError(s, err)
+	require.True(s, has)
+
+	// Another image on the same base needs only what is new of it.
+	other := s.image("b", "another top")
+	require.NoError(s, s.load(s.request(other), archive(s.T, other, other.img.DiffIDs[0])))
+	s.whole(other)
+	s.whole(m)
+}
+
+func testNames(s *suite) {
+	one, two := s.image("one", "1"), s.image("two", "2")
+	require.NoError(s, s.load(s.request(one), archive(s.T, one)))
+	before := s.names()
+
+	// A staged image moves no tag.
+	q := s.request(two)
+	q.Stage = true
+	require.NoError(s, s.load(q, archive(s.T, two)))
+	own := imagestore.OwnRef(s.app, two.img.ConfigDigest)
+	require.Equal(s, two.img.ConfigDigest, s.names()[own])
+	named, err := s.Store.Named(s.Context(), s.url)
+	require.NoError(s, err)
+	require.Equal(s, one.id(), named.Identity)
+
+	require.NoError(s, s.Store.Unname(s.Context(), own))
+	require.NoError(s, s.Store.Unname(s.Context(), own), "again is no error")
+	require.Equal(s, before, s.names())
+	s.absent(two)
+	s.whole(one)
+	_, err = s.Store.Named(s.Context(), s.app+":none")
+	require.ErrorIs(s, err, submodules.ErrNotFound)
+}
+
+func testRefuse(s *suite) {
+	m, other := s.image("a", "top"), s.image("b", "other")
+	require.NoError(s, s.load(s.request(other), archive(s.T, other)))
+	before := s.names()
+	good := archive(s.T, m)
+	flipped := bytes.Clone(good)
+	flipped[bytes.Index(good, []byte("top"))] ^= 1
+	for title, c := range map[string]struct {
+		content []byte
+		change  func(q *imagestore.LoadRequest)
+	}{
+		"empty":         {nil, nil},
+		"no archive":    {bytes.Repeat([]byte("nonsense"), 1000), nil},
+		"another image": {good, func(q *imagestore.LoadRequest) { q.Want = imagestore.Identity{Config: image.DigestOf([]byte("x"))} }},
+		"other layers":  {good, func(q *imagestore.LoadRequest) { q.Want.DiffIDs = other.img.DiffIDs }},
+		"platform":      {good, func(q *imagestore.LoadRequest) { q.Platform.Arch = "s390x" }},
+		"cut short":     {good[:len(good)/2], nil},
+		"flipped bit":   {flipped, nil},
+	} {
+		s.in(title, func(s *suite) {
+			q := s.request(m)
+			if c.change != nil {
+				c.change(&q)
+			}
+			require.ErrorIs(s, s.load(q, c.content), submodules.ErrContent)
+			require.Equal(s, before, s.names())
+			s.whole(other)
+		})
+	}
+}
+
+func testManifest(s *suite) {
+	m := s.image("a", "top")
+	content := archive(s.T, m)
+	manifest := manifestOf(s.T, content)
+	q := s.request(m)
+	q.Want = imagestore.Identity{Config: manifest}
+	require.NoError(s, s.load(q, content))
+	require.Equal(s, m.img.ConfigDigest, s.names()[imagestore.ManifestRef(s.app, manifest)])
+	require.NoError(s, imagestore.Load(s.Context(), s.Store, q, unread{s.T}), "it is known by that")
+	img, err := s.Store.Find(s.Context(), s.app, q.Want, "")
+	require.NoError(s, err)
+	require.Equal(s, m.id(), img.Identity)
+}
+
+func testOldContent(s *suite) {
+	old, next := s.image("old", text(s.app, 100_000)), s.image("new", text(s.app, 50_000)+"changed"+text(s.app, 100_000)[50_007:])
+	require.NoError(s, s.load(s.request(old), archive(s.T, old)))
+	d := encode(s.T, old, next)
+	q := s.request(next)
+	q.Announced = announced(s.T, next, d)
+	q.Stage = true
+	require.NoError(s, s.load(q, d))
+	s.whole(next)
+	s.whole(old)
+
+	// A delta that starts from what is not there.
+	elsewhere := s.image("elsewhere", text(s.app+"elsewhere", 50_000))
+	last := s.image("last", text(s.app+"elsewhere", 50_001))
+	require.ErrorIs(s, s.load(s.request(last), encode(s.T, elsewhere, last)), submodules.ErrBase)
+	s.absent(last)
+	o, err := s.Store.Old(s.Context(), nil)
+	require.NoError(s, err)
+	defer o.Close()
+	_, _, err = o.Layer(s.Context(), elsewhere.img.DiffIDs[1])
+	require.ErrorIs(s, err, delta.ErrNoObject)
+}
+
+func testDistrust(s *suite) {
+	m := s.image("a", "top")
+	q := s.request(m)
+	q.Distrust = true
+	require.NoError(s, s.load(q, archive(s.T, m)))
+	require.NoError(s, imagestore.Load(s.Context(), s.Store, q, unread{s.T}), "it is whole")
+	require.NoError(s, os.Truncate(filepath.Join(s.unpacked(m, 1), "top"), 0))
+	require.NoError(s, s.load(q, archive(s.T, m)))
+	s.whole(m)
+}
+
+// unpacked is the directory of a layer.
+func (s *suite) unpacked(m made, layer int) string {
+	s.Helper()
+	dir := s.Unpacked(s.T, m.id(), layer)
+	if dir == "" {
+		s.Skip("the store's files are out of reach")
+	}
+	return dir
+}
+
+// damages are the ways in which an image is damaged, and what is said of it.
+func (s *suite) damages(m made) map[string]func() {
+	file := func(f func(path string) error) func() {
+		return func() { require.NoError(s, f(filepath.Join(s.unpacked(m, 1), "top"))) }
+	}
+	ways := map[string]func(){
+		"file emptied": file(func(p string) error { return os.Truncate(p, 0) }),
+		"file changed": file(func(p string) error { return os.WriteFile(p, bytes.Repeat([]byte("x"), len(m.top)), 0o644) }),
+		"file lost":    file(os.Remove),
+		"shared layer": func() { require.NoError(s, os.Truncate(filepath.Join(s.unpacked(m, 0), "base"), 0)) },
+	}
+	if s.Blob != nil {
+		blob := func(layer int, f func(path string) error) func() {
+			return func() { require.NoError(s, f(s.Blob(s.T, m.id(), layer))) }
+		}
+		ways["blob emptied"] = blob(1, func(p string) error { return os.Truncate(p, 0) })
+		ways["blob changed"] = blob(0, spoil)
+		ways["blob lost"] = blob(1, os.Remove)
+		ways["blob and file"] = func() { ways["blob changed"](); ways["shared layer"]() }
+	}
+	return ways
+}
+
+func spoil(path string) error {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	b[len(b)/2] ^= 1
+	if err := os.Remove(path); err != nil {
+		return err
+	}
+	return os.WriteFile(path, b, 0o644)
+}
+
+// repair runs a repair of an image, with an archive of it if from is set.
+func (s *suite) repair(m made, from bool) error {
+	s.Helper()
+	q := imagestore.RepairRequest{App: s.app, Dir: s.TempDir(), Want: []imagestore.Damaged{{URL: s.url, Identity: m.id()}}, Log: s.Logf}
+	if from {
+		q.Source = s.TempDir()
+		require.NoError(s, os.WriteFile(filepath.Join(q.Source, "image"), archive(s.T, m), 0o600))
+	}
+	apps, err := imagestore.Repair(s.Context(), s.Store, q)
+	require.Empty(s, apps, "nothing runs")
+	if err != nil {
+		left, derr := os.ReadDir(q.Dir)
+		require.NoError(s, derr)
+		require.Empty(s, left, "a repair that cannot be made keeps nothing")
+		return err
+	}
+	q.Finish = true
+	_, err = imagestore.Repair(s.Context(), s.Store, q)
+	require.NoError(s, err, "again is no error")
+	return nil
+}
+
+func testRepair(s *suite) {
+	m, other := s.image("a", "top"), s.image("b", "other")
+	require.NoError(s, s.load(s.request(other), archive(s.T, other)))
+	require.NoError(s, s.load(s.request(m), archive(s.T, m)))
+	before := s.names()
+	require.NoError(s, s.repair(m, false), "nothing is damaged")
+	for title, damage := range s.damages(m) {
+		s.in(title, func(s *suite) {
+			damage()
+			img, err := s.Store.Find(s.Context(), s.app, m.id(), "")
+			require.NoError(s, err)
+			bad, err := s.Store.Damages(s.Context(), img)
+			require.NoError(s, err)
+			require.NotEmpty(s, bad)
+			// From what is on the device, where that is enough; else nothing is
+			// changed, and an archive brings it.
+			if err := s.repair(m, false); err != nil {
+				require.ErrorIs(s, err, submodules.ErrContent)
+				require.ErrorContains(s, err, "mender-app verify --repair --from FILE.mender "+s.app)
+				now, err := s.Store.Damages(s.Context(), img)
+				require.NoError(s, err)
+				require.Equal(s, bad, now)
+				require.NoError(s, s.repair(m, true))
+			}
+			s.whole(m)
+			s.whole(other)
+			require.Equal(s, before, s.names())
+		})
+	}
+}
+
+func testRepairMissing(s *suite) {
+	m := s.image("a", "top")
+	err := s.repair(m, false)
+	require.ErrorIs(s, err, submodules.ErrContent)
+	require.ErrorContains(s, err, "nothing was changed")
+	require.NoError(s, s.repair(m, true))
+	s.whole(m)
+	require.Equal(s, m.img.ConfigDigest, s.names()[imagestore.OwnRef(s.app, m.img.ConfigDigest)])
+}
+
+// counting is a store that counts the bytes it is given.
+type counting struct {
+	imagestore.RepairStore
+	given int64
+}
+
+func (c *counting) Load(ctx context.Context, archive io.Reader) error {
+	return c.RepairStore.Load(ctx, io.TeeReader(archive, c))
+}
+
+func (c *counting) Write(p []byte) (int, error) {
+	c.given += int64(len(p))
+	return len(p), nil
+}
+
+// unchanged makes a load and requires that the store is given less than 1 MiB,
+// that its names stay as they were, and that its disk is not filled on the way.
+func (s *suite) unchanged(q imagestore.LoadRequest, content []byte) error {
+	s.Helper()
+	const most = huge / 2 // others use the disk too
+	before, free := s.names(), s.Free(s.T)
+	c := &counting{RepairStore: s.Store}
+	s.Store = c
+	low := lowest(s.T, s.Free)
+	err := s.load(q, content)
+	require.Less(s, free-low(), int64(most), "the store's disk, on the way")
+	require.Less(s, free-s.Free(s.T), int64(most), "the store's disk")
+	require.Less(s, c.given, int64(1<<20), "bytes given to the store")
+	require.Equal(s, before, s.names(), fmt.Sprintf("references of %s", s.app))
+	return err
+}
