@@ -2,6 +2,7 @@
 // mender-app.conf and those of the sub-modules. Two forms are accepted:
 //
 //   - TOML: log_level = "debug", tables give keys such as health.deadline;
+//     arrays of texts and of tables where the caller names the key;
 //   - assignments as the shell reference has them, PERSISTENT_STORE=/data/app,
 //     NAME="a value", export NAME='a value', and persistent_store=/data/app as
 //     its older documents write it. They are parsed, never run: an expansion or
@@ -16,7 +17,9 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
+	"slices"
 	"sort"
 	"strconv"
 	"strings"
@@ -41,6 +44,9 @@ type File struct {
 	name     string
 	settings map[string]Setting // by lower-cased key
 	asked    map[string]bool
+	arrays   []string // the keys that may be arrays, lower-cased
+	lists    map[string][]string
+	tables   map[string][]*File
 }
 
 // Error is a broken file or value, with its line where it is known.
@@ -59,11 +65,13 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// Read reads the file. One that does not exist is an empty one.
-func Read(name string) (*File, error) {
+// Read reads the file. One that does not exist is an empty one. arrays names
+// the keys that may have an array of texts or of tables as value; for any other
+// key an array is an error.
+func Read(name string, arrays ...string) (*File, error) {
 	f, err := os.Open(name)
 	if errors.Is(err, fs.ErrNotExist) {
-		return Parse(name, nil)
+		return Parse(name, nil, arrays...)
 	}
 	if err != nil {
 		return nil, err
@@ -73,12 +81,16 @@ func Read(name string) (*File, error) {
 	if err != nil {
 		return nil, err
 	}
-	return Parse(name, data)
+	return Parse(name, data, arrays...)
 }
 
-// Parse parses data; name is for messages. The error is an *Error.
-func Parse(name string, data []byte) (*File, error) {
-	f := &File{name: name, settings: map[string]Setting{}, asked: map[string]bool{}}
+// Parse parses data; name is for messages, arrays as for Read. The error is an
+// *Error.
+func Parse(name string, data []byte, arrays ...string) (*File, error) {
+	f := newFile(name)
+	for _, key := range arrays {
+		f.arrays = append(f.arrays, strings.ToLower(key))
+	}
 	if len(data) > maxSize {
 		return nil, &Error{Name: name, Err: fmt.Errorf("larger than %d bytes", maxSize)}
 	}
@@ -102,10 +114,15 @@ func Parse(name string, data []byte) (*File, error) {
 	return f, nil
 }
 
-// parseTOML reads text as TOML; values are strings, integers, floats or booleans.
+func newFile(name string) *File {
+	return &File{name: name, settings: map[string]Setting{}, asked: map[string]bool{}, lists: map[string][]string{}, tables: map[string][]*File{}}
+}
+
+// parseTOML reads text as TOML; values are strings, integers, floats or
+// booleans, and arrays for the keys that may have them.
 func (f *File) parseTOML(text string) error {
 	var tree map[string]any
-	md, err := toml.Decode(text, &tree)
+	_, err := toml.Decode(text, &tree)
 	if err != nil {
 		var pe toml.ParseError
 		if errors.As(err, &pe) {
@@ -113,33 +130,78 @@ func (f *File) parseTOML(text string) error {
 		}
 		return &Error{Name: f.name, Err: err}
 	}
-	for _, k := range md.Keys() {
-		var v any = tree
-		for _, part := range k {
-			m, ok := v.(map[string]any)
-			if !ok {
-				return &Error{Name: f.name, Err: fmt.Errorf("%s: arrays are not used here", k)}
-			}
-			v = m[part]
-		}
-		var s string
-		switch v := v.(type) {
+	return f.walk("", tree)
+}
+
+// walk takes the settings of a table; prefix is the table's name and a dot.
+func (f *File) walk(prefix string, table map[string]any) error {
+	for _, name := range slices.Sorted(maps.Keys(table)) {
+		key := prefix + name
+		lower := strings.ToLower(key)
+		array := slices.Contains(f.arrays, lower)
+		switch v := table[name].(type) {
 		case map[string]any:
-			continue
-		case string:
-			s = v
-		case int64:
-			s = strconv.FormatInt(v, 10)
-		case float64:
-			s = strconv.FormatFloat(v, 'g', -1, 64)
-		case bool:
-			s = strconv.FormatBool(v)
+			if err := f.walk(key+".", v); err != nil {
+				return err
+			}
+		case []map[string]any:
+			if !array {
+				return f.notUsed(key, "arrays are not used here")
+			}
+			for _, entry := range v {
+				sub := newFile(f.name)
+				for _, a := range f.arrays {
+					if rest, ok := strings.CutPrefix(a, lower+"."); ok {
+						sub.arrays = append(sub.arrays, rest)
+					}
+				}
+				if err := sub.walk("", entry); err != nil {
+					return err
+				}
+				f.tables[lower] = append(f.tables[lower], sub)
+			}
+		case []any:
+			if !array {
+				return f.notUsed(key, "arrays are not used here")
+			}
+			list := []string{}
+			for _, e := range v {
+				text, ok := e.(string)
+				if !ok {
+					return f.notUsed(key, fmt.Sprintf("a %T is not used in this array", e))
+				}
+				list = append(list, text)
+			}
+			f.lists[lower] = list
+			f.set(key, strings.Join(list, " "), 0)
 		default:
-			return &Error{Name: f.name, Err: fmt.Errorf("%s: a %T is not used here", k, v)}
+			text, ok := scalar(v)
+			if !ok {
+				return f.notUsed(key, fmt.Sprintf("a %T is not used here", v))
+			}
+			f.set(key, text, 0)
 		}
-		f.set(strings.Join(k, "."), s, 0)
 	}
 	return nil
+}
+
+func (f *File) notUsed(key, what string) error {
+	return &Error{Name: f.name, Err: fmt.Errorf("%s: %s", key, what)}
+}
+
+// scalar writes a TOML value as text.
+func scalar(v any) (string, bool) {
+	switch v := v.(type) {
+	case string:
+		return v, true
+	case int64:
+		return strconv.FormatInt(v, 10), true
+	case float64:
+		return strconv.FormatFloat(v, 'g', -1, 64), true
+	case bool:
+		return strconv.FormatBool(v), true
+	}
+	return "", false
 }
 
 func (f *File) set(key, value string, line int) {
@@ -169,6 +231,29 @@ func (f *File) String(def string, keys ...string) string {
 		return s.Value
 	}
 	return def
+}
+
+// Strings returns the value of the first of keys that is set: the texts of an
+// array, or the words of a text, which spaces or commas separate.
+func (f *File) Strings(keys ...string) []string {
+	s, ok := f.find(keys)
+	if !ok {
+		return nil
+	}
+	if list, ok := f.lists[strings.ToLower(s.Key)]; ok {
+		return slices.Clone(list)
+	}
+	return strings.FieldsFunc(s.Value, func(r rune) bool { return r == ',' || r == ' ' || r == '\t' })
+}
+
+// Tables returns the tables [[key]], in order. A key that is something else is
+// an error.
+func (f *File) Tables(key string) ([]*File, error) {
+	key = strings.ToLower(key)
+	if s, ok := f.find([]string{key}); ok {
+		return nil, f.bad(s, "not a table [["+key+"]]")
+	}
+	return f.tables[key], nil
 }
 
 // Bool returns the value of the first of keys that is set, else def: true, yes,
@@ -223,6 +308,33 @@ func (f *File) bad(s Setting, what string) error {
 
 // Unknown returns a message for each setting nobody has asked for, in order.
 func (f *File) Unknown() []string {
+	var lines []string
+	for _, s := range f.Unasked() {
+		lines = append(lines, f.unknown(s, " is ignored").Error())
+	}
+	return lines
+}
+
+func (f *File) unknown(s Setting, what string) error {
+	return &Error{Name: f.name, Line: s.Line, Err: fmt.Errorf("unknown setting %q%s", s.Key, what)}
+}
+
+// RefuseUnknown returns an error for the first setting that nobody has asked
+// for and whose key begins with one of the prefixes, "" for any key: where
+// much depends on a setting, one that is misspelt must not be ignored.
+func (f *File) RefuseUnknown(prefixes ...string) error {
+	for _, s := range f.Unasked() {
+		for _, p := range prefixes {
+			if strings.HasPrefix(strings.ToLower(s.Key), p) {
+				return f.unknown(s, "")
+			}
+		}
+	}
+	return nil
+}
+
+// Unasked returns the settings that nobody has asked for, in order.
+func (f *File) Unasked() []Setting {
 	var rest []Setting
 	for k, s := range f.settings {
 		if !f.asked[k] {
@@ -235,9 +347,5 @@ func (f *File) Unknown() []string {
 		}
 		return rest[i].Key < rest[j].Key
 	})
-	var lines []string
-	for _, s := range rest {
-		lines = append(lines, (&Error{Name: f.name, Line: s.Line, Err: fmt.Errorf("unknown setting %q is ignored", s.Key)}).Error())
-	}
-	return lines
+	return rest
 }

@@ -116,3 +116,37 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+func TestArrays(t *testing.T) {
+	text := "names = [\"a b\", \"c\"]\nwords = \"x, y\"\n[[keys]]\nfile = \"k\"\napplications = [\"shop\", \"ci-*\"]\n[[keys]]\nfile = \"l\"\nfiel = \"m\"\n"
+	f, err := Parse("c", []byte(text), "names", "words", "keys", "keys.applications")
+	require.NoError(t, err)
+	require.Equal(t, []string{"a b", "c"}, f.Strings("names"))
+	require.Equal(t, []string{"x", "y"}, f.Strings("nothing", "words"))
+	require.Nil(t, f.Strings("nothing"))
+	tables, err := f.Tables("keys")
+	require.NoError(t, err)
+	require.Len(t, tables, 2)
+	require.Equal(t, "k", tables[0].String("", "file"))
+	require.Equal(t, []string{"shop", "ci-*"}, tables[0].Strings("applications"))
+	require.NoError(t, tables[0].RefuseUnknown(""))
+	require.Equal(t, "l", tables[1].String("", "file"))
+	require.EqualError(t, tables[1].RefuseUnknown(""), `c: unknown setting "fiel"`)
+	require.NoError(t, tables[1].RefuseUnknown("other"))
+	require.Empty(t, f.Unknown())
+
+	for text, want := range map[string]string{
+		"keep = [1]":           "keep: arrays are not used here",
+		"[[keep]]\nx = 1":      "keep: arrays are not used here",
+		"names = [1]":          "names: a int64 is not used in this array",
+		"names = [[\"a\"]]":    "names: a []interface {} is not used in this array",
+		"[[keys]]\nx = [\"\"]": "x: arrays are not used here",
+	} {
+		_, err := Parse("c", []byte(text), "names", "keys")
+		require.ErrorContains(t, err, want, text)
+	}
+	f, err = Parse("c", []byte("keys = \"k\""), "keys")
+	require.NoError(t, err)
+	_, err = f.Tables("keys")
+	require.ErrorContains(t, err, `keys: "k" is not a table [[keys]]`)
+}
