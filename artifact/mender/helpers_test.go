@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"crypto"
 	"crypto/ecdsa"
+	"crypto/ed25519"
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/rsa"
@@ -82,7 +83,7 @@ type keyPair struct {
 // smallest machines.
 var rsaKey = sync.OnceValues(func() (*rsa.PrivateKey, error) { return rsa.GenerateKey(rand.Reader, 2048) })
 
-// newKey gives an RSA key, the same each time, or a new ECDSA key.
+// newKey gives an RSA key, the same each time, or a new ECDSA or Ed25519 key.
 func newKey(t testing.TB, kind string) keyPair {
 	t.Helper()
 	var k keyPair
@@ -99,6 +100,12 @@ func newKey(t testing.TB, kind string) keyPair {
 		der, err := x509.MarshalECPrivateKey(key)
 		require.NoError(t, err)
 		k.signer, block = key, pem.Block{Type: "EC PRIVATE KEY", Bytes: der}
+	case "Ed25519":
+		_, key, err := ed25519.GenerateKey(rand.Reader)
+		require.NoError(t, err)
+		der, err := x509.MarshalPKCS8PrivateKey(key)
+		require.NoError(t, err)
+		k.signer, block = key, pem.Block{Type: "PRIVATE KEY", Bytes: der}
 	}
 	der, err := x509.MarshalPKIXPublicKey(k.signer.Public())
 	require.NoError(t, err)

@@ -3,6 +3,7 @@ package mender
 import (
 	"crypto"
 	"crypto/ecdsa"
+	"crypto/ed25519"
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/rsa"
@@ -16,8 +17,10 @@ import (
 	"math/big"
 )
 
-// LoadPrivateKey reads a PEM private key for signing: RSA or ECDSA P-256, in
-// PKCS #8, PKCS #1 or SEC 1, not encrypted.
+// LoadPrivateKey reads a PEM private key for signing: RSA, ECDSA P-256 or
+// Ed25519, in PKCS #8, PKCS #1 or SEC 1, not encrypted. What an Ed25519 key
+// signed is verified by this package alone: mender-artifact's own signer and the
+// Mender clients have RSA and ECDSA (seen in their sources of July 2026).
 func LoadPrivateKey(b []byte) (crypto.Signer, error) {
 	for block, rest := pem.Decode(b); block != nil; block, rest = pem.Decode(rest) {
 		var key any
@@ -45,7 +48,7 @@ func LoadPrivateKey(b []byte) (crypto.Signer, error) {
 		}
 		signer, ok := key.(crypto.Signer)
 		if !ok {
-			return nil, fmt.Errorf("%w: want RSA or ECDSA on P-256", ErrKey)
+			return nil, errKind
 		}
 		return signer, checkPublic(signer.Public())
 	}
@@ -54,8 +57,10 @@ func LoadPrivateKey(b []byte) (crypto.Signer, error) {
 
 var errEncrypted = fmt.Errorf("%w: it is encrypted; decrypt it first, as with openssl pkey", ErrKey)
 
-// LoadPublicKey reads a PEM public key for verification: RSA or ECDSA P-256,
-// in PKIX or PKCS #1, or a certificate's.
+var errKind = fmt.Errorf("%w: want RSA, ECDSA on P-256, or Ed25519", ErrKey)
+
+// LoadPublicKey reads a PEM public key for verification: RSA, ECDSA P-256 or
+// Ed25519, in PKIX or PKCS #1, or a certificate's.
 func LoadPublicKey(b []byte) (crypto.PublicKey, error) {
 	for block, rest := pem.Decode(b); block != nil; block, rest = pem.Decode(rest) {
 		var key crypto.PublicKey
@@ -83,27 +88,33 @@ func LoadPublicKey(b []byte) (crypto.PublicKey, error) {
 
 func checkPublic(key crypto.PublicKey) error {
 	switch k := key.(type) {
-	case *rsa.PublicKey:
+	case *rsa.PublicKey, ed25519.PublicKey:
 		return nil
 	case *ecdsa.PublicKey:
 		if k.Curve == elliptic.P256() {
 			return nil
 		}
 	}
-	return fmt.Errorf("%w: want RSA or ECDSA on P-256", ErrKey)
+	return errKind
 }
 
 // scalar is the size of each of the two numbers of an ECDSA signature.
 const scalar = 32
 
-// sign makes the content of manifest.sig: base64 of RSA PKCS #1 v1.5, or of
-// ECDSA's r and s side by side, over the manifest's SHA-256.
+// sign makes the content of manifest.sig: base64 of RSA PKCS #1 v1.5, of
+// ECDSA's r and s side by side, or of Ed25519 (RFC 8032), over the manifest's
+// SHA-256. For Ed25519 the 32 bytes of the sum are the message, as in what
+// mender-artifact gives a Keyfactor SignServer to sign.
 func sign(key crypto.Signer, manifest []byte) ([]byte, error) {
 	if err := checkPublic(key.Public()); err != nil {
 		return nil, err
 	}
 	sum := sha256.Sum256(manifest)
-	sig, err := key.Sign(rand.Reader, sum[:], crypto.SHA256)
+	var hash crypto.Hash = crypto.SHA256
+	if _, ok := key.Public().(ed25519.PublicKey); ok {
+		hash = 0 // a message, not its hash
+	}
+	sig, err := key.Sign(rand.Reader, sum[:], hash)
 	if err != nil {
 		return nil, fmt.Errorf("sign: %w", err)
 	}
@@ -129,6 +140,10 @@ func verify(key crypto.PublicKey, manifest, encoded []byte) error {
 	switch k := key.(type) {
 	case *rsa.PublicKey:
 		return rsa.VerifyPKCS1v15(k, crypto.SHA256, sum[:], sig)
+	case ed25519.PublicKey:
+		if ed25519.Verify(k, sum[:], sig) {
+			return nil
+		}
 	case *ecdsa.PublicKey:
 		if k.Curve != elliptic.P256() || len(sig) != 2*scalar {
 			break

@@ -3,8 +3,8 @@ package mender
 import (
 	"bytes"
 	"crypto"
+	"crypto/ecdh"
 	"crypto/ecdsa"
-	"crypto/ed25519"
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/x509"
@@ -55,15 +55,17 @@ func TestRoundTrip(t *testing.T) {
 func TestSignatures(t *testing.T) {
 	spec := sampleSpec()
 	unsigned := write(t, spec, Options{})
-	for _, kind := range []string{"RSA", "ECDSA"} {
+	for _, kind := range []string{"RSA", "ECDSA", "Ed25519"} {
 		t.Run(kind, func(t *testing.T) {
 			k, other := newKey(t, kind), newKey(t, "ECDSA")
 			b := write(t, spec, Options{Key: k.signer})
 			h, _, err := read(b)
 			require.NoError(t, err)
 			require.True(t, h.Signed)
-			_, _, err = read(b, other.signer.Public(), k.signer.Public())
+			require.Nil(t, h.SignedBy, "nothing was verified")
+			h, _, err = read(b, other.signer.Public(), k.signer.Public())
 			require.NoError(t, err)
+			require.Equal(t, k.signer.Public(), h.SignedBy)
 			_, _, err = read(b, other.signer.Public())
 			require.ErrorIs(t, err, ErrSignature)
 			parts := split(t, b)
@@ -238,7 +240,7 @@ func TestWriteErrors(t *testing.T) {
 			}
 		}, "changed while it was read"},
 		{"compression", func(_ *Spec, o *Options) { o.Compression = "lzma" }, "lzma"},
-		{"key", func(_ *Spec, o *Options) { _, o.Key, _ = ed25519.GenerateKey(rand.Reader) }, "want RSA or ECDSA"},
+		{"key", func(_ *Spec, o *Options) { o.Key, _ = ecdsa.GenerateKey(elliptic.P384(), rand.Reader) }, "want RSA, ECDSA on P-256, or Ed25519"},
 		{"no place", func(_ *Spec, o *Options) { o.Compression, o.TempDir = Gzip, "/nonexistent" }, "nonexistent"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -256,7 +258,7 @@ func TestKeys(t *testing.T) {
 		require.NoError(t, err)
 		return pem.EncodeToMemory(&pem.Block{Type: typ, Bytes: der})
 	}
-	for _, kind := range []string{"RSA", "ECDSA"} {
+	for _, kind := range []string{"RSA", "ECDSA", "Ed25519"} {
 		k := newKey(t, kind)
 		for _, name := range []string{k.private, k.public} {
 			b, err := os.ReadFile(name)
@@ -284,9 +286,9 @@ func TestKeys(t *testing.T) {
 	}
 	p384, err := ecdsa.GenerateKey(elliptic.P384(), rand.Reader)
 	require.NoError(t, err)
-	_, ed, err := ed25519.GenerateKey(rand.Reader)
+	x25519, err := ecdh.X25519().GenerateKey(rand.Reader)
 	require.NoError(t, err)
-	for _, key := range []any{p384, ed} {
+	for _, key := range []any{p384, x25519} {
 		der, err := x509.MarshalPKCS8PrivateKey(key)
 		_, err = LoadPrivateKey(block("PRIVATE KEY", der, err))
 		require.ErrorIs(t, err, ErrKey)

@@ -37,9 +37,12 @@ type Header struct {
 	Provides       map[string]string
 	Depends        map[string][]string
 	ClearsProvides []string
-	MetaData       []byte   // as it is in the artifact; nil if there is none or it is empty
-	Signed         bool     // there is a signature (verified only if keys were given)
-	Scripts        []string // names of the state scripts it brings
+	MetaData       []byte // as it is in the artifact; nil if there is none or it is empty
+	Signed         bool   // there is a signature (verified only if keys were given)
+	// SignedBy is the one of ReadOptions.PublicKeys that the signature was
+	// verified with; nil if none were given.
+	SignedBy crypto.PublicKey
+	Scripts  []string // names of the state scripts it brings
 
 	HeaderInfo  []byte // the JSON as it is in the artifact
 	TypeInfo    []byte // the JSON as it is in the artifact
@@ -114,7 +117,7 @@ func (r *Reader) open(src io.Reader, o ReadOptions) (err error) {
 		if err != nil {
 			return err
 		}
-		if err := checkSignature(o.PublicKeys, manifest, sig); err != nil {
+		if r.header.SignedBy, err = checkSignature(o.PublicKeys, manifest, sig); err != nil {
 			return err
 		}
 		if h, err = r.member(); err != nil {
@@ -137,16 +140,18 @@ func (r *Reader) open(src io.Reader, o ReadOptions) (err error) {
 	return r.openData()
 }
 
-func checkSignature(keys []crypto.PublicKey, manifest, sig []byte) error {
+// checkSignature returns the key that a signature was made with; nil if there
+// are no keys.
+func checkSignature(keys []crypto.PublicKey, manifest, sig []byte) (crypto.PublicKey, error) {
 	if len(keys) == 0 {
-		return nil
+		return nil, nil
 	}
 	for _, key := range keys {
 		if verify(key, manifest, sig) == nil {
-			return nil
+			return key, nil
 		}
 	}
-	return fmt.Errorf("%w: it is signed, but not by a key that is trusted", ErrSignature)
+	return nil, fmt.Errorf("%w: it is signed, but not by a key that is trusted", ErrSignature)
 }
 
 // member goes to the next member of the artifact, which has to be there.

@@ -83,7 +83,7 @@ func generateCommand() *cobra.Command {
 	fl := c.Flags()
 	fl.SortFlags = false
 	fl.StringVarP(&f.o.Application.Name, "application-name", "a", "", "name of the application on the device")
-	fl.StringVar(&f.o.Application.Version, "application-version", "", "version of the application, for people (default: none)")
+	fl.StringVar(&f.o.Application.Version, "application-version", "", "version of the application; a device with refuse_older compares it (default: none)")
 	fl.BoolVar(&f.o.Application.Reboot, "reboot", false, "ask for a restart of the machine between installation and commit")
 	fl.StringVarP(&f.o.Artifact.Name, "artifact-name", "n", "", "name of the artifact")
 	fl.StringArrayVarP(&f.o.Artifact.DeviceTypes, "device-type", "t", nil, "device type it is for (repeatable)")
@@ -122,7 +122,7 @@ func addMenderFlags(fl *pflag.FlagSet, f *genFlags, provides, depends *[]string)
 	fl.StringVar(&f.o.Artifact.Software.Filesystem, "software-filesystem", f.o.Artifact.Software.Filesystem, "first word of the provides' key")
 	fl.StringArrayVar(provides, "provides", nil, "KEY:VALUE the artifact provides (repeatable)")
 	fl.StringArrayVar(depends, "depends", nil, "KEY:VALUE the artifact depends on (repeatable; of one key: any of its values)")
-	fl.StringVarP(&f.keyFile, "key", "k", f.keyFile, "private key to sign with, RSA or ECDSA P-256: a PEM file, or the URI of a key in a PKCS #11 token, pkcs11:…")
+	fl.StringVarP(&f.keyFile, "key", "k", f.keyFile, "private key to sign with, RSA or ECDSA P-256 (Ed25519 only for mender-app install): a PEM file, or the URI of a key in a PKCS #11 token, pkcs11:…")
 	fl.StringVar(&f.compression, "compression", f.compression, "of the artifact: none, gzip or zstd (zstd needs mender-artifact 3.10 and the C++ client); the payload is compressed in any case")
 }
 
