@@ -35,10 +35,11 @@ type rig struct {
 	keep int
 	boot int
 	// installed is the artifact name in the client's provides.
-	installed string
-	trees     int
-	patience  time.Duration
-	now       func() time.Time
+	installed   string
+	trees       int
+	patience    time.Duration
+	now         func() time.Time
+	refuseOlder bool
 }
 
 // tb lets a rig serve both testing.T and rapid.T.
@@ -80,6 +81,7 @@ type release struct {
 	sick      bool
 	reboot    bool // asks for a restart of the machine
 	worn      bool // and gets sick by it
+	version   string
 }
 
 func (r release) compose() string { return "compose of " + r.name }
@@ -104,6 +106,7 @@ func (r release) digests() string {
 func (r release) meta() *artifact.Metadata {
 	m := &artifact.Metadata{
 		Version: artifact.VersionCurrent, ApplicationName: r.app, Orchestrator: "fake", Platform: "linux/amd64", Reboot: r.reboot,
+		ApplicationVersion: r.version,
 	}
 	for _, content := range r.images {
 		d := digestOf(r.app, content)
@@ -196,7 +199,7 @@ func (g *rig) engine() *Engine {
 			return g.w, nil
 		},
 		Log: slog.New(slog.DiscardHandler), Keep: g.keep, BootID: fmt.Sprint("boot-", g.boot), Driver: "mender",
-		Patience: g.patience, Now: g.now,
+		Patience: g.patience, Now: g.now, RefuseOlder: g.refuseOlder,
 	}
 }
 

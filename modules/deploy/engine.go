@@ -85,6 +85,10 @@ type Engine struct {
 	// Platforms are what runs on this machine, the best first; none means that
 	// nothing is checked.
 	Platforms []image.Platform
+	// RefuseOlder: an artifact with an older version of an application than the
+	// installed one is refused. GoBack brings an older release back all the
+	// same.
+	RefuseOlder bool
 	// DataRoot is where the container engine keeps its images, for the check
 	// of free space; "" if it is not known.
 	DataRoot string

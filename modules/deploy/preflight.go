@@ -15,6 +15,7 @@ import (
 
 	"github.com/mender-app/mender-app/artifact"
 	"github.com/mender-app/mender-app/artifact/image"
+	"github.com/mender-app/mender-app/artifact/version"
 	"github.com/mender-app/mender-app/store"
 	"github.com/mender-app/mender-app/submodules"
 )
@@ -97,6 +98,28 @@ func (e *Engine) checkCurrent(m *artifact.Metadata) error {
 	if r.Orchestrator != m.Orchestrator {
 		return unfit("%s runs under %s and the artifact is for %s: give the application another name",
 			a.Name, r.Orchestrator, m.Orchestrator)
+	}
+	if e.RefuseOlder {
+		return checkNotOlder(m, r)
+	}
+	return nil
+}
+
+// checkNotOlder refuses an artifact whose version is older than the installed
+// release's, or cannot be compared with it. Where the installed release has no
+// version, as an adopted one, anything is newer.
+func checkNotOlder(m *artifact.Metadata, installed *store.Release) error {
+	if installed.Version == "" {
+		return nil
+	}
+	order, err := version.Compare(m.ApplicationVersion, installed.Version)
+	if err != nil {
+		return unfit("version %q of %s cannot be compared with the installed %q, and refuse_older is set: %w",
+			m.ApplicationVersion, m.ApplicationName, installed.Version, err)
+	}
+	if order < 0 {
+		return unfit("version %s of %s is older than the installed %s, and refuse_older is set: to go back, use mender-app rollback %s",
+			m.ApplicationVersion, m.ApplicationName, installed.Version, m.ApplicationName)
 	}
 	return nil
 }
