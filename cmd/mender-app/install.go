@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"crypto"
 	"errors"
 	"fmt"
 	"io"
@@ -14,7 +13,6 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
-	"github.com/mender-app/mender-app/artifact/mender"
 	"github.com/mender-app/mender-app/cmd/internal/device"
 	"github.com/mender-app/mender-app/modules"
 	"github.com/mender-app/mender-app/modules/client"
@@ -29,8 +27,7 @@ var menderClients = []string{"mender-update", "mender"}
 var errManaged = fmt.Errorf("%w: a Mender client manages this device", client.ErrRefused)
 
 func (p *program) installCommand() *cobra.Command {
-	var keys []string
-	var force, commit bool
+	var o installOptions
 	cmd := &cobra.Command{
 		Use:   "install FILE|-",
 		Short: "Install an artifact (without a Mender client)",
@@ -39,26 +36,42 @@ with the calls that the Mender client makes. Afterwards the new release runs and
 waits for "mender-app commit" or "mender-app rollback". If anything fails, the
 release before runs on.
 
+The artifact must be signed by one of the public keys that --key gives, else
+artifact_verify_key, artifact_verify_keys and [[keys]] of mender-app.conf, else
+ArtifactVerifyKey and ArtifactVerifyKeys of mender.conf. Where there is no key,
+--unsigned installs without a check.
+
 On a device that a Mender client manages, use that one: it would not know of
 what is installed here. --force installs all the same.`,
 		Example: `  mender-app install shop-2.mender && mender-app commit
   curl -s https://example.com/shop-2.mender | mender-app install --key artifact.pub -`,
 		Args: args(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return p.install(cmd.Context(), args[0], keys, force, commit)
+			return p.install(cmd.Context(), args[0], o)
 		},
 	}
-	cmd.Flags().StringArrayVar(&keys, "key", nil, "public key (PEM) that must have signed the artifact; repeatable")
-	cmd.Flags().BoolVar(&force, "force", false, "also on a device that a Mender client manages")
-	cmd.Flags().BoolVar(&commit, "commit", false, "commit at once when it is healthy, unless it asks for a restart")
+	cmd.Flags().StringArrayVar(&o.keys, "key", nil, "public key (PEM) that must have signed the artifact; repeatable: one of them must")
+	cmd.Flags().BoolVar(&o.unsigned, "unsigned", false, "do not check the signature, where no key is configured")
+	cmd.Flags().BoolVar(&o.force, "force", false, "also on a device that a Mender client manages")
+	cmd.Flags().BoolVar(&o.commit, "commit", false, "commit at once when it is healthy, unless it asks for a restart")
 	return cmd
 }
 
-func (p *program) install(ctx context.Context, file string, keys []string, force, commit bool) error {
-	if !force {
+// installOptions are the flags of install.
+type installOptions struct {
+	keys                    []string
+	unsigned, force, commit bool
+}
+
+func (p *program) install(ctx context.Context, file string, o installOptions) error {
+	if !o.force {
 		if err := p.unmanaged(); err != nil {
 			return err
 		}
+	}
+	keys, err := p.trusted(o)
+	if err != nil {
+		return err
 	}
 	c, release, err := p.lockedClient()
 	if err != nil {
@@ -78,15 +91,8 @@ func (p *program) install(ctx context.Context, file string, keys []string, force
 		}
 		in = f
 	}
-	var o mender.ReadOptions
-	if len(keys) == 0 && p.config.VerifyKey != "" {
-		keys = []string{p.config.VerifyKey}
-	}
-	if o.PublicKeys, err = readKeys(keys); err != nil {
-		return err
-	}
 	bar := p.progress(in, size)
-	artifact, err := mender.NewReader(bar, o)
+	artifact, err := p.openArtifact(bar, keys)
 	if err == nil {
 		err = c.Install(ctx, artifact)
 	}
@@ -103,7 +109,7 @@ func (p *program) install(ctx context.Context, file string, keys []string, force
 		return p.said(map[string]any{"artifact_name": name, "state": "installed", "reboot": true},
 			"installed %s; it asks for a restart: restart the machine, then mender-app commit, or mender-app rollback", name)
 	}
-	if commit {
+	if o.commit {
 		if err := c.Commit(ctx); err != nil {
 			return err
 		}
@@ -124,21 +130,6 @@ func (p *program) unmanaged() error {
 		}
 	}
 	return nil
-}
-
-func readKeys(files []string) (keys []crypto.PublicKey, err error) {
-	for _, file := range files {
-		data, err := os.ReadFile(file)
-		if err != nil {
-			return nil, err
-		}
-		key, err := mender.LoadPublicKey(data)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", file, err)
-		}
-		keys = append(keys, key)
-	}
-	return keys, nil
 }
 
 // client makes the driver of the update module.

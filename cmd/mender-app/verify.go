@@ -105,13 +105,7 @@ func (p *program) repair(ctx context.Context, names []string, from string) error
 			return err
 		}
 		defer f.Close()
-		var o mender.ReadOptions
-		if p.config.VerifyKey != "" {
-			if o.PublicKeys, err = readKeys([]string{p.config.VerifyKey}); err != nil {
-				return err
-			}
-		}
-		r, err := mender.NewReader(f, o)
+		r, err := p.openRepairSource(f)
 		if err != nil {
 			return fmt.Errorf("%s: %w", from, err)
 		}

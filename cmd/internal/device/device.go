@@ -37,7 +37,8 @@ type Config struct {
 	LoadTimeout   time.Duration    // load_timeout
 	RollTimeout   time.Duration    // rollout_timeout
 	DeviceType    string           // device_type_file
-	VerifyKey     string           // artifact_verify_key
+	Signatures    Signatures       // artifact_verify_key, artifact_verify_keys, [[keys]], allow_unsigned
+	RefuseOlder   bool             // refuse_older
 	LogLevel      slog.Level       // log_level
 	Warnings      []string         // unknown settings, one line each
 }
@@ -53,7 +54,7 @@ func Load() (*Config, error) {
 	if name == "" {
 		name = DefaultConfig
 	}
-	f, err := config.Read(name)
+	f, err := config.Read(name, signatureArrays...)
 	if err != nil {
 		return nil, err
 	}
@@ -64,7 +65,6 @@ func Load() (*Config, error) {
 		UpdateModule:  f.String("/usr/share/mender/modules/v3/app", "update_module"),
 		DataRoot:      f.String("", "data_root"),
 		DeviceType:    f.String("/var/lib/mender/device_type", "device_type_file"),
-		VerifyKey:     f.String("", "artifact_verify_key"),
 	}
 	keep, err := f.Int(deploy.DefaultKeep, "keep")
 	if err != nil {
@@ -94,6 +94,13 @@ func Load() (*Config, error) {
 	if c.DataRoot == "" {
 		c.DataRoot = dockerRoot("/")
 	}
+	if c.RefuseOlder, err = f.Bool(false, "refuse_older"); err != nil {
+		return nil, err
+	}
+	if err := f.RefuseUnknown("refuse"); err != nil {
+		return nil, err
+	}
+	c.Signatures = readSignatures(f)
 	c.Warnings = f.Unknown()
 	return c, nil
 }
@@ -159,6 +166,7 @@ func (c *Config) Engine(log *slog.Logger, driver string) *deploy.Engine {
 		DataRoot:       c.DataRoot,
 		LoadTimeout:    c.LoadTimeout,
 		RolloutTimeout: c.RollTimeout,
+		RefuseOlder:    c.RefuseOlder,
 		Driver:         driver,
 	}
 }

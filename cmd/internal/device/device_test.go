@@ -118,3 +118,24 @@ func TestLogIsOneWriteALine(t *testing.T) {
 	require.Equal(t, "loading (app shop, bytes 7)\nwarning: odd (error two | lines \\x1b[31m)\n", w.text.String())
 	require.Equal(t, 1, strings.Count(OneLine("a\r\nb"), "|"))
 }
+
+// TestSampleConfiguration: the sample with every setting switched on is
+// understood.
+func TestSampleConfiguration(t *testing.T) {
+	data, err := os.ReadFile("../../../packaging/etc/mender-app.conf")
+	require.NoError(t, err)
+	var on strings.Builder
+	for line := range strings.Lines(string(data)) {
+		if setting, ok := strings.CutPrefix(line, "#"); ok && !strings.HasPrefix(setting, " ") {
+			on.WriteString(setting)
+		}
+	}
+	c, err := load(t, on.String())
+	require.NoError(t, err)
+	require.Empty(t, c.Warnings)
+	require.NoError(t, c.Signatures.Err)
+	require.Equal(t, []Key{{File: "/etc/mender/shop.pub", Applications: []string{"shop", "ci-*"}}}, c.Signatures.Keys)
+	require.False(t, c.RefuseOlder)
+	_, err = load(t, "refuse_oldr = true")
+	require.ErrorContains(t, err, `unknown setting "refuse_oldr"`)
+}

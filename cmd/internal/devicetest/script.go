@@ -2,6 +2,7 @@ package devicetest
 
 import (
 	"bytes"
+	"crypto"
 	"crypto/sha256"
 	"fmt"
 	"io"
@@ -71,8 +72,8 @@ func setup(env *testscript.Env) error {
 	}
 	for name, content := range map[string]string{
 		"device_type": "device_type=board\n",
-		"app.conf": fmt.Sprintf("persistent_store = %q\napp_modules_dir = %q\nupdate_module = %q\ndevice_type_file = %q\nplatform = \"linux/amd64\"\ndata_root = \"/\"\n",
-			filepath.Join(work, "store"), filepath.Join(work, "sub"), app, filepath.Join(work, "device_type")),
+		"app.conf": fmt.Sprintf("persistent_store = %q\napp_modules_dir = %q\nupdate_module = %q\ndevice_type_file = %q\nmender_conf = %q\nplatform = \"linux/amd64\"\ndata_root = \"/\"\nallow_unsigned = true\n",
+			filepath.Join(work, "store"), filepath.Join(work, "sub"), app, filepath.Join(work, "device_type"), filepath.Join(work, "mender.conf")),
 	} {
 		if err := os.WriteFile(filepath.Join(work, name), []byte(content), 0o644); err != nil {
 			return err
@@ -123,6 +124,7 @@ type Artifact struct {
 	DeviceType         string   // default board
 	Depends            map[string][]string
 	Reboot             bool
+	Key                crypto.Signer // signs it; nil leaves it unsigned
 }
 
 // Write makes the artifact.
@@ -183,7 +185,7 @@ func (a Artifact) Write(path string) error {
 			{Name: "images.tar.gz", Size: int64(images.Len()), Open: open(images.Bytes())},
 			{Name: "manifests.tar.gz", Size: int64(manifests.Len()), Open: open(manifests.Bytes())},
 		},
-	}, mender.Options{})
+	}, mender.Options{Key: a.Key})
 	if err != nil {
 		return err
 	}

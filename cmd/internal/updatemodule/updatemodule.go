@@ -36,6 +36,7 @@ names. TOML (persistent_store = "/data/mender-app") or shell assignments
   persistent_store   where applications are kept [/data/mender-app]
   app_modules_dir    the sub-modules [/usr/share/mender/app-modules/v1]
   keep               older releases kept after a commit [1]
+  refuse_older       refuse an older version than the installed one [false]
   platform           what this machine runs, if not what its kernel says; "any"
   data_root          the engine's data, for the check of free space, where the
                      sub-module does not say [/var/lib/docker]

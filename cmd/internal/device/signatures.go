@@ -1,0 +1,222 @@
+package device
+
+import (
+	"bytes"
+	"crypto"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/mender-app/mender-app/artifact/mender"
+	"github.com/mender-app/mender-app/modules/client"
+	"github.com/mender-app/mender-app/submodules/config"
+)
+
+// The Mender client's configuration: its keys count where mender-app.conf names
+// none. The second file is the client's fallback for what the first does not
+// set.
+const (
+	menderConf         = "/etc/mender/mender.conf"
+	menderConfFallback = "/var/lib/mender/mender.conf"
+	maxMenderConf      = 1 << 20
+)
+
+// signatureArrays are the settings that may be arrays.
+var signatureArrays = []string{"artifact_verify_keys", "keys", "keys.applications"}
+
+// Key is a file with a public key, and what it may sign.
+type Key struct {
+	File string
+	// Applications are patterns of names, "*" for any characters, that the key
+	// is bound to. None: the key may sign for each application that no other
+	// key is bound to.
+	Applications []string
+}
+
+// Signatures is what `mender-app install` demands of an artifact's signature.
+type Signatures struct {
+	Keys          []Key
+	AllowUnsigned bool // allow_unsigned
+	// Err is what is wrong with these settings. The update module does not need
+	// them and works on; an installation that checks signatures must not.
+	Err error
+}
+
+// readSignatures reads the settings.
+func readSignatures(f *config.File) (s Signatures) {
+	fail := func(err error) Signatures { return Signatures{Err: err} }
+	var err error
+	if s.AllowUnsigned, err = f.Bool(false, "allow_unsigned"); err != nil {
+		return fail(err)
+	}
+	files := f.Strings("artifact_verify_keys")
+	if file := f.String("", "artifact_verify_key"); file != "" {
+		files = append(files, file)
+	}
+	for _, file := range files {
+		s.Keys = append(s.Keys, Key{File: file})
+	}
+	tables, err := f.Tables("keys")
+	if err != nil {
+		return fail(err)
+	}
+	for i, t := range tables {
+		k := Key{File: t.String("", "file"), Applications: t.Strings("applications")}
+		if err := k.check(t); err != nil {
+			return fail(fmt.Errorf("[[keys]] number %d: %w", i+1, err))
+		}
+		s.Keys = append(s.Keys, k)
+	}
+	conf := f.String(menderConf, "mender_conf")
+	if err := f.RefuseUnknown("artifact", "key", "allow"); err != nil {
+		return fail(err)
+	}
+	if len(s.Keys) > 0 {
+		return s
+	}
+	files, err = menderKeys(conf)
+	if err == nil && len(files) == 0 && conf == menderConf {
+		files, err = menderKeys(menderConfFallback)
+	}
+	if err != nil {
+		return fail(err)
+	}
+	for _, file := range files {
+		s.Keys = append(s.Keys, Key{File: file})
+	}
+	return s
+}
+
+func (k Key) check(t *config.File) error {
+	if err := t.RefuseUnknown(""); err != nil {
+		return err
+	}
+	if k.File == "" {
+		return errors.New("file is not set")
+	}
+	if len(k.Applications) == 0 {
+		return errors.New(`applications is not set; ["*"] is all of them`)
+	}
+	for _, pattern := range k.Applications {
+		if _, err := path.Match(pattern, ""); err != nil || pattern == "" {
+			return fmt.Errorf("applications: %q is not a pattern", pattern)
+		}
+	}
+	return nil
+}
+
+// menderKeys returns the files that ArtifactVerifyKey and ArtifactVerifyKeys
+// name. As in the Mender client, the case of the names does not matter. A
+// missing file names none.
+func menderKeys(name string) (files []string, err error) {
+	f, err := os.Open(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxMenderConf+1))
+	if err != nil {
+		return nil, err
+	}
+	if len(data) > maxMenderConf {
+		return nil, fmt.Errorf("%s: larger than %d bytes", name, maxMenderConf)
+	}
+	if len(bytes.TrimSpace(data)) == 0 {
+		return nil, nil
+	}
+	var settings map[string]json.RawMessage
+	if err := json.Unmarshal(data, &settings); err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	for key, value := range settings {
+		var list []string
+		switch strings.ToLower(key) {
+		case "artifactverifykey":
+			list = []string{""}
+			err = json.Unmarshal(value, &list[0])
+		case "artifactverifykeys":
+			err = json.Unmarshal(value, &list)
+		default:
+			if strings.HasPrefix(strings.ToLower(key), "artifactverify") {
+				err = errors.New("unknown setting")
+			}
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s: %s: %w", name, key, err)
+		}
+		for _, file := range list {
+			if file != "" {
+				files = append(files, file)
+			}
+		}
+	}
+	slices.Sort(files)
+	return files, nil
+}
+
+// Trusted is a key that was read.
+type Trusted struct {
+	Key
+	Public crypto.PublicKey
+}
+
+// ReadKeys reads the files of keys. One that cannot be read is an error: what
+// it was to guard would not be guarded.
+func ReadKeys(keys []Key) (list []Trusted, err error) {
+	for _, k := range keys {
+		data, err := os.ReadFile(k.File)
+		if err != nil {
+			return nil, fmt.Errorf("public key: %w", err)
+		}
+		public, err := mender.LoadPublicKey(data)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", k.File, err)
+		}
+		list = append(list, Trusted{Key: k, Public: public})
+	}
+	return list, nil
+}
+
+// MayReplace returns a client.ErrRefused unless signer is one of the keys and
+// may sign for the application.
+func MayReplace(keys []Trusted, signer crypto.PublicKey, application string) error {
+	bound := slices.ContainsFunc(keys, func(k Trusted) bool { return k.boundTo(application) })
+	var own []Trusted
+	for _, k := range keys {
+		if public, ok := k.Public.(interface{ Equal(crypto.PublicKey) bool }); ok && public.Equal(signer) {
+			own = append(own, k)
+		}
+	}
+	var may []string
+	for _, k := range own {
+		if k.boundTo(application) || len(k.Applications) == 0 && !bound {
+			return nil
+		}
+		may = append(may, k.Applications...)
+	}
+	name := "that signed it"
+	if len(own) > 0 {
+		name = filepath.Clean(own[0].File)
+	}
+	if len(may) == 0 {
+		return fmt.Errorf("%w: the key %s may not sign for application %q, which other keys are bound to", client.ErrRefused, name, application)
+	}
+	return fmt.Errorf("%w: the key %s may not sign for application %q, only for %s", client.ErrRefused, name, application, strings.Join(may, ", "))
+}
+
+func (k Key) boundTo(application string) bool {
+	return slices.ContainsFunc(k.Applications, func(pattern string) bool {
+		ok, err := path.Match(pattern, application)
+		return err == nil && ok
+	})
+}
