@@ -10,6 +10,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/mender-app/mender-app/artifact/image"
+	"github.com/mender-app/mender-app/delta"
 	"github.com/mender-app/mender-app/submodules"
 	"github.com/mender-app/mender-app/submodules/imagestore"
 )
@@ -17,9 +19,20 @@ import (
 // huge is what hostile content claims to be, in bytes.
 const huge = 1 << 30
 
-// sparse is a layer of few bytes with a file of huge bytes of holes, which an
+// InflatedDelta is the delta d with a header that calls its last layer by a size
+// of 1 GiB.
+func InflatedDelta(t *testing.T, d []byte) []byte {
+	t.Helper()
+	r, err := delta.NewReader(bytes.NewReader(d))
+	require.NoError(t, err)
+	objects := r.Header().Objects
+	last := objects[len(objects)-1].Digest
+	return edited(t, d, image.Digest(last), func(kind byte, _ uint64) (byte, uint64) { return kind, huge })
+}
+
+// SparseLayer is a layer of size bytes with a file of 1 GiB of holes, which an
 // engine fills.
-func sparse(t *testing.T, size int) []byte {
+func SparseLayer(t *testing.T, size int) []byte {
 	t.Helper()
 	var b bytes.Buffer
 	// GNU sparse format 1.0: a map of one piece of no bytes at the file's end.
@@ -79,7 +92,7 @@ func testAnnounced(s *suite) {
 		return func(kind byte, _ uint64) (byte, uint64) { return kind, n }
 	}
 	stranger := build(s.T, s.Platform, s.app+" stranger", "", old.tars[0], tarOf(s.T, "top", strings.Repeat("0", 4<<20)))
-	bomb := sparse(s.T, len(next.tars[1]))
+	bomb := SparseLayer(s.T, len(next.tars[1]))
 	forged := func(layer []byte) [][]byte { return [][]byte{next.tars[0], layer} }
 	// The layer of what follows, under the genuine one's name.
 	swapped := bytes.Replace(bytes.Clone(whole), next.tars[1], bomb, 1)
