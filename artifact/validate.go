@@ -114,16 +114,14 @@ func (m *Metadata) Encode() ([]byte, error) {
 	if err := m.Validate(); err != nil {
 		return nil, err
 	}
-	var buf bytes.Buffer
-	enc := json.NewEncoder(&buf)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(m); err != nil {
+	b, err := marshal(m)
+	if err != nil {
 		return nil, err
 	}
-	if buf.Len() > MaxMetadata {
+	if len(b) > MaxMetadata {
 		return nil, fmt.Errorf("%w: larger than %d bytes", ErrMetadata, MaxMetadata)
 	}
-	return bytes.TrimSuffix(buf.Bytes(), []byte("\n")), nil
+	return b, nil
 }
 
 // Validate checks every field as ParseMetadata does; a writer calls it before

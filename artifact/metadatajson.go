@@ -1,0 +1,119 @@
+package artifact
+
+import (
+	"bytes"
+	"encoding/json"
+)
+
+// metadataJSON is the form in which metadata travels. Every value is a string,
+// a number or a list of strings, because Mender's own programs take no more:
+// the client 4.0 refuses an artifact with anything else in its metadata
+// (src/artifact/v3/header/meta_data.cpp, tag 4.0.0), and mender-artifact up to
+// 3.11 neither modifies nor signs one that has a list of objects. So values
+// with a structure are JSON in a string.
+//
+// The fields here hide those of the same name in Metadata.
+type metadataJSON struct {
+	*metadataFields
+	Env        any                    `json:"env,omitempty"`
+	Reboot     flag                   `json:"reboot,omitempty"`
+	Components *inString[[]Component] `json:"components,omitempty"`
+	Sizes      *inString[*Sizes]      `json:"sizes,omitempty"`
+}
+
+// metadataFields is Metadata without its methods.
+type metadataFields Metadata
+
+// MarshalJSON writes m as metadataJSON says. The environment of an artifact for
+// the shell reference is an object, the only form that the reference reads.
+func (m Metadata) MarshalJSON() ([]byte, error) {
+	f := metadataFields(m)
+	w := metadataJSON{metadataFields: &f, Reboot: flag(m.Reboot)}
+	if len(m.Components) > 0 {
+		w.Components = &inString[[]Component]{m.Components}
+	}
+	if m.Sizes != nil {
+		w.Sizes = &inString[*Sizes]{m.Sizes}
+	}
+	switch {
+	case len(m.Env) == 0:
+	case m.Version == VersionReference:
+		w.Env = m.Env
+	default:
+		w.Env = inString[map[string]string]{m.Env}
+	}
+	return marshal(w)
+}
+
+// UnmarshalJSON reads what MarshalJSON writes, and values that are not in a
+// string: those of the shell reference and of earlier versions of app-gen.
+func (m *Metadata) UnmarshalJSON(b []byte) error {
+	var env inString[map[string]string]
+	var components inString[[]Component]
+	var sizes inString[*Sizes]
+	w := metadataJSON{metadataFields: (*metadataFields)(m), Env: &env, Components: &components, Sizes: &sizes}
+	if err := json.Unmarshal(b, &w); err != nil {
+		return err
+	}
+	m.Env, m.Reboot, m.Components, m.Sizes = env.value, bool(w.Reboot), components.value, sizes.value
+	return nil
+}
+
+// inString is a value that travels as JSON in a string. It reads the value
+// itself as well.
+type inString[T any] struct{ value T }
+
+func (s inString[T]) MarshalJSON() ([]byte, error) {
+	b, err := marshal(s.value)
+	if err != nil {
+		return nil, err
+	}
+	return marshal(string(b))
+}
+
+func (s *inString[T]) UnmarshalJSON(b []byte) error {
+	if len(b) > 0 && b[0] == '"' {
+		var text string
+		if err := json.Unmarshal(b, &text); err != nil {
+			return err
+		}
+		b = []byte(text)
+	}
+	return json.Unmarshal(b, &s.value)
+}
+
+// flag is true or false that travels as 1 or not at all. It reads true and
+// false as well.
+type flag bool
+
+func (f flag) MarshalJSON() ([]byte, error) {
+	if f {
+		return []byte("1"), nil
+	}
+	return []byte("0"), nil
+}
+
+func (f *flag) UnmarshalJSON(b []byte) error {
+	var is bool
+	switch string(b) {
+	case "0", "1":
+		is = b[0] == '1'
+	default:
+		if err := json.Unmarshal(b, &is); err != nil {
+			return err
+		}
+	}
+	*f = flag(is)
+	return nil
+}
+
+// marshal is json.Marshal without the escapes that HTML wants.
+func marshal(v any) ([]byte, error) {
+	var buf bytes.Buffer
+	enc := json.NewEncoder(&buf)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return nil, err
+	}
+	return bytes.TrimSuffix(buf.Bytes(), []byte("\n")), nil
+}
