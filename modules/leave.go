@@ -7,21 +7,19 @@ import (
 	"time"
 )
 
-// Leave makes it safe to end a Download that failed, and has to be called
-// before the process of one ends; limit bounds the wait.
+// Leave must be called before the process of a failed Download ends. It waits
+// until the client offers the next file of the payload, or says that there is
+// none, and does not read it; limit is the longest wait.
 //
-// Client 3.4.0 takes the end of a module that failed as one message and an
-// offered file as another, and each side waits for the other if the module
-// ends while no file is on offer: before the first, between two, or right
-// after a file whose reading was given up. It then hangs for ever (seen in one
-// of about 17 calls that failed at once; moduleDownload in its
-// installer/modules.go). So wait until it has offered the next file, or said
-// that there is none, and leave that one unread.
-//
-// The C++ client, which asks for DownloadWithFileSizes, does not need it.
+// It works around a deadlock in client 3.4.0 (moduleDownload in its
+// installer/modules.go): if the module ends while the client offers no file
+// (before the first, between two, or right after one that was not read to its
+// end), the client may wait for ever. This was seen in one of about 17 calls that
+// failed at once. The C++ client, which calls DownloadWithFileSizes, does not need
+// it.
 func (t *Tree) Leave(limit time.Duration) {
 	if t.streams != nil && t.streams.asked {
-		return // it waits for us to read what it has offered, or has no more
+		return // the client has already offered a file, or has no more
 	}
 	answered := make(chan struct{})
 	go func() {
@@ -31,7 +29,7 @@ func (t *Tree) Leave(limit time.Duration) {
 			return
 		}
 		defer f.Close()
-		_, _ = io.Copy(io.Discard, io.LimitReader(f, maxValue)) // what it says does not matter any more
+		_, _ = io.Copy(io.Discard, io.LimitReader(f, maxValue)) // the answer does not matter any more
 	}()
 	select {
 	case <-answered:

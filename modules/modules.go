@@ -38,9 +38,8 @@ func States() []State {
 	}
 }
 
-// Known tells whether this version knows the state. A module must answer one
-// that it does not know with nothing and exit code 0: that is how the protocol
-// grows.
+// Known tells whether this version knows the state. For an unknown state a module
+// must print nothing and exit with 0: so the protocol can be extended.
 func (s State) Known() bool {
 	for _, k := range States() {
 		if s == k {
@@ -54,14 +53,15 @@ func (s State) Known() bool {
 const (
 	Yes = "Yes"
 	No  = "No"
-	// Automatic, to NeedsArtifactReboot, lets the client reboot once for all.
+	// Automatic, as reply to NeedsArtifactReboot, lets the client restart the
+	// machine once for all updates.
 	Automatic = "Automatic"
 )
 
-// Reply returns the answer to a state that asks a question, and whether it is
-// one. A module that keeps what it replaces until Cleanup supports rollback
-// always; sizes of payload files are asked for because space is checked by
-// them; no reboot is needed, unless an application asks for one.
+// Reply returns the answer to a state that asks a question; asks is false for
+// other states. Rollback is always supported, because the module keeps what it
+// replaces until Cleanup. The sizes of payload files are wanted for the check of
+// free space. A restart is not needed, unless an application asks for one.
 func Reply(s State) (answer string, asks bool) {
 	switch s {
 	case ProvidePayloadFileSizes, SupportsRollback:

@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// Stream is one file of the payload, read while it comes in. The caller
-// closes it.
+// Stream is one file of the payload, read while it is received. The caller closes
+// it.
 type Stream struct {
 	Name string // a plain file name
 	Size int64  // in bytes; -1 if the client does not say
@@ -39,9 +39,9 @@ type pipes struct {
 	asked bool // stream-next was read, and what it named has not been opened
 }
 
-// Next opens and reads stream-next, which names one file each time it is
-// opened; reading nothing from it is the end, and it must not be opened again
-// then: no one would answer.
+// Next reads stream-next, which names the next file each time it is opened. An
+// empty answer is the end; after it, stream-next must not be opened again, because
+// nobody would answer.
 func (p *pipes) Next() (*Stream, error) {
 	if p.end != nil {
 		return nil, p.end
@@ -127,7 +127,7 @@ func (t *Tree) StoredFiles() (Streams, error) {
 
 type stored struct {
 	dir   string
-	names []string // in the order of the alphabet
+	names []string // sorted
 }
 
 func (s *stored) Next() (*Stream, error) {

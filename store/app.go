@@ -25,8 +25,8 @@ type App struct {
 	store *Store
 }
 
-// State is what is recorded of an application, app.json. It is one file so
-// that a change of phase and a change of the current release are one step.
+// State is the state of an application, app.json. It is one file, so that phase
+// and current release change in one step.
 type State struct {
 	Format      int    `json:"format"`
 	Application string `json:"application"`
@@ -42,26 +42,26 @@ type State struct {
 	extra extra
 }
 
-// Deployment is the journal: what a deployment has come to. The phase is
-// written before what it announces is begun.
+// Deployment is the journal of an open deployment. A phase is written before the
+// work that it names begins.
 type Deployment struct {
 	ID           string `json:"id"` // with Started unique in the application
 	ArtifactName string `json:"artifact_name,omitempty"`
 	From         string `json:"from,omitempty"` // the release before; "" for a first installation
 	To           string `json:"to"`             // the release it brings
-	// Reused: To is a kept release, gone back to; it is not discarded with
-	// the deployment.
+	// Reused: To is a kept release that an operator went back to. If the
+	// deployment fails, the release stays.
 	Reused bool   `json:"reused,omitempty"`
 	Phase  string `json:"phase"`
-	// BootID is the machine's boot in which the phase was entered: after
-	// another one, what was not synced by then is suspect.
+	// BootID is the boot of the machine in which the phase was entered. What
+	// was not synced in that boot must be verified in a later one.
 	BootID  string    `json:"boot_id,omitempty"`
 	Driver  string    `json:"driver,omitempty"` // who drives it: "mender", "mender-app"
 	Started time.Time `json:"started"`
 	Updated time.Time `json:"updated"`
-	// Error is what went wrong last, in one line.
+	// Error is the last error, in one line.
 	Error string `json:"error,omitempty"`
-	// Attempts is how often the rollback has been tried in vain.
+	// Attempts counts the rollbacks that failed.
 	Attempts int `json:"attempts,omitempty"`
 	// Steps are the phases entered so far.
 	Steps []Step `json:"steps,omitempty"`
@@ -96,7 +96,7 @@ func (d *Deployment) UnmarshalJSON(data []byte) (err error) {
 // MarshalJSON writes the fields that were not known, too.
 func (d Deployment) MarshalJSON() ([]byte, error) { return encode(plainDeployment(d), d.extra) }
 
-// Snapshot returns a copy of the state that later changes do not touch.
+// Snapshot returns a deep copy of the state.
 func (a *App) Snapshot() State {
 	s := a.State
 	s.Kept = slices.Clone(a.Kept)
@@ -119,7 +119,7 @@ func (s *Store) App(name string) (*App, error) {
 	data, err := readFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		if s.hasState(name) {
-			return nil, &CorruptError{path, errors.New("it was kept aside, and not replaced")}
+			return nil, &CorruptError{path, errors.New("it was renamed, and no new one was written")}
 		}
 		return nil, fmt.Errorf("%w: %s", ErrNoApp, name)
 	}
@@ -166,9 +166,9 @@ func (s *Store) Create(name string) (*App, error) {
 	return a, err
 }
 
-// Rescue rebuilds an application whose state file is damaged: the file is kept
-// aside, the link to the manifests says what is current, the other whole
-// releases are kept. It returns a line for each thing it found.
+// Rescue rebuilds the state of an application whose state file is damaged. The
+// file is renamed; the link to the manifests names the current release; the other
+// complete releases are kept. It returns a line for each finding.
 func (s *Store) Rescue(name string) (*App, []string, error) {
 	var lines []string
 	path := filepath.Join(s.appDir(name), stateFile)
@@ -201,7 +201,7 @@ func (s *Store) Rescue(name string) (*App, []string, error) {
 		}
 	}
 	if a.Current == "" && len(a.Kept) == 0 {
-		// Nothing to go on with: the releases there are stay for a person.
+		// Nothing to rebuild from: the incomplete releases stay for a person.
 		lines = append(lines, fmt.Sprintf("%s has no whole release", name))
 	}
 	return a, lines, a.Save()
@@ -241,8 +241,8 @@ func marshal(v any) ([]byte, error) {
 // Dir is the application's directory.
 func (a *App) Dir() string { return a.store.appDir(a.Name) }
 
-// ManifestsDir is the one path under which the orchestrator sees the
-// manifests, whatever the release: a symbolic link.
+// ManifestsDir is the path under which the orchestrator sees the manifests, the
+// same for each release. It is a symbolic link.
 func (a *App) ManifestsDir() string { return filepath.Join(a.Dir(), manifestsName) }
 
 // Point makes ManifestsDir show the manifests of a release; "" removes it.
@@ -255,7 +255,7 @@ func (a *App) Point(id string) error {
 		return durable.Remove(link)
 	}
 	if st, err := os.Lstat(link); err == nil && st.IsDir() {
-		// An adoption that did not get to its end.
+		// An adoption was interrupted.
 		if _, err := os.Lstat(a.ReleaseManifests(AdoptedID)); err != nil {
 			return &fs.PathError{Op: "symlink", Path: link, Err: fs.ErrExist}
 		}
@@ -275,9 +275,9 @@ func (a *App) Pointed() string {
 	return filepath.Base(filepath.Dir(target))
 }
 
-// Forget removes the application and all its releases. The history stays, and
-// so does what a service has written into its mounts: that is data, which only a
-// sub-module's PURGE removes.
+// Forget removes the application and all its releases. The history stays. Files
+// that a service has written into its mounts stay, too: they are data, which only
+// a sub-module's PURGE removes.
 func (a *App) Forget() error {
 	data, err := os.ReadDir(filepath.Join(a.Dir(), mountsName))
 	if errors.Is(err, fs.ErrNotExist) || err == nil && len(data) == 0 {
@@ -303,8 +303,8 @@ func (a *App) Forget() error {
 
 var notInID = regexp.MustCompile(`[^A-Za-z0-9_.-]+`)
 
-// NextID makes the name of the next release: its number and what a person
-// knows it by. The caller saves the state, which then holds the number.
+// NextID makes the name of the next release: its number and name. The caller
+// saves the state, which then has the number.
 func (a *App) NextID(name string) string {
 	a.Sequence++
 	name = strings.Trim(notInID.ReplaceAllString(name, "-"), "-.")

@@ -11,7 +11,7 @@ import (
 	"github.com/mender-app/mender-app/store/durable"
 )
 
-// maxHistory is how many deployments of an application are remembered.
+// maxHistory is how many deployments of an application the history has.
 const maxHistory = 200
 
 // Record is a deployment that has ended.
@@ -32,13 +32,13 @@ type Record struct {
 // How a deployment ended.
 const (
 	StatusInstalled  = "installed"   // committed
-	StatusRolledBack = "rolled-back" // undone; the release before runs
+	StatusRolledBack = "rolled-back" // undone; the previous release runs
 	StatusRefused    = "refused"     // refused before anything was changed
-	StatusFailed     = "failed"      // neither could be done; the release before may not run
+	StatusFailed     = "failed"      // the rollback failed; the previous release may not run
 )
 
-// AddHistory appends a record to an application's history. A record with the
-// ID and the start of the last one replaces it: the step may run twice.
+// AddHistory appends a record to an application's history. A record with the ID
+// and the start of the last one replaces it, because the step may run twice.
 func (s *Store) AddHistory(r Record) error {
 	records, err := s.History(r.Application)
 	if err != nil {
@@ -76,8 +76,8 @@ func (s *Store) AddHistory(r Record) error {
 
 func (s *Store) historyFile(app string) string { return s.meta(historyDir + "/" + app + ".jsonl") }
 
-// History returns what was deployed of an application, the oldest first, also
-// when the application is gone. It needs no lock.
+// History returns the ended deployments of an application, the oldest first, also
+// after the application was removed. It needs no lock.
 func (s *Store) History(app string) ([]Record, error) {
 	if !ValidName(app) {
 		return nil, fmt.Errorf("%w %q", ErrName, app)

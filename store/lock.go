@@ -9,13 +9,13 @@ import (
 	"github.com/mender-app/mender-app/store/durable"
 )
 
-// LockedError says that another process is at work on the store.
+// LockedError says that another process has the store's lock.
 type LockedError struct {
-	Holder string // what it said it is
+	Holder string // what that process wrote into the lock file
 }
 
 func (e *LockedError) Error() string {
-	return fmt.Sprintf("another call is at work on the store (%s); try again when it has ended", e.Holder)
+	return fmt.Sprintf("another call is using the store (%s); try again when it has ended", e.Holder)
 }
 
 // lockPoll is how often a lock that is taken is asked for again.

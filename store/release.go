@@ -19,15 +19,15 @@ type Release struct {
 	ID           string `json:"id"`
 	Application  string `json:"application"`
 	ArtifactName string `json:"artifact_name,omitempty"`
-	// Version is the application's own, where the artifact names one.
+	// Version is the application's version; "" if the artifact has none.
 	Version      string            `json:"application_version,omitempty"`
 	Orchestrator string            `json:"orchestrator"`
 	Platform     string            `json:"platform,omitempty"`
 	Env          map[string]string `json:"env,omitempty"` // for the sub-module, from the artifact
 	Components   []Component       `json:"components,omitempty"`
 	Created      time.Time         `json:"created"`
-	// BootID is the boot of the machine in which its download was begun: what
-	// is not Complete was not made durable in it.
+	// BootID is the boot of the machine in which its download was begun. If the
+	// release is not Complete, it was not made durable in this boot.
 	BootID string `json:"boot_id,omitempty"`
 	// Complete: every component was loaded, verified and synced, and the
 	// manifests are durable.
@@ -38,8 +38,8 @@ type Release struct {
 	extra extra
 }
 
-// Component is one part of a release. What identifies it is Digest and
-// DiffIDs; the URL is only what the manifests call it.
+// Component is one part of a release. Digest and DiffIDs identify it; the URL is
+// only its name in the manifests.
 type Component struct {
 	Type    string   `json:"type"`
 	URL     string   `json:"url"`
@@ -60,13 +60,13 @@ func (r Release) MarshalJSON() ([]byte, error) { return encode(plainRelease(r), 
 
 func (a *App) releaseDir(id string) string { return filepath.Join(a.Dir(), releasesDir, id) }
 
-// ReleaseManifests is the directory of a release's manifests. It is there
-// after PutRelease.
+// ReleaseManifests is the directory of a release's manifests. PutRelease creates
+// it.
 func (a *App) ReleaseManifests(id string) string {
 	return filepath.Join(a.releaseDir(id), manifestsName)
 }
 
-// PutRelease writes what is known of a release, and makes its directories.
+// PutRelease writes release.json and creates the release's directories.
 func (a *App) PutRelease(r *Release) error {
 	if !ValidName(r.ID) {
 		return fmt.Errorf("invalid release name %q", r.ID)
@@ -130,8 +130,8 @@ func (a *App) Releases() ([]string, error) {
 	return ids, nil
 }
 
-// RemoveRelease deletes a release's directory. Its components must have been
-// deleted before: nothing knows of them afterwards.
+// RemoveRelease deletes a release's directory. Its components must be deleted
+// before, because the directory is the only record of them.
 func (a *App) RemoveRelease(id string) error {
 	if !ValidName(id) {
 		return fmt.Errorf("invalid release name %q", id)

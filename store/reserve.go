@@ -10,31 +10,31 @@ import (
 	"github.com/mender-app/mender-app/store/durable"
 )
 
-// reserveBytes is what the reserve holds: enough for the journal, the history
-// and the directories of the calls of one rollback, and, where the engine lies
-// on the same file system, for the containers of some ten services.
+// reserveBytes is the size of the reserve: enough for the journal, the history
+// and the temporary directories of one rollback. If the engine uses the same file
+// system, it is enough for the containers of about ten services, too.
 const reserveBytes = 1 << 20
 
-// KeepReserve makes sure that the store holds back some space of its file
-// system, with which a deployment can be ended where something else has taken
-// the rest. It is written once; durable when it returns nil.
+// KeepReserve reserves some space of the store's file system by a file, so that a
+// deployment can be ended when the disk is full. The file is written once, and is
+// durable when KeepReserve returns nil.
 func (s *Store) KeepReserve() error {
 	path := s.meta(reserveFile)
 	if st, err := os.Lstat(path); err == nil && st.Size() == reserveBytes {
 		return nil
 	}
-	// Random, so that a file system that compresses holds it too.
+	// Random data takes its full size on file systems that compress, too.
 	data := make([]byte, reserveBytes)
 	if _, err := rand.Read(data); err != nil {
 		return err
 	}
 	if err := durable.WriteFile(path, data, 0o600); err != nil {
-		return fmt.Errorf("hold space back: %w", err)
+		return fmt.Errorf("reserve space: %w", err)
 	}
 	return nil
 }
 
-// SpendReserve frees the space held back. It reports whether there was any.
+// SpendReserve frees the reserved space. It reports whether there was any.
 func (s *Store) SpendReserve() (bool, error) {
 	path := s.meta(reserveFile)
 	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {

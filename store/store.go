@@ -1,11 +1,11 @@
-// Package store keeps what mender-app knows on a device: the applications,
-// their releases, the journal of the deployment that is under way, and a
-// history that outlives an application. FORMAT.md is the home of the layout.
+// Package store keeps the state of mender-app on a device: the applications,
+// their releases, the journal of open deployments, and a history that stays when
+// an application is removed. FORMAT.md describes the layout.
 //
-// Everything is written through store/durable: a method that returns nil has
-// made its effect durable, and a crash at any instant leaves the state before
-// or after it. The package knows neither what a component is made of, nor
-// orchestrators, nor Mender; the meaning of a phase is modules/deploy's.
+// Everything is written through store/durable: when a method returns nil, its
+// effect is durable, and a crash at any instant leaves the state before or after
+// it. The package must not know what a component is made of, orchestrators,
+// Mender, or the meaning of a phase (modules/deploy defines it).
 package store
 
 import (
@@ -51,8 +51,8 @@ var (
 	ErrNewer = errors.New("the store was written by a newer mender-app")
 )
 
-// CorruptError says that a file of the store cannot be read as what it should
-// be. The file has not been touched.
+// CorruptError says that a file of the store is damaged. The file was not
+// changed.
 type CorruptError struct {
 	Path string
 	Err  error
@@ -61,8 +61,8 @@ type CorruptError struct {
 func (e *CorruptError) Error() string { return fmt.Sprintf("%s is damaged: %v", e.Path, e.Err) }
 func (e *CorruptError) Unwrap() error { return e.Err }
 
-// Store is a directory that holds applications. Its methods are safe only for
-// a process that holds the lock, but for those that say otherwise.
+// Store is a directory with applications. A process must hold the lock to use a
+// method, unless the method says that it needs none.
 type Store struct{ dir string }
 
 // At returns the store in dir, which need not exist yet. Nothing is read or
@@ -72,8 +72,8 @@ func At(dir string) *Store { return &Store{dir: filepath.Clean(dir)} }
 // Dir is the store's directory.
 func (s *Store) Dir() string { return s.dir }
 
-// Prepare creates the store where it is missing and removes what an
-// interrupted write left behind. The caller holds the lock.
+// Prepare creates the store if it is missing, and removes the temporary files of
+// interrupted writes. The caller holds the lock.
 func (s *Store) Prepare() error {
 	if err := s.Protect(); err != nil {
 		return fmt.Errorf("store: %w", err)
@@ -97,13 +97,13 @@ func (s *Store) meta(name string) string { return filepath.Join(s.dir, metaDir, 
 
 func (s *Store) appDir(name string) string { return filepath.Join(s.dir, name) }
 
-// maxName is the greatest length of a name in bytes; with the suffixes that
-// are added to it, it still is a file name.
+// maxName is the greatest length of a name in bytes. With the suffixes that are
+// added to it, it is still a valid file name.
 const maxName = 128
 
-// ValidName tells whether name can be an application's: a letter or digit, then
-// letters, digits, "_", "." and "-". It is a file name on every file system
-// and none of the store's own.
+// ValidName tells whether name is a valid application name: a letter or digit,
+// then letters, digits, "_", "." and "-". Such a name is a valid file name on
+// every file system, and none of the store's own names.
 func ValidName(name string) bool {
 	if name == "" || len(name) > maxName {
 		return false
@@ -142,8 +142,8 @@ func (s *Store) Apps() ([]string, error) {
 	return names, nil
 }
 
-// hasState tells whether an application of ours is in the directory, be its
-// state file whole, damaged or kept aside.
+// hasState tells whether the directory has a state file, be it whole, damaged or
+// renamed by keepAside.
 func (s *Store) hasState(name string) bool {
 	entries, err := os.ReadDir(s.appDir(name))
 	if err != nil {

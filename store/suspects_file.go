@@ -10,10 +10,10 @@ import (
 	"github.com/mender-app/mender-app/store/durable"
 )
 
-// Suspect is what an engine was given in one boot of the machine and was not
-// made durable in it: after another boot it may look present and be hollow,
-// also where no image has it any more. It outlives the release it came with,
-// which is discarded.
+// Suspect names components that an engine loaded in one boot of the machine and
+// that were not made durable in it. After a restart the engine may list them
+// although their files are empty; a layer may even be there without an image. The
+// entry stays when the release of the components is discarded.
 type Suspect struct {
 	// BootID is the boot in which it was loaded.
 	BootID string `json:"boot_id"`
@@ -59,12 +59,12 @@ func (s suspects) MarshalJSON() ([]byte, error) { return encode(plainSuspects(s)
 
 const suspectsFile = "suspects.json"
 
-// maxSuspects is how many interrupted downloads are remembered; the oldest are
-// forgotten first.
+// maxSuspects is the greatest number of interrupted downloads in the list; the
+// oldest are dropped first.
 const maxSuspects = 100
 
-// Suspects returns what is suspect, the oldest first. A file that cannot be
-// read is a *CorruptError: then everything is. It needs no lock.
+// Suspects returns the list of suspects, the oldest first. A file that cannot be
+// read is a *CorruptError: then every component is suspect. It needs no lock.
 func (s *Store) Suspects() ([]Suspect, error) {
 	doc, err := s.readSuspects()
 	return doc.Suspects, err
@@ -88,8 +88,8 @@ func (s *Store) readSuspects() (doc suspects, err error) {
 	return doc, nil
 }
 
-// PutSuspects replaces what is suspect; an empty list removes the file. One
-// that could not be read is kept aside.
+// PutSuspects replaces the list of suspects; an empty list removes the file. A
+// damaged file is renamed, not overwritten.
 func (s *Store) PutSuspects(list []Suspect) error {
 	path := s.meta(suspectsFile)
 	list = slices.DeleteFunc(slices.Clone(list), func(x Suspect) bool { return len(x.Digests)+len(x.Layers) == 0 })

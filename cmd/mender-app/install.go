@@ -34,15 +34,15 @@ func (p *program) installCommand() *cobra.Command {
 		Long: `Installs the artifact in FILE, or from standard input, through the update module,
 with the calls that the Mender client makes. Afterwards the new release runs and
 waits for "mender-app commit" or "mender-app rollback". If anything fails, the
-release before runs on.
+previous release keeps running.
 
 The artifact must be signed by one of the public keys that --key gives, else
 artifact_verify_key, artifact_verify_keys and [[keys]] of mender-app.conf, else
 ArtifactVerifyKey and ArtifactVerifyKeys of mender.conf. Where there is no key,
 --unsigned installs without a check.
 
-On a device that a Mender client manages, use that one: it would not know of
-what is installed here. --force installs all the same.`,
+On a device with a Mender client, use that client: it does not learn of what is
+installed here. --force installs nevertheless.`,
 		Example: `  mender-app install shop-2.mender && mender-app commit
   curl -s https://example.com/shop-2.mender | mender-app install --key artifact.pub -`,
 		Args: args(cobra.ExactArgs(1)),
@@ -180,7 +180,7 @@ func (p *program) commitCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:     "commit",
 		Short:   "Make the installed update permanent",
-		Long:    `Makes the update that "mender-app install" brought permanent, if it is still healthy; otherwise the release before comes back.`,
+		Long:    `Makes the update that "mender-app install" brought permanent, if it is still healthy; otherwise the previous release is started again.`,
 		Example: "  mender-app commit",
 		Args:    args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -207,9 +207,9 @@ func (p *program) rollbackCommand() *cobra.Command {
 		Use:   "rollback [APP]",
 		Short: "Undo the installed update, or go back to the release that was kept",
 		Long: `Without APP, undoes the update that "mender-app install" brought and that has not
-been committed. With APP, brings back the release of that application that was
-kept when its newest one was committed, however long ago; the one that runs now
-is kept in its place. The Mender server hears nothing of the latter.`,
+been committed. With APP, starts the kept release of that application again,
+however long ago it was replaced; the release that runs now is kept instead. The
+Mender server does not learn of that.`,
 		Example: "  mender-app rollback\n  mender-app rollback shop",
 		Args:    args(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -249,10 +249,10 @@ func orNothing(name string) string {
 func (p *program) resumeCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "resume",
-		Short: "End what a crash or a power cut interrupted",
-		Long: `Ends interrupted deployments: one past its commit is cleaned up, any other is
-undone, so that the release before runs. What only waits for a commit stays.
-mender-app-resume.service does it at boot.`,
+		Short: "End deployments that a crash or a power cut interrupted",
+		Long: `Ends deployments that were interrupted. After its commit a deployment is cleaned
+up; before, it is undone, so that the previous release runs. A deployment that
+only waits for its commit stays. mender-app-resume.service runs this at boot.`,
 		Example: "  mender-app resume",
 		Args:    args(cobra.NoArgs),
 		RunE:    func(cmd *cobra.Command, _ []string) error { return p.resume(cmd.Context()) },

@@ -1,7 +1,7 @@
-// Mender-app is the operator's program on the device: it shows what is
-// installed, goes back to a kept release, and installs artifacts on hosts where
-// no Mender client is. It knows flags, output and exit codes; the work is done
-// by modules/deploy and, through the update module, modules/client.
+// Mender-app is the operator's program on the device: it shows what is installed,
+// goes back to a kept release, and installs artifacts on devices without a Mender
+// client. It has the flags, the output and the exit codes; modules/deploy does the
+// work, and modules/client drives the update module.
 package main
 
 import (
@@ -68,9 +68,9 @@ func (p *program) root() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "mender-app",
 		Short: "Show, install and roll back container applications on this device",
-		Long: `mender-app shows the applications of this device, goes back to a release that
-was kept, and, on a host without a Mender client, installs artifacts through the
-update module just as the client would.
+		Long: `mender-app shows the applications of this device, goes back to a kept release,
+and, on a device without a Mender client, installs artifacts through the update
+module as the client does.
 
 ` + device.ExitHelp,
 		Args:              args(cobra.NoArgs),

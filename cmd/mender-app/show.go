@@ -191,8 +191,8 @@ func (p *program) showCommand() *cobra.Command {
 
 func when(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05") }
 
-// took is how long a deployment took by the device's clock; one that was set
-// back meanwhile cannot say.
+// took is how long a deployment took by the device's clock; "?" if the clock was
+// set back meanwhile.
 func took(r store.Record) string {
 	if d := r.Ended.Sub(r.Started); d >= 0 {
 		return d.Round(time.Second).String()

@@ -26,10 +26,10 @@ func (p *program) verifyCommand() *cobra.Command {
 applications, compares each layer with its digest, and names each damaged layer
 and file. Nothing is changed.
 
-With --repair, what is damaged is deleted and loaded again: from another image
+With --repair, damaged images are deleted and loaded again: from another image
 on the device that has the same layer, or from the artifact FILE, which must
 carry the image whole. Images that share a damaged layer are repaired together.
-Their containers are removed meanwhile and come up again; volumes stay. Where
+Their containers are removed meanwhile and started again; volumes stay. If
 something cannot be repaired, nothing is changed, and the error says what to do.`,
 		Example:           "  mender-app verify shop\n  mender-app verify --repair --from shop-2.mender shop",
 		Args:              args(cobra.MaximumNArgs(1)),
@@ -74,7 +74,7 @@ something cannot be repaired, nothing is changed, and the error says what to do.
 			return nil
 		},
 	}
-	cmd.Flags().BoolVar(&repair, "repair", false, "make whole what is damaged")
+	cmd.Flags().BoolVar(&repair, "repair", false, "repair damaged images")
 	cmd.Flags().StringVar(&from, "from", "", "artifact `FILE` that carries the damaged images whole")
 	return cmd
 }

@@ -1,7 +1,7 @@
 // Package client is the Mender client's side of the update-module protocol, for
-// hosts where none is: it makes the file tree, gives the payload as streams,
+// hosts without a Mender client. It makes the file tree, streams the payload,
 // calls the module in the order of the C++ client's standalone commands, and
-// remembers between commands how far it has come and what is installed.
+// records between commands the state of the update and what is installed.
 //
 // It must not know what the module does; it works with any module.
 package client
@@ -33,7 +33,7 @@ var (
 	// ErrRefused: the artifact is not for this device; nothing was called.
 	ErrRefused = errors.New("refused")
 	// ErrBusy: another process drives the module.
-	ErrBusy = errors.New("another mender-app command is at work; try again when it has ended")
+	ErrBusy = errors.New("another mender-app command is running; try again when it has ended")
 )
 
 // Client drives one update module.
@@ -43,25 +43,26 @@ type Client struct {
 	// Dir is where the client keeps its state and the file tree; it must
 	// outlive a restart of the machine.
 	Dir string
-	// DeviceType is this device's.
+	// DeviceType is this device's type.
 	DeviceType string
 	// Driver names who drives the module, for its history.
 	Driver string
 	// Env is the environment of the module; nil is this process's.
 	Env []string
-	// Log takes the module's lines, without their newline.
+	// Log gets each line that the module writes to standard error, without the
+	// newline.
 	Log func(line string)
-	// Trace, if set, takes each call before it is made.
+	// Trace, if set, gets each state before its call.
 	Trace func(state modules.State)
 }
 
-// Record is what the client remembers, client.json in its directory.
+// Record is the client's state between commands, client.json in its directory.
 type Record struct {
 	Installed Installed `json:"installed"`
 	Open      *Update   `json:"open,omitempty"`
 }
 
-// Installed is what the client takes for installed.
+// Installed is the artifact that the client takes for installed.
 type Installed struct {
 	ArtifactName string            `json:"artifact_name,omitempty"`
 	Provides     map[string]string `json:"provides,omitempty"`
@@ -70,15 +71,15 @@ type Installed struct {
 	Before *string `json:"artifact_name_before,omitempty"`
 }
 
-// Update is one that has been begun.
+// Update is an update that is open.
 type Update struct {
 	ArtifactName string            `json:"artifact_name"`
 	Group        string            `json:"artifact_group,omitempty"`
 	Provides     map[string]string `json:"provides,omitempty"`
 	Clears       []string          `json:"clears_provides,omitempty"`
-	// State is the last one that was begun.
+	// State is the last state whose call was begun.
 	State modules.State `json:"state"`
-	// Waiting: State has ended well, and a person decides.
+	// Waiting: State is the next one, and a person decides when it is called.
 	Waiting bool `json:"waiting,omitempty"`
 	// Reboot: the update asks for a restart of the machine before its commit.
 	Reboot bool `json:"reboot,omitempty"`
@@ -88,7 +89,7 @@ type Update struct {
 
 const recordFile = "client.json"
 
-// Read returns what the client remembers. Nothing is written.
+// Read returns the record. Nothing is written.
 func (c *Client) Read() (*Record, error) {
 	data, err := os.ReadFile(filepath.Join(c.Dir, recordFile))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -137,15 +138,15 @@ func (c *Client) save(r *Record) error {
 	return durable.WriteFile(filepath.Join(c.Dir, recordFile), append(data, '\n'), 0o644)
 }
 
-// enter remembers that a state has been begun.
+// enter records that the call of a state begins.
 func (c *Client) enter(r *Record, s modules.State) error {
 	r.Open.State, r.Open.Waiting = s, false
 	return c.save(r)
 }
 
-// Install installs an artifact, up to the point where a person commits it or
-// rolls it back. Payload is read to its end, which checks it. On an error
-// everything has been undone, unless the error says otherwise.
+// Install installs an artifact. Then a person commits it or rolls it back. The
+// payload is read to its end, which checks it. On an error everything was undone,
+// unless the error says otherwise.
 func (c *Client) Install(ctx context.Context, artifact *mender.Reader) error {
 	r, err := c.Read()
 	if err != nil {
@@ -170,8 +171,8 @@ func (c *Client) Install(ctx context.Context, artifact *mender.Reader) error {
 	if answer == modules.Yes {
 		download = modules.DownloadWithFileSizes
 	}
-	// Until the download is done nothing is recorded: a kill leaves nothing to
-	// resume, and the next installation begins anew.
+	// Nothing is recorded before the end of the download: after a kill there is
+	// nothing to resume, and the next installation starts from the beginning.
 	if err := c.download(ctx, download, artifact); err != nil {
 		return errors.Join(err, c.cleanup(ctx, nil))
 	}
@@ -241,7 +242,7 @@ func (c *Client) Commit(ctx context.Context) error {
 	if r.Open.State == modules.Cleanup {
 		return c.resume(ctx, r)
 	}
-	// As the C++ client: what was interrupted is undone.
+	// As in the C++ client, an interrupted update is undone.
 	return errors.Join(fmt.Errorf("the update was interrupted in %s and cannot be committed", r.Open.State), c.resume(ctx, r))
 }
 
@@ -251,7 +252,7 @@ func (c *Client) commit(ctx context.Context, r *Record) error {
 	}
 	if err := c.run(ctx, modules.ArtifactCommit); err != nil {
 		if busy(err) {
-			// The module has done nothing: the update waits on.
+			// The module did nothing: the update still waits.
 			r.Open.Waiting = true
 			return errors.Join(err, c.save(r))
 		}
@@ -265,7 +266,7 @@ func (c *Client) commit(ctx context.Context, r *Record) error {
 	return c.cleanup(ctx, r)
 }
 
-// with is what is installed after an update.
+// with returns what is installed after an update.
 func (i Installed) with(u *Update) Installed {
 	provides := map[string]string{}
 	for key, value := range i.Provides {
@@ -292,7 +293,7 @@ func (c *Client) Rollback(ctx context.Context) error {
 		return err
 	}
 	if r.Open.State == modules.Cleanup {
-		return errors.Join(errors.New("the update is past its commit"), c.resume(ctx, r))
+		return errors.Join(errors.New("the update has been committed"), c.resume(ctx, r))
 	}
 	if _, err := c.ask(ctx, modules.SupportsRollback); err != nil {
 		return err
@@ -300,8 +301,8 @@ func (c *Client) Rollback(ctx context.Context) error {
 	return c.undo(ctx, r, false)
 }
 
-// Resume ends an update that was interrupted: past its commit it is cleaned up,
-// otherwise it is undone. One that waits for a person stays as it is.
+// Resume ends an update that was interrupted: after its commit it is cleaned up,
+// otherwise it is undone. An update that waits for a person stays as it is.
 func (c *Client) Resume(ctx context.Context) error {
 	r, err := c.opened()
 	if err != nil {
@@ -331,18 +332,17 @@ func (c *Client) opened() (*Record, error) {
 	return r, nil
 }
 
-// undo calls ArtifactRollback, ArtifactFailure and Cleanup. Where the module
-// has no time for one of them, the update stays open: the next Rollback, Commit
-// or Resume goes on from there.
+// undo calls ArtifactRollback, ArtifactFailure and Cleanup. If the module is busy,
+// the update stays open, and the next Rollback, Commit or Resume continues.
 func (c *Client) undo(ctx context.Context, r *Record, failure bool) error {
-	// A person's interruption of the installation does not stop its undoing.
+	// An interrupted installation is still undone.
 	ctx = context.WithoutCancel(ctx)
 	if err := c.enter(r, modules.ArtifactRollback); err != nil {
 		return err
 	}
 	rberr := c.run(ctx, modules.ArtifactRollback)
 	if busy(rberr) {
-		return fmt.Errorf("the rollback has not begun; mender-app resume ends it: %w", rberr)
+		return fmt.Errorf("the rollback has not begun; mender-app resume finishes it: %w", rberr)
 	}
 	r.Open.Failed = rberr != nil
 	if err := c.enter(r, modules.ArtifactFailure); err != nil {
@@ -350,10 +350,10 @@ func (c *Client) undo(ctx context.Context, r *Record, failure bool) error {
 	}
 	ferr := c.run(ctx, modules.ArtifactFailure)
 	if busy(ferr) {
-		return errors.Join(rberr, fmt.Errorf("the rollback has not ended; mender-app resume ends it: %w", ferr))
+		return errors.Join(rberr, fmt.Errorf("the rollback has not ended; mender-app resume finishes it: %w", ferr))
 	}
 	if rberr != nil {
-		// The C++ client says so in the name, and so does this one.
+		// The C++ client marks the artifact's name in this way, too.
 		if r.Installed.Before == nil && !strings.HasSuffix(r.Installed.ArtifactName, inconsistent) {
 			before := r.Installed.ArtifactName
 			r.Installed.Before = &before
@@ -367,13 +367,13 @@ func (c *Client) undo(ctx context.Context, r *Record, failure bool) error {
 	return errors.Join(rberr, ferr, c.cleanup(ctx, r))
 }
 
-// inconsistent ends the name of an artifact that was neither installed nor
-// rolled back.
+// inconsistent is appended to the name of an artifact that was neither installed
+// nor rolled back.
 const inconsistent = "_INCONSISTENT"
 
-// Settled says that the module has ended, outside of this client's calls, the
-// rollback that had failed: what was installed before runs again, and the record
-// says so. Nothing is written where no rollback had failed. Want the lock held.
+// Settled tells the client that a failed rollback was finished outside of its
+// calls: the previous artifact is installed again, and the record says so. If no
+// rollback had failed, nothing is written. The caller holds the lock.
 func (c *Client) Settled() error {
 	r, err := c.Read()
 	if err != nil || r.Open != nil || r.Installed.Before == nil {

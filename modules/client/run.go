@@ -43,7 +43,7 @@ func (e *CallError) Error() string {
 }
 
 // codeBusy is the exit code of a module that has done nothing because another
-// process is at work, and that can be called again later (EX_TEMPFAIL of
+// process has its lock, and that can be called again later (EX_TEMPFAIL of
 // sysexits.h).
 const codeBusy = 75
 
@@ -96,7 +96,7 @@ func (c *Client) start(ctx context.Context, s modules.State) (*call, error) {
 	return p, nil
 }
 
-// run makes a call and waits for its end.
+// run makes a call and waits until it ends.
 func (c *Client) run(ctx context.Context, s modules.State) error {
 	p, err := c.start(ctx, s)
 	if err != nil {
@@ -137,13 +137,13 @@ func (c *Client) download(ctx context.Context, s modules.State, artifact *mender
 	f := &feeder{c: c, call: p, artifact: artifact, sizes: s == modules.DownloadWithFileSizes}
 	ferr := f.feed()
 	if ferr != nil && !errors.Is(ferr, errEnded) {
-		// The module must not take what it has for the whole payload.
+		// The module must not take what it has read for the whole payload.
 		p.cancel()
 	}
 	<-p.done
 	switch {
 	case ferr != nil && !errors.Is(ferr, errEnded):
-		return ferr // the cause; the module only says that it was stopped
+		return ferr // the cause; the module's error only says that it was stopped
 	case p.err != nil:
 		return p.err
 	case ferr != nil && f.asked:
@@ -154,10 +154,10 @@ func (c *Client) download(ctx context.Context, s modules.State, artifact *mender
 	return nil
 }
 
-// errEnded: the module ended while the client waited for it.
+// errEnded: the module ended while the client was waiting for it.
 var errEnded = errors.New("the module has ended")
 
-// feeder gives a payload to a module.
+// feeder streams a payload to a module.
 type feeder struct {
 	c        *Client
 	call     *call
@@ -169,7 +169,8 @@ type feeder struct {
 func (f *feeder) feed() error {
 	next := filepath.Join(f.c.tree(), "stream-next")
 	for {
-		// The module asks first: what it never reads can still be stored.
+		// Wait for the module to ask: a payload that it does not read can still
+		// be stored.
 		w, err := f.open(next)
 		if err != nil {
 			return err
@@ -177,7 +178,7 @@ func (f *feeder) feed() error {
 		f.asked = true
 		info, err := f.artifact.Next()
 		if errors.Is(err, io.EOF) {
-			return w.Close() // nothing: the end
+			return w.Close() // an empty answer is the end
 		}
 		if err != nil {
 			_ = w.Close()
@@ -206,7 +207,7 @@ func (f *feeder) feed() error {
 	}
 }
 
-// file gives one file.
+// file streams one file.
 func (f *feeder) file(path string) error {
 	w, err := f.open(path)
 	if err != nil {
@@ -225,15 +226,15 @@ func (f *feeder) file(path string) error {
 			return w.Close()
 		}
 		if rerr != nil {
-			// Kept open until the module is stopped: to close it would tell the
-			// module that this was all.
+			// Keep the pipe open until the module has stopped: closing it would
+			// tell the module that the file is complete.
 			go func() { <-f.call.done; _ = w.Close() }()
 			return rerr
 		}
 	}
 }
 
-// open opens a pipe when the module has opened its end.
+// open opens a pipe for writing once the module has opened it for reading.
 func (f *feeder) open(path string) (*os.File, error) {
 	for wait := time.Millisecond; ; wait = min(wait*2, 20*time.Millisecond) {
 		w, err := os.OpenFile(path, os.O_WRONLY|unix.O_NONBLOCK, 0)
@@ -251,8 +252,8 @@ func (f *feeder) open(path string) (*os.File, error) {
 	}
 }
 
-// ended turns the error of writing to a module that reads no more into what it
-// is: the module's decision.
+// ended returns errEnded for the error of writing to a module that has stopped
+// reading: that is the module's decision, not a failure of the client.
 func (f *feeder) ended(err error) error {
 	if errors.Is(err, unix.EPIPE) {
 		<-f.call.done
@@ -290,8 +291,8 @@ func (c *Client) storeFiles(artifact *mender.Reader) error {
 	}
 }
 
-// lineWriter passes on whole lines and keeps the one that says what failed:
-// the caller prints that as its own error.
+// lineWriter passes on whole lines, except a last line that begins with "error:":
+// the caller prints that one as its own error.
 type lineWriter struct {
 	log     func(string)
 	line    []byte
@@ -326,7 +327,7 @@ func (w *lineWriter) flush() {
 	w.log(line)
 }
 
-// capped keeps the first max bytes.
+// capped keeps the first max bytes and drops the rest.
 type capped struct {
 	buf *bytes.Buffer
 	max int

@@ -15,7 +15,7 @@ import (
 func (c *Client) tree() string { return filepath.Join(c.Dir, "tree") }
 
 // makeTree makes the file tree as the C++ client does: plain values end with a
-// newline, no meta-data is the literal null.
+// newline, and missing meta-data is the literal null.
 func (c *Client) makeTree(r *Record, h *mender.Header) error {
 	dir := c.tree()
 	if err := durable.RemoveAll(dir); err != nil {
@@ -50,6 +50,6 @@ func (c *Client) makeTree(r *Record, h *mender.Header) error {
 	if err := unix.Mkfifo(filepath.Join(dir, "stream-next"), 0o600); err != nil {
 		return &os.PathError{Op: "mkfifo", Path: filepath.Join(dir, "stream-next"), Err: err}
 	}
-	// Later calls need it, also after a power cut.
+	// Later calls need the tree, also after a power cut.
 	return durable.SyncTree(dir)
 }

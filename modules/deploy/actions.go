@@ -9,8 +9,8 @@ import (
 	"github.com/mender-app/mender-app/submodules"
 )
 
-// barrier returns when everything that the orchestrator and the store wrote
-// for the deployment is durable.
+// barrier makes durable what the orchestrator and the store wrote for the
+// deployment.
 func (e *Engine) barrier(ctx context.Context, a *store.App) error {
 	d := a.Deployment
 	id := d.To
@@ -41,7 +41,7 @@ func (e *Engine) barrier(ctx context.Context, a *store.App) error {
 	return a.SyncRelease(id)
 }
 
-// rollout brings the new release up.
+// rollout starts the new release.
 func (e *Engine) rollout(ctx context.Context, a *store.App) error {
 	t, err := e.target(ctx, a, a.Deployment.To)
 	if err != nil {
@@ -54,8 +54,8 @@ func (e *Engine) rollout(ctx context.Context, a *store.App) error {
 	return t.call(ctx, submodules.VerbRollout, t.request(), t.o.Rollout)
 }
 
-// check makes sure, right before the commit, that the new release runs: days
-// may have passed since it was rolled out, and the machine may have lost power.
+// check makes sure, right before the commit, that the new release is healthy. It
+// may have been rolled out days ago, and the machine may have lost power.
 func (e *Engine) check(ctx context.Context, a *store.App) error {
 	d := a.Deployment
 	if err := e.reverify(ctx, a); err != nil {
@@ -76,8 +76,8 @@ func (e *Engine) check(ctx context.Context, a *store.App) error {
 	return e.barrier(ctx, a)
 }
 
-// recheck brings the release before up again, if the machine was restarted since
-// it was rolled back to.
+// recheck starts the previous release again if the machine was restarted since
+// the rollback.
 func (e *Engine) recheck(ctx context.Context, a *store.App) error {
 	if a.Deployment.BootID == e.bootID() {
 		return nil
@@ -88,8 +88,8 @@ func (e *Engine) recheck(ctx context.Context, a *store.App) error {
 	return e.barrier(ctx, a)
 }
 
-// healthy asks for the health of a release; a sub-module that cannot tell is
-// taken at the word of its ROLLOUT.
+// healthy asks for the health of a release. For a sub-module without HEALTHY,
+// the success of its ROLLOUT counts.
 func (e *Engine) healthy(ctx context.Context, a *store.App, id string) (ok bool, err error) {
 	t, err := e.target(ctx, a, id)
 	if err != nil {
@@ -102,8 +102,8 @@ func (e *Engine) healthy(ctx context.Context, a *store.App, id string) (ok bool,
 	return ok, err
 }
 
-// revert brings the release before back; where there was none, nothing of the
-// new one stays but its data.
+// revert starts the previous release again. If there was none, it removes the
+// new one, but not its data.
 func (e *Engine) revert(ctx context.Context, a *store.App) error {
 	d := a.Deployment
 	if d.From == "" {
@@ -134,7 +134,7 @@ func (e *Engine) revertFirst(ctx context.Context, a *store.App) error {
 		return err
 	}
 	e.Log.Info("removing the failed first release", "app", a.Name, "release", t.r.ID)
-	// A sub-module may know the application by this path only.
+	// A sub-module may find the application only by this path.
 	if err := a.Point(t.r.ID); err != nil {
 		return err
 	}
@@ -142,7 +142,7 @@ func (e *Engine) revertFirst(ctx context.Context, a *store.App) error {
 		if ctx.Err() != nil {
 			return err
 		}
-		e.Log.Warn("stop", "app", a.Name, "error", err) // PURGE decides
+		e.Log.Warn("stop", "app", a.Name, "error", err) // PURGE may still succeed
 	}
 	req := t.request()
 	if t.info.Protocol == "1.0" {

@@ -49,7 +49,7 @@ func (t *target) choose(ctx context.Context, h *header) (*header, error) {
 	return resolved, nil
 }
 
-// baseFinder finds out which images the device has.
+// baseFinder tells which images the device has.
 type baseFinder struct {
 	*target
 	known map[string]bool // by digest; nil: not asked yet
@@ -92,8 +92,8 @@ func (f *baseFinder) variant(ctx context.Context, c artifact.Component) (int, er
 		c.URL, strings.Join(slices.Compact(lacking), " or "))
 }
 
-// has reports whether the device has an image: the application, or else the
-// engine, of which a sub-module tells only whether it has what is asked for.
+// has tells whether the device has an image. It first looks at the application's
+// own images (LIST), then asks the engine for this one (VERIFY).
 func (f *baseFinder) has(ctx context.Context, b artifact.Base) (bool, error) {
 	if f.known == nil {
 		f.known = map[string]bool{}

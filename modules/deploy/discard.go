@@ -11,9 +11,9 @@ import (
 	"github.com/mender-app/mender-app/submodules"
 )
 
-// prune removes the releases that are neither current nor kept, and what is
-// left of the shell reference's files. It is after the commit: what does not
-// work is logged and tried again after the next one.
+// prune removes the releases that are neither current nor kept, and the shell
+// reference's files. It runs after the commit: an error is logged, and the next
+// prune tries again.
 func (e *Engine) prune(ctx context.Context, a *store.App) {
 	if n := e.keep(); len(a.Kept) > n {
 		a.Kept = a.Kept[:n]
@@ -28,16 +28,16 @@ func (e *Engine) prune(ctx context.Context, a *store.App) {
 	}
 }
 
-// tidy removes releases that an earlier call could not, for want of the engine
-// or of space. Where no release is current, what is there stays: it may be all
-// that was left of a damaged store.
+// tidy removes releases that an earlier call could not remove because the engine
+// was away or the disk full. Without a current release it removes nothing: after
+// damage to the store, these releases may be all that is left.
 func (e *Engine) tidy(ctx context.Context, a *store.App) {
 	if a.Deployment == nil && a.Current != "" {
 		e.discardOthers(ctx, a)
 	}
 }
 
-// discardOthers removes the releases that nothing retains.
+// discardOthers removes the releases that are not retained.
 func (e *Engine) discardOthers(ctx context.Context, a *store.App) {
 	ids, err := a.Releases()
 	if err != nil {
@@ -66,14 +66,14 @@ func (e *Engine) discardFailed(ctx context.Context, a *store.App) {
 		return
 	}
 	if e.discardRelease(ctx, a, d.To) && store.Number(d.To) == a.Sequence {
-		// Nothing is left of it, so nothing has changed; end saves this.
+		// Nothing is left of the release: reuse its number. end saves this.
 		a.Sequence--
 	}
 }
 
 // discardRelease deletes the components that only this release has, then its
-// directory. Where that fails the directory stays, so that a later prune knows
-// what is still to be deleted, and the result is false.
+// directory. On an error it returns false and the directory stays: it tells a
+// later prune what to delete.
 func (e *Engine) discardRelease(ctx context.Context, a *store.App, id string) bool {
 	r, err := a.Release(id)
 	switch {
@@ -83,8 +83,8 @@ func (e *Engine) discardRelease(ctx context.Context, a *store.App, id string) bo
 		return false
 	default:
 		if !r.Complete {
-			// What is deleted here may stay in the engine all the same: a layer
-			// of an image that a kill kept from being made, for one.
+			// Parts of deleted components may stay in the engine, such as a
+			// layer whose image was not made yet when the engine was killed.
 			if err := e.suspect(r); err != nil {
 				e.Log.Warn("the release stays until the next cleanup", "app", a.Name, "release", id, "error", err)
 				return false
@@ -125,8 +125,8 @@ func (e *Engine) deleteComponents(ctx context.Context, a *store.App, r *store.Re
 		}
 		req := t.request()
 		req.URL = c.URL
-		// Only this one, for two components of a release may share a URL;
-		// and the names under which the same one is still needed.
+		// This component alone, because two components of a release may share
+		// a URL; and the names under which other releases need it.
 		req.Components = components(append([]store.Component{c}, still...))
 		err := t.call(ctx, submodules.VerbDelete, req, t.o.Delete)
 		if err != nil && !errors.Is(err, submodules.ErrNotFound) {
@@ -136,11 +136,12 @@ func (e *Engine) deleteComponents(ctx context.Context, a *store.App, r *store.Re
 	return nil
 }
 
-// inUse tells of a component whether a release other than the one given needs
-// it; if not under this name, still are the components by whose names it is
-// needed. A sub-module that knows components by identity keeps a reference an
-// application, so that only the application's own releases count; for any
-// other one the URL is all there is, and other applications count too.
+// inUse returns a function that tells whether a release other than doomed needs
+// a component under the same URL (stays). If not, still lists the components of
+// the same digest that are needed under other URLs. A sub-module that knows
+// components by identity keeps one reference for each application; then only
+// this application's releases count. For other sub-modules the URL is the only
+// name of a component, and all applications count.
 func (e *Engine) inUse(a *store.App, doomed string, byIdentity bool) (func(store.Component) (still []store.Component, stays bool), error) {
 	apps := []*store.App{a}
 	if !byIdentity {
@@ -174,7 +175,7 @@ func (e *Engine) inUse(a *store.App, doomed string, byIdentity bool) (func(store
 				continue
 			}
 			if err != nil {
-				return nil, err // what it needs is not known: delete nothing
+				return nil, err // the release may need anything: delete nothing
 			}
 			for _, c := range r.Components {
 				if c.Digest != "" && !slices.ContainsFunc(same[c.Digest], func(s store.Component) bool { return s.URL == c.URL }) {

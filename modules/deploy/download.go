@@ -21,7 +21,7 @@ const (
 	manifestsFile = "manifests.tar.gz"
 )
 
-// header is what a call knows of its artifact. The client has verified it.
+// header is the artifact's name and metadata. The client has verified both.
 type header struct {
 	artifact string                    // its name
 	meta     *artifact.Metadata        // in a resolved header (see choose) no component has variants
@@ -54,8 +54,9 @@ func (e *Engine) readHeader(tree *modules.Tree) (*header, error) {
 	return &header{artifact: name, meta: meta}, nil
 }
 
-// download settles what earlier calls left, refuses what does not fit this
-// device, and loads the payload beside what runs.
+// download settles deployments that earlier calls left open, refuses an artifact
+// that does not fit this device, and loads the payload next to the running
+// release.
 func (e *Engine) download(ctx context.Context, tree *modules.Tree, payload modules.Streams) error {
 	h, err := e.readHeader(tree)
 	if err != nil {
@@ -95,16 +96,15 @@ func (e *Engine) recordRefusal(h *header, started time.Time, cause error) {
 	}
 }
 
-// settle ends what earlier calls left open, of any application: the client
-// that begins a download knows of no other deployment any more. installed is
-// what it takes for installed; incoming is the application that it installs
-// now.
+// settle ends the open deployments of all applications: a client that begins a
+// download has no other deployment open. installed is the artifact that the
+// client takes for installed; incoming is the application that it installs now.
 func (e *Engine) settle(ctx context.Context, installed, incoming string) error {
 	if err := e.finishRepairs(ctx); err != nil {
 		if ctx.Err() != nil {
 			return err
 		}
-		// What comes in may be the repair.
+		// Go on: the new artifact may repair the application.
 		e.Log.Error("a repair of images could not be ended", "error", err)
 	}
 	names, err := e.Store.Apps()
@@ -135,7 +135,7 @@ func (e *Engine) settle(ctx context.Context, installed, incoming string) error {
 			if name != incoming {
 				continue // `mender-app resume` tries again
 			}
-			// What comes in now may be the repair.
+			// Go on: the new artifact may repair the application.
 			e.discardFailed(ctx, a)
 			if err := e.end(a); err != nil {
 				return err
@@ -145,8 +145,8 @@ func (e *Engine) settle(ctx context.Context, installed, incoming string) error {
 	return nil
 }
 
-// settleApp ends one open deployment in the release that the client takes for
-// installed.
+// settleApp ends one open deployment. Afterwards the release runs that the
+// client takes for installed.
 func (e *Engine) settleApp(ctx context.Context, a *store.App, installed string) error {
 	d := a.Deployment
 	e.Log.Info("settling an interrupted deployment", "app", a.Name, "artifact", d.ArtifactName, "state", d.Phase)
@@ -160,7 +160,7 @@ func (e *Engine) settleApp(ctx context.Context, a *store.App, installed string) 
 }
 
 // begin records the deployment and its release before anything is loaded. h is
-// the resolved header, before what the preflight called.
+// the resolved header, before is the target of the preflight.
 func (e *Engine) begin(ctx context.Context, h *header, before *target) (*store.App, error) {
 	name := h.meta.ApplicationName
 	if e.Store.Legacy(name) {
@@ -193,7 +193,7 @@ func (e *Engine) begin(ctx context.Context, h *header, before *target) (*store.A
 	return a, a.PutRelease(r)
 }
 
-// newRelease is what the artifact says of a release, without its components.
+// newRelease makes a release from the artifact's metadata, without components.
 func newRelease(h *header) *store.Release {
 	return &store.Release{
 		ArtifactName: h.artifact, Version: h.meta.ApplicationVersion, Orchestrator: h.meta.Orchestrator,
@@ -209,8 +209,8 @@ func componentOf(c artifact.Component) store.Component {
 	return out
 }
 
-// adopt takes over an application of the shell reference and gives its images
-// a reference of their own, so that they are still there for a rollback.
+// adopt takes over an application of the shell reference. Its images get
+// references of their own, so that they stay for a rollback.
 func (e *Engine) adopt(ctx context.Context, h *header, before *target) error {
 	name := h.meta.ApplicationName
 	known := map[string]submodules.Component{}

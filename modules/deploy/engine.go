@@ -1,22 +1,23 @@
-// Package deploy carries a release of an application from an artifact to a
-// running, committed one, and back. What an event means in a phase is a table
-// (table.go); the effects stand behind small interfaces; the journal in store
-// is written ahead of them.
+// Package deploy installs a release of an application from an artifact, commits
+// it, and rolls it back. A table (table.go) says what each event means in each
+// phase. The actions change the device through small interfaces; each is written
+// to the journal (package store) before it is begun.
 //
-// The order that makes promise 1 of docs/DESIGN.md true:
+// This order keeps promise 1 of docs/DESIGN.md:
 //
 //  1. A release and the names of its components are recorded before the first
-//     of them is loaded, so that whatever a crash leaves can be found and
-//     removed.
-//  2. Components are loaded beside what runs, under names that nothing runs
-//     from; then the barrier makes them durable; then the journal says loaded.
+//     component is loaded, so that everything a crash leaves behind can be found
+//     and removed.
+//  2. Components are loaded next to the running release, under names that
+//     nothing runs from. Then the barrier makes them durable. Then the journal
+//     says loaded.
 //  3. The journal says installing before the link to the manifests moves and
-//     the orchestrator is asked to bring the new release up.
+//     the orchestrator starts the new release.
 //  4. The commit is one rename: phase and current release change together.
-//  5. What the old release needs goes in Cleanup, not before.
+//  5. What the old release needs is removed in Cleanup, not before.
 //
-// Any call may be killed at any instant; the next one finds the phase, and
-// every action can be done twice.
+// Any call may be killed at any instant. The next call reads the phase from the
+// journal and goes on; every action can be repeated.
 //
 // The package must not know any orchestrator, nor how a Mender client stores
 // its state.
@@ -40,8 +41,8 @@ import (
 	"github.com/mender-app/mender-app/submodules"
 )
 
-// Orchestrator is what a deployment needs of a sub-module. *submodules.Module
-// is one.
+// Orchestrator is what a deployment needs from a sub-module.
+// *submodules.Module implements it.
 type Orchestrator interface {
 	Describe(ctx context.Context) (submodules.Info, error)
 	Load(ctx context.Context, r submodules.Request) error
@@ -65,9 +66,9 @@ const (
 	DefaultLoadTimeout    = 3 * time.Hour
 	DefaultRolloutTimeout = 15 * time.Minute
 	DefaultPatience       = time.Minute
-	// callTimeout bounds the calls that neither load nor start anything.
+	// callTimeout limits the calls that neither load nor start anything.
 	callTimeout = 10 * time.Minute
-	// lockTimeout is how long a call waits for another one that is at work.
+	// lockTimeout is how long a call waits for the lock of another call.
 	lockTimeout = 30 * time.Second
 )
 
@@ -79,11 +80,11 @@ type Engine struct {
 	// Log must not be nil.
 	Log *slog.Logger
 
-	// Keep is how many older releases are kept after a commit; a negative
-	// number means DefaultKeep.
+	// Keep is the number of older releases that stay after a commit; a
+	// negative number means DefaultKeep.
 	Keep int
-	// Platforms are what runs on this machine, the best first; none means that
-	// nothing is checked.
+	// Platforms are the platforms that this machine runs, the best first.
+	// Without any, the platform of an artifact is not checked.
 	Platforms []image.Platform
 	// RefuseOlder: an artifact with an older version of an application than the
 	// installed one is refused. GoBack brings an older release back all the
@@ -101,7 +102,8 @@ type Engine struct {
 	BootID string
 	// Now is the clock; nil is time.Now.
 	Now func() time.Time
-	// Driver is recorded in deployments: who drives them.
+	// Driver names who makes the calls, such as "mender"; it is recorded in
+	// deployments.
 	Driver string
 
 	infos map[string]submodules.Info // by orchestrator
@@ -132,7 +134,8 @@ func (e *Engine) keep() int {
 	return e.Keep
 }
 
-// lock takes the store for one call.
+// lock takes the store's lock for one call, and removes temporary files that an
+// earlier call left.
 func (e *Engine) lock(ctx context.Context, who string) (func(), error) {
 	wait, cancel := context.WithTimeout(ctx, lockTimeout)
 	defer cancel()
@@ -150,7 +153,6 @@ func (e *Engine) lock(ctx context.Context, who string) (func(), error) {
 		return nil, err
 	}
 	prepared = true
-	// What an earlier call left there is of no use to anybody.
 	e.sweepTemp()
 	return func() { e.sweepTemp(); release() }, nil
 }
@@ -161,7 +163,8 @@ func (e *Engine) sweepTemp() {
 	}
 }
 
-// open reads an application; a damaged state is kept aside and rebuilt.
+// open reads an application. A damaged state file is renamed, reported, and
+// rebuilt from the releases.
 func (e *Engine) open(name string) (*store.App, error) {
 	a, err := e.Store.App(name)
 	var corrupt *store.CorruptError
@@ -185,8 +188,8 @@ func phaseOf(a *store.App) Phase {
 	return Phase(a.Deployment.Phase)
 }
 
-// on does what an event means for an application. artifact is the name of the
-// artifact that the event is about.
+// on executes the plan of an event for an application. artifact is the name of
+// the artifact that the event is about.
 func (e *Engine) on(ctx context.Context, a *store.App, ev Event, artifact string) error {
 	pl, err := planFor(phaseOf(a), ev, e.isCurrent(a, artifact))
 	if err != nil {
@@ -211,7 +214,7 @@ func (e *Engine) on(ctx context.Context, a *store.App, ev Event, artifact string
 			err = e.act(ctx, a, step)
 		}
 		if err != nil {
-			// What could not be written is not so.
+			// Restore the state in memory: the step failed.
 			a.State = before
 			if step == revert {
 				a.Deployment.Attempts++
@@ -223,12 +226,12 @@ func (e *Engine) on(ctx context.Context, a *store.App, ev Event, artifact string
 	return nil
 }
 
-// ends are the events that end a deployment and write little: a disk that
-// others filled must not stand in their way.
+// ends are the events that end a deployment. They write little, and may use the
+// reserved space where the disk is full.
 var ends = map[Event]bool{EventCommit: true, EventRollback: true, EventFailure: true, EventCleanup: true}
 
-// noSpace tells whether a step failed for want of space, be it a sub-module
-// that says so: its engine may share the store's file system.
+// noSpace tells whether a step failed because a disk is full. The error may come
+// from a sub-module: its engine may use the store's file system.
 func noSpace(err error) bool {
 	return err != nil && (errors.Is(err, unix.ENOSPC) || strings.Contains(err.Error(), unix.ENOSPC.Error()))
 }
@@ -236,10 +239,10 @@ func noSpace(err error) bool {
 func (e *Engine) spendReserve(a *store.App) bool {
 	had, err := e.Store.SpendReserve()
 	if err != nil {
-		e.Log.Warn("the space held back could not be freed", "app", a.Name, "error", err)
+		e.Log.Warn("the reserved space could not be freed", "app", a.Name, "error", err)
 	}
 	if had && err == nil {
-		e.Log.Warn("the store's file system is full; going on with the space held back", "app", a.Name)
+		e.Log.Warn("the store's file system is full; using the reserved space", "app", a.Name)
 	}
 	return had && err == nil
 }
@@ -252,8 +255,8 @@ func (e *Engine) isCurrent(a *store.App, artifact string) bool {
 	return err == nil && r.ArtifactName == artifact
 }
 
-// remember notes in the journal what went wrong. That it may not be possible
-// changes nothing: the phase says all that matters.
+// remember writes an error to the journal, for people to read. If that fails,
+// nothing is lost: the phase decides what the next call does.
 func (e *Engine) remember(a *store.App, cause error) {
 	if a.Deployment == nil {
 		return
@@ -320,7 +323,7 @@ func (e *Engine) act(ctx context.Context, a *store.App, step Action) error {
 	return fmt.Errorf("unknown action %q", step)
 }
 
-// enter writes a phase to the journal.
+// enter writes a new phase to the journal.
 func (e *Engine) enter(a *store.App, p Phase) error {
 	d := a.Deployment
 	if err := durable.Point("enter." + string(p)); err != nil {
@@ -341,10 +344,10 @@ func (e *Engine) enter(a *store.App, p Phase) error {
 	return a.Save()
 }
 
-// maxSteps bounds the journal: repeated calls could make it grow.
+// maxSteps limits the journal's size: repeated calls add steps.
 const maxSteps = 64
 
-// end makes history of the deployment.
+// end moves the deployment from the journal to the history.
 func (e *Engine) end(a *store.App) error {
 	d := a.Deployment
 	status := store.StatusRolledBack
@@ -359,7 +362,7 @@ func (e *Engine) end(a *store.App) error {
 	}
 	a.Deployment = nil
 	if a.Current == "" && len(a.Kept) == 0 {
-		// The first installation failed; its name is in the history.
+		// The first installation failed: the history has its record.
 		if left, err := a.Releases(); err == nil && len(left) == 0 {
 			return a.Forget()
 		}
@@ -374,5 +377,5 @@ func (e *Engine) record(app string, d *store.Deployment, status string) error {
 	})
 }
 
-// sysSync is the barrier for sub-modules that have none.
+// sysSync is the barrier for sub-modules without one.
 func sysSync() { unix.Sync() }

@@ -17,9 +17,9 @@ import (
 	"github.com/mender-app/mender-app/submodules"
 )
 
-// receive reads the payload: images are loaded, manifests unpacked. Nothing of
-// it may be used before the client has checked the payload's checksums, which
-// it does when the call has ended.
+// receive reads the payload: it loads the images and unpacks the manifests.
+// Neither may be used before the client has checked the payload's checksums,
+// which happens after the call has ended.
 func (e *Engine) receive(ctx context.Context, a *store.App, h *header, payload modules.Streams) error {
 	t, err := e.target(ctx, a, a.Deployment.To)
 	if err != nil {
@@ -59,7 +59,7 @@ func (e *Engine) receive(ctx context.Context, a *store.App, h *header, payload m
 	}
 	for _, c := range h.meta.Components {
 		if !l.loaded[c.Digest.String()] {
-			return fmt.Errorf("%w: image %s (%s) is announced and not there", artifact.ErrPayload, c.URL, c.Digest)
+			return fmt.Errorf("%w: image %s (%s) is announced in the metadata and missing", artifact.ErrPayload, c.URL, c.Digest)
 		}
 	}
 	return nil
@@ -113,7 +113,7 @@ func (l *loader) images(ctx context.Context, r io.Reader) error {
 	})
 }
 
-// image loads one image, under each of its names.
+// image loads one image under each of its names.
 func (l *loader) image(ctx context.Context, info artifact.ImageInfo, content io.Reader) error {
 	names, base, err := l.identify(info)
 	if err != nil {
@@ -123,7 +123,7 @@ func (l *loader) image(ctx context.Context, info artifact.ImageInfo, content io.
 	if l.h.members[info.Digest] != nil {
 		size = l.payload(info.Digest)
 		if info.Kind == artifact.KindShared {
-			info.Kind = artifact.KindDelta // both together are one
+			info.Kind = artifact.KindDelta // the shared part and the rest are one delta
 		}
 	}
 	if err := l.checkKind(info); err != nil {
@@ -173,15 +173,14 @@ func (l *loader) image(ctx context.Context, info artifact.ImageInfo, content io.
 	return nil
 }
 
-// spools reports whether the content of an image is put into a file for the
-// sub-module: it cannot read a stream, or it does not know components by their
-// identity, so that an image of several names has to be given to it once for
-// each.
+// spools tells whether the sub-module needs the content of an image as a file:
+// it cannot read a stream, or it does not know components by their identity and
+// must load an image once for each of its names.
 func spools(info submodules.Info, severalNames bool) bool {
 	return !info.Has(submodules.FeatureStream) || severalNames && !info.Has(submodules.FeatureComponents)
 }
 
-// load makes the call for one component.
+// load loads one component.
 func (l *loader) load(ctx context.Context, c store.Component, size int64, req submodules.Request) error {
 	l.e.Log.Info("loading", "app", l.a.Name, "component", c.URL, "bytes", size)
 	suspect := l.e.isSuspect(l.r.Orchestrator, c)
@@ -208,7 +207,7 @@ func (l *loader) payload(d image.Digest) int64 {
 	return 0
 }
 
-// bases are what the delta of a component builds on.
+// bases are the images that the delta of a component needs.
 func (l *loader) bases(c store.Component) (list []submodules.Component) {
 	for _, m := range l.h.meta.Components {
 		if m.Digest.String() != c.Digest || m.URL != c.URL {
@@ -269,9 +268,9 @@ func baseOf(b artifact.Base) submodules.Component {
 	return c
 }
 
-// identify finds out which component an image of the payload is, under which
-// names, that in the payload first, and what its delta builds on. The release
-// knows all of them before the image is loaded.
+// identify finds the components that an image of the payload is, one for each
+// name, the name in the payload first; base is the image that its delta needs.
+// All of them are recorded in the release before the image is loaded.
 func (l *loader) identify(info artifact.ImageInfo) (names []store.Component, base string, err error) {
 	digest := info.Digest.String()
 	if info.URLCurrent != info.URLNew {
@@ -302,8 +301,8 @@ func (l *loader) identify(info artifact.ImageInfo) (names []store.Component, bas
 	if len(l.h.meta.Components) > 0 {
 		return nil, "", fmt.Errorf("%w: %s (%s) is not announced in the metadata", artifact.ErrPayload, info.URLNew, digest)
 	}
-	// The shell reference's metadata does not name components. What it says of
-	// the image before it never checked.
+	// The shell reference's metadata does not name components, and the
+	// reference never checked the sum of the current image. Check it.
 	if base != "" && info.SumCurrent != "" && l.info.Has(submodules.FeatureComponents) {
 		base += "@" + info.SumCurrent.String()
 	}
@@ -312,7 +311,8 @@ func (l *loader) identify(info artifact.ImageInfo) (names []store.Component, bas
 	return []store.Component{c}, base, l.a.PutRelease(l.r)
 }
 
-// spool writes content of a size to a temporary file, if there is room.
+// spool writes content of the given size to a temporary file, if there is enough
+// space.
 func spool(path string, content io.Reader, size int64) error {
 	room, err := spoolRoom(filepath.Dir(path), freeBytes)
 	if err != nil {

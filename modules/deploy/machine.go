@@ -10,15 +10,15 @@ import (
 	"github.com/mender-app/mender-app/artifact/image"
 )
 
-// Machine returns the platforms this machine runs, the best first, by what the
-// kernel says of the processor; that this program was built for an older one
+// Machine returns the platforms that this machine runs, the best first. It asks
+// the kernel for the processor; the platform that this program was built for
 // does not matter.
 func Machine() []image.Platform {
 	var u unix.Utsname
 	if err := unix.Uname(&u); err != nil {
 		return nil
 	}
-	cpuinfo, _ := os.ReadFile("/proc/cpuinfo") // without it the name decides
+	cpuinfo, _ := os.ReadFile("/proc/cpuinfo") // optional: without it the machine's name decides
 	all := platformsOf(unix.ByteSliceToString(u.Machine[:]), string(cpuinfo))
 	if all != nil && all[0].Arch == "arm64" && !runs32() {
 		all = all[:1]

@@ -9,7 +9,7 @@ import (
 	"github.com/mender-app/mender-app/submodules"
 )
 
-// What an operator may do beside the Mender client.
+// What an operator can do without the Mender client.
 
 // ErrOpen: a deployment of the application is under way.
 var ErrOpen = errors.New("a deployment is under way")
@@ -17,9 +17,10 @@ var ErrOpen = errors.New("a deployment is under way")
 // ErrNoWayBack: no older release is kept.
 var ErrNoWayBack = errors.New("no older release is kept")
 
-// GoBack brings back the newest kept release of an application that has no
-// open deployment, commits it and keeps the one it replaces. If it does not get
-// healthy, the release that ran comes back and the error says so.
+// GoBack starts and commits the newest kept release of an application, and keeps
+// the release that it replaces. A deployment of the application must not be open.
+// If the kept release does not become healthy, the one that ran is started again,
+// and the error says so.
 func (e *Engine) GoBack(ctx context.Context, name string) (to *store.Release, err error) {
 	release, err := e.lock(ctx, "rollback of "+name)
 	if err != nil {
@@ -71,19 +72,19 @@ func (e *Engine) GoBack(ctx context.Context, name string) (to *store.Release, er
 	return r, e.on(ctx, a, EventCleanup, r.ArtifactName)
 }
 
-// Resumed says what Resume found of one application.
+// Resumed is what Resume found for one application.
 type Resumed struct {
 	App     string
-	Phase   Phase // it was in
-	Waiting bool  // it was left: a client or a person decides
+	Phase   Phase // the phase it was in
+	Waiting bool  // it was left as it is: a client or a person decides
 	Err     error
 }
 
-// Resume ends the deployments that a call was interrupted in: the lock is
-// free, so nobody is at work on them. What waits for a client is left alone,
-// but for deployments of the driver that the caller speaks for, if it is not
-// waiting for any; installed is what that one takes for installed. "" speaks
-// for nobody.
+// Resume ends the deployments in which a call was interrupted: Resume has the
+// lock, so no other call works on them. A deployment that waits for its client
+// stays as it is, unless driver is its driver: then the caller knows that this
+// client waits for nothing, and installed is the artifact that the client takes
+// for installed. With driver "", all waiting deployments stay.
 func (e *Engine) Resume(ctx context.Context, driver, installed string) ([]Resumed, error) {
 	release, err := e.lock(ctx, "resume")
 	if err != nil {

@@ -20,8 +20,8 @@ import (
 	"github.com/mender-app/mender-app/submodules"
 )
 
-// ErrUnfit: the artifact is not for this device as it is. Nothing has been
-// changed. The text says what to do.
+// ErrUnfit: the artifact does not fit this device. Nothing was changed. The text
+// says what to do.
 var ErrUnfit = errors.New("refused")
 
 // unfit makes an ErrUnfit.
@@ -29,8 +29,8 @@ func unfit(format string, args ...any) error {
 	return fmt.Errorf("%w: %w", ErrUnfit, fmt.Errorf(format, args...))
 }
 
-// preflight checks everything that can be known from the metadata before
-// anything is loaded. It returns the resolved header, and what it called.
+// preflight makes all checks that need only the metadata, before anything is
+// loaded. It returns the resolved header and the target of its calls.
 func (e *Engine) preflight(ctx context.Context, h *header) (*header, *target, error) {
 	if err := e.checkPlatform(h.meta); err != nil {
 		return nil, nil, err
@@ -76,8 +76,9 @@ func (e *Engine) checkPlatform(m *artifact.Metadata) error {
 		want, e.Platforms[0], e.Platforms[0])
 }
 
-// checkCurrent refuses to move an application from one orchestrator to
-// another: nobody would stop the old one.
+// checkCurrent refuses to move an application from one orchestrator to another,
+// because nothing would stop it in the old one. With RefuseOlder it also refuses
+// an older version.
 func (e *Engine) checkCurrent(m *artifact.Metadata) error {
 	a, err := e.Store.App(m.ApplicationName)
 	if errors.Is(err, store.ErrNoApp) {
@@ -91,7 +92,7 @@ func (e *Engine) checkCurrent(m *artifact.Metadata) error {
 	}
 	r, err := a.Release(a.Current)
 	if err != nil {
-		// A new release may be the only repair: do not stand in its way.
+		// Go on: a new release may be the only way to repair this.
 		e.Log.Error("the current release cannot be read; there will be no way back to it", "app", a.Name, "error", err)
 		return nil
 	}
@@ -146,7 +147,7 @@ func (t *target) checkRequirements(ctx context.Context) error {
 	return nil
 }
 
-// checkBases makes sure that what the deltas build on is there.
+// checkBases makes sure that the device has the images that the deltas need.
 func (t *target) checkBases(ctx context.Context, m *artifact.Metadata) error {
 	missing := map[string]submodules.Component{}
 	for _, c := range m.Components {
@@ -171,7 +172,7 @@ func (t *target) checkBases(ctx context.Context, m *artifact.Metadata) error {
 		delete(missing, c.Digest)
 	}
 	if len(missing) == 0 || !t.info.Has(submodules.FeatureVerify) {
-		return nil // LOAD will tell
+		return nil // LOAD finds out
 	}
 	// The list names the application's own components: the engine may have others.
 	req := t.request()
@@ -188,14 +189,14 @@ func (t *target) checkBases(ctx context.Context, m *artifact.Metadata) error {
 	return nil
 }
 
-// Free space that is left over, besides what the metadata announces: 5 % and
-// 16 MiB, for the journal, logs and what file systems round up.
+// The margin of free space beyond what the metadata announces: 5 % and 16 MiB,
+// for the journal, logs and rounding by file systems.
 const (
 	marginPart  = 20
 	marginBytes = 16 << 20
 )
 
-// need is what a file system must hold.
+// need is the space that a file system must have free.
 type need struct {
 	dir   string
 	bytes int64
@@ -204,10 +205,10 @@ type need struct {
 // checkSpace compares what the metadata announces with what is free.
 func (t *target) checkSpace(ctx context.Context, m *artifact.Metadata) error {
 	if m.Sizes == nil {
-		return nil // the shell reference announces nothing
+		return nil // the shell reference's metadata has no sizes
 	}
 	temp := m.Sizes.Temp
-	var largest int64 // of what is put into a file for the sub-module
+	var largest int64 // of the images that are put into a file for the sub-module
 	seen := map[image.Digest]bool{}
 	for _, c := range m.Components {
 		if spools(t.info, seen[c.Digest]) {
@@ -223,9 +224,9 @@ func (t *target) checkSpace(ctx context.Context, m *artifact.Metadata) error {
 	return checkFree(needs, freeBytes)
 }
 
-// dataRoot is where the engine keeps its images: it may have been told so by
-// other means than its configuration file, so the sub-module is asked. "" if it
-// is not known or not on this machine.
+// dataRoot is where the engine keeps its images; "" if that is unknown or not on
+// this machine. The sub-module is asked, because the engine's configuration file
+// may not name the directory.
 func (t *target) dataRoot(ctx context.Context) string {
 	if !t.info.Has(submodules.FeatureStorage) {
 		return t.e.DataRoot
@@ -255,8 +256,8 @@ func freeBytes(dir string) (free int64, dev uint64, err error) {
 	return int64(st.Bavail) * int64(st.Bsize), uint64(fi.Dev), nil // their types depend on the machine
 }
 
-// spoolRoom returns how many bytes may be put into files of a directory where
-// nothing is announced: what is free less the margin, at least 1.
+// spoolRoom returns how many bytes may be written to a directory where the
+// metadata announces no sizes: the free space minus the margin, at least 1.
 func spoolRoom(dir string, free func(dir string) (int64, uint64, error)) (int64, error) {
 	have, _, err := free(dir)
 	if err != nil {
@@ -302,7 +303,7 @@ func checkFree(needs []need, free func(dir string) (int64, uint64, error)) error
 	return nil
 }
 
-// existing returns the nearest directory above path, or path, that is there.
+// existing returns path if it exists, else its nearest parent that does.
 func existing(path string) string {
 	for {
 		if _, err := os.Stat(path); err == nil || path == filepath.Dir(path) {
@@ -312,7 +313,7 @@ func existing(path string) string {
 	}
 }
 
-// human writes bytes as a person reads them.
+// human writes a number of bytes with a unit.
 func human(n int64) string {
 	const unit = 1000
 	if n < unit {

@@ -146,7 +146,7 @@ func TestBadPayloads(t *testing.T) {
 		"nothing": {func(*tree) modules.Streams { return &streams{} }, "no manifests.tar.gz"},
 		"no images": {func(tr *tree) modules.Streams {
 			return &streams{names: []string{manifestsFile}, payload: tr.payload}
-		}, "announced and not there"},
+		}, "announced in the metadata and missing"},
 		"no manifests": {func(tr *tree) modules.Streams {
 			return &streams{names: []string{imagesFile}, payload: tr.payload}
 		}, "no manifests.tar.gz"},

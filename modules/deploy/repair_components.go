@@ -18,21 +18,21 @@ import (
 	"github.com/mender-app/mender-app/submodules"
 )
 
-// Payload is an artifact that a repair takes images from. Nothing of it is used
-// before it was read to its end without an error.
+// Payload is an artifact that a repair takes images from. Its content is used
+// only after all of it was read without an error.
 type Payload interface {
 	MetaData() []byte
 	// Next returns the next file of the payload; io.EOF after the last.
 	Next() (name string, r io.Reader, err error)
 }
 
-// repairDir holds a directory for each repair that is under way, by the
-// application that it was begun for; see store/FORMAT.md.
+// repairDir has one directory for each open repair, named by its application;
+// see store/FORMAT.md.
 const repairDir = "repair"
 
 const requestFile = "request.json"
 
-// repairRequest is what a repair that was interrupted is gone on with.
+// repairRequest lets an interrupted repair resume.
 type repairRequest struct {
 	Format      int               `json:"format"`
 	Application string            `json:"application"`
@@ -40,14 +40,14 @@ type repairRequest struct {
 	Components  []store.Component `json:"components"`
 }
 
-// Repair verifies what the applications keep, and makes whole what is damaged,
-// with what is on the device and, if it is not nil, from an artifact. It returns
-// what was found, and what is damaged still. Applications whose containers had
-// to be removed are rolled out again.
+// Repair verifies the releases that the applications keep and repairs damaged
+// components, from other images on the device and, if it is not nil, from an
+// artifact. It returns the problems it found and those that are left.
+// Applications whose containers had to be removed are rolled out again.
 //
-// What it takes away it can bring back: that is on the disk before anything is
-// removed, and a repair that was interrupted is gone on with by the next
-// installation, by Resume and by the next Repair.
+// Before it removes anything, all that is needed to load it again is durable. An
+// interrupted repair is resumed by the next installation, by Resume and by the
+// next Repair.
 func (e *Engine) Repair(ctx context.Context, names []string, from Payload) (found, left []Problem, err error) {
 	release, err := e.lock(ctx, "repair")
 	if err != nil {
@@ -92,8 +92,8 @@ func (e *Engine) Repair(ctx context.Context, names []string, from Payload) (foun
 	return found, left, errors.Join(errs...)
 }
 
-// settled refuses to repair while a deployment is open: what it needs is not
-// what is kept.
+// settled refuses a repair while a deployment is open: the deployment needs
+// components that are not in the kept releases.
 func (e *Engine) settled() error {
 	names, err := e.Store.Apps()
 	if err != nil {
@@ -114,8 +114,9 @@ func (e *Engine) settled() error {
 	return nil
 }
 
-// unpackSource puts the images that an artifact carries whole into files of a
-// directory, "" without an artifact. It goes with the call.
+// unpackSource writes the whole images of an artifact to files in a temporary
+// directory and returns it; "" without an artifact. The directory is removed with
+// the call.
 func (e *Engine) unpackSource(ctx context.Context, from Payload) (string, error) {
 	if from == nil {
 		return "", nil
@@ -167,7 +168,7 @@ func (e *Engine) unpackImages(ctx context.Context, dir string, r io.Reader) erro
 	})
 }
 
-// repair makes an application's damaged components whole.
+// repair repairs an application's damaged components.
 func (e *Engine) repair(ctx context.Context, a *store.App, bad []damaged, source string) error {
 	t, err := e.target(ctx, a, bad[0].releases[0])
 	if err != nil {
@@ -194,14 +195,14 @@ func (e *Engine) repair(ctx context.Context, a *store.App, bad []damaged, source
 	e.Log.Info("repairing", "app", a.Name)
 	err = e.doRepair(ctx, a, q, dir, source)
 	if entries, rerr := os.ReadDir(dir); err != nil && rerr == nil && len(entries) == 1 {
-		// It has not begun to change anything.
+		// The sub-module has not changed anything yet.
 		return errors.Join(err, durable.RemoveAll(dir))
 	}
 	return err
 }
 
-// doRepair asks the sub-module, brings up what it had to take down, and ends
-// the repair. source is "" for one that is gone on with.
+// doRepair calls the sub-module, starts the applications that the sub-module had
+// to stop, and ends the repair. source is "" for a repair that is resumed.
 func (e *Engine) doRepair(ctx context.Context, a *store.App, q *repairRequest, dir, source string, options ...string) error {
 	t, err := e.target(ctx, a, q.Release)
 	if err != nil {
@@ -250,7 +251,7 @@ func (e *Engine) bringUp(ctx context.Context, name string) error {
 	return t.call(ctx, submodules.VerbSync, t.request(), t.o.Sync)
 }
 
-// finishRepairs goes on with the repairs that were interrupted.
+// finishRepairs resumes the repairs that were interrupted.
 func (e *Engine) finishRepairs(ctx context.Context) error {
 	entries, err := os.ReadDir(e.Store.Meta(repairDir))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -263,7 +264,7 @@ func (e *Engine) finishRepairs(ctx context.Context) error {
 	for _, entry := range entries {
 		dir := e.Store.Meta(filepath.Join(repairDir, entry.Name()))
 		if !store.ValidName(entry.Name()) {
-			errs = append(errs, os.RemoveAll(dir)) // what an interrupted removal left
+			errs = append(errs, os.RemoveAll(dir)) // left by an interrupted removal
 			continue
 		}
 		if err := e.finishRepair(ctx, entry.Name(), dir); err != nil {
@@ -276,7 +277,7 @@ func (e *Engine) finishRepairs(ctx context.Context) error {
 func (e *Engine) finishRepair(ctx context.Context, name, dir string) error {
 	data, err := os.ReadFile(filepath.Join(dir, requestFile))
 	if errors.Is(err, fs.ErrNotExist) {
-		return durable.RemoveAll(dir) // it was not begun
+		return durable.RemoveAll(dir) // the repair was not begun
 	}
 	if err != nil {
 		return err
@@ -295,6 +296,6 @@ func (e *Engine) finishRepair(ctx context.Context, name, dir string) error {
 	if !slices.Contains(append([]string{a.Current}, a.Kept...), q.Release) {
 		q.Release = a.Current
 	}
-	e.Log.Info("going on with a repair that was interrupted", "app", name)
+	e.Log.Info("resuming a repair that was interrupted", "app", name)
 	return e.doRepair(ctx, a, &q, dir, "", submodules.OptionFinish)
 }

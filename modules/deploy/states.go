@@ -10,9 +10,8 @@ import (
 	"github.com/mender-app/mender-app/store"
 )
 
-// Handle does what a state of the Mender client asks for. States that only ask
-// a question (modules.Reply) and unknown ones are none of its business; it does
-// nothing then.
+// Handle executes a state of the Mender client. It does nothing for states that
+// only ask a question (see Reply) and for unknown states.
 func (e *Engine) Handle(ctx context.Context, state modules.State, tree *modules.Tree) error {
 	work, ok := map[modules.State]func(context.Context, *modules.Tree) error{
 		modules.Download: func(ctx context.Context, t *modules.Tree) error {
@@ -51,9 +50,10 @@ func (e *Engine) Handle(ctx context.Context, state modules.State, tree *modules.
 	return err
 }
 
-// Reply answers a state that asks a question; asks is false for any other. The
-// client restarts the machine itself, once for all, where the application asks
-// for it (Automatic); what cannot be read asks for nothing.
+// Reply answers a state that asks a question; asks is false for other states.
+// Where the application asks for a restart, the answer is Automatic: the client
+// restarts the machine once for all updates. A tree that cannot be read asks for
+// nothing.
 func Reply(state modules.State, tree *modules.Tree) (answer string, asks bool) {
 	answer, asks = modules.Reply(state)
 	if state != modules.NeedsArtifactReboot || tree == nil {
@@ -69,8 +69,9 @@ func Reply(state modules.State, tree *modules.Tree) (answer string, asks bool) {
 	return answer, asks
 }
 
-// canWait tells whether what runs is right as it is, so that only removing was
-// left to do. The client would call the device inconsistent for it.
+// canWait tells whether a failed Cleanup may wait for the next installation: the
+// right release runs, and only removing was left to do. After an error the client
+// would call the device inconsistent.
 func (e *Engine) canWait(tree *modules.Tree) bool {
 	h, err := e.readHeader(tree)
 	if err != nil {
@@ -87,16 +88,16 @@ func (e *Engine) canWait(tree *modules.Tree) bool {
 	return true
 }
 
-// undoes are the states that have nothing to do where nothing was begun.
+// undoes are the states that have nothing to do if nothing was begun.
 var undoes = map[modules.State]bool{
 	modules.ArtifactRollback: true, modules.ArtifactFailure: true, modules.Cleanup: true,
 }
 
-// nothingTouched tells, of a store that cannot be written (read-only, or full
-// before the first installation), that what runs has not been touched for the
-// artifact: the download, or the step after it, failed for the same reason. To
-// fail now would make the client call the device inconsistent. What was loaded
-// is removed when the store can be written again.
+// nothingTouched tells whether the running release is unchanged although the
+// store cannot be written (read-only, or full before the first installation): the
+// download, or the step after it, failed for the same reason. After an error the
+// client would call the device inconsistent. A later call that can write removes
+// what was loaded.
 func (e *Engine) nothingTouched(cause error, tree *modules.Tree) bool {
 	var locked *store.LockedError
 	if errors.As(cause, &locked) {
@@ -120,8 +121,8 @@ func (e *Engine) nothingTouched(cause error, tree *modules.Tree) bool {
 	return mine(a, h) != nil
 }
 
-// install brings up what was downloaded. Where the client has stored the
-// payload instead of giving it to Download, it is loaded now.
+// install starts the downloaded release. If the client stored the payload instead
+// of streaming it to Download, the payload is loaded first.
 func (e *Engine) install(ctx context.Context, tree *modules.Tree) error {
 	h, err := e.readHeader(tree)
 	if err != nil {
@@ -154,7 +155,7 @@ func (e *Engine) install(ctx context.Context, tree *modules.Tree) error {
 	return e.on(ctx, a, EventInstall, h.artifact)
 }
 
-// find returns the application that a call is about; nil if there is none.
+// find returns the application that a call is about; nil if the store has none.
 func (e *Engine) find(h *header) (*store.App, error) {
 	a, err := e.open(h.meta.ApplicationName)
 	if errors.Is(err, store.ErrNoApp) {
@@ -171,7 +172,7 @@ func mine(a *store.App, h *header) error {
 	return nil
 }
 
-// mustOn handles a state that fails where there is nothing to work on.
+// mustOn handles a state that is an error for an unknown application.
 func (e *Engine) mustOn(ev Event) func(context.Context, *modules.Tree) error {
 	return func(ctx context.Context, tree *modules.Tree) error {
 		h, err := e.readHeader(tree)
@@ -192,9 +193,8 @@ func (e *Engine) mustOn(ev Event) func(context.Context, *modules.Tree) error {
 	}
 }
 
-// mayOn handles a state that undoes or ends: where nothing was begun, there is
-// nothing to do, and failing would make the client call the device
-// inconsistent.
+// mayOn handles a state that undoes or ends. If nothing was begun it succeeds:
+// after an error the client would call the device inconsistent.
 func (e *Engine) mayOn(ev Event) func(context.Context, *modules.Tree) error {
 	return func(ctx context.Context, tree *modules.Tree) error {
 		h, err := e.readHeader(tree)
@@ -216,11 +216,11 @@ func (e *Engine) mayOn(ev Event) func(context.Context, *modules.Tree) error {
 			return nil
 		}
 		if ev == EventCleanup && phaseOf(a) == RollingBack && a.Deployment.Attempts > 1 {
-			// Both ArtifactRollback and ArtifactFailure have tried in vain; a
-			// third wait for the same would tell nothing new. The deployment
-			// stays open for the next installation or `mender-app resume`.
-			// (3.4.0's rollback makes no call of ArtifactFailure.)
-			e.Log.Error("the release before could not be brought back; run mender-app resume, or install a working artifact",
+			// ArtifactRollback and ArtifactFailure both failed to roll back, and
+			// a third attempt would fail in the same way. The deployment stays
+			// open for the next installation or `mender-app resume`. (3.4.0's
+			// rollback does not call ArtifactFailure.)
+			e.Log.Error("the rollback failed; run mender-app resume, or install a working artifact",
 				"app", a.Name, "error", a.Deployment.Error)
 			return nil
 		}

@@ -2,8 +2,8 @@ package deploy
 
 import "fmt"
 
-// Phase is how far a deployment has come. It is written to the journal before
-// what it announces is begun, so that after a crash it names the most that can
+// Phase is the progress of a deployment. It is written to the journal before the
+// work that it names begins; after a crash it therefore names the most that can
 // have happened. The strings are part of store/FORMAT.md.
 type Phase string
 
@@ -11,22 +11,23 @@ type Phase string
 const (
 	// None: no deployment is under way.
 	None Phase = ""
-	// Downloading: components are being loaded beside the running release.
+	// Downloading: components are being loaded next to the running release.
 	Downloading Phase = "downloading"
-	// Loaded: everything needed is there, verified and synced.
+	// Loaded: all components are present, verified and synced.
 	Loaded Phase = "loaded"
-	// Installing: the new release is being brought up.
+	// Installing: the new release is being started.
 	Installing Phase = "installing"
-	// Installed: the new release runs and is healthy; it is not committed.
+	// Installed: the new release runs and is healthy. It is not committed.
 	Installed Phase = "installed"
-	// Committed: the new release is the current one. What it replaced is kept
-	// until the client has heard of it.
+	// Committed: the new release is the current one. The release that it
+	// replaced stays until the client knows of the commit.
 	Committed Phase = "committed"
-	// Cleaning: the client knows of the commit; there is no way back here.
+	// Cleaning: the client knows of the commit. A rollback is not possible any
+	// more.
 	Cleaning Phase = "cleaning"
-	// RollingBack: the release before is being brought up again.
+	// RollingBack: the previous release is being started again.
 	RollingBack Phase = "rolling-back"
-	// RolledBack: the release before runs and is healthy.
+	// RolledBack: the previous release runs and is healthy.
 	RolledBack Phase = "rolled-back"
 )
 
@@ -35,11 +36,11 @@ func Phases() []Phase {
 	return []Phase{Downloading, Loaded, Installing, Installed, Committed, Cleaning, RollingBack, RolledBack}
 }
 
-// Event is what a deployment is asked to do.
+// Event is a request to a deployment.
 type Event string
 
-// The events. The first follows the end of a download, the others the states
-// of the Mender client.
+// The events. The first follows the end of a download; each other one is a
+// state of the Mender client.
 const (
 	EventReceived Event = "received"
 	EventInstall  Event = "install"
@@ -47,8 +48,8 @@ const (
 	EventRollback Event = "rollback"
 	EventFailure  Event = "failure"
 	EventCleanup  Event = "cleanup"
-	// Where the application asks for a restart of the machine: before it, and
-	// after it in the new release, and in the old one again.
+	// Only where the application asks for a restart of the machine: before the
+	// restart, after it with the new release, and after it with the old one.
 	EventReboot         Event = "reboot"
 	EventVerifyReboot   Event = "verify-reboot"
 	EventVerifyRollback Event = "verify-rollback-reboot"
@@ -63,10 +64,10 @@ func Events() []Event {
 }
 
 // Action is one step of a plan. Every action is idempotent: after a crash the
-// plan of the same event is walked again from its start.
+// plan of the same event is executed again from its first step.
 type Action string
 
-// The actions. Those named "enter" write the journal.
+// The actions. Those named "enter" write a phase to the journal.
 const (
 	enterLoaded      Action = "enter loaded"
 	enterInstalling  Action = "enter installing"
@@ -76,22 +77,22 @@ const (
 	enterRollingBack Action = "enter rolling-back" // the old release becomes the current one
 	enterRolledBack  Action = "enter rolled-back"
 
-	reverify Action = "reverify" // after another boot: the new release is still whole
-	barrier  Action = "barrier"  // what the orchestrator wrote becomes durable
-	rollout  Action = "rollout"  // the new release comes up
-	revert   Action = "revert"   // the old release comes up again, or nothing does
-	check    Action = "check"    // the new release still runs and is healthy
-	recheck  Action = "recheck"  // after another boot: the old release comes up again
-	prune    Action = "prune"    // releases that are not kept go
-	discard  Action = "discard"  // the new release goes
-	end      Action = "end"      // the deployment becomes history
+	reverify Action = "reverify" // verify the new release if the machine was restarted
+	barrier  Action = "barrier"  // make durable what the orchestrator wrote
+	rollout  Action = "rollout"  // start the new release
+	revert   Action = "revert"   // start the old release again; without one, remove the new one
+	check    Action = "check"    // make sure that the new release runs and is healthy
+	recheck  Action = "recheck"  // start the old release again if the machine was restarted
+	prune    Action = "prune"    // remove the releases that are not kept
+	discard  Action = "discard"  // remove the new release
+	end      Action = "end"      // move the deployment to the history
 )
 
-// plan is what an event means in a phase.
+// plan is the meaning of an event in a phase.
 type plan struct {
 	steps  []Action
-	refuse string // why the event cannot be; then there are no steps
-	note   string // for the log, where nothing needs to be done
+	refuse string // the reason for an error; then there are no steps
+	note   string // for the log; then there is nothing to do
 }
 
 func do(steps ...Action) plan    { return plan{steps: steps} }
@@ -107,21 +108,21 @@ func sequence(plans ...plan) plan { // of plans that have steps only
 
 var (
 	install = do(reverify, enterInstalling, rollout, barrier, enterInstalled)
-	// Until ROLLOUT nothing that runs has been touched.
+	// Before ROLLOUT nothing that runs was changed.
 	abandon = do(enterRolledBack)
 	back    = do(enterRollingBack, revert, barrier, enterRolledBack)
 	drop    = do(discard, end)
 	finish  = do(enterCleaning, prune, end)
 )
 
-// table says what each event means in each phase. It answers every order of
-// calls that both Mender clients were seen to make, and those that they never
-// make in the way that leaves the old release or the new one.
+// table says what each event means in each phase. It covers every order of
+// calls that both Mender clients were seen to make. For orders that no client
+// makes, the result is still either the old release or the new one.
 var table = map[Phase]map[Event]plan{
 	None: {
 		EventReceived: refuse("no download was begun"),
 		EventInstall:  refuse("nothing has been downloaded; install the artifact again"),
-		// A commit that is repeated after Cleanup is looked at by Plan.
+		// planFor handles a commit that is repeated after Cleanup.
 		EventCommit:   refuse("nothing is waiting to be committed"),
 		EventRollback: nothing("nothing to roll back"),
 		EventFailure:  nothing("nothing had been changed"),
@@ -173,7 +174,7 @@ var table = map[Phase]map[Event]plan{
 		EventCommit:   do(check, enterCommitted),
 		EventRollback: back,
 		EventFailure:  back,
-		// A client that cleans up without a commit does not believe in it.
+		// A client that cleans up without a commit takes the update for failed.
 		EventCleanup: sequence(back, drop),
 
 		EventReboot:         do(barrier),
@@ -184,8 +185,8 @@ var table = map[Phase]map[Event]plan{
 		EventReceived: refuse("it has been committed"),
 		EventInstall:  nothing("it has been committed already"),
 		EventCommit:   nothing("it has been committed already"),
-		// The client did not hear of the commit: a kill, or a commit that
-		// failed for it. It takes the old release for the current one.
+		// The client does not know of the commit: it was killed, or the call
+		// failed. To the client the old release is the current one.
 		EventRollback: back,
 		EventFailure:  back,
 		EventCleanup:  finish,
@@ -198,8 +199,8 @@ var table = map[Phase]map[Event]plan{
 		EventReceived: refuse("it has been committed"),
 		EventInstall:  nothing("it has been committed already"),
 		EventCommit:   nothing("it has been committed already"),
-		// Cleanup comes after the client has stored the commit: whoever asks
-		// now still has the new release for its current one.
+		// The client stores the commit before it calls Cleanup: to any caller
+		// now, the new release is the current one.
 		EventRollback: nothing("it has been committed, and the release before may be gone: install that one again"),
 		EventFailure:  nothing("it has been committed"),
 		EventCleanup:  finish,
@@ -234,11 +235,11 @@ var table = map[Phase]map[Event]plan{
 	},
 }
 
-// planFor returns the plan for an event. same says that the artifact the event
-// is about is the current release's.
+// planFor returns the plan for an event. same tells that the event is about the
+// artifact of the current release.
 func planFor(p Phase, ev Event, same bool) (plan, error) {
 	if p == None && ev == EventCommit && same {
-		// 3.4.0 killed in Cleanup makes the person commit again.
+		// After 3.4.0 was killed in Cleanup, the person has to commit again.
 		return nothing("it has been committed already"), nil
 	}
 	pl, ok := table[p][ev]

@@ -9,7 +9,7 @@ import (
 	"github.com/mender-app/mender-app/submodules"
 )
 
-// Problem is something damaged or missing of a component.
+// Problem is one damaged or missing part of a component.
 type Problem struct {
 	App       string `json:"application"`
 	Release   string `json:"release"` // the newest that has the component
@@ -26,8 +26,8 @@ type damaged struct {
 }
 
 // Verify reads the components of an application's current and kept releases,
-// each once, and says what is missing or damaged. It changes nothing and takes
-// no lock: it may take long, and an update must not wait for it.
+// each once, and returns what is missing or damaged. It changes nothing. It takes
+// no lock, because it may take long and an update must not wait for it.
 func (e *Engine) Verify(ctx context.Context, name string) ([]Problem, error) {
 	a, err := e.Store.App(name)
 	if err != nil {
@@ -46,8 +46,8 @@ func problemsOf(a *store.App, bad []damaged) (list []Problem) {
 	return list
 }
 
-// survey verifies what an application keeps. It works without the lock: its
-// temporary files are not those of the call that has it.
+// survey verifies the current and the kept releases of an application. It does
+// not need the lock.
 func (e *Engine) survey(ctx context.Context, a *store.App) (bad []damaged, err error) {
 	type key struct{ url, digest string }
 	seen := map[key]int{} // index in all
@@ -65,7 +65,7 @@ func (e *Engine) survey(ctx context.Context, a *store.App) (bad []damaged, err e
 		for _, c := range r.Components {
 			k := key{c.URL, c.Digest}
 			if c.Digest != "" {
-				k.url = "" // whatever it is called: it is read once
+				k.url = "" // read it once, whatever its names
 			}
 			i, ok := seen[k]
 			if !ok {

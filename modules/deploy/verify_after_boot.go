@@ -10,21 +10,24 @@ import (
 	"github.com/mender-app/mender-app/submodules"
 )
 
-// What a boot of the machine makes suspect. Engines do not sync what they
-// unpack, so what was loaded before a power cut and not made durable by the
-// barrier can be listed and hollow. Two things are not trusted:
+// What is verified again after a restart of the machine. Engines do not sync the
+// files that they unpack. After a power cut, an image that the barrier had not
+// made durable may be listed although its files are empty. Two things are
+// therefore verified:
 //
-//   - what an interrupted download brought. Deleting its components is not
-//     enough: an engine can have a layer whose image it had not made yet, and
-//     takes it for present when the next image brings it. So its layers are
-//     remembered (store.Suspect) until they were verified once, or a barrier of
-//     the same boot has made them durable;
-//   - a release that waits to be installed or committed over a boot (reverify).
+//   - components of an interrupted download. Deleting them is not enough: the
+//     engine may keep a layer whose image was not made yet, and take it for
+//     present when the next image has the same layer. So the layers are recorded
+//     as suspects (store.Suspect) until they were verified once, or until a
+//     barrier of the same boot has made them durable;
+//   - a release that was loaded or installed before the restart and is about to
+//     be installed or committed (reverify).
 //
-// The cost is one reading of the images in question. A release that is current
-// or kept was durable before it became so, and is not read.
+// This reads the images in question once. A current or kept release was made
+// durable before, and is not read.
 
-// suspect remembers a release that is given up before its barrier.
+// suspect records the components of a release that is discarded before its
+// barrier.
 func (e *Engine) suspect(r *store.Release) error {
 	boot := r.BootID
 	if boot == "" {
@@ -55,8 +58,8 @@ func (e *Engine) suspect(r *store.Release) error {
 	return e.Store.PutSuspects(append(list, s))
 }
 
-// durable strikes off what a barrier of this boot has made durable. That it
-// cannot be written costs a verification, later.
+// durable drops the suspects that a barrier of this boot has made durable. If the
+// list cannot be written, they are verified once more than needed.
 func (e *Engine) durable(orchestrator string) {
 	e.dropSuspects(func(s *store.Suspect) {
 		if s.Orchestrator == orchestrator && s.BootID == e.bootID() {
@@ -82,23 +85,23 @@ func (e *Engine) dropSuspects(drop func(*store.Suspect)) {
 		return
 	}
 	if err := e.Store.PutSuspects(list); err != nil {
-		e.Log.Warn("what was verified stays suspect", "error", err)
+		e.Log.Warn("the list of suspect components could not be written", "error", err)
 	}
 }
 
-// isSuspect tells whether a component has anything of what an earlier boot left
-// without making it durable. Where its layers are not known, any such thing
-// makes it suspect.
+// isSuspect tells whether a component has a digest or a layer that is a suspect
+// of an earlier boot. If the component's layers are unknown, any suspect of its
+// orchestrator counts.
 func (e *Engine) isSuspect(orchestrator string, c store.Component) bool {
 	list, err := e.Store.Suspects()
 	if err != nil {
-		e.Log.Warn("what is suspect cannot be read: everything is", "error", err)
+		e.Log.Warn("the list of suspect components cannot be read: all are verified", "error", err)
 		return true
 	}
 	return slices.ContainsFunc(list, func(s store.Suspect) bool {
 		switch {
 		case s.Orchestrator != orchestrator || s.BootID == e.bootID():
-			return false // in this boot it is the barrier that makes it durable
+			return false // the barrier of this boot makes it durable
 		case len(c.DiffIDs) == 0 || slices.Contains(s.Digests, c.Digest):
 			return true
 		}
@@ -141,10 +144,10 @@ func (t *target) clearSuspect(ctx context.Context, c store.Component) error {
 	return submodules.Mark(fmt.Errorf("it is damaged in the engine since the machine lost power (%s), and has been deleted: install the artifact again", problems[0]), submodules.ErrContent)
 }
 
-// reverify verifies the release that is about to be brought up or committed, if
-// the machine was restarted since the journal was last written. It was made
-// durable before; a disk that does not keep its word is found here, while the
-// release before is still there.
+// reverify verifies the release that is about to be started or committed, if the
+// machine was restarted since the last entry in the journal. The barrier had made
+// the release durable; this finds a disk that lost it anyway, while the previous
+// release is still there.
 func (e *Engine) reverify(ctx context.Context, a *store.App) error {
 	d := a.Deployment
 	if d.BootID == e.bootID() {

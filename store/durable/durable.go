@@ -1,6 +1,6 @@
-// Package durable writes, renames and syncs the files that must survive a
-// power cut. It is the only package that does so for persistent state; it
-// knows nothing of what the files mean.
+// Package durable writes, renames and syncs the files that must survive a power
+// cut. It is the only package that does so for persistent state. It must not know
+// what the files mean.
 //
 // A function that returns nil has made its effect durable: the file's data,
 // its name and the directory that holds the name have all been synced, in that
@@ -69,8 +69,8 @@ func WriteFile(path string, data []byte, perm fs.FileMode) (err error) {
 	if err := os.Rename(temp, path); err != nil {
 		return err
 	}
-	// From here on the new content may or may not survive a power cut; it is
-	// whole in either case.
+	// From here on, a power cut leaves either the old or the new content, never
+	// a part.
 	if err := SyncDir(dir); err != nil {
 		return err
 	}
@@ -120,8 +120,8 @@ func Remove(path string) error {
 	return Point("removed." + filepath.Base(path))
 }
 
-// RemoveAll deletes a tree. The name goes first, in one rename, so a tree with
-// parts missing is never seen under it. A missing tree is no error.
+// RemoveAll deletes a tree. The tree is renamed first, so that a partly deleted
+// tree is never seen under its name. A missing tree is no error.
 func RemoveAll(path string) error {
 	dir, base := filepath.Split(filepath.Clean(path))
 	if dir == "" {
@@ -173,9 +173,9 @@ func Rename(from, to string) error {
 	return Point("moved." + filepath.Base(from))
 }
 
-// Symlink makes link point to target, atomically replacing a link that is
-// there. It refuses to replace anything that is not a symbolic link. When the
-// link points to target already, nothing is written.
+// Symlink makes link point to target. It replaces an existing link atomically, and
+// refuses to replace anything that is not a symbolic link. If the link already
+// points to target, nothing is written.
 func Symlink(target, link string) error {
 	base := filepath.Base(link)
 	if err := Point("link." + base); err != nil {
@@ -189,7 +189,7 @@ func Symlink(target, link string) error {
 		return &fs.PathError{Op: "symlink", Path: link, Err: fs.ErrExist}
 	default:
 		if now, err := os.Readlink(link); err == nil && now == target {
-			// It may have been put there a moment before a crash.
+			// A crash may have come before the link was durable.
 			return SyncDir(filepath.Dir(link))
 		}
 	}

@@ -1,6 +1,6 @@
-// Package device is what the device's two programs, app and mender-app, share:
-// the configuration, the engine made of it, log lines, and exit codes. It must
-// not know what either program is called with.
+// Package device has what the two programs app and mender-app share: the
+// configuration, the engine that it configures, log lines, and exit codes. It must
+// not know the arguments of either program.
 package device
 
 import (
@@ -25,7 +25,7 @@ const (
 	DefaultConfig = "/etc/mender/mender-app.conf"
 )
 
-// Config is what mender-app.conf says, with the defaults for what it does not.
+// Config is the content of mender-app.conf, with defaults for missing settings.
 type Config struct {
 	File          string           // the file it was read from
 	Store         string           // persistent_store
@@ -43,12 +43,12 @@ type Config struct {
 	Warnings      []string         // unknown settings, one line each
 }
 
-// killAfter is the time a sub-module has to end after TERM: the client gives
-// this program 10 seconds at the least, of which it takes 5.
+// killAfter is the time that a sub-module has to end after TERM. The client gives
+// this program at least 10 seconds; this program needs 5 of them.
 const killAfter = 3 * time.Second
 
-// Load reads the configuration. A missing file is one that says nothing; a
-// broken one is an error with its line.
+// Load reads the configuration. A missing file counts as an empty one; a broken
+// file is an error with the line's number.
 func Load() (*Config, error) {
 	name := os.Getenv(ConfigEnv)
 	if name == "" {
@@ -105,9 +105,9 @@ func Load() (*Config, error) {
 	return c, nil
 }
 
-// dockerRoot finds the Docker engine's data root below root: what its
-// configuration says, or its default if an engine has used that. Checking the
-// space of a directory that no engine uses could refuse what fits.
+// dockerRoot finds the Docker engine's data root below root: the one that its
+// configuration names, or the default if an engine has used it; "" otherwise. A
+// check of the space of an unused directory could refuse an artifact that fits.
 func dockerRoot(root string) string {
 	var daemon struct {
 		DataRoot string `json:"data-root"`

@@ -44,7 +44,7 @@ const ExitHelp = `Exit codes:
   7    not enough space
   8    what a delta starts from is missing or damaged
   9    refused: the artifact does not fit this device; nothing was changed
-  75   another call is at work; try again
+  75   another call is running; try again
   124  stopped by a signal or a deadline
 `
 

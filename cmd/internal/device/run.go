@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// stopWithin is how long after TERM a call may still take. The journal is right
-// at every instant, so what is not done then is settled by the next call.
+// stopWithin is how long a call may take to end after TERM. The journal is correct
+// at every instant; the next call settles what was not finished.
 const stopWithin = 4 * time.Second
 
 // Mode says how a program ends.
@@ -20,18 +20,18 @@ type Mode int
 // The modes.
 const (
 	// Module: one call of the update module. It ends some seconds after TERM,
-	// and when the client that called it has died: a client that is started
-	// again makes the next call and must not find this one at work.
+	// and when the client that called it has died: a restarted client makes the
+	// next call, and this one must not have the lock then.
 	Module Mode = iota
-	// Person: a command by hand. It takes the time it needs to end what it does
-	// in an orderly way; a second signal ends it at once.
+	// Person: a command by hand. After a signal it takes the time it needs to
+	// end in order; a second signal ends it at once.
 	Person
 )
 
 // Run runs the program's work, with TERM and INT ending its context, and
 // returns its error.
 func Run(mode Mode, work func(ctx context.Context) error) error {
-	// A client that died must not kill us in the middle of a line.
+	// Writing a line to a client that has died must not end this program.
 	signal.Ignore(syscall.SIGPIPE)
 	syscall.Umask(0o022)
 	ctx, cancel := context.WithCancelCause(context.Background())
@@ -79,8 +79,8 @@ func Run(mode Mode, work func(ctx context.Context) error) error {
 	return cause
 }
 
-// orphanPoll is how often the parent is looked for. The kernel's own signal for
-// it (PR_SET_PDEATHSIG) comes when the thread that forked ends, not the client.
+// orphanPoll is how often the parent process is checked. The kernel's signal for
+// this (PR_SET_PDEATHSIG) comes when the parent's thread ends, not its process.
 const orphanPoll = 250 * time.Millisecond
 
 type stopped struct{ how string }

@@ -13,18 +13,18 @@ import (
 )
 
 const (
-	// share is the part of the free memory that one program may fill with
-	// garbage: the engine, the client and the application want theirs.
+	// share: one program may use a quarter of the free memory; the engine, the
+	// client and the application need the rest.
 	share = 4
-	// least is the limit below which the collector would run all the time: what
-	// our programs have in use is more than half of it.
+	// least is the smallest limit: our programs use more than half of it, and
+	// below it the collector would run all the time.
 	least = 8 << 20
 )
 
-// Fit sets Go's memory limit to most bytes, and below that to a quarter of the
-// memory that is free now, where most would be more; then the collector also
-// runs twice as often. GOMEMLIMIT and GOGC in the environment come first. The
-// limit is soft: a program that needs more than it has runs slower, and goes on.
+// Fit sets Go's memory limit to most bytes, or to a quarter of the memory that is
+// free now if that is less; then the collector also runs twice as often.
+// GOMEMLIMIT and GOGC in the environment take precedence. The limit is soft: a
+// program that needs more memory still gets it, and runs slower.
 func Fit(most int64) {
 	available := int64(math.MaxInt64) // where the kernel does not tell
 	if f, err := os.Open("/proc/meminfo"); err == nil {

@@ -98,9 +98,9 @@ func Run(args []string, stdout, stderr io.Writer) int {
 		case state == modules.Download:
 			tree.Leave(patience(err))
 		case state == modules.Cleanup && c == nil:
-			// A configuration that is broken made the download fail; what was
-			// done before it broke is cleaned up by the next one. The client
-			// would call the device inconsistent for it.
+			// The configuration is broken, and so the download has failed. The
+			// next installation cleans up. After an error the client would call
+			// the device inconsistent.
 			return device.ExitDone
 		}
 	}
@@ -119,9 +119,9 @@ func work(c *device.Config, state modules.State, tree *modules.Tree, stderr io.W
 	})
 }
 
-// patience is how long a Download that failed waits for the client to be ready
-// to hear of it: as long as a slow network may take between two files, but not
-// where somebody wants it to end.
+// patience is how long a failed Download waits until the client can receive the
+// failure (see Tree.Leave): as long as a slow network may take between two files,
+// but only shortly if the call was stopped.
 func patience(err error) time.Duration {
 	if errors.Is(err, context.Canceled) {
 		return time.Second / 2
@@ -129,8 +129,8 @@ func patience(err error) time.Duration {
 	return time.Minute
 }
 
-// limit is how long a call may take: a quarter of an hour less than the
-// clients' default, ModuleTimeoutSeconds, so that it ends in good order.
+// limit is how long a call may take: 15 minutes less than the clients' default
+// of ModuleTimeoutSeconds, so that the call ends before the client kills it.
 const limit = 225 * time.Minute
 
 // driver is who called: mender-app leaves its name in the tree.
