@@ -80,6 +80,7 @@ var rooms = []room{
 		others: []string{
 			"github.com/google/go-containerregistry", "github.com/compose-spec/compose-go", "github.com/klauspost/compress",
 			"gopkg.in/yaml.v3", "github.com/BurntSushi/toml", "github.com/mattn/go-shellwords",
+			"github.com/CycloneDX/cyclonedx-go",
 		},
 	},
 }
@@ -90,7 +91,7 @@ var free = []string{"cmd", "testdata", "examples"}
 // devicePrograms run on the device, where build-host libraries have no place.
 var devicePrograms = []string{"cmd/app", "cmd/docker-compose", "cmd/k8s", "cmd/mender-app"}
 
-var neverOnDevice = []string{"github.com/gabstv/go-bsdiff", "github.com/google/go-containerregistry"}
+var neverOnDevice = []string{"github.com/gabstv/go-bsdiff", "github.com/google/go-containerregistry", "github.com/CycloneDX/cyclonedx-go"}
 
 type goPackage struct {
 	ImportPath string

@@ -70,6 +70,7 @@ func Generate(ctx context.Context, o Options, dry bool) (*Result, error) {
 	defer os.RemoveAll(r.temp)
 	opener := &source.Opener{Platform: o.Application.Platform, TempDir: r.temp, Config: o.Build.Sources}
 	opener.Progress = func(what string, done, total int64) { r.tell("fetch", what, done, total) }
+	opener.Attestations = o.Build.SBOM != ""
 	defer opener.Close()
 
 	images, err := r.find(ctx, opener, used)
@@ -86,6 +87,11 @@ func Generate(ctx context.Context, o Options, dry bool) (*Result, error) {
 	p, err := r.plan(images, layers)
 	if err != nil {
 		return nil, err
+	}
+	if o.Build.SBOM != "" {
+		if p.packages, err = r.packages(ctx, images); err != nil {
+			return nil, err
+		}
 	}
 	result := &Result{Path: o.Build.Output, Plan: &p.Plan}
 	if !dry {

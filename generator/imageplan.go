@@ -6,6 +6,7 @@ import (
 
 	"github.com/mender-app/mender-app/artifact"
 	"github.com/mender-app/mender-app/artifact/image"
+	"github.com/mender-app/mender-app/generator/inventory"
 	"github.com/mender-app/mender-app/generator/source"
 )
 
@@ -55,8 +56,9 @@ type PlannedLayer struct {
 // plan is a Plan with what its execution needs.
 type plan struct {
 	Plan
-	images []plannedImage // of the components, in the same order
-	layers layers         // what reading them found out
+	images   []plannedImage                       // of the components, in the same order
+	layers   layers                               // what reading them found out
+	packages map[image.Digest][]inventory.Package // of each image; nil if nobody asked
 }
 
 // plannedImage is one image of the plan.

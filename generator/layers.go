@@ -52,9 +52,9 @@ func (ls layers) found(f *source.Found) *source.Found {
 }
 
 // readLayers reads every layer of the images and their bases once, and verifies
-// it. If deltas are made, which read at random, it keeps the uncompressed layers
-// in the temporary directory and measures what new layers take compressed. It
-// returns the images with what it found out.
+// it. If deltas are made or images looked into, which reads at random, it keeps
+// the uncompressed layers in the temporary directory. For deltas it measures what
+// new layers take compressed. It returns the images with what it found out.
 func (r *run) readLayers(ctx context.Context, images []foundImage) ([]foundImage, layers, error) {
 	var all []*image.Image
 	isNew := map[image.Digest]bool{}
@@ -69,7 +69,10 @@ func (r *run) readLayers(ctx context.Context, images []foundImage) ([]foundImage
 			all = append(all, b.Image)
 		}
 	}
-	reader := layerReader{keep: r.Images.makesDeltas(images), dir: r.temp, measure: isNew}
+	reader := layerReader{keep: true, dir: r.temp, measure: isNew}
+	if !r.Images.makesDeltas(images) {
+		reader.keep, reader.measure = r.Build.SBOM != "", nil
+	}
 	reader.tell = func(done int64) { r.tell("read", "layers", done, -1) }
 	ls, err := reader.read(ctx, all)
 	if err != nil {

@@ -105,6 +105,11 @@ type Build struct {
 	ModTime  time.Time // of everything in the artifact that has a time
 	Sources  source.Config
 	Progress func(Event) // may be called from several goroutines; may be nil
+	// SBOM and Provenance are files to write beside the artifact: what is in its
+	// images, as CycloneDX 1.6, and what it was made of, as an in-toto statement
+	// with SLSA provenance; "" writes none.
+	SBOM       string
+	Provenance string
 }
 
 // Pair is an image and the base of its delta, if it has one. Several pairs with
@@ -193,6 +198,9 @@ func (o Options) checked() (Options, error) {
 	}
 	if o.Build.TempDir == "" {
 		o.Build.TempDir = dir
+	}
+	if err := o.Build.checkReports(); err != nil {
+		return o, err
 	}
 	if inside(app.ManifestsDir, dir) {
 		return o, &UsageError{Text: fmt.Sprintf("the output %s lies in the manifests directory, which is shipped", o.Build.Output), Hint: "choose another --output-path"}

@@ -2,6 +2,8 @@ package generator
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"io"
 	"maps"
@@ -59,11 +61,32 @@ func (r *run) write(ctx context.Context, p *plan, out *payload) error {
 	}
 	return replaceFile(r.Build.Output, func(w io.Writer) error {
 		tell := metered.Sum(func(n int64) { r.tell("write", r.Build.Output, n, -1) })
-		return mender.Write(metered.Writer(ctx, failing{w}, tell), spec, mender.Options{
+		sum := sha256.New()
+		err := mender.Write(metered.Writer(ctx, io.MultiWriter(failing{w}, sum), tell), spec, mender.Options{
 			Compression: a.Compression, Key: a.Signing.Key, Sign: a.Signing.Sign, Public: a.Signing.Public,
 			ModTime: r.Build.ModTime, TempDir: r.temp,
 		})
+		if err != nil {
+			return err
+		}
+		// the artifact comes last: where it is, its reports are too
+		return r.writeReports(p, out, hex.EncodeToString(sum.Sum(nil)))
 	})
+}
+
+// writeReports writes the bill of materials and the provenance, if they are
+// asked for.
+func (r *run) writeReports(p *plan, out *payload, artifact string) error {
+	if path := r.Build.SBOM; path != "" {
+		err := replaceFile(path, func(w io.Writer) error { return r.writeSBOM(failing{w}, p, p.packages) })
+		if err != nil {
+			return err
+		}
+	}
+	if path := r.Build.Provenance; path != "" {
+		return replaceFile(path, func(w io.Writer) error { return r.writeProvenance(failing{w}, p, out, artifact) })
+	}
+	return nil
 }
 
 func fileOf(name, path string) (mender.File, error) {

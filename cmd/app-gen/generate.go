@@ -105,6 +105,8 @@ func generateCommand() *cobra.Command {
 	addMenderFlags(fl, f, &f.provides, &f.depends)
 	fl.StringVar(&f.signCommand, "sign-command", "", "program that signs instead of --key: the SHA-256 digest on its standard input, the signature on its output")
 	fl.StringVar(&f.publicKey, "public-key", "", "PEM file of the public key that the signature of --sign-command or of a token must fit")
+	fl.StringVar(&f.o.Build.SBOM, "sbom", "", "file to write with the packages in the images (CycloneDX 1.6, JSON)")
+	fl.StringVar(&f.o.Build.Provenance, "provenance", "", "file to write with the digests of images, bases and manifests (in-toto statement, SLSA provenance v1)")
 	fl.BoolVar(&f.o.Artifact.NoAutoDepends, "no-depends", false, "do not depend on the version of the application that CURRENT is from")
 	fl.StringVar(&f.o.Build.TempDir, "temp-dir", "", "directory for temporary files (default: TMPDIR, else beside the output)")
 	fl.BoolVar(&f.dry, "dry-run", false, "find and read everything, print the plan, write nothing")

@@ -41,9 +41,10 @@ func (o *Opener) fromRegistry(ctx context.Context, s Spec) (*Found, error) {
 	}
 	var warnings []string
 	for _, place := range places {
-		img, ferr := o.fetch(ctx, place, ref)
+		f, ferr := o.fetch(ctx, place, ref)
 		if ferr == nil {
-			return &Found{Image: img, URL: withoutDigest(s.Ref), Warnings: warnings}, nil
+			f.URL, f.Warnings = withoutDigest(s.Ref), append(warnings, f.Warnings...)
+			return f, nil
 		}
 		err = ferr
 		if ctx.Err() != nil {
@@ -66,7 +67,7 @@ func withoutDigest(ref string) string {
 	return ref
 }
 
-func (o *Opener) fetch(ctx context.Context, place candidate, ref name.Reference) (*image.Image, error) {
+func (o *Opener) fetch(ctx context.Context, place candidate, ref name.Reference) (*Found, error) {
 	var opts []name.Option
 	if place.insecure {
 		opts = append(opts, name.Insecure)
@@ -93,6 +94,7 @@ func (o *Opener) fetch(ctx context.Context, place candidate, ref name.Reference)
 	if err != nil {
 		return nil, err
 	}
+	index := desc
 	if desc.MediaType.IsIndex() {
 		digest, err := o.fromIndex(desc)
 		if err != nil {
@@ -109,7 +111,16 @@ func (o *Opener) fetch(ctx context.Context, place candidate, ref name.Reference)
 	if err != nil {
 		return nil, err
 	}
-	return o.download(ctx, at.Name(), img)
+	f := &Found{Repository: place.repository, Manifest: image.Digest(desc.Digest.String())}
+	if f.Image, err = o.download(ctx, at.Name(), img); err != nil {
+		return nil, err
+	}
+	if o.Attestations && index != desc {
+		if f.Attestations, err = attestations(index, desc.Digest, repo, remoteOpts); err != nil {
+			f.Warnings = append(f.Warnings, fmt.Sprintf("%s: its bill of materials cannot be had: %s", at, oneLine(err)))
+		}
+	}
+	return f, nil
 }
 
 // fromIndex chooses the manifest that suits the platform best.

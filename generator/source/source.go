@@ -190,7 +190,14 @@ type Found struct {
 	From  Spec
 	// Provides of the older artifact that the image comes from; nil otherwise.
 	Provides map[string]string
-	Warnings []string
+	// Manifest is the digest of the manifest in the registry that the image comes
+	// from, and Repository that registry's repository; "" for other sources.
+	Manifest   image.Digest
+	Repository string
+	// Attestations are the in-toto statements with an SPDX document that the
+	// registry has for the image, if Opener.Attestations asks for them.
+	Attestations [][]byte
+	Warnings     []string
 }
 
 // Error is a source that cannot be used, and what to do about it.
@@ -224,6 +231,8 @@ type Opener struct {
 	TempDir  string         // for what is fetched; required, the caller removes it
 	Config   Config         // of Docker and containers; the zero value has none
 	Progress Progress       // may be nil
+	// Attestations asks registries for the bills of materials of images.
+	Attestations bool
 
 	archives  map[string]*image.Archive
 	artifacts map[string]*older

@@ -1,0 +1,164 @@
+package generator
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/mender-app/mender-app/generator/inventory"
+	"github.com/mender-app/mender-app/generator/source"
+)
+
+// The types of the statement. The structs below are the few fields of it that
+// are used; the module github.com/in-toto/attestation brings protobuf for them.
+const (
+	statementType  = "https://in-toto.io/Statement/v1"
+	provenanceType = "https://slsa.dev/provenance/v1"
+	buildType      = "https://github.com/mender-app/mender-app/blob/main/docs/APP-GEN.md#provenance"
+	builderID      = "https://github.com/mender-app/mender-app/cmd/app-gen"
+)
+
+// statement is an in-toto statement (in-toto.io/Statement/v1) with SLSA's
+// provenance (slsa.dev/provenance/v1).
+type statement struct {
+	Type          string        `json:"_type"`
+	Subject       []resource    `json:"subject"`
+	PredicateType string        `json:"predicateType"`
+	Predicate     slsaPredicate `json:"predicate"`
+}
+
+type slsaPredicate struct {
+	BuildDefinition buildDefinition `json:"buildDefinition"`
+	RunDetails      runDetails      `json:"runDetails"`
+}
+
+type buildDefinition struct {
+	BuildType            string         `json:"buildType"`
+	ExternalParameters   map[string]any `json:"externalParameters"`
+	ResolvedDependencies []resource     `json:"resolvedDependencies"`
+}
+
+type runDetails struct {
+	Builder builder `json:"builder"`
+}
+
+type builder struct {
+	ID      string            `json:"id"`
+	Version map[string]string `json:"version,omitempty"`
+}
+
+// resource is an in-toto ResourceDescriptor.
+type resource struct {
+	Name        string            `json:"name,omitempty"`
+	URI         string            `json:"uri,omitempty"`
+	Digest      map[string]string `json:"digest"`
+	Annotations map[string]any    `json:"annotations,omitempty"`
+}
+
+func sha(hex string) map[string]string { return map[string]string{"sha256": hex} }
+
+// writeProvenance writes where the artifact comes from: images, bases and
+// manifests with their digests. artifact is the artifact's SHA-256 in hex.
+func (r *run) writeProvenance(w io.Writer, p *plan, out *payload, artifact string) error {
+	var deps []resource
+	files := map[string]string{} // digests of the files that images are in
+	add := func(f *source.Found, annotations map[string]any) error {
+		d := resource{Name: f.URL, URI: f.From.String(), Digest: sha(f.Image.ConfigDigest.Hex()), Annotations: annotations}
+		annotations["digestOf"] = "image config"
+		if f.Manifest != "" {
+			d.URI = inventory.ImageURL(f.Repository, f.Manifest.String())
+			annotations["manifest"] = f.Manifest.String()
+		}
+		if path := f.From.Path; path != "" {
+			if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() {
+				if files[path] == "" {
+					sum, err := sumFile(path)
+					if err != nil {
+						return err
+					}
+					files[path] = sum
+				}
+				annotations["file"] = filepath.Base(path)
+				annotations["fileSHA256"] = files[path]
+			}
+		}
+		deps = append(deps, d)
+		return nil
+	}
+	var images []string
+	for i := range p.images {
+		img := &p.images[i]
+		images = append(images, img.From.String())
+		if err := add(img.Found, map[string]any{"role": "image", "platform": img.Image.Platform.String()}); err != nil {
+			return err
+		}
+		for _, b := range img.bases {
+			if err := add(b, map[string]any{"role": "base", "of": img.URL}); err != nil {
+				return err
+			}
+		}
+	}
+	sum, err := sumFile(out.manifests)
+	if err != nil {
+		return err
+	}
+	deps = append(deps, resource{Name: filepath.Base(out.manifests), Digest: sha(sum), Annotations: map[string]any{"role": "manifests"}})
+	parameters := map[string]any{
+		"application": r.Application.Name, "artifact": r.Artifact.Name, "deviceTypes": r.Artifact.DeviceTypes,
+		"orchestrator": r.Application.Orchestrator, "platform": r.Application.Platform.String(), "images": images,
+	}
+	if r.Application.Version != "" {
+		parameters["applicationVersion"] = r.Application.Version
+	}
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	return e.Encode(statement{
+		Type:          statementType,
+		Subject:       []resource{{Name: filepath.Base(r.Build.Output), Digest: sha(artifact)}},
+		PredicateType: provenanceType,
+		Predicate: slsaPredicate{
+			BuildDefinition: buildDefinition{BuildType: buildType, ExternalParameters: parameters, ResolvedDependencies: deps},
+			RunDetails:      runDetails{Builder: builder{ID: builderID, Version: map[string]string{"app-gen": toolVersion()}}},
+		},
+	})
+}
+
+func sumFile(path string) (string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	h := sha256.New()
+	if _, err := io.Copy(h, f); err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("%x", h.Sum(nil)), nil
+}
+
+// checkReports refuses reports that would overwrite each other or the artifact.
+func (b *Build) checkReports() error {
+	seen := []string{filepath.Clean(b.Output)}
+	for _, path := range []string{b.SBOM, b.Provenance} {
+		if path == "" {
+			continue
+		}
+		if path = filepath.Clean(path); slices.Contains(seen, path) {
+			return &UsageError{Text: path + " is named for two outputs", Hint: "give --output-path, --sbom and --provenance a file each"}
+		}
+		seen = append(seen, path)
+		if info, err := os.Stat(filepath.Dir(path)); err != nil {
+			return &WriteError{err}
+		} else if !info.IsDir() {
+			return &WriteError{fmt.Errorf("%s is not a directory", filepath.Dir(path))}
+		}
+		if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
+			return &WriteError{fmt.Errorf("%s is not a file", path)}
+		}
+	}
+	return nil
+}
