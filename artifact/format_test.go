@@ -95,6 +95,7 @@ func TestFormat(t *testing.T) {
 	limits := map[string]int64{
 		"bytes of metadata":                                          MaxMetadata,
 		"bytes of a text in metadata":                                maxText,
+		"bytes of a policy":                                          maxPolicy,
 		"components":                                                 maxComponents,
 		"layers of a component":                                      image.MaxLayers,
 		"bases of a component or variant":                            maxBases,

@@ -1,6 +1,10 @@
 package artifact
 
-import "github.com/mender-app/mender-app/artifact/image"
+import (
+	"encoding/json"
+
+	"github.com/mender-app/mender-app/artifact/image"
+)
 
 // The versions of the metadata.
 const (
@@ -15,6 +19,7 @@ const (
 const (
 	FeatureDelta    = "delta/1"    // images as image.delta, in the format of the room delta
 	FeatureVariants = "variants/1" // images in several variants, of which a device takes one
+	FeaturePolicy   = "policy/1"   // a policy, which the device decides by
 )
 
 // Metadata is the meta-data of an App Artifact. The fields up to Env are the
@@ -32,6 +37,8 @@ type Metadata struct {
 	Components         []Component `json:"components,omitempty"`
 	Sizes              *Sizes      `json:"sizes,omitempty"`    // nil: not announced (the reference)
 	Requires           []string    `json:"requires,omitempty"` // features the reader must have
+	// Policy is what modules/policy reads, a JSON object; nil: there is none.
+	Policy json.RawMessage `json:"policy,omitempty"`
 }
 
 // ComponentImage is the type of a component that is a container image.

@@ -89,6 +89,28 @@ func TestMetadataRequires(t *testing.T) {
 	require.ErrorContains(t, err, "delta/9, quantum/1")
 }
 
+// A policy goes through as it is, and demands a reader that knows policies.
+func TestMetadataPolicy(t *testing.T) {
+	m := sample()
+	m.Policy, m.Requires = json.RawMessage(`{"managed":true}`), append(m.Requires, FeaturePolicy)
+	b, err := m.Encode()
+	require.NoError(t, err)
+	got, _, err := ParseMetadata(b)
+	require.NoError(t, err)
+	require.Equal(t, m, got)
+
+	for name, change := range map[string]func(){
+		"not required": func() { m.Requires = []string{FeatureDelta} },
+		"null":         func() { m.Policy = json.RawMessage("null") },
+		"a list":       func() { m.Policy = json.RawMessage("[]") },
+		"too large":    func() { m.Policy = json.RawMessage(`{"x":"` + strings.Repeat("x", maxPolicy) + `"}`) },
+	} {
+		m.Policy, m.Requires = json.RawMessage("{}"), []string{FeatureDelta, FeaturePolicy}
+		change()
+		require.ErrorIs(t, m.Validate(), ErrMetadata, name)
+	}
+}
+
 // One image under several names is a component under each.
 func TestMetadataSeveralNames(t *testing.T) {
 	m := sample()

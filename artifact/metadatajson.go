@@ -15,10 +15,11 @@ import (
 // The fields here hide those of the same name in Metadata.
 type metadataJSON struct {
 	*metadataFields
-	Env        any                    `json:"env,omitempty"`
-	Reboot     flag                   `json:"reboot,omitempty"`
-	Components *inString[[]Component] `json:"components,omitempty"`
-	Sizes      *inString[*Sizes]      `json:"sizes,omitempty"`
+	Env        any                        `json:"env,omitempty"`
+	Reboot     flag                       `json:"reboot,omitempty"`
+	Components *inString[[]Component]     `json:"components,omitempty"`
+	Sizes      *inString[*Sizes]          `json:"sizes,omitempty"`
+	Policy     *inString[json.RawMessage] `json:"policy,omitempty"`
 }
 
 // metadataFields is Metadata without its methods.
@@ -34,6 +35,9 @@ func (m Metadata) MarshalJSON() ([]byte, error) {
 	}
 	if m.Sizes != nil {
 		w.Sizes = &inString[*Sizes]{m.Sizes}
+	}
+	if m.Policy != nil {
+		w.Policy = &inString[json.RawMessage]{m.Policy}
 	}
 	switch {
 	case len(m.Env) == 0:
@@ -51,11 +55,12 @@ func (m *Metadata) UnmarshalJSON(b []byte) error {
 	var env inString[map[string]string]
 	var components inString[[]Component]
 	var sizes inString[*Sizes]
-	w := metadataJSON{metadataFields: (*metadataFields)(m), Env: &env, Components: &components, Sizes: &sizes}
+	var policy inString[json.RawMessage]
+	w := metadataJSON{metadataFields: (*metadataFields)(m), Env: &env, Components: &components, Sizes: &sizes, Policy: &policy}
 	if err := json.Unmarshal(b, &w); err != nil {
 		return err
 	}
-	m.Env, m.Reboot, m.Components, m.Sizes = env.value, bool(w.Reboot), components.value, sizes.value
+	m.Env, m.Reboot, m.Components, m.Sizes, m.Policy = env.value, bool(w.Reboot), components.value, sizes.value, policy.value
 	return nil
 }
 

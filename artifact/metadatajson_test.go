@@ -12,12 +12,13 @@ import (
 func TestMetadataHasSimpleValues(t *testing.T) {
 	m := sample()
 	m.Version, m.Reboot, m.Env = VersionCurrent, true, map[string]string{"K8S_NAMESPACE": "shop"}
+	m.Policy, m.Requires = json.RawMessage(`{"managed":true}`), append(m.Requires, FeaturePolicy)
 	b, err := m.Encode()
 	require.NoError(t, err)
 	var values map[string]any
 	require.NoError(t, json.Unmarshal(b, &values))
 	require.Subset(t, values, map[string]any{"reboot": 1.0, "env": `{"K8S_NAMESPACE":"shop"}`})
-	for _, name := range []string{"components", "sizes", "env"} {
+	for _, name := range []string{"components", "sizes", "env", "policy"} {
 		require.Contains(t, values, name)
 	}
 	for name, v := range values {

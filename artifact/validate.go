@@ -25,6 +25,7 @@ const (
 	maxImages     = 2 * maxComponents
 	maxVariants   = 32
 	maxRequires   = 64
+	maxPolicy     = 64 << 10 // bytes
 )
 
 // EnvNames are the only names metadata may set in the environment of a
@@ -32,7 +33,7 @@ const (
 var EnvNames = []string{"K8S_CTR_ADDRESS", "K8S_NAMESPACE"}
 
 // Features are the names that Requires may have for this reader to go on.
-var Features = []string{FeatureDelta, FeatureVariants}
+var Features = []string{FeatureDelta, FeatureVariants, FeaturePolicy}
 
 // ParseMetadata reads and validates metadata. warnings are one-line
 // remarks for the log: env names that were dropped because they are not on
@@ -164,6 +165,14 @@ func (m *Metadata) Validate() error {
 	}
 	if err := checkRequires(m.Requires); err != nil {
 		return err
+	}
+	if m.Policy != nil {
+		if len(m.Policy) > maxPolicy || m.Policy[0] != '{' {
+			return bad("policy", "not a JSON object of at most %d bytes", maxPolicy)
+		}
+		if !slices.Contains(m.Requires, FeaturePolicy) {
+			return bad("requires", "there is a policy, so it must name %q", FeaturePolicy)
+		}
 	}
 	if len(m.Components) > maxComponents {
 		return bad("components", "%d of them", len(m.Components))

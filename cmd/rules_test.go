@@ -76,7 +76,7 @@ var rooms = []room{
 	},
 	{
 		dir: "generator",
-		own: []string{"artifact/...", "delta/..."},
+		own: []string{"artifact/...", "delta/...", "modules/policy"},
 		others: []string{
 			"github.com/google/go-containerregistry", "github.com/compose-spec/compose-go", "github.com/klauspost/compress",
 			"gopkg.in/yaml.v3", "github.com/BurntSushi/toml", "github.com/mattn/go-shellwords",

@@ -31,6 +31,19 @@ func (e *ManifestError) Unwrap() error { return e.Err }
 // Advice says what to do about it.
 func (e *ManifestError) Advice() string { return e.Err.Hint }
 
+// PolicyError: the policy is not one, or asks for what devices do not do.
+type PolicyError struct {
+	File string
+	Err  error // a policy.ErrPolicy
+}
+
+func (e *PolicyError) Error() string { return e.File + ": " + e.Err.Error() }
+
+func (e *PolicyError) Unwrap() error { return e.Err }
+
+// Advice says what to do about it.
+func (e *PolicyError) Advice() string { return "docs/POLICY.md has every key" }
+
 // NotShippedError: the manifests use an image that is neither in the artifact
 // nor said to be on the device.
 type NotShippedError struct {

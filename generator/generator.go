@@ -13,6 +13,7 @@ package generator
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -60,6 +61,9 @@ func Generate(ctx context.Context, o Options, dry bool) (*Result, error) {
 	if s := &o.Artifact.Signing; s.Sign != nil && s.Public == nil {
 		r.warn("the signature is not verified: give the public key with --public-key")
 	}
+	if err := r.readPolicy(); err != nil {
+		return nil, err
+	}
 	used, err := r.readManifests(ctx)
 	if err != nil {
 		return nil, err
@@ -106,7 +110,8 @@ func Generate(ctx context.Context, o Options, dry bool) (*Result, error) {
 // run is one run of Generate: what all its steps need.
 type run struct {
 	Options
-	temp     string // directory for temporary files
+	policy   json.RawMessage // of the metadata; nil: there is none
+	temp     string          // directory for temporary files
 	warnings []string
 }
 

@@ -35,7 +35,8 @@ type Options struct {
 // ManifestsDir are required.
 type Application struct {
 	Name         string
-	Version      string // for people; may be empty
+	Version      string // "" is the policy's, or none
+	PolicyFile   string // "" is app.toml in ManifestsDir, if it is there
 	Reboot       bool   // ask for a restart of the machine before the commit
 	Orchestrator string
 	Platform     image.Platform

@@ -38,6 +38,9 @@ func (r *run) write(ctx context.Context, p *plan, out *payload) error {
 	if !a.Software.NoVersion {
 		maps.Copy(spec.Provides, provides)
 	}
+	if r.policy != nil && r.Application.Version != "" && !a.Software.NoVersion {
+		spec.Provides[applicationVersionKey(a.Software)] = r.Application.Version
+	}
 	if !a.Software.NoClears {
 		spec.ClearsProvides = clears
 	}
@@ -131,6 +134,10 @@ func (r *run) metadata(p *plan, out *payload) ([]byte, error) {
 	}
 	if slices.ContainsFunc(out.components, func(c artifact.Component) bool { return c.Format == artifact.FormatVariants }) {
 		m.Requires = append(m.Requires, artifact.FeatureVariants)
+	}
+	if r.policy != nil {
+		m.Version, m.Policy = artifact.VersionCurrent, r.policy
+		m.Requires = append(m.Requires, artifact.FeaturePolicy)
 	}
 	b, err := m.Encode()
 	if err != nil {

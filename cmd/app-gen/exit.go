@@ -35,7 +35,7 @@ const exitText = `Exit codes:
   0    done
   1    failed for another reason
   2    the options are wrong
-  3    the manifests cannot work on a device
+  3    the manifests or the policy cannot work on a device
   4    an image cannot be had
   5    an image is not for the platform
   6    the manifests use an image that the artifact lacks
@@ -50,6 +50,7 @@ func exitCode(err error) int {
 		genUsage   *generator.UsageError
 		manifest   *generator.ManifestError
 		manifest2  *manifests.Error
+		policy     *generator.PolicyError
 		notShipped *generator.NotShippedError
 		platform   *image.PlatformError
 		src        *source.Error
@@ -67,7 +68,7 @@ func exitCode(err error) int {
 		return exitInterrupted
 	case errors.As(err, &usage), errors.As(err, &genUsage):
 		return exitUsage
-	case errors.As(err, &manifest), errors.As(err, &manifest2):
+	case errors.As(err, &manifest), errors.As(err, &manifest2), errors.As(err, &policy):
 		return exitManifests
 	case errors.As(err, &notShipped):
 		return exitNotShipped

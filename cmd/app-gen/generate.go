@@ -83,7 +83,8 @@ func generateCommand() *cobra.Command {
 	fl := c.Flags()
 	fl.SortFlags = false
 	fl.StringVarP(&f.o.Application.Name, "application-name", "a", "", "name of the application on the device")
-	fl.StringVar(&f.o.Application.Version, "application-version", "", "version of the application; a device with refuse_older compares it (default: none)")
+	fl.StringVar(&f.o.Application.Version, "application-version", "", "version of the application; a device with refuse_older compares it (default: the policy's, or none)")
+	fl.StringVar(&f.o.Application.PolicyFile, "policy", "", "the application's policy (default: app.toml in the manifests directory)")
 	fl.BoolVar(&f.o.Application.Reboot, "reboot", false, "ask for a restart of the machine between installation and commit")
 	fl.StringVarP(&f.o.Artifact.Name, "artifact-name", "n", "", "name of the artifact")
 	fl.StringArrayVarP(&f.o.Artifact.DeviceTypes, "device-type", "t", nil, "device type it is for (repeatable)")

@@ -279,6 +279,7 @@ func printDescription(w io.Writer, d *generator.Description) {
 	line("platform", m.Platform)
 	line("metadata", m.Version)
 	line("requires", strings.Join(m.Requires, ", "))
+	line("policy", string(m.Policy))
 	printMap(w, "env", m.Env)
 	if s := m.Sizes; s != nil {
 		text := fmt.Sprintf("%s more in the engine, %s temporary, %s of manifests", bytesText(s.Engine), bytesText(s.Temp), bytesText(s.Manifests))

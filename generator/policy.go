@@ -1,0 +1,80 @@
+package generator
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/mender-app/mender-app/artifact/version"
+	"github.com/mender-app/mender-app/modules/policy"
+)
+
+// policyName is the policy's file in the directory of the manifests.
+const policyName = "app.toml"
+
+// readPolicy reads and checks the application's policy, if it has one. The
+// policy's version becomes the application's where the options give none.
+func (r *run) readPolicy() error {
+	app := &r.Application
+	file := app.PolicyFile
+	if file == "" {
+		file = filepath.Join(app.ManifestsDir, policyName)
+		if _, err := os.Lstat(file); errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+	}
+	data, err := readPolicyFile(file)
+	if err != nil {
+		return err
+	}
+	p, err := policy.ParseTOML(data, app.Name)
+	if err != nil {
+		return &PolicyError{file, err}
+	}
+	if app.Version == "" {
+		app.Version = p.Version
+	}
+	p.Version = app.Version
+	if p.Downgrades.Allow != nil && !*p.Downgrades.Allow {
+		if err := version.Check(app.Version); err != nil {
+			return &UsageError{Text: file + ": downgrades.allow = false, and the application's version cannot be ordered: " + err.Error(),
+				Hint: "give it a version such as 1.2.3, in the policy or with --application-version"}
+		}
+	}
+	r.policy, err = p.Encode()
+	if err != nil {
+		return &PolicyError{file, err}
+	}
+	return nil
+}
+
+// readPolicyFile reads a regular file, and no more of it than a policy may have
+// and one byte.
+func readPolicyFile(file string) ([]byte, error) {
+	st, err := os.Stat(file)
+	if err != nil {
+		return nil, err
+	}
+	if !st.Mode().IsRegular() {
+		return nil, &UsageError{Text: file + " is not a file"}
+	}
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, policy.MaxBytes+1))
+}
+
+// applicationVersionKey is the key under which Mender knows the application's
+// own version. The key of the software's version is another one: it is the
+// artifact's name as a rule.
+func applicationVersionKey(s Software) string {
+	fs := s.Filesystem
+	if fs == "" {
+		fs = "rootfs-image"
+	}
+	return fs + "." + s.Name + ".application_version"
+}
