@@ -38,6 +38,8 @@ type Orchestrator interface {
 	Repair(ctx context.Context, r Request) ([]string, error)
 	// Storage returns the directories of this machine that components are in.
 	Storage(ctx context.Context, r Request) ([]string, error)
+	// Engine returns what runs the containers.
+	Engine(ctx context.Context, r Request) (Engine, error)
 	// Features returns what PROTOCOL announces.
 	Features() []string
 }
@@ -149,6 +151,14 @@ func verbs() []verbSpec {
 			lines(func(o Orchestrator) func(context.Context, Request) ([]string, error) { return o.Repair })},
 		{VerbStorage, "app", "print the directories of this machine that components are kept in",
 			lines(func(o Orchestrator) func(context.Context, Request) ([]string, error) { return o.Storage })},
+		{VerbEngine, "", "print the name and the version of what runs the containers, as JSON",
+			func(ctx context.Context, c *call) error {
+				e, err := c.o.Engine(ctx, c.req)
+				if err != nil {
+					return err
+				}
+				return json.NewEncoder(c.out).Encode(e)
+			}},
 	}
 }
 

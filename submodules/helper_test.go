@@ -86,6 +86,10 @@ func (f fake) Repair(_ context.Context, r Request) ([]string, error) {
 
 func (f fake) Storage(context.Context, Request) ([]string, error) { return []string{dir()}, nil }
 
+func (f fake) Engine(context.Context, Request) (Engine, error) {
+	return Engine{"docker", "28.5.2"}, nil
+}
+
 func (f fake) Delete(_ context.Context, r Request) error { return f.record(VerbDelete, r) }
 
 // Rollout fails as the directory's name says.

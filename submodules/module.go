@@ -253,6 +253,19 @@ func (m *Module) Storage(ctx context.Context, r Request) ([]string, error) {
 	return m.lines(ctx, r, VerbStorage, r.App)
 }
 
+// Engine returns what runs the containers (feature engine).
+func (m *Module) Engine(ctx context.Context, r Request) (Engine, error) {
+	var out bytes.Buffer
+	if err := m.run(ctx, r, &out, VerbEngine); err != nil {
+		return Engine{}, err
+	}
+	var e Engine
+	if err := json.Unmarshal(out.Bytes(), &e); err != nil {
+		return Engine{}, fmt.Errorf("%s %s: the reply is not the JSON of an engine", m.Name, VerbEngine)
+	}
+	return e, nil
+}
+
 // lines makes a call that prints a list.
 func (m *Module) lines(ctx context.Context, r Request, verb string, args ...string) (list []string, err error) {
 	var out bytes.Buffer

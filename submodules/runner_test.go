@@ -137,6 +137,9 @@ func TestRoundTrip(t *testing.T) {
 	dirs, err := m.Storage(ctx, Request{App: "shop"})
 	require.NoError(t, err)
 	require.Equal(t, []string{rec}, dirs)
+	engine, err := m.Engine(ctx, Request{})
+	require.NoError(t, err)
+	require.Equal(t, Engine{"docker", "28.5.2"}, engine)
 	var out bytes.Buffer
 	require.NoError(t, m.Save(ctx, Request{App: "shop", URL: "u", Path: "-", Stdout: &out}))
 	require.Equal(t, "content", out.String())

@@ -45,6 +45,7 @@ const (
 	VerbSync           = "SYNC"
 	VerbRepair         = "REPAIR"
 	VerbStorage        = "STORAGE"
+	VerbEngine         = "ENGINE"
 )
 
 // The features a sub-module may announce in its Info.
@@ -60,6 +61,7 @@ const (
 	FeatureRepair     = "repair"     // REPAIR is there
 	FeatureStorage    = "storage"    // STORAGE is there
 	FeatureAnnounced  = "announced"  // LOAD refuses content that is not what the metadata announces
+	FeatureEngine     = "engine"     // ENGINE is there
 )
 
 // The words of OPTIONS.
@@ -118,6 +120,12 @@ type Info struct {
 	Name     string   `json:"name"`
 	Version  string   `json:"version"`
 	Features []string `json:"features"`
+}
+
+// Engine is what runs the containers: an engine or a cluster.
+type Engine struct {
+	Name    string `json:"name"`    // docker, podman, kubernetes
+	Version string `json:"version"` // as it says it itself: 20.10.24+dfsg1, v1.29.4+k3s1
 }
 
 // Has reports whether the sub-module announces the feature.

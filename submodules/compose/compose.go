@@ -64,7 +64,7 @@ func (Orchestrator) Features() []string {
 	return []string{
 		submodules.FeatureStream, submodules.FeatureStage, submodules.FeatureComponents,
 		submodules.FeatureDelta, submodules.FeatureShared, submodules.FeatureVcdiff, submodules.FeatureVerify, submodules.FeatureSync,
-		submodules.FeatureRepair, submodules.FeatureStorage, submodules.FeatureAnnounced,
+		submodules.FeatureRepair, submodules.FeatureStorage, submodules.FeatureAnnounced, submodules.FeatureEngine,
 	}
 }
 

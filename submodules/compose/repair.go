@@ -45,3 +45,12 @@ func (Orchestrator) Storage(ctx context.Context, r submodules.Request) (dirs []s
 	})
 	return dirs, err
 }
+
+// Engine implements submodules.Orchestrator.
+func (Orchestrator) Engine(ctx context.Context, r submodules.Request) (e submodules.Engine, err error) {
+	err = with(ctx, r, func(s *session) error {
+		e.Name, e.Version, err = s.engine.Version(ctx)
+		return err
+	})
+	return e, err
+}

@@ -308,6 +308,12 @@ func RunApplication(t *testing.T, f Fixture) {
 	if info.Has(submodules.FeatureRepair) {
 		runRepair(t, f, request(f.Better), func() error { return rollout("better", f.Better) }, healthy)
 	}
+	if info.Has(submodules.FeatureEngine) {
+		engine, err := m.Engine(ctx, submodules.Request{})
+		require.NoError(t, err)
+		require.NotEmpty(t, engine.Name)
+		require.Regexp(t, `^v?[0-9]+\.[0-9]+`, engine.Version)
+	}
 	if info.Has(submodules.FeatureStorage) {
 		dirs, err := m.Storage(ctx, submodules.Request{App: f.App})
 		require.NoError(t, err)

@@ -52,7 +52,7 @@ func (m *Module) Features() []string {
 	return []string{
 		submodules.FeatureStream, submodules.FeatureStage, submodules.FeatureComponents,
 		submodules.FeatureDelta, submodules.FeatureShared, submodules.FeatureVcdiff, submodules.FeatureVerify, submodules.FeatureSync,
-		submodules.FeatureRepair, submodules.FeatureStorage, submodules.FeatureAnnounced,
+		submodules.FeatureRepair, submodules.FeatureStorage, submodules.FeatureAnnounced, submodules.FeatureEngine,
 	}
 }
 
@@ -216,6 +216,23 @@ func (m *Module) Storage(ctx context.Context, _ submodules.Request) ([]string, e
 		return nil, err
 	}
 	return store.Storage(ctx)
+}
+
+// Engine implements submodules.Orchestrator: the version is the API server's.
+func (m *Module) Engine(ctx context.Context, r submodules.Request) (submodules.Engine, error) {
+	s, err := m.session(r)
+	if err != nil {
+		return submodules.Engine{}, err
+	}
+	e := submodules.Engine{Name: "kubernetes"}
+	err = s.c.retry(ctx, func() error {
+		v, err := s.c.disco.ServerVersion()
+		if err == nil {
+			e.Version = v.GitVersion
+		}
+		return err
+	})
+	return e, submodules.Mark(err, submodules.ErrRequirement)
 }
 
 // errNoURL is what is said of content that has no reference.

@@ -26,6 +26,8 @@ import (
 //	behave       lines "VERB fail|kill|kill-caller|hang|term-caller|stubborn|unhealthy|nospace": what a verb does instead
 //	calls        the verbs called, one a line, with their arguments
 //	stubborn     the number of a process that ignores TERM
+//	features     the features it announces, if not the usual ones
+//	engine       the version of the engine; 20.10.24 without the file
 //	images/      the components that are loaded, APP-DIGEST
 //	running/     APP: what runs, the compose file and the components' digests
 func Fake() {
@@ -100,8 +102,16 @@ func (f fake) Features() []string {
 	}
 	return []string{
 		submodules.FeatureStream, submodules.FeatureStage, submodules.FeatureComponents,
-		submodules.FeatureVerify, submodules.FeatureSync, submodules.FeatureRepair,
+		submodules.FeatureVerify, submodules.FeatureSync, submodules.FeatureRepair, submodules.FeatureEngine,
 	}
+}
+
+func (f fake) Engine(context.Context, submodules.Request) (submodules.Engine, error) {
+	version := "20.10.24"
+	if data, err := os.ReadFile(filepath.Join(f.dir, "engine")); err == nil {
+		version = strings.TrimSpace(string(data))
+	}
+	return submodules.Engine{Name: "fake-engine", Version: version}, nil
 }
 
 func (f fake) image(app string, digest string) string {

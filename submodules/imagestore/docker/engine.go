@@ -114,8 +114,24 @@ func (e *Engine) containerd(ctx context.Context) (bool, error) {
 // that does not say what it is counts as Docker.
 func (e *Engine) Podman(ctx context.Context) bool {
 	v, err := e.cli.ServerVersion(ctx)
-	return err == nil && slices.ContainsFunc(v.Components, func(c types.ComponentVersion) bool { return c.Name == "Podman Engine" })
+	return err == nil && slices.ContainsFunc(v.Components, isPodman)
 }
+
+// Version returns the engine's name, docker or podman, and its version as it
+// calls it.
+func (e *Engine) Version(ctx context.Context) (name, version string, err error) {
+	v, err := e.cli.ServerVersion(ctx)
+	if err != nil {
+		return "", "", fmt.Errorf("docker version: %w", err)
+	}
+	name = "docker"
+	if slices.ContainsFunc(v.Components, isPodman) {
+		name = "podman"
+	}
+	return name, v.Version, nil
+}
+
+func isPodman(c types.ComponentVersion) bool { return c.Name == "Podman Engine" }
 
 // root returns the engine's data root, or "" where it is not on this machine
 // or cannot be read.
