@@ -71,7 +71,7 @@ var rooms = []room{
 	{dir: "modules/client", own: []string{"modules", "artifact/mender", "store/durable"}},
 	{
 		dir:    "modules/deploy",
-		own:    []string{"modules", "store/...", "artifact/...", "submodules"},
+		own:    []string{"modules", "modules/policy", "store/...", "artifact/...", "submodules"},
 		others: []string{"github.com/gofrs/flock"},
 	},
 	{

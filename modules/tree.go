@@ -127,5 +127,15 @@ func readBounded(path string, limit int64) ([]byte, error) {
 // the history can tell who drove a deployment. The Mender client makes none.
 const DriverFile = "driver"
 
+// ForceFile is a file that mender-app puts into the trees it makes when a
+// person insists on an installation that only a policy forbids.
+const ForceFile = "force"
+
+// Forced tells whether ForceFile is there.
+func (t *Tree) Forced() bool {
+	_, err := os.Lstat(filepath.Join(t.dir, ForceFile))
+	return err == nil
+}
+
 // Driver is the name in DriverFile; "" if there is none.
 func (t *Tree) Driver() (string, error) { return t.value(DriverFile) }

@@ -25,7 +25,9 @@ type Release struct {
 	Platform     string            `json:"platform,omitempty"`
 	Env          map[string]string `json:"env,omitempty"` // for the sub-module, from the artifact
 	Components   []Component       `json:"components,omitempty"`
-	Created      time.Time         `json:"created"`
+	// Policy is that of the artifact, as its metadata has it; nil: none.
+	Policy  json.RawMessage `json:"policy,omitempty"`
+	Created time.Time       `json:"created"`
 	// BootID is the boot of the machine in which its download was begun. If the
 	// release is not Complete, it was not made durable in this boot.
 	BootID string `json:"boot_id,omitempty"`

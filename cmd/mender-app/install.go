@@ -20,9 +20,6 @@ import (
 	"github.com/mender-app/mender-app/store"
 )
 
-// menderClients are the programs of the Mender client.
-var menderClients = []string{"mender-update", "mender"}
-
 // errManaged: a Mender client manages this device.
 var errManaged = fmt.Errorf("%w: a Mender client manages this device", client.ErrRefused)
 
@@ -42,7 +39,10 @@ ArtifactVerifyKey and ArtifactVerifyKeys of mender.conf. Where there is no key,
 --unsigned installs without a check.
 
 On a device with a Mender client, use that client: it does not learn of what is
-installed here. --force installs nevertheless.`,
+installed here. --force installs nevertheless.
+
+What the application's policy forbids is refused with exit code 9 before anything
+is loaded. --force overrides its downgrades.allow = false, and no other rule.`,
 		Example: `  mender-app install shop-2.mender && mender-app commit
   curl -s https://example.com/shop-2.mender | mender-app install --key artifact.pub -`,
 		Args: args(cobra.ExactArgs(1)),
@@ -52,7 +52,7 @@ installed here. --force installs nevertheless.`,
 	}
 	cmd.Flags().StringArrayVar(&o.keys, "key", nil, "public key (PEM) that must have signed the artifact; repeatable: one of them must")
 	cmd.Flags().BoolVar(&o.unsigned, "unsigned", false, "do not check the signature, where no key is configured")
-	cmd.Flags().BoolVar(&o.force, "force", false, "also on a device that a Mender client manages")
+	cmd.Flags().BoolVar(&o.force, "force", false, "also on a device that a Mender client manages, and an older version where a policy forbids it")
 	cmd.Flags().BoolVar(&o.commit, "commit", false, "commit at once when it is healthy, unless it asks for a restart")
 	return cmd
 }
@@ -78,6 +78,7 @@ func (p *program) install(ctx context.Context, file string, o installOptions) er
 		return err
 	}
 	defer release()
+	c.Force = o.force
 	in := io.Reader(p.stdin)
 	var size int64
 	if file != "-" {
@@ -124,7 +125,7 @@ func (p *program) install(ctx context.Context, file string, o installOptions) er
 
 // unmanaged refuses a device that has a Mender client.
 func (p *program) unmanaged() error {
-	for _, name := range menderClients {
+	for _, name := range device.MenderClients {
 		if path, err := exec.LookPath(name); err == nil {
 			return fmt.Errorf("%w (%s): use `%s install`, or --force", errManaged, path, name)
 		}

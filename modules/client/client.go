@@ -47,6 +47,8 @@ type Client struct {
 	DeviceType string
 	// Driver names who drives the module, for its history.
 	Driver string
+	// Force: a person insists on what only a policy forbids.
+	Force bool
 	// Env is the environment of the module; nil is this process's.
 	Env []string
 	// Log gets each line that the module writes to standard error, without the

@@ -40,6 +40,7 @@ type rig struct {
 	patience    time.Duration
 	now         func() time.Time
 	refuseOlder bool
+	with        func(*Engine) // changes each engine
 }
 
 // tb lets a rig serve both testing.T and rapid.T.
@@ -190,7 +191,7 @@ func (s *streams) Next() (*modules.Stream, error) {
 }
 
 func (g *rig) engine() *Engine {
-	return &Engine{
+	e := &Engine{
 		Store: store.At(filepath.Join(g.dir, "store")),
 		Find: func(name string) (Orchestrator, error) {
 			if name != "fake" {
@@ -201,6 +202,10 @@ func (g *rig) engine() *Engine {
 		Log: slog.New(slog.DiscardHandler), Keep: g.keep, BootID: fmt.Sprint("boot-", g.boot), Driver: "mender",
 		Patience: g.patience, Now: g.now, RefuseOlder: g.refuseOlder,
 	}
+	if g.with != nil {
+		g.with(e)
+	}
+	return e
 }
 
 // call makes one call of the module in a "process" of its own.

@@ -111,7 +111,7 @@ func (e *Engine) settle(ctx context.Context, installed, incoming string) error {
 	if err != nil {
 		return err
 	}
-	for _, name := range names {
+	for _, name := range e.inOrder(names) {
 		if e.Store.Legacy(name) {
 			continue
 		}
@@ -196,7 +196,7 @@ func (e *Engine) begin(ctx context.Context, h *header, before *target) (*store.A
 // newRelease makes a release from the artifact's metadata, without components.
 func newRelease(h *header) *store.Release {
 	return &store.Release{
-		ArtifactName: h.artifact, Version: h.meta.ApplicationVersion, Orchestrator: h.meta.Orchestrator,
+		ArtifactName: h.artifact, Version: h.meta.ApplicationVersion, Policy: h.meta.Policy, Orchestrator: h.meta.Orchestrator,
 		Platform: h.meta.Platform, Env: h.meta.Env,
 	}
 }

@@ -36,6 +36,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/mender-app/mender-app/artifact/image"
+	"github.com/mender-app/mender-app/modules/policy"
 	"github.com/mender-app/mender-app/store"
 	"github.com/mender-app/mender-app/store/durable"
 	"github.com/mender-app/mender-app/submodules"
@@ -58,6 +59,7 @@ type Orchestrator interface {
 	Sync(ctx context.Context, r submodules.Request) error
 	Repair(ctx context.Context, r submodules.Request) ([]string, error)
 	Storage(ctx context.Context, r submodules.Request) ([]string, error)
+	Engine(ctx context.Context, r submodules.Request) (submodules.Engine, error)
 }
 
 // Defaults of an Engine's fields.
@@ -90,6 +92,11 @@ type Engine struct {
 	// installed one is refused. GoBack brings an older release back all the
 	// same.
 	RefuseOlder bool
+	// System describes the operating system, for policies that ask for it; files
+	// are the patches they ask for. nil: nothing is known of it.
+	System func(ctx context.Context, files []string) (policy.Platform, error)
+	// Force: a person insists on what only a policy forbids.
+	Force bool
 	// DataRoot is where the container engine keeps its images, for the check
 	// of free space; "" if it is not known.
 	DataRoot string

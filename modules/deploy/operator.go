@@ -99,7 +99,7 @@ func (e *Engine) Resume(ctx context.Context, driver, installed string) ([]Resume
 		return nil, err
 	}
 	var out []Resumed
-	for _, name := range names {
+	for _, name := range e.inOrder(names) {
 		if e.Store.Legacy(name) {
 			continue
 		}

@@ -46,6 +46,9 @@ func (e *Engine) preflight(ctx context.Context, h *header) (*header, *target, er
 	if err := t.checkRequirements(ctx); err != nil {
 		return nil, nil, err
 	}
+	if err := t.checkPolicy(ctx, h); err != nil {
+		return nil, nil, err
+	}
 	resolved, err := t.choose(ctx, h)
 	if err != nil {
 		return nil, nil, err

@@ -38,6 +38,7 @@ type world struct {
 	// trusting: LOAD does not know the option distrust.
 	trusting bool
 	storage  []string
+	engine   string // its version
 }
 
 type running struct {
@@ -115,6 +116,10 @@ func (w *world) Load(_ context.Context, r submodules.Request) error {
 	}
 	w.refs[r.App][c.Digest] = true
 	return nil
+}
+
+func (w *world) Engine(_ context.Context, r submodules.Request) (submodules.Engine, error) {
+	return submodules.Engine{Name: "fake-engine", Version: w.engine}, w.enter("ENGINE", r)
 }
 
 func (w *world) List(_ context.Context, r submodules.Request) (list []submodules.Component, err error) {

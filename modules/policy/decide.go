@@ -47,7 +47,7 @@ type App struct {
 
 // Engine is what runs the containers.
 type Engine struct {
-	Name    string // as in "docker-compose"
+	Name    string // as in "docker"; the orchestrator's, as in "docker-compose", without a Version
 	Version string // "" if the sub-module does not announce it
 }
 
@@ -203,10 +203,10 @@ func (d *decider) orchestrator() *Finding {
 			"update the sub-module, or remove the rule")
 	}
 	if _, _, err := version.Triple(d.Engine.Version); err != nil {
-		return d.finding("orchestrator", fmt.Sprintf("the engine of %s calls its version %q", want, clip(d.Engine.Version)),
+		return d.finding("orchestrator", fmt.Sprintf("%s calls its version %q", want, clip(d.Engine.Version)),
 			"a version that begins with major.minor")
 	}
-	have := fmt.Sprintf("the engine of %s has version %s", want, clip(d.Engine.Version))
+	have := fmt.Sprintf("%s has version %s", want, clip(d.Engine.Version))
 	if rule.Minimum != "" && above(rule.Minimum, d.Engine.Version) {
 		return d.finding("orchestrator.minimum", have, "update it to "+rule.Minimum+" or later")
 	}

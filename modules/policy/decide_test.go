@@ -63,9 +63,9 @@ func TestDecide(t *testing.T) {
 		{name: "orchestrator: inside", incoming: app{"shop", "1", "[orchestrator]\nminimum = '20.10'\nmaximum = '28.5'"}, engine: "20.10.24+dfsg1"},
 		{name: "orchestrator: a maximum without a patch takes all patches", incoming: app{"shop", "1", "[orchestrator]\nmaximum = 'v1.29'"}, engine: "v1.29.14+k3s1"},
 		{name: "orchestrator: a maximum with a patch", incoming: app{"shop", "1", "[orchestrator]\nmaximum = '1.29.3'"}, engine: "v1.29.4",
-			refused: "orchestrator.maximum of shop: the engine of docker-compose has version v1.29.4: use 1.29.3 or earlier"},
+			refused: "orchestrator.maximum of shop: docker has version v1.29.4: use 1.29.3 or earlier"},
 		{name: "orchestrator: below", incoming: app{"shop", "1", "[orchestrator]\nminimum = '23.0.1'"}, engine: "23.0.0",
-			refused: "orchestrator.minimum of shop: the engine of docker-compose has version 23.0.0: update it to 23.0.1 or later"},
+			refused: "orchestrator.minimum of shop: docker has version 23.0.0: update it to 23.0.1 or later"},
 		{name: "orchestrator: who built it does not count", incoming: app{"shop", "1", "[orchestrator]\nminimum = '1.29.2'"}, engine: "v1.29.2-gke.100"},
 		{name: "orchestrator: not announced", incoming: app{"shop", "1", "[orchestrator]\nminimum = '23.0'"},
 			refused: "orchestrator of shop: the sub-module docker-compose does not say which version its engine has: update the sub-module"},
@@ -129,7 +129,10 @@ func TestDecide(t *testing.T) {
 				}
 				return out
 			}
-			r := Request{Operation: Install, Mode: ByHand, App: make(c.incoming), Engine: Engine{"docker-compose", c.engine}, Platform: c.platform}
+			r := Request{Operation: Install, Mode: ByHand, App: make(c.incoming), Engine: Engine{"docker", c.engine}, Platform: c.platform}
+			if c.engine == "" {
+				r.Engine.Name = "docker-compose"
+			}
 			if c.mode != "" {
 				r.Mode = c.mode
 			}

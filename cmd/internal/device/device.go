@@ -39,6 +39,8 @@ type Config struct {
 	DeviceType    string           // device_type_file
 	Signatures    Signatures       // artifact_verify_key, artifact_verify_keys, [[keys]], allow_unsigned
 	RefuseOlder   bool             // refuse_older
+	OSRelease     string           // os_release_file
+	ArtifactInfo  string           // artifact_info_file
 	LogLevel      slog.Level       // log_level
 	Warnings      []string         // unknown settings, one line each
 }
@@ -65,6 +67,8 @@ func Load() (*Config, error) {
 		UpdateModule:  f.String("/usr/share/mender/modules/v3/app", "update_module"),
 		DataRoot:      f.String("", "data_root"),
 		DeviceType:    f.String("/var/lib/mender/device_type", "device_type_file"),
+		OSRelease:     f.String("/etc/os-release", "os_release_file"),
+		ArtifactInfo:  f.String("/etc/mender/artifact_info", "artifact_info_file"),
 	}
 	keep, err := f.Int(deploy.DefaultKeep, "keep")
 	if err != nil {
@@ -168,6 +172,7 @@ func (c *Config) Engine(log *slog.Logger, driver string) *deploy.Engine {
 		RolloutTimeout: c.RollTimeout,
 		RefuseOlder:    c.RefuseOlder,
 		Driver:         driver,
+		System:         c.system,
 	}
 }
 

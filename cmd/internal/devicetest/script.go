@@ -21,6 +21,7 @@ import (
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/artifact/mender"
 	"github.com/mender-app/mender-app/cmd/internal/updatemodule"
+	"github.com/mender-app/mender-app/modules/policy"
 )
 
 // Main is a test's main function: the test binary is app, fake, and what else
@@ -72,8 +73,9 @@ func setup(env *testscript.Env) error {
 	}
 	for name, content := range map[string]string{
 		"device_type": "device_type=board\n",
-		"app.conf": fmt.Sprintf("persistent_store = %q\napp_modules_dir = %q\nupdate_module = %q\ndevice_type_file = %q\nmender_conf = %q\nplatform = \"linux/amd64\"\ndata_root = \"/\"\nallow_unsigned = true\n",
-			filepath.Join(work, "store"), filepath.Join(work, "sub"), app, filepath.Join(work, "device_type"), filepath.Join(work, "mender.conf")),
+		"app.conf": fmt.Sprintf("persistent_store = %q\napp_modules_dir = %q\nupdate_module = %q\ndevice_type_file = %q\nmender_conf = %q\nplatform = \"linux/amd64\"\ndata_root = \"/\"\nallow_unsigned = true\nos_release_file = %q\nartifact_info_file = %q\n",
+			filepath.Join(work, "store"), filepath.Join(work, "sub"), app, filepath.Join(work, "device_type"), filepath.Join(work, "mender.conf"),
+			filepath.Join(work, "os-release"), filepath.Join(work, "artifact_info")),
 	} {
 		if err := os.WriteFile(filepath.Join(work, name), []byte(content), 0o644); err != nil {
 			return err
@@ -125,6 +127,7 @@ type Artifact struct {
 	Depends            map[string][]string
 	Reboot             bool
 	Key                crypto.Signer // signs it; nil leaves it unsigned
+	Policy             string        // app.toml
 }
 
 // Write makes the artifact.
@@ -139,6 +142,16 @@ func (a Artifact) Write(path string) error {
 		Version: artifact.VersionCurrent, ApplicationName: a.App, Orchestrator: orchestrator, Platform: platform,
 		Reboot:             a.Reboot,
 		ApplicationVersion: strings.TrimPrefix(a.Name, a.App+"-"), Sizes: &artifact.Sizes{Engine: 1 << 10, Temp: 1 << 10},
+	}
+	if a.Policy != "" {
+		p, err := policy.ParseTOML([]byte(a.Policy), a.App)
+		if err != nil {
+			return err
+		}
+		if m.Policy, err = p.Encode(); err != nil {
+			return err
+		}
+		m.Requires = append(m.Requires, artifact.FeaturePolicy)
 	}
 	var images, manifests bytes.Buffer
 	iw := artifact.NewImagesWriter(&images)
@@ -193,7 +206,7 @@ func (a Artifact) Write(path string) error {
 }
 
 // makeArtifact: artifact [-orchestrator=O] [-platform=P] [-device=D]
-// [-depends=K:V] [-reboot] FILE NAME APP COMPOSE URL=CONTENT...
+// [-depends=K:V] [-policy=FILE] [-reboot] FILE NAME APP COMPOSE URL=CONTENT...
 func makeArtifact(ts *testscript.TestScript, neg bool, args []string) {
 	var a Artifact
 	for len(args) > 0 && strings.HasPrefix(args[0], "-") {
@@ -205,6 +218,8 @@ func makeArtifact(ts *testscript.TestScript, neg bool, args []string) {
 			a.Platform = value
 		case "-device":
 			a.DeviceType = value
+		case "-policy":
+			a.Policy = ts.ReadFile(value)
 		case "-reboot":
 			a.Reboot = true
 		case "-depends":

@@ -115,7 +115,9 @@ func work(c *device.Config, state modules.State, tree *modules.Tree, stderr io.W
 	return device.Run(device.Module, func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, limit)
 		defer cancel()
-		return c.Engine(log, driver(tree)).Handle(ctx, state, tree)
+		e := c.Engine(log, driver(tree))
+		e.Force = tree.Forced()
+		return e.Handle(ctx, state, tree)
 	})
 }
 

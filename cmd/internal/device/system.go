@@ -1,0 +1,141 @@
+package device
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"strings"
+	"time"
+
+	"github.com/mender-app/mender-app/modules/client"
+	"github.com/mender-app/mender-app/modules/policy"
+	"github.com/mender-app/mender-app/store"
+)
+
+// MenderClients are the programs of the Mender client.
+var MenderClients = []string{"mender-update", "mender"}
+
+// Bounds of what is read about the operating system.
+const (
+	maxSystemFile = 64 << 10 // bytes of a file, and of what the client prints
+	providesLimit = 30 * time.Second
+)
+
+// system describes the operating system for policies: its version is the first
+// there is of rootfs-image.version among Mender's provides, artifact_name in
+// the artifact_info that the system's image has, and VERSION_ID in os-release.
+// What Mender shows as the artifact's name is not asked: that is the
+// application's after its first update.
+func (c *Config) system(ctx context.Context, files []string) (policy.Platform, error) {
+	p := policy.Platform{Files: map[string]bool{}}
+	var err error
+	if p.Provides, err = c.provides(ctx); err != nil {
+		return p, err
+	}
+	for _, file := range files {
+		_, err := os.Stat(file)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return p, err
+		}
+		p.Files[file] = err == nil
+	}
+	if p.Version = p.Provides["rootfs-image.version"]; p.Version != "" {
+		return p, nil
+	}
+	for _, from := range []struct{ file, key string }{
+		{c.ArtifactInfo, "artifact_name"}, {c.OSRelease, "VERSION_ID"},
+	} {
+		values, err := readAssignments(from.file)
+		if err != nil {
+			return p, err
+		}
+		if p.Version = values[from.key]; p.Version != "" {
+			return p, nil
+		}
+	}
+	return p, nil
+}
+
+// provides are what the Mender client says the device provides, or what
+// mender-app recorded where no client is.
+func (c *Config) provides(ctx context.Context) (map[string]string, error) {
+	for _, name := range MenderClients {
+		path, err := exec.LookPath(name)
+		if err != nil {
+			continue
+		}
+		ctx, cancel := context.WithTimeout(ctx, providesLimit)
+		defer cancel()
+		cmd := exec.CommandContext(ctx, path, "show-provides")
+		cmd.WaitDelay = time.Second
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			return nil, err
+		}
+		if err := cmd.Start(); err != nil {
+			return nil, fmt.Errorf("what this device provides: %w", err)
+		}
+		data, err := io.ReadAll(io.LimitReader(out, maxSystemFile+1))
+		if len(data) > maxSystemFile {
+			cancel() // it is not read on
+			err = fmt.Errorf("more than %d bytes", maxSystemFile)
+		}
+		if werr := cmd.Wait(); err == nil {
+			err = werr
+		}
+		if err != nil {
+			return nil, fmt.Errorf("what this device provides: %s show-provides: %w", path, err)
+		}
+		return assignments(data), nil
+	}
+	recorded, err := (&client.Client{Dir: store.At(c.Store).Meta("client")}).Read()
+	if err != nil {
+		return nil, err
+	}
+	return recorded.Installed.Provides, nil
+}
+
+// readAssignments reads a file of KEY=VALUE lines; a missing one has none.
+func readAssignments(file string) (map[string]string, error) {
+	f, err := os.Open(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxSystemFile+1))
+	if err != nil {
+		return nil, err
+	}
+	if len(data) > maxSystemFile {
+		return nil, fmt.Errorf("%s is larger than %d bytes", file, maxSystemFile)
+	}
+	return assignments(data), nil
+}
+
+// assignments reads KEY=VALUE lines; a value may stand in quotes, as in
+// os-release(5).
+func assignments(data []byte) map[string]string {
+	values := map[string]string{}
+	lines := bufio.NewScanner(bytes.NewReader(data))
+	lines.Buffer(nil, maxSystemFile+1)
+	for lines.Scan() {
+		key, value, ok := strings.Cut(strings.TrimSpace(lines.Text()), "=")
+		if !ok || strings.HasPrefix(key, "#") {
+			continue
+		}
+		if n := len(value); n >= 2 && (value[0] == '"' || value[0] == '\'') && value[n-1] == value[0] {
+			value = value[1 : n-1]
+		}
+		values[key] = value
+	}
+	return values
+}
