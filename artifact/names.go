@@ -5,6 +5,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/mender-app/mender-app/artifact/image"
 )
 
 // ValidApplicationName tells whether s may name an application: a letter or
@@ -42,6 +44,8 @@ func CheckURL(s string) error {
 		return fmt.Errorf("an image's URL has %d bytes", len(s))
 	case s[0] == '-' || strings.Contains(s, ".."):
 		return fmt.Errorf("malformed URL %q of an image", clip(s))
+	case image.InOwnDomain(s):
+		return fmt.Errorf("%q is a name that devices give themselves: it belongs to an application that is installed", clip(s))
 	}
 	for i := range len(s) {
 		if s[i] <= ' ' || s[i] >= 0x7f {

@@ -108,17 +108,10 @@ func (s Spec) checkURL(named bool) error {
 
 // OwnDomain is the registry of the names that the device's sub-modules give to
 // the images of an application, to keep them. No image may come under one.
-const OwnDomain = "mender-app.local"
+const OwnDomain = image.OwnDomain
 
 // Own tells whether an image's name is in OwnDomain.
-func Own(url string) bool {
-	ref, err := name.ParseReference(url)
-	if err != nil {
-		return false
-	}
-	host, _, _ := strings.Cut(ref.Context().RegistryStr(), ":")
-	return strings.EqualFold(host, OwnDomain)
-}
+func Own(url string) bool { return image.InOwnDomain(url) }
 
 // CheckURL tells whether an image can have this name on a device: a repository
 // with a tag, or with none, which means latest.

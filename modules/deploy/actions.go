@@ -122,6 +122,9 @@ func (e *Engine) revert(ctx context.Context, a *store.App) error {
 	if err := t.call(ctx, submodules.VerbRollback, req, t.o.Rollback); err != nil {
 		return fmt.Errorf("the release before did not come back: %w", err)
 	}
+	if failed, err := a.Release(d.To); err == nil {
+		return e.restoreNames(ctx, a, failed, t.r)
+	}
 	return nil
 }
 
@@ -149,6 +152,9 @@ func (e *Engine) revertFirst(ctx context.Context, a *store.App) error {
 		req.Dir = "" // PURGE had no directory then
 	}
 	if err := t.call(ctx, submodules.VerbPurge, req, t.o.Purge); err != nil {
+		return err
+	}
+	if err := e.restoreNames(ctx, a, t.r, nil); err != nil {
 		return err
 	}
 	return a.Point("")

@@ -109,6 +109,36 @@ func TestTwoApplications(t *testing.T) {
 	})
 }
 
+// TestTwoImagesOfOneName: two applications ship different images under one name.
+// What fails gives the name back to the one that it took it from.
+func TestTwoImagesOfOneName(t *testing.T) {
+	theirs := release{app: "other", name: "other-1", images: []string{"cache of other"}}
+	bad := release{app: "shop", name: "shop-bad", images: []string{"web bad", "cache of shop"}, sick: true}
+	both(t, func(t *testing.T, c *client) {
+		g := c.g
+		require.NoError(t, c.install(g.newTree(t, theirs)))
+		require.NoError(t, c.commit())
+		for _, before := range []*release{nil, &v1} { // the first release of shop, and a later one
+			if before != nil {
+				require.NoError(t, c.install(g.newTree(t, *before)))
+				require.NoError(t, c.commit())
+			}
+			require.Error(t, c.install(g.newTree(t, bad)))
+			g.runs(t, "shop", before)
+			g.runs(t, "other", &theirs)
+			require.Equal(t, string(digestOf("", "cache of other")), g.w.tags["cache:1"])
+			g.clean(t, "other")
+		}
+		// A release before that has the name too keeps it.
+		own := release{app: "shop", name: "shop-own", images: []string{"web one", "cache of the shop"}}
+		require.NoError(t, c.install(g.newTree(t, own)))
+		require.NoError(t, c.commit())
+		require.Error(t, c.install(g.newTree(t, bad)))
+		g.runs(t, "shop", &own)
+		require.Equal(t, string(digestOf("", "cache of the shop")), g.w.tags["cache:1"])
+	})
+}
+
 // TestSecondInstallWhileOpen: 3.4.0 allows it, and forgets the first.
 func TestSecondInstallWhileOpen(t *testing.T) {
 	g := newRig(t)

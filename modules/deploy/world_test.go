@@ -88,10 +88,18 @@ func (w *world) Load(_ context.Context, r submodules.Request) error {
 	if err := w.enter("LOAD", r); err != nil {
 		return err
 	}
-	if len(r.Components) != 1 || !r.HasOption(submodules.OptionStage) {
-		return errors.New("LOAD of what, and how?")
+	if len(r.Components) != 1 {
+		return errors.New("LOAD of what?")
 	}
 	c := r.Components[0]
+	if !r.HasOption(submodules.OptionStage) {
+		// Of what is present, to name it again.
+		if r.Path != os.DevNull || c.URL != r.URL || w.content[c.Digest] == "" || !w.refs[r.App][c.Digest] {
+			return errors.New("LOAD of what, and how?")
+		}
+		w.tags[c.URL] = c.Digest
+		return nil
+	}
 	if w.refs[r.App] == nil {
 		w.refs[r.App] = map[string]bool{}
 	}

@@ -126,6 +126,9 @@ func (s *session) pin(ctx context.Context, pl *plan) error {
 	}
 	for _, svc := range pl.model.names() {
 		ref := pl.model.Services[svc].Image
+		if err := imagestore.CheckName(ref); err != nil {
+			return fmt.Errorf("service %s: %w", svc, err)
+		}
 		bare, digest := submodules.SplitURL(ref)
 		i := slices.IndexFunc(pl.pins, func(p pin) bool {
 			return p.url == ref || imagestore.SameRef(p.url, bare)

@@ -12,16 +12,26 @@ package imagestore
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/mender-app/mender-app/artifact/image"
+	"github.com/mender-app/mender-app/submodules"
 )
 
-// OwnDomain begins the references that mender-app gives images. It is no host:
-// nothing is ever pulled from it.
-const OwnDomain = "mender-app.local"
+// OwnDomain begins the references that mender-app gives images.
+const OwnDomain = image.OwnDomain
+
+// CheckName refuses the name of an image in manifests that is an own reference,
+// with submodules.ErrContent: an application must not take another's.
+func CheckName(url string) error {
+	if image.InOwnDomain(url) {
+		return submodules.Mark(fmt.Errorf("%s is a name that mender-app gives the images of an application that is installed: use another", url), submodules.ErrContent)
+	}
+	return nil
+}
 
 // A component of a repository's path as Docker and OCI have it.
 var pathComponent = regexp.MustCompile(`^[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*$`)

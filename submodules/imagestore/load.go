@@ -74,6 +74,9 @@ func NewLoadRequest(r submodules.Request) (LoadRequest, error) {
 		Stage: r.HasOption(submodules.OptionStage), Deep: r.HasOption(submodules.OptionDeepDelta),
 		Distrust: r.HasOption(submodules.OptionDistrust),
 	}
+	if err := CheckName(r.URL); err != nil {
+		return q, err
+	}
 	var err error
 	if q.Want, err = Wanted(r); err != nil {
 		return q, err

@@ -79,6 +79,9 @@ func (s *session) checkImage(ctx context.Context, r *release, p *planned, u mani
 			Err: fmt.Errorf("%s/%s: image %s: %s", p.Kind, p.Name, u.Image, fmt.Sprintf(format, args...)),
 		}, mark)
 	}
+	if err := imagestore.CheckName(u.Image); err != nil {
+		return "", refuse(submodules.ErrContent, "%v", err)
+	}
 	if u.Policy == "Always" && !pull {
 		return "", refuse(submodules.ErrContent, "imagePullPolicy Always makes the node pull it each time: write IfNotPresent or Never (the tag latest needs it written)")
 	}

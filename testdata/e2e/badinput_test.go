@@ -122,6 +122,17 @@ func badInputs(t *testing.T) []bad {
 			h.Metadata = strings.ReplaceAll(h.Metadata, old, digest)
 		}, says: `is for linux/s390x, the release for`},
 
+		// Another application's.
+		{name: "a reference that devices give themselves", change: func(h *bed.Handmade) {
+			for _, name := range []string{"/url-new.txt", "/url-current.txt"} {
+				bed.Find(h.Images, name).Data = []byte("mender-app.local/shop:" + digest('a') + "\n")
+			}
+		}, says: `a name that devices give themselves`},
+		{name: "a service of another application's image", change: func(h *bed.Handmade) {
+			m := bed.Find(h.Manifests, ".yml")
+			m.Data = bytes.ReplaceAll(m.Data, []byte("shop/web:2"), []byte("mender-app.local/depot:"+digest('a')))
+		}, says: `mender-app\.local/depot:a+ is a name that mender-app gives`},
+
 		// The members of the payloads.
 		{name: "manifest with absolute name", change: manifest(bed.Member{Name: "/etc/mender/evil", Data: []byte("evil")}), says: `/etc/mender/evil`},
 		{name: "manifest with dot-dot", change: manifest(bed.Member{Name: "manifests/../../../../etc/mender/evil", Data: []byte("evil")}), says: `evil`},

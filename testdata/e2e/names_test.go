@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/mender-app/mender-app/testdata/bed"
 )
 
 // Two services that use one image, each by a name of its own: it travels once,
@@ -70,4 +72,37 @@ func TestOneImageUnderTwoNames(t *testing.T) {
 	require.Equal(t, id("shop/web:4"), id("shop/worker:4"))
 	require.Empty(t, id("shop/web:1"), "it went with the release, although the kept one has the image")
 	require.NotEmpty(t, id("shop/worker:1"))
+}
+
+// Two applications ship different images under one name. The one that fails
+// gives the name back.
+func TestTwoImagesOfOneName(t *testing.T) {
+	d := device(t)
+	w := watch(t, d)
+	mender(t, d, "install", release(t, d, "1", ""))
+	mender(t, d, "commit")
+	named := func() string {
+		return d.MustRun(t, "docker", "image", "inspect", "--format", "{{.Id}}", "shop/stock:1")
+	}
+	stocks := named()
+	before := d.MustState(t)
+	depot := func(version, mode string) string {
+		image := build(t, bed.Shop{Ref: "shop/stock:1", Version: "depot-" + version, Mode: mode, Service: "depot", Base: 512})
+		return generate(t, d, "depot", "depot-"+version, version, `services:
+  web:
+    image: shop/stock:1
+    stop_grace_period: 2s
+`, archive(t, image))
+	}
+	menderFails(t, d, "install", depot("1", "crash"))
+	require.Equal(t, stocks, named(), "after a first release that failed")
+	mender(t, d, "install", depot("2", ""))
+	require.NotEqual(t, stocks, named())
+	mender(t, d, "rollback")
+	require.Equal(t, stocks, named(), "after a rollback")
+	after := d.MustState(t)
+	require.Equal(t, before.Containers, after.Containers)
+	require.Equal(t, before.Images, after.Images)
+	says(t, w, "web 1")
+	d.MustRun(t, "mender-app", "verify", "shop")
 }

@@ -1,0 +1,86 @@
+package deploy
+
+import (
+	"context"
+	"os"
+	"slices"
+
+	"github.com/mender-app/mender-app/store"
+	"github.com/mender-app/mender-app/submodules"
+)
+
+// restoreNames gives names back to the images of other applications. Two of them
+// may ship different images under one name (redis:7): the failed release took
+// the name when it was rolled out, and a rollback must leave the others what
+// they recorded. A name that the release before has as well is its own again.
+//
+// It runs after the rollback, which has succeeded: what does not work is logged,
+// for the other application's next ROLLOUT takes its names back too. The error
+// is that the call is given up.
+func (e *Engine) restoreNames(ctx context.Context, a *store.App, failed, before *store.Release) error {
+	taken := map[string]bool{}
+	for _, c := range failed.Components {
+		taken[c.URL] = true
+	}
+	if before != nil {
+		for _, c := range before.Components {
+			delete(taken, c.URL)
+		}
+	}
+	if len(taken) == 0 {
+		return nil
+	}
+	names, err := e.Store.Apps()
+	if err != nil {
+		e.Log.Warn("names of other applications' images are not restored", "error", err)
+		return nil
+	}
+	for _, name := range names {
+		if name == a.Name {
+			continue
+		}
+		if err := e.restoreNamesOf(ctx, name, failed.Orchestrator, taken); err != nil {
+			if ctx.Err() != nil {
+				return err
+			}
+			e.Log.Warn("names of images are not restored", "app", name, "error", err)
+		}
+	}
+	return nil
+}
+
+// restoreNamesOf makes those names that are taken name an application's images
+// again: a LOAD of a component that is present moves no content.
+func (e *Engine) restoreNamesOf(ctx context.Context, name, orchestrator string, taken map[string]bool) error {
+	a, err := e.Store.App(name)
+	if err != nil {
+		return err
+	}
+	id := a.Pointed()
+	if id == "" {
+		return nil
+	}
+	r, err := a.Release(id)
+	if err != nil {
+		return err
+	}
+	if r.Orchestrator != orchestrator || !slices.ContainsFunc(r.Components, func(c store.Component) bool { return taken[c.URL] }) {
+		return nil
+	}
+	t, err := e.targetOf(ctx, a, r)
+	if err != nil || !t.info.Has(submodules.FeatureComponents) {
+		return err
+	}
+	for _, c := range r.Components {
+		if !taken[c.URL] || c.Digest == "" {
+			continue
+		}
+		e.Log.Info("restoring the name of an image", "app", name, "component", c.URL)
+		req := t.only(c).request()
+		req.URL, req.Path = c.URL, os.DevNull
+		if err := t.call(ctx, submodules.VerbLoad, req, t.o.Load); err != nil {
+			return err
+		}
+	}
+	return nil
+}
