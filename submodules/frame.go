@@ -59,106 +59,108 @@ type call struct {
 	out io.Writer
 }
 
-func verbs() []verbSpec {
-	do := func(f func(Orchestrator) func(context.Context, Request) error) func(context.Context, *call) error {
-		return func(ctx context.Context, c *call) error { return f(c.o)(ctx, c.req) }
-	}
-	ask := func(f func(Orchestrator) func(context.Context, Request) (bool, error)) func(context.Context, *call) error {
-		return func(ctx context.Context, c *call) error {
-			ok, err := f(c.o)(ctx, c.req)
-			if err == nil {
-				fmt.Fprintln(c.out, ok)
-			}
-			if err == nil && !ok {
-				return errFalse
-			}
-			return err
-		}
-	}
-	lines := func(f func(Orchestrator) func(context.Context, Request) ([]string, error)) func(context.Context, *call) error {
-		return func(ctx context.Context, c *call) error {
-			all, err := f(c.o)(ctx, c.req)
-			if err != nil {
-				return err
-			}
-			for _, l := range all {
-				fmt.Fprintln(c.out, l)
-			}
-			return nil
-		}
-	}
-	list := func(ctx context.Context, c *call) error {
-		l, err := c.o.List(ctx, c.req)
+// do runs a verb that has no reply.
+func do(f func(Orchestrator, context.Context, Request) error) func(context.Context, *call) error {
+	return func(ctx context.Context, c *call) error { return f(c.o, ctx, c.req) }
+}
+
+// ask runs a verb whose reply is true or false.
+func ask(f func(Orchestrator, context.Context, Request) (bool, error)) func(context.Context, *call) error {
+	return func(ctx context.Context, c *call) error {
+		ok, err := f(c.o, ctx, c.req)
 		if err != nil {
 			return err
 		}
-		if l == nil {
-			l = []Component{}
+		fmt.Fprintln(c.out, ok)
+		if !ok {
+			return errFalse
 		}
-		return json.NewEncoder(c.out).Encode(l)
+		return nil
 	}
-	return []verbSpec{
-		{VerbExportManifest, "app dir", "write the manifests of the installed application to dir",
-			do(func(o Orchestrator) func(context.Context, Request) error { return o.ExportManifest })},
-		{VerbSave, "app url path", "write a component to the file path (- is standard output)",
-			do(func(o Orchestrator) func(context.Context, Request) error { return o.Save })},
-		{VerbLoad, "app url path [current_url]", "bring a component in from the file path (- is standard input)",
-			do(func(o Orchestrator) func(context.Context, Request) error { return o.Load })},
-		{VerbList, "app", "list the application's components that are there, as JSON", list},
-		{VerbLsComponents, "app", "the same as LIST", list},
-		{VerbDelete, "url app", "remove the application's component, unless something else uses it",
-			do(func(o Orchestrator) func(context.Context, Request) error { return o.Delete })},
-		{VerbRollout, "app dir", "bring up the release whose manifests are in dir; returns when it is healthy",
-			do(func(o Orchestrator) func(context.Context, Request) error { return o.Rollout })},
-		{VerbRollback, "app dir [failed_dir]", "bring back the release whose manifests are in dir",
-			do(func(o Orchestrator) func(context.Context, Request) error { return o.Rollback })},
-		{VerbPurge, "app [dir]", "remove everything the application owns but its data",
-			do(func(o Orchestrator) func(context.Context, Request) error { return o.Purge })},
-		{VerbStop, "app dir", "stop the application",
-			do(func(o Orchestrator) func(context.Context, Request) error { return o.Stop })},
-		{VerbStart, "app dir", "start the stopped application",
-			do(func(o Orchestrator) func(context.Context, Request) error { return o.Start })},
-		{VerbAlive, "app", "print true if everything the application should run is running, else false",
-			ask(func(o Orchestrator) func(context.Context, Request) (bool, error) { return o.Alive })},
-		{VerbHealthy, "app", "print true if the application runs, passes its health checks and does not restart, else false",
-			ask(func(o Orchestrator) func(context.Context, Request) (bool, error) { return o.Healthy })},
-		{VerbReqs, "", "print the commands that are needed, as cmd:error or cmd:warning", func(ctx context.Context, c *call) error {
-			l, err := c.o.Reqs(ctx, c.req)
-			for _, q := range l {
-				kind := "error"
-				if q.Warning {
-					kind = "warning"
-				}
-				fmt.Fprintf(c.out, "%s:%s\n", q.Command, kind)
-			}
+}
+
+// printLines runs a verb whose reply is a list of lines.
+func printLines(f func(Orchestrator, context.Context, Request) ([]string, error)) func(context.Context, *call) error {
+	return func(ctx context.Context, c *call) error {
+		lines, err := f(c.o, ctx, c.req)
+		if err != nil {
 			return err
-		}},
+		}
+		for _, l := range lines {
+			fmt.Fprintln(c.out, l)
+		}
+		return nil
+	}
+}
+
+// list prints the components as one JSON array; no components are [].
+func list(ctx context.Context, c *call) error {
+	l, err := c.o.List(ctx, c.req)
+	if err != nil {
+		return err
+	}
+	if l == nil {
+		l = []Component{}
+	}
+	return json.NewEncoder(c.out).Encode(l)
+}
+
+// reqs prints the requirements that are known, also when one is missing.
+func reqs(ctx context.Context, c *call) error {
+	l, err := c.o.Reqs(ctx, c.req)
+	for _, q := range l {
+		kind := "error"
+		if q.Warning {
+			kind = "warning"
+		}
+		fmt.Fprintf(c.out, "%s:%s\n", q.Command, kind)
+	}
+	return err
+}
+
+// engine prints the engine as one JSON object.
+func engine(ctx context.Context, c *call) error {
+	e, err := c.o.Engine(ctx, c.req)
+	if err != nil {
+		return err
+	}
+	return json.NewEncoder(c.out).Encode(e)
+}
+
+// verify prints one line for each damaged component, and fails if there is one.
+func verify(ctx context.Context, c *call) error {
+	lines, err := c.o.Verify(ctx, c.req)
+	for _, l := range lines {
+		fmt.Fprintln(c.out, l)
+	}
+	if err == nil && len(lines) > 0 {
+		return fmt.Errorf("not whole: %s", lines[0])
+	}
+	return err
+}
+
+func verbs() []verbSpec {
+	return []verbSpec{
+		{VerbExportManifest, "app dir", "write the manifests of the installed application to dir", do(Orchestrator.ExportManifest)},
+		{VerbSave, "app url path", "write a component to the file path (- is standard output)", do(Orchestrator.Save)},
+		{VerbLoad, "app url path [current_url]", "load a component from the file path (- is standard input)", do(Orchestrator.Load)},
+		{VerbList, "app", "list the application's components on this device, as JSON", list},
+		{VerbLsComponents, "app", "the same as LIST", list},
+		{VerbDelete, "url app", "remove the application's component, unless something else uses it", do(Orchestrator.Delete)},
+		{VerbRollout, "app dir", "bring up the release whose manifests are in dir; returns when it is healthy", do(Orchestrator.Rollout)},
+		{VerbRollback, "app dir [failed_dir]", "bring back the release whose manifests are in dir", do(Orchestrator.Rollback)},
+		{VerbPurge, "app [dir]", "remove everything the application owns but its data", do(Orchestrator.Purge)},
+		{VerbStop, "app dir", "stop the application", do(Orchestrator.Stop)},
+		{VerbStart, "app dir", "start the stopped application", do(Orchestrator.Start)},
+		{VerbAlive, "app", "print true if everything the application should run is running, else false", ask(Orchestrator.Alive)},
+		{VerbHealthy, "app", "print true if the application runs, passes its health checks and does not restart, else false", ask(Orchestrator.Healthy)},
+		{VerbReqs, "", "print the commands that are needed, as cmd:error or cmd:warning", reqs},
 		{VerbProtocol, "", "print the protocol version and the features, as JSON", nil},
-		{VerbVerify, "app", "check that the components of the release are present and whole",
-			func(ctx context.Context, c *call) error {
-				lines, err := c.o.Verify(ctx, c.req)
-				for _, l := range lines {
-					fmt.Fprintln(c.out, l)
-				}
-				if err == nil && len(lines) > 0 {
-					return fmt.Errorf("not whole: %s", lines[0])
-				}
-				return err
-			}},
-		{VerbSync, "app", "return when everything that was loaded is durable",
-			do(func(o Orchestrator) func(context.Context, Request) error { return o.Sync })},
-		{VerbRepair, "app dir [source]", "make damaged components whole; print the applications to be rolled out again",
-			lines(func(o Orchestrator) func(context.Context, Request) ([]string, error) { return o.Repair })},
-		{VerbStorage, "app", "print the directories of this machine that components are kept in",
-			lines(func(o Orchestrator) func(context.Context, Request) ([]string, error) { return o.Storage })},
-		{VerbEngine, "", "print the name and the version of what runs the containers, as JSON",
-			func(ctx context.Context, c *call) error {
-				e, err := c.o.Engine(ctx, c.req)
-				if err != nil {
-					return err
-				}
-				return json.NewEncoder(c.out).Encode(e)
-			}},
+		{VerbVerify, "app", "check that the components of the release are present and whole", verify},
+		{VerbSync, "app", "return when everything that was loaded is durable", do(Orchestrator.Sync)},
+		{VerbRepair, "app dir [source]", "make damaged components whole; print the applications to be rolled out again", printLines(Orchestrator.Repair)},
+		{VerbStorage, "app", "print the directories of this machine that components are kept in", printLines(Orchestrator.Storage)},
+		{VerbEngine, "", "print the name and the version of what runs the containers, as JSON", engine},
 	}
 }
 
@@ -166,14 +168,14 @@ func verbs() []verbSpec {
 var errFalse = errors.New("false")
 
 // Main runs a sub-module: one verb, from the arguments without the program's
-// name. It returns the exit code. TERM and INT end the verb's context, which a
-// well-made verb answers within seconds.
+// name. It returns the exit code. TERM, INT and HUP end the verb's context; the
+// verb then has to return within seconds.
 func Main(o Orchestrator, name, version string, args []string) int {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
 	defer stop()
-	// When the caller is killed, so are the pipes to it. A write then fails, and
-	// the verb still has its time to take its children with it; unhandled, the
-	// signal would end only this process.
+	// When the caller is killed, a write to its pipes raises SIGPIPE. Unhandled,
+	// the signal would end this process at once and leave its children behind;
+	// handled, the write fails and the verb can still end them.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	return frame{o: o, name: name, version: version, in: os.Stdin, out: os.Stdout, err: os.Stderr, getenv: os.Getenv}.main(ctx, args)
 }
@@ -280,7 +282,7 @@ func (f frame) dispatch(ctx context.Context, args []string) error {
 	}
 	err = spec.run(ctx, &call{o: f.o, req: req, out: f.out})
 	if err != nil && !errors.Is(err, errFalse) && ctx.Err() != nil {
-		// Whatever the verb says about it: it was ended from outside.
+		// The call was ended from outside, whatever error the verb returned.
 		return &marked{err: err, mark: ErrDeadline}
 	}
 	return err
