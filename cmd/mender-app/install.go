@@ -73,12 +73,6 @@ func (p *program) install(ctx context.Context, file string, o installOptions) er
 	if err != nil {
 		return err
 	}
-	c, release, err := p.lockedClient()
-	if err != nil {
-		return err
-	}
-	defer release()
-	c.Force = o.force
 	in := io.Reader(p.stdin)
 	var size int64
 	if file != "-" {
@@ -93,10 +87,18 @@ func (p *program) install(ctx context.Context, file string, o installOptions) er
 		in = f
 	}
 	bar := p.progress(in, size)
-	artifact, err := p.openArtifact(bar, keys)
-	if err == nil {
-		err = c.Install(ctx, artifact)
+	defer bar.done()
+	artifact, err := p.openArtifact(bar, keys) // before anything is written
+	if err != nil {
+		return err
 	}
+	c, release, err := p.lockedClient()
+	if err != nil {
+		return err
+	}
+	defer release()
+	c.Force = o.force
+	err = c.Install(ctx, artifact)
 	bar.done()
 	if err != nil {
 		return err
@@ -387,8 +389,10 @@ func (m *meter) Read(b []byte) (int, error) {
 	return n, err
 }
 
+// done removes what the meter shows. It may be called again.
 func (m *meter) done() {
 	if m.out != nil && m.shown > 0 {
 		fmt.Fprint(m.out, "\r                              \r")
+		m.shown = 0
 	}
 }

@@ -189,6 +189,7 @@ func TestSignatures(t *testing.T) {
 					require.Equal(t, device.ExitRefused, exit.ExitCode(), stderr)
 				}
 				require.NoFileExists(t, filepath.Join(d.Dir, "fake", "calls"), "the sub-module was called for %s", file)
+				require.NoDirExists(t, filepath.Join(d.Dir, "store"), file)
 			}
 		})
 	}
