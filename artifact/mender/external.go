@@ -36,11 +36,11 @@ func signExternal(sign func([]byte) ([]byte, error), public crypto.PublicKey, ma
 	if reason != nil {
 		return nil, fmt.Errorf("sign: %w: the signature that was made does not fit the public key", ErrKey)
 	}
-	return nil, fmt.Errorf("sign: %w: %d bytes are no signature of RSA or ECDSA P-256", ErrKey, len(raw))
+	return nil, fmt.Errorf("sign: %w: %d bytes are no signature of RSA, ECDSA P-256 or Ed25519", ErrKey, len(raw))
 }
 
 // rawSignatures lists what b may mean as a signature in the form of an artifact:
-// of RSA as it is, of ECDSA P-256 r and s side by side.
+// of RSA and Ed25519 as it is, of ECDSA P-256 r and s side by side.
 func rawSignatures(b []byte) (list [][]byte) {
 	if text := bytes.TrimSpace(b); len(text) > 0 {
 		// no signature in binary happens to be base64 throughout
@@ -51,13 +51,13 @@ func rawSignatures(b []byte) (list [][]byte) {
 	var rs struct{ R, S *big.Int }
 	rest, err := asn1.Unmarshal(b, &rs)
 	der := err == nil && len(rest) == 0 && rs.R.Sign() > 0 && rs.S.Sign() > 0 && rs.R.BitLen() <= 8*scalar && rs.S.BitLen() <= 8*scalar
-	switch {
-	case der:
+	if der {
 		sig := make([]byte, 2*scalar)
 		rs.R.FillBytes(sig[:scalar])
 		rs.S.FillBytes(sig[scalar:])
 		list = append(list, sig)
-	case len(b) == 2*scalar, len(b) >= 128 && len(b) <= 2048:
+	}
+	if len(b) == 2*scalar || !der && len(b) >= 128 && len(b) <= 2048 {
 		list = append(list, b)
 	}
 	return list

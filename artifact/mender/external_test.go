@@ -30,7 +30,8 @@ func TestExternalSignatures(t *testing.T) {
 		return raw
 	}
 	forms := map[string]map[string]func([]byte) []byte{
-		"RSA":   {"binary": identity, "base64": encoded},
+		"RSA":     {"binary": identity, "base64": encoded},
+		"Ed25519": {"binary": identity, "base64": encoded},
 		"ECDSA": {"ASN.1": identity, "base64": encoded, "r and s": sideBySide, "r and s in base64": func(b []byte) []byte { return encoded(sideBySide(b)) }},
 	}
 	for kind, list := range forms {
@@ -39,7 +40,11 @@ func TestExternalSignatures(t *testing.T) {
 			t.Run(kind+" "+form, func(t *testing.T) {
 				sign := func(digest []byte) ([]byte, error) {
 					require.Len(t, digest, 32)
-					b, err := k.Sign(rand.Reader, digest, crypto.SHA256)
+					hash := crypto.SHA256
+					if kind == "Ed25519" {
+						hash = 0 // the digest is its message
+					}
+					b, err := k.Sign(rand.Reader, digest, hash)
 					return convert(b), err
 				}
 				for _, public := range []crypto.PublicKey{nil, k.Public()} {

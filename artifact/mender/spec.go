@@ -84,7 +84,8 @@ type Options struct {
 	// Sign signs instead of Key, with a key that is elsewhere: it gets the SHA-256
 	// digest of the manifest (32 bytes) and returns the signature. Of RSA that is
 	// PKCS #1 v1.5; of ECDSA on P-256 the ASN.1 of RFC 3279, or r and s side by
-	// side, 32 bytes each. It may be in base64.
+	// side, 32 bytes each; of Ed25519 the digest is the message. It may be in
+	// base64.
 	Sign func(digest []byte) ([]byte, error)
 	// Public verifies what Sign returns, before anything is written; nil: the
 	// signature is not verified.
