@@ -110,84 +110,39 @@ func ApplyDelta(ctx context.Context, old []string, deltaPath, out string, o Delt
 	if err != nil {
 		return fmt.Errorf("%s: %w", deltaPath, err)
 	}
-	store := delta.NewStore()
-	have := map[delta.Digest]func() (io.ReadCloser, error){}
+	c := newContents()
 	for _, arg := range old {
 		im, err := h.open(arg)
 		if err != nil {
 			return err
 		}
-		for _, obj := range im.Objects {
-			if have[obj.Digest] != nil {
-				continue
-			}
-			have[obj.Digest] = obj.Open
-			ra, err := h.readerAt(obj)
-			if err != nil {
-				return err
-			}
-			if err := store.Add(obj.Digest, obj.Kind, ra, obj.Size); err != nil {
-				return err
-			}
+		if err := h.add(c, im); err != nil {
+			return err
 		}
 	}
-	var done, total int64
-	for _, obj := range r.Header().Objects {
-		if obj.Encoding == delta.Omitted && have[obj.Digest] == nil {
-			again := false // it may be one that the delta makes, twice in the image
-			for _, other := range r.Header().Objects {
-				again = again || other.Digest == obj.Digest && other.Encoding != delta.Omitted
-			}
-			if !again {
-				return fmt.Errorf("%s: the old images lack %s %s", deltaPath, obj.Kind, obj.Digest)
-			}
-		}
-		if obj.Encoding != delta.Omitted {
-			total += obj.Size
-		}
+	if err := h.apply(c, r, deltaPath, out); err != nil {
+		return err
 	}
-	err = r.Apply(ctx, store, func(obj delta.ObjectInfo) (delta.Sink, error) {
-		f, err := os.Create(filepath.Join(h.temp, fmt.Sprintf("new-%d", obj.Index)))
-		if err != nil {
-			return nil, &WriteError{err}
-		}
-		path := f.Name()
-		return &fileSink{File: f, wrote: func(n int) { done += int64(n); h.tell("apply", out, done, total) }, commit: func() {
-			have[obj.Digest] = func() (io.ReadCloser, error) { return os.Open(path) }
-		}}, nil
-	})
-	if err != nil {
-		return fmt.Errorf("%s: %w", deltaPath, err)
-	}
-	return writeObjects(r.Header(), have, out)
+	return writeObjects(r.Header(), c.have, out)
 }
 
 // writeObjects puts the objects together: an image archive, or the one file.
 func writeObjects(h delta.Header, have map[delta.Digest]func() (io.ReadCloser, error), out string) error {
-	objs := h.Objects
-	if len(objs) == 0 {
+	if len(h.Objects) == 0 {
 		return errors.New("the delta makes nothing")
 	}
-	first, err := have[objs[0].Digest]()
-	if err != nil {
-		return err
-	}
-	defer first.Close()
 	if strings.HasPrefix(h.Image, filePrefix) {
+		first, err := have[h.Objects[0].Digest]()
+		if err != nil {
+			return err
+		}
+		defer first.Close()
 		return replaceFile(out, func(w io.Writer) error {
 			_, err := io.Copy(w, first)
 			return err
 		})
 	}
-	config, err := io.ReadAll(io.LimitReader(first, image.MaxConfig+1))
-	if err != nil {
-		return err
-	}
-	var layers []image.Layer
-	for _, o := range objs[1:] {
-		layers = append(layers, image.Layer{DiffID: image.Digest(o.Digest), Size: o.Size, Open: have[o.Digest]})
-	}
-	img, err := image.New(config, layers)
+	img, err := madeImage(h, have)
 	if err != nil {
 		return err
 	}
@@ -314,12 +269,22 @@ func (h *byHand) archive(path string) (delta.Image, error) {
 }
 
 func (h *byHand) keep(name string, img *image.Image) (delta.Image, error) {
-	lr := layerReader{keep: true, dir: h.temp, tell: func(done int64) { h.tell("read", name, done, -1) }}
-	ls, err := lr.read(h.ctx, []*image.Image{img})
+	local, err := h.local(name, img)
 	if err != nil {
 		return delta.Image{}, err
 	}
-	return deltaImage(name, ls.of(img)), nil
+	return deltaImage(name, local), nil
+}
+
+// local verifies the layers of an image and returns a copy whose layers are
+// uncompressed files.
+func (h *byHand) local(name string, img *image.Image) (*image.Image, error) {
+	lr := layerReader{keep: true, dir: h.temp, tell: func(done int64) { h.tell("read", name, done, -1) }}
+	ls, err := lr.read(h.ctx, []*image.Image{img})
+	if err != nil {
+		return nil, err
+	}
+	return ls.of(img), nil
 }
 
 // single takes any file as one object. A tar is taken apart by its members.
@@ -359,31 +324,6 @@ func (h *byHand) readerAt(o delta.Object) (io.ReaderAt, error) {
 	}
 	return strings.NewReader(string(b)), nil
 }
-
-type fileSink struct {
-	*os.File
-	wrote  func(int)
-	commit func()
-}
-
-func (s *fileSink) Write(p []byte) (int, error) {
-	n, err := s.File.Write(p)
-	s.wrote(n)
-	if err != nil {
-		return n, &WriteError{err}
-	}
-	return n, nil
-}
-
-func (s *fileSink) Commit() error {
-	if err := s.Close(); err != nil {
-		return &WriteError{err}
-	}
-	s.commit()
-	return nil
-}
-
-func (s *fileSink) Abort(error) { s.Close() }
 
 // digestOf reads a file from its start.
 func digestOf(f *os.File) (delta.Digest, int64, error) {

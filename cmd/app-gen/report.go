@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -218,41 +217,6 @@ func orDash(s string) string {
 	return s
 }
 
-func inspectCommand() *cobra.Command {
-	var keyFile string
-	var asJSON bool
-	c := &cobra.Command{
-		Use:   "inspect FILE.mender",
-		Short: "tell what is in an artifact, and verify its checksums",
-		Long: `inspect reads an App Artifact (ours or the shell reference's) to its end and tells
-what is in it: name, device types, provides and depends, signature, metadata,
-images with their layers and sizes, manifests, and what each service reaches on
-the device beyond its containers and the shipped files. It verifies every checksum,
-and the digests of the images that are in it whole; with --key also the signature.
-
-` + exitText,
-		Args: exactly(1, "FILE.mender"),
-		RunE: func(c *cobra.Command, args []string) error {
-			keys, err := publicKeys(keyFile)
-			if err != nil {
-				return err
-			}
-			d, err := generator.Inspect(c.Context(), args[0], keys, os.Getenv("TMPDIR"))
-			if err != nil {
-				return err
-			}
-			if asJSON {
-				return printJSON(c.OutOrStdout(), d)
-			}
-			printDescription(c.OutOrStdout(), d)
-			return nil
-		},
-	}
-	c.Flags().StringVarP(&keyFile, "key", "k", "", "PEM file of the public key that must have signed it")
-	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON document")
-	return c
-}
-
 func printDescription(w io.Writer, d *generator.Description) {
 	m := d.Parsed()
 	line := func(k, v string) {
@@ -360,10 +324,12 @@ func printMap(w io.Writer, name string, m map[string]string) {
 type table struct{ w *tabwriter.Writer }
 
 func newTable(w io.Writer, head ...string) *table {
-	t := &table{tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)}
+	t := &table{newTabs(w)}
 	t.row(head...)
 	return t
 }
+
+func newTabs(w io.Writer) *tabwriter.Writer { return tabwriter.NewWriter(w, 0, 4, 2, ' ', 0) }
 
 func (t *table) row(cells ...string) { fmt.Fprintln(t.w, strings.Join(cells, "\t")) }
 
