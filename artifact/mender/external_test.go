@@ -32,7 +32,7 @@ func TestExternalSignatures(t *testing.T) {
 	forms := map[string]map[string]func([]byte) []byte{
 		"RSA":     {"binary": identity, "base64": encoded},
 		"Ed25519": {"binary": identity, "base64": encoded},
-		"ECDSA": {"ASN.1": identity, "base64": encoded, "r and s": sideBySide, "r and s in base64": func(b []byte) []byte { return encoded(sideBySide(b)) }},
+		"ECDSA":   {"ASN.1": identity, "base64": encoded, "r and s": sideBySide, "r and s in base64": func(b []byte) []byte { return encoded(sideBySide(b)) }},
 	}
 	for kind, list := range forms {
 		k, other := newKey(t, kind).signer, newKey(t, "ECDSA").signer
