@@ -87,15 +87,15 @@ func (s *session) checkGroup(c *checks) error {
 	if n == 0 {
 		return nil
 	}
-	sum, ipsum := s.raw(32, c.sum), c.ipsum
+	sum, ipsum := s.Raw(32, c.sum), c.ipsum
 	if n > 1 {
-		ipsum = s.raw(32, c.ipsum)
+		ipsum = s.Raw(32, c.ipsum)
 	}
 	s.stat("checks")
 	if sum == c.sum && ipsum == c.ipsum {
 		return nil
 	}
-	if s.short || sum >= checkPrime || ipsum >= checkPrime {
+	if s.Short || sum >= checkPrime || ipsum >= checkPrime {
 		return formatError("a frame is cut short")
 	}
 	bad := func(src source, others string) error {

@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	"github.com/mender-app/mender-app/delta/elf"
+
+	"github.com/mender-app/mender-app/delta/internal/model"
 )
 
 // cover says that length bytes at new resemble those at old.
@@ -29,39 +31,39 @@ const (
 // A differ codes what changed in a file: the covers of each window, then what
 // they do not cover and where they do not fit.
 type differ struct {
-	count  *number
-	size   *number
-	gap    *number
-	length [4]*number
-	jump   [2]prob           // none; by the gap
-	line   prob              // as far as the gap
-	end    [2][lastEnds]prob // which of the ends; by the gap
-	seek   [2]*number        // from the last end, and from another
+	count  *model.UintModel
+	size   *model.UintModel
+	gap    *model.UintModel
+	length [4]*model.UintModel
+	jump   [2]model.Prob           // none; by the gap
+	line   model.Prob              // as far as the gap
+	end    [2][lastEnds]model.Prob // which of the ends; by the gap
+	seek   [2]*model.UintModel     // from the last end, and from another
 
-	clean *flagModel // a span is as predicted
-	word  *wordModel
-	code  *text
+	clean *model.FlagModel // a span is as predicted
+	word  *model.WordModel
+	code  *model.ByteModel
 	field *fieldModel
-	mode  [4]prob
-	shift *number
-	bulk  prob
+	mode  [4]model.Prob
+	shift *model.UintModel
+	bulk  model.Prob
 }
 
 func newDiffer() *differ {
 	d := &differ{
-		count: newNumber(), size: newNumber(), clean: newFlagModel(4, 12, 250, 9, 256),
-		word: newWordModel(), code: newText(6, 13, 18, 4), field: newFieldModel(), shift: newNumber(), bulk: freshProb,
-		gap: newNumber(), line: freshProb,
+		count: model.NewUintModel(), size: model.NewUintModel(), clean: model.NewFlagModel(4, 12, 250, 9, 256),
+		word: model.NewWordModel(), code: model.NewByteModel(6, 13, 18, 4), field: newFieldModel(), shift: model.NewUintModel(), bulk: model.FreshProb,
+		gap: model.NewUintModel(), line: model.FreshProb,
 	}
-	copy(d.mode[:], fresh(4))
+	copy(d.mode[:], model.FreshProbs(4))
 	for i := range d.length {
-		d.length[i] = newNumber()
+		d.length[i] = model.NewUintModel()
 	}
 	for i := range d.seek {
-		d.seek[i] = newNumber()
-		copy(d.end[i][:], fresh(lastEnds))
+		d.seek[i] = model.NewUintModel()
+		copy(d.end[i][:], model.FreshProbs(lastEnds))
 	}
-	copy(d.jump[:], fresh(2))
+	copy(d.jump[:], model.FreshProbs(2))
 	return d
 }
 
@@ -71,7 +73,7 @@ func (s *session) changed(e *entry, f File, oldAt int64) error {
 	w := &s.walk
 	w.begin(s, e, f)
 	w.ends = [lastEnds]int64{oldAt}
-	w.bulk = s.flag(&s.diff.bulk, e.bulk)
+	w.bulk = s.Flag(&s.diff.bulk, e.bulk)
 	covers := e.covers
 	for at := int64(0); at < e.size; at += window {
 		end := min(at+window, e.size)
@@ -125,30 +127,30 @@ func (w *walk) begin(s *session, e *entry, f File) {
 
 // window codes the covers between at and end, then the bytes.
 func (w *walk) window(at, end int64, covers []cover) error {
-	count := w.num(w.d.count, uint64(len(covers)))
+	count := w.Uint(w.d.count, uint64(len(covers)))
 	if count > maxCovers {
 		return formatError("too many covers")
 	}
 	n := int(count)
-	if !w.enc {
+	if !w.Encoding {
 		covers = w.covers[:0]
 	}
 	pos := at
 	for i := range n {
 		var c cover
-		if w.enc {
+		if w.Encoding {
 			c = covers[i]
 		}
 		if err := w.cover(&c, pos, end); err != nil {
 			return err
 		}
 		pos = c.new + c.length
-		if !w.enc {
+		if !w.Encoding {
 			covers = append(covers, c)
 		}
 	}
 	w.stat("covers")
-	if !w.enc {
+	if !w.Encoding {
 		w.covers = covers
 	}
 	if err := w.elfBegin(covers); err != nil {
@@ -172,33 +174,33 @@ func (w *walk) window(at, end int64, covers []cover) error {
 // cover codes one cover, of which what came before ends at pos.
 func (w *walk) cover(c *cover, pos, end int64) error {
 	d := w.d
-	g := int64(w.num(d.gap, uint64(c.new-pos)))
+	g := int64(w.Uint(d.gap, uint64(c.new-pos)))
 	if g > end-pos {
 		return formatError("a cover is out of bounds")
 	}
 	c.new = pos + g
 	k := min(baseBits(int(min(g, 8)+1)), 3)
-	c.length = int64(w.num(d.length[k], uint64(c.length)))
+	c.length = int64(w.Uint(d.length[k], uint64(c.length)))
 	jump := c.old - w.ends[0]
 	from := 0
 	z := 0
 	if g > 0 {
 		z = 1
 	}
-	if w.flag(&d.jump[z], jump == 0) {
+	if w.Flag(&d.jump[z], jump == 0) {
 		jump = 0
-	} else if g > 0 && w.flag(&d.line, jump == g) {
+	} else if g > 0 && w.Flag(&d.line, jump == g) {
 		jump = g
 	} else {
-		if w.enc {
+		if w.Encoding {
 			from = w.nearest(c.old - g)
 		}
-		from = w.tree(d.end[z][:], endBits, from)
+		from = w.Tree(d.end[z][:], endBits, from)
 		base := w.ends[from] + g
-		jump = w.signed(d.seek[min(from, 1)], c.old-base) + base - w.ends[0]
+		jump = w.Int(d.seek[min(from, 1)], c.old-base) + base - w.ends[0]
 	}
 	c.old = w.ends[0] + jump
-	if w.short || c.length < 1 || c.length > end-c.new || jump > w.osize || jump < -w.osize || c.old < 0 || c.length > w.osize-c.old {
+	if w.Short || c.length < 1 || c.length > end-c.new || jump > w.osize || jump < -w.osize || c.old < 0 || c.length > w.osize-c.old {
 		return formatError("a cover is out of bounds")
 	}
 	if off := c.old - g - w.ends[from]; off < -nearEnd || off > nearEnd {
@@ -239,7 +241,7 @@ func (w *walk) extra(pos, end, before, behind int64) error {
 	}
 	if !w.bulk {
 		for _, x := range w.last {
-			w.d.code.see(x)
+			w.d.code.See(x)
 		}
 	}
 	for pos < end {
@@ -248,7 +250,7 @@ func (w *walk) extra(pos, end, before, behind int64) error {
 		}
 		n := min(chunk, end-pos)
 		b := w.new[:n]
-		if w.enc {
+		if w.Encoding {
 			if err := readFull(w.e.new, b, pos); err != nil {
 				return err
 			}
@@ -258,7 +260,7 @@ func (w *walk) extra(pos, end, before, behind int64) error {
 				return err
 			}
 		} else {
-			w.d.literals(w.coder, b, pos)
+			w.d.literals(w.Coder, b, pos)
 			w.stat("extra")
 		}
 		if err := w.put(b); err != nil {
@@ -278,22 +280,22 @@ const (
 
 // literals codes bytes that are at pos of their file; without a coder the model
 // is only shown them.
-func (d *differ) literals(cd *coder, b []byte, pos int64) {
+func (d *differ) literals(cd *model.Coder, b []byte, pos int64) {
 	t := d.code
-	c := &t.ctx
+	c := &t.Contexts
 	for i := range b {
 		at := uint32(pos+int64(i)) & 3
-		c1, c2, c3, c4 := t.at(1), t.at(2), t.at(3), t.at(4)
+		c1, c2, c3, c4 := t.At(1), t.At(2), t.At(3), t.At(4)
 		c[0] = c1 * 0x27d4eb2f
 		c[1] = (c1|c2<<8|at&1<<16)*0xc2b2ae35 + 2
 		c[2] = (c1|c2<<8|c3<<16)*0x165667b1 + 3
 		c[3] = (c2|c3<<8|at&1<<16)*0x2f0b4c47 + 4
-		c[4] = (c4|t.at(8)<<8|at<<16)*0x3c6ef35f + 5
-		c[5] = (t.expected()|at<<9)*0x9e3779b1 + 6
+		c[4] = (c4|t.At(8)<<8|at<<16)*0x3c6ef35f + 5
+		c[5] = (t.Expected()|at<<9)*0x9e3779b1 + 6
 		if cd == nil {
-			t.learn(b[i])
+			t.Learn(b[i])
 		} else {
-			b[i] = t.code(cd, b[i], int(at))
+			b[i] = t.Code(cd, b[i], int(at))
 		}
 	}
 }
@@ -322,7 +324,7 @@ func (w *walk) covered(c cover) error {
 			w.patchSums(old)
 		}
 		new := w.new[:n]
-		if w.enc {
+		if w.Encoding {
 			if err := readFull(w.e.new, new, c.new+at); err != nil {
 				return err
 			}

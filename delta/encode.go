@@ -244,9 +244,9 @@ func (e *encoder) write(w io.Writer) (*Report, error) {
 
 // code runs the session over one object and accounts for what it costs.
 func (e *encoder) code(s *session, in ObjectInfo, p *objectPlan, or *ObjectReport) error {
-	lastSize, lastBulk := s.size-s.bulkSize+int64(len(s.coder.out)), s.bulkSize
+	lastSize, lastBulk := s.size-s.bulkSize+int64(s.Coder.Len()), s.bulkSize
 	s.stat = func(kind string) {
-		now := s.size - s.bulkSize + int64(len(s.coder.out))
+		now := s.size - s.bulkSize + int64(s.Coder.Len())
 		or.Bytes[kind] += now - lastSize
 		lastSize = now
 		if s.bulkSize > lastBulk {

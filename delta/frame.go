@@ -8,6 +8,8 @@ import (
 	"io"
 
 	"github.com/klauspost/compress/zstd"
+
+	"github.com/mender-app/mender-app/delta/internal/model"
 )
 
 // A delta's body is a row of frames: a coded part, which the coder reads, and a
@@ -17,15 +19,16 @@ import (
 // frames is the body, being written or being read, behind the coder. The models
 // of the coder live on from frame to frame.
 type frames struct {
-	*coder
+	*model.Coder
 	w     io.Writer
 	r     *bufio.Reader
 	bulk  []byte // encoding: literals of this frame
 	zw    *zstd.Encoder
 	zr    *zstd.Decoder
+	coded []byte           // decoding: the coded part of this frame
 	left  io.LimitedReader // decoding: the bulk part that is not read yet
 	begun bool             // a frame is begun
-	end   prob             // the frame ends here
+	end   model.Prob       // the frame ends here
 
 	size, bulkSize int64 // encoding: bytes written, and those of them in bulk parts
 }
@@ -42,8 +45,8 @@ func newFrameWriter(w io.Writer) (*frames, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &frames{coder: &coder{enc: true}, w: w, zw: zw, end: freshProb}
-	f.start(nil)
+	f := &frames{Coder: &model.Coder{Encoding: true}, w: w, zw: zw, end: model.FreshProb}
+	f.Start(nil)
 	return f, nil
 }
 
@@ -53,7 +56,7 @@ func newFrameReader(r *bufio.Reader) (*frames, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &frames{coder: &coder{}, r: r, zr: zr, end: freshProb}, nil
+	return &frames{Coder: &model.Coder{}, r: r, zr: zr, end: model.FreshProb}, nil
 }
 
 func (f *frames) close() {
@@ -70,12 +73,12 @@ func (f *frames) close() {
 func (f *frames) rest() error {
 	if !f.begun {
 		f.begun = true
-		if f.enc {
+		if f.Encoding {
 			return nil
 		}
 		return f.next()
 	}
-	full := f.enc && (len(f.out) > frameCoded || len(f.bulk) > frameBulk)
+	full := f.Encoding && (f.Len() > frameCoded || len(f.bulk) > frameBulk)
 	if ended, err := f.cut(full); !ended || err != nil {
 		return err
 	}
@@ -84,14 +87,14 @@ func (f *frames) rest() error {
 
 // cut ends the frame if the encoder says so.
 func (f *frames) cut(now bool) (bool, error) {
-	if !f.flag(&f.end, now) {
-		if f.short {
+	if !f.Flag(&f.end, now) {
+		if f.Short {
 			return false, formatError("a frame is cut short")
 		}
 		return false, nil
 	}
 	f.begun = false
-	if f.enc {
+	if f.Encoding {
 		return true, f.flush()
 	}
 	return true, nil
@@ -99,7 +102,7 @@ func (f *frames) cut(now bool) (bool, error) {
 
 // flush writes the frame.
 func (f *frames) flush() error {
-	coded := f.finish()
+	coded := f.Finish()
 	var z []byte
 	if len(f.bulk) > 0 {
 		z = f.zw.EncodeAll(f.bulk, nil)
@@ -118,13 +121,13 @@ func (f *frames) flush() error {
 	}
 	f.bulkSize += int64(len(z))
 	f.bulk = f.bulk[:0]
-	f.start(nil)
+	f.Start(nil)
 	return nil
 }
 
 // next reads the head and the coded part of the next frame.
 func (f *frames) next() error {
-	if f.short {
+	if f.Short {
 		return formatError("a frame is cut short")
 	}
 	if _, err := io.Copy(io.Discard, &f.left); err != nil {
@@ -141,11 +144,12 @@ func (f *frames) next() error {
 	if n > maxCoded || z > maxBulk {
 		return formatError("a frame is too large")
 	}
-	b := bytes.NewBuffer(f.in[:0])
+	b := bytes.NewBuffer(f.coded[:0])
 	if _, err := io.CopyN(b, f.r, int64(n)); err != nil {
 		return formatError("the delta is cut short: %v", err)
 	}
-	f.start(b.Bytes())
+	f.coded = b.Bytes()
+	f.Start(f.coded)
 	f.left = io.LimitedReader{R: f.r, N: int64(z)}
 	if z == 0 {
 		return f.zr.Reset(nil)
@@ -155,7 +159,7 @@ func (f *frames) next() error {
 
 // literals codes b as part of the frame's bulk: it is written, or filled.
 func (f *frames) literals(b []byte) error {
-	if f.enc {
+	if f.Encoding {
 		f.bulk = append(f.bulk, b...)
 		return nil
 	}

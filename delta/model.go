@@ -1,17 +1,21 @@
 package delta
 
-import "bytes"
+import (
+	"bytes"
+
+	"github.com/mender-app/mender-app/delta/internal/model"
+)
 
 // headerModel codes the header blocks of tar members against those of an old
 // member (of the same place in the tree) or of the member before.
 type headerModel struct {
-	whole  [2]prob // all blocks as the reference's, by kind of reference
-	ext    [2]prob // the blocks before the main header are
-	blocks *number
-	choice [3][len(fields)][2][4][4]prob // class, field, reference, last choice
-	length []*number
-	tail   prob
-	text   *text
+	whole  [2]model.Prob // all blocks as the reference's, by kind of reference
+	ext    [2]model.Prob // the blocks before the main header are
+	blocks *model.UintModel
+	choice [3][len(fields)][2][4][4]model.Prob // class, field, reference, last choice
+	length []*model.UintModel
+	tail   model.Prob
+	text   *model.ByteModel
 	last   [3][block]byte // what each field was last set to, by class
 	chose  [3][len(fields)]uint8
 	prev   []byte // the member before
@@ -43,20 +47,20 @@ const (
 
 func newHeaderModel() *headerModel {
 	m := &headerModel{
-		blocks: newNumber(),
-		length: newNumbers(len(fields)),
-		text:   newText(6, 12, 16, 1),
-		tail:   freshProb,
+		blocks: model.NewUintModel(),
+		length: model.NewUintModels(len(fields)),
+		text:   model.NewByteModel(6, 12, 16, 1),
+		tail:   model.FreshProb,
 	}
 	for i := range m.whole {
-		m.whole[i], m.ext[i] = freshProb, freshProb
+		m.whole[i], m.ext[i] = model.FreshProb, model.FreshProb
 	}
 	for a := range m.choice {
 		for b := range m.choice[a] {
 			for c := range m.choice[a][b] {
 				for d := range m.choice[a][b][c] {
 					for e := range m.choice[a][b][c][d] {
-						m.choice[a][b][c][d][e] = freshProb
+						m.choice[a][b][c][d][e] = model.FreshProb
 					}
 				}
 			}
@@ -70,12 +74,12 @@ func (m *headerModel) begin() { m.prev = append(m.prev[:0], make([]byte, block).
 
 // code codes raw, all the blocks of one member, against ref; a nil ref means
 // the member before. It returns the blocks, valid until the next call.
-func (m *headerModel) code(c *coder, raw, ref []byte) ([]byte, error) {
+func (m *headerModel) code(c *model.Coder, raw, ref []byte) ([]byte, error) {
 	k := 0
 	if ref == nil {
 		k, ref = 1, m.prev
 	}
-	if c.flag(&m.whole[k], c.enc && bytes.Equal(raw, ref)) {
+	if c.Flag(&m.whole[k], c.Encoding && bytes.Equal(raw, ref)) {
 		m.prev = append(m.prev[:0], ref...)
 		return m.prev, nil
 	}
@@ -87,18 +91,18 @@ func (m *headerModel) code(c *coder, raw, ref []byte) ([]byte, error) {
 	}
 	out := m.out[:0]
 	var em meta
-	if c.enc {
+	if c.Encoding {
 		if n, err := em.next(raw); n != 0 || err != nil {
 			return nil, errMeta
 		}
 	}
-	if c.flag(&m.ext[k], c.enc && em.ext == re && bytes.Equal(raw[:re], ref[:re])) {
+	if c.Flag(&m.ext[k], c.Encoding && em.ext == re && bytes.Equal(raw[:re], ref[:re])) {
 		out = append(out, ref[:re]...)
 	} else {
 		m.prime(ref[:re])
 	}
 	extBlocks := len(out)
-	count := c.num(m.blocks, uint64(len(raw)-extBlocks)/block)
+	count := c.Uint(m.blocks, uint64(len(raw)-extBlocks)/block)
 	if count < 1 || count > maxMeta/block {
 		return nil, formatError("a member's header blocks are too many")
 	}
@@ -110,7 +114,7 @@ func (m *headerModel) code(c *coder, raw, ref []byte) ([]byte, error) {
 	body := 0 // bytes of the pax or GNU content that follow
 	for range n {
 		var want []byte
-		if c.enc {
+		if c.Encoding {
 			want = raw[len(out) : len(out)+block]
 		}
 		var rb []byte
@@ -123,13 +127,13 @@ func (m *headerModel) code(c *coder, raw, ref []byte) ([]byte, error) {
 		} else {
 			main := want
 			cls := mainHeader
-			if c.enc {
+			if c.Encoding {
 				switch main[156] {
 				case 'x', 'g', 'L', 'K':
 					cls = extHeader
 				}
 			}
-			if c.flag(&m.tail, cls == extHeader) {
+			if c.Flag(&m.tail, cls == extHeader) {
 				cls = extHeader
 			} else if re+block <= len(ref) {
 				rb = ref[re : re+block]
@@ -162,38 +166,38 @@ func (m *headerModel) prime(b []byte) {
 		b = b[:4096]
 	}
 	for _, x := range b {
-		m.text.see(x)
+		m.text.See(x)
 	}
 }
 
 // body codes a block of pax or GNU content, n bytes and padding.
-func (m *headerModel) body(c *coder, out, want []byte, n int) []byte {
+func (m *headerModel) body(c *model.Coder, out, want []byte, n int) []byte {
 	at := len(out)
 	out = append(out, zeros[:]...)
 	for i := range n {
 		var v byte
-		if c.enc {
+		if c.Encoding {
 			v = want[i]
 		}
-		out[at+i] = m.text.byte(c, v, 100, 0)
+		out[at+i] = m.text.Byte(c, v, 100, 0)
 	}
 	if n == block {
 		return out
 	}
-	zero := !c.enc || bytes.Count(want[n:], []byte{0}) == block-n
-	if !c.flag(&m.tail, zero) {
+	zero := !c.Encoding || bytes.Count(want[n:], []byte{0}) == block-n
+	if !c.Flag(&m.tail, zero) {
 		for i := n; i < block; i++ {
 			var v byte
-			if c.enc {
+			if c.Encoding {
 				v = want[i]
 			}
-			out[at+i] = m.text.byte(c, v, 101, 0)
+			out[at+i] = m.text.Byte(c, v, 101, 0)
 		}
 	}
 	return out
 }
 
-func (m *headerModel) header(c *coder, out, want, ref []byte, cls, k int) []byte {
+func (m *headerModel) header(c *model.Coder, out, want, ref []byte, cls, k int) []byte {
 	if ref == nil {
 		ref = m.last[cls][:]
 	}
@@ -208,7 +212,7 @@ func (m *headerModel) header(c *coder, out, want, ref []byte, cls, k int) []byte
 		if f == len(fields)-1 {
 			sum = checksumField(h)
 		}
-		if c.enc {
+		if c.Encoding {
 			switch {
 			case sum != nil && bytes.Equal(want[lo:hi], sum):
 				how = computed
@@ -218,7 +222,7 @@ func (m *headerModel) header(c *coder, out, want, ref []byte, cls, k int) []byte
 				how = fromLast
 			}
 		}
-		how = c.tree(m.choice[cls][f][k][m.chose[cls][f]][:], 2, how)
+		how = c.Tree(m.choice[cls][f][k][m.chose[cls][f]][:], 2, how)
 		m.chose[cls][f] = uint8(how)
 		switch how {
 		case fromRef:
@@ -232,28 +236,28 @@ func (m *headerModel) header(c *coder, out, want, ref []byte, cls, k int) []byte
 			continue
 		}
 		var w []byte
-		if c.enc {
+		if c.Encoding {
 			w = bytes.TrimRight(want[lo:hi], "\x00")
 		}
-		n := int(min(c.num(m.length[f], uint64(len(w))), uint64(hi-lo)))
+		n := int(min(c.Uint(m.length[f], uint64(len(w))), uint64(hi-lo)))
 		text := f == 0 || f == 7 || f == 13
 		if text {
 			m.prime(ref[lo:hi])
-			m.text.see(0)
+			m.text.See(0)
 		}
 		for i := range n {
 			var v byte
-			if c.enc {
+			if c.Encoding {
 				v = w[i]
 			}
 			a := uint32(f)
 			if !text {
 				a = uint32(f)<<8 | uint32(i)
 			}
-			h[lo+i] = m.text.byte(c, v, a, uint32(ref[lo+i]))
+			h[lo+i] = m.text.Byte(c, v, a, uint32(ref[lo+i]))
 		}
 		if text {
-			m.text.see(0)
+			m.text.See(0)
 		}
 		copy(last, h[lo:hi])
 	}

@@ -102,7 +102,7 @@ func (s *session) object(info ObjectInfo, p *objectPlan) error {
 		tar = 1
 	}
 	var err error
-	if s.raw(1, uint64(tar)) != 0 {
+	if s.Raw(1, uint64(tar)) != 0 {
 		err = s.tarObject(info, p)
 	} else {
 		e := &entry{}
@@ -115,11 +115,11 @@ func (s *session) object(info ObjectInfo, p *objectPlan) error {
 	if err == nil {
 		err = s.checkCopies(true)
 	}
-	if err == nil && s.short {
+	if err == nil && s.Short {
 		err = formatError("a frame is cut short")
 	}
 	if err == nil {
-		_, err = s.cut(s.enc && len(s.bulk) > 0)
+		_, err = s.cut(s.Encoding && len(s.bulk) > 0)
 	}
 	if err == nil && s.wrote != info.Size {
 		err = formatError("an object is smaller than announced")
@@ -132,7 +132,7 @@ func (s *session) tarObject(info ObjectInfo, p *objectPlan) (err error) {
 	if p != nil {
 		n = len(p.refs)
 	}
-	n = int(s.raw(3, uint64(n)))
+	n = int(s.Raw(3, uint64(n)))
 	if n > maxRefs {
 		return formatError("too many references")
 	}
@@ -150,7 +150,7 @@ func (s *session) tarObject(info ObjectInfo, p *objectPlan) (err error) {
 		if p != nil {
 			b = p.refs[i]
 		}
-		b = int(s.raw(12, uint64(b)))
+		b = int(s.Raw(12, uint64(b)))
 		if b >= len(s.bases) || !s.bases[b].Headers {
 			return formatError("unknown base")
 		}
@@ -162,8 +162,8 @@ func (s *session) tarObject(info ObjectInfo, p *objectPlan) (err error) {
 				return err
 			}
 		}
-		want.n = s.num(s.skip, want.n)
-		want.sum = uint32(s.raw(32, uint64(want.sum)))
+		want.n = s.Uint(s.skip, want.n)
+		want.sum = uint32(s.Raw(32, uint64(want.sum)))
 		s.heads = append(s.heads, want)
 		if h.r, err = s.old.Headers(s.ctx, s.bases[b].Digest); err != nil {
 			return s.badHeaders(b, err)
@@ -174,7 +174,7 @@ func (s *session) tarObject(info ObjectInfo, p *objectPlan) (err error) {
 	if p != nil && p.sums {
 		sums = 1
 	}
-	s.useSums, s.sums = s.raw(1, uint64(sums)) != 0, map[uint64][md5.Size]byte{}
+	s.useSums, s.sums = s.Raw(1, uint64(sums)) != 0, map[uint64][md5.Size]byte{}
 	defer func() { s.useSums, s.sums = false, nil }()
 	s.header.begin()
 	for i, last, more := 0, 0, true; more; {
@@ -186,7 +186,7 @@ func (s *session) tarObject(info ObjectInfo, p *objectPlan) (err error) {
 			if err := s.ctx.Err(); err != nil {
 				return err
 			}
-			if more = s.flag(&s.more, p != nil && i < len(p.members)); !more {
+			if more = s.Flag(&s.more, p != nil && i < len(p.members)); !more {
 				break
 			}
 			m := b.fresh()
@@ -226,7 +226,7 @@ func (s *session) tarObject(info ObjectInfo, p *objectPlan) (err error) {
 		}
 	}
 	e.size = s.limit - s.wrote
-	if s.flag(&s.pad, zero) {
+	if s.Flag(&s.pad, zero) {
 		clear(s.buf)
 		for e.size > 0 {
 			if err := s.ctx.Err(); err != nil {
@@ -257,7 +257,7 @@ func (s *session) badHeaders(base int, err error) error {
 // head codes what is known of a member before its content; last is what the
 // member before referred to, in what is returned this one.
 func (s *session) head(m *memberPlan, streams []*headerStream, last int) (int, error) {
-	ref := s.tree(s.ref[last][:], 3, m.ref)
+	ref := s.Tree(s.ref[last][:], 3, m.ref)
 	if ref > len(streams) {
 		return 0, formatError("unknown reference")
 	}
@@ -265,8 +265,8 @@ func (s *session) head(m *memberPlan, streams []*headerStream, last int) (int, e
 	var old []byte
 	if ref > 0 {
 		h = streams[ref-1]
-		skip := s.num(s.skip, uint64(m.skip))
-		if s.short {
+		skip := s.Uint(s.skip, uint64(m.skip))
+		if s.Short {
 			return 0, formatError("a frame is cut short")
 		}
 		if err := h.advance(skip); err != nil {
@@ -274,7 +274,7 @@ func (s *session) head(m *memberPlan, streams []*headerStream, last int) (int, e
 		}
 		old = h.raw
 	}
-	raw, err := s.header.code(s.coder, m.raw, old)
+	raw, err := s.header.code(s.Coder, m.raw, old)
 	s.stat("headers")
 	if err != nil {
 		return 0, err
@@ -309,13 +309,13 @@ func (s *session) member(m *memberPlan, raw []byte) error {
 	if pad > 0 {
 		b := s.buf[:pad]
 		clear(b)
-		if !s.flag(&s.pad, m.padded) {
-			if s.enc {
+		if !s.Flag(&s.pad, m.padded) {
+			if s.Encoding {
 				if err := readFull(e.new, b, e.size); err != nil {
 					return err
 				}
 			}
-			s.diff.literals(s.coder, b, 0)
+			s.diff.literals(s.Coder, b, 0)
 		}
 		if err := s.write(b); err != nil {
 			return err

@@ -60,7 +60,7 @@ func (s *session) packed(e *entry) (err error) {
 	}
 	p := &unpacking{session: s, e: e, f: f, end: s.wrote + e.size, left: maxPlain + e.size*plainShare, covers: e.covers}
 	var todo []packedStream
-	if s.enc {
+	if s.Encoding {
 		todo = e.pack.streams
 	}
 	for i := 0; ; i++ {
@@ -70,17 +70,17 @@ func (s *session) packed(e *entry) (err error) {
 		if err := s.ctx.Err(); err != nil {
 			return err
 		}
-		if !s.flag(&s.streams[min(i, 1)], i < len(todo)) {
+		if !s.Flag(&s.streams[min(i, 1)], i < len(todo)) {
 			break
 		}
 		if int64(i) > e.size/minStream {
 			return formatError("a file has too many streams")
 		}
 		st := packedStream{}
-		if s.enc {
+		if s.Encoding {
 			st = todo[i]
 		}
-		st.gap = int64(s.num(s.gap, uint64(st.gap)))
+		st.gap = int64(s.Uint(s.gap, uint64(st.gap)))
 		if err := p.between(st.gap); err != nil {
 			return err
 		}
@@ -116,7 +116,7 @@ func (p *unpacking) between(n int64) error {
 		return nil
 	}
 	part := entry{path: p.e.path, size: n, op: p.e.op, src: p.e.src, bulk: p.e.bulk, noELF: true}
-	if p.enc {
+	if p.Encoding {
 		part.new = io.NewSectionReader(p.e.new, p.wrote-(p.end-p.e.size), n)
 		part.covers = clip(p.covers, p.passed, p.passed+n)
 		p.passed += n
@@ -148,7 +148,7 @@ func (p *unpacking) stream(st *packedStream) error {
 	}
 	p.left -= st.size
 	plain := entry{path: p.e.path, size: st.size, op: p.e.op, src: p.e.src, bulk: p.e.bulk, covers: st.covers}
-	if p.enc {
+	if p.Encoding {
 		in, err := st.inflate(p.e.new, st.at, p.e.size, nil, maxPlain)
 		if err != nil {
 			return err
@@ -157,14 +157,14 @@ func (p *unpacking) stream(st *packedStream) error {
 	}
 	var old File
 	if p.f != nil {
-		if p.flag(&p.fromOld, st.old >= 0) {
+		if p.Flag(&p.fromOld, st.old >= 0) {
 			var err error
 			if old, err = p.oldStream(st); err != nil {
 				return err
 			}
 			defer old.Close()
 			plain.noELF = st.oldSize > 0
-		} else if plain.op = opLiteral; p.flag(&p.diff.bulk, plain.bulk) {
+		} else if plain.op = opLiteral; p.Flag(&p.diff.bulk, plain.bulk) {
 			plain.op = opBulk
 		}
 	}
@@ -189,9 +189,9 @@ func (p *unpacking) stream(st *packedStream) error {
 
 // streamHead codes how a stream is made.
 func (p *unpacking) streamHead(st *packedStream) error {
-	st.framing = framing(p.tree(p.framing[:], 2, int(st.framing)))
-	st.variant = deflate.Variant(p.tree(p.variant[:], 5, int(st.variant)))
-	st.size = int64(p.num(p.plainSize, uint64(st.size)))
+	st.framing = framing(p.Tree(p.framing[:], 2, int(st.framing)))
+	st.variant = deflate.Variant(p.Tree(p.variant[:], 5, int(st.variant)))
+	st.size = int64(p.Uint(p.plainSize, uint64(st.size)))
 	if st.framing > zlibbed || st.variant >= deflate.NumVariants {
 		return formatError("unknown compression")
 	}
@@ -202,18 +202,18 @@ func (p *unpacking) streamHead(st *packedStream) error {
 		return nil
 	}
 	last := &p.lastHead[st.framing]
-	if p.flag(&p.sameHead[st.framing], bytes.Equal(st.head, *last)) {
+	if p.Flag(&p.sameHead[st.framing], bytes.Equal(st.head, *last)) {
 		st.head = *last
 		return nil
 	}
-	n := p.num(p.skip, uint64(len(st.head)))
+	n := p.Uint(p.skip, uint64(len(st.head)))
 	if n > maxGzipHead {
 		return formatError("the head of a stream is too long")
 	}
 	head := make([]byte, n)
 	copy(head, st.head)
 	for i := range head {
-		head[i] = p.path.byte(p.coder, head[i], 1, 0)
+		head[i] = p.path.Byte(p.Coder, head[i], 1, 0)
 	}
 	st.head, *last = head, head
 	return nil
@@ -221,11 +221,11 @@ func (p *unpacking) streamHead(st *packedStream) error {
 
 // oldStream codes which stream of the old file is meant, and opens what is in it.
 func (p *unpacking) oldStream(st *packedStream) (File, error) {
-	st.old = p.oldAt + p.signed(p.seekOld, st.old-p.oldAt)
-	if p.short || st.old < 0 || st.old >= p.e.osize {
+	st.old = p.oldAt + p.Int(p.seekOld, st.old-p.oldAt)
+	if p.Short || st.old < 0 || st.old >= p.e.osize {
 		return nil, formatError("an old stream is out of bounds")
 	}
-	if st.oldSize = int64(p.num(p.oldSize, uint64(st.oldSize))); st.oldSize > 0 {
+	if st.oldSize = int64(p.Uint(p.oldSize, uint64(st.oldSize))); st.oldSize > 0 {
 		if st.oldSize > p.left {
 			return nil, formatError("too much is in an old stream")
 		}

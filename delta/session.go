@@ -12,6 +12,8 @@ import (
 	"strings"
 
 	"github.com/mender-app/mender-app/delta/elf"
+
+	"github.com/mender-app/mender-app/delta/internal/model"
 )
 
 // A session codes one object after the other. The encoder and the decoder run
@@ -22,18 +24,18 @@ type session struct {
 	old     Old
 	bases   []Base
 	header  *headerModel
-	op      [numOps * 4 * 2][8]prob
+	op      [numOps * 4 * 2][8]model.Prob
 	lastOp  int
-	more    prob
-	ref     [maxRefs + 2][8]prob
-	skip    *number
-	from    [maxRefs + 2]prob
-	count   *number
-	base    []prob
-	path    *text
-	asNamed prob // an old file has the member's path
-	same    prob
-	pad     prob
+	more    model.Prob
+	ref     [maxRefs + 2][8]model.Prob
+	skip    *model.UintModel
+	from    [maxRefs + 2]model.Prob
+	count   *model.UintModel
+	base    []model.Prob
+	path    *model.ByteModel
+	asNamed model.Prob // an old file has the member's path
+	same    model.Prob
+	pad     model.Prob
 	diff    *differ
 	before  checks // of files that contents are changed from
 	copies  checks
@@ -45,17 +47,17 @@ type session struct {
 	sums    map[uint64][md5.Size]byte
 	buf     []byte
 
-	hasStreams [2]prob // by the name
-	streams    [2]prob // one more: the first, another
-	gap        *number
-	framing    [framings]prob
-	variant    [32]prob
-	plainSize  *number
-	sameHead   [framings]prob
+	hasStreams [2]model.Prob // by the name
+	streams    [2]model.Prob // one more: the first, another
+	gap        *model.UintModel
+	framing    [framings]model.Prob
+	variant    [32]model.Prob
+	plainSize  *model.UintModel
+	sameHead   [framings]model.Prob
 	lastHead   [framings][]byte
-	fromOld    prob
-	seekOld    *number
-	oldSize    *number
+	fromOld    model.Prob
+	seekOld    *model.UintModel
+	oldSize    *model.UintModel
 	packer     *packer
 	packing    bool
 	oldPlain   []byte
@@ -74,25 +76,25 @@ func newSession(ctx context.Context, f *frames, old Old, bases []Base) *session 
 	s := &session{
 		frames: f, ctx: ctx, old: old, bases: bases,
 		header: newHeaderModel(),
-		more:   freshProb, same: freshProb, pad: freshProb,
-		skip: newNumber(), count: newNumber(),
-		base: fresh(1 << baseBits(len(bases))),
-		path: newText(6, 11, 14, 1), asNamed: freshProb, diff: newDiffer(),
+		more:   model.FreshProb, same: model.FreshProb, pad: model.FreshProb,
+		skip: model.NewUintModel(), count: model.NewUintModel(),
+		base: model.FreshProbs(1 << baseBits(len(bases))),
+		path: model.NewByteModel(6, 11, 14, 1), asNamed: model.FreshProb, diff: newDiffer(),
 		buf:  make([]byte, chunk),
 		stat: func(string) {},
 
-		gap: newNumber(), plainSize: newNumber(), fromOld: freshProb, seekOld: newNumber(), oldSize: newNumber(),
+		gap: model.NewUintModel(), plainSize: model.NewUintModel(), fromOld: model.FreshProb, seekOld: model.NewUintModel(), oldSize: model.NewUintModel(),
 		lastHead: [framings][]byte{gzipped: gzipHead, zlibbed: zlibHead},
 	}
-	for _, p := range [][]prob{s.hasStreams[:], s.streams[:], s.framing[:], s.variant[:], s.sameHead[:]} {
-		copy(p, fresh(len(p)))
+	for _, p := range [][]model.Prob{s.hasStreams[:], s.streams[:], s.framing[:], s.variant[:], s.sameHead[:]} {
+		copy(p, model.FreshProbs(len(p)))
 	}
 	for i := range s.op {
-		copy(s.op[i][:], fresh(8))
+		copy(s.op[i][:], model.FreshProbs(8))
 	}
 	for i := range s.ref {
-		copy(s.ref[i][:], fresh(8))
-		s.from[i] = freshProb
+		copy(s.ref[i][:], model.FreshProbs(8))
+		s.from[i] = model.FreshProb
 	}
 	return s
 }
@@ -192,7 +194,7 @@ func (s *session) choice(e *entry) error {
 			cls = 2
 		}
 	}
-	op := s.tree(s.op[(s.lastOp<<2|cls)<<1][:], 3, e.op)
+	op := s.Tree(s.op[(s.lastOp<<2|cls)<<1][:], 3, e.op)
 	if op >= numOps {
 		return formatError("unknown operation")
 	}
@@ -214,7 +216,7 @@ func (s *session) choice(e *entry) error {
 		if e.ref != nil && *e.ref == src {
 			e.osize = e.rsize
 		} else {
-			e.osize = int64(s.num(s.diff.size, uint64(e.osize)))
+			e.osize = int64(s.Uint(s.diff.size, uint64(e.osize)))
 		}
 	}
 	e.op, e.src = op, src
@@ -223,7 +225,7 @@ func (s *session) choice(e *entry) error {
 		if strings.HasSuffix(e.path, ".gz") {
 			k = 1
 		}
-		if !s.flag(&s.hasStreams[k], e.pack != nil) {
+		if !s.Flag(&s.hasStreams[k], e.pack != nil) {
 			e.pack = nil
 		} else if e.pack == nil {
 			e.pack = new(packing)
@@ -269,18 +271,18 @@ func (s *session) body(e *entry) error {
 
 // source codes which old file is meant, for a member at path.
 func (s *session) source(src source, path string) (source, error) {
-	src.base = s.tree(s.base, baseBits(len(s.bases)), src.base)
+	src.base = s.Tree(s.base, baseBits(len(s.bases)), src.base)
 	if src.base >= len(s.bases) {
 		return src, formatError("unknown base")
 	}
-	if s.flag(&s.asNamed, src.path == path) {
+	if s.Flag(&s.asNamed, src.path == path) {
 		src.path = path
 		return src, nil
 	}
 	for i := range len(path) {
-		s.path.see(path[i])
+		s.path.See(path[i])
 	}
-	s.path.see(0)
+	s.path.See(0)
 	n := 0
 	p := []byte(src.path)
 	got := make([]byte, 0, 64)
@@ -289,11 +291,11 @@ func (s *session) source(src source, path string) (source, error) {
 		if n < len(p) {
 			v = p[n]
 		}
-		v = s.path.byte(s.coder, v, 0, 0)
+		v = s.path.Byte(s.Coder, v, 0, 0)
 		if v == 0 {
 			break
 		}
-		if got = append(got, v); len(got) > maxPath || s.short {
+		if got = append(got, v); len(got) > maxPath || s.Short {
 			return src, formatError("a path is too long")
 		}
 	}
@@ -377,7 +379,7 @@ func (s *session) literal(e *entry, bulk bool) error {
 			}
 		}
 		b := s.buf[:min(chunk, e.size-off)]
-		if s.enc {
+		if s.Encoding {
 			if err := readFull(e.new, b, off); err != nil {
 				return err
 			}
@@ -387,7 +389,7 @@ func (s *session) literal(e *entry, bulk bool) error {
 				return err
 			}
 		} else {
-			s.diff.literals(s.coder, b, off)
+			s.diff.literals(s.Coder, b, off)
 			s.stat("literals")
 		}
 		if err := s.write(b); err != nil {

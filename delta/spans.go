@@ -5,6 +5,8 @@ import (
 	"math/bits"
 
 	"github.com/mender-app/mender-app/delta/elf"
+
+	"github.com/mender-app/mender-app/delta/internal/model"
 )
 
 // spans codes new against old: the bytes of c from at on.
@@ -36,7 +38,7 @@ func (w *walk) spans(old, new []byte, c cover, at int64) {
 			kinds = kinds*7 + uint32(t)*5 + uint32(f.Kind)*3
 		}
 		clean := 0
-		if w.enc && string(pred) == string(new[i:j]) {
+		if w.Encoding && string(pred) == string(new[i:j]) {
 			clean = 1
 		}
 		begun := uint32(min(bits.Len64(uint64(at+int64(i))>>4), 15))
@@ -48,7 +50,7 @@ func (w *walk) spans(old, new []byte, c cover, at int64) {
 			uint32(old[i]) | uint32(old[(i+j)/2])<<8 | uint32(old[j-1])<<16,
 			kinds<<3 | r&3 | uint32(worst)<<28,
 		}
-		if d.clean.code(w.coder, ctx[:], int(worst), int(r&0xff), clean) != 0 {
+		if d.clean.Code(w.Coder, ctx[:], int(worst), int(r&0xff), clean) != 0 {
 			w.recent <<= 1
 			copy(new[i:j], pred)
 			for k := range fs[:n] {
@@ -78,14 +80,14 @@ func (w *walk) changes(old, new []byte, i, j int, q int64, fs []elf.Field, unit 
 		if len(fs) > 0 {
 			k = min(k, int(fs[0].Off))
 		}
-		var n near
+		var n model.Near
 		if i >= 4 {
-			n.old, n.new = binary.LittleEndian.Uint32(old[i-4:]), binary.LittleEndian.Uint32(new[i-4:])
+			n.Old, n.New = binary.LittleEndian.Uint32(old[i-4:]), binary.LittleEndian.Uint32(new[i-4:])
 		}
 		if k+2 <= len(old) {
-			n.next = uint32(binary.LittleEndian.Uint16(old[k:]))
+			n.Next = uint32(binary.LittleEndian.Uint16(old[k:]))
 		}
-		m.code(w.coder, old[i:k], new[i:k], n)
+		m.Code(w.Coder, old[i:k], new[i:k], n)
 		i = k
 	}
 }
@@ -112,7 +114,7 @@ func (w *walk) field(f *elf.Field, old, new []byte) {
 		o |= uint32(binary.LittleEndian.Uint16(old[2:])) << 16
 	}
 	bit := 0
-	if w.enc && string(pred) != string(new) {
+	if w.Encoding && string(pred) != string(new) {
 		bit = 1
 	}
 	ctx := [...]uint32{
@@ -120,7 +122,7 @@ func (w *walk) field(f *elf.Field, old, new []byte) {
 		o*32 + uint32(k),
 		uint32(k)<<11 | uint32(trust)<<8 | m.all&0xff,
 	}
-	bit = m.wrong.code(w.coder, ctx[:], k, int(trust), bit)
+	bit = m.wrong.Code(w.Coder, ctx[:], k, int(trust), bit)
 	*hist = *hist<<1 | uint32(bit)
 	m.all = m.all<<1 | uint32(bit)
 	if bit == 0 {
@@ -130,17 +132,17 @@ func (w *walk) field(f *elf.Field, old, new []byte) {
 	}
 	if f.Random() {
 		for x := range new {
-			new[x] = byte(w.raw(8, uint64(new[x])))
+			new[x] = byte(w.Raw(8, uint64(new[x])))
 		}
 		p.Learn(f, old, new)
 		return
 	}
 	var step int64
 	ok := false
-	if w.enc {
+	if w.Encoding {
 		step, ok = p.Step(f, old, pred, new)
 	}
-	if w.flag(&m.number[k], ok) {
+	if w.Flag(&m.number[k], ok) {
 		last := &m.last[k]
 		which := 3
 		for x := 2; x >= 0; x-- {
@@ -148,11 +150,11 @@ func (w *walk) field(f *elf.Field, old, new []byte) {
 				which = x
 			}
 		}
-		which = w.tree(m.which[k][:], 2, which)
+		which = w.Tree(m.which[k][:], 2, which)
 		if which < 3 {
 			step = last[which]
 		} else {
-			step = w.signed(m.step[k], step)
+			step = w.Int(m.step[k], step)
 			which = 2
 		}
 		copy(last[1:which+1], last[:which])
@@ -161,7 +163,7 @@ func (w *walk) field(f *elf.Field, old, new []byte) {
 	} else {
 		for x := 0; x < len(new); x += 4 {
 			y := min(x+4, len(new))
-			w.d.word.code(w.coder, pred[x:y], new[x:y], near{})
+			w.d.word.Code(w.Coder, pred[x:y], new[x:y], model.Near{})
 		}
 	}
 	p.Learn(f, old, new)
@@ -180,7 +182,7 @@ func (w *walk) elfBegin(covers []cover) error {
 	if w.old0 == nil {
 		return nil
 	}
-	w.mode = elf.Mode(w.tree(w.d.mode[:], 2, int(w.e.mode)))
+	w.mode = elf.Mode(w.Tree(w.d.mode[:], 2, int(w.e.mode)))
 	if w.mode == elf.Off {
 		return nil
 	}
@@ -191,15 +193,15 @@ func (w *walk) elfBegin(covers []cover) error {
 	w.space.Ranges = w.ranges
 	if w.old0.Go() {
 		var s elf.Shift
-		if w.enc {
+		if w.Encoding {
 			var err error
 			if s, err = w.shift(); err != nil {
 				return err
 			}
 		}
-		s.Func = w.signed(w.d.shift, s.Func)
-		s.Types = w.signed(w.d.shift, s.Types)
-		s.Text = w.signed(w.d.shift, s.Text)
+		s.Func = w.Int(w.d.shift, s.Func)
+		s.Types = w.Int(w.d.shift, s.Types)
+		s.Text = w.Int(w.d.shift, s.Text)
 		w.shifts = s
 	}
 	return nil

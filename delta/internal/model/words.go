@@ -1,35 +1,12 @@
-package delta
+package model
 
-import "github.com/mender-app/mender-app/delta/elf"
-
-// fieldModel codes where predicted fields are wrong.
-type fieldModel struct {
-	wrong  *flagModel
-	hist   [elf.NumKinds]uint32 // of wrong ones, by kind
-	all    uint32               // and of all kinds
-	number [elf.NumKinds]prob
-	which  [elf.NumKinds][4]prob
-	last   [elf.NumKinds][3]int64
-	step   [elf.NumKinds]*number
-}
-
-func newFieldModel() *fieldModel {
-	m := &fieldModel{wrong: newFlagModel(3, 13, 200, int(elf.NumKinds), 8)}
-	for k := range m.step {
-		m.number[k] = freshProb
-		copy(m.which[k][:], fresh(4))
-		m.step[k] = newNumber()
-	}
-	return m
-}
-
-// wordModel codes words of up to four bytes of which the old ones are known:
+// WordModel codes words of up to four bytes of which the old ones are known:
 // whether a word changed, and if so which of its bytes did, and each one's
 // difference from the old one.
-type wordModel struct {
-	flag  *flagModel // of words
-	zero  *flagModel // of bytes in words that changed
-	bytes *text
+type WordModel struct {
+	flag  *FlagModel // of words
+	zero  *FlagModel // of bytes in words that changed
+	bytes *ByteModel
 	last  uint32 // the last word that changed: old
 	lastN uint32 // and new
 	hist  uint32 // of changed words
@@ -42,22 +19,22 @@ const (
 	byteInputs = zeroInputs - 1
 )
 
-// newWordModel makes tables that stay in a processor's caches: with two to eight
+// NewWordModel makes tables that stay in a processor's caches: with two to eight
 // times the entries, here and of fields, deltas of four pairs of images were 0.4
 // to 1.4 % smaller, and decoding took 8 to 14 % longer.
-func newWordModel() *wordModel {
-	return &wordModel{
-		flag:  newFlagModel(7, 14, 100, 3*16, 256),
-		zero:  newFlagModel(zeroInputs, 12, 100, 4*4*2, 256),
-		bytes: newText(byteInputs, 12, 16, 2),
+func NewWordModel() *WordModel {
+	return &WordModel{
+		flag:  NewFlagModel(7, 14, 100, 3*16, 256),
+		zero:  NewFlagModel(zeroInputs, 12, 100, 4*4*2, 256),
+		bytes: NewByteModel(byteInputs, 12, 16, 2),
 	}
 }
 
-// near is what surrounds a word: the four bytes before it, old and new, and the
+// Near is what surrounds a word: the four bytes before it, old and new, and the
 // two old ones behind it.
-type near struct{ old, new, next uint32 }
+type Near struct{ Old, New, Next uint32 }
 
-func (m *wordModel) code(c *coder, old, new []byte, n near) {
+func (m *WordModel) Code(c *Coder, old, new []byte, n Near) {
 	var o uint32
 	for i := range old {
 		o |= uint32(old[i]) << (8 * i)
@@ -76,30 +53,30 @@ func (m *wordModel) code(c *coder, old, new []byte, n near) {
 }
 
 // changed codes whether the old word o of size bytes changed.
-func (m *wordModel) changed(c *coder, o, size uint32, n near, bit int) int {
-	moved := n.new - n.old
+func (m *WordModel) changed(c *Coder, o, size uint32, n Near, bit int) int {
+	moved := n.New - n.Old
 	same := uint32(0)
 	if moved == 0 {
 		same = 1 << 30
 	}
 	h := m.hist
-	ctx := [...]uint32{
-		n.next*0x85ebca6b + h&15,
+	Contexts := [...]uint32{
+		n.Next*0x85ebca6b + h&15,
 		moved*4 + h&3,
 		o*0x85ebca6b + h&1,
-		o>>16<<16 | n.old>>16 + 77,
-		n.next,
+		o>>16<<16 | n.Old>>16 + 77,
+		n.Next,
 		o>>16<<4 | h&3 + same,
 		(m.lastN-m.last)*0x85ebca6b + o&255 + same,
 	}
-	return m.flag.code(c, ctx[:], int(h&15|size>>1<<4), int(o>>(8*size-8)&255), bit)
+	return m.flag.Code(c, Contexts[:], int(h&15|size>>1<<4), int(o>>(8*size-8)&255), bit)
 }
 
 // differences codes the bytes of a word that changed.
-func (m *wordModel) differences(c *coder, o uint32, old, new []byte, n near) {
+func (m *WordModel) differences(c *Coder, o uint32, old, new []byte, n Near) {
 	const k1, k2, k3 = 0x9e3779b1, 0x85ebca6b, 0xc2b2ae35
 	step := m.lastN - m.last       // what was added to the last word that changed
-	moved := n.new>>24 - n.old>>24 // and to the byte before this word
+	moved := n.New>>24 - n.Old>>24 // and to the byte before this word
 	var got uint32                 // the new word so far
 	var before uint32              // what was added to the byte before
 	differs := uint32(0)           // 1 once a byte of this word does
@@ -108,25 +85,25 @@ func (m *wordModel) differences(c *coder, o uint32, old, new []byte, n near) {
 		ob := uint32(old[i])
 		at := (uint32(i) | uint32(len(old))<<2) * k1
 		sofar := got - o&(1<<shift-1)
-		ctx := [...]uint32{
+		Contexts := [...]uint32{
 			at + (ob | differs<<8),
 			(at+step)*k2 + sofar,
 			(at+o>>shift&0xffff)*k2 + before,
 			(at+got)*k2 + differs,
 			at + (before | moved<<8 | differs<<16),
-			((at+o)*k2+got)*k3 + n.new>>16,
+			((at+o)*k2+got)*k3 + n.New>>16,
 		}
 		changed := 1
 		if differs != 0 || i < len(old)-1 {
 			if new[i] == old[i] {
 				changed = 0
 			}
-			changed = m.zero.code(c, ctx[:], i|(len(old)-1)<<2|int(differs)<<4, int(before), changed)
+			changed = m.zero.Code(c, Contexts[:], i|(len(old)-1)<<2|int(differs)<<4, int(before), changed)
 		}
 		d := byte(0)
 		if changed != 0 {
-			copy(m.bytes.ctx[:], ctx[:])
-			d = m.bytes.code(c, new[i]-old[i], int(differs))
+			copy(m.bytes.Contexts[:], Contexts[:])
+			d = m.bytes.Code(c, new[i]-old[i], int(differs))
 			differs = 1
 		}
 		new[i] = old[i] + d

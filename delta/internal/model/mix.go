@@ -1,4 +1,4 @@
-package delta
+package model
 
 // Logistic mixing: several models each guess the next bit, and a small online
 // learner weighs their guesses (as in the PAQ family of compressors). All of it
@@ -102,7 +102,7 @@ func (m *mixer) mix(set, other int) uint32 {
 	return m.p
 }
 
-// learn tells the mixer what came.
+// Learn tells the mixer what came.
 func (m *mixer) learn(bit int) {
 	err := (int32(bit)<<16 - int32(m.p)) >> 4
 	if -sureError < err && err < sureError {
@@ -117,34 +117,34 @@ func (m *mixer) learn(bit int) {
 	}
 }
 
-// A flagModel codes bits of one kind, of which several contexts tell something.
-type flagModel struct {
+// A FlagModel codes bits of one kind, of which several contexts tell something.
+type FlagModel struct {
 	mix   *mixer
-	tab   [][]prob // by context, of its hashes
+	tab   [][]Prob // by context, of its hashes
 	bits  uint
-	slot  [maxInputs]*prob
+	slot  [maxInputs]*Prob
 	limit uint32
 }
 
-// newFlagModel makes a model of n contexts, with 1<<bits probabilities each that
+// NewFlagModel makes a model of n contexts, with 1<<bits probabilities each that
 // adapt down to one part in limit, and so many sets of weights of two kinds.
-func newFlagModel(n int, bits uint, limit uint32, sets, others int) *flagModel {
-	m := &flagModel{mix: newMixer(n, sets, others), bits: bits, limit: limit}
+func NewFlagModel(n int, bits uint, limit uint32, sets, others int) *FlagModel {
+	m := &FlagModel{mix: newMixer(n, sets, others), bits: bits, limit: limit}
 	for range n {
-		m.tab = append(m.tab, fresh(1<<bits))
+		m.tab = append(m.tab, FreshProbs(1<<bits))
 	}
 	return m
 }
 
-// code codes a bit in its contexts.
-func (m *flagModel) code(c *coder, ctx []uint32, set, other, bit int) int {
+// Code codes a bit in its contexts.
+func (m *FlagModel) Code(c *Coder, Contexts []uint32, set, other, bit int) int {
 	slot := m.slot[:len(m.tab)]
 	for i, t := range m.tab {
-		p := &t[hash32(ctx[i], m.bits)]
+		p := &t[hash32(Contexts[i], m.bits)]
 		slot[i] = p
 		m.mix.in[i] = int32(stretchTab[*p>>20])
 	}
-	bit = c.code(m.mix.mix(set, other), bit)
+	bit = c.Code(m.mix.mix(set, other), bit)
 	m.mix.learn(bit)
 	for _, p := range slot {
 		p.update(bit, m.limit)

@@ -1,28 +1,28 @@
-package delta
+package model
 
-// text models bytes that come one after the other: names, new code, new text.
+// ByteModel models bytes that come one after the other: names, new code, new text.
 // Its contexts are hashes that the caller makes, usually of the last bytes and
 // of what it knows of the place, and the longest match in what came lately.
 //
 // A context leads to a bucket for each half of the byte, with a history of the
 // last bits for each of the 15 nodes of the half; a history leads to a
 // probability, which adapts.
-type text struct {
-	mix  *mixer
-	n    int
-	bits int                    // of the number of buckets
-	tab  []byte                 // by context, buckets of 16: a check, then the nodes' histories
-	says [maxOrders][256]uint16 // by context: what a history says, out of 65536
-	hist []byte                 // ring of past bytes
-	pos  uint32
-	head []uint32 // where a hash of the last bytes was seen, a quarter as many
-	down uint     // from a hash to its place there
-	ptr  uint32   // the match: the next predicted byte is hist[ptr]; 0 is none
-	run  uint32   // its length so far
-	mp   []prob   // confidence in the match by its length and bit
-	ctx  [maxOrders]uint32
-	cell [maxOrders]int // by context: where its bucket is in tab
-	none prob           // of no match
+type ByteModel struct {
+	mix      *mixer
+	n        int
+	bits     int                    // of the number of buckets
+	tab      []byte                 // by context, buckets of 16: a check, then the nodes' histories
+	says     [maxOrders][256]uint16 // by context: what a history says, out of 65536
+	hist     []byte                 // ring of past bytes
+	pos      uint32
+	head     []uint32 // where a hash of the last bytes was seen, a quarter as many
+	down     uint     // from a hash to its place there
+	ptr      uint32   // the match: the next predicted byte is hist[ptr]; 0 is none
+	run      uint32   // its length so far
+	mp       []Prob   // confidence in the match by its length and bit
+	Contexts [maxOrders]uint32
+	cell     [maxOrders]int // by context: where its bucket is in tab
+	none     Prob           // of no match
 }
 
 const (
@@ -33,10 +33,10 @@ const (
 // unseen is a bucket of nodes that saw nothing.
 var unseen = [16]byte{1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1}
 
-// newText makes a model of n contexts with 1<<bits buckets each, a ring of
+// NewByteModel makes a model of n contexts with 1<<bits buckets each, a ring of
 // 1<<histBits bytes, and so many sets of weights.
-func newText(n, bits, histBits, sets int) *text {
-	t := &text{
+func NewByteModel(n, bits, histBits, sets int) *ByteModel {
+	t := &ByteModel{
 		mix:  newMixer(n+1, sets*3*256, 256*8),
 		n:    n,
 		bits: bits,
@@ -44,7 +44,7 @@ func newText(n, bits, histBits, sets int) *text {
 		hist: make([]byte, 1<<histBits),
 		head: make([]uint32, 1<<(histBits-2)),
 		down: 32 - uint(histBits-2),
-		mp:   fresh(64 * 2),
+		mp:   FreshProbs(64 * 2),
 		pos:  1,
 	}
 	copy(t.tab, unseen[:])
@@ -66,20 +66,21 @@ func newText(n, bits, histBits, sets int) *text {
 	return t
 }
 
-func (t *text) at(back uint32) uint32 {
+// At returns the byte that lies so many bytes back.
+func (t *ByteModel) At(back uint32) uint32 {
 	return uint32(t.hist[(t.pos-back)&uint32(len(t.hist)-1)])
 }
 
-// expected is the byte that the match predicts, and a bit above it; 0 is none.
-func (t *text) expected() uint32 {
+// Expected is the byte that the match predicts, and a bit above it; 0 is none.
+func (t *ByteModel) Expected() uint32 {
 	if t.ptr == 0 {
 		return 0
 	}
 	return uint32(t.hist[t.ptr&uint32(len(t.hist)-1)]) | 256
 }
 
-// see takes a byte into the history without coding it.
-func (t *text) see(b byte) {
+// See takes a byte into the history without coding it.
+func (t *ByteModel) See(b byte) {
 	ring := uint32(len(t.hist) - 1)
 	t.hist[t.pos&ring] = b
 	t.pos++
@@ -89,11 +90,11 @@ func (t *text) see(b byte) {
 	} else {
 		t.ptr, t.run = 0, 0
 	}
-	h := (t.at(1) | t.at(2)<<8 | t.at(3)<<16 | t.at(4)<<24) * 0x9e3779b1 >> t.down
+	h := (t.At(1) | t.At(2)<<8 | t.At(3)<<16 | t.At(4)<<24) * 0x9e3779b1 >> t.down
 	if t.ptr == 0 {
 		if p := t.head[h]; p != 0 && t.pos-p < ring {
 			n := uint32(0)
-			for n < 32 && uint32(t.hist[(p-1-n)&ring]) == t.at(1+n) {
+			for n < 32 && uint32(t.hist[(p-1-n)&ring]) == t.At(1+n) {
 				n++
 			}
 			if n >= matchMin {
@@ -104,18 +105,18 @@ func (t *text) see(b byte) {
 	t.head[h] = t.pos
 }
 
-// byte codes one byte with contexts for prose: the last bytes, and two numbers
+// Byte codes one byte with contexts for prose: the last bytes, and two numbers
 // that the caller knows. It takes six contexts.
-func (t *text) byte(c *coder, v byte, a, b uint32) byte {
-	c1, c2, c3, c4 := t.at(1), t.at(2), t.at(3), t.at(4)
-	x := &t.ctx
+func (t *ByteModel) Byte(c *Coder, v byte, a, b uint32) byte {
+	c1, c2, c3, c4 := t.At(1), t.At(2), t.At(3), t.At(4)
+	x := &t.Contexts
 	x[0] = a * 0x2f0b4c47
 	x[1] = c1 | a<<8 | 1<<30
 	x[2] = (c1|c2<<8)*0x85ebca6b + a
 	x[3] = (c1|c2<<8|c3<<16)*0xc2b2ae35 + 0x1234
 	x[4] = (c1|c2<<8|c3<<16|c4<<24)*0x27d4eb2f + 0x777
 	x[5] = (b+1)*0x165667b1 + a*0x3c6ef35f
-	return t.code(c, v, 0)
+	return t.Code(c, v, 0)
 }
 
 // find makes the cells those of the contexts and of the half byte so far. Both
@@ -123,10 +124,10 @@ func (t *text) byte(c *coder, v byte, a, b uint32) byte {
 // in memory that is. All of them are asked for before the first is looked at:
 // most are not in the processor's caches, and waiting for them together took a
 // twentieth off the time of decoding.
-func (t *text) find(half int) {
+func (t *ByteModel) find(half int) {
 	var check, there [maxOrders]byte
 	for k := range t.n {
-		h := t.ctx[k] * 0x9e3779b1
+		h := t.Contexts[k] * 0x9e3779b1
 		h ^= h >> 15
 		h *= 0x85ebca6b
 		check[k] = byte(h>>24) + byte(half*29) | 1
@@ -161,11 +162,11 @@ func seen(history byte, bit int) byte {
 	return byte(h)
 }
 
-// code codes one byte with the contexts in ctx, the weights chosen also by
+// Code codes one byte with the contexts in Contexts, the weights chosen also by
 // set.
-func (t *text) code(c *coder, v byte, set int) byte {
-	expect := int(t.expected())
-	last := int(t.at(1)) << 3
+func (t *ByteModel) Code(c *Coder, v byte, set int) byte {
+	expect := int(t.Expected())
+	last := int(t.At(1)) << 3
 	// Of each set there are three: without a match, with one, and with a long one.
 	set *= 3
 	m := t.mix
@@ -190,11 +191,11 @@ func (t *text) code(c *coder, v byte, set int) byte {
 					s = set + 2
 				}
 			} else {
-				t.none = freshProb
+				t.none = FreshProb
 				expect = 0
 			}
 			m.in[t.n] = int32(stretchTab[*match>>20])
-			bit := c.code(m.mix(s<<8|at, last|i), int(v>>i&1))
+			bit := c.Code(m.mix(s<<8|at, last|i), int(v>>i&1))
 			m.learn(bit)
 			match.update(bit, 250)
 			aim := int32(-bit) & 0xffff
@@ -208,14 +209,14 @@ func (t *text) code(c *coder, v byte, set int) byte {
 			at = at<<1 | bit
 		}
 	}
-	t.see(byte(at))
+	t.See(byte(at))
 	return byte(at)
 }
 
-// learn takes a byte into the histories of its contexts. To train all of the
+// Learn takes a byte into the histories of its contexts. To train all of the
 // model, as by coding the byte, took 8 % more time when decoding two pairs of
 // images, for 0.2 % of their deltas' sizes.
-func (t *text) learn(v byte) {
+func (t *ByteModel) Learn(v byte) {
 	at := 1
 	for half := range 2 {
 		t.find(at)
@@ -229,5 +230,5 @@ func (t *text) learn(v byte) {
 			at = at<<1 | bit
 		}
 	}
-	t.see(v)
+	t.See(v)
 }
