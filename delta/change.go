@@ -7,6 +7,8 @@ import (
 	"sync"
 
 	"github.com/mender-app/mender-app/delta/elf"
+	"github.com/mender-app/mender-app/delta/internal/align"
+	"github.com/mender-app/mender-app/delta/internal/script"
 )
 
 // planChange chooses how one content is coded: from which old file, along which
@@ -142,8 +144,8 @@ func (e *encoder) mode(f *oldFile) (elf.Mode, bool, error) {
 
 // covers aligns a content with an old file, window by window; with a mode, on
 // copies in which addresses are masked.
-func (e *encoder) covers(path string, off, size int64, h *hostObject, f *oldFile, mode elf.Mode) ([]cover, error) {
-	var covers []cover
+func (e *encoder) covers(path string, off, size int64, h *hostObject, f *oldFile, mode elf.Mode) ([]script.Match, error) {
+	var covers []script.Match
 	if mode != elf.Off && (size > window || f.size > window*3/2) {
 		return nil, nil
 	}
@@ -171,16 +173,16 @@ func (e *encoder) covers(path string, off, size int64, h *hostObject, f *oldFile
 			// garbage collector lets the heap double first.
 			runtime.GC()
 		}
-		found, err := align(e.ctx, old, new)
+		found, err := align.Find(e.ctx, old, new)
 		if err != nil {
 			return nil, err
 		}
 		for short := int64(16); len(found) > maxCovers; short *= 2 {
-			found = slices.DeleteFunc(found, func(c cover) bool { return c.length < short })
+			found = slices.DeleteFunc(found, func(c script.Match) bool { return c.Length < short })
 		}
 		for _, c := range found {
-			c.new += at
-			c.old += oat
+			c.New += at
+			c.Old += oat
 			covers = append(covers, c)
 		}
 	}

@@ -7,10 +7,8 @@ import (
 	"github.com/mender-app/mender-app/delta/elf"
 
 	"github.com/mender-app/mender-app/delta/internal/model"
+	"github.com/mender-app/mender-app/delta/internal/script"
 )
-
-// cover says that length bytes at new resemble those at old.
-type cover struct{ new, old, length int64 }
 
 // Limits of one changed file.
 const (
@@ -78,7 +76,7 @@ func (s *session) changed(e *entry, f File, oldAt int64) error {
 	for at := int64(0); at < e.size; at += window {
 		end := min(at+window, e.size)
 		n := 0
-		for n < len(covers) && covers[n].new < end {
+		for n < len(covers) && covers[n].New < end {
 			n++
 		}
 		if err := w.window(at, end, covers[:n]); err != nil {
@@ -112,7 +110,7 @@ type walk struct {
 	ranges []elf.Range
 	elf    *elf.Predictor
 	fields []elf.Field
-	covers []cover
+	covers []script.Match
 	space  elf.Space
 	head   []byte // of the new file
 }
@@ -126,7 +124,7 @@ func (w *walk) begin(s *session, e *entry, f File) {
 }
 
 // window codes the covers between at and end, then the bytes.
-func (w *walk) window(at, end int64, covers []cover) error {
+func (w *walk) window(at, end int64, covers []script.Match) error {
 	count := w.Uint(w.d.count, uint64(len(covers)))
 	if count > maxCovers {
 		return formatError("too many covers")
@@ -137,14 +135,14 @@ func (w *walk) window(at, end int64, covers []cover) error {
 	}
 	pos := at
 	for i := range n {
-		var c cover
+		var c script.Match
 		if w.Encoding {
 			c = covers[i]
 		}
-		if err := w.cover(&c, pos, end); err != nil {
+		if err := w.match(&c, pos, end); err != nil {
 			return err
 		}
-		pos = c.new + c.length
+		pos = c.New + c.Length
 		if !w.Encoding {
 			covers = append(covers, c)
 		}
@@ -159,29 +157,29 @@ func (w *walk) window(at, end int64, covers []cover) error {
 	pos = at
 	line := int64(0)
 	for _, c := range covers {
-		if err := w.extra(pos, c.new, line, c.old); err != nil {
+		if err := w.extra(pos, c.New, line, c.Old); err != nil {
 			return err
 		}
 		if err := w.covered(c); err != nil {
 			return err
 		}
-		pos = c.new + c.length
-		line = c.old + c.length
+		pos = c.New + c.Length
+		line = c.Old + c.Length
 	}
 	return w.extra(pos, end, line, -1)
 }
 
 // cover codes one cover, of which what came before ends at pos.
-func (w *walk) cover(c *cover, pos, end int64) error {
+func (w *walk) match(c *script.Match, pos, end int64) error {
 	d := w.d
-	g := int64(w.Uint(d.gap, uint64(c.new-pos)))
+	g := int64(w.Uint(d.gap, uint64(c.New-pos)))
 	if g > end-pos {
 		return formatError("a cover is out of bounds")
 	}
-	c.new = pos + g
+	c.New = pos + g
 	k := min(baseBits(int(min(g, 8)+1)), 3)
-	c.length = int64(w.Uint(d.length[k], uint64(c.length)))
-	jump := c.old - w.ends[0]
+	c.Length = int64(w.Uint(d.length[k], uint64(c.Length)))
+	jump := c.Old - w.ends[0]
 	from := 0
 	z := 0
 	if g > 0 {
@@ -193,21 +191,21 @@ func (w *walk) cover(c *cover, pos, end int64) error {
 		jump = g
 	} else {
 		if w.Encoding {
-			from = w.nearest(c.old - g)
+			from = w.nearest(c.Old - g)
 		}
 		from = w.Tree(d.end[z][:], endBits, from)
 		base := w.ends[from] + g
-		jump = w.Int(d.seek[min(from, 1)], c.old-base) + base - w.ends[0]
+		jump = w.Int(d.seek[min(from, 1)], c.Old-base) + base - w.ends[0]
 	}
-	c.old = w.ends[0] + jump
-	if w.Short || c.length < 1 || c.length > end-c.new || jump > w.osize || jump < -w.osize || c.old < 0 || c.length > w.osize-c.old {
+	c.Old = w.ends[0] + jump
+	if w.Short || c.Length < 1 || c.Length > end-c.New || jump > w.osize || jump < -w.osize || c.Old < 0 || c.Length > w.osize-c.Old {
 		return formatError("a cover is out of bounds")
 	}
-	if off := c.old - g - w.ends[from]; off < -nearEnd || off > nearEnd {
+	if off := c.Old - g - w.ends[from]; off < -nearEnd || off > nearEnd {
 		from = lastEnds - 1
 	}
 	copy(w.ends[1:from+1], w.ends[:from])
-	w.ends[0] = c.old + c.length
+	w.ends[0] = c.Old + c.Length
 	return nil
 }
 
@@ -301,8 +299,8 @@ func (d *differ) literals(cd *model.Coder, b []byte, pos int64) {
 }
 
 // covered codes the bytes of one cover.
-func (w *walk) covered(c cover) error {
-	for at := int64(0); at < c.length; {
+func (w *walk) covered(c script.Match) error {
+	for at := int64(0); at < c.Length; {
 		if err := w.ctx.Err(); err != nil {
 			return err
 		}
@@ -312,12 +310,12 @@ func (w *walk) covered(c cover) error {
 			}
 		}
 		// Chunks end where words do.
-		n := min(chunk-(c.new+at)&15, c.length-at)
+		n := min(chunk-(c.New+at)&15, c.Length-at)
 		if k := elf.Need(w.head) - len(w.head); len(w.ranges) > 0 && w.elf == nil && k > 0 {
 			n = min(n, int64(k))
 		}
 		old := w.old[:n]
-		if err := w.readOld(w.f, w.src, old, c.old+at); err != nil {
+		if err := w.readOld(w.f, w.src, old, c.Old+at); err != nil {
 			return err
 		}
 		if w.useSums && strings.HasSuffix(w.e.path, sumsSuffix) {
@@ -325,7 +323,7 @@ func (w *walk) covered(c cover) error {
 		}
 		new := w.new[:n]
 		if w.Encoding {
-			if err := readFull(w.e.new, new, c.new+at); err != nil {
+			if err := readFull(w.e.new, new, c.New+at); err != nil {
 				return err
 			}
 		}

@@ -6,6 +6,7 @@ import (
 	"io"
 
 	"github.com/mender-app/mender-app/delta/deflate"
+	"github.com/mender-app/mender-app/delta/internal/script"
 )
 
 // A content may have deflate streams in it (RFC 1951): it is a gzip member, or a
@@ -38,7 +39,7 @@ type packedStream struct {
 	oldSize int64 // of what is in that, if it is not held as a whole, else 0
 	// Encoding only.
 	at, length int64 // in the content
-	covers     []cover
+	covers     []script.Match
 }
 
 // between is how much of a content of that size is not in streams, when encoding.
@@ -103,7 +104,7 @@ type unpacking struct {
 	oldAt int64 // where what was last made use of ends in the old file
 	left  int64 // bytes that may yet be in streams
 	// Encoding only: covers of what lies between, and how much of that there was.
-	covers []cover
+	covers []script.Match
 	passed int64
 }
 
@@ -118,7 +119,7 @@ func (p *unpacking) between(n int64) error {
 	part := entry{path: p.e.path, size: n, op: p.e.op, src: p.e.src, bulk: p.e.bulk, noELF: true}
 	if p.Encoding {
 		part.new = io.NewSectionReader(p.e.new, p.wrote-(p.end-p.e.size), n)
-		part.covers = clip(p.covers, p.passed, p.passed+n)
+		part.covers = script.Clip(p.covers, p.passed, p.passed+n)
 		p.passed += n
 	}
 	if p.f == nil {
@@ -127,18 +128,6 @@ func (p *unpacking) between(n int64) error {
 	err := p.changed(&part, p.f, p.oldAt)
 	p.oldAt = p.walk.ends[0]
 	return err
-}
-
-// clip returns what the covers have between two offsets, counted from the first.
-func clip(covers []cover, from, to int64) []cover {
-	var out []cover
-	for _, c := range covers {
-		a, b := max(c.new, from), min(c.new+c.length, to)
-		if a < b {
-			out = append(out, cover{new: a - from, old: c.old + a - c.new, length: b - a})
-		}
-	}
-	return out
 }
 
 // stream codes one stream.

@@ -3,6 +3,7 @@ package delta
 import (
 	"bytes"
 	"compress/flate"
+	"github.com/mender-app/mender-app/delta/internal/script"
 	"io"
 	"sort"
 	"strings"
@@ -212,18 +213,11 @@ func (e *entry) length() int64 {
 
 // uncovered is how much of that no cover covers.
 func (e *entry) uncovered() int64 {
-	n := e.length() - covered(e.covers)
+	n := e.length() - script.Covered(e.covers)
 	if e.pack != nil {
 		for _, st := range e.pack.streams {
-			n -= covered(st.covers)
+			n -= script.Covered(st.covers)
 		}
-	}
-	return n
-}
-
-func covered(covers []cover) (n int64) {
-	for _, c := range covers {
-		n += c.length
 	}
 	return n
 }

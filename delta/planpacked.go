@@ -9,6 +9,8 @@ import (
 	"slices"
 
 	"github.com/mender-app/mender-app/delta/deflate"
+	"github.com/mender-app/mender-app/delta/internal/align"
+	"github.com/mender-app/mender-app/delta/internal/script"
 )
 
 // Files of these sizes are looked through for streams: new ones of minPacked up
@@ -115,7 +117,7 @@ func (e *encoder) tryPacked(try *entry, b []byte, found []foundStream, f *oldFil
 		between = append(between, b[at:st.at]...)
 		at = st.at + st.length
 	}
-	if try.covers, err = align(e.ctx, old, append(between, b[at:]...)); err != nil {
+	if try.covers, err = align.Find(e.ctx, old, append(between, b[at:]...)); err != nil {
 		return err
 	}
 	if n := try.length(); len(try.covers) > maxCovers || try.uncovered() >= n-n/8 {
@@ -172,7 +174,7 @@ func (e *encoder) takeApart(b []byte, found []foundStream, old []byte, foundOld 
 			if err != nil {
 				return nil, err
 			}
-			covers, err := align(e.ctx, was.plain, in.plain)
+			covers, err := align.Find(e.ctx, was.plain, in.plain)
 			if err != nil {
 				return nil, err
 			}
@@ -180,7 +182,7 @@ func (e *encoder) takeApart(b []byte, found []foundStream, old []byte, foundOld 
 			if o.size > maxOldPlain {
 				covers, forward = ahead(covers), o.size
 			}
-			if len(covers) <= maxCovers && f.size-covered(covers) < f.size-f.size/8 {
+			if len(covers) <= maxCovers && f.size-script.Covered(covers) < f.size-f.size/8 {
 				st.old, st.oldSize, st.covers = o.at, forward, covers
 				left -= o.size
 			}
@@ -192,13 +194,13 @@ func (e *encoder) takeApart(b []byte, found []foundStream, old []byte, foundOld 
 }
 
 // ahead leaves out covers that are too far behind for a forwardFile.
-func ahead(covers []cover) []cover {
+func ahead(covers []script.Match) []script.Match {
 	var end int64
-	return slices.DeleteFunc(covers, func(c cover) bool {
-		if c.old < end+chunk-maxOldPlain { // a chunk more may have been read
+	return slices.DeleteFunc(covers, func(c script.Match) bool {
+		if c.Old < end+chunk-maxOldPlain { // a chunk more may have been read
 			return true
 		}
-		end = max(end, c.old+c.length)
+		end = max(end, c.Old+c.Length)
 		return false
 	})
 }

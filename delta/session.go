@@ -14,6 +14,7 @@ import (
 	"github.com/mender-app/mender-app/delta/elf"
 
 	"github.com/mender-app/mender-app/delta/internal/model"
+	"github.com/mender-app/mender-app/delta/internal/script"
 )
 
 // A session codes one object after the other. The encoder and the decoder run
@@ -134,7 +135,7 @@ type entry struct {
 	op     int
 	src    source
 	new    io.ReaderAt // the content
-	covers []cover
+	covers []script.Match
 	osize  int64 // of src
 	mode   elf.Mode
 	dense  bool     // literals that are compressed already

@@ -7,16 +7,17 @@ import (
 	"github.com/mender-app/mender-app/delta/elf"
 
 	"github.com/mender-app/mender-app/delta/internal/model"
+	"github.com/mender-app/mender-app/delta/internal/script"
 )
 
 // spans codes new against old: the bytes of c from at on.
-func (w *walk) spans(old, new []byte, c cover, at int64) {
-	q := c.new + at
+func (w *walk) spans(old, new []byte, c script.Match, at int64) {
+	q := c.New + at
 	d := w.d
 	p := w.predictor()
 	w.fields = w.fields[:0]
 	if p != nil {
-		w.fields = p.Scan(w.fields, old, c.old+at, q, c.old, c.old+c.length)
+		w.fields = p.Scan(w.fields, old, c.Old+at, q, c.Old, c.Old+c.Length)
 	}
 	fs := w.fields
 	for i := 0; i < len(old); {
@@ -42,7 +43,7 @@ func (w *walk) spans(old, new []byte, c cover, at int64) {
 			clean = 1
 		}
 		begun := uint32(min(bits.Len64(uint64(at+int64(i))>>4), 15))
-		left := uint32(min(bits.Len64(uint64(c.length-at-int64(j))>>4), 15))
+		left := uint32(min(bits.Len64(uint64(c.Length-at-int64(j))>>4), 15))
 		r := w.recent
 		ctx := [...]uint32{
 			uint32(min(n, 15)) | uint32(worst)<<4 | r&7<<8,
@@ -59,7 +60,7 @@ func (w *walk) spans(old, new []byte, c cover, at int64) {
 			}
 		} else {
 			w.recent = w.recent<<1 | 1
-			w.changes(old, new, i, j, q, fs[:n], w.unit(c.old+at+int64(i)))
+			w.changes(old, new, i, j, q, fs[:n], w.unit(c.Old+at+int64(i)))
 		}
 		fs = fs[n:]
 		i = j
@@ -171,7 +172,7 @@ func (w *walk) field(f *elf.Field, old, new []byte) {
 
 // elfBegin sets the prediction up for a window with the given covers, if both
 // files are of a kind it knows; new is nil when decoding.
-func (w *walk) elfBegin(covers []cover) error {
+func (w *walk) elfBegin(covers []script.Match) error {
 	if w.old0 == nil && !w.tried {
 		w.tried = true
 		if f, err := elf.Parse(w.f, w.osize); err == nil {
@@ -188,7 +189,7 @@ func (w *walk) elfBegin(covers []cover) error {
 	}
 	w.ranges = w.space.Ranges[:0]
 	for _, c := range covers {
-		w.ranges = append(w.ranges, elf.Range{Old: c.old, New: c.new, Len: c.length})
+		w.ranges = append(w.ranges, elf.Range{Old: c.Old, New: c.New, Len: c.Length})
 	}
 	w.space.Ranges = w.ranges
 	if w.old0.Go() {
