@@ -37,7 +37,11 @@ var rooms = []room{
 	{dir: "artifact/mender", others: []string{"github.com/klauspost/compress"}},
 	{dir: "artifact/image", others: []string{"github.com/klauspost/compress"}},
 	{dir: "artifact/version", others: []string{"github.com/Masterminds/semver"}},
-	{dir: "delta", own: []string{"delta/deflate", "delta/elf", "delta/vcdiff"}, others: []string{"github.com/klauspost/compress", "github.com/gabstv/go-bsdiff"}},
+	{dir: "delta"}, // the nouns
+	{dir: "delta/encoder", own: []string{"delta", "delta/decoder", "delta/tarstore", "delta/deflate", "delta/elf"}},
+	{dir: "delta/decoder", own: []string{"delta", "delta/deflate"}},
+	{dir: "delta/tarstore", own: []string{"delta"}},
+	{dir: "delta/internal", own: []string{"delta", "delta/deflate", "delta/elf"}, others: []string{"github.com/klauspost/compress"}},
 	{dir: "delta/deflate"},
 	{dir: "delta/elf"},
 	{dir: "delta/vcdiff"},
@@ -52,7 +56,7 @@ var rooms = []room{
 			"github.com/opencontainers", "github.com/vbatts/tar-split", "github.com/klauspost/compress",
 		},
 	},
-	{dir: "submodules/imagestore/storetest", own: []string{"submodules", "submodules/imagestore", "delta", "artifact/image"}, others: []string{"github.com/stretchr/testify"}},
+	{dir: "submodules/imagestore/storetest", own: []string{"submodules", "submodules/imagestore", "delta", "delta/decoder", "delta/encoder", "artifact/image"}, others: []string{"github.com/stretchr/testify"}},
 	{
 		dir: "submodules/compose",
 		own: []string{"submodules", "submodules/config", "submodules/imagestore/...", "artifact/image", "store/durable"},
@@ -91,7 +95,8 @@ var free = []string{"cmd", "testdata", "examples"}
 // devicePrograms run on the device, where build-host libraries have no place.
 var devicePrograms = []string{"cmd/app", "cmd/docker-compose", "cmd/k8s", "cmd/mender-app"}
 
-var neverOnDevice = []string{"github.com/gabstv/go-bsdiff", "github.com/google/go-containerregistry", "github.com/CycloneDX/cyclonedx-go"}
+var neverOnDevice = []string{"github.com/gabstv/go-bsdiff", "github.com/google/go-containerregistry", "github.com/CycloneDX/cyclonedx-go",
+	module + "/delta/encoder", module + "/delta/internal/align"}
 
 type goPackage struct {
 	ImportPath string
@@ -219,6 +224,25 @@ func TestSubmodulesDoNotReachModules(t *testing.T) {
 			if under(dep, module+"/modules") {
 				t.Errorf("%s reaches %s", path, dep)
 			}
+		}
+	}
+}
+
+// The decoder is small because it shares only the codec with the encoder.
+func TestDecoderDoesNotReachTheEncoder(t *testing.T) {
+	pkgs := listPackages(t)
+	for _, path := range []string{"delta", "delta/decoder", "delta/tarstore", "delta/internal/codec"} {
+		p, ok := pkgs[module+"/"+path]
+		require.True(t, ok, path)
+		for _, never := range []string{"delta/encoder", "delta/internal/align"} {
+			if slices.Contains(p.Deps, module+"/"+never) {
+				t.Errorf("%s reaches %s", path, never)
+			}
+		}
+	}
+	for _, imported := range pkgs[module+"/delta"].Imports {
+		if !pkgs[imported].Standard {
+			t.Errorf("the nouns of delta import %s", imported)
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package delta
+package delta_test
 
 import (
 	"cmp"
@@ -106,9 +106,9 @@ func TestBench(t *testing.T) {
 // tool makes and applies deltas of whole images or of their layers.
 type tool struct {
 	name  string
-	pairs [][2]string                       // the old and the new files
-	enc   func(old, new, delta string) cost // nil: it applies what the tool before it made
-	dec   func(old, delta string) cost
+	pairs [][2]string                      // the old and the new files
+	enc   func(old, new, file string) cost // nil: it applies what the tool before it made
+	dec   func(old, file string) cost
 	runs  int // of the decoder
 }
 

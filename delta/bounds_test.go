@@ -1,4 +1,4 @@
-package delta
+package delta_test
 
 import (
 	"bytes"
@@ -15,6 +15,9 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/mender-app/mender-app/delta"
+	"github.com/mender-app/mender-app/delta/encoder"
 )
 
 // hostile are contents that compress badly, or look like what they are not.
@@ -70,12 +73,12 @@ func TestNeverLarger(t *testing.T) {
 	}
 	for name, c := range hostile() {
 		t.Run(name, func(t *testing.T) {
-			for _, kind := range []Kind{Tar, Blob} {
+			for _, kind := range []delta.Kind{delta.Tar, delta.Blob} {
 				old, new := c[0], c[1]
-				if kind == Tar {
+				if kind == delta.Tar {
 					old, new = makeTar(tarFile{name: "lib/x.md5sums", typ: '0', data: old}), makeTar(tarFile{name: "lib/x.md5sums", typ: '0', data: new})
 				}
-				d, _ := roundTrip(t, []Image{{Name: "1", Objects: []Object{bytesObject(kind, old)}}}, Image{Name: "2", Objects: []Object{bytesObject(kind, new)}})
+				d, _ := roundTrip(t, []delta.Image{{Name: "1", Objects: []delta.Object{bytesObject(kind, old)}}}, delta.Image{Name: "2", Objects: []delta.Object{bytesObject(kind, new)}})
 				var z bytes.Buffer
 				w, err := gzip.NewWriterLevel(&z, 9)
 				require.NoError(t, err)
@@ -96,15 +99,15 @@ func TestSameEverywhere(t *testing.T) {
 	big2 := append(every(bytes.Clone(e), 40), prose(1, 60000)...)
 	copy(big2, e[:128])
 	a, b := makeTar(tarFile{name: "x", typ: '0', data: big}), makeTar(tarFile{name: "y", typ: '0', data: big2})
-	old.Objects = append(old.Objects, bytesObject(Tar, a))
-	new.Objects = append(new.Objects, bytesObject(Tar, b))
+	old.Objects = append(old.Objects, bytesObject(delta.Tar, a))
+	new.Objects = append(new.Objects, bytesObject(delta.Tar, b))
 	var want []byte
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(0))
 	for _, n := range []int{1, 2, 3, 8} {
 		runtime.GOMAXPROCS(n)
 		for _, memory := range []int64{0, 1 << 20} {
 			var d bytes.Buffer
-			_, err := Encode(t.Context(), &d, []Image{old}, new, Options{Memory: memory})
+			_, err := encoder.Encode(t.Context(), &d, []delta.Image{old}, new, encoder.Options{Memory: memory})
 			require.NoError(t, err)
 			if want == nil {
 				want = d.Bytes()
@@ -120,15 +123,15 @@ func TestCancel(t *testing.T) {
 	if testing.Short() {
 		n = 1 << 19
 	}
-	old := Image{Name: "1", Objects: []Object{bytesObject(Blob, noise(1, n))}}
-	new := Image{Name: "2", Objects: []Object{bytesObject(Blob, every(noise(1, n), 64))}}
+	old := delta.Image{Name: "1", Objects: []delta.Object{bytesObject(delta.Blob, noise(1, n))}}
+	new := delta.Image{Name: "2", Objects: []delta.Object{bytesObject(delta.Blob, every(noise(1, n), 64))}}
 	whole := time.Now()
-	_, err := Encode(t.Context(), io.Discard, []Image{old}, new, Options{})
+	_, err := encoder.Encode(t.Context(), io.Discard, []delta.Image{old}, new, encoder.Options{})
 	require.NoError(t, err)
 	took := time.Since(whole)
 	for i := range 6 {
 		ctx, cancel := context.WithTimeout(t.Context(), took*time.Duration(i)/8)
-		_, err := Encode(ctx, io.Discard, []Image{old}, new, Options{})
+		_, err := encoder.Encode(ctx, io.Discard, []delta.Image{old}, new, encoder.Options{})
 		cancel()
 		if err != nil { // a quiet machine may be done before
 			require.ErrorIs(t, err, context.DeadlineExceeded)

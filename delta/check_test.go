@@ -1,4 +1,4 @@
-package delta
+package delta_test
 
 import (
 	"bytes"
@@ -8,18 +8,22 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/mender-app/mender-app/delta"
+	"github.com/mender-app/mender-app/delta/decoder"
+	"github.com/mender-app/mender-app/delta/encoder"
 )
 
 // damage is an Old in which some files, or the headers of an object, are not
 // what they were, although they have the right size.
 type damage struct {
-	Old
+	delta.Old
 	paths   map[string]bool
 	headers bool
 	opened  map[string]bool
 }
 
-type flipped struct{ File }
+type flipped struct{ delta.File }
 
 func (f flipped) ReadAt(b []byte, off int64) (int, error) {
 	n, err := f.File.ReadAt(b, off)
@@ -29,7 +33,7 @@ func (f flipped) ReadAt(b []byte, off int64) (int, error) {
 	return n, err
 }
 
-func (d *damage) OpenFile(ctx context.Context, in Digest, path string) (File, error) {
+func (d *damage) OpenFile(ctx context.Context, in delta.Digest, path string) (delta.File, error) {
 	f, err := d.Old.OpenFile(ctx, in, path)
 	d.opened[path] = true
 	if err == nil && d.paths[path] {
@@ -38,7 +42,7 @@ func (d *damage) OpenFile(ctx context.Context, in Digest, path string) (File, er
 	return f, err
 }
 
-type otherHeaders struct{ HeaderReader }
+type otherHeaders struct{ delta.HeaderReader }
 
 func (h otherHeaders) Next() ([]byte, error) {
 	b, err := h.HeaderReader.Next()
@@ -49,7 +53,7 @@ func (h otherHeaders) Next() ([]byte, error) {
 	return b, err
 }
 
-func (d *damage) Headers(ctx context.Context, in Digest) (HeaderReader, error) {
+func (d *damage) Headers(ctx context.Context, in delta.Digest) (delta.HeaderReader, error) {
 	h, err := d.Old.Headers(ctx, in)
 	if err == nil && d.headers {
 		return otherHeaders{h}, nil
@@ -58,7 +62,7 @@ func (d *damage) Headers(ctx context.Context, in Digest) (HeaderReader, error) {
 }
 
 // manyFiles is a pair with files that are kept, moved and changed.
-func manyFiles() (old, new Image) {
+func manyFiles() (old, new delta.Image) {
 	var a, b []tarFile
 	a = append(a, tarFile{name: "lib/", typ: '5'})
 	b = append(b, tarFile{name: "lib/", typ: '5'})
@@ -75,19 +79,19 @@ func manyFiles() (old, new Image) {
 		}
 		b = append(b, tarFile{name: name, typ: '0', data: data})
 	}
-	old = Image{Name: "app:1", Objects: []Object{bytesObject(Tar, makeTar(a...))}}
-	new = Image{Name: "app:2", Objects: []Object{bytesObject(Tar, makeTar(b...))}}
+	old = delta.Image{Name: "app:1", Objects: []delta.Object{bytesObject(delta.Tar, makeTar(a...))}}
+	new = delta.Image{Name: "app:2", Objects: []delta.Object{bytesObject(delta.Tar, makeTar(b...))}}
 	return old, new
 }
 
 // Every old file that is read, copied or changed, is named when it is damaged,
 // and nothing is committed.
 func TestDamagedFile(t *testing.T) {
-	for name, pair := range map[string]func() (Image, Image){"kinds": fuzzPair, "many": manyFiles} {
+	for name, pair := range map[string]func() (delta.Image, delta.Image){"kinds": fuzzPair, "many": manyFiles} {
 		t.Run(name, func(t *testing.T) {
 			old, new := pair()
 			var d bytes.Buffer
-			_, err := Encode(t.Context(), &d, []Image{old}, new, Options{})
+			_, err := encoder.Encode(t.Context(), &d, []delta.Image{old}, new, encoder.Options{})
 			require.NoError(t, err)
 			store := storeOf(t, old)
 			whole := &damage{Old: store, opened: map[string]bool{}}
@@ -100,9 +104,9 @@ func TestDamagedFile(t *testing.T) {
 					break
 				}
 				sinks, err := apply(d.Bytes(), &damage{Old: store, paths: map[string]bool{path: true}, opened: map[string]bool{}})
-				var oe *OldError
+				var oe *delta.OldError
 				require.ErrorAs(t, err, &oe, path)
-				require.Equal(t, DamagedFile, oe.Problem)
+				require.Equal(t, delta.DamagedFile, oe.Problem)
 				require.Equal(t, path, oe.Path)
 				require.Empty(t, oe.Others)
 				require.Equal(t, old.Name, oe.Base.Image)
@@ -115,15 +119,15 @@ func TestDamagedFile(t *testing.T) {
 // Of several damaged files of a group the group's first and last are named.
 func TestDamagedFiles(t *testing.T) {
 	old, new := manyFiles()
-	d, _ := roundTrip(t, []Image{old}, new)
+	d, _ := roundTrip(t, []delta.Image{old}, new)
 	for _, paths := range []map[string]bool{
 		{"lib/001": true, "lib/005": true, "lib/009": true},
 		{"lib/000": true, "lib/004": true, "lib/006": true},
 	} {
 		sinks, err := apply(d, &damage{Old: storeOf(t, old), paths: paths, opened: map[string]bool{}})
-		var oe *OldError
+		var oe *delta.OldError
 		require.ErrorAs(t, err, &oe)
-		require.Equal(t, DamagedFile, oe.Problem)
+		require.Equal(t, delta.DamagedFile, oe.Problem)
 		require.NotEmpty(t, oe.Others)
 		require.False(t, sinks[len(sinks)-1].committed)
 	}
@@ -131,23 +135,23 @@ func TestDamagedFiles(t *testing.T) {
 
 func TestDamagedHeaders(t *testing.T) {
 	old, new := manyFiles()
-	d, _ := roundTrip(t, []Image{old}, new)
+	d, _ := roundTrip(t, []delta.Image{old}, new)
 	_, err := apply(d, &damage{Old: storeOf(t, old), headers: true, opened: map[string]bool{}})
-	var oe *OldError
+	var oe *delta.OldError
 	require.ErrorAs(t, err, &oe)
-	require.Equal(t, BadHeaders, oe.Problem)
+	require.Equal(t, delta.BadHeaders, oe.Problem)
 	require.Equal(t, old.Objects[0].Digest, oe.Base.Digest)
 }
 
 // A delta of another version is refused by that name.
 func TestOtherVersion(t *testing.T) {
-	head, err := appendHeader(nil, Header{Image: "app:2"})
+	head, err := delta.AppendHeader(nil, delta.Header{Image: "app:2"})
 	require.NoError(t, err)
-	head[len(magic)] = version + 1
-	_, err = NewReader(bytes.NewReader(head))
-	var fe *FeatureError
+	head[len(delta.Magic)] = delta.Version + 1
+	_, err = decoder.New(bytes.NewReader(head))
+	var fe *delta.FeatureError
 	require.ErrorAs(t, err, &fe)
 	require.Equal(t, "format version 2", fe.Feature)
-	_, err = NewReader(io.MultiReader())
-	require.ErrorIs(t, err, ErrFormat)
+	_, err = decoder.New(io.MultiReader())
+	require.ErrorIs(t, err, delta.ErrFormat)
 }

@@ -1,4 +1,4 @@
-package delta
+package delta_test
 
 import (
 	"bytes"
@@ -8,6 +8,9 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/mender-app/mender-app/delta"
+	"github.com/mender-app/mender-app/delta/encoder"
 )
 
 type nullSink struct{}
@@ -29,7 +32,7 @@ func TestCorpus(t *testing.T) {
 			new, err := dirImage(dir, "v2")
 			require.NoError(t, err)
 			var d bytes.Buffer
-			rep, err := Encode(context.Background(), &d, []Image{old}, new, Options{})
+			rep, err := encoder.Encode(context.Background(), &d, []delta.Image{old}, new, encoder.Options{})
 			require.NoError(t, err)
 			sum := map[string]int64{}
 			for _, o := range rep.Objects {

@@ -1,4 +1,4 @@
-package delta
+package delta_test
 
 import (
 	"bytes"
@@ -11,10 +11,16 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/mender-app/mender-app/delta"
+	"github.com/mender-app/mender-app/delta/decoder"
+	"github.com/mender-app/mender-app/delta/encoder"
+	"github.com/mender-app/mender-app/delta/internal/tarheader"
+	"github.com/mender-app/mender-app/delta/tarstore"
 )
 
-func bytesObject(kind Kind, b []byte) Object {
-	return Object{Digest: DigestOf(b), Size: int64(len(b)), Kind: kind, Open: func() (io.ReadCloser, error) {
+func bytesObject(kind delta.Kind, b []byte) delta.Object {
+	return delta.Object{Digest: delta.DigestOf(b), Size: int64(len(b)), Kind: kind, Open: func() (io.ReadCloser, error) {
 		return io.NopCloser(bytes.NewReader(b)), nil
 	}}
 }
@@ -29,8 +35,8 @@ type memSink struct {
 func (m *memSink) Commit() error     { m.committed = true; return nil }
 func (m *memSink) Abort(cause error) { m.cause = cause }
 
-func storeOf(t testing.TB, images ...Image) *Store {
-	s := NewStore()
+func storeOf(t testing.TB, images ...delta.Image) *tarstore.Store {
+	s := tarstore.New()
 	for _, im := range images {
 		for _, o := range im.Objects {
 			r, err := o.Open()
@@ -43,13 +49,13 @@ func storeOf(t testing.TB, images ...Image) *Store {
 	return s
 }
 
-func apply(d []byte, old Old) ([]*memSink, error) {
-	r, err := NewReader(bytes.NewReader(d))
+func apply(d []byte, old delta.Old) ([]*memSink, error) {
+	r, err := decoder.New(bytes.NewReader(d))
 	if err != nil {
 		return nil, err
 	}
 	var sinks []*memSink
-	err = r.Apply(context.Background(), old, func(ObjectInfo) (Sink, error) {
+	err = r.Apply(context.Background(), old, func(delta.ObjectInfo) (delta.Sink, error) {
 		s := &memSink{}
 		sinks = append(sinks, s)
 		return s, nil
@@ -58,16 +64,16 @@ func apply(d []byte, old Old) ([]*memSink, error) {
 }
 
 // roundTrip encodes, decodes, compares, and returns the delta.
-func roundTrip(t testing.TB, old []Image, new Image) ([]byte, *Report) {
+func roundTrip(t testing.TB, old []delta.Image, new delta.Image) ([]byte, *encoder.Report) {
 	var d bytes.Buffer
-	rep, err := Encode(context.Background(), &d, old, new, Options{})
+	rep, err := encoder.Encode(context.Background(), &d, old, new, encoder.Options{})
 	require.NoError(t, err)
 	require.Equal(t, int64(d.Len()), rep.Size)
 	sinks, err := apply(d.Bytes(), storeOf(t, old...))
 	require.NoError(t, err)
 	n := 0
 	for i, o := range rep.Objects {
-		if o.Encoding == Omitted {
+		if o.Encoding == delta.Omitted {
 			continue
 		}
 		r, err := new.Objects[i].Open()
@@ -93,7 +99,7 @@ type tarFile struct {
 func makeTar(files ...tarFile) []byte {
 	var b bytes.Buffer
 	for _, f := range files {
-		h := make([]byte, block)
+		h := make([]byte, tarheader.Block)
 		copy(h, f.name)
 		copy(h[100:], "0000644\x000000000\x000000000\x00")
 		copy(h[124:], fmt.Sprintf("%011o\x00%011o\x00", len(f.data), 1700000000))
@@ -102,12 +108,12 @@ func makeTar(files ...tarFile) []byte {
 		if f.mod != nil {
 			f.mod(h)
 		}
-		copy(h[148:156], checksumField(h))
+		copy(h[148:156], tarheader.Checksum(h))
 		b.Write(h)
 		b.Write(f.data)
-		b.Write(make([]byte, -len(f.data)&(block-1)))
+		b.Write(make([]byte, -len(f.data)&(tarheader.Block-1)))
 	}
-	b.Write(make([]byte, 2*block))
+	b.Write(make([]byte, 2*tarheader.Block))
 	return b.Bytes()
 }
 
@@ -119,22 +125,22 @@ func noise(seed int64, n int) []byte {
 
 func TestRoundTripSmall(t *testing.T) {
 	a, b, c := noise(1, 5000), noise(2, 70000), noise(3, 200000)
-	old := Image{Name: "app:1", Objects: []Object{
-		bytesObject(Blob, []byte(`{"config":1}`)),
-		bytesObject(Tar, makeTar(tarFile{name: "bin/", typ: '5'}, tarFile{name: "bin/a", typ: '0', data: a}, tarFile{name: "bin/b", typ: '0', data: b})),
-		bytesObject(Tar, makeTar(tarFile{name: "bin/c", typ: '0', data: c})),
+	old := delta.Image{Name: "app:1", Objects: []delta.Object{
+		bytesObject(delta.Blob, []byte(`{"config":1}`)),
+		bytesObject(delta.Tar, makeTar(tarFile{name: "bin/", typ: '5'}, tarFile{name: "bin/a", typ: '0', data: a}, tarFile{name: "bin/b", typ: '0', data: b})),
+		bytesObject(delta.Tar, makeTar(tarFile{name: "bin/c", typ: '0', data: c})),
 	}}
 	b2 := append(append(append([]byte{}, b[:30000]...), "something new"...), b[30000:]...)
 	binary.LittleEndian.PutUint32(b2[100:], 7)
-	new := Image{Name: "app:2", Objects: []Object{
-		bytesObject(Blob, []byte(`{"config":2}`)),
-		bytesObject(Tar, makeTar(tarFile{name: "bin/", typ: '5'}, tarFile{name: "bin/a", typ: '0', data: a}, tarFile{name: "bin/b", typ: '0', data: b2}, tarFile{name: "moved/c", typ: '0', data: c}, tarFile{name: "empty", typ: '0'}, tarFile{name: "new", typ: '0', data: noise(9, 100)})),
+	new := delta.Image{Name: "app:2", Objects: []delta.Object{
+		bytesObject(delta.Blob, []byte(`{"config":2}`)),
+		bytesObject(delta.Tar, makeTar(tarFile{name: "bin/", typ: '5'}, tarFile{name: "bin/a", typ: '0', data: a}, tarFile{name: "bin/b", typ: '0', data: b2}, tarFile{name: "moved/c", typ: '0', data: c}, tarFile{name: "empty", typ: '0'}, tarFile{name: "new", typ: '0', data: noise(9, 100)})),
 		old.Objects[2],
-		bytesObject(Tar, nil),
-		bytesObject(Tar, noise(4, 12345)),
+		bytesObject(delta.Tar, nil),
+		bytesObject(delta.Tar, noise(4, 12345)),
 	}}
-	d, rep := roundTrip(t, []Image{old}, new)
-	require.Equal(t, Omitted, rep.Objects[2].Encoding)
+	d, rep := roundTrip(t, []delta.Image{old}, new)
+	require.Equal(t, delta.Omitted, rep.Objects[2].Encoding)
 	t.Log(len(d), rep.Objects)
 
 	t.Run("damaged", func(t *testing.T) {
@@ -145,21 +151,21 @@ func TestRoundTripSmall(t *testing.T) {
 		}
 	})
 	t.Run("missing base", func(t *testing.T) {
-		_, err := apply(d, NewStore())
-		var oe *OldError
+		_, err := apply(d, tarstore.New())
+		var oe *delta.OldError
 		require.ErrorAs(t, err, &oe)
-		require.Equal(t, NoBase, oe.Problem)
+		require.Equal(t, delta.NoBase, oe.Problem)
 	})
 	t.Run("damaged base", func(t *testing.T) {
 		bad := old
-		bad.Objects = append([]Object{}, old.Objects...)
+		bad.Objects = append([]delta.Object{}, old.Objects...)
 		raw := makeTar(tarFile{name: "bin/", typ: '5'}, tarFile{name: "bin/a", typ: '0', data: noise(5, 5000)}, tarFile{name: "bin/b", typ: '0', data: b})
-		bad.Objects[1] = bytesObject(Tar, raw)
+		bad.Objects[1] = bytesObject(delta.Tar, raw)
 		bad.Objects[1].Digest = old.Objects[1].Digest
 		sinks, err := apply(d, storeOf(t, bad))
-		var oe *OldError
+		var oe *delta.OldError
 		require.ErrorAs(t, err, &oe)
-		require.Equal(t, DamagedFile, oe.Problem)
+		require.Equal(t, delta.DamagedFile, oe.Problem)
 		require.Equal(t, "bin/a", oe.Path)
 		require.False(t, sinks[len(sinks)-1].committed)
 		require.True(t, errors.Is(sinks[len(sinks)-1].cause, oe))

@@ -11,7 +11,8 @@ var ErrNoObject = errors.New("no such object")
 // ErrFormat is wrapped by every error about a delta that is damaged or hostile.
 var ErrFormat = errors.New("not a valid delta")
 
-func formatError(format string, a ...any) error {
+// FormatErrorf returns an error that wraps ErrFormat. It is for the codec.
+func FormatErrorf(format string, a ...any) error {
 	return fmt.Errorf("%w: %s", ErrFormat, fmt.Sprintf(format, a...))
 }
 

@@ -1,4 +1,4 @@
-package delta
+package delta_test
 
 import (
 	"fmt"
@@ -7,6 +7,10 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/mender-app/mender-app/delta"
+	"github.com/mender-app/mender-app/delta/internal/codec"
+	"github.com/mender-app/mender-app/delta/internal/tarheader"
 )
 
 // FORMAT.md and the constants say the same.
@@ -14,15 +18,16 @@ func TestFormatDocument(t *testing.T) {
 	b, err := os.ReadFile("FORMAT.md")
 	require.NoError(t, err)
 	doc := string(b)
-	for f := range known {
+	for _, f := range []string{delta.FeatureELF, delta.FeatureZstd, delta.FeatureDeflate, delta.FeatureGo} {
 		require.Contains(t, doc, "| `"+f+"` |")
 	}
-	require.Contains(t, doc, strings.TrimSpace(fmt.Sprintf("% x", magic)))
-	require.Contains(t, doc, fmt.Sprintf("The delta format, version %d", version))
-	require.Contains(t, doc, fmt.Sprintf("at most %d;", maxCovers))
-	require.Contains(t, doc, fmt.Sprint(int64(checkPrime)))
-	require.Contains(t, doc, fmt.Sprintf("after every %d,", checkGroup))
-	require.Equal(t, 32<<20, window)
-	require.Equal(t, 1<<20, bulkWin)
-	require.Equal(t, 256<<10, maxMeta)
+	require.Contains(t, doc, strings.TrimSpace(fmt.Sprintf("% x", delta.Magic)))
+	require.Contains(t, doc, fmt.Sprintf("The delta format, version %d", delta.Version))
+	require.Contains(t, doc, fmt.Sprintf("at most %d;", codec.MaxMatches))
+	require.Contains(t, doc, fmt.Sprint(int64(codec.CheckPrime)))
+	require.Contains(t, doc, fmt.Sprintf("after every %d,", codec.CheckGroup))
+	require.Contains(t, doc, fmt.Sprintf("windows of %d MiB", codec.Window>>20))
+	require.Contains(t, doc, fmt.Sprintf("window at most %d MiB", codec.BulkWindow>>20))
+	require.Contains(t, doc, fmt.Sprintf("header blocks come to %d KiB", codec.MaxBatch>>10))
+	require.Contains(t, doc, fmt.Sprintf("at most %d KiB; a tar with more", tarheader.MaxBlocks>>10))
 }

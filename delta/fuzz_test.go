@@ -1,4 +1,4 @@
-package delta
+package delta_test
 
 import (
 	"archive/zip"
@@ -12,16 +12,20 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/mender-app/mender-app/delta"
+	"github.com/mender-app/mender-app/delta/decoder"
 	"github.com/mender-app/mender-app/delta/deflate"
+	"github.com/mender-app/mender-app/delta/encoder"
+	"github.com/mender-app/mender-app/delta/internal/tarheader"
 )
 
 // fuzzPair is a small image pair that makes use of every operation.
-func fuzzPair() (old, new Image) {
+func fuzzPair() (old, new delta.Image) {
 	a, b, c := noise(1, 600), noise(2, 3000), noise(3, 1000)
 	exe := testELF()
-	old = Image{Name: "app:1", Objects: []Object{
-		bytesObject(Blob, []byte(`{"config":1}`)),
-		bytesObject(Tar, makeTar(tarFile{name: "bin/", typ: '5'}, tarFile{name: "bin/a", typ: '0', data: a},
+	old = delta.Image{Name: "app:1", Objects: []delta.Object{
+		bytesObject(delta.Blob, []byte(`{"config":1}`)),
+		bytesObject(delta.Tar, makeTar(tarFile{name: "bin/", typ: '5'}, tarFile{name: "bin/a", typ: '0', data: a},
 			tarFile{name: "bin/b", typ: '0', data: b}, tarFile{name: "bin/x", typ: '0', data: exe}, tarFile{name: "c", typ: '0', data: c},
 			tarFile{name: "doc.gz", typ: '0', data: stdGzip(prose(1, 2000))},
 			tarFile{name: "app.jar", typ: '0', data: fuzzZip("1")})),
@@ -31,9 +35,9 @@ func fuzzPair() (old, new Image) {
 	for i := 200; i < len(exe2); i += 40 {
 		exe2[i]++
 	}
-	new = Image{Name: "app:2", Objects: []Object{
-		bytesObject(Blob, []byte(`{"config":2}`)),
-		bytesObject(Tar, makeTar(tarFile{name: "bin/", typ: '5'}, tarFile{name: "bin/a", typ: '0', data: a},
+	new = delta.Image{Name: "app:2", Objects: []delta.Object{
+		bytesObject(delta.Blob, []byte(`{"config":2}`)),
+		bytesObject(delta.Tar, makeTar(tarFile{name: "bin/", typ: '5'}, tarFile{name: "bin/a", typ: '0', data: a},
 			tarFile{name: "bin/b", typ: '0', data: b2}, tarFile{name: "bin/x", typ: '0', data: exe2}, tarFile{name: "moved/c", typ: '0', data: c},
 			tarFile{name: "empty", typ: '0'}, tarFile{name: "new", typ: '0', data: []byte("a new file\n")},
 			tarFile{name: "doc.gz", typ: '0', data: stdGzip(append([]byte("new\n"), prose(1, 2000)...))},
@@ -63,7 +67,7 @@ func fuzzZip(s string) []byte {
 
 // stdGzip is what gzip -9n makes of b.
 func stdGzip(b []byte) []byte {
-	out := bytes.NewBuffer(bytes.Clone(gzipHead))
+	out := bytes.NewBuffer(bytes.Clone(deflate.GzipHead))
 	z := deflate.NewWriter(out, deflate.GNU(9))
 	if _, err := z.Write(b); err != nil {
 		panic(err)
@@ -80,12 +84,12 @@ func stdGzip(b []byte) []byte {
 func FuzzApply(f *testing.F) {
 	old, new := fuzzPair()
 	var d bytes.Buffer
-	_, err := Encode(context.Background(), &d, []Image{old}, new, Options{})
+	_, err := encoder.Encode(context.Background(), &d, []delta.Image{old}, new, encoder.Options{})
 	require.NoError(f, err)
 	r := bufio.NewReader(bytes.NewReader(d.Bytes()))
-	h, err := readHeader(r)
+	h, err := delta.ReadHeader(r, anyFeature)
 	require.NoError(f, err)
-	head, err := appendHeader(nil, h)
+	head, err := delta.AppendHeader(nil, h)
 	require.NoError(f, err)
 	body := d.Bytes()[len(head):]
 	f.Add(body)
@@ -97,7 +101,7 @@ func FuzzApply(f *testing.F) {
 			require.False(t, s.committed && s.cause != nil)
 			require.LessOrEqual(t, int64(s.Len()), new.Objects[i].Size)
 			if s.committed {
-				require.Equal(t, new.Objects[i].Digest, DigestOf(s.Bytes()))
+				require.Equal(t, new.Objects[i].Digest, delta.DigestOf(s.Bytes()))
 			}
 		}
 		if err == nil {
@@ -110,21 +114,21 @@ func FuzzApply(f *testing.F) {
 func FuzzHeader(f *testing.F) {
 	old, new := fuzzPair()
 	var d bytes.Buffer
-	_, err := Encode(context.Background(), &d, []Image{old}, new, Options{})
+	_, err := encoder.Encode(context.Background(), &d, []delta.Image{old}, new, encoder.Options{})
 	require.NoError(f, err)
 	f.Add(d.Bytes()[:200])
-	f.Add([]byte(magic + "\x01\x00\x00\x00\x00\x00"))
-	f.Add([]byte(magic + "\x02"))
+	f.Add([]byte(delta.Magic + "\x01\x00\x00\x00\x00\x00"))
+	f.Add([]byte(delta.Magic + "\x02"))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		r, err := NewReader(bytes.NewReader(b))
+		r, err := decoder.New(bytes.NewReader(b))
 		if err != nil {
-			var fe *FeatureError
-			require.True(t, errors.Is(err, ErrFormat) || errors.As(err, &fe))
+			var fe *delta.FeatureError
+			require.True(t, errors.Is(err, delta.ErrFormat) || errors.As(err, &fe))
 			return
 		}
-		again, err := appendHeader(nil, r.Header())
+		again, err := delta.AppendHeader(nil, r.Header())
 		require.NoError(t, err)
-		r2, err := NewReader(bytes.NewReader(again))
+		r2, err := decoder.New(bytes.NewReader(again))
 		require.NoError(t, err)
 		require.Equal(t, r.Header(), r2.Header())
 	})
@@ -140,20 +144,20 @@ func FuzzTar(f *testing.F) {
 	}
 	old, _ := fuzzPair()
 	f.Fuzz(func(t *testing.T, b []byte) {
-		w := tarWalk{r: bytes.NewReader(b), size: int64(len(b))}
+		w := tarheader.NewWalk(bytes.NewReader(b), int64(len(b)))
 		var end int64
 		for {
-			m, err := w.next()
+			m, err := w.Next()
 			if err != nil {
 				break
 			}
-			require.Equal(t, end+int64(len(m.raw)), m.off)
-			require.GreaterOrEqual(t, m.size, int64(0))
-			end = m.off + m.size + -m.size&(block-1)
+			require.Equal(t, end+int64(len(m.Raw)), m.Off)
+			require.GreaterOrEqual(t, m.Size, int64(0))
+			end = m.Off + m.Size + -m.Size&(tarheader.Block-1)
 			require.LessOrEqual(t, end, int64(len(b)))
 		}
 		if len(b) < 1<<14 {
-			roundTrip(t, []Image{old}, Image{Name: "x", Objects: []Object{bytesObject(Tar, b)}})
+			roundTrip(t, []delta.Image{old}, delta.Image{Name: "x", Objects: []delta.Object{bytesObject(delta.Tar, b)}})
 		}
 	})
 }
@@ -171,8 +175,8 @@ func FuzzStreams(f *testing.F) {
 		if len(b) > 1<<14 {
 			return
 		}
-		a, z := Image{Name: "1", Objects: []Object{bytesObject(Blob, old)}}, Image{Name: "2", Objects: []Object{bytesObject(Blob, b)}}
-		roundTrip(t, []Image{a}, z)
-		roundTrip(t, []Image{z}, a)
+		a, z := delta.Image{Name: "1", Objects: []delta.Object{bytesObject(delta.Blob, old)}}, delta.Image{Name: "2", Objects: []delta.Object{bytesObject(delta.Blob, b)}}
+		roundTrip(t, []delta.Image{a}, z)
+		roundTrip(t, []delta.Image{z}, a)
 	})
 }

@@ -14,6 +14,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mender-app/mender-app/delta"
+	"github.com/mender-app/mender-app/delta/decoder"
+	"github.com/mender-app/mender-app/delta/encoder"
+	"github.com/mender-app/mender-app/delta/tarstore"
 	"github.com/mender-app/mender-app/delta/vcdiff"
 )
 
@@ -31,7 +34,7 @@ type golden struct {
 	name     string // of the delta
 	in       string // directory of old.zst and new.zst
 	kind     delta.Kind
-	options  delta.Options
+	options  encoder.Options
 	features []string // that it must list, beside those of every delta
 	shared   bool     // the content that is new travels in a delta of its own
 }
@@ -45,7 +48,7 @@ var goldens = []golden{
 	{name: "zip", in: "zip", kind: delta.Tar, features: []string{"deflate1", "goflate1"}},
 	{name: "md5sums", in: "md5sums", kind: delta.Tar},
 	{name: "files", in: "files", kind: delta.Tar},
-	{name: "files-only", in: "files", kind: delta.Tar, options: delta.Options{FilesOnly: true}},
+	{name: "files-only", in: "files", kind: delta.Tar, options: encoder.Options{FilesOnly: true}},
 	{name: "blob", in: "elf-amd64", kind: delta.Blob},
 	{name: "shared", in: "files", kind: delta.Tar, shared: true},
 }
@@ -103,7 +106,7 @@ func (g golden) encoded(t testing.TB) []byte {
 	var b bytes.Buffer
 	passes, _ := g.passes(t)
 	for _, p := range passes {
-		rep, err := delta.Encode(t.Context(), &b, p.old, p.new, g.options)
+		rep, err := encoder.Encode(t.Context(), &b, p.old, p.new, g.options)
 		require.NoError(t, err)
 		require.Equal(t, append([]string{"elf1", "zstd"}, g.features...), rep.Header.Features)
 	}
@@ -122,7 +125,7 @@ func TestGoldenDecode(t *testing.T) {
 			defer f.Close()
 			in := bufio.NewReaderSize(f, 64<<10)
 			passes, want := g.passes(t)
-			store := delta.NewStore()
+			store := tarstore.New()
 			add := func(o delta.Object) {
 				r, err := o.Open()
 				require.NoError(t, err)
@@ -135,7 +138,7 @@ func TestGoldenDecode(t *testing.T) {
 			}
 			var got *bytes.Buffer
 			for range passes {
-				r, err := delta.NewReader(in)
+				r, err := decoder.New(in)
 				require.NoError(t, err)
 				require.NoError(t, r.Apply(context.Background(), store, func(o delta.ObjectInfo) (delta.Sink, error) {
 					s := &bufferSink{}

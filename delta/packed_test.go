@@ -1,4 +1,4 @@
-package delta
+package delta_test
 
 import (
 	"archive/zip"
@@ -12,12 +12,13 @@ import (
 	"io"
 	"math/rand"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/mender-app/mender-app/delta"
 	"github.com/mender-app/mender-app/delta/deflate"
+	"github.com/mender-app/mender-app/delta/internal/codec"
 )
 
 // prose is text that compresses like a changelog.
@@ -41,12 +42,12 @@ func gz(t testing.TB, v deflate.Variant, head, b []byte) []byte {
 	return append(append(out.Bytes(), tail...), byte(len(b)), byte(len(b)>>8), byte(len(b)>>16), byte(len(b)>>24))
 }
 
-func gzipPair(t testing.TB, v deflate.Variant, head []byte) (old, new Image) {
-	old = Image{Name: "app:1", Objects: []Object{bytesObject(Tar, makeTar(
+func gzipPair(t testing.TB, v deflate.Variant, head []byte) (old, new delta.Image) {
+	old = delta.Image{Name: "app:1", Objects: []delta.Object{bytesObject(delta.Tar, makeTar(
 		tarFile{name: "a.gz", typ: '0', data: gz(t, v, head, prose(1, 90000))},
 		tarFile{name: "b.gz", typ: '0', data: gz(t, v, head, prose(2, 3000))},
 		tarFile{name: "plain", typ: '0', data: prose(5, 3000)}))}}
-	new = Image{Name: "app:2", Objects: []Object{bytesObject(Tar, makeTar(
+	new = delta.Image{Name: "app:2", Objects: []delta.Object{bytesObject(delta.Tar, makeTar(
 		tarFile{name: "a.gz", typ: '0', data: gz(t, v, head, append([]byte("one entry more\n"), prose(1, 90000)...))},
 		tarFile{name: "b.gz", typ: '0', data: gz(t, v, head, append(prose(2, 3000), prose(3, 200)...))},
 		tarFile{name: "c.gz", typ: '0', data: gz(t, v, head, prose(4, 2000))},
@@ -60,7 +61,7 @@ func TestGzip(t *testing.T) {
 		if testing.Short() && v%4 != 0 {
 			continue
 		}
-		head := slices.Clone(gzipHead)
+		head := slices.Clone(deflate.GzipHead)
 		switch {
 		case v%3 == 1:
 			head = named
@@ -70,30 +71,30 @@ func TestGzip(t *testing.T) {
 			head[8] = 0
 		}
 		old, new := gzipPair(t, v, head)
-		d, rep := roundTrip(t, []Image{old}, new)
-		require.Contains(t, rep.Header.Features, featDeflate)
+		d, rep := roundTrip(t, []delta.Image{old}, new)
+		require.Contains(t, rep.Header.Features, delta.FeatureDeflate)
 		require.Less(t, len(d), 3500, "%s", v)
 	}
 }
 
 // What cannot be made again, or is no member, comes through as it is.
 func TestGzipNot(t *testing.T) {
-	one := gz(t, deflate.GNU(9), gzipHead, prose(1, 30000))
+	one := gz(t, deflate.GNU(9), deflate.GzipHead, prose(1, 30000))
 	badSum := slices.Clone(one)
 	badSum[len(badSum)-5] ^= 1
 	badSize := slices.Clone(one)
 	badSize[len(badSize)-1] ^= 1
 	members := [][]byte{append(slices.Clone(one), one...), append(slices.Clone(one), 0), badSum, badSize,
-		one[:len(one)-1], one[:20], append(slices.Clone(gzipHead), 0xff, 0, 0, 0, 0, 0, 0, 0, 0)}
+		one[:len(one)-1], one[:20], append(slices.Clone(deflate.GzipHead), 0xff, 0, 0, 0, 0, 0, 0, 0, 0)}
 	if !testing.Short() {
-		members = append(members, gz(t, deflate.GNU(9), gzipHead, make([]byte, maxPlain+1)))
+		members = append(members, gz(t, deflate.GNU(9), deflate.GzipHead, make([]byte, codec.MaxPlain+1)))
 	}
 	for i, b := range members {
-		old := Image{Name: "1", Objects: []Object{bytesObject(Tar, makeTar(tarFile{name: "a.gz", typ: '0', data: one}))}}
-		new := Image{Name: "2", Objects: []Object{bytesObject(Tar, makeTar(tarFile{name: "a.gz", typ: '0', data: b}))}}
-		_, rep := roundTrip(t, []Image{old}, new)
-		require.NotContains(t, rep.Header.Features, featDeflate, "%d", i)
-		roundTrip(t, []Image{new}, old)
+		old := delta.Image{Name: "1", Objects: []delta.Object{bytesObject(delta.Tar, makeTar(tarFile{name: "a.gz", typ: '0', data: one}))}}
+		new := delta.Image{Name: "2", Objects: []delta.Object{bytesObject(delta.Tar, makeTar(tarFile{name: "a.gz", typ: '0', data: b}))}}
+		_, rep := roundTrip(t, []delta.Image{old}, new)
+		require.NotContains(t, rep.Header.Features, delta.FeatureDeflate, "%d", i)
+		roundTrip(t, []delta.Image{new}, old)
 	}
 }
 
@@ -119,53 +120,13 @@ func TestLargeStream(t *testing.T) {
 		"other":    {prose(3, 5<<20), 3 << 20},
 	} {
 		t.Run(name, func(t *testing.T) {
-			o := Image{Name: "1", Objects: []Object{bytesObject(Blob, gz(t, deflate.GNU(1), gzipHead, old))}}
-			n := Image{Name: "2", Objects: []Object{bytesObject(Blob, gz(t, deflate.GNU(1), gzipHead, c.new))}}
-			d, rep := roundTrip(t, []Image{o}, n)
-			require.Contains(t, rep.Header.Features, featDeflate)
+			o := delta.Image{Name: "1", Objects: []delta.Object{bytesObject(delta.Blob, gz(t, deflate.GNU(1), deflate.GzipHead, old))}}
+			n := delta.Image{Name: "2", Objects: []delta.Object{bytesObject(delta.Blob, gz(t, deflate.GNU(1), deflate.GzipHead, c.new))}}
+			d, rep := roundTrip(t, []delta.Image{o}, n)
+			require.Contains(t, rep.Header.Features, delta.FeatureDeflate)
 			require.Less(t, len(d), c.most)
 		})
 	}
-}
-
-func TestForwardFile(t *testing.T) {
-	plain := noise(1, 100000)
-	b := gz(t, deflate.GNU(1), gzipHead, plain)
-	open := func(b []byte, size int64) *forwardFile {
-		f, err := gzipped.forward(bytes.NewReader(b), 0, int64(len(b)), size, make([]byte, 8192))
-		require.NoError(t, err)
-		return f
-	}
-	f := open(b, 100000)
-	defer f.Close()
-	buf := make([]byte, 5000)
-	read := func(off, n int64) error {
-		k, err := f.ReadAt(buf[:n], off)
-		if err == nil {
-			require.EqualValues(t, n, k)
-			require.Equal(t, plain[off:off+n], buf[:n])
-		}
-		return err
-	}
-	require.ErrorIs(t, read(-1, 1), ErrFormat)
-	require.NoError(t, read(0, 5000))
-	require.NoError(t, read(7000, 5000))
-	require.NoError(t, read(12000-8192, 5000))
-	require.NoError(t, read(12000-1, 1))
-	require.ErrorIs(t, read(12000-8193, 1), ErrFormat)
-	require.NoError(t, read(99000, 1000))
-	require.ErrorIs(t, read(99001, 1000), ErrFormat)
-	require.ErrorIs(t, read(-1, 1), ErrFormat)
-	long := open(b, 100001) // the stream ends before it is as long as announced
-	defer long.Close()
-	_, err := long.ReadAt(buf[:1], 100000)
-	require.ErrorIs(t, err, ErrFormat)
-	cut := open(b[:len(b)/2], 100000)
-	defer cut.Close()
-	_, err = cut.ReadAt(buf[:1], 99999)
-	require.ErrorIs(t, err, ErrFormat)
-	_, err = gzipped.forward(bytes.NewReader(plain), 0, 100, 100, nil)
-	require.ErrorIs(t, err, ErrFormat)
 }
 
 // packedBy is what a writer of Go's packages makes of b.
@@ -236,35 +197,35 @@ func TestStreams(t *testing.T) {
 		most     int
 		features []string
 	}{
-		"gzip of Go":       {packedBy(t, goGzip(6), old), packedBy(t, goGzip(6), new), 700, []string{featDeflate, featGo}},
-		"gzip -1 of Go":    {packedBy(t, goGzip(1), old), packedBy(t, goGzip(1), new), 700, []string{featDeflate, featGo}},
-		"another level":    {packedBy(t, goGzip(1), old), packedBy(t, goGzip(9), new), 700, []string{featDeflate, featGo}},
-		"zlib of Go":       {packedBy(t, goZlib(9), old), packedBy(t, goZlib(9), new), 700, []string{featDeflate, featGo}},
-		"zlib":             {zl(t, old), zl(t, new), 700, []string{featDeflate}},
-		"two members":      {append(gz(t, deflate.GNU(6), gzipHead, old), gz(t, deflate.GNU(6), gzipHead, prose(2, 5000))...), append(gz(t, deflate.GNU(6), gzipHead, old), gz(t, deflate.GNU(6), gzipHead, edited(2, 5000))...), 700, []string{featDeflate}},
-		"a zip archive":    {jar(old), jar(new), 1400, []string{featDeflate, featGo}},
-		"among noise":      {slices.Concat(noise(1, 5000), gz(t, deflate.GNU(9), gzipHead, old), noise(2, 5000)), slices.Concat(noise(1, 5000), gz(t, deflate.GNU(9), gzipHead, new), noise(2, 5000)), 700, []string{featDeflate}},
-		"from plain":       {old, gz(t, deflate.GNU(9), gzipHead, new), 7000, []string{featDeflate}},
-		"to another frame": {zl(t, old), gz(t, deflate.GNU(9), gzipHead, new), 7000, []string{featDeflate}},
+		"gzip of Go":       {packedBy(t, goGzip(6), old), packedBy(t, goGzip(6), new), 700, []string{delta.FeatureDeflate, delta.FeatureGo}},
+		"gzip -1 of Go":    {packedBy(t, goGzip(1), old), packedBy(t, goGzip(1), new), 700, []string{delta.FeatureDeflate, delta.FeatureGo}},
+		"another level":    {packedBy(t, goGzip(1), old), packedBy(t, goGzip(9), new), 700, []string{delta.FeatureDeflate, delta.FeatureGo}},
+		"zlib of Go":       {packedBy(t, goZlib(9), old), packedBy(t, goZlib(9), new), 700, []string{delta.FeatureDeflate, delta.FeatureGo}},
+		"zlib":             {zl(t, old), zl(t, new), 700, []string{delta.FeatureDeflate}},
+		"two members":      {append(gz(t, deflate.GNU(6), deflate.GzipHead, old), gz(t, deflate.GNU(6), deflate.GzipHead, prose(2, 5000))...), append(gz(t, deflate.GNU(6), deflate.GzipHead, old), gz(t, deflate.GNU(6), deflate.GzipHead, edited(2, 5000))...), 700, []string{delta.FeatureDeflate}},
+		"a zip archive":    {jar(old), jar(new), 1400, []string{delta.FeatureDeflate, delta.FeatureGo}},
+		"among noise":      {slices.Concat(noise(1, 5000), gz(t, deflate.GNU(9), deflate.GzipHead, old), noise(2, 5000)), slices.Concat(noise(1, 5000), gz(t, deflate.GNU(9), deflate.GzipHead, new), noise(2, 5000)), 700, []string{delta.FeatureDeflate}},
+		"from plain":       {old, gz(t, deflate.GNU(9), deflate.GzipHead, new), 7000, []string{delta.FeatureDeflate}},
+		"to another frame": {zl(t, old), gz(t, deflate.GNU(9), deflate.GzipHead, new), 7000, []string{delta.FeatureDeflate}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, path := range []string{"", "f.gz"} {
-				image := func(tag string, b []byte) Image {
+				image := func(tag string, b []byte) delta.Image {
 					if path == "" {
-						return Image{Name: tag, Objects: []Object{bytesObject(Blob, b)}}
+						return delta.Image{Name: tag, Objects: []delta.Object{bytesObject(delta.Blob, b)}}
 					}
-					return Image{Name: tag, Objects: []Object{bytesObject(Tar, makeTar(tarFile{name: path, typ: '0', data: b}))}}
+					return delta.Image{Name: tag, Objects: []delta.Object{bytesObject(delta.Tar, makeTar(tarFile{name: path, typ: '0', data: b}))}}
 				}
-				d, rep := roundTrip(t, []Image{image("1", c.old)}, image("2", c.new))
+				d, rep := roundTrip(t, []delta.Image{image("1", c.old)}, image("2", c.new))
 				require.Less(t, len(d), c.most)
-				require.Equal(t, append([]string{featElf, featZstd}, c.features...), rep.Header.Features)
+				require.Equal(t, append([]string{delta.FeatureELF, delta.FeatureZstd}, c.features...), rep.Header.Features)
 			}
 		})
 	}
 }
 
 func zl(t testing.TB, b []byte) []byte {
-	out := bytes.NewBuffer(slices.Clone(zlibHead))
+	out := bytes.NewBuffer(slices.Clone(deflate.ZlibHead))
 	z := deflate.NewWriter(out, deflate.Zlib(6))
 	_, err := z.Write(b)
 	require.NoError(t, err)
@@ -281,9 +242,9 @@ func TestStreamsInBulk(t *testing.T) {
 		new = append(new, old[i], zipEntry{name: fmt.Sprint("new", i), data: prose(100+i, 9000)})
 	}
 	new[0].data = append(slices.Clone(new[0].data), "more"...)
-	o := Image{Name: "1", Objects: []Object{bytesObject(Blob, zipOf(t, old...))}}
-	n := Image{Name: "2", Objects: []Object{bytesObject(Blob, zipOf(t, new...))}}
-	d, rep := roundTrip(t, []Image{o}, n)
+	o := delta.Image{Name: "1", Objects: []delta.Object{bytesObject(delta.Blob, zipOf(t, old...))}}
+	n := delta.Image{Name: "2", Objects: []delta.Object{bytesObject(delta.Blob, zipOf(t, new...))}}
+	d, rep := roundTrip(t, []delta.Image{o}, n)
 	require.Positive(t, rep.Objects[0].Bytes["bulk"])
 	require.Less(t, len(d), 70000)
 }
@@ -291,19 +252,13 @@ func TestStreamsInBulk(t *testing.T) {
 // An archive that is cut, or says what is not so, is only bytes.
 func TestBadArchives(t *testing.T) {
 	b := zipOf(t, zipEntry{name: "a", data: prose(1, 3000)}, zipEntry{name: "b", data: prose(2, 3000)})
-	old := Image{Name: "1", Objects: []Object{bytesObject(Blob, b)}}
+	old := delta.Image{Name: "1", Objects: []delta.Object{bytesObject(delta.Blob, b)}}
 	for n := 1; n < len(b); n += 97 {
-		roundTrip(t, []Image{old}, Image{Name: "2", Objects: []Object{bytesObject(Blob, b[:n])}})
+		roundTrip(t, []delta.Image{old}, delta.Image{Name: "2", Objects: []delta.Object{bytesObject(delta.Blob, b[:n])}})
 		flipped := slices.Clone(b)
 		flipped[n] ^= 0x41
-		roundTrip(t, []Image{old}, Image{Name: "2", Objects: []Object{bytesObject(Blob, flipped)}})
+		roundTrip(t, []delta.Image{old}, delta.Image{Name: "2", Objects: []delta.Object{bytesObject(delta.Blob, flipped)}})
 	}
-	long := slices.Clone(b)
-	long[26], long[28] = 0xff, 0xff // names that end beyond the file
-	require.Len(t, scanStreams(long, maxPlain), 1)
-	secret := slices.Clone(b)
-	secret[6] |= 1
-	require.Len(t, scanStreams(secret, maxPlain), 1)
 }
 
 // More streams than the decoder allows, and more in them, are left as they are.
@@ -322,54 +277,7 @@ func TestManyStreams(t *testing.T) {
 		pairs = append(pairs, [][2][]zipEntry{{nil, zeros}, {zeros[1:], zeros}}...)
 	}
 	for _, p := range pairs {
-		roundTrip(t, []Image{{Name: "1", Objects: []Object{bytesObject(Blob, zipOf(t, p[0]...))}}},
-			Image{Name: "2", Objects: []Object{bytesObject(Blob, zipOf(t, p[1]...))}})
+		roundTrip(t, []delta.Image{{Name: "1", Objects: []delta.Object{bytesObject(delta.Blob, zipOf(t, p[0]...))}}},
+			delta.Image{Name: "2", Objects: []delta.Object{bytesObject(delta.Blob, zipOf(t, p[1]...))}})
 	}
-}
-
-// What the decoder refuses: the encoder runs the same session, so that a plan
-// that breaks the bounds shows what a delta would get that does.
-func TestStreamBounds(t *testing.T) {
-	whole := gz(t, deflate.GNU(9), gzipHead, prose(1, 3000))
-	good := packedStream{framing: gzipped, head: gzipHead, variant: deflate.GNU(9), size: 3000, old: -1, length: int64(len(whole))}
-	in, err := gzipped.inflate(bytes.NewReader(whole), 0, good.length, nil, maxPlain)
-	require.NoError(t, err)
-	good.size = int64(len(in.plain))
-	try := func(streams ...packedStream) error {
-		f, err := newFrameWriter(io.Discard)
-		require.NoError(t, err)
-		defer f.close()
-		s := newSession(t.Context(), f, NewStore(), nil)
-		s.limit = 1 << 30
-		e := &entry{size: good.length, op: opLiteral, new: bytes.NewReader(whole), pack: &packing{streams}}
-		return s.packed(e)
-	}
-	require.NoError(t, try())
-	require.NoError(t, try(good))
-	for want, change := range map[string]func(*packedStream){
-		"unknown compression":         func(st *packedStream) { st.variant = deflate.NumVariants },
-		"unknown compression ":        func(st *packedStream) { st.framing = zlibbed + 1 },
-		"too much is in a stream":     func(st *packedStream) { st.size = maxPlain + 1 },
-		"a stream is out of bounds":   func(st *packedStream) { st.gap = good.length + 1 },
-		"the head of a stream is too": func(st *packedStream) { st.head = make([]byte, maxGzipHead+1) },
-		"are larger than it":          func(st *packedStream) { st.gap = 1 },
-	} {
-		st := good
-		change(&st)
-		err := try(st)
-		require.ErrorIs(t, err, ErrFormat, want)
-		require.ErrorContains(t, err, strings.TrimSpace(want))
-	}
-	small := gz(t, deflate.GNU(9), gzipHead, nil)
-	none := packedStream{framing: gzipped, head: gzipHead, variant: deflate.GNU(9), old: -1, length: int64(len(small))}
-	many := slices.Repeat([]packedStream{none}, 20)
-	f, err := newFrameWriter(io.Discard)
-	require.NoError(t, err)
-	defer f.close()
-	s := newSession(t.Context(), f, NewStore(), nil)
-	s.limit = 1 << 30
-	e := &entry{size: 20 * none.length, op: opLiteral, new: bytes.NewReader(bytes.Repeat(small, 20)), pack: &packing{many}}
-	err = s.packed(e)
-	require.ErrorIs(t, err, ErrFormat)
-	require.ErrorContains(t, err, "too many streams")
 }

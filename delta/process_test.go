@@ -1,4 +1,4 @@
-package delta
+package delta_test
 
 import (
 	"archive/tar"
@@ -18,6 +18,11 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/mender-app/mender-app/delta"
+	"github.com/mender-app/mender-app/delta/decoder"
+	"github.com/mender-app/mender-app/delta/encoder"
+	"github.com/mender-app/mender-app/delta/tarstore"
 )
 
 // Encoding, decoding and unpacking in processes of their own, whose processor
@@ -45,7 +50,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-func benchMain(f func(dir, delta string) error) {
+func benchMain(f func(dir, file string) error) {
 	if err := f(os.Args[1], os.Args[2]); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
@@ -56,7 +61,7 @@ func benchMain(f func(dir, delta string) error) {
 // hostMemory is the limit that app-gen sets for itself.
 const hostMemory = 1400 << 20
 
-func benchEncode(dir, delta string) error {
+func benchEncode(dir, file string) error {
 	old, err := dirImage(dir, "v1")
 	if err != nil {
 		return err
@@ -65,28 +70,28 @@ func benchEncode(dir, delta string) error {
 	if err != nil {
 		return err
 	}
-	return encodeFile(delta, old, new)
+	return encodeFile(file, old, new)
 }
 
-func encodeFile(delta string, old, new Image) error {
+func encodeFile(file string, old, new delta.Image) error {
 	debug.SetMemoryLimit(hostMemory)
-	w, err := os.Create(delta)
+	w, err := os.Create(file)
 	if err != nil {
 		return err
 	}
-	if _, err := Encode(context.Background(), w, []Image{old}, new, Options{}); err != nil {
+	if _, err := encoder.Encode(context.Background(), w, []delta.Image{old}, new, encoder.Options{}); err != nil {
 		return err
 	}
 	return w.Close()
 }
 
-func benchDecode(dir, delta string) error {
+func benchDecode(dir, file string) error {
 	debug.SetMemoryLimit(24 << 20) // as the programs on a device do
 	old, err := dirImage(dir, "v1")
 	if err != nil {
 		return err
 	}
-	s := NewStore()
+	s := tarstore.New()
 	for _, o := range old.Objects {
 		r, err := o.Open()
 		if err != nil {
@@ -96,52 +101,52 @@ func benchDecode(dir, delta string) error {
 			return err
 		}
 	}
-	d, err := openDelta(delta)
+	d, err := openDelta(file)
 	if err != nil {
 		return err
 	}
-	return d.Apply(context.Background(), s, func(ObjectInfo) (Sink, error) { return nullSink{}, nil })
+	return d.Apply(context.Background(), s, func(delta.ObjectInfo) (delta.Sink, error) { return nullSink{}, nil })
 }
 
-func openDelta(name string) (*Reader, error) {
+func openDelta(name string) (*decoder.Decoder, error) {
 	f, err := os.Open(name)
 	if err != nil {
 		return nil, err
 	}
-	return NewReader(f)
+	return decoder.New(f)
 }
 
 // encodeLarge makes the delta of a pair of so many MiB.
-func encodeLarge(mib, delta string) error {
+func encodeLarge(mib, file string) error {
 	n, err := strconv.Atoi(mib)
 	if err != nil {
 		return err
 	}
 	old, new := largeImages(n)
-	return encodeFile(delta, old, new)
+	return encodeFile(file, old, new)
 }
 
 // decodeLarge applies it. It takes the digest of the old layer from the delta.
-func decodeLarge(mib, delta string) error {
+func decodeLarge(mib, file string) error {
 	debug.SetMemoryLimit(24 << 20)
 	n, err := strconv.Atoi(mib)
 	if err != nil {
 		return err
 	}
-	d, err := openDelta(delta)
+	d, err := openDelta(file)
 	if err != nil {
 		return err
 	}
 	a, _ := largeLayers(n)
-	s := NewStore()
-	if err := s.Add(d.Header().Bases[0].Digest, Tar, a, a.size); err != nil {
+	s := tarstore.New()
+	if err := s.Add(d.Header().Bases[0].Digest, delta.Tar, a, a.size); err != nil {
 		return err
 	}
-	return d.Apply(context.Background(), s, func(ObjectInfo) (Sink, error) { return nullSink{}, nil })
+	return d.Apply(context.Background(), s, func(delta.ObjectInfo) (delta.Sink, error) { return nullSink{}, nil })
 }
 
 // dirImage reads the image that unpackImage wrote; digests are in the names.
-func dirImage(dir, v string) (im Image, err error) {
+func dirImage(dir, v string) (im delta.Image, err error) {
 	im.Name = v
 	files, err := filepath.Glob(filepath.Join(dir, v, "*"))
 	if err != nil {
@@ -153,11 +158,11 @@ func dirImage(dir, v string) (im Image, err error) {
 			return im, err
 		}
 		_, sum, _ := strings.Cut(filepath.Base(f), "-")
-		k := Tar
+		k := delta.Tar
 		if strings.HasPrefix(filepath.Base(f), "00") {
-			k = Blob
+			k = delta.Blob
 		}
-		im.Objects = append(im.Objects, Object{Digest: Digest("sha256:" + sum), Size: st.Size(), Kind: k,
+		im.Objects = append(im.Objects, delta.Object{Digest: delta.Digest("sha256:" + sum), Size: st.Size(), Kind: k,
 			Open: func() (io.ReadCloser, error) { return os.Open(f) }})
 	}
 	return im, nil
@@ -198,7 +203,7 @@ func unpackImage(archive, dir string) error {
 	}
 	for i, n := range append([]string{man[0].Config}, man[0].Layers...) {
 		b := files[n]
-		name := fmt.Sprintf("%02d-%s", i, strings.TrimPrefix(string(DigestOf(b)), "sha256:"))
+		name := fmt.Sprintf("%02d-%s", i, strings.TrimPrefix(string(delta.DigestOf(b)), "sha256:"))
 		if err := os.WriteFile(filepath.Join(dir, name), b, 0o644); err != nil {
 			return err
 		}

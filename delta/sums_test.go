@@ -1,4 +1,4 @@
-package delta
+package delta_test
 
 import (
 	"crypto/md5"
@@ -6,11 +6,13 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/mender-app/mender-app/delta"
 )
 
 // The new sums of a package's files cost next to nothing.
 func TestSums(t *testing.T) {
-	image := func(v int64) Image {
+	image := func(v int64) delta.Image {
 		var files []tarFile
 		list := ""
 		for i := range int64(40) {
@@ -24,9 +26,9 @@ func TestSums(t *testing.T) {
 			list += fmt.Sprintf("%x  %s\n", md5.Sum(b), name)
 		}
 		files = append(files, tarFile{name: "var/lib/dpkg/info/p.md5sums", typ: '0', data: []byte(list)})
-		return Image{Objects: []Object{bytesObject(Tar, makeTar(files...))}}
+		return delta.Image{Objects: []delta.Object{bytesObject(delta.Tar, makeTar(files...))}}
 	}
-	d, _ := roundTrip(t, []Image{image(1)}, image(2))
+	d, _ := roundTrip(t, []delta.Image{image(1)}, image(2))
 	require.Less(t, len(d), 40*16)
 	t.Log(len(d))
 }

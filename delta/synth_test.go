@@ -1,4 +1,4 @@
-package delta
+package delta_test
 
 import (
 	"bytes"
@@ -7,6 +7,9 @@ import (
 	"fmt"
 	"io"
 	"sort"
+
+	"github.com/mender-app/mender-app/delta"
+	"github.com/mender-app/mender-app/delta/internal/tarheader"
 )
 
 // Images that are too large to be kept: each byte is computed when it is read.
@@ -73,19 +76,19 @@ func (p *pieces) ReadAt(b []byte, off int64) (int, error) {
 func (p *pieces) file(name string, content *pieces) {
 	h := makeTar(tarFile{name: name, typ: '0', mod: func(h []byte) {
 		copy(h[124:], fmt.Sprintf("%011o", content.size))
-	}})[:block]
+	}})[:tarheader.Block]
 	p.bytes(bytes.Clone(h)) // of a buffer that is larger
 	p.add(content, 0, content.size)
-	p.bytes(make([]byte, -content.size&(block-1)))
+	p.bytes(make([]byte, -content.size&(tarheader.Block-1)))
 }
 
-func (p *pieces) object() Object {
+func (p *pieces) object() delta.Object {
 	sum := sha256.New()
 	if _, err := io.Copy(sum, io.NewSectionReader(p, 0, p.size)); err != nil {
 		panic(err)
 	}
-	return Object{Digest: Digest(fmt.Sprintf("sha256:%x", sum.Sum(nil))), Size: p.size, Kind: Tar,
-		Open: func() (io.ReadCloser, error) { return section{io.NewSectionReader(p, 0, p.size)}, nil }}
+	return delta.Object{Digest: delta.Digest(fmt.Sprintf("sha256:%x", sum.Sum(nil))), Size: p.size, Kind: delta.Tar,
+		Open: func() (io.ReadCloser, error) { return openSection{io.NewSectionReader(p, 0, p.size)}, nil }}
 }
 
 // largeLayers is a layer of mib MiB, old and new: a quarter of it, but at most
@@ -122,14 +125,19 @@ func largeLayers(mib int) (a, b *pieces) {
 		}
 		b.file(name, &g)
 	}
-	a.bytes(make([]byte, 2*block))
-	b.bytes(make([]byte, 2*block))
+	a.bytes(make([]byte, 2*tarheader.Block))
+	b.bytes(make([]byte, 2*tarheader.Block))
 	return a, b
 }
 
-func largeImages(mib int) (old, new Image) {
+func largeImages(mib int) (old, new delta.Image) {
 	a, b := largeLayers(mib)
-	old = Image{Name: "large:1", Objects: []Object{a.object()}}
-	new = Image{Name: "large:2", Objects: []Object{b.object()}}
+	old = delta.Image{Name: "large:1", Objects: []delta.Object{a.object()}}
+	new = delta.Image{Name: "large:2", Objects: []delta.Object{b.object()}}
 	return old, new
 }
+
+// openSection can be read in place, and needs no closing.
+type openSection struct{ *io.SectionReader }
+
+func (openSection) Close() error { return nil }

@@ -1,4 +1,4 @@
-package delta
+package delta_test
 
 import (
 	"archive/tar"
@@ -12,6 +12,11 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/mender-app/mender-app/delta"
+	"github.com/mender-app/mender-app/delta/decoder"
+	"github.com/mender-app/mender-app/delta/encoder"
+	"github.com/mender-app/mender-app/delta/internal/tarheader"
 )
 
 type oddTar struct {
@@ -57,9 +62,9 @@ func oddTars() []oddTar {
 			h[482] = 1
 			copy(h[483:], fmt.Sprintf("%011o\x00", 1<<20))
 		}})
-		ext := make([]byte, block)
+		ext := make([]byte, tarheader.Block)
 		copy(ext, fmt.Sprintf("%011o\x00%011o\x00", 1<<19, 512))
-		return append(append(append([]byte{}, b[:block]...), ext...), b[block:]...)
+		return append(append(append([]byte{}, b[:tarheader.Block]...), ext...), b[tarheader.Block:]...)
 	}
 	long := strings.Repeat("long/", 60) + "name"
 	gnuLong := makeTar(tarFile{name: "././@LongLink", typ: 'L', data: append([]byte(long), 0)}, tarFile{name: long[:100], typ: '0', data: []byte(text)})
@@ -77,16 +82,16 @@ func oddTars() []oddTar {
 		binary.BigEndian.PutUint32(h[132:], uint32(len(text)))
 	}})
 	padded := append([]byte{}, makeTar(tarFile{name: "p", typ: '0', data: []byte("x")})...)
-	copy(padded[block+5:], "not zero") // padding that is not zeros
+	copy(padded[tarheader.Block+5:], "not zero") // padding that is not zeros
 	badSum := makeTar(tarFile{name: "sum", typ: '0', data: []byte(text)})
 	copy(badSum[148:], "0000000\x00")
 	return []oddTar{
 		{"nothing", nil},
-		{"only the end", make([]byte, 2*block)},
-		{"no end", plain[:len(plain)-2*block]},
-		{"long end", append(append([]byte{}, plain...), make([]byte, 20*block)...)},
+		{"only the end", make([]byte, 2*tarheader.Block)},
+		{"no end", plain[:len(plain)-2*tarheader.Block]},
+		{"long end", append(append([]byte{}, plain...), make([]byte, 20*tarheader.Block)...)},
 		{"odd end", append(append([]byte{}, plain...), noise(1, 777)...)},
-		{"cut", plain[:len(plain)-3*block-100]},
+		{"cut", plain[:len(plain)-3*tarheader.Block-100]},
 		{"no tar", noise(2, 5000)},
 		{"types", stdTar(
 			&tar.Header{Typeflag: tar.TypeDir, Name: "dev/", Mode: 0o755, ModTime: at},
@@ -117,18 +122,18 @@ func oddTars() []oddTar {
 // little changed, and from every other.
 func TestOddTars(t *testing.T) {
 	odd := oddTars()
-	other := bytesObject(Tar, stdTar(&tar.Header{Typeflag: tar.TypeReg, Name: "file", Gname: strings.Repeat("some text that is long enough\n", 39)}))
+	other := bytesObject(delta.Tar, stdTar(&tar.Header{Typeflag: tar.TypeReg, Name: "file", Gname: strings.Repeat("some text that is long enough\n", 39)}))
 	for i, o := range odd {
 		t.Run(o.name, func(t *testing.T) {
-			new := Image{Name: "new", Objects: []Object{bytesObject(Tar, o.data)}}
+			new := delta.Image{Name: "new", Objects: []delta.Object{bytesObject(delta.Tar, o.data)}}
 			roundTrip(t, nil, new)
-			roundTrip(t, []Image{{Name: "other", Objects: []Object{other}}}, new)
+			roundTrip(t, []delta.Image{{Name: "other", Objects: []delta.Object{other}}}, new)
 			next := odd[(i+1)%len(odd)]
-			roundTrip(t, []Image{{Name: "next", Objects: []Object{bytesObject(Tar, next.data)}}}, new)
-			if len(o.data) > 2*block {
+			roundTrip(t, []delta.Image{{Name: "next", Objects: []delta.Object{bytesObject(delta.Tar, next.data)}}}, new)
+			if len(o.data) > 2*tarheader.Block {
 				old := append([]byte{}, o.data...)
 				old[len(old)/2] ^= 1
-				roundTrip(t, []Image{{Name: "changed", Objects: []Object{bytesObject(Tar, old)}}}, new)
+				roundTrip(t, []delta.Image{{Name: "changed", Objects: []delta.Object{bytesObject(delta.Tar, old)}}}, new)
 			}
 		})
 	}
@@ -136,16 +141,16 @@ func TestOddTars(t *testing.T) {
 
 // One old tar for all odd ones, and all of them in one image.
 func TestOddTarsTogether(t *testing.T) {
-	var old, new Image
+	var old, new delta.Image
 	for i, o := range oddTars() {
-		new.Objects = append(new.Objects, bytesObject(Tar, o.data))
+		new.Objects = append(new.Objects, bytesObject(delta.Tar, o.data))
 		if i%2 == 0 {
-			old.Objects = append(old.Objects, bytesObject(Tar, o.data))
-		} else if len(o.data) > block {
-			old.Objects = append(old.Objects, bytesObject(Tar, o.data[:len(o.data)-block]))
+			old.Objects = append(old.Objects, bytesObject(delta.Tar, o.data))
+		} else if len(o.data) > tarheader.Block {
+			old.Objects = append(old.Objects, bytesObject(delta.Tar, o.data[:len(o.data)-tarheader.Block]))
 		}
 	}
-	roundTrip(t, []Image{old}, new)
+	roundTrip(t, []delta.Image{old}, new)
 }
 
 func TestDeterministic(t *testing.T) {
@@ -153,7 +158,7 @@ func TestDeterministic(t *testing.T) {
 	var want []byte
 	for workers := range 4 {
 		var d bytes.Buffer
-		_, err := Encode(context.Background(), &d, []Image{old}, new, Options{Workers: workers, Memory: int64(workers) << 20})
+		_, err := encoder.Encode(context.Background(), &d, []delta.Image{old}, new, encoder.Options{Workers: workers, Memory: int64(workers) << 20})
 		require.NoError(t, err)
 		if want == nil {
 			want = d.Bytes()
@@ -163,10 +168,10 @@ func TestDeterministic(t *testing.T) {
 }
 
 func TestUnknownFeature(t *testing.T) {
-	head, err := appendHeader(nil, Header{Features: []string{"gzip9"}})
+	head, err := delta.AppendHeader(nil, delta.Header{Features: []string{"gzip9"}})
 	require.NoError(t, err)
-	_, err = NewReader(bytes.NewReader(head))
-	var fe *FeatureError
+	_, err = decoder.New(bytes.NewReader(head))
+	var fe *delta.FeatureError
 	require.ErrorAs(t, err, &fe)
 	require.Equal(t, "gzip9", fe.Feature)
 }

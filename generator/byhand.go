@@ -12,6 +12,8 @@ import (
 
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/delta"
+	"github.com/mender-app/mender-app/delta/decoder"
+	"github.com/mender-app/mender-app/delta/encoder"
 	"github.com/mender-app/mender-app/generator/source"
 )
 
@@ -19,7 +21,7 @@ import (
 type DeltaOptions struct {
 	Platform image.Platform // of images that have several; the zero Platform takes what there is
 	TempDir  string         // "" is the output's directory
-	// FilesOnly makes a delta that needs old files alone, see delta.Options.
+	// FilesOnly makes a delta that needs old files alone, see encoder.Options.
 	FilesOnly bool
 	Sources   source.Config
 	Progress  func(Event)
@@ -71,9 +73,9 @@ func EncodeDelta(ctx context.Context, old []string, next, out string, o DeltaOpt
 			return nil, err
 		}
 	}
-	var r *delta.Report
+	var r *encoder.Report
 	err = replaceFile(out, func(w io.Writer) error {
-		r, err = delta.Encode(ctx, w, olds, target, delta.Options{
+		r, err = encoder.Encode(ctx, w, olds, target, encoder.Options{
 			TempDir: h.temp, FilesOnly: o.FilesOnly,
 			Progress: func(done, total int64) { h.tell("encode", next, done, total) },
 		})
@@ -106,7 +108,7 @@ func ApplyDelta(ctx context.Context, old []string, deltaPath, out string, o Delt
 		return err
 	}
 	defer f.Close()
-	r, err := delta.NewReader(f)
+	r, err := decoder.New(f)
 	if err != nil {
 		return fmt.Errorf("%s: %w", deltaPath, err)
 	}
@@ -164,7 +166,7 @@ func ShowDelta(path string) (*delta.Header, int64, error) {
 	if err != nil {
 		return nil, 0, err
 	}
-	r, err := delta.NewReader(f)
+	r, err := decoder.New(f)
 	if err != nil {
 		return nil, 0, fmt.Errorf("%s: %w", path, err)
 	}

@@ -9,12 +9,14 @@ import (
 
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/delta"
+	"github.com/mender-app/mender-app/delta/decoder"
+	"github.com/mender-app/mender-app/delta/tarstore"
 )
 
 // contents is old content: objects by their digests, for a decoder and to be
 // read as they are.
 type contents struct {
-	store  *delta.Store
+	store  *tarstore.Store
 	have   map[delta.Digest]func() (io.ReadCloser, error)
 	stored map[delta.Digest]bool         // those of have that store has
 	images map[image.Digest]*image.Image // those that are whole, by their configs
@@ -22,7 +24,7 @@ type contents struct {
 
 func newContents() *contents {
 	return &contents{
-		store: delta.NewStore(), have: map[delta.Digest]func() (io.ReadCloser, error){}, stored: map[delta.Digest]bool{},
+		store: tarstore.New(), have: map[delta.Digest]func() (io.ReadCloser, error){}, stored: map[delta.Digest]bool{},
 		images: map[image.Digest]*image.Image{},
 	}
 }
@@ -63,7 +65,7 @@ func (c *contents) lacks(h delta.Header) (obj delta.ObjectInfo, ok bool) {
 
 // apply makes the objects of a delta, as files that are in c.have from then on.
 // deltaPath and what name the delta and its result to people.
-func (h *byHand) apply(c *contents, r *delta.Reader, deltaPath, what string) error {
+func (h *byHand) apply(c *contents, r *decoder.Decoder, deltaPath, what string) error {
 	if obj, lacks := c.lacks(r.Header()); lacks {
 		return fmt.Errorf("%s: the old images lack %s %s", deltaPath, obj.Kind, obj.Digest)
 	}

@@ -8,13 +8,14 @@ import (
 
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/delta"
+	"github.com/mender-app/mender-app/delta/encoder"
 	"github.com/mender-app/mender-app/generator/source"
 )
 
 // encodedDelta is a delta in a temporary file.
 type encodedDelta struct {
 	path   string
-	report *delta.Report
+	report *encoder.Report
 }
 
 func (e *encodedDelta) size() int64 { return e.report.Size }
@@ -33,7 +34,7 @@ func (r *run) encode(ctx context.Context, what string, olds []delta.Image, next 
 		return nil, &WriteError{err}
 	}
 	e := &encodedDelta{path: f.Name()}
-	e.report, err = delta.Encode(ctx, f, olds, next, delta.Options{
+	e.report, err = encoder.Encode(ctx, f, olds, next, encoder.Options{
 		TempDir: r.temp, FilesOnly: r.Images.FilesOnly,
 		Progress: func(done, total int64) { r.tell("encode", what, done, total) },
 	})

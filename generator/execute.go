@@ -11,6 +11,7 @@ import (
 	"github.com/mender-app/mender-app/artifact"
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/delta"
+	"github.com/mender-app/mender-app/delta/encoder"
 	"github.com/mender-app/mender-app/generator/manifests"
 	"github.com/mender-app/mender-app/generator/metered"
 	"github.com/mender-app/mender-app/generator/source"
@@ -206,7 +207,7 @@ func (pack *imagesPacker) full(ctx context.Context, e entry, img *plannedImage, 
 
 // usedBases lists those of the required images that the delta takes content
 // from: it reads their content, or omits a layer because they have it.
-func usedBases(report *delta.Report, required []*source.Found) []artifact.Base {
+func usedBases(report *encoder.Report, required []*source.Found) []artifact.Base {
 	needed := map[*source.Found]bool{}
 	need := func(d delta.Digest) {
 		for _, f := range required {

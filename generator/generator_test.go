@@ -18,6 +18,8 @@ import (
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/artifact/mender"
 	"github.com/mender-app/mender-app/delta"
+	"github.com/mender-app/mender-app/delta/decoder"
+	"github.com/mender-app/mender-app/delta/tarstore"
 	"github.com/mender-app/mender-app/generator/gentest"
 	"github.com/mender-app/mender-app/generator/manifests"
 )
@@ -127,13 +129,13 @@ func read(t testing.TB, path string) *opened {
 
 // store holds the content that a device has, and grows as images are loaded.
 type store struct {
-	*delta.Store
+	*tarstore.Store
 	have map[delta.Digest]bool
 }
 
 func newStore(t testing.TB, images ...v1.Image) *store {
 	t.Helper()
-	s := &store{delta.NewStore(), map[delta.Digest]bool{}}
+	s := &store{tarstore.New(), map[delta.Digest]bool{}}
 	for _, img := range images {
 		config, err := img.RawConfigFile()
 		require.NoError(t, err)
@@ -171,7 +173,7 @@ func (m *memory) Abort(error)   {}
 func (s *store) load(t testing.TB, a *opened) {
 	t.Helper()
 	for _, info := range a.infos {
-		r, err := delta.NewReader(strings.NewReader(string(a.payloads[info.Digest])))
+		r, err := decoder.New(strings.NewReader(string(a.payloads[info.Digest])))
 		require.NoError(t, err)
 		err = r.Apply(t.Context(), s, func(o delta.ObjectInfo) (delta.Sink, error) {
 			return &memory{done: func(content string) { s.add(t, o.Kind, content) }}, nil
@@ -283,7 +285,7 @@ func TestDeltaNeedsItsBase(t *testing.T) {
 	_, err := Generate(t.Context(), o, false)
 	require.NoError(t, err)
 	a := read(t, o.Build.Output)
-	r, err := delta.NewReader(strings.NewReader(string(a.payloads[a.infos[0].Digest])))
+	r, err := decoder.New(strings.NewReader(string(a.payloads[a.infos[0].Digest])))
 	require.NoError(t, err)
 	err = r.Apply(t.Context(), newStore(t, s.side), func(delta.ObjectInfo) (delta.Sink, error) {
 		return &memory{done: func(string) { t.Error("committed without its base") }}, nil

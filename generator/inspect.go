@@ -16,6 +16,7 @@ import (
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/artifact/mender"
 	"github.com/mender-app/mender-app/delta"
+	"github.com/mender-app/mender-app/delta/decoder"
 	"github.com/mender-app/mender-app/generator/manifests"
 	"github.com/mender-app/mender-app/generator/metered"
 )
@@ -279,7 +280,7 @@ func (i *inspection) variant(info artifact.ImageInfo, content io.Reader) error {
 	d.Bytes += info.Size
 	if info.Kind == artifact.KindShared {
 		d.SharedBytes = info.Size
-		_, err := delta.NewReader(content)
+		_, err := decoder.New(content)
 		return err
 	}
 	var own ImageDescription
@@ -381,7 +382,7 @@ func (d *ImageDescription) full(info artifact.ImageInfo, r io.Reader) error {
 }
 
 func (d *ImageDescription) delta(r io.Reader) error {
-	dr, err := delta.NewReader(r)
+	dr, err := decoder.New(r)
 	if err != nil {
 		return err
 	}

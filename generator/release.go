@@ -16,6 +16,7 @@ import (
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/artifact/mender"
 	"github.com/mender-app/mender-app/delta"
+	"github.com/mender-app/mender-app/delta/decoder"
 	"github.com/mender-app/mender-app/generator/inventory"
 	"github.com/mender-app/mender-app/generator/metered"
 	"github.com/mender-app/mender-app/generator/source"
@@ -179,7 +180,7 @@ func (h *byHand) rebuild(rel *release, comp artifact.Component, m releaseMember,
 		return nil, err
 	}
 	defer f.Close()
-	r, err := delta.NewReader(f)
+	r, err := decoder.New(f)
 	if err != nil {
 		return nil, &DamagedError{fmt.Errorf("%s: %s: %w", rel.path, comp.URL, err)}
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/delta"
+	"github.com/mender-app/mender-app/delta/decoder"
 	"github.com/mender-app/mender-app/submodules"
 )
 
@@ -27,7 +28,7 @@ type Old interface {
 
 // delta rebuilds an image from a mender-app delta and the old content.
 func (rc *receiver) delta(r *bufio.Reader) error {
-	d, err := delta.NewReader(r)
+	d, err := decoder.New(r)
 	if err != nil {
 		return err
 	}
@@ -45,7 +46,7 @@ func (rc *receiver) delta(r *bufio.Reader) error {
 			return err
 		}
 		defer more.close()
-		if d, err = delta.NewReader(r); err != nil { // r is buffered: it is where the first ended
+		if d, err = decoder.New(r); err != nil { // r is buffered: it is where the first ended
 			return err
 		}
 	}

@@ -11,6 +11,8 @@ import (
 
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/delta"
+	"github.com/mender-app/mender-app/delta/decoder"
+	"github.com/mender-app/mender-app/delta/tarstore"
 	"github.com/mender-app/mender-app/submodules"
 )
 
@@ -24,7 +26,7 @@ var errNoBase = errors.New("the content is for an image with one of several base
 
 // shared makes the shared content that comes before a delta and returns it as
 // old content.
-func (rc *receiver) shared(d *delta.Reader) (*sharedContent, error) {
+func (rc *receiver) shared(d *decoder.Decoder) (*sharedContent, error) {
 	objects := d.Header().Objects
 	if len(objects) != 1 || objects[0].Kind != delta.Tar || objects[0].Encoding == delta.Omitted {
 		return nil, fmt.Errorf("%w: shared content is one tar", delta.ErrFormat)
@@ -44,7 +46,7 @@ func (rc *receiver) shared(d *delta.Reader) (*sharedContent, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &sharedContent{f: f, object: objects[0], store: delta.NewStore()}
+	s := &sharedContent{f: f, object: objects[0], store: tarstore.New()}
 	if err := os.Remove(f.Name()); err != nil { // nothing is left of it after a crash
 		s.close()
 		return nil, err
@@ -76,7 +78,7 @@ func (rc *receiver) shared(d *delta.Reader) (*sharedContent, error) {
 type sharedContent struct {
 	f      *os.File
 	object delta.ObjectInfo
-	store  *delta.Store
+	store  *tarstore.Store
 }
 
 func (s *sharedContent) close() {

@@ -13,13 +13,15 @@ import (
 
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/delta"
+	"github.com/mender-app/mender-app/delta/encoder"
+	"github.com/mender-app/mender-app/delta/tarstore"
 	"github.com/mender-app/mender-app/submodules"
 )
 
 // memoryTarget is an engine that keeps what it is given; it stands for a store
 // with damage in it that a real one could not be brought to have at will.
 type memoryTarget struct {
-	store  *delta.Store
+	store  *tarstore.Store
 	loaded []byte
 }
 
@@ -39,7 +41,7 @@ func (m *memoryTarget) Save(context.Context, string) (*os.File, int64, error) {
 	return nil, 0, submodules.ErrNotFound
 }
 
-type memoryOld struct{ *delta.Store }
+type memoryOld struct{ *tarstore.Store }
 
 func (memoryOld) Layer(context.Context, image.Digest) (io.ReadCloser, int64, error) {
 	return nil, 0, delta.ErrNoObject
@@ -53,7 +55,7 @@ func object(kind delta.Kind, b []byte) delta.Object {
 func encode(t *testing.T, next delta.Image, olds ...delta.Image) []byte {
 	t.Helper()
 	var b bytes.Buffer
-	_, err := delta.Encode(t.Context(), &b, olds, next, delta.Options{TempDir: t.TempDir()})
+	_, err := encoder.Encode(t.Context(), &b, olds, next, encoder.Options{TempDir: t.TempDir()})
 	require.NoError(t, err)
 	return b.Bytes()
 }
@@ -90,7 +92,7 @@ func TestReceiveShared(t *testing.T) {
 		if damage != nil {
 			damage(l, u)
 		}
-		m := &memoryTarget{store: delta.NewStore()}
+		m := &memoryTarget{store: tarstore.New()}
 		require.NoError(t, m.store.Add(delta.DigestOf(lower), delta.Tar, bytes.NewReader(l), int64(len(l))))
 		require.NoError(t, m.store.Add(delta.DigestOf(upper), delta.Tar, bytes.NewReader(u), int64(len(u))))
 		dir := t.TempDir()

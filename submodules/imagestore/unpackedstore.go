@@ -16,6 +16,7 @@ import (
 
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/delta"
+	"github.com/mender-app/mender-app/delta/tarstore"
 )
 
 // LayerParts are where a layer lies in a store that keeps both the blob it came as
@@ -59,8 +60,8 @@ type unpackedOld struct {
 type unpackedLayer struct {
 	LayerParts
 	dir   *os.Root
-	blob  *delta.Store // an index of the blob's files, once one was wanted
-	size  int64        // of the tar, -1 before it is known
+	blob  *tarstore.Store // an index of the blob's files, once one was wanted
+	size  int64           // of the tar, -1 before it is known
 	close []io.Closer
 }
 
@@ -166,7 +167,7 @@ func (p *unpackedOld) index(ctx context.Context, in delta.Digest, l *unpackedLay
 		l.close = append(l.close, spool)
 		at, size = spool, n
 	}
-	s := delta.NewStore()
+	s := tarstore.New()
 	if err := s.Add(in, delta.Tar, at, size); err != nil {
 		return err
 	}
@@ -184,7 +185,7 @@ func (p *unpackedOld) Headers(ctx context.Context, in delta.Digest) (delta.Heade
 	if err != nil {
 		return nil, fmt.Errorf("layer %s: %w", in, err)
 	}
-	return delta.NewHeaders(tar), nil
+	return tarstore.NewHeaders(tar), nil
 }
 
 // Layer implements Old. A layer that is not compressed is a delta.File, too. The

@@ -17,6 +17,8 @@ import (
 
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/delta"
+	"github.com/mender-app/mender-app/delta/decoder"
+	"github.com/mender-app/mender-app/delta/encoder"
 )
 
 func noise(seed uint64, n int) []byte {
@@ -100,8 +102,8 @@ func TestUnpackedStore(t *testing.T) {
 		}}
 	}
 	var d bytes.Buffer
-	_, err := delta.Encode(t.Context(), &d, []delta.Image{{Name: "old", Objects: []delta.Object{object(oldTar)}}},
-		delta.Image{Name: "new", Objects: []delta.Object{object(newTar)}}, delta.Options{Workers: 1})
+	_, err := encoder.Encode(t.Context(), &d, []delta.Image{{Name: "old", Objects: []delta.Object{object(oldTar)}}},
+		delta.Image{Name: "new", Objects: []delta.Object{object(newTar)}}, encoder.Options{Workers: 1})
 	require.NoError(t, err)
 
 	for _, how := range []string{"plain", "gzip", "zstd"} {
@@ -136,7 +138,7 @@ func TestUnpackedStore(t *testing.T) {
 					},
 					TempDir: temp, Log: func(f string, a ...any) { said = append(said, fmt.Sprintf(f, a...)) },
 				}.Old()
-				r, err := delta.NewReader(bytes.NewReader(d.Bytes()))
+				r, err := decoder.New(bytes.NewReader(d.Bytes()))
 				require.NoError(t, err)
 				s := &sink{}
 				require.NoError(t, r.Apply(t.Context(), old, func(delta.ObjectInfo) (delta.Sink, error) { return s, nil }))

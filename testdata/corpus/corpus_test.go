@@ -19,6 +19,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mender-app/mender-app/delta"
+	"github.com/mender-app/mender-app/delta/decoder"
+	"github.com/mender-app/mender-app/delta/encoder"
+	"github.com/mender-app/mender-app/delta/tarstore"
 )
 
 // Every pair comes through the encoder and the device's decoder with the same
@@ -48,14 +51,14 @@ func TestRoundTrip(t *testing.T) {
 			whole, err := os.Create(filepath.Join(temp, "delta"))
 			require.NoError(t, err)
 			defer whole.Close()
-			report, err := delta.Encode(t.Context(), whole, []delta.Image{old}, next, delta.Options{TempDir: temp})
+			report, err := encoder.Encode(t.Context(), whole, []delta.Image{old}, next, encoder.Options{TempDir: temp})
 			require.NoError(t, err)
 
 			_, err = whole.Seek(0, io.SeekStart)
 			require.NoError(t, err)
-			r, err := delta.NewReader(whole)
+			r, err := decoder.New(whole)
 			require.NoError(t, err)
-			store := delta.NewStore()
+			store := tarstore.New()
 			for _, o := range old.Objects {
 				f, err := o.Open()
 				require.NoError(t, err)

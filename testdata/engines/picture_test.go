@@ -18,6 +18,7 @@ import (
 
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/delta"
+	"github.com/mender-app/mender-app/delta/encoder"
 	"github.com/mender-app/mender-app/submodules"
 	"github.com/mender-app/mender-app/testdata/bed"
 )
@@ -105,7 +106,7 @@ func (p picture) delta(t *testing.T, d *bed.Device, old picture) string {
 	t.Helper()
 	f, err := os.CreateTemp(d.Share(""), "delta-")
 	require.NoError(t, err)
-	_, err = delta.Encode(t.Context(), f, []delta.Image{{Name: old.URL, Objects: old.objects()}}, delta.Image{Name: p.URL, Objects: p.objects()}, delta.Options{})
+	_, err = encoder.Encode(t.Context(), f, []delta.Image{{Name: old.URL, Objects: old.objects()}}, delta.Image{Name: p.URL, Objects: p.objects()}, encoder.Options{})
 	require.NoError(t, err)
 	size, err := f.Seek(0, io.SeekCurrent)
 	require.NoError(t, err)

@@ -23,6 +23,7 @@ import (
 
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/delta"
+	"github.com/mender-app/mender-app/delta/encoder"
 	"github.com/mender-app/mender-app/testdata/bed"
 	"github.com/mender-app/mender-app/testdata/corpus"
 )
@@ -71,7 +72,7 @@ func encode(t testing.TB, dir string, old, new *image.Image) string {
 	out := filepath.Join(dir, new.ConfigDigest.Hex()[:12]+".delta")
 	f, err := os.Create(out)
 	require.NoError(t, err)
-	_, err = delta.Encode(t.Context(), f, []delta.Image{objects(old, "old")}, objects(new, "new"), delta.Options{TempDir: t.TempDir()})
+	_, err = encoder.Encode(t.Context(), f, []delta.Image{objects(old, "old")}, objects(new, "new"), encoder.Options{TempDir: t.TempDir()})
 	require.NoError(t, err)
 	require.NoError(t, f.Close())
 	return out

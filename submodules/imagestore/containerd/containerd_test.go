@@ -28,6 +28,7 @@ import (
 
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/delta"
+	"github.com/mender-app/mender-app/delta/encoder"
 	"github.com/mender-app/mender-app/submodules"
 	"github.com/mender-app/mender-app/submodules/imagestore"
 )
@@ -446,7 +447,7 @@ func encode(t *testing.T, from, to *image.Image) []byte {
 		return d
 	}
 	var b bytes.Buffer
-	_, err := delta.Encode(context.Background(), &b, []delta.Image{objects(from)}, objects(to), delta.Options{TempDir: t.TempDir()})
+	_, err := encoder.Encode(context.Background(), &b, []delta.Image{objects(from)}, objects(to), encoder.Options{TempDir: t.TempDir()})
 	require.NoError(t, err)
 	return b.Bytes()
 }

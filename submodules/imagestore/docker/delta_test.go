@@ -14,6 +14,7 @@ import (
 
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/delta"
+	"github.com/mender-app/mender-app/delta/encoder"
 	"github.com/mender-app/mender-app/submodules"
 	"github.com/mender-app/mender-app/submodules/imagestore"
 )
@@ -33,7 +34,7 @@ func objects(s sample) []delta.Object {
 func encode(t *testing.T, old, new sample) []byte {
 	t.Helper()
 	var buf bytes.Buffer
-	_, err := delta.Encode(t.Context(), &buf, []delta.Image{{Name: "old", Objects: objects(old)}}, delta.Image{Name: "new", Objects: objects(new)}, delta.Options{})
+	_, err := encoder.Encode(t.Context(), &buf, []delta.Image{{Name: "old", Objects: objects(old)}}, delta.Image{Name: "new", Objects: objects(new)}, encoder.Options{})
 	require.NoError(t, err)
 	return buf.Bytes()
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mender-app/mender-app/artifact/image"
-	"github.com/mender-app/mender-app/delta"
+	"github.com/mender-app/mender-app/delta/decoder"
 	"github.com/mender-app/mender-app/submodules"
 	"github.com/mender-app/mender-app/submodules/imagestore"
 )
@@ -23,7 +23,7 @@ const huge = 1 << 30
 // of 1 GiB.
 func InflatedDelta(t *testing.T, d []byte) []byte {
 	t.Helper()
-	r, err := delta.NewReader(bytes.NewReader(d))
+	r, err := decoder.New(bytes.NewReader(d))
 	require.NoError(t, err)
 	objects := r.Header().Objects
 	last := objects[len(objects)-1].Digest

@@ -18,6 +18,8 @@ import (
 
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/delta"
+	"github.com/mender-app/mender-app/delta/decoder"
+	"github.com/mender-app/mender-app/delta/encoder"
 	"github.com/mender-app/mender-app/submodules"
 	"github.com/mender-app/mender-app/submodules/imagestore"
 )
@@ -169,7 +171,7 @@ func objects(m made) []delta.Object {
 func encode(t *testing.T, old, next made) []byte {
 	t.Helper()
 	var b bytes.Buffer
-	_, err := delta.Encode(t.Context(), &b, []delta.Image{{Name: "old", Objects: objects(old)}}, delta.Image{Name: "new", Objects: objects(next)}, delta.Options{})
+	_, err := encoder.Encode(t.Context(), &b, []delta.Image{{Name: "old", Objects: objects(old)}}, delta.Image{Name: "new", Objects: objects(next)}, encoder.Options{})
 	require.NoError(t, err)
 	return b.Bytes()
 }
@@ -182,7 +184,7 @@ func sharedContent(t *testing.T, d []byte) []byte {
 		return io.NopCloser(bytes.NewReader(content)), nil
 	}}
 	var b bytes.Buffer
-	_, err := delta.Encode(t.Context(), &b, nil, delta.Image{Name: delta.SharedContent, Objects: []delta.Object{object}}, delta.Options{})
+	_, err := encoder.Encode(t.Context(), &b, nil, delta.Image{Name: delta.SharedContent, Objects: []delta.Object{object}}, encoder.Options{})
 	require.NoError(t, err)
 	return append(b.Bytes(), d...)
 }
@@ -198,7 +200,7 @@ func announced(t *testing.T, m made, d []byte) *submodules.Announced {
 		return a
 	}
 	a.Format = "delta"
-	r, err := delta.NewReader(bytes.NewReader(d))
+	r, err := decoder.New(bytes.NewReader(d))
 	require.NoError(t, err)
 	for i, o := range r.Header().Objects[1:] {
 		a.Layers[i].Encoding = string(o.Encoding)

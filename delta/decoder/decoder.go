@@ -1,0 +1,98 @@
+// Package decoder applies deltas on the device.
+//
+// It reads its delta strictly forward, needs no temporary file, and its memory
+// does not depend on the size of the image. Everything it reads is hostile: the
+// delta, the old files and the old headers may be anything.
+package decoder
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/mender-app/mender-app/delta"
+	"github.com/mender-app/mender-app/delta/deflate"
+	"github.com/mender-app/mender-app/delta/internal/codec"
+)
+
+// known says of each feature whether this decoder knows it.
+func known(feature string) bool {
+	switch feature {
+	case delta.FeatureELF, delta.FeatureZstd, delta.FeatureDeflate:
+		return true
+	case delta.FeatureGo:
+		return deflate.GoKnown()
+	}
+	return false
+}
+
+// Decoder decodes one delta from a stream, strictly forward. It is for one use by
+// one goroutine.
+type Decoder struct {
+	r      *bufio.Reader
+	header delta.Header
+	used   bool
+}
+
+// New reads and checks the header. A delta that needs what this decoder does not
+// know is refused with a *delta.FeatureError, one that is not a delta with an
+// error that wraps delta.ErrFormat.
+//
+// Where r is a *bufio.Reader of at least 64 KiB, no byte behind the delta is taken
+// from it; any other reader may be read further than the delta goes.
+func New(r io.Reader) (*Decoder, error) {
+	br := bufio.NewReaderSize(r, codec.Chunk)
+	h, err := delta.ReadHeader(br, known)
+	if err != nil {
+		return nil, err
+	}
+	return &Decoder{r: br, header: h}, nil
+}
+
+// Header returns what the delta says about itself.
+func (d *Decoder) Header() delta.Header { return d.header }
+
+// Apply rebuilds the objects that are not omitted, in order, each into the sink
+// that sink returns for it. A sink is committed only when all its bytes were
+// written and have the right digest; on any error the sink at work is aborted
+// and Apply returns at once, so what was committed before must not be taken for
+// the whole image. It is for the caller to make sure that the omitted objects are
+// there.
+//
+// Errors: *delta.OldError for old content that is missing or not what it was when
+// the delta was made; *delta.MismatchError; one that wraps delta.ErrFormat; those
+// of old, the sinks and the context. It can be called once.
+func (d *Decoder) Apply(ctx context.Context, old delta.Old, sink func(delta.ObjectInfo) (delta.Sink, error)) error {
+	if d.used {
+		return errors.New("a delta can be applied once")
+	}
+	d.used = true
+	c, err := codec.NewDecoder(ctx, d.r, old, d.header.Bases)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	for _, o := range d.header.Objects {
+		if o.Encoding == delta.Omitted {
+			continue
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		out, err := sink(o)
+		if err != nil {
+			return err
+		}
+		if err := c.Decode(o, out); err != nil {
+			err = fmt.Errorf("object %d (%s): %w", o.Index, o.Digest, err)
+			out.Abort(err)
+			return err
+		}
+		if err := out.Commit(); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,217 @@
+package encoder
+
+import (
+	"bytes"
+	"compress/flate"
+	"io"
+	"sort"
+
+	"github.com/mender-app/mender-app/delta/internal/codec"
+	"github.com/mender-app/mender-app/delta/internal/script"
+	"github.com/mender-app/mender-app/delta/internal/tarheader"
+)
+
+// target is one content that is planned.
+type target struct {
+	script.Place
+	off   int64 // in the new object
+	dense bool  // compressed already, by its looks
+	plan  *script.Content
+}
+
+// objectPlan is the plan of one object.
+type objectPlan struct {
+	script.Object
+	contents []*target // that are not empty
+}
+
+// plan decides what becomes of every object.
+func (e *encoder) plan() error {
+	e.plans = make([]*objectPlan, len(e.new))
+	var err error
+	if e.idx, err = newIndex(e); err != nil {
+		return err
+	}
+	if err := e.openStore(); err != nil {
+		return err
+	}
+	for i, h := range e.new {
+		if h == nil {
+			continue
+		}
+		p := &objectPlan{Object: script.Object{Tar: h.tar, R: h.r, Size: h.Size, Tail: h.tail}}
+		if h.tar {
+			if err := e.planTar(h, p); err != nil {
+				return err
+			}
+		} else {
+			p.Whole.New = h.r
+			t := &target{Place: script.Place{Size: h.Size}, plan: &p.Whole}
+			if h.Size > 0 {
+				p.contents = []*target{t}
+			}
+			if err := e.planContents([]*target{t}, h); err != nil {
+				return err
+			}
+		}
+		e.plans[i] = p
+	}
+	return nil
+}
+
+func (e *encoder) planTar(h *object, p *objectPlan) error {
+	p.Members = make([]script.Member, len(h.members))
+	targets := make([]*target, len(h.members))
+	var at int64
+	for i := range h.members {
+		m, in := &p.Members[i], &h.members[i]
+		var err error
+		if m.Raw, err = h.raw(in, at); err != nil {
+			return err
+		}
+		p.Sums = p.Sums || codec.HasSums(in.Path)
+		pad := -in.Size & (tarheader.Block - 1)
+		at = in.Off + in.Size + pad
+		m.New = io.NewSectionReader(h.r, in.Off, in.Size+pad)
+		targets[i] = &target{Place: script.Place{Path: in.Path, Size: in.Size}, off: in.Off, plan: &m.Content}
+		if pad > 0 {
+			b := make([]byte, pad)
+			if err := readFull(h.r, b, in.Off+in.Size); err != nil {
+				return err
+			}
+			m.Padded = bytes.Count(b, []byte{0}) == len(b)
+		}
+	}
+	if !e.opt.FilesOnly {
+		e.planRefs(h, p, targets)
+	}
+	for _, t := range targets {
+		if t.Size > 0 {
+			p.contents = append(p.contents, t)
+		}
+	}
+	return e.planContents(p.contents, h)
+}
+
+// planContents chooses an operation for each content of h.
+func (e *encoder) planContents(todo []*target, h *object) error {
+	sums := make([][32]byte, len(todo))
+	err := each(e.ctx, e.opt.Workers, len(todo), func(i int) (err error) {
+		if e.idx.sizes[todo[i].Size] {
+			sums[i], err = hashSection(h.r, todo[i].off, todo[i].Size)
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	var changed []int
+	for i, t := range todo {
+		t.plan.Op = script.Literal
+		if f := e.idx.exact(t, sums[i]); f != nil {
+			t.plan.Source = f.source()
+			t.plan.Op = script.Copy
+			if t.Ref != nil && *t.Ref == t.plan.Source {
+				t.plan.Op = script.Same
+			}
+		} else {
+			changed = append(changed, i)
+		}
+	}
+	cands := make([][]*oldFile, len(todo))
+	for _, i := range changed {
+		if cands[i], err = e.candidates(todo[i], h); err != nil {
+			return err
+		}
+	}
+	err = each(e.ctx, e.opt.Workers, len(changed), func(i int) error {
+		i = changed[i]
+		if done, err := e.planStreams(todo[i], h, cands[i]); done || err != nil {
+			return err
+		}
+		if err := e.planChange(todo[i], h, cands[i]); err != nil {
+			return err
+		}
+		return todo[i].weigh()
+	})
+	if err == nil {
+		spend(todo, h.Size)
+	}
+	return err
+}
+
+// What is modelled byte by byte costs the decoder some hundred times the
+// processor time of what is copied, so that only so much of it is allowed in an
+// object: the base, and a share of its size. What goes beyond is left to zstd,
+// the largest first.
+const (
+	modelBase  = 192 << 10
+	modelShare = 512
+	literalMax = 64 << 10
+)
+
+func spend(todo []*target, size int64) {
+	left := modelBase + size/modelShare
+	type item struct {
+		t *target
+		n int64
+	}
+	var items []item
+	for _, t := range todo {
+		switch {
+		case t.plan.Op.Changes():
+			items = append(items, item{t, t.plan.Uncovered(t.Size)})
+		case !t.plan.Op.Copies():
+			items = append(items, item{t, t.plan.Uncompressed(t.Size)})
+		}
+	}
+	sort.SliceStable(items, func(i, j int) bool { return items[i].n < items[j].n })
+	for _, it := range items {
+		literal := !it.t.plan.Op.Changes()
+		model := it.n <= left && (!literal || it.n <= literalMax && !it.t.dense)
+		if model {
+			left -= it.n
+		}
+		switch {
+		case !literal:
+			it.t.plan.Bulk = !model
+		case model:
+			it.t.plan.Op = script.Literal
+		default:
+			it.t.plan.Op = script.Bulk
+		}
+	}
+}
+
+// weigh finds out whether a new file is too dense to be worth modelling:
+// compressed already.
+func (t *target) weigh() error {
+	if len(t.plan.Streams) > 0 || t.plan.Op != script.Literal || t.Size > literalMax {
+		return nil
+	}
+	b := make([]byte, t.Size)
+	if err := readFull(t.plan.New, b, 0); err != nil {
+		return err
+	}
+	z, err := flate.NewWriter(io.Discard, flate.HuffmanOnly)
+	if err != nil {
+		return err
+	}
+	var n countWriter
+	z.Reset(&n)
+	if _, err := z.Write(b); err != nil {
+		return err
+	}
+	if err := z.Close(); err != nil {
+		return err
+	}
+	t.dense = t.Size > 256 && int64(n) > t.Size-t.Size/32
+	return nil
+}
+
+type countWriter int64
+
+func (c *countWriter) Write(b []byte) (int, error) {
+	*c += countWriter(len(b))
+	return len(b), nil
+}

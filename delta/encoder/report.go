@@ -1,0 +1,30 @@
+package encoder
+
+import "github.com/mender-app/mender-app/delta"
+
+// ObjectReport says what became of one object of the new image.
+type ObjectReport struct {
+	delta.ObjectInfo
+	// Bytes of the delta by kind of stream, compressed. They add up to what the
+	// object costs.
+	Bytes map[string]int64
+	// Files counts members by treatment: same, copied, changed, new.
+	Files map[string]int
+}
+
+// Total returns the bytes of the delta that the object costs.
+func (r ObjectReport) Total() (n int64) {
+	for _, b := range r.Bytes {
+		n += b
+	}
+	return n
+}
+
+// Report is what Encode did.
+type Report struct {
+	Header  delta.Header
+	Objects []ObjectReport
+	Size    int64 // of the delta
+	// OldFiles is the number of old files the decoder reads.
+	OldFiles int64
+}

@@ -1,0 +1,182 @@
+package codec
+
+import (
+	"github.com/mender-app/mender-app/delta"
+	"github.com/mender-app/mender-app/delta/elf"
+	"github.com/mender-app/mender-app/delta/internal/model"
+	"github.com/mender-app/mender-app/delta/internal/script"
+)
+
+// maxSpan is how many bytes of a match share a bit "all as predicted".
+const maxSpan = 64
+
+// What the old file has between two matches is shown to the model of literals: at
+// most maxTrain bytes, and only if the matches are not more than maxGap apart.
+const (
+	maxTrain = 1 << 10
+	maxGap   = 64 << 10
+)
+
+// changeCoder codes contents that are changed from an old file: the matches of
+// each window, then the bytes that they do not cover and those that differ.
+type changeCoder struct {
+	*run
+	out      *output
+	checks   *oldChecks
+	sums     *md5Lists
+	literals *literalCoder
+	matches  matchCoder
+	elf      elfCoder
+	same     *model.FlagModel // a span is as predicted
+	word     *model.WordModel
+
+	// The content on its way.
+	e        *content
+	f        delta.File
+	inBulk   bool
+	old, new [Chunk]byte
+	last     []byte // some bytes before
+	pred     [maxSpan + elf.MaxField]byte
+	recent   uint32 // a bit for each of the last spans: it was not as predicted
+}
+
+func newChangeCoder(r *run, out *output, checks *oldChecks, sums *md5Lists, literals *literalCoder) *changeCoder {
+	return &changeCoder{run: r, out: out, checks: checks, sums: sums, literals: literals,
+		matches: newMatchCoder(r), elf: newELFCoder(r),
+		same: model.NewFlagModel(4, 12, 250, 9, 256), word: model.NewWordModel()}
+}
+
+// code codes a content that is changed from an old file that was verified, of
+// which what comes before oldAt was made use of.
+func (c *changeCoder) code(e *content, f delta.File, oldAt int64) error {
+	c.e, c.f, c.recent, c.last = e, f, 0, c.last[:0]
+	c.elf.begin(e, f)
+	c.matches.begin(f.Size(), oldAt)
+	c.inBulk = c.Flag(&c.literals.inBulk, e.plan.Bulk)
+	planned := e.plan.Matches
+	for at := int64(0); at < e.Size; at += Window {
+		end := min(at+Window, e.Size)
+		n := 0
+		for n < len(planned) && planned[n].New < end {
+			n++
+		}
+		if err := c.window(at, end, planned[:n]); err != nil {
+			return err
+		}
+		planned = planned[n:]
+	}
+	return nil
+}
+
+// window codes the matches between at and end, then the bytes.
+func (c *changeCoder) window(at, end int64, planned []script.Match) error {
+	matches, err := c.matches.window(at, end, planned)
+	if err != nil {
+		return err
+	}
+	if err := c.elf.beginWindow(matches); err != nil {
+		return err
+	}
+	oldAt := int64(0)
+	for _, m := range matches {
+		if err := c.uncovered(at, m.New, oldAt, m.Old); err != nil {
+			return err
+		}
+		if err := c.covered(m); err != nil {
+			return err
+		}
+		at, oldAt = m.New+m.Length, m.Old+m.Length
+	}
+	return c.uncovered(at, end, oldAt, -1)
+}
+
+// uncovered codes bytes that no match covers. What the old file has between the
+// same matches, from before to behind, is shown to the model first.
+func (c *changeCoder) uncovered(pos, end, before, behind int64) error {
+	if pos == end {
+		return nil
+	}
+	if n := min(behind-before, 2*(end-pos)+32, maxTrain); n > 0 && behind-before < maxGap && !c.inBulk {
+		b := c.old[:n]
+		if err := c.checks.read(c.f, c.e.src, b, before); err != nil {
+			return err
+		}
+		c.literals.model(nil, b, before)
+	}
+	if !c.inBulk {
+		for _, x := range c.last {
+			c.literals.bytes.See(x)
+		}
+	}
+	for pos < end {
+		if err := c.boundary(); err != nil {
+			return err
+		}
+		n := min(Chunk, end-pos)
+		b := c.new[:n]
+		if c.Encoding {
+			if err := readFull(c.e.plan.New, b, pos); err != nil {
+				return err
+			}
+		}
+		if c.inBulk {
+			if err := c.bulkBytes(b); err != nil {
+				return err
+			}
+		} else {
+			c.literals.model(c.Coder, b, pos)
+			c.stat("extra")
+		}
+		if err := c.put(b); err != nil {
+			return err
+		}
+		pos += n
+	}
+	return nil
+}
+
+// covered codes the bytes of one match.
+func (c *changeCoder) covered(m script.Match) error {
+	for at := int64(0); at < m.Length; {
+		if err := c.ctx.Err(); err != nil {
+			return err
+		}
+		if at > 0 {
+			if err := c.boundary(); err != nil {
+				return err
+			}
+		}
+		// Chunks end where words do.
+		n := min(Chunk-(m.New+at)&15, m.Length-at)
+		if k := c.elf.missing(); k > 0 {
+			n = min(n, int64(k))
+		}
+		old := c.old[:n]
+		if err := c.checks.read(c.f, c.e.src, old, m.Old+at); err != nil {
+			return err
+		}
+		c.sums.patch(c.e.Path, old)
+		new := c.new[:n]
+		if c.Encoding {
+			if err := readFull(c.e.plan.New, new, m.New+at); err != nil {
+				return err
+			}
+		}
+		c.spans(old, new, m, at)
+		c.stat("changes")
+		if err := c.put(new); err != nil {
+			return err
+		}
+		at += n
+	}
+	return nil
+}
+
+// put passes on bytes of the file.
+func (c *changeCoder) put(b []byte) error {
+	c.elf.see(b)
+	if n := len(b); n > 0 {
+		c.last = append(c.last[:0], b[max(0, n-16):]...)
+	}
+	return c.out.write(b)
+}

@@ -1,0 +1,157 @@
+package codec
+
+import (
+	"bufio"
+	"context"
+	"io"
+
+	"github.com/mender-app/mender-app/delta"
+	"github.com/mender-app/mender-app/delta/internal/model"
+	"github.com/mender-app/mender-app/delta/internal/script"
+)
+
+// Codec codes the objects of one delta, one after the other. It is for one use by
+// one goroutine.
+type Codec struct {
+	run      *run
+	out      *output
+	old      *oldChecks
+	contents *contentCoder
+	members  *memberCoder
+}
+
+// NewEncoder returns a Codec that writes the body of a delta to w.
+func NewEncoder(ctx context.Context, w io.Writer, old delta.Old, bases []delta.Base) (*Codec, error) {
+	f, err := newFrameWriter(w)
+	if err != nil {
+		return nil, err
+	}
+	return newCodec(ctx, f, old, bases), nil
+}
+
+// NewDecoder returns a Codec that reads the body of a delta from r, and no byte
+// behind it.
+func NewDecoder(ctx context.Context, r *bufio.Reader, old delta.Old, bases []delta.Base) (*Codec, error) {
+	f, err := newFrameReader(r)
+	if err != nil {
+		return nil, err
+	}
+	return newCodec(ctx, f, old, bases), nil
+}
+
+func newCodec(ctx context.Context, f *frames, old delta.Old, bases []delta.Base) *Codec {
+	r := &run{frames: f, ctx: ctx, buf: make([]byte, Chunk), stat: func(string) {}}
+	sums := &md5Lists{}
+	out := &output{sums: sums}
+	checks := &oldChecks{run: r, old: old, bases: bases}
+	// Two models serve for more than one thing.
+	names, counts := model.NewByteModel(6, 11, 14, 1), model.NewUintModel()
+	ops := newOpCoder(r, len(bases), names)
+	literals := newLiteralCoder(r, out)
+	changes := newChangeCoder(r, out, checks, sums, literals)
+	streams := newStreamCoder(r, out, checks, literals, changes)
+	streams.names, streams.headSize = names, counts
+	contents := &contentCoder{run: r, out: out, old: checks, sums: sums, ops: ops, literals: literals, changes: changes, streams: streams}
+	return &Codec{run: r, out: out, old: checks, contents: contents, members: newMemberCoder(contents, counts)}
+}
+
+// Close lets go of what the Codec holds. It writes nothing.
+func (c *Codec) Close() { c.run.close() }
+
+// Encode writes one object as it is planned.
+func (c *Codec) Encode(info delta.ObjectInfo, plan *script.Object) error {
+	c.out.begin(nil, info.Size)
+	return c.object(info, plan)
+}
+
+// Decode reads one object and writes it to w. Its digest is that of info if there
+// is no error; what was written before an error is worthless.
+func (c *Codec) Decode(info delta.ObjectInfo, w io.Writer) error {
+	b := bufio.NewWriterSize(w, Chunk)
+	c.out.begin(b, info.Size)
+	err := c.object(info, nil)
+	if err == nil {
+		err = b.Flush()
+	}
+	if err == nil {
+		if got := c.out.digest(); got != info.Digest {
+			err = &delta.MismatchError{Object: info, Got: got}
+		}
+	}
+	return c.old.blame(err)
+}
+
+// object codes one object; p is nil when decoding.
+func (c *Codec) object(info delta.ObjectInfo, p *script.Object) error {
+	c.old.headers = c.old.headers[:0]
+	if err := c.run.boundary(); err != nil {
+		return err
+	}
+	tar := uint64(0)
+	if p != nil && p.Tar {
+		tar = 1
+	}
+	var err error
+	if c.run.Raw(1, tar) != 0 {
+		err = c.members.code(p)
+	} else {
+		e := &content{Place: script.Place{Size: info.Size}, plan: noPlan}
+		if p != nil {
+			e.plan = &p.Whole
+		}
+		err = c.contents.code(e)
+	}
+	if err == nil {
+		err = c.old.verifyCopies(true)
+	}
+	if err == nil && c.run.Short {
+		err = delta.FormatErrorf("a frame is cut short")
+	}
+	if err == nil {
+		_, err = c.run.endFrame(c.run.Encoding && len(c.run.bulk) > 0)
+	}
+	if err == nil && c.out.left() != 0 {
+		err = delta.FormatErrorf("an object is smaller than announced")
+	}
+	return err
+}
+
+// Flush writes the frame that is begun, if one is.
+func (c *Codec) Flush() error {
+	if !c.run.begun {
+		return nil
+	}
+	return c.run.flush()
+}
+
+// Sizes returns how many bytes encoding has made so far, in the coded parts and in
+// the bulk parts of frames.
+func (c *Codec) Sizes() (coded, bulk int64) {
+	return c.run.size - c.run.bulkSize + int64(c.run.Len()), c.run.bulkSize
+}
+
+// Written returns how many bytes of the object were coded so far.
+func (c *Codec) Written() int64 { return c.out.written }
+
+// OnCoded calls f after each thing that is coded, with its kind.
+func (c *Codec) OnCoded(f func(kind string)) { c.run.stat = f }
+
+// Cost returns how many bytes one content would take by itself.
+func Cost(ctx context.Context, old delta.Old, bases []delta.Base, place script.Place, plan *script.Content) (int64, error) {
+	c, err := NewEncoder(ctx, io.Discard, old, bases)
+	if err != nil {
+		return 0, err
+	}
+	defer c.Close()
+	c.out.begin(nil, place.Size)
+	if err := c.run.boundary(); err != nil {
+		return 0, err
+	}
+	if err := c.contents.code(&content{Place: place, plan: plan}); err != nil {
+		return 0, err
+	}
+	if err := c.run.flush(); err != nil {
+		return 0, err
+	}
+	return c.run.size, nil
+}

@@ -1,0 +1,151 @@
+package codec
+
+import (
+	"hash/crc32"
+
+	"github.com/mender-app/mender-app/delta"
+	"github.com/mender-app/mender-app/delta/internal/model"
+	"github.com/mender-app/mender-app/delta/internal/script"
+)
+
+// contentCoder codes contents and passes them on.
+type contentCoder struct {
+	*run
+	out      *output
+	old      *oldChecks
+	sums     *md5Lists
+	ops      *opCoder
+	literals *literalCoder
+	changes  *changeCoder
+	streams  *streamCoder
+}
+
+// code codes one content that is no member's and passes it on.
+func (c *contentCoder) code(e *content) error {
+	if err := c.ops.code(e, c.out.left()); err != nil {
+		return err
+	}
+	if err := c.old.verify(e); err != nil {
+		return err
+	}
+	return c.pass(e)
+}
+
+// pass passes on a content whose operation is known.
+func (c *contentCoder) pass(e *content) error {
+	if e.Size == 0 {
+		return nil
+	}
+	if e.Size > c.out.left() {
+		return delta.FormatErrorf("a member is larger than its object")
+	}
+	c.sums.beginFile(e.op)
+	defer c.sums.endFile(e.Path)
+	switch {
+	case e.op.Copies():
+		return c.copyFile(e.src, e.Size)
+	case e.streams:
+		return c.streams.code(e)
+	case e.op.Changes():
+		f, err := c.old.open(e.src, e.oldSize)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		return c.changes.code(e, f, 0)
+	}
+	return c.literals.code(e, e.op == script.Bulk)
+}
+
+// copyFile passes on an old file as it is.
+func (c *contentCoder) copyFile(src script.Source, size int64) error {
+	f, err := c.old.open(src, size)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	crc := uint32(0)
+	for off := int64(0); off < size; {
+		if err := c.ctx.Err(); err != nil {
+			return err
+		}
+		b := c.buf[:min(Chunk, size-off)]
+		if err := c.old.read(f, src, b, off); err != nil {
+			return err
+		}
+		crc = crc32.Update(crc, castagnoli, b)
+		if err := c.out.write(b); err != nil {
+			return err
+		}
+		off += int64(len(b))
+	}
+	c.old.copied.add(src, crc)
+	return nil
+}
+
+// literalCoder codes bytes that nothing old helps with.
+type literalCoder struct {
+	*run
+	out    *output
+	bytes  *model.ByteModel
+	inBulk model.Prob // the literals of a changed content are in the bulk part
+}
+
+func newLiteralCoder(r *run, out *output) *literalCoder {
+	return &literalCoder{run: r, out: out, bytes: model.NewByteModel(6, 13, 18, 4), inBulk: model.FreshProb}
+}
+
+// code codes a whole content.
+func (c *literalCoder) code(e *content, bulk bool) error {
+	for off := int64(0); off < e.Size; {
+		if off > 0 {
+			if err := c.boundary(); err != nil {
+				return err
+			}
+			if err := c.ctx.Err(); err != nil {
+				return err
+			}
+		}
+		b := c.buf[:min(Chunk, e.Size-off)]
+		if c.Encoding {
+			if err := readFull(e.plan.New, b, off); err != nil {
+				return err
+			}
+		}
+		if bulk {
+			if err := c.bulkBytes(b); err != nil {
+				return err
+			}
+		} else {
+			c.model(c.Coder, b, off)
+			c.stat("literals")
+		}
+		if err := c.out.write(b); err != nil {
+			return err
+		}
+		off += int64(len(b))
+	}
+	return nil
+}
+
+// model codes bytes that are at pos of their file; without a coder the model is
+// only shown them.
+func (c *literalCoder) model(cd *model.Coder, b []byte, pos int64) {
+	t := c.bytes
+	x := &t.Contexts
+	for i := range b {
+		at := uint32(pos+int64(i)) & 3
+		c1, c2, c3, c4 := t.At(1), t.At(2), t.At(3), t.At(4)
+		x[0] = c1 * 0x27d4eb2f
+		x[1] = (c1|c2<<8|at&1<<16)*0xc2b2ae35 + 2
+		x[2] = (c1|c2<<8|c3<<16)*0x165667b1 + 3
+		x[3] = (c2|c3<<8|at&1<<16)*0x2f0b4c47 + 4
+		x[4] = (c4|t.At(8)<<8|at<<16)*0x3c6ef35f + 5
+		x[5] = (t.Expected()|at<<9)*0x9e3779b1 + 6
+		if cd == nil {
+			t.Learn(b[i])
+		} else {
+			b[i] = t.Code(cd, b[i], int(at))
+		}
+	}
+}

@@ -1,0 +1,146 @@
+package codec
+
+import (
+	"github.com/mender-app/mender-app/delta"
+	"github.com/mender-app/mender-app/delta/elf"
+	"github.com/mender-app/mender-app/delta/internal/model"
+	"github.com/mender-app/mender-app/delta/internal/script"
+)
+
+// headSize is how much of the beginning of a new file is kept for the predictor.
+const headSize = 4096
+
+// elfCoder codes how addresses are predicted, and sets the prediction up.
+type elfCoder struct {
+	*run
+	modes  [4]model.Prob
+	shift  *model.UintModel
+	fields *fieldModel
+
+	// The content on its way.
+	e       *content
+	f       delta.File
+	tried   bool      // whether the old file is ELF was found out
+	old     *elf.File // or nil
+	mode    elf.Mode
+	shifts  elf.Shift
+	ranges  []elf.Range
+	current *elf.Predictor // of this window, or nil
+	found   []elf.Field
+	space   elf.Space
+	head    []byte // of the new file
+}
+
+func newELFCoder(r *run) elfCoder {
+	c := elfCoder{run: r, shift: model.NewUintModel(), fields: newFieldModel()}
+	copy(c.modes[:], model.FreshProbs(4))
+	return c
+}
+
+// begin starts a content that is changed from f.
+func (c *elfCoder) begin(e *content, f delta.File) {
+	c.e, c.f, c.head = e, f, c.head[:0]
+	c.tried, c.old, c.current, c.ranges = e.noELF, nil, nil, nil
+}
+
+// beginWindow sets the prediction up for a window with the given matches, if both
+// files are of a kind it knows.
+func (c *elfCoder) beginWindow(matches []script.Match) error {
+	if c.old == nil && !c.tried {
+		c.tried = true
+		if f, err := elf.Parse(c.f, c.f.Size()); err == nil {
+			c.old = f
+		}
+	}
+	c.current, c.ranges = nil, nil
+	if c.old == nil {
+		return nil
+	}
+	c.mode = elf.Mode(c.Tree(c.modes[:], 2, int(c.e.plan.Mode)))
+	if c.mode == elf.Off {
+		return nil
+	}
+	c.ranges = c.space.Ranges[:0]
+	for _, m := range matches {
+		c.ranges = append(c.ranges, elf.Range{Old: m.Old, New: m.New, Len: m.Length})
+	}
+	c.space.Ranges = c.ranges
+	if c.old.Go() {
+		var s elf.Shift
+		if c.Encoding {
+			var err error
+			if s, err = c.findShift(); err != nil {
+				return err
+			}
+		}
+		s.Func = c.Int(c.shift, s.Func)
+		s.Types = c.Int(c.shift, s.Types)
+		s.Text = c.Int(c.shift, s.Text)
+		c.shifts = s
+	}
+	return nil
+}
+
+// findShift finds the Go numbers of the new file, when encoding.
+func (c *elfCoder) findShift() (s elf.Shift, err error) {
+	n, err := elf.Parse(c.e.plan.New, c.e.Size)
+	if err != nil {
+		return s, nil
+	}
+	head := make([]byte, min(c.e.Size, headSize))
+	if err := readFull(c.e.plan.New, head, 0); err != nil {
+		return s, err
+	}
+	p, err := elf.New(c.old, head, c.ranges, c.mode, s, nil)
+	if err != nil {
+		return s, nil
+	}
+	return p.ShiftTo(n), nil
+}
+
+// see takes what was rebuilt of the new file.
+func (c *elfCoder) see(b []byte) {
+	if n := headSize - len(c.head); n > 0 {
+		c.head = append(c.head, b[:min(n, len(b))]...)
+	}
+}
+
+// missing returns how many bytes of the new file must come before there can be a
+// predictor; 0 or less if there is one, or will be none.
+func (c *elfCoder) missing() int {
+	if len(c.ranges) == 0 || c.current != nil {
+		return 0
+	}
+	return elf.Need(c.head) - len(c.head)
+}
+
+// predictor returns the window's predictor, once enough of the new file is there
+// to make it; else nil.
+func (c *elfCoder) predictor() *elf.Predictor {
+	if c.current == nil && len(c.ranges) > 0 && len(c.head) >= elf.Need(c.head) {
+		p, err := elf.New(c.old, c.head, c.ranges, c.mode, c.shifts, &c.space)
+		if err != nil {
+			c.ranges = nil
+			return nil
+		}
+		c.current = p
+	}
+	return c.current
+}
+
+// scan returns the fields that are found in old, which is a match from at on.
+func (c *elfCoder) scan(old []byte, m script.Match, at int64) []elf.Field {
+	c.found = c.found[:0]
+	if c.current != nil {
+		c.found = c.current.Scan(c.found, old, m.Old+at, m.New+at, m.Old, m.Old+m.Length)
+	}
+	return c.found
+}
+
+// unit is the size of the words at an old offset.
+func (c *elfCoder) unit(off int64) int {
+	if c.current != nil {
+		return c.current.Unit(off)
+	}
+	return 4
+}

@@ -1,0 +1,104 @@
+package codec
+
+import (
+	"crypto/sha256"
+	"hash"
+	"io"
+
+	"github.com/mender-app/mender-app/delta"
+	"github.com/mender-app/mender-app/delta/deflate"
+)
+
+// output takes the bytes of the object that is coded. Beside them it counts, and
+// feeds the sums.
+type output struct {
+	w       io.Writer // nil when encoding
+	sum     hash.Hash // of the object
+	written int64
+	limit   int64 // size of the object
+	sums    *md5Lists
+	// While a stream is made, what is written goes through the compressor.
+	compressing bool
+	compressor  compressor
+}
+
+// begin starts an object of so many bytes.
+func (o *output) begin(w io.Writer, limit int64) {
+	o.w, o.sum, o.written, o.limit = w, sha256.New(), 0, limit
+}
+
+// left returns how many bytes the object may yet have.
+func (o *output) left() int64 { return o.limit - o.written }
+
+// write takes bytes of a content, or of what is in a stream of it.
+func (o *output) write(b []byte) error {
+	if o.compressing {
+		return o.compressor.write(b)
+	}
+	return o.emit(b)
+}
+
+// emit takes bytes of the object.
+func (o *output) emit(b []byte) error {
+	o.written += int64(len(b))
+	o.sums.add(b)
+	if o.written > o.limit {
+		return delta.FormatErrorf("an object is larger than announced")
+	}
+	if o.w == nil {
+		return nil
+	}
+	o.sum.Write(b)
+	_, err := o.w.Write(b)
+	return err
+}
+
+// digest returns that of the object.
+func (o *output) digest() delta.Digest {
+	var sum [sha256.Size]byte
+	o.sum.Sum(sum[:0])
+	return delta.DigestOfSum(sum)
+}
+
+// compressor makes a stream of what is written to the output.
+type compressor struct {
+	z    *deflate.Writer
+	sum  hash.Hash32
+	size int64
+}
+
+func (c *compressor) write(b []byte) error {
+	if c.sum != nil {
+		c.sum.Write(b)
+	}
+	c.size += int64(len(b))
+	_, err := c.z.Write(b)
+	return err
+}
+
+// emitter passes compressed bytes on.
+type emitter struct{ o *output }
+
+func (w emitter) Write(b []byte) (int, error) { return len(b), w.o.emit(b) }
+
+// beginStream emits the head of an envelope; what is written from now on is
+// compressed.
+func (o *output) beginStream(k deflate.Envelope, v deflate.Variant, head []byte) error {
+	if o.compressor.z == nil {
+		o.compressor.z = new(deflate.Writer)
+	}
+	o.compressor.sum, o.compressor.size = k.Sum(), 0
+	o.compressor.z.Reset(emitter{o}, v)
+	o.compressing = true
+	return o.emit(head)
+}
+
+// endStream ends the stream and emits the tail of its envelope.
+func (o *output) endStream(k deflate.Envelope) error {
+	o.compressing = false
+	c := &o.compressor
+	if err := c.z.Close(); err != nil {
+		return err
+	}
+	return o.emit(k.AppendTail(nil, c.sum, c.size))
+}

@@ -1,0 +1,87 @@
+package codec
+
+import (
+	"encoding/binary"
+	"math/bits"
+
+	"github.com/mender-app/mender-app/delta/elf"
+	"github.com/mender-app/mender-app/delta/internal/model"
+	"github.com/mender-app/mender-app/delta/internal/script"
+)
+
+// spans codes new against old: the bytes of a match from at on.
+func (c *changeCoder) spans(old, new []byte, m script.Match, at int64) {
+	q := m.New + at
+	p := c.elf.predictor()
+	fs := c.elf.scan(old, m, at)
+	for i := 0; i < len(old); {
+		j := min(i+maxSpan-int(q+int64(i))&(maxSpan-1), len(old))
+		n := 0
+		for n < len(fs) && int(fs[n].Off) < j {
+			j = max(j, int(fs[n].Off)+int(fs[n].Len))
+			n++
+		}
+		pred := c.pred[:j-i]
+		copy(pred, old[i:j])
+		worst := uint8(0)
+		kinds := uint32(n) // of the fields, and how far each is to be trusted
+		for k := range fs[:n] {
+			f := &fs[k]
+			at := int(f.Off)
+			t := p.Predict(f, old[at:], pred[at-i:])
+			worst = max(worst, t+1)
+			kinds = kinds*7 + uint32(t)*5 + uint32(f.Kind)*3
+		}
+		same := 0
+		if c.Encoding && string(pred) == string(new[i:j]) {
+			same = 1
+		}
+		begun := uint32(min(bits.Len64(uint64(at+int64(i))>>4), 15))
+		left := uint32(min(bits.Len64(uint64(m.Length-at-int64(j))>>4), 15))
+		r := c.recent
+		ctx := [...]uint32{
+			uint32(min(n, 15)) | uint32(worst)<<4 | r&7<<8,
+			begun | left<<4 | r&3<<8,
+			uint32(old[i]) | uint32(old[(i+j)/2])<<8 | uint32(old[j-1])<<16,
+			kinds<<3 | r&3 | uint32(worst)<<28,
+		}
+		if c.same.Code(c.Coder, ctx[:], int(worst), int(r&0xff), same) != 0 {
+			c.recent <<= 1
+			copy(new[i:j], pred)
+			for k := range fs[:n] {
+				f := &fs[k]
+				p.Learn(f, old[f.Off:], new[f.Off:])
+			}
+		} else {
+			c.recent = c.recent<<1 | 1
+			c.changedSpan(old, new, i, j, q, fs[:n], c.elf.unit(m.Old+at+int64(i)))
+		}
+		fs = fs[n:]
+		i = j
+	}
+}
+
+// changedSpan codes a span that is not as predicted.
+func (c *changeCoder) changedSpan(old, new []byte, i, j int, q int64, fs []elf.Field, unit int) {
+	for i < j {
+		if len(fs) > 0 && int(fs[0].Off) == i {
+			c.field(&fs[0], old[i:], new[i:i+int(fs[0].Len)])
+			i += int(fs[0].Len)
+			fs = fs[1:]
+			continue
+		}
+		k := min(i+unit-int(q+int64(i))&(unit-1), j)
+		if len(fs) > 0 {
+			k = min(k, int(fs[0].Off))
+		}
+		var n model.Near
+		if i >= 4 {
+			n.Old, n.New = binary.LittleEndian.Uint32(old[i-4:]), binary.LittleEndian.Uint32(new[i-4:])
+		}
+		if k+2 <= len(old) {
+			n.Next = uint32(binary.LittleEndian.Uint16(old[k:]))
+		}
+		c.word.Code(c.Coder, old[i:k], new[i:k], n)
+		i = k
+	}
+}

@@ -1,0 +1,129 @@
+package script
+
+import (
+	"io"
+
+	"github.com/mender-app/mender-app/delta/deflate"
+	"github.com/mender-app/mender-app/delta/elf"
+)
+
+// Op is how a content is made. The values are those of the format.
+type Op uint8
+
+const (
+	Same        Op = iota // the old file of the reference, as it is
+	Copy                  // another old file, as it is
+	Change                // changed from the old file of the reference
+	ChangeOther           // changed from another old file
+	Literal               // modelled byte by byte
+	Bulk                  // in the frame's bulk part
+	NumOps
+)
+
+// Copies reports whether the content is an old file as it is.
+func (o Op) Copies() bool { return o == Same || o == Copy }
+
+// Changes reports whether the content is changed from an old file.
+func (o Op) Changes() bool { return o == Change || o == ChangeOther }
+
+// Source is an old file: the index of a base, and a path in it.
+type Source struct {
+	Base int
+	Path string
+}
+
+// Place is what is known of a content before it is coded.
+type Place struct {
+	Path    string // of the member, "" for a blob
+	Size    int64
+	Ref     *Source // the file of the reference, or nil
+	RefSize int64   // of that file
+}
+
+// Content is what the encoder decided for one content.
+type Content struct {
+	Op      Op
+	Source  Source      // of Same, Copy, Change and ChangeOther
+	OldSize int64       // of the source
+	New     io.ReaderAt // the content itself
+	Matches []Match     // of a change: of all that lies between the streams
+	Mode    elf.Mode
+	Bulk    bool     // what no match covers goes to the bulk part
+	Streams []Stream // deflate streams that are coded by what is in them
+}
+
+// StreamHead is what the decoder needs of a stream in order to make it.
+type StreamHead struct {
+	Envelope deflate.Envelope
+	Gap      int64  // bytes of the content between the stream before and this one
+	Head     []byte // of the envelope
+	Variant  deflate.Variant
+	Size     int64 // of what is in it
+	Old      int64 // where the old stream is that it is changed from; -1: none
+	OldSize  int64 // of what is in that one, if it is read forward, else 0
+}
+
+// Stream is one stream of a content.
+type Stream struct {
+	StreamHead
+	At, Length int64   // in the content, with the envelope
+	Matches    []Match // of what is in it with what is in the old stream
+}
+
+// Between returns how much of a content of that size is not in streams.
+func (c *Content) Between(size int64) int64 {
+	for i := range c.Streams {
+		size -= c.Streams[i].Length
+	}
+	return size
+}
+
+// Uncompressed returns how many bytes are coded of a content of that size: what
+// is in the streams counts in place of the streams.
+func (c *Content) Uncompressed(size int64) int64 {
+	n := c.Between(size)
+	for i := range c.Streams {
+		n += c.Streams[i].Size
+	}
+	return n
+}
+
+// Uncovered returns how many of these bytes no match covers.
+func (c *Content) Uncovered(size int64) int64 {
+	n := c.Uncompressed(size) - Covered(c.Matches)
+	for i := range c.Streams {
+		n -= Covered(c.Streams[i].Matches)
+	}
+	return n
+}
+
+// Member is a member of a tar.
+type Member struct {
+	Raw    []byte // header blocks
+	Ref    int    // 0: no reference, else 1 + index into Object.Refs
+	Skip   int    // headers of the reference to pass over
+	Padded bool   // the padding is all zeros
+	Content
+}
+
+// Object is the plan of one object of the new image.
+type Object struct {
+	Tar     bool // it is taken apart by members
+	R       io.ReaderAt
+	Size    int64
+	Refs    []int // bases whose headers are read
+	Members []Member
+	Sums    bool    // it has lists of the MD5 sums of its files
+	Tail    int64   // where what follows the members begins
+	Whole   Content // of an object that is no tar
+}
+
+// Passed returns how many headers of a reference are read.
+func (o *Object) Passed(ref int) (n uint64) {
+	for i := range o.Members {
+		if m := &o.Members[i]; m.Ref == ref {
+			n += uint64(m.Skip) + 1
+		}
+	}
+	return n
+}

@@ -1,0 +1,70 @@
+package tarheader
+
+import (
+	"bytes"
+	"io"
+)
+
+// A Member is one member of a tar.
+type Member struct {
+	Header
+	Raw []byte // header blocks, valid until the next call
+	Off int64  // of the content
+}
+
+// A Walk reads the headers of a tar one after the other and skips the contents.
+type Walk struct {
+	r    io.ReaderAt
+	size int64
+	off  int64 // of the next header
+	raw  []byte
+}
+
+// NewWalk returns a Walk of a tar of so many bytes.
+func NewWalk(r io.ReaderAt, size int64) *Walk { return &Walk{r: r, size: size} }
+
+// End is where what follows the last member begins, once Next returned io.EOF.
+func (t *Walk) End() int64 { return t.off }
+
+// Next returns the next member, and io.EOF after the last. Any other error says
+// that the tar does not parse from here on.
+func (t *Walk) Next() (Member, error) {
+	var m Member
+	t.raw = t.raw[:0]
+	for {
+		n, err := m.Next(t.raw)
+		if err != nil {
+			return m, err
+		}
+		if n == 0 {
+			break
+		}
+		have := len(t.raw)
+		if t.off+int64(have)+int64(n) > t.size || have+n > MaxBlocks {
+			if have == 0 {
+				return m, io.EOF
+			}
+			return m, ErrHeader
+		}
+		t.raw = append(t.raw, make([]byte, n)...)
+		if k, err := t.r.ReadAt(t.raw[have:], t.off+int64(have)); k < n {
+			return m, err
+		}
+		if have == 0 && bytes.Count(t.raw, []byte{0}) == Block {
+			return m, io.EOF
+		}
+		if have == 0 {
+			if v, ok := tarNumber(t.raw[148:156]); !ok || int(v) != tarSum(t.raw) {
+				return m, ErrHeader
+			}
+		}
+	}
+	m.Raw = t.raw
+	m.Off = t.off + int64(len(t.raw))
+	pad := -m.Size & (Block - 1)
+	if m.Size > t.size-m.Off || m.Off+m.Size+pad > t.size {
+		return m, ErrHeader
+	}
+	t.off = m.Off + m.Size + pad
+	return m, nil
+}

@@ -1,0 +1,43 @@
+package tarstore
+
+import (
+	"bufio"
+	"io"
+	"math"
+
+	"github.com/mender-app/mender-app/delta"
+	"github.com/mender-app/mender-app/delta/internal/tarheader"
+)
+
+// NewHeaders returns the headers of a tar that comes as a stream, such as a layer
+// that is stored compressed, for a delta.Old. The contents are read and passed over.
+// Close closes the tar.
+func NewHeaders(tar io.ReadCloser) delta.HeaderReader {
+	return &streamHeaders{headerWalk{tarheader.NewWalk(&forward{r: bufio.NewReaderSize(tar, 64<<10)}, math.MaxInt64)}, tar}
+}
+
+type streamHeaders struct {
+	headerWalk
+	tar io.Closer
+}
+
+func (h *streamHeaders) Close() error { return h.tar.Close() }
+
+// forward reads a stream at offsets that never fall.
+type forward struct {
+	r   *bufio.Reader
+	off int64
+}
+
+func (f *forward) ReadAt(b []byte, off int64) (int, error) {
+	for f.off < off {
+		n, err := f.r.Discard(int(min(off-f.off, 1<<30)))
+		f.off += int64(n)
+		if err != nil {
+			return 0, err
+		}
+	}
+	n, err := io.ReadFull(f.r, b)
+	f.off += int64(n)
+	return n, err
+}
