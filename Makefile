@@ -10,12 +10,13 @@ BUILD    := build
 PROGRAMS := $(filter-out internal,$(notdir $(patsubst %/main.go,%,$(wildcard cmd/*/main.go))))
 # Go leaves directories named testdata out of ./...: the test support library
 # and the end-to-end tests are named here.
-E2E      := ./testdata/bed/... ./testdata/e2e/... ./testdata/engines/... ./testdata/flash/... ./testdata/powercut/...
+E2E      := ./testdata/bed ./testdata/e2e/...
+FAULTS   := ./testdata/engines/... ./testdata/flash/... ./testdata/powercut/...
+TESTDATA := $(E2E) $(FAULTS) ./testdata/bed/kube ./testdata/corpus/... ./testdata/armdevice/...
 CORPUS   := ./testdata/corpus/...
-ARMDEVICE := ./testdata/armdevice/...
 ARMS     := $(or $(ARM),armhf arm64)
 DEVICE_ROOMS := artifact delta modules store submodules
-SCRIPTS  := .ci/run packaging/install.sh testdata/bed/setup testdata/bed/device.sh testdata/bed/engine.sh testdata/engines/setup testdata/powercut/faults testdata/bench testdata/fuzz testdata/qemu-user $(wildcard testdata/k8snode/*.sh) \
+SCRIPTS  := .ci/run packaging/install.sh testdata/bed/setup testdata/bed/device.sh testdata/bed/engine.sh testdata/engines/setup testdata/powercut/faults testdata/bench testdata/fuzz testdata/qemu-user testdata/stage $(wildcard testdata/k8snode/*.sh) \
 	testdata/sizes testdata/armdevice/build testdata/armdevice/setup
 
 bindir        = $(DESTDIR)$(prefix)/bin
@@ -67,8 +68,8 @@ uninstall: ## remove what install put there; configuration files stay
 check: ## gofmt, vet, staticcheck, shellcheck and the short tests with the race detector
 	@unformatted=$$(gofmt -l $$(git ls-files --cached --others --exclude-standard '*.go')); \
 	  if [ -n "$$unformatted" ]; then echo "gofmt these: $$unformatted" >&2; exit 1; fi
-	$(GO) vet ./... $(E2E) $(CORPUS) $(ARMDEVICE)
-	$(GO) tool staticcheck ./... $(E2E) $(CORPUS) $(ARMDEVICE)
+	$(GO) vet ./... $(TESTDATA)
+	$(GO) tool staticcheck ./... $(TESTDATA)
 	@if command -v shellcheck >/dev/null; then shellcheck $(SCRIPTS); \
 	  elif [ "$$CI" = true ]; then echo "shellcheck is missing" >&2; exit 1; fi
 # The tests of the programs start them hundreds of times, which the race
@@ -92,14 +93,31 @@ setup: ## install what tests and demo need (Debian, as root; SETUP=no leaves the
 engines: setup ## unpack the other Docker engines of the test matrix: 45 s and 650 MB each
 	@testdata/engines/setup $(ENGINES)
 
+# The rooms' tests but for those that have a target of their own below.
+OWN_TARGET := /delta(/|$$)|/submodules/k8s$$|/cmd/k8s$$
+
 .PHONY: test
-test: setup check ## check, then every test: real engine, real Kubernetes node, real Mender client
-	@if [ "$$CI" = true ] || { [ "$$(id -u)" = 0 ] && command -v containerd >/dev/null; }; then $(MAKE) --no-print-directory k8snode; fi
-	$(GO) test -timeout 20m ./... $(CORPUS)
-	@if [ -e /proc/sys/fs/binfmt_misc/qemu-arm ] || [ "$$CI" = true ]; then $(MAKE) --no-print-directory test-qemu-user; fi
+test: setup ## check, then the tests of the rooms and of the whole, on real parts: 20 min on two cores
+	@testdata/stage 'format, vet, staticcheck and short tests (make check)' 3 18 $(MAKE) --no-print-directory check
+	@testdata/stage 'tests of the rooms' 4 15 $(GO) test -timeout 20m $$($(GO) list ./... | grep -Ev '$(OWN_TARGET)')
 # Go does not see the programs that these run: nothing of it may come from its cache.
-	$(GO) test -count=1 -timeout 30m -parallel 4 $(E2E)
-	@if [ "$$CI" = true ]; then $(MAKE) --no-print-directory test-arm ARM=armhf SHORT='-short -timeout 25m'; fi
+	@testdata/stage 'the whole, with the real client and engine' 11 11 $(GO) test -count=1 -timeout 30m -parallel 4 $(E2E)
+
+.PHONY: test-rest
+test-rest: setup ## what make test leaves out, as CI runs it: long tests, faults, Kubernetes, ARM; 30 min
+	@testdata/stage 'long tests of the delta (make test-delta)' 5 31 $(MAKE) --no-print-directory test-delta
+	@testdata/stage 'disks that fail, the newest engine (make test-faults)' 8 26 $(MAKE) --no-print-directory test-faults
+	@testdata/stage 'a Kubernetes node (make test-k8s)' 8 18 $(MAKE) --no-print-directory test-k8s
+	@testdata/stage 'as arm/v7 and arm64 programs (make test-qemu-user)' 5 10 $(MAKE) --no-print-directory test-qemu-user
+	@testdata/stage 'an emulated ARM device (make test-arm ARM=armhf)' 5 5 $(MAKE) --no-print-directory test-arm ARM=armhf SHORT='-short -timeout 25m'
+
+.PHONY: test-delta
+test-delta: ## the delta's long tests, and the pairs of the corpus that are there
+	$(GO) test -timeout 20m ./delta/... $(CORPUS)
+
+.PHONY: test-faults
+test-faults: setup ## power cuts, disks that fill and fail, the newest engine beside this machine's
+	$(GO) test -count=1 -timeout 30m -parallel 4 $(FAULTS)
 
 # 32-bit, so that a size in an int shows, and the other alignment.
 .PHONY: test-qemu-user
