@@ -24,6 +24,7 @@ func (Orchestrator) Load(ctx context.Context, r submodules.Request) error {
 		return err
 	}
 	return with(ctx, r, func(s *session) error {
+		q.Xdelta3 = s.set.xdelta3
 		return imagestore.LoadFile(ctx, s.engine.Store(r.TempDir), q, r.Path, r.Stdin)
 	})
 }

@@ -63,6 +63,7 @@ type LoadRequest struct {
 	// Announced is what the artifact's metadata says of the content, nil for
 	// nothing. Its layers are in the order of Want.DiffIDs.
 	Announced *submodules.Announced
+	Xdelta3   string // the xdelta3 command, if the operator configured one
 	TempDir   string
 	Log       func(format string, args ...any) // must be set
 }
@@ -223,7 +224,7 @@ func (q LoadRequest) present(img Stored) error {
 func (q LoadRequest) receive(ctx context.Context, s Store, content io.Reader) (Stored, error) {
 	id, loaded, err := Receive(ctx, s, content, Incoming{
 		Tag: q.own, Want: q.Want, Platform: q.Platform,
-		Announced: q.Announced, Current: q.Current, Base: q.Base, Deep: q.Deep, TempDir: q.TempDir, Log: q.Log,
+		Announced: q.Announced, Current: q.Current, Base: q.Base, Deep: q.Deep, Xdelta3: q.Xdelta3, TempDir: q.TempDir, Log: q.Log,
 	})
 	if err != nil {
 		err = fmt.Errorf("load image %s: %w", q.URL, err)

@@ -70,6 +70,10 @@ type Incoming struct {
 	// Deep says that an archive holds layers as xdelta3 files, as the shell
 	// reference writes them.
 	Deep bool
+	// Xdelta3 is the xdelta3 command, for the shell reference's deltas whose
+	// secondary compression is not decoded here. It is a C program that reads
+	// bytes nobody has verified: "" never runs it.
+	Xdelta3 string
 	// TempDir takes what must be kept; of ours that is shared content alone.
 	TempDir string
 	// Log takes what is worth knowing. Must be set.

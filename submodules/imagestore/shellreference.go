@@ -14,10 +14,6 @@ import (
 	"github.com/mender-app/mender-app/submodules"
 )
 
-// xdelta3 decodes what vcdiff does not: secondary compressors that the
-// reference had to be asked for. Devices that ran the reference have it.
-const xdelta3 = "xdelta3"
-
 // vcdiff takes the shell reference's delta: xdelta3 between what `docker save`
 // gave for the current image and for the new one. The current image has to be
 // saved for it, in the same form: an engine that saves otherwise than the one
@@ -39,7 +35,7 @@ func (rc *receiver) vcdiff(r io.Reader) error {
 	if err != nil {
 		return err
 	}
-	v, err := vcdiff.NewReader(rc.ctx, base, size, r, vcdiff.Options{Xdelta3: xdelta3, MaxTarget: size + min(room, NoRoomLimit-size)})
+	v, err := vcdiff.NewReader(rc.ctx, base, size, r, vcdiff.Options{Xdelta3: rc.in.Xdelta3, MaxTarget: size + min(room, NoRoomLimit-size)})
 	if err == nil {
 		defer v.Close()
 		err = rc.archive(v)
@@ -68,7 +64,7 @@ func (rc *receiver) deepArchive(r io.Reader) error {
 	if err != nil {
 		return err
 	}
-	a.Options.Xdelta3 = xdelta3
+	a.Options.Xdelta3 = rc.in.Xdelta3
 	if err := rc.fits(a.Size()); err != nil {
 		return err
 	}
@@ -88,15 +84,20 @@ func (rc *receiver) deepArchive(r io.Reader) error {
 		return err
 	}
 	pr, pw := io.Pipe()
-	done := make(chan struct{})
+	done := make(chan error, 1)
 	go func() {
-		defer close(done)
 		// Layers that did not change are left out; archive knows what to do.
-		_ = pw.CloseWithError(a.WriteTar(rc.ctx, pw, blobs, func(m archive.Member) bool { return m.Kind != archive.Unchanged }))
+		err := a.WriteTar(rc.ctx, pw, blobs, func(m archive.Member) bool { return m.Kind != archive.Unchanged })
+		_ = pw.CloseWithError(err)
+		done <- err
 	}()
 	err = rc.archive(pr)
 	_ = pr.Close()
-	<-done
+	// A delta that cannot be decoded is a broken archive to its reader.
+	var secondary *vcdiff.SecondaryError
+	if werr := <-done; errors.As(werr, &secondary) {
+		return werr
+	}
 	return err
 }
 
@@ -152,7 +153,10 @@ func (o oldBlobs) OpenBlob(ctx context.Context, sum string) (archive.Blob, error
 
 // referenceError marks what is wrong with a reference delta, or its base.
 func referenceError(err error) error {
+	var secondary *vcdiff.SecondaryError
 	switch {
+	case errors.As(err, &secondary) && secondary.Err == nil:
+		return submodules.Mark(fmt.Errorf("%w; only the xdelta3 program can read that: set XDELTA3_COMMAND if it may run on content that is not verified yet, or install a full artifact", err), submodules.ErrContent)
 	case errors.Is(err, archive.ErrMissing), errors.Is(err, archive.ErrDamaged), errors.Is(err, vcdiff.ErrSource):
 		return submodules.Mark(err, submodules.ErrBase)
 	case errors.Is(err, archive.ErrInvalid), errors.Is(err, archive.ErrRecompressed), errors.Is(err, vcdiff.ErrCorrupt),

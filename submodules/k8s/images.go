@@ -59,6 +59,7 @@ func (m *Module) Load(ctx context.Context, r submodules.Request) error {
 		return err
 	}
 	store.SetLog(r.Logf)
+	q.Xdelta3 = set.Xdelta3
 	return imagestore.LoadFile(ctx, pushing{store, set.Registry, r.App}, q, r.Path, r.Stdin)
 }
 

@@ -26,6 +26,7 @@ type Settings struct {
 	Cluster      string // cluster-wide objects: "no", "yes", or the kinds allowed
 	Namespaces   string // beside Namespace that manifests may name: words, or *
 	Pull         bool   // manifests may make the node pull images
+	Xdelta3      string // the xdelta3 command, for what our decoder of the shell reference's deltas cannot read; "" is never to run it
 	TempDir      string
 	Deadline     time.Duration // how long a release may take to become healthy
 	Connect      time.Duration // how long an API server that does not answer is waited for
@@ -66,6 +67,7 @@ func ReadSettings(getenv func(string) string) (Settings, error) {
 		Snapshotter: f.String("", "K8S_SNAPSHOTTER"),
 		Cluster:     f.String("no", "K8S_ALLOW_CLUSTER_OBJECTS"),
 		Namespaces:  f.String("", "K8S_ALLOW_NAMESPACES"),
+		Xdelta3:     f.String("", "XDELTA3_COMMAND"),
 		TempDir:     getenv(submodules.EnvTempDir),
 	}
 	ca := f.String("", "K8S_REGISTRY_CA")

@@ -22,7 +22,7 @@ import (
 )
 
 // xdelta makes a delta with the real xdelta3, as the reference's generator did.
-func xdelta(t *testing.T, old, new []byte) []byte {
+func xdelta(t *testing.T, old, new []byte, options ...string) []byte {
 	t.Helper()
 	if _, err := exec.LookPath("xdelta3"); err != nil {
 		missing(t, "this test needs xdelta3")
@@ -30,7 +30,7 @@ func xdelta(t *testing.T, old, new []byte) []byte {
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "old"), old, 0o600))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "new"), new, 0o600))
-	out, err := exec.Command("xdelta3", "-e", "-f", "-s", filepath.Join(dir, "old"), filepath.Join(dir, "new"), filepath.Join(dir, "delta")).CombinedOutput()
+	out, err := exec.Command("xdelta3", append(options, "-e", "-f", "-s", filepath.Join(dir, "old"), filepath.Join(dir, "new"), filepath.Join(dir, "delta"))...).CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	b, err := os.ReadFile(filepath.Join(dir, "delta"))
 	require.NoError(t, err)
@@ -49,7 +49,7 @@ func (e *Engine) save(t *testing.T, ref string) []byte {
 }
 
 // deep packs a classic docker-archive as the reference's deep delta.
-func deep(t *testing.T, old, new sample) []byte {
+func deep(t *testing.T, old, new sample, options ...string) []byte {
 	t.Helper()
 	var buf bytes.Buffer
 	w := tar.NewWriter(&buf)
@@ -69,7 +69,7 @@ func deep(t *testing.T, old, new sample) []byte {
 		case bytes.Equal(b, old.tars[i]):
 			file(dir+"layer.tar.sha256sum", sum(b))
 		default:
-			file(dir+"layer.tar.vcdiff", xdelta(t, old.tars[i], b))
+			file(dir+"layer.tar.vcdiff", xdelta(t, old.tars[i], b, options...))
 			file(dir+"layer.tar.current.sha256sum", sum(old.tars[i]))
 			file(dir+"layer.tar.new.sha256sum", sum(b))
 		}
@@ -97,6 +97,22 @@ func TestReferenceDeepDelta(t *testing.T) {
 	_, other := pair(t, app+"2")
 	require.ErrorIs(t, e.loadBytes(t, app, bad, imagestore.LoadRequest{Deep: true, Want: other.identity()}), submodules.ErrContent)
 	require.ErrorIs(t, e.loadBytes(t, app, d[:1000], imagestore.LoadRequest{Deep: true}), submodules.ErrContent)
+}
+
+// A delta that only the C program reads is given to it where the operator says so.
+func TestReferenceDeltaForXdelta3(t *testing.T) {
+	e, app := engine(t)
+	old := makeImage(t, "amd64", layerTar(t, entry{"d/text", text(app, 100)}))
+	new := makeImage(t, "amd64", layerTar(t, entry{"d/text", text(app, 100) + text(app+"new", 300_000)})) // enough to compress
+	require.NoError(t, e.loadBytes(t, app, ours(t, old, app+":1"), imagestore.LoadRequest{}))
+	d := deep(t, old, new, "-S", "djw")
+	q := imagestore.LoadRequest{Deep: true, Current: app + ":1", Want: new.identity()}
+	err := e.loadBytes(t, app, d, q)
+	require.ErrorIs(t, err, submodules.ErrContent)
+	require.ErrorContains(t, err, "set XDELTA3_COMMAND")
+	q.Xdelta3 = "xdelta3"
+	require.NoError(t, e.loadBytes(t, app, d, q))
+	require.NoError(t, e.Verify(t.Context(), app, new.identity(), ""))
 }
 
 func TestReferenceDelta(t *testing.T) {
