@@ -211,7 +211,7 @@ func (h *byHand) close() {
 	os.RemoveAll(h.temp)
 }
 
-// open finds an argument's objects; layers are uncompressed files from then on.
+// open finds the objects of an argument, with layers as uncompressed files.
 func (h *byHand) open(arg string) (delta.Image, error) {
 	info, err := os.Stat(arg)
 	if err == nil {
@@ -227,7 +227,7 @@ func (h *byHand) open(arg string) (delta.Image, error) {
 		return delta.Image{}, err
 	}
 	if spec.URL == "" && spec.Kind != source.Registry && spec.Kind != source.Daemon {
-		spec.URL = "image" // a delta by hand needs no name
+		spec.URL = "image" // the name does not matter here
 		found, err := h.opener.Open(h.ctx, spec, "")
 		if err != nil {
 			return delta.Image{}, err
@@ -289,7 +289,7 @@ func (h *byHand) local(name string, img *image.Image) (*image.Image, error) {
 	return ls.of(img), nil
 }
 
-// single takes any file as one object. A tar is taken apart by its members.
+// single makes one object of any file. The encoder looks into a tar's members.
 func (h *byHand) single(path string) (delta.Image, error) {
 	f, err := os.Open(path)
 	if err != nil {

@@ -13,8 +13,7 @@ import (
 	"github.com/mender-app/mender-app/delta/tarstore"
 )
 
-// contents is old content: objects by their digests, for a decoder and to be
-// read as they are.
+// contents is old content by digest, for a decoder (store) and to be read (have).
 type contents struct {
 	store  *tarstore.Store
 	have   map[delta.Digest]func() (io.ReadCloser, error)

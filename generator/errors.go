@@ -8,7 +8,7 @@ import (
 	"github.com/mender-app/mender-app/generator/manifests"
 )
 
-// UsageError: the options do not go together.
+// UsageError says that options are wrong or contradict each other.
 type UsageError struct{ Text, Hint string }
 
 func (e *UsageError) Error() string { return e.Text }
@@ -16,7 +16,7 @@ func (e *UsageError) Error() string { return e.Text }
 // Advice says what to do about it.
 func (e *UsageError) Advice() string { return e.Hint }
 
-// ManifestError: the manifests cannot work on a device.
+// ManifestError says why the manifests cannot work on a device.
 type ManifestError struct {
 	Dir string
 	Err *manifests.Error
@@ -44,8 +44,8 @@ func (e *PolicyError) Unwrap() error { return e.Err }
 // Advice says what to do about it.
 func (e *PolicyError) Advice() string { return "docs/POLICY.md has every key" }
 
-// NotShippedError: the manifests use an image that is neither in the artifact
-// nor said to be on the device.
+// NotShippedError says that the manifests use an image that is neither in the
+// artifact nor named as one that the device has.
 type NotShippedError struct {
 	Dir  string
 	Uses []manifests.Use
@@ -67,14 +67,14 @@ func (e *NotShippedError) Advice() string {
 	return fmt.Sprintf("add --image %s, or say --on-device %s; the artifact has %s", u, u, strings.Join(e.Have, ", "))
 }
 
-// WriteError: the artifact cannot be written.
+// WriteError says that a file cannot be written.
 type WriteError struct{ Err error }
 
 func (e *WriteError) Error() string { return "write: " + e.Err.Error() }
 
 func (e *WriteError) Unwrap() error { return e.Err }
 
-// DamagedError: what an artifact holds is not what it must be.
+// DamagedError says that the content of an artifact is malformed.
 type DamagedError struct{ Err error }
 
 func (e *DamagedError) Error() string { return e.Err.Error() }

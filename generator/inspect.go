@@ -49,7 +49,8 @@ type Description struct {
 // Parsed is Metadata, parsed.
 func (d *Description) Parsed() *artifact.Metadata { return d.meta }
 
-// Signature says whether an artifact is signed and by a key that was given.
+// Signature says whether an artifact is signed, and whether a given key verified
+// it.
 type Signature string
 
 // The values of Signature.
@@ -186,7 +187,7 @@ func (i *inspection) header(h *mender.Header, verified bool) error {
 	return nil
 }
 
-// ErrNotApp: a Mender Artifact, but not one with an application.
+// ErrNotApp is the error for a Mender Artifact without an application.
 var ErrNotApp = errors.New("no App Artifact")
 
 func (i *inspection) file(ctx context.Context, name string, r io.Reader) error {
@@ -242,8 +243,8 @@ func (i *inspection) manifests(ctx context.Context, r io.Reader) error {
 	})
 }
 
-// reach finds out what the manifests reach. That they cannot be read is a warning:
-// the rest of the artifact is described all the same.
+// reach finds out what the services reach. If the manifests cannot be read, it
+// adds a warning; the rest of the artifact is still described.
 func (i *inspection) reach(ctx context.Context, dir string) {
 	var err error
 	switch i.meta.Orchestrator {
@@ -259,7 +260,7 @@ func (i *inspection) reach(ctx context.Context, dir string) {
 	}
 }
 
-// variant is image for a member of an image that travels in several ways.
+// variant reads one member of an image that travels in several ways.
 func (i *inspection) variant(info artifact.ImageInfo, content io.Reader) error {
 	var d *ImageDescription
 	if n := len(i.Images); n > 0 && i.Images[n-1].Digest == info.Digest.String() {

@@ -46,8 +46,8 @@ func (r *run) packManifests(env []manifests.Variable, p *payload) (err error) {
 	return nil
 }
 
-// stage copies the manifests directory and adds the variables to its .env,
-// after what is there: the last value of a name counts.
+// stage copies the manifests directory and appends the variables to its .env. The
+// last value of a name counts.
 func (r *run) stage(env []manifests.Variable) (string, error) {
 	to := filepath.Join(r.temp, "manifests")
 	from, err := os.OpenRoot(r.Application.ManifestsDir)
@@ -88,7 +88,7 @@ func (r *run) stage(env []manifests.Variable) (string, error) {
 	}
 	file := filepath.Join(to, ".env")
 	var text strings.Builder
-	b, err := os.ReadFile(file) // through a link too, which CheckTree kept inside
+	b, err := os.ReadFile(file) // may be a link: CheckTree refuses those that lead out
 	if err == nil {
 		text.Write(b)
 		if len(b) > 0 && b[len(b)-1] != '\n' {

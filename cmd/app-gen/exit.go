@@ -16,8 +16,8 @@ import (
 	"github.com/mender-app/mender-app/generator/source"
 )
 
-// The exit codes. exitText is what --help and the man page say of them; a test
-// holds the two together.
+// The exit codes. exitText describes them in --help. Tests compare it with these
+// constants and with the man page.
 const (
 	exitOK          = 0
 	exitFailed      = 1
@@ -36,13 +36,13 @@ const exitText = `Exit codes:
   1    failed for another reason
   2    the options are wrong
   3    the manifests or the policy cannot work on a device
-  4    an image cannot be had
+  4    an image cannot be found or read
   5    an image is not for the platform
   6    the manifests use an image that the artifact lacks
   7    the output cannot be written
-  8    an artifact or delta is damaged, not ours, or not signed as demanded
+  8    an artifact or delta is damaged or of another kind, or its signature is wrong
   130  interrupted
-On any but 0 the output file is not there, or as it was.`
+If the code is not 0, no output file was written or changed.`
 
 func exitCode(err error) int {
 	var (

@@ -29,19 +29,19 @@ Images (--image, repeatable) are [CURRENT,]NEW, each of them one of
   oci:DIR-or-FILE[:REF]      an OCI layout
   mender:FILE.mender[#REF]   in an older artifact
 with =NAME:TAG after it where the manifests know the image by another name.
-With CURRENT the image travels as a deep delta against that one, which must be
-on the device; where it is the same as NEW nothing of it travels. NEW may be
-given again with another CURRENT: a device takes the delta whose base it has.
-With --full-fallback one that has none takes the image whole. Without --image,
-the images that the manifests use are taken from their registries.
+With CURRENT the image travels as a deep delta over CURRENT, which must be on the
+device. If both are the same image, no content travels. NEW may be given again with
+another CURRENT: a device takes the delta whose base it has. With --full-fallback, a
+device that has no base takes the whole image. Without --image, app-gen takes the
+images that the manifests use from their registries.
 
 Options of mender-artifact may follow after --: those that app-gen has too, and
 --artifact-name-depends, --depends-groups, --provides-group, --clears-provides,
 --no-default-software-version and --no-default-clears-provides.
 
-Registries: mirrors and insecure-registries of /etc/docker/daemon.json and
-registries.conf (prefix, location, mirror, insecure, blocked) are honoured;
-plain http is used with those and with loopback only.`
+Registries: app-gen uses the mirrors and insecure-registries of
+/etc/docker/daemon.json and registries.conf (prefix, location, mirror, insecure,
+blocked). It uses plain http only with insecure registries and with loopback.`
 
 const example = `  app-gen --application-name shop --artifact-name shop-2 --device-type gateway \
           --platform linux/arm/v7 --orchestrator docker-compose --manifests-dir shop/ \
@@ -93,8 +93,8 @@ func generateCommand() *cobra.Command {
 	fl.StringVarP(&f.o.Application.ManifestsDir, "manifests-dir", "m", "", "directory with the orchestrator's manifests, shipped as it is")
 	fl.StringVar(&f.o.Build.Output, "output-path", "app-artifact.mender", "artifact to write")
 	fl.StringArrayVarP(&f.images, "image", "i", nil, "[CURRENT,]NEW: image to ship (repeatable)")
-	fl.BoolVar(&f.o.Images.DeepDelta, "deep-delta", false, "deltas also without CURRENT: what several images share crosses once")
-	fl.BoolVar(&f.o.Images.Fallback, "full-fallback", false, "also the whole images, for devices that have no CURRENT")
+	fl.BoolVar(&f.o.Images.DeepDelta, "deep-delta", false, "make deltas also without CURRENT: content that several images share travels once")
+	fl.BoolVar(&f.o.Images.Fallback, "full-fallback", false, "add the whole images, for devices that have no CURRENT")
 	fl.BoolVar(&f.o.Images.FilesOnly, "files-only", false, filesOnly)
 	fl.BoolVar(&f.o.Images.Skip, "skip-images", false, "ship no images, only manifests")
 	fl.StringArrayVar(&f.o.Images.OnDevice, "on-device", nil, "image that the manifests use and the device has (repeatable)")
@@ -115,7 +115,7 @@ func generateCommand() *cobra.Command {
 	return c
 }
 
-const filesOnly = "deltas that need files of the old images alone, up to a fifth larger: for Kubernetes nodes whose containerd discards layers once they are unpacked"
+const filesOnly = "make deltas that need only files of the old images and not their layers, up to a fifth larger: for Kubernetes nodes whose containerd discards unpacked layers"
 
 // addMenderFlags adds the options that mender-artifact has under the same name.
 // Their defaults are what f holds.
@@ -124,7 +124,7 @@ func addMenderFlags(fl *pflag.FlagSet, f *genFlags, provides, depends *[]string)
 	fl.StringVar(&f.o.Artifact.Software.Version, "software-version", f.o.Artifact.Software.Version, "version of the software in the provides (default: the artifact's name)")
 	fl.StringVar(&f.o.Artifact.Software.Filesystem, "software-filesystem", f.o.Artifact.Software.Filesystem, "first word of the provides' key")
 	fl.StringArrayVar(provides, "provides", nil, "KEY:VALUE the artifact provides (repeatable)")
-	fl.StringArrayVar(depends, "depends", nil, "KEY:VALUE the artifact depends on (repeatable; of one key: any of its values)")
+	fl.StringArrayVar(depends, "depends", nil, "KEY:VALUE the artifact depends on (repeatable; of several values of a key, any will do)")
 	fl.StringVarP(&f.keyFile, "key", "k", f.keyFile, "private key to sign with, RSA or ECDSA P-256 (Ed25519 only for mender-app install): a PEM file, or the URI of a key in a PKCS #11 token, pkcs11:…")
 	fl.StringVar(&f.compression, "compression", f.compression, "of the artifact: none, gzip or zstd (zstd needs mender-artifact 3.10 and the C++ client); the payload is compressed in any case")
 }
@@ -149,8 +149,8 @@ func (f *genFlags) run(c *cobra.Command, args []string) error {
 	if f.dry {
 		return f.report(c, result, nil)
 	}
-	// What is told is read back from the file: the report cannot say anything
-	// else than the artifact does.
+	// The report is read back from the file, so that it always agrees with the
+	// artifact.
 	d, err := generator.Inspect(c.Context(), result.Path, f.publicKeys(), f.o.Build.TempDir)
 	if err != nil {
 		os.Remove(result.Path)
@@ -216,7 +216,7 @@ func epoch() (time.Time, error) {
 	}
 	n, err := strconv.ParseInt(s, 10, 64)
 	if err != nil || n < 0 {
-		return time.Time{}, &usageError{text: fmt.Sprintf("SOURCE_DATE_EPOCH=%q is no number of seconds", s)}
+		return time.Time{}, &usageError{text: fmt.Sprintf("SOURCE_DATE_EPOCH=%q is not a number of seconds", s)}
 	}
 	return time.Unix(n, 0).UTC(), nil
 }
@@ -253,8 +253,8 @@ func keyLists(option string, list []string) (map[string][]string, error) {
 	return m, nil
 }
 
-// passthrough takes the options that the reference handed on to mender-artifact.
-// The last one given counts, as there.
+// passthrough reads the options after --, which the shell app-gen passed on to
+// mender-artifact. The last value of an option counts, as there.
 func (f *genFlags) passthrough(args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -290,8 +290,8 @@ func (f *genFlags) passthrough(args []string) error {
 	return nil
 }
 
-// longer writes out the short options that addMenderFlags cannot give, because
-// their letters are other options' of app-gen.
+// longer replaces short options of mender-artifact by the long ones where app-gen
+// uses the letter for another option.
 func longer(args []string, names map[string]string) []string {
 	out := make([]string, len(args))
 	for i, a := range args {

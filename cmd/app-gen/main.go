@@ -17,8 +17,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// memoryLimit is Go's soft limit, in bytes: making a delta takes at most about
-// 900 MiB at a time, and without a limit as much garbage may come on top.
+// memoryLimit is Go's soft limit in bytes. Making a delta takes at most about
+// 900 MiB at a time; without a limit, garbage may double that.
 const memoryLimit = 1400 << 20
 
 func main() {
@@ -28,10 +28,10 @@ func main() {
 	os.Exit(run(os.Args[1:]))
 }
 
-// run is the program but for the process: it prints errors and picks the exit
-// code, and nothing else does.
+// run runs the program and returns its exit code. It is the only place that prints
+// errors.
 func run(args []string) int {
-	logrus.SetOutput(io.Discard) // compose-go warns there; what matters is checked and said by us
+	logrus.SetOutput(io.Discard) // compose-go warns there; app-gen has its own warnings
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	root := rootCommand()

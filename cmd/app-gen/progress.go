@@ -11,7 +11,7 @@ import (
 	"github.com/mender-app/mender-app/generator"
 )
 
-// bars shows progress on stderr, if that is a terminal; else nothing.
+// bars shows progress on stderr if that is a terminal.
 type bars struct {
 	mu       sync.Mutex
 	progress *mpb.Progress // nil: not shown
@@ -27,7 +27,7 @@ func newBars() *bars {
 	return b
 }
 
-// verbs are what the stages are called while they run.
+// verbs are the words for the stages.
 var verbs = map[string]string{"fetch": "fetching", "read": "reading", "encode": "encoding", "write": "writing", "apply": "applying"}
 
 func (b *bars) event(e generator.Event) {
@@ -59,7 +59,7 @@ func (b *bars) event(e generator.Event) {
 	bar.SetCurrent(e.Done)
 }
 
-// stop takes the bars away.
+// stop removes the bars.
 func (b *bars) stop() {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -16,8 +16,8 @@ import (
 	"github.com/mender-app/mender-app/generator"
 )
 
-// report says what was made: a table for people, or one JSON document.
-// Warnings go to stderr in any case.
+// report prints what was made, as a table or as one JSON document. Warnings always
+// go to stderr.
 func (f *genFlags) report(c *cobra.Command, r *generator.Result, d *generator.Description) error {
 	for _, w := range r.Warnings {
 		fmt.Fprintf(c.ErrOrStderr(), "app-gen: warning: %s\n", w)
@@ -81,7 +81,7 @@ func newPlanDocument(r *generator.Result) planDocument {
 	return d
 }
 
-// printPlan is what --dry-run says.
+// printPlan prints the plan of --dry-run.
 func printPlan(w io.Writer, p *generator.Plan) {
 	t := newTable(w, "IMAGE", "SOURCE", "BASE", "LAYERS", "OMITTED", "UNPACKED")
 	for _, c := range p.Components {
@@ -113,7 +113,7 @@ func printPlan(w io.Writer, p *generator.Plan) {
 	printMap(w, "depends", alternatives(p.Depends))
 }
 
-// printMade is what is said of a new artifact.
+// printMade describes a new artifact.
 func printMade(w io.Writer, r *generator.Result, d *generator.Description) {
 	p := r.Plan
 	if len(p.Components) > 0 {
@@ -320,7 +320,7 @@ func printMap(w io.Writer, name string, m map[string]string) {
 	}
 }
 
-// table aligns columns; it has no lines, so that it can be copied and cut.
+// table aligns columns. It draws no lines, so that other programs can read it.
 type table struct{ w *tabwriter.Writer }
 
 func newTable(w io.Writer, head ...string) *table {

@@ -22,16 +22,16 @@ type ComposeOptions struct {
 	Files    []string // compose files relative to the directory; none: COMPOSE_FILE, else the default names
 	Profiles []string // none: COMPOSE_PROFILES
 	EnvFiles []string // none: .env in the directory
-	Environ  []string // KEY=value, stronger than the files; nil: none
+	Environ  []string // KEY=value, before the files; nil: none
 }
 
 // Compose loads the compose project in dir, interpolated and validated, and
-// lists the images of its active services. What is not in dir does not exist
-// for it, because only dir is shipped: files outside are refused by name.
+// lists the images of its active services. It refuses files outside of dir,
+// because only dir is shipped.
 // Variables that came from Environ or from other env files are in Found.Ship.
 //
-// compose-go writes its own warnings to logrus's standard logger; a program
-// that does not want them there redirects it.
+// compose-go writes its own warnings to logrus's standard logger. A program may
+// redirect that logger.
 func Compose(ctx context.Context, dir string, o ComposeOptions) (*Found, error) {
 	dir, err := realDir(dir)
 	if err != nil {
@@ -64,7 +64,7 @@ func Compose(ctx context.Context, dir string, o ComposeOptions) (*Found, error) 
 type composer struct {
 	dir   string
 	opts  ComposeOptions
-	env   map[string]string // what interpolation sees
+	env   map[string]string // the variables for interpolation
 	index *yamlIndex
 	used  map[string]string // variables that were looked up and found
 	found Found
@@ -132,7 +132,7 @@ func (c *composer) load(ctx context.Context, files []string) (*types.Project, er
 		c.used["COMPOSE_PROFILES"] = p
 	}
 	record := func(o *loader.Options) {
-		if o.Interpolate == nil { // called once more while files are only found
+		if o.Interpolate == nil { // called a second time while compose-go only lists files
 			return
 		}
 		inner := o.Interpolate.Substitute
@@ -207,9 +207,9 @@ func (c *composer) service(s types.ServiceConfig) error {
 		}
 	}
 	for name, value := range s.Environment {
-		// `- NAME` passes a variable on from compose's environment; compose-go
-		// has filled it in already, so it cannot be told from `NAME: value`
-		// with the same value, which it does no harm to ship.
+		// `- NAME` passes a variable on from compose's environment. compose-go
+		// has filled in the value already, so that `NAME: value` with the same
+		// value looks the same. Shipping the variable then does no harm.
 		if v, ok := c.env[name]; ok && (value == nil || *value == v) {
 			c.used[name] = v
 		}
@@ -259,9 +259,9 @@ func (c *composer) use(image, by string, at Place) {
 	c.found.Uses = append(c.found.Uses, Use{Image: image, By: by, Place: at})
 }
 
-// file checks a file that a service reads. Absolute names are the device's own;
-// relative ones have to be shipped. A missing one is an error where compose
-// would refuse it on the device, else a warning.
+// file checks a file that a service reads. An absolute name is a file of the
+// device; a relative one must be shipped. If it is missing, that is an error where
+// compose on the device would fail (must), else a warning.
 func (c *composer) file(what, name string, at Place, must bool) error {
 	if filepath.IsAbs(name) || strings.HasPrefix(name, "~") {
 		return nil
@@ -283,13 +283,13 @@ func (c *composer) warn(at Place, format string, args ...any) {
 	c.found.Warnings = append(c.found.Warnings, at.String()+": "+fmt.Sprintf(format, args...))
 }
 
-// short takes the directory out of a message of compose-go.
+// short removes the directory from a message of compose-go.
 func (c *composer) short(s string) string {
 	return strings.ReplaceAll(s, c.dir+string(filepath.Separator), "")
 }
 
-// fence stands before compose-go's own loader of included and extended files
-// and takes every one that would not be shipped, to refuse it.
+// fence is asked before compose-go's own loader of included and extended files. It
+// accepts every file that would not be shipped, and fails to load it.
 type fence struct{ dir string }
 
 var errOutside = errors.New("is outside the manifests directory, so it is not shipped")

@@ -13,12 +13,12 @@ import (
 	"github.com/compose-spec/compose-go/v2/types"
 )
 
-// deviceOwn are variables a device has of its own: shipping the build host's
-// would be wrong.
+// deviceOwn are variables that each device sets itself. Those of the build host
+// are not shipped.
 var deviceOwn = []string{"HOME", "LANG", "PATH", "PWD", "USER"}
 
-// environment builds what compose interpolates with: Environ first, then the
-// env files.
+// environment collects the variables for interpolation: from Environ, then from
+// the env files.
 func (c *composer) environment() error {
 	c.env = map[string]string{}
 	for _, kv := range c.opts.Environ {
@@ -51,7 +51,7 @@ func (c *composer) environment() error {
 	return nil
 }
 
-// recording notes which variables are looked up and found.
+// recording records which variables are looked up and found.
 func (c *composer) recording(lookup template.Mapping) template.Mapping {
 	return func(name string) (string, bool) {
 		v, ok := lookup(name)

@@ -29,9 +29,9 @@ var podSpecs = map[string][]string{
 
 // Kubernetes reads every .yaml, .yml and .json file below dir and lists the
 // images of the pod specs in them: init, ordinary and ephemeral containers and
-// image volumes of each kind that has pods, also inside a List. Kinds it does
-// not know are read as Deployments are, if they look like one. Helm charts and
-// kustomizations are not rendered; a kustomization is named in a warning.
+// image volumes of each kind that has pods, also inside a List. An unknown
+// kind is read like a Deployment if it has the same shape. Helm charts and
+// kustomizations are not rendered; a warning names each kustomization.
 func Kubernetes(dir string) (*Found, error) {
 	k := &kube{}
 	if err := k.read(dir); err != nil {
@@ -108,7 +108,7 @@ func (k *kube) file(name string, b []byte) error {
 	}
 }
 
-// Bounds against YAML that refers to itself.
+// Bounds for YAML that refers to itself.
 const (
 	maxNesting = 8 // Lists in Lists, merge keys in merge keys
 	maxObjects = 10_000
@@ -134,7 +134,7 @@ func (k *kube) object(file string, n *yaml.Node, depth int) error {
 			return nil
 		}
 		if strings.HasSuffix(file, ".json") || depth > 0 {
-			return nil // data beside the manifests
+			return nil // data, not a manifest
 		}
 		return &Error{Place: at, Text: "object has no kind", Hint: "is this a Kubernetes manifest?"}
 	}
@@ -235,7 +235,7 @@ func objectName(n *yaml.Node) string {
 	return scalar(get(n, "metadata", "generateName"))
 }
 
-// get follows keys through mappings; nil where there is no such key.
+// get follows keys through mappings. It returns nil if a key is missing.
 func get(n *yaml.Node, keys ...string) *yaml.Node {
 	for _, key := range keys {
 		n = member(n, key, 0)
@@ -243,8 +243,8 @@ func get(n *yaml.Node, keys ...string) *yaml.Node {
 	return n
 }
 
-// member gives the value of key in a mapping; what stands there is stronger
-// than what merge keys bring in.
+// member returns the value of key in a mapping. The mapping's own keys override
+// those of merge keys.
 func member(n *yaml.Node, key string, depth int) *yaml.Node {
 	if n = resolve(n); n == nil || n.Kind != yaml.MappingNode || depth > maxNesting {
 		return nil

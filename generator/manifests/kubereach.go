@@ -62,7 +62,7 @@ func securityReach(r *Reach, context *yaml.Node) {
 	}
 }
 
-// items are the elements of a list; none of what is no list.
+// items are the elements of a list; nil if n is not a list.
 func items(n *yaml.Node) []*yaml.Node {
 	if n == nil || n.Kind != yaml.SequenceNode {
 		return nil
@@ -74,7 +74,7 @@ func items(n *yaml.Node) []*yaml.Node {
 	return list
 }
 
-// isTrue reads a boolean as YAML 1.1 does, which Kubernetes' reader still knows.
+// isTrue reads a boolean as in YAML 1.1, which Kubernetes accepts.
 func isTrue(n *yaml.Node) bool {
 	switch strings.ToLower(scalar(n)) {
 	case "true", "yes", "on", "y":

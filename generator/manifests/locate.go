@@ -9,8 +9,8 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// yamlIndex finds the line of a key in the files of a compose project, which
-// compose-go does not tell.
+// yamlIndex finds the line of a key in the files of a compose project. compose-go
+// does not keep lines.
 type yamlIndex struct {
 	files []indexed
 }
@@ -20,8 +20,8 @@ type indexed struct {
 	root *yaml.Node
 }
 
-// newIndex parses the files; those that are not YAML are left to the loader to
-// complain about.
+// newIndex parses the files. It ignores files that are not YAML: the loader
+// reports them.
 func newIndex(dir string, names []string) *yamlIndex {
 	x := &yamlIndex{}
 	for _, name := range names {
@@ -38,8 +38,8 @@ func newIndex(dir string, names []string) *yamlIndex {
 }
 
 // find returns the place of the last definition of the key path: a later file
-// overrides the earlier ones. Without the whole path it is the place of as much
-// of it as there is.
+// overrides the earlier ones. If the path does not exist, the place is that
+// of its longest part that does.
 func (x *yamlIndex) find(keys ...string) Place {
 	best, depth := Place{File: "."}, -1
 	for _, f := range x.files {
@@ -91,7 +91,7 @@ var (
 	fileOf    = regexp.MustCompile(`^(?:validating|failed to parse) ([^:]+): `)
 )
 
-// explain gives an error of compose-go its file and line, on one line.
+// explain adds file and line to an error of compose-go, and makes it one line.
 func (c *composer) explain(err error) error {
 	text := strings.Join(strings.Fields(c.short(err.Error())), " ")
 	var have *Error

@@ -1,6 +1,7 @@
-// Package manifests reads what the manifests of an application say about
-// container images: which they use and where it stands, and what in them would
-// fail on a device that loads its images from an artifact and pulls nothing.
+// Package manifests reads the manifests of an application. It lists the container
+// images that they use, with file and line. It refuses what would fail on a device,
+// which loads its images from an artifact and pulls nothing. It tells what services
+// reach beyond their containers.
 //
 // It knows compose projects and Kubernetes manifests, and nothing of where
 // images come from or how an artifact looks.
@@ -36,8 +37,8 @@ type Use struct {
 	Place Place  `json:"place"`
 }
 
-// Variable is a value that the manifests were resolved with and that the device
-// would not have: it has to be shipped with them.
+// Variable is a variable that the manifests use and the device does not have. It
+// is shipped with them.
 type Variable struct {
 	Name, Value string
 }
@@ -72,15 +73,15 @@ type Error struct {
 
 func (e *Error) Error() string { return e.Place.String() + ": " + e.Text }
 
-// Limits of a manifests directory: far above what a person writes, and low
-// enough that a wrong directory (/, a home) is noticed instead of shipped.
+// Limits of a manifests directory. They are far above what a person writes, and
+// low enough to refuse a wrong directory, such as / or a home.
 const (
 	maxFiles    = 20_000
 	maxManifest = 16 << 20 // bytes of one YAML file
 )
 
-// CheckTree walks the directory that will be shipped and refuses what must not
-// be: links that lead out of it, devices, sockets and pipes. It follows no link.
+// CheckTree walks the directory that will be shipped. It refuses links that lead
+// out of it, devices, sockets and pipes. It follows no link.
 func CheckTree(dir string) error {
 	info, err := os.Stat(dir)
 	if err != nil {
@@ -135,8 +136,8 @@ func leaves(path, target string) bool {
 	return !filepath.IsLocal(filepath.Join(filepath.Dir(path), target))
 }
 
-// readManifest reads one file of the tree, bounded; it may be reached through
-// links as long as they stay inside.
+// readManifest reads one file of the tree, of at most maxManifest bytes. It follows
+// links that stay inside.
 func readManifest(dir, rel string) ([]byte, error) {
 	b, err := func() ([]byte, error) {
 		root, err := os.OpenRoot(dir)
@@ -175,8 +176,8 @@ func relative(dir, path string) (string, bool) {
 	return filepath.ToSlash(rel), true
 }
 
-// realDir is dir, absolute and free of links: compose resolves some names
-// against the one and some against the other.
+// realDir returns dir as an absolute path without links. Compose resolves some
+// names against the one and some against the other.
 func realDir(dir string) (string, error) {
 	abs, err := filepath.Abs(dir)
 	if err == nil {

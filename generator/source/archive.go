@@ -9,7 +9,7 @@ import (
 	"github.com/mender-app/mender-app/artifact/image"
 )
 
-// archive opens an image archive once, however many images are taken from it.
+// archive opens an image archive. It opens each archive only once.
 func (o *Opener) archive(path string) (*image.Archive, error) {
 	if a := o.archives[path]; a != nil {
 		return a, nil
@@ -45,7 +45,7 @@ func (o *Opener) fromArchive(s Spec) (*Found, error) {
 }
 
 // choose takes the image with the tag and the wanted platform out of an
-// archive; an unknown tag is answered with those that are there.
+// archive. For an unknown tag the error lists the tags that the archive has.
 func (o *Opener) choose(a *image.Archive, what, tag string) (*image.Image, error) {
 	img, err := a.SelectTag(tag, o.Platform)
 	if err == nil {
@@ -89,8 +89,8 @@ func onlyName(tags []string) string {
 	return found
 }
 
-// checkLayers refuses an image some of whose layers are not there, as a
-// hybrid archive that was made for a device that has them.
+// checkLayers refuses an image that lacks the content of layers. Archives for a
+// device that has those layers already are such images.
 func checkLayers(what string, img *image.Image) error {
 	for _, l := range img.Layers {
 		if l.Open == nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/mender-app/mender-app/generator/metered"
 )
 
-// older is an App Artifact that images are taken from.
+// older is an App Artifact that serves as a source of images.
 type older struct {
 	provides map[string]string
 	images   []olderImage
@@ -46,7 +46,7 @@ func (o *Opener) fromArtifact(ctx context.Context, s Spec, near string) (*Found,
 	}
 	if img.file == "" {
 		return nil, &Error{
-			Text: fmt.Sprintf("%s: %s is in it as a delta, so its content is not", s.Path, img.info.URLNew),
+			Text: fmt.Sprintf("%s: it has %s as a delta, without the content", s.Path, img.info.URLNew),
 			Hint: "take the image from where that artifact took it (registry, docker-daemon: or an archive)",
 		}
 	}
@@ -93,8 +93,8 @@ func (a *older) choose(s Spec, near string) (*olderImage, error) {
 	return fit[0], nil
 }
 
-// unpack reads the artifact once to its end, which is what verifies it, and
-// keeps its image archives in the temporary directory.
+// unpack reads the artifact to its end, which verifies it. It keeps the image
+// archives in the temporary directory.
 func (o *Opener) unpack(ctx context.Context, path string) (*older, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -127,10 +127,10 @@ func (o *Opener) unpack(ctx context.Context, path string) (*older, error) {
 		}
 		err = artifact.ReadImages(r, artifact.ReadOptions{SpoolDir: o.TempDir}, func(info artifact.ImageInfo, content io.Reader) error {
 			if info.Kind == artifact.KindShared || info.Variant > 1 {
-				return nil // of an image that was there before
+				return nil // the image was recorded with its first member
 			}
 			img := olderImage{info: info}
-			if n := len(a.images); n > 0 && a.images[n-1].info.Digest == info.Digest { // whole, beside deltas
+			if n := len(a.images); n > 0 && a.images[n-1].info.Digest == info.Digest { // the whole image, beside its deltas
 				a.images = a.images[:n-1]
 			}
 			if info.Kind == artifact.KindFull {

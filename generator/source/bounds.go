@@ -19,9 +19,9 @@ const maxAnswer = 4 << 20
 
 var errLongAnswer = fmt.Errorf("the registry's answer is longer than %d MiB", maxAnswer>>20)
 
-// boundedAnswers ends answers that are too long. Blobs are bounded by the size
-// in the manifest instead, see checkManifest: go-containerregistry holds them
-// against it while they are read.
+// boundedAnswers ends answers that are too long. It does not bound blobs:
+// go-containerregistry compares them with the size in the manifest while it reads
+// them, and checkManifest bounds those sizes.
 type boundedAnswers struct{ http.RoundTripper }
 
 func (b boundedAnswers) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -33,7 +33,7 @@ func (b boundedAnswers) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// isBlob tells whether a request is for a blob, be it after redirects.
+// isBlob tells whether a request is for a blob, also after redirects.
 func isBlob(r *http.Request) bool {
 	for r.Response != nil && r.Response.Request != nil {
 		r = r.Response.Request
@@ -50,7 +50,7 @@ func (b *boundedBody) Read(p []byte) (int, error) {
 	if b.left < 0 {
 		return 0, errLongAnswer
 	}
-	// one byte more than is left shows that the answer goes on
+	// reading one byte too many shows that the answer is too long
 	n, err := b.ReadCloser.Read(p[:min(int64(len(p)), b.left+1)])
 	if b.left -= int64(n); b.left < 0 {
 		return n - 1, errLongAnswer

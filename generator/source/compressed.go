@@ -10,15 +10,15 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// openCompressed opens a layer's blob and unpacks it by what it is, not by
-// what its media type says: registries hold both right and wrong ones.
+// openCompressed opens a layer's blob and decompresses it. It looks at the first
+// bytes and not at the media type, which is wrong in some registries.
 func openCompressed(path string) (io.ReadCloser, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
 	}
 	buf := bufio.NewReaderSize(f, 1<<16)
-	head, _ := buf.Peek(4) // shorter blobs are neither
+	head, _ := buf.Peek(4) // a shorter blob is not compressed
 	switch {
 	case bytes.HasPrefix(head, []byte{0x1f, 0x8b}):
 		z, err := gzip.NewReader(buf)

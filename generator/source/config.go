@@ -14,11 +14,11 @@ import (
 	"github.com/BurntSushi/toml"
 )
 
-// Config is what the Docker daemon's and the containers tools' configuration
-// say of registries. Of daemon.json it takes registry-mirrors (of docker.io)
-// and insecure-registries; of registries.conf (version 2) each registry's
-// prefix, location, insecure, blocked and mirrors. Credentials are not part of
-// it: they come from Docker's config.json and its credential helpers.
+// Config holds the settings for registries. They come from the Docker daemon's
+// daemon.json (registry-mirrors, for docker.io, and insecure-registries) and from
+// registries.conf, version 2 (prefix, location, insecure, blocked and mirrors).
+// Credentials are not part of it: they come from Docker's config.json and its
+// credential helpers.
 type Config struct {
 	registries []registryConfig
 	insecure   []string // host[:port] or CIDR
@@ -38,8 +38,8 @@ type mirrorConfig struct {
 }
 
 // LoadConfig reads /etc/docker/daemon.json, and registries.conf with
-// registries.conf.d from ~/.config/containers or else /etc/containers. Files
-// that are not there are fine; broken ones are errors.
+// registries.conf.d from ~/.config/containers or else /etc/containers. A
+// missing file is no error; a malformed one is.
 func LoadConfig() (Config, error) {
 	var c Config
 	if err := c.docker("/etc/docker/daemon.json"); err != nil {

@@ -21,9 +21,9 @@ import (
 	"github.com/mender-app/mender-app/generator/metered"
 )
 
-// dockerAPI speaks the few calls of the Docker Engine API that are needed here.
-// It honours DOCKER_HOST (unix:// and tcp://) and, for tcp, DOCKER_TLS_VERIFY
-// with DOCKER_CERT_PATH; ssh:// and docker contexts it does not know.
+// dockerAPI makes the few calls of the Docker Engine API that are needed here.
+// It uses DOCKER_HOST (unix:// and tcp://) and, for tcp, DOCKER_TLS_VERIFY with
+// DOCKER_CERT_PATH. It does not support ssh:// and docker contexts.
 type dockerAPI struct {
 	client *http.Client
 	base   string
@@ -120,11 +120,11 @@ func (a *dockerAPI) get(ctx context.Context, path string, query url.Values) (*ht
 	return nil, &Error{Text: "the Docker daemon says: " + strings.Join(strings.Fields(m.Message), " "), NotFound: resp.StatusCode == http.StatusNotFound}
 }
 
-// savesPlatform is the API version that first lets /images/get choose one.
+// savesPlatform is the first API version in which /images/get takes a platform.
 var savesPlatform = [2]int{1, 48}
 
-// platformQuery chooses the platform in the engines that can have several of
-// one image; the older ones have only one.
+// platformQuery makes the query that chooses a platform. Older engines have one
+// platform of an image only, and take no query.
 func (a *dockerAPI) platformQuery(ctx context.Context, p image.Platform) (url.Values, error) {
 	resp, err := a.get(ctx, "/version", nil)
 	if err != nil {
@@ -153,7 +153,7 @@ func (a *dockerAPI) platformQuery(ctx context.Context, p image.Platform) (url.Va
 }
 
 // fromDaemon saves the image through the engine API into the temporary
-// directory: an engine gives an image's content in no other way.
+// directory. The API has no other way to read an image's content.
 func (o *Opener) fromDaemon(ctx context.Context, s Spec) (*Found, error) {
 	api, err := newDockerAPI()
 	if err != nil {
@@ -179,14 +179,14 @@ func (o *Opener) fromDaemon(ctx context.Context, s Spec) (*Found, error) {
 	}
 	have := image.Platform{OS: info.Os, Arch: info.Architecture, Variant: info.Variant}.Normalize()
 	if query == nil && info.Os != "" && o.fit(have) == image.NoFit {
-		// said before the image is copied
+		// fail before the image is copied
 		return nil, &image.PlatformError{Want: o.Platform, Have: []image.Platform{have}}
 	}
 	resp, err = api.get(ctx, "/images/"+s.Ref+"/get", query)
 	var refused *Error
 	if errors.As(err, &refused) && query != nil {
-		// only a platform in every detail is found that way: arm/v7 without
-		// its variant is not, but it may be what there is
+		// The engine finds exact platforms only. It may have the image for arm
+		// without a variant, which runs on arm/v7.
 		resp, err = api.get(ctx, "/images/"+s.Ref+"/get", nil)
 	}
 	if err != nil {

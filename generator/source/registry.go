@@ -26,13 +26,13 @@ import (
 // parallel is how many layers are fetched at one time, as Docker does it.
 const parallel = 3
 
-// fromRegistry fetches an image: the mirrors are asked first, and what they do
-// not give the registry itself. Credentials come from Docker's config.json and
+// fromRegistry fetches an image from the first mirror that has it, else from the
+// registry itself. Credentials come from Docker's config.json and
 // its credential helpers (or podman's auth.json).
 func (o *Opener) fromRegistry(ctx context.Context, s Spec) (*Found, error) {
 	ref, err := name.ParseReference(s.Ref)
 	if err != nil {
-		return nil, &Error{Text: fmt.Sprintf("%q is no image reference", s.Ref)}
+		return nil, &Error{Text: fmt.Sprintf("%q is not an image reference", s.Ref)}
 	}
 	repository := strings.Replace(ref.Context().Name(), "index.docker.io/", "docker.io/", 1)
 	places, err := o.Config.candidates(repository)
@@ -57,8 +57,8 @@ func (o *Opener) fromRegistry(ctx context.Context, s Spec) (*Found, error) {
 	return nil, o.explain(ctx, s, err)
 }
 
-// withoutDigest takes the digest from name:tag@digest, because engines know an
-// image that was loaded by its tag only.
+// withoutDigest removes the digest from name:tag@digest. Engines know a loaded
+// image by its tag only.
 func withoutDigest(ref string) string {
 	tagged, _, ok := strings.Cut(ref, "@")
 	if ok && strings.Contains(tagged[strings.LastIndexByte(tagged, '/')+1:], ":") {
@@ -117,7 +117,7 @@ func (o *Opener) fetch(ctx context.Context, place candidate, ref name.Reference)
 	}
 	if o.Attestations && index != desc {
 		if f.Attestations, err = attestations(index, desc.Digest, repo, remoteOpts); err != nil {
-			f.Warnings = append(f.Warnings, fmt.Sprintf("%s: its bill of materials cannot be had: %s", at, oneLine(err)))
+			f.Warnings = append(f.Warnings, fmt.Sprintf("%s: cannot read its bill of materials: %s", at, oneLine(err)))
 		}
 	}
 	return f, nil
@@ -171,7 +171,7 @@ func (o *Opener) download(ctx context.Context, what string, img v1.Image) (*imag
 		return nil, err
 	}
 	if p := parsed.Platform(); o.fit(p) == image.NoFit {
-		// said before anything is fetched
+		// fail before anything is fetched
 		return nil, &image.PlatformError{Want: o.Platform, Have: []image.Platform{p}}
 	}
 	blobs, err := img.Layers()
@@ -255,8 +255,8 @@ func (o *Opener) blob(ctx context.Context, b v1.Layer, mu *sync.Mutex, step func
 	return layer, nil
 }
 
-// attempts is how often a blob is asked for: a connection that breaks in the
-// middle of one should not cost the whole run.
+// attempts is how often a blob is requested, so that one broken connection does
+// not end the run.
 const attempts = 3
 
 func (o *Opener) fetchBlob(ctx context.Context, b v1.Layer, digest image.Digest, step func(int64)) (path string, err error) {
@@ -265,7 +265,7 @@ func (o *Opener) fetchBlob(ctx context.Context, b v1.Layer, digest image.Digest,
 		path, err = o.tryBlob(ctx, b, digest, func(n int64) { got += n; step(n) })
 		var status *transport.Error
 		if err == nil || ctx.Err() != nil || errors.As(err, &status) {
-			break // a registry's own "no" stays one; go-containerregistry has asked again already
+			break // the registry refuses; go-containerregistry has tried again already
 		}
 		step(-got)
 	}
@@ -278,7 +278,7 @@ func (o *Opener) tryBlob(ctx context.Context, b v1.Layer, digest image.Digest, s
 		return "", err
 	}
 	defer r.Close()
-	// the same blob may be listed twice in one image: each has its own file
+	// an image may list the same blob twice, and both are fetched at the same time
 	f, err := os.CreateTemp(o.TempDir, "blob-*")
 	if err != nil {
 		return "", err
@@ -325,7 +325,7 @@ func (o *Opener) explain(ctx context.Context, s Spec, err error) error {
 	var netErr net.Error
 	switch {
 	case errors.As(err, &status) && (status.StatusCode == http.StatusUnauthorized || status.StatusCode == http.StatusForbidden):
-		// registries also answer so for what does not exist
+		// registries answer the same for an image that does not exist
 		e.Err = errors.New("the registry refuses: not logged in, or there is no such image")
 		e.Hint = "check the name, and log in with docker login"
 	case errors.As(err, &status) && status.StatusCode == http.StatusNotFound:

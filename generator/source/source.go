@@ -1,7 +1,7 @@
 // Package source finds container images on the build host, wherever they are:
 // a registry, a Docker daemon, an archive, an OCI layout or an older .mender.
-// What it gives has its content on local disk, so that planning and writing
-// can read layers as often as they like.
+// The content of the images it returns is on local disk, so that planning and
+// writing can read layers several times.
 //
 // It knows nothing of manifests, deltas or how an artifact is written.
 package source
@@ -56,15 +56,15 @@ func (s Spec) String() string {
 
 // Parse reads SOURCE[=URL], where SOURCE is a reference in a registry,
 // docker-daemon:REF, docker-archive:FILE[:REF], oci:DIR-or-FILE[:REF] (also
-// oci-archive:) or mender:FILE[#REF]. A name of a file that exists is taken
-// whole before a colon, # or = in it is.
+// oci-archive:) or mender:FILE[#REF]. If a file of the whole name
+// exists, a colon, # or = is part of that name.
 func Parse(s string) (Spec, error) {
 	kind, rest, ok := cutKind(s)
 	if !ok {
 		ref, url, _ := strings.Cut(s, "=")
 		spec := Spec{Kind: Registry, Ref: strings.TrimPrefix(ref, "docker://"), URL: url}
 		if _, err := name.ParseReference(spec.Ref); err != nil || ref == "" || isPath(ref) {
-			e := &Error{Text: fmt.Sprintf("%q is no image reference", ref)}
+			e := &Error{Text: fmt.Sprintf("%q is not an image reference", ref)}
 			if isPath(ref) || exists(ref) {
 				e.Hint = "a file needs its kind before it: docker-archive:" + ref + ", oci:" + ref + " or mender:" + ref
 			}
@@ -83,7 +83,7 @@ func Parse(s string) (Spec, error) {
 	case kind == Daemon:
 		spec.Ref = rest
 		if _, err := name.ParseReference(rest); err != nil && !isID(rest) {
-			return Spec{}, &Error{Text: fmt.Sprintf("%q is no image reference", rest)}
+			return Spec{}, &Error{Text: fmt.Sprintf("%q is not an image reference", rest)}
 		}
 		return spec, spec.checkURL(named)
 	case exists(rest):
@@ -118,7 +118,7 @@ func Own(url string) bool { return image.InOwnDomain(url) }
 func CheckURL(url string) error {
 	ref, err := name.ParseReference(url)
 	if err != nil || strings.ContainsFunc(url, unicode.IsSpace) {
-		return &Error{Text: fmt.Sprintf("%q is no name for an image", url), Hint: "expected NAME[:TAG], as the manifests write it"}
+		return &Error{Text: fmt.Sprintf("%q is not a name for an image", url), Hint: "expected NAME[:TAG], as the manifests write it"}
 	}
 	if Own(url) {
 		return &Error{Text: fmt.Sprintf("%q is a name that devices give themselves", url), Hint: "images of " + OwnDomain + " belong to an application that is installed: give the image another name, SOURCE=NAME:TAG"}
@@ -149,7 +149,7 @@ func exists(path string) bool {
 	return path != "" && err == nil
 }
 
-// isPath tells whether s can only be meant as a file.
+// isPath tells whether s is the name of a file and not a reference.
 func isPath(s string) bool { return strings.HasPrefix(s, ".") || strings.HasPrefix(s, "/") }
 
 func isID(s string) bool {
@@ -158,7 +158,7 @@ func isID(s string) bool {
 }
 
 // Normal writes an image's name in full, so that web, web:latest and
-// docker.io/library/web:latest are the same one. What is no name stays as it is.
+// docker.io/library/web:latest are equal. It returns what is not a name unchanged.
 func Normal(url string) string {
 	ref, err := name.ParseReference(withoutDigest(url))
 	if err != nil {
@@ -193,7 +193,7 @@ type Found struct {
 	Warnings     []string
 }
 
-// Error is a source that cannot be used, and what to do about it.
+// Error says why a source cannot be used, and what to do about it.
 type Error struct {
 	Text     string
 	Hint     string
@@ -213,14 +213,14 @@ func (e *Error) Unwrap() error { return e.Err }
 // Advice is the hint.
 func (e *Error) Advice() string { return e.Hint }
 
-// Progress is told of bytes as they are fetched: total is -1 if unknown. It
-// may be called from several goroutines.
+// Progress is called with the number of bytes fetched so far. total is -1 if it
+// is not known. Several goroutines may call it.
 type Progress func(what string, done, total int64)
 
 // Opener opens images and keeps what they need (files, connections) until it
 // is closed. It is not safe for concurrent use.
 type Opener struct {
-	Platform image.Platform // wanted; the zero Platform takes what there is
+	Platform image.Platform // the wanted one; the zero Platform accepts any
 	TempDir  string         // for what is fetched; required, the caller removes it
 	Config   Config         // of Docker and containers; the zero value has none
 	Progress Progress       // may be nil
@@ -234,8 +234,8 @@ type Opener struct {
 
 // Open finds the image. On success its content is on local disk (layers are
 // compressed where they were) and its platform suits; diffIDs are not verified
-// yet. near is the name of the image that this one is compared with: it chooses
-// among the images of an older artifact where the spec does not; may be empty.
+// yet. If the spec does not say which image of an older artifact is meant, the one
+// with the same repository as near is taken; near may be empty.
 func (o *Opener) Open(ctx context.Context, s Spec, near string) (*Found, error) {
 	f, err := o.open(ctx, s, near)
 	if err != nil {
@@ -268,7 +268,7 @@ func (o *Opener) Open(ctx context.Context, s Spec, near string) (*Found, error) 
 	return f, nil
 }
 
-// fit says how well an image for p suits; without a wanted platform all do.
+// fit says how well an image for p suits. Without a wanted platform any suits.
 func (o *Opener) fit(p image.Platform) image.Fit {
 	if o.Platform == (image.Platform{}) {
 		return image.ExactFit
@@ -290,7 +290,7 @@ func (o *Opener) open(ctx context.Context, s Spec, near string) (*Found, error) 
 	return nil, fmt.Errorf("unknown kind of source %q", s.Kind)
 }
 
-// Close gives back what the images opened need; they cannot be read after it.
+// Close closes the files of all images. They cannot be read afterwards.
 func (o *Opener) Close() error {
 	var errs []error
 	for _, a := range o.archives {

@@ -69,14 +69,14 @@ func TestParse(t *testing.T) {
 		require.Equal(t, want, again, "what String writes is what Parse reads")
 	}
 	for in, want := range map[string]string{
-		"":                        `"" is no image reference`,
-		"Web:1":                   `"Web:1" is no image reference`,
-		"a b":                     "no image reference",
-		"./x.tar":                 "no image reference",
-		"web:1=":                  `"" is no name for an image`,
-		"web:1=A B":               "is no name for an image",
+		"":                        `"" is not an image reference`,
+		"Web:1":                   `"Web:1" is not an image reference`,
+		"a b":                     "not an image reference",
+		"./x.tar":                 "not an image reference",
+		"web:1=":                  `"" is not a name for an image`,
+		"web:1=A B":               "is not a name for an image",
 		"docker-archive:":         "names no file",
-		"docker-daemon:A B":       "no image reference",
+		"docker-daemon:A B":       "not an image reference",
 		"oci::latest":             "names no file",
 		"web:1=w@sha256:" + hex64: "by its digest alone",
 
