@@ -18,7 +18,7 @@ const (
 	maxJSON  = 16 << 20
 )
 
-// Tree is the directory of files that a call is given.
+// Tree is the directory of files that the client gives to a call.
 type Tree struct {
 	dir     string
 	streams *pipes // nil until Streams
@@ -68,15 +68,15 @@ func (t *Tree) ArtifactGroup() (string, error) { return t.value("header/artifact
 // PayloadType is the type of the payload: this module's name.
 func (t *Tree) PayloadType() (string, error) { return t.value("header/payload_type") }
 
-// CurrentArtifactName is what the client says is installed. It is written when
-// the update begins and says what was installed before it.
+// CurrentArtifactName is the artifact that the client takes for installed. It is
+// written at the begin of the update: it is the artifact before the update.
 func (t *Tree) CurrentArtifactName() (string, error) { return t.value("current_artifact_name") }
 
 // DeviceType is the device's type.
 func (t *Tree) DeviceType() (string, error) { return t.value("current_device_type") }
 
-// MetaData is the payload's meta-data, JSON; nil where there is none, which
-// the clients write as the literal null.
+// MetaData is the payload's meta-data, JSON; nil if there is none. The clients
+// write the literal null then.
 func (t *Tree) MetaData() ([]byte, error) {
 	data, err := readBounded(filepath.Join(t.dir, "header", "meta-data"), maxJSON)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -91,8 +91,8 @@ func (t *Tree) MetaData() ([]byte, error) {
 	return data, nil
 }
 
-// Files returns the directory with the payload's files where the client has
-// stored them, which it does when the module did not read the streams.
+// Files returns the directory with the payload's files, if the client stored them
+// because the module did not read the streams.
 func (t *Tree) Files() (dir string, ok bool) {
 	dir = filepath.Join(t.dir, "files")
 	entries, err := os.ReadDir(dir)

@@ -23,13 +23,12 @@ const (
 	legacyImages   = "images"
 	legacyLast     = "-last"
 	legacyPrevious = "-previous"
-	// AdoptedID is the release that an application of the shell reference
-	// becomes.
+	// AdoptedID is the name of the release that adoption makes.
 	AdoptedID = "0-adopted"
 )
 
-// legacySource is the directory of the manifests that the shell reference left
-// for an application: the newest whole ones.
+// legacySource is the directory with the newest complete manifests that the shell
+// reference left for an application.
 func (s *Store) legacySource(name string) (string, bool) {
 	for _, dir := range []string{name, name + legacyPrevious, name + legacyLast} {
 		dir = filepath.Join(s.dir, dir, manifestsName)
@@ -40,8 +39,8 @@ func (s *Store) legacySource(name string) (string, bool) {
 	return "", false
 }
 
-// isLegacy tells whether the shell reference left an application here that has
-// not been adopted.
+// isLegacy tells whether the directory has an application of the shell reference
+// that was not adopted yet.
 func (s *Store) isLegacy(name string) bool {
 	if s.hasState(name) {
 		return false
@@ -61,15 +60,14 @@ func (s *Store) isLegacy(name string) bool {
 	return ok
 }
 
-// Legacy tells whether an application is one that the shell reference left and
-// that has not been adopted. It needs no lock.
+// Legacy tells whether an application is one of the shell reference that was not
+// adopted yet. It needs no lock.
 func (s *Store) Legacy(name string) bool { return ValidName(name) && s.isLegacy(name) }
 
-// Adopt takes over an application that the shell reference left: it becomes
-// release [AdoptedID] with the images its list names. The reference's files
-// stay where they are and readable, until [App.DropLegacy]; an interrupted
-// adoption may be repeated. components may know more of the images than their
-// names.
+// Adopt takes over an application of the shell reference: its manifests and the
+// images in its list become the release [AdoptedID]. The reference's files stay
+// readable at their paths until [App.DropLegacy]. An interrupted adoption may be
+// repeated. components turns the names of images into components.
 func (s *Store) Adopt(name, orchestrator string, components func(urls []string) []Component) (*App, error) {
 	source, ok := s.legacySource(name)
 	if !ok || !s.isLegacy(name) {
@@ -107,9 +105,9 @@ func (s *Store) Adopt(name, orchestrator string, components func(urls []string) 
 	return a, a.pointAdopted()
 }
 
-// pointAdopted puts the link where the reference's directory was. The
-// directory itself goes with the adopted release: a running container may have
-// it mounted.
+// pointAdopted replaces the reference's directory by the link. The directory
+// itself moves to the adopted release, because a running container may have it
+// mounted.
 func (a *App) pointAdopted() error {
 	link := a.ManifestsDir()
 	target := filepath.Join(releasesDir, AdoptedID, manifestsName)
@@ -119,8 +117,8 @@ func (a *App) pointAdopted() error {
 	return durable.ReplaceDirWithLink(link, target, filepath.Join(a.releaseDir(AdoptedID), "original"))
 }
 
-// DropLegacy removes what is left of the shell reference's files of an adopted
-// application. It is idempotent.
+// DropLegacy removes the shell reference's files of an adopted application. It is
+// idempotent.
 func (a *App) DropLegacy() error {
 	images := filepath.Join(a.Dir(), legacyImages)
 	if _, err := os.Lstat(images); errors.Is(err, fs.ErrNotExist) {

@@ -34,7 +34,7 @@ type State struct {
 	Sequence int64 `json:"sequence"`
 	// Current is the release that is installed and committed; "" for none.
 	Current string `json:"current,omitempty"`
-	// Kept are older releases that can be gone back to, the newest first.
+	// Kept are older releases that a rollback can use, the newest first.
 	Kept []string `json:"kept,omitempty"`
 	// Deployment is the one under way; nil for none.
 	Deployment *Deployment `json:"deployment,omitempty"`
@@ -78,22 +78,22 @@ type Step struct {
 type plainState State
 type plainDeployment Deployment
 
-// UnmarshalJSON keeps the fields it does not know.
+// UnmarshalJSON also keeps unknown fields, for MarshalJSON.
 func (s *State) UnmarshalJSON(data []byte) (err error) {
 	s.extra, err = decode(data, (*plainState)(s))
 	return err
 }
 
-// MarshalJSON writes the fields that were not known, too.
+// MarshalJSON also writes the unknown fields that UnmarshalJSON kept.
 func (s State) MarshalJSON() ([]byte, error) { return encode(plainState(s), s.extra) }
 
-// UnmarshalJSON keeps the fields it does not know.
+// UnmarshalJSON also keeps unknown fields, for MarshalJSON.
 func (d *Deployment) UnmarshalJSON(data []byte) (err error) {
 	d.extra, err = decode(data, (*plainDeployment)(d))
 	return err
 }
 
-// MarshalJSON writes the fields that were not known, too.
+// MarshalJSON also writes the unknown fields that UnmarshalJSON kept.
 func (d Deployment) MarshalJSON() ([]byte, error) { return encode(plainDeployment(d), d.extra) }
 
 // Snapshot returns a deep copy of the state.

@@ -51,13 +51,13 @@ type Component struct {
 
 type plainRelease Release
 
-// UnmarshalJSON keeps the fields it does not know.
+// UnmarshalJSON also keeps unknown fields, for MarshalJSON.
 func (r *Release) UnmarshalJSON(data []byte) (err error) {
 	r.extra, err = decode(data, (*plainRelease)(r))
 	return err
 }
 
-// MarshalJSON writes the fields that were not known, too.
+// MarshalJSON also writes the unknown fields that UnmarshalJSON kept.
 func (r Release) MarshalJSON() ([]byte, error) { return encode(plainRelease(r), r.extra) }
 
 func (a *App) releaseDir(id string) string { return filepath.Join(a.Dir(), releasesDir, id) }

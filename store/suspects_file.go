@@ -29,13 +29,13 @@ type Suspect struct {
 
 type plainSuspect Suspect
 
-// UnmarshalJSON keeps the fields it does not know.
+// UnmarshalJSON also keeps unknown fields, for MarshalJSON.
 func (s *Suspect) UnmarshalJSON(data []byte) (err error) {
 	s.extra, err = decode(data, (*plainSuspect)(s))
 	return err
 }
 
-// MarshalJSON writes the fields that were not known, too.
+// MarshalJSON also writes the unknown fields that UnmarshalJSON kept.
 func (s Suspect) MarshalJSON() ([]byte, error) { return encode(plainSuspect(s), s.extra) }
 
 // suspects is suspects.json.
@@ -48,13 +48,13 @@ type suspects struct {
 
 type plainSuspects suspects
 
-// UnmarshalJSON keeps the fields it does not know.
+// UnmarshalJSON also keeps unknown fields, for MarshalJSON.
 func (s *suspects) UnmarshalJSON(data []byte) (err error) {
 	s.extra, err = decode(data, (*plainSuspects)(s))
 	return err
 }
 
-// MarshalJSON writes the fields that were not known, too.
+// MarshalJSON also writes the unknown fields that UnmarshalJSON kept.
 func (s suspects) MarshalJSON() ([]byte, error) { return encode(plainSuspects(s), s.extra) }
 
 const suspectsFile = "suspects.json"

@@ -367,7 +367,7 @@ func (p *program) progress(in io.Reader, size int64) *meter {
 	return m
 }
 
-// meter counts what is read through it.
+// meter counts the bytes that are read through it, and shows progress.
 type meter struct {
 	in          io.Reader
 	out         io.Writer // nil: says nothing

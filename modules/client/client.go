@@ -261,7 +261,8 @@ func (c *Client) commit(ctx context.Context, r *Record) error {
 		return errors.Join(err, c.undo(ctx, r, true))
 	}
 	r.Installed = r.Installed.with(r.Open)
-	// One write: what is installed, and that only Cleanup is left.
+	// One write records both: the new artifact is installed, and only Cleanup
+	// is left.
 	if err := c.enter(r, modules.Cleanup); err != nil {
 		return err
 	}

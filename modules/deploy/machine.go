@@ -51,8 +51,8 @@ func platformsOf(machine, cpuinfo string) []image.Platform {
 	case strings.HasPrefix(machine, "armv8"), strings.HasPrefix(machine, "armv7"):
 		return []image.Platform{arm("v7")}
 	case strings.HasPrefix(machine, "armv6"):
-		// A Raspberry Pi 1 reports "CPU architecture: 7" on an ARMv6 core, so
-		// the kernel's own name is the one to believe.
+		// Use the kernel's name of the machine: a Raspberry Pi 1 reports "CPU
+		// architecture: 7" on an ARMv6 core.
 		return []image.Platform{arm("v6")}
 	case strings.HasPrefix(machine, "armv5"), strings.HasPrefix(machine, "arm"):
 		return []image.Platform{arm("v5")}

@@ -205,7 +205,7 @@ type need struct {
 	bytes int64
 }
 
-// checkSpace compares what the metadata announces with what is free.
+// checkSpace compares the sizes in the metadata with the free space.
 func (t *target) checkSpace(ctx context.Context, m *artifact.Metadata) error {
 	if m.Sizes == nil {
 		return nil // the shell reference's metadata has no sizes

@@ -13,20 +13,20 @@ import (
 
 // Environment of the fault points.
 const (
-	// FaultEnv names one fault: [COMMAND/]NAME:N:ACTION. The N-th time (from 1)
-	// the point NAME is passed, or any point when NAME is "*", ACTION happens:
-	// "kill" (SIGKILL to this process), "kill-both" (to its parent, then to it:
-	// the client that called dies with the call), "term" (SIGTERM to this process, which
-	// goes on), "stop" (SIGSTOP to this process, which goes on when it is
-	// continued), "enospc" or "eio" (the step fails so), "hang" (the step never
-	// ends). With COMMAND, a program's name or its name and first argument as in
-	// "app ArtifactInstall", other programs and calls are spared.
+	// FaultEnv names one fault: [COMMAND/]NAME:N:ACTION. ACTION happens when the
+	// point NAME, or any point if NAME is "*", is passed for the N-th time (from
+	// 1): "kill" (SIGKILL to this process), "kill-both" (SIGKILL to the parent,
+	// then to this process), "term" (SIGTERM to this process, which continues),
+	// "stop" (SIGSTOP to this process, until it gets SIGCONT), "enospc" or "eio"
+	// (the step fails with this error), "hang" (the step never ends). COMMAND
+	// limits the fault to a program, by its name or by its name and first
+	// argument as in "app ArtifactInstall".
 	FaultEnv = "MENDER_APP_FAULT"
 	// TraceEnv names a file to which the name of each point passed is appended.
 	TraceEnv = "MENDER_APP_FAULT_TRACE"
 )
 
-// hook is what a test in the same process put in place of the environment.
+// hook is the function that Inject set; it replaces the environment.
 var hook atomic.Pointer[func(name string) error]
 
 // Inject makes every later [Point] call f with the name of the point; f's error

@@ -10,14 +10,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// CopyTree copies a file, or a directory with its files, directories and
-// symbolic links, with their permissions whatever the umask; what else there may
-// be (sockets, pipes) is left out. Nothing is there yet at to. It is durable
-// after SyncTree only.
+// CopyTree copies a file, or a directory with its files, directories and symbolic
+// links. Permissions are kept regardless of the umask; sockets, pipes and devices
+// are left out. The path to must not exist. The copy is durable only after
+// SyncTree.
 func CopyTree(from, to string) error { return tree(from, to, copyFile) }
 
-// LinkTree is CopyTree with hard links for files where the file system has them:
-// they take no space, and stay the files that somebody may have open.
+// LinkTree is CopyTree with hard links in place of copies, if the file system has
+// them: they take no space, and a process that has such a file open has the same
+// file.
 func LinkTree(from, to string) error { return tree(from, to, linkFile) }
 
 func tree(from, to string, file func(from, to string, perm fs.FileMode) error) error {

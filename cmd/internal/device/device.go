@@ -101,7 +101,7 @@ func Load() (*Config, error) {
 	if c.RefuseOlder, err = f.Bool(false, "refuse_older"); err != nil {
 		return nil, err
 	}
-	if err := f.RefuseUnknown("refuse"); err != nil {
+	if err := f.RefuseUnknown("refuse_"); err != nil {
 		return nil, err
 	}
 	c.Signatures = readSignatures(f)

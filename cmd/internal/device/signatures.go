@@ -75,7 +75,7 @@ func readSignatures(f *config.File) (s Signatures) {
 		s.Keys = append(s.Keys, k)
 	}
 	conf := f.String(menderConf, "mender_conf")
-	if err := f.RefuseUnknown("artifact", "key", "allow"); err != nil {
+	if err := f.RefuseUnknown("artifact", "key", "allow_"); err != nil {
 		return fail(err)
 	}
 	if len(s.Keys) > 0 {

@@ -235,7 +235,7 @@ func (f fake) Reqs(context.Context, submodules.Request) ([]submodules.Requiremen
 	return list, nil
 }
 
-// Repair takes what is whole out of r.Path, as a sub-module does.
+// Repair takes undamaged components from r.Path, as a sub-module does.
 func (f fake) Repair(_ context.Context, r submodules.Request) (apps []string, err error) {
 	sources := map[string][]byte{}
 	if r.Path != "" {

@@ -84,8 +84,8 @@ func setup(env *testscript.Env) error {
 	env.Setenv("MENDER_APP_CONFIG", filepath.Join(work, "app.conf"))
 	env.Setenv("MENDER_APP_CONFIG_DIR", filepath.Join(work, "fake"))
 	env.Setenv("TMPDIR", filepath.Join(work, "tmp"))
-	// A Mender client that this machine may have is none of the device's: the
-	// tools are named.
+	// The device has no Mender client, even if this machine has one: its PATH
+	// has these tools only.
 	bin := filepath.Join(work, "bin")
 	if err := os.Mkdir(bin, 0o755); err != nil {
 		return err
