@@ -42,7 +42,8 @@ install -d -m 755 "$conf"
 for sample in "$here"/etc/*.conf; do
 	[ -e "$sample" ] || continue
 	name=$(basename "$sample")
-	[ -e "$conf/$name" ] || install -m 644 "$sample" "$conf/$name"
+	# A configuration file may get a password.
+	[ -e "$conf/$name" ] || install -m 600 "$sample" "$conf/$name"
 done
 
 for page in "$here"/man/*.[1-8]; do

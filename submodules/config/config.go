@@ -349,3 +349,18 @@ func (f *File) Unasked() []Setting {
 	})
 	return rest
 }
+
+// Protect takes the permissions of a file that holds a password from everyone
+// but its owner.
+func Protect(path string) error {
+	fi, err := os.Stat(path)
+	if err != nil {
+		return err
+	}
+	if mode := fi.Mode().Perm(); mode&0o077 != 0 {
+		if err := os.Chmod(path, mode&^0o077); err != nil {
+			return fmt.Errorf("%s holds a password and others can read it: %w", path, err)
+		}
+	}
+	return nil
+}

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/mender-app/mender-app/submodules/k8s/marks"
 )
 
 func TestTwoApplications(t *testing.T) {
@@ -26,7 +28,7 @@ func TestTwoApplications(t *testing.T) {
 	other := id{Kind: "ConfigMap", Namespace: b.ns, Name: "mine"}
 	mp, err := b.c.mapping(ctx, "", "ConfigMap", "v1")
 	require.NoError(t, err)
-	_, err = b.c.apply(ctx, mp, other, []byte(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"mine"}}`), false)
+	_, err = b.c.apply(ctx, mp, other, []byte(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"mine"}}`))
 	require.NoError(t, err)
 	kept := strings.Replace(configMap("kept"), "{name: kept}", `{name: kept, annotations: {mender-app.io/keep: "true"}}`, 1)
 	require.NoError(t, mb.Rollout(ctx, b.request("b", b.manifests(configMap("mine"), configMap("same"), kept))))
@@ -35,7 +37,7 @@ func TestTwoApplications(t *testing.T) {
 	require.NotNil(t, b.get("", "ConfigMap", "kept"))
 	mine := b.get("", "ConfigMap", "mine")
 	require.NotNil(t, mine)
-	require.Empty(t, mine.GetLabels()[labelApp])
+	require.Empty(t, mine.GetLabels()[marks.App])
 }
 
 // TestPurgeWithoutInventory: the first ROLLOUT may be killed right after it
@@ -92,7 +94,7 @@ func TestManyObjects(t *testing.T) {
 		docs[i] = configMap(fmt.Sprint("c", i))
 	}
 	versions := func() map[string]string {
-		list, err := n.c.list(ctx, "", "ConfigMap", n.ns, labelApp+"="+n.ns)
+		list, err := n.c.list(ctx, "", "ConfigMap", n.ns, marks.App+"="+n.ns)
 		require.NoError(t, err)
 		require.Len(t, list, len(docs))
 		all := map[string]string{}

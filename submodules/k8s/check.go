@@ -13,6 +13,7 @@ import (
 
 	"github.com/mender-app/mender-app/submodules"
 	"github.com/mender-app/mender-app/submodules/k8s/manifest"
+	"github.com/mender-app/mender-app/submodules/k8s/marks"
 )
 
 // check looks at what is there, and lets the API server check every object it
@@ -103,7 +104,7 @@ func (s *session) findLive(ctx context.Context, objects []*planned) error {
 
 func (s *session) checkOne(ctx context.Context, r *release, p *planned, inv *inventory) error {
 	if p.live != nil {
-		if p.live.owner != "" && p.live.owner != appLabel(r.app) {
+		if p.live.owner != "" && p.live.owner != marks.Value(r.app) {
 			return submodules.Mark(p.Errorf("it belongs to the application %s", p.live.owner), submodules.ErrContent)
 		}
 		if p.live.ending && !once(p.Kind) {
@@ -113,7 +114,7 @@ func (s *session) checkOne(ctx context.Context, r *release, p *planned, inv *inv
 	if r.redefines(p) {
 		return nil
 	}
-	o, err := s.c.apply(ctx, p.mapping, p.id, p.data, true)
+	o, err := s.c.tryApply(ctx, p.mapping, p.id, p.data, p.manager(s.c.manager))
 	if err == nil && p.Kind == "Pod" && p.live != nil && p.live.images != p.images && inv.find(p.id) != nil {
 		// A pod takes a new annotation, but not the image it stands for.
 		p.replace = true

@@ -12,6 +12,7 @@ import (
 	"github.com/mender-app/mender-app/submodules/imagestore"
 	"github.com/mender-app/mender-app/submodules/imagestore/containerd"
 	"github.com/mender-app/mender-app/submodules/k8s/manifest"
+	"github.com/mender-app/mender-app/submodules/k8s/marks"
 )
 
 // checkImages refuses a release that would run an image that is not on the
@@ -26,11 +27,11 @@ func (s *session) checkImages(ctx context.Context, r *release) error {
 		if err != nil {
 			return submodules.Mark(err, submodules.ErrContent)
 		}
-		pull := s.set.Pull || allowsPull(p.JSON)
+		annotated := allowsPull(p.JSON)
 		sum := sha256.New()
 		refs := map[string]string{}
 		for _, u := range uses {
-			config, err := s.checkImage(ctx, r, p, u, pull, known)
+			config, err := s.checkImage(ctx, r, p, u, s.set.pullAllowed(u.Image, annotated), known)
 			if err != nil {
 				return err
 			}
@@ -45,7 +46,7 @@ func (s *session) checkImages(ctx context.Context, r *release) error {
 			continue
 		}
 		p.images = hex.EncodeToString(sum.Sum(nil)[:16])
-		if p.data, err = manifest.AnnotatePods(p.Object, p.data, annoImages, p.images); err != nil {
+		if p.data, err = manifest.AnnotatePods(p.Object, p.data, marks.Images, p.images); err != nil {
 			return submodules.Mark(err, submodules.ErrContent)
 		}
 		if p.data, err = manifest.SetImages(p.Object, p.data, refs); err != nil {
@@ -105,7 +106,7 @@ func (s *session) checkImage(ctx context.Context, r *release, p *planned, u mani
 		known[u.Image] = config
 	}
 	if config == "" && (u.Policy == "Never" || !pull) {
-		return "", refuse(submodules.ErrNotFound, "it is not on this node: bundle it in the artifact")
+		return "", refuse(submodules.ErrNotFound, "it is not on this node: bundle it in the artifact, or let K8S_ALLOW_PULL in %s name its registry", ConfigName)
 	}
 	return config, nil
 }
@@ -116,5 +117,5 @@ func allowsPull(data []byte) bool {
 			Annotations map[string]string `json:"annotations"`
 		} `json:"metadata"`
 	}
-	return json.Unmarshal(data, &o) == nil && o.Metadata.Annotations[annoAllowPull] == "true"
+	return json.Unmarshal(data, &o) == nil && o.Metadata.Annotations[marks.AllowPull] == "true"
 }

@@ -27,10 +27,12 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/mender-app/mender-app/submodules"
+	"github.com/mender-app/mender-app/submodules/k8s/marks"
 )
 
-// fieldManager owns the fields we apply; see server-side apply.
-const fieldManager = "mender-app"
+// sharedManager owned the fields of every application in earlier versions;
+// now each application has a manager of its own.
+const sharedManager = "mender-app"
 
 // parallel bounds the requests under way at once.
 const parallel = 8
@@ -43,6 +45,7 @@ type cluster struct {
 	disco   discovery.DiscoveryInterface
 	mapper  *restmapper.DeferredDiscoveryRESTMapper
 	host    string
+	manager string // owns the fields that are applied; see server-side apply
 	connect time.Duration
 	log     func(format string, args ...any)
 
@@ -52,21 +55,22 @@ type cluster struct {
 	silent map[schema.GroupVersion]error // what it could not be told of then
 }
 
-// connect finds a kubeconfig and makes the clients. Nothing is sent yet.
-func connect(s Settings, log func(string, ...any)) (*cluster, error) {
+// connect finds a kubeconfig and makes the clients for a call about an
+// application. Nothing is sent yet.
+func connect(s Settings, app string, log func(string, ...any)) (*cluster, error) {
 	cfg, err := restConfig(s.Kubeconfig)
 	if err != nil {
 		return nil, submodules.Mark(err, submodules.ErrRequirement)
 	}
 	cfg.QPS = -1 // bounded by parallel
 	cfg.Timeout = 30 * time.Second
-	cfg.UserAgent = fieldManager
+	cfg.UserAgent = "mender-app"
 	cfg.WarningHandler = rest.NoWarnings{}
 	hc, err := rest.HTTPClientFor(cfg)
 	if err != nil {
 		return nil, submodules.Mark(fmt.Errorf("kubeconfig: %w", err), submodules.ErrRequirement)
 	}
-	c := &cluster{host: cfg.Host, connect: s.Connect, log: log}
+	c := &cluster{host: cfg.Host, manager: marks.FieldManager(app), connect: s.Connect, log: log}
 	if c.dyn, err = dynamic.NewForConfigAndClient(cfg, hc); err != nil {
 		return nil, err
 	}
@@ -313,14 +317,20 @@ func (c *cluster) getMapped(ctx context.Context, m *meta.RESTMapping, i id) (*un
 	return o, nil
 }
 
-// apply sends one object by server-side apply. Fields that the API does not
-// know are an error of the server's.
-func (c *cluster) apply(ctx context.Context, m *meta.RESTMapping, i id, data []byte, dryRun bool) (*unstructured.Unstructured, error) {
+// apply sends one object by server-side apply. The server refuses fields that
+// the API does not know.
+func (c *cluster) apply(ctx context.Context, m *meta.RESTMapping, i id, data []byte) (*unstructured.Unstructured, error) {
+	return c.applyAs(ctx, m, i, data, metav1.PatchOptions{FieldManager: c.manager})
+}
+
+// tryApply returns what apply would make of an object, and changes nothing.
+func (c *cluster) tryApply(ctx context.Context, m *meta.RESTMapping, i id, data []byte, manager string) (*unstructured.Unstructured, error) {
+	return c.applyAs(ctx, m, i, data, metav1.PatchOptions{FieldManager: manager, DryRun: []string{metav1.DryRunAll}})
+}
+
+func (c *cluster) applyAs(ctx context.Context, m *meta.RESTMapping, i id, data []byte, opts metav1.PatchOptions) (*unstructured.Unstructured, error) {
 	force := true
-	opts := metav1.PatchOptions{FieldManager: fieldManager, Force: &force, FieldValidation: metav1.FieldValidationStrict}
-	if dryRun {
-		opts.DryRun = []string{metav1.DryRunAll}
-	}
+	opts.Force, opts.FieldValidation = &force, metav1.FieldValidationStrict
 	var o *unstructured.Unstructured
 	err := c.settle(ctx, func() (err error) {
 		o, err = c.resource(m, i.Namespace).Patch(ctx, i.Name, types.ApplyPatchType, data, opts)
@@ -358,7 +368,7 @@ func (c *cluster) patch(ctx context.Context, i id, patch map[string]any) error {
 		return err
 	}
 	err = c.settle(ctx, func() error {
-		_, err := c.resource(m, i.Namespace).Patch(ctx, i.Name, types.MergePatchType, data, metav1.PatchOptions{FieldManager: fieldManager})
+		_, err := c.resource(m, i.Namespace).Patch(ctx, i.Name, types.MergePatchType, data, metav1.PatchOptions{FieldManager: c.manager})
 		return err
 	})
 	if err != nil && !apierrors.IsNotFound(err) {

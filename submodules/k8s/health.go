@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/mender-app/mender-app/submodules/k8s/marks"
 )
 
 // state is what ALIVE and HEALTHY answer from.
@@ -41,7 +43,7 @@ func (s *session) inspect(ctx context.Context, app string) (state, error) {
 			ill(!workload(it.Kind), "%s is gone", it.id)
 			continue
 		}
-		if _, stopped := o.GetAnnotations()[annoStopped]; stopped {
+		if _, stopped := o.GetAnnotations()[marks.Stopped]; stopped {
 			ill(false, "%s is stopped", it.id)
 			continue
 		}

@@ -12,7 +12,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"regexp"
 	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -20,17 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/mender-app/mender-app/submodules/k8s/manifest"
-)
-
-// What we write on objects.
-const (
-	labelApp       = "mender-app.io/app"        // on everything applied, and on namespaces we created
-	labelInventory = "mender-app.io/inventory"  // on the inventory
-	annoStopped    = "mender-app.io/stopped"    // on what STOP stopped: what START needs
-	annoImages     = "mender-app.io/images"     // on pods: which images their names stood for
-	annoKeep       = "mender-app.io/keep"       // an author's: never delete this
-	annoAllowPull  = "mender-app.io/allow-pull" // an author's, "true": its images may be pulled
-	annoWait       = "mender-app.io/wait"       // an author's, "false": do not wait for this Job's end
+	"github.com/mender-app/mender-app/submodules/k8s/marks"
 )
 
 // inventoryKey is the data of the inventory: JSON, compressed.
@@ -63,16 +52,6 @@ type inventory struct {
 	Places []string
 }
 
-var (
-	labelValue = regexp.MustCompile(`^[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$`)
-	dnsLabel   = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,40}[a-z0-9])?$`)
-)
-
-func hashName(app string) string {
-	sum := sha256.Sum256([]byte(app))
-	return "x-" + hex.EncodeToString(sum[:10])
-}
-
 // deviceID tells this machine from others, without giving its machine-id away.
 func deviceID() string {
 	id, err := os.ReadFile("/etc/machine-id")
@@ -84,24 +63,16 @@ func deviceID() string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// appLabel is the value of our labels: the application's name if it can be
-// one, else a hash of it.
-func appLabel(app string) string {
-	if labelValue.MatchString(app) && (len(app) < 2 || app[:2] != "x-") {
-		return app
-	}
-	return hashName(app)
-}
-
-func inventoryName(app string) string {
-	if dnsLabel.MatchString(app) && (len(app) < 2 || app[:2] != "x-") {
-		return "mender-app-" + app
-	}
-	return "mender-app-" + hashName(app)
-}
-
 func inventoryID(app, namespace string) id {
-	return id{Kind: "ConfigMap", Namespace: namespace, Name: inventoryName(app)}
+	return id{Kind: "ConfigMap", Namespace: namespace, Name: marks.InventoryName(app)}
+}
+
+// ours reports whether the object is mender-app's own for the application. One
+// that another application's manifests brought has that application's label; one
+// that an earlier version wrote has none.
+func ours(o *unstructured.Unstructured, app string) bool {
+	label := o.GetLabels()[marks.App]
+	return label == "" || label == marks.Value(app)
 }
 
 // loadInventory reads the application's inventory, empty if there is none. In
@@ -111,7 +82,7 @@ func inventoryID(app, namespace string) id {
 // have none there.
 func (c *cluster) loadInventory(ctx context.Context, app, namespace string) (*inventory, error) {
 	inv := &inventory{App: app}
-	list, err := c.list(ctx, "", "ConfigMap", "", labelInventory+"="+appLabel(app))
+	list, err := c.list(ctx, "", "ConfigMap", "", marks.Inventory+"="+marks.Value(app))
 	if apierrors.IsForbidden(errors.Unwrap(err)) {
 		list = nil
 		o, gerr := c.get(ctx, inventoryID(app, namespace))
@@ -126,7 +97,10 @@ func (c *cluster) loadInventory(ctx context.Context, app, namespace string) (*in
 	}
 	for i := range list {
 		o := &list[i]
-		if name, _, _ := unstructured.NestedString(o.Object, "data", "app"); name != app || o.GetName() != inventoryName(app) {
+		if name, _, _ := unstructured.NestedString(o.Object, "data", "app"); name != app || o.GetName() != marks.InventoryName(app) {
+			continue
+		}
+		if !ours(o, app) {
 			continue
 		}
 		if device, _, _ := unstructured.NestedString(o.Object, "data", "device"); o.GetNamespace() != namespace && device != deviceID() {
@@ -192,7 +166,7 @@ func (c *cluster) saveInventory(ctx context.Context, inv *inventory, namespace s
 	i := inventoryID(inv.App, namespace)
 	body, err := json.Marshal(map[string]any{
 		"apiVersion": "v1", "kind": "ConfigMap",
-		"metadata":   map[string]any{"name": i.Name, "namespace": i.Namespace, "labels": map[string]string{labelInventory: appLabel(inv.App)}},
+		"metadata":   map[string]any{"name": i.Name, "namespace": i.Namespace, "labels": map[string]string{marks.Inventory: marks.Value(inv.App), marks.App: marks.Value(inv.App)}},
 		"data":       map[string]string{"app": inv.App, "device": deviceID()},
 		"binaryData": map[string][]byte{inventoryKey: z.Bytes()},
 	})
@@ -203,7 +177,7 @@ func (c *cluster) saveInventory(ctx context.Context, inv *inventory, namespace s
 	if err != nil {
 		return err
 	}
-	if _, err := c.apply(ctx, m, i, body, false); err != nil {
+	if _, err := c.apply(ctx, m, i, body); err != nil {
 		return fmt.Errorf("write inventory %s: %w", i, err)
 	}
 	return nil

@@ -74,7 +74,7 @@ func (m *Module) session(r submodules.Request) (*session, error) {
 	if err != nil {
 		return nil, err
 	}
-	c, err := connect(set, r.Logf)
+	c, err := connect(set, r.App, r.Logf)
 	if err != nil {
 		return nil, err
 	}
@@ -89,7 +89,7 @@ func (s *session) namespace() string {
 	if s.set.Namespace != "" {
 		return s.set.Namespace
 	}
-	return "default"
+	return defaultNamespace
 }
 
 // pause is the time between two looks at something that takes its time.

@@ -52,7 +52,7 @@ func newNode(t *testing.T) *node {
 		Deadline: 4 * time.Minute, Connect: 2 * time.Minute, Stable: time.Second, Restarts: 1, TerminateFor: 3 * time.Minute,
 	}
 	var err error
-	n.c, err = connect(n.set, n.logf)
+	n.c, err = connect(n.set, n.ns, n.logf)
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		if t.Failed() {

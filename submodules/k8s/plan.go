@@ -15,6 +15,7 @@ import (
 	"github.com/mender-app/mender-app/submodules"
 	"github.com/mender-app/mender-app/submodules/imagestore"
 	"github.com/mender-app/mender-app/submodules/k8s/manifest"
+	"github.com/mender-app/mender-app/submodules/k8s/marks"
 )
 
 // planned is one object of a release on its way into the cluster.
@@ -35,18 +36,19 @@ type live struct {
 	content [sha256.Size]byte // see contentOf
 	owner   string            // the application it belongs to, by label
 	other   bool              // nothing says that mender-app made it
+	shared  bool              // sharedManager owns fields of it
 	ending  bool              // it is being deleted
 	stopped bool
 	images  string
 }
 
 func liveOf(o *unstructured.Unstructured) *live {
-	owner := o.GetLabels()[labelApp]
-	_, stopped := o.GetAnnotations()[annoStopped]
+	owner := o.GetLabels()[marks.App]
+	_, stopped := o.GetAnnotations()[marks.Stopped]
 	return &live{
-		uid: o.GetUID(), content: contentOf(o), owner: owner, other: owner == "",
+		uid: o.GetUID(), content: contentOf(o), owner: owner, other: owner == "", shared: applied(o, sharedManager),
 		ending: o.GetDeletionTimestamp() != nil, stopped: stopped,
-		images: o.GetAnnotations()[annoImages],
+		images: o.GetAnnotations()[marks.Images],
 	}
 }
 
@@ -193,10 +195,24 @@ func (s *session) resolve(ctx context.Context, r *release, o *manifest.Object, s
 	if p.id == inventoryID(r.app, p.id.Namespace) {
 		return nil, refuse("that name is mender-app's own")
 	}
+	if strict {
+		if err := p.checkMarks(); err != nil {
+			return nil, refuse("%w", err)
+		}
+	}
 	if p.data, err = dress(o.JSON, p.id.Namespace, r.app); err != nil {
 		return nil, refuse("%w", err)
 	}
 	return p, nil
+}
+
+// checkMarks refuses names, types, labels and annotations that are ours.
+func (p *planned) checkMarks() error {
+	var o map[string]any
+	if err := json.Unmarshal(p.JSON, &o); err != nil {
+		return err
+	}
+	return marks.Check(p.Group(), p.Kind, p.Name, o)
 }
 
 // dress puts our label and the namespace on an object.
@@ -217,7 +233,7 @@ func dress(data []byte, namespace, app string) ([]byte, error) {
 			labels = map[string]any{}
 		}
 	}
-	labels[labelApp] = appLabel(app)
+	labels[marks.App] = marks.Value(app)
 	var err error
 	if m["labels"], err = json.Marshal(labels); err != nil {
 		return nil, err

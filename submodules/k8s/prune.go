@@ -11,6 +11,7 @@ import (
 
 	"github.com/mender-app/mender-app/store/durable"
 	"github.com/mender-app/mender-app/submodules/k8s/manifest"
+	"github.com/mender-app/mender-app/submodules/k8s/marks"
 )
 
 // prune deletes what the inventory has and the release has not, the last
@@ -124,9 +125,9 @@ func (s *session) stays(ctx context.Context, app string, it item, o *unstructure
 	switch {
 	case it.Adopted:
 		return "it was there before the application", nil
-	case labels[labelApp] != appLabel(app):
+	case labels[marks.App] != marks.Value(app):
 		return "it is not marked as the application's any more", nil
-	case marked(annoKeep, "true"), marked("helm.sh/resource-policy", "keep"),
+	case marked(marks.Keep, "true"), marked("helm.sh/resource-policy", "keep"),
 		marked("cli-utils.sigs.k8s.io/on-remove", "keep"), marked("client.lifecycle.config.k8s.io/deletion", "detach"),
 		marked("kustomize.toolkit.fluxcd.io/prune", "disabled"):
 		return "it is marked to be kept", nil

@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/discovery"
 
 	"github.com/mender-app/mender-app/store/durable"
+	"github.com/mender-app/mender-app/submodules/k8s/marks"
 )
 
 // purge removes all the application has in the cluster; what holds data only
@@ -34,7 +35,7 @@ func (s *session) purge(ctx context.Context, app string, data bool) error {
 	for _, it := range left {
 		if it.Adopted {
 			// It is not the application's any more.
-			if err := s.c.patch(ctx, it.id, map[string]any{"metadata": map[string]any{"labels": map[string]any{labelApp: nil}}}); err != nil {
+			if err := s.c.patch(ctx, it.id, map[string]any{"metadata": map[string]any{"labels": map[string]any{marks.App: nil}}}); err != nil {
 				return err
 			}
 		}
@@ -86,7 +87,7 @@ func (s *session) addClaims(ctx context.Context, inv *inventory) error {
 		}
 	}
 	for _, ns := range s.places(inv) {
-		claims, err := s.c.list(ctx, "", "PersistentVolumeClaim", ns, labelApp+"="+appLabel(inv.App))
+		claims, err := s.c.list(ctx, "", "PersistentVolumeClaim", ns, marks.App+"="+marks.Value(inv.App))
 		if err != nil {
 			return err
 		}
@@ -125,11 +126,11 @@ func (s *session) claimClaims(ctx context.Context, app string, set *unstructured
 	}
 	claims = slices.DeleteFunc(claims, func(c unstructured.Unstructured) bool { return !madeBy(set, c.GetName()) })
 	for n := range claims {
-		if claims[n].GetLabels()[labelApp] == appLabel(app) {
+		if claims[n].GetLabels()[marks.App] == marks.Value(app) {
 			continue
 		}
 		i := id{Kind: "PersistentVolumeClaim", Namespace: set.GetNamespace(), Name: claims[n].GetName()}
-		if err := s.c.patch(ctx, i, map[string]any{"metadata": map[string]any{"labels": map[string]any{labelApp: appLabel(app)}}}); err != nil {
+		if err := s.c.patch(ctx, i, map[string]any{"metadata": map[string]any{"labels": map[string]any{marks.App: marks.Value(app)}}}); err != nil {
 			return nil, err
 		}
 	}
@@ -159,7 +160,7 @@ func (s *session) purgeNamespace(ctx context.Context, app, ns string, data bool)
 	if err != nil || o == nil {
 		return err
 	}
-	if o.GetLabels()[labelCreated] != appLabel(app) {
+	if o.GetLabels()[marks.CreatedFor] != marks.Value(app) {
 		return nil
 	}
 	why, err := s.namespaceInUse(ctx, ns, data)

@@ -12,6 +12,7 @@ import (
 	"github.com/mender-app/mender-app/submodules"
 	"github.com/mender-app/mender-app/submodules/imagestore"
 	"github.com/mender-app/mender-app/submodules/imagestore/containerd"
+	"github.com/mender-app/mender-app/submodules/k8s/marks"
 )
 
 // Repair implements submodules.Orchestrator. Applications that run from files
@@ -86,10 +87,10 @@ func (s *session) users(ctx context.Context, refs []string, running []containerd
 
 // applications are those that this device has in the cluster.
 func (s *session) applications(ctx context.Context) (names []string, err error) {
-	err = s.c.eachOf(ctx, "", "ConfigMap", "", labelInventory, func(o *unstructured.Unstructured) {
+	err = s.c.eachOf(ctx, "", "ConfigMap", "", marks.Inventory, func(o *unstructured.Unstructured) {
 		app, _, _ := unstructured.NestedString(o.Object, "data", "app")
 		device, _, _ := unstructured.NestedString(o.Object, "data", "device")
-		if app != "" && o.GetName() == inventoryName(app) && device == deviceID() && !slices.Contains(names, app) {
+		if app != "" && ours(o, app) && o.GetName() == marks.InventoryName(app) && device == deviceID() && !slices.Contains(names, app) {
 			names = append(names, app)
 		}
 	})

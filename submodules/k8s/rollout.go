@@ -14,6 +14,7 @@ import (
 	"github.com/mender-app/mender-app/store/durable"
 	"github.com/mender-app/mender-app/submodules"
 	"github.com/mender-app/mender-app/submodules/k8s/manifest"
+	"github.com/mender-app/mender-app/submodules/k8s/marks"
 )
 
 // rollout brings a release into the cluster: check everything, pin its images,
@@ -23,11 +24,6 @@ import (
 // finished by the next one. strict is false on the way back.
 func (s *session) rollout(ctx context.Context, req submodules.Request, strict bool) error {
 	app, dir := req.App, req.Dir
-	if strict {
-		if err := s.checkNamespace(); err != nil {
-			return err
-		}
-	}
 	r, err := s.readRelease(ctx, app, dir, strict)
 	if err != nil {
 		return err
@@ -42,6 +38,11 @@ func (s *session) rollout(ctx context.Context, req submodules.Request, strict bo
 	inv, err := s.c.loadInventory(ctx, app, r.namespace)
 	if err != nil {
 		return err
+	}
+	if strict {
+		if err := s.checkNamespace(ctx, inv); err != nil {
+			return err
+		}
 	}
 	created, err := s.ensureNamespace(ctx, app, r.namespace)
 	if err != nil {
@@ -128,26 +129,37 @@ func (r *release) items(inv *inventory) []item {
 	return items
 }
 
-// checkNamespace refuses the cluster's own namespaces: the metadata of an
-// artifact may name one.
-func (s *session) checkNamespace() error {
-	switch ns := s.namespace(); ns {
-	case "kube-system", "kube-public", "kube-node-lease":
-		if !s.set.namespaceAllowed(ns) {
-			return submodules.Mark(fmt.Errorf("the namespace %s is the cluster's own: refused unless K8S_ALLOW_NAMESPACES in %s allows it", ns, ConfigName), submodules.ErrContent)
-		}
+// checkNamespace refuses the cluster's own namespaces, and those that the
+// metadata of an artifact names and that hold what others made: a release would
+// take their objects over. A namespace that mender-app created, or in which the
+// application is installed already, is allowed.
+func (s *session) checkNamespace(ctx context.Context, inv *inventory) error {
+	ns := s.namespace()
+	if s.set.namespaceAllowed(ns) {
+		return nil
 	}
-	return nil
+	refuse := func(why string) error {
+		return submodules.Mark(fmt.Errorf("the namespace %s %s: refused unless K8S_ALLOW_NAMESPACES in %s allows it", ns, why, ConfigName), submodules.ErrContent)
+	}
+	switch ns {
+	case "kube-system", "kube-public", "kube-node-lease":
+		return refuse("is the cluster's own")
+	}
+	if !s.set.Asked || slices.Contains(inv.Places, ns) {
+		return nil
+	}
+	o, err := s.c.get(ctx, id{Kind: "Namespace", Name: ns})
+	if err != nil || o == nil || o.GetLabels()[marks.CreatedFor] != "" {
+		return err
+	}
+	return refuse("was not made by mender-app, and the artifact's metadata asks for it")
 }
-
-// labelCreated marks a namespace that we created, with the application.
-const labelCreated = "mender-app.io/created-for"
 
 // ensureNamespace creates the application's namespace unless it is there.
 func (s *session) ensureNamespace(ctx context.Context, app, ns string) (created bool, err error) {
 	i := id{Kind: "Namespace", Name: ns}
 	o, err := s.c.get(ctx, i)
-	if err == nil && o != nil && o.GetDeletionTimestamp() != nil && o.GetLabels()[labelCreated] == appLabel(app) {
+	if err == nil && o != nil && o.GetDeletionTimestamp() != nil && o.GetLabels()[marks.CreatedFor] == marks.Value(app) {
 		// An earlier call of ours ended while it was on its way out.
 		if _, err = s.awaitGone(ctx, []id{i}, nil); err == nil {
 			o, err = s.c.get(ctx, i)
@@ -168,12 +180,12 @@ func (s *session) ensureNamespace(ctx context.Context, app, ns string) (created 
 	}
 	body, err := json.Marshal(map[string]any{
 		"apiVersion": "v1", "kind": "Namespace",
-		"metadata": map[string]any{"name": ns, "labels": map[string]string{labelCreated: appLabel(app)}},
+		"metadata": map[string]any{"name": ns, "labels": map[string]string{marks.CreatedFor: marks.Value(app)}},
 	})
 	if err != nil {
 		return false, err
 	}
-	if _, err := s.c.apply(ctx, m, i, body, false); err != nil {
+	if _, err := s.c.apply(ctx, m, i, body); err != nil {
 		return false, fmt.Errorf("create namespace %s: %w", ns, err)
 	}
 	return true, s.awaitAccount(ctx, ns)
@@ -280,16 +292,21 @@ func (s *session) applyOne(ctx context.Context, r *release, p *planned, inv *inv
 			return err
 		}
 	}
+	if p.live != nil && p.live.shared && !p.replace {
+		if err := s.c.takeFields(ctx, p.mapping, p.id); err != nil {
+			return err
+		}
+	}
 	if err := durable.Point("rollout.apply"); err != nil {
 		return err
 	}
-	o, err := s.c.apply(ctx, p.mapping, p.id, p.data, false)
+	o, err := s.c.apply(ctx, p.mapping, p.id, p.data)
 	// A definition that was just applied is served a moment later.
 	for end := time.Now().Add(15 * time.Second); err != nil && notServedYet(err) && r.redefines(p) && time.Now().Before(end); {
 		if serr := sleep(ctx, 200*time.Millisecond); serr != nil {
 			break
 		}
-		o, err = s.c.apply(ctx, p.mapping, p.id, p.data, false)
+		o, err = s.c.apply(ctx, p.mapping, p.id, p.data)
 	}
 	if err != nil {
 		return s.explain(r.dir, p, err)

@@ -1,6 +1,7 @@
 package k8s
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -16,17 +17,20 @@ import (
 // Settings are what the device's operator decides, and what the artifact's
 // metadata may say within that. The zero value is not ready; see ReadSettings.
 type Settings struct {
-	Kubeconfig  string // "" looks in the usual places
-	Namespace   string // of objects that name none; "" is default
+	Kubeconfig string // "" looks in the usual places
+	Namespace  string // of objects that name none; "" is default
+	// Asked is true if the environment, which an artifact's metadata sets, names
+	// another Namespace than the operator's configuration.
+	Asked       bool
 	Containerd  string // the socket; "" looks in the usual places
 	Snapshotter string // "" takes the one the node's containers have
 	// Registry is where other nodes get the images from; nil is nowhere: the
 	// images are in this node's containerd alone.
 	Registry     *containerd.Registry
 	Cluster      string // cluster-wide objects: "no", "yes", or the kinds allowed
-	Namespaces   string // beside Namespace that manifests may name: words, or *
-	Pull         bool   // manifests may make the node pull images
 	Xdelta3      string // the xdelta3 command, for what our decoder of the shell reference's deltas cannot read; "" is never to run it
+	Namespaces   string // beside Namespace that manifests and metadata may name: words, or *
+	Pull         string // images the node may pull: "no", "yes", or registries and repositories
 	TempDir      string
 	Deadline     time.Duration // how long a release may take to become healthy
 	Connect      time.Duration // how long an API server that does not answer is waited for
@@ -46,7 +50,8 @@ func ReadSettings(getenv func(string) string) (Settings, error) {
 	if dir == "" {
 		dir = submodules.DefaultConfigDir
 	}
-	f, err := config.Read(filepath.Join(dir, ConfigName))
+	path := filepath.Join(dir, ConfigName)
+	f, err := config.Read(path)
 	if err != nil {
 		return Settings{}, err
 	}
@@ -62,22 +67,35 @@ func ReadSettings(getenv func(string) string) (Settings, error) {
 	}
 	s := Settings{
 		Kubeconfig:  str(getenv("KUBECONFIG"), "K8S_KUBECONFIG"),
-		Namespace:   str("", "K8S_NAMESPACE"),
+		Namespace:   f.String("", "K8S_NAMESPACE"),
 		Containerd:  str(getenv("CONTAINERD_ADDRESS"), "K8S_CTR_ADDRESS"),
 		Snapshotter: f.String("", "K8S_SNAPSHOTTER"),
 		Cluster:     f.String("no", "K8S_ALLOW_CLUSTER_OBJECTS"),
 		Namespaces:  f.String("", "K8S_ALLOW_NAMESPACES"),
 		Xdelta3:     f.String("", "XDELTA3_COMMAND"),
+		Pull:        f.String("no", "K8S_ALLOW_PULL"),
 		TempDir:     getenv(submodules.EnvTempDir),
+	}
+	if ns := getenv("K8S_NAMESPACE"); ns != "" && ns != cmp.Or(s.Namespace, defaultNamespace) {
+		s.Namespace, s.Asked = ns, true
+	}
+	if _, ok := yesNo(s.Pull); !ok {
+		for _, from := range words(s.Pull) {
+			if !strings.ContainsAny(from, "./:") {
+				return s, fmt.Errorf("K8S_ALLOW_PULL: %q is neither yes nor no, nor a registry or repository such as docker.io/library/redis", from)
+			}
+		}
 	}
 	ca := f.String("", "K8S_REGISTRY_CA")
 	if target := f.String("containerd", "K8S_IMAGE_TARGET"); target != "containerd" {
 		if s.Registry, err = containerd.NewRegistry(target, ca); err != nil {
 			return s, fmt.Errorf("K8S_IMAGE_TARGET is neither containerd nor a registry: %w", err)
 		}
-	}
-	if s.Pull, err = f.Bool(false, "K8S_ALLOW_PULL"); err != nil {
-		return s, err
+		if strings.Contains(target, "@") { // it has a password
+			if err := config.Protect(path); err != nil {
+				return s, err
+			}
+		}
 	}
 	if s.Restarts, err = f.Int(2, "K8S_RESTART_LIMIT"); err != nil {
 		return s, err
@@ -103,14 +121,39 @@ func ReadSettings(getenv func(string) string) (Settings, error) {
 // clusterAllowed reports whether the policy allows cluster-wide objects of a
 // kind.
 func (s *Settings) clusterAllowed(kind string) bool {
-	switch strings.ToLower(s.Cluster) {
-	case "", "no", "false", "off", "0":
-		return false
-	case "yes", "true", "on", "1":
-		return true
+	if all, ok := yesNo(s.Cluster); ok {
+		return all
 	}
 	return slices.Contains(words(s.Cluster), kind)
 }
+
+// pullAllowed reports whether the node may pull an image. annotated says that
+// the author asked for it; where the setting lists registries and repositories,
+// that is needed too.
+func (s *Settings) pullAllowed(image string, annotated bool) bool {
+	if all, ok := yesNo(s.Pull); ok {
+		return all
+	}
+	name := containerd.Canonical(image)
+	return annotated && slices.ContainsFunc(words(s.Pull), func(from string) bool {
+		rest, ok := strings.CutPrefix(name, strings.TrimSuffix(from, "/"))
+		return ok && rest != "" && strings.ContainsRune("/:@", rune(rest[0]))
+	})
+}
+
+// yesNo reads a setting that is a boolean or (ok is false) a list.
+func yesNo(value string) (yes, ok bool) {
+	switch strings.ToLower(value) {
+	case "", "no", "false", "off", "0":
+		return false, true
+	case "yes", "true", "on", "1":
+		return true, true
+	}
+	return false, false
+}
+
+// defaultNamespace is the cluster's own name for it.
+const defaultNamespace = "default"
 
 // namespaceAllowed reports whether manifests may put objects into a namespace
 // beside their own.

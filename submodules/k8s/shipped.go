@@ -18,6 +18,7 @@ import (
 
 	"github.com/mender-app/mender-app/submodules"
 	"github.com/mender-app/mender-app/submodules/k8s/manifest"
+	"github.com/mender-app/mender-app/submodules/k8s/marks"
 )
 
 // The manifests of the installed release are kept in the cluster, in a Secret
@@ -32,7 +33,7 @@ const (
 )
 
 func shippedID(app, ns string) id {
-	return id{Kind: "Secret", Namespace: ns, Name: inventoryName(app)}
+	return id{Kind: "Secret", Namespace: ns, Name: marks.InventoryName(app)}
 }
 
 // packDir packs the files of a directory, nil if they are too large to keep.
@@ -89,8 +90,8 @@ func (s *session) saveShipped(ctx context.Context, app, ns string, packed []byte
 		return s.c.remove(ctx, i, "")
 	}
 	body, err := json.Marshal(map[string]any{
-		"apiVersion": "v1", "kind": "Secret", "type": "mender-app.io/manifests",
-		"metadata": map[string]any{"name": i.Name, "namespace": i.Namespace, "labels": map[string]string{labelInventory: appLabel(app)}},
+		"apiVersion": "v1", "kind": "Secret", "type": marks.Manifests,
+		"metadata": map[string]any{"name": i.Name, "namespace": i.Namespace, "labels": map[string]string{marks.Inventory: marks.Value(app), marks.App: marks.Value(app)}},
 		"data":     map[string][]byte{shippedKey: packed},
 	})
 	if err != nil {
@@ -100,7 +101,7 @@ func (s *session) saveShipped(ctx context.Context, app, ns string, packed []byte
 	if err != nil {
 		return err
 	}
-	if _, err := s.c.apply(ctx, m, i, body, false); err != nil {
+	if _, err := s.c.apply(ctx, m, i, body); err != nil {
 		return fmt.Errorf("keep the manifests in %s: %w", i, err)
 	}
 	return nil
@@ -117,7 +118,7 @@ func (s *session) export(ctx context.Context, app, dir string) error {
 		if err != nil {
 			return err
 		}
-		if o == nil {
+		if o == nil || !ours(o, app) {
 			continue
 		}
 		text, _, err := unstructured.NestedString(o.Object, "data", shippedKey)

@@ -10,9 +10,10 @@ import (
 
 	"github.com/mender-app/mender-app/store/durable"
 	"github.com/mender-app/mender-app/submodules"
+	"github.com/mender-app/mender-app/submodules/k8s/marks"
 )
 
-// A stopped object has the annotation annoStopped, which says what START gives
+// A stopped object has the annotation marks.Stopped, which says what START gives
 // back: the replicas of a workload, or whether a Job was suspended before.
 
 // nowhere is a node selector that no node satisfies: a DaemonSet has no
@@ -21,7 +22,7 @@ const nowhere = "mender-app.io/stopped"
 
 // stopPatch returns what stops an object, nil if there is nothing to stop.
 func stopPatch(o *unstructured.Unstructured) map[string]any {
-	if _, ok := o.GetAnnotations()[annoStopped]; ok {
+	if _, ok := o.GetAnnotations()[marks.Stopped]; ok {
 		return nil
 	}
 	var was string
@@ -48,7 +49,7 @@ func stopPatch(o *unstructured.Unstructured) map[string]any {
 		return nil
 	}
 	return map[string]any{
-		"metadata": map[string]any{"annotations": map[string]any{annoStopped: was}},
+		"metadata": map[string]any{"annotations": map[string]any{marks.Stopped: was}},
 		"spec":     spec,
 	}
 }
@@ -56,7 +57,7 @@ func stopPatch(o *unstructured.Unstructured) map[string]any {
 // startPatch returns what undoes stopPatch, nil if the object is not stopped.
 // What the manifest itself says of it (sent, may be nil) is left as applied.
 func startPatch(o *unstructured.Unstructured, sent []byte) map[string]any {
-	was, ok := o.GetAnnotations()[annoStopped]
+	was, ok := o.GetAnnotations()[marks.Stopped]
 	if !ok {
 		return nil
 	}
@@ -81,7 +82,7 @@ func startPatch(o *unstructured.Unstructured, sent []byte) map[string]any {
 		}
 	}
 	return map[string]any{
-		"metadata": map[string]any{"annotations": map[string]any{annoStopped: nil}},
+		"metadata": map[string]any{"annotations": map[string]any{marks.Stopped: nil}},
 		"spec":     spec,
 	}
 }

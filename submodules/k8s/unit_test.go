@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/mender-app/mender-app/submodules"
+	"github.com/mender-app/mender-app/submodules/k8s/marks"
 )
 
 func TestSettings(t *testing.T) {
@@ -43,12 +44,54 @@ func TestSettings(t *testing.T) {
 	require.False(t, s.clusterAllowed("Namespace"))
 	require.True(t, s.namespaceAllowed("b"))
 	require.False(t, s.namespaceAllowed("ab"))
+	require.True(t, s.Asked)
 	require.Len(t, s.Unknown, 1)
 	require.Contains(t, s.Unknown[0], "K8S_TYPO")
 
 	for _, bad := range []string{"K8S_HEALTH_TIMEOUT=soon\n", "K8S_ALLOW_PULL=perhaps\n", "K8S_RESTART_LIMIT=x\n", "K8S_IMAGE_TARGET=docker://x\n", "K8S_IMAGE_TARGET=registry://\n"} {
 		_, err := read(bad)
 		require.Error(t, err, bad)
+	}
+}
+
+// TestPullAllowed: what an author asks for is not enough to make a node pull.
+func TestPullAllowed(t *testing.T) {
+	for _, c := range []struct {
+		setting, image string
+		annotated      bool
+		want           bool
+	}{
+		{"", "web:1", true, false},
+		{"no", "web:1", true, false},
+		{"yes", "web:1", false, true},
+		{"registry.example", "registry.example/web:1", true, true},
+		{"registry.example", "registry.example/web:1", false, false},
+		{"registry.example", "registry.example.org/web:1", true, false},
+		{"docker.io/library/redis, other.example:5000/team/", "redis:7", true, true},
+		{"docker.io/library/redis, other.example:5000/team/", "redis-evil:7", true, false},
+		{"docker.io/library/redis, other.example:5000/team/", "other.example:5000/team/web@sha256:00", true, true},
+		{"docker.io/library/redis, other.example:5000/team/", "other.example:5000/team2/web", true, false},
+	} {
+		s := Settings{Pull: c.setting}
+		require.Equal(t, c.want, s.pullAllowed(c.image, c.annotated), "%+v", c)
+	}
+}
+
+// TestPassword: other users of the device cannot read the registry's password.
+func TestPassword(t *testing.T) {
+	dir := t.TempDir()
+	name := filepath.Join(dir, ConfigName)
+	for text, want := range map[string]os.FileMode{
+		"K8S_IMAGE_TARGET=registry://edge:s3cret@registry.example/edge\n": 0o600,
+		"K8S_IMAGE_TARGET=registry://registry.example/edge\n":             0o644,
+	} {
+		require.NoError(t, os.WriteFile(name, []byte(text), 0o644))
+		require.NoError(t, os.Chmod(name, 0o644))
+		_, err := ReadSettings(func(k string) string { return map[string]string{submodules.EnvConfigDir: dir}[k] })
+		require.NoError(t, err)
+		fi, err := os.Stat(name)
+		require.NoError(t, err)
+		require.Equal(t, want, fi.Mode().Perm(), text)
 	}
 }
 
@@ -73,14 +116,12 @@ func TestSample(t *testing.T) {
 }
 
 func TestNames(t *testing.T) {
-	require.Equal(t, "shop", appLabel("shop"))
-	require.Equal(t, "mender-app-shop", inventoryName("shop"))
 	seen := map[string]string{}
 	for _, app := range []string{"shop", "Shop", "my shop", "laden ü", strings.Repeat("a", 128), "x-shop", "shop.", "x"} {
-		require.Regexp(t, labelValue, appLabel(app))
-		require.Regexp(t, `^mender-app-[a-z0-9-]{1,50}$`, inventoryName(app))
-		require.Empty(t, seen[inventoryName(app)], app)
-		seen[inventoryName(app)] = app
+		require.Regexp(t, `^[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$`, marks.Value(app))
+		require.Regexp(t, `^mender-app-[a-z0-9-]{1,50}$`, marks.InventoryName(app))
+		require.Empty(t, seen[marks.InventoryName(app)], app)
+		seen[marks.InventoryName(app)] = app
 	}
 }
 
@@ -98,7 +139,7 @@ contexts: [{name: c, context: {cluster: c}}]
 current-context: c
 `, ln.Addr()), 0o600))
 	var said []string
-	c, err := connect(Settings{Kubeconfig: conf, Connect: 2 * time.Second}, func(format string, args ...any) { said = append(said, fmt.Sprintf(format, args...)) })
+	c, err := connect(Settings{Kubeconfig: conf, Connect: 2 * time.Second}, "shop", func(format string, args ...any) { said = append(said, fmt.Sprintf(format, args...)) })
 	require.NoError(t, err)
 	asked := 0
 	ask := func() error {

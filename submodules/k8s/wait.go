@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/mender-app/mender-app/submodules"
+	"github.com/mender-app/mender-app/submodules/k8s/marks"
 )
 
 // stateless kinds are there or not; nothing about them can be waited for.
@@ -168,7 +169,7 @@ func (w *waiting) staleFailure(o *unstructured.Unstructured) bool {
 // To kstatus a Job is well as soon as it runs; but a release whose migration
 // fails is not well.
 func unfinished(o *unstructured.Unstructured) bool {
-	if o.GetKind() != "Job" || o.GetAnnotations()[annoWait] == "false" || jobEnded(o) {
+	if o.GetKind() != "Job" || o.GetAnnotations()[marks.Wait] == "false" || jobEnded(o) {
 		return false
 	}
 	suspended, _, _ := unstructured.NestedBool(o.Object, "spec", "suspend")
