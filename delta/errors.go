@@ -11,6 +11,10 @@ var ErrNoObject = errors.New("no such object")
 // ErrFormat is wrapped by every error about a delta that is damaged or hostile.
 var ErrFormat = errors.New("not a valid delta")
 
+// ErrTooMuchRead says that a delta reads more of the old content than its objects
+// and bases allow (FORMAT.md, "Work"). It wraps ErrFormat.
+var ErrTooMuchRead = FormatErrorf("it reads more of the old content than its objects and bases allow")
+
 // FormatErrorf returns an error that wraps ErrFormat. It is for the codec.
 func FormatErrorf(format string, a ...any) error {
 	return fmt.Errorf("%w: %s", ErrFormat, fmt.Sprintf(format, a...))

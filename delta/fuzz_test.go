@@ -16,6 +16,7 @@ import (
 	"github.com/mender-app/mender-app/delta/decoder"
 	"github.com/mender-app/mender-app/delta/deflate"
 	"github.com/mender-app/mender-app/delta/encoder"
+	"github.com/mender-app/mender-app/delta/internal/codec"
 	"github.com/mender-app/mender-app/delta/internal/tarheader"
 )
 
@@ -79,8 +80,52 @@ func stdGzip(b []byte) []byte {
 	return append(append(out.Bytes(), tail...), byte(len(b)), byte(len(b)>>8), byte(len(b)>>16), byte(len(b)>>24))
 }
 
+// countedOld counts the bytes that are read of it.
+type countedOld struct {
+	delta.Old
+	read int64
+}
+
+type countedFile struct {
+	delta.File
+	old *countedOld
+}
+
+func (c *countedOld) OpenFile(ctx context.Context, in delta.Digest, path string) (delta.File, error) {
+	f, err := c.Old.OpenFile(ctx, in, path)
+	if err != nil {
+		return nil, err
+	}
+	return countedFile{f, c}, nil
+}
+
+func (f countedFile) ReadAt(b []byte, off int64) (int, error) {
+	f.old.read += int64(len(b))
+	return f.File.ReadAt(b, off)
+}
+
+type countedHeaders struct {
+	delta.HeaderReader
+	old *countedOld
+}
+
+func (c *countedOld) Headers(ctx context.Context, in delta.Digest) (delta.HeaderReader, error) {
+	h, err := c.Old.Headers(ctx, in)
+	if err != nil {
+		return nil, err
+	}
+	return countedHeaders{h, c}, nil
+}
+
+func (h countedHeaders) Next() ([]byte, error) {
+	b, err := h.HeaderReader.Next()
+	h.old.read += int64(len(b))
+	return b, err
+}
+
 // FuzzApply gives the decoder a body that is not what its header promises. It
-// must end, within its bounds, and never commit what has not the right digest.
+// must end, within its bounds, read no more old content than FORMAT.md allows, and
+// never commit what has not the right digest.
 func FuzzApply(f *testing.F) {
 	old, new := fuzzPair()
 	var d bytes.Buffer
@@ -95,8 +140,14 @@ func FuzzApply(f *testing.F) {
 	f.Add(body)
 	f.Add(body[:len(body)/2])
 	store := storeOf(f, old)
+	bases := int64(0)
+	for _, o := range old.Objects {
+		bases += o.Size
+	}
 	f.Fuzz(func(t *testing.T, body []byte) {
-		sinks, err := apply(append(head[:len(head):len(head)], body...), store)
+		work := &countedOld{Old: store}
+		sinks, err := apply(append(head[:len(head):len(head)], body...), work)
+		require.LessOrEqual(t, work.read, codec.ReadLimit(h.Size(), bases)+4*bases)
 		for i, s := range sinks {
 			require.False(t, s.committed && s.cause != nil)
 			require.LessOrEqual(t, int64(s.Len()), new.Objects[i].Size)

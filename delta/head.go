@@ -55,6 +55,16 @@ type Header struct {
 	Temp int64
 }
 
+// Size returns how many bytes the objects have that the delta makes.
+func (h *Header) Size() (n int64) {
+	for _, o := range h.Objects {
+		if o.Encoding != Omitted {
+			n += o.Size
+		}
+	}
+	return n
+}
+
 // Magic and Version are what a delta begins with.
 const (
 	Magic   = "\xd5appdlt\n"

@@ -69,7 +69,7 @@ func (d *Decoder) Apply(ctx context.Context, old delta.Old, sink func(delta.Obje
 		return errors.New("a delta can be applied once")
 	}
 	d.used = true
-	c, err := codec.NewDecoder(ctx, d.r, old, d.header.Bases)
+	c, err := codec.NewDecoder(ctx, d.r, old, d.header.Bases, d.header.Size())
 	if err != nil {
 		return err
 	}

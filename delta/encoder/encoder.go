@@ -243,7 +243,7 @@ func (e *encoder) write(w io.Writer) (*Report, error) {
 	if _, err := w.Write(head); err != nil {
 		return nil, err
 	}
-	c, err := codec.NewEncoder(e.ctx, w, e.store, h.Bases)
+	c, err := codec.NewEncoder(e.ctx, w, e.store, h.Bases, h.Size())
 	if err != nil {
 		return nil, err
 	}

@@ -20,30 +20,31 @@ type Codec struct {
 	members  *memberCoder
 }
 
-// NewEncoder returns a Codec that writes the body of a delta to w.
-func NewEncoder(ctx context.Context, w io.Writer, old delta.Old, bases []delta.Base) (*Codec, error) {
+// NewEncoder returns a Codec that writes the body of a delta to w. The objects that
+// it will code have size bytes in all.
+func NewEncoder(ctx context.Context, w io.Writer, old delta.Old, bases []delta.Base, size int64) (*Codec, error) {
 	f, err := newFrameWriter(w)
 	if err != nil {
 		return nil, err
 	}
-	return newCodec(ctx, f, old, bases), nil
+	return newCodec(ctx, f, old, bases, size), nil
 }
 
 // NewDecoder returns a Codec that reads the body of a delta from r, and no byte
-// behind it.
-func NewDecoder(ctx context.Context, r *bufio.Reader, old delta.Old, bases []delta.Base) (*Codec, error) {
+// behind it. The objects that it will code have size bytes in all.
+func NewDecoder(ctx context.Context, r *bufio.Reader, old delta.Old, bases []delta.Base, size int64) (*Codec, error) {
 	f, err := newFrameReader(r)
 	if err != nil {
 		return nil, err
 	}
-	return newCodec(ctx, f, old, bases), nil
+	return newCodec(ctx, f, old, bases, size), nil
 }
 
-func newCodec(ctx context.Context, f *frames, old delta.Old, bases []delta.Base) *Codec {
+func newCodec(ctx context.Context, f *frames, old delta.Old, bases []delta.Base, size int64) *Codec {
 	r := &run{frames: f, ctx: ctx, buf: make([]byte, Chunk), stat: func(string) {}}
 	sums := &md5Lists{}
 	out := &output{sums: sums}
-	checks := &oldChecks{run: r, old: old, bases: bases}
+	checks := &oldChecks{run: r, reads: newReads(size), old: old, bases: bases}
 	// Two models serve for more than one thing.
 	names, counts := model.NewByteModel(6, 11, 14, 1), model.NewUintModel()
 	ops := newOpCoder(r, len(bases), names)
@@ -78,12 +79,15 @@ func (c *Codec) Decode(info delta.ObjectInfo, w io.Writer) error {
 			err = &delta.MismatchError{Object: info, Got: got}
 		}
 	}
+	if err != nil && c.old.exceeded() {
+		return delta.ErrTooMuchRead // whatever it led to
+	}
 	return c.old.blame(err)
 }
 
 // object codes one object; p is nil when decoding.
 func (c *Codec) object(info delta.ObjectInfo, p *script.Object) error {
-	c.old.headers = c.old.headers[:0]
+	c.old.checked = c.old.checked[:0]
 	if err := c.run.boundary(); err != nil {
 		return err
 	}
@@ -138,7 +142,7 @@ func (c *Codec) OnCoded(f func(kind string)) { c.run.stat = f }
 
 // Cost returns how many bytes one content would take by itself.
 func Cost(ctx context.Context, old delta.Old, bases []delta.Base, place script.Place, plan *script.Content) (int64, error) {
-	c, err := NewEncoder(ctx, io.Discard, old, bases)
+	c, err := NewEncoder(ctx, io.Discard, old, bases, place.Size)
 	if err != nil {
 		return 0, err
 	}

@@ -79,6 +79,7 @@ func (c *contentCoder) copyFile(src script.Source, size int64) error {
 		}
 		off += int64(len(b))
 	}
+	c.old.learn(c.old.key(src), size, crc)
 	c.old.copied.add(src, crc)
 	return nil
 }

@@ -176,7 +176,7 @@ func (c *memberCoder) openRefs(p *script.Object) error {
 		}
 		want.n = c.Uint(c.counts, want.n)
 		want.sum = uint32(c.Raw(32, uint64(want.sum)))
-		c.old.headers = append(c.old.headers, want)
+		c.old.checked = append(c.old.checked, want)
 		r, err := c.old.openHeaders(b)
 		if err != nil {
 			return c.old.badHeaders(b, err)

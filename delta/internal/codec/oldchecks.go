@@ -6,6 +6,7 @@ import (
 	"hash/crc32"
 	"io"
 	"io/fs"
+	"math"
 
 	"github.com/mender-app/mender-app/delta"
 	"github.com/mender-app/mender-app/delta/internal/script"
@@ -54,11 +55,12 @@ type headerCheck struct {
 // oldChecks opens old content and verifies what was read of it.
 type oldChecks struct {
 	*run
+	reads
 	old     delta.Old
 	bases   []delta.Base
 	changed group // files that contents are changed from
 	copied  group
-	headers []headerCheck // of the object that is coded
+	checked []headerCheck // headers that are read for the object
 }
 
 // open opens an old file; size < 0 takes any.
@@ -79,7 +81,8 @@ func (c *oldChecks) open(src script.Source, size int64) (delta.File, error) {
 		f.Close()
 		return nil, &delta.OldError{Base: b, Path: src.Path, Problem: delta.DamagedFile, Err: err}
 	}
-	return f, nil
+	c.opened(c.key(src), f.Size())
+	return countedFile{f, &c.reads}, nil
 }
 
 // read reads all of b from an old file.
@@ -99,7 +102,12 @@ func (c *oldChecks) read(f delta.File, src script.Source, b []byte, off int64) e
 
 // openHeaders opens the headers of a base.
 func (c *oldChecks) openHeaders(base int) (delta.HeaderReader, error) {
-	return c.old.Headers(c.ctx, c.bases[base].Digest)
+	in := c.bases[base].Digest
+	h, err := c.old.Headers(c.ctx, in)
+	if err != nil {
+		return nil, err
+	}
+	return &countedHeaders{HeaderReader: h, reads: &c.reads, in: in}, nil
 }
 
 // verify reads and verifies the old files that contents are changed from.
@@ -120,6 +128,10 @@ func (c *oldChecks) verify(contents ...*content) error {
 }
 
 func (c *oldChecks) crcOf(src script.Source, size int64) (crc uint32, err error) {
+	k := c.key(src)
+	if crc, ok := c.checksum(k, size); ok {
+		return crc, nil
+	}
 	f, err := c.open(src, size)
 	if err != nil {
 		return 0, err
@@ -136,6 +148,7 @@ func (c *oldChecks) crcOf(src script.Source, size int64) (crc uint32, err error)
 		crc = crc32.Update(crc, castagnoli, b)
 		off += int64(len(b))
 	}
+	c.learn(k, size, crc)
 	return crc, nil
 }
 
@@ -222,7 +235,8 @@ func (c *oldChecks) blame(err error) error {
 	if !errors.Is(err, delta.ErrFormat) && !errors.As(err, &old) && !errors.As(err, &mismatch) {
 		return err
 	}
-	for _, h := range c.headers {
+	c.limit = math.MaxInt64 // to find the cause takes one more pass at most
+	for _, h := range c.checked {
 		if sum, herr := c.sumHeaders(h.base, h.n); herr != nil || sum != h.sum {
 			return c.badHeaders(h.base, herr)
 		}

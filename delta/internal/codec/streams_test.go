@@ -83,7 +83,7 @@ func TestStreamBounds(t *testing.T) {
 	good := script.Stream{Length: int64(len(whole)), StreamHead: script.StreamHead{
 		Envelope: deflate.GzipEnvelope, Head: deflate.GzipHead, Variant: deflate.GNU(9), Size: int64(len(in.Plain)), Old: -1}}
 	try := func(b []byte, streams ...script.Stream) error {
-		c, err := NewEncoder(t.Context(), io.Discard, tarstore.New(), nil)
+		c, err := NewEncoder(t.Context(), io.Discard, tarstore.New(), nil, 1<<30)
 		require.NoError(t, err)
 		defer c.Close()
 		c.out.begin(nil, 1<<30)

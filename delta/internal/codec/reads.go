@@ -1,0 +1,135 @@
+package codec
+
+import (
+	"hash/fnv"
+	"io"
+
+	"github.com/mender-app/mender-app/delta"
+	"github.com/mender-app/mender-app/delta/internal/script"
+)
+
+// What may be read of old content in all, by the rule of FORMAT.md: ReadBase bytes,
+// and ReadShare times the size of the objects and of the old content. Old content
+// counts once it is read for the first time: the sizes in the head are only
+// claims. A stream of an archive takes 4 KiB to read and makes at least MinStream
+// bytes, which is half of the share.
+const (
+	ReadBase  = 1 << 20
+	ReadShare = 32
+	// maxRemembered is how many old files are remembered.
+	maxRemembered = 1 << 14
+)
+
+// maxCounted bounds the sizes that are multiplied by ReadShare.
+const maxCounted = 1 << 56
+
+// ReadLimit returns how many bytes of old content a delta may read whose objects
+// have so many bytes in all, and its bases.
+func ReadLimit(objects, bases int64) int64 {
+	return ReadBase + ReadShare*(min(objects, maxCounted/2)+min(bases, maxCounted/2))
+}
+
+// fileKey is a hash of a base's digest and a path in it. Two files of one key can
+// only make a delta fail that would have been applied.
+type fileKey uint64
+
+// remembered is an old file that was read before.
+type remembered struct {
+	size int64
+	crc  uint32
+	sum  bool // crc is known
+}
+
+// reads counts what is read of old content, and remembers which files were.
+type reads struct {
+	limit, read int64
+	files       map[fileKey]remembered
+	headers     map[delta.Digest]uint64 // so many headers were read at least once
+}
+
+func newReads(objects int64) reads {
+	return reads{limit: ReadLimit(objects, 0), files: map[fileKey]remembered{}, headers: map[delta.Digest]uint64{}}
+}
+
+// charge counts bytes that are about to be read.
+func (r *reads) charge(n int64) error {
+	r.read += n
+	if r.read > r.limit {
+		return delta.ErrTooMuchRead
+	}
+	return nil
+}
+
+// exceeded reports whether more was to be read than the limit.
+func (r *reads) exceeded() bool { return r.read > r.limit }
+
+// allow raises the limit by old content that is read for the first time.
+func (r *reads) allow(n int64) {
+	r.limit += ReadShare * min(n, maxCounted)
+	if r.limit < 0 {
+		r.limit = 1<<63 - 1
+	}
+}
+
+// opened allows what a file has, if it is new.
+func (r *reads) opened(k fileKey, size int64) {
+	if _, known := r.files[k]; known || len(r.files) == maxRemembered {
+		return
+	}
+	r.files[k] = remembered{size: size}
+	r.allow(size)
+}
+
+// learn remembers the checksum of a file.
+func (r *reads) learn(k fileKey, size int64, crc uint32) {
+	if _, known := r.files[k]; known {
+		r.files[k] = remembered{size, crc, true}
+	}
+}
+
+// checksum returns that of a file of so many bytes, if it is remembered.
+func (r *reads) checksum(k fileKey, size int64) (uint32, bool) {
+	f := r.files[k]
+	return f.crc, f.sum && f.size == size
+}
+
+func (c *oldChecks) key(src script.Source) fileKey {
+	h := fnv.New64a()
+	io.WriteString(h, string(c.bases[src.Base].Digest))
+	io.WriteString(h, "/"+src.Path)
+	return fileKey(h.Sum64())
+}
+
+// countedFile is an old file whose reads count.
+type countedFile struct {
+	delta.File
+	reads *reads
+}
+
+func (f countedFile) ReadAt(b []byte, off int64) (int, error) {
+	if err := f.reads.charge(int64(len(b))); err != nil {
+		return 0, err
+	}
+	return f.File.ReadAt(b, off)
+}
+
+// countedHeaders are old headers whose reads count.
+type countedHeaders struct {
+	delta.HeaderReader
+	reads *reads
+	in    delta.Digest
+	n     uint64
+}
+
+func (h *countedHeaders) Next() ([]byte, error) {
+	b, err := h.HeaderReader.Next()
+	if err != nil {
+		return b, err
+	}
+	n := int64(len(b))
+	if h.n++; h.n > h.reads.headers[h.in] {
+		h.reads.headers[h.in] = h.n
+		h.reads.allow(n)
+	}
+	return b, h.reads.charge(n)
+}
