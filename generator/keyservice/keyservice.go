@@ -61,9 +61,9 @@ func Command(ctx context.Context, line string) (*Signer, error) {
 // run runs a program. It stays in our process group, so that it can ask for a
 // PIN at the terminal.
 func run(ctx context.Context, words, env []string, input []byte) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
+	limit, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, words[0], words[1:]...)
+	cmd := exec.CommandContext(limit, words[0], words[1:]...)
 	cmd.WaitDelay = time.Second
 	cmd.Stdin = bytes.NewReader(input)
 	if env != nil {
@@ -73,10 +73,10 @@ func run(ctx context.Context, words, env []string, input []byte) ([]byte, error)
 	cmd.Stdout, cmd.Stderr = out, text
 	err := cmd.Run()
 	switch {
-	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		return nil, fmt.Errorf("%w: %s did not end within %s", ErrProgram, words[0], timeout)
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)
+	case limit.Err() != nil:
+		return nil, fmt.Errorf("%w: %s did not end within %s", ErrProgram, words[0], timeout)
 	case out.over:
 		return nil, fmt.Errorf("%w: %s wrote more than %d bytes", ErrProgram, words[0], maxOutput)
 	case errors.Is(err, exec.ErrNotFound) && words[0] == tool:

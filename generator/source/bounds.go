@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
 	"github.com/mender-app/mender-app/artifact/image"
@@ -80,4 +82,13 @@ func checkManifest(img v1.Image) error {
 		}
 	}
 	return nil
+}
+
+// freeSpace is how many bytes a directory's file system has for us.
+func freeSpace(dir string) (int64, error) {
+	var s unix.Statfs_t
+	if err := unix.Statfs(dir, &s); err != nil {
+		return 0, err
+	}
+	return int64(s.Bavail) * int64(s.Bsize), nil
 }

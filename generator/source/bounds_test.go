@@ -92,6 +92,7 @@ func TestEndlessRegistry(t *testing.T) {
 		}}, "error verifying"},
 		"layer":         {registry{manifests: text(manifestType, manifest(size, 1, 1)), blobs: blobs(forever("", ""))}, "error verifying"},
 		"negative size": {registry{manifests: text(manifestType, manifest(size, -1, 1)), blobs: blobs(forever("", ""))}, "negative size"},
+		"no room":       {registry{manifests: text(manifestType, manifest(size, 1<<60, 9)), blobs: blobs(forever("", ""))}, "has room for"},
 		"many layers":   {registry{manifests: text(manifestType, manifest(size, 1, image.MaxLayers+1)), blobs: blobs(forever("", ""))}, "an image of 513 layers"},
 		"token": {registry{ping: func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("WWW-Authenticate", `Bearer realm="http://`+r.Host+`/token",service="x"`)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"net/http"
 	"os"
@@ -184,8 +185,11 @@ func (o *Opener) download(ctx context.Context, what string, img v1.Image) (*imag
 	var done, total int64
 	for _, b := range blobs {
 		if n, err := b.Size(); err == nil {
-			total += n
+			total += min(n, math.MaxInt64-total)
 		}
+	}
+	if free, err := freeSpace(o.TempDir); err == nil && total > free {
+		return nil, fmt.Errorf("%w: its layers have %d bytes, and %s has room for %d", image.ErrTooLarge, total, o.TempDir, free)
 	}
 	step := func(n int64) {
 		mu.Lock()
