@@ -232,6 +232,9 @@ func (c *composer) objects(p *types.Project) error {
 					c.used[f.Environment] = v
 				}
 			}
+			if kind.key == "secrets" && (f.Environment != "" || f.File != "" && !ofDevice(f.File)) {
+				c.warn(c.index.find(kind.key, name), "secret %q is shipped in plain, and whoever has the artifact can read it: name a file of the device by its absolute path instead", name)
+			}
 			if f.File == "" {
 				continue
 			}
@@ -263,7 +266,7 @@ func (c *composer) use(image, by string, at Place) {
 // device; a relative one must be shipped. If it is missing, that is an error where
 // compose on the device would fail (must), else a warning.
 func (c *composer) file(what, name string, at Place, must bool) error {
-	if filepath.IsAbs(name) || strings.HasPrefix(name, "~") {
+	if ofDevice(name) {
 		return nil
 	}
 	rel, ok := relative(c.dir, name)
@@ -278,6 +281,10 @@ func (c *composer) file(what, name string, at Place, must bool) error {
 	}
 	return nil
 }
+
+// ofDevice tells whether a file's name in a compose file is one of the device's
+// own files.
+func ofDevice(name string) bool { return filepath.IsAbs(name) || strings.HasPrefix(name, "~") }
 
 func (c *composer) warn(at Place, format string, args ...any) {
 	c.found.Warnings = append(c.found.Warnings, at.String()+": "+fmt.Sprintf(format, args...))

@@ -156,6 +156,9 @@ func (k *kube) object(file string, n *yaml.Node, depth int) error {
 			return nil
 		}
 	}
+	if kind == "Secret" && k.reach == nil && (!isNull(get(n, "data")) || !isNull(get(n, "stringData"))) {
+		k.found.Warnings = append(k.found.Warnings, fmt.Sprintf("%s: Secret %q is shipped in plain, and whoever has the artifact can read it: create it on the device instead", at, objectName(n)))
+	}
 	path, known := podSpecs[kind]
 	if !known {
 		path = podSpecs["Deployment"]

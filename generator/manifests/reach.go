@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"path"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -195,7 +194,7 @@ func (c *composer) pathReach(r *Reach, name string) {
 	if name == "" {
 		return
 	}
-	if _, inside := relative(c.dir, name); !inside || filepath.IsAbs(name) || strings.HasPrefix(name, "~") {
+	if _, inside := relative(c.dir, name); !inside || ofDevice(name) {
 		r.outside(name)
 	}
 }
