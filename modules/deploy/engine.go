@@ -24,6 +24,7 @@
 package deploy
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -70,8 +71,8 @@ const (
 	DefaultPatience       = time.Minute
 	// callTimeout limits the calls that neither load nor start anything.
 	callTimeout = 10 * time.Minute
-	// lockTimeout is how long a call waits for the lock of another call.
-	lockTimeout = 30 * time.Second
+	// DefaultLockTimeout is how long a call waits for the lock of another call.
+	DefaultLockTimeout = 30 * time.Second
 )
 
 // Engine drives deployments in one store. Its methods take the store's lock.
@@ -104,6 +105,12 @@ type Engine struct {
 	LoadTimeout    time.Duration // of one component; 0 is DefaultLoadTimeout
 	RolloutTimeout time.Duration // until healthy; 0 is DefaultRolloutTimeout
 	Patience       time.Duration // with an engine that does not answer; 0 is DefaultPatience
+	LockTimeout    time.Duration // for the lock of another call; 0 is DefaultLockTimeout
+	// EndLockTimeout is for the states that end an update: commit, rollback,
+	// failure and cleanup. It matters where the Mender client makes the calls:
+	// it does not repeat a rollback that failed, and calls the device
+	// inconsistent. 0 is LockTimeout.
+	EndLockTimeout time.Duration
 
 	// BootID identifies the machine's boot; "" is read from the kernel.
 	BootID string
@@ -144,7 +151,22 @@ func (e *Engine) keep() int {
 // lock takes the store's lock for one call, and removes temporary files that an
 // earlier call left.
 func (e *Engine) lock(ctx context.Context, who string) (func(), error) {
-	wait, cancel := context.WithTimeout(ctx, lockTimeout)
+	return e.lockWithin(ctx, who, cmp.Or(e.LockTimeout, DefaultLockTimeout))
+}
+
+// lockToEnd is lock for a state that ends an update.
+func (e *Engine) lockToEnd(ctx context.Context, who string) (func(), error) {
+	release, err := e.lock(ctx, who)
+	var locked *store.LockedError
+	if !errors.As(err, &locked) || e.EndLockTimeout == 0 || ctx.Err() != nil {
+		return release, err
+	}
+	e.Log.Warn("waiting for another call", "limit", e.EndLockTimeout, "call", locked.Holder)
+	return e.lockWithin(ctx, who, e.EndLockTimeout)
+}
+
+func (e *Engine) lockWithin(ctx context.Context, who string, limit time.Duration) (func(), error) {
+	wait, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	release, err := e.Store.Lock(wait, who)
 	if err != nil {

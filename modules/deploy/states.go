@@ -33,7 +33,11 @@ func (e *Engine) Handle(ctx context.Context, state modules.State, tree *modules.
 	if !ok {
 		return nil
 	}
-	release, err := e.lock(ctx, string(state))
+	lock := e.lock
+	if undoes[state] || state == modules.ArtifactCommit {
+		lock = e.lockToEnd
+	}
+	release, err := lock(ctx, string(state))
 	if err != nil {
 		if undoes[state] && e.nothingTouched(err, tree) {
 			e.Log.Info("nothing that runs was touched for this artifact", "reason", err)

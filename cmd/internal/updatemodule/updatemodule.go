@@ -116,6 +116,9 @@ func work(c *device.Config, state modules.State, tree *modules.Tree, stderr io.W
 		ctx, cancel := context.WithTimeout(ctx, limit)
 		defer cancel()
 		e := c.Engine(log, driver(tree))
+		if e.Driver == menderDriver {
+			e.EndLockTimeout = endLockTimeout
+		}
 		e.Force = tree.Forced()
 		return e.Handle(ctx, state, tree)
 	})
@@ -135,12 +138,20 @@ func patience(err error) time.Duration {
 // of ModuleTimeoutSeconds, so that the call ends before the client kills it.
 const limit = 225 * time.Minute
 
+// endLockTimeout is how long the end of an update by the Mender client waits for
+// another call, such as an operator's rollback, which may take the 15 minutes of
+// the default rollout_timeout. mender-app does not need it: it tries again.
+const endLockTimeout = 20 * time.Minute
+
+// menderDriver is the driver if the tree does not name one.
+const menderDriver = "mender"
+
 // driver is who called: mender-app leaves its name in the tree.
 func driver(tree *modules.Tree) string {
 	if name, err := tree.Driver(); err == nil && name != "" {
 		return name
 	}
-	return "mender"
+	return menderDriver
 }
 
 func help(w io.Writer) {
