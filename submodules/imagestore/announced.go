@@ -11,9 +11,9 @@ import (
 	"github.com/mender-app/mender-app/submodules"
 )
 
-// Until the whole payload has been read nobody knows that it is what was signed.
-// The metadata is verified before. So what the metadata announces of an image
-// decides what of the content is taken, and how much work and disk it may cost.
+// The payload's checksum is known only when all of it has been read. The metadata
+// is verified before that. So the metadata decides which content is accepted, and
+// how much work and disk space it may cost.
 
 // errNotAnnounced marks content that is not what the metadata announces.
 var errNotAnnounced = errors.New("the content is not what the artifact's metadata announces")
@@ -32,8 +32,8 @@ type announcement struct {
 	diffIDs []image.Digest // of its layers
 }
 
-// newAnnouncement is nil where nothing is announced. Layers of a number that is
-// not that of the diffIDs are an error.
+// newAnnouncement returns nil if nothing is announced. It fails if the number of
+// layers differs from the number of diffIDs.
 func newAnnouncement(a *submodules.Announced, id Identity) (*announcement, error) {
 	if a == nil {
 		return nil, nil

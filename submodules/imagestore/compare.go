@@ -15,18 +15,19 @@ import (
 	"strings"
 )
 
-// maxProblems bounds what is remembered of a layer, MaxNamed what is said.
+// maxProblems bounds the problems that are remembered for a layer, MaxNamed those
+// that are reported.
 const (
 	maxProblems = 1000
 	MaxNamed    = 20
 )
 
-// Compare reads a layer's tar and says what of it is not in the directory that
-// the layer was unpacked to by overlayfs, or is other than it was: regular
-// files, with their content if contents says so, directories, links, devices
-// and removed names. Of two entries with one name the later counts. It says
-// MaxNamed things at most, and then how many more there are. An error is one of
-// the tar or the context's.
+// Compare reads a layer's tar and compares it with the directory that overlayfs
+// unpacked the layer to. It reports everything that is missing or differs:
+// regular files (with their content if contents is set), directories, links,
+// devices and whiteouts. If two entries have one name, the later counts. It
+// reports at most MaxNamed problems, and then how many more there are. An error
+// comes from the tar or the context.
 func Compare(ctx context.Context, r io.Reader, dir *os.Root, contents bool) ([]string, error) {
 	c := &comparison{dir: dir, contents: contents, bad: map[string]string{}, gone: map[string]bool{}, buf: make([]byte, 128<<10)}
 	for tr := tar.NewReader(r); len(c.bad)+len(c.gone) < maxProblems; {
@@ -50,10 +51,10 @@ func Compare(ctx context.Context, r io.Reader, dir *os.Root, contents bool) ([]s
 	return said(c.bad), nil
 }
 
-// isWhiteout says whether this is how overlayfs keeps that a name is removed.
+// isWhiteout reports whether a file is overlayfs' mark for a removed name.
 func isWhiteout(fi fs.FileInfo) bool { return fi.Mode()&fs.ModeCharDevice != 0 }
 
-// said is the list of what is wrong, in the order of the names.
+// said lists the problems in the order of the names.
 func said(bad map[string]string) (list []string) {
 	for _, name := range slices.Sorted(maps.Keys(bad)) {
 		if len(list) == MaxNamed {
@@ -80,8 +81,8 @@ func (c *comparison) entry(h *tar.Header, content io.Reader) error {
 		return nil // an attribute of the directory, or AUFS's own
 	}
 	if removed, ok := strings.CutPrefix(base, ".wh."); ok {
-		// What is right need not be remembered: if the name is made anew in the
-		// same layer after all, that entry is looked at.
+		// Forget a name that is right: if the same layer has another entry for
+		// it, that entry is checked too.
 		if fi, err := c.dir.Lstat(dir + removed); err != nil || !isWhiteout(fi) {
 			c.gone[dir+removed] = true
 		}
@@ -103,7 +104,7 @@ func (c *comparison) entry(h *tar.Header, content io.Reader) error {
 	return err
 }
 
-// look says what is wrong with one name.
+// look returns what is wrong with one name.
 func (c *comparison) look(name string, h *tar.Header, content io.Reader) (string, error) {
 	fi, err := c.dir.Lstat(name)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -13,7 +13,7 @@ import (
 	"github.com/mender-app/mender-app/submodules"
 )
 
-// NoRoomLimit is the room of a store whose disk is out of reach.
+// NoRoomLimit is the room of a store whose disk cannot be examined.
 const NoRoomLimit = math.MaxInt64
 
 // FreeBytes returns what is free for root on the file system of dir, in bytes.
@@ -32,8 +32,8 @@ func FreeBytes(dir string) (int64, error) {
 // freeMargin is what a load leaves free of the engine's disk, in bytes.
 const freeMargin = 16 << 20
 
-// room is the target's room but for the margin, asked for once: what a load
-// writes meanwhile does not count twice.
+// room is the target's room less the margin. It is asked for once, so that what
+// the load itself writes is not counted twice.
 func (rc *receiver) room() (int64, error) {
 	rc.roomOnce.Do(func() {
 		if rc.roomLeft, rc.roomErr = rc.target.Room(rc.ctx); rc.roomLeft != NoRoomLimit {
@@ -43,8 +43,8 @@ func (rc *receiver) room() (int64, error) {
 	return rc.roomLeft, rc.roomErr
 }
 
-// fits says whether size bytes more of layers are announced and the target has
-// room for them.
+// fits checks that size more bytes of layers are announced, and that the target
+// has room for them.
 func (rc *receiver) fits(size int64) error {
 	if left := rc.announced.total() - rc.taken; size > left {
 		return notAnnounced("%d bytes of layers, announced are %d more", size, left)
@@ -74,8 +74,8 @@ type roomState struct {
 	taken    int64 // by the layers that were given to the engine
 }
 
-// gauge passes a layer on and looks on the way at what its files take once they
-// are unpacked: a few bytes can be a file of any size, by compression or by
+// gauge passes a layer on and adds up the space that its files take when they
+// are unpacked. A few bytes can become a file of any size: by compression, or by
 // holes, which engines fill.
 type gauge struct {
 	to   io.Writer
@@ -108,8 +108,7 @@ func (rc *receiver) gauge(to io.Writer, d image.Digest) (*gauge, error) {
 	return g, nil
 }
 
-// walk ends at the first error of the tar: what is wrong with it is for others
-// to say.
+// walk ends at the first error of the tar; other code reports that.
 func (g *gauge) walk(r io.Reader, taken, room, limit int64) error {
 	plain, end, err := Inflate(r)
 	if err != nil {

@@ -1,12 +1,12 @@
-// Package imagestore is what the container sub-modules need from an image
-// store, whatever the engine: names of our own for images, content on its way
-// in turned into one archive an engine loads, if it has the room (Receive), and
-// the old content a delta starts from (Old, and UnpackedStore where a store is a
-// containerd's).
+// Package imagestore loads, verifies and repairs images in any engine's image
+// store. It gives images references of our own, turns incoming content into one
+// archive that an engine can load (Load, Receive), reads the old content that
+// deltas start from (Old; UnpackedStore for stores of containerd's kind), and
+// repairs damaged images (Repair).
 //
-// An image is its content here: the digest of its config and its diffIDs. The
-// package must not know any engine, orchestrator or update; the engines are in
-// the directories below it.
+// An image is identified by its content: the digest of its config and its
+// diffIDs. The package must not know any engine, orchestrator or update. The
+// engines are in the directories below it; package storetest tests them.
 package imagestore
 
 import (
@@ -36,9 +36,9 @@ func CheckName(url string) error {
 // A component of a repository's path as Docker and OCI have it.
 var pathComponent = regexp.MustCompile(`^[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*$`)
 
-// OwnRepository returns the repository of an application's own references. An
-// application whose name cannot be one is called by a hash of it; no two
-// applications share a repository.
+// OwnRepository returns the repository of an application's own references. If
+// the application's name is not valid in a reference, a hash of it is used. No
+// two applications share a repository.
 func OwnRepository(app string) string {
 	if pathComponent.MatchString(app) && !strings.HasPrefix(app, "x-") {
 		return OwnDomain + "/" + app
@@ -47,16 +47,16 @@ func OwnRepository(app string) string {
 	return OwnDomain + "/x-" + hex.EncodeToString(sum[:16])
 }
 
-// OwnRef returns the application's own reference to an image: the one name
-// that says who needs it, and that no other release moves.
+// OwnRef returns the application's own reference to an image. It says which
+// application needs the image, and no other release moves it.
 func OwnRef(app string, config image.Digest) string {
 	return OwnRepository(app) + ":" + config.Hex()
 }
 
-// ManifestRef is OwnRef for an image that the application's release knows by the
-// digest of an OCI manifest that leads to its config, as the shell reference
-// does for an image of containerd's image store. No engine has that manifest
-// afterwards: the name alone says which image is meant.
+// ManifestRef is OwnRef for an image that the application's release identifies by
+// the digest of an OCI manifest, as the shell reference does for images of
+// containerd's image store. The engine does not keep that manifest, so only this
+// reference tells which image is meant.
 func ManifestRef(app string, manifest image.Digest) string {
 	return OwnRepository(app) + ":" + manifestTag + manifest.Hex()
 }
@@ -121,8 +121,8 @@ func FamiliarRef(ref string) string {
 	return name
 }
 
-// SameRef reports whether two references name the same thing, however short
-// they are written.
+// SameRef reports whether two references mean the same, in their short or their
+// full form.
 func SameRef(a, b string) bool { return FamiliarRef(a) == FamiliarRef(b) }
 
 // Identity is what an image is: the digest of its config, and the diffIDs of
@@ -132,8 +132,8 @@ type Identity struct {
 	DiffIDs []image.Digest
 }
 
-// is reports whether both are the same image; the other's diffIDs count where
-// they are known.
+// is reports whether both are the same image. The other's diffIDs are compared
+// if they are known.
 func (id Identity) is(other Identity) bool {
 	return id.Config == other.Config && (other.DiffIDs == nil || slices.Equal(id.DiffIDs, other.DiffIDs))
 }

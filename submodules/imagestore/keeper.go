@@ -12,15 +12,15 @@ import (
 	"github.com/mender-app/mender-app/delta"
 )
 
-// Keeper keeps, in the directory of a repair, what the repair needs.
+// Keeper stores what a repair needs in the repair's directory.
 type Keeper struct {
 	*Source // the archives that the repair was given
 	app     string
 	dir     RepairDir
 }
 
-// MakeRoom makes room for need bytes, or says that there is none
-// (submodules.ErrSpace). It comes before anything is kept.
+// MakeRoom prepares the directory for need bytes. It fails with
+// submodules.ErrSpace if they do not fit. Call it before anything is kept.
 func (k *Keeper) MakeRoom(need int64) error { return k.dir.Make(need) }
 
 // SourceSize is the size of a layer in the source, 0 if it is not there.
@@ -33,8 +33,8 @@ func (k *Keeper) SourceSize(d image.Digest) int64 {
 	return 0
 }
 
-// Layer keeps a layer: the first of the source's and then of the store's copies
-// that is what its diffID says. It is false if none is, or there is none.
+// Layer keeps a layer: the first copy that matches its diffID, from the source
+// or else from the store. It returns false if there is no such copy.
 func (k *Keeper) Layer(ctx context.Context, d image.Digest, copies func() ([]*image.Layer, error)) (bool, error) {
 	if k.dir.Has(d) {
 		return true, nil
@@ -49,10 +49,10 @@ func (k *Keeper) Layer(ctx context.Context, d image.Digest, copies func() ([]*im
 	return k.dir.KeepFirst(ctx, d, own...)
 }
 
-// Kept is a layer that was kept; ok is false for any other.
+// Kept returns a layer that was kept; ok is false if it was not.
 func (k *Keeper) Kept(d image.Digest) (l image.Layer, ok bool) { return k.dir.Layer(d) }
 
-// Config keeps an image's config, out of the source or out of old.
+// Config keeps an image's config, from the source or else from old.
 func (k *Keeper) Config(ctx context.Context, config image.Digest, old func() (Old, error)) error {
 	if img := k.Source.Image(config); img != nil {
 		return k.dir.KeepConfig(config, img.Config)
@@ -86,11 +86,11 @@ func (k *Keeper) Missing(w Damaged) (RepairImage, error) {
 	return p, nil
 }
 
-// Lost is the error of an image that cannot be made whole, and says what to do.
-// name is what people call it.
+// Lost returns the error for an image that cannot be repaired, with what to do
+// about it. name is the name of the image for people.
 func (k *Keeper) Lost(name, what string) error { return k.Source.Lost(k.app, name, what) }
 
-// keptConfig is a config that was kept, or else the store's.
+// keptConfig returns a config that was kept, or else the store's.
 func keptConfig(ctx context.Context, s RepairStore, dir RepairDir, d image.Digest) ([]byte, error) {
 	config, err := os.ReadFile(dir.Path(d))
 	if !errors.Is(err, fs.ErrNotExist) {

@@ -148,8 +148,8 @@ func (q LoadRequest) own(config image.Digest) string {
 	return OwnRef(q.App, config)
 }
 
-// tag is the reference that the manifests use, "" for one that pins a digest
-// and has no tag: such a name moves with no load.
+// tag returns the reference that the manifests use. It is "" for one that pins a
+// digest and has no tag: a load does not move such a name.
 func (q LoadRequest) tag() string {
 	ref, digest := submodules.SplitURL(q.URL)
 	if digest != "" && !strings.Contains(filepath.Base(ref), ":") {
@@ -172,10 +172,10 @@ func LoadFile(ctx context.Context, s Store, q LoadRequest, path string, stdin io
 	return Load(ctx, s, q, f)
 }
 
-// Load brings an image in under the application's own reference, and under its
-// URL unless it is staged. It is verified against q.Want and its own config
-// before the store makes an image of it, and the store's result again
-// afterwards. Of an image that is there already nothing is read.
+// Load loads an image and gives it the application's own reference, and its URL
+// unless it is staged. The content is verified against q.Want and its own config
+// before the store makes an image of it; the result is verified again. The
+// content is not read if the image is present.
 //
 // Content that is not what it should be, or for another platform, is
 // submodules.ErrContent; a missing or damaged base of a delta is
@@ -220,7 +220,7 @@ func (q LoadRequest) present(img Stored) error {
 	return nil
 }
 
-// receive brings content in. What is not whole afterwards is removed again.
+// receive loads the content. An image that is not whole afterwards is removed.
 func (q LoadRequest) receive(ctx context.Context, s Store, content io.Reader) (Stored, error) {
 	id, loaded, err := Receive(ctx, s, content, Incoming{
 		Tag: q.own, Want: q.Want, Platform: q.Platform,
@@ -231,8 +231,8 @@ func (q LoadRequest) receive(ctx context.Context, s Store, content io.Reader) (S
 		if id.Config == "" {
 			return Stored{}, err
 		}
-		// It was not there before. Docker's containerd store names an image that
-		// it could not unpack (28.5).
+		// The image was not there before. Docker's containerd store also names an
+		// image that it could not unpack (28.5).
 		return Stored{}, errors.Join(err, takeBack(ctx, s, q.own(id.Config)))
 	}
 	if !loaded {
@@ -260,8 +260,8 @@ func (q LoadRequest) receive(ctx context.Context, s Store, content io.Reader) (S
 	return img, nil
 }
 
-// takeBack removes a reference that a failed load may have made, and with it its
-// image, also when the call has been given up.
+// takeBack removes a reference that a failed load may have made, and its image.
+// It also works after the call was cancelled.
 func takeBack(ctx context.Context, s Store, own string) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
 	defer cancel()

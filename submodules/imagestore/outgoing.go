@@ -22,15 +22,15 @@ type outgoing struct {
 	written map[string]bool
 }
 
-// errAborted is what the engine's side sees of an archive that is given up.
-var errAborted = errors.New("the content is given up")
+// errAborted is the read error that the engine gets when the load is aborted.
+var errAborted = errors.New("the load was aborted")
 
 func begin(ctx context.Context, t Target) *outgoing {
 	pr, pw := io.Pipe()
 	o := &outgoing{pw: pw, tw: tar.NewWriter(pw), done: make(chan error, 1), written: map[string]bool{}}
 	go func() {
-		// Not the pipe itself: an HTTP client closes what it can, and the
-		// engine's own word would be lost behind "closed pipe".
+		// Hide the pipe's Close: an HTTP client would call it, and "closed pipe"
+		// would replace the engine's own error.
 		err := t.Load(ctx, struct{ io.Reader }{pr})
 		if err != nil {
 			pr.CloseWithError(err)
@@ -96,8 +96,8 @@ func (o *outgoing) finish(a archived, tag string) error {
 	if a.byDigest() {
 		return o.finishHybrid(a, tag)
 	}
-	// Layers that keep the names they came with make a docker-archive, which
-	// every engine loads when all of them are there.
+	// Layers that are not named by their digests make a docker-archive. Every
+	// engine loads that, if all layers are in it.
 	config := a.id.Config.Hex() + ".json"
 	names := make([]string, len(a.names))
 	for i, d := range a.id.DiffIDs {
@@ -120,8 +120,8 @@ func (o *outgoing) finish(a archived, tag string) error {
 	return o.tw.Close()
 }
 
-// finishHybrid writes what image.WriteArchive writes of an image all of whose
-// layers are left out: they stand before it already, as blobs.
+// finishHybrid writes the manifests as image.WriteArchive does for an image
+// without layers: the layers have been written before, as blobs.
 func (o *outgoing) finishHybrid(a archived, tag string) error {
 	layers := make([]image.Layer, len(a.id.DiffIDs))
 	omit := map[image.Digest]image.Descriptor{}
@@ -159,8 +159,9 @@ func (o *outgoing) finishHybrid(a archived, tag string) error {
 	}
 }
 
-// end closes the archive, broken off if err is not nil, and returns what the
-// engine says about it. An engine that gave up first is the cause of ours.
+// end closes the archive and returns the engine's error. If err is not nil the
+// archive is aborted. If the engine failed first, its error is the cause of err
+// and is returned.
 func (o *outgoing) end(err error) error {
 	if err != nil {
 		_ = o.pw.CloseWithError(errAborted)

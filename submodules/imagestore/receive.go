@@ -25,8 +25,8 @@ type Target interface {
 	Present(ctx context.Context, diffIDs []image.Digest) (map[image.Digest]image.Descriptor, error)
 	// Has reports whether the engine has the whole image already.
 	Has(ctx context.Context, id Identity) (bool, error)
-	// Load gives the engine one image archive. What it cannot take is an
-	// error; the engine then has nothing of it that anyone can see.
+	// Load gives the engine one image archive. If it fails, no part of the
+	// archive is visible in the engine.
 	Load(ctx context.Context, archive io.Reader) error
 	// Old is the old content that deltas start from. layers are those that will
 	// be asked for; others may be, and may cost more.
@@ -34,16 +34,15 @@ type Target interface {
 	// Room is how many bytes more of layers the engine's disk can take;
 	// NoRoomLimit where that cannot be known.
 	Room(ctx context.Context) (int64, error)
-	// Save keeps what the engine saves of the image ref, byte for byte, in a
-	// file without a name. An image that is not there is submodules.ErrNotFound;
-	// so is one that ref calls url@sha256:<hex> and the engine has otherwise: the
-	// digest is the config's, a manifest's that it was loaded by, or the engine's
-	// own ID.
+	// Save writes the engine's own archive of the image ref to an unlinked file,
+	// byte for byte. An image that is not there is submodules.ErrNotFound. So is
+	// url@sha256:<hex> if the image at url has another digest: that of its config,
+	// of the manifest that it was loaded by, or the engine's own ID.
 	Save(ctx context.Context, ref string) (f *os.File, size int64, err error)
 }
 
-// Preparer is a Target that has to forget what broken loads left, before it is
-// given the layers diffIDs.
+// Preparer is a Target that has to drop the remains of aborted loads before it
+// is given the layers diffIDs.
 type Preparer interface {
 	Prepare(ctx context.Context, diffIDs []image.Digest) error
 }
@@ -74,7 +73,8 @@ type Incoming struct {
 	// secondary compression is not decoded here. It is a C program that reads
 	// bytes nobody has verified: "" never runs it.
 	Xdelta3 string
-	// TempDir takes what must be kept; of ours that is shared content alone.
+	// TempDir is for temporary files. Our own formats need it for shared content
+	// only.
 	TempDir string
 	// Log takes what is worth knowing. Must be set.
 	Log func(format string, args ...any)
@@ -86,10 +86,10 @@ type Incoming struct {
 // every layer has the digest the config names, so that nothing unverified
 // becomes an image.
 //
-// loaded is false if the target had the image already; r is then not read to
-// its end. With an error id is what the content said it is, as far as it came.
-// Content that is not what it should be is submodules.ErrContent, a
-// missing or damaged base of a delta submodules.ErrBase.
+// loaded is false if the target had the image already; r is then not read to its
+// end. If there is an error, id is the identity that the content claimed, as far
+// as it was read. Wrong content is submodules.ErrContent; a missing or damaged
+// base of a delta is submodules.ErrBase.
 func Receive(ctx context.Context, t Target, r io.Reader, in Incoming) (id Identity, loaded bool, err error) {
 	br := bufio.NewReaderSize(r, 64<<10)
 	head, err := br.Peek(262)
@@ -132,7 +132,7 @@ var (
 // errPresent ends the reading of content that is there already.
 var errPresent = errors.New("already present")
 
-// contentError marks what is wrong with content as such.
+// contentError marks errors of the content with submodules.ErrContent or ErrBase.
 func contentError(err error) error {
 	var old *delta.OldError
 	var feature *delta.FeatureError
@@ -163,9 +163,9 @@ type receiver struct {
 	roomState
 }
 
-// accept checks an image against what is wanted, before anything of it is
-// given to the engine; manifests are those that lead to it. errPresent ends the
-// matter.
+// accept checks an image against what is wanted, before any of it is given to the
+// engine. manifests are the digests of the manifests that lead to it. It returns
+// errPresent if the engine has the image.
 func (rc *receiver) accept(config image.Digest, diffIDs []image.Digest, p image.Platform, manifests ...image.Digest) error {
 	want := rc.in.Want
 	if want.Config != "" && want.Config != config && !slices.Contains(manifests, want.Config) {
@@ -284,8 +284,8 @@ func (rc *receiver) archive(r io.Reader) error {
 	return rc.writer().finish(a, rc.in.Tag(rc.id.Config))
 }
 
-// fill brings layers that the content leaves out, and that the engine has, but
-// not where it needs them.
+// fill adds the layers that the content leaves out and that the engine has only
+// in another place, where it cannot use them.
 func (rc *receiver) fill(a archived) error {
 	var missing []image.Digest
 	for i, d := range a.id.DiffIDs {

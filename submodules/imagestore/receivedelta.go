@@ -15,8 +15,8 @@ import (
 	"github.com/mender-app/mender-app/submodules"
 )
 
-// Old is what a store has of older images. Nothing it gives is verified; who
-// reads it does that.
+// Old is a store's content of older images. It is not verified: the reader has
+// to do that.
 type Old interface {
 	delta.Old
 	// Layer opens a layer's whole tar and tells its size. A layer that is not
@@ -129,8 +129,8 @@ func (rc *receiver) delta(r *bufio.Reader) error {
 		if _, ok := present[dig]; ok {
 			continue
 		}
-		// Left out of the delta, and yet not where the engine needs it: in
-		// another place of the chain.
+		// The delta omits this layer, and the engine has it, but in another
+		// place of the chain, where it cannot use it.
 		if !rc.writer().has(blobName(dig)) {
 			if _, err := rc.copyLayer(old, dig); err != nil {
 				return submodules.Mark(err, submodules.ErrBase)
@@ -141,11 +141,11 @@ func (rc *receiver) delta(r *bufio.Reader) error {
 	return rc.writer().finish(a, rc.in.Tag(rc.id.Config))
 }
 
-// errEnough ends the decoding of a delta of which the rest is present.
+// errEnough ends the decoding of a delta when all other layers are present.
 var errEnough = errors.New("the rest is present already")
 
-// lastNeeded is the index of the last object that a delta brings and the target
-// lacks: what comes after it need not be decoded. A config always is needed.
+// lastNeeded is the index of the last object that the delta carries and the
+// target lacks. What follows it need not be decoded. The config is always needed.
 func lastNeeded(objects []delta.ObjectInfo, present map[image.Digest]image.Descriptor) (last int) {
 	for i, o := range objects {
 		if _, ok := present[image.Digest(o.Digest)]; !ok && o.Encoding != delta.Omitted {
@@ -182,7 +182,7 @@ func needed(h delta.Header, present map[image.Digest]image.Descriptor) (layers [
 	return layers
 }
 
-// copyLayer gives the engine a layer out of the old content, verified.
+// copyLayer gives the engine a layer from the old content, and verifies it.
 func (rc *receiver) copyLayer(old Old, d image.Digest) (size int64, err error) {
 	tar, size, err := old.Layer(rc.ctx, d)
 	if errors.Is(err, delta.ErrNoObject) {
@@ -206,7 +206,7 @@ func (rc *receiver) copyLayer(old Old, d image.Digest) (size int64, err error) {
 	return size, nil
 }
 
-// checkConfig holds a rebuilt config against the delta and what is wanted.
+// checkConfig compares a rebuilt config with the delta and with what is wanted.
 func (rc *receiver) checkConfig(config []byte) error {
 	c, err := image.ParseConfig(config)
 	if err != nil {
@@ -243,8 +243,8 @@ func (s *configSink) Commit() error {
 
 func (s *configSink) Abort(error) {}
 
-// layerSink writes a layer into the archive. When it is given up, the whole
-// archive is.
+// layerSink writes a layer into the archive. If it is aborted, so is the whole
+// archive.
 type layerSink struct {
 	rc *receiver
 	*gauge
@@ -258,7 +258,7 @@ func (s *layerSink) Commit() error {
 
 func (s *layerSink) Abort(error) { _ = s.Close() }
 
-// discard takes a layer that is there already.
+// discard drops a layer that is present already.
 type discard struct{}
 
 func (discard) Write(p []byte) (int, error) { return len(p), nil }

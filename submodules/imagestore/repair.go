@@ -17,16 +17,15 @@ import (
 // RepairStore is a Store whose images Repair makes whole.
 type RepairStore interface {
 	Store
-	// PlanRepair finds out which images have to be loaded again to make those of
-	// q whole, and which applications run from them. It keeps with k the layers
-	// that the store will lack then. It changes nothing in the store. nil means
-	// that nothing is damaged.
+	// PlanRepair finds out which images have to be loaded again to repair those
+	// of q, and which applications run from them. With k it keeps the layers that
+	// the store will lack then. It changes nothing in the store. It returns nil if
+	// nothing is damaged.
 	PlanRepair(ctx context.Context, q RepairRequest, k *Keeper) (*RepairPlan, error)
-	// RemoveDamaged ends what runs from the plan's damaged layers, in good order
-	// and with its data kept, and removes what the store would take for present.
-	// It may be called again. release ends what keeps the rest from being
-	// collected; it is called when the images have been loaded, also after an
-	// error.
+	// RemoveDamaged stops what runs from the plan's damaged layers, keeps its
+	// data, and removes those layers from the store. It may be called again.
+	// release ends the protection of the remaining layers from garbage
+	// collection; it is called after the images were loaded, or on an error.
 	RemoveDamaged(ctx context.Context, plan *RepairPlan) (release func(), err error)
 	// Damages reads an image as containers see it and says what is not whole,
 	// one part in each line.
@@ -151,7 +150,7 @@ func makePlan(ctx context.Context, s RepairStore, q RepairRequest) (*RepairPlan,
 	return plan, RepairDir(q.Dir).WritePlan(plan)
 }
 
-// carryOut does what the plan says. Every step may be done again.
+// carryOut executes the plan. Every step may be repeated.
 func carryOut(ctx context.Context, s RepairStore, q RepairRequest, plan *RepairPlan) error {
 	if err := durable.Point("repair.planned"); err != nil {
 		return err

@@ -18,8 +18,9 @@ import (
 	"github.com/mender-app/mender-app/submodules"
 )
 
-// RepairDir is the directory of a repair: what it needs to bring back what it will
-// remove, and its plan. It outlives the call.
+// RepairDir is the directory of a repair. It holds the repair's plan, and copies
+// of everything that is needed to load again what the repair removes. It outlives
+// the call.
 type RepairDir string
 
 const (
@@ -46,9 +47,9 @@ func (s RepairDir) readPlan(p any) (bool, error) {
 	return true, nil
 }
 
-// ResumeOrPlan returns the plan of a repair: what an earlier call made durable in the
-// directory, else, unless only that is to be ended, what plan makes of it. nil is
-// that there is nothing to repair; what was kept for it is gone then.
+// ResumeOrPlan returns the plan of a repair: the one that an earlier call made
+// durable in the directory, or else, unless finish is set, a new one. It returns
+// nil if there is nothing to repair, and then removes what was kept.
 func ResumeOrPlan[P any](s RepairDir, finish bool, plan func() (*P, error)) (*P, error) {
 	p := new(P)
 	begun, err := s.readPlan(p)
@@ -68,7 +69,7 @@ func ResumeOrPlan[P any](s RepairDir, finish bool, plan func() (*P, error)) (*P,
 	return p, nil
 }
 
-// WritePlan makes the plan durable, and before it what is kept.
+// WritePlan makes what was kept durable, and then the plan.
 func (s RepairDir) WritePlan(p any) error {
 	if err := durable.SyncTree(filepath.Join(string(s), layerDir)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -80,10 +81,11 @@ func (s RepairDir) WritePlan(p any) error {
 	return durable.WriteFile(filepath.Join(string(s), planFile), data, 0o644)
 }
 
-// Clear removes what is kept, but not the plan.
+// Clear removes what was kept, but not the plan.
 func (s RepairDir) Clear() error { return durable.RemoveAll(filepath.Join(string(s), layerDir)) }
 
-// Make makes room for need bytes, or says that there is none (submodules.ErrSpace).
+// Make creates the directory for kept layers. It fails with submodules.ErrSpace
+// if need bytes do not fit.
 func (s RepairDir) Make(need int64) error {
 	free, err := FreeBytes(string(s))
 	if err != nil {
@@ -106,8 +108,8 @@ func (s RepairDir) KeepConfig(d image.Digest, config []byte) error {
 	return os.WriteFile(s.Path(d), config, 0o600)
 }
 
-// KeepFirst keeps the first of the copies that is what its diffID says; false
-// if none is. An error is one of the disk or the context's.
+// KeepFirst keeps the first copy that matches its diffID, and returns false if
+// none does. An error comes from the disk or the context.
 func (s RepairDir) KeepFirst(ctx context.Context, d image.Digest, copies ...*image.Layer) (bool, error) {
 	for _, l := range copies {
 		err := s.keep(ctx, d, l)
@@ -150,7 +152,8 @@ func (s RepairDir) Layer(d image.Digest) (image.Layer, bool) {
 	return image.Layer{DiffID: d, Size: fi.Size(), Open: func() (io.ReadCloser, error) { return os.Open(s.Path(d)) }}, true
 }
 
-// Source are the images that a repair is given. The zero value has none.
+// Source holds the image archives that a repair was given. The zero value has
+// none.
 type Source struct {
 	dir      string
 	archives []*image.Archive
@@ -213,8 +216,8 @@ func (s *Source) Layers(d image.Digest) (list []*image.Layer) {
 	return list
 }
 
-// Lost says that an image cannot be made whole, and what to do. name is what
-// people call it.
+// Lost returns the error for an image that cannot be repaired, with what to do
+// about it. name is the name of the image for people.
 func (s *Source) Lost(app, name, what string) error {
 	next := "get an artifact that carries it whole and run: mender-app verify --repair --from FILE.mender " + app
 	if s.dir != "" {

@@ -16,13 +16,13 @@ import (
 	"github.com/mender-app/mender-app/submodules"
 )
 
-// Shared content (delta/FORMAT.md): where an image may be built on one of
-// several bases, a first delta makes the files that the deltas for all of them
-// need, of files that all of them have. They are kept in one temporary file
-// until the image is rebuilt.
+// Shared content (delta/FORMAT.md): if an image can be built on one of several
+// bases, the deltas for all of them share some files. A first delta makes these
+// from files that every base has. They stay in one temporary file until the image
+// is rebuilt.
 
-// errNoBase says what a content with shared files lacks.
-var errNoBase = errors.New("the content is for an image with one of several bases, and which of them is here was not said")
+// errNoBase: shared content needs to know which of its bases is present.
+var errNoBase = errors.New("the content is for an image with several possible bases, and the call does not name the one that is present")
 
 // shared makes the shared content that comes before a delta and returns it as
 // old content.
@@ -117,7 +117,7 @@ func (b *beside) Headers(ctx context.Context, in delta.Digest) (delta.HeaderRead
 	return b.Old.Headers(ctx, in)
 }
 
-// merged stands for all layers of an image as one object.
+// merged presents all layers of an image as one object.
 type merged struct {
 	delta.Old
 	digest delta.Digest

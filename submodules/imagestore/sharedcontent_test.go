@@ -131,7 +131,7 @@ func TestReceiveShared(t *testing.T) {
 		is     error
 		says   string
 	}{
-		"no base is named":       {both, nil, nil, submodules.ErrBase, "which of them is here was not said"},
+		"no base is named":       {both, nil, nil, submodules.ErrBase, "does not name the one that is present"},
 		"another base":           {both, base[:1], nil, submodules.ErrBase, "lib/b"},
 		"a layer is missing":     {both, append(base[:1:1], image.DigestOf([]byte("x"))), nil, submodules.ErrBase, "is not there"},
 		"damaged below":          {both, base, func(l, _ []byte) { l[512+2000] ^= 1 }, submodules.ErrBase, `"lib/a"`},

@@ -14,10 +14,10 @@ import (
 	"github.com/mender-app/mender-app/submodules"
 )
 
-// vcdiff takes the shell reference's delta: xdelta3 between what `docker save`
-// gave for the current image and for the new one. The current image has to be
-// saved for it, in the same form: an engine that saves otherwise than the one
-// the delta was made with has no base for it.
+// vcdiff decodes the shell reference's delta: an xdelta3 file between the
+// `docker save` archives of the current and the new image. The current image is
+// saved again as the base, so the engine must save it in the same form as the one
+// that the delta was made with.
 func (rc *receiver) vcdiff(r io.Reader) error {
 	if rc.in.Current == "" {
 		return submodules.Mark(errors.New("the delta does not say which image it starts from"), submodules.ErrBase)
@@ -30,7 +30,7 @@ func (rc *receiver) vcdiff(r io.Reader) error {
 		return err
 	}
 	defer base.Close()
-	// What is not new in the target is in the base.
+	// The target may be as large as the base and what is new.
 	room, err := rc.room()
 	if err != nil {
 		return err
@@ -46,14 +46,14 @@ func (rc *receiver) vcdiff(r io.Reader) error {
 	return err
 }
 
-// OtherImage is the error of a store that has another image under a name than
-// the one that is asked for.
+// OtherImage is the error for a name that means another image than the one asked
+// for.
 func OtherImage(ref, want string, have image.Digest) error {
-	return submodules.Mark(fmt.Errorf("%s is to be %s and is %s here", ref, want, have), submodules.ErrNotFound)
+	return submodules.Mark(fmt.Errorf("%s should be %s, but on this device it is %s", ref, want, have), submodules.ErrNotFound)
 }
 
-// deepArchive takes the shell reference's deep delta: an archive with xdelta3
-// files in the places of layers.
+// deepArchive decodes the shell reference's deep delta: an archive with xdelta3
+// files in place of layers.
 func (rc *receiver) deepArchive(r io.Reader) error {
 	f, size, err := Spool(rc.in.TempDir, r)
 	if err != nil {
@@ -101,9 +101,8 @@ func (rc *receiver) deepArchive(r io.Reader) error {
 	return err
 }
 
-// oldBlobs gives old layers to be read in any order, as xdelta3 does: in place
-// where the store has them so, else from a file without a name, which is gone
-// when the blob is closed.
+// oldBlobs opens old layers for random access, which xdelta3 needs: in place if
+// the store allows that, else as an unlinked temporary copy.
 type oldBlobs struct {
 	old Old
 	dir string
@@ -151,7 +150,7 @@ func (o oldBlobs) OpenBlob(ctx context.Context, sum string) (archive.Blob, error
 	return osFile{f, size}, nil
 }
 
-// referenceError marks what is wrong with a reference delta, or its base.
+// referenceError marks errors of a reference delta or its base.
 func referenceError(err error) error {
 	var secondary *vcdiff.SecondaryError
 	switch {

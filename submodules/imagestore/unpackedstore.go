@@ -19,35 +19,35 @@ import (
 	"github.com/mender-app/mender-app/delta/tarstore"
 )
 
-// LayerParts are where a layer lies in a store that keeps both the blob it came as
-// and the directory it was unpacked to, as containerd does.
+// LayerParts tells where a store of containerd's kind keeps a layer: the blob that
+// it was received as, and the directory that it was unpacked to.
 type LayerParts struct {
 	// Blob opens the layer's tar as it is stored: plain, gzip or zstd. It is
 	// nil where the blob was discarded after unpacking.
 	Blob func(context.Context) (delta.File, error)
-	// Dir opens the directory that has the layer's files, and may have those of
-	// the layers below. It is nil where there is none within reach.
+	// Dir opens the directory with the layer's files. It may also have the files
+	// of the layers below. Dir is nil if the directory cannot be reached.
 	Dir func(context.Context) (*os.Root, error)
 }
 
-// UnpackedStore is what old content in such a store is read from.
+// UnpackedStore gives access to the layers and configs of such a store.
 type UnpackedStore struct {
 	// Layer finds a layer; one that is not there is delta.ErrNoObject.
 	Layer func(ctx context.Context, diffID image.Digest) (LayerParts, error)
 	// Config opens an image's config; one that is not there is delta.ErrNoObject.
 	Config func(ctx context.Context, digest image.Digest) (delta.File, error)
-	// TempDir takes a compressed layer of which a file is wanted that is not to
-	// be found unpacked, in a file without a name.
+	// TempDir is for unlinked copies of compressed layers, which are needed when a
+	// file is not found in the unpacked directory.
 	TempDir string
 	// Log takes what is worth knowing. Must be set.
 	Log func(format string, args ...any)
 }
 
-// Old opens the content. Files are read where the layer is unpacked, headers
-// and whole tars from its blob, unpacked as they are read: nothing is written,
-// and memory does not depend on the layer, as long as each file is where its
-// name in the tar says. One that is not (its directory is a link in a layer
-// below) is looked for in the blob.
+// Old opens the content. Files are read from the unpacked directory; headers and
+// whole tars are read from the blob and decompressed on the way. Nothing is
+// written, and memory does not depend on the layer's size. Only a file that is not
+// at its path (its directory is a link in a layer below) is read from a copy of
+// the blob.
 func (p UnpackedStore) Old() Old {
 	return &unpackedOld{from: p, layers: map[delta.Digest]*unpackedLayer{}}
 }
@@ -123,8 +123,8 @@ func (p *unpackedOld) OpenFile(ctx context.Context, in delta.Digest, name string
 	return l.blob.OpenFile(ctx, in, name)
 }
 
-// openIn opens a regular file of a directory that nothing opened in it leaves.
-// Lstat comes first: to open something like a FIFO would block.
+// openIn opens a regular file below root. Lstat comes first because opening a
+// FIFO would block.
 func openIn(root *os.Root, name string) (delta.File, error) {
 	fi, err := root.Lstat(name)
 	if err == nil && !fi.Mode().IsRegular() {
@@ -188,8 +188,8 @@ func (p *unpackedOld) Headers(ctx context.Context, in delta.Digest) (delta.Heade
 	return tarstore.NewHeaders(tar), nil
 }
 
-// Layer implements Old. A layer that is not compressed is a delta.File, too. The
-// size of a compressed one shows only when it is read, which is done for it.
+// Layer implements Old. A layer that is not compressed is a delta.File too. A
+// compressed layer is read once more for its size.
 func (p *unpackedOld) Layer(ctx context.Context, d image.Digest) (io.ReadCloser, int64, error) {
 	l, err := p.layer(ctx, delta.Digest(d))
 	if err != nil {
@@ -312,8 +312,8 @@ func Inflate(r io.Reader) (plain io.Reader, end func(), err error) {
 	return br, func() {}, nil
 }
 
-// Spool keeps a stream in a file without a name in dir, which is gone when it
-// is closed.
+// Spool copies a stream to an unlinked file in dir. The file is gone when it is
+// closed.
 func Spool(dir string, r io.Reader) (f *os.File, size int64, err error) {
 	if f, err = os.CreateTemp(dir, "spool-*"); err != nil {
 		return nil, 0, err
@@ -345,9 +345,9 @@ type osFile struct {
 
 func (f osFile) Size() int64 { return f.size }
 
-// Upper is the directory of a layer's own files in what containerd would mount
-// of a snapshot that stands on it (the uppermost of overlayfs, or the one that
-// is bound); "" if there is none to read as it lies there.
+// Upper returns the directory with a layer's own files, from the mount that
+// containerd would make for a snapshot on top of it: overlayfs' uppermost lower
+// directory, or the source of a bind mount. It is "" for other mounts.
 func Upper(kind, source string, options []string) string {
 	dir := ""
 	switch kind {

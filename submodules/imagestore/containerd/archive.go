@@ -60,9 +60,9 @@ func (s *Store) named(ctx context.Context, ref string, id imagestore.Identity) (
 	return nil, missing(ref, id)
 }
 
-// layerDir opens the directory of the uppermost layer of a chain, nil where it
-// is not unpacked, or to none that can be read as it lies there. One that is
-// lost is an error of the file system's.
+// layerDir opens the directory of the uppermost layer of a chain. It is nil if the
+// layer is not unpacked, or to no directory that can be read in place. A directory
+// that is lost is an error of the file system.
 func (s *Store) layerDir(ctx context.Context, chain image.Digest) (*os.Root, func(), error) {
 	nop := func() {}
 	if ok, err := s.committed(ctx, chain); err != nil || !ok {

@@ -16,8 +16,8 @@ import (
 	"github.com/mender-app/mender-app/submodules/imagestore"
 )
 
-// damage is what is wrong with a layer of an image. An image whose config or
-// manifest is not what its digest says is not there.
+// damage tells what is wrong with a layer of an image. An image whose config or
+// manifest does not match its digest counts as missing.
 type damage struct {
 	layer int           // index
 	blob  digest.Digest // is not what it should be; "" if it is, or is not there
@@ -26,10 +26,9 @@ type damage struct {
 	what  string
 }
 
-// Verify says what is wrong with an image, layer by layer and file by file;
-// nothing if it is whole: every layer's blob is read and compared with its
-// diffID, and the files that were unpacked of it with the blob. This is what
-// finds an image whose files a power cut emptied.
+// Verify returns what is wrong with an image, by layer and file; nothing if it is
+// whole. It compares every layer's blob with its diffID, and the unpacked files
+// with the blob. This finds an image whose files a power cut emptied.
 func (s *Store) Verify(ctx context.Context, ref string, id imagestore.Identity) ([]string, error) {
 	st, err := s.named(ctx, ref, id)
 	if errors.Is(err, submodules.ErrNotFound) {
@@ -49,7 +48,7 @@ func (s *Store) Verify(ctx context.Context, ref string, id imagestore.Identity) 
 	return problems, nil
 }
 
-// damages reads an image, of its layers those from the index on.
+// damages reads the layers of an image, beginning at index from.
 func (s *Store) damages(ctx context.Context, st *stored, from int) (list []damage, err error) {
 	chains := image.ChainIDs(st.diffIDs)
 	for i := from; i < len(st.diffIDs); i++ {
@@ -65,8 +64,8 @@ func (s *Store) damages(ctx context.Context, st *stored, from int) (list []damag
 	return list, nil
 }
 
-// layerBlob is the blob that the store has of an image's layer: the manifest's
-// own, else any other.
+// layerBlob returns a blob of an image's layer: the one that the manifest names,
+// or else any other that the store has.
 func (s *Store) layerBlob(ctx context.Context, st *stored, i int) (desc ocispec.Descriptor, ok bool, err error) {
 	if ok, err := s.holds(ctx, st.layers[i]); err != nil || ok {
 		return st.layers[i], ok, err
@@ -122,7 +121,7 @@ func (s *Store) compare(ctx context.Context, l *image.Layer, chain image.Digest)
 		files, bad = imagestore.Compare(ctx, r, dir, true)
 	}
 	if bad == nil {
-		// To the end, where it shows whether it is what it should be.
+		// Read to the end: only there the digest is compared.
 		_, bad = io.Copy(io.Discard, r)
 	}
 	if ctx.Err() != nil {

@@ -21,8 +21,8 @@ import (
 const labelExpire = "containerd.io/gc.expire"
 
 // Distrust implements imagestore.Store. It removes what only the lease of an
-// interrupted load holds, names of nothing, and the image itself, where it is
-// damaged.
+// interrupted load holds, references to images that cannot be read, and the image
+// itself if it is damaged.
 func (s *Store) Distrust(ctx context.Context, q imagestore.LoadRequest) error {
 	want := q.Want
 	url, _ := submodules.SplitURL(q.URL)
@@ -43,7 +43,7 @@ func (s *Store) Distrust(ctx context.Context, q imagestore.LoadRequest) error {
 	if err != nil || len(list) == 0 {
 		return err
 	}
-	s.log("image %s is damaged (%s): it is loaded again", st.config, list[0].what)
+	s.log("image %s is damaged (%s): loading it again", st.config, list[0].what)
 	if err := s.Delete(ctx, q.App, url, want); err != nil {
 		return err
 	}
@@ -56,9 +56,9 @@ func (s *Store) Distrust(ctx context.Context, q imagestore.LoadRequest) error {
 	return s.dropUnpacked(ctx, st, list, needed)
 }
 
-// dropUnpacked removes the damaged files of an image that is deleted, which
-// containers that have ended can still stand on. Where another image has them
-// or something runs from them it returns needed.
+// dropUnpacked removes the damaged files of a deleted image, which stopped
+// containers can still use. It returns the error needed if another image has them
+// or something runs from them.
 func (s *Store) dropUnpacked(ctx context.Context, st *stored, list []damage, needed error) error {
 	all := image.ChainIDs(st.diffIDs)
 	var chains []image.Digest
@@ -91,8 +91,9 @@ func (s *Store) dropUnpacked(ctx context.Context, st *stored, list []damage, nee
 	return s.removeSnapshots(ctx, chains)
 }
 
-// dropHollow removes own references of an image whose manifest or config cannot
-// be read: no list has them, and they keep containerd from collecting the rest.
+// dropHollow removes own references to an image whose manifest or config cannot be
+// read. Such references are in no list, and keep containerd from collecting the
+// rest of the image.
 func (s *Store) dropHollow(ctx context.Context, want imagestore.Identity) error {
 	list, err := s.client.ImageService().List(ctx)
 	if err != nil {
@@ -109,8 +110,8 @@ func (s *Store) dropHollow(ctx context.Context, want imagestore.Identity) error 
 		if len(have) > 0 {
 			continue
 		}
-		s.log("the name %s stands for nothing: it is dropped", img.Name)
-		// The other names of the same manifest are as hollow.
+		s.log("removing the reference %s: its image cannot be read", img.Name)
+		// The same is true of the other references to this manifest.
 		for _, other := range list {
 			if other.Target.Digest == img.Target.Digest {
 				if err := ignoreMissing(s.client.ImageService().Delete(ctx, other.Name, images.SynchronousDelete())); err != nil {
@@ -122,10 +123,10 @@ func (s *Store) dropHollow(ctx context.Context, want imagestore.Identity) error 
 	return nil
 }
 
-// endLeases ends the leases that were given before the machine was started and
-// would end by themselves within a day: nobody has them any more. containerd
-// then collects what only they held: blobs, layers that were unpacked and not
-// synced, and what was half unpacked.
+// endLeases ends the leases that were created before the machine was started and
+// would expire within a day: nobody uses them any more. containerd then collects
+// what only they held: blobs, unpacked layers that were not synced, and layers
+// that were being unpacked.
 func (s *Store) endLeases(ctx context.Context) error {
 	ls := s.client.LeasesService()
 	list, err := ls.List(ctx)
@@ -133,11 +134,11 @@ func (s *Store) endLeases(ctx context.Context) error {
 		return fmt.Errorf("containerd leases: %w", err)
 	}
 	for _, l := range list {
-		// One of the future was given before the clock was set back.
+		// A lease from the future was created before the clock was set back.
 		if l.Labels[labelExpire] == "" || !l.CreatedAt.Before(s.booted) && !l.CreatedAt.After(time.Now().Add(time.Minute)) {
 			continue
 		}
-		s.log("the lease %s of a load that was interrupted is ended", l.ID)
+		s.log("ending the lease %s of an interrupted load", l.ID)
 		if err := ls.Delete(ctx, l, leases.SynchronousDelete); err != nil && !errdefs.IsNotFound(err) {
 			return fmt.Errorf("end lease %s: %w", l.ID, err)
 		}
@@ -158,7 +159,7 @@ func (s *Store) collect(ctx context.Context) error {
 	return nil
 }
 
-// bootTime is when the machine was started, by its clock of now.
+// bootTime is when the machine was started, by its present clock.
 func bootTime() time.Time {
 	var info unix.Sysinfo_t
 	if err := unix.Sysinfo(&info); err != nil {

@@ -53,7 +53,7 @@ func (s *Store) Present(ctx context.Context, diffIDs []image.Digest) (map[image.
 	return present, nil
 }
 
-// blobs returns the blobs the content store has of layers.
+// blobs returns the layers' blobs that the content store has.
 func (s *Store) blobs(ctx context.Context, diffIDs []image.Digest) (map[image.Digest]ocispec.Descriptor, error) {
 	found := map[image.Digest]ocispec.Descriptor{}
 	want := map[image.Digest]bool{}
@@ -119,7 +119,7 @@ func (s *Store) ingest(ctx context.Context, r io.Reader, want digest.Digest, lab
 		want = w.Digest()
 		err = w.Commit(ctx, n, want, content.WithLabels(labels))
 		if errdefs.IsAlreadyExists(err) {
-			// What is there already the lease does not get by itself (1.6).
+			// A blob that is there already is not added to the lease (1.6).
 			err = s.hold(ctx, "content", want.String())
 		}
 	}
@@ -130,7 +130,7 @@ func (s *Store) ingest(ctx context.Context, r io.Reader, want digest.Digest, lab
 	return want, n, nil
 }
 
-// hold puts something that is there under the context's lease.
+// hold adds something that is there already to the context's lease.
 func (s *Store) hold(ctx context.Context, kind, id string) error {
 	lease, ok := leases.FromContext(ctx)
 	if !ok {
@@ -143,8 +143,8 @@ func (s *Store) hold(ctx context.Context, kind, id string) error {
 	return nil
 }
 
-// holdPresent holds the parts of an image that are there, of which other images
-// may go meanwhile.
+// holdPresent holds the parts of an image that are there already: the images that
+// they belong to may be deleted meanwhile.
 func (s *Store) holdPresent(ctx context.Context, blobs map[image.Digest]ocispec.Descriptor, diffIDs []image.Digest) error {
 	for _, desc := range blobs {
 		if err := s.hold(ctx, "content", desc.Digest.String()); err != nil {
@@ -162,8 +162,7 @@ func (s *Store) holdPresent(ctx context.Context, blobs map[image.Digest]ocispec.
 	return nil
 }
 
-// put writes a config or a manifest, in the place of what a power cut may have
-// left of it.
+// put writes a config or a manifest. It replaces one that a power cut damaged.
 func (s *Store) put(ctx context.Context, data []byte, labels map[string]string) error {
 	d := digest.FromBytes(data)
 	if has, err := s.holds(ctx, ocispec.Descriptor{Digest: d}); err != nil {
@@ -181,11 +180,11 @@ func (s *Store) put(ctx context.Context, data []byte, labels map[string]string) 
 	return err
 }
 
-// dropBlobs removes blobs, files and all: containerd takes one whose file is
+// dropBlobs removes blobs with their files: containerd takes a blob whose file is
 // there for whole.
 func (s *Store) dropBlobs(ctx context.Context, blobs ...digest.Digest) error {
 	for _, d := range blobs {
-		s.log("the blob %s is damaged: it is dropped", d)
+		s.log("removing the damaged blob %s", d)
 		if err := ignoreMissing(s.content().Delete(ctx, d)); err != nil {
 			return fmt.Errorf("drop blob %s: %w", d, err)
 		}
@@ -193,10 +192,10 @@ func (s *Store) dropBlobs(ctx context.Context, blobs ...digest.Digest) error {
 	return s.collect(ctx)
 }
 
-// Load implements imagestore.Target. Blobs go into the content store as they
-// come, under a lease; the image gets its name only when it is unpacked, which
-// also verifies every layer against its diffID. What is broken off before that
-// containerd collects by itself.
+// Load implements imagestore.Target. Blobs are written to the content store as
+// they arrive, under a lease. The image gets its name only when it is unpacked,
+// which also verifies every layer against its diffID. If the load fails before
+// that, containerd collects what is left by itself.
 func (s *Store) Load(ctx context.Context, archive io.Reader) error {
 	err := s.load(ctx, archive)
 	if err != nil && strings.Contains(err.Error(), unix.ENOSPC.Error()) {
@@ -310,7 +309,7 @@ func (s *Store) unpack(ctx context.Context, st *stored) error {
 	}
 	defer func() { _ = release(context.WithoutCancel(ctx)) }()
 	if err = s.unpackLayers(ctx, st); errdefs.IsNotFound(err) {
-		// A layer below, which another image had, went with that meanwhile.
+		// A layer below belonged to another image, which was deleted meanwhile.
 		err = s.unpackLayers(ctx, st)
 	}
 	if err != nil {

@@ -22,9 +22,9 @@ import (
 	"github.com/mender-app/mender-app/submodules/imagestore"
 )
 
-// Old implements imagestore.Target: configs and layers of the images the store
-// has, read in place. The headers of a layer are in its blob; one whose blob was
-// discarded after it was unpacked has its files alone to give, which is too
+// Old implements imagestore.Target: it reads the configs and layers of the store's
+// images in place. The headers of a layer are in its blob. If the blob was
+// discarded after unpacking, only the layer's files can be read, which is too
 // little for most deltas.
 func (s *Store) Old(ctx context.Context, _ []image.Digest) (imagestore.Old, error) {
 	list, err := s.all(ctx)
@@ -57,7 +57,7 @@ func (s *Store) parts(ctx context.Context, list []*stored, d image.Digest) (part
 			continue
 		}
 		desc := st.layers[i]
-		// The blob that is not compressed is the better one.
+		// Prefer a blob that is not compressed.
 		if parts.Blob == nil || desc.Digest == digest.Digest(d) {
 			if held, err := s.holds(ctx, desc); err != nil {
 				return parts, err
@@ -110,9 +110,8 @@ func (s *Store) unpackedDir(ctx context.Context, chain image.Digest) (*os.Root, 
 	return dir, err
 }
 
-// Save implements imagestore.Target: it gives what `ctr images export` does,
-// which is what the shell reference's deltas of images on Kubernetes start
-// from.
+// Save implements imagestore.Target: it writes what `ctr images export` writes. On
+// Kubernetes, the shell reference's deltas start from that.
 func (s *Store) Save(ctx context.Context, ref string) (*os.File, int64, error) {
 	ref, want := submodules.SplitURL(ref)
 	st, err := s.named(ctx, ref, imagestore.Identity{})

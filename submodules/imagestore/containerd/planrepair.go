@@ -62,8 +62,8 @@ func (t repairStore) PlanRepair(ctx context.Context, q imagestore.RepairRequest,
 			return nil, err
 		}
 	}
-	// Which of the files are damaged is known only now: some could not be
-	// compared before there was a whole blob.
+	// Only now it is known which files are damaged: some could not be compared
+	// before there was a whole blob.
 	for _, st := range p.list {
 		img, err := p.image(ctx, st)
 		if err != nil {
@@ -110,7 +110,8 @@ func (p *planner) survey(ctx context.Context, want []imagestore.Damaged) error {
 	return nil
 }
 
-// note reads the layers of an image from an index on, and notes what is wrong.
+// note reads the layers of an image, beginning at index from, and notes the
+// damages.
 func (p *planner) note(ctx context.Context, st *stored, from int) error {
 	list, err := p.s.damages(ctx, st, from)
 	if err != nil {
@@ -194,7 +195,7 @@ func (p *planner) copies(ctx context.Context, d image.Digest) (copies []*image.L
 	return copies, err
 }
 
-// keep keeps a layer, false if it is nowhere whole.
+// keep keeps a layer. It returns false if there is no whole copy.
 func (p *planner) keep(ctx context.Context, d image.Digest) (bool, error) {
 	return p.k.Layer(ctx, d, func() ([]*image.Layer, error) { return p.copies(ctx, d) })
 }
@@ -218,8 +219,8 @@ func (p *planner) keepAll(ctx context.Context, w imagestore.Damaged) (imagestore
 	return img, nil
 }
 
-// keepLacking keeps the layers of an image that its blobs do not give, and
-// compares with them what was unpacked.
+// keepLacking keeps the layers of an image that have no whole blob, and compares
+// the unpacked files with them.
 func (p *planner) keepLacking(ctx context.Context, st *stored) error {
 	chains := image.ChainIDs(st.diffIDs)
 	for i, what := range p.lacks[st] {
@@ -244,8 +245,8 @@ func (p *planner) keepLacking(ctx context.Context, st *stored) error {
 	return nil
 }
 
-// image is what has to be done for an image: nil if nothing. From its lowest
-// damaged layer on it is unpacked again, for which all its blobs are needed.
+// image returns what has to be done for an image, nil if nothing. The image is
+// unpacked again from its lowest damaged layer on, which needs all blobs above.
 func (p *planner) image(ctx context.Context, st *stored) (*imagestore.RepairImage, error) {
 	chains := image.ChainIDs(st.diffIDs)
 	low := slices.IndexFunc(chains, func(c image.Digest) bool { return p.chains[c] })
@@ -298,7 +299,8 @@ func (p *planner) image(ctx context.Context, st *stored) (*imagestore.RepairImag
 	return img, nil
 }
 
-// users are the applications whose containers stand on what is unpacked again.
+// users returns the applications whose containers use the layers that are
+// unpacked again.
 func (p *planner) users(ctx context.Context, plan *imagestore.RepairPlan) ([]string, error) {
 	keys, err := p.s.standing(ctx, plan.Chains)
 	if err != nil {

@@ -252,9 +252,9 @@ func (s *Store) runningTasks(ctx context.Context) (map[string]bool, error) {
 	return running, nil
 }
 
-// livePods returns the uids of the pods of which anything runs: a container
-// between two of its crashes needs its image as well, and the sandbox of its pod
-// runs then.
+// livePods returns the uids of the pods in which anything runs. A container that
+// waits for a restart after a crash needs its image too; the sandbox of its pod
+// runs meanwhile.
 func livePods(list []containers.Container, running map[string]bool) map[string]bool {
 	pods := map[string]bool{}
 	for _, c := range list {
@@ -265,12 +265,12 @@ func livePods(list []containers.Container, running map[string]bool) map[string]b
 	return pods
 }
 
-// Delete takes url from the application's own reference to the image (id's, or
-// without one the image url names now). If it has others the name url goes with
-// it, unless another application has the image or a container was made by that
-// name. With the last url the reference goes, and with the last reference of
-// anyone the image. One that a container runs and no other application needs
-// stays as it is. One that is not there is no error.
+// Delete removes url from the application's own reference to an image: the one
+// with identity id, or else the one that url names now. If the reference has other
+// urls, the name url is removed too, unless another application has the image or a
+// container was made by that name. With the last url the reference is removed, and
+// with the last reference of any application the image. An image that a container
+// runs and no other application needs is not changed. A missing image is no error.
 func (s *Store) Delete(ctx context.Context, app, url string, id imagestore.Identity) error {
 	list, err := s.all(ctx)
 	if err != nil {
@@ -326,8 +326,8 @@ func (s *Store) deleteOne(ctx context.Context, app, url, own string, st *stored)
 	if used.of(st) && !s.ownedByOthers(app, st) {
 		return nil
 	}
-	// Names that are no one's: the one we gave it, and those the CRI plugin
-	// makes of every image.
+	// Names that belong to nobody else: the one we gave the image, and those that
+	// the CRI plugin gives every image.
 	var derived []string
 	others := false
 	for _, n := range st.names {

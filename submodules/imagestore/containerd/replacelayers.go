@@ -23,18 +23,18 @@ type repairStore struct {
 	stop  func(ctx context.Context, app string) error
 }
 
-// RepairStore returns the store as one to be repaired: layers whose files are
-// damaged are unpacked again, with all that stands on them, and damaged blobs
-// replaced. Only damaged files make it stop applications.
+// RepairStore returns the store as one to be repaired. Layers with damaged files
+// are unpacked again, with all layers on top of them; damaged blobs are replaced.
+// Applications are stopped only if files are damaged.
 //
-// users returns the applications that run the containers, which are made of
-// images with the own references refs; a container of nobody is an error. stop
-// ends an application's containers, with its data kept.
+// users returns the applications that the containers belong to; their images have
+// the own references refs. A container of no application is an error. stop stops
+// an application's containers and keeps its data.
 func (s *Store) RepairStore(users func(ctx context.Context, refs []string, running []Container) (apps []string, err error), stop func(ctx context.Context, app string) error) imagestore.RepairStore {
 	return repairStore{s, users, stop}
 }
 
-// Container is one of a pod of which anything runs.
+// Container is a container of a pod in which anything runs.
 type Container struct{ ID, PodUID, PodNamespace, Pod string }
 
 func (c Container) String() string {
@@ -94,8 +94,8 @@ func (s *Store) Damages(ctx context.Context, img imagestore.Stored) ([]string, e
 	return s.Verify(ctx, "", img.Identity)
 }
 
-// holdFloors keeps containerd from collecting the layers that stay while those
-// on top of them are away.
+// holdFloors keeps containerd from collecting the whole layers below the damaged
+// ones while those are removed.
 func (s *Store) holdFloors(ctx context.Context, plan *imagestore.RepairPlan) (release func(), err error) {
 	held, end, err := s.client.WithLease(ctx)
 	if err != nil {
@@ -114,8 +114,8 @@ func (s *Store) holdFloors(ctx context.Context, plan *imagestore.RepairPlan) (re
 	return release, nil
 }
 
-// standing are the snapshots of chains, and all that stand on them, each after
-// those on it.
+// standing returns the snapshots of chains and all that are based on them, each
+// after those based on it.
 func (s *Store) standing(ctx context.Context, chains []image.Digest) (keys []string, err error) {
 	children, there := map[string][]string{}, map[string]bool{}
 	err = s.snapshots().Walk(ctx, func(_ context.Context, info snapshots.Info) error {
@@ -141,8 +141,8 @@ func (s *Store) standing(ctx context.Context, chains []image.Digest) (keys []str
 	return keys, nil
 }
 
-// removeSnapshots removes the snapshots of chains with all that stand on them,
-// and the records of containers that have ended. What still ends is waited for.
+// removeSnapshots removes the snapshots of chains, all that are based on them, and
+// the records of stopped containers. It waits for containers that are stopping.
 func (s *Store) removeSnapshots(ctx context.Context, chains []image.Digest) error {
 	for end := time.Now().Add(time.Minute); ; {
 		keys, err := s.standing(ctx, chains)
@@ -167,8 +167,8 @@ func (s *Store) removeSnapshots(ctx context.Context, chains []image.Digest) erro
 	}
 }
 
-// removeStanding removes snapshots, and what has ended of which they are the
-// files. What keeps it from that and may pass is left.
+// removeStanding removes snapshots and the stopped containers that use them. left
+// is an obstacle that may pass.
 func (s *Store) removeStanding(ctx context.Context, keys []string) (left, err error) {
 	running, ended, err := s.containersOf(ctx, keys)
 	if err != nil {
@@ -191,16 +191,16 @@ func (s *Store) removeStanding(ctx context.Context, keys []string) (left, err er
 		if !errdefs.IsFailedPrecondition(err) {
 			return nil, err
 		}
-		// There is something new on it; or something that was on it was
-		// collected, which containerd does not strike off below (1.6): then its
-		// collector alone removes this one.
+		// Something new is based on it. Or something that was based on it was
+		// collected, and containerd 1.6 still counts it: then only the garbage
+		// collector can remove this one.
 		return err, s.unreference(ctx, keys)
 	}
 	return nil, nil
 }
 
-// unreference has containerd collect snapshots that only images have. Unpacking
-// an image gives it the reference back.
+// unreference makes containerd collect snapshots that only images use. Unpacking
+// an image restores its reference.
 func (s *Store) unreference(ctx context.Context, keys []string) error {
 	list, err := s.all(ctx)
 	if err != nil {
@@ -219,8 +219,8 @@ func (s *Store) unreference(ctx context.Context, keys []string) error {
 	return s.collect(ctx)
 }
 
-// containersOf returns the containers whose files are in the snapshots: those
-// of pods of which anything runs, and the ids of the others.
+// containersOf returns the containers that use the snapshots: those of pods in
+// which anything runs, and the ids of the others.
 func (s *Store) containersOf(ctx context.Context, keys []string) (running []Container, ended []string, err error) {
 	list, err := s.client.ContainerService().List(ctx)
 	if err != nil {

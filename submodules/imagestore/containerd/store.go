@@ -1,7 +1,7 @@
 // Package containerd is the image store of a Kubernetes node: containerd's
-// namespace k8s.io. Images are found by what they are (config digest and
-// diffIDs), never by a name alone, and bear the label that keeps the kubelet
-// from collecting them as long as an application needs them.
+// namespace k8s.io. Images are found by their identity (config digest and
+// diffIDs), never by a name alone. While an application needs an image, a label
+// keeps the kubelet from collecting it.
 //
 // It must not know Kubernetes' objects, nor who calls it.
 package containerd
@@ -97,7 +97,7 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 	return s, nil
 }
 
-// SetLog gives what is worth knowing to log from now on.
+// SetLog sets the function that log lines go to.
 func (s *Store) SetLog(log func(format string, args ...any)) { s.log = log }
 
 // Close ends the connection.
@@ -150,14 +150,14 @@ type stored struct {
 }
 
 // is reports whether the image has that identity. id.Config may be the digest of
-// a manifest that it was loaded by, which one of its names then says.
+// the manifest that it was loaded by: one of its names has that digest then.
 func (st *stored) is(id imagestore.Identity) bool {
 	known := st.config == id.Config || slices.ContainsFunc(st.names, func(n string) bool { return imagestore.IsManifestRef(n, id.Config) })
 	return known && (id.DiffIDs == nil || slices.Equal(st.diffIDs, id.DiffIDs))
 }
 
-// own is the application's own reference to the image, by what the image is
-// asked for; id is the zero value where any will do.
+// own returns the application's own reference to the image, by the digest that it
+// was asked for with. With the zero id it is OwnRef.
 func (st *stored) own(app string, id imagestore.Identity) string {
 	if id.Config == "" || id.Config == st.config {
 		return imagestore.OwnRef(app, st.config)
@@ -176,8 +176,8 @@ func (st *stored) owns(app string) (refs []string) {
 	return refs
 }
 
-// all returns what the store has. Images whose manifest or config is not there,
-// or damaged, are left out: they cannot run.
+// all returns the store's images. It leaves out images whose manifest or config is
+// missing or damaged: they cannot run.
 func (s *Store) all(ctx context.Context) ([]*stored, error) {
 	list, err := s.client.ImageService().List(ctx)
 	if err != nil {
@@ -247,8 +247,8 @@ func (s *Store) resolve(ctx context.Context, desc ocispec.Descriptor, depth int)
 	}}, nil
 }
 
-// readSmall reads a manifest or a config, nil if it is not there or not what its
-// digest says. An error is the connection's or the context's.
+// readSmall reads a manifest or a config. It is nil if the blob is missing or does
+// not match its digest. An error comes from the connection or the context.
 func (s *Store) readSmall(ctx context.Context, desc ocispec.Descriptor) ([]byte, error) {
 	data, err := content.ReadBlob(ctx, s.content(), ocispec.Descriptor{Digest: desc.Digest, Size: desc.Size})
 	if err != nil && (ctx.Err() != nil || errdefs.IsUnavailable(err)) {
@@ -335,8 +335,8 @@ func (s *Store) Has(ctx context.Context, id imagestore.Identity) (bool, error) {
 	return s.whole(ctx, st)
 }
 
-// Find implements imagestore.Store. An image that cannot run is not there: to
-// load it again makes it whole.
+// Find implements imagestore.Store. An image that cannot run counts as missing:
+// loading it again repairs it.
 func (s *Store) Find(ctx context.Context, _ string, id imagestore.Identity, hint string) (imagestore.Stored, error) {
 	st, err := s.find(ctx, id)
 	if err != nil {

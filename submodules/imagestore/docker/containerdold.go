@@ -14,8 +14,8 @@ import (
 	"github.com/mender-app/mender-app/submodules/imagestore"
 )
 
-// held layers and configs of the containerd image store, read in place: blobs
-// in the content store, files where the snapshotter unpacked them.
+// containerdOld reads layers and configs of the containerd image store in place:
+// blobs from the content store, files from where the snapshotter unpacked them.
 type containerdOld struct {
 	imagestore.Old
 	dirs   contentDirs
@@ -28,8 +28,8 @@ type layerPlace struct {
 	chain image.Digest
 }
 
-// openContainerdOld reads what the store has. It is nil where the engine's store is
-// another one, or the content store out of reach.
+// openContainerdOld lists what the store has. It returns nil if the engine has
+// another store, or the content store cannot be reached.
 func (e *Engine) openContainerdOld(ctx context.Context, tempDir string) (*containerdOld, error) {
 	if ctd, err := e.containerd(ctx); err != nil || !ctd {
 		return nil, err
@@ -53,7 +53,7 @@ func (e *Engine) openContainerdOld(ctx context.Context, tempDir string) (*contai
 		chains := image.ChainIDs(img.DiffIDs)
 		for i, d := range img.DiffIDs {
 			desc := img.layers[i]
-			// The blob that is not compressed is the better one.
+			// Prefer a blob that is not compressed.
 			if _, have := p.layers[d]; desc.Digest.Valid() && dirs.has(desc) && (!have || desc.Digest == d) {
 				p.layers[d] = layerPlace{desc.Digest, chains[i]}
 			}
@@ -138,8 +138,8 @@ func (e *Engine) containerdRoots(ctx context.Context) (map[string]string, error)
 	return s.roots(ctx)
 }
 
-// old is the engine's old content: in place where it can be, else out of
-// docker save. layers are those that will be asked for.
+// old opens the engine's old content: in place if possible, else through docker
+// save. layers are those that will be asked for.
 func (e *Engine) old(ctx context.Context, layers []image.Digest, tempDir string) (imagestore.Old, error) {
 	o, err := e.openOverlay(ctx)
 	if err != nil {

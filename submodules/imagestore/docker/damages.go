@@ -41,10 +41,10 @@ func (e *Engine) Verify(ctx context.Context, app string, id imagestore.Identity,
 	return submodules.Mark(errors.Join(errs...), submodules.ErrContent)
 }
 
-// Damages reads an image once, with all its layers, and returns those that are
-// not what their diffIDs say; none means that the image is whole. Where the
-// store is on this machine, that is its files as containers see them: an image
-// whose files a power cut emptied is listed and saved by some engines.
+// Damages reads an image with all its layers once, and returns the layers that do
+// not match their diffIDs. If the store is on this machine, it reads the files as
+// containers see them: some engines list and save an image whose files a power
+// cut emptied.
 func (e *Engine) Damages(ctx context.Context, img Image) ([]Damage, error) {
 	o, err := e.openOverlay(ctx)
 	if err != nil {
@@ -119,7 +119,7 @@ func (f *findings) list() []string {
 	return f.what
 }
 
-// zeros is what a missing file is read as, so that the rest can be.
+// zeros replaces a missing file, so that the rest of the layer can be read.
 type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }

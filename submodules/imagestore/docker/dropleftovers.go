@@ -40,13 +40,13 @@ func (t target) Distrust(ctx context.Context, s imagestore.LoadRequest) error {
 	return e.dropUnused(ctx, s.Want.DiffIDs)
 }
 
-// dropSnapshots removes what the containerd store has unpacked of diffIDs and no
-// image has, the uppermost first. The lease of a load that a power cut ended
+// dropSnapshots removes those snapshots of diffIDs in the containerd store that
+// belong to no image, the uppermost first. If a power cut ended a load, its lease
 // keeps such snapshots for a day, and every load in that time takes them for
-// present. One that something builds on refuses to go, and so does not; after an
-// unclean boot this may also be a record that containerd has of a snapshot that
-// its snapshotter has lost, and does not list. Only containerd's own collection
-// removes that: so the leases end before.
+// present. A snapshot that others build on stays. After an unclean boot,
+// containerd may also have a record of a snapshot that its snapshotter has lost.
+// Only containerd's garbage collection removes that, so the leases are ended
+// first.
 func (e *Engine) dropSnapshots(ctx context.Context, diffIDs []image.Digest, uncleanBoot bool) error {
 	at, err := e.openSnapshots(ctx)
 	if err != nil || at == nil {
@@ -56,10 +56,10 @@ func (e *Engine) dropSnapshots(ctx context.Context, diffIDs []image.Digest, uncl
 	if uncleanBoot {
 		n, err := at.endLeases(ctx)
 		if n > 0 {
-			e.log(fmt.Sprintf("%d leases of interrupted loads are ended", n))
+			e.log(fmt.Sprintf("ended %d leases of interrupted loads", n))
 		}
 		if err != nil {
-			e.log(fmt.Sprintf("what interrupted loads left stays leased: %v", err))
+			e.log(fmt.Sprintf("could not end the leases of interrupted loads: %v", err))
 		}
 	}
 	all, err := e.all(ctx)
@@ -70,22 +70,22 @@ func (e *Engine) dropSnapshots(ctx context.Context, diffIDs []image.Digest, uncl
 	for i := len(chains) - 1; i >= longestChain(all, diffIDs); i-- {
 		switch gone, err := at.remove(ctx, chains[i]); {
 		case err != nil:
-			e.log(fmt.Sprintf("a layer that an interrupted load may have left stays: %v", err))
+			e.log(fmt.Sprintf("could not remove a layer that an interrupted load may have left: %v", err))
 		case gone:
-			e.log("a layer that an interrupted load left is dropped: " + diffIDs[i].String())
+			e.log("removed a layer that an interrupted load left: " + diffIDs[i].String())
 		}
 	}
 	return nil
 }
 
-// deleteDamaged deletes the image if it is not whole. One that something else
-// has, too, cannot be loaded again.
+// deleteDamaged deletes the image if it is damaged. If something else uses it, it
+// cannot be loaded again: that is an error.
 func (e *Engine) deleteDamaged(ctx context.Context, s imagestore.LoadRequest, img Image) error {
 	damages, err := e.Damages(ctx, img)
 	if err != nil || len(damages) == 0 {
 		return err
 	}
-	e.log(fmt.Sprintf("image %s is damaged (%s): it is loaded again", img.Config, damages[0]))
+	e.log(fmt.Sprintf("image %s is damaged (%s): loading it again", img.Config, damages[0]))
 	ref, _ := submodules.SplitURL(s.URL)
 	if err := e.Delete(ctx, s.App, img, ref); err != nil {
 		return err
@@ -99,11 +99,11 @@ func (e *Engine) deleteDamaged(ctx context.Context, s imagestore.LoadRequest, im
 	return nil
 }
 
-// dropUnused drops the layers at the bottom of diffIDs that the classic store
-// has and no image. When an engine is killed, or the machine loses power, in
-// the middle of a load, such layers are left; the engine takes them for present
-// for ever after, with whatever they contain, and has no call to remove them.
-// So they are made an image, and that is removed.
+// dropUnused removes the lowest layers of diffIDs that the classic store has
+// without an image. They are left if the engine is killed, or the machine loses
+// power, during a load. From then on the engine takes them for present, whatever
+// they contain, and has no call to remove them. So an image is made of them, and
+// that is removed.
 func (e *Engine) dropUnused(ctx context.Context, diffIDs []image.Digest) error {
 	o, err := e.openOverlay(ctx)
 	if err != nil || o == nil {
@@ -128,7 +128,7 @@ func (e *Engine) dropUnused(ctx context.Context, diffIDs []image.Digest) error {
 	if n <= used {
 		return nil
 	}
-	e.log(fmt.Sprintf("%d layers that an interrupted load left are dropped", n-used))
+	e.log(fmt.Sprintf("removing %d layers that an interrupted load left", n-used))
 	config, err := json.Marshal(map[string]any{
 		"architecture": "amd64", "os": "linux", // of no matter: nothing runs it
 		"config": map[string]any{"Labels": map[string]string{"mender-app.dropped": "layers of an interrupted load"}},
@@ -139,8 +139,8 @@ func (e *Engine) dropUnused(ctx context.Context, diffIDs []image.Digest) error {
 	}
 	id := image.DigestOf(config)
 	if err := (target{e: e}).Load(ctx, bytes.NewReader(namesOnly(id, config, diffIDs[:n]))); err != nil {
-		// The engine does not have them either: it has the directory alone.
-		e.log(fmt.Sprintf("they stay: %v", err))
+		// The engine does not know them: only their directories are there.
+		e.log(fmt.Sprintf("could not remove them: %v", err))
 		return nil
 	}
 	if _, err := e.cli.ImageRemove(ctx, id.String(), dimage.RemoveOptions{Force: true, PruneChildren: true}); err != nil && !IsNotFound(err) {

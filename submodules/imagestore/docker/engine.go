@@ -143,8 +143,9 @@ func (e *Engine) root(ctx context.Context) (string, error) {
 	if !strings.HasPrefix(e.host, "unix://") || info.DockerRootDir == "" {
 		return "", nil
 	}
-	// A socket can be forwarded from elsewhere, and the path exist by chance.
-	// That does no harm: what is read there is verified, and synced in vain.
+	// A socket can be forwarded from another machine, and the path exist here by
+	// chance. That does no harm: what is read there is verified, and to sync it is
+	// only superfluous.
 	if _, err := os.ReadDir(info.DockerRootDir); err != nil {
 		return "", nil
 	}

@@ -26,7 +26,8 @@ type Image struct {
 	Platform image.Platform
 	Size     int64 // bytes unpacked, as the engine counts them
 
-	// manifest is what the caller knows the image by, if not by its config.
+	// manifest is the digest that the caller identifies the image by, if that is
+	// not its config's.
 	manifest image.Digest
 
 	// layers are the blobs of the layers in the containerd store, where they
@@ -74,10 +75,10 @@ func (e *Engine) Inspect(ctx context.Context, ref string) (Image, error) {
 	return img, nil
 }
 
-// Find returns the image with that identity, under whatever name: the
-// application's own reference and hint (if any) are tried first, then every
-// image of the engine. Where it was loaded by the digest of a manifest, and the
-// identity has that, the application's own reference says which it is.
+// Find returns the image with that identity, whatever its names. It tries the
+// application's own reference and hint (if any) first, then all images of the
+// engine. If the identity has the digest of the manifest that the image was loaded
+// by, the application's ManifestRef leads to it.
 func (e *Engine) Find(ctx context.Context, app string, id imagestore.Identity, hint string) (Image, error) {
 	refs := []string{imagestore.OwnRef(app, id.Config)}
 	if ctd, err := e.containerd(ctx); err != nil {
@@ -193,8 +194,8 @@ func (e *Engine) Own(ctx context.Context, app string) ([]Image, error) {
 	return own, nil
 }
 
-// Ref is the application's own reference to the image, whether it has it or not:
-// by what the image was asked for.
+// Ref returns the application's own reference for the image, by the digest that it
+// was asked for with. The image may not have that reference.
 func (img Image) Ref(app string) string {
 	if img.manifest != "" {
 		return imagestore.ManifestRef(app, img.manifest)
@@ -202,8 +203,8 @@ func (img Image) Ref(app string) string {
 	return imagestore.OwnRef(app, img.Config)
 }
 
-// OwnRef returns an own reference of the application that the image has: Ref, or
-// else another.
+// OwnRef returns an own reference of the application that the image really has:
+// Ref, or else another one.
 func (img Image) OwnRef(app string) (string, bool) {
 	if slices.Contains(img.Tags, img.Ref(app)) {
 		return img.Ref(app), true
@@ -219,8 +220,8 @@ func (img Image) OwnRef(app string) (string, bool) {
 	return "", false
 }
 
-// Known reports whether digest is what an application knows the image by: that of
-// its config, or of a manifest it was loaded by.
+// Known reports whether an application identifies the image by digest: the digest
+// of its config, or of the manifest that it was loaded by.
 func (img Image) Known(app string, digest image.Digest) bool {
 	return digest == img.Config || slices.Contains(img.Tags, imagestore.ManifestRef(app, digest))
 }
@@ -256,9 +257,9 @@ func (e *Engine) Untag(ctx context.Context, ref string) (removed bool, err error
 	return false, fmt.Errorf("remove image reference %s: %w", ref, err)
 }
 
-// DeleteName removes one of the names that an application has for an image it
-// needs by another name, too: the tag url, if it still names this image, no
-// other application has the image and no container was made by that name.
+// DeleteName removes one name of an image that the application still needs by
+// another name. The tag url goes if it still names this image, no other
+// application has the image, and no container was made by that name.
 func (e *Engine) DeleteName(ctx context.Context, app string, img Image, url string) error {
 	list, err := e.cli.ContainerList(ctx, container.ListOptions{All: true})
 	if err != nil {
@@ -273,8 +274,8 @@ func (e *Engine) DeleteName(ctx context.Context, app string, img Image, url stri
 	return e.untag(ctx, img, tagsToRemove(app, img, url))
 }
 
-// tagsToRemove returns those of urls that name the image, unless another
-// application has it: they may be its names.
+// tagsToRemove returns those of urls that name the image. It returns none if
+// another application has the image: the names may be that one's.
 func tagsToRemove(app string, img Image, urls ...string) (refs []string) {
 	for _, t := range img.Tags {
 		if imagestore.IsOwnRef(t) && !strings.HasPrefix(t, imagestore.OwnRepository(app)+":") {
@@ -290,10 +291,10 @@ func tagsToRemove(app string, img Image, urls ...string) (refs []string) {
 }
 
 // Delete removes the application's reference to an image, and the image if
-// nothing else uses it. urls are the tags the application's manifests use: they
-// go too if they still name this image and no other application has it. The
-// image stays while a container uses it, or another reference names it; one
-// that nothing names goes: a power cut right after a load can take its names.
+// nothing else uses it. urls are the tags in the application's manifests: they go
+// too if they still name this image and no other application has it. The image
+// stays while a container uses it or another reference names it. An image without
+// any name is removed: a power cut right after a load can take its names.
 func (e *Engine) Delete(ctx context.Context, app string, img Image, urls ...string) error {
 	used, err := e.Used(ctx, img)
 	if err != nil {

@@ -101,8 +101,7 @@ func (lk *layerKeeper) need() (need int64) {
 	return need
 }
 
-// layer keeps a layer: out of the source, else out of the engine where it is
-// whole there, in whatever place.
+// layer keeps a layer: from the source, or else any whole copy in the engine.
 func (lk *layerKeeper) layer(ctx context.Context, p imagestore.RepairImage, d, chain image.Digest) error {
 	kept, err := lk.k.Layer(ctx, d, func() (copies []*image.Layer, err error) {
 		if lk.overlay != nil {
@@ -127,8 +126,8 @@ func (lk *layerKeeper) layer(ctx context.Context, p imagestore.RepairImage, d, c
 	return lk.k.Lost(lk.name(p), what.String())
 }
 
-// all returns the directories of layerdb that have a layer: the same one can
-// lie over different others.
+// all returns the directories of layerdb for a layer. There are several if it is
+// used on top of different layers.
 func (o *overlay) all(d image.Digest) (dirs []string) {
 	db := filepath.Join(o.root, "image", "overlay2", "layerdb", "sha256")
 	list, err := os.ReadDir(db)

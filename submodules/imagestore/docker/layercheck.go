@@ -73,8 +73,8 @@ func (o *overlay) checkLayer(ctx context.Context, chain string, diffID image.Dig
 
 // linked checks the short names by which overlay2 mounts a layer over those
 // below it: the file link holds a name in l/, which leads to diff, and the file
-// lower the names of what is below. Empty, they make "too many levels of
-// symbolic links" of every container (20.10, after a power cut).
+// lower holds the names of the layers below. If they are empty, every container
+// fails with "too many levels of symbolic links" (20.10, after a power cut).
 func (o *overlay) linked(dir, below string, f *findings) {
 	name, err := readSmall(filepath.Join(dir, "link"))
 	if err != nil || len(name) == 0 || bytes.ContainsAny(name, "/\x00") {
@@ -102,13 +102,13 @@ func (o *overlay) linked(dir, below string, f *findings) {
 	}
 }
 
-// assemble puts a layer's tar together and returns its digest. Files that are
-// missing or other than they were are named, and read as zeros.
+// assemble rebuilds a layer's tar and returns its digest. Files that are missing
+// or have changed are reported, and read as zeros.
 func assemble(ctx context.Context, root *os.Root, up storage.Unpacker, f *findings) (image.Digest, error) {
 	pr, pw := io.Pipe()
-	// tar-split gives the headers from its own record: the digest does not tell
-	// that directories and links are gone. What is no tar to Go was one to the
-	// engine.
+	// tar-split has its own record of the headers, so the digest does not show
+	// that directories and links are gone. Ignore an error of archive/tar: the
+	// engine accepted this tar.
 	named := make(chan []string, 1)
 	go func() {
 		list, _ := imagestore.Compare(ctx, pr, root, false)
@@ -149,8 +149,8 @@ func assemble(ctx context.Context, root *os.Root, up storage.Unpacker, f *findin
 	return image.Digest(fmt.Sprintf("sha256:%x", h.Sum(nil))), err
 }
 
-// writeFile writes as many bytes as the file of an entry should have, and says
-// of it what is wrong.
+// writeFile writes as many bytes as the file of an entry should have, and reports
+// what is wrong with the file.
 func writeFile(w io.Writer, root *os.Root, entry *storage.Entry, buf []byte, f *findings) error {
 	name := entry.GetName()
 	file, err := openRegular(root, name)
@@ -180,8 +180,8 @@ func writeFile(w io.Writer, root *os.Root, entry *storage.Entry, buf []byte, f *
 }
 
 // containerdDamages reads every layer of an image in the containerd store: its
-// blob, and the files that were unpacked of it. Where the snapshotter cannot be
-// asked, the blobs alone, which the log says.
+// blob and its unpacked files. If the snapshotter cannot be reached, it reads only
+// the blobs and logs a warning.
 func (e *Engine) containerdDamages(ctx context.Context, img Image, dirs contentDirs) (list []Damage, err error) {
 	at, err := e.openSnapshots(ctx)
 	if err != nil {

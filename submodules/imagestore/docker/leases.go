@@ -12,9 +12,9 @@ import (
 // pull or a save, for 24 hours. Those of its containers have none.
 const expireLabel = "containerd.io/gc.expire"
 
-// endLeases ends the leases that end by themselves, and waits while containerd
-// collects what nothing else held; it returns how many there were. What loads and
-// pulls that still run have brought so far goes, too, and they fail.
+// endLeases ends the leases that expire by themselves, waits for containerd's
+// garbage collection, and returns how many there were. Loads and pulls that still
+// run lose what they have so far, and fail.
 func (s *snapshots) endLeases(ctx context.Context) (int, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()

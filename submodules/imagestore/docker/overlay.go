@@ -33,8 +33,8 @@ type overlay struct {
 	chains map[image.Digest]string // diffID → a directory of layerdb that has it
 }
 
-// openOverlay reads the store's index. It is nil where the engine's store is
-// another one or out of reach.
+// openOverlay reads the store's index. It returns nil if the engine has another
+// store, or it cannot be reached.
 func (e *Engine) openOverlay(ctx context.Context) (*overlay, error) {
 	info, err := e.system(ctx)
 	if err != nil {
@@ -72,8 +72,8 @@ func readSmall(name string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, 4096))
 }
 
-// files opens the directory with a layer's files. Nothing opened in it leaves
-// it, whatever links an image has.
+// files opens the directory with a layer's files. Links in the image cannot lead
+// out of it.
 func (o *overlay) files(diffID image.Digest) (*os.Root, error) {
 	chain, ok := o.chains[diffID]
 	if !ok {
@@ -179,7 +179,7 @@ func (o *overlay) tarOf(chain string) (io.ReadCloser, error) {
 		defer close(done)
 		err := asm.WriteOutputTarStream(rootGetter{root}, up, pw)
 		if err != nil {
-			// A file that is missing or other than it was.
+			// A file is missing or has changed.
 			err = fmt.Errorf("%w: %w", image.ErrMismatch, err)
 		}
 		_ = pw.CloseWithError(err)
@@ -212,8 +212,8 @@ func (g rootGetter) Get(name string) (io.ReadCloser, error) {
 	return f, nil
 }
 
-// openRegular opens a regular file by its name in a tar. Lstat comes first: to
-// open something like a FIFO would block.
+// openRegular opens a regular file by its name in a tar. Lstat comes first because
+// opening a FIFO would block.
 func openRegular(root *os.Root, name string) (*os.File, error) {
 	name = strings.TrimPrefix(path.Clean("/"+name), "/")
 	if name == "" {

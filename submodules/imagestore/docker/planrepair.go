@@ -23,11 +23,10 @@ type repairStore struct {
 // RepairStore returns the engine as an image store to be repaired. owner returns
 // the application that a container is of; ok is false for one that is nobody's.
 //
-// An engine takes a layer that it has for present, whatever is left of it, and
-// keeps it as long as an image or a container stands on it. So all images that
-// share a damaged layer are removed with their containers, and all are loaded
-// again. That takes the unpacked size of these images on the file system of the
-// repair's directory. Volumes stay.
+// An engine does not load a layer again that it has, however damaged, and keeps
+// it while an image or a container uses it. So all images that share a damaged
+// layer are removed with their containers, and all are loaded again. The repair's
+// directory needs the unpacked size of these images. Volumes stay.
 func (e *Engine) RepairStore(tempDir string, owner func(container.Summary) (app string, ok bool)) imagestore.RepairStore {
 	return repairStore{target{e, tempDir}, owner}
 }
@@ -143,8 +142,9 @@ func (e *Engine) affected(ctx context.Context, s imagestore.RepairRequest) (*aff
 	return a, nil
 }
 
-// users returns the applications that have containers of the images. Containers
-// of nobody, and data that would be lost, are an error that says what to do.
+// users returns the applications that have containers of the images. It fails, and
+// says what to do, if a container belongs to no application, or if data would be
+// lost.
 func (e *Engine) users(ctx context.Context, images []Image, owner func(container.Summary) (string, bool)) (apps []string, err error) {
 	list, err := e.containersOf(ctx, images)
 	if err != nil {

@@ -8,13 +8,13 @@ import (
 	"github.com/mender-app/mender-app/artifact/image"
 )
 
-// Prepare implements imagestore.Preparer. Where a load breaks off within a
-// layer, Docker's containerd store keeps the bytes that came, under the name of
-// the member and its size, and the next load of a member of that name and size
-// goes on after them without a look (28.5: an ingest "tar-blobs/sha256/…"). A
-// forged layer that was broken off would spoil the genuine one. A member of
-// another size makes the store begin anew, and is whole at once, so that nothing
-// stays to be resumed. The engine finds no image in the archive and says so.
+// Prepare implements imagestore.Preparer. If a load is aborted within a layer,
+// Docker's containerd store keeps the bytes that it got, by the name and the size
+// of the archive's member. The next load of a member with that name and size
+// resumes after them without a check (28.5: an ingest "tar-blobs/sha256/…"). So an
+// aborted forged layer would spoil the genuine one. A member of another size makes
+// the store start again. It is complete at once, so nothing is left to resume. The
+// engine reports that the archive has no image, which is expected.
 func (t target) Prepare(ctx context.Context, diffIDs []image.Digest) error {
 	if ctd, err := t.e.containerd(ctx); err != nil || !ctd {
 		return err

@@ -60,7 +60,7 @@ func (e *Engine) content(ctx context.Context, img Image, tempDir string) (*image
 		return nil, nil, err
 	}
 	a, err := image.OpenArchive(name)
-	// Open files outlive their names.
+	// An open file can be read after its name is removed.
 	_ = os.Remove(name)
 	if err != nil {
 		return nil, nil, submodules.Mark(err, submodules.ErrContent)
@@ -69,7 +69,7 @@ func (e *Engine) content(ctx context.Context, img Image, tempDir string) (*image
 		if c.ConfigDigest != img.Config {
 			continue
 		}
-		// The sizes of compressed layers show when they are read.
+		// The size of a compressed layer is known only when it has been read.
 		if err := image.Verify(c); err != nil {
 			a.Close()
 			return nil, nil, submodules.Mark(fmt.Errorf("image %s: %w", img.Config, err), submodules.ErrContent)

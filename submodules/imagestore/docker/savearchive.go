@@ -20,13 +20,13 @@ import (
 	"github.com/mender-app/mender-app/submodules/imagestore"
 )
 
-// saveArchive is old content out of the streams of docker save, for engines whose
-// store cannot be read in place: remote ones, other storage drivers. Of an
-// image that is saved the layers that are wanted are kept, uncompressed and
-// hashed, in files without a name in the temporary directory; the others pass
-// by. They are kept whole: a delta names old files only as it is decoded, which
-// takes the content of those before (delta/FORMAT.md), and reads most of them
-// (docs/DOCKER-COMPOSE.md has figures).
+// saveArchive reads old content through docker save, for engines whose store
+// cannot be read in place: remote ones, and other storage drivers. The wanted
+// layers of a saved image are kept, uncompressed and hashed, in unlinked files in
+// the temporary directory; the others are skipped. Layers are kept whole: a delta
+// names an old file only when the files before it have been decoded
+// (delta/FORMAT.md), and it reads most of them (docs/DOCKER-COMPOSE.md has
+// figures).
 type saveArchive struct {
 	e       *Engine
 	dir     string
@@ -37,8 +37,8 @@ type saveArchive struct {
 	configs map[image.Digest][]byte
 }
 
-// openSaveArchive expects that want will be asked for. What else is costs another
-// save.
+// openSaveArchive prepares for the layers want. Asking for others costs another
+// docker save.
 func (e *Engine) openSaveArchive(want []image.Digest, dir string) *saveArchive {
 	s := &saveArchive{e: e, dir: dir, want: map[image.Digest]bool{}, layers: map[image.Digest]*spooledLayer{}, configs: map[image.Digest][]byte{}}
 	for _, d := range want {
@@ -61,8 +61,8 @@ func (s *saveArchive) Close() error {
 	return nil
 }
 
-// fetch saves the images that should have what is looked for, those with most
-// of what is wanted first, until it is there.
+// fetch saves images until the layer is found, those with most of the wanted
+// layers first.
 func (s *saveArchive) fetch(ctx context.Context, has func(Image) bool, there func() bool) error {
 	if !s.asked {
 		all, err := s.e.all(ctx)
@@ -231,8 +231,7 @@ type spooledFile struct {
 	read bool // it was asked for
 }
 
-// keepLayer writes a layer, uncompressed, into a file without a name, and
-// hashes it.
+// keepLayer writes a layer, uncompressed, to an unlinked file, and hashes it.
 func keepLayer(dir string, r io.Reader) (image.Digest, *spooledLayer, error) {
 	plain, end, err := imagestore.Inflate(r)
 	if err != nil {

@@ -16,11 +16,11 @@ import (
 	"github.com/mender-app/mender-app/submodules/imagestore"
 )
 
-// snapshots asks an engine's containerd where its files are, and where it
-// unpacked a layer to, and takes away what an interrupted load left. It is
-// seven calls of containerd's API (api/services/{snapshots,leases,
-// introspection}/v1) over the standard library's HTTP/2: containerd's own
-// client would double the size of the program, and take megabytes of memory.
+// snapshots asks an engine's containerd where its files are and where it unpacked
+// a layer to, and removes what an interrupted load left. It makes seven calls of
+// containerd's API (api/services/{snapshots,leases,introspection}/v1) over the
+// standard library's HTTP/2: containerd's own client would double the size of the
+// program, and take megabytes of memory.
 type snapshots struct {
 	http        *http.Client
 	namespace   string
@@ -31,7 +31,8 @@ type snapshots struct {
 // so itself (before 27.0): its own below /run/docker, or the system's.
 var containerdSockets = []string{"/run/docker/containerd/containerd.sock", "/run/containerd/containerd.sock"}
 
-// openSnapshots finds the engine's containerd; nil where it is out of reach.
+// openSnapshots finds the engine's containerd. It returns nil if it cannot be
+// reached.
 func (e *Engine) openSnapshots(ctx context.Context) (*snapshots, error) {
 	info, err := e.system(ctx)
 	if err != nil {

@@ -26,8 +26,8 @@ type target struct {
 	tempDir string
 }
 
-// Store returns the engine as an image store. tempDir takes what old content has
-// to be kept while an image is loaded.
+// Store returns the engine as an image store. tempDir is for copies of old content
+// while an image is loaded.
 func (e *Engine) Store(tempDir string) imagestore.Store { return target{e, tempDir} }
 
 // Find implements imagestore.Store.
@@ -157,8 +157,8 @@ func (t target) Room(ctx context.Context) (int64, error) {
 
 // Save implements imagestore.Target.
 func (t target) Save(ctx context.Context, ref string) (*os.File, int64, error) {
-	// The reference ran `docker save` with the tag; by the ID the archive would
-	// have none, and other bytes.
+	// The reference ran `docker save` with the tag. With the ID the archive would
+	// have no tag, and so other bytes.
 	ref, want := submodules.SplitURL(ref)
 	img, err := t.e.Inspect(ctx, ref)
 	if err != nil {
@@ -229,7 +229,7 @@ func readLoad(r io.Reader) error {
 	}
 }
 
-// loadError says what the engine's words mean, as far as a caller cares.
+// loadError marks the engine's errors that a caller has to tell apart.
 func loadError(err error) error {
 	err = fmt.Errorf("docker load: %w", err)
 	if strings.Contains(err.Error(), "no space left on device") {

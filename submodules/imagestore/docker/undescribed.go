@@ -14,12 +14,12 @@ import (
 	"github.com/mender-app/mender-app/submodules/imagestore"
 )
 
-// inspectUndescribed describes an image that the engine has and cannot describe: a
-// power cut emptied a file in which overlay2 keeps how its layers hang
-// together, and 20.10 fails for it ("readlink …/overlay2: invalid argument").
-// It can still be removed, and has to be before it can be loaded again. The
-// list of images and its config say what it is; cause is the engine's error,
-// and what is returned where that is not so.
+// inspectUndescribed describes an image that the engine has but cannot describe:
+// a power cut emptied a file in which overlay2 keeps the order of its layers, and
+// 20.10 fails with "readlink …/overlay2: invalid argument". Such an image can
+// still be removed, which is necessary before it can be loaded again. The list of
+// images and the image's config tell what it is. If they do not, the error is
+// cause, the engine's.
 func (e *Engine) inspectUndescribed(ctx context.Context, ref string, cause error) (Image, error) {
 	o, err := e.openOverlay(ctx)
 	if err != nil || o == nil {
