@@ -65,11 +65,13 @@ uninstall: ## remove what install put there; configuration files stay
 	packaging/install.sh --remove '$(modulesdir)' '$(submodulesdir)' '$(bindir)' '$(confdir)' '$(mandir)' '$(bashcompdir)' '$(unitdir)'
 
 .PHONY: check
-check: ## gofmt, vet, staticcheck, shellcheck and the short tests with the race detector
+check: ## gofmt, vet, staticcheck, errcheck, misspell, shellcheck and the short tests with the race detector
 	@unformatted=$$(gofmt -l $$(git ls-files --cached --others --exclude-standard '*.go')); \
 	  if [ -n "$$unformatted" ]; then echo "gofmt these: $$unformatted" >&2; exit 1; fi
 	$(GO) vet ./... $(TESTDATA)
 	$(GO) tool staticcheck ./... $(TESTDATA)
+	$(GO) tool errcheck -ignoretests -exclude .errcheck ./... $(TESTDATA)
+	$(GO) tool misspell -error -i rela,mosquitto $$(git ls-files '*.go' '*.md' Makefile packaging)
 	@if command -v shellcheck >/dev/null; then shellcheck $(SCRIPTS); \
 	  elif [ "$$CI" = true ]; then echo "shellcheck is missing" >&2; exit 1; fi
 # The tests of the programs start them hundreds of times, which the race

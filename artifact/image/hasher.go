@@ -16,9 +16,10 @@ type hasher struct {
 	max  int64
 
 	// For compressed bytes only: they go through pipe to a decompressor that
-	// runs beside the reader and tells of its end on done.
+	// runs beside the reader and closes done at its end.
 	pipe *io.PipeWriter
-	done chan error
+	done chan struct{}
+	err  error // set when done is closed
 }
 
 func newHasher(raw io.Reader, compression string, most int64) (*hasher, error) {
@@ -27,13 +28,13 @@ func newHasher(raw io.Reader, compression string, most int64) (*hasher, error) {
 		return h, nil
 	}
 	pr, pw := io.Pipe()
-	h.pipe, h.done = pw, make(chan error, 1)
+	h.pipe, h.done = pw, make(chan struct{})
 	go func() {
-		err := h.unpack(pr, compression)
+		defer close(h.done)
+		h.err = h.unpack(pr, compression)
 		// With an error the next write to the pipe, and so the next Read,
 		// fails with it.
-		pr.CloseWithError(err)
-		h.done <- err
+		pr.CloseWithError(h.err)
 	}()
 	return h, nil
 }
@@ -84,8 +85,9 @@ func (h *hasher) finish() (Digest, int64, error) {
 	if h.pipe != nil {
 		h.pipe.Close()
 		h.pipe = nil
-		if err := <-h.done; err != nil {
-			return "", 0, err
+		<-h.done
+		if h.err != nil {
+			return "", 0, h.err
 		}
 	}
 	return sumDigest(h.hash), h.size, nil

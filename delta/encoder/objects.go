@@ -25,7 +25,7 @@ type object struct {
 
 func (h *object) close() {
 	for _, f := range h.closers {
-		f()
+		_ = f()
 	}
 }
 

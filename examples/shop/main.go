@@ -154,7 +154,10 @@ func askHealth(listen string) int {
 		return 1
 	}
 	defer answer.Body.Close()
-	io.Copy(os.Stdout, answer.Body)
+	if _, err := io.Copy(os.Stdout, answer.Body); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
 	if answer.StatusCode != http.StatusOK {
 		return 1
 	}

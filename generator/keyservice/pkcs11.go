@@ -19,10 +19,10 @@ const Scheme = "pkcs11:"
 
 // uri is what of a PKCS #11 URI is of use here.
 type uri struct {
-	token, object, serial, id string
-	module                    string // path of the PKCS #11 library; "" is the tool's default
-	pin                       string // as pkcs11-tool takes it; "" asks for none
-	env                       []string
+	token, object, id string
+	module            string // path of the PKCS #11 library; "" is the tool's default
+	pin               string // as pkcs11-tool takes it; "" asks for none
+	env               []string
 }
 
 // pinVariable hands the PIN on, so that no list of processes shows it.

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"gopkg.in/yaml.v3"
@@ -285,7 +286,7 @@ func isNull(n *yaml.Node) bool {
 func yamlError(file string, err error) error {
 	e := &Error{Place: Place{File: file}, Text: strings.Join(strings.Fields(strings.TrimPrefix(err.Error(), "yaml: ")), " ")}
 	if m := lineOf.FindStringSubmatch(e.Text); m != nil {
-		fmt.Sscan(m[1], &e.Place.Line)
+		e.Place.Line, _ = strconv.Atoi(m[1])
 		e.Text = strings.TrimPrefix(e.Text, m[0]+": ")
 	}
 	return e

@@ -147,7 +147,7 @@ func (s *session) watch(ctx context.Context, p *project, before map[string]int) 
 	defer deadline.Stop()
 	evCtx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	news, errs := s.changes(evCtx, p)
+	news := s.changes(evCtx, p)
 	tick := time.NewTicker(watchInterval)
 	defer tick.Stop()
 	stable := time.NewTimer(s.set.window)
@@ -189,17 +189,16 @@ func (s *session) watch(ctx context.Context, p *project, before map[string]int) 
 		case <-stable.C:
 			elapsed = calm
 		case <-tick.C:
-		case <-errs:
-			errs = nil // the ticker goes on
 		case <-news:
 		}
 	}
 }
 
 // changes tells of each change to the project's containers from about now on.
-// What a health check does in its container is none; how it ended is.
-func (s *session) changes(ctx context.Context, p *project) (<-chan struct{}, <-chan error) {
-	all, errs := s.engine.Client().Events(ctx, events.ListOptions{
+// What a health check does in its container is none; how it ended is. It falls
+// silent where the engine ends the stream: the caller's ticker goes on.
+func (s *session) changes(ctx context.Context, p *project) <-chan struct{} {
+	all, _ := s.engine.Client().Events(ctx, events.ListOptions{
 		// The request goes out behind our back: what happens until the engine
 		// has it is told afterwards.
 		Since: strconv.FormatInt(time.Now().Add(-time.Second).Unix(), 10),
@@ -223,7 +222,7 @@ func (s *session) changes(ctx context.Context, p *project) (<-chan struct{}, <-c
 			}
 		}
 	}()
-	return news, errs
+	return news
 }
 
 // unhealthy shows the log of what failed, and makes the error of it.

@@ -145,7 +145,7 @@ func (v *VM) monitor(line string) error {
 	if err != nil {
 		return err
 	}
-	defer c.Close()
+	defer func() { _ = c.Close() }()
 	answers := json.NewDecoder(bufio.NewReader(c))
 	type answer struct {
 		QMP    json.RawMessage

@@ -150,8 +150,11 @@ func New(dir string) (*Device, error) {
 func (d *Device) Close() error {
 	d.once.Do(func() {
 		d.err = errors.Join(d.StopEngine(), d.stop())
-		done := make(chan error, 1)
-		go func() { done <- d.init.Wait() }()
+		done := make(chan struct{})
+		go func() {
+			_ = d.init.Wait()
+			close(done)
+		}()
 		select {
 		case <-done:
 		case <-time.After(10 * time.Second):

@@ -131,7 +131,9 @@ func checkUnpacked(ctx context.Context, engine *client.Client, id string, files 
 	if err != nil {
 		return err
 	}
-	defer engine.ContainerRemove(context.WithoutCancel(ctx), made.ID, container.RemoveOptions{Force: true})
+	defer func() {
+		_ = engine.ContainerRemove(context.WithoutCancel(ctx), made.ID, container.RemoveOptions{Force: true})
+	}()
 	exported, err := engine.ContainerExport(ctx, made.ID)
 	if err != nil {
 		return err
