@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	cdx "github.com/CycloneDX/cyclonedx-go"
@@ -102,12 +103,13 @@ func TestSBOM(t *testing.T) {
 	}
 }
 
-// A bill of materials that lies beside an image in its registry is taken.
+// A bill of materials that lies beside an image in its registry or layout is used.
 func TestSBOMFromAttestation(t *testing.T) {
 	img := gentest.Image(t, "linux/amd64", debian("wrong", "0"))
 	digest, err := img.Digest()
 	require.NoError(t, err)
-	statement := `{"predicateType":"https://spdx.dev/Document","predicate":{"packages":[{"name":"right","versionInfo":"1","externalRefs":[{"referenceType":"purl","referenceLocator":"pkg:generic/right@1"}]}]}}`
+	statement := `{"predicateType": "https://spdx.dev/Document", "predicate": {"packages": [
+		{"name": "right", "versionInfo": "1", "externalRefs": [{"referenceType": "purl", "referenceLocator": "pkg:generic/right@1"}]}]}}`
 	layer := static.NewLayer([]byte(statement), types.MediaType("application/vnd.in-toto+json"))
 	attestation, err := mutate.Append(mutate.MediaType(empty.Image, types.OCIManifestSchema1), mutate.Addendum{
 		Layer: layer, MediaType: "application/vnd.in-toto+json", Annotations: map[string]string{"in-toto.io/predicate-type": "https://spdx.dev/Document"},
@@ -120,8 +122,29 @@ func TestSBOMFromAttestation(t *testing.T) {
 	t.Setenv("DOCKER_CONFIG", t.TempDir())
 	host := gentest.Registry(t, "", "")
 	gentest.Push(t, host+"/shop/web:2", index, "", "")
-
 	s := newShop(t)
+	dir := gentest.Layout(t, filepath.Join(t.TempDir(), "layout"), "latest", index)
+	fromLayout := s.options(t)
+	fromLayout.Application.ManifestsDir = s.manifests(t, "web:2")
+	inLayout, err := source.Parse("oci:" + dir + "=shop/web:2")
+	require.NoError(t, err)
+	fromLayout.Images.Pairs = []Pair{{New: inLayout}}
+	fromLayout.Build.SBOM = filepath.Join(t.TempDir(), "sbom.json")
+	made, err := Generate(t.Context(), fromLayout, false)
+	require.NoError(t, err)
+	require.Empty(t, made.Warnings)
+	require.Equal(t, "pkg:generic/right@1", (*(*readSBOM(t, fromLayout.Build.SBOM).Components)[0].Components)[0].PackageURL)
+
+	// a damaged one is not used: what the layers say goes into the document
+	sum, err := layer.Digest()
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "blobs/sha256", sum.Hex), []byte(strings.Replace(statement, "right", "wrong", 1)), 0o600))
+	made, err = Generate(t.Context(), fromLayout, false)
+	require.NoError(t, err)
+	require.Len(t, made.Warnings, 1)
+	require.Contains(t, made.Warnings[0], "cannot read its bill of materials")
+	require.Contains(t, (*(*readSBOM(t, fromLayout.Build.SBOM).Components)[0].Components)[0].PackageURL, "pkg:deb/debian/wrong@0")
+
 	o := s.options(t)
 	o.Application.ManifestsDir = s.manifests(t, "web:2")
 	spec, err := source.Parse(host + "/shop/web:2=shop/web:2")

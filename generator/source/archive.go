@@ -41,7 +41,13 @@ func (o *Opener) fromArchive(s Spec) (*Found, error) {
 	if !isName(url) {
 		url = onlyName(img.Tags)
 	}
-	return &Found{Image: img, URL: url}, checkLayers(s.String(), img)
+	f := &Found{Image: img, URL: url}
+	if o.Attestations && s.Kind == OCI {
+		if f.Attestations, err = layoutAttestations(s.Path, img); err != nil {
+			f.Warnings = append(f.Warnings, fmt.Sprintf("%s: cannot read its bill of materials: %s", s, oneLine(err)))
+		}
+	}
+	return f, checkLayers(s.String(), img)
 }
 
 // choose takes the image with the tag and the wanted platform out of an

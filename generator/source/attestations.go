@@ -3,10 +3,11 @@ package source
 import (
 	"fmt"
 	"io"
+	"os"
+	"slices"
 
-	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
-	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
 
 	"github.com/mender-app/mender-app/artifact/image"
 )
@@ -26,24 +27,33 @@ const (
 const (
 	maxAttestation  = 64 << 20 // bytes of one
 	maxAttestations = 16       // of one image
+	maxIndexes      = 4        // indexes inside of each other
 )
 
-// attestations fetches the SPDX statements about the manifest that lie beside it
-// in an index.
-func attestations(index *remote.Descriptor, manifest v1.Hash, repo name.Repository, opts []remote.Option) (list [][]byte, err error) {
-	idx, err := index.ImageIndex()
-	if err != nil {
-		return nil, err
-	}
+// attestations reads the SPDX statements about any of the manifests that lie
+// beside them in an index, or in an index inside of it.
+func attestations(idx v1.ImageIndex, manifests []image.Digest, depth int) (list [][]byte, err error) {
 	m, err := idx.IndexManifest()
 	if err != nil {
 		return nil, err
 	}
 	for _, d := range m.Manifests {
-		if d.Annotations[annotationReferenceType] != attestationManifest || d.Annotations[annotationReferenceDigest] != manifest.String() {
+		if d.MediaType.IsIndex() && depth < maxIndexes {
+			inner, err := idx.ImageIndex(d.Digest)
+			if err != nil {
+				return nil, err
+			}
+			more, err := attestations(inner, manifests, depth+1)
+			if err != nil {
+				return nil, err
+			}
+			list = append(list, more...)
+		}
+		about := image.Digest(d.Annotations[annotationReferenceDigest])
+		if d.Annotations[annotationReferenceType] != attestationManifest || !slices.Contains(manifests, about) {
 			continue
 		}
-		img, err := remote.Image(repo.Digest(d.Digest.String()), opts...)
+		img, err := idx.Image(d.Digest)
 		if err != nil {
 			return nil, err
 		}
@@ -56,9 +66,9 @@ func attestations(index *remote.Descriptor, manifest v1.Hash, repo name.Reposito
 				continue
 			}
 			if l.Size < 0 || l.Size > maxAttestation || len(list) == maxAttestations {
-				return nil, fmt.Errorf("%w: attestations of %s", image.ErrTooLarge, manifest)
+				return nil, fmt.Errorf("%w: attestations of %s", image.ErrTooLarge, about)
 			}
-			b, err := readBlob(img, l.Digest)
+			b, err := readBlob(img, l)
 			if err != nil {
 				return nil, err
 			}
@@ -68,9 +78,9 @@ func attestations(index *remote.Descriptor, manifest v1.Hash, repo name.Reposito
 	return list, nil
 }
 
-// readBlob reads a blob of a manifest; its size and digest are verified.
-func readBlob(img v1.Image, digest v1.Hash) ([]byte, error) {
-	l, err := img.LayerByDigest(digest)
+// readBlob reads a blob of a manifest and verifies its digest.
+func readBlob(img v1.Image, d v1.Descriptor) ([]byte, error) {
+	l, err := img.LayerByDigest(d.Digest)
 	if err != nil {
 		return nil, err
 	}
@@ -79,5 +89,25 @@ func readBlob(img v1.Image, digest v1.Hash) ([]byte, error) {
 		return nil, err
 	}
 	defer r.Close()
-	return io.ReadAll(r)
+	b, err := io.ReadAll(io.LimitReader(r, d.Size+1))
+	if err != nil {
+		return nil, err
+	}
+	if image.DigestOf(b).String() != d.Digest.String() {
+		return nil, fmt.Errorf("attestation %s: %w", d.Digest, image.ErrMismatch)
+	}
+	return b, nil
+}
+
+// layoutAttestations is attestations for an image of an OCI layout. It returns
+// none for a layout that is not a directory.
+func layoutAttestations(dir string, img *image.Image) ([][]byte, error) {
+	if info, err := os.Stat(dir); err != nil || !info.IsDir() || len(img.Manifests) == 0 {
+		return nil, err
+	}
+	idx, err := layout.ImageIndexFromPath(dir)
+	if err != nil {
+		return nil, err
+	}
+	return attestations(idx, img.Manifests, 0)
 }

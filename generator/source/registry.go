@@ -117,7 +117,11 @@ func (o *Opener) fetch(ctx context.Context, place candidate, ref name.Reference)
 		return nil, err
 	}
 	if o.Attestations && index != desc {
-		if f.Attestations, err = attestations(index, desc.Digest, repo, remoteOpts); err != nil {
+		idx, err := index.ImageIndex()
+		if err == nil {
+			f.Attestations, err = attestations(idx, []image.Digest{f.Manifest}, 0)
+		}
+		if err != nil {
 			f.Warnings = append(f.Warnings, fmt.Sprintf("%s: cannot read its bill of materials: %s", at, oneLine(err)))
 		}
 	}

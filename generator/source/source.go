@@ -187,8 +187,8 @@ type Found struct {
 	// from, and Repository that registry's repository; "" for other sources.
 	Manifest   image.Digest
 	Repository string
-	// Attestations are the in-toto statements with an SPDX document that the
-	// registry has for the image, if Opener.Attestations asks for them.
+	// Attestations are the in-toto statements with an SPDX document that lie beside
+	// the image in its registry or OCI layout, if Opener.Attestations asks for them.
 	Attestations [][]byte
 	Warnings     []string
 }
@@ -224,7 +224,7 @@ type Opener struct {
 	TempDir  string         // for what is fetched; required, the caller removes it
 	Config   Config         // of Docker and containers; the zero value has none
 	Progress Progress       // may be nil
-	// Attestations asks registries for the bills of materials of images.
+	// Attestations asks registries and layouts for the bills of materials of images.
 	Attestations bool
 
 	archives  map[string]*image.Archive
