@@ -25,7 +25,10 @@ var (
 // RequiresError says that the artifact needs features that this reader does
 // not have; nothing of it may be used.
 type RequiresError struct {
-	Features []string
+	// Application is the application's name, if the artifact says it in the form
+	// that this reader knows; otherwise "".
+	Application string
+	Features    []string
 }
 
 func (e *RequiresError) Error() string {

@@ -3,6 +3,7 @@ package artifact
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -52,12 +53,18 @@ func ParseMetadata(b []byte) (m *Metadata, warnings []string, err error) {
 	// What is required is looked at first: the rest may be in a form that
 	// only a reader with that feature understands.
 	var first struct {
-		Requires []string `json:"requires"`
+		Requires        []string        `json:"requires"`
+		ApplicationName json.RawMessage `json:"application_name"`
 	}
 	if err := json.Unmarshal(b, &first); err != nil {
 		return nil, nil, notJSON(err)
 	}
 	if err := checkRequires(first.Requires); err != nil {
+		var needs *RequiresError
+		var name string
+		if errors.As(err, &needs) && json.Unmarshal(first.ApplicationName, &name) == nil && ValidApplicationName(name) {
+			needs.Application = name
+		}
 		return nil, nil, err
 	}
 	m = new(Metadata)
@@ -104,7 +111,7 @@ func checkRequires(names []string) error {
 		}
 	}
 	if unknown != nil {
-		return &RequiresError{unknown}
+		return &RequiresError{Features: unknown}
 	}
 	return nil
 }

@@ -60,6 +60,7 @@ func (e *Engine) readHeader(tree *modules.Tree) (*header, error) {
 func (e *Engine) download(ctx context.Context, tree *modules.Tree, payload modules.Streams) error {
 	h, err := e.readHeader(tree)
 	if err != nil {
+		e.recordNewer(tree, err)
 		return err
 	}
 	installed, err := tree.CurrentArtifactName()
@@ -94,6 +95,20 @@ func (e *Engine) recordRefusal(h *header, started time.Time, cause error) {
 	if err != nil {
 		e.Log.Warn("the refusal is not in the history", "error", err)
 	}
+}
+
+// recordNewer records the refusal of an artifact that is for a newer
+// mender-app, if the artifact names its application.
+func (e *Engine) recordNewer(tree *modules.Tree, cause error) {
+	var needs *artifact.RequiresError
+	if !errors.As(cause, &needs) || !store.ValidName(needs.Application) {
+		return
+	}
+	name, err := tree.ArtifactName()
+	if err != nil {
+		return
+	}
+	e.recordRefusal(&header{artifact: name, meta: &artifact.Metadata{ApplicationName: needs.Application}}, e.now(), cause)
 }
 
 // settle ends the open deployments of all applications: a client that begins a

@@ -195,6 +195,7 @@ func TestPolicyOfANewerProduct(t *testing.T) {
 			err = newClient(g, true).install(tr)
 			require.ErrorContains(t, err, c.says)
 			require.Empty(t, g.w.calls)
+			require.Contains(t, g.history(t, "shop"), "shop-1 refused")
 		})
 	}
 }
