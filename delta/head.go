@@ -65,7 +65,7 @@ func (h *Header) Size() (n int64) {
 	return n
 }
 
-// Magic and Version are what a delta begins with.
+// A delta begins with Magic and Version.
 const (
 	Magic   = "\xd5appdlt\n"
 	Version = 1

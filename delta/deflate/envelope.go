@@ -13,7 +13,7 @@ import (
 	"sync"
 )
 
-// Envelope is what surrounds a stream: a head before it and a checksum behind it.
+// Envelope is the format around a stream: a head before it, a checksum behind it.
 type Envelope int
 
 const (
@@ -164,7 +164,7 @@ func (k Envelope) Open(r *bufio.Reader) (*Stream, error) {
 	return &Stream{Head: head, Reader: z, z: z}, nil
 }
 
-// Close lets go of the stream. It must not be read afterwards.
+// Close frees the stream. It must not be read afterwards.
 func (s *Stream) Close() { inflaters.Put(s.z) }
 
 // Inflated is a stream that was read whole.

@@ -93,7 +93,7 @@ func (e *encoder) prove(r io.Reader) error {
 	return d.Apply(e.ctx, old, func(delta.ObjectInfo) (delta.Sink, error) { return nowhere{}, nil })
 }
 
-// nowhere is a delta.Sink for what is only checked.
+// nowhere is a delta.Sink that drops the objects: they are only checked.
 type nowhere struct{}
 
 func (nowhere) Write(p []byte) (int, error) { return len(p), nil }

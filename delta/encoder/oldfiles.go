@@ -22,7 +22,7 @@ type oldFile struct {
 // source names the file in a plan.
 func (f *oldFile) source() script.Source { return script.Source{Base: f.obj, Path: f.path} }
 
-// index finds old files by what is known of them.
+// index finds old files by path, name, size and content.
 type index struct {
 	files  []*oldFile
 	byPath []map[string]*oldFile // by old object

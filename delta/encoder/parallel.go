@@ -6,8 +6,8 @@ import (
 	"sync"
 )
 
-// each calls f for 0 to n-1, on so many goroutines, and returns the first error
-// in order.
+// each calls f for 0 to n-1, on as many goroutines as there are workers, and
+// returns the error of the lowest number.
 func each(ctx context.Context, workers, n int, f func(int) error) error {
 	if workers < 1 {
 		workers = runtime.GOMAXPROCS(0)

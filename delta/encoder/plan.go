@@ -25,7 +25,7 @@ type objectPlan struct {
 	contents []*target // that are not empty
 }
 
-// plan decides what becomes of every object.
+// plan decides how every object is made.
 func (e *encoder) plan() error {
 	e.plans = make([]*objectPlan, len(e.new))
 	var err error
@@ -140,10 +140,9 @@ func (e *encoder) planContents(todo []*target, h *object) error {
 	return err
 }
 
-// What is modelled byte by byte costs the decoder some hundred times the
-// processor time of what is copied, so that only so much of it is allowed in an
-// object: the base, and a share of its size. What goes beyond is left to zstd,
-// the largest first.
+// To decode a byte that is modelled takes about a hundred times the processor time
+// of one that is copied. An object may therefore have only modelBase bytes of them,
+// and a share of its size; the largest contents beyond that are left to zstd.
 const (
 	modelBase  = 192 << 10
 	modelShare = 512
@@ -183,8 +182,8 @@ func spend(todo []*target, size int64) {
 	}
 }
 
-// weigh finds out whether a new file is too dense to be worth modelling:
-// compressed already.
+// weigh finds out whether a new file is compressed already, so that it is not worth
+// modelling.
 func (t *target) weigh() error {
 	if len(t.plan.Streams) > 0 || t.plan.Op != script.Literal || t.Size > literalMax {
 		return nil

@@ -25,11 +25,12 @@ func (e *encoder) planChange(t *target, h *object, cands []*oldFile) error {
 	return nil
 }
 
-// smallELF is up to where masked copies are sure to be better. They are for Go's
-// files, too.
+// smallELF is the size below which masked copies are always better, as they are for
+// files of Go.
 const smallELF = 64 << 10
 
-// bigSort is from where the memory of sorting counts among Options.Memory.
+// bigSort is the size of an old file from which the garbage collector runs before
+// it is sorted.
 const bigSort = 8 << 20
 
 type choice struct {
@@ -47,7 +48,7 @@ func (t *target) from(f *oldFile) script.Content {
 	return c
 }
 
-// tryFile makes best the best way to change f into the content, if it is better.
+// tryFile plans to change f into the content, and replaces best if that is cheaper.
 func (e *encoder) tryFile(t *target, h *object, f *oldFile, only bool, best *choice) error {
 	// A suffix array takes 13 bytes a byte of the old codec.Window.
 	defer e.memory.take(16*min(f.size, codec.Window*3/2) + 6*min(t.Size, codec.Window))()

@@ -26,14 +26,14 @@ type foundStream struct {
 	head     []byte
 	name     string   // in an archive
 	nth      int      // of that name
-	sum      [32]byte // of the stream with its framing
+	sum      [32]byte // of the stream with its envelope
 	variant  deflate.Variant
 	tried    bool // variant was looked for,
 	made     bool // and found
 }
 
-// planStreams codes a content by what is in its streams, if it has some that the
-// decoder can make again and that no old file has.
+// planStreams plans a content by the uncompressed bytes of its streams, if it has
+// some that the decoder can make again and that no old file has.
 func (e *encoder) planStreams(t *target, h *object, cands []*oldFile) (bool, error) {
 	if t.Size < minSearched || t.Size > codec.Window {
 		return false, nil
@@ -75,7 +75,7 @@ func (e *encoder) planStreams(t *target, h *object, cands []*oldFile) (bool, err
 	return true, nil
 }
 
-// search reads a file and finds its streams with at most so much in each.
+// search reads a file and finds its streams that have at most so many bytes in them.
 func (e *encoder) search(r io.ReaderAt, off, size, most int64) ([]byte, []foundStream, error) {
 	defer e.memory.take(2 * size)()
 	b := make([]byte, size)
@@ -122,8 +122,8 @@ func (e *encoder) tryStreams(t *target, b []byte, found []foundStream, f *oldFil
 	return &try, nil
 }
 
-// chooseStreams chooses the streams that are coded by what is in them, and what
-// each is changed from.
+// chooseStreams chooses the streams whose uncompressed bytes are coded, and the old
+// stream that each is changed from.
 func (e *encoder) chooseStreams(b []byte, found []foundStream, old []byte, foundOld []foundStream) ([]script.Stream, error) {
 	type key struct {
 		envelope deflate.Envelope

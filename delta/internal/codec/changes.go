@@ -10,8 +10,8 @@ import (
 // maxSpan is how many bytes of a match share a bit "all as predicted".
 const maxSpan = 64
 
-// What the old file has between two matches is shown to the model of literals: at
-// most maxTrain bytes, and only if the matches are not more than maxGap apart.
+// The model of literals is trained with the bytes that the old file has between two
+// matches: at most maxTrain bytes, and only if the matches are at most maxGap apart.
 const (
 	maxTrain = 1 << 10
 	maxGap   = 64 << 10
@@ -30,7 +30,7 @@ type changeCoder struct {
 	same     *model.FlagModel // a span is as predicted
 	word     *model.WordModel
 
-	// The content on its way.
+	// State of the content that is being coded.
 	e        *content
 	f        delta.File
 	inBulk   bool
@@ -46,8 +46,8 @@ func newChangeCoder(r *run, out *output, checks *oldChecks, sums *md5Lists, lite
 		same: model.NewFlagModel(4, 12, 250, 9, 256), word: model.NewWordModel()}
 }
 
-// code codes a content that is changed from an old file that was verified, of
-// which what comes before oldAt was made use of.
+// code codes a content that is changed from f, an old file that was verified. The
+// first match is coded relative to oldAt.
 func (c *changeCoder) code(e *content, f delta.File, oldAt int64) error {
 	c.e, c.f, c.recent, c.last = e, f, 0, c.last[:0]
 	c.elf.begin(e, f)
@@ -90,8 +90,8 @@ func (c *changeCoder) window(at, end int64, planned []script.Match) error {
 	return c.uncovered(at, end, oldAt, -1)
 }
 
-// uncovered codes bytes that no match covers. What the old file has between the
-// same matches, from before to behind, is shown to the model first.
+// uncovered codes bytes that no match covers. The model is first trained with the
+// bytes that the old file has between the same matches, from before to behind.
 func (c *changeCoder) uncovered(pos, end, before, behind int64) error {
 	if pos == end {
 		return nil

@@ -56,7 +56,7 @@ func newCodec(ctx context.Context, f *frames, old delta.Old, bases []delta.Base,
 	return &Codec{run: r, out: out, old: checks, contents: contents, members: newMemberCoder(contents, counts)}
 }
 
-// Close lets go of what the Codec holds. It writes nothing.
+// Close frees the memory of the Codec. It writes nothing.
 func (c *Codec) Close() { c.run.close() }
 
 // Encode writes one object as it is planned.
@@ -65,8 +65,8 @@ func (c *Codec) Encode(info delta.ObjectInfo, plan *script.Object) error {
 	return c.object(info, plan)
 }
 
-// Decode reads one object and writes it to w. Its digest is that of info if there
-// is no error; what was written before an error is worthless.
+// Decode reads one object and writes it to w. Without an error, the object has the
+// digest of info. After an error, what was written must not be used.
 func (c *Codec) Decode(info delta.ObjectInfo, w io.Writer) error {
 	b := bufio.NewWriterSize(w, Chunk)
 	c.out.begin(b, info.Size)

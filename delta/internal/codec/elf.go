@@ -17,7 +17,7 @@ type elfCoder struct {
 	shift  *model.UintModel
 	fields *fieldModel
 
-	// The content on its way.
+	// State of the content that is being coded.
 	e       *content
 	f       delta.File
 	tried   bool      // whether the old file is ELF was found out
@@ -98,7 +98,7 @@ func (c *elfCoder) findShift() (s elf.Shift, err error) {
 	return p.ShiftTo(n), nil
 }
 
-// see takes what was rebuilt of the new file.
+// see takes the next bytes of the new file that were rebuilt.
 func (c *elfCoder) see(b []byte) {
 	if n := headSize - len(c.head); n > 0 {
 		c.head = append(c.head, b[:min(n, len(b))]...)

@@ -52,14 +52,14 @@ func newMatchCoder(r *run) matchCoder {
 	return c
 }
 
-// begin starts a content that is changed from an old file of so many bytes, of
-// which what comes before oldAt was made use of.
+// begin starts a content that is changed from an old file of oldSize bytes. Its
+// first match is coded relative to oldAt.
 func (c *matchCoder) begin(oldSize, oldAt int64) {
 	c.oldSize, c.ends = oldSize, [lastEnds]int64{oldAt}
 }
 
-// window codes the matches between at and end, and returns them. What it returns
-// is valid until the next call.
+// window codes the matches between at and end, and returns them. They are valid
+// until the next call.
 func (c *matchCoder) window(at, end int64, matches []script.Match) ([]script.Match, error) {
 	n := c.Uint(c.count, uint64(len(matches)))
 	if n > MaxMatches {
@@ -88,7 +88,7 @@ func (c *matchCoder) window(at, end int64, matches []script.Match) ([]script.Mat
 	return matches, nil
 }
 
-// match codes one match, of which what came before ends at pos.
+// match codes one match; the one before ended at pos.
 func (c *matchCoder) match(m *script.Match, pos, end int64) error {
 	g := int64(c.Uint(c.gap, uint64(m.New-pos)))
 	if g > end-pos {

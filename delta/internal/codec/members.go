@@ -49,22 +49,22 @@ func newMemberCoder(contents *contentCoder, counts *model.UintModel) *memberCode
 	return c
 }
 
-// batch is members of which all is known but the contents: the old files that
-// these need are verified together, before any is used.
+// batch is members whose heads were decoded. The old files that their contents are
+// changed from are verified together, before any is used.
 type batch struct {
 	members []*member
 	changed []*content
 	raw     []byte // header blocks
 }
 
-// member is what was decoded of one member before its content.
+// member is one member whose head was decoded, and whose content was not.
 type member struct {
 	content
 	blocks int // bytes of its header blocks, in the batch's
 	padded bool
 }
 
-// next returns a member of the batch to fill; the memory is that of an earlier one.
+// next adds an empty member to the batch; it uses the memory of an earlier one.
 func (b *batch) next() *member {
 	n := len(b.members)
 	if n < cap(b.members) {
@@ -220,7 +220,7 @@ func (c *memberCoder) heads(planned []script.Member) (left []script.Member, more
 
 var noMember = new(script.Member)
 
-// head codes what is known of a member before its content.
+// head codes the head of a member.
 func (c *memberCoder) head(m *member, plan *script.Member) error {
 	ref := c.Tree(c.ref[c.last][:], 3, plan.Ref)
 	if ref > len(c.refs) {

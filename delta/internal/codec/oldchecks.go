@@ -12,11 +12,10 @@ import (
 	"github.com/mender-app/mender-app/delta/internal/script"
 )
 
-// Old files are verified by CRC-32C: files that a content is changed from before
-// the first byte of any is used, because the models follow what is in them, and
-// copies after they were passed on. Of each group only two sums travel, from
-// which one damaged file can be told; whether the object is right is for its
-// SHA-256 to say.
+// Old files are verified by CRC-32C. Files that a content is changed from are
+// verified before they are used, because the models follow their bytes; copies are
+// verified after they were passed on. Only two sums travel for each group, which
+// tell which file is damaged. Whether the object is right, its SHA-256 decides.
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
@@ -44,15 +43,15 @@ func (g *group) add(src script.Source, crc uint32) {
 	g.ipsum = (g.ipsum + n*h) % CheckPrime
 }
 
-// headerCheck is the sum of the first n headers of a base, by which other
-// metadata can be told once something does not fit.
+// headerCheck is the sum of the first n headers of a base. It is compared once
+// something else is wrong, to find out whether the headers are the cause.
 type headerCheck struct {
 	base int
 	n    uint64
 	sum  uint32
 }
 
-// oldChecks opens old content and verifies what was read of it.
+// oldChecks opens old files and headers, and verifies them.
 type oldChecks struct {
 	*run
 	reads
@@ -215,7 +214,7 @@ func (c *oldChecks) sumHeaders(base int, n uint64) (sum uint32, err error) {
 	return sum, nil
 }
 
-// badHeaders says that the headers of a base are not what they were.
+// badHeaders returns the error that the headers of a base are not what they were.
 func (c *oldChecks) badHeaders(base int, err error) error {
 	e := &delta.OldError{Base: c.bases[base], Problem: delta.BadHeaders, Err: err}
 	if errors.Is(err, delta.ErrNoObject) {
@@ -227,8 +226,8 @@ func (c *oldChecks) badHeaders(base int, err error) error {
 	return e
 }
 
-// blame says that the metadata of a base is not what it was, if that may be why
-// an object came out wrong.
+// blame replaces err by an *OldError about the headers of a base, if these are not
+// what they were and may be the cause.
 func (c *oldChecks) blame(err error) error {
 	var old *delta.OldError
 	var mismatch *delta.MismatchError

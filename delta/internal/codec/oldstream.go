@@ -9,13 +9,13 @@ import (
 	"github.com/mender-app/mender-app/delta/deflate"
 )
 
-// memoryFile is what is in an old stream.
+// memoryFile has the uncompressed bytes of an old stream.
 type memoryFile struct{ *bytes.Reader }
 
 func (memoryFile) Close() error { return nil }
 
-// forwardFile is what is in an old stream that is too large to be held. It is
-// read once: what lies further back than its ring is gone.
+// forwardFile has the uncompressed bytes of an old stream that is too large to be
+// held in memory. It is read once, forward; a ring keeps the last bytes.
 type forwardFile struct {
 	z    *deflate.Stream
 	ring []byte // byte i is at i modulo the ring's length
@@ -23,8 +23,8 @@ type forwardFile struct {
 	size int64
 }
 
-// openForward opens the stream whose envelope begins at an offset of r, of size
-// bytes in all, with so many bytes in it.
+// openForward opens the stream whose envelope begins at an offset of r, which has
+// size bytes. The stream has plain uncompressed bytes.
 func openForward(k deflate.Envelope, r io.ReaderAt, at, size, plain int64, ring []byte) (*forwardFile, error) {
 	z, err := k.Open(bufio.NewReader(io.NewSectionReader(r, at, size-at)))
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/mender-app/mender-app/delta/internal/tarheader"
 )
 
-// content is what was decoded of one content.
+// content is one content that is being coded: all that the decoder knows of it.
 type content struct {
 	script.Place
 	op      script.Op

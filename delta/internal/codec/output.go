@@ -22,7 +22,7 @@ type output struct {
 	compressor  compressor
 }
 
-// begin starts an object of so many bytes.
+// begin starts an object of limit bytes.
 func (o *output) begin(w io.Writer, limit int64) {
 	o.w, o.sum, o.written, o.limit = w, sha256.New(), 0, limit
 }
@@ -30,7 +30,7 @@ func (o *output) begin(w io.Writer, limit int64) {
 // left returns how many bytes the object may yet have.
 func (o *output) left() int64 { return o.limit - o.written }
 
-// write takes bytes of a content, or of what is in a stream of it.
+// write takes bytes of a content, or uncompressed bytes of a stream of it.
 func (o *output) write(b []byte) error {
 	if o.compressing {
 		return o.compressor.write(b)
@@ -60,7 +60,7 @@ func (o *output) digest() delta.Digest {
 	return delta.DigestOfSum(sum)
 }
 
-// compressor makes a stream of what is written to the output.
+// compressor makes a stream.
 type compressor struct {
 	z    *deflate.Writer
 	sum  hash.Hash32
@@ -81,8 +81,8 @@ type emitter struct{ o *output }
 
 func (w emitter) Write(b []byte) (int, error) { return len(b), w.o.emit(b) }
 
-// beginStream emits the head of an envelope; what is written from now on is
-// compressed.
+// beginStream emits the head of an envelope. Bytes that are written afterwards are
+// compressed, until endStream.
 func (o *output) beginStream(k deflate.Envelope, v deflate.Variant, head []byte) error {
 	if o.compressor.z == nil {
 		o.compressor.z = new(deflate.Writer)

@@ -8,11 +8,11 @@ import (
 	"github.com/mender-app/mender-app/delta/internal/script"
 )
 
-// What may be read of old content in all, by the rule of FORMAT.md: ReadBase bytes,
-// and ReadShare times the size of the objects and of the old content. Old content
-// counts once it is read for the first time: the sizes in the head are only
-// claims. A stream of an archive takes 4 KiB to read and makes at least MinStream
-// bytes, which is half of the share.
+// The decoder may read at most ReadBase bytes of old content, and ReadShare times
+// the size of the objects and of the old content (FORMAT.md, "Work"). Old content
+// counts when it is read for the first time: the sizes in the head are only claims.
+// To read a small stream of an old archive takes 4 KiB and makes at least MinStream
+// bytes; that is half of the share.
 const (
 	ReadBase  = 1 << 20
 	ReadShare = 32
@@ -23,14 +23,14 @@ const (
 // maxCounted bounds the sizes that are multiplied by ReadShare.
 const maxCounted = 1 << 56
 
-// ReadLimit returns how many bytes of old content a delta may read whose objects
-// have so many bytes in all, and its bases.
+// ReadLimit returns how many bytes of old content a delta may read: objects and
+// bases are the sizes of all of its objects and bases.
 func ReadLimit(objects, bases int64) int64 {
 	return ReadBase + ReadShare*(min(objects, maxCounted/2)+min(bases, maxCounted/2))
 }
 
-// fileKey is a hash of a base's digest and a path in it. Two files of one key can
-// only make a delta fail that would have been applied.
+// fileKey is a hash of a base's digest and a path in it. If two files have the same
+// key, a delta may fail that could be applied; a wrong object never results.
 type fileKey uint64
 
 // remembered is an old file that was read before.
@@ -40,7 +40,7 @@ type remembered struct {
 	sum  bool // crc is known
 }
 
-// reads counts what is read of old content, and remembers which files were.
+// reads counts the bytes of old content that are read, and remembers the files.
 type reads struct {
 	limit, read int64
 	files       map[fileKey]remembered
@@ -71,7 +71,7 @@ func (r *reads) allow(n int64) {
 	}
 }
 
-// opened allows what a file has, if it is new.
+// opened raises the limit by a file that is opened for the first time.
 func (r *reads) opened(k fileKey, size int64) {
 	if _, known := r.files[k]; known || len(r.files) == maxRemembered {
 		return
@@ -87,7 +87,7 @@ func (r *reads) learn(k fileKey, size int64, crc uint32) {
 	}
 }
 
-// checksum returns that of a file of so many bytes, if it is remembered.
+// checksum returns the CRC of a file of size bytes, if it is remembered.
 func (r *reads) checksum(k fileKey, size int64) (uint32, bool) {
 	f := r.files[k]
 	return f.crc, f.sum && f.size == size

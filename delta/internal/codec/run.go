@@ -22,7 +22,7 @@ const (
 	Memory = 24 << 20
 )
 
-// run is what all coders of one delta share.
+// run is shared by all coders of one delta.
 type run struct {
 	*frames
 	ctx  context.Context

@@ -11,11 +11,10 @@ import (
 )
 
 // A content may have deflate streams in it (RFC 1951): it is a gzip member, or a
-// zlib stream, or a zip archive. Those that delta/deflate makes again byte for
-// byte are coded by what is in them, against what is in a stream of the old
-// file, and the decoder compresses what comes out. What lies between them is
-// coded as it is, and so are streams that the old file has too: they are copied
-// without being taken apart.
+// zlib stream, or a zip archive. If delta/deflate makes a stream again byte for
+// byte, its uncompressed bytes are coded, against those of a stream of the old file,
+// and the decoder compresses them. The bytes between the streams are coded as they
+// are. So are streams that the old file has too: they are copied.
 
 // Limits of the streams of a content.
 const (
@@ -105,7 +104,7 @@ func (c *streamCoder) code(e *content) (err error) {
 	return p.between(p.end - c.out.written)
 }
 
-// streamsOf is a content with streams on its way.
+// streamsOf is a content with streams that is being coded.
 type streamsOf struct {
 	*streamCoder
 	e      *content
@@ -217,7 +216,8 @@ func (p *streamsOf) head(h *script.StreamHead) error {
 	return nil
 }
 
-// oldStream codes which stream of the old file is meant, and opens what is in it.
+// oldStream codes which stream of the old file is meant, and opens its uncompressed
+// bytes.
 func (p *streamsOf) oldStream(h *script.StreamHead) (delta.File, error) {
 	h.Old = p.oldAt + p.Int(p.seekOld, h.Old-p.oldAt)
 	if p.Short || h.Old < 0 || h.Old >= p.e.oldSize {

@@ -66,7 +66,7 @@ func NewByteModel(n, bits, histBits, sets int) *ByteModel {
 	return t
 }
 
-// At returns the byte that lies so many bytes back.
+// At returns an earlier byte; the last one is 1 back.
 func (t *ByteModel) At(back uint32) uint32 {
 	return uint32(t.hist[(t.pos-back)&uint32(len(t.hist)-1)])
 }

@@ -74,7 +74,7 @@ const sureError = 64
 // images became smallest.
 const mixRate = 26
 
-// newMixer makes a mixer of n inputs, and of so many sets of weights of each sort.
+// newMixer makes a mixer of n inputs, with sets and others sets of weights.
 func newMixer(n, sets, others int) *mixer {
 	m := &mixer{sets: make([]weights, sets+others), more: sets}
 	for i := range m.sets {

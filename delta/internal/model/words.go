@@ -30,8 +30,8 @@ func NewWordModel() *WordModel {
 	}
 }
 
-// Near is what surrounds a word: the four bytes before it, old and new, and the
-// two old ones behind it.
+// Near has the bytes around a word: the four before it, old and new, and the two
+// old ones behind it.
 type Near struct{ Old, New, Next uint32 }
 
 func (m *WordModel) Code(c *Coder, old, new []byte, n Near) {

@@ -15,7 +15,8 @@ func Covered(matches []Match) (n int64) {
 	return n
 }
 
-// Clip returns what matches cover between two offsets, counted from the first.
+// Clip returns the parts of the matches between two offsets of the new file. New is
+// counted from the first of these.
 func Clip(matches []Match, from, to int64) []Match {
 	var out []Match
 	for _, m := range matches {

@@ -32,7 +32,7 @@ type Source struct {
 	Path string
 }
 
-// Place is what is known of a content before it is coded.
+// Place has what both sides know of a content before it is coded.
 type Place struct {
 	Path    string // of the member, "" for a blob
 	Size    int64
@@ -40,7 +40,7 @@ type Place struct {
 	RefSize int64   // of that file
 }
 
-// Content is what the encoder decided for one content.
+// Content is the plan of one content.
 type Content struct {
 	Op      Op
 	Source  Source      // of Same, Copy, Change and ChangeOther
@@ -52,7 +52,7 @@ type Content struct {
 	Streams []Stream // deflate streams that are coded by what is in them
 }
 
-// StreamHead is what the decoder needs of a stream in order to make it.
+// StreamHead has all that the decoder needs in order to make a stream.
 type StreamHead struct {
 	Envelope deflate.Envelope
 	Gap      int64  // bytes of the content between the stream before and this one
@@ -78,8 +78,8 @@ func (c *Content) Between(size int64) int64 {
 	return size
 }
 
-// Uncompressed returns how many bytes are coded of a content of that size: what
-// is in the streams counts in place of the streams.
+// Uncompressed returns how many bytes are coded of a content of that size: the
+// uncompressed bytes of its streams count in place of the streams.
 func (c *Content) Uncompressed(size int64) int64 {
 	n := c.Between(size)
 	for i := range c.Streams {
