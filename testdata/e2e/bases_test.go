@@ -128,7 +128,7 @@ func TestSeveralBasesDepends(t *testing.T) {
 	before := d.MustState(t)
 	said := menderFails(t, d, "install", file)
 	require.Contains(t, said, "rootfs-image.shop.version")
-	require.NotContains(t, said, "the image comes in several ways", "the module was asked")
+	require.NotContains(t, said, "the image comes in several variants", "the module was asked")
 	require.Equal(t, before, d.MustState(t))
 
 	// The same release under a version that serves.
