@@ -1,0 +1,185 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/mender-app/mender-app/testdata/bed"
+)
+
+// What no artifact, however hostile, may cost.
+const (
+	hostileTime   = 10 * time.Second // from the command's start to its end
+	hostileMemory = 64 << 10         // KiB, of each process of the product
+)
+
+// Artifacts with one thing changed, at any level from the container down to the
+// files in the layers, with checksums made right or not, go through the Mender
+// client and through mender-app install. Whatever the change was, the device is
+// afterwards as it was before: engine, store, /etc, /tmp and what the client
+// believes. MENDER_APP_HOSTILE says how many, MENDER_APP_SEED which.
+func TestHostileArtifacts(t *testing.T) {
+	count, seed := 24, uint64(1)
+	if s := os.Getenv("MENDER_APP_HOSTILE"); s != "" {
+		var err error
+		count, err = strconv.Atoi(s)
+		require.NoError(t, err)
+	}
+	if s := os.Getenv("MENDER_APP_SEED"); s != "" {
+		var err error
+		seed, err = strconv.ParseUint(s, 10, 64)
+		require.NoError(t, err)
+	}
+	for name, with := range map[string]client{
+		"the Mender client": {install: []string{"mender", "--no-syslog", "install"}, rollback: []string{"mender", "--no-syslog", "rollback"}},
+		"mender-app":        {install: []string{"mender-app", "install", "--unsigned"}, rollback: []string{"mender-app", "rollback"}, alone: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := device(t)
+			if with.alone {
+				require.NoError(t, d.WithoutMender())
+			}
+			t.Logf("MENDER_APP_SEED=%d MENDER_APP_HOSTILE=%d", seed, count)
+			with.survive(t, d, count, seed)
+		})
+	}
+}
+
+// client is how artifacts are installed and taken back.
+type client struct {
+	install, rollback []string
+	alone             bool // there is no Mender client
+}
+
+func (c client) survive(t *testing.T, d *bed.Device, count int, seed uint64) {
+	t.Helper()
+	// How long a release must be healthy is not what is tested.
+	d.MustRun(t, "bash", "-ec", `printf 'HEALTH_WINDOW=500ms\nHEALTH_DEADLINE=3s\n' >>/etc/mender/mender-app-docker-compose.conf`)
+	one := whole(t, d, 1)
+	d.MustRun(t, c.install[0], append(c.install[1:], one)...)
+	if c.alone {
+		d.MustRun(t, "mender-app", "commit")
+	} else {
+		mender(t, d, "commit")
+	}
+	reference, err := bed.Reference("shop", "shop-2", alone(2), edition(t, 2))
+	require.NoError(t, err)
+	var originals [][]byte
+	for _, file := range []string{whole(t, d, 2), third(t, d, []string{one}), handmade(t, d, reference)} {
+		data, err := os.ReadFile(file)
+		require.NoError(t, err)
+		require.True(t, consistent(data), file) // else no checksum is made right
+		originals = append(originals, data)
+	}
+
+	// What the machine below writes there shows through.
+	d.MustRun(t, "bash", "-ec", "mount -t tmpfs none /root; mount -t tmpfs none /var/tmp")
+	peaks := sample(t, d)
+	d.MustRun(t, "touch", "/run/before")
+	before := unchanging(d.MustState(t))
+	file := d.Share("mutant.mender")
+	accepted, slowest := 0, time.Duration(0)
+	for i := range count {
+		r := rand.New(rand.NewPCG(seed, uint64(i)))
+		data, what := mutant(r, pick(r, originals))
+		what = fmt.Sprintf("mutant %d: %s", i, what)
+		require.NoError(t, os.WriteFile(file, data, 0o644))
+
+		start := time.Now()
+		result, err := d.Run(c.install[0], append(c.install[1:], file)...)
+		require.NoError(t, err)
+		took := time.Since(start)
+		slowest = max(slowest, took)
+		if took > hostileTime {
+			t.Errorf("%s took %v\n%s", what, took, result.Output())
+		}
+		require.NotContains(t, result.Output(), "goroutine ", what)
+		require.GreaterOrEqual(t, result.Code, 0, what)
+		sound := consistent(data)
+		if result.Code == 0 {
+			accepted++
+			require.True(t, sound, "%s was installed", what)
+			d.MustRun(t, c.rollback[0], c.rollback[1:]...)
+		}
+
+		after := unchanging(d.MustState(t))
+		if sound { // it may have been started, and the old release then is again
+			require.Equal(t, restarted(before), restarted(after), "%s\n%s", what, result.Output())
+		} else {
+			require.Equal(t, before, after, "%s\n%s", what, result.Output())
+		}
+		before = after
+		require.Empty(t, strays(t, d), "%s\n%s", what, result.Output())
+	}
+	for program, peak := range peaks() {
+		t.Logf("%s: at most %d KiB", program, peak)
+		require.Less(t, peak, hostileMemory, program)
+	}
+	t.Logf("%d mutants, %d of them installed and taken back, the slowest in %v", count, accepted, slowest)
+	d.MustRun(t, "mender-app", "verify", "shop")
+}
+
+// restarted is a state without what another start of the same containers changes.
+func restarted(s bed.State) bed.State {
+	containers := map[string]bed.Container{}
+	for name, c := range s.Containers {
+		c.ID, c.Started = "", ""
+		containers[name] = c
+	}
+	s.Containers = containers
+	return s
+}
+
+// strays are files changed since /run/before outside of what State compares.
+func strays(t *testing.T, d *bed.Device) string {
+	t.Helper()
+	return d.MustRun(t, "find", "/etc", "/tmp", "/root", "/usr/bin", "/usr/share/mender", "/var/tmp",
+		"-xdev", "-cnewer", "/run/before", "-not", "-path", "/tmp", "-not", "-name", "runc-process*")
+}
+
+// sample looks at the memory of the product's processes until the function that
+// it returns is called, which tells the highest resident set of each program in KiB.
+func sample(t *testing.T, d *bed.Device) func() map[string]int {
+	t.Helper()
+	room, err := os.Readlink(filepath.Join(filepath.Dir(d.Path("")), "ns/pid"))
+	require.NoError(t, err)
+	ctx, stop := context.WithCancel(t.Context())
+	result := make(chan map[string]int, 1)
+	go func() {
+		peaks := map[string]int{}
+		for ; ctx.Err() == nil; time.Sleep(5 * time.Millisecond) {
+			dirs, _ := filepath.Glob("/proc/[0-9]*")
+			for _, dir := range dirs {
+				if ns, err := os.Readlink(dir + "/ns/pid"); err != nil || ns != room {
+					continue
+				}
+				exe, _ := os.Readlink(dir + "/exe")
+				if !strings.HasPrefix(exe, "/usr/share/mender/") && exe != "/usr/bin/mender-app" {
+					continue
+				}
+				status, _ := os.ReadFile(dir + "/status")
+				var peak int
+				if _, after, ok := strings.Cut(string(status), "VmHWM:"); ok {
+					_, _ = fmt.Sscan(after, &peak)
+				}
+				peaks[exe] = max(peaks[exe], peak)
+			}
+		}
+		result <- peaks
+	}()
+	return func() map[string]int {
+		stop()
+		peaks := <-result
+		require.NotEmpty(t, peaks, "no process was seen")
+		return peaks
+	}
+}
