@@ -106,18 +106,24 @@ type Writer struct {
 	ahead  int      // bytes of the window from at on
 	want   int      // bytes that must come before it goes on
 
-	block     int // start of the block in the window; may be negative
-	matchAt   int
-	matchLen  int // of the current string
-	prevLen   int // of the string before
-	prevAt    int
-	available bool // the string before is not coded yet
+	block int // start of the block in the window; may be negative
+	pending
 
 	trees trees
 
 	std     *flate.Writer // in use where it is Go's
 	isGo    bool
 	goLevel int // of std
+}
+
+// pending is the match of the current string beside that of the string before,
+// which is used if it is not shorter.
+type pending struct {
+	matchAt   int
+	matchLen  int // of the current string
+	prevLen   int // of the string before
+	prevAt    int
+	available bool // the string before is not coded yet
 }
 
 // NewWriter returns a Writer that compresses as v does.
