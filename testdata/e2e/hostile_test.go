@@ -143,7 +143,7 @@ func restarted(s bed.State) bed.State {
 func strays(t *testing.T, d *bed.Device) string {
 	t.Helper()
 	return d.MustRun(t, "find", "/etc", "/tmp", "/root", "/usr/bin", "/usr/share/mender", "/var/tmp",
-		"-xdev", "-cnewer", "/run/before", "-not", "-path", "/tmp", "-not", "-name", "runc-process*")
+		"-xdev", "-cnewer", "/run/before", "-not", "-path", "/tmp", "-not", "-path", d.Dir, "-not", "-path", bed.Repository(), "-not", "-name", "runc-process*")
 }
 
 // sample looks at the memory of the product's processes until the function that

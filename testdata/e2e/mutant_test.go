@@ -273,7 +273,7 @@ func changeMember(r *rand.Rand, p *part) string {
 		p.header.Name = pick(r, names)
 		return fmt.Sprintf("renamed %.40q", p.header.Name)
 	case 4:
-		p.header.Name = pick(r, list).header.Name
+		p.header.Name = list[(i+1)%len(list)].header.Name
 		return "renamed as " + p.header.Name
 	case 5:
 		p.header.Typeflag = pick(r, []byte{tar.TypeSymlink, tar.TypeLink, tar.TypeBlock, tar.TypeChar, tar.TypeFifo, tar.TypeDir})
