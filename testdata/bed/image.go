@@ -10,7 +10,9 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/google/go-containerregistry/pkg/name"
@@ -169,7 +171,18 @@ func (s Shop) Image() (Image, error) {
 	}, nil
 }
 
+// compile compiles the program, once for what it is made of: tests make the same
+// images again and again.
 func (s Shop) compile() ([]byte, error) {
+	key := Shop{Version: s.Version, Platform: s.Platform, Winter: s.Winter}
+	once, _ := compiled.LoadOrStore(key, sync.OnceValues(key.compileAnew))
+	program, err := once.(func() ([]byte, error))()
+	return slices.Clone(program), err
+}
+
+var compiled sync.Map // of func() ([]byte, error), by Shop
+
+func (s Shop) compileAnew() ([]byte, error) {
 	dir, err := os.MkdirTemp("", "mender-app-shop-")
 	if err != nil {
 		return nil, err
