@@ -106,9 +106,10 @@ test: setup ## check, then the tests of the rooms and of the whole, on real part
 	@testdata/stage 'the whole, with the real client and engine' 11 11 $(GO) test -count=1 -timeout 30m -parallel 4 $(E2E)
 
 .PHONY: test-rest
-test-rest: setup ## what make test leaves out, as CI runs it: long tests, faults, Kubernetes, ARM; 30 min
-	@testdata/stage 'long tests of the delta (make test-delta)' 5 31 $(MAKE) --no-print-directory test-delta
-	@testdata/stage 'disks that fail, the newest engine (make test-faults)' 8 26 $(MAKE) --no-print-directory test-faults
+test-rest: setup ## what make test leaves out, as CI runs it: long tests, faults, Kubernetes, ARM; 40 min
+	@testdata/stage 'long tests of the delta (make test-delta)' 5 39 $(MAKE) --no-print-directory test-delta
+	@testdata/stage 'disks that fail, the newest engine (make test-faults)' 8 34 $(MAKE) --no-print-directory test-faults
+	@testdata/stage 'hostile artifacts (make test-hostile)' 8 26 $(MAKE) --no-print-directory test-hostile
 	@testdata/stage 'a Kubernetes node (make test-k8s)' 8 18 $(MAKE) --no-print-directory test-k8s
 	@testdata/stage 'as arm/v7 and arm64 programs (make test-qemu-user)' 5 10 $(MAKE) --no-print-directory test-qemu-user
 	@testdata/stage 'an emulated ARM device (make test-arm ARM=armhf)' 5 5 $(MAKE) --no-print-directory test-arm ARM=armhf SHORT='-short -timeout 25m'
@@ -120,6 +121,13 @@ test-delta: ## the delta's long tests, and the pairs of the corpus that are ther
 .PHONY: test-faults
 test-faults: setup ## power cuts, disks that fill and fail, the newest engine beside this machine's
 	$(GO) test -count=1 -timeout 30m -parallel 4 $(FAULTS)
+
+# COUNT is how many, SEED which; make test does a few of them.
+.PHONY: test-hostile
+test-hostile: export MENDER_APP_HOSTILE = $(or $(COUNT),500)
+test-hostile: export MENDER_APP_SEED = $(or $(SEED),1)
+test-hostile: setup ## install 500 hostile artifacts through the Mender client and mender-app install (COUNT=, SEED=)
+	$(GO) test -count=1 -v -timeout 60m -run TestHostileArtifacts ./testdata/e2e
 
 # 32-bit, so that a size in an int shows, and the other alignment.
 .PHONY: test-qemu-user
