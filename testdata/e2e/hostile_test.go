@@ -18,7 +18,8 @@ import (
 
 // What no artifact, however hostile, may cost.
 const (
-	hostileTime   = 10 * time.Second // from the command's start to its end
+	hostileTime   = 10 * time.Second // until it is refused
+	startTime     = time.Minute      // where the release was started: as any update that fails or is taken back
 	hostileMemory = 64 << 10         // KiB, of each process of the product
 )
 
@@ -44,7 +45,7 @@ func TestHostileArtifacts(t *testing.T) {
 		"mender-app":        {install: []string{"mender-app", "install", "--unsigned"}, rollback: []string{"mender-app", "rollback"}, alone: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			d := device(t)
+			d := deviceAsShipped(t)
 			if with.alone {
 				require.NoError(t, d.WithoutMender())
 			}
@@ -98,8 +99,13 @@ func (c client) survive(t *testing.T, d *bed.Device, count int, seed uint64) {
 		result, err := d.Run(c.install[0], append(c.install[1:], file)...)
 		require.NoError(t, err)
 		took := time.Since(start)
-		slowest = max(slowest, took)
-		if took > hostileTime {
+		limit := hostileTime
+		if strings.Contains(result.Output(), "rolling out (app ") {
+			limit = startTime
+		} else {
+			slowest = max(slowest, took)
+		}
+		if took > limit {
 			t.Errorf("%s took %v\n%s", what, took, result.Output())
 		}
 		require.NotContains(t, result.Output(), "goroutine ", what)
@@ -124,7 +130,7 @@ func (c client) survive(t *testing.T, d *bed.Device, count int, seed uint64) {
 		t.Logf("%s: at most %d KiB", program, peak)
 		require.Less(t, peak, hostileMemory, program)
 	}
-	t.Logf("%d mutants, %d of them installed and taken back, the slowest in %v", count, accepted, slowest)
+	t.Logf("%d mutants, %d of them installed and taken back, the slowest refusal in %v", count, accepted, slowest)
 	d.MustRun(t, "mender-app", "verify", "shop")
 }
 
