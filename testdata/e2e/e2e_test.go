@@ -18,9 +18,20 @@ import (
 	"github.com/mender-app/mender-app/testdata/bed"
 )
 
-// device starts a device with the product and the Mender client installed.
+// device starts a device with the product and the Mender client installed. A
+// release must stay healthy for a second, not five: most tests install several,
+// and would do nothing but wait.
 // Devices do not know of each other, and mostly wait: tests run side by side.
 func device(t *testing.T) *bed.Device {
+	t.Helper()
+	d := deviceAsShipped(t)
+	d.MustRun(t, "bash", "-ec", "echo HEALTH_WINDOW=1s >>/etc/mender/mender-app-docker-compose.conf")
+	return d
+}
+
+// deviceAsShipped starts a device with the configuration that make install
+// brings, for tests of what is healthy and what is not.
+func deviceAsShipped(t *testing.T) *bed.Device {
 	t.Helper()
 	t.Parallel()
 	bed.Require(t, "mender-artifact")

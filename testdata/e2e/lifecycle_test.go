@@ -75,7 +75,7 @@ func visit(t *testing.T, d *bed.Device, want string) {
 // Each way a release can be bad ends in the one before, with the service's
 // last words in the output.
 func TestBadReleaseEndsInTheOldOne(t *testing.T) {
-	d := device(t)
+	d := deviceAsShipped(t)
 	w := watch(t, d)
 	mender(t, d, "install", release(t, d, "1", ""))
 	mender(t, d, "commit")
@@ -100,7 +100,7 @@ func TestBadReleaseEndsInTheOldOne(t *testing.T) {
 
 // The first release that fails leaves nothing behind.
 func TestFirstInstallThatFailsLeavesNothing(t *testing.T) {
-	d := device(t)
+	d := deviceAsShipped(t)
 	before := d.MustState(t)
 	menderFails(t, d, "install", release(t, d, "1", "unhealthy"))
 	after := d.MustState(t)
@@ -112,7 +112,7 @@ func TestFirstInstallThatFailsLeavesNothing(t *testing.T) {
 
 // A service that takes its time is waited for, not failed.
 func TestSlowServiceIsWaitedFor(t *testing.T) {
-	d := device(t)
+	d := deviceAsShipped(t)
 	start := time.Now()
 	mender(t, d, "install", release(t, d, "1", "slow 1s"))
 	require.Greater(t, time.Since(start), time.Second)
