@@ -14,6 +14,8 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/mender-app/mender-app/submodules"
 )
 
@@ -22,6 +24,40 @@ type command struct {
 	words   []string
 	version string
 	env     []string
+	bounds  bool // the program's memory and time of the processor are bounded
+}
+
+// limited is the command with bounds on memory and time of the processor: six
+// lines of YAML aliases make the program take all there is.
+func (c *command) limited() *command {
+	l := *c
+	l.bounds = true
+	return &l
+}
+
+// environ is the command's environment by name.
+func (c *command) environ() map[string]string {
+	env := map[string]string{}
+	for _, kv := range c.env {
+		k, v, _ := strings.Cut(kv, "=")
+		env[k] = v
+	}
+	return env
+}
+
+// What the program may take to read Compose files. It reads usual ones with
+// some 100 MB of private memory, most of it reserved by its runtime.
+const (
+	maxMemory    = 1 << 30 // bytes
+	maxProcessor = 30      // seconds
+)
+
+// bound sets the bounds of a process that has just begun; its children inherit
+// them.
+func bound(pid int) {
+	for resource, max := range map[int]uint64{unix.RLIMIT_DATA: maxMemory, unix.RLIMIT_CPU: maxProcessor} {
+		_ = unix.Prlimit(pid, resource, &unix.Rlimit{Cur: max, Max: max}, nil)
+	}
 }
 
 // plugins are where the docker command looks for Compose; the plugin runs
@@ -84,10 +120,13 @@ func clip(s string) string {
 }
 
 // composeEnv is all the environment Compose gets: what an application's files
-// use must come with them, not from whoever called us.
+// use must come with them, not from the caller. HOME is not in it, so that files
+// cannot use it; Compose finds its directory in the password file. Remote files
+// are off: some versions read them if nothing is said.
 func composeEnv(host string) []string {
-	env := []string{"DOCKER_HOST=" + host, "COMPOSE_ANSI=never", "DOCKER_CLI_HINTS=false", "COMPOSE_MENU=false"}
-	for _, n := range []string{"PATH", "HOME", "LANG", "DOCKER_CONFIG", "DOCKER_CERT_PATH", "DOCKER_TLS_VERIFY", "DOCKER_API_VERSION", "XDG_RUNTIME_DIR"} {
+	env := []string{"DOCKER_HOST=" + host, "COMPOSE_ANSI=never", "DOCKER_CLI_HINTS=false", "COMPOSE_MENU=false",
+		"COMPOSE_EXPERIMENTAL_GIT_REMOTE=false", "COMPOSE_EXPERIMENTAL_OCI_REMOTE=false"}
+	for _, n := range []string{"PATH", "LANG", "DOCKER_CONFIG", "DOCKER_CERT_PATH", "DOCKER_TLS_VERIFY", "DOCKER_API_VERSION", "XDG_RUNTIME_DIR"} {
 		if v, ok := os.LookupEnv(n); ok {
 			env = append(env, n+"="+v)
 		}
@@ -121,7 +160,13 @@ func (c *command) run(ctx context.Context, dir string, stdout, stderr io.Writer,
 		}
 		return cmd.Process.Signal(syscall.SIGTERM)
 	}
-	err := cmd.Run()
+	err := cmd.Start()
+	if err == nil {
+		if c.bounds {
+			bound(cmd.Process.Pid)
+		}
+		err = cmd.Wait()
+	}
 	for _, pid := range tree {
 		_ = syscall.Kill(pid, syscall.SIGKILL)
 	}

@@ -25,8 +25,11 @@ var _ submodules.Orchestrator = Orchestrator{}
 
 // session is one verb at work.
 type session struct {
-	req    submodules.Request
-	set    settings
+	req submodules.Request
+	set settings
+	// back is true on the way back to a release that was accepted once: the
+	// operator may have refused since what it has.
+	back   bool
 	engine *docker.Engine
 }
 
@@ -87,7 +90,10 @@ func (Orchestrator) Rollout(ctx context.Context, r submodules.Request) error {
 // Rollback implements submodules.Orchestrator. To bring a release back is to
 // bring it up: what only the failed one had are orphans then.
 func (Orchestrator) Rollback(ctx context.Context, r submodules.Request) error {
-	return with(ctx, r, func(s *session) error { return s.rollout(ctx) })
+	return with(ctx, r, func(s *session) error {
+		s.back = true
+		return s.rollout(ctx)
+	})
 }
 
 // Stop implements submodules.Orchestrator.

@@ -56,8 +56,7 @@ func (s *session) ours(ctx context.Context) ([]container.Summary, error) {
 		if oneoff(c) {
 			continue
 		}
-		app, marked := c.Labels[labelApp]
-		if marked && app == s.req.App || !marked && ownDirectory(s.req.App, c.Labels[labelDir]) {
+		if app, ok := owner(c); ok && app == s.req.App {
 			ours = append(ours, c)
 		}
 	}

@@ -308,7 +308,7 @@ func (s *session) ask(ctx context.Context, good func(c container.InspectResponse
 	// Without its manifests the containers there are are all that can be known.
 	services := model{}
 	if c, err := s.findCompose(ctx); err == nil {
-		if p, err := s.readProject(ctx, c, list[0].Labels[labelDir], list[0].Labels[labelProject]); err == nil {
+		if p, err := s.readProject(ctx, c, list[0].Labels[labelDir], list[0].Labels[labelProject], false); err == nil {
 			services = p.model
 		}
 	}

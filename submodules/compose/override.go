@@ -15,7 +15,8 @@ import (
 )
 
 // The labels of the generated file. Both change a service's configuration, so
-// they are set only where they are needed.
+// they are set only where they are needed: also over those of the files and the
+// images, with which one application could pass for another.
 const (
 	labelContent = "mender-app.content"     // hash of what the service mounts from the manifests
 	labelApp     = "mender-app.application" // where the directory's name does not tell
@@ -47,7 +48,7 @@ func (p *project) override(app, tempDir string) (string, error) {
 	}
 	for name, svc := range p.model.Services {
 		so := serviceOverride{Image: p.images[name], Labels: map[string]string{}}
-		if !ownDirectory(app, p.dir) {
+		if p.marked[name] || !ownDirectory(app, p.dir) {
 			so.Labels[labelApp] = strings.ReplaceAll(app, "$", "$$")
 		}
 		if c != nil {
@@ -59,7 +60,7 @@ func (p *project) override(app, tempDir string) (string, error) {
 		if err != nil {
 			return "", fmt.Errorf("service %s: %w", name, err)
 		}
-		if sum != "" {
+		if p.marked[name] || sum != "" {
 			so.Labels[labelContent] = sum
 		}
 		if so.Image != "" || len(so.Labels)+len(so.Volumes) > 0 {

@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"sort"
 	"strings"
+	"time"
 
 	"github.com/mender-app/mender-app/submodules"
 )
@@ -18,19 +19,24 @@ import (
 type project struct {
 	dir   string
 	files []string // given with -f
+	env   string   // given with --env-file; "" where there is no .env
 	name  string
 	model model
 	// images are the references to be used instead of those of the files, by
 	// service.
 	images map[string]string
+	// marked are the services with labels of ours in their files or images.
+	marked map[string]bool
 }
 
 // model is what is of use here of `docker compose config --format json`.
 type model struct {
-	Name     string                `json:"name"`
-	Services map[string]service    `json:"services"`
-	Configs  map[string]fileObject `json:"configs"`
-	Secrets  map[string]fileObject `json:"secrets"`
+	Name     string                  `json:"name"`
+	Services map[string]service      `json:"services"`
+	Networks map[string]networkModel `json:"networks"`
+	Volumes  map[string]volumeModel  `json:"volumes"`
+	Configs  map[string]fileObject   `json:"configs"`
+	Secrets  map[string]fileObject   `json:"secrets"`
 }
 
 type service struct {
@@ -41,12 +47,33 @@ type service struct {
 	Deploy     *struct {
 		Replicas *int `json:"replicas"`
 	} `json:"deploy"`
+	Privileged  bool                  `json:"privileged"`
+	Pid         string                `json:"pid"`
+	NetworkMode string                `json:"network_mode"`
+	Networks    map[string]any        `json:"networks"`
+	PostStart   []hook                `json:"post_start"`
+	PreStop     []hook                `json:"pre_stop"`
+	Labels      map[string]string     `json:"labels"`
 	Volumes     []mount               `json:"volumes"`
 	Configs     []source              `json:"configs"`
 	Secrets     []source              `json:"secrets"`
 	Ports       []json.RawMessage     `json:"ports"`
 	Healthcheck *healthcheck          `json:"healthcheck"`
 	DependsOn   map[string]dependency `json:"depends_on"`
+}
+
+// hook is a command that Compose runs in a service's container.
+type hook struct {
+	Privileged bool `json:"privileged"`
+}
+
+type networkModel struct {
+	Name   string `json:"name"`
+	Driver string `json:"driver"`
+}
+
+type volumeModel struct {
+	DriverOpts map[string]string `json:"driver_opts"`
 }
 
 type healthcheck struct {
@@ -119,15 +146,47 @@ func invalid(format string, args ...any) error {
 // can name each other many times over.
 const maxModel = 8 << 20
 
+// maxRead bounds how long Compose may take to read the files. A slow device
+// takes some seconds for a large project.
+const maxRead = 2 * time.Minute
+
+// bounded keeps the first bytes of what a command says, and ends the command
+// when there are more.
+type bounded struct {
+	submodules.Capped
+	full func()
+}
+
+func (b *bounded) Write(p []byte) (int, error) {
+	n, err := b.Capped.Write(p)
+	if b.Over {
+		b.full()
+	}
+	return n, err
+}
+
 // readProject lets Compose read the files in dir and refuses what cannot be
 // installed. existing is the project of the containers that run from dir, if
-// there are any.
-func (s *session) readProject(ctx context.Context, c *command, dir, existing string) (*project, error) {
+// there are any. strict refuses files outside the manifests before Compose reads
+// them.
+func (s *session) readProject(ctx context.Context, c *command, dir, existing string, strict bool) (*project, error) {
 	files, err := composeFiles(dir)
 	if err != nil {
 		return nil, err
 	}
-	p := &project{dir: dir, files: files, images: map[string]string{}}
+	p := &project{dir: dir, files: files, images: map[string]string{}, marked: map[string]bool{}}
+	shipped, err := shippedEnv(dir)
+	if err != nil {
+		return nil, err
+	}
+	if p.env, err = writeEnv(shipped, s.req.TempDir); err != nil {
+		return nil, err
+	}
+	if strict {
+		if err := p.checkFiles(s.set, c.environ(), shipped); err != nil {
+			return nil, err
+		}
+	}
 	named, err := p.named()
 	if err != nil {
 		return nil, err
@@ -138,13 +197,20 @@ func (s *session) readProject(ctx context.Context, c *command, dir, existing str
 			p.name = projectName(s.req.App)
 		}
 	}
-	out := submodules.Capped{Max: maxModel}
+	readCtx, cancel := context.WithTimeout(ctx, maxRead)
+	defer cancel()
+	out := bounded{Capped: submodules.Capped{Max: maxModel}, full: cancel}
 	said := &tail{}
-	if err := c.run(ctx, dir, &out, said, p.args("config", "--format", "json")...); err != nil {
-		if ctx.Err() != nil {
+	if err := c.limited().run(readCtx, dir, &out, said, p.args("config", "--format", "json")...); err != nil {
+		switch {
+		case ctx.Err() != nil:
 			return nil, err
+		case out.Over: // that is why it was ended
+		case readCtx.Err() != nil:
+			return nil, invalid("Docker Compose does not read the compose files in %s within %v", dir, maxRead)
+		default:
+			return nil, invalid("the compose files in %s are not valid: %w", dir, said.reason(err))
 		}
-		return nil, invalid("the compose files in %s are not valid: %w", dir, said.reason(err))
 	}
 	if out.Over {
 		return nil, invalid("the compose files in %s come to more than %d MiB when their aliases and extensions are followed", dir, maxModel>>20)
@@ -164,6 +230,9 @@ func (s *session) readProject(ctx context.Context, c *command, dir, existing str
 // args are the arguments of a Compose command on the project.
 func (p *project) args(more ...string) []string {
 	args := []string{"--project-directory", p.dir}
+	if p.env != "" {
+		args = append(args, "--env-file", p.env)
+	}
 	if p.name != "" {
 		args = append(args, "-p", p.name)
 	}

@@ -51,8 +51,13 @@ func (s *session) prepare(ctx context.Context) (*plan, error) {
 	if len(pl.existing) > 0 {
 		adopted = pl.existing[0].Labels[labelProject]
 	}
-	if pl.project, err = s.readProject(ctx, c, dir, adopted); err != nil {
+	if pl.project, err = s.readProject(ctx, c, dir, adopted, !s.back); err != nil {
 		return nil, err
+	}
+	if !s.back {
+		if err := pl.checkModel(s.set); err != nil {
+			return nil, err
+		}
 	}
 	if err := pl.foreign(all); err != nil {
 		return nil, err
@@ -60,8 +65,43 @@ func (s *session) prepare(ctx context.Context) (*plan, error) {
 	if err := s.pin(ctx, pl); err != nil {
 		return nil, err
 	}
+	if err := s.findMarked(ctx, pl); err != nil {
+		return nil, err
+	}
 	s.warn(pl.project)
 	return pl, nil
+}
+
+// findMarked notes the services whose containers would get our labels from
+// their files or their images: ours are set over them.
+func (s *session) findMarked(ctx context.Context, p *plan) error {
+	for name, svc := range p.model.Services {
+		ref := svc.Image
+		if r := p.images[name]; r != "" {
+			ref = r
+		}
+		for _, pin := range p.pins { // not tagged yet
+			if imagestore.SameRef(pin.url, svc.Image) {
+				ref = pin.img.ID
+			}
+		}
+		img, err := s.engine.Client().ImageInspect(ctx, ref)
+		if err != nil {
+			return fmt.Errorf("service %s: %w", name, err)
+		}
+		labels := []map[string]string{svc.Labels}
+		if img.Config != nil {
+			labels = append(labels, img.Config.Labels)
+		}
+		for _, l := range labels {
+			for _, ours := range []string{labelApp, labelContent} {
+				if _, ok := l[ours]; ok {
+					p.marked[name] = true
+				}
+			}
+		}
+	}
+	return nil
 }
 
 // warn names directories that look as if they kept data, and do not: they come
@@ -255,7 +295,7 @@ func (s *session) stop(ctx context.Context) error {
 	}
 	if len(projects) == 1 {
 		if c, err := s.findCompose(ctx); err == nil {
-			p, err := s.readProject(ctx, c, dir, list[0].Labels[labelProject])
+			p, err := s.readProject(ctx, c, dir, list[0].Labels[labelProject], false)
 			if err == nil && p.name == list[0].Labels[labelProject] {
 				said := &tail{log: s.req.Log}
 				if err := c.run(ctx, dir, said, said, p.args("stop")...); ctx.Err() != nil {

@@ -16,11 +16,16 @@ const (
 	defaultLogLines = 20
 )
 
+// confName is the file of the settings, below the configuration directory.
+const confName = "mender-app-docker-compose.conf"
+
 // settings is mender-app-docker-compose.conf.
 type settings struct {
 	docker   []string      // DOCKER_COMMAND
 	compose  []string      // DOCKER_COMPOSE_COMMAND; nil: find one
 	deadline time.Duration // HEALTH_DEADLINE: for a release to become healthy
+	outside  []string      // ALLOW_OUTSIDE: kinds of files that may lie outside the manifests
+	refuse   []string      // REFUSE: what no service may have
 	window   time.Duration // HEALTH_WINDOW: it must stay so for this long
 	restarts int64         // HEALTH_RESTARTS: of a container that are forgiven
 	logLines int64         // LOG_LINES: of a failing container that are shown
@@ -32,7 +37,7 @@ func readSettings(getenv func(string) string, warn func(string, ...any)) (settin
 	if dir == "" {
 		dir = submodules.DefaultConfigDir
 	}
-	f, err := config.Read(filepath.Join(dir, "mender-app-docker-compose.conf"))
+	f, err := config.Read(filepath.Join(dir, confName), "allow_outside", "refuse")
 	if err != nil {
 		return settings{}, fmt.Errorf("configuration: %w", err)
 	}
@@ -59,6 +64,14 @@ func readSettings(getenv func(string) string, warn func(string, ...any)) (settin
 		return s, fmt.Errorf("configuration: %w", err)
 	}
 	s.xdelta3 = f.String("", "XDELTA3_COMMAND", "xdelta3")
+	s.outside = f.Strings("ALLOW_OUTSIDE", "allow_outside")
+	if err := checkWords("ALLOW_OUTSIDE", s.outside, outsideKinds); err != nil {
+		return s, err
+	}
+	s.refuse = f.Strings("REFUSE", "refuse")
+	if err := checkWords("REFUSE", s.refuse, reachKinds); err != nil {
+		return s, err
+	}
 	for _, line := range f.Unknown() {
 		warn("warning: %s", line)
 	}

@@ -1,0 +1,76 @@
+package compose
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"sort"
+	"strings"
+
+	"github.com/compose-spec/compose-go/v2/dotenv"
+)
+
+// programPrefixes are those of variables that programs read for themselves:
+// Compose takes them from a shipped .env as it does from its environment, and
+// so would fetch files from elsewhere, talk to another engine, or run programs.
+var programPrefixes = []string{"COMPOSE_", "DOCKER_", "GIT_", "BUILDKIT_", "BUILDX_"}
+
+// programKnown are those of them that say something about the project.
+var programKnown = []string{"COMPOSE_PROJECT_NAME", "COMPOSE_PROFILES"}
+
+// shippedEnv reads the .env in dir, nil if there is none. It knows no variable
+// of the caller.
+func shippedEnv(dir string) (map[string]string, error) {
+	text, err := readText(filepath.Join(dir, ".env"))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	env, err := dotenv.ParseWithLookup(strings.NewReader(string(text)), func(string) (string, bool) { return "", false })
+	if err != nil {
+		return nil, invalid("%s/.env: %w", dir, err)
+	}
+	return env, nil
+}
+
+// writeEnv writes the shipped variables for Compose, without those that are for
+// programs. It returns "" where there is no .env.
+func writeEnv(env map[string]string, tempDir string) (string, error) {
+	if env == nil {
+		return "", nil
+	}
+	var lines []string
+	for k, v := range env {
+		if !forProgram(k) {
+			lines = append(lines, k+"="+quoteEnv(v)+"\n")
+		}
+	}
+	sort.Strings(lines)
+	name := filepath.Join(tempDir, "mender-app.env")
+	return name, os.WriteFile(name, []byte(strings.Join(lines, "")), 0o600)
+}
+
+func forProgram(key string) bool {
+	for _, k := range programKnown {
+		if key == k {
+			return false
+		}
+	}
+	for _, p := range programPrefixes {
+		if strings.HasPrefix(key, p) {
+			return true
+		}
+	}
+	return false
+}
+
+// quoteEnv quotes a value so that nothing in it is read but its characters:
+// single quotes, or double ones where it has a single one.
+func quoteEnv(v string) string {
+	if !strings.Contains(v, "'") {
+		return "'" + v + "'"
+	}
+	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, `$`, `\$`, "\n", `\n`, "\r", `\r`).Replace(v) + `"`
+}
