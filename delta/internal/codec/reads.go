@@ -95,8 +95,8 @@ func (r *reads) checksum(k fileKey, size int64) (uint32, bool) {
 
 func (c *oldChecks) key(src script.Source) fileKey {
 	h := fnv.New64a()
-	io.WriteString(h, string(c.bases[src.Base].Digest))
-	io.WriteString(h, "/"+src.Path)
+	_, _ = io.WriteString(h, string(c.bases[src.Base].Digest))
+	_, _ = io.WriteString(h, "/"+src.Path)
 	return fileKey(h.Sum64())
 }
 
