@@ -28,34 +28,6 @@ func (e *FeatureError) Error() string {
 	return fmt.Sprintf("the delta needs %q, which this version does not know", e.Feature)
 }
 
-// AnnouncedError says that a delta does not make what was announced. Nothing was
-// read behind its head, and nothing was written.
-type AnnouncedError struct {
-	Index int         // of the first object that differs
-	Want  *ObjectInfo // nil: no such object was announced
-	Got   *ObjectInfo // nil: the delta does not have it
-	Field string      // what differs: "digest", "size", "kind" or "encoding"; "" if one of the objects is missing
-}
-
-func (e *AnnouncedError) Error() string {
-	switch {
-	case e.Got == nil:
-		return fmt.Sprintf("the delta has no object %d (%s), which is announced", e.Index, e.Want.Digest)
-	case e.Want == nil:
-		return fmt.Sprintf("the delta has an object %d (%s), which is not announced", e.Index, e.Got.Digest)
-	}
-	got, want := any(e.Got.Digest), any(e.Want.Digest)
-	switch e.Field {
-	case "size":
-		got, want = e.Got.Size, e.Want.Size
-	case "kind":
-		got, want = e.Got.Kind, e.Want.Kind
-	case "encoding":
-		got, want = e.Got.Encoding, e.Want.Encoding
-	}
-	return fmt.Sprintf("object %d (%s) of the delta has the %s %v, announced is %v", e.Index, e.Got.Digest, e.Field, got, want)
-}
-
 // Problem says what is wrong with old content.
 type Problem string
 

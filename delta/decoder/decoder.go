@@ -51,53 +51,6 @@ func New(r io.Reader) (*Decoder, error) {
 	return &Decoder{r: br, header: h}, nil
 }
 
-// NewAnnounced is New for a delta of which signed metadata says what it makes: the
-// objects of the new image, in order. A delta that differs is refused at its head
-// with a *delta.AnnouncedError, before anything old is read, so that neither its
-// work nor its output exceeds what is announced.
-//
-// Digest and Kind must be those announced. So must Size and Encoding, except that
-// a negative Size and an empty Encoding stand for any; any encoding is not
-// delta.Omitted. Index is not looked at.
-func NewAnnounced(r io.Reader, announced []delta.ObjectInfo) (*Decoder, error) {
-	d, err := New(r)
-	if err != nil {
-		return nil, err
-	}
-	objects := d.header.Objects
-	for i := range max(len(objects), len(announced)) {
-		e := &delta.AnnouncedError{Index: i}
-		if i < len(announced) {
-			e.Want = &announced[i]
-		}
-		if i < len(objects) {
-			e.Got = &objects[i]
-		}
-		if e.Want == nil || e.Got == nil {
-			return nil, e
-		}
-		if e.Field = difference(e.Want, e.Got); e.Field != "" {
-			return nil, e
-		}
-	}
-	return d, nil
-}
-
-// difference returns the first field that is not as announced, or "".
-func difference(want, got *delta.ObjectInfo) string {
-	switch {
-	case got.Digest != want.Digest:
-		return "digest"
-	case got.Kind != want.Kind:
-		return "kind"
-	case want.Size >= 0 && got.Size != want.Size:
-		return "size"
-	case want.Encoding == "" && got.Encoding == delta.Omitted, want.Encoding != "" && got.Encoding != want.Encoding:
-		return "encoding"
-	}
-	return ""
-}
-
 // Header returns what the delta says about itself.
 func (d *Decoder) Header() delta.Header { return d.header }
 

@@ -70,27 +70,22 @@ func (a *announcement) checkKind(head []byte, deep bool) error {
 	return nil
 }
 
-// checkDelta compares the header of a delta with what is announced.
-func (a *announcement) checkDelta(objects []delta.ObjectInfo) error {
+// checkDelta compares the header of a delta with what is announced. The config is
+// announced by its size alone: its digest is the image's identity.
+func (a *announcement) checkDelta(h delta.Header) error {
 	if a == nil || len(a.Layers) == 0 {
 		return nil
 	}
-	if len(objects) != len(a.Layers)+1 {
-		return notAnnounced("the delta has %d layers, announced are %d", len(objects)-1, len(a.Layers))
-	}
-	if objects[0].Size != a.ConfigSize {
-		return notAnnounced("the delta has a config of %d bytes, announced are %d", objects[0].Size, a.ConfigSize)
-	}
+	config := h.Objects[0]
+	config.Size = a.ConfigSize
+	announced := []delta.ObjectInfo{config}
 	for i, l := range a.Layers {
-		o := objects[i+1]
-		switch {
-		case image.Digest(o.Digest) != a.diffIDs[i]:
-			return notAnnounced("layer %d of the delta is %s, announced is %s", i, o.Digest, a.diffIDs[i])
-		case o.Size != l.Size:
-			return notAnnounced("layer %s of the delta has %d bytes, announced are %d", o.Digest, o.Size, l.Size)
-		case string(o.Encoding) != l.Encoding:
-			return notAnnounced("layer %s of the delta is %s, announced is %s", o.Digest, o.Encoding, l.Encoding)
-		}
+		announced = append(announced, delta.ObjectInfo{
+			Digest: delta.Digest(a.diffIDs[i]), Size: l.Size, Kind: delta.Tar, Encoding: delta.Encoding(l.Encoding),
+		})
+	}
+	if err := h.CheckAnnounced(announced); err != nil {
+		return notAnnounced("%v", err)
 	}
 	return nil
 }

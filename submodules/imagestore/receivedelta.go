@@ -68,7 +68,7 @@ func (rc *receiver) delta(r *bufio.Reader) error {
 	if rc.in.Want.Config != "" && rc.in.Want.Config != want {
 		return fmt.Errorf("the delta makes the image with config %s, announced is %s: %w", want, rc.in.Want.Config, image.ErrMismatch)
 	}
-	if err := rc.announced.checkDelta(objects); err != nil {
+	if err := rc.announced.checkDelta(d.Header()); err != nil {
 		return err
 	}
 	if rc.in.Want.DiffIDs != nil && !slices.Equal(rc.in.Want.DiffIDs, diffIDs) {
