@@ -80,7 +80,7 @@ var rooms = []room{
 	},
 	{
 		dir: "generator",
-		own: []string{"artifact/...", "delta/...", "modules/policy"},
+		own: []string{"artifact/...", "delta/...", "modules/policy", "submodules/k8s/marks"},
 		others: []string{
 			"github.com/google/go-containerregistry", "github.com/compose-spec/compose-go", "github.com/klauspost/compress",
 			"gopkg.in/yaml.v3", "github.com/BurntSushi/toml", "github.com/mattn/go-shellwords",

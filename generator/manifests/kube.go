@@ -13,6 +13,8 @@ import (
 	"strings"
 
 	"gopkg.in/yaml.v3"
+
+	"github.com/mender-app/mender-app/submodules/k8s/marks"
 )
 
 // podSpecs says where each kind of the Kubernetes API keeps its pod spec.
@@ -160,6 +162,9 @@ func (k *kube) object(file string, n *yaml.Node, depth int) error {
 	if kind == "Secret" && k.reach == nil && (!isNull(get(n, "data")) || !isNull(get(n, "stringData"))) {
 		k.found.Warnings = append(k.found.Warnings, fmt.Sprintf("%s: Secret %q is shipped in plain, and whoever has the artifact can read it: create it on the device instead", at, objectName(n)))
 	}
+	if err := k.checkMarks(at, kind, n); err != nil {
+		return err
+	}
 	path, known := podSpecs[kind]
 	if !known {
 		path = podSpecs["Deployment"]
@@ -180,6 +185,26 @@ func (k *kube) object(file string, n *yaml.Node, depth int) error {
 		return nil
 	}
 	return k.podSpec(file, who, spec)
+}
+
+// checkMarks refuses an object with names, labels or annotations that only the
+// device may write: it would refuse the whole release.
+func (k *kube) checkMarks(at Place, kind string, n *yaml.Node) error {
+	if k.reach != nil {
+		return nil
+	}
+	var object any
+	if err := n.Decode(&object); err != nil {
+		return yamlError(at.File, err)
+	}
+	group, _, found := strings.Cut(scalar(get(n, "apiVersion")), "/")
+	if !found {
+		group = "" // v1, the core API
+	}
+	if err := marks.Check(group, kind, objectName(n), object); err != nil {
+		return &Error{Place: at, Text: fmt.Sprintf("%s %q: %v", kind, objectName(n), err), Hint: "the device refuses it: choose another one"}
+	}
+	return nil
 }
 
 func (k *kube) podSpec(file, who string, spec *yaml.Node) error {

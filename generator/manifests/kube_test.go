@@ -76,6 +76,9 @@ func TestKubernetesRefuses(t *testing.T) {
 		{"no kind", "metadata: {name: d}\n", "x.yaml:1: object has no kind"},
 		{"not an object", "- 1\n", "x.yaml:1: not a Kubernetes object"},
 		{"not yaml", "kind: Pod\n  x: [\n", "x.yaml:2: "},
+		{"an inventory", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: mender-app-shop}\n", `x.yaml:1: ConfigMap "mender-app-shop": names that begin with mender-app- are mender-app's own`},
+		{"a label of ours", "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: d, labels: {mender-app.io/app: shop}}\n", `x.yaml:1: Deployment "d": `},
+		{"refers to itself", "kind: ConfigMap\nmetadata: {name: c}\ndata: &a {b: *a}\n", "anchor 'a' value contains itself"},
 		{"nested for ever", "&a\nkind: List\nitems: [*a]\n", "lists are nested too deeply"},
 	}
 	for _, c := range cases {
