@@ -55,7 +55,7 @@ func TestDataFullOrReadOnly(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			d.MustRun(t, "bash", "-ec", c.break_)
 			defer d.MustRun(t, "bash", "-ec", c.mend)
-			for _, command := range [][]string{{"mender-app", "install", "--force", two}, {"mender", "--no-syslog", "install", two}} {
+			for _, command := range [][]string{{"mender-app", "install", "--force", "--unsigned", two}, {"mender", "--no-syslog", "install", two}} {
 				r, err := d.Run(command[0], command[1:]...)
 				require.NoError(t, err)
 				require.NotZero(t, r.Code, "%v\n%s", command, r.Output())
