@@ -85,6 +85,9 @@ func TestDiff(t *testing.T) {
 // Images that several bases share content with are not put together, and the
 // error says that the image itself is needed.
 func TestDiffOfVariants(t *testing.T) {
+	if testing.Short() {
+		t.Skip("encodes many artifacts; left out of -short")
+	}
 	s, paths := releases(t)
 	next := gentest.Image(t, "linux/amd64", gentest.Files{"app": gentest.Text("app", 60_000), "three": gentest.Text("three", 90_000)})
 	gentest.DockerArchive(t, s.archive("web:4"), map[string]v1.Image{"shop/web:4": next})

@@ -13,6 +13,9 @@ import (
 // What is said to be sent of each image is what the image has in the artifact,
 // and together the images are the images payload.
 func TestSent(t *testing.T) {
+	if testing.Short() {
+		t.Skip("encodes many artifacts; left out of -short")
+	}
 	s := newShop(t)
 	s.web2 = gentest.Image(t, "linux/amd64", gentest.Files{"etc/base": gentest.Text("base", 200_000)}, gentest.Files{"app": gentest.Text("other", 80_000)})
 	gentest.DockerArchive(t, s.archive("web:2"), map[string]v1.Image{"shop/web:2": s.web2})
