@@ -105,7 +105,7 @@ func testAnnounced(s *suite) {
 		"a delta for a full image":       {d, announced(s.T, next, nil), "it is a delta, announced is a full image"},
 		"a full image for a delta":       {whole, announced(s.T, next, d), "it is no delta, announced is one"},
 		"a layer that is inflated":       {edited(s.T, d, top, size(huge)), announced(s.T, next, d), "announced are"},
-		"a config that is inflated":      {edited(s.T, d, next.img.ConfigDigest, size(3<<20)), announced(s.T, next, d), "config of 3145728 bytes"},
+		"a config that is inflated":      {edited(s.T, d, next.img.ConfigDigest, size(3<<20)), announced(s.T, next, d), "of the delta has 3145728 bytes, announced are"},
 		"a present layer is inflated":    {edited(s.T, d, base, size(huge)), announced(s.T, next, d), "announced are"},
 		"a layer announced as omitted":   {edited(s.T, d, base, func(kind byte, n uint64) (byte, uint64) { return kind&1 | 2, n }), announced(s.T, next, d), "announced is omitted"},
 		"a delta of other layers":        {encode(s.T, old, stranger), announced(s.T, next, d), ""},
