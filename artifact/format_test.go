@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mender-app/mender-app/artifact/image"
+	"github.com/mender-app/mender-app/artifact/internal/strictjson"
 	"github.com/mender-app/mender-app/artifact/internal/tarin"
 )
 
@@ -95,6 +96,7 @@ func TestFormat(t *testing.T) {
 	limits := map[string]int64{
 		"bytes of metadata":                                          MaxMetadata,
 		"bytes of a text in metadata":                                maxText,
+		"keys of an object in metadata":                              strictjson.MaxKeys,
 		"bytes of a policy":                                          maxPolicy,
 		"components":                                                 maxComponents,
 		"layers of a component":                                      image.MaxLayers,

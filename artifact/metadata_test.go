@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mender-app/mender-app/artifact/image"
+	"github.com/mender-app/mender-app/artifact/internal/strictjson"
 )
 
 // reference is metadata as the shell reference writes it (app-gen of
@@ -218,6 +219,49 @@ func TestMetadataHostile(t *testing.T) {
 	}
 }
 
+// TestAmbiguousMetadata: a key that is there twice, or in another case than the
+// format has it, is refused by name on every level, in a string or not.
+func TestAmbiguousMetadata(t *testing.T) {
+	m := sample()
+	m.Version, m.Env = VersionCurrent, map[string]string{"K8S_NAMESPACE": "shop"}
+	m.Policy, m.Requires = json.RawMessage(`{"managed":true}`), append(m.Requires, FeaturePolicy)
+	inStrings, err := m.Encode()
+	require.NoError(t, err)
+	plain, err := json.Marshal(metadataFields(*m))
+	require.NoError(t, err)
+	for _, c := range []struct{ old, new, says string }{
+		{`"application_name":`, `"application_name":"other","application_name":`, `the key "application_name" is there twice`},
+		{`"application_name":`, `"Application_Name":`, `the key "Application_Name" is "application_name" in another case`},
+		{`"requires":`, `"requires":[],"requires":`, `the key "requires" is there twice`},
+		{`"requires":`, `"REQUIRES":`, `the key "REQUIRES" is "requires" in another case`},
+		{`"components":`, `"Components":`, `the key "Components" is "components" in another case`},
+		{`"components":`, `"Components":[],"components":`, `the keys "Components" and "components" differ only in case`},
+		{`"version":"1.1"`, `"version":"1.1","unknown":{"a":1,"a":2}`, `the key "a" is there twice`},
+		{`"digest":`, `"digest":"","digest":`, `the key "digest" is there twice`},
+		{`"digest":`, `"Digest":`, `the key "Digest" is "digest" in another case`},
+		{`"diff_id":`, `"diff_ID":`, `the key "diff_ID" is "diff_id" in another case`},
+		{`"engine":`, `"engine":0,"engine":`, `the key "engine" is there twice`},
+		{`"engine":`, `"Engine":`, `the key "Engine" is "engine" in another case`},
+		{`"K8S_NAMESPACE":`, `"k8s_namespace":"x","K8S_NAMESPACE":`, `the keys "k8s_namespace" and "K8S_NAMESPACE" differ only in case`},
+		{`"managed":`, `"managed":false,"managed":`, `the key "managed" is there twice`},
+		{`"managed":`, `"Managed":false,"managed":`, `the keys "Managed" and "managed" differ only in case`},
+	} {
+		quote := func(s string) string { return strings.ReplaceAll(s, `"`, `\"`) }
+		for _, document := range []string{string(inStrings), string(plain)} {
+			old, changed := c.old, c.new
+			if !strings.Contains(document, old) {
+				old, changed = quote(old), quote(changed)
+			}
+			ambiguous := strings.Replace(document, old, changed, 1)
+			require.NotEqual(t, document, ambiguous, c.old)
+			_, _, err := ParseMetadata([]byte(ambiguous))
+			require.ErrorIs(t, err, ErrMetadata, ambiguous)
+			require.ErrorContains(t, err, c.says)
+			require.NotContains(t, err.Error(), "\n")
+		}
+	}
+}
+
 func FuzzMetadata(f *testing.F) {
 	for _, s := range reference {
 		f.Add([]byte(s))
@@ -226,12 +270,19 @@ func FuzzMetadata(f *testing.F) {
 	require.NoError(f, err)
 	f.Add(b)
 	f.Add([]byte("null"))
+	f.Add([]byte(strings.Replace(string(b), `{"version":`, `{"Version":"1.0","version":`, 1)))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		m, _, err := ParseMetadata(b)
 		if err != nil {
 			require.NotContains(t, err.Error(), "\n")
 			return
 		}
+		require.NoError(t, strictjson.Check(b))
+		// A reader that takes keys as they are written finds the same.
+		var exact map[string]any
+		require.NoError(t, json.Unmarshal(b, &exact))
+		require.Equal(t, m.ApplicationName, exact["application_name"])
+		require.Equal(t, m.Orchestrator, exact["orchestrator"])
 		out, err := m.Encode()
 		require.NoError(t, err)
 		again, warnings, err := ParseMetadata(out)

@@ -3,6 +3,8 @@ package artifact
 import (
 	"bytes"
 	"encoding/json"
+
+	"github.com/mender-app/mender-app/artifact/internal/strictjson"
 )
 
 // metadataJSON is the form in which metadata travels. Every value is a string,
@@ -57,7 +59,7 @@ func (m *Metadata) UnmarshalJSON(b []byte) error {
 	var sizes inString[*Sizes]
 	var policy inString[json.RawMessage]
 	w := metadataJSON{metadataFields: (*metadataFields)(m), Env: &env, Components: &components, Sizes: &sizes, Policy: &policy}
-	if err := json.Unmarshal(b, &w); err != nil {
+	if err := strictjson.Unmarshal(b, &w); err != nil {
 		return err
 	}
 	m.Env, m.Reboot, m.Components, m.Sizes, m.Policy = env.value, bool(w.Reboot), components.value, sizes.value, policy.value
@@ -84,7 +86,7 @@ func (s *inString[T]) UnmarshalJSON(b []byte) error {
 		}
 		b = []byte(text)
 	}
-	return json.Unmarshal(b, &s.value)
+	return strictjson.Unmarshal(b, &s.value)
 }
 
 // flag is true or false that travels as 1 or not at all. It reads true and

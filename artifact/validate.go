@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/mender-app/mender-app/artifact/image"
+	"github.com/mender-app/mender-app/artifact/internal/strictjson"
 )
 
 // Bounds of the metadata. They are far above what real applications need and
@@ -56,7 +57,7 @@ func ParseMetadata(b []byte) (m *Metadata, warnings []string, err error) {
 		Requires        []string        `json:"requires"`
 		ApplicationName json.RawMessage `json:"application_name"`
 	}
-	if err := json.Unmarshal(b, &first); err != nil {
+	if err := strictjson.Unmarshal(b, &first); err != nil {
 		return nil, nil, notJSON(err)
 	}
 	if err := checkRequires(first.Requires); err != nil {
@@ -68,7 +69,7 @@ func ParseMetadata(b []byte) (m *Metadata, warnings []string, err error) {
 		return nil, nil, err
 	}
 	m = new(Metadata)
-	if err := json.Unmarshal(b, m); err != nil {
+	if err := strictjson.Unmarshal(b, m); err != nil {
 		return nil, nil, notJSON(err)
 	}
 	for _, name := range slices.Sorted(maps.Keys(m.Env)) {
@@ -94,6 +95,9 @@ func ReadMetadata(r io.Reader) (*Metadata, []string, error) {
 
 // notJSON keeps what encoding/json says to one line.
 func notJSON(err error) error {
+	if errors.Is(err, strictjson.ErrKey) { // which names a key, in one line
+		return fmt.Errorf("%w: %w", ErrMetadata, err)
+	}
 	return fmt.Errorf("%w: not JSON of the right form: %s", ErrMetadata, clip(err.Error()))
 }
 

@@ -3,12 +3,13 @@ package mender
 import (
 	"archive/tar"
 	"crypto/sha256"
-	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
 	"strings"
 
+	"github.com/mender-app/mender-app/artifact/internal/strictjson"
 	"github.com/mender-app/mender-app/artifact/internal/tarin"
 )
 
@@ -92,8 +93,8 @@ func (r *Reader) parseHeader(found map[string][]byte) error {
 		if found[p.name] == nil {
 			return fmt.Errorf("%w: no %s", ErrFormat, p.name)
 		}
-		if err := json.Unmarshal(found[p.name], p.into); err != nil {
-			return fmt.Errorf("%w: malformed %s", ErrFormat, p.name)
+		if err := strictjson.Unmarshal(found[p.name], p.into); err != nil {
+			return malformed(p.name, err)
 		}
 	}
 	if err := info.check(&typ); err != nil {
@@ -111,8 +112,20 @@ func (r *Reader) parseHeader(found map[string][]byte) error {
 	}
 	h.HeaderInfo, h.TypeInfo = found[nameInfo], found[nameTypeInfo]
 	if b := found[nameMetaData]; len(b) > 0 {
+		if err := strictjson.Check(b); err != nil {
+			return malformed("meta-data", err)
+		}
 		h.MetaData = b
 	}
 	slices.Sort(h.Scripts)
 	return nil
+}
+
+// malformed is the error of a document of the artifact. It names the key, if that
+// is what is wrong.
+func malformed(document string, err error) error {
+	if errors.Is(err, strictjson.ErrKey) {
+		return fmt.Errorf("%w: %s: %w", ErrFormat, document, err)
+	}
+	return fmt.Errorf("%w: malformed %s", ErrFormat, document)
 }

@@ -2,6 +2,7 @@ package mender
 
 import (
 	"bytes"
+	"encoding/json"
 	"io"
 	"path/filepath"
 	"runtime"
@@ -12,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mender-app/mender-app/artifact/internal/rig"
+	"github.com/mender-app/mender-app/artifact/internal/strictjson"
 )
 
 // TestDamaged cuts an artifact everywhere and flips bits all over it: it
@@ -89,6 +91,9 @@ func TestReaderHostile(t *testing.T) {
 	_, _, err := read(seal(versionFile, header, data))
 	require.NoError(t, err)
 	info := func(s string) []part { return with(header, 0, part{"header-info", []byte(s), 0}) }
+	require.Equal(t, []string{"header-info", "headers/0000/type-info", "headers/0000/meta-data"}, []string{header[0].name, header[1].name, header[2].name})
+	typed := func(s string) []part { return with(header, 1, part{header[1].name, []byte(s), 0}) }
+	meta := func(s string) []part { return with(header, 2, part{header[2].name, []byte(s), 0}) }
 	lines := string(good[1].body)
 	manifest := func(s string) []byte { return join(t, with(good, 1, part{"manifest", []byte(s), 0})) }
 	for _, c := range []struct {
@@ -138,6 +143,19 @@ func TestReaderHostile(t *testing.T) {
 		{"header-info twice", seal(versionFile, append(slices.Clone(header), header[0]), data), ErrFormat, "twice"},
 		{"huge header-info", seal(versionFile, info(strings.Repeat(" ", maxInfo+1)), data), ErrTooLarge, "header-info"},
 		{"bad script name", seal(versionFile, append(slices.Clone(header), part{"scripts/a/b", nil, 0}), data), ErrFormat, "malformed name"},
+		{"a key of the version twice", seal(`{"format":"x","format":"mender","version":3}`, header, data), ErrFormat, `version: ambiguous JSON: the key "format" is there twice`},
+		{"a key of the version in another case", seal(`{"Format":"mender","version":3}`, header, data), ErrFormat, `version: ambiguous JSON: the key "Format" is "format" in another case`},
+		{"a key of header-info twice", seal(versionFile, info(strings.Replace(string(header[0].body), "{", `{"payloads":[],`, 1)), data), ErrFormat, `header-info: ambiguous JSON: the key "payloads" is there twice`},
+		{"a key in header-info twice", seal(versionFile, info(strings.Replace(string(header[0].body), `"artifact_name":`, `"artifact_name":"other","artifact_name":`, 1)), data), ErrFormat, `header-info: ambiguous JSON: the key "artifact_name" is there twice`},
+		{"a key of header-info in two cases", seal(versionFile, info(strings.Replace(string(header[0].body), `"artifact_name":`, `"Artifact_Name":"other","artifact_name":`, 1)), data), ErrFormat, `header-info: ambiguous JSON: the key`},
+		{"a key of header-info in another case", seal(versionFile, info(strings.Replace(string(header[0].body), `"device_type":`, `"Device_type":`, 1)), data), ErrFormat, `header-info: ambiguous JSON: the key "Device_type" is "device_type" in another case`},
+		{"a key of type-info twice", seal(versionFile, typed(strings.Replace(string(header[1].body), "{", `{"type":"x",`, 1)), data), ErrFormat, `type-info: ambiguous JSON: the key "type" is there twice`},
+		{"a provide twice", seal(versionFile, typed(`{"type":"app","artifact_provides":{"a":"1","a":"2"}}`), data), ErrFormat, `type-info: ambiguous JSON: the key "a" is there twice`},
+		{"a provide in two cases", seal(versionFile, typed(`{"type":"app","artifact_provides":{"a":"1","A":"2"}}`), data), ErrFormat, `type-info: ambiguous JSON: the keys "a" and "A" differ only in case`},
+		{"a key of type-info in another case", seal(versionFile, typed(`{"type":"app","Artifact_Provides":{"a":"1"}}`), data), ErrFormat, `type-info: ambiguous JSON: the key "Artifact_Provides" is "artifact_provides" in another case`},
+		{"a key of meta-data twice", seal(versionFile, meta(`{"application_name":"a","application_name":"b"}`), data), ErrFormat, `meta-data: ambiguous JSON: the key "application_name" is there twice`},
+		{"a key of meta-data in two cases", seal(versionFile, meta(`{"x":[{"name":"a","Name":"b"}]}`), data), ErrFormat, `meta-data: ambiguous JSON: the keys "name" and "Name" differ only in case`},
+		{"meta-data not JSON", seal(versionFile, meta(`{"x":1`), data), ErrFormat, "malformed meta-data"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, _, err := read(c.artifact)
@@ -199,6 +217,41 @@ type zeros struct{}
 func (zeros) Read(p []byte) (int, error) {
 	clear(p)
 	return len(p), nil
+}
+
+// FuzzHeader reads headers of three documents whose checksums are right: what is
+// accepted says the same to every reader of JSON, however it takes keys.
+func FuzzHeader(f *testing.F) {
+	good := split(f, write(f, sampleSpec(), Options{}))
+	header := split(f, good[2].body)
+	f.Add(header[0].body, header[1].body, header[2].body)
+	f.Add(header[0].body, []byte(`{"type":"app","Type":"x"}`), []byte(`{"a":1,"a":2}`))
+	f.Fuzz(func(t *testing.T, info, typ, meta []byte) {
+		documents := [][]byte{info, typ, meta}
+		parts := make([]part, len(documents))
+		for i, b := range documents {
+			parts[i] = part{header[i].name, b, 0}
+		}
+		h := join(t, parts)
+		manifest := strings.Replace(string(good[1].body), sumOf(good[2].body), sumOf(h), 1)
+		got, _, err := read(join(t, []part{good[0], {"manifest", []byte(manifest), 0}, {"header.tar", h, 0}, good[3]}))
+		if err != nil {
+			require.NotContains(t, err.Error(), "\n")
+			return
+		}
+		for _, b := range documents {
+			if len(b) > 0 {
+				require.NoError(t, strictjson.Check(b))
+			}
+		}
+		// A reader that takes keys as they are written finds the same name and type.
+		var exact map[string]any
+		require.NoError(t, json.Unmarshal(info, &exact))
+		require.Equal(t, got.Name, exact["artifact_provides"].(map[string]any)["artifact_name"])
+		exact = nil
+		require.NoError(t, json.Unmarshal(typ, &exact))
+		require.Equal(t, got.PayloadType, exact["type"])
+	})
 }
 
 func FuzzReader(f *testing.F) {

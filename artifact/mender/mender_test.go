@@ -227,6 +227,8 @@ func TestWriteErrors(t *testing.T) {
 		{"no type", func(s *Spec, _ *Options) { s.PayloadType = "" }, "no payload type"},
 		{"meta-data null", func(s *Spec, _ *Options) { s.MetaData = []byte("null") }, "not a JSON object"},
 		{"meta-data empty", func(s *Spec, _ *Options) { s.MetaData = []byte{} }, "not a JSON object"},
+		{"a key of meta-data twice", func(s *Spec, _ *Options) { s.MetaData = []byte(`{"a":1,"a":2}`) }, `meta-data: ambiguous JSON: the key "a" is there twice`},
+		{"a provide in two cases", func(s *Spec, _ *Options) { s.Provides = map[string]string{"x.web": "1", "x.Web": "2"} }, "type-info: ambiguous JSON: the keys"},
 		{"file name", func(s *Spec, _ *Options) { s.Files[0].Name = "../x" }, "malformed name"},
 		{"two files", func(s *Spec, _ *Options) { s.Files[0].Name = s.Files[1].Name }, "two files"},
 		{"short file", func(s *Spec, _ *Options) { s.Files[0].Size++ }, "bytes announced"},

@@ -7,7 +7,6 @@ import (
 	"crypto"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"hash"
 	"io"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
+	"github.com/mender-app/mender-app/artifact/internal/strictjson"
 	"github.com/mender-app/mender-app/artifact/internal/tarin"
 )
 
@@ -234,8 +234,11 @@ func (r *Reader) checkVersion(b []byte) error {
 		Format  string `json:"format"`
 		Version int    `json:"version"`
 	}
-	if err := json.Unmarshal(b, &v); err != nil || v.Format != "mender" {
-		return fmt.Errorf("%w: malformed version file", ErrFormat)
+	if err := strictjson.Unmarshal(b, &v); err != nil {
+		return malformed("version", err)
+	}
+	if v.Format != "mender" {
+		return fmt.Errorf("%w: the version file is of another format", ErrFormat)
 	}
 	if v.Version != 3 {
 		return fmt.Errorf("%w: version %d of the format", ErrUnsupported, v.Version)

@@ -10,11 +10,14 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/klauspost/compress/zstd"
+
+	"github.com/mender-app/mender-app/artifact/internal/strictjson"
 )
 
 // The names of an artifact's members.
@@ -164,6 +167,9 @@ func (w *writer) header() ([]byte, error) {
 		}
 		if len(b) > m.most {
 			return nil, fmt.Errorf("%w: %s of %d bytes", ErrTooLarge, m.name, len(b))
+		}
+		if err := strictjson.Check(b); err != nil {
+			return nil, malformed(path.Base(m.name), err)
 		}
 		if err := tw.WriteHeader(w.head(m.name, int64(len(b)))); err != nil {
 			return nil, err
