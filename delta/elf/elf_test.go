@@ -151,30 +151,6 @@ func TestWalk(t *testing.T) {
 	require.True(t, f.Go())
 }
 
-// A branch, a pointer or a table entry into code that moved is predicted.
-func TestPredictMoved(t *testing.T) {
-	old := sample(machineArm, true)
-	new := append([]byte{}, old...)
-	copy(new[1000+16:], old[1000:4000]) // 16 bytes put in
-	target := uint64(0x10000 + 2000)
-	at := 600
-	b := uint32(0xeb000000) | uint32((int64(target)-int64(0x10000+at)-8)>>2)&0xffffff
-	le.PutUint32(old[at:], b)
-	le.PutUint32(new[at:], b+4)
-	f, err := Parse(bytes.NewReader(old), int64(len(old)))
-	require.NoError(t, err)
-	rs := []Range{{0, 0, 1000}, {1000, 1016, 3000}}
-	p, err := New(f, new, rs, A32, Shift{}, nil)
-	require.NoError(t, err)
-	for _, fd := range p.Scan(nil, old[at:at+4], int64(at), int64(at), 0, 1000) {
-		pred := make([]byte, 4)
-		require.LessOrEqual(t, p.Predict(&fd, old[at:], pred), uint8(covered))
-		require.Equal(t, new[at:at+4], pred)
-		return
-	}
-	t.Fatal("no field")
-}
-
 // A word that was taken for an address may be anything in the new file; what
 // Step calls a number is one that can be coded, and Apply takes it back.
 func TestStepOfAnyWord(t *testing.T) {
