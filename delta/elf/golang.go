@@ -41,13 +41,17 @@ func (f *File) readNumbers(r io.ReaderAt) Numbers {
 		}
 		return uint64(le.Uint32(b[i*4:]))
 	}
+	var buf []byte
 	for i := range f.sections {
 		s := &f.sections[i]
 		if s.class != classData && s.class != classPointers || s.size < moduleWords*size {
 			continue
 		}
 		n := min(s.size, maxModuleSearch)
-		b := make([]byte, n)
+		if uint64(cap(buf)) < n {
+			buf = make([]byte, n)
+		}
+		b := buf[:n]
 		if k, _ := r.ReadAt(b, int64(s.off)); k < len(b) {
 			continue
 		}

@@ -3,6 +3,7 @@ package elf
 import (
 	"bytes"
 	"encoding/binary"
+	"iter"
 	"math"
 	"slices"
 )
@@ -19,8 +20,7 @@ func Mask(b []byte, mode Mode) []byte {
 		mode = A32
 	}
 	m := &masker{f: f, b: b, o: append([]byte(nil), b...)}
-	for i := range f.sections {
-		s := &f.sections[i]
+	for s := range f.apart() {
 		lo, hi := int(s.off), int(s.off+s.size)
 		switch s.class {
 		case classCode:
@@ -85,6 +85,24 @@ func Mask(b []byte, mode Mode) []byte {
 	return m.o
 }
 
+// apart gives the sections in the order of the file, without those that begin in
+// the one before: no byte is looked at twice, whatever the table of sections says.
+func (f *File) apart() iter.Seq[*section] {
+	return func(yield func(*section) bool) {
+		end := uint64(0)
+		for i := range f.sections {
+			s := &f.sections[i]
+			if s.off < end {
+				continue
+			}
+			end = s.off + s.size
+			if !yield(s) {
+				return
+			}
+		}
+	}
+}
+
 type masker struct {
 	f    *File
 	b, o []byte
@@ -97,10 +115,14 @@ func (m *masker) name(s *section, n uint32) uint32 {
 	return m.text(s.link+min(uint64(n), s.linkSize), s.link+s.linkSize)
 }
 
+// maxNameLen is how much of a name counts, in bytes. Names may overlap: without a
+// bound, masking a table of them would take time for its square.
+const maxNameLen = 4096
+
 // text stands for the text from an offset on to a zero or to an end: FNV-1a.
 func (m *masker) text(from, end uint64) uint32 {
 	h := uint32(2166136261)
-	for i := from; i < end && m.b[i] != 0; i++ {
+	for i := from; i < min(end, from+maxNameLen) && m.b[i] != 0; i++ {
 		h = (h ^ uint32(m.b[i])) * 16777619
 	}
 	return h
@@ -315,7 +337,7 @@ func ModeOf(b []byte) (mode Mode, isGo bool) {
 	}
 	// Nearly every A32 instruction is executed always.
 	always, all := 0, 0
-	for _, s := range f.sections {
+	for s := range f.apart() {
 		if s.class != classCode {
 			continue
 		}
