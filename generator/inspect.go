@@ -10,7 +10,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"strings"
 
 	"github.com/mender-app/mender-app/artifact"
 	"github.com/mender-app/mender-app/artifact/image"
@@ -191,14 +190,14 @@ func (i *inspection) header(h *mender.Header, verified bool) error {
 var ErrNotApp = errors.New("no App Artifact")
 
 func (i *inspection) file(ctx context.Context, name string, r io.Reader) error {
-	switch {
-	case strings.HasPrefix(name, "images.tar"):
+	switch name {
+	case artifact.ImagesPayload:
 		o := artifact.ReadOptions{SpoolDir: i.temp}
 		if i.meta.Sizes != nil {
 			o.MaxBytes = i.meta.Sizes.ImagesPayload
 		}
 		return artifact.ReadImages(r, o, i.image)
-	case strings.HasPrefix(name, "manifests.tar"):
+	case artifact.ManifestsPayload:
 		return i.manifests(ctx, r)
 	}
 	i.Warnings = append(i.Warnings, name+": a file that no reader knows")

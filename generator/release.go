@@ -66,10 +66,10 @@ func (h *byHand) readRelease(path string) (*release, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", path, err)
 		}
-		switch {
-		case strings.HasPrefix(file.Name, "images.tar"):
+		switch file.Name {
+		case artifact.ImagesPayload:
 			err = h.readImages(rel, r)
-		case strings.HasPrefix(file.Name, "manifests.tar"):
+		case artifact.ManifestsPayload:
 			rel.manifests, err = h.readManifestFiles(r)
 		}
 		if err != nil {

@@ -122,7 +122,7 @@ func (o *Opener) unpack(ctx context.Context, path string) (*older, error) {
 		if err != nil {
 			return nil, err
 		}
-		if !strings.HasPrefix(file.Name, "images.tar") {
+		if file.Name != artifact.ImagesPayload {
 			continue
 		}
 		err = artifact.ReadImages(r, artifact.ReadOptions{SpoolDir: o.TempDir}, func(info artifact.ImageInfo, content io.Reader) error {

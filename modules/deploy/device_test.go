@@ -142,7 +142,7 @@ func (r release) payload(t tb) map[string][]byte {
 	require.NoError(t, w.Close())
 	_, err := artifact.WriteManifests(&manifests, fstest.MapFS{"compose.yaml": {Data: []byte(r.compose())}})
 	require.NoError(t, err)
-	return map[string][]byte{imagesFile: images.Bytes(), manifestsFile: manifests.Bytes()}
+	return map[string][]byte{artifact.ImagesPayload: images.Bytes(), artifact.ManifestsPayload: manifests.Bytes()}
 }
 
 // tree is what the client gives to the calls about one artifact.
@@ -178,7 +178,7 @@ type streams struct {
 }
 
 func (tr *tree) streams() modules.Streams {
-	return &streams{names: []string{imagesFile, manifestsFile}, payload: tr.payload}
+	return &streams{names: []string{artifact.ImagesPayload, artifact.ManifestsPayload}, payload: tr.payload}
 }
 
 func (s *streams) Next() (*modules.Stream, error) {

@@ -15,12 +15,6 @@ import (
 	"github.com/mender-app/mender-app/submodules"
 )
 
-// The files of a payload.
-const (
-	imagesFile    = "images.tar.gz"
-	manifestsFile = "manifests.tar.gz"
-)
-
 // header is the artifact's name and metadata. The client has verified both.
 type header struct {
 	artifact string                    // its name

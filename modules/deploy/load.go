@@ -41,10 +41,10 @@ func (e *Engine) receive(ctx context.Context, a *store.App, h *header, payload m
 		err = func() error {
 			defer s.Close()
 			switch {
-			case s.Name == imagesFile && !images:
+			case s.Name == artifact.ImagesPayload && !images:
 				images = true
 				return l.images(ctx, s)
-			case s.Name == manifestsFile && !manifests:
+			case s.Name == artifact.ManifestsPayload && !manifests:
 				manifests = true
 				return l.manifests(s)
 			}
@@ -55,7 +55,7 @@ func (e *Engine) receive(ctx context.Context, a *store.App, h *header, payload m
 		}
 	}
 	if !manifests {
-		return fmt.Errorf("%w: no %s in it", artifact.ErrPayload, manifestsFile)
+		return fmt.Errorf("%w: no %s in it", artifact.ErrPayload, artifact.ManifestsPayload)
 	}
 	for _, c := range h.meta.Components {
 		if !l.loaded[c.Digest.String()] {

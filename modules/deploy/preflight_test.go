@@ -145,22 +145,22 @@ func TestBadPayloads(t *testing.T) {
 	}{
 		"nothing": {func(*tree) modules.Streams { return &streams{} }, "no manifests.tar.gz"},
 		"no images": {func(tr *tree) modules.Streams {
-			return &streams{names: []string{manifestsFile}, payload: tr.payload}
+			return &streams{names: []string{artifact.ManifestsPayload}, payload: tr.payload}
 		}, "announced in the metadata and missing"},
 		"no manifests": {func(tr *tree) modules.Streams {
-			return &streams{names: []string{imagesFile}, payload: tr.payload}
+			return &streams{names: []string{artifact.ImagesPayload}, payload: tr.payload}
 		}, "no manifests.tar.gz"},
 		"twice": {func(tr *tree) modules.Streams {
-			return &streams{names: []string{manifestsFile, manifestsFile}, payload: tr.payload}
+			return &streams{names: []string{artifact.ManifestsPayload, artifact.ManifestsPayload}, payload: tr.payload}
 		}, "unexpected file"},
 		"another file": {func(tr *tree) modules.Streams {
 			return &streams{names: []string{"evil"}, payload: tr.payload}
 		}, `unexpected file "evil"`},
 		"another image": {func(tr *tree) modules.Streams {
-			return &streams{names: []string{imagesFile}, payload: other.payload(t)}
+			return &streams{names: []string{artifact.ImagesPayload}, payload: other.payload(t)}
 		}, "not announced"},
 		"cut off": {func(tr *tree) modules.Streams {
-			return &streams{names: []string{imagesFile}, payload: map[string][]byte{imagesFile: tr.payload[imagesFile][:60]}}
+			return &streams{names: []string{artifact.ImagesPayload}, payload: map[string][]byte{artifact.ImagesPayload: tr.payload[artifact.ImagesPayload][:60]}}
 		}, ""},
 		"ends in an error": {func(tr *tree) modules.Streams { return failing{} }, "input/output error"},
 	} {
@@ -189,7 +189,7 @@ type failing struct{}
 
 func (failing) Next() (*modules.Stream, error) {
 	r := io.MultiReader(bytes.NewReader([]byte{0x1f, 0x8b}), errReader{})
-	return &modules.Stream{Name: imagesFile, Size: -1, ReadCloser: io.NopCloser(r)}, nil
+	return &modules.Stream{Name: artifact.ImagesPayload, Size: -1, ReadCloser: io.NopCloser(r)}, nil
 }
 
 type errReader struct{}

@@ -133,7 +133,7 @@ func (e *Engine) unpackSource(ctx context.Context, from Payload) (string, error)
 		if errors.Is(err, io.EOF) {
 			return dir, nil
 		}
-		if err == nil && name == imagesFile {
+		if err == nil && name == artifact.ImagesPayload {
 			err = e.unpackImages(ctx, dir, r)
 		}
 		if err == nil {

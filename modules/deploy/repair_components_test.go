@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/mender-app/mender-app/artifact"
 	"github.com/mender-app/mender-app/store/durable"
 	"github.com/mender-app/mender-app/submodules"
 )
@@ -24,7 +25,7 @@ type file struct {
 func (r release) file(t tb) Payload {
 	meta, err := r.meta().Encode()
 	require.NoError(t, err)
-	return &file{meta, []string{imagesFile, manifestsFile}, r.payload(t)}
+	return &file{meta, []string{artifact.ImagesPayload, artifact.ManifestsPayload}, r.payload(t)}
 }
 
 func (f *file) MetaData() []byte { return f.meta }
@@ -72,7 +73,7 @@ func TestRepair(t *testing.T) {
 
 	// An artifact that is broken off is none.
 	half := v4.file(t).(*file)
-	half.data[imagesFile] = half.data[imagesFile][:len(half.data[imagesFile])/2]
+	half.data[artifact.ImagesPayload] = half.data[artifact.ImagesPayload][:len(half.data[artifact.ImagesPayload])/2]
 	_, _, err = e.Repair(t.Context(), []string{"shop"}, half)
 	require.ErrorContains(t, err, "the artifact")
 

@@ -39,7 +39,7 @@ func TestSpoolIsBounded(t *testing.T) {
 	require.NoError(t, w.WriteHeader(&tar.Header{
 		Name: "images/" + digestOf("", "x").Hex() + "/image.img", Typeflag: tar.TypeReg, Mode: 0o644, Size: 1 << 54,
 	}))
-	tr.payload[imagesFile] = images.Bytes()
+	tr.payload[artifact.ImagesPayload] = images.Bytes()
 	e := g.engine()
 	err = e.download(t.Context(), tr.Tree, tr.streams())
 	require.ErrorIs(t, err, artifact.ErrSpool)

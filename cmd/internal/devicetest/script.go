@@ -195,8 +195,8 @@ func (a Artifact) Write(path string) error {
 		Name: a.Name, DeviceTypes: []string{deviceType}, PayloadType: mender.PayloadTypeApp,
 		Provides: provides, ClearsProvides: clears, Depends: a.Depends, MetaData: meta,
 		Files: []mender.File{
-			{Name: "images.tar.gz", Size: int64(images.Len()), Open: open(images.Bytes())},
-			{Name: "manifests.tar.gz", Size: int64(manifests.Len()), Open: open(manifests.Bytes())},
+			{Name: artifact.ImagesPayload, Size: int64(images.Len()), Open: open(images.Bytes())},
+			{Name: artifact.ManifestsPayload, Size: int64(manifests.Len()), Open: open(manifests.Bytes())},
 		},
 	}, mender.Options{Key: a.Key})
 	if err != nil {
