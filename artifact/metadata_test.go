@@ -56,7 +56,7 @@ func TestMetadataRoundTrip(t *testing.T) {
 	s := strings.ReplaceAll(string(b), `\"url\":`, `\"from_the_future\":{\"x\":[1]},\"url\":`)
 	require.Contains(t, s, "from_the_future")
 	s = strings.Replace(s, "{", `{"hooks":["x"],`, 1)
-	m, _, err = ReadMetadata(strings.NewReader(s))
+	m, _, err = ParseMetadata([]byte(s))
 	require.NoError(t, err)
 	require.Equal(t, sample(), m)
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"math"
 	"reflect"
@@ -82,15 +81,6 @@ func ParseMetadata(b []byte) (m *Metadata, warnings []string, err error) {
 		return nil, nil, err
 	}
 	return m, warnings, nil
-}
-
-// ReadMetadata is ParseMetadata of what r gives, at most MaxMetadata bytes.
-func ReadMetadata(r io.Reader) (*Metadata, []string, error) {
-	b, err := io.ReadAll(io.LimitReader(r, MaxMetadata+1))
-	if err != nil {
-		return nil, nil, fmt.Errorf("read metadata: %w", err)
-	}
-	return ParseMetadata(b)
 }
 
 // notJSON keeps what encoding/json says to one line.

@@ -316,6 +316,3 @@ func (f *File) section(off uint64) (*section, uint64) {
 
 // Go tells whether the file has Go's tables.
 func (f *File) Go() bool { return f.gotab != nil }
-
-// Arm tells whether there is a choice of mode.
-func (f *File) Arm() bool { return f.machine == machineArm }

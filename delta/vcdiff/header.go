@@ -248,9 +248,3 @@ func Scan(delta io.Reader) (Info, error) {
 		info.Unsummed = info.Unsummed || !win.hasSum
 	}
 }
-
-// TargetSize gives the size of what a delta gives, as Scan does.
-func TargetSize(delta io.Reader) (int64, error) {
-	info, err := Scan(delta)
-	return info.Target, err
-}
