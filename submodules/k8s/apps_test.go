@@ -94,7 +94,7 @@ func TestManyObjects(t *testing.T) {
 		docs[i] = configMap(fmt.Sprint("c", i))
 	}
 	versions := func() map[string]string {
-		list, err := n.c.list(ctx, "", "ConfigMap", n.ns, marks.App+"="+n.ns)
+		list, err := n.c.list(ctx, "", "ConfigMap", n.ns, marks.App+"="+n.ns+",!"+marks.Inventory) // not the inventory itself
 		require.NoError(t, err)
 		require.Len(t, list, len(docs))
 		all := map[string]string{}
