@@ -119,7 +119,8 @@ func (d *device) at(version string) {
 	require.Equal(d.t, version, d.says())
 	d.provides(version)
 	var maps []string
-	for _, name := range strings.Fields(d.in("get", "configmap", "-l", "mender-app.io/app="+d.app, "-o", "name")) {
+	// The inventory bears the application's label too.
+	for _, name := range strings.Fields(d.in("get", "configmap", "-l", "mender-app.io/app="+d.app+",!mender-app.io/inventory", "-o", "name")) {
 		maps = append(maps, strings.TrimPrefix(name, "configmap/"))
 	}
 	require.Equal(d.t, []string{"cm" + version}, maps)
