@@ -1,6 +1,7 @@
 package compose
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -47,11 +48,7 @@ func (s *session) prepare(ctx context.Context) (*plan, error) {
 		return nil, err
 	}
 	pl := &plan{compose: c, existing: from(dir, all)}
-	adopted := ""
-	if len(pl.existing) > 0 {
-		adopted = pl.existing[0].Labels[labelProject]
-	}
-	if pl.project, err = s.readProject(ctx, c, dir, adopted, !s.back); err != nil {
+	if pl.project, err = s.readProject(ctx, c, dir, runsAs(pl.existing), !s.back); err != nil {
 		return nil, err
 	}
 	if !s.back {
@@ -70,6 +67,25 @@ func (s *session) prepare(ctx context.Context) (*plan, error) {
 	}
 	s.warn(pl.project)
 	return pl, nil
+}
+
+// runsAs returns the project that the containers of a directory belong to, "" if
+// there are none. A release that failed may have left some under a name of its
+// own: what runs comes before what does not, and the older before the newer.
+func runsAs(existing []container.Summary) string {
+	if len(existing) == 0 {
+		return ""
+	}
+	return slices.MinFunc(existing, func(a, b container.Summary) int {
+		aRuns, bRuns := a.State == container.StateRunning, b.State == container.StateRunning
+		switch {
+		case aRuns && !bRuns:
+			return -1
+		case bRuns && !aRuns:
+			return 1
+		}
+		return cmp.Compare(a.Created, b.Created)
+	}).Labels[labelProject]
 }
 
 // findMarked notes the services whose containers would get our labels from
