@@ -37,8 +37,8 @@ func section(t *testing.T, doc, heading string) (rows [][]string) {
 	return rows
 }
 
-// names returns the first column without its quotes.
-func names(t *testing.T, doc, heading string) (list []string) {
+// firstColumn returns the first column without its quotes.
+func firstColumn(t *testing.T, doc, heading string) (list []string) {
 	for _, row := range section(t, doc, heading) {
 		list = append(list, strings.Trim(row[0], "`"))
 	}
@@ -59,16 +59,16 @@ func TestFormat(t *testing.T) {
 	b, err := os.ReadFile("FORMAT.md")
 	require.NoError(t, err)
 	doc := string(b)
-	require.ElementsMatch(t, fields(Metadata{}), names(t, doc, "Metadata fields"))
-	require.ElementsMatch(t, fields(Component{}), names(t, doc, "Component fields"))
-	require.ElementsMatch(t, fields(Variant{}), names(t, doc, "Variant fields"))
-	require.ElementsMatch(t, fields(Layer{}), names(t, doc, "Layer fields"))
-	require.ElementsMatch(t, fields(Base{}), names(t, doc, "Base fields"))
-	require.ElementsMatch(t, fields(Sizes{}), names(t, doc, "Sizes fields"))
-	require.Equal(t, Features, names(t, doc, "Features"))
-	require.Equal(t, EnvNames, names(t, doc, "Environment"))
+	require.ElementsMatch(t, fields(Metadata{}), firstColumn(t, doc, "Metadata fields"))
+	require.ElementsMatch(t, fields(Component{}), firstColumn(t, doc, "Component fields"))
+	require.ElementsMatch(t, fields(Variant{}), firstColumn(t, doc, "Variant fields"))
+	require.ElementsMatch(t, fields(Layer{}), firstColumn(t, doc, "Layer fields"))
+	require.ElementsMatch(t, fields(Base{}), firstColumn(t, doc, "Base fields"))
+	require.ElementsMatch(t, fields(Sizes{}), firstColumn(t, doc, "Sizes fields"))
+	require.Equal(t, Features, firstColumn(t, doc, "Features"))
+	require.Equal(t, EnvNames, firstColumn(t, doc, "Environment"))
 	require.Equal(t, []string{memberURLNew, memberURLCurrent, memberSumNew, memberSumCurrent, memberImage, memberDelta, memberShared, "image.N.delta", memberDeepDelta},
-		names(t, doc, "Members of an image"))
+		firstColumn(t, doc, "Members of an image"))
 	require.Contains(t, doc, "Its payload has the files `"+ImagesPayload+"` and `"+ManifestsPayload+"`, in this order")
 
 	// Values that the tables name in their text.

@@ -9,29 +9,6 @@ import (
 	"github.com/mender-app/mender-app/artifact/image"
 )
 
-// ValidApplicationName tells whether s may name an application: a letter or
-// digit, then up to 62 letters, digits, "_", ".", "-". Such a name can be
-// used as the name of a directory.
-func ValidApplicationName(s string) bool {
-	if s == "" || len(s) > maxName {
-		return false
-	}
-	for i := range len(s) {
-		c := s[i]
-		switch {
-		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9':
-		case i > 0 && (c == '_' || c == '.' || c == '-'):
-		default:
-			return false
-		}
-	}
-	return !strings.Contains(s, "..")
-}
-
-// ValidOrchestrator tells whether s may name an orchestrator, and with it the
-// executable of its sub-module; the rule is that of ValidApplicationName.
-func ValidOrchestrator(s string) bool { return ValidApplicationName(s) }
-
 // CheckURL says what is wrong with s as the URL of an image, as orchestrators
 // write it ("registry.example:5000/web:1@sha256:…"): it must not be empty or
 // longer than 512 bytes, not start with "-", and have no spaces, control

@@ -13,13 +13,13 @@ import (
 
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/artifact/internal/strictjson"
+	"github.com/mender-app/mender-app/artifact/names"
 )
 
 // Bounds of the metadata. They are far above what real applications need and
 // keep what has to be held in memory small.
 const (
 	MaxMetadata   = 4 << 20 // bytes of the JSON
-	maxName       = 63      // of an application or orchestrator
 	maxText       = 512     // of a URL, a version, an env value
 	maxComponents = 1024
 	maxBases      = 64
@@ -61,9 +61,9 @@ func ParseMetadata(b []byte) (m *Metadata, warnings []string, err error) {
 	}
 	if err := checkRequires(first.Requires); err != nil {
 		var needs *RequiresError
-		var name string
-		if errors.As(err, &needs) && json.Unmarshal(first.ApplicationName, &name) == nil && ValidApplicationName(name) {
-			needs.Application = name
+		var application string
+		if errors.As(err, &needs) && json.Unmarshal(first.ApplicationName, &application) == nil && names.CheckNew(application) == nil {
+			needs.Application = application
 		}
 		return nil, nil, err
 	}
@@ -135,11 +135,11 @@ func (m *Metadata) Validate() error {
 	if !versionKnown(m.Version) {
 		return bad("version", "%q is not one of 1.x", clip(m.Version))
 	}
-	if !ValidApplicationName(m.ApplicationName) {
-		return bad("application_name", "%q: want a letter or digit, then at most %d letters, digits, '_', '.', '-'", clip(m.ApplicationName), maxName-1)
+	if err := names.CheckNew(m.ApplicationName); err != nil {
+		return bad("application_name", "%v", err)
 	}
-	if !ValidOrchestrator(m.Orchestrator) {
-		return bad("orchestrator", "%q: want the name of a sub-module, as in docker-compose", clip(m.Orchestrator))
+	if err := names.CheckNew(m.Orchestrator); err != nil {
+		return bad("orchestrator", "%v; want the name of a sub-module, as in docker-compose", err)
 	}
 	if _, err := image.ParsePlatform(m.Platform); err != nil {
 		return bad("platform", "%s", err)

@@ -32,10 +32,11 @@ type room struct {
 // rooms: the longest directory that a package lies under is its room.
 var rooms = []room{
 	{dir: "store/durable"},
-	{dir: "store", own: []string{"store/durable"}},
-	{dir: "artifact", own: []string{"artifact/image"}, others: []string{"github.com/klauspost/compress"}},
+	{dir: "store", own: []string{"store/durable", "artifact/names"}},
+	{dir: "artifact", own: []string{"artifact/image", "artifact/names"}, others: []string{"github.com/klauspost/compress"}},
 	{dir: "artifact/mender", others: []string{"github.com/klauspost/compress"}},
 	{dir: "artifact/image", others: []string{"github.com/klauspost/compress"}},
+	{dir: "artifact/names"},
 	{dir: "artifact/version", others: []string{"github.com/Masterminds/semver"}},
 	{dir: "delta"}, // the nouns
 	{dir: "delta/encoder", own: []string{"delta", "delta/decoder", "delta/tarstore", "delta/deflate", "delta/elf"}},
@@ -45,7 +46,7 @@ var rooms = []room{
 	{dir: "delta/deflate"},
 	{dir: "delta/elf"},
 	{dir: "delta/vcdiff"},
-	{dir: "submodules"},
+	{dir: "submodules", own: []string{"artifact/names"}},
 	{dir: "submodules/config", others: []string{"github.com/BurntSushi/toml"}}, // the configuration files
 	{dir: "submodules/conformance", own: []string{"submodules"}, others: []string{"github.com/stretchr/testify"}},
 	{
@@ -59,7 +60,7 @@ var rooms = []room{
 	{dir: "submodules/imagestore/storetest", own: []string{"submodules", "submodules/imagestore", "delta", "delta/decoder", "delta/encoder", "artifact/image"}, others: []string{"github.com/stretchr/testify"}},
 	{
 		dir: "submodules/compose",
-		own: []string{"submodules", "submodules/config", "submodules/imagestore/...", "artifact/image", "store/durable"},
+		own: []string{"submodules", "submodules/config", "submodules/imagestore/...", "artifact/image", "artifact/names", "store/durable"},
 		others: []string{
 			"github.com/compose-spec/compose-go", "github.com/docker/docker/api", "gopkg.in/yaml.v3",
 		},
@@ -70,7 +71,7 @@ var rooms = []room{
 		others: []string{"k8s.io", "sigs.k8s.io", "github.com/fluxcd/cli-utils/pkg/kstatus", "gopkg.in/yaml.v3"},
 	},
 	{dir: "modules"},
-	{dir: "modules/policy", own: []string{"artifact", "artifact/version"}, others: []string{"github.com/BurntSushi/toml"}},
+	{dir: "modules/policy", own: []string{"artifact/names", "artifact/version"}, others: []string{"github.com/BurntSushi/toml"}},
 	{dir: "modules/client", own: []string{"modules", "artifact/mender", "store/durable"}},
 	{
 		dir: "modules/deploy",

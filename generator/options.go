@@ -9,9 +9,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/mender-app/mender-app/artifact"
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/artifact/mender"
+	"github.com/mender-app/mender-app/artifact/names"
 	"github.com/mender-app/mender-app/generator/manifests"
 	"github.com/mender-app/mender-app/generator/source"
 )
@@ -170,9 +170,9 @@ func (o Options) checked() (Options, error) {
 	switch {
 	case len(missing) > 0:
 		return o, &UsageError{Text: "missing " + strings.Join(missing, ", ")}
-	case !artifact.ValidApplicationName(app.Name):
+	case names.CheckNew(app.Name) != nil:
 		return o, &UsageError{Text: fmt.Sprintf("bad application name %q", app.Name), Hint: "letters, digits, _, . and -, at most 63, the first a letter or digit"}
-	case !artifact.ValidOrchestrator(app.Orchestrator):
+	case names.CheckNew(app.Orchestrator) != nil:
 		return o, &UsageError{Text: fmt.Sprintf("bad orchestrator %q", app.Orchestrator), Hint: "it is the name of a sub-module: " + Compose + ", " + Kubernetes + " or your own"}
 	case o.Images.Skip && len(o.Images.Pairs) > 0:
 		return o, &UsageError{Text: "--skip-images and --image exclude each other"}

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mender-app/mender-app/artifact/names"
 	"github.com/mender-app/mender-app/store/durable"
 )
 
@@ -62,7 +63,7 @@ func (s *Store) isLegacy(name string) bool {
 
 // Legacy tells whether an application is one of the shell reference that was not
 // adopted yet. It needs no lock.
-func (s *Store) Legacy(name string) bool { return ValidName(name) && s.isLegacy(name) }
+func (s *Store) Legacy(name string) bool { return names.Check(name) == nil && s.isLegacy(name) }
 
 // Adopt takes over an application of the shell reference: its manifests and the
 // images in its list become the release [AdoptedID]. The reference's files stay

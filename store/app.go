@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mender-app/mender-app/artifact/names"
 	"github.com/mender-app/mender-app/store/durable"
 )
 
@@ -111,8 +112,8 @@ func (a *App) Snapshot() State {
 // App reads an application. The error is an ErrName, an ErrNoApp, an ErrNewer,
 // or a *CorruptError, after which [Store.Rescue] may help. It needs no lock.
 func (s *Store) App(name string) (*App, error) {
-	if !ValidName(name) {
-		return nil, fmt.Errorf("%w %q", ErrName, name)
+	if err := names.Check(name); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrName, err)
 	}
 	a := &App{Name: name, store: s}
 	path := filepath.Join(s.appDir(name), stateFile)
@@ -149,8 +150,11 @@ func (a *App) check() error {
 		ids = append(ids, d.From, d.To)
 	}
 	for _, id := range ids {
-		if id != "" && !ValidName(id) {
-			return fmt.Errorf("release %q", id)
+		if id == "" {
+			continue
+		}
+		if err := names.Check(id); err != nil {
+			return fmt.Errorf("release: %w", err)
 		}
 	}
 	return nil

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/mender-app/mender-app/artifact/names"
 	"github.com/mender-app/mender-app/store"
 )
 
@@ -34,7 +35,7 @@ func FuzzState(f *testing.F) {
 			return
 		}
 		for _, id := range append([]string{a.Current}, a.Kept...) {
-			require.True(t, id == "" || store.ValidName(id))
+			require.True(t, id == "" || names.Check(id) == nil)
 			_, _ = a.Release(id)
 		}
 		require.NoError(t, a.Save())

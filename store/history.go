@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"time"
 
+	"github.com/mender-app/mender-app/artifact/names"
 	"github.com/mender-app/mender-app/store/durable"
 )
 
@@ -79,8 +80,8 @@ func (s *Store) historyFile(app string) string { return s.meta(historyDir + "/" 
 // History returns the ended deployments of an application, the oldest first, also
 // after the application was removed. It needs no lock.
 func (s *Store) History(app string) ([]Record, error) {
-	if !ValidName(app) {
-		return nil, fmt.Errorf("%w %q", ErrName, app)
+	if err := names.Check(app); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrName, err)
 	}
 	data, err := readFile(s.historyFile(app))
 	if errors.Is(err, fs.ErrNotExist) {

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/mender-app/mender-app/artifact/names"
 	"github.com/mender-app/mender-app/store/durable"
 )
 
@@ -70,8 +71,8 @@ func (a *App) ReleaseManifests(id string) string {
 
 // PutRelease writes release.json and creates the release's directories.
 func (a *App) PutRelease(r *Release) error {
-	if !ValidName(r.ID) {
-		return fmt.Errorf("invalid release name %q", r.ID)
+	if err := names.Check(r.ID); err != nil {
+		return fmt.Errorf("release: %w", err)
 	}
 	r.Format, r.Application = Format, a.Name
 	data, err := marshal(r)
@@ -93,8 +94,8 @@ func (a *App) SyncRelease(id string) error { return durable.SyncTree(a.releaseDi
 // Release reads a release. The error is an ErrNoRelease, an ErrNewer or a
 // *CorruptError. It needs no lock.
 func (a *App) Release(id string) (*Release, error) {
-	if !ValidName(id) {
-		return nil, fmt.Errorf("%w: %q", ErrNoRelease, id)
+	if err := names.Check(id); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrNoRelease, err)
 	}
 	path := filepath.Join(a.releaseDir(id), releaseFile)
 	data, err := readFile(path)
@@ -124,7 +125,7 @@ func (a *App) Releases() ([]string, error) {
 	}
 	var ids []string
 	for _, e := range entries {
-		if e.IsDir() && ValidName(e.Name()) {
+		if e.IsDir() && names.Check(e.Name()) == nil {
 			ids = append(ids, e.Name())
 		}
 	}
@@ -135,8 +136,8 @@ func (a *App) Releases() ([]string, error) {
 // RemoveRelease deletes a release's directory. Its components must be deleted
 // before, because the directory is the only record of them.
 func (a *App) RemoveRelease(id string) error {
-	if !ValidName(id) {
-		return fmt.Errorf("invalid release name %q", id)
+	if err := names.Check(id); err != nil {
+		return fmt.Errorf("release: %w", err)
 	}
 	return durable.RemoveAll(a.releaseDir(id))
 }

@@ -17,6 +17,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/mender-app/mender-app/artifact/names"
 	"github.com/mender-app/mender-app/store/durable"
 )
 
@@ -97,28 +98,6 @@ func (s *Store) meta(name string) string { return filepath.Join(s.dir, metaDir, 
 
 func (s *Store) appDir(name string) string { return filepath.Join(s.dir, name) }
 
-// maxName is the greatest length of a name in bytes. With the suffixes that are
-// added to it, it is still a valid file name.
-const maxName = 128
-
-// ValidName tells whether name is a valid application name: a letter or digit,
-// then letters, digits, "_", "." and "-". Such a name is a valid file name on
-// every file system, and none of the store's own names.
-func ValidName(name string) bool {
-	if name == "" || len(name) > maxName {
-		return false
-	}
-	for i, c := range []byte(name) {
-		switch {
-		case '0' <= c && c <= '9', 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z':
-		case i > 0 && (c == '_' || c == '.' || c == '-'):
-		default:
-			return false
-		}
-	}
-	return true
-}
-
 // Apps lists the applications by name, those the shell reference left
 // included. It needs no lock.
 func (s *Store) Apps() ([]string, error) {
@@ -129,17 +108,17 @@ func (s *Store) Apps() ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	var names []string
+	var apps []string
 	for _, e := range entries {
-		if !e.IsDir() || !ValidName(e.Name()) {
+		if !e.IsDir() || names.Check(e.Name()) != nil {
 			continue
 		}
 		if s.hasState(e.Name()) || s.isLegacy(e.Name()) {
-			names = append(names, e.Name())
+			apps = append(apps, e.Name())
 		}
 	}
-	slices.Sort(names)
-	return names, nil
+	slices.Sort(apps)
+	return apps, nil
 }
 
 // hasState tells whether the directory has a state file, be it whole, damaged or

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -31,15 +30,6 @@ func putRelease(t *testing.T, a *store.App, name string) string {
 	require.NoError(t, os.WriteFile(filepath.Join(a.ReleaseManifests(id), "compose.yaml"), []byte(name), 0o644))
 	require.NoError(t, a.SyncRelease(id))
 	return id
-}
-
-func TestValidName(t *testing.T) {
-	for _, ok := range []string{"a", "web-1.2_x", "0", strings.Repeat("x", 128)} {
-		require.True(t, store.ValidName(ok), ok)
-	}
-	for _, bad := range []string{"", ".", "..", "a/b", "a\x00b", "-a", ".hidden", "é", "a b", "a\n", strings.Repeat("x", 129)} {
-		require.False(t, store.ValidName(bad), "%q", bad)
-	}
 }
 
 func TestRoundTrip(t *testing.T) {

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/mender-app/mender-app/artifact/names"
 )
 
 // Orchestrator is what a sub-module is made of, one method a verb. Every method
@@ -308,7 +310,7 @@ func (f frame) request(spec *verbSpec, args []string) (Request, error) {
 		}
 		switch word {
 		case "app":
-			if err := CheckName(a); err != nil {
+			if err := names.Check(a); err != nil {
 				return r, fmt.Errorf("application: %w", err)
 			}
 			r.App = a

@@ -75,15 +75,6 @@ func TestFrameEnvironment(t *testing.T) {
 	require.Equal(t, CodeUsage, code)
 }
 
-func TestCheckName(t *testing.T) {
-	for _, ok := range []string{"a", "my-app", "My App 2", "ünïcode", strings.Repeat("a", 128)} {
-		require.NoError(t, CheckName(ok))
-	}
-	for _, bad := range []string{"", ".", "..", ".x", "-x", "a/b", "/", "a\x00", "a\n", "\xff", "a\u202eb", strings.Repeat("a", 129)} {
-		require.Error(t, CheckName(bad), "%q", bad)
-	}
-}
-
 func TestSplitURL(t *testing.T) {
 	ref, d := SplitURL("host:5000/web:2@sha256:ab")
 	require.Equal(t, "host:5000/web:2", ref)

@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/mender-app/mender-app/artifact/names"
 )
 
 // Config is how a Module makes its calls. The zero value serves.
@@ -42,7 +44,7 @@ type Module struct {
 // That it is for another architecture shows at the first call only, which then
 // returns a *NotExecutableError.
 func Find(dir, orchestrator string) (*Module, error) {
-	if err := CheckName(orchestrator); err != nil {
+	if err := names.Check(orchestrator); err != nil {
 		return nil, fmt.Errorf("orchestrator: %w", err)
 	}
 	path := filepath.Join(dir, orchestrator)

@@ -23,7 +23,7 @@ import (
 func TestFind(t *testing.T) {
 	dir := t.TempDir()
 	_, err := Find(dir, "../sh")
-	require.ErrorContains(t, err, "is a path")
+	require.ErrorContains(t, err, "does not begin with a letter or a digit")
 	_, err = Find(dir, "none")
 	var nf *NotFoundError
 	require.ErrorAs(t, err, &nf)

@@ -13,8 +13,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"unicode"
-	"unicode/utf8"
 )
 
 // Protocol is the version this package speaks. A sub-module that does not know
@@ -246,32 +244,4 @@ func SplitURL(url string) (ref, digest string) {
 		return url[:i], url[i+1:]
 	}
 	return url, ""
-}
-
-// maxName bounds the names of applications and orchestrators, in bytes: such a
-// name becomes a file name, with suffixes.
-const maxName = 128
-
-// CheckName returns an error unless name can be the name of an application or
-// an orchestrator: one file name, no path, nothing that a tool would take for
-// an option or a terminal for a control sequence.
-func CheckName(name string) error {
-	switch {
-	case name == "":
-		return fmt.Errorf("name is empty")
-	case len(name) > maxName:
-		return fmt.Errorf("name is longer than %d bytes", maxName)
-	case !utf8.ValidString(name):
-		return fmt.Errorf("name %q is not UTF-8", name)
-	case name == "." || name == ".." || strings.ContainsRune(name, '/'):
-		return fmt.Errorf("name %q is a path", name)
-	case name[0] == '-' || name[0] == '.':
-		return fmt.Errorf("name %q begins with %q", name, name[:1])
-	}
-	for _, r := range name {
-		if !unicode.IsPrint(r) {
-			return fmt.Errorf("name %q has a character that cannot be printed", name)
-		}
-	}
-	return nil
 }

@@ -42,9 +42,6 @@ func (e *Engine) readHeader(tree *modules.Tree) (*header, error) {
 	for _, w := range warnings {
 		e.Log.Warn(w)
 	}
-	if !store.ValidName(meta.ApplicationName) {
-		return nil, fmt.Errorf("%w: application name %q", artifact.ErrMetadata, meta.ApplicationName)
-	}
 	return &header{artifact: name, meta: meta}, nil
 }
 
@@ -95,7 +92,7 @@ func (e *Engine) recordRefusal(h *header, started time.Time, cause error) {
 // mender-app, if the artifact names its application.
 func (e *Engine) recordNewer(tree *modules.Tree, cause error) {
 	var needs *artifact.RequiresError
-	if !errors.As(cause, &needs) || !store.ValidName(needs.Application) {
+	if !errors.As(cause, &needs) || needs.Application == "" {
 		return
 	}
 	name, err := tree.ArtifactName()

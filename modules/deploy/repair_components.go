@@ -13,6 +13,7 @@ import (
 
 	"github.com/mender-app/mender-app/artifact"
 	"github.com/mender-app/mender-app/artifact/image"
+	"github.com/mender-app/mender-app/artifact/names"
 	"github.com/mender-app/mender-app/store"
 	"github.com/mender-app/mender-app/store/durable"
 	"github.com/mender-app/mender-app/submodules"
@@ -263,7 +264,7 @@ func (e *Engine) finishRepairs(ctx context.Context) error {
 	var errs []error
 	for _, entry := range entries {
 		dir := e.Store.Meta(filepath.Join(repairDir, entry.Name()))
-		if !store.ValidName(entry.Name()) {
+		if names.Check(entry.Name()) != nil {
 			errs = append(errs, os.RemoveAll(dir)) // left by an interrupted removal
 			continue
 		}

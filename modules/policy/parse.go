@@ -14,7 +14,7 @@ import (
 
 	"github.com/BurntSushi/toml"
 
-	"github.com/mender-app/mender-app/artifact"
+	"github.com/mender-app/mender-app/artifact/names"
 	"github.com/mender-app/mender-app/artifact/version"
 )
 
@@ -267,9 +267,9 @@ func (p *Policy) checkExceptions(app string) error {
 	return nil
 }
 
-func checkApplication(key, name string) error {
-	if !artifact.ValidApplicationName(name) {
-		return bad(key, "%q is not the name of an application", clip(name))
+func checkApplication(key, application string) error {
+	if err := names.CheckNew(application); err != nil {
+		return bad(key, "not the name of an application: %v", err)
 	}
 	return nil
 }

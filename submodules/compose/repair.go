@@ -6,6 +6,7 @@ import (
 
 	"github.com/docker/docker/api/types/container"
 
+	"github.com/mender-app/mender-app/artifact/names"
 	"github.com/mender-app/mender-app/submodules"
 	"github.com/mender-app/mender-app/submodules/imagestore"
 )
@@ -30,11 +31,11 @@ func owner(c container.Summary) (app string, ok bool) {
 		return "", false
 	}
 	if app, ok := c.Labels[labelApp]; ok {
-		return app, submodules.CheckName(app) == nil
+		return app, names.Check(app) == nil
 	}
 	dir := c.Labels[labelDir]
 	app = filepath.Base(filepath.Dir(dir))
-	return app, ownDirectory(app, dir) && submodules.CheckName(app) == nil
+	return app, ownDirectory(app, dir) && names.Check(app) == nil
 }
 
 // Storage implements submodules.Orchestrator.

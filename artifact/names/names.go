@@ -1,0 +1,65 @@
+// Package names has the one rule for the names of applications, of orchestrators
+// and of releases. Such a name is the name of a directory or of an executable,
+// with suffixes and prefixes; it is an argument of programs, and it is printed
+// on terminals. So it consists of ASCII letters, digits, "_", "." and "-", and
+// begins with a letter or a digit.
+//
+// The rule has two lengths. What an artifact brings has at most [MaxNew] bytes:
+// the value of a Kubernetes label holds no more. What a device already has may
+// have [Max] bytes, because a store that the shell reference left can have
+// longer names, and its applications must stay usable.
+package names
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+const (
+	// Max is the greatest length of a name on a device, in bytes. With the
+	// suffixes that are added to it, it is still a valid file name.
+	Max = 128
+	// MaxNew is the greatest length of a name in an artifact, in bytes.
+	MaxNew = 63
+)
+
+// Check returns an error unless s can be the name of an application, an
+// orchestrator or a release on a device. The error says what is wrong; it has
+// no control characters and at most a few hundred bytes.
+func Check(s string) error {
+	switch {
+	case s == "":
+		return errors.New("the name is empty")
+	case len(s) > Max:
+		return fmt.Errorf("the name %q… is longer than %d bytes", s[:Max], Max)
+	case !alphanumeric(s[0]):
+		return fmt.Errorf("the name %q does not begin with a letter or a digit", s)
+	}
+	for i := range len(s) {
+		if c := s[i]; !alphanumeric(c) && c != '_' && c != '.' && c != '-' {
+			return fmt.Errorf("the name %q has characters other than letters, digits, _, . and -", s)
+		}
+	}
+	return nil
+}
+
+// CheckNew returns an error unless an artifact can bring s as the name of an
+// application or of an orchestrator: [Check] accepts s, it has at most
+// [MaxNew] bytes, and no "..".
+func CheckNew(s string) error {
+	if err := Check(s); err != nil {
+		return err
+	}
+	switch {
+	case len(s) > MaxNew:
+		return fmt.Errorf("the name %q is longer than %d bytes", s, MaxNew)
+	case strings.Contains(s, ".."):
+		return fmt.Errorf(`the name %q has ".."`, s)
+	}
+	return nil
+}
+
+func alphanumeric(c byte) bool {
+	return '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
+}
