@@ -59,10 +59,10 @@ func shell(from, to string, deep bool) []rig.Entry {
 }
 
 func want(from, to string, kind Kind) got {
-	w := got{ImageInfo{Digest: digest(to), URLNew: "example/" + to + ":1", SumNew: digest(to), Kind: kind, Size: int64(len("content of " + to))}, "content of " + to}
+	w := got{ImageInfo{Digest: digestOf(to), URLNew: "example/" + to + ":1", SumNew: digestOf(to), Kind: kind, Size: int64(len("content of " + to))}, "content of " + to}
 	w.info.URLCurrent, w.info.SumCurrent = w.info.URLNew, w.info.SumNew
 	if from != "" {
-		w.info.URLCurrent, w.info.SumCurrent = "example/"+from+":1", digest(from)
+		w.info.URLCurrent, w.info.SumCurrent = "example/"+from+":1", digestOf(from)
 	}
 	return w
 }
@@ -194,7 +194,7 @@ func TestImagesWriterErrors(t *testing.T) {
 		{"no URL", func(i *ImageInfo) { i.URLNew = "" }, 4, "no URL"},
 		{"URL with newline", func(i *ImageInfo) { i.URLNew = "a\nb"; i.URLCurrent = "" }, 4, "malformed URL"},
 		{"no digest", func(i *ImageInfo) { i.Digest = "" }, 4, "sums-new.txt"},
-		{"other sum", func(i *ImageInfo) { i.SumNew = digest("x") }, 4, "sums-new.txt"},
+		{"other sum", func(i *ImageInfo) { i.SumNew = digestOf("x") }, 4, "sums-new.txt"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			info := w.info

@@ -9,6 +9,7 @@ import (
 	"os"
 	"strings"
 
+	"github.com/mender-app/mender-app/artifact/digest"
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/artifact/internal/tarin"
 )
@@ -87,7 +88,7 @@ func (r *imagesReader) member(h *tar.Header) error {
 	if h.Typeflag != tar.TypeReg || len(parts) < 3 {
 		return fail("only files may be here")
 	}
-	digest, err := image.FromHex(parts[1])
+	digest, err := digest.FromHex(parts[1])
 	if err != nil {
 		return fail("%s", err)
 	}
@@ -297,7 +298,7 @@ func (d *imageDir) info() (ImageInfo, error) {
 
 // sum reads a digest as the reference writes it, with or without "sha256:".
 func sum(s string) (image.Digest, error) {
-	return image.FromHex(strings.TrimPrefix(s, "sha256:"))
+	return digest.FromHex(strings.TrimPrefix(s, "sha256:"))
 }
 
 // end finishes the current image, of which no more members come.

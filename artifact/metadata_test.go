@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/mender-app/mender-app/artifact/digest"
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/artifact/internal/strictjson"
 )
@@ -21,8 +22,8 @@ var reference = []string{
 	`{"application_name":"a","orchestrator":"docker-compose","platform":"linux/arm64","version":"1.0"}`,
 }
 
-func hex(s string) string          { return image.DigestOf([]byte(s)).Hex() }
-func digest(s string) image.Digest { return image.DigestOf([]byte(s)) }
+func hex(s string) string            { return digest.Of([]byte(s)).Hex() }
+func digestOf(s string) image.Digest { return digest.Of([]byte(s)) }
 
 func sample() *Metadata {
 	return &Metadata{
@@ -31,9 +32,9 @@ func sample() *Metadata {
 		Env:                map[string]string{"K8S_NAMESPACE": "prod"},
 		ApplicationVersion: "2.0",
 		Components: []Component{{
-			URL: "docker.io/library/web:2", Type: ComponentImage, Digest: digest("b"), Platform: "linux/arm/v7", ConfigSize: 1000,
-			Layers: []Layer{{digest("l1"), 4096, EncodingOmitted, 0, 0}, {digest("l2"), 10240, EncodingDelta, 200, 0}, {digest("l3"), 2048, EncodingVerbatim, 900, 0}},
-			Format: FormatDelta, Bases: []Base{{"docker.io/library/web:1", digest("a"), nil}}, PayloadBytes: 2100,
+			URL: "docker.io/library/web:2", Type: ComponentImage, Digest: digestOf("b"), Platform: "linux/arm/v7", ConfigSize: 1000,
+			Layers: []Layer{{digestOf("l1"), 4096, EncodingOmitted, 0, 0}, {digestOf("l2"), 10240, EncodingDelta, 200, 0}, {digestOf("l3"), 2048, EncodingVerbatim, 900, 0}},
+			Format: FormatDelta, Bases: []Base{{"docker.io/library/web:1", digestOf("a"), nil}}, PayloadBytes: 2100,
 		}},
 		Sizes:    &Sizes{ImagesPayload: 6000, ManifestsPayload: 4096, Manifests: 100, Temp: 1, Engine: 2},
 		Requires: []string{FeatureDelta},

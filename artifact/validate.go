@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/mender-app/mender-app/artifact/digest"
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/artifact/internal/strictjson"
 	"github.com/mender-app/mender-app/artifact/names"
@@ -152,7 +153,7 @@ func (m *Metadata) Validate() error {
 	}
 	for _, s := range m.Images {
 		// The reference writes what its engine calls an image, or "none".
-		if _, err := image.FromHex(s); err != nil && s != "none" && s != "" {
+		if _, err := digest.FromHex(s); err != nil && s != "none" && s != "" {
 			return bad("images", "%s", err)
 		}
 	}
@@ -223,7 +224,7 @@ func (c *Component) validate(sum *total) error {
 	if c.Type != ComponentImage {
 		return fmt.Errorf("type %q is not known", clip(c.Type))
 	}
-	if _, err := image.ParseDigest(string(c.Digest)); err != nil {
+	if _, err := digest.Parse(string(c.Digest)); err != nil {
 		return err
 	}
 	if _, err := image.ParsePlatform(c.Platform); err != nil {
@@ -311,7 +312,7 @@ func checkTravel(format Format, bases []Base, layers int, encoding func(int) Enc
 		if err := CheckURL(b.URL); err != nil {
 			return fmt.Errorf("base: %w", err)
 		}
-		if _, err := image.ParseDigest(string(b.Digest)); err != nil {
+		if _, err := digest.Parse(string(b.Digest)); err != nil {
 			return fmt.Errorf("base: %w", err)
 		}
 		if len(b.DiffIDs) > image.MaxLayers {

@@ -18,14 +18,14 @@ import (
 // several is a component in three ways.
 func several() Component {
 	base := func(s string, layers ...image.Digest) Base {
-		return Base{URL: "example/web:" + s, Digest: digest(s), DiffIDs: layers}
+		return Base{URL: "example/web:" + s, Digest: digestOf(s), DiffIDs: layers}
 	}
 	return Component{
-		URL: "example/web:3", Type: ComponentImage, Digest: digest("web3"), Platform: "linux/arm64", ConfigSize: 10,
-		Layers: []Layer{{digest("l1"), 4096, EncodingVariant, 0, 0}, {digest("l2"), 8192, EncodingVariant, 0, 0}},
+		URL: "example/web:3", Type: ComponentImage, Digest: digestOf("web3"), Platform: "linux/arm64", ConfigSize: 10,
+		Layers: []Layer{{digestOf("l1"), 4096, EncodingVariant, 0, 0}, {digestOf("l2"), 8192, EncodingVariant, 0, 0}},
 		Format: FormatVariants, PayloadBytes: 100,
 		Variants: []Variant{
-			{Format: FormatDelta, Bases: []Base{base("1", digest("l1"))}, Shared: true, PayloadBytes: 30, Temp: 5, Memory: 6, Engine: 7,
+			{Format: FormatDelta, Bases: []Base{base("1", digestOf("l1"))}, Shared: true, PayloadBytes: 30, Temp: 5, Memory: 6, Engine: 7,
 				Layers: []VariantLayer{{EncodingOmitted, 0}, {EncodingDelta, 20}}},
 			{Format: FormatDelta, Bases: []Base{base("2")}, PayloadBytes: 30, Layers: []VariantLayer{{EncodingDelta, 8}, {EncodingVerbatim, 22}}},
 			{Format: FormatFull, PayloadBytes: 40, Layers: []VariantLayer{{EncodingVerbatim, 4096}, {EncodingVerbatim, 8192}}},
@@ -54,7 +54,7 @@ func TestVariantsMetadata(t *testing.T) {
 	one := c.As(0)
 	require.Equal(t, FormatDelta, one.Format)
 	require.Equal(t, c.Variants[0].Bases, one.Bases)
-	require.Equal(t, []Layer{{digest("l1"), 4096, EncodingOmitted, 0, 0}, {digest("l2"), 8192, EncodingDelta, 20, 0}}, one.Layers)
+	require.Equal(t, []Layer{{digestOf("l1"), 4096, EncodingOmitted, 0, 0}, {digestOf("l2"), 8192, EncodingDelta, 20, 0}}, one.Layers)
 	require.EqualValues(t, 30, one.PayloadBytes)
 	require.NoError(t, withVariants(one).Validate())
 	require.Equal(t, []string{"image.shared", "image.1.delta"}, c.Members(0))
@@ -98,7 +98,7 @@ func parts(t *testing.T) []byte {
 	}
 	full := want("", "full", KindFull)
 	add(full.info, full.content)
-	info := ImageInfo{Digest: digest("web3"), URLNew: "example/web:3", URLCurrent: "example/web:3", SumNew: digest("web3"), SumCurrent: digest("web3")}
+	info := ImageInfo{Digest: digestOf("web3"), URLNew: "example/web:3", URLCurrent: "example/web:3", SumNew: digestOf("web3"), SumCurrent: digestOf("web3")}
 	for _, p := range []struct {
 		kind    Kind
 		variant int
@@ -129,7 +129,7 @@ func TestVariantsPayload(t *testing.T) {
 		for _, reads := range []bool{true, false} {
 			var all []got
 			o := ReadOptions{Members: func(d image.Digest) []string {
-				if d == digest("web3") {
+				if d == digestOf("web3") {
 					return c.members
 				}
 				return nil

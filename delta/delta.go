@@ -11,37 +11,14 @@
 package delta
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
-	"fmt"
 	"io"
-	"strings"
+
+	"github.com/mender-app/mender-app/artifact/digest"
 )
 
 // Digest names uncompressed content: "sha256:" and 64 lower-case hex digits. A
 // layer's digest is its diffID.
-type Digest string
-
-// DigestOf returns the digest of b.
-func DigestOf(b []byte) Digest {
-	return DigestOfSum(sha256.Sum256(b))
-}
-
-// DigestOfSum returns the digest whose SHA-256 is known.
-func DigestOfSum(sum [sha256.Size]byte) Digest {
-	return Digest("sha256:" + hex.EncodeToString(sum[:]))
-}
-
-// Sum returns the SHA-256 that the digest names. The error says that it is not a
-// digest.
-func (d Digest) Sum() (sum [sha256.Size]byte, err error) {
-	h, ok := strings.CutPrefix(string(d), "sha256:")
-	if !ok || len(h) != 2*sha256.Size || strings.ToLower(h) != h {
-		return sum, fmt.Errorf("%q is not a sha256 digest", string(d))
-	}
-	_, err = hex.Decode(sum[:], []byte(h))
-	return sum, err
-}
+type Digest = digest.Digest
 
 // Kind says how an object is taken apart.
 type Kind string

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/mender-app/mender-app/artifact/digest"
 	"github.com/mender-app/mender-app/delta"
 	"github.com/mender-app/mender-app/delta/decoder"
 	"github.com/mender-app/mender-app/delta/encoder"
@@ -20,7 +21,7 @@ import (
 )
 
 func bytesObject(kind delta.Kind, b []byte) delta.Object {
-	return delta.Object{Digest: delta.DigestOf(b), Size: int64(len(b)), Kind: kind, Open: func() (io.ReadCloser, error) {
+	return delta.Object{Digest: digest.Of(b), Size: int64(len(b)), Kind: kind, Open: func() (io.ReadCloser, error) {
 		return io.NopCloser(bytes.NewReader(b)), nil
 	}}
 }

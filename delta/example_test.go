@@ -9,6 +9,7 @@ import (
 	"log"
 	"strings"
 
+	"github.com/mender-app/mender-app/artifact/digest"
 	"github.com/mender-app/mender-app/delta"
 	"github.com/mender-app/mender-app/delta/decoder"
 	"github.com/mender-app/mender-app/delta/encoder"
@@ -34,7 +35,7 @@ func exampleLayer(text string) []byte {
 // exampleImage is an image of one layer.
 func exampleImage(name string, layer []byte) delta.Image {
 	return delta.Image{Name: name, Objects: []delta.Object{{
-		Digest: delta.DigestOf(layer), Size: int64(len(layer)), Kind: delta.Tar,
+		Digest: digest.Of(layer), Size: int64(len(layer)), Kind: delta.Tar,
 		Open: func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(layer)), nil },
 	}}}
 }
@@ -64,7 +65,7 @@ func Example() {
 	fmt.Println("smaller than a tenth:", report.Size < int64(len(new))/10)
 
 	store := tarstore.New()
-	if err := store.Add(delta.DigestOf(old), delta.Tar, bytes.NewReader(old), int64(len(old))); err != nil {
+	if err := store.Add(digest.Of(old), delta.Tar, bytes.NewReader(old), int64(len(old))); err != nil {
 		log.Fatal(err)
 	}
 	d, err := decoder.New(&file)

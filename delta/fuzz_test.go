@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/mender-app/mender-app/artifact/digest"
 	"github.com/mender-app/mender-app/delta"
 	"github.com/mender-app/mender-app/delta/decoder"
 	"github.com/mender-app/mender-app/delta/deflate"
@@ -152,7 +153,7 @@ func FuzzApply(f *testing.F) {
 			require.False(t, s.committed && s.cause != nil)
 			require.LessOrEqual(t, int64(s.Len()), new.Objects[i].Size)
 			if s.committed {
-				require.Equal(t, new.Objects[i].Digest, delta.DigestOf(s.Bytes()))
+				require.Equal(t, new.Objects[i].Digest, digest.Of(s.Bytes()))
 			}
 		}
 		if err == nil {

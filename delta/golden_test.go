@@ -13,6 +13,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 	"github.com/stretchr/testify/require"
 
+	"github.com/mender-app/mender-app/artifact/digest"
 	"github.com/mender-app/mender-app/delta"
 	"github.com/mender-app/mender-app/delta/decoder"
 	"github.com/mender-app/mender-app/delta/encoder"
@@ -72,7 +73,7 @@ func contents(t testing.TB, dir string) (old, new []byte) {
 func (g golden) file() string { return filepath.Join("testdata", "golden", g.name+".delta") }
 
 func objectOf(kind delta.Kind, b []byte) delta.Object {
-	return delta.Object{Digest: delta.DigestOf(b), Size: int64(len(b)), Kind: kind, Open: func() (io.ReadCloser, error) {
+	return delta.Object{Digest: digest.Of(b), Size: int64(len(b)), Kind: kind, Open: func() (io.ReadCloser, error) {
 		return io.NopCloser(bytes.NewReader(b)), nil
 	}}
 }

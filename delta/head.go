@@ -8,6 +8,8 @@ import (
 	"hash/crc32"
 	"io"
 	"math"
+
+	"github.com/mender-app/mender-app/artifact/digest"
 )
 
 // Encoding says how an object of the new image travels.
@@ -282,5 +284,5 @@ func (d *headerBytes) str(most uint64) string {
 func (d *headerBytes) digest() Digest {
 	var sum [32]byte
 	copy(sum[:], d.take(32))
-	return DigestOfSum(sum)
+	return digest.FromSum(sum)
 }

@@ -19,6 +19,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/mender-app/mender-app/artifact/digest"
 	"github.com/mender-app/mender-app/delta"
 	"github.com/mender-app/mender-app/delta/decoder"
 	"github.com/mender-app/mender-app/delta/encoder"
@@ -203,7 +204,7 @@ func unpackImage(archive, dir string) error {
 	}
 	for i, n := range append([]string{man[0].Config}, man[0].Layers...) {
 		b := files[n]
-		name := fmt.Sprintf("%02d-%s", i, strings.TrimPrefix(string(delta.DigestOf(b)), "sha256:"))
+		name := fmt.Sprintf("%02d-%s", i, strings.TrimPrefix(string(digest.Of(b)), "sha256:"))
 		if err := os.WriteFile(filepath.Join(dir, name), b, 0o644); err != nil {
 			return err
 		}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/mender-app/mender-app/artifact/digest"
 	"github.com/mender-app/mender-app/delta"
 	"github.com/mender-app/mender-app/delta/encoder"
 )
@@ -45,7 +46,7 @@ func TestGoldenSeeds(t *testing.T) {
 			require.NoError(t, err)
 			for i, s := range sinks {
 				require.True(t, s.committed)
-				require.Equal(t, new.Objects[i].Digest, delta.DigestOf(s.Bytes()))
+				require.Equal(t, new.Objects[i].Digest, digest.Of(s.Bytes()))
 			}
 		})
 	}

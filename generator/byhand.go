@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/mender-app/mender-app/artifact/digest"
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/delta"
 	"github.com/mender-app/mender-app/delta/decoder"
@@ -334,5 +335,5 @@ func digestOf(f *os.File) (delta.Digest, int64, error) {
 	if err != nil {
 		return "", 0, err
 	}
-	return delta.Digest(fmt.Sprintf("sha256:%x", h.Sum(nil))), n, nil
+	return digest.OfHash(h), n, nil
 }

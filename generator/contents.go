@@ -106,7 +106,7 @@ func madeImage(h delta.Header, have map[delta.Digest]func() (io.ReadCloser, erro
 	}
 	var layers []image.Layer
 	for _, o := range h.Objects[1:] {
-		layers = append(layers, image.Layer{DiffID: image.Digest(o.Digest), Size: o.Size, Open: have[o.Digest]})
+		layers = append(layers, image.Layer{DiffID: o.Digest, Size: o.Size, Open: have[o.Digest]})
 	}
 	return image.New(config, layers)
 }

@@ -51,13 +51,13 @@ func (r *run) encode(ctx context.Context, what string, olds []delta.Image, next 
 // deltaImage is an image as the encoder takes it: the config, then the layers.
 func deltaImage(name string, img *image.Image) delta.Image {
 	d := delta.Image{Name: name, Objects: []delta.Object{{
-		Digest: delta.Digest(img.ConfigDigest),
+		Digest: img.ConfigDigest,
 		Size:   int64(len(img.Config)),
 		Kind:   delta.Blob,
 		Open:   func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(string(img.Config))), nil },
 	}}}
 	for _, l := range img.Layers {
-		d.Objects = append(d.Objects, delta.Object{Digest: delta.Digest(l.DiffID), Size: l.Size, Kind: delta.Tar, Open: l.Open})
+		d.Objects = append(d.Objects, delta.Object{Digest: l.DiffID, Size: l.Size, Kind: delta.Tar, Open: l.Open})
 	}
 	return d
 }

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/mender-app/mender-app/artifact/digest"
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/generator"
 )
@@ -82,7 +83,7 @@ func saveImage(dir, name, file, content string) (path string) {
 	if err := w.Close(); err != nil {
 		log.Fatal(err)
 	}
-	config := fmt.Sprintf(`{"os":"linux","architecture":"amd64","rootfs":{"type":"layers","diff_ids":[%q]}}`, image.DigestOf(layer.Bytes()))
+	config := fmt.Sprintf(`{"os":"linux","architecture":"amd64","rootfs":{"type":"layers","diff_ids":[%q]}}`, digest.Of(layer.Bytes()))
 	img, err := image.New([]byte(config), []image.Layer{{
 		Size: int64(layer.Len()),
 		Open: func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(layer.Bytes())), nil },

@@ -170,7 +170,7 @@ func (pack *imagesPacker) delta(ctx context.Context, i int, img *plannedImage, i
 		if o.Index == 0 { // the config
 			continue
 		}
-		c.Layers = append(c.Layers, artifact.Layer{DiffID: image.Digest(o.Digest), Size: o.Size, Encoding: artifact.Encoding(o.Encoding), Bytes: o.Total()})
+		c.Layers = append(c.Layers, artifact.Layer{DiffID: o.Digest, Size: o.Size, Encoding: artifact.Encoding(o.Encoding), Bytes: o.Total()})
 	}
 	c.Bases = usedBases(made.report, img.required)
 	pack.sizes.Temp = max(pack.sizes.Temp, made.report.Header.Temp)
@@ -211,7 +211,7 @@ func usedBases(report *encoder.Report, required []*source.Found) []artifact.Base
 	needed := map[*source.Found]bool{}
 	need := func(d delta.Digest) {
 		for _, f := range required {
-			if f.Image.ConfigDigest == image.Digest(d) || slices.Contains(f.Image.DiffIDs, image.Digest(d)) {
+			if f.Image.ConfigDigest == d || slices.Contains(f.Image.DiffIDs, d) {
 				needed[f] = true
 				return
 			}

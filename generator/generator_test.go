@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mender-app/mender-app/artifact"
+	"github.com/mender-app/mender-app/artifact/digest"
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/artifact/mender"
 	"github.com/mender-app/mender-app/delta"
@@ -155,7 +156,7 @@ func newStore(t testing.TB, images ...v1.Image) *store {
 
 func (s *store) add(t testing.TB, kind delta.Kind, content string) {
 	t.Helper()
-	d := delta.DigestOf([]byte(content))
+	d := digest.Of([]byte(content))
 	require.NoError(t, s.Add(d, kind, strings.NewReader(content), int64(len(content))))
 	s.have[d] = true
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/mender-app/mender-app/artifact/digest"
 	"github.com/mender-app/mender-app/artifact/internal/rig"
 )
 
@@ -52,7 +53,7 @@ func TestOpenArchive(t *testing.T) {
 			defer a.Close()
 			img, err := a.Select(amd64)
 			require.NoError(t, err)
-			require.Equal(t, DigestOf(s.config), img.ConfigDigest)
+			require.Equal(t, digest.Of(s.config), img.ConfigDigest)
 			require.Equal(t, s.config, img.Config)
 			require.Equal(t, amd64, img.Platform)
 			require.True(t, img.tagged("web:1"), img.Tags)
@@ -103,7 +104,7 @@ func TestSelectPlatform(t *testing.T) {
 // TestOpenArchiveHostile gives each malformed archive and what is said of it.
 func TestOpenArchiveHostile(t *testing.T) {
 	s := makeSample(t, amd64, "base", "app")
-	cfg := DigestOf(s.config).Hex() + ".json"
+	cfg := digest.Of(s.config).Hex() + ".json"
 	manifest := func(d dockerImage) rig.Entry { return file("manifest.json", encode([]dockerImage{d})) }
 	big := bytes.Repeat([]byte(" "), MaxConfig+1)
 	for _, c := range []struct {
@@ -126,8 +127,8 @@ func TestOpenArchiveHostile(t *testing.T) {
 		{"index not JSON", []rig.Entry{file("index.json", []byte("[1]"))}, ErrFormat, "index.json"},
 		{"layers fewer than diffIDs", []rig.Entry{manifest(dockerImage{Config: cfg, Layers: []string{"l"}}), file(cfg, s.config)}, ErrFormat, "1 layers for a config that has 2"},
 		{"stored under another name", []rig.Entry{
-			manifest(dockerImage{Config: cfg, Layers: []string{blobDir + DigestOf(s.config).Hex(), "l"}}),
-			file(cfg, s.config), file(blobDir+DigestOf(s.config).Hex(), s.layers[0]),
+			manifest(dockerImage{Config: cfg, Layers: []string{blobDir + digest.Of(s.config).Hex(), "l"}}),
+			file(cfg, s.config), file(blobDir+digest.Of(s.config).Hex(), s.layers[0]),
 		}, ErrMismatch, "stored as"},
 		{"xz layer", []rig.Entry{
 			manifest(dockerImage{Config: cfg, Layers: []string{"l", "l"}}), file(cfg, s.config), file("l", []byte("\xfd7zXZ\x00xxxx")),
@@ -242,19 +243,19 @@ func TestRef(t *testing.T) {
 }
 
 func TestChainIDs(t *testing.T) {
-	a, b := DigestOf([]byte("a")), DigestOf([]byte("b"))
-	require.Equal(t, []Digest{a, DigestOf([]byte(string(a) + " " + string(b)))}, ChainIDs([]Digest{a, b}))
+	a, b := digest.Of([]byte("a")), digest.Of([]byte("b"))
+	require.Equal(t, []Digest{a, digest.Of([]byte(string(a) + " " + string(b)))}, ChainIDs([]Digest{a, b}))
 	require.Empty(t, ChainIDs(nil))
 }
 
 func TestDigest(t *testing.T) {
-	d := DigestOf(nil)
+	d := digest.Of(nil)
 	require.Equal(t, Digest("sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"), d)
-	got, err := FromHex(d.Hex())
+	got, err := digest.FromHex(d.Hex())
 	require.NoError(t, err)
 	require.Equal(t, d, got)
 	for _, bad := range []string{"", "sha256:", d.Hex(), d.String() + "0", "sha256:" + d.Hex()[:63] + "G", "SHA256:" + d.Hex()} {
-		_, err := ParseDigest(bad)
+		_, err := digest.Parse(bad)
 		require.Error(t, err)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 	"github.com/stretchr/testify/require"
 
+	"github.com/mender-app/mender-app/artifact/digest"
 	"github.com/mender-app/mender-app/artifact/internal/rig"
 )
 
@@ -40,7 +41,7 @@ func makeSample(t testing.TB, p Platform, contents ...string) sample {
 	for _, text := range contents {
 		l := rig.Tar(t, file("etc/"+text, []byte(text)))
 		s.layers = append(s.layers, l)
-		diffs = append(diffs, DigestOf(l))
+		diffs = append(diffs, digest.Of(l))
 	}
 	c["rootfs"] = map[string]any{"type": "layers", "diff_ids": diffs}
 	var err error
@@ -65,17 +66,17 @@ func (s sample) image(t testing.TB, tags ...string) *Image {
 func (s sample) classic(t testing.TB, tag string) []rig.Entry {
 	t.Helper()
 	var es []rig.Entry
-	d := dockerImage{Config: DigestOf(s.config).Hex() + ".json", RepoTags: []string{tag}}
+	d := dockerImage{Config: digest.Of(s.config).Hex() + ".json", RepoTags: []string{tag}}
 	ids := make(map[Digest]string)
 	for i, l := range s.layers {
-		id := DigestOf(fmt.Appendf(nil, "%s %d", DigestOf(s.config), i)).Hex()
+		id := digest.Of(fmt.Appendf(nil, "%s %d", digest.Of(s.config), i)).Hex()
 		es = append(es, rig.Entry{Name: id + "/", Type: tar.TypeDir}, file(id+"/VERSION", []byte("1.0")), file(id+"/json", []byte(`{"id":"x"}`)))
-		if other, ok := ids[DigestOf(l)]; ok {
+		if other, ok := ids[digest.Of(l)]; ok {
 			es = append(es, rig.Entry{Name: id + "/layer.tar", Type: tar.TypeSymlink, Link: "../" + other + "/layer.tar"})
 		} else {
 			es = append(es, file(id+"/layer.tar", l))
 		}
-		ids[DigestOf(l)] = id
+		ids[digest.Of(l)] = id
 		d.Layers = append(d.Layers, id+"/layer.tar")
 	}
 	return append(es, file(d.Config, s.config), file("manifest.json", encode([]dockerImage{d})), file("repositories", []byte(`{}`)))
@@ -88,18 +89,18 @@ func oci(t testing.TB, docker bool, pack func(testing.TB, []byte) []byte, sample
 	blobs := make(map[string]bool)
 	es := []rig.Entry{{Name: "blobs/", Type: tar.TypeDir}, {Name: "blobs/sha256/", Type: tar.TypeDir}}
 	add := func(media string, b []byte) Descriptor {
-		name := blobDir + DigestOf(b).Hex()
+		name := blobDir + digest.Of(b).Hex()
 		if !blobs[name] {
 			es = append(es, file(name, b))
 		}
 		blobs[name] = true
-		return Descriptor{MediaType: media, Digest: DigestOf(b), Size: int64(len(b))}
+		return Descriptor{MediaType: media, Digest: digest.Of(b), Size: int64(len(b))}
 	}
 	var list []dockerImage
 	inner := ociIndex{SchemaVersion: 2, MediaType: mediaTypeIndex}
 	for _, s := range samples {
 		m := ociManifest{SchemaVersion: 2, MediaType: mediaTypeManifest, Config: add(mediaTypeConfig, s.config)}
-		d := dockerImage{Config: blobDir + DigestOf(s.config).Hex(), RepoTags: []string{"web:1"}}
+		d := dockerImage{Config: blobDir + digest.Of(s.config).Hex(), RepoTags: []string{"web:1"}}
 		for _, l := range s.layers {
 			desc := add(MediaTypeLayer, pack(t, l))
 			m.Layers = append(m.Layers, desc)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/mender-app/mender-app/artifact/digest"
 	"github.com/mender-app/mender-app/artifact/internal/rig"
 )
 
@@ -32,7 +33,7 @@ func FuzzArchive(f *testing.F) {
 			content, err := io.ReadAll(r)
 			require.LessOrEqual(t, int64(len(content)), m.Size)
 			if m.Compression == "" {
-				handed[m.Name] = DigestOf(content)
+				handed[m.Name] = digest.Of(content)
 			}
 			return err
 		}})
@@ -40,7 +41,7 @@ func FuzzArchive(f *testing.F) {
 			require.NotContains(t, err.Error(), "\n")
 		}
 		for _, img := range imgs {
-			require.Equal(t, DigestOf(img.Config), img.ConfigDigest)
+			require.Equal(t, digest.Of(img.Config), img.ConfigDigest)
 			require.Equal(t, len(img.DiffIDs), len(img.Members))
 			for i, member := range img.Members {
 				if d, ok := handed[member]; ok {

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"hash"
 	"io"
+
+	"github.com/mender-app/mender-app/artifact/digest"
 )
 
 // hasher passes the stored bytes of a layer on while it hashes what they
@@ -90,7 +92,7 @@ func (h *hasher) finish() (Digest, int64, error) {
 			return "", 0, h.err
 		}
 	}
-	return sumDigest(h.hash), h.size, nil
+	return digest.OfHash(h.hash), h.size, nil
 }
 
 // stop ends the decompressor, if it still runs.

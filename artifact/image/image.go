@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+
+	"github.com/mender-app/mender-app/artifact/digest"
 )
 
 // MaxConfig is the greatest size in bytes of a config or manifest that is
@@ -117,7 +119,7 @@ func New(config []byte, layers []Layer, tags ...string) (*Image, error) {
 		return nil, err
 	}
 	img := &Image{
-		ConfigDigest: DigestOf(config),
+		ConfigDigest: digest.Of(config),
 		Config:       config,
 		DiffIDs:      c.RootFS.DiffIDs,
 		Platform:     c.Platform(),
@@ -152,7 +154,7 @@ func ChainIDs(diffIDs []Digest) []Digest {
 			ids[i] = d
 			continue
 		}
-		ids[i] = DigestOf([]byte(string(ids[i-1]) + " " + string(d)))
+		ids[i] = digest.Of([]byte(string(ids[i-1]) + " " + string(d)))
 	}
 	return ids
 }
@@ -161,7 +163,7 @@ func ChainIDs(diffIDs []Digest) []Digest {
 // its diffID; on success the Size of each of them is known. It uses constant
 // memory. A layer without content is an ErrMissing.
 func Verify(img *Image) error {
-	if DigestOf(img.Config) != img.ConfigDigest {
+	if digest.Of(img.Config) != img.ConfigDigest {
 		return fmt.Errorf("config %s: %w", img.ConfigDigest, ErrMismatch)
 	}
 	for i := range img.Layers {

@@ -7,6 +7,8 @@ import (
 	"path"
 	"slices"
 	"strings"
+
+	"github.com/mender-app/mender-app/artifact/digest"
 )
 
 // maxImages bounds the images of one archive, and maxDepth how deep indexes
@@ -82,8 +84,8 @@ func (rv resolver) dockerImage(d dockerImage) (resolved, error) {
 	if err != nil {
 		return resolved{}, err
 	}
-	if want := namedDigest(d.Config); want != "" && want != DigestOf(config) {
-		return resolved{}, fmt.Errorf("%w: it is %s", ErrMismatch, DigestOf(config))
+	if want := namedDigest(d.Config); want != "" && want != digest.Of(config) {
+		return resolved{}, fmt.Errorf("%w: it is %s", ErrMismatch, digest.Of(config))
 	}
 	layers := make([]Layer, len(d.Layers))
 	members := make([]string, len(d.Layers))
@@ -105,7 +107,7 @@ func namedDigest(name string) Digest {
 	if !classic && !strings.HasPrefix(path.Clean(name), blobDir) {
 		return ""
 	}
-	d, err := FromHex(base)
+	d, err := digest.FromHex(base)
 	if err != nil {
 		return ""
 	}
@@ -272,7 +274,7 @@ func (w *walk) blob(d Descriptor) ([]byte, error) {
 	if int64(len(b)) != d.Size {
 		return nil, fmt.Errorf("blob %s: %w: %d bytes, %d were announced", d.Digest, ErrMismatch, len(b), d.Size)
 	}
-	if got := DigestOf(b); got != d.Digest {
+	if got := digest.Of(b); got != d.Digest {
 		return nil, fmt.Errorf("blob %s: %w: it is %s", d.Digest, ErrMismatch, got)
 	}
 	return b, nil

@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/mender-app/mender-app/artifact/digest"
 	"github.com/mender-app/mender-app/artifact/internal/rig"
 )
 
@@ -69,7 +70,7 @@ func TestReadStream(t *testing.T) {
 			require.Len(t, imgs, 1)
 			require.Equal(t, c.early, got.early)
 			require.Equal(t, 1, got.calls)
-			require.Equal(t, DigestOf(s.config), imgs[0].ConfigDigest)
+			require.Equal(t, digest.Of(s.config), imgs[0].ConfigDigest)
 			require.Equal(t, 2, len(got.layers))
 			for i, l := range s.layers {
 				name := imgs[0].Members[i]
@@ -102,7 +103,7 @@ func TestReadStreamAnyOrder(t *testing.T) {
 			var got record
 			imgs, err := ReadStream(bytes.NewReader(rig.Tar(t, es...)), Limits{}, got.handler(all))
 			require.NoError(t, err)
-			require.Equal(t, DigestOf(s.config), imgs[0].ConfigDigest)
+			require.Equal(t, digest.Of(s.config), imgs[0].ConfigDigest)
 			require.NotContains(t, imgs[0].Members, "")
 			for _, name := range imgs[0].Members {
 				require.Contains(t, got.layers, name)
@@ -113,7 +114,7 @@ func TestReadStreamAnyOrder(t *testing.T) {
 
 func TestReadStreamHostile(t *testing.T) {
 	s := makeSample(t, amd64, "base", "app")
-	cfg := DigestOf(s.config).Hex() + ".json"
+	cfg := digest.Of(s.config).Hex() + ".json"
 	manifest := file("manifest.json", encode([]dockerImage{{Config: cfg, Layers: []string{"l0", "l1"}}}))
 	wrong := rig.Tar(t, file("etc/app", []byte("apq")))
 	good := []rig.Entry{manifest, file(cfg, s.config), file("l0", s.layers[0]), file("l1", s.layers[1])}
@@ -136,7 +137,7 @@ func TestReadStreamHostile(t *testing.T) {
 	}{
 		{"wrong layer", with(3, file("l1", wrong)), Limits{}, ErrMismatch, "it is sha256:"},
 		{"wrong layer before its manifest", rotate(with(3, file("l1", wrong))), Limits{}, ErrMismatch, "it is sha256:"},
-		{"empty layer", with(3, file("l1", nil)), Limits{}, ErrMismatch, "it is " + DigestOf(nil).String()},
+		{"empty layer", with(3, file("l1", nil)), Limits{}, ErrMismatch, "it is " + digest.Of(nil).String()},
 		{"layer is JSON", with(3, file("l1", []byte(`{"layers":1}`))), Limits{}, ErrMismatch, "it is no tar"},
 		{"damaged gzip layer", with(3, file("l1", rig.Gzip(t, s.layers[1])[:60])), Limits{}, ErrFormat, "unexpected EOF"},
 		{"something after a gzip layer", with(3, file("l1", append(rig.Gzip(t, s.layers[1]), 1, 2, 3))), Limits{}, ErrFormat, ""},
@@ -207,7 +208,7 @@ func TestReadStreamManifests(t *testing.T) {
 	of := func(es []rig.Entry, text string) (list []Digest) {
 		for _, e := range es {
 			if strings.HasPrefix(e.Name, blobDir) && strings.Contains(e.Body, text) && strings.Contains(e.Body, "schemaVersion") {
-				list = append(list, DigestOf([]byte(e.Body)))
+				list = append(list, digest.Of([]byte(e.Body)))
 			}
 		}
 		return list

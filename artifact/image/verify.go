@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"hash"
 	"io"
+
+	"github.com/mender-app/mender-app/artifact/digest"
 )
 
 // verifier turns the end of a stream into an error if the stream was not what
@@ -32,7 +34,7 @@ func (v *verifier) Read(p []byte) (int, error) {
 	case v.size >= 0 && v.n < v.size:
 		err = fmt.Errorf("%w: %d bytes, %d were announced", ErrMismatch, v.n, v.size)
 	default:
-		if got := sumDigest(v.hash); got != v.want {
+		if got := digest.OfHash(v.hash); got != v.want {
 			err = fmt.Errorf("%w: it is %s", ErrMismatch, got)
 		}
 	}

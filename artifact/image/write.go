@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"time"
+
+	"github.com/mender-app/mender-app/artifact/digest"
 )
 
 // Descriptor names a blob in an OCI manifest.
@@ -157,7 +159,7 @@ func (spec ArchiveSpec) plan() ([]member, error) {
 	if len(img.Layers) != len(img.DiffIDs) {
 		return nil, fmt.Errorf("%w: %d layers for a config that has %d", ErrFormat, len(img.Layers), len(img.DiffIDs))
 	}
-	if DigestOf(img.Config) != img.ConfigDigest {
+	if digest.Of(img.Config) != img.ConfigDigest {
 		return nil, fmt.Errorf("config %s: %w", img.ConfigDigest, ErrMismatch)
 	}
 	config := member{name: blobDir + img.ConfigDigest.Hex(), size: int64(len(img.Config)), data: img.Config}
@@ -192,7 +194,7 @@ func (spec ArchiveSpec) plan() ([]member, error) {
 	}
 	blob := encode(manifest)
 	index := ociIndex{SchemaVersion: 2, MediaType: mediaTypeIndex}
-	desc := Descriptor{MediaType: mediaTypeManifest, Digest: DigestOf(blob), Size: int64(len(blob))}
+	desc := Descriptor{MediaType: mediaTypeManifest, Digest: digest.Of(blob), Size: int64(len(blob))}
 	for _, tag := range spec.RepoTags {
 		ref, err := parseRef(tag)
 		if err != nil {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/mender-app/mender-app/artifact/digest"
 	"github.com/mender-app/mender-app/artifact/internal/rig"
 )
 
@@ -49,7 +50,7 @@ func TestWriteArchive(t *testing.T) {
 	b := write(t, spec)
 	require.Equal(t, b, write(t, spec))
 	names := memberNames(t, b)
-	require.Equal(t, []string{"oci-layout", "index.json", "manifest.json", blobDir + DigestOf(s.config).Hex()}, names[:4])
+	require.Equal(t, []string{"oci-layout", "index.json", "manifest.json", blobDir + digest.Of(s.config).Hex()}, names[:4])
 	require.Len(t, names, 5+2) // the layer that is there twice is written once
 
 	a, err := OpenArchive(put(t, b))
@@ -75,7 +76,7 @@ func TestWriteArchiveOmits(t *testing.T) {
 	_, err := ArchiveSize(ArchiveSpec{Image: img, Omit: map[Digest]Descriptor{base: {}}})
 	require.ErrorContains(t, err, "its size is not known")
 
-	blob := Descriptor{MediaType: MediaTypeLayerGzip, Digest: DigestOf([]byte("blob")), Size: 123}
+	blob := Descriptor{MediaType: MediaTypeLayerGzip, Digest: digest.Of([]byte("blob")), Size: 123}
 	b := write(t, ArchiveSpec{Image: img, RepoTags: []string{"web:2"}, Omit: map[Digest]Descriptor{base: blob}})
 	imgs, err := ReadStream(bytes.NewReader(b), Limits{}, Handler{})
 	require.NoError(t, err)
@@ -165,7 +166,7 @@ func TestSkopeo(t *testing.T) {
 			// skopeo converts the config between its two formats, but keeps it
 			// where the format stays the same.
 			if strings.HasPrefix(from, to[:4]) {
-				require.Equal(t, DigestOf(s.config), img.ConfigDigest)
+				require.Equal(t, digest.Of(s.config), img.ConfigDigest)
 			}
 			require.NoError(t, a.Close())
 		}
@@ -196,14 +197,14 @@ func TestDocker(t *testing.T) {
 		defer a.Close()
 		img, err := a.SelectTag(name+":"+tag, amd64)
 		require.NoError(t, err)
-		require.Equal(t, DigestOf(s.config), img.ConfigDigest)
+		require.Equal(t, digest.Of(s.config), img.ConfigDigest)
 		require.NoError(t, Verify(img))
 		f, err := os.Open(saved)
 		require.NoError(t, err)
 		defer f.Close()
 		imgs, err := ReadStream(f, Limits{}, Handler{})
 		require.NoError(t, err)
-		require.Equal(t, DigestOf(s.config), imgs[0].ConfigDigest)
+		require.Equal(t, digest.Of(s.config), imgs[0].ConfigDigest)
 		require.NotContains(t, imgs[0].Members, "")
 	}
 	load("1", v1, nil)

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mender-app/mender-app/artifact"
+	"github.com/mender-app/mender-app/artifact/digest"
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/artifact/internal/rig"
 )
@@ -17,7 +18,7 @@ import (
 // appMetaData is metadata with everything in it that app-gen writes.
 func appMetaData(t *testing.T) []byte {
 	t.Helper()
-	digest := func(s string) image.Digest { return image.DigestOf([]byte(s)) }
+	digest := func(s string) image.Digest { return digest.Of([]byte(s)) }
 	m := artifact.Metadata{
 		Version: artifact.VersionCurrent, ApplicationName: "web", Orchestrator: "k8s", Platform: "linux/arm/v7",
 		Images: []string{digest("new").Hex(), digest("old").Hex()}, Env: map[string]string{"K8S_NAMESPACE": "prod"},

@@ -9,13 +9,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/mender-app/mender-app/artifact/digest"
 	"github.com/mender-app/mender-app/delta"
 	"github.com/mender-app/mender-app/delta/decoder"
 	"github.com/mender-app/mender-app/delta/encoder"
 )
 
 func blob(b string) delta.Object {
-	return delta.Object{Digest: delta.DigestOf([]byte(b)), Size: int64(len(b)), Kind: delta.Blob, Open: func() (io.ReadCloser, error) {
+	return delta.Object{Digest: digest.Of([]byte(b)), Size: int64(len(b)), Kind: delta.Blob, Open: func() (io.ReadCloser, error) {
 		return io.NopCloser(bytes.NewReader([]byte(b))), nil
 	}}
 }
@@ -64,7 +65,7 @@ func TestAnnounced(t *testing.T) {
 		field  string
 		change func([]delta.ObjectInfo) []delta.ObjectInfo
 	}{
-		"another digest":     {0, "digest", func(o []delta.ObjectInfo) []delta.ObjectInfo { o[0].Digest = delta.DigestOf(nil); return o }},
+		"another digest":     {0, "digest", func(o []delta.ObjectInfo) []delta.ObjectInfo { o[0].Digest = digest.Of(nil); return o }},
 		"a smaller size":     {2, "size", func(o []delta.ObjectInfo) []delta.ObjectInfo { o[2].Size--; return o }},
 		"another kind":       {0, "kind", func(o []delta.ObjectInfo) []delta.ObjectInfo { o[0].Kind = delta.Tar; return o }},
 		"announced omitted":  {2, "encoding", func(o []delta.ObjectInfo) []delta.ObjectInfo { o[2].Encoding = delta.Omitted; return o }},

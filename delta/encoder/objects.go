@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 
+	"github.com/mender-app/mender-app/artifact/digest"
 	"github.com/mender-app/mender-app/delta"
 	"github.com/mender-app/mender-app/delta/internal/tarheader"
 )
@@ -61,7 +62,7 @@ func openObject(ctx context.Context, o delta.Object, image, temp string) (*objec
 		err = fmt.Errorf("object %s has %d bytes, not %d", o.Digest, n, o.Size)
 	}
 	if err == nil {
-		if got := delta.DigestOfSum([32]byte(sum.Sum(nil))); got != o.Digest {
+		if got := digest.OfHash(sum); got != o.Digest {
 			err = fmt.Errorf("object %s has digest %s", o.Digest, got)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/mender-app/mender-app/artifact/digest"
 	"github.com/mender-app/mender-app/artifact/image"
 )
 
@@ -46,7 +47,7 @@ func imageOf(t testing.TB, layers ...[]member) *image.Image {
 		require.NoError(t, w.Close())
 		path := filepath.Join(t.TempDir(), "layer")
 		require.NoError(t, os.WriteFile(path, b.Bytes(), 0o600))
-		img.Layers = append(img.Layers, image.Layer{DiffID: image.DigestOf(b.Bytes()), Size: int64(i), Open: func() (io.ReadCloser, error) { return os.Open(path) }})
+		img.Layers = append(img.Layers, image.Layer{DiffID: digest.Of(b.Bytes()), Size: int64(i), Open: func() (io.ReadCloser, error) { return os.Open(path) }})
 	}
 	return img
 }

@@ -13,8 +13,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/mender-app/mender-app/artifact/digest"
 	"github.com/mender-app/mender-app/artifact/image"
-	"github.com/mender-app/mender-app/delta"
 	"github.com/mender-app/mender-app/generator/metered"
 )
 
@@ -228,6 +228,6 @@ func pack(ctx context.Context, dir string, list []*file, paths bool) (p *packed,
 	if err := w.Close(); err != nil {
 		return nil, err
 	}
-	p.digest = delta.Digest(fmt.Sprintf("sha256:%x", sum.Sum(nil)))
+	p.digest = digest.OfHash(sum)
 	return p, nil
 }

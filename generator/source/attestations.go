@@ -9,6 +9,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 
+	"github.com/mender-app/mender-app/artifact/digest"
 	"github.com/mender-app/mender-app/artifact/image"
 )
 
@@ -93,7 +94,7 @@ func readBlob(img v1.Image, d v1.Descriptor) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if image.DigestOf(b).String() != d.Digest.String() {
+	if digest.Of(b).String() != d.Digest.String() {
 		return nil, fmt.Errorf("attestation %s: %w", d.Digest, image.ErrMismatch)
 	}
 	return b, nil

@@ -20,6 +20,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
 
+	"github.com/mender-app/mender-app/artifact/digest"
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/generator/metered"
 )
@@ -238,7 +239,7 @@ func (o *Opener) blob(ctx context.Context, b v1.Layer, mu *sync.Mutex, step func
 	if err != nil {
 		return image.Layer{}, err
 	}
-	digest, err := image.ParseDigest(hash.String())
+	digest, err := digest.Parse(hash.String())
 	if err != nil {
 		return image.Layer{}, err
 	}

@@ -81,7 +81,7 @@ func (a *announcement) checkDelta(h delta.Header) error {
 	announced := []delta.ObjectInfo{config}
 	for i, l := range a.Layers {
 		announced = append(announced, delta.ObjectInfo{
-			Digest: delta.Digest(a.diffIDs[i]), Size: l.Size, Kind: delta.Tar, Encoding: delta.Encoding(l.Encoding),
+			Digest: a.diffIDs[i], Size: l.Size, Kind: delta.Tar, Encoding: delta.Encoding(l.Encoding),
 		})
 	}
 	if err := h.CheckAnnounced(announced); err != nil {

@@ -17,6 +17,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/mender-app/mender-app/artifact/digest"
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/submodules"
 )
@@ -69,7 +70,7 @@ func ParseManifestRef(app, ref string) (manifest image.Digest, ok bool) {
 	if !ok {
 		return "", false
 	}
-	d, err := image.FromHex(tag)
+	d, err := digest.FromHex(tag)
 	return d, err == nil
 }
 
@@ -88,7 +89,7 @@ func ParseOwnRef(app, ref string) (config image.Digest, ok bool) {
 	if !ok {
 		return "", false
 	}
-	d, err := image.FromHex(tag)
+	d, err := digest.FromHex(tag)
 	return d, err == nil
 }
 
@@ -98,7 +99,7 @@ func OwnConfig(ref string) (config image.Digest, ok bool) {
 	if !IsOwnRef(ref) {
 		return "", false
 	}
-	d, err := image.FromHex(ref[strings.LastIndexByte(ref, ':')+1:])
+	d, err := digest.FromHex(ref[strings.LastIndexByte(ref, ':')+1:])
 	return d, err == nil
 }
 

@@ -6,11 +6,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/mender-app/mender-app/artifact/image"
+	"github.com/mender-app/mender-app/artifact/digest"
 )
 
 func TestOwnRef(t *testing.T) {
-	d := image.DigestOf([]byte("x"))
+	d := digest.Of([]byte("x"))
 	require.Equal(t, "mender-app.local/shop:"+d.Hex(), OwnRef("shop", d))
 	seen := map[string]string{}
 	for _, app := range []string{"shop", "Shop", "SHOP", "my app", "my-app", "my--app", "my_app", "my__app", "my___app", "a.b", "a..b", "x-1", "x-shop", "ü", strings.Repeat("Z", 128)} {

@@ -8,8 +8,8 @@ import (
 	"io/fs"
 	"os"
 
+	"github.com/mender-app/mender-app/artifact/digest"
 	"github.com/mender-app/mender-app/artifact/image"
-	"github.com/mender-app/mender-app/delta"
 )
 
 // Keeper stores what a repair needs in the repair's directory.
@@ -106,13 +106,13 @@ func keptConfig(ctx context.Context, s RepairStore, dir RepairDir, d image.Diges
 
 // readConfig reads a config out of old content, and compares it with its digest.
 func readConfig(ctx context.Context, old Old, d image.Digest) ([]byte, error) {
-	f, err := old.OpenFile(ctx, delta.Digest(d), "")
+	f, err := old.OpenFile(ctx, d, "")
 	if err != nil {
 		return nil, fmt.Errorf("config %s: %w", d, err)
 	}
 	defer f.Close()
 	b, err := io.ReadAll(io.NewSectionReader(f, 0, min(f.Size(), image.MaxConfig)))
-	if err == nil && image.DigestOf(b) != d {
+	if err == nil && digest.Of(b) != d {
 		err = image.ErrMismatch
 	}
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mender-app/mender-app/artifact/digest"
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/store/durable"
 	"github.com/mender-app/mender-app/submodules"
@@ -119,7 +120,7 @@ func Wanted(r submodules.Request) (Identity, error) {
 // none. A digest that is not valid is submodules.ErrUsage.
 func ParseIdentity(c submodules.Component) (id Identity, err error) {
 	parse := func(s string) (image.Digest, error) {
-		d, err := image.ParseDigest(s)
+		d, err := digest.Parse(s)
 		if err != nil {
 			return "", submodules.Mark(fmt.Errorf("component %s: %w", c.URL, err), submodules.ErrUsage)
 		}

@@ -9,6 +9,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/mender-app/mender-app/artifact/digest"
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/delta"
 	"github.com/mender-app/mender-app/delta/decoder"
@@ -54,14 +55,14 @@ func (rc *receiver) delta(r *bufio.Reader) error {
 	if len(objects) == 0 || objects[0].Kind != delta.Blob || objects[0].Size > image.MaxConfig {
 		return fmt.Errorf("%w: it is not of an image: a config must come first", delta.ErrFormat)
 	}
-	want := image.Digest(objects[0].Digest)
+	want := objects[0].Digest
 	diffIDs := make([]image.Digest, 0, len(objects)-1)
 	sizes := make([]int64, 0, len(objects)-1)
 	for _, o := range objects[1:] {
 		if o.Kind != delta.Tar || o.Size < 0 {
 			return fmt.Errorf("%w: it is not of an image: object %d is no layer", delta.ErrFormat, o.Index)
 		}
-		diffIDs = append(diffIDs, image.Digest(o.Digest))
+		diffIDs = append(diffIDs, o.Digest)
 		sizes = append(sizes, o.Size)
 	}
 	// The platform is in the config, which is rebuilt first.
@@ -87,7 +88,7 @@ func (rc *receiver) delta(r *bufio.Reader) error {
 	if err := rc.fitsAll(diffIDs, sizes, present); err != nil {
 		return err
 	}
-	layers := slices.DeleteFunc(needed(d.Header(), present), func(l image.Digest) bool { return more.has(delta.Digest(l)) })
+	layers := slices.DeleteFunc(needed(d.Header(), present), func(l image.Digest) bool { return more.has(l) })
 	old, err := rc.target.Old(rc.ctx, layers)
 	if err != nil {
 		return err
@@ -111,7 +112,7 @@ func (rc *receiver) delta(r *bufio.Reader) error {
 		if o.Index == 0 {
 			return &configSink{rc: rc, into: &a.config}, nil
 		}
-		dig := image.Digest(o.Digest)
+		dig := o.Digest
 		if _, ok := present[dig]; ok || rc.writer().has(blobName(dig)) {
 			return discard{}, nil
 		}
@@ -148,7 +149,7 @@ var errEnough = errors.New("the rest is present already")
 // target lacks. What follows it need not be decoded. The config is always needed.
 func lastNeeded(objects []delta.ObjectInfo, present map[image.Digest]image.Descriptor) (last int) {
 	for i, o := range objects {
-		if _, ok := present[image.Digest(o.Digest)]; !ok && o.Encoding != delta.Omitted {
+		if _, ok := present[o.Digest]; !ok && o.Encoding != delta.Omitted {
 			last = i
 		}
 	}
@@ -171,12 +172,12 @@ func (rc *receiver) fitsAll(diffIDs []image.Digest, sizes []int64, present map[i
 func needed(h delta.Header, present map[image.Digest]image.Descriptor) (layers []image.Digest) {
 	for _, b := range h.Bases {
 		if b.Kind == delta.Tar {
-			layers = append(layers, image.Digest(b.Digest))
+			layers = append(layers, b.Digest)
 		}
 	}
 	for _, o := range h.Objects {
-		if _, ok := present[image.Digest(o.Digest)]; !ok && o.Kind == delta.Tar && o.Encoding == delta.Omitted {
-			layers = append(layers, image.Digest(o.Digest))
+		if _, ok := present[o.Digest]; !ok && o.Kind == delta.Tar && o.Encoding == delta.Omitted {
+			layers = append(layers, o.Digest)
 		}
 	}
 	return layers
@@ -215,7 +216,7 @@ func (rc *receiver) checkConfig(config []byte) error {
 	if !slices.Equal(c.RootFS.DiffIDs, rc.id.DiffIDs) {
 		return fmt.Errorf("the delta's layers are not those of its config: %w", image.ErrMismatch)
 	}
-	if err := rc.accept(image.DigestOf(config), rc.id.DiffIDs, c.Platform()); !errors.Is(err, errPresent) {
+	if err := rc.accept(digest.Of(config), rc.id.DiffIDs, c.Platform()); !errors.Is(err, errPresent) {
 		return err
 	}
 	return nil

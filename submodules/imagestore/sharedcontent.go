@@ -130,7 +130,7 @@ func (m *merged) OpenFile(ctx context.Context, in delta.Digest, path string) (de
 		return m.Old.OpenFile(ctx, in, path)
 	}
 	for i := len(m.layers) - 1; i >= 0; i-- {
-		f, err := m.Old.OpenFile(ctx, delta.Digest(m.layers[i]), path)
+		f, err := m.Old.OpenFile(ctx, m.layers[i], path)
 		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
 			continue
 		}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/mender-app/mender-app/artifact/digest"
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/delta"
 	"github.com/mender-app/mender-app/delta/encoder"
@@ -49,7 +50,7 @@ func (memoryOld) Layer(context.Context, image.Digest) (io.ReadCloser, int64, err
 func (memoryOld) Close() error { return nil }
 
 func object(kind delta.Kind, b []byte) delta.Object {
-	return delta.Object{Digest: delta.DigestOf(b), Size: int64(len(b)), Kind: kind, Open: func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(b)), nil }}
+	return delta.Object{Digest: digest.Of(b), Size: int64(len(b)), Kind: kind, Open: func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(b)), nil }}
 }
 
 func encode(t *testing.T, next delta.Image, olds ...delta.Image) []byte {
@@ -75,7 +76,7 @@ func TestReceiveShared(t *testing.T) {
 	content := pack(t, member{"0", changed(part(1))}, member{"1", changed(part(3))}, member{"2", part(5)})
 	layer := pack(t, member{"lib/a", changed(part(1))}, member{"lib/b", changed(part(3))}, member{"lib/new", part(5)}, member{"lib/own", changed(part(4))})
 	config, err := json.Marshal(map[string]any{
-		"architecture": "arm64", "os": "linux", "rootfs": map[string]any{"type": "layers", "diff_ids": []delta.Digest{delta.DigestOf(layer)}},
+		"architecture": "arm64", "os": "linux", "rootfs": map[string]any{"type": "layers", "diff_ids": []delta.Digest{digest.Of(layer)}},
 	})
 	require.NoError(t, err)
 
@@ -85,7 +86,7 @@ func TestReceiveShared(t *testing.T) {
 		delta.Image{Name: "web:1", Objects: []delta.Object{object(delta.Tar, lower), object(delta.Tar, upper)}},
 		delta.Image{Name: delta.SharedContent, Objects: []delta.Object{object(delta.Tar, content)}})
 	require.Less(t, len(own), 5000, "it takes the common files from the shared content")
-	base := []image.Digest{image.Digest(delta.DigestOf(lower)), image.Digest(delta.DigestOf(upper))}
+	base := []image.Digest{digest.Of(lower), digest.Of(upper)}
 
 	receive := func(t *testing.T, in []byte, base []image.Digest, damage func(lower, upper []byte)) (*memoryTarget, error) {
 		l, u := bytes.Clone(lower), bytes.Clone(upper)
@@ -93,12 +94,12 @@ func TestReceiveShared(t *testing.T) {
 			damage(l, u)
 		}
 		m := &memoryTarget{store: tarstore.New()}
-		require.NoError(t, m.store.Add(delta.DigestOf(lower), delta.Tar, bytes.NewReader(l), int64(len(l))))
-		require.NoError(t, m.store.Add(delta.DigestOf(upper), delta.Tar, bytes.NewReader(u), int64(len(u))))
+		require.NoError(t, m.store.Add(digest.Of(lower), delta.Tar, bytes.NewReader(l), int64(len(l))))
+		require.NoError(t, m.store.Add(digest.Of(upper), delta.Tar, bytes.NewReader(u), int64(len(u))))
 		dir := t.TempDir()
 		_, _, err := Receive(t.Context(), m, bytes.NewReader(in), Incoming{
-			Tag: func(image.Digest) string { return "x:1" }, Current: "web:1@" + string(delta.DigestOf([]byte("web:1"))), Base: base, TempDir: dir, Log: t.Logf,
-			Want: Identity{Config: image.DigestOf(config), DiffIDs: []image.Digest{image.Digest(delta.DigestOf(layer))}},
+			Tag: func(image.Digest) string { return "x:1" }, Current: "web:1@" + string(digest.Of([]byte("web:1"))), Base: base, TempDir: dir, Log: t.Logf,
+			Want: Identity{Config: digest.Of(config), DiffIDs: []image.Digest{digest.Of(layer)}},
 		})
 		left, rerr := os.ReadDir(dir)
 		require.NoError(t, rerr)
@@ -119,7 +120,7 @@ func TestReceiveShared(t *testing.T) {
 		require.NoError(t, err)
 		if b, _ := io.ReadAll(r); bytes.Equal(b, layer) {
 			found = true
-			require.Contains(t, h.Name, image.Digest(delta.DigestOf(layer)).Hex())
+			require.Contains(t, h.Name, digest.Of(layer).Hex())
 		}
 	}
 	require.True(t, found)
@@ -133,7 +134,7 @@ func TestReceiveShared(t *testing.T) {
 	}{
 		"no base is named":       {both, nil, nil, submodules.ErrBase, "does not name the one that is present"},
 		"another base":           {both, base[:1], nil, submodules.ErrBase, "lib/b"},
-		"a layer is missing":     {both, append(base[:1:1], image.DigestOf([]byte("x"))), nil, submodules.ErrBase, "is not there"},
+		"a layer is missing":     {both, append(base[:1:1], digest.Of([]byte("x"))), nil, submodules.ErrBase, "is not there"},
 		"damaged below":          {both, base, func(l, _ []byte) { l[512+2000] ^= 1 }, submodules.ErrBase, `"lib/a"`},
 		"damaged above":          {both, base, func(_, u []byte) { u[512+2000] ^= 1 }, submodules.ErrBase, `old image "web:1" is damaged`},
 		"damaged, of the second": {both, base, func(_, u []byte) { u[2*512+30_208+2000] ^= 1 }, submodules.ErrBase, `"lib/own"`},

@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 
+	"github.com/mender-app/mender-app/artifact/digest"
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/delta"
 	"github.com/mender-app/mender-app/delta/vcdiff"
@@ -70,7 +71,7 @@ func (rc *receiver) deepArchive(r io.Reader) error {
 	}
 	var layers []image.Digest
 	for _, sum := range a.Needs(false) {
-		if d, err := image.FromHex(sum); err == nil {
+		if d, err := digest.FromHex(sum); err == nil {
 			layers = append(layers, d)
 		}
 	}
@@ -109,7 +110,7 @@ type oldBlobs struct {
 }
 
 func (o oldBlobs) layer(ctx context.Context, sum string) (io.ReadCloser, int64, error) {
-	d, err := image.FromHex(sum)
+	d, err := digest.FromHex(sum)
 	if err != nil {
 		return nil, 0, err
 	}

@@ -80,7 +80,7 @@ func (p *unpackedOld) layer(ctx context.Context, in delta.Digest) (*unpackedLaye
 	if l, ok := p.layers[in]; ok {
 		return l, nil
 	}
-	parts, err := p.from.Layer(ctx, image.Digest(in))
+	parts, err := p.from.Layer(ctx, in)
 	if err != nil {
 		return nil, fmt.Errorf("layer %s: %w", in, err)
 	}
@@ -103,7 +103,7 @@ func (p *unpackedOld) layer(ctx context.Context, in delta.Digest) (*unpackedLaye
 // OpenFile implements delta.Old.
 func (p *unpackedOld) OpenFile(ctx context.Context, in delta.Digest, name string) (delta.File, error) {
 	if name == "" {
-		return p.from.Config(ctx, image.Digest(in))
+		return p.from.Config(ctx, in)
 	}
 	l, err := p.layer(ctx, in)
 	if err != nil {
@@ -191,7 +191,7 @@ func (p *unpackedOld) Headers(ctx context.Context, in delta.Digest) (delta.Heade
 // Layer implements Old. A layer that is not compressed is a delta.File too. A
 // compressed layer is read once more for its size.
 func (p *unpackedOld) Layer(ctx context.Context, d image.Digest) (io.ReadCloser, int64, error) {
-	l, err := p.layer(ctx, delta.Digest(d))
+	l, err := p.layer(ctx, d)
 	if err != nil {
 		return nil, 0, err
 	}

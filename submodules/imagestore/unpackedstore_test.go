@@ -15,6 +15,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 	"github.com/stretchr/testify/require"
 
+	"github.com/mender-app/mender-app/artifact/digest"
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/delta"
 	"github.com/mender-app/mender-app/delta/decoder"
@@ -97,7 +98,7 @@ func TestUnpackedStore(t *testing.T) {
 	copy(changed[5000:], "a change")
 	newTar := pack(t, files[0], member{"bin/changed", changed}, files[2], member{"bin/new", []byte("new")})
 	object := func(b []byte) delta.Object {
-		return delta.Object{Digest: delta.DigestOf(b), Size: int64(len(b)), Kind: delta.Tar, Open: func() (io.ReadCloser, error) {
+		return delta.Object{Digest: digest.Of(b), Size: int64(len(b)), Kind: delta.Tar, Open: func() (io.ReadCloser, error) {
 			return io.NopCloser(bytes.NewReader(b)), nil
 		}}
 	}
@@ -131,7 +132,7 @@ func TestUnpackedStore(t *testing.T) {
 				var said []string
 				old := UnpackedStore{
 					Layer: func(_ context.Context, d image.Digest) (LayerParts, error) {
-						if d != image.DigestOf(oldTar) {
+						if d != digest.Of(oldTar) {
 							return LayerParts{}, delta.ErrNoObject
 						}
 						return parts, nil
@@ -156,7 +157,7 @@ func TestUnpackedStore(t *testing.T) {
 					require.Equal(t, 1, spooled, "%v", said)
 				}
 
-				tar, size, err := old.Layer(t.Context(), image.DigestOf(oldTar))
+				tar, size, err := old.Layer(t.Context(), digest.Of(oldTar))
 				require.NoError(t, err)
 				require.EqualValues(t, len(oldTar), size)
 				_, at := tar.(delta.File)
@@ -165,7 +166,7 @@ func TestUnpackedStore(t *testing.T) {
 				require.NoError(t, err)
 				require.True(t, bytes.Equal(oldTar, got))
 				require.NoError(t, tar.Close())
-				_, _, err = old.Layer(t.Context(), image.DigestOf(newTar))
+				_, _, err = old.Layer(t.Context(), digest.Of(newTar))
 				require.ErrorIs(t, err, delta.ErrNoObject)
 				require.NoError(t, old.Close())
 				left, err := os.ReadDir(temp)
@@ -181,26 +182,26 @@ func TestUnpackedStoreDiscarded(t *testing.T) {
 	files := []member{{"a", []byte("content")}}
 	dir := unpack(t, "", files...)
 	require.NoError(t, os.Symlink("/etc/passwd", filepath.Join(dir, "out")))
-	d := image.DigestOf(pack(t, files...))
+	d := digest.Of(pack(t, files...))
 	parts := LayerParts{Dir: func(context.Context) (*os.Root, error) { return os.OpenRoot(dir) }}
 	old := UnpackedStore{Layer: func(context.Context, image.Digest) (LayerParts, error) { return parts, nil }, Log: t.Logf}.Old()
 	defer old.Close()
-	f, err := old.OpenFile(t.Context(), delta.Digest(d), "a")
+	f, err := old.OpenFile(t.Context(), d, "a")
 	require.NoError(t, err)
 	require.EqualValues(t, 7, f.Size())
 	require.NoError(t, f.Close())
 	for _, name := range []string{"out", "b", "../b"} {
-		_, err = old.OpenFile(t.Context(), delta.Digest(d), name)
+		_, err = old.OpenFile(t.Context(), d, name)
 		require.Error(t, err, name)
 	}
-	_, err = old.Headers(t.Context(), delta.Digest(d))
+	_, err = old.Headers(t.Context(), d)
 	require.ErrorIs(t, err, delta.ErrNoObject)
 	require.ErrorContains(t, err, "discarded")
 	_, _, err = old.Layer(t.Context(), d)
 	require.ErrorIs(t, err, delta.ErrNoObject)
 	parts.Dir = nil
 	other := UnpackedStore{Layer: func(context.Context, image.Digest) (LayerParts, error) { return parts, nil }, Log: t.Logf}.Old()
-	_, err = other.OpenFile(t.Context(), delta.Digest(d), "a")
+	_, err = other.OpenFile(t.Context(), d, "a")
 	require.ErrorIs(t, err, delta.ErrNoObject)
 }
 

@@ -16,6 +16,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/stretchr/testify/require"
 
+	"github.com/mender-app/mender-app/artifact/digest"
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/delta"
 	"github.com/mender-app/mender-app/delta/encoder"
@@ -58,7 +59,7 @@ func pictureOf(t *testing.T, from bed.Image, built v1.Image) picture {
 	var err error
 	p.config, err = built.RawConfigFile()
 	require.NoError(t, err)
-	p.Digest = string(image.DigestOf(p.config))
+	p.Digest = string(digest.Of(p.config))
 	layers, err := built.Layers()
 	require.NoError(t, err)
 	for _, l := range layers {
@@ -67,7 +68,7 @@ func pictureOf(t *testing.T, from bed.Image, built v1.Image) picture {
 		b, err := io.ReadAll(r)
 		require.NoError(t, err)
 		p.layers = append(p.layers, b)
-		p.DiffIDs = append(p.DiffIDs, string(image.DigestOf(b)))
+		p.DiffIDs = append(p.DiffIDs, string(digest.Of(b)))
 	}
 	return p
 }
@@ -117,7 +118,7 @@ func (p picture) delta(t *testing.T, d *bed.Device, old picture) string {
 
 func (p picture) objects() []delta.Object {
 	object := func(b []byte, kind delta.Kind) delta.Object {
-		return delta.Object{Digest: delta.DigestOf(b), Size: int64(len(b)), Kind: kind,
+		return delta.Object{Digest: digest.Of(b), Size: int64(len(b)), Kind: kind,
 			Open: func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(b)), nil }}
 	}
 	list := []delta.Object{object(p.config, delta.Blob)}
@@ -162,7 +163,7 @@ func (p picture) saved(t *testing.T, path string) {
 		case h.Name == "manifest.json":
 			require.NoError(t, json.NewDecoder(tr).Decode(&manifest))
 		case h.Typeflag == tar.TypeReg:
-			members[h.Name] = digest(t, tr)
+			members[h.Name] = digestOf(t, tr)
 		}
 	}
 	require.Len(t, manifest, 1, "images in docker save")
@@ -177,7 +178,7 @@ func (p picture) saved(t *testing.T, path string) {
 	require.Equal(t, p.DiffIDs, layers, "the layers")
 }
 
-func digest(t *testing.T, r io.Reader) string {
+func digestOf(t *testing.T, r io.Reader) string {
 	t.Helper()
 	br := bufio.NewReader(r)
 	r = br

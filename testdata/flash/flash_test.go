@@ -21,6 +21,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"github.com/stretchr/testify/require"
 
+	"github.com/mender-app/mender-app/artifact/digest"
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/delta"
 	"github.com/mender-app/mender-app/delta/encoder"
@@ -61,11 +62,11 @@ func encode(t testing.TB, dir string, old, new *image.Image) string {
 	t.Helper()
 	objects := func(img *image.Image, name string) delta.Image {
 		list := delta.Image{Name: name, Objects: []delta.Object{{
-			Digest: delta.Digest(img.ConfigDigest), Size: int64(len(img.Config)), Kind: delta.Blob,
+			Digest: img.ConfigDigest, Size: int64(len(img.Config)), Kind: delta.Blob,
 			Open: func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(img.Config)), nil },
 		}}}
 		for _, l := range img.Layers {
-			list.Objects = append(list.Objects, delta.Object{Digest: delta.Digest(l.DiffID), Size: l.Size, Kind: delta.Tar, Open: l.Open})
+			list.Objects = append(list.Objects, delta.Object{Digest: l.DiffID, Size: l.Size, Kind: delta.Tar, Open: l.Open})
 		}
 		return list
 	}
@@ -119,7 +120,7 @@ func invented(t testing.TB, seed, version uint64, size int) image.Layer {
 		require.NoError(t, err)
 	}
 	require.NoError(t, w.Close())
-	return image.Layer{DiffID: image.DigestOf(b.Bytes()), Size: int64(b.Len()), Open: func() (io.ReadCloser, error) {
+	return image.Layer{DiffID: digest.Of(b.Bytes()), Size: int64(b.Len()), Open: func() (io.ReadCloser, error) {
 		return io.NopCloser(bytes.NewReader(b.Bytes())), nil
 	}}
 }
@@ -173,7 +174,7 @@ func hole(t testing.TB, size int64) image.Layer {
 	out, err := exec.Command("tar", "-C", dir, "--format=posix", "--sparse", "-cf", "-", "hole").Output()
 	require.NoError(t, err)
 	require.Less(t, len(out), 20<<10)
-	return image.Layer{DiffID: image.DigestOf(out), Size: int64(len(out)), Open: func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(out)), nil }}
+	return image.Layer{DiffID: digest.Of(out), Size: int64(len(out)), Open: func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(out)), nil }}
 }
 
 // bases is an image of Debian packages, and its next release on the same base.

@@ -3,7 +3,6 @@ package devicetest
 import (
 	"bytes"
 	"crypto"
-	"crypto/sha256"
 	"fmt"
 	"io"
 	"maps"
@@ -18,7 +17,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/mender-app/mender-app/artifact"
-	"github.com/mender-app/mender-app/artifact/image"
+	"github.com/mender-app/mender-app/artifact/digest"
 	"github.com/mender-app/mender-app/artifact/mender"
 	"github.com/mender-app/mender-app/cmd/internal/updatemodule"
 	"github.com/mender-app/mender-app/modules/policy"
@@ -157,7 +156,7 @@ func (a Artifact) Write(path string) error {
 	iw := artifact.NewImagesWriter(&images)
 	for _, spec := range a.Images {
 		url, content, _ := strings.Cut(spec, "=")
-		d := image.Digest(fmt.Sprintf("sha256:%x", sha256.Sum256([]byte(content))))
+		d := digest.Of([]byte(content))
 		if !slices.Contains(m.Images, d.Hex()) {
 			m.Images = append(m.Images, d.Hex())
 		}

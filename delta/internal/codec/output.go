@@ -5,6 +5,7 @@ import (
 	"hash"
 	"io"
 
+	"github.com/mender-app/mender-app/artifact/digest"
 	"github.com/mender-app/mender-app/delta"
 	"github.com/mender-app/mender-app/delta/deflate"
 )
@@ -55,9 +56,7 @@ func (o *output) emit(b []byte) error {
 
 // digest returns that of the object.
 func (o *output) digest() delta.Digest {
-	var sum [sha256.Size]byte
-	o.sum.Sum(sum[:0])
-	return delta.DigestOfSum(sum)
+	return digest.OfHash(o.sum)
 }
 
 // compressor makes a stream.

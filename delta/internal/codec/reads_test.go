@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/mender-app/mender-app/artifact/digest"
 	"github.com/mender-app/mender-app/delta"
 	"github.com/mender-app/mender-app/delta/deflate"
 	"github.com/mender-app/mender-app/delta/internal/script"
@@ -60,7 +61,7 @@ func tinyMembers(t *testing.T, n int, plan func(new io.ReaderAt) script.Content)
 	p.Tail = int64(whole.Len())
 	whole.Write(make([]byte, 2*tarheader.Block))
 	p.R, p.Size = bytes.NewReader(whole.Bytes()), int64(whole.Len())
-	return delta.ObjectInfo{Digest: delta.DigestOf(whole.Bytes()), Size: p.Size, Kind: delta.Tar, Encoding: delta.Delta}, p
+	return delta.ObjectInfo{Digest: digest.Of(whole.Bytes()), Size: p.Size, Kind: delta.Tar, Encoding: delta.Delta}, p
 }
 
 // body is the delta of a plan, however much the plan reads.
@@ -83,7 +84,7 @@ func oldTar(t *testing.T, name string, data []byte) (*tarstore.Store, []delta.Ba
 	require.NoError(t, err)
 	require.NoError(t, w.Close())
 	s := tarstore.New()
-	d := delta.DigestOf(b.Bytes())
+	d := digest.Of(b.Bytes())
 	require.NoError(t, s.Add(d, delta.Tar, bytes.NewReader(b.Bytes()), int64(b.Len())))
 	return s, []delta.Base{{Image: "x", Digest: d, Size: int64(b.Len()), Kind: delta.Tar}}
 }
@@ -135,7 +136,7 @@ func TestReadsAreBounded(t *testing.T) {
 	p.Tail = int64(whole.Len())
 	whole.Write(make([]byte, 2*tarheader.Block))
 	p.R, p.Size = bytes.NewReader(whole.Bytes()), int64(whole.Len())
-	info.Size, info.Digest = p.Size, delta.DigestOf(whole.Bytes())
+	info.Size, info.Digest = p.Size, digest.Of(whole.Bytes())
 
 	b := body(t, old, bases, info, p)
 	var read int64

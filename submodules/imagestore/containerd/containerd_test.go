@@ -21,11 +21,12 @@ import (
 
 	"github.com/containerd/containerd/v2/core/images"
 	"github.com/containerd/errdefs"
-	"github.com/opencontainers/go-digest"
+	ocidigest "github.com/opencontainers/go-digest"
 	specs "github.com/opencontainers/image-spec/specs-go"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	"github.com/stretchr/testify/require"
 
+	"github.com/mender-app/mender-app/artifact/digest"
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/delta"
 	"github.com/mender-app/mender-app/delta/encoder"
@@ -128,10 +129,10 @@ func build(t *testing.T, env string, tars ...[]byte) *image.Image {
 	var layers []image.Layer
 	diffIDs := []string{}
 	for _, b := range tars {
-		layers = append(layers, image.Layer{DiffID: image.DigestOf(b), Size: int64(len(b)), Open: func() (io.ReadCloser, error) {
+		layers = append(layers, image.Layer{DiffID: digest.Of(b), Size: int64(len(b)), Open: func() (io.ReadCloser, error) {
 			return io.NopCloser(bytes.NewReader(b)), nil
 		}})
-		diffIDs = append(diffIDs, image.DigestOf(b).String())
+		diffIDs = append(diffIDs, digest.Of(b).String())
 	}
 	config, err := json.Marshal(map[string]any{
 		"architecture": runtime.GOARCH, "os": "linux", "config": map[string]any{"Env": []string{"V=" + env}},
@@ -294,7 +295,7 @@ func TestWrongContent(t *testing.T) {
 		return out
 	}
 	before := names()
-	_, err := receive(t, s, "x", url, data, imagestore.Identity{Config: image.DigestOf([]byte("another"))})
+	_, err := receive(t, s, "x", url, data, imagestore.Identity{Config: digest.Of([]byte("another"))})
 	require.ErrorIs(t, err, submodules.ErrContent)
 	i := bytes.Index(data, text(seed, 64))
 	require.Positive(t, i)
@@ -315,7 +316,7 @@ func pull(t *testing.T, s *Store, name string, img *image.Image) {
 	defer func() { require.NoError(t, release(context.Background())) }()
 	m := ocispec.Manifest{Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: ocispec.MediaTypeImageManifest}
 	put := func(mediaType string, data []byte, labels map[string]string) ocispec.Descriptor {
-		d := digest.FromBytes(data)
+		d := ocidigest.FromBytes(data)
 		_, _, err := s.ingest(ctx, bytes.NewReader(data), d, labels)
 		require.NoError(t, err)
 		return ocispec.Descriptor{MediaType: mediaType, Digest: d, Size: int64(len(data))}
@@ -421,7 +422,7 @@ func TestDeltaDiscarded(t *testing.T) {
 
 	old, err := s.Old(ctx, nil)
 	require.NoError(t, err)
-	f, err := old.OpenFile(ctx, delta.Digest(v1.DiffIDs[0]), "bin/app")
+	f, err := old.OpenFile(ctx, v1.DiffIDs[0], "bin/app")
 	require.NoError(t, err)
 	got, err := io.ReadAll(io.NewSectionReader(f, 0, f.Size()))
 	require.NoError(t, err)
@@ -438,11 +439,11 @@ func encode(t *testing.T, from, to *image.Image) []byte {
 	t.Helper()
 	objects := func(img *image.Image) delta.Image {
 		d := delta.Image{Name: "image", Objects: []delta.Object{{
-			Digest: delta.Digest(img.ConfigDigest), Size: int64(len(img.Config)), Kind: delta.Blob,
+			Digest: img.ConfigDigest, Size: int64(len(img.Config)), Kind: delta.Blob,
 			Open: func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(img.Config)), nil },
 		}}}
 		for _, l := range img.Layers {
-			d.Objects = append(d.Objects, delta.Object{Digest: delta.Digest(l.DiffID), Size: l.Size, Kind: delta.Tar, Open: l.Open})
+			d.Objects = append(d.Objects, delta.Object{Digest: l.DiffID, Size: l.Size, Kind: delta.Tar, Open: l.Open})
 		}
 		return d
 	}

@@ -8,7 +8,7 @@ import (
 	"io/fs"
 	"strings"
 
-	"github.com/opencontainers/go-digest"
+	ocidigest "github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"github.com/mender-app/mender-app/artifact/image"
@@ -19,10 +19,10 @@ import (
 // damage tells what is wrong with a layer of an image. An image whose config or
 // manifest does not match its digest counts as missing.
 type damage struct {
-	layer int           // index
-	blob  digest.Digest // is not what it should be; "" if it is, or is not there
-	files []string      // that were unpacked of a layer and are not as they were
-	gone  bool          // a layer is neither stored nor unpacked
+	layer int              // index
+	blob  ocidigest.Digest // is not what it should be; "" if it is, or is not there
+	files []string         // that were unpacked of a layer and are not as they were
+	gone  bool             // a layer is neither stored nor unpacked
 	what  string
 }
 

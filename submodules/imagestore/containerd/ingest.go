@@ -16,7 +16,7 @@ import (
 	"github.com/containerd/containerd/v2/core/leases"
 	"github.com/containerd/containerd/v2/pkg/rootfs"
 	"github.com/containerd/errdefs"
-	"github.com/opencontainers/go-digest"
+	ocidigest "github.com/opencontainers/go-digest"
 	"github.com/opencontainers/image-spec/identity"
 	specs "github.com/opencontainers/image-spec/specs-go"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
@@ -59,7 +59,7 @@ func (s *Store) blobs(ctx context.Context, diffIDs []image.Digest) (map[image.Di
 	want := map[image.Digest]bool{}
 	for _, d := range diffIDs {
 		want[d] = true
-		info, err := s.content().Info(ctx, digest.Digest(d))
+		info, err := s.content().Info(ctx, ocidigest.Digest(d))
 		switch {
 		case err == nil:
 			found[d] = ocispec.Descriptor{MediaType: image.MediaTypeLayer, Digest: info.Digest, Size: info.Size}
@@ -95,7 +95,7 @@ func (s *Store) blobs(ctx context.Context, diffIDs []image.Digest) (map[image.Di
 var ingests atomic.Int64
 
 // ingest writes one blob. The digest may be "" if it is not known before.
-func (s *Store) ingest(ctx context.Context, r io.Reader, want digest.Digest, labels map[string]string) (digest.Digest, int64, error) {
+func (s *Store) ingest(ctx context.Context, r io.Reader, want ocidigest.Digest, labels map[string]string) (ocidigest.Digest, int64, error) {
 	ref := fmt.Sprintf("mender-app-%d-%d-%d", os.Getpid(), time.Now().UnixNano(), ingests.Add(1))
 	w, err := content.OpenWriter(ctx, s.content(), content.WithRef(ref), content.WithDescriptor(ocispec.Descriptor{Digest: want}))
 	if errdefs.IsAlreadyExists(err) && want != "" {
@@ -164,7 +164,7 @@ func (s *Store) holdPresent(ctx context.Context, blobs map[image.Digest]ocispec.
 
 // put writes a config or a manifest. It replaces one that a power cut damaged.
 func (s *Store) put(ctx context.Context, data []byte, labels map[string]string) error {
-	d := digest.FromBytes(data)
+	d := ocidigest.FromBytes(data)
 	if has, err := s.holds(ctx, ocispec.Descriptor{Digest: d}); err != nil {
 		return err
 	} else if has {
@@ -182,7 +182,7 @@ func (s *Store) put(ctx context.Context, data []byte, labels map[string]string) 
 
 // dropBlobs removes blobs with their files: containerd takes a blob whose file is
 // there for whole.
-func (s *Store) dropBlobs(ctx context.Context, blobs ...digest.Digest) error {
+func (s *Store) dropBlobs(ctx context.Context, blobs ...ocidigest.Digest) error {
 	for _, d := range blobs {
 		s.log("removing the damaged blob %s", d)
 		if err := ignoreMissing(s.content().Delete(ctx, d)); err != nil {
@@ -261,11 +261,11 @@ func (s *Store) assemble(ctx context.Context, img *image.StreamImage, members ma
 		}
 		if !ok {
 			// Unpacked, and its blob discarded: the manifest names what it was.
-			desc = ocispec.Descriptor{MediaType: image.MediaTypeLayer, Digest: digest.Digest(d), Size: max(img.Layers[i].Size, 0)}
+			desc = ocispec.Descriptor{MediaType: image.MediaTypeLayer, Digest: ocidigest.Digest(d), Size: max(img.Layers[i].Size, 0)}
 		}
 		st.layers = append(st.layers, desc)
 	}
-	configDigest := digest.Digest(img.ConfigDigest)
+	configDigest := ocidigest.Digest(img.ConfigDigest)
 	if err := s.put(ctx, img.Config, nil); err != nil {
 		return fmt.Errorf("config %s: %w", img.ConfigDigest, err)
 	}
@@ -282,7 +282,7 @@ func (s *Store) assemble(ctx context.Context, img *image.StreamImage, members ma
 	for i, l := range st.layers {
 		labels[fmt.Sprintf("containerd.io/gc.ref.content.l.%d", i)] = l.Digest.String()
 	}
-	md := digest.FromBytes(manifest)
+	md := ocidigest.FromBytes(manifest)
 	if err := s.put(ctx, manifest, labels); err != nil {
 		return fmt.Errorf("manifest of %s: %w", img.ConfigDigest, err)
 	}
@@ -315,9 +315,9 @@ func (s *Store) unpack(ctx context.Context, st *stored) error {
 	if err != nil {
 		return err
 	}
-	var chain []digest.Digest
+	var chain []ocidigest.Digest
 	for _, d := range st.diffIDs {
-		chain = append(chain, digest.Digest(d))
+		chain = append(chain, ocidigest.Digest(d))
 	}
 	if len(chain) == 0 {
 		return nil
@@ -337,9 +337,9 @@ func (s *Store) unpackLayers(ctx context.Context, st *stored) error {
 	if done, err := s.unpacked(ctx, st.diffIDs); err != nil || done {
 		return err
 	}
-	var chain []digest.Digest
+	var chain []ocidigest.Digest
 	for i, d := range st.diffIDs {
-		layer := rootfs.Layer{Diff: ocispec.Descriptor{MediaType: ocispec.MediaTypeImageLayer, Digest: digest.Digest(d)}, Blob: st.layers[i]}
+		layer := rootfs.Layer{Diff: ocispec.Descriptor{MediaType: ocispec.MediaTypeImageLayer, Digest: ocidigest.Digest(d)}, Blob: st.layers[i]}
 		if _, err := rootfs.ApplyLayerWithOpts(ctx, layer, chain, s.snapshots(), s.client.DiffService(), nil, nil); err != nil {
 			if strings.Contains(err.Error(), "wrong diff id") {
 				err = fmt.Errorf("%w: %w", image.ErrMismatch, err)

@@ -13,7 +13,7 @@ import (
 	"github.com/containerd/containerd/v2/core/images/archive"
 	"github.com/containerd/errdefs"
 	"github.com/containerd/platforms"
-	"github.com/opencontainers/go-digest"
+	ocidigest "github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"github.com/mender-app/mender-app/artifact/image"
@@ -35,7 +35,7 @@ func (s *Store) Old(ctx context.Context, _ []image.Digest) (imagestore.Old, erro
 	return imagestore.UnpackedStore{
 		Layer: func(ctx context.Context, d image.Digest) (imagestore.LayerParts, error) { return s.parts(ctx, list, d) },
 		Config: func(ctx context.Context, d image.Digest) (delta.File, error) {
-			info, err := s.content().Info(ctx, digest.Digest(d))
+			info, err := s.content().Info(ctx, ocidigest.Digest(d))
 			if errdefs.IsNotFound(err) {
 				return nil, fmt.Errorf("config %s: %w", d, delta.ErrNoObject)
 			}
@@ -58,7 +58,7 @@ func (s *Store) parts(ctx context.Context, list []*stored, d image.Digest) (part
 		}
 		desc := st.layers[i]
 		// Prefer a blob that is not compressed.
-		if parts.Blob == nil || desc.Digest == digest.Digest(d) {
+		if parts.Blob == nil || desc.Digest == ocidigest.Digest(d) {
 			if held, err := s.holds(ctx, desc); err != nil {
 				return parts, err
 			} else if held {
@@ -180,7 +180,7 @@ func (s *Store) archive(ctx context.Context, st *stored, tags ...string) (*image
 		if !ok {
 			continue
 		}
-		if desc.Digest == digest.Digest(d) { // else it is compressed
+		if desc.Digest == ocidigest.Digest(d) { // else it is compressed
 			layers[i].Size = desc.Size
 		}
 		layers[i].Open = func() (io.ReadCloser, error) { return s.open(ctx, desc) }

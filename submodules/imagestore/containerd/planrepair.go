@@ -7,7 +7,7 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/opencontainers/go-digest"
+	ocidigest "github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"github.com/mender-app/mender-app/artifact/image"
@@ -24,7 +24,7 @@ type planner struct {
 	list   []*stored
 	urls   map[image.Digest]string    // config → what people call it
 	chains map[image.Digest]bool      // damaged as they are unpacked
-	blobs  map[digest.Digest]bool     // damaged
+	blobs  map[ocidigest.Digest]bool  // damaged
 	lacks  map[*stored]map[int]string // layers of which there is no whole blob, and why
 	gone   []imagestore.Damaged       // not there at all
 }
@@ -34,7 +34,7 @@ func (t repairStore) PlanRepair(ctx context.Context, q imagestore.RepairRequest,
 	s := t.Store
 	p := &planner{
 		s: s, t: t, k: k, urls: map[image.Digest]string{},
-		chains: map[image.Digest]bool{}, blobs: map[digest.Digest]bool{}, lacks: map[*stored]map[int]string{},
+		chains: map[image.Digest]bool{}, blobs: map[ocidigest.Digest]bool{}, lacks: map[*stored]map[int]string{},
 	}
 	var err error
 	if p.list, err = s.all(ctx); err != nil {
@@ -167,7 +167,7 @@ func (p *planner) need() (need int64) {
 
 // copies are the copies of a layer in blobs that are not known to be damaged.
 func (p *planner) copies(ctx context.Context, d image.Digest) (copies []*image.Layer, err error) {
-	seen := map[digest.Digest]bool{}
+	seen := map[ocidigest.Digest]bool{}
 	add := func(desc ocispec.Descriptor) error {
 		if p.blobs[desc.Digest] || seen[desc.Digest] {
 			return nil

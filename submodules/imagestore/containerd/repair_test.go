@@ -12,7 +12,7 @@ import (
 	"github.com/containerd/containerd/v2/core/containers"
 	"github.com/containerd/containerd/v2/core/images"
 	"github.com/containerd/containerd/v2/core/leases"
-	"github.com/opencontainers/go-digest"
+	ocidigest "github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	"github.com/stretchr/testify/require"
 
@@ -75,7 +75,7 @@ func (d *damaged) blobFile(blob string) string {
 	return filepath.Join(roots[0], "blobs/sha256", image.Digest(blob).Hex())
 }
 
-func (d *damaged) manifest(url string) digest.Digest {
+func (d *damaged) manifest(url string) ocidigest.Digest {
 	d.t.Helper()
 	img, err := d.client.ImageService().Get(context.Background(), Canonical(url))
 	require.NoError(d.t, err)
@@ -161,7 +161,7 @@ func TestRepair(t *testing.T) {
 			emptied(t, d.unpacked(img, 0)+"/base")
 		}, says: "its blob", needs: true},
 		"neither": {damage: func() {
-			require.NoError(t, d.content().Delete(ctx, digest.Digest(img.DiffIDs[1])))
+			require.NoError(t, d.content().Delete(ctx, ocidigest.Digest(img.DiffIDs[1])))
 			emptied(t, d.unpacked(img, 0)+"/base")
 		}, says: "base has 0 bytes", needs: true},
 		"config emptied": {damage: func() { emptied(t, d.blobFile(string(img.ConfigDigest))) }, says: "it is not there", needs: true},
@@ -269,12 +269,12 @@ func TestDistrust(t *testing.T) {
 		lease, err := ls.Create(ctx, leases.WithRandomID(), leases.WithExpiration(time.Hour))
 		require.NoError(t, err)
 		held := leases.WithLease(ctx, lease.ID)
-		st := &stored{config: late.ConfigDigest, diffIDs: late.DiffIDs, desc: ocispec.Descriptor{Digest: digest.Digest(late.ConfigDigest), Size: int64(len(late.Config))}}
+		st := &stored{config: late.ConfigDigest, diffIDs: late.DiffIDs, desc: ocispec.Descriptor{Digest: ocidigest.Digest(late.ConfigDigest), Size: int64(len(late.Config))}}
 		for _, part := range [][]byte{pack(t, file{"late", text(d.seed+99, 30_000)}), late.Config} {
-			_, _, err := d.ingest(held, bytes.NewReader(part), digest.FromBytes(part), nil)
+			_, _, err := d.ingest(held, bytes.NewReader(part), ocidigest.FromBytes(part), nil)
 			require.NoError(t, err)
 		}
-		st.layers = []ocispec.Descriptor{{MediaType: image.MediaTypeLayer, Digest: digest.Digest(late.DiffIDs[0]), Size: 1}}
+		st.layers = []ocispec.Descriptor{{MediaType: image.MediaTypeLayer, Digest: ocidigest.Digest(late.DiffIDs[0]), Size: 1}}
 		require.NoError(t, d.unpack(held, st))
 		emptied(t, d.unpacked(late, 0)+"/late")
 		_, err = d.snapshots().Prepare(held, fmt.Sprintf("extract-%d %s", d.seed, image.ChainIDs(late.DiffIDs)[0]), image.ChainIDs(late.DiffIDs)[0].String())

@@ -9,7 +9,7 @@ import (
 	"github.com/containerd/containerd/v2/core/content"
 	"github.com/containerd/containerd/v2/core/snapshots"
 	"github.com/containerd/errdefs"
-	"github.com/opencontainers/go-digest"
+	ocidigest "github.com/opencontainers/go-digest"
 
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/store/durable"
@@ -78,9 +78,9 @@ func (s *Store) removeDamaged(ctx context.Context, plan *imagestore.RepairPlan) 
 		return err
 	}
 	if len(plan.Blobs) > 0 {
-		var blobs []digest.Digest
+		var blobs []ocidigest.Digest
 		for _, d := range plan.Blobs {
-			blobs = append(blobs, digest.Digest(d))
+			blobs = append(blobs, ocidigest.Digest(d))
 		}
 		if err := s.dropBlobs(ctx, blobs...); err != nil {
 			return err

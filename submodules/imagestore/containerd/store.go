@@ -20,7 +20,7 @@ import (
 	"github.com/containerd/containerd/v2/core/images"
 	"github.com/containerd/containerd/v2/core/snapshots"
 	"github.com/containerd/errdefs"
-	"github.com/opencontainers/go-digest"
+	ocidigest "github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"github.com/mender-app/mender-app/artifact/image"
@@ -184,7 +184,7 @@ func (s *Store) all(ctx context.Context) ([]*stored, error) {
 		return nil, fmt.Errorf("list images: %w", err)
 	}
 	var out []*stored
-	byTarget := map[digest.Digest][]*stored{}
+	byTarget := map[ocidigest.Digest][]*stored{}
 	for _, img := range list {
 		have, seen := byTarget[img.Target.Digest]
 		if !seen {
@@ -254,7 +254,7 @@ func (s *Store) readSmall(ctx context.Context, desc ocispec.Descriptor) ([]byte,
 	if err != nil && (ctx.Err() != nil || errdefs.IsUnavailable(err)) {
 		return nil, err
 	}
-	if err != nil || digest.FromBytes(data) != desc.Digest {
+	if err != nil || ocidigest.FromBytes(data) != desc.Digest {
 		return nil, nil // a file that a power cut took away or emptied
 	}
 	return data, nil

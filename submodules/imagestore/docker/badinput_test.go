@@ -19,6 +19,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"github.com/stretchr/testify/require"
 
+	"github.com/mender-app/mender-app/artifact/digest"
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/submodules"
 	"github.com/mender-app/mender-app/submodules/imagestore"
@@ -55,7 +56,7 @@ func announced(t *testing.T, size int64) io.Reader {
 	}
 	config, err := json.Marshal(map[string]any{
 		"os": "linux", "architecture": "amd64",
-		"rootfs": map[string]any{"type": "layers", "diff_ids": []image.Digest{image.DigestOf([]byte("any"))}},
+		"rootfs": map[string]any{"type": "layers", "diff_ids": []image.Digest{digest.Of([]byte("any"))}},
 	})
 	require.NoError(t, err)
 	manifest, err := json.Marshal([]any{map[string]any{"Config": "c.json", "Layers": []string{"l/layer.tar"}}})

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/mender-app/mender-app/artifact/digest"
 	"github.com/mender-app/mender-app/artifact/image"
 )
 
@@ -22,7 +23,7 @@ import (
 // config's; the manifest is read from the content store under the data root,
 // or, where that is out of reach, out of the stream of docker save.
 func (e *Engine) configDigest(ctx context.Context, id string) (image.Digest, []image.Descriptor, error) {
-	d, err := image.ParseDigest(id)
+	d, err := digest.Parse(id)
 	if err != nil {
 		return "", nil, err
 	}
@@ -139,7 +140,7 @@ func (dirs contentDirs) small(d image.Digest) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if image.DigestOf(b) != d {
+	if digest.Of(b) != d {
 		return nil, fmt.Errorf("blob %s: %w", d, image.ErrMismatch)
 	}
 	return b, nil
@@ -210,6 +211,6 @@ func (e *Engine) configBySave(ctx context.Context, id string) (image.Digest, err
 		if err := json.NewDecoder(io.LimitReader(tr, maxSaveBlobs)).Decode(&list); err != nil || len(list) == 0 {
 			return "", fmt.Errorf("docker save: manifest.json: %w", image.ErrFormat)
 		}
-		return image.FromHex(strings.TrimSuffix(filepath.Base(list[0].Config), ".json"))
+		return digest.FromHex(strings.TrimSuffix(filepath.Base(list[0].Config), ".json"))
 	}
 }

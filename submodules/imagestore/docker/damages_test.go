@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/mender-app/mender-app/artifact/digest"
 	"github.com/mender-app/mender-app/submodules/imagestore"
 
 	"github.com/mender-app/mender-app/artifact/image"
@@ -91,7 +92,7 @@ func TestSplitOfDamagedRecord(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			root := t.TempDir()
-			d := image.DigestOf([]byte(name))
+			d := digest.Of([]byte(name))
 			db := filepath.Join(root, "image/overlay2/layerdb/sha256", image.ChainIDs([]image.Digest{d})[0].Hex())
 			require.NoError(t, os.MkdirAll(db, 0o755))
 			require.NoError(t, os.MkdirAll(filepath.Join(root, "overlay2/x/diff"), 0o755))
@@ -125,12 +126,12 @@ func zipped(t *testing.T, text string) []byte {
 
 // TestNamesOnly: the archive that layers are dropped with is one.
 func TestNamesOnly(t *testing.T) {
-	d := image.DigestOf([]byte("x"))
+	d := digest.Of([]byte("x"))
 	config, err := json.Marshal(map[string]any{"architecture": "amd64", "os": "linux", "rootfs": map[string]any{"type": "layers", "diff_ids": []image.Digest{d}}})
 	require.NoError(t, err)
-	imgs, err := image.ReadStream(bytes.NewReader(namesOnly(image.DigestOf(config), config, []image.Digest{d})), image.Limits{}, image.Handler{})
+	imgs, err := image.ReadStream(bytes.NewReader(namesOnly(digest.Of(config), config, []image.Digest{d})), image.Limits{}, image.Handler{})
 	require.NoError(t, err)
 	require.Len(t, imgs, 1)
-	require.Equal(t, image.DigestOf(config), imgs[0].ConfigDigest)
+	require.Equal(t, digest.Of(config), imgs[0].ConfigDigest)
 	require.Equal(t, []string{""}, imgs[0].Members)
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/mender-app/mender-app/artifact/digest"
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/delta"
 	"github.com/mender-app/mender-app/delta/encoder"
@@ -21,7 +22,7 @@ import (
 
 func objects(s sample) []delta.Object {
 	object := func(b []byte, kind delta.Kind) delta.Object {
-		return delta.Object{Digest: delta.DigestOf(b), Size: int64(len(b)), Kind: kind,
+		return delta.Object{Digest: digest.Of(b), Size: int64(len(b)), Kind: kind,
 			Open: func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(b)), nil }}
 	}
 	list := []delta.Object{object(s.img.Config, delta.Blob)}
@@ -43,7 +44,7 @@ func encode(t *testing.T, old, new sample) []byte {
 func text(seed string, n int) string {
 	var b strings.Builder
 	for i := 0; b.Len() < n; i++ {
-		b.WriteString(string(delta.DigestOf([]byte(seed + string(rune(i))))))
+		b.WriteString(string(digest.Of([]byte(seed + string(rune(i))))))
 	}
 	return b.String()
 }

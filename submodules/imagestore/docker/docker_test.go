@@ -21,6 +21,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"github.com/stretchr/testify/require"
 
+	"github.com/mender-app/mender-app/artifact/digest"
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/submodules"
 	"github.com/mender-app/mender-app/submodules/imagestore"
@@ -323,7 +324,7 @@ func TestLoadCrossesOnce(t *testing.T) {
 		require.NoError(t, e.Verify(t.Context(), app, s.identity(), url))
 	}
 	for _, b := range [][]byte{base, shared} {
-		require.EqualValues(t, len(b), tap.members["blobs/sha256/"+image.DigestOf(b).Hex()])
+		require.EqualValues(t, len(b), tap.members["blobs/sha256/"+digest.Of(b).Hex()])
 	}
 	var blobs int64
 	for _, size := range tap.members {

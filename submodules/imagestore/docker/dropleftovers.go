@@ -14,6 +14,7 @@ import (
 
 	dimage "github.com/docker/docker/api/types/image"
 
+	"github.com/mender-app/mender-app/artifact/digest"
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/submodules"
 	"github.com/mender-app/mender-app/submodules/imagestore"
@@ -137,7 +138,7 @@ func (e *Engine) dropUnused(ctx context.Context, diffIDs []image.Digest) error {
 	if err != nil {
 		return err
 	}
-	id := image.DigestOf(config)
+	id := digest.Of(config)
 	if err := (target{e: e}).Load(ctx, bytes.NewReader(namesOnly(id, config, diffIDs[:n]))); err != nil {
 		// The engine does not know them: only their directories are there.
 		e.log(fmt.Sprintf("could not remove them: %v", err))

@@ -13,6 +13,7 @@ import (
 	"github.com/docker/docker/api/types/filters"
 	dimage "github.com/docker/docker/api/types/image"
 
+	"github.com/mender-app/mender-app/artifact/digest"
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/submodules"
 	"github.com/mender-app/mender-app/submodules/imagestore"
@@ -63,7 +64,7 @@ func (e *Engine) Inspect(ctx context.Context, ref string) (Image, error) {
 		Size:     res.Size,
 	}
 	for _, l := range res.RootFS.Layers {
-		d, err := image.ParseDigest(l)
+		d, err := digest.Parse(l)
 		if err != nil {
 			return Image{}, fmt.Errorf("inspect image %s: layer: %w", ref, err)
 		}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/vbatts/tar-split/tar/storage"
 
+	"github.com/mender-app/mender-app/artifact/digest"
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/submodules/imagestore"
 )
@@ -146,7 +147,7 @@ func assemble(ctx context.Context, root *os.Root, up storage.Unpacker, f *findin
 	for _, what := range <-named {
 		f.add("%s", what)
 	}
-	return image.Digest(fmt.Sprintf("sha256:%x", h.Sum(nil))), err
+	return digest.OfHash(h), err
 }
 
 // writeFile writes as many bytes as the file of an entry should have, and reports
@@ -230,7 +231,7 @@ func checkContainerdLayer(ctx context.Context, dirs contentDirs, at *snapshots, 
 		return ctx.Err()
 	case err != nil:
 		f.add("its blob %s: %v", blob, err)
-	case image.Digest(fmt.Sprintf("sha256:%x", h.Sum(nil))) != diffID:
+	case digest.OfHash(h) != diffID:
 		f.add("its blob %s is damaged", blob)
 	default:
 		for _, w := range what {

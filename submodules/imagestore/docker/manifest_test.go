@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/mender-app/mender-app/artifact/digest"
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/submodules"
 	"github.com/mender-app/mender-app/submodules/imagestore"
@@ -25,7 +26,7 @@ func containerdArchive(t *testing.T, edit func(map[string][]byte), samples ...sa
 	t.Helper()
 	files := map[string][]byte{"oci-layout": []byte(`{"imageLayoutVersion":"1.0.0"}`)}
 	put := func(b []byte) image.Descriptor {
-		d := image.DigestOf(b)
+		d := digest.Of(b)
 		files["blobs/sha256/"+d.Hex()] = b
 		return image.Descriptor{MediaType: "application/vnd.docker.distribution.manifest.v2+json", Digest: d, Size: int64(len(b))}
 	}

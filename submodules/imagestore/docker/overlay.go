@@ -15,6 +15,7 @@ import (
 	"github.com/vbatts/tar-split/tar/asm"
 	"github.com/vbatts/tar-split/tar/storage"
 
+	"github.com/mender-app/mender-app/artifact/digest"
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/delta"
 	"github.com/mender-app/mender-app/submodules/imagestore"
@@ -55,7 +56,7 @@ func (e *Engine) openOverlay(ctx context.Context) (*overlay, error) {
 		if err != nil {
 			continue // a layer that is just being made or removed
 		}
-		if id, err := image.ParseDigest(strings.TrimSpace(string(b))); err == nil {
+		if id, err := digest.Parse(strings.TrimSpace(string(b))); err == nil {
 			o.chains[id] = filepath.Join(db, d.Name())
 		}
 	}
@@ -232,7 +233,7 @@ func openRegular(root *os.Root, name string) (*os.File, error) {
 // OpenFile implements delta.Old.
 func (o *overlay) OpenFile(_ context.Context, in delta.Digest, name string) (delta.File, error) {
 	if name == "" {
-		d, err := image.ParseDigest(string(in))
+		d, err := digest.Parse(string(in))
 		if err != nil {
 			return nil, err
 		}
@@ -245,7 +246,7 @@ func (o *overlay) OpenFile(_ context.Context, in delta.Digest, name string) (del
 		}
 		return imagestore.NewFile(f)
 	}
-	root, err := o.files(image.Digest(in))
+	root, err := o.files(in)
 	if err != nil {
 		return nil, err
 	}
@@ -259,7 +260,7 @@ func (o *overlay) OpenFile(_ context.Context, in delta.Digest, name string) (del
 
 // Headers implements delta.Old.
 func (o *overlay) Headers(_ context.Context, in delta.Digest) (delta.HeaderReader, error) {
-	up, c, err := o.split(image.Digest(in))
+	up, c, err := o.split(in)
 	if err != nil {
 		return nil, err
 	}

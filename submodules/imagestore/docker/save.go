@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/mender-app/mender-app/artifact/digest"
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/submodules"
 )
@@ -113,7 +114,7 @@ func (o *overlay) image(img Image) (*image.Image, error) {
 	if err != nil {
 		return nil, err
 	}
-	if image.DigestOf(config) != img.Config {
+	if digest.Of(config) != img.Config {
 		return nil, fmt.Errorf("config %s: %w", img.Config, image.ErrMismatch)
 	}
 	layers := make([]image.Layer, len(img.DiffIDs))

@@ -4,7 +4,6 @@ import (
 	"archive/tar"
 	"context"
 	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"hash/maphash"
@@ -15,6 +14,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/mender-app/mender-app/artifact/digest"
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/delta"
 	"github.com/mender-app/mender-app/submodules/imagestore"
@@ -105,7 +105,7 @@ func (s *saveArchive) save(ctx context.Context, img Image) error {
 	imgs, err := image.ReadStream(r, image.Limits{}, image.Handler{Layer: func(m image.Member, r io.Reader) error {
 		// From 25 on the name is the blob's digest, before that anything.
 		if name, ok := strings.CutPrefix(m.Name, "blobs/sha256/"); ok && m.Compression == "" {
-			if d, err := image.FromHex(name); err == nil && !s.wants(d) {
+			if d, err := digest.FromHex(name); err == nil && !s.wants(d) {
 				return nil
 			}
 		}
@@ -133,8 +133,7 @@ func (s *saveArchive) save(ctx context.Context, img Image) error {
 func (s *saveArchive) wants(d image.Digest) bool { return s.want[d] && s.layers[d] == nil }
 
 // layer returns a layer, fetched if need be.
-func (s *saveArchive) layer(ctx context.Context, in delta.Digest) (*spooledLayer, error) {
-	d := image.Digest(in)
+func (s *saveArchive) layer(ctx context.Context, d delta.Digest) (*spooledLayer, error) {
 	if s.layers[d] == nil {
 		s.want[d] = true
 		err := s.fetch(ctx, func(img Image) bool { return slices.Contains(img.DiffIDs, d) }, func() bool { return s.layers[d] != nil })
@@ -150,9 +149,8 @@ func (s *saveArchive) layer(ctx context.Context, in delta.Digest) (*spooledLayer
 }
 
 // OpenFile implements delta.Old.
-func (s *saveArchive) OpenFile(ctx context.Context, in delta.Digest, name string) (delta.File, error) {
+func (s *saveArchive) OpenFile(ctx context.Context, d delta.Digest, name string) (delta.File, error) {
 	if name == "" {
-		d := image.Digest(in)
 		if s.configs[d] == nil {
 			err := s.fetch(ctx, func(img Image) bool { return img.Config == d }, func() bool { return s.configs[d] != nil })
 			if err != nil {
@@ -161,7 +159,7 @@ func (s *saveArchive) OpenFile(ctx context.Context, in delta.Digest, name string
 		}
 		return memory{strings.NewReader(string(s.configs[d]))}, nil
 	}
-	l, err := s.layer(ctx, in)
+	l, err := s.layer(ctx, d)
 	if err != nil {
 		return nil, err
 	}
@@ -179,20 +177,20 @@ func (s *saveArchive) OpenFile(ctx context.Context, in delta.Digest, name string
 }
 
 // Headers implements delta.Old.
-func (s *saveArchive) Headers(ctx context.Context, in delta.Digest) (delta.HeaderReader, error) {
-	l, err := s.layer(ctx, in)
+func (s *saveArchive) Headers(ctx context.Context, d delta.Digest) (delta.HeaderReader, error) {
+	l, err := s.layer(ctx, d)
 	if err != nil {
 		return nil, err
 	}
 	if l.sparse {
-		return nil, fmt.Errorf("layer %s has sparse files", in)
+		return nil, fmt.Errorf("layer %s has sparse files", d)
 	}
 	return &spooledHeaders{l: l}, nil
 }
 
 // Layer implements imagestore.Old.
 func (s *saveArchive) Layer(ctx context.Context, d image.Digest) (io.ReadCloser, int64, error) {
-	l, err := s.layer(ctx, delta.Digest(d))
+	l, err := s.layer(ctx, d)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -243,7 +241,7 @@ func keepLayer(dir string, r io.Reader) (image.Digest, *spooledLayer, error) {
 	if err != nil {
 		return "", nil, err
 	}
-	return image.Digest("sha256:" + hex.EncodeToString(h.Sum(nil))), &spooledLayer{f: f, size: size}, nil
+	return digest.OfHash(h), &spooledLayer{f: f, size: size}, nil
 }
 
 // scan finds where in the tar everything is.

@@ -10,6 +10,7 @@ import (
 
 	dimage "github.com/docker/docker/api/types/image"
 
+	"github.com/mender-app/mender-app/artifact/digest"
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/submodules/imagestore"
 )
@@ -35,7 +36,7 @@ func (e *Engine) inspectUndescribed(ctx context.Context, ref string, cause error
 	if at < 0 {
 		return Image{}, cause
 	}
-	id, err := image.ParseDigest(list[at].ID)
+	id, err := digest.Parse(list[at].ID)
 	if err != nil {
 		return Image{}, cause
 	}
@@ -64,7 +65,7 @@ func (o *overlay) config(id image.Digest) ([]byte, error) {
 	}
 	defer f.Close()
 	config, err := io.ReadAll(io.LimitReader(f, image.MaxConfig+1))
-	if err == nil && image.DigestOf(config) != id {
+	if err == nil && digest.Of(config) != id {
 		err = fmt.Errorf("config %s: %w", id, image.ErrMismatch)
 	}
 	return config, err

@@ -11,6 +11,7 @@ import (
 	"github.com/docker/docker/client"
 	"github.com/stretchr/testify/require"
 
+	"github.com/mender-app/mender-app/artifact/digest"
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/submodules"
 	"github.com/mender-app/mender-app/submodules/imagestore"
@@ -49,7 +50,7 @@ func TestHost(t *testing.T) {
 }
 
 func TestChainedAndHeld(t *testing.T) {
-	d := func(s string) image.Digest { return image.DigestOf([]byte(s)) }
+	d := func(s string) image.Digest { return digest.Of([]byte(s)) }
 	img := func(ids ...string) Image {
 		var i Image
 		for _, s := range ids {

@@ -10,7 +10,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/delta/decoder"
 	"github.com/mender-app/mender-app/submodules"
 	"github.com/mender-app/mender-app/submodules/imagestore"
@@ -27,7 +26,7 @@ func InflatedDelta(t *testing.T, d []byte) []byte {
 	require.NoError(t, err)
 	objects := r.Header().Objects
 	last := objects[len(objects)-1].Digest
-	return edited(t, d, image.Digest(last), func(kind byte, _ uint64) (byte, uint64) { return kind, huge })
+	return edited(t, d, last, func(kind byte, _ uint64) (byte, uint64) { return kind, huge })
 }
 
 // SparseLayer is a layer of size bytes with a file of 1 GiB of holes, which an

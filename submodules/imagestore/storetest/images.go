@@ -16,6 +16,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/mender-app/mender-app/artifact/digest"
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/delta"
 	"github.com/mender-app/mender-app/delta/decoder"
@@ -49,7 +50,7 @@ func build(t *testing.T, p image.Platform, name, top string, tars ...[]byte) mad
 	var layers []image.Layer
 	var diffIDs []image.Digest
 	for _, b := range tars {
-		d := image.DigestOf(b)
+		d := digest.Of(b)
 		layers = append(layers, image.Layer{DiffID: d, Size: int64(len(b)), Open: func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(b)), nil }})
 		diffIDs = append(diffIDs, d)
 	}
@@ -77,7 +78,7 @@ func tarOf(t *testing.T, name, data string) []byte {
 // text is content of n bytes that compresses badly, the same for the same seed.
 func text(seed string, n int) string {
 	var b strings.Builder
-	for d := delta.DigestOf([]byte(seed)); b.Len() < n; d = delta.DigestOf([]byte(d)) {
+	for d := digest.Of([]byte(seed)); b.Len() < n; d = digest.Of([]byte(d)) {
 		b.WriteString(string(d))
 	}
 	return b.String()[:n]
@@ -158,7 +159,7 @@ func manifestOf(t *testing.T, archive []byte) image.Digest {
 
 func objects(m made) []delta.Object {
 	object := func(b []byte, kind delta.Kind) delta.Object {
-		return delta.Object{Digest: delta.DigestOf(b), Size: int64(len(b)), Kind: kind, Open: func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(b)), nil }}
+		return delta.Object{Digest: digest.Of(b), Size: int64(len(b)), Kind: kind, Open: func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(b)), nil }}
 	}
 	list := []delta.Object{object(m.img.Config, delta.Blob)}
 	for _, b := range m.tars {
@@ -180,7 +181,7 @@ func encode(t *testing.T, old, next made) []byte {
 func sharedContent(t *testing.T, d []byte) []byte {
 	t.Helper()
 	content := tarOf(t, "zeros", strings.Repeat("0", 4<<20))
-	object := delta.Object{Digest: delta.DigestOf(content), Size: int64(len(content)), Kind: delta.Tar, Open: func() (io.ReadCloser, error) {
+	object := delta.Object{Digest: digest.Of(content), Size: int64(len(content)), Kind: delta.Tar, Open: func() (io.ReadCloser, error) {
 		return io.NopCloser(bytes.NewReader(content)), nil
 	}}
 	var b bytes.Buffer

@@ -15,6 +15,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/mender-app/mender-app/artifact/digest"
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/delta"
 	"github.com/mender-app/mender-app/submodules"
@@ -202,7 +203,7 @@ func testRefuse(s *suite) {
 	}{
 		"empty":         {nil, nil},
 		"no archive":    {bytes.Repeat([]byte("nonsense"), 1000), nil},
-		"another image": {good, func(q *imagestore.LoadRequest) { q.Want = imagestore.Identity{Config: image.DigestOf([]byte("x"))} }},
+		"another image": {good, func(q *imagestore.LoadRequest) { q.Want = imagestore.Identity{Config: digest.Of([]byte("x"))} }},
 		"other layers":  {good, func(q *imagestore.LoadRequest) { q.Want.DiffIDs = other.img.DiffIDs }},
 		"platform":      {good, func(q *imagestore.LoadRequest) { q.Platform.Arch = "s390x" }},
 		"cut short":     {good[:len(good)/2], nil},
