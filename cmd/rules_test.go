@@ -49,6 +49,7 @@ var rooms = []room{
 	{dir: "delta/vcdiff"},
 	{dir: "submodules", own: []string{"artifact/names"}},
 	{dir: "submodules/config", others: []string{"github.com/BurntSushi/toml"}}, // the configuration files
+	{dir: "submodules/secrets", own: []string{"submodules/config", "store/durable"}, others: []string{"filippo.io/age"}},
 	{dir: "submodules/conformance", own: []string{"submodules"}, others: []string{"github.com/stretchr/testify"}},
 	{
 		dir: "submodules/imagestore",

@@ -1,0 +1,156 @@
+package secrets
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"syscall"
+
+	"filippo.io/age"
+)
+
+// Bounds of what holds the device's keys.
+const (
+	maxKeysFile = 64 << 10 // bytes
+	maxKeys     = 16
+)
+
+// Keys are the keys of the device: the one in use, and older ones for releases
+// that were encrypted to those.
+type Keys struct {
+	identities []age.Identity
+	recipients []string // of the identities, in their order
+	naming     []byte   // key of the names of decrypted files
+	from       string   // where they are from, for messages
+}
+
+// Keys reads the device's keys from the file or the command of the settings.
+func (s Settings) Keys(ctx context.Context) (*Keys, error) {
+	k := &Keys{from: s.Identity}
+	text, err := []byte(nil), error(nil)
+	if len(s.Command) > 0 {
+		k.from = "SECRETS_IDENTITY_COMMAND"
+		text, err = s.runCommand(ctx)
+	} else {
+		text, err = s.readFile()
+	}
+	if err != nil {
+		return nil, err
+	}
+	line := 0
+	for lines := bufio.NewScanner(bytes.NewReader(text)); lines.Scan(); {
+		line++
+		key := strings.TrimSpace(lines.Text())
+		if key == "" || key[0] == '#' {
+			continue
+		}
+		// The parser's own error has parts of the key in it.
+		identity, err := age.ParseX25519Identity(key)
+		if err != nil {
+			return nil, fmt.Errorf("%s: line %d is not a key of age-keygen (AGE-SECRET-KEY-1…)", k.from, line)
+		}
+		if len(k.identities) == maxKeys {
+			return nil, fmt.Errorf("%s: more than %d keys", k.from, maxKeys)
+		}
+		k.identities = append(k.identities, identity)
+		k.recipients = append(k.recipients, identity.Recipient().String())
+		if k.naming == nil {
+			k.naming = []byte(identity.String())
+		}
+	}
+	if len(k.identities) == 0 {
+		return nil, fmt.Errorf("%s has no key: age-keygen makes one", k.from)
+	}
+	return k, nil
+}
+
+func (s Settings) readFile() ([]byte, error) {
+	f, err := os.OpenFile(s.Identity, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("this device has no key for encrypted secrets: make one with age-keygen -o %s, or set SECRETS_IDENTITY or SECRETS_IDENTITY_COMMAND", s.Identity)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the device's key: %w", err)
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s is not a file", s.Identity)
+	}
+	owner := info.Sys().(*syscall.Stat_t).Uid
+	if info.Mode().Perm()&0o077 != 0 || owner != 0 && int(owner) != os.Geteuid() {
+		return nil, fmt.Errorf("others than root can read or change %s, which holds the device's key: chown root %[1]s; chmod 600 %[1]s", s.Identity)
+	}
+	text, err := readAll(f, maxKeysFile)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", s.Identity, err)
+	}
+	return text, nil
+}
+
+// runCommand returns what the command prints. What it says besides is left out of
+// errors: it may be about the key.
+func (s Settings) runCommand(ctx context.Context) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, commandTime)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, s.Command[0], s.Command[1:]...)
+	cmd.WaitDelay = commandTime / 10
+	out := &output{}
+	cmd.Stdout = out
+	err := cmd.Run()
+	switch {
+	case out.over:
+		return nil, fmt.Errorf("SECRETS_IDENTITY_COMMAND prints more than %d bytes", maxKeysFile)
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return nil, fmt.Errorf("SECRETS_IDENTITY_COMMAND did not end within %v", commandTime)
+	case err != nil:
+		return nil, fmt.Errorf("SECRETS_IDENTITY_COMMAND failed (%w): run it by hand to see why", err)
+	}
+	return out.text, nil
+}
+
+// output keeps what a command prints. It fails at more than maxKeysFile, so that
+// the command's pipe is closed.
+type output struct {
+	text []byte
+	over bool
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	if o.over = o.over || len(o.text)+len(p) > maxKeysFile; o.over {
+		return 0, errTooLarge
+	}
+	o.text = append(o.text, p...)
+	return len(p), nil
+}
+
+// Check returns an error unless one of the device's keys is among recipients, to
+// which something is encrypted. No recipients say nothing.
+func (k *Keys) Check(recipients []string) error {
+	if len(recipients) == 0 || slices.ContainsFunc(k.recipients, func(r string) bool { return slices.Contains(recipients, r) }) {
+		return nil
+	}
+	return fmt.Errorf("the secrets are encrypted to other keys than this device's, which is %s (%s): build the artifact with app-gen --encrypt-secrets-to %[1]s as well", k.recipients[0], k.from)
+}
+
+// Name names a decrypted file by what it is: the same for the same content, owner
+// and mode, and without meaning to whoever does not have the device's key. A
+// plain hash of a short password could be searched for.
+func (k *Keys) Name(s File) string {
+	mac := hmac.New(sha256.New, k.naming)
+	fmt.Fprintf(mac, "mender-app secret %d %d %o\n", s.UID, s.GID, s.Mode)
+	mac.Write(s.Text)
+	return hex.EncodeToString(mac.Sum(nil)[:16])
+}

@@ -1,0 +1,128 @@
+// Package secrets decrypts what an application's manifests hold encrypted to the
+// keys of devices: files of age (https://age-encryption.org/v1) for X25519
+// recipients. Decrypted files are put on a tmpfs, never on a disk.
+//
+// The package must not know what a secret is for, an orchestrator or an engine.
+// No error and no line of a log has a word of a secret or of a key in it.
+package secrets
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"time"
+
+	"filippo.io/age"
+	"filippo.io/age/armor"
+
+	"github.com/mender-app/mender-app/submodules/config"
+)
+
+// Suffix is what the name of an encrypted file has after that of the plain one.
+const Suffix = ".age"
+
+// MaxFile bounds a decrypted file, in bytes.
+const MaxFile = 1 << 20
+
+// maxHeader bounds the header of an encrypted file, in bytes: each recipient has
+// about 100, and costs a computation with each key of the device.
+const maxHeader = 64 << 10
+
+// The defaults of the settings.
+const (
+	DefaultIdentity = "/etc/mender/mender-app/identity.age"
+	DefaultTmpfs    = "/run/mender-app/secrets"
+)
+
+// Settings are what the operator of the device decides about secrets.
+type Settings struct {
+	Identity string   // file with the device's keys
+	Command  []string // prints the device's keys, instead of Identity; nil: there is none
+	Dir      string   // directory for decrypted files, on a tmpfs
+}
+
+// ReadSettings takes the settings from a sub-module's configuration.
+func ReadSettings(f *config.File) (Settings, error) {
+	s := Settings{
+		Identity: f.String(DefaultIdentity, "SECRETS_IDENTITY", "secrets.identity"),
+		Dir:      f.String(DefaultTmpfs, "SECRETS_DIR", "secrets.dir"),
+	}
+	var err error
+	if s.Command, err = config.Words(f.String("", "SECRETS_IDENTITY_COMMAND", "secrets.identity_command")); err != nil {
+		return s, fmt.Errorf("SECRETS_IDENTITY_COMMAND: %w", err)
+	}
+	return s, nil
+}
+
+// commandTime bounds SECRETS_IDENTITY_COMMAND. A key in a TPM takes some seconds.
+const commandTime = 30 * time.Second
+
+// Decrypt returns the content of an encrypted file, binary or armored, of at most
+// limit bytes.
+func (k *Keys) Decrypt(r io.Reader, limit int64) ([]byte, error) {
+	// Armor takes a third more, and so do the stanzas of the payload a little.
+	sealed, err := readAll(r, 2*limit+2*maxHeader)
+	if err != nil {
+		return nil, err
+	}
+	if bytes.HasPrefix(sealed, []byte(armor.Header)) {
+		if sealed, err = io.ReadAll(armor.NewReader(bytes.NewReader(sealed))); err != nil {
+			return nil, errors.New("the file is damaged: its armor is not complete")
+		}
+	}
+	if !bytes.HasPrefix(sealed, []byte("age-encryption.org/")) {
+		return nil, errors.New("the file is not encrypted with age")
+	}
+	if !bytes.Contains(sealed[:min(len(sealed), maxHeader)], []byte("\n---")) {
+		return nil, fmt.Errorf("the file is damaged, or its header is larger than %d KiB", maxHeader>>10)
+	}
+	var none *age.NoIdentityMatchError
+	plain, err := age.Decrypt(bytes.NewReader(sealed), k.identities...)
+	if errors.As(err, &none) {
+		return nil, fmt.Errorf("it is encrypted to other keys than this device's (%s): encrypt it to this one as well, with app-gen --encrypt-secrets-to", k.from)
+	}
+	if err != nil {
+		return nil, errors.New("the file is damaged: its header cannot be read")
+	}
+	text, err := readAll(plain, limit)
+	if err != nil && !errors.Is(err, errTooLarge) {
+		err = errors.New("the file is damaged: it is cut off or changed")
+	}
+	return text, err
+}
+
+var errTooLarge = errors.New("too large")
+
+// readAll reads at most limit bytes.
+func readAll(r io.Reader, limit int64) ([]byte, error) {
+	b, err := io.ReadAll(io.LimitReader(r, limit+1))
+	if err == nil && int64(len(b)) > limit {
+		return nil, fmt.Errorf("%w: more than %d bytes", errTooLarge, limit)
+	}
+	return b, err
+}
+
+// DecryptFile decrypts the file name of a tree. The names of its errors are those
+// in the tree.
+func (k *Keys) DecryptFile(root *os.Root, name string, limit int64) ([]byte, fs.FileInfo, error) {
+	f, err := root.Open(name)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, nil, fmt.Errorf("%s is not a file", name)
+	}
+	text, err := k.Decrypt(f, limit)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return text, info, nil
+}
