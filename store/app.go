@@ -52,14 +52,20 @@ type Deployment struct {
 	To           string `json:"to"`             // the release it brings
 	// Reused: To is a kept release that an operator went back to. If the
 	// deployment fails, the release stays.
-	Reused bool   `json:"reused,omitempty"`
-	Phase  string `json:"phase"`
+	Reused bool `json:"reused,omitempty"`
+	// Overwrites: loading To overwrites components that releases on the device
+	// need. Each such release has copies of them (see App.Saved).
+	Overwrites bool   `json:"overwrites,omitempty"`
+	Phase      string `json:"phase"`
 	// BootID is the boot of the machine in which the phase was entered. What
 	// was not synced in that boot must be verified in a later one.
 	BootID  string    `json:"boot_id,omitempty"`
 	Driver  string    `json:"driver,omitempty"` // who drives it: "mender", "mender-app"
 	Started time.Time `json:"started"`
 	Updated time.Time `json:"updated"`
+	// Refused: the download was refused for what it is, by Error. What runs was
+	// not touched.
+	Refused bool `json:"refused,omitempty"`
 	// Error is the last error, in one line.
 	Error string `json:"error,omitempty"`
 	// Attempts counts the rollbacks that failed.

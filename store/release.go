@@ -151,7 +151,7 @@ func (a *App) Sweep() error {
 		return err
 	}
 	for _, id := range ids {
-		dirs = append(dirs, a.releaseDir(id))
+		dirs = append(dirs, a.releaseDir(id), filepath.Join(a.releaseDir(id), savedDir))
 	}
 	for _, dir := range dirs {
 		if err := durable.Sweep(dir); err != nil {

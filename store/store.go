@@ -36,6 +36,7 @@ const (
 	releaseFile   = "release.json"
 	manifestsName = "manifests"
 	mountsName    = "mounts" // the sub-module's
+	savedDir      = "components"
 	corruptInfix  = ".corrupt-"
 )
 

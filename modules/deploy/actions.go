@@ -117,9 +117,18 @@ func (e *Engine) revert(ctx context.Context, a *store.App) error {
 		return err
 	}
 	e.Log.Info("rolling back", "app", a.Name, "release", t.r.ID)
+	if d.Overwrites {
+		if err := t.loadCopies(ctx); err != nil {
+			return err
+		}
+	}
 	req := t.request()
 	req.FailedDir = a.ReleaseManifests(d.To)
-	if err := t.call(ctx, submodules.VerbRollback, req, t.o.Rollback); err != nil {
+	err = t.call(ctx, submodules.VerbRollback, req, t.o.Rollback)
+	if err == nil {
+		err = t.makeSure(ctx)
+	}
+	if err != nil {
 		return fmt.Errorf("the release before did not come back: %w", err)
 	}
 	if failed, err := a.Release(d.To); err == nil {

@@ -124,7 +124,7 @@ var waits = map[string]bool{
 func (t *target) deadline(verb string) time.Duration {
 	e := t.e
 	switch verb {
-	case submodules.VerbLoad:
+	case submodules.VerbLoad, submodules.VerbSave:
 		if e.LoadTimeout > 0 {
 			return e.LoadTimeout
 		}

@@ -279,6 +279,9 @@ func (g *rig) runs(t tb, app string, want *release) {
 		require.NotEqual(t, "hollow", g.w.content[d], "a component that runs is hollow")
 	}
 	require.NotNil(t, a)
+	if g.w.plain {
+		g.plainRuns(t, want)
+	}
 	link, err := os.ReadFile(filepath.Join(a.ManifestsDir(), "compose.yaml"))
 	require.NoError(t, err)
 	require.Equal(t, want.compose(), string(link))
@@ -295,6 +298,10 @@ func (g *rig) clean(t tb, app string) {
 	}
 	require.Nil(t, a.Deployment)
 	require.LessOrEqual(t, len(a.Kept), g.keep)
+	if g.w.plain {
+		g.plainClean(t, a)
+		return
+	}
 	want := map[string]bool{}
 	for _, id := range append(slices.Clone(a.Kept), a.Current) {
 		if id == "" {

@@ -23,6 +23,7 @@ func (e *Engine) prune(ctx context.Context, a *store.App) {
 		}
 	}
 	e.discardOthers(ctx, a)
+	e.dropCopies(a)
 	if err := a.DropLegacy(); err != nil {
 		e.Log.Warn("old files stay", "app", a.Name, "error", err)
 	}
@@ -34,6 +35,7 @@ func (e *Engine) prune(ctx context.Context, a *store.App) {
 func (e *Engine) tidy(ctx context.Context, a *store.App) {
 	if a.Deployment == nil && a.Current != "" {
 		e.discardOthers(ctx, a)
+		e.dropCopies(a)
 	}
 }
 

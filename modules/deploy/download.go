@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/mender-app/mender-app/artifact"
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/modules"
@@ -71,11 +73,27 @@ func (e *Engine) download(ctx context.Context, tree *modules.Tree, payload modul
 	if err != nil {
 		return err
 	}
-	if err := e.receive(ctx, a, resolved, payload); err != nil {
+	if err := e.copyAndReceive(ctx, a, resolved, payload); err != nil {
+		a.Deployment.Refused = refuses(err) && !a.Deployment.Overwrites
 		e.remember(a, err)
 		return err
 	}
 	return e.on(ctx, a, EventReceived, h.artifact)
+}
+
+// refuses tells whether a download failed for what it is. One that this machine
+// could not read or write may succeed the next time.
+func refuses(err error) bool {
+	var errno unix.Errno
+	if errors.As(err, &errno) {
+		return false
+	}
+	for _, reason := range []error{ErrUnfit, artifact.ErrPayload, artifact.ErrTooLarge, submodules.ErrContent, submodules.ErrBase} {
+		if errors.Is(err, reason) {
+			return true
+		}
+	}
+	return false
 }
 
 func (e *Engine) recordRefusal(h *header, started time.Time, cause error) {

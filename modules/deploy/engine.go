@@ -48,6 +48,7 @@ import (
 type Orchestrator interface {
 	Describe(ctx context.Context) (submodules.Info, error)
 	Load(ctx context.Context, r submodules.Request) error
+	Save(ctx context.Context, r submodules.Request) error
 	List(ctx context.Context, r submodules.Request) ([]submodules.Component, error)
 	Delete(ctx context.Context, r submodules.Request) error
 	Rollout(ctx context.Context, r submodules.Request) error
@@ -217,10 +218,15 @@ func phaseOf(a *store.App) Phase {
 	return Phase(a.Deployment.Phase)
 }
 
+// touchedPhaseOf is the phase by what may have been changed of what runs.
+func touchedPhaseOf(a *store.App) Phase {
+	return touched(phaseOf(a), a.Deployment != nil && a.Deployment.Overwrites)
+}
+
 // on executes the plan of an event for an application. artifact is the name of
 // the artifact that the event is about.
 func (e *Engine) on(ctx context.Context, a *store.App, ev Event, artifact string) error {
-	pl, err := planFor(phaseOf(a), ev, e.isCurrent(a, artifact))
+	pl, err := planFor(phaseOf(a), ev, e.isCurrent(a, artifact), a.Deployment != nil && a.Deployment.Overwrites)
 	if err != nil {
 		return err
 	}
@@ -345,6 +351,7 @@ func (e *Engine) act(ctx context.Context, a *store.App, step Action) error {
 		return nil
 	case discard:
 		e.discardFailed(ctx, a)
+		e.dropCopies(a)
 		return nil
 	case end:
 		return e.end(a)
@@ -385,6 +392,10 @@ func (e *Engine) end(a *store.App) error {
 		status = store.StatusInstalled
 	case RollingBack:
 		status = store.StatusFailed
+	case RolledBack:
+		if d.Refused {
+			status = store.StatusRefused
+		}
 	}
 	if err := e.record(a.Name, d, status); err != nil {
 		return err
@@ -407,4 +418,4 @@ func (e *Engine) record(app string, d *store.Deployment, status string) error {
 }
 
 // sysSync is the barrier for sub-modules without one.
-func sysSync() { unix.Sync() }
+var sysSync = unix.Sync

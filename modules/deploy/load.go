@@ -17,14 +17,23 @@ import (
 	"github.com/mender-app/mender-app/submodules"
 )
 
-// receive reads the payload: it loads the images and unpacks the manifests.
-// Neither may be used before the client has checked the payload's checksums,
-// which happens after the call has ended.
-func (e *Engine) receive(ctx context.Context, a *store.App, h *header, payload modules.Streams) error {
+// copyAndReceive loads the release that begin has recorded. Where loading
+// overwrites components, they are copied first.
+func (e *Engine) copyAndReceive(ctx context.Context, a *store.App, h *header, payload modules.Streams) error {
 	t, err := e.target(ctx, a, a.Deployment.To)
 	if err != nil {
 		return err
 	}
+	if err := t.copyForDownload(ctx, h.meta); err != nil {
+		return err
+	}
+	return t.receive(ctx, h, payload)
+}
+
+// receive reads the payload: it loads the images and unpacks the manifests.
+// Neither may be used before the client has checked the payload's checksums,
+// which happens after the call has ended.
+func (t *target) receive(ctx context.Context, h *header, payload modules.Streams) error {
 	l := &loader{target: t, h: h, loaded: map[string]bool{}}
 	var images, manifests bool
 	for {

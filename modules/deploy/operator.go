@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/mender-app/mender-app/store"
 	"github.com/mender-app/mender-app/submodules"
@@ -55,21 +56,41 @@ func (e *Engine) GoBack(ctx context.Context, name string) (to *store.Release, er
 		ID: a.NextID("back-to-" + r.ID), ArtifactName: r.ArtifactName, From: a.Current, To: r.ID,
 		Reused: true, Driver: e.Driver, Started: e.now(),
 	}
-	if err := e.enter(a, Loaded); err != nil {
+	first := Loaded
+	if t.hasCopies() {
+		first = Downloading
+	}
+	if err := e.enter(a, first); err != nil {
 		return nil, err
 	}
-	for _, ev := range []Event{EventInstall, EventCommit} {
-		if err := e.on(ctx, a, ev, r.ArtifactName); err != nil {
-			undo := context.WithoutCancel(ctx)
-			for _, ev := range []Event{EventRollback, EventCleanup} {
-				if uerr := e.on(undo, a, ev, r.ArtifactName); uerr != nil {
-					return nil, errors.Join(err, uerr)
-				}
+	if err := e.startKept(ctx, t); err != nil {
+		undo := context.WithoutCancel(ctx)
+		for _, ev := range []Event{EventRollback, EventCleanup} {
+			if uerr := e.on(undo, a, ev, r.ArtifactName); uerr != nil {
+				return nil, errors.Join(err, uerr)
 			}
-			return nil, err
 		}
+		return nil, err
 	}
 	return r, e.on(ctx, a, EventCleanup, r.ArtifactName)
+}
+
+// startKept starts and commits the release of an open deployment, which is there
+// already, but for components that a later release overwrote.
+func (e *Engine) startKept(ctx context.Context, t *target) error {
+	events := []Event{EventInstall, EventCommit}
+	if phaseOf(t.a) == Downloading {
+		if err := t.reload(ctx); err != nil {
+			return err
+		}
+		events = slices.Insert(events, 0, EventReceived)
+	}
+	for _, ev := range events {
+		if err := e.on(ctx, t.a, ev, t.r.ArtifactName); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Resumed is what Resume found for one application.
@@ -116,6 +137,10 @@ func (e *Engine) Resume(ctx context.Context, driver, installed string) ([]Resume
 		switch {
 		case driver != "" && a.Deployment.Driver == driver:
 			r.Err = e.settleApp(ctx, a, installed)
+		case r.Phase == Loaded && a.Deployment.Overwrites && a.Deployment.BootID != e.bootID():
+			// What the boot started may be of either release. No client installs
+			// after a restart what it had downloaded before.
+			r.Err = e.settleApp(ctx, a, "")
 		case r.Phase == Loaded, r.Phase == Installed, r.Phase == Committed:
 			r.Waiting = true
 		default:

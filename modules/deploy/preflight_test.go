@@ -180,6 +180,11 @@ func TestBadPayloads(t *testing.T) {
 			require.NoError(t, g.call(modules.Cleanup, tr))
 			g.runs(t, "shop", &v1)
 			g.clean(t, "shop")
+			ended := " refused"
+			if name == "ends in an error" {
+				ended = " rolled-back" // it may arrive the next time
+			}
+			require.Equal(t, []string{"shop-1 installed", "shop-2" + ended}, g.history(t, "shop"))
 		})
 	}
 }

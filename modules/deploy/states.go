@@ -85,7 +85,7 @@ func (e *Engine) canWait(tree *modules.Tree) bool {
 	if err != nil {
 		return false
 	}
-	switch phaseOf(a) {
+	switch touchedPhaseOf(a) {
 	case Installing, Installed, RollingBack:
 		return false
 	}
@@ -118,7 +118,7 @@ func (e *Engine) nothingTouched(cause error, tree *modules.Tree) bool {
 	if err != nil {
 		return false
 	}
-	switch phaseOf(a) {
+	switch touchedPhaseOf(a) {
 	case None, Downloading, Loaded, RolledBack:
 		return true
 	}

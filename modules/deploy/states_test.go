@@ -254,8 +254,9 @@ func TestOutOfOrder(t *testing.T) {
 
 func TestTableIsWhole(t *testing.T) {
 	for _, p := range append(Phases(), None) {
-		for _, ev := range Events() {
-			pl, err := planFor(p, ev, false)
+		for i, ev := range append(Events(), Events()...) {
+			overwrites := i >= len(Events())
+			pl, err := planFor(p, ev, false, overwrites)
 			require.NoError(t, err, "%q %s", p, ev)
 			n := 0
 			for _, set := range []bool{len(pl.steps) > 0, pl.refuse != "", pl.note != ""} {

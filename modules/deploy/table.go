@@ -236,15 +236,32 @@ var table = map[Phase]map[Event]plan{
 }
 
 // planFor returns the plan for an event. same tells that the event is about the
-// artifact of the current release.
-func planFor(p Phase, ev Event, same bool) (plan, error) {
+// artifact of the current release, overwrites that loading the new release
+// overwrites components of the old one.
+func planFor(p Phase, ev Event, same, overwrites bool) (plan, error) {
 	if p == None && ev == EventCommit && same {
 		// After 3.4.0 was killed in Cleanup, the person has to commit again.
 		return nothing("it has been committed already"), nil
+	}
+	if undoing[ev] {
+		p = touched(p, overwrites)
 	}
 	pl, ok := table[p][ev]
 	if !ok {
 		return plan{}, fmt.Errorf("no plan for %s in phase %q", ev, p)
 	}
 	return pl, nil
+}
+
+// undoing are the events after which the old release runs, if it was not
+// committed.
+var undoing = map[Event]bool{EventRollback: true, EventFailure: true, EventCleanup: true, EventVerifyRollback: true}
+
+// touched is the phase by what may have been changed of what runs: a download
+// that overwrites components is like an installation.
+func touched(p Phase, overwrites bool) Phase {
+	if overwrites && (p == Downloading || p == Loaded) {
+		return Installing
+	}
+	return p
 }

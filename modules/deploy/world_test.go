@@ -39,6 +39,9 @@ type world struct {
 	trusting bool
 	storage  []string
 	engine   string // its version
+	// plain: the sub-module has no features; texts is the content of a digest.
+	plain bool
+	texts map[string]string
 }
 
 type running struct {
@@ -87,6 +90,9 @@ func (w *world) Describe(context.Context) (submodules.Info, error) {
 func (w *world) Load(_ context.Context, r submodules.Request) error {
 	if err := w.enter("LOAD", r); err != nil {
 		return err
+	}
+	if w.plain {
+		return w.plainLoad(r)
 	}
 	if len(r.Components) != 1 {
 		return errors.New("LOAD of what?")
@@ -165,6 +171,9 @@ func (w *world) Delete(_ context.Context, r submodules.Request) error {
 	if err := w.enter("DELETE", r); err != nil {
 		return err
 	}
+	if w.plain {
+		return w.plainDelete(r)
+	}
 	c := r.Components[0]
 	if c.URL != r.URL {
 		return errors.New("DELETE of what?")
@@ -199,6 +208,9 @@ func (w *world) collect(digest string) {
 func (w *world) up(verb string, r submodules.Request) error {
 	if err := w.enter(verb, r); err != nil {
 		return err
+	}
+	if w.plain {
+		return w.plainUp(verb, r)
 	}
 	compose, err := os.ReadFile(filepath.Join(r.Dir, "compose.yaml"))
 	if err != nil {

@@ -63,6 +63,12 @@ func Start(t testing.TB) *Device {
 	return StartWith(t, machineEngine(t))
 }
 
+// StartWithoutEngine is Start for sub-modules that need no engine.
+func StartWithoutEngine(t testing.TB) *Device {
+	t.Helper()
+	return start(t)
+}
+
 // start starts a device with the product in it, without an engine yet.
 func start(t testing.TB) *Device {
 	t.Helper()

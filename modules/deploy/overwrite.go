@@ -1,0 +1,188 @@
+package deploy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/mender-app/mender-app/artifact"
+	"github.com/mender-app/mender-app/store"
+	"github.com/mender-app/mender-app/submodules"
+)
+
+// A sub-module without the feature stage keeps a component under its URL alone:
+// LOAD overwrites what the running release uses. Promise 1 of docs/DESIGN.md holds
+// for it all the same:
+//
+//  1. Before the first LOAD, each release on the device that needs a component
+//     which will be overwritten gets a copy of it, by SAVE. The copies are made
+//     durable; then the journal says so (Deployment.Overwrites). Until then the
+//     update can be refused, and nothing has changed.
+//  2. From then on, to give the update up means to go back (see planFor): the
+//     copies are loaded again, and the release before is brought up with them.
+//  3. Each component of a release on the device is therefore either in place or
+//     copied. The current release's are in place: at the end of a deployment its
+//     copies are removed.
+
+// copyOverwritten copies what loading incoming will overwrite, and notes in the
+// journal if there is anything. A nil incoming stands for components that are not
+// known: then everything of the release before is copied.
+func (t *target) copyOverwritten(ctx context.Context, incoming []store.Component) error {
+	if t.info.Has(submodules.FeatureStage) {
+		return nil
+	}
+	d := t.a.Deployment
+	ids, err := t.a.Releases()
+	if err != nil {
+		return err
+	}
+	overwrites := false
+	for _, id := range ids {
+		if id == t.r.ID || !t.e.retained(t.a, id) {
+			continue
+		}
+		other, err := t.e.target(ctx, t.a, id)
+		if err != nil {
+			// Its damage was logged before the download was begun: there is no
+			// way back to it.
+			t.e.Log.Warn("the components of a release are not copied", "app", t.app, "release", id, "error", err)
+			continue
+		}
+		if other.r.Orchestrator != t.r.Orchestrator {
+			continue
+		}
+		for _, c := range other.r.Components {
+			if incoming == nil && id != d.From || incoming != nil && !overwritten(c, incoming) {
+				continue
+			}
+			there, err := other.copyComponent(ctx, c)
+			if err != nil {
+				return unfit("the update would overwrite %s, which release %s needs, and it cannot be copied before: %w", c.URL, id, err)
+			}
+			overwrites = overwrites || there
+		}
+	}
+	if !overwrites {
+		return nil
+	}
+	d.Overwrites = true
+	return t.a.Save()
+}
+
+// overwritten tells whether loading incoming writes where a component is. That
+// the content is the same does not matter: a LOAD that is killed in the middle
+// leaves half of it.
+func overwritten(c store.Component, incoming []store.Component) bool {
+	return slices.ContainsFunc(incoming, func(n store.Component) bool { return n.URL == c.URL })
+}
+
+// copyComponent copies one component of the release. there is false if the
+// sub-module does not have it: then there is nothing to lose.
+func (t *target) copyComponent(ctx context.Context, c store.Component) (there bool, err error) {
+	if _, ok := t.a.Saved(t.r.ID, c.URL); ok {
+		return true, nil
+	}
+	t.e.Log.Info("copying what the update will overwrite", "app", t.app, "release", t.r.ID, "component", c.URL)
+	err = t.a.SaveComponent(t.r.ID, c.URL, func(path string) error {
+		req := t.only(c).request()
+		req.URL, req.Path = c.URL, path
+		return t.call(ctx, submodules.VerbSave, req, t.o.Save)
+	})
+	if errors.Is(err, submodules.ErrNotFound) {
+		t.e.Log.Warn("a component of the release is missing", "app", t.app, "release", t.r.ID, "component", c.URL)
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// copyForDownload is copyOverwritten for a download. It refuses the artifact if
+// the copies leave too little space for it.
+func (t *target) copyForDownload(ctx context.Context, m *artifact.Metadata) error {
+	var incoming []store.Component
+	for _, c := range m.Components {
+		incoming = append(incoming, componentOf(c))
+	}
+	if len(m.Images) == 0 && incoming == nil {
+		incoming = []store.Component{} // only the manifests change
+	}
+	if err := t.copyOverwritten(ctx, incoming); err != nil {
+		return err
+	}
+	if !t.a.Deployment.Overwrites {
+		return nil
+	}
+	if err := t.checkSpace(ctx, m); err != nil {
+		return fmt.Errorf("%w, with copies of the components that it would overwrite", err)
+	}
+	return nil
+}
+
+// loadCopies loads the copies that a release has: its components are in place
+// afterwards.
+func (t *target) loadCopies(ctx context.Context) error {
+	for _, c := range t.r.Components {
+		path, ok := t.a.Saved(t.r.ID, c.URL)
+		if !ok {
+			continue
+		}
+		t.e.Log.Info("loading what was overwritten", "app", t.app, "release", t.r.ID, "component", c.URL)
+		req := t.only(c).request()
+		req.URL, req.Path = c.URL, path
+		if err := t.call(ctx, submodules.VerbLoad, req, t.o.Load); err != nil {
+			return fmt.Errorf("load the copy of %s: %w", c.URL, err)
+		}
+	}
+	return nil
+}
+
+// hasCopies tells whether a release has any copies.
+func (t *target) hasCopies() bool {
+	return slices.ContainsFunc(t.r.Components, func(c store.Component) bool {
+		_, ok := t.a.Saved(t.r.ID, c.URL)
+		return ok
+	})
+}
+
+// reload brings a kept release's copies back in place, in the phase Downloading.
+func (t *target) reload(ctx context.Context) error {
+	var copied []store.Component
+	for _, c := range t.r.Components {
+		if _, ok := t.a.Saved(t.r.ID, c.URL); ok {
+			copied = append(copied, c)
+		}
+	}
+	if err := t.copyOverwritten(ctx, copied); err != nil {
+		return err
+	}
+	return t.loadCopies(ctx)
+}
+
+// makeSure starts the release if a rollback by a sub-module without the feature
+// stage did not: HEALTHY says so, or is not known to it.
+func (t *target) makeSure(ctx context.Context) error {
+	if t.info.Has(submodules.FeatureStage) {
+		return nil
+	}
+	var ok bool
+	err := t.call(ctx, submodules.VerbHealthy, t.request(), into(&ok, t.o.Healthy))
+	if err == nil && ok {
+		return nil
+	}
+	if ctx.Err() != nil {
+		return err
+	}
+	t.e.Log.Warn("the release before is not known to be healthy; rolling it out", "app", t.app, "release", t.r.ID)
+	return t.call(ctx, submodules.VerbRollout, t.request(), t.o.Rollout)
+}
+
+// dropCopies removes the copies of the current release. What cannot be removed
+// stays until the end of the next deployment.
+func (e *Engine) dropCopies(a *store.App) {
+	if a.Current == "" {
+		return
+	}
+	if err := a.DropSaved(a.Current); err != nil {
+		e.Log.Warn("copies of components stay", "app", a.Name, "release", a.Current, "error", err)
+	}
+}
