@@ -224,7 +224,7 @@ func (c *Component) validate(sum *total) error {
 	if c.Type != ComponentImage {
 		return fmt.Errorf("type %q is not known", clip(c.Type))
 	}
-	if _, err := digest.Parse(string(c.Digest)); err != nil {
+	if err := c.Digest.Check(); err != nil {
 		return err
 	}
 	if _, err := image.ParsePlatform(c.Platform); err != nil {
@@ -238,8 +238,8 @@ func (c *Component) validate(sum *total) error {
 	}
 	sum.add(c.ConfigSize, c.PayloadBytes)
 	for i, l := range c.Layers {
-		if !l.DiffID.Valid() {
-			return fmt.Errorf("layer %d: malformed digest %q", i, clip(string(l.DiffID)))
+		if err := l.DiffID.Check(); err != nil {
+			return fmt.Errorf("layer %d: %w", i, err)
 		}
 		if (l.Encoding == EncodingVariant) != (c.Format == FormatVariants) {
 			return fmt.Errorf("layer %d: encoding %q in an image of the format %q", i, clip(string(l.Encoding)), clip(string(c.Format)))
@@ -312,15 +312,15 @@ func checkTravel(format Format, bases []Base, layers int, encoding func(int) Enc
 		if err := CheckURL(b.URL); err != nil {
 			return fmt.Errorf("base: %w", err)
 		}
-		if _, err := digest.Parse(string(b.Digest)); err != nil {
+		if err := b.Digest.Check(); err != nil {
 			return fmt.Errorf("base: %w", err)
 		}
 		if len(b.DiffIDs) > image.MaxLayers {
 			return fmt.Errorf("base: %d layers", len(b.DiffIDs))
 		}
 		for _, d := range b.DiffIDs {
-			if !d.Valid() {
-				return fmt.Errorf("base: malformed digest %q", clip(string(d)))
+			if err := d.Check(); err != nil {
+				return fmt.Errorf("base: %w", err)
 			}
 		}
 	}

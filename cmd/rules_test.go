@@ -32,7 +32,7 @@ type room struct {
 // rooms: the longest directory that a package lies under is its room.
 var rooms = []room{
 	{dir: "store/durable"},
-	{dir: "store", own: []string{"store/durable", "artifact/names"}},
+	{dir: "store", own: []string{"store/durable", "artifact/digest", "artifact/names"}},
 	{dir: "artifact", own: []string{"artifact/digest", "artifact/image", "artifact/names"}, others: []string{"github.com/klauspost/compress"}},
 	{dir: "artifact/mender", others: []string{"github.com/klauspost/compress"}},
 	{dir: "artifact/digest"},
@@ -47,7 +47,7 @@ var rooms = []room{
 	{dir: "delta/deflate"},
 	{dir: "delta/elf"},
 	{dir: "delta/vcdiff"},
-	{dir: "submodules", own: []string{"artifact/names"}},
+	{dir: "submodules", own: []string{"artifact/digest", "artifact/names"}},
 	{dir: "submodules/config", others: []string{"github.com/BurntSushi/toml"}}, // the configuration files
 	{dir: "submodules/secrets", own: []string{"submodules/config", "store/durable"}, others: []string{"filippo.io/age"}},
 	{dir: "submodules/conformance", own: []string{"submodules"}, others: []string{"github.com/stretchr/testify"}},

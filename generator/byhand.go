@@ -42,7 +42,7 @@ type DeltaReport struct {
 
 // DeltaObject is one object of a delta: an image's config or layer, or a file.
 type DeltaObject struct {
-	Digest   string           `json:"digest"`
+	Digest   digest.Digest    `json:"digest"`
 	Kind     string           `json:"kind"`
 	Size     int64            `json:"size"`
 	Encoding string           `json:"encoding"`
@@ -89,7 +89,7 @@ func EncodeDelta(ctx context.Context, old []string, next, out string, o DeltaOpt
 	for _, obj := range r.Objects {
 		report.Whole += obj.Size
 		report.Objects = append(report.Objects, DeltaObject{
-			Digest: string(obj.Digest), Kind: string(obj.Kind), Size: obj.Size, Encoding: string(obj.Encoding),
+			Digest: obj.Digest, Kind: string(obj.Kind), Size: obj.Size, Encoding: string(obj.Encoding),
 			Bytes: obj.Total(), Streams: obj.Bytes, Files: obj.Files,
 		})
 	}

@@ -12,6 +12,7 @@ import (
 	"os"
 
 	"github.com/mender-app/mender-app/artifact"
+	"github.com/mender-app/mender-app/artifact/digest"
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/artifact/mender"
 	"github.com/mender-app/mender-app/delta"
@@ -70,7 +71,7 @@ type FileDescription struct {
 type ImageDescription struct {
 	URL      string             `json:"url"`
 	Also     []string           `json:"also,omitempty"` // its further names
-	Digest   string             `json:"digest"`
+	Digest   digest.Digest      `json:"digest"`
 	Platform string             `json:"platform,omitempty"`
 	Format   string             `json:"format"` // full, delta, variants, reference delta, reference deep delta
 	Current  string             `json:"current,omitempty"`
@@ -97,10 +98,10 @@ type VariantDescription struct {
 
 // LayerDescription is one layer, the base first.
 type LayerDescription struct {
-	DiffID   string `json:"diff_id"`
-	Size     int64  `json:"size"` // uncompressed; -1 if the artifact does not say
-	Encoding string `json:"encoding"`
-	Bytes    int64  `json:"bytes"` // in the payload; -1 if the artifact does not say
+	DiffID   digest.Digest `json:"diff_id"`
+	Size     int64         `json:"size"` // uncompressed; -1 if the artifact does not say
+	Encoding string        `json:"encoding"`
+	Bytes    int64         `json:"bytes"` // in the payload; -1 if the artifact does not say
 }
 
 // ManifestFile is one file of the manifests payload.
@@ -262,10 +263,10 @@ func (i *inspection) reach(ctx context.Context, dir string) {
 // variant reads one member of an image that travels in several ways.
 func (i *inspection) variant(info artifact.ImageInfo, content io.Reader) error {
 	var d *ImageDescription
-	if n := len(i.Images); n > 0 && i.Images[n-1].Digest == info.Digest.String() {
+	if n := len(i.Images); n > 0 && i.Images[n-1].Digest == info.Digest {
 		d = &i.Images[n-1]
 	} else {
-		i.Images = append(i.Images, ImageDescription{URL: info.URLNew, Digest: info.Digest.String(), Format: string(artifact.FormatVariants)})
+		i.Images = append(i.Images, ImageDescription{URL: info.URLNew, Digest: info.Digest, Format: string(artifact.FormatVariants)})
 		d = &i.Images[len(i.Images)-1]
 		for _, c := range i.meta.Components {
 			if c.Digest != info.Digest {
@@ -317,7 +318,7 @@ func (i *inspection) image(info artifact.ImageInfo, content io.Reader) error {
 	if info.Kind == artifact.KindShared || info.Variant != 0 {
 		return i.variant(info, content)
 	}
-	d := ImageDescription{URL: info.URLNew, Digest: info.Digest.String(), Bytes: info.Size}
+	d := ImageDescription{URL: info.URLNew, Digest: info.Digest, Bytes: info.Size}
 	if info.URLCurrent != info.URLNew || info.SumCurrent != "" && info.SumCurrent != info.SumNew {
 		d.Current = info.URLCurrent
 	}
@@ -346,7 +347,7 @@ func (i *inspection) image(info artifact.ImageInfo, content io.Reader) error {
 		}
 		d.Platform, d.Bases = c.Platform, c.Bases
 		for n := range d.Layers {
-			if n < len(c.Layers) && string(c.Layers[n].DiffID) == d.Layers[n].DiffID {
+			if n < len(c.Layers) && c.Layers[n].DiffID == d.Layers[n].DiffID {
 				d.Layers[n].Bytes = c.Layers[n].Bytes
 			}
 		}
@@ -372,7 +373,7 @@ func (d *ImageDescription) full(info artifact.ImageInfo, r io.Reader) error {
 	}
 	d.Platform = img.Platform.String()
 	for n, l := range img.Layers {
-		e := LayerDescription{DiffID: l.DiffID.String(), Size: l.Size, Encoding: string(artifact.EncodingVerbatim), Bytes: l.Size}
+		e := LayerDescription{DiffID: l.DiffID, Size: l.Size, Encoding: string(artifact.EncodingVerbatim), Bytes: l.Size}
 		if n < len(img.Members) && img.Members[n] == "" {
 			e.Encoding, e.Bytes = string(artifact.EncodingOmitted), 0
 		}
@@ -390,7 +391,7 @@ func (d *ImageDescription) delta(r io.Reader) error {
 		if o.Kind != delta.Tar {
 			continue
 		}
-		l := LayerDescription{DiffID: string(o.Digest), Size: o.Size, Encoding: string(o.Encoding), Bytes: -1}
+		l := LayerDescription{DiffID: o.Digest, Size: o.Size, Encoding: string(o.Encoding), Bytes: -1}
 		if o.Encoding == delta.Omitted {
 			l.Bytes = 0
 		}

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/mender-app/mender-app/artifact/digest"
 	"github.com/mender-app/mender-app/artifact/names"
 	"github.com/mender-app/mender-app/store/durable"
 )
@@ -44,10 +45,10 @@ type Release struct {
 // Component is one part of a release. Digest and DiffIDs identify it; the URL is
 // only its name in the manifests.
 type Component struct {
-	Type    string   `json:"type"`
-	URL     string   `json:"url"`
-	Digest  string   `json:"digest,omitempty"`
-	DiffIDs []string `json:"diff_ids,omitempty"`
+	Type    string          `json:"type"`
+	URL     string          `json:"url"`
+	Digest  digest.Digest   `json:"digest,omitempty"`
+	DiffIDs []digest.Digest `json:"diff_ids,omitempty"`
 }
 
 type plainRelease Release

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"slices"
 
+	"github.com/mender-app/mender-app/artifact/digest"
 	"github.com/mender-app/mender-app/store/durable"
 )
 
@@ -21,8 +22,8 @@ type Suspect struct {
 	Orchestrator string `json:"orchestrator"`
 	// Digests are the components' identities, Layers their diffIDs where they
 	// are known.
-	Digests []string `json:"digests,omitempty"`
-	Layers  []string `json:"layers,omitempty"`
+	Digests []digest.Digest `json:"digests,omitempty"`
+	Layers  []digest.Digest `json:"layers,omitempty"`
 
 	extra extra
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/mender-app/mender-app/artifact/digest"
 	"github.com/mender-app/mender-app/store"
 )
 
@@ -15,7 +16,7 @@ func TestSuspects(t *testing.T) {
 	s := newStore(t)
 	require.NoError(t, s.Prepare())
 	path := s.Meta("suspects.json")
-	one := store.Suspect{BootID: "b1", Orchestrator: "o", Digests: []string{"sha256:1"}, Layers: []string{"sha256:2"}}
+	one := store.Suspect{BootID: "b1", Orchestrator: "o", Digests: []digest.Digest{"sha256:1"}, Layers: []digest.Digest{"sha256:2"}}
 	require.NoError(t, s.PutSuspects([]store.Suspect{one, {BootID: "b2"}}))
 	list, err := s.Suspects()
 	require.NoError(t, err)
@@ -36,7 +37,7 @@ func TestSuspects(t *testing.T) {
 	require.NoError(t, os.WriteFile(path, data, 0o644))
 	list, err = s.Suspects()
 	require.NoError(t, err)
-	require.NoError(t, s.PutSuspects(append(list, store.Suspect{BootID: "b3", Layers: []string{"sha256:3"}})))
+	require.NoError(t, s.PutSuspects(append(list, store.Suspect{BootID: "b3", Layers: []digest.Digest{"sha256:3"}})))
 	data, err = os.ReadFile(path)
 	require.NoError(t, err)
 	require.Contains(t, string(data), `"later"`)
@@ -80,7 +81,7 @@ func TestVersionBefore(t *testing.T) {
 	require.NoError(t, err)
 	r.BootID = "b1"
 	require.NoError(t, a.PutRelease(r))
-	require.NoError(t, s.PutSuspects([]store.Suspect{{BootID: "b1", Digests: []string{"sha256:1"}}}))
+	require.NoError(t, s.PutSuspects([]store.Suspect{{BootID: "b1", Digests: []digest.Digest{"sha256:1"}}}))
 	require.NoError(t, os.MkdirAll(s.Meta("repair/web"), 0o755))
 
 	names, err := s.Apps()

@@ -78,7 +78,7 @@ func TestFrameEnvironment(t *testing.T) {
 func TestSplitURL(t *testing.T) {
 	ref, d := SplitURL("host:5000/web:2@sha256:ab")
 	require.Equal(t, "host:5000/web:2", ref)
-	require.Equal(t, "sha256:ab", d)
+	require.EqualValues(t, "sha256:ab", d)
 	ref, d = SplitURL("web:2")
 	require.Equal(t, "web:2", ref)
 	require.Empty(t, d)

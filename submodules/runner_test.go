@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/mender-app/mender-app/artifact/digest"
 )
 
 func TestFind(t *testing.T) {
@@ -71,7 +73,7 @@ func TestRoundTrip(t *testing.T) {
 
 	tmp := t.TempDir()
 	req := Request{App: "shop", URL: "web:2", Path: "/x", CurrentURL: "web:1", Options: []string{"deep_delta", "stage"}, Platform: "linux/arm/v7", TempDir: tmp,
-		Components: []Component{{Type: "image", URL: "web:2", Digest: "sha256:11", DiffIDs: []string{"sha256:22"}}}, Env: map[string]string{"K8S_NAMESPACE": "shop"}}
+		Components: []Component{{Type: "image", URL: "web:2", Digest: "sha256:11", DiffIDs: []digest.Digest{"sha256:22"}}}, Env: map[string]string{"K8S_NAMESPACE": "shop"}}
 	require.NoError(t, m.Load(ctx, req))
 	got := read(t, rec, VerbLoad)
 	require.Equal(t, "shop", got.App)

@@ -13,6 +13,8 @@ import (
 	"fmt"
 	"io"
 	"strings"
+
+	"github.com/mender-app/mender-app/artifact/digest"
 )
 
 // Protocol is the version this package speaks. A sub-module that does not know
@@ -142,8 +144,8 @@ func (i Info) Has(feature string) bool {
 type Component struct {
 	Type           string          `json:"type"`
 	URL            string          `json:"url"`
-	Digest         string          `json:"digest,omitempty"`
-	DiffIDs        []string        `json:"diff_ids,omitempty"`
+	Digest         digest.Digest   `json:"digest,omitempty"`
+	DiffIDs        []digest.Digest `json:"diff_ids,omitempty"`
 	Bases          []Component     `json:"bases,omitempty"`     // with LOAD: what its delta builds on, that of CurrentURL first
 	Announced      *Announced      `json:"announced,omitempty"` // with LOAD: what the artifact's metadata says of the content
 	AdditionalData json.RawMessage `json:"additional_data,omitempty"`
@@ -225,12 +227,12 @@ func (r Request) Component(url string) (Component, bool) {
 			return c, true
 		}
 	}
-	ref, digest := SplitURL(url)
-	if digest == "" {
+	ref, want := SplitURL(url)
+	if want == "" {
 		return Component{}, false
 	}
 	for _, c := range r.Components {
-		if c.URL == ref && c.Digest == digest {
+		if c.URL == ref && c.Digest == want {
 			return c, true
 		}
 	}
@@ -238,10 +240,10 @@ func (r Request) Component(url string) (Component, bool) {
 }
 
 // SplitURL splits url@sha256:<hex> into the part before the @ and the digest;
-// without a digest the second is empty.
-func SplitURL(url string) (ref, digest string) {
+// without a digest the second is empty. The digest is not checked.
+func SplitURL(url string) (ref string, d digest.Digest) {
 	if i := strings.LastIndex(url, "@sha256:"); i >= 0 {
-		return url[:i], url[i+1:]
+		return url[:i], digest.Digest(url[i+1:])
 	}
 	return url, ""
 }

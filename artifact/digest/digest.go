@@ -21,10 +21,11 @@ const prefix = "sha256:"
 
 // Parse reads "sha256:<64 lower-case hex digits>".
 func Parse(s string) (Digest, error) {
-	if !Digest(s).Valid() {
-		return "", malformed(s, "sha256: and 64 lower-case hex digits")
+	d := Digest(s)
+	if err := d.Check(); err != nil {
+		return "", err
 	}
-	return Digest(s), nil
+	return d, nil
 }
 
 // FromHex makes a Digest of its 64 lower-case hex digits alone, as names of
@@ -65,10 +66,18 @@ func (d Digest) Valid() bool {
 	return true
 }
 
+// Check returns an error unless d is well formed.
+func (d Digest) Check() error {
+	if !d.Valid() {
+		return malformed(string(d), "sha256: and 64 lower-case hex digits")
+	}
+	return nil
+}
+
 // Sum returns the SHA-256 that d names. The error says that d is malformed.
 func (d Digest) Sum() (sum [sha256.Size]byte, err error) {
-	if !d.Valid() {
-		return sum, malformed(string(d), "sha256: and 64 lower-case hex digits")
+	if err := d.Check(); err != nil {
+		return sum, err
 	}
 	_, err = hex.Decode(sum[:], []byte(d.Hex()))
 	return sum, err

@@ -92,8 +92,8 @@ func ParseConfig(b []byte) (*Config, error) {
 		return nil, fmt.Errorf("%w: an image of %d layers", ErrTooLarge, len(c.RootFS.DiffIDs))
 	}
 	for _, d := range c.RootFS.DiffIDs {
-		if !d.Valid() {
-			return nil, fmt.Errorf("%w: image config: malformed diffID %q", ErrFormat, clip(string(d)))
+		if err := d.Check(); err != nil {
+			return nil, fmt.Errorf("%w: image config: diffID: %w", ErrFormat, err)
 		}
 	}
 	if c.OS == "" || c.Architecture == "" {
@@ -154,7 +154,7 @@ func ChainIDs(diffIDs []Digest) []Digest {
 			ids[i] = d
 			continue
 		}
-		ids[i] = digest.Of([]byte(string(ids[i-1]) + " " + string(d)))
+		ids[i] = digest.Of(fmt.Appendf(nil, "%s %s", ids[i-1], d))
 	}
 	return ids
 }

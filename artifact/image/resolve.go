@@ -261,8 +261,8 @@ func (w *walk) manifest(m ociManifest) (resolved, error) {
 
 // blob loads and verifies a small blob.
 func (w *walk) blob(d Descriptor) ([]byte, error) {
-	if !d.Digest.Valid() {
-		return nil, fmt.Errorf("%w: malformed digest %q", ErrFormat, clip(string(d.Digest)))
+	if err := d.Digest.Check(); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrFormat, err)
 	}
 	if d.Size < 0 || d.Size > MaxConfig {
 		return nil, fmt.Errorf("%w: blob %s of %d bytes where a manifest or config should be", ErrTooLarge, d.Digest, d.Size)

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/cobra/doc"
 
+	"github.com/mender-app/mender-app/artifact/digest"
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/artifact/mender"
 	"github.com/mender-app/mender-app/delta"
@@ -147,7 +148,7 @@ func showCommand() *cobra.Command {
 			}
 			t := newTable(w, "OBJECT", "KIND", "", "SIZE")
 			for _, o := range h.Objects {
-				t.row(shortDigest(string(o.Digest)), string(o.Kind), string(o.Encoding), bytesText(o.Size))
+				t.row(shortDigest(o.Digest), string(o.Kind), string(o.Encoding), bytesText(o.Size))
 			}
 			for _, b := range h.Bases {
 				what := "files read from "
@@ -157,7 +158,7 @@ func showCommand() *cobra.Command {
 				case b.Kind == delta.Blob:
 					what = "read from "
 				}
-				t.row(shortDigest(string(b.Digest)), string(b.Kind), what+b.Image, bytesText(b.Size))
+				t.row(shortDigest(b.Digest), string(b.Kind), what+b.Image, bytesText(b.Size))
 			}
 			t.flush()
 			return nil
@@ -169,12 +170,12 @@ func showCommand() *cobra.Command {
 
 func deltaDocument(path string, size int64, h *delta.Header) any {
 	type object struct {
-		Digest   string `json:"digest"`
-		Kind     string `json:"kind"`
-		Size     int64  `json:"size"`
-		Encoding string `json:"encoding,omitempty"`
-		Image    string `json:"image,omitempty"`
-		Headers  bool   `json:"headers,omitempty"` // of a base: its tar headers are needed, not its files alone
+		Digest   digest.Digest `json:"digest"`
+		Kind     string        `json:"kind"`
+		Size     int64         `json:"size"`
+		Encoding string        `json:"encoding,omitempty"`
+		Image    string        `json:"image,omitempty"`
+		Headers  bool          `json:"headers,omitempty"` // of a base: its tar headers are needed, not its files alone
 	}
 	d := struct {
 		Path     string   `json:"path"`
@@ -187,10 +188,10 @@ func deltaDocument(path string, size int64, h *delta.Header) any {
 		Bases    []object `json:"bases"`
 	}{Path: path, Bytes: size, Image: h.Image, Memory: h.Memory, Temp: h.Temp, Features: h.Features}
 	for _, o := range h.Objects {
-		d.Objects = append(d.Objects, object{Digest: string(o.Digest), Kind: string(o.Kind), Size: o.Size, Encoding: string(o.Encoding)})
+		d.Objects = append(d.Objects, object{Digest: o.Digest, Kind: string(o.Kind), Size: o.Size, Encoding: string(o.Encoding)})
 	}
 	for _, b := range h.Bases {
-		d.Bases = append(d.Bases, object{Digest: string(b.Digest), Kind: string(b.Kind), Size: b.Size, Image: b.Image, Headers: b.Headers})
+		d.Bases = append(d.Bases, object{Digest: b.Digest, Kind: string(b.Kind), Size: b.Size, Image: b.Image, Headers: b.Headers})
 	}
 	return d
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mender-app/mender-app/artifact"
+	"github.com/mender-app/mender-app/artifact/digest"
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/generator"
 )
@@ -169,7 +170,7 @@ func variantBase(v generator.PlannedVariant) string {
 func layersText(d *generator.Description, digest image.Digest) string {
 	n := map[string]int{}
 	for _, img := range d.Images {
-		if img.Digest != digest.String() {
+		if img.Digest != digest {
 			continue
 		}
 		for _, l := range img.Layers {
@@ -273,7 +274,7 @@ func printDescription(w io.Writer, d *generator.Description) {
 		for _, v := range img.Variants {
 			over := "whole"
 			if len(v.Bases) > 0 {
-				over = "delta over " + v.Bases[0].URL + " " + shortDigest(v.Bases[0].Digest.String())
+				over = "delta over " + v.Bases[0].URL + " " + shortDigest(v.Bases[0].Digest)
 			}
 			t.row("  or", "", over, fmt.Sprintf("%s temporary", bytesText(v.Temp)), bytesText(v.Bytes))
 		}
@@ -306,11 +307,9 @@ func alternatives(m map[string][]string) map[string]string {
 	return out
 }
 
-func shortDigest(d string) string {
-	if len(d) > 19 {
-		return d[:19]
-	}
-	return d
+// shortDigest is as much of a digest as a table has room for.
+func shortDigest(d digest.Digest) string {
+	return d.String()[:min(len(d), 19)]
 }
 
 func printMap(w io.Writer, name string, m map[string]string) {

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/mender-app/mender-app/artifact/digest"
 )
 
 // TestThroughTheMenderClient plays the life of an application on Kubernetes:
@@ -168,14 +170,14 @@ func TestDiscardedBase(t *testing.T) {
 		lines := strings.Repeat("the same in every version of "+d.ns+"\n", 2000)
 		return map[string][]byte{"usr/share/text": []byte(lines + version + "\n" + lines)}
 	}
-	image := func(version string, files map[string][]byte) (string, string) {
+	image := func(version string, files map[string][]byte) (string, digest.Digest) {
 		img := d.Image(t, d.ref(version), files, "VERSION="+version)
 		return "docker-archive:" + img.File(t), img.DiffIDs[1]
 	}
 	v1, layer := image("1", text("1"))
 	d.installs(d.artifact("1", manifests("1"), "--image="+v1))
-	require.NotContains(t, d.Ctr("content", "rm", layer), "error")
-	require.NotContains(t, d.Ctr("content", "ls", "-q"), layer)
+	require.NotContains(t, d.Ctr("content", "rm", layer.String()), "error")
+	require.NotContains(t, d.Ctr("content", "ls", "-q"), layer.String())
 
 	v2, _ := image("2", text("1"))
 	d.installs(d.artifact("2", manifests("2"), "--deep-delta", "--image="+v1+","+v2))

@@ -181,7 +181,7 @@ func (p *program) showCommand() *cobra.Command {
 				rows = append(rows, []string{"problem", device.OneLine(a.Problem)})
 			}
 			for _, c := range a.Components {
-				rows = append(rows, []string{c.Type, c.URL + " " + c.Digest})
+				rows = append(rows, []string{c.Type, c.URL + " " + c.Digest.String()})
 			}
 			rows = slices.DeleteFunc(rows, func(r []string) bool { return r[1] == "" })
 			return p.table("application\t"+a.Name, rows)

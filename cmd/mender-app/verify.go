@@ -89,9 +89,9 @@ func (p *program) sayProblems(problems []deploy.Problem) {
 }
 
 func damagedError(problems []deploy.Problem, next string) error {
-	components := map[string]bool{}
+	components := map[deploy.Problem]bool{}
 	for _, f := range problems {
-		components[f.App+" "+f.Component+" "+f.Digest] = true
+		components[deploy.Problem{App: f.App, Component: f.Component, Digest: f.Digest}] = true
 	}
 	err := fmt.Errorf("%d components are not whole; run %s, or install the release again", len(components), next)
 	return submodules.Mark(err, submodules.ErrContent)

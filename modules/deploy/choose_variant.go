@@ -52,7 +52,7 @@ func (t *target) choose(ctx context.Context, h *header) (*header, error) {
 // baseFinder tells which images the device has.
 type baseFinder struct {
 	*target
-	known map[string]bool // by digest; nil: not asked yet
+	known map[image.Digest]bool // nil: not asked yet
 }
 
 // variant returns the index of the first variant that fits this device.
@@ -96,7 +96,7 @@ func (f *baseFinder) variant(ctx context.Context, c artifact.Component) (int, er
 // own images (LIST), then asks the engine for this one (VERIFY).
 func (f *baseFinder) has(ctx context.Context, b artifact.Base) (bool, error) {
 	if f.known == nil {
-		f.known = map[string]bool{}
+		f.known = map[image.Digest]bool{}
 		var list []submodules.Component
 		if err := f.call(ctx, submodules.VerbList, f.request(), into(&list, f.o.List)); err != nil {
 			return false, unfit("%w", err)
@@ -105,7 +105,7 @@ func (f *baseFinder) has(ctx context.Context, b artifact.Base) (bool, error) {
 			f.known[c.Digest] = true
 		}
 	}
-	ok, asked := f.known[b.Digest.String()]
+	ok, asked := f.known[b.Digest]
 	if asked || !f.info.Has(submodules.FeatureVerify) {
 		return ok, nil
 	}
@@ -116,6 +116,6 @@ func (f *baseFinder) has(ctx context.Context, b artifact.Base) (bool, error) {
 		return false, unfit("%w", err)
 	}
 	ok = len(problems) == 0
-	f.known[b.Digest.String()] = ok
+	f.known[b.Digest] = ok
 	return ok, nil
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mender-app/mender-app/artifact"
+	"github.com/mender-app/mender-app/artifact/digest"
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/submodules"
 )
@@ -73,12 +74,12 @@ func TestChoosesVariant(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := newRig(t)
-			g.w.refs["shop"] = map[string]bool{}
+			g.w.refs["shop"] = map[digest.Digest]bool{}
 			for _, content := range c.has {
-				g.w.refs["shop"][digestOf("", content).String()] = true
+				g.w.refs["shop"][digestOf("", content)] = true
 			}
 			for _, content := range c.engine {
-				g.w.content[digestOf("", content).String()] = "whole"
+				g.w.content[digestOf("", content)] = "whole"
 			}
 			e := g.engine()
 			h := &header{meta: variants(t, c.full)}

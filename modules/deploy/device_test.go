@@ -3,7 +3,6 @@ package deploy
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -20,7 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mender-app/mender-app/artifact"
-	"github.com/mender-app/mender-app/artifact/image"
+	"github.com/mender-app/mender-app/artifact/digest"
 	"github.com/mender-app/mender-app/modules"
 	"github.com/mender-app/mender-app/store"
 	"github.com/mender-app/mender-app/store/durable"
@@ -87,8 +86,8 @@ type release struct {
 
 func (r release) compose() string { return "compose of " + r.name }
 
-func digestOf(app, content string) image.Digest {
-	return image.Digest(fmt.Sprintf("sha256:%x", sha256.Sum256([]byte(content))))
+func digestOf(app, content string) digest.Digest {
+	return digest.Of([]byte(content))
 }
 
 func (r release) digests() string {
@@ -276,7 +275,7 @@ func (g *rig) runs(t tb, app string, want *release) {
 	require.Equal(t, want.compose(), run.compose)
 	require.Equal(t, want.digests(), run.digests)
 	for _, d := range strings.Fields(run.digests) {
-		require.NotEqual(t, "hollow", g.w.content[d], "a component that runs is hollow")
+		require.NotEqual(t, "hollow", g.w.content[digest.Digest(d)], "a component that runs is hollow")
 	}
 	require.NotNil(t, a)
 	if g.w.plain {
@@ -311,7 +310,7 @@ func (g *rig) clean(t tb, app string) {
 	}
 	have, err := a.Releases()
 	require.NoError(t, err)
-	digests := map[string]bool{}
+	digests := map[digest.Digest]bool{}
 	for _, id := range have {
 		require.True(t, want[id], "release %s is left over", id)
 		r, err := a.Release(id)

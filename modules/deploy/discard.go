@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/mender-app/mender-app/artifact/digest"
 	"github.com/mender-app/mender-app/store"
 	"github.com/mender-app/mender-app/submodules"
 )
@@ -162,7 +163,7 @@ func (e *Engine) inUse(a *store.App, doomed string, byIdentity bool) (func(store
 			apps = append(apps, other)
 		}
 	}
-	same, urls := map[string][]store.Component{}, map[string]bool{} // by digest, by URL
+	same, urls := map[digest.Digest][]store.Component{}, map[string]bool{} // the second by URL
 	for _, app := range apps {
 		ids, err := app.Releases()
 		if err != nil {

@@ -226,9 +226,9 @@ func newRelease(h *header) *store.Release {
 }
 
 func componentOf(c artifact.Component) store.Component {
-	out := store.Component{Type: c.Type, URL: c.URL, Digest: c.Digest.String()}
+	out := store.Component{Type: c.Type, URL: c.URL, Digest: c.Digest}
 	for _, l := range c.Layers {
-		out.DiffIDs = append(out.DiffIDs, l.DiffID.String())
+		out.DiffIDs = append(out.DiffIDs, l.DiffID)
 	}
 	return out
 }

@@ -34,7 +34,7 @@ func (e *Engine) copyAndReceive(ctx context.Context, a *store.App, h *header, pa
 // Neither may be used before the client has checked the payload's checksums,
 // which happens after the call has ended.
 func (t *target) receive(ctx context.Context, h *header, payload modules.Streams) error {
-	l := &loader{target: t, h: h, loaded: map[string]bool{}}
+	l := &loader{target: t, h: h, loaded: map[image.Digest]bool{}}
 	var images, manifests bool
 	for {
 		if err := ctx.Err(); err != nil {
@@ -67,7 +67,7 @@ func (t *target) receive(ctx context.Context, h *header, payload modules.Streams
 		return fmt.Errorf("%w: no %s in it", artifact.ErrPayload, artifact.ManifestsPayload)
 	}
 	for _, c := range h.meta.Components {
-		if !l.loaded[c.Digest.String()] {
+		if !l.loaded[c.Digest] {
 			return fmt.Errorf("%w: image %s (%s) is announced in the metadata and missing", artifact.ErrPayload, c.URL, c.Digest)
 		}
 	}
@@ -78,7 +78,7 @@ func (t *target) receive(ctx context.Context, h *header, payload modules.Streams
 type loader struct {
 	*target
 	h      *header
-	loaded map[string]bool // by digest
+	loaded map[image.Digest]bool
 }
 
 func (l *loader) manifests(r io.Reader) error {
@@ -219,7 +219,7 @@ func (l *loader) payload(d image.Digest) int64 {
 // bases are the images that the delta of a component needs.
 func (l *loader) bases(c store.Component) (list []submodules.Component) {
 	for _, m := range l.h.meta.Components {
-		if m.Digest.String() != c.Digest || m.URL != c.URL {
+		if m.Digest != c.Digest || m.URL != c.URL {
 			continue
 		}
 		for _, b := range m.Bases {
@@ -234,7 +234,7 @@ func (l *loader) bases(c store.Component) (list []submodules.Component) {
 func (l *loader) announced(c store.Component) *submodules.Announced {
 	sizes := l.h.meta.Sizes
 	for _, m := range l.h.meta.Components {
-		if m.Digest.String() != c.Digest || m.URL != c.URL {
+		if m.Digest != c.Digest || m.URL != c.URL {
 			continue
 		}
 		a := &submodules.Announced{Format: string(m.Format), ConfigSize: m.ConfigSize}
@@ -270,10 +270,7 @@ func (l *loader) checkKind(info artifact.ImageInfo) error {
 }
 
 func baseOf(b artifact.Base) submodules.Component {
-	c := submodules.Component{Type: artifact.ComponentImage, URL: b.URL, Digest: b.Digest.String()}
-	for _, d := range b.DiffIDs {
-		c.DiffIDs = append(c.DiffIDs, d.String())
-	}
+	c := submodules.Component{Type: artifact.ComponentImage, URL: b.URL, Digest: b.Digest, DiffIDs: b.DiffIDs}
 	return c
 }
 
@@ -281,14 +278,13 @@ func baseOf(b artifact.Base) submodules.Component {
 // name, the name in the payload first; base is the image that its delta needs.
 // All of them are recorded in the release before the image is loaded.
 func (l *loader) identify(info artifact.ImageInfo) (names []store.Component, base string, err error) {
-	digest := info.Digest.String()
 	if info.URLCurrent != info.URLNew {
 		base = info.URLCurrent
 	}
-	if l.loaded[digest] {
-		return nil, "", fmt.Errorf("%w: %s is in it twice", artifact.ErrPayload, digest)
+	if l.loaded[info.Digest] {
+		return nil, "", fmt.Errorf("%w: %s is in it twice", artifact.ErrPayload, info.Digest)
 	}
-	l.loaded[digest] = true
+	l.loaded[info.Digest] = true
 	found := false
 	for _, m := range l.h.meta.Components {
 		if m.Digest != info.Digest {
@@ -308,14 +304,14 @@ func (l *loader) identify(info artifact.ImageInfo) (names []store.Component, bas
 		return names, base, nil
 	}
 	if len(l.h.meta.Components) > 0 {
-		return nil, "", fmt.Errorf("%w: %s (%s) is not announced in the metadata", artifact.ErrPayload, info.URLNew, digest)
+		return nil, "", fmt.Errorf("%w: %s (%s) is not announced in the metadata", artifact.ErrPayload, info.URLNew, info.Digest)
 	}
 	// The shell reference's metadata does not name components, and the
 	// reference never checked the sum of the current image. Check it.
 	if base != "" && info.SumCurrent != "" && l.info.Has(submodules.FeatureComponents) {
 		base += "@" + info.SumCurrent.String()
 	}
-	c := store.Component{Type: artifact.ComponentImage, URL: info.URLNew, Digest: digest}
+	c := store.Component{Type: artifact.ComponentImage, URL: info.URLNew, Digest: info.Digest}
 	l.r.Components = append(l.r.Components, c)
 	return []store.Component{c}, base, l.a.PutRelease(l.r)
 }

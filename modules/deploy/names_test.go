@@ -33,7 +33,7 @@ func TestSeveralNames(t *testing.T) {
 			g.runs(t, "shop", &r)
 			g.clean(t, "shop")
 			for _, m := range r.meta().Components {
-				require.Equal(t, string(m.Digest), g.w.tags[m.URL])
+				require.Equal(t, m.Digest, g.w.tags[m.URL])
 			}
 		}
 		require.NotContains(t, g.w.tags, "cron:1")
@@ -44,7 +44,7 @@ func TestSeveralNames(t *testing.T) {
 		g.runs(t, "shop", &n4)
 		g.clean(t, "shop")
 		require.NotContains(t, g.w.tags, "cron:1")
-		require.Equal(t, n4.digests(), strings.Repeat(" "+g.w.tags["worker:1"], 3)[1:], "rolled back under each name")
+		require.Equal(t, n4.digests(), strings.Repeat(" "+g.w.tags["worker:1"].String(), 3)[1:], "rolled back under each name")
 
 		require.NoError(t, c.install(g.newTree(t, n1)))
 		require.NoError(t, c.rollback())

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mender-app/mender-app/artifact"
+	"github.com/mender-app/mender-app/artifact/digest"
 	"github.com/mender-app/mender-app/modules"
 	"github.com/mender-app/mender-app/store"
 	"github.com/mender-app/mender-app/store/durable"
@@ -27,7 +28,7 @@ const garbage = "sha256:half-written"
 // newPlainRig is a rig whose sub-module has no features.
 func newPlainRig(t testing.TB) *rig {
 	g := newRig(t)
-	g.w.plain, g.w.features, g.w.texts = true, nil, map[string]string{}
+	g.w.plain, g.w.features, g.w.texts = true, nil, map[digest.Digest]string{}
 	old := sysSync
 	sysSync = g.w.synced
 	t.Cleanup(func() { sysSync = old })
@@ -43,14 +44,14 @@ func (w *world) synced() {
 }
 
 // put changes what is under a URL. What runs from it is a mix from then on.
-func (w *world) put(url, digest string) {
+func (w *world) put(url string, d digest.Digest) {
 	before := w.tags[url]
-	w.tags[url] = digest
-	if before == digest {
+	w.tags[url] = d
+	if before == d {
 		return
 	}
 	for app, run := range w.running {
-		if before != "" && strings.Contains(run.digests, before) {
+		if before != "" && strings.Contains(run.digests, before.String()) {
 			run.mixed = true
 			w.running[app] = run
 		}
@@ -70,9 +71,9 @@ func (w *world) plainLoad(r submodules.Request) error {
 	if err := durable.Point("inside.LOAD"); err != nil {
 		return err
 	}
-	digest := string(digestOf(r.App, text))
-	w.texts[digest], w.content[digest] = text, "unsynced"
-	w.put(r.URL, digest)
+	d := digestOf(r.App, text)
+	w.texts[d], w.content[d] = text, "unsynced"
+	w.put(r.URL, d)
 	return nil
 }
 
@@ -80,12 +81,12 @@ func (w *world) Save(_ context.Context, r submodules.Request) error {
 	if err := w.enter("SAVE", r); err != nil {
 		return err
 	}
-	digest := w.tags[r.URL]
-	if digest == "" {
+	d := w.tags[r.URL]
+	if d == "" {
 		return submodules.Mark(fmt.Errorf("no %s", r.URL), submodules.ErrNotFound)
 	}
-	text := "image " + w.texts[digest]
-	if w.content[digest] == "hollow" {
+	text := "image " + w.texts[d]
+	if w.content[d] == "hollow" {
 		text = "hollow"
 	}
 	if err := os.WriteFile(r.Path, []byte(text[:1]), 0o644); err != nil {
@@ -112,11 +113,11 @@ func (w *world) plainUp(verb string, r submodules.Request) error {
 	next := running{compose: string(compose), mixed: true}
 	var digests []string
 	for _, c := range r.Components {
-		digest := w.tags[c.URL]
-		if digest == "" || digest == garbage || w.content[digest] == "hollow" {
+		d := w.tags[c.URL]
+		if d == "" || d == garbage || w.content[d] == "hollow" {
 			return fmt.Errorf("%s: %s does not start", verb, c.URL)
 		}
-		digests = append(digests, digest)
+		digests = append(digests, d.String())
 	}
 	slices.Sort(digests)
 	next.digests = strings.Join(digests, " ")
@@ -141,7 +142,7 @@ func (w *world) plainUp(verb string, r submodules.Request) error {
 func (g *rig) plainRuns(t tb, want *release) {
 	t.Helper()
 	for _, c := range want.meta().Components {
-		require.Equal(t, c.Digest.String(), g.w.tags[c.URL], "what is at %s", c.URL)
+		require.Equal(t, c.Digest, g.w.tags[c.URL], "what is at %s", c.URL)
 	}
 }
 
@@ -167,7 +168,7 @@ func (g *rig) plainClean(t tb, a *store.App) {
 			require.True(t, ok, "release %s has lost %s", id, c.URL)
 			data, err := os.ReadFile(copied)
 			require.NoError(t, err)
-			require.Equal(t, c.Digest, digestOf("", strings.TrimPrefix(string(data), "image ")).String())
+			require.Equal(t, c.Digest, digestOf("", strings.TrimPrefix(string(data), "image ")))
 		}
 	}
 	for url := range g.w.tags {

@@ -152,7 +152,7 @@ func (t *target) checkRequirements(ctx context.Context) error {
 
 // checkBases makes sure that the device has the images that the deltas need.
 func (t *target) checkBases(ctx context.Context, m *artifact.Metadata) error {
-	missing := map[string]submodules.Component{}
+	missing := map[image.Digest]submodules.Component{}
 	for _, c := range m.Components {
 		if c.Format != artifact.FormatDelta {
 			continue
@@ -161,7 +161,7 @@ func (t *target) checkBases(ctx context.Context, m *artifact.Metadata) error {
 			return unfit("sub-module %s cannot apply deltas: update it, or install a full artifact", m.Orchestrator)
 		}
 		for _, b := range c.Bases {
-			missing[b.Digest.String()] = submodules.Component{Type: artifact.ComponentImage, URL: b.URL, Digest: b.Digest.String()}
+			missing[b.Digest] = submodules.Component{Type: artifact.ComponentImage, URL: b.URL, Digest: b.Digest}
 		}
 	}
 	if len(missing) == 0 {

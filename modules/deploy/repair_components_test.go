@@ -49,7 +49,7 @@ func hurt(t *testing.T) *rig {
 		require.NoError(t, c.install(g.newTree(t, r)))
 		require.NoError(t, c.commit())
 	}
-	g.w.content[string(digestOf("shop", "side same"))] = "hollow"
+	g.w.content[digestOf("shop", "side same")] = "hollow"
 	return g
 }
 
@@ -60,7 +60,7 @@ func TestRepair(t *testing.T) {
 	problems, err := e.Verify(t.Context(), "shop")
 	require.NoError(t, err)
 	require.Len(t, problems, 1)
-	require.Equal(t, Problem{"shop", "2-shop-2", "side:1", digestOf("shop", "side same").String(), "side:1 is not whole"}, problems[0])
+	require.Equal(t, Problem{"shop", "2-shop-2", "side:1", digestOf("shop", "side same"), "side:1 is not whole"}, problems[0])
 	require.Equal(t, []string{"VERIFY shop", "VERIFY shop", "VERIFY shop"}, g.w.calls, "each component once")
 
 	// Without a source nothing is changed.
@@ -138,7 +138,7 @@ func TestRepairKilledAnywhere(t *testing.T) {
 			where := tbAt{t, fmt.Sprintf("killed at point %d, then %s", n, name)}
 			err := end(g)
 			require.NoDirExists(where, g.engine().Store.Meta("repair/shop"))
-			if g.w.content[string(digestOf("shop", "side same"))] == "hollow" {
+			if g.w.content[digestOf("shop", "side same")] == "hollow" {
 				require.NotEqual(where, "repair", name)
 				require.Equal(where, v2.digests(), g.w.running["shop"].digests, "nothing was changed")
 			} else {

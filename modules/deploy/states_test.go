@@ -105,7 +105,7 @@ func TestTwoApplications(t *testing.T) {
 		g.runs(t, "other", &o1)
 		g.clean(t, "shop")
 		g.clean(t, "other")
-		require.Equal(t, "whole", g.w.content[string(digestOf("", "web one"))], "the other application's image")
+		require.Equal(t, "whole", g.w.content[digestOf("", "web one")], "the other application's image")
 	})
 }
 
@@ -126,7 +126,7 @@ func TestTwoImagesOfOneName(t *testing.T) {
 			require.Error(t, c.install(g.newTree(t, bad)))
 			g.runs(t, "shop", before)
 			g.runs(t, "other", &theirs)
-			require.Equal(t, string(digestOf("", "cache of other")), g.w.tags["cache:1"])
+			require.Equal(t, digestOf("", "cache of other"), g.w.tags["cache:1"])
 			g.clean(t, "other")
 		}
 		// A release before that has the name too keeps it.
@@ -135,7 +135,7 @@ func TestTwoImagesOfOneName(t *testing.T) {
 		require.NoError(t, c.commit())
 		require.Error(t, c.install(g.newTree(t, bad)))
 		g.runs(t, "shop", &own)
-		require.Equal(t, string(digestOf("", "cache of the shop")), g.w.tags["cache:1"])
+		require.Equal(t, digestOf("", "cache of the shop"), g.w.tags["cache:1"])
 	})
 }
 

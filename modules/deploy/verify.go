@@ -5,17 +5,18 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/mender-app/mender-app/artifact/digest"
 	"github.com/mender-app/mender-app/store"
 	"github.com/mender-app/mender-app/submodules"
 )
 
 // Problem is one damaged or missing part of a component.
 type Problem struct {
-	App       string `json:"application"`
-	Release   string `json:"release"` // the newest that has the component
-	Component string `json:"component"`
-	Digest    string `json:"digest,omitempty"`
-	Text      string `json:"problem"`
+	App       string        `json:"application"`
+	Release   string        `json:"release"` // the newest that has the component
+	Component string        `json:"component"`
+	Digest    digest.Digest `json:"digest,omitempty"`
+	Text      string        `json:"problem"`
 }
 
 // damaged is a component with problems.
@@ -49,7 +50,10 @@ func problemsOf(a *store.App, bad []damaged) (list []Problem) {
 // survey verifies the current and the kept releases of an application. It does
 // not need the lock.
 func (e *Engine) survey(ctx context.Context, a *store.App) (bad []damaged, err error) {
-	type key struct{ url, digest string }
+	type key struct {
+		url    string
+		digest digest.Digest
+	}
 	seen := map[key]int{} // index in all
 	var all []damaged
 	releases := map[string]*store.Release{}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/mender-app/mender-app/artifact/digest"
 	"github.com/mender-app/mender-app/store"
 	"github.com/mender-app/mender-app/submodules"
 )
@@ -105,7 +106,7 @@ func (e *Engine) isSuspect(orchestrator string, c store.Component) bool {
 		case len(c.DiffIDs) == 0 || slices.Contains(s.Digests, c.Digest):
 			return true
 		}
-		return slices.ContainsFunc(c.DiffIDs, func(l string) bool { return slices.Contains(s.Layers, l) })
+		return slices.ContainsFunc(c.DiffIDs, func(l digest.Digest) bool { return slices.Contains(s.Layers, l) })
 	})
 }
 
@@ -126,8 +127,8 @@ func (t *target) clearSuspect(ctx context.Context, c store.Component) error {
 	}
 	if len(problems) == 0 {
 		e.dropSuspects(func(s *store.Suspect) {
-			s.Digests = slices.DeleteFunc(s.Digests, func(d string) bool { return d == c.Digest })
-			s.Layers = slices.DeleteFunc(s.Layers, func(l string) bool { return slices.Contains(c.DiffIDs, l) })
+			s.Digests = slices.DeleteFunc(s.Digests, func(d digest.Digest) bool { return d == c.Digest })
+			s.Layers = slices.DeleteFunc(s.Layers, func(l digest.Digest) bool { return slices.Contains(c.DiffIDs, l) })
 		})
 		return nil
 	}

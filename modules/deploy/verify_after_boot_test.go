@@ -51,7 +51,7 @@ func TestHollowLayerOfInterruptedDownload(t *testing.T) {
 		require.NoError(t, c.commit())
 		cutIn(t, g, g.newTree(t, v2), at)
 		hollow := digestOf("shop", "web two")
-		require.Equal(t, "hollow", g.w.content[string(hollow)])
+		require.Equal(t, "hollow", g.w.content[hollow])
 
 		err := c.install(g.newTree(t, v2))
 		if trusting {
@@ -67,8 +67,8 @@ func TestHollowLayerOfInterruptedDownload(t *testing.T) {
 		list, err := g.engine().Store.Suspects()
 		require.NoError(t, err)
 		for _, s := range list {
-			require.NotContains(t, s.Layers, hollow.String(), "it was verified")
-			require.NotContains(t, s.Digests, hollow.String(), "it was verified")
+			require.NotContains(t, s.Layers, hollow, "it was verified")
+			require.NotContains(t, s.Digests, hollow, "it was verified")
 		}
 	}
 }
@@ -113,7 +113,7 @@ func TestDiskThatLied(t *testing.T) {
 				if state != modules.ArtifactInstall {
 					require.NoError(t, g.call(modules.ArtifactInstall, tr))
 				}
-				g.w.content[string(digestOf("shop", "web two"))] = "hollow"
+				g.w.content[digestOf("shop", "web two")] = "hollow"
 				g.boot++
 				require.ErrorContains(t, g.call(state, tr), "damaged")
 				for _, s := range []modules.State{modules.ArtifactRollback, modules.ArtifactFailure, modules.Cleanup} {
@@ -121,7 +121,7 @@ func TestDiskThatLied(t *testing.T) {
 				}
 				g.runs(t, "shop", &v1)
 				g.clean(t, "shop")
-				require.Empty(t, g.w.content[string(digestOf("shop", "web two"))], "what is hollow is deleted")
+				require.Empty(t, g.w.content[digestOf("shop", "web two")], "what is hollow is deleted")
 				require.NoError(t, c.install(g.newTree(t, v2)))
 				require.NoError(t, c.commit())
 				g.runs(t, "shop", &v2)

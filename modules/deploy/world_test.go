@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/mender-app/mender-app/artifact/digest"
 	"github.com/mender-app/mender-app/store/durable"
 	"github.com/mender-app/mender-app/submodules"
 )
@@ -22,11 +23,11 @@ import (
 type world struct {
 	features []string
 	// refs are the applications' own references: app -> digest -> present.
-	refs map[string]map[string]bool
+	refs map[string]map[digest.Digest]bool
 	// tags are the engine's names for what applications run: URL -> digest.
-	tags map[string]string
+	tags map[string]digest.Digest
 	// content of a digest: "whole", "unsynced", "hollow".
-	content map[string]string
+	content map[digest.Digest]string
 	// running: what of an application runs.
 	running map[string]running
 	// sick are the compose files that never get healthy.
@@ -41,7 +42,7 @@ type world struct {
 	engine   string // its version
 	// plain: the sub-module has no features; texts is the content of a digest.
 	plain bool
-	texts map[string]string
+	texts map[digest.Digest]string
 }
 
 type running struct {
@@ -56,7 +57,7 @@ func newWorld() *world {
 			submodules.FeatureStream, submodules.FeatureStage, submodules.FeatureComponents,
 			submodules.FeatureDelta, submodules.FeatureVerify, submodules.FeatureSync, submodules.FeatureRepair, submodules.FeatureStorage,
 		},
-		refs: map[string]map[string]bool{}, tags: map[string]string{}, content: map[string]string{},
+		refs: map[string]map[digest.Digest]bool{}, tags: map[string]digest.Digest{}, content: map[digest.Digest]string{},
 		running: map[string]running{}, sick: map[string]bool{}, fail: map[string]int{},
 	}
 }
@@ -107,7 +108,7 @@ func (w *world) Load(_ context.Context, r submodules.Request) error {
 		return nil
 	}
 	if w.refs[r.App] == nil {
-		w.refs[r.App] = map[string]bool{}
+		w.refs[r.App] = map[digest.Digest]bool{}
 	}
 	if w.content[c.Digest] == "hollow" && !w.trusting && r.HasOption(submodules.OptionDistrust) {
 		if w.image(c.Digest) {
@@ -148,19 +149,19 @@ func (w *world) List(_ context.Context, r submodules.Request) (list []submodules
 
 // image tells whether anything makes content an image; without, it is a layer
 // that an interrupted LOAD left, which nothing lists and nobody can delete.
-func (w *world) image(digest string) bool {
+func (w *world) image(d digest.Digest) bool {
 	for _, refs := range w.refs {
-		if refs[digest] {
+		if refs[d] {
 			return true
 		}
 	}
 	for _, r := range w.running {
-		if strings.Contains(r.digests, digest) {
+		if strings.Contains(r.digests, d.String()) {
 			return true
 		}
 	}
 	for _, tagged := range w.tags {
-		if tagged == digest {
+		if tagged == d {
 			return true
 		}
 	}
@@ -199,9 +200,9 @@ func (w *world) Delete(_ context.Context, r submodules.Request) error {
 }
 
 // collect removes content that nothing refers to or runs from.
-func (w *world) collect(digest string) {
-	if !w.image(digest) {
-		delete(w.content, digest)
+func (w *world) collect(d digest.Digest) {
+	if !w.image(d) {
+		delete(w.content, d)
 	}
 }
 
@@ -224,7 +225,7 @@ func (w *world) up(verb string, r submodules.Request) error {
 		case w.content[c.Digest] == "hollow":
 			return fmt.Errorf("%s: component %s is hollow", verb, c.Digest)
 		}
-		digests = append(digests, c.Digest)
+		digests = append(digests, c.Digest.String())
 	}
 	for _, c := range r.Components {
 		w.tags[c.URL] = c.Digest
@@ -326,14 +327,14 @@ func (w *world) Repair(_ context.Context, r submodules.Request) (apps []string, 
 	} else if r.HasOption(submodules.OptionFinish) {
 		return nil, nil
 	} else {
-		have := map[string]bool{}
+		have := map[digest.Digest]bool{}
 		files, _ := filepath.Glob(filepath.Join(r.Path, "*"))
 		for _, file := range files {
 			data, err := os.ReadFile(file)
 			if err != nil {
 				return nil, err
 			}
-			have[string(digestOf("", strings.TrimPrefix(string(data), "image ")))] = r.Path != ""
+			have[digestOf("", strings.TrimPrefix(string(data), "image "))] = r.Path != ""
 		}
 		for _, c := range r.Components {
 			if s := w.content[c.Digest]; s != "" && s != "hollow" {
@@ -342,7 +343,7 @@ func (w *world) Repair(_ context.Context, r submodules.Request) (apps []string, 
 			if !have[c.Digest] {
 				return nil, submodules.Mark(fmt.Errorf("%s cannot be repaired", c.URL), submodules.ErrContent)
 			}
-			bad = append(bad, c.Digest)
+			bad = append(bad, c.Digest.String())
 		}
 		if len(bad) == 0 {
 			return nil, nil
@@ -370,9 +371,9 @@ func (w *world) Repair(_ context.Context, r submodules.Request) (apps []string, 
 		return nil, err
 	}
 	for _, word := range bad {
-		if strings.HasPrefix(word, "sha256:") {
-			w.content[word] = "whole"
-			w.refs[r.App][word] = true
+		if d, err := digest.Parse(word); err == nil {
+			w.content[d] = "whole"
+			w.refs[r.App][d] = true
 		}
 	}
 	return apps, durable.Point("loaded.REPAIR")
@@ -383,4 +384,4 @@ func (w *world) Storage(context.Context, submodules.Request) ([]string, error) {
 }
 
 // loaded are all digests an application refers to, sorted.
-func (w *world) loaded(app string) []string { return slices.Sorted(maps.Keys(w.refs[app])) }
+func (w *world) loaded(app string) []digest.Digest { return slices.Sorted(maps.Keys(w.refs[app])) }

@@ -120,10 +120,7 @@ func (Orchestrator) List(ctx context.Context, r submodules.Request) (list []subm
 			if err != nil {
 				return err
 			}
-			c := submodules.Component{Type: "image", Digest: string(img.Config), AdditionalData: data}
-			for _, d := range img.DiffIDs {
-				c.DiffIDs = append(c.DiffIDs, string(d))
-			}
+			c := submodules.Component{Type: "image", Digest: img.Config, DiffIDs: img.DiffIDs, AdditionalData: data}
 			for _, c.URL = range s.urls(img, inUse[img.ID]) {
 				list = append(list, c)
 			}
@@ -139,7 +136,7 @@ func (Orchestrator) List(ctx context.Context, r submodules.Request) (list []subm
 // named lists what the release calls an image.
 func (s *session) named(img docker.Image) (urls []string) {
 	for _, c := range s.req.Components {
-		if img.Known(s.req.App, image.Digest(c.Digest)) {
+		if img.Known(s.req.App, c.Digest) {
 			urls = append(urls, c.URL)
 		}
 	}
@@ -184,7 +181,7 @@ func (Orchestrator) Delete(ctx context.Context, r submodules.Request) error {
 				return nil
 			}
 			for _, ref := range []func(string, image.Digest) string{imagestore.OwnRef, imagestore.ManifestRef} {
-				if _, err := s.engine.Untag(ctx, ref(r.App, image.Digest(r.Components[0].Digest))); err != nil {
+				if _, err := s.engine.Untag(ctx, ref(r.App, r.Components[0].Digest)); err != nil {
 					return err
 				}
 			}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/mender-app/mender-app/artifact/digest"
 	"github.com/mender-app/mender-app/submodules"
 	"github.com/mender-app/mender-app/submodules/conformance"
 )
@@ -14,7 +15,7 @@ func TestConformance(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	conformance.Run(t, b.mod)
-	last := map[string]string{} // by image, what is in its last layer
+	last := map[digest.Digest]string{} // by image, what is in its last layer
 	release := func(version, more string) conformance.Release {
 		img, comp := b.image(version)
 		last[comp.Digest] = b.app + version

@@ -27,6 +27,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"github.com/stretchr/testify/require"
 
+	"github.com/mender-app/mender-app/artifact/digest"
 	"github.com/mender-app/mender-app/submodules"
 )
 
@@ -194,11 +195,11 @@ func (b *bench) over(version string, below ...v1.Layer) (v1.Image, submodules.Co
 	cf.Config.Cmd = []string{"sleep"}
 	img, err = mutate.ConfigFile(img, cf)
 	require.NoError(b, err)
-	digest, err := img.ConfigName()
+	config, err := img.ConfigName()
 	require.NoError(b, err)
-	comp := submodules.Component{Type: "image", URL: b.app + ":1", Digest: digest.String()}
+	comp := submodules.Component{Type: "image", URL: b.app + ":1", Digest: digest.Digest(config.String())}
 	for _, d := range cf.RootFS.DiffIDs {
-		comp.DiffIDs = append(comp.DiffIDs, d.String())
+		comp.DiffIDs = append(comp.DiffIDs, digest.Digest(d.String()))
 	}
 	return img, comp
 }

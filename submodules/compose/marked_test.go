@@ -6,6 +6,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/stretchr/testify/require"
 
+	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/submodules"
 )
 
@@ -25,7 +26,7 @@ func TestMarkedByAuthor(t *testing.T) {
 				require.NoError(t, err)
 				digest, err := img.ConfigName()
 				require.NoError(t, err)
-				comp.Digest = digest.String()
+				comp.Digest = image.Digest(digest.String())
 			}
 			require.NoError(t, b.mod.Load(t.Context(), submodules.Request{App: b.app, URL: comp.URL, Path: b.archive(img, b.app+"-x:1"), Options: []string{"stage"}, Components: []submodules.Component{comp}}))
 			dir := b.release("1", map[string]string{"compose.yaml": "services:\n  web:\n    image: " + comp.URL + "\n    network_mode: none\n    " + label + "\n"})

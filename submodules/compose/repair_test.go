@@ -21,6 +21,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/mender-app/mender-app/artifact/digest"
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/submodules"
 	"github.com/mender-app/mender-app/submodules/imagestore"
@@ -29,7 +30,7 @@ import (
 // lose empties a file of a layer where the engine has unpacked it, and changes a
 // byte of the blob, in a store that has the layer as that, too. It returns what
 // is then said of it.
-func (b *bench) lose(diffID, name string, content []byte) (says string) {
+func (b *bench) lose(diffID digest.Digest, name string, content []byte) (says string) {
 	b.Helper()
 	info, err := b.cli.Info(b.Context())
 	require.NoError(b, err)
@@ -68,7 +69,7 @@ func (b *bench) lose(diffID, name string, content []byte) (says string) {
 			plain = z
 		}
 		h := sha256.New()
-		if _, err := io.Copy(h, plain); err != nil || fmt.Sprintf("sha256:%x", h.Sum(nil)) != diffID {
+		if _, err := io.Copy(h, plain); err != nil || digest.OfHash(h) != diffID {
 			return nil
 		}
 		says = fmt.Sprintf("layer %s: its blob sha256:%s", diffID, e.Name())

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -109,36 +110,26 @@ func Wanted(r submodules.Request) (Identity, error) {
 	if c, ok := r.Component(r.URL); ok && c.Digest != "" {
 		return ParseIdentity(c)
 	}
-	_, digest := submodules.SplitURL(r.URL)
-	if digest == "" {
+	_, want := submodules.SplitURL(r.URL)
+	if want == "" {
 		return Identity{}, nil
 	}
-	return ParseIdentity(submodules.Component{URL: r.URL, Digest: digest})
+	return ParseIdentity(submodules.Component{URL: r.URL, Digest: want})
 }
 
 // ParseIdentity returns the identity of a component. One that has no digest has
 // none. A digest that is not valid is submodules.ErrUsage.
-func ParseIdentity(c submodules.Component) (id Identity, err error) {
-	parse := func(s string) (image.Digest, error) {
-		d, err := digest.Parse(s)
-		if err != nil {
-			return "", submodules.Mark(fmt.Errorf("component %s: %w", c.URL, err), submodules.ErrUsage)
-		}
-		return d, nil
-	}
+func ParseIdentity(c submodules.Component) (Identity, error) {
+	list := c.DiffIDs
 	if c.Digest != "" {
-		if id.Config, err = parse(c.Digest); err != nil {
-			return id, err
+		list = append([]digest.Digest{c.Digest}, list...)
+	}
+	for _, d := range list {
+		if err := d.Check(); err != nil {
+			return Identity{}, submodules.Mark(fmt.Errorf("component %s: %w", c.URL, err), submodules.ErrUsage)
 		}
 	}
-	for _, s := range c.DiffIDs {
-		d, err := parse(s)
-		if err != nil {
-			return id, err
-		}
-		id.DiffIDs = append(id.DiffIDs, d)
-	}
-	return id, nil
+	return Identity{Config: c.Digest, DiffIDs: slices.Clone(c.DiffIDs)}, nil
 }
 
 // own is the application's own reference to the image with that config.

@@ -11,23 +11,23 @@ import (
 )
 
 func TestNewLoadRequest(t *testing.T) {
-	digest := func(c string) string { return "sha256:" + strings.Repeat(c, 64) }
+	d := func(c string) image.Digest { return image.Digest("sha256:" + strings.Repeat(c, 64)) }
 	component := submodules.Component{
-		Type: "image", URL: "web:2@" + digest("1"), Digest: digest("2"), DiffIDs: []string{digest("3")},
-		Bases:     []submodules.Component{{URL: "web:1", Digest: digest("4"), DiffIDs: []string{digest("5")}}},
+		Type: "image", URL: "web:2@" + d("1").String(), Digest: d("2"), DiffIDs: []image.Digest{d("3")},
+		Bases:     []submodules.Component{{URL: "web:1", Digest: d("4"), DiffIDs: []image.Digest{d("5")}}},
 		Announced: &submodules.Announced{Format: "delta"},
 	}
 	q, err := NewLoadRequest(submodules.Request{App: "shop", URL: component.URL, Platform: "linux/arm/v7", Options: []string{"stage", "deep_delta", "distrust"}, Components: []submodules.Component{component}})
 	require.NoError(t, err)
-	require.Equal(t, Identity{Config: image.Digest(digest("2")), DiffIDs: []image.Digest{image.Digest(digest("3"))}}, q.Want, "the release's component, not the digest of the URL")
-	require.Equal(t, []image.Digest{image.Digest(digest("5"))}, q.Base)
+	require.Equal(t, Identity{Config: d("2"), DiffIDs: []image.Digest{d("3")}}, q.Want, "the release's component, not the digest of the URL")
+	require.Equal(t, []image.Digest{d("5")}, q.Base)
 	require.Same(t, component.Announced, q.Announced)
 	require.True(t, q.Stage && q.Deep && q.Distrust)
 	require.Equal(t, "web:2", q.tag())
 
-	q, err = NewLoadRequest(submodules.Request{App: "shop", URL: "web@" + digest("1")})
+	q, err = NewLoadRequest(submodules.Request{App: "shop", URL: "web@" + d("1").String()})
 	require.NoError(t, err)
-	require.Equal(t, image.Digest(digest("1")), q.Want.Config)
+	require.Equal(t, d("1"), q.Want.Config)
 	require.Empty(t, q.tag(), "a name that pins a digest moves no tag")
 
 	for url, want := range map[string]error{

@@ -65,8 +65,7 @@ func (rc *receiver) shared(d *decoder.Decoder) (*sharedContent, error) {
 		s.close()
 		var oe *delta.OldError
 		if errors.As(err, &oe) && oe.Base.Image == delta.SharedBase {
-			url, digest := submodules.SplitURL(rc.in.Current) // what a person knows it by
-			oe.Base.Image, oe.Base.Digest = url, delta.Digest(digest)
+			oe.Base.Image, oe.Base.Digest = submodules.SplitURL(rc.in.Current) // what a person knows it by
 			return nil, fmt.Errorf("shared content: %w", oe)
 		}
 		return nil, err

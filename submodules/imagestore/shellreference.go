@@ -49,7 +49,7 @@ func (rc *receiver) vcdiff(r io.Reader) error {
 
 // OtherImage is the error for a name that means another image than the one asked
 // for.
-func OtherImage(ref, want string, have image.Digest) error {
+func OtherImage(ref string, want, have image.Digest) error {
 	return submodules.Mark(fmt.Errorf("%s should be %s, but on this device it is %s", ref, want, have), submodules.ErrNotFound)
 }
 

@@ -178,10 +178,7 @@ func (m *Module) List(ctx context.Context, r submodules.Request) ([]submodules.C
 		if err != nil {
 			return nil, err
 		}
-		c := submodules.Component{Type: "image", URL: img.URL, Digest: img.Config.String(), AdditionalData: extra}
-		for _, d := range img.DiffIDs {
-			c.DiffIDs = append(c.DiffIDs, d.String())
-		}
+		c := submodules.Component{Type: "image", URL: img.URL, Digest: img.Config, DiffIDs: img.DiffIDs, AdditionalData: extra}
 		list = append(list, c)
 	}
 	return list, nil

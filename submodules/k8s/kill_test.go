@@ -202,7 +202,7 @@ func TestLoadKilled(t *testing.T) {
 	}
 	gone := func() {
 		t.Helper()
-		require.NoError(t, m.Delete(ctx, request(url+"@"+img.Config)))
+		require.NoError(t, m.Delete(ctx, request(url+"@"+img.Config.String())))
 		list, err := m.List(ctx, request(""))
 		require.NoError(t, err)
 		require.Empty(t, list)
@@ -233,10 +233,10 @@ func TestLoadKilled(t *testing.T) {
 		})
 	}
 	whole()
-	for _, p := range n.passed(nil, "DELETE", url+"@"+img.Config, app) {
+	for _, p := range n.passed(nil, "DELETE", url+"@"+img.Config.String(), app) {
 		t.Run(p, func(t *testing.T) {
 			whole()
-			n.killed(p, nil, "DELETE", url+"@"+img.Config, app)
+			n.killed(p, nil, "DELETE", url+"@"+img.Config.String(), app)
 			gone()
 		})
 	}

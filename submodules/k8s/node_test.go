@@ -143,7 +143,7 @@ func (n *node) load(m *Module, app, url string, env ...string) submodules.Compon
 		m := New(func() (Settings, error) { return n.set, nil })
 		defer m.Close()
 		r := n.request(app, "")
-		r.URL = url + "@" + img.Config
+		r.URL = url + "@" + img.Config.String()
 		_ = m.Delete(context.Background(), r)
 	})
 	return component(url, img)

@@ -126,7 +126,7 @@ func TestRegistry(t *testing.T) {
 	require.ErrorIs(t, err, submodules.ErrRequirement)
 	require.ErrorContains(t, err, "registry "+reg.host+": push ")
 	require.NotContains(t, err.Error(), "wrong@")
-	r.URL += "@" + wrong.Config
+	r.URL += "@" + wrong.Config.String()
 	require.NoError(t, m.Delete(ctx, r)) // and says that the registry does not let it
 	require.NotEmpty(t, n.log())
 
@@ -184,7 +184,7 @@ func TestRegistry(t *testing.T) {
 	again.Path = "-"
 	require.NoError(t, m.Load(ctx, again)) // it is on the node: nothing is read
 	require.True(t, reg.has(ref2))
-	again.URL += "@" + c2.Digest
+	again.URL += "@" + c2.Digest.String()
 	require.NoError(t, m.Delete(ctx, again))
 	require.False(t, reg.has(ref2))
 	require.NoError(t, m.Purge(ctx, n.request(app, "")))

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/mender-app/mender-app/artifact/digest"
 	"github.com/mender-app/mender-app/submodules"
 	"github.com/mender-app/mender-app/testdata/bed"
 )
@@ -48,7 +49,7 @@ func images(t *testing.T, d *bed.Device, base string) {
 		a.load(one, one.archive(t, d, 0))
 	}
 	own := func(p picture) string { // the application's own reference
-		return "mender-app.local/" + a.name + ":" + strings.TrimPrefix(p.Digest, "sha256:")
+		return "mender-app.local/" + a.name + ":" + p.Digest.Hex()
 	}
 	wholes := func(list ...picture) {
 		t.Helper()
@@ -83,7 +84,7 @@ func images(t *testing.T, d *bed.Device, base string) {
 	wholes(one, two, three)
 	a.call(release(three), "", submodules.VerbVerify, a.name)
 
-	used := map[string]bool{}
+	used := map[digest.Digest]bool{}
 	for _, c := range a.list(nil) {
 		var more struct {
 			Size int64
@@ -94,7 +95,7 @@ func images(t *testing.T, d *bed.Device, base string) {
 		used[c.Digest] = more.Used
 		require.Len(t, c.DiffIDs, len(one.DiffIDs))
 	}
-	require.Equal(t, map[string]bool{one.Digest: true, two.Digest: false, three.Digest: false}, used)
+	require.Equal(t, map[digest.Digest]bool{one.Digest: true, two.Digest: false, three.Digest: false}, used)
 
 	// What is saved is the image, the same bytes each time, whichever way it came.
 	a.call(release(three), "", submodules.VerbSave, a.name, three.URL, d.Share("three.1"))
@@ -126,8 +127,8 @@ func images(t *testing.T, d *bed.Device, base string) {
 	hollow(t, d, "base", words(base, baseSize))
 	r := a.try(both, "", submodules.VerbVerify, a.name)
 	require.Equal(t, 1, r.Code, r.Output())
-	require.Contains(t, r.Stdout, two.URL+": layer "+two.DiffIDs[0])
-	require.Contains(t, r.Stdout, three.URL+": layer "+three.DiffIDs[0])
+	require.Contains(t, r.Stdout, two.URL+": layer "+two.DiffIDs[0].String())
+	require.Contains(t, r.Stdout, three.URL+": layer "+three.DiffIDs[0].String())
 	source, dir := d.Share(base+"-source"), d.Share(base+"-repair")
 	require.NoError(t, os.Mkdir(source, 0o755))
 	require.NoError(t, os.Mkdir(dir, 0o755))

@@ -59,7 +59,7 @@ func pictureOf(t *testing.T, from bed.Image, built v1.Image) picture {
 	var err error
 	p.config, err = built.RawConfigFile()
 	require.NoError(t, err)
-	p.Digest = string(digest.Of(p.config))
+	p.Digest = digest.Of(p.config)
 	layers, err := built.Layers()
 	require.NoError(t, err)
 	for _, l := range layers {
@@ -68,7 +68,7 @@ func pictureOf(t *testing.T, from bed.Image, built v1.Image) picture {
 		b, err := io.ReadAll(r)
 		require.NoError(t, err)
 		p.layers = append(p.layers, b)
-		p.DiffIDs = append(p.DiffIDs, string(digest.Of(b)))
+		p.DiffIDs = append(p.DiffIDs, digest.Of(b))
 	}
 	return p
 }
@@ -146,8 +146,8 @@ func (p picture) saved(t *testing.T, path string) {
 		Config string
 		Layers []string
 	}
-	members := map[string]string{} // name → digest of the uncompressed content
-	links := map[string]string{}   // 20.10 saves a layer that comes twice as a link
+	members := map[string]digest.Digest{} // name → of its uncompressed content
+	links := map[string]string{}          // 20.10 saves a layer that comes twice as a link
 	f, err := os.Open(path)
 	require.NoError(t, err)
 	defer f.Close()
@@ -168,7 +168,7 @@ func (p picture) saved(t *testing.T, path string) {
 	}
 	require.Len(t, manifest, 1, "images in docker save")
 	require.Equal(t, p.Digest, members[manifest[0].Config], "the config")
-	var layers []string
+	var layers []digest.Digest
 	for _, name := range manifest[0].Layers {
 		if to, ok := links[name]; ok {
 			name = to
@@ -178,7 +178,8 @@ func (p picture) saved(t *testing.T, path string) {
 	require.Equal(t, p.DiffIDs, layers, "the layers")
 }
 
-func digestOf(t *testing.T, r io.Reader) string {
+// digestOf is the digest of what r reads, decompressed where it is gzip.
+func digestOf(t *testing.T, r io.Reader) digest.Digest {
 	t.Helper()
 	br := bufio.NewReader(r)
 	r = br
@@ -190,5 +191,5 @@ func digestOf(t *testing.T, r io.Reader) string {
 	h := sha256.New()
 	_, err := io.Copy(h, r)
 	require.NoError(t, err)
-	return fmt.Sprintf("sha256:%x", h.Sum(nil))
+	return digest.OfHash(h)
 }

@@ -5,7 +5,6 @@ package devicetest
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -17,6 +16,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/mender-app/mender-app/artifact/digest"
 	"github.com/mender-app/mender-app/submodules"
 )
 
@@ -114,8 +114,8 @@ func (f fake) Engine(context.Context, submodules.Request) (submodules.Engine, er
 	return submodules.Engine{Name: "fake-engine", Version: version}, nil
 }
 
-func (f fake) image(app string, digest string) string {
-	return filepath.Join(f.dir, "images", app+"-"+strings.TrimPrefix(digest, "sha256:"))
+func (f fake) image(app string, d digest.Digest) string {
+	return filepath.Join(f.dir, "images", app+"-"+d.Hex())
 }
 
 func (f fake) Load(_ context.Context, r submodules.Request) error {
@@ -133,21 +133,24 @@ func (f fake) Load(_ context.Context, r submodules.Request) error {
 		_, err := os.Stat(f.image(r.App, c.Digest)) // one more name of it
 		return err
 	}
-	digest := fmt.Sprintf("sha256:%x", sha256.Sum256(content))
-	if c, ok := r.Component(r.URL); ok && c.Digest != "" && c.Digest != digest {
-		return submodules.Mark(fmt.Errorf("%s is %s, not %s", r.URL, digest, c.Digest), submodules.ErrContent)
+	got := digest.Of(content)
+	if c, ok := r.Component(r.URL); ok && c.Digest != "" && c.Digest != got {
+		return submodules.Mark(fmt.Errorf("%s is %s, not %s", r.URL, got, c.Digest), submodules.ErrContent)
 	}
 	if err := os.MkdirAll(filepath.Join(f.dir, "images"), 0o755); err != nil {
 		return err
 	}
-	return os.WriteFile(f.image(r.App, digest), content, 0o644)
+	return os.WriteFile(f.image(r.App, got), content, 0o644)
 }
 
 func (f fake) List(_ context.Context, r submodules.Request) (list []submodules.Component, err error) {
 	files, err := filepath.Glob(f.image(r.App, "*"))
 	for _, file := range files {
-		_, digest, _ := strings.Cut(filepath.Base(file), "-")
-		list = append(list, submodules.Component{Type: "image", Digest: "sha256:" + digest})
+		d, err := digest.FromHex(strings.TrimPrefix(filepath.Base(file), r.App+"-"))
+		if err != nil {
+			continue // of an application whose name begins with this one's
+		}
+		list = append(list, submodules.Component{Type: "image", Digest: d})
 	}
 	return list, err
 }
@@ -175,7 +178,7 @@ func (f fake) up(r submodules.Request) error {
 		if _, err := os.Stat(f.image(r.App, c.Digest)); err != nil {
 			return submodules.Mark(fmt.Errorf("image %s is not there", c.URL), submodules.ErrNotFound)
 		}
-		digests = append(digests, c.URL+" "+c.Digest+"\n")
+		digests = append(digests, c.URL+" "+c.Digest.String()+"\n")
 	}
 	slices.Sort(digests)
 	if err := os.MkdirAll(filepath.Join(f.dir, "running"), 0o755); err != nil {
@@ -218,7 +221,7 @@ func (f fake) Healthy(_ context.Context, r submodules.Request) (bool, error) {
 func (f fake) Verify(_ context.Context, r submodules.Request) (problems []string, err error) {
 	for _, c := range r.Components {
 		content, err := os.ReadFile(f.image(r.App, c.Digest))
-		if err != nil || fmt.Sprintf("sha256:%x", sha256.Sum256(content)) != c.Digest {
+		if err != nil || digest.Of(content) != c.Digest {
 			problems = append(problems, c.URL+" is not whole")
 		}
 	}
@@ -237,7 +240,7 @@ func (f fake) Reqs(context.Context, submodules.Request) ([]submodules.Requiremen
 
 // Repair takes undamaged components from r.Path, as a sub-module does.
 func (f fake) Repair(_ context.Context, r submodules.Request) (apps []string, err error) {
-	sources := map[string][]byte{}
+	sources := map[digest.Digest][]byte{}
 	if r.Path != "" {
 		files, err := filepath.Glob(filepath.Join(r.Path, "*"))
 		if err != nil {
@@ -248,12 +251,12 @@ func (f fake) Repair(_ context.Context, r submodules.Request) (apps []string, er
 			if err != nil {
 				return nil, err
 			}
-			sources[fmt.Sprintf("sha256:%x", sha256.Sum256(content))] = content
+			sources[digest.Of(content)] = content
 		}
 	}
 	for _, c := range r.Components {
 		content, err := os.ReadFile(f.image(r.App, c.Digest))
-		if err == nil && fmt.Sprintf("sha256:%x", sha256.Sum256(content)) == c.Digest {
+		if err == nil && digest.Of(content) == c.Digest {
 			continue
 		}
 		if sources[c.Digest] == nil {

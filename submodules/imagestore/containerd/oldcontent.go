@@ -118,7 +118,7 @@ func (s *Store) Save(ctx context.Context, ref string) (*os.File, int64, error) {
 	if err != nil {
 		return nil, 0, err
 	}
-	if want != "" && want != string(st.config) && want != st.target.Digest.String() {
+	if want != "" && want != st.config && want != image.Digest(st.target.Digest) {
 		return nil, 0, imagestore.OtherImage(ref, want, st.config)
 	}
 	f, err := os.CreateTemp(s.tempDir, "image-")

@@ -233,11 +233,10 @@ func openRegular(root *os.Root, name string) (*os.File, error) {
 // OpenFile implements delta.Old.
 func (o *overlay) OpenFile(_ context.Context, in delta.Digest, name string) (delta.File, error) {
 	if name == "" {
-		d, err := digest.Parse(string(in))
-		if err != nil {
+		if err := in.Check(); err != nil {
 			return nil, err
 		}
-		f, err := os.Open(filepath.Join(o.root, "image", "overlay2", "imagedb", "content", "sha256", d.Hex()))
+		f, err := os.Open(filepath.Join(o.root, "image", "overlay2", "imagedb", "content", "sha256", in.Hex()))
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil, fmt.Errorf("config %s: %w", in, delta.ErrNoObject)
 		}

@@ -164,8 +164,8 @@ func (t target) Save(ctx context.Context, ref string) (*os.File, int64, error) {
 	if err != nil {
 		return nil, 0, err
 	}
-	known := slices.ContainsFunc(img.Tags, func(t string) bool { return imagestore.IsManifestRef(t, image.Digest(want)) })
-	if want != "" && want != string(img.Config) && want != img.ID && !known {
+	known := slices.ContainsFunc(img.Tags, func(t string) bool { return imagestore.IsManifestRef(t, want) })
+	if want != "" && want != img.Config && want.String() != img.ID && !known {
 		return nil, 0, imagestore.OtherImage(ref, want, img.Config)
 	}
 	name, err := t.e.spool(ctx, ref, t.tempDir)

@@ -3,7 +3,6 @@ package kube
 import (
 	"archive/tar"
 	"bytes"
-	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -14,14 +13,17 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/mender-app/mender-app/artifact/digest"
+	"github.com/mender-app/mender-app/artifact/image"
 )
 
 // Image is a container image of the node's probe (testdata/k8snode/probe) in
 // the form of docker save.
 type Image struct {
 	Archive []byte
-	Config  string   // digest of its configuration
-	DiffIDs []string // of its two layers: the probe, and the files
+	Config  digest.Digest   // digest of its configuration
+	DiffIDs []digest.Digest // of its two layers: the probe, and the files
 }
 
 // Image makes an image that is called ref in its archive. Without files the
@@ -40,19 +42,18 @@ func (n *Node) Image(t testing.TB, ref string, files map[string][]byte, env ...s
 	members := map[string][]byte{}
 	var names []string
 	for _, l := range [][]byte{pack(t, map[string][]byte{"probe": probe}), pack(t, files)} {
-		sum := fmt.Sprintf("%x", sha256.Sum256(l))
-		img.DiffIDs, names = append(img.DiffIDs, "sha256:"+sum), append(names, sum+"/layer.tar")
-		members[sum+"/layer.tar"] = l
+		d := digest.Of(l)
+		img.DiffIDs, names = append(img.DiffIDs, d), append(names, d.Hex()+"/layer.tar")
+		members[d.Hex()+"/layer.tar"] = l
 	}
 	config := encode(t, map[string]any{
 		"architecture": runtime.GOARCH, "os": "linux",
 		"config": map[string]any{"Entrypoint": []string{"/probe"}, "Env": env},
 		"rootfs": map[string]any{"type": "layers", "diff_ids": img.DiffIDs},
 	})
-	sum := fmt.Sprintf("%x", sha256.Sum256(config))
-	img.Config = "sha256:" + sum
-	members[sum+".json"] = config
-	members["manifest.json"] = encode(t, []any{map[string]any{"Config": sum + ".json", "RepoTags": []string{ref}, "Layers": names}})
+	img.Config = digest.Of(config)
+	members[img.Config.Hex()+".json"] = config
+	members["manifest.json"] = encode(t, []any{map[string]any{"Config": img.Config.Hex() + ".json", "RepoTags": []string{ref}, "Layers": names}})
 	img.Archive = pack(t, members)
 	return img
 }
@@ -94,18 +95,16 @@ func pack(t testing.TB, files map[string][]byte) []byte {
 }
 
 // Blob is the file in which containerd keeps a blob.
-func (n *Node) Blob(digest string) string {
-	return filepath.Join(n.Dir, "state/containerd/io.containerd.content.v1.content/blobs/sha256", strings.TrimPrefix(digest, "sha256:"))
+func (n *Node) Blob(d digest.Digest) string {
+	return filepath.Join(n.Dir, "state/containerd/io.containerd.content.v1.content/blobs/sha256", d.Hex())
 }
 
 // Unpacked is the directory that containerd unpacked the uppermost of the layers
 // to, which all have to be layers of an image that is there.
-func (n *Node) Unpacked(t testing.TB, diffIDs []string) string {
+func (n *Node) Unpacked(t testing.TB, diffIDs []digest.Digest) string {
 	t.Helper()
-	chain := diffIDs[0]
-	for _, d := range diffIDs[1:] {
-		chain = fmt.Sprintf("sha256:%x", sha256.Sum256([]byte(chain+" "+d))) // OCI, ChainID
-	}
+	chains := image.ChainIDs(diffIDs)
+	chain := chains[len(chains)-1].String()
 	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		// containerd collects a view that no lease has at any time.
 		key := fmt.Sprintf("view-%d", time.Now().UnixNano())
