@@ -10,8 +10,8 @@ import (
 	"math/big"
 )
 
-// signExternal makes the content of manifest.sig with a signature that Options.Sign
-// gives, and verifies it if the public key is known.
+// signExternal makes a signature with the function of Options.Sign, and verifies
+// it if the public key is known.
 func signExternal(sign func([]byte) ([]byte, error), public crypto.PublicKey, manifest []byte) ([]byte, error) {
 	if public != nil {
 		if err := checkPublic(public); err != nil {
@@ -25,12 +25,11 @@ func signExternal(sign func([]byte) ([]byte, error), public crypto.PublicKey, ma
 	}
 	var reason error
 	for _, sig := range rawSignatures(raw) {
-		encoded := base64.StdEncoding.AppendEncode(nil, sig)
 		if public == nil {
-			return encoded, nil
+			return sig, nil
 		}
-		if reason = verify(public, manifest, encoded); reason == nil {
-			return encoded, nil
+		if reason = verify(public, manifest, sig); reason == nil {
+			return sig, nil
 		}
 	}
 	if reason != nil {

@@ -10,7 +10,6 @@ import (
 	"crypto/sha256"
 	"crypto/x509"
 	"encoding/asn1"
-	"encoding/base64"
 	"encoding/pem"
 	"errors"
 	"fmt"
@@ -101,10 +100,40 @@ func checkPublic(key crypto.PublicKey) error {
 // scalar is the size of each of the two numbers of an ECDSA signature.
 const scalar = 32
 
-// sign makes the content of manifest.sig: base64 of RSA PKCS #1 v1.5, of
-// ECDSA's r and s side by side, or of Ed25519 (RFC 8032), over the manifest's
-// SHA-256. For Ed25519 the 32 bytes of the sum are the message, as in what
-// mender-artifact gives a Keyfactor SignServer to sign.
+// Signature signs a message as the manifest of an artifact is signed: with Sign or
+// Key, and nil without either. It is what manifest.sig has in base64: RSA PKCS #1
+// v1.5, ECDSA's r and s side by side, or Ed25519 (RFC 8032), over the message's
+// SHA-256. For Ed25519 the 32 bytes of the sum are what is signed, as in what
+// mender-artifact gives a Keyfactor SignServer.
+func (o Options) Signature(message []byte) ([]byte, error) {
+	switch {
+	case o.Sign != nil:
+		return signExternal(o.Sign, o.Public, message)
+	case o.Key != nil:
+		return sign(o.Key, message)
+	}
+	return nil, nil
+}
+
+// VerifySignature returns an ErrSignature unless the key made the signature, as
+// Options.Signature makes it, of the message.
+func VerifySignature(key crypto.PublicKey, message, signature []byte) error {
+	if err := verify(key, message, signature); err != nil {
+		return fmt.Errorf("%w: %w", ErrSignature, err)
+	}
+	return nil
+}
+
+// Fingerprint names a public key: "sha256:" and the hex digest of its PKIX form
+// in DER, which openssl pkey -pubin -outform DER writes.
+func Fingerprint(key crypto.PublicKey) (string, error) {
+	der, err := x509.MarshalPKIXPublicKey(key)
+	if err != nil {
+		return "", fmt.Errorf("%w: %w", ErrKey, err)
+	}
+	return fmt.Sprintf("sha256:%x", sha256.Sum256(der)), nil
+}
+
 func sign(key crypto.Signer, manifest []byte) ([]byte, error) {
 	if err := checkPublic(key.Public()); err != nil {
 		return nil, err
@@ -127,15 +156,10 @@ func sign(key crypto.Signer, manifest []byte) ([]byte, error) {
 		rs.R.FillBytes(sig[:scalar])
 		rs.S.FillBytes(sig[scalar:])
 	}
-	return base64.StdEncoding.AppendEncode(nil, sig), nil
+	return sig, nil
 }
 
-// verify checks a manifest.sig against one key.
-func verify(key crypto.PublicKey, manifest, encoded []byte) error {
-	sig, err := base64.StdEncoding.AppendDecode(nil, encoded)
-	if err != nil {
-		return errors.New("it is not base64")
-	}
+func verify(key crypto.PublicKey, manifest, sig []byte) error {
 	sum := sha256.Sum256(manifest)
 	switch k := key.(type) {
 	case *rsa.PublicKey:

@@ -6,6 +6,7 @@ import (
 	"compress/gzip"
 	"crypto"
 	"crypto/sha256"
+	"encoding/base64"
 	"encoding/hex"
 	"fmt"
 	"hash"
@@ -140,11 +141,15 @@ func (r *Reader) open(src io.Reader, o ReadOptions) (err error) {
 	return r.openData()
 }
 
-// checkSignature returns the key that a signature was made with; nil if there
-// are no keys.
-func checkSignature(keys []crypto.PublicKey, manifest, sig []byte) (crypto.PublicKey, error) {
+// checkSignature returns the key that a signature, in base64, was made with; nil
+// if there are no keys.
+func checkSignature(keys []crypto.PublicKey, manifest, encoded []byte) (crypto.PublicKey, error) {
 	if len(keys) == 0 {
 		return nil, nil
+	}
+	sig, err := base64.StdEncoding.AppendDecode(nil, encoded)
+	if err != nil {
+		return nil, fmt.Errorf("%w: it is not base64", ErrSignature)
 	}
 	for _, key := range keys {
 		if verify(key, manifest, sig) == nil {

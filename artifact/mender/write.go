@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"crypto/sha256"
+	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
@@ -73,7 +74,7 @@ func (w *writer) write() error {
 	if err != nil {
 		return err
 	}
-	sig, err := w.signature(manifest)
+	sig, err := w.o.Signature(manifest)
 	if err != nil {
 		return err
 	}
@@ -84,7 +85,7 @@ func (w *writer) write() error {
 		return err
 	}
 	if sig != nil {
-		if err := w.member(nameSignature, sig); err != nil {
+		if err := w.member(nameSignature, base64.StdEncoding.AppendEncode(nil, sig)); err != nil {
 			return err
 		}
 	}
@@ -95,17 +96,6 @@ func (w *writer) write() error {
 		return err
 	}
 	return w.tw.Close()
-}
-
-// signature is the content of manifest.sig; nil for an unsigned artifact.
-func (w *writer) signature(manifest []byte) ([]byte, error) {
-	switch {
-	case w.o.Sign != nil:
-		return signExternal(w.o.Sign, w.o.Public, manifest)
-	case w.o.Key != nil:
-		return sign(w.o.Key, manifest)
-	}
-	return nil, nil
 }
 
 // head is the header of a member of any of the tars.
