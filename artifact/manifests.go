@@ -2,6 +2,7 @@ package artifact
 
 import (
 	"archive/tar"
+	"crypto/sha256"
 	"fmt"
 	"io"
 	"io/fs"
@@ -10,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/mender-app/mender-app/artifact/digest"
 	"github.com/mender-app/mender-app/artifact/internal/tarin"
 )
 
@@ -49,14 +51,16 @@ func (l ManifestLimits) effective() ManifestLimits {
 //
 // Nothing outside root is touched. On an error the caller removes root. The
 // files are not synced.
-func ReadManifests(r io.Reader, root *os.Root, limits ManifestLimits) error {
+//
+// It returns the digest of the manifests, as FORMAT.md defines it.
+func ReadManifests(r io.Reader, root *os.Root, limits ManifestLimits) (digest.Digest, error) {
 	limits = limits.effective()
 	tr, err := tarin.NewReader(r, tarin.Options{
 		// The root has an entry of its own.
 		MaxBytes: limits.MaxBytes, MaxMembers: limits.MaxEntries + 1, Format: ErrPayload, TooLarge: ErrTooLarge,
 	})
 	if err != nil {
-		return fmt.Errorf("manifests: %w", err)
+		return "", fmt.Errorf("manifests: %w", err)
 	}
 	t := make(tree)
 	for {
@@ -71,22 +75,22 @@ func ReadManifests(r io.Reader, root *os.Root, limits ManifestLimits) error {
 			err = fmt.Errorf("%w: more than %d files and directories", ErrTooLarge, limits.MaxEntries)
 		}
 		if err != nil {
-			return fmt.Errorf("manifests: %w", err)
+			return "", fmt.Errorf("manifests: %w", err)
 		}
 	}
 	// Links come last, when all of them are known to stay inside: until then
 	// there is none that a file could be written through.
 	if err := t.checkLinks(); err != nil {
-		return fmt.Errorf("manifests: %w: %w", ErrPayload, err)
+		return "", fmt.Errorf("manifests: %w: %w", ErrPayload, err)
 	}
 	for _, name := range t.sorted() {
 		if n := t[name]; n.kind == kindLink {
 			if err := root.Symlink(n.target, name); err != nil {
-				return fmt.Errorf("manifests: %w", err)
+				return "", fmt.Errorf("manifests: %w", err)
 			}
 		}
 	}
-	return nil
+	return t.digest(), nil
 }
 
 // unpack puts one member into the tree and, unless it is a link, into root.
@@ -102,13 +106,13 @@ func unpack(root *os.Root, t tree, h *tar.Header, r io.Reader) error {
 		}
 		return nil
 	}
-	n := node{kind: kindDir}
+	n := node{kind: kindDir, mode: dirMode(h.FileInfo().Mode())}
 	switch h.Typeflag {
 	case tar.TypeDir:
 	case tar.TypeReg:
-		n.kind = kindFile
+		n = node{kind: kindFile, mode: fileMode(h.FileInfo().Mode())}
 	case tar.TypeSymlink:
-		n = node{kindLink, h.Linkname}
+		n = node{kind: kindLink, target: h.Linkname}
 	default:
 		return fmt.Errorf("%w: member %q is %s; only files, directories and symbolic links may be here", ErrPayload, clip(h.Name), typeName(h.Typeflag))
 	}
@@ -123,7 +127,7 @@ func unpack(root *os.Root, t tree, h *tar.Header, r io.Reader) error {
 			return err
 		}
 		// Not the umask's business.
-		return root.Chmod(name, dirMode(h.FileInfo().Mode()))
+		return root.Chmod(name, n.mode)
 	}
 	if err := root.MkdirAll(path.Dir(name), 0o755); err != nil {
 		return err
@@ -132,9 +136,10 @@ func unpack(root *os.Root, t tree, h *tar.Header, r io.Reader) error {
 	if err != nil {
 		return err
 	}
-	_, err = io.Copy(f, r)
+	sum := sha256.New()
+	_, err = io.Copy(io.MultiWriter(f, sum), r)
 	if err == nil {
-		err = f.Chmod(fileMode(h.FileInfo().Mode()))
+		err = f.Chmod(n.mode)
 	}
 	if cerr := f.Close(); err == nil {
 		err = cerr
@@ -142,6 +147,8 @@ func unpack(root *os.Root, t tree, h *tar.Header, r io.Reader) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", clip(name), err)
 	}
+	n.sum = sum.Sum(nil)
+	t[name] = n
 	return nil
 }
 
@@ -166,15 +173,18 @@ type tree map[string]node
 
 type node struct {
 	kind   nodeKind
-	target string // of a link
+	mode   fs.FileMode // the permissions that it is unpacked with; 0 of a link
+	target string      // of a link
+	sum    []byte      // SHA-256 of a file's content
 }
 
-type nodeKind int
+type nodeKind string
 
+// The kinds, as the digest of the manifests has them.
 const (
-	kindDir nodeKind = iota
-	kindFile
-	kindLink
+	kindDir  nodeKind = "dir"
+	kindFile nodeKind = "file"
+	kindLink nodeKind = "link"
 )
 
 // The depth bounds what one name can imply; maxLink is PATH_MAX less its NUL,
@@ -209,7 +219,7 @@ func (t tree) add(name string, n node) error {
 			}
 			break
 		}
-		t[dir] = node{kind: kindDir}
+		t[dir] = node{kind: kindDir, mode: 0o755}
 	}
 	if n.kind == kindLink && (n.target == "" || len(n.target) > maxLink || strings.ContainsRune(n.target, 0)) {
 		return fmt.Errorf("link %q has a malformed target", clip(name))
@@ -225,6 +235,21 @@ func (t tree) sorted() []string {
 	}
 	slices.Sort(names)
 	return names
+}
+
+// digest is the digest of the manifests. No field has a NUL in it, so that
+// different trees have different texts.
+func (t tree) digest() digest.Digest {
+	h := sha256.New()
+	for _, name := range t.sorted() {
+		n := t[name]
+		content := n.target
+		if n.kind == kindFile {
+			content = fmt.Sprintf("%x", n.sum)
+		}
+		fmt.Fprintf(h, "%s\x00%04o\x00%s\x00%s\x00", n.kind, n.mode, name, content)
+	}
+	return digest.OfHash(h)
 }
 
 // checkLinks makes sure that every link leads to a file or directory of the

@@ -28,7 +28,7 @@ func unpackTo(t testing.TB, b []byte, limits ManifestLimits) (string, error) {
 	root, err := os.OpenRoot(dir)
 	require.NoError(t, err)
 	defer root.Close()
-	err = ReadManifests(bytes.NewReader(b), root, limits)
+	_, err = ReadManifests(bytes.NewReader(b), root, limits)
 	names, derr := os.ReadDir(top)
 	require.NoError(t, derr)
 	require.Len(t, names, 2)

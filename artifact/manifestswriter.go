@@ -2,25 +2,29 @@ package artifact
 
 import (
 	"archive/tar"
+	"crypto/sha256"
 	"fmt"
 	"io"
 	"io/fs"
 	"strings"
 
 	"github.com/klauspost/compress/gzip"
+
+	"github.com/mender-app/mender-app/artifact/digest"
 )
 
-// ManifestsSize is what a manifests payload takes.
-type ManifestsSize struct {
-	Payload int64 // the tar's bytes (Sizes.ManifestsPayload)
-	Files   int64 // the files' bytes (Sizes.Manifests)
+// Written is what WriteManifests wrote.
+type Written struct {
+	Payload int64         // the tar's bytes (Sizes.ManifestsPayload)
+	Files   int64         // the files' bytes (Sizes.Manifests)
+	Digest  digest.Digest // of the manifests, which ReadManifests returns
 }
 
 // WriteManifests writes fsys as a manifests payload (tar.gz): sorted, owned by
 // root, without times. It refuses what ReadManifests refuses. Symbolic links
 // are kept if fsys is an fs.ReadLinkFS (os.DirFS and os.Root.FS are). The
 // same tree gives the same bytes.
-func WriteManifests(w io.Writer, fsys fs.FS) (ManifestsSize, error) {
+func WriteManifests(w io.Writer, fsys fs.FS) (Written, error) {
 	t, size, err := scan(fsys)
 	if err != nil {
 		return size, fmt.Errorf("manifests: %w", err)
@@ -34,9 +38,11 @@ func WriteManifests(w io.Writer, fsys fs.FS) (ManifestsSize, error) {
 		return size, fmt.Errorf("manifests: %w", err)
 	}
 	for _, name := range t.sorted() {
-		if err := pack(tw, fsys, name, t[name]); err != nil {
+		n, err := pack(tw, fsys, name, t[name])
+		if err != nil {
 			return size, fmt.Errorf("manifests: %s: %w", name, err)
 		}
+		t[name] = n
 	}
 	if err := tw.Close(); err != nil {
 		return size, fmt.Errorf("manifests: %w", err)
@@ -48,13 +54,14 @@ func WriteManifests(w io.Writer, fsys fs.FS) (ManifestsSize, error) {
 	if size.Payload > MaxManifests {
 		return size, fmt.Errorf("manifests: %w: %d bytes, at most %d may be", ErrTooLarge, size.Payload, MaxManifests)
 	}
+	size.Digest = t.digest()
 	return size, nil
 }
 
 // scan finds what there is and checks it by the reader's rules.
-func scan(fsys fs.FS) (tree, ManifestsSize, error) {
+func scan(fsys fs.FS) (tree, Written, error) {
 	t := make(tree)
-	var size ManifestsSize
+	var size Written
 	err := fs.WalkDir(fsys, ".", func(name string, d fs.DirEntry, err error) error {
 		if err != nil || name == "." {
 			return err
@@ -67,7 +74,7 @@ func scan(fsys fs.FS) (tree, ManifestsSize, error) {
 			if err != nil {
 				return err
 			}
-			n = node{kindLink, target}
+			n = node{kind: kindLink, target: target}
 		case d.Type().IsRegular():
 			n.kind = kindFile
 			info, err := d.Info()
@@ -95,37 +102,41 @@ func scan(fsys fs.FS) (tree, ManifestsSize, error) {
 	return t, size, nil
 }
 
-// pack writes one entry.
-func pack(tw *tar.Writer, fsys fs.FS, name string, n node) error {
+// pack writes one entry and returns it with its mode and the sum of its content.
+func pack(tw *tar.Writer, fsys fs.FS, name string, n node) (node, error) {
 	member := manifestsDir + "/" + name
 	if n.kind == kindLink {
 		h := fileHeader(member, 0)
 		h.Typeflag, h.Linkname, h.Mode = tar.TypeSymlink, n.target, 0o777
-		return tw.WriteHeader(h)
+		return n, tw.WriteHeader(h)
 	}
 	if n.kind == kindDir {
 		info, err := fs.Lstat(fsys, name)
 		if err != nil {
-			return err
+			return n, err
 		}
-		return tw.WriteHeader(dirHeader(member, dirMode(info.Mode())))
+		n.mode = dirMode(info.Mode())
+		return n, tw.WriteHeader(dirHeader(member, n.mode))
 	}
 	f, err := fsys.Open(name)
 	if err != nil {
-		return err
+		return n, err
 	}
 	defer f.Close()
 	info, err := f.Stat()
 	if err != nil {
-		return err
+		return n, err
 	}
+	n.mode = fileMode(info.Mode())
 	h := fileHeader(member, info.Size())
-	h.Mode = int64(fileMode(info.Mode()))
+	h.Mode = int64(n.mode)
 	if err := tw.WriteHeader(h); err != nil {
-		return err
+		return n, err
 	}
-	_, err = io.Copy(tw, f)
-	return err
+	sum := sha256.New()
+	_, err = io.Copy(io.MultiWriter(tw, sum), f)
+	n.sum = sum.Sum(nil)
+	return n, err
 }
 
 func dirHeader(name string, mode fs.FileMode) *tar.Header {

@@ -39,6 +39,9 @@ type Metadata struct {
 	Requires           []string    `json:"requires,omitempty"` // features the reader must have
 	// Policy is what modules/policy reads, a JSON object; nil: there is none.
 	Policy json.RawMessage `json:"policy,omitempty"`
+	// Statement is what package statement reads, a JSON object: a signature over
+	// what the application is. nil: there is none.
+	Statement json.RawMessage `json:"statement,omitempty"`
 }
 
 // ComponentImage is the type of a component that is a container image.

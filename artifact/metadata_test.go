@@ -113,6 +113,25 @@ func TestMetadataPolicy(t *testing.T) {
 	}
 }
 
+// A statement goes through as it is. It demands nothing of a reader.
+func TestMetadataStatement(t *testing.T) {
+	m := sample()
+	m.Statement = json.RawMessage(`{"payload":"e30=","signatures":[{"sig":"AA=="}]}`)
+	b, err := m.Encode()
+	require.NoError(t, err)
+	require.Contains(t, string(b), `"statement":"{\"payload\":\"e30=\"`)
+	got, _, err := ParseMetadata(b)
+	require.NoError(t, err)
+	require.Equal(t, m, got)
+
+	for name, text := range map[string]string{
+		"null": "null", "a list": "[]", "a text": `"x"`, "too large": `{"x":"` + strings.Repeat("x", MaxStatement) + `"}`,
+	} {
+		m.Statement = json.RawMessage(text)
+		require.ErrorIs(t, m.Validate(), ErrMetadata, name)
+	}
+}
+
 // One image under several names is a component under each.
 func TestMetadataSeveralNames(t *testing.T) {
 	m := sample()

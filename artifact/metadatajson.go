@@ -22,6 +22,7 @@ type metadataJSON struct {
 	Components *inString[[]Component]     `json:"components,omitempty"`
 	Sizes      *inString[*Sizes]          `json:"sizes,omitempty"`
 	Policy     *inString[json.RawMessage] `json:"policy,omitempty"`
+	Statement  *inString[json.RawMessage] `json:"statement,omitempty"`
 }
 
 // metadataFields is Metadata without its methods.
@@ -41,6 +42,9 @@ func (m Metadata) MarshalJSON() ([]byte, error) {
 	if m.Policy != nil {
 		w.Policy = &inString[json.RawMessage]{m.Policy}
 	}
+	if m.Statement != nil {
+		w.Statement = &inString[json.RawMessage]{m.Statement}
+	}
 	switch {
 	case len(m.Env) == 0:
 	case m.Version == VersionReference:
@@ -57,12 +61,15 @@ func (m *Metadata) UnmarshalJSON(b []byte) error {
 	var env inString[map[string]string]
 	var components inString[[]Component]
 	var sizes inString[*Sizes]
-	var policy inString[json.RawMessage]
-	w := metadataJSON{metadataFields: (*metadataFields)(m), Env: &env, Components: &components, Sizes: &sizes, Policy: &policy}
+	var policy, statement inString[json.RawMessage]
+	w := metadataJSON{
+		metadataFields: (*metadataFields)(m), Env: &env, Components: &components, Sizes: &sizes, Policy: &policy, Statement: &statement,
+	}
 	if err := strictjson.Unmarshal(b, &w); err != nil {
 		return err
 	}
-	m.Env, m.Reboot, m.Components, m.Sizes, m.Policy = env.value, bool(w.Reboot), components.value, sizes.value, policy.value
+	m.Env, m.Reboot, m.Components, m.Sizes = env.value, bool(w.Reboot), components.value, sizes.value
+	m.Policy, m.Statement = policy.value, statement.value
 	return nil
 }
 

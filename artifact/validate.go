@@ -21,6 +21,7 @@ import (
 // keep what has to be held in memory small.
 const (
 	MaxMetadata   = 4 << 20 // bytes of the JSON
+	MaxStatement  = 1 << 20 // bytes
 	maxText       = 512     // of a URL, a version, an env value
 	maxComponents = 1024
 	maxBases      = 64
@@ -175,6 +176,9 @@ func (m *Metadata) Validate() error {
 		if !slices.Contains(m.Requires, FeaturePolicy) {
 			return bad("requires", "there is a policy, so it must name %q", FeaturePolicy)
 		}
+	}
+	if m.Statement != nil && (len(m.Statement) > MaxStatement || m.Statement[0] != '{') {
+		return bad("statement", "not a JSON object of at most %d bytes", MaxStatement)
 	}
 	if len(m.Components) > maxComponents {
 		return bad("components", "%d of them", len(m.Components))

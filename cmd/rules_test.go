@@ -34,6 +34,7 @@ var rooms = []room{
 	{dir: "store/durable"},
 	{dir: "store", own: []string{"store/durable", "artifact/digest", "artifact/names"}},
 	{dir: "artifact", own: []string{"artifact/digest", "artifact/image", "artifact/names"}, others: []string{"github.com/klauspost/compress"}},
+	{dir: "artifact/statement", own: []string{"artifact", "artifact/digest", "artifact/mender", "artifact/names"}},
 	{dir: "artifact/mender", others: []string{"github.com/klauspost/compress"}},
 	{dir: "artifact/digest"},
 	{dir: "artifact/image", own: []string{"artifact/digest"}, others: []string{"github.com/klauspost/compress"}},

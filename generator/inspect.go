@@ -219,7 +219,7 @@ func (i *inspection) manifests(ctx context.Context, r io.Reader) error {
 	if i.meta.Sizes != nil {
 		limits.MaxBytes = i.meta.Sizes.ManifestsPayload
 	}
-	if err := artifact.ReadManifests(r, root, limits); err != nil {
+	if _, err := artifact.ReadManifests(r, root, limits); err != nil {
 		return err
 	}
 	i.reach(ctx, dir)

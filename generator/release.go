@@ -107,7 +107,7 @@ func (h *byHand) readManifestFiles(r io.Reader) (map[string]*inventory.File, err
 		return nil, &WriteError{err}
 	}
 	defer root.Close()
-	if err := artifact.ReadManifests(r, root, artifact.ManifestLimits{}); err != nil {
+	if _, err := artifact.ReadManifests(r, root, artifact.ManifestLimits{}); err != nil {
 		return nil, err
 	}
 	files := map[string]*inventory.File{}

@@ -91,7 +91,7 @@ func (l *loader) manifests(r io.Reader) error {
 	if s := l.h.meta.Sizes; s != nil {
 		limits.MaxBytes = s.ManifestsPayload
 	}
-	if err := artifact.ReadManifests(r, root, limits); err != nil {
+	if _, err := artifact.ReadManifests(r, root, limits); err != nil {
 		return fmt.Errorf("manifests: %w", err)
 	}
 	return durable.Point("unpacked.manifests")

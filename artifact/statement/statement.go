@@ -1,0 +1,142 @@
+package statement
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/mender-app/mender-app/artifact"
+	"github.com/mender-app/mender-app/artifact/digest"
+	"github.com/mender-app/mender-app/artifact/internal/strictjson"
+	"github.com/mender-app/mender-app/artifact/names"
+)
+
+// ErrStatement is the error about a statement that cannot be read, that is not
+// about the artifact it came with, or that no trusted key signed. What is wrapped
+// around it is one line.
+var ErrStatement = errors.New("bad statement")
+
+// Statement says what a release of an application is.
+type Statement struct {
+	Application  string            `json:"application"`
+	Version      string            `json:"version,omitempty"`
+	Orchestrator string            `json:"orchestrator"`
+	Platform     string            `json:"platform"`
+	Env          map[string]string `json:"env,omitempty"`
+	Reboot       bool              `json:"reboot,omitempty"`
+	Policy       digest.Digest     `json:"policy,omitempty"` // of the policy's JSON as it is in the metadata
+	Components   []Component       `json:"components"`       // sorted by URL, then by digest
+	Manifests    digest.Digest     `json:"manifests"`        // as artifact.ReadManifests returns it
+}
+
+// Component is one component of the release.
+type Component struct {
+	URL      string        `json:"url"`
+	Type     string        `json:"type"`
+	Platform string        `json:"platform"`
+	Digest   digest.Digest `json:"digest"`
+}
+
+// Of returns the statement about a release: what its metadata says, and the
+// digest of its manifests.
+func Of(m *artifact.Metadata, manifests digest.Digest) *Statement {
+	s := &Statement{
+		Application: m.ApplicationName, Version: m.ApplicationVersion, Orchestrator: m.Orchestrator, Platform: m.Platform,
+		Reboot: m.Reboot, Components: []Component{}, Manifests: manifests,
+	}
+	if len(m.Env) > 0 {
+		s.Env = maps.Clone(m.Env)
+	}
+	if m.Policy != nil {
+		s.Policy = digest.Of(m.Policy)
+	}
+	for _, c := range m.Components {
+		s.Components = append(s.Components, Component{URL: c.URL, Type: c.Type, Platform: c.Platform, Digest: c.Digest})
+	}
+	slices.SortFunc(s.Components, func(a, b Component) int {
+		return cmp.Or(cmp.Compare(a.URL, b.URL), cmp.Compare(a.Digest, b.Digest))
+	})
+	return s
+}
+
+// Encode returns the statement as JSON, in one line: the same bytes for the same
+// statement.
+func (s *Statement) Encode() ([]byte, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(s); err != nil {
+		return nil, err
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
+}
+
+// decode reads what Encode wrote. A field that this version does not know is an
+// error: the device could not hold the release to it.
+func decode(b []byte) (*Statement, error) {
+	s := new(Statement)
+	if err := strictjson.Unmarshal(b, s); err != nil {
+		return nil, err
+	}
+	d := json.NewDecoder(bytes.NewReader(b))
+	d.DisallowUnknownFields()
+	if err := d.Decode(new(Statement)); err != nil {
+		return nil, err
+	}
+	if err := names.CheckNew(s.Application); err != nil {
+		return nil, fmt.Errorf("application: %w", err)
+	}
+	if !s.Manifests.Valid() {
+		return nil, fmt.Errorf("manifests: malformed digest %q", clip(string(s.Manifests)))
+	}
+	return s, nil
+}
+
+// Check returns an ErrStatement unless the statement is about the release that
+// the metadata describes. The manifests are not in the metadata: whoever reads
+// them compares their digest.
+func (s *Statement) Check(m *artifact.Metadata) error {
+	want := Of(m, s.Manifests)
+	differs := func(what, says, is string) error {
+		return fmt.Errorf("%w: it is about %s %q, and the artifact has %q", ErrStatement, what, clip(says), clip(is))
+	}
+	switch {
+	case s.Application != want.Application:
+		return differs("application", s.Application, want.Application)
+	case s.Version != want.Version:
+		return differs("version", s.Version, want.Version)
+	case s.Orchestrator != want.Orchestrator:
+		return differs("orchestrator", s.Orchestrator, want.Orchestrator)
+	case s.Platform != want.Platform:
+		return differs("platform", s.Platform, want.Platform)
+	case s.Policy != want.Policy:
+		return differs("the policy", s.Policy.String(), want.Policy.String())
+	case s.Reboot != want.Reboot:
+		return differs("reboot", fmt.Sprint(s.Reboot), fmt.Sprint(want.Reboot))
+	case !maps.Equal(s.Env, want.Env):
+		return fmt.Errorf("%w: its environment is not the artifact's", ErrStatement)
+	}
+	for i, c := range want.Components {
+		if i >= len(s.Components) || s.Components[i] != c {
+			return fmt.Errorf("%w: it has not the component %s (%s) of the artifact", ErrStatement, clip(c.URL), c.Digest)
+		}
+	}
+	if len(s.Components) > len(want.Components) {
+		c := s.Components[len(want.Components)]
+		return fmt.Errorf("%w: it has a component %q that the artifact has not", ErrStatement, clip(c.URL))
+	}
+	return nil
+}
+
+// clip keeps text from a hostile source short enough for one line.
+func clip(s string) string {
+	const most = 100
+	if len(s) > most {
+		return s[:most] + "…"
+	}
+	return s
+}
