@@ -136,7 +136,7 @@ func (pack *imagesPacker) variants(ctx context.Context, i int, img *plannedImage
 			return err
 		}
 	}
-	if !pack.Images.Fallback {
+	if !img.whole {
 		return nil
 	}
 	info.Variant = -1

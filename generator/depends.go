@@ -13,11 +13,7 @@ func (r *run) autoDepends(images []foundImage, version string) (map[string][]str
 	if r.Artifact.NoAutoDepends || version != artifact.VersionCurrent {
 		return nil, nil
 	}
-	fs := r.Artifact.Software.Filesystem
-	if fs == "" {
-		fs = "rootfs-image"
-	}
-	key := fs + "." + r.Artifact.Software.Name + ".version"
+	key := r.versionKey()
 	if _, given := r.Artifact.Depends[key]; given {
 		return nil, nil
 	}
@@ -28,7 +24,7 @@ func (r *run) autoDepends(images []foundImage, version string) (map[string][]str
 	var versions, all []string
 	unknown, first := false, true
 	for _, img := range images {
-		if len(img.named) == 0 {
+		if len(img.named) == 0 || img.whole {
 			continue
 		}
 		var have []string
@@ -61,4 +57,13 @@ func (r *run) autoDepends(images []foundImage, version string) (map[string][]str
 		return map[string][]string{key: versions}, nil
 	}
 	return nil, nil
+}
+
+// versionKey is the key of the provides that the application's version is in.
+func (r *run) versionKey() string {
+	fs := r.Artifact.Software.Filesystem
+	if fs == "" {
+		fs = "rootfs-image"
+	}
+	return fs + "." + r.Artifact.Software.Name + ".version"
 }

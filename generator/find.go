@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/mender-app/mender-app/artifact/image"
+	"github.com/mender-app/mender-app/generator/bases"
 	"github.com/mender-app/mender-app/generator/manifests"
 	"github.com/mender-app/mender-app/generator/source"
 )
@@ -16,6 +17,8 @@ type foundImage struct {
 	// named are the bases as they were asked for. The same image may be in it
 	// twice, from several versions of the application.
 	named []*source.Found
+	// whole: it travels as a whole image too, for devices that have no base of it.
+	whole bool
 }
 
 func (f *foundImage) digest() image.Digest { return f.Image.ConfigDigest }
@@ -78,7 +81,61 @@ func (r *run) find(ctx context.Context, opener *source.Opener, used *manifests.F
 		r.warnings = append(r.warnings, base.Warnings...)
 		images[i].named = append(images[i].named, base)
 	}
-	return images, distinct(images)
+	if err := distinct(images); err != nil {
+		return nil, err
+	}
+	return images, r.fromReleases(ctx, opener, images)
+}
+
+// fromReleases gives each image without a base the images that it replaces in
+// the older releases. An image that some of them lack travels whole too.
+func (r *run) fromReleases(ctx context.Context, opener *source.Opener, images []foundImage) error {
+	if !r.Images.Releases.Any() {
+		return nil
+	}
+	releases, err := bases.Find(ctx, r.Images.Releases, bases.Wanted{
+		Application: r.Application.Name, Platform: r.Application.Platform,
+		Name: r.Artifact.Name, Output: r.Build.Output, VersionKey: r.versionKey(),
+	})
+	if err != nil {
+		return err
+	}
+	lacking := make([]bool, len(images))
+	named := make([][]*source.Found, len(images))
+	for _, rel := range releases {
+		held, err := opener.Held(ctx, rel.Path)
+		if err != nil {
+			return err
+		}
+		matched := false
+		for i := range images {
+			img := &images[i]
+			if len(img.named) > 0 {
+				continue
+			}
+			old := rel.Replaced(held, img.URL, img.digest())
+			if old == nil {
+				lacking[i] = true
+				continue
+			}
+			matched = true
+			base, err := opener.Open(ctx, source.Spec{Kind: source.Artifact, Path: rel.Path, Ref: old.URL}, "")
+			if err != nil {
+				return fmt.Errorf("base of %s: %w", img.URL, err)
+			}
+			r.warnings = append(r.warnings, base.Warnings...)
+			named[i] = append(named[i], base)
+		}
+		if !matched {
+			return &UsageError{Text: rel.Path + " has no image that one of the artifact replaces", Hint: "an image replaces one of the same content, name or repository: leave the file out, or name bases with --image CURRENT,NEW"}
+		}
+	}
+	for i := range images {
+		if len(named[i]) > 0 {
+			images[i].named, images[i].whole = named[i], lacking[i]
+		}
+	}
+	return nil
 }
 
 // fromManifests names the images that the manifests use, without those that the

@@ -65,6 +65,7 @@ type plan struct {
 type plannedImage struct {
 	*source.Found
 	format artifact.Format
+	whole  bool            // of FormatVariants: it travels whole too
 	tags   []string        // all names it gets on the device, with tags
 	bases  []*source.Found // a device has one of them; none: no delta, or one without a base
 	sameAs int             // index of an earlier image with the same content; -1: none
@@ -109,13 +110,14 @@ func (r *run) plan(images []foundImage, ls layers) (*plan, error) {
 		img := &p.images[i]
 		*img = plannedImage{Found: images[i].Found, bases: images[i].bases(), format: artifact.FormatFull, sameAs: -1, tags: []string{tagged(images[i].URL)}}
 		n := len(img.bases)
+		img.whole = n > 0 && (r.Images.Fallback || images[i].whole)
 		switch {
-		case n > 1 || n == 1 && r.Images.Fallback:
+		case n > 1 || img.whole:
 			img.format = artifact.FormatVariants
 		case deltas:
 			img.format = artifact.FormatDelta
 		}
-		alternatives = alternatives || n > 1
+		alternatives = alternatives || img.format == artifact.FormatVariants
 		if same, ok := first[img.digest()]; ok {
 			img.sameAs = same
 			p.images[same].tags = append(p.images[same].tags, img.tags...)
@@ -125,7 +127,7 @@ func (r *run) plan(images []foundImage, ls layers) (*plan, error) {
 	}
 	for i := range p.images {
 		p.known(i, alternatives)
-		p.Components = append(p.Components, p.component(i, r.Images.Fallback, ls))
+		p.Components = append(p.Components, p.component(i, ls))
 	}
 	var err error
 	p.Depends, err = r.autoDepends(images, p.Version)
@@ -148,7 +150,7 @@ func (p *plan) known(i int, alternatives bool) {
 }
 
 // component describes image i.
-func (p *plan) component(i int, fallback bool, ls layers) PlannedComponent {
+func (p *plan) component(i int, ls layers) PlannedComponent {
 	img := &p.images[i]
 	c := PlannedComponent{
 		URL: img.URL, Source: img.From.String(), Digest: img.digest(), Platform: img.Image.Platform.String(), Format: img.format,
@@ -164,7 +166,7 @@ func (p *plan) component(i int, fallback bool, ls layers) PlannedComponent {
 		for _, b := range img.bases {
 			c.Variants = append(c.Variants, PlannedVariant{Base: b.URL, Digest: b.Image.ConfigDigest, From: b.From.String(), Format: artifact.FormatDelta})
 		}
-		if fallback {
+		if img.whole {
 			c.Variants = append(c.Variants, PlannedVariant{Format: artifact.FormatFull})
 		}
 	}

@@ -80,7 +80,7 @@ func (r *run) readLayers(ctx context.Context, images []foundImage) ([]foundImage
 	}
 	out := make([]foundImage, len(images))
 	for i, img := range images {
-		out[i].Found = ls.found(img.Found)
+		out[i].Found, out[i].whole = ls.found(img.Found), img.whole
 		for _, b := range img.named {
 			out[i].named = append(out[i].named, ls.found(b))
 		}

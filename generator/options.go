@@ -12,6 +12,7 @@ import (
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/artifact/mender"
 	"github.com/mender-app/mender-app/artifact/names"
+	"github.com/mender-app/mender-app/generator/bases"
 	"github.com/mender-app/mender-app/generator/manifests"
 	"github.com/mender-app/mender-app/generator/source"
 )
@@ -47,12 +48,15 @@ type Application struct {
 
 // Images say which images travel and how.
 type Images struct {
-	Pairs     []Pair   // none: those that the manifests use
-	DeepDelta bool     // make deltas even for images without a base
-	FilesOnly bool     // make deltas that need old files alone, not the headers of layers
-	Fallback  bool     // add each image that has a base as a whole image too
-	Skip      bool     // ship no images: all of them are on the device
-	OnDevice  []string // images that the manifests use and the device has
+	Pairs     []Pair // none: those that the manifests use
+	DeepDelta bool   // make deltas even for images without a base
+	FilesOnly bool   // make deltas that need old files alone, not the headers of layers
+	// Releases are older artifacts: each image without a base in Pairs becomes a
+	// delta over the images that it replaces in them.
+	Releases bases.Options
+	Fallback bool     // add each image that has a base as a whole image too
+	Skip     bool     // ship no images: all of them are on the device
+	OnDevice []string // images that the manifests use and the device has
 }
 
 // Artifact is what the Mender Artifact says around the application. Name and
@@ -240,8 +244,15 @@ func (o *Images) check() error {
 		}
 		bases[p.image()] = append(bases[p.image()], base)
 	}
-	if o.Fallback && !based {
-		return &UsageError{Text: "--full-fallback without a delta", Hint: "it adds whole images beside deltas: name bases with --image CURRENT,NEW"}
+	switch {
+	case o.Releases.Last < 0:
+		return &UsageError{Text: "--last is a number of releases, 1 or more"}
+	case o.Releases.Last > 0 && len(o.Releases.Dirs) == 0:
+		return &UsageError{Text: "--last without --bases-from", Hint: "it says how many releases of that directory are bases"}
+	case o.Releases.Any() && o.Skip:
+		return &UsageError{Text: "--skip-images and --base or --bases-from exclude each other"}
+	case o.Fallback && !based && !o.Releases.Any():
+		return &UsageError{Text: "--full-fallback without a delta", Hint: "it adds whole images beside deltas: name bases with --base FILE.mender or --image CURRENT,NEW"}
 	}
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/mender-app/mender-app/artifact/mender"
 	"github.com/mender-app/mender-app/delta"
 	"github.com/mender-app/mender-app/generator"
+	"github.com/mender-app/mender-app/generator/bases"
 	"github.com/mender-app/mender-app/generator/manifests"
 	"github.com/mender-app/mender-app/generator/source"
 )
@@ -54,6 +55,7 @@ func exitCode(err error) int {
 		notShipped *generator.NotShippedError
 		platform   *image.PlatformError
 		src        *source.Error
+		base       *bases.Error
 		write      *generator.WriteError
 		damaged    *generator.DamagedError
 		requires   *artifact.RequiresError
@@ -86,7 +88,7 @@ func exitCode(err error) int {
 		errors.Is(err, generator.ErrNotApp), errors.Is(err, delta.ErrFormat),
 		errors.As(err, &requires), errors.As(err, &feature), errors.As(err, &old), errors.As(err, &mismatch):
 		return exitDamaged
-	case errors.Is(err, mender.ErrKey), errors.Is(err, fs.ErrNotExist):
+	case errors.Is(err, mender.ErrKey), errors.As(err, &base), errors.Is(err, fs.ErrNotExist):
 		return exitUsage
 	}
 	return exitFailed

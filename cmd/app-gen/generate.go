@@ -32,7 +32,10 @@ with =NAME:TAG after it where the manifests know the image by another name.
 With CURRENT the image travels as a deep delta over CURRENT, which must be on the
 device. If both are the same image, no content travels. NEW may be given again with
 another CURRENT: a device takes the delta whose base it has. With --full-fallback, a
-device that has no base takes the whole image. Without --image, app-gen takes the
+device that has no base takes the whole image. --base FILE.mender names an older
+release instead: each image is matched with the one it replaces there, by content,
+name or repository. Given several times, or with a directory, the artifact is for
+devices with any of these releases. Without --image, app-gen takes the
 images that the manifests use from their registries.
 
 Options of mender-artifact may follow after --: those that app-gen has too, and
@@ -45,7 +48,7 @@ blocked). It uses plain http only with insecure registries and with loopback.`
 
 const example = `  app-gen --application-name shop --artifact-name shop-2 --device-type gateway \
           --platform linux/arm/v7 --orchestrator docker-compose --manifests-dir shop/ \
-          --image mender:shop-1.mender,registry.example/shop/web:2 --output-path shop-2.mender`
+          --base shop-1.mender --output-path shop-2.mender`
 
 // genFlags are the options of app-gen as they are given.
 type genFlags struct {
@@ -93,6 +96,9 @@ func generateCommand() *cobra.Command {
 	fl.StringVarP(&f.o.Application.ManifestsDir, "manifests-dir", "m", "", "directory with the orchestrator's manifests, shipped as it is")
 	fl.StringVar(&f.o.Build.Output, "output-path", "app-artifact.mender", "artifact to write")
 	fl.StringArrayVarP(&f.images, "image", "i", nil, "[CURRENT,]NEW: image to ship (repeatable)")
+	fl.StringArrayVar(&f.o.Images.Releases.Paths, "base", nil, "older artifact that devices have, or a directory of them: each image becomes a delta over the one that it replaces (repeatable)")
+	fl.StringArrayVar(&f.o.Images.Releases.Dirs, "bases-from", nil, "directory of older artifacts, of which --last says how many are bases (repeatable)")
+	fl.IntVar(&f.o.Images.Releases.Last, "last", 0, "how many of the newest releases in --bases-from are bases (default: all)")
 	fl.BoolVar(&f.o.Images.DeepDelta, "deep-delta", false, "make deltas also without CURRENT: content that several images share travels once")
 	fl.BoolVar(&f.o.Images.Fallback, "full-fallback", false, "add the whole images, for devices that have no CURRENT")
 	fl.BoolVar(&f.o.Images.FilesOnly, "files-only", false, filesOnly)

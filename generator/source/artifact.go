@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/mender-app/mender-app/artifact"
+	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/artifact/mender"
 	"github.com/mender-app/mender-app/generator/metered"
 )
@@ -25,20 +26,48 @@ type olderImage struct {
 	file string // the image's archive; empty if the artifact has only a delta of it
 }
 
+// Held is an image in an older artifact.
+type Held struct {
+	URL    string
+	Digest image.Digest // of its config; an artifact of the shell app-gen may have another one
+}
+
+// Held lists the images that are in an artifact, whole or as deltas.
+func (o *Opener) Held(ctx context.Context, path string) ([]Held, error) {
+	a, err := o.older(ctx, path)
+	if err != nil {
+		return nil, err
+	}
+	var list []Held
+	for _, img := range a.images {
+		list = append(list, Held{img.info.URLNew, img.info.Digest})
+	}
+	return list, nil
+}
+
+// older reads an artifact, once.
+func (o *Opener) older(ctx context.Context, path string) (*older, error) {
+	if a := o.artifacts[path]; a != nil {
+		return a, nil
+	}
+	a, err := o.unpack(ctx, path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, &Error{Text: path + " does not exist", NotFound: true}
+	}
+	if err != nil {
+		return nil, &Error{Text: path, Err: err}
+	}
+	if o.artifacts == nil {
+		o.artifacts = map[string]*older{}
+	}
+	o.artifacts[path] = a
+	return a, nil
+}
+
 func (o *Opener) fromArtifact(ctx context.Context, s Spec, near string) (*Found, error) {
-	a := o.artifacts[s.Path]
-	if a == nil {
-		var err error
-		if a, err = o.unpack(ctx, s.Path); err != nil {
-			if errors.Is(err, fs.ErrNotExist) {
-				return nil, &Error{Text: s.Path + " does not exist", NotFound: true}
-			}
-			return nil, &Error{Text: s.Path, Err: err}
-		}
-		if o.artifacts == nil {
-			o.artifacts = map[string]*older{}
-		}
-		o.artifacts[s.Path] = a
+	a, err := o.older(ctx, s.Path)
+	if err != nil {
+		return nil, err
 	}
 	img, err := a.choose(s, near)
 	if err != nil {

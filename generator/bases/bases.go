@@ -1,0 +1,252 @@
+// Package bases finds the older releases that an artifact's deltas build on:
+// which files of a directory are releases of the application, which of them are
+// the newest, and which of a release's images each new image replaces.
+//
+// It reads the headers of artifacts, never their payloads.
+package bases
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/mender-app/mender-app/artifact"
+	"github.com/mender-app/mender-app/artifact/image"
+	"github.com/mender-app/mender-app/artifact/mender"
+	"github.com/mender-app/mender-app/artifact/version"
+	"github.com/mender-app/mender-app/generator/metered"
+	"github.com/mender-app/mender-app/generator/source"
+)
+
+// Options say which releases are looked for.
+type Options struct {
+	// Paths are artifacts, and directories of which every release counts.
+	Paths []string
+	// Dirs are directories of which the Last newest releases count; 0: all.
+	Dirs []string
+	Last int
+}
+
+// Any tells whether releases are asked for.
+func (o *Options) Any() bool { return len(o.Paths)+len(o.Dirs) > 0 }
+
+// Wanted is the release that is made, and what the older ones must fit.
+type Wanted struct {
+	Application string
+	Platform    image.Platform
+	Name        string // of the artifact
+	Output      string // the artifact that is written, which is no base of itself
+	VersionKey  string // of the provides; orders releases
+}
+
+// Release is an older release of the application.
+type Release struct {
+	Path     string
+	Version  string                    // what it provides; "" if it does not say
+	artifact string                    // its name
+	names    map[image.Digest][]string // of its images
+}
+
+// Error says which file cannot be a base, and what to do about it.
+type Error struct {
+	Text, Hint string
+	Err        error
+}
+
+func (e *Error) Error() string {
+	if e.Err != nil {
+		return e.Text + ": " + e.Err.Error()
+	}
+	return e.Text
+}
+
+func (e *Error) Unwrap() error { return e.Err }
+
+// Advice is the hint.
+func (e *Error) Advice() string { return e.Hint }
+
+// Find reads the headers of all releases that are asked for: those that are
+// named first, then those of the directories, the newest first. A file that is
+// named must be a release of the application for the platform. Of a directory,
+// other files are left out.
+func Find(ctx context.Context, o Options, w Wanted) ([]Release, error) {
+	var list []Release
+	add := func(more ...Release) {
+		for _, r := range more {
+			if !slices.ContainsFunc(list, func(have Release) bool { return same(have.Path, r.Path) }) {
+				list = append(list, r)
+			}
+		}
+	}
+	for _, path := range o.Paths {
+		path = strings.TrimPrefix(path, string(source.Artifact)+":")
+		info, err := os.Stat(path)
+		if err != nil {
+			return nil, &Error{Text: "--base " + path, Err: errors.Unwrap(err), Hint: "it is an older artifact of the application, or a directory of them"}
+		}
+		if info.IsDir() {
+			in, err := directory(ctx, path, w)
+			if err != nil {
+				return nil, err
+			}
+			add(in...)
+			continue
+		}
+		r, why, err := read(ctx, path, w)
+		if err == nil && why != "" {
+			err = errors.New(why)
+		}
+		if err != nil {
+			return nil, &Error{Text: "--base " + path, Err: err}
+		}
+		add(*r)
+	}
+	for _, dir := range o.Dirs {
+		in, err := directory(ctx, dir, w)
+		if err != nil {
+			return nil, err
+		}
+		if o.Last > 0 && len(in) > o.Last {
+			in = in[:o.Last]
+		}
+		add(in...)
+	}
+	return list, nil
+}
+
+// directory finds the releases in a directory, the newest first.
+func directory(ctx context.Context, dir string, w Wanted) ([]Release, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, &Error{Text: "releases in " + dir, Err: errors.Unwrap(err)}
+	}
+	var list []Release
+	left := ""
+	for _, e := range entries {
+		path := filepath.Join(dir, e.Name())
+		info, err := os.Stat(path)
+		if !strings.HasSuffix(path, ".mender") || err != nil || !info.Mode().IsRegular() || same(path, w.Output) {
+			continue
+		}
+		r, why, err := read(ctx, path, w)
+		switch {
+		case err != nil:
+			return nil, &Error{Text: path, Err: err, Hint: "take it out of the directory, or name the releases with --base"}
+		case why == "" && r.artifact == w.Name: // the one that is made now, of an earlier run
+		case why != "":
+			left = "; " + e.Name() + ": " + why
+		default:
+			list = append(list, *r)
+		}
+	}
+	if len(list) == 0 {
+		return nil, &Error{Text: fmt.Sprintf("%s has no release of %s for %s%s", dir, w.Application, w.Platform, left), Hint: "releases are files FILE.mender"}
+	}
+	newestFirst(list)
+	return list, nil
+}
+
+// read reads the header of an artifact. why says why it is not a base.
+func read(ctx context.Context, path string, w Wanted) (r *Release, why string, err error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, "", err
+	}
+	defer f.Close()
+	a, err := mender.NewReader(metered.Reader(ctx, f, func(int64) {}), mender.ReadOptions{})
+	if err != nil {
+		return nil, "", err
+	}
+	h := a.Header()
+	if h.PayloadType != mender.PayloadTypeApp {
+		return nil, fmt.Sprintf("its payload type is %q, not %q", h.PayloadType, mender.PayloadTypeApp), nil
+	}
+	m, _, err := artifact.ParseMetadata(h.MetaData)
+	if err != nil {
+		return nil, "", err
+	}
+	if m.ApplicationName != w.Application {
+		return nil, fmt.Sprintf("it is of the application %s, not %s", m.ApplicationName, w.Application), nil
+	}
+	if p, err := image.ParsePlatform(m.Platform); err == nil && w.Platform.Match(p) == image.NoFit {
+		return nil, fmt.Sprintf("it is for %s, not %s", m.Platform, w.Platform), nil
+	}
+	r = &Release{Path: path, Version: h.Provides[w.VersionKey], artifact: h.Name, names: map[image.Digest][]string{}}
+	for _, c := range m.Components {
+		r.names[c.Digest] = append(r.names[c.Digest], c.URL)
+	}
+	return r, "", nil
+}
+
+// newestFirst sorts releases by version. Versions of which one has no order, as
+// shop-10, are compared by their words and numbers.
+func newestFirst(list []Release) {
+	ordered := !slices.ContainsFunc(list, func(r Release) bool { return version.Check(r.Version) != nil })
+	slices.SortFunc(list, func(a, b Release) int {
+		if ordered {
+			if n, err := version.Compare(b.Version, a.Version); err == nil && n != 0 {
+				return n
+			}
+		}
+		return cmp.Or(compareWords(b.Version, a.Version), compareWords(b.Path, a.Path))
+	})
+}
+
+// compareWords compares texts, with the numbers in them by value.
+func compareWords(a, b string) int {
+	for a != "" && b != "" {
+		na, nb := digits(a), digits(b)
+		if na == 0 || nb == 0 {
+			if a[0] != b[0] {
+				return cmp.Compare(a[0], b[0])
+			}
+			a, b = a[1:], b[1:]
+			continue
+		}
+		x, y := strings.TrimLeft(a[:na], "0"), strings.TrimLeft(b[:nb], "0")
+		if n := cmp.Or(cmp.Compare(len(x), len(y)), cmp.Compare(x, y)); n != 0 {
+			return n
+		}
+		a, b = a[na:], b[nb:]
+	}
+	return cmp.Compare(len(a), len(b))
+}
+
+// digits is how many digits a text begins with.
+func digits(s string) int {
+	return len(s) - len(strings.TrimLeft(s, "0123456789"))
+}
+
+// Replaced finds the image of the release that a new image replaces: one of the
+// same content, else of the same name, else of the same repository. held are the
+// images in the artifact. It returns nil if there is none.
+func (r *Release) Replaced(held []source.Held, url string, digest image.Digest) *source.Held {
+	for _, fits := range []func(source.Held) bool{
+		func(h source.Held) bool { return h.Digest == digest },
+		func(h source.Held) bool { return r.named(h, source.Normal, url) },
+		func(h source.Held) bool { return r.named(h, source.Repository, url) },
+	} {
+		if i := slices.IndexFunc(held, fits); i >= 0 {
+			return &held[i]
+		}
+	}
+	return nil
+}
+
+// named tells whether one of the image's names has the same key as url.
+func (r *Release) named(h source.Held, key func(string) string, url string) bool {
+	names := append([]string{h.URL}, r.names[h.Digest]...)
+	return slices.ContainsFunc(names, func(n string) bool { return key(n) == key(url) })
+}
+
+// same tells whether two paths are of one file.
+func same(a, b string) bool {
+	x, err1 := os.Stat(a)
+	y, err2 := os.Stat(b)
+	return err1 == nil && err2 == nil && os.SameFile(x, y)
+}
