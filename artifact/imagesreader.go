@@ -12,6 +12,7 @@ import (
 	"github.com/mender-app/mender-app/artifact/digest"
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/artifact/internal/tarin"
+	"github.com/mender-app/mender-app/artifact/metered"
 )
 
 // ReadImages reads an images payload (tar, or tar.gz) and calls fn for each
@@ -212,29 +213,18 @@ func (r *imagesReader) hand(d *imageDir, content io.Reader) error {
 		return fmt.Errorf("images: %w: image %s: %w", ErrPayload, d.digest, err)
 	}
 	d.handed = true
-	body := &counted{r: content}
+	var n metered.Counter
+	body := io.TeeReader(content, &n)
 	if err := r.fn(info, body); err != nil {
 		return err
 	}
 	if _, err := io.Copy(io.Discard, body); err != nil {
 		return fmt.Errorf("images: %w", err)
 	}
-	if body.n != d.size {
-		return fmt.Errorf("images: %w: image %s: %d bytes, %d were announced", ErrPayload, d.digest, body.n, d.size)
+	if int64(n) != d.size {
+		return fmt.Errorf("images: %w: image %s: %d bytes, %d were announced", ErrPayload, d.digest, n, d.size)
 	}
 	return nil
-}
-
-// counted counts what is read of a content.
-type counted struct {
-	r io.Reader
-	n int64
-}
-
-func (c *counted) Read(p []byte) (int, error) {
-	n, err := c.r.Read(p)
-	c.n += int64(n)
-	return n, err
 }
 
 // info puts together what the texts say.

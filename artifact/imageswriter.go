@@ -9,6 +9,7 @@ import (
 	"github.com/klauspost/compress/gzip"
 
 	"github.com/mender-app/mender-app/artifact/image"
+	"github.com/mender-app/mender-app/artifact/metered"
 )
 
 // ImagesWriter writes an images payload.
@@ -155,7 +156,7 @@ func (iw *ImagesWriter) Close() error {
 func (iw *ImagesWriter) Sent() []int64 {
 	sent := make([]int64, len(iw.gz.starts))
 	for i, start := range iw.gz.starts {
-		end := iw.gz.w.n
+		end := int64(iw.gz.sent)
 		if i+1 < len(sent) {
 			end = iw.gz.starts[i+1]
 		}
@@ -171,7 +172,8 @@ func (iw *ImagesWriter) UnpackedSize() int64 { return iw.gz.n }
 // members writes gzip, one member of it after the other, each with its own
 // level; readers see one stream. The headers have no name and no time.
 type members struct {
-	w     *counter
+	w     io.Writer
+	sent  metered.Counter // bytes written to w
 	gz    *gzip.Writer
 	level int
 	n     int64 // bytes written, uncompressed
@@ -183,7 +185,11 @@ type members struct {
 	in, out int64
 }
 
-func newMembers(w io.Writer) *members { return &members{w: &counter{w: w}} }
+func newMembers(w io.Writer) *members {
+	m := new(members)
+	m.w = io.MultiWriter(w, &m.sent)
+	return m
+}
 
 // next makes what is written from now on have this level.
 func (m *members) next(level int) (err error) {
@@ -232,29 +238,18 @@ func (m *members) mark() { m.marks = append(m.marks, m.n) }
 // settle finds the compressed offsets of the marks before end, if the
 // compressor has written something since the last call.
 func (m *members) settle(end int64) {
-	if m.w.n == m.out {
+	sent := int64(m.sent)
+	if sent == m.out {
 		return
 	}
 	for len(m.marks) > 0 && m.marks[0] < end {
-		at := m.w.n
+		at := sent
 		if m.marks[0] < m.n {
-			at = m.out + int64(float64(m.w.n-m.out)*float64(m.marks[0]-m.in)/float64(m.n-m.in))
+			at = m.out + int64(float64(sent-m.out)*float64(m.marks[0]-m.in)/float64(m.n-m.in))
 		}
 		m.starts, m.marks = append(m.starts, at), m.marks[1:]
 	}
-	m.in, m.out = m.n, m.w.n
-}
-
-// counter counts what it passes on.
-type counter struct {
-	w io.Writer
-	n int64
-}
-
-func (c *counter) Write(p []byte) (int, error) {
-	n, err := c.w.Write(p)
-	c.n += int64(n)
-	return n, err
+	m.in, m.out = m.n, sent
 }
 
 func fileHeader(name string, size int64) *tar.Header {

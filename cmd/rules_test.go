@@ -33,15 +33,16 @@ type room struct {
 var rooms = []room{
 	{dir: "store/durable"},
 	{dir: "store", own: []string{"store/durable", "artifact/digest", "artifact/names"}},
-	{dir: "artifact", own: []string{"artifact/digest", "artifact/image", "artifact/names"}, others: []string{"github.com/klauspost/compress"}},
+	{dir: "artifact", own: []string{"artifact/digest", "artifact/metered", "artifact/image", "artifact/names"}, others: []string{"github.com/klauspost/compress"}},
 	{dir: "artifact/statement", own: []string{"artifact", "artifact/digest", "artifact/mender", "artifact/names"}},
 	{dir: "artifact/mender", others: []string{"github.com/klauspost/compress"}},
 	{dir: "artifact/digest"},
 	{dir: "artifact/image", own: []string{"artifact/digest"}, others: []string{"github.com/klauspost/compress"}},
+	{dir: "artifact/metered"},
 	{dir: "artifact/names"},
 	{dir: "artifact/version", others: []string{"github.com/Masterminds/semver"}},
 	{dir: "delta", own: []string{"artifact/digest"}}, // the nouns
-	{dir: "delta/encoder", own: []string{"artifact/digest", "delta", "delta/decoder", "delta/tarstore", "delta/deflate", "delta/elf"}},
+	{dir: "delta/encoder", own: []string{"artifact/digest", "artifact/metered", "delta", "delta/decoder", "delta/tarstore", "delta/deflate", "delta/elf"}},
 	{dir: "delta/decoder", own: []string{"delta", "delta/deflate"}},
 	{dir: "delta/tarstore", own: []string{"delta"}},
 	{dir: "delta/internal", own: []string{"artifact/digest", "delta", "delta/deflate", "delta/elf"}, others: []string{"github.com/klauspost/compress"}},
@@ -54,7 +55,7 @@ var rooms = []room{
 	{dir: "submodules/conformance", own: []string{"submodules"}, others: []string{"github.com/stretchr/testify"}},
 	{
 		dir: "submodules/imagestore",
-		own: []string{"artifact/digest", "submodules", "delta/...", "artifact/image", "store/durable"},
+		own: []string{"artifact/digest", "artifact/metered", "submodules", "delta/...", "artifact/image", "store/durable"},
 		others: []string{
 			"github.com/docker/docker/client", "github.com/docker/docker/api", "github.com/containerd",
 			"github.com/opencontainers", "github.com/vbatts/tar-split", "github.com/klauspost/compress",

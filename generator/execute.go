@@ -10,10 +10,10 @@ import (
 
 	"github.com/mender-app/mender-app/artifact"
 	"github.com/mender-app/mender-app/artifact/image"
+	"github.com/mender-app/mender-app/artifact/metered"
 	"github.com/mender-app/mender-app/delta"
 	"github.com/mender-app/mender-app/delta/encoder"
 	"github.com/mender-app/mender-app/generator/manifests"
-	"github.com/mender-app/mender-app/generator/metered"
 	"github.com/mender-app/mender-app/generator/source"
 )
 

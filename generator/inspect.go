@@ -15,10 +15,10 @@ import (
 	"github.com/mender-app/mender-app/artifact/digest"
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/artifact/mender"
+	"github.com/mender-app/mender-app/artifact/metered"
 	"github.com/mender-app/mender-app/delta"
 	"github.com/mender-app/mender-app/delta/decoder"
 	"github.com/mender-app/mender-app/generator/manifests"
-	"github.com/mender-app/mender-app/generator/metered"
 )
 
 // Description is what an App Artifact holds, read from the file itself.
@@ -125,7 +125,7 @@ func Inspect(ctx context.Context, path string, keys []crypto.PublicKey, tempDir 
 	if err != nil {
 		return nil, err
 	}
-	r, err := mender.NewReader(metered.Reader(ctx, f, func(int64) {}), mender.ReadOptions{PublicKeys: keys})
+	r, err := mender.NewReader(metered.Reader(ctx, f, nil), mender.ReadOptions{PublicKeys: keys})
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/klauspost/compress/gzip"
 
 	"github.com/mender-app/mender-app/artifact/image"
-	"github.com/mender-app/mender-app/generator/metered"
+	"github.com/mender-app/mender-app/artifact/metered"
 	"github.com/mender-app/mender-app/generator/source"
 )
 

@@ -15,10 +15,10 @@ import (
 	"github.com/mender-app/mender-app/artifact"
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/artifact/mender"
+	"github.com/mender-app/mender-app/artifact/metered"
 	"github.com/mender-app/mender-app/delta"
 	"github.com/mender-app/mender-app/delta/decoder"
 	"github.com/mender-app/mender-app/generator/inventory"
-	"github.com/mender-app/mender-app/generator/metered"
 	"github.com/mender-app/mender-app/generator/source"
 )
 
@@ -47,7 +47,7 @@ func (h *byHand) readRelease(path string) (*release, error) {
 		return nil, err
 	}
 	defer f.Close()
-	r, err := mender.NewReader(metered.Reader(h.ctx, f, func(int64) {}), mender.ReadOptions{})
+	r, err := mender.NewReader(metered.Reader(h.ctx, f, nil), mender.ReadOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}

@@ -12,7 +12,7 @@ import (
 
 	"github.com/mender-app/mender-app/artifact"
 	"github.com/mender-app/mender-app/artifact/mender"
-	"github.com/mender-app/mender-app/generator/metered"
+	"github.com/mender-app/mender-app/artifact/metered"
 )
 
 // write makes the artifact beside the output path and moves it there when it

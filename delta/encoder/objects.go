@@ -9,6 +9,7 @@ import (
 	"os"
 
 	"github.com/mender-app/mender-app/artifact/digest"
+	"github.com/mender-app/mender-app/artifact/metered"
 	"github.com/mender-app/mender-app/delta"
 	"github.com/mender-app/mender-app/delta/internal/tarheader"
 )
@@ -46,7 +47,7 @@ func openObject(ctx context.Context, o delta.Object, image, temp string) (*objec
 	if ra, ok := rc.(io.ReaderAt); ok {
 		h.r = ra
 		h.closers = append(h.closers, rc.Close)
-		n, err = io.Copy(sum, &ctxReader{ctx, io.NewSectionReader(ra, 0, 1<<62)})
+		n, err = io.Copy(sum, metered.Reader(ctx, io.NewSectionReader(ra, 0, 1<<62), nil))
 	} else {
 		f, ferr := os.CreateTemp(temp, "delta-*")
 		if ferr != nil {
@@ -55,7 +56,7 @@ func openObject(ctx context.Context, o delta.Object, image, temp string) (*objec
 		}
 		h.r = f
 		h.closers = append(h.closers, f.Close, func() error { return os.Remove(f.Name()) })
-		n, err = io.Copy(io.MultiWriter(f, sum), &ctxReader{ctx, rc})
+		n, err = io.Copy(io.MultiWriter(f, sum), metered.Reader(ctx, rc, nil))
 		err = errors.Join(err, rc.Close())
 	}
 	if err == nil && n != o.Size {
@@ -91,18 +92,6 @@ func openObject(ctx context.Context, o delta.Object, image, temp string) (*objec
 func (h *object) raw(m *tarheader.Member, next int64) ([]byte, error) {
 	b := make([]byte, m.Off-next)
 	return b, readFull(h.r, b, next)
-}
-
-type ctxReader struct {
-	ctx context.Context
-	r   io.Reader
-}
-
-func (c *ctxReader) Read(b []byte) (int, error) {
-	if err := c.ctx.Err(); err != nil {
-		return 0, err
-	}
-	return c.r.Read(b)
 }
 
 // readFull reads all of b at an offset.

@@ -6,6 +6,7 @@ import (
 	"io"
 	"sort"
 
+	"github.com/mender-app/mender-app/artifact/metered"
 	"github.com/mender-app/mender-app/delta/internal/codec"
 	"github.com/mender-app/mender-app/delta/internal/script"
 	"github.com/mender-app/mender-app/delta/internal/tarheader"
@@ -196,7 +197,7 @@ func (t *target) weigh() error {
 	if err != nil {
 		return err
 	}
-	var n countWriter
+	var n metered.Counter
 	z.Reset(&n)
 	if _, err := z.Write(b); err != nil {
 		return err
@@ -206,11 +207,4 @@ func (t *target) weigh() error {
 	}
 	t.dense = t.Size > 256 && int64(n) > t.Size-t.Size/32
 	return nil
-}
-
-type countWriter int64
-
-func (c *countWriter) Write(b []byte) (int, error) {
-	*c += countWriter(len(b))
-	return len(b), nil
 }

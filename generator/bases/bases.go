@@ -18,8 +18,8 @@ import (
 	"github.com/mender-app/mender-app/artifact"
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/artifact/mender"
+	"github.com/mender-app/mender-app/artifact/metered"
 	"github.com/mender-app/mender-app/artifact/version"
-	"github.com/mender-app/mender-app/generator/metered"
 	"github.com/mender-app/mender-app/generator/source"
 )
 

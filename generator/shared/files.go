@@ -15,7 +15,7 @@ import (
 
 	"github.com/mender-app/mender-app/artifact/digest"
 	"github.com/mender-app/mender-app/artifact/image"
-	"github.com/mender-app/mender-app/generator/metered"
+	"github.com/mender-app/mender-app/artifact/metered"
 )
 
 // file is a regular file of an image.

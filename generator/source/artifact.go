@@ -12,7 +12,7 @@ import (
 	"github.com/mender-app/mender-app/artifact"
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/artifact/mender"
-	"github.com/mender-app/mender-app/generator/metered"
+	"github.com/mender-app/mender-app/artifact/metered"
 )
 
 // older is an App Artifact that serves as a source of images.

@@ -18,7 +18,7 @@ import (
 	"time"
 
 	"github.com/mender-app/mender-app/artifact/image"
-	"github.com/mender-app/mender-app/generator/metered"
+	"github.com/mender-app/mender-app/artifact/metered"
 )
 
 // dockerAPI makes the few calls of the Docker Engine API that are needed here.

@@ -22,7 +22,7 @@ import (
 
 	"github.com/mender-app/mender-app/artifact/digest"
 	"github.com/mender-app/mender-app/artifact/image"
-	"github.com/mender-app/mender-app/generator/metered"
+	"github.com/mender-app/mender-app/artifact/metered"
 )
 
 // parallel is how many layers are fetched at one time, as Docker does it.

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/mender-app/mender-app/artifact/image"
+	"github.com/mender-app/mender-app/artifact/metered"
 	"github.com/mender-app/mender-app/store/durable"
 	"github.com/mender-app/mender-app/submodules"
 )
@@ -133,7 +134,7 @@ func (s RepairDir) keep(ctx context.Context, d image.Digest, l *image.Layer) err
 	if err != nil {
 		return err
 	}
-	_, err = io.Copy(f, Stopping{ctx, r})
+	_, err = io.Copy(f, metered.Reader(ctx, r, nil))
 	if cerr := f.Close(); err == nil {
 		err = cerr
 	}
@@ -224,17 +225,4 @@ func (s *Source) Lost(app, name, what string) error {
 		next = "the artifact that was given does not carry it whole; " + next
 	}
 	return submodules.Mark(fmt.Errorf("%s cannot be repaired with what is on this device, and nothing was changed: %s; %s", name, what, next), submodules.ErrContent)
-}
-
-// Stopping is a reader that ends with its context.
-type Stopping struct {
-	Ctx context.Context
-	R   io.Reader
-}
-
-func (s Stopping) Read(p []byte) (int, error) {
-	if err := s.Ctx.Err(); err != nil {
-		return 0, err
-	}
-	return s.R.Read(p)
 }

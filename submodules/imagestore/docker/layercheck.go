@@ -17,6 +17,7 @@ import (
 
 	"github.com/mender-app/mender-app/artifact/digest"
 	"github.com/mender-app/mender-app/artifact/image"
+	"github.com/mender-app/mender-app/artifact/metered"
 	"github.com/mender-app/mender-app/submodules/imagestore"
 )
 
@@ -224,7 +225,7 @@ func checkContainerdLayer(ctx context.Context, dirs contentDirs, at *snapshots, 
 				return err
 			}
 		}
-		_, err = io.Copy(io.Discard, imagestore.Stopping{Ctx: ctx, R: r})
+		_, err = io.Copy(io.Discard, metered.Reader(ctx, r, nil))
 	}
 	switch {
 	case ctx.Err() != nil:
