@@ -39,6 +39,11 @@ type State struct {
 	Kept []string `json:"kept,omitempty"`
 	// Deployment is the one under way; nil for none.
 	Deployment *Deployment `json:"deployment,omitempty"`
+	// Stopped: an operator has stopped the current release.
+	Stopped bool `json:"stopped,omitempty"`
+	// Purge: the application is being removed, "keep-data" or "data" with what
+	// it has stored; "" otherwise.
+	Purge string `json:"purge,omitempty"`
 
 	extra extra
 }

@@ -35,6 +35,7 @@ const (
 	StatusInstalled  = "installed"   // committed
 	StatusRolledBack = "rolled-back" // undone; the previous release runs
 	StatusRefused    = "refused"     // refused before anything was changed
+	StatusPurged     = "purged"      // an operator removed the application
 	StatusFailed     = "failed"      // the rollback failed; the previous release may not run
 )
 

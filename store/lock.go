@@ -50,3 +50,6 @@ func (s *Store) Lock(ctx context.Context, who string) (release func(), err error
 // missing, and keeps other users out of it: who can open a lock file can hold
 // it. It needs no lock.
 func (s *Store) Protect() error { return durable.PrivateDir(s.meta("")) }
+
+// Busy tells whether another process has the lock, as far as this user can see.
+func (s *Store) Busy() bool { return durable.Held(s.meta(lockFile)) }

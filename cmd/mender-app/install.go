@@ -207,20 +207,27 @@ func (p *program) commitCommand() *cobra.Command {
 
 func (p *program) rollbackCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:   "rollback [APP]",
+		Use:   "rollback [APP [RELEASE]]",
 		Short: "Undo the installed update, or go back to the release that was kept",
 		Long: `Without APP, undoes the update that "mender-app install" brought and that has not
-been committed. With APP, starts the kept release of that application again,
-however long ago it was replaced; the release that runs now is kept instead. The
-Mender server does not learn of that.`,
-		Example: "  mender-app rollback\n  mender-app rollback shop",
-		Args:    args(cobra.MaximumNArgs(1)),
+been committed. With APP, starts the newest kept release of that application
+again, however long ago it was replaced; the release that runs now is kept instead.
+RELEASE is another kept one: its name, its number or its artifact's name, as
+"mender-app releases APP" shows them. The Mender server does not learn of that.`,
+		Example:           "  mender-app rollback\n  mender-app rollback shop\n  mender-app rollback shop 3",
+		Args:              args(cobra.MaximumNArgs(2)),
+		ValidArgsFunction: completeKept,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 1 {
-				r, err := p.engine().GoBack(cmd.Context(), args[0])
+			if len(args) > 0 {
+				which := ""
+				if len(args) == 2 {
+					which = args[1]
+				}
+				r, err := p.engine().GoBack(cmd.Context(), args[0], which)
 				if err != nil {
 					return err
 				}
+				p.warnOfClient()
 				return p.said(map[string]string{"application": args[0], "release": r.ID, "artifact_name": r.ArtifactName},
 					"%s runs release %s (%s) again", args[0], r.ID, r.ArtifactName)
 			}

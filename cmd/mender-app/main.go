@@ -88,6 +88,7 @@ module as the client does.
 	root.AddCommand(
 		p.installCommand(), p.commitCommand(), p.rollbackCommand(), p.resumeCommand(),
 		p.listCommand(), p.showCommand(), p.releasesCommand(), p.historyCommand(), p.verifyCommand(),
+		p.healthCommand(), p.stopCommand(), p.startCommand(), p.purgeCommand(),
 		p.versionCommand(),
 	)
 	return root

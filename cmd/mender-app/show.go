@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mender-app/mender-app/cmd/internal/device"
+	"github.com/mender-app/mender-app/modules/deploy"
 	"github.com/mender-app/mender-app/store"
 )
 
@@ -65,14 +66,36 @@ type application struct {
 	Problem      string            `json:"problem,omitempty"`
 }
 
-// The states of an application in list and show, beside the phases of an open
-// deployment.
+// The states of an application in list and show.
 const (
-	stateInstalled = "installed"
-	stateLegacy    = "not adopted" // the shell reference installed it
-	stateDamaged   = "damaged"
-	stateFailed    = "not installed" // its first installation failed
+	stateInstalled   = "installed"
+	stateStopped     = "stopped"
+	stateUpdating    = "updating" // a call is at work
+	stateLoaded      = "waits for its installation"
+	stateWaiting     = "waits for its commit"
+	stateCommitted   = "waits for its cleanup"
+	stateInterrupted = "interrupted" // mender-app resume ends it
+	statePurging     = "being removed"
+	stateLegacy      = "not adopted" // the shell reference installed it
+	stateDamaged     = "damaged"
+	stateFailed      = "not installed" // its first installation failed
 )
+
+// deploymentState is the state of an application with an open deployment.
+func (p *program) deploymentState(s *store.Store, d *store.Deployment) string {
+	switch deploy.Phase(d.Phase) {
+	case deploy.Loaded:
+		return stateLoaded
+	case deploy.Installed:
+		return stateWaiting
+	case deploy.Committed:
+		return stateCommitted
+	}
+	if s.Busy() {
+		return stateUpdating
+	}
+	return stateInterrupted
+}
 
 func (p *program) application(s *store.Store, name string) (*application, error) {
 	out := &application{Name: name}
@@ -91,9 +114,16 @@ func (p *program) application(s *store.Store, name string) (*application, error)
 	}
 	out.Kept, out.Deployment, out.Release = a.Kept, a.Deployment, a.Current
 	switch {
+	case a.Purge != "":
+		out.State, out.Problem = statePurging, "run mender-app purge "+name+" again"
 	case a.Deployment != nil:
-		out.State = a.Deployment.Phase
+		out.State = p.deploymentState(s, a.Deployment)
 		out.Problem = a.Deployment.Error
+		if out.State == stateInterrupted && out.Problem == "" {
+			out.Problem = "run mender-app resume"
+		}
+	case a.Current != "" && a.Stopped:
+		out.State = stateStopped
 	case a.Current != "":
 		out.State = stateInstalled
 	default:
@@ -150,6 +180,22 @@ func completeApps(*cobra.Command, []string, string) ([]string, cobra.ShellCompDi
 	}
 	names, _ := store.At(c.Store).Apps()
 	return names, cobra.ShellCompDirectiveNoFileComp
+}
+
+// completeKept completes an application, and then one of its kept releases.
+func completeKept(cmd *cobra.Command, args []string, to string) ([]string, cobra.ShellCompDirective) {
+	if len(args) == 0 {
+		return completeApps(cmd, args, to)
+	}
+	c, err := device.Load()
+	if err != nil || len(args) > 1 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	a, err := store.At(c.Store).App(args[0])
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	return a.Kept, cobra.ShellCompDirectiveNoFileComp
 }
 
 func (p *program) showCommand() *cobra.Command {
@@ -271,13 +317,13 @@ func (p *program) historyCommand() *cobra.Command {
 		Use:   "history APP",
 		Short: "List what was deployed of an application, the newest first",
 		Long: `Lists the deployments of an application that have ended, the newest first, also
-when the application is gone. Their status is installed, rolled-back, refused or
-failed.`,
+when the application is gone. Their status is installed, rolled-back, refused,
+failed or purged.`,
 		Example:           "  mender-app history shop --limit 5\n  mender-app history shop --status rolled-back --json",
 		Args:              args(cobra.ExactArgs(1)),
 		ValidArgsFunction: completeApps,
 		RunE: func(_ *cobra.Command, args []string) error {
-			all := []string{store.StatusInstalled, store.StatusRolledBack, store.StatusRefused, store.StatusFailed}
+			all := []string{store.StatusInstalled, store.StatusRolledBack, store.StatusRefused, store.StatusFailed, store.StatusPurged}
 			if status != "" && !slices.Contains(all, status) {
 				return fmt.Errorf("%w: --status %s is none of %v", device.ErrUsage, status, all)
 			}

@@ -132,9 +132,11 @@ func (e *Engine) revert(ctx context.Context, a *store.App) error {
 		return fmt.Errorf("the release before did not come back: %w", err)
 	}
 	if failed, err := a.Release(d.To); err == nil {
-		return e.restoreNames(ctx, a, failed, t.r)
+		if err := e.restoreNames(ctx, a, failed, t.r); err != nil {
+			return err
+		}
 	}
-	return nil
+	return t.stayStopped(ctx)
 }
 
 func (e *Engine) revertFirst(ctx context.Context, a *store.App) error {

@@ -272,6 +272,7 @@ func (g *rig) runs(t tb, app string, want *release) {
 	}
 	require.True(t, up, "nothing runs")
 	require.False(t, run.mixed, "a mix runs")
+	require.False(t, run.stopped, "it is stopped")
 	require.Equal(t, want.compose(), run.compose)
 	require.Equal(t, want.digests(), run.digests)
 	for _, d := range strings.Fields(run.digests) {

@@ -147,6 +147,15 @@ func (e *Engine) settle(ctx context.Context, installed, incoming string) error {
 			e.Log.Error("the application cannot be read", "app", name, "error", err)
 			continue
 		}
+		if a.Purge != "" {
+			if err := e.finishPurge(ctx, a); err != nil {
+				if name == incoming || ctx.Err() != nil {
+					return err
+				}
+				e.Log.Error("an interrupted purge could not be ended", "app", name, "error", err)
+			}
+			continue
+		}
 		if a.Deployment == nil {
 			e.tidy(ctx, a)
 			continue

@@ -55,6 +55,8 @@ type Orchestrator interface {
 	Rollback(ctx context.Context, r submodules.Request) error
 	Purge(ctx context.Context, r submodules.Request) error
 	Stop(ctx context.Context, r submodules.Request) error
+	Start(ctx context.Context, r submodules.Request) error
+	Alive(ctx context.Context, r submodules.Request) (bool, error)
 	Healthy(ctx context.Context, r submodules.Request) (bool, error)
 	Reqs(ctx context.Context, r submodules.Request) ([]submodules.Requirement, error)
 	Verify(ctx context.Context, r submodules.Request) ([]string, error)
@@ -317,7 +319,7 @@ func (e *Engine) act(ctx context.Context, a *store.App, step Action) error {
 		if d.From != "" {
 			kept = slices.Insert(kept, 0, d.From)
 		}
-		a.Current, a.Kept = d.To, kept
+		a.Current, a.Kept, a.Stopped = d.To, kept, false
 		return e.enter(a, Committed)
 	case enterCleaning:
 		return e.enter(a, Cleaning)

@@ -94,7 +94,7 @@ func Example() {
 			}
 		}
 	}
-	back, err := engine.GoBack(ctx, "shop")
+	back, err := engine.GoBack(ctx, "shop", "")
 	if err != nil {
 		fmt.Println(err)
 		return

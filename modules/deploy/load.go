@@ -12,6 +12,7 @@ import (
 	"github.com/mender-app/mender-app/artifact"
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/modules"
+	"github.com/mender-app/mender-app/modules/deploy/space"
 	"github.com/mender-app/mender-app/store"
 	"github.com/mender-app/mender-app/store/durable"
 	"github.com/mender-app/mender-app/submodules"
@@ -103,7 +104,7 @@ func (l *loader) images(ctx context.Context, r io.Reader) error {
 		return err
 	}
 	defer os.RemoveAll(tmp)
-	room, err := spoolRoom(tmp, freeBytes)
+	room, err := space.Room(tmp, space.Free)
 	if err != nil {
 		return err
 	}
@@ -319,13 +320,13 @@ func (l *loader) identify(info artifact.ImageInfo) (names []store.Component, bas
 // spool writes content of the given size to a temporary file, if there is enough
 // space.
 func spool(path string, content io.Reader, size int64) error {
-	room, err := spoolRoom(filepath.Dir(path), freeBytes)
+	room, err := space.Room(filepath.Dir(path), space.Free)
 	if err != nil {
 		return err
 	}
 	if size > room {
 		return fmt.Errorf("not enough space on the file system of %s: the image takes %s and %s may be used: free some and try again",
-			filepath.Dir(path), human(size), human(room))
+			filepath.Dir(path), space.Human(size), space.Human(room))
 	}
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {

@@ -47,7 +47,7 @@ func TestRefuseOlder(t *testing.T) {
 			require.NoError(t, cl.install(g.newTree(t, version("shop-b", c.next))))
 			require.NoError(t, cl.commit())
 			g.refuseOlder = true
-			to, err := g.engine().GoBack(t.Context(), "shop")
+			to, err := g.engine().GoBack(t.Context(), "shop", "")
 			require.NoError(t, err)
 			require.Equal(t, c.installed, to.Version)
 		})

@@ -18,11 +18,12 @@ var ErrOpen = errors.New("a deployment is under way")
 // ErrNoWayBack: no older release is kept.
 var ErrNoWayBack = errors.New("no older release is kept")
 
-// GoBack starts and commits the newest kept release of an application, and keeps
-// the release that it replaces. A deployment of the application must not be open.
+// GoBack starts and commits a kept release of an application, and keeps the
+// release that it replaces. The kept release is given by its name, its number or
+// its artifact's name; "" is the newest. A deployment of the application must not be open.
 // If the kept release does not become healthy, the one that ran is started again,
 // and the error says so.
-func (e *Engine) GoBack(ctx context.Context, name string) (to *store.Release, err error) {
+func (e *Engine) GoBack(ctx context.Context, name, which string) (to *store.Release, err error) {
 	release, err := e.lock(ctx, "rollback of "+name)
 	if err != nil {
 		return nil, err
@@ -35,10 +36,11 @@ func (e *Engine) GoBack(ctx context.Context, name string) (to *store.Release, er
 	if a.Deployment != nil {
 		return nil, fmt.Errorf("%w: %s is %s", ErrOpen, a.Deployment.ArtifactName, a.Deployment.Phase)
 	}
-	if len(a.Kept) == 0 {
-		return nil, fmt.Errorf("%w of %s; install an older artifact", ErrNoWayBack, name)
+	id, err := e.kept(a, which)
+	if err != nil {
+		return nil, err
 	}
-	t, err := e.target(ctx, a, a.Kept[0])
+	t, err := e.target(ctx, a, id)
 	if err != nil {
 		return nil, err
 	}
@@ -130,7 +132,9 @@ func (e *Engine) Resume(ctx context.Context, driver, installed string) ([]Resume
 			continue
 		}
 		if a.Deployment == nil {
-			e.tidy(ctx, a)
+			if err := e.resumeIdle(ctx, a); err != nil {
+				out = append(out, Resumed{App: name, Err: err})
+			}
 			continue
 		}
 		r := Resumed{App: name, Phase: phaseOf(a)}
@@ -149,4 +153,21 @@ func (e *Engine) Resume(ctx context.Context, driver, installed string) ([]Resume
 		out = append(out, r)
 	}
 	return out, nil
+}
+
+// resumeIdle ends a purge, removes what an earlier call left, and stops what an
+// operator had stopped and the restart of the machine started.
+func (e *Engine) resumeIdle(ctx context.Context, a *store.App) error {
+	if a.Purge != "" {
+		return e.finishPurge(ctx, a)
+	}
+	e.tidy(ctx, a)
+	if !a.Stopped {
+		return nil
+	}
+	t, err := e.target(ctx, a, a.Current)
+	if err != nil {
+		return err
+	}
+	return t.stop(ctx)
 }

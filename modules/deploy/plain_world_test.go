@@ -15,6 +15,7 @@ import (
 	"github.com/mender-app/mender-app/artifact"
 	"github.com/mender-app/mender-app/artifact/digest"
 	"github.com/mender-app/mender-app/modules"
+	"github.com/mender-app/mender-app/modules/deploy/space"
 	"github.com/mender-app/mender-app/store"
 	"github.com/mender-app/mender-app/store/durable"
 	"github.com/mender-app/mender-app/submodules"
@@ -214,7 +215,7 @@ func TestPlainSubmoduleGoesBack(t *testing.T) {
 
 	// Days later, and forward again.
 	for _, want := range []release{v1, v2, v1} {
-		r, err := g.engine().GoBack(t.Context(), "shop")
+		r, err := g.engine().GoBack(t.Context(), "shop", "")
 		require.NoError(t, err)
 		require.Equal(t, want.name, r.ArtifactName)
 		g.runs(t, "shop", &want)
@@ -276,7 +277,7 @@ func TestPlainNoSpaceForCopies(t *testing.T) {
 	require.NoError(t, a.PutRelease(&store.Release{ID: "2-shop-2", Orchestrator: "fake"}))
 	tg, err := e.target(t.Context(), a, "2-shop-2")
 	require.NoError(t, err)
-	free, _, err := freeBytes(g.dir)
+	free, _, err := space.Free(g.dir)
 	require.NoError(t, err)
 	m.Sizes = &artifact.Sizes{Temp: free}
 	require.ErrorContains(t, tg.copyForDownload(t.Context(), m), "with copies of the components")

@@ -152,9 +152,9 @@ func TestDependentsAreKept(t *testing.T) {
 	g.runs(t, "db", &two)
 
 	// A rollback that somebody asks for is not refused.
-	_, err = g.engine().GoBack(t.Context(), "shop")
+	_, err = g.engine().GoBack(t.Context(), "shop", "")
 	require.ErrorIs(t, err, ErrNoWayBack)
-	_, err = g.engine().GoBack(t.Context(), "db")
+	_, err = g.engine().GoBack(t.Context(), "db", "")
 	require.NoError(t, err)
 	g.runs(t, "db", &one)
 }

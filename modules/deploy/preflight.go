@@ -4,18 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
-	"math"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/mender-app/mender-app/artifact"
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/artifact/version"
+	"github.com/mender-app/mender-app/modules/deploy/space"
 	"github.com/mender-app/mender-app/store"
 	"github.com/mender-app/mender-app/submodules"
 )
@@ -192,19 +188,6 @@ func (t *target) checkBases(ctx context.Context, m *artifact.Metadata) error {
 	return nil
 }
 
-// The margin of free space beyond what the metadata announces: 5 % and 16 MiB,
-// for the journal, logs and rounding by file systems.
-const (
-	marginPart  = 20
-	marginBytes = 16 << 20
-)
-
-// need is the space that a file system must have free.
-type need struct {
-	dir   string
-	bytes int64
-}
-
 // checkSpace compares the sizes in the metadata with the free space.
 func (t *target) checkSpace(ctx context.Context, m *artifact.Metadata) error {
 	if m.Sizes == nil {
@@ -220,11 +203,14 @@ func (t *target) checkSpace(ctx context.Context, m *artifact.Metadata) error {
 		seen[c.Digest] = true
 	}
 	temp += largest
-	needs := []need{{existing(t.e.Store.Dir()), temp + m.Sizes.Manifests}}
+	needs := []space.Need{{Dir: space.Existing(t.e.Store.Dir()), Bytes: temp + m.Sizes.Manifests}}
 	if dir := t.dataRoot(ctx); dir != "" {
-		needs = append(needs, need{existing(dir), m.Sizes.Engine})
+		needs = append(needs, space.Need{Dir: space.Existing(dir), Bytes: m.Sizes.Engine})
 	}
-	return checkFree(needs, freeBytes)
+	if err := space.Check(needs, space.Free); err != nil {
+		return unfit("%w", err)
+	}
+	return nil
 }
 
 // dataRoot is where the engine keeps its images; "" if that is unknown or not on
@@ -243,89 +229,4 @@ func (t *target) dataRoot(ctx context.Context) string {
 		return ""
 	}
 	return dirs[0]
-}
-
-// freeBytes returns the space that is free for root in a directory's file
-// system, and the file system's number.
-func freeBytes(dir string) (free int64, dev uint64, err error) {
-	var st unix.Statfs_t
-	if err := unix.Statfs(dir, &st); err != nil {
-		return 0, 0, &fs.PathError{Op: "statfs", Path: dir, Err: err}
-	}
-	var fi unix.Stat_t
-	if err := unix.Stat(dir, &fi); err != nil {
-		return 0, 0, &fs.PathError{Op: "stat", Path: dir, Err: err}
-	}
-	return int64(st.Bavail) * int64(st.Bsize), uint64(fi.Dev), nil // their types depend on the machine
-}
-
-// spoolRoom returns how many bytes may be written to a directory where the
-// metadata announces no sizes: the free space minus the margin, at least 1.
-func spoolRoom(dir string, free func(dir string) (int64, uint64, error)) (int64, error) {
-	have, _, err := free(dir)
-	if err != nil {
-		return 0, err
-	}
-	room := have - marginBytes
-	return max(1, room-room/(marginPart+1)), nil
-}
-
-func checkFree(needs []need, free func(dir string) (int64, uint64, error)) error {
-	type total struct {
-		need
-		free int64
-	}
-	var order []uint64
-	totals := map[uint64]*total{}
-	for _, n := range needs {
-		if n.bytes < 0 {
-			return unfit("the metadata announces a negative size")
-		}
-		have, dev, err := free(n.dir)
-		if err != nil {
-			return err
-		}
-		t, ok := totals[dev]
-		if !ok {
-			t = &total{need: need{dir: n.dir}, free: have}
-			totals[dev] = t
-			order = append(order, dev)
-		}
-		if t.bytes += n.bytes; t.bytes < 0 {
-			t.bytes = math.MaxInt64
-		}
-	}
-	for _, dev := range order {
-		t := totals[dev]
-		want := t.bytes + t.bytes/marginPart + marginBytes
-		if want < 0 || t.free < want {
-			return unfit("not enough space on the file system of %s: %s are needed and %s are free: free some and try again",
-				t.dir, human(want), human(t.free))
-		}
-	}
-	return nil
-}
-
-// existing returns path if it exists, else its nearest parent that does.
-func existing(path string) string {
-	for {
-		if _, err := os.Stat(path); err == nil || path == filepath.Dir(path) {
-			return path
-		}
-		path = filepath.Dir(path)
-	}
-}
-
-// human writes a number of bytes with a unit.
-func human(n int64) string {
-	const unit = 1000
-	if n < unit {
-		return fmt.Sprintf("%d bytes", n)
-	}
-	f, exp := float64(n)/unit, 0
-	for f >= unit && exp < 4 {
-		f /= unit
-		exp++
-	}
-	return fmt.Sprintf("%.1f %cB", f, "kMGTP"[exp])
 }

@@ -60,23 +60,6 @@ func TestCheckPlatform(t *testing.T) {
 	}
 }
 
-func TestCheckFree(t *testing.T) {
-	// Two file systems: one of 100 MB free, one of 1 GB.
-	free := func(dir string) (int64, uint64, error) {
-		if strings.HasPrefix(dir, "/big") {
-			return 1_000_000_000, 2, nil
-		}
-		return 100_000_000, 1, nil
-	}
-	require.NoError(t, checkFree([]need{{"/small/store", 50_000_000}, {"/big/docker", 900_000_000}}, free))
-	err := checkFree([]need{{"/small/store", 50_000_000}, {"/small/docker", 50_000_000}}, free)
-	require.ErrorIs(t, err, ErrUnfit, "what lies on one file system adds up")
-	require.ErrorContains(t, err, "121.8 MB are needed and 100.0 MB are free")
-	require.ErrorIs(t, checkFree([]need{{"/big", 1<<63 - 1}}, free), ErrUnfit, "no overflow")
-	require.ErrorIs(t, checkFree([]need{{"/big", -1}}, free), ErrUnfit)
-	require.ErrorIs(t, checkFree([]need{{"/big", 1<<63 - 1}, {"/big", 1<<63 - 1}}, free), ErrUnfit, "no overflow")
-}
-
 // TestRefusedBeforeAnythingIsLoaded: what the metadata says does not fit.
 func TestRefusedBeforeAnythingIsLoaded(t *testing.T) {
 	for name, c := range map[string]struct {

@@ -14,6 +14,7 @@ import (
 	"github.com/mender-app/mender-app/artifact"
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/artifact/names"
+	"github.com/mender-app/mender-app/modules/deploy/space"
 	"github.com/mender-app/mender-app/store"
 	"github.com/mender-app/mender-app/store/durable"
 	"github.com/mender-app/mender-app/submodules"
@@ -152,7 +153,7 @@ func (e *Engine) unpackImages(ctx context.Context, dir string, r io.Reader) erro
 		return err
 	}
 	defer os.RemoveAll(tmp)
-	room, err := spoolRoom(tmp, freeBytes)
+	room, err := space.Room(tmp, space.Free)
 	if err != nil {
 		return err
 	}

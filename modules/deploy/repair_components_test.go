@@ -84,7 +84,7 @@ func TestRepair(t *testing.T) {
 	g.runs(t, "shop", &v2)
 	g.clean(t, "shop")
 	require.NoDirExists(t, e.Store.Meta("repair/shop"))
-	r, err := e.GoBack(t.Context(), "shop")
+	r, err := e.GoBack(t.Context(), "shop", "")
 	require.NoError(t, err)
 	require.Equal(t, "shop-1", r.ArtifactName)
 	g.runs(t, "shop", &v1)

@@ -13,19 +13,6 @@ import (
 // What the shell reference puts before the texts that describe it has to be
 // kept: no more than there is room for.
 func TestSpoolIsBounded(t *testing.T) {
-	free := func(n int64) func(string) (int64, uint64, error) {
-		return func(string) (int64, uint64, error) { return n, 1, nil }
-	}
-	for _, n := range []int64{0, 1, marginBytes, marginBytes + 1, marginBytes + 21, 1 << 30, 1<<50 + 12345} {
-		room, err := spoolRoom("/x", free(n))
-		require.NoError(t, err)
-		require.Positive(t, room, "0 would be no bound")
-		if n > marginBytes+1 {
-			require.NoError(t, checkFree([]need{{"/x", room}}, free(n)), "what preflight allows")
-			require.Error(t, checkFree([]need{{"/x", room + 2}}, free(n)), "and all of it")
-		}
-	}
-
 	g := newRig(t)
 	tr := g.newTree(t, v1)
 	m := v1.meta()

@@ -70,7 +70,7 @@ func TestInstallUpdateFailRollBack(t *testing.T) {
 		require.Equal(t, []string{"shop-1 installed", "shop-2 installed", "shop-3 rolled-back", "shop-4 rolled-back"}, g.history(t, "shop"))
 
 		// Days later.
-		r, err := g.engine().GoBack(t.Context(), "shop")
+		r, err := g.engine().GoBack(t.Context(), "shop", "")
 		require.NoError(t, err)
 		require.Equal(t, "shop-1", r.ArtifactName)
 		g.runs(t, "shop", &v1)
@@ -279,7 +279,7 @@ func TestKeepNone(t *testing.T) {
 		g.clean(t, "shop")
 	}
 	g.runs(t, "shop", &v4)
-	_, err := g.engine().GoBack(t.Context(), "shop")
+	_, err := g.engine().GoBack(t.Context(), "shop", "")
 	require.ErrorIs(t, err, ErrNoWayBack)
 }
 

@@ -49,6 +49,7 @@ type running struct {
 	compose string // content of the compose file
 	digests string // identities of its components, sorted
 	mixed   bool   // stopped in the middle of a change
+	stopped bool
 }
 
 func newWorld() *world {
@@ -275,8 +276,22 @@ func (w *world) Stop(_ context.Context, r submodules.Request) error {
 	if err := w.enter("STOP", r); err != nil {
 		return err
 	}
+	if run, ok := w.running[r.App]; ok {
+		run.stopped = true
+		w.running[r.App] = run
+	}
 	_, err := os.Stat(filepath.Join(r.Dir, "compose.yaml"))
 	return err
+}
+
+func (w *world) Start(_ context.Context, r submodules.Request) error { return w.up("START", r) }
+
+func (w *world) Alive(_ context.Context, r submodules.Request) (bool, error) {
+	if err := w.enter("ALIVE", r); err != nil {
+		return false, err
+	}
+	run, ok := w.running[r.App]
+	return ok && !run.stopped, nil
 }
 
 func (w *world) Healthy(_ context.Context, r submodules.Request) (bool, error) {
@@ -284,7 +299,7 @@ func (w *world) Healthy(_ context.Context, r submodules.Request) (bool, error) {
 		return false, err
 	}
 	run, ok := w.running[r.App]
-	return ok && !run.mixed && !w.sick[run.compose], nil
+	return ok && !run.mixed && !run.stopped && !w.sick[run.compose], nil
 }
 
 func (w *world) Reqs(context.Context, submodules.Request) ([]submodules.Requirement, error) {
@@ -328,7 +343,10 @@ func (w *world) Repair(_ context.Context, r submodules.Request) (apps []string, 
 		return nil, nil
 	} else {
 		have := map[digest.Digest]bool{}
-		files, _ := filepath.Glob(filepath.Join(r.Path, "*"))
+		var files []string
+		if r.Path != "" {
+			files, _ = filepath.Glob(filepath.Join(r.Path, "*"))
+		}
 		for _, file := range files {
 			data, err := os.ReadFile(file)
 			if err != nil {

@@ -84,7 +84,7 @@ func TestWithoutClock(t *testing.T) {
 		g.runs(t, "shop", &v2)
 		g.clean(t, "shop")
 		require.Equal(t, []string{"shop-1 installed", "shop-2 installed", "shop-3 rolled-back", "shop-4 rolled-back"}, g.history(t, "shop"))
-		r, err := g.engine().GoBack(t.Context(), "shop")
+		r, err := g.engine().GoBack(t.Context(), "shop", "")
 		require.NoError(t, err)
 		require.Equal(t, "shop-1", r.ArtifactName)
 		g.runs(t, "shop", &v1)

@@ -226,3 +226,18 @@ func realUser(pid string) (int, error) {
 	}
 	return 0, errors.New("no user ID in the process's status")
 }
+
+// Held tells whether another process has the lock of a lock file. Nothing is
+// written. It is false where the file cannot be opened.
+func Held(path string) bool {
+	f, err := os.OpenFile(path, os.O_RDWR|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return false
+	}
+	var held *HeldError
+	if errors.As(tryFlock(f), &held) {
+		return true
+	}
+	_ = f.Close()
+	return false
+}

@@ -214,13 +214,7 @@ func (s *session) rollout(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	before := map[string]int{}
-	for _, c := range pl.existing {
-		full, err := s.engine.Client().ContainerInspect(ctx, c.ID)
-		if err == nil {
-			before[c.ID] = full.RestartCount
-		}
-	}
+	before := s.restarts(ctx, pl)
 	if err := s.repin(ctx, pl); err != nil {
 		return err
 	}
@@ -245,6 +239,17 @@ func (s *session) rollout(ctx context.Context) error {
 	}
 	s.req.Logf("project %s is up and healthy", pl.name)
 	return nil
+}
+
+// restarts counts how often each container was restarted so far, by its ID.
+func (s *session) restarts(ctx context.Context, pl *plan) map[string]int {
+	before := map[string]int{}
+	for _, c := range pl.existing {
+		if full, err := s.engine.Client().ContainerInspect(ctx, c.ID); err == nil {
+			before[c.ID] = full.RestartCount
+		}
+	}
+	return before
 }
 
 // repin makes every tag name the image of this release.
@@ -330,15 +335,18 @@ func (s *session) stop(ctx context.Context) error {
 	return nil
 }
 
-// start starts the application again. It returns when everything is started;
-// whether it becomes healthy is HEALTHY's to say.
+// start starts the application again, and returns when it is healthy.
 func (s *session) start(ctx context.Context) error {
 	pl, err := s.prepare(ctx)
 	if err != nil {
 		return err
 	}
+	before := s.restarts(ctx, pl)
 	if err := s.repin(ctx, pl); err != nil {
 		return err
 	}
-	return s.up(ctx, pl, nil)
+	if err := s.up(ctx, pl, before); err != nil {
+		return err
+	}
+	return s.watch(ctx, pl.project, before)
 }

@@ -169,3 +169,61 @@ func TestApplicationsDoNotDisturbEachOther(t *testing.T) {
 	same("shop", "stock")
 	d.MustProvide(t, kioskProvides(provides("1"), "kiosk-2", "2"))
 }
+
+// What a person does between two updates: stop, which lasts over a restart of
+// the engine, start, purge without and with the data.
+func TestStopStartPurge(t *testing.T) {
+	d := device(t)
+	w := watch(t, d)
+	mender(t, d, "install", release(t, d, "1", ""))
+	mender(t, d, "commit")
+	says(t, w, "web 1")
+	visit(t, d, "1")
+	require.Contains(t, d.MustRun(t, "mender-app", "health", "shop"), " healthy")
+
+	d.MustRun(t, "mender-app", "stop", "shop")
+	running := func() string { return strings.TrimSpace(d.MustRun(t, "docker", "ps", "--quiet")) }
+	require.Empty(t, running())
+	require.NoError(t, d.StopEngine())
+	require.NoError(t, d.StartEngine())
+	d.MustRun(t, "mender-app", "resume")
+	require.Empty(t, running(), "it stays stopped")
+	require.Contains(t, d.MustRun(t, "mender-app", "list"), " stopped")
+
+	// An update that fails leaves it stopped.
+	menderFails(t, d, "install", release(t, d, "3", "crash"))
+	require.Empty(t, running())
+	d.MustRun(t, "mender-app", "start", "shop")
+	says(t, w, "web 1")
+	visit(t, d, "2")
+
+	// Something that should run does not: exit code 6.
+	d.MustRun(t, "bash", "-ec", "docker stop -t 0 $(docker ps --quiet --filter label=com.docker.compose.service=web)")
+	r, err := d.Run("mender-app", "health", "shop")
+	require.NoError(t, err)
+	require.Equal(t, 6, r.Code, r.Output())
+	require.Contains(t, r.Output(), "down")
+	d.MustRun(t, "mender-app", "start", "shop")
+	says(t, w, "web 1")
+
+	r, err = d.Run("mender-app", "purge", "shop")
+	require.NoError(t, err)
+	require.Equal(t, 2, r.Code, r.Output())
+	d.MustRun(t, "mender-app", "stop", "shop")
+	said, err := d.Run("mender-app", "purge", "shop")
+	require.NoError(t, err)
+	require.Zero(t, said.Code, said.Output())
+	require.Contains(t, said.Output(), "the Mender client does not learn of this")
+	left := d.MustState(t)
+	require.Empty(t, left.Containers)
+	require.Empty(t, left.Images)
+	require.NotEmpty(t, left.Volumes, "the data stays")
+	require.NotContains(t, d.MustRun(t, "mender-app", "list"), "shop")
+	require.Contains(t, d.MustRun(t, "mender-app", "history", "shop"), "purged")
+
+	mender(t, d, "install", release(t, d, "1", ""))
+	mender(t, d, "commit")
+	visit(t, d, "3") // the data was kept
+	d.MustRun(t, "mender-app", "purge", "shop", "--data", "--force")
+	require.Empty(t, d.MustState(t).Volumes)
+}

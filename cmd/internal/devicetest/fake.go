@@ -274,10 +274,15 @@ func (f fake) Storage(context.Context, submodules.Request) ([]string, error) {
 	return []string{f.dir}, nil
 }
 
-func (f fake) Sync(context.Context, submodules.Request) error  { return nil }
-func (f fake) Stop(context.Context, submodules.Request) error  { return nil }
-func (f fake) Start(context.Context, submodules.Request) error { return nil }
-func (f fake) Save(context.Context, submodules.Request) error  { return errors.New("not here") }
+func (f fake) Sync(context.Context, submodules.Request) error { return nil }
+func (f fake) Stop(_ context.Context, r submodules.Request) error {
+	if err := os.Remove(f.running(r.App)); !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+func (f fake) Start(_ context.Context, r submodules.Request) error { return f.up(r) }
+func (f fake) Save(context.Context, submodules.Request) error      { return errors.New("not here") }
 func (f fake) ExportManifest(context.Context, submodules.Request) error {
 	return errors.New("not here")
 }

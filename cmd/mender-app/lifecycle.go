@@ -1,0 +1,163 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os/exec"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mender-app/mender-app/cmd/internal/device"
+	"github.com/mender-app/mender-app/modules/deploy"
+	"github.com/mender-app/mender-app/store"
+	"github.com/mender-app/mender-app/submodules"
+)
+
+func (p *program) stopCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "stop APP",
+		Short: "Stop an application; nothing is removed",
+		Long: `Stops an application. It stays stopped when the machine is restarted, until
+"mender-app start" or the commit of an update.`,
+		Example:           "  mender-app stop shop",
+		Args:              args(cobra.ExactArgs(1)),
+		ValidArgsFunction: completeApps,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := p.engine().Stop(cmd.Context(), args[0]); err != nil {
+				return err
+			}
+			return p.said(map[string]string{"application": args[0], "state": stateStopped}, "%s is stopped", args[0])
+		},
+	}
+}
+
+func (p *program) startCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:               "start APP",
+		Short:             "Start a stopped application, and wait until it is healthy",
+		Example:           "  mender-app start shop",
+		Args:              args(cobra.ExactArgs(1)),
+		ValidArgsFunction: completeApps,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := p.engine().Start(cmd.Context(), args[0]); err != nil {
+				return err
+			}
+			return p.said(map[string]string{"application": args[0], "state": stateInstalled}, "%s runs and is healthy", args[0])
+		},
+	}
+}
+
+func (p *program) purgeCommand() *cobra.Command {
+	var data, force bool
+	cmd := &cobra.Command{
+		Use:   "purge APP",
+		Short: "Remove a stopped application with all its releases",
+		Long: `Removes an application with all its releases, its images and containers. What the
+application has stored stays, unless --data is given. The application must be
+stopped, unless --force is given. Its history stays. If the purge is interrupted,
+the same command goes on.`,
+		Example:           "  mender-app stop shop\n  mender-app purge shop\n  mender-app purge shop --data --force",
+		Args:              args(cobra.ExactArgs(1)),
+		ValidArgsFunction: completeApps,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			err := p.engine().Purge(cmd.Context(), args[0], data, force)
+			if errors.Is(err, deploy.ErrRunning) {
+				return fmt.Errorf("%w: %w: mender-app stop %s, or --force", device.ErrUsage, err, args[0])
+			}
+			if err != nil {
+				return err
+			}
+			p.warnOfClient()
+			kept := ", its data is kept"
+			if data {
+				kept = " with its data"
+			}
+			return p.said(map[string]any{"application": args[0], "state": "purged", "data": data}, "%s is removed%s", args[0], kept)
+		},
+	}
+	cmd.Flags().BoolVar(&data, "data", false, "remove what the application has stored as well")
+	cmd.Flags().BoolVar(&force, "force", false, "stop the application first")
+	return cmd
+}
+
+func (p *program) healthCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "health [APP]",
+		Short: "Ask how the applications are; exit with 6 if one is not healthy",
+		Long: `Asks the sub-module how an application is, or how all are: "healthy", "unhealthy"
+if everything runs and something is wrong with it, "down" if something that should
+run does not. A stopped application is none of these.`,
+		Example:           "  mender-app health\n  mender-app health shop --json",
+		Args:              args(cobra.MaximumNArgs(1)),
+		ValidArgsFunction: completeApps,
+		RunE:              p.health,
+	}
+}
+
+// appHealth is what health prints of one application.
+type appHealth struct {
+	Application string `json:"application"`
+	State       string `json:"state"` // as in list
+	Health      string `json:"health,omitempty"`
+	Problem     string `json:"problem,omitempty"`
+}
+
+func (p *program) health(cmd *cobra.Command, names []string) error {
+	s := store.At(p.config.Store)
+	all := len(names) == 0
+	if all {
+		var err error
+		if names, err = s.Apps(); err != nil {
+			return err
+		}
+	}
+	list := []appHealth{}
+	var rows [][]string
+	var wrong error
+	for _, name := range names {
+		app, err := p.application(s, name)
+		if err != nil {
+			return err
+		}
+		h := appHealth{Application: name, State: app.State}
+		if app.State != stateStopped && app.State != stateLegacy && app.State != stateFailed {
+			said, err := p.engine().Health(cmd.Context(), name)
+			switch {
+			case err != nil && !all:
+				return err
+			case err != nil:
+				h.Health, h.Problem = "unknown", device.OneLine(err.Error())
+				wrong = err
+			case said.Healthy:
+				h.Health = "healthy"
+			case said.Alive:
+				h.Health = "unhealthy"
+			default:
+				h.Health = "down"
+			}
+			if h.Health != "healthy" && wrong == nil {
+				wrong = submodules.Mark(fmt.Errorf("%s is %s", name, h.Health), submodules.ErrUnhealthy)
+			}
+		}
+		list = append(list, h)
+		rows = append(rows, []string{h.Application, h.State, h.Health, h.Problem})
+	}
+	var err error
+	if p.json {
+		err = p.printJSON(list)
+	} else {
+		err = p.table("APPLICATION\tSTATE\tHEALTH\tPROBLEM", rows)
+	}
+	return errors.Join(err, wrong)
+}
+
+// warnOfClient says on a device with a Mender client that the client does not
+// know what was done by hand.
+func (p *program) warnOfClient() {
+	for _, name := range device.MenderClients {
+		if _, err := exec.LookPath(name); err == nil {
+			p.log.Warn("the Mender client does not learn of this: it reports the artifact that it installed", "client", name)
+			return
+		}
+	}
+}

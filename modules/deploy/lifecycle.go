@@ -1,0 +1,243 @@
+package deploy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/mender-app/mender-app/store"
+	"github.com/mender-app/mender-app/submodules"
+)
+
+// What an operator does with an installed application between two updates. Each
+// refuses while a deployment is open, and can be repeated after a kill.
+
+// ErrRunning: the application must be stopped first.
+var ErrRunning = errors.New("it is not stopped")
+
+// installedTarget opens an application for an operator, under the lock, and finds its
+// current release.
+func (e *Engine) installedTarget(ctx context.Context, name string) (*target, error) {
+	a, err := e.open(name)
+	if err != nil {
+		return nil, err
+	}
+	if a.Deployment != nil {
+		return nil, fmt.Errorf("%w: %s is %s", ErrOpen, a.Deployment.ArtifactName, a.Deployment.Phase)
+	}
+	if a.Purge != "" {
+		return nil, fmt.Errorf("%s is being purged: run mender-app purge %s again", name, name)
+	}
+	if a.Current == "" {
+		return nil, fmt.Errorf("%w: %s has no installed release", store.ErrNoRelease, name)
+	}
+	return e.target(ctx, a, a.Current)
+}
+
+// Stop stops an application. It stays stopped, over restarts of the machine too,
+// until Start or an update.
+func (e *Engine) Stop(ctx context.Context, name string) error {
+	release, err := e.lock(ctx, "stop of "+name)
+	if err != nil {
+		return err
+	}
+	defer release()
+	t, err := e.installedTarget(ctx, name)
+	if err != nil {
+		return err
+	}
+	if err := t.stop(ctx); err != nil {
+		return err
+	}
+	t.a.Stopped = true
+	return t.a.Save()
+}
+
+func (t *target) stop(ctx context.Context) error {
+	return t.call(ctx, submodules.VerbStop, t.request(), t.o.Stop)
+}
+
+// Start starts a stopped application, and one that runs in part, and returns when
+// it is healthy.
+func (e *Engine) Start(ctx context.Context, name string) error {
+	release, err := e.lock(ctx, "start of "+name)
+	if err != nil {
+		return err
+	}
+	defer release()
+	t, err := e.installedTarget(ctx, name)
+	if err != nil {
+		return err
+	}
+	if err := t.call(ctx, submodules.VerbStart, t.request(), t.o.Start); err != nil {
+		return err
+	}
+	var ok bool
+	err = t.call(ctx, submodules.VerbHealthy, t.request(), into(&ok, t.o.Healthy))
+	if err != nil && !errors.Is(err, submodules.ErrUsage) {
+		return err
+	}
+	if err == nil && !ok {
+		return submodules.Mark(fmt.Errorf("%s was started and is not healthy", name), submodules.ErrUnhealthy)
+	}
+	t.a.Stopped = false
+	return t.a.Save()
+}
+
+// Health is how an application is.
+type Health struct {
+	Alive   bool `json:"alive"`   // everything that should run is running
+	Healthy bool `json:"healthy"` // alive, and the sub-module finds nothing wrong
+}
+
+// Health asks how the release of an application is that should run. It takes no
+// lock, and changes nothing.
+func (e *Engine) Health(ctx context.Context, name string) (h Health, err error) {
+	a, err := e.Store.App(name)
+	if err != nil {
+		return h, err
+	}
+	id := a.Pointed()
+	if id == "" {
+		return h, fmt.Errorf("%w: nothing of %s should run", store.ErrNoRelease, name)
+	}
+	t, err := e.target(ctx, a, id)
+	if err != nil {
+		return h, err
+	}
+	t.unlocked = true
+	if err := t.call(ctx, submodules.VerbAlive, t.request(), into(&h.Alive, t.o.Alive)); err != nil || !h.Alive {
+		return h, err
+	}
+	return h, t.call(ctx, submodules.VerbHealthy, t.request(), into(&h.Healthy, t.o.Healthy))
+}
+
+// What Purge keeps, in the state of an application.
+const (
+	purgeKeepsData = "keep-data"
+	purgeAll       = "data"
+)
+
+// Purge removes a stopped application with all its releases: what the application
+// owns, and with data set, what it has stored as well. The history stays. With
+// force it stops the application first. A purge that is interrupted is ended by
+// the next call of Purge or Resume, or by the next installation.
+func (e *Engine) Purge(ctx context.Context, name string, data, force bool) error {
+	release, err := e.lock(ctx, "purge of "+name)
+	if err != nil {
+		return err
+	}
+	defer release()
+	a, err := e.open(name)
+	if err != nil {
+		return err
+	}
+	if a.Purge == "" {
+		if a.Deployment != nil {
+			return fmt.Errorf("%w: %s is %s", ErrOpen, a.Deployment.ArtifactName, a.Deployment.Phase)
+		}
+		if a.Current != "" && !a.Stopped && !force {
+			return fmt.Errorf("%s: %w", name, ErrRunning)
+		}
+		a.Purge = purgeKeepsData
+	}
+	if data {
+		a.Purge = purgeAll
+	}
+	if err := a.Save(); err != nil {
+		return err
+	}
+	return e.finishPurge(ctx, a)
+}
+
+// finishPurge does, or goes on with, what the state of the application says.
+func (e *Engine) finishPurge(ctx context.Context, a *store.App) error {
+	started := e.now()
+	e.Log.Info("removing the application", "app", a.Name, "data", a.Purge == purgeAll)
+	from := a.Current
+	if from != "" {
+		if err := e.purgeCurrent(ctx, a); err != nil {
+			return err
+		}
+		a.Current, a.Kept = "", nil
+		if err := a.Save(); err != nil {
+			return err
+		}
+	}
+	if err := a.Point(""); err != nil {
+		return err
+	}
+	e.discardOthers(ctx, a)
+	left, err := a.Releases()
+	if err != nil {
+		return err
+	}
+	if len(left) > 0 {
+		return fmt.Errorf("%s is gone, and components of release %s could not be deleted: run mender-app purge %s again", a.Name, left[0], a.Name)
+	}
+	if err := e.record(a.Name, &store.Deployment{ID: "purge-" + fmt.Sprint(a.Sequence), From: from, Driver: e.Driver, Started: started}, store.StatusPurged); err != nil {
+		return err
+	}
+	return a.Forget()
+}
+
+func (e *Engine) purgeCurrent(ctx context.Context, a *store.App) error {
+	t, err := e.target(ctx, a, a.Current)
+	if err != nil {
+		return err
+	}
+	// A sub-module may find the application only by this path.
+	if err := a.Point(t.r.ID); err != nil {
+		return err
+	}
+	if err := t.stop(ctx); err != nil {
+		if ctx.Err() != nil {
+			return err
+		}
+		e.Log.Warn("stop", "app", a.Name, "error", err) // PURGE may still succeed
+	}
+	req := t.request()
+	req.PurgeData = a.Purge == purgeAll
+	if t.info.Protocol == "1.0" {
+		req.Dir = "" // PURGE had no directory then
+	}
+	if err := t.call(ctx, submodules.VerbPurge, req, t.o.Purge); err != nil {
+		return err
+	}
+	return e.restoreNames(ctx, a, t.r, nil)
+}
+
+// kept finds a kept release by its name, its number or its artifact's name; ""
+// is the newest.
+func (e *Engine) kept(a *store.App, name string) (string, error) {
+	if len(a.Kept) == 0 {
+		return "", fmt.Errorf("%w of %s; install an older artifact", ErrNoWayBack, a.Name)
+	}
+	if name == "" {
+		return a.Kept[0], nil
+	}
+	i := slices.IndexFunc(a.Kept, func(id string) bool {
+		number, _, _ := strings.Cut(id, "-")
+		if id == name || number == name {
+			return true
+		}
+		r, err := a.Release(id)
+		return err == nil && r.ArtifactName == name
+	})
+	if i < 0 {
+		return "", fmt.Errorf("%w: %s of %s is not kept; kept: %s", store.ErrNoRelease, name, a.Name, strings.Join(a.Kept, ", "))
+	}
+	return a.Kept[i], nil
+}
+
+// stayStopped stops a release that was started again although an operator had
+// stopped the application.
+func (t *target) stayStopped(ctx context.Context) error {
+	if !t.a.Stopped {
+		return nil
+	}
+	t.e.Log.Info("an operator has stopped it: stopping it again", "app", t.app)
+	return t.stop(ctx)
+}

@@ -1,0 +1,189 @@
+package deploy
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/mender-app/mender-app/store"
+	"github.com/mender-app/mender-app/store/durable"
+)
+
+// installedRig is a device with these releases committed in turn.
+func installedRig(t *testing.T, g *rig, releases ...release) *client {
+	c := newClient(g, true)
+	for _, r := range releases {
+		require.NoError(t, c.install(g.newTree(t, r)))
+		require.NoError(t, c.commit())
+	}
+	return c
+}
+
+func TestStopAndStart(t *testing.T) {
+	g := newRig(t)
+	c := installedRig(t, g, v1)
+	require.NoError(t, g.engine().Stop(t.Context(), "shop"))
+	require.NoError(t, g.engine().Stop(t.Context(), "shop"), "it can be repeated")
+	require.True(t, g.app(t, "shop").Stopped)
+	h, err := g.engine().Health(t.Context(), "shop")
+	require.NoError(t, err)
+	require.Equal(t, Health{}, h)
+
+	// The restart of the machine starts it; resume stops it again.
+	run := g.w.running["shop"]
+	run.stopped = false
+	g.w.running["shop"] = run
+	g.boot++
+	_, err = g.engine().Resume(t.Context(), "", "")
+	require.NoError(t, err)
+	require.True(t, g.w.running["shop"].stopped)
+
+	// A failed update leaves it stopped.
+	require.Error(t, c.install(g.newTree(t, v3)))
+	require.True(t, g.w.running["shop"].stopped)
+	require.Equal(t, v1.compose(), g.w.running["shop"].compose)
+
+	require.NoError(t, g.engine().Start(t.Context(), "shop"))
+	g.runs(t, "shop", &v1)
+	require.False(t, g.app(t, "shop").Stopped)
+	h, err = g.engine().Health(t.Context(), "shop")
+	require.NoError(t, err)
+	require.Equal(t, Health{Alive: true, Healthy: true}, h)
+
+	// A committed update ends the stop.
+	require.NoError(t, g.engine().Stop(t.Context(), "shop"))
+	require.NoError(t, c.install(g.newTree(t, v2)))
+	require.NoError(t, c.commit())
+	g.runs(t, "shop", &v2)
+	require.False(t, g.app(t, "shop").Stopped)
+}
+
+func TestStartOfWhatIsSick(t *testing.T) {
+	g := newRig(t)
+	installedRig(t, g, v1)
+	require.NoError(t, g.engine().Stop(t.Context(), "shop"))
+	g.w.sick[v1.compose()] = true
+	require.ErrorContains(t, g.engine().Start(t.Context(), "shop"), "healthy")
+	require.True(t, g.app(t, "shop").Stopped, "it was not started")
+}
+
+func TestLifecycleRefuses(t *testing.T) {
+	g := newRig(t)
+	c := installedRig(t, g, v1)
+	require.ErrorIs(t, g.engine().Stop(t.Context(), "nothing"), store.ErrNoApp)
+	require.ErrorIs(t, g.engine().Purge(t.Context(), "shop", false, false), ErrRunning)
+	require.NoError(t, c.install(g.newTree(t, v2)))
+	for name, err := range map[string]error{
+		"stop": g.engine().Stop(t.Context(), "shop"), "start": g.engine().Start(t.Context(), "shop"),
+		"purge": g.engine().Purge(t.Context(), "shop", false, true),
+	} {
+		require.ErrorIs(t, err, ErrOpen, name)
+	}
+	g.runs(t, "shop", &v2)
+	require.NoError(t, c.rollback())
+	g.runs(t, "shop", &v1)
+}
+
+func TestBackToAReleaseByName(t *testing.T) {
+	g := newRig(t)
+	g.keep = 3
+	installedRig(t, g, v1, v2, v4)
+	_, err := g.engine().GoBack(t.Context(), "shop", "9")
+	require.ErrorIs(t, err, store.ErrNoRelease)
+	require.ErrorContains(t, err, "kept: 2-shop-2, 1-shop-1")
+	for name, want := range map[string]release{"1": v1, "3-shop-4": v4, "shop-2": v2} {
+		_, err := g.engine().GoBack(t.Context(), "shop", name)
+		require.NoError(t, err, name)
+		g.runs(t, "shop", &want)
+		g.clean(t, "shop")
+		require.Len(t, g.app(t, "shop").Kept, 2)
+	}
+}
+
+func TestPurge(t *testing.T) {
+	g := newRig(t)
+	c := installedRig(t, g, v1, v2, o1)
+	require.NoError(t, g.engine().Stop(t.Context(), "shop"))
+	require.NoError(t, g.engine().Purge(t.Context(), "shop", true, false))
+	require.Nil(t, g.app(t, "shop"))
+	require.Empty(t, g.w.loaded("shop"))
+	require.Equal(t, []string{"shop-1 installed", "shop-2 installed", " purged"}, g.history(t, "shop"))
+	g.runs(t, "other", &o1)
+	g.clean(t, "other")
+	require.ErrorIs(t, g.engine().Purge(t.Context(), "shop", true, false), store.ErrNoApp)
+	require.NoError(t, c.install(g.newTree(t, v4)))
+	require.NoError(t, c.commit())
+	g.runs(t, "shop", &v4)
+	g.clean(t, "shop")
+}
+
+// A purge that is killed anywhere, or fails anywhere, is ended by each of what
+// may come next.
+func TestPurgeKilledAnywhere(t *testing.T) {
+	for name, next := range map[string]func(t *testing.T, g *rig, c *client){
+		"purge": func(t *testing.T, g *rig, _ *client) {
+			err := g.engine().Purge(t.Context(), "shop", false, true)
+			if !errors.Is(err, store.ErrNoApp) { // it had ended
+				require.NoError(t, err)
+			}
+		},
+		"resume": func(t *testing.T, g *rig, _ *client) {
+			found, err := g.engine().Resume(t.Context(), "", "")
+			require.NoError(t, err)
+			require.Empty(t, found)
+		},
+		"install": func(t *testing.T, g *rig, c *client) {
+			require.NoError(t, c.install(g.newTree(t, o1)))
+			require.NoError(t, c.commit())
+		},
+	} {
+		for _, fails := range []bool{false, true} {
+			for n, step := stride(); ; n += step {
+				g := newRig(t)
+				c := installedRig(t, g, v1, v2)
+				if !purgeStopped(t, g, n, fails) {
+					g.remove()
+					break
+				}
+				if a := g.app(t, "shop"); a != nil && a.Purge == "" {
+					g.runs(t, "shop", &v2) // it had not begun
+					g.remove()
+					continue
+				}
+				next(t, g, c)
+				require.Nil(t, g.app(t, "shop"), "%s after step %d (fails: %v)", name, n, fails)
+				require.Empty(t, g.w.loaded("shop"))
+				_, up := g.w.running["shop"]
+				require.False(t, up)
+				g.named(t)
+				g.remove()
+			}
+		}
+	}
+}
+
+// purgeStopped kills a purge at its n-th point, or makes that fail; false means
+// that it has fewer.
+func purgeStopped(t *testing.T, g *rig, n int, fails bool) (hit bool) {
+	count := 0
+	restore := durable.Inject(func(string) error {
+		if count++; count < n || fails && count > n {
+			return nil
+		}
+		hit = true
+		if fails {
+			return unix.EIO
+		}
+		panic(errKilled)
+	})
+	defer restore()
+	defer func() {
+		if p := recover(); p != nil && p != errKilled {
+			panic(p)
+		}
+	}()
+	_ = g.engine().Purge(t.Context(), "shop", false, true)
+	return hit
+}
