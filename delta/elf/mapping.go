@@ -1,6 +1,9 @@
 package elf
 
-import "sort"
+import (
+	"slices"
+	"sort"
+)
 
 // Range says that Len bytes at Old of the old file resemble those at New of the
 // new one.
@@ -19,7 +22,7 @@ const maxPages = 1 << 14
 
 func newMapping(o, n *File, ranges []Range, space *Space) *mapping {
 	m := &mapping{o: o, n: n, ranges: ranges}
-	sort.SliceStable(m.ranges, func(i, j int) bool { return m.ranges[i].Old < m.ranges[j].Old })
+	m.ranges = apart(m.ranges, space)
 	most := int64(0)
 	for _, r := range m.ranges {
 		most = max(most, r.Old)
@@ -41,6 +44,44 @@ func newMapping(o, n *File, ranges []Range, space *Space) *mapping {
 		m.pages[p] = int32(i)
 	}
 	return m
+}
+
+// apart sorts ranges by their old places, and cuts them so that no two have an
+// old byte in common: the longest range keeps it. What is left of a range is one
+// piece, because no longer range lies strictly within it. It works in place.
+func apart(ranges []Range, space *Space) []Range {
+	sort.SliceStable(ranges, func(i, j int) bool { return ranges[i].Old < ranges[j].Old })
+	whole := slices.Grow(space.lengths[:0], len(ranges)) // lengths of the kept ranges before they were cut
+	n := 0
+next:
+	for _, r := range ranges {
+		length := r.Len
+		for n > 0 {
+			last := &ranges[n-1]
+			over := last.Old + last.Len - r.Old
+			if over <= 0 {
+				break
+			}
+			if whole[n-1] >= length {
+				if over >= r.Len {
+					continue next
+				}
+				r.Old, r.New, r.Len = r.Old+over, r.New+over, r.Len-over
+				break
+			}
+			if last.Old < r.Old {
+				last.Len = r.Old - last.Old
+				break
+			}
+			n--
+			whole = whole[:n]
+		}
+		ranges[n] = r
+		whole = append(whole, length)
+		n++
+	}
+	space.lengths = whole
+	return ranges[:n]
 }
 
 // find returns the last range that begins at or before off, or -1.

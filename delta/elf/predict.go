@@ -73,13 +73,15 @@ type chain struct{ old, new uint64 }
 // Space is memory that one predictor after the other can use; Ranges may be what
 // New is given, which then need not be copied.
 type Space struct {
-	Ranges []Range
-	slots  []slot
-	pages  []int32
+	Ranges  []Range
+	lengths []int64
+	slots   []slot
+	pages   []int32
 }
 
 // New makes a predictor of the file whose first bytes are head (at least its
-// program headers, if they lie within the first 4 KiB), or fails.
+// program headers, if they lie within the first 4 KiB), or fails. It sorts and
+// changes ranges.
 func New(old *File, head []byte, ranges []Range, mode Mode, shift Shift, space *Space) (*Predictor, error) {
 	if space == nil {
 		space = new(Space)

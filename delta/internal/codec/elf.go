@@ -1,6 +1,8 @@
 package codec
 
 import (
+	"slices"
+
 	"github.com/mender-app/mender-app/delta"
 	"github.com/mender-app/mender-app/delta/elf"
 	"github.com/mender-app/mender-app/delta/internal/model"
@@ -91,7 +93,7 @@ func (c *elfCoder) findShift() (s elf.Shift, err error) {
 	if err := readFull(c.e.plan.New, head, 0); err != nil {
 		return s, err
 	}
-	p, err := elf.New(c.old, head, c.ranges, c.mode, s, nil)
+	p, err := elf.New(c.old, head, slices.Clone(c.ranges), c.mode, s, nil)
 	if err != nil {
 		return s, nil
 	}
