@@ -180,8 +180,8 @@ type goState struct {
 	chained                     bool
 	direct, chain               int32  // how well each way of predicting records does
 	last                        uint64 // by how much the last word was off
-	score                       [4][3]int32
-	guess                       [3]uint64
+	score                       [4][4]int32
+	guess                       [4]uint64 // what a word of type data is in each class
 }
 
 func (p *Predictor) goInit(shift Shift) {

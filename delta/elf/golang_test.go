@@ -138,6 +138,23 @@ func TestPredictGoTypes(t *testing.T) {
 	}
 }
 
+// TestGoTypePointers: a word of type data that leads into code is an address where
+// a function begins, and nowhere else.
+func TestGoTypePointers(t *testing.T) {
+	p, _ := goPredictor(t, Shift{})
+	for addr, pointer := range map[uint64]bool{
+		codeBase + 0x3c0:   true,  // main.a
+		codeBase + 0x404:   true,  // main.b
+		codeBase + 0x3c4:   false, // within main.a
+		codeBase + goText:  false, // no function
+		codeBase + goTypes: true,  // no code
+		codeBase - 8:       false, // outside of the file
+	} {
+		fields := p.Scan(nil, longs(addr), goTypes, goTypes, 0x800, 0x1800)
+		require.Equal(t, pointer, len(fields) == 1 && fields[0].Kind == kindAbs64, "%#x", addr)
+	}
+}
+
 // TestPredictGoProgram: a real program whose new file is the old one is predicted
 // to be as it is, every word of its tables.
 func TestPredictGoProgram(t *testing.T) {

@@ -1,5 +1,7 @@
 package elf
 
+import "slices"
+
 func (p *Predictor) scanTypelink(fields []Field, old []byte, at int, s uint64) []Field {
 	for i := at + int(-s&3); i+4 <= len(old); i += 4 {
 		fields = append(fields, Field{Off: int32(i), Len: 4, Kind: kindGo + goLink, key: uint64(le.Uint32(old[i:]))})
@@ -22,13 +24,13 @@ func (p *Predictor) scanTypes(fields []Field, old []byte, at int, s, q uint64) [
 		w := uint64(le.Uint32(old[i:]))
 		if p.o.wide {
 			if so&7 == 0 && (q+uint64(i-at))&7 == 0 && i+8 <= len(old) {
-				if v := le.Uint64(old[i:]); p.o.within(v) {
+				if v := le.Uint64(old[i:]); p.typePointer(v) {
 					fields = append(fields, Field{Off: int32(i), Len: 8, Kind: kindAbs64, key: v})
 					i += 4
 					continue
 				}
 			}
-		} else if p.o.within(w) {
+		} else if p.typePointer(w) {
 			fields = append(fields, Field{Off: int32(i), Len: 4, Kind: kindAbs32, key: w})
 			continue
 		}
@@ -39,20 +41,37 @@ func (p *Predictor) scanTypes(fields []Field, old []byte, at int, s, q uint64) [
 	return fields
 }
 
+// typePointer tells whether a word of type data is an address. Types refer to
+// code by offsets: what leads into code is an address if a function begins there.
+// Else it is likely an offset that is as large as an address.
+func (p *Predictor) typePointer(v uint64) bool {
+	if !p.o.within(v) {
+		return false
+	}
+	if v-p.o.text.addr >= p.o.text.size {
+		return true
+	}
+	_, ok := slices.BinarySearch(p.o.gotab.entry, uint32(v-p.o.gotab.text))
+	return ok
+}
+
 const keyType = 100 << 56
 
-// typeWord predicts a word that may be an offset from types, one from text, or
-// none, by what was right lately at its phase.
+// typeWord predicts a word that may be an address, an offset from types, one from
+// text, or none, by what was right lately at its phase.
 func (p *Predictor) typeWord(f *Field) (uint64, uint8) {
 	w := f.key
-	p.g.guess[0] = w
-	p.g.guess[1] = w
+	p.g.guess = [4]uint64{w, w, w, w}
 	if w < p.g.etypes-p.g.types {
 		v, _ := p.m.addr(p.g.types + w)
 		p.g.guess[1] = uint64(uint32(v - p.g.newTypes))
 	}
 	v, _ := p.m.plain(p.o.gotab.text + w)
 	p.g.guess[2] = uint64(uint32(v - p.g.newText))
+	if p.o.within(w) {
+		v, _ := p.m.plain(w)
+		p.g.guess[3] = uint64(uint32(v))
+	}
 	sc := &p.g.score[f.sub]
 	b := 0
 	for j := range sc {
