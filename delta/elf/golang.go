@@ -182,6 +182,7 @@ type goState struct {
 	last                        uint64 // by how much the last word was off
 	score                       [4][4]int32
 	guess                       [4]uint64 // what a word of type data is in each class
+	class                       int       // the likely one
 }
 
 func (p *Predictor) goInit(shift Shift) {

@@ -155,6 +155,29 @@ func TestGoTypePointers(t *testing.T) {
 	}
 }
 
+// TestGoTypeClass: a word that was a number is taken for one again, though words at
+// such places are mostly offsets.
+func TestGoTypeClass(t *testing.T) {
+	p, _ := goPredictor(t, Shift{})
+	const number, offset = 0x448, 0x44c // both could be offsets into code that moved by 16
+	learn := func(w, v uint32) {
+		f := Field{Len: 4, Kind: kindGo + goType, key: uint64(w)}
+		p.Learn(&f, words(w), words(v))
+	}
+	predict := func(w uint32) []byte {
+		f := Field{Len: 4, Kind: kindGo + goType, key: uint64(w)}
+		pred := make([]byte, 4)
+		p.Predict(&f, words(w), pred)
+		return pred
+	}
+	learn(number, number)
+	for w := uint32(0x460); w < 0x480; w += 4 {
+		learn(w, w+16)
+	}
+	require.Equal(t, words(offset+16), predict(offset))
+	require.Equal(t, words(number), predict(number))
+}
+
 // TestPredictGoProgram: a real program whose new file is the old one is predicted
 // to be as it is, every word of its tables.
 func TestPredictGoProgram(t *testing.T) {

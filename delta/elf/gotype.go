@@ -55,11 +55,31 @@ func (p *Predictor) typePointer(v uint64) bool {
 	return ok
 }
 
-const keyType = 100 << 56
+const (
+	keyType  = 100 << 56
+	keyClass = 101 << 56 // what a word was the last time: an index of goState.guess
+)
 
 // typeWord predicts a word that may be an address, an offset from types, one from
-// text, or none, by what was right lately at its phase.
+// text, or none: what it was the last time, else what was right lately at its
+// phase.
 func (p *Predictor) typeWord(f *Field) (uint64, uint8) {
+	b, again := p.typeClass(f)
+	p.g.class = b
+	v, c, ok := p.m.learnt.get(keyType + uint64(b)<<40 | f.key)
+	switch {
+	case ok:
+		p.g.guess[b] = v
+		return v, uint8(min(c, 1)) ^ 1
+	case again:
+		return p.g.guess[b], learned
+	}
+	return p.g.guess[b], uint8(covered + b)
+}
+
+// typeClass fills goState.guess with what a word is in each of its classes, and
+// returns the likely class, and whether a word of the same value was of it.
+func (p *Predictor) typeClass(f *Field) (int, bool) {
 	w := f.key
 	p.g.guess = [4]uint64{w, w, w, w}
 	if w < p.g.etypes-p.g.types {
@@ -72,6 +92,9 @@ func (p *Predictor) typeWord(f *Field) (uint64, uint8) {
 		v, _ := p.m.plain(w)
 		p.g.guess[3] = uint64(uint32(v))
 	}
+	if class, _, ok := p.m.learnt.get(keyClass | w); ok {
+		return int(class & 3), true
+	}
 	sc := &p.g.score[f.sub]
 	b := 0
 	for j := range sc {
@@ -79,24 +102,28 @@ func (p *Predictor) typeWord(f *Field) (uint64, uint8) {
 			b = j
 		}
 	}
-	if v, c, ok := p.m.learnt.get(keyType + uint64(b)<<40 | w); ok {
-		p.g.guess[b] = v
-		return v, uint8(min(c, 1)) ^ 1
-	}
-	return p.g.guess[b], uint8(covered + b)
+	return b, false
 }
 
 func (p *Predictor) learnType(f *Field, v uint64) {
 	p.typeWord(f)
+	right := -1
 	sc := &p.g.score[f.sub]
 	for j := range sc {
 		sc[j] -= sc[j] >> 2
-		if p.g.guess[j] == v {
-			sc[j] += 64
-			if v != f.key {
-				sc[j] += 64
-				p.m.learnt.set(keyType+uint64(j)<<40|f.key, v)
-			}
+		if p.g.guess[j] != v {
+			continue
 		}
+		if right < 0 || j == p.g.class {
+			right = j
+		}
+		sc[j] += 64
+		if v != f.key {
+			sc[j] += 64
+			p.m.learnt.set(keyType+uint64(j)<<40|f.key, v)
+		}
+	}
+	if right >= 0 {
+		p.m.learnt.set(keyClass|f.key, uint64(right))
 	}
 }
