@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/mender-app/mender-app/artifact"
+	"github.com/mender-app/mender-app/artifact/digest"
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/artifact/metered"
 	"github.com/mender-app/mender-app/delta"
@@ -19,8 +20,9 @@ import (
 
 // payload is the payload of the artifact, in temporary files.
 type payload struct {
-	images     string // path; "" if no images are shipped
-	manifests  string // path
+	images     string        // path; "" if no images are shipped
+	manifests  string        // path
+	digest     digest.Digest // of the manifests
 	components []artifact.Component
 	sizes      artifact.Sizes
 }

@@ -10,12 +10,14 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"slices"
 
 	"github.com/mender-app/mender-app/artifact"
 	"github.com/mender-app/mender-app/artifact/digest"
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/artifact/mender"
 	"github.com/mender-app/mender-app/artifact/metered"
+	"github.com/mender-app/mender-app/artifact/statement"
 	"github.com/mender-app/mender-app/delta"
 	"github.com/mender-app/mender-app/delta/decoder"
 	"github.com/mender-app/mender-app/generator/manifests"
@@ -35,6 +37,7 @@ type Description struct {
 	ClearsProvides []string            `json:"clears_provides,omitempty"`
 	Compression    string              `json:"compression"`
 	Signature      Signature           `json:"signature"`
+	Statement      *SignedStatement    `json:"statement,omitempty"` // nil: there is none
 	Scripts        []string            `json:"scripts,omitempty"`
 	Metadata       json.RawMessage     `json:"metadata"` // as it is in the artifact
 	Files          []FileDescription   `json:"files"`
@@ -47,7 +50,7 @@ type Description struct {
 }
 
 // Parsed is Metadata, parsed.
-func (d *Description) Parsed() *artifact.Metadata { return d.meta }
+func (d Description) Parsed() *artifact.Metadata { return d.meta }
 
 // Signature says whether an artifact is signed, and whether a given key verified
 // it.
@@ -59,6 +62,13 @@ const (
 	Unverified Signature = "unverified" // signed; no key was given
 	Verified   Signature = "verified"
 )
+
+// SignedStatement is what the maker of the application signed. It agrees with
+// the metadata and the manifests.
+type SignedStatement struct {
+	Signature Signature           `json:"signature"` // Verified by a given key, or Unverified
+	Text      statement.Statement `json:"text"`
+}
 
 // FileDescription is one file of the payload; its checksum was verified.
 type FileDescription struct {
@@ -135,7 +145,7 @@ func Inspect(ctx context.Context, path string, keys []crypto.PublicKey, tempDir 
 	}
 	defer os.RemoveAll(temp)
 	i := inspection{Description: &Description{Path: path, Bytes: info.Size()}, temp: temp}
-	if err := i.header(r.Header(), len(keys) > 0); err != nil {
+	if err := i.header(r.Header(), keys); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	for {
@@ -158,7 +168,7 @@ type inspection struct {
 	temp string
 }
 
-func (i *inspection) header(h *mender.Header, verified bool) error {
+func (i *inspection) header(h *mender.Header, keys []crypto.PublicKey) error {
 	if h.PayloadType != mender.PayloadTypeApp {
 		return fmt.Errorf("%w: its payload type is %q, that of applications is %q", ErrNotApp, h.PayloadType, mender.PayloadTypeApp)
 	}
@@ -170,7 +180,7 @@ func (i *inspection) header(h *mender.Header, verified bool) error {
 	switch {
 	case !h.Signed:
 		d.Signature = Unsigned
-	case verified:
+	case len(keys) > 0:
 		d.Signature = Verified
 	default:
 		d.Signature = Unverified
@@ -184,7 +194,18 @@ func (i *inspection) header(h *mender.Header, verified bool) error {
 		return err
 	}
 	d.meta, d.Warnings = m, warnings
-	return nil
+	if m.Statement == nil {
+		return nil
+	}
+	s, err := statement.Parse(m.Statement)
+	if err != nil {
+		return err
+	}
+	d.Statement = &SignedStatement{Signature: Unverified, Text: s.Statement}
+	if slices.ContainsFunc(keys, s.SignedBy) {
+		d.Statement.Signature = Verified
+	}
+	return s.Check(m)
 }
 
 // ErrNotApp is the error for a Mender Artifact without an application.
@@ -219,8 +240,12 @@ func (i *inspection) manifests(ctx context.Context, r io.Reader) error {
 	if i.meta.Sizes != nil {
 		limits.MaxBytes = i.meta.Sizes.ManifestsPayload
 	}
-	if _, err := artifact.ReadManifests(r, root, limits); err != nil {
+	digest, err := artifact.ReadManifests(r, root, limits)
+	if err != nil {
 		return err
+	}
+	if s := i.Statement; s != nil && s.Text.Manifests != digest {
+		return fmt.Errorf("%w: its manifests are %s, and the artifact's %s", statement.ErrStatement, s.Text.Manifests, digest)
 	}
 	i.reach(ctx, dir)
 	return fs.WalkDir(root.FS(), ".", func(path string, d fs.DirEntry, err error) error {

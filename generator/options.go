@@ -76,7 +76,8 @@ type Artifact struct {
 	Compression   mender.Compression
 }
 
-// Signing says who signs the artifact: Key, or Sign with a key that is elsewhere;
+// Signing says who signs the artifact and the statement about the application:
+// Key, or Sign with a key that is elsewhere;
 // neither: nobody. See mender.Options.
 type Signing struct {
 	Key    crypto.Signer
@@ -91,6 +92,11 @@ func (s *Signing) PublicKey() crypto.PublicKey {
 		return s.Key.Public()
 	}
 	return s.Public
+}
+
+// options are the options of mender.Write that say who signs.
+func (s *Signing) options() mender.Options {
+	return mender.Options{Key: s.Key, Sign: s.Sign, Public: s.Public}
 }
 
 // Software is the version that the artifact provides to Mender, as

@@ -22,9 +22,9 @@ const (
 	builderID      = "https://github.com/mender-app/mender-app/cmd/app-gen"
 )
 
-// statement is an in-toto statement (in-toto.io/Statement/v1) with SLSA's
+// inTotoStatement is an in-toto statement (in-toto.io/Statement/v1) with SLSA's
 // provenance (slsa.dev/provenance/v1).
-type statement struct {
+type inTotoStatement struct {
 	Type          string        `json:"_type"`
 	Subject       []resource    `json:"subject"`
 	PredicateType string        `json:"predicateType"`
@@ -116,7 +116,7 @@ func (r *run) writeProvenance(w io.Writer, p *plan, out *payload, artifact strin
 	}
 	e := json.NewEncoder(w)
 	e.SetIndent("", "  ")
-	return e.Encode(statement{
+	return e.Encode(inTotoStatement{
 		Type:          statementType,
 		Subject:       []resource{{Name: filepath.Base(r.Build.Output), Digest: sha(artifact)}},
 		PredicateType: provenanceType,

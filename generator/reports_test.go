@@ -162,11 +162,11 @@ func TestSBOMFromAttestation(t *testing.T) {
 	require.Equal(t, image, readStatement(t, o.Build.Provenance).Predicate.BuildDefinition.ResolvedDependencies[0].URI)
 }
 
-func readStatement(t testing.TB, path string) *statement {
+func readStatement(t testing.TB, path string) *inTotoStatement {
 	t.Helper()
 	b, err := os.ReadFile(path)
 	require.NoError(t, err)
-	s := new(statement)
+	s := new(inTotoStatement)
 	require.NoError(t, json.Unmarshal(b, s))
 	return s
 }

@@ -42,7 +42,7 @@ func (r *run) packManifests(env []manifests.Variable, p *payload) (err error) {
 		return err
 	}
 	p.manifests = f.Name()
-	p.sizes.ManifestsPayload, p.sizes.Manifests = size.Payload, size.Files
+	p.digest, p.sizes.ManifestsPayload, p.sizes.Manifests = size.Digest, size.Payload, size.Files
 	return nil
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/mender-app/mender-app/artifact"
 	"github.com/mender-app/mender-app/artifact/mender"
 	"github.com/mender-app/mender-app/artifact/metered"
+	"github.com/mender-app/mender-app/artifact/statement"
 )
 
 // write makes the artifact beside the output path and moves it there when it
@@ -65,10 +66,9 @@ func (r *run) write(ctx context.Context, p *plan, out *payload) error {
 	return replaceFile(r.Build.Output, func(w io.Writer) error {
 		tell := metered.Sum(func(n int64) { r.tell("write", r.Build.Output, n, -1) })
 		sum := sha256.New()
-		err := mender.Write(metered.Writer(ctx, io.MultiWriter(failing{w}, sum), tell), spec, mender.Options{
-			Compression: a.Compression, Key: a.Signing.Key, Sign: a.Signing.Sign, Public: a.Signing.Public,
-			ModTime: r.Build.ModTime, TempDir: r.temp,
-		})
+		o := a.Signing.options()
+		o.Compression, o.ModTime, o.TempDir = a.Compression, r.Build.ModTime, r.temp
+		err := mender.Write(metered.Writer(ctx, io.MultiWriter(failing{w}, sum), tell), spec, o)
 		if err != nil {
 			return err
 		}
@@ -138,6 +138,10 @@ func (r *run) metadata(p *plan, out *payload) ([]byte, error) {
 	if r.policy != nil {
 		m.Version, m.Policy = artifact.VersionCurrent, r.policy
 		m.Requires = append(m.Requires, artifact.FeaturePolicy)
+	}
+	var err error
+	if m.Statement, err = statement.Sign(statement.Of(m, out.digest), r.Artifact.Signing.options()); err != nil {
+		return nil, err
 	}
 	b, err := m.Encode()
 	if err != nil {

@@ -7,7 +7,6 @@ import (
 	"strconv"
 
 	"github.com/mender-app/mender-app/artifact"
-	"github.com/mender-app/mender-app/artifact/digest"
 	"github.com/mender-app/mender-app/artifact/internal/strictjson"
 	"github.com/mender-app/mender-app/artifact/mender"
 )
@@ -34,8 +33,9 @@ type envelope struct {
 }
 
 type signature struct {
-	KeyID string `json:"keyid,omitempty"` // a hint: nothing protects it
-	Sig   []byte `json:"sig"`             // in base64
+	// There is no keyid: it is a hint that nothing protects, and app-gen does not
+	// know it of every key.
+	Sig []byte `json:"sig"` // in base64
 }
 
 // message is what a signature of the envelope covers: DSSE's pre-authentication
@@ -57,17 +57,7 @@ func Sign(s *Statement, o mender.Options) (json.RawMessage, error) {
 	if err != nil || sig == nil {
 		return nil, err
 	}
-	public := o.Public
-	if o.Sign == nil {
-		public = o.Key.Public()
-	}
-	keyID := ""
-	if public != nil {
-		if keyID, err = mender.Fingerprint(public); err != nil {
-			return nil, err
-		}
-	}
-	e.Signatures = []signature{{KeyID: keyID, Sig: sig}}
+	e.Signatures = []signature{{Sig: sig}}
 	b, err := json.Marshal(e)
 	if err != nil {
 		return nil, fmt.Errorf("statement: %w", err)
@@ -112,15 +102,4 @@ func (s *Signed) SignedBy(key crypto.PublicKey) bool {
 		}
 	}
 	return false
-}
-
-// KeyIDs are the fingerprints of the keys that the envelope claims to be signed
-// with, as mender.Fingerprint writes them; others are left out. Only SignedBy tells whether it is.
-func (s *Signed) KeyIDs() (list []string) {
-	for _, sig := range s.envelope.Signatures {
-		if digest.Digest(sig.KeyID).Valid() {
-			list = append(list, sig.KeyID)
-		}
-	}
-	return list
 }

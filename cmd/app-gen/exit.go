@@ -10,6 +10,7 @@ import (
 	"github.com/mender-app/mender-app/artifact"
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/artifact/mender"
+	"github.com/mender-app/mender-app/artifact/statement"
 	"github.com/mender-app/mender-app/delta"
 	"github.com/mender-app/mender-app/generator"
 	"github.com/mender-app/mender-app/generator/bases"
@@ -84,7 +85,7 @@ func exitCode(err error) int {
 		return exitImage
 	case errors.Is(err, mender.ErrFormat), errors.Is(err, mender.ErrChecksum), errors.Is(err, mender.ErrSignature),
 		errors.Is(err, mender.ErrUnsupported), errors.Is(err, mender.ErrTooLarge),
-		errors.Is(err, artifact.ErrMetadata), errors.Is(err, artifact.ErrPayload), errors.Is(err, artifact.ErrTooLarge),
+		errors.Is(err, artifact.ErrMetadata), errors.Is(err, artifact.ErrPayload), errors.Is(err, artifact.ErrTooLarge), errors.Is(err, statement.ErrStatement),
 		errors.Is(err, generator.ErrNotApp), errors.Is(err, delta.ErrFormat),
 		errors.As(err, &requires), errors.As(err, &feature), errors.As(err, &old), errors.As(err, &mismatch):
 		return exitDamaged

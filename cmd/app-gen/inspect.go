@@ -22,7 +22,8 @@ func inspectCommand() *cobra.Command {
 what is in it: name, device types, provides and depends, signature, metadata,
 images with their layers and sizes, manifests, and what each service reaches on
 the device beyond its containers and the shipped files. It verifies every checksum,
-and the digests of the images that are in it whole; with --key also the signature.
+the digests of the images that are in it whole, and that the artifact is what its
+statement says; with --key also the signatures.
 
 inspect --diff OLD.mender NEW.mender names the packages and files that changed
 between two releases. The images that changed must be whole in the artifacts, or

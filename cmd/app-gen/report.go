@@ -230,6 +230,9 @@ func printDescription(w io.Writer, d *generator.Description) {
 	line("device types", strings.Join(d.DeviceTypes, ", "))
 	line("group", d.Group)
 	line("signature", string(d.Signature))
+	if s := d.Statement; s != nil {
+		line("statement", string(s.Signature))
+	}
 	printMap(w, "provides", d.Provides)
 	printMap(w, "depends", alternatives(d.Depends))
 	line("depends name", strings.Join(d.DependsNames, ", "))
