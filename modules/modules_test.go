@@ -34,7 +34,7 @@ func TestTreeOfBothClients(t *testing.T) {
 			tree, err := modules.OpenTree(dir)
 			require.NoError(t, err)
 			for want, get := range map[string]func() (string, error){
-				"rel 2": tree.ArtifactName, "": tree.ArtifactGroup, "app": tree.PayloadType,
+				"rel 2": tree.ArtifactName, "app": tree.PayloadType,
 				"rel 1": tree.CurrentArtifactName, "board": tree.DeviceType,
 			} {
 				got, err := get()

@@ -46,9 +46,6 @@ func OpenTree(dir string) (*Tree, error) {
 // Dir is the tree's absolute path.
 func (t *Tree) Dir() string { return t.dir }
 
-// Tmp is the tree's directory for temporary files.
-func (t *Tree) Tmp() string { return filepath.Join(t.dir, "tmp") }
-
 // value reads a plain value. 3.4.0 writes it without a newline at its end and
 // the C++ client with one. A missing file is an empty value.
 func (t *Tree) value(name string) (string, error) {
@@ -61,9 +58,6 @@ func (t *Tree) value(name string) (string, error) {
 
 // ArtifactName is the name of the artifact that is being installed.
 func (t *Tree) ArtifactName() (string, error) { return t.value("header/artifact_name") }
-
-// ArtifactGroup is the group of the artifact; "" for none.
-func (t *Tree) ArtifactGroup() (string, error) { return t.value("header/artifact_group") }
 
 // PayloadType is the type of the payload: this module's name.
 func (t *Tree) PayloadType() (string, error) { return t.value("header/payload_type") }

@@ -2,6 +2,7 @@ package deploy
 
 import (
 	"os"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -9,6 +10,14 @@ import (
 	"github.com/mender-app/mender-app/modules"
 	"github.com/mender-app/mender-app/store"
 )
+
+// phases are all but None.
+var phases = []Phase{Downloading, Loaded, Installing, Installed, Committed, Cleaning, RollingBack, RolledBack}
+
+var events = []Event{
+	EventReceived, EventInstall, EventCommit, EventRollback, EventFailure, EventCleanup,
+	EventReboot, EventVerifyReboot, EventVerifyRollback,
+}
 
 var (
 	v1 = release{app: "shop", name: "shop-1", images: []string{"web one", "side same"}}
@@ -253,9 +262,9 @@ func TestOutOfOrder(t *testing.T) {
 }
 
 func TestTableIsWhole(t *testing.T) {
-	for _, p := range append(Phases(), None) {
-		for i, ev := range append(Events(), Events()...) {
-			overwrites := i >= len(Events())
+	for _, p := range append(slices.Clone(phases), None) {
+		for i, ev := range slices.Concat(events, events) {
+			overwrites := i >= len(events)
 			pl, err := planFor(p, ev, false, overwrites)
 			require.NoError(t, err, "%q %s", p, ev)
 			n := 0

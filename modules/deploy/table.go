@@ -31,11 +31,6 @@ const (
 	RolledBack Phase = "rolled-back"
 )
 
-// Phases lists all phases but None.
-func Phases() []Phase {
-	return []Phase{Downloading, Loaded, Installing, Installed, Committed, Cleaning, RollingBack, RolledBack}
-}
-
 // Event is a request to a deployment.
 type Event string
 
@@ -54,14 +49,6 @@ const (
 	EventVerifyReboot   Event = "verify-reboot"
 	EventVerifyRollback Event = "verify-rollback-reboot"
 )
-
-// Events lists all events.
-func Events() []Event {
-	return []Event{
-		EventReceived, EventInstall, EventCommit, EventRollback, EventFailure, EventCleanup,
-		EventReboot, EventVerifyReboot, EventVerifyRollback,
-	}
-}
 
 // Action is one step of a plan. Every action is idempotent: after a crash the
 // plan of the same event is executed again from its first step.

@@ -27,14 +27,12 @@ const (
 	Force     Mode = "force"     // a person who insists
 )
 
-// Status is the state of an installed application.
+// Status is the state of an installed application. The zero value says that its
+// current release is committed.
 type Status string
 
-// The values of Status.
-const (
-	Settled Status = ""     // its current release is committed
-	Open    Status = "open" // a deployment of it has not ended
-)
+// Open: a deployment of the application has not ended.
+const Open Status = "open"
 
 // App is an application in one version.
 type App struct {

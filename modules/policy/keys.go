@@ -25,10 +25,6 @@ func Keys() []string {
 	return list
 }
 
-// NotSupported lists the keys that are refused because this version does not
-// do what they say.
-func NotSupported() []string { return slices.Clone(notBuilt) }
-
 func collectKeys(t reflect.Type, prefix string, list *[]string) {
 	for i := range t.NumField() {
 		f := t.Field(i)

@@ -88,19 +88,6 @@ func (w *Watch) Down(since time.Time) (total time.Duration, times int) {
 	return total, times
 }
 
-// Heard lists the different answers since then, in order, "" for none.
-func (w *Watch) Heard(since time.Time) []string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	var heard []string
-	for i, c := range w.changes {
-		if c.At >= since.UnixNano() || i+1 == len(w.changes) || w.changes[i+1].At > since.UnixNano() {
-			heard = append(heard, c.Says)
-		}
-	}
-	return heard
-}
-
 // Stop ends the watch.
 func (w *Watch) Stop() {
 	// The program is nsenter's child: end that one, and nsenter ends with it.
