@@ -13,6 +13,7 @@ import (
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/artifact/internal/strictjson"
 	"github.com/mender-app/mender-app/artifact/internal/tarin"
+	"github.com/mender-app/mender-app/artifact/names"
 )
 
 // section returns the rows of the first table under a heading of FORMAT.md,
@@ -66,7 +67,7 @@ func TestFormat(t *testing.T) {
 	require.ElementsMatch(t, fields(Base{}), firstColumn(t, doc, "Base fields"))
 	require.ElementsMatch(t, fields(Sizes{}), firstColumn(t, doc, "Sizes fields"))
 	require.Equal(t, Features, firstColumn(t, doc, "Features"))
-	require.Equal(t, EnvNames, firstColumn(t, doc, "Environment"))
+	require.Equal(t, names.AlwaysEnv, firstColumn(t, doc, "Environment"))
 	require.Equal(t, []string{memberURLNew, memberURLCurrent, memberSumNew, memberSumCurrent, memberImage, memberDelta, memberShared, "image.N.delta", memberDeepDelta},
 		firstColumn(t, doc, "Members of an image"))
 	require.Contains(t, doc, "Its payload has the files `"+ImagesPayload+"` and `"+ManifestsPayload+"`, in this order")
@@ -101,6 +102,7 @@ func TestFormat(t *testing.T) {
 		"components":                                                 maxComponents,
 		"layers of a component":                                      image.MaxLayers,
 		"bases of a component or variant":                            maxBases,
+		"names in env":                                               maxEnv,
 		"variants of a component":                                    maxVariants,
 		"bytes of a config or manifest of an image":                  image.MaxConfig,
 		"bytes of a text member of an image":                         maxTextMember,

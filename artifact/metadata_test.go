@@ -78,7 +78,10 @@ func TestMetadataReference(t *testing.T) {
 func TestMetadataEnv(t *testing.T) {
 	m, warnings, err := ParseMetadata([]byte(`{"application_name":"a","orchestrator":"k8s","platform":"linux/arm64","version":"1.0","env":{"LD_PRELOAD":"/x.so","PATH":"/","K8S_NAMESPACE":"n"}}`))
 	require.NoError(t, err)
-	require.Equal(t, []string{`metadata: env "LD_PRELOAD" is not allowed, dropped`, `metadata: env "PATH" is not allowed, dropped`}, warnings)
+	require.Equal(t, []string{
+		`metadata: env is dropped: the name "LD_PRELOAD" means something to other programs`,
+		`metadata: env is dropped: the name "PATH" means something to other programs`,
+	}, warnings)
 	require.Equal(t, map[string]string{"K8S_NAMESPACE": "n"}, m.Env)
 }
 
@@ -188,7 +191,7 @@ func TestMetadataHostile(t *testing.T) {
 		{"no platform", func(m *Metadata) { m.Platform = "" }, "platform"},
 		{"application version", func(m *Metadata) { m.ApplicationVersion = "1\x1b[2J" }, "application_version"},
 		{"images", func(m *Metadata) { m.Images = []string{"../x"} }, "images"},
-		{"env", func(m *Metadata) { m.Env["PATH"] = "/" }, `"PATH" is not allowed`},
+		{"env", func(m *Metadata) { m.Env["PATH"] = "/" }, `"PATH" means something to other programs`},
 		{"env value", func(m *Metadata) { m.Env["K8S_NAMESPACE"] = "a\nb" }, "K8S_NAMESPACE"},
 		{"URL", func(m *Metadata) { m.Components[0].URL = "a b" }, "URL"},
 		{"no URL", func(m *Metadata) { m.Components[0].URL = "" }, "URL"},

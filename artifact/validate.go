@@ -28,19 +28,16 @@ const (
 	maxImages     = 2 * maxComponents
 	maxVariants   = 32
 	maxRequires   = 64
+	maxEnv        = 64
 	maxPolicy     = 64 << 10 // bytes
 )
-
-// EnvNames are the only names metadata may set in the environment of a
-// sub-module.
-var EnvNames = []string{"K8S_CTR_ADDRESS", "K8S_NAMESPACE"}
 
 // Features are the names that Requires may have for this reader to go on.
 var Features = []string{FeatureDelta, FeatureVariants, FeaturePolicy}
 
 // ParseMetadata reads and validates metadata. warnings are one-line
-// remarks for the log: env names that were dropped because they are not on
-// the allow-list. The error is an ErrMetadata, or a *RequiresError if the
+// remarks for the log: env names that were dropped because no artifact may set
+// them. The error is an ErrMetadata, or a *RequiresError if the
 // artifact requires a feature that this reader does not have.
 func ParseMetadata(b []byte) (m *Metadata, warnings []string, err error) {
 	if len(b) > MaxMetadata {
@@ -74,8 +71,8 @@ func ParseMetadata(b []byte) (m *Metadata, warnings []string, err error) {
 		return nil, nil, notJSON(err)
 	}
 	for _, name := range slices.Sorted(maps.Keys(m.Env)) {
-		if !slices.Contains(EnvNames, name) {
-			warnings = append(warnings, fmt.Sprintf("metadata: env %q is not allowed, dropped", clip(name)))
+		if err := names.CheckEnv(name); err != nil {
+			warnings = append(warnings, fmt.Sprintf("metadata: env is dropped: %v", err))
 			delete(m.Env, name)
 		}
 	}
@@ -158,9 +155,12 @@ func (m *Metadata) Validate() error {
 			return bad("images", "%s", err)
 		}
 	}
+	if len(m.Env) > maxEnv {
+		return bad("env", "%d names", len(m.Env))
+	}
 	for name, value := range m.Env {
-		if !slices.Contains(EnvNames, name) {
-			return bad("env", "%q is not allowed", clip(name))
+		if err := names.CheckEnv(name); err != nil {
+			return bad("env", "%v", err)
 		}
 		if err := checkText("env "+name, value); err != nil {
 			return err

@@ -330,7 +330,7 @@ func (f frame) request(spec *verbSpec, args []string) (Request, error) {
 	r.Platform = f.getenv(EnvPlatform)
 	r.TempDir = f.getenv(EnvTempDir)
 	r.PurgeData = f.getenv(EnvPurgeData) == "1"
-	for _, n := range metadataEnv {
+	for _, n := range names.AlwaysEnv {
 		if v := f.getenv(n); v != "" {
 			if r.Env == nil {
 				r.Env = map[string]string{}

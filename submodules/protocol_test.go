@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mender-app/mender-app/artifact/names"
 	"github.com/stretchr/testify/require"
 )
 
@@ -22,7 +23,7 @@ func TestProtocolDocument(t *testing.T) {
 		require.Contains(t, doc, fmt.Sprintf("| %d | ", c.code))
 	}
 	require.Len(t, codes, len(codeText)-1, "one sentinel a code, none for 0")
-	for _, n := range append(append([]string{}, passedEnv...), metadataEnv...) {
+	for _, n := range append(append([]string{}, passedEnv...), names.AlwaysEnv...) {
 		require.Contains(t, doc, "`"+n+"`")
 	}
 	for _, e := range envText {

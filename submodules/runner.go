@@ -19,6 +19,8 @@ import (
 	"syscall"
 	"time"
 	"unsafe"
+
+	"github.com/mender-app/mender-app/artifact/names"
 )
 
 const (
@@ -234,8 +236,9 @@ func (m *Module) environ(ctx context.Context, r Request) (env []string, cleanup 
 		set[k] = v
 	}
 	for k, v := range r.Env {
-		if !MetadataEnvAllowed(k) {
-			return nil, cleanup, fmt.Errorf("the metadata may not set %q in the environment", k)
+		// An artifact must not choose the programs or libraries that root runs.
+		if err := names.CheckEnv(k); err != nil {
+			return nil, cleanup, fmt.Errorf("the environment of the metadata: %w", err)
 		}
 		if strings.ContainsRune(v, 0) {
 			return nil, cleanup, fmt.Errorf("the metadata's %s has a NUL byte", k)

@@ -12,9 +12,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/mender-app/mender-app/artifact/digest"
+	"github.com/mender-app/mender-app/artifact/names"
 )
 
 // Protocol is the version this package speaks. A sub-module that does not know
@@ -98,28 +100,20 @@ var passedEnv = []string{
 	EnvConfigDir,
 }
 
-// metadataEnv names what the metadata of an artifact may set (Request.Env).
-// Everything else in there is refused: an artifact must not choose the
-// programs or libraries that root runs.
-var metadataEnv = []string{"K8S_CTR_ADDRESS", "K8S_NAMESPACE"}
-
-// MetadataEnvAllowed reports whether the metadata of an artifact may set the
-// environment variable name for a sub-module.
-func MetadataEnvAllowed(name string) bool {
-	for _, n := range metadataEnv {
-		if n == name {
-			return true
-		}
-	}
-	return false
-}
-
 // Info is what a sub-module says about itself in answer to PROTOCOL.
 type Info struct {
 	Protocol string   `json:"protocol"`
 	Name     string   `json:"name"`
 	Version  string   `json:"version"`
 	Features []string `json:"features"`
+	// Env are the names that the metadata of an artifact may set in its
+	// environment, beside names.AlwaysEnv.
+	Env []string `json:"env,omitempty"`
+}
+
+// TakesEnv tells whether the sub-module takes a name of the metadata's.
+func (i Info) TakesEnv(name string) bool {
+	return names.CheckEnv(name) == nil && (slices.Contains(names.AlwaysEnv, name) || slices.Contains(i.Env, name))
 }
 
 // Engine is what runs the containers: an engine or a cluster.

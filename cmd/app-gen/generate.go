@@ -15,6 +15,7 @@ import (
 
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/artifact/mender"
+	"github.com/mender-app/mender-app/artifact/names"
 	"github.com/mender-app/mender-app/generator"
 	"github.com/mender-app/mender-app/generator/source"
 )
@@ -59,6 +60,7 @@ type genFlags struct {
 	depends     []string
 	ctrAddress  string
 	namespace   string
+	env         []string
 	keyFile     string // or the URI of a key in a token
 	signCommand string
 	publicKey   string
@@ -109,6 +111,7 @@ func generateCommand() *cobra.Command {
 	fl.StringArrayVar(&f.o.Application.Compose.EnvFiles, "env-file", nil, "env file for compose (repeatable; default: .env)")
 	fl.StringVarP(&f.ctrAddress, "k8s-ctr-address", "c", "", "k8s: address of containerd on the device")
 	fl.StringVarP(&f.namespace, "k8s-namespace", "s", "", "k8s: namespace to deploy to")
+	fl.StringArrayVar(&f.env, "env", nil, "NAME=VALUE for the sub-module, which must declare the name or the device's operator allow it (repeatable)")
 	addMenderFlags(fl, f, &f.provides, &f.depends)
 	fl.StringVar(&f.signCommand, "sign-command", "", "program that signs instead of --key: the SHA-256 digest on its standard input, the signature on its output")
 	fl.StringVar(&f.publicKey, "public-key", "", "PEM file of the public key that the signature of --sign-command or of a token must fit")
@@ -193,7 +196,23 @@ func (f *genFlags) resolve(ctx context.Context) error {
 	if f.o.Artifact.Depends, err = keyLists("--depends", f.depends); err != nil {
 		return err
 	}
-	f.o.Application.Env = map[string]string{"K8S_CTR_ADDRESS": f.ctrAddress, "K8S_NAMESPACE": f.namespace}
+	if f.o.Application.Env, err = keyValues("--env", f.env); err != nil {
+		return err
+	}
+	for name := range f.o.Application.Env {
+		if err := names.CheckEnv(name); err != nil {
+			return &usageError{text: "--env: " + err.Error()}
+		}
+	}
+	for name, value := range map[string]string{"K8S_CTR_ADDRESS": f.ctrAddress, "K8S_NAMESPACE": f.namespace} {
+		if value == "" {
+			continue
+		}
+		if f.o.Application.Env == nil {
+			f.o.Application.Env = map[string]string{}
+		}
+		f.o.Application.Env[name] = value
+	}
 	switch c := mender.Compression(f.compression); c {
 	case mender.None, mender.Gzip, mender.Zstd:
 		f.o.Artifact.Compression = c

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"time"
 
+	"github.com/mender-app/mender-app/artifact/names"
 	"github.com/mender-app/mender-app/store"
 	"github.com/mender-app/mender-app/store/durable"
 	"github.com/mender-app/mender-app/submodules"
@@ -54,11 +56,26 @@ func (t *target) only(list ...store.Component) *target {
 
 // request is what every call about the target says.
 func (t *target) request() submodules.Request {
-	req := submodules.Request{App: t.app, Platform: t.r.Platform, Env: t.r.Env}
+	req := submodules.Request{App: t.app, Platform: t.r.Platform, Env: t.env()}
 	if t.a != nil {
 		req.Dir, req.Components = t.a.ManifestsDir(), components(t.r.Components)
 	}
 	return req
+}
+
+// env is what the sub-module gets of the environment in the metadata.
+func (t *target) env() map[string]string {
+	out := map[string]string{}
+	for name, value := range t.r.Env {
+		if t.takesEnv(name) {
+			out[name] = value
+		}
+	}
+	return out
+}
+
+func (t *target) takesEnv(name string) bool {
+	return t.info.TakesEnv(name) || names.CheckEnv(name) == nil && slices.Contains(t.e.AllowEnv, name)
 }
 
 // call makes one call of the sub-module: method is the method of t.o for verb.

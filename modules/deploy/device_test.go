@@ -82,6 +82,7 @@ type release struct {
 	reboot    bool // asks for a restart of the machine
 	worn      bool // and gets sick by it
 	version   string
+	env       map[string]string
 }
 
 func (r release) compose() string { return "compose of " + r.name }
@@ -106,7 +107,7 @@ func (r release) digests() string {
 func (r release) meta() *artifact.Metadata {
 	m := &artifact.Metadata{
 		Version: artifact.VersionCurrent, ApplicationName: r.app, Orchestrator: "fake", Platform: "linux/amd64", Reboot: r.reboot,
-		ApplicationVersion: r.version,
+		ApplicationVersion: r.version, Env: r.env,
 	}
 	for _, content := range r.images {
 		d := digestOf(r.app, content)

@@ -101,6 +101,9 @@ type Engine struct {
 	System func(ctx context.Context, files []string) (policy.Platform, error)
 	// Force: a person insists on what only a policy forbids.
 	Force bool
+	// AllowEnv are names in the metadata's environment that sub-modules get
+	// although they do not declare them.
+	AllowEnv []string
 	// DataRoot is where the container engine keeps its images, for the check
 	// of free space; "" if it is not known.
 	DataRoot string

@@ -197,7 +197,7 @@ func (l *loader) load(ctx context.Context, c store.Component, size int64, req su
 	if suspect {
 		req.Options = append(slices.Clone(req.Options), submodules.OptionDistrust)
 	}
-	req.App, req.Platform, req.Env = l.app, l.r.Platform, l.r.Env
+	req.App, req.Platform, req.Env = l.app, l.r.Platform, l.env()
 	req.URL, req.Components = c.URL, components([]store.Component{c})
 	req.Components[0].Bases, req.Components[0].Announced = l.bases(c), l.announced(c)
 	err := l.call(ctx, submodules.VerbLoad, req, l.o.Load)

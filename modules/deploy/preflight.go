@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/mender-app/mender-app/artifact"
@@ -38,6 +40,12 @@ func (e *Engine) preflight(ctx context.Context, h *header) (*header, *target, er
 	t := &target{e: e, app: h.meta.ApplicationName, r: newRelease(h), o: o, info: info}
 	if err := e.checkCurrent(h.meta); err != nil {
 		return nil, nil, err
+	}
+	for _, name := range slices.Sorted(maps.Keys(t.r.Env)) {
+		if !t.takesEnv(name) {
+			e.Log.Warn("a name in the metadata's environment is dropped: the sub-module does not declare it, and allow_env in mender-app.conf does not list it",
+				"name", name, "orchestrator", t.r.Orchestrator)
+		}
 	}
 	if err := t.checkRequirements(ctx); err != nil {
 		return nil, nil, err

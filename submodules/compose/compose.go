@@ -75,11 +75,13 @@ func (Orchestrator) Features() []string {
 // answers and that a Compose is there which will do: an update that would fail
 // for the want of them is refused before anything is loaded.
 func (Orchestrator) Reqs(ctx context.Context, r submodules.Request) ([]submodules.Requirement, error) {
+	command := "docker"
 	err := with(ctx, r, func(s *session) error {
+		command = s.set.docker[0]
 		_, err := s.findCompose(ctx)
 		return err
 	})
-	return []submodules.Requirement{{Command: "docker"}}, err
+	return []submodules.Requirement{{Command: command}}, err
 }
 
 // Rollout implements submodules.Orchestrator.

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/mender-app/mender-app/artifact/image"
+	"github.com/mender-app/mender-app/artifact/names"
 	"github.com/mender-app/mender-app/modules/deploy"
 	"github.com/mender-app/mender-app/store"
 	"github.com/mender-app/mender-app/submodules"
@@ -39,6 +40,7 @@ type Config struct {
 	DeviceType    string           // device_type_file
 	Signatures    Signatures       // artifact_verify_key, artifact_verify_keys, [[keys]], allow_unsigned
 	RefuseOlder   bool             // refuse_older
+	AllowEnv      []string         // allow_env
 	OSRelease     string           // os_release_file
 	ArtifactInfo  string           // artifact_info_file
 	LogLevel      slog.Level       // log_level
@@ -56,7 +58,7 @@ func Load() (*Config, error) {
 	if name == "" {
 		name = DefaultConfig
 	}
-	f, err := config.Read(name, signatureArrays...)
+	f, err := config.Read(name, append([]string{"allow_env"}, signatureArrays...)...)
 	if err != nil {
 		return nil, err
 	}
@@ -100,6 +102,12 @@ func Load() (*Config, error) {
 	}
 	if c.RefuseOlder, err = f.Bool(false, "refuse_older"); err != nil {
 		return nil, err
+	}
+	c.AllowEnv = f.Strings("allow_env")
+	for _, name := range c.AllowEnv {
+		if err := names.CheckEnv(name); err != nil {
+			return nil, fmt.Errorf("%s: allow_env: %w", name, err)
+		}
 	}
 	if err := f.RefuseUnknown("refuse_"); err != nil {
 		return nil, err
@@ -171,6 +179,7 @@ func (c *Config) Engine(log *slog.Logger, driver string) *deploy.Engine {
 		LoadTimeout:    c.LoadTimeout,
 		RolloutTimeout: c.RollTimeout,
 		RefuseOlder:    c.RefuseOlder,
+		AllowEnv:       c.AllowEnv,
 		Driver:         driver,
 		System:         c.system,
 	}
