@@ -107,7 +107,12 @@ func walk(t *testing.T, old, new []byte, ranges []Range, mode Mode) {
 	if err != nil {
 		return
 	}
+	seen := int64(0)
 	for _, r := range ranges {
+		if r.New > seen {
+			p.See(seen, new[seen:r.New])
+			seen = r.New
+		}
 		o := old[r.Old : r.Old+r.Len]
 		n := new[r.New : r.New+r.Len]
 		end := 0

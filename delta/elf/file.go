@@ -76,6 +76,8 @@ type File struct {
 	text     section
 	gotab    *goTable
 	numbers  Numbers
+
+	findOff, findSize uint64 // of findfunctab, where it is understood
 }
 
 // Parse reads the tables of an ELF file of the given size.
@@ -96,6 +98,7 @@ func Parse(r io.ReaderAt, size int64) (*File, error) {
 			if f.numbers.Text != 0 {
 				f.gotab.text = f.numbers.Text
 			}
+			f.findOff, f.findSize = f.readFindTable(r)
 		}
 	}
 	return f, nil

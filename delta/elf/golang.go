@@ -12,15 +12,16 @@ import (
 // Numbers are the addresses that Go's tables are relative to, as the module data
 // of a file gives them; zero where it has none.
 type Numbers struct {
-	Func, Types, TypesEnd, Text uint64
+	Func, Types, TypesEnd, Text, Find uint64
 }
 
 // Shift is by how much those of a new file are off where the old ones seem to
 // have gone. It travels with the delta.
-type Shift struct{ Func, Types, Text int64 }
+type Shift struct{ Func, Types, Text, Table, Find int64 }
 
 // words of runtime.moduledata (Go 1.20 to 1.26)
 const (
+	moduleFind  = 19
 	moduleText  = 22
 	moduleTypes = 37
 	moduleFunc  = 40
@@ -58,7 +59,7 @@ func (f *File) readNumbers(r io.ReaderAt) Numbers {
 		for at := -s.addr & (size - 1); at+moduleWords*size <= n; at += size {
 			w := b[at:]
 			if word(w, 0) == g.addr && word(w, 1) == g.addr+g.names {
-				return Numbers{Func: word(w, moduleFunc), Types: word(w, moduleTypes), TypesEnd: word(w, moduleTypes+1), Text: word(w, moduleText)}
+				return Numbers{Func: word(w, moduleFunc), Types: word(w, moduleTypes), TypesEnd: word(w, moduleTypes+1), Text: word(w, moduleText), Find: word(w, moduleFind)}
 			}
 		}
 	}
@@ -80,6 +81,7 @@ const (
 	goType // offsets in type data
 	goLink // of a type
 	goTreeName
+	goFind // a part of findfunctab
 	numGo
 )
 
@@ -131,7 +133,7 @@ func readGoTable(r io.ReaderAt, s section, f *File) *goTable {
 	if k, _ := r.ReadAt(b, int64(s.off+g.funcs)); k < len(b) {
 		return nil
 	}
-	g.entry, g.record = make([]uint32, n), make([]uint32, n)
+	g.entry, g.record = make([]uint32, n, n+1), make([]uint32, n) // an entry more for the end of the code
 	g.byRecord = make([]int32, n)
 	for i := range g.entry {
 		g.entry[i], g.record[i] = le.Uint32(b[8*i:]), le.Uint32(b[8*i+4:])
@@ -192,6 +194,15 @@ func (p *Predictor) goInit(shift Shift) {
 	p.g.newTypes = e.Types + uint64(shift.Types)
 	p.g.newFuncs = e.Func + uint64(shift.Func)
 	p.g.newText = e.Text + uint64(shift.Text)
+	if p.o.findSize == 0 {
+		return
+	}
+	tab, _ := p.m.plain(p.o.gotab.addr)
+	tab, ok1 := p.n.offset(tab + uint64(shift.Table))
+	find, ok2 := p.n.offset(e.Find + uint64(shift.Find))
+	if ok1 && ok2 && tab < find {
+		p.tables = newTables{tab: tab, find: find}
+	}
 }
 
 // expect says where the old numbers seem to have gone.
@@ -199,6 +210,7 @@ func (p *Predictor) expect() (n Numbers) {
 	n.Types, _ = p.m.plain(p.g.types)
 	n.Func, _ = p.m.plain(p.g.funcs)
 	n.Text, _ = p.m.plain(p.o.gotab.text)
+	n.Find, _ = p.m.plain(p.o.numbers.Find)
 	return n
 }
 
@@ -215,7 +227,12 @@ func (p *Predictor) ShiftTo(n *File) (s Shift) {
 		s.Func = int64(n.numbers.Func - e.Func)
 	}
 	s.Text = int64(n.gotab.text - e.Text)
-	for _, v := range []*int64{&s.Types, &s.Func, &s.Text} {
+	if p.o.findSize > 0 && n.findSize > 0 {
+		s.Find = int64(n.numbers.Find - e.Find)
+		tab, _ := p.m.plain(p.o.gotab.addr)
+		s.Table = int64(n.gotab.addr - tab)
+	}
+	for _, v := range []*int64{&s.Types, &s.Func, &s.Text, &s.Table, &s.Find} {
 		if *v <= -maxStep || *v >= maxStep {
 			*v = 0
 		}
@@ -223,10 +240,26 @@ func (p *Predictor) ShiftTo(n *File) (s Shift) {
 	return s
 }
 
-// scanGo finds the numbers of the table of functions and of their records.
+// scanGo finds what can be predicted in the section of the table of functions.
 func (p *Predictor) scanGo(fields []Field, old []byte, at int, s, q uint64) []Field {
-	g := p.o.gotab
+	fields, n := p.scanFind(fields, old, at, q)
+	at, s, q = at+n, s+uint64(n), q+uint64(n)
+	if at == len(old) {
+		return fields
+	}
+	if t := &p.tables; t.find > q && t.find-q < uint64(len(old)-at) {
+		// The table begins within.
+		k := at + int(t.find-q)
+		fields = p.scanFuncs(fields, old[:k], at, s)
+		fields, n = p.scanFind(fields, old, k, t.find)
+		s, at = s+uint64(k+n-at), k+n
+	}
+	return p.scanFuncs(fields, old, at, s)
+}
 
+// scanFuncs finds the numbers of the table of functions and of their records.
+func (p *Predictor) scanFuncs(fields []Field, old []byte, at int, s uint64) []Field {
+	g := p.o.gotab
 	start := g.off + g.funcs
 	i := at
 	if s < start {

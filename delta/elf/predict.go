@@ -52,7 +52,7 @@ type Field struct {
 
 // Predictor predicts one new file. Its methods must be called in the order of
 // the new file's bytes: what Learn is told changes what Predict says. It needs
-// about 3 MiB, and what the ranges take.
+// about 4 MiB, and what the ranges take.
 type Predictor struct {
 	m        *mapping
 	mode     Mode
@@ -60,6 +60,8 @@ type Predictor struct {
 	plt      chain
 	rel      chain
 	g        goState
+	tables   newTables
+	space    *Space
 	from, to uint64 // old addresses of the range being scanned
 	symOff   uint64
 	numSym   uint64
@@ -75,6 +77,7 @@ type chain struct{ old, new uint64 }
 type Space struct {
 	Ranges  []Range
 	lengths []int64
+	entries []uint32
 	slots   []slot
 	pages   []int32
 }
@@ -93,7 +96,7 @@ func New(old *File, head []byte, ranges []Range, mode Mode, shift Shift, space *
 	if n.machine != old.machine {
 		return nil, ErrFormat
 	}
-	p := &Predictor{m: newMapping(old, n, ranges, space), mode: mode, o: old, n: n}
+	p := &Predictor{m: newMapping(old, n, ranges, space), mode: mode, o: old, n: n, space: space}
 	p.m.learnt.make(space, old.size)
 	if s := old.find(classSyms); s != nil {
 		p.symOff = s.off
@@ -212,6 +215,9 @@ func (p *Predictor) Predict(f *Field, old, pred []byte) (trust uint8) {
 		}
 		hex.Encode(pred[:f.Len], p.id[1:])
 		return covered
+	case kindGo + goFind:
+		findTable(pred[:f.Len], f.key, p.tables.entries)
+		return sure
 	}
 	v, t := p.target(f, old)
 	put(f, old, pred, v)
@@ -228,7 +234,7 @@ func (p *Predictor) Learn(f *Field, old, new []byte) {
 		copy(p.id[:], new)
 		p.idKnown = true
 		return
-	case kindIDText, kindSum:
+	case kindIDText, kindSum, kindGo + goFind:
 		return
 	}
 	v, ok := value(f, old, new)
@@ -246,7 +252,7 @@ const maxStep = 1 << 62
 // maxStep that is likely to be small or to come again; !ok if there is none.
 func (p *Predictor) Step(f *Field, old, pred, new []byte) (int64, bool) {
 	switch f.Kind {
-	case kindID, kindIDText, kindSum:
+	case kindID, kindIDText, kindSum, kindGo + goFind:
 		return 0, false
 	}
 	a, ok1 := value(f, old, pred)
@@ -267,7 +273,7 @@ func (p *Predictor) Step(f *Field, old, pred, new []byte) (int64, bool) {
 // Apply is the inverse of Step: it fills new.
 func (p *Predictor) Apply(f *Field, old, pred, new []byte, step int64) {
 	switch f.Kind {
-	case kindID, kindIDText, kindSum:
+	case kindID, kindIDText, kindSum, kindGo + goFind:
 		copy(new, pred)
 		return
 	}

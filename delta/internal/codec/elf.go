@@ -31,6 +31,7 @@ type elfCoder struct {
 	found   []elf.Field
 	space   elf.Space
 	head    []byte // of the new file
+	at      int64  // so many bytes of it were rebuilt
 }
 
 func newELFCoder(r *run) elfCoder {
@@ -41,7 +42,7 @@ func newELFCoder(r *run) elfCoder {
 
 // begin starts a content that is changed from f.
 func (c *elfCoder) begin(e *content, f delta.File) {
-	c.e, c.f, c.head = e, f, c.head[:0]
+	c.e, c.f, c.head, c.at = e, f, c.head[:0], 0
 	c.tried, c.old, c.current, c.ranges = e.noELF, nil, nil, nil
 }
 
@@ -78,6 +79,8 @@ func (c *elfCoder) beginWindow(matches []script.Match) error {
 		s.Func = c.Int(c.shift, s.Func)
 		s.Types = c.Int(c.shift, s.Types)
 		s.Text = c.Int(c.shift, s.Text)
+		s.Table = c.Int(c.shift, s.Table)
+		s.Find = c.Int(c.shift, s.Find)
 		c.shifts = s
 	}
 	return nil
@@ -105,6 +108,10 @@ func (c *elfCoder) see(b []byte) {
 	if n := headSize - len(c.head); n > 0 {
 		c.head = append(c.head, b[:min(n, len(b))]...)
 	}
+	if c.current != nil {
+		c.current.See(c.at, b)
+	}
+	c.at += int64(len(b))
 }
 
 // missing returns how many bytes of the new file must come before there can be a

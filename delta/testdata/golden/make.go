@@ -251,7 +251,8 @@ func program(version int) []byte {
 			n := le32(b[s.Offset+8:])
 			last = min(int(s.Size)-int(funcs), int(n)*8+8<<10)
 			clear(b[int(s.Offset)+first : int(s.Offset)+int(funcs)])
-			clear(b[int(s.Offset)+int(funcs)+last : s.Offset+s.Size])
+			find := s.Offset + uint64(le32(b[f.Section(".go.module").Offset+19*4:])) - s.Addr // findfunctab
+			clear(b[int(s.Offset)+int(funcs)+last : find])
 			continue
 		case ".data", ".noptrdata", ".go.module", ".itablink", ".typelink":
 			continue
