@@ -27,7 +27,7 @@ import (
 //
 //	go test ./delta -run Golden -update
 //
-// testdata/golden/make.go made what goes in.
+// testdata/golden/make made what goes in.
 var update = flag.Bool("update", false, "write the golden deltas anew")
 
 // golden is one delta, or two that follow one another, in testdata/golden.

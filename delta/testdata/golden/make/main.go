@@ -1,8 +1,7 @@
-//go:build ignore
-
-// make writes the old and the new content of the golden deltas:
+// Make writes the old and the new content of the golden deltas to the current
+// directory, which is the one above this:
 //
-//	go run make.go
+//	go run ./make
 //
 // It needs gcc, arm-linux-gnueabihf-gcc and aarch64-linux-gnu-gcc. What they
 // make is checked in, so that a golden delta does not depend on a compiler.
