@@ -9,6 +9,7 @@ import (
 	"github.com/mender-app/mender-app/artifact"
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/delta"
+	"github.com/mender-app/mender-app/generator/rebuild"
 	"github.com/mender-app/mender-app/generator/shared"
 )
 
@@ -66,9 +67,9 @@ func (r *run) overBases(ctx context.Context, img *plannedImage) (*baseDeltas, er
 // overEach makes one delta for each base. Devices have content too.
 func (r *run) overEach(ctx context.Context, img *plannedImage, content []delta.Image) (*baseDeltas, error) {
 	b := &baseDeltas{}
-	next := deltaImage(img.URL, img.Image)
+	next := rebuild.DeltaImage(img.URL, img.Image)
 	for _, base := range img.bases {
-		olds := append([]delta.Image{deltaImage(base.URL, base.Image)}, content...)
+		olds := append([]delta.Image{rebuild.DeltaImage(base.URL, base.Image)}, content...)
 		d, err := r.encode(ctx, img.URL+" over "+base.From.String(), append(olds, deltaImages(img.known)...), next)
 		if err != nil {
 			b.remove()
@@ -90,7 +91,7 @@ func (r *run) overShared(ctx context.Context, img *plannedImage) (*baseDeltas, e
 	if err != nil {
 		var path *fs.PathError
 		if errors.As(err, &path) { // it reads and writes in the temporary directory only
-			err = &WriteError{err}
+			err = &WriteError{Err: err}
 		}
 		return nil, err
 	}

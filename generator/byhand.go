@@ -15,6 +15,7 @@ import (
 	"github.com/mender-app/mender-app/delta"
 	"github.com/mender-app/mender-app/delta/decoder"
 	"github.com/mender-app/mender-app/delta/encoder"
+	"github.com/mender-app/mender-app/generator/rebuild"
 	"github.com/mender-app/mender-app/generator/source"
 )
 
@@ -113,29 +114,29 @@ func ApplyDelta(ctx context.Context, old []string, deltaPath, out string, o Delt
 	if err != nil {
 		return fmt.Errorf("%s: %w", deltaPath, err)
 	}
-	c := newContents()
+	c := rebuild.NewContents()
 	for _, arg := range old {
 		im, err := h.open(arg)
 		if err != nil {
 			return err
 		}
-		if err := h.add(c, im); err != nil {
+		if err := h.b.Add(c, im); err != nil {
 			return err
 		}
 	}
-	if err := h.apply(c, r, deltaPath, out); err != nil {
+	if err := h.b.Apply(ctx, c, r, deltaPath, out); err != nil {
 		return err
 	}
-	return writeObjects(r.Header(), c.have, out)
+	return writeObjects(r.Header(), c, out)
 }
 
 // writeObjects puts the objects together: an image archive, or the one file.
-func writeObjects(h delta.Header, have map[delta.Digest]func() (io.ReadCloser, error), out string) error {
+func writeObjects(h delta.Header, c *rebuild.Contents, out string) error {
 	if len(h.Objects) == 0 {
 		return errors.New("the delta makes nothing")
 	}
 	if strings.HasPrefix(h.Image, filePrefix) {
-		first, err := have[h.Objects[0].Digest]()
+		first, err := c.Open(h.Objects[0].Digest)
 		if err != nil {
 			return err
 		}
@@ -145,7 +146,7 @@ func writeObjects(h delta.Header, have map[delta.Digest]func() (io.ReadCloser, e
 			return err
 		})
 	}
-	img, err := madeImage(h, have)
+	img, err := c.MadeImage(h)
 	if err != nil {
 		return err
 	}
@@ -181,7 +182,7 @@ type byHand struct {
 	o      DeltaOptions
 	opener *source.Opener
 	temp   string
-	files  []*os.File
+	b      *rebuild.Builder
 }
 
 func newByHand(ctx context.Context, out string, o DeltaOptions) (*byHand, error) {
@@ -190,11 +191,12 @@ func newByHand(ctx context.Context, out string, o DeltaOptions) (*byHand, error)
 	}
 	temp, err := os.MkdirTemp(o.TempDir, ".app-gen-*")
 	if err != nil {
-		return nil, &WriteError{err}
+		return nil, &WriteError{Err: err}
 	}
 	h := &byHand{ctx: ctx, o: o, temp: temp}
 	h.opener = &source.Opener{Platform: o.Platform, TempDir: temp, Config: o.Sources}
 	h.opener.Progress = func(what string, done, total int64) { h.tell("fetch", what, done, total) }
+	h.b = &rebuild.Builder{Temp: temp, Local: h.local, Tell: h.tell}
 	return h, nil
 }
 
@@ -205,9 +207,7 @@ func (h *byHand) tell(stage, what string, done, total int64) {
 }
 
 func (h *byHand) close() {
-	for _, f := range h.files {
-		f.Close()
-	}
+	h.b.Close()
 	h.opener.Close()
 	os.RemoveAll(h.temp)
 }
@@ -276,7 +276,7 @@ func (h *byHand) keep(name string, img *image.Image) (delta.Image, error) {
 	if err != nil {
 		return delta.Image{}, err
 	}
-	return deltaImage(name, local), nil
+	return rebuild.DeltaImage(name, local), nil
 }
 
 // local verifies the layers of an image and returns a copy whose layers are
@@ -311,23 +311,6 @@ func (h *byHand) single(path string) (delta.Image, error) {
 	}}}, nil
 }
 
-func (h *byHand) readerAt(o delta.Object) (io.ReaderAt, error) {
-	rc, err := o.Open()
-	if err != nil {
-		return nil, err
-	}
-	if f, ok := rc.(*os.File); ok {
-		h.files = append(h.files, f)
-		return f, nil
-	}
-	defer rc.Close()
-	b, err := io.ReadAll(io.LimitReader(rc, image.MaxConfig+1)) // a config: everything else is a file
-	if err != nil {
-		return nil, err
-	}
-	return strings.NewReader(string(b)), nil
-}
-
 // digestOf reads a file from its start.
 func digestOf(f *os.File) (delta.Digest, int64, error) {
 	h := sha256.New()
@@ -336,4 +319,41 @@ func digestOf(f *os.File) (delta.Digest, int64, error) {
 		return "", 0, err
 	}
 	return digest.OfHash(h), n, nil
+}
+
+// base adds what --base names: an artifact with all its images, or one image.
+func (h *byHand) base(ctx context.Context, arg string, c *rebuild.Contents) error {
+	path := strings.TrimPrefix(arg, string(source.Artifact)+":")
+	if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() && strings.HasSuffix(path, ".mender") {
+		rel, err := h.b.Read(ctx, path)
+		if err != nil {
+			return err
+		}
+		for _, comp := range rel.Meta.Components {
+			if _, err := h.b.Image(ctx, rel, comp, c); err != nil {
+				var src *source.Error
+				if !errors.As(err, &src) { // what lacks is said where it is needed
+					return err
+				}
+			}
+		}
+		return nil
+	}
+	im, err := h.open(arg)
+	if err != nil {
+		return err
+	}
+	if err := h.b.Add(c, im); err != nil {
+		return err
+	}
+	header := delta.Header{}
+	for i, o := range im.Objects {
+		header.Objects = append(header.Objects, delta.ObjectInfo{Index: i, Digest: o.Digest, Size: o.Size, Kind: o.Kind})
+	}
+	img, err := c.MadeImage(header)
+	if err != nil {
+		return fmt.Errorf("%s: %w", arg, err)
+	}
+	c.Images[img.ConfigDigest] = img
+	return nil
 }

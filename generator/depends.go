@@ -1,6 +1,7 @@
 package generator
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -23,6 +24,7 @@ func (r *run) autoDepends(images []foundImage, version string) (map[string][]str
 	// A version will do if every image has a base from it.
 	var versions, all []string
 	unknown, first := false, true
+	var without []string // bases that do not say their version
 	for _, img := range images {
 		if len(img.named) == 0 || img.whole {
 			continue
@@ -31,6 +33,8 @@ func (r *run) autoDepends(images []foundImage, version string) (map[string][]str
 		for _, b := range img.named {
 			if v := b.Provides[key]; v != "" {
 				have = append(have, v)
+			} else {
+				without = append(without, fmt.Sprintf("%s (%s)", b.URL, b.From))
 			}
 		}
 		all = append(all, have...)
@@ -54,6 +58,9 @@ func (r *run) autoDepends(images []foundImage, version string) (map[string][]str
 		return nil, &UsageError{Text: "the bases come from several versions of the application: " + strings.Join(slices.Compact(all), ", "),
 			Hint: "a device has one of them: give every image a base of each, or say which will do with --depends " + key + ":VERSION or --no-depends"}
 	case len(versions) > 0:
+		if unknown {
+			r.warn("the artifact depends on %s = %s, the version of some of its bases; of others the version is not known: %s. With --depends %s:VERSION say which will do", key, strings.Join(versions, " or "), strings.Join(without, ", "), key)
+		}
 		return map[string][]string{key: versions}, nil
 	}
 	return nil, nil

@@ -11,6 +11,7 @@ import (
 	"github.com/mender-app/mender-app/artifact"
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/generator/inventory"
+	"github.com/mender-app/mender-app/generator/rebuild"
 	"github.com/mender-app/mender-app/generator/source"
 )
 
@@ -74,27 +75,27 @@ func Diff(ctx context.Context, old, next string, bases []string, o DeltaOptions)
 		return nil, err
 	}
 	defer h.close()
-	c := newContents()
+	c := rebuild.NewContents()
 	for _, b := range bases {
 		if err := h.base(ctx, b, c); err != nil {
 			return nil, fmt.Errorf("--base %s: %w", b, err)
 		}
 	}
-	from, err := h.readRelease(old)
+	from, err := h.b.Read(ctx, old)
 	if err != nil {
 		return nil, err
 	}
-	to, err := h.readRelease(next)
+	to, err := h.b.Read(ctx, next)
 	if err != nil {
 		return nil, err
 	}
-	d := &Difference{Old: from.name, New: to.name, Manifests: compareFiles(from.manifests, to.manifests)}
+	d := &Difference{Old: from.Name, New: to.Name, Manifests: compareFiles(from.Manifests, to.Manifests)}
 	// An image of the old release may be what a delta builds on. What cannot be
 	// put together is an error only where it is compared.
 	missing := map[image.Digest]error{}
-	for _, rel := range []*release{from, to} {
-		for _, comp := range rel.meta.Components {
-			_, err := h.imageOf(rel, comp, c)
+	for _, rel := range []*rebuild.Release{from, to} {
+		for _, comp := range rel.Meta.Components {
+			_, err := h.b.Image(ctx, rel, comp, c)
 			var needs *source.Error
 			if errors.As(err, &needs) {
 				missing[comp.Digest] = err
@@ -103,7 +104,7 @@ func Diff(ctx context.Context, old, next string, bases []string, o DeltaOptions)
 			}
 		}
 	}
-	for _, p := range pairs(from.meta.Components, to.meta.Components) {
+	for _, p := range pairs(from.Meta.Components, to.Meta.Components) {
 		diff, err := h.compare(p, c, missing, &d.Warnings)
 		if err != nil {
 			return nil, err
@@ -145,7 +146,7 @@ func pairs(old, next []artifact.Component) []pair {
 	return list
 }
 
-func (h *byHand) compare(p pair, c *contents, missing map[image.Digest]error, warnings *[]string) (*ImageDifference, error) {
+func (h *byHand) compare(p pair, c *rebuild.Contents, missing map[image.Digest]error, warnings *[]string) (*ImageDifference, error) {
 	d := &ImageDifference{Change: Changed}
 	if p.old != nil {
 		d.Old, d.OldDigest = p.old.URL, p.old.Digest
@@ -167,7 +168,7 @@ func (h *byHand) compare(p pair, c *contents, missing map[image.Digest]error, wa
 	var trees [2]map[string]*inventory.File
 	var packages [2][]inventory.Package
 	for i, comp := range []*artifact.Component{p.old, p.new} {
-		img := c.images[comp.Digest]
+		img := c.Images[comp.Digest]
 		if img == nil {
 			return nil, missing[comp.Digest]
 		}

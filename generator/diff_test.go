@@ -82,8 +82,8 @@ func TestDiff(t *testing.T) {
 	}
 }
 
-// Images that several bases share content with are not put together, and the
-// error says that the image itself is needed.
+// Images that several bases share content with are put together over one of
+// these bases; without any, the error says what is needed.
 func TestDiffOfVariants(t *testing.T) {
 	if testing.Short() {
 		t.Skip("encodes many artifacts; left out of -short")
@@ -99,13 +99,14 @@ func TestDiffOfVariants(t *testing.T) {
 		require.NoError(t, err)
 		require.NotZero(t, r.Sent[0].Shared)
 		d, err := Diff(t.Context(), paths[0], o.Build.Output, nil, DeltaOptions{TempDir: t.TempDir()})
+		require.NoError(t, err)
 		if !fallback {
+			_, err := Diff(t.Context(), paths[2], o.Build.Output, []string{s.archive("web:3")}, DeltaOptions{TempDir: t.TempDir()})
 			var needs *source.Error
 			require.ErrorAs(t, err, &needs)
-			require.Contains(t, needs.Hint, "give the image itself with --base")
-			d, err = Diff(t.Context(), paths[0], o.Build.Output, []string{s.archive("web:4")}, DeltaOptions{TempDir: t.TempDir()})
+			require.Contains(t, needs.Text, "it is a delta over shop/web:1")
+			require.Contains(t, needs.Hint, "give what it builds on")
 		}
-		require.NoError(t, err)
 		require.Equal(t, Changed, d.Images[0].Change)
 		require.Equal(t, "three", d.Images[0].Files[2].Path)
 	}

@@ -2,13 +2,11 @@ package generator
 
 import (
 	"context"
-	"io"
 	"os"
-	"strings"
 
-	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/delta"
 	"github.com/mender-app/mender-app/delta/encoder"
+	"github.com/mender-app/mender-app/generator/rebuild"
 	"github.com/mender-app/mender-app/generator/source"
 )
 
@@ -31,7 +29,7 @@ func (e *encodedDelta) remove() {
 func (r *run) encode(ctx context.Context, what string, olds []delta.Image, next delta.Image) (*encodedDelta, error) {
 	f, err := os.CreateTemp(r.temp, "delta-*")
 	if err != nil {
-		return nil, &WriteError{err}
+		return nil, &WriteError{Err: err}
 	}
 	e := &encodedDelta{path: f.Name()}
 	e.report, err = encoder.Encode(ctx, f, olds, next, encoder.Options{
@@ -39,7 +37,7 @@ func (r *run) encode(ctx context.Context, what string, olds []delta.Image, next 
 		Progress: func(done, total int64) { r.tell("encode", what, done, total) },
 	})
 	if cerr := f.Close(); err == nil && cerr != nil {
-		err = &WriteError{cerr}
+		err = &WriteError{Err: cerr}
 	}
 	if err != nil {
 		e.remove()
@@ -48,24 +46,10 @@ func (r *run) encode(ctx context.Context, what string, olds []delta.Image, next 
 	return e, nil
 }
 
-// deltaImage is an image as the encoder takes it: the config, then the layers.
-func deltaImage(name string, img *image.Image) delta.Image {
-	d := delta.Image{Name: name, Objects: []delta.Object{{
-		Digest: img.ConfigDigest,
-		Size:   int64(len(img.Config)),
-		Kind:   delta.Blob,
-		Open:   func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(string(img.Config))), nil },
-	}}}
-	for _, l := range img.Layers {
-		d.Objects = append(d.Objects, delta.Object{Digest: l.DiffID, Size: l.Size, Kind: delta.Tar, Open: l.Open})
-	}
-	return d
-}
-
 func deltaImages(list []*source.Found) []delta.Image {
 	images := make([]delta.Image, len(list))
 	for i, f := range list {
-		images[i] = deltaImage(f.URL, f.Image)
+		images[i] = rebuild.DeltaImage(f.URL, f.Image)
 	}
 	return images
 }

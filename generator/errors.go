@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"github.com/mender-app/mender-app/generator/manifests"
+	"github.com/mender-app/mender-app/generator/rebuild"
+	"github.com/mender-app/mender-app/generator/source"
 )
 
 // UsageError says that options are wrong or contradict each other.
@@ -68,15 +70,10 @@ func (e *NotShippedError) Advice() string {
 }
 
 // WriteError says that a file cannot be written.
-type WriteError struct{ Err error }
-
-func (e *WriteError) Error() string { return "write: " + e.Err.Error() }
-
-func (e *WriteError) Unwrap() error { return e.Err }
+type WriteError = source.WriteError
 
 // DamagedError says that the content of an artifact is malformed.
-type DamagedError struct{ Err error }
+type DamagedError = rebuild.DamagedError
 
-func (e *DamagedError) Error() string { return e.Err.Error() }
-
-func (e *DamagedError) Unwrap() error { return e.Err }
+// ErrNotApp is the error for a Mender Artifact without an application.
+var ErrNotApp = rebuild.ErrNotApp

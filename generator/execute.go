@@ -15,6 +15,7 @@ import (
 	"github.com/mender-app/mender-app/delta"
 	"github.com/mender-app/mender-app/delta/encoder"
 	"github.com/mender-app/mender-app/generator/manifests"
+	"github.com/mender-app/mender-app/generator/rebuild"
 	"github.com/mender-app/mender-app/generator/source"
 )
 
@@ -68,11 +69,11 @@ type entry struct {
 func (r *run) packImages(ctx context.Context, p *plan, out *payload) (sent []Sent, err error) {
 	f, err := os.Create(filepath.Join(r.temp, artifact.ImagesPayload))
 	if err != nil {
-		return nil, &WriteError{err}
+		return nil, &WriteError{Err: err}
 	}
 	defer func() {
 		if cerr := f.Close(); err == nil && cerr != nil {
-			err = &WriteError{cerr}
+			err = &WriteError{Err: cerr}
 		}
 	}()
 	pack := &imagesPacker{run: r, w: artifact.NewImagesWriter(f), sizes: &out.sizes}
@@ -94,7 +95,7 @@ func (r *run) packImages(ctx context.Context, p *plan, out *payload) (sent []Sen
 		out.components = append(out.components, *c)
 	}
 	if err := pack.w.Close(); err != nil {
-		return nil, &WriteError{err}
+		return nil, &WriteError{Err: err}
 	}
 	out.images = f.Name()
 	out.sizes.ImagesPayload = pack.w.UnpackedSize()
@@ -133,7 +134,7 @@ func (pack *imagesPacker) add(e entry, info artifact.ImageInfo, size int64, r io
 func (pack *imagesPacker) addDelta(e entry, info artifact.ImageInfo, d *encodedDelta) error {
 	f, err := os.Open(d.path)
 	if err != nil {
-		return &WriteError{err}
+		return &WriteError{Err: err}
 	}
 	defer f.Close()
 	return pack.add(e, info, d.size(), f)
@@ -162,7 +163,7 @@ func (pack *imagesPacker) image(ctx context.Context, i int, img *plannedImage) (
 
 // delta packs an image as one delta.
 func (pack *imagesPacker) delta(ctx context.Context, i int, img *plannedImage, info artifact.ImageInfo, c *artifact.Component) error {
-	made, err := pack.encode(ctx, img.URL, deltaImages(img.known), deltaImage(img.URL, img.Image))
+	made, err := pack.encode(ctx, img.URL, deltaImages(img.known), rebuild.DeltaImage(img.URL, img.Image))
 	if err != nil {
 		return err
 	}

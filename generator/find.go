@@ -100,6 +100,9 @@ func (r *run) fromReleases(ctx context.Context, opener *source.Opener, images []
 	if err != nil {
 		return err
 	}
+	for _, rel := range releases {
+		r.older.Artifacts = append(r.older.Artifacts, rel.Path)
+	}
 	lacking := make([]bool, len(images))
 	named := make([][]*source.Found, len(images))
 	for _, rel := range releases {

@@ -19,6 +19,7 @@ import (
 	"os"
 
 	"github.com/mender-app/mender-app/generator/manifests"
+	"github.com/mender-app/mender-app/generator/rebuild"
 	"github.com/mender-app/mender-app/generator/source"
 )
 
@@ -69,13 +70,17 @@ func Generate(ctx context.Context, o Options, dry bool) (*Result, error) {
 		return nil, err
 	}
 	if r.temp, err = os.MkdirTemp(o.Build.TempDir, ".app-gen-*"); err != nil {
-		return nil, &WriteError{err}
+		return nil, &WriteError{Err: err}
 	}
 	defer os.RemoveAll(r.temp)
 	opener := &source.Opener{Platform: o.Application.Platform, TempDir: r.temp, Config: o.Build.Sources}
 	opener.Progress = func(what string, done, total int64) { r.tell("fetch", what, done, total) }
 	opener.Attestations = o.Build.SBOM != ""
 	defer opener.Close()
+	if r.older, err = r.olderContent(ctx, opener); err != nil {
+		return nil, err
+	}
+	defer r.older.Builder.Close()
 
 	images, err := r.find(ctx, opener, used)
 	if err != nil {
@@ -112,6 +117,7 @@ type run struct {
 	Options
 	policy   json.RawMessage // of the metadata; nil: there is none
 	temp     string          // directory for temporary files
+	older    *rebuild.Chain
 	warnings []string
 }
 

@@ -141,7 +141,7 @@ func Inspect(ctx context.Context, path string, keys []crypto.PublicKey, tempDir 
 	}
 	temp, err := os.MkdirTemp(tempDir, ".app-gen-*")
 	if err != nil {
-		return nil, &WriteError{err}
+		return nil, &WriteError{Err: err}
 	}
 	defer os.RemoveAll(temp)
 	i := inspection{Description: &Description{Path: path, Bytes: info.Size()}, temp: temp}
@@ -158,7 +158,7 @@ func Inspect(ctx context.Context, path string, keys []crypto.PublicKey, tempDir 
 		}
 		i.Files = append(i.Files, FileDescription{file.Name, file.Size, file.Digest})
 		if err := i.file(ctx, file.Name, r); err != nil {
-			return nil, &DamagedError{fmt.Errorf("%s: %s: %w", path, file.Name, err)}
+			return nil, &DamagedError{Err: fmt.Errorf("%s: %s: %w", path, file.Name, err)}
 		}
 	}
 }
@@ -208,9 +208,6 @@ func (i *inspection) header(h *mender.Header, keys []crypto.PublicKey) error {
 	return s.Check(m)
 }
 
-// ErrNotApp is the error for a Mender Artifact without an application.
-var ErrNotApp = errors.New("no App Artifact")
-
 func (i *inspection) file(ctx context.Context, name string, r io.Reader) error {
 	switch name {
 	case artifact.ImagesPayload:
@@ -229,11 +226,11 @@ func (i *inspection) file(ctx context.Context, name string, r io.Reader) error {
 func (i *inspection) manifests(ctx context.Context, r io.Reader) error {
 	dir, err := os.MkdirTemp(i.temp, "manifests-*")
 	if err != nil {
-		return &WriteError{err}
+		return &WriteError{Err: err}
 	}
 	root, err := os.OpenRoot(dir)
 	if err != nil {
-		return &WriteError{err}
+		return &WriteError{Err: err}
 	}
 	defer root.Close()
 	var limits artifact.ManifestLimits

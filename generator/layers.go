@@ -160,11 +160,11 @@ func (lr *layerReader) one(ctx context.Context, from image.Layer) (l layer, err 
 	if lr.keep {
 		var file *os.File
 		if file, err = os.Create(filepath.Join(lr.dir, "layer-"+from.DiffID.Hex())); err != nil {
-			return l, &WriteError{err}
+			return l, &WriteError{Err: err}
 		}
 		defer func() {
 			if cerr := file.Close(); err == nil && cerr != nil {
-				err = &WriteError{cerr}
+				err = &WriteError{Err: cerr}
 			}
 		}()
 		l.path = file.Name()

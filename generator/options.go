@@ -54,6 +54,9 @@ type Images struct {
 	// Releases are older artifacts: each image without a base in Pairs becomes a
 	// delta over the images that it replaces in them.
 	Releases bases.Options
+	// Content are artifacts, directories of them and images, in which the content
+	// of images is found that older artifacts have as deltas only.
+	Content  []string
 	Fallback bool     // add each image that has a base as a whole image too
 	Skip     bool     // ship no images: all of them are on the device
 	OnDevice []string // images that the manifests use and the device has
@@ -200,12 +203,12 @@ func (o Options) checked() (Options, error) {
 	}
 	dir := filepath.Dir(o.Build.Output)
 	if info, err := os.Stat(dir); err != nil {
-		return o, &WriteError{err}
+		return o, &WriteError{Err: err}
 	} else if !info.IsDir() {
-		return o, &WriteError{fmt.Errorf("%s is not a directory", dir)}
+		return o, &WriteError{Err: fmt.Errorf("%s is not a directory", dir)}
 	}
 	if info, err := os.Stat(o.Build.Output); err == nil && !info.Mode().IsRegular() {
-		return o, &WriteError{fmt.Errorf("%s is not a file", o.Build.Output)}
+		return o, &WriteError{Err: fmt.Errorf("%s is not a file", o.Build.Output)}
 	}
 	if o.Build.TempDir == "" {
 		o.Build.TempDir = dir

@@ -152,12 +152,12 @@ func (b *Build) checkReports() error {
 		}
 		seen = append(seen, path)
 		if info, err := os.Stat(filepath.Dir(path)); err != nil {
-			return &WriteError{err}
+			return &WriteError{Err: err}
 		} else if !info.IsDir() {
-			return &WriteError{fmt.Errorf("%s is not a directory", filepath.Dir(path))}
+			return &WriteError{Err: fmt.Errorf("%s is not a directory", filepath.Dir(path))}
 		}
 		if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
-			return &WriteError{fmt.Errorf("%s is not a file", path)}
+			return &WriteError{Err: fmt.Errorf("%s is not a file", path)}
 		}
 	}
 	return nil

@@ -28,11 +28,11 @@ func (r *run) packManifests(env []manifests.Variable, p *payload) (err error) {
 	defer root.Close()
 	f, err := os.Create(filepath.Join(r.temp, artifact.ManifestsPayload))
 	if err != nil {
-		return &WriteError{err}
+		return &WriteError{Err: err}
 	}
 	size, err := artifact.WriteManifests(f, root.FS())
 	if cerr := f.Close(); err == nil && cerr != nil {
-		err = &WriteError{cerr}
+		err = &WriteError{Err: cerr}
 	}
 	var write *WriteError
 	if err != nil && !errors.As(err, &write) {
@@ -84,7 +84,7 @@ func (r *run) stage(env []manifests.Variable) (string, error) {
 		return os.Chmod(target, info.Mode().Perm())
 	})
 	if err != nil {
-		return "", &WriteError{err}
+		return "", &WriteError{Err: err}
 	}
 	file := filepath.Join(to, ".env")
 	var text strings.Builder
@@ -95,7 +95,7 @@ func (r *run) stage(env []manifests.Variable) (string, error) {
 			text.WriteByte('\n')
 		}
 		if err := os.Remove(file); err != nil {
-			return "", &WriteError{err}
+			return "", &WriteError{Err: err}
 		}
 	}
 	text.WriteString("# resolved on the build host\n")
@@ -103,7 +103,7 @@ func (r *run) stage(env []manifests.Variable) (string, error) {
 		text.WriteString(v.Name + "=" + quoteEnv(v.Value) + "\n")
 	}
 	if err := os.WriteFile(file, []byte(text.String()), 0o644); err != nil {
-		return "", &WriteError{err}
+		return "", &WriteError{Err: err}
 	}
 	return to, nil
 }

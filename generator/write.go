@@ -59,7 +59,7 @@ func (r *run) write(ctx context.Context, p *plan, out *payload) error {
 		}
 		file, err := fileOf(f.name, f.path)
 		if err != nil {
-			return &WriteError{err}
+			return &WriteError{Err: err}
 		}
 		spec.Files = append(spec.Files, file)
 	}
@@ -156,7 +156,7 @@ func replaceFile(path string, fill func(io.Writer) error) (err error) {
 	temp := fmt.Sprintf("%s.%d.tmp", path, os.Getpid())
 	f, err := os.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
 	if err != nil {
-		return &WriteError{err}
+		return &WriteError{Err: err}
 	}
 	defer func() {
 		if err != nil {
@@ -168,13 +168,13 @@ func replaceFile(path string, fill func(io.Writer) error) (err error) {
 		return err
 	}
 	if err := f.Sync(); err != nil {
-		return &WriteError{err}
+		return &WriteError{Err: err}
 	}
 	if err := f.Close(); err != nil {
-		return &WriteError{err}
+		return &WriteError{Err: err}
 	}
 	if err := os.Rename(temp, path); err != nil {
-		return &WriteError{err}
+		return &WriteError{Err: err}
 	}
 	return nil
 }
@@ -185,7 +185,7 @@ type failing struct{ w io.Writer }
 func (f failing) Write(p []byte) (int, error) {
 	n, err := f.w.Write(p)
 	if err != nil {
-		err = &WriteError{err}
+		err = &WriteError{Err: err}
 	}
 	return n, err
 }

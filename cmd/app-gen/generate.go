@@ -101,6 +101,7 @@ func generateCommand() *cobra.Command {
 	fl.StringArrayVar(&f.o.Images.Releases.Paths, "base", nil, "older artifact that devices have, or a directory of them: each image becomes a delta over the one that it replaces (repeatable)")
 	fl.StringArrayVar(&f.o.Images.Releases.Dirs, "bases-from", nil, "directory of older artifacts, of which --last says how many are bases (repeatable)")
 	fl.IntVar(&f.o.Images.Releases.Last, "last", 0, "how many of the newest releases in --bases-from are bases (default: all)")
+	fl.StringArrayVar(&f.o.Images.Content, "content", nil, "artifact, directory of artifacts, or image: where content is found that an older artifact has as a delta only (repeatable; files beside the artifact and registries are asked anyway)")
 	fl.BoolVar(&f.o.Images.DeepDelta, "deep-delta", false, "make deltas also without CURRENT: content that several images share travels once")
 	fl.BoolVar(&f.o.Images.Fallback, "full-fallback", false, "add the whole images, for devices that have no CURRENT")
 	fl.BoolVar(&f.o.Images.FilesOnly, "files-only", false, filesOnly)

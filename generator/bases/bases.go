@@ -158,7 +158,7 @@ func read(ctx context.Context, path string, w Wanted) (r *Release, why string, e
 		return nil, "", err
 	}
 	defer f.Close()
-	a, err := mender.NewReader(metered.Reader(ctx, f, func(int64) {}), mender.ReadOptions{})
+	a, err := mender.NewReader(metered.Reader(ctx, f, nil), mender.ReadOptions{})
 	if err != nil {
 		return nil, "", err
 	}

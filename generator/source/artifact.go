@@ -73,6 +73,13 @@ func (o *Opener) fromArtifact(ctx context.Context, s Spec, near string) (*Found,
 	if err != nil {
 		return nil, err
 	}
+	if img.file == "" && o.Rebuild != nil && img.info.Kind == artifact.KindDelta {
+		got, err := o.Rebuild(ctx, s.Path, img.info.Digest)
+		if err != nil {
+			return nil, err
+		}
+		return &Found{Image: got, URL: img.info.URLNew, Provides: a.provides}, nil
+	}
 	if img.file == "" {
 		return nil, &Error{
 			Text: fmt.Sprintf("%s: it has %s as a delta, without the content", s.Path, img.info.URLNew),

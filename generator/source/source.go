@@ -213,6 +213,13 @@ func (e *Error) Unwrap() error { return e.Err }
 // Advice is the hint.
 func (e *Error) Advice() string { return e.Hint }
 
+// WriteError says that a file cannot be written.
+type WriteError struct{ Err error }
+
+func (e *WriteError) Error() string { return "write: " + e.Err.Error() }
+
+func (e *WriteError) Unwrap() error { return e.Err }
+
 // Progress is called with the number of bytes fetched so far. total is -1 if it
 // is not known. Several goroutines may call it.
 type Progress func(what string, done, total int64)
@@ -226,6 +233,9 @@ type Opener struct {
 	Progress Progress       // may be nil
 	// Attestations asks registries and layouts for the bills of materials of images.
 	Attestations bool
+	// Rebuild makes an image of which an artifact has a delta only, by the digest
+	// of its config; nil: such an image is an error.
+	Rebuild func(ctx context.Context, path string, digest image.Digest) (*image.Image, error)
 
 	archives  map[string]*image.Archive
 	artifacts map[string]*older

@@ -1,0 +1,87 @@
+package generator
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/mender-app/mender-app/artifact/image"
+	"github.com/mender-app/mender-app/generator/rebuild"
+	"github.com/mender-app/mender-app/generator/source"
+)
+
+// olderContent lets the opener find the content of images that older artifacts
+// have as deltas only.
+func (r *run) olderContent(ctx context.Context, opener *source.Opener) (*rebuild.Chain, error) {
+	// apart from the layers that readLayers writes
+	dir, err := os.MkdirTemp(r.temp, "older-*")
+	if err != nil {
+		return nil, &WriteError{Err: err}
+	}
+	chain := &rebuild.Chain{Builder: &rebuild.Builder{Temp: dir, Tell: r.tell}}
+	chain.Builder.Local = func(name string, img *image.Image) (*image.Image, error) {
+		lr := layerReader{keep: true, dir: dir, tell: func(done int64) { r.tell("read", name, done, -1) }}
+		ls, err := lr.read(ctx, []*image.Image{img})
+		if err != nil {
+			return nil, err
+		}
+		return ls.of(img), nil
+	}
+	chain.Open = func(ctx context.Context, name string) (*image.Image, error) {
+		spec, err := source.Parse(name)
+		if err != nil {
+			return nil, err
+		}
+		found, err := opener.Open(ctx, spec, "")
+		if err != nil {
+			return nil, err
+		}
+		return found.Image, nil
+	}
+	opener.Rebuild = chain.Image
+	for _, p := range r.Images.Pairs {
+		for _, s := range []*source.Spec{p.Base, &p.New} {
+			if s != nil && s.Kind == source.Artifact {
+				chain.Artifacts = append(chain.Artifacts, s.Path)
+			}
+		}
+	}
+	for _, arg := range r.Images.Content {
+		if err := r.addContent(ctx, opener, chain, arg); err != nil {
+			return nil, fmt.Errorf("--content %s: %w", arg, err)
+		}
+	}
+	return chain, nil
+}
+
+// addContent adds what --content names: an artifact, a directory of them, or an
+// image.
+func (r *run) addContent(ctx context.Context, opener *source.Opener, chain *rebuild.Chain, arg string) error {
+	path := strings.TrimPrefix(arg, string(source.Artifact)+":")
+	if info, err := os.Stat(path); err == nil && info.IsDir() {
+		entries, err := os.ReadDir(path)
+		for _, e := range entries {
+			if strings.HasSuffix(e.Name(), ".mender") {
+				chain.Artifacts = append(chain.Artifacts, filepath.Join(path, e.Name()))
+			}
+		}
+		return err
+	} else if err == nil {
+		chain.Artifacts = append(chain.Artifacts, path)
+		return nil
+	}
+	spec, err := source.Parse(arg)
+	if err != nil {
+		return err
+	}
+	if spec.URL == "" && spec.Kind != source.Registry {
+		spec.URL = "content" // the name does not matter here
+	}
+	found, err := opener.Open(ctx, spec, "")
+	if err != nil {
+		return err
+	}
+	return chain.Add(arg, found.Image)
+}
