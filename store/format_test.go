@@ -1,6 +1,7 @@
 package store
 
 import (
+	"fmt"
 	"os"
 	"reflect"
 	"regexp"
@@ -38,6 +39,12 @@ func TestFormatDocument(t *testing.T) {
 		require.Contains(t, sections["history/<app>.jsonl"], "`"+status+"`")
 	}
 	require.Contains(t, string(text), AdoptedID)
+	require.Contains(t, string(text), fmt.Sprintf("# The store, format %d\n", Format))
+	formats := regexp.MustCompile("(?m)^\\| `format` \\| .*$").FindAllString(string(text), -1)
+	require.NotEmpty(t, formats)
+	for _, row := range formats {
+		require.True(t, strings.HasSuffix(row, fmt.Sprintf(" | %d |", Format)), row)
+	}
 }
 
 func sorted(s []string) []string {
