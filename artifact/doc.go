@@ -1,12 +1,11 @@
-// Package artifact is the App Artifact: its metadata, its images payload and
-// its manifests payload, read (streaming, bounded, as hostile input) and
-// written (deterministically). FORMAT.md in this directory is the one
-// description of the format; it is a superset of that of the shell
-// app-update-module, in both directions as far as that one can go.
+// Package artifact reads and writes App Artifacts: the metadata, the images
+// payload and the manifests payload. It reads them as a stream, within bounds, and
+// takes them for hostile. What it writes is deterministic. FORMAT.md in this
+// directory describes the format, which extends that of the shell
+// app-update-module. That module installs our full artifacts, and we install its.
 //
-// The package does not know what is inside an image.img or image.delta, nor
-// the container it all travels in (artifact/mender), nor what a device does
-// with it. Beyond the standard library it uses artifact/image, for digests and
-// platforms, and klauspost/compress/gzip, which packs a full image two to
-// three times as fast as the standard library's.
+// The package does not know what is inside an image.img or image.delta, which
+// container the files travel in (artifact/mender), or what a device does with
+// them. It uses klauspost/compress/gzip because that packs a full image two to
+// three times as fast as the standard library.
 package artifact

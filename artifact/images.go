@@ -13,16 +13,16 @@ type Kind int
 const (
 	// KindFull: a complete image archive, as docker save writes it (image.img).
 	KindFull Kind = iota + 1
-	// KindDelta: a delta in the format of the room delta (image.delta).
+	// KindDelta: a delta in the format of package delta (image.delta).
 	KindDelta
-	// KindReferenceDelta: a VCDIFF against `docker save` of the current image
-	// (image.img), by the reference.
+	// KindReferenceDelta: the shell reference's delta, a VCDIFF against
+	// `docker save` of the current image (image.img).
 	KindReferenceDelta
-	// KindReferenceDeepDelta: a tar of an image whose layers are VCDIFFs
-	// (image.img and the marker deep_delta), by the reference.
+	// KindReferenceDeepDelta: the shell reference's deep delta, a tar of an image
+	// whose layers are VCDIFFs (image.img and the marker deep_delta).
 	KindReferenceDeepDelta
-	// KindShared: a delta that makes what several variants of an image need
-	// (image.shared).
+	// KindShared: a delta with the content that several variants of an image
+	// need (image.shared).
 	KindShared
 )
 
@@ -45,18 +45,18 @@ func (k Kind) String() string {
 
 // ImageInfo is what the images payload says of one image.
 type ImageInfo struct {
-	// Digest names the image and its directory in the payload. For an
-	// artifact of ours it is the digest of the new image's config; the
-	// reference writes whatever its engine calls the image ID, which is a
-	// manifest's digest on a containerd store.
+	// Digest names the image and its directory in the payload. In our artifacts
+	// it is the digest of the new image's config. The shell reference writes what
+	// its engine calls the image ID: with a containerd store, the digest of a
+	// manifest.
 	Digest     image.Digest
-	URLNew     string // the metadata's components may give the image further names
+	URLNew     string // one name; the components in the metadata may have more
 	URLCurrent string // the same as URLNew for a full image
 	SumNew     image.Digest
 	SumCurrent image.Digest // "" if the reference could not tell
 	Kind       Kind
-	Variant    int   // 0: the image is there in one way only; a delta's number from 1; -1: a full image beside deltas
-	Size       int64 // bytes of the content; of several members, of the first
+	Variant    int   // 0: the image has no variants; from 1: the number of a delta; -1: the full image beside deltas
+	Size       int64 // bytes of the content; if that is several members, of the first one
 }
 
 // The payload's files, in their order in the artifact.
@@ -65,8 +65,8 @@ const (
 	ManifestsPayload = "manifests.tar.gz"
 )
 
-// DefaultMaxImages is what an images payload may unpack to, in bytes, if
-// nothing is announced.
+// DefaultMaxImages is the greatest size of an unpacked images payload, in bytes,
+// if the metadata announces none.
 const DefaultMaxImages = 64 << 30
 
 // The names of the images payload's members, below images/<hex digest>/.
@@ -96,23 +96,24 @@ func variantOf(name string) int {
 }
 
 const (
-	maxTextMember    = 4 << 10 // bytes of one of the texts
+	maxTextMember    = 4 << 10 // bytes of a text member
 	maxImagesMembers = maxComponents * 48
 )
 
 // ReadOptions bound ReadImages.
 type ReadOptions struct {
-	// MaxBytes is the most the payload may unpack to (Sizes.ImagesPayload);
-	// 0 is DefaultMaxImages.
+	// MaxBytes is the greatest size of the unpacked payload
+	// (Sizes.ImagesPayload); 0 is DefaultMaxImages.
 	MaxBytes int64
-	// SpoolDir is where content is kept (in files that have no name) if it
-	// comes before the texts that describe it, as the reference may write it.
-	// Empty: such a payload is an ErrSpool.
+	// SpoolDir is the directory for content that comes before the texts that
+	// describe it, as the shell reference may write it. The files there have no
+	// name. Without a directory, such a payload is an ErrSpool.
 	SpoolDir string
-	// Members says which members make up the content of an image that is there
-	// in several variants (Component.Members); fn gets them as one content. Nil:
-	// fn is called for each member by itself.
+	// Members returns the members that make up the content of an image with
+	// variants (Component.Members). fn gets them as one content. If Members is
+	// nil, fn is called for each member.
 	Members func(image.Digest) []string
-	// MaxSpool is the most that is kept there at one time; 0 is MaxBytes.
+	// MaxSpool is the greatest number of bytes in SpoolDir at one time; 0 is
+	// MaxBytes.
 	MaxSpool int64
 }

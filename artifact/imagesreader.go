@@ -15,15 +15,15 @@ import (
 	"github.com/mender-app/mender-app/artifact/metered"
 )
 
-// ReadImages reads an images payload (tar, or tar.gz) and calls fn for each
-// image in turn with its content, of exactly info.Size bytes. What fn does
-// not read is skipped. An error of fn ends the reading and is returned as it
-// is. The payload is verified no further than its own structure: ReadImages
-// returns nil only if it was read to its end and is whole, but fn must verify
-// the images, and nothing fn made may be used before ReadImages returns nil.
+// ReadImages reads an images payload (tar, or tar.gz) and calls fn for each image
+// with its content, of exactly info.Size bytes. ReadImages skips what fn does not
+// read. An error of fn ends the reading and is returned as it is. ReadImages
+// returns nil only if the payload is whole and was read to its end. It checks the
+// structure of the payload and not the images: fn must verify these, and nothing
+// that fn made may be used before ReadImages returns nil.
 //
-// Payloads of ours are streamed: memory stays below 1 MiB and nothing is
-// written. See ReadOptions.SpoolDir for the reference's.
+// Our payloads are streamed: memory stays below 1 MiB, and nothing is written.
+// For those of the shell reference see ReadOptions.SpoolDir.
 func ReadImages(r io.Reader, o ReadOptions, fn func(info ImageInfo, content io.Reader) error) error {
 	if o.MaxBytes == 0 {
 		o.MaxBytes = DefaultMaxImages
@@ -62,15 +62,15 @@ type imagesReader struct {
 	cur  *imageDir
 }
 
-// imageDir is the image whose members are arriving.
+// imageDir is the image whose members are being read.
 type imageDir struct {
 	digest image.Digest
 	texts  map[string]string // by member
-	deep   bool              // deep_delta is there
-	handed bool              // fn has had the content
+	deep   bool              // the marker deep_delta was read
+	handed bool              // fn got the content
 
-	content string   // image.img, image.delta or the last of the variants' members, "" before it has arrived
-	several bool     // it is there in several variants
+	content string   // the member image.img or image.delta, or the last one of the variants; "" before it is read
+	several bool     // it has variants
 	spool   *os.File // the content, if it was kept
 	size    int64    // of the content
 }
@@ -84,7 +84,7 @@ func (r *imagesReader) member(h *tar.Header) error {
 		return fail("not one of an images payload")
 	}
 	if h.Typeflag == tar.TypeDir && len(parts) < 3 {
-		return nil // they say nothing; an image without members is none
+		return nil // directories are ignored: an image without members is none
 	}
 	if h.Typeflag != tar.TypeReg || len(parts) < 3 {
 		return fail("only files may be here")
@@ -148,9 +148,9 @@ func (r *imagesReader) member(h *tar.Header) error {
 	}
 }
 
-// line returns the one line of a text member. The reference appends a line to
-// sums-new.txt for each --image that leads to the same image, so the same line
-// may be there again.
+// line returns the line of a text member. The shell reference appends a line to
+// sums-new.txt for each --image that names the same image, so the same line may
+// be repeated.
 func line(b []byte) (string, error) {
 	first, rest, _ := bytes.Cut(b, []byte("\n"))
 	for next := range bytes.Lines(rest) {
@@ -165,11 +165,11 @@ func line(b []byte) (string, error) {
 	return s, nil
 }
 
-// take passes the content that is next in the stream on to fn, or keeps it
-// until all is known of the image.
+// take passes the next content in the stream on to fn. If the texts of the image
+// are not complete yet, it keeps the content.
 func (r *imagesReader) take(d *imageDir) error {
-	// A content that would be a reference's delta may still turn out to be a
-	// deep delta, as long as the marker has not been seen.
+	// Until the marker has been read, a delta of the shell reference can still be
+	// a deep delta.
 	complete := len(d.texts) == 4
 	certain := d.content == memberDelta || d.deep || d.texts[memberURLNew] == d.texts[memberURLCurrent]
 	if complete && certain {
@@ -195,7 +195,7 @@ func (r *imagesReader) take(d *imageDir) error {
 	return nil
 }
 
-// spooled makes the errors of writing to the spool ErrSpool.
+// spooled turns errors of writes to the spool into ErrSpool.
 type spooled struct{ f *os.File }
 
 func (s spooled) Write(p []byte) (int, error) {
@@ -227,7 +227,7 @@ func (r *imagesReader) hand(d *imageDir, content io.Reader) error {
 	return nil
 }
 
-// info puts together what the texts say.
+// info returns what the texts say of the image.
 func (d *imageDir) info() (ImageInfo, error) {
 	for _, name := range []string{memberURLNew, memberURLCurrent, memberSumNew, memberSumCurrent} {
 		if _, ok := d.texts[name]; !ok {
@@ -286,12 +286,12 @@ func (d *imageDir) info() (ImageInfo, error) {
 	return info, nil
 }
 
-// sum reads a digest as the reference writes it, with or without "sha256:".
+// sum reads a digest as the shell reference writes it: with or without "sha256:".
 func sum(s string) (image.Digest, error) {
 	return digest.FromHex(strings.TrimPrefix(s, "sha256:"))
 }
 
-// end finishes the current image, of which no more members come.
+// end finishes the current image: it has no more members.
 func (r *imagesReader) end() error {
 	d := r.cur
 	if d == nil {
@@ -317,7 +317,7 @@ func (r *imagesReader) end() error {
 	return nil
 }
 
-// discard gives back the space of the current image's spool.
+// discard frees the space of the current image's spool.
 func (r *imagesReader) discard() {
 	if r.cur != nil && r.cur.spool != nil {
 		r.cur.spool.Close()

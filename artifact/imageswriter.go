@@ -28,14 +28,14 @@ func NewImagesWriter(w io.Writer) *ImagesWriter {
 	return &ImagesWriter{gz: gz, tw: tar.NewWriter(gz), seen: make(map[image.Digest]bool)}
 }
 
-// Add appends one image with its content, exactly size bytes (info.Size is
-// not used). Only KindFull, where everything "current" may be left empty, and
-// KindDelta are written; full images are compressed, deltas, which are so
-// already, only framed. An image of several names is added once, with the first
-// of them. One of several variants is added once for each of its members: what
-// they share (KindShared), the deltas by their Variant, the full image with
-// Variant -1. After an error the payload is of no use, and Close
-// returns it again.
+// Add appends an image with its content, of exactly size bytes. It does not use
+// info.Size. The kinds are KindFull, KindDelta and KindShared; with KindFull the
+// fields of the current image may be empty. Full images are compressed. Deltas
+// are compressed already, and are stored. An image with several names is added
+// once, with the first name. An image with variants is added once for each of its
+// members: the shared content (KindShared), the deltas by their Variant, the full
+// image with Variant -1. After an error the payload is useless, and Close returns
+// the error again.
 func (iw *ImagesWriter) Add(info ImageInfo, size int64, r io.Reader) error {
 	if iw.err == nil {
 		if err := iw.add(info, size, r); err != nil {
@@ -78,8 +78,7 @@ func (iw *ImagesWriter) add(info ImageInfo, size int64, r io.Reader) error {
 		}
 		d.several = true
 	}
-	// The reader's own rules; what they make of the texts must be what was
-	// asked for.
+	// The reader must read back what was asked for.
 	got, err := d.info()
 	if err != nil {
 		return err
@@ -100,7 +99,7 @@ func (iw *ImagesWriter) add(info ImageInfo, size int64, r io.Reader) error {
 	}
 	for _, name := range []string{memberURLNew, memberURLCurrent, memberSumNew, memberSumCurrent} {
 		if more {
-			break // it has them
+			break // the first member brought the texts
 		}
 		text := d.texts[name] + "\n"
 		if err := iw.tw.WriteHeader(fileHeader(dir+name, int64(len(text)))); err != nil {
@@ -134,7 +133,7 @@ func (iw *ImagesWriter) add(info ImageInfo, size int64, r io.Reader) error {
 	return iw.tw.Flush()
 }
 
-// Close ends the payload; it does not close the writer under it.
+// Close ends the payload. It does not close the underlying writer.
 func (iw *ImagesWriter) Close() error {
 	if iw.err != nil {
 		return iw.err
@@ -149,10 +148,10 @@ func (iw *ImagesWriter) Close() error {
 	return iw.gz.Close()
 }
 
-// Sent returns how many bytes of the payload each Add took, in their order.
-// After Close they add up to the payload's size. The boundary between two deltas
-// is exact. A whole image shares its last block of the compressor, of at most
-// 64 KiB of content, with what follows: the block is divided in proportion.
+// Sent returns how many bytes of the payload each Add took, in order. After
+// Close their sum is the payload's size. The boundary between two deltas is exact.
+// The last compressed block of a full image, with at most 64 KiB of content, also
+// has the begin of what follows: its bytes are divided in proportion.
 func (iw *ImagesWriter) Sent() []int64 {
 	sent := make([]int64, len(iw.gz.starts))
 	for i, start := range iw.gz.starts {
@@ -165,12 +164,12 @@ func (iw *ImagesWriter) Sent() []int64 {
 	return sent
 }
 
-// UnpackedSize returns the bytes of the tar written so far; after Close it is
-// what Sizes.ImagesPayload announces.
+// UnpackedSize returns the number of bytes of the tar so far. After Close it is
+// the value for Sizes.ImagesPayload.
 func (iw *ImagesWriter) UnpackedSize() int64 { return iw.gz.n }
 
-// members writes gzip, one member of it after the other, each with its own
-// level; readers see one stream. The headers have no name and no time.
+// members writes several gzip members, each with its own level. Readers see one
+// stream. The headers have no name and no time.
 type members struct {
 	w     io.Writer
 	sent  metered.Counter // bytes written to w
@@ -180,8 +179,8 @@ type members struct {
 
 	marks  []int64 // uncompressed offsets whose compressed ones are not known yet
 	starts []int64 // compressed offsets of the marks
-	// The compressor had given out all of the first in bytes when it had
-	// written out bytes.
+	// When the compressor had written out bytes, they held the first in bytes of
+	// its input.
 	in, out int64
 }
 
@@ -191,7 +190,7 @@ func newMembers(w io.Writer) *members {
 	return m
 }
 
-// next makes what is written from now on have this level.
+// next sets the level of what is written from now on.
 func (m *members) next(level int) (err error) {
 	if m.gz != nil && m.level == level {
 		return nil
@@ -204,8 +203,8 @@ func (m *members) next(level int) (err error) {
 	return err
 }
 
-// settleEvery is how many bytes the compressor gets at a time: the finer, the
-// better the offsets of marks.
+// settleEvery is how many bytes the compressor gets at a time. A smaller number
+// makes the offsets of marks more exact.
 const settleEvery = 4 << 10
 
 func (m *members) Write(p []byte) (int, error) {
@@ -232,7 +231,7 @@ func (m *members) Close() error {
 	return err
 }
 
-// mark starts an entry here: its compressed offset will be in starts.
+// mark starts an entry. Its compressed offset will be in starts.
 func (m *members) mark() { m.marks = append(m.marks, m.n) }
 
 // settle finds the compressed offsets of the marks before end, if the

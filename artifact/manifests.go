@@ -17,16 +17,16 @@ import (
 
 const manifestsDir = "manifests"
 
-// MaxManifests is the most a manifests payload may unpack to, in bytes, and
-// MaxManifestEntries the most files, directories and links it may have,
-// whatever is announced.
+// MaxManifests is the greatest size of an unpacked manifests payload, in bytes.
+// MaxManifestEntries is the greatest number of its files, directories and links.
+// What the metadata announces does not raise them.
 const (
 	MaxManifests       = 64 << 20
 	MaxManifestEntries = 10000
 )
 
-// ManifestLimits bound a manifests payload further. A zero field means no
-// further bound.
+// ManifestLimits are further bounds of a manifests payload. A zero field means
+// no further bound.
 type ManifestLimits struct {
 	MaxBytes   int64 // the payload, unpacked (Sizes.ManifestsPayload)
 	MaxEntries int   // files, directories and links
@@ -43,14 +43,14 @@ func (l ManifestLimits) effective() ManifestLimits {
 }
 
 // ReadManifests unpacks a manifests payload (tar, or tar.gz) into root, which
-// should be empty; the leading "manifests/" of its members is stripped.
-// Regular files, directories, and symbolic links that resolve to one of them
-// inside the tree are unpacked; anything else is refused. Modes lose set-id
-// and sticky bits, and writing by others, and the owner may always read and
-// write; owners and times are not taken over.
+// should be empty. The names of the members lose their leading "manifests/". It
+// unpacks regular files, directories, and symbolic links that lead to one of them
+// inside the tree, and refuses anything else. It removes set-id and sticky bits and
+// the permission of others to write, and adds the owner's permission to read and
+// write. It ignores owners and times.
 //
-// Nothing outside root is touched. On an error the caller removes root. The
-// files are not synced.
+// It changes nothing outside root. On an error the caller removes root. The files
+// are not synced.
 //
 // It returns the digest of the manifests, as FORMAT.md defines it.
 func ReadManifests(r io.Reader, root *os.Root, limits ManifestLimits) (digest.Digest, error) {
@@ -78,8 +78,8 @@ func ReadManifests(r io.Reader, root *os.Root, limits ManifestLimits) (digest.Di
 			return "", fmt.Errorf("manifests: %w", err)
 		}
 	}
-	// Links come last, when all of them are known to stay inside: until then
-	// there is none that a file could be written through.
+	// Links are made last, when all of them are known to stay inside the tree.
+	// So no file can be written through a link.
 	if err := t.checkLinks(); err != nil {
 		return "", fmt.Errorf("manifests: %w: %w", ErrPayload, err)
 	}
@@ -126,7 +126,7 @@ func unpack(root *os.Root, t tree, h *tar.Header, r io.Reader) error {
 		if err := root.MkdirAll(name, 0o755); err != nil {
 			return err
 		}
-		// Not the umask's business.
+		// The umask must not change the mode.
 		return root.Chmod(name, n.mode)
 	}
 	if err := root.MkdirAll(path.Dir(name), 0o755); err != nil {
@@ -167,29 +167,29 @@ func typeName(flag byte) string {
 	return fmt.Sprintf("of type %q", flag)
 }
 
-// tree is what a manifests payload holds, by clean relative names. Directories
-// that only other names imply are in it too.
+// tree is the content of a manifests payload, by clean relative names. It also
+// has directories that are only part of other names.
 type tree map[string]node
 
 type node struct {
 	kind   nodeKind
-	mode   fs.FileMode // the permissions that it is unpacked with; 0 of a link
+	mode   fs.FileMode // the permissions of the unpacked file; 0 for a link
 	target string      // of a link
 	sum    []byte      // SHA-256 of a file's content
 }
 
 type nodeKind string
 
-// The kinds, as the digest of the manifests has them.
+// The kinds of entries, as they are written in the digest of the manifests.
 const (
 	kindDir  nodeKind = "dir"
 	kindFile nodeKind = "file"
 	kindLink nodeKind = "link"
 )
 
-// The depth bounds what one name can imply; maxLink is PATH_MAX less its NUL,
-// maxFollow the kernel's own bound on links in a path. maxSteps keeps a tree
-// made of links from taking all day.
+// maxDepth bounds the directories of one name. maxLink is PATH_MAX less its NUL.
+// maxFollow is the kernel's bound on links in a path. maxSteps bounds the time
+// that a tree of links takes.
 const (
 	maxManifestName = tarin.MaxName - len(manifestsDir+"/")
 
@@ -237,8 +237,8 @@ func (t tree) sorted() []string {
 	return names
 }
 
-// digest is the digest of the manifests. No field has a NUL in it, so that
-// different trees have different texts.
+// digest is the digest of the manifests. No field has a NUL, so different trees
+// have different texts.
 func (t tree) digest() digest.Digest {
 	h := sha256.New()
 	for _, name := range t.sorted() {
@@ -252,9 +252,9 @@ func (t tree) digest() digest.Digest {
 	return digest.OfHash(h)
 }
 
-// checkLinks makes sure that every link leads to a file or directory of the
-// tree. Links are followed as the kernel does it: a name alone does not tell
-// where "link/.." leads.
+// checkLinks checks that every link leads to a file or directory of the tree. It
+// follows links as the kernel does, because a name alone does not show where
+// "link/.." leads.
 func (t tree) checkLinks() error {
 	steps := maxSteps
 	for _, name := range t.sorted() {
@@ -268,7 +268,7 @@ func (t tree) checkLinks() error {
 	return nil
 }
 
-// resolve follows a name; it takes a step for each part of it.
+// resolve follows a name. Each part of the name is one step.
 func (t tree) resolve(name string, steps *int) error {
 	at := "."
 	links := 0

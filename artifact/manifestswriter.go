@@ -21,9 +21,9 @@ type Written struct {
 }
 
 // WriteManifests writes fsys as a manifests payload (tar.gz): sorted, owned by
-// root, without times. It refuses what ReadManifests refuses. Symbolic links
-// are kept if fsys is an fs.ReadLinkFS (os.DirFS and os.Root.FS are). The
-// same tree gives the same bytes.
+// root, without times. The same tree gives the same bytes. It refuses what
+// ReadManifests refuses. It keeps symbolic links if fsys is an fs.ReadLinkFS, as
+// os.DirFS and os.Root.FS are.
 func WriteManifests(w io.Writer, fsys fs.FS) (Written, error) {
 	t, size, err := scan(fsys)
 	if err != nil {
@@ -58,7 +58,7 @@ func WriteManifests(w io.Writer, fsys fs.FS) (Written, error) {
 	return size, nil
 }
 
-// scan finds what there is and checks it by the reader's rules.
+// scan lists the entries and checks them with the reader's rules.
 func scan(fsys fs.FS) (tree, Written, error) {
 	t := make(tree)
 	var size Written

@@ -15,15 +15,15 @@ const (
 	VersionCurrent = "1.1"
 )
 
-// Names of features an artifact may require of its reader.
+// Names of features that an artifact may require of its reader.
 const (
-	FeatureDelta    = "delta/1"    // images as image.delta, in the format of the room delta
-	FeatureVariants = "variants/1" // images in several variants, of which a device takes one
+	FeatureDelta    = "delta/1"    // images as image.delta, in the format of package delta
+	FeatureVariants = "variants/1" // images with several variants, one of which a device takes
 	FeaturePolicy   = "policy/1"   // a policy, which the device decides by
 )
 
-// Metadata is the meta-data of an App Artifact. The fields up to Env are the
-// reference's; the others are ours, and additive. Unknown fields are ignored.
+// Metadata is the metadata of an App Artifact. The shell reference has the fields
+// up to Env; the other fields are ours. Unknown fields are ignored.
 type Metadata struct {
 	Version         string            `json:"version"`
 	ApplicationName string            `json:"application_name"`
@@ -37,10 +37,10 @@ type Metadata struct {
 	Components         []Component `json:"components,omitempty"`
 	Sizes              *Sizes      `json:"sizes,omitempty"`    // nil: not announced (the reference)
 	Requires           []string    `json:"requires,omitempty"` // features the reader must have
-	// Policy is what modules/policy reads, a JSON object; nil: there is none.
+	// Policy is a JSON object that modules/policy reads; nil: none.
 	Policy json.RawMessage `json:"policy,omitempty"`
-	// Statement is what package statement reads, a JSON object: a signature over
-	// what the application is. nil: there is none.
+	// Statement is a JSON object that package statement reads: a signed statement
+	// of what the application is; nil: none.
 	Statement json.RawMessage `json:"statement,omitempty"`
 }
 
@@ -48,8 +48,8 @@ type Metadata struct {
 const ComponentImage = "image"
 
 // Component is one part of the application that the orchestrator runs. An image
-// that the manifests use under several names is a component under each, the
-// same but for the URL; the payload has its content once.
+// that the manifests use under several names is one component for each name.
+// These differ in the URL alone, and the payload has the content once.
 type Component struct {
 	URL          string       `json:"url"`
 	Type         string       `json:"type"`   // ComponentImage
@@ -60,31 +60,31 @@ type Component struct {
 	Format       Format       `json:"format"`
 	Bases        []Base       `json:"bases,omitempty"` // images a delta builds on
 	PayloadBytes int64        `json:"payload_bytes"`   // of image.img or image.delta, or of all variants together
-	// Variants are the ways in which an image of FormatVariants travels, the
-	// best first. A device takes the first whose bases it has.
+	// Variants are the forms of an image of FormatVariants, the best first. A
+	// device takes the first one whose bases it has.
 	Variants []Variant `json:"variants,omitempty"`
 }
 
-// Variant is one way of several in which an image travels.
+// Variant is one of several forms of an image.
 type Variant struct {
 	Format       Format         `json:"format"`           // FormatFull or FormatDelta
 	Bases        []Base         `json:"bases,omitempty"`  // of a delta
 	Shared       bool           `json:"shared,omitempty"` // it needs image.shared, made from the first of its bases
 	Layers       []VariantLayer `json:"layers"`           // in the order of the component's
-	PayloadBytes int64          `json:"payload_bytes"`    // of its members, image.shared among them
+	PayloadBytes int64          `json:"payload_bytes"`    // of its members, with image.shared
 	Temp         int64          `json:"temp"`             // as in Sizes, for this image alone
 	Memory       int64          `json:"memory"`
 	Engine       int64          `json:"engine"`
 }
 
-// VariantLayer is how a layer travels in one variant.
+// VariantLayer is a layer in one variant.
 type VariantLayer struct {
 	Encoding Encoding `json:"encoding"`
 	Bytes    int64    `json:"bytes"` // in the variant's own member
 }
 
-// As returns the component as variant i of it has it: its format, bases and
-// layers, and the bytes of its members.
+// As returns the component with the format, the bases, the layers and the bytes
+// of its variant i.
 func (c Component) As(i int) Component {
 	v := c.Variants[i]
 	layers := make([]Layer, len(c.Layers))
@@ -95,8 +95,8 @@ func (c Component) As(i int) Component {
 	return c
 }
 
-// Members names the members of the images payload that make up variant i, in
-// their order there.
+// Members returns the names of the members of the images payload that make up
+// variant i, in their order in the payload.
 func (c Component) Members(i int) []string {
 	v := c.Variants[i]
 	switch {
@@ -108,56 +108,56 @@ func (c Component) Members(i int) []string {
 	return []string{memberVariant(i + 1)}
 }
 
-// Format is how a component's image travels.
+// Format is the form in which the payload has an image.
 type Format string
 
 // The values of Format.
 const (
 	FormatFull  Format = "full"
 	FormatDelta Format = "delta"
-	// FormatVariants: in one of several ways, which the variants tell.
+	// FormatVariants: in several forms, which are the variants.
 	FormatVariants Format = "variants"
 )
 
-// Encoding is how one layer travels.
+// Encoding is the form in which the payload has a layer.
 type Encoding string
 
 // The values of Encoding.
 const (
 	EncodingVerbatim Encoding = "verbatim" // whole
-	EncodingDelta    Encoding = "delta"    // against the content of the bases
-	EncodingOmitted  Encoding = "omitted"  // not at all: a base has it
-	EncodingVariant  Encoding = "variant"  // as each of the component's variants says
+	EncodingDelta    Encoding = "delta"    // as a delta against the content of the bases
+	EncodingOmitted  Encoding = "omitted"  // it is not there: a base has it
+	EncodingVariant  Encoding = "variant"  // each variant of the component says how
 )
 
-// Layer is one layer of a component, the base first.
+// Layer is one layer of a component. The base layer comes first.
 type Layer struct {
 	DiffID   image.Digest `json:"diff_id"`
 	Size     int64        `json:"size"` // bytes of the uncompressed tar
 	Encoding Encoding     `json:"encoding"`
 	Bytes    int64        `json:"bytes"` // in the payload
-	// Unpacked is how many bytes the layer's files take, where that is more than
-	// Size: a tar may hold sparse files, which engines fill.
+	// Unpacked is the number of bytes of the layer's files if that is more than
+	// Size: engines write the holes of sparse files.
 	Unpacked int64 `json:"unpacked,omitempty"`
 }
 
-// Base is an image that has to be on the device for a delta to apply.
+// Base is an image that must be on the device to apply a delta.
 type Base struct {
 	URL    string       `json:"url"`
 	Digest image.Digest `json:"digest"` // of the image's config
-	// DiffIDs are its layers, where a variant has shared content: that is made
-	// from files by their path in the image, in whatever layer they are.
+	// DiffIDs are its layers. They are there if a variant has shared content, which
+	// is made from files that are found by their path in all layers.
 	DiffIDs []image.Digest `json:"diff_ids,omitempty"`
 }
 
-// Sizes announce what the artifact takes, in bytes; a payload that turns out
-// larger than announced is refused. Temp, Memory and Engine are without images
-// in variants: the variant that is taken has its own.
+// Sizes announce what the artifact takes, in bytes. A payload that is larger than
+// announced is refused. Temp, Memory and Engine do not count images with variants:
+// each variant has its own.
 type Sizes struct {
 	ImagesPayload    int64 `json:"images_payload"`    // images.tar.gz, unpacked: the tar's bytes
 	ManifestsPayload int64 `json:"manifests_payload"` // manifests.tar.gz, unpacked: the tar's bytes
 	Manifests        int64 `json:"manifests"`         // the unpacked manifests' files
-	Temp             int64 `json:"temp"`              // peak of our temporary bytes on the device
-	Memory           int64 `json:"memory,omitempty"`  // peak of what rebuilding an image allocates
-	Engine           int64 `json:"engine"`            // by which the engine's disk grows
+	Temp             int64 `json:"temp"`              // peak of temporary files on the device
+	Memory           int64 `json:"memory,omitempty"`  // peak of memory to rebuild an image
+	Engine           int64 `json:"engine"`            // growth of the engine's disk
 }

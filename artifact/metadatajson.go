@@ -7,12 +7,12 @@ import (
 	"github.com/mender-app/mender-app/artifact/internal/strictjson"
 )
 
-// metadataJSON is the form in which metadata travels. Every value is a string,
-// a number or a list of strings, because Mender's own programs take no more:
-// the client 4.0 refuses an artifact with anything else in its metadata
+// metadataJSON is the form of the metadata in an artifact. Every value is a
+// string, a number or a list of strings, because Mender's programs accept nothing
+// else: the client 4.0 refuses an artifact with other values in its metadata
 // (src/artifact/v3/header/meta_data.cpp, tag 4.0.0), and mender-artifact up to
-// 3.11 neither modifies nor signs one that has a list of objects. So values
-// with a structure are JSON in a string.
+// 3.11 does not modify or sign an artifact with a list of objects. So values with
+// a structure are JSON in a string.
 //
 // The fields here hide those of the same name in Metadata.
 type metadataJSON struct {
@@ -55,8 +55,8 @@ func (m Metadata) MarshalJSON() ([]byte, error) {
 	return marshal(w)
 }
 
-// UnmarshalJSON reads what MarshalJSON writes, and values that are not in a
-// string: those of the shell reference and of earlier versions of app-gen.
+// UnmarshalJSON reads what MarshalJSON writes. It also reads values that are not
+// in a string, which the shell reference and earlier versions of app-gen write.
 func (m *Metadata) UnmarshalJSON(b []byte) error {
 	var env inString[map[string]string]
 	var components inString[[]Component]
@@ -73,8 +73,8 @@ func (m *Metadata) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// inString is a value that travels as JSON in a string. It reads the value
-// itself as well.
+// inString is a value that is written as JSON in a string. It also reads the
+// value itself.
 type inString[T any] struct{ value T }
 
 func (s inString[T]) MarshalJSON() ([]byte, error) {
@@ -96,8 +96,8 @@ func (s *inString[T]) UnmarshalJSON(b []byte) error {
 	return strictjson.Unmarshal(b, &s.value)
 }
 
-// flag is true or false that travels as 1 or not at all. It reads true and
-// false as well.
+// flag is a bool: true is written as 1, and false is left out. It also reads true
+// and false.
 type flag bool
 
 func (f flag) MarshalJSON() ([]byte, error) {
@@ -121,7 +121,7 @@ func (f *flag) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// marshal is json.Marshal without the escapes that HTML wants.
+// marshal is json.Marshal without escapes for HTML.
 func marshal(v any) ([]byte, error) {
 	var buf bytes.Buffer
 	enc := json.NewEncoder(&buf)

@@ -9,10 +9,10 @@ import (
 	"github.com/mender-app/mender-app/artifact/image"
 )
 
-// CheckURL says what is wrong with s as the URL of an image, as orchestrators
-// write it ("registry.example:5000/web:1@sha256:…"): it must not be empty or
-// longer than 512 bytes, not start with "-", and have no spaces, control
-// characters or "..".
+// CheckURL returns an error unless s can be the URL of an image, as orchestrators
+// write it ("registry.example:5000/web:1@sha256:…"). It has 1 to 512 bytes, does
+// not start with "-", and has no spaces, control characters or "..". It is not in
+// the domain of the names that devices give (image.InOwnDomain).
 func CheckURL(s string) error {
 	switch {
 	case s == "":
@@ -32,7 +32,7 @@ func CheckURL(s string) error {
 	return nil
 }
 
-// checkText checks a free text: bounded, one line, printable.
+// checkText checks that a text is bounded, of one line and printable.
 func checkText(field, s string) error {
 	if len(s) > maxText {
 		return fmt.Errorf("%w: %s: longer than %d bytes", ErrMetadata, field, maxText)

@@ -17,8 +17,8 @@ import (
 	"github.com/mender-app/mender-app/artifact/names"
 )
 
-// Bounds of the metadata. They are far above what real applications need and
-// keep what has to be held in memory small.
+// Bounds of the metadata. They are far above what real applications need, and
+// bound the memory that the metadata takes.
 const (
 	MaxMetadata   = 4 << 20 // bytes of the JSON
 	MaxStatement  = 1 << 20 // bytes
@@ -32,13 +32,14 @@ const (
 	maxPolicy     = 64 << 10 // bytes
 )
 
-// Features are the names that Requires may have for this reader to go on.
+// Features are the features that this reader has. It refuses an artifact that
+// requires others.
 var Features = []string{FeatureDelta, FeatureVariants, FeaturePolicy}
 
-// ParseMetadata reads and validates metadata. warnings are one-line
-// remarks for the log: env names that were dropped because no artifact may set
-// them. The error is an ErrMetadata, or a *RequiresError if the
-// artifact requires a feature that this reader does not have.
+// ParseMetadata reads and validates metadata. warnings are lines for the log: they
+// name the variables that were dropped because no artifact may set them. The error
+// is an ErrMetadata, or a *RequiresError if the artifact requires a feature that
+// this reader does not have.
 func ParseMetadata(b []byte) (m *Metadata, warnings []string, err error) {
 	if len(b) > MaxMetadata {
 		return nil, nil, fmt.Errorf("%w: larger than %d bytes", ErrMetadata, MaxMetadata)
@@ -49,8 +50,8 @@ func ParseMetadata(b []byte) (m *Metadata, warnings []string, err error) {
 	if b[0] != '{' {
 		return nil, nil, fmt.Errorf("%w: not a JSON object", ErrMetadata)
 	}
-	// What is required is looked at first: the rest may be in a form that
-	// only a reader with that feature understands.
+	// Check the required features first: a reader without them may not understand
+	// the other fields.
 	var first struct {
 		Requires        []string        `json:"requires"`
 		ApplicationName json.RawMessage `json:"application_name"`
@@ -82,7 +83,7 @@ func ParseMetadata(b []byte) (m *Metadata, warnings []string, err error) {
 	return m, warnings, nil
 }
 
-// notJSON keeps what encoding/json says to one line.
+// notJSON makes an error of encoding/json one line.
 func notJSON(err error) error {
 	if errors.Is(err, strictjson.ErrKey) { // which names a key, in one line
 		return fmt.Errorf("%w: %w", ErrMetadata, err)
@@ -109,8 +110,8 @@ func checkRequires(names []string) error {
 	return nil
 }
 
-// Encode validates m and returns it as JSON, in one line, the same bytes each
-// time.
+// Encode validates m and returns it as JSON in one line. The same metadata gives
+// the same bytes.
 func (m *Metadata) Encode() ([]byte, error) {
 	if err := m.Validate(); err != nil {
 		return nil, err
@@ -125,8 +126,8 @@ func (m *Metadata) Encode() ([]byte, error) {
 	return b, nil
 }
 
-// Validate checks every field as ParseMetadata does; a writer calls it before
-// Encode. Env names that are not on the allow-list are errors here.
+// Validate checks every field as ParseMetadata does. A variable that is not in
+// EnvNames is an error here.
 func (m *Metadata) Validate() error {
 	bad := func(field, format string, args ...any) error {
 		return fmt.Errorf("%w: %s: %s", ErrMetadata, field, fmt.Sprintf(format, args...))
@@ -150,7 +151,7 @@ func (m *Metadata) Validate() error {
 		return bad("images", "%d of them", len(m.Images))
 	}
 	for _, s := range m.Images {
-		// The reference writes what its engine calls an image, or "none".
+		// The shell reference writes the image ID of its engine, or "none".
 		if _, err := digest.FromHex(s); err != nil && s != "none" && s != "" {
 			return bad("images", "%s", err)
 		}
@@ -211,8 +212,8 @@ func (m *Metadata) Validate() error {
 	return nil
 }
 
-// versionKnown takes every version of the first major one: what a reader must
-// know beyond 1.0 is in Requires.
+// versionKnown accepts every version 1.x: what a reader must know beyond 1.0 is in
+// Requires.
 func versionKnown(v string) bool {
 	minor, ok := strings.CutPrefix(v, "1.")
 	if !ok || minor == "" || len(minor) > 4 {
@@ -256,10 +257,10 @@ func (c *Component) validate(sum *total) error {
 	if len(c.Variants) > 0 {
 		return fmt.Errorf("variants in an image of the format %q", clip(string(c.Format)))
 	}
-	return checkTravel(c.Format, c.Bases, len(c.Layers), func(i int) Encoding { return c.Layers[i].Encoding })
+	return checkForm(c.Format, c.Bases, len(c.Layers), func(i int) Encoding { return c.Layers[i].Encoding })
 }
 
-// validateVariants checks that each variant is a way of its own.
+// validateVariants checks each variant, and the order of their formats.
 func (c *Component) validateVariants(sum *total) error {
 	if len(c.Bases) > 0 {
 		return fmt.Errorf("bases outside of the variants")
@@ -275,7 +276,7 @@ func (c *Component) validateVariants(sum *total) error {
 		for _, l := range v.Layers {
 			sum.add(l.Bytes)
 		}
-		if err := checkTravel(v.Format, v.Bases, len(v.Layers), func(n int) Encoding { return v.Layers[n].Encoding }); err != nil {
+		if err := checkForm(v.Format, v.Bases, len(v.Layers), func(n int) Encoding { return v.Layers[n].Encoding }); err != nil {
 			return fmt.Errorf("variant %d: %w", i+1, err)
 		}
 		switch {
@@ -290,8 +291,8 @@ func (c *Component) validateVariants(sum *total) error {
 	return nil
 }
 
-// checkTravel checks how one image travels: whole, or as a delta against bases.
-func checkTravel(format Format, bases []Base, layers int, encoding func(int) Encoding) error {
+// checkForm checks the form of an image: whole, or as a delta against bases.
+func checkForm(format Format, bases []Base, layers int, encoding func(int) Encoding) error {
 	if format != FormatFull && format != FormatDelta {
 		return fmt.Errorf("format %q is not known", clip(string(format)))
 	}
@@ -331,8 +332,8 @@ func checkTravel(format Format, bases []Base, layers int, encoding func(int) Enc
 	return nil
 }
 
-// furtherName checks a component whose image others before it have as well: it
-// is that image under one more name.
+// furtherName checks a component with the same image as one before it: only the
+// name may differ.
 func (c *Component) furtherName(same []*Component) error {
 	for i, s := range same {
 		if c.URL == s.URL {
@@ -350,8 +351,8 @@ func (c *Component) furtherName(same []*Component) error {
 	return nil
 }
 
-// total adds sizes up and remembers one that cannot be. Its bound leaves room
-// for callers to add some of the sizes once more.
+// total adds up sizes and notes an invalid one. Its bound lets callers add some of
+// the sizes once more without an overflow.
 type total struct {
 	sum int64
 	bad bool

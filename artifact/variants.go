@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// variant takes a member of an image that is there in several variants.
+// variant reads a member of an image with variants.
 func (r *imagesReader) variant(d *imageDir, name string, size int64) error {
 	if err := d.next(name); err != nil {
 		return err
@@ -18,14 +18,14 @@ func (r *imagesReader) variant(d *imageDir, name string, size int64) error {
 	}
 	want := r.o.Members(d.digest)
 	if len(want) == 0 || want[0] != name {
-		return nil // the reader skips what nobody reads
+		return nil // the tar reader skips the content
 	}
 	d.size = size
 	return r.hand(d, &joined{r: r, d: d, rest: want[1:]})
 }
 
-// next notes the next member of the variants, which come in order: what is
-// shared, the deltas by their numbers, the full image.
+// next notes the next member of the variants. Their order is: the shared content,
+// the deltas by their numbers, the full image.
 func (d *imageDir) next(name string) error {
 	rank := func(s string) int {
 		switch s {
@@ -53,7 +53,7 @@ func (d *imageDir) next(name string) error {
 	return nil
 }
 
-// joined reads members of one image as one content.
+// joined reads the members of an image as one content.
 type joined struct {
 	r    *imagesReader
 	d    *imageDir
@@ -78,7 +78,7 @@ func (j *joined) Read(p []byte) (int, error) {
 	}
 }
 
-// advance goes to the next member that is wanted.
+// advance goes to the next wanted member.
 func (j *joined) advance() error {
 	for {
 		h, err := j.r.tr.Next()
