@@ -35,21 +35,21 @@ func OpenArchive(path string) (*Archive, error) {
 // Close releases the archive; layers can no longer be opened.
 func (a *Archive) Close() error { return a.src.Close() }
 
-// Images lists every image in the archive, each once. Attestations and other
-// things in an index that are no images are left out, and so are images of an
-// index whose manifest or config is not in the archive.
+// Images lists every image in the archive once. It leaves out what an index has
+// beside images, such as attestations, and images of an index whose manifest or
+// config is not in the archive.
 func (a *Archive) Images() []*Image { return a.images }
 
-// Select returns the image that suits the platform best; the zero Platform
-// takes the only one there is. The image may be a fall-back:
+// Select returns the image that suits the platform best. The zero Platform
+// selects the only image of the archive. The image may be a fall-back:
 // want.Match(img.Platform).Fallback() tells. If there is none for the
 // platform the error is a *PlatformError; if there are several different ones
 // that suit equally well, it asks for SelectTag.
 func (a *Archive) Select(want Platform) (*Image, error) { return a.SelectTag("", want) }
 
-// SelectTag is Select among the images that bear the tag; "docker.io/" and
-// "library/" at the start and ":latest" at the end need not be written. The
-// empty tag is borne by all.
+// SelectTag is Select among the images with the tag. "docker.io/" and "library/" at
+// its start and ":latest" at its end may be left out. With the empty tag all images
+// are candidates.
 func (a *Archive) SelectTag(tag string, want Platform) (*Image, error) {
 	var fits []*Image
 	var have []Platform
@@ -84,7 +84,7 @@ func (a *Archive) SelectTag(tag string, want Platform) (*Image, error) {
 	return fits[0], nil
 }
 
-// tagged tells whether the image bears the tag.
+// tagged tells whether the image has the tag.
 func (img *Image) tagged(tag string) bool {
 	want, err := parseRef(tag)
 	return slices.ContainsFunc(img.Tags, func(t string) bool {
@@ -108,8 +108,7 @@ func (a *Archive) names() string {
 	return strings.Join(names, ", ")
 }
 
-// load finds the images: those of manifest.json, and those that only the
-// index has.
+// load finds the images of manifest.json, and those that are only in the index.
 func (a *Archive) load() error {
 	rv := resolver{load: a.small}
 	docker, err := rv.docker()
@@ -167,7 +166,7 @@ func (a *Archive) small(name string) ([]byte, error) {
 	return b, nil
 }
 
-// attach gives the layer its content, where the archive has it.
+// attach sets how the layer's content is opened, if the archive has it.
 func (a *Archive) attach(l *Layer, name string) error {
 	f, size, err := a.src.open(name)
 	if errors.Is(err, ErrMissing) {

@@ -2,13 +2,12 @@
 // (classic, and with blobs/), OCI layouts (as a tar or a directory), and the
 // hybrid of both that every Docker engine and containerd store can load.
 //
-// An image here is what its content says it is: the digest of its config and
-// the diffIDs of its layers, never a tag or an engine's image ID. The package
-// knows nothing of engines, registries, Mender or deltas. It imports the
-// standard library and klauspost/compress/zstd only; the latter because layers
-// and whole archives compressed with zstd have to be read.
+// The digest of its config and the diffIDs of its layers identify an image. A tag
+// or the image ID of an engine does not. The package knows nothing of engines,
+// registries, Mender or deltas. It uses klauspost/compress/zstd because layers and
+// whole archives may be compressed with zstd.
 //
-// Everything read is taken as hostile: sizes are checked before memory is
-// given to them, names are never used as paths on a file system, and what a
-// layer or config claims is compared with its digest before it is trusted.
+// All input may be hostile. The package checks sizes before it allocates memory,
+// never uses a name as a path on a file system, and compares layers and configs
+// with their digests before it trusts them.
 package image

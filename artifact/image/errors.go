@@ -6,12 +6,12 @@ import (
 	"strings"
 )
 
-// Errors a caller may branch on. What is wrapped around them says what was
+// Errors that a caller can test for. The text of what wraps them says what was
 // found and where.
 var (
-	// ErrFormat: the archive, a manifest or a config is not what it must be.
+	// ErrFormat: the archive, a manifest or a config is malformed.
 	ErrFormat = errors.New("bad image archive")
-	// ErrTooLarge: something is larger, or there is more of it, than Limits allow.
+	// ErrTooLarge: a size or a number is greater than Limits allow.
 	ErrTooLarge = errors.New("image archive beyond its limits")
 	// ErrMissing: a blob that a manifest names is not in the archive.
 	ErrMissing = errors.New("not in the image archive")
@@ -19,8 +19,7 @@ var (
 	ErrMismatch = errors.New("content does not match its digest")
 )
 
-// PlatformError says that an archive has images, but none that runs on the
-// wanted platform.
+// PlatformError says that no image of an archive runs on the wanted platform.
 type PlatformError struct {
 	Want Platform
 	Have []Platform // sorted, no duplicates

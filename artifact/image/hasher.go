@@ -9,16 +9,15 @@ import (
 	"github.com/mender-app/mender-app/artifact/digest"
 )
 
-// hasher passes the stored bytes of a layer on while it hashes what they
-// unpack to.
+// hasher reads the stored bytes of a layer and hashes the uncompressed tar.
 type hasher struct {
 	raw  io.Reader
 	hash hash.Hash
 	size int64 // unpacked
 	max  int64
 
-	// For compressed bytes only: they go through pipe to a decompressor that
-	// runs beside the reader and closes done at its end.
+	// For compressed bytes only: pipe takes them to a decompressor in another
+	// goroutine, which closes done at its end.
 	pipe *io.PipeWriter
 	done chan struct{}
 	err  error // set when done is closed
@@ -34,8 +33,8 @@ func newHasher(raw io.Reader, compression string, most int64) (*hasher, error) {
 	go func() {
 		defer close(h.done)
 		h.err = h.unpack(pr, compression)
-		// With an error the next write to the pipe, and so the next Read,
-		// fails with it.
+		// After an error the next write to the pipe, and so the next Read, fails
+		// with this error.
 		pr.CloseWithError(h.err)
 	}()
 	return h, nil
@@ -79,7 +78,7 @@ func (h *hasher) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// finish reads what is left and returns what the unpacked bytes are.
+// finish reads the rest and returns the digest and size of the uncompressed tar.
 func (h *hasher) finish() (Digest, int64, error) {
 	if _, err := io.Copy(io.Discard, h); err != nil {
 		return "", 0, err
@@ -95,7 +94,7 @@ func (h *hasher) finish() (Digest, int64, error) {
 	return digest.OfHash(h.hash), h.size, nil
 }
 
-// stop ends the decompressor, if it still runs.
+// stop ends the decompressor if it is running.
 func (h *hasher) stop() {
 	if h.pipe != nil {
 		h.pipe.CloseWithError(io.ErrClosedPipe)

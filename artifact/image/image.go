@@ -9,8 +9,8 @@ import (
 	"github.com/mender-app/mender-app/artifact/digest"
 )
 
-// MaxConfig is the greatest size in bytes of a config or manifest that is
-// read, as containerd has it.
+// MaxConfig is the greatest size of a config or a manifest, in bytes. containerd
+// has the same bound.
 const MaxConfig = 4 << 20
 
 // MaxLayers is the greatest number of layers an image may have. Docker stops
@@ -30,18 +30,18 @@ const (
 	dockerIndex        = "application/vnd.docker.distribution.manifest.list.v2+json"
 )
 
-// Image is one image for one platform. What identifies it is ConfigDigest,
-// and through the config the diffIDs.
+// Image is one image for one platform. ConfigDigest identifies it, and the config
+// has its diffIDs.
 type Image struct {
 	ConfigDigest Digest
 	Config       []byte   // the config as it is in its blob, byte for byte
 	DiffIDs      []Digest // of the layers, the base first
 	Platform     Platform // normalised, from the config
-	Tags         []string // names the archive gives the image, as written there
-	// Manifests are the digests of the OCI manifests that name the config, and
-	// of the indexes that these are in, as far as they are in the archive,
-	// index.json leads to them and their bytes are right: what an engine with
-	// containerd's image store calls the image.
+	Tags         []string // its names in the archive, as written there
+	// Manifests are the digests by which an engine with containerd's image store
+	// knows the image: of the OCI manifests that name the config, and of the
+	// indexes that name these manifests. Only those are listed that the archive
+	// has, that index.json leads to, and whose bytes have the digest.
 	Manifests []Digest
 	Layers    []Layer // one for each diffID, in the same order
 }
@@ -49,22 +49,22 @@ type Image struct {
 // Layer is one layer of an Image.
 type Layer struct {
 	DiffID Digest
-	// Size is the number of bytes of the uncompressed tar, or -1 if unknown;
-	// Verify and Measure find it out.
+	// Size is the number of bytes of the uncompressed tar, or -1 if it is not
+	// known. Verify and Measure set it.
 	Size int64
-	// MediaType, Blob and BlobSize describe the layer as it is stored where
-	// the image comes from; empty and 0 if that is not known.
+	// MediaType, Blob and BlobSize describe the stored blob of the layer; they are
+	// empty and 0 if they are not known.
 	MediaType string
 	Blob      Digest
 	BlobSize  int64
-	// Open gives the uncompressed tar from its start, as often as it is
-	// called. What it gives is not verified; see Layer.Verified. It is nil
-	// for a layer whose content is not there (omitted from the archive).
+	// Open returns the uncompressed tar from its start. It may be called several
+	// times. The content is not verified; see Layer.Verified. Open is nil for a
+	// layer that is omitted from the archive.
 	Open func() (io.ReadCloser, error)
 }
 
-// Config is what of an image's config is of use here. Unknown fields are
-// ignored.
+// Config has the fields of an image's config that are needed here. Unknown
+// fields are ignored.
 type Config struct {
 	Architecture string `json:"architecture"`
 	OS           string `json:"os"`
@@ -75,8 +75,8 @@ type Config struct {
 	} `json:"rootfs"`
 }
 
-// ParseConfig reads an image's config and checks what it says of the layers:
-// at most MaxLayers well-formed diffIDs, and a platform.
+// ParseConfig reads an image's config. It checks that there is a platform, and
+// that there are at most MaxLayers diffIDs, which are well formed.
 func ParseConfig(b []byte) (*Config, error) {
 	if len(b) > MaxConfig {
 		return nil, fmt.Errorf("%w: an image config of %d bytes", ErrTooLarge, len(b))
@@ -110,9 +110,8 @@ func (c *Config) Platform() Platform {
 	return Platform{c.OS, c.Architecture, c.Variant}.Normalize()
 }
 
-// New makes an Image of its config and its layers, wherever they come from.
-// It fills in the diffIDs of layers that have none and refuses layers that
-// are not those of the config.
+// New makes an Image of a config and layers. It sets the diffIDs of layers that
+// have none, and refuses layers that are not those of the config.
 func New(config []byte, layers []Layer, tags ...string) (*Image, error) {
 	c, err := ParseConfig(config)
 	if err != nil {
@@ -141,9 +140,9 @@ func New(config []byte, layers []Layer, tags ...string) (*Image, error) {
 	return img, nil
 }
 
-// ChainIDs returns the chain ID of every layer and what is under it, as the
-// OCI image specification computes them; the last one names the whole root
-// file system.
+// ChainIDs returns the chain IDs of the layers, as the OCI image specification
+// defines them. Each names a layer with all layers below it. The last one names the
+// whole root file system.
 func (img *Image) ChainIDs() []Digest { return ChainIDs(img.DiffIDs) }
 
 // ChainIDs returns the chain IDs of a list of diffIDs.
@@ -159,9 +158,9 @@ func ChainIDs(diffIDs []Digest) []Digest {
 	return ids
 }
 
-// Verify reads every layer that has content to its end and compares it with
-// its diffID; on success the Size of each of them is known. It uses constant
-// memory. A layer without content is an ErrMissing.
+// Verify reads every layer to its end and compares it with its diffID. After
+// success the Size of each layer is known. It uses constant memory. A layer without
+// content is an ErrMissing.
 func Verify(img *Image) error {
 	if digest.Of(img.Config) != img.ConfigDigest {
 		return fmt.Errorf("config %s: %w", img.ConfigDigest, ErrMismatch)
@@ -184,9 +183,9 @@ func Verify(img *Image) error {
 	return nil
 }
 
-// Verified opens the layer's content like Open, but hashes it while it is
-// read: instead of io.EOF the reader returns ErrMismatch if what was read is
-// not the layer its diffID names, or not Size bytes long where Size is known.
+// Verified opens the layer's content as Open does, and hashes what is read. At the
+// end, the reader returns ErrMismatch instead of io.EOF if the content does not have
+// the diffID, or does not have Size bytes where Size is known.
 func (l *Layer) Verified() (io.ReadCloser, error) {
 	if l.Open == nil {
 		return nil, ErrMissing

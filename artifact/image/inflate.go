@@ -15,10 +15,10 @@ const (
 	compressZstd = "zstd"
 )
 
-// sniffLen is how many bytes sniff wants to see.
+// sniffLen is the number of bytes that sniff needs.
 const sniffLen = 6
 
-// sniff tells the compression by its first bytes; "" is none.
+// sniff returns the compression of a stream by its first bytes; "" is none.
 func sniff(head []byte) (string, error) {
 	switch {
 	case bytes.HasPrefix(head, []byte{0x1f, 0x8b}):
@@ -33,16 +33,15 @@ func sniff(head []byte) (string, error) {
 	return "", nil
 }
 
-// The greatest windows of zstd that are accepted. containerd and BuildKit
-// write 8 MiB unless they are told to try harder, and then 32 MiB at most;
-// zstd's own --long and --ultra go to 128 MiB, which only a build host is
-// asked to hold.
+// The greatest windows of zstd that are accepted. containerd and BuildKit write
+// windows of 8 MiB by default and of 32 MiB at most. zstd --long and --ultra write
+// windows of up to 128 MiB, which only a build host accepts.
 const (
 	deviceWindow = 32 << 20
 	hostWindow   = 128 << 20
 )
 
-// inflate reads the compression's stream from r.
+// inflate returns a reader of the decompressed content of r.
 func inflate(r io.Reader, compression string, window uint64) (io.ReadCloser, error) {
 	switch compression {
 	case compressGzip:
@@ -62,7 +61,7 @@ func inflate(r io.Reader, compression string, window uint64) (io.ReadCloser, err
 	return io.NopCloser(r), nil
 }
 
-// formatted makes a decompressor's complaints ErrFormat.
+// formatted turns a decompressor's errors into ErrFormat.
 type formatted struct {
 	io.Reader
 	io.Closer
@@ -76,7 +75,7 @@ func (f formatted) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// closers closes several things, the first error of all.
+// closers closes all of its elements and returns the first error.
 type closers struct {
 	io.Reader
 	list []io.Closer

@@ -2,13 +2,14 @@ package image
 
 import "strings"
 
-// OwnDomain begins the references that mender-app gives images on a device, to
-// keep them and to say which application needs them. It is no host: nothing is
-// ever pulled from it, and no image may come under a name in it.
+// OwnDomain is the domain of the references that mender-app gives to images on a
+// device. They keep an image and say which application needs it. The domain is not
+// a host: nothing is pulled from it, and no artifact may bring an image with such a
+// name.
 const OwnDomain = "mender-app.local"
 
-// InOwnDomain reports whether the name of an image is in OwnDomain, in whatever
-// way it is written.
+// InOwnDomain reports whether the name of an image is in OwnDomain, in any
+// spelling of the name.
 func InOwnDomain(url string) bool {
 	for _, prefix := range []string{"index.docker.io/", "docker.io/"} {
 		url = strings.TrimPrefix(url, prefix)

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Platform is what an image runs on, in the words of the OCI image
-// specification (GOOS, GOARCH, variant). The zero value means "not said".
+// Platform is what an image runs on, in the terms of the OCI image specification
+// (GOOS, GOARCH, variant). The zero value means that it is not known.
 type Platform struct {
 	OS      string
 	Arch    string
@@ -70,7 +70,7 @@ func knownArch(s string) bool {
 // Normalize spells p as Docker and containerd do: lower case, Go's names of
 // the architectures, linux/arm means linux/arm/v7, and the variants that
 // every machine of an architecture has (arm64/v8, amd64/v1) are left out.
-// A platform that names nothing stays so.
+// The zero Platform stays zero.
 func (p Platform) Normalize() Platform {
 	p = Platform{strings.ToLower(p.OS), strings.ToLower(p.Arch), strings.ToLower(p.Variant)}
 	if p.OS == "macos" {
@@ -90,7 +90,7 @@ func (p Platform) Normalize() Platform {
 		p.Arch, p.Variant = "arm", "v7"
 	case "armv6", "armv6l", "arm32v6":
 		p.Arch, p.Variant = "arm", "v6"
-	case "armel": // containerd's reading of Debian's name
+	case "armel": // containerd reads Debian's name so
 		p.Arch, p.Variant = "arm", "v6"
 	case "armv5", "armv5l", "armv5tel", "armv5tejl", "arm32v5":
 		p.Arch, p.Variant = "arm", "v5"
@@ -130,14 +130,14 @@ const (
 	ExactFit Fit = 100
 )
 
-// Fallback tells whether the image runs there, though it was built for an
-// older variant.
+// Fallback tells whether the image runs on the machine and was built for an older
+// variant.
 func (f Fit) Fallback() bool { return f > NoFit && f < ExactFit }
 
-// Match says how well an image for have suits a machine that is p: exactly,
-// as the standard's fall-back (an older variant of the same architecture: arm
-// v7 takes v6 or v5, amd64 v3 takes v2 and v1), or not at all. Another
-// architecture never fits, even where a machine could run it.
+// Match says how well an image for the platform have suits a machine of the
+// platform p: exactly; as a fall-back, for an older variant of the same
+// architecture (arm v7 runs v6 and v5, amd64 v3 runs v2 and v1); or not at all.
+// Another architecture does not match, even if the machine could run it.
 func (p Platform) Match(have Platform) Fit {
 	p, have = p.Normalize(), have.Normalize()
 	if p.OS != have.OS || p.Arch != have.Arch {

@@ -16,8 +16,9 @@ const (
 	defaultRepo   = "library/"
 )
 
-// parseRef reads a name as Docker does: without a registry it is Docker Hub's,
-// without a tag it is "latest". A digest cannot be a name in an archive.
+// parseRef reads a name as Docker does. Without a registry the registry is Docker
+// Hub; without a tag the tag is "latest". A name with a digest is invalid in an
+// archive.
 func parseRef(s string) (ref, error) {
 	bad := func(why string) (ref, error) {
 		return ref{}, fmt.Errorf("image name %q: %s", clip(s), why)
@@ -62,10 +63,10 @@ func parseRef(s string) (ref, error) {
 	return r, nil
 }
 
-// String is the whole name, as containerd wants it.
+// String returns the full name, as containerd writes it.
 func (r ref) String() string { return r.name + ":" + r.tag }
 
-// familiar is the short name, as docker save writes it.
+// familiar returns the short name, as docker save writes it.
 func (r ref) familiar() string {
 	name, hub := strings.CutPrefix(r.name, defaultDomain)
 	if short, ok := strings.CutPrefix(name, defaultRepo); hub && ok && !strings.Contains(short, "/") {

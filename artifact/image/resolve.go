@@ -25,16 +25,16 @@ type resolved struct {
 	members []string
 }
 
-// resolver finds the images of an archive through its manifests. load gives
-// the content of a small member, or an ErrMissing.
+// resolver finds the images of an archive by its manifests. load returns the
+// content of a small member, or an ErrMissing.
 type resolver struct {
 	load func(name string) ([]byte, error)
-	// strict makes what an index names, but the archive lacks, an error
-	// instead of something that was left out when the archive was made.
+	// strict: it is an error if the archive lacks what an index names. Otherwise
+	// such an image is ignored.
 	strict bool
 }
 
-// docker reads manifest.json, whose absence is an ErrMissing.
+// docker reads manifest.json. If it is not there, the error is an ErrMissing.
 func (rv resolver) docker() ([]resolved, error) {
 	b, err := rv.load(nameManifest)
 	if err != nil {
@@ -62,8 +62,8 @@ func (rv resolver) docker() ([]resolved, error) {
 	return imgs, nil
 }
 
-// manifests finds the OCI manifests of the images, where manifest.json alone
-// counts. An index.json that is damaged, or not there yet, names none.
+// manifests finds the OCI manifests of images that manifest.json names. An
+// index.json that is damaged, or not read yet, names none.
 func (rv resolver) manifests(imgs []resolved) {
 	rv.strict = false
 	named, err := rv.oci()
@@ -100,8 +100,8 @@ func (rv resolver) dockerImage(d dockerImage) (resolved, error) {
 	return resolved{*img, members}, nil
 }
 
-// namedDigest returns the digest that a member's name promises, if it does:
-// blobs/sha256/<hex> or, in a classic archive, <hex>.json.
+// namedDigest returns the digest in the name of a member, which is
+// blobs/sha256/<hex> or, in a classic archive, <hex>.json; "" for other names.
 func namedDigest(name string) Digest {
 	base, classic := strings.CutSuffix(path.Base(name), ".json")
 	if !classic && !strings.HasPrefix(path.Clean(name), blobDir) {
@@ -114,7 +114,7 @@ func namedDigest(name string) Digest {
 	return d
 }
 
-// descriptor is one entry of an index, with what it is for.
+// descriptor is an entry of an index, with its platform.
 type descriptor struct {
 	Descriptor
 	Platform *struct {
@@ -123,8 +123,8 @@ type descriptor struct {
 	} `json:"platform"`
 }
 
-// oci reads index.json, whose absence is an ErrMissing, and the indexes and
-// manifests under it.
+// oci reads index.json and the indexes and manifests below it. If index.json is not
+// there, the error is an ErrMissing.
 func (rv resolver) oci() ([]resolved, error) {
 	b, err := rv.load(nameIndex)
 	if err != nil {
@@ -170,8 +170,8 @@ func (w *walk) index(b []byte, tag string, depth int) error {
 	return nil
 }
 
-// attestation tells whether the descriptor is of something that BuildKit puts
-// beside the images, and not of an image.
+// attestation tells whether the descriptor is of an attestation, which BuildKit
+// adds beside an image.
 func (d *descriptor) attestation() bool {
 	return d.Annotations["vnd.docker.reference.type"] != "" ||
 		d.Platform != nil && d.Platform.OS == "unknown" && d.Platform.Architecture == "unknown"

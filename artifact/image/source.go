@@ -11,16 +11,16 @@ import (
 	"github.com/mender-app/mender-app/artifact/internal/tarin"
 )
 
-// maxArchiveMembers bounds the index of an archive held in memory, and
-// maxArchive what a compressed one is unpacked to.
+// maxArchiveMembers bounds the index of an archive in memory. maxArchive bounds
+// the size of an unpacked archive, in bytes.
 const (
 	maxArchiveMembers = 1 << 16
 	maxArchive        = 256 << 30
 )
 
-// source is where an archive's members are.
+// source has the members of an archive.
 type source interface {
-	// open gives a member that is a regular file, or an ErrMissing.
+	// open opens a member that is a regular file. Other members are an ErrMissing.
 	open(name string) (io.ReadSeekCloser, int64, error)
 	Close() error
 }
@@ -52,8 +52,8 @@ func openSource(name string) (source, error) {
 	return src, nil
 }
 
-// unpacked returns f itself, or, if it is compressed, an unlinked file with
-// what it unpacks to.
+// unpacked returns f itself or, if f is compressed, an unlinked file with the
+// unpacked content.
 func unpacked(f *os.File) (*os.File, error) {
 	head := make([]byte, sniffLen)
 	n, err := f.ReadAt(head, 0)
@@ -121,7 +121,7 @@ func (d dirSource) open(name string) (io.ReadSeekCloser, int64, error) {
 	return f, st.Size(), nil
 }
 
-// tarSource is an archive that is a tar; it knows where in it the files are.
+// tarSource is an archive that is a tar, with an index of its files.
 type tarSource struct {
 	f     *os.File
 	files map[string]extent
@@ -171,8 +171,8 @@ func (t *tarSource) add(name string, h *tar.Header, end int64) error {
 		if tarin.Sparse(h) {
 			return fmt.Errorf("%w: it is sparse", ErrFormat)
 		}
-		// archive/tar reads whole blocks and no further, so that the file
-		// stands where the content begins.
+		// archive/tar reads the header blocks only, so the file's position is the
+		// start of the content.
 		at, err := t.f.Seek(0, io.SeekCurrent)
 		if err != nil {
 			return err
@@ -197,9 +197,9 @@ func (t *tarSource) open(name string) (io.ReadSeekCloser, int64, error) {
 	return nopCloser{io.NewSectionReader(t.f, e.offset, e.size)}, e.size, nil
 }
 
-// follow returns what a member's name stands for. Links are few and short in
-// real archives (docker save before 25 links a layer that is there twice), so
-// a chain of more than eight is not followed.
+// follow returns the name of the member that a name leads to. Real archives have
+// few and short chains of links (docker save before 25 links a layer that is there
+// twice), so it follows at most eight.
 func follow(name string, links map[string]string) string {
 	name = path.Clean(name)
 	for range 8 {

@@ -20,14 +20,14 @@ import (
 	"github.com/mender-app/mender-app/artifact/internal/tarin"
 )
 
-// ReadOptions say what a reader demands.
+// ReadOptions are the requirements of a reader.
 type ReadOptions struct {
-	// PublicKeys: the artifact must be signed by one of them. None: signatures
-	// are not looked at.
+	// PublicKeys: one of them must have signed the artifact. Without keys the
+	// signature is ignored.
 	PublicKeys []crypto.PublicKey
 }
 
-// Header is what an artifact says of itself.
+// Header has the metadata of an artifact.
 type Header struct {
 	Name           string
 	Group          string
@@ -39,9 +39,9 @@ type Header struct {
 	Depends        map[string][]string
 	ClearsProvides []string
 	MetaData       []byte // as it is in the artifact; nil if there is none or it is empty
-	Signed         bool   // there is a signature (verified only if keys were given)
-	// SignedBy is the one of ReadOptions.PublicKeys that the signature was
-	// verified with; nil if none were given.
+	Signed         bool   // there is a signature; it was verified only if keys were given
+	// SignedBy is the key of ReadOptions.PublicKeys that verified the signature;
+	// nil without keys.
 	SignedBy crypto.PublicKey
 	Scripts  []string // names of the state scripts it brings
 
@@ -79,8 +79,8 @@ type file struct {
 
 // NewReader reads the artifact up to its data: when it returns, the manifest's
 // signature (where keys are given) and the header's checksum are verified.
-// Memory stays below 16 MiB whatever the artifact, and the window of zstd more
-// where it is compressed so: 1 MiB in one of ours, 32 MiB at most.
+// Memory stays below 16 MiB for any artifact. An artifact compressed with zstd needs
+// its window in addition: 1 MiB in ours, 32 MiB at most.
 func NewReader(r io.Reader, o ReadOptions) (*Reader, error) {
 	ar := &Reader{files: make(map[string]bool)}
 	if err := ar.open(r, o); err != nil {
@@ -89,8 +89,7 @@ func NewReader(r io.Reader, o ReadOptions) (*Reader, error) {
 	return ar, nil
 }
 
-// Header returns what the artifact says of itself. The caller does not change
-// it.
+// Header returns the metadata of the artifact. The caller must not change it.
 func (r *Reader) Header() *Header { return &r.header }
 
 func (r *Reader) open(src io.Reader, o ReadOptions) (err error) {
@@ -127,8 +126,8 @@ func (r *Reader) open(src io.Reader, o ReadOptions) (err error) {
 	} else if len(o.PublicKeys) > 0 {
 		return fmt.Errorf("%w: it is not signed", ErrSignature)
 	}
-	// Nothing of the content is looked at before the signature, except that
-	// it is a tar.
+	// The signature is checked before any content is read. Only the structure of
+	// the tar is read before.
 	if err := r.parseManifest(manifest); err != nil {
 		return err
 	}
@@ -159,7 +158,7 @@ func checkSignature(keys []crypto.PublicKey, manifest, encoded []byte) (crypto.P
 	return nil, fmt.Errorf("%w: it is signed, but not by a key that is trusted", ErrSignature)
 }
 
-// member goes to the next member of the artifact, which has to be there.
+// member goes to the next member of the artifact. A missing one is an error.
 func (r *Reader) member() (*tar.Header, error) {
 	h, err := r.outer.Next()
 	if err == io.EOF {
@@ -174,7 +173,7 @@ func (r *Reader) member() (*tar.Header, error) {
 	return h, nil
 }
 
-// small reads the next member, which has to have the name.
+// small reads the next member, which must have the name.
 func (r *Reader) small(name string, most int64) ([]byte, error) {
 	h, err := r.member()
 	if err != nil {
@@ -272,10 +271,10 @@ func (r *Reader) openData() error {
 	return err
 }
 
-// Next goes to the next file of the payload; what is left of the one before
-// is read and verified. After the last file it reads the artifact to its end
-// and returns io.EOF if every file of the manifest was there and nothing else
-// was; only then is the artifact whole.
+// Next reads and verifies the rest of the current file, and goes to the next file
+// of the payload. After the last file it reads the artifact to its end. It returns
+// io.EOF if the artifact has every file of the manifest and no other. Only then is
+// the artifact whole.
 func (r *Reader) Next() (*FileInfo, error) {
 	if r.err != nil {
 		return nil, r.err
@@ -314,9 +313,8 @@ func (r *Reader) next() (*FileInfo, error) {
 	return &info, nil
 }
 
-// Read reads the current file. At its end it returns io.EOF only if the file
-// has the checksum of the manifest; until then its bytes are not to be
-// trusted.
+// Read reads the current file. At its end it returns io.EOF only if the file has
+// the checksum of the manifest. Until then its bytes must not be trusted.
 func (r *Reader) Read(p []byte) (int, error) {
 	if r.cur == nil {
 		if r.err != nil && r.err != io.EOF {
@@ -338,7 +336,7 @@ func (r *Reader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// end checks what must hold when the last file was read.
+// end checks the artifact after the last file.
 func (r *Reader) end() error {
 	for name := range r.manifest {
 		if file, ok := strings.CutPrefix(name, dataDir); ok && !r.files[file] {
@@ -358,7 +356,7 @@ func (r *Reader) end() error {
 	return err // io.EOF, if all is well
 }
 
-// compression tells it by the name of a tar.
+// compression returns the compression of a tar by its name.
 func compression(name, base string) (Compression, error) {
 	suffix, ok := strings.CutPrefix(name, base)
 	if !ok {
@@ -378,8 +376,8 @@ func compression(name, base string) (Compression, error) {
 	return "", fmt.Errorf("%w: compression %q", ErrUnsupported, suffix)
 }
 
-// maxWindow is the greatest window that encoders take at their best levels,
-// short of zstd's --ultra and --long.
+// maxWindow is the greatest window of zstd's levels without --ultra and --long, in
+// bytes.
 const maxWindow = 32 << 20
 
 func decompress(r io.Reader, c Compression) (io.ReadCloser, error) {

@@ -10,8 +10,8 @@ import (
 	"unicode/utf8"
 )
 
-// PayloadTypeApp is the payload type of App Artifacts, which is the name of
-// the update module.
+// PayloadTypeApp is the payload type of App Artifacts. It is the name of the update
+// module.
 const PayloadTypeApp = "app"
 
 // Compression of the header and the data of an artifact.
@@ -25,7 +25,7 @@ const (
 	Zstd Compression = "zstd"
 )
 
-// suffix is what the compression adds to the names of tars.
+// suffix is the suffix of the names of tars with the compression.
 func (c Compression) suffix() string {
 	switch c {
 	case Gzip:
@@ -36,12 +36,12 @@ func (c Compression) suffix() string {
 	return ""
 }
 
-// The bounds of an artifact; a writer keeps to what a reader accepts.
+// The bounds of an artifact, for the reader and the writer.
 const (
 	maxVersion   = 1 << 10 // bytes of the file version
 	maxManifest  = 1 << 20
 	maxSignature = 16 << 10
-	maxHeader    = 8 << 20 // of the header, unpacked, and packed
+	maxHeader    = 8 << 20 // of the header, compressed and uncompressed
 	maxInfo      = 1 << 20 // of header-info and of type-info
 	maxMetaData  = 4 << 20
 	maxFiles     = 256
@@ -50,9 +50,9 @@ const (
 	maxStrings   = 4096
 )
 
-// Spec is what an artifact says and holds.
+// Spec describes an artifact.
 type Spec struct {
-	Name        string   // the artifact's (release's) name
+	Name        string   // of the artifact, which is the name of the release
 	Group       string   // artifact_provides.artifact_group; "" for none
 	DeviceTypes []string // at least one
 	// DependsNames and DependsGroups are artifact_depends.artifact_name and
@@ -72,23 +72,23 @@ type Spec struct {
 type File struct {
 	Name string // a plain file name
 	Size int64
-	// Open is called twice while writing (the checksums come first in an
-	// artifact) and gives the same bytes both times.
+	// Open is called twice, because the checksums come first in an artifact. It
+	// must return the same bytes both times.
 	Open func() (io.ReadCloser, error)
 }
 
-// Options say how an artifact is written.
+// Options are the options of Write.
 type Options struct {
 	Compression Compression   // "" is None
 	Key         crypto.Signer // RSA, or ECDSA on P-256; nil: unsigned
-	// Sign signs instead of Key, with a key that is elsewhere: it gets the SHA-256
-	// digest of the manifest (32 bytes) and returns the signature. Of RSA that is
-	// PKCS #1 v1.5; of ECDSA on P-256 the ASN.1 of RFC 3279, or r and s side by
-	// side, 32 bytes each; of Ed25519 the digest is the message. It may be in
-	// base64.
+	// Sign signs instead of Key, with a key that is not here. It gets the SHA-256
+	// digest of the manifest (32 bytes) and returns the signature: for RSA,
+	// PKCS #1 v1.5; for ECDSA on P-256, the ASN.1 of RFC 3279, or r and s, 32 bytes
+	// each; for Ed25519, the signature of the digest as the message. The signature
+	// may be in base64.
 	Sign func(digest []byte) ([]byte, error)
-	// Public verifies what Sign returns, before anything is written; nil: the
-	// signature is not verified.
+	// Public verifies the signature of Sign before anything is written; nil: it is
+	// not verified.
 	Public  crypto.PublicKey
 	ModTime time.Time // of all members; zero is 1970
 	TempDir string    // for compressed data; "" is os.TempDir
@@ -135,7 +135,7 @@ type typeInfo struct {
 	Clears   []string           `json:"clears_artifact_provides,omitempty"`
 }
 
-// oneMany is a string or a list of them; one is written as a string.
+// oneMany is a list of strings. A single string is written without the list.
 type oneMany []string
 
 func (o *oneMany) UnmarshalJSON(b []byte) error {
@@ -154,8 +154,8 @@ func (o oneMany) MarshalJSON() ([]byte, error) {
 	return json.Marshal([]string(o))
 }
 
-// check looks at what a writer was given or a reader found: everything there
-// has to be, and no text that is not one line.
+// check checks the fields of an artifact that is written or was read: nothing
+// required is missing, and each text is one line.
 func (h *headerInfo) check(t *typeInfo) error {
 	if len(h.Payloads) != 1 {
 		return fmt.Errorf("%w: %d payloads", ErrUnsupported, len(h.Payloads))
@@ -208,7 +208,7 @@ func oneLine(s string) bool {
 	return true
 }
 
-// checkFileName wants a plain name.
+// checkFileName refuses a name that is a path.
 func checkFileName(s string) error {
 	if s == "" || s == "." || s == ".." || len(s) > 255 || !oneLine(s) {
 		return fmt.Errorf("%w: malformed name %q of a payload's file", ErrFormat, s[:min(len(s), 100)])

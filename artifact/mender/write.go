@@ -37,9 +37,9 @@ const (
 const versionFile = `{"format":"mender","version":3}`
 
 // Write writes an artifact to w: the same bytes for the same spec and options,
-// except that an ECDSA signature differs each time. Without compression
-// nothing is kept on disk; with it the data goes through a file in TempDir,
-// because its size comes before it. Memory does not grow with the files.
+// but an ECDSA signature differs each time. Compressed data is written to a file in
+// TempDir first, because a tar has the size before the data. Without compression
+// there are no temporary files. Memory does not grow with the files.
 func Write(w io.Writer, spec Spec, o Options) error {
 	switch o.Compression {
 	case "":
@@ -177,7 +177,7 @@ func (w *writer) header() ([]byte, error) {
 	return buf.Bytes(), nil
 }
 
-// manifest hashes everything and lists it, sorted by name.
+// manifest hashes all parts and lists them, sorted by name.
 func (w *writer) manifest(header []byte) ([]byte, error) {
 	if len(w.spec.Files) > maxFiles {
 		return nil, fmt.Errorf("%w: %d files", ErrTooLarge, len(w.spec.Files))
@@ -232,8 +232,8 @@ func (f *File) copyTo(w io.Writer) error {
 	return nil
 }
 
-// data writes the payload: straight through if its size is known before, and
-// by way of a temporary file otherwise.
+// data writes the payload. If it is compressed, its size is not known before, and
+// it is written to a temporary file first.
 func (w *writer) data() error {
 	name := nameData + w.o.Compression.suffix()
 	if w.o.Compression == None {
@@ -254,7 +254,7 @@ func (w *writer) data() error {
 	if err := os.Remove(tmp.Name()); err != nil {
 		return err
 	}
-	// The files of a payload are compressed already; more is not to be had.
+	// The files of a payload are compressed already, so a fast level is enough.
 	zw, err := compress(tmp, w.o.Compression, gzip.BestSpeed)
 	if err != nil {
 		return err
@@ -282,7 +282,7 @@ func (w *writer) data() error {
 func (w *writer) dataSize() (int64, error) {
 	size := int64(1024) // the zero blocks at the end
 	for _, f := range w.spec.Files {
-		var head bytes.Buffer // more than a block for what needs a pax header
+		var head bytes.Buffer // more than one block if it needs a pax header
 		if err := tar.NewWriter(&head).WriteHeader(w.head(f.Name, f.Size)); err != nil {
 			return 0, err
 		}
@@ -313,7 +313,7 @@ func sumOf(b []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// compress writes what goes in to w, compressed.
+// compress writes compressed content to w.
 func compress(w io.Writer, c Compression, level int) (io.WriteCloser, error) {
 	switch c {
 	case Gzip:

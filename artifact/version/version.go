@@ -1,7 +1,5 @@
-// Package version orders the versions of applications. It is the one place in
-// the project that says which of two versions is the newer one: app-gen and
-// the device ask it, and get the same answer on every processor. It must not
-// know what is done with the answer.
+// Package version orders the versions of applications. app-gen and the device use
+// it, and get the same answer on every processor.
 package version
 
 import (
@@ -12,8 +10,8 @@ import (
 	"github.com/Masterminds/semver/v3"
 )
 
-// ErrNoVersion: a text has no place in the order, because it is neither a
-// semantic version nor a version as Debian writes it.
+// ErrNoVersion: a text is neither a semantic version nor a Debian version, so it
+// cannot be ordered.
 var ErrNoVersion = errors.New("not a version that can be ordered")
 
 // maxLength bounds the texts that are compared, in bytes.
@@ -28,8 +26,8 @@ const maxLength = 512
 // newer than 1.2, and "~" sorts before the end. The error is an ErrNoVersion,
 // which names the text.
 //
-// The answer is one about a pair. Several versions, some of them semantic and
-// some not, need not have an order in which each pair agrees with Compare.
+// Compare is not a total order: of several versions, some semantic and some not,
+// there may be no order that agrees with Compare on each pair.
 func Compare(a, b string) (int, error) {
 	if err := Check(a); err != nil {
 		return 0, err

@@ -1,5 +1,5 @@
-// Package rig is what the tests of the artifact rooms share: tars made by
-// hand, member by member, and the real programs beside which ours are tested.
+// Package rig helps the tests of package artifact and of those below it. It makes
+// tars by hand, and runs the real programs that these packages are tested against.
 // Only tests import it.
 package rig
 
@@ -65,9 +65,8 @@ func Gzip(t testing.TB, b []byte) []byte {
 	return buf.Bytes()
 }
 
-// FixChecksums gives every block that looks like the header of a tar the
-// checksum it should have, so that what a fuzzer changes in headers is not all
-// lost on the checksum.
+// FixChecksums corrects the checksum of every block that looks like a tar header.
+// So a fuzzer's changes of headers are not all refused because of the checksum.
 func FixChecksums(b []byte) {
 	for at := 0; at+512 <= len(b); at += 512 {
 		h := b[at : at+512]
@@ -83,7 +82,7 @@ func FixChecksums(b []byte) {
 	}
 }
 
-// Need skips the test if the program is not installed; in CI it fails it.
+// Need skips the test if the program is not installed. In CI it fails the test.
 func Need(t testing.TB, program string) {
 	t.Helper()
 	if _, err := exec.LookPath(program); err != nil {
@@ -91,7 +90,7 @@ func Need(t testing.TB, program string) {
 	}
 }
 
-// Skip skips the test for want of something; in CI it fails it.
+// Skip skips the test because something is missing. In CI it fails the test.
 func Skip(t testing.TB, why string) {
 	t.Helper()
 	if os.Getenv("CI") == "true" {
@@ -100,7 +99,7 @@ func Skip(t testing.TB, why string) {
 	t.Skip(why)
 }
 
-// Run runs a program that has to succeed and returns what it prints.
+// Run runs a program and returns what it prints. The program must succeed.
 func Run(t testing.TB, argv ...string) string {
 	t.Helper()
 	out, err := exec.Command(argv[0], argv[1:]...).CombinedOutput()

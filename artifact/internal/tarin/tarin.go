@@ -1,7 +1,7 @@
-// Package tarin reads tars that may be hostile, as a stream: plain or gzip by
-// their first bytes, with bounds on what they unpack to, on their members and
-// on the members' names, and with an end that has to be there. It has no
-// opinion on what the members are; that is its callers' business.
+// Package tarin reads tars that may be hostile, as a stream. A tar may be
+// compressed with gzip. Its unpacked size, the number of its members and the length
+// of their names are bounded, and it must have an end. The callers check which
+// members there are.
 package tarin
 
 import (
@@ -24,16 +24,16 @@ const MaxName = 1024
 // its record size, 10 KiB unless told otherwise.
 const maxTail = 1 << 20
 
-// Options bound a Reader. All but Plain are needed.
+// Options are the bounds of a Reader. All fields but Plain are required.
 type Options struct {
 	MaxBytes   int64 // of the tar, unpacked
 	MaxMembers int
-	Plain      bool  // the tar is not to be compressed
-	Format     error // what the errors about a malformed tar are
-	TooLarge   error // what the errors about bounds are
+	Plain      bool  // the tar must not be compressed
+	Format     error // wrapped by errors about a malformed tar
+	TooLarge   error // wrapped by errors about bounds
 }
 
-// Reader gives the members of a tar one after the other.
+// Reader reads the members of a tar, one after the other.
 type Reader struct {
 	o       Options
 	raw     *meter // the unpacked tar
@@ -45,9 +45,9 @@ type Reader struct {
 	err     error
 }
 
-// NewReader starts to read the tar that r gives.
+// NewReader starts to read the tar in r.
 func NewReader(r io.Reader, o Options) (*Reader, error) {
-	o.MaxBytes = min(o.MaxBytes, math.MaxInt64/2) // so that nothing overflows
+	o.MaxBytes = min(o.MaxBytes, math.MaxInt64/2) // so that no sum overflows
 	t := &Reader{o: o}
 	br := bufio.NewReaderSize(r, 64<<10)
 	magic, err := br.Peek(2)
@@ -69,10 +69,10 @@ func NewReader(r io.Reader, o Options) (*Reader, error) {
 	return t, nil
 }
 
-// Next goes to the next member, past what is left of the current one. Its
-// name is clean: relative, without "." and "..", without a slash at its end;
-// the entry of the root itself ("./") is not handed over. At the end of the
-// tar, which is read to the end of its stream, it returns io.EOF.
+// Next skips the rest of the current member and goes to the next one. The name of
+// a member is clean: relative, without "." and "..", without a slash at its end. The
+// entry of the root ("./") is left out. At the end of the tar, Next reads the stream
+// to its end and returns io.EOF.
 func (t *Reader) Next() (*tar.Header, error) {
 	for {
 		h, err := t.next()
@@ -108,8 +108,8 @@ func (t *Reader) next() (*tar.Header, error) {
 	}
 	t.left = h.Size
 	if h.Typeflag != tar.TypeReg {
-		// Only regular files have content for Read; archive/tar skips what
-		// another type may carry.
+		// Only regular files have content for Read. archive/tar skips the content
+		// of members of other types.
 		t.left = 0
 	} else if h.Size > t.o.MaxBytes-t.raw.n {
 		return nil, t.fail(fmt.Errorf("%w: member %q of %d bytes, %d are left of %d", t.o.TooLarge, h.Name, h.Size, max(t.o.MaxBytes-t.raw.n, 0), t.o.MaxBytes))
@@ -143,8 +143,8 @@ func (t *Reader) Read(p []byte) (int, error) {
 // Bytes returns how much of the unpacked tar has been read.
 func (t *Reader) Bytes() int64 { return t.raw.n }
 
-// end checks that the tar ends as it must (archive/tar takes a tar that just
-// stops for a whole one) and reads the stream to its end.
+// end checks that the tar has an end, because archive/tar takes a truncated tar for
+// a whole one, and reads the stream to its end.
 func (t *Reader) end(members int64) error {
 	buf := make([]byte, 32<<10)
 	for tail := int64(0); ; {
@@ -185,8 +185,8 @@ func (t *Reader) bad(err error) error {
 	return fmt.Errorf("%w: %w", t.o.Format, err)
 }
 
-// Sparse tells whether h is a sparse file, in any of its forms. Its size says
-// nothing about the bytes of the archive, so nobody here wants one.
+// Sparse tells whether h is a sparse file, in any form of tar. The size of such a
+// file is not bounded by the size of the archive.
 func Sparse(h *tar.Header) bool {
 	if h.Typeflag == tar.TypeGNUSparse {
 		return true
@@ -221,8 +221,8 @@ func Name(name string) (string, error) {
 
 var errOver = errors.New("too many bytes")
 
-// meter counts what is read and stops above its maximum. It hides every other
-// method of its reader, so that archive/tar cannot seek past the count.
+// meter counts the bytes that are read and fails above its maximum. It hides the
+// other methods of its reader, so that archive/tar cannot seek past the count.
 type meter struct {
 	r   io.Reader
 	n   int64
