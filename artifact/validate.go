@@ -126,8 +126,8 @@ func (m *Metadata) Encode() ([]byte, error) {
 	return b, nil
 }
 
-// Validate checks every field as ParseMetadata does. A variable that is not in
-// EnvNames is an error here.
+// Validate checks every field as ParseMetadata does. A variable that no artifact
+// may set is an error here.
 func (m *Metadata) Validate() error {
 	bad := func(field, format string, args ...any) error {
 		return fmt.Errorf("%w: %s: %s", ErrMetadata, field, fmt.Sprintf(format, args...))
