@@ -28,6 +28,7 @@ func TestFormatDocument(t *testing.T) {
 	require.Contains(t, doc, fmt.Sprintf("after every %d,", codec.CheckGroup))
 	require.Contains(t, doc, fmt.Sprintf("at most %d MiB + %d · (objects + old content) bytes", codec.ReadBase>>20, codec.ReadShare))
 	require.Contains(t, doc, fmt.Sprintf("windows of %d MiB", codec.Window>>20))
+	require.Contains(t, doc, fmt.Sprintf("or of %d MiB if addresses are predicted", codec.ELFWindow>>20))
 	require.Contains(t, doc, fmt.Sprintf("window at most %d MiB", codec.BulkWindow>>20))
 	require.Contains(t, doc, fmt.Sprintf("header blocks come to %d KiB", codec.MaxBatch>>10))
 	require.Contains(t, doc, fmt.Sprintf("at most %d KiB; a tar with more", tarheader.MaxBlocks>>10))

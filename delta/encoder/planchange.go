@@ -1,6 +1,7 @@
 package encoder
 
 import (
+	"io"
 	"runtime"
 	"slices"
 
@@ -51,13 +52,19 @@ func (t *target) from(f *oldFile) script.Content {
 // tryFile plans to change f into the content, and replaces best if that is cheaper.
 func (e *encoder) tryFile(t *target, h *object, f *oldFile, only bool, best *choice) error {
 	// A suffix array takes 13 bytes a byte of the old codec.Window.
-	defer e.memory.take(16*min(f.size, codec.Window*3/2) + 6*min(t.Size, codec.Window))()
+	need := 16*min(f.size, codec.Window*3/2) + 6*min(t.Size, codec.Window)
+	if max(f.size, t.Size) <= maxMasked {
+		need += 2 * (max(f.size, codec.Window*3/2) - codec.Window*3/2 + max(t.Size, codec.Window) - codec.Window)
+	}
+	defer e.memory.take(need)()
 	try := t.from(f)
 	var options []script.Content
+	window := int64(codec.Window)
 	along := func(masked elf.Mode) error {
 		o := try
 		var err error
 		if o.Matches, err = e.matches(t, h, f, masked); err == nil && o.Matches != nil {
+			o.Matches = fewer(o.Matches, window)
 			options = append(options, o)
 		}
 		return err
@@ -68,6 +75,7 @@ func (e *encoder) tryFile(t *target, h *object, f *oldFile, only bool, best *cho
 	}
 	isGo := false
 	if isELF {
+		window = codec.ELFWindow
 		if try.Mode, isGo, err = e.mode(f); err != nil {
 			return err
 		}
@@ -117,7 +125,7 @@ func (e *encoder) isELF(f *oldFile) (bool, error) {
 
 // mode tells how an old file's code is to be read, and whether it is Go's.
 func (e *encoder) mode(f *oldFile) (elf.Mode, bool, error) {
-	b := make([]byte, min(f.size, codec.Window))
+	b := make([]byte, min(f.size, maxMasked))
 	if err := readFull(e.old[f.obj].r, b, f.off); err != nil {
 		return elf.Off, false, err
 	}
@@ -125,33 +133,55 @@ func (e *encoder) mode(f *oldFile) (elf.Mode, bool, error) {
 	return mode, isGo, nil
 }
 
+// maxMasked is the largest file of which a masked copy is made.
+const maxMasked = codec.ELFWindow
+
 // matches aligns a content with an old file, window by window; with a mode, on
 // copies in which addresses are masked.
 func (e *encoder) matches(t *target, h *object, f *oldFile, mode elf.Mode) ([]script.Match, error) {
-	var matches []script.Match
-	size := t.Size
-	if mode != elf.Off && (size > codec.Window || f.size > codec.Window*3/2) {
-		return nil, nil
+	read := func(r io.ReaderAt, off, at, size int64) ([]byte, error) {
+		b := make([]byte, size)
+		return b, readFull(r, b, off+at)
 	}
-	for at := int64(0); at < size; at += codec.Window {
-		new := make([]byte, min(codec.Window, size-at))
-		if err := readFull(h.r, new, t.off+at); err != nil {
+	oldBytes := func(at, size int64) ([]byte, error) { return read(e.old[f.obj].r, f.off, at, size) }
+	newBytes := func(at, size int64) ([]byte, error) { return read(h.r, t.off, at, size) }
+	if mode != elf.Off {
+		if max(t.Size, f.size) > maxMasked {
+			return nil, nil
+		}
+		// What an address leads to may be in another window.
+		masked := func(bytes func(at, size int64) ([]byte, error), size int64) (func(at, size int64) ([]byte, error), error) {
+			b, err := bytes(0, size)
+			if err != nil {
+				return nil, err
+			}
+			if b = elf.Mask(b, mode); b == nil {
+				return nil, nil
+			}
+			return func(at, size int64) ([]byte, error) { return b[at : at+size], nil }, nil
+		}
+		var err error
+		if oldBytes, err = masked(oldBytes, f.size); oldBytes == nil {
+			return nil, err
+		}
+		if newBytes, err = masked(newBytes, t.Size); newBytes == nil {
+			return nil, err
+		}
+	}
+	var matches []script.Match
+	for at := int64(0); at < t.Size; at += codec.Window {
+		new, err := newBytes(at, min(codec.Window, t.Size-at))
+		if err != nil {
 			return nil, err
 		}
 		// The window of the old file is taken about the same place.
 		oat := max(0, min(at-codec.Window/4, f.size-codec.Window*3/2))
-		old := make([]byte, min(codec.Window*3/2, f.size-oat))
-		if err := readFull(e.old[f.obj].r, old, f.off+oat); err != nil {
+		old, err := oldBytes(oat, min(codec.Window*3/2, f.size-oat))
+		if err != nil {
 			return nil, err
 		}
 		codec.MaskSums(t.Path, old)
 		codec.MaskSums(t.Path, new)
-		if mode != elf.Off {
-			old, new = elf.Mask(old, mode), elf.Mask(new, mode)
-			if old == nil || new == nil {
-				return nil, nil
-			}
-		}
 		if len(old) > bigSort {
 			// What was sorted before must not be there too: left to itself, the
 			// garbage collector lets the heap double first.
@@ -161,16 +191,38 @@ func (e *encoder) matches(t *target, h *object, f *oldFile, mode elf.Mode) ([]sc
 		if err != nil {
 			return nil, err
 		}
-		for short := int64(16); len(found) > codec.MaxMatches; short *= 2 {
-			found = slices.DeleteFunc(found, func(c script.Match) bool { return c.Length < short })
-		}
 		for _, c := range found {
 			c.New += at
 			c.Old += oat
+			if k := len(matches) - 1; k >= 0 && c.New == at && c.New == matches[k].New+matches[k].Length && c.Old == matches[k].Old+matches[k].Length {
+				matches[k].Length += c.Length // it goes on from the last window
+				continue
+			}
 			matches = append(matches, c)
 		}
 	}
 	return matches, nil
+}
+
+// fewer leaves out the shortest matches where a window of that size has more than
+// it may.
+func fewer(matches []script.Match, window int64) []script.Match {
+	out := matches[:0]
+	for len(matches) > 0 {
+		at := matches[0].New - matches[0].New%window
+		n := 0
+		for n < len(matches) && matches[n].New < at+window {
+			n++
+		}
+		now := matches[:n]
+		matches = matches[n:]
+		// One more may come from the window before.
+		for short := int64(16); len(now) >= codec.MaxMatches; short *= 2 {
+			now = slices.DeleteFunc(now, func(c script.Match) bool { return c.Length < short })
+		}
+		out = append(out, now...)
+	}
+	return out
 }
 
 // openStore makes all old objects readable for trials.

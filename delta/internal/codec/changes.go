@@ -1,6 +1,9 @@
 package codec
 
 import (
+	"slices"
+	"sort"
+
 	"github.com/mender-app/mender-app/delta"
 	"github.com/mender-app/mender-app/delta/elf"
 	"github.com/mender-app/mender-app/delta/internal/model"
@@ -53,19 +56,38 @@ func (c *changeCoder) code(e *content, f delta.File, oldAt int64) error {
 	c.elf.begin(e, f)
 	c.matches.begin(f.Size(), oldAt)
 	c.inBulk = c.Flag(&c.literals.inBulk, e.plan.Bulk)
+	window := int64(Window)
+	if c.elf.beginFile() {
+		window = ELFWindow
+	}
 	planned := e.plan.Matches
-	for at := int64(0); at < e.Size; at += Window {
-		end := min(at+Window, e.Size)
-		n := 0
-		for n < len(planned) && planned[n].New < end {
-			n++
-		}
-		if err := c.window(at, end, planned[:n]); err != nil {
+	for at := int64(0); at < e.Size; at += window {
+		end := min(at+window, e.Size)
+		var now []script.Match
+		now, planned = cut(planned, end)
+		if err := c.window(at, end, now); err != nil {
 			return err
 		}
-		planned = planned[n:]
 	}
 	return nil
+}
+
+// cut divides matches at a place in the new file. It leaves those it is given as
+// they are.
+func cut(matches []script.Match, at int64) (before, behind []script.Match) {
+	n := sort.Search(len(matches), func(i int) bool { return matches[i].New >= at })
+	before, behind = matches[:n], matches[n:]
+	if n == 0 {
+		return before, behind
+	}
+	m := matches[n-1]
+	k := at - m.New
+	if m.Length <= k {
+		return before, behind
+	}
+	before = slices.Clone(before)
+	before[n-1].Length = k
+	return before, append([]script.Match{{New: at, Old: m.Old + k, Length: m.Length - k}}, behind...)
 }
 
 // window codes the matches between at and end, then the bytes.

@@ -22,7 +22,6 @@ type elfCoder struct {
 	// State of the content that is being coded.
 	e       *content
 	f       delta.File
-	tried   bool      // whether the old file is ELF was found out
 	old     *elf.File // or nil
 	mode    elf.Mode
 	shifts  elf.Shift
@@ -43,23 +42,27 @@ func newELFCoder(r *run) elfCoder {
 // begin starts a content that is changed from f.
 func (c *elfCoder) begin(e *content, f delta.File) {
 	c.e, c.f, c.head, c.at = e, f, c.head[:0], 0
-	c.tried, c.old, c.current, c.ranges = e.noELF, nil, nil, nil
+	c.old, c.current, c.ranges, c.mode = nil, nil, nil, elf.Off
+}
+
+// beginFile codes how addresses of the content are predicted, and reports whether
+// they are.
+func (c *elfCoder) beginFile() bool {
+	if c.e.noELF {
+		return false
+	}
+	f, err := elf.Parse(c.f, c.f.Size())
+	if err != nil {
+		return false
+	}
+	c.old, c.mode = f, elf.Mode(c.Tree(c.modes[:], 2, int(c.e.plan.Mode)))
+	return c.mode != elf.Off
 }
 
 // beginWindow sets the prediction up for a window with the given matches, if both
 // files are of a kind it knows.
 func (c *elfCoder) beginWindow(matches []script.Match) error {
-	if c.old == nil && !c.tried {
-		c.tried = true
-		if f, err := elf.Parse(c.f, c.f.Size()); err == nil {
-			c.old = f
-		}
-	}
 	c.current, c.ranges = nil, nil
-	if c.old == nil {
-		return nil
-	}
-	c.mode = elf.Mode(c.Tree(c.modes[:], 2, int(c.e.plan.Mode)))
 	if c.mode == elf.Off {
 		return nil
 	}

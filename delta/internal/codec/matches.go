@@ -10,8 +10,9 @@ import (
 
 // Limits of one changed content.
 const (
-	Window     = 32 << 20 // bytes of the new file whose matches are coded together
-	MaxMatches = 1 << 16  // matches of one window
+	Window     = 32 << 20  // bytes of the new file whose matches are coded together
+	ELFWindow  = 128 << 20 // the same where addresses are predicted
+	MaxMatches = 1 << 16   // matches of one window
 )
 
 // A match that does not go on where the last one ended may go on where one of

@@ -1,0 +1,34 @@
+package encoder
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/mender-app/mender-app/delta/internal/codec"
+	"github.com/mender-app/mender-app/delta/internal/script"
+)
+
+// Of too many matches of a window the shortest are left out, and no others.
+func TestFewer(t *testing.T) {
+	const window = 4 << 20
+	var matches []script.Match
+	add := func(at int64, n int, length int64) {
+		for i := range n {
+			matches = append(matches, script.Match{New: at + int64(i)*40, Length: length})
+		}
+	}
+	add(0, 100, 8)
+	add(window, codec.MaxMatches, 8)
+	add(window+3<<20, 1000, 40)
+	add(5*window, codec.MaxMatches-1, 8)
+	count := func(matches []script.Match) map[int64]int {
+		n := map[int64]int{}
+		for _, m := range matches {
+			n[m.New/window]++
+		}
+		return n
+	}
+	require.Equal(t, map[int64]int{0: 100, 1: codec.MaxMatches + 1000, 5: codec.MaxMatches - 1}, count(matches))
+	require.Equal(t, map[int64]int{0: 100, 1: 1000, 5: codec.MaxMatches - 1}, count(fewer(matches, window)))
+}
