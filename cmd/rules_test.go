@@ -53,9 +53,10 @@ var rooms = []room{
 	{dir: "submodules/config", others: []string{"github.com/BurntSushi/toml"}}, // the configuration files
 	{dir: "submodules/secrets", own: []string{"submodules/config", "store/durable"}, others: []string{"filippo.io/age"}},
 	{dir: "submodules/conformance", own: []string{"submodules"}, others: []string{"github.com/stretchr/testify"}},
+	{dir: "submodules/sandbox", others: []string{"github.com/landlock-lsm/go-landlock", "github.com/elastic/go-seccomp-bpf"}},
 	{
 		dir: "submodules/imagestore",
-		own: []string{"artifact/digest", "artifact/metered", "submodules", "delta/...", "artifact/image", "store/durable"},
+		own: []string{"artifact/digest", "artifact/metered", "submodules", "submodules/sandbox", "delta/...", "artifact/image", "store/durable"},
 		others: []string{
 			"github.com/docker/docker/client", "github.com/docker/docker/api", "github.com/containerd",
 			"github.com/opencontainers", "github.com/vbatts/tar-split", "github.com/klauspost/compress",

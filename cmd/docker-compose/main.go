@@ -16,5 +16,5 @@ func main() {
 	// The heap stays far below this; it keeps the collector from letting
 	// garbage grow.
 	memory.Fit(20 << 20)
-	os.Exit(submodules.Main(compose.Orchestrator{}, "docker-compose", version.String(), os.Args[1:]))
+	os.Exit(submodules.Main(compose.Orchestrator{Sandbox: true}, "docker-compose", version.String(), os.Args[1:]))
 }

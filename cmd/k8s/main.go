@@ -16,6 +16,7 @@ func main() {
 	// lets garbage grow.
 	memory.Fit(48 << 20)
 	m := k8s.New(func() (k8s.Settings, error) { return k8s.ReadSettings(os.Getenv) })
+	m.Sandbox = true
 	code := submodules.Main(m, k8s.Name, version.String(), os.Args[1:])
 	_ = m.Close()
 	os.Exit(code)

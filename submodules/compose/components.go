@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sort"
+	"strings"
 
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/submodules"
@@ -18,13 +19,20 @@ import (
 )
 
 // Load implements submodules.Orchestrator.
-func (Orchestrator) Load(ctx context.Context, r submodules.Request) error {
+func (o Orchestrator) Load(ctx context.Context, r submodules.Request) error {
 	q, err := imagestore.NewLoadRequest(r)
 	if err != nil {
 		return err
 	}
 	return with(ctx, r, func(s *session) error {
 		q.Xdelta3 = s.set.xdelta3
+		if o.Sandbox && s.set.sandbox {
+			dirs, err := s.engine.Storage(ctx)
+			if err != nil {
+				return err
+			}
+			q.Confine(ctx, r.Path, imagestore.Process{Old: dirs, Network: !strings.HasPrefix(s.engine.Host(), "unix://")})
+		}
 		return imagestore.LoadFile(ctx, s.engine.Store(r.TempDir), q, r.Path, r.Stdin)
 	})
 }

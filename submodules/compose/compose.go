@@ -19,7 +19,11 @@ import (
 )
 
 // Orchestrator is the sub-module; it implements submodules.Orchestrator.
-type Orchestrator struct{}
+type Orchestrator struct {
+	// Sandbox makes Load take from this process, for good, what it does not need:
+	// see imagestore.LoadRequest.Confine. The configuration can switch it off.
+	Sandbox bool
+}
 
 var _ submodules.Orchestrator = Orchestrator{}
 

@@ -35,7 +35,7 @@ import (
 func TestMain(m *testing.M) {
 	if os.Getenv("TEST_DOCKER_COMPOSE") != "" {
 		watchInterval = time.Hour // the engine's events have to do
-		os.Exit(submodules.Main(Orchestrator{}, "docker-compose", "test", os.Args[1:]))
+		os.Exit(submodules.Main(Orchestrator{Sandbox: true}, "docker-compose", "test", os.Args[1:]))
 	}
 	os.Exit(m.Run())
 }

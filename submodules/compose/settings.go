@@ -29,6 +29,7 @@ type settings struct {
 	window   time.Duration // HEALTH_WINDOW: it must stay so for this long
 	restarts int64         // HEALTH_RESTARTS: of a container that are forgiven
 	logLines int64         // LOG_LINES: of a failing container that are shown
+	sandbox  bool          // SANDBOX: LOAD gives up the rights that it does not need
 	xdelta3  string        // XDELTA3_COMMAND: may read what our decoder of the shell reference's deltas cannot; "": nothing may
 }
 
@@ -61,6 +62,9 @@ func readSettings(getenv func(string) string, warn func(string, ...any)) (settin
 		return s, fmt.Errorf("configuration: %w", err)
 	}
 	if s.logLines, err = f.Int(defaultLogLines, "LOG_LINES", "log_lines"); err != nil {
+		return s, fmt.Errorf("configuration: %w", err)
+	}
+	if s.sandbox, err = f.Bool(true, "SANDBOX"); err != nil {
 		return s, fmt.Errorf("configuration: %w", err)
 	}
 	s.xdelta3 = f.String("", "XDELTA3_COMMAND", "xdelta3")

@@ -59,7 +59,15 @@ func (m *Module) Load(ctx context.Context, r submodules.Request) error {
 		return err
 	}
 	store.SetLog(r.Logf)
+	store.SetTempDir(r.TempDir)
 	q.Xdelta3 = set.Xdelta3
+	if m.Sandbox && set.Sandbox {
+		dirs, err := store.Storage(ctx)
+		if err != nil {
+			return err
+		}
+		q.Confine(ctx, r.Path, imagestore.Process{Old: dirs, Network: set.Registry != nil})
+	}
 	return imagestore.LoadFile(ctx, pushing{store, set.Registry, r.App}, q, r.Path, r.Stdin)
 }
 

@@ -25,6 +25,10 @@ const Name = "k8s"
 // Module is the sub-module. It connects to the cluster and to containerd when
 // a verb first needs them. Close it when done.
 type Module struct {
+	// Sandbox makes Load take from this process, for good, what it does not need:
+	// see imagestore.LoadRequest.Confine. The settings can switch it off.
+	Sandbox bool
+
 	read  func() (Settings, error)
 	store *containerd.Store
 }

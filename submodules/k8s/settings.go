@@ -29,6 +29,7 @@ type Settings struct {
 	Registry     *containerd.Registry
 	Cluster      string // cluster-wide objects: "no", "yes", or the kinds allowed
 	Xdelta3      string // the xdelta3 command, for what our decoder of the shell reference's deltas cannot read; "" is never to run it
+	Sandbox      bool   // LOAD gives up the rights that it does not need
 	Namespaces   string // beside Namespace that manifests and metadata may name: words, or *
 	Pull         string // images the node may pull: "no", "yes", or registries and repositories
 	TempDir      string
@@ -96,6 +97,9 @@ func ReadSettings(getenv func(string) string) (Settings, error) {
 				return s, err
 			}
 		}
+	}
+	if s.Sandbox, err = f.Bool(true, "SANDBOX"); err != nil {
+		return s, err
 	}
 	if s.Restarts, err = f.Int(2, "K8S_RESTART_LIMIT"); err != nil {
 		return s, err

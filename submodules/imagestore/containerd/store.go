@@ -100,6 +100,9 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 // SetLog sets the function that log lines go to.
 func (s *Store) SetLog(log func(format string, args ...any)) { s.log = log }
 
+// SetTempDir sets the directory for temporary files, instead of Config.TempDir.
+func (s *Store) SetTempDir(dir string) { s.tempDir = dir }
+
 // Close ends the connection.
 func (s *Store) Close() error { return s.client.Close() }
 

@@ -1,0 +1,127 @@
+// Package sandbox takes from the calling process the rights that it does not
+// need to read bytes that nobody has verified yet.
+//
+// It uses what the kernel has: Landlock (file system and TCP; Linux 5.13 or
+// later), a seccomp filter (system calls; Linux 3.17 or later), no_new_privs and
+// resource limits. What the kernel lacks is left out. Nothing of it can be undone:
+// it holds for every thread of the process until the process ends.
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"runtime"
+	"time"
+
+	"github.com/elastic/go-seccomp-bpf"
+	"golang.org/x/sys/unix"
+)
+
+// Rights are what a process keeps. The zero value keeps the files that are open
+// already, memory, threads and Unix sockets.
+type Rights struct {
+	// Read are files and directories, with all below them, that may be read. Those
+	// that do not exist are left out.
+	Read []string
+	// Write are directories in which files may be read, made, changed and removed.
+	Write []string
+	// RemoveIn are directories in which empty directories may be removed.
+	RemoveIn []string
+	// Network allows TCP connections, UDP sockets for names, and what the
+	// system's configuration says about them. Else the only sockets are Unix ones.
+	Network bool
+	// Run allows to run other programs: all files may then be read and executed.
+	Run bool
+}
+
+// State is what holds for a process.
+type State struct {
+	// Landlock is the version of the kernel's Landlock interface (ABI) that holds;
+	// 0 is none.
+	Landlock int `json:"landlock_abi"`
+	// Seccomp is true where the list of system calls holds.
+	Seccomp bool `json:"seccomp"`
+	// NoNewPrivs is true where no program that the process runs can gain rights.
+	NoNewPrivs bool `json:"no_new_privs"`
+}
+
+// Full reports whether everything that a new enough kernel offers holds.
+func (s State) Full() bool { return s.Landlock > 0 && s.Seccomp && s.NoNewPrivs }
+
+// Kernel is what the running kernel offers.
+func Kernel() State {
+	s := State{Landlock: landlockVersion(), Seccomp: seccomp.Supported()}
+	v, err := unix.PrctlRetInt(unix.PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0)
+	s.NoNewPrivs = err == nil && v >= 0
+	return s
+}
+
+// Enter restricts the calling process to the rights. What the kernel has not is
+// no error, and the state says so. After an error, some of the restrictions may
+// hold and others not.
+func Enter(r Rights) (State, error) {
+	var s State
+	err := noNewPrivs()
+	s.NoNewPrivs = err == nil
+	if err != nil && !errors.Is(err, unix.EINVAL) { // Linux before 3.5
+		return s, fmt.Errorf("no_new_privs: %w", err)
+	}
+	if s.Landlock, err = restrictFiles(r); err != nil {
+		return s, fmt.Errorf("landlock: %w", err)
+	}
+	if s.Seccomp, err = restrictCalls(r); err != nil {
+		return s, fmt.Errorf("seccomp: %w", err)
+	}
+	return s, nil
+}
+
+// noNewPrivs sets the flag for this thread; the seccomp filter and Landlock
+// bring it to the others.
+func noNewPrivs() error {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	return unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+}
+
+// Limits bound what a process may take. They hold for the programs that it runs
+// too. 0 leaves a limit as it is.
+type Limits struct {
+	Memory    uint64 // private writable memory, in bytes
+	File      uint64 // the size of a file that it writes, in bytes
+	Processor uint64 // time of all processors together, in seconds
+}
+
+// Set sets the limits of the calling process, and that it writes no core file. A
+// limit that is lower already stays.
+func (l Limits) Set() error {
+	err := lower(unix.RLIMIT_CORE, 0)
+	for resource, max := range map[int]uint64{unix.RLIMIT_DATA: l.Memory, unix.RLIMIT_FSIZE: l.File, unix.RLIMIT_CPU: l.Processor} {
+		if max > 0 {
+			err = errors.Join(err, lower(resource, max))
+		}
+	}
+	return err
+}
+
+func lower(resource int, max uint64) error {
+	var now unix.Rlimit
+	if err := unix.Getrlimit(resource, &now); err != nil {
+		return os.NewSyscallError("getrlimit", err)
+	}
+	max = min(max, uint64(now.Max))
+	return os.NewSyscallError("setrlimit", unix.Setrlimit(resource, &unix.Rlimit{Cur: max, Max: max}))
+}
+
+// ProcessorTime is the time that the processors can give a process until the
+// context's deadline, in seconds; 0 if there is no deadline.
+func ProcessorTime(ctx context.Context) uint64 {
+	end, ok := ctx.Deadline()
+	if !ok {
+		return 0
+	}
+	left := math.Ceil(max(time.Until(end).Seconds(), 1))
+	return uint64(left) * uint64(runtime.NumCPU())
+}
