@@ -21,12 +21,6 @@ const (
 	maxFields = 20   // of a struct that has methods that may change it
 )
 
-// large are packages that are still larger, and the lines that they must not
-// exceed. Whoever makes one small enough takes it off this list.
-var large = map[string]int{
-	"../submodules/k8s": 4500,
-}
-
 // source is a directory's Go files outside of tests.
 type source struct {
 	files, lines int
@@ -126,13 +120,8 @@ func TestPackagesAreSmall(t *testing.T) {
 		if s.files > maxFiles {
 			t.Errorf("%s has %d files, more than %d", dir, s.files, maxFiles)
 		}
-		limit := maxLines
-		if n, ok := large[dir]; ok {
-			require.Greater(t, s.lines, maxLines, "%s is no longer large", dir)
-			limit = n
-		}
-		if s.lines > limit {
-			t.Errorf("%s has %d lines, more than %d", dir, s.lines, limit)
+		if s.lines > maxLines {
+			t.Errorf("%s has %d lines, more than %d", dir, s.lines, maxLines)
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/mender-app/mender-app/submodules/k8s/cluster"
 	"github.com/mender-app/mender-app/submodules/k8s/marks"
 )
 
@@ -21,14 +22,14 @@ func TestTwoApplications(t *testing.T) {
 	require.NoError(t, ma.Purge(ctx, a.request("a", "")))
 	require.Nil(t, a.get("", "ConfigMap", "same"))
 	require.NotNil(t, b.get("", "ConfigMap", "same"))
-	_, err := b.c.get(ctx, id{Kind: "Namespace", Name: b.ns})
+	_, err := b.c.Get(ctx, cluster.ID{Kind: "Namespace", Name: b.ns})
 	require.NoError(t, err)
 
 	t.Log("a namespace that others use stays, and what was there before")
-	other := id{Kind: "ConfigMap", Namespace: b.ns, Name: "mine"}
-	mp, err := b.c.mapping(ctx, "", "ConfigMap", "v1")
+	other := cluster.ID{Kind: "ConfigMap", Namespace: b.ns, Name: "mine"}
+	mp, err := b.c.Mapping(ctx, "", "ConfigMap", "v1")
 	require.NoError(t, err)
-	_, err = b.c.apply(ctx, mp, other, []byte(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"mine"}}`))
+	_, err = b.c.Apply(ctx, mp, other, []byte(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"mine"}}`))
 	require.NoError(t, err)
 	kept := strings.Replace(configMap("kept"), "{name: kept}", `{name: kept, annotations: {mender-app.io/keep: "true"}}`, 1)
 	require.NoError(t, mb.Rollout(ctx, b.request("b", b.manifests(configMap("mine"), configMap("same"), kept))))
@@ -53,7 +54,7 @@ func TestPurgeWithoutInventory(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, created)
 	require.NoError(t, m.Purge(ctx, n.request("early", "")))
-	o, err := n.c.get(ctx, id{Kind: "Namespace", Name: n.ns})
+	o, err := n.c.Get(ctx, cluster.ID{Kind: "Namespace", Name: n.ns})
 	require.NoError(t, err)
 	require.Nil(t, o)
 }
@@ -66,7 +67,7 @@ func TestSameNameElsewhere(t *testing.T) {
 	ctx := context.Background()
 	ma, mb := a.module(), b.module()
 	require.NoError(t, ma.Rollout(ctx, a.request("same", a.manifests(configMap("theirs")))))
-	require.NoError(t, a.c.patch(ctx, inventoryID("same", a.ns), map[string]any{"data": map[string]any{"device": "another"}}))
+	require.NoError(t, a.c.Patch(ctx, inventoryID("same", a.ns), map[string]any{"data": map[string]any{"device": "another"}}))
 	require.NoError(t, mb.Rollout(ctx, b.request("same", b.manifests(configMap("ours")))))
 	all := b.request("same", "")
 	all.PurgeData = true
@@ -94,7 +95,7 @@ func TestManyObjects(t *testing.T) {
 		docs[i] = configMap(fmt.Sprint("c", i))
 	}
 	versions := func() map[string]string {
-		list, err := n.c.list(ctx, "", "ConfigMap", n.ns, marks.App+"="+n.ns+",!"+marks.Inventory) // not the inventory itself
+		list, err := n.c.List(ctx, "", "ConfigMap", n.ns, marks.App+"="+n.ns+",!"+marks.Inventory) // not the inventory itself
 		require.NoError(t, err)
 		require.Len(t, list, len(docs))
 		all := map[string]string{}

@@ -5,23 +5,25 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/mender-app/mender-app/submodules/k8s/cluster"
 )
 
 // awaitGone waits until none of the objects is there, or is another one than
 // that with the uid. It gives up, with false, after Settings.TerminateFor.
-func (s *session) awaitGone(ctx context.Context, ids []id, uids map[id]types.UID) (bool, error) {
+func (s *session) awaitGone(ctx context.Context, ids []cluster.ID, uids map[cluster.ID]types.UID) (bool, error) {
 	end := time.Now().Add(s.set.TerminateFor)
 	for len(ids) > 0 {
 		there := make([]bool, len(ids))
-		err := each(ctx, len(ids), func(ctx context.Context, n int) error {
-			o, err := s.c.get(ctx, ids[n])
+		err := cluster.Each(ctx, len(ids), func(ctx context.Context, n int) error {
+			o, err := s.c.Get(ctx, ids[n])
 			there[n] = o != nil && (uids[ids[n]] == "" || uids[ids[n]] == o.GetUID())
 			return err
 		})
 		if err != nil {
 			return false, err
 		}
-		var left []id
+		var left []cluster.ID
 		for n, i := range ids {
 			if there[n] {
 				left = append(left, i)
@@ -33,7 +35,7 @@ func (s *session) awaitGone(ctx context.Context, ids []id, uids map[id]types.UID
 		if time.Now().After(end) {
 			return false, nil
 		}
-		if err := sleep(ctx, 200*time.Millisecond); err != nil {
+		if err := cluster.Sleep(ctx, 200*time.Millisecond); err != nil {
 			return false, err
 		}
 	}
@@ -42,7 +44,7 @@ func (s *session) awaitGone(ctx context.Context, ids []id, uids map[id]types.UID
 
 // awaitEnding waits for the pods that the release took the place of, not for
 // ever: as long as they are there, their images are in use.
-func (s *session) awaitEnding(ctx context.Context, ids []id) error {
+func (s *session) awaitEnding(ctx context.Context, ids []cluster.ID) error {
 	for end := time.Now().Add(s.set.TerminateFor); ; {
 		left, err := s.running(ctx, ids, func(p *pod) bool { return p.Metadata.DeletionTimestamp != nil })
 		if err != nil || left == "" {
@@ -52,17 +54,8 @@ func (s *session) awaitEnding(ctx context.Context, ids []id) error {
 			s.log("warning: pod %s of the release before is still ending", left)
 			return nil
 		}
-		if err := sleep(ctx, s.pause()); err != nil {
+		if err := cluster.Sleep(ctx, s.pause()); err != nil {
 			return err
 		}
-	}
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-time.After(d):
-		return nil
 	}
 }

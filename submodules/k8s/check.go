@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/mender-app/mender-app/submodules"
+	"github.com/mender-app/mender-app/submodules/k8s/cluster"
 	"github.com/mender-app/mender-app/submodules/k8s/manifest"
 	"github.com/mender-app/mender-app/submodules/k8s/marks"
 )
@@ -28,7 +29,7 @@ func (s *session) check(ctx context.Context, r *release, inv *inventory) error {
 	}
 	missing := map[string]bool{}
 	for ns := range brings {
-		o, err := s.c.get(ctx, id{Kind: "Namespace", Name: ns})
+		o, err := s.c.Get(ctx, cluster.ID{Kind: "Namespace", Name: ns})
 		if err != nil {
 			return err
 		}
@@ -47,7 +48,7 @@ func (s *session) check(ctx context.Context, r *release, inv *inventory) error {
 	// the server would refuse what the new ones allow.
 	definitions, rest := split(now, func(p *planned) bool { return p.Kind == kindCRD && p.Group() == groupCRD })
 	for _, wave := range [][]*planned{definitions, rest} {
-		err := each(ctx, len(wave), func(ctx context.Context, i int) error { return s.checkOne(ctx, r, wave[i], inv) })
+		err := cluster.Each(ctx, len(wave), func(ctx context.Context, i int) error { return s.checkOne(ctx, r, wave[i], inv) })
 		if err != nil {
 			return err
 		}
@@ -80,11 +81,11 @@ func (s *session) findLive(ctx context.Context, objects []*planned) error {
 		}
 		byPlace[at][p.id.Name] = p
 	}
-	return each(ctx, len(places), func(ctx context.Context, i int) error {
+	return cluster.Each(ctx, len(places), func(ctx context.Context, i int) error {
 		at, want := places[i], byPlace[places[i]]
 		if len(want) < 3 {
 			for _, p := range want {
-				o, err := s.c.getMapped(ctx, p.mapping, p.id)
+				o, err := s.c.GetMapped(ctx, p.mapping, p.id)
 				if err != nil {
 					return err
 				}
@@ -94,7 +95,7 @@ func (s *session) findLive(ctx context.Context, objects []*planned) error {
 			}
 			return nil
 		}
-		return s.c.eachOf(ctx, at.group, at.kind, at.namespace, "", func(o *unstructured.Unstructured) {
+		return s.c.EachOf(ctx, at.group, at.kind, at.namespace, "", func(o *unstructured.Unstructured) {
 			if p := want[o.GetName()]; p != nil {
 				p.live = liveOf(o)
 			}
@@ -114,7 +115,7 @@ func (s *session) checkOne(ctx context.Context, r *release, p *planned, inv *inv
 	if r.redefines(p) {
 		return nil
 	}
-	o, err := s.c.tryApply(ctx, p.mapping, p.id, p.data, p.manager(s.c.manager))
+	o, err := s.c.TryApply(ctx, p.mapping, p.id, p.data, p.manager(s.c.Manager))
 	if err == nil && p.Kind == "Pod" && p.live != nil && p.live.images != p.images && inv.find(p.id) != nil {
 		// A pod takes a new annotation, but not the image it stands for.
 		p.replace = true

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/mender-app/mender-app/submodules/k8s/cluster"
 )
 
 func TestData(t *testing.T) {
@@ -29,11 +31,11 @@ func TestData(t *testing.T) {
 		},
 	})
 	require.NoError(t, err)
-	pvm, err := n.c.mapping(ctx, "", "PersistentVolume", "v1")
+	pvm, err := n.c.Mapping(ctx, "", "PersistentVolume", "v1")
 	require.NoError(t, err)
-	_, err = n.c.apply(ctx, pvm, id{Kind: "PersistentVolume", Name: n.ns}, pv)
+	_, err = n.c.Apply(ctx, pvm, cluster.ID{Kind: "PersistentVolume", Name: n.ns}, pv)
 	require.NoError(t, err)
-	t.Cleanup(func() { _ = n.c.remove(ctx, id{Kind: "PersistentVolume", Name: n.ns}, "") })
+	t.Cleanup(func() { _ = n.c.Remove(ctx, cluster.ID{Kind: "PersistentVolume", Name: n.ns}, "") })
 	claim := fmt.Sprintf("apiVersion: v1\nkind: PersistentVolumeClaim\nmetadata: {name: data}\nspec: {storageClassName: %s, accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Mi}}}", n.ns)
 	with := func(image string) string {
 		return deployment("web", image, "        env: [{name: DATA, value: /data/log}]", "        volumeMounts: [{name: data, mountPath: /data}]",
@@ -117,9 +119,9 @@ func TestCustomResource(t *testing.T) {
 	m := n.module()
 	ctx := context.Background()
 	group := n.ns + ".example"
-	early, err := connect(n.set, n.ns, n.logf)
+	early, err := cluster.Connect(n.set.Kubeconfig, n.ns, n.set.Connect, n.logf)
 	require.NoError(t, err)
-	_, err = early.mapping(ctx, "", "ConfigMap", "")
+	_, err = early.Mapping(ctx, "", "ConfigMap", "")
 	require.NoError(t, err)
 	crd := fmt.Sprintf(`apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
@@ -147,20 +149,20 @@ spec:
 	require.NoError(t, m.Rollout(ctx, n.request(n.ns, n.manifests(strings.Replace(thing, "size: 3", "size: 3, colour: red", 1), wider))))
 	require.Equal(t, "red", n.field(n.get(group, "Thing", "it"), "spec.colour"))
 	require.Eventually(t, func() bool {
-		o, err := early.get(ctx, id{Group: group, Kind: "Thing", Namespace: n.ns, Name: "it"})
+		o, err := early.Get(ctx, cluster.ID{Group: group, Kind: "Thing", Namespace: n.ns, Name: "it"})
 		return err == nil && o != nil
 	}, time.Minute, 100*time.Millisecond, "a connection that is older than the definition")
 
 	t.Log("a definition in use by others stays")
 	other := newNode(t)
-	foreign := id{Group: group, Kind: "Thing", Namespace: other.ns, Name: "theirs"}
-	ns, err := n.c.mapping(ctx, "", "Namespace", "v1")
+	foreign := cluster.ID{Group: group, Kind: "Thing", Namespace: other.ns, Name: "theirs"}
+	ns, err := n.c.Mapping(ctx, "", "Namespace", "v1")
 	require.NoError(t, err)
-	_, err = n.c.apply(ctx, ns, id{Kind: "Namespace", Name: other.ns}, []byte(fmt.Sprintf(`{"apiVersion":"v1","kind":"Namespace","metadata":{"name":%q}}`, other.ns)))
+	_, err = n.c.Apply(ctx, ns, cluster.ID{Kind: "Namespace", Name: other.ns}, []byte(fmt.Sprintf(`{"apiVersion":"v1","kind":"Namespace","metadata":{"name":%q}}`, other.ns)))
 	require.NoError(t, err)
-	mp, err := n.c.mapping(ctx, group, "Thing", "v1")
+	mp, err := n.c.Mapping(ctx, group, "Thing", "v1")
 	require.NoError(t, err)
-	_, err = n.c.apply(ctx, mp, foreign, []byte(fmt.Sprintf(`{"apiVersion":"%s/v1","kind":"Thing","metadata":{"name":"theirs"}}`, group)))
+	_, err = n.c.Apply(ctx, mp, foreign, []byte(fmt.Sprintf(`{"apiVersion":"%s/v1","kind":"Thing","metadata":{"name":"theirs"}}`, group)))
 	require.NoError(t, err)
 	require.NoError(t, m.Rollout(ctx, n.request(n.ns, n.manifests(configMap("only")))))
 	require.Nil(t, n.get(group, "Thing", "it"))
@@ -170,9 +172,9 @@ spec:
 	why, err := (&session{c: early, log: n.logf}).namespaceInUse(ctx, other.ns, false)
 	require.NoError(t, err)
 	require.Equal(t, "there is Thing/theirs in it", why)
-	require.NoError(t, n.c.remove(ctx, foreign, ""))
+	require.NoError(t, n.c.Remove(ctx, foreign, ""))
 	require.NoError(t, m.Purge(ctx, n.request(n.ns, "")))
-	gone, err := n.c.get(ctx, id{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition", Name: "things." + group})
+	gone, err := n.c.Get(ctx, cluster.ID{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition", Name: "things." + group})
 	require.NoError(t, err)
 	require.Nil(t, gone)
 }

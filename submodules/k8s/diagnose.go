@@ -9,12 +9,14 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/mender-app/mender-app/submodules/k8s/cluster"
 )
 
 // problem is an object in trouble, and the pod and container it comes from
 // where that is known.
 type problem struct {
-	id        id
+	id        cluster.ID
 	text      string
 	object    *unstructured.Unstructured
 	pod       *pod
@@ -117,7 +119,7 @@ func (s *session) unblock(ctx context.Context, v *survey, o *unstructured.Unstru
 			continue
 		}
 		s.log("delete pod %s: it is not ready, of another revision, and the StatefulSet waits for it", p.Metadata.Name)
-		if err := s.c.remove(ctx, id{Kind: "Pod", Namespace: o.GetNamespace(), Name: p.Metadata.Name}, p.Metadata.UID); err != nil {
+		if err := s.c.Remove(ctx, cluster.ID{Kind: "Pod", Namespace: o.GetNamespace(), Name: p.Metadata.Name}, p.Metadata.UID); err != nil {
 			return err
 		}
 	}
@@ -173,12 +175,12 @@ func (s *session) testimony(ctx context.Context, pr *problem) []string {
 	}
 	i := pr.id
 	if p := pr.pod; p != nil {
-		i = id{Kind: "Pod", Namespace: p.Metadata.Namespace, Name: p.Metadata.Name}
+		i = cluster.ID{Kind: "Pod", Namespace: p.Metadata.Namespace, Name: p.Metadata.Name}
 		if ok, reason, msg := p.condition("PodScheduled"); !ok && reason != "" {
 			said = append(said, fmt.Sprintf("pod %s: %s: %s", p.Metadata.Name, reason, msg))
 		}
 		if pr.container != "" {
-			lines, err := s.c.podLog(ctx, p.Metadata.Namespace, p.Metadata.Name, pr.container, logLines, pr.previous)
+			lines, err := s.c.PodLog(ctx, p.Metadata.Namespace, p.Metadata.Name, pr.container, logLines, pr.previous)
 			if err == nil && len(lines) > 0 && lines[0] != "" {
 				for _, l := range lines {
 					s.log("%s/%s: %s", p.Metadata.Name, pr.container, clip(l))
@@ -218,8 +220,8 @@ func (s *session) worst(ctx context.Context, o *unstructured.Unstructured) (*pod
 }
 
 // events returns the warnings about an object, the oldest first.
-func (s *session) events(ctx context.Context, i id) []string {
-	list, err := s.c.list(ctx, "", "Event", i.Namespace, "")
+func (s *session) events(ctx context.Context, i cluster.ID) []string {
+	list, err := s.c.List(ctx, "", "Event", i.Namespace, "")
 	if err != nil {
 		return nil
 	}

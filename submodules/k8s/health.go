@@ -6,6 +6,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/mender-app/mender-app/submodules/k8s/cluster"
 	"github.com/mender-app/mender-app/submodules/k8s/marks"
 )
 
@@ -17,7 +18,7 @@ type state struct {
 
 // inspect looks at everything the application has.
 func (s *session) inspect(ctx context.Context, app string) (state, error) {
-	inv, err := s.c.loadInventory(ctx, app, s.namespace())
+	inv, err := loadInventory(ctx, s.c, app, s.namespace())
 	if err != nil {
 		return state{}, err
 	}
@@ -35,28 +36,28 @@ func (s *session) inspect(ctx context.Context, app string) (state, error) {
 			continue
 		}
 		n++
-		o, err := s.c.get(ctx, it.id)
+		o, err := s.c.Get(ctx, it.ID)
 		if err != nil {
 			return state{}, err
 		}
 		if o == nil {
-			ill(!workload(it.Kind), "%s is gone", it.id)
+			ill(!workload(it.Kind), "%s is gone", it.ID)
 			continue
 		}
 		if _, stopped := o.GetAnnotations()[marks.Stopped]; stopped {
-			ill(false, "%s is stopped", it.id)
+			ill(false, "%s is stopped", it.ID)
 			continue
 		}
-		if stateless[it.Kind] {
+		if cluster.Stateless[it.Kind] {
 			continue
 		}
-		w := &waiting{id: it.id, object: o}
+		w := &waiting{id: it.ID, object: o}
 		res, msg, err := s.status(ctx, o)
 		if err != nil {
-			return state{}, fmt.Errorf("%s: %w", it.id, err)
+			return state{}, fmt.Errorf("%s: %w", it.ID, err)
 		}
 		if res.String() != "Current" {
-			ill(true, "%s: %s", it.id, msg)
+			ill(true, "%s: %s", it.ID, msg)
 		}
 		all = append(all, w)
 	}

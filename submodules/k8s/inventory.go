@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/mender-app/mender-app/submodules/k8s/cluster"
 	"github.com/mender-app/mender-app/submodules/k8s/manifest"
 	"github.com/mender-app/mender-app/submodules/k8s/marks"
 )
@@ -30,7 +31,7 @@ const maxInventory = 16 << 20
 
 // item is one object in the inventory.
 type item struct {
-	id
+	cluster.ID
 	// Adopted: it was there before us, and nothing says it is ours; it is
 	// never deleted.
 	Adopted bool `json:"adopted,omitempty"`
@@ -63,8 +64,8 @@ func deviceID() string {
 	return hex.EncodeToString(sum[:8])
 }
 
-func inventoryID(app, namespace string) id {
-	return id{Kind: "ConfigMap", Namespace: namespace, Name: marks.InventoryName(app)}
+func inventoryID(app, namespace string) cluster.ID {
+	return cluster.ID{Kind: "ConfigMap", Namespace: namespace, Name: marks.InventoryName(app)}
 }
 
 // ours reports whether the object is mender-app's own for the application. One
@@ -80,12 +81,12 @@ func ours(o *unstructured.Unstructured, app string) bool {
 // application moved): a device that shares the cluster may have an application
 // of the same name. A cluster that does not let us see the others is taken to
 // have none there.
-func (c *cluster) loadInventory(ctx context.Context, app, namespace string) (*inventory, error) {
+func loadInventory(ctx context.Context, c *cluster.Cluster, app, namespace string) (*inventory, error) {
 	inv := &inventory{App: app}
-	list, err := c.list(ctx, "", "ConfigMap", "", marks.Inventory+"="+marks.Value(app))
+	list, err := c.List(ctx, "", "ConfigMap", "", marks.Inventory+"="+marks.Value(app))
 	if apierrors.IsForbidden(errors.Unwrap(err)) {
 		list = nil
-		o, gerr := c.get(ctx, inventoryID(app, namespace))
+		o, gerr := c.Get(ctx, inventoryID(app, namespace))
 		if gerr != nil {
 			return nil, gerr
 		}
@@ -150,7 +151,7 @@ func decodeInventory(o *unstructured.Unstructured) ([]item, error) {
 }
 
 // saveInventory writes the inventory to a namespace, which is there.
-func (c *cluster) saveInventory(ctx context.Context, inv *inventory, namespace string) error {
+func saveInventory(ctx context.Context, c *cluster.Cluster, inv *inventory, namespace string) error {
 	data, err := json.Marshal(map[string]any{"format": 1, "items": inv.Items})
 	if err != nil {
 		return err
@@ -173,11 +174,11 @@ func (c *cluster) saveInventory(ctx context.Context, inv *inventory, namespace s
 	if err != nil {
 		return err
 	}
-	m, err := c.mapping(ctx, "", "ConfigMap", "v1")
+	m, err := c.Mapping(ctx, "", "ConfigMap", "v1")
 	if err != nil {
 		return err
 	}
-	if _, err := c.apply(ctx, m, i, body); err != nil {
+	if _, err := c.Apply(ctx, m, i, body); err != nil {
 		return fmt.Errorf("write inventory %s: %w", i, err)
 	}
 	return nil
@@ -185,21 +186,21 @@ func (c *cluster) saveInventory(ctx context.Context, inv *inventory, namespace s
 
 // dropInventories removes the inventory from every namespace but one; "" is
 // none.
-func (c *cluster) dropInventories(ctx context.Context, inv *inventory, but string) error {
+func dropInventories(ctx context.Context, c *cluster.Cluster, inv *inventory, but string) error {
 	for _, ns := range inv.Places {
 		if ns == but {
 			continue
 		}
-		if err := c.remove(ctx, inventoryID(inv.App, ns), types.UID("")); err != nil {
+		if err := c.Remove(ctx, inventoryID(inv.App, ns), types.UID("")); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (inv *inventory) find(i id) *item {
+func (inv *inventory) find(i cluster.ID) *item {
 	for n := range inv.Items {
-		if inv.Items[n].id == i {
+		if inv.Items[n].ID == i {
 			return &inv.Items[n]
 		}
 	}
@@ -209,16 +210,16 @@ func (inv *inventory) find(i id) *item {
 // add puts items in, in the place of those with the same id. Order: as they
 // are applied.
 func (inv *inventory) add(items ...item) {
-	have := make(map[id]int, len(inv.Items)+len(items))
+	have := make(map[cluster.ID]int, len(inv.Items)+len(items))
 	for n, it := range inv.Items {
-		have[it.id] = n
+		have[it.ID] = n
 	}
 	for _, it := range items {
-		if n, ok := have[it.id]; ok {
+		if n, ok := have[it.ID]; ok {
 			inv.Items[n] = it
 			continue
 		}
-		have[it.id] = len(inv.Items)
+		have[it.ID] = len(inv.Items)
 		inv.Items = append(inv.Items, it)
 	}
 	slices.SortStableFunc(inv.Items, func(a, b item) int { return manifest.Rank(a.Kind) - manifest.Rank(b.Kind) })

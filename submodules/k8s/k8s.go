@@ -17,6 +17,7 @@ import (
 
 	"github.com/mender-app/mender-app/submodules"
 	"github.com/mender-app/mender-app/submodules/imagestore/containerd"
+	"github.com/mender-app/mender-app/submodules/k8s/cluster"
 )
 
 // Name is the sub-module's name, which is the orchestrator's.
@@ -69,7 +70,7 @@ func (m *Module) settings() (Settings, error) {
 type session struct {
 	m   *Module
 	set Settings
-	c   *cluster
+	c   *cluster.Cluster
 	log func(format string, args ...any)
 }
 
@@ -78,7 +79,10 @@ func (m *Module) session(r submodules.Request) (*session, error) {
 	if err != nil {
 		return nil, err
 	}
-	c, err := connect(set, r.App, r.Logf)
+	c, err := cluster.Connect(set.Kubeconfig, r.App, set.Connect, r.Logf)
+	if errors.Is(err, cluster.ErrNoKubeconfig) {
+		return nil, fmt.Errorf("%w: set K8S_KUBECONFIG in %s", err, ConfigName)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -200,8 +204,8 @@ func (m *Module) Reqs(ctx context.Context, r submodules.Request) ([]submodules.R
 	if err != nil {
 		return nil, err
 	}
-	err = s.c.retry(ctx, func() error {
-		_, err := s.c.disco.ServerVersion()
+	err = s.c.Retry(ctx, func() error {
+		_, err := s.c.Disco.ServerVersion()
 		return err
 	})
 	if err != nil {
@@ -229,8 +233,8 @@ func (m *Module) Engine(ctx context.Context, r submodules.Request) (submodules.E
 		return submodules.Engine{}, err
 	}
 	e := submodules.Engine{Name: "kubernetes"}
-	err = s.c.retry(ctx, func() error {
-		v, err := s.c.disco.ServerVersion()
+	err = s.c.Retry(ctx, func() error {
+		v, err := s.c.Disco.ServerVersion()
 		if err == nil {
 			e.Version = v.GitVersion
 		}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/mender-app/mender-app/store/durable"
 	"github.com/mender-app/mender-app/submodules"
+	"github.com/mender-app/mender-app/submodules/k8s/cluster"
 )
 
 // command is a call of the sub-module as a process of its own.
@@ -99,7 +100,7 @@ func TestKilled(t *testing.T) {
 			ok, err := m.Healthy(ctx, n.request(n.ns, ""))
 			require.NoError(t, err)
 			require.True(t, ok, n.log())
-			inv, err := n.c.loadInventory(ctx, n.ns, n.ns)
+			inv, err := loadInventory(ctx, n.c, n.ns, n.ns)
 			require.NoError(t, err)
 			require.Len(t, inv.Items, 3)
 		}
@@ -169,7 +170,7 @@ func TestKilled(t *testing.T) {
 				require.NoError(t, m.Rollout(ctx, n.request(n.ns, three)))
 				n.killed(p, nil, "PURGE", n.ns)
 				require.NoError(t, m.Purge(ctx, n.request(n.ns, "")))
-				o, err := n.c.get(ctx, id{Kind: "Namespace", Name: n.ns})
+				o, err := n.c.Get(ctx, cluster.ID{Kind: "Namespace", Name: n.ns})
 				require.NoError(t, err)
 				require.Nil(t, o)
 			})

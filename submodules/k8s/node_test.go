@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/mender-app/mender-app/submodules"
+	"github.com/mender-app/mender-app/submodules/k8s/cluster"
 	"github.com/mender-app/mender-app/testdata/bed/kube"
 )
 
@@ -37,7 +38,7 @@ type node struct {
 	t   *testing.T
 	ns  string
 	set Settings
-	c   *cluster
+	c   *cluster.Cluster
 
 	mu    sync.Mutex
 	lines []string
@@ -52,7 +53,7 @@ func newNode(t *testing.T) *node {
 		Deadline: 4 * time.Minute, Connect: 2 * time.Minute, Stable: time.Second, Restarts: 1, TerminateFor: 3 * time.Minute,
 	}
 	var err error
-	n.c, err = connect(n.set, n.ns, n.logf)
+	n.c, err = cluster.Connect(n.set.Kubeconfig, n.ns, n.set.Connect, n.logf)
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		if t.Failed() {
@@ -60,7 +61,7 @@ func newNode(t *testing.T) *node {
 				t.Log(l)
 			}
 		}
-		_ = n.c.remove(context.Background(), id{Kind: "Namespace", Name: n.ns}, "")
+		_ = n.c.Remove(context.Background(), cluster.ID{Kind: "Namespace", Name: n.ns}, "")
 	})
 	return n
 }
@@ -99,7 +100,7 @@ func manifests(t *testing.T, docs ...string) string {
 // get returns an object of the test's namespace, nil if it is not there.
 func (n *node) get(group, kind, name string) *unstructured.Unstructured {
 	n.t.Helper()
-	o, err := n.c.get(context.Background(), id{Group: group, Kind: kind, Namespace: n.ns, Name: name})
+	o, err := n.c.Get(context.Background(), cluster.ID{Group: group, Kind: kind, Namespace: n.ns, Name: name})
 	require.NoError(n.t, err)
 	return o
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/submodules"
 	"github.com/mender-app/mender-app/submodules/imagestore"
+	"github.com/mender-app/mender-app/submodules/k8s/cluster"
 	"github.com/mender-app/mender-app/submodules/k8s/manifest"
 	"github.com/mender-app/mender-app/submodules/k8s/marks"
 )
@@ -21,7 +22,7 @@ import (
 // planned is one object of a release on its way into the cluster.
 type planned struct {
 	*manifest.Object
-	id      id
+	id      cluster.ID
 	mapping *meta.RESTMapping // nil as long as its CRD, in this release, is not applied
 	data    []byte            // what is sent
 	live    *live             // nil if it is not there yet
@@ -46,7 +47,7 @@ func liveOf(o *unstructured.Unstructured) *live {
 	owner := o.GetLabels()[marks.App]
 	_, stopped := o.GetAnnotations()[marks.Stopped]
 	return &live{
-		uid: o.GetUID(), content: contentOf(o), owner: owner, other: owner == "", shared: applied(o, sharedManager),
+		uid: o.GetUID(), content: contentOf(o), owner: owner, other: owner == "", shared: cluster.Applied(o, cluster.SharedManager),
 		ending: o.GetDeletionTimestamp() != nil, stopped: stopped,
 		images: o.GetAnnotations()[marks.Images],
 	}
@@ -161,8 +162,8 @@ func (r *release) noteCRD(o *manifest.Object) error {
 // resolve finds an object's resource and namespace, and refuses what the
 // policy does not allow.
 func (s *session) resolve(ctx context.Context, r *release, o *manifest.Object, strict bool) (*planned, error) {
-	p := &planned{Object: o, id: id{Group: o.Group(), Kind: o.Kind, Name: o.Name}}
-	m, err := s.c.mapping(ctx, o.Group(), o.Kind, o.Version())
+	p := &planned{Object: o, id: cluster.ID{Group: o.Group(), Kind: o.Kind, Name: o.Name}}
+	m, err := s.c.Mapping(ctx, o.Group(), o.Kind, o.Version())
 	own, isOwn := r.crds[o.Group()+"/"+o.Kind]
 	var namespaced bool
 	switch {
@@ -247,4 +248,14 @@ func dress(data []byte, namespace, app string) ([]byte, error) {
 		return nil, err
 	}
 	return json.Marshal(o)
+}
+
+// manager is who a dry run of the object acts as: the fields that an older
+// version applied belong to the shared manager until takeFields moves them, and
+// a dry run as another one would not show that they go.
+func (p *planned) manager(own string) string {
+	if p.live != nil && p.live.shared {
+		return cluster.SharedManager
+	}
+	return own
 }

@@ -99,7 +99,7 @@ func (v *survey) in(ctx context.Context, ns string) ([]pod, error) {
 	if pods, ok := v.pods[ns]; ok {
 		return pods, nil
 	}
-	list, err := v.s.c.list(ctx, "", "Pod", ns, "")
+	list, err := v.s.c.List(ctx, "", "Pod", ns, "")
 	if err != nil {
 		return nil, err
 	}
@@ -157,7 +157,7 @@ func (v *survey) replicaSets(ctx context.Context, ns string) ([]unstructured.Uns
 	if sets, ok := v.sets[ns]; ok {
 		return sets, nil
 	}
-	sets, err := v.s.c.list(ctx, "apps", "ReplicaSet", ns, "")
+	sets, err := v.s.c.List(ctx, "apps", "ReplicaSet", ns, "")
 	if err == nil {
 		v.sets[ns] = sets
 	}

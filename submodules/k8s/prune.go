@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/mender-app/mender-app/store/durable"
+	"github.com/mender-app/mender-app/submodules/k8s/cluster"
 	"github.com/mender-app/mender-app/submodules/k8s/manifest"
 	"github.com/mender-app/mender-app/submodules/k8s/marks"
 )
@@ -17,11 +18,11 @@ import (
 // prune deletes what the inventory has and the release has not, the last
 // applied first, and narrows the inventory to what is left.
 func (s *session) prune(ctx context.Context, inv *inventory, r *release) error {
-	want := map[id]bool{}
+	want := map[cluster.ID]bool{}
 	for _, i := range r.ids() {
 		want[i] = true
 	}
-	kept, err := s.removeItems(ctx, inv, func(it item) bool { return want[it.id] }, false)
+	kept, err := s.removeItems(ctx, inv, func(it item) bool { return want[it.ID] }, false)
 	if err != nil {
 		return err
 	}
@@ -43,7 +44,7 @@ func (s *session) removeItems(ctx context.Context, inv *inventory, keep func(ite
 			begin--
 		}
 		wave := inv.Items[begin:end]
-		err := each(ctx, len(wave), func(ctx context.Context, i int) (err error) {
+		err := cluster.Each(ctx, len(wave), func(ctx context.Context, i int) (err error) {
 			n := begin + i
 			left[n], stays[n] = wave[i], true
 			if !keep(wave[i]) {
@@ -73,7 +74,7 @@ func (s *session) removeItems(ctx context.Context, inv *inventory, keep func(ite
 // removeItem deletes one object, unless it stays. The uid is that of what is
 // on its way out.
 func (s *session) removeItem(ctx context.Context, app string, it item, data bool) (left item, stays bool, uid types.UID, err error) {
-	o, err := s.c.get(ctx, it.id)
+	o, err := s.c.Get(ctx, it.ID)
 	if err != nil || o == nil {
 		return it, false, "", err
 	}
@@ -83,7 +84,7 @@ func (s *session) removeItem(ctx context.Context, app string, it item, data bool
 	}
 	if why != "" {
 		if !it.Retained {
-			s.log("%s stays: %s", it.id, why)
+			s.log("%s stays: %s", it.ID, why)
 		}
 		it.Retained = true
 		return it, true, "", nil
@@ -97,18 +98,18 @@ func (s *session) removeItem(ctx context.Context, app string, it item, data bool
 	if err := durable.Point("remove.object"); err != nil {
 		return it, false, "", err
 	}
-	s.log("delete %s", it.id)
-	return it, false, o.GetUID(), s.c.remove(ctx, it.id, o.GetUID())
+	s.log("delete %s", it.ID)
+	return it, false, o.GetUID(), s.c.Remove(ctx, it.ID, o.GetUID())
 }
 
 // awaitRemoved waits for what was deleted, not for ever.
 func (s *session) awaitRemoved(ctx context.Context, items []item, uids []types.UID) error {
-	byID := map[id]types.UID{}
-	var ids []id
+	byID := map[cluster.ID]types.UID{}
+	var ids []cluster.ID
 	for n, it := range items {
 		if uids[n] != "" {
-			byID[it.id] = uids[n]
-			ids = append(ids, it.id)
+			byID[it.ID] = uids[n]
+			ids = append(ids, it.ID)
 		}
 	}
 	gone, err := s.awaitGone(ctx, ids, byID)
@@ -154,7 +155,7 @@ func (s *session) definitionInUse(ctx context.Context, o *unstructured.Unstructu
 			continue
 		}
 		version, _ := m["name"].(string)
-		list, err := s.c.listResource(ctx, schema.GroupVersionResource{Group: group, Version: version, Resource: plural}, "")
+		list, err := s.c.ListResource(ctx, schema.GroupVersionResource{Group: group, Version: version, Resource: plural}, "")
 		if apierrors.IsNotFound(err) {
 			continue
 		}

@@ -13,13 +13,14 @@ import (
 	"k8s.io/client-go/discovery"
 
 	"github.com/mender-app/mender-app/store/durable"
+	"github.com/mender-app/mender-app/submodules/k8s/cluster"
 	"github.com/mender-app/mender-app/submodules/k8s/marks"
 )
 
 // purge removes all the application has in the cluster; what holds data only
 // if asked to.
 func (s *session) purge(ctx context.Context, app string, data bool) error {
-	inv, err := s.c.loadInventory(ctx, app, s.namespace())
+	inv, err := loadInventory(ctx, s.c, app, s.namespace())
 	if err != nil {
 		return err
 	}
@@ -35,7 +36,7 @@ func (s *session) purge(ctx context.Context, app string, data bool) error {
 	for _, it := range left {
 		if it.Adopted {
 			// It is not the application's any more.
-			if err := s.c.patch(ctx, it.id, map[string]any{"metadata": map[string]any{"labels": map[string]any{marks.App: nil}}}); err != nil {
+			if err := s.c.Patch(ctx, it.ID, map[string]any{"metadata": map[string]any{"labels": map[string]any{marks.App: nil}}}); err != nil {
 				return err
 			}
 		}
@@ -45,14 +46,14 @@ func (s *session) purge(ctx context.Context, app string, data bool) error {
 	}
 	places := s.places(inv)
 	for _, ns := range places {
-		if err := s.c.remove(ctx, shippedID(app, ns), ""); err != nil {
+		if err := s.c.Remove(ctx, shippedID(app, ns), ""); err != nil {
 			return err
 		}
 	}
 	if err := durable.Point("purge.shipped"); err != nil {
 		return err
 	}
-	if err := s.c.dropInventories(ctx, inv, ""); err != nil {
+	if err := dropInventories(ctx, s.c, inv, ""); err != nil {
 		return err
 	}
 	if err := durable.Point("purge.forgotten"); err != nil {
@@ -81,13 +82,13 @@ func (s *session) places(inv *inventory) []string {
 // StatefulSet made, and those an earlier PURGE left.
 func (s *session) addClaims(ctx context.Context, inv *inventory) error {
 	add := func(o *unstructured.Unstructured) {
-		i := id{Kind: "PersistentVolumeClaim", Namespace: o.GetNamespace(), Name: o.GetName()}
+		i := cluster.ID{Kind: "PersistentVolumeClaim", Namespace: o.GetNamespace(), Name: o.GetName()}
 		if inv.find(i) == nil {
-			inv.add(item{id: i})
+			inv.add(item{ID: i})
 		}
 	}
 	for _, ns := range s.places(inv) {
-		claims, err := s.c.list(ctx, "", "PersistentVolumeClaim", ns, marks.App+"="+marks.Value(inv.App))
+		claims, err := s.c.List(ctx, "", "PersistentVolumeClaim", ns, marks.App+"="+marks.Value(inv.App))
 		if err != nil {
 			return err
 		}
@@ -99,7 +100,7 @@ func (s *session) addClaims(ctx context.Context, inv *inventory) error {
 		if it.Kind != "StatefulSet" {
 			continue
 		}
-		o, err := s.c.get(ctx, it.id)
+		o, err := s.c.Get(ctx, it.ID)
 		if err != nil {
 			return err
 		}
@@ -120,7 +121,7 @@ func (s *session) addClaims(ctx context.Context, inv *inventory) error {
 // claimClaims marks the volume claims that a StatefulSet made as the
 // application's, and returns them.
 func (s *session) claimClaims(ctx context.Context, app string, set *unstructured.Unstructured) ([]unstructured.Unstructured, error) {
-	claims, err := s.c.list(ctx, "", "PersistentVolumeClaim", set.GetNamespace(), "")
+	claims, err := s.c.List(ctx, "", "PersistentVolumeClaim", set.GetNamespace(), "")
 	if err != nil {
 		return nil, err
 	}
@@ -129,8 +130,8 @@ func (s *session) claimClaims(ctx context.Context, app string, set *unstructured
 		if claims[n].GetLabels()[marks.App] == marks.Value(app) {
 			continue
 		}
-		i := id{Kind: "PersistentVolumeClaim", Namespace: set.GetNamespace(), Name: claims[n].GetName()}
-		if err := s.c.patch(ctx, i, map[string]any{"metadata": map[string]any{"labels": map[string]any{marks.App: marks.Value(app)}}}); err != nil {
+		i := cluster.ID{Kind: "PersistentVolumeClaim", Namespace: set.GetNamespace(), Name: claims[n].GetName()}
+		if err := s.c.Patch(ctx, i, map[string]any{"metadata": map[string]any{"labels": map[string]any{marks.App: marks.Value(app)}}}); err != nil {
 			return nil, err
 		}
 	}
@@ -155,8 +156,8 @@ func madeBy(set *unstructured.Unstructured, claim string) bool {
 // purgeNamespace removes the namespace if we created it for the application
 // and nothing of anyone else is in it.
 func (s *session) purgeNamespace(ctx context.Context, app, ns string, data bool) error {
-	i := id{Kind: "Namespace", Name: ns}
-	o, err := s.c.get(ctx, i)
+	i := cluster.ID{Kind: "Namespace", Name: ns}
+	o, err := s.c.Get(ctx, i)
 	if err != nil || o == nil {
 		return err
 	}
@@ -171,10 +172,10 @@ func (s *session) purgeNamespace(ctx context.Context, app, ns string, data bool)
 		s.log("the namespace %s stays: %s", ns, why)
 		return nil
 	}
-	if err := s.c.remove(ctx, i, o.GetUID()); err != nil {
+	if err := s.c.Remove(ctx, i, o.GetUID()); err != nil {
 		return err
 	}
-	_, err = s.awaitGone(ctx, []id{i}, nil)
+	_, err = s.awaitGone(ctx, []cluster.ID{i}, nil)
 	return err
 }
 
@@ -200,7 +201,7 @@ func (s *session) namespaceInUse(ctx context.Context, ns string, data bool) (str
 			}
 			// By its resource, not through the mapper, which is older than the
 			// list of resources: definitions come and go meanwhile.
-			list, err := s.c.listResource(ctx, gv.WithResource(r.Name), ns)
+			list, err := s.c.ListResource(ctx, gv.WithResource(r.Name), ns)
 			if apierrors.IsMethodNotSupported(err) || apierrors.IsNotFound(err) {
 				continue
 			} else if apierrors.IsForbidden(err) {
@@ -230,14 +231,14 @@ func (s *session) namespaceInUse(ctx context.Context, ns string, data bool) (str
 // in that moment settle.
 func (s *session) namespacedResources(ctx context.Context) (lists []*metav1.APIResourceList, err error) {
 	for try := 1; ; try++ {
-		err = s.c.retry(ctx, func() (err error) {
-			lists, err = s.c.disco.ServerPreferredNamespacedResources()
+		err = s.c.Retry(ctx, func() (err error) {
+			lists, err = s.c.Disco.ServerPreferredNamespacedResources()
 			return err
 		})
 		if try == 10 || !discovery.IsGroupDiscoveryFailedError(err) {
 			return lists, err
 		}
-		if err := sleep(ctx, s.pause()); err != nil {
+		if err := cluster.Sleep(ctx, s.pause()); err != nil {
 			return nil, err
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mender-app/mender-app/submodules"
+	"github.com/mender-app/mender-app/submodules/k8s/cluster"
 )
 
 func TestRefused(t *testing.T) {
@@ -62,17 +63,17 @@ func TestRefused(t *testing.T) {
 		m := New(func() (Settings, error) { return set, nil })
 		require.Error(t, m.Rollout(ctx, n.request("x", n.manifests(configMap("one"), deployment("web", "nowhere:1")))))
 		require.Eventually(t, func() bool {
-			o, err := n.c.get(ctx, id{Kind: "Namespace", Name: set.Namespace})
+			o, err := n.c.Get(ctx, cluster.ID{Kind: "Namespace", Name: set.Namespace})
 			return err == nil && o == nil
 		}, 3*time.Minute, 100*time.Millisecond)
 	})
 	t.Run("a namespace on its way out", func(t *testing.T) {
 		pinned := strings.Replace(configMap("held"), "{name: held}", "{name: held, finalizers: [example.com/hold]}", 1)
 		require.NoError(t, m.Rollout(ctx, n.request(n.ns, n.manifests(configMap("one"), pinned))))
-		require.NoError(t, n.c.remove(ctx, id{Kind: "Namespace", Name: n.ns}, ""))
+		require.NoError(t, n.c.Remove(ctx, cluster.ID{Kind: "Namespace", Name: n.ns}, ""))
 		n.set.TerminateFor = time.Second // it is the application's own: it is waited for
 		err := m.Rollout(ctx, n.request(n.ns, n.manifests(changed)))
 		require.ErrorContains(t, err, "is being deleted")
-		require.NoError(t, n.c.patch(ctx, id{Kind: "ConfigMap", Namespace: n.ns, Name: "held"}, map[string]any{"metadata": map[string]any{"finalizers": nil}}))
+		require.NoError(t, n.c.Patch(ctx, cluster.ID{Kind: "ConfigMap", Namespace: n.ns, Name: "held"}, map[string]any{"metadata": map[string]any{"finalizers": nil}}))
 	})
 }

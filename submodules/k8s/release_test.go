@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mender-app/mender-app/submodules"
+	"github.com/mender-app/mender-app/submodules/k8s/cluster"
 )
 
 func TestRelease(t *testing.T) {
@@ -89,7 +90,7 @@ func TestRelease(t *testing.T) {
 	require.Equal(t, string(want), string(got))
 
 	require.NoError(t, m.Purge(ctx, n.request(n.ns, "")))
-	o, err := n.c.get(ctx, id{Kind: "Namespace", Name: n.ns})
+	o, err := n.c.Get(ctx, cluster.ID{Kind: "Namespace", Name: n.ns})
 	require.NoError(t, err)
 	require.Nil(t, o, "the namespace was made for the application, and is empty")
 	ok, err := m.Alive(ctx, n.request(n.ns, ""))

@@ -12,6 +12,7 @@ import (
 	"github.com/mender-app/mender-app/submodules"
 	"github.com/mender-app/mender-app/submodules/imagestore"
 	"github.com/mender-app/mender-app/submodules/imagestore/containerd"
+	"github.com/mender-app/mender-app/submodules/k8s/cluster"
 	"github.com/mender-app/mender-app/submodules/k8s/marks"
 )
 
@@ -87,7 +88,7 @@ func (s *session) users(ctx context.Context, refs []string, running []containerd
 
 // applications are those that this device has in the cluster.
 func (s *session) applications(ctx context.Context) (names []string, err error) {
-	err = s.c.eachOf(ctx, "", "ConfigMap", "", marks.Inventory, func(o *unstructured.Unstructured) {
+	err = s.c.EachOf(ctx, "", "ConfigMap", "", marks.Inventory, func(o *unstructured.Unstructured) {
 		app, _, _ := unstructured.NestedString(o.Object, "data", "app")
 		device, _, _ := unstructured.NestedString(o.Object, "data", "device")
 		if app != "" && ours(o, app) && o.GetName() == marks.InventoryName(app) && device == deviceID() && !slices.Contains(names, app) {
@@ -99,17 +100,17 @@ func (s *session) applications(ctx context.Context) (names []string, err error) 
 
 // podsOf returns the uids of an application's pods.
 func (s *session) podsOf(ctx context.Context, app string) (uids []types.UID, err error) {
-	inv, err := s.c.loadInventory(ctx, app, s.namespace())
+	inv, err := loadInventory(ctx, s.c, app, s.namespace())
 	if err != nil {
 		return nil, err
 	}
-	var ids []id
+	var ids []cluster.ID
 	for _, it := range inv.Items {
-		ids = append(ids, it.id)
+		ids = append(ids, it.ID)
 		if it.Kind != "CronJob" && it.Kind != "Pod" {
 			continue
 		}
-		o, err := s.c.get(ctx, it.id)
+		o, err := s.c.Get(ctx, it.ID)
 		if err != nil {
 			return nil, err
 		}
@@ -120,7 +121,7 @@ func (s *session) podsOf(ctx context.Context, app string) (uids []types.UID, err
 			uids = append(uids, o.GetUID())
 			continue
 		}
-		err = s.eachChild(ctx, o, func(i id, _ *unstructured.Unstructured) error { ids = append(ids, i); return nil })
+		err = s.eachChild(ctx, o, func(i cluster.ID, _ *unstructured.Unstructured) error { ids = append(ids, i); return nil })
 		if err != nil {
 			return nil, err
 		}

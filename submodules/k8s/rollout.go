@@ -13,6 +13,7 @@ import (
 
 	"github.com/mender-app/mender-app/store/durable"
 	"github.com/mender-app/mender-app/submodules"
+	"github.com/mender-app/mender-app/submodules/k8s/cluster"
 	"github.com/mender-app/mender-app/submodules/k8s/manifest"
 	"github.com/mender-app/mender-app/submodules/k8s/marks"
 )
@@ -35,7 +36,7 @@ func (s *session) rollout(ctx context.Context, req submodules.Request, strict bo
 	if err != nil {
 		return err
 	}
-	inv, err := s.c.loadInventory(ctx, app, r.namespace)
+	inv, err := loadInventory(ctx, s.c, app, r.namespace)
 	if err != nil {
 		return err
 	}
@@ -64,10 +65,10 @@ func (s *session) rollout(ctx context.Context, req submodules.Request, strict bo
 	if err != nil {
 		if created {
 			// Ours and empty: leave nothing behind.
-			ns := id{Kind: "Namespace", Name: r.namespace}
-			rerr := s.c.remove(context.WithoutCancel(ctx), ns, "")
+			ns := cluster.ID{Kind: "Namespace", Name: r.namespace}
+			rerr := s.c.Remove(context.WithoutCancel(ctx), ns, "")
 			if rerr == nil {
-				_, rerr = s.awaitGone(ctx, []id{ns}, nil)
+				_, rerr = s.awaitGone(ctx, []cluster.ID{ns}, nil)
 			}
 			if rerr != nil {
 				s.log("%v", rerr)
@@ -79,7 +80,7 @@ func (s *session) rollout(ctx context.Context, req submodules.Request, strict bo
 
 	inv.add(r.items(inv)...)
 	return steps(
-		func() error { return s.c.saveInventory(ctx, inv, r.namespace) },
+		func() error { return saveInventory(ctx, s.c, inv, r.namespace) },
 		point("rollout.widened"),
 		func() error { return s.applyAll(ctx, r, inv) },
 		point("rollout.applied"),
@@ -90,9 +91,9 @@ func (s *session) rollout(ctx context.Context, req submodules.Request, strict bo
 		point("rollout.pruned"),
 		func() error { return s.saveShipped(ctx, app, r.namespace, shipped) },
 		point("rollout.shipped"),
-		func() error { return s.c.saveInventory(ctx, inv, r.namespace) },
+		func() error { return saveInventory(ctx, s.c, inv, r.namespace) },
 		point("rollout.narrowed"),
-		func() error { return s.c.dropInventories(ctx, inv, r.namespace) },
+		func() error { return dropInventories(ctx, s.c, inv, r.namespace) },
 	)
 }
 
@@ -109,8 +110,8 @@ func steps(all ...func() error) error {
 // point is a place between two steps where a test ends the program.
 func point(name string) func() error { return func() error { return durable.Point(name) } }
 
-func (r *release) ids() []id {
-	ids := make([]id, len(r.objects))
+func (r *release) ids() []cluster.ID {
+	ids := make([]cluster.ID, len(r.objects))
 	for i, p := range r.objects {
 		ids[i] = p.id
 	}
@@ -121,7 +122,7 @@ func (r *release) ids() []id {
 func (r *release) items(inv *inventory) []item {
 	items := make([]item, len(r.objects))
 	for i, p := range r.objects {
-		items[i] = item{id: p.id, Adopted: p.live != nil && p.live.other}
+		items[i] = item{ID: p.id, Adopted: p.live != nil && p.live.other}
 		if old := inv.find(p.id); old != nil {
 			items[i].Adopted = old.Adopted
 		}
@@ -148,7 +149,7 @@ func (s *session) checkNamespace(ctx context.Context, inv *inventory) error {
 	if !s.set.Asked || slices.Contains(inv.Places, ns) {
 		return nil
 	}
-	o, err := s.c.get(ctx, id{Kind: "Namespace", Name: ns})
+	o, err := s.c.Get(ctx, cluster.ID{Kind: "Namespace", Name: ns})
 	if err != nil || o == nil || o.GetLabels()[marks.CreatedFor] != "" {
 		return err
 	}
@@ -157,12 +158,12 @@ func (s *session) checkNamespace(ctx context.Context, inv *inventory) error {
 
 // ensureNamespace creates the application's namespace unless it is there.
 func (s *session) ensureNamespace(ctx context.Context, app, ns string) (created bool, err error) {
-	i := id{Kind: "Namespace", Name: ns}
-	o, err := s.c.get(ctx, i)
+	i := cluster.ID{Kind: "Namespace", Name: ns}
+	o, err := s.c.Get(ctx, i)
 	if err == nil && o != nil && o.GetDeletionTimestamp() != nil && o.GetLabels()[marks.CreatedFor] == marks.Value(app) {
 		// An earlier call of ours ended while it was on its way out.
-		if _, err = s.awaitGone(ctx, []id{i}, nil); err == nil {
-			o, err = s.c.get(ctx, i)
+		if _, err = s.awaitGone(ctx, []cluster.ID{i}, nil); err == nil {
+			o, err = s.c.Get(ctx, i)
 		}
 	}
 	if err != nil {
@@ -174,7 +175,7 @@ func (s *session) ensureNamespace(ctx context.Context, app, ns string) (created 
 		}
 		return false, nil
 	}
-	m, err := s.c.mapping(ctx, "", "Namespace", "v1")
+	m, err := s.c.Mapping(ctx, "", "Namespace", "v1")
 	if err != nil {
 		return false, err
 	}
@@ -185,7 +186,7 @@ func (s *session) ensureNamespace(ctx context.Context, app, ns string) (created 
 	if err != nil {
 		return false, err
 	}
-	if _, err := s.c.apply(ctx, m, i, body); err != nil {
+	if _, err := s.c.Apply(ctx, m, i, body); err != nil {
 		return false, fmt.Errorf("create namespace %s: %w", ns, err)
 	}
 	return true, s.awaitAccount(ctx, ns)
@@ -196,11 +197,11 @@ func (s *session) ensureNamespace(ctx context.Context, app, ns string) (created 
 // is not waited for long.
 func (s *session) awaitAccount(ctx context.Context, ns string) error {
 	for end := time.Now().Add(15 * time.Second); time.Now().Before(end); {
-		o, err := s.c.get(ctx, id{Kind: "ServiceAccount", Namespace: ns, Name: "default"})
+		o, err := s.c.Get(ctx, cluster.ID{Kind: "ServiceAccount", Namespace: ns, Name: "default"})
 		if err != nil || o != nil {
 			return err
 		}
-		if err := sleep(ctx, 100*time.Millisecond); err != nil {
+		if err := cluster.Sleep(ctx, 100*time.Millisecond); err != nil {
 			return err
 		}
 	}
@@ -212,7 +213,7 @@ func (s *session) warnNodes(ctx context.Context) {
 	if s.set.Registry != nil {
 		return
 	}
-	nodes, err := s.c.list(ctx, "", "Node", "", "")
+	nodes, err := s.c.List(ctx, "", "Node", "", "")
 	if err == nil && len(nodes) > 1 {
 		s.log("warning: this cluster has %d nodes; the images are on this one only, pods on others cannot start from them; K8S_IMAGE_TARGET in %s may name a registry for all", len(nodes), ConfigName)
 	}
@@ -229,10 +230,10 @@ func (s *session) applyAll(ctx context.Context, r *release, inv *inventory) erro
 		}
 		wave := rest[:n]
 		rest = rest[n:]
-		if err := each(ctx, n, func(ctx context.Context, i int) error { return s.applyOne(ctx, r, wave[i], inv) }); err != nil {
+		if err := cluster.Each(ctx, n, func(ctx context.Context, i int) error { return s.applyOne(ctx, r, wave[i], inv) }); err != nil {
 			return err
 		}
-		ids := make([]id, n)
+		ids := make([]cluster.ID, n)
 		for i, p := range wave {
 			ids[i] = p.id
 		}
@@ -250,7 +251,7 @@ func (s *session) applyAll(ctx context.Context, r *release, inv *inventory) erro
 			return err
 		}
 		if rank == manifest.RankCRD {
-			s.c.mapper.Reset()
+			s.c.Mapper.Reset()
 		}
 	}
 	return nil
@@ -259,7 +260,7 @@ func (s *session) applyAll(ctx context.Context, r *release, inv *inventory) erro
 // awaitClaims gives volume claims a moment to be bound: the time a pod waits
 // for one counts towards its Deployment's deadline. Whether they are bound in
 // the end, waitHealthy says.
-func (s *session) awaitClaims(ctx context.Context, ids []id) error {
+func (s *session) awaitClaims(ctx context.Context, ids []cluster.ID) error {
 	var all []*waiting
 	for _, i := range ids {
 		all = append(all, &waiting{id: i})
@@ -269,7 +270,7 @@ func (s *session) awaitClaims(ctx context.Context, ids []id) error {
 		if err != nil || len(pending) == 0 {
 			return err
 		}
-		if err := sleep(ctx, s.pause()); err != nil {
+		if err := cluster.Sleep(ctx, s.pause()); err != nil {
 			return err
 		}
 	}
@@ -293,20 +294,20 @@ func (s *session) applyOne(ctx context.Context, r *release, p *planned, inv *inv
 		}
 	}
 	if p.live != nil && p.live.shared && !p.replace {
-		if err := s.c.takeFields(ctx, p.mapping, p.id); err != nil {
+		if err := s.c.TakeFields(ctx, p.mapping, p.id); err != nil {
 			return err
 		}
 	}
 	if err := durable.Point("rollout.apply"); err != nil {
 		return err
 	}
-	o, err := s.c.apply(ctx, p.mapping, p.id, p.data)
+	o, err := s.c.Apply(ctx, p.mapping, p.id, p.data)
 	// A definition that was just applied is served a moment later.
 	for end := time.Now().Add(15 * time.Second); err != nil && notServedYet(err) && r.redefines(p) && time.Now().Before(end); {
-		if serr := sleep(ctx, 200*time.Millisecond); serr != nil {
+		if serr := cluster.Sleep(ctx, 200*time.Millisecond); serr != nil {
 			break
 		}
-		o, err = s.c.apply(ctx, p.mapping, p.id, p.data)
+		o, err = s.c.Apply(ctx, p.mapping, p.id, p.data)
 	}
 	if err != nil {
 		return s.explain(r.dir, p, err)
@@ -324,27 +325,27 @@ func notServedYet(err error) bool {
 // is a moment behind.
 func (s *session) awaitMapping(ctx context.Context, p *planned) (*meta.RESTMapping, error) {
 	for end := time.Now().Add(15 * time.Second); ; {
-		m, err := s.c.mapping(ctx, p.Group(), p.Kind, p.Version())
+		m, err := s.c.Mapping(ctx, p.Group(), p.Kind, p.Version())
 		if err == nil || !meta.IsNoMatchError(err) {
 			return m, err
 		}
 		if time.Now().After(end) {
 			return nil, p.Errorf("its CustomResourceDefinition does not serve %s", p.APIVersion)
 		}
-		if err := sleep(ctx, 200*time.Millisecond); err != nil {
+		if err := cluster.Sleep(ctx, 200*time.Millisecond); err != nil {
 			return nil, err
 		}
-		s.c.mapper.Reset()
+		s.c.Mapper.Reset()
 	}
 }
 
 // replace makes room for a changed Job or Pod: the old one goes, and is waited
 // for.
 func (s *session) replace(ctx context.Context, p *planned) error {
-	if err := s.c.remove(ctx, p.id, p.live.uid); err != nil {
+	if err := s.c.Remove(ctx, p.id, p.live.uid); err != nil {
 		return err
 	}
-	gone, err := s.awaitGone(ctx, []id{p.id}, map[id]types.UID{p.id: p.live.uid})
+	gone, err := s.awaitGone(ctx, []cluster.ID{p.id}, map[cluster.ID]types.UID{p.id: p.live.uid})
 	if err == nil && !gone {
 		err = p.Errorf("the old one does not end")
 	}

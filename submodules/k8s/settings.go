@@ -3,7 +3,6 @@ package k8s
 import (
 	"cmp"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -168,19 +167,4 @@ func (s *Settings) namespaceAllowed(ns string) bool {
 
 func words(s string) []string {
 	return strings.FieldsFunc(s, func(r rune) bool { return r == ' ' || r == ',' || r == '\t' })
-}
-
-// kubeconfigPlaces are where the usual distributions keep the administrator's
-// kubeconfig: k3s, k0s, microk8s, kubeadm, and a person's own.
-func kubeconfigPlaces() []string {
-	places := []string{
-		"/etc/rancher/k3s/k3s.yaml",
-		"/var/lib/k0s/pki/admin.conf",
-		"/var/snap/microk8s/current/credentials/client.config",
-		"/etc/kubernetes/admin.conf",
-	}
-	if home, err := os.UserHomeDir(); err == nil {
-		places = append(places, filepath.Join(home, ".kube", "config"))
-	}
-	return places
 }

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/mender-app/mender-app/submodules"
+	"github.com/mender-app/mender-app/submodules/k8s/cluster"
 	"github.com/mender-app/mender-app/submodules/k8s/manifest"
 	"github.com/mender-app/mender-app/submodules/k8s/marks"
 )
@@ -32,8 +33,8 @@ const (
 	maxShipped = 900 << 10
 )
 
-func shippedID(app, ns string) id {
-	return id{Kind: "Secret", Namespace: ns, Name: marks.InventoryName(app)}
+func shippedID(app, ns string) cluster.ID {
+	return cluster.ID{Kind: "Secret", Namespace: ns, Name: marks.InventoryName(app)}
 }
 
 // packDir packs the files of a directory, nil if they are too large to keep.
@@ -87,7 +88,7 @@ func (s *session) saveShipped(ctx context.Context, app, ns string, packed []byte
 	i := shippedID(app, ns)
 	if packed == nil {
 		s.log("warning: the manifests are too large to be kept for EXPORT_MANIFEST")
-		return s.c.remove(ctx, i, "")
+		return s.c.Remove(ctx, i, "")
 	}
 	body, err := json.Marshal(map[string]any{
 		"apiVersion": "v1", "kind": "Secret", "type": marks.Manifests,
@@ -97,11 +98,11 @@ func (s *session) saveShipped(ctx context.Context, app, ns string, packed []byte
 	if err != nil {
 		return err
 	}
-	m, err := s.c.mapping(ctx, "", "Secret", "v1")
+	m, err := s.c.Mapping(ctx, "", "Secret", "v1")
 	if err != nil {
 		return err
 	}
-	if _, err := s.c.apply(ctx, m, i, body); err != nil {
+	if _, err := s.c.Apply(ctx, m, i, body); err != nil {
 		return fmt.Errorf("keep the manifests in %s: %w", i, err)
 	}
 	return nil
@@ -109,12 +110,12 @@ func (s *session) saveShipped(ctx context.Context, app, ns string, packed []byte
 
 // export writes the manifests of the installed release to dir.
 func (s *session) export(ctx context.Context, app, dir string) error {
-	inv, err := s.c.loadInventory(ctx, app, s.namespace())
+	inv, err := loadInventory(ctx, s.c, app, s.namespace())
 	if err != nil {
 		return err
 	}
 	for _, ns := range inv.Places {
-		o, err := s.c.get(ctx, shippedID(app, ns))
+		o, err := s.c.Get(ctx, shippedID(app, ns))
 		if err != nil {
 			return err
 		}

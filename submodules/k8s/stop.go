@@ -10,6 +10,7 @@ import (
 
 	"github.com/mender-app/mender-app/store/durable"
 	"github.com/mender-app/mender-app/submodules"
+	"github.com/mender-app/mender-app/submodules/k8s/cluster"
 	"github.com/mender-app/mender-app/submodules/k8s/marks"
 )
 
@@ -99,7 +100,7 @@ func jobEnded(o *unstructured.Unstructured) bool {
 }
 
 // unstop undoes a STOP on an object that was just applied.
-func (s *session) unstop(ctx context.Context, i id, o *unstructured.Unstructured, sent []byte) error {
+func (s *session) unstop(ctx context.Context, i cluster.ID, o *unstructured.Unstructured, sent []byte) error {
 	patch := startPatch(o, sent)
 	if patch == nil {
 		return nil
@@ -107,18 +108,18 @@ func (s *session) unstop(ctx context.Context, i id, o *unstructured.Unstructured
 	if err := durable.Point("start.object"); err != nil {
 		return err
 	}
-	return s.c.patch(ctx, i, patch)
+	return s.c.Patch(ctx, i, patch)
 }
 
 // stop scales the application to nothing and returns when its pods are gone.
 func (s *session) stop(ctx context.Context, app string) error {
-	inv, err := s.c.loadInventory(ctx, app, s.namespace())
+	inv, err := loadInventory(ctx, s.c, app, s.namespace())
 	if err != nil {
 		return err
 	}
-	var pods []id
+	var pods []cluster.ID
 	for _, it := range inv.Items {
-		o, err := s.c.get(ctx, it.id)
+		o, err := s.c.Get(ctx, it.ID)
 		if err != nil {
 			return err
 		}
@@ -127,17 +128,17 @@ func (s *session) stop(ctx context.Context, app string) error {
 		}
 		if it.Kind == "Pod" && it.Group == "" {
 			// It cannot be scaled; START makes it again of the manifest.
-			if err := s.c.remove(ctx, it.id, o.GetUID()); err != nil {
+			if err := s.c.Remove(ctx, it.ID, o.GetUID()); err != nil {
 				return err
 			}
-			pods = append(pods, it.id)
+			pods = append(pods, it.ID)
 			continue
 		}
-		if err := s.stopOne(ctx, it.id, o); err != nil {
+		if err := s.stopOne(ctx, it.ID, o); err != nil {
 			return err
 		}
 		if it.Kind == "CronJob" {
-			if err := s.eachChild(ctx, o, func(i id, job *unstructured.Unstructured) error { return s.stopOne(ctx, i, job) }); err != nil {
+			if err := s.eachChild(ctx, o, func(i cluster.ID, job *unstructured.Unstructured) error { return s.stopOne(ctx, i, job) }); err != nil {
 				return err
 			}
 		}
@@ -152,7 +153,7 @@ func (s *session) stop(ctx context.Context, app string) error {
 	return err
 }
 
-func (s *session) stopOne(ctx context.Context, i id, o *unstructured.Unstructured) error {
+func (s *session) stopOne(ctx context.Context, i cluster.ID, o *unstructured.Unstructured) error {
 	patch := stopPatch(o)
 	if patch == nil {
 		return nil
@@ -160,19 +161,19 @@ func (s *session) stopOne(ctx context.Context, i id, o *unstructured.Unstructure
 	if err := durable.Point("stop.object"); err != nil {
 		return err
 	}
-	return s.c.patch(ctx, i, patch)
+	return s.c.Patch(ctx, i, patch)
 }
 
 // eachChild calls f for the Jobs of a CronJob.
-func (s *session) eachChild(ctx context.Context, o *unstructured.Unstructured, f func(id, *unstructured.Unstructured) error) error {
-	jobs, err := s.c.list(ctx, "batch", "Job", o.GetNamespace(), "")
+func (s *session) eachChild(ctx context.Context, o *unstructured.Unstructured, f func(cluster.ID, *unstructured.Unstructured) error) error {
+	jobs, err := s.c.List(ctx, "batch", "Job", o.GetNamespace(), "")
 	if err != nil {
 		return err
 	}
 	for n := range jobs {
 		for _, ref := range jobs[n].GetOwnerReferences() {
 			if ref.UID == o.GetUID() {
-				if err := f(id{Group: "batch", Kind: "Job", Namespace: o.GetNamespace(), Name: jobs[n].GetName()}, &jobs[n]); err != nil {
+				if err := f(cluster.ID{Group: "batch", Kind: "Job", Namespace: o.GetNamespace(), Name: jobs[n].GetName()}, &jobs[n]); err != nil {
 					return err
 				}
 			}
@@ -183,10 +184,10 @@ func (s *session) eachChild(ctx context.Context, o *unstructured.Unstructured, f
 
 // awaitNoPods waits until the application's workloads have no running pod.
 func (s *session) awaitNoPods(ctx context.Context, inv *inventory) error {
-	var ids []id
+	var ids []cluster.ID
 	for _, it := range inv.Items {
 		if workload(it.Kind) && it.Kind != "Pod" {
-			ids = append(ids, it.id)
+			ids = append(ids, it.ID)
 		}
 	}
 	for n := 0; ; n++ {
@@ -200,20 +201,20 @@ func (s *session) awaitNoPods(ctx context.Context, inv *inventory) error {
 		if n == 60 {
 			s.log("waiting for pod %s to end", left)
 		}
-		if err := sleep(ctx, s.pause()); err != nil {
+		if err := cluster.Sleep(ctx, s.pause()); err != nil {
 			return fmt.Errorf("pod %s does not end: %w", left, err)
 		}
 	}
 }
 
 // running names a pod of the workloads that is as match wants it.
-func (s *session) running(ctx context.Context, ids []id, match func(*pod) bool) (string, error) {
+func (s *session) running(ctx context.Context, ids []cluster.ID, match func(*pod) bool) (string, error) {
 	v := s.survey()
 	for _, i := range ids {
 		if !workload(i.Kind) {
 			continue
 		}
-		o, err := s.c.get(ctx, i)
+		o, err := s.c.Get(ctx, i)
 		if err != nil {
 			return "", err
 		}
@@ -252,37 +253,37 @@ func (s *session) running(ctx context.Context, ids []id, match func(*pod) bool) 
 
 // start undoes stop, and returns when the application is healthy.
 func (s *session) start(ctx context.Context, app, dir string) error {
-	inv, err := s.c.loadInventory(ctx, app, s.namespace())
+	inv, err := loadInventory(ctx, s.c, app, s.namespace())
 	if err != nil {
 		return err
 	}
 	if len(inv.Items) == 0 {
 		return submodules.Mark(fmt.Errorf("the application %s is not installed in this cluster", app), submodules.ErrNotFound)
 	}
-	var ids []id
+	var ids []cluster.ID
 	podsGone := false
 	for _, it := range inv.Items {
 		if it.Retained {
 			continue
 		}
-		o, err := s.c.get(ctx, it.id)
+		o, err := s.c.Get(ctx, it.ID)
 		if err != nil {
 			return err
 		}
 		if o == nil && it.Kind == "Pod" && it.Group == "" {
 			podsGone = true
-			ids = append(ids, it.id)
+			ids = append(ids, it.ID)
 			continue
 		}
 		if o == nil {
-			return fmt.Errorf("%s is gone: something deleted it; install the release again", it.id)
+			return fmt.Errorf("%s is gone: something deleted it; install the release again", it.ID)
 		}
-		ids = append(ids, it.id)
-		if err := s.unstop(ctx, it.id, o, nil); err != nil {
+		ids = append(ids, it.ID)
+		if err := s.unstop(ctx, it.ID, o, nil); err != nil {
 			return err
 		}
 		if it.Kind == "CronJob" {
-			if err := s.eachChild(ctx, o, func(i id, job *unstructured.Unstructured) error { return s.unstop(ctx, i, job, nil) }); err != nil {
+			if err := s.eachChild(ctx, o, func(i cluster.ID, job *unstructured.Unstructured) error { return s.unstop(ctx, i, job, nil) }); err != nil {
 				return err
 			}
 		}

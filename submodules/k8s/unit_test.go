@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/mender-app/mender-app/submodules"
+	"github.com/mender-app/mender-app/submodules/k8s/cluster"
 	"github.com/mender-app/mender-app/submodules/k8s/marks"
 )
 
@@ -139,15 +140,15 @@ contexts: [{name: c, context: {cluster: c}}]
 current-context: c
 `, ln.Addr()), 0o600))
 	var said []string
-	c, err := connect(Settings{Kubeconfig: conf, Connect: 2 * time.Second}, "shop", func(format string, args ...any) { said = append(said, fmt.Sprintf(format, args...)) })
+	c, err := cluster.Connect(conf, "shop", 2*time.Second, func(format string, args ...any) { said = append(said, fmt.Sprintf(format, args...)) })
 	require.NoError(t, err)
 	asked := 0
 	ask := func() error {
 		asked++
-		_, err := c.disco.ServerVersion()
+		_, err := c.Disco.ServerVersion()
 		return err
 	}
-	err = c.retry(context.Background(), ask)
+	err = c.Retry(context.Background(), ask)
 	require.ErrorIs(t, err, submodules.ErrRequirement)
 	require.ErrorContains(t, err, ln.Addr().String()+" does not answer; is the cluster running?")
 	require.Len(t, said, 1, "it is said once")
@@ -157,7 +158,7 @@ current-context: c
 
 	ctx, cancel := context.WithTimeoutCause(context.Background(), 300*time.Millisecond, submodules.ErrDeadline)
 	defer cancel()
-	require.ErrorIs(t, c.retry(ctx, ask), submodules.ErrDeadline)
+	require.ErrorIs(t, c.Retry(ctx, ask), submodules.ErrDeadline)
 }
 
 func TestDress(t *testing.T) {
@@ -213,12 +214,12 @@ func TestShipped(t *testing.T) {
 
 func TestEach(t *testing.T) {
 	boom := errors.New("boom")
-	err := each(context.Background(), 100, func(ctx context.Context, i int) error {
+	err := cluster.Each(context.Background(), 100, func(ctx context.Context, i int) error {
 		if i == 50 {
 			return boom
 		}
 		return nil
 	})
 	require.ErrorIs(t, err, boom)
-	require.NoError(t, each(context.Background(), 0, nil))
+	require.NoError(t, cluster.Each(context.Background(), 0, nil))
 }

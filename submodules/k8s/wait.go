@@ -11,19 +11,13 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/mender-app/mender-app/submodules"
+	"github.com/mender-app/mender-app/submodules/k8s/cluster"
 	"github.com/mender-app/mender-app/submodules/k8s/marks"
 )
 
-// stateless kinds are there or not; nothing about them can be waited for.
-var stateless = map[string]bool{
-	"ConfigMap": true, "Secret": true, "ServiceAccount": true, "Role": true, "RoleBinding": true,
-	"ClusterRole": true, "ClusterRoleBinding": true, "LimitRange": true, "PriorityClass": true,
-	"StorageClass": true, "IngressClass": true, "RuntimeClass": true, "NetworkPolicy": true,
-}
-
 // waiting is one object that is waited for.
 type waiting struct {
-	id      id
+	id      cluster.ID
 	ready   bool
 	message string
 	object  *unstructured.Unstructured
@@ -34,11 +28,11 @@ type waiting struct {
 // waitHealthy returns when all objects are healthy as kstatus defines it, and
 // their pods have been up for a while. It fails early where waiting longer
 // cannot help, and marks that ErrUnhealthy.
-func (s *session) waitHealthy(ctx context.Context, ids []id) error {
+func (s *session) waitHealthy(ctx context.Context, ids []cluster.ID) error {
 	deadline := time.Now().Add(s.set.Deadline)
 	var all []*waiting
 	for _, i := range ids {
-		if !stateless[i.Kind] {
+		if !cluster.Stateless[i.Kind] {
 			all = append(all, &waiting{id: i})
 		}
 	}
@@ -79,7 +73,7 @@ func (s *session) waitHealthy(ctx context.Context, ids []id) error {
 			said = time.Now()
 			s.log("waiting for %s%s: %s", pending[0].id, more(len(pending)-1), pending[0].message)
 		}
-		if err := sleep(ctx, pause); err != nil {
+		if err := cluster.Sleep(ctx, pause); err != nil {
 			if len(pending) > 0 {
 				return fmt.Errorf("%w while waiting for %s: %s", err, pending[0].id, pending[0].message)
 			}
@@ -97,12 +91,12 @@ func more(n int) string {
 
 // poll looks at what is not ready yet, and returns what still is not.
 func (s *session) poll(ctx context.Context, all []*waiting) ([]*waiting, error) {
-	err := each(ctx, len(all), func(ctx context.Context, i int) error {
+	err := cluster.Each(ctx, len(all), func(ctx context.Context, i int) error {
 		w := all[i]
 		if w.ready {
 			return nil
 		}
-		o, err := s.c.get(ctx, w.id)
+		o, err := s.c.Get(ctx, w.id)
 		if err != nil {
 			return err
 		}
@@ -186,7 +180,7 @@ func (s *session) status(ctx context.Context, o *unstructured.Unstructured) (sta
 	if o.GetKind() == "PersistentVolumeClaim" && res.Status == status.InProgressStatus {
 		class, _, _ := unstructured.NestedString(o.Object, "spec", "storageClassName")
 		if class != "" {
-			sc, err := s.c.get(ctx, id{Group: "storage.k8s.io", Kind: "StorageClass", Name: class})
+			sc, err := s.c.Get(ctx, cluster.ID{Group: "storage.k8s.io", Kind: "StorageClass", Name: class})
 			if err != nil {
 				return status.UnknownStatus, "", err
 			}
@@ -208,7 +202,7 @@ func (s *session) late(ctx context.Context, pending []*waiting) error {
 }
 
 // unhealthy makes the error of an object, with what its pods say.
-func (s *session) unhealthy(ctx context.Context, i id, text string, p *problem) error {
+func (s *session) unhealthy(ctx context.Context, i cluster.ID, text string, p *problem) error {
 	if p != nil {
 		if said := s.testimony(ctx, p); len(said) > 0 {
 			text += "; " + strings.Join(said, "; ")
