@@ -34,7 +34,7 @@ const (
 var unseen = [16]byte{1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1}
 
 // NewByteModel makes a model of n contexts with 1<<bits buckets each, a ring of
-// 1<<histBits bytes, and so many sets of weights.
+// 1<<histBits bytes, and so many sets of weights. bits is at least 6.
 func NewByteModel(n, bits, histBits, sets int) *ByteModel {
 	t := &ByteModel{
 		mix:  newMixer(n+1, sets*3*256, 256*8),
