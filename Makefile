@@ -114,6 +114,10 @@ test-rest: setup ## what make test leaves out, as CI runs it: long tests, faults
 	@testdata/stage 'as arm/v7 and arm64 programs (make test-qemu-user)' 5 10 $(MAKE) --no-print-directory test-qemu-user
 	@testdata/stage 'an emulated ARM device (make test-arm ARM=armhf)' 5 5 $(MAKE) --no-print-directory test-arm ARM=armhf SHORT='-short -timeout 25m'
 
+.PHONY: golden
+golden: ## write the golden deltas anew, until the format is frozen
+	$(GO) test ./delta -run Golden -update
+
 .PHONY: test-delta
 test-delta: ## the delta's long tests, and the pairs of the corpus that are there
 	$(GO) test -timeout 20m ./delta/... $(CORPUS)

@@ -25,7 +25,7 @@ import (
 // constant makes other bytes, and what is out in the field can no longer be read.
 // Until the format is frozen they are renewed on purpose:
 //
-//	go test ./delta -run Golden -update
+//	make golden
 //
 // testdata/golden/make made what goes in.
 var update = flag.Bool("update", false, "write the golden deltas anew")
