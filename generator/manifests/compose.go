@@ -49,6 +49,13 @@ func Compose(ctx context.Context, dir string, o ComposeOptions) (*Found, error) 
 	if err != nil {
 		return nil, err
 	}
+	if len(project.Services) == 0 {
+		e := &Error{Place: c.index.find("services"), Text: "the compose files have no service"}
+		if len(project.DisabledServices) > 0 {
+			e.Text, e.Hint = "no service is active: all of them have profiles", "activate one with --profile, or with COMPOSE_PROFILES in .env"
+		}
+		return nil, e
+	}
 	for _, name := range project.ServiceNames() {
 		if err := c.service(project.Services[name]); err != nil {
 			return nil, err
@@ -169,7 +176,10 @@ func (c *composer) service(s types.ServiceConfig) error {
 		}
 		c.warn(at("build"), "%s: build is ignored on the device, image %s is shipped", who, s.Image)
 	}
-	if s.Image == "" && s.Provider == nil {
+	if s.Image == "" && s.Provider != nil {
+		return &Error{Place: at("provider"), Text: who + " has a provider and no image", Hint: "the device runs services from images of the artifact only"}
+	}
+	if s.Image == "" {
 		return &Error{Place: at(), Text: who + " has neither an image nor a build"}
 	}
 	switch s.PullPolicy {
@@ -191,7 +201,7 @@ func (c *composer) service(s types.ServiceConfig) error {
 		case types.VolumeTypeImage:
 			c.use(v.Source, who+", volume", at("volumes"))
 		case types.VolumeTypeBind:
-			if err := c.file(who+": bind mount", v.Source, at("volumes"), false); err != nil {
+			if err := c.file(who+": bind mount", v.Source, at("volumes"), ""); err != nil {
 				return err
 			}
 		}
@@ -202,7 +212,7 @@ func (c *composer) service(s types.ServiceConfig) error {
 		}
 	}
 	for _, f := range s.LabelFiles {
-		if err := c.file(who+": label_file", f, at("label_file"), true); err != nil {
+		if err := c.file(who+": label_file", f, at("label_file"), "label-file"); err != nil {
 			return err
 		}
 	}
@@ -239,7 +249,7 @@ func (c *composer) objects(p *types.Project) error {
 				continue
 			}
 			at := c.index.find(kind.key, name, "file")
-			if err := c.file(strings.TrimSuffix(kind.key, "s")+" "+name, f.File, at, true); err != nil {
+			if err := c.file(strings.TrimSuffix(kind.key, "s")+" "+name, f.File, at, strings.TrimSuffix(kind.key, "s")); err != nil {
 				return err
 			}
 		}
@@ -263,10 +273,20 @@ func (c *composer) use(image, by string, at Place) {
 }
 
 // file checks a file that a service reads. An absolute name is a file of the
-// device; a relative one must be shipped. If it is missing, that is an error where
-// compose on the device would fail (must), else a warning.
-func (c *composer) file(what, name string, at Place, must bool) error {
+// device: the device refuses it where Compose itself reads the file, unless its
+// operator allows the kind. A relative name must be shipped. If it is missing,
+// that is an error where Compose on the device would fail. kind is what
+// ALLOW_OUTSIDE calls the file; "" for one that Compose does not read.
+func (c *composer) file(what, name string, at Place, kind string) error {
+	return c.fileOr(what, name, at, kind, kind != "")
+}
+
+// fileOr is file, which says whether a missing file is an error.
+func (c *composer) fileOr(what, name string, at Place, kind string, must bool) error {
 	if ofDevice(name) {
+		if kind != "" {
+			c.warn(at, "%s %s is a file of the device: it refuses this release unless ALLOW_OUTSIDE in its mender-app-docker-compose.conf has %s", what, name, kind)
+		}
 		return nil
 	}
 	rel, ok := relative(c.dir, name)

@@ -82,7 +82,7 @@ func (c *composer) ship() []Variable {
 }
 
 func (c *composer) envFile(who string, f types.EnvFile, at Place) error {
-	if err := c.file(who+": env_file", f.Path, at, bool(f.Required)); err != nil {
+	if err := c.fileOr(who+": env_file", f.Path, at, "env-file", bool(f.Required)); err != nil {
 		return err
 	}
 	rel, ok := relative(c.dir, f.Path)

@@ -23,6 +23,7 @@ secrets:
 	require.NoError(t, err)
 	const text = ` is shipped in plain, and whoever has the artifact can read it: name a file of the device by its absolute path instead`
 	require.Equal(t, []string{
+		`compose.yaml:6: secret device /etc/key is a file of the device: it refuses this release unless ALLOW_OUTSIDE in its mender-app-docker-compose.conf has secret`,
 		`compose.yaml:4: secret "shipped"` + text, `compose.yaml:5: secret "variable"` + text,
 	}, found.Warnings)
 

@@ -249,8 +249,10 @@ func (p *project) refuse() error {
 	}
 	for _, name := range p.model.names() {
 		svc := p.model.Services[name]
-		if len(svc.Build) > 0 && string(svc.Build) != "null" {
-			return invalid("service %s has build:, and images are not built on the device; name an image that the artifact brings", name)
+		// With an image, build: says how that was made elsewhere: Compose is called
+		// with --no-build.
+		if svc.Image == "" && len(svc.Build) > 0 && string(svc.Build) != "null" {
+			return invalid("service %s has build: and no image:, and images are not built on the device; name an image that the artifact brings", name)
 		}
 		switch policy := svc.PullPolicy; {
 		case policy == "always", policy == "build", policy == "refresh", policy == "daily", policy == "weekly", strings.HasPrefix(policy, "every_"):

@@ -95,6 +95,15 @@ func TestGoodReleases(t *testing.T) {
 	require.NoError(t, err)
 	require.Contains(t, full.Config.Env, "A=from-env")
 
+	// One that says how its image was built, on another machine.
+	before := b.service("web")[0].ID
+	rollout("build", compose(b.app, "    build: {context: ./src, args: {A: b}}\n"))
+	require.NotEqual(t, before, b.one("web").ID, "it had a scale of 2 and another environment")
+	built := b.one("web").ID
+	rollout("not-built", compose(b.app, ""))
+	require.Equal(t, built, b.one("web").ID, "build: alone changes nothing")
+	rollout("many", files)
+
 	// One of two is removed behind our back: not alive.
 	require.NoError(t, b.cli.ContainerRemove(t.Context(), b.service("web")[0].ID, container.RemoveOptions{Force: true}))
 	ok, err = b.mod.Alive(t.Context(), submodules.Request{App: b.app})
@@ -244,7 +253,7 @@ func TestRefused(t *testing.T) {
 		files map[string]string
 		is    error
 	}{
-		"service web has build:":                               {compose(b.app, "    build: .\n"), submodules.ErrContent},
+		"service x has build: and no image:":                   {compose(b.app, "  x:\n    build: .\n"), submodules.ErrContent},
 		"service web has pull_policy: always":                  {compose(b.app, "    pull_policy: always\n"), submodules.ErrContent},
 		"are not valid: ":                                      {compose(b.app, "    colour: green\n"), submodules.ErrContent},
 		"no compose file in":                                   {map[string]string{"x.txt": "x"}, submodules.ErrContent},
