@@ -1,0 +1,320 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/mender-app/mender-app/cmd/internal/device"
+	"github.com/mender-app/mender-app/cmd/internal/version"
+	"github.com/mender-app/mender-app/store"
+	"github.com/mender-app/mender-app/submodules"
+)
+
+// checkup collects findings about this device.
+type checkup struct {
+	ctx      context.Context
+	config   *device.Config
+	findings []finding
+}
+
+// patience is how long a sub-module or a program may take to answer.
+const patience = time.Minute
+
+func (c *checkup) ok(check, found string, args ...any) {
+	c.findings = append(c.findings, finding{Status: statusOK, Check: check, Found: fmt.Sprintf(found, args...)})
+}
+
+func (c *checkup) bad(status, check, do, found string, args ...any) {
+	c.findings = append(c.findings, finding{Status: status, Check: check, Found: fmt.Sprintf(found, args...), Do: do})
+}
+
+func (c *checkup) all() {
+	c.ok("mender-app", "%s", version.String())
+	c.updateModule()
+	dirs := c.submodules()
+	c.store()
+	c.space(append([]string{c.config.Store}, dirs...))
+	c.barrier()
+	c.clock()
+	c.keys()
+	c.sandbox()
+}
+
+// What there is to do.
+const (
+	reinstall = "install mender-app again"
+	heed      = "mend what the message names"
+)
+
+// updateModule looks at the program app.
+func (c *checkup) updateModule() {
+	const check = "update module"
+	ctx, cancel := context.WithTimeout(c.ctx, patience)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, c.config.UpdateModule, "--version")
+	cmd.WaitDelay = time.Second
+	out, err := cmd.Output()
+	said := device.OneLine(string(out))
+	switch {
+	case err != nil:
+		c.bad(statusFail, check, reinstall+", or set update_module", "%s: %v", c.config.UpdateModule, err)
+	case !strings.Contains(said, version.String()):
+		c.bad(statusWarn, check, reinstall, "%s is %q, this is %s", c.config.UpdateModule, said, version.String())
+	default:
+		c.ok(check, "%s: %s", c.config.UpdateModule, said)
+	}
+}
+
+// submodules looks at the sub-modules and the engines behind them. It returns the
+// directories that they keep components in.
+func (c *checkup) submodules() (dirs []string) {
+	const check = "sub-modules"
+	entries, err := os.ReadDir(c.config.SubmodulesDir)
+	if err != nil || len(entries) == 0 {
+		if err == nil {
+			err = fmt.Errorf("%s is empty", c.config.SubmodulesDir)
+		}
+		c.bad(statusFail, check, reinstall+", or set app_modules_dir", "%v", err)
+		return nil
+	}
+	used := c.used()
+	for _, e := range entries {
+		m, err := submodules.Find(c.config.SubmodulesDir, e.Name())
+		if err != nil {
+			c.bad(statusWarn, "sub-module "+e.Name(), reinstall, "%v", err)
+			continue
+		}
+		m.Config = submodules.Config{Deadline: patience, Log: func(string) {}}
+		// An engine that no application needs may be missing, unless it is the only one.
+		missing := statusFail
+		if len(entries) > 1 && !slices.Contains(used, m.Name) {
+			missing = statusWarn
+		}
+		dirs = append(dirs, c.submodule(m, missing)...)
+	}
+	return dirs
+}
+
+func (c *checkup) submodule(m *submodules.Module, missing string) []string {
+	check := "sub-module " + m.Name
+	info, err := m.Describe(c.ctx)
+	if err != nil {
+		c.bad(statusFail, check, reinstall, "%v", err)
+		return nil
+	}
+	c.ok(check, "%s, protocol %s", strings.TrimSpace(info.Name+" "+info.Version), info.Protocol)
+	check = "engine of " + m.Name
+	if !info.Has(submodules.FeatureEngine) {
+		c.ok(check, "the sub-module does not tell")
+		return nil
+	}
+	e, err := m.Engine(c.ctx, submodules.Request{})
+	if err == nil {
+		_, err = m.Reqs(c.ctx, submodules.Request{})
+	}
+	if err != nil {
+		do := heed
+		if missing == statusWarn {
+			do = "nothing, as long as no application is to run on it"
+		}
+		c.bad(missing, check, do, "%v", err)
+		return nil
+	}
+	c.ok(check, "%s %s answers", e.Name, e.Version)
+	if !info.Has(submodules.FeatureStorage) {
+		return nil
+	}
+	dirs, err := m.Storage(c.ctx, submodules.Request{App: "doctor"})
+	if err != nil {
+		c.bad(statusWarn, check, heed, "where it keeps its images: %v", err)
+	}
+	return dirs
+}
+
+// used are the orchestrators of the installed applications.
+func (c *checkup) used() (names []string) {
+	s := store.At(c.config.Store)
+	apps, err := s.Apps()
+	if err != nil {
+		return nil // the store's check says so
+	}
+	for _, name := range apps {
+		a, err := s.App(name)
+		if err != nil || a.Current == "" {
+			continue
+		}
+		if r, err := a.Release(a.Current); err == nil {
+			names = append(names, r.Orchestrator)
+		}
+	}
+	return names
+}
+
+// store looks at the store's directories: they are for root alone.
+func (c *checkup) store() {
+	const check = "store"
+	s := store.At(c.config.Store)
+	fi, err := os.Stat(s.Dir())
+	if errors.Is(err, fs.ErrNotExist) {
+		c.ok(check, "%s does not exist yet; the first installation makes it", s.Dir())
+		return
+	}
+	if err != nil || !fi.IsDir() {
+		c.bad(statusFail, check, "set persistent_store to a directory that is kept", "%s is no directory: %v", s.Dir(), err)
+		return
+	}
+	for at, most := range map[string]fs.FileMode{s.Dir(): 0o755, s.Meta(""): 0o700} {
+		fi, err := os.Stat(at)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			c.bad(statusFail, check, "run it as root", "%v", err)
+			return
+		}
+		owner := -1
+		if st, ok := fi.Sys().(*syscall.Stat_t); ok {
+			owner = int(st.Uid)
+		}
+		if owner != os.Geteuid() || fi.Mode().Perm()&^most != 0 {
+			c.bad(statusFail, check, fmt.Sprintf("chown root %s && chmod %o %s", at, most, at),
+				"%s is of user %d with mode %o: others can change or block what is in it", at, owner, fi.Mode().Perm())
+			return
+		}
+	}
+	apps, err := s.Apps()
+	if err != nil {
+		c.bad(statusFail, check, heed, "%v", err)
+		return
+	}
+	c.ok(check, "%s, %d applications", s.Dir(), len(apps))
+}
+
+// What is free on a file system, in bytes: a load leaves 16 MiB, and an update of
+// usual images needs more.
+const (
+	spaceFail = 16 << 20
+	spaceWarn = 128 << 20
+)
+
+// space looks at what is free where the product and the engine write.
+func (c *checkup) space(dirs []string) {
+	done := map[uint64]bool{}
+	for _, dir := range dirs {
+		dir = existing(dir)
+		fi, err := os.Stat(dir)
+		if err != nil {
+			continue
+		}
+		if st, ok := fi.Sys().(*syscall.Stat_t); ok {
+			if done[uint64(st.Dev)] { //nolint:unconvert // its type differs by machine
+				continue
+			}
+			done[uint64(st.Dev)] = true //nolint:unconvert // see above
+		}
+		var st unix.Statfs_t
+		if err := unix.Statfs(dir, &st); err != nil {
+			c.bad(statusFail, "free space", heed, "%s: %v", dir, err)
+			continue
+		}
+		free := uint64(st.Bavail) * uint64(st.Bsize) //nolint:unconvert // see above
+		status := statusOK
+		switch {
+		case st.Flags&unix.ST_RDONLY != 0:
+			c.bad(statusFail, "free space", "mount it writable", "the file system of %s is read-only", dir)
+			continue
+		case free < spaceFail:
+			status = statusFail
+		case free < spaceWarn:
+			status = statusWarn
+		}
+		if status == statusOK {
+			c.ok("free space", "%d MiB on the file system of %s", free>>20, dir)
+		} else {
+			c.bad(status, "free space", "remove what is not needed", "%d MiB on the file system of %s", free>>20, dir)
+		}
+	}
+}
+
+// existing is dir, or the nearest directory above it that exists.
+func existing(dir string) string {
+	for {
+		if _, err := os.Stat(dir); err == nil || dir == filepath.Dir(dir) {
+			return dir
+		}
+		dir = filepath.Dir(dir)
+	}
+}
+
+// barrier makes the store's file system write what it has.
+func (c *checkup) barrier() {
+	const check = "durable writes"
+	dir := existing(c.config.Store)
+	f, err := os.Open(dir)
+	if err == nil {
+		defer f.Close()
+		started := time.Now()
+		if err = unix.Syncfs(int(f.Fd())); err == nil {
+			c.ok(check, "syncfs of %s took %v", dir, time.Since(started).Round(time.Millisecond))
+			return
+		}
+	}
+	c.bad(statusFail, check, "check the disk and its file system", "syncfs of %s: %v", dir, err)
+}
+
+// clock compares the time with that of this program's file: it was not installed
+// in the future.
+func (c *checkup) clock() {
+	const check = "clock"
+	now := time.Now()
+	self, err := os.Executable()
+	if err == nil {
+		var fi os.FileInfo
+		if fi, err = os.Stat(self); err == nil && now.Before(fi.ModTime().Add(-24*time.Hour)) {
+			c.bad(statusWarn, check, "set the clock, or let it be set over the network: servers' certificates are checked by it",
+				"%s, before this program was made (%s)", when(now), when(fi.ModTime()))
+			return
+		}
+	}
+	if err != nil {
+		c.bad(statusWarn, check, heed, "%v", err)
+		return
+	}
+	c.ok(check, "%s UTC", when(now))
+}
+
+// keys looks at what mender-app install checks signatures with.
+func (c *checkup) keys() {
+	const check = "signature keys"
+	s := c.config.Signatures
+	if s.Err != nil {
+		c.bad(statusFail, check, "correct the setting", "%v", s.Err)
+		return
+	}
+	if len(s.Keys) == 0 {
+		do := "set artifact_verify_key in mender-app.conf, or ArtifactVerifyKey in mender.conf"
+		if s.AllowUnsigned {
+			c.bad(statusWarn, check, do, "none, and allow_unsigned is set: whoever brings an artifact is trusted")
+		} else {
+			c.bad(statusWarn, check, do, "none: mender-app install asks for --unsigned, and a Mender client installs anything")
+		}
+		return
+	}
+	keys, err := device.ReadKeys(s.Keys)
+	if err != nil {
+		c.bad(statusFail, check, "put the key there, or correct the setting", "%v", err)
+		return
+	}
+	c.ok(check, "%d", len(keys))
+}

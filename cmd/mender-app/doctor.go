@@ -1,0 +1,77 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mender-app/mender-app/cmd/internal/device"
+)
+
+// The statuses of a finding.
+const (
+	statusOK   = "ok"
+	statusWarn = "warn" // works, but not as well as it could
+	statusFail = "fail" // something will not work
+)
+
+// finding is one line of mender-app doctor.
+type finding struct {
+	Status string `json:"status"`
+	Check  string `json:"check"`
+	Found  string `json:"found"`
+	Do     string `json:"do,omitempty"` // what to do about it
+}
+
+func (p *program) doctorCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "doctor",
+		Short: "Check that this device is ready for updates",
+		Long: `Checks the programs and their versions, the engines, the store and its rights,
+free space, the clock, the keys for signatures, that data can be made durable,
+and which parts of the sandbox hold where unverified content is read. Each line
+is ok, warn or fail, and says what to do. Nothing is changed.
+
+The exit code is 1 if a line says fail.`,
+		Example: "  mender-app doctor\n  mender-app doctor --json",
+		Args:    args(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c := &checkup{ctx: cmd.Context(), config: p.config}
+			c.all()
+			if p.json {
+				if err := p.printJSON(c.findings); err != nil {
+					return err
+				}
+			} else {
+				var rows [][]string
+				for _, f := range c.findings {
+					rows = append(rows, []string{f.Status, f.Check, device.OneLine(f.Found), device.OneLine(f.Do)})
+				}
+				if err := p.table("STATUS\tCHECK\tFOUND\tWHAT TO DO", rows); err != nil {
+					return err
+				}
+			}
+			return c.err()
+		},
+	}
+}
+
+// err says how many checks failed, nil for none.
+func (c *checkup) err() error {
+	failed := 0
+	for _, f := range c.findings {
+		if f.Status == statusFail {
+			failed++
+		}
+	}
+	switch failed {
+	case 0:
+		return nil
+	case 1:
+		i := slices.IndexFunc(c.findings, func(f finding) bool { return f.Status == statusFail })
+		return fmt.Errorf("%s: %s", c.findings[i].Check, c.findings[i].Found)
+	}
+	return errors.New(fmt.Sprint(failed, " checks failed"))
+}
