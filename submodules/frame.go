@@ -259,7 +259,7 @@ func (f frame) dispatch(ctx context.Context, args []string) error {
 		}
 	}
 	if spec.name == VerbProtocol {
-		return json.NewEncoder(f.out).Encode(Info{Protocol: Protocol, Name: f.name, Version: f.version, Features: f.o.Features()})
+		return json.NewEncoder(f.out).Encode(Info{Protocol: Protocol, Name: f.name, Version: f.version, Features: append([]string{}, f.o.Features()...)})
 	}
 	req, err := f.request(spec, args)
 	if err != nil {

@@ -307,6 +307,9 @@ func (l *loader) identify(info artifact.ImageInfo) (names []store.Component, bas
 	if len(l.h.meta.Components) > 0 {
 		return nil, "", fmt.Errorf("%w: %s (%s) is not announced in the metadata", artifact.ErrPayload, info.URLNew, info.Digest)
 	}
+	if !slices.Contains(l.h.meta.Images, info.Digest.Hex()) {
+		return nil, "", fmt.Errorf("%w: image %s (%s) is not among the images that the metadata names", artifact.ErrPayload, info.URLNew, info.Digest)
+	}
 	// The shell reference's metadata does not name components, and the
 	// reference never checked the sum of the current image. Check it.
 	if base != "" && info.SumCurrent != "" && l.info.Has(submodules.FeatureComponents) {

@@ -3,6 +3,7 @@ package deploy
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"os"
 	"strings"
@@ -259,4 +260,29 @@ func TestDataRoot(t *testing.T) {
 	require.Equal(t, "/guessed", (&target{e: e, app: "shop", r: about.r, o: g.w}).dataRoot(t.Context()), "a sub-module of before")
 	g.w.storage = []string{"relative"}
 	require.Empty(t, about.dataRoot(t.Context()))
+}
+
+// The metadata of the shell reference has no components; it names the images.
+func TestImageThatTheMetadataDoesNotName(t *testing.T) {
+	g := newRig(t)
+	for _, named := range []bool{true, false} {
+		m := v1.meta()
+		m.Version, m.Components = artifact.VersionReference, nil
+		if !named {
+			m.Images = m.Images[1:]
+		}
+		raw, err := m.Encode()
+		require.NoError(t, err)
+		tr := g.newTree(t, v1)
+		writeFile(t, tr.Dir()+"/header/meta-data", string(raw))
+		err = g.call(modules.Download, tr)
+		require.NoError(t, errors.Join(g.call(modules.Cleanup, tr)))
+		if named {
+			require.NoError(t, err)
+			continue
+		}
+		require.ErrorIs(t, err, artifact.ErrPayload)
+		require.ErrorContains(t, err, "not among the images that the metadata names")
+		require.Equal(t, "shop-1 refused", g.history(t, "shop")[1])
+	}
 }
