@@ -131,5 +131,13 @@ func (t *Tree) Forced() bool {
 	return err == nil
 }
 
+// SignerFile is a file that mender-app puts into the trees it makes when it has
+// verified the artifact's signature: the public key that made it, in PEM. The
+// Mender client makes none.
+const SignerFile = "signer"
+
+// Signer is the content of SignerFile; "" if there is none.
+func (t *Tree) Signer() (string, error) { return t.value(SignerFile) }
+
 // Driver is the name in DriverFile; "" if there is none.
 func (t *Tree) Driver() (string, error) { return t.value(DriverFile) }

@@ -28,8 +28,11 @@ type Release struct {
 	Env          map[string]string `json:"env,omitempty"` // for the sub-module, from the artifact
 	Components   []Component       `json:"components,omitempty"`
 	// Policy is that of the artifact, as its metadata has it; nil: none.
-	Policy  json.RawMessage `json:"policy,omitempty"`
-	Created time.Time       `json:"created"`
+	Policy json.RawMessage `json:"policy,omitempty"`
+	// Statement is that of the artifact, as its metadata has it: what the release
+	// is, signed by its maker (package statement); nil: none.
+	Statement json.RawMessage `json:"statement,omitempty"`
+	Created   time.Time       `json:"created"`
 	// BootID is the boot of the machine in which its download was begun. If the
 	// release is not Complete, it was not made durable in this boot.
 	BootID string `json:"boot_id,omitempty"`

@@ -124,6 +124,15 @@ func VerifySignature(key crypto.PublicKey, message, signature []byte) error {
 	return nil
 }
 
+// EncodePublicKey writes a public key as LoadPublicKey reads it: PEM, PKIX.
+func EncodePublicKey(key crypto.PublicKey) (string, error) {
+	der, err := x509.MarshalPKIXPublicKey(key)
+	if err != nil {
+		return "", fmt.Errorf("%w: %w", ErrKey, err)
+	}
+	return string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der})), nil
+}
+
 // Fingerprint names a public key: "sha256:" and the hex digest of its PKIX form
 // in DER, which openssl pkey -pubin -outform DER writes.
 func Fingerprint(key crypto.PublicKey) (string, error) {

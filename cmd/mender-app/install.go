@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"github.com/mender-app/mender-app/artifact/mender"
 	"github.com/mender-app/mender-app/cmd/internal/device"
 	"github.com/mender-app/mender-app/modules"
 	"github.com/mender-app/mender-app/modules/client"
@@ -98,6 +99,11 @@ func (p *program) install(ctx context.Context, file string, o installOptions) er
 	}
 	defer release()
 	c.Force = o.force
+	if signer := artifact.Header().SignedBy; signer != nil {
+		if c.Signer, err = mender.EncodePublicKey(signer); err != nil {
+			return err
+		}
+	}
 	err = c.Install(ctx, artifact)
 	bar.done()
 	if err != nil {

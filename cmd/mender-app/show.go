@@ -60,6 +60,7 @@ type application struct {
 	Orchestrator string            `json:"orchestrator,omitempty"`
 	Platform     string            `json:"platform,omitempty"`
 	Components   []store.Component `json:"components,omitempty"`
+	Statement    *signedStatement  `json:"statement,omitempty"` // of the current release
 	Kept         []string          `json:"kept,omitempty"`
 	Deployment   *store.Deployment `json:"deployment,omitempty"`
 	Manifests    string            `json:"manifests,omitempty"`
@@ -137,7 +138,7 @@ func (p *program) application(s *store.Store, name string) (*application, error)
 			return out, nil
 		}
 		out.ArtifactName, out.Version, out.Orchestrator = r.ArtifactName, r.Version, r.Orchestrator
-		out.Platform, out.Components = r.Platform, r.Components
+		out.Platform, out.Components, out.Statement = r.Platform, r.Components, p.statement(r)
 	}
 	return out, nil
 }
@@ -216,6 +217,9 @@ func (p *program) showCommand() *cobra.Command {
 			rows := [][]string{
 				{"state", a.State}, {"release", a.Release}, {"artifact", a.ArtifactName}, {"version", a.Version},
 				{"orchestrator", a.Orchestrator}, {"platform", a.Platform}, {"manifests", a.Manifests},
+			}
+			if a.Statement != nil {
+				rows = append(rows, []string{"statement", a.Statement.String()})
 			}
 			for _, id := range a.Kept {
 				rows = append(rows, []string{"kept", id})

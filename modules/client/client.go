@@ -49,6 +49,10 @@ type Client struct {
 	Driver string
 	// Force: a person insists on what only a policy forbids.
 	Force bool
+	// Signer is the public key, in PEM, that the signature of the artifact was
+	// verified with and that may sign for its application; "" if nothing was
+	// verified.
+	Signer string
 	// Env is the environment of the module; nil is this process's.
 	Env []string
 	// Log gets each line that the module writes to standard error, without the

@@ -52,6 +52,11 @@ func (c *Client) makeTree(r *Record, h *mender.Header) error {
 			return err
 		}
 	}
+	if c.Signer != "" {
+		if err := os.WriteFile(filepath.Join(dir, modules.SignerFile), []byte(c.Signer), 0o600); err != nil {
+			return err
+		}
+	}
 	if err := unix.Mkfifo(filepath.Join(dir, "stream-next"), 0o600); err != nil {
 		return &os.PathError{Op: "mkfifo", Path: filepath.Join(dir, "stream-next"), Err: err}
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/mender-app/mender-app/artifact"
 	"github.com/mender-app/mender-app/artifact/image"
+	"github.com/mender-app/mender-app/artifact/statement"
 	"github.com/mender-app/mender-app/modules"
 	"github.com/mender-app/mender-app/store"
 	"github.com/mender-app/mender-app/submodules"
@@ -22,6 +23,9 @@ type header struct {
 	artifact string                    // its name
 	meta     *artifact.Metadata        // in a resolved header (see choose) no component has variants
 	members  map[image.Digest][]string // in a resolved header: of the variants chosen, in the images payload
+	// statement is what the maker of the application signed; preflight has checked
+	// it. nil: the artifact has none.
+	statement *statement.Signed
 }
 
 // readHeader reads the artifact's name and the metadata from the tree.
@@ -230,7 +234,7 @@ func (e *Engine) begin(ctx context.Context, h *header, before *target) (*store.A
 func newRelease(h *header) *store.Release {
 	return &store.Release{
 		ArtifactName: h.artifact, Version: h.meta.ApplicationVersion, Policy: h.meta.Policy, Orchestrator: h.meta.Orchestrator,
-		Platform: h.meta.Platform, Env: h.meta.Env,
+		Platform: h.meta.Platform, Env: h.meta.Env, Statement: h.meta.Statement,
 	}
 }
 

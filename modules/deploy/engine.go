@@ -37,6 +37,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/mender-app/mender-app/artifact/image"
+	"github.com/mender-app/mender-app/artifact/statement"
 	"github.com/mender-app/mender-app/modules/policy"
 	"github.com/mender-app/mender-app/store"
 	"github.com/mender-app/mender-app/store/durable"
@@ -96,6 +97,10 @@ type Engine struct {
 	// installed one is refused. GoBack brings an older release back all the
 	// same.
 	RefuseOlder bool
+	// Trust returns an error unless the application may be replaced by what a
+	// statement is about, given who signed it; the statement is nil where the
+	// artifact has none. nil: whoever signed it, or nobody.
+	Trust func(application string, s *statement.Signed) error
 	// System describes the operating system, for policies that ask for it; files
 	// are the patches they ask for. nil: nothing is known of it.
 	System func(ctx context.Context, files []string) (policy.Platform, error)

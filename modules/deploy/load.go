@@ -92,8 +92,12 @@ func (l *loader) manifests(r io.Reader) error {
 	if s := l.h.meta.Sizes; s != nil {
 		limits.MaxBytes = s.ManifestsPayload
 	}
-	if _, err := artifact.ReadManifests(r, root, limits); err != nil {
+	digest, err := artifact.ReadManifests(r, root, limits)
+	if err != nil {
 		return fmt.Errorf("manifests: %w", err)
+	}
+	if err := l.h.stated(digest); err != nil {
+		return err
 	}
 	return durable.Point("unpacked.manifests")
 }
@@ -304,7 +308,7 @@ func (l *loader) identify(info artifact.ImageInfo) (names []store.Component, bas
 	if found {
 		return names, base, nil
 	}
-	if len(l.h.meta.Components) > 0 {
+	if len(l.h.meta.Components) > 0 || l.h.statement != nil {
 		return nil, "", fmt.Errorf("%w: %s (%s) is not announced in the metadata", artifact.ErrPayload, info.URLNew, info.Digest)
 	}
 	if !slices.Contains(l.h.meta.Images, info.Digest.Hex()) {

@@ -30,6 +30,9 @@ func unfit(format string, args ...any) error {
 // preflight makes all checks that need only the metadata, before anything is
 // loaded. It returns the resolved header and the target of its calls.
 func (e *Engine) preflight(ctx context.Context, h *header) (*header, *target, error) {
+	if err := e.checkStatement(h); err != nil {
+		return nil, nil, err
+	}
 	if err := e.checkPlatform(h.meta); err != nil {
 		return nil, nil, err
 	}

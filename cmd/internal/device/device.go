@@ -38,7 +38,7 @@ type Config struct {
 	LoadTimeout   time.Duration    // load_timeout
 	RollTimeout   time.Duration    // rollout_timeout
 	DeviceType    string           // device_type_file
-	Signatures    Signatures       // artifact_verify_key, artifact_verify_keys, [[keys]], allow_unsigned
+	Signatures    Signatures       // artifact_verify_key, artifact_verify_keys, [[keys]], allow_unsigned, require_statement
 	RefuseOlder   bool             // refuse_older
 	AllowEnv      []string         // allow_env
 	OSRelease     string           // os_release_file
@@ -109,10 +109,10 @@ func Load() (*Config, error) {
 			return nil, fmt.Errorf("%s: allow_env: %w", name, err)
 		}
 	}
-	if err := f.RefuseUnknown("refuse_"); err != nil {
+	c.Signatures = readSignatures(f)
+	if err := f.RefuseUnknown("refuse_", "require"); err != nil {
 		return nil, err
 	}
-	c.Signatures = readSignatures(f)
 	c.Warnings = f.Unknown()
 	return c, nil
 }

@@ -135,6 +135,8 @@ func TestSampleConfiguration(t *testing.T) {
 	require.Empty(t, c.Warnings)
 	require.NoError(t, c.Signatures.Err)
 	require.Equal(t, []Key{{File: "/etc/mender/shop.pub", Applications: []string{"shop", "ci-*"}}}, c.Signatures.Keys)
+	require.True(t, c.Signatures.Bound)
+	require.False(t, c.Signatures.RequireStatement)
 	require.False(t, c.RefuseOlder)
 	_, err = load(t, "refuse_oldr = true")
 	require.ErrorContains(t, err, `unknown setting "refuse_oldr"`)

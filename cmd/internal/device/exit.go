@@ -9,6 +9,7 @@ import (
 
 	"github.com/mender-app/mender-app/artifact"
 	"github.com/mender-app/mender-app/artifact/mender"
+	"github.com/mender-app/mender-app/artifact/statement"
 	"github.com/mender-app/mender-app/modules/client"
 	"github.com/mender-app/mender-app/modules/deploy"
 	"github.com/mender-app/mender-app/store"
@@ -80,7 +81,7 @@ func ExitCode(err error) int {
 		errors.Is(err, mender.ErrTooLarge):
 		return ExitContent
 	case errors.Is(err, deploy.ErrUnfit), errors.Is(err, client.ErrRefused), errors.Is(err, artifact.ErrMetadata), errors.As(err, &needs),
-		errors.Is(err, mender.ErrSignature), errors.Is(err, mender.ErrUnsupported):
+		errors.Is(err, mender.ErrSignature), errors.Is(err, statement.ErrStatement), errors.Is(err, mender.ErrUnsupported):
 		return ExitRefused
 	case errors.Is(err, store.ErrNoApp), errors.Is(err, store.ErrNoRelease), errors.Is(err, store.ErrName),
 		errors.Is(err, submodules.ErrNotFound), errors.Is(err, fs.ErrNotExist):

@@ -15,6 +15,7 @@ import (
 	"strings"
 
 	"github.com/mender-app/mender-app/artifact/mender"
+	"github.com/mender-app/mender-app/artifact/statement"
 	"github.com/mender-app/mender-app/modules/client"
 	"github.com/mender-app/mender-app/submodules/config"
 )
@@ -40,19 +41,36 @@ type Key struct {
 	Applications []string
 }
 
-// Signatures is what `mender-app install` demands of an artifact's signature.
+// Signatures says what must be signed and by whom: an artifact that `mender-app
+// install` installs, and the statement of one that the update module installs,
+// whoever calls it.
 type Signatures struct {
-	Keys          []Key
-	AllowUnsigned bool // allow_unsigned
-	// Err is what is wrong with these settings. The update module does not need
-	// them and works on; an installation that checks signatures must not.
+	Keys             []Key
+	AllowUnsigned    bool // allow_unsigned
+	RequireStatement bool // require_statement
+	// Bound: there are tables [[keys]], if only broken ones.
+	Bound bool
+	// Err is what is wrong with these settings. An installation that checks
+	// signatures must not go on with it, nor must the update module where it has
+	// to know the keys: with RequireStatement or Bound.
 	Err error
 }
 
 // readSignatures reads the settings.
 func readSignatures(f *config.File) (s Signatures) {
-	fail := func(err error) Signatures { return Signatures{Err: err} }
+	tables, tablesErr := f.Tables("keys")
+	s.Bound = len(tables) > 0 || tablesErr != nil
+	fail := func(err error) Signatures {
+		return Signatures{Err: err, RequireStatement: s.RequireStatement, Bound: s.Bound}
+	}
 	var err error
+	if s.RequireStatement, err = f.Bool(false, "require_statement"); err != nil {
+		s.RequireStatement = true
+		return fail(err)
+	}
+	if tablesErr != nil {
+		return fail(tablesErr)
+	}
 	if s.AllowUnsigned, err = f.Bool(false, "allow_unsigned"); err != nil {
 		return fail(err)
 	}
@@ -62,10 +80,6 @@ func readSignatures(f *config.File) (s Signatures) {
 	}
 	for _, file := range files {
 		s.Keys = append(s.Keys, Key{File: file})
-	}
-	tables, err := f.Tables("keys")
-	if err != nil {
-		return fail(err)
 	}
 	for i, t := range tables {
 		k := Key{File: t.String("", "file"), Applications: t.Strings("applications")}
@@ -212,6 +226,62 @@ func MayReplace(keys []Trusted, signer crypto.PublicKey, application string) err
 		return fmt.Errorf("%w: the key %s may not sign for application %q, which other keys are bound to", client.ErrRefused, name, application)
 	}
 	return fmt.Errorf("%w: the key %s may not sign for application %q, only for %s", client.ErrRefused, name, application, strings.Join(may, ", "))
+}
+
+// Trust returns what the update module asks before it reads a payload: may an
+// application be replaced by what a statement is about, given who signed it?
+// artifactSigner is the key that mender-app verified the artifact's signature
+// with, in PEM; "" under the Mender client, which does not hand its signature on.
+//
+// A statement must be there with require_statement; with [[keys]] as well, but
+// where mender-app has verified the artifact itself. One that is there must be
+// signed by a key that may sign for the application, or by the artifact's
+// signer. Without keys nobody can tell.
+func (s Signatures) Trust(artifactSigner string) func(application string, st *statement.Signed) error {
+	return func(application string, st *statement.Signed) error {
+		demanded := s.RequireStatement || s.Bound
+		keys, err := ReadKeys(s.Keys)
+		if s.Err != nil {
+			err = s.Err
+		}
+		switch {
+		case err != nil && demanded:
+			return fmt.Errorf("%w: %w", ErrUsage, err)
+		case st == nil && s.RequireStatement:
+			return fmt.Errorf("%w: the artifact has no signed statement, and require_statement is set: make it with app-gen --key", client.ErrRefused)
+		case st == nil && s.Bound && artifactSigner == "":
+			return fmt.Errorf("%w: the artifact has no signed statement, and keys are bound to applications ([[keys]]): make it with app-gen --key", client.ErrRefused)
+		case st == nil:
+			return nil
+		case artifactSigner != "":
+			if key, err := mender.LoadPublicKey([]byte(artifactSigner)); err == nil && st.SignedBy(key) {
+				return nil
+			}
+		}
+		if len(keys) == 0 {
+			if s.RequireStatement {
+				return fmt.Errorf("%w: require_statement is set, and there is no public key to verify the statement with: set artifact_verify_key", ErrUsage)
+			}
+			return nil
+		}
+		_, err = StatementKey(keys, application, st)
+		return err
+	}
+}
+
+// StatementKey returns the key that signed a statement and may sign for the
+// application. Without one the error is a client.ErrRefused.
+func StatementKey(keys []Trusted, application string, st *statement.Signed) (*Trusted, error) {
+	err := fmt.Errorf("%w: %w: no key that is trusted signed it", client.ErrRefused, statement.ErrStatement)
+	for i, k := range keys {
+		if !st.SignedBy(k.Public) {
+			continue
+		}
+		if err = MayReplace(keys, k.Public, application); err == nil {
+			return &keys[i], nil
+		}
+	}
+	return nil, err
 }
 
 func (k Key) boundTo(application string) bool {

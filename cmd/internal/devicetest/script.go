@@ -19,6 +19,7 @@ import (
 	"github.com/mender-app/mender-app/artifact"
 	"github.com/mender-app/mender-app/artifact/digest"
 	"github.com/mender-app/mender-app/artifact/mender"
+	"github.com/mender-app/mender-app/artifact/statement"
 	"github.com/mender-app/mender-app/cmd/internal/updatemodule"
 	"github.com/mender-app/mender-app/modules/policy"
 )
@@ -125,7 +126,7 @@ type Artifact struct {
 	DeviceType         string   // default board
 	Depends            map[string][]string
 	Reboot             bool
-	Key                crypto.Signer // signs it; nil leaves it unsigned
+	Key                crypto.Signer // signs it, and a statement; nil leaves it unsigned
 	Policy             string        // app.toml
 }
 
@@ -181,6 +182,9 @@ func (a Artifact) Write(path string) error {
 	}
 	m.Sizes.ImagesPayload, m.Sizes.ManifestsPayload, m.Sizes.Manifests = iw.UnpackedSize(), size.Payload, size.Files
 	slices.Sort(m.Images)
+	if m.Statement, err = statement.Sign(statement.Of(m, size.Digest), mender.Options{Key: a.Key}); err != nil {
+		return err
+	}
 	meta, err := m.Encode()
 	if err != nil {
 		return err

@@ -36,6 +36,7 @@ names. TOML (persistent_store = "/data/mender-app") or shell assignments
   persistent_store   where applications are kept [/data/mender-app]
   app_modules_dir    the sub-modules [/usr/share/mender/app-modules/v1]
   keep               older releases kept after a commit [1]
+  require_statement  refuse an artifact without a signed statement [false]
   refuse_older       refuse an older version than the installed one [false]
   platform           what this machine runs, if not what its kernel says; "any"
   data_root          the engine's data, for the check of free space, where the
@@ -120,6 +121,11 @@ func work(c *device.Config, state modules.State, tree *modules.Tree, stderr io.W
 			e.EndLockTimeout = endLockTimeout
 		}
 		e.Force = tree.Forced()
+		signer, err := tree.Signer()
+		if err != nil {
+			return err
+		}
+		e.Trust = c.Signatures.Trust(signer)
 		return e.Handle(ctx, state, tree)
 	})
 }

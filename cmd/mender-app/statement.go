@@ -1,0 +1,115 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/mender-app/mender-app/artifact/digest"
+	"github.com/mender-app/mender-app/artifact/mender"
+	"github.com/mender-app/mender-app/artifact/statement"
+	"github.com/mender-app/mender-app/cmd/internal/device"
+	"github.com/mender-app/mender-app/modules/deploy"
+	"github.com/mender-app/mender-app/store"
+)
+
+// signedStatement is what show and verify say of a release's statement.
+type signedStatement struct {
+	Verified    bool                 `json:"verified"`              // by a key of today's configuration that may sign for the application
+	Key         string               `json:"key,omitempty"`         // the file of that key
+	Fingerprint string               `json:"fingerprint,omitempty"` // of that key
+	Problem     string               `json:"problem,omitempty"`     // why it is not verified
+	Text        *statement.Statement `json:"text,omitempty"`        // nil if it cannot be read
+
+	// damaged: it cannot be read, or is about another release than the store has.
+	damaged bool
+}
+
+// statement reads and verifies the statement of a release; nil if there is none.
+func (p *program) statement(r *store.Release) *signedStatement {
+	if r.Statement == nil {
+		return nil
+	}
+	s, err := statement.Parse(r.Statement)
+	if err != nil {
+		return &signedStatement{Problem: err.Error(), damaged: true}
+	}
+	out := &signedStatement{Text: &s.Statement}
+	if !isAbout(&s.Statement, r) {
+		out.Problem, out.damaged = "it is about another release than the store has", true
+		return out
+	}
+	keys, err := device.ReadKeys(p.config.Signatures.Keys)
+	err = cmp.Or(p.config.Signatures.Err, err)
+	if err == nil && len(keys) == 0 {
+		err = fmt.Errorf("no public key is configured")
+	}
+	var key *device.Trusted
+	if err == nil {
+		key, err = device.StatementKey(keys, r.Application, s)
+	}
+	if err == nil {
+		out.Key = key.File
+		out.Fingerprint, err = mender.Fingerprint(key.Public)
+	}
+	if err != nil {
+		out.Problem = err.Error()
+		return out
+	}
+	out.Verified = true
+	return out
+}
+
+// isAbout tells whether the store has the release that a statement is about.
+func isAbout(s *statement.Statement, r *store.Release) bool {
+	type component struct {
+		typ, url string
+		digest   digest.Digest
+	}
+	stated, have := map[component]bool{}, map[component]bool{}
+	for _, c := range s.Components {
+		stated[component{c.Type, c.URL, c.Digest}] = true
+	}
+	for _, c := range r.Components {
+		have[component{c.Type, c.URL, c.Digest}] = true
+		if !stated[component{c.Type, c.URL, c.Digest}] {
+			return false
+		}
+	}
+	return len(stated) == len(have) && s.Application == r.Application && s.Version == r.Version &&
+		s.Orchestrator == r.Orchestrator && s.Platform == r.Platform
+}
+
+func (s *signedStatement) String() string {
+	if s.Verified {
+		return "signed by " + s.Key + " " + s.Fingerprint
+	}
+	return "not verified: " + device.OneLine(s.Problem)
+}
+
+// statements says who signed the statements of an application's current and kept
+// releases. It returns a problem for each that is damaged.
+func (p *program) statements(name string) (problems []deploy.Problem, err error) {
+	a, err := store.At(p.config.Store).App(name)
+	if err != nil {
+		return nil, err
+	}
+	for _, id := range slices.Concat([]string{a.Current}, a.Kept) {
+		if id == "" {
+			continue
+		}
+		r, err := a.Release(id)
+		if err != nil {
+			return nil, err
+		}
+		s := p.statement(r)
+		switch {
+		case s == nil:
+		case s.damaged:
+			problems = append(problems, deploy.Problem{App: name, Release: id, Component: "statement", Text: "statement: " + s.Problem})
+		case !p.json:
+			fmt.Fprintf(p.stdout, "%s %s: statement %s\n", name, id, s)
+		}
+	}
+	return problems, nil
+}
