@@ -6,7 +6,6 @@ import (
 	"errors"
 	"io"
 	"os"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -15,26 +14,10 @@ import (
 	"github.com/mender-app/mender-app/artifact"
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/modules"
+	"github.com/mender-app/mender-app/modules/deploy/machine"
 	"github.com/mender-app/mender-app/store/durable"
 	"github.com/mender-app/mender-app/submodules"
 )
-
-func TestPlatformsOf(t *testing.T) {
-	for machine, want := range map[string]string{
-		"x86_64": "linux/amd64 linux/386", "aarch64": "linux/arm64 linux/arm/v7", "armv7l": "linux/arm/v7",
-		"armv8l": "linux/arm/v7", "armv6l": "linux/arm/v6", "armv5tel": "linux/arm/v5", "i686": "linux/386",
-		"riscv64": "linux/riscv64",
-	} {
-		var got []string
-		for _, p := range platformsOf(machine, "") {
-			got = append(got, p.String())
-		}
-		require.Equal(t, want, strings.Join(got, " "), machine)
-	}
-	v2 := "flags : cx16 lahf_lm popcnt sse4_1 sse4_2 ssse3\n"
-	require.Equal(t, "linux/amd64/v2", platformsOf("x86_64", v2)[0].String())
-	require.NotEmpty(t, Machine())
-}
 
 func TestCheckPlatform(t *testing.T) {
 	for _, c := range []struct {
@@ -47,7 +30,7 @@ func TestCheckPlatform(t *testing.T) {
 		{"armv7l", "arm32v7", true}, {"armv7l", "arm32v6", true}, {"armv6l", "arm32v7", false}, {"armv7l", "armhf", true},
 		{"aarch64", "arm64v8", true}, {"aarch64", "linux/arm64", true}, {"armv7l", "arm64v8", false},
 	} {
-		e := &Engine{Platforms: platformsOf(c.machine, "")}
+		e := &Engine{Platforms: machine.Of(c.machine, "")}
 		err := e.checkPlatform(&artifact.Metadata{Platform: c.artifact})
 		if c.ok {
 			require.NoError(t, err, "%v", c)

@@ -15,6 +15,7 @@ import (
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/artifact/names"
 	"github.com/mender-app/mender-app/modules/deploy"
+	"github.com/mender-app/mender-app/modules/deploy/machine"
 	"github.com/mender-app/mender-app/store"
 	"github.com/mender-app/mender-app/submodules"
 	"github.com/mender-app/mender-app/submodules/config"
@@ -142,7 +143,7 @@ func dockerRoot(root string) string {
 func platforms(value string) ([]image.Platform, error) {
 	switch value {
 	case "":
-		return deploy.Machine(), nil
+		return machine.Platforms(), nil
 	case "any":
 		return nil, nil
 	}

@@ -31,7 +31,7 @@ func TestPlatformsAsContainerd(t *testing.T) {
 			p, err := image.ParsePlatform(other)
 			require.NoError(t, err)
 			if theirs.Architecture != have.Architecture {
-				continue // they let any 64-bit machine run 32-bit programs; deploy.Machine says what it runs
+				continue // they let any 64-bit machine run 32-bit programs; modules/deploy/machine says what it runs
 			}
 			require.Equal(t, platforms.Only(theirs).Match(have), ours.Match(p) > image.NoFit, "%s on %s", other, name)
 		}

@@ -1,4 +1,5 @@
-package deploy
+// Package machine tells which platforms a machine runs.
+package machine
 
 import (
 	"os"
@@ -10,16 +11,16 @@ import (
 	"github.com/mender-app/mender-app/artifact/image"
 )
 
-// Machine returns the platforms that this machine runs, the best first. It asks
+// Platforms returns the platforms that this machine runs, the best first. It asks
 // the kernel for the processor; the platform that this program was built for
 // does not matter.
-func Machine() []image.Platform {
+func Platforms() []image.Platform {
 	var u unix.Utsname
 	if err := unix.Uname(&u); err != nil {
 		return nil
 	}
 	cpuinfo, _ := os.ReadFile("/proc/cpuinfo") // optional: without it the machine's name decides
-	all := platformsOf(unix.ByteSliceToString(u.Machine[:]), string(cpuinfo))
+	all := Of(unix.ByteSliceToString(u.Machine[:]), string(cpuinfo))
 	if all != nil && all[0].Arch == "arm64" && !runs32() {
 		all = all[:1]
 	}
@@ -41,9 +42,10 @@ func runs32() bool {
 	return true
 }
 
-// platformsOf maps uname's machine to platforms. armv7l and armv8l are 32-bit
+// Of maps uname's machine, and the processor's flags in the text of /proc/cpuinfo,
+// to platforms, the best first. armv7l and armv8l are 32-bit
 // kernels' names; armv8l is also what a 64-bit one tells a 32-bit process.
-func platformsOf(machine, cpuinfo string) []image.Platform {
+func Of(machine, cpuinfo string) []image.Platform {
 	arm := func(variant string) image.Platform { return image.Platform{OS: "linux", Arch: "arm", Variant: variant} }
 	switch {
 	case machine == "aarch64" || machine == "arm64":
