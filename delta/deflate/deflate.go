@@ -1,18 +1,17 @@
-// Package deflate compresses exactly as GNU gzip, zlib and Go do, byte for byte,
-// at every level, so that a gzip member, a zlib stream or an entry of a zip
-// archive can be taken apart on the build host and made again on a device (RFC
-// 1951).
+// Package deflate compresses exactly as GNU gzip, zlib and Go do (RFC 1951). At
+// every level the output is the same, byte for byte. So the build host can
+// uncompress a gzip member, a zlib stream or an entry of a zip archive, and a
+// device can compress it again to the same bytes.
 //
-// It is for that alone: whoever only wants to compress has compress/flate, which
-// chooses other matches and blocks, and which does Go's part here, as long as it
-// is what it was (GoKnown). What both programs share is the algorithm
-// that Jean-loup Gailly and Mark Adler wrote for gzip 1.0: chains of hashed
-// strings, lazy matching, Huffman trees built on a heap. They differ in when a
-// block ends and in what happens near the end of the input. Their behaviour was
-// taken from gzip 1.12 and zlib 1.2.13 and is held by sums of their real output
-// in the tests; both have been stable for decades. Programs with another
-// algorithm (pigz, zopfli, zlib-ng) are not reproduced: an encoder must look
-// whether what comes out is what it wants.
+// To just compress, use compress/flate: it chooses other matches and blocks than
+// gzip and zlib. The Variants of Go use it, as long as it has not changed
+// (GoKnown). gzip and zlib share the algorithm that Jean-loup Gailly and Mark Adler
+// wrote for gzip 1.0: chains of hashed strings, lazy matching, Huffman trees built
+// on a heap. They differ in when a block ends, and near the end of the input. This
+// package does what gzip 1.12 and zlib 1.2.13 do, and its tests compare it with
+// sums of their output. Both have been stable for decades. Programs with another
+// algorithm (pigz, zopfli, zlib-ng) are not supported: an encoder must compare the
+// output with the stream.
 package deflate
 
 import (
@@ -33,13 +32,13 @@ const NumVariants Variant = 27
 func GNU(level int) Variant { return Variant(level - 1) }
 
 // Zlib is what zlib does at a level of 1 to 9, with its default strategy, window
-// and memory, given all of its input without a flush. (Levels 1 to 9 of Info-ZIP
-// or of Python's zipfile and gzip modules; Java's Deflater.)
+// and memory, and without a flush before the end. Info-ZIP, Python's zipfile and
+// gzip modules and Java's Deflater use it so.
 func Zlib(level int) Variant { return Variant(level + 8) }
 
-// Go is what Go's compress/flate does at a level of 1 to 9, given all of its
-// input without a flush. (Its gzip, zlib and zip packages; their default is 6,
-// archive/zip's 5.) It is there if GoKnown says so.
+// Go is what Go's compress/flate does at a level of 1 to 9, without a flush before
+// the end. Its gzip and zlib packages have the default level 6, archive/zip 5. Use
+// this Variant only if GoKnown says so.
 func Go(level int) Variant { return Variant(level + 17) }
 
 func (v Variant) level() int { return int(v)%9 + 1 }
@@ -64,13 +63,13 @@ const (
 	hashShift  = 5 // three bytes make a hash
 	minMatch   = 3
 	maxMatch   = 258
-	// With less ahead than this more input is needed.
+	// With less input ahead than this, the writer waits for more.
 	minAhead = maxMatch + minMatch + 1
 	maxDist  = windowSize - minAhead
-	tooFar   = 4096 // a match of three bytes is not worth this distance
+	tooFar   = 4096 // a match of three bytes at this distance is not used
 )
 
-// effort is what a level means.
+// effort has the parameters of a level.
 type effort struct{ good, lazy, nice, chain int }
 
 var efforts = [10]effort{
@@ -80,16 +79,17 @@ var efforts = [10]effort{
 
 const lastEager = 3
 
-// From an effort of this many strings on, those that begin with the same
-// farBytes bytes have chains of their own.
+// farChain is the effort, as a number of strings in a chain, from which strings with
+// the same first farBytes bytes have chains of their own.
 const (
 	farChain = 1024
 	farBytes = 5
 	farBits  = 15
 )
 
-// Writer compresses what is written to it, as a raw deflate stream. It needs
-// about 500 KiB, and 800 more once it was Go's. Its output is complete after Close.
+// Writer compresses what is written to it, as a raw deflate stream. It takes about
+// 500 KiB of memory, and 800 KiB more after a Variant of Go. Its output is complete
+// after Close.
 type Writer struct {
 	gnu   bool
 	level int
@@ -100,24 +100,24 @@ type Writer struct {
 	head   [1 << hashBits]uint16
 	prev   [windowSize]uint16
 	hash   uint32
-	far    *farther // nil with less effort
+	far    *farther // nil for low levels
 	useFar bool     // now
-	at     int      // the string looked at
+	at     int      // the current string
 	ahead  int      // bytes of the window from at on
-	want   int      // bytes that must come before it goes on
+	want   int      // bytes of input to wait for
 
 	block int // start of the block in the window; may be negative
 	pending
 
 	trees trees
 
-	std     *flate.Writer // in use where it is Go's
+	std     *flate.Writer // for a Variant of Go
 	isGo    bool
 	goLevel int // of std
 }
 
-// pending is the match of the current string beside that of the string before,
-// which is used if it is not shorter.
+// pending has the match of the current string and that of the string before it. The
+// latter is used if it is not shorter.
 type pending struct {
 	matchAt   int
 	matchLen  int // of the current string
@@ -133,7 +133,7 @@ func NewWriter(w io.Writer, v Variant) *Writer {
 	return d
 }
 
-// Reset makes d as new.
+// Reset makes d a new Writer to w with the Variant v, and keeps its memory.
 func (d *Writer) Reset(w io.Writer, v Variant) {
 	if d.isGo = v.IsGo(); d.isGo {
 		d.resetGo(w, v.level())
@@ -161,8 +161,8 @@ func (d *Writer) Reset(w io.Writer, v Variant) {
 	d.trees.begin()
 }
 
-// Write implements io.Writer. The window is filled whole before it goes on, as
-// if all of the input were at hand: how it arrives does not change the output.
+// Write implements io.Writer. It compresses only when the window is full. So the
+// output does not depend on how the input is divided into writes.
 func (d *Writer) Write(p []byte) (int, error) {
 	if d.isGo {
 		return d.std.Write(p)
@@ -184,7 +184,7 @@ func (d *Writer) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-// Close ends the stream; it does not close what is below.
+// Close ends the stream. It does not close the underlying writer.
 func (d *Writer) Close() error {
 	if d.isGo {
 		return d.std.Close()
@@ -194,7 +194,7 @@ func (d *Writer) Close() error {
 		clear(d.window[end : end+minMatch-1])
 	}
 	for d.ahead > 0 {
-		// gzip leaves the window alone once it has seen the end.
+		// gzip does not move the window after the end of the input.
 		if !d.gnu && d.ahead < minAhead {
 			d.move()
 		}
@@ -209,7 +209,7 @@ func (d *Writer) Close() error {
 	return d.out.err
 }
 
-// run goes on as far as the input reaches, and makes room for more.
+// run compresses as much of the input as it can, and makes room for more.
 func (d *Writer) run() {
 	if d.at == 0 {
 		d.hash = (uint32(d.window[0])<<hashShift ^ uint32(d.window[1])) & (1<<hashBits - 1)
@@ -231,7 +231,7 @@ func (d *Writer) step() {
 	}
 }
 
-// move moves the window on, if it is time.
+// move moves the window if the current string is near its end.
 func (d *Writer) move() {
 	if d.at < windowSize+maxDist {
 		return
@@ -267,7 +267,7 @@ func (d *Writer) insert(i int) int {
 	return int(h)
 }
 
-// longest looks along the chain from cur for a match longer than prevLen.
+// longest searches the chain from cur for a match longer than prevLen.
 func (d *Writer) longest(cur int) int {
 	chain, nice, best := d.chain, d.nice, d.prevLen
 	if best >= d.good {
@@ -289,12 +289,12 @@ func (d *Writer) longest(cur int) int {
 		case ok && best == least:
 			return best
 		case ok:
-			nice = least // there is no longer one
+			nice = least // no longer match is possible
 		}
 	}
 	for ends := pair(w, d.at+best-1); ; chain-- {
 		if pair(w, cur+best-1) == ends && pair(w, cur) == pair(w, d.at) {
-			// The third byte is the same because the hash is.
+			// The third byte is the same because the hash is the same.
 			if n := minMatch + common(w[cur+minMatch:cur+maxMatch], scan); n > best {
 				d.matchAt, best = cur, n
 				if n >= nice {
@@ -329,8 +329,8 @@ func common(a, b []byte) int {
 	return n
 }
 
-// find returns the length of the match at the string looked at, whose chain
-// begins at head.
+// find returns the length of the match of the current string, whose chain begins
+// at head.
 func (d *Writer) find(head int) int {
 	if head == 0 || d.at-head > maxDist || d.at > len(d.window)-minAhead {
 		return minMatch - 1
@@ -372,8 +372,8 @@ func (d *Writer) eager() {
 	}
 }
 
-// lazyStep takes one step: a match is taken only if the string behind it has no
-// longer one.
+// lazyStep takes one step with lazy matching: it uses a match only if the next
+// string has no longer one.
 func (d *Writer) lazyStep() {
 	head := 0
 	if d.gnu || d.ahead >= minMatch {
@@ -417,8 +417,8 @@ func (d *Writer) lazyStep() {
 	}
 }
 
-// tally takes a literal (dist 0) or a match, of which n is the length less
-// minMatch, into the block, and says whether the block is full.
+// tally adds a literal (dist 0) or a match to the block and says whether the block
+// is full. n is the literal, or the length of the match less minMatch.
 func (d *Writer) tally(dist, n int) bool {
 	t := &d.trees
 	t.add(dist, n)

@@ -13,16 +13,16 @@ import (
 	"sync"
 )
 
-// Envelope is the format around a stream: a head before it, a checksum behind it.
+// Envelope is the format around a stream: a header before it, a checksum after it.
 type Envelope int
 
 const (
-	NoEnvelope   Envelope = iota // nothing that is made here: an entry of a zip archive
+	NoEnvelope   Envelope = iota // a raw stream, as in an entry of a zip archive
 	GzipEnvelope                 // a member, RFC 1952
 	ZlibEnvelope                 // RFC 1950
 )
 
-// MaxHead is the most bytes that the head of an envelope may have.
+// MaxHead is the greatest length of the header of an envelope, in bytes.
 const MaxHead = 1 << 10
 
 // Usual heads: that of gzip -9n, with which Debian's packages are made, and that
@@ -34,7 +34,7 @@ var (
 
 var errStream = errors.New("not one deflate stream of the kind and size")
 
-// readGzipHead takes the header of a member off r and calls put for its bytes.
+// readGzipHead reads the header of a gzip member from r and calls put for its bytes.
 func readGzipHead(r io.ByteReader, put func(byte)) error {
 	n := 0
 	next := func() (byte, error) {
@@ -95,7 +95,7 @@ func readGzipHead(r io.ByteReader, put func(byte)) error {
 	return nil
 }
 
-// readHead takes what comes before a stream off r.
+// readHead reads what comes before the stream from r.
 func (k Envelope) readHead(r io.ByteReader) (head []byte, err error) {
 	put := func(b byte) { head = append(head, b) }
 	switch k {
@@ -109,7 +109,7 @@ func (k Envelope) readHead(r io.ByteReader) (head []byte, err error) {
 			}
 			put(b)
 		}
-		// Deflate, a window that it can have, no dictionary.
+		// The method is deflate, the window is valid, there is no dictionary.
 		if head[0]&15 != 8 || head[0]>>4 > 7 || head[1]&32 != 0 || binary.BigEndian.Uint16(head)%31 != 0 {
 			err = errStream
 		}
@@ -117,7 +117,7 @@ func (k Envelope) readHead(r io.ByteReader) (head []byte, err error) {
 	return head, err
 }
 
-// Sum returns the hash that the envelope ends with, or nil.
+// Sum returns the hash at the end of the envelope, or nil if it has none.
 func (k Envelope) Sum() hash.Hash32 {
 	switch k {
 	case GzipEnvelope:
@@ -128,7 +128,7 @@ func (k Envelope) Sum() hash.Hash32 {
 	return nil
 }
 
-// AppendTail appends what comes after a stream of so many bytes of content.
+// AppendTail appends what comes after a stream with so many uncompressed bytes.
 func (k Envelope) AppendTail(b []byte, sum hash.Hash32, size int64) []byte {
 	switch k {
 	case GzipEnvelope:
@@ -140,17 +140,17 @@ func (k Envelope) AppendTail(b []byte, sum hash.Hash32, size int64) []byte {
 	return b
 }
 
-// inflaters are kept: one takes 40 KiB.
+// inflaters are reused: one takes 40 KiB.
 var inflaters = sync.Pool{New: func() any { return flate.NewReader(nil) }}
 
-// A Stream is read from its beginning to its end.
+// A Stream reads the uncompressed content of a stream, from its beginning.
 type Stream struct {
 	Head []byte // of the envelope
 	io.Reader
 	z io.ReadCloser
 }
 
-// Open takes the head of the envelope off r and returns the stream behind it.
+// Open reads the header of the envelope from r and returns the stream after it.
 func (k Envelope) Open(r *bufio.Reader) (*Stream, error) {
 	head, err := k.readHead(r)
 	if err != nil {
@@ -169,15 +169,15 @@ func (s *Stream) Close() { inflaters.Put(s.z) }
 
 // Inflated is a stream that was read whole.
 type Inflated struct {
-	Plain []byte // what is in it
+	Plain []byte // the uncompressed content
 	Head  []byte // of the envelope
-	End   int64  // where what follows it begins
+	End   int64  // offset of what follows it
 }
 
 // Inflate reads the stream whose envelope begins at an offset of r, of size bytes
-// in all. The error says that there is none, that more than most bytes are in it,
-// or that its checksum is wrong. What is in it is put into buf if that is large
-// enough.
+// in all. It returns an error if there is no stream, if the stream has more than
+// most uncompressed bytes, or if its checksum is wrong. The content is put into buf
+// if that is large enough.
 func (k Envelope) Inflate(r io.ReaderAt, at, size int64, buf []byte, most int64) (in Inflated, err error) {
 	section := io.NewSectionReader(r, at, size-at)
 	br := bufio.NewReader(section)

@@ -7,15 +7,15 @@ import (
 	"sync"
 )
 
-// goSum is of what Go 1.26 makes of goSample at every level, one after the other;
-// the algorithm is that of Go 1.7.
+// goSum is the sum of goSample compressed by Go 1.26 at every level, one after the
+// other. The algorithm has not changed since Go 1.7.
 var goSum = [sha256.Size]byte{
 	0xe8, 0xb8, 0xc6, 0xae, 0xff, 0x35, 0x15, 0x9d, 0x43, 0x79, 0x9f, 0xac, 0xc8, 0x3b, 0x6a, 0xb2,
 	0x26, 0xdc, 0x1b, 0xdc, 0x54, 0xc2, 0x88, 0x28, 0xf6, 0x52, 0x80, 0x41, 0x2f, 0x16, 0xb8, 0xff,
 }
 
-// GoKnown tells whether compress/flate, of the Go that this program was built
-// with, does what the Variants of Go stand for. It takes some milliseconds, once.
+// GoKnown tells whether compress/flate of the Go that built this program compresses
+// as the Variants of Go do. The first call takes some milliseconds.
 var GoKnown = sync.OnceValue(func() bool { return sumGo() == goSum })
 
 func sumGo() (sum [sha256.Size]byte) {
@@ -24,14 +24,14 @@ func sumGo() (sum [sha256.Size]byte) {
 	d := new(Writer)
 	for l := 1; l <= 9; l++ {
 		d.Reset(h, Go(l))
-		_, _ = d.Write(b) // a hash takes everything
+		_, _ = d.Write(b) // a hash does not fail
 		_ = d.Close()
 	}
 	h.Sum(sum[:0])
 	return sum
 }
 
-// goSample has matches near and far, and is longer than the window is slid by.
+// goSample has near and far matches, and is so long that the window moves.
 func goSample() []byte {
 	b := make([]byte, 0, 80<<10)
 	x := uint32(1)
@@ -52,12 +52,12 @@ func goSample() []byte {
 	return b
 }
 
-// resetGo makes d a Writer of Go's.
+// resetGo makes d a Writer with a Variant of Go.
 func (d *Writer) resetGo(w io.Writer, level int) {
 	if d.std != nil && d.goLevel == level {
 		d.std.Reset(w)
 		return
 	}
-	d.std, _ = flate.NewWriter(w, level) // the levels are all right
+	d.std, _ = flate.NewWriter(w, level) // the levels are valid
 	d.goLevel = level
 }

@@ -1,6 +1,6 @@
 package deflate
 
-// codes gives the symbols of a tree their codes, from their lengths.
+// codes sets the codes of a tree's symbols by their lengths.
 func codes(tree []node, count *[maxBits + 1]uint16) {
 	var next [maxBits + 1]uint16
 	c := uint16(0)
@@ -16,7 +16,7 @@ func codes(tree []node, count *[maxBits + 1]uint16) {
 	}
 }
 
-// trees is one block: its symbols, and the trees they are coded with.
+// trees is one block: its symbols, and the trees that code them.
 type trees struct {
 	lit   [heapSize]node
 	dist  [2*numDist + 1]node
@@ -61,7 +61,7 @@ func (t *trees) add(dist, n int) {
 	t.dist[distCode(dist-1)].freq++
 }
 
-// cheap is gzip's guess whether a block of so many bytes had better end here.
+// cheap is gzip's guess whether it is cheaper to end a block of so many bytes here.
 func (t *trees) cheap(bytes int) bool {
 	n := t.n * 8
 	for i := range numDist {
@@ -89,8 +89,8 @@ func (t *trees) down(tree []node, k int) {
 	t.heap[k] = v
 }
 
-// build makes the tree of n symbols and returns the last that is used. What the
-// ties are decided by is part of the output.
+// build makes the tree of n symbols and returns the last used symbol. The order of
+// equal frequencies is part of the output.
 func (t *trees) build(tree []node, n int, fixed []node, extra []uint8, extraFrom, most int) int {
 	t.length, t.sorted = 0, heapSize
 	last := -1
@@ -145,7 +145,7 @@ func (t *trees) build(tree []node, n int, fixed []node, extra []uint8, extraFrom
 	return last
 }
 
-// lengths gives the symbols the lengths of their codes, and counts the bits.
+// lengths sets the lengths of the symbols' codes, and counts the bits.
 func (t *trees) lengths(tree []node, last int, fixed []node, extra []uint8, extraFrom, most int) (count [maxBits + 1]uint16) {
 	over := 0
 	tree[t.heap[t.sorted]].len = 0
@@ -246,8 +246,8 @@ func runs(tree []node, last int, f func(code int, bits uint32, n int)) {
 	}
 }
 
-// code writes the block: with trees of its own, with the fixed ones, or as it
-// is, whichever is the smallest. raw is nil where the window has lost it.
+// code writes the block with its own trees, with the fixed trees, or stored,
+// whichever is smallest. raw is nil if the bytes are not in the window any more.
 func (t *trees) code(out *bits, raw []byte, size int, last bool) {
 	lastLit := t.build(t.lit[:], numLit, staticLit[:], extraLen[:], literals+1, maxBits)
 	lastDist := t.build(t.dist[:], numDist, staticDist[:], extraDist[:], 0, maxBits)

@@ -5,22 +5,21 @@ import (
 	"fmt"
 )
 
-// What a delta can be refused for. Every error of this package that is not
-// one of the delta's reader, of the old file's reader or of the context wraps
-// one of these.
+// Why a delta is refused. Every error of this package wraps one of these, unless it
+// comes from the delta's reader, the old file's reader or the context.
 var (
 	// ErrCorrupt: the delta is damaged or cut off.
 	ErrCorrupt = errors.New("damaged vcdiff delta")
-	// ErrChecksum: a rebuilt window is not what was encoded. The delta is
-	// damaged, or the old file is another one or damaged.
+	// ErrChecksum: a rebuilt window has another checksum. The delta is damaged, or
+	// the old file is the wrong one or damaged.
 	ErrChecksum = errors.New("rebuilt content has the wrong checksum")
 	// ErrSource: the delta reads beyond the old file's end, so it was made
 	// against another one.
 	ErrSource = errors.New("delta does not fit the old file")
 	// ErrTooLarge: the delta asks for more than the options allow.
 	ErrTooLarge = errors.New("vcdiff delta needs more than the limit")
-	// ErrUnsupported: the delta uses a feature that is named in the error
-	// and not decoded here.
+	// ErrUnsupported: the delta uses a feature that this package does not decode.
+	// The error names it.
 	ErrUnsupported = errors.New("unsupported vcdiff delta")
 )
 
@@ -49,12 +48,12 @@ func (s Secondary) String() string {
 	return fmt.Sprintf("number %d", byte(s))
 }
 
-// A SecondaryError says that the delta's sections are compressed in a way
-// this package cannot decode by itself, and that the xdelta3 command, which
-// can, was not there or failed. It is an ErrUnsupported.
+// A SecondaryError says that this package cannot decompress the delta's sections,
+// and that the xdelta3 command, which can, is missing or failed. It is an
+// ErrUnsupported.
 type SecondaryError struct {
 	Secondary Secondary
-	Err       error // why xdelta3 was of no help
+	Err       error // why xdelta3 could not be used
 }
 
 func (e *SecondaryError) Error() string {
@@ -68,7 +67,7 @@ func (e *SecondaryError) Error() string {
 	return msg
 }
 
-// Unwrap gives ErrUnsupported and the cause.
+// Unwrap returns ErrUnsupported and the cause.
 func (e *SecondaryError) Unwrap() []error {
 	if e.Err == nil {
 		return []error{ErrUnsupported}

@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// Magic is what every delta that this package decodes begins with. A whole
-// image that the reference made a delta of (image.img without its deep_delta
-// marker) is told from an archive by it.
+// Magic is the beginning of every delta that this package decodes. It distinguishes
+// the shell reference's delta of a whole image (image.img without the marker
+// deep_delta) from an archive.
 const Magic = "\xd6\xc3\xc4\x00"
 
 // Bits of the header indicator (RFC 3284 section 4.1; xdelta3 added the last).
@@ -41,21 +41,20 @@ var sectionNames = [sections]string{"data", "instruction", "address"}
 // maxAppHeader bounds the application header. xdelta3 writes two file names.
 const maxAppHeader = 16 << 10
 
-// A Header is what a delta says before its first window.
+// A Header is the header of a delta, before the first window.
 type Header struct {
 	// Secondary is the compressor the sections may be compressed with.
 	Secondary Secondary
-	// App is the application header, nil if there is none. In a delta made
-	// by the xdelta3 command, Names reads it.
+	// App is the application header, nil if there is none. Names reads that of the
+	// xdelta3 command.
 	App []byte
 }
 
-// Names is what the xdelta3 command notes in the application header.
+// Names is what the xdelta3 command writes in the application header.
 type Names struct {
 	Target, Source string // base names of the files
-	// How each file was compressed when xdelta3 met it, "" if it was not and
-	// "G" for gzip. xdelta3 diffs what was inside, so the delta applies to,
-	// and gives, the uncompressed content.
+	// The compression of each file: "" is none, "G" is gzip. xdelta3 compares the
+	// uncompressed content, so the delta is applied to that and gives that.
 	TargetCompressed, SourceCompressed string
 }
 
@@ -120,10 +119,10 @@ func readHeader(w *wire) (h Header, err error) {
 	return h, nil
 }
 
-// A window is a window's header.
+// A window is the header of a window.
 type window struct {
 	srcLen, srcPos int64 // the source segment
-	target         int64 // how many bytes the window gives
+	target         int64 // size of the window, in bytes
 	compressed     byte  // bits of the compressed sections
 	size           [sections]int64
 	sum            uint32 // Adler-32 of the target
@@ -197,23 +196,23 @@ func readWindow(w *wire, h Header) (win window, err error) {
 	return win, nil
 }
 
-// Info is what a delta's headers say.
+// Info is the content of a delta's headers.
 type Info struct {
 	Header
 	Windows   int64
-	Target    int64 // size of what the delta gives
+	Target    int64 // size of the target, in bytes
 	MaxWindow int64 // its largest window
 	SourceEnd int64 // the old file has at least this many bytes
 	Packed    bool  // a section is compressed with Header.Secondary
 	Unsummed  bool  // a window has no checksum
 }
 
-// Scan reads a delta to its end without decoding it and tells what its
-// headers say. It keeps nothing of the delta in memory.
+// Scan reads the headers of a delta to its end, without decoding. It keeps nothing
+// of the delta in memory.
 //
-// A VCDIFF delta does not say where it ends: one that is cut off exactly
-// between two windows looks whole here and to a Reader. Whoever needs to know
-// compares the target's size or digest.
+// A VCDIFF delta has no end mark: one that is truncated exactly between two windows
+// looks whole to Scan and to a Reader. Compare the target's size or digest to find
+// that out.
 func Scan(delta io.Reader) (Info, error) {
 	var w wire
 	w.reset(delta)

@@ -8,7 +8,7 @@ import (
 // A machine executes the instructions of one window.
 type machine struct {
 	win  []byte
-	data int // where in win the data begins that is still to be used
+	data int // offset in win of the data that was not used yet
 	inst []byte
 	addr pieces
 	w    window
@@ -74,8 +74,8 @@ func (m *machine) run() error {
 	return nil
 }
 
-// overflow is the error of an instruction that gives more than the window
-// holds, or would leave data unused.
+// overflow is the error of an instruction that writes past the end of the window, or
+// leaves data unused.
 func overflow(t int) error {
 	return fmt.Errorf("%w: instruction at %d of the window is too long", ErrCorrupt, t)
 }
@@ -101,7 +101,7 @@ func (m *machine) copy(t, size int, mode byte) error {
 		if n == size {
 			return nil
 		}
-		// The copy runs on into the target.
+		// The copy continues in the target.
 		dst, t, addr = dst[n:], t+n, m.w.srcLen
 	}
 	from := int(addr - m.w.srcLen)
@@ -140,16 +140,16 @@ func size64(b []byte) (v int64, n int) {
 	return 0, 0
 }
 
-// pieces gives the bytes of a section of left bytes through a small buffer.
+// pieces reads the bytes of a section through a small buffer.
 type pieces struct {
 	r    io.Reader
-	fix  func(error) error // says where an error of r comes from
+	fix  func(error) error // adds to an error of r where it comes from
 	left int64             // not yet in buf
 	buf  []byte
 	i, n int
 }
 
-// rest is how many bytes were not read.
+// rest returns the number of bytes that were not read.
 func (p *pieces) rest() int64 { return p.left + int64(p.n-p.i) }
 
 func (p *pieces) ReadByte() (byte, error) {

@@ -13,15 +13,15 @@ import (
 	"time"
 )
 
-// How long xdelta3 may run, and how long it may take to be gone after its
-// end or a kill.
+// How long xdelta3 may run, and how long it may take to exit after its end or a
+// kill.
 const (
 	recodeTime = time.Hour
 	recodeWait = 10 * time.Second
 )
 
-// A recoder is a running `xdelta3 recode`: it writes the delta anew, with the
-// same windows and checksums, without secondary compression.
+// A recoder is a running `xdelta3 recode`. It rewrites the delta without secondary
+// compression, with the same windows and checksums.
 type recoder struct {
 	cmd    *exec.Cmd
 	out    *os.File
@@ -31,7 +31,7 @@ type recoder struct {
 	name   Secondary
 }
 
-// recode starts xdelta3 on the delta whose header was read already.
+// recode starts xdelta3 for a delta whose header was read.
 func recode(ctx context.Context, command string, h Header, rest io.Reader) (*recoder, error) {
 	path, err := exec.LookPath(command)
 	if err != nil {
@@ -52,7 +52,7 @@ func recode(ctx context.Context, command string, h Header, rest io.Reader) (*rec
 	c.cmd.Stdout = pw
 	c.cmd.Stderr = &c.stderr
 	c.cmd.Dir = "/"
-	// Nothing from ours: xdelta3 takes arguments from $XDELTA.
+	// Pass on nothing of our environment: xdelta3 reads arguments from $XDELTA.
 	c.cmd.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C"}
 	c.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	c.cmd.Cancel = func() error { return syscall.Kill(-c.cmd.Process.Pid, syscall.SIGKILL) }
@@ -71,23 +71,23 @@ func recode(ctx context.Context, command string, h Header, rest io.Reader) (*rec
 // that read returns.
 func (c *recoder) kill() { _ = c.wait(false) }
 
-// wait waits for the command's end, which it has reached if all is well, and
-// tells what it has to say when it failed.
+// wait waits for the end of the command, and returns its error with what it
+// printed.
 func (c *recoder) wait(ended bool) error {
 	defer c.cancel()
 	_ = c.out.Close()
 	if !ended {
-		// It may have failed by itself, which explains the error; killing
-		// one that has ended is harmless.
+		// The command may have failed, which explains the error. To kill a command
+		// that has ended is harmless.
 		c.cancel()
 	}
 	err := c.cmd.Wait()
 	var exit *exec.ExitError
 	if !ended && (!errors.As(err, &exit) || !exit.Exited()) {
-		return nil // we killed it, nothing it says matters
+		return nil // it was killed here, so its messages mean nothing
 	}
 	if rerr := c.in.error(); rerr != nil {
-		return rerr // what xdelta3 met was the end of its input
+		return rerr // the reader failed, and xdelta3 saw the end of its input
 	}
 	if err == nil {
 		return nil
@@ -98,7 +98,7 @@ func (c *recoder) wait(ended bool) error {
 	return &SecondaryError{Secondary: c.name, Err: fmt.Errorf("xdelta3 recode: %w", err)}
 }
 
-// noted notes the error its reader ends with, which the command cannot tell.
+// noted keeps the error of its reader, which the command does not see.
 type noted struct {
 	r   io.Reader
 	err atomic.Pointer[error]
@@ -119,7 +119,7 @@ func (n *noted) error() error {
 	return nil
 }
 
-// limited keeps the beginning of what is written to it.
+// limited keeps the first bytes that are written to it.
 type limited struct{ buf []byte }
 
 func (l *limited) Write(p []byte) (int, error) {
@@ -129,7 +129,7 @@ func (l *limited) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// line gives it as one line.
+// line returns these bytes as one line.
 func (l *limited) line() string {
 	return strings.Join(strings.Fields(strings.ToValidUTF8(string(l.buf), "?")), " ")
 }

@@ -26,7 +26,7 @@ func (s *secondary) reset(id Secondary, mem *budget) {
 	}
 }
 
-// section gives a reader of the size bytes that n compressed bytes of r hold.
+// section returns a reader of size bytes, decompressed from n bytes of r.
 func (s *secondary) section(i int, r io.Reader, n, size int64) (io.Reader, error) {
 	if s.id != LZMA {
 		return nil, &SecondaryError{Secondary: s.id}
@@ -42,7 +42,7 @@ func (s *secondary) section(i int, r io.Reader, n, size int64) (io.Reader, error
 	return d, secondaryError(d.Section(r, n, size))
 }
 
-// secondaryError says an error of the lzma package in terms of this one's.
+// secondaryError turns an error of package lzma into one of this package.
 func secondaryError(err error) error {
 	switch {
 	case errors.Is(err, lzma.ErrCorrupt):

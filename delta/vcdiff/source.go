@@ -44,7 +44,7 @@ func (s *source) read(p []byte, off int64) error {
 	return nil
 }
 
-// block gives a block of the file; the file's last one may be short.
+// block returns a block of the file. The last one may be short.
 func (s *source) block(n int64) ([]byte, error) {
 	if s.buf == nil {
 		s.buf = make([]byte, blocks*blockSize)
@@ -70,7 +70,7 @@ func (s *source) at(p []byte, off int64) error {
 		return nil
 	}
 	if err == nil || err == io.EOF {
-		err = io.ErrUnexpectedEOF // shorter than it was said to be
+		err = io.ErrUnexpectedEOF // the file is shorter than srcSize
 	}
 	return fmt.Errorf("read old file at %d: %w", off+int64(n), err)
 }

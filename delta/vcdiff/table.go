@@ -62,8 +62,8 @@ func makeTable() (t [256][2]instruction) {
 	return t
 }
 
-// addresses is the cache of copy addresses (section 5.1). It starts anew in
-// each window.
+// addresses is the cache of copy addresses (section 5.1). Each window begins with an
+// empty one.
 type addresses struct {
 	near [nearSlots]int64
 	next int
@@ -76,11 +76,11 @@ func (c *addresses) update(addr int64) {
 	c.same[addr%int64(len(c.same))] = addr
 }
 
-// byteReader gives the bytes of the address section.
+// byteReader reads the bytes of the address section.
 type byteReader interface{ ReadByte() (byte, error) }
 
-// decode reads an address in a mode. It may be any number, also a negative
-// one: the caller checks it, and then calls update.
+// decode reads an address in a mode. The address may be any number, even a negative
+// one: the caller checks it and then calls update.
 func (c *addresses) decode(mode byte, here int64, r byteReader) (int64, error) {
 	if mode >= modeSame {
 		b, err := r.ReadByte()

@@ -1,17 +1,15 @@
-// Package vcdiff decodes VCDIFF deltas (RFC 3284) as xdelta3 writes them, in
-// bounded memory: what the archived shell module's generator put into its
-// artifacts, made with `xdelta3 -e -s OLD NEW`.
+// Package vcdiff decodes VCDIFF deltas (RFC 3284) as xdelta3 writes them, in bounded
+// memory. The generator of the shell reference makes such deltas with
+// `xdelta3 -e -s OLD NEW`.
 //
-// Understood are windows with and without a source segment, the default code
-// table, and xdelta3's extensions: the Adler-32 of each window (verified),
-// the application header, and secondary compression. Debian's xdelta3 3.0.11
-// compresses with LZMA unless told otherwise; that is decoded here. DJW and
-// FGK, which must be asked for (-S djw), go through the xdelta3 command if
-// Options names it. VCD_TARGET windows and custom code tables, which xdelta3
-// does not write, are refused by name.
+// It decodes windows with and without a source segment, the default code table, and
+// xdelta3's extensions: the Adler-32 of each window, which it verifies, the
+// application header, and secondary compression. Debian's xdelta3 3.0.11 compresses
+// with LZMA by default, which this package decodes. Deltas with DJW and FGK (-S djw)
+// need the xdelta3 command, if Options names it. VCD_TARGET windows and custom code
+// tables, which xdelta3 does not write, are refused, and the error names them.
 //
-// The package knows nothing of container images; the package archive beside
-// it does.
+// The package knows nothing of container images. Package archive does.
 package vcdiff
 
 import (
@@ -24,28 +22,28 @@ import (
 
 // Defaults of Options.
 const (
-	DefaultMaxWindow = 16 << 20 // what xdelta3 allows at most; it uses 8 MiB
+	DefaultMaxWindow = 16 << 20 // the greatest that xdelta3 allows; it uses 8 MiB
 	DefaultMaxMemory = 24 << 20
 )
 
-// Options bound a decode. The zero value is a good choice.
+// Options are the bounds of a decode. The zero value has good defaults.
 type Options struct {
 	// MaxWindow is the largest window that is decoded, in bytes. 0 means
 	// DefaultMaxWindow.
 	MaxWindow int64
-	// MaxMemory bounds the buffers that the delta sizes: the window, its
-	// instructions, and the dictionaries of the secondary compression. What
-	// is needed beside them is about 1.5 MiB. 0 means DefaultMaxMemory, with
-	// which a process that does nothing else stays under 32 MiB.
+	// MaxMemory bounds the buffers whose sizes the delta chooses, in bytes: the
+	// window, its instructions, and the dictionaries of the secondary compression.
+	// About 1.5 MiB are needed in addition. 0 means DefaultMaxMemory: with it, a
+	// process that does nothing else stays under 32 MiB.
 	MaxMemory int64
-	// MaxTarget is the largest target, in bytes. 0 means no bound: the
-	// target is not kept.
+	// MaxTarget is the largest target, in bytes. 0 means no bound. The target is
+	// not kept in memory.
 	MaxTarget int64
-	// Xdelta3 is the xdelta3 command, as a path or a name to look up in
-	// PATH, for the secondary compressors that are not decoded here. It is
-	// run with a fixed environment as `xdelta3 recode`, which needs neither
-	// the old file nor temporary files, and takes about 20 MiB of its own.
-	// "" means never to run it.
+	// Xdelta3 is the xdelta3 command, as a path or a name in PATH, for secondary
+	// compressors that this package does not decode. It is run as
+	// `xdelta3 recode`, with a fixed environment. That needs neither the old file
+	// nor temporary files, and takes about 20 MiB of memory. With "" it is never
+	// run.
 	Xdelta3 string
 }
 
@@ -56,11 +54,11 @@ func (o Options) maxWindow() int64 {
 	return DefaultMaxWindow
 }
 
-// A Reader gives the target of a delta. Each window is verified before its
-// first byte is given out. It is not safe for concurrent use.
+// A Reader reads the target of a delta. It verifies each window before it returns
+// its first byte. It is not safe for concurrent use.
 //
-// A delta cut off exactly between two windows reads as a shorter target
-// without an error, see Scan.
+// A delta that is truncated exactly between two windows gives a shorter target
+// without an error; see Scan.
 type Reader struct {
 	opts Options
 	ctx  context.Context
@@ -82,9 +80,8 @@ type Reader struct {
 }
 
 // NewReader reads the delta's header and returns a Reader of its target. src
-// is the old file and srcSize its size. The context governs the decode and
-// the xdelta3 command, should it be run. Close frees what that takes; it does
-// not close src or delta.
+// is the old file and srcSize its size. The context ends the decode and the xdelta3
+// command, if that is run. Close ends the command. It does not close src or delta.
 func NewReader(ctx context.Context, src io.ReaderAt, srcSize int64, delta io.Reader, opts Options) (*Reader, error) {
 	r := &Reader{opts: opts}
 	if err := r.Reset(ctx, src, srcSize, delta); err != nil {
@@ -93,9 +90,9 @@ func NewReader(ctx context.Context, src io.ReaderAt, srcSize int64, delta io.Rea
 	return r, nil
 }
 
-// Reset makes r read another delta with the same options, and keeps its
-// buffers: whoever decodes several deltas in a row stays within the memory of
-// one. r is closed first if need be. The zero Reader may be Reset too.
+// Reset makes r read another delta with the same options. It keeps the buffers, so
+// several deltas, one after the other, take the memory of one. It closes r first. It
+// also works on the zero Reader.
 func (r *Reader) Reset(ctx context.Context, src io.ReaderAt, srcSize int64, delta io.Reader) error {
 	if err := r.Close(); err != nil {
 		return err
@@ -115,7 +112,7 @@ func (r *Reader) Reset(ctx context.Context, src io.ReaderAt, srcSize int64, delt
 		if r.cmd, r.err = recode(ctx, r.opts.Xdelta3, r.hdr, r.wire.br); r.err != nil {
 			return r.err
 		}
-		r.wire = wire{} // the command keeps the old one's buffer
+		r.wire = wire{} // the command still uses the old buffer
 		r.wire.reset(r.cmd.out)
 		var err error
 		if r.hdr, err = readHeader(&r.wire); err != nil {
@@ -127,11 +124,11 @@ func (r *Reader) Reset(ctx context.Context, src io.ReaderAt, srcSize int64, delt
 	return nil
 }
 
-// Header gives the delta's header. After an xdelta3 recode, Secondary is
+// Header returns the delta's header. After an xdelta3 recode, Secondary is
 // NoSecondary.
 func (r *Reader) Header() Header { return r.hdr }
 
-// Close ends the xdelta3 command if one runs. Read fails afterwards.
+// Close ends the xdelta3 command if it runs. Read fails afterwards.
 func (r *Reader) Close() error {
 	if r.err == nil {
 		r.err = errors.New("vcdiff: reader is closed")
@@ -146,7 +143,7 @@ func (r *Reader) Close() error {
 	return nil
 }
 
-// Read gives the next bytes of the target.
+// Read reads the next bytes of the target.
 func (r *Reader) Read(p []byte) (int, error) {
 	for len(r.out) == 0 {
 		if r.err != nil {
@@ -164,7 +161,7 @@ func (r *Reader) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// WriteTo writes the rest of the target to w, a window a write.
+// WriteTo writes the rest of the target to w, one window in each write.
 func (r *Reader) WriteTo(w io.Writer) (n int64, err error) {
 	for {
 		if len(r.out) > 0 {
@@ -189,8 +186,8 @@ func (r *Reader) WriteTo(w io.Writer) (n int64, err error) {
 	}
 }
 
-// fail notes the error that ends the decode, and says where it happened. A
-// failure of xdelta3 comes first: it is the cause of what was read from it.
+// fail keeps the error that ends the decode, with where it happened. An error of
+// xdelta3 is used instead if there is one, because it is the cause.
 func (r *Reader) fail(err error) error {
 	if err != io.EOF {
 		err = fmt.Errorf("window %d: %w", r.windows, err)
@@ -234,13 +231,13 @@ func (r *Reader) next() error {
 
 // decode reads the sections of a window and executes it.
 //
-// The data section goes to the end of the window's own buffer. Every byte of
-// it becomes at least one byte of target, so the target, which grows from the
-// buffer's beginning, never reaches data that is still to be used: that needs
-// no memory of its own. The instructions are the only section that must be
-// kept; the addresses come last and are read as they are used.
+// The data section is read to the end of the window's buffer. Every byte of it
+// becomes at least one byte of the target. So the target, which grows from the
+// buffer's beginning, never overwrites data that was not used, and the data needs no
+// other memory. Only the instructions must be kept. The addresses come last and are
+// read as they are used.
 func (r *Reader) decode(w window) error {
-	r.out = nil // lies in r.win
+	r.out = nil // it is part of r.win
 	if err := r.mem.grow(&r.win, w.target); err != nil {
 		return fmt.Errorf("window of %d bytes: %w", w.target, err)
 	}
@@ -291,7 +288,7 @@ func (r *Reader) decode(w window) error {
 	return nil
 }
 
-// section gives a reader of a section's content and its size.
+// section returns a reader of a section's content, and its size.
 func (r *Reader) section(w window, i int) (io.Reader, int64, error) {
 	n := w.size[i]
 	if w.compressed>>i&1 == 0 {

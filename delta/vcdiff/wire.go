@@ -49,7 +49,7 @@ func (w *wire) skip(n int64) error {
 	return w.cut(err)
 }
 
-// cut turns an end of input into what it is in the middle of a delta.
+// cut turns an end of input in the middle of a delta into ErrCorrupt.
 func (w *wire) cut(err error) error {
 	if err == io.EOF || err == io.ErrUnexpectedEOF {
 		return fmt.Errorf("%w: cut off after %d bytes: %w", ErrCorrupt, w.off, io.ErrUnexpectedEOF)

@@ -1,5 +1,5 @@
-// Package archive rebuilds container image archives from the deep deltas that
-// the archived shell module's generator (app-gen --deep-delta) made of them.
+// Package archive rebuilds container image archives from the deep deltas of the
+// shell reference (app-gen --deep-delta).
 //
 // Such a delta is a tar of the unpacked `docker save` of the new image, in
 // any order, with layers replaced. In a docker-archive, which docker save
@@ -15,12 +15,12 @@
 //	blobs/sha256/X.vcdiff             the blob X, against a blob of the old image
 //	blobs/sha256/X.source             that blob's path in the old layout
 //
-// Everything else is there as it was. Layers were paired by their place, and
-// a new image's further layers are verbatim.
+// All other members are as in the archive. The generator pairs layers by their
+// index. If the new image has more layers, the last ones are verbatim.
 //
-// Plan reads which members there are; Open gives one member's content,
-// verified against its digest. The package knows the two layouts and VCDIFF;
-// it knows nothing of engines, and the old content comes through an interface.
+// Plan reads the list of members. Open returns the content of a member, verified
+// against its digest. The package knows the two layouts and VCDIFF. It knows nothing
+// of engines: the old content comes through an interface.
 package archive
 
 import (
@@ -29,7 +29,7 @@ import (
 	"slices"
 )
 
-// Why a delta cannot be applied; vcdiff's errors come as they are.
+// Why a delta cannot be applied. Errors of package vcdiff are returned as they are.
 var (
 	// ErrInvalid: the delta is not one that the generator makes.
 	ErrInvalid = errors.New("invalid deep delta")
@@ -37,9 +37,9 @@ var (
 	ErrMissing = errors.New("old image's content is missing")
 	// ErrDamaged: content of the old image is not what its digest says.
 	ErrDamaged = errors.New("old image's content is damaged")
-	// ErrRecompressed: a layer was compressed when the delta was made. The
-	// delta gives its uncompressed content, and the same compressed bytes
-	// cannot be made again from that (xdelta3 cannot either).
+	// ErrRecompressed: the delta was made of a compressed layer. It gives the
+	// uncompressed content, from which nobody can make the same compressed bytes
+	// again (xdelta3 cannot either).
 	ErrRecompressed = errors.New("deep delta of compressed layers")
 )
 
@@ -59,7 +59,7 @@ type Kind string
 const (
 	Verbatim  Kind = "verbatim"  // as it is in the delta
 	Delta     Kind = "delta"     // decoded against the old image's Source
-	Unchanged Kind = "unchanged" // the old image's Source itself
+	Unchanged Kind = "unchanged" // the same as the old image's Source
 	Symlink   Kind = "symlink"   // to Link, as docker save does for layers that occur twice
 )
 
@@ -67,22 +67,22 @@ const (
 type Member struct {
 	Name string // clean slash path inside the archive
 	Kind Kind
-	// Size in bytes; -1 for an Unchanged one, whose size the old content tells.
+	// Size in bytes; -1 for an Unchanged one, which has the size of the old content.
 	Size int64
-	// SHA256 is the digest of the content, 64 hex digits, "" if the delta
-	// does not say it. Of a layer in a docker-archive it is the diffID.
+	// SHA256 is the digest of the content, 64 hex digits; "" if the delta does not
+	// have it. For a layer in a docker-archive it is the diffID.
 	SHA256 string
 	Source string // the digest of the old content needed, "" if none
-	Link   string // where a Symlink leads: clean, seen from the archive's root
+	Link   string // the target of a Symlink: clean, relative to the archive's root
 
 	target    string // a Symlink's target as written
 	off, size int64  // where the content, or the delta, is in the archive
 	sourceEnd int64  // the old content has at least this size
 }
 
-// Needs gives the digests of the old content that the members need, each
-// once. With unchanged false, members that are Unchanged do not count: those
-// who hand the archive to an engine that has the layers may leave them out.
+// Needs returns the digests of the old content that the members need, each once.
+// With unchanged false it leaves out the members that are Unchanged: an engine that
+// has these layers does not need them in the archive.
 func (a *Archive) Needs(unchanged bool) []string {
 	var needs []string
 	for _, m := range a.Members {
@@ -94,8 +94,8 @@ func (a *Archive) Needs(unchanged bool) []string {
 	return slices.Compact(needs)
 }
 
-// Size is how many bytes the members take that are not Unchanged. A small
-// delta can give very much: compare this with what there is room for first.
+// Size returns the number of bytes of the members that are not Unchanged. A small
+// delta can have a very large content: compare this with the free space first.
 func (a *Archive) Size() int64 {
 	var size int64
 	for _, m := range a.Members {

@@ -15,12 +15,12 @@ import (
 	"github.com/mender-app/mender-app/delta/vcdiff"
 )
 
-// Old gives content of the old image.
+// Old opens content of the old image.
 type Old interface {
-	// OpenBlob opens the content with this SHA-256 (64 hex digits): of a
-	// docker-archive's delta an uncompressed layer, whose diffID it is; of an
-	// OCI layout's a blob. It gives an fs.ErrNotExist if it has none. The
-	// content need not be verified; it is read in any order.
+	// OpenBlob opens the content with this SHA-256 (64 hex digits). For a delta of
+	// a docker-archive this is an uncompressed layer with this diffID; for one of
+	// an OCI layout it is a blob. If there is none, the error is an fs.ErrNotExist.
+	// The content need not be verified. It is read in any order.
 	OpenBlob(ctx context.Context, sha256 string) (Blob, error)
 }
 
@@ -31,11 +31,11 @@ type Blob interface {
 	Size() int64
 }
 
-// A Stater is an Old that can tell the size of content without making it
-// ready to be read in any order. Check then opens nothing.
+// A Stater is an Old that knows the size of content without opening it. Check then
+// opens nothing.
 type Stater interface {
 	Old
-	// StatBlob gives the size, or an error as OpenBlob does.
+	// StatBlob returns the size, or an error as OpenBlob does.
 	StatBlob(ctx context.Context, sha256 string) (int64, error)
 }
 
