@@ -8,6 +8,8 @@ ARCHES     := arm-v7 arm64 amd64
 GO       ?= go
 BUILD    := build
 PROGRAMS := $(filter-out internal,$(notdir $(patsubst %/main.go,%,$(wildcard cmd/*/main.go))))
+# k8s is 60 MB and has no use without Kubernetes: it is installed when it is named.
+INSTALLED := $(if $(filter command environment,$(firstword $(origin PROGRAMS))),$(PROGRAMS),$(filter-out k8s,$(PROGRAMS)))
 # Go leaves directories named testdata out of ./...: the test support library
 # and the end-to-end tests are named here.
 E2E      := ./testdata/bed ./testdata/e2e/...
@@ -57,8 +59,14 @@ $(addprefix cross-,$(ARCHES)): cross-%:
 	$(if $(PROGRAMS),GOOS=linux $(GOBUILD) -o $(BUILD)/linux-$*/ $(addprefix ./cmd/,$(PROGRAMS)))
 
 .PHONY: install
-install: $(if $(FROM),,build) ## install the programs (DESTDIR, prefix; FROM=build/linux-arm-v7 for a device)
-	bindir='$(prefix)/bin' packaging/install.sh '$(if $(FROM),$(FROM),$(BUILD))' '$(modulesdir)' '$(submodulesdir)' '$(bindir)' '$(confdir)' '$(mandir)' '$(bashcompdir)' '$(unitdir)'
+install: $(if $(FROM),,build) ## install all programs but k8s (DESTDIR, prefix; PROGRAMS='app k8s mender-app' chooses; FROM=build/linux-arm-v7 for a device)
+	programs='$(INSTALLED)' bindir='$(prefix)/bin' packaging/install.sh '$(if $(FROM),$(FROM),$(BUILD))' '$(modulesdir)' '$(submodulesdir)' '$(bindir)' '$(confdir)' '$(mandir)' '$(bashcompdir)' '$(unitdir)'
+
+.PHONY: install-device install-host
+install-device: ## install what a device with Docker Compose needs: app, docker-compose, mender-app
+	$(MAKE) --no-print-directory install PROGRAMS='app docker-compose mender-app'
+install-host: ## install what a build host needs: app-gen
+	$(MAKE) --no-print-directory install PROGRAMS=app-gen
 
 .PHONY: uninstall
 uninstall: ## remove what install put there; configuration files stay

@@ -29,3 +29,28 @@ func TestLinksOfDocuments(t *testing.T) {
 	}
 	require.Greater(t, found, 20)
 }
+
+// Who tries the examples after a walk through the README loses nothing: what they
+// purge by hand is not the README's application.
+func TestExamplesPurgeTheirOwn(t *testing.T) {
+	documents, err := filepath.Glob("../docs/*.md")
+	require.NoError(t, err)
+	name := regexp.MustCompile(`--application-name (\S+)`)
+	readme, err := os.ReadFile("../README.md")
+	require.NoError(t, err)
+	application := name.FindSubmatch(readme)
+	require.NotNil(t, application, "the README makes an artifact")
+	purge := regexp.MustCompile(`(?:PURGE|mender-app purge(?: --\S+)*) ([a-z]\S*)`)
+	found := 0
+	for _, document := range append(documents, "../README.md") {
+		text, err := os.ReadFile(document)
+		require.NoError(t, err)
+		for _, m := range purge.FindAllSubmatch(text, -1) {
+			if !strings.Contains(string(m[1]), "/") {
+				found++
+				require.NotEqual(t, string(application[1]), string(m[1]), document)
+			}
+		}
+	}
+	require.GreaterOrEqual(t, found, 2)
+}

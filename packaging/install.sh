@@ -2,6 +2,7 @@
 # Puts the programs of a build directory where the Mender client, the app
 # module and people look for them; with --remove takes them away again.
 # Configuration files are written only where there are none, and never removed.
+# The variable programs names those to install, with what belongs to them.
 # Called by `make install` and `make uninstall`, which know the directories.
 set -eu
 
@@ -28,9 +29,37 @@ if [ "$from" = --remove ]; then
 	exit 0
 fi
 
+# chosen tells whether one of the programs is to be installed.
+chosen() {
+	for wanted; do
+		case " $programs " in *" $wanted "*) return 0 ;; esac
+	done
+	return 1
+}
+
+# Nothing is installed if something is missing.
+programs=${programs:-app docker-compose mender-app app-gen}
+for program in $programs; do
+	case " $places" in
+	*" $program:"*) ;;
+	*)
+		echo "install: there is no program $program: PROGRAMS names some of app, docker-compose, k8s, mender-app, app-gen" >&2
+		exit 1
+		;;
+	esac
+	if [ ! -d "$from" ]; then
+		echo "install: there is no directory $from: FROM names one that make build or make cross filled" >&2
+		exit 1
+	fi
+	if [ ! -f "$from/$program" ]; then
+		echo "install: $from has no $program: build it with make build or make cross, or leave it out with PROGRAMS=" >&2
+		exit 1
+	fi
+done
+
 for place in $places; do
 	program=${place%%:*} dir=${place#*:}
-	[ -e "$from/$program" ] || continue
+	chosen "$program" || continue
 	install -d "$dir"
 	# install(1) writes a new file and renames nothing: remove first, so that
 	# a program that is running keeps the file it was started from.
@@ -38,23 +67,35 @@ for place in $places; do
 	install -m 755 "$from/$program" "$dir/$program"
 done
 
-install -d -m 755 "$conf"
+# belongs tells whether a configuration file or page is of a chosen program.
+belongs() {
+	case $1 in
+	*docker-compose*) chosen docker-compose ;;
+	*k8s*) chosen k8s ;;
+	app-gen*) chosen app-gen ;;
+	*) chosen app mender-app ;;
+	esac
+}
+
 for sample in "$here"/etc/*.conf; do
 	[ -e "$sample" ] || continue
 	name=$(basename "$sample")
+	belongs "$name" || continue
+	install -d -m 755 "$conf"
 	# A configuration file may get a password.
 	[ -e "$conf/$name" ] || install -m 600 "$sample" "$conf/$name"
 done
 
 for page in "$here"/man/*.[1-8]; do
 	[ -e "$page" ] || continue
+	belongs "$(basename "$page")" || continue
 	install -d "$man/man${page##*.}"
 	install -m 644 "$page" "$man/man${page##*.}/"
 done
 
 # The link enables the unit, as distributions do for units of their own; who
 # does not want it masks it. Without systemd the files do no harm.
-if [ -e "$bin/mender-app" ]; then
+if chosen mender-app; then
 	install -d "$units/multi-user.target.wants"
 	for unit in "$here"/systemd/*.service; do
 		name=$(basename "$unit")
@@ -67,7 +108,7 @@ fi
 # A program for another processor cannot print its completions here: no harm.
 # The name docker-compose is Docker's own on many machines: it is left to that.
 for program in mender-app app-gen k8s; do
-	[ -x "$from/$program" ] || continue
+	chosen "$program" || continue
 	if text=$("$from/$program" completion bash 2>/dev/null) && [ -n "$text" ]; then
 		install -d "$completions"
 		printf '%s\n' "$text" >"$completions/$program"

@@ -245,7 +245,7 @@ func (d *Device) Path(path string) string {
 // Share is a file for passing things in and out: the same path here and there.
 func (d *Device) Share(name string) string { return filepath.Join(d.Dir, "share", name) }
 
-// Install installs the programs of a build directory as `make install` does.
+// Install installs the programs that are in a build directory as `make install` does.
 func (d *Device) Install(programs string) error {
 	programs, err := filepath.Abs(programs)
 	if err != nil {
@@ -255,7 +255,11 @@ func (d *Device) Install(programs string) error {
 		set -eu
 		tmp=$(mktemp -d)
 		cp -r "$1"/. "$tmp"
-		make -s -C "$2" install FROM="$tmp"
+		there=
+		for p in app docker-compose k8s mender-app app-gen; do
+			[ ! -e "$tmp/$p" ] || there="$there $p"
+		done
+		make -s -C "$2" install FROM="$tmp" PROGRAMS="$there"
 		rm -rf "$tmp"`, "install", programs, Repository())
 	if err == nil && r.Code != 0 {
 		err = errors.New(r.Output())

@@ -21,7 +21,7 @@ func TestInstallAndUninstall(t *testing.T) {
 	root := t.TempDir()
 	target := func(goal string) {
 		t.Helper()
-		out, err := exec.Command("make", "-s", "-C", bed.Repository(), goal, "DESTDIR="+root, "FROM="+programs).CombinedOutput()
+		out, err := exec.Command("make", "-s", "-C", bed.Repository(), goal, "DESTDIR="+root, "FROM="+programs, "PROGRAMS=app docker-compose k8s mender-app app-gen").CombinedOutput()
 		require.NoError(t, err, "%s", out)
 	}
 	places := []string{
