@@ -129,6 +129,14 @@ golden: ## write the golden deltas anew, until the format is frozen
 .PHONY: test-delta
 test-delta: ## the delta's long tests, and the pairs of the corpus that are there
 	$(GO) test -timeout 20m ./delta/... $(CORPUS)
+	$(MAKE) --no-print-directory test-mutants COUNT=4000
+
+# As a 32-bit program, so that a size in an int shows.
+.PHONY: test-mutants
+test-mutants: export MENDER_APP_MUTANTS = $(or $(COUNT),20000)
+test-mutants: export MENDER_APP_SEED = $(or $(SEED),1)
+test-mutants: ## decode 20000 damaged deltas and as many VCDIFF files in 32 bits (COUNT=, SEED=)
+	GOARCH=386 $(GO) test -count=1 -v -timeout 60m -run TestMutants ./delta
 
 .PHONY: test-faults
 test-faults: setup ## power cuts, disks that fill and fail, the newest engine beside this machine's
