@@ -48,9 +48,6 @@ type State struct {
 	NoNewPrivs bool `json:"no_new_privs"`
 }
 
-// Full reports whether everything that a new enough kernel offers holds.
-func (s State) Full() bool { return s.Landlock > 0 && s.Seccomp && s.NoNewPrivs }
-
 // Kernel is what the running kernel offers.
 func Kernel() State {
 	s := State{Landlock: landlockVersion(), Seccomp: seccomp.Supported()}
