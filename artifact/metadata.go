@@ -20,6 +20,7 @@ const (
 	FeatureDelta    = "delta/1"    // images as image.delta, in the format of package delta
 	FeatureVariants = "variants/1" // images with several variants, one of which a device takes
 	FeaturePolicy   = "policy/1"   // a policy, which the device decides by
+	FeatureSecrets  = "secrets/1"  // files of the manifests are encrypted to keys of devices
 )
 
 // Metadata is the metadata of an App Artifact. The shell reference has the fields
@@ -37,6 +38,9 @@ type Metadata struct {
 	Components         []Component `json:"components,omitempty"`
 	Sizes              *Sizes      `json:"sizes,omitempty"`    // nil: not announced (the reference)
 	Requires           []string    `json:"requires,omitempty"` // features the reader must have
+	// Recipients are the keys that secrets among the manifests are encrypted to, as
+	// age writes them (age1…); none: that is not known, or there are no such secrets.
+	Recipients []string `json:"recipients,omitempty"`
 	// Policy is a JSON object that modules/policy reads; nil: none.
 	Policy json.RawMessage `json:"policy,omitempty"`
 	// Statement is a JSON object that package statement reads: a signed statement

@@ -212,6 +212,16 @@ func TestMetadataHostile(t *testing.T) {
 		{"huge config", func(m *Metadata) { m.Components[0].ConfigSize = image.MaxConfig + 1 }, "config"},
 		{"base", func(m *Metadata) { m.Components[0].Bases[0].URL = "" }, "base"},
 		{"base digest", func(m *Metadata) { m.Components[0].Bases[0].Digest = "" }, "base"},
+		{"recipients not required", func(m *Metadata) { m.Recipients = []string{"age1x"} }, FeatureSecrets},
+		{"a recipient of another kind", func(m *Metadata) {
+			m.Recipients, m.Requires = []string{"ssh-ed25519 AAAA"}, []string{FeatureDelta, FeatureSecrets}
+		}, "not an age recipient"},
+		{"a recipient with a control character", func(m *Metadata) {
+			m.Recipients, m.Requires = []string{"age1\n"}, []string{FeatureDelta, FeatureSecrets}
+		}, "not an age recipient"},
+		{"too many recipients", func(m *Metadata) {
+			m.Recipients, m.Requires = make([]string, MaxRecipients+1), []string{FeatureDelta, FeatureSecrets}
+		}, "257 of them"},
 		{"delta not required", func(m *Metadata) { m.Requires = nil }, "requires"},
 		{"the same component twice", func(m *Metadata) { m.Components = append(m.Components, m.Components[0]) }, "twice under this name"},
 		{"another image of the same digest", func(m *Metadata) {

@@ -30,11 +30,12 @@ const (
 	maxRequires   = 64
 	maxEnv        = 64
 	maxPolicy     = 64 << 10 // bytes
+	MaxRecipients = 256
 )
 
 // Features are the features that this reader has. It refuses an artifact that
 // requires others.
-var Features = []string{FeatureDelta, FeatureVariants, FeaturePolicy}
+var Features = []string{FeatureDelta, FeatureVariants, FeaturePolicy, FeatureSecrets}
 
 // ParseMetadata reads and validates metadata. warnings are lines for the log: they
 // name the variables that were dropped because no artifact may set them. The error
@@ -181,6 +182,9 @@ func (m *Metadata) Validate() error {
 	if m.Statement != nil && (len(m.Statement) > MaxStatement || m.Statement[0] != '{') {
 		return bad("statement", "not a JSON object of at most %d bytes", MaxStatement)
 	}
+	if err := m.checkRecipients(); err != nil {
+		return bad("recipients", "%s", err)
+	}
 	if len(m.Components) > maxComponents {
 		return bad("components", "%d of them", len(m.Components))
 	}
@@ -211,6 +215,24 @@ func (m *Metadata) Validate() error {
 	}
 	return nil
 }
+
+func (m *Metadata) checkRecipients() error {
+	if len(m.Recipients) > MaxRecipients {
+		return fmt.Errorf("%d of them", len(m.Recipients))
+	}
+	for _, r := range m.Recipients {
+		if rest, ok := strings.CutPrefix(r, "age1"); !ok || len(r) > maxRecipient || strings.Trim(rest, "0123456789abcdefghijklmnopqrstuvwxyz") != "" {
+			return fmt.Errorf("%q is not an age recipient", clip(r))
+		}
+	}
+	if len(m.Recipients) > 0 && !slices.Contains(m.Requires, FeatureSecrets) {
+		return fmt.Errorf("requires must name %q", FeatureSecrets)
+	}
+	return nil
+}
+
+// maxRecipient bounds a recipient, in bytes; those of X25519 have 62.
+const maxRecipient = 128
 
 // versionKnown accepts every version 1.x: what a reader must know beyond 1.0 is in
 // Requires.
