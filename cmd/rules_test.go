@@ -65,14 +65,14 @@ var rooms = []room{
 	{dir: "submodules/imagestore/storetest", own: []string{"artifact/digest", "submodules", "submodules/imagestore", "delta", "delta/decoder", "delta/encoder", "artifact/image"}, others: []string{"github.com/stretchr/testify"}},
 	{
 		dir: "submodules/compose",
-		own: []string{"submodules", "submodules/config", "submodules/imagestore/...", "artifact/image", "artifact/names", "store/durable"},
+		own: []string{"submodules", "submodules/config", "submodules/secrets", "submodules/imagestore/...", "artifact/image", "artifact/names", "store/durable"},
 		others: []string{
 			"github.com/compose-spec/compose-go", "github.com/docker/docker/api", "gopkg.in/yaml.v3",
 		},
 	},
 	{
 		dir:    "submodules/k8s",
-		own:    []string{"submodules", "submodules/config", "submodules/imagestore/...", "artifact/image", "store/durable"},
+		own:    []string{"submodules", "submodules/config", "submodules/secrets", "submodules/imagestore/...", "artifact/image", "store/durable"},
 		others: []string{"k8s.io", "sigs.k8s.io", "github.com/fluxcd/cli-utils/pkg/kstatus", "gopkg.in/yaml.v3"},
 	},
 	{dir: "modules"},
@@ -88,7 +88,7 @@ var rooms = []room{
 		others: []string{
 			"github.com/google/go-containerregistry", "github.com/compose-spec/compose-go", "github.com/klauspost/compress",
 			"gopkg.in/yaml.v3", "github.com/BurntSushi/toml", "github.com/mattn/go-shellwords",
-			"github.com/CycloneDX/cyclonedx-go",
+			"github.com/CycloneDX/cyclonedx-go", "filippo.io/age",
 		},
 	},
 }

@@ -290,6 +290,13 @@ func (a *App) Pointed() string {
 	return filepath.Base(filepath.Dir(target))
 }
 
+// HasSecrets tells whether the sub-module keeps encrypted secrets for the
+// application.
+func (a *App) HasSecrets() bool {
+	entries, err := os.ReadDir(filepath.Join(a.Dir(), secretsName))
+	return err == nil && len(entries) > 0
+}
+
 // Forget removes the application and all its releases. The history stays. Files
 // that a service has written into its mounts stay, too: they are data, which only
 // a sub-module's PURGE removes.

@@ -35,7 +35,8 @@ const (
 	releasesDir   = "releases"
 	releaseFile   = "release.json"
 	manifestsName = "manifests"
-	mountsName    = "mounts" // the sub-module's
+	mountsName    = "mounts"  // the sub-module's
+	secretsName   = "secrets" // the sub-module's
 	savedDir      = "components"
 	corruptInfix  = ".corrupt-"
 )

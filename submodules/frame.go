@@ -42,6 +42,9 @@ type Orchestrator interface {
 	Storage(ctx context.Context, r Request) ([]string, error)
 	// Engine returns what runs the containers.
 	Engine(ctx context.Context, r Request) (Engine, error)
+	// Restore makes again what a restart of the machine removed: decrypted secrets.
+	// It asks no engine.
+	Restore(ctx context.Context, r Request) error
 	// Features returns what PROTOCOL announces.
 	Features() []string
 }
@@ -163,6 +166,7 @@ func verbs() []verbSpec {
 		{VerbRepair, "app dir [source]", "make damaged components whole; print the applications to be rolled out again", printLines(Orchestrator.Repair)},
 		{VerbStorage, "app", "print the directories of this machine that components are kept in", printLines(Orchestrator.Storage)},
 		{VerbEngine, "", "print the name and the version of what runs the containers, as JSON", engine},
+		{VerbRestore, "app dir", "decrypt the application's secrets again after a restart of the machine; asks no engine", do(Orchestrator.Restore)},
 	}
 }
 
@@ -330,6 +334,7 @@ func (f frame) request(spec *verbSpec, args []string) (Request, error) {
 	r.Platform = f.getenv(EnvPlatform)
 	r.TempDir = f.getenv(EnvTempDir)
 	r.PurgeData = f.getenv(EnvPurgeData) == "1"
+	r.Recipients = strings.Fields(f.getenv(EnvRecipients))
 	for _, n := range names.AlwaysEnv {
 		if v := f.getenv(n); v != "" {
 			if r.Env == nil {

@@ -86,6 +86,8 @@ func (f fake) Repair(_ context.Context, r Request) ([]string, error) {
 
 func (f fake) Storage(context.Context, Request) ([]string, error) { return []string{dir()}, nil }
 
+func (f fake) Restore(_ context.Context, r Request) error { return f.record(VerbRestore, r) }
+
 func (f fake) Engine(context.Context, Request) (Engine, error) {
 	return Engine{"docker", "28.5.2"}, nil
 }

@@ -268,6 +268,12 @@ func (m *Module) Engine(ctx context.Context, r Request) (Engine, error) {
 	return e, nil
 }
 
+// Restore decrypts the application's secrets again after a restart of the machine
+// (feature secrets).
+func (m *Module) Restore(ctx context.Context, r Request) error {
+	return m.run(ctx, r, nil, VerbRestore, r.App, r.Dir)
+}
+
 // lines makes a call that prints a list.
 func (m *Module) lines(ctx context.Context, r Request, verb string, args ...string) (list []string, err error) {
 	var out bytes.Buffer

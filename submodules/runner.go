@@ -254,6 +254,9 @@ func (m *Module) environ(ctx context.Context, r Request) (env []string, cleanup 
 	if r.PurgeData {
 		set[EnvPurgeData] = "1"
 	}
+	if len(r.Recipients) > 0 {
+		set[EnvRecipients] = strings.Join(r.Recipients, " ")
+	}
 	if d, ok := ctx.Deadline(); ok {
 		set[EnvDeadline] = strconv.Itoa(max(int(time.Until(d).Seconds()), 1))
 	}

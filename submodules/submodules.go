@@ -48,6 +48,7 @@ const (
 	VerbRepair         = "REPAIR"
 	VerbStorage        = "STORAGE"
 	VerbEngine         = "ENGINE"
+	VerbRestore        = "RESTORE"
 )
 
 // The features a sub-module may announce in its Info.
@@ -64,6 +65,7 @@ const (
 	FeatureStorage    = "storage"    // STORAGE is there
 	FeatureAnnounced  = "announced"  // LOAD refuses content that is not what the metadata announces
 	FeatureEngine     = "engine"     // ENGINE is there
+	FeatureSecrets    = "secrets"    // encrypted secrets are decrypted; RESTORE is there
 )
 
 // The words of OPTIONS.
@@ -72,6 +74,7 @@ const (
 	OptionDelta     = "delta"      // the content is a mender-app delta
 	OptionDistrust  = "distrust"   // LOAD verifies what is present already, and loads it again where it is not whole
 	OptionFinish    = "finish"     // REPAIR only ends what it has begun
+	OptionSecrets   = "secrets"    // REQS makes sure that encrypted secrets can be decrypted
 	OptionStage     = "stage"      // LOAD keeps the component under the application's own reference only
 )
 
@@ -85,6 +88,7 @@ const (
 	EnvDeadline   = "MENDER_APP_DEADLINE"
 	EnvPurgeData  = "MENDER_APP_PURGE_DATA"
 	EnvConfigDir  = "MENDER_APP_CONFIG_DIR"
+	EnvRecipients = "MENDER_APP_RECIPIENTS"
 )
 
 // DefaultConfigDir is where sub-modules read their settings
@@ -186,6 +190,7 @@ type Request struct {
 	Platform   string            // platform of the metadata, such as linux/arm/v7
 	TempDir    string            // private temporary directory of this call
 	PurgeData  bool              // PURGE: the application's data goes as well
+	Recipients []string          // REQS with OptionSecrets: the age recipients of the secrets, if known
 	Env        map[string]string // from the metadata; names outside the allow-list are an error
 
 	Stdin  io.Reader `json:"-"` // LOAD with Path "-"

@@ -25,11 +25,12 @@ var codeText = []struct {
 
 var envText = []struct{ name, text string }{
 	{EnvTempDir, "directory for temporary files (default: a new one)"},
-	{EnvOptions, "words: deep_delta, delta, stage, distrust, finish"},
+	{EnvOptions, "words: deep_delta, delta, stage, distrust, finish, secrets"},
 	{EnvPlatform, "platform the content must be for, such as linux/arm/v7"},
 	{EnvComponents, "JSON file with the release's components and their digests"},
 	{EnvDeadline, "seconds the call may take"},
 	{EnvPurgeData, "1: PURGE removes the application's data as well"},
+	{EnvRecipients, "age recipients of the secrets, for REQS with the option secrets"},
 	{EnvConfigDir, "directory of the configuration (default " + DefaultConfigDir + ")"},
 }
 

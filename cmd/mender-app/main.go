@@ -89,7 +89,7 @@ module as the client does.
 		p.installCommand(), p.commitCommand(), p.rollbackCommand(), p.resumeCommand(),
 		p.listCommand(), p.showCommand(), p.releasesCommand(), p.historyCommand(), p.verifyCommand(),
 		p.healthCommand(), p.stopCommand(), p.startCommand(), p.purgeCommand(),
-		p.doctorCommand(), p.probeCommand(), p.versionCommand(),
+		p.secretsCommand(), p.doctorCommand(), p.probeCommand(), p.versionCommand(),
 	)
 	return root
 }

@@ -65,6 +65,7 @@ type Orchestrator interface {
 	Repair(ctx context.Context, r submodules.Request) ([]string, error)
 	Storage(ctx context.Context, r submodules.Request) ([]string, error)
 	Engine(ctx context.Context, r submodules.Request) (submodules.Engine, error)
+	Restore(ctx context.Context, r submodules.Request) error
 }
 
 // Defaults of an Engine's fields.

@@ -50,7 +50,7 @@ func (e *Engine) preflight(ctx context.Context, h *header) (*header, *target, er
 				"name", name, "orchestrator", t.r.Orchestrator)
 		}
 	}
-	if err := t.checkRequirements(ctx); err != nil {
+	if err := t.checkRequirements(ctx, h.meta); err != nil {
 		return nil, nil, err
 	}
 	if err := t.checkPolicy(ctx, h); err != nil {
@@ -135,10 +135,18 @@ func checkNotOlder(m *artifact.Metadata, installed *store.Release) error {
 	return nil
 }
 
-// checkRequirements makes sure that the commands the sub-module needs are there.
-func (t *target) checkRequirements(ctx context.Context) error {
+// checkRequirements makes sure that the commands the sub-module needs are there,
+// and a key for encrypted secrets.
+func (t *target) checkRequirements(ctx context.Context, m *artifact.Metadata) error {
 	var reqs []submodules.Requirement
-	if err := t.call(ctx, submodules.VerbReqs, t.request(), into(&reqs, t.o.Reqs)); err != nil {
+	req := t.request()
+	if slices.Contains(m.Requires, artifact.FeatureSecrets) {
+		if !t.info.Has(submodules.FeatureSecrets) {
+			return unfit("the manifests have encrypted secrets, and sub-module %s cannot decrypt them: update it", t.r.Orchestrator)
+		}
+		req.Options, req.Recipients = []string{submodules.OptionSecrets}, m.Recipients
+	}
+	if err := t.call(ctx, submodules.VerbReqs, req, into(&reqs, t.o.Reqs)); err != nil {
 		return unfit("%w", err)
 	}
 	for _, r := range reqs {

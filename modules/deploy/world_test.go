@@ -39,7 +39,8 @@ type world struct {
 	// trusting: LOAD does not know the option distrust.
 	trusting bool
 	storage  []string
-	engine   string // its version
+	engine   string   // its version
+	reqs     []string // options and recipients of the last REQS
 	// plain: the sub-module has no features; texts is the content of a digest.
 	plain bool
 	texts map[digest.Digest]string
@@ -302,7 +303,10 @@ func (w *world) Healthy(_ context.Context, r submodules.Request) (bool, error) {
 	return ok && !run.mixed && !run.stopped && !w.sick[run.compose], nil
 }
 
-func (w *world) Reqs(context.Context, submodules.Request) ([]submodules.Requirement, error) {
+func (w *world) Restore(_ context.Context, r submodules.Request) error { return w.enter("RESTORE", r) }
+
+func (w *world) Reqs(_ context.Context, r submodules.Request) ([]submodules.Requirement, error) {
+	w.reqs = append(r.Options, r.Recipients...)
 	return []submodules.Requirement{{Command: "sh"}, {Command: "no-such-command-at-all", Warning: true}}, nil
 }
 

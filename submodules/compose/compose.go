@@ -71,7 +71,7 @@ func (Orchestrator) Features() []string {
 	return []string{
 		submodules.FeatureStream, submodules.FeatureStage, submodules.FeatureComponents,
 		submodules.FeatureDelta, submodules.FeatureShared, submodules.FeatureVcdiff, submodules.FeatureVerify, submodules.FeatureSync,
-		submodules.FeatureRepair, submodules.FeatureStorage, submodules.FeatureAnnounced, submodules.FeatureEngine,
+		submodules.FeatureRepair, submodules.FeatureStorage, submodules.FeatureAnnounced, submodules.FeatureEngine, submodules.FeatureSecrets,
 	}
 }
 
@@ -82,8 +82,10 @@ func (Orchestrator) Reqs(ctx context.Context, r submodules.Request) ([]submodule
 	command := "docker"
 	err := with(ctx, r, func(s *session) error {
 		command = s.set.docker[0]
-		_, err := s.findCompose(ctx)
-		return err
+		if _, err := s.findCompose(ctx); err != nil || !r.HasOption(submodules.OptionSecrets) {
+			return err
+		}
+		return submodules.Mark(s.set.secrets.Check(ctx, r.Recipients), submodules.ErrRequirement)
 	})
 	return []submodules.Requirement{{Command: command}}, err
 }
@@ -128,6 +130,15 @@ func (Orchestrator) Healthy(ctx context.Context, r submodules.Request) (ok bool,
 		return err
 	})
 	return ok, err
+}
+
+// Restore implements submodules.Orchestrator.
+func (Orchestrator) Restore(ctx context.Context, r submodules.Request) error {
+	set, err := readSettings(os.Getenv, r.Logf)
+	if err != nil {
+		return err
+	}
+	return restoreSecrets(ctx, set, r)
 }
 
 // Purge implements submodules.Orchestrator.

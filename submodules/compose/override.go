@@ -75,6 +75,12 @@ func (p *project) override(app, tempDir string) (string, error) {
 			return "", fmt.Errorf("secrets: %w", err)
 		}
 	}
+	for name, secret := range p.sealed {
+		if o.Secrets == nil {
+			o.Secrets = map[string]fileObject{}
+		}
+		o.Secrets[name] = fileObject{File: strings.ReplaceAll(secret.path, "$", "$$")}
+	}
 	if len(o.Services)+len(o.Configs)+len(o.Secrets) == 0 {
 		return "", nil
 	}
@@ -110,6 +116,12 @@ func (p *project) mounted(svc service, binds bool) (string, error) {
 	}
 	h := sha256.New()
 	any := false
+	for _, c := range svc.Secrets {
+		if secret, ok := p.sealed[c.Source]; ok {
+			any = true
+			fmt.Fprintf(h, "secret %q %s\n", c.Source, secret.name)
+		}
+	}
 	for _, path := range paths {
 		rel, err := filepath.Rel(p.dir, path)
 		if path == "" || err != nil || !filepath.IsLocal(rel) {

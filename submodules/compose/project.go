@@ -25,6 +25,8 @@ type project struct {
 	// images are the references to be used instead of those of the files, by
 	// service.
 	images map[string]string
+	// sealed are the secrets that the manifests hold encrypted, by their names.
+	sealed map[string]sealedSecret
 	// marked are the services with labels of ours in their files or images.
 	marked map[string]bool
 }
@@ -56,7 +58,7 @@ type service struct {
 	Labels      map[string]string     `json:"labels"`
 	Volumes     []mount               `json:"volumes"`
 	Configs     []source              `json:"configs"`
-	Secrets     []source              `json:"secrets"`
+	Secrets     []secretUse           `json:"secrets"`
 	Ports       []json.RawMessage     `json:"ports"`
 	Healthcheck *healthcheck          `json:"healthcheck"`
 	DependsOn   map[string]dependency `json:"depends_on"`

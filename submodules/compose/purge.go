@@ -85,7 +85,13 @@ func (s *session) purge(ctx context.Context) error {
 		}
 		s.req.Logf("volume %s is removed", v)
 	}
+	if err := s.secretsDir("").Remove(); err != nil {
+		return err
+	}
 	for dir := range dirs {
+		if err := s.secretsDir(dir).Remove(); err != nil {
+			return err
+		}
 		if err := s.purgeMounts(filepath.Join(filepath.Dir(dir), mountsDir)); err != nil {
 			return err
 		}

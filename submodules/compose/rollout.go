@@ -56,6 +56,9 @@ func (s *session) prepare(ctx context.Context) (*plan, error) {
 			return nil, err
 		}
 	}
+	if err := s.decrypt(ctx, pl.project); err != nil {
+		return nil, err
+	}
 	if err := pl.foreign(all); err != nil {
 		return nil, err
 	}
@@ -214,6 +217,9 @@ func (s *session) rollout(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := s.putSecrets(pl.project); err != nil {
+		return err
+	}
 	before := s.restarts(ctx, pl)
 	if err := s.repin(ctx, pl); err != nil {
 		return err
@@ -236,6 +242,9 @@ func (s *session) rollout(ctx context.Context) error {
 	s.tidy(ctx, pl)
 	if err := s.sweep(ctx, pl.project); err != nil {
 		s.req.Logf("warning: old copies of mounted files stay: %v", err)
+	}
+	if err := s.sweepSecrets(ctx, pl.project); err != nil {
+		s.req.Logf("warning: old secrets stay decrypted: %v", err)
 	}
 	s.req.Logf("project %s is up and healthy", pl.name)
 	return nil
@@ -312,7 +321,7 @@ func (s *session) stop(ctx context.Context) error {
 		}
 	}
 	if running == 0 {
-		return nil
+		return s.secretsDir(dir).Remove()
 	}
 	if len(projects) == 1 {
 		if c, err := s.findCompose(ctx); err == nil {
@@ -332,13 +341,16 @@ func (s *session) stop(ctx context.Context) error {
 			return fmt.Errorf("stop container %s: %w", name(c), err)
 		}
 	}
-	return nil
+	return s.secretsDir(dir).Remove()
 }
 
 // start starts the application again, and returns when it is healthy.
 func (s *session) start(ctx context.Context) error {
 	pl, err := s.prepare(ctx)
 	if err != nil {
+		return err
+	}
+	if err := s.putSecrets(pl.project); err != nil {
 		return err
 	}
 	before := s.restarts(ctx, pl)

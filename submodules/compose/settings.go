@@ -7,6 +7,7 @@ import (
 
 	"github.com/mender-app/mender-app/submodules"
 	"github.com/mender-app/mender-app/submodules/config"
+	"github.com/mender-app/mender-app/submodules/secrets"
 )
 
 // The defaults of the settings.
@@ -29,8 +30,9 @@ type settings struct {
 	window   time.Duration // HEALTH_WINDOW: it must stay so for this long
 	restarts int64         // HEALTH_RESTARTS: of a container that are forgiven
 	logLines int64         // LOG_LINES: of a failing container that are shown
-	sandbox  bool          // SANDBOX: LOAD gives up the rights that it does not need
-	xdelta3  string        // XDELTA3_COMMAND: may read what our decoder of the shell reference's deltas cannot; "": nothing may
+	secrets  secrets.Settings
+	sandbox  bool   // SANDBOX: LOAD gives up the rights that it does not need
+	xdelta3  string // XDELTA3_COMMAND: may read what our decoder of the shell reference's deltas cannot; "": nothing may
 }
 
 func readSettings(getenv func(string) string, warn func(string, ...any)) (settings, error) {
@@ -65,6 +67,9 @@ func readSettings(getenv func(string) string, warn func(string, ...any)) (settin
 		return s, fmt.Errorf("configuration: %w", err)
 	}
 	if s.sandbox, err = f.Bool(true, "SANDBOX"); err != nil {
+		return s, fmt.Errorf("configuration: %w", err)
+	}
+	if s.secrets, err = secrets.ReadSettings(f); err != nil {
 		return s, fmt.Errorf("configuration: %w", err)
 	}
 	s.xdelta3 = f.String("", "XDELTA3_COMMAND", "xdelta3")

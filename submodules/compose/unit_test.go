@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mender-app/mender-app/submodules"
+	"github.com/mender-app/mender-app/submodules/secrets"
 )
 
 func TestJudge(t *testing.T) {
@@ -181,7 +182,8 @@ func TestSettings(t *testing.T) {
 	warn := func(_ string, args ...any) { warned = append(warned, args[0].(string)) }
 	s, err := readSettings(env, warn)
 	require.NoError(t, err)
-	require.Equal(t, settings{docker: []string{"docker"}, deadline: defaultDeadline, window: defaultWindow, logLines: defaultLogLines, sandbox: true}, s)
+	require.Equal(t, settings{docker: []string{"docker"}, deadline: defaultDeadline, window: defaultWindow, logLines: defaultLogLines, sandbox: true,
+		secrets: secrets.Settings{Identity: secrets.DefaultIdentity, Dir: secrets.DefaultTmpfs}}, s)
 	file := filepath.Join(dir, "mender-app-docker-compose.conf")
 	require.NoError(t, os.WriteFile(file, []byte("DOCKER_COMMAND=\"/opt/docker -H unix:///x\"\nDOCKER_COMPOSE_COMMAND='docker compose'\nSANDBOX=no\nOTHER=1\n"), 0o600))
 	s, err = readSettings(env, warn)

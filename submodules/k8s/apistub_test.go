@@ -26,6 +26,7 @@ type apiStub struct {
 	mu       sync.Mutex
 	objects  map[string]map[string]any
 	managers map[string]string // path → who applied it last
+	refuse   string            // the answer to each Secret that is applied, if it is set
 }
 
 func newAPIStub(t *testing.T) *apiStub {
@@ -104,6 +105,11 @@ func (a *apiStub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusNotFound)
 		reply(map[string]any{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "NotFound", "code": 404})
 	case http.MethodPatch:
+		if a.refuse != "" && parts[len(parts)-2] == "secrets" {
+			w.WriteHeader(http.StatusUnprocessableEntity)
+			_, _ = w.Write([]byte(a.refuse))
+			return
+		}
 		var o map[string]any
 		if err := json.NewDecoder(r.Body).Decode(&o); err != nil {
 			w.WriteHeader(http.StatusBadRequest)

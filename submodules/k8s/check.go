@@ -149,6 +149,16 @@ var (
 	typedMismatch = regexp.MustCompile(`: \.?(\S+): (expected [^,:]+)`)
 )
 
+// refused says that the API server refuses an object from an encrypted manifest.
+// The server's words may have parts of the secret in them.
+func (p *planned) refused(s metav1.Status) error {
+	what := string(s.Reason)
+	if s.Details != nil && len(s.Details.Causes) > 0 && s.Reason == metav1.StatusReasonInvalid {
+		what += ", " + s.Details.Causes[0].Field
+	}
+	return p.Errorf("the API server refuses it (%s); its words are not shown, because they may have parts of the secret in them", what)
+}
+
 // explain turns what the API server says into one line with file and line.
 func (s *session) explain(dir string, p *planned, err error) error {
 	at := func(field string, format string, args ...any) error {
@@ -160,6 +170,9 @@ func (s *session) explain(dir string, p *planned, err error) error {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {
 		return p.Errorf("%w", err)
+	}
+	if p.Sealed {
+		return p.refused(status.Status())
 	}
 	msg := status.Status().Message
 	for _, re := range []*regexp.Regexp{unknownField, undeclared} {

@@ -57,7 +57,7 @@ func (m *Module) Features() []string {
 	return []string{
 		submodules.FeatureStream, submodules.FeatureStage, submodules.FeatureComponents,
 		submodules.FeatureDelta, submodules.FeatureShared, submodules.FeatureVcdiff, submodules.FeatureVerify, submodules.FeatureSync,
-		submodules.FeatureRepair, submodules.FeatureStorage, submodules.FeatureAnnounced, submodules.FeatureEngine,
+		submodules.FeatureRepair, submodules.FeatureStorage, submodules.FeatureAnnounced, submodules.FeatureEngine, submodules.FeatureSecrets,
 	}
 }
 
@@ -211,11 +211,19 @@ func (m *Module) Reqs(ctx context.Context, r submodules.Request) ([]submodules.R
 	if err != nil {
 		return nil, submodules.Mark(err, submodules.ErrRequirement)
 	}
+	if r.HasOption(submodules.OptionSecrets) {
+		if err := s.set.Secrets.Check(ctx, r.Recipients); err != nil {
+			return nil, submodules.Mark(err, submodules.ErrRequirement)
+		}
+	}
 	if _, err := s.images(ctx); err != nil || s.set.Registry == nil {
 		return nil, err
 	}
 	return nil, s.set.Registry.Ping(ctx)
 }
+
+// Restore implements submodules.Orchestrator: the cluster keeps its Secrets.
+func (m *Module) Restore(context.Context, submodules.Request) error { return nil }
 
 // Storage implements submodules.Orchestrator.
 func (m *Module) Storage(ctx context.Context, _ submodules.Request) ([]string, error) {

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
+	"io"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -17,6 +18,7 @@ import (
 	"github.com/mender-app/mender-app/submodules/k8s/cluster"
 	"github.com/mender-app/mender-app/submodules/k8s/manifest"
 	"github.com/mender-app/mender-app/submodules/k8s/marks"
+	"github.com/mender-app/mender-app/submodules/secrets"
 )
 
 // planned is one object of a release on its way into the cluster.
@@ -111,7 +113,15 @@ func (r *release) redefines(p *planned) bool {
 // Nothing in the cluster is changed. strict is false on the way back to a
 // release that was accepted once: the policy may have changed since.
 func (s *session) readRelease(ctx context.Context, app, dir string, strict bool) (*release, error) {
-	objects, err := manifest.Read(dir)
+	var keys *secrets.Keys
+	objects, err := manifest.Read(dir, func(sealed io.Reader) (text []byte, err error) {
+		if keys == nil {
+			if keys, err = s.set.Secrets.Keys(ctx); err != nil {
+				return nil, err
+			}
+		}
+		return keys.Decrypt(sealed, secrets.MaxFile)
+	})
 	if err != nil {
 		return nil, submodules.Mark(err, submodules.ErrContent)
 	}

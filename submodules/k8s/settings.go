@@ -11,6 +11,7 @@ import (
 	"github.com/mender-app/mender-app/submodules"
 	"github.com/mender-app/mender-app/submodules/config"
 	"github.com/mender-app/mender-app/submodules/imagestore/containerd"
+	"github.com/mender-app/mender-app/submodules/secrets"
 )
 
 // Settings are what the device's operator decides, and what the artifact's
@@ -31,6 +32,7 @@ type Settings struct {
 	Sandbox      bool   // LOAD gives up the rights that it does not need
 	Namespaces   string // beside Namespace that manifests and metadata may name: words, or *
 	Pull         string // images the node may pull: "no", "yes", or registries and repositories
+	Secrets      secrets.Settings
 	TempDir      string
 	Deadline     time.Duration // how long a release may take to become healthy
 	Connect      time.Duration // how long an API server that does not answer is waited for
@@ -98,6 +100,9 @@ func ReadSettings(getenv func(string) string) (Settings, error) {
 		}
 	}
 	if s.Sandbox, err = f.Bool(true, "SANDBOX"); err != nil {
+		return s, err
+	}
+	if s.Secrets, err = secrets.ReadSettings(f); err != nil {
 		return s, err
 	}
 	if s.Restarts, err = f.Int(2, "K8S_RESTART_LIMIT"); err != nil {

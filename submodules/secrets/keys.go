@@ -136,6 +136,17 @@ func (o *output) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
+// Check returns an error unless this device can decrypt what is encrypted to
+// recipients: it has keys, and one of them is among the recipients. No recipients
+// say nothing about who they are.
+func (s Settings) Check(ctx context.Context, recipients []string) error {
+	k, err := s.Keys(ctx)
+	if err != nil {
+		return err
+	}
+	return k.Check(recipients)
+}
+
 // Check returns an error unless one of the device's keys is among recipients, to
 // which something is encrypted. No recipients say nothing.
 func (k *Keys) Check(recipients []string) error {

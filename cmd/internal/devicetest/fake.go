@@ -102,7 +102,7 @@ func (f fake) Features() []string {
 	}
 	return []string{
 		submodules.FeatureStream, submodules.FeatureStage, submodules.FeatureComponents,
-		submodules.FeatureVerify, submodules.FeatureSync, submodules.FeatureRepair, submodules.FeatureEngine,
+		submodules.FeatureVerify, submodules.FeatureSync, submodules.FeatureRepair, submodules.FeatureEngine, submodules.FeatureSecrets,
 	}
 }
 
@@ -268,6 +268,11 @@ func (f fake) Repair(_ context.Context, r submodules.Request) (apps []string, er
 		apps = []string{r.App}
 	}
 	return apps, nil
+}
+
+// Restore notes that it was called.
+func (f fake) Restore(_ context.Context, r submodules.Request) error {
+	return os.WriteFile(filepath.Join(f.dir, "restored-"+r.App), nil, 0o644)
 }
 
 func (f fake) Storage(context.Context, submodules.Request) ([]string, error) {

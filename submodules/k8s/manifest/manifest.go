@@ -8,6 +8,7 @@
 package manifest
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -37,6 +38,8 @@ type Object struct {
 	// JSON is the object, without what only a server sets: its status, and the
 	// metadata that came along from an export.
 	JSON []byte
+
+	Sealed bool // it was in an encrypted file: nothing of it may be shown
 
 	File string // relative to the directory
 	Line int    // where its document begins
@@ -88,13 +91,16 @@ func (e *Error) Unwrap() error { return e.Err }
 // Read returns the objects of the manifests below dir, in the order in which
 // they are to be applied (see Rank). Every error about their content is an
 // *Error. That there is no manifest at all is an error too.
-func Read(dir string) ([]Object, error) {
+//
+// A manifest whose name has .age after it is encrypted: decrypt reads it, and it
+// may have Secrets alone.
+func Read(dir string, decrypt func(sealed io.Reader) ([]byte, error)) ([]Object, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return nil, err
 	}
 	defer root.Close()
-	r := reader{root: root, seen: map[string]string{}}
+	r := reader{root: root, decrypt: decrypt, seen: map[string]string{}}
 	if err := fs.WalkDir(root.FS(), ".", r.visit); err != nil {
 		return nil, err
 	}
@@ -107,6 +113,8 @@ func Read(dir string) ([]Object, error) {
 
 type reader struct {
 	root    *os.Root
+	decrypt func(io.Reader) ([]byte, error)
+	sealed  bool // the file that is read is encrypted
 	objects []Object
 	files   int
 	docs    int
@@ -135,7 +143,8 @@ func (r *reader) visit(name string, e fs.DirEntry, err error) error {
 		}
 		return nil
 	}
-	if !isManifest(name) {
+	plain, sealed := strings.CutSuffix(name, sealedSuffix)
+	if !isManifest(plain) {
 		return nil
 	}
 	switch base := strings.ToLower(path.Base(name)); {
@@ -152,7 +161,54 @@ func (r *reader) visit(name string, e fs.DirEntry, err error) error {
 	if fi, err := f.Stat(); err == nil && fi.Size() > MaxFile { // before any of it is read
 		return &Error{File: name, Err: errTooLarge}
 	}
+	if sealed {
+		return r.sealedFile(name, plain, f)
+	}
 	return r.file(name, f)
+}
+
+// sealedSuffix is what the name of an encrypted manifest has after that of the
+// plain one.
+const sealedSuffix = ".age"
+
+// sealedFile reads an encrypted manifest. What parsers say of it stays out of
+// errors, because they quote it.
+func (r *reader) sealedFile(name, plain string, f io.Reader) error {
+	if r.decrypt == nil {
+		return &Error{File: name, Err: errors.New("is encrypted, and there is no key")}
+	}
+	text, err := r.decrypt(f)
+	if err != nil {
+		return &Error{File: name, Err: err}
+	}
+	before := len(r.objects)
+	var ours error
+	r.sealed = true
+	err = documents(plain, bytes.NewReader(text), func(d document) error {
+		data, err := d.json()
+		if err != nil || data == nil {
+			return err
+		}
+		ours = r.object(d, data, nil)
+		return ours
+	})
+	r.sealed = false
+	var e *Error
+	if err != nil && ours == nil {
+		hidden := &Error{File: name, Err: errors.New("the decrypted file is not a manifest; what is wrong with it is not shown, because it has secrets: decrypt it and check it, and encrypt it again")}
+		if errors.As(err, &e) {
+			hidden.Line = e.Line
+		}
+		return hidden
+	}
+	if errors.As(err, &e) {
+		e.File = name
+	}
+	for i := range r.objects[before:] {
+		o := &r.objects[before+i]
+		o.File, o.Sealed = name, true
+	}
+	return err
 }
 
 func (r *reader) file(name string, f io.Reader) error {
@@ -203,6 +259,9 @@ func (r *reader) object(d document, data []byte, item []int) error {
 			}
 		}
 		return nil
+	}
+	if r.sealed && (h.Kind != "Secret" || h.APIVersion != "v1") {
+		return fail("%s: an encrypted manifest may have Secrets alone", h.Kind)
 	}
 	if strings.HasPrefix(h.APIVersion, "kustomize.config.k8s.io/") {
 		return fail("kustomize is not run on the device: ship what `kubectl kustomize` writes")

@@ -47,7 +47,7 @@ items:
 		"dashes.yaml":   "--- {apiVersion: v1, kind: Service, metadata: {name: svc}}\n",
 		"unfinish.yaml": "apiVersion: v1\nkind: Pod\nmetadata:\n  name: p\nspec: {text: \"---\"}",
 	})
-	objects, err := Read(dir)
+	objects, err := Read(dir, nil)
 	require.NoError(t, err)
 	var got []string
 	for i := range objects {
@@ -106,7 +106,7 @@ func TestReadErrors(t *testing.T) {
 		"deep yaml":      {"a.yaml", "a: " + strings.Repeat("[", 200_000), "a.yaml:"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := Read(write(t, map[string]string{c.file: c.text}))
+			_, err := Read(write(t, map[string]string{c.file: c.text}), nil)
 			require.ErrorContains(t, err, c.want)
 		})
 	}
@@ -116,17 +116,17 @@ func TestReadErrors(t *testing.T) {
 		for i := range MaxDocuments {
 			fmt.Fprintf(&b, "---\n%s", configMap(fmt.Sprint("c", i)))
 		}
-		objects, err := Read(write(t, map[string]string{"a.yaml": b.String()}))
+		objects, err := Read(write(t, map[string]string{"a.yaml": b.String()}), nil)
 		require.NoError(t, err)
 		require.Len(t, objects, MaxDocuments)
 		b.WriteString("---\n" + configMap("last"))
-		_, err = Read(write(t, map[string]string{"a.yaml": b.String()}))
+		_, err = Read(write(t, map[string]string{"a.yaml": b.String()}), nil)
 		require.ErrorContains(t, err, "a.yaml:40002: more than 10000 objects")
 	})
 	t.Run("links", func(t *testing.T) {
 		dir := write(t, map[string]string{"a.yaml": configMap("x")})
 		require.NoError(t, os.Symlink("/etc/passwd", filepath.Join(dir, "b.yaml")))
-		_, err := Read(dir)
+		_, err := Read(dir, nil)
 		require.ErrorContains(t, err, "b.yaml: not a regular file")
 	})
 }
@@ -149,7 +149,7 @@ items:
         - name: c
           imag: x
 `})
-	objects, err := Read(dir)
+	objects, err := Read(dir, nil)
 	require.NoError(t, err)
 	require.Equal(t, "Deployment", objects[1].Kind)
 	require.Equal(t, 19, Position(dir, &objects[1], "spec.template.spec.containers[0].imag"))
@@ -175,7 +175,7 @@ spec:
           - {image: "c:latest", imagePullPolicy: Never}
           - {image: "d@sha256:00"}
           volumes: [{image: {reference: "e:2", pullPolicy: Always}}]
-`, "b.yaml": configMap("x")}))
+`, "b.yaml": configMap("x")}), nil)
 	require.NoError(t, err)
 	uses, err := Images(&objects[1])
 	require.NoError(t, err)

@@ -13,6 +13,9 @@ import (
 // from. Where the field is not found it is the line of the last part that is,
 // in the end that of the object.
 func Position(dir string, o *Object, field string) int {
+	if o.Sealed {
+		return o.Line
+	}
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return o.Line

@@ -1,0 +1,209 @@
+package compose
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"github.com/mender-app/mender-app/submodules"
+	"github.com/mender-app/mender-app/submodules/secrets"
+)
+
+// Encrypted secrets. A Compose file names a secret's file, and the manifests have
+// that name with .age after it instead. Compose makes a bind mount of a secret's
+// file; so the decrypted one lies on a tmpfs, by a name that is the same over
+// releases as long as the content is, and the generated Compose file names it.
+
+// sealedSecret is a secret that the manifests hold encrypted.
+type sealedSecret struct {
+	secrets.File
+	name   string // of the decrypted file
+	path   string // where it is
+	sealed []byte // as it is in the manifests
+}
+
+// secretUse is how a service has a secret.
+type secretUse struct {
+	Source string          `json:"source"`
+	UID    string          `json:"uid"`
+	GID    string          `json:"gid"`
+	Mode   json.RawMessage `json:"mode"` // octal in a string, or a number
+}
+
+// maxSecrets bounds the decrypted secrets of a release together, in bytes.
+const maxSecrets = 16 << 20
+
+// secretsName is the directory of the records beside the manifests.
+const secretsName = "secrets"
+
+// secretsDir is where the application's secrets are decrypted to. Only for
+// manifests in mender-app's store there are records, which outlive a restart of
+// the machine.
+func (s *session) secretsDir(dir string) *secrets.Dir { return secretsDir(s.set, s.req.App, dir) }
+
+func secretsDir(set settings, app, dir string) *secrets.Dir {
+	records := ""
+	if dir != "" && ownDirectory(app, dir) {
+		if fi, err := os.Lstat(filepath.Dir(dir)); err == nil && fi.IsDir() {
+			records = filepath.Join(filepath.Dir(dir), secretsName)
+		}
+	}
+	return set.secrets.ForApplication(app, records)
+}
+
+// decrypt decrypts the project's secrets, in memory.
+func (s *session) decrypt(ctx context.Context, p *project) error {
+	root, err := os.OpenRoot(p.dir)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	p.sealed = map[string]sealedSecret{}
+	var keys *secrets.Keys
+	total := 0
+	for name, o := range p.model.Secrets {
+		rel, err := filepath.Rel(p.dir, o.File)
+		if o.File == "" || err != nil || !filepath.IsLocal(rel) {
+			continue
+		}
+		if _, err := root.Lstat(rel); !errors.Is(err, fs.ErrNotExist) {
+			continue // in plain; Compose says what is wrong with it
+		}
+		if _, err := root.Lstat(rel + secrets.Suffix); err != nil {
+			continue
+		}
+		if keys == nil {
+			if keys, err = s.set.secrets.Keys(ctx); err != nil {
+				return invalid("secret %s is encrypted: %w", name, err)
+			}
+		}
+		secret := sealedSecret{}
+		info := fs.FileInfo(nil)
+		if secret.Text, info, err = keys.DecryptFile(root, rel+secrets.Suffix, secrets.MaxFile); err != nil {
+			return invalid("secret %s: %w", name, err)
+		}
+		if total += len(secret.Text); total > maxSecrets {
+			return invalid("the secrets are more than %d MiB together", maxSecrets>>20)
+		}
+		if secret.sealed, err = root.ReadFile(rel + secrets.Suffix); err != nil {
+			return err
+		}
+		secret.Mode = info.Mode().Perm()
+		if err := p.model.owner(name, &secret.File); err != nil {
+			return err
+		}
+		secret.name = keys.Name(secret.File)
+		secret.path = s.secretsDir(p.dir).Path(secret.name)
+		p.sealed[name] = secret
+	}
+	return nil
+}
+
+// owner sets the owner and the mode of a secret's file as its services have it.
+// There is one file for all of them.
+func (m model) owner(secret string, f *secrets.File) error {
+	first := ""
+	var use secretUse
+	for _, service := range m.names() {
+		for _, u := range m.Services[service].Secrets {
+			switch {
+			case u.Source != secret:
+				continue
+			case first == "":
+				first, use = service, u
+			case u.UID != use.UID || u.GID != use.GID || !bytes.Equal(u.Mode, use.Mode):
+				return invalid("services %s and %s want the encrypted secret %s with another uid, gid or mode: give it two names", first, service, secret)
+			}
+		}
+	}
+	var err error
+	for _, id := range []struct {
+		text string
+		to   *int
+	}{{use.UID, &f.UID}, {use.GID, &f.GID}} {
+		if id.text == "" {
+			continue
+		}
+		if *id.to, err = strconv.Atoi(id.text); err != nil || *id.to < 0 || *id.to > 1<<31-1 {
+			return invalid("service %s: secret %s: %q is not a number of a user or group", first, secret, id.text)
+		}
+	}
+	if len(use.Mode) == 0 || string(use.Mode) == "null" {
+		return nil
+	}
+	text, base := string(use.Mode), 10
+	if json.Unmarshal(use.Mode, &text) == nil {
+		base = 8
+	}
+	mode, err := strconv.ParseUint(text, base, 32)
+	if err != nil || mode > 0o777 {
+		return invalid("service %s: secret %s: mode %s is not one of permissions alone", first, secret, use.Mode)
+	}
+	f.Mode = fs.FileMode(mode)
+	return nil
+}
+
+// putSecrets writes the decrypted secrets to the tmpfs. Nothing that runs uses
+// them yet.
+func (s *session) putSecrets(p *project) error {
+	if len(p.sealed) == 0 {
+		return nil
+	}
+	d := s.secretsDir(p.dir)
+	if err := d.Ready(); err != nil {
+		return fmt.Errorf("secrets: %w", err)
+	}
+	for name, secret := range p.sealed {
+		if err := d.Record(secret.name, secret.File, secret.sealed); err != nil {
+			return fmt.Errorf("secret %s: %w", name, err)
+		}
+		if _, err := d.Put(secret.name, secret.File); err != nil {
+			return fmt.Errorf("secret %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// sweepSecrets removes the secrets that neither this release nor any container
+// uses.
+func (s *session) sweepSecrets(ctx context.Context, p *project) error {
+	d := s.secretsDir(p.dir)
+	used := map[string]bool{}
+	for _, secret := range p.sealed {
+		used[secret.path] = true
+	}
+	all, err := s.containers(ctx, labelProject)
+	if err != nil {
+		return err
+	}
+	for _, ct := range all {
+		for _, m := range ct.Mounts {
+			used[m.Source] = true
+		}
+	}
+	return d.Sweep(func(name string) bool { return used[d.Path(name)] })
+}
+
+// restoreSecrets decrypts the recorded secrets of an application again.
+func restoreSecrets(ctx context.Context, set settings, r submodules.Request) error {
+	dir, err := filepath.Abs(r.Dir)
+	if err != nil {
+		return err
+	}
+	d := secretsDir(set, r.App, dir)
+	have, err := d.Recorded()
+	if err != nil || !have {
+		return err
+	}
+	keys, err := set.secrets.Keys(ctx)
+	if err != nil {
+		return submodules.Mark(err, submodules.ErrRequirement)
+	}
+	return d.Restore(keys)
+}
