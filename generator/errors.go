@@ -1,12 +1,14 @@
 package generator
 
 import (
+	"errors"
 	"fmt"
 	"path/filepath"
 	"strings"
 
 	"github.com/mender-app/mender-app/generator/manifests"
 	"github.com/mender-app/mender-app/generator/rebuild"
+	"github.com/mender-app/mender-app/generator/recipients"
 	"github.com/mender-app/mender-app/generator/source"
 )
 
@@ -77,3 +79,13 @@ type DamagedError = rebuild.DamagedError
 
 // ErrNotApp is the error for a Mender Artifact without an application.
 var ErrNotApp = rebuild.ErrNotApp
+
+// encryptUsage makes an error of recipients one of usage.
+func encryptUsage(err error) error {
+	u := &UsageError{Text: "--encrypt-secrets-to: " + err.Error()}
+	var e *recipients.Error
+	if errors.As(err, &e) {
+		u.Hint = e.Hint
+	}
+	return u
+}

@@ -25,6 +25,8 @@ type payload struct {
 	manifests  string        // path
 	digest     digest.Digest // of the manifests
 	components []artifact.Component
+	sealed     bool     // there are encrypted secrets among the manifests
+	recipients []string // of those encrypted here
 	sizes      artifact.Sizes
 }
 
@@ -39,11 +41,10 @@ func (r *run) execute(ctx context.Context, p *plan, used *manifests.Found) ([]Se
 			return nil, err
 		}
 	}
-	var env []manifests.Variable
-	if used != nil {
-		env = used.Ship
+	if used == nil {
+		used = &manifests.Found{}
 	}
-	if err := r.packManifests(env, out); err != nil {
+	if err := r.packManifests(used, out); err != nil {
 		return nil, err
 	}
 	out.sizes.Engine = p.engineGrowth()

@@ -18,8 +18,10 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/mender-app/mender-app/artifact"
 	"github.com/mender-app/mender-app/generator/manifests"
 	"github.com/mender-app/mender-app/generator/rebuild"
+	"github.com/mender-app/mender-app/generator/recipients"
 	"github.com/mender-app/mender-app/generator/source"
 )
 
@@ -61,6 +63,9 @@ func Generate(ctx context.Context, o Options, dry bool) (*Result, error) {
 	}
 	if s := &o.Artifact.Signing; s.Sign != nil && s.Public == nil {
 		r.warn("the signature is not verified: give the public key with --public-key")
+	}
+	if r.recipients, err = recipients.Read(o.Application.EncryptTo, artifact.MaxRecipients); err != nil {
+		return nil, encryptUsage(err)
 	}
 	if err := r.readPolicy(); err != nil {
 		return nil, err
@@ -115,10 +120,11 @@ func Generate(ctx context.Context, o Options, dry bool) (*Result, error) {
 // run is one run of Generate: what all its steps need.
 type run struct {
 	Options
-	policy   json.RawMessage // of the metadata; nil: there is none
-	temp     string          // directory for temporary files
-	older    *rebuild.Chain
-	warnings []string
+	policy     json.RawMessage  // of the metadata; nil: there is none
+	recipients *recipients.List // of the secrets
+	temp       string           // directory for temporary files
+	older      *rebuild.Chain
+	warnings   []string
 }
 
 func (r *run) warn(format string, args ...any) {
@@ -136,12 +142,14 @@ func (r *run) tell(stage, what string, done, total int64) {
 func (r *run) readManifests(ctx context.Context) (*manifests.Found, error) {
 	var found *manifests.Found
 	var err error
-	dir := r.Application.ManifestsDir
+	dir, encrypt := r.Application.ManifestsDir, len(r.recipients.Names) > 0
 	switch r.Application.Orchestrator {
 	case Compose:
-		found, err = manifests.Compose(ctx, dir, r.Application.Compose)
+		o := r.Application.Compose
+		o.Encrypt = encrypt
+		found, err = manifests.Compose(ctx, dir, o)
 	case Kubernetes:
-		found, err = manifests.Kubernetes(dir)
+		found, err = manifests.Kubernetes(dir, manifests.KubernetesOptions{Encrypt: encrypt})
 	default:
 		return nil, nil
 	}
@@ -153,6 +161,9 @@ func (r *run) readManifests(ctx context.Context) (*manifests.Found, error) {
 		return nil, err
 	}
 	r.warnings = append(r.warnings, found.Warnings...)
+	if encrypt && len(found.Encrypt) == 0 {
+		r.warn("--encrypt-secrets-to: there is no secret to encrypt")
+	}
 	for _, v := range found.Ship {
 		r.warn("%s comes from outside the manifests directory: it is shipped in .env", v.Name)
 	}

@@ -347,7 +347,7 @@ func TestQuoteEnv(t *testing.T) {
 	for _, v := range []string{"", "plain", "a b", `it's`, `"x"`, "$HOME", `back\slash`, "it's $HOME \"q\" \\ \n end", "#no comment"} {
 		dir := t.TempDir()
 		r := &run{Options: Options{Application: Application{ManifestsDir: dir}}, temp: t.TempDir()}
-		staged, err := r.stage([]manifests.Variable{{Name: "NAME", Value: v}})
+		staged, err := r.stage(&manifests.Found{Ship: []manifests.Variable{{Name: "NAME", Value: v}}})
 		require.NoError(t, err)
 		require.Equal(t, v, readEnv(t, filepath.Join(staged, ".env"))["NAME"], "%q", v)
 	}

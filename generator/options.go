@@ -44,6 +44,7 @@ type Application struct {
 	ManifestsDir string
 	Env          map[string]string // of the metadata; empty values are left out
 	Compose      manifests.ComposeOptions
+	EncryptTo    []string // recipients of the secrets, age1… or files of these; none: they are shipped as they are
 }
 
 // Images say which images travel and how.
@@ -187,6 +188,8 @@ func (o Options) checked() (Options, error) {
 		return o, &UsageError{Text: fmt.Sprintf("bad application name %q", app.Name), Hint: "letters, digits, _, . and -, at most 63, the first a letter or digit"}
 	case names.CheckNew(app.Orchestrator) != nil:
 		return o, &UsageError{Text: fmt.Sprintf("bad orchestrator %q", app.Orchestrator), Hint: "it is the name of a sub-module: " + Compose + ", " + Kubernetes + " or your own"}
+	case !app.known() && len(app.EncryptTo) > 0:
+		return o, &UsageError{Text: "--encrypt-secrets-to: the manifests of " + app.Orchestrator + " cannot be read", Hint: "encrypt its secrets yourself, in the way that its sub-module reads"}
 	case o.Images.Skip && len(o.Images.Pairs) > 0:
 		return o, &UsageError{Text: "--skip-images and --image exclude each other"}
 	case !app.known() && len(o.Images.Pairs) == 0 && !o.Images.Skip:

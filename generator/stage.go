@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/mender-app/mender-app/artifact"
@@ -13,11 +14,15 @@ import (
 )
 
 // packManifests packs the manifests directory, with the variables added to its
-// .env.
-func (r *run) packManifests(env []manifests.Variable, p *payload) (err error) {
+// .env and the secrets encrypted.
+func (r *run) packManifests(used *manifests.Found, p *payload) (err error) {
 	dir := r.Application.ManifestsDir
-	if len(env) > 0 {
-		if dir, err = r.stage(env); err != nil {
+	p.sealed = used.Encrypted
+	if len(used.Encrypt) > 0 {
+		p.sealed, p.recipients = true, r.recipients.Names
+	}
+	if len(used.Ship)+len(used.Encrypt) > 0 {
+		if dir, err = r.stage(used); err != nil {
 			return err
 		}
 	}
@@ -46,9 +51,9 @@ func (r *run) packManifests(env []manifests.Variable, p *payload) (err error) {
 	return nil
 }
 
-// stage copies the manifests directory and appends the variables to its .env. The
-// last value of a name counts.
-func (r *run) stage(env []manifests.Variable) (string, error) {
+// stage copies the manifests directory. It encrypts the secrets, and appends the
+// variables to the .env: the last value of a name counts.
+func (r *run) stage(used *manifests.Found) (string, error) {
 	to := filepath.Join(r.temp, "manifests")
 	from, err := os.OpenRoot(r.Application.ManifestsDir)
 	if err != nil {
@@ -78,6 +83,12 @@ func (r *run) stage(env []manifests.Variable) (string, error) {
 		if err != nil {
 			return err
 		}
+		if slices.Contains(used.Encrypt, filepath.ToSlash(path)) {
+			if b, err = r.recipients.Seal(b); err != nil {
+				return fmt.Errorf("encrypt %s: %w", path, err)
+			}
+			target += manifests.EncryptedSuffix
+		}
 		if err := os.WriteFile(target, b, 0o600); err != nil {
 			return err
 		}
@@ -85,6 +96,9 @@ func (r *run) stage(env []manifests.Variable) (string, error) {
 	})
 	if err != nil {
 		return "", &WriteError{Err: err}
+	}
+	if len(used.Ship) == 0 {
+		return to, nil
 	}
 	file := filepath.Join(to, ".env")
 	var text strings.Builder
@@ -99,7 +113,7 @@ func (r *run) stage(env []manifests.Variable) (string, error) {
 		}
 	}
 	text.WriteString("# resolved on the build host\n")
-	for _, v := range env {
+	for _, v := range used.Ship {
 		text.WriteString(v.Name + "=" + quoteEnv(v.Value) + "\n")
 	}
 	if err := os.WriteFile(file, []byte(text.String()), 0o644); err != nil {

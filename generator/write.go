@@ -139,6 +139,10 @@ func (r *run) metadata(p *plan, out *payload) ([]byte, error) {
 		m.Version, m.Policy = artifact.VersionCurrent, r.policy
 		m.Requires = append(m.Requires, artifact.FeaturePolicy)
 	}
+	if out.sealed {
+		m.Version, m.Recipients = artifact.VersionCurrent, out.recipients
+		m.Requires = append(m.Requires, artifact.FeatureSecrets)
+	}
 	var err error
 	if m.Statement, err = statement.Sign(statement.Of(m, out.digest), r.Artifact.Signing.options()); err != nil {
 		return nil, err

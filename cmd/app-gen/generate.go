@@ -110,6 +110,7 @@ func generateCommand() *cobra.Command {
 	fl.StringArrayVar(&f.o.Application.Compose.Files, "compose-file", nil, "compose file in the manifests directory (repeatable; default: as docker compose)")
 	fl.StringArrayVar(&f.o.Application.Compose.Profiles, "profile", nil, "compose profile to activate (repeatable; default: COMPOSE_PROFILES)")
 	fl.StringArrayVar(&f.o.Application.Compose.EnvFiles, "env-file", nil, "env file for compose (repeatable; default: .env)")
+	fl.StringArrayVar(&f.o.Application.EncryptTo, "encrypt-secrets-to", nil, "age recipient (age1…) of a device, or file of these, to encrypt the manifests' secrets to (repeatable)")
 	fl.StringVarP(&f.ctrAddress, "k8s-ctr-address", "c", "", "k8s: address of containerd on the device")
 	fl.StringVarP(&f.namespace, "k8s-namespace", "s", "", "k8s: namespace to deploy to")
 	fl.StringArrayVar(&f.env, "env", nil, "NAME=VALUE for the sub-module, which must declare the name or the device's operator allow it (repeatable)")

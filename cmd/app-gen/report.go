@@ -247,6 +247,7 @@ func printDescription(w io.Writer, d *generator.Description) {
 	line("platform", m.Platform)
 	line("metadata", m.Version)
 	line("requires", strings.Join(m.Requires, ", "))
+	line("secrets for", strings.Join(m.Recipients, ", "))
 	line("policy", string(m.Policy))
 	printMap(w, "env", m.Env)
 	if s := m.Sizes; s != nil {

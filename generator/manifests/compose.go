@@ -23,6 +23,7 @@ type ComposeOptions struct {
 	Profiles []string // none: COMPOSE_PROFILES
 	EnvFiles []string // none: .env in the directory
 	Environ  []string // KEY=value, before the files; nil: none
+	Encrypt  bool     // find the files of secrets, to encrypt them; a secret that cannot be is an error
 }
 
 // Compose loads the compose project in dir, interpolated and validated, and
@@ -37,7 +38,7 @@ func Compose(ctx context.Context, dir string, o ComposeOptions) (*Found, error) 
 	if err != nil {
 		return nil, err
 	}
-	c := &composer{dir: dir, opts: o, used: map[string]string{}}
+	c := &composer{dir: dir, opts: o, used: map[string]string{}, read: map[string]string{}}
 	if err := c.environment(); err != nil {
 		return nil, err
 	}
@@ -64,6 +65,9 @@ func Compose(ctx context.Context, dir string, o ComposeOptions) (*Found, error) 
 	if err := c.objects(project); err != nil {
 		return nil, err
 	}
+	if err := c.readElsewhere(); err != nil {
+		return nil, err
+	}
 	c.found.Ship = c.ship()
 	return &c.found, nil
 }
@@ -74,6 +78,7 @@ type composer struct {
 	env   map[string]string // the variables for interpolation
 	index *yamlIndex
 	used  map[string]string // variables that were looked up and found
+	read  map[string]string // files that are not secrets, relative to dir → who reads them
 	found Found
 }
 
@@ -242,8 +247,11 @@ func (c *composer) objects(p *types.Project) error {
 					c.used[f.Environment] = v
 				}
 			}
-			if kind.key == "secrets" && (f.Environment != "" || f.File != "" && !ofDevice(f.File)) {
-				c.warn(c.index.find(kind.key, name), "secret %q is shipped in plain, and whoever has the artifact can read it: name a file of the device by its absolute path instead", name)
+			if kind.key == "secrets" {
+				if err := c.secret(name, f); err != nil {
+					return err
+				}
+				continue
 			}
 			if f.File == "" {
 				continue
@@ -293,6 +301,7 @@ func (c *composer) fileOr(what, name string, at Place, kind string, must bool) e
 	if !ok {
 		return &Error{Place: at, Text: fmt.Sprintf("%s %s leaves the manifests directory", what, name), Hint: "only what is in the directory is shipped: move it there, or name the device's own file by its absolute path"}
 	}
+	c.read[rel] = what
 	if _, err := os.Stat(filepath.Join(c.dir, rel)); err != nil {
 		if must {
 			return &Error{Place: at, Text: fmt.Sprintf("%s %s does not exist", what, name)}

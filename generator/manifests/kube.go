@@ -30,13 +30,18 @@ var podSpecs = map[string][]string{
 	"CronJob":               {"spec", "jobTemplate", "spec", "template", "spec"},
 }
 
+// KubernetesOptions choose how Kubernetes manifests are read.
+type KubernetesOptions struct {
+	Encrypt bool // find the files of Secrets, to encrypt them; a Secret that cannot be is an error
+}
+
 // Kubernetes reads every .yaml, .yml and .json file below dir and lists the
 // images of the pod specs in them: init, ordinary and ephemeral containers and
 // image volumes of each kind that has pods, also inside a List. An unknown
 // kind is read like a Deployment if it has the same shape. Helm charts and
 // kustomizations are not rendered; a warning names each kustomization.
-func Kubernetes(dir string) (*Found, error) {
-	k := &kube{}
+func Kubernetes(dir string, o KubernetesOptions) (*Found, error) {
+	k := &kube{opts: o}
 	if err := k.read(dir); err != nil {
 		return nil, err
 	}
@@ -45,8 +50,11 @@ func Kubernetes(dir string) (*Found, error) {
 
 // kube reads Kubernetes manifests.
 type kube struct {
+	opts    KubernetesOptions
 	found   Found
 	objects int
+	secrets []Place // Secrets with data in the file that is read
+	others  bool    // the file that is read has other objects
 	// reach is set if only what pods reach is of interest: it has the reach of
 	// each object with pods. Then nothing is checked.
 	reach map[string]*Reach
@@ -68,7 +76,10 @@ func (k *kube) read(dir string) error {
 		if err != nil {
 			return err
 		}
-		if !d.IsDir() && slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(path)) {
+		if plain, ok := strings.CutSuffix(path, EncryptedSuffix); ok && !d.IsDir() && isManifest(plain) {
+			k.found.Encrypted = true
+		}
+		if !d.IsDir() && isManifest(path) {
 			files = append(files, path)
 		}
 		return nil
@@ -84,11 +95,19 @@ func (k *kube) read(dir string) error {
 		if err != nil {
 			return err
 		}
+		k.secrets, k.others = nil, false
 		if err := k.file(f, b); err != nil {
+			return err
+		}
+		if err := k.encrypt(dir, f); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+func isManifest(name string) bool {
+	return slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(name))
 }
 
 func (k *kube) file(name string, b []byte) error {
@@ -159,8 +178,14 @@ func (k *kube) object(file string, n *yaml.Node, depth int) error {
 			return nil
 		}
 	}
-	if kind == "Secret" && k.reach == nil && (!isNull(get(n, "data")) || !isNull(get(n, "stringData"))) {
-		k.found.Warnings = append(k.found.Warnings, fmt.Sprintf("%s: Secret %q is shipped in plain, and whoever has the artifact can read it: create it on the device instead", at, objectName(n)))
+	isSecret := kind == "Secret" && scalar(get(n, "apiVersion")) == "v1"
+	k.others = k.others || !isSecret
+	hasData := !isNull(get(n, "data")) || !isNull(get(n, "stringData"))
+	if isSecret && hasData {
+		k.secrets = append(k.secrets, at)
+	}
+	if kind == "Secret" && k.reach == nil && hasData && !(k.opts.Encrypt && isSecret) {
+		k.found.Warnings = append(k.found.Warnings, fmt.Sprintf("%s: Secret %q is shipped in plain, and whoever has the artifact can read it: encrypt it with --encrypt-secrets-to, or create it on the device", at, objectName(n)))
 	}
 	if err := k.checkMarks(at, kind, n); err != nil {
 		return err

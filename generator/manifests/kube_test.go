@@ -60,7 +60,7 @@ kind: ReplicaSet
 metadata: {name: r}
 spec: {template: {spec: {containers: [{name: c, image: "rs:1", imagePullPolicy: Never}]}}}
 `)
-	found, err := Kubernetes(dir)
+	found, err := Kubernetes(dir, KubernetesOptions{})
 	require.NoError(t, err)
 	require.Equal(t, []string{"init:1", "main:1", "eph:1", "vol:1", "state:1", "alias:1", "custom:1", "job", "rs:1", "deploy:1", "cron:1"}, found.Images())
 	require.Equal(t, Use{Image: "main:1", By: `Pod "p", container "c"`, Place: Place{"a.yaml", 9}}, found.Uses[1])
@@ -83,13 +83,13 @@ func TestKubernetesRefuses(t *testing.T) {
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			_, err := Kubernetes(tree(t, "x.yaml", c.file))
+			_, err := Kubernetes(tree(t, "x.yaml", c.file), KubernetesOptions{})
 			require.ErrorContains(t, err, c.want)
 			var e *Error
 			require.True(t, errors.As(err, &e))
 		})
 	}
-	_, err := Kubernetes(tree(t, "x.txt", ""))
+	_, err := Kubernetes(tree(t, "x.txt", ""), KubernetesOptions{})
 	require.ErrorContains(t, err, "no .yaml, .yml or .json file")
 }
 

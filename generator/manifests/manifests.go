@@ -49,6 +49,11 @@ type Found struct {
 	Uses     []Use
 	Warnings []string
 	Ship     []Variable // compose only, sorted by name
+	// Encrypt are the files that hold nothing but secrets, relative to the
+	// directory: those that are to be encrypted, if that was asked for.
+	Encrypt []string
+	// Encrypted is true if there are encrypted secrets already.
+	Encrypted bool
 }
 
 // Images returns the images used, each once, in the order of their first use.

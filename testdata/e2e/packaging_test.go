@@ -44,6 +44,8 @@ func TestInstallAndUninstall(t *testing.T) {
 		"usr/share/bash-completion/completions/mender-app", "usr/share/bash-completion/completions/app-gen", "usr/share/bash-completion/completions/k8s",
 		"usr/lib/systemd/system/mender-app-resume.service",
 		"usr/lib/systemd/system/multi-user.target.wants/mender-app-resume.service",
+		"usr/lib/systemd/system/mender-app-secrets.service",
+		"usr/lib/systemd/system/multi-user.target.wants/mender-app-secrets.service",
 	} {
 		require.FileExists(t, filepath.Join(root, p))
 	}
@@ -68,7 +70,7 @@ func TestInstallAndUninstall(t *testing.T) {
 	}, left)
 }
 
-// systemd understands the unit, and would start it before the Mender client.
+// systemd understands the units that run at boot.
 func TestBootUnit(t *testing.T) {
 	analyze, err := exec.LookPath("systemd-analyze")
 	if err != nil {
@@ -82,17 +84,18 @@ func TestBootUnit(t *testing.T) {
 	root := t.TempDir()
 	out, err := exec.Command("make", "-s", "-C", bed.Repository(), "install", "DESTDIR="+root, "FROM="+programs).CombinedOutput()
 	require.NoError(t, err, "%s", out)
-	// It looks for the program where the unit says it is.
-	unit := filepath.Join(root, "usr/lib/systemd/system/mender-app-resume.service")
-	text, err := os.ReadFile(unit)
-	require.NoError(t, err)
-	text = []byte(strings.ReplaceAll(string(text), "ExecStart=", "ExecStart="+root))
-	text = []byte(strings.ReplaceAll(string(text), "Documentation=man:", "#"))
-	unit = filepath.Join(t.TempDir(), "mender-app-resume.service")
-	require.NoError(t, os.WriteFile(unit, text, 0o644))
-	out, err = exec.Command(analyze, "verify", "--recursive-errors=no", unit).CombinedOutput()
-	require.NoError(t, err, "%s", out)
-	require.Empty(t, string(out))
+	for _, name := range []string{"mender-app-resume.service", "mender-app-secrets.service"} {
+		// It looks for the program where the unit says it is.
+		text, err := os.ReadFile(filepath.Join(root, "usr/lib/systemd/system", name))
+		require.NoError(t, err)
+		text = []byte(strings.ReplaceAll(string(text), "ExecStart=", "ExecStart="+root))
+		text = []byte(strings.ReplaceAll(string(text), "Documentation=man:", "#"))
+		unit := filepath.Join(t.TempDir(), name)
+		require.NoError(t, os.WriteFile(unit, text, 0o644))
+		out, err := exec.Command(analyze, "verify", "--recursive-errors=no", unit).CombinedOutput()
+		require.NoError(t, err, "%s", out)
+		require.Empty(t, string(out))
+	}
 }
 
 // The sample configurations, with every setting switched on, are understood.
