@@ -14,8 +14,6 @@ import (
 	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/mender-app/mender-app/submodules"
 )
 
@@ -24,14 +22,15 @@ type command struct {
 	words   []string
 	version string
 	env     []string
-	bounds  bool // the program's memory and time of the processor are bounded
+	bounds  *bounds // nil for none
 }
 
 // limited is the command with bounds on memory and time of the processor: six
-// lines of YAML aliases make the program take all there is.
-func (c *command) limited() *command {
+// lines of YAML aliases make the program take all there is. At most processor is
+// taken.
+func (c *command) limited(processor time.Duration) *command {
 	l := *c
-	l.bounds = true
+	l.bounds = &bounds{memory: composeMemory(), processor: processor}
 	return &l
 }
 
@@ -43,21 +42,6 @@ func (c *command) environ() map[string]string {
 		env[k] = v
 	}
 	return env
-}
-
-// What the program may take to read Compose files. It reads usual ones with
-// some 100 MB of private memory, most of it reserved by its runtime.
-const (
-	maxMemory    = 1 << 30 // bytes
-	maxProcessor = 30      // seconds
-)
-
-// bound sets the bounds of a process that has just begun; its children inherit
-// them.
-func bound(pid int) {
-	for resource, max := range map[int]uint64{unix.RLIMIT_DATA: maxMemory, unix.RLIMIT_CPU: maxProcessor} {
-		_ = unix.Prlimit(pid, resource, &unix.Rlimit{Cur: max, Max: max}, nil)
-	}
 }
 
 // plugins are where the docker command looks for Compose; the plugin runs
@@ -160,10 +144,15 @@ func (c *command) run(ctx context.Context, dir string, stdout, stderr io.Writer,
 		}
 		return cmd.Process.Signal(syscall.SIGTERM)
 	}
+	var over *overrun
+	if c.bounds != nil {
+		over = &overrun{Writer: stderr}
+		cmd.Stderr = over
+	}
 	err := cmd.Start()
 	if err == nil {
-		if c.bounds {
-			bound(cmd.Process.Pid)
+		if c.bounds != nil {
+			c.bounds.set(cmd.Process.Pid)
 		}
 		err = cmd.Wait()
 	}
@@ -172,6 +161,9 @@ func (c *command) run(ctx context.Context, dir string, stdout, stderr io.Writer,
 	}
 	if ctx.Err() != nil && err != nil {
 		return ctx.Err()
+	}
+	if err != nil && c.bounds != nil {
+		return c.bounds.explain(err, over)
 	}
 	return err
 }

@@ -206,6 +206,48 @@ func TestAliases(t *testing.T) {
 	p := &project{dir: r.dir, files: []string{filepath.Join(r.dir, "compose.yaml")}}
 	out := submodules.Capped{Max: 1 << 20}
 	start = time.Now()
-	require.Error(t, r.c.limited().run(t.Context(), r.dir, &out, &tail{}, p.args("config", "--format", "json")...))
+	require.Error(t, r.c.limited(readProcessor).run(t.Context(), r.dir, &out, &tail{}, p.args("config", "--format", "json")...))
 	require.Less(t, time.Since(start), 2*time.Minute)
+}
+
+// Aliases that Compose's own check lets through cost 360 MiB and 40 s of the
+// processor's time. Each bound ends Compose once over, and the error names it.
+func TestAliasBomb(t *testing.T) {
+	if testing.Short() {
+		t.Skip("lets Compose work until its bounds end it; left out of -short")
+	}
+	r := newReader(t)
+	var b strings.Builder
+	b.WriteString("x-a: &a [" + strings.Repeat("x,", 9) + "x]\n")
+	for c := 'b'; c <= 'f'; c++ {
+		p := string(c - 1)
+		b.WriteString("x-" + string(c) + ": &" + string(c) + " [" + strings.Repeat("*"+p+",", 9) + "*" + p + "]\n")
+	}
+	b.WriteString("services: {web: {image: web}}\n")
+	r.write("compose.yaml", b.String())
+	p := &project{dir: r.dir, files: []string{filepath.Join(r.dir, "compose.yaml")}}
+	for _, c := range []struct {
+		bounds bounds
+		args   []string
+		says   string
+	}{
+		{bounds{memory: 160 << 20, processor: time.Minute}, []string{"config", "--format", "json"}, "needed more than 160 MiB of memory"},
+		{bounds{memory: 1 << 30, processor: 2 * time.Second}, []string{"config", "--format", "json"}, "after 2s of the processor's time"},
+		{bounds{memory: 160 << 20, processor: time.Minute}, []string{"up", "--detach", "--pull", "never", "--no-build"}, "needed more than 160 MiB of memory"},
+		{bounds{memory: 1 << 30, processor: 2 * time.Second}, []string{"up", "--detach", "--pull", "never", "--no-build"}, "after 2s of the processor's time"},
+	} {
+		l := *r.c
+		l.bounds = &c.bounds
+		out := submodules.Capped{Max: 1 << 20}
+		err := l.run(t.Context(), r.dir, &out, &tail{}, p.args(c.args...)...)
+		require.ErrorIs(t, err, errOver, "%v", c.args)
+		require.ErrorIs(t, err, submodules.ErrContent)
+		require.ErrorContains(t, err, c.says)
+	}
+}
+
+func TestMemoryFor(t *testing.T) {
+	require.EqualValues(t, 256<<20, memoryFor(240<<20))
+	require.EqualValues(t, 512<<20, memoryFor(1<<30))
+	require.EqualValues(t, 1<<30, memoryFor(64<<30))
 }

@@ -203,11 +203,13 @@ func (s *session) readProject(ctx context.Context, c *command, dir, existing str
 	defer cancel()
 	out := bounded{Capped: submodules.Capped{Max: maxModel}, full: cancel}
 	said := &tail{}
-	if err := c.limited().run(readCtx, dir, &out, said, p.args("config", "--format", "json")...); err != nil {
+	if err := c.limited(readProcessor).run(readCtx, dir, &out, said, p.args("config", "--format", "json")...); err != nil {
 		switch {
 		case ctx.Err() != nil:
 			return nil, err
 		case out.Over: // that is why it was ended
+		case errors.Is(err, errOver):
+			return nil, fmt.Errorf("the compose files in %s: %w", dir, err)
 		case readCtx.Err() != nil:
 			return nil, invalid("Docker Compose does not read the compose files in %s within %v", dir, maxRead)
 		default:

@@ -40,11 +40,11 @@ func (s *session) up(ctx context.Context, pl *plan, before map[string]int, more 
 			return err
 		}
 		said = &tail{log: s.req.Log}
-		if err = pl.compose.run(upCtx, pl.dir, said, said, args...); err == nil {
+		if err = pl.compose.limited(s.set.deadline+upMargin).run(upCtx, pl.dir, said, said, args...); err == nil {
 			said.flush()
 			return nil
 		}
-		if try == upTries || !conflict(said.text()) || upCtx.Err() != nil {
+		if try == upTries || errors.Is(err, errOver) || !conflict(said.text()) || upCtx.Err() != nil {
 			break
 		}
 		s.req.Logf("trying again: the engine is still busy with what was asked before")
@@ -52,6 +52,9 @@ func (s *session) up(ctx context.Context, pl *plan, before map[string]int, more 
 		case <-upCtx.Done():
 		case <-time.After(time.Second):
 		}
+	}
+	if errors.Is(err, errOver) {
+		return fmt.Errorf("docker compose up failed half-way: %w", err)
 	}
 	if ctx.Err() != nil {
 		return fmt.Errorf("docker compose up was ended half-way: %w", ctx.Err())
