@@ -5,6 +5,7 @@ import (
 	"os"
 	"slices"
 
+	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/store"
 	"github.com/mender-app/mender-app/submodules"
 )
@@ -18,13 +19,13 @@ import (
 // for the other application's next ROLLOUT takes its names back too. The error
 // is that the call is given up.
 func (e *Engine) restoreNames(ctx context.Context, a *store.App, failed, before *store.Release) error {
-	taken := map[string]bool{}
+	taken := map[string]bool{} // in the short form: a name may be written in full
 	for _, c := range failed.Components {
-		taken[c.URL] = true
+		taken[image.FamiliarRef(c.URL)] = true
 	}
 	if before != nil {
 		for _, c := range before.Components {
-			delete(taken, c.URL)
+			delete(taken, image.FamiliarRef(c.URL))
 		}
 	}
 	if len(taken) == 0 {
@@ -64,7 +65,7 @@ func (e *Engine) restoreNamesOf(ctx context.Context, name, orchestrator string, 
 	if err != nil {
 		return err
 	}
-	if r.Orchestrator != orchestrator || !slices.ContainsFunc(r.Components, func(c store.Component) bool { return taken[c.URL] }) {
+	if r.Orchestrator != orchestrator || !slices.ContainsFunc(r.Components, func(c store.Component) bool { return taken[image.FamiliarRef(c.URL)] }) {
 		return nil
 	}
 	t, err := e.targetOf(ctx, a, r)
@@ -72,7 +73,7 @@ func (e *Engine) restoreNamesOf(ctx context.Context, name, orchestrator string, 
 		return err
 	}
 	for _, c := range r.Components {
-		if !taken[c.URL] || c.Digest == "" {
+		if !taken[image.FamiliarRef(c.URL)] || c.Digest == "" {
 			continue
 		}
 		e.Log.Info("restoring the name of an image", "app", name, "component", c.URL)

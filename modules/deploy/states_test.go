@@ -388,3 +388,18 @@ func TestReboot(t *testing.T) {
 	_, asks := Reply(modules.ArtifactInstall, tr.Tree)
 	require.False(t, asks)
 }
+
+// A name given back is the same in its short and its full form.
+func TestRollbackGivesNamesBack(t *testing.T) {
+	for _, name := range []string{"web", "docker.io/library/web", "library/web"} {
+		g := newRig(t)
+		c := newClient(g, true)
+		other := release{app: "other", name: "other-1", images: []string{name + " one"}}
+		require.NoError(t, c.install(g.newTree(t, other)))
+		require.NoError(t, c.commit())
+		require.NoError(t, c.install(g.newTree(t, v1)))
+		g.w.calls = nil
+		require.NoError(t, c.rollback())
+		require.Contains(t, g.w.calls, "LOAD other "+name+":1")
+	}
+}

@@ -160,7 +160,7 @@ func (s *session) urls(img docker.Image, containers []string) []string {
 	}
 	var urls []string
 	for _, name := range containers {
-		if slices.ContainsFunc(img.Tags, func(t string) bool { return imagestore.SameRef(t, name) }) {
+		if slices.ContainsFunc(img.Tags, func(t string) bool { return image.SameRef(t, name) }) {
 			urls = append(urls, name)
 		}
 	}
@@ -200,7 +200,7 @@ func (Orchestrator) Delete(ctx context.Context, r submodules.Request) error {
 		}
 		ref, _ := submodules.SplitURL(r.URL)
 		for _, url := range s.named(img) {
-			if other, _ := submodules.SplitURL(url); !imagestore.SameRef(other, ref) {
+			if other, _ := submodules.SplitURL(url); !image.SameRef(other, ref) {
 				return s.engine.DeleteName(ctx, r.App, img, ref)
 			}
 		}

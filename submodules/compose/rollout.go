@@ -13,6 +13,7 @@ import (
 
 	"github.com/docker/docker/api/types/container"
 
+	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/submodules"
 	"github.com/mender-app/mender-app/submodules/imagestore"
 	"github.com/mender-app/mender-app/submodules/imagestore/docker"
@@ -100,7 +101,7 @@ func (s *session) findMarked(ctx context.Context, p *plan) error {
 			ref = r
 		}
 		for _, pin := range p.pins { // not tagged yet
-			if imagestore.SameRef(pin.url, svc.Image) {
+			if image.SameRef(pin.url, svc.Image) {
 				ref = pin.img.ID
 			}
 		}
@@ -190,7 +191,7 @@ func (s *session) pin(ctx context.Context, pl *plan) error {
 		}
 		bare, digest := submodules.SplitURL(ref)
 		i := slices.IndexFunc(pl.pins, func(p pin) bool {
-			return p.url == ref || imagestore.SameRef(p.url, bare)
+			return p.url == ref || image.SameRef(p.url, bare)
 		})
 		if i >= 0 {
 			if digest != "" {

@@ -23,7 +23,7 @@ func (s *Store) Archive(ctx context.Context, ref string, id imagestore.Identity,
 	if err != nil {
 		return err
 	}
-	img, err := s.archive(ctx, st, imagestore.FamiliarRef(ref))
+	img, err := s.archive(ctx, st, image.FamiliarRef(ref))
 	if err != nil {
 		return err
 	}
@@ -31,7 +31,7 @@ func (s *Store) Archive(ctx context.Context, ref string, id imagestore.Identity,
 	if err := image.Verify(img); err != nil {
 		return fmt.Errorf("save %s: %w", ref, err)
 	}
-	return image.WriteArchive(w, image.ArchiveSpec{Image: img, RepoTags: []string{imagestore.FamiliarRef(ref)}})
+	return image.WriteArchive(w, image.ArchiveSpec{Image: img, RepoTags: []string{image.FamiliarRef(ref)}})
 }
 
 // named finds an image by identity, or by what ref names now.

@@ -77,7 +77,7 @@ func (s *Store) Tag(ctx context.Context, ref, url string, id imagestore.Identity
 	labels := map[string]string{labelPinned: "pinned", labelManaged: "managed"}
 	if imagestore.IsOwnRef(name) {
 		urls := strings.Fields(st.labels[name][labelURLs])
-		if url = imagestore.FamiliarRef(url); !slices.Contains(urls, url) {
+		if url = image.FamiliarRef(url); !slices.Contains(urls, url) {
 			urls = append(urls, url)
 		}
 		labels[labelURLs] = strings.Join(urls, " ")
@@ -306,7 +306,7 @@ func (s *Store) deleteOne(ctx context.Context, app, url, own string, st *stored)
 		return nil
 	}
 	is := s.client.ImageService()
-	urls := slices.DeleteFunc(strings.Fields(st.labels[own][labelURLs]), func(u string) bool { return imagestore.SameRef(u, url) })
+	urls := slices.DeleteFunc(strings.Fields(st.labels[own][labelURLs]), func(u string) bool { return image.SameRef(u, url) })
 	used, err := s.used(ctx)
 	if err != nil {
 		return err

@@ -128,7 +128,7 @@ func (s *Store) content() content.Store           { return s.client.ContentStore
 // Canonical returns a reference as Kubernetes means it: web is
 // docker.io/library/web:latest.
 func Canonical(ref string) string {
-	ref = imagestore.FamiliarRef(ref)
+	ref = image.FamiliarRef(ref)
 	domain, _, hasPath := strings.Cut(ref, "/")
 	switch {
 	case !hasPath:

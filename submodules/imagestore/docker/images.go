@@ -267,7 +267,7 @@ func (e *Engine) DeleteName(ctx context.Context, app string, img Image, url stri
 		return fmt.Errorf("list containers: %w", err)
 	}
 	for _, c := range list {
-		if imagestore.SameRef(c.Image, url) {
+		if image.SameRef(c.Image, url) {
 			e.log(fmt.Sprintf("tag %s stays: a container uses it", url))
 			return nil
 		}
@@ -284,7 +284,7 @@ func tagsToRemove(app string, img Image, urls ...string) (refs []string) {
 		}
 	}
 	for _, url := range urls {
-		if url != "" && slices.ContainsFunc(img.Tags, func(t string) bool { return imagestore.SameRef(t, url) }) {
+		if url != "" && slices.ContainsFunc(img.Tags, func(t string) bool { return image.SameRef(t, url) }) {
 			refs = append(refs, url)
 		}
 	}

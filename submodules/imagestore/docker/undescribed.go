@@ -31,7 +31,7 @@ func (e *Engine) inspectUndescribed(ctx context.Context, ref string, cause error
 		return Image{}, cause
 	}
 	at := slices.IndexFunc(list, func(s dimage.Summary) bool {
-		return s.ID == ref || slices.ContainsFunc(s.RepoTags, func(t string) bool { return imagestore.SameRef(t, ref) })
+		return s.ID == ref || slices.ContainsFunc(s.RepoTags, func(t string) bool { return image.SameRef(t, ref) })
 	})
 	if at < 0 {
 		return Image{}, cause
