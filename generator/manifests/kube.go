@@ -132,7 +132,8 @@ func (k *kube) file(name string, b []byte) error {
 
 // Bounds for YAML that refers to itself.
 const (
-	maxNesting = 8 // Lists in Lists, merge keys in merge keys
+	maxNesting = 8    // Lists in Lists
+	maxMerged  = 1000 // mappings that merge keys lead to from one
 	maxObjects = 10_000
 )
 
@@ -292,24 +293,26 @@ func objectName(n *yaml.Node) string {
 // get follows keys through mappings. It returns nil if a key is missing.
 func get(n *yaml.Node, keys ...string) *yaml.Node {
 	for _, key := range keys {
-		n = member(n, key, 0)
+		n = member(n, key, map[*yaml.Node]bool{})
 	}
 	return n
 }
 
 // member returns the value of key in a mapping. The mapping's own keys override
-// those of merge keys.
-func member(n *yaml.Node, key string, depth int) *yaml.Node {
-	if n = resolve(n); n == nil || n.Kind != yaml.MappingNode || depth > maxNesting {
+// those of merge keys. A mapping in seen was searched in vain: mappings may merge
+// the same ones over and over.
+func member(n *yaml.Node, key string, seen map[*yaml.Node]bool) *yaml.Node {
+	if n = resolve(n); n == nil || n.Kind != yaml.MappingNode || seen[n] || len(seen) > maxMerged {
 		return nil
 	}
+	seen[n] = true
 	var merged *yaml.Node
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		switch k, v := n.Content[i], n.Content[i+1]; {
 		case k.Value == key:
 			return resolve(v)
 		case k.Tag == "!!merge" && merged == nil:
-			merged = member(v, key, depth+1)
+			merged = member(v, key, seen)
 		}
 	}
 	return merged

@@ -139,3 +139,23 @@ func TestReachOfAliases(t *testing.T) {
 	require.ErrorContains(t, err, "alias")
 	require.Less(t, time.Since(start), 10*time.Second)
 }
+
+// Merge keys that lead to the same mappings over and over cost no more than the
+// mappings.
+func TestReachOfMergeKeys(t *testing.T) {
+	bomb := "x0: &x0 {a: b}\n"
+	for i := 1; i <= 8; i++ {
+		merges := strings.Repeat(fmt.Sprintf("<<: *x%d, ", i-1), 30)
+		bomb += fmt.Sprintf("x%d: &x%d {%s}\n", i, i, strings.TrimSuffix(merges, ", "))
+	}
+	bomb += "kind: PersistentVolume\nspec: {" + strings.TrimSuffix(strings.Repeat("<<: *x8, ", 30), ", ") + "}\n"
+	dir := writeFiles(t, map[string]string{"a.yaml": bomb})
+	done := make(chan error, 1)
+	go func() { _, err := KubernetesReach(dir); done <- err }()
+	select {
+	case err := <-done:
+		require.NoError(t, err)
+	case <-time.After(10 * time.Second):
+		t.Fatal("it takes too long")
+	}
+}
