@@ -59,7 +59,7 @@ func Generate(ctx context.Context, o Options, dry bool) (*Result, error) {
 	}
 	r := &run{Options: o}
 	if !o.Application.known() {
-		r.warn("orchestrator %s is not one of ours: the device needs a sub-module of that name, and the manifests are not checked", o.Application.Orchestrator)
+		r.warn("orchestrator %s is not one of ours: the device needs a sub-module of that name, and the manifests are not checked. If that is not meant: ours are %s and %s", o.Application.Orchestrator, Compose, Kubernetes)
 	}
 	if s := &o.Artifact.Signing; s.Sign != nil && s.Public == nil {
 		r.warn("the signature is not verified: give the public key with --public-key")

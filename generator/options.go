@@ -193,7 +193,7 @@ func (o Options) checked() (Options, error) {
 	case o.Images.Skip && len(o.Images.Pairs) > 0:
 		return o, &UsageError{Text: "--skip-images and --image exclude each other"}
 	case !app.known() && len(o.Images.Pairs) == 0 && !o.Images.Skip:
-		return o, &UsageError{Text: "no images", Hint: fmt.Sprintf("the manifests of %s cannot be read: name the images with --image, or use --skip-images", app.Orchestrator)}
+		return o, &UsageError{Text: "no images", Hint: fmt.Sprintf("the manifests of %s cannot be read: name the images with --image, or use --skip-images; %s and %s are those that can", app.Orchestrator, Compose, Kubernetes)}
 	}
 	if o.Artifact.Software.Name == "" {
 		o.Artifact.Software.Name = app.Name

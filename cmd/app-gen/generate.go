@@ -54,7 +54,7 @@ const example = `  app-gen --application-name shop --artifact-name shop-2 --devi
 // genFlags are the options of app-gen as they are given.
 type genFlags struct {
 	o           generator.Options
-	platform    string
+	platforms   []string
 	images      []string
 	provides    []string
 	depends     []string
@@ -79,7 +79,12 @@ func generateCommand() *cobra.Command {
 		Example: example,
 		Args: func(c *cobra.Command, args []string) error {
 			if n := c.ArgsLenAtDash(); n > 0 || n < 0 && len(args) > 0 {
-				return &usageError{text: fmt.Sprintf("unexpected argument %q", args[0]), hint: "see app-gen --help"}
+				e := &usageError{text: fmt.Sprintf("unexpected argument %q", args[0]), hint: "see app-gen --help"}
+				c.SuggestionsMinimumDistance = 2
+				if like := c.SuggestionsFor(args[0]); len(like) > 0 {
+					e.hint = "did you mean " + strings.Join(like, " or ") + "?"
+				}
+				return e
 			}
 			return nil
 		},
@@ -93,7 +98,7 @@ func generateCommand() *cobra.Command {
 	fl.BoolVar(&f.o.Application.Reboot, "reboot", false, "ask for a restart of the machine between installation and commit")
 	fl.StringVarP(&f.o.Artifact.Name, "artifact-name", "n", "", "name of the artifact")
 	fl.StringArrayVarP(&f.o.Artifact.DeviceTypes, "device-type", "t", nil, "device type it is for (repeatable)")
-	fl.StringVarP(&f.platform, "platform", "p", "", "platform of the images, as linux/arm/v7")
+	fl.StringArrayVarP(&f.platforms, "platform", "p", nil, "platform of the images, as linux/arm/v7")
 	fl.StringVar(&f.o.Application.Orchestrator, "orchestrator", "", "docker-compose, k8s, or the name of your own sub-module")
 	fl.StringVarP(&f.o.Application.ManifestsDir, "manifests-dir", "m", "", "directory with the orchestrator's manifests, shipped as it is")
 	fl.StringVar(&f.o.Build.Output, "output-path", "app-artifact.mender", "artifact to write")
@@ -180,8 +185,11 @@ func (f *genFlags) publicKeys() []crypto.PublicKey {
 // resolve turns the flags into the generator's options.
 func (f *genFlags) resolve(ctx context.Context) error {
 	var err error
-	if f.platform != "" {
-		if f.o.Application.Platform, err = image.ParsePlatform(f.platform); err != nil {
+	if len(f.platforms) > 1 {
+		return &usageError{text: "--platform is given twice: " + strings.Join(f.platforms, ", "), hint: "an artifact is for one platform: call app-gen once for each, with another --output-path"}
+	}
+	for _, p := range f.platforms {
+		if f.o.Application.Platform, err = image.ParsePlatform(p); err != nil {
 			return &usageError{text: err.Error()}
 		}
 	}

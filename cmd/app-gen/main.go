@@ -5,6 +5,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -36,19 +37,32 @@ func run(args []string) int {
 	defer stop()
 	root := rootCommand()
 	root.SetArgs(args)
-	err := root.ExecuteContext(ctx)
+	c, err := root.ExecuteContextC(ctx)
 	if err == nil {
 		return 0
 	}
 	if ctx.Err() != nil {
 		err = errInterrupted
 	}
-	printError(os.Stderr, err)
+	if asked, _ := c.Flags().GetBool("json"); asked {
+		printErrorJSON(os.Stderr, err)
+	} else {
+		printError(os.Stderr, err)
+	}
 	return exitCode(err)
+}
+
+// version is the commit that the program was built from, or its release.
+func version() string {
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
+		return info.Main.Version
+	}
+	return "(unknown)"
 }
 
 func rootCommand() *cobra.Command {
 	root := generateCommand()
+	root.Version = version()
 	root.SilenceErrors = true
 	root.SilenceUsage = true
 	root.CompletionOptions.HiddenDefaultCmd = false
@@ -87,12 +101,27 @@ type advice interface{ Advice() string }
 
 func printError(w io.Writer, err error) {
 	fmt.Fprintf(w, "app-gen: %v\n", err)
+	if hint := hintOf(err); hint != "" {
+		fmt.Fprintf(w, "  hint: %s\n", hint)
+	}
+}
+
+// printErrorJSON is printError for programs: one JSON document.
+func printErrorJSON(w io.Writer, err error) {
+	e := json.NewEncoder(w)
+	e.SetEscapeHTML(false)
+	_ = e.Encode(struct {
+		Error string `json:"error"`
+		Hint  string `json:"hint,omitempty"`
+		Code  int    `json:"code"` // the exit code
+	}{err.Error(), hintOf(err), exitCode(err)})
+}
+
+func hintOf(err error) string {
 	for e := err; e != nil; e = errors.Unwrap(e) {
 		if a, ok := e.(advice); ok {
-			if hint := a.Advice(); hint != "" {
-				fmt.Fprintf(w, "  hint: %s\n", hint)
-			}
-			return
+			return a.Advice()
 		}
 	}
+	return ""
 }

@@ -188,11 +188,27 @@ func (o *Opener) unpack(ctx context.Context, path string) (*older, error) {
 func (o *Opener) keep(r io.Reader) (string, error) {
 	f, err := os.CreateTemp(o.TempDir, "image-*")
 	if err != nil {
-		return "", err
+		return "", &WriteError{err}
 	}
-	_, err = io.Copy(f, r)
-	if cerr := f.Close(); err == nil {
-		err = cerr
+	_, err = io.Copy(disk{f}, r)
+	if cerr := f.Close(); err == nil && cerr != nil {
+		err = &WriteError{cerr}
 	}
 	return f.Name(), err
+}
+
+// disk is a file whose errors are told from those of what is read.
+type disk struct{ *os.File }
+
+func (d disk) Write(p []byte) (int, error) {
+	n, err := d.File.Write(p)
+	if err != nil {
+		return n, &WriteError{err}
+	}
+	return n, nil
+}
+
+// ReadFrom keeps io.Copy from using the file's own, which does not tell either.
+func (d disk) ReadFrom(r io.Reader) (int64, error) {
+	return io.Copy(struct{ io.Writer }{d}, r)
 }

@@ -273,8 +273,9 @@ func (o *Opener) fetchBlob(ctx context.Context, b v1.Layer, digest image.Digest,
 		var got int64
 		path, err = o.tryBlob(ctx, b, digest, func(n int64) { got += n; step(n) })
 		var status *transport.Error
-		if err == nil || ctx.Err() != nil || errors.As(err, &status) {
-			break // the registry refuses; go-containerregistry has tried again already
+		var full *WriteError
+		if err == nil || ctx.Err() != nil || errors.As(err, &status) || errors.As(err, &full) {
+			break // the registry refuses; go-containerregistry has tried again already. A disk stays full
 		}
 		step(-got)
 	}
@@ -290,11 +291,11 @@ func (o *Opener) tryBlob(ctx context.Context, b v1.Layer, digest image.Digest, s
 	// an image may list the same blob twice, and both are fetched at the same time
 	f, err := os.CreateTemp(o.TempDir, "blob-*")
 	if err != nil {
-		return "", err
+		return "", &WriteError{err}
 	}
-	_, err = io.Copy(f, metered.Reader(ctx, r, step))
-	if cerr := f.Close(); err == nil {
-		err = cerr
+	_, err = io.Copy(disk{f}, metered.Reader(ctx, r, step))
+	if cerr := f.Close(); err == nil && cerr != nil {
+		err = &WriteError{cerr}
 	}
 	if err != nil {
 		os.Remove(f.Name())
@@ -328,6 +329,10 @@ func (o *Opener) explain(ctx context.Context, s Spec, err error) error {
 	var platform *image.PlatformError
 	if errors.As(err, &platform) {
 		return fmt.Errorf("%s: %w", s, err)
+	}
+	var full *WriteError
+	if errors.As(err, &full) {
+		return full // a *fs.PathError is a net.Error too
 	}
 	e := &Error{Text: s.Ref, Err: errors.New(oneLine(err))}
 	var status *transport.Error

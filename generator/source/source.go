@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"syscall"
 	"unicode"
 
 	"github.com/google/go-containerregistry/pkg/name"
@@ -220,6 +221,14 @@ func (e *WriteError) Error() string { return "write: " + e.Err.Error() }
 
 func (e *WriteError) Unwrap() error { return e.Err }
 
+// Advice says what to do about a full disk.
+func (e *WriteError) Advice() string {
+	if errors.Is(e.Err, syscall.ENOSPC) || errors.Is(e.Err, syscall.EDQUOT) || errors.Is(e.Err, syscall.EFBIG) {
+		return "temporary files need room for the images and their bases: name another directory with --temp-dir, or make room"
+	}
+	return ""
+}
+
 // Progress is called with the number of bytes fetched so far. total is -1 if it
 // is not known. Several goroutines may call it.
 type Progress func(what string, done, total int64)
@@ -249,6 +258,10 @@ type Opener struct {
 func (o *Opener) Open(ctx context.Context, s Spec, near string) (*Found, error) {
 	f, err := o.open(ctx, s, near)
 	if err != nil {
+		var full *WriteError
+		if errors.As(err, &full) {
+			return nil, full // the source is not at fault
+		}
 		var e *Error
 		var p *image.PlatformError
 		if !errors.As(err, &e) && !errors.As(err, &p) {
