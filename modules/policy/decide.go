@@ -7,7 +7,7 @@ import (
 	"github.com/mender-app/mender-app/artifact/version"
 )
 
-// Operation is what is to be done with an application.
+// Operation is what a caller wants to do with an application.
 type Operation string
 
 // The operations.
@@ -16,7 +16,7 @@ const (
 	Remove  Operation = "remove"  // of the application as a whole
 )
 
-// Mode says who asks.
+// Mode says who wants the operation.
 type Mode string
 
 // The modes.
@@ -49,25 +49,25 @@ type Engine struct {
 	Version string // "" if the sub-module does not announce it
 }
 
-// Platform is what is known of the operating system.
+// Platform describes the operating system.
 type Platform struct {
-	Version  string            // "" if nothing says it
-	Provides map[string]string // what Mender's data says that the device provides
-	Files    map[string]bool   // of Policy.Files, those that are there
+	Version  string            // "" if it is not known
+	Provides map[string]string // what the device provides, by Mender's data
+	Files    map[string]bool   // the files of Policy.Files that exist
 }
 
-// Request is what a decision is made of.
+// Request has the facts for a decision.
 type Request struct {
 	Operation Operation
 	Mode      Mode
-	// App is the application: with Install the one that comes in, with Remove
-	// the installed one.
+	// App is the application: for Install the new one, for Remove the installed
+	// one.
 	App App
 	// Installed are the applications of the device that have a current
 	// release, App's among them.
 	Installed []App
-	// Engine and Platform are asked for by some policies only, see
-	// NeedsEngine and NeedsPlatform.
+	// Only some policies need Engine and Platform; see NeedsEngine and
+	// NeedsPlatform.
 	Engine   Engine
 	Platform Platform
 }
@@ -80,21 +80,21 @@ type Finding struct {
 	Remedy string // what would satisfy the rule
 }
 
-// String is the finding in one line.
+// String returns the finding in one line.
 func (f Finding) String() string {
 	return fmt.Sprintf("%s of %s: %s: %s", f.Rule, f.App, f.Reason, f.Remedy)
 }
 
-// Decision is the answer.
+// Decision is the answer to a Request.
 type Decision struct {
-	Refused  *Finding  // the first rule that forbids it; nil: allowed
+	Refused  *Finding  // the first rule that forbids the operation; nil: it is allowed
 	Warnings []Finding // rules that only warn
 
-	work int // expressions and edges that were looked at
+	work int // number of expressions and dependencies that were evaluated
 }
 
-// Decide answers a request. The same request gives the same answer; the time is
-// linear in the applications and their dependencies.
+// Decide answers a request. The same request gives the same answer. The time is
+// linear in the number of applications and dependencies.
 func Decide(r Request) Decision {
 	d := decider{Request: r, installed: make(map[string]*App, len(r.Installed))}
 	for i := range r.Installed {
@@ -131,7 +131,7 @@ func (d *decider) finding(rule, reason, remedy string) *Finding {
 	return &Finding{Rule: rule, App: d.App.Name, Reason: reason, Remedy: remedy}
 }
 
-// managed: only what opted in is touched without being asked.
+// managed refuses automatic work on an application that did not opt in.
 func (d *decider) managed() *Finding {
 	if d.Mode != Automatic || d.App.Policy.managed() {
 		return nil
@@ -161,8 +161,8 @@ func (d *decider) fromVersions() *Finding {
 	return d.finding("upgrades.from_versions", reason, "install a version first that matches "+alternatives(from))
 }
 
-// downgrade: the release that is replaced may forbid it, and so may the one
-// that comes in.
+// downgrade checks that neither the installed release nor the new one forbids a
+// downgrade.
 func (d *decider) downgrade() *Finding {
 	here := d.here()
 	if here == nil || d.Mode == Force || here.Version == d.App.Version && here.Version != "" {
@@ -263,7 +263,7 @@ func (d *decider) platform() *Finding {
 		"use one that matches "+alternatives(known))
 }
 
-// lacks lists the patches of a release that are not there.
+// lacks lists the patches of a platform release that are missing.
 func (d *decider) lacks(r PlatformRelease) (list []string) {
 	for _, file := range r.Files {
 		if d.work++; !d.Platform.Files[file] {
@@ -278,7 +278,7 @@ func (d *decider) lacks(r PlatformRelease) (list []string) {
 	return list
 }
 
-// named is a version as a sentence has it.
+// named returns a version for a sentence.
 func named(version string) string {
 	if version == "" {
 		return "a release without a version"

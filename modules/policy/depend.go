@@ -9,7 +9,7 @@ import (
 
 func sortedKeys(m map[string]string) []string { return slices.Sorted(maps.Keys(m)) }
 
-// depends checks what the application needs.
+// depends checks the dependencies of the application.
 func (d *decider) depends() *Finding {
 	for _, need := range d.App.Policy.dependencies() {
 		f := d.unmet(need)
@@ -41,8 +41,8 @@ func (d *decider) unmet(need Dependency) *Finding {
 	return nil
 }
 
-// dependents checks that what others need of the application is there
-// afterwards. A dependency that is broken already does not stand in the way.
+// dependents checks that the operation does not break the dependencies of others on
+// the application. A dependency that is broken already does not count.
 func (d *decider) dependents() *Finding {
 	here := d.here()
 	for i := range d.Installed {
@@ -92,7 +92,7 @@ func (d *decider) excepted(parent *App) bool {
 	return false
 }
 
-// cycle refuses an application that would come to depend on itself.
+// cycle refuses an application that would depend on itself.
 func (d *decider) cycle() *Finding {
 	if len(d.App.Policy.dependencies()) == 0 {
 		return nil
@@ -105,10 +105,10 @@ func (d *decider) cycle() *Finding {
 		"break the circle in one of their policies")
 }
 
-// wayBack returns the names from the application over its dependencies to
-// itself; nil if there is no such way. Each application is visited once.
+// wayBack returns the names of a cycle of dependencies from the application to
+// itself; nil if there is none. It visits each application once.
 func (d *decider) wayBack() []string {
-	from := map[string]string{} // each that was reached, and from where
+	from := map[string]string{} // by a reached application, the one that depends on it
 	queue := []string{d.App.Name}
 	for len(queue) > 0 {
 		name := queue[0]

@@ -5,14 +5,14 @@ import (
 	"fmt"
 )
 
-// Errors of reading a policy. What is wrapped around them names the key or the
-// line, in one line.
+// Errors of reading a policy. The text of what wraps them names the key or the line,
+// in one line.
 var (
-	// ErrPolicy: the policy is not TOML or JSON of the right form, or says
-	// what it must not.
+	// ErrPolicy: the policy is not TOML or JSON of the right form, or has a value
+	// that is not allowed.
 	ErrPolicy = errors.New("bad policy")
-	// ErrNotSupported: the policy says something that this version of
-	// mender-app does not do.
+	// ErrNotSupported: the policy has a key or a value that this version of
+	// mender-app does not support.
 	ErrNotSupported = errors.New("not supported by this version of mender-app")
 )
 

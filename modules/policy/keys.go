@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// notBuilt are keys that have a meaning and no effect yet. A policy that says
-// more than is done would be a false promise, so they are refused by name.
+// notBuilt are keys that are defined and have no effect yet. A policy must not
+// promise what is not done, so they are refused by name.
 var notBuilt = []string{
 	"data", "hooks", "keep", "reapply", "resources",
 	"engine_upgrades", "downgrades.automatic",
@@ -44,8 +44,7 @@ func collectKeys(t reflect.Type, prefix string, list *[]string) {
 	}
 }
 
-// known has the keys and the tables above them, the names of lists without
-// their brackets.
+// known has the keys and the tables above them, without the brackets of lists.
 var known = func() map[string]bool {
 	m := map[string]bool{}
 	for _, key := range Keys() {
@@ -57,12 +56,11 @@ var known = func() map[string]bool {
 	return m
 }()
 
-// free are tables whose keys are the writer's own.
+// free are tables whose keys are not fixed.
 var free = map[string]bool{"platform.releases.provides": true}
 
-// checkKeys refuses the first key, in the order of the alphabet, that is not
-// one of a policy. at is the path as a person reads it, key the same without
-// the places in lists.
+// checkKeys refuses the first key, in alphabetical order, that is not a key of a
+// policy. at is the path for people; key is the path without indexes of lists.
 func checkKeys(v any, at, key string) error {
 	switch v := v.(type) {
 	case map[string]any:

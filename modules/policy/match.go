@@ -6,9 +6,9 @@ import (
 	"regexp/syntax"
 )
 
-// Bounds of an expression. Go's regular expressions take time linear in
-// expression and text; what is left to bound is how large an expression gets
-// when it is compiled: (abc…){1000} is short and takes tens of MB.
+// Bounds of an expression. Go's regular expressions take time linear in expression
+// and text. The size of the compiled expression must be bounded too: (abc…){1000} is
+// short and takes tens of MB.
 const (
 	maxExpression = 256  // bytes
 	maxStates     = 4096 // of the compiled expression, about 100 bytes each
@@ -57,7 +57,7 @@ func matches(expression, text string) bool {
 	if err != nil {
 		return false // it was checked when the policy was read
 	}
-	// The longest match that begins first is the whole text if any match is.
+	// If any match is the whole text, the leftmost-longest match is it.
 	re.Longest()
 	at := re.FindStringIndex(text)
 	return at != nil && at[0] == 0 && at[1] == len(text)

@@ -5,19 +5,19 @@ import (
 	"slices"
 )
 
-// Order returns the applications in the order in which automatic work goes
-// through them, as groups: those of a group can be worked on side by side. Each
-// name is there once; inside a group names are sorted.
+// Order returns the applications in the order of automatic work, as groups: the
+// applications of a group can be processed in parallel. Each name is there once.
+// Inside a group the names are sorted.
 //
-//   - An application comes after those it depends on, whatever their classes.
+//   - An application comes after those it depends on, regardless of their classes.
 //   - Managed applications come by class: critical, storage, discovery,
 //     optional, reporting. One without a class is optional.
-//   - Those with dependencies come after all critical ones without.
-//   - Those that are not managed come last: they have no class.
+//   - Applications with dependencies come after all critical ones without.
+//   - Applications that are not managed come last: they have no class.
 //
-// Dependencies on what is not among apps do not count. circle names
-// applications that depend on each other in a circle, sorted; they are in the
-// groups as if one of those dependencies were not there.
+// Dependencies on applications that are not in apps do not count. circle has the
+// sorted names of applications that depend on each other in a cycle. The groups have
+// them as if one of these dependencies did not exist.
 func Order(apps []App) (groups [][]string, circle []string) {
 	o := newOrdering(apps)
 	for len(o.left) > 0 {
@@ -25,7 +25,7 @@ func Order(apps []App) (groups [][]string, circle []string) {
 		if group == nil {
 			found := o.circle()
 			circle = append(circle, found...)
-			group = found[:1] // as if it waited for nothing
+			group = found[:1] // ignore its dependencies
 		}
 		for _, name := range group {
 			o.done(name)
@@ -36,15 +36,15 @@ func Order(apps []App) (groups [][]string, circle []string) {
 	return groups, slices.Compact(circle)
 }
 
-// ordering is Order at work.
+// ordering is the state of Order.
 type ordering struct {
 	rank    map[string]int
-	needs   map[string][]string // what each depends on
-	parents map[string][]string // who depends on it
-	waits   map[string]int      // for how many of its needs it still waits
+	needs   map[string][]string // by name, the dependencies
+	parents map[string][]string // by name, who depends on it
+	waits   map[string]int      // by name, how many dependencies are not in a group yet
 	left    map[string]bool
-	free    map[int][]string // by rank: those that wait for nothing
-	work    int              // steps made
+	free    map[int][]string // by rank, those without such dependencies
+	work    int              // number of steps
 }
 
 func newOrdering(apps []App) *ordering {
@@ -74,9 +74,9 @@ func newOrdering(apps []App) *ordering {
 	return o
 }
 
-// rankOf is the place of an application among those that wait for nothing: 0 is
-// critical without dependencies, 1 critical with dependencies, then come the
-// other classes, then what is not managed.
+// rankOf returns the rank of an application among those that can be next: 0 is
+// critical without dependencies, 1 is critical with dependencies, then come the
+// other classes, and last applications that are not managed.
 func rankOf(a App) int {
 	if !a.Policy.managed() {
 		return len(classes) + 1
@@ -92,8 +92,8 @@ func rankOf(a App) int {
 	return rank + 1
 }
 
-// ready takes those of the lowest rank that wait for nothing; nil: there are
-// none.
+// ready removes and returns those of the lowest rank that wait for nothing; nil if
+// there are none.
 func (o *ordering) ready() []string {
 	for rank := range len(classes) + 2 {
 		if group := o.free[rank]; len(group) > 0 {
@@ -105,7 +105,7 @@ func (o *ordering) ready() []string {
 	return nil
 }
 
-// done lets those go on that waited for a name alone.
+// done notes that a name is in a group: those that waited only for it can be next.
 func (o *ordering) done(name string) {
 	if !o.left[name] {
 		return
@@ -119,8 +119,8 @@ func (o *ordering) done(name string) {
 	}
 }
 
-// circle returns the names of one circle among those that are left, all of
-// which wait; first the one to begin with.
+// circle returns the names of one cycle among the remaining applications, which all
+// wait. The first name is the one to begin with.
 func (o *ordering) circle() []string {
 	before := func(a, b string) int { return cmp.Or(cmp.Compare(o.rank[a], o.rank[b]), cmp.Compare(a, b)) }
 	name := ""

@@ -22,7 +22,7 @@ import (
 const (
 	MaxBytes = 64 << 10 // of app.toml, and of the JSON
 	maxList  = 256      // entries of a list
-	maxText  = 512      // bytes of a text that is no expression
+	maxText  = 512      // bytes of a text that is not an expression
 )
 
 // ParseTOML reads and checks app.toml, for the application of the name app.
@@ -46,8 +46,8 @@ func ParseTOML(data []byte, app string) (*Policy, error) {
 	return p, p.check(app)
 }
 
-// notTOML keeps what the parser says to one line; it names the line and the
-// last key.
+// notTOML makes an error of the parser one line, with the line number and the last
+// key.
 func notTOML(err error) error {
 	return fmt.Errorf("%w: %s", ErrPolicy, oneLine(strings.TrimPrefix(err.Error(), "toml: ")))
 }
@@ -81,9 +81,8 @@ func ParseJSON(data []byte, app, applicationVersion string) (*Policy, error) {
 	return p, p.check(app)
 }
 
-// Encode returns the policy as metadata has it: JSON in one line, without the
-// version, which is application_version there. The same policy gives the same
-// bytes.
+// Encode returns the policy as it is in metadata: JSON in one line, without the
+// version, which is in application_version. The same policy gives the same bytes.
 func (p *Policy) Encode() ([]byte, error) {
 	out := *p
 	out.Version = ""
@@ -94,7 +93,7 @@ func (p *Policy) Encode() ([]byte, error) {
 	return data, err
 }
 
-// check refuses what a policy must not say.
+// check refuses values that are not allowed in a policy.
 func (p *Policy) check(app string) error {
 	if err := checkText("version", p.Version); err != nil {
 		return err

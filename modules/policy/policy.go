@@ -1,20 +1,19 @@
-// Package policy decides about applications: may this release be installed on
-// this device, over what is there, and in which order does automatic work go.
-// A policy is the file app.toml that an application ships; docs/POLICY.md has
-// every key.
+// Package policy decides whether a release may be installed on a device over what is
+// installed, and in which order automatic work is done. A policy is the file
+// app.toml that an application ships; docs/POLICY.md describes every key.
 //
-// The package has no effects: it reads no file, asks no engine and knows no
-// clock. The caller collects the facts (Request), the package answers
-// (Decision), and the caller acts on the answer. It must not know how releases
-// are stored or loaded.
+// The package has no effects: it reads no file, calls no engine and uses no clock.
+// The caller collects the facts (Request), the package answers (Decision), and the
+// caller acts on the answer. The package does not know how releases are stored or
+// loaded.
 package policy
 
-// Policy is what app.toml says. The zero value is the policy of an application
-// that ships none: everything is allowed. The metadata of an artifact has it as
-// JSON with the same keys.
+// Policy is the content of app.toml. The zero value is the policy of an application
+// that ships none: it allows everything. The metadata of an artifact has the policy
+// as JSON with the same keys.
 type Policy struct {
-	// Version is the application's version. In metadata it is absent:
-	// application_version says it there.
+	// Version is the application's version. The JSON in metadata does not have it:
+	// it is in application_version there.
 	Version      string       `toml:"version" json:"version,omitzero"`
 	Managed      bool         `toml:"managed" json:"managed,omitzero"`
 	Class        Class        `toml:"class" json:"class,omitzero"`
@@ -29,10 +28,10 @@ type Policy struct {
 	Exceptions   []Exception  `toml:"dependent_parent_exceptions" json:"dependent_parent_exceptions,omitzero"`
 }
 
-// Upgrades says over what a release may be installed.
+// Upgrades says over which versions a release may be installed.
 type Upgrades struct {
-	// FromVersions are expressions, of which one must match the whole
-	// installed version. nil: any version; empty: none.
+	// FromVersions are expressions. One of them must match the whole installed
+	// version. nil: any version; empty: none.
 	FromVersions []string `toml:"from_versions" json:"from_versions,omitzero"`
 }
 
@@ -41,20 +40,20 @@ type Downgrades struct {
 	Allow *bool `toml:"allow" json:"allow,omitzero"` // nil is true
 }
 
-// Orchestrator bounds the version of the engine or cluster, both ends
+// Orchestrator bounds the version of the engine or cluster. Both bounds are
 // included; "" is no bound.
 type Orchestrator struct {
 	Minimum string `toml:"minimum" json:"minimum,omitzero"`
 	Maximum string `toml:"maximum" json:"maximum,omitzero"`
 }
 
-// PlatformRule says which releases of the operating system will do.
+// PlatformRule says which releases of the operating system are allowed.
 type PlatformRule struct {
 	Releases []PlatformRelease `toml:"releases" json:"releases,omitzero"` // nil: all
 }
 
-// PlatformRelease is a release of the operating system and the patches that
-// must be there.
+// PlatformRelease is a release of the operating system and the patches that it must
+// have.
 type PlatformRelease struct {
 	Version  string            `toml:"version" json:"version"`            // expression
 	Files    []string          `toml:"files" json:"files,omitzero"`       // absolute paths
@@ -79,22 +78,23 @@ type Exception struct {
 	Version string `toml:"version" json:"version"` // expression: its versions
 }
 
-// Action is what an unmet dependency does.
+// Action is what happens if a dependency is not met.
 type Action string
 
-// The values of Action. ActionApply is known and not built.
+// The values of Action. ActionApply is defined and not supported yet.
 const (
 	ActionError  Action = "error"  // refuse
 	ActionWarn   Action = "warn"   // log, and go on
-	ActionIgnore Action = "ignore" // neither check nor order by it
+	ActionIgnore Action = "ignore" // do not check, and do not order by it
 	ActionApply  Action = "apply"
 )
 
-// Class is the place of a managed application in automatic work.
+// Class determines the place of a managed application in the order of automatic
+// work.
 type Class string
 
-// The values of Class, the first to come up first. A managed application
-// without a class is ClassOptional.
+// The values of Class, in the order of automatic work. A managed application without
+// a class is ClassOptional.
 const (
 	ClassCritical  Class = "critical"
 	ClassStorage   Class = "storage"
@@ -105,24 +105,24 @@ const (
 
 var classes = []Class{ClassCritical, ClassStorage, ClassDiscovery, ClassOptional, ClassReporting}
 
-// The values of DesiredState; StateRunning is the default, the others are
-// known and not built.
+// The values of DesiredState. StateRunning is the default. The others are defined and
+// not supported yet.
 const (
 	StateRunning = "running"
 	StateLoaded  = "loaded"
 	StateStopped = "stopped"
 )
 
-// NeedsEngine tells whether the policy asks for the version of the engine.
+// NeedsEngine tells whether the policy depends on the version of the engine.
 func (p *Policy) NeedsEngine() bool {
 	return p != nil && p.Orchestrator != (Orchestrator{})
 }
 
-// NeedsPlatform tells whether the policy asks for the operating system: its
-// version, patches and what Mender provides.
+// NeedsPlatform tells whether the policy depends on the operating system: its
+// version, its patches and what Mender provides.
 func (p *Policy) NeedsPlatform() bool { return p != nil && p.Platform.Releases != nil }
 
-// Files lists the files whose presence the policy asks for.
+// Files lists the files that the policy requires.
 func (p *Policy) Files() (list []string) {
 	if p == nil {
 		return nil
@@ -140,7 +140,7 @@ func (p *Policy) downgrades() bool {
 
 func (p *Policy) managed() bool { return p != nil && p.Managed }
 
-// action is the dependency's, or the default.
+// action returns the dependency's action, or the default.
 func (d Dependency) action() Action {
 	if d.Action == "" {
 		return ActionError
@@ -148,7 +148,7 @@ func (d Dependency) action() Action {
 	return d.Action
 }
 
-// dependencies are those that count: not ignored.
+// dependencies returns the dependencies that are not ignored.
 func (p *Policy) dependencies() (list []Dependency) {
 	if p == nil {
 		return nil
