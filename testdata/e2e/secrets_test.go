@@ -146,9 +146,9 @@ func TestEncryptedSecrets(t *testing.T) {
 	restart() // without it
 	require.NoError(t, d.StartEngine())
 	says(t, w, "web 3")
-	time.Sleep(3 * time.Second)
-	t.Log(d.MustRun(t, "docker", "ps", "-a"))
-	t.Log(d.MustRun(t, "bash", "-c", "ls -laR /run/mender-app; docker inspect $(docker ps -aq --filter label=com.docker.compose.service=stock) | grep -A12 -i -E '\"State\"|Binds|Mounts'"))
+	bed.Eventually(t, 20*time.Second, "the engine has given the service up", func() bool {
+		return strings.HasPrefix(d.MustRun(t, "docker", "inspect", "--format={{.State.Status}} {{.State.Error}}", third), "exited failed to create")
+	})
 	d.MustRun(t, module, "START", "shop", "/data/mender-app/shop/manifests")
 	require.Equal(t, "hunter-three", secretOf(t, d))
 
