@@ -71,7 +71,11 @@ func mutants(t *testing.T) (count int, rnd *rand.Rand) {
 		return n
 	}
 	seed := number("MENDER_APP_SEED", 1)
-	return int(number("MENDER_APP_MUTANTS", 400)), rand.New(rand.NewPCG(seed, 0))
+	few := uint64(400)
+	if testing.Short() {
+		few = 50
+	}
+	return int(number("MENDER_APP_MUTANTS", few)), rand.New(rand.NewPCG(seed, 0))
 }
 
 // within asserts that f allocates no more than a mutant may.

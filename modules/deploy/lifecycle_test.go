@@ -139,6 +139,9 @@ func TestPurgeKilledAnywhere(t *testing.T) {
 			require.NoError(t, c.commit())
 		},
 	} {
+		if testing.Short() && name != "resume" {
+			continue
+		}
 		for _, fails := range []bool{false, true} {
 			for n, step := stride(); ; n += step {
 				g := newRig(t)
