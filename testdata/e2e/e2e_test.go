@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -111,7 +112,8 @@ func delta(t *testing.T, old, new bed.Image) string {
 	return "--image=" + from + "," + to
 }
 
-// generate runs app-gen; the artifact lies where the device sees it too.
+// generate runs app-gen, for this machine's platform if the options name none;
+// the artifact lies where the device sees it too.
 func generate(t *testing.T, d *bed.Device, app, artifact, version, compose string, options ...string) string {
 	t.Helper()
 	manifests := t.TempDir()
@@ -121,9 +123,12 @@ func generate(t *testing.T, d *bed.Device, app, artifact, version, compose strin
 	require.NoError(t, err)
 	args := append([]string{
 		"--application-name", app, "--artifact-name", artifact, "--software-version", version,
-		"--device-type", bed.Type, "--platform", bed.Platform(), "--orchestrator", "docker-compose",
+		"--device-type", bed.Type, "--orchestrator", "docker-compose",
 		"--manifests-dir", manifests, "--output-path", out,
 	}, options...)
+	if !slices.Contains(options, "--platform") {
+		args = append(args, "--platform", bed.Platform())
+	}
 	text, err := exec.Command(filepath.Join(programs, "app-gen"), args...).CombinedOutput()
 	require.NoError(t, err, "app-gen %s\n%s", strings.Join(args, " "), text)
 	return out
