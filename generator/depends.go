@@ -14,9 +14,15 @@ func (r *run) autoDepends(images []foundImage, version string) (map[string][]str
 	if r.Artifact.NoAutoDepends || version != artifact.VersionCurrent {
 		return nil, nil
 	}
-	key := r.versionKey()
-	if _, given := r.Artifact.Depends[key]; given {
-		return nil, nil
+	software := r.Artifact.Software
+	key, err := baseKey(software, images)
+	if err != nil {
+		return nil, err
+	}
+	for _, k := range []string{key, software.versionKey()} {
+		if _, given := r.Artifact.Depends[k]; given {
+			return nil, nil
+		}
 	}
 	if r.Images.Fallback {
 		return nil, nil // it serves every device
@@ -31,7 +37,7 @@ func (r *run) autoDepends(images []foundImage, version string) (map[string][]str
 		}
 		var have []string
 		for _, b := range img.named {
-			if v := b.Provides[key]; v != "" {
+			if v := software.version(b.Provides); v != "" {
 				have = append(have, v)
 			} else {
 				without = append(without, fmt.Sprintf("%s (%s)", b.URL, b.From))
@@ -66,11 +72,30 @@ func (r *run) autoDepends(images []foundImage, version string) (map[string][]str
 	return nil, nil
 }
 
-// versionKey is the key of the provides that the application's version is in.
-func (r *run) versionKey() string {
-	fs := r.Artifact.Software.Filesystem
-	if fs == "" {
-		fs = "rootfs-image"
+// baseKey is the key of Mender's provides that the versions of the bases are
+// under. It is not the one that this artifact provides where the older artifacts
+// were made with another --software-filesystem, or by another tool. Mender wants
+// every key of depends, so there can only be one.
+func baseKey(software Software, images []foundImage) (string, error) {
+	var keys []string
+	for _, img := range images {
+		if img.whole {
+			continue
+		}
+		for _, b := range img.named {
+			if k := software.providedKey(b.Provides); k != "" {
+				keys = append(keys, k)
+			}
+		}
 	}
-	return fs + "." + r.Artifact.Software.Name + ".version"
+	slices.Sort(keys)
+	keys = slices.Compact(keys)
+	switch len(keys) {
+	case 0:
+		return software.versionKey(), nil
+	case 1:
+		return keys[0], nil
+	}
+	return "", &UsageError{Text: "the bases have their versions under several keys: " + strings.Join(keys, ", "),
+		Hint: "Mender cannot ask for one key or another: make one artifact for each, or leave the question to the device with --no-depends"}
 }

@@ -66,7 +66,7 @@ func Example() {
 	fmt.Println(d.Name, d.DeviceTypes, d.Images[0].Layers[0].Encoding)
 	// Output:
 	// shop/web:1 full  map[]
-	// shop/web:2 delta shop/web:1 map[rootfs-image.shop.version:[shop-1]]
+	// shop/web:2 delta shop/web:1 map[data-partition.shop.version:[shop-1]]
 	// shop-2 [gateway] delta
 }
 

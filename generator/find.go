@@ -95,7 +95,7 @@ func (r *run) fromReleases(ctx context.Context, opener *source.Opener, images []
 	}
 	releases, err := bases.Find(ctx, r.Images.Releases, bases.Wanted{
 		Application: r.Application.Name, Platform: r.Application.Platform,
-		Name: r.Artifact.Name, Output: r.Build.Output, VersionKey: r.versionKey(),
+		Name: r.Artifact.Name, Output: r.Build.Output, Version: r.Artifact.Software.version,
 	})
 	if err != nil {
 		return err

@@ -195,8 +195,8 @@ func TestFullArtifact(t *testing.T) {
 	a := read(t, o.Build.Output)
 	require.Equal(t, artifact.VersionReference, a.meta.Version)
 	require.Empty(t, a.meta.Requires)
-	require.Equal(t, map[string]string{"rootfs-image.shop.version": "shop-2"}, a.header.Provides)
-	require.Equal(t, []string{"rootfs-image.shop.*"}, a.header.ClearsProvides)
+	require.Equal(t, map[string]string{"data-partition.shop.version": "shop-2"}, a.header.Provides)
+	require.Equal(t, []string{"data-partition.shop.*", "rootfs-image.shop.*"}, a.header.ClearsProvides)
 	require.Len(t, a.meta.Images, 2)
 	require.Len(t, a.infos, 2)
 

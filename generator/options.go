@@ -103,16 +103,6 @@ func (s *Signing) options() mender.Options {
 	return mender.Options{Key: s.Key, Sign: s.Sign, Public: s.Public}
 }
 
-// Software is the version that the artifact provides to Mender, as
-// FILESYSTEM.NAME.version.
-type Software struct {
-	Filesystem string // "" is rootfs-image
-	Name       string // "" is the application's name
-	Version    string // "" is the artifact's name
-	NoVersion  bool   // provide no version
-	NoClears   bool   // add no clears_artifact_provides
-}
-
 // Build says how and where the artifact is made. Output is required.
 type Build struct {
 	Output   string

@@ -67,14 +67,3 @@ func readPolicyFile(file string) ([]byte, error) {
 	defer f.Close()
 	return io.ReadAll(io.LimitReader(f, policy.MaxBytes+1))
 }
-
-// applicationVersionKey is the key under which Mender knows the application's
-// own version. The key of the software's version is another one: it is the
-// artifact's name as a rule.
-func applicationVersionKey(s Software) string {
-	fs := s.Filesystem
-	if fs == "" {
-		fs = "rootfs-image"
-	}
-	return fs + "." + s.Name + ".application_version"
-}

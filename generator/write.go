@@ -35,15 +35,14 @@ func (r *run) write(ctx context.Context, p *plan, out *payload) error {
 		Depends:       map[string][]string{},
 		MetaData:      meta,
 	}
-	provides, clears := mender.SoftwareProvides(a.Software.Filesystem, a.Software.Name, a.Software.Version)
 	if !a.Software.NoVersion {
-		maps.Copy(spec.Provides, provides)
+		spec.Provides[a.Software.versionKey()] = a.Software.Version
 	}
 	if r.policy != nil && r.Application.Version != "" && !a.Software.NoVersion {
-		spec.Provides[applicationVersionKey(a.Software)] = r.Application.Version
+		spec.Provides[a.Software.applicationVersionKey()] = r.Application.Version
 	}
 	if !a.Software.NoClears {
-		spec.ClearsProvides = clears
+		spec.ClearsProvides = a.Software.clears()
 	}
 	for _, c := range a.Clears {
 		if !slices.Contains(spec.ClearsProvides, c) {

@@ -71,7 +71,7 @@ type genFlags struct {
 
 func generateCommand() *cobra.Command {
 	f := &genFlags{compression: string(mender.None)}
-	f.o.Artifact.Software.Filesystem = "rootfs-image"
+	f.o.Artifact.Software.Filesystem = generator.DefaultFilesystem
 	c := &cobra.Command{
 		Use:     "app-gen [options] [-- mender-artifact options]",
 		Short:   "make App Artifacts from container images and manifests",

@@ -109,7 +109,7 @@ func (d *device) provides(version string) {
 	d.t.Helper()
 	out, err := d.mender("show-provides")
 	require.NoError(d.t, err)
-	require.Contains(d.t, out, "rootfs-image."+d.app+".version="+version+"\n")
+	require.Contains(d.t, out, "data-partition."+d.app+".version="+version+"\n")
 	require.NotContains(d.t, out, "INCONSISTENT")
 }
 

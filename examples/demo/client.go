@@ -44,7 +44,7 @@ func (c menderClient) believes() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("%s (rootfs-image.shop.version %s)", provides["artifact_name"], provides["rootfs-image.shop.version"]), nil
+	return fmt.Sprintf("%s (data-partition.shop.version %s)", provides["artifact_name"], provides["data-partition.shop.version"]), nil
 }
 
 // ownClient is for a device without Mender.

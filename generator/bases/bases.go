@@ -41,7 +41,9 @@ type Wanted struct {
 	Platform    image.Platform
 	Name        string // of the artifact
 	Output      string // the artifact that is written, which is no base of itself
-	VersionKey  string // of the provides; orders releases
+	// Version finds the release's version in what its artifact provides to Mender;
+	// it orders the releases. "" if the artifact does not say.
+	Version func(provides map[string]string) string
 }
 
 // Release is an older release of the application.
@@ -176,7 +178,7 @@ func read(ctx context.Context, path string, w Wanted) (r *Release, why string, e
 	if p, err := image.ParsePlatform(m.Platform); err == nil && w.Platform.Match(p) == image.NoFit {
 		return nil, fmt.Sprintf("it is for %s, not %s", m.Platform, w.Platform), nil
 	}
-	r = &Release{Path: path, Version: h.Provides[w.VersionKey], artifact: h.Name, names: map[image.Digest][]string{}}
+	r = &Release{Path: path, Version: w.Version(h.Provides), artifact: h.Name, names: map[image.Digest][]string{}}
 	for _, c := range m.Components {
 		r.names[c.Digest] = append(r.names[c.Digest], c.URL)
 	}

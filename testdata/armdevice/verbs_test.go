@@ -126,7 +126,7 @@ func (s *story) at(version string) {
 	s.Helper()
 	s.says(version)
 	r := s.run("mender --no-syslog show-provides")
-	for _, line := range []string{"artifact_name=shop-" + version, "rootfs-image.shop.version=" + version} {
+	for _, line := range []string{"artifact_name=shop-" + version, "data-partition.shop.version=" + version} {
 		require.Contains(s, strings.Split(r.Output, "\n"), line)
 	}
 }

@@ -48,6 +48,7 @@ type Device struct {
 	engine *exec.Cmd
 
 	noMender bool
+	cpp      bool // the Mender client is the C++ one
 
 	once sync.Once
 	err  error

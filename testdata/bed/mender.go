@@ -4,18 +4,41 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 )
 
 // menderCommand is the Mender client's command: the Go client's, or the C++ client's.
-func menderCommand() []string {
-	if _, err := exec.LookPath("mender"); err != nil {
+func (d *Device) menderCommand() []string {
+	if _, err := exec.LookPath("mender"); err != nil || d.cpp {
 		return []string{"mender-update"}
 	}
 	return []string{"mender", "--no-syslog"}
+}
+
+// UseCppMender replaces the device's Mender client by the C++ one, which the
+// testbed's neighbour ../shared has. It skips the test where that is not there or
+// the libraries that it needs are missing.
+func (d *Device) UseCppMender(t testing.TB) {
+	t.Helper()
+	program := filepath.Join(Repository(), "../shared/upstream/mender-update")
+	if text, err := exec.Command(program, "--version").CombinedOutput(); err != nil {
+		t.Skipf("needs ../shared/upstream/mender-update, the C++ Mender client: %v %s", err, text)
+	}
+	data, err := os.ReadFile(program)
+	if err != nil {
+		t.Fatal(err)
+	}
+	shared := d.Share("mender-update")
+	if err := os.WriteFile(shared, data, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	d.MustRun(t, "bash", "-ec", `rm -f "$(command -v mender)"; install -m 755 `+shared+` /usr/bin/mender-update`)
+	d.cpp = true
 }
 
 // WithoutMender takes the Mender client off the device, so that mender-app is
@@ -32,13 +55,13 @@ func (d *Device) WithoutMender() error {
 // Mender runs the Mender client in the device: Mender("install", file),
 // Mender("commit"), Mender("rollback").
 func (d *Device) Mender(args ...string) (Result, error) {
-	args = append(menderCommand(), args...)
+	args = append(d.menderCommand(), args...)
 	return d.Run(args[0], args[1:]...)
 }
 
 // MenderCommand is Mender's command, for one that is to be interrupted.
 func (d *Device) MenderCommand(ctx context.Context, args ...string) *exec.Cmd {
-	args = append(menderCommand(), args...)
+	args = append(d.menderCommand(), args...)
 	return d.Command(ctx, args[0], args[1:]...)
 }
 

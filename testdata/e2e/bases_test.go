@@ -127,7 +127,7 @@ func TestSeveralBasesDepends(t *testing.T) {
 	mender(t, d, "commit")
 	before := d.MustState(t)
 	said := menderFails(t, d, "install", file)
-	require.Contains(t, said, "rootfs-image.shop.version")
+	require.Contains(t, said, "data-partition.shop.version")
 	require.NotContains(t, said, "the image comes in several variants", "the module was asked")
 	require.Equal(t, before, d.MustState(t))
 

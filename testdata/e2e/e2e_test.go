@@ -144,7 +144,7 @@ func handmade(t *testing.T, d *bed.Device, h bed.Handmade) string {
 
 // provides is what the client has to believe while the shop is at a release.
 func provides(version string) map[string]string {
-	return map[string]string{"artifact_name": "shop-" + version, "rootfs-image.shop.version": version}
+	return map[string]string{"artifact_name": "shop-" + version, "data-partition.shop.version": version}
 }
 
 // mender runs the Mender client, which has to succeed.

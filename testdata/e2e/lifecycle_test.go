@@ -133,7 +133,7 @@ func TestApplicationsDoNotDisturbEachOther(t *testing.T) {
 `, archive(t, image))
 	}
 	kioskProvides := func(p map[string]string, artifact, version string) map[string]string {
-		p["artifact_name"], p["rootfs-image.kiosk.version"] = artifact, version
+		p["artifact_name"], p["data-partition.kiosk.version"] = artifact, version
 		return p
 	}
 

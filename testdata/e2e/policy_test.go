@@ -33,7 +33,7 @@ func TestPolicies(t *testing.T) {
 	mender(t, d, "install", shipped(t, d, "shop", "2.4-1", "", "--provides", "rootfs-image.version:4.2.1"))
 	mender(t, d, "commit")
 	before, believed := unchanging(d.MustState(t)), mustProvides(t, d)
-	require.Equal(t, "2.4-1", believed["rootfs-image.shop.application_version"])
+	require.Equal(t, "2.4-1", believed["data-partition.shop.application_version"])
 
 	for _, c := range []struct{ policy, says string }{
 		{`upgrades = {from_versions = ['2\.5-\d+']}`, `upgrades.from_versions of shop: version 3.0-1 cannot be installed over version 2.4-1: install a version first that matches 2\.5-\d+`},
@@ -41,7 +41,7 @@ func TestPolicies(t *testing.T) {
 		{`orchestrator = {maximum = "1.12"}`, "orchestrator.maximum of shop: docker has version "},
 		{`platform = {releases = [{version = '4\.2'}]}`, "platform.releases of shop: release 4.2.1 of the operating system is not supported"},
 		{`platform = {releases = [{version = '4\.2\.\d', files = ["/no/such/patch"]}]}`, "lacks a patch: install what brings the file /no/such/patch"},
-		{`platform = {releases = [{version = '4\.2\.\d', provides = {"rootfs-image.shop.version" = '2'}}]}`, "rootfs-image.shop.version matching 2 among Mender's provides"},
+		{`platform = {releases = [{version = '4\.2\.\d', provides = {"data-partition.shop.version" = '2'}}]}`, "data-partition.shop.version matching 2 among Mender's provides"},
 		{`depends = [{name = "db"}]`, "depends of shop: db is not installed: install db first"},
 	} {
 		out := menderFails(t, d, "install", shipped(t, d, "shop", "3.0-1", c.policy))
@@ -54,11 +54,11 @@ func TestPolicies(t *testing.T) {
 	mender(t, d, "install", shipped(t, d, "shop", "3.0-1", fmt.Sprintf(`
 upgrades = {from_versions = ['2\.4-\d+']}
 orchestrator = {minimum = "v20.10", maximum = "99.0"}
-platform = {releases = [{version = '4\.2\.\d', files = [%q], provides = {"rootfs-image.shop.version" = '2\.4-1'}}]}
+platform = {releases = [{version = '4\.2\.\d', files = [%q], provides = {"data-partition.shop.version" = '2\.4-1'}}]}
 downgrades = {allow = false}
 depends = [{name = "db", action = "warn"}]`, patch)))
 	mender(t, d, "commit")
-	require.Equal(t, "3.0-1", mustProvides(t, d)["rootfs-image.shop.application_version"])
+	require.Equal(t, "3.0-1", mustProvides(t, d)["data-partition.shop.application_version"])
 
 	require.NoError(t, d.WithoutMender())
 	install := func(options ...string) bed.Result {

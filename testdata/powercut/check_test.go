@@ -69,7 +69,7 @@ func identify(state *bed.State, configs map[string]string) {
 
 // provided is the version that the client takes for installed.
 func provided(p map[string]string) (string, error) {
-	name, version := p["artifact_name"], p["rootfs-image."+app+".version"]
+	name, version := p["artifact_name"], p["data-partition."+app+".version"]
 	if name == "" && version == "" {
 		return "", nil
 	}
