@@ -34,10 +34,9 @@ func Example() {
 		log.Fatal(err)
 	}
 
-	provides, clears := mender.SoftwareProvides("", "shop", "2.0")
 	spec := mender.Spec{
 		Name: "shop-2.0", DeviceTypes: []string{"raspberrypi4"}, PayloadType: mender.PayloadTypeApp,
-		Provides: provides, ClearsProvides: clears,
+		Provides: map[string]string{"data-partition.shop.version": "2.0"}, ClearsProvides: []string{"data-partition.shop.*"},
 		MetaData: []byte(`{"application_name":"shop"}`),
 		Files:    []mender.File{textFile("manifests.tar.gz", "what the orchestrator runs")},
 	}
@@ -68,7 +67,7 @@ func Example() {
 		fmt.Printf("%s: %s\n", f.Name, content)
 	}
 	// Output:
-	// shop-2.0 for [raspberrypi4] provides map[rootfs-image.shop.version:2.0]
+	// shop-2.0 for [raspberrypi4] provides map[data-partition.shop.version:2.0]
 	// signed with the current key: true
 	// manifests.tar.gz: what the orchestrator runs
 }

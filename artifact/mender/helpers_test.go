@@ -31,10 +31,10 @@ func memFile(name, text string) File {
 }
 
 func sampleSpec() Spec {
-	provides, clears := SoftwareProvides("", "web", "2.0")
 	return Spec{
 		Name: "release-2", DeviceTypes: []string{"qemux86-64", "raspberrypi4"}, PayloadType: PayloadTypeApp,
-		Provides: provides, ClearsProvides: clears, Depends: map[string][]string{"rootfs-image.web.version": {"1.0"}},
+		Provides: map[string]string{"rootfs-image.web.version": "2.0"}, ClearsProvides: []string{"rootfs-image.web.*"},
+		Depends:  map[string][]string{"rootfs-image.web.version": {"1.0"}},
 		MetaData: []byte(`{"application_name":"web","version":"1.0"}`),
 		Files:    []File{memFile("images.tar.gz", strings.Repeat("image ", 20000)), memFile("manifests.tar.gz", "manifests")},
 	}

@@ -124,16 +124,16 @@ func TestMenderArtifactWrites(t *testing.T) {
 		name string
 		args []string
 		key  *keyPair
-		// What our own helper makes of the same options.
+		// The parts of the keys of the provides.
 		filesystem, software, version string
 	}{
-		{"plain", nil, nil, "", "app", "release-1"},
-		{"none", []string{"--compression", "none", "--software-name", "web"}, nil, "", "web", "release-1"},
-		{"version", []string{"--software-name", "web", "--software-version", "7"}, nil, "", "web", "7"},
+		{"plain", nil, nil, "rootfs-image", "app", "release-1"},
+		{"none", []string{"--compression", "none", "--software-name", "web"}, nil, "rootfs-image", "web", "release-1"},
+		{"version", []string{"--software-name", "web", "--software-version", "7"}, nil, "rootfs-image", "web", "7"},
 		{"filesystem", []string{"--software-filesystem", "data", "--software-name", "web"}, nil, "data", "web", "release-1"},
-		{"RSA", []string{"-k", rsaPair.private}, &rsaPair, "", "app", "release-1"},
-		{"ECDSA", []string{"-k", ecPair.private}, &ecPair, "", "app", "release-1"},
-		{"state script", []string{"-s", in("ArtifactInstall_Enter_00")}, nil, "", "app", "release-1"},
+		{"RSA", []string{"-k", rsaPair.private}, &rsaPair, "rootfs-image", "app", "release-1"},
+		{"ECDSA", []string{"-k", ecPair.private}, &ecPair, "rootfs-image", "app", "release-1"},
+		{"state script", []string{"-s", in("ArtifactInstall_Enter_00")}, nil, "rootfs-image", "app", "release-1"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			name := in("out.mender")
@@ -158,7 +158,8 @@ func TestMenderArtifactWrites(t *testing.T) {
 			require.Equal(t, c.key != nil, h.Signed)
 			require.JSONEq(t, `{"application_name":"web"}`, string(h.MetaData))
 			require.Equal(t, "manifests", files["manifests.tar.gz"])
-			provides, clears := SoftwareProvides(c.filesystem, c.software, c.version)
+			key := c.filesystem + "." + c.software
+			provides, clears := map[string]string{key + ".version": c.version}, []string{key + ".*"}
 			require.Equal(t, provides, h.Provides)
 			require.Equal(t, clears, h.ClearsProvides)
 			if c.name == "state script" {

@@ -61,7 +61,7 @@ type Spec struct {
 	DependsGroups []string
 
 	PayloadType    string
-	Provides       map[string]string   // of the payload; see SoftwareProvides
+	Provides       map[string]string   // of the payload
 	Depends        map[string][]string // of the payload: keys of provides that must have one of these values
 	ClearsProvides []string            // patterns of provides that are removed on installation
 	MetaData       []byte              // a JSON object; nil for none
@@ -92,17 +92,6 @@ type Options struct {
 	Public  crypto.PublicKey
 	ModTime time.Time // of all members; zero is 1970
 	TempDir string    // for compressed data; "" is os.TempDir
-}
-
-// SoftwareProvides returns what mender-artifact puts into provides and
-// clears-provides for --software-filesystem (default "rootfs-image"),
-// --software-name (default the payload type, so give "app") and
-// --software-version (default the artifact's name).
-func SoftwareProvides(filesystem, name, version string) (provides map[string]string, clears []string) {
-	if filesystem == "" {
-		filesystem = "rootfs-image"
-	}
-	return map[string]string{filesystem + "." + name + ".version": version}, []string{filesystem + "." + name + ".*"}
 }
 
 // headerInfo is header-info, and typeInfo type-info, with their fields in the

@@ -189,14 +189,15 @@ func (a Artifact) Write(path string) error {
 	if err != nil {
 		return err
 	}
-	provides, clears := mender.SoftwareProvides("", a.App, strings.TrimPrefix(a.Name, a.App+"-"))
+	key := "data-partition." + a.App
 	open := func(b []byte) func() (io.ReadCloser, error) {
 		return func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(b)), nil }
 	}
 	var out bytes.Buffer
 	err = mender.Write(&out, mender.Spec{
 		Name: a.Name, DeviceTypes: []string{deviceType}, PayloadType: mender.PayloadTypeApp,
-		Provides: provides, ClearsProvides: clears, Depends: a.Depends, MetaData: meta,
+		Provides:       map[string]string{key + ".version": strings.TrimPrefix(a.Name, a.App+"-")},
+		ClearsProvides: []string{key + ".*"}, Depends: a.Depends, MetaData: meta,
 		Files: []mender.File{
 			{Name: artifact.ImagesPayload, Size: int64(images.Len()), Open: open(images.Bytes())},
 			{Name: artifact.ManifestsPayload, Size: int64(manifests.Len()), Open: open(manifests.Bytes())},
