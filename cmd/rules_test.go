@@ -174,7 +174,7 @@ func (r room) allows(imported string, standard bool) bool {
 	return slices.ContainsFunc(slices.Concat(r.own, r.others), func(p string) bool { return r.permits(p, imported) })
 }
 
-// permits tells whether one entry of own or others allows an import.
+// permits reports whether one entry of own or others allows an import.
 func (r room) permits(permission, imported string) bool {
 	dir, ours := strings.CutPrefix(imported, module+"/")
 	if !ours {

@@ -38,7 +38,7 @@ func States() []State {
 	}
 }
 
-// Known tells whether this version knows the state. For an unknown state a module
+// Known reports whether this version knows the state. For an unknown state a module
 // must print nothing and exit with 0: so the protocol can be extended.
 func (s State) Known() bool {
 	for _, k := range States() {

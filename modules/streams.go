@@ -20,8 +20,8 @@ type Stream struct {
 
 // Streams gives the payload's files in their order, each once.
 type Streams interface {
-	// Next opens the next file, when the one before is closed. After the last
-	// it returns io.EOF, as often as it is called.
+	// Next opens the next file. The one before must be closed. After the last
+	// file every call returns io.EOF.
 	Next() (*Stream, error)
 }
 
@@ -40,8 +40,8 @@ type pipes struct {
 }
 
 // Next reads stream-next, which names the next file each time it is opened. An
-// empty answer is the end; after it, stream-next must not be opened again, because
-// nobody would answer.
+// empty answer is the end. After it, stream-next must not be opened again,
+// because no writer would open the other end.
 func (p *pipes) Next() (*Stream, error) {
 	if p.end != nil {
 		return nil, p.end

@@ -62,15 +62,15 @@ func (t *Tree) ArtifactName() (string, error) { return t.value("header/artifact_
 // PayloadType is the type of the payload: this module's name.
 func (t *Tree) PayloadType() (string, error) { return t.value("header/payload_type") }
 
-// CurrentArtifactName is the artifact that the client takes for installed. It is
-// written at the begin of the update: it is the artifact before the update.
+// CurrentArtifactName is the artifact that the client believes is installed. The
+// client writes it when the update begins, so it names the previous artifact.
 func (t *Tree) CurrentArtifactName() (string, error) { return t.value("current_artifact_name") }
 
 // DeviceType is the device's type.
 func (t *Tree) DeviceType() (string, error) { return t.value("current_device_type") }
 
-// MetaData is the payload's meta-data, JSON; nil if there is none. The clients
-// write the literal null then.
+// MetaData is the payload's meta-data as JSON; nil if there is none, for which
+// the clients write the literal null.
 func (t *Tree) MetaData() ([]byte, error) {
 	data, err := readBounded(filepath.Join(t.dir, "header", "meta-data"), maxJSON)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -125,7 +125,7 @@ const DriverFile = "driver"
 // person insists on an installation that only a policy forbids.
 const ForceFile = "force"
 
-// Forced tells whether ForceFile is there.
+// Forced reports whether ForceFile is there.
 func (t *Tree) Forced() bool {
 	_, err := os.Lstat(filepath.Join(t.dir, ForceFile))
 	return err == nil

@@ -17,9 +17,9 @@ import (
 )
 
 // The layout of the shell app-update-module: NAME/manifests is a directory,
-// NAME/images/urls lists the images, NAME-last is a copy made after each
-// success, and NAME-previous is the release before while one is being
-// installed; what follows an interruption may have NAME without manifests.
+// NAME/images/urls lists the images, NAME-last is a copy made after each success,
+// and NAME-previous is the previous release while a new one is being installed.
+// After an interruption NAME may lack manifests.
 const (
 	legacyImages   = "images"
 	legacyLast     = "-last"
@@ -40,7 +40,7 @@ func (s *Store) legacySource(name string) (string, bool) {
 	return "", false
 }
 
-// isLegacy tells whether the directory has an application of the shell reference
+// isLegacy reports whether the directory has an application of the shell reference
 // that was not adopted yet.
 func (s *Store) isLegacy(name string) bool {
 	if s.hasState(name) {
@@ -61,7 +61,7 @@ func (s *Store) isLegacy(name string) bool {
 	return ok
 }
 
-// Legacy tells whether an application is one of the shell reference that was not
+// Legacy reports whether an application is one of the shell reference that was not
 // adopted yet. It needs no lock.
 func (s *Store) Legacy(name string) bool { return names.Check(name) == nil && s.isLegacy(name) }
 
@@ -127,7 +127,7 @@ func (a *App) DropLegacy() error {
 	}
 	for _, suffix := range []string{legacyLast, legacyPrevious} {
 		if a.store.hasState(a.Name + suffix) {
-			continue // an application of its own
+			continue // another application
 		}
 		if err := durable.RemoveAll(a.Dir() + suffix); err != nil {
 			return err

@@ -41,8 +41,8 @@ type State struct {
 	Deployment *Deployment `json:"deployment,omitempty"`
 	// Stopped: an operator has stopped the current release.
 	Stopped bool `json:"stopped,omitempty"`
-	// Purge: the application is being removed, "keep-data" or "data" with what
-	// it has stored; "" otherwise.
+	// Purge: the application is being removed, without its data ("keep-data")
+	// or with it ("data"); "" otherwise.
 	Purge string `json:"purge,omitempty"`
 
 	extra extra
@@ -68,7 +68,7 @@ type Deployment struct {
 	Driver  string    `json:"driver,omitempty"` // who drives it: "mender", "mender-app"
 	Started time.Time `json:"started"`
 	Updated time.Time `json:"updated"`
-	// Refused: the download was refused for what it is, by Error. What runs was
+	// Refused: the artifact was refused, for the reason in Error. What runs was
 	// not touched.
 	Refused bool `json:"refused,omitempty"`
 	// Error is the last error, in one line.
@@ -171,7 +171,7 @@ func (a *App) check() error {
 	return nil
 }
 
-// Create returns the application, making it where it is missing. Nothing is
+// Create returns the application, or a new one if the store has none. Nothing is
 // written before the first Save.
 func (s *Store) Create(name string) (*App, error) {
 	a, err := s.App(name)
@@ -260,7 +260,7 @@ func (a *App) Dir() string { return a.store.appDir(a.Name) }
 // same for each release. It is a symbolic link.
 func (a *App) ManifestsDir() string { return filepath.Join(a.Dir(), manifestsName) }
 
-// Point makes ManifestsDir show the manifests of a release; "" removes it.
+// Point makes ManifestsDir a link to the manifests of a release; "" removes it.
 func (a *App) Point(id string) error {
 	link := a.ManifestsDir()
 	if id == "" {
@@ -281,7 +281,7 @@ func (a *App) Point(id string) error {
 	return durable.Symlink(filepath.Join(releasesDir, id, manifestsName), link)
 }
 
-// Pointed is the release that ManifestsDir shows; "" for none.
+// Pointed returns the release that ManifestsDir links to; "" for none.
 func (a *App) Pointed() string {
 	target, err := os.Readlink(a.ManifestsDir())
 	if err != nil {
@@ -290,7 +290,7 @@ func (a *App) Pointed() string {
 	return filepath.Base(filepath.Dir(target))
 }
 
-// HasSecrets tells whether the sub-module keeps encrypted secrets for the
+// HasSecrets reports whether the sub-module keeps encrypted secrets for the
 // application.
 func (a *App) HasSecrets() bool {
 	entries, err := os.ReadDir(filepath.Join(a.Dir(), secretsName))
@@ -298,8 +298,8 @@ func (a *App) HasSecrets() bool {
 }
 
 // Forget removes the application and all its releases. The history stays. Files
-// that a service has written into its mounts stay, too: they are data, which only
-// a sub-module's PURGE removes.
+// that a service wrote into its mounts stay too: they are data, which only a
+// sub-module's PURGE removes.
 func (a *App) Forget() error {
 	data, err := os.ReadDir(filepath.Join(a.Dir(), mountsName))
 	if errors.Is(err, fs.ErrNotExist) || err == nil && len(data) == 0 {

@@ -18,13 +18,13 @@ func (e *LockedError) Error() string {
 	return fmt.Sprintf("another call is using the store (%s); try again when it has ended", e.Holder)
 }
 
-// lockPoll is how often a lock that is taken is asked for again.
+// lockPoll is the time between two attempts to take a lock.
 const lockPoll = 50 * time.Millisecond
 
-// Lock takes the store for this process and waits for it until ctx ends. The
-// kernel holds the lock for the process: a process that was killed holds none,
-// so there is no stale lock. No other user can take it. who is shown to those
-// who wait. The error is a *LockedError when ctx ended.
+// Lock takes the store for this process, and waits for it until ctx ends. The
+// kernel holds the lock for the process: a process that was killed holds none, so
+// there is no stale lock. No other user can take it. Processes that wait show
+// who. If ctx ends first, the error is a *LockedError.
 func (s *Store) Lock(ctx context.Context, who string) (release func(), err error) {
 	if err := s.Protect(); err != nil {
 		return nil, fmt.Errorf("store: %w", err)
@@ -46,10 +46,10 @@ func (s *Store) Lock(ctx context.Context, who string) (release func(), err error
 	}
 }
 
-// Protect creates the directory for what belongs to no application, if it is
-// missing, and keeps other users out of it: who can open a lock file can hold
-// it. It needs no lock.
+// Protect creates the directory for files that belong to no application, and
+// keeps other users out of it: any user who can open a lock file can hold it.
+// Protect needs no lock.
 func (s *Store) Protect() error { return durable.PrivateDir(s.meta("")) }
 
-// Busy tells whether another process has the lock, as far as this user can see.
+// Busy reports whether another process has the lock, as far as this user can see.
 func (s *Store) Busy() bool { return durable.Held(s.meta(lockFile)) }

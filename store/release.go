@@ -27,10 +27,10 @@ type Release struct {
 	Platform     string            `json:"platform,omitempty"`
 	Env          map[string]string `json:"env,omitempty"` // for the sub-module, from the artifact
 	Components   []Component       `json:"components,omitempty"`
-	// Policy is that of the artifact, as its metadata has it; nil: none.
+	// Policy is the artifact's policy as in its metadata; nil for none.
 	Policy json.RawMessage `json:"policy,omitempty"`
-	// Statement is that of the artifact, as its metadata has it: what the release
-	// is, signed by its maker (package statement); nil: none.
+	// Statement is the artifact's statement as in its metadata: what the release
+	// is, signed by its maker (package statement); nil for none.
 	Statement json.RawMessage `json:"statement,omitempty"`
 	Created   time.Time       `json:"created"`
 	// BootID is the boot of the machine in which its download was begun. If the
@@ -120,8 +120,8 @@ func (a *App) Release(id string) (*Release, error) {
 	return &r, nil
 }
 
-// Releases lists the names of all releases that have a directory, the newest
-// first, whatever their state.
+// Releases lists the names of all releases that have a directory, in any state,
+// the newest first.
 func (a *App) Releases() ([]string, error) {
 	entries, err := os.ReadDir(filepath.Join(a.Dir(), releasesDir))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -15,7 +15,7 @@ import (
 // system, it is enough for the containers of about ten services, too.
 const reserveBytes = 1 << 20
 
-// KeepReserve reserves some space of the store's file system by a file, so that a
+// KeepReserve reserves space on the store's file system with a file, so that a
 // deployment can be ended when the disk is full. The file is written once, and is
 // durable when KeepReserve returns nil.
 func (s *Store) KeepReserve() error {

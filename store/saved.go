@@ -13,10 +13,10 @@ import (
 	"github.com/mender-app/mender-app/store/durable"
 )
 
-// Saved copies of components. A sub-module without the feature stage keeps a
-// component under its URL alone, and loading another one there overwrites it. A
-// release that may be needed again keeps a copy of what was overwritten, in its
-// own directory: the copy goes with the release.
+// This file keeps copies of components. A sub-module without the feature stage
+// keeps a component under its URL alone, so loading another one there overwrites
+// it. A release that may be needed again keeps a copy in its own directory, and
+// the copy is removed with the release.
 
 // savedPath is the file that keeps a release's copy of the component url.
 func (a *App) savedPath(id, url string) string {
@@ -31,9 +31,9 @@ func (a *App) Saved(id, url string) (path string, ok bool) {
 	return path, err == nil && st.Mode().IsRegular()
 }
 
-// SaveComponent keeps a release's copy of the component url, if the release has
-// none. save writes the component to a path that does not exist. The copy is
-// durable when SaveComponent returns nil, and is only then found by Saved.
+// SaveComponent makes a release's copy of the component url, if the release has
+// none. save writes the component to a path that does not exist. When
+// SaveComponent returns nil the copy is durable; only then does Saved find it.
 func (a *App) SaveComponent(id, url string, save func(path string) error) error {
 	path, ok := a.Saved(id, url)
 	if ok {
@@ -56,8 +56,8 @@ func (a *App) SaveComponent(id, url string, save func(path string) error) error 
 	return durable.Rename(temp, path)
 }
 
-// syncSaved makes a file durable that a sub-module wrote. It refuses what is not
-// a file with something in it.
+// syncSaved makes a file durable that a sub-module wrote. It refuses an empty
+// file and anything that is not a regular file.
 func syncSaved(path string) error {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -80,8 +80,7 @@ func syncSaved(path string) error {
 	return f.Sync()
 }
 
-// DropSaved removes a release's copies, for what they are copies of is in place
-// again.
+// DropSaved removes a release's copies, when the components are in place again.
 func (a *App) DropSaved(id string) error {
 	dir := filepath.Join(a.releaseDir(id), savedDir)
 	if _, err := os.Lstat(dir); errors.Is(err, fs.ErrNotExist) {

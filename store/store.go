@@ -4,8 +4,8 @@
 //
 // Everything is written through store/durable: when a method returns nil, its
 // effect is durable, and a crash at any instant leaves the state before or after
-// it. The package must not know what a component is made of, orchestrators,
-// Mender, or the meaning of a phase (modules/deploy defines it).
+// it. The package must not know orchestrators, Mender, the content of a
+// component, or the meaning of a phase (modules/deploy defines it).
 package store
 
 import (
@@ -35,15 +35,15 @@ const (
 	releasesDir   = "releases"
 	releaseFile   = "release.json"
 	manifestsName = "manifests"
-	mountsName    = "mounts"  // the sub-module's
-	secretsName   = "secrets" // the sub-module's
+	mountsName    = "mounts"  // of the sub-module
+	secretsName   = "secrets" // of the sub-module
 	savedDir      = "components"
 	corruptInfix  = ".corrupt-"
 )
 
 // Errors a caller may branch on.
 var (
-	// ErrName: not a name an application may have.
+	// ErrName: an application may not have this name.
 	ErrName = errors.New("invalid application name")
 	// ErrNoApp: the store has no such application.
 	ErrNoApp = errors.New("no such application")
@@ -100,8 +100,8 @@ func (s *Store) meta(name string) string { return filepath.Join(s.dir, metaDir, 
 
 func (s *Store) appDir(name string) string { return filepath.Join(s.dir, name) }
 
-// Apps lists the applications by name, those the shell reference left
-// included. It needs no lock.
+// Apps lists the applications, sorted by name, including those that the shell
+// reference left. It needs no lock.
 func (s *Store) Apps() ([]string, error) {
 	entries, err := os.ReadDir(s.dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -123,8 +123,8 @@ func (s *Store) Apps() ([]string, error) {
 	return apps, nil
 }
 
-// hasState tells whether the directory has a state file, be it whole, damaged or
-// renamed by keepAside.
+// hasState reports whether the directory has a state file, even a damaged one or
+// one that keepAside renamed.
 func (s *Store) hasState(name string) bool {
 	entries, err := os.ReadDir(s.appDir(name))
 	if err != nil {

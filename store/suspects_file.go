@@ -11,14 +11,14 @@ import (
 	"github.com/mender-app/mender-app/store/durable"
 )
 
-// Suspect names components that an engine loaded in one boot of the machine and
-// that were not made durable in it. After a restart the engine may list them
-// although their files are empty; a layer may even be there without an image. The
-// entry stays when the release of the components is discarded.
+// Suspect names components that an engine loaded in one boot of the machine, and
+// that were not made durable in that boot. After a restart the engine may list
+// them although their files are empty; a layer may even be there without an image.
+// The entry stays when the components' release is discarded.
 type Suspect struct {
-	// BootID is the boot in which it was loaded.
+	// BootID is the boot in which they were loaded.
 	BootID string `json:"boot_id"`
-	// Orchestrator is the sub-module that loaded it.
+	// Orchestrator is the sub-module that loaded them.
 	Orchestrator string `json:"orchestrator"`
 	// Digests are the components' identities, Layers their diffIDs where they
 	// are known.

@@ -10,7 +10,8 @@ import (
 // that they survive a rewrite by it.
 type extra map[string]json.RawMessage
 
-// decode reads a JSON object into the struct v points to and returns the rest.
+// decode reads a JSON object into the struct that v points to. It returns the
+// unknown fields.
 func decode(data []byte, v any) (extra, error) {
 	if err := json.Unmarshal(data, v); err != nil {
 		return nil, err

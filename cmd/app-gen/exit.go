@@ -95,7 +95,7 @@ func exitCode(err error) int {
 	return exitFailed
 }
 
-// hasShorthand tells whether the error is about an unknown short option.
+// hasShorthand reports whether the error is about an unknown short option.
 func hasShorthand(err error, short rune) bool {
 	var unknown *pflag.NotExistError
 	return errors.As(err, &unknown) && strings.HasPrefix(err.Error(), "unknown shorthand flag: '"+string(short)+"'")

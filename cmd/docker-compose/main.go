@@ -13,8 +13,8 @@ import (
 )
 
 func main() {
-	// The heap stays far below this; it keeps the collector from letting
-	// garbage grow.
+	// The heap stays far below this; without a limit the collector would let
+	// garbage accumulate.
 	memory.Fit(20 << 20)
 	os.Exit(submodules.Main(compose.Orchestrator{Sandbox: true}, "docker-compose", version.String(), os.Args[1:]))
 }

@@ -12,8 +12,8 @@ import (
 )
 
 func main() {
-	// Below this the heap stays with room to spare; without it the collector
-	// lets garbage grow.
+	// The heap stays well below this; without a limit the collector would let
+	// garbage accumulate.
 	memory.Fit(48 << 20)
 	m := k8s.New(func() (k8s.Settings, error) { return k8s.ReadSettings(os.Getenv) })
 	m.Sandbox = true

@@ -51,13 +51,13 @@ func (c *checkup) all() {
 	c.sandbox()
 }
 
-// What there is to do.
+// Advice that several findings share.
 const (
 	reinstall = "install mender-app again"
-	heed      = "mend what the message names"
+	heed      = "correct what the message names"
 )
 
-// updateModule looks at the program app.
+// updateModule checks the program app.
 func (c *checkup) updateModule() {
 	const check = "update module"
 	ctx, cancel := context.WithTimeout(c.ctx, patience)
@@ -76,8 +76,8 @@ func (c *checkup) updateModule() {
 	}
 }
 
-// submodules looks at the sub-modules and the engines behind them. It returns the
-// directories that they keep components in.
+// submodules checks the sub-modules and their engines. It returns the directories
+// in which they keep components.
 func (c *checkup) submodules() (dirs []string) {
 	const check = "sub-modules"
 	entries, err := os.ReadDir(c.config.SubmodulesDir)
@@ -116,7 +116,7 @@ func (c *checkup) submodule(m *submodules.Module, missing string) []string {
 	c.ok(check, "%s, protocol %s", strings.TrimSpace(info.Name+" "+info.Version), info.Protocol)
 	check = "engine of " + m.Name
 	if !info.Has(submodules.FeatureEngine) {
-		c.ok(check, "the sub-module does not tell")
+		c.ok(check, "the sub-module does not report its engines")
 		return nil
 	}
 	e, err := m.Engine(c.ctx, submodules.Request{})
@@ -126,7 +126,7 @@ func (c *checkup) submodule(m *submodules.Module, missing string) []string {
 	if err != nil {
 		do := heed
 		if missing == statusWarn {
-			do = "nothing, as long as no application is to run on it"
+			do = "nothing, unless an application shall run on it"
 		}
 		c.bad(missing, check, do, "%v", err)
 		return nil
@@ -142,12 +142,12 @@ func (c *checkup) submodule(m *submodules.Module, missing string) []string {
 	return dirs
 }
 
-// used are the orchestrators of the installed applications.
+// used returns the orchestrators of the installed applications.
 func (c *checkup) used() (names []string) {
 	s := store.At(c.config.Store)
 	apps, err := s.Apps()
 	if err != nil {
-		return nil // the store's check says so
+		return nil // the check of the store reports this
 	}
 	for _, name := range apps {
 		a, err := s.App(name)
@@ -161,7 +161,7 @@ func (c *checkup) used() (names []string) {
 	return names
 }
 
-// store looks at the store's directories: they are for root alone.
+// store checks the store's directories: only root may write to them.
 func (c *checkup) store() {
 	const check = "store"
 	s := store.At(c.config.Store)
@@ -171,7 +171,7 @@ func (c *checkup) store() {
 		return
 	}
 	if err != nil || !fi.IsDir() {
-		c.bad(statusFail, check, "set persistent_store to a directory that is kept", "%s is no directory: %v", s.Dir(), err)
+		c.bad(statusFail, check, "set persistent_store to a directory on persistent storage", "%s is not a directory: %v", s.Dir(), err)
 		return
 	}
 	for at, most := range map[string]fs.FileMode{s.Dir(): 0o755, s.Meta(""): 0o700} {
@@ -189,7 +189,7 @@ func (c *checkup) store() {
 		}
 		if owner != os.Geteuid() || fi.Mode().Perm()&^most != 0 {
 			c.bad(statusFail, check, fmt.Sprintf("chown root %s && chmod %o %s", at, most, at),
-				"%s is of user %d with mode %o: others can change or block what is in it", at, owner, fi.Mode().Perm())
+				"%s belongs to user %d and has mode %o: other users can change or block what is in it", at, owner, fi.Mode().Perm())
 			return
 		}
 	}
@@ -201,14 +201,15 @@ func (c *checkup) store() {
 	c.ok(check, "%s, %d applications", s.Dir(), len(apps))
 }
 
-// What is free on a file system, in bytes: a load leaves 16 MiB, and an update of
-// usual images needs more.
+// Limits of the free space on a file system, in bytes: a load leaves 16 MiB free,
+// and an update of usual images needs more.
 const (
 	spaceFail = 16 << 20
 	spaceWarn = 128 << 20
 )
 
-// space looks at what is free where the product and the engine write.
+// space checks the free space of the file systems that mender-app and the engine
+// write to.
 func (c *checkup) space(dirs []string) {
 	done := map[uint64]bool{}
 	for _, dir := range dirs {
@@ -257,7 +258,7 @@ func existing(dir string) string {
 	}
 }
 
-// barrier makes the store's file system write what it has.
+// barrier measures a sync of the store's file system.
 func (c *checkup) barrier() {
 	const check = "durable writes"
 	dir := existing(c.config.Store)
@@ -273,8 +274,8 @@ func (c *checkup) barrier() {
 	c.bad(statusFail, check, "check the disk and its file system", "syncfs of %s: %v", dir, err)
 }
 
-// clock compares the time with that of this program's file: it was not installed
-// in the future.
+// clock compares the time with that of this program's file, which cannot have
+// been installed in the future.
 func (c *checkup) clock() {
 	const check = "clock"
 	now := time.Now()
@@ -282,7 +283,7 @@ func (c *checkup) clock() {
 	if err == nil {
 		var fi os.FileInfo
 		if fi, err = os.Stat(self); err == nil && now.Before(fi.ModTime().Add(-24*time.Hour)) {
-			c.bad(statusWarn, check, "set the clock, or let it be set over the network: servers' certificates are checked by it",
+			c.bad(statusWarn, check, "set the clock, or have it set over the network: checking servers' certificates needs it",
 				"%s, before this program was made (%s)", when(now), when(fi.ModTime()))
 			return
 		}
@@ -294,7 +295,7 @@ func (c *checkup) clock() {
 	c.ok(check, "%s UTC", when(now))
 }
 
-// keys looks at what mender-app install checks signatures with.
+// keys checks the keys that mender-app install verifies signatures with.
 func (c *checkup) keys() {
 	const check = "signature keys"
 	s := c.config.Signatures
@@ -305,7 +306,7 @@ func (c *checkup) keys() {
 	if len(s.Keys) == 0 {
 		do := "set artifact_verify_key in mender-app.conf, or ArtifactVerifyKey in mender.conf"
 		if s.AllowUnsigned {
-			c.bad(statusWarn, check, do, "none, and allow_unsigned is set: whoever brings an artifact is trusted")
+			c.bad(statusWarn, check, do, "none, and allow_unsigned is set: every artifact is trusted")
 		} else {
 			c.bad(statusWarn, check, do, "none: mender-app install asks for --unsigned, and a Mender client installs anything")
 		}

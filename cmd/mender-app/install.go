@@ -157,7 +157,7 @@ func (p *program) client() (*client.Client, error) {
 	}, nil
 }
 
-// lockedClient is client for a command that must be alone.
+// lockedClient is client with its lock, which keeps other commands out.
 func (p *program) lockedClient() (*client.Client, func(), error) {
 	c, err := p.client()
 	if err != nil {
@@ -285,8 +285,8 @@ func (p *program) resume(ctx context.Context) error {
 	var results []result
 	s := store.At(p.config.Store)
 	if _, err := os.Stat(s.Meta("")); errors.Is(err, fs.ErrNotExist) {
-		// No update has ever been made here, or the store is not mounted: at
-		// boot, nothing must be written in its place.
+		// No update was ever made here, or the store is not mounted yet. Then
+		// nothing must be written to its mount point.
 		if p.json {
 			return p.printJSON([]result{})
 		}
@@ -320,7 +320,7 @@ func (p *program) resume(ctx context.Context) error {
 		}
 		results = append(results, result{Artifact: rec.Open.ArtifactName, Was: string(rec.Open.State), Now: now})
 	}
-	driver := driverName // what it began and does not know of any more
+	driver := driverName // for deployments that the client began and has forgotten
 	if now, err := recorded.Read(); err != nil {
 		return err
 	} else if now.Open != nil {
@@ -348,7 +348,7 @@ func (p *program) resume(ctx context.Context) error {
 		results = append(results, result{Application: r.App, Was: string(r.Phase), Now: now})
 	}
 	if ended && failed == nil && driver != "" {
-		// A rollback that had failed has ended now.
+		// A rollback that had failed has succeeded now.
 		if err := recorded.Settled(); err != nil {
 			return err
 		}
@@ -383,7 +383,7 @@ func (p *program) progress(in io.Reader, size int64) *meter {
 // meter counts the bytes that are read through it, and shows progress.
 type meter struct {
 	in          io.Reader
-	out         io.Writer // nil: says nothing
+	out         io.Writer // nil: shows nothing
 	size, count int64
 	shown       int64
 }
@@ -402,7 +402,7 @@ func (m *meter) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// done removes what the meter shows. It may be called again.
+// done clears the meter's line. It may be called more than once.
 func (m *meter) done() {
 	if m.out != nil && m.shown > 0 {
 		fmt.Fprint(m.out, "\r                              \r")

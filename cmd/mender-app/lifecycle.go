@@ -83,7 +83,7 @@ the same command goes on.`,
 func (p *program) healthCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "health [APP]",
-		Short: "Ask how the applications are; exit with 6 if one is not healthy",
+		Short: "Show the health of applications; exit with 6 if one is not healthy",
 		Long: `Asks the sub-module how an application is, or how all are: "healthy", "unhealthy"
 if everything runs and something is wrong with it, "down" if something that should
 run does not. A stopped application is none of these.`,
@@ -94,7 +94,7 @@ run does not. A stopped application is none of these.`,
 	}
 }
 
-// appHealth is what health prints of one application.
+// appHealth is what the command health prints for one application.
 type appHealth struct {
 	Application string `json:"application"`
 	State       string `json:"state"` // as in list
@@ -151,8 +151,8 @@ func (p *program) health(cmd *cobra.Command, names []string) error {
 	return errors.Join(err, wrong)
 }
 
-// warnOfClient says on a device with a Mender client that the client does not
-// know what was done by hand.
+// warnOfClient warns, on a device with a Mender client, that the client does not
+// learn of manual changes.
 func (p *program) warnOfClient() {
 	for _, name := range device.MenderClients {
 		if _, err := exec.LookPath(name); err == nil {

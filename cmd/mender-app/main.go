@@ -1,7 +1,7 @@
 // Mender-app is the operator's program on the device: it shows what is installed,
 // goes back to a kept release, and installs artifacts on devices without a Mender
-// client. It has the flags, the output and the exit codes; modules/deploy does the
-// work, and modules/client drives the update module.
+// client. This package has the flags, the output and the exit codes;
+// modules/deploy does the work, and modules/client drives the update module.
 package main
 
 import (
@@ -25,7 +25,7 @@ func main() {
 	os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }
 
-// run is the program; it returns its exit code.
+// run runs the program and returns its exit code.
 func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	p := &program{stdin: stdin, stdout: stdout, stderr: stderr}
 	root := p.root()
@@ -39,7 +39,7 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	return device.ExitCode(err)
 }
 
-// hint says what to do next where the error alone does not.
+// hint adds the next step to errors that do not name it.
 func hint(err error) error {
 	switch {
 	case errors.Is(err, client.ErrNotOpen):
@@ -54,7 +54,7 @@ func hint(err error) error {
 	return err
 }
 
-// program is one run.
+// program is one run of mender-app.
 type program struct {
 	stdin          io.Reader
 	stdout, stderr io.Writer
@@ -116,7 +116,7 @@ func (p *program) configure(cmd *cobra.Command) error {
 	return nil
 }
 
-// args makes a wrong number of arguments an error of usage.
+// args turns a wrong number of arguments into an ErrUsage.
 func args(check cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if err := check(cmd, args); err != nil {
@@ -128,7 +128,7 @@ func args(check cobra.PositionalArgs) cobra.PositionalArgs {
 
 func (p *program) engine() *deploy.Engine { return p.config.Engine(p.log, driverName) }
 
-// driverName is who the history says drove a deployment.
+// driverName is the driver that the history names for deployments by this program.
 const driverName = "mender-app"
 
 func (p *program) versionCommand() *cobra.Command {

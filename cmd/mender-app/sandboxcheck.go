@@ -19,11 +19,11 @@ import (
 	"github.com/mender-app/mender-app/submodules/sandbox"
 )
 
-// probeCommand enters the sandbox and tries what it must not do. It is for
-// doctor, which needs a process of its own for that.
+// probeCommand enters the sandbox and tries what the sandbox forbids. doctor runs
+// it as a process of its own.
 const probeCommand = "probe-sandbox"
 
-// probe is what the process reports.
+// probe is the report of that process.
 type probe struct {
 	State  sandbox.State `json:"state"`
 	Kernel sandbox.State `json:"kernel"`
@@ -46,7 +46,7 @@ func (p *program) probeCommand() *cobra.Command {
 	}
 }
 
-// leaks tries what the state says is forbidden, and names what works.
+// leaks tries what the state says is forbidden, and returns what still works.
 func leaks(s sandbox.State) (list []string) {
 	self := "/proc/self/exe"
 	if s.Landlock > 0 {
@@ -75,20 +75,20 @@ func leaks(s sandbox.State) (list []string) {
 	return list
 }
 
-// sandbox says what of it holds in a process of this program, and who is told to
-// do without.
+// sandbox reports which parts of the sandbox work on this device, and which
+// sub-modules are configured to run without it.
 func (c *checkup) sandbox() {
 	const check = "sandbox"
 	r, err := runProbe(c.ctx)
 	if err != nil {
-		c.bad(statusWarn, check, "see docs/SECURITY.md; SANDBOX=no in the configuration of the sub-modules does without", "%v", err)
+		c.bad(statusWarn, check, "see docs/SECURITY.md; SANDBOX=no in the sub-modules' configuration switches the sandbox off", "%v", err)
 	} else {
 		c.kernelHas("landlock", r.State.Landlock > 0, fmt.Sprintf("in force (the kernel's ABI is %d)", r.Kernel.Landlock),
 			"use a kernel from 5.13 on with CONFIG_SECURITY_LANDLOCK=y, and landlock in CONFIG_LSM or lsm=")
 		c.kernelHas("seccomp", r.State.Seccomp, "in force", "use a kernel with CONFIG_SECCOMP_FILTER=y")
 		c.kernelHas("no_new_privs", r.State.NoNewPrivs, "in force", "use a kernel from 3.5 on")
 		if len(r.Leaks) > 0 {
-			c.bad(statusFail, check, "report it as docs/SECURITY.md says", "%s", strings.Join(r.Leaks, ", "))
+			c.bad(statusFail, check, "report this as docs/SECURITY.md says", "%s", strings.Join(r.Leaks, ", "))
 		}
 	}
 	dir := filepath.Dir(c.config.File)
@@ -99,7 +99,7 @@ func (c *checkup) sandbox() {
 	for _, file := range off {
 		f, err := config.Read(file, "allow_outside", "refuse")
 		if err != nil {
-			continue // its sub-module says so
+			continue // the check of the sub-module reports this
 		}
 		if on, err := f.Bool(true, "SANDBOX"); err == nil && !on {
 			c.bad(statusWarn, check, "remove SANDBOX=no if the lines above are ok", "switched off in %s", file)
@@ -112,7 +112,7 @@ func (c *checkup) kernelHas(part string, has bool, found, do string) {
 		c.ok("sandbox: "+part, "%s", found)
 		return
 	}
-	c.bad(statusWarn, "sandbox: "+part, do, "the kernel has none: unverified content is read without it")
+	c.bad(statusWarn, "sandbox: "+part, do, "the kernel does not have it: unverified content is read without it")
 }
 
 // runProbe runs this program as the probe.

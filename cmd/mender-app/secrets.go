@@ -22,7 +22,7 @@ func (p *program) secretsCommand() *cobra.Command {
 		Long: `Decrypts the encrypted secrets of all applications again. They lie on a tmpfs,
 which is empty after a restart of the machine, and the engine does not start
 containers without them. mender-app-secrets.service runs this at boot before the
-engine; where it could not, run it, and then START of the application's sub-module.`,
+engine; if that failed, run it, and then START of the application's sub-module.`,
 		Example: "  mender-app secrets",
 		Args:    args(cobra.NoArgs),
 		RunE:    func(cmd *cobra.Command, _ []string) error { return p.secrets(cmd.Context()) },
@@ -33,7 +33,7 @@ func (p *program) secrets(ctx context.Context) error {
 	var restored []string
 	var failed error
 	s := store.At(p.config.Store)
-	// At boot, nothing must be written where the store is not mounted.
+	// At boot, nothing must be written if the store is not mounted.
 	if _, err := os.Stat(s.Meta("")); !errors.Is(err, fs.ErrNotExist) {
 		restored, failed = restoreSecrets(ctx, p.engine())
 	}
@@ -56,9 +56,9 @@ func (p *program) secrets(ctx context.Context) error {
 }
 
 // restoreSecrets calls the sub-modules of the applications that have encrypted
-// secrets, before the engine starts. It goes on after one that fails, and returns
-// the applications that have their secrets. Where no application has any, nothing
-// is called and nothing written.
+// secrets, before the engine starts. It continues after a failure, and returns
+// the applications whose secrets were decrypted. If no application has encrypted
+// secrets, it calls and writes nothing.
 func restoreSecrets(ctx context.Context, e *deploy.Engine) (restored []string, err error) {
 	names, err := e.Store.Apps()
 	if err != nil {
@@ -79,7 +79,7 @@ func restoreSecrets(ctx context.Context, e *deploy.Engine) (restored []string, e
 	return restored, errors.Join(failed...)
 }
 
-// lockTime is how long another call on the store is waited for.
+// lockTime is how long to wait for another call on the store.
 const lockTime = 30 * time.Second
 
 func restoreOne(ctx context.Context, e *deploy.Engine, a *store.App) error {

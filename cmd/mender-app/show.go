@@ -22,7 +22,7 @@ func (p *program) printJSON(v any) error {
 	return enc.Encode(v)
 }
 
-// said prints the result of a command: JSON, or a line.
+// said prints the result of a command, as JSON or as a line.
 func (p *program) said(doc any, format string, args ...any) error {
 	if p.json {
 		return p.printJSON(doc)
@@ -50,7 +50,7 @@ func (p *program) table(heading string, rows [][]string) error {
 	return w.Flush()
 }
 
-// application is what list and show print of one.
+// application is what list and show print for one application.
 type application struct {
 	Name         string            `json:"application"`
 	State        string            `json:"state"`
@@ -75,7 +75,7 @@ const (
 	stateLoaded      = "waits for its installation"
 	stateWaiting     = "waits for its commit"
 	stateCommitted   = "waits for its cleanup"
-	stateInterrupted = "interrupted" // mender-app resume ends it
+	stateInterrupted = "interrupted" // mender-app resume finishes it
 	statePurging     = "being removed"
 	stateLegacy      = "not adopted" // the shell reference installed it
 	stateDamaged     = "damaged"
@@ -319,7 +319,7 @@ func (p *program) historyCommand() *cobra.Command {
 	var status string
 	cmd := &cobra.Command{
 		Use:   "history APP",
-		Short: "List what was deployed of an application, the newest first",
+		Short: "List the deployments of an application, the newest first",
 		Long: `Lists the deployments of an application that have ended, the newest first, also
 when the application is gone. Their status is installed, rolled-back, refused,
 failed or purged.`,
@@ -329,7 +329,7 @@ failed or purged.`,
 		RunE: func(_ *cobra.Command, args []string) error {
 			all := []string{store.StatusInstalled, store.StatusRolledBack, store.StatusRefused, store.StatusFailed, store.StatusPurged}
 			if status != "" && !slices.Contains(all, status) {
-				return fmt.Errorf("%w: --status %s is none of %v", device.ErrUsage, status, all)
+				return fmt.Errorf("%w: --status %s is not one of %v", device.ErrUsage, status, all)
 			}
 			records, err := store.At(p.config.Store).History(args[0])
 			if err != nil {
@@ -361,7 +361,7 @@ failed or purged.`,
 			return p.table("ENDED\tARTIFACT\tSTATUS\tTOOK\tBY\tERROR", rows)
 		},
 	}
-	cmd.Flags().IntVar(&limit, "limit", 0, "print the newest N only")
-	cmd.Flags().StringVar(&status, "status", "", "print those with this status only")
+	cmd.Flags().IntVar(&limit, "limit", 0, "print only the newest N")
+	cmd.Flags().StringVar(&status, "status", "", "print only those with this status")
 	return cmd
 }

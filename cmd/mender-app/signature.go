@@ -10,8 +10,8 @@ import (
 	"github.com/mender-app/mender-app/modules/client"
 )
 
-// trusted returns the keys of which one must have signed the artifact; none
-// where it may be installed without a check, of which a warning tells.
+// trusted returns the keys, one of which must have signed the artifact. It returns
+// none, after a warning, if the artifact may be installed without a check.
 func (p *program) trusted(o installOptions) ([]device.Trusted, error) {
 	configured := p.config.Signatures
 	if configured.Err != nil {
@@ -26,7 +26,7 @@ func (p *program) trusted(o installOptions) ([]device.Trusted, error) {
 	}
 	switch {
 	case len(keys) > 0 && o.unsigned:
-		return nil, fmt.Errorf("%w: --unsigned is for devices without a key, and here is %s", device.ErrUsage, keys[0].File)
+		return nil, fmt.Errorf("%w: --unsigned is for devices without a key, and this one has %s", device.ErrUsage, keys[0].File)
 	case len(keys) > 0:
 		return device.ReadKeys(keys)
 	case !o.unsigned && !configured.AllowUnsigned:
@@ -37,9 +37,8 @@ func (p *program) trusted(o installOptions) ([]device.Trusted, error) {
 	return nil, nil
 }
 
-// openArtifact reads an artifact's header. The artifact must be signed by one
-// of the keys, by one that may sign for its application. Without keys nothing is
-// checked.
+// openArtifact reads an artifact's header. The artifact must be signed by one of
+// the keys that may sign for its application. Without keys nothing is checked.
 func (p *program) openArtifact(in io.Reader, keys []device.Trusted) (*mender.Reader, error) {
 	r, err := signedBy(in, keys)
 	if err != nil || len(keys) == 0 {
@@ -52,9 +51,9 @@ func (p *program) openArtifact(in io.Reader, keys []device.Trusted) (*mender.Rea
 	return r, device.MayReplace(keys, r.Header().SignedBy, meta.ApplicationName)
 }
 
-// openRepairSource reads an artifact that layers are taken from. Where keys are
+// openRepairSource reads an artifact that a repair takes layers from. If keys are
 // configured, one of them must have signed it, whichever application the key is
-// for. Without, the digests of the layers decide, as they do in any case.
+// for. The digests of the layers are checked in any case.
 func (p *program) openRepairSource(in io.Reader) (*mender.Reader, error) {
 	if err := p.config.Signatures.Err; err != nil {
 		return nil, fmt.Errorf("%w: %w", device.ErrUsage, err)
@@ -66,8 +65,7 @@ func (p *program) openRepairSource(in io.Reader) (*mender.Reader, error) {
 	return signedBy(in, keys)
 }
 
-// signedBy opens an artifact that one of the keys must have signed; any without
-// keys.
+// signedBy opens an artifact. If there are keys, one of them must have signed it.
 func signedBy(in io.Reader, keys []device.Trusted) (*mender.Reader, error) {
 	var o mender.ReadOptions
 	for _, k := range keys {

@@ -13,7 +13,7 @@ import (
 	"github.com/mender-app/mender-app/store"
 )
 
-// signedStatement is what show and verify say of a release's statement.
+// signedStatement is what show and verify say about a release's statement.
 type signedStatement struct {
 	Verified    bool                 `json:"verified"`              // by a key of today's configuration that may sign for the application
 	Key         string               `json:"key,omitempty"`         // the file of that key
@@ -21,7 +21,7 @@ type signedStatement struct {
 	Problem     string               `json:"problem,omitempty"`     // why it is not verified
 	Text        *statement.Statement `json:"text,omitempty"`        // nil if it cannot be read
 
-	// damaged: it cannot be read, or is about another release than the store has.
+	// damaged: it cannot be read, or is about a release other than the stored one.
 	damaged bool
 }
 
@@ -36,7 +36,7 @@ func (p *program) statement(r *store.Release) *signedStatement {
 	}
 	out := &signedStatement{Text: &s.Statement}
 	if !isAbout(&s.Statement, r) {
-		out.Problem, out.damaged = "it is about another release than the store has", true
+		out.Problem, out.damaged = "it is about a release other than the stored one", true
 		return out
 	}
 	keys, err := device.ReadKeys(p.config.Signatures.Keys)
@@ -60,7 +60,7 @@ func (p *program) statement(r *store.Release) *signedStatement {
 	return out
 }
 
-// isAbout tells whether the store has the release that a statement is about.
+// isAbout reports whether the store has the release that a statement is about.
 func isAbout(s *statement.Statement, r *store.Release) bool {
 	type component struct {
 		typ, url string

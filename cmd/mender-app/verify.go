@@ -24,8 +24,8 @@ func (p *program) verifyCommand() *cobra.Command {
 		Short: "Check that the images of the current and the kept releases are whole",
 		Long: `Reads every image of the current and the kept releases of APP, or of all
 applications, compares each layer with its digest, and names each damaged layer
-and file. Where the maker of a release signed a statement, it says with which key,
-and whether the store has what was signed. Nothing is changed.
+and file. If the maker of a release signed a statement, it says with which key, and
+whether the store has what was signed. Nothing is changed.
 
 With --repair, damaged images are deleted and loaded again: from another image
 on the device that has the same layer, or from the artifact FILE, which must

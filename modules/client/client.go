@@ -47,7 +47,7 @@ type Client struct {
 	DeviceType string
 	// Driver names who drives the module, for its history.
 	Driver string
-	// Force: a person insists on what only a policy forbids.
+	// Force overrides what only a policy forbids: a person asked for it.
 	Force bool
 	// Signer is the public key, in PEM, that the signature of the artifact was
 	// verified with and that may sign for its application; "" if nothing was
@@ -68,12 +68,12 @@ type Record struct {
 	Open      *Update   `json:"open,omitempty"`
 }
 
-// Installed is the artifact that the client takes for installed.
+// Installed is the artifact that the client has recorded as installed.
 type Installed struct {
 	ArtifactName string            `json:"artifact_name,omitempty"`
 	Provides     map[string]string `json:"provides,omitempty"`
-	// Before is the artifact name before a rollback that failed, from which
-	// ArtifactName says that the device is inconsistent; nil if none failed.
+	// Before is the artifact name before a rollback failed. After the failure,
+	// ArtifactName says that the device is inconsistent. nil: no rollback failed.
 	Before *string `json:"artifact_name_before,omitempty"`
 }
 
@@ -85,7 +85,7 @@ type Update struct {
 	Clears       []string          `json:"clears_provides,omitempty"`
 	// State is the last state whose call was begun.
 	State modules.State `json:"state"`
-	// Waiting: State is the next one, and a person decides when it is called.
+	// Waiting: State has not been called yet; a person decides when it is.
 	Waiting bool `json:"waiting,omitempty"`
 	// Reboot: the update asks for a restart of the machine before its commit.
 	Reboot bool `json:"reboot,omitempty"`
@@ -111,8 +111,8 @@ func (c *Client) Read() (*Record, error) {
 	return &r, nil
 }
 
-// Lock keeps other processes from driving the module; Install, Commit, Rollback
-// and Resume want it held. It ends with the process. No other user can take it.
+// Lock keeps other processes from driving the module. Install, Commit, Rollback
+// and Resume require it. It ends with the process. No other user can take it.
 // The error is ErrBusy while another process holds it.
 func (c *Client) Lock() (release func(), err error) {
 	if err := durable.PrivateDir(c.Dir); err != nil {
@@ -150,9 +150,9 @@ func (c *Client) enter(r *Record, s modules.State) error {
 	return c.save(r)
 }
 
-// Install installs an artifact. Then a person commits it or rolls it back. The
-// payload is read to its end, which checks it. On an error everything was undone,
-// unless the error says otherwise.
+// Install installs an artifact, which a person then commits or rolls back. It
+// reads the payload to its end, and so checks it. After an error everything has
+// been undone, unless the error says otherwise.
 func (c *Client) Install(ctx context.Context, artifact *mender.Reader) error {
 	r, err := c.Read()
 	if err != nil {
@@ -273,7 +273,7 @@ func (c *Client) commit(ctx context.Context, r *Record) error {
 	return c.cleanup(ctx, r)
 }
 
-// with returns what is installed after an update.
+// with returns i as it is after an update.
 func (i Installed) with(u *Update) Installed {
 	provides := map[string]string{}
 	for key, value := range i.Provides {
@@ -308,8 +308,8 @@ func (c *Client) Rollback(ctx context.Context) error {
 	return c.undo(ctx, r, false)
 }
 
-// Resume ends an update that was interrupted: after its commit it is cleaned up,
-// otherwise it is undone. An update that waits for a person stays as it is.
+// Resume finishes an update that was interrupted: it cleans up a committed one
+// and undoes any other. An update that waits for a person stays as it is.
 func (c *Client) Resume(ctx context.Context) error {
 	r, err := c.opened()
 	if err != nil {
@@ -357,10 +357,10 @@ func (c *Client) undo(ctx context.Context, r *Record, failure bool) error {
 	}
 	ferr := c.run(ctx, modules.ArtifactFailure)
 	if busy(ferr) {
-		return errors.Join(rberr, fmt.Errorf("the rollback has not ended; mender-app resume finishes it: %w", ferr))
+		return errors.Join(rberr, fmt.Errorf("the rollback has not finished; mender-app resume finishes it: %w", ferr))
 	}
 	if rberr != nil {
-		// The C++ client marks the artifact's name in this way, too.
+		// The C++ client marks the artifact's name in the same way.
 		if r.Installed.Before == nil && !strings.HasSuffix(r.Installed.ArtifactName, inconsistent) {
 			before := r.Installed.ArtifactName
 			r.Installed.Before = &before
@@ -390,7 +390,7 @@ func (c *Client) Settled() error {
 	return c.save(r)
 }
 
-// cleanup ends the update.
+// cleanup calls Cleanup and closes the update.
 func (c *Client) cleanup(ctx context.Context, r *Record) error {
 	if err := c.run(context.WithoutCancel(ctx), modules.Cleanup); err != nil {
 		return err

@@ -42,12 +42,11 @@ func (e *CallError) Error() string {
 	return fmt.Sprintf("%s: exit status %d", e.State, e.Code)
 }
 
-// codeBusy is the exit code of a module that has done nothing because another
-// process has its lock, and that can be called again later (EX_TEMPFAIL of
-// sysexits.h).
+// codeBusy is the exit code of a module that did nothing because another process
+// holds its lock. The call can be repeated later (EX_TEMPFAIL of sysexits.h).
 const codeBusy = 75
 
-// busy tells whether a call failed because the module was busy.
+// busy reports whether a call failed because the module was busy.
 func busy(err error) bool {
 	var call *CallError
 	return errors.As(err, &call) && call.Code == codeBusy
@@ -106,7 +105,7 @@ func (c *Client) run(ctx context.Context, s modules.State) error {
 	return p.err
 }
 
-// ask makes a call that answers with one line.
+// ask makes a call whose answer is one line.
 func (c *Client) ask(ctx context.Context, s modules.State) (string, error) {
 	p, err := c.start(ctx, s)
 	if err != nil {
@@ -127,8 +126,8 @@ func (c *Client) ask(ctx context.Context, s modules.State) (string, error) {
 	return "", fmt.Errorf("%s: unexpected answer %q", s, answer)
 }
 
-// download makes the call Download or DownloadWithFileSizes and gives the
-// payload to it; where the module does not ask for it, it is stored.
+// download calls Download or DownloadWithFileSizes and streams the payload to
+// the module. If the module does not ask for the payload, it is stored.
 func (c *Client) download(ctx context.Context, s modules.State, artifact *mender.Reader) error {
 	p, err := c.start(ctx, s)
 	if err != nil {
@@ -154,7 +153,7 @@ func (c *Client) download(ctx context.Context, s modules.State, artifact *mender
 	return nil
 }
 
-// errEnded: the module ended while the client was waiting for it.
+// errEnded: the module exited while the client was waiting for it.
 var errEnded = errors.New("the module has ended")
 
 // feeder streams a payload to a module.
@@ -291,8 +290,8 @@ func (c *Client) storeFiles(artifact *mender.Reader) error {
 	}
 }
 
-// lineWriter passes on whole lines, except a last line that begins with "error:":
-// the caller prints that one as its own error.
+// lineWriter passes on whole lines. It keeps a last line that begins with
+// "error:", which the caller prints as its own error.
 type lineWriter struct {
 	log     func(string)
 	line    []byte

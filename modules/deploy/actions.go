@@ -9,8 +9,8 @@ import (
 	"github.com/mender-app/mender-app/submodules"
 )
 
-// barrier makes durable what the orchestrator and the store wrote for the
-// deployment.
+// barrier makes everything durable that the orchestrator and the store wrote for
+// the deployment.
 func (e *Engine) barrier(ctx context.Context, a *store.App) error {
 	d := a.Deployment
 	id := d.To
@@ -129,7 +129,7 @@ func (e *Engine) revert(ctx context.Context, a *store.App) error {
 		err = t.makeSure(ctx)
 	}
 	if err != nil {
-		return fmt.Errorf("the release before did not come back: %w", err)
+		return fmt.Errorf("the previous release did not start again: %w", err)
 	}
 	if failed, err := a.Release(d.To); err == nil {
 		if err := e.restoreNames(ctx, a, failed, t.r); err != nil {

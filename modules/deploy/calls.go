@@ -14,8 +14,8 @@ import (
 	"github.com/mender-app/mender-app/submodules"
 )
 
-// target is what a sub-module is called about: an application, one of its
-// releases, and the release's sub-module with what it can do.
+// target is the subject of sub-module calls: an application, one of its
+// releases, the release's sub-module, and what that sub-module can do.
 type target struct {
 	e    *Engine
 	app  string
@@ -54,7 +54,7 @@ func (t *target) only(list ...store.Component) *target {
 	return &some
 }
 
-// request is what every call about the target says.
+// request returns the fields that every call for the target has.
 func (t *target) request() submodules.Request {
 	req := submodules.Request{App: t.app, Platform: t.r.Platform, Env: t.env()}
 	if t.a != nil {
@@ -63,7 +63,8 @@ func (t *target) request() submodules.Request {
 	return req
 }
 
-// env is what the sub-module gets of the environment in the metadata.
+// env returns the variables of the metadata's environment that the sub-module
+// gets.
 func (t *target) env() map[string]string {
 	out := map[string]string{}
 	for name, value := range t.r.Env {
@@ -79,11 +80,11 @@ func (t *target) takesEnv(name string) bool {
 }
 
 // call makes one call of the sub-module: method is the method of t.o for verb.
-// The call gets the verb's deadline and a temporary directory of its own. Where
-// the engine does not answer, the verbs of waits are tried again until the
-// engine's patience ends: an engine that restarts comes back, and a commit or a
-// rollback should not fail for that. The preflight does not wait, and neither
-// does a call without the lock.
+// The call gets the verb's deadline and a temporary directory of its own. If the
+// engine does not answer, a verb in waits is tried again until Engine.Patience
+// has passed: a restarting engine comes back, and a commit or a rollback should
+// not fail for that. The preflight does not wait, and neither does a call
+// without the lock.
 func (t *target) call(ctx context.Context, verb string, req submodules.Request, method func(context.Context, submodules.Request) error) error {
 	if t.a == nil || t.unlocked || !waits[verb] {
 		return t.callOnce(ctx, verb, req, method)
@@ -161,8 +162,8 @@ func (t *target) deadline(verb string) time.Duration {
 	return callTimeout
 }
 
-// into makes a method for call of one that returns a result: the result of the
-// last attempt is in *result.
+// into adapts a method that returns a result to call. The result of the last
+// attempt is stored in *result.
 func into[T any](result *T, method func(context.Context, submodules.Request) (T, error)) func(context.Context, submodules.Request) error {
 	return func(ctx context.Context, req submodules.Request) (err error) {
 		*result, err = method(ctx, req)
@@ -171,7 +172,7 @@ func into[T any](result *T, method func(context.Context, submodules.Request) (T,
 }
 
 // temp makes a directory for temporary files on the store's file system, whose
-// free space was checked. It is removed with the next call at the latest.
+// free space was checked. The next call removes it if this one does not.
 func (e *Engine) temp() (string, error) {
 	dir := e.Store.Meta("tmp")
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -181,7 +182,7 @@ func (e *Engine) temp() (string, error) {
 }
 
 func components(list []store.Component) []submodules.Component {
-	out := make([]submodules.Component, 0, len(list)) // never nil: an empty list says something
+	out := make([]submodules.Component, 0, len(list)) // never nil: nil and empty differ
 	for _, c := range list {
 		out = append(out, submodules.Component{Type: c.Type, URL: c.URL, Digest: c.Digest, DiffIDs: c.DiffIDs})
 	}

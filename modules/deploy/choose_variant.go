@@ -10,9 +10,9 @@ import (
 	"github.com/mender-app/mender-app/submodules"
 )
 
-// choose picks, for each image that the artifact carries in several variants,
-// the first variant that fits this device. It returns the resolved header: h
-// with the chosen variants in place of these images. h stays as it is.
+// choose picks the first variant that fits this device, for each image that the
+// artifact carries in several variants. It returns the resolved header: a copy
+// of h in which the chosen variants replace these images.
 func (t *target) choose(ctx context.Context, h *header) (*header, error) {
 	meta := *h.meta
 	meta.Components = slices.Clone(h.meta.Components)
@@ -92,7 +92,7 @@ func (f *baseFinder) variant(ctx context.Context, c artifact.Component) (int, er
 		c.URL, strings.Join(slices.Compact(lacking), " or "))
 }
 
-// has tells whether the device has an image. It first looks at the application's
+// has reports whether the device has an image. It first looks at the application's
 // own images (LIST), then asks the engine for this one (VERIFY).
 func (f *baseFinder) has(ctx context.Context, b artifact.Base) (bool, error) {
 	if f.known == nil {

@@ -359,7 +359,7 @@ func TestAnyOrder(t *testing.T) {
 	})
 }
 
-// interrupted tells whether a deployment of an application is open.
+// interrupted reports whether a deployment of an application is open.
 func interrupted(g *rig, t tb, app string) bool {
 	a := g.app(t, app)
 	return a != nil && a.Deployment != nil

@@ -26,12 +26,12 @@ func (e *Engine) prune(ctx context.Context, a *store.App) {
 	e.discardOthers(ctx, a)
 	e.dropCopies(a)
 	if err := a.DropLegacy(); err != nil {
-		e.Log.Warn("old files stay", "app", a.Name, "error", err)
+		e.Log.Warn("old files could not be removed", "app", a.Name, "error", err)
 	}
 }
 
 // tidy removes releases that an earlier call could not remove because the engine
-// was away or the disk full. Without a current release it removes nothing: after
+// was down or the disk full. Without a current release it removes nothing: after
 // damage to the store, these releases may be all that is left.
 func (e *Engine) tidy(ctx context.Context, a *store.App) {
 	if a.Deployment == nil && a.Current != "" {
@@ -44,7 +44,7 @@ func (e *Engine) tidy(ctx context.Context, a *store.App) {
 func (e *Engine) discardOthers(ctx context.Context, a *store.App) {
 	ids, err := a.Releases()
 	if err != nil {
-		e.Log.Warn("old releases stay", "app", a.Name, "error", err)
+		e.Log.Warn("old releases could not be removed", "app", a.Name, "error", err)
 		return
 	}
 	for _, id := range ids {
@@ -62,7 +62,7 @@ func (e *Engine) retained(a *store.App, id string) bool {
 	return d != nil && (id == d.From && Phase(d.Phase) != Cleaning || id == d.To)
 }
 
-// discardFailed removes the release that the deployment brought.
+// discardFailed removes the release of a failed deployment.
 func (e *Engine) discardFailed(ctx context.Context, a *store.App) {
 	d := a.Deployment
 	if d.Reused || d.To == a.Current || slices.Contains(a.Kept, d.To) {
@@ -75,8 +75,8 @@ func (e *Engine) discardFailed(ctx context.Context, a *store.App) {
 }
 
 // discardRelease deletes the components that only this release has, then its
-// directory. On an error it returns false and the directory stays: it tells a
-// later prune what to delete.
+// directory. On an error it returns false and keeps the directory: a later prune
+// reads from it what to delete.
 func (e *Engine) discardRelease(ctx context.Context, a *store.App, id string) bool {
 	r, err := a.Release(id)
 	switch {
@@ -128,8 +128,8 @@ func (e *Engine) deleteComponents(ctx context.Context, a *store.App, r *store.Re
 		}
 		req := t.request()
 		req.URL = c.URL
-		// This component alone, because two components of a release may share
-		// a URL; and the names under which other releases need it.
+		// Name this component alone, because two components of a release may
+		// share a URL, and the names under which other releases need it.
 		req.Components = components(append([]store.Component{c}, still...))
 		err := t.call(ctx, submodules.VerbDelete, req, t.o.Delete)
 		if err != nil && !errors.Is(err, submodules.ErrNotFound) {
@@ -139,12 +139,12 @@ func (e *Engine) deleteComponents(ctx context.Context, a *store.App, r *store.Re
 	return nil
 }
 
-// inUse returns a function that tells whether a release other than doomed needs
-// a component under the same URL (stays). If not, still lists the components of
-// the same digest that are needed under other URLs. A sub-module that knows
-// components by identity keeps one reference for each application; then only
-// this application's releases count. For other sub-modules the URL is the only
-// name of a component, and all applications count.
+// inUse returns a function that reports whether a release other than doomed
+// needs a component under the same URL (stays). If not, still lists the
+// components of the same digest that are needed under other URLs. A sub-module
+// that identifies components by digest keeps one reference for each application,
+// so only this application's releases count. For other sub-modules the URL is a
+// component's only name, so all applications count.
 func (e *Engine) inUse(a *store.App, doomed string, byIdentity bool) (func(store.Component) (still []store.Component, stays bool), error) {
 	apps := []*store.App{a}
 	if !byIdentity {

@@ -23,8 +23,8 @@ type header struct {
 	artifact string                    // its name
 	meta     *artifact.Metadata        // in a resolved header (see choose) no component has variants
 	members  map[image.Digest][]string // in a resolved header: of the variants chosen, in the images payload
-	// statement is what the maker of the application signed; preflight has checked
-	// it. nil: the artifact has none.
+	// statement is what the maker of the application signed, nil if the
+	// artifact has none. The preflight checks it.
 	statement *statement.Signed
 }
 
@@ -85,8 +85,8 @@ func (e *Engine) download(ctx context.Context, tree *modules.Tree, payload modul
 	return e.on(ctx, a, EventReceived, h.artifact)
 }
 
-// refuses tells whether a download failed for what it is. One that this machine
-// could not read or write may succeed the next time.
+// refuses reports whether a download failed because of the artifact itself. One
+// that failed because this machine could not read or write may succeed next time.
 func refuses(err error) bool {
 	var errno unix.Errno
 	if errors.As(err, &errno) {
@@ -106,7 +106,7 @@ func (e *Engine) recordRefusal(h *header, started time.Time, cause error) {
 		Driver: e.Driver, Started: started, Error: cause.Error(),
 	}, store.StatusRefused)
 	if err != nil {
-		e.Log.Warn("the refusal is not in the history", "error", err)
+		e.Log.Warn("the refusal could not be recorded in the history", "error", err)
 	}
 }
 
@@ -126,14 +126,14 @@ func (e *Engine) recordNewer(tree *modules.Tree, cause error) {
 
 // settle ends the open deployments of all applications: a client that begins a
 // download has no other deployment open. installed is the artifact that the
-// client takes for installed; incoming is the application that it installs now.
+// client believes is installed; incoming is the application that it installs now.
 func (e *Engine) settle(ctx context.Context, installed, incoming string) error {
 	if err := e.finishRepairs(ctx); err != nil {
 		if ctx.Err() != nil {
 			return err
 		}
-		// Go on: the new artifact may repair the application.
-		e.Log.Error("a repair of images could not be ended", "error", err)
+		// Continue: the new artifact may repair the application.
+		e.Log.Error("a repair of images could not be finished", "error", err)
 	}
 	names, err := e.Store.Apps()
 	if err != nil {
@@ -156,7 +156,7 @@ func (e *Engine) settle(ctx context.Context, installed, incoming string) error {
 				if name == incoming || ctx.Err() != nil {
 					return err
 				}
-				e.Log.Error("an interrupted purge could not be ended", "app", name, "error", err)
+				e.Log.Error("an interrupted purge could not be finished", "app", name, "error", err)
 			}
 			continue
 		}
@@ -183,7 +183,7 @@ func (e *Engine) settle(ctx context.Context, installed, incoming string) error {
 }
 
 // settleApp ends one open deployment. Afterwards the release runs that the
-// client takes for installed.
+// client believes is installed.
 func (e *Engine) settleApp(ctx context.Context, a *store.App, installed string) error {
 	d := a.Deployment
 	e.Log.Info("settling an interrupted deployment", "app", a.Name, "artifact", d.ArtifactName, "state", d.Phase)
@@ -197,7 +197,7 @@ func (e *Engine) settleApp(ctx context.Context, a *store.App, installed string) 
 }
 
 // begin records the deployment and its release before anything is loaded. h is
-// the resolved header, before is the target of the preflight.
+// the resolved header, and before is the target that the preflight returned.
 func (e *Engine) begin(ctx context.Context, h *header, before *target) (*store.App, error) {
 	name := h.meta.ApplicationName
 	if e.Store.Legacy(name) {
@@ -246,8 +246,9 @@ func componentOf(c artifact.Component) store.Component {
 	return out
 }
 
-// adopt takes over an application of the shell reference. Its images get
-// references of their own, so that they stay for a rollback.
+// adopt takes over an application of the shell reference. It tags the
+// application's images with references of its own, so that a rollback finds
+// them.
 func (e *Engine) adopt(ctx context.Context, h *header, before *target) error {
 	name := h.meta.ApplicationName
 	known := map[string]submodules.Component{}
@@ -258,7 +259,7 @@ func (e *Engine) adopt(ctx context.Context, h *header, before *target) error {
 		known[c.URL] = c
 	}
 	if err != nil {
-		e.Log.Warn("the images of the adopted application are known by name only", "app", name, "error", err)
+		e.Log.Warn("only the names of the adopted application's images are known", "app", name, "error", err)
 	}
 	a, err := e.Store.Adopt(name, h.meta.Orchestrator, func(urls []string) (list []store.Component) {
 		for _, url := range urls {
@@ -282,7 +283,7 @@ func (e *Engine) adopt(ctx context.Context, h *header, before *target) error {
 		req := t.only(c).request()
 		req.URL, req.Path, req.Options = c.URL, os.DevNull, []string{submodules.OptionStage} // it is present: nothing is read
 		if err := t.call(ctx, submodules.VerbLoad, req, t.o.Load); err != nil {
-			e.Log.Warn("an image of the adopted application could not be marked as its own", "app", name, "component", c.URL, "error", err)
+			e.Log.Warn("an image of the adopted application could not be tagged", "app", name, "component", c.URL, "error", err)
 		}
 	}
 	return nil

@@ -16,8 +16,8 @@
 //  4. The commit is one rename: phase and current release change together.
 //  5. What the old release needs is removed in Cleanup, not before.
 //
-// Any call may be killed at any instant. The next call reads the phase from the
-// journal and goes on; every action can be repeated.
+// A call may be killed at any instant. The next call reads the phase from the
+// journal and continues from there; every action can be repeated.
 //
 // The package must not know any orchestrator, nor how a Mender client stores
 // its state.
@@ -74,7 +74,7 @@ const (
 	DefaultLoadTimeout    = 3 * time.Hour
 	DefaultRolloutTimeout = 15 * time.Minute
 	DefaultPatience       = time.Minute
-	// callTimeout limits the calls that neither load nor start anything.
+	// callTimeout limits calls that neither load nor start anything.
 	callTimeout = 10 * time.Minute
 	// DefaultLockTimeout is how long a call waits for the lock of another call.
 	DefaultLockTimeout = 30 * time.Second
@@ -94,18 +94,17 @@ type Engine struct {
 	// Platforms are the platforms that this machine runs, the best first.
 	// Without any, the platform of an artifact is not checked.
 	Platforms []image.Platform
-	// RefuseOlder: an artifact with an older version of an application than the
-	// installed one is refused. GoBack brings an older release back all the
-	// same.
+	// RefuseOlder makes a download refuse an older version of an application
+	// than the installed one. GoBack is not affected.
 	RefuseOlder bool
-	// Trust returns an error unless the application may be replaced by what a
-	// statement is about, given who signed it; the statement is nil where the
-	// artifact has none. nil: whoever signed it, or nobody.
+	// Trust returns an error if the signer of a statement may not replace the
+	// application. The statement is nil if the artifact has none. If Trust is
+	// nil, every artifact may, signed or not.
 	Trust func(application string, s *statement.Signed) error
-	// System describes the operating system, for policies that ask for it; files
-	// are the patches they ask for. nil: nothing is known of it.
+	// System describes the operating system for policies that ask about it.
+	// files are the patches they ask about. nil: nothing is known.
 	System func(ctx context.Context, files []string) (policy.Platform, error)
-	// Force: a person insists on what only a policy forbids.
+	// Force overrides what only a policy forbids: a person asked for it.
 	Force bool
 	// AllowEnv are names in the metadata's environment that sub-modules get
 	// although they do not declare them.
@@ -229,13 +228,13 @@ func phaseOf(a *store.App) Phase {
 	return Phase(a.Deployment.Phase)
 }
 
-// touchedPhaseOf is the phase by what may have been changed of what runs.
+// touchedPhaseOf applies touched to the phase of a's deployment.
 func touchedPhaseOf(a *store.App) Phase {
 	return touched(phaseOf(a), a.Deployment != nil && a.Deployment.Overwrites)
 }
 
-// on executes the plan of an event for an application. artifact is the name of
-// the artifact that the event is about.
+// on executes the plan for an event of an application. artifact is the name of
+// the event's artifact.
 func (e *Engine) on(ctx context.Context, a *store.App, ev Event, artifact string) error {
 	pl, err := planFor(phaseOf(a), ev, e.isCurrent(a, artifact), a.Deployment != nil && a.Deployment.Overwrites)
 	if err != nil {
@@ -273,10 +272,10 @@ func (e *Engine) on(ctx context.Context, a *store.App, ev Event, artifact string
 }
 
 // ends are the events that end a deployment. They write little, and may use the
-// reserved space where the disk is full.
+// reserved space if the disk is full.
 var ends = map[Event]bool{EventCommit: true, EventRollback: true, EventFailure: true, EventCleanup: true}
 
-// noSpace tells whether a step failed because a disk is full. The error may come
+// noSpace reports whether a step failed because a disk is full. The error may come
 // from a sub-module: its engine may use the store's file system.
 func noSpace(err error) bool {
 	return err != nil && (errors.Is(err, unix.ENOSPC) || strings.Contains(err.Error(), unix.ENOSPC.Error()))

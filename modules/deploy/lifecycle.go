@@ -11,14 +11,15 @@ import (
 	"github.com/mender-app/mender-app/submodules"
 )
 
-// What an operator does with an installed application between two updates. Each
-// refuses while a deployment is open, and can be repeated after a kill.
+// This file holds what an operator does with an installed application between two
+// updates. Each operation is refused while a deployment is open, and can be
+// repeated after a kill.
 
 // ErrRunning: the application must be stopped first.
 var ErrRunning = errors.New("it is not stopped")
 
-// installedTarget opens an application for an operator, under the lock, and finds its
-// current release.
+// installedTarget opens an application for an operator and finds its current
+// release. The caller holds the lock.
 func (e *Engine) installedTarget(ctx context.Context, name string) (*target, error) {
 	a, err := e.open(name)
 	if err != nil {
@@ -36,8 +37,8 @@ func (e *Engine) installedTarget(ctx context.Context, name string) (*target, err
 	return e.target(ctx, a, a.Current)
 }
 
-// Stop stops an application. It stays stopped, over restarts of the machine too,
-// until Start or an update.
+// Stop stops an application. It stays stopped until Start or an update, even if
+// the machine restarts.
 func (e *Engine) Stop(ctx context.Context, name string) error {
 	release, err := e.lock(ctx, "stop of "+name)
 	if err != nil {
@@ -59,8 +60,8 @@ func (t *target) stop(ctx context.Context) error {
 	return t.call(ctx, submodules.VerbStop, t.request(), t.o.Stop)
 }
 
-// Start starts a stopped application, and one that runs in part, and returns when
-// it is healthy.
+// Start starts an application that is stopped or runs only in part. It returns
+// when the application is healthy.
 func (e *Engine) Start(ctx context.Context, name string) error {
 	release, err := e.lock(ctx, "start of "+name)
 	if err != nil {
@@ -80,20 +81,20 @@ func (e *Engine) Start(ctx context.Context, name string) error {
 		return err
 	}
 	if err == nil && !ok {
-		return submodules.Mark(fmt.Errorf("%s was started and is not healthy", name), submodules.ErrUnhealthy)
+		return submodules.Mark(fmt.Errorf("%s was started but is not healthy", name), submodules.ErrUnhealthy)
 	}
 	t.a.Stopped = false
 	return t.a.Save()
 }
 
-// Health is how an application is.
+// Health is the state of an application's services.
 type Health struct {
 	Alive   bool `json:"alive"`   // everything that should run is running
 	Healthy bool `json:"healthy"` // alive, and the sub-module finds nothing wrong
 }
 
-// Health asks how the release of an application is that should run. It takes no
-// lock, and changes nothing.
+// Health returns the health of the release that should run. It takes no lock and
+// changes nothing.
 func (e *Engine) Health(ctx context.Context, name string) (h Health, err error) {
 	a, err := e.Store.App(name)
 	if err != nil {
@@ -121,9 +122,9 @@ const (
 )
 
 // Purge removes a stopped application with all its releases: what the application
-// owns, and with data set, what it has stored as well. The history stays. With
-// force it stops the application first. A purge that is interrupted is ended by
-// the next call of Purge or Resume, or by the next installation.
+// owns and, if data is set, the data that it has stored. The history stays. With
+// force it stops the application first. The next call of Purge or Resume, or the
+// next installation, finishes a purge that was interrupted.
 func (e *Engine) Purge(ctx context.Context, name string, data, force bool) error {
 	release, err := e.lock(ctx, "purge of "+name)
 	if err != nil {
@@ -152,7 +153,7 @@ func (e *Engine) Purge(ctx context.Context, name string, data, force bool) error
 	return e.finishPurge(ctx, a)
 }
 
-// finishPurge does, or goes on with, what the state of the application says.
+// finishPurge begins or continues the purge that the application's state names.
 func (e *Engine) finishPurge(ctx context.Context, a *store.App) error {
 	started := e.now()
 	e.Log.Info("removing the application", "app", a.Name, "data", a.Purge == purgeAll)
@@ -232,8 +233,8 @@ func (e *Engine) kept(a *store.App, name string) (string, error) {
 	return a.Kept[i], nil
 }
 
-// stayStopped stops a release that was started again although an operator had
-// stopped the application.
+// stayStopped stops a release that a rollback started, if an operator had stopped
+// the application before.
 func (t *target) stayStopped(ctx context.Context) error {
 	if !t.a.Stopped {
 		return nil

@@ -69,7 +69,7 @@ func (t *target) receive(ctx context.Context, h *header, payload modules.Streams
 	}
 	for _, c := range h.meta.Components {
 		if !l.loaded[c.Digest] {
-			return fmt.Errorf("%w: image %s (%s) is announced in the metadata and missing", artifact.ErrPayload, c.URL, c.Digest)
+			return fmt.Errorf("%w: the metadata announces image %s (%s), which is missing", artifact.ErrPayload, c.URL, c.Digest)
 		}
 	}
 	return nil
@@ -187,9 +187,9 @@ func (l *loader) image(ctx context.Context, info artifact.ImageInfo, content io.
 	return nil
 }
 
-// spools tells whether the sub-module needs the content of an image as a file:
-// it cannot read a stream, or it does not know components by their identity and
-// must load an image once for each of its names.
+// spools reports whether the sub-module needs the content of an image as a file:
+// it cannot read a stream, or it does not identify components by digest and must
+// load an image once for each of its names.
 func spools(info submodules.Info, severalNames bool) bool {
 	return !info.Has(submodules.FeatureStream) || severalNames && !info.Has(submodules.FeatureComponents)
 }
@@ -234,8 +234,8 @@ func (l *loader) bases(c store.Component) (list []submodules.Component) {
 	return list
 }
 
-// announced is what the metadata says of a component's content. The metadata is
-// verified before the payload is.
+// announced returns what the metadata says about a component's content. The
+// metadata is verified before the payload.
 func (l *loader) announced(c store.Component) *submodules.Announced {
 	sizes := l.h.meta.Sizes
 	for _, m := range l.h.meta.Components {
@@ -257,7 +257,8 @@ func (l *loader) announced(c store.Component) *submodules.Announced {
 	return &submodules.Announced{Temp: sizes.Temp, Engine: sizes.Engine}
 }
 
-// checkKind compares how an image travels with what the metadata announces.
+// checkKind compares the format of an image with the one that the metadata
+// announces.
 func (l *loader) checkKind(info artifact.ImageInfo) error {
 	for _, m := range l.h.meta.Components {
 		if m.Digest != info.Digest {
@@ -279,9 +280,9 @@ func baseOf(b artifact.Base) submodules.Component {
 	return c
 }
 
-// identify finds the components that an image of the payload is, one for each
-// name, the name in the payload first; base is the image that its delta needs.
-// All of them are recorded in the release before the image is loaded.
+// identify finds the components for an image of the payload: one for each of its
+// names, with the name in the payload first. base is the image that its delta
+// needs. All of them are recorded in the release before the image is loaded.
 func (l *loader) identify(info artifact.ImageInfo) (names []store.Component, base string, err error) {
 	if info.URLCurrent != info.URLNew {
 		base = info.URLCurrent

@@ -10,7 +10,7 @@ import (
 	"github.com/mender-app/mender-app/submodules"
 )
 
-// What an operator can do without the Mender client.
+// This file holds what an operator can do without the Mender client.
 
 // ErrOpen: a deployment of the application is under way.
 var ErrOpen = errors.New("a deployment is under way")
@@ -19,10 +19,10 @@ var ErrOpen = errors.New("a deployment is under way")
 var ErrNoWayBack = errors.New("no older release is kept")
 
 // GoBack starts and commits a kept release of an application, and keeps the
-// release that it replaces. The kept release is given by its name, its number or
-// its artifact's name; "" is the newest. A deployment of the application must not be open.
-// If the kept release does not become healthy, the one that ran is started again,
-// and the error says so.
+// release that it replaces. which is the kept release's name, its number or its
+// artifact's name; "" is the newest. The application must have no open
+// deployment. If the kept release does not become healthy, GoBack starts the
+// release that ran before, and the error says so.
 func (e *Engine) GoBack(ctx context.Context, name, which string) (to *store.Release, err error) {
 	release, err := e.lock(ctx, "rollback of "+name)
 	if err != nil {
@@ -77,8 +77,8 @@ func (e *Engine) GoBack(ctx context.Context, name, which string) (to *store.Rele
 	return r, e.on(ctx, a, EventCleanup, r.ArtifactName)
 }
 
-// startKept starts and commits the release of an open deployment, which is there
-// already, but for components that a later release overwrote.
+// startKept starts and commits the release of an open deployment. The release is
+// on the device already, except for components that a later release overwrote.
 func (e *Engine) startKept(ctx context.Context, t *target) error {
 	events := []Event{EventInstall, EventCommit}
 	if phaseOf(t.a) == Downloading {
@@ -99,15 +99,15 @@ func (e *Engine) startKept(ctx context.Context, t *target) error {
 type Resumed struct {
 	App     string
 	Phase   Phase // the phase it was in
-	Waiting bool  // it was left as it is: a client or a person decides
+	Waiting bool  // it was left alone: a client or a person decides
 	Err     error
 }
 
-// Resume ends the deployments in which a call was interrupted: Resume has the
+// Resume ends the deployments in which a call was interrupted. Resume holds the
 // lock, so no other call works on them. A deployment that waits for its client
 // stays as it is, unless driver is its driver: then the caller knows that this
-// client waits for nothing, and installed is the artifact that the client takes
-// for installed. With driver "", all waiting deployments stay.
+// client waits for nothing, and installed is the artifact that the client
+// believes is installed. With driver "", all waiting deployments stay.
 func (e *Engine) Resume(ctx context.Context, driver, installed string) ([]Resumed, error) {
 	release, err := e.lock(ctx, "resume")
 	if err != nil {
@@ -142,8 +142,8 @@ func (e *Engine) Resume(ctx context.Context, driver, installed string) ([]Resume
 		case driver != "" && a.Deployment.Driver == driver:
 			r.Err = e.settleApp(ctx, a, installed)
 		case r.Phase == Loaded && a.Deployment.Overwrites && a.Deployment.BootID != e.bootID():
-			// What the boot started may be of either release. No client installs
-			// after a restart what it had downloaded before.
+			// The boot may have started either release. No client installs after a
+			// restart what it had downloaded before.
 			r.Err = e.settleApp(ctx, a, "")
 		case r.Phase == Loaded, r.Phase == Installed, r.Phase == Committed:
 			r.Waiting = true
@@ -155,8 +155,9 @@ func (e *Engine) Resume(ctx context.Context, driver, installed string) ([]Resume
 	return out, nil
 }
 
-// resumeIdle ends a purge, removes what an earlier call left, and stops what an
-// operator had stopped and the restart of the machine started.
+// resumeIdle finishes a purge, removes what an earlier call left, and stops an
+// application that the machine's restart started although an operator had
+// stopped it.
 func (e *Engine) resumeIdle(ctx context.Context, a *store.App) error {
 	if a.Purge != "" {
 		return e.finishPurge(ctx, a)

@@ -12,22 +12,22 @@ import (
 )
 
 // A sub-module without the feature stage keeps a component under its URL alone:
-// LOAD overwrites what the running release uses. Promise 1 of docs/DESIGN.md holds
-// for it all the same:
+// LOAD overwrites what the running release uses. Promise 1 of docs/DESIGN.md still
+// holds:
 //
-//  1. Before the first LOAD, each release on the device that needs a component
-//     which will be overwritten gets a copy of it, by SAVE. The copies are made
+//  1. Before the first LOAD, SAVE copies each component that will be overwritten
+//     for every release on the device that needs it. The copies are made
 //     durable; then the journal says so (Deployment.Overwrites). Until then the
 //     update can be refused, and nothing has changed.
-//  2. From then on, to give the update up means to go back (see planFor): the
-//     copies are loaded again, and the release before is brought up with them.
+//  2. From then on, giving up the update means a rollback (see planFor): the
+//     copies are loaded again, and the previous release is started with them.
 //  3. Each component of a release on the device is therefore either in place or
-//     copied. The current release's are in place: at the end of a deployment its
-//     copies are removed.
+//     copied. The current release's components are in place: the end of a
+//     deployment removes their copies.
 
-// copyOverwritten copies what loading incoming will overwrite, and notes in the
-// journal if there is anything. A nil incoming stands for components that are not
-// known: then everything of the release before is copied.
+// copyOverwritten copies what loading incoming will overwrite. If there is
+// anything, it notes so in the journal. A nil incoming means that the components
+// are not known: then all components of the previous release are copied.
 func (t *target) copyOverwritten(ctx context.Context, incoming []store.Component) error {
 	if t.info.Has(submodules.FeatureStage) {
 		return nil
@@ -44,8 +44,8 @@ func (t *target) copyOverwritten(ctx context.Context, incoming []store.Component
 		}
 		other, err := t.e.target(ctx, t.a, id)
 		if err != nil {
-			// Its damage was logged before the download was begun: there is no
-			// way back to it.
+			// The preflight has logged this. A rollback to this release is not
+			// possible.
 			t.e.Log.Warn("the components of a release are not copied", "app", t.app, "release", id, "error", err)
 			continue
 		}
@@ -58,7 +58,7 @@ func (t *target) copyOverwritten(ctx context.Context, incoming []store.Component
 			}
 			there, err := other.copyComponent(ctx, c)
 			if err != nil {
-				return unfit("the update would overwrite %s, which release %s needs, and it cannot be copied before: %w", c.URL, id, err)
+				return unfit("the update would overwrite %s, which release %s needs, and copying it failed: %w", c.URL, id, err)
 			}
 			overwrites = overwrites || there
 		}
@@ -70,15 +70,15 @@ func (t *target) copyOverwritten(ctx context.Context, incoming []store.Component
 	return t.a.Save()
 }
 
-// overwritten tells whether loading incoming writes where a component is. That
-// the content is the same does not matter: a LOAD that is killed in the middle
-// leaves half of it.
+// overwritten reports whether loading incoming writes to the place of a
+// component. Equal content counts as well: a LOAD that is killed leaves half of
+// it.
 func overwritten(c store.Component, incoming []store.Component) bool {
 	return slices.ContainsFunc(incoming, func(n store.Component) bool { return n.URL == c.URL })
 }
 
 // copyComponent copies one component of the release. there is false if the
-// sub-module does not have it: then there is nothing to lose.
+// sub-module does not have the component: then nothing can be lost.
 func (t *target) copyComponent(ctx context.Context, c store.Component) (there bool, err error) {
 	if _, ok := t.a.Saved(t.r.ID, c.URL); ok {
 		return true, nil
@@ -126,7 +126,7 @@ func (t *target) loadCopies(ctx context.Context) error {
 		if !ok {
 			continue
 		}
-		t.e.Log.Info("loading what was overwritten", "app", t.app, "release", t.r.ID, "component", c.URL)
+		t.e.Log.Info("loading the copy of an overwritten component", "app", t.app, "release", t.r.ID, "component", c.URL)
 		req := t.only(c).request()
 		req.URL, req.Path = c.URL, path
 		if err := t.call(ctx, submodules.VerbLoad, req, t.o.Load); err != nil {
@@ -136,7 +136,7 @@ func (t *target) loadCopies(ctx context.Context) error {
 	return nil
 }
 
-// hasCopies tells whether a release has any copies.
+// hasCopies reports whether a release has any copies.
 func (t *target) hasCopies() bool {
 	return slices.ContainsFunc(t.r.Components, func(c store.Component) bool {
 		_, ok := t.a.Saved(t.r.ID, c.URL)
@@ -144,7 +144,7 @@ func (t *target) hasCopies() bool {
 	})
 }
 
-// reload brings a kept release's copies back in place, in the phase Downloading.
+// reload loads a kept release's copies again, in the phase Downloading.
 func (t *target) reload(ctx context.Context) error {
 	var copied []store.Component
 	for _, c := range t.r.Components {
@@ -158,8 +158,8 @@ func (t *target) reload(ctx context.Context) error {
 	return t.loadCopies(ctx)
 }
 
-// makeSure starts the release if a rollback by a sub-module without the feature
-// stage did not: HEALTHY says so, or is not known to it.
+// makeSure starts the release after a rollback by a sub-module without the
+// feature stage, unless HEALTHY says that the release runs.
 func (t *target) makeSure(ctx context.Context) error {
 	if t.info.Has(submodules.FeatureStage) {
 		return nil
@@ -172,17 +172,17 @@ func (t *target) makeSure(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return err
 	}
-	t.e.Log.Warn("the release before is not known to be healthy; rolling it out", "app", t.app, "release", t.r.ID)
+	t.e.Log.Warn("the previous release is not known to be healthy; rolling it out", "app", t.app, "release", t.r.ID)
 	return t.call(ctx, submodules.VerbRollout, t.request(), t.o.Rollout)
 }
 
-// dropCopies removes the copies of the current release. What cannot be removed
-// stays until the end of the next deployment.
+// dropCopies removes the copies of the current release. If that fails, they stay
+// until the end of the next deployment.
 func (e *Engine) dropCopies(a *store.App) {
 	if a.Current == "" {
 		return
 	}
 	if err := a.DropSaved(a.Current); err != nil {
-		e.Log.Warn("copies of components stay", "app", a.Name, "release", a.Current, "error", err)
+		e.Log.Warn("copies of components could not be removed", "app", a.Name, "release", a.Current, "error", err)
 	}
 }

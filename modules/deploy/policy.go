@@ -12,7 +12,7 @@ import (
 	"github.com/mender-app/mender-app/submodules"
 )
 
-// driverPerson is the driver of what a person asks for with mender-app.
+// driverPerson is the driver of operations that a person starts with mender-app.
 const driverPerson = "mender-app"
 
 // checkPolicy asks the policies of the artifact and of what is installed. An
@@ -71,9 +71,9 @@ func (e *Engine) mode() policy.Mode {
 	return policy.ByHand
 }
 
-// installed returns what policies may know of the applications of these names
-// that have a current release. What cannot be read is left out: what comes in
-// may be its repair.
+// installed returns the facts for policies about those of the named applications
+// that have a current release. An application that cannot be read is left out,
+// because the incoming artifact may repair it.
 func (e *Engine) installed(names []string) (list []policy.App) {
 	for _, name := range names {
 		if e.Store.Legacy(name) {
@@ -89,7 +89,7 @@ func (e *Engine) installed(names []string) (list []policy.App) {
 			r, err = a.Release(a.Current)
 		}
 		if err != nil {
-			e.Log.Error("the rules of an application do not count: it cannot be read", "app", name, "error", err)
+			e.Log.Error("an application cannot be read: its policy is ignored", "app", name, "error", err)
 			continue
 		}
 		app := policy.App{Name: name, Version: r.Version, Release: r.ID, Policy: e.policyOf(name, r)}
@@ -101,7 +101,7 @@ func (e *Engine) installed(names []string) (list []policy.App) {
 	return list
 }
 
-// policyOf reads the policy of a release in the store; nil: it has none.
+// policyOf reads the policy of a release in the store, nil if it has none.
 func (e *Engine) policyOf(app string, r *store.Release) *policy.Policy {
 	if r.Policy == nil {
 		return nil
@@ -114,12 +114,12 @@ func (e *Engine) policyOf(app string, r *store.Release) *policy.Policy {
 			return p
 		}
 	}
-	e.Log.Error("the rules of a release do not count: its policy cannot be read", "app", app, "release", r.ID, "error", err)
+	e.Log.Error("the policy of a release cannot be read and is ignored", "app", app, "release", r.ID, "error", err)
 	return nil
 }
 
-// inOrder sorts applications as automatic work goes through them. Without
-// policies that is by name.
+// inOrder sorts applications in the order in which automatic work visits them.
+// Without policies that is by name.
 func (e *Engine) inOrder(names []string) []string {
 	apps := e.installed(names)
 	for _, name := range names {

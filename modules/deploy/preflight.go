@@ -102,8 +102,8 @@ func (e *Engine) checkCurrent(m *artifact.Metadata) error {
 	}
 	r, err := a.Release(a.Current)
 	if err != nil {
-		// Go on: a new release may be the only way to repair this.
-		e.Log.Error("the current release cannot be read; there will be no way back to it", "app", a.Name, "error", err)
+		// Continue: a new release may be the only way to repair this.
+		e.Log.Error("the current release cannot be read; a rollback to it will not be possible", "app", a.Name, "error", err)
 		return nil
 	}
 	if r.Orchestrator != m.Orchestrator {
@@ -117,8 +117,8 @@ func (e *Engine) checkCurrent(m *artifact.Metadata) error {
 }
 
 // checkNotOlder refuses an artifact whose version is older than the installed
-// release's, or cannot be compared with it. Where the installed release has no
-// version, as an adopted one, anything is newer.
+// release's, or cannot be compared with it. If the installed release has no
+// version, like an adopted one, every version counts as newer.
 func checkNotOlder(m *artifact.Metadata, installed *store.Release) error {
 	if installed.Version == "" {
 		return nil
@@ -135,8 +135,8 @@ func checkNotOlder(m *artifact.Metadata, installed *store.Release) error {
 	return nil
 }
 
-// checkRequirements makes sure that the commands the sub-module needs are there,
-// and a key for encrypted secrets.
+// checkRequirements makes sure that the device has the commands that the
+// sub-module needs, and a key for encrypted secrets.
 func (t *target) checkRequirements(ctx context.Context, m *artifact.Metadata) error {
 	var reqs []submodules.Requirement
 	req := t.request()
@@ -232,9 +232,9 @@ func (t *target) checkSpace(ctx context.Context, m *artifact.Metadata) error {
 	return nil
 }
 
-// dataRoot is where the engine keeps its images; "" if that is unknown or not on
-// this machine. The sub-module is asked, because the engine's configuration file
-// may not name the directory.
+// dataRoot returns the directory where the engine keeps its images; "" if it is
+// unknown or not on this machine. It asks the sub-module, because the engine's
+// configuration file may not name the directory.
 func (t *target) dataRoot(ctx context.Context) string {
 	if !t.info.Has(submodules.FeatureStorage) {
 		return t.e.DataRoot

@@ -113,7 +113,7 @@ func TestBadPayloads(t *testing.T) {
 		"nothing": {func(*tree) modules.Streams { return &streams{} }, "no manifests.tar.gz"},
 		"no images": {func(tr *tree) modules.Streams {
 			return &streams{names: []string{artifact.ManifestsPayload}, payload: tr.payload}
-		}, "announced in the metadata and missing"},
+		}, "the metadata announces image"},
 		"no manifests": {func(tr *tree) modules.Streams {
 			return &streams{names: []string{artifact.ImagesPayload}, payload: tr.payload}
 		}, "no manifests.tar.gz"},

@@ -38,7 +38,7 @@ const requestFile = "request.json"
 type repairRequest struct {
 	Format      int               `json:"format"`
 	Application string            `json:"application"`
-	Release     string            `json:"release"` // whose sub-module and settings are used
+	Release     string            `json:"release"` // its sub-module and settings are used
 	Components  []store.Component `json:"components"`
 }
 
@@ -204,7 +204,7 @@ func (e *Engine) repair(ctx context.Context, a *store.App, bad []damaged, source
 }
 
 // doRepair calls the sub-module, starts the applications that the sub-module had
-// to stop, and ends the repair. source is "" for a repair that is resumed.
+// to stop, and closes the repair. source is "" for a repair that is resumed.
 func (e *Engine) doRepair(ctx context.Context, a *store.App, q *repairRequest, dir, source string, options ...string) error {
 	t, err := e.target(ctx, a, q.Release)
 	if err != nil {
@@ -218,13 +218,13 @@ func (e *Engine) doRepair(ctx context.Context, a *store.App, q *repairRequest, d
 	}
 	for _, name := range apps {
 		if err := e.bringUp(ctx, name); err != nil {
-			return fmt.Errorf("the images are whole, but %s does not come up; mender-app resume tries again: %w", name, err)
+			return fmt.Errorf("the images are whole, but %s does not start; mender-app resume tries again: %w", name, err)
 		}
 	}
 	return durable.RemoveAll(dir)
 }
 
-// bringUp rolls an application's current release out again.
+// bringUp rolls out an application's current release again.
 func (e *Engine) bringUp(ctx context.Context, name string) error {
 	a, err := e.open(name)
 	if errors.Is(err, store.ErrNoApp) {
@@ -245,7 +245,7 @@ func (e *Engine) bringUp(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	e.Log.Info("bringing up again", "app", name, "release", t.r.ID)
+	e.Log.Info("starting the application again", "app", name, "release", t.r.ID)
 	err = t.call(ctx, submodules.VerbRollout, t.request(), t.o.Rollout)
 	if err != nil || !t.info.Has(submodules.FeatureSync) {
 		return err

@@ -10,14 +10,15 @@ import (
 	"github.com/mender-app/mender-app/submodules"
 )
 
-// restoreNames gives names back to the images of other applications. Two of them
-// may ship different images under one name (redis:7): the failed release took
-// the name when it was rolled out, and a rollback must leave the others what
-// they recorded. A name that the release before has as well is its own again.
+// restoreNames gives names back to the images of other applications. Two
+// applications may ship different images under one name (redis:7). The failed
+// release took the name when it was rolled out, and a rollback must give it back
+// to the image that the other application recorded. A name that the previous
+// release has too stays with that release.
 //
-// It runs after the rollback, which has succeeded: what does not work is logged,
-// for the other application's next ROLLOUT takes its names back too. The error
-// is that the call is given up.
+// It runs after the rollback, which has succeeded. A failure is only logged,
+// because the other application's next ROLLOUT takes its names back too. An
+// error is returned only if the call is cancelled.
 func (e *Engine) restoreNames(ctx context.Context, a *store.App, failed, before *store.Release) error {
 	taken := map[string]bool{} // in the short form: a name may be written in full
 	for _, c := range failed.Components {
@@ -50,8 +51,8 @@ func (e *Engine) restoreNames(ctx context.Context, a *store.App, failed, before 
 	return nil
 }
 
-// restoreNamesOf makes those names that are taken name an application's images
-// again: a LOAD of a component that is present moves no content.
+// restoreNamesOf gives the taken names back to an application's images. It uses
+// LOAD, which moves no content for a component that is present.
 func (e *Engine) restoreNamesOf(ctx context.Context, name, orchestrator string, taken map[string]bool) error {
 	a, err := e.Store.App(name)
 	if err != nil {

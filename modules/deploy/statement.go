@@ -8,9 +8,8 @@ import (
 	"github.com/mender-app/mender-app/artifact/statement"
 )
 
-// checkStatement refuses an artifact that is not what its statement says, or
-// whose statement does not come from who may replace the application. No payload
-// has been read.
+// checkStatement refuses an artifact that differs from its statement, or whose
+// signer may not replace the application. No payload has been read then.
 func (e *Engine) checkStatement(h *header) error {
 	h.statement = nil
 	if h.meta.Statement != nil {
@@ -29,7 +28,7 @@ func (e *Engine) checkStatement(h *header) error {
 	return e.Trust(h.meta.ApplicationName, h.statement)
 }
 
-// stated returns an error unless the manifests are those of the statement.
+// stated returns an error if the manifests are not those of the statement.
 func (h *header) stated(manifests digest.Digest) error {
 	if h.statement == nil || h.statement.Manifests == manifests {
 		return nil

@@ -54,10 +54,10 @@ func (e *Engine) Handle(ctx context.Context, state modules.State, tree *modules.
 	return err
 }
 
-// Reply answers a state that asks a question; asks is false for other states.
-// Where the application asks for a restart, the answer is Automatic: the client
-// restarts the machine once for all updates. A tree that cannot be read asks for
-// nothing.
+// Reply answers a state that asks a question; asks is false for other states. If
+// the application asks for a restart, the answer is Automatic: the client
+// restarts the machine once for all updates. If the tree cannot be read, there
+// is no restart.
 func Reply(state modules.State, tree *modules.Tree) (answer string, asks bool) {
 	answer, asks = modules.Reply(state)
 	if state != modules.NeedsArtifactReboot || tree == nil {
@@ -73,9 +73,9 @@ func Reply(state modules.State, tree *modules.Tree) (answer string, asks bool) {
 	return answer, asks
 }
 
-// canWait tells whether a failed Cleanup may wait for the next installation: the
-// right release runs, and only removing was left to do. After an error the client
-// would call the device inconsistent.
+// canWait reports whether a failed Cleanup may wait for the next installation:
+// the right release runs, and only files were left to remove. After an error the
+// client would call the device inconsistent.
 func (e *Engine) canWait(tree *modules.Tree) bool {
 	h, err := e.readHeader(tree)
 	if err != nil {
@@ -92,12 +92,12 @@ func (e *Engine) canWait(tree *modules.Tree) bool {
 	return true
 }
 
-// undoes are the states that have nothing to do if nothing was begun.
+// undoes are the states that do nothing if nothing was begun.
 var undoes = map[modules.State]bool{
 	modules.ArtifactRollback: true, modules.ArtifactFailure: true, modules.Cleanup: true,
 }
 
-// nothingTouched tells whether the running release is unchanged although the
+// nothingTouched reports whether the running release is unchanged although the
 // store cannot be written (read-only, or full before the first installation): the
 // download, or the step after it, failed for the same reason. After an error the
 // client would call the device inconsistent. A later call that can write removes
@@ -197,8 +197,8 @@ func (e *Engine) mustOn(ev Event) func(context.Context, *modules.Tree) error {
 	}
 }
 
-// mayOn handles a state that undoes or ends. If nothing was begun it succeeds:
-// after an error the client would call the device inconsistent.
+// mayOn handles a state that undoes or ends a deployment. If nothing was begun it
+// succeeds: after an error the client would call the device inconsistent.
 func (e *Engine) mayOn(ev Event) func(context.Context, *modules.Tree) error {
 	return func(ctx context.Context, tree *modules.Tree) error {
 		h, err := e.readHeader(tree)

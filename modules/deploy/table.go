@@ -2,8 +2,8 @@ package deploy
 
 import "fmt"
 
-// Phase is the progress of a deployment. It is written to the journal before the
-// work that it names begins; after a crash it therefore names the most that can
+// Phase is the progress of a deployment. It is written to the journal before its
+// work begins. After a crash, nothing beyond the recorded phase can therefore
 // have happened. The strings are part of store/FORMAT.md.
 type Phase string
 
@@ -22,8 +22,8 @@ const (
 	// Committed: the new release is the current one. The release that it
 	// replaced stays until the client knows of the commit.
 	Committed Phase = "committed"
-	// Cleaning: the client knows of the commit. A rollback is not possible any
-	// more.
+	// Cleaning: the client knows of the commit. A rollback is no longer
+	// possible.
 	Cleaning Phase = "cleaning"
 	// RollingBack: the previous release is being started again.
 	RollingBack Phase = "rolling-back"
@@ -161,7 +161,7 @@ var table = map[Phase]map[Event]plan{
 		EventCommit:   do(check, enterCommitted),
 		EventRollback: back,
 		EventFailure:  back,
-		// A client that cleans up without a commit takes the update for failed.
+		// A client that cleans up without a commit regards the update as failed.
 		EventCleanup: sequence(back, drop),
 
 		EventReboot:         do(barrier),
@@ -188,13 +188,13 @@ var table = map[Phase]map[Event]plan{
 		EventCommit:   nothing("it has been committed already"),
 		// The client stores the commit before it calls Cleanup: to any caller
 		// now, the new release is the current one.
-		EventRollback: nothing("it has been committed, and the release before may be gone: install that one again"),
+		EventRollback: nothing("it has been committed, and the previous release may be gone: install that one again"),
 		EventFailure:  nothing("it has been committed"),
 		EventCleanup:  finish,
 
 		EventReboot:         nothing("it has been committed already"),
 		EventVerifyReboot:   nothing("it has been committed already"),
-		EventVerifyRollback: nothing("it has been committed, and the release before may be gone: install that one again"),
+		EventVerifyRollback: nothing("it has been committed, and the previous release may be gone: install that one again"),
 	},
 	RollingBack: {
 		EventReceived: refuse("it is being rolled back"),
@@ -222,12 +222,12 @@ var table = map[Phase]map[Event]plan{
 	},
 }
 
-// planFor returns the plan for an event. same tells that the event is about the
-// artifact of the current release, overwrites that loading the new release
-// overwrites components of the old one.
+// planFor returns the plan for an event. same: the event's artifact is that of
+// the current release. overwrites: loading the new release overwrites components
+// of the old one.
 func planFor(p Phase, ev Event, same, overwrites bool) (plan, error) {
 	if p == None && ev == EventCommit && same {
-		// After 3.4.0 was killed in Cleanup, the person has to commit again.
+		// After client 3.4.0 was killed in Cleanup, the person has to commit again.
 		return nothing("it has been committed already"), nil
 	}
 	if undoing[ev] {
@@ -240,12 +240,12 @@ func planFor(p Phase, ev Event, same, overwrites bool) (plan, error) {
 	return pl, nil
 }
 
-// undoing are the events after which the old release runs, if it was not
-// committed.
+// undoing are the events after which the old release runs, unless the new one
+// was committed.
 var undoing = map[Event]bool{EventRollback: true, EventFailure: true, EventCleanup: true, EventVerifyRollback: true}
 
-// touched is the phase by what may have been changed of what runs: a download
-// that overwrites components is like an installation.
+// touched returns the phase that says what may have changed in the running
+// release: a download that overwrites components counts as an installation.
 func touched(p Phase, overwrites bool) Phase {
 	if overwrites && (p == Downloading || p == Loaded) {
 		return Installing

@@ -13,7 +13,7 @@ import (
 // Problem is one damaged or missing part of a component.
 type Problem struct {
 	App       string        `json:"application"`
-	Release   string        `json:"release"` // the newest that has the component
+	Release   string        `json:"release"` // the newest one with the component
 	Component string        `json:"component"`
 	Digest    digest.Digest `json:"digest,omitempty"`
 	Text      string        `json:"problem"`
@@ -22,7 +22,7 @@ type Problem struct {
 // damaged is a component with problems.
 type damaged struct {
 	store.Component
-	releases []string // that have it
+	releases []string // releases with the component
 	problems []string
 }
 

@@ -11,15 +11,15 @@ import (
 	"github.com/mender-app/mender-app/submodules"
 )
 
-// What is verified again after a restart of the machine. Engines do not sync the
-// files that they unpack. After a power cut, an image that the barrier had not
-// made durable may be listed although its files are empty. Two things are
+// This file verifies images again after a restart of the machine. Engines do not
+// sync the files that they unpack. After a power cut, an engine may list an image
+// whose files are empty, if no barrier had made it durable. Two things are
 // therefore verified:
 //
 //   - components of an interrupted download. Deleting them is not enough: the
-//     engine may keep a layer whose image was not made yet, and take it for
+//     engine may keep a layer whose image was not made yet, and regard it as
 //     present when the next image has the same layer. So the layers are recorded
-//     as suspects (store.Suspect) until they were verified once, or until a
+//     as suspects (store.Suspect) until they have been verified once, or until a
 //     barrier of the same boot has made them durable;
 //   - a release that was loaded or installed before the restart and is about to
 //     be installed or committed (reverify).
@@ -32,7 +32,7 @@ import (
 func (e *Engine) suspect(r *store.Release) error {
 	boot := r.BootID
 	if boot == "" {
-		boot = "unknown" // begun by a version that did not note it
+		boot = "unknown" // an older version did not record it
 	}
 	s := store.Suspect{BootID: boot, Orchestrator: r.Orchestrator}
 	for _, c := range r.Components {
@@ -60,7 +60,7 @@ func (e *Engine) suspect(r *store.Release) error {
 }
 
 // durable drops the suspects that a barrier of this boot has made durable. If the
-// list cannot be written, they are verified once more than needed.
+// list cannot be written, they are verified once more than necessary.
 func (e *Engine) durable(orchestrator string) {
 	e.dropSuspects(func(s *store.Suspect) {
 		if s.Orchestrator == orchestrator && s.BootID == e.bootID() {
@@ -69,8 +69,8 @@ func (e *Engine) durable(orchestrator string) {
 	})
 }
 
-// dropSuspects lets drop take digests and layers off each entry of the list of
-// suspects, and writes the list if anything went.
+// dropSuspects calls drop for each entry of the list of suspects, to remove
+// digests and layers from it. It writes the list if anything was removed.
 func (e *Engine) dropSuspects(drop func(*store.Suspect)) {
 	list, err := e.Store.Suspects()
 	if err != nil || len(list) == 0 {
@@ -90,7 +90,7 @@ func (e *Engine) dropSuspects(drop func(*store.Suspect)) {
 	}
 }
 
-// isSuspect tells whether a component has a digest or a layer that is a suspect
+// isSuspect reports whether a component has a digest or a layer that is a suspect
 // of an earlier boot. If the component's layers are unknown, any suspect of its
 // orchestrator counts.
 func (e *Engine) isSuspect(orchestrator string, c store.Component) bool {
@@ -111,8 +111,8 @@ func (e *Engine) isSuspect(orchestrator string, c store.Component) bool {
 }
 
 // clearSuspect verifies a suspect component that has just been loaded, and
-// takes it off the list of suspects. One that is not whole is deleted: otherwise
-// the next LOAD would take it for present.
+// removes it from the list of suspects. A damaged one is deleted: otherwise the
+// next LOAD would regard it as present.
 func (t *target) clearSuspect(ctx context.Context, c store.Component) error {
 	e, a := t.e, t.a
 	if !t.info.Has(submodules.FeatureVerify) {

@@ -149,7 +149,7 @@ func (w *world) List(_ context.Context, r submodules.Request) (list []submodules
 	return list, nil
 }
 
-// image tells whether anything makes content an image; without, it is a layer
+// image reports whether anything makes content an image; without, it is a layer
 // that an interrupted LOAD left, which nothing lists and nobody can delete.
 func (w *world) image(d digest.Digest) bool {
 	for _, refs := range w.refs {

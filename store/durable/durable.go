@@ -6,8 +6,8 @@
 // its name and the directory that holds the name have all been synced, in that
 // order. A crash in the middle leaves the old state or the new one. What a
 // crash may leave behind is a file or directory whose name starts with
-// [TempPrefix]; [Sweep] removes those. Only [CopyTree] and [LinkTree] are to be
-// followed by [SyncTree].
+// [TempPrefix]; [Sweep] removes those. Only [CopyTree] and [LinkTree] need a
+// [SyncTree] after them.
 //
 // [Lock] and [PrivateDir] keep other processes and other users out.
 //
@@ -26,8 +26,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TempPrefix begins the name of everything this package creates on the way to
-// something else. Such a name never holds state.
+// TempPrefix begins the names of the temporary files and directories that this
+// package creates. They never hold state.
 const TempPrefix = ".tmp-"
 
 // WriteFile replaces the content of path atomically and durably. The directory
@@ -222,10 +222,10 @@ func tempLink(target, link string) (string, error) {
 	}
 }
 
-// ReplaceDirWithLink puts a symbolic link to target where the directory dir
-// is, and moves the directory to aside. Where the file system can, the two
-// change places in one step; elsewhere there is an instant in which dir does
-// not exist, so a caller must be able to start again from there.
+// ReplaceDirWithLink replaces the directory dir by a symbolic link to target, and
+// moves the directory to aside. If the file system supports it, the two are
+// exchanged in one step. Otherwise dir does not exist for an instant, so a caller
+// must be able to continue from there after a crash.
 func ReplaceDirWithLink(dir, target, aside string) error {
 	base := filepath.Base(dir)
 	if err := Point("link." + base); err != nil {
@@ -238,7 +238,7 @@ func ReplaceDirWithLink(dir, target, aside string) error {
 	err = unix.Renameat2(unix.AT_FDCWD, temp, unix.AT_FDCWD, dir, unix.RENAME_EXCHANGE)
 	switch {
 	case err == nil:
-		// temp is the directory now.
+		// temp now names the directory.
 		if err := Point("exchanged." + base); err != nil {
 			return err
 		}
@@ -293,7 +293,7 @@ func SyncTree(dir string) error {
 	return Point("synced." + filepath.Base(dir))
 }
 
-// SyncDir makes the names in a directory durable.
+// SyncDir makes the entries of a directory durable.
 func SyncDir(dir string) error {
 	if dir == "" {
 		dir = "."
@@ -303,7 +303,7 @@ func SyncDir(dir string) error {
 
 func syncPath(path string) error {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
-	if errors.Is(err, unix.ELOOP) { // a directory given by a link
+	if errors.Is(err, unix.ELOOP) { // path is a link to a directory
 		f, err = os.Open(path)
 	}
 	if err != nil {

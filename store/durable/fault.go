@@ -31,7 +31,7 @@ var hook atomic.Pointer[func(name string) error]
 
 // Inject makes every later [Point] call f with the name of the point; f's error
 // becomes the error of the step. It is for tests that simulate a crash without
-// a process; call the returned function to end it.
+// killing a process. restore ends it.
 func Inject(f func(name string) error) (restore func()) {
 	old := hook.Swap(&f)
 	return func() { hook.Store(old) }
@@ -83,7 +83,7 @@ var environment = sync.OnceValue(func() *fault {
 	return f
 })
 
-// isCommand tells whether this process is the command that a fault is for.
+// isCommand reports whether this process is the command that a fault is for.
 func isCommand(command string) bool {
 	name := filepath.Base(os.Args[0])
 	return command == name || len(os.Args) > 1 && command == name+" "+os.Args[1]
@@ -118,7 +118,7 @@ func (f *fault) point(name string) error {
 		fallthrough
 	case "kill":
 		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
-		select {} // the signal is on its way
+		select {} // wait for the signal
 	case "term":
 		return syscall.Kill(os.Getpid(), syscall.SIGTERM)
 	case "stop":

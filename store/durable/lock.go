@@ -25,13 +25,13 @@ func (e *HeldError) Error() string { return fmt.Sprintf("%s is held by %s", e.Pa
 
 // Lock takes the lock file at path for this process, without waiting: the error
 // is a *HeldError while another process holds it. The kernel holds the lock
-// (flock), so a process that was killed holds none. who is for those who find
-// the lock held.
+// (flock), so a process that was killed holds none. who is written to the file,
+// for processes that find the lock held.
 //
-// Who can open a file can lock it, so the file is this user's alone (0600). A
-// file that other users can open, as earlier versions made it, is replaced,
-// because another user may still have it open. A lock on such a file that
-// another user's process holds does not count.
+// Any user who can open a file can lock it, so only this user can open it (0600).
+// Earlier versions made files that others can open. Such a file is replaced,
+// because another user may still have it open; a lock that another user's process
+// holds on it is ignored.
 func Lock(path, who string) (release func(), err error) {
 	var held []*os.File
 	closeAll := func() {
@@ -53,7 +53,7 @@ func Lock(path, who string) (release func(), err error) {
 				return nil, err
 			}
 			if old != nil {
-				held = append(held, old) // an earlier version may be waiting for it
+				held = append(held, old) // an earlier version may wait for this file
 			}
 			continue
 		}
@@ -66,7 +66,7 @@ func Lock(path, who string) (release func(), err error) {
 			continue
 		}
 		held = append(held, f)
-		// Who holds it is a courtesy to the one who waits; nothing depends on it.
+		// Name the holder for whoever waits; nothing depends on it.
 		if err := f.Truncate(0); err == nil {
 			_, _ = f.WriteAt(fmt.Appendf(nil, "process %d, %s\n", os.Getpid(), who), 0)
 		}
@@ -75,7 +75,7 @@ func Lock(path, who string) (release func(), err error) {
 }
 
 // PrivateDir creates the directory dir, which other users may not enter (0700),
-// with its missing parents, which they may. One that is there is made private.
+// and its missing parents, which they may enter. It makes an existing dir private.
 func PrivateDir(dir string) error {
 	if err := MkdirAll(filepath.Dir(dir), 0o755); err != nil {
 		return err
@@ -90,7 +90,7 @@ func PrivateDir(dir string) error {
 	return makePrivate(dir, 0o700)
 }
 
-// private tells whether a file is this user's, and no other user's.
+// private reports whether only this user can open a file.
 func private(st fs.FileInfo) bool {
 	sys, ok := st.Sys().(*syscall.Stat_t)
 	return ok && int(sys.Uid) == os.Geteuid() && st.Mode().Perm()&0o077 == 0
@@ -116,8 +116,8 @@ func openLock(path string) (*os.File, fs.FileInfo, error) {
 	return f, st, nil
 }
 
-// tryFlock takes the kernel's lock of an open file. Where it fails, the file is
-// closed.
+// tryFlock takes the kernel's lock of an open file. If it fails, it closes the
+// file.
 func tryFlock(f *os.File) error {
 	err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 	if err == nil {
@@ -135,13 +135,13 @@ func tryFlock(f *os.File) error {
 	return &HeldError{Path: f.Name(), Holder: holder}
 }
 
-// replaceLock puts a private lock file in the place of one that other users can
-// open. It returns the old file, locked, so that an earlier version that opened
-// it does not get its lock; nil where another user's process holds that lock,
-// or another process has replaced the file.
+// replaceLock replaces a lock file that other users can open by a private one. It
+// returns the old file, locked, so that an earlier version that opened it does not
+// get its lock. It returns nil if another user's process holds that lock, or if
+// another process has replaced the file.
 func replaceLock(path string) (old *os.File, err error) {
-	// One process at a time, or two could each lock a file of their own. Nobody
-	// else can open this one.
+	// Only one process may do this at a time; otherwise two could each lock a
+	// file of their own. No other user can open the guard.
 	guard, _, err := openLock(filepath.Join(filepath.Dir(path), TempPrefix+filepath.Base(path)))
 	if err == nil {
 		defer guard.Close()
@@ -179,8 +179,8 @@ func replaceLock(path string) (old *os.File, err error) {
 	return old, err
 }
 
-// heldByOtherUser tells whether the lock of a file is held, and not by a process
-// of this user. Where the kernel does not tell, the answer is false.
+// heldByOtherUser reports whether a process of another user holds the lock of a
+// file. It is false if the kernel does not say.
 func heldByOtherUser(st fs.FileInfo) bool {
 	sys, ok := st.Sys().(*syscall.Stat_t)
 	if !ok {
@@ -200,8 +200,8 @@ func heldByOtherUser(st fs.FileInfo) bool {
 		found = true
 		uid, err := realUser(fields[4])
 		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH) {
-			// The process that took the lock has ended and a child holds it:
-			// ours have none that inherit it.
+			// The process that took the lock has exited and a child holds it.
+			// Our programs have no children that inherit it.
 			continue
 		}
 		if err != nil || uid == os.Getuid() {
@@ -227,8 +227,8 @@ func realUser(pid string) (int, error) {
 	return 0, errors.New("no user ID in the process's status")
 }
 
-// Held tells whether another process has the lock of a lock file. Nothing is
-// written. It is false where the file cannot be opened.
+// Held reports whether another process holds a lock file. It writes nothing. It
+// is false if the file cannot be opened.
 func Held(path string) bool {
 	f, err := os.OpenFile(path, os.O_RDWR|unix.O_NOFOLLOW, 0)
 	if err != nil {

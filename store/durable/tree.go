@@ -16,9 +16,9 @@ import (
 // SyncTree.
 func CopyTree(from, to string) error { return tree(from, to, copyFile) }
 
-// LinkTree is CopyTree with hard links in place of copies, if the file system has
-// them: they take no space, and a process that has such a file open has the same
-// file.
+// LinkTree is CopyTree with hard links instead of copies, if the file system
+// supports them. They take no space, and a process that has such a file open
+// sees the same file.
 func LinkTree(from, to string) error { return tree(from, to, linkFile) }
 
 func tree(from, to string, file func(from, to string, perm fs.FileMode) error) error {

@@ -21,7 +21,8 @@ import (
 	"github.com/mender-app/mender-app/submodules/config"
 )
 
-// ConfigEnv names the configuration file where it is not DefaultConfig.
+// ConfigEnv is the variable that names a configuration file other than
+// DefaultConfig.
 const (
 	ConfigEnv     = "MENDER_APP_CONFIG"
 	DefaultConfig = "/etc/mender/mender-app.conf"
@@ -48,8 +49,8 @@ type Config struct {
 	Warnings      []string         // unknown settings, one line each
 }
 
-// killAfter is the time that a sub-module has to end after TERM. The client gives
-// this program at least 10 seconds; this program needs 5 of them.
+// killAfter is the time that a sub-module has to exit after TERM. The client gives
+// this program at least 10 seconds, of which this program needs 5 itself.
 const killAfter = 3 * time.Second
 
 // Load reads the configuration. A missing file counts as an empty one; a broken
@@ -118,9 +119,9 @@ func Load() (*Config, error) {
 	return c, nil
 }
 
-// dockerRoot finds the Docker engine's data root below root: the one that its
-// configuration names, or the default if an engine has used it; "" otherwise. A
-// check of the space of an unused directory could refuse an artifact that fits.
+// dockerRoot finds the Docker engine's data root below root: the one in the
+// engine's configuration, or the default if an engine has used it; "" otherwise.
+// A check of the space of an unused directory could refuse an artifact that fits.
 func dockerRoot(root string) string {
 	var daemon struct {
 		DataRoot string `json:"data-root"`
@@ -138,8 +139,8 @@ func dockerRoot(root string) string {
 	return ""
 }
 
-// platforms reads the setting "platform": what this machine runs, if it is not
-// what its kernel says. "any" turns the check off.
+// platforms reads the setting "platform", which overrides the platforms that the
+// kernel reports. "any" turns the check off.
 func platforms(value string) ([]image.Platform, error) {
 	switch value {
 	case "":
@@ -186,8 +187,8 @@ func (c *Config) Engine(log *slog.Logger, driver string) *deploy.Engine {
 	}
 }
 
-// withoutLastError passes lines on but for an error at the end, which is in the
-// error that the call returns.
+// withoutLastError passes lines on, except a last line that is an error: the
+// call returns that one as its error.
 func withoutLastError(log func(string)) func(string) {
 	held := ""
 	return func(line string) {

@@ -16,8 +16,8 @@ import (
 	"github.com/mender-app/mender-app/submodules"
 )
 
-// The exit codes of app and mender-app. Where a sub-module has a code for the
-// same thing, it is the same number.
+// The exit codes of app and mender-app. Codes that sub-modules have too are the
+// same numbers.
 const (
 	ExitDone        = 0
 	ExitFailed      = 1
@@ -49,7 +49,7 @@ const ExitHelp = `Exit codes:
   124  stopped by a signal or a deadline
 `
 
-// ErrUsage: the program was called wrongly.
+// ErrUsage: the arguments or the settings are wrong.
 var ErrUsage = errors.New("usage")
 
 // ExitCode is the one place that maps errors to exit codes.
@@ -61,7 +61,7 @@ func ExitCode(err error) int {
 	case err == nil:
 		return ExitDone
 	case errors.As(err, &call) && call.Code > 0:
-		return call.Code // the update module's own, which are these
+		return call.Code // the update module uses the same codes
 	case errors.As(err, &locked), errors.Is(err, client.ErrBusy):
 		return ExitBusy
 	case errors.Is(err, ErrUsage):

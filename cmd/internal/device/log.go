@@ -18,7 +18,7 @@ func NewLog(w io.Writer, level slog.Level) *slog.Logger {
 }
 
 // lines writes "message (key value, key value)", with the level before it
-// where it is not informational.
+// unless that is INFO.
 type lines struct {
 	w     io.Writer
 	mu    *sync.Mutex
@@ -73,8 +73,8 @@ func word(s string) string {
 	return s
 }
 
-// OneLine makes a text one line: line breaks become " | ", and what a terminal
-// would obey is quoted.
+// OneLine makes a text one line: line breaks become " | ", and control characters
+// are quoted.
 func OneLine(s string) string {
 	s = strings.Join(strings.FieldsFunc(s, func(r rune) bool { return r == '\n' || r == '\r' }), " | ")
 	if strings.IndexFunc(s, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }) < 0 {

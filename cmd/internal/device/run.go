@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// stopWithin is how long a call may take to end after TERM. The journal is correct
-// at every instant; the next call settles what was not finished.
+// stopWithin is how long a call may take to exit after TERM. The journal is
+// correct at every instant; the next call settles what was not finished.
 const stopWithin = 4 * time.Second
 
 // Mode says how a program ends.
@@ -19,19 +19,19 @@ type Mode int
 
 // The modes.
 const (
-	// Module: one call of the update module. It ends some seconds after TERM,
+	// Module: one call of the update module. It exits some seconds after TERM,
 	// and when the client that called it has died: a restarted client makes the
-	// next call, and this one must not have the lock then.
+	// next call, and this one must not hold the lock then.
 	Module Mode = iota
-	// Person: a command by hand. After a signal it takes the time it needs to
-	// end in order; a second signal ends it at once.
+	// Person: a command that a person runs. After a signal it takes the time it
+	// needs to exit cleanly; a second signal ends it at once.
 	Person
 )
 
 // Run runs the program's work, with TERM and INT ending its context, and
 // returns its error.
 func Run(mode Mode, work func(ctx context.Context) error) error {
-	// Writing a line to a client that has died must not end this program.
+	// Writing a line to a client that has died must not kill this program.
 	signal.Ignore(syscall.SIGPIPE)
 	syscall.Umask(0o022)
 	ctx, cancel := context.WithCancelCause(context.Background())
@@ -57,7 +57,7 @@ func Run(mode Mode, work func(ctx context.Context) error) error {
 			cause = &stopped{"by a signal (" + s.String() + ")"}
 		case <-orphaned:
 			if os.Getppid() != parent {
-				cause = &stopped{"because the client that called has ended"}
+				cause = &stopped{"because the client that called it has exited"}
 			}
 		}
 	}
@@ -80,7 +80,7 @@ func Run(mode Mode, work func(ctx context.Context) error) error {
 }
 
 // orphanPoll is how often the parent process is checked. The kernel's signal for
-// this (PR_SET_PDEATHSIG) comes when the parent's thread ends, not its process.
+// this (PR_SET_PDEATHSIG) is sent when the parent's thread ends, not its process.
 const orphanPoll = 250 * time.Millisecond
 
 type stopped struct{ how string }

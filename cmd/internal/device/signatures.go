@@ -20,9 +20,9 @@ import (
 	"github.com/mender-app/mender-app/submodules/config"
 )
 
-// The Mender client's configuration: its keys count where mender-app.conf names
-// none. The second file is the client's fallback for what the first does not
-// set.
+// The Mender client's configuration: its keys are used if mender-app.conf names
+// none. The second file is the client's fallback for settings that the first
+// lacks.
 const (
 	menderConf         = "/etc/mender/mender.conf"
 	menderConfFallback = "/var/lib/mender/mender.conf"
@@ -35,24 +35,24 @@ var signatureArrays = []string{"artifact_verify_keys", "keys", "keys.application
 // Key is a file with a public key, and what it may sign.
 type Key struct {
 	File string
-	// Applications are patterns of names, "*" for any characters, that the key
-	// is bound to. None: the key may sign for each application that no other
-	// key is bound to.
+	// Applications are the patterns of names that the key is bound to; "*"
+	// stands for any characters. Without patterns the key may sign for each
+	// application that no other key is bound to.
 	Applications []string
 }
 
-// Signatures says what must be signed and by whom: an artifact that `mender-app
-// install` installs, and the statement of one that the update module installs,
-// whoever calls it.
+// Signatures says what must be signed and by whom. It applies to an artifact that
+// `mender-app install` installs, and to the statement of every artifact that the
+// update module installs.
 type Signatures struct {
 	Keys             []Key
 	AllowUnsigned    bool // allow_unsigned
 	RequireStatement bool // require_statement
-	// Bound: there are tables [[keys]], if only broken ones.
+	// Bound: there is a table [[keys]], even if it is broken.
 	Bound bool
-	// Err is what is wrong with these settings. An installation that checks
-	// signatures must not go on with it, nor must the update module where it has
-	// to know the keys: with RequireStatement or Bound.
+	// Err is what is wrong with these settings. If it is set, an installation
+	// that checks signatures must stop. So must the update module if it needs the
+	// keys: with RequireStatement or Bound.
 	Err error
 }
 
@@ -127,8 +127,8 @@ func (k Key) check(t *config.File) error {
 }
 
 // menderKeys returns the files that ArtifactVerifyKey and ArtifactVerifyKeys
-// name. As in the Mender client, the case of the names does not matter. A
-// missing file names none.
+// name. As in the Mender client, the settings' names ignore case. A missing
+// configuration file names none.
 func menderKeys(name string) (files []string, err error) {
 	f, err := os.Open(name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -184,8 +184,8 @@ type Trusted struct {
 	Public crypto.PublicKey
 }
 
-// ReadKeys reads the files of keys. One that cannot be read is an error: what
-// it was to guard would not be guarded.
+// ReadKeys reads the files of keys. A key that cannot be read is an error: what
+// it protects would be unprotected.
 func ReadKeys(keys []Key) (list []Trusted, err error) {
 	for _, k := range keys {
 		data, err := os.ReadFile(k.File)
@@ -228,15 +228,15 @@ func MayReplace(keys []Trusted, signer crypto.PublicKey, application string) err
 	return fmt.Errorf("%w: the key %s may not sign for application %q, only for %s", client.ErrRefused, name, application, strings.Join(may, ", "))
 }
 
-// Trust returns what the update module asks before it reads a payload: may an
-// application be replaced by what a statement is about, given who signed it?
-// artifactSigner is the key that mender-app verified the artifact's signature
-// with, in PEM; "" under the Mender client, which does not hand its signature on.
+// Trust returns the check that the update module makes before it reads a payload:
+// whether the signer of a statement may replace the application. artifactSigner
+// is the key, in PEM, that mender-app verified the artifact's signature with; ""
+// under the Mender client, which does not pass the signature on.
 //
-// A statement must be there with require_statement; with [[keys]] as well, but
-// where mender-app has verified the artifact itself. One that is there must be
-// signed by a key that may sign for the application, or by the artifact's
-// signer. Without keys nobody can tell.
+// require_statement demands a statement. So does [[keys]], unless mender-app has
+// verified the artifact itself. A statement must be signed by a key that may sign
+// for the application, or by the artifact's signer. Without any key it is not
+// checked.
 func (s Signatures) Trust(artifactSigner string) func(application string, st *statement.Signed) error {
 	return func(application string, st *statement.Signed) error {
 		demanded := s.RequireStatement || s.Bound
@@ -272,7 +272,7 @@ func (s Signatures) Trust(artifactSigner string) func(application string, st *st
 // StatementKey returns the key that signed a statement and may sign for the
 // application. Without one the error is a client.ErrRefused.
 func StatementKey(keys []Trusted, application string, st *statement.Signed) (*Trusted, error) {
-	err := fmt.Errorf("%w: %w: no key that is trusted signed it", client.ErrRefused, statement.ErrStatement)
+	err := fmt.Errorf("%w: %w: no trusted key signed it", client.ErrRefused, statement.ErrStatement)
 	for i, k := range keys {
 		if !st.SignedBy(k.Public) {
 			continue

@@ -27,11 +27,10 @@ const (
 	providesLimit = 30 * time.Second
 )
 
-// system describes the operating system for policies: its version is the first
-// there is of rootfs-image.version among Mender's provides, artifact_name in
-// the artifact_info that the system's image has, and VERSION_ID in os-release.
-// What Mender shows as the artifact's name is not asked: that is the
-// application's after its first update.
+// system describes the operating system for policies. Its version is the first
+// that exists of: rootfs-image.version in Mender's provides, artifact_name in the
+// system image's artifact_info, and VERSION_ID in os-release. The artifact name
+// that Mender shows is not used: after the first update it is the application's.
 func (c *Config) system(ctx context.Context, files []string) (policy.Platform, error) {
 	p := policy.Platform{Files: map[string]bool{}}
 	var err error
@@ -62,8 +61,8 @@ func (c *Config) system(ctx context.Context, files []string) (policy.Platform, e
 	return p, nil
 }
 
-// provides are what the Mender client says the device provides, or what
-// mender-app recorded where no client is.
+// provides returns what the device provides: as the Mender client says, or as
+// mender-app recorded if there is no client.
 func (c *Config) provides(ctx context.Context) (map[string]string, error) {
 	for _, name := range MenderClients {
 		path, err := exec.LookPath(name)
@@ -83,7 +82,7 @@ func (c *Config) provides(ctx context.Context) (map[string]string, error) {
 		}
 		data, err := io.ReadAll(io.LimitReader(out, maxSystemFile+1))
 		if len(data) > maxSystemFile {
-			cancel() // it is not read on
+			cancel() // the rest is not read
 			err = fmt.Errorf("more than %d bytes", maxSystemFile)
 		}
 		if werr := cmd.Wait(); err == nil {
@@ -121,8 +120,7 @@ func readAssignments(file string) (map[string]string, error) {
 	return assignments(data), nil
 }
 
-// assignments reads KEY=VALUE lines; a value may stand in quotes, as in
-// os-release(5).
+// assignments reads KEY=VALUE lines; values may be quoted, as in os-release(5).
 func assignments(data []byte) map[string]string {
 	values := map[string]string{}
 	lines := bufio.NewScanner(bytes.NewReader(data))

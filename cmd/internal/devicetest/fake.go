@@ -1,6 +1,6 @@
-// Package devicetest lets a test binary be the programs of a device: app,
+// Package devicetest lets a test binary act as the programs of a device: app,
 // mender-app, and a sub-module "fake" that does what the test wrote into a
-// file. It must not be imported by anything but tests.
+// file. Only tests may import it.
 package devicetest
 
 import (
@@ -20,7 +20,7 @@ import (
 	"github.com/mender-app/mender-app/submodules"
 )
 
-// Fake is the main function of the sub-module. All it keeps is in the
+// Fake is the main function of the sub-module. It keeps its files in the
 // directory that MENDER_APP_CONFIG_DIR names:
 //
 //	behave       lines "VERB fail|kill|kill-caller|hang|term-caller|stubborn|unhealthy|nospace": what a verb does instead
@@ -55,7 +55,7 @@ func (f fake) record(args []string) {
 	_, _ = io.WriteString(out, strings.Join(args, " ")+"\n")
 }
 
-// behave does what the test asked for; -1 means to go on.
+// behave does what the test asked for; -1 means to do the verb's usual work.
 func (f fake) behave(args []string) int {
 	data, err := os.ReadFile(filepath.Join(f.dir, "behave"))
 	if err != nil || len(args) == 0 {
@@ -148,7 +148,7 @@ func (f fake) List(_ context.Context, r submodules.Request) (list []submodules.C
 	for _, file := range files {
 		d, err := digest.FromHex(strings.TrimPrefix(filepath.Base(file), r.App+"-"))
 		if err != nil {
-			continue // of an application whose name begins with this one's
+			continue // it belongs to an application whose name begins with this one's
 		}
 		list = append(list, submodules.Component{Type: "image", Digest: d})
 	}
@@ -157,7 +157,7 @@ func (f fake) List(_ context.Context, r submodules.Request) (list []submodules.C
 
 func (f fake) Delete(_ context.Context, r submodules.Request) error {
 	if len(r.Components) != 1 {
-		return nil // by other names it is still needed
+		return nil // other names still need it
 	}
 	if err := os.Remove(f.image(r.App, r.Components[0].Digest)); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err

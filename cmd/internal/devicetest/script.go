@@ -24,8 +24,8 @@ import (
 	"github.com/mender-app/mender-app/modules/policy"
 )
 
-// Main is a test's main function: the test binary is app, fake, and what else
-// the package brings.
+// Main is a test's main function: the test binary acts as app, fake and the given
+// programs.
 func Main(m *testing.M, programs map[string]func()) {
 	all := map[string]func(){
 		"app":  func() { os.Exit(updatemodule.Run(os.Args[1:], os.Stdout, os.Stderr)) },
@@ -84,8 +84,8 @@ func setup(env *testscript.Env) error {
 	env.Setenv("MENDER_APP_CONFIG", filepath.Join(work, "app.conf"))
 	env.Setenv("MENDER_APP_CONFIG_DIR", filepath.Join(work, "fake"))
 	env.Setenv("TMPDIR", filepath.Join(work, "tmp"))
-	// The device has no Mender client, even if this machine has one: its PATH
-	// has these tools only.
+	// The device has no Mender client, even if this machine has one: only these
+	// tools are on its PATH.
 	bin := filepath.Join(work, "bin")
 	if err := os.Mkdir(bin, 0o755); err != nil {
 		return err
@@ -117,7 +117,7 @@ func isExecutable(path string) bool {
 	return err == nil && st.Mode().IsRegular() && st.Mode()&0o111 != 0
 }
 
-// Artifact says what an artifact of these tests has in it.
+// Artifact describes an artifact of these tests.
 type Artifact struct {
 	Name, App, Compose string
 	Images             []string // URL=CONTENT
@@ -241,8 +241,8 @@ func makeArtifact(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(a.Write(ts.MkAbs(args[0])))
 }
 
-// makeTree: tree DIR FILE makes the file tree of an artifact, the payload stored
-// in files/ as a client does that had no module to read it.
+// makeTree: tree DIR FILE makes the file tree of an artifact. The payload is
+// stored in files/, as a client does if the module does not read the stream.
 func makeTree(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 2 {
 		ts.Fatalf("usage: tree DIR FILE")
@@ -296,13 +296,13 @@ func damage(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(os.WriteFile(path, data, 0o644))
 }
 
-// Device is a device for tests that are no scripts.
+// Device is a device for tests that are not scripts.
 type Device struct {
 	Dir string
 	env []string
 }
 
-// NewDevice makes a device in dir, or brings one that was copied there up to
+// NewDevice makes a device in dir, or adapts a device that was copied there to
 // its new place.
 func NewDevice(dir string) (*Device, error) {
 	for _, path := range []string{"app.conf", "device_type", "sub", "bin"} {
@@ -339,8 +339,8 @@ func (d *Device) Run(env []string, name string, args ...string) (stdout, stderr 
 	return out.String(), errs.String(), err
 }
 
-// Running is what the fake orchestrator runs of an application: the first line
-// of its compose file; "" for nothing.
+// Running returns what the fake orchestrator runs for an application: the first
+// line of its compose file, or "" if nothing runs.
 func (d *Device) Running(app string) string {
 	data, err := os.ReadFile(filepath.Join(d.Dir, "fake", "running", app))
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// share: one program may use a quarter of the free memory; the engine, the
-	// client and the application need the rest.
+	// share means that one program may use a quarter of the free memory. The
+	// engine, the client and the application need the rest.
 	share = 4
 	// least is the smallest limit: our programs use more than half of it, and
 	// below it the collector would run all the time.
@@ -26,7 +26,7 @@ const (
 // GOMEMLIMIT and GOGC in the environment take precedence. The limit is soft: a
 // program that needs more memory still gets it, and runs slower.
 func Fit(most int64) {
-	available := int64(math.MaxInt64) // where the kernel does not tell
+	available := int64(math.MaxInt64) // unless the kernel says
 	if f, err := os.Open("/proc/meminfo"); err == nil {
 		available = free(f)
 		_ = f.Close() // it was only read
@@ -40,7 +40,7 @@ func Fit(most int64) {
 	}
 }
 
-// limits are the collector's settings where so much is available.
+// limits returns the collector's settings for the available memory, in bytes.
 func limits(available, most int64) (limit int64, percent int) {
 	if available/share >= most {
 		return most, 100
@@ -48,8 +48,8 @@ func limits(available, most int64) (limit int64, percent int) {
 	return min(most, max(available/share, least)), 50
 }
 
-// free reads the bytes that can be had without swapping (proc_meminfo(5));
-// the largest number where that is not said.
+// free reads how many bytes are available without swapping (proc_meminfo(5)). If
+// that is missing, it returns the largest number.
 func free(meminfo io.Reader) int64 {
 	lines := bufio.NewScanner(io.LimitReader(meminfo, 64<<10))
 	for lines.Scan() {

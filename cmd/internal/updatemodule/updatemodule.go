@@ -1,7 +1,7 @@
-// Package updatemodule is the program "app", the Mender update module: the
-// client starts it once for each state of an update. It knows the arguments,
-// the output and the exit code; what a state means is modules/deploy's. It is
-// a package so that the tests of mender-app can be that program, too.
+// Package updatemodule is the program "app", the Mender update module. The client
+// starts it once for each state of an update. The package handles arguments,
+// output and exit code; modules/deploy defines what a state means. It is a
+// package so that the tests of mender-app can run the program, too.
 package updatemodule
 
 import (
@@ -47,7 +47,7 @@ names. TOML (persistent_store = "/data/mender-app") or shell assignments
 
 `
 
-// Run is the program with its arguments; it returns the exit code.
+// Run runs the program with its arguments and returns the exit code.
 func Run(args []string, stdout, stderr io.Writer) int {
 	if len(args) > 0 {
 		switch args[0] {
@@ -70,7 +70,7 @@ func Run(args []string, stdout, stderr io.Writer) int {
 	if _, asks := modules.Reply(state); asks {
 		var tree *modules.Tree
 		if len(args) == 2 {
-			tree, _ = modules.OpenTree(args[1]) // without one the answer is the usual
+			tree, _ = modules.OpenTree(args[1]) // without a tree the answer is the default
 		}
 		answer, _ := deploy.Reply(state, tree)
 		if _, err := io.WriteString(stdout, answer+"\n"); err != nil {
@@ -79,7 +79,7 @@ func Run(args []string, stdout, stderr io.Writer) int {
 		return device.ExitDone
 	}
 	if len(args) != 2 {
-		device.Fail(stderr, fmt.Errorf("%s wants one directory; see app --help", state))
+		device.Fail(stderr, fmt.Errorf("%s takes one argument, a directory; see app --help", state))
 		return device.ExitUsage
 	}
 	tree, err := modules.OpenTree(args[1])
@@ -132,7 +132,7 @@ func work(c *device.Config, state modules.State, tree *modules.Tree, stderr io.W
 
 // patience is how long a failed Download waits until the client can receive the
 // failure (see Tree.Leave): as long as a slow network may take between two files,
-// but only shortly if the call was stopped.
+// but only briefly if the call was stopped.
 func patience(err error) time.Duration {
 	if errors.Is(err, context.Canceled) {
 		return time.Second / 2
@@ -152,7 +152,7 @@ const endLockTimeout = 20 * time.Minute
 // menderDriver is the driver if the tree does not name one.
 const menderDriver = "mender"
 
-// driver is who called: mender-app leaves its name in the tree.
+// driver returns who makes the call: mender-app leaves its name in the tree.
 func driver(tree *modules.Tree) string {
 	if name, err := tree.Driver(); err == nil && name != "" {
 		return name

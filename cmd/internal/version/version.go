@@ -1,4 +1,4 @@
-// Package version tells a program which version of it runs.
+// Package version tells a program its own version.
 package version
 
 import "runtime/debug"

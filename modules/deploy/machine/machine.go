@@ -27,24 +27,24 @@ func Platforms() []image.Platform {
 	return all
 }
 
-// runs32 tells whether a 64-bit ARM machine runs 32-bit programs, which newer
-// processors do not: its kernel refuses their personality then
+// runs32 reports whether a 64-bit ARM machine runs 32-bit programs. Newer
+// processors do not; their kernel refuses the 32-bit personality
 // (arch/arm64/kernel/sys.c).
 func runs32() bool {
 	const linux32 = 8      // PER_LINUX32
-	runtime.LockOSThread() // it is a thread's
+	runtime.LockOSThread() // the personality belongs to a thread
 	defer runtime.UnlockOSThread()
 	old, _, errno := unix.Syscall(unix.SYS_PERSONALITY, linux32, 0, 0)
 	if errno != 0 {
 		return false
 	}
-	_, _, _ = unix.Syscall(unix.SYS_PERSONALITY, old, 0, 0) // it was this before
+	_, _, _ = unix.Syscall(unix.SYS_PERSONALITY, old, 0, 0) // restore it
 	return true
 }
 
-// Of maps uname's machine, and the processor's flags in the text of /proc/cpuinfo,
-// to platforms, the best first. armv7l and armv8l are 32-bit
-// kernels' names; armv8l is also what a 64-bit one tells a 32-bit process.
+// Of returns the platforms, the best first, for uname's machine and the text of
+// /proc/cpuinfo, which has the processor's flags. 32-bit kernels are called
+// armv7l and armv8l; a 64-bit kernel also says armv8l to a 32-bit process.
 func Of(machine, cpuinfo string) []image.Platform {
 	arm := func(variant string) image.Platform { return image.Platform{OS: "linux", Arch: "arm", Variant: variant} }
 	switch {
@@ -71,8 +71,8 @@ func Of(machine, cpuinfo string) []image.Platform {
 	return []image.Platform{p}
 }
 
-// amd64Level is the micro-architecture level of an x86-64 processor, from the
-// flags that tell one from the next.
+// amd64Level returns the micro-architecture level of an x86-64 processor,
+// judged by the flags that distinguish the levels.
 func amd64Level(cpuinfo string) string {
 	var flags map[string]bool
 	for line := range strings.Lines(cpuinfo) {

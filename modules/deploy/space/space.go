@@ -1,4 +1,4 @@
-// Package space tells whether file systems have the room that an update needs. It
+// Package space reports whether file systems have the room that an update needs. It
 // must not know what needs it.
 package space
 
@@ -26,7 +26,7 @@ type Need struct {
 	Bytes int64
 }
 
-// Free returns the space that is free for root in a directory's file
+// Free returns the space, in bytes, that is free for root in a directory's file
 // system, and the file system's number.
 func Free(dir string) (free int64, dev uint64, err error) {
 	var st unix.Statfs_t
@@ -51,8 +51,8 @@ func Room(dir string, free func(dir string) (int64, uint64, error)) (int64, erro
 	return max(1, room-room/(marginPart+1)), nil
 }
 
-// Check returns an error that says where space is missing and how much; free is
-// Free.
+// Check returns an error that says where space is missing and how much. free is
+// Free, except in tests.
 func Check(needs []Need, free func(dir string) (int64, uint64, error)) error {
 	type total struct {
 		Need
