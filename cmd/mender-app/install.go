@@ -36,11 +36,11 @@ previous release keeps running.
 
 The artifact must be signed by one of the public keys that --key gives, else
 artifact_verify_key, artifact_verify_keys and [[keys]] of mender-app.conf, else
-ArtifactVerifyKey and ArtifactVerifyKeys of mender.conf. Where there is no key,
---unsigned installs without a check.
+ArtifactVerifyKey and ArtifactVerifyKeys of mender.conf. If none of these names a
+key, --unsigned installs without a check.
 
-On a device with a Mender client, use that client: it does not learn of what is
-installed here. --force installs nevertheless.
+On a device with a Mender client, use that client: it does not learn what this
+command installs. --force installs nevertheless.
 
 What the application's policy forbids is refused with exit code 9 before anything
 is loaded. --force overrides its downgrades.allow = false, and no other rule.`,
@@ -52,8 +52,8 @@ is loaded. --force overrides its downgrades.allow = false, and no other rule.`,
 		},
 	}
 	cmd.Flags().StringArrayVar(&o.keys, "key", nil, "public key (PEM) that must have signed the artifact; repeatable: one of them must")
-	cmd.Flags().BoolVar(&o.unsigned, "unsigned", false, "do not check the signature, where no key is configured")
-	cmd.Flags().BoolVar(&o.force, "force", false, "also on a device that a Mender client manages, and an older version where a policy forbids it")
+	cmd.Flags().BoolVar(&o.unsigned, "unsigned", false, "do not check the signature, if no key is configured")
+	cmd.Flags().BoolVar(&o.force, "force", false, "install even if a Mender client manages this device, and even an older version that a policy forbids")
 	cmd.Flags().BoolVar(&o.commit, "commit", false, "commit at once when it is healthy, unless it asks for a restart")
 	return cmd
 }
@@ -189,7 +189,7 @@ func (p *program) commitCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:     "commit",
 		Short:   "Make the installed update permanent",
-		Long:    `Makes the update that "mender-app install" brought permanent, if it is still healthy; otherwise the previous release is started again.`,
+		Long:    `Makes the update of "mender-app install" permanent, if it is still healthy; otherwise starts the previous release again.`,
 		Example: "  mender-app commit",
 		Args:    args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -215,11 +215,11 @@ func (p *program) rollbackCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "rollback [APP [RELEASE]]",
 		Short: "Undo the installed update, or go back to the release that was kept",
-		Long: `Without APP, undoes the update that "mender-app install" brought and that has not
-been committed. With APP, starts the newest kept release of that application
-again, however long ago it was replaced; the release that runs now is kept instead.
-RELEASE is another kept one: its name, its number or its artifact's name, as
-"mender-app releases APP" shows them. The Mender server does not learn of that.`,
+		Long: `Without APP, undoes the update of "mender-app install" that has not been committed
+yet. With APP, starts the newest kept release of that application again, however
+long ago it was replaced, and keeps the release that runs now instead. RELEASE
+selects another kept one by its name, its number or its artifact's name, as
+"mender-app releases APP" shows them. The Mender server does not learn of this.`,
 		Example:           "  mender-app rollback\n  mender-app rollback shop\n  mender-app rollback shop 3",
 		Args:              args(cobra.MaximumNArgs(2)),
 		ValidArgsFunction: completeKept,
@@ -265,10 +265,10 @@ func orNothing(name string) string {
 func (p *program) resumeCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "resume",
-		Short: "End deployments that a crash or a power cut interrupted",
-		Long: `Ends deployments that were interrupted. After its commit a deployment is cleaned
-up; before, it is undone, so that the previous release runs. A deployment that
-only waits for its commit stays. mender-app-resume.service runs this at boot.`,
+		Short: "Finish deployments that a crash or a power cut interrupted",
+		Long: `Ends deployments that were interrupted. A committed deployment is cleaned up; any
+other is undone, so that the previous release runs. A deployment that only waits
+for its commit stays as it is. mender-app-resume.service runs this at boot.`,
 		Example: "  mender-app resume",
 		Args:    args(cobra.NoArgs),
 		RunE:    func(cmd *cobra.Command, _ []string) error { return p.resume(cmd.Context()) },

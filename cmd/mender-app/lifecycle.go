@@ -55,7 +55,7 @@ func (p *program) purgeCommand() *cobra.Command {
 		Long: `Removes an application with all its releases, its images and containers. What the
 application has stored stays, unless --data is given. The application must be
 stopped, unless --force is given. Its history stays. If the purge is interrupted,
-the same command goes on.`,
+the same command continues it.`,
 		Example:           "  mender-app stop shop\n  mender-app purge shop\n  mender-app purge shop --data --force",
 		Args:              args(cobra.ExactArgs(1)),
 		ValidArgsFunction: completeApps,
@@ -84,9 +84,9 @@ func (p *program) healthCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "health [APP]",
 		Short: "Show the health of applications; exit with 6 if one is not healthy",
-		Long: `Asks the sub-module how an application is, or how all are: "healthy", "unhealthy"
-if everything runs and something is wrong with it, "down" if something that should
-run does not. A stopped application is none of these.`,
+		Long: `Asks the sub-module for the health of one application, or of all: "healthy",
+"unhealthy" if everything runs but something is wrong, "down" if something that
+should run does not. A stopped application is none of these.`,
 		Example:           "  mender-app health\n  mender-app health shop --json",
 		Args:              args(cobra.MaximumNArgs(1)),
 		ValidArgsFunction: completeApps,

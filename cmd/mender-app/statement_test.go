@@ -53,7 +53,7 @@ func TestShowStatement(t *testing.T) {
 
 	// The key is no longer configured, or is another application's.
 	configure(t, d, "artifact_verify_key = \"@/ec.pub\"")
-	require.Regexp(t, `(?m)^statement +not verified: .*no key that is trusted signed it$`, must("show", "shop"))
+	require.Regexp(t, `(?m)^statement +not verified: .*no trusted key signed it$`, must("show", "shop"))
 	require.Contains(t, must("verify", "shop"), "shop 1-shop-1: statement not verified: ")
 	require.False(t, shown().Verified)
 	configure(t, d, "[[keys]]\nfile = \"@/ed.pub\"\napplications = [\"ci-*\"]\n")
@@ -69,10 +69,10 @@ func TestShowStatement(t *testing.T) {
 	changed := strings.Replace(string(b), `"application_version": "1"`, `"application_version": "9"`, 1)
 	require.NotEqual(t, string(b), changed)
 	require.NoError(t, os.WriteFile(file, []byte(changed), 0o644))
-	require.Contains(t, must("show", "shop"), "not verified: it is about another release than the store has")
+	require.Contains(t, must("show", "shop"), "not verified: it is about a release other than the stored one")
 	out, code := run("verify", "shop")
 	require.Equal(t, device.ExitContent, code, out)
-	require.Contains(t, out, "shop 1-shop-1: statement: it is about another release than the store has")
+	require.Contains(t, out, "shop 1-shop-1: statement: it is about a release other than the stored one")
 	out, code = run("verify", "--json", "shop")
 	require.Equal(t, device.ExitContent, code, out)
 	require.Contains(t, out, `"component": "statement"`)

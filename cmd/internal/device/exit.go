@@ -40,7 +40,7 @@ const ExitHelp = `Exit codes:
   2    wrong arguments, or a broken configuration file
   3    something is missing: a sub-module, the engine, Compose
   4    no such application or release
-  5    the artifact is damaged, or an image is not what it should be
+  5    the artifact is damaged, or an image has the wrong content
   6    the application did not become healthy
   7    not enough space
   8    what a delta starts from is missing or damaged

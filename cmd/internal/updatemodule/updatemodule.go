@@ -28,7 +28,7 @@ States:
 `
 
 const settings = `
-An unknown STATE does nothing and exits 0, as the protocol wants it.
+An unknown STATE does nothing and exits 0, as the protocol requires.
 
 Configuration: /etc/mender/mender-app.conf, or the file that MENDER_APP_CONFIG
 names. TOML (persistent_store = "/data/mender-app") or shell assignments
@@ -38,8 +38,8 @@ names. TOML (persistent_store = "/data/mender-app") or shell assignments
   keep               older releases kept after a commit [1]
   require_statement  refuse an artifact without a signed statement [false]
   refuse_older       refuse an older version than the installed one [false]
-  platform           what this machine runs, if not what its kernel says; "any"
-  data_root          the engine's data, for the check of free space, where the
+  platform           the machine's platforms, if the kernel's are wrong; or "any"
+  data_root          the engine's data, for the check of free space, if the
                      sub-module does not say [/var/lib/docker]
   load_timeout       of one image [3h]
   rollout_timeout    until an application is healthy [15m]
@@ -79,7 +79,7 @@ func Run(args []string, stdout, stderr io.Writer) int {
 		return device.ExitDone
 	}
 	if len(args) != 2 {
-		device.Fail(stderr, fmt.Errorf("%s takes one argument, a directory; see app --help", state))
+		device.Fail(stderr, fmt.Errorf("%s wants one directory; see app --help", state))
 		return device.ExitUsage
 	}
 	tree, err := modules.OpenTree(args[1])
