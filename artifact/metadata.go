@@ -21,6 +21,7 @@ const (
 	FeatureVariants = "variants/1" // images with several variants, one of which a device takes
 	FeaturePolicy   = "policy/1"   // a policy, which the device decides by
 	FeatureSecrets  = "secrets/1"  // files of the manifests are encrypted to keys of devices
+	FeatureFiles    = "files/1"    // components that are files, not images
 )
 
 // Metadata is the metadata of an App Artifact. The shell reference has the fields
@@ -48,7 +49,8 @@ type Metadata struct {
 	Statement json.RawMessage `json:"statement,omitempty"`
 }
 
-// ComponentImage is the type of a component that is a container image.
+// ComponentImage is the type of a component that is a container image. A component
+// of any other type is a file, and its digest is the SHA-256 of the file.
 const ComponentImage = "image"
 
 // Component is one part of the application that the orchestrator runs. An image
@@ -56,11 +58,12 @@ const ComponentImage = "image"
 // These differ in the URL alone, and the payload has the content once.
 type Component struct {
 	URL          string       `json:"url"`
-	Type         string       `json:"type"`   // ComponentImage
-	Digest       image.Digest `json:"digest"` // of the image's config
+	Type         string       `json:"type"`   // ComponentImage, or the word for a kind of file
+	Digest       image.Digest `json:"digest"` // of the image's config, or of the file
 	Platform     string       `json:"platform"`
-	ConfigSize   int64        `json:"config_size"`
-	Layers       []Layer      `json:"layers"`
+	ConfigSize   int64        `json:"config_size,omitempty"` // of an image
+	Layers       []Layer      `json:"layers,omitempty"`      // of an image
+	Size         int64        `json:"size,omitempty"`        // bytes of a file
 	Format       Format       `json:"format"`
 	Bases        []Base       `json:"bases,omitempty"` // images a delta builds on
 	PayloadBytes int64        `json:"payload_bytes"`   // of image.img or image.delta, or of all variants together
@@ -86,6 +89,9 @@ type VariantLayer struct {
 	Encoding Encoding `json:"encoding"`
 	Bytes    int64    `json:"bytes"` // in the variant's own member
 }
+
+// IsFile tells whether the component is a file and not an image.
+func (c *Component) IsFile() bool { return c.Type != ComponentImage }
 
 // As returns the component with the format, the bases, the layers and the bytes
 // of its variant i.
@@ -145,10 +151,12 @@ type Layer struct {
 	Unpacked int64 `json:"unpacked,omitempty"`
 }
 
-// Base is an image that must be on the device to apply a delta.
+// Base is an image or a file that must be on the device to apply a delta.
 type Base struct {
 	URL    string       `json:"url"`
-	Digest image.Digest `json:"digest"` // of the image's config
+	Digest image.Digest `json:"digest"` // of the image's config, or of the file
+	// Size is the bytes of a file.
+	Size int64 `json:"size,omitempty"`
 	// DiffIDs are its layers. They are there if a variant has shared content, which
 	// is made from files that are found by their path in all layers.
 	DiffIDs []image.Digest `json:"diff_ids,omitempty"`

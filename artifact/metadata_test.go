@@ -34,7 +34,7 @@ func sample() *Metadata {
 		Components: []Component{{
 			URL: "docker.io/library/web:2", Type: ComponentImage, Digest: digestOf("b"), Platform: "linux/arm/v7", ConfigSize: 1000,
 			Layers: []Layer{{digestOf("l1"), 4096, EncodingOmitted, 0, 0}, {digestOf("l2"), 10240, EncodingDelta, 200, 0}, {digestOf("l3"), 2048, EncodingVerbatim, 900, 0}},
-			Format: FormatDelta, Bases: []Base{{"docker.io/library/web:1", digestOf("a"), nil}}, PayloadBytes: 2100,
+			Format: FormatDelta, Bases: []Base{{URL: "docker.io/library/web:1", Digest: digestOf("a")}}, PayloadBytes: 2100,
 		}},
 		Sizes:    &Sizes{ImagesPayload: 6000, ManifestsPayload: 4096, Manifests: 100, Temp: 1, Engine: 2},
 		Requires: []string{FeatureDelta},
@@ -135,6 +135,50 @@ func TestMetadataStatement(t *testing.T) {
 	}
 }
 
+// A component of any other type than image is a file.
+func TestMetadataFiles(t *testing.T) {
+	file := func() *Metadata {
+		m := sample()
+		m.Requires = append(m.Requires, FeatureFiles)
+		m.Components = []Component{{
+			URL: "/usr/bin/tool", Type: "deb-package", Digest: digestOf("2"), Platform: "linux/arm64", Size: 10,
+			Format: FormatDelta, Bases: []Base{{URL: "/usr/bin/tool", Digest: digestOf("1"), Size: 9}}, PayloadBytes: 5,
+		}}
+		return m
+	}
+	m := file()
+	b, err := m.Encode()
+	require.NoError(t, err)
+	got, _, err := ParseMetadata(b)
+	require.NoError(t, err)
+	require.Equal(t, m, got)
+	for name, c := range map[string]struct {
+		change func(m *Metadata, c *Component)
+		says   string
+	}{
+		"not required":  {func(m *Metadata, _ *Component) { m.Requires = []string{FeatureDelta} }, FeatureFiles},
+		"a config":      {func(_ *Metadata, c *Component) { c.ConfigSize = 1 }, "config"},
+		"no base":       {func(_ *Metadata, c *Component) { c.Bases = nil }, "without a base"},
+		"two bases":     {func(_ *Metadata, c *Component) { c.Bases = append(c.Bases, c.Bases[0]) }, "2 bases"},
+		"negative size": {func(_ *Metadata, c *Component) { c.Size = -1 }, "negative"},
+		"shared content": {func(m *Metadata, c *Component) {
+			m.Requires = append(m.Requires, FeatureVariants)
+			b := c.Bases
+			b[0].DiffIDs = []image.Digest{b[0].Digest}
+			c.Format, c.Bases, c.Variants = FormatVariants, nil, []Variant{{Format: FormatDelta, Bases: b, Shared: true}}
+		}, "shared content"},
+	} {
+		m := file()
+		c.change(m, &m.Components[0])
+		require.ErrorContains(t, m.Validate(), c.says, name)
+	}
+	// A whole file is also for the shell reference, which knows no features.
+	m = file()
+	c := &m.Components[0]
+	c.Format, c.Bases, m.Version, m.Requires = FormatFull, nil, VersionReference, nil
+	require.NoError(t, m.Validate())
+}
+
 // One image under several names is a component under each.
 func TestMetadataSeveralNames(t *testing.T) {
 	m := sample()
@@ -197,7 +241,13 @@ func TestMetadataHostile(t *testing.T) {
 		{"no URL", func(m *Metadata) { m.Components[0].URL = "" }, "URL"},
 		{"URL is an option", func(m *Metadata) { m.Components[0].URL = "--privileged" }, "URL"},
 		{"long URL", func(m *Metadata) { m.Components[0].URL = strings.Repeat("a", 513) }, "513 bytes"},
-		{"type", func(m *Metadata) { m.Components[0].Type = "vm" }, `"vm" is not known`},
+		{"type", func(m *Metadata) { m.Components[0].Type = "VM image" }, `other than lower-case letters`},
+		{"no type", func(m *Metadata) { m.Components[0].Type = "" }, "type is empty"},
+		{"a file with layers", func(m *Metadata) {
+			m.Requires, m.Components[0].Type = append(m.Requires, FeatureFiles), "vm"
+		}, "the layers of an image"},
+		{"an image with a size", func(m *Metadata) { m.Components[0].Size = 1 }, "size of a file"},
+		{"a base of an image with a size", func(m *Metadata) { m.Components[0].Bases[0].Size = 1 }, "as only files have"},
 		{"digest", func(m *Metadata) { m.Components[0].Digest = "sha256:x" }, "digest"},
 		{"component platform", func(m *Metadata) { m.Components[0].Platform = "" }, "platform"},
 		{"format", func(m *Metadata) { m.Components[0].Format = "zip" }, "format"},

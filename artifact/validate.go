@@ -35,7 +35,7 @@ const (
 
 // Features are the features that this reader has. It refuses an artifact that
 // requires others.
-var Features = []string{FeatureDelta, FeatureVariants, FeaturePolicy, FeatureSecrets}
+var Features = []string{FeatureDelta, FeatureVariants, FeaturePolicy, FeatureSecrets, FeatureFiles}
 
 // ParseMetadata reads and validates metadata. warnings are lines for the log: they
 // name the variables that were dropped because no artifact may set them. The error
@@ -201,6 +201,9 @@ func (m *Metadata) Validate() error {
 		if c.Format == FormatVariants && !slices.Contains(m.Requires, FeatureVariants) {
 			return bad("requires", "there are variants, so it must name %q", FeatureVariants)
 		}
+		if c.IsFile() && !slices.Contains(m.Requires, FeatureFiles) && m.Version != VersionReference {
+			return bad("requires", "there are files among the components, so it must name %q", FeatureFiles)
+		}
 		if err := c.furtherName(byDigest[c.Digest]); err != nil {
 			return fmt.Errorf("%w: components: %q: %w", ErrMetadata, clip(c.URL), err)
 		}
@@ -248,8 +251,8 @@ func (c *Component) validate(sum *total) error {
 	if err := CheckURL(c.URL); err != nil {
 		return err
 	}
-	if c.Type != ComponentImage {
-		return fmt.Errorf("type %q is not known", clip(c.Type))
+	if err := names.CheckType(c.Type); err != nil {
+		return err
 	}
 	if err := c.Digest.Check(); err != nil {
 		return err
@@ -263,7 +266,10 @@ func (c *Component) validate(sum *total) error {
 	if len(c.Layers) > image.MaxLayers {
 		return fmt.Errorf("%d layers", len(c.Layers))
 	}
-	sum.add(c.ConfigSize, c.PayloadBytes)
+	sum.add(c.ConfigSize, c.PayloadBytes, c.Size)
+	if err := c.validateFile(sum); err != nil {
+		return err
+	}
 	for i, l := range c.Layers {
 		if err := l.DiffID.Check(); err != nil {
 			return fmt.Errorf("layer %d: %w", i, err)
@@ -280,6 +286,39 @@ func (c *Component) validate(sum *total) error {
 		return fmt.Errorf("variants in an image of the format %q", clip(string(c.Format)))
 	}
 	return checkForm(c.Format, c.Bases, len(c.Layers), func(i int) Encoding { return c.Layers[i].Encoding })
+}
+
+// validateFile checks what only files have, and what only images have.
+func (c *Component) validateFile(sum *total) error {
+	lists := [][]Base{c.Bases}
+	for _, v := range c.Variants {
+		lists = append(lists, v.Bases)
+		if v.Shared && c.IsFile() {
+			return fmt.Errorf("shared content, which only images have")
+		}
+	}
+	for _, list := range lists {
+		for _, b := range list {
+			sum.add(b.Size)
+			if b.Size != 0 && !c.IsFile() {
+				return fmt.Errorf("the base %q has a size, as only files have", clip(b.URL))
+			}
+		}
+		if c.IsFile() && len(list) > 1 {
+			return fmt.Errorf("a delta of a file with %d bases", len(list))
+		}
+	}
+	switch {
+	case !c.IsFile() && c.Size != 0:
+		return fmt.Errorf("an image with the size of a file")
+	case !c.IsFile():
+		return nil
+	case c.ConfigSize != 0 || len(c.Layers) > 0:
+		return fmt.Errorf("a component of the type %q with the config or the layers of an image", clip(c.Type))
+	case c.Format == FormatDelta && len(c.Bases) == 0:
+		return fmt.Errorf("a delta of a file without a base")
+	}
+	return nil
 }
 
 // validateVariants checks each variant, and the order of their formats.
@@ -364,7 +403,7 @@ func (c *Component) furtherName(same []*Component) error {
 		if i > 0 {
 			continue // the same as the first
 		}
-		if c.Type != s.Type || c.Platform != s.Platform || c.ConfigSize != s.ConfigSize || c.Format != s.Format ||
+		if c.Type != s.Type || c.Platform != s.Platform || c.ConfigSize != s.ConfigSize || c.Size != s.Size || c.Format != s.Format ||
 			c.PayloadBytes != s.PayloadBytes || !slices.Equal(c.Layers, s.Layers) ||
 			!reflect.DeepEqual(c.Bases, s.Bases) || !reflect.DeepEqual(c.Variants, s.Variants) {
 			return fmt.Errorf("its image is another one under the name %q", clip(s.URL))

@@ -60,6 +60,29 @@ func CheckNew(s string) error {
 	return nil
 }
 
+// MaxType is the greatest length of a component's type, in bytes.
+const MaxType = 32
+
+// CheckType returns an error unless s can be the type of a component: a word of
+// lower-case letters, digits and "-" that begins with a letter or a digit, such
+// as image, binary or deb-package.
+func CheckType(s string) error {
+	switch {
+	case s == "":
+		return errors.New("the type is empty")
+	case len(s) > MaxType:
+		return fmt.Errorf("the type %q… is longer than %d bytes", s[:MaxType], MaxType)
+	case s[0] == '-':
+		return fmt.Errorf("the type %q does not begin with a letter or a digit", s)
+	}
+	for i := range len(s) {
+		if c := s[i]; c != '-' && (!alphanumeric(c) || 'A' <= c && c <= 'Z') {
+			return fmt.Errorf("the type %q has characters other than lower-case letters, digits and -", s)
+		}
+	}
+	return nil
+}
+
 func alphanumeric(c byte) bool {
 	return '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
 }

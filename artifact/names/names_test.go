@@ -33,6 +33,15 @@ func TestCheckNew(t *testing.T) {
 	}
 }
 
+func TestCheckType(t *testing.T) {
+	for _, ok := range []string{"image", "binary", "deb-package", "7z", strings.Repeat("x", names.MaxType)} {
+		require.NoError(t, names.CheckType(ok), ok)
+	}
+	for _, bad := range []string{"", "-x", "Image", "a b", "a_b", "a.b", "a/b", "é", "a\n", strings.Repeat("x", names.MaxType+1)} {
+		require.Error(t, names.CheckType(bad), "%q", bad)
+	}
+}
+
 // Each document with the rule says the same as the code.
 func TestDocuments(t *testing.T) {
 	for path, want := range map[string]string{

@@ -110,7 +110,7 @@ func (f *baseFinder) has(ctx context.Context, b artifact.Base) (bool, error) {
 		return ok, nil
 	}
 	req := f.request()
-	req.Components = []submodules.Component{baseOf(b)}
+	req.Components = []submodules.Component{baseOf(artifact.ComponentImage, b)}
 	var problems []string
 	if err := f.call(ctx, submodules.VerbVerify, req, into(&problems, f.o.Verify)); err != nil {
 		return false, unfit("%w", err)

@@ -83,12 +83,15 @@ type release struct {
 	worn      bool // and gets sick by it
 	version   string
 	env       map[string]string
+	typ       string // of its components; "" is image
 }
 
 func (r release) compose() string { return "compose of " + r.name }
 
+// digestOf is the digest of a component. The payload has it as "image CONTENT",
+// so that this is also the SHA-256 of the file.
 func digestOf(app, content string) digest.Digest {
-	return digest.Of([]byte(content))
+	return digest.Of([]byte("image " + content))
 }
 
 func (r release) digests() string {
@@ -117,6 +120,11 @@ func (r release) meta() *artifact.Metadata {
 			ConfigSize: 10, Format: artifact.FormatFull, PayloadBytes: int64(len("image " + content)),
 			Layers: []artifact.Layer{{DiffID: d, Size: 10, Encoding: artifact.EncodingVerbatim, Bytes: 10}},
 		})
+		if r.typ != "" {
+			c := &m.Components[len(m.Components)-1]
+			c.Type, c.Size, c.ConfigSize, c.Layers = r.typ, c.PayloadBytes, 0, nil
+			m.Requires = []string{artifact.FeatureFiles}
+		}
 	}
 	for _, s := range r.also {
 		name, content, _ := strings.Cut(s, " ")

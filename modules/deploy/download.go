@@ -12,6 +12,7 @@ import (
 
 	"github.com/mender-app/mender-app/artifact"
 	"github.com/mender-app/mender-app/artifact/image"
+	"github.com/mender-app/mender-app/artifact/names"
 	"github.com/mender-app/mender-app/artifact/statement"
 	"github.com/mender-app/mender-app/modules"
 	"github.com/mender-app/mender-app/store"
@@ -135,11 +136,11 @@ func (e *Engine) settle(ctx context.Context, installed, incoming string) error {
 		// Continue: the new artifact may repair the application.
 		e.Log.Error("a repair of images could not be finished", "error", err)
 	}
-	names, err := e.Store.Apps()
+	apps, err := e.Store.Apps()
 	if err != nil {
 		return err
 	}
-	for _, name := range e.inOrder(names) {
+	for _, name := range e.inOrder(apps) {
 		if e.Store.Legacy(name) {
 			continue
 		}
@@ -264,7 +265,11 @@ func (e *Engine) adopt(ctx context.Context, h *header, before *target) error {
 	a, err := e.Store.Adopt(name, h.meta.Orchestrator, func(urls []string) (list []store.Component) {
 		for _, url := range urls {
 			c := known[url]
-			list = append(list, store.Component{Type: artifact.ComponentImage, URL: url, Digest: c.Digest, DiffIDs: c.DiffIDs})
+			typ := artifact.ComponentImage
+			if names.CheckType(c.Type) == nil {
+				typ = c.Type
+			}
+			list = append(list, store.Component{Type: typ, URL: url, Digest: c.Digest, DiffIDs: c.DiffIDs})
 		}
 		return list
 	})

@@ -64,12 +64,15 @@ func (t *target) receive(ctx context.Context, h *header, payload modules.Streams
 			return err
 		}
 	}
+	if err := l.askTypes(ctx); err != nil {
+		return err
+	}
 	if !manifests {
 		return fmt.Errorf("%w: no %s in it", artifact.ErrPayload, artifact.ManifestsPayload)
 	}
 	for _, c := range h.meta.Components {
 		if !l.loaded[c.Digest] {
-			return fmt.Errorf("%w: the metadata announces image %s (%s), which is missing", artifact.ErrPayload, c.URL, c.Digest)
+			return fmt.Errorf("%w: the metadata announces component %s (%s), which is missing", artifact.ErrPayload, c.URL, c.Digest)
 		}
 	}
 	return nil
@@ -121,13 +124,13 @@ func (l *loader) images(ctx context.Context, r io.Reader) error {
 			return fmt.Errorf("stopped: %w", context.Cause(ctx))
 		}
 		if err := l.image(ctx, info, content); err != nil {
-			return fmt.Errorf("image %s: %w", info.URLNew, err)
+			return fmt.Errorf("component %s: %w", info.URLNew, err)
 		}
 		return nil
 	})
 }
 
-// image loads one image under each of its names.
+// image loads one image or file under each of its names.
 func (l *loader) image(ctx context.Context, info artifact.ImageInfo, content io.Reader) error {
 	names, base, err := l.identify(info)
 	if err != nil {
@@ -150,6 +153,9 @@ func (l *loader) image(ctx context.Context, info artifact.ImageInfo, content io.
 	switch info.Kind {
 	case artifact.KindFull:
 	case artifact.KindDelta:
+		if isFile(names[0]) {
+			return fmt.Errorf("%w: it comes as a delta: install a full artifact", ErrUnfit)
+		}
 		if !l.info.Has(submodules.FeatureDelta) {
 			return fmt.Errorf("sub-module %s cannot apply deltas: update it, or install a full artifact", l.h.meta.Orchestrator)
 		}
@@ -163,7 +169,7 @@ func (l *loader) image(ctx context.Context, info artifact.ImageInfo, content io.
 	default:
 		return fmt.Errorf("%w: unknown kind of image", artifact.ErrPayload)
 	}
-	if spools(l.info, len(names) > 1) {
+	if spools(l.info, len(names) > 1) || isFile(names[0]) || l.nameless() {
 		tmp, err := l.e.temp()
 		if err != nil {
 			return err
@@ -172,6 +178,16 @@ func (l *loader) image(ctx context.Context, info artifact.ImageInfo, content io.
 		req.Path, req.Stdin = filepath.Join(tmp, "image"), nil
 		if err := spool(req.Path, content, size); err != nil {
 			return err
+		}
+		if info.Kind == artifact.KindFull {
+			typ, err := l.checkContent(names[0], req.Path)
+			if err != nil {
+				return err
+			}
+			if err := l.setType(names[0], typ); err != nil {
+				return err
+			}
+			names[0].Type = typ
 		}
 	}
 	for i, c := range names {
@@ -228,7 +244,7 @@ func (l *loader) bases(c store.Component) (list []submodules.Component) {
 			continue
 		}
 		for _, b := range m.Bases {
-			list = append(list, baseOf(b))
+			list = append(list, baseOf(m.Type, b))
 		}
 	}
 	return list
@@ -237,6 +253,9 @@ func (l *loader) bases(c store.Component) (list []submodules.Component) {
 // announced returns what the metadata says about a component's content. The
 // metadata is verified before the payload.
 func (l *loader) announced(c store.Component) *submodules.Announced {
+	if isFile(c) {
+		return nil // it has been compared with its digest
+	}
 	sizes := l.h.meta.Sizes
 	for _, m := range l.h.meta.Components {
 		if m.Digest != c.Digest || m.URL != c.URL {
@@ -275,8 +294,8 @@ func (l *loader) checkKind(info artifact.ImageInfo) error {
 	return nil
 }
 
-func baseOf(b artifact.Base) submodules.Component {
-	c := submodules.Component{Type: artifact.ComponentImage, URL: b.URL, Digest: b.Digest, DiffIDs: b.DiffIDs}
+func baseOf(typ string, b artifact.Base) submodules.Component {
+	c := submodules.Component{Type: typ, URL: b.URL, Digest: b.Digest, DiffIDs: b.DiffIDs}
 	return c
 }
 
@@ -313,7 +332,7 @@ func (l *loader) identify(info artifact.ImageInfo) (names []store.Component, bas
 		return nil, "", fmt.Errorf("%w: %s (%s) is not announced in the metadata", artifact.ErrPayload, info.URLNew, info.Digest)
 	}
 	if !slices.Contains(l.h.meta.Images, info.Digest.Hex()) {
-		return nil, "", fmt.Errorf("%w: image %s (%s) is not among the images that the metadata names", artifact.ErrPayload, info.URLNew, info.Digest)
+		return nil, "", fmt.Errorf("%w: %s (%s) is not among the images that the metadata names", artifact.ErrPayload, info.URLNew, info.Digest)
 	}
 	// The shell reference's metadata does not name components, and the
 	// reference never checked the sum of the current image. Check it.

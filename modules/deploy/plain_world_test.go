@@ -187,7 +187,17 @@ var plainScenarios = []scenario{
 	{name: "plain: update", first: &v1, run: installCommit, what: v2, plain: true},
 	{name: "plain: update fails", first: &v1, run: installCommit, what: v3, plain: true},
 	{name: "plain: update rolled back", first: &v1, run: installRollback, what: v2, plain: true},
+	{name: "plain: update of files", first: &f1, run: installCommit, what: f2, plain: true},
+	{name: "plain: update of files rolled back", first: &f1, run: installRollback, what: f2, plain: true},
 	{name: "plain: manifests only", first: &v1, run: installRollback, what: m1, plain: true},
+}
+
+// f1 and f2 are v1 and v2 with files in the place of images.
+var f1, f2 = asFiles(v1), asFiles(v2)
+
+func asFiles(r release) release {
+	r.typ = "binary"
+	return r
 }
 
 // m1 has v1's images and other manifests.

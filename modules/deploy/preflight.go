@@ -213,10 +213,10 @@ func (t *target) checkSpace(ctx context.Context, m *artifact.Metadata) error {
 		return nil // the shell reference's metadata has no sizes
 	}
 	temp := m.Sizes.Temp
-	var largest int64 // of the images that are put into a file for the sub-module
+	var largest int64 // of what is put into a file for the sub-module
 	seen := map[image.Digest]bool{}
 	for _, c := range m.Components {
-		if spools(t.info, seen[c.Digest]) {
+		if spools(t.info, seen[c.Digest]) || c.IsFile() {
 			largest = max(largest, c.PayloadBytes)
 		}
 		seen[c.Digest] = true

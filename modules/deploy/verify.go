@@ -28,11 +28,24 @@ type damaged struct {
 
 // Verify reads the components of an application's current and kept releases,
 // each once, and returns what is missing or damaged. It changes nothing. It takes
-// no lock, because it may take long and an update must not wait for it.
+// no lock, because it may take long and an update must not wait for it; but where
+// the sub-module cannot verify, it does, for temporary files of components.
 func (e *Engine) Verify(ctx context.Context, name string) ([]Problem, error) {
 	a, err := e.Store.App(name)
 	if err != nil {
 		return nil, err
+	}
+	if saves, err := e.savesToVerify(ctx, a); err != nil {
+		return nil, err
+	} else if saves {
+		release, err := e.lock(ctx, "verify")
+		if err != nil {
+			return nil, err
+		}
+		defer release()
+		if a, err = e.Store.App(name); err != nil {
+			return nil, err
+		}
 	}
 	bad, err := e.survey(ctx, a)
 	return problemsOf(a, bad), err
@@ -47,8 +60,20 @@ func problemsOf(a *store.App, bad []damaged) (list []Problem) {
 	return list
 }
 
+// savesToVerify tells whether the sub-module of the current release cannot verify.
+func (e *Engine) savesToVerify(ctx context.Context, a *store.App) (bool, error) {
+	if a.Current == "" {
+		return false, nil
+	}
+	t, err := e.target(ctx, a, a.Current)
+	if err != nil {
+		return false, err
+	}
+	return !t.info.Has(submodules.FeatureVerify), nil
+}
+
 // survey verifies the current and the kept releases of an application. It does
-// not need the lock.
+// not need the lock, but where the sub-module cannot verify.
 func (e *Engine) survey(ctx context.Context, a *store.App) (bad []damaged, err error) {
 	type key struct {
 		url    string
@@ -88,7 +113,13 @@ func (e *Engine) survey(ctx context.Context, a *store.App) (bad []damaged, err e
 			return nil, err
 		}
 		if !t.info.Has(submodules.FeatureVerify) {
-			return nil, fmt.Errorf("%w: sub-module %s cannot verify", submodules.ErrUsage, t.r.Orchestrator)
+			if d.problems, err = e.verifyCopyOr(ctx, t, d); err != nil {
+				return nil, err
+			}
+			if len(d.problems) > 0 {
+				bad = append(bad, d)
+			}
+			continue
 		}
 		t = t.only(d.Component)
 		t.unlocked = true
@@ -100,6 +131,33 @@ func (e *Engine) survey(ctx context.Context, a *store.App) (bad []damaged, err e
 		}
 	}
 	return bad, nil
+}
+
+// verifyCopyOr verifies a component of a sub-module that cannot verify. Those of
+// the current release are in place, and SAVE writes them; an older release has a
+// copy of what is not in place.
+func (e *Engine) verifyCopyOr(ctx context.Context, t *target, d damaged) (problems []string, err error) {
+	if d.Digest == "" {
+		return nil, cannotVerify(t)
+	}
+	for _, id := range d.releases {
+		path, ok := t.a.Saved(id, d.URL)
+		if !ok || slices.Contains(d.releases, t.a.Current) {
+			continue
+		}
+		sum, err := sumOf(path)
+		if err != nil {
+			return nil, err
+		}
+		if sum != d.Digest && isFile(d.Component) {
+			return []string{fmt.Sprintf("%s: its copy is %s, and should be %s", d.URL, sum, d.Digest)}, nil
+		}
+		return nil, nil
+	}
+	if t.info.Has(submodules.FeatureStage) && !slices.Contains(d.releases, t.a.Current) {
+		return nil, cannotVerify(t) // SAVE writes what the current release has under the URL
+	}
+	return t.verifySaved(ctx, d.Component)
 }
 
 // verify reads the target's components and returns one line for each that is

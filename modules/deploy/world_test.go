@@ -119,6 +119,14 @@ func (w *world) Load(_ context.Context, r submodules.Request) error {
 		delete(w.content, c.Digest)
 	}
 	if w.content[c.Digest] == "" { // a hollow one looks present, too
+		if r.Stdin == nil {
+			f, err := os.Open(r.Path)
+			if err != nil {
+				return err
+			}
+			defer f.Close()
+			r.Stdin = f
+		}
 		data, err := io.ReadAll(r.Stdin)
 		if err != nil {
 			return err

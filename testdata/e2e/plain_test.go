@@ -14,6 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/mender-app/mender-app/submodules"
 	"github.com/mender-app/mender-app/testdata/bed"
 )
 
@@ -33,7 +34,10 @@ start() { # APP DIR
 case $verb in
 LOAD) mkdir -p "$root/$2"; head -c1 "$4" >"$root/$2/$3"; sleep "${PLAIN_LOAD_SLEEP:-0}"; cp "$4" "$root/$2/$3" ;;
 SAVE) [ -f "$root/$2/$3" ] || exit 4; cp "$root/$2/$3" "$4" ;;
-LIST|LS_COMPONENTS) echo '[]' ;;
+LIST|LS_COMPONENTS)
+	printf '['; sep=
+	for f in "$root/$2"/*; do [ ! -f "$f" ] || printf '%s{"type":"python-package","url":"%s"}' "$sep" "${f##*/}"; sep=,; done
+	echo ']' ;;
 DELETE) rm -f "$root/$3/$2" ;;
 ROLLOUT) start "$2" "$3" ;;
 ROLLBACK) cp "$3/files.list" "$root/$2.runs/" ;; # it trusts that nothing else has changed
@@ -50,6 +54,12 @@ esac
 // plainRelease writes an artifact of files for plainSubmodule, in the shell
 // reference's form.
 func plainRelease(t *testing.T, d *bed.Device, version string, files map[string]string) string {
+	t.Helper()
+	return plainReleaseWith(t, d, version, files, nil)
+}
+
+// plainReleaseWith is plainRelease with a change to the artifact.
+func plainReleaseWith(t *testing.T, d *bed.Device, version string, files map[string]string, change func(*bed.Handmade)) string {
 	t.Helper()
 	h := bed.Handmade{Name: "tool-" + version, Software: "tool"}
 	h.Images = []bed.Member{{Name: "images/", Type: tar.TypeDir}}
@@ -75,6 +85,9 @@ func plainRelease(t *testing.T, d *bed.Device, version string, files map[string]
 	h.Manifests = []bed.Member{
 		{Name: "manifests/", Type: tar.TypeDir},
 		{Name: "manifests/files.list", Data: []byte(strings.Join(names, "\n") + "\n")},
+	}
+	if change != nil {
+		change(&h)
 	}
 	path := d.Share("tool-" + version + ".mender")
 	require.NoError(t, h.Write(path))
@@ -120,8 +133,26 @@ func TestPlainSubmodule(t *testing.T) {
 	mender(t, d, "install", files["2"])
 	at("2", "updated")
 	mender(t, d, "commit")
+	require.Contains(t, d.MustRun(t, "mender-app", "show", "tool"), "python-package  tool sha256:", "the type that LIST says")
+	d.MustRun(t, "mender-app", "verify", "tool")
+	d.MustRun(t, "sh", "-c", "echo more >>/data/plain/tool/data")
+	r, err := d.Run("mender-app", "verify", "tool")
+	require.NoError(t, err)
+	require.Equal(t, submodules.CodeContent, r.Code)
+	require.Contains(t, r.Stdout, "data: it is sha256:")
+	d.MustRun(t, "sh", "-c", "printf 'the same' >/data/plain/tool/data")
+
 	menderFails(t, d, "install", files["3"])
 	at("2", "the failed release went back")
+	wrong := plainReleaseWith(t, d, "5", content["4"], func(h *bed.Handmade) {
+		for i := range h.Images {
+			if h.Images[i].Data != nil && string(h.Images[i].Data) == "other data" {
+				h.Images[i].Data = []byte("forged data")
+			}
+		}
+	})
+	require.Contains(t, menderFails(t, d, "install", wrong), "and should be sha256:")
+	at("2", "a file that is not its sum is refused")
 	mender(t, d, "install", files["4"])
 	at("4", "updated again")
 	mender(t, d, "rollback")
