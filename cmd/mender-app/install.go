@@ -17,7 +17,7 @@ import (
 	"github.com/mender-app/mender-app/cmd/internal/device"
 	"github.com/mender-app/mender-app/modules"
 	"github.com/mender-app/mender-app/modules/client"
-	"github.com/mender-app/mender-app/modules/deploy"
+	"github.com/mender-app/mender-app/modules/deploy/transition"
 	"github.com/mender-app/mender-app/store"
 )
 
@@ -338,7 +338,7 @@ func (p *program) resume(ctx context.Context) error {
 		case r.Err != nil:
 			now = "failed"
 			failed = errors.Join(failed, fmt.Errorf("%s: %w", r.App, r.Err))
-		case r.Waiting && r.Phase == deploy.Committed:
+		case r.Waiting && r.Phase == transition.Committed:
 			now = "waits for its cleanup"
 		case r.Waiting:
 			now = "waits for its commit or rollback"

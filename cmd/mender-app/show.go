@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mender-app/mender-app/cmd/internal/device"
-	"github.com/mender-app/mender-app/modules/deploy"
+	"github.com/mender-app/mender-app/modules/deploy/transition"
 	"github.com/mender-app/mender-app/store"
 )
 
@@ -84,12 +84,12 @@ const (
 
 // deploymentState is the state of an application with an open deployment.
 func (p *program) deploymentState(s *store.Store, d *store.Deployment) string {
-	switch deploy.Phase(d.Phase) {
-	case deploy.Loaded:
+	switch transition.Phase(d.Phase) {
+	case transition.Loaded:
 		return stateLoaded
-	case deploy.Installed:
+	case transition.Installed:
 		return stateWaiting
-	case deploy.Committed:
+	case transition.Committed:
 		return stateCommitted
 	}
 	if s.Busy() {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/mender-app/mender-app/modules/deploy/transition"
 	"github.com/mender-app/mender-app/store"
 	"github.com/mender-app/mender-app/submodules"
 )
@@ -14,7 +15,7 @@ import (
 func (e *Engine) barrier(ctx context.Context, a *store.App) error {
 	d := a.Deployment
 	id := d.To
-	if Phase(d.Phase) == RollingBack || Phase(d.Phase) == RolledBack {
+	if transition.Phase(d.Phase) == transition.RollingBack || transition.Phase(d.Phase) == transition.RolledBack {
 		if id = d.From; id == "" {
 			return nil
 		}
@@ -31,7 +32,7 @@ func (e *Engine) barrier(ctx context.Context, a *store.App) error {
 		sysSync()
 	}
 	e.durable(t.r.Orchestrator)
-	if Phase(d.Phase) != Downloading {
+	if transition.Phase(d.Phase) != transition.Downloading {
 		return nil
 	}
 	t.r.Complete = true

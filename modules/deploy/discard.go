@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/mender-app/mender-app/artifact/digest"
+	"github.com/mender-app/mender-app/modules/deploy/transition"
 	"github.com/mender-app/mender-app/store"
 	"github.com/mender-app/mender-app/submodules"
 )
@@ -59,7 +60,7 @@ func (e *Engine) retained(a *store.App, id string) bool {
 		return true
 	}
 	d := a.Deployment
-	return d != nil && (id == d.From && Phase(d.Phase) != Cleaning || id == d.To)
+	return d != nil && (id == d.From && transition.Phase(d.Phase) != transition.Cleaning || id == d.To)
 }
 
 // discardFailed removes the release of a failed deployment.

@@ -15,6 +15,7 @@ import (
 	"github.com/mender-app/mender-app/artifact/names"
 	"github.com/mender-app/mender-app/artifact/statement"
 	"github.com/mender-app/mender-app/modules"
+	"github.com/mender-app/mender-app/modules/deploy/transition"
 	"github.com/mender-app/mender-app/store"
 	"github.com/mender-app/mender-app/submodules"
 )
@@ -83,7 +84,7 @@ func (e *Engine) download(ctx context.Context, tree *modules.Tree, payload modul
 		e.remember(a, err)
 		return err
 	}
-	return e.on(ctx, a, EventReceived, h.artifact)
+	return e.on(ctx, a, transition.EventReceived, h.artifact)
 }
 
 // refuses reports whether a download failed because of the artifact itself. One
@@ -188,13 +189,13 @@ func (e *Engine) settle(ctx context.Context, installed, incoming string) error {
 func (e *Engine) settleApp(ctx context.Context, a *store.App, installed string) error {
 	d := a.Deployment
 	e.Log.Info("settling an interrupted deployment", "app", a.Name, "artifact", d.ArtifactName, "state", d.Phase)
-	confirmed := phaseOf(a) == Cleaning || phaseOf(a) == Committed && installed != "" && installed == d.ArtifactName
+	confirmed := phaseOf(a) == transition.Cleaning || phaseOf(a) == transition.Committed && installed != "" && installed == d.ArtifactName
 	if !confirmed {
-		if err := e.on(ctx, a, EventRollback, d.ArtifactName); err != nil {
+		if err := e.on(ctx, a, transition.EventRollback, d.ArtifactName); err != nil {
 			return err
 		}
 	}
-	return e.on(ctx, a, EventCleanup, d.ArtifactName)
+	return e.on(ctx, a, transition.EventCleanup, d.ArtifactName)
 }
 
 // begin records the deployment and its release before anything is loaded. h is
@@ -220,7 +221,7 @@ func (e *Engine) begin(ctx context.Context, h *header, before *target) (*store.A
 	a.Deployment = &store.Deployment{
 		ID: id, ArtifactName: h.artifact, From: a.Current, To: id, Driver: e.Driver, Started: e.now(),
 	}
-	if err := e.enter(a, Downloading); err != nil {
+	if err := e.enter(a, transition.Downloading); err != nil {
 		return nil, err
 	}
 	r := newRelease(h)

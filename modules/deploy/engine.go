@@ -1,5 +1,5 @@
 // Package deploy installs a release of an application from an artifact, commits
-// it, and rolls it back. A table (table.go) says what each event means in each
+// it, and rolls it back. A table (package transition) says what each event means in each
 // phase. The actions change the device through small interfaces; each is written
 // to the journal (package store) before it is begun.
 //
@@ -38,6 +38,7 @@ import (
 
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/artifact/statement"
+	"github.com/mender-app/mender-app/modules/deploy/transition"
 	"github.com/mender-app/mender-app/modules/policy"
 	"github.com/mender-app/mender-app/store"
 	"github.com/mender-app/mender-app/store/durable"
@@ -221,33 +222,33 @@ func (e *Engine) open(name string) (*store.App, error) {
 	return a, a.Sweep()
 }
 
-func phaseOf(a *store.App) Phase {
+func phaseOf(a *store.App) transition.Phase {
 	if a.Deployment == nil {
-		return None
+		return transition.None
 	}
-	return Phase(a.Deployment.Phase)
+	return transition.Phase(a.Deployment.Phase)
 }
 
-// touchedPhaseOf applies touched to the phase of a's deployment.
-func touchedPhaseOf(a *store.App) Phase {
-	return touched(phaseOf(a), a.Deployment != nil && a.Deployment.Overwrites)
+// touchedPhaseOf applies transition.Touched to the phase of a's deployment.
+func touchedPhaseOf(a *store.App) transition.Phase {
+	return transition.Touched(phaseOf(a), a.Deployment != nil && a.Deployment.Overwrites)
 }
 
 // on executes the plan for an event of an application. artifact is the name of
 // the event's artifact.
-func (e *Engine) on(ctx context.Context, a *store.App, ev Event, artifact string) error {
-	pl, err := planFor(phaseOf(a), ev, e.isCurrent(a, artifact), a.Deployment != nil && a.Deployment.Overwrites)
+func (e *Engine) on(ctx context.Context, a *store.App, ev transition.Event, artifact string) error {
+	pl, err := transition.For(phaseOf(a), ev, e.isCurrent(a, artifact), a.Deployment != nil && a.Deployment.Overwrites)
 	if err != nil {
 		return err
 	}
-	if pl.refuse != "" {
-		return fmt.Errorf("%s: %s", a.Name, pl.refuse)
+	if pl.Refuse != "" {
+		return fmt.Errorf("%s: %s", a.Name, pl.Refuse)
 	}
-	if pl.note != "" {
-		e.Log.Info(pl.note, "app", a.Name)
+	if pl.Note != "" {
+		e.Log.Info(pl.Note, "app", a.Name)
 		return nil
 	}
-	for _, step := range pl.steps {
+	for _, step := range pl.Steps {
 		if err := ctx.Err(); err != nil {
 			return fmt.Errorf("stopped before %s: %w", step, context.Cause(ctx))
 		}
@@ -261,7 +262,7 @@ func (e *Engine) on(ctx context.Context, a *store.App, ev Event, artifact string
 		if err != nil {
 			// Restore the state in memory: the step failed.
 			a.State = before
-			if step == revert {
+			if step == transition.Revert {
 				a.Deployment.Attempts++
 			}
 			e.remember(a, err)
@@ -273,7 +274,7 @@ func (e *Engine) on(ctx context.Context, a *store.App, ev Event, artifact string
 
 // ends are the events that end a deployment. They write little, and may use the
 // reserved space if the disk is full.
-var ends = map[Event]bool{EventCommit: true, EventRollback: true, EventFailure: true, EventCleanup: true}
+var ends = map[transition.Event]bool{transition.EventCommit: true, transition.EventRollback: true, transition.EventFailure: true, transition.EventCleanup: true}
 
 // noSpace reports whether a step failed because a disk is full. The error may come
 // from a sub-module: its engine may use the store's file system.
@@ -313,25 +314,25 @@ func (e *Engine) remember(a *store.App, cause error) {
 	}
 }
 
-func (e *Engine) act(ctx context.Context, a *store.App, step Action) error {
+func (e *Engine) act(ctx context.Context, a *store.App, step transition.Action) error {
 	switch step {
-	case enterLoaded:
-		return e.enter(a, Loaded)
-	case enterInstalling:
-		return e.enter(a, Installing)
-	case enterInstalled:
-		return e.enter(a, Installed)
-	case enterCommitted:
+	case transition.EnterLoaded:
+		return e.enter(a, transition.Loaded)
+	case transition.EnterInstalling:
+		return e.enter(a, transition.Installing)
+	case transition.EnterInstalled:
+		return e.enter(a, transition.Installed)
+	case transition.EnterCommitted:
 		d := a.Deployment
 		kept := slices.DeleteFunc(slices.Clone(a.Kept), func(id string) bool { return id == d.To || id == d.From })
 		if d.From != "" {
 			kept = slices.Insert(kept, 0, d.From)
 		}
 		a.Current, a.Kept, a.Stopped = d.To, kept, false
-		return e.enter(a, Committed)
-	case enterCleaning:
-		return e.enter(a, Cleaning)
-	case enterRollingBack, enterRolledBack:
+		return e.enter(a, transition.Committed)
+	case transition.EnterCleaning:
+		return e.enter(a, transition.Cleaning)
+	case transition.EnterRollingBack, transition.EnterRolledBack:
 		d := a.Deployment
 		if a.Current != d.From { // it had been committed
 			a.Current = d.From
@@ -340,37 +341,37 @@ func (e *Engine) act(ctx context.Context, a *store.App, step Action) error {
 		if d.Reused && !slices.Contains(a.Kept, d.To) {
 			a.Kept = slices.Insert(a.Kept, 0, d.To)
 		}
-		if step == enterRollingBack {
-			return e.enter(a, RollingBack)
+		if step == transition.EnterRollingBack {
+			return e.enter(a, transition.RollingBack)
 		}
-		return e.enter(a, RolledBack)
-	case reverify:
+		return e.enter(a, transition.RolledBack)
+	case transition.Reverify:
 		return e.reverify(ctx, a)
-	case barrier:
+	case transition.Barrier:
 		return e.barrier(ctx, a)
-	case rollout:
+	case transition.Rollout:
 		return e.rollout(ctx, a)
-	case check:
+	case transition.Check:
 		return e.check(ctx, a)
-	case revert:
+	case transition.Revert:
 		return e.revert(ctx, a)
-	case recheck:
+	case transition.Recheck:
 		return e.recheck(ctx, a)
-	case prune:
+	case transition.Prune:
 		e.prune(ctx, a)
 		return nil
-	case discard:
+	case transition.Discard:
 		e.discardFailed(ctx, a)
 		e.dropCopies(a)
 		return nil
-	case end:
+	case transition.End:
 		return e.end(a)
 	}
 	return fmt.Errorf("unknown action %q", step)
 }
 
 // enter writes a new phase to the journal.
-func (e *Engine) enter(a *store.App, p Phase) error {
+func (e *Engine) enter(a *store.App, p transition.Phase) error {
 	d := a.Deployment
 	if err := durable.Point("enter." + string(p)); err != nil {
 		return fmt.Errorf("journal: %w", err)
@@ -383,7 +384,7 @@ func (e *Engine) enter(a *store.App, p Phase) error {
 		}
 	}
 	d.Phase, d.Updated, d.BootID = string(p), now, e.bootID()
-	if p == Installed || p == Loaded {
+	if p == transition.Installed || p == transition.Loaded {
 		d.Error = ""
 	}
 	e.Log.Debug("phase", "app", a.Name, "state", string(p))
@@ -397,12 +398,12 @@ const maxSteps = 64
 func (e *Engine) end(a *store.App) error {
 	d := a.Deployment
 	status := store.StatusRolledBack
-	switch Phase(d.Phase) {
-	case Cleaning:
+	switch transition.Phase(d.Phase) {
+	case transition.Cleaning:
 		status = store.StatusInstalled
-	case RollingBack:
+	case transition.RollingBack:
 		status = store.StatusFailed
-	case RolledBack:
+	case transition.RolledBack:
 		if d.Refused {
 			status = store.StatusRefused
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/mender-app/mender-app/modules/deploy/transition"
 	"github.com/mender-app/mender-app/store"
 	"github.com/mender-app/mender-app/submodules"
 )
@@ -58,34 +59,34 @@ func (e *Engine) GoBack(ctx context.Context, name, which string) (to *store.Rele
 		ID: a.NextID("back-to-" + r.ID), ArtifactName: r.ArtifactName, From: a.Current, To: r.ID,
 		Reused: true, Driver: e.Driver, Started: e.now(),
 	}
-	first := Loaded
+	first := transition.Loaded
 	if t.hasCopies() {
-		first = Downloading
+		first = transition.Downloading
 	}
 	if err := e.enter(a, first); err != nil {
 		return nil, err
 	}
 	if err := e.startKept(ctx, t); err != nil {
 		undo := context.WithoutCancel(ctx)
-		for _, ev := range []Event{EventRollback, EventCleanup} {
+		for _, ev := range []transition.Event{transition.EventRollback, transition.EventCleanup} {
 			if uerr := e.on(undo, a, ev, r.ArtifactName); uerr != nil {
 				return nil, errors.Join(err, uerr)
 			}
 		}
 		return nil, err
 	}
-	return r, e.on(ctx, a, EventCleanup, r.ArtifactName)
+	return r, e.on(ctx, a, transition.EventCleanup, r.ArtifactName)
 }
 
 // startKept starts and commits the release of an open deployment. The release is
 // on the device already, except for components that a later release overwrote.
 func (e *Engine) startKept(ctx context.Context, t *target) error {
-	events := []Event{EventInstall, EventCommit}
-	if phaseOf(t.a) == Downloading {
+	events := []transition.Event{transition.EventInstall, transition.EventCommit}
+	if phaseOf(t.a) == transition.Downloading {
 		if err := t.reload(ctx); err != nil {
 			return err
 		}
-		events = slices.Insert(events, 0, EventReceived)
+		events = slices.Insert(events, 0, transition.EventReceived)
 	}
 	for _, ev := range events {
 		if err := e.on(ctx, t.a, ev, t.r.ArtifactName); err != nil {
@@ -98,8 +99,8 @@ func (e *Engine) startKept(ctx context.Context, t *target) error {
 // Resumed is what Resume found for one application.
 type Resumed struct {
 	App     string
-	Phase   Phase // the phase it was in
-	Waiting bool  // it was left alone: a client or a person decides
+	Phase   transition.Phase // the phase it was in
+	Waiting bool             // it was left as it is: a client or a person decides
 	Err     error
 }
 
@@ -141,11 +142,11 @@ func (e *Engine) Resume(ctx context.Context, driver, installed string) ([]Resume
 		switch {
 		case driver != "" && a.Deployment.Driver == driver:
 			r.Err = e.settleApp(ctx, a, installed)
-		case r.Phase == Loaded && a.Deployment.Overwrites && a.Deployment.BootID != e.bootID():
-			// The boot may have started either release. No client installs after a
-			// restart what it had downloaded before.
+		case r.Phase == transition.Loaded && a.Deployment.Overwrites && a.Deployment.BootID != e.bootID():
+			// What the boot started may be of either release. No client installs
+			// after a restart what it had downloaded before.
 			r.Err = e.settleApp(ctx, a, "")
-		case r.Phase == Loaded, r.Phase == Installed, r.Phase == Committed:
+		case r.Phase == transition.Loaded, r.Phase == transition.Installed, r.Phase == transition.Committed:
 			r.Waiting = true
 		default:
 			r.Err = e.settleApp(ctx, a, "")

@@ -16,6 +16,7 @@ import (
 	"github.com/mender-app/mender-app/artifact/digest"
 	"github.com/mender-app/mender-app/modules"
 	"github.com/mender-app/mender-app/modules/deploy/space"
+	"github.com/mender-app/mender-app/modules/deploy/transition"
 	"github.com/mender-app/mender-app/store"
 	"github.com/mender-app/mender-app/store/durable"
 	"github.com/mender-app/mender-app/submodules"
@@ -283,7 +284,7 @@ func TestPlainNoSpaceForCopies(t *testing.T) {
 	e := g.engine()
 	a := g.app(t, "shop")
 	a.Deployment = &store.Deployment{ID: "2", ArtifactName: "shop-2", From: a.Current, To: "2-shop-2"}
-	require.NoError(t, e.enter(a, Downloading))
+	require.NoError(t, e.enter(a, transition.Downloading))
 	require.NoError(t, a.PutRelease(&store.Release{ID: "2-shop-2", Orchestrator: "fake"}))
 	tg, err := e.target(t.Context(), a, "2-shop-2")
 	require.NoError(t, err)

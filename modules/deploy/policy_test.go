@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mender-app/mender-app/artifact"
+	"github.com/mender-app/mender-app/modules/deploy/transition"
 	"github.com/mender-app/mender-app/modules/policy"
 	"github.com/mender-app/mender-app/store"
 	"github.com/mender-app/mender-app/store/durable"
@@ -257,7 +258,7 @@ func TestResumeGoesByClass(t *testing.T) {
 		require.NoError(t, err)
 		r.ID = a.NextID("next")
 		require.NoError(t, a.PutRelease(r))
-		a.Deployment = &store.Deployment{ID: r.ID, From: a.Current, To: r.ID, Driver: "mender", Phase: string(Downloading)}
+		a.Deployment = &store.Deployment{ID: r.ID, From: a.Current, To: r.ID, Driver: "mender", Phase: string(transition.Downloading)}
 		require.NoError(t, a.Save())
 	}
 	found, err := g.engine().Resume(t.Context(), "", "")

@@ -15,6 +15,7 @@ import (
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/artifact/names"
 	"github.com/mender-app/mender-app/modules/deploy/space"
+	"github.com/mender-app/mender-app/modules/deploy/transition"
 	"github.com/mender-app/mender-app/store"
 	"github.com/mender-app/mender-app/store/durable"
 	"github.com/mender-app/mender-app/submodules"
@@ -235,7 +236,7 @@ func (e *Engine) bringUp(ctx context.Context, name string) error {
 		return err
 	}
 	id := a.Current
-	if d := a.Deployment; d != nil && (Phase(d.Phase) == Installed || Phase(d.Phase) == Committed) {
+	if d := a.Deployment; d != nil && (transition.Phase(d.Phase) == transition.Installed || transition.Phase(d.Phase) == transition.Committed) {
 		id = d.To
 	}
 	if id == "" {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/mender-app/mender-app/artifact"
 	"github.com/mender-app/mender-app/modules"
+	"github.com/mender-app/mender-app/modules/deploy/transition"
 	"github.com/mender-app/mender-app/store"
 )
 
@@ -21,14 +22,14 @@ func (e *Engine) Handle(ctx context.Context, state modules.State, tree *modules.
 			return e.download(ctx, t, t.Streams(true))
 		},
 		modules.ArtifactInstall:              e.install,
-		modules.ArtifactCommit:               e.mustOn(EventCommit),
-		modules.ArtifactRollback:             e.mayOn(EventRollback),
-		modules.ArtifactFailure:              e.mayOn(EventFailure),
-		modules.Cleanup:                      e.mayOn(EventCleanup),
-		modules.ArtifactReboot:               e.mustOn(EventReboot),
-		modules.ArtifactVerifyReboot:         e.mustOn(EventVerifyReboot),
-		modules.ArtifactRollbackReboot:       e.mayOn(EventReboot),
-		modules.ArtifactVerifyRollbackReboot: e.mayOn(EventVerifyRollback),
+		modules.ArtifactCommit:               e.mustOn(transition.EventCommit),
+		modules.ArtifactRollback:             e.mayOn(transition.EventRollback),
+		modules.ArtifactFailure:              e.mayOn(transition.EventFailure),
+		modules.Cleanup:                      e.mayOn(transition.EventCleanup),
+		modules.ArtifactReboot:               e.mustOn(transition.EventReboot),
+		modules.ArtifactVerifyReboot:         e.mustOn(transition.EventVerifyReboot),
+		modules.ArtifactRollbackReboot:       e.mayOn(transition.EventReboot),
+		modules.ArtifactVerifyRollbackReboot: e.mayOn(transition.EventVerifyRollback),
 	}[state]
 	if !ok {
 		return nil
@@ -86,7 +87,7 @@ func (e *Engine) canWait(tree *modules.Tree) bool {
 		return false
 	}
 	switch touchedPhaseOf(a) {
-	case Installing, Installed, RollingBack:
+	case transition.Installing, transition.Installed, transition.RollingBack:
 		return false
 	}
 	return true
@@ -119,7 +120,7 @@ func (e *Engine) nothingTouched(cause error, tree *modules.Tree) bool {
 		return false
 	}
 	switch touchedPhaseOf(a) {
-	case None, Downloading, Loaded, RolledBack:
+	case transition.None, transition.Downloading, transition.Loaded, transition.RolledBack:
 		return true
 	}
 	return mine(a, h) != nil
@@ -151,12 +152,12 @@ func (e *Engine) install(ctx context.Context, tree *modules.Tree) error {
 		}
 	}
 	if a == nil {
-		return fmt.Errorf("%s: %s", h.meta.ApplicationName, table[None][EventInstall].refuse)
+		return fmt.Errorf("%s: %s", h.meta.ApplicationName, transition.Without(transition.EventInstall).Refuse)
 	}
 	if err := mine(a, h); err != nil {
 		return err
 	}
-	return e.on(ctx, a, EventInstall, h.artifact)
+	return e.on(ctx, a, transition.EventInstall, h.artifact)
 }
 
 // find returns the application that a call is about; nil if the store has none.
@@ -177,7 +178,7 @@ func mine(a *store.App, h *header) error {
 }
 
 // mustOn handles a state that is an error for an unknown application.
-func (e *Engine) mustOn(ev Event) func(context.Context, *modules.Tree) error {
+func (e *Engine) mustOn(ev transition.Event) func(context.Context, *modules.Tree) error {
 	return func(ctx context.Context, tree *modules.Tree) error {
 		h, err := e.readHeader(tree)
 		if err != nil {
@@ -188,7 +189,7 @@ func (e *Engine) mustOn(ev Event) func(context.Context, *modules.Tree) error {
 			return err
 		}
 		if a == nil {
-			return fmt.Errorf("%s: %s", h.meta.ApplicationName, table[None][ev].refuse)
+			return fmt.Errorf("%s: %s", h.meta.ApplicationName, transition.Without(ev).Refuse)
 		}
 		if err := mine(a, h); err != nil {
 			return err
@@ -197,9 +198,9 @@ func (e *Engine) mustOn(ev Event) func(context.Context, *modules.Tree) error {
 	}
 }
 
-// mayOn handles a state that undoes or ends a deployment. If nothing was begun it
-// succeeds: after an error the client would call the device inconsistent.
-func (e *Engine) mayOn(ev Event) func(context.Context, *modules.Tree) error {
+// mayOn handles a state that undoes or ends. If nothing was begun it succeeds:
+// after an error the client would call the device inconsistent.
+func (e *Engine) mayOn(ev transition.Event) func(context.Context, *modules.Tree) error {
 	return func(ctx context.Context, tree *modules.Tree) error {
 		h, err := e.readHeader(tree)
 		if err != nil {
@@ -212,14 +213,14 @@ func (e *Engine) mayOn(ev Event) func(context.Context, *modules.Tree) error {
 			return err
 		}
 		if a == nil {
-			e.Log.Info(table[None][ev].note, "app", h.meta.ApplicationName)
+			e.Log.Info(transition.Without(ev).Note, "app", h.meta.ApplicationName)
 			return nil
 		}
 		if err := mine(a, h); err != nil {
 			e.Log.Info("nothing to do", "reason", err)
 			return nil
 		}
-		if ev == EventCleanup && phaseOf(a) == RollingBack && a.Deployment.Attempts > 1 {
+		if ev == transition.EventCleanup && phaseOf(a) == transition.RollingBack && a.Deployment.Attempts > 1 {
 			// ArtifactRollback and ArtifactFailure both failed to roll back, and
 			// a third attempt would fail in the same way. The deployment stays
 			// open for the next installation or `mender-app resume`. (3.4.0's

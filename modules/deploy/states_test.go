@@ -8,15 +8,16 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mender-app/mender-app/modules"
+	"github.com/mender-app/mender-app/modules/deploy/transition"
 	"github.com/mender-app/mender-app/store"
 )
 
 // phases are all but None.
-var phases = []Phase{Downloading, Loaded, Installing, Installed, Committed, Cleaning, RollingBack, RolledBack}
+var phases = []transition.Phase{transition.Downloading, transition.Loaded, transition.Installing, transition.Installed, transition.Committed, transition.Cleaning, transition.RollingBack, transition.RolledBack}
 
-var events = []Event{
-	EventReceived, EventInstall, EventCommit, EventRollback, EventFailure, EventCleanup,
-	EventReboot, EventVerifyReboot, EventVerifyRollback,
+var events = []transition.Event{
+	transition.EventReceived, transition.EventInstall, transition.EventCommit, transition.EventRollback, transition.EventFailure, transition.EventCleanup,
+	transition.EventReboot, transition.EventVerifyReboot, transition.EventVerifyRollback,
 }
 
 var (
@@ -262,13 +263,13 @@ func TestOutOfOrder(t *testing.T) {
 }
 
 func TestTableIsWhole(t *testing.T) {
-	for _, p := range append(slices.Clone(phases), None) {
+	for _, p := range append(slices.Clone(phases), transition.None) {
 		for i, ev := range slices.Concat(events, events) {
 			overwrites := i >= len(events)
-			pl, err := planFor(p, ev, false, overwrites)
+			pl, err := transition.For(p, ev, false, overwrites)
 			require.NoError(t, err, "%q %s", p, ev)
 			n := 0
-			for _, set := range []bool{len(pl.steps) > 0, pl.refuse != "", pl.note != ""} {
+			for _, set := range []bool{len(pl.Steps) > 0, pl.Refuse != "", pl.Note != ""} {
 				if set {
 					n++
 				}

@@ -1,4 +1,6 @@
-package deploy
+// Package transition is the table that says what each event means in each phase of
+// a deployment. It has no effects: package deploy carries its plans out.
+package transition
 
 import "fmt"
 
@@ -56,60 +58,60 @@ type Action string
 
 // The actions. Those named "enter" write a phase to the journal.
 const (
-	enterLoaded      Action = "enter loaded"
-	enterInstalling  Action = "enter installing"
-	enterInstalled   Action = "enter installed"
-	enterCommitted   Action = "enter committed" // the new release becomes the current one
-	enterCleaning    Action = "enter cleaning"
-	enterRollingBack Action = "enter rolling-back" // the old release becomes the current one
-	enterRolledBack  Action = "enter rolled-back"
+	EnterLoaded      Action = "enter loaded"
+	EnterInstalling  Action = "enter installing"
+	EnterInstalled   Action = "enter installed"
+	EnterCommitted   Action = "enter committed" // the new release becomes the current one
+	EnterCleaning    Action = "enter cleaning"
+	EnterRollingBack Action = "enter rolling-back" // the old release becomes the current one
+	EnterRolledBack  Action = "enter rolled-back"
 
-	reverify Action = "reverify" // verify the new release if the machine was restarted
-	barrier  Action = "barrier"  // make durable what the orchestrator wrote
-	rollout  Action = "rollout"  // start the new release
-	revert   Action = "revert"   // start the old release again; without one, remove the new one
-	check    Action = "check"    // make sure that the new release runs and is healthy
-	recheck  Action = "recheck"  // start the old release again if the machine was restarted
-	prune    Action = "prune"    // remove the releases that are not kept
-	discard  Action = "discard"  // remove the new release
-	end      Action = "end"      // move the deployment to the history
+	Reverify Action = "reverify" // verify the new release if the machine was restarted
+	Barrier  Action = "barrier"  // make durable what the orchestrator wrote
+	Rollout  Action = "rollout"  // start the new release
+	Revert   Action = "revert"   // start the old release again; without one, remove the new one
+	Check    Action = "check"    // make sure that the new release runs and is healthy
+	Recheck  Action = "recheck"  // start the old release again if the machine was restarted
+	Prune    Action = "prune"    // remove the releases that are not kept
+	Discard  Action = "discard"  // remove the new release
+	End      Action = "end"      // move the deployment to the history
 )
 
-// plan is the meaning of an event in a phase.
-type plan struct {
-	steps  []Action
-	refuse string // the reason for an error; then there are no steps
-	note   string // for the log; then there is nothing to do
+// Plan is the meaning of an event in a phase.
+type Plan struct {
+	Steps  []Action
+	Refuse string // the reason for an error; then there are no steps
+	Note   string // for the log; then there is nothing to do
 }
 
-func do(steps ...Action) plan    { return plan{steps: steps} }
-func refuse(reason string) plan  { return plan{refuse: reason} }
-func nothing(reason string) plan { return plan{note: reason} }
-func sequence(plans ...plan) plan { // of plans that have steps only
-	var p plan
+func do(steps ...Action) Plan    { return Plan{Steps: steps} }
+func refuse(reason string) Plan  { return Plan{Refuse: reason} }
+func nothing(reason string) Plan { return Plan{Note: reason} }
+func sequence(plans ...Plan) Plan { // of plans that have steps only
+	var p Plan
 	for _, q := range plans {
-		p.steps = append(p.steps, q.steps...)
+		p.Steps = append(p.Steps, q.Steps...)
 	}
 	return p
 }
 
 var (
-	install = do(reverify, enterInstalling, rollout, barrier, enterInstalled)
+	install = do(Reverify, EnterInstalling, Rollout, Barrier, EnterInstalled)
 	// Before ROLLOUT nothing that runs was changed.
-	abandon = do(enterRolledBack)
-	back    = do(enterRollingBack, revert, barrier, enterRolledBack)
-	drop    = do(discard, end)
-	finish  = do(enterCleaning, prune, end)
+	abandon = do(EnterRolledBack)
+	back    = do(EnterRollingBack, Revert, Barrier, EnterRolledBack)
+	drop    = do(Discard, End)
+	finish  = do(EnterCleaning, Prune, End)
 )
 
 // table says what each event means in each phase. It covers every order of
 // calls that both Mender clients were seen to make. For orders that no client
 // makes, the result is still either the old release or the new one.
-var table = map[Phase]map[Event]plan{
+var table = map[Phase]map[Event]Plan{
 	None: {
 		EventReceived: refuse("no download was begun"),
 		EventInstall:  refuse("nothing has been downloaded; install the artifact again"),
-		// planFor handles a commit that is repeated after Cleanup.
+		// For handles a commit that is repeated after Cleanup.
 		EventCommit:   refuse("nothing is waiting to be committed"),
 		EventRollback: nothing("nothing to roll back"),
 		EventFailure:  nothing("nothing had been changed"),
@@ -120,7 +122,7 @@ var table = map[Phase]map[Event]plan{
 		EventVerifyRollback: nothing("nothing to roll back"),
 	},
 	Downloading: {
-		EventReceived: do(barrier, enterLoaded),
+		EventReceived: do(Barrier, EnterLoaded),
 		EventInstall:  refuse("the download did not finish; install the artifact again"),
 		EventCommit:   refuse("the download did not finish"),
 		EventRollback: abandon,
@@ -158,14 +160,14 @@ var table = map[Phase]map[Event]plan{
 	Installed: {
 		EventReceived: refuse("it has been installed"),
 		EventInstall:  install,
-		EventCommit:   do(check, enterCommitted),
+		EventCommit:   do(Check, EnterCommitted),
 		EventRollback: back,
 		EventFailure:  back,
 		// A client that cleans up without a commit regards the update as failed.
 		EventCleanup: sequence(back, drop),
 
-		EventReboot:         do(barrier),
-		EventVerifyReboot:   do(check, enterInstalled),
+		EventReboot:         do(Barrier),
+		EventVerifyReboot:   do(Check, EnterInstalled),
 		EventVerifyRollback: back,
 	},
 	Committed: {
@@ -216,37 +218,40 @@ var table = map[Phase]map[Event]plan{
 		EventFailure:  nothing("it was rolled back already"),
 		EventCleanup:  drop,
 
-		EventReboot:         do(barrier),
+		EventReboot:         do(Barrier),
 		EventVerifyReboot:   refuse("it was rolled back"),
-		EventVerifyRollback: do(recheck, enterRolledBack),
+		EventVerifyRollback: do(Recheck, EnterRolledBack),
 	},
 }
 
-// planFor returns the plan for an event. same: the event's artifact is that of
-// the current release. overwrites: loading the new release overwrites components
-// of the old one.
-func planFor(p Phase, ev Event, same, overwrites bool) (plan, error) {
+// For returns the plan for an event. same tells that the event is about the
+// artifact of the current release, overwrites that loading the new release
+// overwrites components of the old one.
+func For(p Phase, ev Event, same, overwrites bool) (Plan, error) {
 	if p == None && ev == EventCommit && same {
 		// After client 3.4.0 was killed in Cleanup, the person has to commit again.
 		return nothing("it has been committed already"), nil
 	}
 	if undoing[ev] {
-		p = touched(p, overwrites)
+		p = Touched(p, overwrites)
 	}
 	pl, ok := table[p][ev]
 	if !ok {
-		return plan{}, fmt.Errorf("no plan for %s in phase %q", ev, p)
+		return Plan{}, fmt.Errorf("no plan for %s in phase %q", ev, p)
 	}
 	return pl, nil
 }
 
-// undoing are the events after which the old release runs, unless the new one
-// was committed.
+// Without is the plan for an event where there is no deployment.
+func Without(ev Event) Plan { return table[None][ev] }
+
+// undoing are the events after which the old release runs, if it was not
+// committed.
 var undoing = map[Event]bool{EventRollback: true, EventFailure: true, EventCleanup: true, EventVerifyRollback: true}
 
-// touched returns the phase that says what may have changed in the running
-// release: a download that overwrites components counts as an installation.
-func touched(p Phase, overwrites bool) Phase {
+// Touched is the phase by what may have been changed of what runs: a download
+// that overwrites components is like an installation.
+func Touched(p Phase, overwrites bool) Phase {
 	if overwrites && (p == Downloading || p == Loaded) {
 		return Installing
 	}
