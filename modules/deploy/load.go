@@ -72,7 +72,7 @@ func (t *target) receive(ctx context.Context, h *header, payload modules.Streams
 	}
 	for _, c := range h.meta.Components {
 		if !l.loaded[c.Digest] {
-			return fmt.Errorf("%w: the metadata announces component %s (%s), which is missing", artifact.ErrPayload, c.URL, c.Digest)
+			return fmt.Errorf("%w: the metadata announces %s %s (%s), which is missing", artifact.ErrPayload, c.Type, c.URL, c.Digest)
 		}
 	}
 	return nil
