@@ -1,6 +1,6 @@
 // Package artifact reads and writes App Artifacts: the metadata, the images
 // payload and the manifests payload. It reads them as a stream, within bounds, and
-// takes them for hostile. What it writes is deterministic. FORMAT.md in this
+// treats them as hostile. What it writes is deterministic. FORMAT.md in this
 // directory describes the format, which extends that of the shell
 // app-update-module. That module installs our full artifacts, and we install its.
 //

@@ -46,14 +46,14 @@ func (k Kind) String() string {
 // ImageInfo is what the images payload says of one image.
 type ImageInfo struct {
 	// Digest names the image and its directory in the payload. In our artifacts
-	// it is the digest of the new image's config. The shell reference writes what
-	// its engine calls the image ID: with a containerd store, the digest of a
-	// manifest.
+	// it is the digest of the new image's config. The shell reference writes its
+	// engine's image ID, which is the digest of a manifest with a containerd
+	// store.
 	Digest     image.Digest
 	URLNew     string // one name; the components in the metadata may have more
 	URLCurrent string // the same as URLNew for a full image
 	SumNew     image.Digest
-	SumCurrent image.Digest // "" if the reference could not tell
+	SumCurrent image.Digest // "" if the reference did not know it
 	Kind       Kind
 	Variant    int   // 0: the image has no variants; from 1: the number of a delta; -1: the full image beside deltas
 	Size       int64 // bytes of the content; if that is several members, of the first one

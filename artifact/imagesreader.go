@@ -165,8 +165,8 @@ func line(b []byte) (string, error) {
 	return s, nil
 }
 
-// take passes the next content in the stream on to fn. If the texts of the image
-// are not complete yet, it keeps the content.
+// take passes the next content of the stream to fn. If the texts of the image are
+// not complete yet, it keeps the content.
 func (r *imagesReader) take(d *imageDir) error {
 	// Until the marker has been read, a delta of the shell reference can still be
 	// a deep delta.

@@ -151,7 +151,7 @@ func (iw *ImagesWriter) Close() error {
 // Sent returns how many bytes of the payload each Add took, in order. After
 // Close their sum is the payload's size. The boundary between two deltas is exact.
 // The last compressed block of a full image, with at most 64 KiB of content, also
-// has the begin of what follows: its bytes are divided in proportion.
+// contains the beginning of what follows: its bytes are divided in proportion.
 func (iw *ImagesWriter) Sent() []int64 {
 	sent := make([]int64, len(iw.gz.starts))
 	for i, start := range iw.gz.starts {

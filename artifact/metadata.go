@@ -18,8 +18,8 @@ const (
 // Names of features that an artifact may require of its reader.
 const (
 	FeatureDelta    = "delta/1"    // images as image.delta, in the format of package delta
-	FeatureVariants = "variants/1" // images with several variants, one of which a device takes
-	FeaturePolicy   = "policy/1"   // a policy, which the device decides by
+	FeatureVariants = "variants/1" // images with several variants, of which a device takes one
+	FeaturePolicy   = "policy/1"   // a policy, which the device must follow
 	FeatureSecrets  = "secrets/1"  // files of the manifests are encrypted to keys of devices
 	FeatureFiles    = "files/1"    // components that are files, not images
 )
@@ -39,13 +39,13 @@ type Metadata struct {
 	Components         []Component `json:"components,omitempty"`
 	Sizes              *Sizes      `json:"sizes,omitempty"`    // nil: not announced (the reference)
 	Requires           []string    `json:"requires,omitempty"` // features the reader must have
-	// Recipients are the keys that secrets among the manifests are encrypted to, as
-	// age writes them (age1…); none: that is not known, or there are no such secrets.
+	// Recipients are the keys that secrets among the manifests are encrypted to, in
+	// age's form (age1…). Without any, they are unknown, or there are no secrets.
 	Recipients []string `json:"recipients,omitempty"`
-	// Policy is a JSON object that modules/policy reads; nil: none.
+	// Policy is a JSON object that modules/policy reads; nil for none.
 	Policy json.RawMessage `json:"policy,omitempty"`
 	// Statement is a JSON object that package statement reads: a signed statement
-	// of what the application is; nil: none.
+	// of what the application is; nil for none.
 	Statement json.RawMessage `json:"statement,omitempty"`
 }
 
@@ -136,7 +136,7 @@ type Encoding string
 const (
 	EncodingVerbatim Encoding = "verbatim" // whole
 	EncodingDelta    Encoding = "delta"    // as a delta against the content of the bases
-	EncodingOmitted  Encoding = "omitted"  // it is not there: a base has it
+	EncodingOmitted  Encoding = "omitted"  // left out: a base has it
 	EncodingVariant  Encoding = "variant"  // each variant of the component says how
 )
 
@@ -157,14 +157,14 @@ type Base struct {
 	Digest image.Digest `json:"digest"` // of the image's config, or of the file
 	// Size is the bytes of a file.
 	Size int64 `json:"size,omitempty"`
-	// DiffIDs are its layers. They are there if a variant has shared content, which
+	// DiffIDs are its layers. They are set if a variant has shared content, which
 	// is made from files that are found by their path in all layers.
 	DiffIDs []image.Digest `json:"diff_ids,omitempty"`
 }
 
-// Sizes announce what the artifact takes, in bytes. A payload that is larger than
-// announced is refused. Temp, Memory and Engine do not count images with variants:
-// each variant has its own.
+// Sizes announce how much space and memory the artifact needs, in bytes. A payload
+// that is larger than announced is refused. Temp, Memory and Engine do not count
+// images with variants: each variant has its own.
 type Sizes struct {
 	ImagesPayload    int64 `json:"images_payload"`    // images.tar.gz, unpacked: the tar's bytes
 	ManifestsPayload int64 `json:"manifests_payload"` // manifests.tar.gz, unpacked: the tar's bytes

@@ -11,8 +11,8 @@ import (
 // string, a number or a list of strings, because Mender's programs accept nothing
 // else: the client 4.0 refuses an artifact with other values in its metadata
 // (src/artifact/v3/header/meta_data.cpp, tag 4.0.0), and mender-artifact up to
-// 3.11 does not modify or sign an artifact with a list of objects. So values with
-// a structure are JSON in a string.
+// 3.11 does not modify or sign an artifact with a list of objects. Structured
+// values are therefore JSON in a string.
 //
 // The fields here hide those of the same name in Metadata.
 type metadataJSON struct {

@@ -12,7 +12,7 @@ import (
 // CheckURL returns an error unless s can be the URL of an image, as orchestrators
 // write it ("registry.example:5000/web:1@sha256:…"). It has 1 to 512 bytes, does
 // not start with "-", and has no spaces, control characters or "..". It is not in
-// the domain of the names that devices give (image.InOwnDomain).
+// the domain of the names that devices assign themselves (image.InOwnDomain).
 func CheckURL(s string) error {
 	switch {
 	case s == "":
@@ -22,7 +22,7 @@ func CheckURL(s string) error {
 	case s[0] == '-' || strings.Contains(s, ".."):
 		return fmt.Errorf("malformed URL %q of an image", clip(s))
 	case image.InOwnDomain(s):
-		return fmt.Errorf("%q is a name that devices give themselves: it belongs to an application that is installed", clip(s))
+		return fmt.Errorf("%q is a name that devices assign themselves: it belongs to an installed application", clip(s))
 	}
 	for i := range len(s) {
 		if s[i] <= ' ' || s[i] >= 0x7f {

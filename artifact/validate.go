@@ -17,7 +17,7 @@ import (
 	"github.com/mender-app/mender-app/artifact/names"
 )
 
-// Bounds of the metadata. They are far above what real applications need, and
+// Limits of the metadata. They are far above the needs of real applications, and
 // bound the memory that the metadata takes.
 const (
 	MaxMetadata   = 4 << 20 // bytes of the JSON
@@ -214,7 +214,7 @@ func (m *Metadata) Validate() error {
 		sum.add(s.ImagesPayload, s.ManifestsPayload, s.Manifests, s.Temp, s.Memory, s.Engine)
 	}
 	if sum.bad {
-		return bad("sizes", "negative, or beyond all measure")
+		return bad("sizes", "negative or far too large")
 	}
 	return nil
 }
@@ -237,8 +237,8 @@ func (m *Metadata) checkRecipients() error {
 // maxRecipient bounds a recipient, in bytes; those of X25519 have 62.
 const maxRecipient = 128
 
-// versionKnown accepts every version 1.x: what a reader must know beyond 1.0 is in
-// Requires.
+// versionKnown accepts every version 1.x: Requires says what a reader must know
+// beyond 1.0.
 func versionKnown(v string) bool {
 	minor, ok := strings.CutPrefix(v, "1.")
 	if !ok || minor == "" || len(minor) > 4 {
@@ -393,8 +393,8 @@ func checkForm(format Format, bases []Base, layers int, encoding func(int) Encod
 	return nil
 }
 
-// furtherName checks a component with the same image as one before it: only the
-// name may differ.
+// furtherName checks a component that has the same image as an earlier one: only
+// the names may differ.
 func (c *Component) furtherName(same []*Component) error {
 	for i, s := range same {
 		if c.URL == s.URL {

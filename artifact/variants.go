@@ -24,8 +24,8 @@ func (r *imagesReader) variant(d *imageDir, name string, size int64) error {
 	return r.hand(d, &joined{r: r, d: d, rest: want[1:]})
 }
 
-// next notes the next member of the variants. Their order is: the shared content,
-// the deltas by their numbers, the full image.
+// next records the next member of the variants. Their order is: the shared
+// content, the deltas by number, the full image.
 func (d *imageDir) next(name string) error {
 	rank := func(s string) int {
 		switch s {
@@ -53,7 +53,7 @@ func (d *imageDir) next(name string) error {
 	return nil
 }
 
-// joined reads the members of an image as one content.
+// joined reads several members of an image as one content.
 type joined struct {
 	r    *imagesReader
 	d    *imageDir

@@ -30,13 +30,13 @@ func (e *AnnouncedError) Error() string {
 }
 
 // CheckAnnounced compares the objects of the new image, in order, with what signed
-// metadata says of them. The error is an *AnnouncedError. Whoever asks before Apply
-// keeps the delta's work and output within what is announced, because both are
-// bounded by the head.
+// metadata says about them. The error is an *AnnouncedError. A call before Apply
+// keeps the delta's work and output within what is announced, because the head
+// bounds both.
 //
-// Digest and Kind must be those announced. So must Size and Encoding, except that
-// a negative Size and an empty Encoding stand for any; any encoding is not
-// Omitted. Index is not looked at.
+// Digest and Kind must be equal. So must Size and Encoding, except that a negative
+// announced Size matches any size, and an empty Encoding any but Omitted. Index is
+// ignored.
 func (h Header) CheckAnnounced(announced []ObjectInfo) error {
 	for i := range max(len(h.Objects), len(announced)) {
 		e := &AnnouncedError{Index: i}
@@ -56,7 +56,7 @@ func (h Header) CheckAnnounced(announced []ObjectInfo) error {
 	return nil
 }
 
-// difference returns the first field that is not as announced, or "".
+// difference returns the first field that differs, or "".
 func difference(want, got *ObjectInfo) string {
 	switch {
 	case got.Digest != want.Digest:

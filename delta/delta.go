@@ -1,13 +1,13 @@
-// Package delta has the nouns of deep deltas. A deep delta is one file from which
-// the objects of a new image (its config and its layer tars) are rebuilt, byte
-// for byte, out of the content of older images. The package encoder makes it on
-// the build host, the package decoder applies it on the device.
+// Package delta has the types that describe deep deltas. A deep delta is one file.
+// From it and the content of older images, the objects of a new image (its config
+// and its layer tars) are rebuilt byte for byte. Package encoder makes the delta on
+// the build host; package decoder applies it on the device.
 //
-// A delta looks into layer tars, file by file, and into ELF files, address by
-// address. The packages know nothing of Docker, containerd, Kubernetes or Mender:
-// the old content comes through [Old], the rebuilt objects go to a [Sink], and
-// both are named by the SHA-256 of their uncompressed content. FORMAT.md
-// describes the bytes; this package reads and writes the head of a delta.
+// A delta works on layer tars file by file, and on ELF files address by address.
+// The packages know nothing of Docker, containerd, Kubernetes or Mender: the old
+// content comes through [Old], the rebuilt objects go to a [Sink], and both are
+// named by the SHA-256 of their uncompressed content. FORMAT.md describes the
+// bytes; this package reads and writes the head of a delta.
 package delta
 
 import (
@@ -20,14 +20,14 @@ import (
 // layer's digest is its diffID.
 type Digest = digest.Digest
 
-// Kind says how an object is taken apart.
+// Kind says how an object is split into contents.
 type Kind string
 
 const (
-	// Tar is a layer tar, taken apart by members. On a device only its headers
-	// and the contents of its regular files are at hand ([Old]).
+	// Tar is a layer tar, which is split into its members. On a device only its
+	// headers and the contents of its regular files are available ([Old]).
 	Tar Kind = "tar"
-	// Blob is opaque: an image config or any single file.
+	// Blob is not split: an image config or any single file.
 	Blob Kind = "blob"
 )
 
@@ -37,8 +37,8 @@ type Object struct {
 	Size   int64
 	Kind   Kind
 	// Open returns the uncompressed content. It may be called several times,
-	// also at once. Where what it returns is an io.ReaderAt too (an *os.File),
-	// the encoder reads it in place; otherwise it copies it to a temporary file.
+	// even concurrently. If the result is also an io.ReaderAt (an *os.File), the
+	// encoder reads it in place; otherwise it copies it to a temporary file.
 	Open func() (io.ReadCloser, error)
 }
 

@@ -20,8 +20,8 @@ func FormatErrorf(format string, a ...any) error {
 	return fmt.Errorf("%w: %s", ErrFormat, fmt.Sprintf(format, a...))
 }
 
-// FeatureError says that a delta needs something this decoder does not know.
-// Nothing was read or written when it is returned.
+// FeatureError says that a delta needs a feature that this decoder does not know.
+// Nothing was read or written.
 type FeatureError struct{ Feature string }
 
 func (e *FeatureError) Error() string {
@@ -38,13 +38,14 @@ const (
 	BadHeaders  Problem = "has other or no metadata" // the object's tar headers are not those expected
 )
 
-// OldError says which old content does not serve, and why.
+// OldError says which old content cannot be used, and why.
 type OldError struct {
 	Base    Base
 	Path    string // "" is the object as a whole
 	Problem Problem
-	// Others is set where several files of one group are damaged and only the
-	// group is known: Path and Others are then its first and its last file, which may be whole.
+	// Others is set if several files of one group are damaged and only the group
+	// is known. Path and Others are then its first and its last file, either of
+	// which may be whole.
 	Others string
 	Err    error // what the Old said, or nil
 }
@@ -66,8 +67,8 @@ func (e *OldError) Error() string {
 
 func (e *OldError) Unwrap() error { return e.Err }
 
-// MismatchError says that a rebuilt object is not what it should be, although
-// no old file could be blamed. The sink of the object was aborted.
+// MismatchError says that a rebuilt object has the wrong digest, although no old
+// file was found to be damaged. The sink of the object was aborted.
 type MismatchError struct {
 	Object ObjectInfo
 	Got    Digest

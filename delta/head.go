@@ -12,7 +12,7 @@ import (
 	"github.com/mender-app/mender-app/artifact/digest"
 )
 
-// Encoding says how an object of the new image travels.
+// Encoding says how a delta has an object of the new image.
 type Encoding string
 
 const (
@@ -39,25 +39,25 @@ type Base struct {
 	Digest Digest
 	Size   int64
 	Kind   Kind
-	// Headers says that the headers of the tar are read (Old.Headers), and not
-	// the contents of its files alone.
+	// Headers says that the headers of the tar are read too (Old.Headers), and
+	// not only the contents of its files.
 	Headers bool
 }
 
-// Header is what a delta says about itself before any content.
+// Header is what a delta says about itself, before any content.
 type Header struct {
 	Image    string // name of the new image
 	Objects  []ObjectInfo
 	Bases    []Base
 	Features []string
-	// Memory is the most that Apply allocates, in bytes, beside what Old and
-	// the sinks need.
+	// Memory is the most that Apply allocates, in bytes, not counting Old and
+	// the sinks.
 	Memory int64
 	// Temp is the size of the temporary files that Apply needs, in bytes.
 	Temp int64
 }
 
-// Size returns how many bytes the objects have that the delta makes.
+// Size returns the total size of the objects that the delta makes, in bytes.
 func (h *Header) Size() (n int64) {
 	for _, o := range h.Objects {
 		if o.Encoding != Omitted {
@@ -164,8 +164,8 @@ func AppendHeader(b []byte, h Header) ([]byte, error) {
 	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(p, castagnoli)), nil
 }
 
-// ReadHeader reads what AppendHeader wrote, and no byte more. A feature that is
-// not known, or another version, is a *FeatureError; every other error wraps
+// ReadHeader reads what AppendHeader wrote, and no byte more. The error is a
+// *FeatureError for an unknown feature or version; every other error wraps
 // ErrFormat.
 func ReadHeader(r *bufio.Reader, known func(feature string) bool) (h Header, err error) {
 	var m [len(Magic) + 1]byte
@@ -182,7 +182,7 @@ func ReadHeader(r *bufio.Reader, known func(feature string) bool) (h Header, err
 	if err != nil || n > maxHeader {
 		return h, FormatErrorf("bad header size")
 	}
-	// Grow with what arrives, not with what is promised.
+	// Grow with what arrives, not with what is announced.
 	var buf bytes.Buffer
 	if _, err := io.CopyN(&buf, r, int64(n)+4); err != nil {
 		return h, FormatErrorf("header cut short: %v", err)
@@ -235,7 +235,7 @@ func ReadHeader(r *bufio.Reader, known func(feature string) bool) (h Header, err
 	return h, nil
 }
 
-// headerBytes takes a header apart; bad is set, and stays, on the first fault.
+// headerBytes parses a header. The first fault sets bad, which stays set.
 type headerBytes struct {
 	p   []byte
 	bad bool

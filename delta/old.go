@@ -22,27 +22,26 @@ type HeaderReader interface {
 	Close() error
 }
 
-// Old is the old content on the device, in whatever store it is. The decoder
-// checks what it gets; an Old need not.
+// Old is the old content on the device, in any kind of store. The decoder checks
+// what it gets; an Old need not.
 type Old interface {
 	// OpenFile opens the regular file at path of the tar object in. The path is
-	// as in the tar, cleaned, without leading "./" or "/", with slashes. With
-	// path "" it opens the whole of the blob object in. An object that is not
-	// there is ErrNoObject, a file that is not there fs.ErrNotExist (both may be
-	// wrapped).
+	// the one in the tar, cleaned, with slashes, without leading "./" or "/". For
+	// path "" it opens the whole blob object in. The error is ErrNoObject if the
+	// object is missing, and fs.ErrNotExist if the file is (both may be wrapped).
 	OpenFile(ctx context.Context, in Digest, path string) (File, error)
 	// Headers opens the headers of the tar object in, from the first member.
 	// The decoder has a handful of them open at a time.
 	Headers(ctx context.Context, in Digest) (HeaderReader, error)
 }
 
-// Sink takes one rebuilt object. After Write calls that bring its bytes in
-// order, exactly one of Commit and Abort is called.
+// Sink receives one rebuilt object. After Write was called with its bytes in order,
+// exactly one of Commit and Abort is called.
 type Sink interface {
 	io.Writer
 	// Commit says that all bytes were written and that their digest is right.
 	Commit() error
-	// Abort says that the object could not be rebuilt, and why: what was
-	// written is worthless.
+	// Abort says that the object could not be rebuilt, and why. What was
+	// written must not be used.
 	Abort(cause error)
 }

@@ -12,9 +12,9 @@ import (
 	"strings"
 )
 
-// Digest is "sha256:" and 64 lower-case hex digits, as OCI writes it. The zero
-// value names nothing. A Digest that was read from JSON or converted from a
-// string is not checked; see Valid.
+// Digest is "sha256:" and 64 lower-case hex digits, as in OCI. The zero value
+// names nothing. A Digest that was read from JSON or converted from a string is
+// not checked; see Valid.
 type Digest string
 
 const prefix = "sha256:"
@@ -52,7 +52,7 @@ func OfHash(h hash.Hash) Digest {
 	return FromSum([sha256.Size]byte(h.Sum(nil)))
 }
 
-// Valid tells whether d is well formed.
+// Valid reports whether d is well formed.
 func (d Digest) Valid() bool {
 	h, ok := strings.CutPrefix(string(d), prefix)
 	if !ok || len(h) != 2*sha256.Size {

@@ -84,7 +84,7 @@ func (a *Archive) SelectTag(tag string, want Platform) (*Image, error) {
 	return fits[0], nil
 }
 
-// tagged tells whether the image has the tag.
+// tagged reports whether the image has the tag.
 func (img *Image) tagged(tag string) bool {
 	want, err := parseRef(tag)
 	return slices.ContainsFunc(img.Tags, func(t string) bool {

@@ -130,7 +130,7 @@ const (
 	ExactFit Fit = 100
 )
 
-// Fallback tells whether the image runs on the machine and was built for an older
+// Fallback reports whether the image runs on the machine and was built for an older
 // variant.
 func (f Fit) Fallback() bool { return f > NoFit && f < ExactFit }
 

@@ -170,7 +170,7 @@ func (w *walk) index(b []byte, tag string, depth int) error {
 	return nil
 }
 
-// attestation tells whether the descriptor is of an attestation, which BuildKit
+// attestation reports whether the descriptor is of an attestation, which BuildKit
 // adds beside an image.
 func (d *descriptor) attestation() bool {
 	return d.Annotations["vnd.docker.reference.type"] != "" ||

@@ -197,7 +197,7 @@ func (s *stream) file(h *tar.Header) error {
 	return s.blob(h, head, body)
 }
 
-// relevant tells whether b is a document that finding the images may need.
+// relevant reports whether b is a document that finding the images may need.
 // Others (legacy per-layer configs, attestations) are not worth their memory.
 func (s *stream) relevant(name string, b []byte) bool {
 	if name == nameManifest || name == nameIndex {

@@ -1,5 +1,5 @@
-// Package metered counts the bytes that pass through readers and writers, and ends
-// them with a context.
+// Package metered counts the bytes that pass through readers and writers, and stops
+// them when a context ends.
 package metered
 
 import (

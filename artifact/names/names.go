@@ -1,13 +1,12 @@
-// Package names has the one rule for the names of applications, of orchestrators
-// and of releases. Such a name is the name of a directory or of an executable,
-// with suffixes and prefixes; it is an argument of programs, and it is printed
-// on terminals. So it consists of ASCII letters, digits, "_", "." and "-", and
-// begins with a letter or a digit.
+// Package names has the one rule for the names of applications, orchestrators and
+// releases. Such a name is part of the names of directories and executables, it is
+// an argument of programs, and it is printed on terminals. So it consists of ASCII
+// letters, digits, "_", "." and "-", and begins with a letter or a digit.
 //
-// The rule has two lengths. What an artifact brings has at most [MaxNew] bytes:
-// the value of a Kubernetes label holds no more. What a device already has may
-// have [Max] bytes, because a store that the shell reference left can have
-// longer names, and its applications must stay usable.
+// The rule has two lengths. A name in an artifact has at most [MaxNew] bytes,
+// because the value of a Kubernetes label holds no more. A name that is already on
+// a device may have [Max] bytes: the shell reference's store can have longer names,
+// and its applications must stay usable.
 package names
 
 import (
@@ -24,9 +23,9 @@ const (
 	MaxNew = 63
 )
 
-// Check returns an error unless s can be the name of an application, an
-// orchestrator or a release on a device. The error says what is wrong; it has
-// no control characters and at most a few hundred bytes.
+// Check returns an error if s cannot be the name of an application, an
+// orchestrator or a release on a device. The error says what is wrong; it has no
+// control characters and at most a few hundred bytes.
 func Check(s string) error {
 	switch {
 	case s == "":
@@ -44,9 +43,9 @@ func Check(s string) error {
 	return nil
 }
 
-// CheckNew returns an error unless an artifact can bring s as the name of an
-// application or of an orchestrator: [Check] accepts s, it has at most
-// [MaxNew] bytes, and no "..".
+// CheckNew returns an error unless s can be the name of an application or an
+// orchestrator in an artifact: [Check] accepts s, and s has at most [MaxNew] bytes
+// and no "..".
 func CheckNew(s string) error {
 	if err := Check(s); err != nil {
 		return err

@@ -11,8 +11,8 @@ import (
 	"github.com/mender-app/mender-app/artifact/mender"
 )
 
-// PayloadType is the type of a statement in its envelope. Another form of the
-// statement has another one.
+// PayloadType is the type of a statement in its envelope. A new form of the
+// statement needs a new type.
 const PayloadType = "application/vnd.mender-app.statement.v1+json"
 
 // maxSignatures is how many signatures an envelope may have.
@@ -33,8 +33,8 @@ type envelope struct {
 }
 
 type signature struct {
-	// There is no keyid: it is a hint that nothing protects, and app-gen does not
-	// know it of every key.
+	// There is no keyid: it is a hint that nothing protects, and app-gen does
+	// not know it for every key.
 	Sig []byte `json:"sig"` // in base64
 }
 
@@ -45,8 +45,8 @@ func (e *envelope) message() []byte {
 	return append(b, e.Payload...)
 }
 
-// Sign returns the statement in an envelope, signed with the key of the options,
-// as the metadata carries it; nil where the options have no key.
+// Sign returns the statement in an envelope for the metadata, signed with the key
+// of the options; nil if the options have no key.
 func Sign(s *Statement, o mender.Options) (json.RawMessage, error) {
 	payload, err := s.Encode()
 	if err != nil {
@@ -68,7 +68,7 @@ func Sign(s *Statement, o mender.Options) (json.RawMessage, error) {
 	return b, nil
 }
 
-// Parse reads what Sign returned. The error is an ErrStatement.
+// Parse reads an envelope that Sign made. The error is an ErrStatement.
 func Parse(b []byte) (*Signed, error) {
 	if len(b) > artifact.MaxStatement {
 		return nil, fmt.Errorf("%w: larger than %d bytes", ErrStatement, artifact.MaxStatement)
@@ -93,7 +93,7 @@ func Parse(b []byte) (*Signed, error) {
 	return &s, nil
 }
 
-// SignedBy tells whether a key made one of the signatures.
+// SignedBy reports whether a key made one of the signatures.
 func (s *Signed) SignedBy(key crypto.PublicKey) bool {
 	message := s.envelope.message()
 	for _, sig := range s.envelope.Signatures {

@@ -15,9 +15,8 @@ import (
 	"github.com/mender-app/mender-app/artifact/names"
 )
 
-// ErrStatement is the error about a statement that cannot be read, that is not
-// about the artifact it came with, or that no trusted key signed. What is wrapped
-// around it is one line.
+// ErrStatement: a statement cannot be read, is not about the artifact it came
+// with, or was not signed by a trusted key. The wrapping error is one line.
 var ErrStatement = errors.New("bad statement")
 
 // Statement says what a release of an application is.
@@ -75,8 +74,8 @@ func (s *Statement) Encode() ([]byte, error) {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }
 
-// decode reads what Encode wrote. A field that this version does not know is an
-// error: the device could not hold the release to it.
+// decode reads what Encode wrote. An unknown field is an error, because the device
+// could not check the release against it.
 func decode(b []byte) (*Statement, error) {
 	s := new(Statement)
 	if err := strictjson.Unmarshal(b, s); err != nil {
@@ -122,12 +121,12 @@ func (s *Statement) Check(m *artifact.Metadata) error {
 	}
 	for i, c := range want.Components {
 		if i >= len(s.Components) || s.Components[i] != c {
-			return fmt.Errorf("%w: it has not the component %s (%s) of the artifact", ErrStatement, clip(c.URL), c.Digest)
+			return fmt.Errorf("%w: it lacks the component %s (%s) of the artifact", ErrStatement, clip(c.URL), c.Digest)
 		}
 	}
 	if len(s.Components) > len(want.Components) {
 		c := s.Components[len(want.Components)]
-		return fmt.Errorf("%w: it has a component %q that the artifact has not", ErrStatement, clip(c.URL))
+		return fmt.Errorf("%w: it has a component %q that the artifact lacks", ErrStatement, clip(c.URL))
 	}
 	return nil
 }

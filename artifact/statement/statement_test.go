@@ -167,12 +167,12 @@ func TestCheck(t *testing.T) {
 		"no environment":     {func(m *artifact.Metadata) { m.Env = nil }, "environment"},
 		"reboot":             {func(m *artifact.Metadata) { m.Reboot = true }, "reboot"},
 		"policy":             {func(m *artifact.Metadata) { m.Policy = json.RawMessage("{}") }, "the policy"},
-		"component's digest": {func(m *artifact.Metadata) { m.Components[0].Digest = sum("evil") }, "it has not the component web:2"},
-		"component's name":   {func(m *artifact.Metadata) { m.Components[0].URL = "web:3" }, "it has not the component web:3"},
-		"component's kind":   {func(m *artifact.Metadata) { m.Components[0].Platform = "linux/arm/v6" }, "it has not the component web:2"},
-		"component more":     {func(m *artifact.Metadata) { m.Components = append(m.Components, artifact.Component{URL: "x"}) }, "it has not the component x"},
-		"component less":     {func(m *artifact.Metadata) { m.Components = m.Components[1:] }, `component "web:2" that the artifact has not`},
-		"no components":      {func(m *artifact.Metadata) { m.Components = nil }, `component "db:7" that the artifact has not`},
+		"component's digest": {func(m *artifact.Metadata) { m.Components[0].Digest = sum("evil") }, "it lacks the component web:2"},
+		"component's name":   {func(m *artifact.Metadata) { m.Components[0].URL = "web:3" }, "it lacks the component web:3"},
+		"component's kind":   {func(m *artifact.Metadata) { m.Components[0].Platform = "linux/arm/v6" }, "it lacks the component web:2"},
+		"component more":     {func(m *artifact.Metadata) { m.Components = append(m.Components, artifact.Component{URL: "x"}) }, "it lacks the component x"},
+		"component less":     {func(m *artifact.Metadata) { m.Components = m.Components[1:] }, `component "web:2" that the artifact lacks`},
+		"no components":      {func(m *artifact.Metadata) { m.Components = nil }, `component "db:7" that the artifact lacks`},
 	} {
 		m := sample()
 		c.change(m)

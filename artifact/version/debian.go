@@ -10,7 +10,7 @@ import (
 // the same to it, and versions that are dates (20261123120000) have such
 // numbers. The algorithm is the one of deb-version(7); the test asks dpkg.
 
-// debianVersion tells whether dpkg takes s for a version:
+// debianVersion reports whether dpkg takes s for a version:
 // [epoch:]upstream[-revision].
 func debianVersion(s string) bool {
 	epoch, rest, ok := strings.Cut(s, ":")

@@ -17,7 +17,7 @@ import (
 	"github.com/mender-app/mender-app/delta/internal/codec"
 )
 
-// known says of each feature whether this decoder knows it.
+// known reports whether this decoder knows a feature.
 func known(feature string) bool {
 	switch feature {
 	case delta.FeatureELF, delta.FeatureZstd, delta.FeatureDeflate:
@@ -28,20 +28,20 @@ func known(feature string) bool {
 	return false
 }
 
-// Decoder decodes one delta from a stream, strictly forward. It is for one use by
-// one goroutine.
+// Decoder decodes one delta from a stream, strictly forward. It can be used once,
+// by one goroutine.
 type Decoder struct {
 	r      *bufio.Reader
 	header delta.Header
 	used   bool
 }
 
-// New reads and checks the header. A delta that needs what this decoder does not
-// know is refused with a *delta.FeatureError, one that is not a delta with an
-// error that wraps delta.ErrFormat.
+// New reads and checks the header. If the delta needs a feature that this decoder
+// does not know, the error is a *delta.FeatureError. If r has no delta, the error
+// wraps delta.ErrFormat.
 //
-// Where r is a *bufio.Reader of at least 64 KiB, no byte behind the delta is taken
-// from it; any other reader may be read further than the delta goes.
+// If r is a *bufio.Reader of at least 64 KiB, no byte after the delta is taken from
+// it. Any other reader may be read beyond the end of the delta.
 func New(r io.Reader) (*Decoder, error) {
 	br := bufio.NewReaderSize(r, codec.Chunk)
 	h, err := delta.ReadHeader(br, known)
@@ -56,14 +56,13 @@ func (d *Decoder) Header() delta.Header { return d.header }
 
 // Apply rebuilds the objects that are not omitted, in order, each into the sink
 // that sink returns for it. A sink is committed only when all its bytes were
-// written and have the right digest; on any error the sink at work is aborted
-// and Apply returns at once, so what was committed before must not be taken for
-// the whole image. It is for the caller to make sure that the omitted objects are
-// there.
+// written and have the right digest. On any error Apply aborts the current sink
+// and returns at once; the objects committed before are not the whole image. The
+// caller makes sure that the omitted objects are there.
 //
-// Errors: *delta.OldError for old content that is missing or not what it was when
-// the delta was made; *delta.MismatchError; one that wraps delta.ErrFormat; those
-// of old, the sinks and the context. It can be called once.
+// Errors: *delta.OldError if old content is missing or has changed since the delta
+// was made; *delta.MismatchError; one that wraps delta.ErrFormat; errors of old,
+// of the sinks and of the context. Apply can be called once.
 func (d *Decoder) Apply(ctx context.Context, old delta.Old, sink func(delta.ObjectInfo) (delta.Sink, error)) error {
 	if d.used {
 		return errors.New("a delta can be applied once")

@@ -44,7 +44,7 @@ func Go(level int) Variant { return Variant(level + 17) }
 func (v Variant) level() int { return int(v)%9 + 1 }
 func (v Variant) gnu() bool  { return v < 9 }
 
-// IsGo tells whether v is Go's.
+// IsGo reports whether v is Go's.
 func (v Variant) IsGo() bool { return v >= 18 }
 
 func (v Variant) String() string {

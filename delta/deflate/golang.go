@@ -14,7 +14,7 @@ var goSum = [sha256.Size]byte{
 	0x26, 0xdc, 0x1b, 0xdc, 0x54, 0xc2, 0x88, 0x28, 0xf6, 0x52, 0x80, 0x41, 0x2f, 0x16, 0xb8, 0xff,
 }
 
-// GoKnown tells whether compress/flate of the Go that built this program compresses
+// GoKnown reports whether compress/flate of the Go that built this program compresses
 // as the Variants of Go do. The first call takes some milliseconds.
 var GoKnown = sync.OnceValue(func() bool { return sumGo() == goSum })
 

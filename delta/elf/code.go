@@ -83,7 +83,7 @@ func (p *Predictor) scanThumb(fields []Field, old []byte, at int, s, q, opc, npc
 	return fields
 }
 
-// short appends a short reference, if it leads out of the range.
+// short appends a short reference, if its target is outside of the range.
 func (p *Predictor) short(fields []Field, i int, kind Kind, sub uint8, w uint32, opc, npc uint64) []Field {
 	t := shortValue(sub, w, opc)
 	if t-p.from < p.to-p.from && (opc-npc)&3 == 0 {
@@ -154,7 +154,7 @@ func adrp(w uint32, pc uint64) uint64 {
 	return pc&^0xfff + uint64(im<<12)
 }
 
-// lowScale tells by how much an ADD, a load or a store scales its 12 bits.
+// lowScale returns by how much an ADD, a load or a store scales its 12 bits.
 func lowScale(w uint32) (uint, bool) {
 	switch {
 	case w&0x7fc00000 == 0x11000000:
@@ -169,7 +169,7 @@ func lowScale(w uint32) (uint, bool) {
 }
 
 // scanX86 finds calls, jumps and addresses relative to the instruction. It does
-// not decode instructions: it looks for bytes that lead to a known address.
+// not decode instructions: it looks for bytes whose target is a known address.
 func (p *Predictor) scanX86(fields []Field, old []byte, at int, opc, npc uint64) []Field {
 	lo, hi := p.o.lo, p.o.hi
 	for i := at; i+5 <= len(old); {
@@ -240,8 +240,8 @@ func pltOffset(b []byte) (uint64, bool) {
 	return uint64(w1&255)<<20 + uint64(w2&255)<<12 + uint64(w3&0xfff), true
 }
 
-// value reads the target out of new bytes; !ok if they are of another form than
-// the old ones.
+// value reads the target from new bytes. ok is false if their form differs from
+// that of the old ones.
 func value(f *Field, old, b []byte) (uint64, bool) {
 
 	if f.Kind == kindShort16 {
@@ -281,7 +281,7 @@ func value(f *Field, old, b []byte) (uint64, bool) {
 	return uint64(w), true
 }
 
-// put writes a target in the form of the old bytes.
+// put writes a target in the old bytes' form.
 func put(f *Field, old, b []byte, v uint64) {
 
 	if f.Kind == kindShort16 {

@@ -1,11 +1,11 @@
 // Package elf predicts how addresses in an executable change from one build to
-// the next. Given an old file and which ranges of it live on where in the new
-// one, it finds the places that hold addresses (branches, page pairs, pointers,
-// tables) and says what the new file will hold there.
+// the next. It gets an old file and the matches of its ranges with ranges of the
+// new one. It finds the places that hold addresses (branches, page pairs,
+// pointers, tables) and predicts what the new file holds there.
 //
 // It reads files that may be damaged or hostile: everything is bounded, and a
-// wrong guess costs bytes, never correctness. It must not know what codes its
-// guesses.
+// wrong prediction costs bytes, never correctness. It must not know how its
+// predictions are coded.
 package elf
 
 import (
@@ -14,7 +14,7 @@ import (
 	"sort"
 )
 
-// ErrFormat says that a file is no ELF file that this package can look into.
+// ErrFormat: a file is not an ELF file that this package understands.
 var ErrFormat = errors.New("not an ELF file of a known machine")
 
 // Machines (System V ABI, e_machine).
@@ -28,7 +28,7 @@ const (
 	maxSegments = 64
 	maxSections = 512
 	maxNames    = 1 << 16
-	headSize    = 4096 // program headers lie within the first so many bytes
+	headSize    = 4096 // the program headers lie within the first headSize bytes
 )
 
 type segment struct {
@@ -64,7 +64,7 @@ type section struct {
 	plt             bool
 }
 
-// File is what is known of one file.
+// File is what is known about one file.
 type File struct {
 	machine  uint16
 	size     int64
@@ -77,7 +77,7 @@ type File struct {
 	gotab    *goTable
 	numbers  Numbers
 
-	findOff, findSize uint64 // of findfunctab, where it is understood
+	findOff, findSize uint64 // of findfunctab, if it is understood
 }
 
 // Parse reads the tables of an ELF file of the given size.
@@ -157,8 +157,8 @@ func parseHead(b []byte) (*File, error) {
 	return f, nil
 }
 
-// readSections reads the section table as far as it makes sense; without one the
-// segments stand in for it.
+// readSections reads the valid part of the section table. If there is no table, it
+// uses the segments instead.
 func (f *File) readSections(r io.ReaderAt, b []byte, size uint64) {
 
 	shoff, shent, shnum, shstr := uint64(le.Uint32(b[32:])), uint64(le.Uint16(b[46:])), uint64(le.Uint16(b[48:])), uint64(le.Uint16(b[50:]))
@@ -298,11 +298,11 @@ func (f *File) offset(addr uint64) (uint64, bool) {
 	return 0, false
 }
 
-// within tells whether an address belongs to the file and is no small number.
+// within reports whether a value is an address of the file and not a small number.
 func (f *File) within(a uint64) bool { return a >= 4096 && a >= f.lo && a < f.hi }
 
-// section returns the section that an offset lies in, and how far on from the
-// offset what it says goes.
+// section returns the section that an offset lies in, and how many bytes from the
+// offset on the answer holds.
 func (f *File) section(off uint64) (*section, uint64) {
 	i := sort.Search(len(f.sections), func(i int) bool { return f.sections[i].off > off })
 	next := ^uint64(0)
@@ -317,5 +317,5 @@ func (f *File) section(off uint64) (*section, uint64) {
 	return nil, next
 }
 
-// Go tells whether the file has Go's tables.
+// Go reports whether the file has Go's tables.
 func (f *File) Go() bool { return f.gotab != nil }

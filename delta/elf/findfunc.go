@@ -6,26 +6,26 @@ import (
 	"sort"
 )
 
-// runtime.findfunctab tells in which function an address is (runtime/symtab.go,
+// runtime.findfunctab maps an address to its function (runtime/symtab.go,
 // findfuncbucket; cmd/link/internal/ld/pcln.go, findfunctab). It has a bucket for
 // every 4096 bytes of code: the number of a function in 32 bits, and for every 256
-// bytes of these the number of the first function there, less that of the bucket,
-// in 8 bits. It follows from the table of functions. Since Go 1.26 it lies behind
-// that table in the file.
+// of these bytes the number of the first function there minus that of the bucket,
+// in 8 bits. It can be computed from the table of functions. Since Go 1.26 it comes
+// after that table in the file.
 const (
 	buckets    = 16
 	bucketLen  = 4 + buckets
 	bucketCode = 256
 )
 
-// findTableLen is the length of the table for so many bytes of code.
+// findTableLen returns the length of the table for a number of bytes of code.
 func findTableLen(code uint32) uint64 {
 	n := (uint64(code) + bucketCode - 1) / bucketCode
 	return n + 4*((n+buckets-1)/buckets)
 }
 
-// findTable fills b with what is at an offset of the table. The last of the entries
-// is the end of the code.
+// findTable fills b with the table's bytes from an offset on. The last of the
+// entries is the end of the code.
 func findTable(b []byte, at uint64, entries []uint32) {
 	number := func(k uint64) uint32 { // of the function at a step of 256 bytes
 		code := k * bucketCode
@@ -45,8 +45,8 @@ func findTable(b []byte, at uint64, entries []uint32) {
 	}
 }
 
-// readFindTable finds the table and returns its offset and length; no length if
-// the file has none that is as it should be.
+// readFindTable finds the table and returns its offset and length. The length is 0
+// if the file has no valid table.
 func (f *File) readFindTable(r io.ReaderAt) (off, size uint64) {
 	g := f.gotab
 	off, ok := f.offset(f.numbers.Find)
@@ -74,19 +74,19 @@ func (f *File) readFindTable(r io.ReaderAt) (off, size uint64) {
 	return off, size
 }
 
-// newTables is what is known of the new file's tables of functions, taken from
-// its bytes as they come.
+// newTables is what is known about the new file's tables of functions. It is read
+// from the file's bytes as they arrive.
 type newTables struct {
 	tab, find uint64 // offsets of the table of functions and of findfunctab; 0 if there is none
 	header    [8 + 8*8]byte
 	funcs     uint64   // offset of the entries, once the header is there
 	entries   []uint32 // and the end of the code
-	next      int64    // what comes next
+	next      int64    // the next offset
 	filled    int      // bytes of the entries
 }
 
-// See is told the bytes of the new file, in order and without a gap, from where it
-// begins on.
+// See gets the bytes of the new file, in order and without a gap, from its
+// beginning.
 func (p *Predictor) See(at int64, b []byte) {
 	t := &p.tables
 	if t.find == 0 {
@@ -121,7 +121,7 @@ func (p *Predictor) See(at int64, b []byte) {
 	}
 }
 
-// begin takes the header of the table.
+// begin reads the header of the table.
 func (t *newTables) begin(wide bool, space *Space) {
 	word := func(i int) uint64 {
 		if wide {
@@ -142,8 +142,8 @@ func (t *newTables) begin(wide bool, space *Space) {
 	t.funcs = t.tab + funcs
 }
 
-// scanFind makes fields of findfunctab, by the place in the new file, and returns
-// how many bytes these take from at on.
+// scanFind appends fields for findfunctab, for a place in the new file, and returns
+// how many bytes they take from at on.
 func (p *Predictor) scanFind(fields []Field, old []byte, at int, q uint64) ([]Field, int) {
 	t := &p.tables
 	if t.find == 0 || t.funcs == 0 || t.filled < 8*len(t.entries)-4 || q < t.find {

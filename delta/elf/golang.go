@@ -6,17 +6,17 @@ import (
 )
 
 // Go's runtime tables (cmd/link/internal/ld/pcln.go and runtime/symtab.go of Go
-// 1.20 and later): a table of functions by address, a record for each, and byte
-// tables these point into.
+// 1.20 and later): a table of functions by address, a record for each function, and
+// byte tables that the records point into.
 
-// Numbers are the addresses that Go's tables are relative to, as the module data
-// of a file gives them; zero where it has none.
+// Numbers are the addresses that Go's tables are relative to, from the module data
+// of a file; zero if the file has none.
 type Numbers struct {
 	Func, Types, TypesEnd, Text, Find uint64
 }
 
-// Shift is by how much those of a new file are off where the old ones seem to
-// have gone. It travels with the delta.
+// Shift is the difference between the Numbers of a new file and the places where
+// the matches put those of the old one. It travels with the delta.
 type Shift struct{ Func, Types, Text, Table, Find int64 }
 
 // words of runtime.moduledata (Go 1.20 to 1.26)
@@ -28,8 +28,8 @@ const (
 	moduleWords = 41
 )
 
-// readNumbers reads the module data: in its own section, or where two words in
-// the data point to the table of functions and to its names.
+// readNumbers reads the module data. It is in its own section, or where two words
+// in the data point to the table of functions and to its names.
 func (f *File) readNumbers(r io.ReaderAt) Numbers {
 	g := f.gotab
 	size := uint64(4)
@@ -66,7 +66,8 @@ func (f *File) readNumbers(r io.ReaderAt) Numbers {
 	return Numbers{}
 }
 
-// maxModuleSearch is how much of a section is searched for the module data.
+// maxModuleSearch is how much of a section is searched for the module data, in
+// bytes.
 const maxModuleSearch = 1 << 20
 
 const (
@@ -133,7 +134,7 @@ func readGoTable(r io.ReaderAt, s section, f *File) *goTable {
 	if k, _ := r.ReadAt(b, int64(s.off+g.funcs)); k < len(b) {
 		return nil
 	}
-	g.entry, g.record = make([]uint32, n, n+1), make([]uint32, n) // an entry more for the end of the code
+	g.entry, g.record = make([]uint32, n, n+1), make([]uint32, n) // one more entry for the end of the code
 	g.byRecord = make([]int32, n)
 	for i := range g.entry {
 		g.entry[i], g.record[i] = le.Uint32(b[8*i:]), le.Uint32(b[8*i+4:])
@@ -165,23 +166,23 @@ func readGoTable(r io.ReaderAt, s section, f *File) *goTable {
 	return g
 }
 
-// name tells whether an offset is that of a function's name.
+// name reports whether a function's name begins at an offset.
 func (g *goTable) name(w uint32) bool {
 	return uint64(w/64) < uint64(len(g.starts)) && g.starts[w/64]>>(w%64)&1 != 0
 }
 
-// maxNameTable is how much of the names is looked at, in bytes.
+// maxNameTable is how much of the names is read, in bytes.
 const maxNameTable = 8 << 20
 
-// goState is what the prediction of a Go file keeps.
+// goState is the state of the prediction of a Go file.
 type goState struct {
 	types, etypes, funcs        uint64 // old
 	newTypes, newFuncs, newText uint64
 	next                        uint64 // the last record that was seen: its index, and its new offset
 	lastRecord                  uint64
 	chained                     bool
-	direct, chain               int32  // how well each way of predicting records does
-	last                        uint64 // by how much the last word was off
+	direct, chain               int32  // how well each way of predicting records works
+	last                        uint64 // the error of the last word
 	score                       [4][4]int32
 	guess                       [4]uint64 // what a word of type data is in each class
 	class                       int       // the likely one
@@ -205,7 +206,7 @@ func (p *Predictor) goInit(shift Shift) {
 	}
 }
 
-// expect says where the old numbers seem to have gone.
+// expect returns where the matches put the old file's Numbers.
 func (p *Predictor) expect() (n Numbers) {
 	n.Types, _ = p.m.plain(p.g.types)
 	n.Func, _ = p.m.plain(p.g.funcs)
@@ -214,7 +215,7 @@ func (p *Predictor) expect() (n Numbers) {
 	return n
 }
 
-// ShiftTo returns the shift of a new file; p must have been made without one.
+// ShiftTo returns the Shift for a new file. p must have been made without one.
 func (p *Predictor) ShiftTo(n *File) (s Shift) {
 	if p.o.gotab == nil || n.gotab == nil {
 		return s
@@ -313,7 +314,7 @@ func (p *Predictor) scanFuncs(fields []Field, old []byte, at int, s uint64) []Fi
 		case k == 8:
 			f.Kind = kindGo + goUnit
 		case k >= 11 && w != 0 && w != 0xffffffff:
-			// The counts of tables are within the record, if it is in sight.
+			// The record holds the number of its tables, if it is in the range.
 			b := i - int(4*k)
 			if b < 0 {
 				f.Kind = kindGo + goWord

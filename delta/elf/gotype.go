@@ -9,9 +9,9 @@ func (p *Predictor) scanTypelink(fields []Field, old []byte, at int, s uint64) [
 	return fields
 }
 
-// scanTypes finds pointers and offsets in Go's type data. Which words are
-// offsets is not decoded: a word that could be one is a field, and which base it
-// has is learnt.
+// scanTypes finds pointers and offsets in Go's type data. It does not decode which
+// words are offsets: every word that could be one is a field, and its base is
+// learnt.
 func (p *Predictor) scanTypes(fields []Field, old []byte, at int, s, q uint64) []Field {
 
 	i := at + int(-q&3)
@@ -41,9 +41,9 @@ func (p *Predictor) scanTypes(fields []Field, old []byte, at int, s, q uint64) [
 	return fields
 }
 
-// typePointer tells whether a word of type data is an address. Types refer to
-// code by offsets: what leads into code is an address if a function begins there.
-// Else it is likely an offset that is as large as an address.
+// typePointer reports whether a word of type data is an address. Types refer to
+// code by offsets, so a word that points into code is an address only if a function
+// begins there. Otherwise it is probably an offset as large as an address.
 func (p *Predictor) typePointer(v uint64) bool {
 	if !p.o.within(v) {
 		return false
@@ -60,9 +60,9 @@ const (
 	keyClass = 101 << 56 // what a word was the last time: an index of goState.guess
 )
 
-// typeWord predicts a word that may be an address, an offset from types, one from
-// text, or none: what it was the last time, else what was right lately at its
-// phase.
+// typeWord predicts a word that may be an address, an offset from types, an offset
+// from text, or neither. It takes the class that a word of this value had last
+// time, otherwise the class that was right recently at this phase.
 func (p *Predictor) typeWord(f *Field) (uint64, uint8) {
 	b, again := p.typeClass(f)
 	p.g.class = b
@@ -77,8 +77,8 @@ func (p *Predictor) typeWord(f *Field) (uint64, uint8) {
 	return p.g.guess[b], uint8(covered + b)
 }
 
-// typeClass fills goState.guess with what a word is in each of its classes, and
-// returns the likely class, and whether a word of the same value was of it.
+// typeClass fills goState.guess with a word's prediction in each class. It returns
+// the likely class, and whether a word of the same value had that class.
 func (p *Predictor) typeClass(f *Field) (int, bool) {
 	w := f.key
 	p.g.guess = [4]uint64{w, w, w, w}

@@ -46,9 +46,9 @@ func newMapping(o, n *File, ranges []Range, space *Space) *mapping {
 	return m
 }
 
-// apart sorts ranges by their old places, and cuts them so that no two have an
-// old byte in common: the longest range keeps it. What is left of a range is one
-// piece, because no longer range lies strictly within it. It works in place.
+// apart sorts ranges by their old places, and cuts them so that no two share an
+// old byte: the longest range keeps it. The rest of a range is one piece, because
+// no longer range lies strictly within it. It works in place.
 func apart(ranges []Range, space *Space) []Range {
 	sort.SliceStable(ranges, func(i, j int) bool { return ranges[i].Old < ranges[j].Old })
 	whole := slices.Grow(space.lengths[:0], len(ranges)) // lengths of the kept ranges before they were cut
@@ -102,12 +102,12 @@ func (m *mapping) find(off int64) int {
 	return lo - 1
 }
 
-// How much a prediction is to be trusted.
+// How much a prediction can be trusted.
 const (
-	sure    = 0 // learnt, and was right again
+	sure    = 0 // learnt, and confirmed since
 	learned = 1
 	covered = 2 // by a range
-	guessed = 3 // by the range before
+	guessed = 3 // from the range before
 	unknown = 4
 )
 
@@ -129,11 +129,11 @@ func (m *mapping) addr(a uint64) (uint64, uint8) {
 	return m.plain(a)
 }
 
-// plain is addr without what was learnt of this address.
+// plain is addr without what was learnt about this address.
 func (m *mapping) plain(a uint64) (uint64, uint8) {
 	off, ok := m.o.offset(a)
 	if !ok {
-		// Behind the end of the file's part of a segment: moves with that end.
+		// After the end of the segment's part in the file: it moves with that end.
 		for i := range m.o.segments {
 			s := &m.o.segments[i]
 			if a >= s.addr && a <= s.addr+s.mem && i < len(m.n.segments) {
@@ -165,7 +165,7 @@ func (m *mapping) plain(a uint64) (uint64, uint8) {
 	return v, trust
 }
 
-// learn says where what was at an old address really is.
+// learn records the new address v of what was at the old address a.
 func (m *mapping) learn(a, v uint64) {
 	m.learnt.set(keyAddr|a, v)
 	off, ok := m.o.offset(a)
@@ -186,15 +186,15 @@ func (m *mapping) learn(a, v uint64) {
 	}
 }
 
-// learnt is a table of what turned out, of fixed size: new entries displace
-// old ones.
+// learnt is a table of observed results, of fixed size: new entries displace old
+// ones.
 type learnt struct {
 	slots []slot
 	shift uint
 }
 
-// slot is a part of a key, how often its value was right again, and the value,
-// of which there are 32 bits: few places are farther than that from 0.
+// slot has a part of a key, how often its value was confirmed, and 32 bits of the
+// value: few values need more.
 type slot struct {
 	key uint32 // the low two bits are the count
 	val int32
@@ -215,7 +215,8 @@ func (l *learnt) make(space *Space, size int64) {
 	clear(l.slots)
 }
 
-// at is a key's slot, and the key as it stands there, which is never 0.
+// at returns a key's slot, and the part of the key that is stored there, which is
+// never 0.
 func (l *learnt) at(key uint64) (*slot, uint32) {
 	h := (key + 1) * 0x9e3779b97f4a7c15
 	return &l.slots[h>>l.shift], uint32(h>>8)&^3 | 4

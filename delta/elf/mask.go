@@ -8,9 +8,9 @@ import (
 	"slices"
 )
 
-// Mask returns a copy of an ELF file in which what moves with the layout is
-// blanked, or replaced by what it refers to: for finding which parts of two
-// files correspond, by the encoder only. It returns nil for other files.
+// Mask returns a copy of an ELF file in which everything that changes with the
+// layout is blanked, or replaced by a hash of what it refers to. The encoder uses
+// it to find which parts of two files correspond. It returns nil for other files.
 func Mask(b []byte, mode Mode) []byte {
 	f, err := Parse(bytes.NewReader(b), int64(len(b)))
 	if err != nil {
@@ -82,16 +82,16 @@ func Mask(b []byte, mode Mode) []byte {
 			m.pointers(lo, hi)
 		}
 	}
-	// findfunctab is predicted wherever something old stands for it: all of it is
-	// alike.
+	// findfunctab is predicted wherever it is matched with any old bytes, so all
+	// of it gets the same value.
 	for i := range f.findSize / 4 {
 		le.PutUint32(m.o[f.findOff+4*i:], 0xf1d00000|uint32(i))
 	}
 	return m.o
 }
 
-// apart gives the sections in the order of the file, without those that begin in
-// the one before: no byte is looked at twice, whatever the table of sections says.
+// apart yields the sections in the order of the file, without those that begin
+// inside the one before: no byte is read twice, whatever the section table says.
 func (f *File) apart() iter.Seq[*section] {
 	return func(yield func(*section) bool) {
 		end := uint64(0)
@@ -115,16 +115,17 @@ type masker struct {
 
 var le = binary.LittleEndian
 
-// name stands for a symbol's name.
+// name returns a hash of a symbol's name.
 func (m *masker) name(s *section, n uint32) uint32 {
 	return m.text(s.link+min(uint64(n), s.linkSize), s.link+s.linkSize)
 }
 
-// maxNameLen is how much of a name counts, in bytes. Names may overlap: without a
-// bound, masking a table of them would take time for its square.
+// maxNameLen is how much of a name is hashed, in bytes. Names may overlap: without
+// a bound, masking a table of them would take quadratic time.
 const maxNameLen = 4096
 
-// text stands for the text from an offset on to a zero or to an end: FNV-1a.
+// text returns a hash (FNV-1a) of the text from an offset up to a zero or to an
+// end.
 func (m *masker) text(from, end uint64) uint32 {
 	h := uint32(2166136261)
 	for i := from; i < min(end, from+maxNameLen) && m.b[i] != 0; i++ {
@@ -133,7 +134,7 @@ func (m *masker) text(from, end uint64) uint32 {
 	return h
 }
 
-// ref stands for an address by the content that is there.
+// ref returns a hash of the content at an address.
 func (m *masker) ref(a uint64) uint32 {
 	off, ok := m.f.offset(a)
 	if !ok || off+8 > uint64(len(m.b)) {
@@ -216,7 +217,8 @@ func (m *masker) x86(lo, hi int, addr uint64) {
 	}
 }
 
-// pointers blanks addresses; that of a function of Go's becomes its name.
+// pointers blanks addresses; the address of a Go function becomes a hash of its
+// name.
 func (m *masker) pointers(lo, hi int) {
 	if m.f.wide {
 		for p := (lo + 7) &^ 7; p+8 <= hi; p += 8 {
@@ -236,8 +238,8 @@ func (m *masker) pointers(lo, hi int) {
 	}
 }
 
-// function is the name of the function of Go's that begins at an address, and
-// the same for all other addresses.
+// function returns a hash of the name of the Go function that begins at an
+// address, and the same value for all other addresses.
 func (m *masker) function(addr uint64) uint32 {
 	const other = 0xfffffff0
 	g := m.f.gotab
@@ -251,7 +253,7 @@ func (m *masker) function(addr uint64) uint32 {
 	return m.goName(g.off + g.funcs + uint64(g.record[i]))
 }
 
-// goName stands for the name of the function whose record is at an offset.
+// goName returns a hash of the name of the function whose record is at an offset.
 func (m *masker) goName(record uint64) uint32 {
 	g := m.f.gotab
 	if record+8 > uint64(len(m.b)) {
@@ -260,7 +262,7 @@ func (m *masker) goName(record uint64) uint32 {
 	return m.text(g.off+g.names+uint64(le.Uint32(m.b[record+4:])), g.off+g.size)
 }
 
-// rel replaces a relocation's place by what is there.
+// rel replaces a relocation's place by a hash of the content there.
 func (m *masker) rel(s *section, lo, hi int) {
 	if m.f.wide {
 		size := 16
@@ -288,8 +290,8 @@ func (m *masker) rel(s *section, lo, hi int) {
 	}
 }
 
-// pcln names functions by their names, so that the table and the records of
-// the same functions look alike.
+// pcln replaces functions by hashes of their names, so that the table and the
+// records of the same functions look alike.
 func (m *masker) pcln(lo, hi int) {
 	g := m.f.gotab
 	for i := range g.record {
@@ -330,7 +332,7 @@ func (m *masker) typelink(lo, hi int) {
 	}
 }
 
-// ModeOf tells how the code of a file is best read, and whether it has Go's
+// ModeOf returns how the code of a file is best read, and whether the file has Go's
 // tables.
 func ModeOf(b []byte) (mode Mode, isGo bool) {
 	f, err := Parse(bytes.NewReader(b), int64(len(b)))
@@ -340,7 +342,7 @@ func ModeOf(b []byte) (mode Mode, isGo bool) {
 	if f.machine != machineArm {
 		return Plain, f.Go()
 	}
-	// Nearly every A32 instruction is executed always.
+	// Nearly every A32 instruction has the condition "always".
 	always, all := 0, 0
 	for s := range f.apart() {
 		if s.class != classCode {

@@ -2,7 +2,7 @@ package elf
 
 import "encoding/hex"
 
-// Mode selects how code is read where the machine leaves a choice.
+// Mode selects how code is read if the machine has several instruction sets.
 type Mode uint8
 
 const (
@@ -11,7 +11,7 @@ const (
 	A32               // arm's 32-bit instructions
 )
 
-// Kind says what a field is; kinds under NumKinds make good contexts.
+// Kind says what a field is. Kinds below NumKinds make good contexts.
 type Kind uint8
 
 const (
@@ -19,9 +19,9 @@ const (
 	kindArm       // B and BL
 	kindThumb
 	kindA64
-	kindPage // ADRP and what adds the low bits
+	kindPage // ADRP and the instruction that adds the low bits
 	kindPageAlone
-	kindX86 // 32 bits relative to the end
+	kindX86 // 32 bits relative to their end
 	kindAbs32
 	kindAbs64
 	kindPrel31
@@ -32,8 +32,8 @@ const (
 	kindRelOff
 	kindName    // of a symbol
 	kindID      // a build ID
-	kindIDText  // the same in hex, less its first byte
-	kindSum     // a checksum of what is not at hand
+	kindIDText  // the same in hex, without its first byte
+	kindSum     // a checksum of a file that is not available
 	kindShort16 // see short.go
 	kindShort
 	kindGo
@@ -46,13 +46,13 @@ type Field struct {
 	Len  uint8
 	Kind Kind
 	sub  uint8
-	pc   uint64 // new address of the place, or what it is relative to
+	pc   uint64 // new address of the place, or of what the field is relative to
 	key  uint64 // old target
 }
 
 // Predictor predicts one new file. Its methods must be called in the order of
-// the new file's bytes: what Learn is told changes what Predict says. It needs
-// about 4 MiB, and what the ranges take.
+// the new file's bytes: each call of Learn changes what Predict says. It needs
+// about 4 MiB, and the memory of the ranges.
 type Predictor struct {
 	m        *mapping
 	mode     Mode
@@ -69,11 +69,11 @@ type Predictor struct {
 	idKnown  bool
 }
 
-// chain predicts a row of targets that goes in step.
+// chain predicts a row of targets that have all moved by the same distance.
 type chain struct{ old, new uint64 }
 
-// Space is memory that one predictor after the other can use; Ranges may be what
-// New is given, which then need not be copied.
+// Space is memory that several predictors can use, one after the other. If New gets
+// Ranges, it need not copy them.
 type Space struct {
 	Ranges  []Range
 	lengths []int64
@@ -82,9 +82,8 @@ type Space struct {
 	pages   []int32
 }
 
-// New makes a predictor of the file whose first bytes are head (at least its
-// program headers, if they lie within the first 4 KiB), or fails. It sorts and
-// changes ranges.
+// New makes a predictor of the file whose first bytes are head: at least its
+// program headers, if they lie within the first 4 KiB. It sorts and changes ranges.
 func New(old *File, head []byte, ranges []Range, mode Mode, shift Shift, space *Space) (*Predictor, error) {
 	if space == nil {
 		space = new(Space)
@@ -111,8 +110,8 @@ func New(old *File, head []byte, ranges []Range, mode Mode, shift Shift, space *
 	return p, nil
 }
 
-// Need says how many first bytes of the new file New wants: all of them that it
-// knows of, given those in head; never more than 4 KiB.
+// Need returns how many bytes from the beginning of the new file New needs, as far
+// as head tells; never more than 4 KiB.
 func Need(head []byte) int {
 	if len(head) < 64 {
 		return 64
@@ -124,11 +123,11 @@ func Need(head []byte) int {
 	return int(min(max(n, 64), headSize))
 }
 
-// Scan appends to fields those of a range: old are the bytes at offset s of the
-// old file, which resemble those at q of the new one.
+// Scan appends the fields of a range to fields. old are the bytes at offset s of
+// the old file, which resemble those at q of the new one.
 //
-// The range begins at from in the old file and ends before to; what it refers
-// to within itself stays.
+// The range begins at from in the old file and ends before to. References from the
+// range into itself do not change.
 func (p *Predictor) Scan(fields []Field, old []byte, s, q, from, to int64) []Field {
 	for at := 0; at < len(old); {
 		so, qo := uint64(s)+uint64(at), uint64(q)+uint64(at)
@@ -201,8 +200,9 @@ func (p *Predictor) scanSection(fields []Field, sec *section, old []byte, at int
 	return fields
 }
 
-// Predict fills pred, of the field's length, for which old are the old bytes,
-// and says how far to trust it: from 0, sure, to 7.
+// Predict fills pred with the predicted bytes of a field whose old bytes are old,
+// and returns how much to trust them: from 0, sure, to 7. pred has the field's
+// length.
 func (p *Predictor) Predict(f *Field, old, pred []byte) (trust uint8) {
 	switch f.Kind {
 	case kindID, kindSum:
@@ -224,10 +224,11 @@ func (p *Predictor) Predict(f *Field, old, pred []byte) (trust uint8) {
 	return t
 }
 
-// Random tells that the field is as good as random where it is not as predicted.
+// Random reports whether the field is practically random when it is not as
+// predicted.
 func (f *Field) Random() bool { return f.Kind == kindID || f.Kind == kindSum }
 
-// Learn is told what the field holds in the new file.
+// Learn gets the field's bytes in the new file.
 func (p *Predictor) Learn(f *Field, old, new []byte) {
 	switch f.Kind {
 	case kindID:
@@ -244,12 +245,13 @@ func (p *Predictor) Learn(f *Field, old, new []byte) {
 	p.learn(f, old, v)
 }
 
-// maxStep is the bound of numbers that can be coded: a word of 64 bits that was
-// taken for an address can hold anything in the new file.
+// maxStep bounds the numbers that can be coded: a word of 64 bits that looked like
+// an address can hold anything in the new file.
 const maxStep = 1 << 62
 
-// Step returns by how much new is off what was predicted, as a number under
-// maxStep that is likely to be small or to come again; !ok if there is none.
+// Step returns the difference between new and the prediction, as a number below
+// maxStep that is likely to be small or to be repeated. ok is false if there is no
+// such number.
 func (p *Predictor) Step(f *Field, old, pred, new []byte) (int64, bool) {
 	switch f.Kind {
 	case kindID, kindIDText, kindSum, kindGo + goFind:
@@ -360,7 +362,7 @@ func (p *Predictor) learn(f *Field, old []byte, v uint64) {
 	p.m.learn(f.key, v)
 }
 
-// moved maps an offset in a table that is itself at base of the old file.
+// moved maps an offset in a table that begins at base of the old file.
 func (p *Predictor) moved(base, rel uint64) (uint64, uint8) {
 	k, b := p.m.find(int64(base+rel)), p.m.find(int64(base))
 	if k < 0 || b < 0 {
@@ -374,7 +376,7 @@ func (p *Predictor) moved(base, rel uint64) (uint64, uint8) {
 	return rel + uint64((r.New-r.Old)-(br.New-br.Old)), t
 }
 
-// Unit is the size of instructions, or of words, at an old offset.
+// Unit returns the size of instructions, or of words, at an old offset.
 func (p *Predictor) Unit(off int64) int {
 	if p.o.machine == machineArm && p.mode == Plain {
 		if s, _ := p.o.section(uint64(off)); s != nil && s.class == classCode {
@@ -387,9 +389,9 @@ func (p *Predictor) Unit(off int64) int {
 // MaxField is the length of the longest field.
 const MaxField = 2 * (idLen - 1)
 
-// The build ID (GNU ld, --build-id) is a note of 20 bytes, and a separate debug
-// file is named after it: in hex, less its first byte, and ".debug", then zeros
-// to a multiple of four and a CRC-32 of that file (gdb manual, "Separate Debug
+// The build ID (GNU ld, --build-id) is a note of 20 bytes. A separate debug file is
+// named after it: the ID in hex without its first byte, and ".debug". Zeros follow
+// up to a multiple of four, then a CRC-32 of that file (gdb manual, "Separate Debug
 // Files").
 const (
 	idAt  = 16

@@ -1,8 +1,8 @@
 package elf
 
-// Short references: branches and loads that reach only a little way, so that
-// they change where something was put in or taken out between them and their
-// target. A field is made only where the target lies outside of the range.
+// Short references are branches and loads with a small reach. They change if
+// something was inserted or removed between them and their target. They become
+// fields only if the target lies outside of the range.
 
 const (
 	t16Cond  = iota // Bcc, 16 bits
@@ -20,8 +20,8 @@ const (
 	a64Adr          // ADR
 )
 
-// thumb16Forms tells the form of a 16-bit instruction that refers to a place by
-// its upper byte: one more than the form, or 0.
+// thumb16Forms maps the upper byte of a 16-bit instruction to the form of its
+// reference plus one, or to 0 if it has none.
 var thumb16Forms = func() (t [256]uint8) {
 	for i := range t {
 		switch h := uint16(i) << 8; {
@@ -40,7 +40,7 @@ var thumb16Forms = func() (t [256]uint8) {
 	return t
 }()
 
-// thumb32 does so for the 32-bit ones that are no BL, BLX or B.W.
+// thumb32 returns the form of a 32-bit instruction other than BL, BLX and B.W.
 func thumb32(h1, h2 uint16) (sub uint8, ok bool) {
 	switch {
 	case h1>>11 == 0x1e && h2>>12&13 == 8 && h1>>7&7 != 7:
@@ -55,7 +55,7 @@ func thumb32(h1, h2 uint16) (sub uint8, ok bool) {
 
 func signBits(v uint32, n uint) uint64 { return uint64(int64(int32(v<<(32-n)) >> (32 - n))) }
 
-// upDown adds or subtracts by the U bit.
+// upDown adds or subtracts, as the U bit says.
 func upDown(base uint64, up bool, d uint32) uint64 {
 	if up {
 		return base + uint64(d)
@@ -95,7 +95,7 @@ func shortValue(sub uint8, w uint32, pc uint64) uint64 {
 	return 0
 }
 
-// shortFixed are the bits of a form that say what it is.
+// shortFixed are the bits that identify a form.
 var shortFixed = [...]uint32{
 	t16Cond: 0xff00, t16Jump: 0xf800, t16Zero: 0xfd07, t16Load: 0xff00, t16Adr: 0xff00,
 	t32Cond: 0xd000fbc0, t32Load: 0xf000ff7f, t32Float: 0xff00ff7f,

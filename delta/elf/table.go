@@ -26,8 +26,8 @@ func (p *Predictor) scanPointers(fields []Field, old []byte, at int, s, q uint64
 	return fields
 }
 
-// align returns the first place from at on that is so far into entries of size
-// bytes of a section.
+// align returns the first place from at on where an entry of size bytes of the
+// section begins.
 func align(sec *section, at int, s, size uint64) int {
 	in := (s - sec.off) % size
 	if in == 0 {

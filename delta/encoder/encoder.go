@@ -1,8 +1,8 @@
 // Package encoder makes deltas on the build host: it opens the objects, plans how
 // each content is made, codes the plan, and proves the delta by decoding it.
 //
-// The device has no part in it: it holds whole files in memory, sorts them, and
-// needs temporary files.
+// It is not for the device: it holds whole files in memory, sorts them, and needs
+// temporary files.
 package encoder
 
 import (
@@ -19,8 +19,8 @@ import (
 
 // Options steer Encode. The zero value is ready to use.
 type Options struct {
-	// Workers is the number of files looked at in parallel; 0 means one a CPU.
-	// It does not change the result.
+	// Workers is the number of files processed in parallel; 0 means one for each
+	// CPU. It does not change the result.
 	Workers int
 	// Memory bounds the encoder's working memory in bytes, roughly; 0 means
 	// 900 MiB. It does not change the result unless a single file of the window
@@ -29,12 +29,12 @@ type Options struct {
 	// TempDir holds copies of objects that cannot be read in place; "" means
 	// the system's.
 	TempDir string
-	// FilesOnly makes a delta that reads the contents of old files alone, no
-	// headers of old tars: for stores that keep what a layer was unpacked to and
-	// not its tar. Such a delta is up to a fifth larger.
+	// FilesOnly makes a delta that reads only the contents of old files, and no
+	// headers of old tars. It is for stores that keep a layer's unpacked files
+	// and not its tar. Such a delta is up to a fifth larger.
 	FilesOnly bool
-	// Progress, if set, is called now and then, never at once, with the number
-	// of bytes of the new image that are done and that are to be done in all.
+	// Progress, if set, is called from time to time, never concurrently, with
+	// the bytes of the new image that are done, and their total.
 	Progress func(done, total int64)
 }
 
@@ -42,11 +42,10 @@ type Options struct {
 // images. An object of new that is, by digest, in an old image is omitted.
 //
 // The same input gives the same bytes. Encode reads every object that is not
-// omitted and every old one whole, and checks their digests. It decodes what it
-// writes: when it returns without an error, the delta rebuilds the image. It
-// has about Options.Memory in use at a time; how much garbage may come on top is
-// for the program's debug.SetMemoryLimit to say. Objects that cannot be read in
-// place need their size in Options.TempDir.
+// omitted and every old one completely, and checks their digests. It decodes what
+// it writes: if it returns no error, the delta rebuilds the image. It uses about
+// Options.Memory; debug.SetMemoryLimit bounds the garbage beyond that. Objects that
+// cannot be read in place need their size in Options.TempDir.
 func Encode(ctx context.Context, w io.Writer, old []delta.Image, new delta.Image, o Options) (*Report, error) {
 	e := &encoder{ctx: ctx, opt: o}
 	e.memory.free.L = &e.memory.mu
@@ -63,13 +62,14 @@ func Encode(ctx context.Context, w io.Writer, old []delta.Image, new delta.Image
 	return e.proven(w)
 }
 
-// proven writes the delta and decodes it beside, as a device will.
+// proven writes the delta, and decodes it at the same time as a device will.
 func (e *encoder) proven(w io.Writer) (*Report, error) {
 	pr, pw := io.Pipe()
 	proof := make(chan error, 1)
 	go func() {
 		err := e.prove(pr)
-		// The encoder writes on, and must not wait for a reader that has gone.
+		// The encoder continues to write, and must not wait for a decoder that has
+		// stopped.
 		_, _ = io.Copy(io.Discard, pr)
 		proof <- err
 	}()
@@ -93,7 +93,7 @@ func (e *encoder) prove(r io.Reader) error {
 	return d.Apply(e.ctx, old, func(delta.ObjectInfo) (delta.Sink, error) { return nowhere{}, nil })
 }
 
-// nowhere is a delta.Sink that drops the objects: they are only checked.
+// nowhere is a delta.Sink that drops the objects.
 type nowhere struct{}
 
 func (nowhere) Write(p []byte) (int, error) { return len(p), nil }
@@ -266,7 +266,7 @@ func (e *encoder) write(w io.Writer) (*Report, error) {
 	return rep, nil
 }
 
-// code codes one object and accounts for what it costs.
+// code codes one object and records its cost.
 func (e *encoder) code(c *codec.Codec, in delta.ObjectInfo, p *objectPlan, or *ObjectReport) error {
 	lastCoded, lastBulk := c.Sizes()
 	account := func(kind string) {

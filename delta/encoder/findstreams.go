@@ -13,10 +13,10 @@ import (
 // 4.3.7).
 var zipLocal = []byte("PK\x03\x04")
 
-const zipHead = 30 // bytes of it before the name
+const zipHead = 30 // bytes of the header before the name
 
-// scanStreams finds the streams of a file: members of gzip and deflated entries
-// of zip archives anywhere, a zlib stream at its beginning.
+// scanStreams finds the streams of a file: gzip members and deflated entries of
+// zip archives anywhere, and a zlib stream at its beginning.
 func scanStreams(b []byte, most int64) []foundStream {
 	var out []foundStream
 	count := map[string]int{}
@@ -38,7 +38,7 @@ func scanStreams(b []byte, most int64) []foundStream {
 	if at, ok = add(deflate.ZlibEnvelope, 0, ""); ok {
 		return out
 	}
-	g, z := int64(-1), int64(-1) // the next of each; looked for anew only once it is behind
+	g, z := int64(-1), int64(-1) // the next of each; searched again only once it is passed
 	for at < size {
 		if g < at {
 			g = indexFrom(b, deflate.GzipHead[:3], at)
@@ -122,8 +122,8 @@ func findVariant(k deflate.Envelope, head, raw, plain []byte, hint deflate.Varia
 	return 0, false
 }
 
-// likely tells whether the head of a stream fits a level: gzip and zlib say
-// whether they were to be slow or fast.
+// likely reports whether the head of a stream fits a level: the heads of gzip and
+// zlib say whether a slow or a fast level was used.
 func likely(k deflate.Envelope, head []byte, level int) bool {
 	switch k {
 	case deflate.GzipEnvelope:

@@ -9,8 +9,8 @@ type memory struct {
 	used, most int64
 }
 
-// take waits until n bytes are free, or nothing else is in use, and returns how
-// to give them back.
+// take waits until n bytes are free, or nothing else is in use. It returns a
+// function that gives them back.
 func (m *memory) take(n int64) func() {
 	m.mu.Lock()
 	defer m.mu.Unlock()

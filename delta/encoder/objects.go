@@ -14,13 +14,13 @@ import (
 	"github.com/mender-app/mender-app/delta/internal/tarheader"
 )
 
-// object is one at hand on the build host, readable at random.
+// object is an object that can be read at random.
 type object struct {
 	delta.Object
 	image   string
 	r       io.ReaderAt
 	closers []func() error
-	members []tarheader.Member // a tar's, without Raw
+	members []tarheader.Member // of a tar, without Raw
 	tail    int64
 	tar     bool // it parses as a tar
 }

@@ -44,7 +44,7 @@ func newIndex(e *encoder) (*index, error) {
 			if m.Path == "" {
 				continue
 			}
-			// What a store has under a path is the last member of that name.
+			// A store has the last member with a name at its path.
 			delete(paths, m.Path)
 			if m.File() && m.Size > 0 {
 				paths[m.Path] = &oldFile{obj: i, path: m.Path, off: m.Off, size: m.Size}
@@ -92,7 +92,7 @@ func newIndex(e *encoder) (*index, error) {
 	return x, nil
 }
 
-// exact returns an old file with the content, the reference's if it has it.
+// exact returns an old file with the content, preferably the reference's.
 func (x *index) exact(t *target, sum [32]byte) *oldFile {
 	if !x.sizes[t.Size] {
 		return nil

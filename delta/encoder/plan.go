@@ -16,7 +16,7 @@ import (
 type target struct {
 	script.Place
 	off   int64 // in the new object
-	dense bool  // compressed already, by its looks
+	dense bool  // seems to be compressed already
 	plan  *script.Content
 }
 
@@ -141,9 +141,9 @@ func (e *encoder) planContents(todo []*target, h *object) error {
 	return err
 }
 
-// To decode a byte that is modelled takes about a hundred times the processor time
-// of one that is copied. An object may therefore have only modelBase bytes of them,
-// and a share of its size; the largest contents beyond that are left to zstd.
+// Decoding a modelled byte takes about a hundred times the processor time of a
+// copied one. An object may therefore have only modelBase modelled bytes and a share
+// of its size; the largest contents beyond that are left to zstd.
 const (
 	modelBase  = 192 << 10
 	modelShare = 512
@@ -183,7 +183,7 @@ func spend(todo []*target, size int64) {
 	}
 }
 
-// weigh finds out whether a new file is compressed already, so that it is not worth
+// weigh finds out whether a new file is compressed already, and so not worth
 // modelling.
 func (t *target) weigh() error {
 	if len(t.plan.Streams) > 0 || t.plan.Op != script.Literal || t.Size > literalMax {

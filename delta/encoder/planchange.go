@@ -13,7 +13,7 @@ import (
 	"github.com/mender-app/mender-app/delta/tarstore"
 )
 
-// planChange chooses how one content is coded: from which old file, along which
+// planChange chooses how one content is coded: from which old file and with which
 // matches, or by itself.
 func (e *encoder) planChange(t *target, h *object, cands []*oldFile) error {
 	best := choice{plan: *t.plan, cost: -1}
@@ -36,7 +36,7 @@ const bigSort = 8 << 20
 
 type choice struct {
 	plan script.Content
-	cost int64 // by trial; -1 is nothing yet
+	cost int64 // found by trial; -1 if there is no plan yet
 }
 
 // from returns the plan that changes f into the target; the matches are missing.
@@ -123,7 +123,7 @@ func (e *encoder) isELF(f *oldFile) (bool, error) {
 	return string(m[:]) == "\x7fELF", err
 }
 
-// mode tells how an old file's code is to be read, and whether it is Go's.
+// mode returns how to read an old file's code, and whether it is a Go program.
 func (e *encoder) mode(f *oldFile) (elf.Mode, bool, error) {
 	b := make([]byte, min(f.size, maxMasked))
 	if err := readFull(e.old[f.obj].r, b, f.off); err != nil {
@@ -174,7 +174,7 @@ func (e *encoder) matches(t *target, h *object, f *oldFile, mode elf.Mode) ([]sc
 		if err != nil {
 			return nil, err
 		}
-		// The window of the old file is taken about the same place.
+		// The window of the old file surrounds the same place.
 		oat := max(0, min(at-codec.Window/4, f.size-codec.Window*3/2))
 		old, err := oldBytes(oat, min(codec.Window*3/2, f.size-oat))
 		if err != nil {
@@ -183,8 +183,8 @@ func (e *encoder) matches(t *target, h *object, f *oldFile, mode elf.Mode) ([]sc
 		codec.MaskSums(t.Path, old)
 		codec.MaskSums(t.Path, new)
 		if len(old) > bigSort {
-			// What was sorted before must not be there too: left to itself, the
-			// garbage collector lets the heap double first.
+			// Free the memory of earlier sorting: left to itself, the garbage
+			// collector lets the heap double first.
 			runtime.GC()
 		}
 		found, err := align.Find(e.ctx, old, new)
@@ -195,7 +195,7 @@ func (e *encoder) matches(t *target, h *object, f *oldFile, mode elf.Mode) ([]sc
 			c.New += at
 			c.Old += oat
 			if k := len(matches) - 1; k >= 0 && c.New == at && c.New == matches[k].New+matches[k].Length && c.Old == matches[k].Old+matches[k].Length {
-				matches[k].Length += c.Length // it goes on from the last window
+				matches[k].Length += c.Length // it continues a match of the last window
 				continue
 			}
 			matches = append(matches, c)
@@ -204,8 +204,8 @@ func (e *encoder) matches(t *target, h *object, f *oldFile, mode elf.Mode) ([]sc
 	return matches, nil
 }
 
-// fewer leaves out the shortest matches where a window of that size has more than
-// it may.
+// fewer leaves out the shortest matches if a window of that size has more than
+// codec.MaxMatches.
 func fewer(matches []script.Match, window int64) []script.Match {
 	out := matches[:0]
 	for len(matches) > 0 {

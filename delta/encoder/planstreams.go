@@ -11,8 +11,8 @@ import (
 	"github.com/mender-app/mender-app/delta/internal/script"
 )
 
-// Files of these sizes are looked through for streams: new ones of minSearched up
-// to a window, old ones up to maxSearchedOld.
+// Files of these sizes are searched for streams: new ones of minSearched up to a
+// window, old ones up to maxSearchedOld.
 const (
 	minSearched    = 18
 	maxSearchedOld = codec.Window * 3 / 2
@@ -32,8 +32,8 @@ type foundStream struct {
 	made     bool // and found
 }
 
-// planStreams plans a content by the uncompressed bytes of its streams, if it has
-// some that the decoder can make again and that no old file has.
+// planStreams plans a content with the uncompressed bytes of its streams, if it has
+// streams that the decoder can make again and that no old file has.
 func (e *encoder) planStreams(t *target, h *object, cands []*oldFile) (bool, error) {
 	if t.Size < minSearched || t.Size > codec.Window {
 		return false, nil
@@ -75,7 +75,8 @@ func (e *encoder) planStreams(t *target, h *object, cands []*oldFile) (bool, err
 	return true, nil
 }
 
-// search reads a file and finds its streams that have at most so many bytes in them.
+// search reads a file and finds its streams that have at most most uncompressed
+// bytes.
 func (e *encoder) search(r io.ReaderAt, off, size, most int64) ([]byte, []foundStream, error) {
 	defer e.memory.take(2 * size)()
 	b := make([]byte, size)
@@ -85,7 +86,7 @@ func (e *encoder) search(r io.ReaderAt, off, size, most int64) ([]byte, []foundS
 	return b, scanStreams(b, most), nil
 }
 
-// largest returns how much is in the stream that has the most in it.
+// largest returns the uncompressed size of the largest stream.
 func largest(found []foundStream) (n int64) {
 	for i := range found {
 		n = max(n, found[i].size)
@@ -93,8 +94,8 @@ func largest(found []foundStream) (n int64) {
 	return n
 }
 
-// tryStreams plans to change f into the content; it returns nil if that does not
-// pay.
+// tryStreams plans to change f into the content. It returns nil if that saves
+// nothing.
 func (e *encoder) tryStreams(t *target, b []byte, found []foundStream, f *oldFile) (*script.Content, error) {
 	old, foundOld, err := e.search(e.old[f.obj].r, f.off, f.size, maxSearchedOld)
 	if err != nil {
@@ -190,8 +191,8 @@ func (e *encoder) chooseStreams(b []byte, found []foundStream, old []byte, found
 	return out, nil
 }
 
-// ahead leaves out matches that lie too far back in an old stream that is read
-// forward.
+// ahead leaves out matches that lie too far back in an old stream, which is read
+// only forward.
 func ahead(matches []script.Match) []script.Match {
 	var end int64
 	return slices.DeleteFunc(matches, func(c script.Match) bool {

@@ -8,8 +8,8 @@ import (
 	"github.com/mender-app/mender-app/delta/internal/script"
 )
 
-// planRefs pairs new members with old ones of the same path, so that each old
-// tar's headers are passed once, forward. places are the contents of the members.
+// planRefs pairs new members with old ones of the same path, so that the headers of
+// each old tar are read once, forward. places are the contents of the members.
 func (e *encoder) planRefs(h *object, p *objectPlan, places []*target) {
 	type tar struct {
 		obj   int
@@ -24,7 +24,7 @@ func (e *encoder) planRefs(h *object, p *objectPlan, places []*target) {
 		t := tar{obj: i, pos: map[string]int{}}
 		for j := range o.members {
 			if o.members[j].Odd {
-				break // stores may cut such members otherwise
+				break // stores may split the tar in another way from here on
 			}
 			t.pos[o.members[j].Path] = j
 		}
@@ -37,7 +37,7 @@ func (e *encoder) planRefs(h *object, p *objectPlan, places []*target) {
 			tars = append(tars, t)
 		}
 	}
-	// The later layer wins a tie: it is what the device sees.
+	// The later layer wins a tie: its files are the visible ones.
 	sort.SliceStable(tars, func(a, b int) bool {
 		if tars[a].share != tars[b].share {
 			return tars[a].share > tars[b].share
@@ -48,7 +48,7 @@ func (e *encoder) planRefs(h *object, p *objectPlan, places []*target) {
 	chosen := make([]int, len(h.members)) // 1 + tar
 	where := make([]int, len(h.members))
 	for _, t := range tars {
-		// The longest rising sequence of old positions, of what is not paired yet.
+		// The longest rising sequence of old positions, among the unpaired members.
 		var idx, pos []int
 		for j := range h.members {
 			if chosen[j] == 0 {

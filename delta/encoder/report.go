@@ -2,7 +2,7 @@ package encoder
 
 import "github.com/mender-app/mender-app/delta"
 
-// ObjectReport says how one object of the new image travels, and what it costs.
+// ObjectReport says how one object of the new image is sent, and what it costs.
 type ObjectReport struct {
 	delta.ObjectInfo
 	// Bytes of the delta by kind of stream, compressed. They add up to what the

@@ -8,8 +8,8 @@ import (
 	"github.com/mender-app/mender-app/delta/internal/codec"
 )
 
-// Similar files are found by their features: hashes of the last 32 bytes at
-// places that the content itself chooses, so that they survive insertions.
+// Similar files are found by their features: hashes of the last 32 bytes at places
+// that depend only on the content, so that features survive insertions.
 
 var gear [256]uint32
 
@@ -57,7 +57,7 @@ func features(r io.ReaderAt, off, size int64) ([]uint32, error) {
 	return out, nil
 }
 
-// similar finds old files by features; it is built when it is first needed.
+// similar finds old files by features. It is built when first needed.
 type similar struct {
 	files map[uint32][]int32
 }
@@ -88,7 +88,7 @@ func (x *index) similar(e *encoder) (*similar, error) {
 }
 
 // candidates returns the old files that a new one may be changed from, the most
-// promising first: the reference, one of the same path, those alike, one of the
+// promising first: the reference, one of the same path, similar ones, one of the
 // same name.
 func (e *encoder) candidates(t *target, h *object) ([]*oldFile, error) {
 	x := e.idx

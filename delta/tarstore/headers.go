@@ -9,9 +9,8 @@ import (
 	"github.com/mender-app/mender-app/delta/internal/tarheader"
 )
 
-// NewHeaders returns the headers of a tar that comes as a stream, such as a layer
-// that is stored compressed, for a delta.Old. The contents are read and passed over.
-// Close closes the tar.
+// NewHeaders returns the headers of a tar that is read as a stream, such as a
+// compressed layer, for a delta.Old. It skips the contents. Close closes the tar.
 func NewHeaders(tar io.ReadCloser) delta.HeaderReader {
 	return &streamHeaders{headerWalk{tarheader.NewWalk(&forward{r: bufio.NewReaderSize(tar, 64<<10)}, math.MaxInt64)}, tar}
 }
@@ -23,7 +22,7 @@ type streamHeaders struct {
 
 func (h *streamHeaders) Close() error { return h.tar.Close() }
 
-// forward reads a stream at offsets that never fall.
+// forward reads a stream at offsets that never decrease.
 type forward struct {
 	r   *bufio.Reader
 	off int64

@@ -1,6 +1,6 @@
-// Package tarstore serves old content from tars: those that can be read at random,
-// and the headers of one that comes as a stream. It knows nothing of the coding of
-// deltas.
+// Package tarstore provides old content from tars: from tars that can be read at
+// random, and the headers of a tar that is read as a stream. It knows nothing about
+// the coding of deltas.
 package tarstore
 
 import (
@@ -14,8 +14,8 @@ import (
 )
 
 // Store is a delta.Old over tars and blobs that can be read at random, such as the
-// files of an unpacked archive. It keeps an index of each tar's files in memory
-// and is for the build host, for tests and for use by hand.
+// files of an unpacked archive. It keeps an index of each tar's files in memory. It
+// is for the build host and for tests.
 type Store struct {
 	objects map[delta.Digest]*stored
 }
@@ -27,11 +27,11 @@ type stored struct {
 	files map[string][2]int64 // offset and size
 }
 
-// New returns a Store with nothing in it.
+// New returns an empty Store.
 func New() *Store { return &Store{objects: map[delta.Digest]*stored{}} }
 
-// Add adds an object. It does not check that r has the digest. A tar that does
-// not parse is taken in as a tar of the members before the fault.
+// Add adds an object. It does not check that r has the digest. If a tar does not
+// parse, only the members before the fault are added.
 func (s *Store) Add(d delta.Digest, kind delta.Kind, r io.ReaderAt, size int64) error {
 	o := &stored{r: r, size: size, kind: kind}
 	if kind == delta.Tar {

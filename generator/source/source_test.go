@@ -80,8 +80,8 @@ func TestParse(t *testing.T) {
 		"oci::latest":             "names no file",
 		"web:1=w@sha256:" + hex64: "by its digest alone",
 
-		"web:1=mender-app.local/shop:1":       "devices give themselves",
-		"web:1=Mender-App.local:443/shop/x:1": "devices give themselves",
+		"web:1=mender-app.local/shop:1":       "devices assign themselves",
+		"web:1=Mender-App.local:443/shop/x:1": "devices assign themselves",
 	} {
 		_, err := Parse(in)
 		require.ErrorContains(t, err, want, in)

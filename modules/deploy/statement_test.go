@@ -72,7 +72,7 @@ func TestStatementRefused(t *testing.T) {
 		"other application": {about: till, says: `it is about application "till", and the artifact has "shop"`},
 		"replayed":          {about: v1, says: `it is about version "1", and the artifact has "2"`},
 		"other image": {about: v2, change: func(m *artifact.Metadata) { m.Components[0].Digest = digest.Of([]byte("other")) },
-			says: "it has not the component web:1"},
+			says: "it lacks the component web:1"},
 		"not trusted": {about: v2, trust: untrusted, says: "nobody trusts it"},
 	} {
 		t.Run(name, func(t *testing.T) {

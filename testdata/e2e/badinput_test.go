@@ -123,11 +123,11 @@ func badInputs(t *testing.T) []bad {
 		}, says: `is for linux/s390x, the release for`},
 
 		// Another application's.
-		{name: "a reference that devices give themselves", change: func(h *bed.Handmade) {
+		{name: "a reference that devices assign themselves", change: func(h *bed.Handmade) {
 			for _, name := range []string{"/url-new.txt", "/url-current.txt"} {
 				bed.Find(h.Images, name).Data = []byte("mender-app.local/shop:" + digest('a') + "\n")
 			}
-		}, says: `a name that devices give themselves`},
+		}, says: `a name that devices assign themselves`},
 		{name: "a service of another application's image", change: func(h *bed.Handmade) {
 			m := bed.Find(h.Manifests, ".yml")
 			m.Data = bytes.ReplaceAll(m.Data, []byte("shop/web:2"), []byte("mender-app.local/depot:"+digest('a')))

@@ -1,8 +1,8 @@
-// Package strictjson decodes JSON that every reader takes for the same. Readers
-// differ where an object has a key twice, and where a key is written in another
+// Package strictjson decodes only JSON that all readers understand alike. Readers
+// differ when an object has a key twice, and when a key is written in another
 // case: encoding/json takes the last of two, and fills the field "name" from
-// "Name"; Mender's client, jq and others do not. Who signs a document and who
-// installs it could so see two different ones. This package refuses both.
+// "Name"; Mender's client, jq and others do not. The signer of a document and its
+// installer could therefore see different content. This package refuses both.
 package strictjson
 
 import (
@@ -18,8 +18,8 @@ import (
 // MaxKeys is how many keys one object may have.
 const MaxKeys = 4096
 
-// ErrKey: an object has a key that readers understand differently. What is
-// wrapped around it names the key, in one line.
+// ErrKey: an object has a key that readers understand differently. The wrapping
+// error names the key, in one line.
 var ErrKey = errors.New("ambiguous JSON")
 
 // Unmarshal is json.Unmarshal, but refuses with ErrKey:
@@ -39,8 +39,8 @@ func Unmarshal(b []byte, v any) error {
 	return json.Unmarshal(b, v)
 }
 
-// Check refuses the documents that Unmarshal refuses, whatever their fields are
-// called, and what is not JSON.
+// Check refuses the documents that Unmarshal refuses for any type, and anything
+// that is not JSON.
 func Check(b []byte) error { return check(b, nil) }
 
 func check(b []byte, t reflect.Type) error {
@@ -123,7 +123,7 @@ func object(b []byte, t reflect.Type) ([]byte, error) {
 	return b[1:], nil
 }
 
-// text is the length of the string at the beginning of b, with its quotes.
+// text returns the length of the string at the beginning of b, with its quotes.
 func text(b []byte) int {
 	for i := 1; ; i++ {
 		switch b[i] {
@@ -144,8 +144,8 @@ func space(b []byte) []byte {
 
 var unmarshaler = reflect.TypeFor[json.Unmarshaler]()
 
-// target is the type that encoding/json fills for t: what pointers lead to. It is
-// nil where that is not known: an interface, or a type that decodes itself.
+// target returns the type that encoding/json fills for t, without pointers. It is
+// nil if that is not known: for an interface, or a type that decodes itself.
 func target(t reflect.Type) reflect.Type {
 	for t != nil {
 		switch {
@@ -164,8 +164,8 @@ type field struct {
 	typ  reflect.Type
 }
 
-// fieldsOf returns the fields of a struct by their folded names, those of
-// embedded structs included; of any other type none.
+// fieldsOf returns the fields of a struct by their folded names, including those of
+// embedded structs. Any other type has none.
 func fieldsOf(t reflect.Type) map[string]field {
 	if t == nil || t.Kind() != reflect.Struct {
 		return nil
@@ -184,8 +184,8 @@ func fieldsOf(t reflect.Type) map[string]field {
 	return fields
 }
 
-// fold gives the same text for all that differs only in case, as
-// strings.EqualFold and encoding/json understand it: "K" is also the Kelvin sign.
+// fold returns the same text for strings that differ only in case, as
+// strings.EqualFold and encoding/json see it: "K" equals the Kelvin sign.
 func fold(s string) string {
 	return strings.Map(func(r rune) rune {
 		least := r

@@ -143,8 +143,8 @@ func (t *Reader) Read(p []byte) (int, error) {
 // Bytes returns how much of the unpacked tar has been read.
 func (t *Reader) Bytes() int64 { return t.raw.n }
 
-// end checks that the tar has an end, because archive/tar takes a truncated tar for
-// a whole one, and reads the stream to its end.
+// end checks that the tar has an end, because archive/tar accepts a truncated tar,
+// and reads the stream to its end.
 func (t *Reader) end(members int64) error {
 	buf := make([]byte, 32<<10)
 	for tail := int64(0); ; {
@@ -185,7 +185,7 @@ func (t *Reader) bad(err error) error {
 	return fmt.Errorf("%w: %w", t.o.Format, err)
 }
 
-// Sparse tells whether h is a sparse file, in any form of tar. The size of such a
+// Sparse reports whether h is a sparse file, in any form of tar. The size of such a
 // file is not bounded by the size of the archive.
 func Sparse(h *tar.Header) bool {
 	if h.Typeflag == tar.TypeGNUSparse {

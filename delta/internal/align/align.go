@@ -13,11 +13,11 @@ import (
 	"github.com/mender-app/mender-app/delta/internal/script"
 )
 
-// Find returns the matches of new with old, in the order of new: each is a range
-// of new that resembles, byte for byte, a range of old. Of the choices that it
-// looks at it returns the one that, by an estimate, takes the fewest bytes to
-// code, together with the bytes that no match covers and those that differ.
-// Both files must be smaller than 2 GiB. The only errors are those of ctx.
+// Find returns the matches of new with old, in the order of new. Each is a range
+// of new that resembles a range of old, byte for byte. Find estimates how many
+// bytes it takes to code the matches, the bytes outside of them and those that
+// differ, and returns the cheapest choice that it finds. Both files must be smaller
+// than 2 GiB. The only errors are those of ctx.
 func Find(ctx context.Context, old, new []byte) ([]script.Match, error) {
 	if len(old) == 0 || len(new) == 0 {
 		return nil, nil

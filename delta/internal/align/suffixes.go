@@ -4,8 +4,8 @@ import "context"
 
 // suffixes returns the suffix array of b, by induced sorting (Nong, Zhang and
 // Chan, "Linear Suffix Array Construction by Almost Pure Induced-Sorting",
-// 2009). It needs about 13 bytes of memory a byte of b, which is under 2 GiB. It
-// looks for the end of ctx after each pass.
+// 2009). It needs about 13 bytes of memory for each byte of b, which is under 2 GiB.
+// It checks ctx after each pass.
 func suffixes(ctx context.Context, b []byte) ([]int32, error) {
 	sa := make([]int32, len(b))
 	if err := induceSort(ctx, b, sa, 256); err != nil {
@@ -105,7 +105,7 @@ func induceSort[T letter](ctx context.Context, s []T, sa []int32, k int) error {
 			order = append(order, v)
 		}
 	}
-	// No two LMS positions are neighbours: half the space serves as a map.
+	// No two LMS positions are adjacent, so a map of half the size is enough.
 	name := make([]int32, n/2+1)
 	idx := make([]int32, n/2+1)
 	for i, v := range lms {

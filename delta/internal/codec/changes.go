@@ -21,7 +21,7 @@ const (
 )
 
 // changeCoder codes contents that are changed from an old file: the matches of
-// each window, then the bytes that they do not cover and those that differ.
+// each window, then the bytes outside of them and those that differ.
 type changeCoder struct {
 	*run
 	out      *output
@@ -38,9 +38,9 @@ type changeCoder struct {
 	f        delta.File
 	inBulk   bool
 	old, new [Chunk]byte
-	last     []byte // some bytes before
+	last     []byte // some of the bytes before
 	pred     [maxSpan + elf.MaxField]byte
-	recent   uint32 // a bit for each of the last spans: it was not as predicted
+	recent   uint32 // a bit for each of the last spans: 1 if it was not as predicted
 }
 
 func newChangeCoder(r *run, out *output, checks *oldChecks, sums *md5Lists, literals *literalCoder) *changeCoder {
@@ -72,8 +72,7 @@ func (c *changeCoder) code(e *content, f delta.File, oldAt int64) error {
 	return nil
 }
 
-// cut divides matches at a place in the new file. It leaves those it is given as
-// they are.
+// cut splits matches at a place in the new file. It does not change its argument.
 func cut(matches []script.Match, at int64) (before, behind []script.Match) {
 	n := sort.Search(len(matches), func(i int) bool { return matches[i].New >= at })
 	before, behind = matches[:n], matches[n:]
@@ -168,7 +167,7 @@ func (c *changeCoder) covered(m script.Match) error {
 				return err
 			}
 		}
-		// Chunks end where words do.
+		// Chunks end at the end of a word.
 		n := min(Chunk-(m.New+at)&15, m.Length-at)
 		if k := c.elf.missing(); k > 0 {
 			n = min(n, int64(k))
@@ -194,7 +193,7 @@ func (c *changeCoder) covered(m script.Match) error {
 	return nil
 }
 
-// put passes on bytes of the file.
+// put writes bytes of the file.
 func (c *changeCoder) put(b []byte) error {
 	c.elf.see(b)
 	if n := len(b); n > 0 {

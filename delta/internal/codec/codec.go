@@ -10,8 +10,8 @@ import (
 	"github.com/mender-app/mender-app/delta/internal/script"
 )
 
-// Codec codes the objects of one delta, one after the other. It is for one use by
-// one goroutine.
+// Codec codes the objects of one delta, one after the other. It can be used once,
+// by one goroutine.
 type Codec struct {
 	run      *run
 	out      *output
@@ -31,7 +31,7 @@ func NewEncoder(ctx context.Context, w io.Writer, old delta.Old, bases []delta.B
 }
 
 // NewDecoder returns a Codec that reads the body of a delta from r, and no byte
-// behind it. The objects that it will code have size bytes in all.
+// after it. The objects that it will code have size bytes in all.
 func NewDecoder(ctx context.Context, r *bufio.Reader, old delta.Old, bases []delta.Base, size int64) (*Codec, error) {
 	f, err := newFrameReader(r)
 	if err != nil {
@@ -45,7 +45,7 @@ func newCodec(ctx context.Context, f *frames, old delta.Old, bases []delta.Base,
 	sums := &md5Lists{}
 	out := &output{sums: sums}
 	checks := &oldChecks{run: r, reads: newReads(size), old: old, bases: bases}
-	// Two models serve for more than one thing.
+	// Two models are shared.
 	names, counts := model.NewByteModel(6, 11, 14, 1), model.NewUintModel()
 	ops := newOpCoder(r, len(bases), names)
 	literals := newLiteralCoder(r, out)
@@ -80,7 +80,7 @@ func (c *Codec) Decode(info delta.ObjectInfo, w io.Writer) error {
 		}
 	}
 	if err != nil && c.old.exceeded() {
-		return delta.ErrTooMuchRead // whatever it led to
+		return delta.ErrTooMuchRead // the cause of any other error
 	}
 	return c.old.blame(err)
 }
@@ -120,7 +120,7 @@ func (c *Codec) object(info delta.ObjectInfo, p *script.Object) error {
 	return err
 }
 
-// Flush writes the frame that is begun, if one is.
+// Flush writes the current frame, if one was begun.
 func (c *Codec) Flush() error {
 	if !c.run.begun {
 		return nil
@@ -128,8 +128,8 @@ func (c *Codec) Flush() error {
 	return c.run.flush()
 }
 
-// Sizes returns how many bytes encoding has made so far, in the coded parts and in
-// the bulk parts of frames.
+// Sizes returns how many bytes the encoder has written so far, in the coded parts
+// and in the bulk parts of frames.
 func (c *Codec) Sizes() (coded, bulk int64) {
 	return c.run.size - c.run.bulkSize + int64(c.run.Len()), c.run.bulkSize
 }
@@ -137,10 +137,10 @@ func (c *Codec) Sizes() (coded, bulk int64) {
 // Written returns how many bytes of the object were coded so far.
 func (c *Codec) Written() int64 { return c.out.written }
 
-// OnCoded calls f after each thing that is coded, with its kind.
+// OnCoded makes the codec call f after each thing that it codes, with its kind.
 func (c *Codec) OnCoded(f func(kind string)) { c.run.stat = f }
 
-// Cost returns how many bytes one content would take by itself.
+// Cost returns how many bytes one content would take in a delta of its own.
 func Cost(ctx context.Context, old delta.Old, bases []delta.Base, place script.Place, plan *script.Content) (int64, error) {
 	c, err := NewEncoder(ctx, io.Discard, old, bases, place.Size)
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/mender-app/mender-app/delta/internal/script"
 )
 
-// contentCoder codes contents and passes them on.
+// contentCoder codes contents and writes them to the output.
 type contentCoder struct {
 	*run
 	out      *output
@@ -20,7 +20,7 @@ type contentCoder struct {
 	streams  *streamCoder
 }
 
-// code codes one content that is no member's and passes it on.
+// code codes and writes a content that does not belong to a member.
 func (c *contentCoder) code(e *content) error {
 	if err := c.ops.code(e, c.out.left()); err != nil {
 		return err
@@ -31,7 +31,7 @@ func (c *contentCoder) code(e *content) error {
 	return c.pass(e)
 }
 
-// pass passes on a content whose operation is known.
+// pass writes a content whose operation is known.
 func (c *contentCoder) pass(e *content) error {
 	if e.Size == 0 {
 		return nil
@@ -57,7 +57,7 @@ func (c *contentCoder) pass(e *content) error {
 	return c.literals.code(e, e.op == script.Bulk)
 }
 
-// copyFile passes on an old file as it is.
+// copyFile writes an unchanged old file.
 func (c *contentCoder) copyFile(src script.Source, size int64) error {
 	f, err := c.old.open(src, size)
 	if err != nil {
@@ -84,7 +84,7 @@ func (c *contentCoder) copyFile(src script.Source, size int64) error {
 	return nil
 }
 
-// literalCoder codes bytes that nothing old helps with.
+// literalCoder codes bytes without the help of old content.
 type literalCoder struct {
 	*run
 	out    *output
@@ -129,8 +129,8 @@ func (c *literalCoder) code(e *content, bulk bool) error {
 	return nil
 }
 
-// model codes bytes that are at pos of their file; without a coder the model is
-// only shown them.
+// model codes bytes that are at pos of their file. Without a coder it only trains
+// the model with them.
 func (c *literalCoder) model(cd *model.Coder, b []byte, pos int64) {
 	t := c.bytes
 	x := &t.Contexts

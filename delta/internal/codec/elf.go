@@ -12,7 +12,7 @@ import (
 // headSize is how much of the beginning of a new file is kept for the predictor.
 const headSize = 4096
 
-// elfCoder codes how addresses are predicted, and sets the prediction up.
+// elfCoder codes how addresses are predicted, and sets up the prediction.
 type elfCoder struct {
 	*run
 	modes  [4]model.Prob
@@ -30,7 +30,7 @@ type elfCoder struct {
 	found   []elf.Field
 	space   elf.Space
 	head    []byte // of the new file
-	at      int64  // so many bytes of it were rebuilt
+	at      int64  // how many bytes of the new file were rebuilt
 }
 
 func newELFCoder(r *run) elfCoder {
@@ -59,8 +59,8 @@ func (c *elfCoder) beginFile() bool {
 	return c.mode != elf.Off
 }
 
-// beginWindow sets the prediction up for a window with the given matches, if both
-// files are of a kind it knows.
+// beginWindow sets up the prediction for a window with the given matches, if
+// package elf knows both files.
 func (c *elfCoder) beginWindow(matches []script.Match) error {
 	c.current, c.ranges = nil, nil
 	if c.mode == elf.Off {
@@ -89,7 +89,7 @@ func (c *elfCoder) beginWindow(matches []script.Match) error {
 	return nil
 }
 
-// findShift finds the Go numbers of the new file, when encoding.
+// findShift finds the elf.Shift of the new file, when encoding.
 func (c *elfCoder) findShift() (s elf.Shift, err error) {
 	n, err := elf.Parse(c.e.plan.New, c.e.Size)
 	if err != nil {
@@ -106,7 +106,7 @@ func (c *elfCoder) findShift() (s elf.Shift, err error) {
 	return p.ShiftTo(n), nil
 }
 
-// see takes the next bytes of the new file that were rebuilt.
+// see gets the next rebuilt bytes of the new file.
 func (c *elfCoder) see(b []byte) {
 	if n := headSize - len(c.head); n > 0 {
 		c.head = append(c.head, b[:min(n, len(b))]...)
@@ -117,8 +117,8 @@ func (c *elfCoder) see(b []byte) {
 	c.at += int64(len(b))
 }
 
-// missing returns how many bytes of the new file must come before there can be a
-// predictor; 0 or less if there is one, or will be none.
+// missing returns how many more bytes of the new file are needed to make a
+// predictor; 0 or less if there is one already, or will be none.
 func (c *elfCoder) missing() int {
 	if len(c.ranges) == 0 || c.current != nil {
 		return 0
@@ -126,8 +126,8 @@ func (c *elfCoder) missing() int {
 	return elf.Need(c.head) - len(c.head)
 }
 
-// predictor returns the window's predictor, once enough of the new file is there
-// to make it; else nil.
+// predictor returns the window's predictor; nil until enough of the new file is
+// known to make one.
 func (c *elfCoder) predictor() *elf.Predictor {
 	if c.current == nil && len(c.ranges) > 0 && len(c.head) >= elf.Need(c.head) {
 		p, err := elf.New(c.old, c.head, c.ranges, c.mode, c.shifts, &c.space)
@@ -140,7 +140,7 @@ func (c *elfCoder) predictor() *elf.Predictor {
 	return c.current
 }
 
-// scan returns the fields that are found in old, which is a match from at on.
+// scan returns the fields in old, which is part of a match from at on.
 func (c *elfCoder) scan(old []byte, m script.Match, at int64) []elf.Field {
 	c.found = c.found[:0]
 	if c.current != nil {
@@ -149,7 +149,7 @@ func (c *elfCoder) scan(old []byte, m script.Match, at int64) []elf.Field {
 	return c.found
 }
 
-// unit is the size of the words at an old offset.
+// unit returns the size of the words at an old offset.
 func (c *elfCoder) unit(off int64) int {
 	if c.current != nil {
 		return c.current.Unit(off)

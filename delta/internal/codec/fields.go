@@ -7,11 +7,11 @@ import (
 	"github.com/mender-app/mender-app/delta/internal/model"
 )
 
-// fieldModel codes where predicted fields are wrong.
+// fieldModel codes whether predicted fields are right, and corrects them.
 type fieldModel struct {
 	wrong  *model.FlagModel
-	hist   [elf.NumKinds]uint32 // of wrong ones, by kind
-	all    uint32               // and of all kinds
+	hist   [elf.NumKinds]uint32 // which of the last ones were wrong, by kind
+	all    uint32               // the same for all kinds together
 	number [elf.NumKinds]model.Prob
 	which  [elf.NumKinds][4]model.Prob
 	last   [elf.NumKinds][3]int64

@@ -13,12 +13,13 @@ import (
 	"github.com/mender-app/mender-app/delta/internal/model"
 )
 
-// A delta's body is a row of frames: a coded part, which the coder reads, and a
-// bulk part, which is one zstd frame of literals too many to be modelled. A
-// member of a tar lies within one frame, or begins one for each of its windows.
+// A delta's body is a sequence of frames. Each has a coded part, which the coder
+// reads, and a bulk part, which is one zstd frame of literals that are too many to
+// be modelled. A member of a tar lies within one frame, or begins one for each of
+// its windows.
 
-// frames is the body, being written or being read, behind the coder. The models
-// of the coder live on from frame to frame.
+// frames writes or reads the frames of the body for the coder. The coder's models
+// keep their state from frame to frame.
 type frames struct {
 	*model.Coder
 	w     io.Writer
@@ -27,7 +28,7 @@ type frames struct {
 	zw    *zstd.Encoder
 	zr    *zstd.Decoder
 	coded []byte           // decoding: the coded part of this frame
-	left  io.LimitedReader // decoding: the bulk part that is not read yet
+	left  io.LimitedReader // decoding: the unread rest of the bulk part
 	begun bool             // a frame is begun
 	last  model.Prob       // the frame ends here
 
@@ -38,9 +39,9 @@ const (
 	maxCoded   = 1 << 20  // bytes of a frame's coded part
 	maxBulk    = 16 << 20 // bytes of a frame's bulk part
 	BulkWindow = 1 << 20  // zstd window of a bulk part
-	frameCoded = 48 << 10 // a frame ends when its parts have grown so large
+	frameCoded = 48 << 10 // bytes of a frame's parts from which on it ends
 	frameBulk  = 4 << 20
-	maxLiteral = 64 << 20 // bytes that come out of one bulk part
+	maxLiteral = 64 << 20 // uncompressed bytes of one bulk part
 )
 
 func newFrameWriter(w io.Writer) (*frames, error) {
@@ -72,9 +73,9 @@ func (f *frames) close() {
 	}
 }
 
-// boundary is called at the same points by encoder and decoder: between members
-// and between the chunks of one. The frame ends there if the encoder finds it long
-// enough.
+// boundary is called at the same points by encoder and decoder: between members,
+// and between the chunks of a member. The frame ends there if the encoder finds it
+// long enough.
 func (f *frames) boundary() error {
 	if !f.begun {
 		f.begun = true
@@ -162,7 +163,7 @@ func (f *frames) next() error {
 	return f.zr.Reset(&f.left)
 }
 
-// bulkBytes codes b as part of the frame's bulk: it is written, or filled.
+// bulkBytes writes b to the frame's bulk part, or fills b from it.
 func (f *frames) bulkBytes(b []byte) error {
 	if f.Encoding {
 		f.bulk = append(f.bulk, b...)

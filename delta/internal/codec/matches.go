@@ -15,9 +15,9 @@ const (
 	MaxMatches = 1 << 16   // matches of one window
 )
 
-// A match that does not go on where the last one ended may go on where one of
-// some matches before did. One that begins farther than nearEnd from any of these
-// leaves them as they are.
+// A match that does not continue from the end of the last one may continue from the
+// end of an earlier one, which its own end then replaces. If it begins farther than
+// nearEnd from all of these, its end replaces the oldest one.
 const (
 	endBits  = 4
 	lastEnds = 1 << endBits
@@ -30,13 +30,13 @@ type matchCoder struct {
 	count    *model.UintModel
 	gap      *model.UintModel
 	length   [4]*model.UintModel
-	jump     [2]model.Prob           // none; by the gap
-	diagonal model.Prob              // as far as the gap
+	jump     [2]model.Prob           // whether the old place does not jump; by the gap
+	diagonal model.Prob              // whether it moves as far as the gap
 	end      [2][lastEnds]model.Prob // which of the ends; by the gap
 	seek     [2]*model.UintModel     // from the last end, and from another
 
 	oldSize int64
-	ends    [lastEnds]int64 // where matches ended in the old file, the last one first
+	ends    [lastEnds]int64 // where matches ended in the old file, the latest first
 	matches []script.Match  // decoding: of this window
 }
 
@@ -128,7 +128,7 @@ func (c *matchCoder) match(m *script.Match, pos, end int64) error {
 	return nil
 }
 
-// nearest returns the end from which old is told in the fewest bits.
+// nearest returns the end from which old takes the fewest bits to code.
 func (c *matchCoder) nearest(old int64) int {
 	at, least := 0, 1<<10
 	for i, e := range c.ends {

@@ -31,11 +31,11 @@ type memberCoder struct {
 	header *tarheader.Model
 	more   model.Prob
 	ref    [MaxRefs + 2][8]model.Prob
-	counts *model.UintModel // headers that are passed over
+	counts *model.UintModel // headers that are skipped
 	zeros  model.Prob       // padding, and what follows the members
 
 	refs  []*headerStream
-	last  int // what the member before referred to
+	last  int // the reference of the member before
 	batch batch
 }
 
@@ -49,22 +49,22 @@ func newMemberCoder(contents *contentCoder, counts *model.UintModel) *memberCode
 	return c
 }
 
-// batch is members whose heads were decoded. The old files that their contents are
-// changed from are verified together, before any is used.
+// batch has members whose heads were decoded. The old files that their contents are
+// changed from are verified together, before any of them is used.
 type batch struct {
 	members []*member
 	changed []*content
 	raw     []byte // header blocks
 }
 
-// member is one member whose head was decoded, and whose content was not.
+// member is a member whose head was decoded, but not yet its content.
 type member struct {
 	content
-	blocks int // bytes of its header blocks, in the batch's
+	blocks int // bytes of its header blocks
 	padded bool
 }
 
-// next adds an empty member to the batch; it uses the memory of an earlier one.
+// next adds an empty member to the batch. It reuses the memory of an earlier one.
 func (b *batch) next() *member {
 	n := len(b.members)
 	if n < cap(b.members) {
@@ -81,7 +81,7 @@ func (b *batch) next() *member {
 
 func (b *batch) begin() { b.members, b.changed, b.raw = b.members[:0], b.changed[:0], b.raw[:0] }
 
-// headerStream is the headers of an old tar, read forward.
+// headerStream reads the headers of an old tar, forward.
 type headerStream struct {
 	base   int
 	r      delta.HeaderReader
@@ -89,7 +89,7 @@ type headerStream struct {
 	header tarheader.Header
 }
 
-// advance moves n+1 headers on.
+// advance moves n+1 headers forward.
 func (h *headerStream) advance(n uint64) error {
 	for i := uint64(0); i <= n; i++ {
 		raw, err := h.r.Next()
@@ -148,7 +148,7 @@ func (c *memberCoder) code(p *script.Object) error {
 	return c.tail(p)
 }
 
-// openRefs codes which old tars the headers are coded against, and opens these.
+// openRefs codes which old tars the headers are coded against, and opens them.
 func (c *memberCoder) openRefs(p *script.Object) error {
 	n := 0
 	if p != nil {
@@ -193,8 +193,8 @@ func (c *memberCoder) closeRefs() {
 	c.refs = c.refs[:0]
 }
 
-// heads codes the heads of a batch. It returns the members that are planned after
-// it, and whether more batches follow.
+// heads codes the heads of a batch. It returns the planned members that are left,
+// and whether more batches follow.
 func (c *memberCoder) heads(planned []script.Member) (left []script.Member, more bool, err error) {
 	b := &c.batch
 	for b.begin(); len(b.raw) < MaxBatch; {
@@ -262,7 +262,7 @@ func (c *memberCoder) head(m *member, plan *script.Member) error {
 	return nil
 }
 
-// pass passes on a member of which raw is the header blocks.
+// pass writes a member whose header blocks are raw.
 func (c *memberCoder) pass(m *member, raw []byte) error {
 	if err := c.out.write(raw); err != nil {
 		return err
@@ -289,7 +289,7 @@ func (c *memberCoder) pass(m *member, raw []byte) error {
 	return c.old.verifyCopies(false)
 }
 
-// tail codes what follows the members, mostly zeros.
+// tail codes the bytes after the members, which are mostly zeros.
 func (c *memberCoder) tail(p *script.Object) error {
 	e := &content{Place: script.Place{Size: c.out.left()}, plan: noPlan}
 	zeros := false

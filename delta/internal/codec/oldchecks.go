@@ -13,16 +13,16 @@ import (
 )
 
 // Old files are verified by CRC-32C. Files that a content is changed from are
-// verified before they are used, because the models follow their bytes; copies are
-// verified after they were passed on. Only two sums travel for each group, which
-// tell which file is damaged. Whether the object is right, its SHA-256 decides.
+// verified before they are used, because the models depend on their bytes; copies
+// are verified after they were written. The delta has only two sums for each group,
+// which identify a damaged file. The SHA-256 decides whether the object is right.
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 const (
-	// CheckPrime is what the sums of a group are modulo of.
+	// CheckPrime is the modulus of the sums of a group.
 	CheckPrime = 4294967291
-	// CheckGroup is after how many copied files their sums are compared.
+	// CheckGroup is the number of copied files after which their sums are compared.
 	CheckGroup = 256
 )
 
@@ -43,8 +43,8 @@ func (g *group) add(src script.Source, crc uint32) {
 	g.ipsum = (g.ipsum + n*h) % CheckPrime
 }
 
-// headerCheck is the sum of the first n headers of a base. It is compared once
-// something else is wrong, to find out whether the headers are the cause.
+// headerCheck is the sum of the first n headers of a base. It is compared only after
+// another error, to find out whether the headers are the cause.
 type headerCheck struct {
 	base int
 	n    uint64
@@ -62,7 +62,7 @@ type oldChecks struct {
 	checked []headerCheck // headers that are read for the object
 }
 
-// open opens an old file; size < 0 takes any.
+// open opens an old file. size < 0 accepts any size.
 func (c *oldChecks) open(src script.Source, size int64) (delta.File, error) {
 	b := c.bases[src.Base]
 	f, err := c.old.OpenFile(c.ctx, b.Digest, src.Path)
@@ -151,8 +151,7 @@ func (c *oldChecks) crcOf(src script.Source, size int64) (crc uint32, err error)
 	return crc, nil
 }
 
-// verifyCopies verifies the files that were copied, if the group is full or must
-// end.
+// verifyCopies verifies the copied files if the group is full, or if end is set.
 func (c *oldChecks) verifyCopies(end bool) error {
 	if len(c.copied.files) < CheckGroup && !end {
 		return nil
@@ -161,8 +160,8 @@ func (c *oldChecks) verifyCopies(end bool) error {
 	return c.compare(&c.copied)
 }
 
-// compare codes the sums of a group; when decoding it names the file that does
-// not fit.
+// compare codes the sums of a group. When decoding, its error names the damaged
+// file.
 func (c *oldChecks) compare(g *group) error {
 	n := len(g.files)
 	if n == 0 {
@@ -214,7 +213,7 @@ func (c *oldChecks) sumHeaders(base int, n uint64) (sum uint32, err error) {
 	return sum, nil
 }
 
-// badHeaders returns the error that the headers of a base are not what they were.
+// badHeaders returns the error that the headers of a base have changed.
 func (c *oldChecks) badHeaders(base int, err error) error {
 	e := &delta.OldError{Base: c.bases[base], Problem: delta.BadHeaders, Err: err}
 	if errors.Is(err, delta.ErrNoObject) {
@@ -226,15 +225,15 @@ func (c *oldChecks) badHeaders(base int, err error) error {
 	return e
 }
 
-// blame replaces err by an *OldError about the headers of a base, if these are not
-// what they were and may be the cause.
+// blame replaces err by an *OldError about the headers of a base, if these have
+// changed and may be the cause.
 func (c *oldChecks) blame(err error) error {
 	var old *delta.OldError
 	var mismatch *delta.MismatchError
 	if !errors.Is(err, delta.ErrFormat) && !errors.As(err, &old) && !errors.As(err, &mismatch) {
 		return err
 	}
-	c.limit = math.MaxInt64 // to find the cause takes one more pass at most
+	c.limit = math.MaxInt64 // finding the cause takes at most one more pass
 	for _, h := range c.checked {
 		if sum, herr := c.sumHeaders(h.base, h.n); herr != nil || sum != h.sum {
 			return c.badHeaders(h.base, herr)

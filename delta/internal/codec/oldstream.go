@@ -14,21 +14,21 @@ type memoryFile struct{ *bytes.Reader }
 
 func (memoryFile) Close() error { return nil }
 
-// forwardFile has the uncompressed bytes of an old stream that is too large to be
-// held in memory. It is read once, forward; a ring keeps the last bytes.
+// forwardFile has the uncompressed bytes of an old stream that is too large for
+// memory. It is read once, forward; a ring keeps the last bytes.
 type forwardFile struct {
 	z    *deflate.Stream
 	ring []byte // byte i is at i modulo the ring's length
-	at   int64  // so much was read
+	at   int64  // how many bytes were read
 	size int64
 }
 
-// openForward opens the stream whose envelope begins at an offset of r, which has
-// size bytes. The stream has plain uncompressed bytes.
+// openForward opens the stream whose envelope begins at an offset of r. r has size
+// bytes; the stream has plain uncompressed bytes.
 func openForward(k deflate.Envelope, r io.ReaderAt, at, size, plain int64, ring []byte) (*forwardFile, error) {
 	z, err := k.Open(bufio.NewReader(io.NewSectionReader(r, at, size-at)))
 	if err != nil {
-		return nil, delta.FormatErrorf("an old file has not the stream it should have: %v", err)
+		return nil, delta.FormatErrorf("an old file lacks the expected stream: %v", err)
 	}
 	return &forwardFile{z: z, ring: ring, size: plain}, nil
 }
@@ -49,7 +49,7 @@ func (f *forwardFile) ReadAt(b []byte, off int64) (int, error) {
 		k, err := io.ReadFull(f.z, f.ring[f.at%n:min(n, f.at%n+end-f.at)])
 		f.at += int64(k)
 		if err != nil {
-			return 0, delta.FormatErrorf("an old file has not the stream it should have: %v", err)
+			return 0, delta.FormatErrorf("an old file lacks the expected stream: %v", err)
 		}
 	}
 	k := copy(b, f.ring[off%n:])

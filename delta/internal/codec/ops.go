@@ -9,15 +9,15 @@ import (
 	"github.com/mender-app/mender-app/delta/internal/tarheader"
 )
 
-// content is one content that is being coded: all that the decoder knows of it.
+// content is one content that is being coded, and what the decoder knows about it.
 type content struct {
 	script.Place
 	op      script.Op
 	src     script.Source
 	oldSize int64 // of src
-	streams bool  // it has streams that are coded by what is in them
+	streams bool  // it has streams whose uncompressed bytes are coded
 	noELF   bool  // addresses are not predicted
-	// plan is what the encoder decided; an empty one when decoding.
+	// plan is what the encoder decided; it is empty when decoding.
 	plan *script.Content
 }
 
@@ -46,7 +46,7 @@ func newOpCoder(r *run, bases int, names *model.ByteModel) *opCoder {
 	return c
 }
 
-// code codes the operation of a content, of which left bytes may be.
+// code codes the operation of a content of at most left bytes.
 func (c *opCoder) code(e *content, left int64) error {
 	if e.Size == 0 {
 		return nil
@@ -96,7 +96,7 @@ func (c *opCoder) code(e *content, left int64) error {
 	return nil
 }
 
-// source codes which old file is meant, for a member at path.
+// source codes which old file is used, for a member at path.
 func (c *opCoder) source(src script.Source, path string) (script.Source, error) {
 	src.Base = c.Tree(c.base, bitsFor(c.bases), src.Base)
 	if src.Base >= c.bases {

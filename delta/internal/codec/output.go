@@ -10,15 +10,14 @@ import (
 	"github.com/mender-app/mender-app/delta/deflate"
 )
 
-// output takes the bytes of the object that is coded. Beside them it counts, and
-// feeds the sums.
+// output writes the bytes of the current object, counts them and updates the sums.
 type output struct {
 	w       io.Writer // nil when encoding
 	sum     hash.Hash // of the object
 	written int64
 	limit   int64 // size of the object
 	sums    *md5Lists
-	// While a stream is made, what is written goes through the compressor.
+	// While a stream is being made, writes go through the compressor.
 	compressing bool
 	compressor  compressor
 }
@@ -28,10 +27,10 @@ func (o *output) begin(w io.Writer, limit int64) {
 	o.w, o.sum, o.written, o.limit = w, sha256.New(), 0, limit
 }
 
-// left returns how many bytes the object may yet have.
+// left returns how many more bytes the object may have.
 func (o *output) left() int64 { return o.limit - o.written }
 
-// write takes bytes of a content, or uncompressed bytes of a stream of it.
+// write writes bytes of a content, or uncompressed bytes of one of its streams.
 func (o *output) write(b []byte) error {
 	if o.compressing {
 		return o.compressor.write(b)
@@ -39,7 +38,7 @@ func (o *output) write(b []byte) error {
 	return o.emit(b)
 }
 
-// emit takes bytes of the object.
+// emit writes bytes of the object.
 func (o *output) emit(b []byte) error {
 	o.written += int64(len(b))
 	o.sums.add(b)
@@ -54,7 +53,7 @@ func (o *output) emit(b []byte) error {
 	return err
 }
 
-// digest returns that of the object.
+// digest returns the object's digest.
 func (o *output) digest() delta.Digest {
 	return digest.OfHash(o.sum)
 }
@@ -75,13 +74,13 @@ func (c *compressor) write(b []byte) error {
 	return err
 }
 
-// emitter passes compressed bytes on.
+// emitter writes compressed bytes to the output.
 type emitter struct{ o *output }
 
 func (w emitter) Write(b []byte) (int, error) { return len(b), w.o.emit(b) }
 
-// beginStream emits the head of an envelope. Bytes that are written afterwards are
-// compressed, until endStream.
+// beginStream emits the head of an envelope. Until endStream, bytes that are written
+// are compressed.
 func (o *output) beginStream(k deflate.Envelope, v deflate.Variant, head []byte) error {
 	if o.compressor.z == nil {
 		o.compressor.z = new(deflate.Writer)

@@ -11,8 +11,8 @@ import (
 // The decoder may read at most ReadBase bytes of old content, and ReadShare times
 // the size of the objects and of the old content (FORMAT.md, "Work"). Old content
 // counts when it is read for the first time: the sizes in the head are only claims.
-// To read a small stream of an old archive takes 4 KiB and makes at least MinStream
-// bytes; that is half of the share.
+// Reading a small stream of an old archive takes 4 KiB and makes at least MinStream
+// bytes, which is half of the share.
 const (
 	ReadBase  = 1 << 20
 	ReadShare = 32
@@ -30,21 +30,21 @@ func ReadLimit(objects, bases int64) int64 {
 }
 
 // fileKey is a hash of a base's digest and a path in it. If two files have the same
-// key, a delta may fail that could be applied; a wrong object never results.
+// key, a good delta may be refused, but a wrong object never results.
 type fileKey uint64
 
 // remembered is an old file that was read before.
 type remembered struct {
 	size int64
 	crc  uint32
-	sum  bool // crc is known
+	sum  bool // whether crc is known
 }
 
 // reads counts the bytes of old content that are read, and remembers the files.
 type reads struct {
 	limit, read int64
 	files       map[fileKey]remembered
-	headers     map[delta.Digest]uint64 // so many headers were read at least once
+	headers     map[delta.Digest]uint64 // how many headers were read at least once
 }
 
 func newReads(objects int64) reads {
@@ -60,10 +60,10 @@ func (r *reads) charge(n int64) error {
 	return nil
 }
 
-// exceeded reports whether more was to be read than the limit.
+// exceeded reports whether the delta wanted to read more than the limit.
 func (r *reads) exceeded() bool { return r.read > r.limit }
 
-// allow raises the limit by old content that is read for the first time.
+// allow raises the limit for old content that is read for the first time.
 func (r *reads) allow(n int64) {
 	r.limit += ReadShare * min(n, maxCounted)
 	if r.limit < 0 {
@@ -71,7 +71,7 @@ func (r *reads) allow(n int64) {
 	}
 }
 
-// opened raises the limit by a file that is opened for the first time.
+// opened raises the limit for a file that is opened for the first time.
 func (r *reads) opened(k fileKey, size int64) {
 	if _, known := r.files[k]; known || len(r.files) == maxRemembered {
 		return

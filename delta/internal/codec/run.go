@@ -1,11 +1,11 @@
-// Package codec codes the objects of a delta, each in one pass, in both
-// directions: the encoder and the decoder run the same code, and what the one
-// writes the other reads (see model.Coder). When it encodes, it follows a plan
-// (package script); when it decodes, there is none.
+// Package codec codes the objects of a delta, each in one pass, in both directions.
+// The encoder and the decoder run the same code: one writes what the other reads
+// (see model.Coder). When encoding, it follows a plan (package script); when
+// decoding, there is no plan.
 //
-// Everything that is decoded is hostile: each count, size and offset is checked
-// before it is used, memory is bounded by the constants, and work by the sizes
-// in the header.
+// Everything that is decoded may be hostile: each count, size and offset is checked
+// before it is used. Constants bound the memory, and the sizes in the header bound
+// the work.
 package codec
 
 import (
@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// Chunk is how many bytes are passed on at a time. A frame may end after
-	// each, so that it is part of the format.
+	// Chunk is how many bytes are written at a time. A frame may end after each
+	// chunk, so it is part of the format.
 	Chunk = 64 << 10
 	// Memory is what decoding allocates at most, in bytes: models, buffers,
 	// windows.
@@ -26,8 +26,8 @@ const (
 type run struct {
 	*frames
 	ctx  context.Context
-	stat func(kind string) // encoding: what was coded since the last call
-	buf  []byte            // a chunk; free for whoever passes bytes on
+	stat func(kind string) // encoding: called with the kind of what was coded
+	buf  []byte            // a chunk, for temporary use
 }
 
 // readFull reads all of b at an offset.
@@ -42,7 +42,7 @@ func readFull(r io.ReaderAt, b []byte, off int64) error {
 	return nil
 }
 
-// bitsFor returns how many bits tell one of n things.
+// bitsFor returns how many bits are needed to choose one of n things.
 func bitsFor(n int) int {
 	b := 0
 	for 1<<b < n {

@@ -9,7 +9,7 @@ import (
 	"github.com/mender-app/mender-app/delta/internal/script"
 )
 
-// spans codes new against old: the bytes of a match from at on.
+// spans codes the bytes of a match, from at on: new against old.
 func (c *changeCoder) spans(old, new []byte, m script.Match, at int64) {
 	q := m.New + at
 	p := c.elf.predictor()
@@ -24,7 +24,7 @@ func (c *changeCoder) spans(old, new []byte, m script.Match, at int64) {
 		pred := c.pred[:j-i]
 		copy(pred, old[i:j])
 		worst := uint8(0)
-		kinds := uint32(n) // of the fields, and how far each is to be trusted
+		kinds := uint32(n) // a hash of the fields' kinds and of how much each can be trusted
 		for k := range fs[:n] {
 			f := &fs[k]
 			at := int(f.Off)

@@ -10,21 +10,21 @@ import (
 	"github.com/mender-app/mender-app/delta/internal/script"
 )
 
-// A content may have deflate streams in it (RFC 1951): it is a gzip member, or a
-// zlib stream, or a zip archive. If delta/deflate makes a stream again byte for
-// byte, its uncompressed bytes are coded, against those of a stream of the old file,
-// and the decoder compresses them. The bytes between the streams are coded as they
-// are. So are streams that the old file has too: they are copied.
+// A content may contain deflate streams (RFC 1951): it is a gzip member, a zlib
+// stream or a zip archive. If delta/deflate can make a stream again byte for byte,
+// its uncompressed bytes are coded, against those of a stream of the old file, and
+// the decoder compresses them. The bytes between such streams are coded as they
+// are. A stream that the old file has too is copied along with them.
 
-// Limits of the streams of a content.
+// Limits of the streams of a content. Their sizes are uncompressed.
 const (
-	MaxPlain    = 32 << 20 // bytes of what is in a new stream
-	MaxOldPlain = 4 << 20  // of what is in an old one that the decoder holds in memory
+	MaxPlain    = 32 << 20 // bytes of a new stream
+	MaxOldPlain = 4 << 20  // bytes of an old one that the decoder holds in memory
 	MinStream   = 256      // a content of n bytes has at most 1+n/MinStream streams,
-	PlainShare  = 64       // with MaxPlain+n*PlainShare bytes in them, old and new
+	PlainShare  = 64       // with MaxPlain+n*PlainShare bytes, old and new together
 )
 
-// envelopes is how many there may be, to be coded in two bits.
+// envelopes is how many kinds of envelopes fit in the two bits that code them.
 const envelopes = 4
 
 // streamCoder codes contents that have streams.
@@ -35,7 +35,7 @@ type streamCoder struct {
 	literals *literalCoder
 	changes  *changeCoder
 
-	more     [2]model.Prob // one more: the first, another
+	more     [2]model.Prob // another stream follows: for the first, for further ones
 	gap      *model.UintModel
 	envelope [envelopes]model.Prob
 	variant  [32]model.Prob
@@ -48,7 +48,7 @@ type streamCoder struct {
 	seekOld  *model.UintModel
 	oldSize  *model.UintModel
 
-	oldPlain []byte // what was in the last old stream, for its memory
+	oldPlain []byte // uncompressed bytes of the last old stream; the memory is reused
 }
 
 func newStreamCoder(r *run, out *output, old *oldChecks, literals *literalCoder, changes *changeCoder) *streamCoder {
@@ -104,14 +104,14 @@ func (c *streamCoder) code(e *content) (err error) {
 	return p.between(p.end - c.out.written)
 }
 
-// streamsOf is a content with streams that is being coded.
+// streamsOf is the state of coding a content with streams.
 type streamsOf struct {
 	*streamCoder
 	e      *content
 	f      delta.File // what it is changed from, or nil
 	end    int64      // where it ends in the object
-	oldAt  int64      // where what was last made use of ends in the old file
-	left   int64      // bytes that may yet be in streams
+	oldAt  int64      // where the last used bytes of the old file end
+	left   int64      // bytes that streams may still have
 	passed int64      // encoding: bytes between streams so far
 }
 
@@ -140,7 +140,7 @@ func (p *streamsOf) between(n int64) error {
 	return err
 }
 
-// stream codes one stream, whose gap is known; plan is an empty one when decoding.
+// stream codes one stream, whose gap is known. plan is empty when decoding.
 func (p *streamsOf) stream(h *script.StreamHead, plan *script.Stream) error {
 	if err := p.head(h); err != nil {
 		return err
@@ -193,7 +193,7 @@ func (p *streamsOf) head(h *script.StreamHead) error {
 		return delta.FormatErrorf("unknown compression")
 	}
 	if h.Size > min(MaxPlain, p.left) {
-		return delta.FormatErrorf("too much is in a stream")
+		return delta.FormatErrorf("a stream is too large")
 	}
 	if h.Envelope == deflate.NoEnvelope {
 		return nil
@@ -216,7 +216,7 @@ func (p *streamsOf) head(h *script.StreamHead) error {
 	return nil
 }
 
-// oldStream codes which stream of the old file is meant, and opens its uncompressed
+// oldStream codes which stream of the old file is used, and opens its uncompressed
 // bytes.
 func (p *streamsOf) oldStream(h *script.StreamHead) (delta.File, error) {
 	h.Old = p.oldAt + p.Int(p.seekOld, h.Old-p.oldAt)
@@ -225,15 +225,15 @@ func (p *streamsOf) oldStream(h *script.StreamHead) (delta.File, error) {
 	}
 	if h.OldSize = int64(p.Uint(p.oldSize, uint64(h.OldSize))); h.OldSize > 0 {
 		if h.OldSize > p.left {
-			return nil, delta.FormatErrorf("too much is in an old stream")
+			return nil, delta.FormatErrorf("an old stream is too large")
 		}
 		p.left -= h.OldSize
-		p.oldPlain = nil // what it takes is the ring's now
+		p.oldPlain = nil // free it: the ring uses its share of the memory
 		return openForward(h.Envelope, p.f, h.Old, p.e.oldSize, h.OldSize, make([]byte, MaxOldPlain))
 	}
 	in, err := h.Envelope.Inflate(p.f, h.Old, p.e.oldSize, p.oldPlain, min(MaxOldPlain, p.left))
 	if err != nil {
-		return nil, delta.FormatErrorf("an old file has not the stream it should have: %v", err)
+		return nil, delta.FormatErrorf("an old file lacks the expected stream: %v", err)
 	}
 	p.left -= int64(len(in.Plain))
 	p.oldPlain, p.oldAt = in.Plain, in.End

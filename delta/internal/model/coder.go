@@ -2,7 +2,7 @@
 // models: probabilities, integers, flags, bytes and words. Each model is code
 // that runs in both directions, so the encoder and the decoder cannot differ.
 //
-// It knows nothing of files and deltas. Every constant, context and hash here is
+// It knows nothing about files and deltas. Every constant, context and hash here is
 // part of the format.
 package model
 
@@ -10,14 +10,14 @@ import "math/bits"
 
 // A Coder is a binary arithmetic coder (the carry-less range coder of lpaq) that
 // works in both directions: Code writes the bit it is given, or returns the bit
-// it reads. So each model is written once, and cannot differ between the
-// encoder and the decoder.
+// it reads. So each model is written once, and cannot differ between the encoder
+// and the decoder.
 //
-// When decoding runs past its input the Coder reads zeros and sets Short; what
-// it returns then is noise that the caller bounds and, at the end of the frame,
-// refuses.
+// If decoding runs past the end of its input, the Coder reads zeros and sets Short.
+// What it returns then is noise. The caller bounds it, and refuses it at the end of
+// the frame.
 type Coder struct {
-	Encoding bool // it writes; else it reads
+	Encoding bool // it writes; otherwise it reads
 	lo, hi   uint32
 	x        uint32
 	in       []byte
@@ -28,8 +28,7 @@ type Coder struct {
 
 const probBits = 16
 
-// Code codes one bit, of which p/65536 is the probability of being 1;
-// 0 < p < 65536.
+// Code codes one bit, which is 1 with the probability p/65536; 0 < p < 65536.
 func (c *Coder) Code(p uint32, bit int) int {
 	mid := c.lo + uint32((uint64(c.hi-c.lo)*uint64(p))>>probBits)
 	if !c.Encoding {
@@ -84,11 +83,12 @@ func (c *Coder) Start(in []byte) {
 	}
 }
 
-// Finish ends a frame when encoding and returns its bytes, valid until start.
-// The decoder pads with zeros, so only as many bytes as tell the interval.
+// Finish ends a frame when encoding and returns its bytes, which are valid until
+// Start. The decoder pads with zeros, so it writes only the bytes that determine the
+// interval.
 func (c *Coder) Finish() []byte {
 	if c.lo > 0 {
-		// The shortest prefix that with zeros behind it lies in [lo, hi].
+		// Find the shortest prefix that, padded with zeros, lies in [lo, hi].
 		for n := 1; n <= 4; n++ {
 			s := uint(32 - 8*n)
 			v := (uint64(c.lo) + 1<<s - 1) >> s << s
@@ -106,8 +106,8 @@ func (c *Coder) Finish() []byte {
 	return c.out
 }
 
-// Prob is an adaptive probability of a 1: 22 bits of it, and a count that slows
-// the adaption down as it grows.
+// Prob is an adaptive probability of a 1. It has 22 bits of probability, and a count
+// that slows down the adaptation as it grows.
 type Prob uint32
 
 // FreshProb is a probability of one half that has seen nothing.
@@ -127,7 +127,7 @@ func (p Prob) p16() uint32 {
 	return min(max(v, 8), 65536-8)
 }
 
-// update moves p towards bit, at best by one part in limit+1.5.
+// update moves p towards bit, by at least one part in limit+1.5.
 func (p *Prob) update(bit int, limit uint32) {
 	n := uint32(*p) & 1023
 	v := uint32(*p) >> 10
@@ -143,11 +143,10 @@ func (p *Prob) update(bit int, limit uint32) {
 	*p = Prob(v<<10 | n)
 }
 
-// quick is the limit of probabilities that are used by themselves.
+// quick is the limit of probabilities that are used without mixing.
 const quick = 30
 
-// Bit codes a bit with one adaptive probability, which must have begun as
-// FreshProb.
+// Bit codes a bit with one adaptive probability, which was FreshProb at first.
 func (c *Coder) Bit(p *Prob, bit int) int {
 	bit = c.Code(p.p16(), bit)
 	p.update(bit, quick)
@@ -197,7 +196,7 @@ type UintModel struct {
 	low  [64]Prob
 }
 
-// NewUintModel returns a UintModel that has seen nothing.
+// NewUintModel returns an untrained UintModel.
 func NewUintModel() *UintModel {
 	n := new(UintModel)
 	for i := range n.size {
@@ -248,7 +247,7 @@ func (c *Coder) Uint(n *UintModel, v uint64) uint64 {
 	return got
 }
 
-// Int codes v, of magnitude under 1<<62, folded to the numbers.
+// Int codes v, of magnitude below 1<<62, folded to a non-negative number.
 func (c *Coder) Int(n *UintModel, v int64) int64 {
 	u := c.Uint(n, uint64(v)<<1^uint64(v>>63))
 	return int64(u>>1) ^ -int64(u&1)

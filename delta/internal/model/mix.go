@@ -1,7 +1,7 @@
 package model
 
-// Logistic mixing: several models each guess the next bit, and a small online
-// learner weighs their guesses (as in the PAQ family of compressors). All of it
+// Logistic mixing: several models each predict the next bit, and a small online
+// learner weighs their predictions (as in the PAQ family of compressors). All of it
 // is integer arithmetic, so that every machine computes the same.
 
 const (
@@ -46,7 +46,7 @@ func squash64(x int64) int64 {
 	for range 4 {
 		e = e * e >> 30
 	}
-	p := one * 65536 / (one + e) // of the likelier side
+	p := one * 65536 / (one + e) // for the more likely side
 	p = min(p, 65536-16)
 	if neg {
 		p = 65536 - p
@@ -54,10 +54,10 @@ func squash64(x int64) int64 {
 	return p
 }
 
-// mixer weighs its inputs by the mean of two sets of weights, each of which is
-// chosen by something else.
+// mixer weighs its inputs by the mean of two sets of weights, which are chosen
+// independently.
 type mixer struct {
-	in         [maxInputs]int32 // the inputs, stretched; those that are not used are 0
+	in         [maxInputs]int32 // the inputs, stretched; unused ones are 0
 	sets       []weights
 	more       int // where the second sets begin
 	set, other int // in use
@@ -66,15 +66,16 @@ type mixer struct {
 
 type weights [maxInputs]int32 // 16 fractional bits
 
-// sureError is the error, of 4096, under which a mixer learns nothing: as much as
-// deltas of real images do not grow by.
+// sureError is the error, out of 4096, below which a mixer learns nothing. It is
+// the largest value that does not make the deltas of real images larger.
 const sureError = 64
 
-// mixRate is how quickly mixers learn: of 6 to 36, that by which four pairs of
-// images became smallest.
+// mixRate is how quickly mixers learn. Of the values from 6 to 36 it made the
+// deltas of four pairs of images smallest.
 const mixRate = 26
 
-// newMixer makes a mixer of n inputs, with sets and others sets of weights.
+// newMixer makes a mixer of n inputs. sets and others are the numbers of the two
+// kinds of sets of weights.
 func newMixer(n, sets, others int) *mixer {
 	m := &mixer{sets: make([]weights, sets+others), more: sets}
 	for i := range m.sets {
@@ -85,7 +86,7 @@ func newMixer(n, sets, others int) *mixer {
 	return m
 }
 
-// mix returns the probability of a 1, out of 65536, by the inputs.
+// mix returns the probability of a 1, out of 65536, for the inputs.
 func (m *mixer) mix(set, other int) uint32 {
 	m.set, m.other = set, m.more+other
 	w, v, in := &m.sets[m.set], &m.sets[m.other], &m.in
@@ -102,7 +103,7 @@ func (m *mixer) mix(set, other int) uint32 {
 	return m.p
 }
 
-// Learn tells the mixer what came.
+// learn trains the mixer with the actual bit.
 func (m *mixer) learn(bit int) {
 	err := (int32(bit)<<16 - int32(m.p)) >> 4
 	if -sureError < err && err < sureError {
@@ -117,7 +118,7 @@ func (m *mixer) learn(bit int) {
 	}
 }
 
-// A FlagModel codes bits of one kind, of which several contexts tell something.
+// A FlagModel codes bits of one kind, which several contexts help to predict.
 type FlagModel struct {
 	mix   *mixer
 	tab   [][]Prob // by context, of its hashes
@@ -126,8 +127,9 @@ type FlagModel struct {
 	limit uint32
 }
 
-// NewFlagModel makes a model of n contexts, with 1<<bits probabilities each that
-// adapt down to one part in limit, and so many sets of weights of two kinds.
+// NewFlagModel makes a model of n contexts with 1<<bits probabilities each. They
+// adapt by at least one part in limit. sets and others are the numbers of the two
+// kinds of sets of weights.
 func NewFlagModel(n int, bits uint, limit uint32, sets, others int) *FlagModel {
 	m := &FlagModel{mix: newMixer(n, sets, others), bits: bits, limit: limit}
 	for range n {

@@ -1,8 +1,8 @@
 package model
 
-// WordModel codes words of up to four bytes of which the old ones are known:
-// whether a word changed, and if so which of its bytes did, and each one's
-// difference from the old one.
+// WordModel codes words of up to four bytes, given the old words: whether a word
+// changed, and if so which of its bytes did, and how much each differs from the old
+// one.
 type WordModel struct {
 	flag  *FlagModel // of words
 	zero  *FlagModel // of bytes in words that changed
@@ -12,15 +12,15 @@ type WordModel struct {
 	hist  uint32 // of changed words
 }
 
-// The last context of a byte in a word that changed tells whether it did, but not
-// by how much.
+// The last context of a byte in a changed word helps to predict whether the byte
+// changed, but not by how much.
 const (
 	zeroInputs = 6
 	byteInputs = zeroInputs - 1
 )
 
-// NewWordModel makes tables that stay in a processor's caches: with two to eight
-// times the entries, here and of fields, deltas of four pairs of images were 0.4
+// NewWordModel makes tables that fit into a processor's caches. With two to eight
+// times the entries, here and for fields, deltas of four pairs of images were 0.4
 // to 1.4 % smaller, and decoding took 8 to 14 % longer.
 func NewWordModel() *WordModel {
 	return &WordModel{
@@ -31,7 +31,7 @@ func NewWordModel() *WordModel {
 }
 
 // Near has the bytes around a word: the four before it, old and new, and the two
-// old ones behind it.
+// old ones after it.
 type Near struct{ Old, New, Next uint32 }
 
 func (m *WordModel) Code(c *Coder, old, new []byte, n Near) {
@@ -75,7 +75,7 @@ func (m *WordModel) changed(c *Coder, o, size uint32, n Near, bit int) int {
 // differences codes the bytes of a word that changed.
 func (m *WordModel) differences(c *Coder, o uint32, old, new []byte, n Near) {
 	const k1, k2, k3 = 0x9e3779b1, 0x85ebca6b, 0xc2b2ae35
-	step := m.lastN - m.last       // what was added to the last word that changed
+	step := m.lastN - m.last       // what was added to the last changed word
 	moved := n.New>>24 - n.Old>>24 // and to the byte before this word
 	var got uint32                 // the new word so far
 	var before uint32              // what was added to the byte before

@@ -11,8 +11,8 @@ import (
 type Op uint8
 
 const (
-	Same        Op = iota // the old file of the reference, as it is
-	Copy                  // another old file, as it is
+	Same        Op = iota // the old file of the reference, unchanged
+	Copy                  // another old file, unchanged
 	Change                // changed from the old file of the reference
 	ChangeOther           // changed from another old file
 	Literal               // modelled byte by byte
@@ -20,7 +20,7 @@ const (
 	NumOps
 )
 
-// Copies reports whether the content is an old file as it is.
+// Copies reports whether the content is an unchanged old file.
 func (o Op) Copies() bool { return o == Same || o == Copy }
 
 // Changes reports whether the content is changed from an old file.
@@ -32,7 +32,7 @@ type Source struct {
 	Path string
 }
 
-// Place has what both sides know of a content before it is coded.
+// Place has what both sides know about a content before it is coded.
 type Place struct {
 	Path    string // of the member, "" for a blob
 	Size    int64
@@ -46,31 +46,31 @@ type Content struct {
 	Source  Source      // of Same, Copy, Change and ChangeOther
 	OldSize int64       // of the source
 	New     io.ReaderAt // the content itself
-	Matches []Match     // of a change: of all that lies between the streams
+	Matches []Match     // of a change: for the bytes outside of streams
 	Mode    elf.Mode
-	Bulk    bool     // what no match covers goes to the bulk part
-	Streams []Stream // deflate streams that are coded by what is in them
+	Bulk    bool     // bytes outside of matches go to the bulk part
+	Streams []Stream // deflate streams whose uncompressed bytes are coded
 }
 
-// StreamHead has all that the decoder needs in order to make a stream.
+// StreamHead has everything that the decoder needs to make a stream.
 type StreamHead struct {
 	Envelope deflate.Envelope
 	Gap      int64  // bytes of the content between the stream before and this one
 	Head     []byte // of the envelope
 	Variant  deflate.Variant
-	Size     int64 // of what is in it
-	Old      int64 // where the old stream is that it is changed from; -1: none
-	OldSize  int64 // of what is in that one, if it is read forward, else 0
+	Size     int64 // uncompressed
+	Old      int64 // offset of the old stream that it is changed from; -1: none
+	OldSize  int64 // uncompressed size of the old stream if it is read forward, else 0
 }
 
 // Stream is one stream of a content.
 type Stream struct {
 	StreamHead
 	At, Length int64   // in the content, with the envelope
-	Matches    []Match // of what is in it with what is in the old stream
+	Matches    []Match // of its uncompressed bytes with those of the old stream
 }
 
-// Between returns how much of a content of that size is not in streams.
+// Between returns how many bytes of a content of that size are not in streams.
 func (c *Content) Between(size int64) int64 {
 	for i := range c.Streams {
 		size -= c.Streams[i].Length
@@ -78,8 +78,8 @@ func (c *Content) Between(size int64) int64 {
 	return size
 }
 
-// Uncompressed returns how many bytes are coded of a content of that size: the
-// uncompressed bytes of its streams count in place of the streams.
+// Uncompressed returns how many bytes are coded for a content of that size. Streams
+// count with their uncompressed bytes.
 func (c *Content) Uncompressed(size int64) int64 {
 	n := c.Between(size)
 	for i := range c.Streams {
@@ -88,7 +88,7 @@ func (c *Content) Uncompressed(size int64) int64 {
 	return n
 }
 
-// Uncovered returns how many of these bytes no match covers.
+// Uncovered returns how many of these bytes are outside of matches.
 func (c *Content) Uncovered(size int64) int64 {
 	n := c.Uncompressed(size) - Covered(c.Matches)
 	for i := range c.Streams {
@@ -101,21 +101,21 @@ func (c *Content) Uncovered(size int64) int64 {
 type Member struct {
 	Raw    []byte // header blocks
 	Ref    int    // 0: no reference, else 1 + index into Object.Refs
-	Skip   int    // headers of the reference to pass over
+	Skip   int    // headers of the reference to skip
 	Padded bool   // the padding is all zeros
 	Content
 }
 
 // Object is the plan of one object of the new image.
 type Object struct {
-	Tar     bool // it is taken apart by members
+	Tar     bool // it is split into members
 	R       io.ReaderAt
 	Size    int64
 	Refs    []int // bases whose headers are read
 	Members []Member
 	Sums    bool    // it has lists of the MD5 sums of its files
-	Tail    int64   // where what follows the members begins
-	Whole   Content // of an object that is no tar
+	Tail    int64   // offset of the bytes after the members
+	Whole   Content // of an object that is not split
 }
 
 // Passed returns how many headers of a reference are read.

@@ -14,25 +14,25 @@ import (
 // Block is the size of a block of a tar.
 const Block = 512
 
-// Limits of a member. A tar that exceeds one of them is not taken apart.
+// Limits of a member. A tar that exceeds one of them is not split into members.
 const (
 	MaxBlocks = 1 << 18 // bytes of all header blocks
 	MaxPath   = 1 << 12 // bytes of a path
 	MaxSize   = 1 << 50 // bytes of the content
 )
 
-// A Header is what all header blocks of one tar member say, as far as the delta
-// needs it. (POSIX.1-2017 pax; GNU tar manual, "Basic Tar Format".)
+// A Header has what the delta needs from all header blocks of one tar member.
+// (POSIX.1-2017 pax; GNU tar manual, "Basic Tar Format".)
 type Header struct {
 	Path   string // cleaned; "" if it cannot name a file
 	Type   byte
 	Size   int64 // of the content that follows, without padding
 	Sparse bool
-	Odd    bool // a store may take its tar apart in another way
+	Odd    bool // a store may split its tar in another way
 	ext    int  // bytes of the header blocks before the main one
 }
 
-// File says whether the member's content is a file that can be read back from
+// File reports whether the member's content is a file that can be read back from
 // a store under its path.
 func (m *Header) File() bool {
 	return (m.Type == '0' || m.Type == 0) && !m.Sparse && m.Path != "" &&
@@ -44,8 +44,8 @@ func (m *Header) File() bool {
 var ErrHeader = errors.New("not a tar header")
 
 // Next parses the blocks so far and returns how many more bytes belong to them;
-// 0 if they are complete. It looks at no more than it must, so that a reader can
-// call it again after each block.
+// 0 if they are complete. It needs only the blocks so far, so that a reader can call
+// it after each block.
 func (m *Header) Next(raw []byte) (int, error) {
 	if len(raw) == 0 {
 		return Block, nil
@@ -206,7 +206,8 @@ func paxRecords(b []byte, f func(k, v string)) bool {
 	return true
 }
 
-// tarSum is the header checksum: the sum of its bytes, its own field as blanks.
+// tarSum returns the header checksum: the sum of its bytes, with blanks for the
+// checksum's own field.
 func tarSum(h []byte) int {
 	sum := 8 * int(0x20)
 	for i, c := range h {

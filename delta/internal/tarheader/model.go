@@ -7,11 +7,11 @@ import (
 	"github.com/mender-app/mender-app/delta/internal/model"
 )
 
-// A Model codes the header blocks of tar members against those of an old
-// member (of the same place in the tree) or of the member before.
+// A Model codes the header blocks of tar members against those of an old member (at
+// the same place in the tree) or of the member before.
 type Model struct {
-	whole  [2]model.Prob // all blocks as the reference's, by kind of reference
-	ext    [2]model.Prob // the blocks before the main header are
+	whole  [2]model.Prob // all blocks equal the reference's; by kind of reference
+	ext    [2]model.Prob // the blocks before the main header do
 	blocks *model.UintModel
 	choice [3][len(fields)][2][4][4]model.Prob // class, field, reference, last choice
 	length []*model.UintModel
@@ -70,12 +70,12 @@ func NewModel() *Model {
 	return m
 }
 
-// Begin forgets what belongs to the last object.
+// Begin starts a new object.
 func (m *Model) Begin() { m.prev = append(m.prev[:0], make([]byte, Block)...) }
 
-// Code codes raw, all the blocks of one member, against ref; a nil ref means
-// the member before. It returns the blocks, valid until the
-// next call. Its errors wrap ErrHeader.
+// Code codes raw, all the blocks of one member, against ref; a nil ref means the
+// member before. It returns the blocks, which are valid until the next call. Its
+// errors wrap ErrHeader.
 func (m *Model) Code(c *model.Coder, raw, ref []byte) ([]byte, error) {
 	k := 0
 	if ref == nil {
@@ -159,7 +159,7 @@ func (m *Model) Code(c *model.Coder, raw, ref []byte) ([]byte, error) {
 	return m.prev, nil
 }
 
-// prime lets the text model see what will be alike.
+// prime trains the byte model with bytes that the next blocks will resemble.
 func (m *Model) prime(b []byte) {
 	for len(b) > 0 && b[len(b)-1] == 0 {
 		b = b[:len(b)-1]

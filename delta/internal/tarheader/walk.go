@@ -12,7 +12,7 @@ type Member struct {
 	Off int64  // of the content
 }
 
-// A Walk reads the headers of a tar one after the other and skips the contents.
+// A Walk reads the headers of a tar one after the other, and skips the contents.
 type Walk struct {
 	r    io.ReaderAt
 	size int64
@@ -20,14 +20,14 @@ type Walk struct {
 	raw  []byte
 }
 
-// NewWalk returns a Walk of a tar of so many bytes.
+// NewWalk returns a Walk of a tar of size bytes.
 func NewWalk(r io.ReaderAt, size int64) *Walk { return &Walk{r: r, size: size} }
 
-// End is where what follows the last member begins, once Next returned io.EOF.
+// End returns the offset after the last member, once Next returned io.EOF.
 func (t *Walk) End() int64 { return t.off }
 
 // Next returns the next member, and io.EOF after the last. Any other error says
-// that the tar does not parse from here on.
+// that the rest of the tar does not parse.
 func (t *Walk) Next() (Member, error) {
 	var m Member
 	t.raw = t.raw[:0]

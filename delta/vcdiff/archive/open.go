@@ -39,7 +39,7 @@ type Stater interface {
 	StatBlob(ctx context.Context, sha256 string) (int64, error)
 }
 
-// Check tells whether the old content that the members need is there and
+// Check reports whether the old content that the members need is there and
 // large enough, without reading it. See Needs for unchanged.
 func (a *Archive) Check(ctx context.Context, old Old, unchanged bool) error {
 	for _, m := range a.Members {
@@ -76,7 +76,7 @@ func openOld(ctx context.Context, old Old, m Member) (Blob, error) {
 	return b, nil
 }
 
-// fits tells whether old content of size bytes, or the error that came
+// fits reports whether old content of size bytes, or the error that came
 // instead, is what the member needs.
 func fits(m Member, size int64, err error) error {
 	switch {

@@ -201,7 +201,7 @@ func (p *planner) add(name string) error {
 	return nil
 }
 
-// isNote tells whether name is a note about a layer or blob that is there. A
+// isNote reports whether name is a note about a layer or blob that is there. A
 // note about nothing counts as a file of the image: it does no harm there.
 func (p *planner) isNote(name string) bool {
 	if p.a.Format == OCILayout {

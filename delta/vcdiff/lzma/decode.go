@@ -11,7 +11,7 @@ type rangeDecoder struct {
 	over      bool
 }
 
-// init takes a chunk; it tells whether the chunk begins as it must.
+// init takes a chunk; it reports whether the chunk begins as it must.
 func (r *rangeDecoder) init(in []byte) bool {
 	if len(in) < 5 || in[0] != 0 {
 		return false
@@ -186,7 +186,7 @@ type state struct {
 	literal                       [16 * 0x300]uint16
 }
 
-// setProps takes the property byte; it tells whether it is a valid one.
+// setProps takes the property byte; it reports whether it is a valid one.
 func (s *state) setProps(b byte) bool {
 	if b >= 9*5*5 {
 		return false

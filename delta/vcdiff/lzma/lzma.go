@@ -136,7 +136,7 @@ func (d *Decoder) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// finished tells whether the LZMA chunk ended exactly at its last byte.
+// finished reports whether the LZMA chunk ended exactly at its last byte.
 func (d *Decoder) finished() bool {
 	d.rc.normalize()
 	return d.lz.pending == 0 && d.rc.code == 0 && d.rc.i == len(d.rc.in)

@@ -63,7 +63,7 @@ func main() {
 	write("files", layer)
 }
 
-// layer has files that stay, move, change, go and come.
+// layer has files that stay, move, change, disappear and appear.
 func layer(v int) []byte {
 	var files []file
 	for i := range 40 {
@@ -214,9 +214,9 @@ func run(c *exec.Cmd) {
 	check(c.Run())
 }
 
-// program is a Go program of which only a part of each section is left: a whole
-// one is a megabyte. What is left are the tables that the prediction reads and
-// the code of the program itself.
+// program is a Go program with only a part of each section, because a complete one
+// has a megabyte. It keeps the tables that the prediction reads, and the code of the
+// program itself.
 func program(version int) []byte {
 	dir, err := os.MkdirTemp("", "golden")
 	check(err)
