@@ -196,7 +196,7 @@ func (r *run) checkUses(images []foundImage, used *manifests.Found) error {
 	for _, u := range used.Uses {
 		if source.Own(u.Image) {
 			return &ManifestError{Dir: r.Application.ManifestsDir, Err: &manifests.Error{Place: u.Place,
-				Text: fmt.Sprintf("%s uses %s, a name that devices give themselves", u.By, u.Image), Hint: "use the image's own name"}}
+				Text: fmt.Sprintf("%s uses %s, a name that devices assign themselves", u.By, u.Image), Hint: "use the image's own name"}}
 		}
 	}
 	if r.Images.Skip {

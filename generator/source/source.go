@@ -122,7 +122,7 @@ func CheckURL(url string) error {
 		return &Error{Text: fmt.Sprintf("%q is not a name for an image", url), Hint: "expected NAME[:TAG], as the manifests write it"}
 	}
 	if Own(url) {
-		return &Error{Text: fmt.Sprintf("%q is a name that devices give themselves", url), Hint: "images of " + OwnDomain + " belong to an application that is installed: give the image another name, SOURCE=NAME:TAG"}
+		return &Error{Text: fmt.Sprintf("%q is a name that devices assign themselves", url), Hint: "images of " + OwnDomain + " belong to an application that is installed: give the image another name, SOURCE=NAME:TAG"}
 	}
 	if _, ok := ref.(name.Digest); ok && withoutDigest(url) == url {
 		return &Error{Text: fmt.Sprintf("%q names an image by its digest alone", url), Hint: "a device knows loaded images by tag: give it a name, SOURCE=NAME:TAG"}
