@@ -95,7 +95,7 @@ func TestStreamBounds(t *testing.T) {
 	for want, change := range map[string]func(*script.Stream){
 		"unknown compression":         func(st *script.Stream) { st.Variant = deflate.NumVariants },
 		"unknown compression ":        func(st *script.Stream) { st.Envelope = deflate.ZlibEnvelope + 1 },
-		"a stream is too large":     func(st *script.Stream) { st.Size = MaxPlain + 1 },
+		"a stream is too large":       func(st *script.Stream) { st.Size = MaxPlain + 1 },
 		"a stream is out of bounds":   func(st *script.Stream) { st.Gap = good.Length + 1 },
 		"the head of a stream is too": func(st *script.Stream) { st.Head = make([]byte, deflate.MaxHead+1) },
 		"are larger than it":          func(st *script.Stream) { st.Gap = 1 },
