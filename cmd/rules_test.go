@@ -52,7 +52,7 @@ var rooms = []room{
 	{dir: "submodules", own: []string{"artifact/digest", "artifact/names"}},
 	{dir: "submodules/config", others: []string{"github.com/BurntSushi/toml"}}, // the configuration files
 	{dir: "submodules/secrets", own: []string{"submodules/config", "store/durable"}, others: []string{"filippo.io/age"}},
-	{dir: "submodules/conformance", own: []string{"submodules"}, others: []string{"github.com/stretchr/testify"}},
+	{dir: "submodules/conformance", own: []string{"artifact/digest", "submodules"}},
 	{dir: "submodules/sandbox", others: []string{"github.com/landlock-lsm/go-landlock", "github.com/elastic/go-seccomp-bpf"}},
 	{
 		dir: "submodules/imagestore",

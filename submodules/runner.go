@@ -214,6 +214,17 @@ func waitExited(pid int) {
 	}
 }
 
+// PassedEnv is what of the caller's own environment a sub-module gets, each
+// "NAME=value".
+func PassedEnv() (env []string) {
+	for _, n := range passedEnv {
+		if v := os.Getenv(n); v != "" {
+			env = append(env, n+"="+v)
+		}
+	}
+	return env
+}
+
 // environ returns the whole environment of a call. What it left on disk goes
 // with cleanup.
 func (m *Module) environ(ctx context.Context, r Request) (env []string, cleanup func(), err error) {
@@ -223,10 +234,9 @@ func (m *Module) environ(ctx context.Context, r Request) (env []string, cleanup 
 		"LANG": "C.UTF-8",
 		"HOME": "/root",
 	}
-	for _, n := range passedEnv {
-		if v, ok := os.LookupEnv(n); ok && v != "" {
-			set[n] = v
-		}
+	for _, kv := range PassedEnv() {
+		k, v, _ := strings.Cut(kv, "=")
+		set[k] = v
 	}
 	if m.Config.ConfigDir != "" {
 		set[EnvConfigDir] = m.Config.ConfigDir

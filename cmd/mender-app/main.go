@@ -89,7 +89,7 @@ module as the client does.
 		p.installCommand(), p.commitCommand(), p.rollbackCommand(), p.resumeCommand(),
 		p.listCommand(), p.showCommand(), p.releasesCommand(), p.historyCommand(), p.verifyCommand(),
 		p.healthCommand(), p.stopCommand(), p.startCommand(), p.purgeCommand(),
-		p.secretsCommand(), p.doctorCommand(), p.probeCommand(), p.versionCommand(),
+		p.secretsCommand(), p.doctorCommand(), p.conformanceCommand(), p.probeCommand(), p.versionCommand(),
 	)
 	return root
 }
@@ -101,7 +101,7 @@ func (p *program) configure(cmd *cobra.Command) error {
 			return nil
 		}
 		switch c.Name() {
-		case "version", probeCommand, "completion", "help", cobra.ShellCompRequestCmd, cobra.ShellCompNoDescRequestCmd:
+		case "version", "conformance", probeCommand, "completion", "help", cobra.ShellCompRequestCmd, cobra.ShellCompNoDescRequestCmd:
 			return nil
 		}
 	}

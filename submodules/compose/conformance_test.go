@@ -14,7 +14,6 @@ import (
 func TestConformance(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	conformance.Run(t, b.mod)
 	last := map[digest.Digest]string{} // by image, what is in its last layer
 	release := func(version, more string) conformance.Release {
 		img, comp := b.image(version)
@@ -31,9 +30,14 @@ func TestConformance(t *testing.T) {
 	if _, err := os.ReadDir(info.DockerRootDir); err == nil {
 		damage = func(c submodules.Component) { b.lose(c.DiffIDs[1], "version", []byte(last[c.Digest])) }
 	}
-	conformance.RunApplication(t, conformance.Fixture{
-		Damage: damage,
-		Module: b.mod, App: b.app,
-		Good: release("1", ""), Better: release("2", ""), Bad: release("3", "    command: [exit, \"1\", \"0.2\"]\n"),
+	report, err := conformance.Check(t.Context(), conformance.Options{
+		Path: b.mod.Path, Env: append([]string{submodules.EnvConfigDir + "=" + b.mod.Config.ConfigDir}, b.mod.Config.Env...),
+		Fixture: &conformance.Fixture{
+			Damage: damage, App: b.app,
+			Good: release("1", ""), Better: release("2", ""), Bad: release("3", "    command: [exit, \"1\", \"0.2\"]\n"),
+		},
 	})
+	require.NoError(t, err)
+	require.Empty(t, report.Failed())
+	require.Greater(t, report.Count(conformance.Pass), 150)
 }

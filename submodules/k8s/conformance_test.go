@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -19,16 +20,8 @@ func TestConformance(t *testing.T) {
 	exe, err := os.Executable()
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(filepath.Join(bin, Name), []byte("#!/bin/sh\n"+asProgram+"=1 exec "+exe+" \"$@\"\n"), 0o755))
-	m, err := submodules.Find(bin, Name)
-	require.NoError(t, err)
 	conf := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(conf, ConfigName), []byte("K8S_HEALTH_TIMEOUT=240\nK8S_STABLE_TIME=1\nK8S_TERMINATE_TIMEOUT=180\nK8S_NAMESPACE="+n.ns+"\n"), 0o644))
-	m.Config = submodules.Config{
-		ConfigDir: conf, Env: []string{"KUBECONFIG=" + n.set.Kubeconfig, "CONTAINERD_ADDRESS=" + n.set.Containerd},
-		Log: func(l string) { n.logf("%s", l) },
-	}
-	conformance.Run(t, m)
-
 	const url = "conform:1"
 	release := func(env ...string) conformance.Release {
 		img := n.Image(t, "probe:any", nil, append(env, "RUN="+n.ns)...)
@@ -37,8 +30,15 @@ func TestConformance(t *testing.T) {
 			Manifests: map[string]string{"app.yaml": hasty(deployment("web", url))},
 		}
 	}
-	conformance.RunApplication(t, conformance.Fixture{
-		Module: m, App: "conform",
-		Good: release("VERSION=v1"), Better: release("VERSION=v2"), Bad: release("VERSION=v3", "UNREADY=1"),
+	report, err := conformance.Check(t.Context(), conformance.Options{
+		Path: filepath.Join(bin, Name), Kills: 1, Limit: 5 * time.Minute,
+		Env: []string{submodules.EnvConfigDir + "=" + conf, "KUBECONFIG=" + n.set.Kubeconfig, "CONTAINERD_ADDRESS=" + n.set.Containerd},
+		Fixture: &conformance.Fixture{
+			App:  "conform",
+			Good: release("VERSION=v1"), Better: release("VERSION=v2"), Bad: release("VERSION=v3", "UNREADY=1"),
+		},
 	})
+	require.NoError(t, err)
+	require.Empty(t, report.Failed())
+	require.Greater(t, report.Count(conformance.Pass), 130)
 }
