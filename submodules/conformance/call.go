@@ -222,6 +222,7 @@ func (c *caller) judge(in call, r reply, over bool, faults map[rule]string) {
 // judgeProcesses notes which processes a call left: those of its group, and those
 // that went out of it and are not the application's. The latter are killed.
 func (c *caller) judgeProcesses(in call, pgid int, faults map[rule]string) {
+	own, _ := unix.Getsid(0)
 	runs := slices.Contains([]string{submodules.VerbRollout, submodules.VerbRollback, submodules.VerbStart}, in.verb())
 	for deadline := time.Now().Add(settle); ; time.Sleep(10 * time.Millisecond) {
 		left := ""
@@ -229,9 +230,11 @@ func (c *caller) judgeProcesses(in call, pgid int, faults map[rule]string) {
 			switch {
 			case p.group == pgid:
 				left = "it left " + p.name + " running in its process group"
-			case c.allow[pid]:
-			case runs:
+			case c.allow[pid], c.allow[p.parent], c.allow[p.session], runs:
 				c.allow[pid] = true
+				if p.session != own { // what its programs begin later is the application's as well
+					c.allow[p.session] = true
+				}
 			default:
 				left = "it left " + p.name + " running, outside of its process group"
 				if time.Now().After(deadline) {
@@ -262,9 +265,9 @@ func (c *caller) mine() map[int]process {
 }
 
 type process struct {
-	name  string
-	group int
-	begun uint64 // ticks since the machine started
+	name                   string
+	parent, group, session int
+	begun                  uint64 // ticks since the machine started
 }
 
 // processes are those of this machine that began since a time and have not ended.
@@ -277,7 +280,7 @@ func processes(since uint64) map[int]process {
 		if err != nil || rerr != nil {
 			continue // it has ended
 		}
-		// PID (NAME) STATE PARENT GROUP …, where NAME may have anything in it; proc(5).
+		// PID (NAME) STATE PARENT GROUP SESSION …, where NAME may have anything in it; proc(5).
 		open, end := strings.IndexByte(string(text), '('), strings.LastIndexByte(string(text), ')')
 		if open < 0 || end < open {
 			continue
@@ -286,10 +289,15 @@ func processes(since uint64) map[int]process {
 		if len(rest) < 20 || rest[0] == "Z" || rest[0] == "X" {
 			continue
 		}
-		group, err := strconv.Atoi(rest[2])
-		begun, berr := strconv.ParseUint(rest[19], 10, 64)
-		if err == nil && berr == nil && begun >= since {
-			list[pid] = process{name: string(text[open+1 : end]), group: group, begun: begun}
+		p := process{name: string(text[open+1 : end])}
+		p.begun, err = strconv.ParseUint(rest[19], 10, 64)
+		for i, number := range []*int{&p.parent, &p.group, &p.session} {
+			var nerr error
+			*number, nerr = strconv.Atoi(rest[1+i])
+			err = errors.Join(err, nerr)
+		}
+		if err == nil && p.begun >= since {
+			list[pid] = p
 		}
 	}
 	return list
