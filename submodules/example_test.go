@@ -10,35 +10,44 @@ import (
 	"github.com/mender-app/mender-app/submodules"
 )
 
-// files is a sub-module whose components are files in a directory. The embedded
-// interface stands for the verbs that are not shown.
-type files struct {
-	submodules.Orchestrator
-	dir string
-}
+// files is a sub-module whose components are files in a directory.
+type files struct{ dir string }
 
 // Features says that LOAD needs a file: it cannot read its standard input.
 func (files) Features() []string { return nil }
 
-func (f files) Load(_ context.Context, r submodules.Request) error {
-	content, err := os.ReadFile(r.Path)
+func (f files) Open(_ context.Context, _ string, r submodules.Request) (submodules.Session, error) {
+	return &call{dir: f.dir, req: r}, nil
+}
+
+// call is one call. The embedded interface stands for the verbs that are not shown.
+type call struct {
+	submodules.Session
+	dir string
+	req submodules.Request
+}
+
+func (c *call) Close() error { return nil }
+
+func (c *call) Load(context.Context) error {
+	content, err := os.ReadFile(c.req.Path)
 	if err != nil {
 		return err
 	}
 	// LOAD can be killed at any instant: the file appears when it is whole.
-	temp := filepath.Join(r.TempDir, "component")
+	temp := filepath.Join(c.req.TempDir, "component")
 	if err := os.WriteFile(temp, content, 0o644); err != nil {
 		return err
 	}
-	return os.Rename(temp, filepath.Join(f.dir, filepath.Base(r.URL)))
+	return os.Rename(temp, filepath.Join(c.dir, filepath.Base(c.req.URL)))
 }
 
-func (f files) Rollout(_ context.Context, r submodules.Request) error {
-	if _, err := os.Stat(filepath.Join(f.dir, "tool")); err != nil {
+func (c *call) Rollout(context.Context) error {
+	if _, err := os.Stat(filepath.Join(c.dir, "tool")); err != nil {
 		// The mark becomes the exit code, 4 for a component that is not there.
 		return submodules.Mark(errors.New("tool is not there"), submodules.ErrNotFound)
 	}
-	fmt.Println(r.App, "runs")
+	fmt.Println(c.req.App, "runs")
 	return nil
 }
 

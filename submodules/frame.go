@@ -16,37 +16,47 @@ import (
 	"github.com/mender-app/mender-app/artifact/names"
 )
 
-// Orchestrator is what a sub-module is made of, one method a verb. Every method
-// is idempotent, returns soon after its context ends, and leaves no process
-// behind. Errors marked with Mark become the exit codes of PROTOCOL.md.
+// Orchestrator is what a sub-module is made of.
 type Orchestrator interface {
-	ExportManifest(ctx context.Context, r Request) error
-	Save(ctx context.Context, r Request) error
-	Load(ctx context.Context, r Request) error
-	List(ctx context.Context, r Request) ([]Component, error)
-	Delete(ctx context.Context, r Request) error
-	Rollout(ctx context.Context, r Request) error
-	Rollback(ctx context.Context, r Request) error
-	Purge(ctx context.Context, r Request) error
-	Stop(ctx context.Context, r Request) error
-	Start(ctx context.Context, r Request) error
-	Alive(ctx context.Context, r Request) (bool, error)
-	Healthy(ctx context.Context, r Request) (bool, error)
-	Reqs(ctx context.Context, r Request) ([]Requirement, error)
-	// Verify returns one line for each component that is missing or not whole.
-	Verify(ctx context.Context, r Request) ([]string, error)
-	Sync(ctx context.Context, r Request) error
-	// Repair returns the applications that have to be rolled out again.
-	Repair(ctx context.Context, r Request) ([]string, error)
-	// Storage returns the directories of this machine that components are in.
-	Storage(ctx context.Context, r Request) ([]string, error)
-	// Engine returns what runs the containers.
-	Engine(ctx context.Context, r Request) (Engine, error)
-	// Restore makes again what a restart of the machine removed: decrypted secrets.
-	// It asks no engine.
-	Restore(ctx context.Context, r Request) error
 	// Features returns what PROTOCOL announces.
 	Features() []string
+	// Open prepares one call of a verb: it reads the configuration and connects to
+	// what the verb needs. Nothing changes yet.
+	Open(ctx context.Context, verb string, r Request) (Session, error)
+}
+
+// Session is one call of a sub-module. It has one method a verb, of which one is
+// called, once. Every method is idempotent, returns soon after its context ends,
+// and leaves no process behind. Errors marked with Mark become the exit codes of
+// PROTOCOL.md.
+type Session interface {
+	ExportManifest(ctx context.Context) error
+	Save(ctx context.Context) error
+	Load(ctx context.Context) error
+	List(ctx context.Context) ([]Component, error)
+	Delete(ctx context.Context) error
+	Rollout(ctx context.Context) error
+	Rollback(ctx context.Context) error
+	Purge(ctx context.Context) error
+	Stop(ctx context.Context) error
+	Start(ctx context.Context) error
+	Alive(ctx context.Context) (bool, error)
+	Healthy(ctx context.Context) (bool, error)
+	Reqs(ctx context.Context) ([]Requirement, error)
+	// Verify returns one line for each component that is missing or not whole.
+	Verify(ctx context.Context) ([]string, error)
+	Sync(ctx context.Context) error
+	// Repair returns the applications that have to be rolled out again.
+	Repair(ctx context.Context) ([]string, error)
+	// Storage returns the directories of this machine that components are in.
+	Storage(ctx context.Context) ([]string, error)
+	// Engine returns what runs the containers.
+	Engine(ctx context.Context) (Engine, error)
+	// Restore makes again what a restart of the machine removed: decrypted secrets.
+	// It asks no engine.
+	Restore(ctx context.Context) error
+	// Close ends the connections.
+	Close() error
 }
 
 // verbSpec says how a verb is called and what it is for.
@@ -59,20 +69,19 @@ type verbSpec struct {
 
 // call is one verb on its way through the frame.
 type call struct {
-	o   Orchestrator
-	req Request
-	out io.Writer
+	session Session
+	out     io.Writer
 }
 
 // do runs a verb that has no reply.
-func do(f func(Orchestrator, context.Context, Request) error) func(context.Context, *call) error {
-	return func(ctx context.Context, c *call) error { return f(c.o, ctx, c.req) }
+func do(f func(Session, context.Context) error) func(context.Context, *call) error {
+	return func(ctx context.Context, c *call) error { return f(c.session, ctx) }
 }
 
 // ask runs a verb whose reply is true or false.
-func ask(f func(Orchestrator, context.Context, Request) (bool, error)) func(context.Context, *call) error {
+func ask(f func(Session, context.Context) (bool, error)) func(context.Context, *call) error {
 	return func(ctx context.Context, c *call) error {
-		ok, err := f(c.o, ctx, c.req)
+		ok, err := f(c.session, ctx)
 		if err != nil {
 			return err
 		}
@@ -85,9 +94,9 @@ func ask(f func(Orchestrator, context.Context, Request) (bool, error)) func(cont
 }
 
 // printLines runs a verb whose reply is a list of lines.
-func printLines(f func(Orchestrator, context.Context, Request) ([]string, error)) func(context.Context, *call) error {
+func printLines(f func(Session, context.Context) ([]string, error)) func(context.Context, *call) error {
 	return func(ctx context.Context, c *call) error {
-		lines, err := f(c.o, ctx, c.req)
+		lines, err := f(c.session, ctx)
 		if err != nil {
 			return err
 		}
@@ -100,7 +109,7 @@ func printLines(f func(Orchestrator, context.Context, Request) ([]string, error)
 
 // list prints the components as one JSON array; no components are [].
 func list(ctx context.Context, c *call) error {
-	l, err := c.o.List(ctx, c.req)
+	l, err := c.session.List(ctx)
 	if err != nil {
 		return err
 	}
@@ -112,7 +121,7 @@ func list(ctx context.Context, c *call) error {
 
 // reqs prints the requirements that are known, also when one is missing.
 func reqs(ctx context.Context, c *call) error {
-	l, err := c.o.Reqs(ctx, c.req)
+	l, err := c.session.Reqs(ctx)
 	for _, q := range l {
 		kind := "error"
 		if q.Warning {
@@ -125,7 +134,7 @@ func reqs(ctx context.Context, c *call) error {
 
 // engine prints the engine as one JSON object.
 func engine(ctx context.Context, c *call) error {
-	e, err := c.o.Engine(ctx, c.req)
+	e, err := c.session.Engine(ctx)
 	if err != nil {
 		return err
 	}
@@ -134,7 +143,7 @@ func engine(ctx context.Context, c *call) error {
 
 // verify prints one line for each damaged component, and fails if there is one.
 func verify(ctx context.Context, c *call) error {
-	lines, err := c.o.Verify(ctx, c.req)
+	lines, err := c.session.Verify(ctx)
 	for _, l := range lines {
 		fmt.Fprintln(c.out, l)
 	}
@@ -146,27 +155,27 @@ func verify(ctx context.Context, c *call) error {
 
 func verbs() []verbSpec {
 	return []verbSpec{
-		{VerbExportManifest, "app dir", "write the manifests of the installed application to dir", do(Orchestrator.ExportManifest)},
-		{VerbSave, "app url path", "write a component to the file path (- is standard output)", do(Orchestrator.Save)},
-		{VerbLoad, "app url path [current_url]", "load a component from the file path (- is standard input)", do(Orchestrator.Load)},
+		{VerbExportManifest, "app dir", "write the manifests of the installed application to dir", do(Session.ExportManifest)},
+		{VerbSave, "app url path", "write a component to the file path (- is standard output)", do(Session.Save)},
+		{VerbLoad, "app url path [current_url]", "load a component from the file path (- is standard input)", do(Session.Load)},
 		{VerbList, "app", "list the application's components on this device, as JSON", list},
 		{VerbLsComponents, "app", "the same as LIST", list},
-		{VerbDelete, "url app", "remove the application's component, unless something else uses it", do(Orchestrator.Delete)},
-		{VerbRollout, "app dir", "bring up the release whose manifests are in dir; returns when it is healthy", do(Orchestrator.Rollout)},
-		{VerbRollback, "app dir [failed_dir]", "bring back the release whose manifests are in dir", do(Orchestrator.Rollback)},
-		{VerbPurge, "app [dir]", "remove everything the application owns but its data", do(Orchestrator.Purge)},
-		{VerbStop, "app dir", "stop the application", do(Orchestrator.Stop)},
-		{VerbStart, "app dir", "start the stopped application", do(Orchestrator.Start)},
-		{VerbAlive, "app", "print true if everything the application should run is running, else false", ask(Orchestrator.Alive)},
-		{VerbHealthy, "app", "print true if the application runs, passes its health checks and does not restart, else false", ask(Orchestrator.Healthy)},
+		{VerbDelete, "url app", "remove the application's component, unless something else uses it", do(Session.Delete)},
+		{VerbRollout, "app dir", "bring up the release whose manifests are in dir; returns when it is healthy", do(Session.Rollout)},
+		{VerbRollback, "app dir [failed_dir]", "bring back the release whose manifests are in dir", do(Session.Rollback)},
+		{VerbPurge, "app [dir]", "remove everything the application owns but its data", do(Session.Purge)},
+		{VerbStop, "app dir", "stop the application", do(Session.Stop)},
+		{VerbStart, "app dir", "start the stopped application", do(Session.Start)},
+		{VerbAlive, "app", "print true if everything the application should run is running, else false", ask(Session.Alive)},
+		{VerbHealthy, "app", "print true if the application runs, passes its health checks and does not restart, else false", ask(Session.Healthy)},
 		{VerbReqs, "", "print the commands that are needed, as cmd:error or cmd:warning", reqs},
 		{VerbProtocol, "", "print the protocol version and the features, as JSON", nil},
 		{VerbVerify, "app", "check that the components of the release are present and whole", verify},
-		{VerbSync, "app", "return when everything that was loaded is durable", do(Orchestrator.Sync)},
-		{VerbRepair, "app dir [source]", "make damaged components whole; print the applications to be rolled out again", printLines(Orchestrator.Repair)},
-		{VerbStorage, "app", "print the directories of this machine that components are kept in", printLines(Orchestrator.Storage)},
+		{VerbSync, "app", "return when everything that was loaded is durable", do(Session.Sync)},
+		{VerbRepair, "app dir [source]", "make damaged components whole; print the applications to be rolled out again", printLines(Session.Repair)},
+		{VerbStorage, "app", "print the directories of this machine that components are kept in", printLines(Session.Storage)},
 		{VerbEngine, "", "print the name and the version of what runs the containers, as JSON", engine},
-		{VerbRestore, "app dir", "decrypt the application's secrets again after a restart of the machine; asks no engine", do(Orchestrator.Restore)},
+		{VerbRestore, "app dir", "decrypt the application's secrets again after a restart of the machine; asks no engine", do(Session.Restore)},
 	}
 }
 
@@ -286,7 +295,11 @@ func (f frame) dispatch(ctx context.Context, args []string) error {
 		defer func() { _ = os.RemoveAll(dir) }()
 		req.TempDir = dir
 	}
-	err = spec.run(ctx, &call{o: f.o, req: req, out: f.out})
+	session, err := f.o.Open(ctx, spec.name, req)
+	if err == nil {
+		err = spec.run(ctx, &call{session: session, out: f.out})
+		_ = session.Close()
+	}
 	if err != nil && !errors.Is(err, errFalse) && ctx.Err() != nil {
 		// The call was ended from outside, whatever error the verb returned.
 		return &marked{err: err, mark: ErrDeadline}

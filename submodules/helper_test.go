@@ -32,9 +32,20 @@ func TestMain(m *testing.M) {
 // fake keeps what it is told in the directory TEST_SUBMODULE.
 type fake struct{}
 
+func (fake) Features() []string { return []string{FeatureStream, "from-the-future"} }
+
+func (fake) Open(_ context.Context, _ string, r Request) (Session, error) {
+	return fakeSession{r}, nil
+}
+
+type fakeSession struct{ Request }
+
+func (fakeSession) Close() error { return nil }
+
 func dir() string { return os.Getenv("TEST_SUBMODULE") }
 
-func (fake) record(verb string, r Request) error {
+func (f fakeSession) record(verb string) error {
+	r := f.Request
 	r.Log, r.Stdin, r.Stdout = nil, nil, nil
 	b, err := json.Marshal(struct {
 		Verb    string
@@ -47,24 +58,24 @@ func (fake) record(verb string, r Request) error {
 	return os.WriteFile(filepath.Join(dir(), verb), b, 0o600)
 }
 
-func (f fake) ExportManifest(_ context.Context, r Request) error {
-	return f.record(VerbExportManifest, r)
+func (f fakeSession) ExportManifest(_ context.Context) error {
+	return f.record(VerbExportManifest)
 }
 
-func (f fake) Save(_ context.Context, r Request) error {
-	if r.Path == "-" {
-		_, err := io.WriteString(r.Stdout, "content")
+func (f fakeSession) Save(_ context.Context) error {
+	if f.Path == "-" {
+		_, err := io.WriteString(f.Stdout, "content")
 		return err
 	}
-	return f.record(VerbSave, r)
+	return f.record(VerbSave)
 }
 
-func (f fake) Load(_ context.Context, r Request) error {
-	if r.Path == "-" {
-		if r.URL == "early" {
+func (f fakeSession) Load(_ context.Context) error {
+	if f.Path == "-" {
+		if f.URL == "early" {
 			return Mark(errors.New("no need to read"), ErrContent)
 		}
-		b, err := io.ReadAll(r.Stdin)
+		b, err := io.ReadAll(f.Stdin)
 		if err != nil {
 			return err
 		}
@@ -72,31 +83,31 @@ func (f fake) Load(_ context.Context, r Request) error {
 			return err
 		}
 	}
-	r.Logf("loading %s", r.URL)
-	return f.record(VerbLoad, r)
+	f.Logf("loading %s", f.URL)
+	return f.record(VerbLoad)
 }
 
-func (f fake) List(context.Context, Request) ([]Component, error) {
+func (fakeSession) List(context.Context) ([]Component, error) {
 	return []Component{{Type: "image", URL: "web:1", Digest: "sha256:00", AdditionalData: json.RawMessage(`{"size":1}`)}}, nil
 }
 
-func (f fake) Repair(_ context.Context, r Request) ([]string, error) {
-	return []string{r.App, "other"}, f.record(VerbRepair, r)
+func (f fakeSession) Repair(_ context.Context) ([]string, error) {
+	return []string{f.App, "other"}, f.record(VerbRepair)
 }
 
-func (f fake) Storage(context.Context, Request) ([]string, error) { return []string{dir()}, nil }
+func (fakeSession) Storage(context.Context) ([]string, error) { return []string{dir()}, nil }
 
-func (f fake) Restore(_ context.Context, r Request) error { return f.record(VerbRestore, r) }
+func (f fakeSession) Restore(_ context.Context) error { return f.record(VerbRestore) }
 
-func (f fake) Engine(context.Context, Request) (Engine, error) {
+func (fakeSession) Engine(context.Context) (Engine, error) {
 	return Engine{"docker", "28.5.2"}, nil
 }
 
-func (f fake) Delete(_ context.Context, r Request) error { return f.record(VerbDelete, r) }
+func (f fakeSession) Delete(_ context.Context) error { return f.record(VerbDelete) }
 
 // Rollout fails as the directory's name says.
-func (f fake) Rollout(ctx context.Context, r Request) error {
-	switch filepath.Base(r.Dir) {
+func (f fakeSession) Rollout(ctx context.Context) error {
+	switch filepath.Base(f.Dir) {
 	case "unhealthy":
 		return Mark(errors.New("web is\nunhealthy"), ErrUnhealthy)
 	case "space":
@@ -110,39 +121,38 @@ func (f fake) Rollout(ctx context.Context, r Request) error {
 		if err := os.WriteFile(filepath.Join(dir(), "child"), fmt.Appendln(nil, os.Getpid(), c.Process.Pid), 0o600); err != nil {
 			return err
 		}
-		if filepath.Base(r.Dir) == "stubborn" {
+		if filepath.Base(f.Dir) == "stubborn" {
 			_ = c.Wait()
 		}
 		<-ctx.Done()
 		return ctx.Err()
 	}
-	return f.record(VerbRollout, r)
+	return f.record(VerbRollout)
 }
 
-func (f fake) Rollback(_ context.Context, r Request) error { return f.record(VerbRollback, r) }
-func (f fake) Purge(_ context.Context, r Request) error    { return f.record(VerbPurge, r) }
-func (f fake) Stop(_ context.Context, r Request) error     { return f.record(VerbStop, r) }
-func (f fake) Start(_ context.Context, r Request) error    { return f.record(VerbStart, r) }
-func (f fake) Alive(context.Context, Request) (bool, error) {
+func (f fakeSession) Rollback(_ context.Context) error { return f.record(VerbRollback) }
+func (f fakeSession) Purge(_ context.Context) error    { return f.record(VerbPurge) }
+func (f fakeSession) Stop(_ context.Context) error     { return f.record(VerbStop) }
+func (f fakeSession) Start(_ context.Context) error    { return f.record(VerbStart) }
+func (fakeSession) Alive(context.Context) (bool, error) {
 	return true, nil
 }
-func (f fake) Healthy(_ context.Context, r Request) (bool, error) {
-	if r.App == "broken" {
+func (f fakeSession) Healthy(_ context.Context) (bool, error) {
+	if f.App == "broken" {
 		return false, errors.New("no engine")
 	}
 	return false, nil
 }
-func (f fake) Reqs(context.Context, Request) ([]Requirement, error) {
+func (fakeSession) Reqs(context.Context) ([]Requirement, error) {
 	return []Requirement{{Command: "docker"}, {Command: "xz", Warning: true}}, nil
 }
-func (f fake) Verify(_ context.Context, r Request) ([]string, error) {
-	if len(r.Components) > 0 {
-		return []string{r.Components[0].URL + " is missing"}, nil
+func (f fakeSession) Verify(_ context.Context) ([]string, error) {
+	if len(f.Components) > 0 {
+		return []string{f.Components[0].URL + " is missing"}, nil
 	}
 	return nil, nil
 }
-func (f fake) Sync(_ context.Context, r Request) error { return f.record(VerbSync, r) }
-func (f fake) Features() []string                      { return []string{FeatureStream, "from-the-future"} }
+func (f fakeSession) Sync(_ context.Context) error { return f.record(VerbSync) }
 
 // module returns the fake sub-module, and the directory it records into.
 func module(t *testing.T) (*Module, string) {

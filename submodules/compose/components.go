@@ -18,23 +18,22 @@ import (
 	"github.com/mender-app/mender-app/submodules/imagestore/docker"
 )
 
-// Load implements submodules.Orchestrator.
-func (o Orchestrator) Load(ctx context.Context, r submodules.Request) error {
+// Load implements submodules.Session.
+func (s *session) Load(ctx context.Context) error {
+	r := s.req
 	q, err := imagestore.NewLoadRequest(r)
 	if err != nil {
 		return err
 	}
-	return with(ctx, r, func(s *session) error {
-		q.Xdelta3 = s.set.xdelta3
-		if o.Sandbox && s.set.sandbox {
-			dirs, err := s.engine.Storage(ctx)
-			if err != nil {
-				return err
-			}
-			q.Confine(ctx, r.Path, imagestore.Process{Old: dirs, Network: !strings.HasPrefix(s.engine.Host(), "unix://")})
+	q.Xdelta3 = s.set.xdelta3
+	if s.set.sandbox {
+		dirs, err := s.engine.Storage(ctx)
+		if err != nil {
+			return err
 		}
-		return imagestore.LoadFile(ctx, s.engine.Store(r.TempDir), q, r.Path, r.Stdin)
-	})
+		q.Confine(ctx, r.Path, imagestore.Process{Old: dirs, Network: !strings.HasPrefix(s.engine.Host(), "unix://")})
+	}
+	return imagestore.LoadFile(ctx, s.engine.Store(r.TempDir), q, r.Path, r.Stdin)
 }
 
 // resolve finds the image that r.URL means: by identity where one is known.
@@ -49,30 +48,29 @@ func (s *session) resolve(ctx context.Context) (docker.Image, error) {
 	return s.engine.Inspect(ctx, s.req.URL)
 }
 
-// Save implements submodules.Orchestrator. The file appears when it is whole.
-func (Orchestrator) Save(ctx context.Context, r submodules.Request) error {
-	return with(ctx, r, func(s *session) error {
-		img, err := s.resolve(ctx)
-		if err != nil {
-			return err
-		}
-		if r.Path == "-" {
-			return s.engine.Save(ctx, img, r.URL, r.TempDir, r.Stdout)
-		}
-		f, err := os.CreateTemp(filepath.Dir(r.Path), "."+filepath.Base(r.Path)+"-*")
-		if err != nil {
-			return err
-		}
-		err = s.engine.Save(ctx, img, r.URL, r.TempDir, f)
-		err = errors.Join(err, f.Sync(), f.Close())
-		if err == nil {
-			err = os.Rename(f.Name(), r.Path)
-		}
-		if err != nil {
-			_ = os.Remove(f.Name())
-		}
+// Save implements submodules.Session. The file appears when it is whole.
+func (s *session) Save(ctx context.Context) error {
+	r := s.req
+	img, err := s.resolve(ctx)
+	if err != nil {
 		return err
-	})
+	}
+	if r.Path == "-" {
+		return s.engine.Save(ctx, img, r.URL, r.TempDir, r.Stdout)
+	}
+	f, err := os.CreateTemp(filepath.Dir(r.Path), "."+filepath.Base(r.Path)+"-*")
+	if err != nil {
+		return err
+	}
+	err = s.engine.Save(ctx, img, r.URL, r.TempDir, f)
+	err = errors.Join(err, f.Sync(), f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), r.Path)
+	}
+	if err != nil {
+		_ = os.Remove(f.Name())
+	}
+	return err
 }
 
 // additional is the additional_data of a component.
@@ -82,63 +80,61 @@ type additional struct {
 	Platform string `json:"platform"`
 }
 
-// List implements submodules.Orchestrator: the images with the application's
+// List implements submodules.Session: the images with the application's
 // own reference, and those its containers were made from.
-func (Orchestrator) List(ctx context.Context, r submodules.Request) (list []submodules.Component, err error) {
-	err = with(ctx, r, func(s *session) error {
-		images, err := s.engine.Own(ctx, r.App)
-		if err != nil {
-			return err
+func (s *session) List(ctx context.Context) ([]submodules.Component, error) {
+	images, err := s.engine.Own(ctx, s.req.App)
+	if err != nil {
+		return nil, err
+	}
+	containers, err := s.ours(ctx)
+	if err != nil {
+		return nil, err
+	}
+	inUse := map[string][]string{} // image ID → what the manifests call it
+	for _, c := range containers {
+		if !slices.Contains(inUse[c.ImageID], c.Image) {
+			inUse[c.ImageID] = append(inUse[c.ImageID], c.Image)
 		}
-		containers, err := s.ours(ctx)
-		if err != nil {
-			return err
-		}
-		inUse := map[string][]string{} // image ID → what the manifests call it
-		for _, c := range containers {
-			if !slices.Contains(inUse[c.ImageID], c.Image) {
-				inUse[c.ImageID] = append(inUse[c.ImageID], c.Image)
-			}
-		}
-		have := map[string]bool{}
-		images = slices.DeleteFunc(images, func(img docker.Image) bool { // two own references
-			again := have[img.ID]
-			have[img.ID] = true
-			return again
-		})
-		for id := range inUse {
-			if have[id] {
-				continue
-			}
-			img, err := s.engine.Inspect(ctx, id)
-			if errors.Is(err, submodules.ErrNotFound) {
-				continue
-			}
-			if err != nil {
-				return err
-			}
-			images = append(images, img)
-		}
-		for _, img := range images {
-			used, err := s.engine.Used(ctx, img)
-			if err != nil {
-				return err
-			}
-			data, err := json.Marshal(additional{Size: img.Size, Used: used, Platform: img.Platform.String()})
-			if err != nil {
-				return err
-			}
-			c := submodules.Component{Type: "image", Digest: img.Config, DiffIDs: img.DiffIDs, AdditionalData: data}
-			for _, c.URL = range s.urls(img, inUse[img.ID]) {
-				list = append(list, c)
-			}
-		}
-		sort.Slice(list, func(i, j int) bool {
-			return list[i].URL < list[j].URL || list[i].URL == list[j].URL && list[i].Digest < list[j].Digest
-		})
-		return nil
+	}
+	have := map[string]bool{}
+	images = slices.DeleteFunc(images, func(img docker.Image) bool { // two own references
+		again := have[img.ID]
+		have[img.ID] = true
+		return again
 	})
-	return list, err
+	for id := range inUse {
+		if have[id] {
+			continue
+		}
+		img, err := s.engine.Inspect(ctx, id)
+		if errors.Is(err, submodules.ErrNotFound) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		images = append(images, img)
+	}
+	var list []submodules.Component
+	for _, img := range images {
+		used, err := s.engine.Used(ctx, img)
+		if err != nil {
+			return nil, err
+		}
+		data, err := json.Marshal(additional{Size: img.Size, Used: used, Platform: img.Platform.String()})
+		if err != nil {
+			return nil, err
+		}
+		c := submodules.Component{Type: "image", Digest: img.Config, DiffIDs: img.DiffIDs, AdditionalData: data}
+		for _, c.URL = range s.urls(img, inUse[img.ID]) {
+			list = append(list, c)
+		}
+	}
+	sort.Slice(list, func(i, j int) bool {
+		return list[i].URL < list[j].URL || list[i].URL == list[j].URL && list[i].Digest < list[j].Digest
+	})
+	return list, nil
 }
 
 // named lists what the release calls an image.
@@ -178,72 +174,67 @@ func (s *session) urls(img docker.Image, containers []string) []string {
 	return containers[:1]
 }
 
-// Delete implements submodules.Orchestrator.
-func (Orchestrator) Delete(ctx context.Context, r submodules.Request) error {
-	return with(ctx, r, func(s *session) error {
-		img, err := s.resolve(ctx)
-		if errors.Is(err, submodules.ErrNotFound) {
-			// A power cut can leave a name in the containerd store, and nothing
-			// that it names. Our own is of no use to anybody.
-			if len(r.Components) != 1 || r.Components[0].Digest == "" {
-				return nil
-			}
-			for _, ref := range []func(string, image.Digest) string{imagestore.OwnRef, imagestore.ManifestRef} {
-				if _, err := s.engine.Untag(ctx, ref(r.App, r.Components[0].Digest)); err != nil {
-					return err
-				}
-			}
+// Delete implements submodules.Session.
+func (s *session) Delete(ctx context.Context) error {
+	r := s.req
+	img, err := s.resolve(ctx)
+	if errors.Is(err, submodules.ErrNotFound) {
+		// A power cut can leave a name in the containerd store, and nothing
+		// that it names. Our own is of no use to anybody.
+		if len(r.Components) != 1 || r.Components[0].Digest == "" {
 			return nil
 		}
-		if err != nil {
-			return err
-		}
-		ref, _ := submodules.SplitURL(r.URL)
-		for _, url := range s.named(img) {
-			if other, _ := submodules.SplitURL(url); !image.SameRef(other, ref) {
-				return s.engine.DeleteName(ctx, r.App, img, ref)
-			}
-		}
-		return s.engine.Delete(ctx, r.App, img, ref)
-	})
-}
-
-// Verify implements submodules.Orchestrator.
-func (Orchestrator) Verify(ctx context.Context, r submodules.Request) (bad []string, err error) {
-	err = with(ctx, r, func(s *session) error {
-		for _, c := range r.Components {
-			if c.Type != "image" || c.Digest == "" {
-				continue
-			}
-			id, err := imagestore.ParseIdentity(c)
-			if err != nil {
+		for _, ref := range []func(string, image.Digest) string{imagestore.OwnRef, imagestore.ManifestRef} {
+			if _, err := s.engine.Untag(ctx, ref(r.App, r.Components[0].Digest)); err != nil {
 				return err
-			}
-			img, err := s.engine.Find(ctx, r.App, id, c.URL)
-			if errors.Is(err, submodules.ErrNotFound) {
-				bad = append(bad, fmt.Sprintf("%s: %v", c.URL, err))
-				continue
-			}
-			if err != nil {
-				return err
-			}
-			damages, err := s.engine.Damages(ctx, img)
-			if err != nil {
-				return err
-			}
-			for _, d := range damages {
-				bad = append(bad, fmt.Sprintf("%s: %s", c.URL, d))
 			}
 		}
 		return nil
-	})
-	return bad, err
+	}
+	if err != nil {
+		return err
+	}
+	ref, _ := submodules.SplitURL(r.URL)
+	for _, url := range s.named(img) {
+		if other, _ := submodules.SplitURL(url); !image.SameRef(other, ref) {
+			return s.engine.DeleteName(ctx, r.App, img, ref)
+		}
+	}
+	return s.engine.Delete(ctx, r.App, img, ref)
 }
 
-// Sync implements submodules.Orchestrator.
-func (Orchestrator) Sync(ctx context.Context, r submodules.Request) error {
-	return with(ctx, r, func(s *session) error { return s.engine.Sync(ctx) })
+// Verify implements submodules.Session.
+func (s *session) Verify(ctx context.Context) ([]string, error) {
+	var bad []string
+	for _, c := range s.req.Components {
+		if c.Type != "image" || c.Digest == "" {
+			continue
+		}
+		id, err := imagestore.ParseIdentity(c)
+		if err != nil {
+			return nil, err
+		}
+		img, err := s.engine.Find(ctx, s.req.App, id, c.URL)
+		if errors.Is(err, submodules.ErrNotFound) {
+			bad = append(bad, fmt.Sprintf("%s: %v", c.URL, err))
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		damages, err := s.engine.Damages(ctx, img)
+		if err != nil {
+			return nil, err
+		}
+		for _, d := range damages {
+			bad = append(bad, fmt.Sprintf("%s: %s", c.URL, d))
+		}
+	}
+	return bad, nil
 }
+
+// Sync implements submodules.Session.
+func (s *session) Sync(ctx context.Context) error { return s.engine.Sync(ctx) }
 
 // Size of the pieces in which manifests are copied is io.Copy's.
 func copyFile(dst, src *os.Root, name string, mode os.FileMode) error {

@@ -20,51 +20,12 @@ import (
 
 // Orchestrator is the sub-module; it implements submodules.Orchestrator.
 type Orchestrator struct {
-	// Sandbox makes Load take from this process, for good, what it does not need:
+	// Sandbox makes LOAD take from this process, for good, what it does not need:
 	// see imagestore.LoadRequest.Confine. The configuration can switch it off.
 	Sandbox bool
 }
 
 var _ submodules.Orchestrator = Orchestrator{}
-
-// session is one verb at work.
-type session struct {
-	req submodules.Request
-	set settings
-	// back is true on the way back to a release that was accepted once: the
-	// operator may have refused since what it has.
-	back   bool
-	engine *docker.Engine
-}
-
-// open reads the settings and finds the engine. The caller closes it.
-func open(ctx context.Context, r submodules.Request) (*session, error) {
-	set, err := readSettings(os.Getenv, r.Logf)
-	if err != nil {
-		return nil, err
-	}
-	host, err := docker.Host(set.docker, os.Getenv)
-	if err != nil {
-		return nil, submodules.Mark(err, submodules.ErrRequirement)
-	}
-	engine, err := docker.Open(ctx, host, r.Log)
-	if err != nil {
-		return nil, err
-	}
-	return &session{req: r, set: set, engine: engine}, nil
-}
-
-func (s *session) close() { _ = s.engine.Close() }
-
-// with opens a session for f.
-func with(ctx context.Context, r submodules.Request, f func(*session) error) error {
-	s, err := open(ctx, r)
-	if err != nil {
-		return err
-	}
-	defer s.close()
-	return f(s)
-}
 
 // Features implements submodules.Orchestrator.
 func (Orchestrator) Features() []string {
@@ -75,80 +36,70 @@ func (Orchestrator) Features() []string {
 	}
 }
 
-// Reqs implements submodules.Orchestrator. It also makes sure that the engine
-// answers and that a Compose is there which will do: an update that would fail
-// for the want of them is refused before anything is loaded.
-func (Orchestrator) Reqs(ctx context.Context, r submodules.Request) ([]submodules.Requirement, error) {
-	command := "docker"
-	err := with(ctx, r, func(s *session) error {
-		command = s.set.docker[0]
-		if _, err := s.findCompose(ctx); err != nil || !r.HasOption(submodules.OptionSecrets) {
-			return err
-		}
-		return submodules.Mark(s.set.secrets.Check(ctx, r.Recipients), submodules.ErrRequirement)
-	})
-	return []submodules.Requirement{{Command: command}}, err
+// session is one call; it implements submodules.Session.
+type session struct {
+	req submodules.Request
+	set settings
+	// back is true on the way back to a release that was accepted once: the
+	// operator may have refused since what it has.
+	back   bool
+	engine *docker.Engine // nil in RESTORE, which runs before the engine is up
 }
 
-// Rollout implements submodules.Orchestrator.
-func (Orchestrator) Rollout(ctx context.Context, r submodules.Request) error {
-	return with(ctx, r, func(s *session) error { return s.rollout(ctx) })
-}
-
-// Rollback implements submodules.Orchestrator. To bring a release back is to
-// bring it up: what only the failed one had are orphans then.
-func (Orchestrator) Rollback(ctx context.Context, r submodules.Request) error {
-	return with(ctx, r, func(s *session) error {
-		s.back = true
-		return s.rollout(ctx)
-	})
-}
-
-// Stop implements submodules.Orchestrator.
-func (Orchestrator) Stop(ctx context.Context, r submodules.Request) error {
-	return with(ctx, r, func(s *session) error { return s.stop(ctx) })
-}
-
-// Start implements submodules.Orchestrator.
-func (Orchestrator) Start(ctx context.Context, r submodules.Request) error {
-	return with(ctx, r, func(s *session) error { return s.start(ctx) })
-}
-
-// Alive implements submodules.Orchestrator.
-func (Orchestrator) Alive(ctx context.Context, r submodules.Request) (ok bool, err error) {
-	err = with(ctx, r, func(s *session) error {
-		ok, err = s.alive(ctx)
-		return err
-	})
-	return ok, err
-}
-
-// Healthy implements submodules.Orchestrator.
-func (Orchestrator) Healthy(ctx context.Context, r submodules.Request) (ok bool, err error) {
-	err = with(ctx, r, func(s *session) error {
-		ok, err = s.healthy(ctx)
-		return err
-	})
-	return ok, err
-}
-
-// Restore implements submodules.Orchestrator.
-func (Orchestrator) Restore(ctx context.Context, r submodules.Request) error {
+// Open implements submodules.Orchestrator. It reads the settings and finds the
+// engine. REQS finds it itself, because it has a reply where none answers.
+func (o Orchestrator) Open(ctx context.Context, verb string, r submodules.Request) (submodules.Session, error) {
 	set, err := readSettings(os.Getenv, r.Logf)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return restoreSecrets(ctx, set, r)
+	set.sandbox = set.sandbox && o.Sandbox
+	s := &session{req: r, set: set}
+	if verb == submodules.VerbReqs || verb == submodules.VerbRestore {
+		return s, nil
+	}
+	if err := s.connect(ctx); err != nil {
+		return nil, err
+	}
+	return s, nil
 }
 
-// Purge implements submodules.Orchestrator.
-func (Orchestrator) Purge(ctx context.Context, r submodules.Request) error {
-	return with(ctx, r, func(s *session) error { return s.purge(ctx) })
+func (s *session) connect(ctx context.Context) error {
+	host, err := docker.Host(s.set.docker, os.Getenv)
+	if err != nil {
+		return submodules.Mark(err, submodules.ErrRequirement)
+	}
+	s.engine, err = docker.Open(ctx, host, s.req.Log)
+	return err
 }
 
-// ExportManifest implements submodules.Orchestrator.
-func (Orchestrator) ExportManifest(ctx context.Context, r submodules.Request) error {
-	return with(ctx, r, func(s *session) error { return s.exportManifest(ctx) })
+// Close implements submodules.Session.
+func (s *session) Close() error {
+	if s.engine == nil {
+		return nil
+	}
+	return s.engine.Close()
+}
+
+// Reqs implements submodules.Session. It also makes sure that the engine
+// answers and that a Compose is there which will do: an update that would fail
+// for the want of them is refused before anything is loaded.
+func (s *session) Reqs(ctx context.Context) ([]submodules.Requirement, error) {
+	needed := []submodules.Requirement{{Command: s.set.docker[0]}}
+	if err := s.connect(ctx); err != nil {
+		return needed, err
+	}
+	if _, err := s.findCompose(ctx); err != nil || !s.req.HasOption(submodules.OptionSecrets) {
+		return needed, err
+	}
+	return needed, submodules.Mark(s.set.secrets.Check(ctx, s.req.Recipients), submodules.ErrRequirement)
+}
+
+// Rollback implements submodules.Session. To bring a release back is to bring it
+// up: what only the failed one had are orphans then.
+func (s *session) Rollback(ctx context.Context) error {
+	s.back = true
+	return s.Rollout(ctx)
 }
 
 // directory returns the project directory as Compose will record it: absolute,

@@ -258,16 +258,16 @@ func oneLine(said string) string {
 	return string(words)
 }
 
-// alive reports whether everything the application should run is running.
-func (s *session) alive(ctx context.Context) (bool, error) {
+// Alive implements submodules.Session: it reports whether everything the application should run is running.
+func (s *session) Alive(ctx context.Context) (bool, error) {
 	return s.ask(ctx, func(c container.InspectResponse, mayEnd bool) bool {
 		return c.State != nil && (c.State.Running && !c.State.Restarting ||
 			c.State.Status == "exited" && c.State.ExitCode == 0 && oneShot(c) && mayEnd)
 	})
 }
 
-// healthy reports whether it is alive, healthy, and has not restarted lately.
-func (s *session) healthy(ctx context.Context) (bool, error) {
+// Healthy implements submodules.Session: it reports whether it is alive, healthy, and has not restarted lately.
+func (s *session) Healthy(ctx context.Context) (bool, error) {
 	return s.ask(ctx, func(c container.InspectResponse, mayEnd bool) bool {
 		if cond, text := judge(c, mayEnd, c.RestartCount, 0); cond != well {
 			s.req.Logf("%s %s", strings.TrimPrefix(c.Name, "/"), text)

@@ -18,9 +18,9 @@ import (
 	"github.com/mender-app/mender-app/submodules/imagestore/docker"
 )
 
-// purge removes the application's containers, then their networks, the volumes
+// Purge implements submodules.Session. It removes the application's containers, then their networks, the volumes
 // if that is asked for, and the images nobody else uses.
-func (s *session) purge(ctx context.Context) error {
+func (s *session) Purge(ctx context.Context) error {
 	list, err := s.ours(ctx)
 	if err != nil {
 		return err
@@ -157,8 +157,8 @@ func (s *session) volumes(ctx context.Context, projects map[string]bool, list []
 	return names, nil
 }
 
-// exportManifest copies the manifests the application runs from to req.Dir.
-func (s *session) exportManifest(ctx context.Context) error {
+// ExportManifest implements submodules.Session. It copies the manifests the application runs from to req.Dir.
+func (s *session) ExportManifest(ctx context.Context) error {
 	list, err := s.ours(ctx)
 	if err != nil {
 		return err

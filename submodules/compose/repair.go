@@ -11,17 +11,13 @@ import (
 	"github.com/mender-app/mender-app/submodules/imagestore"
 )
 
-// Repair implements submodules.Orchestrator.
-func (Orchestrator) Repair(ctx context.Context, r submodules.Request) (apps []string, err error) {
-	q, err := imagestore.NewRepairRequest(r)
+// Repair implements submodules.Session.
+func (s *session) Repair(ctx context.Context) ([]string, error) {
+	q, err := imagestore.NewRepairRequest(s.req)
 	if err != nil {
 		return nil, err
 	}
-	err = with(ctx, r, func(s *session) error {
-		apps, err = imagestore.Repair(ctx, s.engine.RepairStore(r.TempDir, owner), q)
-		return err
-	})
-	return apps, err
+	return imagestore.Repair(ctx, s.engine.RepairStore(s.req.TempDir, owner), q)
 }
 
 // owner is the application that a container is of: the one it is marked with,
@@ -38,20 +34,11 @@ func owner(c container.Summary) (app string, ok bool) {
 	return app, ownDirectory(app, dir) && names.Check(app) == nil
 }
 
-// Storage implements submodules.Orchestrator.
-func (Orchestrator) Storage(ctx context.Context, r submodules.Request) (dirs []string, err error) {
-	err = with(ctx, r, func(s *session) error {
-		dirs, err = s.engine.Storage(ctx)
-		return err
-	})
-	return dirs, err
-}
+// Storage implements submodules.Session.
+func (s *session) Storage(ctx context.Context) ([]string, error) { return s.engine.Storage(ctx) }
 
-// Engine implements submodules.Orchestrator.
-func (Orchestrator) Engine(ctx context.Context, r submodules.Request) (e submodules.Engine, err error) {
-	err = with(ctx, r, func(s *session) error {
-		e.Name, e.Version, err = s.engine.Version(ctx)
-		return err
-	})
+// Engine implements submodules.Session.
+func (s *session) Engine(ctx context.Context) (e submodules.Engine, err error) {
+	e.Name, e.Version, err = s.engine.Version(ctx)
 	return e, err
 }

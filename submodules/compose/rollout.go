@@ -210,10 +210,11 @@ func (s *session) pin(ctx context.Context, pl *plan) error {
 	return nil
 }
 
-// rollout brings the release up and returns when it is healthy. The order:
+// Rollout implements submodules.Session. It brings the release up and returns when
+// it is healthy. The order:
 // check everything; pin the tags; remove what the release no longer has, for
 // its ports and names may be taken over; up; watch; tidy.
-func (s *session) rollout(ctx context.Context) error {
+func (s *session) Rollout(ctx context.Context) error {
 	pl, err := s.prepare(ctx)
 	if err != nil {
 		return err
@@ -301,9 +302,9 @@ func (s *session) tidy(ctx context.Context, pl *plan) {
 	}
 }
 
-// stop stops the application's containers, in Compose's order where its files
+// Stop implements submodules.Session. It stops the application's containers, in Compose's order where its files
 // are good, and removes nothing.
-func (s *session) stop(ctx context.Context) error {
+func (s *session) Stop(ctx context.Context) error {
 	dir, err := s.directory()
 	if err != nil {
 		return err
@@ -345,8 +346,8 @@ func (s *session) stop(ctx context.Context) error {
 	return s.secretsDir(dir).Remove()
 }
 
-// start starts the application again, and returns when it is healthy.
-func (s *session) start(ctx context.Context) error {
+// Start implements submodules.Session. It starts the application again, and returns when it is healthy.
+func (s *session) Start(ctx context.Context) error {
 	pl, err := s.prepare(ctx)
 	if err != nil {
 		return err

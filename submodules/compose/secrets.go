@@ -190,18 +190,19 @@ func (s *session) sweepSecrets(ctx context.Context, p *project) error {
 	return d.Sweep(func(name string) bool { return used[d.Path(name)] })
 }
 
-// restoreSecrets decrypts the recorded secrets of an application again.
-func restoreSecrets(ctx context.Context, set settings, r submodules.Request) error {
-	dir, err := filepath.Abs(r.Dir)
+// Restore implements submodules.Session. It decrypts the recorded secrets of an
+// application again.
+func (s *session) Restore(ctx context.Context) error {
+	dir, err := filepath.Abs(s.req.Dir)
 	if err != nil {
 		return err
 	}
-	d := secretsDir(set, r.App, dir)
+	d := s.secretsDir(dir)
 	have, err := d.Recorded()
 	if err != nil || !have {
 		return err
 	}
-	keys, err := set.secrets.Keys(ctx)
+	keys, err := s.set.secrets.Keys(ctx)
 	if err != nil {
 		return submodules.Mark(err, submodules.ErrRequirement)
 	}
