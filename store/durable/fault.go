@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -132,4 +133,12 @@ func (f *fault) point(name string) error {
 	default:
 		return fmt.Errorf("%s: unknown action %q", FaultEnv, f.action)
 	}
+}
+
+// signalSelf sends this process a signal, in the way that a process in a sandbox
+// still may: submodules/sandbox allows tgkill and no kill.
+func signalSelf(signal syscall.Signal) error {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	return syscall.Tgkill(os.Getpid(), syscall.Gettid(), signal)
 }

@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"os"
 	"runtime"
 	"strings"
 
@@ -18,7 +19,7 @@ const (
 		getrandom getrlimit getrusage gettid gettimeofday getuid getuid32 madvise membarrier mincore mmap mmap2 mprotect mremap munmap
 		nanosleep prctl restart_syscall rseq rt_sigaction rt_sigpending rt_sigprocmask rt_sigreturn rt_sigsuspend rt_sigtimedwait
 		rt_sigtimedwait_time64 sched_getaffinity sched_yield set_robust_list set_tid_address set_tls setitimer sigaltstack sigreturn
-		sysinfo tgkill time timer_create timer_delete timer_settime timer_settime64 ugetrlimit uname`
+		sysinfo time timer_create timer_delete timer_settime timer_settime64 ugetrlimit uname`
 	// Files; Landlock says which.
 	fileCalls = `
 		_llseek access chdir close close_range copy_file_range dup dup2 dup3 faccessat faccessat2 fadvise64 fadvise64_64 arm_fadvise64_64
@@ -33,7 +34,7 @@ const (
 		sendmsg sendto setsockopt shutdown`
 	// Running other programs.
 	runCalls = `
-		clone clone3 execve execveat fork getpgid getsid kill pidfd_open pidfd_send_signal prlimit64 setpgid setrlimit setsid tkill vfork
+		clone clone3 execve execveat fork getpgid getsid kill pidfd_open pidfd_send_signal prlimit64 setpgid setrlimit setsid tgkill tkill vfork
 		wait4 waitid`
 )
 
@@ -60,9 +61,10 @@ func restrictCalls(r Rights) (bool, error) {
 		})
 	}
 	if !r.Run {
-		when("clone", 0, seccomp.BitsSet, unix.CLONE_THREAD) // a thread, no process
-		when("kill", 1, seccomp.Equal, 0)                    // whether a process is there
-		when("prlimit64", 2, seccomp.Equal, 0)               // to read a limit
+		when("clone", 0, seccomp.BitsSet, unix.CLONE_THREAD)  // a thread, no process
+		when("kill", 1, seccomp.Equal, 0)                     // whether a process is there
+		when("tgkill", 0, seccomp.Equal, uint64(os.Getpid())) // the runtime interrupts its threads
+		when("prlimit64", 2, seccomp.Equal, 0)                // to read a limit
 	}
 	families := []uint64{unix.AF_UNIX}
 	if r.Network {

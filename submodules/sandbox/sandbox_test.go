@@ -181,12 +181,14 @@ var actions = map[string]func(arg string) error{
 	"fork": func(string) error {
 		return call(unix.SYS_CLONE, uintptr(unix.SIGCHLD))
 	},
-	"kill":    func(string) error { return unix.Kill(os.Getppid(), unix.SIGCONT) },
-	"ptrace":  func(string) error { return unix.PtraceAttach(os.Getppid()) },
-	"mount":   func(at string) error { return unix.Mount("none", at, "tmpfs", 0, "") },
-	"unshare": func(string) error { return unix.Unshare(unix.CLONE_NEWUSER) },
-	"chroot":  unix.Chroot,
-	"bpf":     func(string) error { return call(unix.SYS_BPF) },
+	"kill":      func(string) error { return unix.Kill(os.Getppid(), unix.SIGCONT) },
+	"tgkill":    func(string) error { return unix.Tgkill(os.Getppid(), os.Getppid(), unix.SIGCONT) },
+	"interrupt": func(string) error { return unix.Tgkill(os.Getpid(), unix.Gettid(), unix.SIGCONT) },
+	"ptrace":    func(string) error { return unix.PtraceAttach(os.Getppid()) },
+	"mount":     func(at string) error { return unix.Mount("none", at, "tmpfs", 0, "") },
+	"unshare":   func(string) error { return unix.Unshare(unix.CLONE_NEWUSER) },
+	"chroot":    unix.Chroot,
+	"bpf":       func(string) error { return call(unix.SYS_BPF) },
 	"io_uring": func(string) error {
 		return call(unix.SYS_IO_URING_SETUP, 1)
 	},
@@ -311,10 +313,10 @@ func TestCalls(t *testing.T) {
 	defer tcp.Close()
 	port, work := "tcp:"+tcp.Addr().String(), t.TempDir()
 
-	j := job{Steps: []step{{"connect", "unix:" + at, ""}, {"unix", "", ""}, {"many", "", ""}}}
+	j := job{Steps: []step{{"connect", "unix:" + at, ""}, {"unix", "", ""}, {"many", "", ""}, {"interrupt", "", ""}}}
 	for _, s := range []step{
 		{"exec", "/bin/true", ""}, {"exec-here", "/bin/true", ""}, {"fork", "", ""}, {"connect", port, ""}, {"listen", "127.0.0.1:0", ""},
-		{"udp", "", ""}, {"packet", "", ""}, {"netlink", "", ""}, {"kill", "", ""}, {"ptrace", "", ""}, {"mount", work, ""}, {"unshare", "", ""},
+		{"udp", "", ""}, {"packet", "", ""}, {"netlink", "", ""}, {"kill", "", ""}, {"tgkill", "", ""}, {"ptrace", "", ""}, {"mount", work, ""}, {"unshare", "", ""},
 		{"chroot", work, ""}, {"bpf", "", ""}, {"io_uring", "", ""}, {"module", "", ""}, {"lift", "", ""},
 	} {
 		s.Want = notPermitted
