@@ -15,9 +15,7 @@ func main() {
 	// The heap stays well below this; without a limit the collector would let
 	// garbage accumulate.
 	memory.Fit(48 << 20)
-	m := k8s.New(func() (k8s.Settings, error) { return k8s.ReadSettings(os.Getenv) })
-	m.Sandbox = true
-	code := submodules.Main(m, k8s.Name, version.String(), os.Args[1:])
-	_ = m.Close()
-	os.Exit(code)
+	o := k8s.New(func() (k8s.Settings, error) { return k8s.ReadSettings(os.Getenv) })
+	o.Sandbox = true
+	os.Exit(submodules.Main(o, k8s.Name, version.String(), os.Args[1:]))
 }

@@ -53,7 +53,7 @@ func (a *apiStub) get(path string) map[string]any {
 }
 
 // module is a sub-module of the stub, with more of the settings.
-func (a *apiStub) module(more func(*Settings)) *Module {
+func (a *apiStub) module(more func(*Settings)) caller {
 	config := filepath.Join(a.t.TempDir(), "kubeconfig")
 	require.NoError(a.t, os.WriteFile(config, []byte("apiVersion: v1\nkind: Config\nclusters: [{name: a, cluster: {server: "+a.url+"}}]\n"+
 		"contexts: [{name: a, context: {cluster: a, user: a}}]\nusers: [{name: a, user: {}}]\ncurrent-context: a\n"), 0o600))
@@ -61,7 +61,7 @@ func (a *apiStub) module(more func(*Settings)) *Module {
 	if more != nil {
 		more(&set)
 	}
-	return New(func() (Settings, error) { return set, nil })
+	return caller{New(func() (Settings, error) { return set, nil })}
 }
 
 func (a *apiStub) request(app, manifests string) submodules.Request {

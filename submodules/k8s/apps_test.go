@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/mender-app/mender-app/submodules"
 	"github.com/mender-app/mender-app/submodules/k8s/cluster"
 	"github.com/mender-app/mender-app/submodules/k8s/marks"
 )
@@ -48,7 +49,7 @@ func TestPurgeWithoutInventory(t *testing.T) {
 	n := newNode(t)
 	m := n.module()
 	ctx := context.Background()
-	s, err := m.session(n.request("early", ""))
+	s, err := m.open(ctx, submodules.VerbHealthy, n.request("early", ""))
 	require.NoError(t, err)
 	created, err := s.ensureNamespace(ctx, "early", n.ns)
 	require.NoError(t, err)

@@ -32,8 +32,8 @@ clusters: [{name: c, cluster: {server: %q}}]
 contexts: [{name: c, context: {cluster: c}}]
 current-context: c
 `, server.URL), 0o600))
-	m := New(func() (Settings, error) { return Settings{Kubeconfig: conf, Connect: 2 * time.Second}, nil })
-	require.Contains(t, m.Features(), submodules.FeatureEngine)
+	m := caller{New(func() (Settings, error) { return Settings{Kubeconfig: conf, Connect: 2 * time.Second}, nil })}
+	require.Contains(t, m.o.Features(), submodules.FeatureEngine)
 	e, err := m.Engine(t.Context(), submodules.Request{})
 	require.NoError(t, err)
 	require.Equal(t, submodules.Engine{Name: "kubernetes", Version: "v1.29.4+k3s1"}, e)

@@ -15,20 +15,16 @@ import (
 	"github.com/mender-app/mender-app/submodules/imagestore/containerd"
 )
 
-// images connects to the node's containerd.
-func (m *Module) images(ctx context.Context) (*containerd.Store, error) {
-	if m.store != nil {
-		return m.store, nil
+// images is the node's image store, connected when it is first needed.
+func (s *session) images(ctx context.Context) (*containerd.Store, error) {
+	if s.store != nil {
+		return s.store, nil
 	}
-	set, err := m.settings()
-	if err != nil {
-		return nil, err
-	}
-	store, err := containerd.Open(ctx, containerd.Config{Address: set.Containerd, Snapshotter: set.Snapshotter, TempDir: set.TempDir})
+	store, err := containerd.Open(ctx, containerd.Config{Address: s.set.Containerd, Snapshotter: s.set.Snapshotter, TempDir: s.set.TempDir})
 	if err != nil {
 		return nil, submodules.Mark(err, submodules.ErrRequirement)
 	}
-	m.store = store
+	s.store = store
 	return store, nil
 }
 
@@ -41,8 +37,9 @@ func wanted(r submodules.Request) (ref string, want imagestore.Identity, err err
 	return ref, want, err
 }
 
-// Load implements submodules.Orchestrator.
-func (m *Module) Load(ctx context.Context, r submodules.Request) error {
+// Load implements submodules.Session.
+func (s *session) Load(ctx context.Context) error {
+	r := s.req
 	if _, _, err := wanted(r); err != nil {
 		return err
 	}
@@ -50,25 +47,21 @@ func (m *Module) Load(ctx context.Context, r submodules.Request) error {
 	if err != nil {
 		return err
 	}
-	set, err := m.settings()
-	if err != nil {
-		return err
-	}
-	store, err := m.images(ctx)
+	store, err := s.images(ctx)
 	if err != nil {
 		return err
 	}
 	store.SetLog(r.Logf)
 	store.SetTempDir(r.TempDir)
-	q.Xdelta3 = set.Xdelta3
-	if m.Sandbox && set.Sandbox {
+	q.Xdelta3 = s.set.Xdelta3
+	if s.set.Sandbox {
 		dirs, err := store.Storage(ctx)
 		if err != nil {
 			return err
 		}
-		q.Confine(ctx, r.Path, imagestore.Process{Old: dirs, Network: set.Registry != nil})
+		q.Confine(ctx, r.Path, imagestore.Process{Old: dirs, Network: s.set.Registry != nil})
 	}
-	return imagestore.LoadFile(ctx, pushing{store, set.Registry, r.App}, q, r.Path, r.Stdin)
+	return imagestore.LoadFile(ctx, pushing{store, s.set.Registry, r.App}, q, r.Path, r.Stdin)
 }
 
 // pushing is the node's image store, where what gets the application's own
@@ -143,13 +136,14 @@ func (s *session) pin(ctx context.Context, app string, r *release) error {
 	return nil
 }
 
-// Save implements submodules.Orchestrator.
-func (m *Module) Save(ctx context.Context, r submodules.Request) error {
+// Save implements submodules.Session.
+func (s *session) Save(ctx context.Context) error {
+	r := s.req
 	ref, want, err := wanted(r)
 	if err != nil {
 		return err
 	}
-	store, err := m.images(ctx)
+	store, err := s.images(ctx)
 	if err != nil {
 		return err
 	}
@@ -170,13 +164,13 @@ func (m *Module) Save(ctx context.Context, r submodules.Request) error {
 	return err
 }
 
-// List implements submodules.Orchestrator.
-func (m *Module) List(ctx context.Context, r submodules.Request) ([]submodules.Component, error) {
-	store, err := m.images(ctx)
+// List implements submodules.Session.
+func (s *session) List(ctx context.Context) ([]submodules.Component, error) {
+	store, err := s.images(ctx)
 	if err != nil {
 		return nil, err
 	}
-	images, err := store.List(ctx, r.App)
+	images, err := store.List(ctx, s.req.App)
 	if err != nil {
 		return nil, err
 	}
@@ -192,44 +186,42 @@ func (m *Module) List(ctx context.Context, r submodules.Request) ([]submodules.C
 	return list, nil
 }
 
-// Delete implements submodules.Orchestrator.
-func (m *Module) Delete(ctx context.Context, r submodules.Request) error {
+// Delete implements submodules.Session.
+func (s *session) Delete(ctx context.Context) error {
+	r := s.req
 	ref, want, err := wanted(r)
 	if err != nil {
 		return err
 	}
-	store, err := m.images(ctx)
-	if err != nil {
-		return err
-	}
-	set, err := m.settings()
+	store, err := s.images(ctx)
 	if err != nil {
 		return err
 	}
 	remove := func() error { return store.Delete(ctx, r.App, ref, want) }
-	if set.Registry == nil {
+	if s.set.Registry == nil {
 		return remove()
 	}
-	return m.unpush(ctx, store, set.Registry, r, remove)
+	return s.unpush(ctx, store, remove)
 }
 
 // unpush removes images from the store, and those of the application that are
 // no longer there from the registry.
-func (m *Module) unpush(ctx context.Context, store *containerd.Store, registry *containerd.Registry, r submodules.Request, remove func() error) error {
-	had, err := store.List(ctx, r.App)
+func (s *session) unpush(ctx context.Context, store *containerd.Store, remove func() error) error {
+	app, registry := s.req.App, s.set.Registry
+	had, err := store.List(ctx, app)
 	if err != nil {
 		return err
 	}
 	refs := map[image.Digest]string{}
 	for _, img := range had {
-		if refs[img.Config], err = store.RegistryRef(ctx, registry, r.App, img.Identity); err != nil {
+		if refs[img.Config], err = store.RegistryRef(ctx, registry, app, img.Identity); err != nil {
 			return err
 		}
 	}
 	if err := remove(); err != nil {
 		return err
 	}
-	left, err := store.List(ctx, r.App)
+	left, err := store.List(ctx, app)
 	if err != nil {
 		return err
 	}
@@ -239,24 +231,20 @@ func (m *Module) unpush(ctx context.Context, store *containerd.Store, registry *
 	for _, ref := range refs {
 		// What stays there harms no one, and is overwritten by the same.
 		if err := registry.RemoveFromRegistry(ctx, ref); err != nil {
-			r.Logf("warning: %v", err)
+			s.log("warning: %v", err)
 		}
 	}
 	return nil
 }
 
-// Verify implements submodules.Orchestrator.
-func (m *Module) Verify(ctx context.Context, r submodules.Request) ([]string, error) {
-	store, err := m.images(ctx)
-	if err != nil {
-		return nil, err
-	}
-	set, err := m.settings()
+// Verify implements submodules.Session.
+func (s *session) Verify(ctx context.Context) ([]string, error) {
+	store, err := s.images(ctx)
 	if err != nil {
 		return nil, err
 	}
 	var problems []string
-	for _, c := range r.Components {
+	for _, c := range s.req.Components {
 		if c.Type != "" && c.Type != "image" {
 			continue
 		}
@@ -269,13 +257,13 @@ func (m *Module) Verify(ctx context.Context, r submodules.Request) ([]string, er
 		if err != nil {
 			return nil, err
 		}
-		if len(what) == 0 && set.Registry != nil {
-			there, err := store.InRegistry(ctx, set.Registry, r.App, id)
+		if len(what) == 0 && s.set.Registry != nil {
+			there, err := store.InRegistry(ctx, s.set.Registry, s.req.App, id)
 			if err != nil {
 				return nil, err
 			}
 			if !there {
-				what = []string{"it is not in the registry " + set.Registry.String()}
+				what = []string{"it is not in the registry " + s.set.Registry.String()}
 			}
 		}
 		for _, w := range what {
@@ -285,9 +273,9 @@ func (m *Module) Verify(ctx context.Context, r submodules.Request) ([]string, er
 	return problems, nil
 }
 
-// Sync implements submodules.Orchestrator.
-func (m *Module) Sync(ctx context.Context, _ submodules.Request) error {
-	store, err := m.images(ctx)
+// Sync implements submodules.Session.
+func (s *session) Sync(ctx context.Context) error {
+	store, err := s.images(ctx)
 	if err != nil {
 		return err
 	}

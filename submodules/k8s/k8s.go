@@ -23,37 +23,27 @@ import (
 // Name is the sub-module's name, which is the orchestrator's.
 const Name = "k8s"
 
-// Module is the sub-module. It connects to the cluster and to containerd when
-// a verb first needs them. Close it when done.
-type Module struct {
-	// Sandbox makes Load take from this process, for good, what it does not need:
+// Orchestrator is the sub-module; it implements submodules.Orchestrator.
+type Orchestrator struct {
+	// Sandbox makes LOAD take from this process, for good, what it does not need:
 	// see imagestore.LoadRequest.Confine. The settings can switch it off.
 	Sandbox bool
 
-	read  func() (Settings, error)
-	store *containerd.Store
+	settings func() (Settings, error)
 }
 
-// New returns a sub-module. Each verb reads the settings; that they are wrong
-// is its error.
-func New(settings func() (Settings, error)) *Module {
+var _ submodules.Orchestrator = Orchestrator{}
+
+// New returns the sub-module. Each call reads the settings; that they are wrong is
+// its error.
+func New(settings func() (Settings, error)) Orchestrator {
 	// client-go's own logging: what matters comes back as errors.
 	klog.SetLogger(klog.Logger{})
-	return &Module{read: settings}
-}
-
-var _ submodules.Orchestrator = (*Module)(nil)
-
-// Close ends the connection to containerd.
-func (m *Module) Close() error {
-	if m.store == nil {
-		return nil
-	}
-	return m.store.Close()
+	return Orchestrator{settings: settings}
 }
 
 // Features implements submodules.Orchestrator.
-func (m *Module) Features() []string {
+func (Orchestrator) Features() []string {
 	return []string{
 		submodules.FeatureStream, submodules.FeatureStage, submodules.FeatureComponents,
 		submodules.FeatureDelta, submodules.FeatureShared, submodules.FeatureVcdiff, submodules.FeatureVerify, submodules.FeatureSync,
@@ -61,35 +51,59 @@ func (m *Module) Features() []string {
 	}
 }
 
-func (m *Module) settings() (Settings, error) {
-	s, err := m.read()
-	return s, submodules.Mark(err, submodules.ErrRequirement)
-}
-
-// session is one verb at work on a cluster.
+// session is one call; it implements submodules.Session.
 type session struct {
-	m   *Module
-	set Settings
-	c   *cluster.Cluster
-	log func(format string, args ...any)
+	req   submodules.Request
+	set   Settings
+	c     *cluster.Cluster  // nil for a verb that is about images alone
+	store *containerd.Store // see images
+	log   func(format string, args ...any)
 }
 
-func (m *Module) session(r submodules.Request) (*session, error) {
-	set, err := m.settings()
-	if err != nil {
+// Open implements submodules.Orchestrator. It reads the settings, and connects to
+// the cluster for the verbs that need it: images are brought in also where no API
+// server answers.
+func (o Orchestrator) Open(_ context.Context, verb string, r submodules.Request) (submodules.Session, error) {
+	s := &session{req: r, log: r.Logf}
+	if verb == submodules.VerbRestore {
+		return s, nil
+	}
+	var err error
+	if s.set, err = o.settings(); err != nil {
+		return nil, submodules.Mark(err, submodules.ErrRequirement)
+	}
+	s.set.Sandbox = s.set.Sandbox && o.Sandbox
+	switch verb {
+	case submodules.VerbLoad, submodules.VerbSave, submodules.VerbList, submodules.VerbLsComponents,
+		submodules.VerbDelete, submodules.VerbVerify, submodules.VerbSync, submodules.VerbStorage:
+		return s, nil
+	}
+	if err := s.connect(); err != nil {
 		return nil, err
 	}
-	c, err := cluster.Connect(set.Kubeconfig, r.App, set.Connect, r.Logf)
+	return s, nil
+}
+
+func (s *session) connect() (err error) {
+	s.c, err = cluster.Connect(s.set.Kubeconfig, s.req.App, s.set.Connect, s.log)
 	if errors.Is(err, cluster.ErrNoKubeconfig) {
-		return nil, fmt.Errorf("%w: set K8S_KUBECONFIG in %s", err, ConfigName)
+		return fmt.Errorf("%w: set K8S_KUBECONFIG in %s", err, ConfigName)
 	}
 	if err != nil {
-		return nil, err
+		return err
 	}
-	for _, u := range set.Unknown {
-		r.Logf("warning: %s", u)
+	for _, u := range s.set.Unknown {
+		s.log("warning: %s", u)
 	}
-	return &session{m: m, set: set, c: c, log: r.Logf}, nil
+	return nil
+}
+
+// Close implements submodules.Session.
+func (s *session) Close() error {
+	if s.store == nil {
+		return nil
+	}
+	return s.store.Close()
 }
 
 // namespace is the application's.
@@ -103,116 +117,75 @@ func (s *session) namespace() string {
 // pause is the time between two looks at something that takes its time.
 func (s *session) pause() time.Duration { return 500 * time.Millisecond }
 
-// images is the image store, connected when it is first needed.
-func (s *session) images(ctx context.Context) (*containerd.Store, error) { return s.m.images(ctx) }
+// Rollout implements submodules.Session.
+func (s *session) Rollout(ctx context.Context) error { return s.rollout(ctx, s.req, true) }
 
-// Rollout implements submodules.Orchestrator.
-func (m *Module) Rollout(ctx context.Context, r submodules.Request) error {
-	s, err := m.session(r)
-	if err != nil {
-		return err
-	}
-	return s.rollout(ctx, r, true)
-}
+// Rollback implements submodules.Session. What only the failed release had is what
+// the inventory has and the release in the request's Dir has not; FailedDir is not
+// needed.
+func (s *session) Rollback(ctx context.Context) error { return s.rollout(ctx, s.req, false) }
 
-// Rollback implements submodules.Orchestrator. What only the failed release had
-// is what the inventory has and the release in r.Dir has not; r.FailedDir is
-// not needed.
-func (m *Module) Rollback(ctx context.Context, r submodules.Request) error {
-	s, err := m.session(r)
-	if err != nil {
-		return err
-	}
-	return s.rollout(ctx, r, false)
-}
+// Stop implements submodules.Session.
+func (s *session) Stop(ctx context.Context) error { return s.stop(ctx, s.req.App) }
 
-// Stop implements submodules.Orchestrator.
-func (m *Module) Stop(ctx context.Context, r submodules.Request) error {
-	s, err := m.session(r)
-	if err != nil {
-		return err
-	}
-	return s.stop(ctx, r.App)
-}
+// Start implements submodules.Session.
+func (s *session) Start(ctx context.Context) error { return s.start(ctx, s.req.App, s.req.Dir) }
 
-// Start implements submodules.Orchestrator.
-func (m *Module) Start(ctx context.Context, r submodules.Request) error {
-	s, err := m.session(r)
-	if err != nil {
-		return err
-	}
-	return s.start(ctx, r.App, r.Dir)
-}
-
-// Alive implements submodules.Orchestrator.
-func (m *Module) Alive(ctx context.Context, r submodules.Request) (bool, error) {
-	st, err := m.inspect(ctx, r)
+// Alive implements submodules.Session.
+func (s *session) Alive(ctx context.Context) (bool, error) {
+	st, err := s.explained(ctx)
 	return st.alive, err
 }
 
-// Healthy implements submodules.Orchestrator.
-func (m *Module) Healthy(ctx context.Context, r submodules.Request) (bool, error) {
-	st, err := m.inspect(ctx, r)
+// Healthy implements submodules.Session.
+func (s *session) Healthy(ctx context.Context) (bool, error) {
+	st, err := s.explained(ctx)
 	return st.healthy, err
 }
 
-func (m *Module) inspect(ctx context.Context, r submodules.Request) (state, error) {
-	s, err := m.session(r)
-	if err != nil {
-		return state{}, err
-	}
-	st, err := s.inspect(ctx, r.App)
+// explained inspects the application, and logs why it is not healthy.
+func (s *session) explained(ctx context.Context) (state, error) {
+	st, err := s.inspect(ctx, s.req.App)
 	if err == nil && st.why != "" {
-		r.Logf("%s", st.why)
+		s.log("%s", st.why)
 	}
 	return st, err
 }
 
-// Purge implements submodules.Orchestrator.
-func (m *Module) Purge(ctx context.Context, r submodules.Request) error {
-	s, err := m.session(r)
-	if err != nil {
+// Purge implements submodules.Session.
+func (s *session) Purge(ctx context.Context) error {
+	if err := s.purge(ctx, s.req.App, s.req.PurgeData); err != nil {
 		return err
 	}
-	if err := s.purge(ctx, r.App, r.PurgeData); err != nil {
-		return err
-	}
-	store, err := m.images(ctx)
+	store, err := s.images(ctx)
 	if err != nil {
-		r.Logf("warning: the images stay: %v", err)
+		s.log("warning: the images stay: %v", err)
 		return nil
 	}
+	remove := func() error { return store.Purge(ctx, s.req.App) }
 	if s.set.Registry == nil {
-		return store.Purge(ctx, r.App)
+		return remove()
 	}
-	return m.unpush(ctx, store, s.set.Registry, r, func() error { return store.Purge(ctx, r.App) })
+	return s.unpush(ctx, store, remove)
 }
 
-// ExportManifest implements submodules.Orchestrator.
-func (m *Module) ExportManifest(ctx context.Context, r submodules.Request) error {
-	s, err := m.session(r)
-	if err != nil {
-		return err
-	}
-	return s.export(ctx, r.App, r.Dir)
+// ExportManifest implements submodules.Session.
+func (s *session) ExportManifest(ctx context.Context) error {
+	return s.export(ctx, s.req.App, s.req.Dir)
 }
 
-// Reqs implements submodules.Orchestrator: no command is needed, but an API
-// server and a containerd that answer are.
-func (m *Module) Reqs(ctx context.Context, r submodules.Request) ([]submodules.Requirement, error) {
-	s, err := m.session(r)
-	if err != nil {
-		return nil, err
-	}
-	err = s.c.Retry(ctx, func() error {
+// Reqs implements submodules.Session: no command is needed, but an API server and a
+// containerd that answer are.
+func (s *session) Reqs(ctx context.Context) ([]submodules.Requirement, error) {
+	err := s.c.Retry(ctx, func() error {
 		_, err := s.c.Disco.ServerVersion()
 		return err
 	})
 	if err != nil {
 		return nil, submodules.Mark(err, submodules.ErrRequirement)
 	}
-	if r.HasOption(submodules.OptionSecrets) {
-		if err := s.set.Secrets.Check(ctx, r.Recipients); err != nil {
+	if s.req.HasOption(submodules.OptionSecrets) {
+		if err := s.set.Secrets.Check(ctx, s.req.Recipients); err != nil {
 			return nil, submodules.Mark(err, submodules.ErrRequirement)
 		}
 	}
@@ -222,26 +195,22 @@ func (m *Module) Reqs(ctx context.Context, r submodules.Request) ([]submodules.R
 	return nil, s.set.Registry.Ping(ctx)
 }
 
-// Restore implements submodules.Orchestrator: the cluster keeps its Secrets.
-func (m *Module) Restore(context.Context, submodules.Request) error { return nil }
+// Restore implements submodules.Session: the cluster keeps its Secrets.
+func (s *session) Restore(context.Context) error { return nil }
 
-// Storage implements submodules.Orchestrator.
-func (m *Module) Storage(ctx context.Context, _ submodules.Request) ([]string, error) {
-	store, err := m.images(ctx)
+// Storage implements submodules.Session.
+func (s *session) Storage(ctx context.Context) ([]string, error) {
+	store, err := s.images(ctx)
 	if err != nil {
 		return nil, err
 	}
 	return store.Storage(ctx)
 }
 
-// Engine implements submodules.Orchestrator: the version is the API server's.
-func (m *Module) Engine(ctx context.Context, r submodules.Request) (submodules.Engine, error) {
-	s, err := m.session(r)
-	if err != nil {
-		return submodules.Engine{}, err
-	}
+// Engine implements submodules.Session: the version is the API server's.
+func (s *session) Engine(ctx context.Context) (submodules.Engine, error) {
 	e := submodules.Engine{Name: "kubernetes"}
-	err = s.c.Retry(ctx, func() error {
+	err := s.c.Retry(ctx, func() error {
 		v, err := s.c.Disco.ServerVersion()
 		if err == nil {
 			e.Version = v.GitVersion

@@ -88,7 +88,7 @@ func TestKilled(t *testing.T) {
 
 	// at returns an application of its own, called as its namespace is, in the
 	// first release, and what holds that it is in one release alone.
-	at := func(t *testing.T) (n *node, m *Module, settled func(version string)) {
+	at := func(t *testing.T) (n *node, m caller, settled func(version string)) {
 		n = newNode(t)
 		m = n.module()
 		require.NoError(t, m.Rollout(ctx, n.request(n.ns, v1)))

@@ -35,7 +35,7 @@ func TestForgedInventory(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	const take = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: precious}\ndata: {k: shop}\n"
-	start := func(t *testing.T) (*apiStub, *Module) {
+	start := func(t *testing.T) (*apiStub, caller) {
 		a := newAPIStub(t)
 		a.put(precious, `{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"precious","namespace":"default","uid":"p"},"data":{"k":"admin"}}`)
 		m := a.module(nil)
@@ -89,7 +89,7 @@ func TestMetadataNamespace(t *testing.T) {
 	a.put("/api/v1/namespaces/monitoring/serviceaccounts/default", `{"kind":"ServiceAccount","apiVersion":"v1","metadata":{"name":"default"}}`)
 	a.put("/api/v1/namespaces/fresh/serviceaccounts/default", `{"kind":"ServiceAccount","apiVersion":"v1","metadata":{"name":"default"}}`)
 	a.put(grafana, `{"kind":"Secret","apiVersion":"v1","metadata":{"name":"grafana","namespace":"monitoring","uid":"g"},"data":{"password":"YWRtaW4="}}`)
-	in := func(ns, allowed string) *Module {
+	in := func(ns, allowed string) caller {
 		return a.module(func(s *Settings) { s.Namespace, s.Asked, s.Namespaces = ns, true, allowed })
 	}
 	err := in("monitoring", "other").Rollout(ctx, a.request("evil", over))

@@ -24,10 +24,8 @@ const asProgram = "MENDER_APP_TEST_K8S_PROGRAM"
 
 func TestMain(m *testing.M) {
 	if os.Getenv(asProgram) != "" {
-		mod := New(func() (Settings, error) { return ReadSettings(os.Getenv) })
-		code := submodules.Main(mod, Name, "test", os.Args[1:])
-		_ = mod.Close()
-		os.Exit(code)
+		o := New(func() (Settings, error) { return ReadSettings(os.Getenv) })
+		os.Exit(submodules.Main(o, Name, "test", os.Args[1:]))
 	}
 	os.Exit(kube.Run(m))
 }
@@ -78,10 +76,8 @@ func (n *node) log() string {
 	return strings.Join(n.lines, "\n")
 }
 
-func (n *node) module() *Module {
-	m := New(func() (Settings, error) { return n.set, nil })
-	n.t.Cleanup(func() { _ = m.Close() })
-	return m
+func (n *node) module() caller {
+	return caller{New(func() (Settings, error) { return n.set, nil })}
 }
 
 func (n *node) request(app, dir string) submodules.Request {
@@ -134,18 +130,16 @@ func component(url string, img kube.Image) submodules.Component {
 }
 
 // load brings an image in under a reference, and returns the component.
-func (n *node) load(m *Module, app, url string, env ...string) submodules.Component {
+func (n *node) load(m caller, app, url string, env ...string) submodules.Component {
 	n.t.Helper()
 	img := n.Image(n.t, "probe:any", nil, env...)
 	r := n.request(app, "")
 	r.URL, r.Path, r.Stdin = url, "-", bytes.NewReader(img.Archive)
 	require.NoError(n.t, m.Load(context.Background(), r))
 	n.t.Cleanup(func() {
-		m := New(func() (Settings, error) { return n.set, nil })
-		defer m.Close()
 		r := n.request(app, "")
 		r.URL = url + "@" + img.Config.String()
-		_ = m.Delete(context.Background(), r)
+		_ = n.module().Delete(context.Background(), r)
 	})
 	return component(url, img)
 }

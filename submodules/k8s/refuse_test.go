@@ -54,13 +54,13 @@ func TestRefused(t *testing.T) {
 	t.Run("the cluster's namespace", func(t *testing.T) {
 		set := n.set
 		set.Namespace = "kube-system"
-		m := New(func() (Settings, error) { return set, nil })
+		m := caller{New(func() (Settings, error) { return set, nil })}
 		require.ErrorContains(t, m.Rollout(ctx, n.request("x", n.manifests(configMap("one")))), "the cluster's own")
 	})
 	t.Run("a new namespace goes again", func(t *testing.T) {
 		set := n.set
 		set.Namespace = n.ns + "-new"
-		m := New(func() (Settings, error) { return set, nil })
+		m := caller{New(func() (Settings, error) { return set, nil })}
 		require.Error(t, m.Rollout(ctx, n.request("x", n.manifests(configMap("one"), deployment("web", "nowhere:1")))))
 		require.Eventually(t, func() bool {
 			o, err := n.c.Get(ctx, cluster.ID{Kind: "Namespace", Name: set.Namespace})

@@ -110,7 +110,7 @@ func TestServerDown(t *testing.T) {
 
 	set := n.set
 	set.Connect = time.Second
-	down := New(func() (Settings, error) { return set, nil })
+	down := caller{New(func() (Settings, error) { return set, nil })}
 	err := down.Rollout(ctx, n.request(n.ns, n.manifests(configMap("two"))))
 	require.ErrorContains(t, err, "does not answer; is the cluster running?")
 	require.ErrorIs(t, err, submodules.ErrRequirement)

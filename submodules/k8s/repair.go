@@ -16,20 +16,16 @@ import (
 	"github.com/mender-app/mender-app/submodules/k8s/marks"
 )
 
-// Repair implements submodules.Orchestrator. Applications that run from files
+// Repair implements submodules.Session. Applications that run from files
 // that are damaged are stopped as STOP does; the ROLLOUT that the caller makes of
 // them starts them again.
-func (m *Module) Repair(ctx context.Context, r submodules.Request) ([]string, error) {
-	s, err := m.session(r)
+func (s *session) Repair(ctx context.Context) ([]string, error) {
+	store, err := s.images(ctx)
 	if err != nil {
 		return nil, err
 	}
-	store, err := m.images(ctx)
-	if err != nil {
-		return nil, err
-	}
-	store.SetLog(r.Logf)
-	q, err := imagestore.NewRepairRequest(r)
+	store.SetLog(s.log)
+	q, err := imagestore.NewRepairRequest(s.req)
 	if err != nil {
 		return nil, err
 	}
@@ -43,7 +39,7 @@ func (m *Module) Repair(ctx context.Context, r submodules.Request) ([]string, er
 		} else if !has {
 			continue // a repair that had not begun, and was not to begin
 		}
-		if err := store.Push(ctx, s.set.Registry, r.App, w.Identity); err != nil {
+		if err := store.Push(ctx, s.set.Registry, s.req.App, w.Identity); err != nil {
 			return nil, err
 		}
 	}

@@ -15,7 +15,7 @@ import (
 // repairable is an application that runs, and the files of its image.
 type repairable struct {
 	*node
-	m   *Module
+	m   caller
 	c   submodules.Component
 	dir string // its manifests
 	ref string
