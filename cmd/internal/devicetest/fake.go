@@ -106,7 +106,19 @@ func (f fake) Features() []string {
 	}
 }
 
-func (f fake) Engine(context.Context, submodules.Request) (submodules.Engine, error) {
+func (f fake) Open(_ context.Context, _ string, r submodules.Request) (submodules.Session, error) {
+	return call{f, r}, nil
+}
+
+// call is one call of the sub-module.
+type call struct {
+	fake
+	req submodules.Request
+}
+
+func (call) Close() error { return nil }
+
+func (f call) Engine(context.Context) (submodules.Engine, error) {
 	version := "20.10.24"
 	if data, err := os.ReadFile(filepath.Join(f.dir, "engine")); err == nil {
 		version = strings.TrimSpace(string(data))
@@ -118,35 +130,35 @@ func (f fake) image(app string, d digest.Digest) string {
 	return filepath.Join(f.dir, "images", app+"-"+d.Hex())
 }
 
-func (f fake) Load(_ context.Context, r submodules.Request) error {
+func (f call) Load(context.Context) error {
 	var content []byte
 	var err error
-	if r.Path == "-" {
-		content, err = io.ReadAll(r.Stdin)
+	if f.req.Path == "-" {
+		content, err = io.ReadAll(f.req.Stdin)
 	} else {
-		content, err = os.ReadFile(r.Path)
+		content, err = os.ReadFile(f.req.Path)
 	}
 	if err != nil {
 		return err
 	}
-	if c, ok := r.Component(r.URL); ok && r.Path == os.DevNull {
-		_, err := os.Stat(f.image(r.App, c.Digest)) // one more name of it
+	if c, ok := f.req.Component(f.req.URL); ok && f.req.Path == os.DevNull {
+		_, err := os.Stat(f.image(f.req.App, c.Digest)) // one more name of it
 		return err
 	}
 	got := digest.Of(content)
-	if c, ok := r.Component(r.URL); ok && c.Digest != "" && c.Digest != got {
-		return submodules.Mark(fmt.Errorf("%s is %s, not %s", r.URL, got, c.Digest), submodules.ErrContent)
+	if c, ok := f.req.Component(f.req.URL); ok && c.Digest != "" && c.Digest != got {
+		return submodules.Mark(fmt.Errorf("%s is %s, not %s", f.req.URL, got, c.Digest), submodules.ErrContent)
 	}
 	if err := os.MkdirAll(filepath.Join(f.dir, "images"), 0o755); err != nil {
 		return err
 	}
-	return os.WriteFile(f.image(r.App, got), content, 0o644)
+	return os.WriteFile(f.image(f.req.App, got), content, 0o644)
 }
 
-func (f fake) List(_ context.Context, r submodules.Request) (list []submodules.Component, err error) {
-	files, err := filepath.Glob(f.image(r.App, "*"))
+func (f call) List(context.Context) (list []submodules.Component, err error) {
+	files, err := filepath.Glob(f.image(f.req.App, "*"))
 	for _, file := range files {
-		d, err := digest.FromHex(strings.TrimPrefix(filepath.Base(file), r.App+"-"))
+		d, err := digest.FromHex(strings.TrimPrefix(filepath.Base(file), f.req.App+"-"))
 		if err != nil {
 			continue // it belongs to an application whose name begins with this one's
 		}
@@ -155,11 +167,11 @@ func (f fake) List(_ context.Context, r submodules.Request) (list []submodules.C
 	return list, err
 }
 
-func (f fake) Delete(_ context.Context, r submodules.Request) error {
-	if len(r.Components) != 1 {
+func (f call) Delete(context.Context) error {
+	if len(f.req.Components) != 1 {
 		return nil // other names still need it
 	}
-	if err := os.Remove(f.image(r.App, r.Components[0].Digest)); err != nil && !errors.Is(err, os.ErrNotExist) {
+	if err := os.Remove(f.image(f.req.App, f.req.Components[0].Digest)); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
 	return nil
@@ -194,33 +206,33 @@ func (f fake) up(r submodules.Request) error {
 	return nil
 }
 
-func (f fake) Rollout(_ context.Context, r submodules.Request) error  { return f.up(r) }
-func (f fake) Rollback(_ context.Context, r submodules.Request) error { return f.up(r) }
+func (f call) Rollout(context.Context) error  { return f.up(f.req) }
+func (f call) Rollback(context.Context) error { return f.up(f.req) }
 
-func (f fake) Purge(_ context.Context, r submodules.Request) error {
-	if err := os.Remove(f.running(r.App)); err != nil && !errors.Is(err, os.ErrNotExist) {
+func (f call) Purge(context.Context) error {
+	if err := os.Remove(f.running(f.req.App)); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
-	files, err := filepath.Glob(f.image(r.App, "*"))
+	files, err := filepath.Glob(f.image(f.req.App, "*"))
 	for _, file := range files {
 		err = errors.Join(err, os.Remove(file))
 	}
 	return err
 }
 
-func (f fake) Alive(_ context.Context, r submodules.Request) (bool, error) {
-	_, err := os.Stat(f.running(r.App))
+func (f call) Alive(context.Context) (bool, error) {
+	_, err := os.Stat(f.running(f.req.App))
 	return err == nil, nil
 }
 
-func (f fake) Healthy(_ context.Context, r submodules.Request) (bool, error) {
-	text, err := os.ReadFile(f.running(r.App))
+func (f call) Healthy(context.Context) (bool, error) {
+	text, err := os.ReadFile(f.running(f.req.App))
 	return err == nil && !strings.Contains(string(text), "sick"), nil
 }
 
-func (f fake) Verify(_ context.Context, r submodules.Request) (problems []string, err error) {
-	for _, c := range r.Components {
-		content, err := os.ReadFile(f.image(r.App, c.Digest))
+func (f call) Verify(context.Context) (problems []string, err error) {
+	for _, c := range f.req.Components {
+		content, err := os.ReadFile(f.image(f.req.App, c.Digest))
 		if err != nil || digest.Of(content) != c.Digest {
 			problems = append(problems, c.URL+" is not whole")
 		}
@@ -228,7 +240,7 @@ func (f fake) Verify(_ context.Context, r submodules.Request) (problems []string
 	return problems, nil
 }
 
-func (f fake) Reqs(context.Context, submodules.Request) ([]submodules.Requirement, error) {
+func (f call) Reqs(context.Context) ([]submodules.Requirement, error) {
 	var list []submodules.Requirement
 	if data, err := os.ReadFile(filepath.Join(f.dir, "reqs")); err == nil {
 		for _, word := range strings.Fields(string(data)) {
@@ -238,11 +250,11 @@ func (f fake) Reqs(context.Context, submodules.Request) ([]submodules.Requiremen
 	return list, nil
 }
 
-// Repair takes undamaged components from r.Path, as a sub-module does.
-func (f fake) Repair(_ context.Context, r submodules.Request) (apps []string, err error) {
+// Repair takes undamaged components from f.req.Path, as a sub-module does.
+func (f call) Repair(context.Context) (apps []string, err error) {
 	sources := map[digest.Digest][]byte{}
-	if r.Path != "" {
-		files, err := filepath.Glob(filepath.Join(r.Path, "*"))
+	if f.req.Path != "" {
+		files, err := filepath.Glob(filepath.Join(f.req.Path, "*"))
 		if err != nil {
 			return nil, err
 		}
@@ -254,40 +266,40 @@ func (f fake) Repair(_ context.Context, r submodules.Request) (apps []string, er
 			sources[digest.Of(content)] = content
 		}
 	}
-	for _, c := range r.Components {
-		content, err := os.ReadFile(f.image(r.App, c.Digest))
+	for _, c := range f.req.Components {
+		content, err := os.ReadFile(f.image(f.req.App, c.Digest))
 		if err == nil && digest.Of(content) == c.Digest {
 			continue
 		}
 		if sources[c.Digest] == nil {
 			return nil, submodules.Mark(fmt.Errorf("%s cannot be repaired", c.URL), submodules.ErrContent)
 		}
-		if err := os.WriteFile(f.image(r.App, c.Digest), sources[c.Digest], 0o644); err != nil {
+		if err := os.WriteFile(f.image(f.req.App, c.Digest), sources[c.Digest], 0o644); err != nil {
 			return nil, err
 		}
-		apps = []string{r.App}
+		apps = []string{f.req.App}
 	}
 	return apps, nil
 }
 
 // Restore notes that it was called.
-func (f fake) Restore(_ context.Context, r submodules.Request) error {
-	return os.WriteFile(filepath.Join(f.dir, "restored-"+r.App), nil, 0o644)
+func (f call) Restore(context.Context) error {
+	return os.WriteFile(filepath.Join(f.dir, "restored-"+f.req.App), nil, 0o644)
 }
 
-func (f fake) Storage(context.Context, submodules.Request) ([]string, error) {
+func (f call) Storage(context.Context) ([]string, error) {
 	return []string{f.dir}, nil
 }
 
-func (f fake) Sync(context.Context, submodules.Request) error { return nil }
-func (f fake) Stop(_ context.Context, r submodules.Request) error {
-	if err := os.Remove(f.running(r.App)); !errors.Is(err, os.ErrNotExist) {
+func (f call) Sync(context.Context) error { return nil }
+func (f call) Stop(context.Context) error {
+	if err := os.Remove(f.running(f.req.App)); !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
 	return nil
 }
-func (f fake) Start(_ context.Context, r submodules.Request) error { return f.up(r) }
-func (f fake) Save(context.Context, submodules.Request) error      { return errors.New("not here") }
-func (f fake) ExportManifest(context.Context, submodules.Request) error {
+func (f call) Start(context.Context) error { return f.up(f.req) }
+func (f call) Save(context.Context) error  { return errors.New("not here") }
+func (f call) ExportManifest(context.Context) error {
 	return errors.New("not here")
 }
