@@ -115,15 +115,19 @@ func (f *fault) point(name string) error {
 	}
 	switch f.action {
 	case "kill-both":
-		_ = syscall.Kill(os.Getppid(), syscall.SIGKILL)
+		if err := syscall.Kill(os.Getppid(), syscall.SIGKILL); err != nil {
+			return err
+		}
 		fallthrough
 	case "kill":
-		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+		if err := signalSelf(syscall.SIGKILL); err != nil {
+			return err
+		}
 		select {} // wait for the signal
 	case "term":
-		return syscall.Kill(os.Getpid(), syscall.SIGTERM)
+		return signalSelf(syscall.SIGTERM)
 	case "stop":
-		return syscall.Kill(os.Getpid(), syscall.SIGSTOP)
+		return signalSelf(syscall.SIGSTOP)
 	case "enospc":
 		return syscall.ENOSPC
 	case "eio":
