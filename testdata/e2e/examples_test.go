@@ -1,0 +1,188 @@
+package e2e
+
+import (
+	"archive/tar"
+	"archive/zip"
+	"bytes"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/mender-app/mender-app/testdata/bed"
+)
+
+// example is an application of a sub-module in examples/, with its files as they
+// are.
+type example struct {
+	orchestrator string // the sub-module: examples/NAME/NAME
+	in           string // where the application is, if not in examples/NAME
+	app          string // the application: its manifests are the files of the directory APP
+	// content is the application's component in a version, which is healthy or not.
+	content func(version string, healthy bool) []byte
+	url     string
+	// runs prints the version that runs on the device.
+	runs []string
+}
+
+// rawRelease writes an artifact of components that are files, in the shell
+// reference's form.
+func rawRelease(t *testing.T, d *bed.Device, e example, version string, content []byte) string {
+	t.Helper()
+	h := bed.Handmade{Name: e.app + "-" + version, Software: e.app}
+	digest := fmt.Sprintf("%x", sha256.Sum256(content))
+	dir := "images/" + digest
+	h.Images = []bed.Member{
+		{Name: "images/", Type: tar.TypeDir}, {Name: dir + "/", Type: tar.TypeDir},
+		{Name: dir + "/url-new.txt", Data: []byte(e.url + "\n")}, {Name: dir + "/url-current.txt", Data: []byte(e.url + "\n")},
+		{Name: dir + "/sums-new.txt", Data: []byte(digest + "\n")}, {Name: dir + "/sums-current.txt", Data: []byte(digest + "\n")},
+		{Name: dir + "/image.img", Data: content},
+	}
+	meta, err := json.Marshal(map[string]any{
+		"version": "1.0", "application_name": e.app, "orchestrator": e.orchestrator, "platform": bed.Platform(), "images": []string{digest},
+	})
+	require.NoError(t, err)
+	h.Metadata = string(meta)
+	h.Manifests = []bed.Member{{Name: "manifests/", Type: tar.TypeDir}}
+	for name, text := range e.manifests(t) {
+		h.Manifests = append(h.Manifests, bed.Member{Name: "manifests/" + name, Data: []byte(text)})
+	}
+	path := d.Share(h.Name + ".mender")
+	require.NoError(t, h.Write(path))
+	return path
+}
+
+// manifests are the example's own.
+func (e example) manifests(t *testing.T) map[string]string {
+	t.Helper()
+	in := e.in
+	if in == "" {
+		in = e.orchestrator
+	}
+	files, dir := map[string]string{}, filepath.Join(bed.Repository(), "examples", in, e.app)
+	entries, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	for _, entry := range entries {
+		text, err := os.ReadFile(filepath.Join(dir, entry.Name()))
+		require.NoError(t, err)
+		files[entry.Name()] = string(text)
+	}
+	return files
+}
+
+// live plays the life of an example under the real Mender client: installed whole,
+// updated, a release that fails, a rollback by the client and one days later, and a
+// purge. mender-app conformance finds no fault with its sub-module.
+func (e example) live(t *testing.T) {
+	t.Parallel()
+	bed.Require(t, "mender-artifact")
+	d := bed.StartWithoutEngine(t)
+	submodule := "/usr/share/mender/app-modules/v1/" + e.orchestrator
+	d.MustRun(t, "install", "-m755", filepath.Join(bed.Repository(), "examples", e.orchestrator, e.orchestrator), submodule)
+	runs := func() string { return strings.TrimSpace(d.MustRun(t, e.runs[0], e.runs[1:]...)) }
+	at := func(version string) {
+		t.Helper()
+		require.Equal(t, version, runs())
+		require.Equal(t, "true\n", d.MustRun(t, submodule, "HEALTHY", e.app))
+		require.Contains(t, d.MustRun(t, "mender-app", "list"), e.app+"-"+version)
+	}
+	artifacts := map[string]string{}
+	for version, healthy := range map[string]bool{"1": true, "2": true, "3": false, "4": true} {
+		artifacts[version] = rawRelease(t, d, e, version, e.content(version, healthy))
+	}
+	mender(t, d, "install", artifacts["1"])
+	mender(t, d, "commit")
+	at("1")
+	mender(t, d, "install", artifacts["2"])
+	mender(t, d, "commit")
+	at("2")
+	menderFails(t, d, "install", artifacts["3"])
+	at("2")
+	mender(t, d, "install", artifacts["4"])
+	require.Equal(t, "4", runs())
+	mender(t, d, "rollback")
+	at("2")
+	d.MustRun(t, "mender-app", "rollback", e.app) // days later
+	at("1")
+	d.MustRun(t, "mender-app", "stop", e.app)
+	require.Contains(t, d.MustRun(t, "mender-app", "list"), "stopped")
+	d.MustRun(t, "mender-app", "start", e.app)
+	at("1")
+	d.MustRun(t, "mender-app", "purge", "--force", "--data", e.app)
+	require.Equal(t, "[]\n", d.MustRun(t, submodule, "LIST", e.app))
+
+	files := map[string]string{}
+	for i, release := range []string{"good", "better", "bad"} {
+		for name, text := range e.manifests(t) {
+			files[release+"/manifests/"+name] = text
+		}
+		files[release+"/components/"+e.url] = string(e.content(fmt.Sprint(i), release != "bad"))
+	}
+	writeFixture(t, d.Share("fixture"), files)
+	require.Greater(t, conforms(t, d, "1.1", "--fixture", d.Share("fixture"), submodule), 150)
+	require.Empty(t, strings.TrimSpace(d.MustRun(t, "ls", "/data/"+e.orchestrator)), "nothing is left behind")
+}
+
+func TestExampleExecutable(t *testing.T) {
+	example{
+		orchestrator: "executable", app: "hello", url: "hello",
+		content: func(version string, healthy bool) []byte {
+			check := "exit 1"
+			if healthy {
+				check = "exit 0"
+			}
+			return fmt.Appendf(nil, "#!/bin/sh\ncase $1 in --check) %s ;; esac\necho %s >/run/hello\nwhile :; do sleep 1; done\n", check, version)
+		},
+		runs: []string{"cat", "/run/hello"},
+	}.live(t)
+}
+
+func TestExamplePython(t *testing.T) {
+	example{
+		orchestrator: "python", app: "greeter", url: "greeter",
+		content: func(version string, healthy bool) []byte { return wheel(t, version, healthy) },
+		runs:    []string{"/data/python/greeter/venv/bin/python", "-m", "greeter"},
+	}.live(t)
+}
+
+// wheel is a wheel of the package greeter. A wheel is a zip archive with a list of
+// its files (packaging.python.org, "Binary distribution format").
+func wheel(t *testing.T, version string, healthy bool) []byte {
+	t.Helper()
+	code := 1
+	if healthy {
+		code = 0
+	}
+	info := "greeter-" + version + ".dist-info/"
+	files := map[string]string{
+		"greeter/__init__.py": "",
+		"greeter/__main__.py": fmt.Sprintf("import sys\nif sys.argv[1:] == ['check']:\n    sys.exit(%d)\nprint(%q)\n", code, version),
+		info + "METADATA":     "Metadata-Version: 2.1\nName: greeter\nVersion: " + version + "\n",
+		info + "WHEEL":        "Wheel-Version: 1.0\nGenerator: a test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+	}
+	names := slices.Sorted(maps.Keys(files))
+	record := ""
+	for _, name := range names {
+		sum := sha256.Sum256([]byte(files[name]))
+		record += fmt.Sprintf("%s,sha256=%s,%d\n", name, base64.RawURLEncoding.EncodeToString(sum[:]), len(files[name]))
+	}
+	files[info+"RECORD"] = record + info + "RECORD,,\n"
+	var out bytes.Buffer
+	w := zip.NewWriter(&out)
+	for _, name := range append(names, info+"RECORD") {
+		f, err := w.Create(name)
+		require.NoError(t, err)
+		_, err = f.Write([]byte(files[name]))
+		require.NoError(t, err)
+	}
+	require.NoError(t, w.Close())
+	return out.Bytes()
+}
