@@ -61,7 +61,7 @@ func (m *marked) Is(target error) bool { return target == m.mark }
 
 // Mark returns err, unchanged in its text, as an error that is also mark (one
 // of the sentinels of this package). Mark of nil is nil; the innermost mark of
-// an error wins, for it was made where the cause was known.
+// an error wins, because it was made where the cause was known.
 func Mark(err, mark error) error {
 	if err == nil {
 		return nil

@@ -41,7 +41,7 @@ type Module struct {
 
 // Find returns the sub-module for an orchestrator. The error is a
 // *NotFoundError or a *NotExecutableError, or says what is wrong with the name.
-// That it is for another architecture shows at the first call only, which then
+// An executable for another architecture is noticed by the first call, which then
 // returns a *NotExecutableError.
 func Find(dir, orchestrator string) (*Module, error) {
 	if err := names.Check(orchestrator); err != nil {
@@ -67,7 +67,7 @@ func Find(dir, orchestrator string) (*Module, error) {
 func (m *Module) Describe(ctx context.Context) (Info, error) {
 	old := Info{Protocol: "1.0", Name: m.Name, Features: []string{}}
 	var out bytes.Buffer
-	// What an old one says about a verb it does not know is noise.
+	// An old sub-module complains about the unknown verb: drop that.
 	err := m.run(ctx, Request{Log: func(string) {}}, &out, VerbProtocol)
 	var ce *CallError
 	if errors.As(err, &ce) {
@@ -236,11 +236,10 @@ func (m *Module) Sync(ctx context.Context, r Request) error {
 	return m.run(ctx, r, nil, VerbSync, r.App)
 }
 
-// Repair makes those of r.Components whole that are damaged (feature repair),
-// with what the store has and the contents in the directory r.Path, if it is
-// set. r.Dir is the caller's, outlives the call, and is given again until the
-// call has succeeded; see PROTOCOL.md. It returns the applications that have to
-// be rolled out again.
+// Repair repairs the damaged ones of r.Components (feature repair), from the store
+// and from the contents in the directory r.Path, if it is set. r.Dir belongs to the
+// caller, outlives the call, and is the same until a call has succeeded; see
+// PROTOCOL.md. It returns the applications that have to be rolled out again.
 func (m *Module) Repair(ctx context.Context, r Request) ([]string, error) {
 	args := []string{r.App, r.Dir}
 	if r.Path != "" {

@@ -120,7 +120,7 @@ func (m *Module) startError(err error) error {
 	return fmt.Errorf("run %s: %w", m.Path, err)
 }
 
-// madeFor says what kind of file the kernel did not want to run.
+// madeFor says what kind of file the kernel refused to run.
 func madeFor(path string) string {
 	const other = "no program that this machine knows"
 	f, err := os.Open(path)
@@ -146,11 +146,11 @@ func madeFor(path string) string {
 	return "a program for " + name
 }
 
-// wait runs cmd in its own process group until it ends, or ctx does: then the
-// group gets TERM, and KILL when the time for that is over. Whatever is left in
-// the group when the process has ended is killed, so that nothing stays behind.
+// wait runs cmd in its own process group until it ends. If ctx ends first, the group
+// gets TERM, and KILL some time later. Processes that are left in the group when cmd
+// has ended are killed, so that nothing stays behind.
 //
-// The goroutine keeps its thread for the whole call, for the kernel sends the
+// The goroutine keeps its thread for the whole call, because the kernel sends the
 // parent-death signal when the thread that forked ends, not the process.
 func (m *Module) wait(ctx context.Context, cmd *exec.Cmd) error {
 	runtime.LockOSThread()
@@ -214,7 +214,7 @@ func waitExited(pid int) {
 	}
 }
 
-// PassedEnv is what of the caller's own environment a sub-module gets, each
+// PassedEnv is the part of the caller's own environment that a sub-module gets, each
 // "NAME=value".
 func PassedEnv() (env []string) {
 	for _, n := range passedEnv {
@@ -225,8 +225,8 @@ func PassedEnv() (env []string) {
 	return env
 }
 
-// environ returns the whole environment of a call. What it left on disk goes
-// with cleanup.
+// environ returns the whole environment of a call. cleanup removes the files that it
+// made.
 func (m *Module) environ(ctx context.Context, r Request) (env []string, cleanup func(), err error) {
 	cleanup = func() {}
 	set := map[string]string{
@@ -316,8 +316,8 @@ func writeComponents(dir string, list []Component) (string, error) {
 	return f.Name(), nil
 }
 
-// source passes on r, remembers its error, and on one ends the call: to the
-// sub-module a reader's failure would look like the end of the content.
+// source passes on r. It remembers an error of r and ends the call then: to the
+// sub-module a failed reader would look like the end of the content.
 type source struct {
 	r    io.Reader
 	fail func()
@@ -345,8 +345,7 @@ func (s *source) failure() error {
 	return s.err
 }
 
-// Capped keeps the first Max bytes of what a command says, and lets it say the
-// rest.
+// Capped keeps the first Max bytes of a command's output and discards the rest.
 type Capped struct {
 	Max  int
 	Over bool // there was more

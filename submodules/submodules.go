@@ -1,9 +1,9 @@
 // Package submodules is the sub-module API of mender-app, both sides of it.
 //
 // A sub-module is an executable that knows one orchestrator. The caller's side
-// (Find, Module) runs it; the sub-module's side (Orchestrator, Main) is the
-// frame one is written in. PROTOCOL.md is the protocol's home; a test compares
-// it with the constants here.
+// (Find, Module) runs it. The sub-module's side (Orchestrator, Session, Main) is the
+// frame that sub-modules in Go are written in. PROTOCOL.md describes the protocol; a
+// test compares it with the constants here.
 //
 // The package must not know any orchestrator, image store, artifact or Mender.
 package submodules
@@ -95,8 +95,8 @@ const (
 // (mender-app-<name>.conf), unless EnvConfigDir says otherwise.
 const DefaultConfigDir = "/etc/mender"
 
-// passedEnv names what is passed on from the caller's own environment: how
-// the orchestrator's tools are found and spoken to, and nothing more.
+// passedEnv names the variables that are passed on from the caller's own environment:
+// how to find and reach the orchestrator's tools, and nothing more.
 var passedEnv = []string{
 	"PATH", "HOME", "LANG",
 	"DOCKER_HOST", "DOCKER_CONTEXT", "DOCKER_CONFIG", "DOCKER_CERT_PATH", "DOCKER_TLS_VERIFY", "DOCKER_API_VERSION",
@@ -115,7 +115,8 @@ type Info struct {
 	Env []string `json:"env,omitempty"`
 }
 
-// TakesEnv tells whether the sub-module takes a name of the metadata's.
+// TakesEnv reports whether the metadata may set a name in the sub-module's
+// environment.
 func (i Info) TakesEnv(name string) bool {
 	return names.CheckEnv(name) == nil && (slices.Contains(names.AlwaysEnv, name) || slices.Contains(i.Env, name))
 }
@@ -149,9 +150,9 @@ type Component struct {
 	AdditionalData json.RawMessage `json:"additional_data,omitempty"`
 }
 
-// Announced is what an artifact's signed metadata says of the content of a LOAD.
-// The content itself is not verified yet at that time: it is refused where it
-// differs, and bounded by the sizes.
+// Announced is what an artifact's signed metadata says about the content of a LOAD.
+// The content itself is not verified yet at that time: it is refused if it differs,
+// and the sizes bound it.
 type Announced struct {
 	Format     string           `json:"format,omitempty"`      // full or delta; "": either
 	ConfigSize int64            `json:"config_size,omitempty"` // bytes of the image's config

@@ -14,18 +14,19 @@ import (
 	"github.com/mender-app/mender-app/submodules"
 )
 
-// bounds are what a run of Compose may take.
+// bounds limit one run of Compose.
 type bounds struct {
 	memory    uint64 // private writable memory, in bytes
 	processor time.Duration
 }
 
-// readProcessor is the time of the processor to read Compose files. What reads
-// them usually takes a second, and some on a small device.
+// readProcessor is the processor time that reading Compose files may take. It
+// usually takes a second, and a few on a small device.
 const readProcessor = 30 * time.Second
 
-// The memory that Compose may have, in bytes: half of the machine's within these.
-// It reads usual files with some 100 MB, most of it reserved by its runtime.
+// The memory that Compose may have, in bytes, is half of the machine's within these
+// limits. Compose needs about 100 MB for ordinary files; most of that is reserved by
+// its runtime and not used.
 const (
 	leastMemory = 256 << 20
 	mostMemory  = 1 << 30
@@ -43,18 +44,17 @@ func composeMemory() uint64 {
 // memoryFor is composeMemory for a machine with total bytes.
 func memoryFor(total uint64) uint64 { return min(max(total/2, leastMemory), mostMemory) }
 
-// set sets the bounds of a process that has just begun; its children inherit
-// them.
+// set sets the bounds of a process that has just started; its children inherit them.
 func (b *bounds) set(pid int) {
 	for _, p := range append(descendants(pid), pid) {
 		seconds := uint64(max(b.processor/time.Second, 1))
 		_ = unix.Prlimit(p, unix.RLIMIT_DATA, &unix.Rlimit{Cur: b.memory, Max: b.memory}, nil)
-		// A process that catches the first signal is killed by the second.
+		// The second signal kills a process that catches the first.
 		_ = unix.Prlimit(p, unix.RLIMIT_CPU, &unix.Rlimit{Cur: seconds, Max: seconds + 1}, nil)
 	}
 }
 
-// errOver is a run of Compose that took more than its bounds.
+// errOver says that a run of Compose exceeded its bounds.
 var errOver = errors.New("do aliases or extensions of the Compose files name each other many times over?")
 
 // explain says which bound ended a run, if one did.
@@ -63,7 +63,7 @@ func (b *bounds) explain(err error, over *overrun) error {
 	if errors.As(err, &exit) {
 		used := exit.UserTime() + exit.SystemTime()
 		ws, _ := exit.Sys().(syscall.WaitStatus)
-		// The child of the docker command is ended, and the command says so.
+		// The docker command's child was ended, and the command reports that.
 		if over.processor || ws.Signaled() && ws.Signal() == syscall.SIGXCPU || used >= b.processor {
 			return submodules.Mark(fmt.Errorf("docker compose was ended after %v of the processor's time: %w", b.processor, errOver), submodules.ErrContent)
 		}
@@ -74,9 +74,9 @@ func (b *bounds) explain(err error, over *overrun) error {
 	return err
 }
 
-// overrun passes on what a program says, and notices the words with which the Go
-// runtime ends a program that gets no memory or no time. They come before the
-// stacks of all goroutines.
+// overrun passes on a program's output, and looks for the message with which the Go
+// runtime ends a program that gets no memory or no processor time. The message comes
+// before the stacks of all goroutines.
 type overrun struct {
 	io.Writer
 	memory, processor bool

@@ -25,9 +25,9 @@ type command struct {
 	bounds  *bounds // nil for none
 }
 
-// limited is the command with bounds on memory and time of the processor: six
-// lines of YAML aliases make the program take all there is. At most processor is
-// taken.
+// limited is the command with bounds on memory and processor time: six lines of YAML
+// aliases can make the program take everything there is. processor is the most
+// processor time it may take.
 func (c *command) limited(processor time.Duration) *command {
 	l := *c
 	l.bounds = &bounds{memory: composeMemory(), processor: processor}
@@ -44,8 +44,8 @@ func (c *command) environ() map[string]string {
 	return env
 }
 
-// plugins are where the docker command looks for Compose; the plugin runs
-// without the docker command as well.
+// plugins are the places where the docker command looks for Compose; the plugin also
+// runs without the docker command.
 var plugins = []string{
 	"/usr/local/lib/docker/cli-plugins/docker-compose",
 	"/usr/local/libexec/docker/cli-plugins/docker-compose",
@@ -53,8 +53,8 @@ var plugins = []string{
 	"/usr/libexec/docker/cli-plugins/docker-compose",
 }
 
-// findCompose finds a Compose of version 2 or later. Everything else is a
-// missing requirement that says what to do.
+// findCompose finds Compose version 2 or later. Anything else is a missing
+// requirement, and the error says what to do.
 func (s *session) findCompose(ctx context.Context) (*command, error) {
 	var tries [][]string
 	if s.set.compose != nil {
@@ -103,10 +103,10 @@ func clip(s string) string {
 	return s
 }
 
-// composeEnv is all the environment Compose gets: what an application's files
-// use must come with them, not from the caller. HOME is not in it, so that files
-// cannot use it; Compose finds its directory in the password file. Remote files
-// are off: some versions read them if nothing is said.
+// composeEnv is the whole environment of Compose: variables that an application's
+// files use must come with the files, not from the caller. HOME is not set, so that
+// files cannot use it; Compose finds its directory in the password file. Remote
+// files are switched off, because some versions read them by default.
 func composeEnv(host string) []string {
 	env := []string{"DOCKER_HOST=" + host, "COMPOSE_ANSI=never", "DOCKER_CLI_HINTS=false", "COMPOSE_MENU=false",
 		"COMPOSE_EXPERIMENTAL_GIT_REMOTE=false", "COMPOSE_EXPERIMENTAL_OCI_REMOTE=false"}
@@ -118,12 +118,12 @@ func composeEnv(host string) []string {
 	return env
 }
 
-// graceful is the time a command has after TERM: the update module kills a verb
+// graceful is the time that a command has after TERM: the update module kills a verb
 // after 3 s.
 const graceful = 2 * time.Second
 
-// run runs Compose in dir. It leaves no process behind: on the context's end
-// the command and all its descendants get TERM, and KILL later.
+// run runs Compose in dir and leaves no process behind: when the context ends, the
+// command and all its descendants get TERM, and KILL later.
 func (c *command) run(ctx context.Context, dir string, stdout, stderr io.Writer, args ...string) error {
 	// The kernel sends the parent-death signal when the thread ends.
 	runtime.LockOSThread()
@@ -168,8 +168,8 @@ func (c *command) run(ctx context.Context, dir string, stdout, stderr io.Writer,
 	return err
 }
 
-// descendants returns the processes below pid: the docker command runs Compose
-// as a child of its own, and 20.10's does not pass TERM on.
+// descendants returns the processes below pid: the docker command runs Compose as
+// its child, and that of Docker 20.10 does not pass TERM on.
 func descendants(pid int) []int {
 	var all []int
 	tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
@@ -225,13 +225,13 @@ func (t *tail) flush() {
 	}
 }
 
-// text is the last there is.
+// text is everything that is remembered.
 func (t *tail) text() string {
 	t.flush()
 	return strings.Join(t.last, " ")
 }
 
-// reason is why a command failed: the last thing it said.
+// reason is why a command failed: the last line of its output.
 func (t *tail) reason(err error) error {
 	t.flush()
 	var exit *exec.ExitError

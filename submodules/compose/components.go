@@ -36,7 +36,8 @@ func (s *session) Load(ctx context.Context) error {
 	return imagestore.LoadFile(ctx, s.engine.Store(r.TempDir), q, r.Path, r.Stdin)
 }
 
-// resolve finds the image that r.URL means: by identity where one is known.
+// resolve finds the image that the request's URL means: by identity where one is
+// known.
 func (s *session) resolve(ctx context.Context) (docker.Image, error) {
 	want, err := imagestore.Wanted(s.req)
 	if err != nil {
@@ -137,7 +138,7 @@ func (s *session) List(ctx context.Context) ([]submodules.Component, error) {
 	return list, nil
 }
 
-// named lists what the release calls an image.
+// named returns the names that the release has for an image.
 func (s *session) named(img docker.Image) (urls []string) {
 	for _, c := range s.req.Components {
 		if img.Known(s.req.App, c.Digest) {
@@ -147,9 +148,9 @@ func (s *session) named(img docker.Image) (urls []string) {
 	return urls
 }
 
-// urls is what an image is called: by the release, by the containers that run
-// it under a tag it has, by its first tag, or else by the application's own
-// reference or whatever a container says; at least one.
+// urls returns the names of an image, at least one: those of the release; else the
+// tags under which containers run it; else its first tag; else the application's own
+// reference, or what a container says.
 func (s *session) urls(img docker.Image, containers []string) []string {
 	if urls := s.named(img); len(urls) > 0 {
 		return urls
@@ -179,8 +180,8 @@ func (s *session) Delete(ctx context.Context) error {
 	r := s.req
 	img, err := s.resolve(ctx)
 	if errors.Is(err, submodules.ErrNotFound) {
-		// A power cut can leave a name in the containerd store, and nothing
-		// that it names. Our own is of no use to anybody.
+		// A power cut can leave a name in the containerd store without the image.
+		// Our own name for it is of no use to anybody.
 		if len(r.Components) != 1 || r.Components[0].Digest == "" {
 			return nil
 		}
@@ -236,7 +237,7 @@ func (s *session) Verify(ctx context.Context) ([]string, error) {
 // Sync implements submodules.Session.
 func (s *session) Sync(ctx context.Context) error { return s.engine.Sync(ctx) }
 
-// Size of the pieces in which manifests are copied is io.Copy's.
+// copyFile copies a file of the manifests with the given mode.
 func copyFile(dst, src *os.Root, name string, mode os.FileMode) error {
 	in, err := src.Open(name)
 	if err != nil {

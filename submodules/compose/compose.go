@@ -1,9 +1,9 @@
-// Package compose runs applications with Docker Compose: the sub-module
-// docker-compose.
+// Package compose runs applications with Docker Compose: the sub-module docker-
+// compose.
 //
-// Compose semantics are the job of Compose's own command; this package checks
-// before, brings up, and watches the engine until a release is healthy. Images
-// are imagestore/docker's job. The package must not know artifacts, the
+// Compose's own command interprets Compose files. This package checks them before,
+// brings the project up, and watches the engine until the release is healthy. Images
+// are the job of imagestore/docker. The package must not know artifacts, the
 // deployment's journal, or Mender.
 package compose
 
@@ -40,8 +40,8 @@ func (Orchestrator) Features() []string {
 type session struct {
 	req submodules.Request
 	set settings
-	// back is true on the way back to a release that was accepted once: the
-	// operator may have refused since what it has.
+	// back is true when going back to a release that was accepted once: the operator
+	// may have forbidden since then what it has.
 	back   bool
 	engine *docker.Engine // nil in RESTORE, which runs before the engine is up
 }
@@ -102,8 +102,8 @@ func (s *session) Rollback(ctx context.Context) error {
 	return s.Rollout(ctx)
 }
 
-// directory returns the project directory as Compose will record it: absolute,
-// and with its links kept, for they are what stays the same over releases.
+// directory returns the project directory as Compose will record it: absolute, with
+// its links kept, because the link's path stays the same over releases.
 func (s *session) directory() (string, error) {
 	dir, err := filepath.Abs(s.req.Dir)
 	if err != nil {

@@ -25,8 +25,8 @@ const (
 	labelOneoff  = "com.docker.compose.oneoff"
 )
 
-// containers lists containers in any state with the label; a crashed one is
-// invisible to `docker compose ps`.
+// containers lists the containers with the label, in any state: `docker compose ps`
+// does not show a crashed one.
 func (s *session) containers(ctx context.Context, label string) ([]container.Summary, error) {
 	list, err := s.engine.Client().ContainerList(ctx, container.ListOptions{All: true, Filters: filters.NewArgs(filters.Arg("label", label))})
 	if err != nil {
@@ -43,9 +43,9 @@ func name(c container.Summary) string {
 	return strings.TrimPrefix(c.Names[0], "/")
 }
 
-// ours returns the application's containers, wherever its manifests are: those
-// that mender-app marked, and those that run from <app>/manifests, which is
-// where the shell reference had them too.
+// ours returns the application's containers, wherever its manifests are: those that
+// mender-app marked, and those that run from <app>/manifests, where the shell
+// reference had them too.
 func (s *session) ours(ctx context.Context) ([]container.Summary, error) {
 	all, err := s.containers(ctx, labelProject)
 	if err != nil {
@@ -63,8 +63,8 @@ func (s *session) ours(ctx context.Context) ([]container.Summary, error) {
 	return ours, nil
 }
 
-// oneoff tells a container of `docker compose run`, which somebody started by
-// hand and which is nobody's service.
+// oneoff reports whether a container is from `docker compose run`: somebody started
+// it by hand, and it belongs to no service.
 func oneoff(c container.Summary) bool { return strings.EqualFold(c.Labels[labelOneoff], "true") }
 
 // from returns those of the containers that run from dir.
@@ -95,11 +95,11 @@ func sameDir(a, b string) bool {
 	return err == nil && ra == rb
 }
 
-// removals is how many containers are stopped at a time: one that does not
-// listen takes ten seconds of waiting, and each takes a connection to the engine.
+// removals is how many containers are stopped at a time: a container that ignores
+// TERM takes ten seconds, and each takes a connection to the engine.
 const removals = 16
 
-// remove stops and removes containers. Their volumes stay, for they are data.
+// remove stops and removes containers. Their volumes stay, because they are data.
 func (s *session) remove(ctx context.Context, list []container.Summary) error {
 	var wg sync.WaitGroup
 	errs := make([]error, len(list))
@@ -128,8 +128,8 @@ func (s *session) remove(ctx context.Context, list []container.Summary) error {
 	return nil
 }
 
-// removeNetworks removes the project's networks that nothing is connected to;
-// one in use stays, that is no error.
+// removeNetworks removes the project's networks that nothing is connected to. A
+// network in use stays; that is no error.
 func (s *session) removeNetworks(ctx context.Context, project string) error {
 	cli := s.engine.Client()
 	nets, err := cli.NetworkList(ctx, network.ListOptions{Filters: filters.NewArgs(filters.Arg("label", labelProject+"="+project))})
@@ -147,8 +147,7 @@ func (s *session) removeNetworks(ctx context.Context, project string) error {
 // maxLogs bounds what is read of a container's log, in bytes.
 const maxLogs = 256 << 10
 
-// showLogs writes the last lines of a container's log, and returns the very
-// last one.
+// showLogs logs the last lines of a container's log, and returns the very last one.
 func (s *session) showLogs(ctx context.Context, id, service string) string {
 	r, err := s.engine.Client().ContainerLogs(ctx, id, container.LogsOptions{ShowStdout: true, ShowStderr: true, Tail: fmt.Sprint(s.set.logLines)})
 	if err != nil {
@@ -165,8 +164,8 @@ func (s *session) showLogs(ctx context.Context, id, service string) string {
 	return w.last[len(w.last)-1]
 }
 
-// demultiplex copies a log stream. Without a terminal each piece has a header
-// of 8 bytes (stream, three zeros, length); with one there is none.
+// demultiplex copies a log stream. Without a terminal each piece has a header of 8
+// bytes (stream, three zeros, length); with one it has none.
 func demultiplex(w io.Writer, r io.Reader) {
 	var head [8]byte
 	n, err := io.ReadFull(r, head[:])

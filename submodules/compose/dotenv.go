@@ -10,16 +10,16 @@ import (
 	"github.com/compose-spec/compose-go/v2/dotenv"
 )
 
-// programPrefixes are those of variables that programs read for themselves:
-// Compose takes them from a shipped .env as it does from its environment, and
-// so would fetch files from elsewhere, talk to another engine, or run programs.
+// programPrefixes begin the names of variables that programs read for themselves.
+// Compose takes these from a shipped .env as from its environment; so they could
+// make it fetch files from elsewhere, use another engine, or run programs.
 var programPrefixes = []string{"COMPOSE_", "DOCKER_", "GIT_", "BUILDKIT_", "BUILDX_"}
 
-// programKnown are those of them that say something about the project.
+// programKnown are those of these variables that describe the project.
 var programKnown = []string{"COMPOSE_PROJECT_NAME", "COMPOSE_PROFILES"}
 
-// shippedEnv reads the .env in dir, nil if there is none. It knows no variable
-// of the caller.
+// shippedEnv reads the .env in dir, nil if there is none. Variables of the caller do
+// not count.
 func shippedEnv(dir string) (map[string]string, error) {
 	text, err := readText(filepath.Join(dir, ".env"))
 	if errors.Is(err, os.ErrNotExist) {
@@ -35,8 +35,8 @@ func shippedEnv(dir string) (map[string]string, error) {
 	return env, nil
 }
 
-// writeEnv writes the shipped variables for Compose, without those that are for
-// programs. It returns "" where there is no .env.
+// writeEnv writes the shipped variables for Compose, without those for programs. It
+// returns "" if there is no .env.
 func writeEnv(env map[string]string, tempDir string) (string, error) {
 	if env == nil {
 		return "", nil
@@ -66,8 +66,8 @@ func forProgram(key string) bool {
 	return false
 }
 
-// quoteEnv quotes a value so that nothing in it is read but its characters:
-// single quotes, or double ones where it has a single one.
+// quoteEnv quotes a value so that all its characters are taken literally: with
+// single quotes, or with double quotes if it contains a single one.
 func quoteEnv(v string) string {
 	if !strings.Contains(v, "'") {
 		return "'" + v + "'"

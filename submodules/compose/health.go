@@ -16,7 +16,7 @@ import (
 	"github.com/mender-app/mender-app/submodules/imagestore/docker"
 )
 
-// condition is how a container or a service is.
+// condition is the state of a container or a service.
 type condition int
 
 const (
@@ -25,9 +25,9 @@ const (
 	failed                   // will not
 )
 
-// judge says how a container is. mayEnd tells whether its service may end by
-// itself (model.mayEnd); restarts is its restart count before it was watched,
-// allowed what is forgiven beyond.
+// judge returns the condition of a container. mayEnd says that its service may end
+// by itself (model.mayEnd). restarts is its restart count before we watched it, and
+// allowed how many more restarts are tolerated.
 func judge(c container.InspectResponse, mayEnd bool, restarts, allowed int) (condition, string) {
 	st := c.State
 	switch {
@@ -97,8 +97,8 @@ type finding struct {
 	text      string
 }
 
-// examine looks at all containers of the project, and returns the worst there
-// is to find; well if all is. before has the restart counts to start from.
+// examine looks at all containers of the project and returns the worst state, or
+// well if all are well. before has the restart counts at the start.
 func (s *session) examine(ctx context.Context, p *project, before map[string]int) (finding, error) {
 	list, err := s.containers(ctx, labelProject+"="+p.name)
 	if err != nil {
@@ -135,13 +135,13 @@ func (s *session) examine(ctx context.Context, p *project, before map[string]int
 	return worst, nil
 }
 
-// watchInterval is how often the engine is asked although no event came: an
-// event can be lost with the connection. The tests go without.
+// watchInterval is how often the engine is asked without an event, because an event
+// can be lost with the connection. Tests switch it off.
 var watchInterval = 10 * time.Second
 
 // watch returns nil when every service of the project has been well for the
-// stability window, and an ErrUnhealthy as soon as one will not be, or the
-// deadline has passed. The engine's events say when to look again.
+// stability window. It returns an ErrUnhealthy as soon as a service cannot become
+// well, or when the deadline has passed. It looks again at each event of the engine.
 func (s *session) watch(ctx context.Context, p *project, before map[string]int) error {
 	deadline := time.NewTimer(s.set.deadline)
 	defer deadline.Stop()
@@ -184,7 +184,7 @@ func (s *session) watch(ctx context.Context, p *project, before map[string]int) 
 				}
 				return s.unhealthy(ctx, f, fmt.Sprintf(" after %v", s.set.deadline))
 			}
-			// All is well, only not for long enough: the window decides.
+			// All is well, but not for long enough yet.
 			deadline.Reset(s.set.window + time.Second)
 		case <-stable.C:
 			elapsed = calm
@@ -194,13 +194,14 @@ func (s *session) watch(ctx context.Context, p *project, before map[string]int) 
 	}
 }
 
-// changes tells of each change to the project's containers from about now on.
-// What a health check does in its container is none; how it ended is. It falls
-// silent where the engine ends the stream: the caller's ticker goes on.
+// changes signals each change to the project's containers from about now on.
+// Commands that a health check runs in its container are no change; the result of
+// the check is one. If the engine ends the stream, no more signals come, and the
+// caller's ticker goes on.
 func (s *session) changes(ctx context.Context, p *project) <-chan struct{} {
 	all, _ := s.engine.Client().Events(ctx, events.ListOptions{
-		// The request goes out behind our back: what happens until the engine
-		// has it is told afterwards.
+		// The request is sent in the background: what happens before the engine has
+		// it is reported afterwards.
 		Since: strconv.FormatInt(time.Now().Add(-time.Second).Unix(), 10),
 		Filters: filters.NewArgs(
 			filters.Arg("type", "container"), filters.Arg("label", labelProject+"="+p.name)),
@@ -225,13 +226,13 @@ func (s *session) changes(ctx context.Context, p *project) <-chan struct{} {
 	return news
 }
 
-// unhealthy shows the log of what failed, and makes the error of it.
+// unhealthy logs the last lines of what failed, and makes the error from them.
 func (s *session) unhealthy(ctx context.Context, f finding, more string) error {
 	return submodules.Mark(fmt.Errorf("service %s %s%s%s", f.service, f.text, more, s.lastWords(ctx, f)), submodules.ErrUnhealthy)
 }
 
-// lastWords shows the last lines of the log of what failed, and returns the
-// very last of them for the error.
+// lastWords logs the last lines of what failed, and returns the very last one for
+// the error.
 func (s *session) lastWords(ctx context.Context, f finding) string {
 	if f.container == "" {
 		return ""
@@ -243,7 +244,7 @@ func (s *session) lastWords(ctx context.Context, f finding) string {
 	return "; it last said: " + oneLine(words)
 }
 
-// oneLine makes a few words for an error of what a program said.
+// oneLine makes a short line for an error from a program's output.
 func oneLine(said string) string {
 	said = strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {
@@ -284,18 +285,17 @@ func (s *session) Healthy(ctx context.Context) (bool, error) {
 	})
 }
 
-// within tells whether started, as the engine writes a time, lies less than a
-// window before now. A start in the future is of a clock that was set back, and
-// says nothing: a device without a clock would wait for its date for decades.
+// within reports whether started, a time as the engine writes it, is less than a
+// window ago. A start in the future comes from a clock that was set back and counts
+// as long ago: a device without a clock would otherwise wait for decades.
 func within(started string, now time.Time, window time.Duration) bool {
 	t, err := time.Parse(time.RFC3339Nano, started)
 	return err == nil && !t.After(now) && now.Sub(t) < window
 }
 
-// ask holds all the application's containers against good, and the services
-// of its manifests, where they are at hand, against the containers. Something
-// must be running: a service that was stopped and ended well looks like one
-// that did its one job.
+// ask compares all the application's containers with good, and the services of its
+// manifests, if they can be read, with the containers. Something must be running: a
+// service that was stopped and exited with 0 looks like a one-time job that is done.
 func (s *session) ask(ctx context.Context, good func(c container.InspectResponse, mayEnd bool) bool) (bool, error) {
 	list, err := s.ours(ctx)
 	if err != nil {
@@ -305,7 +305,7 @@ func (s *session) ask(ctx context.Context, good func(c container.InspectResponse
 		s.req.Logf("application %s has no containers", s.req.App)
 		return false, nil
 	}
-	// Without its manifests the containers there are are all that can be known.
+	// Without the manifests, the existing containers are all that is known.
 	services := model{}
 	if c, err := s.findCompose(ctx); err == nil {
 		if p, err := s.readProject(ctx, c, list[0].Labels[labelDir], list[0].Labels[labelProject], false); err == nil {

@@ -14,22 +14,23 @@ import (
 	"github.com/mender-app/mender-app/store/durable"
 )
 
-// copies are what services mount from the manifests, in <store>/<app>/mounts/
-// <hash>/<path in the manifests>: named by content, so that the path is the
-// same over releases exactly as long as the content is.
+// copies are what services mount from the manifests, in
+// <store>/<app>/mounts/<hash>/<path in the manifests>. The name is a hash of the
+// content, so the path stays the same over releases exactly as long as the content
+// does.
 //
-// Mounting the release's own directory would not do. The kernel follows the
-// link <app>/manifests once, when the container starts; a service that no
-// release changes would go on holding the directory of the first, and lose its
-// files when that release is removed.
+// Mounting the release's own directory does not work. The kernel follows the link
+// <app>/manifests once, when the container starts. A service that no release changes
+// would keep the directory of the first release, and lose its files when that
+// release is removed.
 type copies struct {
 	dir  string // the project's, a link
 	real string // where it leads now
 	base string // <store>/<app>/mounts
 }
 
-// copies returns nil where the project is not in mender-app's store: there
-// nobody replaces or removes the directory.
+// copies returns nil if the project is not in mender-app's store: nobody replaces or
+// removes the directory there.
 func (p *project) copies(app string) (*copies, error) {
 	fi, err := os.Lstat(p.dir)
 	if err != nil {
@@ -45,7 +46,7 @@ func (p *project) copies(app string) (*copies, error) {
 	return &copies{dir: p.dir, real: real, base: filepath.Join(filepath.Dir(p.dir), mountsDir)}, nil
 }
 
-// volumes returns the service's mounts that lead to a copy.
+// volumes returns the service's mounts with the paths of copies.
 func (c *copies) volumes(svc service) ([]mount, error) {
 	var list []mount
 	for _, v := range svc.Volumes {
@@ -69,7 +70,7 @@ func (c *copies) volumes(svc service) ([]mount, error) {
 	return list, nil
 }
 
-// objects returns the configs or secrets whose files lead to a copy.
+// objects returns the configs or secrets with the paths of copies of their files.
 func (c *copies) objects(all map[string]fileObject) (map[string]fileObject, error) {
 	moved := map[string]fileObject{}
 	for name, o := range all {
@@ -84,8 +85,9 @@ func (c *copies) objects(all map[string]fileObject) (map[string]fileObject, erro
 	return moved, nil
 }
 
-// path returns the copy of a file or directory of the manifests, made if it is
-// not there; "" for what is elsewhere, or what the release does not bring.
+// path returns the copy of a file or directory of the manifests, and makes it if
+// needed. It returns "" for a path elsewhere, and for one that the release does not
+// have.
 func (c *copies) path(source string) (string, error) {
 	rel, err := filepath.Rel(c.dir, source)
 	if source == "" || err != nil || !filepath.IsLocal(rel) {
@@ -127,14 +129,14 @@ func (c *copies) path(source string) (string, error) {
 	if err := durable.CopyTree(real, at); err != nil {
 		return "", err
 	}
-	// The engine starts containers after a power cut without asking us.
+	// After a power cut the engine starts containers by itself.
 	if err := durable.SyncTree(tmp); err != nil {
 		return "", err
 	}
 	return filepath.Join(to, rel), durable.Rename(tmp, to)
 }
 
-// hash names the tree at root/rel by its path and content.
+// hash identifies the tree at root/rel by its path and content.
 func (c *copies) hash(root, rel string) (string, error) {
 	h := sha256.New()
 	if err := hashTree(h, root, rel); err != nil {
@@ -143,11 +145,11 @@ func (c *copies) hash(root, rel string) (string, error) {
 	return hex.EncodeToString(h.Sum(nil)[:16]), nil
 }
 
-// mountsDir is the copies' directory beside the manifests.
+// mountsDir is the directory of the copies beside the manifests.
 const mountsDir = "mounts"
 
-// purgeMounts removes the copies of an application that is no more. Those that a
-// service has written into are data: they go only when that is asked for.
+// purgeMounts removes the copies of a removed application. A copy that a service has
+// written into is data, and is removed only if that is asked for.
 func (s *session) purgeMounts(base string) error {
 	if s.req.PurgeData {
 		return durable.RemoveAll(base)
@@ -182,8 +184,8 @@ func (s *session) purgeMounts(base string) error {
 	return durable.RemoveAll(base)
 }
 
-// sweep removes the copies that neither this release nor any container mounts.
-// One that a service has written into is data, and stays.
+// sweep removes the copies that neither this release nor any container mounts. A
+// copy that a service has written into is data, and stays.
 func (s *session) sweep(ctx context.Context, p *project) error {
 	c, err := p.copies(s.req.App)
 	if err != nil || c == nil {
@@ -230,9 +232,9 @@ func (s *session) sweep(ctx context.Context, p *project) error {
 	return nil
 }
 
-// unchanged reports whether a copy is still what its name says. The path in it
-// is that of the first thing that is not a directory with one entry, or any of
-// those above it.
+// unchanged reports whether a copy still has the content that its name says. The
+// hash covers a path, which is that of the first thing that is not a directory with
+// a single entry, or of a directory above it; so all of them are tried.
 func (c *copies) unchanged(name string) (bool, error) {
 	root := filepath.Join(c.base, name)
 	rel := "."

@@ -89,7 +89,8 @@ func (c *fileCheck) local(dir, name string) bool {
 	return err == nil && filepath.IsLocal(rel)
 }
 
-// remote tells what Compose takes for a git repository or an OCI artifact.
+// remote reports whether Compose would take a path for a git repository or an OCI
+// artifact.
 func remote(name string) bool {
 	for _, p := range []string{"git@", "github.com/", "oci:", "docker.io/"} {
 		if strings.HasPrefix(name, p) {
@@ -213,7 +214,7 @@ func (c *fileCheck) paths(kind string, value any, base string) (all []string, er
 	return all, nil
 }
 
-// list is a value as a list: nothing, one, or several.
+// list returns a value as a list: none, one, or several.
 func list(v any) []any {
 	switch v := v.(type) {
 	case nil:
@@ -224,8 +225,8 @@ func list(v any) []any {
 	return []any{v}
 }
 
-// checkModel refuses configs and secrets from outside the manifests, and what
-// the operator refuses.
+// checkModel refuses configs and secrets from outside the manifests, and what the
+// operator forbids.
 func (p *project) checkModel(set settings) error {
 	real, err := filepath.EvalSymlinks(p.dir)
 	if err != nil {
@@ -252,10 +253,10 @@ func (p *project) checkModel(set settings) error {
 	return nil
 }
 
-// reachKinds are what an operator may refuse, as REFUSE has them.
+// reachKinds are what REFUSE may list.
 var reachKinds = []string{"privileged", "host-pid", "host-network", "mount-root"}
 
-// reach lists what a service has of reachKinds.
+// reach lists those of reachKinds that a service has.
 func (m model) reach(name string) (kinds []string) {
 	s := m.Services[name]
 	if s.Privileged || slices.ContainsFunc(append(s.PostStart, s.PreStop...), func(h hook) bool { return h.Privileged }) {
@@ -287,7 +288,7 @@ func (m model) reach(name string) (kinds []string) {
 	return kinds
 }
 
-// rootOfDevice reports whether a path is / or leads there.
+// rootOfDevice reports whether a path is /, or a link to it.
 func rootOfDevice(path string) bool {
 	if path == "" {
 		return false
@@ -300,8 +301,8 @@ func rootOfDevice(path string) bool {
 	return filepath.Clean(path) == "/" || err == nil && os.SameFile(root, fi)
 }
 
-// checkWords refuses words that a setting does not know: a typo must not leave
-// something open.
+// checkWords refuses unknown words in a setting: a typo must not leave something
+// open.
 func checkWords(key string, words, known []string) error {
 	for _, w := range words {
 		if !slices.Contains(known, w) {

@@ -14,9 +14,9 @@ import (
 	"strings"
 )
 
-// The labels of the generated file. Both change a service's configuration, so
-// they are set only where they are needed: also over those of the files and the
-// images, with which one application could pass for another.
+// The labels of the generated file. Both change a service's configuration, so they
+// are set only where they are needed. Labels in the project's files and images that
+// could make one application pass for another are overridden.
 const (
 	labelContent = "mender-app.content"     // hash of what the service mounts from the manifests
 	labelApp     = "mender-app.application" // where the directory's name does not tell
@@ -36,10 +36,11 @@ type serviceOverride struct {
 }
 
 // override writes the file that is given to Compose after the project's own, or
-// returns "" if none is needed. With it a service is recreated when what it
-// mounts from the manifests changed, and not otherwise. In mender-app's store
-// it mounts a copy named by its content (see copies). Elsewhere the sources
-// keep their paths, Compose alone would see no difference, and a label tells.
+// returns "" if none is needed. With it a service is recreated exactly when
+// something that it mounts from the manifests changed. In mender-app's store the
+// service mounts a copy named by its content (see copies). Elsewhere the sources
+// keep their paths, so Compose would see no difference; a label with a hash shows
+// it.
 func (p *project) override(app, tempDir string) (string, error) {
 	o := overrides{Services: map[string]serviceOverride{}}
 	c, err := p.copies(app)
@@ -93,14 +94,13 @@ func (p *project) override(app, tempDir string) (string, error) {
 }
 
 // ownDirectory reports whether dir is where mender-app keeps the application's
-// manifests, so that it tells whose containers run from it.
+// manifests: containers that run from there are the application's.
 func ownDirectory(app, dir string) bool {
 	return filepath.Base(dir) == "manifests" && filepath.Base(filepath.Dir(dir)) == app
 }
 
-// mounted returns a hash of the configs and secrets a service has from the
-// project's directory, and of its binds if those are wanted; "" if there are
-// none.
+// mounted returns a hash of the configs and secrets that a service has from the
+// project's directory, and of its binds if binds is set; "" if it has none.
 func (p *project) mounted(svc service, binds bool) (string, error) {
 	var paths []string
 	for _, v := range svc.Volumes {
@@ -138,11 +138,11 @@ func (p *project) mounted(svc service, binds bool) (string, error) {
 	return hex.EncodeToString(h.Sum(nil)[:16]), nil
 }
 
-// hashTree hashes the tree at dir/rel: names, types, permissions, contents. One
-// that is not there counts as an empty directory, which Compose makes of it.
+// hashTree hashes the tree at dir/rel: names, types, permissions, contents. A
+// missing one counts as an empty directory, because Compose creates one.
 func hashTree(h hash.Hash, dir, rel string) error {
 	root := filepath.Join(dir, rel)
-	// What is given itself may be a link; the mount follows it.
+	// The path itself may be a link, which the mount follows.
 	real, err := filepath.EvalSymlinks(root)
 	if errors.Is(err, fs.ErrNotExist) {
 		fmt.Fprintf(h, "%q\n", rel)

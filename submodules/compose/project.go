@@ -15,23 +15,22 @@ import (
 	"github.com/mender-app/mender-app/submodules"
 )
 
-// project is a compose project as Compose itself understands its files.
+// project is a Compose project as Compose itself understands its files.
 type project struct {
 	dir   string
 	files []string // given with -f
 	env   string   // given with --env-file; "" where there is no .env
 	name  string
 	model model
-	// images are the references to be used instead of those of the files, by
-	// service.
+	// images are references that replace those of the files, by service.
 	images map[string]string
-	// sealed are the secrets that the manifests hold encrypted, by their names.
+	// sealed are the secrets that the manifests hold encrypted, by name.
 	sealed map[string]sealedSecret
-	// marked are the services with labels of ours in their files or images.
+	// marked are the services that have our labels in their files or images.
 	marked map[string]bool
 }
 
-// model is what is of use here of `docker compose config --format json`.
+// model is the part that we need of `docker compose config --format json`.
 type model struct {
 	Name     string                  `json:"name"`
 	Services map[string]service      `json:"services"`
@@ -87,7 +86,7 @@ type dependency struct {
 	Condition string `json:"condition"`
 }
 
-// mount is an entry of volumes: in the long form, with all that belongs to it.
+// mount is an entry of volumes in its long form.
 type mount map[string]any
 
 func (m mount) text(key string) string {
@@ -114,10 +113,10 @@ func (s service) containers() int {
 	return 1
 }
 
-// mayEnd reports whether a service may end by itself, where its restart policy
-// lets it: one that publishes ports, or has a health check in the compose files,
-// is there to stay, unless another service waits for its end. A health check of
-// its image does not count: jobs are often run from the image of a service.
+// mayEnd reports whether a service may end by itself if its restart policy lets it.
+// A service that publishes ports, or has a health check in the Compose files, must
+// stay, unless another service waits for its end. A health check of its image does
+// not count: jobs are often run from a service's image.
 func (m model) mayEnd(service string) bool {
 	for _, other := range m.Services {
 		if other.DependsOn[service].Condition == "service_completed_successfully" {
@@ -129,7 +128,7 @@ func (m model) mayEnd(service string) bool {
 	return len(s.Ports) == 0 && !checked
 }
 
-// names returns the services in order.
+// names returns the services, sorted.
 func (m model) names() []string {
 	var names []string
 	for n := range m.Services {
@@ -139,21 +138,21 @@ func (m model) names() []string {
 	return names
 }
 
-// invalid marks what is wrong with the manifests as such.
+// invalid is an error in the manifests themselves.
 func invalid(format string, args ...any) error {
 	return submodules.Mark(fmt.Errorf(format, args...), submodules.ErrContent)
 }
 
-// maxModel bounds what Compose makes of the files, in bytes: a few lines of YAML
-// can name each other many times over.
+// maxModel bounds Compose's output for the files, in bytes: in a few lines of YAML,
+// aliases can name each other many times over.
 const maxModel = 8 << 20
 
 // maxRead bounds how long Compose may take to read the files. A slow device
 // takes some seconds for a large project.
 const maxRead = 2 * time.Minute
 
-// bounded keeps the first bytes of what a command says, and ends the command
-// when there are more.
+// bounded keeps the first bytes of a command's output, and ends the command when
+// there are more.
 type bounded struct {
 	submodules.Capped
 	full func()
@@ -167,10 +166,9 @@ func (b *bounded) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// readProject lets Compose read the files in dir and refuses what cannot be
-// installed. existing is the project of the containers that run from dir, if
-// there are any. strict refuses files outside the manifests before Compose reads
-// them.
+// readProject lets Compose read the files in dir, and refuses what cannot be
+// installed. existing is the project of the containers that already run from dir, if
+// any. strict refuses files outside the manifests before Compose reads them.
 func (s *session) readProject(ctx context.Context, c *command, dir, existing string, strict bool) (*project, error) {
 	files, err := composeFiles(dir)
 	if err != nil {
@@ -194,7 +192,7 @@ func (s *session) readProject(ctx context.Context, c *command, dir, existing str
 		return nil, err
 	}
 	if !named {
-		// A name of the files' own wins; -p would hide it.
+		// A name in the files wins; -p would override it.
 		if p.name = existing; p.name == "" {
 			p.name = projectName(s.req.App)
 		}
@@ -246,15 +244,15 @@ func (p *project) args(more ...string) []string {
 	return append(args, more...)
 }
 
-// refuse says what of the project cannot be installed on a device.
+// refuse says what in the project cannot be installed on a device.
 func (p *project) refuse() error {
 	if len(p.model.Services) == 0 {
 		return invalid("the compose files in %s have no service", p.dir)
 	}
 	for _, name := range p.model.names() {
 		svc := p.model.Services[name]
-		// With an image, build: says how that was made elsewhere: Compose is called
-		// with --no-build.
+		// With an image, build: only says how the image was made elsewhere: Compose
+		// is called with --no-build.
 		if svc.Image == "" && len(svc.Build) > 0 && string(svc.Build) != "null" {
 			return invalid("service %s has build: and no image:, and images are not built on the device; name an image that the artifact brings", name)
 		}
@@ -269,15 +267,16 @@ func (p *project) refuse() error {
 	return nil
 }
 
-// The files Compose looks for when it is given none, the first of each list.
+// The files that Compose looks for by default; the first one of each list that
+// exists.
 var (
 	mainFiles     = []string{"compose.yaml", "compose.yml", "docker-compose.yml", "docker-compose.yaml"}
 	overrideFiles = []string{"compose.override.yml", "compose.override.yaml", "docker-compose.override.yml", "docker-compose.override.yaml"}
 )
 
-// composeFiles finds the project's files as Compose does: COMPOSE_FILE in a
-// shipped .env, else the default names. They must be named, because with the
-// generated file given, Compose no longer looks for them.
+// composeFiles finds the project's files as Compose does: COMPOSE_FILE in a shipped
+// .env, else the default names. They are named on the command line, because Compose
+// does not look for them when it is given the generated file.
 func composeFiles(dir string) ([]string, error) {
 	env, err := envValues(dir)
 	if err != nil {
@@ -312,7 +311,7 @@ func composeFiles(dir string) ([]string, error) {
 	return files, nil
 }
 
-// maxText bounds a compose or env file that is looked into here, in bytes.
+// maxText bounds a Compose or env file that is read here, in bytes.
 const maxText = 4 << 20
 
 func readText(name string) ([]byte, error) {
@@ -326,8 +325,7 @@ func readText(name string) ([]byte, error) {
 	return os.ReadFile(name)
 }
 
-// envValues reads what decides about the project from the .env in dir: the
-// variables COMPOSE_*.
+// envValues reads the variables in dir's .env that concern the project: COMPOSE_*.
 func envValues(dir string) (map[string]string, error) {
 	b, err := readText(filepath.Join(dir, ".env"))
 	if errors.Is(err, os.ErrNotExist) {
@@ -346,10 +344,10 @@ func envValues(dir string) (map[string]string, error) {
 	return env, nil
 }
 
-// A name at the top level of a compose file, in YAML or JSON.
+// A name at the top level of a Compose file, in YAML or JSON.
 var topName = regexp.MustCompile(`(?m)^(?:name|"name"|'name')[ \t]*:|^\{[ \t\r\n]*"name"[ \t\r\n]*:`)
 
-// named reports whether the files give the project a name of their own.
+// named reports whether the files name the project.
 func (p *project) named() (bool, error) {
 	env, err := envValues(p.dir)
 	if err != nil {
@@ -375,7 +373,7 @@ func (p *project) named() (bool, error) {
 
 var notInName = regexp.MustCompile(`[^a-z0-9_-]`)
 
-// projectName makes a project's name of an application's, by Compose's rules.
+// projectName makes a project name from an application's name, by Compose's rules.
 func projectName(app string) string {
 	name := strings.TrimLeft(notInName.ReplaceAllString(strings.ToLower(app), ""), "_-")
 	if name == "" {

@@ -41,7 +41,8 @@ func (s *session) Purge(ctx context.Context) error {
 		projects[c.Labels[labelProject]] = true
 		urls[c.ImageID] = append(urls[c.ImageID], c.Image)
 	}
-	// Its containers may be gone already, and the mounts' copies not.
+	// Its containers may be gone already, and the copies that they mounted still be
+	// there.
 	if s.req.Dir != "" {
 		dir, err := filepath.Abs(s.req.Dir)
 		if err != nil {
@@ -51,7 +52,7 @@ func (s *session) Purge(ctx context.Context) error {
 			dirs[dir] = true
 		}
 	}
-	// A project that others share is theirs too: its networks and volumes stay.
+	// If others share the project, its networks and volumes are theirs too and stay.
 	for _, c := range all {
 		if !mine[c.ID] {
 			delete(projects, c.Labels[labelProject])
@@ -104,7 +105,7 @@ func (s *session) Purge(ctx context.Context) error {
 	return nil
 }
 
-// tagsOf returns the tags that go with the application: those its containers
+// tagsOf returns the tags to remove with the application: those that its containers
 // and its release used.
 func (s *session) tagsOf(img docker.Image, containers []string) []string {
 	var refs []string
@@ -120,7 +121,7 @@ func (s *session) tagsOf(img docker.Image, containers []string) []string {
 	if len(refs) > 0 {
 		return refs
 	}
-	// One tag beside our own can only be the one LOAD gave it.
+	// If there is one tag beside our own, LOAD made it.
 	var tags []string
 	for _, t := range img.Tags {
 		if !imagestore.IsOwnRef(t) {
@@ -133,8 +134,8 @@ func (s *session) tagsOf(img docker.Image, containers []string) []string {
 	return nil
 }
 
-// volumes returns the data of the application: the projects' named volumes and
-// the containers' anonymous ones.
+// volumes returns the application's data: the projects' named volumes and the
+// containers' anonymous ones.
 func (s *session) volumes(ctx context.Context, projects map[string]bool, list []container.Summary) ([]string, error) {
 	var names []string
 	for p := range projects {
@@ -148,7 +149,7 @@ func (s *session) volumes(ctx context.Context, projects map[string]bool, list []
 	}
 	for _, c := range list {
 		for _, m := range c.Mounts {
-			// An anonymous volume is called by 64 hex digits.
+			// An anonymous volume has a name of 64 hex digits.
 			if m.Type == "volume" && len(m.Name) == 64 {
 				names = append(names, m.Name)
 			}

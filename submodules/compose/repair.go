@@ -20,8 +20,8 @@ func (s *session) Repair(ctx context.Context) ([]string, error) {
 	return imagestore.Repair(ctx, s.engine.RepairStore(s.req.TempDir, owner), q)
 }
 
-// owner is the application that a container is of: the one it is marked with,
-// or in whose manifests it was made.
+// owner returns the application that a container belongs to: the one that it is
+// marked with, or from whose manifests it was made.
 func owner(c container.Summary) (app string, ok bool) {
 	if oneoff(c) {
 		return "", false

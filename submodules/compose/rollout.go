@@ -19,7 +19,7 @@ import (
 	"github.com/mender-app/mender-app/submodules/imagestore/docker"
 )
 
-// plan is a project that may be brought up: everything has been checked and
+// plan is a project that is ready to be brought up: everything has been checked, and
 // nothing changed yet.
 type plan struct {
 	*project
@@ -34,7 +34,7 @@ type pin struct {
 	img docker.Image
 }
 
-// prepare checks all that can be checked before anything changes.
+// prepare checks everything that can be checked before anything changes.
 func (s *session) prepare(ctx context.Context) (*plan, error) {
 	dir, err := s.directory()
 	if err != nil {
@@ -74,8 +74,8 @@ func (s *session) prepare(ctx context.Context) (*plan, error) {
 }
 
 // runsAs returns the project that the containers of a directory belong to, "" if
-// there are none. A release that failed may have left some under a name of its
-// own: what runs comes before what does not, and the older before the newer.
+// there are none. A failed release may have left containers of a project with
+// another name: running containers count before others, and older before newer ones.
 func runsAs(existing []container.Summary) string {
 	if len(existing) == 0 {
 		return ""
@@ -92,8 +92,8 @@ func runsAs(existing []container.Summary) string {
 	}).Labels[labelProject]
 }
 
-// findMarked notes the services whose containers would get our labels from
-// their files or their images: ours are set over them.
+// findMarked notes the services whose containers would get our labels from their
+// files or images: ours override them.
 func (s *session) findMarked(ctx context.Context, p *plan) error {
 	for name, svc := range p.model.Services {
 		ref := svc.Image
@@ -124,8 +124,8 @@ func (s *session) findMarked(ctx context.Context, p *plan) error {
 	return nil
 }
 
-// warn names directories that look as if they kept data, and do not: they come
-// to be in the release's own directory, and go with it.
+// warn names directories that look as if they kept data, but do not: they are
+// created in the release's own directory, and removed with it.
 func (s *session) warn(p *project) {
 	if c, err := p.copies(s.req.App); err != nil || c == nil {
 		return
@@ -144,10 +144,10 @@ func (s *session) warn(p *project) {
 	}
 }
 
-// foreign refuses a project that others use: Compose would take their
-// containers for the application's. The shell reference ran all applications
-// in the one project "manifests"; those are told apart by their directories,
-// as long as no two have a service of the same name.
+// foreign refuses a project that others use: Compose would take their containers for
+// the application's. The shell reference ran all applications in the one project
+// "manifests"; their directories tell them apart, as long as no two have a service
+// of the same name.
 func (pl *plan) foreign(all []container.Summary) error {
 	mine := false
 	for _, c := range pl.existing {
@@ -165,7 +165,7 @@ func (pl *plan) foreign(all []container.Summary) error {
 	return nil
 }
 
-// pin finds every image the project uses, and says what is missing by name.
+// pin finds every image that the project uses, and names those that are missing.
 func (s *session) pin(ctx context.Context, pl *plan) error {
 	for _, comp := range s.req.Components {
 		if comp.Type != "image" || comp.Digest == "" {
@@ -195,7 +195,7 @@ func (s *session) pin(ctx context.Context, pl *plan) error {
 		})
 		if i >= 0 {
 			if digest != "" {
-				// An engine knows a loaded image by tags only.
+				// An engine knows a loaded image by its tags only.
 				pl.images[svc] = pl.pins[i].img.Ref(s.req.App)
 			}
 			continue
@@ -211,9 +211,8 @@ func (s *session) pin(ctx context.Context, pl *plan) error {
 }
 
 // Rollout implements submodules.Session. It brings the release up and returns when
-// it is healthy. The order:
-// check everything; pin the tags; remove what the release no longer has, for
-// its ports and names may be taken over; up; watch; tidy.
+// it is healthy. The order: check everything; pin the tags; remove what the release
+// no longer has, because its ports and names may be reused; up; watch; tidy.
 func (s *session) Rollout(ctx context.Context) error {
 	pl, err := s.prepare(ctx)
 	if err != nil {
@@ -252,7 +251,7 @@ func (s *session) Rollout(ctx context.Context) error {
 	return nil
 }
 
-// restarts counts how often each container was restarted so far, by its ID.
+// restarts counts each container's restarts so far, by its ID.
 func (s *session) restarts(ctx context.Context, pl *plan) map[string]int {
 	before := map[string]int{}
 	for _, c := range pl.existing {
@@ -266,11 +265,11 @@ func (s *session) restarts(ctx context.Context, pl *plan) map[string]int {
 // repin makes every tag name the image of this release.
 func (s *session) repin(ctx context.Context, pl *plan) error {
 	for _, p := range pl.pins {
-		// The application's own reference keeps the image when the tag moves on.
+		// The application's own reference keeps the image when the tag moves.
 		if err := s.engine.Tag(ctx, p.img, p.img.Ref(s.req.App)); err != nil {
 			return err
 		}
-		// A name with a digest and no tag is no name that can be given.
+		// A name with a digest and no tag cannot be given to an image.
 		ref, digest := submodules.SplitURL(p.url)
 		if digest != "" && !strings.Contains(filepath.Base(ref), ":") {
 			continue
@@ -282,9 +281,9 @@ func (s *session) repin(ctx context.Context, pl *plan) error {
 	return nil
 }
 
-// tidy removes what the directory's other projects left (a release under
-// another name:), and networks nobody uses. The release is up: nothing here
-// fails it any more.
+// tidy removes what older projects of this directory left (a release with another
+// name:), and networks that nobody uses. The release is up already: errors here do
+// not fail it.
 func (s *session) tidy(ctx context.Context, pl *plan) {
 	others := map[string][]container.Summary{}
 	for _, c := range pl.existing {
@@ -337,7 +336,8 @@ func (s *session) Stop(ctx context.Context) error {
 			}
 		}
 	}
-	// What Compose left: services that its files do not have any more.
+	// Containers that Compose left: those of services that are no longer in its
+	// files.
 	for _, c := range list {
 		if err := s.engine.Client().ContainerStop(ctx, c.ID, container.StopOptions{}); err != nil && !docker.IsNotFound(err) {
 			return fmt.Errorf("stop container %s: %w", name(c), err)

@@ -15,10 +15,10 @@ import (
 	"github.com/mender-app/mender-app/submodules/secrets"
 )
 
-// Encrypted secrets. A Compose file names a secret's file, and the manifests have
-// that name with .age after it instead. Compose makes a bind mount of a secret's
-// file; so the decrypted one lies on a tmpfs, by a name that is the same over
-// releases as long as the content is, and the generated Compose file names it.
+// Encrypted secrets: a Compose file names the file of a secret, and the manifests
+// have that file encrypted, with .age after its name. Compose bind-mounts a secret's
+// file, so the decrypted file lies on a tmpfs. Its name stays the same over releases
+// as long as its content does, and the generated Compose file refers to it.
 
 // sealedSecret is a secret that the manifests hold encrypted.
 type sealedSecret struct {
@@ -28,7 +28,7 @@ type sealedSecret struct {
 	sealed []byte // as it is in the manifests
 }
 
-// secretUse is how a service has a secret.
+// secretUse is how a service uses a secret.
 type secretUse struct {
 	Source string          `json:"source"`
 	UID    string          `json:"uid"`
@@ -36,15 +36,14 @@ type secretUse struct {
 	Mode   json.RawMessage `json:"mode"` // octal in a string, or a number
 }
 
-// maxSecrets bounds the decrypted secrets of a release together, in bytes.
+// maxSecrets bounds all decrypted secrets of a release together, in bytes.
 const maxSecrets = 16 << 20
 
 // secretsName is the directory of the records beside the manifests.
 const secretsName = "secrets"
 
-// secretsDir is where the application's secrets are decrypted to. Only for
-// manifests in mender-app's store there are records, which outlive a restart of
-// the machine.
+// secretsDir is where the application's secrets are decrypted to. Only manifests in
+// mender-app's store have records, which survive a restart of the machine.
 func (s *session) secretsDir(dir string) *secrets.Dir { return secretsDir(s.set, s.req.App, dir) }
 
 func secretsDir(set settings, app, dir string) *secrets.Dir {
@@ -57,7 +56,7 @@ func secretsDir(set settings, app, dir string) *secrets.Dir {
 	return set.secrets.ForApplication(app, records)
 }
 
-// decrypt decrypts the project's secrets, in memory.
+// decrypt decrypts the project's secrets into memory.
 func (s *session) decrypt(ctx context.Context, p *project) error {
 	root, err := os.OpenRoot(p.dir)
 	if err != nil {
@@ -105,8 +104,8 @@ func (s *session) decrypt(ctx context.Context, p *project) error {
 	return nil
 }
 
-// owner sets the owner and the mode of a secret's file as its services have it.
-// There is one file for all of them.
+// owner sets the owner and the mode of a secret's file as its services ask for. They
+// share one file.
 func (m model) owner(secret string, f *secrets.File) error {
 	first := ""
 	var use secretUse
@@ -149,8 +148,8 @@ func (m model) owner(secret string, f *secrets.File) error {
 	return nil
 }
 
-// putSecrets writes the decrypted secrets to the tmpfs. Nothing that runs uses
-// them yet.
+// putSecrets writes the decrypted secrets to the tmpfs. No running service uses
+// these files yet.
 func (s *session) putSecrets(p *project) error {
 	if len(p.sealed) == 0 {
 		return nil

@@ -14,11 +14,11 @@ import (
 	"github.com/mender-app/mender-app/submodules/imagestore/docker"
 )
 
-// upMargin is what `docker compose up` may take beyond the deadline for health.
+// upMargin is how long `docker compose up` may take beyond the deadline for health.
 const upMargin = time.Minute
 
-// up runs `docker compose up`: pulling and building off, only what changed is
-// recreated.
+// up runs `docker compose up` without pulling and building; it recreates only what
+// changed.
 func (s *session) up(ctx context.Context, pl *plan, before map[string]int, more ...string) error {
 	files := pl.files
 	over, err := pl.override(s.req.App, s.req.TempDir)
@@ -29,8 +29,8 @@ func (s *session) up(ctx context.Context, pl *plan, before map[string]int, more 
 	if over != "" {
 		p.files = append(append([]string{}, files...), over)
 	}
-	// Up waits for services that others depend on, and only the deadline ends
-	// that; a minute more is for stopping and starting.
+	// up waits for services that others depend on, until the deadline. Another
+	// minute is for stopping and starting.
 	upCtx, cancel := context.WithTimeout(ctx, s.set.deadline+upMargin)
 	defer cancel()
 	args := p.args(append([]string{"up", "--detach", "--pull", "never", "--no-build"}, more...)...)
@@ -60,7 +60,7 @@ func (s *session) up(ctx context.Context, pl *plan, before map[string]int, more 
 		return fmt.Errorf("docker compose up was ended half-way: %w", ctx.Err())
 	}
 	reason := said.reason(err)
-	// Something that failed by itself says more than Compose about it.
+	// A service that failed by itself explains more than Compose's message.
 	if f, xerr := s.examine(ctx, pl.project, before); xerr == nil && f.condition == failed {
 		return submodules.Mark(fmt.Errorf("docker compose up failed half-way: service %s %s (%w)%s", f.service, f.text, reason, s.lastWords(ctx, f)), submodules.ErrUnhealthy)
 	}
@@ -77,8 +77,8 @@ func (s *session) up(ctx context.Context, pl *plan, before map[string]int, more 
 // upTries is how often up is tried when the engine is busy.
 const upTries = 3
 
-// conflict tells what the engine says while a request of a killed Compose is
-// still at work in it.
+// conflict matches the engine's errors while a request of a killed Compose is still
+// being carried out.
 func conflict(text string) bool {
 	for _, s := range []string{"is already in use by container", "is already in progress", "is marked for removal", "No such container"} {
 		if strings.Contains(text, s) {
@@ -88,11 +88,11 @@ func conflict(text string) bool {
 	return false
 }
 
-// A name that Compose gives a container on its way to replace another one.
+// The name that Compose gives a container that is to replace another one.
 var replacement = regexp.MustCompile(`^[0-9a-f]{12}_`)
 
-// heal removes what a killed Compose left half-way: replacements that never
-// were started. Compose trips over them, for both they and what they were to
+// heal removes what a killed Compose left half-way: replacements that were never
+// started. Compose would fail on them, because both they and the containers they
 // replace count as the service's.
 func (s *session) heal(ctx context.Context, pl *plan) error {
 	list, err := s.containers(ctx, labelProject+"="+pl.name)

@@ -9,8 +9,8 @@ import (
 	"github.com/mender-app/mender-app/submodules/k8s/cluster"
 )
 
-// awaitGone waits until none of the objects is there, or is another one than
-// that with the uid. It gives up, with false, after Settings.TerminateFor.
+// awaitGone waits until each object is gone, or replaced by one with another uid. It
+// returns false after Settings.TerminateFor.
 func (s *session) awaitGone(ctx context.Context, ids []cluster.ID, uids map[cluster.ID]types.UID) (bool, error) {
 	end := time.Now().Add(s.set.TerminateFor)
 	for len(ids) > 0 {
@@ -42,8 +42,8 @@ func (s *session) awaitGone(ctx context.Context, ids []cluster.ID, uids map[clus
 	return true, nil
 }
 
-// awaitEnding waits for the pods that the release took the place of, not for
-// ever: as long as they are there, their images are in use.
+// awaitEnding waits, for a limited time, for the pods that the release replaced:
+// their images are in use as long as they run.
 func (s *session) awaitEnding(ctx context.Context, ids []cluster.ID) error {
 	for end := time.Now().Add(s.set.TerminateFor); ; {
 		left, err := s.running(ctx, ids, func(p *pod) bool { return p.Metadata.DeletionTimestamp != nil })

@@ -17,9 +17,8 @@ import (
 	"github.com/mender-app/mender-app/submodules/k8s/marks"
 )
 
-// check looks at what is there, and lets the API server check every object it
-// can check now, with nothing changed. Its namespaces are there, but those
-// that the release itself brings.
+// check lets the API server check every object that it can check now; nothing
+// changes. Namespaces must exist, unless the release itself brings them.
 func (s *session) check(ctx context.Context, r *release, inv *inventory) error {
 	brings := map[string]bool{}
 	for _, p := range r.objects {
@@ -44,8 +43,8 @@ func (s *session) check(ctx context.Context, r *release, inv *inventory) error {
 	if err := s.findLive(ctx, now); err != nil {
 		return err
 	}
-	// What the definitions of the release change comes first: by the old ones
-	// the server would refuse what the new ones allow.
+	// Definitions that the release changes are applied first: with the old ones the
+	// server would refuse what the new ones allow.
 	definitions, rest := split(now, func(p *planned) bool { return p.Kind == kindCRD && p.Group() == groupCRD })
 	for _, wave := range [][]*planned{definitions, rest} {
 		err := cluster.Each(ctx, len(wave), func(ctx context.Context, i int) error { return s.checkOne(ctx, r, wave[i], inv) })
@@ -67,7 +66,7 @@ func split[T any](all []T, first func(T) bool) (yes, no []T) {
 	return yes, no
 }
 
-// findLive fills in what is there of the objects, one list for each kind and
+// findLive fills in the objects that exist, with one list for each kind and
 // namespace.
 func (s *session) findLive(ctx context.Context, objects []*planned) error {
 	type place struct{ group, kind, namespace string }
@@ -117,7 +116,7 @@ func (s *session) checkOne(ctx context.Context, r *release, p *planned, inv *inv
 	}
 	o, err := s.c.TryApply(ctx, p.mapping, p.id, p.data, p.manager(s.c.Manager))
 	if err == nil && p.Kind == "Pod" && p.live != nil && p.live.images != p.images && inv.find(p.id) != nil {
-		// A pod takes a new annotation, but not the image it stands for.
+		// A pod accepts a new annotation, but not a new image.
 		p.replace = true
 		return nil
 	}
@@ -134,8 +133,8 @@ func (s *session) checkOne(ctx context.Context, r *release, p *planned, inv *inv
 	return nil
 }
 
-// once reports whether objects of a kind run once, so that a changed one is
-// another one.
+// once reports whether objects of a kind run once: a changed one has to be created
+// anew.
 func once(kind string) bool { return kind == "Job" || kind == "Pod" }
 
 func immutable(err error) bool {
@@ -149,8 +148,8 @@ var (
 	typedMismatch = regexp.MustCompile(`: \.?(\S+): (expected [^,:]+)`)
 )
 
-// refused says that the API server refuses an object from an encrypted manifest.
-// The server's words may have parts of the secret in them.
+// refused reports that the API server refuses an object from an encrypted manifest.
+// The server's message may have parts of the secret in it.
 func (p *planned) refused(s metav1.Status) error {
 	what := string(s.Reason)
 	if s.Details != nil && len(s.Details.Causes) > 0 && s.Reason == metav1.StatusReasonInvalid {
@@ -159,7 +158,7 @@ func (p *planned) refused(s metav1.Status) error {
 	return p.Errorf("the API server refuses it (%s); its words are not shown, because they may have parts of the secret in them", what)
 }
 
-// explain turns what the API server says into one line with file and line.
+// explain turns an error of the API server into one line with file and line number.
 func (s *session) explain(dir string, p *planned, err error) error {
 	at := func(field string, format string, args ...any) error {
 		return &manifest.Error{

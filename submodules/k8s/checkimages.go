@@ -15,11 +15,11 @@ import (
 	"github.com/mender-app/mender-app/submodules/k8s/marks"
 )
 
-// checkImages refuses a release that would run an image that is not on the
-// node, or make the node pull one, unless that is allowed. It writes on the
-// pods which images they are of: Kubernetes sees only names, and would not
-// replace a pod whose image changed under the same one. Where a registry serves
-// the nodes, the pods' images become those in there.
+// checkImages refuses a release that would run an image that is not on the node, or
+// that the node would have to pull, unless that is allowed. It notes on each pod
+// which images it runs: Kubernetes sees only names, and would not replace a pod
+// whose image changed under the same name. If a registry serves the nodes, the pods'
+// images get the names that they have there.
 func (s *session) checkImages(ctx context.Context, r *release) error {
 	known := map[string]image.Digest{}
 	for _, p := range r.objects {
@@ -56,8 +56,8 @@ func (s *session) checkImages(ctx context.Context, r *release) error {
 	return nil
 }
 
-// registryRef returns what an image of the node is called in the registry, and
-// notes that it has to be there.
+// registryRef returns the name of the node's image in the registry, and notes that
+// it has to be there.
 func (s *session) registryRef(ctx context.Context, r *release, written string, config image.Digest) (string, error) {
 	id := imagestore.Identity{Config: config}
 	if p, ok := r.pins[containerd.Canonical(written)]; ok {
@@ -71,8 +71,8 @@ func (s *session) registryRef(ctx context.Context, r *release, written string, c
 	return store.RegistryRef(ctx, s.set.Registry, r.app, id)
 }
 
-// checkImage judges one use of an image, and returns its config digest; "" for
-// one that is allowed to be pulled.
+// checkImage checks one use of an image, and returns its config digest; "" for one
+// that may be pulled.
 func (s *session) checkImage(ctx context.Context, r *release, p *planned, u manifest.ImageUse, pull bool, known map[string]image.Digest) (image.Digest, error) {
 	refuse := func(mark error, format string, args ...any) error {
 		return submodules.Mark(&manifest.Error{

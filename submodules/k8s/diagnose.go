@@ -13,8 +13,8 @@ import (
 	"github.com/mender-app/mender-app/submodules/k8s/cluster"
 )
 
-// problem is an object in trouble, and the pod and container it comes from
-// where that is known.
+// problem is an object in trouble, and the pod and container that cause it, where
+// they are known.
 type problem struct {
 	id        cluster.ID
 	text      string
@@ -32,7 +32,7 @@ func workload(kind string) bool {
 	return false
 }
 
-// failing looks for pods that will not come up however long one waits.
+// failing looks for pods that will never come up.
 func (s *session) failing(ctx context.Context, all []*waiting) (*problem, error) {
 	v := s.survey()
 	for _, w := range all {
@@ -57,7 +57,7 @@ func (s *session) failing(ctx context.Context, all []*waiting) (*problem, error)
 	return nil, nil
 }
 
-// hopeless judges one pod.
+// hopeless reports whether a pod will never come up, and why.
 func (s *session) hopeless(w *waiting, p *pod) *problem {
 	age := time.Since(p.Metadata.CreationTimestamp)
 	for _, c := range append(append([]containerStatus(nil), p.Status.Init...), p.Status.Containers...) {
@@ -75,7 +75,7 @@ func (s *session) hopeless(w *waiting, p *pod) *problem {
 					return say("%s: %s", wait.Reason, wait.Message)
 				}
 			case "CreateContainerConfigError", "CreateContainerError", "RunContainerError":
-				// A volume or a ConfigMap may be a moment late.
+				// A volume or a ConfigMap may appear a moment later.
 				if age > 20*time.Second {
 					return say("%s: %s", wait.Reason, wait.Message)
 				}
@@ -96,9 +96,9 @@ func (s *session) hopeless(w *waiting, p *pod) *problem {
 	return nil
 }
 
-// unblock deletes a StatefulSet's pod of another revision that is not ready:
-// in order, the controller waits for it for ever, also when the revision that
-// broke it is not wanted any more (kubernetes issue 67250).
+// unblock deletes a StatefulSet's pod of another revision that is not ready. The
+// controller replaces pods in order and would wait for it forever, even if the
+// revision that broke it is no longer wanted (kubernetes/kubernetes#67250).
 func (s *session) unblock(ctx context.Context, v *survey, o *unstructured.Unstructured) error {
 	if policy, _, _ := unstructured.NestedString(o.Object, "spec", "podManagementPolicy"); policy == "Parallel" {
 		return nil
@@ -126,8 +126,8 @@ func (s *session) unblock(ctx context.Context, v *survey, o *unstructured.Unstru
 	return nil
 }
 
-// unstable says which pod has not yet run long enough to be believed: without
-// a readiness probe a container counts as ready the moment it starts.
+// unstable names a pod that has not run long enough to count as healthy: without a
+// readiness probe a container counts as ready the moment it starts.
 func (s *session) unstable(ctx context.Context, all []*waiting) (string, error) {
 	v := s.survey()
 	for _, w := range all {
@@ -147,7 +147,7 @@ func (s *session) unstable(ctx context.Context, all []*waiting) (string, error) 
 				if probed[c.Name] || c.State.Running == nil {
 					continue
 				}
-				// A start in the future is of a clock that was set back.
+				// A start in the future comes from a clock that was set back.
 				if runs := time.Since(c.State.Running.StartedAt); runs >= 0 && runs < s.set.Stable {
 					return p.Metadata.Name, nil
 				}
@@ -157,15 +157,15 @@ func (s *session) unstable(ctx context.Context, all []*waiting) (string, error) 
 	return "", nil
 }
 
-// logLines is how many lines of a log are shown, and errorLines how many of
-// them the error itself has.
+// logLines is how many lines of a log are shown, and errorLines how many of them go
+// into the error.
 const (
 	logLines   = 20
 	errorLines = 3
 )
 
-// testimony is what the pods of a broken object say: their last log lines and
-// events. All of it goes to the log, the most telling into the error.
+// testimony collects the last log lines and events of a broken object's pods. All of
+// them go to the log, the most telling ones into the error.
 func (s *session) testimony(ctx context.Context, pr *problem) []string {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 15*time.Second)
 	defer cancel()
@@ -198,7 +198,7 @@ func (s *session) testimony(ctx context.Context, pr *problem) []string {
 	return said
 }
 
-// worst picks the pod that tells most, and its container.
+// worst picks the pod that explains most, and its container.
 func (s *session) worst(ctx context.Context, o *unstructured.Unstructured) (*pod, string) {
 	pods, err := s.survey().of(ctx, o)
 	if err != nil {
@@ -219,7 +219,7 @@ func (s *session) worst(ctx context.Context, o *unstructured.Unstructured) (*pod
 	return nil, ""
 }
 
-// events returns the warnings about an object, the oldest first.
+// events returns the warnings about an object, oldest first.
 func (s *session) events(ctx context.Context, i cluster.ID) []string {
 	list, err := s.c.List(ctx, "", "Event", i.Namespace, "")
 	if err != nil {
@@ -248,7 +248,7 @@ func eventTime(e *unstructured.Unstructured) string {
 	return e.GetCreationTimestamp().UTC().Format(time.RFC3339)
 }
 
-// clip makes one short printable line of what a program wrote.
+// clip makes one short printable line of a program's output.
 func clip(s string) string {
 	const most = 400
 	if len(s) > most {

@@ -99,8 +99,7 @@ func allRunning(p *pod) bool {
 	return true
 }
 
-// wantedPods is how many pods of a workload should be there; a Job that has
-// ended wants none.
+// wantedPods is how many pods a workload should have; 0 for a Job that has ended.
 func wantedPods(o *unstructured.Unstructured) int64 {
 	switch o.GetKind() {
 	case "Deployment", "StatefulSet", "ReplicaSet", "ReplicationController":

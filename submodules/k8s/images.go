@@ -28,7 +28,8 @@ func (s *session) images(ctx context.Context) (*containerd.Store, error) {
 	return store, nil
 }
 
-// wanted returns the reference and the identity of the image r.URL.
+// wanted returns the reference and the identity of the image that the request's URL
+// means.
 func wanted(r submodules.Request) (ref string, want imagestore.Identity, err error) {
 	if ref, _ = submodules.SplitURL(r.URL); ref == "" {
 		return "", want, noURL(r.URL)
@@ -64,8 +65,8 @@ func (s *session) Load(ctx context.Context) error {
 	return imagestore.LoadFile(ctx, pushing{store, s.set.Registry, r.App}, q, r.Path, r.Stdin)
 }
 
-// pushing is the node's image store, where what gets the application's own
-// reference is brought to the registry too, if there is one.
+// pushing is the node's image store with a registry beside it: an image that gets
+// the application's own reference is pushed there too.
 type pushing struct {
 	*containerd.Store
 	registry *containerd.Registry
@@ -85,13 +86,13 @@ func (p pushing) Name(ctx context.Context, img imagestore.Stored, ref, url strin
 	return durable.Point("load.kept")
 }
 
-// pinned is one image of a release: what a name in the manifests has to mean.
+// pinned is one image of a release, and the name in the manifests that must mean it.
 type pinned struct {
 	url string
 	imagestore.Identity
 }
 
-// pins are the images that the caller says the release consists of, by the name
+// pins are the images of the release according to the caller, by the names that
 // Kubernetes gives them.
 func pins(r submodules.Request) (map[string]pinned, error) {
 	all := map[string]pinned{}
@@ -109,8 +110,8 @@ func pins(r submodules.Request) (map[string]pinned, error) {
 	return all, nil
 }
 
-// pin makes each name mean its recorded image again, and brings to the registry
-// what is not there (any more).
+// pin makes each name mean its recorded image again, and pushes to the registry what
+// it lacks.
 func (s *session) pin(ctx context.Context, app string, r *release) error {
 	for _, id := range r.pushes {
 		store, err := s.images(ctx)
@@ -204,8 +205,8 @@ func (s *session) Delete(ctx context.Context) error {
 	return s.unpush(ctx, store, remove)
 }
 
-// unpush removes images from the store, and those of the application that are
-// no longer there from the registry.
+// unpush removes images from the store, and then from the registry those that the
+// application no longer has.
 func (s *session) unpush(ctx context.Context, store *containerd.Store, remove func() error) error {
 	app, registry := s.req.App, s.set.Registry
 	had, err := store.List(ctx, app)
@@ -229,7 +230,7 @@ func (s *session) unpush(ctx context.Context, store *containerd.Store, remove fu
 		delete(refs, img.Config)
 	}
 	for _, ref := range refs {
-		// What stays there harms no one, and is overwritten by the same.
+		// An image that stays there does no harm; a later push overwrites it.
 		if err := registry.RemoveFromRegistry(ctx, ref); err != nil {
 			s.log("warning: %v", err)
 		}

@@ -32,28 +32,28 @@ const maxInventory = 16 << 20
 // item is one object in the inventory.
 type item struct {
 	cluster.ID
-	// Adopted: it was there before us, and nothing says it is ours; it is
+	// Adopted: the object existed before us, and nothing says that it is ours. It is
 	// never deleted.
 	Adopted bool `json:"adopted,omitempty"`
-	// Retained: the release does not have it any more, and it stayed because
-	// it holds data or asks to be kept.
+	// Retained: the release no longer has the object, but it stayed because it holds
+	// data or asks to be kept.
 	Retained bool `json:"retained,omitempty"`
 }
 
-// inventory is what an application has in the cluster. It is kept in the
-// cluster, as a ConfigMap in the application's namespace, so that it is there
-// as long as the objects are. Before anything is applied it is widened to what
-// is going to be, and after a release is healthy and pruned, narrowed to it:
-// after any interruption it has at least what is there.
+// inventory lists what an application has in the cluster. It is a ConfigMap in the
+// application's namespace, so it exists as long as the objects do. Before anything
+// is applied, everything that will be applied is added; after the release is healthy
+// and the rest is pruned, only the release is left in it. So after any interruption
+// it lists at least what is there.
 type inventory struct {
 	App   string
 	Items []item
-	// Places are the namespaces the inventory was found in: more than one if
-	// the application moves.
+	// Places are the namespaces in which the inventory was found: several if the
+	// application moves.
 	Places []string
 }
 
-// deviceID tells this machine from others, without giving its machine-id away.
+// deviceID identifies this machine without revealing its machine-id.
 func deviceID() string {
 	id, err := os.ReadFile("/etc/machine-id")
 	if err != nil || len(bytes.TrimSpace(id)) == 0 {
@@ -68,19 +68,19 @@ func inventoryID(app, namespace string) cluster.ID {
 	return cluster.ID{Kind: "ConfigMap", Namespace: namespace, Name: marks.InventoryName(app)}
 }
 
-// ours reports whether the object is mender-app's own for the application. One
-// that another application's manifests brought has that application's label; one
-// that an earlier version wrote has none.
+// ours reports whether mender-app made the object for the application. An object
+// from another application's manifests has that application's label; one that an
+// earlier version wrote has none.
 func ours(o *unstructured.Unstructured, app string) bool {
 	label := o.GetLabels()[marks.App]
 	return label == "" || label == marks.Value(app)
 }
 
-// loadInventory reads the application's inventory, empty if there is none. In
-// other namespaces than its own only one that this device wrote counts (the
-// application moved): a device that shares the cluster may have an application
-// of the same name. A cluster that does not let us see the others is taken to
-// have none there.
+// loadInventory reads the application's inventory, empty if there is none. In other
+// namespaces only an inventory of this device counts, which means that the
+// application moved: another device of the cluster may have an application of the
+// same name. If the cluster does not let us read other namespaces, they count as
+// empty.
 func loadInventory(ctx context.Context, c *cluster.Cluster, app, namespace string) (*inventory, error) {
 	inv := &inventory{App: app}
 	list, err := c.List(ctx, "", "ConfigMap", "", marks.Inventory+"="+marks.Value(app))
@@ -150,7 +150,7 @@ func decodeInventory(o *unstructured.Unstructured) ([]item, error) {
 	return body.Items, nil
 }
 
-// saveInventory writes the inventory to a namespace, which is there.
+// saveInventory writes the inventory to an existing namespace.
 func saveInventory(ctx context.Context, c *cluster.Cluster, inv *inventory, namespace string) error {
 	data, err := json.Marshal(map[string]any{"format": 1, "items": inv.Items})
 	if err != nil {
@@ -184,7 +184,7 @@ func saveInventory(ctx context.Context, c *cluster.Cluster, inv *inventory, name
 	return nil
 }
 
-// dropInventories removes the inventory from every namespace but one; "" is
+// dropInventories removes the inventory from every namespace except one; "" excepts
 // none.
 func dropInventories(ctx context.Context, c *cluster.Cluster, inv *inventory, but string) error {
 	for _, ns := range inv.Places {
@@ -207,8 +207,8 @@ func (inv *inventory) find(i cluster.ID) *item {
 	return nil
 }
 
-// add puts items in, in the place of those with the same id. Order: as they
-// are applied.
+// add adds items, and replaces those with the same id. They are in the order in
+// which they are applied.
 func (inv *inventory) add(items ...item) {
 	have := make(map[cluster.ID]int, len(inv.Items)+len(items))
 	for n, it := range inv.Items {

@@ -1,10 +1,10 @@
-// Package k8s is the sub-module for Kubernetes: it applies the manifests of a
-// release to the cluster of this node, waits until they are healthy, prunes
-// what the release before had, and goes back; and it brings images into the
-// node's containerd. No kubectl and no ctr is needed.
+// Package k8s is the sub-module for Kubernetes. It applies the manifests of a
+// release to the cluster of this node, waits until they are healthy, prunes what
+// only the older release had, and goes back. It also loads images into the node's
+// containerd. It needs no kubectl and no ctr.
 //
-// It must not know artifacts, Mender or how releases are kept; images as
-// content are submodules/imagestore's.
+// It must not know artifacts, Mender or how releases are kept. The content of images
+// is the job of submodules/imagestore.
 package k8s
 
 import (
@@ -34,10 +34,10 @@ type Orchestrator struct {
 
 var _ submodules.Orchestrator = Orchestrator{}
 
-// New returns the sub-module. Each call reads the settings; that they are wrong is
-// its error.
+// New returns the sub-module. Each call reads the settings, and returns their
+// errors.
 func New(settings func() (Settings, error)) Orchestrator {
-	// client-go's own logging: what matters comes back as errors.
+	// client-go's own logging is off: errors say what matters.
 	klog.SetLogger(klog.Logger{})
 	return Orchestrator{settings: settings}
 }
@@ -114,7 +114,7 @@ func (s *session) namespace() string {
 	return defaultNamespace
 }
 
-// pause is the time between two looks at something that takes its time.
+// pause is the time between two polls.
 func (s *session) pause() time.Duration { return 500 * time.Millisecond }
 
 // Rollout implements submodules.Session.

@@ -21,7 +21,7 @@ import (
 	"github.com/mender-app/mender-app/submodules/secrets"
 )
 
-// planned is one object of a release on its way into the cluster.
+// planned is one object of a release that is to be applied.
 type planned struct {
 	*manifest.Object
 	id      cluster.ID
@@ -33,7 +33,7 @@ type planned struct {
 	same    bool              // it is there exactly as it would be applied
 }
 
-// live is what matters of an object that is there.
+// live is what we need of an object in the cluster.
 type live struct {
 	uid     types.UID
 	content [sha256.Size]byte // see contentOf
@@ -55,8 +55,8 @@ func liveOf(o *unstructured.Unstructured) *live {
 	}
 }
 
-// contentOf is what an object says, without the server's bookkeeping: a dry run
-// that returns the same would change nothing.
+// contentOf is an object without the server's bookkeeping: if a dry run returns the
+// same, it would change nothing.
 func contentOf(o *unstructured.Unstructured) [sha256.Size]byte {
 	bare := make(map[string]any, len(o.Object))
 	for k, v := range o.Object {
@@ -73,7 +73,8 @@ func contentOf(o *unstructured.Unstructured) [sha256.Size]byte {
 	}
 	data, err := json.Marshal(bare)
 	if err != nil {
-		// Not possible for what was JSON; and no two are the same then.
+		// JSON can always be encoded again; if not, no two objects count as the
+		// same.
 		data = []byte(err.Error() + string(o.GetUID()))
 	}
 	return sha256.Sum256(data)
@@ -96,22 +97,22 @@ type crd struct {
 	versions   []string
 }
 
-// What a definition of custom resources is.
+// The group and kind of custom resource definitions.
 const (
 	groupCRD = "apiextensions.k8s.io"
 	kindCRD  = "CustomResourceDefinition"
 )
 
-// redefines reports whether the release brings the definition of an object's
-// kind, or changes it.
+// redefines reports whether the release adds or changes the definition of an
+// object's kind.
 func (r *release) redefines(p *planned) bool {
 	own, ok := r.crds[p.Group()+"/"+p.Kind]
 	return ok && slices.ContainsFunc(r.objects, func(d *planned) bool { return d.Object == own.by && !d.same })
 }
 
-// readRelease reads the manifests in dir and resolves kinds and namespaces.
-// Nothing in the cluster is changed. strict is false on the way back to a
-// release that was accepted once: the policy may have changed since.
+// readRelease reads the manifests in dir and resolves kinds and namespaces. Nothing
+// in the cluster changes. strict is false when going back to a release that was
+// accepted once: the policy may have changed since.
 func (s *session) readRelease(ctx context.Context, app, dir string, strict bool) (*release, error) {
 	var keys *secrets.Keys
 	objects, err := manifest.Read(dir, func(sealed io.Reader) (text []byte, err error) {
@@ -169,8 +170,8 @@ func (r *release) noteCRD(o *manifest.Object) error {
 	return nil
 }
 
-// resolve finds an object's resource and namespace, and refuses what the
-// policy does not allow.
+// resolve finds an object's resource and namespace, and refuses what the policy does
+// not allow.
 func (s *session) resolve(ctx context.Context, r *release, o *manifest.Object, strict bool) (*planned, error) {
 	p := &planned{Object: o, id: cluster.ID{Group: o.Group(), Kind: o.Kind, Name: o.Name}}
 	m, err := s.c.Mapping(ctx, o.Group(), o.Kind, o.Version())
@@ -217,7 +218,7 @@ func (s *session) resolve(ctx context.Context, r *release, o *manifest.Object, s
 	return p, nil
 }
 
-// checkMarks refuses names, types, labels and annotations that are ours.
+// checkMarks refuses names, types, labels and annotations that mender-app reserves.
 func (p *planned) checkMarks() error {
 	var o map[string]any
 	if err := json.Unmarshal(p.JSON, &o); err != nil {
@@ -260,9 +261,9 @@ func dress(data []byte, namespace, app string) ([]byte, error) {
 	return json.Marshal(o)
 }
 
-// manager is who a dry run of the object acts as: the fields that an older
-// version applied belong to the shared manager until takeFields moves them, and
-// a dry run as another one would not show that they go.
+// manager is the field manager of an object's dry run. The fields that an older
+// version applied belong to the shared manager until takeFields moves them; a dry
+// run as another manager would not show that they are removed.
 func (p *planned) manager(own string) string {
 	if p.live != nil && p.live.shared {
 		return cluster.SharedManager

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// pod is what matters here of a Pod.
+// pod is what we need of a Pod.
 type pod struct {
 	Metadata struct {
 		Name              string            `json:"name"`
@@ -84,7 +84,7 @@ func (p *pod) ownedBy(uid types.UID) bool {
 	return false
 }
 
-// survey is the pods and ReplicaSets of the namespaces, read once.
+// survey holds the pods and ReplicaSets of the namespaces, each read once.
 type survey struct {
 	s    *session
 	pods map[string][]pod
@@ -115,10 +115,10 @@ func (v *survey) in(ctx context.Context, ns string) ([]pod, error) {
 	return pods, nil
 }
 
-// of returns the pods of a workload's current revision; old ones, on their way
-// out, are not in it.
+// of returns the pods of a workload's current revision, without those of older ones
+// that are ending.
 func (v *survey) of(ctx context.Context, o *unstructured.Unstructured) ([]pod, error) {
-	// Before its controller has seen the change, its revision is the old one.
+	// Until the controller has seen the change, the revision is the old one.
 	if seen, ok, _ := unstructured.NestedInt64(o.Object, "status", "observedGeneration"); ok && seen < o.GetGeneration() {
 		return nil, nil
 	}

@@ -15,8 +15,8 @@ import (
 	"github.com/mender-app/mender-app/submodules/k8s/marks"
 )
 
-// prune deletes what the inventory has and the release has not, the last
-// applied first, and narrows the inventory to what is left.
+// prune deletes what is in the inventory and not in the release, in reverse order of
+// applying, and removes it from the inventory.
 func (s *session) prune(ctx context.Context, inv *inventory, r *release) error {
 	want := map[cluster.ID]bool{}
 	for _, i := range r.ids() {
@@ -30,9 +30,9 @@ func (s *session) prune(ctx context.Context, inv *inventory, r *release) error {
 	return nil
 }
 
-// removeItems deletes the inventory's items but those that keep wants, and
-// returns what is left. Data goes only with data set. Objects of one rank go at
-// once; what others live in, when those are gone.
+// removeItems deletes the inventory's items except those that keep wants, and
+// returns what is left. Data is deleted only if data is set. Objects of one rank are
+// deleted together; those that contain others, after these.
 func (s *session) removeItems(ctx context.Context, inv *inventory, keep func(item) bool, data bool) ([]item, error) {
 	left := make([]item, len(inv.Items))
 	stays := make([]bool, len(inv.Items))
@@ -71,8 +71,8 @@ func (s *session) removeItems(ctx context.Context, inv *inventory, keep func(ite
 	return out, nil
 }
 
-// removeItem deletes one object, unless it stays. The uid is that of what is
-// on its way out.
+// removeItem deletes one object, unless it stays. The uid is that of the object that
+// is being deleted.
 func (s *session) removeItem(ctx context.Context, app string, it item, data bool) (left item, stays bool, uid types.UID, err error) {
 	o, err := s.c.Get(ctx, it.ID)
 	if err != nil || o == nil {
@@ -90,7 +90,7 @@ func (s *session) removeItem(ctx context.Context, app string, it item, data bool
 		return it, true, "", nil
 	}
 	if it.Kind == "StatefulSet" && it.Group == "apps" {
-		// Its claims stay, and without it nothing would tell whose they are.
+		// Its claims stay, and nothing else would tell whose they are.
 		if _, err := s.claimClaims(ctx, app, o); err != nil {
 			return it, false, "", err
 		}
@@ -102,7 +102,7 @@ func (s *session) removeItem(ctx context.Context, app string, it item, data bool
 	return it, false, o.GetUID(), s.c.Remove(ctx, it.ID, o.GetUID())
 }
 
-// awaitRemoved waits for what was deleted, not for ever.
+// awaitRemoved waits for deleted objects, for a limited time.
 func (s *session) awaitRemoved(ctx context.Context, items []item, uids []types.UID) error {
 	byID := map[cluster.ID]types.UID{}
 	var ids []cluster.ID
@@ -119,7 +119,7 @@ func (s *session) awaitRemoved(ctx context.Context, items []item, uids []types.U
 	return err
 }
 
-// stays says why an object must not be deleted, "" if it may.
+// stays says why an object must not be deleted; "" if it may be.
 func (s *session) stays(ctx context.Context, app string, it item, o *unstructured.Unstructured, data bool) (string, error) {
 	anno, labels := o.GetAnnotations(), o.GetLabels()
 	marked := func(k, v string) bool { return anno[k] == v || labels[k] == v }
@@ -142,9 +142,9 @@ func (s *session) stays(ctx context.Context, app string, it item, o *unstructure
 	return "", nil
 }
 
-// definitionInUse tells whether custom resources of a definition are there:
-// they would go with it. It asks for what the definition itself names, which
-// discovery may not know yet, or not any more.
+// definitionInUse reports whether custom resources of a definition exist: deleting
+// the definition would delete them. It asks for the resources that the definition
+// names, because discovery may not know them yet, or no longer.
 func (s *session) definitionInUse(ctx context.Context, o *unstructured.Unstructured) (string, error) {
 	group, _, _ := unstructured.NestedString(o.Object, "spec", "group")
 	plural, _, _ := unstructured.NestedString(o.Object, "spec", "names", "plural")

@@ -17,7 +17,7 @@ import (
 	"github.com/mender-app/mender-app/submodules/k8s/marks"
 )
 
-// purge removes all the application has in the cluster; what holds data only
+// purge removes everything the application has in the cluster; what holds data only
 // if asked to.
 func (s *session) purge(ctx context.Context, app string, data bool) error {
 	inv, err := loadInventory(ctx, s.c, app, s.namespace())
@@ -35,7 +35,7 @@ func (s *session) purge(ctx context.Context, app string, data bool) error {
 	}
 	for _, it := range left {
 		if it.Adopted {
-			// It is not the application's any more.
+			// It no longer belongs to the application.
 			if err := s.c.Patch(ctx, it.ID, map[string]any{"metadata": map[string]any{"labels": map[string]any{marks.App: nil}}}); err != nil {
 				return err
 			}
@@ -67,9 +67,9 @@ func (s *session) purge(ctx context.Context, app string, data bool) error {
 	return nil
 }
 
-// places are the namespaces where the application may have left something: those
-// with its inventory, and its own, for the first ROLLOUT may have been killed
-// before there was one.
+// places are the namespaces in which the application may have objects: those with
+// its inventory, and its own, because the first ROLLOUT may have been killed before
+// it wrote an inventory.
 func (s *session) places(inv *inventory) []string {
 	places := append([]string(nil), inv.Places...)
 	if ns := s.namespace(); !slices.Contains(places, ns) {
@@ -78,8 +78,8 @@ func (s *session) places(inv *inventory) []string {
 	return places
 }
 
-// addClaims adds the volume claims that the inventory does not have: those a
-// StatefulSet made, and those an earlier PURGE left.
+// addClaims adds the volume claims that the inventory lacks: those that a
+// StatefulSet made, and those that an earlier PURGE left.
 func (s *session) addClaims(ctx context.Context, inv *inventory) error {
 	add := func(o *unstructured.Unstructured) {
 		i := cluster.ID{Kind: "PersistentVolumeClaim", Namespace: o.GetNamespace(), Name: o.GetName()}
@@ -118,8 +118,8 @@ func (s *session) addClaims(ctx context.Context, inv *inventory) error {
 	return nil
 }
 
-// claimClaims marks the volume claims that a StatefulSet made as the
-// application's, and returns them.
+// claimClaims marks the volume claims that a StatefulSet made as the application's,
+// and returns them.
 func (s *session) claimClaims(ctx context.Context, app string, set *unstructured.Unstructured) ([]unstructured.Unstructured, error) {
 	claims, err := s.c.List(ctx, "", "PersistentVolumeClaim", set.GetNamespace(), "")
 	if err != nil {
@@ -138,7 +138,7 @@ func (s *session) claimClaims(ctx context.Context, app string, set *unstructured
 	return claims, nil
 }
 
-// madeBy reports whether a claim is one that a StatefulSet's templates make:
+// madeBy reports whether a StatefulSet's templates make a claim of this name:
 // template-set-ordinal.
 func madeBy(set *unstructured.Unstructured, claim string) bool {
 	templates, _, _ := unstructured.NestedSlice(set.Object, "spec", "volumeClaimTemplates")
@@ -153,8 +153,8 @@ func madeBy(set *unstructured.Unstructured, claim string) bool {
 	return false
 }
 
-// purgeNamespace removes the namespace if we created it for the application
-// and nothing of anyone else is in it.
+// purgeNamespace removes the namespace if mender-app created it for the application
+// and nothing of others is in it.
 func (s *session) purgeNamespace(ctx context.Context, app, ns string, data bool) error {
 	i := cluster.ID{Kind: "Namespace", Name: ns}
 	o, err := s.c.Get(ctx, i)
@@ -179,9 +179,9 @@ func (s *session) purgeNamespace(ctx context.Context, app, ns string, data bool)
 	return err
 }
 
-// namespaceInUse says what in a namespace would be lost with it: anything but
-// what Kubernetes itself puts into every one, and what is on its way out with
-// its owner.
+// namespaceInUse names what in a namespace would be lost with it: everything except
+// what Kubernetes itself puts into each namespace and what is being deleted with its
+// owner.
 func (s *session) namespaceInUse(ctx context.Context, ns string, data bool) (string, error) {
 	lists, err := s.namespacedResources(ctx)
 	if discovery.IsGroupDiscoveryFailedError(err) {
@@ -199,8 +199,8 @@ func (s *session) namespaceInUse(ctx context.Context, ns string, data bool) (str
 			if !strings.Contains(strings.Join(r.Verbs, " "), "list") || passing[r.Kind] {
 				continue
 			}
-			// By its resource, not through the mapper, which is older than the
-			// list of resources: definitions come and go meanwhile.
+			// By its resource and not through the mapper, which is older than the
+			// list of resources: definitions may come and go meanwhile.
 			list, err := s.c.ListResource(ctx, gv.WithResource(r.Name), ns)
 			if apierrors.IsMethodNotSupported(err) || apierrors.IsNotFound(err) {
 				continue
@@ -227,8 +227,8 @@ func (s *session) namespaceInUse(ctx context.Context, ns string, data bool) (str
 	return "", nil
 }
 
-// namespacedResources lists what can be in a namespace. Groups that come or go
-// in that moment settle.
+// namespacedResources lists the kinds of objects that can be in a namespace. It
+// tries again if groups come or go meanwhile.
 func (s *session) namespacedResources(ctx context.Context) (lists []*metav1.APIResourceList, err error) {
 	for try := 1; ; try++ {
 		err = s.c.Retry(ctx, func() (err error) {
@@ -244,7 +244,7 @@ func (s *session) namespacedResources(ctx context.Context) (lists []*metav1.APIR
 	}
 }
 
-// passing kinds come and go by themselves.
+// Objects of these kinds come and go by themselves.
 var passing = map[string]bool{
 	"Event": true, "Endpoints": true, "EndpointSlice": true, "Lease": true, "PodMetrics": true,
 	"ControllerRevision": true,

@@ -46,8 +46,8 @@ func (s *session) Repair(ctx context.Context) ([]string, error) {
 	return apps, nil
 }
 
-// users returns the applications of this device whose pods the containers are
-// in. refs are the own references of the images they were made of.
+// users returns the applications of this device whose pods have the running
+// containers. refs are the own references of the images that these were made from.
 func (s *session) users(ctx context.Context, refs []string, running []containerd.Container) ([]string, error) {
 	owner := map[string]string{} // uid of a pod → application
 	names, err := s.applications(ctx)
@@ -82,7 +82,7 @@ func (s *session) users(ctx context.Context, refs []string, running []containerd
 	return apps, nil
 }
 
-// applications are those that this device has in the cluster.
+// applications returns the applications that this device has in the cluster.
 func (s *session) applications(ctx context.Context) (names []string, err error) {
 	err = s.c.EachOf(ctx, "", "ConfigMap", "", marks.Inventory, func(o *unstructured.Unstructured) {
 		app, _, _ := unstructured.NestedString(o.Object, "data", "app")

@@ -18,11 +18,11 @@ import (
 	"github.com/mender-app/mender-app/submodules/k8s/marks"
 )
 
-// rollout brings a release into the cluster: check everything, pin its images,
-// widen the inventory, apply, wait until healthy, prune, narrow the inventory.
-// Before the images are pinned nothing has changed; what is dropped goes only
-// after what is new is healthy. A call that was interrupted anywhere is
-// finished by the next one. strict is false on the way back.
+// rollout brings a release into the cluster: check everything, pin the images, add
+// the release to the inventory, apply, wait until it is healthy, prune, and reduce
+// the inventory to the release. Nothing changes before the images are pinned, and
+// old objects are deleted only after the new ones are healthy. If a call is
+// interrupted anywhere, the next one finishes it. strict is false when going back.
 func (s *session) rollout(ctx context.Context, req submodules.Request, strict bool) error {
 	app, dir := req.App, req.Dir
 	r, err := s.readRelease(ctx, app, dir, strict)
@@ -64,7 +64,7 @@ func (s *session) rollout(ctx context.Context, req submodules.Request, strict bo
 	}
 	if err != nil {
 		if created {
-			// Ours and empty: leave nothing behind.
+			// It is ours and empty: leave nothing behind.
 			ns := cluster.ID{Kind: "Namespace", Name: r.namespace}
 			rerr := s.c.Remove(context.WithoutCancel(ctx), ns, "")
 			if rerr == nil {
@@ -97,7 +97,7 @@ func (s *session) rollout(ctx context.Context, req submodules.Request, strict bo
 	)
 }
 
-// steps does one after the other, up to the first that fails.
+// steps runs one step after the other, until one fails.
 func steps(all ...func() error) error {
 	for _, f := range all {
 		if err := f(); err != nil {
@@ -107,7 +107,7 @@ func steps(all ...func() error) error {
 	return nil
 }
 
-// point is a place between two steps where a test ends the program.
+// point is a place between two steps where a test can end the program.
 func point(name string) func() error { return func() error { return durable.Point(name) } }
 
 func (r *release) ids() []cluster.ID {
@@ -118,7 +118,7 @@ func (r *release) ids() []cluster.ID {
 	return ids
 }
 
-// items are the release's objects as the inventory has them.
+// items are the release's objects as the inventory lists them.
 func (r *release) items(inv *inventory) []item {
 	items := make([]item, len(r.objects))
 	for i, p := range r.objects {
@@ -130,10 +130,10 @@ func (r *release) items(inv *inventory) []item {
 	return items
 }
 
-// checkNamespace refuses the cluster's own namespaces, and those that the
-// metadata of an artifact names and that hold what others made: a release would
-// take their objects over. A namespace that mender-app created, or in which the
-// application is installed already, is allowed.
+// checkNamespace refuses the cluster's own namespaces. It also refuses a namespace
+// that an artifact's metadata names and that holds objects of others, because a
+// release would take these over. A namespace that mender-app created, or that
+// already has the application, is allowed.
 func (s *session) checkNamespace(ctx context.Context, inv *inventory) error {
 	ns := s.namespace()
 	if s.set.namespaceAllowed(ns) {
@@ -156,12 +156,12 @@ func (s *session) checkNamespace(ctx context.Context, inv *inventory) error {
 	return refuse("was not made by mender-app, and the artifact's metadata asks for it")
 }
 
-// ensureNamespace creates the application's namespace unless it is there.
+// ensureNamespace creates the application's namespace if it does not exist.
 func (s *session) ensureNamespace(ctx context.Context, app, ns string) (created bool, err error) {
 	i := cluster.ID{Kind: "Namespace", Name: ns}
 	o, err := s.c.Get(ctx, i)
 	if err == nil && o != nil && o.GetDeletionTimestamp() != nil && o.GetLabels()[marks.CreatedFor] == marks.Value(app) {
-		// An earlier call of ours ended while it was on its way out.
+		// An earlier call of ours ended while the namespace was being deleted.
 		if _, err = s.awaitGone(ctx, []cluster.ID{i}, nil); err == nil {
 			o, err = s.c.Get(ctx, i)
 		}
@@ -192,9 +192,9 @@ func (s *session) ensureNamespace(ctx context.Context, app, ns string) (created 
 	return true, s.awaitAccount(ctx, ns)
 }
 
-// awaitAccount gives a new namespace its moment to get the account that pods
-// run under: without it the API server refuses a Pod. A cluster that makes none
-// is not waited for long.
+// awaitAccount waits until a new namespace has the account that pods run under:
+// without it the API server refuses a Pod. It does not wait long, because some
+// clusters make no account.
 func (s *session) awaitAccount(ctx context.Context, ns string) error {
 	for end := time.Now().Add(15 * time.Second); time.Now().Before(end); {
 		o, err := s.c.Get(ctx, cluster.ID{Kind: "ServiceAccount", Namespace: ns, Name: "default"})
@@ -208,7 +208,7 @@ func (s *session) awaitAccount(ctx context.Context, ns string) error {
 	return nil
 }
 
-// warnNodes says what an image store of one node means where there are more.
+// warnNodes warns that images are on this node alone, if the cluster has several.
 func (s *session) warnNodes(ctx context.Context) {
 	if s.set.Registry != nil {
 		return
@@ -219,8 +219,8 @@ func (s *session) warnNodes(ctx context.Context) {
 	}
 }
 
-// applyAll applies the release, rank by rank; what namespaces and custom
-// resource definitions bring is waited for.
+// applyAll applies the release, rank by rank, and waits for what namespaces and
+// custom resource definitions bring.
 func (s *session) applyAll(ctx context.Context, r *release, inv *inventory) error {
 	for rest := r.objects; len(rest) > 0; {
 		rank := manifest.Rank(rest[0].Kind)
@@ -257,9 +257,9 @@ func (s *session) applyAll(ctx context.Context, r *release, inv *inventory) erro
 	return nil
 }
 
-// awaitClaims gives volume claims a moment to be bound: the time a pod waits
-// for one counts towards its Deployment's deadline. Whether they are bound in
-// the end, waitHealthy says.
+// awaitClaims gives volume claims a moment to be bound: the time that a pod waits
+// for one counts towards its Deployment's deadline. waitHealthy decides in the end
+// whether they are bound.
 func (s *session) awaitClaims(ctx context.Context, ids []cluster.ID) error {
 	var all []*waiting
 	for _, i := range ids {
@@ -315,14 +315,14 @@ func (s *session) applyOne(ctx context.Context, r *release, p *planned, inv *inv
 	return s.unstop(ctx, p.id, o, p.JSON)
 }
 
-// notServedYet reports whether an object was refused as it would be by the
-// definition before, or by none.
+// notServedYet reports whether an object was refused because the old definition, or
+// none, is still served.
 func notServedYet(err error) bool {
 	return apierrors.IsNotFound(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err)
 }
 
-// awaitMapping waits for a kind whose definition was just applied: discovery
-// is a moment behind.
+// awaitMapping waits for a kind whose definition was just applied: discovery learns
+// of it a moment later.
 func (s *session) awaitMapping(ctx context.Context, p *planned) (*meta.RESTMapping, error) {
 	for end := time.Now().Add(15 * time.Second); ; {
 		m, err := s.c.Mapping(ctx, p.Group(), p.Kind, p.Version())
@@ -339,8 +339,8 @@ func (s *session) awaitMapping(ctx context.Context, p *planned) (*meta.RESTMappi
 	}
 }
 
-// replace makes room for a changed Job or Pod: the old one goes, and is waited
-// for.
+// replace deletes a changed Job or Pod and waits until it is gone, so that the new
+// one can be created.
 func (s *session) replace(ctx context.Context, p *planned) error {
 	if err := s.c.Remove(ctx, p.id, p.live.uid); err != nil {
 		return err

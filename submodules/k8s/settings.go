@@ -14,8 +14,8 @@ import (
 	"github.com/mender-app/mender-app/submodules/secrets"
 )
 
-// Settings are what the device's operator decides, and what the artifact's
-// metadata may say within that. The zero value is not ready; see ReadSettings.
+// Settings are what the device's operator decides, and what the artifact's metadata
+// may say within these limits. The zero value is not complete; see ReadSettings.
 type Settings struct {
 	Kubeconfig string // "" looks in the usual places
 	Namespace  string // of objects that name none; "" is default
@@ -24,8 +24,8 @@ type Settings struct {
 	Asked       bool
 	Containerd  string // the socket; "" looks in the usual places
 	Snapshotter string // "" takes the one the node's containers have
-	// Registry is where other nodes get the images from; nil is nowhere: the
-	// images are in this node's containerd alone.
+	// Registry is where other nodes get the images from; with nil the images are in
+	// this node's containerd alone.
 	Registry     *containerd.Registry
 	Cluster      string // cluster-wide objects: "no", "yes", or the kinds allowed
 	Xdelta3      string // the xdelta3 command, for what our decoder of the shell reference's deltas cannot read; "" is never to run it
@@ -45,8 +45,8 @@ type Settings struct {
 // ConfigName is the file of the settings, below the configuration directory.
 const ConfigName = "mender-app-k8s.conf"
 
-// ReadSettings reads the configuration file and the environment. A variable of
-// the environment goes before the file.
+// ReadSettings reads the configuration file and the environment. The environment
+// wins.
 func ReadSettings(getenv func(string) string) (Settings, error) {
 	dir := getenv(submodules.EnvConfigDir)
 	if dir == "" {
@@ -57,7 +57,7 @@ func ReadSettings(getenv func(string) string) (Settings, error) {
 	if err != nil {
 		return Settings{}, err
 	}
-	// What the shell reference ran is not needed any more.
+	// The shell reference's commands are no longer needed.
 	f.String("", "KUBECTL_COMMAND")
 	f.String("", "CTR_COMMAND")
 	str := func(def, key string) string {
@@ -126,8 +126,7 @@ func ReadSettings(getenv func(string) string) (Settings, error) {
 	return s, nil
 }
 
-// clusterAllowed reports whether the policy allows cluster-wide objects of a
-// kind.
+// clusterAllowed reports whether the policy allows cluster-wide objects of a kind.
 func (s *Settings) clusterAllowed(kind string) bool {
 	if all, ok := yesNo(s.Cluster); ok {
 		return all
@@ -135,9 +134,9 @@ func (s *Settings) clusterAllowed(kind string) bool {
 	return slices.Contains(words(s.Cluster), kind)
 }
 
-// pullAllowed reports whether the node may pull an image. annotated says that
-// the author asked for it; where the setting lists registries and repositories,
-// that is needed too.
+// pullAllowed reports whether the node may pull an image. annotated says that the
+// author asked for it. If the setting lists registries and repositories, both are
+// needed.
 func (s *Settings) pullAllowed(image string, annotated bool) bool {
 	if all, ok := yesNo(s.Pull); ok {
 		return all
@@ -149,7 +148,7 @@ func (s *Settings) pullAllowed(image string, annotated bool) bool {
 	})
 }
 
-// yesNo reads a setting that is a boolean or (ok is false) a list.
+// yesNo reads a setting that is a boolean or, if ok is false, a list.
 func yesNo(value string) (yes, ok bool) {
 	switch strings.ToLower(value) {
 	case "", "no", "false", "off", "0":
@@ -160,11 +159,11 @@ func yesNo(value string) (yes, ok bool) {
 	return false, false
 }
 
-// defaultNamespace is the cluster's own name for it.
+// defaultNamespace is the cluster's own default.
 const defaultNamespace = "default"
 
-// namespaceAllowed reports whether manifests may put objects into a namespace
-// beside their own.
+// namespaceAllowed reports whether manifests may put objects into a namespace other
+// than the application's.
 func (s *Settings) namespaceAllowed(ns string) bool {
 	w := words(s.Namespaces)
 	return slices.Contains(w, ns) || slices.Contains(w, "*")

@@ -22,13 +22,13 @@ import (
 	"github.com/mender-app/mender-app/submodules/k8s/marks"
 )
 
-// The manifests of the installed release are kept in the cluster, in a Secret
-// beside the inventory, for manifests may hold secrets: EXPORT_MANIFEST gives
-// them back byte for byte.
+// The manifests of the installed release are kept in the cluster, in a Secret beside
+// the inventory, because they may contain secrets. EXPORT_MANIFEST returns them byte
+// for byte.
 
 const (
 	shippedKey = "manifests.tar.gz"
-	// maxShipped is what fits into a Secret with something to spare, in bytes.
+	// maxShipped is what fits into a Secret with some room to spare, in bytes.
 	// Larger manifests work, but cannot be exported.
 	maxShipped = 900 << 10
 )
@@ -37,7 +37,7 @@ func shippedID(app, ns string) cluster.ID {
 	return cluster.ID{Kind: "Secret", Namespace: ns, Name: marks.InventoryName(app)}
 }
 
-// packDir packs the files of a directory, nil if they are too large to keep.
+// packDir packs the files of a directory; nil if they are too large.
 func packDir(dir string) ([]byte, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {

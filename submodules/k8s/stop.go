@@ -14,10 +14,10 @@ import (
 	"github.com/mender-app/mender-app/submodules/k8s/marks"
 )
 
-// A stopped object has the annotation marks.Stopped, which says what START gives
-// back: the replicas of a workload, or whether a Job was suspended before.
+// A stopped object has the annotation marks.Stopped, which says what START restores:
+// the replicas of a workload, or whether a Job was suspended before.
 
-// nowhere is a node selector that no node satisfies: a DaemonSet has no
+// nowhere is a node selector that no node satisfies, for a DaemonSet, which has no
 // replicas.
 const nowhere = "mender-app.io/stopped"
 
@@ -55,8 +55,8 @@ func stopPatch(o *unstructured.Unstructured) map[string]any {
 	}
 }
 
-// startPatch returns what undoes stopPatch, nil if the object is not stopped.
-// What the manifest itself says of it (sent, may be nil) is left as applied.
+// startPatch returns what undoes stopPatch, nil if the object is not stopped. What
+// the manifest itself says about it (sent, may be nil) stays as applied.
 func startPatch(o *unstructured.Unstructured, sent []byte) map[string]any {
 	was, ok := o.GetAnnotations()[marks.Stopped]
 	if !ok {
