@@ -49,6 +49,7 @@ var rooms = []room{
 	{dir: "delta/deflate"},
 	{dir: "delta/elf"},
 	{dir: "delta/vcdiff"},
+	{dir: "delta/bsdiff"},
 	{dir: "submodules", own: []string{"artifact/digest", "artifact/names"}},
 	{dir: "submodules/config", others: []string{"github.com/BurntSushi/toml"}}, // the configuration files
 	{dir: "submodules/secrets", own: []string{"submodules/config", "store/durable"}, others: []string{"filippo.io/age"}},
@@ -78,9 +79,10 @@ var rooms = []room{
 	{dir: "modules"},
 	{dir: "modules/policy", own: []string{"artifact/names", "artifact/version"}, others: []string{"github.com/BurntSushi/toml"}},
 	{dir: "modules/client", own: []string{"modules", "artifact/mender", "store/durable"}},
+	{dir: "modules/filedelta", own: []string{"artifact/digest", "delta", "delta/bsdiff", "delta/decoder", "delta/vcdiff", "submodules/sandbox"}},
 	{
 		dir: "modules/deploy",
-		own: []string{"modules", "modules/policy", "store/...", "artifact/...", "submodules"},
+		own: []string{"modules", "modules/filedelta", "modules/policy", "store/...", "artifact/...", "submodules"},
 	},
 	{
 		dir: "generator",

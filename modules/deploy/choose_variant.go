@@ -7,6 +7,7 @@ import (
 
 	"github.com/mender-app/mender-app/artifact"
 	"github.com/mender-app/mender-app/artifact/image"
+	"github.com/mender-app/mender-app/modules/deploy/files"
 	"github.com/mender-app/mender-app/submodules"
 )
 
@@ -63,6 +64,12 @@ func (f *baseFinder) variant(ctx context.Context, c artifact.Component) (int, er
 		switch {
 		case v.Format == artifact.FormatFull:
 			return i, nil
+		case c.IsFile():
+			if files.Has(f.e.Store, f.app, v.Bases[0]) {
+				return i, nil
+			}
+			lacking = append(lacking, v.Bases[0].URL+" ("+v.Bases[0].Digest.String()+")")
+			continue
 		case !f.info.Has(submodules.FeatureDelta):
 			continue
 		case v.Shared && !f.info.Has(submodules.FeatureShared):

@@ -20,6 +20,8 @@ import (
 
 	"github.com/mender-app/mender-app/artifact"
 	"github.com/mender-app/mender-app/artifact/digest"
+	deltas "github.com/mender-app/mender-app/delta"
+	"github.com/mender-app/mender-app/delta/encoder"
 	"github.com/mender-app/mender-app/modules"
 	"github.com/mender-app/mender-app/store"
 	"github.com/mender-app/mender-app/store/durable"
@@ -84,6 +86,7 @@ type release struct {
 	version   string
 	env       map[string]string
 	typ       string // of its components; "" is image
+	over      string // a file that the file of the same first word is a delta over
 }
 
 func (r release) compose() string { return "compose of " + r.name }
@@ -123,7 +126,14 @@ func (r release) meta() *artifact.Metadata {
 		if r.typ != "" {
 			c := &m.Components[len(m.Components)-1]
 			c.Type, c.Size, c.ConfigSize, c.Layers = r.typ, c.PayloadBytes, 0, nil
-			m.Requires = []string{artifact.FeatureFiles}
+			if m.Requires == nil {
+				m.Requires = []string{artifact.FeatureFiles}
+			}
+			if old := r.base(content); old != "" {
+				m.Requires = []string{artifact.FeatureDelta, artifact.FeatureFiles}
+				c.Format, c.PayloadBytes = artifact.FormatDelta, int64(len(fileDelta(old, content)))
+				c.Bases = []artifact.Base{{URL: c.URL, Digest: digestOf("", old), Size: int64(len("image " + old))}}
+			}
 		}
 	}
 	for _, s := range r.also {
@@ -136,15 +146,42 @@ func (r release) meta() *artifact.Metadata {
 	return m
 }
 
+// base is the content that the delta of content is over; "" if it is no delta.
+func (r release) base(content string) string {
+	if word, _, _ := strings.Cut(r.over, " "); r.over == "" || word != strings.Fields(content)[0] {
+		return ""
+	}
+	return r.over
+}
+
+// fileDelta is the delta that makes one component's file of another one.
+func fileDelta(old, next string) string {
+	blob := func(text string) deltas.Image {
+		text = "image " + text
+		return deltas.Image{Name: "x", Objects: []deltas.Object{{
+			Digest: digest.Of([]byte(text)), Size: int64(len(text)), Kind: deltas.Blob,
+			Open: func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(text)), nil },
+		}}}
+	}
+	var b bytes.Buffer
+	if _, err := encoder.Encode(context.Background(), &b, []deltas.Image{blob(old)}, blob(next), encoder.Options{}); err != nil {
+		panic(err)
+	}
+	return b.String()
+}
+
 // payload makes the two files of the artifact.
 func (r release) payload(t tb) map[string][]byte {
 	var images, manifests bytes.Buffer
 	w := artifact.NewImagesWriter(&images)
 	for i, c := range r.meta().Components[:len(r.images)] {
-		content := "image " + r.images[i]
+		content, kind, current := "image "+r.images[i], artifact.KindFull, c.Digest
+		if old := r.base(r.images[i]); old != "" {
+			content, kind, current = fileDelta(old, r.images[i]), artifact.KindDelta, digestOf("", old)
+		}
 		require.NoError(t, w.Add(artifact.ImageInfo{
-			Digest: c.Digest, URLNew: c.URL, URLCurrent: c.URL, SumNew: c.Digest, SumCurrent: c.Digest,
-			Kind: artifact.KindFull, Size: int64(len(content)),
+			Digest: c.Digest, URLNew: c.URL, URLCurrent: c.URL, SumNew: c.Digest, SumCurrent: current,
+			Kind: kind, Size: int64(len(content)),
 		}, int64(len(content)), strings.NewReader(content)))
 	}
 	require.NoError(t, w.Close())

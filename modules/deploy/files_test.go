@@ -11,6 +11,7 @@ import (
 
 	"github.com/mender-app/mender-app/artifact"
 	"github.com/mender-app/mender-app/artifact/digest"
+	"github.com/mender-app/mender-app/modules/deploy/files"
 	"github.com/mender-app/mender-app/submodules"
 )
 
@@ -109,14 +110,30 @@ func TestIsImageArchive(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x")
 	for _, text := range []string{"", "x", strings.Repeat("manifest.json", 1000)} {
 		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
-		archive, err := isImageArchive(path)
+		archive, err := files.IsImageArchive(path)
 		require.NoError(t, err)
 		require.False(t, archive)
 	}
 }
 
 func TestTypesOf(t *testing.T) {
-	require.Equal(t, map[string]string{"a": "python-package"}, typesOf([]submodules.Component{
+	require.Equal(t, map[string]string{"a": "python-package"}, files.Types([]submodules.Component{
 		{Type: "python-package", URL: "a"}, {Type: "", URL: "b"}, {Type: "Bad", URL: "c"}, {Type: "-x", URL: "d"},
 	}))
+}
+
+// withDelta is the images payload of d2 with another delta.
+func withDelta(t *testing.T, delta string) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	w := artifact.NewImagesWriter(&b)
+	for i, c := range d2.meta().Components {
+		text, kind := "image "+d2.images[i], artifact.KindFull
+		if len(c.Bases) > 0 {
+			text, kind = delta, artifact.KindDelta
+		}
+		require.NoError(t, w.Add(artifact.ImageInfo{Digest: c.Digest, URLNew: c.URL, URLCurrent: c.URL, Kind: kind}, int64(len(text)), strings.NewReader(text)))
+	}
+	require.NoError(t, w.Close())
+	return b.Bytes()
 }

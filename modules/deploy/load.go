@@ -12,6 +12,7 @@ import (
 	"github.com/mender-app/mender-app/artifact"
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/modules"
+	"github.com/mender-app/mender-app/modules/deploy/files"
 	"github.com/mender-app/mender-app/modules/deploy/space"
 	"github.com/mender-app/mender-app/store"
 	"github.com/mender-app/mender-app/store/durable"
@@ -146,6 +147,9 @@ func (l *loader) image(ctx context.Context, info artifact.ImageInfo, content io.
 	if err := l.checkKind(info); err != nil {
 		return err
 	}
+	if l.rebuilds(names[0], info.Kind) {
+		return l.rebuildAndLoad(ctx, info, names, content)
+	}
 	req := submodules.Request{CurrentURL: base, Path: "-", Stdin: content}
 	if l.info.Has(submodules.FeatureStage) {
 		req.Options = append(req.Options, submodules.OptionStage)
@@ -153,9 +157,6 @@ func (l *loader) image(ctx context.Context, info artifact.ImageInfo, content io.
 	switch info.Kind {
 	case artifact.KindFull:
 	case artifact.KindDelta:
-		if isFile(names[0]) {
-			return fmt.Errorf("%w: it comes as a delta: install a full artifact", ErrUnfit)
-		}
 		if !l.info.Has(submodules.FeatureDelta) {
 			return fmt.Errorf("sub-module %s cannot apply deltas: update it, or install a full artifact", l.h.meta.Orchestrator)
 		}
@@ -169,18 +170,18 @@ func (l *loader) image(ctx context.Context, info artifact.ImageInfo, content io.
 	default:
 		return fmt.Errorf("%w: unknown kind of image", artifact.ErrPayload)
 	}
-	if spools(l.info, len(names) > 1) || isFile(names[0]) || l.nameless() {
+	if files.Spools(l.info, len(names) > 1) || files.Is(names[0]) || l.nameless() {
 		tmp, err := l.e.temp()
 		if err != nil {
 			return err
 		}
 		defer os.RemoveAll(tmp)
 		req.Path, req.Stdin = filepath.Join(tmp, "image"), nil
-		if err := spool(req.Path, content, size); err != nil {
+		if err := files.Spool(req.Path, content, size); err != nil {
 			return err
 		}
 		if info.Kind == artifact.KindFull {
-			typ, err := l.checkContent(names[0], req.Path)
+			typ, err := files.CheckContent(names[0], req.Path, l.nameless())
 			if err != nil {
 				return err
 			}
@@ -190,6 +191,11 @@ func (l *loader) image(ctx context.Context, info artifact.ImageInfo, content io.
 			names[0].Type = typ
 		}
 	}
+	return l.loadNames(ctx, names, size, req)
+}
+
+// loadNames loads one image or file under each of its names.
+func (l *loader) loadNames(ctx context.Context, names []store.Component, size int64, req submodules.Request) error {
 	for i, c := range names {
 		if i > 0 && l.info.Has(submodules.FeatureComponents) {
 			// It is present: nothing is read.
@@ -201,13 +207,6 @@ func (l *loader) image(ctx context.Context, info artifact.ImageInfo, content io.
 		}
 	}
 	return nil
-}
-
-// spools reports whether the sub-module needs the content of an image as a file:
-// it cannot read a stream, or it does not identify components by digest and must
-// load an image once for each of its names.
-func spools(info submodules.Info, severalNames bool) bool {
-	return !info.Has(submodules.FeatureStream) || severalNames && !info.Has(submodules.FeatureComponents)
 }
 
 // load loads one component.
@@ -253,7 +252,7 @@ func (l *loader) bases(c store.Component) (list []submodules.Component) {
 // announced returns what the metadata says about a component's content. The
 // metadata is verified before the payload.
 func (l *loader) announced(c store.Component) *submodules.Announced {
-	if isFile(c) {
+	if files.Is(c) {
 		return nil // it has been compared with its digest
 	}
 	sizes := l.h.meta.Sizes
@@ -287,6 +286,9 @@ func (l *loader) checkKind(info artifact.ImageInfo) error {
 		if m.Format == artifact.FormatDelta {
 			want = artifact.KindDelta
 		}
+		if m.IsFile() && info.Kind == artifact.KindReferenceDelta {
+			info.Kind = artifact.KindDelta
+		}
 		if info.Kind != want {
 			return fmt.Errorf("%w: it is not in the format that the metadata announces, %s", artifact.ErrPayload, m.Format)
 		}
@@ -295,8 +297,7 @@ func (l *loader) checkKind(info artifact.ImageInfo) error {
 }
 
 func baseOf(typ string, b artifact.Base) submodules.Component {
-	c := submodules.Component{Type: typ, URL: b.URL, Digest: b.Digest, DiffIDs: b.DiffIDs}
-	return c
+	return submodules.Component{Type: typ, URL: b.URL, Digest: b.Digest, DiffIDs: b.DiffIDs}
 }
 
 // identify finds the components for an image of the payload: one for each of its
@@ -342,26 +343,4 @@ func (l *loader) identify(info artifact.ImageInfo) (names []store.Component, bas
 	c := store.Component{Type: artifact.ComponentImage, URL: info.URLNew, Digest: info.Digest}
 	l.r.Components = append(l.r.Components, c)
 	return []store.Component{c}, base, l.a.PutRelease(l.r)
-}
-
-// spool writes content of the given size to a temporary file, if there is enough
-// space.
-func spool(path string, content io.Reader, size int64) error {
-	room, err := space.Room(filepath.Dir(path), space.Free)
-	if err != nil {
-		return err
-	}
-	if size > room {
-		return fmt.Errorf("not enough space on the file system of %s: the image takes %s and %s may be used: free some and try again",
-			filepath.Dir(path), space.Human(size), space.Human(room))
-	}
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return err
-	}
-	if _, err := io.Copy(f, content); err != nil {
-		_ = f.Close()
-		return err
-	}
-	return f.Close()
 }

@@ -15,8 +15,10 @@ import (
 	"github.com/mender-app/mender-app/artifact"
 	"github.com/mender-app/mender-app/artifact/digest"
 	"github.com/mender-app/mender-app/modules"
+	"github.com/mender-app/mender-app/modules/deploy/files"
 	"github.com/mender-app/mender-app/modules/deploy/space"
 	"github.com/mender-app/mender-app/modules/deploy/transition"
+	"github.com/mender-app/mender-app/modules/filedelta"
 	"github.com/mender-app/mender-app/store"
 	"github.com/mender-app/mender-app/store/durable"
 	"github.com/mender-app/mender-app/submodules"
@@ -34,7 +36,15 @@ func newPlainRig(t testing.TB) *rig {
 	old := sysSync
 	sysSync = g.w.synced
 	t.Cleanup(func() { sysSync = old })
+	inThisProcess(t)
 	return g
+}
+
+// inThisProcess applies deltas without another process: that would be the test.
+func inThisProcess(t testing.TB) {
+	old := files.ApplyDelta
+	files.ApplyDelta = filedelta.Apply
+	t.Cleanup(func() { files.ApplyDelta = old })
 }
 
 func (w *world) synced() {
@@ -189,12 +199,25 @@ var plainScenarios = []scenario{
 	{name: "plain: update fails", first: &v1, run: installCommit, what: v3, plain: true},
 	{name: "plain: update rolled back", first: &v1, run: installRollback, what: v2, plain: true},
 	{name: "plain: update of files", first: &f1, run: installCommit, what: f2, plain: true},
+	{name: "plain: update by delta", first: &f1, run: installCommit, what: d2, plain: true},
+	{name: "plain: update by delta fails", first: &f1, run: installCommit, what: d3, plain: true},
+	{name: "plain: update by delta rolled back", first: &f1, run: installRollback, what: d2, plain: true},
 	{name: "plain: update of files rolled back", first: &f1, run: installRollback, what: f2, plain: true},
 	{name: "plain: manifests only", first: &v1, run: installRollback, what: m1, plain: true},
 }
 
-// f1 and f2 are v1 and v2 with files in the place of images.
-var f1, f2 = asFiles(v1), asFiles(v2)
+// f1 and f2 are v1 and v2 with files in the place of images; d2 and d3 are v2 and
+// v3 as deltas over f1.
+var (
+	f1, f2 = asFiles(v1), asFiles(v2)
+	d2, d3 = asDelta(v2), asDelta(v3)
+)
+
+func asDelta(r release) release {
+	r = asFiles(r)
+	r.over = "web one"
+	return r
+}
 
 func asFiles(r release) release {
 	r.typ = "binary"

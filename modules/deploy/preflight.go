@@ -12,8 +12,9 @@ import (
 
 	"github.com/mender-app/mender-app/artifact"
 	"github.com/mender-app/mender-app/artifact/image"
-	"github.com/mender-app/mender-app/artifact/version"
+	"github.com/mender-app/mender-app/modules/deploy/files"
 	"github.com/mender-app/mender-app/modules/deploy/space"
+	"github.com/mender-app/mender-app/modules/policy"
 	"github.com/mender-app/mender-app/store"
 	"github.com/mender-app/mender-app/submodules"
 )
@@ -111,26 +112,9 @@ func (e *Engine) checkCurrent(m *artifact.Metadata) error {
 			a.Name, r.Orchestrator, m.Orchestrator)
 	}
 	if e.RefuseOlder {
-		return checkNotOlder(m, r)
-	}
-	return nil
-}
-
-// checkNotOlder refuses an artifact whose version is older than the installed
-// release's, or cannot be compared with it. If the installed release has no
-// version, like an adopted one, every version counts as newer.
-func checkNotOlder(m *artifact.Metadata, installed *store.Release) error {
-	if installed.Version == "" {
-		return nil
-	}
-	order, err := version.Compare(m.ApplicationVersion, installed.Version)
-	if err != nil {
-		return unfit("version %q of %s cannot be compared with the installed %q, and refuse_older is set: %w",
-			m.ApplicationVersion, m.ApplicationName, installed.Version, err)
-	}
-	if order < 0 {
-		return unfit("version %s of %s is older than the installed %s, and refuse_older is set: to go back, use mender-app rollback %s",
-			m.ApplicationVersion, m.ApplicationName, installed.Version, m.ApplicationName)
+		if err := policy.CheckNotOlder(m.ApplicationName, m.ApplicationVersion, r.Version); err != nil {
+			return unfit("%w", err)
+		}
 	}
 	return nil
 }
@@ -170,6 +154,12 @@ func (t *target) checkBases(ctx context.Context, m *artifact.Metadata) error {
 	missing := map[image.Digest]submodules.Component{}
 	for _, c := range m.Components {
 		if c.Format != artifact.FormatDelta {
+			continue
+		}
+		if c.IsFile() {
+			if b := c.Bases[0]; !files.Has(t.e.Store, t.app, b) {
+				return unfit("the delta of %s needs %s (%s), which this device does not have: install the full artifact", c.URL, b.URL, b.Digest)
+			}
 			continue
 		}
 		if !t.info.Has(submodules.FeatureDelta) {
@@ -216,8 +206,8 @@ func (t *target) checkSpace(ctx context.Context, m *artifact.Metadata) error {
 	var largest int64 // of what is put into a file for the sub-module
 	seen := map[image.Digest]bool{}
 	for _, c := range m.Components {
-		if spools(t.info, seen[c.Digest]) || c.IsFile() {
-			largest = max(largest, c.PayloadBytes)
+		if files.Spools(t.info, seen[c.Digest]) || c.IsFile() {
+			largest = max(largest, files.SpooledBytes(c))
 		}
 		seen[c.Digest] = true
 	}

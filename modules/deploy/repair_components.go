@@ -14,6 +14,7 @@ import (
 	"github.com/mender-app/mender-app/artifact"
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/artifact/names"
+	"github.com/mender-app/mender-app/modules/deploy/files"
 	"github.com/mender-app/mender-app/modules/deploy/space"
 	"github.com/mender-app/mender-app/modules/deploy/transition"
 	"github.com/mender-app/mender-app/store"
@@ -167,7 +168,7 @@ func (e *Engine) unpackImages(ctx context.Context, dir string, r io.Reader) erro
 			return nil
 		}
 		seen[info.Digest] = true
-		return spool(filepath.Join(dir, info.Digest.Hex()), content, info.Size)
+		return files.Spool(filepath.Join(dir, info.Digest.Hex()), content, info.Size)
 	})
 }
 

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/mender-app/mender-app/artifact/digest"
+	"github.com/mender-app/mender-app/modules/deploy/files"
 	"github.com/mender-app/mender-app/store"
 	"github.com/mender-app/mender-app/submodules"
 )
@@ -145,11 +146,11 @@ func (e *Engine) verifyCopyOr(ctx context.Context, t *target, d damaged) (proble
 		if !ok || slices.Contains(d.releases, t.a.Current) {
 			continue
 		}
-		sum, err := sumOf(path)
+		sum, err := files.Sum(path)
 		if err != nil {
 			return nil, err
 		}
-		if sum != d.Digest && isFile(d.Component) {
+		if sum != d.Digest && files.Is(d.Component) {
 			return []string{fmt.Sprintf("%s: its copy is %s, and should be %s", d.URL, sum, d.Digest)}, nil
 		}
 		return nil, nil

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/mender-app/mender-app/artifact/digest"
+	"github.com/mender-app/mender-app/modules/deploy/files"
 	"github.com/mender-app/mender-app/store"
 	"github.com/mender-app/mender-app/submodules"
 )
@@ -103,7 +104,7 @@ func (e *Engine) isSuspect(orchestrator string, c store.Component) bool {
 		switch {
 		case s.Orchestrator != orchestrator || s.BootID == e.bootID():
 			return false // the barrier of this boot makes it durable
-		case len(c.DiffIDs) == 0 && !isFile(c) || slices.Contains(s.Digests, c.Digest):
+		case len(c.DiffIDs) == 0 && !files.Is(c) || slices.Contains(s.Digests, c.Digest):
 			return true
 		}
 		return slices.ContainsFunc(c.DiffIDs, func(l digest.Digest) bool { return slices.Contains(s.Layers, l) })

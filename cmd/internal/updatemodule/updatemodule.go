@@ -15,6 +15,7 @@ import (
 	"github.com/mender-app/mender-app/cmd/internal/version"
 	"github.com/mender-app/mender-app/modules"
 	"github.com/mender-app/mender-app/modules/deploy"
+	"github.com/mender-app/mender-app/modules/filedelta"
 )
 
 const usage = `Usage: app STATE TREE
@@ -57,6 +58,8 @@ func Run(args []string, stdout, stderr io.Writer) int {
 		case "--version":
 			fmt.Fprintln(stdout, "app", version.String())
 			return device.ExitDone
+		case filedelta.Verb:
+			return filedelta.Main(args[1:], stderr)
 		}
 	}
 	if len(args) == 0 {

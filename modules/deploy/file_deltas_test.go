@@ -1,0 +1,101 @@
+package deploy
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/mender-app/mender-app/artifact"
+	"github.com/mender-app/mender-app/artifact/digest"
+	"github.com/mender-app/mender-app/modules/deploy/files"
+	"github.com/mender-app/mender-app/submodules"
+)
+
+// installed is a plain rig with f1.
+func installed(t *testing.T) (*rig, *client) {
+	g := newPlainRig(t)
+	c := newClient(g, true)
+	require.NoError(t, c.install(g.newTree(t, f1)))
+	require.NoError(t, c.commit())
+	g.w.calls = nil
+	return g, c
+}
+
+// A delta of a file is applied to what SAVE wrote before LOAD overwrites it.
+func TestDeltaOfAFile(t *testing.T) {
+	g, c := installed(t)
+	require.NoError(t, c.install(g.newTree(t, d2)))
+	require.Equal(t, []string{"SAVE shop web:1", "SAVE shop side:1", "LOAD shop web:1", "LOAD shop side:1"}, g.w.calls[:4], "the copy is the base: it is saved once")
+	g.runs(t, "shop", &d2)
+	require.NoError(t, c.rollback())
+	g.runs(t, "shop", &f1)
+	g.clean(t, "shop")
+	require.NoError(t, c.install(g.newTree(t, d2)))
+	require.NoError(t, c.commit())
+	g.runs(t, "shop", &d2)
+	g.clean(t, "shop")
+	require.NoDirExists(t, filepath.Join(g.dir, "store", ".mender-app", "tmp"))
+}
+
+// A delta over a file that this device does not have is refused before anything
+// is called.
+func TestDeltaOverAnotherFile(t *testing.T) {
+	g, c := installed(t)
+	r := asDelta(v2)
+	r.over = "web zero"
+	err := c.install(g.newTree(t, r))
+	require.ErrorIs(t, err, ErrUnfit)
+	require.ErrorContains(t, err, "which this device does not have: install the full artifact")
+	for _, call := range g.w.calls {
+		require.False(t, strings.HasPrefix(call, "LOAD") || strings.HasPrefix(call, "SAVE"), call)
+	}
+	g.runs(t, "shop", &f1)
+}
+
+// A file that was changed on the device is not built upon.
+func TestDeltaOverAChangedFile(t *testing.T) {
+	g, c := installed(t)
+	other := digest.Of([]byte("image other"))
+	g.w.texts[other], g.w.content[other] = "other", "whole"
+	g.w.tags["web:1"] = other
+	err := c.install(g.newTree(t, d2))
+	require.ErrorIs(t, err, submodules.ErrBase)
+	require.ErrorContains(t, err, "web:1 is "+other.String()+" on this device")
+	require.Equal(t, other, g.w.tags["web:1"], "it is not overwritten")
+}
+
+// A delta that makes another file than announced is refused before LOAD.
+func TestDeltaMakesAnotherFile(t *testing.T) {
+	for name, delta := range map[string]string{
+		"another file": fileDelta("web one", "web TWO"), "another size": fileDelta("web one", "web twelve"),
+		"garbage": "garbage", "nothing": "", "bsdiff": "BSDIFF40", "vcdiff": "\xd6\xc3\xc4\x00",
+		"cut off": fileDelta("web one", "web two")[:60],
+	} {
+		t.Run(name, func(t *testing.T) {
+			g, c := installed(t)
+			tr := g.newTree(t, d2)
+			tr.payload[artifact.ImagesPayload] = withDelta(t, delta)
+			err := c.install(tr)
+			require.Error(t, err)
+			require.ErrorIs(t, err, artifact.ErrPayload, "%v", err)
+			g.runs(t, "shop", &f1)
+			g.clean(t, "shop")
+			entries, err := os.ReadDir(filepath.Join(g.dir, "store"))
+			require.NoError(t, err)
+			for _, e := range entries {
+				require.NoDirExists(t, filepath.Join(g.dir, "store", e.Name(), "tmp"))
+			}
+		})
+	}
+}
+
+// The temporary files of a delta count in the check of free space.
+func TestDeltaNeedsSpace(t *testing.T) {
+	c := d2.meta().Components[0]
+	require.Equal(t, c.PayloadBytes+c.Size+int64(len("image web one")), files.SpooledBytes(c))
+	c = f2.meta().Components[0]
+	require.Equal(t, c.Size, files.SpooledBytes(c))
+}

@@ -1,0 +1,151 @@
+package files
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/mender-app/mender-app/artifact"
+	"github.com/mender-app/mender-app/artifact/digest"
+	"github.com/mender-app/mender-app/modules/deploy/space"
+	"github.com/mender-app/mender-app/modules/filedelta"
+	"github.com/mender-app/mender-app/store"
+)
+
+// ApplyDelta applies a delta, in a process of its own. Tests may replace it.
+var ApplyDelta = filedelta.Run
+
+// SpooledBytes is what a component takes in temporary files, where it is put into
+// files: a delta of a file needs the delta, the old file and the new one.
+func SpooledBytes(c artifact.Component) int64 {
+	if !c.IsFile() || c.Format != artifact.FormatDelta {
+		return c.PayloadBytes
+	}
+	return c.PayloadBytes + c.Bases[0].Size + c.Size
+}
+
+// Has tells whether the application has a file that a delta builds on: in place, or
+// as a copy. Of an adopted application the digests may not be known: then the name
+// decides, and the file is compared before the delta is applied.
+func Has(s *store.Store, app string, b artifact.Base) bool {
+	a, err := s.App(app)
+	if err != nil {
+		return false
+	}
+	ids, err := a.Releases()
+	if err != nil {
+		return false
+	}
+	for _, id := range ids {
+		_, copied := a.Saved(id, b.URL)
+		r, err := a.Release(id)
+		if err != nil || id != a.Current && !copied {
+			continue
+		}
+		for _, c := range r.Components {
+			if c.URL == b.URL && (c.Digest == b.Digest || c.Digest == "") {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// Base is what the delta of a component builds on, and the size of what it
+// makes, -1 if that is not announced. Of an artifact of the shell reference the
+// name of the base may end with its digest.
+func Base(a *store.App, m *artifact.Metadata, info artifact.ImageInfo, c store.Component) (base artifact.Base, size int64) {
+	for _, n := range m.Components {
+		if n.Digest == c.Digest && n.URL == c.URL && len(n.Bases) > 0 {
+			return n.Bases[0], n.Size
+		}
+	}
+	base = artifact.Base{URL: info.URLCurrent, Digest: info.SumCurrent}
+	if url, sum, ok := strings.Cut(info.URLCurrent, "@sha256:"); ok {
+		base.URL = url
+		if d, err := digest.FromHex(sum); err == nil {
+			base.Digest = d
+		}
+	}
+	if was, ok := Current(a, base.URL); ok && !Is(was) {
+		base.Digest = "" // SAVE writes an archive, and the digest is the image's
+	} else if ok && base.Digest == "" {
+		base.Digest = was.Digest
+	}
+	return base, -1
+}
+
+// Current is the component that the release before has under a URL.
+func Current(a *store.App, url string) (store.Component, bool) {
+	r, err := a.Release(a.Deployment.From)
+	if a.Deployment.From == "" || err != nil {
+		return store.Component{}, false // its damage was logged before
+	}
+	i := slices.IndexFunc(r.Components, func(c store.Component) bool { return c.URL == url })
+	if i < 0 {
+		return store.Component{}, false
+	}
+	return r.Components[i], true
+}
+
+// CopyOf finds a release's copy of a file; "" if there is none.
+func CopyOf(a *store.App, base artifact.Base) (string, error) {
+	ids, err := a.Releases()
+	if err != nil {
+		return "", err
+	}
+	for _, id := range ids {
+		path, ok := a.Saved(id, base.URL)
+		if !ok {
+			continue
+		}
+		r, err := a.Release(id)
+		if err != nil {
+			continue // its damage was logged before
+		}
+		for _, c := range r.Components {
+			if c.URL == base.URL && (c.Digest == base.Digest || id == a.Deployment.From && (c.Digest == "" || base.Digest == "")) {
+				return path, nil
+			}
+		}
+	}
+	return "", nil
+}
+
+// Make applies the delta at patch to the file at old and writes path. size is
+// -1 if it is not announced: then the free space bounds it.
+func Make(ctx context.Context, old string, is digest.Digest, patch, path string, size int64) (err error) {
+	most := size
+	if most < 0 {
+		if most, err = space.Room(filepath.Dir(path), space.Free); err != nil {
+			return err
+		}
+	}
+	if is == "" {
+		if is, err = Sum(old); err != nil {
+			return err
+		}
+	}
+	q := filedelta.Request{Digest: is, Size: size, Max: most}
+	if q.Old, err = open(old); err != nil {
+		return err
+	}
+	defer q.Old.Close()
+	if q.Delta, err = open(patch); err != nil {
+		return err
+	}
+	defer q.Delta.Close()
+	if q.New, err = os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600); err != nil {
+		return err
+	}
+	defer q.New.Close()
+	err = ApplyDelta(ctx, q)
+	if errors.Is(err, filedelta.ErrDelta) {
+		return fmt.Errorf("%w: %w", artifact.ErrPayload, err)
+	}
+	return err
+}
