@@ -19,9 +19,8 @@ import (
 // forTests are exported names of the programs' packages that no program uses, and
 // that are needed.
 var forTests = []string{
-	"delta/deflate.NewWriter",   // tests of three packages make streams
-	"store/durable.Inject",      // tests make a write fail
-	"submodules/secrets.Suffix", // the name of a file that devices read
+	"delta/deflate.NewWriter", // tests of three packages make streams
+	"store/durable.Inject",    // tests make a write fail
 }
 
 // calledByName are methods that the standard library or another module calls
