@@ -1,15 +1,15 @@
 // Package config reads the small configuration files of mender-app:
 // mender-app.conf and those of the sub-modules. Two forms are accepted:
 //
-//   - TOML: log_level = "debug", tables give keys such as health.deadline;
-//     arrays of texts and of tables where the caller names the key;
-//   - assignments as the shell reference has them, PERSISTENT_STORE=/data/app,
+//   - TOML: log_level = "debug". Tables give keys such as health.deadline; arrays
+//     of strings and of tables are allowed for the keys that the caller names;
+//   - assignments as in the shell reference: PERSISTENT_STORE=/data/app,
 //     NAME="a value", export NAME='a value', and persistent_store=/data/app as
-//     its older documents write it. They are parsed, never run: an expansion or
-//     a command substitution is an error.
+//     in its older documents. They are parsed, never run: an expansion or a
+//     command substitution is an error.
 //
 // Keys are compared without regard to case. The package must not know what any
-// key means: callers ask for theirs, and Unknown names the rest.
+// key means: callers ask for their keys, and Unknown names the others.
 package config
 
 import (
@@ -32,11 +32,11 @@ import (
 // maxSize bounds a configuration file, in bytes.
 const maxSize = 1 << 20
 
-// Setting is one key of a file.
+// Setting is one key of a file with its value.
 type Setting struct {
 	Key   string // as it is written; with its table, if it has one
 	Value string
-	Line  int // 0 where the form does not tell
+	Line  int // 0 if it is unknown
 }
 
 // File is a configuration file. The zero value is an empty one.
@@ -102,8 +102,8 @@ func Parse(name string, data []byte, arrays ...string) (*File, error) {
 	if shellErr == nil {
 		return f, nil
 	}
-	// "$HOME/x" is a good TOML string, and not what its writer meant: a file of
-	// assignments only is never taken for TOML.
+	// In an assignment, "$HOME/x" is meant as an expansion, but it is a valid TOML
+	// string too. So a file of assignments only is never read as TOML.
 	if shape {
 		return nil, shellErr
 	}
@@ -208,7 +208,7 @@ func (f *File) set(key, value string, line int) {
 	f.settings[strings.ToLower(key)] = Setting{Key: key, Value: value, Line: line}
 }
 
-// find returns the first of keys that is set, and remembers that all are known.
+// find returns the first of keys that is set, and marks all of them as known.
 func (f *File) find(keys []string) (Setting, bool) {
 	var found Setting
 	var ok bool
@@ -233,8 +233,8 @@ func (f *File) String(def string, keys ...string) string {
 	return def
 }
 
-// Strings returns the value of the first of keys that is set: the texts of an
-// array, or the words of a text, which spaces or commas separate.
+// Strings returns the value of the first of keys that is set: the strings of an
+// array, or the words of a string, separated by spaces or commas.
 func (f *File) Strings(keys ...string) []string {
 	s, ok := f.find(keys)
 	if !ok {
@@ -320,8 +320,8 @@ func (f *File) unknown(s Setting, what string) error {
 }
 
 // RefuseUnknown returns an error for the first setting that nobody has asked
-// for and whose key begins with one of the prefixes, "" for any key: where
-// much depends on a setting, one that is misspelt must not be ignored.
+// for and whose key begins with one of the prefixes ("" is any key). Use it where
+// ignoring a misspelt setting would be dangerous.
 func (f *File) RefuseUnknown(prefixes ...string) error {
 	for _, s := range f.Unasked() {
 		for _, p := range prefixes {
@@ -350,8 +350,7 @@ func (f *File) Unasked() []Setting {
 	return rest
 }
 
-// Protect takes the permissions of a file that holds a password from everyone
-// but its owner.
+// Protect makes a file that contains a password accessible to its owner only.
 func Protect(path string) error {
 	fi, err := os.Stat(path)
 	if err != nil {

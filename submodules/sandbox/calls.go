@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The system calls that a process keeps. Each machine has some of them only.
+// The system calls that stay allowed. Each architecture has only some of them.
 const (
 	// The runtime's: memory, threads, signals, time.
 	runtimeCalls = `
@@ -20,14 +20,14 @@ const (
 		nanosleep prctl restart_syscall rseq rt_sigaction rt_sigpending rt_sigprocmask rt_sigreturn rt_sigsuspend rt_sigtimedwait
 		rt_sigtimedwait_time64 sched_getaffinity sched_yield set_robust_list set_tid_address set_tls setitimer sigaltstack sigreturn
 		sysinfo time timer_create timer_delete timer_settime timer_settime64 ugetrlimit uname`
-	// Files; Landlock says which.
+	// Files; Landlock restricts the paths.
 	fileCalls = `
 		_llseek access chdir close close_range copy_file_range dup dup2 dup3 faccessat faccessat2 fadvise64 fadvise64_64 arm_fadvise64_64
 		fallocate fchdir fchmod fchmodat fcntl fcntl64 fdatasync flock fstat fstat64 fstatat64 fstatfs fstatfs64 fsync ftruncate ftruncate64
 		getcwd getdents getdents64 ioctl linkat lseek lstat lstat64 mkdir mkdirat newfstatat open openat openat2 pread64 preadv preadv2
 		pwrite64 pwritev pwritev2 read readahead readlink readlinkat readv rename renameat renameat2 rmdir sendfile sendfile64 splice stat
 		stat64 statfs statfs64 statx sync_file_range syncfs tee truncate truncate64 umask unlink unlinkat utimensat utimensat_time64 vmsplice write writev`
-	// Waiting, pipes and sockets that are there.
+	// Waiting, and existing pipes and sockets.
 	waitCalls = `
 		_newselect accept4 bind connect epoll_create epoll_create1 epoll_ctl epoll_pwait epoll_pwait2 epoll_wait eventfd2 getpeername
 		getsockname getsockopt pipe pipe2 poll ppoll ppoll_time64 pselect6 pselect6_time64 recvfrom recvmmsg recvmsg select sendmmsg
@@ -38,8 +38,8 @@ const (
 		wait4 waitid`
 )
 
-// restrictCalls lets all threads make no system calls but those of the lists:
-// every other one fails with EPERM. It reports whether the kernel could.
+// restrictCalls allows all threads only the system calls of the lists: every other
+// call fails with EPERM. It reports whether the kernel supports this.
 func restrictCalls(r Rights) (bool, error) {
 	known, err := arch.GetInfo("")
 	if err != nil || !seccomp.Supported() {
@@ -76,12 +76,12 @@ func restrictCalls(r Rights) (bool, error) {
 	when("socketpair", 0, seccomp.Equal, unix.AF_UNIX)
 	lists := []seccomp.SyscallGroup{allow}
 	if !r.Run {
-		// A filter cannot see what clone3 is to make. A C library takes clone where
-		// the kernel does not know it.
+		// A filter cannot read the flags of clone3. A C library uses clone if the
+		// kernel does not know clone3.
 		lists = append(lists, seccomp.SyscallGroup{Names: []string{"clone3"}, Action: seccomp.ActionErrno | seccomp.Action(unix.ENOSYS)})
 	}
 
-	// The filter and no_new_privs have to be of one thread; TSYNC brings both to
+	// The same thread has to set no_new_privs and the filter; TSYNC applies both to
 	// all others.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

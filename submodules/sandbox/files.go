@@ -8,12 +8,13 @@ import (
 )
 
 // rules is the newest version of Landlock whose rules are used here. Version 9
-// would ask for the place of every Unix socket.
+// would need the path of every Unix socket.
 var rules = landlock.V8
 
 const newest = 8
 
-// namesConfig is what is read to find a host by its name and to trust it.
+// namesConfig are the files that are read to resolve a host's name and to check its
+// certificate.
 var namesConfig = []string{
 	"/etc/resolv.conf", "/etc/hosts", "/etc/nsswitch.conf", "/etc/services", "/etc/ssl", "/etc/pki",
 	"/etc/ca-certificates", "/usr/share/ca-certificates", "/usr/local/share/ca-certificates",
@@ -25,7 +26,7 @@ func restrictFiles(r Rights) (abi int, err error) {
 	if abi = landlockVersion(); abi == 0 {
 		return 0, nil
 	}
-	// The clock's zone and the null device say nothing about anybody.
+	// The time zone and the null device are harmless.
 	own := []landlock.Rule{
 		landlock.ROFiles("/etc/localtime", "/dev/urandom").IgnoreIfMissing(),
 		landlock.RWFiles("/dev/null").IgnoreIfMissing(),
@@ -53,7 +54,8 @@ func restrictFiles(r Rights) (abi int, err error) {
 	return min(abi, newest), nil
 }
 
-// landlockVersion is the kernel's; 0 is none, or one that is switched off.
+// landlockVersion is the kernel's version of Landlock; 0 if it has none or Landlock is
+// switched off.
 func landlockVersion() int {
 	abi, err := ll.LandlockGetABIVersion()
 	if err != nil {
@@ -62,7 +64,7 @@ func landlockVersion() int {
 	return max(abi, 0)
 }
 
-// readable allows to read a file, or a directory with all below it.
+// readable allows reading a file, or a directory with everything below it.
 func readable(at string) landlock.Rule {
 	if fi, err := os.Stat(at); err == nil && !fi.IsDir() {
 		return landlock.PathAccess(ll.AccessFSReadFile, at)

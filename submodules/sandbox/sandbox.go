@@ -1,10 +1,10 @@
-// Package sandbox takes from the calling process the rights that it does not
-// need to read bytes that nobody has verified yet.
+// Package sandbox removes rights of the calling process that it does not need while
+// it reads bytes that are not verified yet.
 //
 // It uses what the kernel has: Landlock (file system and TCP; Linux 5.13 or
 // later), a seccomp filter (system calls; Linux 3.17 or later), no_new_privs and
-// resource limits. What the kernel lacks is left out. Nothing of it can be undone:
-// it holds for every thread of the process until the process ends.
+// resource limits. What the kernel lacks is left out. The restrictions cannot be
+// undone: they hold for every thread of the process until the process ends.
 package sandbox
 
 import (
@@ -23,21 +23,21 @@ import (
 // Rights are what a process keeps. The zero value keeps the files that are open
 // already, memory, threads and Unix sockets.
 type Rights struct {
-	// Read are files and directories, with all below them, that may be read. Those
-	// that do not exist are left out.
+	// Read are files and directories, with everything below them, that may be read.
+	// Paths that do not exist are left out.
 	Read []string
 	// Write are directories in which files may be read, made, changed and removed.
 	Write []string
 	// RemoveIn are directories in which empty directories may be removed.
 	RemoveIn []string
-	// Network allows TCP connections, UDP sockets for names, and what the
-	// system's configuration says about them. Else the only sockets are Unix ones.
+	// Network allows TCP connections, UDP sockets for name resolution, and reading the
+	// system's network configuration. Without it, only Unix sockets are allowed.
 	Network bool
-	// Run allows to run other programs: all files may then be read and executed.
+	// Run allows running other programs: all files may then be read and executed.
 	Run bool
 }
 
-// State is what holds for a process.
+// State says which restrictions hold for a process.
 type State struct {
 	// Landlock is the version of the kernel's Landlock interface (ABI) that holds;
 	// 0 is none.
@@ -56,9 +56,9 @@ func Kernel() State {
 	return s
 }
 
-// Enter restricts the calling process to the rights. What the kernel has not is
-// no error, and the state says so. After an error, some of the restrictions may
-// hold and others not.
+// Enter restricts the calling process to the rights. A feature that the kernel lacks
+// is no error; the state shows it. After an error, some of the restrictions may hold
+// and others not.
 func Enter(r Rights) (State, error) {
 	var s State
 	err := noNewPrivs()
@@ -75,24 +75,24 @@ func Enter(r Rights) (State, error) {
 	return s, nil
 }
 
-// noNewPrivs sets the flag for this thread; the seccomp filter and Landlock
-// bring it to the others.
+// noNewPrivs sets the flag for this thread; seccomp and Landlock set it for the
+// other threads.
 func noNewPrivs() error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	return unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
 }
 
-// Limits bound what a process may take. They hold for the programs that it runs
-// too. 0 leaves a limit as it is.
+// Limits bound the resources of a process and of the programs that it runs. 0 leaves
+// a limit as it is.
 type Limits struct {
 	Memory    uint64 // private writable memory, in bytes
 	File      uint64 // the size of a file that it writes, in bytes
 	Processor uint64 // time of all processors together, in seconds
 }
 
-// Set sets the limits of the calling process, and that it writes no core file. A
-// limit that is lower already stays.
+// Set sets the limits of the calling process, and disables core files. It keeps a
+// limit that is already lower.
 func (l Limits) Set() error {
 	err := lower(unix.RLIMIT_CORE, 0)
 	for resource, max := range map[int]uint64{unix.RLIMIT_DATA: l.Memory, unix.RLIMIT_FSIZE: l.File, unix.RLIMIT_CPU: l.Processor} {

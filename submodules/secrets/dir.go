@@ -20,20 +20,20 @@ import (
 type File struct {
 	Text     []byte
 	UID, GID int
-	Mode     fs.FileMode // permissions alone
+	Mode     fs.FileMode // permission bits only
 }
 
-// Dir has the decrypted files of one application, on a tmpfs. Beside it are
-// records on the disk: the encrypted files, from which Restore makes the decrypted
-// ones again after a restart of the machine. Both are named by Keys.Name.
+// Dir is the directory of the decrypted files of one application, on a tmpfs. It
+// also keeps records on the disk: the encrypted files, from which Restore makes the
+// decrypted files again after a restart of the machine. Both are named by Keys.Name.
 type Dir struct {
 	base    string // Settings.Dir
 	path    string
-	records string // "" where nothing is recorded
+	records string // "" if nothing is recorded
 }
 
-// ForApplication returns the directory of an application. Its records are kept in
-// the directory records; "" is nowhere. Nothing is made yet.
+// ForApplication returns the directory of an application. It keeps its records in
+// the directory records; with "" it keeps none. It creates nothing yet.
 func (s Settings) ForApplication(app, records string) *Dir {
 	return &Dir{base: s.Dir, path: filepath.Join(s.Dir, app), records: records}
 }
@@ -49,18 +49,18 @@ type record struct {
 // recordSuffix ends the name of a record's file.
 const recordSuffix = ".json"
 
-// Path returns where the file of a name is.
+// Path returns the path of the decrypted file with that name.
 func (d *Dir) Path(name string) string { return filepath.Join(d.path, name) }
 
-// Record keeps the encrypted form of a file; it is durable afterwards. It comes
-// before Put, so that whatever uses the file finds it again after a power cut.
+// Record keeps the encrypted form of a file, durably. Call it before Put, so that a
+// container that uses the file finds it again after a power cut.
 func (d *Dir) Record(name string, f File, sealed []byte) error {
 	if d.records == "" {
 		return nil
 	}
 	at := filepath.Join(d.records, name+recordSuffix)
 	if _, err := os.Lstat(at); err == nil {
-		return nil // of the same content
+		return nil // the name says that it has the same content
 	}
 	b, err := json.Marshal(record{f.UID, f.GID, uint32(f.Mode), sealed})
 	if err != nil {
@@ -72,8 +72,8 @@ func (d *Dir) Record(name string, f File, sealed []byte) error {
 	return durable.WriteFile(at, b, 0o600)
 }
 
-// Ready makes the directory, private to root, and refuses one that is not on a
-// tmpfs.
+// Ready creates the directory with access for root only. It refuses a directory that
+// is not on a tmpfs.
 func (d *Dir) Ready() error {
 	if err := os.MkdirAll(d.base, 0o700); err != nil {
 		return err
@@ -96,7 +96,7 @@ func (d *Dir) Ready() error {
 		if !info.IsDir() || int(info.Sys().(*syscall.Stat_t).Uid) != os.Geteuid() {
 			return fmt.Errorf("%s is not a directory of root: remove it", dir)
 		}
-		if info.Mode().Perm() != 0o700 { // an engine makes those that it misses
+		if info.Mode().Perm() != 0o700 { // an engine creates missing directories with other modes
 			if err := os.Chmod(dir, 0o700); err != nil {
 				return err
 			}
@@ -105,14 +105,14 @@ func (d *Dir) Ready() error {
 	return nil
 }
 
-// Put writes a decrypted file, unless it is there as it should be. made tells
-// that it was not there. Ready comes first.
+// Put writes a decrypted file, unless it already exists with the same content, owner
+// and mode; made tells whether it wrote. Call Ready before.
 func (d *Dir) Put(name string, f File) (made bool, err error) {
 	at := d.Path(name)
 	if d.same(at, f) {
 		return false, nil
 	}
-	// An engine makes an empty directory of a file that it misses.
+	// An engine creates an empty directory in place of a missing file.
 	if info, err := os.Lstat(at); err == nil && info.IsDir() {
 		if err := os.Remove(at); err != nil {
 			return false, err
@@ -143,7 +143,7 @@ func (d *Dir) Put(name string, f File) (made bool, err error) {
 	return true, os.Rename(tmp.Name(), at)
 }
 
-// same reports whether a file is there as it should be.
+// same reports whether a file exists with the content, owner and mode of f.
 func (d *Dir) same(at string, f File) bool {
 	info, err := os.Lstat(at)
 	if err != nil || info.Mode() != f.Mode || info.Size() != int64(len(f.Text)) {
@@ -174,8 +174,8 @@ func (d *Dir) recorded() ([]string, error) {
 	return names, err
 }
 
-// Restore makes all recorded files again. It goes on after one that cannot be
-// made, and returns all errors.
+// Restore makes all recorded files again. After an error it continues with the next
+// file, and returns all errors.
 func (d *Dir) Restore(k *Keys) error {
 	names, err := d.recorded()
 	if err != nil || len(names) == 0 {
@@ -206,12 +206,13 @@ func (d *Dir) restore(k *Keys, name string) error {
 	if err != nil {
 		return err
 	}
-	// The name is not checked: the device may have another key first by now.
+	// Do not compare the name: it depends on the device's first key, which may have
+	// changed.
 	_, err = d.Put(name, File{Text: text, UID: r.UID, GID: r.GID, Mode: fs.FileMode(r.Mode) & fs.ModePerm})
 	return err
 }
 
-// Sweep removes the files and records whose names keep does not want.
+// Sweep removes the files and records for whose names keep returns false.
 func (d *Dir) Sweep(keep func(name string) bool) error {
 	entries, err := os.ReadDir(d.path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -18,19 +18,19 @@ import (
 	"filippo.io/age"
 )
 
-// Bounds of what holds the device's keys.
+// Limits for the file or the output that has the device's keys.
 const (
 	maxKeysFile = 64 << 10 // bytes
 	maxKeys     = 16
 )
 
-// Keys are the keys of the device: the one in use, and older ones for releases
-// that were encrypted to those.
+// Keys are the keys of the device: the key in use, and older keys for releases that
+// were encrypted to them.
 type Keys struct {
 	identities []age.Identity
-	recipients []string // of the identities, in their order
-	naming     []byte   // key of the names of decrypted files
-	from       string   // where they are from, for messages
+	recipients []string // the public keys of identities, in the same order
+	naming     []byte   // HMAC key for the names of decrypted files
+	from       string   // the file or setting that they were read from, for messages
 }
 
 // Keys reads the device's keys from the file or the command of the settings.
@@ -53,7 +53,7 @@ func (s Settings) Keys(ctx context.Context) (*Keys, error) {
 		if key == "" || key[0] == '#' {
 			continue
 		}
-		// The parser's own error has parts of the key in it.
+		// The parser's own error contains parts of the key.
 		identity, err := age.ParseX25519Identity(key)
 		if err != nil {
 			return nil, fmt.Errorf("%s: line %d is not a key of age-keygen (AGE-SECRET-KEY-1…)", k.from, line)
@@ -100,8 +100,8 @@ func (s Settings) readFile() ([]byte, error) {
 	return text, nil
 }
 
-// runCommand returns what the command prints. What it says besides is left out of
-// errors: it may be about the key.
+// runCommand returns the command's standard output. Its standard error is left out
+// of errors: it may contain parts of the key.
 func (s Settings) runCommand(ctx context.Context) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, commandTime)
 	defer cancel()
@@ -121,8 +121,8 @@ func (s Settings) runCommand(ctx context.Context) ([]byte, error) {
 	return out.text, nil
 }
 
-// output keeps what a command prints. It fails at more than maxKeysFile, so that
-// the command's pipe is closed.
+// output keeps a command's standard output. A write of more than maxKeysFile fails,
+// which closes the command's pipe.
 type output struct {
 	text []byte
 	over bool
@@ -136,9 +136,9 @@ func (o *output) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Check returns an error unless this device can decrypt what is encrypted to
-// recipients: it has keys, and one of them is among the recipients. No recipients
-// say nothing about who they are.
+// Check returns an error unless this device has keys and one of them is among the
+// recipients. With no recipients, which means that they are unknown, it checks only
+// that the device has keys.
 func (s Settings) Check(ctx context.Context, recipients []string) error {
 	k, err := s.Keys(ctx)
 	if err != nil {
@@ -147,8 +147,8 @@ func (s Settings) Check(ctx context.Context, recipients []string) error {
 	return k.Check(recipients)
 }
 
-// Check returns an error unless one of the device's keys is among recipients, to
-// which something is encrypted. No recipients say nothing.
+// Check returns an error unless one of the device's keys is among the recipients. No
+// recipients mean that they are unknown, which is no error.
 func (k *Keys) Check(recipients []string) error {
 	if len(recipients) == 0 || slices.ContainsFunc(k.recipients, func(r string) bool { return slices.Contains(recipients, r) }) {
 		return nil
@@ -156,9 +156,9 @@ func (k *Keys) Check(recipients []string) error {
 	return fmt.Errorf("the secrets are encrypted to other keys than this device's, which is %s (%s): build the artifact with app-gen --encrypt-secrets-to %[1]s as well", k.recipients[0], k.from)
 }
 
-// Name names a decrypted file by what it is: the same for the same content, owner
-// and mode, and without meaning to whoever does not have the device's key. A
-// plain hash of a short password could be searched for.
+// Name returns the name of a decrypted file: an HMAC of its content, owner and mode
+// with the device's key. Without the key, nobody can find a short password by
+// hashing guesses.
 func (k *Keys) Name(s File) string {
 	mac := hmac.New(sha256.New, k.naming)
 	fmt.Fprintf(mac, "mender-app secret %d %d %o\n", s.UID, s.GID, s.Mode)

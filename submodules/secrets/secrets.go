@@ -1,9 +1,9 @@
-// Package secrets decrypts what an application's manifests hold encrypted to the
-// keys of devices: files of age (https://age-encryption.org/v1) for X25519
-// recipients. Decrypted files are put on a tmpfs, never on a disk.
+// Package secrets decrypts the encrypted files in an application's manifests. They
+// are encrypted with age (https://age-encryption.org/v1) to the X25519 keys of
+// devices. Decrypted files are written to a tmpfs, never to a disk.
 //
-// The package must not know what a secret is for, an orchestrator or an engine.
-// No error and no line of a log has a word of a secret or of a key in it.
+// The package must not know the purpose of a secret, an orchestrator or an engine.
+// No error and no log line contains any part of a secret or of a key.
 package secrets
 
 import (
@@ -21,10 +21,10 @@ import (
 	"github.com/mender-app/mender-app/submodules/config"
 )
 
-// Suffix is what the name of an encrypted file has after that of the plain one.
+// Suffix is added to the name of a file when it is encrypted.
 const Suffix = ".age"
 
-// MaxFile bounds a decrypted file, in bytes.
+// MaxFile is the largest size of a decrypted file, in bytes.
 const MaxFile = 1 << 20
 
 // maxHeader bounds the header of an encrypted file, in bytes: each recipient has
@@ -37,10 +37,10 @@ const (
 	DefaultTmpfs    = "/run/mender-app/secrets"
 )
 
-// Settings are what the operator of the device decides about secrets.
+// Settings are the operator's settings for secrets.
 type Settings struct {
 	Identity string   // file with the device's keys
-	Command  []string // prints the device's keys, instead of Identity; nil: there is none
+	Command  []string // command that prints the device's keys, used instead of Identity; nil: none
 	Dir      string   // directory for decrypted files, on a tmpfs
 }
 
@@ -63,7 +63,7 @@ const commandTime = 30 * time.Second
 // Decrypt returns the content of an encrypted file, binary or armored, of at most
 // limit bytes.
 func (k *Keys) Decrypt(r io.Reader, limit int64) ([]byte, error) {
-	// Armor takes a third more, and so do the stanzas of the payload a little.
+	// Armor adds a third, and the chunks of the payload add a little.
 	sealed, err := readAll(r, 2*limit+2*maxHeader)
 	if err != nil {
 		return nil, err
@@ -105,8 +105,8 @@ func readAll(r io.Reader, limit int64) ([]byte, error) {
 	return b, err
 }
 
-// DecryptFile decrypts the file name of a tree. The names of its errors are those
-// in the tree.
+// DecryptFile decrypts the file name below root. Its errors contain names relative
+// to root.
 func (k *Keys) DecryptFile(root *os.Root, name string, limit int64) ([]byte, fs.FileInfo, error) {
 	f, err := root.Open(name)
 	if err != nil {

@@ -1,7 +1,7 @@
 // Package cluster talks to a Kubernetes API server: it gets, applies, lists and
 // deletes objects of any kind. Its calls wait for an API server that does not
-// answer, and try again what may succeed the next time. It must not know releases,
-// inventories or what an object means.
+// answer, and repeat requests that may succeed the next time. It must not know
+// releases, inventories or what an object means.
 package cluster
 
 import (
@@ -36,7 +36,7 @@ import (
 // now each application has a manager of its own.
 const SharedManager = "mender-app"
 
-// parallel bounds the requests under way at once.
+// parallel is the highest number of requests at the same time.
 const parallel = 8
 
 // Cluster is a connection to a cluster. Every call waits, with growing delay,
@@ -52,13 +52,13 @@ type Cluster struct {
 	log      func(format string, args ...any)
 
 	mu     sync.Mutex
-	down   bool                          // said so already
-	asked  time.Time                     // when the mapper last asked what the API serves
-	silent map[schema.GroupVersion]error // what it could not be told of then
+	down   bool                          // the log already says that the server does not answer
+	asked  time.Time                     // when the mapper last asked which resources the API has
+	silent map[schema.GroupVersion]error // the groups whose server did not answer then
 }
 
 // Connect makes the clients for a call about an application. Without the path of
-// a kubeconfig it looks for one. Nothing is sent yet. patience is how long calls
+// a kubeconfig it looks for one. It sends nothing yet. patience is how long calls
 // wait for an API server that does not answer.
 func Connect(kubeconfig, app string, patience time.Duration, log func(string, ...any)) (*Cluster, error) {
 	cfg, err := restConfig(kubeconfig)
@@ -86,8 +86,8 @@ func Connect(kubeconfig, app string, patience time.Duration, log func(string, ..
 	return c, nil
 }
 
-// noting remembers what the API server could not say of what it serves, which
-// the mapper does not.
+// noting remembers the API groups whose server did not answer. The mapper does not
+// remember them.
 type noting struct {
 	discovery.CachedDiscoveryInterface
 	c *Cluster
@@ -105,7 +105,8 @@ func (n noting) ServerGroupsAndResources() ([]*metav1.APIGroup, []*metav1.APIRes
 	return groups, lists, err
 }
 
-// ErrNoKubeconfig: no kubeconfig was named, and none is in its usual places.
+// ErrNoKubeconfig says that no kubeconfig was named, and that none is in the usual
+// places.
 var ErrNoKubeconfig = errors.New("no kubeconfig")
 
 func restConfig(path string) (*rest.Config, error) {
@@ -130,8 +131,8 @@ func restConfig(path string) (*rest.Config, error) {
 	return cfg, nil
 }
 
-// transient reports whether trying again may help: the API server is not
-// there, is starting, or has lost its etcd.
+// transient reports whether trying again may help: the API server cannot be
+// reached, is starting, or has lost its etcd.
 func transient(err error) bool {
 	var ne net.Error
 	var ue *url.Error
@@ -149,7 +150,7 @@ func transient(err error) bool {
 	case errors.Is(err, errSilent):
 		return true
 	case errors.As(err, &ue), errors.As(err, &ne), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF):
-		// A certificate that is wrong stays so.
+		// A wrong certificate is still wrong the next time.
 		return !strings.Contains(err.Error(), "x509:")
 	}
 	return apierrors.ReasonForError(err) == metav1.StatusReasonUnknown && strings.Contains(err.Error(), "the server was unable to return a response")
@@ -186,8 +187,8 @@ func (c *Cluster) Retry(ctx context.Context, f func() error) error {
 	}
 }
 
-// Each runs f for 0 to n-1, some at once, and returns the first error in order.
-// After one, no more are begun.
+// Each runs f for 0 to n-1, several at once, and returns the error of the lowest
+// number. It begins no more calls after an error.
 func Each(ctx context.Context, n int, f func(ctx context.Context, i int) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -236,15 +237,15 @@ func (i ID) String() string {
 	return i.Kind + "/" + i.Name
 }
 
-// errSilent is of a part of the API whose server does not answer.
+// errSilent says that the server of an API group does not answer.
 var errSilent = errors.New("its API server does not answer")
 
-// renewal is how old what is known of the API may be before a kind is believed
-// not to be there: definitions come and go while a call is under way.
+// renewal is the highest age of the cached list of resources for which a missing
+// kind is believed: definitions come and go during a call.
 const renewal = time.Second
 
-// Mapping finds the resource of a kind; version "" takes the preferred one. A
-// kind that is not there is a meta.NoMatchError.
+// Mapping finds the resource of a kind; version "" takes the preferred one. The
+// error for a missing kind is a meta.NoMatchError.
 func (c *Cluster) Mapping(ctx context.Context, group, kind, version string) (*meta.RESTMapping, error) {
 	gk := schema.GroupKind{Group: group, Kind: kind}
 	var versions []string
@@ -269,19 +270,19 @@ func (c *Cluster) Mapping(ctx context.Context, group, kind, version string) (*me
 	return m, err
 }
 
-// stale reports whether what is known of the API is older than it may be.
+// stale reports whether the cached list of resources is older than renewal.
 func (c *Cluster) stale() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return time.Since(c.asked) > renewal
 }
 
-// silentOn is an error if the API server could not say what it serves of a group.
+// silentOn returns an error if the server of an API group did not answer.
 func (c *Cluster) silentOn(group string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for gv, err := range c.silent {
-		// One that is not found is gone, which was found out half-way.
+		// A group that is not found was removed while the list was read.
 		if gv.Group == group && !apierrors.IsNotFound(err) {
 			return fmt.Errorf("%s: %w: %w", gv, errSilent, err)
 		}
@@ -296,8 +297,8 @@ func (c *Cluster) resource(m *meta.RESTMapping, namespace string) dynamic.Resour
 	return c.dyn.Resource(m.Resource)
 }
 
-// kubeconfigPlaces are where the usual distributions keep the administrator's
-// kubeconfig: k3s, k0s, microk8s, kubeadm, and a person's own.
+// kubeconfigPlaces are the paths of the administrator's kubeconfig in k3s, k0s,
+// microk8s and kubeadm, and of a user's own.
 func kubeconfigPlaces() []string {
 	places := []string{
 		"/etc/rancher/k3s/k3s.yaml",

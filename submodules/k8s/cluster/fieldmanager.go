@@ -24,8 +24,8 @@ func Applied(o *unstructured.Unstructured, manager string) bool {
 }
 
 // TakeFields makes the application's manager the owner of the fields that the
-// shared one owns. Without it, a field that a release no longer has would stay:
-// the server removes only those that no manager owns any more.
+// shared manager owns. Without it, a field that a release no longer has would stay:
+// the server removes only fields that no manager owns.
 func (c *Cluster) TakeFields(ctx context.Context, m *meta.RESTMapping, i ID) error {
 	err := c.settle(ctx, func() error {
 		o, err := c.resource(m, i.Namespace).Get(ctx, i.Name, metav1.GetOptions{})

@@ -17,7 +17,7 @@ import (
 	"k8s.io/client-go/dynamic"
 )
 
-// Get returns the object, nil if it, or its kind, is not there.
+// Get returns the object, or nil if the object or its kind does not exist.
 func (c *Cluster) Get(ctx context.Context, i ID) (*unstructured.Unstructured, error) {
 	m, err := c.Mapping(ctx, i.Group, i.Kind, "")
 	if meta.IsNoMatchError(err) {
@@ -50,7 +50,7 @@ func (c *Cluster) Apply(ctx context.Context, m *meta.RESTMapping, i ID, data []b
 	return c.ApplyAs(ctx, m, i, data, metav1.PatchOptions{FieldManager: c.Manager})
 }
 
-// TryApply returns what apply would make of an object, and changes nothing.
+// TryApply returns the result of Apply from a dry run, which changes nothing.
 func (c *Cluster) TryApply(ctx context.Context, m *meta.RESTMapping, i ID, data []byte, manager string) (*unstructured.Unstructured, error) {
 	return c.ApplyAs(ctx, m, i, data, metav1.PatchOptions{FieldManager: manager, DryRun: []string{metav1.DryRunAll}})
 }
@@ -66,9 +66,8 @@ func (c *Cluster) ApplyAs(ctx context.Context, m *meta.RESTMapping, i ID, data [
 	return o, err
 }
 
-// settle is retry for what is written: an object that others change all the
-// time can be missed by the API server's own tries, and a new one be made by
-// someone else.
+// settle is Retry for writes. It also repeats after conflicts: others may change
+// the object more often than the API server itself repeats, or create it first.
 func (c *Cluster) settle(ctx context.Context, f func() error) error {
 	for try := 1; ; try++ {
 		err := c.Retry(ctx, f)
@@ -81,7 +80,7 @@ func (c *Cluster) settle(ctx context.Context, f func() error) error {
 	}
 }
 
-// Patch sends a JSON merge patch. An object that is not there is no error.
+// Patch sends a JSON merge patch. A missing object is no error.
 func (c *Cluster) Patch(ctx context.Context, i ID, patch map[string]any) error {
 	m, err := c.Mapping(ctx, i.Group, i.Kind, "")
 	if meta.IsNoMatchError(err) {
@@ -104,9 +103,9 @@ func (c *Cluster) Patch(ctx context.Context, i ID, patch map[string]any) error {
 	return nil
 }
 
-// Remove deletes an object, a workload's pods before it, if it still is the one
-// with the uid ("" is any). It returns before the object is gone. One that is not
-// there is no error.
+// Remove deletes an object if it still has the uid ("" is any). The pods of a
+// workload are deleted before it. Remove returns before the object is gone. A
+// missing object is no error.
 func (c *Cluster) Remove(ctx context.Context, i ID, uid types.UID) error {
 	m, err := c.Mapping(ctx, i.Group, i.Kind, "")
 	if meta.IsNoMatchError(err) {
@@ -115,8 +114,9 @@ func (c *Cluster) Remove(ctx context.Context, i ID, uid types.UID) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", i, err)
 	}
-	// In the foreground the object is there as long as what it owns. The
-	// garbage collector does that one by one: not for what owns nothing.
+	// With foreground deletion, an object exists until everything that it owns is
+	// gone. The garbage collector handles such objects one by one, which is slow, so
+	// objects that own nothing are deleted in the background.
 	how := metav1.DeletePropagationForeground
 	if Stateless[i.Kind] {
 		how = metav1.DeletePropagationBackground
@@ -140,7 +140,7 @@ func (c *Cluster) List(ctx context.Context, group, kind, namespace, selector str
 	return items, err
 }
 
-// EachOf calls f for the objects that list returns, without keeping them.
+// EachOf calls f for each object that List would return, without keeping them.
 func (c *Cluster) EachOf(ctx context.Context, group, kind, namespace, selector string, f func(*unstructured.Unstructured)) error {
 	m, err := c.Mapping(ctx, group, kind, "")
 	if err != nil {
@@ -149,15 +149,15 @@ func (c *Cluster) EachOf(ctx context.Context, group, kind, namespace, selector s
 	return c.pages(ctx, kind, c.resource(m, namespace), selector, f)
 }
 
-// ListResource returns the objects of a resource in a namespace. One that the
-// API does not serve is not found.
+// ListResource returns the objects of a resource in a namespace. The error is "not
+// found" for a resource that the API does not have.
 func (c *Cluster) ListResource(ctx context.Context, r schema.GroupVersionResource, namespace string) ([]unstructured.Unstructured, error) {
 	var items []unstructured.Unstructured
 	err := c.pages(ctx, r.Resource, c.dyn.Resource(r).Namespace(namespace), "", func(o *unstructured.Unstructured) { items = append(items, *o) })
 	return items, err
 }
 
-// pages calls f for each object that from lists, one page in memory at a time.
+// pages calls f for each object that from lists. It keeps one page in memory.
 func (c *Cluster) pages(ctx context.Context, what string, from dynamic.ResourceInterface, selector string, f func(*unstructured.Unstructured)) error {
 	opts := metav1.ListOptions{LabelSelector: selector, Limit: 200}
 	for {
@@ -178,8 +178,8 @@ func (c *Cluster) pages(ctx context.Context, what string, from dynamic.ResourceI
 	}
 }
 
-// PodLog returns the last lines of a container's log; previous is the log of
-// the one before it.
+// PodLog returns the last lines of a container's log; with previous, of the run of
+// the container before this one.
 func (c *Cluster) PodLog(ctx context.Context, namespace, pod, container string, lines int64, previous bool) ([]string, error) {
 	req := c.Disco.RESTClient().Get().AbsPath("/api/v1/namespaces", namespace, "pods", pod, "log").
 		Param("container", container).Param("tailLines", fmt.Sprint(lines)).Param("limitBytes", "8192")
@@ -202,7 +202,7 @@ func Sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// Stateless kinds are there or not; nothing about them can be waited for.
+// Stateless kinds have no status that could be waited for.
 var Stateless = map[string]bool{
 	"ConfigMap": true, "Secret": true, "ServiceAccount": true, "Role": true, "RoleBinding": true,
 	"ClusterRole": true, "ClusterRoleBinding": true, "LimitRange": true, "PriorityClass": true,

@@ -25,8 +25,8 @@ type document struct {
 	start int // the line text begins on
 }
 
-// documents calls fn for each document of a file. Comments and empty documents
-// count, so that the index of a document stays what it is.
+// documents calls fn for each document of a file, also for comments and empty
+// documents, so that indexes match the position in the file.
 func documents(name string, f io.Reader, fn func(document) error) error {
 	limit := &io.LimitedReader{R: f, N: MaxFile + 1}
 	var err error
@@ -96,8 +96,8 @@ func readLine(r *bufio.Reader, limit int) ([]byte, error) {
 	}
 }
 
-// separator reports whether a line begins a document, and what stands behind
-// the mark, in its column.
+// separator reports whether a line begins a document, and returns the rest of the
+// line, indented to its column.
 func separator(line []byte) (rest []byte, ok bool) {
 	if bytes.HasPrefix(line, []byte("...")) && len(bytes.TrimSpace(line)) == 3 {
 		return []byte("\n"), true
@@ -153,8 +153,8 @@ func (d document) json() ([]byte, error) {
 
 func (d document) isJSON() bool { return strings.EqualFold(path.Ext(d.file), ".json") }
 
-// yamlError makes an error of the parsers, which count lines from the start
-// of the document, one of the file.
+// yamlError converts an error of a parser: its line, which counts from the start of
+// the document, becomes the line in the file.
 func (d document) yamlError(err error) error {
 	e := &Error{File: d.file, Line: d.line}
 	if m := yamlLine.FindStringSubmatch(err.Error()); m != nil {
@@ -168,13 +168,13 @@ func (d document) yamlError(err error) error {
 	return e
 }
 
-// maxSeparators bounds what can part the nodes of a YAML document: a parsed
-// node takes some 200 bytes, a written one two.
+// maxSeparators bounds the characters that can separate the nodes of a YAML
+// document: a node of two bytes takes some 200 bytes when it is parsed.
 const maxSeparators = 200_000
 
 // checkNodes refuses a document that may have more nodes than memory allows,
-// before anything parses it. Text in a block counts as well, where a comma
-// parts nothing; a text with that many of them can be binaryData.
+// before anything parses it. It also counts the commas in block text, which separate
+// nothing; a text with that many commas can be written as binaryData.
 func (d document) checkNodes() error {
 	n := 0
 	for _, sep := range []string{",", "\n", "[", "{", "?"} {
@@ -185,11 +185,11 @@ func (d document) checkNodes() error {
 	return nil
 }
 
-// maxNodes bounds what a document may be once its aliases are written out.
+// maxNodes bounds the nodes of a document with its aliases expanded.
 const maxNodes = 500_000
 
-// checkAliases refuses a document whose aliases grow out of bounds before
-// anything writes them out.
+// checkAliases refuses a document whose aliases expand to more than maxNodes, before
+// anything expands them.
 func (d document) checkAliases() error {
 	if bytes.IndexByte(d.text, '&') < 0 || bytes.IndexByte(d.text, '*') < 0 {
 		return nil

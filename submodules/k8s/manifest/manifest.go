@@ -2,9 +2,9 @@
 // directory: every document of every .yaml, .yml and .json file in it, strictly
 // and within bounds, in the order in which they are to be applied.
 //
-// The manifests come with an artifact and are hostile. The package must not
-// know a cluster: what a field means, and whether there is one, the API server
-// says; Position finds the line it speaks of.
+// The manifests come with an artifact and may be hostile. The package must not
+// know a cluster: the API server checks the fields of objects, and Position finds
+// the line of a field that it names in an error.
 package manifest
 
 import (
@@ -19,8 +19,8 @@ import (
 	"strings"
 )
 
-// The bounds of what is read. An object larger than etcd's 1.5 MiB cannot be
-// stored by a cluster anyway.
+// The limits of what is read. A cluster cannot store an object larger than etcd's
+// 1.5 MiB anyway.
 const (
 	MaxFile      = 16 << 20 // of a file, in bytes
 	MaxDocument  = 2 << 20  // of a document, in bytes; of a List with all its items
@@ -35,11 +35,11 @@ type Object struct {
 	Kind       string
 	Namespace  string // as written; empty if it is not
 	Name       string
-	// JSON is the object, without what only a server sets: its status, and the
-	// metadata that came along from an export.
+	// JSON is the object without the fields that only a server sets: its status, and
+	// metadata that an export adds.
 	JSON []byte
 
-	Sealed bool // it was in an encrypted file: nothing of it may be shown
+	Sealed bool // it was in an encrypted file: its content must not be shown
 
 	File string // relative to the directory
 	Line int    // where its document begins
@@ -72,7 +72,8 @@ func (o *Object) Errorf(format string, args ...any) error {
 	return &Error{File: o.File, Line: o.Line, Err: fmt.Errorf("%s/%s: %w", o.Kind, o.Name, fmt.Errorf(format, args...))}
 }
 
-// Error is a broken manifest with its place. Line is 0 where none is to blame.
+// Error is a broken manifest with its place. Line is 0 if the error is in no single
+// line.
 type Error struct {
 	File string
 	Line int
@@ -90,10 +91,10 @@ func (e *Error) Unwrap() error { return e.Err }
 
 // Read returns the objects of the manifests below dir, in the order in which
 // they are to be applied (see Rank). Every error about their content is an
-// *Error. That there is no manifest at all is an error too.
+// *Error. It is an error if there is no manifest at all.
 //
-// A manifest whose name has .age after it is encrypted: decrypt reads it, and it
-// may have Secrets alone.
+// A manifest whose name ends in .age is encrypted: decrypt reads it, and it may
+// contain only Secrets.
 func Read(dir string, decrypt func(sealed io.Reader) ([]byte, error)) ([]Object, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -167,12 +168,11 @@ func (r *reader) visit(name string, e fs.DirEntry, err error) error {
 	return r.file(name, f)
 }
 
-// sealedSuffix is what the name of an encrypted manifest has after that of the
-// plain one.
+// sealedSuffix is added to the name of a manifest when it is encrypted.
 const sealedSuffix = ".age"
 
-// sealedFile reads an encrypted manifest. What parsers say of it stays out of
-// errors, because they quote it.
+// sealedFile reads an encrypted manifest. The messages of parsers quote the content,
+// so they are left out of its errors.
 func (r *reader) sealedFile(name, plain string, f io.Reader) error {
 	if r.decrypt == nil {
 		return &Error{File: name, Err: errors.New("is encrypted, and there is no key")}
@@ -215,7 +215,7 @@ func (r *reader) file(name string, f io.Reader) error {
 	return documents(name, f, func(d document) error { return r.document(d) })
 }
 
-// header is what every object says of itself.
+// header has the fields that every object has.
 type header struct {
 	APIVersion string            `json:"apiVersion"`
 	Kind       string            `json:"kind"`
@@ -300,7 +300,7 @@ func (r *reader) object(d document, data []byte, item []int) error {
 	return nil
 }
 
-// stripServerFields removes what an export has and an apply must not send.
+// stripServerFields removes fields that an export has and an apply must not send.
 func stripServerFields(data []byte) ([]byte, error) {
 	var o map[string]json.RawMessage
 	if err := json.Unmarshal(data, &o); err != nil {

@@ -2,9 +2,9 @@ package manifest
 
 import "sort"
 
-// ranks order the kinds: what others need comes first. A kind that is not here
-// (a custom resource, mostly) comes after the workloads, for those may bring
-// its controller.
+// ranks order the kinds: objects that others need come first. A kind that is not
+// here (usually a custom resource) comes after the workloads, because its
+// controller may be one of them.
 var ranks = map[string]int{}
 
 func init() {
@@ -33,11 +33,11 @@ const (
 	RankNamespace = 0
 	RankCRD       = 10
 	RankClaim     = 70  // PersistentVolumeClaim
-	rankOther     = 105 // behind HorizontalPodAutoscaler and Ingress, before webhooks
+	rankOther     = 105 // after HorizontalPodAutoscaler and Ingress, before webhooks
 )
 
-// Rank returns the place of a kind in the order: a lower one is applied first,
-// objects of the same one in any order.
+// Rank returns the place of a kind in the order: a lower rank is applied first.
+// Objects of the same rank may be applied in any order.
 func Rank(kind string) int {
 	if r, ok := ranks[kind]; ok {
 		return r

@@ -10,8 +10,8 @@ import (
 type ImageUse struct {
 	Field string // of the object, as the API server writes it
 	Image string
-	// Policy is the imagePullPolicy: what is written, or what the API server
-	// makes of nothing (Always for the tag latest, else IfNotPresent).
+	// Policy is the imagePullPolicy: the written one, or the API server's default
+	// (Always for the tag latest, else IfNotPresent).
 	Policy string
 }
 
@@ -31,8 +31,8 @@ type podSpec struct {
 	} `json:"volumes"`
 }
 
-// podPath returns where in an object of Kubernetes' own kinds the spec of its
-// pods is, "" if it has none.
+// podPath returns the path of the pods' spec in an object of Kubernetes' own kinds,
+// "" if it has none.
 func podPath(group, kind string) string {
 	switch group + "/" + kind {
 	case "/Pod":
@@ -125,9 +125,9 @@ func AnnotatePods(o *Object, data []byte, key, value string) ([]byte, error) {
 	return data, nil
 }
 
-// SetImages returns data, which is o's JSON or made from it, with other images
-// in its pods: what refs has for those that are written. The pull policy Never,
-// with which a node would not get them, becomes IfNotPresent.
+// SetImages returns data, which is o's JSON or made from it, with the images of its
+// pods replaced: refs maps written references to new ones. The pull policy Never
+// becomes IfNotPresent, because other nodes have to pull the new images.
 func SetImages(o *Object, data []byte, refs map[string]string) ([]byte, error) {
 	at := podPath(o.Group(), o.Kind)
 	if at == "" || len(refs) == 0 {
@@ -166,7 +166,7 @@ func setImages(list []byte, field string, refs map[string]string) ([]byte, error
 				return nil, err
 			}
 			var name, pull string
-			_ = json.Unmarshal(m[image], &name) // Images has looked at both
+			_ = json.Unmarshal(m[image], &name) // Images has checked both
 			_ = json.Unmarshal(m[policy], &pull)
 			if refs[name] == "" {
 				return data, nil

@@ -8,10 +8,10 @@ import (
 	yamlv3 "gopkg.in/yaml.v3"
 )
 
-// Position returns the line of a field of o, written as the API server writes
-// it (spec.template.spec.containers[0].image), below the directory o was read
-// from. Where the field is not found it is the line of the last part that is,
-// in the end that of the object.
+// Position returns the line of a field of o in its file below dir, the directory
+// that o was read from. The field is written as the API server writes it
+// (spec.template.spec.containers[0].image). If it is not found, Position returns the
+// line of its deepest part that exists, or else the object's.
 func Position(dir string, o *Object, field string) int {
 	if o.Sealed {
 		return o.Line
@@ -31,7 +31,7 @@ func Position(dir string, o *Object, field string) int {
 		if d.index != o.doc {
 			return nil
 		}
-		// JSON is YAML, but for a few tabs and escapes; then the line stays the
+		// Nearly all JSON is YAML. Where tabs or escapes differ, the line stays the
 		// object's.
 		var n yamlv3.Node
 		if yamlv3.Unmarshal(d.text, &n) == nil && len(n.Content) == 1 {

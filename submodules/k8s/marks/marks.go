@@ -1,9 +1,9 @@
 // Package marks has the names, labels and annotations that mender-app writes on
 // the objects of a cluster, and refuses manifests that try to write them.
 //
-// They decide whose an object is and what a removal deletes. With them in its
-// manifests, one application could pass for another. The package knows objects
-// as data only; it must not know a cluster.
+// They say which application owns an object, and so what a removal deletes. With
+// them in its manifests, one application could claim objects of another. The package
+// knows objects only as data; it must not know a cluster.
 package marks
 
 import (
@@ -15,27 +15,27 @@ import (
 	"strings"
 )
 
-// prefix is that of all our labels, annotations and Secret types.
+// prefix begins all our labels, annotations and Secret types.
 const prefix = "mender-app.io/"
 
-// What we write on objects.
+// The labels, annotations and types that mender-app writes on objects.
 const (
 	App        = prefix + "app"         // label: on everything applied
 	Inventory  = prefix + "inventory"   // label: on the inventory and the kept manifests
 	CreatedFor = prefix + "created-for" // label: on a namespace that we created
-	Stopped    = prefix + "stopped"     // annotation: on what STOP stopped; holds what START needs
+	Stopped    = prefix + "stopped"     // annotation: on objects that STOP stopped; has the values that START restores
 	Images     = prefix + "images"      // annotation: on pods; the images that their names stood for
 	Manifests  = prefix + "manifests"   // the type of the Secret with the kept manifests
 )
 
-// What authors may write on objects.
+// The annotations that authors may write on objects.
 const (
 	Keep      = prefix + "keep"       // "true": never delete this
 	AllowPull = prefix + "allow-pull" // "true": its images may be pulled
 	Wait      = prefix + "wait"       // "false": do not wait for this Job's end
 )
 
-// namePrefix is that of our ConfigMaps and Secrets.
+// namePrefix begins the names of our ConfigMaps and Secrets.
 const namePrefix = "mender-app-"
 
 var (
@@ -70,9 +70,9 @@ func InventoryName(app string) string {
 // server-side apply. Each application has one of its own.
 func FieldManager(app string) string { return namePrefix + Value(app) }
 
-// Check refuses an object of a release that has a name, a type, a label or an
-// annotation of ours, at any depth: a volume claim template has labels too.
-// object is the decoded JSON or YAML.
+// Check refuses an object of a release that has one of our names, types, labels or
+// annotations, at any depth: a volume claim template has labels too. object is the
+// decoded JSON or YAML.
 func Check(group, kind, name string, object any) error {
 	if group == "" && (kind == "ConfigMap" || kind == "Secret") {
 		if strings.HasPrefix(name, namePrefix) {
