@@ -8,10 +8,10 @@ ARCHES     := arm-v7 arm64 amd64
 GO       ?= go
 BUILD    := build
 PROGRAMS := $(filter-out internal,$(notdir $(patsubst %/main.go,%,$(wildcard cmd/*/main.go))))
-# k8s is 60 MB and has no use without Kubernetes: it is installed when it is named.
+# k8s is 60 MB and useless without Kubernetes: it is installed only on request.
 INSTALLED := $(if $(filter command environment,$(firstword $(origin PROGRAMS))),$(PROGRAMS),$(filter-out k8s,$(PROGRAMS)))
-# Go leaves directories named testdata out of ./...: the test support library
-# and the end-to-end tests are named here.
+# ./... does not include directories named testdata: name the test support library
+# and the end-to-end tests here.
 E2E      := ./testdata/bed ./testdata/e2e/...
 FAULTS   := ./testdata/engines/... ./testdata/flash/... ./testdata/powercut/...
 TESTDATA := $(E2E) $(FAULTS) ./testdata/bed/kube ./testdata/corpus/... ./testdata/armdevice/...
@@ -86,7 +86,8 @@ check: ## gofmt, vet, staticcheck, errcheck, misspell, shellcheck and the short 
 # detector makes ten times as slow; what they do is in the packages.
 	$(GO) test -race -short -timeout 10m $$($(GO) list ./... | grep -v /cmd/)
 	$(GO) test -short -timeout 10m ./cmd/...
-# The disk of the power cuts is a module of its own, for the sake of go.mod.
+# The disk of the power-cut tests is a module of its own, to keep its dependencies
+# out of go.mod.
 	$(GO) vet -C testdata/powercut/disk ./...
 	$(GO) test -C testdata/powercut/disk ./...
 	@$(MAKE) --no-print-directory sizes
@@ -103,14 +104,14 @@ setup: ## install what tests and demo need (Debian, as root; SETUP=no leaves the
 engines: setup ## unpack the other Docker engines of the test matrix: 45 s and 650 MB each
 	@testdata/engines/setup $(ENGINES)
 
-# The rooms' tests but for those that have a target of their own below.
+# The tests of the packages, except those with a target of their own below.
 OWN_TARGET := /delta(/|$$)|/submodules/k8s$$|/cmd/k8s$$
 
 .PHONY: test
 test: setup ## check, then the tests of the rooms and of the whole, on real parts: 20 min on two cores
 	@testdata/stage 'format, vet, staticcheck and short tests (make check)' 3 18 $(MAKE) --no-print-directory check
 	@testdata/stage 'tests of the rooms' 4 15 $(GO) test -timeout 20m $$($(GO) list ./... | grep -Ev '$(OWN_TARGET)')
-# Go does not see the programs that these run: nothing of it may come from its cache.
+# Go's test cache does not know the programs that these tests run: do not use it.
 	@testdata/stage 'the whole, with the real client and engine' 11 11 $(GO) test -count=1 -timeout 30m -parallel 4 $(E2E)
 
 .PHONY: test-rest

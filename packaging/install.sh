@@ -1,9 +1,9 @@
 #!/bin/sh
-# Puts the programs of a build directory where the Mender client, the app
-# module and people look for them; with --remove takes them away again.
-# Configuration files are written only where there are none, and never removed.
-# The variable programs names those to install, with what belongs to them.
-# Called by `make install` and `make uninstall`, which know the directories.
+# Installs the programs of a build directory where the Mender client, the app
+# module and users look for them; --remove removes them again. It writes a
+# configuration file only if there is none, and never removes one. The variable
+# programs names the programs to install, together with their files. `make install`
+# and `make uninstall` call this with the directories.
 set -eu
 
 here=$(dirname "$0")
@@ -29,7 +29,7 @@ if [ "$from" = --remove ]; then
 	exit 0
 fi
 
-# chosen tells whether one of the programs is to be installed.
+# chosen reports whether one of the programs is to be installed.
 chosen() {
 	for wanted; do
 		case " $programs " in *" $wanted "*) return 0 ;; esac
@@ -37,7 +37,7 @@ chosen() {
 	return 1
 }
 
-# Nothing is installed if something is missing.
+# Install nothing if something is missing.
 programs=${programs:-app docker-compose mender-app app-gen}
 for program in $programs; do
 	case " $places" in
@@ -48,7 +48,7 @@ for program in $programs; do
 		;;
 	esac
 	if [ ! -d "$from" ]; then
-		echo "install: there is no directory $from: FROM names one that make build or make cross filled" >&2
+		echo "install: there is no directory $from: FROM is a directory that make build or make cross has written" >&2
 		exit 1
 	fi
 	if [ ! -f "$from/$program" ]; then
@@ -61,13 +61,13 @@ for place in $places; do
 	program=${place%%:*} dir=${place#*:}
 	chosen "$program" || continue
 	install -d "$dir"
-	# install(1) writes a new file and renames nothing: remove first, so that
-	# a program that is running keeps the file it was started from.
+	# install(1) overwrites files: remove the old file first, so that a running
+	# program keeps the file it was started from.
 	rm -f "$dir/$program"
 	install -m 755 "$from/$program" "$dir/$program"
 done
 
-# belongs tells whether a configuration file or page is of a chosen program.
+# belongs reports whether a configuration file or page belongs to a chosen program.
 belongs() {
 	case $1 in
 	*docker-compose*) chosen docker-compose ;;
@@ -82,7 +82,7 @@ for sample in "$here"/etc/*.conf; do
 	name=$(basename "$sample")
 	belongs "$name" || continue
 	install -d -m 755 "$conf"
-	# A configuration file may get a password.
+	# A configuration file may contain a password.
 	[ -e "$conf/$name" ] || install -m 600 "$sample" "$conf/$name"
 done
 
@@ -93,8 +93,8 @@ for page in "$here"/man/*.[1-8]; do
 	install -m 644 "$page" "$man/man${page##*.}/"
 done
 
-# The link enables the unit, as distributions do for units of their own; who
-# does not want it masks it. Without systemd the files do no harm.
+# The link enables the unit, as distributions do for their own units; to disable
+# it, mask it. Without systemd the files have no effect.
 if chosen mender-app; then
 	install -d "$units/multi-user.target.wants"
 	for unit in "$here"/systemd/*.service; do
@@ -105,8 +105,9 @@ if chosen mender-app; then
 	done
 fi
 
-# A program for another processor cannot print its completions here: no harm.
-# The name docker-compose is Docker's own on many machines: it is left to that.
+# A program for another processor cannot print its completions here; skip it. On
+# many machines docker-compose is Docker's own program: do not replace its
+# completions.
 for program in mender-app app-gen k8s; do
 	chosen "$program" || continue
 	if text=$("$from/$program" completion bash 2>/dev/null) && [ -n "$text" ]; then
