@@ -145,6 +145,40 @@ func TestExampleExecutable(t *testing.T) {
 	}.live(t)
 }
 
+// Two applications that belong together: one of containers, one on the host.
+func TestExampleMixed(t *testing.T) {
+	d := device(t)
+	dir := filepath.Join(bed.Repository(), "examples")
+	d.MustRun(t, "install", "-m755", filepath.Join(dir, "executable/executable"), "/usr/share/mender/app-modules/v1/executable")
+	text, err := os.ReadFile(filepath.Join(dir, "mixed/gateway/compose.yaml"))
+	require.NoError(t, err)
+	gateway := generate(t, d, "gateway", "gateway-1", "1", string(text), "--policy", filepath.Join(dir, "mixed/gateway/app.toml"),
+		archive(t, build(t, bed.Shop{Ref: "shop/web:1", Version: "1"})))
+	agent := example{orchestrator: "executable", in: "mixed", app: "agent", url: "agent"}
+	release := func(version, check string) string {
+		return rawRelease(t, d, agent, version, fmt.Appendf(nil,
+			"#!/bin/sh\ncase ${1-} in --check) %s ;; esac\nmkdir -p /run/agent\necho %s >/run/agent/version\nexec sleep 1000\n", check, version))
+	}
+	before := d.MustState(t)
+	said := menderFails(t, d, "install", gateway)
+	require.Contains(t, said, "agent")
+	require.Equal(t, before.Images, d.MustState(t).Images, "nothing was loaded")
+	mender(t, d, "install", release("1", "exit 0"))
+	mender(t, d, "commit")
+	mender(t, d, "install", gateway)
+	mender(t, d, "commit")
+	web := d.MustState(t).Service("gateway", "web")
+	require.Equal(t, "running", web.Status)
+	agents := func() string { return strings.TrimSpace(d.MustRun(t, "cat", "/run/agent/version")) }
+	require.Equal(t, "1", agents())
+	menderFails(t, d, "install", release("2", "exit 1"))
+	require.Equal(t, "1", agents())
+	mender(t, d, "install", release("3", "exit 0"))
+	mender(t, d, "commit")
+	require.Equal(t, "3", agents())
+	require.Equal(t, web, d.MustState(t).Service("gateway", "web"), "the gateway runs on")
+}
+
 func TestExamplePython(t *testing.T) {
 	example{
 		orchestrator: "python", app: "greeter", url: "greeter",
