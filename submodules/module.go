@@ -186,8 +186,13 @@ func (m *Module) ask(ctx context.Context, r Request, verb string) (bool, error) 
 	err := m.run(ctx, r, &out, verb, r.App)
 	reply := strings.TrimSpace(out.String())
 	if err == nil {
-		// 1.0 sub-modules may print nothing; the exit code is the answer then.
-		return reply != "false", nil
+		switch reply {
+		case "true", "": // 1.0 sub-modules may print nothing; the exit code is the answer then
+			return true, nil
+		case "false":
+			return false, nil
+		}
+		return false, fmt.Errorf("%s %s: the reply is neither true nor false: %.40q", m.Name, verb, reply)
 	}
 	var ce *CallError
 	if errors.As(err, &ce) && ce.Code == CodeFailed && reply == "false" {

@@ -81,6 +81,12 @@ func (m *Module) runTo(ctx context.Context, r Request, stdout io.Writer, verb st
 	}
 	err = m.wait(callCtx, cmd)
 	lines.flush()
+	if errors.Is(err, exec.ErrWaitDelay) { // it ended well
+		err = nil
+		if stdin == nil && log != nil { // otherwise only our reader of its input may be stuck
+			log("warning: " + m.Name + " " + verb + " left a process outside of its process group, which holds its output")
+		}
+	}
 	if rerr := stdin.failure(); rerr != nil {
 		return fmt.Errorf("%s %s: read content: %w", m.Name, verb, rerr)
 	}
@@ -193,12 +199,7 @@ func (m *Module) wait(ctx context.Context, cmd *exec.Cmd) error {
 	close(ended)
 	<-watched
 	_ = syscall.Kill(-pgid, syscall.SIGKILL)
-	err := cmd.Wait()
-	if errors.Is(err, exec.ErrWaitDelay) {
-		// The process ended well; only our reader of its input is stuck.
-		err = nil
-	}
-	return err
+	return cmd.Wait()
 }
 
 // waitExited returns when the process has ended, without reaping it.

@@ -93,6 +93,10 @@ func (t *target) copyComponent(ctx context.Context, c store.Component) (there bo
 		t.e.Log.Warn("a component of the release is missing", "app", t.app, "release", t.r.ID, "component", c.URL)
 		return false, nil
 	}
+	var failed *submodules.CallError
+	if err != nil && !errors.As(err, &failed) { // which names the call itself
+		err = fmt.Errorf("%s %s: %w", t.r.Orchestrator, submodules.VerbSave, err)
+	}
 	return err == nil, err
 }
 

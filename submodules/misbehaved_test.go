@@ -1,0 +1,35 @@
+package submodules
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// What is no answer is none, whatever the exit code says.
+func TestAnswerIsTrueOrFalse(t *testing.T) {
+	for reply, want := range map[string]string{"true": "", "": "", "[]": "neither true nor false", strings.Repeat("x", 1000): "neither true nor false"} {
+		ok, err := script(t, "echo '"+reply+"'\n").Healthy(t.Context(), Request{App: "a"})
+		require.Equal(t, want == "", ok, reply)
+		if want != "" {
+			require.ErrorContains(t, err, "sh HEALTHY: the reply is "+want)
+			require.Less(t, len(err.Error()), 200)
+		} else {
+			require.NoError(t, err)
+		}
+	}
+}
+
+// A call does not wait for a process that left its group, and names it.
+func TestProcessThatLeftIsNamed(t *testing.T) {
+	m := script(t, "setsid sleep 4 &\nsleep 0.5\n")
+	m.Config.KillAfter = 200 * time.Millisecond
+	var said []string
+	m.Config.Log = func(line string) { said = append(said, line) }
+	begun := time.Now()
+	require.NoError(t, m.Sync(t.Context(), Request{App: "a"}))
+	require.Less(t, time.Since(begun), 3*time.Second)
+	require.Equal(t, []string{"warning: sh SYNC left a process outside of its process group, which holds its output"}, said)
+}
