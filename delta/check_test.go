@@ -100,7 +100,7 @@ func TestDamagedFile(t *testing.T) {
 			require.NotEmpty(t, whole.opened)
 			n := 0
 			for path := range whole.opened {
-				if n++; testing.Short() && n > 50 {
+				if n++; testing.Short() && n > 12 {
 					break
 				}
 				sinks, err := apply(d.Bytes(), &damage{Old: store, paths: map[string]bool{path: true}, opened: map[string]bool{}})

@@ -58,7 +58,7 @@ func gzipPair(t testing.TB, v deflate.Variant, head []byte) (old, new delta.Imag
 func TestGzip(t *testing.T) {
 	named := []byte{0x1f, 0x8b, 8, 8 | 4 | 2, 1, 2, 3, 4, 0, 3, 2, 0, 'x', 'y', 'f', 'i', 'l', 'e', 0, 7, 7}
 	for v := range deflate.NumVariants {
-		if testing.Short() && v%4 != 0 {
+		if testing.Short() && v%8 != 0 {
 			continue
 		}
 		head := slices.Clone(deflate.GzipHead)
@@ -94,7 +94,9 @@ func TestGzipNot(t *testing.T) {
 		new := delta.Image{Name: "2", Objects: []delta.Object{bytesObject(delta.Tar, makeTar(tarFile{name: "a.gz", typ: '0', data: b}))}}
 		_, rep := roundTrip(t, []delta.Image{old}, new)
 		require.NotContains(t, rep.Header.Features, delta.FeatureDeflate, "%d", i)
-		roundTrip(t, []delta.Image{new}, old)
+		if !testing.Short() {
+			roundTrip(t, []delta.Image{new}, old)
+		}
 	}
 }
 
@@ -210,6 +212,9 @@ func TestStreams(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, path := range []string{"", "f.gz"} {
+				if testing.Short() && path == "" && name != "among noise" && name != "a zip archive" {
+					continue // the same pair in a tar is enough
+				}
 				image := func(tag string, b []byte) delta.Image {
 					if path == "" {
 						return delta.Image{Name: tag, Objects: []delta.Object{bytesObject(delta.Blob, b)}}

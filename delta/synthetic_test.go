@@ -126,8 +126,10 @@ func TestOddTars(t *testing.T) {
 	for i, o := range odd {
 		t.Run(o.name, func(t *testing.T) {
 			new := delta.Image{Name: "new", Objects: []delta.Object{bytesObject(delta.Tar, o.data)}}
-			roundTrip(t, nil, new)
-			roundTrip(t, []delta.Image{{Name: "other", Objects: []delta.Object{other}}}, new)
+			if !testing.Short() {
+				roundTrip(t, nil, new)
+				roundTrip(t, []delta.Image{{Name: "other", Objects: []delta.Object{other}}}, new)
+			}
 			next := odd[(i+1)%len(odd)]
 			roundTrip(t, []delta.Image{{Name: "next", Objects: []delta.Object{bytesObject(delta.Tar, next.data)}}}, new)
 			if len(o.data) > 2*tarheader.Block {

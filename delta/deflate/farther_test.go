@@ -31,11 +31,15 @@ func TestFarther(t *testing.T) {
 		mixed = append(mixed, phrases[r.IntN(len(phrases))]...)
 		mixed = append(mixed, letters(r.IntN(4), 3)...)
 	}
-	for name, in := range map[string][]byte{
+	inputs := map[string][]byte{
 		"text": words(1, 150000), "two letters": letters(40000, 2), "four letters": letters(100000, 4),
 		"noise": letters(100000, 256), "zeros": make([]byte, 200000), "phrases": mixed,
 		"one chain": oneChain(chain), "short": words(2, 3000), "empty": nil,
-	} {
+	}
+	for name, in := range inputs {
+		if testing.Short() {
+			in = in[:min(len(in), 40000)]
+		}
 		t.Run(name, func(t *testing.T) {
 			for _, v := range variants {
 				out := func(far bool) []byte {

@@ -104,7 +104,7 @@ func TestDamagedTables(t *testing.T) {
 		sample(machineArm, true), sample(machineArm64, true), sample(machineX86, true)}
 	rounds := 4000
 	if testing.Short() {
-		rounds = 400
+		rounds = 200
 	}
 	numbers := []uint64{0, 1, 7, 0x7ff, 0x1fff, 0x2000, 1 << 31, math.MaxUint32, 1 << 47, math.MaxUint64}
 	for i := range rounds {
@@ -131,6 +131,9 @@ func TestDamagedTables(t *testing.T) {
 // TestParseMemory: whatever a file's tables announce, reading them takes a few
 // MiB.
 func TestParseMemory(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it reads the largest tables that there may be: not short")
+	}
 	// 510 sections that each are the whole file, and Go's table as large as may be.
 	b := make([]byte, 4<<20)
 	copy(b, goProgram(codeBase+goText, 0, 0, 0))

@@ -13,7 +13,11 @@ import (
 func TestLongestRangeMaps(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	var space Space
-	for range 3000 {
+	rounds := 3000
+	if testing.Short() {
+		rounds = 300
+	}
+	for range rounds {
 		var in []Range
 		for range 1 + rnd.IntN(12) {
 			in = append(in, Range{Old: rnd.Int64N(60), New: rnd.Int64N(1000), Len: 1 + rnd.Int64N(1+rnd.Int64N(60))})

@@ -109,7 +109,7 @@ func TestXdelta3(t *testing.T) {
 	delta := filepath.Join(t.TempDir(), "delta")
 	limit := int64(12 << 20)
 	if testing.Short() {
-		limit = 2 << 20
+		limit = 1 << 19
 	}
 	for name, p := range pairs(t, limit) {
 		for _, args := range []string{

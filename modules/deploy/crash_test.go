@@ -113,8 +113,8 @@ func TestKilledAnywhere(t *testing.T) {
 	}
 }
 
-// stride is how many points a test goes on after each: all are tried but in
-// -short, which takes some.
+// stride tells at which point a test starts and how far it then goes from point
+// to point. -short tries a sample, another one in each run; else all are tried.
 func stride() (first, step int) {
 	if testing.Short() {
 		return 1 + rand.IntN(5), 5
