@@ -54,7 +54,7 @@ func (c *checkup) all() {
 // Advice that several findings share.
 const (
 	reinstall = "install mender-app again"
-	heed      = "correct what the message names"
+	correctIt = "correct what the message names"
 )
 
 // updateModule checks the program app.
@@ -124,7 +124,7 @@ func (c *checkup) submodule(m *submodules.Module, missing string) []string {
 		_, err = m.Reqs(c.ctx, submodules.Request{})
 	}
 	if err != nil {
-		do := heed
+		do := correctIt
 		if missing == statusWarn {
 			do = "nothing, unless an application shall run on it"
 		}
@@ -137,7 +137,7 @@ func (c *checkup) submodule(m *submodules.Module, missing string) []string {
 	}
 	dirs, err := m.Storage(c.ctx, submodules.Request{App: "doctor"})
 	if err != nil {
-		c.bad(statusWarn, check, heed, "where it keeps its images: %v", err)
+		c.bad(statusWarn, check, correctIt, "where it keeps its images: %v", err)
 	}
 	return dirs
 }
@@ -195,7 +195,7 @@ func (c *checkup) store() {
 	}
 	apps, err := s.Apps()
 	if err != nil {
-		c.bad(statusFail, check, heed, "%v", err)
+		c.bad(statusFail, check, correctIt, "%v", err)
 		return
 	}
 	c.ok(check, "%s, %d applications", s.Dir(), len(apps))
@@ -226,7 +226,7 @@ func (c *checkup) space(dirs []string) {
 		}
 		var st unix.Statfs_t
 		if err := unix.Statfs(dir, &st); err != nil {
-			c.bad(statusFail, "free space", heed, "%s: %v", dir, err)
+			c.bad(statusFail, "free space", correctIt, "%s: %v", dir, err)
 			continue
 		}
 		free := uint64(st.Bavail) * uint64(st.Bsize) //nolint:unconvert // see above
@@ -289,7 +289,7 @@ func (c *checkup) clock() {
 		}
 	}
 	if err != nil {
-		c.bad(statusWarn, check, heed, "%v", err)
+		c.bad(statusWarn, check, correctIt, "%v", err)
 		return
 	}
 	c.ok(check, "%s UTC", when(now))

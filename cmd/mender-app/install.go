@@ -115,19 +115,19 @@ func (p *program) install(ctx context.Context, file string, o installOptions) er
 		return err
 	}
 	if r.Open != nil && r.Open.Reboot {
-		return p.said(map[string]any{"artifact_name": name, "state": "installed", "reboot": true},
+		return p.printResult(map[string]any{"artifact_name": name, "state": "installed", "reboot": true},
 			"installed %s; it asks for a restart: restart the machine, then mender-app commit, or mender-app rollback", name)
 	}
 	if o.commit {
 		if err := c.Commit(ctx); err != nil {
 			return err
 		}
-		return p.said(map[string]string{"artifact_name": name, "state": "committed"}, "installed and committed %s", name)
+		return p.printResult(map[string]string{"artifact_name": name, "state": "committed"}, "installed and committed %s", name)
 	}
 	if r.Open == nil { // a module without rollback commits at once
-		return p.said(map[string]string{"artifact_name": name, "state": "committed"}, "installed %s", name)
+		return p.printResult(map[string]string{"artifact_name": name, "state": "committed"}, "installed %s", name)
 	}
-	return p.said(map[string]string{"artifact_name": name, "state": "installed"},
+	return p.printResult(map[string]string{"artifact_name": name, "state": "installed"},
 		"installed %s; now mender-app commit, or mender-app rollback", name)
 }
 
@@ -205,7 +205,7 @@ func (p *program) commitCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return p.said(map[string]string{"artifact_name": r.Installed.ArtifactName, "state": "committed"},
+			return p.printResult(map[string]string{"artifact_name": r.Installed.ArtifactName, "state": "committed"},
 				"committed %s", r.Installed.ArtifactName)
 		},
 	}
@@ -234,7 +234,7 @@ selects another kept one by its name, its number or its artifact's name, as
 					return err
 				}
 				p.warnOfClient()
-				return p.said(map[string]string{"application": args[0], "release": r.ID, "artifact_name": r.ArtifactName},
+				return p.printResult(map[string]string{"application": args[0], "release": r.ID, "artifact_name": r.ArtifactName},
 					"%s runs release %s (%s) again", args[0], r.ID, r.ArtifactName)
 			}
 			c, release, err := p.lockedClient()
@@ -249,7 +249,7 @@ selects another kept one by its name, its number or its artifact's name, as
 			if err != nil {
 				return err
 			}
-			return p.said(map[string]string{"artifact_name": r.Installed.ArtifactName, "state": "rolled-back"},
+			return p.printResult(map[string]string{"artifact_name": r.Installed.ArtifactName, "state": "rolled-back"},
 				"rolled back; installed is %s", orNothing(r.Installed.ArtifactName))
 		},
 	}

@@ -26,7 +26,7 @@ func (p *program) stopCommand() *cobra.Command {
 			if err := p.engine().Stop(cmd.Context(), args[0]); err != nil {
 				return err
 			}
-			return p.said(map[string]string{"application": args[0], "state": stateStopped}, "%s is stopped", args[0])
+			return p.printResult(map[string]string{"application": args[0], "state": stateStopped}, "%s is stopped", args[0])
 		},
 	}
 }
@@ -42,7 +42,7 @@ func (p *program) startCommand() *cobra.Command {
 			if err := p.engine().Start(cmd.Context(), args[0]); err != nil {
 				return err
 			}
-			return p.said(map[string]string{"application": args[0], "state": stateInstalled}, "%s runs and is healthy", args[0])
+			return p.printResult(map[string]string{"application": args[0], "state": stateInstalled}, "%s runs and is healthy", args[0])
 		},
 	}
 }
@@ -72,7 +72,7 @@ the same command continues it.`,
 			if data {
 				kept = " with its data"
 			}
-			return p.said(map[string]any{"application": args[0], "state": "purged", "data": data}, "%s is removed%s", args[0], kept)
+			return p.printResult(map[string]any{"application": args[0], "state": "purged", "data": data}, "%s is removed%s", args[0], kept)
 		},
 	}
 	cmd.Flags().BoolVar(&data, "data", false, "remove what the application has stored as well")

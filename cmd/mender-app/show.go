@@ -22,8 +22,8 @@ func (p *program) printJSON(v any) error {
 	return enc.Encode(v)
 }
 
-// said prints the result of a command, as JSON or as a line.
-func (p *program) said(doc any, format string, args ...any) error {
+// printResult prints the result of a command, as JSON or as a line.
+func (p *program) printResult(doc any, format string, args ...any) error {
 	if p.json {
 		return p.printJSON(doc)
 	}

@@ -240,7 +240,7 @@ func TestMaskGo(t *testing.T) {
 	require.NotNil(t, links)
 	masked := Mask(b, Plain)
 	for p := links.off; p < links.off+links.size; p += 4 {
-		if f.numbers.Types+uint64(le.Uint32(b[p:])) == typ {
+		if f.goBases.Types+uint64(le.Uint32(b[p:])) == typ {
 			require.Equal(t, hash, masked[p:p+4])
 			return
 		}

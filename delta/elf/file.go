@@ -75,7 +75,7 @@ type File struct {
 	rw       uint64    // the lowest writable address
 	text     section
 	gotab    *goTable
-	numbers  Numbers
+	goBases  GoBases
 
 	findOff, findSize uint64 // of findfunctab, if it is understood
 }
@@ -94,9 +94,9 @@ func Parse(r io.ReaderAt, size int64) (*File, error) {
 	f.readSections(r, head, uint64(size))
 	if s := f.find(classPcln); s != nil {
 		if f.gotab = readGoTable(r, *s, f); f.gotab != nil {
-			f.numbers = f.readNumbers(r)
-			if f.numbers.Text != 0 {
-				f.gotab.text = f.numbers.Text
+			f.goBases = f.readGoBases(r)
+			if f.goBases.Text != 0 {
+				f.gotab.text = f.goBases.Text
 			}
 			f.findOff, f.findSize = f.readFindTable(r)
 		}

@@ -49,7 +49,7 @@ func findTable(b []byte, at uint64, entries []uint32) {
 // if the file has no valid table.
 func (f *File) readFindTable(r io.ReaderAt) (off, size uint64) {
 	g := f.gotab
-	off, ok := f.offset(f.numbers.Find)
+	off, ok := f.offset(f.goBases.Find)
 	n := uint64(len(g.entry))
 	if !ok || off < g.off+g.funcs+8*n+4 || off >= g.off+g.size {
 		return 0, 0

@@ -9,13 +9,13 @@ import (
 // 1.20 and later): a table of functions by address, a record for each function, and
 // byte tables that the records point into.
 
-// Numbers are the addresses that Go's tables are relative to, from the module data
+// GoBases are the addresses that Go's tables are relative to, from the module data
 // of a file; zero if the file has none.
-type Numbers struct {
+type GoBases struct {
 	Func, Types, TypesEnd, Text, Find uint64
 }
 
-// Shift is the difference between the Numbers of a new file and the places where
+// Shift is the difference between the GoBases of a new file and the places where
 // the matches put those of the old one. It travels with the delta.
 type Shift struct{ Func, Types, Text, Table, Find int64 }
 
@@ -28,9 +28,9 @@ const (
 	moduleWords = 41
 )
 
-// readNumbers reads the module data. It is in its own section, or where two words
+// readGoBases reads the module data. It is in its own section, or where two words
 // in the data point to the table of functions and to its names.
-func (f *File) readNumbers(r io.ReaderAt) Numbers {
+func (f *File) readGoBases(r io.ReaderAt) GoBases {
 	g := f.gotab
 	size := uint64(4)
 	if f.wide {
@@ -59,11 +59,11 @@ func (f *File) readNumbers(r io.ReaderAt) Numbers {
 		for at := -s.addr & (size - 1); at+moduleWords*size <= n; at += size {
 			w := b[at:]
 			if word(w, 0) == g.addr && word(w, 1) == g.addr+g.names {
-				return Numbers{Func: word(w, moduleFunc), Types: word(w, moduleTypes), TypesEnd: word(w, moduleTypes+1), Text: word(w, moduleText), Find: word(w, moduleFind)}
+				return GoBases{Func: word(w, moduleFunc), Types: word(w, moduleTypes), TypesEnd: word(w, moduleTypes+1), Text: word(w, moduleText), Find: word(w, moduleFind)}
 			}
 		}
 	}
-	return Numbers{}
+	return GoBases{}
 }
 
 // maxModuleSearch is how much of a section is searched for the module data, in
@@ -189,9 +189,9 @@ type goState struct {
 }
 
 func (p *Predictor) goInit(shift Shift) {
-	n := p.o.numbers
+	n := p.o.goBases
 	p.g.types, p.g.etypes, p.g.funcs = n.Types, n.TypesEnd, n.Func
-	e := p.expect()
+	e := p.movedBases()
 	p.g.newTypes = e.Types + uint64(shift.Types)
 	p.g.newFuncs = e.Func + uint64(shift.Func)
 	p.g.newText = e.Text + uint64(shift.Text)
@@ -206,12 +206,12 @@ func (p *Predictor) goInit(shift Shift) {
 	}
 }
 
-// expect returns where the matches put the old file's Numbers.
-func (p *Predictor) expect() (n Numbers) {
+// movedBases returns where the matches put the old file's GoBases.
+func (p *Predictor) movedBases() (n GoBases) {
 	n.Types, _ = p.m.plain(p.g.types)
 	n.Func, _ = p.m.plain(p.g.funcs)
 	n.Text, _ = p.m.plain(p.o.gotab.text)
-	n.Find, _ = p.m.plain(p.o.numbers.Find)
+	n.Find, _ = p.m.plain(p.o.goBases.Find)
 	return n
 }
 
@@ -220,16 +220,16 @@ func (p *Predictor) ShiftTo(n *File) (s Shift) {
 	if p.o.gotab == nil || n.gotab == nil {
 		return s
 	}
-	e := p.expect()
-	if n.numbers.Types != 0 {
-		s.Types = int64(n.numbers.Types - e.Types)
+	e := p.movedBases()
+	if n.goBases.Types != 0 {
+		s.Types = int64(n.goBases.Types - e.Types)
 	}
-	if n.numbers.Func != 0 {
-		s.Func = int64(n.numbers.Func - e.Func)
+	if n.goBases.Func != 0 {
+		s.Func = int64(n.goBases.Func - e.Func)
 	}
 	s.Text = int64(n.gotab.text - e.Text)
 	if p.o.findSize > 0 && n.findSize > 0 {
-		s.Find = int64(n.numbers.Find - e.Find)
+		s.Find = int64(n.goBases.Find - e.Find)
 		tab, _ := p.m.plain(p.o.gotab.addr)
 		s.Table = int64(n.gotab.addr - tab)
 	}

@@ -51,7 +51,7 @@ func goPredictor(t *testing.T, shift Shift) (*Predictor, []byte) {
 	old := goProgram(codeBase+goText, codeBase+goTypes, codeBase+goTypesEnd, codeBase+goFuncs)
 	f := parse(t, old)
 	require.True(t, f.Go())
-	require.Equal(t, Numbers{Func: codeBase + goFuncs, Types: codeBase + goTypes, TypesEnd: codeBase + goTypesEnd, Text: codeBase + goText}, f.numbers)
+	require.Equal(t, GoBases{Func: codeBase + goFuncs, Types: codeBase + goTypes, TypesEnd: codeBase + goTypesEnd, Text: codeBase + goText}, f.goBases)
 	p, err := New(f, old[:headSize], tableRanges(), Plain, shift, nil)
 	require.NoError(t, err)
 	return p, old

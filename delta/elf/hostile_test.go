@@ -184,7 +184,7 @@ func TestMaskOverlapping(t *testing.T) {
 	f := parse(t, build(machineArm64, codeBase, parts...))
 	require.Len(t, f.sections, 22)
 	var apart []class
-	for s := range f.apart() {
+	for s := range f.disjointSections() {
 		apart = append(apart, s.class)
 	}
 	require.Equal(t, []class{classCode, classPointers}, apart)

@@ -22,7 +22,7 @@ const maxPages = 1 << 14
 
 func newMapping(o, n *File, ranges []Range, space *Space) *mapping {
 	m := &mapping{o: o, n: n, ranges: ranges}
-	m.ranges = apart(m.ranges, space)
+	m.ranges = disjoint(m.ranges, space)
 	most := int64(0)
 	for _, r := range m.ranges {
 		most = max(most, r.Old)
@@ -46,10 +46,10 @@ func newMapping(o, n *File, ranges []Range, space *Space) *mapping {
 	return m
 }
 
-// apart sorts ranges by their old places, and cuts them so that no two share an
+// disjoint sorts ranges by their old places, and cuts them so that no two share an
 // old byte: the longest range keeps it. The rest of a range is one piece, because
 // no longer range lies strictly within it. It works in place.
-func apart(ranges []Range, space *Space) []Range {
+func disjoint(ranges []Range, space *Space) []Range {
 	sort.SliceStable(ranges, func(i, j int) bool { return ranges[i].Old < ranges[j].Old })
 	whole := slices.Grow(space.lengths[:0], len(ranges)) // lengths of the kept ranges before they were cut
 	n := 0

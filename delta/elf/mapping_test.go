@@ -22,7 +22,7 @@ func TestLongestRangeMaps(t *testing.T) {
 		for range 1 + rnd.IntN(12) {
 			in = append(in, Range{Old: rnd.Int64N(60), New: rnd.Int64N(1000), Len: 1 + rnd.Int64N(1+rnd.Int64N(60))})
 		}
-		out := apart(slices.Clone(in), &space)
+		out := disjoint(slices.Clone(in), &space)
 		require.LessOrEqual(t, len(out), len(in))
 		end := int64(0)
 		for _, r := range out {

@@ -20,7 +20,7 @@ func Mask(b []byte, mode Mode) []byte {
 		mode = A32
 	}
 	m := &masker{f: f, b: b, o: append([]byte(nil), b...)}
-	for s := range f.apart() {
+	for s := range f.disjointSections() {
 		lo, hi := int(s.off), int(s.off+s.size)
 		switch s.class {
 		case classCode:
@@ -90,9 +90,9 @@ func Mask(b []byte, mode Mode) []byte {
 	return m.o
 }
 
-// apart yields the sections in the order of the file, without those that begin
+// disjointSections yields the sections in the order of the file, without those that begin
 // inside the one before: no byte is read twice, whatever the section table says.
-func (f *File) apart() iter.Seq[*section] {
+func (f *File) disjointSections() iter.Seq[*section] {
 	return func(yield func(*section) bool) {
 		end := uint64(0)
 		for i := range f.sections {
@@ -325,8 +325,8 @@ func (m *masker) typelink(lo, hi int) {
 		hash = 16
 	}
 	for p := lo; p+4 <= hi; p += 4 {
-		off, ok := m.f.offset(m.f.numbers.Types + uint64(le.Uint32(m.b[p:])))
-		if ok && m.f.numbers.Types != 0 && off+hash+4 <= uint64(len(m.b)) {
+		off, ok := m.f.offset(m.f.goBases.Types + uint64(le.Uint32(m.b[p:])))
+		if ok && m.f.goBases.Types != 0 && off+hash+4 <= uint64(len(m.b)) {
 			copy(m.o[p:p+4], m.b[off+hash:])
 		}
 	}
@@ -344,7 +344,7 @@ func ModeOf(b []byte) (mode Mode, isGo bool) {
 	}
 	// Nearly every A32 instruction has the condition "always".
 	always, all := 0, 0
-	for s := range f.apart() {
+	for s := range f.disjointSections() {
 		if s.class != classCode {
 			continue
 		}

@@ -31,7 +31,7 @@ func (e *Engine) barrier(ctx context.Context, a *store.App) error {
 	} else {
 		sysSync()
 	}
-	e.durable(t.r.Orchestrator)
+	e.dropDurableSuspects(t.r.Orchestrator)
 	if transition.Phase(d.Phase) != transition.Downloading {
 		return nil
 	}
@@ -127,7 +127,7 @@ func (e *Engine) revert(ctx context.Context, a *store.App) error {
 	req.FailedDir = a.ReleaseManifests(d.To)
 	err = t.call(ctx, submodules.VerbRollback, req, t.o.Rollback)
 	if err == nil {
-		err = t.makeSure(ctx)
+		err = t.ensureRunning(ctx)
 	}
 	if err != nil {
 		return fmt.Errorf("the previous release did not start again: %w", err)

@@ -84,7 +84,7 @@ func (e *Engine) download(ctx context.Context, tree *modules.Tree, payload modul
 		e.remember(a, err)
 		return err
 	}
-	return e.on(ctx, a, transition.EventReceived, h.artifact)
+	return e.handleEvent(ctx, a, transition.EventReceived, h.artifact)
 }
 
 // refuses reports whether a download failed because of the artifact itself. One
@@ -191,11 +191,11 @@ func (e *Engine) settleApp(ctx context.Context, a *store.App, installed string) 
 	e.Log.Info("settling an interrupted deployment", "app", a.Name, "artifact", d.ArtifactName, "state", d.Phase)
 	confirmed := phaseOf(a) == transition.Cleaning || phaseOf(a) == transition.Committed && installed != "" && installed == d.ArtifactName
 	if !confirmed {
-		if err := e.on(ctx, a, transition.EventRollback, d.ArtifactName); err != nil {
+		if err := e.handleEvent(ctx, a, transition.EventRollback, d.ArtifactName); err != nil {
 			return err
 		}
 	}
-	return e.on(ctx, a, transition.EventCleanup, d.ArtifactName)
+	return e.handleEvent(ctx, a, transition.EventCleanup, d.ArtifactName)
 }
 
 // begin records the deployment and its release before anything is loaded. h is

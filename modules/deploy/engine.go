@@ -234,9 +234,9 @@ func touchedPhaseOf(a *store.App) transition.Phase {
 	return transition.Touched(phaseOf(a), a.Deployment != nil && a.Deployment.Overwrites)
 }
 
-// on executes the plan for an event of an application. artifact is the name of
+// handleEvent executes the plan for an event of an application. artifact is the name of
 // the event's artifact.
-func (e *Engine) on(ctx context.Context, a *store.App, ev transition.Event, artifact string) error {
+func (e *Engine) handleEvent(ctx context.Context, a *store.App, ev transition.Event, artifact string) error {
 	pl, err := transition.For(phaseOf(a), ev, e.isCurrent(a, artifact), a.Deployment != nil && a.Deployment.Overwrites)
 	if err != nil {
 		return err

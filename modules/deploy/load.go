@@ -100,7 +100,7 @@ func (l *loader) manifests(r io.Reader) error {
 	if err != nil {
 		return fmt.Errorf("manifests: %w", err)
 	}
-	if err := l.h.stated(digest); err != nil {
+	if err := l.h.checkManifests(digest); err != nil {
 		return err
 	}
 	return durable.Point("unpacked.manifests")

@@ -69,13 +69,13 @@ func (e *Engine) GoBack(ctx context.Context, name, which string) (to *store.Rele
 	if err := e.startKept(ctx, t); err != nil {
 		undo := context.WithoutCancel(ctx)
 		for _, ev := range []transition.Event{transition.EventRollback, transition.EventCleanup} {
-			if uerr := e.on(undo, a, ev, r.ArtifactName); uerr != nil {
+			if uerr := e.handleEvent(undo, a, ev, r.ArtifactName); uerr != nil {
 				return nil, errors.Join(err, uerr)
 			}
 		}
 		return nil, err
 	}
-	return r, e.on(ctx, a, transition.EventCleanup, r.ArtifactName)
+	return r, e.handleEvent(ctx, a, transition.EventCleanup, r.ArtifactName)
 }
 
 // startKept starts and commits the release of an open deployment. The release is
@@ -89,7 +89,7 @@ func (e *Engine) startKept(ctx context.Context, t *target) error {
 		events = slices.Insert(events, 0, transition.EventReceived)
 	}
 	for _, ev := range events {
-		if err := e.on(ctx, t.a, ev, t.r.ArtifactName); err != nil {
+		if err := e.handleEvent(ctx, t.a, ev, t.r.ArtifactName); err != nil {
 			return err
 		}
 	}

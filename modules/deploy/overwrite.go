@@ -162,9 +162,9 @@ func (t *target) reload(ctx context.Context) error {
 	return t.loadCopies(ctx)
 }
 
-// makeSure starts the release after a rollback by a sub-module without the
+// ensureRunning starts the release after a rollback by a sub-module without the
 // feature stage, unless HEALTHY says that the release runs.
-func (t *target) makeSure(ctx context.Context) error {
+func (t *target) ensureRunning(ctx context.Context) error {
 	if t.info.Has(submodules.FeatureStage) {
 		return nil
 	}

@@ -28,8 +28,8 @@ func (e *Engine) checkStatement(h *header) error {
 	return e.Trust(h.meta.ApplicationName, h.statement)
 }
 
-// stated returns an error if the manifests are not those of the statement.
-func (h *header) stated(manifests digest.Digest) error {
+// checkManifests returns an error if the manifests are not those of the statement.
+func (h *header) checkManifests(manifests digest.Digest) error {
 	if h.statement == nil || h.statement.Manifests == manifests {
 		return nil
 	}

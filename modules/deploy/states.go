@@ -123,7 +123,7 @@ func (e *Engine) nothingTouched(cause error, tree *modules.Tree) bool {
 	case transition.None, transition.Downloading, transition.Loaded, transition.RolledBack:
 		return true
 	}
-	return mine(a, h) != nil
+	return checkArtifact(a, h) != nil
 }
 
 // install starts the downloaded release. If the client stored the payload instead
@@ -154,10 +154,10 @@ func (e *Engine) install(ctx context.Context, tree *modules.Tree) error {
 	if a == nil {
 		return fmt.Errorf("%s: %s", h.meta.ApplicationName, transition.Without(transition.EventInstall).Refuse)
 	}
-	if err := mine(a, h); err != nil {
+	if err := checkArtifact(a, h); err != nil {
 		return err
 	}
-	return e.on(ctx, a, transition.EventInstall, h.artifact)
+	return e.handleEvent(ctx, a, transition.EventInstall, h.artifact)
 }
 
 // find returns the application that a call is about; nil if the store has none.
@@ -169,8 +169,8 @@ func (e *Engine) find(h *header) (*store.App, error) {
 	return a, err
 }
 
-// mine refuses an open deployment of another artifact.
-func mine(a *store.App, h *header) error {
+// checkArtifact refuses an open deployment of another artifact.
+func checkArtifact(a *store.App, h *header) error {
 	if d := a.Deployment; d != nil && d.ArtifactName != h.artifact {
 		return fmt.Errorf("%s: the open deployment is of artifact %q, not %q", a.Name, d.ArtifactName, h.artifact)
 	}
@@ -191,10 +191,10 @@ func (e *Engine) mustOn(ev transition.Event) func(context.Context, *modules.Tree
 		if a == nil {
 			return fmt.Errorf("%s: %s", h.meta.ApplicationName, transition.Without(ev).Refuse)
 		}
-		if err := mine(a, h); err != nil {
+		if err := checkArtifact(a, h); err != nil {
 			return err
 		}
-		return e.on(ctx, a, ev, h.artifact)
+		return e.handleEvent(ctx, a, ev, h.artifact)
 	}
 }
 
@@ -216,7 +216,7 @@ func (e *Engine) mayOn(ev transition.Event) func(context.Context, *modules.Tree)
 			e.Log.Info(transition.Without(ev).Note, "app", h.meta.ApplicationName)
 			return nil
 		}
-		if err := mine(a, h); err != nil {
+		if err := checkArtifact(a, h); err != nil {
 			e.Log.Info("nothing to do", "reason", err)
 			return nil
 		}
@@ -229,6 +229,6 @@ func (e *Engine) mayOn(ev transition.Event) func(context.Context, *modules.Tree)
 				"app", a.Name, "error", a.Deployment.Error)
 			return nil
 		}
-		return e.on(ctx, a, ev, h.artifact)
+		return e.handleEvent(ctx, a, ev, h.artifact)
 	}
 }

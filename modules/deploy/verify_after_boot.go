@@ -60,9 +60,9 @@ func (e *Engine) suspect(r *store.Release) error {
 	return e.Store.PutSuspects(append(list, s))
 }
 
-// durable drops the suspects that a barrier of this boot has made durable. If the
+// dropDurableSuspects drops the suspects that a barrier of this boot has made durable. If the
 // list cannot be written, they are verified once more than necessary.
-func (e *Engine) durable(orchestrator string) {
+func (e *Engine) dropDurableSuspects(orchestrator string) {
 	e.dropSuspects(func(s *store.Suspect) {
 		if s.Orchestrator == orchestrator && s.BootID == e.bootID() {
 			s.Digests, s.Layers = nil, nil

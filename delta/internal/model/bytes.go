@@ -8,21 +8,21 @@ package model
 // the last bits for each of the 15 nodes of the half. A history selects an adaptive
 // probability.
 type ByteModel struct {
-	mix      *mixer
-	n        int
-	bits     int                    // of the number of buckets
-	tab      []byte                 // by context, buckets of 16: a check, then the nodes' histories
-	says     [maxOrders][256]uint16 // by context: the probability for a history, out of 65536
-	hist     []byte                 // ring of past bytes
-	pos      uint32
-	head     []uint32 // where a hash of the last bytes was seen; a quarter of hist's length
-	down     uint     // shift from a hash to its index in head
-	ptr      uint32   // the match: the next predicted byte is hist[ptr]; 0 is none
-	run      uint32   // the match's length so far
-	mp       []Prob   // confidence in the match, by its length and bit
-	Contexts [maxOrders]uint32
-	cell     [maxOrders]int // by context: where its bucket is in tab
-	none     Prob           // for no match
+	mix       *mixer
+	n         int
+	bits      int                    // of the number of buckets
+	tab       []byte                 // by context, buckets of 16: a check, then the nodes' histories
+	probs     [maxOrders][256]uint16 // by context: the probability for a history, out of 65536
+	hist      []byte                 // ring of past bytes
+	pos       uint32
+	head      []uint32 // where a hash of the last bytes was seen; a quarter of hist's length
+	headShift uint     // shift from a hash to its index in head
+	ptr       uint32   // the match: the next predicted byte is hist[ptr]; 0 is none
+	run       uint32   // the match's length so far
+	mp        []Prob   // confidence in the match, by its length and bit
+	Contexts  [maxOrders]uint32
+	cell      [maxOrders]int // by context: where its bucket is in tab
+	none      Prob           // for no match
 }
 
 const (
@@ -37,15 +37,15 @@ var unseen = [16]byte{1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1}
 // 1<<histBits bytes, and a number of sets of weights. bits is at least 6.
 func NewByteModel(n, bits, histBits, sets int) *ByteModel {
 	t := &ByteModel{
-		mix:  newMixer(n+1, sets*3*256, 256*8),
-		n:    n,
-		bits: bits,
-		tab:  make([]byte, n<<bits<<4),
-		hist: make([]byte, 1<<histBits),
-		head: make([]uint32, 1<<(histBits-2)),
-		down: 32 - uint(histBits-2),
-		mp:   FreshProbs(64 * 2),
-		pos:  1,
+		mix:       newMixer(n+1, sets*3*256, 256*8),
+		n:         n,
+		bits:      bits,
+		tab:       make([]byte, n<<bits<<4),
+		hist:      make([]byte, 1<<histBits),
+		head:      make([]uint32, 1<<(histBits-2)),
+		headShift: 32 - uint(histBits-2),
+		mp:        FreshProbs(64 * 2),
+		pos:       1,
 	}
 	copy(t.tab, unseen[:])
 	for i := len(unseen); i < len(t.tab); i *= 2 {
@@ -59,9 +59,9 @@ func NewByteModel(n, bits, histBits, sets int) *ByteModel {
 				ones += x & 1
 				all++
 			}
-			t.says[k][h] = uint16((ones*2 + 1) << 15 / (all + 1))
+			t.probs[k][h] = uint16((ones*2 + 1) << 15 / (all + 1))
 		}
-		t.says[k][1] = 1 << 15
+		t.probs[k][1] = 1 << 15
 	}
 	return t
 }
@@ -91,7 +91,7 @@ func (t *ByteModel) See(b byte) {
 	} else {
 		t.ptr, t.run = 0, 0
 	}
-	h := (t.At(1) | t.At(2)<<8 | t.At(3)<<16 | t.At(4)<<24) * 0x9e3779b1 >> t.down
+	h := (t.At(1) | t.At(2)<<8 | t.At(3)<<16 | t.At(4)<<24) * 0x9e3779b1 >> t.headShift
 	if t.ptr == 0 {
 		if p := t.head[h]; p != 0 && t.pos-p < ring {
 			n := uint32(0)
@@ -179,7 +179,7 @@ func (t *ByteModel) Code(c *Coder, v byte, set int) byte {
 			for k, at := range cell {
 				h := tab[at|node]
 				was[k] = h
-				m.in[k] = int32(stretchTab[t.says[k][h]>>4])
+				m.in[k] = int32(stretchTab[t.probs[k][h]>>4])
 			}
 			s := set
 			match := &t.none
@@ -200,7 +200,7 @@ func (t *ByteModel) Code(c *Coder, v byte, set int) byte {
 			aim := int32(-bit) & 0xffff
 			for k, at := range cell {
 				h := was[k]
-				p := &t.says[k][h]
+				p := &t.probs[k][h]
 				*p += uint16((aim - int32(*p)) >> 7)
 				tab[at|node] = seen(h, bit)
 			}
