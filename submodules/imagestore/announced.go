@@ -26,7 +26,8 @@ func notAnnounced(format string, args ...any) error {
 // manifests, configs, and the tar's own headers.
 const archiveOverhead = 64 << 20
 
-// announcement is what the metadata announces of the image, nil for nothing.
+// announcement is what the metadata announces about the image; nil if it announces
+// nothing.
 type announcement struct {
 	*submodules.Announced
 	diffIDs []image.Digest // of its layers
@@ -99,8 +100,8 @@ func (a *announcement) checkShared(size int64) error {
 	return nil
 }
 
-// layer is how many bytes a layer may have and its files may take; known is
-// false where that is not announced.
+// layer returns the highest number of bytes of a layer and of its unpacked files;
+// known is false if that is not announced.
 func (a *announcement) layer(d image.Digest) (size int64, known bool) {
 	if a == nil {
 		return 0, false
@@ -113,7 +114,7 @@ func (a *announcement) layer(d image.Digest) (size int64, known bool) {
 	return 0, false
 }
 
-// total is how many bytes all layers may take.
+// total is the highest number of bytes of all layers together.
 func (a *announcement) total() int64 {
 	if a == nil {
 		return math.MaxInt64
@@ -144,6 +145,6 @@ func (a *announcement) limits() image.Limits {
 			limits.MaxLayer = max(limits.MaxLayer, l.Size)
 		}
 	}
-	limits.MaxLayer = max(limits.MaxLayer, image.MaxConfig) // a config or manifest passes as a blob too
+	limits.MaxLayer = max(limits.MaxLayer, image.MaxConfig) // configs and manifests are blobs too
 	return limits
 }

@@ -15,8 +15,8 @@ import (
 	"strings"
 )
 
-// maxProblems bounds the problems that are remembered for a layer, MaxNamed those
-// that are reported.
+// maxProblems bounds the problems that are kept for a layer, and MaxNamed the
+// problems that are reported.
 const (
 	maxProblems = 1000
 	MaxNamed    = 20
@@ -25,8 +25,8 @@ const (
 // Compare reads a layer's tar and compares it with the directory that overlayfs
 // unpacked the layer to. It reports everything that is missing or differs:
 // regular files (with their content if contents is set), directories, links,
-// devices and whiteouts. If two entries have one name, the later counts. It
-// reports at most MaxNamed problems, and then how many more there are. An error
+// devices and whiteouts. If two entries have the same name, the later one counts. It
+// reports at most MaxNamed problems, and then the number of the others. An error
 // comes from the tar or the context.
 func Compare(ctx context.Context, r io.Reader, dir *os.Root, contents bool) ([]string, error) {
 	c := &comparison{dir: dir, contents: contents, bad: map[string]string{}, gone: map[string]bool{}, buf: make([]byte, 128<<10)}
@@ -48,14 +48,14 @@ func Compare(ctx context.Context, r io.Reader, dir *os.Root, contents bool) ([]s
 	for name := range c.gone {
 		c.bad[name] = name + " is not removed any more"
 	}
-	return said(c.bad), nil
+	return listed(c.bad), nil
 }
 
 // isWhiteout reports whether a file is overlayfs' mark for a removed name.
 func isWhiteout(fi fs.FileInfo) bool { return fi.Mode()&fs.ModeCharDevice != 0 }
 
-// said lists the problems in the order of the names.
-func said(bad map[string]string) (list []string) {
+// listed returns the problems in the order of the names.
+func listed(bad map[string]string) (list []string) {
 	for _, name := range slices.Sorted(maps.Keys(bad)) {
 		if len(list) == MaxNamed {
 			return append(list, fmt.Sprintf("and %d more", len(bad)-MaxNamed))
@@ -65,7 +65,7 @@ func said(bad map[string]string) (list []string) {
 	return list
 }
 
-// comparison is a layer on its way through Compare.
+// comparison is the state of one Compare.
 type comparison struct {
 	dir      *os.Root
 	contents bool
@@ -88,7 +88,7 @@ func (c *comparison) entry(h *tar.Header, content io.Reader) error {
 		}
 		return nil
 	}
-	if len(c.gone) > 0 { // what is removed can be made anew in the same layer
+	if len(c.gone) > 0 { // the same layer can remove a name and create it again
 		for up := name; up != "."; up = path.Dir(up) {
 			delete(c.gone, up)
 		}
@@ -104,7 +104,7 @@ func (c *comparison) entry(h *tar.Header, content io.Reader) error {
 	return err
 }
 
-// look returns what is wrong with one name.
+// look describes the problem of one name, "" if there is none.
 func (c *comparison) look(name string, h *tar.Header, content io.Reader) (string, error) {
 	fi, err := c.dir.Lstat(name)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -9,29 +9,29 @@ import (
 	"github.com/mender-app/mender-app/submodules/sandbox"
 )
 
-// Process says what a process that loads an image may reach, beside its open
+// Process says what a process that loads an image may access, besides its open
 // files and the Unix sockets of the engine.
 type Process struct {
 	// Old are the directories with the engine's images, to be read.
 	Old []string
-	// Network is true where the engine or a registry is reached by TCP.
+	// Network is true if the engine or a registry is reached by TCP.
 	Network bool
 }
 
 // maxMemory bounds the private writable memory of a process that loads an image,
-// in bytes. It has some 30 MB; most of that is reserved and not used.
+// in bytes. The process needs some 30 MB, most of it reserved and not used.
 const maxMemory = 256 << 20
 
-// Confine takes from this process the rights that it does not need to load an
-// image from the file path ("-" is standard input): what it reads there is not
-// verified yet. From then on it reads the engine's images and the content, writes
-// only in q.TempDir, and runs no program but the configured xdelta3. A kernel
-// that cannot do all of it does what it can. If the kernel refuses, the log says
-// so and the load goes on: an update may bring the remedy.
+// Confine removes the rights of this process that it does not need to load an image
+// from the file path ("-" is standard input): the content is not verified yet. From
+// then on the process can read the engine's images and the content, write only in
+// q.TempDir, and run no program but the configured xdelta3. An older kernel enforces
+// the part of this that it supports. If the kernel reports an error, Confine logs it
+// and the load goes on: the update may be what fixes the device.
 func (q LoadRequest) Confine(ctx context.Context, path string, p Process) {
 	l := sandbox.Limits{Processor: sandbox.ProcessorTime(ctx), File: maxFile(q.TempDir)}
 	if q.Xdelta3 == "" {
-		l.Memory = maxMemory // xdelta3 keeps to the window that it is told
+		l.Memory = maxMemory // xdelta3 needs more: its windows are as large as the delta says
 	}
 	if err := l.Set(); err != nil {
 		q.Log("warning: no limits for reading content that is not verified: %v", err)
@@ -48,8 +48,8 @@ func (q LoadRequest) Confine(ctx context.Context, path string, p Process) {
 	}
 }
 
-// maxFile is the largest file that a load may write into dir, in bytes: a
-// sixteenth of what is free stays free. It is 0 where that is unknown.
+// maxFile is the largest file that a load may write into dir, in bytes: a sixteenth of
+// the free space stays free. It is 0 if the free space is unknown.
 func maxFile(dir string) uint64 {
 	free, err := FreeBytes(dir)
 	if err != nil || free == NoRoomLimit {

@@ -13,10 +13,10 @@ import (
 	"github.com/mender-app/mender-app/submodules"
 )
 
-// NoRoomLimit is the room of a store whose disk cannot be examined.
+// NoRoomLimit is the room of a store whose free space is unknown.
 const NoRoomLimit = math.MaxInt64
 
-// FreeBytes returns what is free for root on the file system of dir, in bytes.
+// FreeBytes returns the available space on the file system of dir, in bytes.
 func FreeBytes(dir string) (int64, error) {
 	var st unix.Statfs_t
 	if err := unix.Statfs(dir, &st); err != nil {
@@ -32,8 +32,8 @@ func FreeBytes(dir string) (int64, error) {
 // freeMargin is what a load leaves free of the engine's disk, in bytes.
 const freeMargin = 16 << 20
 
-// room is the target's room less the margin. It is asked for once, so that what
-// the load itself writes is not counted twice.
+// room is the target's room minus the margin. It is read once, so that the bytes that
+// the load itself writes are not counted twice.
 func (rc *receiver) room() (int64, error) {
 	rc.roomOnce.Do(func() {
 		if rc.roomLeft, rc.roomErr = rc.target.Room(rc.ctx); rc.roomLeft != NoRoomLimit {
@@ -66,7 +66,7 @@ func noRoom(taken, size, room int64) error {
 	return submodules.Mark(fmt.Errorf("the image's new layers take at least %d MiB, and where the engine keeps images %d MiB are free: make room there", size>>20, room>>20), submodules.ErrSpace)
 }
 
-// roomState is what a receiver knows of the room.
+// roomState is a receiver's account of the target's free space.
 type roomState struct {
 	roomOnce sync.Once
 	roomLeft int64
@@ -74,9 +74,9 @@ type roomState struct {
 	taken    int64 // by the layers that were given to the engine
 }
 
-// gauge passes a layer on and adds up the space that its files take when they
-// are unpacked. A few bytes can become a file of any size: by compression, or by
-// holes, which engines fill.
+// gauge passes a layer on and adds up the size of its files when they are unpacked.
+// A few bytes can become a file of any size: by compression, or by holes, which
+// engines fill.
 type gauge struct {
 	to   io.Writer
 	pw   *io.PipeWriter
@@ -84,7 +84,7 @@ type gauge struct {
 	size int64 // valid after Close
 }
 
-// gauge begins to gauge one layer; d is its diffID where that is known.
+// gauge starts a gauge for one layer; d is its diffID, "" if unknown.
 func (rc *receiver) gauge(to io.Writer, d image.Digest) (*gauge, error) {
 	room, err := rc.room()
 	if err != nil {
@@ -108,7 +108,7 @@ func (rc *receiver) gauge(to io.Writer, d image.Digest) (*gauge, error) {
 	return g, nil
 }
 
-// walk ends at the first error of the tar; other code reports that.
+// walk ends at the first error of the tar; other code reports such errors.
 func (g *gauge) walk(r io.Reader, taken, room, limit int64) error {
 	plain, end, err := Inflate(r)
 	if err != nil {

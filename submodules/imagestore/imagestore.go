@@ -25,8 +25,8 @@ import (
 // OwnDomain begins the references that mender-app gives images.
 const OwnDomain = image.OwnDomain
 
-// CheckName refuses the name of an image in manifests that is an own reference,
-// with submodules.ErrContent: an application must not take another's.
+// CheckName refuses an image's name in manifests that is an own reference, with
+// submodules.ErrContent: an application must not use another application's reference.
 func CheckName(url string) error {
 	if image.InOwnDomain(url) {
 		return submodules.Mark(fmt.Errorf("%s is a name that mender-app gives the images of an application that is installed: use another", url), submodules.ErrContent)
@@ -93,8 +93,8 @@ func ParseOwnRef(app, ref string) (config image.Digest, ok bool) {
 	return d, err == nil
 }
 
-// OwnConfig returns the config digest in an own reference, whatever application
-// it is of; ok is false for any other reference.
+// OwnConfig returns the config digest in an own reference of any application; ok is
+// false for any other reference.
 func OwnConfig(ref string) (config image.Digest, ok bool) {
 	if !IsOwnRef(ref) {
 		return "", false
@@ -103,8 +103,8 @@ func OwnConfig(ref string) (config image.Digest, ok bool) {
 	return d, err == nil
 }
 
-// Identity is what an image is: the digest of its config, and the diffIDs of
-// its layers where they are known.
+// Identity identifies an image: the digest of its config, and the diffIDs of its
+// layers, if they are known.
 type Identity struct {
 	Config  image.Digest
 	DiffIDs []image.Digest

@@ -68,8 +68,7 @@ func (k *Keeper) Config(ctx context.Context, config image.Digest, old func() (Ol
 	return k.dir.KeepConfig(config, data)
 }
 
-// Missing plans the load of an image that the store does not have, out of the
-// source.
+// Missing plans the load of an image that the store does not have from the source.
 func (k *Keeper) Missing(w Damaged) (RepairImage, error) {
 	p := RepairImage{URL: w.URL, Config: w.Config, DiffIDs: w.DiffIDs, Names: []string{OwnRef(k.app, w.Config)}}
 	img := k.Source.Image(w.Config)
@@ -104,7 +103,7 @@ func keptConfig(ctx context.Context, s RepairStore, dir RepairDir, d image.Diges
 	return readConfig(ctx, old, d)
 }
 
-// readConfig reads a config out of old content, and compares it with its digest.
+// readConfig reads a config from old content, and compares it with its digest.
 func readConfig(ctx context.Context, old Old, d image.Digest) ([]byte, error) {
 	f, err := old.OpenFile(ctx, d, "")
 	if err != nil {

@@ -46,20 +46,20 @@ type Stored struct {
 	Identity
 	ID       string // the store's own name for it, if it has one; never an identity
 	Platform image.Platform
-	// Undescribed is why the store cannot describe the image, nil if it can. Such
-	// an image can only be removed.
-	Undescribed error
+	// InspectErr is the error with which the store failed to describe the image, nil
+	// if it can. Such an image can only be removed.
+	InspectErr error
 }
 
-// LoadRequest says what a LOAD brings in, and what it must be.
+// LoadRequest says which image a LOAD brings in, and what its content must be.
 type LoadRequest struct {
 	App      string
 	URL      string   // what the application's manifests call the image
-	Want     Identity // as far as it is known
+	Want     Identity // the parts that are known
 	Platform image.Platform
 	Current  string         // the image that the shell reference's delta starts from
-	Base     []image.Digest // the layers of the delta's first base, lowest first, where known
-	Stage    bool           // leave the tag URL where it is
+	Base     []image.Digest // the layers of the delta's first base, lowest first; nil if unknown
+	Stage    bool           // do not move the tag URL
 	Deep     bool           // layers may be the shell reference's xdelta3 files
 	Distrust bool           // what is present may be damaged: verify it, load it again
 	// Announced is what the artifact's metadata says of the content, nil for
@@ -104,8 +104,7 @@ func NewLoadRequest(r submodules.Request) (LoadRequest, error) {
 
 // Wanted returns the identity of the image r.URL: that of the release's
 // component, else the digest at the end of the URL, else nothing. The component
-// comes first because it is what the release's author saw: a URL may end in the
-// digest that a registry has, which is a manifest's.
+// comes first because a URL may end in the digest of a registry's manifest.
 func Wanted(r submodules.Request) (Identity, error) {
 	if c, ok := r.Component(r.URL); ok && c.Digest != "" {
 		return ParseIdentity(c)
@@ -117,8 +116,8 @@ func Wanted(r submodules.Request) (Identity, error) {
 	return ParseIdentity(submodules.Component{URL: r.URL, Digest: want})
 }
 
-// ParseIdentity returns the identity of a component. One that has no digest has
-// none. A digest that is not valid is submodules.ErrUsage.
+// ParseIdentity returns the identity of a component; it is empty if the component
+// has no digest. A digest that is not valid is submodules.ErrUsage.
 func ParseIdentity(c submodules.Component) (Identity, error) {
 	list := c.DiffIDs
 	if c.Digest != "" {
@@ -140,8 +139,8 @@ func (q LoadRequest) own(config image.Digest) string {
 	return OwnRef(q.App, config)
 }
 
-// tag returns the reference that the manifests use. It is "" for one that pins a
-// digest and has no tag: a load does not move such a name.
+// tag returns the reference that the manifests use. It is "" if that pins a digest
+// and has no tag: a load does not move such a name.
 func (q LoadRequest) tag() string {
 	ref, digest := submodules.SplitURL(q.URL)
 	if digest != "" && !strings.Contains(filepath.Base(ref), ":") {
@@ -169,9 +168,8 @@ func LoadFile(ctx context.Context, s Store, q LoadRequest, path string, stdin io
 // before the store makes an image of it; the result is verified again. The
 // content is not read if the image is present.
 //
-// Content that is not what it should be, or for another platform, is
-// submodules.ErrContent; a missing or damaged base of a delta is
-// submodules.ErrBase.
+// Wrong content, and content for another platform, are submodules.ErrContent; a
+// missing or damaged base of a delta is submodules.ErrBase.
 func Load(ctx context.Context, s Store, q LoadRequest, content io.Reader) error {
 	find := func() (Stored, error) {
 		if q.Want.Config == "" {
@@ -180,7 +178,7 @@ func Load(ctx context.Context, s Store, q LoadRequest, content io.Reader) error 
 		return s.Find(ctx, q.App, q.Want, q.URL)
 	}
 	img, err := find()
-	if q.Distrust || err == nil && img.Undescribed != nil {
+	if q.Distrust || err == nil && img.InspectErr != nil {
 		if err := s.Distrust(ctx, q); err != nil {
 			return fmt.Errorf("load image %s: %w", q.URL, err)
 		}
@@ -203,7 +201,7 @@ func Load(ctx context.Context, s Store, q LoadRequest, content io.Reader) error 
 	return nil
 }
 
-// present checks an image that is there already.
+// present checks the platform of an image that is already in the store.
 func (q LoadRequest) present(img Stored) error {
 	q.Log("image %s is present already", img.Config)
 	if q.Platform != (image.Platform{}) && q.Platform.Match(img.Platform) == image.NoFit {
@@ -223,8 +221,8 @@ func (q LoadRequest) receive(ctx context.Context, s Store, content io.Reader) (S
 		if id.Config == "" {
 			return Stored{}, err
 		}
-		// The image was not there before. Docker's containerd store also names an
-		// image that it could not unpack (28.5).
+		// The image was not in the store before. Docker's containerd store also names
+		// an image that it could not unpack (28.5).
 		return Stored{}, errors.Join(err, takeBack(ctx, s, q.own(id.Config)))
 	}
 	if !loaded {
@@ -239,11 +237,11 @@ func (q LoadRequest) receive(ctx context.Context, s Store, content io.Reader) (S
 	}
 	own := q.own(id.Config)
 	img, err := s.Named(ctx, own)
-	if err == nil && img.Undescribed != nil {
-		err = img.Undescribed
+	if err == nil && img.InspectErr != nil {
+		err = img.InspectErr
 	}
 	if err == nil && !img.is(id) {
-		err = submodules.Mark(fmt.Errorf("load image %s: the engine made the image with config %s and %d layers of what is the image with config %s and %d layers",
+		err = submodules.Mark(fmt.Errorf("load image %s: the engine made an image with config %s and %d layers; the content is the image with config %s and %d layers",
 			q.URL, img.Config, len(img.DiffIDs), id.Config, len(id.DiffIDs)), submodules.ErrContent)
 	}
 	if err != nil {

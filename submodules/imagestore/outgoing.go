@@ -13,12 +13,12 @@ import (
 	"github.com/mender-app/mender-app/artifact/image"
 )
 
-// outgoing is the archive on its way to the engine: the layers as they come,
-// then the manifests.
+// outgoing writes the archive for the engine: the layers in the order in which they
+// arrive, then the manifests.
 type outgoing struct {
 	pw      *io.PipeWriter
 	tw      *tar.Writer
-	done    chan error // the engine's word
+	done    chan error // the result of the engine's load
 	written map[string]bool
 }
 

@@ -28,11 +28,11 @@ type Target interface {
 	// Load gives the engine one image archive. If it fails, no part of the
 	// archive is visible in the engine.
 	Load(ctx context.Context, archive io.Reader) error
-	// Old is the old content that deltas start from. layers are those that will
-	// be asked for; others may be, and may cost more.
+	// Old opens the old content that deltas start from. layers are the layers that
+	// will be read. Others may be read too, at a higher cost.
 	Old(ctx context.Context, layers []image.Digest) (Old, error)
-	// Room is how many bytes more of layers the engine's disk can take;
-	// NoRoomLimit where that cannot be known.
+	// Room returns the space for further layers on the engine's disk, in bytes;
+	// NoRoomLimit if it is unknown.
 	Room(ctx context.Context) (int64, error)
 	// Save writes the engine's own archive of the image ref to an unlinked file,
 	// byte for byte. An image that is not there is submodules.ErrNotFound. So is
@@ -41,42 +41,42 @@ type Target interface {
 	Save(ctx context.Context, ref string) (f *os.File, size int64, err error)
 }
 
-// Preparer is a Target that has to drop the remains of aborted loads before it
-// is given the layers diffIDs.
+// Preparer is a Target that has to drop the remains of aborted loads before it gets
+// the layers diffIDs.
 type Preparer interface {
 	Prepare(ctx context.Context, diffIDs []image.Digest) error
 }
 
-// Incoming is content on its way into a Target.
+// Incoming says what Receive has to do with the content.
 type Incoming struct {
-	// Tag gives the one reference the image gets, by its config's digest.
+	// Tag returns the reference that the image gets, for its config's digest.
 	Tag func(config image.Digest) string
-	// Want is the identity the content must have, as far as it is known.
+	// Want is the identity that the content must have, as far as it is known.
 	// Want.Config may be the digest of an OCI manifest or index that is in the
-	// content and leads to the image's config: the shell reference calls an image
-	// so where the engine of the build host has containerd's image store.
+	// content and leads to the image's config: the shell reference identifies an
+	// image so if the engine of the build host has containerd's image store.
 	Want Identity
-	// Announced is what the metadata says of the content, nil for nothing.
+	// Announced is what the metadata says about the content; nil if nothing.
 	Announced *submodules.Announced
-	// Platform the image must suit; zero is any.
+	// Platform that the image must fit; the zero value is any.
 	Platform image.Platform
-	// Current names the old image a delta starts from: the reference's needs it,
-	// ours goes by Base.
+	// Current names the old image that a delta starts from. The shell reference's
+	// deltas need it; ours need Base.
 	Current string
-	// Base is the layers of that image, base first: shared content is made from
-	// its files by their path.
+	// Base has the layers of that image, the lowest first: shared content is made
+	// from its files, by their paths.
 	Base []image.Digest
-	// Deep says that an archive holds layers as xdelta3 files, as the shell
+	// Deep says that an archive has layers as xdelta3 files, as the shell
 	// reference writes them.
 	Deep bool
 	// Xdelta3 is the xdelta3 command, for the shell reference's deltas whose
 	// secondary compression is not decoded here. It is a C program that reads
-	// bytes nobody has verified: "" never runs it.
+	// bytes that are not verified: "" never runs it.
 	Xdelta3 string
-	// TempDir is for temporary files. Our own formats need it for shared content
-	// only.
+	// TempDir is for temporary files. Our own formats need it only for shared
+	// content.
 	TempDir string
-	// Log takes what is worth knowing. Must be set.
+	// Log writes a line to the log. Must be set.
 	Log func(format string, args ...any)
 }
 
@@ -157,15 +157,15 @@ type receiver struct {
 
 	announced *announcement
 	id        Identity
-	nonce     string    // of this load, in the names of layers
-	layers    int       // that have such names
+	nonce     string    // random part of the names of layers, different for each load
+	layers    int       // the number of layers with such names
 	out       *outgoing // nil until the first byte for the engine
 	roomState
 }
 
-// accept checks an image against what is wanted, before any of it is given to the
-// engine. manifests are the digests of the manifests that lead to it. It returns
-// errPresent if the engine has the image.
+// accept checks the image against rc.in before the engine gets any of it. manifests
+// are the digests of the manifests that lead to it. It returns errPresent if the
+// engine has the image.
 func (rc *receiver) accept(config image.Digest, diffIDs []image.Digest, p image.Platform, manifests ...image.Digest) error {
 	want := rc.in.Want
 	if want.Config != "" && want.Config != config && !slices.Contains(manifests, want.Config) {
@@ -194,7 +194,7 @@ func (rc *receiver) accept(config image.Digest, diffIDs []image.Digest, p image.
 	return nil
 }
 
-// wrongPlatform is an image that does not run where the release is for.
+// wrongPlatform is the error for an image that does not run on the release's platform.
 type wrongPlatform struct {
 	config     image.Digest
 	have, want image.Platform
@@ -206,7 +206,7 @@ func (e *wrongPlatform) Error() string {
 
 func (e *wrongPlatform) Is(target error) bool { return target == submodules.ErrContent }
 
-// archive takes an image archive, with its members in any order.
+// archive receives an image archive, with its members in any order.
 func (rc *receiver) archive(r io.Reader) error {
 	var present map[image.Digest]image.Descriptor
 	early := false
@@ -228,7 +228,7 @@ func (rc *receiver) archive(r io.Reader) error {
 		},
 		Layer: func(m image.Member, r io.Reader) error {
 			if early && !slices.Contains(rc.id.DiffIDs, m.DiffID) {
-				return nil // another image's
+				return nil // a layer of another image
 			}
 			if _, ok := present[m.DiffID]; ok && early {
 				return nil
@@ -270,8 +270,8 @@ func (rc *receiver) archive(r io.Reader) error {
 		a.names[i] = names[img.Members[i]]
 	}
 	if !a.byDigest() {
-		// No OCI manifest can name the layers then, and a store that goes by
-		// descriptors takes a docker-archive only if it is whole.
+		// Then no OCI manifest can name the layers, and a store that uses
+		// descriptors accepts a docker-archive only if no layer is left out.
 		for d, desc := range present {
 			if desc.Digest != "" {
 				delete(present, d)
@@ -284,8 +284,8 @@ func (rc *receiver) archive(r io.Reader) error {
 	return rc.writer().finish(a, rc.in.Tag(rc.id.Config))
 }
 
-// fill adds the layers that the content leaves out and that the engine has only
-// in another place, where it cannot use them.
+// fill adds the layers that the content leaves out and that the engine has only at
+// another place in a chain of layers, where it cannot use them.
 func (rc *receiver) fill(a archived) error {
 	var missing []image.Digest
 	for i, d := range a.id.DiffIDs {
@@ -317,7 +317,7 @@ func (rc *receiver) fill(a archived) error {
 	return nil
 }
 
-// choose picks the image that is meant out of an archive.
+// choose picks the wanted image from an archive.
 func (rc *receiver) choose(imgs []image.StreamImage) (image.StreamImage, error) {
 	named := slices.DeleteFunc(slices.Clone(imgs), func(img image.StreamImage) bool { return !slices.Contains(img.Manifests, rc.in.Want.Config) })
 	if len(named) > 0 {
@@ -345,16 +345,16 @@ func (rc *receiver) choose(imgs []image.StreamImage) (image.StreamImage, error) 
 	return fits[0], nil
 }
 
-// layerName is a name for a layer in a docker-archive that no other load has
-// used: Docker's containerd store resumes what an earlier load, which may have
-// been a forged one, began under the same name (28.5).
+// layerName returns a name for a layer in a docker-archive that no other load has
+// used: Docker's containerd store resumes an earlier load of the same name, even a
+// forged one (28.5).
 func (rc *receiver) layerName() string {
 	rc.layers++
 	return fmt.Sprintf("%s-%d/layer.tar", rc.nonce, rc.layers)
 }
 
 // layer gives the engine a layer of exactly size bytes, if it has room for it.
-// d is its diffID where that is known.
+// d is its diffID, "" if unknown.
 func (rc *receiver) layer(name string, d image.Digest, size int64, r io.Reader) error {
 	if limit, known := rc.announced.layer(d); known && size > limit {
 		return notAnnounced("layer %s has %d bytes, announced are %d", d, size, limit)
@@ -374,7 +374,7 @@ func (rc *receiver) layer(name string, d image.Digest, size int64, r io.Reader) 
 	return err
 }
 
-// writer is the archive for the engine, begun when it is first asked for.
+// writer returns the archive for the engine. The first call begins it.
 func (rc *receiver) writer() *outgoing {
 	if rc.out == nil {
 		if p, ok := rc.target.(Preparer); ok {
@@ -383,7 +383,7 @@ func (rc *receiver) writer() *outgoing {
 				layers = rc.in.Want.DiffIDs
 			}
 			if err := p.Prepare(rc.ctx, layers); err != nil {
-				rc.in.Log("warning: what a broken load may have left stays: %v", err)
+				rc.in.Log("warning: the remains of a broken load, if there are any, stay: %v", err)
 			}
 		}
 		rc.out = begin(rc.ctx, rc.target)
@@ -391,7 +391,7 @@ func (rc *receiver) writer() *outgoing {
 	return rc.out
 }
 
-// end closes the archive and waits for the engine's word.
+// end closes the archive and waits for the engine's result.
 func (rc *receiver) end(err error) error {
 	if rc.out == nil {
 		return err

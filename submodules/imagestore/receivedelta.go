@@ -16,12 +16,12 @@ import (
 	"github.com/mender-app/mender-app/submodules"
 )
 
-// Old is a store's content of older images. It is not verified: the reader has
-// to do that.
+// Old is the content of older images in a store. It is not verified: the reader has
+// to verify it.
 type Old interface {
 	delta.Old
-	// Layer opens a layer's whole tar and tells its size. A layer that is not
-	// there is delta.ErrNoObject. A tar that can be read in any order is a
+	// Layer opens a layer's whole tar and returns its size. The error for a missing
+	// layer is delta.ErrNoObject. If the tar can be read in any order, it is a
 	// delta.File.
 	Layer(ctx context.Context, diffID image.Digest) (tar io.ReadCloser, size int64, err error)
 	io.Closer
@@ -35,7 +35,7 @@ func (rc *receiver) delta(r *bufio.Reader) error {
 	}
 	var more *sharedContent
 	if d.Header().Image == delta.SharedContent {
-		if rc.in.Want.Config != "" { // what is there needs nothing of it
+		if rc.in.Want.Config != "" { // a present image does not need the shared content
 			rc.id = rc.in.Want
 			if has, err := rc.target.Has(rc.ctx, rc.id); err != nil {
 				return err
@@ -47,7 +47,7 @@ func (rc *receiver) delta(r *bufio.Reader) error {
 			return err
 		}
 		defer more.close()
-		if d, err = decoder.New(r); err != nil { // r is buffered: it is where the first ended
+		if d, err = decoder.New(r); err != nil { // r is buffered: the second delta starts where the first ended
 			return err
 		}
 	}
@@ -130,8 +130,8 @@ func (rc *receiver) delta(r *bufio.Reader) error {
 		if _, ok := present[dig]; ok {
 			continue
 		}
-		// The delta omits this layer, and the engine has it, but in another
-		// place of the chain, where it cannot use it.
+		// The delta omits this layer, and the engine has it only at another place
+		// in a chain of layers, where it cannot use it.
 		if !rc.writer().has(blobName(dig)) {
 			if _, err := rc.copyLayer(old, dig); err != nil {
 				return submodules.Mark(err, submodules.ErrBase)
@@ -146,7 +146,7 @@ func (rc *receiver) delta(r *bufio.Reader) error {
 var errEnough = errors.New("the rest is present already")
 
 // lastNeeded is the index of the last object that the delta carries and the
-// target lacks. What follows it need not be decoded. The config is always needed.
+// target lacks. The objects after it need not be decoded. The config is always needed.
 func lastNeeded(objects []delta.ObjectInfo, present map[image.Digest]image.Descriptor) (last int) {
 	for i, o := range objects {
 		if _, ok := present[o.Digest]; !ok && o.Encoding != delta.Omitted {
@@ -156,7 +156,7 @@ func lastNeeded(objects []delta.ObjectInfo, present map[image.Digest]image.Descr
 	return last
 }
 
-// fitsAll says whether there is room for the layers that the target lacks.
+// fitsAll checks that there is room for the layers that the target lacks.
 func (rc *receiver) fitsAll(diffIDs []image.Digest, sizes []int64, present map[image.Digest]image.Descriptor) error {
 	var all int64
 	for i, d := range diffIDs {
@@ -167,7 +167,7 @@ func (rc *receiver) fitsAll(diffIDs []image.Digest, sizes []int64, present map[i
 	return rc.fits(all)
 }
 
-// needed are the layers that a delta reads, or that it leaves out and the
+// needed returns the layers that a delta reads, and those that it leaves out and the
 // target lacks.
 func needed(h delta.Header, present map[image.Digest]image.Descriptor) (layers []image.Digest) {
 	for _, b := range h.Bases {
@@ -207,7 +207,7 @@ func (rc *receiver) copyLayer(old Old, d image.Digest) (size int64, err error) {
 	return size, nil
 }
 
-// checkConfig compares a rebuilt config with the delta and with what is wanted.
+// checkConfig compares a rebuilt config with the delta and with the wanted identity.
 func (rc *receiver) checkConfig(config []byte) error {
 	c, err := image.ParseConfig(config)
 	if err != nil {
@@ -222,7 +222,7 @@ func (rc *receiver) checkConfig(config []byte) error {
 	return nil
 }
 
-// configSink takes the config, and checks it before any layer is made.
+// configSink receives the config, and checks it before any layer is made.
 type configSink struct {
 	rc   *receiver
 	buf  []byte

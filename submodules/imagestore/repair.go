@@ -14,12 +14,12 @@ import (
 	"github.com/mender-app/mender-app/submodules"
 )
 
-// RepairStore is a Store whose images Repair makes whole.
+// RepairStore is a Store whose images can be repaired.
 type RepairStore interface {
 	Store
-	// PlanRepair finds out which images have to be loaded again to repair those
-	// of q, and which applications run from them. With k it keeps the layers that
-	// the store will lack then. It changes nothing in the store. It returns nil if
+	// PlanRepair finds the images that have to be loaded again to repair those of q,
+	// and the applications that run from them. With k it keeps the layers that the
+	// store will lack then. It changes nothing in the store. It returns nil if
 	// nothing is damaged.
 	PlanRepair(ctx context.Context, q RepairRequest, k *Keeper) (*RepairPlan, error)
 	// RemoveDamaged stops what runs from the plan's damaged layers, keeps its
@@ -27,8 +27,8 @@ type RepairStore interface {
 	// release ends the protection of the remaining layers from garbage
 	// collection; it is called after the images were loaded, or on an error.
 	RemoveDamaged(ctx context.Context, plan *RepairPlan) (release func(), err error)
-	// Damages reads an image as containers see it and says what is not whole,
-	// one part in each line.
+	// Damages reads an image as containers see it and describes its damaged parts,
+	// one in each line.
 	Damages(ctx context.Context, img Stored) ([]string, error)
 	// Sync returns when everything that was loaded is durable.
 	Sync(ctx context.Context) error
@@ -40,18 +40,18 @@ type RepairRequest struct {
 	Want   []Damaged
 	Dir    string // the repair's own directory, which outlives the call
 	Source string // directory with image archives, "" for none
-	Finish bool   // only end a repair that an earlier call began
+	Finish bool   // only complete a repair that an earlier call began
 	Log    func(format string, args ...any)
 }
 
-// Damaged is an image that a repair has to make whole.
+// Damaged is an image that has to be repaired.
 type Damaged struct {
-	URL string // what it is called, for people
+	URL string // its name for people
 	Identity
 }
 
-// typeImage is the type of the components that are images; those without a type
-// are, too.
+// typeImage is the type of components that are images. Components without a type are
+// images too.
 const typeImage = "image"
 
 // NewRepairRequest reads a sub-module's REPAIR call.
@@ -70,12 +70,12 @@ func NewRepairRequest(r submodules.Request) (RepairRequest, error) {
 	return q, nil
 }
 
-// RepairPlan is plan.json in the repair's directory. It is written when all that
-// is needed is in the directory and durable. From then on the repair is carried
-// through, also after a crash.
+// RepairPlan is plan.json in the repair's directory. It is written when everything
+// that is needed is durable in the directory. From then on the repair is completed,
+// also after a crash.
 type RepairPlan struct {
 	Images []RepairImage  `json:"images"`
-	Chains []image.Digest `json:"chains,omitempty"` // layers that are unpacked again, with all that stands on them
+	Chains []image.Digest `json:"chains,omitempty"` // chain IDs of layers that are unpacked again, with all layers above
 	Blobs  []image.Digest `json:"blobs,omitempty"`  // blobs that are replaced
 	Apps   []string       `json:"apps,omitempty"`   // applications that had containers: to be rolled out again
 	Done   bool           `json:"done,omitempty"`
@@ -111,16 +111,16 @@ func (p *RepairImage) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// Identity is what the image is.
+// Identity is the image's identity.
 func (p RepairImage) Identity() Identity { return Identity{Config: p.Config, DiffIDs: p.DiffIDs} }
 
-// Repair makes images whole, and returns the applications whose containers it
-// had to remove. Before it changes anything, all that is needed to bring back
-// what it removes is durable in q.Dir. A repair that a crash interrupted resumes
-// with the same call.
+// Repair repairs images, and returns the applications whose containers it had to
+// remove. Before it changes anything, everything that is needed to restore what it
+// removes is durable in q.Dir. If a crash interrupts a repair, the same call resumes
+// it.
 //
-// An image that cannot be made whole is submodules.ErrContent; nothing is changed
-// then.
+// The error for an image that cannot be repaired is submodules.ErrContent; then
+// nothing is changed.
 func Repair(ctx context.Context, s RepairStore, q RepairRequest) (apps []string, err error) {
 	dir := RepairDir(q.Dir)
 	plan, err := ResumeOrPlan(dir, q.Finish, func() (*RepairPlan, error) { return makePlan(ctx, s, q) })

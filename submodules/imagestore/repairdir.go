@@ -30,7 +30,7 @@ const (
 	spoolGap = 16 << 20 // bytes that stay free beside the spool
 )
 
-// Path is where a layer or a config is kept.
+// Path returns the path of a kept layer or config.
 func (s RepairDir) Path(d image.Digest) string { return filepath.Join(string(s), layerDir, d.Hex()) }
 
 // readPlan reads the plan into p; false if there is none.
@@ -144,7 +144,7 @@ func (s RepairDir) keep(ctx context.Context, d image.Digest, l *image.Layer) err
 	return err
 }
 
-// Layer is a layer that is kept; false if it is not.
+// Layer returns a kept layer; false if it is not kept.
 func (s RepairDir) Layer(d image.Digest) (image.Layer, bool) {
 	fi, err := os.Stat(s.Path(d))
 	if err != nil {
@@ -203,7 +203,7 @@ func (s *Source) Image(config image.Digest) *image.Image {
 	return nil
 }
 
-// Layers are the copies of a layer.
+// Layers returns the copies of a layer.
 func (s *Source) Layers(d image.Digest) (list []*image.Layer) {
 	for _, a := range s.archives {
 		for _, img := range a.Images() {

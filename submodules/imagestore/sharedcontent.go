@@ -21,7 +21,7 @@ import (
 // from files that every base has. They stay in one temporary file until the image
 // is rebuilt.
 
-// errNoBase: shared content needs to know which of its bases is present.
+// errNoBase says that a call with shared content does not name the present base.
 var errNoBase = errors.New("the content is for an image with several possible bases, and the call does not name the one that is present")
 
 // shared makes the shared content that comes before a delta and returns it as
@@ -73,7 +73,8 @@ func (rc *receiver) shared(d *decoder.Decoder) (*sharedContent, error) {
 	return s, nil
 }
 
-// sharedContent is files that a delta builds on, beside what the engine has.
+// sharedContent is the shared content: files that a delta starts from, in addition to
+// the engine's images.
 type sharedContent struct {
 	f      *os.File
 	object delta.ObjectInfo
@@ -86,7 +87,7 @@ func (s *sharedContent) close() {
 	}
 }
 
-// with is the old content of the engine and the shared one.
+// with returns the old content of the engine together with the shared content.
 func (s *sharedContent) with(old delta.Old) delta.Old {
 	if s == nil {
 		return old
@@ -138,7 +139,7 @@ func (m *merged) OpenFile(ctx context.Context, in delta.Digest, path string) (de
 	return nil, &fs.PathError{Op: "open", Path: path, Err: fs.ErrNotExist}
 }
 
-// Headers refuses: shared content is made of the content of files alone.
+// Headers refuses: shared content is made only from the content of files.
 func (m *merged) Headers(ctx context.Context, in delta.Digest) (delta.HeaderReader, error) {
 	if in == m.digest {
 		return nil, fmt.Errorf("%w: shared content with headers of its base", delta.ErrFormat)
@@ -146,7 +147,7 @@ func (m *merged) Headers(ctx context.Context, in delta.Digest) (delta.HeaderRead
 	return m.Old.Headers(ctx, in)
 }
 
-// fileSink takes an object into a file.
+// fileSink writes an object to a file.
 type fileSink struct{ io.Writer }
 
 func (fileSink) Commit() error { return nil }

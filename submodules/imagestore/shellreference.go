@@ -31,7 +31,7 @@ func (rc *receiver) vcdiff(r io.Reader) error {
 		return err
 	}
 	defer base.Close()
-	// The target may be as large as the base and what is new.
+	// The target may be as large as the base and the new layers together.
 	room, err := rc.room()
 	if err != nil {
 		return err
@@ -47,8 +47,7 @@ func (rc *receiver) vcdiff(r io.Reader) error {
 	return err
 }
 
-// OtherImage is the error for a name that means another image than the one asked
-// for.
+// OtherImage is the error for a name that means another image than the wanted one.
 func OtherImage(ref string, want, have image.Digest) error {
 	return submodules.Mark(fmt.Errorf("%s should be %s, but on this device it is %s", ref, want, have), submodules.ErrNotFound)
 }
@@ -94,7 +93,7 @@ func (rc *receiver) deepArchive(r io.Reader) error {
 	}()
 	err = rc.archive(pr)
 	_ = pr.Close()
-	// A delta that cannot be decoded is a broken archive to its reader.
+	// rc.archive reports a delta that cannot be decoded as a broken archive.
 	var secondary *vcdiff.SecondaryError
 	if werr := <-done; errors.As(werr, &secondary) {
 		return werr

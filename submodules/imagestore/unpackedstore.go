@@ -32,14 +32,15 @@ type LayerParts struct {
 
 // UnpackedStore gives access to the layers and configs of such a store.
 type UnpackedStore struct {
-	// Layer finds a layer; one that is not there is delta.ErrNoObject.
+	// Layer finds a layer. The error for a missing layer is delta.ErrNoObject.
 	Layer func(ctx context.Context, diffID image.Digest) (LayerParts, error)
-	// Config opens an image's config; one that is not there is delta.ErrNoObject.
+	// Config opens an image's config. The error for a missing config is
+	// delta.ErrNoObject.
 	Config func(ctx context.Context, digest image.Digest) (delta.File, error)
 	// TempDir is for unlinked copies of compressed layers, which are needed when a
 	// file is not found in the unpacked directory.
 	TempDir string
-	// Log takes what is worth knowing. Must be set.
+	// Log writes a line to the log. Must be set.
 	Log func(format string, args ...any)
 }
 
@@ -60,7 +61,7 @@ type unpackedOld struct {
 type unpackedLayer struct {
 	LayerParts
 	dir   *os.Root
-	blob  *tarstore.Store // an index of the blob's files, once one was wanted
+	blob  *tarstore.Store // an index of the blob's files; nil until a file is read from it
 	size  int64           // of the tar, -1 before it is known
 	close []io.Closer
 }
@@ -140,7 +141,7 @@ func openIn(root *os.Root, name string) (delta.File, error) {
 	return NewFile(f)
 }
 
-// index makes the blob's own files readable: in place, if it is not compressed.
+// index makes the blob's files readable: in place, if the blob is not compressed.
 func (p *unpackedOld) index(ctx context.Context, in delta.Digest, l *unpackedLayer) error {
 	f, err := l.Blob(ctx)
 	if err != nil {
@@ -210,7 +211,7 @@ func (p *unpackedOld) Layer(ctx context.Context, d image.Digest) (io.ReadCloser,
 	return r, l.size, nil
 }
 
-// plainTar is a tar to be read in any order.
+// plainTar is a tar that can be read in any order.
 type plainTar struct {
 	*io.SectionReader
 	io.Closer
@@ -289,12 +290,12 @@ func isPlain(f delta.File) (bool, error) {
 	return !strings.HasPrefix(s, gzipMagic) && !strings.HasPrefix(s, zstdMagic), nil
 }
 
-// maxWindow bounds the window of zstd, in bytes: what containerd and Docker
-// write has 8 MiB at most.
+// maxWindow bounds the window of zstd, in bytes: containerd and Docker use at most
+// 8 MiB.
 const maxWindow = 8 << 20
 
-// Inflate gives what a gzip or zstd stream holds, and any other as it is. end
-// frees what that takes.
+// Inflate decompresses a gzip or zstd stream, and returns any other stream unchanged.
+// end frees the decompressor.
 func Inflate(r io.Reader) (plain io.Reader, end func(), err error) {
 	br := bufio.NewReaderSize(r, 64<<10)
 	head, _ := br.Peek(4)
@@ -328,7 +329,7 @@ func Spool(dir string, r io.Reader) (f *os.File, size int64, err error) {
 	return f, size, nil
 }
 
-// NewFile makes an open file one of an Old.
+// NewFile makes a delta.File of an open file.
 func NewFile(f *os.File) (delta.File, error) {
 	fi, err := f.Stat()
 	if err != nil {

@@ -61,8 +61,8 @@ func (s *Store) named(ctx context.Context, ref string, id imagestore.Identity) (
 }
 
 // layerDir opens the directory of the uppermost layer of a chain. It is nil if the
-// layer is not unpacked, or to no directory that can be read in place. A directory
-// that is lost is an error of the file system.
+// layer is not unpacked, or if its directory cannot be read in place. A lost
+// directory is an error of the file system.
 func (s *Store) layerDir(ctx context.Context, chain image.Digest) (*os.Root, func(), error) {
 	nop := func() {}
 	if ok, err := s.committed(ctx, chain); err != nil || !ok {
@@ -77,7 +77,7 @@ func (s *Store) layerDir(ctx context.Context, chain image.Digest) (*os.Root, fun
 	if err != nil {
 		_ = done(context.WithoutCancel(ctx))
 		err = fmt.Errorf("snapshot %s: %w", chain, err)
-		if strings.Contains(err.Error(), unix.ENOENT.Error()) { // overlayfs looks at what is below
+		if strings.Contains(err.Error(), unix.ENOENT.Error()) { // overlayfs checks the layers below
 			err = fmt.Errorf("%w: %w", fs.ErrNotExist, err)
 		}
 		return nil, nop, err
@@ -93,7 +93,7 @@ func (s *Store) layerDir(ctx context.Context, chain image.Digest) (*os.Root, fun
 	}
 	if dir == "" {
 		release()
-		return nil, nop, nil // it is no directory
+		return nil, nop, nil // the snapshotter uses no directory
 	}
 	root, err := os.OpenRoot(dir)
 	if err != nil {

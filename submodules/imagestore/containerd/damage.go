@@ -19,15 +19,15 @@ import (
 // damage tells what is wrong with a layer of an image. An image whose config or
 // manifest does not match its digest counts as missing.
 type damage struct {
-	layer int              // index
-	blob  ocidigest.Digest // is not what it should be; "" if it is, or is not there
-	files []string         // that were unpacked of a layer and are not as they were
-	gone  bool             // a layer is neither stored nor unpacked
+	layer int              // its index
+	blob  ocidigest.Digest // the damaged blob; "" if it is undamaged or missing
+	files []string         // the unpacked files that are damaged or missing
+	gone  bool             // the layer is neither stored nor unpacked
 	what  string
 }
 
-// Verify returns what is wrong with an image, by layer and file; nothing if it is
-// whole. It compares every layer's blob with its diffID, and the unpacked files
+// Verify returns the damages of an image, by layer and file; none if it is
+// undamaged. It compares every layer's blob with its diffID, and the unpacked files
 // with the blob. This finds an image whose files a power cut emptied.
 func (s *Store) Verify(ctx context.Context, ref string, id imagestore.Identity) ([]string, error) {
 	st, err := s.named(ctx, ref, id)
@@ -101,8 +101,8 @@ func (s *Store) damageOf(ctx context.Context, st *stored, i int, chain image.Dig
 	return d, nil
 }
 
-// compare reads a layer once, and compares what was unpacked of it on the way.
-// bad is what is wrong with the layer itself.
+// compare reads a layer once, and compares the unpacked files with it at the same
+// time. bad describes damage of the layer itself.
 func (s *Store) compare(ctx context.Context, l *image.Layer, chain image.Digest) (bad error, files []string, err error) {
 	r, err := l.Verified()
 	if err != nil {
@@ -121,7 +121,7 @@ func (s *Store) compare(ctx context.Context, l *image.Layer, chain image.Digest)
 		files, bad = imagestore.Compare(ctx, r, dir, true)
 	}
 	if bad == nil {
-		// Read to the end: only there the digest is compared.
+		// Read to the end: the digest is compared there.
 		_, bad = io.Copy(io.Discard, r)
 	}
 	if ctx.Err() != nil {

@@ -16,12 +16,12 @@ import (
 	"github.com/mender-app/mender-app/submodules/imagestore"
 )
 
-// labelExpire is on leases and snapshots that end by themselves (containerd's
-// garbage collector).
+// labelExpire is on leases and snapshots that expire (containerd's garbage
+// collector).
 const labelExpire = "containerd.io/gc.expire"
 
-// Distrust implements imagestore.Store. It removes what only the lease of an
-// interrupted load holds, references to images that cannot be read, and the image
+// Distrust implements imagestore.Store. It removes content that only the lease of an
+// interrupted load keeps, references to images that cannot be read, and the image
 // itself if it is damaged.
 func (s *Store) Distrust(ctx context.Context, q imagestore.LoadRequest) error {
 	want := q.Want
@@ -125,8 +125,8 @@ func (s *Store) dropHollow(ctx context.Context, want imagestore.Identity) error 
 
 // endLeases ends the leases that were created before the machine was started and
 // would expire within a day: nobody uses them any more. containerd then collects
-// what only they held: blobs, unpacked layers that were not synced, and layers
-// that were being unpacked.
+// the content that only they kept: blobs, unpacked layers that were not synced, and
+// layers that were being unpacked.
 func (s *Store) endLeases(ctx context.Context) error {
 	ls := s.client.LeasesService()
 	list, err := ls.List(ctx)
@@ -146,7 +146,7 @@ func (s *Store) endLeases(ctx context.Context) error {
 	return nil
 }
 
-// collect has containerd collect what nothing refers to, and waits for it.
+// collect starts containerd's garbage collection, and waits for its end.
 func (s *Store) collect(ctx context.Context) error {
 	ls := s.client.LeasesService()
 	l, err := ls.Create(ctx, leases.WithRandomID(), leases.WithExpiration(time.Hour))
@@ -159,7 +159,7 @@ func (s *Store) collect(ctx context.Context) error {
 	return nil
 }
 
-// bootTime is when the machine was started, by its present clock.
+// bootTime is the time when the machine was started, by its present clock.
 func bootTime() time.Time {
 	var info unix.Sysinfo_t
 	if err := unix.Sysinfo(&info); err != nil {

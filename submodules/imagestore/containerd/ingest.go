@@ -26,9 +26,9 @@ import (
 	"github.com/mender-app/mender-app/submodules"
 )
 
-// Present implements imagestore.Target: the layers whose blobs are here, and
-// those that are unpacked already at the bottom of the image (their blobs may
-// have been discarded; containerd does not need them to run it).
+// Present implements imagestore.Target. It returns the layers whose blobs are in the
+// store, and the lowest layers of the image that are already unpacked: containerd may
+// have discarded their blobs, and does not need these to run the image.
 func (s *Store) Present(ctx context.Context, diffIDs []image.Digest) (map[image.Digest]image.Descriptor, error) {
 	blobs, err := s.blobs(ctx, diffIDs)
 	if err != nil {
@@ -94,7 +94,7 @@ func (s *Store) blobs(ctx context.Context, diffIDs []image.Digest) (map[image.Di
 
 var ingests atomic.Int64
 
-// ingest writes one blob. The digest may be "" if it is not known before.
+// ingest writes one blob. The digest is "" if it is not known yet.
 func (s *Store) ingest(ctx context.Context, r io.Reader, want ocidigest.Digest, labels map[string]string) (ocidigest.Digest, int64, error) {
 	ref := fmt.Sprintf("mender-app-%d-%d-%d", os.Getpid(), time.Now().UnixNano(), ingests.Add(1))
 	w, err := content.OpenWriter(ctx, s.content(), content.WithRef(ref), content.WithDescriptor(ocispec.Descriptor{Digest: want}))
@@ -119,7 +119,7 @@ func (s *Store) ingest(ctx context.Context, r io.Reader, want ocidigest.Digest, 
 		want = w.Digest()
 		err = w.Commit(ctx, n, want, content.WithLabels(labels))
 		if errdefs.IsAlreadyExists(err) {
-			// A blob that is there already is not added to the lease (1.6).
+			// containerd does not add an existing blob to the lease (1.6).
 			err = s.hold(ctx, "content", want.String())
 		}
 	}
@@ -130,7 +130,7 @@ func (s *Store) ingest(ctx context.Context, r io.Reader, want ocidigest.Digest, 
 	return want, n, nil
 }
 
-// hold adds something that is there already to the context's lease.
+// hold adds an existing resource to the context's lease.
 func (s *Store) hold(ctx context.Context, kind, id string) error {
 	lease, ok := leases.FromContext(ctx)
 	if !ok {
@@ -143,7 +143,7 @@ func (s *Store) hold(ctx context.Context, kind, id string) error {
 	return nil
 }
 
-// holdPresent holds the parts of an image that are there already: the images that
+// holdPresent holds the parts of an image that already exist, because the images that
 // they belong to may be deleted meanwhile.
 func (s *Store) holdPresent(ctx context.Context, blobs map[image.Digest]ocispec.Descriptor, diffIDs []image.Digest) error {
 	for _, desc := range blobs {
@@ -180,8 +180,8 @@ func (s *Store) put(ctx context.Context, data []byte, labels map[string]string) 
 	return err
 }
 
-// dropBlobs removes blobs with their files: containerd takes a blob whose file is
-// there for whole.
+// dropBlobs removes blobs with their files: containerd treats a blob whose file
+// exists as complete.
 func (s *Store) dropBlobs(ctx context.Context, blobs ...ocidigest.Digest) error {
 	for _, d := range blobs {
 		s.log("removing the damaged blob %s", d)
@@ -260,7 +260,7 @@ func (s *Store) assemble(ctx context.Context, img *image.StreamImage, members ma
 			desc, ok = blobs[d]
 		}
 		if !ok {
-			// Unpacked, and its blob discarded: the manifest names what it was.
+			// Unpacked, and its blob discarded: the manifest names the discarded blob.
 			desc = ocispec.Descriptor{MediaType: image.MediaTypeLayer, Digest: ocidigest.Digest(d), Size: max(img.Layers[i].Size, 0)}
 		}
 		st.layers = append(st.layers, desc)
@@ -277,7 +277,7 @@ func (s *Store) assemble(ctx context.Context, img *image.StreamImage, members ma
 	if err != nil {
 		return err
 	}
-	// What keeps the parts from containerd's garbage collector.
+	// These labels keep the parts from containerd's garbage collector.
 	labels := map[string]string{"containerd.io/gc.ref.content.config": configDigest.String()}
 	for i, l := range st.layers {
 		labels[fmt.Sprintf("containerd.io/gc.ref.content.l.%d", i)] = l.Digest.String()
@@ -300,8 +300,8 @@ func (s *Store) assemble(ctx context.Context, img *image.StreamImage, members ma
 	return nil
 }
 
-// unpack makes the snapshots of an image, unless they are there. containerd
-// compares each layer with its diffID as it does so.
+// unpack makes the missing snapshots of an image. containerd compares each layer with
+// its diffID as it unpacks it.
 func (s *Store) unpack(ctx context.Context, st *stored) error {
 	ctx, release, err := s.client.WithLease(ctx)
 	if err != nil {

@@ -94,7 +94,7 @@ func (s *Store) Room(ctx context.Context) (int64, error) {
 	return room, nil
 }
 
-// blob opens a blob where it lies.
+// blob opens a blob in place.
 func (s *Store) blob(ctx context.Context, desc ocispec.Descriptor) (delta.File, error) {
 	return s.content().ReaderAt(ctx, ocispec.Descriptor{Digest: desc.Digest, Size: desc.Size})
 }

@@ -15,18 +15,18 @@ import (
 	"github.com/mender-app/mender-app/submodules/imagestore"
 )
 
-// planner finds out what is damaged and what shares it, and keeps what is
-// needed to replace it. Nothing in containerd is changed.
+// planner finds damaged layers and all images that share them, and keeps the content
+// that is needed to replace them. It changes nothing in containerd.
 type planner struct {
 	s      *Store
 	t      repairStore
 	k      *imagestore.Keeper
 	list   []*stored
-	urls   map[image.Digest]string    // config → what people call it
-	chains map[image.Digest]bool      // damaged as they are unpacked
-	blobs  map[ocidigest.Digest]bool  // damaged
-	lacks  map[*stored]map[int]string // layers of which there is no whole blob, and why
-	gone   []imagestore.Damaged       // not there at all
+	urls   map[image.Digest]string    // config → a name for people
+	chains map[image.Digest]bool      // chain IDs of the layers with damaged unpacked files
+	blobs  map[ocidigest.Digest]bool  // damaged blobs
+	lacks  map[*stored]map[int]string // layers that have no undamaged blob, and why
+	gone   []imagestore.Damaged       // missing images
 }
 
 // PlanRepair implements imagestore.RepairStore.
@@ -62,8 +62,8 @@ func (t repairStore) PlanRepair(ctx context.Context, q imagestore.RepairRequest,
 			return nil, err
 		}
 	}
-	// Only now it is known which files are damaged: some could not be compared
-	// before there was a whole blob.
+	// Now it is known which files are damaged: some could not be compared before
+	// there was an undamaged blob.
 	for _, st := range p.list {
 		img, err := p.image(ctx, st)
 		if err != nil {
@@ -81,7 +81,7 @@ func (t repairStore) PlanRepair(ctx context.Context, q imagestore.RepairRequest,
 	return plan, err
 }
 
-// survey verifies the images that are wanted.
+// survey verifies the wanted images.
 func (p *planner) survey(ctx context.Context, want []imagestore.Damaged) error {
 	seen := map[image.Digest]bool{}
 	for _, w := range want {
@@ -135,7 +135,7 @@ func (p *planner) note(ctx context.Context, st *stored, from int) error {
 	return nil
 }
 
-// name is what people call an image.
+// name returns an image's name for people.
 func (p *planner) name(st *stored) string {
 	if url := p.urls[st.config]; url != "" {
 		return url
@@ -143,7 +143,8 @@ func (p *planner) name(st *stored) string {
 	return "image " + st.names[0] + ", which shares a damaged layer,"
 }
 
-// need is what has to be kept, in bytes, as far as that is known.
+// need is the size of the content that has to be kept, in bytes, as far as it is
+// known.
 func (p *planner) need() (need int64) {
 	seen := map[image.Digest]bool{}
 	add := func(d image.Digest) {
@@ -200,7 +201,7 @@ func (p *planner) keep(ctx context.Context, d image.Digest) (bool, error) {
 	return p.k.Layer(ctx, d, func() ([]*image.Layer, error) { return p.copies(ctx, d) })
 }
 
-// keepAll keeps all of an image that is not there.
+// keepAll keeps all parts of a missing image.
 func (p *planner) keepAll(ctx context.Context, w imagestore.Damaged) (imagestore.RepairImage, error) {
 	img, err := p.k.Missing(w)
 	if err != nil {
@@ -245,8 +246,8 @@ func (p *planner) keepLacking(ctx context.Context, st *stored) error {
 	return nil
 }
 
-// image returns what has to be done for an image, nil if nothing. The image is
-// unpacked again from its lowest damaged layer on, which needs all blobs above.
+// image returns the repair of an image, nil if it needs none. The image is unpacked
+// again from its lowest damaged layer upwards, which needs all blobs above.
 func (p *planner) image(ctx context.Context, st *stored) (*imagestore.RepairImage, error) {
 	chains := image.ChainIDs(st.diffIDs)
 	low := slices.IndexFunc(chains, func(c image.Digest) bool { return p.chains[c] })

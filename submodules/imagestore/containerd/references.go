@@ -59,9 +59,9 @@ func (s *Store) TagOwn(ctx context.Context, app, url string, id imagestore.Ident
 	return s.Tag(ctx, st.own(app, id), url, id)
 }
 
-// Tag makes a reference name the image, keeps it from being collected, and
-// unpacks it if it is not. An own reference also remembers url, what the
-// manifests call the image. An image that is not there is submodules.ErrNotFound.
+// Tag makes a reference name the image, protects it from garbage collection, and
+// unpacks it if it is not unpacked. An own reference also remembers url, the image's
+// name in the manifests. The error for a missing image is submodules.ErrNotFound.
 func (s *Store) Tag(ctx context.Context, ref, url string, id imagestore.Identity) error {
 	st, err := s.find(ctx, id)
 	if err != nil {
@@ -121,7 +121,7 @@ type Image struct {
 	imagestore.Identity
 }
 
-// List returns the application's images that are there.
+// List returns the application's images that are in the store.
 func (s *Store) List(ctx context.Context, app string) ([]Image, error) {
 	list, err := s.all(ctx)
 	if err != nil {
@@ -154,7 +154,8 @@ func (s *Store) List(ctx context.Context, app string) ([]Image, error) {
 	return out, nil
 }
 
-// urls are what the manifests call an image, as its own references remember.
+// urls are the names of an image in the manifests, as its own references remember
+// them.
 func (st *stored) urls(owns []string) (urls []string) {
 	for _, own := range owns {
 		for _, url := range strings.Fields(st.labels[own][labelURLs]) {
@@ -174,20 +175,20 @@ func top(diffIDs []image.Digest) image.Digest {
 	return chain[len(chain)-1]
 }
 
-// usage is what containers run.
+// usage has the images that containers run.
 type usage struct {
-	configs map[image.Digest]bool // of the kubelet's, which remember it
-	chains  map[image.Digest]bool // what the others stand on
-	names   map[string]bool       // what pods call their images, where the kubelet says (1.28)
+	configs map[image.Digest]bool // configs of the kubelet's containers, which remember them
+	chains  map[image.Digest]bool // chain IDs below the snapshots of other containers
+	names   map[string]bool       // names of images in pods, if the kubelet reports them (1.28)
 }
 
 func (u usage) of(st *stored) bool { return u.configs[st.config] || u.chains[top(st.diffIDs)] }
 
-// criMetadata is the extension of a container in which the CRI plugin keeps
-// what it was made of.
+// criMetadata is the extension of a container in which the CRI plugin records the
+// container's image.
 const criMetadata = "io.cri-containerd.container.metadata"
 
-// used looks at all containers, whatever name of an image they were made from.
+// used checks all containers, made from any name of an image.
 func (s *Store) used(ctx context.Context) (usage, error) {
 	u := usage{configs: map[image.Digest]bool{}, chains: map[image.Digest]bool{}, names: map[string]bool{}}
 	list, err := s.client.ContainerService().List(ctx)
@@ -201,7 +202,7 @@ func (s *Store) used(ctx context.Context) (usage, error) {
 	pods := livePods(list, running)
 	for _, c := range list {
 		if uid := c.Labels[labelPod]; uid != "" && !pods[uid] {
-			continue // ended; the kubelet removes it when it gets to it
+			continue // ended; the kubelet removes it later
 		}
 		if ext := c.Extensions[criMetadata]; ext != nil {
 			var m struct {

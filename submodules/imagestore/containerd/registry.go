@@ -24,9 +24,9 @@ import (
 	"github.com/mender-app/mender-app/submodules/imagestore"
 )
 
-// Registry is where images go for the other nodes of a cluster to pull. Each
-// application has a repository of its own in it, with one manifest an image:
-// the one that this node's store has.
+// Registry is the registry from which the other nodes of a cluster pull images. Each
+// application has its own repository in it, with one manifest for each image: the
+// manifest that this node's store has.
 type Registry struct {
 	host   string // and port
 	prefix string // of the repositories' paths, ending with / if there is one
@@ -35,19 +35,19 @@ type Registry struct {
 	auth   docker.Authorizer
 }
 
-// repositoryPath is what OCI's distribution specification allows.
+// repositoryPath matches the names that OCI's distribution specification allows.
 var repositoryPath = regexp.MustCompile(`^([a-z0-9]+([._-]+[a-z0-9]+)*/)*$`)
 
-// NewRegistry takes registry://[user:password@]host[:port][/path], which means
-// HTTPS but on loopback, or registry+http://… for a registry without TLS. ca is
-// a file of certificates that are trusted beside the system's, "" for none.
-// Nothing is sent yet.
+// NewRegistry parses registry://[user:password@]host[:port][/path], which means
+// HTTPS except on loopback, or registry+http://… for a registry without TLS. ca is
+// a file of certificates that are trusted besides the system's, "" for none. It sends
+// nothing yet.
 func NewRegistry(target, ca string) (*Registry, error) {
-	// The client writes to standard error by itself: what matters are its errors.
+	// Silence the client's own log on standard error: it also returns its errors.
 	_ = log.SetLevel(log.ErrorLevel.String())
 	u, err := url.Parse(target)
 	if err != nil {
-		return nil, errors.New("not registry://host[:port][/path]") // the parser's error has the password in it
+		return nil, errors.New("not registry://host[:port][/path]") // the parser's error contains the password
 	}
 	g := &Registry{host: u.Host, scheme: "https", prefix: strings.Trim(u.Path, "/") + "/"}
 	if g.prefix == "/" {
@@ -73,7 +73,7 @@ func NewRegistry(target, ca string) (*Registry, error) {
 		TLSClientConfig:       &tls.Config{RootCAs: roots},
 		DialContext:           (&net.Dialer{Timeout: 15 * time.Second}).DialContext,
 		TLSHandshakeTimeout:   15 * time.Second,
-		ResponseHeaderTimeout: 5 * time.Minute, // a slow disk takes its time to digest a layer
+		ResponseHeaderTimeout: 5 * time.Minute, // on a slow disk, hashing a layer takes long
 		IdleConnTimeout:       time.Minute,
 	}}
 	g.auth = docker.NewDockerAuthorizer(docker.WithAuthClient(g.client), docker.WithAuthCreds(func(host string) (string, string, error) {
@@ -121,7 +121,7 @@ func (g *Registry) ref(app string, st *stored) string {
 	return g.host + "/" + g.repository(app) + "@" + st.manifest.Digest.String()
 }
 
-// hosts are how containerd's client reaches the registry.
+// hosts tells containerd's client how to reach the registry.
 func (g *Registry) hosts() docker.RegistryHosts {
 	return docker.ConfigureDefaultRegistries(
 		docker.WithClient(g.client), docker.WithAuthorizer(g.auth),
@@ -129,7 +129,7 @@ func (g *Registry) hosts() docker.RegistryHosts {
 	)
 }
 
-// Ping returns an error unless something answers there as a registry does.
+// Ping returns an error unless a registry answers.
 func (g *Registry) Ping(ctx context.Context) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, g.scheme+"://"+g.host+"/v2/", nil)
 	if err != nil {
@@ -146,9 +146,9 @@ func (g *Registry) Ping(ctx context.Context) error {
 	return nil
 }
 
-// RegistryRef returns the reference by which any node gets an application's
-// image from the registry: it names the content, by digest. The image need not
-// be there yet, but has to be in the store, else it is submodules.ErrNotFound.
+// RegistryRef returns the reference by which any node pulls an application's image
+// from the registry. It names the content, by digest. The image need not be in the
+// registry yet, but has to be in the store, else the error is submodules.ErrNotFound.
 func (s *Store) RegistryRef(ctx context.Context, g *Registry, app string, id imagestore.Identity) (string, error) {
 	st, err := s.find(ctx, id)
 	if err != nil {
@@ -160,8 +160,8 @@ func (s *Store) RegistryRef(ctx context.Context, g *Registry, app string, id ima
 	return g.ref(app, st), nil
 }
 
-// Push brings an application's image from the store to the registry. Layers
-// that are there are not sent again.
+// Push copies an application's image from the store to the registry. It does not
+// send layers that the registry has.
 func (s *Store) Push(ctx context.Context, g *Registry, app string, id imagestore.Identity) error {
 	st, err := s.find(ctx, id)
 	if err != nil {
@@ -182,8 +182,8 @@ func (s *Store) Push(ctx context.Context, g *Registry, app string, id imagestore
 	return nil
 }
 
-// InRegistry reports whether the registry has an application's image. One that
-// is not in the store is not there.
+// InRegistry reports whether the registry has an application's image. It is false for
+// an image that is not in the store.
 func (s *Store) InRegistry(ctx context.Context, g *Registry, app string, id imagestore.Identity) (bool, error) {
 	st, err := s.find(ctx, id)
 	if err != nil || st == nil {
@@ -199,8 +199,9 @@ func (s *Store) InRegistry(ctx context.Context, g *Registry, app string, id imag
 	return true, nil
 }
 
-// RemoveFromRegistry removes what RegistryRef returned. One that is not there
-// is no error. A registry that does not allow it is errors.ErrUnsupported.
+// RemoveFromRegistry removes an image by the reference that RegistryRef returned. A
+// missing image is no error. If the registry does not allow deletions, the error is
+// errors.ErrUnsupported.
 func (g *Registry) RemoveFromRegistry(ctx context.Context, ref string) error {
 	name, digest, _ := strings.Cut(strings.TrimPrefix(ref, g.host+"/"), "@")
 	address := (&url.URL{Scheme: g.scheme, Host: g.host, Path: "/v2/" + name + "/manifests/" + digest}).String()
@@ -230,7 +231,7 @@ func (g *Registry) RemoveFromRegistry(ctx context.Context, ref string) error {
 	}
 }
 
-// failed says of an error that it is the registry's.
+// failed marks an error as one of the registry.
 func (g *Registry) failed(what string, err error) error {
 	var unknown x509.UnknownAuthorityError
 	if errors.As(err, &unknown) {

@@ -94,8 +94,8 @@ func (s *Store) Damages(ctx context.Context, img imagestore.Stored) ([]string, e
 	return s.Verify(ctx, "", img.Identity)
 }
 
-// holdFloors keeps containerd from collecting the whole layers below the damaged
-// ones while those are removed.
+// holdFloors keeps containerd from collecting the undamaged layers below the damaged
+// ones while the damaged ones are removed.
 func (s *Store) holdFloors(ctx context.Context, plan *imagestore.RepairPlan) (release func(), err error) {
 	held, end, err := s.client.WithLease(ctx)
 	if err != nil {
@@ -167,8 +167,8 @@ func (s *Store) removeSnapshots(ctx context.Context, chains []image.Digest) erro
 	}
 }
 
-// removeStanding removes snapshots and the stopped containers that use them. left
-// is an obstacle that may pass.
+// removeStanding removes snapshots and the stopped containers that use them. left is
+// an obstacle that may go away by itself.
 func (s *Store) removeStanding(ctx context.Context, keys []string) (left, err error) {
 	running, ended, err := s.containersOf(ctx, keys)
 	if err != nil {

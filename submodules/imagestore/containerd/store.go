@@ -41,7 +41,7 @@ const (
 	labelSnapshot = "containerd.io/gc.ref.snapshot."
 )
 
-// Places are where the usual distributions have containerd's socket: k3s, k0s,
+// Places are the paths of containerd's socket in the usual distributions: k3s, k0s,
 // microk8s, and containerd's own.
 var Places = []string{
 	"/run/k3s/containerd/containerd.sock",
@@ -53,8 +53,8 @@ var Places = []string{
 // Config says where containerd is. The zero value looks in the usual places.
 type Config struct {
 	Address     string // of the socket, with or without unix://
-	Snapshotter string // "" takes the one the node's containers have
-	TempDir     string // for old content that cannot be read in place; "" is the system's
+	Snapshotter string // "": the one that the node's containers use
+	TempDir     string // for old content that cannot be read in place; "": the system's
 }
 
 // Store is the node's image store.
@@ -106,8 +106,8 @@ func (s *Store) SetTempDir(dir string) { s.tempDir = dir }
 // Close ends the connection.
 func (s *Store) Close() error { return s.client.Close() }
 
-// findSnapshotter returns the snapshotter that the kubelet's containers have;
-// on a node without any, containerd's default.
+// findSnapshotter returns the snapshotter that the kubelet's containers use; on a
+// node without containers, containerd's default.
 func (s *Store) findSnapshotter(ctx context.Context) (string, error) {
 	list, err := s.client.ContainerService().List(ctx)
 	if err != nil {
@@ -125,7 +125,7 @@ func (s *Store) findSnapshotter(ctx context.Context) (string, error) {
 func (s *Store) snapshots() snapshots.Snapshotter { return s.client.SnapshotService(s.snapshotter) }
 func (s *Store) content() content.Store           { return s.client.ContentStore() }
 
-// Canonical returns a reference as Kubernetes means it: web is
+// Canonical returns the full form of a reference, as Kubernetes expands it: web is
 // docker.io/library/web:latest.
 func Canonical(ref string) string {
 	ref = image.FamiliarRef(ref)
@@ -142,7 +142,7 @@ func Canonical(ref string) string {
 // stored is one image for one platform, as the store has it.
 type stored struct {
 	names    []string
-	target   ocispec.Descriptor // what the names mean: its manifest, or an index
+	target   ocispec.Descriptor // of the names: its manifest, or an index
 	manifest ocispec.Descriptor
 	config   image.Digest
 	desc     ocispec.Descriptor // of the config
@@ -159,8 +159,8 @@ func (st *stored) is(id imagestore.Identity) bool {
 	return known && (id.DiffIDs == nil || slices.Equal(st.diffIDs, id.DiffIDs))
 }
 
-// own returns the application's own reference to the image, by the digest that it
-// was asked for with. With the zero id it is OwnRef.
+// own returns the application's own reference to the image, made from the digest that
+// the caller used for it. With the zero id it is OwnRef.
 func (st *stored) own(app string, id imagestore.Identity) string {
 	if id.Config == "" || id.Config == st.config {
 		return imagestore.OwnRef(app, st.config)
@@ -258,12 +258,12 @@ func (s *Store) readSmall(ctx context.Context, desc ocispec.Descriptor) ([]byte,
 		return nil, err
 	}
 	if err != nil || ocidigest.FromBytes(data) != desc.Digest {
-		return nil, nil // a file that a power cut took away or emptied
+		return nil, nil // a power cut removed or emptied the file
 	}
 	return data, nil
 }
 
-// find returns the image with the identity, nil if it is not there.
+// find returns the image with the identity, nil if it is missing.
 func (s *Store) find(ctx context.Context, id imagestore.Identity) (*stored, error) {
 	list, err := s.all(ctx)
 	if err != nil {
@@ -367,8 +367,8 @@ func (st *stored) described() imagestore.Stored {
 	return imagestore.Stored{Identity: imagestore.Identity{Config: st.config, DiffIDs: st.diffIDs}, Platform: st.platform}
 }
 
-// Config returns the config digest of the image that a reference, as a manifest
-// has it, names; "" if it is not there whole.
+// Config returns the config digest of the image that a reference in a manifest names;
+// "" if the image is missing or incomplete.
 func (s *Store) Config(ctx context.Context, ref string) (image.Digest, error) {
 	list, err := s.all(ctx)
 	if err != nil {

@@ -16,12 +16,12 @@ import (
 	"github.com/mender-app/mender-app/artifact/image"
 )
 
-// configDigest returns the digest of an image's config, and in the containerd
-// store, where it can be read, the descriptors of its layers. In the classic
-// store the config's digest is the engine's ID. In the containerd store the ID
-// is the digest of a manifest or an index, and the API does not tell the
-// config's; the manifest is read from the content store under the data root,
-// or, where that is out of reach, out of the stream of docker save.
+// configDigest returns the digest of an image's config and, if the containerd store
+// can be read, the descriptors of its layers. In the classic store the engine's ID is
+// the config's digest. In the containerd store the ID is the digest of a manifest or
+// an index, and the API does not tell the config's digest. configDigest reads it from
+// the manifest in the content store under the data root, or, if that cannot be
+// reached, from the stream of docker save.
 func (e *Engine) configDigest(ctx context.Context, id string) (image.Digest, []image.Descriptor, error) {
 	d, err := digest.Parse(id)
 	if err != nil {
@@ -38,7 +38,7 @@ func (e *Engine) configDigest(ctx context.Context, id string) (image.Digest, []i
 	if m, err := dirs.image(d, 0); err == nil {
 		return m.Config.Digest, m.Layers, nil
 	}
-	// An ID names its content: what one save said holds.
+	// An ID is a digest of the content, so the result of one save stays valid.
 	e.mu.Lock()
 	c, known := e.configs[id]
 	e.mu.Unlock()
@@ -57,8 +57,8 @@ func (e *Engine) configDigest(ctx context.Context, id string) (image.Digest, []i
 	return c, nil, nil
 }
 
-// contentStores are where containerd keeps its blobs: below the data root where
-// dockerd runs its own containerd, else the system's.
+// contentStores are the directories where containerd keeps its blobs: below the data
+// root if dockerd runs its own containerd, else the system's.
 func contentStores(root string) []string {
 	const content = "io.containerd.content.v1.content/blobs/sha256"
 	return []string{
@@ -67,8 +67,7 @@ func contentStores(root string) []string {
 	}
 }
 
-// contentDirs are the directories of a content store; none where it is out of
-// reach.
+// contentDirs are the directories of a content store; none if it cannot be reached.
 type contentDirs []string
 
 func (e *Engine) contentDirs(ctx context.Context) (contentDirs, error) {
@@ -77,7 +76,7 @@ func (e *Engine) contentDirs(ctx context.Context) (contentDirs, error) {
 	if len(e.contents) > 0 {
 		return e.contents, nil
 	}
-	// An engine that never had an image has none yet.
+	// An engine that never had an image has no such directory yet.
 	dirs, err := e.findContent(ctx)
 	e.contents = dirs
 	return dirs, err
@@ -105,7 +104,7 @@ func (e *Engine) findContent(ctx context.Context) (contentDirs, error) {
 	return dirs, nil
 }
 
-// open opens a blob. One that is not there is fs.ErrNotExist.
+// open opens a blob. A missing blob is fs.ErrNotExist.
 func (dirs contentDirs) open(d image.Digest) (*os.File, error) {
 	for _, dir := range dirs {
 		f, err := os.Open(filepath.Join(dir, d.Hex()))
@@ -146,7 +145,7 @@ func (dirs contentDirs) small(d image.Digest) ([]byte, error) {
 	return b, nil
 }
 
-// manifest is an OCI manifest or index, whichever.
+// manifest is an OCI manifest or an OCI index.
 type manifest struct {
 	Config    *image.Descriptor  `json:"config"`
 	Layers    []image.Descriptor `json:"layers"`
@@ -158,8 +157,8 @@ type manifest struct {
 	} `json:"manifests"`
 }
 
-// image follows a manifest, or an index to the first image in it whose config
-// is there.
+// image returns a manifest, or for an index the first manifest in it whose config
+// is in the store.
 func (dirs contentDirs) image(d image.Digest, depth int) (manifest, error) {
 	b, err := dirs.small(d)
 	if err != nil {
@@ -189,7 +188,7 @@ func (dirs contentDirs) image(d image.Digest, depth int) (manifest, error) {
 const maxSaveBlobs = 4 << 20
 
 // configBySave reads the stream of docker save until manifest.json, which names
-// the config; layers before it pass by unread.
+// the config; it skips the layers before.
 func (e *Engine) configBySave(ctx context.Context, id string) (image.Digest, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

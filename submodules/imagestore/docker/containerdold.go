@@ -15,11 +15,11 @@ import (
 )
 
 // containerdOld reads layers and configs of the containerd image store in place:
-// blobs from the content store, files from where the snapshotter unpacked them.
+// blobs from the content store, and files from the snapshotter's directories.
 type containerdOld struct {
 	imagestore.Old
 	dirs   contentDirs
-	at     *snapshots // nil where containerd's socket is out of reach
+	at     *snapshots // nil if containerd's socket cannot be reached
 	layers map[image.Digest]layerPlace
 }
 
@@ -28,8 +28,8 @@ type layerPlace struct {
 	chain image.Digest
 }
 
-// openContainerdOld lists what the store has. It returns nil if the engine has
-// another store, or the content store cannot be reached.
+// openContainerdOld lists the content of the store. It returns nil if the engine has
+// another store, or if the content store cannot be reached.
 func (e *Engine) openContainerdOld(ctx context.Context, tempDir string) (*containerdOld, error) {
 	if ctd, err := e.containerd(ctx); err != nil || !ctd {
 		return nil, err
@@ -104,8 +104,8 @@ func (p *containerdOld) config(_ context.Context, d image.Digest) (delta.File, e
 	return imagestore.NewFile(f)
 }
 
-// image is an image of the store with its layers read in place. Those that are
-// stored compressed are read an extra time for their size.
+// image is an image of the store with its layers read in place. Compressed layers
+// are read an extra time for their size.
 func (p *containerdOld) image(ctx context.Context, img Image) (*image.Image, error) {
 	config, err := p.dirs.small(img.Config)
 	if err != nil {
@@ -139,7 +139,7 @@ func (e *Engine) containerdRoots(ctx context.Context) (map[string]string, error)
 }
 
 // old opens the engine's old content: in place if possible, else through docker
-// save. layers are those that will be asked for.
+// save. layers are those that the caller will read.
 func (e *Engine) old(ctx context.Context, layers []image.Digest, tempDir string) (imagestore.Old, error) {
 	o, err := e.openOverlay(ctx)
 	if err != nil {

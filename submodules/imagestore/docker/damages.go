@@ -15,16 +15,16 @@ import (
 // Damage is what is wrong with one layer of an image.
 type Damage struct {
 	Layer image.Digest // its diffID
-	Chain image.Digest // of it and what is below it
-	What  []string     // in words, files by their names; at least one
+	Chain image.Digest // its chain ID
+	What  []string     // descriptions, with names of files; at least one
 }
 
 func (d Damage) String() string {
 	return fmt.Sprintf("layer %s: %s", d.Layer, strings.Join(d.What, "; "))
 }
 
-// Verify reads the whole image and compares it with its digests. An image that
-// is missing or not whole is submodules.ErrNotFound or ErrContent.
+// Verify reads the whole image and compares it with its digests. The error is
+// submodules.ErrNotFound for a missing image, and ErrContent for a damaged one.
 func (e *Engine) Verify(ctx context.Context, app string, id imagestore.Identity, hint string) error {
 	img, err := e.Find(ctx, app, id, hint)
 	if err != nil {
@@ -67,7 +67,7 @@ func (e *Engine) Damages(ctx context.Context, img Image) ([]Damage, error) {
 
 // archiveDamages reads the image out of docker save.
 func (e *Engine) archiveDamages(ctx context.Context, img Image) ([]Damage, error) {
-	all := func(err error) []Damage { // which layer it is cannot be told
+	all := func(err error) []Damage { // it is unknown which layer is damaged
 		return []Damage{{What: []string{err.Error()}}}
 	}
 	r, err := e.cli.ImageSave(ctx, []string{img.ID})

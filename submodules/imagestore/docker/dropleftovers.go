@@ -79,8 +79,8 @@ func (e *Engine) dropSnapshots(ctx context.Context, diffIDs []image.Digest, uncl
 	return nil
 }
 
-// deleteDamaged deletes the image if it is damaged. If something else uses it, it
-// cannot be loaded again: that is an error.
+// deleteDamaged deletes the image if it is damaged. It is an error if something else
+// uses the image: then it cannot be loaded again.
 func (e *Engine) deleteDamaged(ctx context.Context, s imagestore.LoadRequest, img Image) error {
 	damages, err := e.Damages(ctx, img)
 	if err != nil || len(damages) == 0 {
@@ -101,10 +101,10 @@ func (e *Engine) deleteDamaged(ctx context.Context, s imagestore.LoadRequest, im
 }
 
 // dropUnused removes the lowest layers of diffIDs that the classic store has
-// without an image. They are left if the engine is killed, or the machine loses
-// power, during a load. From then on the engine takes them for present, whatever
-// they contain, and has no call to remove them. So an image is made of them, and
-// that is removed.
+// without an image. They remain if the engine is killed, or the machine loses
+// power, during a load. The engine then treats them as present, whatever they
+// contain, and has no call to remove them. So dropUnused makes an image of them, and
+// removes the image.
 func (e *Engine) dropUnused(ctx context.Context, diffIDs []image.Digest) error {
 	o, err := e.openOverlay(ctx)
 	if err != nil || o == nil {
@@ -131,7 +131,7 @@ func (e *Engine) dropUnused(ctx context.Context, diffIDs []image.Digest) error {
 	}
 	e.log(fmt.Sprintf("removing %d layers that an interrupted load left", n-used))
 	config, err := json.Marshal(map[string]any{
-		"architecture": "amd64", "os": "linux", // of no matter: nothing runs it
+		"architecture": "amd64", "os": "linux", // any values: nothing runs this image
 		"config": map[string]any{"Labels": map[string]string{"mender-app.dropped": "layers of an interrupted load"}},
 		"rootfs": map[string]any{"type": "layers", "diff_ids": diffIDs[:n]},
 	})
@@ -140,7 +140,7 @@ func (e *Engine) dropUnused(ctx context.Context, diffIDs []image.Digest) error {
 	}
 	id := digest.Of(config)
 	if err := (target{e: e}).Load(ctx, bytes.NewReader(namesOnly(id, config, diffIDs[:n]))); err != nil {
-		// The engine does not know them: only their directories are there.
+		// The engine does not know these layers: only their directories exist.
 		e.log(fmt.Sprintf("could not remove them: %v", err))
 		return nil
 	}

@@ -41,9 +41,9 @@ type Engine struct {
 	configs  map[string]image.Digest // by the engine's ID, where docker save told them
 }
 
-// Open finds the engine at host (a Docker host such as unix:///run/docker.sock;
-// see Host) and asks whether it is there. The error is a missing requirement.
-// The API version is negotiated. log takes what is worth knowing; may be nil.
+// Open connects to the engine at host (a Docker host such as unix:///run/docker.sock;
+// see Host), checks that it answers, and negotiates the API version. The error is a
+// missing requirement. log gets messages for the operator; it may be nil.
 func Open(ctx context.Context, host string, log func(string)) (*Engine, error) {
 	if log == nil {
 		log = func(string) {}
@@ -79,13 +79,13 @@ func Open(ctx context.Context, host string, log func(string)) (*Engine, error) {
 // Close ends the connection.
 func (e *Engine) Close() error { return e.cli.Close() }
 
-// Client is the API client, for what is not the image store's.
+// Client is the API client, for calls that do not concern images.
 func (e *Engine) Client() *client.Client { return e.cli }
 
 // Host is the address of the engine.
 func (e *Engine) Host() string { return e.host }
 
-// system asks the engine about itself, once.
+// system returns the engine's information about itself. It asks once.
 func (e *Engine) system(ctx context.Context) (system.Info, error) {
 	e.once.Do(func() {
 		e.info, e.err = e.cli.Info(ctx)
@@ -110,15 +110,15 @@ func (e *Engine) containerd(ctx context.Context) (bool, error) {
 	return false, nil
 }
 
-// Podman reports whether the engine is Podman, which speaks Docker's API. One
-// that does not say what it is counts as Docker.
+// Podman reports whether the engine is Podman, which speaks Docker's API. An engine
+// that does not tell its name counts as Docker.
 func (e *Engine) Podman(ctx context.Context) bool {
 	v, err := e.cli.ServerVersion(ctx)
 	return err == nil && slices.ContainsFunc(v.Components, isPodman)
 }
 
-// Version returns the engine's name, docker or podman, and its version as it
-// calls it.
+// Version returns the engine's name, docker or podman, and the version that it
+// reports.
 func (e *Engine) Version(ctx context.Context) (name, version string, err error) {
 	v, err := e.cli.ServerVersion(ctx)
 	if err != nil {
@@ -143,9 +143,9 @@ func (e *Engine) root(ctx context.Context) (string, error) {
 	if !strings.HasPrefix(e.host, "unix://") || info.DockerRootDir == "" {
 		return "", nil
 	}
-	// A socket can be forwarded from another machine, and the path exist here by
-	// chance. That does no harm: what is read there is verified, and to sync it is
-	// only superfluous.
+	// A socket can be forwarded from another machine while the same path exists here
+	// by chance. That does no harm: all content that is read there is verified, and
+	// syncing it is only unnecessary.
 	if _, err := os.ReadDir(info.DockerRootDir); err != nil {
 		return "", nil
 	}
@@ -153,8 +153,7 @@ func (e *Engine) root(ctx context.Context) (string, error) {
 }
 
 // Storage returns the directories of this machine that images are kept in, the
-// one that takes most of them first; none where they are elsewhere or out of
-// reach.
+// largest first; none if they are elsewhere or cannot be reached.
 func (e *Engine) Storage(ctx context.Context) ([]string, error) {
 	dirs, err := e.dirs(ctx)
 	if err != nil || len(dirs) == 0 {
@@ -163,8 +162,7 @@ func (e *Engine) Storage(ctx context.Context) ([]string, error) {
 	return slices.Concat(dirs[1:], dirs[:1]), nil // the data root has what is not containerd's
 }
 
-// IsNotFound reports whether an error of the API says that something is not
-// there.
+// IsNotFound reports whether an error of the API says that something does not exist.
 func IsNotFound(err error) bool { return errdefs.IsNotFound(err) }
 
 // IsConflict reports whether an error of the API says that something is in use,

@@ -14,7 +14,7 @@ import (
 // maxReply bounds a reply, in bytes. A view of 512 layers has 100 KiB of paths.
 const maxReply = 1 << 20
 
-// call makes a call that has one message for its reply.
+// call makes a call whose reply is one message.
 func (s *snapshots) call(ctx context.Context, method string, message []byte) ([]byte, error) {
 	messages, err := s.exchange(ctx, method, message)
 	if err != nil {
@@ -70,7 +70,7 @@ func (s *snapshots) exchange(ctx context.Context, method string, message []byte)
 // grpcNotFound is the status NOT_FOUND (grpc, doc/statuscodes.md).
 const grpcNotFound = "5"
 
-// grpcError is a call's status that is not OK.
+// grpcError is the status of a call that failed.
 type grpcError struct {
 	words, status string
 	http          int
@@ -95,7 +95,7 @@ const (
 	lengthDelimited = 2
 )
 
-// get returns the first field of that number, "" if there is none.
+// get returns the value of the first field with that number, "" if there is none.
 func (f protoFields) get(number uint64) string {
 	for _, x := range f {
 		if x.number == number {
@@ -105,7 +105,7 @@ func (f protoFields) get(number uint64) string {
 	return ""
 }
 
-// message is the message of these fields.
+// message encodes the fields.
 func (f protoFields) message() (b []byte) {
 	for _, x := range f {
 		b = binary.AppendUvarint(b, x.number<<3|lengthDelimited)
@@ -117,7 +117,7 @@ func (f protoFields) message() (b []byte) {
 
 var errProto = errors.New("containerd: its reply is no message of this kind")
 
-// readProto reads fields of strings and messages; numbers are passed over.
+// readProto decodes fields of strings and messages; it skips numbers.
 func readProto(b []byte) (fields protoFields, err error) {
 	for len(b) > 0 {
 		key, n := binary.Uvarint(b)

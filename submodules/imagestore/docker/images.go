@@ -27,35 +27,35 @@ type Image struct {
 	Platform image.Platform
 	Size     int64 // bytes unpacked, as the engine counts them
 
-	// manifest is the digest that the caller identifies the image by, if that is
-	// not its config's.
+	// manifest is the digest by which the caller identifies the image, if that is
+	// not the digest of its config.
 	manifest image.Digest
 
-	// layers are the blobs of the layers in the containerd store, where they
-	// can be known.
+	// layers are the blobs of the layers in the containerd store, nil if they are
+	// unknown.
 	layers []image.Descriptor
-	// undescribed is why the engine cannot describe the image, if so: it can do
-	// nothing with it but remove it.
-	undescribed error
+	// inspectErr is the error with which the engine failed to describe the image, nil
+	// if it can. The engine can then only remove the image.
+	inspectErr error
 }
 
 // stored is the image as imagestore sees it.
 func (img Image) stored() imagestore.Stored {
-	return imagestore.Stored{Identity: img.Identity, ID: img.ID, Platform: img.Platform, Undescribed: img.undescribed}
+	return imagestore.Stored{Identity: img.Identity, ID: img.ID, Platform: img.Platform, InspectErr: img.inspectErr}
 }
 
 // errNoImage says that the engine has no image under a reference.
 var errNoImage = errors.New("no such image")
 
-// Inspect returns the image that ref (a tag or the engine's ID) names. One
-// that is not there is submodules.ErrNotFound.
+// Inspect returns the image that ref (a tag or the engine's ID) names. The error for
+// a missing image is submodules.ErrNotFound.
 func (e *Engine) Inspect(ctx context.Context, ref string) (Image, error) {
 	res, err := e.cli.ImageInspect(ctx, ref)
 	if errdefs.IsNotFound(err) {
 		return Image{}, submodules.Mark(fmt.Errorf("image %s: %w", ref, errNoImage), submodules.ErrNotFound)
 	}
 	if err != nil {
-		return e.inspectUndescribed(ctx, ref, fmt.Errorf("inspect image %s: %w", ref, err))
+		return e.inspectFallback(ctx, ref, fmt.Errorf("inspect image %s: %w", ref, err))
 	}
 	img := Image{
 		ID:       res.ID,
@@ -121,15 +121,15 @@ func (e *Engine) Find(ctx context.Context, app string, id imagestore.Identity, h
 	return Image{}, submodules.Mark(fmt.Errorf("image with config %s: %w", id.Config, errNoImage), submodules.ErrNotFound)
 }
 
-// is reports whether the image has that identity; diffIDs count where they are
+// is reports whether the image has that identity; diffIDs are compared if they are
 // known.
 func (img Image) is(id imagestore.Identity) bool {
 	return img.Config == id.Config && (id.DiffIDs == nil || slices.Equal(img.DiffIDs, id.DiffIDs))
 }
 
-// list returns the engine's images. The containerd store fails the whole list
-// for an image that somebody removes at that moment ("content digest …: not
-// found"): then it is asked again.
+// list returns the engine's images. If somebody removes an image at that moment, the
+// containerd store fails the whole list ("content digest …: not found"): then list
+// asks again.
 func (e *Engine) list(ctx context.Context, o dimage.ListOptions) ([]dimage.Summary, error) {
 	for try := 1; ; try++ {
 		list, err := e.cli.ImageList(ctx, o)
@@ -147,8 +147,8 @@ func (e *Engine) list(ctx context.Context, o dimage.ListOptions) ([]dimage.Summa
 	}
 }
 
-// all returns every image of the engine. One that is removed meanwhile, or
-// that the engine cannot describe, is left out.
+// all returns every image of the engine. It leaves out images that are removed
+// meanwhile, and those that the engine cannot describe.
 func (e *Engine) all(ctx context.Context) ([]Image, error) {
 	list, err := e.list(ctx, dimage.ListOptions{})
 	if err != nil {
@@ -157,7 +157,7 @@ func (e *Engine) all(ctx context.Context) ([]Image, error) {
 	var all []Image
 	for _, s := range list {
 		img, err := e.Inspect(ctx, s.ID)
-		if err == nil && img.undescribed == nil {
+		if err == nil && img.inspectErr == nil {
 			all = append(all, img)
 		} else if ctx.Err() != nil {
 			return nil, ctx.Err()
@@ -166,8 +166,8 @@ func (e *Engine) all(ctx context.Context) ([]Image, error) {
 	return all, nil
 }
 
-// Own returns the images that have an own reference of the application, once for
-// each.
+// Own returns the images that have an own reference of the application, each image
+// once for each reference.
 func (e *Engine) Own(ctx context.Context, app string) ([]Image, error) {
 	list, err := e.list(ctx, dimage.ListOptions{Filters: filters.NewArgs(filters.Arg("reference", imagestore.OwnRepository(app)+":*"))})
 	if err != nil {
@@ -195,8 +195,8 @@ func (e *Engine) Own(ctx context.Context, app string) ([]Image, error) {
 	return own, nil
 }
 
-// Ref returns the application's own reference for the image, by the digest that it
-// was asked for with. The image may not have that reference.
+// Ref returns the application's own reference for the image, made from the digest
+// that the caller used for it. The image may not have that reference.
 func (img Image) Ref(app string) string {
 	if img.manifest != "" {
 		return imagestore.ManifestRef(app, img.manifest)
@@ -244,9 +244,9 @@ func (e *Engine) tag(ctx context.Context, id string, config image.Digest, ref st
 	return nil
 }
 
-// Untag removes the reference, and with the last one the image, unless a
-// container uses it: then it stays, and so does the reference. A reference that
-// is not there is no error. removed tells whether the reference is gone.
+// Untag removes the reference, and the image with its last reference. If a container
+// uses the image, both stay. A missing reference is no error. removed tells whether
+// the reference is gone.
 func (e *Engine) Untag(ctx context.Context, ref string) (removed bool, err error) {
 	_, err = e.cli.ImageRemove(ctx, ref, dimage.RemoveOptions{PruneChildren: true})
 	switch {
@@ -310,8 +310,8 @@ func (e *Engine) Delete(ctx context.Context, app string, img Image, urls ...stri
 		return err
 	}
 	refs := tagsToRemove(app, img, urls...)
-	// The own reference goes last: while it is there, the same call again
-	// finds the image.
+	// Remove the own reference last: as long as it exists, the same call finds the
+	// image again.
 	if own, ok := img.OwnRef(app); ok {
 		refs = append(refs, own)
 	}
@@ -321,7 +321,8 @@ func (e *Engine) Delete(ctx context.Context, app string, img Image, urls ...stri
 // untag removes references of an image.
 func (e *Engine) untag(ctx context.Context, img Image, refs []string) error {
 	for _, ref := range refs {
-		// The tag may have moved since: what is removed is what it names now.
+		// The tag may have moved meanwhile. This removes it from the image that it
+		// names now.
 		cur, err := e.Inspect(ctx, ref)
 		if errors.Is(err, submodules.ErrNotFound) {
 			continue

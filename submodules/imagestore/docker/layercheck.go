@@ -21,7 +21,7 @@ import (
 	"github.com/mender-app/mender-app/submodules/imagestore"
 )
 
-// damages reads every layer of an image where it lies.
+// damages reads every layer of an image in place.
 func (o *overlay) damages(ctx context.Context, img Image) (list []Damage, err error) {
 	var below string // the driver's directory of the layer below
 	for i, chain := range image.ChainIDs(img.DiffIDs) {
@@ -37,8 +37,8 @@ func (o *overlay) damages(ctx context.Context, img Image) (list []Damage, err er
 	return list, ctx.Err()
 }
 
-// checkLayer checks one layer: what the engine knows of it, how overlayfs is to
-// find it, and its content. It returns the driver's directory of it.
+// checkLayer checks one layer: the engine's records of it, the links by which
+// overlayfs finds it, and its content. It returns the driver's directory of it.
 func (o *overlay) checkLayer(ctx context.Context, chain string, diffID image.Digest, below string, f *findings) string {
 	b, err := readSmall(filepath.Join(chain, "diff"))
 	if err != nil || strings.TrimSpace(string(b)) != diffID.String() {
@@ -73,10 +73,10 @@ func (o *overlay) checkLayer(ctx context.Context, chain string, diffID image.Dig
 	return dir
 }
 
-// linked checks the short names by which overlay2 mounts a layer over those
-// below it: the file link holds a name in l/, which leads to diff, and the file
-// lower holds the names of the layers below. If they are empty, every container
-// fails with "too many levels of symbolic links" (20.10, after a power cut).
+// linked checks the short names by which overlay2 mounts a layer over the layers
+// below: the file link has a name in l/, a link to diff, and the file lower has the
+// names of the layers below. If they are empty, every container fails with "too many
+// levels of symbolic links" (20.10, after a power cut).
 func (o *overlay) linked(dir, below string, f *findings) {
 	name, err := readSmall(filepath.Join(dir, "link"))
 	if err != nil || len(name) == 0 || bytes.ContainsAny(name, "/\x00") {
@@ -93,7 +93,7 @@ func (o *overlay) linked(dir, below string, f *findings) {
 	}
 	want, err := readSmall(filepath.Join(below, "link"))
 	if err != nil {
-		return // said of the layer below
+		return // reported for the layer below
 	}
 	want = append([]byte("l/"), want...)
 	if lower, err := os.ReadFile(filepath.Join(below, "lower")); err == nil {
@@ -152,7 +152,7 @@ func assemble(ctx context.Context, root *os.Root, up storage.Unpacker, f *findin
 }
 
 // writeFile writes as many bytes as the file of an entry should have, and reports
-// what is wrong with the file.
+// damage of the file.
 func writeFile(w io.Writer, root *os.Root, entry *storage.Entry, buf []byte, f *findings) error {
 	name := entry.GetName()
 	file, err := openRegular(root, name)

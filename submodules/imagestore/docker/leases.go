@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// expireLabel is on a lease that ends by itself (containerd,
-// core/metadata/gc.go): those that an engine takes for the time of a load, a
-// pull or a save, for 24 hours. Those of its containers have none.
+// expireLabel is on leases that end by themselves (containerd,
+// core/metadata/gc.go): an engine takes such a lease of 24 hours for a load, a pull
+// or a save. The leases of its containers do not have this label.
 const expireLabel = "containerd.io/gc.expire"
 
 // endLeases ends the leases that expire by themselves, waits for containerd's
@@ -27,7 +27,7 @@ func (s *snapshots) endLeases(ctx context.Context) (int, error) {
 		return 0, fmt.Errorf("leases: %w", err)
 	}
 	for i, id := range ids {
-		// Field 2 is sync: it returns when the collection is done.
+		// Field 2 is sync: the call returns when the collection is done.
 		message := append(protoFields{{1, id}}.message(), 2<<3|varint, 1)
 		_, err := s.call(ctx, leaseService+"Delete", message)
 		var failed *grpcError

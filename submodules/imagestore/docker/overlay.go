@@ -31,11 +31,11 @@ import (
 //	overlay2/<cache-id>/diff                                 the files
 type overlay struct {
 	root   string
-	chains map[image.Digest]string // diffID → a directory of layerdb that has it
+	chains map[image.Digest]string // diffID → a directory of layerdb with this layer
 }
 
 // openOverlay reads the store's index. It returns nil if the engine has another
-// store, or it cannot be reached.
+// store, or if the store cannot be reached.
 func (e *Engine) openOverlay(ctx context.Context) (*overlay, error) {
 	info, err := e.system(ctx)
 	if err != nil {
@@ -54,7 +54,7 @@ func (e *Engine) openOverlay(ctx context.Context) (*overlay, error) {
 	for _, d := range list {
 		b, err := readSmall(filepath.Join(db, d.Name(), "diff"))
 		if err != nil {
-			continue // a layer that is just being made or removed
+			continue // a layer that is being made or removed now
 		}
 		if id, err := digest.Parse(strings.TrimSpace(string(b))); err == nil {
 			o.chains[id] = filepath.Join(db, d.Name())
@@ -87,7 +87,7 @@ func (o *overlay) files(diffID image.Digest) (*os.Root, error) {
 	return os.OpenRoot(filepath.Join(dir, "diff"))
 }
 
-// place is the driver's directory of a directory of layerdb.
+// place returns the driver's directory for a directory of layerdb.
 func (o *overlay) place(chain string) (string, error) {
 	b, err := readSmall(filepath.Join(chain, "cache-id"))
 	if err != nil {
@@ -148,8 +148,7 @@ func (o *overlay) size(diffID image.Digest) (int64, error) {
 	}
 }
 
-// tar opens the layer's tar, put together again byte for byte. It is not
-// verified.
+// tar opens the layer's tar, rebuilt byte for byte. It is not verified.
 func (o *overlay) tar(diffID image.Digest) (io.ReadCloser, error) {
 	chain, ok := o.chains[diffID]
 	if !ok {
@@ -279,9 +278,9 @@ func (o *overlay) Layer(_ context.Context, d image.Digest) (io.ReadCloser, int64
 // Close implements imagestore.Old.
 func (o *overlay) Close() error { return nil }
 
-// splitHeaders gives the headers of a tar out of its tar-split. A segment holds
-// what stands between two files' contents: the padding of the first and the
-// headers of the second.
+// splitHeaders returns the headers of a tar from its tar-split. A segment has the
+// bytes between the contents of two files: the padding of the first and the headers
+// of the second.
 type splitHeaders struct {
 	up  storage.Unpacker
 	pad int64 // of the last content, still to be skipped
@@ -289,8 +288,8 @@ type splitHeaders struct {
 	io.Closer
 }
 
-// maxHeaders bounds the headers of one member in bytes: its pax records may
-// carry large extended attributes, and no more.
+// maxHeaders bounds the headers of one member, in bytes: pax records may have large
+// extended attributes.
 const maxHeaders = 4 << 20
 
 func (h *splitHeaders) Next() ([]byte, error) {

@@ -21,22 +21,22 @@ type repairStore struct {
 }
 
 // RepairStore returns the engine as an image store to be repaired. owner returns
-// the application that a container is of; ok is false for one that is nobody's.
+// the application that a container belongs to; ok is false if it belongs to none.
 //
-// An engine does not load a layer again that it has, however damaged, and keeps
-// it while an image or a container uses it. So all images that share a damaged
-// layer are removed with their containers, and all are loaded again. The repair's
+// An engine never loads a layer again that it has, even a damaged one, and keeps it
+// while an image or a container uses it. So a repair removes all images that share a
+// damaged layer, with their containers, and loads all of them again. The repair's
 // directory needs the unpacked size of these images. Volumes stay.
 func (e *Engine) RepairStore(tempDir string, owner func(container.Summary) (app string, ok bool)) imagestore.RepairStore {
 	return repairStore{target{e, tempDir}, owner}
 }
 
-// affected is what a repair is about.
+// affected has the images and layers that a repair has to replace.
 type affected struct {
 	images  []Image                 // to be removed, and loaded again
 	missing []imagestore.Damaged    // to be loaded
 	chains  map[image.Digest]Damage // of layers, by chain ID
-	layers  map[image.Digest]Damage // by diffID, where a store keeps them by content
+	layers  map[image.Digest]Damage // by diffID, for a store that keeps layers by content
 	urls    map[image.Digest]string // config → a name for people
 }
 
@@ -81,8 +81,8 @@ func imageName(img Image) string {
 	return img.ID
 }
 
-// affected verifies the images that are wanted, and finds all that share a
-// damaged layer.
+// affected verifies the wanted images, and finds all images that share a damaged
+// layer.
 func (e *Engine) affected(ctx context.Context, s imagestore.RepairRequest) (*affected, error) {
 	a := &affected{chains: map[image.Digest]Damage{}, layers: map[image.Digest]Damage{}, urls: map[image.Digest]string{}}
 	ctd, err := e.containerd(ctx)

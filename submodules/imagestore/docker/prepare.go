@@ -12,9 +12,10 @@ import (
 // Docker's containerd store keeps the bytes that it got, by the name and the size
 // of the archive's member. The next load of a member with that name and size
 // resumes after them without a check (28.5: an ingest "tar-blobs/sha256/…"). So an
-// aborted forged layer would spoil the genuine one. A member of another size makes
-// the store start again. It is complete at once, so nothing is left to resume. The
-// engine reports that the archive has no image, which is expected.
+// aborted forged layer would damage the genuine one. Prepare loads a member with this
+// name and another size, which makes the store start again. That member is complete
+// at once, so nothing is left to resume. The engine reports that the archive has no
+// image, which is expected.
 func (t target) Prepare(ctx context.Context, diffIDs []image.Digest) error {
 	if ctd, err := t.e.containerd(ctx); err != nil || !ctd {
 		return err

@@ -20,7 +20,7 @@ func (t repairStore) RemoveDamaged(ctx context.Context, plan *imagestore.RepairP
 		if p.ID == "" {
 			continue
 		}
-		// The same ID may be loaded again already, by an earlier call.
+		// An earlier call may have loaded the same ID again already.
 		img, err := t.e.Inspect(ctx, p.ID)
 		if errors.Is(err, submodules.ErrNotFound) {
 			continue

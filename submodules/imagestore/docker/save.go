@@ -13,9 +13,9 @@ import (
 	"github.com/mender-app/mender-app/submodules"
 )
 
-// Save writes the image as a hybrid archive: deterministic, and exactly that
-// image, named ref. It is verified while it is written. Nothing is kept in
-// tempDir where the engine's store can be read in place.
+// Save writes exactly this image, named ref, as a deterministic hybrid archive. It
+// verifies the image while it writes. It uses tempDir only if the engine's store
+// cannot be read in place.
 func (e *Engine) Save(ctx context.Context, img Image, ref, tempDir string, w io.Writer) error {
 	content, done, err := e.content(ctx, img, tempDir)
 	if err != nil {

@@ -30,14 +30,14 @@ import (
 type saveArchive struct {
 	e       *Engine
 	dir     string
-	images  []Image // nil before the first question
+	images  []Image // nil before the first read
 	asked   bool
 	want    map[image.Digest]bool
 	layers  map[image.Digest]*spooledLayer
 	configs map[image.Digest][]byte
 }
 
-// openSaveArchive prepares for the layers want. Asking for others costs another
+// openSaveArchive prepares for the layers want. Reading another layer costs another
 // docker save.
 func (e *Engine) openSaveArchive(want []image.Digest, dir string) *saveArchive {
 	s := &saveArchive{e: e, dir: dir, want: map[image.Digest]bool{}, layers: map[image.Digest]*spooledLayer{}, configs: map[image.Digest][]byte{}}
@@ -103,7 +103,7 @@ func (s *saveArchive) save(ctx context.Context, img Image) error {
 	defer r.Close()
 	var kept int64
 	imgs, err := image.ReadStream(r, image.Limits{}, image.Handler{Layer: func(m image.Member, r io.Reader) error {
-		// From 25 on the name is the blob's digest, before that anything.
+		// From 25 on the name is the blob's digest; earlier versions use other names.
 		if name, ok := strings.CutPrefix(m.Name, "blobs/sha256/"); ok && m.Compression == "" {
 			if d, err := digest.FromHex(name); err == nil && !s.wants(d) {
 				return nil
@@ -132,7 +132,7 @@ func (s *saveArchive) save(ctx context.Context, img Image) error {
 
 func (s *saveArchive) wants(d image.Digest) bool { return s.want[d] && s.layers[d] == nil }
 
-// layer returns a layer, fetched if need be.
+// layer returns a layer, and fetches it if it is not kept yet.
 func (s *saveArchive) layer(ctx context.Context, d delta.Digest) (*spooledLayer, error) {
 	if s.layers[d] == nil {
 		s.want[d] = true
@@ -212,11 +212,11 @@ type spooledLayer struct {
 	size    int64
 	scanned bool
 	sparse  bool
-	// files are kept by a hash of their names, which would take several times as
-	// much. Two names with one hash are no danger: what is read is checked.
+	// files is indexed by a hash of the names, because the names would take several
+	// times as much memory. A collision does no harm: the content is verified.
 	files   map[uint64]spooledFile
 	headers []extent // of each member
-	read    int64    // bytes of the files that were asked for
+	read    int64    // bytes of the files that were opened
 }
 
 // names hashes names of files.
@@ -226,7 +226,7 @@ type extent struct{ offset, size int64 }
 
 type spooledFile struct {
 	extent
-	read bool // it was asked for
+	read bool // it was opened
 }
 
 // keepLayer writes a layer, uncompressed, to an unlinked file, and hashes it.
@@ -244,7 +244,7 @@ func keepLayer(dir string, r io.Reader) (image.Digest, *spooledLayer, error) {
 	return digest.OfHash(h), &spooledLayer{f: f, size: size}, nil
 }
 
-// scan finds where in the tar everything is.
+// scan finds the positions of all headers and files in the tar.
 func (l *spooledLayer) scan() error {
 	if l.scanned {
 		return nil
@@ -254,7 +254,7 @@ func (l *spooledLayer) scan() error {
 	}
 	l.files = map[uint64]spooledFile{}
 	tr := tar.NewReader(l.f)
-	var end int64 // of the member before, with its padding
+	var end int64 // of the previous member, with its padding
 	for {
 		h, err := tr.Next()
 		if err == io.EOF {

@@ -16,8 +16,8 @@ import (
 	"github.com/mender-app/mender-app/submodules/imagestore"
 )
 
-// snapshots asks an engine's containerd where its files are and where it unpacked
-// a layer to, and removes what an interrupted load left. It makes seven calls of
+// snapshots asks an engine's containerd for the directories of its files and of
+// unpacked layers, and removes what an interrupted load left. It makes seven calls of
 // containerd's API (api/services/{snapshots,leases,introspection}/v1) over the
 // standard library's HTTP/2: containerd's own client would double the size of the
 // program, and take megabytes of memory.
@@ -27,8 +27,8 @@ type snapshots struct {
 	snapshotter string
 }
 
-// containerdSockets are where the containerd of an engine is that does not say
-// so itself (before 27.0): its own below /run/docker, or the system's.
+// containerdSockets are the places of containerd's socket for an engine that does not
+// report it (before 27.0): the engine's own below /run/docker, or the system's.
 var containerdSockets = []string{"/run/docker/containerd/containerd.sock", "/run/containerd/containerd.sock"}
 
 // openSnapshots finds the engine's containerd. It returns nil if it cannot be
@@ -130,8 +130,8 @@ const viewPrefix = "mender-app-"
 var views atomic.Int64
 
 // dir opens the directory that the uppermost layer of a chain was unpacked to.
-// It stays while an image has the layer; the view that tells where it is goes
-// again at once.
+// The directory stays while an image has the layer. dir makes a view to find it, and
+// removes the view again at once.
 func (s *snapshots) dir(ctx context.Context, chain image.Digest) (*os.Root, error) {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
@@ -140,7 +140,7 @@ func (s *snapshots) dir(ctx context.Context, chain image.Digest) (*os.Root, erro
 	if err != nil {
 		return nil, fmt.Errorf("snapshot %s: %w", chain, err)
 	}
-	// One that is left behind by a failure here is collected by containerd.
+	// If this fails, containerd collects the view later.
 	_, _ = s.call(context.WithoutCancel(ctx), snapshotService+"Remove", protoFields{{1, s.snapshotter}, {2, key}}.message())
 	dir, err := upperOf(reply)
 	if err != nil {
@@ -149,8 +149,8 @@ func (s *snapshots) dir(ctx context.Context, chain image.Digest) (*os.Root, erro
 	return os.OpenRoot(dir)
 }
 
-// remove removes the snapshot of a chain, and what unpacking a layer on top of
-// it left; it reports whether there was one.
+// remove removes the snapshot of a chain, and the remains of unpacking a layer on top
+// of it; it reports whether there was a snapshot.
 func (s *snapshots) remove(ctx context.Context, chain image.Digest) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
@@ -177,10 +177,10 @@ func (s *snapshots) remove(ctx context.Context, chain image.Digest) (bool, error
 	return true, nil
 }
 
-// above are the keys of the snapshots on top of a chain: left those that a layer
-// was being unpacked into, "extract-<number> <chain>" (containerd,
-// core/snapshots.UnpackKeyPrefix), and views of ours; others the rest. Each
-// message of the reply has in field 1 a snapshot (name 1), repeated.
+// above returns the keys of the snapshots on top of a chain. left are our own views,
+// and those that a layer was being unpacked into, "extract-<number> <chain>"
+// (containerd, core/snapshots.UnpackKeyPrefix); others are the rest. Each message of
+// the reply has in field 1 a snapshot (name 1), repeated.
 func (s *snapshots) above(ctx context.Context, chain image.Digest) (left, others []string, err error) {
 	messages, err := s.exchange(ctx, snapshotService+"List", protoFields{{1, s.snapshotter}, {2, fmt.Sprintf("parent==%q", chain)}}.message())
 	if err != nil {

@@ -66,8 +66,8 @@ func (t target) Has(ctx context.Context, id imagestore.Identity) (bool, error) {
 }
 
 // Present implements imagestore.Target. The classic store needs no content for
-// a layer if it has the whole chain up to it, whichever image brought it. The
-// containerd store needs none whose blob it holds, under the name of that blob.
+// a layer if it has the whole chain up to it, from any image. The containerd store
+// needs no content for a layer whose blob it has; the manifest then names that blob.
 func (t target) Present(ctx context.Context, diffIDs []image.Digest) (map[image.Digest]image.Descriptor, error) {
 	ctd, err := t.e.containerd(ctx)
 	if err != nil {
@@ -95,7 +95,7 @@ func chained(all []Image, diffIDs []image.Digest) map[image.Digest]image.Descrip
 	for _, d := range diffIDs[:longest] {
 		present[d] = image.Descriptor{}
 	}
-	// A layer that comes again above what is present must be in the archive.
+	// A layer that occurs again above the present ones must be in the archive.
 	for _, d := range diffIDs[longest:] {
 		delete(present, d)
 	}
@@ -157,8 +157,8 @@ func (t target) Room(ctx context.Context) (int64, error) {
 
 // Save implements imagestore.Target.
 func (t target) Save(ctx context.Context, ref string) (*os.File, int64, error) {
-	// The reference ran `docker save` with the tag. With the ID the archive would
-	// have no tag, and so other bytes.
+	// The shell reference ran `docker save` with the tag. With the ID, the archive
+	// would have no tag, and its bytes would differ.
 	ref, want := submodules.SplitURL(ref)
 	img, err := t.e.Inspect(ctx, ref)
 	if err != nil {
@@ -198,8 +198,8 @@ func (t target) Load(ctx context.Context, archive io.Reader) error {
 // maxLoadReply bounds the engine's reply to a load, in bytes.
 const maxLoadReply = 4 << 20
 
-// readLoad reads the reply, JSON documents one after another. The engine says
-// 200 and puts errors there.
+// readLoad reads the reply, JSON documents one after another. The engine replies with
+// status 200 and reports errors in these documents.
 func readLoad(r io.Reader) error {
 	dec := json.NewDecoder(io.LimitReader(r, maxLoadReply))
 	for {
@@ -229,7 +229,7 @@ func readLoad(r io.Reader) error {
 	}
 }
 
-// loadError marks the engine's errors that a caller has to tell apart.
+// loadError marks the errors of the engine that callers handle differently.
 func loadError(err error) error {
 	err = fmt.Errorf("docker load: %w", err)
 	if strings.Contains(err.Error(), "no space left on device") {
@@ -238,9 +238,9 @@ func loadError(err error) error {
 	return err
 }
 
-// Sync returns when everything the engine has been given is on the disk:
-// engines do not sync the files they unpack (20.10 to 28.5, seen with strace).
-// Where the data root is not on this machine, the caller is told so in the log.
+// Sync returns when everything that the engine was given is on the disk: engines do
+// not sync the files they unpack (20.10 to 28.5, seen with strace). If the data root is
+// not on this machine, Sync only logs that.
 func (e *Engine) Sync(ctx context.Context) error {
 	dirs, err := e.dirs(ctx)
 	if err != nil {
@@ -267,8 +267,8 @@ func (e *Engine) Sync(ctx context.Context) error {
 	return nil
 }
 
-// dirs are the directories that the engine keeps images in; none where they are
-// not on this machine or out of reach.
+// dirs are the directories that the engine keeps images in; none if they are not on
+// this machine or cannot be reached.
 func (e *Engine) dirs(ctx context.Context) ([]string, error) {
 	root, err := e.root(ctx)
 	if err != nil || root == "" {
@@ -282,7 +282,7 @@ func (e *Engine) dirs(ctx context.Context) ([]string, error) {
 	if roots, err := e.containerdRoots(ctx); err == nil && len(roots) > 0 {
 		places = slices.Collect(maps.Values(roots))
 	}
-	for _, dir := range places { // some are made when they are first used
+	for _, dir := range places { // some are made at their first use
 		if _, err := os.Stat(dir); err == nil {
 			dirs = append(dirs, dir)
 		}

@@ -103,7 +103,7 @@ func (s *suite) whole(m made) {
 	img, err := s.Store.Find(s.Context(), s.app, m.id(), s.url)
 	require.NoError(s, err)
 	require.Equal(s, m.id(), img.Identity)
-	require.NoError(s, img.Undescribed)
+	require.NoError(s, img.InspectErr)
 	bad, err := s.Store.Damages(s.Context(), img)
 	require.NoError(s, err)
 	require.Empty(s, bad)

@@ -36,8 +36,8 @@ func TestImageThatTheEngineCannotDescribe(t *testing.T) {
 	damage()
 	img, err := e.Find(t.Context(), app, s.identity(), "")
 	require.NoError(t, err)
-	require.Error(t, img.undescribed)
-	img.undescribed, img.Size, whole.Size = nil, 0, 0
+	require.Error(t, img.inspectErr)
+	img.inspectErr, img.Size, whole.Size = nil, 0, 0
 	require.Equal(t, whole, img)
 	require.ErrorIs(t, e.Verify(t.Context(), app, s.identity(), ""), submodules.ErrContent)
 	require.NoError(t, load())

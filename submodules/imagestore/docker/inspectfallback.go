@@ -15,13 +15,13 @@ import (
 	"github.com/mender-app/mender-app/submodules/imagestore"
 )
 
-// inspectUndescribed describes an image that the engine has but cannot describe:
-// a power cut emptied a file in which overlay2 keeps the order of its layers, and
-// 20.10 fails with "readlink …/overlay2: invalid argument". Such an image can
-// still be removed, which is necessary before it can be loaded again. The list of
-// images and the image's config tell what it is. If they do not, the error is
-// cause, the engine's.
-func (e *Engine) inspectUndescribed(ctx context.Context, ref string, cause error) (Image, error) {
+// inspectFallback describes an image that the engine lists but fails to describe:
+// after a power cut emptied a file with the order of overlay2's layers, 20.10 fails
+// with "readlink …/overlay2: invalid argument". Such an image can be removed, and has
+// to be removed before it can be loaded again. inspectFallback uses the list of
+// images and the image's config. If these are not enough, it returns cause, the
+// engine's error.
+func (e *Engine) inspectFallback(ctx context.Context, ref string, cause error) (Image, error) {
 	o, err := e.openOverlay(ctx)
 	if err != nil || o == nil {
 		return Image{}, cause
@@ -48,12 +48,12 @@ func (e *Engine) inspectUndescribed(ctx context.Context, ref string, cause error
 	if err != nil {
 		return Image{}, cause
 	}
-	tags := slices.DeleteFunc(list[at].RepoTags, func(t string) bool { return t == "<none>:<none>" }) // of an image without
+	tags := slices.DeleteFunc(list[at].RepoTags, func(t string) bool { return t == "<none>:<none>" }) // of an image without a tag
 	return Image{
 		Identity: imagestore.Identity{Config: id, DiffIDs: c.RootFS.DiffIDs},
 		ID:       list[at].ID, Tags: tags, Size: list[at].Size,
-		Platform:    c.Platform(),
-		undescribed: cause,
+		Platform:   c.Platform(),
+		inspectErr: cause,
 	}, nil
 }
 
