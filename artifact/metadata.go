@@ -2,6 +2,7 @@ package artifact
 
 import (
 	"encoding/json"
+	"slices"
 
 	"github.com/mender-app/mender-app/artifact/image"
 )
@@ -88,6 +89,11 @@ type Variant struct {
 type VariantLayer struct {
 	Encoding Encoding `json:"encoding"`
 	Bytes    int64    `json:"bytes"` // in the variant's own member
+}
+
+// ImageComponents returns the components that are images.
+func (m *Metadata) ImageComponents() []Component {
+	return slices.DeleteFunc(slices.Clone(m.Components), func(c Component) bool { return c.IsFile() })
 }
 
 // IsFile tells whether the component is a file and not an image.

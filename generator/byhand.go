@@ -329,7 +329,7 @@ func (h *byHand) base(ctx context.Context, arg string, c *rebuild.Contents) erro
 		if err != nil {
 			return err
 		}
-		for _, comp := range rel.Meta.Components {
+		for _, comp := range rel.Meta.ImageComponents() {
 			if _, err := h.b.Image(ctx, rel, comp, c); err != nil {
 				var src *source.Error
 				if !errors.As(err, &src) { // what lacks is said where it is needed

@@ -94,7 +94,7 @@ func Diff(ctx context.Context, old, next string, bases []string, o DeltaOptions)
 	// put together is an error only where it is compared.
 	missing := map[image.Digest]error{}
 	for _, rel := range []*rebuild.Release{from, to} {
-		for _, comp := range rel.Meta.Components {
+		for _, comp := range rel.Meta.ImageComponents() {
 			_, err := h.b.Image(ctx, rel, comp, c)
 			var needs *source.Error
 			if errors.As(err, &needs) {
@@ -104,7 +104,7 @@ func Diff(ctx context.Context, old, next string, bases []string, o DeltaOptions)
 			}
 		}
 	}
-	for _, p := range pairs(from.Meta.Components, to.Meta.Components) {
+	for _, p := range pairs(from.Meta.ImageComponents(), to.Meta.ImageComponents()) {
 		diff, err := h.compare(p, c, missing, &d.Warnings)
 		if err != nil {
 			return nil, err

@@ -35,7 +35,7 @@ type payload struct {
 func (r *run) execute(ctx context.Context, p *plan, used *manifests.Found) ([]Sent, error) {
 	out := &payload{}
 	var sent []Sent
-	if len(p.images) > 0 {
+	if len(p.images)+len(p.files) > 0 {
 		var err error
 		if sent, err = r.packImages(ctx, p, out); err != nil {
 			return nil, err
@@ -47,7 +47,7 @@ func (r *run) execute(ctx context.Context, p *plan, used *manifests.Found) ([]Se
 	if err := r.packManifests(used, out); err != nil {
 		return nil, err
 	}
-	out.sizes.Engine = p.engineGrowth()
+	out.sizes.Engine += p.engineGrowth()
 	return sent, r.write(ctx, p, out)
 }
 
@@ -58,11 +58,13 @@ type imagesPacker struct {
 	sizes *artifact.Sizes
 	// entries says of each Add to w which bytes of which image it wrote.
 	entries []entry
+	images  int                   // how many images the plan has
+	files   []*artifact.Component // those packed
 }
 
 // entry is one member of the images payload.
 type entry struct {
-	image   int // index in the plan
+	image   int // index in the plan: of an image, or after those of a file
 	variant int // index in the component's variants; -1 if it is of no single variant
 	shared  bool
 }
@@ -77,7 +79,7 @@ func (r *run) packImages(ctx context.Context, p *plan, out *payload) (sent []Sen
 			err = &WriteError{Err: cerr}
 		}
 	}()
-	pack := &imagesPacker{run: r, w: artifact.NewImagesWriter(f), sizes: &out.sizes}
+	pack := &imagesPacker{run: r, w: artifact.NewImagesWriter(f), sizes: &out.sizes, images: len(p.images)}
 	for i := range p.images {
 		img := &p.images[i]
 		if img.sameAs >= 0 {
@@ -92,6 +94,13 @@ func (r *run) packImages(ctx context.Context, p *plan, out *payload) (sent []Sen
 		}
 		for n := range c.Layers {
 			c.Layers[n].Unpacked = p.layers[c.Layers[n].DiffID].unpacked
+		}
+		out.components = append(out.components, *c)
+	}
+	for i := range p.files {
+		c, err := pack.file(ctx, i, &p.files[i])
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", p.files[i].URL, err)
 		}
 		out.components = append(out.components, *c)
 	}
@@ -113,6 +122,10 @@ func (pack *imagesPacker) sent(p *plan) []Sent {
 	}
 	for i, n := range pack.w.Sent() {
 		e := pack.entries[i]
+		if f := e.image - len(p.images); f >= 0 {
+			p.Files[f].Sent += n
+			continue
+		}
 		s := &list[e.image]
 		s.Bytes += n
 		switch {

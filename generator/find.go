@@ -51,6 +51,9 @@ func (r *run) find(ctx context.Context, opener *source.Opener, used *manifests.F
 		return nil, nil
 	}
 	pairs := r.Images.Pairs
+	if len(pairs) == 0 && used == nil {
+		return nil, nil // there are files only
+	}
 	if len(pairs) == 0 {
 		var err error
 		if pairs, err = r.fromManifests(used); err != nil {

@@ -102,6 +102,9 @@ func Generate(ctx context.Context, o Options, dry bool) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := r.planFiles(p); err != nil {
+		return nil, err
+	}
 	if o.Build.SBOM != "" {
 		if p.packages, err = r.packages(ctx, images); err != nil {
 			return nil, err

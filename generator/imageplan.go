@@ -15,6 +15,7 @@ import (
 type Plan struct {
 	Version    string              `json:"version"` // of the metadata
 	Components []PlannedComponent  `json:"components"`
+	Files      []PlannedFile       `json:"files,omitempty"`
 	Depends    map[string][]string `json:"depends,omitempty"` // added because of the bases: the values that will do
 }
 
@@ -57,6 +58,7 @@ type PlannedLayer struct {
 type plan struct {
 	Plan
 	images   []plannedImage                       // of the components, in the same order
+	files    []plannedFile                        // of the files, in the same order
 	layers   layers                               // what reading them found out
 	packages map[image.Digest][]inventory.Package // of each image; nil if nobody asked
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -80,6 +81,7 @@ type FileDescription struct {
 // ImageDescription is one image of the images payload.
 type ImageDescription struct {
 	URL      string             `json:"url"`
+	Type     string             `json:"type,omitempty"` // of a file; an image has none
 	Also     []string           `json:"also,omitempty"` // its further names
 	Digest   digest.Digest      `json:"digest"`
 	Platform string             `json:"platform,omitempty"`
@@ -299,6 +301,7 @@ func (i *inspection) variant(info artifact.ImageInfo, content io.Reader) error {
 			}
 			d.Platform = c.Platform
 		}
+		d.Type = i.fileType(info)
 	}
 	d.Bytes += info.Size
 	if info.Kind == artifact.KindShared {
@@ -310,7 +313,7 @@ func (i *inspection) variant(info artifact.ImageInfo, content io.Reader) error {
 	v := VariantDescription{Format: string(artifact.FormatFull), Bytes: info.Size}
 	var err error
 	if info.Kind == artifact.KindFull {
-		err = own.full(info, content)
+		err = own.whole(i.fileType(info), info, content)
 	} else {
 		v.Format = string(artifact.FormatDelta)
 		err = own.delta(content)
@@ -340,7 +343,7 @@ func (i *inspection) image(info artifact.ImageInfo, content io.Reader) error {
 	if info.Kind == artifact.KindShared || info.Variant != 0 {
 		return i.variant(info, content)
 	}
-	d := ImageDescription{URL: info.URLNew, Digest: info.Digest, Bytes: info.Size}
+	d := ImageDescription{URL: info.URLNew, Type: i.fileType(info), Digest: info.Digest, Bytes: info.Size}
 	if info.URLCurrent != info.URLNew || info.SumCurrent != "" && info.SumCurrent != info.SumNew {
 		d.Current = info.URLCurrent
 	}
@@ -348,7 +351,7 @@ func (i *inspection) image(info artifact.ImageInfo, content io.Reader) error {
 	switch info.Kind {
 	case artifact.KindFull:
 		d.Format = string(artifact.FormatFull)
-		err = d.full(info, content)
+		err = d.whole(i.fileType(info), info, content)
 	case artifact.KindDelta:
 		d.Format = string(artifact.FormatDelta)
 		err = d.delta(content)
@@ -375,6 +378,31 @@ func (i *inspection) image(info artifact.ImageInfo, content io.Reader) error {
 		}
 	}
 	i.Images = append(i.Images, d)
+	return nil
+}
+
+// fileType is the type of a component of the payload that is a file; "" for images.
+func (i *inspection) fileType(info artifact.ImageInfo) string {
+	for _, c := range i.meta.Components {
+		if c.Digest == info.Digest && c.IsFile() {
+			return c.Type
+		}
+	}
+	return ""
+}
+
+// whole reads a whole image, or a file of the type.
+func (d *ImageDescription) whole(fileType string, info artifact.ImageInfo, r io.Reader) error {
+	if fileType == "" {
+		return d.full(info, r)
+	}
+	h := sha256.New()
+	if _, err := io.Copy(h, r); err != nil {
+		return err
+	}
+	if got := digest.OfHash(h); got != info.Digest {
+		return fmt.Errorf("the file is %s, and should be %s", got, info.Digest)
+	}
 	return nil
 }
 

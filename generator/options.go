@@ -60,6 +60,7 @@ type Images struct {
 	Content  []string
 	Fallback bool     // add each image that has a base as a whole image too
 	Skip     bool     // ship no images: all of them are on the device
+	Files    []File   // components that are files
 	OnDevice []string // images that the manifests use and the device has
 }
 
@@ -182,8 +183,8 @@ func (o Options) checked() (Options, error) {
 		return o, &UsageError{Text: "--encrypt-secrets-to: the manifests of " + app.Orchestrator + " cannot be read", Hint: "encrypt its secrets yourself, in the way that its sub-module reads"}
 	case o.Images.Skip && len(o.Images.Pairs) > 0:
 		return o, &UsageError{Text: "--skip-images and --image exclude each other"}
-	case !app.known() && len(o.Images.Pairs) == 0 && !o.Images.Skip:
-		return o, &UsageError{Text: "no images", Hint: fmt.Sprintf("the manifests of %s cannot be read: name the images with --image, or use --skip-images; %s and %s are those that can", app.Orchestrator, Compose, Kubernetes)}
+	case !app.known() && len(o.Images.Pairs) == 0 && len(o.Images.Files) == 0 && !o.Images.Skip:
+		return o, &UsageError{Text: "no images", Hint: fmt.Sprintf("the manifests of %s cannot be read: name the images with --image and files with --component, or use --skip-images; %s and %s are those that can", app.Orchestrator, Compose, Kubernetes)}
 	}
 	if o.Artifact.Software.Name == "" {
 		o.Artifact.Software.Name = app.Name
@@ -226,7 +227,10 @@ func (a *Application) known() bool {
 // check refuses an image that is given twice, unless each time has another base.
 func (o *Images) check() error {
 	bases := map[string][]string{}
-	based := false
+	based := slices.ContainsFunc(o.Files, func(f File) bool { return len(f.Bases) > 0 })
+	if err := checkFiles(o.Files); err != nil {
+		return err
+	}
 	for _, p := range o.Pairs {
 		base := ""
 		if p.Base != nil {

@@ -126,6 +126,12 @@ func (r *run) metadata(p *plan, out *payload) ([]byte, error) {
 			m.Images = append(m.Images, b.Image.ConfigDigest.Hex())
 		}
 	}
+	for i := range p.files {
+		m.Images = append(m.Images, p.files[i].Digest.Hex())
+		for _, b := range p.files[i].bases {
+			m.Images = append(m.Images, b.digest.Hex())
+		}
+	}
 	slices.Sort(m.Images)
 	m.Images = slices.Compact(m.Images)
 	if p.Version == artifact.VersionCurrent {
@@ -141,6 +147,9 @@ func (r *run) metadata(p *plan, out *payload) ([]byte, error) {
 	if out.sealed {
 		m.Version, m.Recipients = artifact.VersionCurrent, out.recipients
 		m.Requires = append(m.Requires, artifact.FeatureSecrets)
+	}
+	if len(p.files) > 0 && m.Version == artifact.VersionCurrent {
+		m.Requires = append(m.Requires, artifact.FeatureFiles)
 	}
 	var err error
 	if m.Statement, err = statement.Sign(statement.Of(m, out.digest), r.Artifact.Signing.options()); err != nil {

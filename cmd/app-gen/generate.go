@@ -39,6 +39,11 @@ name or repository. Given several times, or with a directory, the artifact is fo
 devices with any of these releases. Without --image, app-gen takes the
 images that the manifests use from their registries.
 
+Other components (--component, repeatable) are files, TYPE:FILE[,CURRENT…]=URL: URL is
+the name that the sub-module knows the file by, TYPE a word such as binary,
+deb-package or python-package. With CURRENT the file travels as a delta over
+CURRENT; with several, a device takes the delta whose base it has.
+
 Options of mender-artifact may follow after --: those that app-gen has too, and
 --artifact-name-depends, --depends-groups, --provides-group, --clears-provides,
 --no-default-software-version and --no-default-clears-provides.
@@ -56,6 +61,7 @@ type genFlags struct {
 	o           generator.Options
 	platforms   []string
 	images      []string
+	files       []string // components that are files
 	provides    []string
 	depends     []string
 	ctrAddress  string
@@ -103,6 +109,7 @@ func generateCommand() *cobra.Command {
 	fl.StringVarP(&f.o.Application.ManifestsDir, "manifests-dir", "m", "", "directory with the orchestrator's manifests, shipped as it is")
 	fl.StringVar(&f.o.Build.Output, "output-path", "app-artifact.mender", "artifact to write")
 	fl.StringArrayVarP(&f.images, "image", "i", nil, "[CURRENT,]NEW: image to ship (repeatable)")
+	fl.StringArrayVar(&f.files, "component", nil, "TYPE:FILE[,CURRENT…]=URL: file to ship, of a type such as binary or deb-package (repeatable)")
 	fl.StringArrayVar(&f.o.Images.Releases.Paths, "base", nil, "older artifact that devices have, or a directory of them: each image becomes a delta over the one that it replaces (repeatable)")
 	fl.StringArrayVar(&f.o.Images.Releases.Dirs, "bases-from", nil, "directory of older artifacts, of which --last says how many are bases (repeatable)")
 	fl.IntVar(&f.o.Images.Releases.Last, "last", 0, "how many of the newest releases in --bases-from are bases (default: all)")
@@ -199,6 +206,13 @@ func (f *genFlags) resolve(ctx context.Context) error {
 			return fmt.Errorf("--image %s: %w", s, err)
 		}
 		f.o.Images.Pairs = append(f.o.Images.Pairs, p)
+	}
+	for _, s := range f.files {
+		file, err := generator.ParseFile(s)
+		if err != nil {
+			return fmt.Errorf("--component %s: %w", s, err)
+		}
+		f.o.Images.Files = append(f.o.Images.Files, file)
 	}
 	if f.o.Artifact.Provides, err = keyValues("--provides", f.provides); err != nil {
 		return err

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -111,7 +112,24 @@ func printPlan(w io.Writer, p *generator.Plan) {
 		t.row(c.URL, c.Source, orDash(c.Base), fmt.Sprint(len(c.Layers)), fmt.Sprint(omitted), bytesText(size))
 	}
 	t.flush()
+	printComponents(w, p.Files)
 	printMap(w, "depends", alternatives(p.Depends))
+}
+
+// printComponents prints the components that are files.
+func printComponents(w io.Writer, files []generator.PlannedFile) {
+	if len(files) == 0 {
+		return
+	}
+	t := newTable(w, "FILE", "TYPE", "FORMAT", "BASES", "WHOLE", "SENT")
+	for _, f := range files {
+		sent := ""
+		if f.Sent > 0 {
+			sent = bytesText(f.Sent)
+		}
+		t.row(f.URL, f.Type, string(f.Format), orDash(strings.Join(f.Bases, ", ")), bytesText(f.Size), sent)
+	}
+	t.flush()
 }
 
 // printMade describes a new artifact.
@@ -155,6 +173,7 @@ func printMade(w io.Writer, r *generator.Result, d *generator.Description) {
 			fmt.Fprintf(w, "%s of images instead of %s, %s saved\n", bytesText(sent), bytesText(whole), percentSaved(whole, sent))
 		}
 	}
+	printComponents(w, p.Files)
 	fmt.Fprintf(w, "%s: %s, artifact %s for %s\n", d.Path, bytesText(d.Bytes), d.Name, strings.Join(d.DeviceTypes, ", "))
 }
 
@@ -271,7 +290,7 @@ func printDescription(w io.Writer, d *generator.Description) {
 		if img.Current != "" {
 			what += " over " + img.Current
 		}
-		t.row(img.URL, img.Platform, what, "", bytesText(img.Bytes))
+		t.row(img.URL, cmp.Or(img.Type, img.Platform), what, "", bytesText(img.Bytes))
 		if img.SharedBytes > 0 {
 			t.row("  shared", "", "over any of the bases", "", bytesText(img.SharedBytes))
 		}
@@ -283,7 +302,7 @@ func printDescription(w io.Writer, d *generator.Description) {
 			t.row("  or", "", over, fmt.Sprintf("%s temporary", bytesText(v.Temp)), bytesText(v.Bytes))
 		}
 		for _, url := range img.Also {
-			t.row(url, img.Platform, "the image "+img.URL)
+			t.row(url, cmp.Or(img.Type, img.Platform), "the image "+img.URL)
 		}
 		for _, l := range img.Layers {
 			t.row("  "+shortDigest(l.DiffID), "", l.Encoding, bytesText(l.Size), bytesText(l.Bytes))

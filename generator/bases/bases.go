@@ -179,7 +179,7 @@ func read(ctx context.Context, path string, w Wanted) (r *Release, why string, e
 		return nil, fmt.Sprintf("it is for %s, not %s", m.Platform, w.Platform), nil
 	}
 	r = &Release{Path: path, Version: w.Version(h.Provides), artifact: h.Name, names: map[image.Digest][]string{}}
-	for _, c := range m.Components {
+	for _, c := range m.ImageComponents() {
 		r.names[c.Digest] = append(r.names[c.Digest], c.URL)
 	}
 	return r, "", nil

@@ -46,11 +46,12 @@ func (ch *Chain) Image(ctx context.Context, path string, digest image.Digest) (*
 		return img, nil
 	}
 	rel := ch.releases[path]
-	i := slices.IndexFunc(rel.Meta.Components, func(c artifact.Component) bool { return c.Digest == digest })
+	images := rel.Meta.ImageComponents()
+	i := slices.IndexFunc(images, func(c artifact.Component) bool { return c.Digest == digest })
 	if i < 0 {
 		return nil, &source.Error{Text: fmt.Sprintf("%s holds no image %s", path, digest), NotFound: true}
 	}
-	found, err := ch.open(ctx, rel.Meta.Components[i].URL, digest)
+	found, err := ch.open(ctx, images[i].URL, digest)
 	if found != nil || err != nil {
 		return found, err
 	}
@@ -77,7 +78,7 @@ func (ch *Chain) resolve(ctx context.Context, path string) error {
 		return err
 	}
 	ch.releases[path], ch.missing[path] = rel, map[image.Digest]error{}
-	for _, comp := range rel.Meta.Components {
+	for _, comp := range rel.Meta.ImageComponents() {
 		for _, base := range basesOf(comp) {
 			if err := ch.find(ctx, path, base); err != nil {
 				return err
@@ -151,7 +152,7 @@ func (ch *Chain) holds(ctx context.Context, path string, digest image.Digest) bo
 		return false
 	}
 	if m, _, err := artifact.ParseMetadata(r.Header().MetaData); err == nil {
-		for _, c := range m.Components {
+		for _, c := range m.ImageComponents() {
 			have[c.Digest] = true
 		}
 	}

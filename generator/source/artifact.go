@@ -149,6 +149,12 @@ func (o *Opener) unpack(ctx context.Context, path string) (*older, error) {
 	if h.PayloadType != mender.PayloadTypeApp {
 		return nil, fmt.Errorf("its payload type is %q, not %q", h.PayloadType, mender.PayloadTypeApp)
 	}
+	files := map[image.Digest]bool{} // components that are no images
+	if m, _, err := artifact.ParseMetadata(h.MetaData); err == nil {
+		for _, c := range m.Components {
+			files[c.Digest] = c.IsFile()
+		}
+	}
 	a := &older{provides: h.Provides}
 	for {
 		file, err := r.Next()
@@ -162,6 +168,9 @@ func (o *Opener) unpack(ctx context.Context, path string) (*older, error) {
 			continue
 		}
 		err = artifact.ReadImages(r, artifact.ReadOptions{SpoolDir: o.TempDir}, func(info artifact.ImageInfo, content io.Reader) error {
+			if files[info.Digest] {
+				return nil
+			}
 			if info.Kind == artifact.KindShared || info.Variant > 1 {
 				return nil // the image was recorded with its first member
 			}
