@@ -32,7 +32,8 @@ type Store interface {
 	// wants: the image itself where it is damaged, and layers of no image. A
 	// damaged image that something else needs is submodules.ErrContent.
 	Distrust(ctx context.Context, q LoadRequest) error
-	// Name makes ref name the image, wherever it pointed before. url is what the
+	// Name makes ref name the image, wherever it pointed before; if the image is no
+	// longer there, that is submodules.ErrNotFound. url is what the
 	// application's manifests call the image; "" leaves what a store remembers of
 	// that as it is.
 	Name(ctx context.Context, img Stored, ref, url string) error
@@ -184,15 +185,20 @@ func Load(ctx context.Context, s Store, q LoadRequest, content io.Reader) error 
 		}
 		img, err = find()
 	}
+	if err == nil {
+		if err := q.present(img); err != nil {
+			return err
+		}
+		err = s.Name(ctx, img, q.own(img.Config), q.URL)
+	}
+	// The second case is an image that somebody removed just now, a kubelet for
+	// example. The content is still unread.
 	if errors.Is(err, submodules.ErrNotFound) {
-		img, err = q.receive(ctx, s, content)
-	} else if err == nil {
-		err = q.present(img)
+		if img, err = q.receive(ctx, s, content); err == nil {
+			err = s.Name(ctx, img, q.own(img.Config), q.URL)
+		}
 	}
 	if err != nil {
-		return err
-	}
-	if err := s.Name(ctx, img, q.own(img.Config), q.URL); err != nil {
 		return err
 	}
 	if tag := q.tag(); tag != "" && !q.Stage {

@@ -238,10 +238,15 @@ func (e *Engine) tag(ctx context.Context, id string, config image.Digest, ref st
 	} else if err != nil && !errors.Is(err, submodules.ErrNotFound) {
 		return err
 	}
-	if err := e.cli.ImageTag(ctx, id, ref); err != nil {
-		return fmt.Errorf("tag image %s as %s: %w", config, ref, err)
+	err := e.cli.ImageTag(ctx, id, ref)
+	if err == nil {
+		return nil
 	}
-	return nil
+	missing := IsNotFound(err)
+	if err = fmt.Errorf("tag image %s as %s: %w", config, ref, err); missing {
+		err = submodules.Mark(err, submodules.ErrNotFound)
+	}
+	return err
 }
 
 // Untag removes the reference, and the image with its last reference. If a container

@@ -9,8 +9,10 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -51,6 +53,7 @@ func Run(t *testing.T, open func(t *testing.T) Fixture) {
 	}{
 		{"Load", testLoad},
 		{"Present", testPresent},
+		{"Vanished", testVanished},
 		{"Names", testNames},
 		{"Refuse", testRefuse},
 		{"Manifest", testManifest},
@@ -163,6 +166,36 @@ func testPresent(s *suite) {
 	other := s.image("b", "another top")
 	require.NoError(s, s.load(s.request(other), archive(s.T, other, other.img.DiffIDs[0])))
 	s.whole(other)
+	s.whole(m)
+}
+
+// vanishing is the store, but an image vanishes just before it is named first, as a
+// kubelet removes images that no container uses.
+type vanishing struct {
+	imagestore.RepairStore
+	names []string
+	gone  bool
+}
+
+func (v *vanishing) Name(ctx context.Context, img imagestore.Stored, ref, url string) error {
+	for _, name := range v.names {
+		if v.gone {
+			break
+		}
+		if err := v.Unname(ctx, name); err != nil {
+			return err
+		}
+	}
+	v.gone = true
+	return v.RepairStore.Name(ctx, img, ref, url)
+}
+
+func testVanished(s *suite) {
+	m := s.image("a", "top")
+	require.NoError(s, s.load(s.request(m), archive(s.T, m)))
+	v := &vanishing{RepairStore: s.Store, names: slices.Collect(maps.Keys(s.names()))}
+	require.NoError(s, imagestore.Load(s.Context(), v, s.request(m), bytes.NewReader(archive(s.T, m))))
+	require.True(s, v.gone)
 	s.whole(m)
 }
 
