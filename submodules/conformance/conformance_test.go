@@ -196,6 +196,34 @@ func TestGivenUp(t *testing.T) {
 	require.Empty(t, string(out))
 }
 
+// A run that is given up in the middle of an application's life removes it.
+func TestGivenUpInTheMiddle(t *testing.T) {
+	t.Parallel()
+	f, err := ReadFixture(fixture(t))
+	require.NoError(t, err)
+	root, path := t.TempDir(), filepath.Join(t.TempDir(), "example")
+	script := strings.Replace(example(t), "STOP) ", "STOP) sleep 1000; ", 1)
+	require.NoError(t, os.WriteFile(path, []byte(script), 0o755))
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	s, end, err := newSuite(ctx, Options{Path: path, Env: []string{"EXAMPLE_ROOT=" + root}, Kills: 1})
+	require.NoError(t, err)
+	defer end()
+	require.NoError(t, s.describe())
+	go func() { // STOP comes after the releases are in
+		for ; ctx.Err() == nil; time.Sleep(10 * time.Millisecond) {
+			if out, _ := exec.Command("pgrep", "-f", path+" STOP").Output(); len(out) > 0 {
+				cancel()
+			}
+		}
+	}()
+	require.Panics(t, func() { s.life(f) })
+	require.ErrorIs(t, ctx.Err(), context.Canceled)
+	left, err := os.ReadDir(root)
+	require.NoError(t, err)
+	require.Empty(t, left)
+}
+
 func TestFixtureIsChecked(t *testing.T) {
 	t.Parallel()
 	dir := fixture(t)

@@ -1,11 +1,13 @@
 package conformance
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"github.com/mender-app/mender-app/submodules"
 )
@@ -24,9 +26,39 @@ func (s *suite) life(f *Fixture) {
 		l.stage = []string{submodules.OptionStage}
 	}
 	if l.check(submodules.VerbList, "the fixture's application is not installed", sectionCall, l.absent()) {
+		ended := false
+		defer func() {
+			if !ended { // the run was given up
+				l.clean()
+			}
+		}()
 		l.play()
 		l.leave()
+		ended = true
 	}
+}
+
+// cleanWithin bounds what is done after a run was given up.
+const cleanWithin = 30 * time.Second
+
+// clean removes the application, whether ctx has ended or not.
+func (l *life) clean() {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(l.ctx), cleanWithin)
+	defer cancel()
+	calls := []call{{args: []string{submodules.VerbPurge, l.app}, env: []string{submodules.EnvPurgeData + "=1"}}}
+	for _, in := range append(calls, l.deletes()...) {
+		_, _, _ = l.c.do(ctx, in) // what it can do, it does
+	}
+}
+
+// deletes are the calls that remove the components of all releases.
+func (l *life) deletes() (list []call) {
+	for _, r := range []Release{l.f.Good, l.f.Better, l.f.Bad} {
+		for _, c := range r.Components {
+			list = append(list, call{args: []string{submodules.VerbDelete, c.URL, l.app}, components: []submodules.Component{c}})
+		}
+	}
+	return list
 }
 
 // absent makes sure that nobody's application is tested on.
@@ -356,9 +388,7 @@ func (l *life) leave() {
 		err = fmt.Errorf("%s still runs", p.name)
 	}
 	l.check(submodules.VerbPurge, "ends the application's processes", sectionCall, err)
-	for _, r := range []Release{l.f.Good, l.f.Better, l.f.Bad} {
-		for _, c := range r.Components {
-			l.call(call{args: []string{submodules.VerbDelete, c.URL, l.app}, components: []submodules.Component{c}})
-		}
+	for _, in := range l.deletes() {
+		l.call(in)
 	}
 }
