@@ -17,7 +17,7 @@ import (
 type baseDeltas struct {
 	deltas []*encodedDelta
 	// shared makes the content that the deltas have in common; nil if they have
-	// none. temp is how many bytes that content takes unpacked.
+	// none. temp is the unpacked size of that content, in bytes.
 	shared *encodedDelta
 	temp   int64
 }
@@ -40,9 +40,9 @@ func (b *baseDeltas) remove() {
 	}
 }
 
-// overBases encodes an image against each of its bases: once each delta for
-// itself, and once with what they have in common taken out. It returns the
-// smaller.
+// overBases encodes an image against each of its bases: once with independent
+// deltas, and once with their common content in a delta of its own. It returns the
+// smaller result.
 func (r *run) overBases(ctx context.Context, img *plannedImage) (*baseDeltas, error) {
 	apart, err := r.overEach(ctx, img, nil)
 	if err != nil || len(img.bases) < 2 {
@@ -64,7 +64,7 @@ func (r *run) overBases(ctx context.Context, img *plannedImage) (*baseDeltas, er
 	return together, nil
 }
 
-// overEach makes one delta for each base. Devices have content too.
+// overEach makes one delta for each base. All devices have content too.
 func (r *run) overEach(ctx context.Context, img *plannedImage, content []delta.Image) (*baseDeltas, error) {
 	b := &baseDeltas{}
 	next := rebuild.DeltaImage(img.URL, img.Image)
@@ -80,8 +80,8 @@ func (r *run) overEach(ctx context.Context, img *plannedImage, content []delta.I
 	return b, nil
 }
 
-// overShared is overEach with the content that the deltas have in common taken
-// out; nil if they have none.
+// overShared is overEach with the common content of the deltas in a delta of its
+// own. It returns nil if they have no common content.
 func (r *run) overShared(ctx context.Context, img *plannedImage) (*baseDeltas, error) {
 	bases := make([]*image.Image, len(img.bases))
 	for i, b := range img.bases {
@@ -112,7 +112,7 @@ func (r *run) overShared(ctx context.Context, img *plannedImage) (*baseDeltas, e
 	return b, nil
 }
 
-// variants packs an image that devices take in different ways.
+// variants packs an image in several variants.
 func (pack *imagesPacker) variants(ctx context.Context, i int, img *plannedImage, info artifact.ImageInfo, c *artifact.Component) error {
 	for _, l := range img.Image.Layers {
 		c.Layers = append(c.Layers, artifact.Layer{DiffID: l.DiffID, Size: l.Size, Encoding: artifact.EncodingVariant})

@@ -19,7 +19,7 @@ import (
 	"github.com/mender-app/mender-app/generator/source"
 )
 
-// DeltaOptions are those of EncodeDelta and ApplyDelta.
+// DeltaOptions are the options of EncodeDelta and ApplyDelta.
 type DeltaOptions struct {
 	Platform image.Platform // of images that have several; the zero Platform takes what there is
 	TempDir  string         // "" is the output's directory
@@ -29,7 +29,7 @@ type DeltaOptions struct {
 	Progress  func(Event)
 }
 
-// DeltaReport is what EncodeDelta did.
+// DeltaReport says what EncodeDelta did.
 type DeltaReport struct {
 	Path    string        `json:"path"`
 	Bytes   int64         `json:"bytes"`
@@ -157,7 +157,7 @@ func writeObjects(h delta.Header, c *rebuild.Contents, out string) error {
 	return replaceFile(out, func(w io.Writer) error { return image.WriteArchive(w, spec) })
 }
 
-// ShowDelta tells what a delta says about itself.
+// ShowDelta returns what a delta says about itself.
 func ShowDelta(path string) (*delta.Header, int64, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -176,7 +176,7 @@ func ShowDelta(path string) (*delta.Header, int64, error) {
 	return &h, info.Size(), nil
 }
 
-// byHand opens what the delta commands are given.
+// byHand opens the arguments of the delta commands.
 type byHand struct {
 	ctx    context.Context
 	o      DeltaOptions
@@ -332,7 +332,7 @@ func (h *byHand) base(ctx context.Context, arg string, c *rebuild.Contents) erro
 		for _, comp := range rel.Meta.ImageComponents() {
 			if _, err := h.b.Image(ctx, rel, comp, c); err != nil {
 				var src *source.Error
-				if !errors.As(err, &src) { // what lacks is said where it is needed
+				if !errors.As(err, &src) { // missing content is reported where it is needed
 					return err
 				}
 			}

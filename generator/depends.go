@@ -25,9 +25,9 @@ func (r *run) autoDepends(images []foundImage, version string) (map[string][]str
 		}
 	}
 	if r.Images.Fallback {
-		return nil, nil // it serves every device
+		return nil, nil // it fits every device
 	}
-	// A version will do if every image has a base from it.
+	// A version is accepted if every image has a base from it.
 	var versions, all []string
 	unknown, first := false, true
 	var without []string // bases that do not say their version

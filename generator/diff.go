@@ -90,8 +90,8 @@ func Diff(ctx context.Context, old, next string, bases []string, o DeltaOptions)
 		return nil, err
 	}
 	d := &Difference{Old: from.Name, New: to.Name, Manifests: compareFiles(from.Manifests, to.Manifests)}
-	// An image of the old release may be what a delta builds on. What cannot be
-	// put together is an error only where it is compared.
+	// An image of the old release may be the base of a delta. An image that cannot be
+	// rebuilt is an error only if it is compared.
 	missing := map[image.Digest]error{}
 	for _, rel := range []*rebuild.Release{from, to} {
 		for _, comp := range rel.Meta.ImageComponents() {

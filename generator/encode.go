@@ -25,7 +25,7 @@ func (e *encodedDelta) remove() {
 	}
 }
 
-// encode makes a delta in the temporary directory. what names it to Progress.
+// encode makes a delta in the temporary directory. what is its name for Progress.
 func (r *run) encode(ctx context.Context, what string, olds []delta.Image, next delta.Image) (*encodedDelta, error) {
 	f, err := os.CreateTemp(r.temp, "delta-*")
 	if err != nil {

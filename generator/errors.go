@@ -35,7 +35,7 @@ func (e *ManifestError) Unwrap() error { return e.Err }
 // Advice says what to do about it.
 func (e *ManifestError) Advice() string { return e.Err.Hint }
 
-// PolicyError: the policy is not one, or asks for what devices do not do.
+// PolicyError: the policy is malformed, or asks for something that devices do not do.
 type PolicyError struct {
 	File string
 	Err  error // a policy.ErrPolicy
@@ -80,7 +80,7 @@ type DamagedError = rebuild.DamagedError
 // ErrNotApp is the error for a Mender Artifact without an application.
 var ErrNotApp = rebuild.ErrNotApp
 
-// encryptUsage makes an error of recipients one of usage.
+// encryptUsage turns an error of package recipients into a usage error.
 func encryptUsage(err error) error {
 	u := &UsageError{Text: "--encrypt-secrets-to: " + err.Error()}
 	var e *recipients.Error

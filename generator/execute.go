@@ -30,8 +30,8 @@ type payload struct {
 	sizes      artifact.Sizes
 }
 
-// execute encodes, packs and writes, in the order of the plan. It returns what
-// each image takes.
+// execute encodes, packs and writes, in the order of the plan. It returns the size
+// of each image in the artifact.
 func (r *run) execute(ctx context.Context, p *plan, used *manifests.Found) ([]Sent, error) {
 	out := &payload{}
 	var sent []Sent
@@ -56,7 +56,7 @@ type imagesPacker struct {
 	*run
 	w     *artifact.ImagesWriter
 	sizes *artifact.Sizes
-	// entries says of each Add to w which bytes of which image it wrote.
+	// entries says for each Add to w which member of which image it wrote.
 	entries []entry
 	images  int                   // how many images the plan has
 	files   []*artifact.Component // those packed
@@ -112,7 +112,7 @@ func (r *run) packImages(ctx context.Context, p *plan, out *payload) (sent []Sen
 	return pack.sent(p), nil
 }
 
-// sent adds up what the images take.
+// sent adds up the bytes of each image.
 func (pack *imagesPacker) sent(p *plan) []Sent {
 	list := make([]Sent, len(p.images))
 	for i, c := range p.Components {
@@ -144,7 +144,7 @@ func (pack *imagesPacker) add(e entry, info artifact.ImageInfo, size int64, r io
 	return pack.w.Add(info, size, r)
 }
 
-// addDelta writes a delta that lies in a file.
+// addDelta writes a delta from its file.
 func (pack *imagesPacker) addDelta(e entry, info artifact.ImageInfo, d *encodedDelta) error {
 	f, err := os.Open(d.path)
 	if err != nil {
@@ -196,8 +196,8 @@ func (pack *imagesPacker) delta(ctx context.Context, i int, img *plannedImage, i
 	return pack.addDelta(entry{image: i, variant: -1}, info, made)
 }
 
-// full packs a whole image archive, written straight into the payload. The
-// archive has all names of the image: the shell reference goes by those.
+// full writes a whole image archive directly into the payload. The archive has all
+// names of the image, because the shell reference uses those.
 func (pack *imagesPacker) full(ctx context.Context, e entry, img *plannedImage, info artifact.ImageInfo) (size int64, layers []artifact.Layer, err error) {
 	spec := image.ArchiveSpec{Image: img.Image, RepoTags: img.tags}
 	if size, err = image.ArchiveSize(spec); err != nil {

@@ -17,13 +17,13 @@ type foundImage struct {
 	// named are the bases as they were asked for. The same image may be in it
 	// twice, from several versions of the application.
 	named []*source.Found
-	// whole: it travels as a whole image too, for devices that have no base of it.
+	// whole: it is also sent as a whole image, for devices without any of its bases.
 	whole bool
 }
 
 func (f *foundImage) digest() image.Digest { return f.Image.ConfigDigest }
 
-// bases are the named bases, each content once.
+// bases are the named bases, without duplicates.
 func (f *foundImage) bases() []*source.Found {
 	var list []*source.Found
 	for _, b := range f.named {
@@ -90,8 +90,8 @@ func (r *run) find(ctx context.Context, opener *source.Opener, used *manifests.F
 	return images, r.fromReleases(ctx, opener, images)
 }
 
-// fromReleases gives each image without a base the images that it replaces in
-// the older releases. An image that some of them lack travels whole too.
+// fromReleases gives each image without a base the images that it replaces in the
+// older releases. If some of these lack the image, it is also sent whole.
 func (r *run) fromReleases(ctx context.Context, opener *source.Opener, images []foundImage) error {
 	if !r.Images.Releases.Any() {
 		return nil
@@ -190,8 +190,8 @@ func distinct(images []foundImage) error {
 	return nil
 }
 
-// checkUses refuses manifests that use what the device will not have, and warns
-// of images that no manifest uses.
+// checkUses refuses manifests that use images which the device will not have, and
+// warns of images that no manifest uses.
 func (r *run) checkUses(images []foundImage, used *manifests.Found) error {
 	if used == nil {
 		return nil

@@ -1,11 +1,11 @@
 // Package generator makes App Artifacts on the build host, from container
-// images and an orchestrator's manifests, and tells what is in them.
+// images and an orchestrator's manifests, and describes existing ones.
 //
 // Generate works in three steps. It finds the images and reads their layers. It
-// makes a [Plan], which says how each image travels and which layers are left
-// out. Then it executes the plan once. The steps hand their results on; no step
-// changes what an earlier one found. Nothing appears at the output path unless
-// all of it succeeded.
+// makes a [Plan], which says how each image is sent and which layers are left out.
+// Then it executes the plan once. Each step passes its results on; no step changes
+// those of an earlier one. Nothing appears at the output path unless all steps
+// succeed.
 //
 // It knows no terminals or exit codes, and never runs a container engine. Its
 // errors about options name them as app-gen does.
@@ -25,7 +25,7 @@ import (
 	"github.com/mender-app/mender-app/generator/source"
 )
 
-// Event tells how far a piece of work is.
+// Event reports the progress of a piece of work.
 type Event struct {
 	Stage string // "fetch", "read", "encode", "write", "apply"
 	What  string
@@ -41,8 +41,8 @@ type Result struct {
 	Warnings []string
 }
 
-// Sent is what an image takes in the artifact, in bytes of the images payload.
-// The images of an artifact together take the whole payload.
+// Sent is the size of an image in the artifact, in bytes of the images payload. The
+// sizes of all images add up to the payload.
 type Sent struct {
 	Bytes    int64   // everything of the image
 	Shared   int64   // of it, what several variants need
@@ -120,7 +120,7 @@ func Generate(ctx context.Context, o Options, dry bool) (*Result, error) {
 	return result, nil
 }
 
-// run is one run of Generate: what all its steps need.
+// run has what all steps of one call of Generate need.
 type run struct {
 	Options
 	policy     json.RawMessage  // of the metadata; nil: there is none

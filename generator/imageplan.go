@@ -10,8 +10,8 @@ import (
 	"github.com/mender-app/mender-app/generator/source"
 )
 
-// Plan is what the artifact will hold. It does not know the sizes of deltas, nor
-// how layers that are not omitted are encoded: that comes out when it is executed.
+// Plan is what the artifact will contain. The sizes of deltas, and how layers that
+// are not omitted are encoded, are known only after it was executed.
 type Plan struct {
 	Version    string              `json:"version"` // of the metadata
 	Components []PlannedComponent  `json:"components"`
@@ -33,12 +33,12 @@ type PlannedComponent struct {
 	// Whole is about how many bytes the image takes if it is sent whole and
 	// compressed; 0 if not measured.
 	Whole int64 `json:"whole_bytes,omitempty"`
-	// Variants are the ways the image travels in, if there are several. The
-	// device takes one of them.
+	// Variants are the forms in which the image is sent, if there are several.
+	// The device takes one of them.
 	Variants []PlannedVariant `json:"variants,omitempty"`
 }
 
-// PlannedVariant is one of several ways in which an image travels.
+// PlannedVariant is one of several forms in which an image is sent.
 type PlannedVariant struct {
 	Base   string          `json:"base,omitempty"` // name of the base; empty for a whole image
 	Digest image.Digest    `json:"base_digest,omitempty"`
@@ -81,7 +81,7 @@ type plannedImage struct {
 
 func (p *plannedImage) digest() image.Digest { return p.Image.ConfigDigest }
 
-// base is the base of an image that has exactly one way to travel.
+// base is the base of an image that is sent in exactly one form.
 func (p *plannedImage) base() *source.Found {
 	if len(p.bases) != 1 || p.format == artifact.FormatVariants {
 		return nil
@@ -97,7 +97,7 @@ func (p *plannedImage) current() *source.Found {
 	return p.Found
 }
 
-// plan decides how every image travels.
+// plan decides how every image is sent.
 func (r *run) plan(images []foundImage, ls layers) (*plan, error) {
 	p := &plan{Plan: Plan{Version: artifact.VersionReference}, images: make([]plannedImage, len(images)), layers: ls}
 	deltas := r.Images.makesDeltas(images)
@@ -192,9 +192,9 @@ func (p *plan) component(i int, ls layers) PlannedComponent {
 	return c
 }
 
-// engineGrowth is by how many bytes the disk of a device's engine grows: the
-// configs and the unpacked layers that are not there yet, each once. The
-// variants of an image announce their own growth.
+// engineGrowth returns by how many bytes the disk of a device's engine grows: the
+// size of the configs and the unpacked layers that are not there yet, each counted
+// once. The variants of an image announce their own growth.
 func (p *plan) engineGrowth() int64 {
 	var n int64
 	seen := map[image.Digest]bool{}
@@ -223,7 +223,7 @@ func holder(list []*source.Found, diffID image.Digest) *source.Found {
 	return nil
 }
 
-// tagged adds the tag that a name without one means.
+// tagged adds the default tag to a name without one.
 func tagged(url string) string {
 	if strings.Contains(url[strings.LastIndexByte(url, '/')+1:], ":") {
 		return url

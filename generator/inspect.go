@@ -24,7 +24,7 @@ import (
 	"github.com/mender-app/mender-app/generator/manifests"
 )
 
-// Description is what an App Artifact holds, read from the file itself.
+// Description is the content of an App Artifact, read from the file itself.
 type Description struct {
 	Path           string              `json:"path"`
 	Bytes          int64               `json:"bytes"`
@@ -123,10 +123,10 @@ type ManifestFile struct {
 	Link string `json:"link,omitempty"`
 }
 
-// Inspect reads the artifact to its end. It returns only what was verified: the
-// checksums of the container, the digests of full images and of their layers,
-// the signature if keys are given. The content of a delta can be verified only
-// where its bases are.
+// Inspect reads the artifact to its end. It returns only verified facts: it checks
+// the checksums of the container, the digests of full images and of their layers,
+// and the signature if keys are given. The content of a delta can be verified only
+// with its bases.
 func Inspect(ctx context.Context, path string, keys []crypto.PublicKey, tempDir string) (*Description, error) {
 	f, err := os.Open(path)
 	if err != nil {

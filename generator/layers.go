@@ -17,7 +17,7 @@ import (
 	"github.com/mender-app/mender-app/generator/source"
 )
 
-// layers is what reading layers found out, by diffID.
+// layers has the results of reading layers, by diffID.
 type layers map[image.Digest]layer
 
 type layer struct {
@@ -88,7 +88,7 @@ func (r *run) readLayers(ctx context.Context, images []foundImage) ([]foundImage
 	return out, ls, nil
 }
 
-// makesDeltas tells whether images travel as deltas.
+// makesDeltas reports whether any image is sent as a delta.
 func (o *Images) makesDeltas(images []foundImage) bool {
 	delta := o.DeepDelta
 	for _, img := range images {

@@ -17,8 +17,8 @@ import (
 	"github.com/mender-app/mender-app/generator/source"
 )
 
-// The orchestrators whose manifests the generator can read. Any other name is
-// that of somebody's own sub-module.
+// The orchestrators whose manifests the generator can read. Any other name is that
+// of another sub-module.
 const (
 	Compose    = "docker-compose"
 	Kubernetes = "k8s"
@@ -47,7 +47,7 @@ type Application struct {
 	EncryptTo    []string // recipients of the secrets, age1… or files of these; none: they are shipped as they are
 }
 
-// Images say which images travel and how.
+// Images say which images are sent and how.
 type Images struct {
 	Pairs     []Pair // none: those that the manifests use
 	DeepDelta bool   // make deltas even for images without a base
@@ -104,7 +104,7 @@ func (s *Signing) options() mender.Options {
 	return mender.Options{Key: s.Key, Sign: s.Sign, Public: s.Public}
 }
 
-// Build says how and where the artifact is made. Output is required.
+// Build says how and where to make the artifact. Output is required.
 type Build struct {
 	Output   string
 	TempDir  string    // for what is fetched and made; needs room for the images; "" is the output's directory
@@ -219,7 +219,7 @@ func (o Options) checked() (Options, error) {
 	return o, o.Images.check()
 }
 
-// known tells whether the generator can read the orchestrator's manifests.
+// known reports whether the generator can read the orchestrator's manifests.
 func (a *Application) known() bool {
 	return a.Orchestrator == Compose || a.Orchestrator == Kubernetes
 }
@@ -267,7 +267,7 @@ func (o *Images) onDevice(url string) bool {
 	return slices.ContainsFunc(o.OnDevice, func(d string) bool { return source.Normal(d) == source.Normal(url) })
 }
 
-// inside tells whether dir is tree or below it, links followed.
+// inside reports whether dir is tree or below it, after following links.
 func inside(tree, dir string) bool {
 	t, err1 := filepath.EvalSymlinks(tree)
 	d, err2 := filepath.EvalSymlinks(dir)

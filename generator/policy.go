@@ -50,8 +50,7 @@ func (r *run) readPolicy() error {
 	return nil
 }
 
-// readPolicyFile reads a regular file, and no more of it than a policy may have
-// and one byte.
+// readPolicyFile reads a regular file, up to one byte more than a policy may have.
 func readPolicyFile(file string) ([]byte, error) {
 	st, err := os.Stat(file)
 	if err != nil {

@@ -39,7 +39,7 @@ any single files.
 	return c
 }
 
-// handFlags are those of delta encode and apply.
+// handFlags are the flags of delta encode and apply.
 type handFlags struct {
 	out, platform, temp string
 	json, filesOnly     bool

@@ -1,5 +1,5 @@
 // Command app-gen makes App Artifacts on the build host: container images and
-// manifests in, one FILE.mender out. `app-gen inspect` tells what is in one,
+// manifests in, one FILE.mender out. `app-gen inspect` shows what is in one,
 // and `app-gen delta` makes and applies deep deltas by hand.
 package main
 
@@ -96,7 +96,7 @@ func (e *usageError) Advice() string { return e.hint }
 
 var errInterrupted = errors.New("interrupted, nothing was written")
 
-// advice is an error that knows what to do about it.
+// advice is an error that says what to do about it.
 type advice interface{ Advice() string }
 
 func printError(w io.Writer, err error) {

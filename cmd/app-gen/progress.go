@@ -73,7 +73,7 @@ func (b *bars) stop() {
 	b.progress = nil
 }
 
-// shorten keeps the end of a name, which tells more than its start.
+// shorten keeps the end of a name, which is more useful than its start.
 func shorten(s string, n int) string {
 	r := []rune(s)
 	if len(r) <= n {

@@ -185,7 +185,7 @@ func variantBase(v generator.PlannedVariant) string {
 	return v.From
 }
 
-// layersText counts the layers of an image by how they travel.
+// layersText counts the layers of an image by their encoding.
 func layersText(d *generator.Description, digest image.Digest) string {
 	n := map[string]int{}
 	for _, img := range d.Images {
@@ -321,7 +321,7 @@ func printDescription(w io.Writer, d *generator.Description) {
 	}
 }
 
-// alternatives writes lists of values that serve.
+// alternatives writes lists of accepted values.
 func alternatives(m map[string][]string) map[string]string {
 	out := map[string]string{}
 	for k, v := range m {
@@ -330,7 +330,7 @@ func alternatives(m map[string][]string) map[string]string {
 	return out
 }
 
-// shortDigest is as much of a digest as a table has room for.
+// shortDigest shortens a digest for a table.
 func shortDigest(d digest.Digest) string {
 	return d.String()[:min(len(d), 19)]
 }

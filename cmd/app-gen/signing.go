@@ -31,7 +31,7 @@ func (f *genFlags) signing(ctx context.Context) (s generator.Signing, err error)
 	var signer *keyservice.Signer
 	switch {
 	case f.dry && (token || f.signCommand != ""):
-		return generator.Signing{}, nil // nobody is asked for a PIN in vain
+		return generator.Signing{}, nil // do not ask for a PIN that is not needed
 	case token:
 		signer, err = keyservice.PKCS11(ctx, f.keyFile, s.Public)
 	case f.signCommand != "":

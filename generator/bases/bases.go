@@ -23,7 +23,7 @@ import (
 	"github.com/mender-app/mender-app/generator/source"
 )
 
-// Options say which releases are looked for.
+// Options say which releases to look for.
 type Options struct {
 	// Paths are artifacts, and directories of which every release counts.
 	Paths []string
@@ -32,10 +32,10 @@ type Options struct {
 	Last int
 }
 
-// Any tells whether releases are asked for.
+// Any reports whether releases are asked for.
 func (o *Options) Any() bool { return len(o.Paths)+len(o.Dirs) > 0 }
 
-// Wanted is the release that is made, and what the older ones must fit.
+// Wanted is the release that is being made, and what the older ones must match.
 type Wanted struct {
 	Application string
 	Platform    image.Platform
@@ -72,10 +72,9 @@ func (e *Error) Unwrap() error { return e.Err }
 // Advice is the hint.
 func (e *Error) Advice() string { return e.Hint }
 
-// Find reads the headers of all releases that are asked for: those that are
-// named first, then those of the directories, the newest first. A file that is
-// named must be a release of the application for the platform. Of a directory,
-// other files are left out.
+// Find reads the headers of all releases that are asked for: first the named files,
+// then those of the directories, the newest first. A named file must be a release of
+// the application for the platform. In a directory, other files are ignored.
 func Find(ctx context.Context, o Options, w Wanted) ([]Release, error) {
 	var list []Release
 	add := func(more ...Release) {
@@ -185,8 +184,8 @@ func read(ctx context.Context, path string, w Wanted) (r *Release, why string, e
 	return r, "", nil
 }
 
-// newestFirst sorts releases by version. Versions of which one has no order, as
-// shop-10, are compared by their words and numbers.
+// newestFirst sorts releases by version. If a version has no defined order, such as
+// shop-10, the two are compared by their words and numbers.
 func newestFirst(list []Release) {
 	ordered := !slices.ContainsFunc(list, func(r Release) bool { return version.Check(r.Version) != nil })
 	slices.SortFunc(list, func(a, b Release) int {
@@ -240,13 +239,13 @@ func (r *Release) Replaced(held []source.Held, url string, digest image.Digest) 
 	return nil
 }
 
-// named tells whether one of the image's names has the same key as url.
+// named reports whether one of the image's names has the same key as url.
 func (r *Release) named(h source.Held, key func(string) string, url string) bool {
 	names := append([]string{h.URL}, r.names[h.Digest]...)
 	return slices.ContainsFunc(names, func(n string) bool { return key(n) == key(url) })
 }
 
-// same tells whether two paths are of one file.
+// same reports whether two paths name the same file.
 func same(a, b string) bool {
 	x, err1 := os.Stat(a)
 	y, err2 := os.Stat(b)

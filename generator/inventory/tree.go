@@ -1,4 +1,4 @@
-// Package inventory tells what is in a container image: its files, and the
+// Package inventory lists the content of a container image: its files, and the
 // packages that the databases of package managers and Go programs name.
 //
 // It reads layers that lie uncompressed on disk. It knows nothing of artifacts,
@@ -38,12 +38,12 @@ type File struct {
 	off   int64 // of its content in the layer's tar
 }
 
-// Same tells whether two files cannot be told apart but by their times.
+// Same reports whether two files differ at most in their times.
 func (f *File) Same(o *File) bool {
 	return f.Type == o.Type && f.Mode == o.Mode && f.UID == o.UID && f.GID == o.GID && f.Size == o.Size && f.Sum == o.Sum && f.Link == o.Link
 }
 
-// Tree is the file system of an image: what is left of its layers.
+// Tree is the file system of an image: all its layers together.
 type Tree struct {
 	files map[string]*File
 }

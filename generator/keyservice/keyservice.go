@@ -116,7 +116,7 @@ func (t *tail) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// line is the last line that names an error, else the last one.
+// line returns the last line that names an error, otherwise the last line.
 func (t *tail) line() string {
 	last := ""
 	for l := range strings.Lines(string(t.b)) {

@@ -17,7 +17,7 @@ import (
 // Scheme is how the URI of a key in a PKCS #11 token begins (RFC 7512).
 const Scheme = "pkcs11:"
 
-// uri is what of a PKCS #11 URI is of use here.
+// uri has the parts of a PKCS #11 URI that are used here.
 type uri struct {
 	token, object, id string
 	module            string // path of the PKCS #11 library; "" is the tool's default
@@ -25,7 +25,7 @@ type uri struct {
 	env               []string
 }
 
-// pinVariable hands the PIN on, so that no list of processes shows it.
+// pinVariable passes the PIN on, so that no list of processes shows it.
 const pinVariable = "APP_GEN_PKCS11_PIN"
 
 // parseURI reads pkcs11:token=…;object=…;id=…?module-path=…&pin-source=…, as RFC

@@ -289,7 +289,7 @@ func (c *composer) file(what, name string, at Place, kind string) error {
 	return c.fileOr(what, name, at, kind, kind != "")
 }
 
-// fileOr is file, which says whether a missing file is an error.
+// fileOr is file with a parameter that says whether a missing file is an error.
 func (c *composer) fileOr(what, name string, at Place, kind string, must bool) error {
 	if ofDevice(name) {
 		if kind != "" {
@@ -311,7 +311,7 @@ func (c *composer) fileOr(what, name string, at Place, kind string, must bool) e
 	return nil
 }
 
-// ofDevice tells whether a file's name in a compose file is one of the device's
+// ofDevice reports whether a file's name in a compose file is one of the device's
 // own files.
 func ofDevice(name string) bool { return filepath.IsAbs(name) || strings.HasPrefix(name, "~") }
 

@@ -11,8 +11,8 @@ import (
 	"github.com/compose-spec/compose-go/v2/types"
 )
 
-// EncryptedSuffix is what the name of an encrypted file has after that of the
-// plain one (artifact/FORMAT.md).
+// EncryptedSuffix is appended to the name of a plain file for its encrypted form
+// (artifact/FORMAT.md).
 const EncryptedSuffix = ".age"
 
 // maxSecret bounds a file that is encrypted, in bytes: devices decrypt no more.

@@ -1,7 +1,7 @@
 // Package manifests reads the manifests of an application. It lists the container
 // images that they use, with file and line. It refuses what would fail on a device,
-// which loads its images from an artifact and pulls nothing. It tells what services
-// reach beyond their containers.
+// which loads its images from an artifact and pulls nothing. It lists what services
+// can reach beyond their containers.
 //
 // It knows compose projects and Kubernetes manifests, and nothing of where
 // images come from or how an artifact looks.
@@ -133,7 +133,7 @@ func CheckTree(dir string) error {
 	return nil
 }
 
-// leaves tells whether a link at path (relative to the tree) points out of it.
+// leaves reports whether a link at path (relative to the tree) points out of it.
 func leaves(path, target string) bool {
 	if filepath.IsAbs(target) {
 		return true

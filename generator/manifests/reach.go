@@ -76,7 +76,7 @@ func (r *Reach) clean() bool {
 	return len(r.Words()) > 0
 }
 
-// ComposeReach tells what the active services of the compose project in dir
+// ComposeReach lists what the active services of the compose project in dir can
 // reach. Unlike Compose it accepts projects that a device would refuse. It takes
 // variables from the project's own .env only, as a device does.
 func ComposeReach(ctx context.Context, dir string) ([]Reach, error) {
@@ -199,7 +199,7 @@ func (c *composer) pathReach(r *Reach, name string) {
 	}
 }
 
-// KubernetesReach tells what the pods of the manifests in dir reach. Unlike
+// KubernetesReach lists what the pods of the manifests in dir can reach. Unlike
 // Kubernetes it accepts manifests that a device would refuse, as long as they
 // are YAML.
 func KubernetesReach(dir string) ([]Reach, error) {

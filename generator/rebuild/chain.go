@@ -16,9 +16,9 @@ import (
 	"github.com/mender-app/mender-app/generator/source"
 )
 
-// Chain finds the content of images that older artifacts have as deltas only. It
-// decodes the deltas, over the artifacts that they build on, and those over
-// theirs. What no artifact has it takes from where Open finds it.
+// Chain finds the content of images that older artifacts have only as deltas. It
+// decodes the deltas with the artifacts that they build on, and so on. Content that
+// no artifact has comes from Open.
 type Chain struct {
 	Builder *Builder
 	// Artifacts are files to look into. Those beside a file that is asked for are
@@ -181,7 +181,7 @@ func (ch *Chain) open(ctx context.Context, name string, digest image.Digest) (*i
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)
 	case err != nil || img.ConfigDigest != digest:
-		return nil, nil // the caller says what lacks
+		return nil, nil // the caller reports what is missing
 	}
 	if err := ch.Add(name, img); err != nil {
 		return nil, err

@@ -1,5 +1,5 @@
-// Package rebuild reads older artifacts on the build host and puts their images
-// together, those that travel as deltas too, as a device does it.
+// Package rebuild reads older artifacts on the build host and rebuilds their images,
+// including those that are deltas, as a device does.
 package rebuild
 
 import (
@@ -24,7 +24,7 @@ type Builder struct {
 	// Local verifies the layers of an image and returns a copy whose layers are
 	// uncompressed files, which may be read at random.
 	Local func(name string, img *image.Image) (*image.Image, error)
-	// Tell is told how far the work is.
+	// Tell gets the progress of the work.
 	Tell func(stage, what string, done, total int64)
 
 	files []*os.File
@@ -69,7 +69,7 @@ type Contents struct {
 	Images map[image.Digest]*image.Image // those that are whole, by their configs
 }
 
-// NewContents has nothing yet.
+// NewContents returns empty Contents.
 func NewContents() *Contents {
 	return &Contents{
 		store: tarstore.New(), have: map[delta.Digest]func() (io.ReadCloser, error){}, stored: map[delta.Digest]bool{},

@@ -210,7 +210,7 @@ func (b *Builder) remember(c *Contents, comp artifact.Component, img *image.Imag
 	return img, b.Add(c, DeltaImage(comp.URL, img))
 }
 
-// needs says what an image cannot be put together without.
+// needs returns what is missing to rebuild an image.
 func (b *Builder) needs(rel *Release, comp artifact.Component) error {
 	var bases []string
 	for i := range max(1, len(comp.Variants)) {

@@ -15,7 +15,7 @@ import (
 // maxFile bounds a file of recipients, in bytes.
 const maxFile = 1 << 20
 
-// List is who can decrypt what is encrypted.
+// List has the recipients of the encryption.
 type List struct {
 	Names []string // age1…
 	keys  []age.Recipient

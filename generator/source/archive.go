@@ -72,7 +72,7 @@ func (o *Opener) choose(a *image.Archive, what, tag string) (*image.Image, error
 	return nil, e
 }
 
-// isName tells whether a tag of an archive is a whole name (web:1) and not a
+// isName reports whether a tag of an archive is a whole name (web:1) and not a
 // tag alone (1), which is all that some OCI layouts have.
 func isName(tag string) bool {
 	return strings.ContainsAny(tag, ":/") && CheckURL(tag) == nil

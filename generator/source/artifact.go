@@ -15,7 +15,7 @@ import (
 	"github.com/mender-app/mender-app/artifact/metered"
 )
 
-// older is an App Artifact that serves as a source of images.
+// older is an App Artifact that is used as a source of images.
 type older struct {
 	provides map[string]string
 	images   []olderImage
@@ -206,7 +206,7 @@ func (o *Opener) keep(r io.Reader) (string, error) {
 	return f.Name(), err
 }
 
-// disk is a file whose errors are told from those of what is read.
+// disk is a file whose errors can be distinguished from read errors.
 type disk struct{ *os.File }
 
 func (d disk) Write(p []byte) (int, error) {

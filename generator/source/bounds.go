@@ -35,7 +35,7 @@ func (b boundedAnswers) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// isBlob tells whether a request is for a blob, also after redirects.
+// isBlob reports whether a request is for a blob, even after redirects.
 func isBlob(r *http.Request) bool {
 	for r.Response != nil && r.Response.Request != nil {
 		r = r.Response.Request
