@@ -195,3 +195,30 @@ func TestPlainSubmodule(t *testing.T) {
 		t.Logf("figures: a sub-module that overwrites: %d kills in %s", kills, state)
 	}
 }
+
+// A sub-module that fills the disk in LOAD is named, and what it filled is freed: the
+// release before is whole, and the next update succeeds.
+func TestSubmoduleThatFillsTheDisk(t *testing.T) {
+	t.Parallel()
+	bed.Require(t, "mender-artifact")
+	d := bed.StartWithoutEngine(t)
+	require.NoError(t, d.Disk("/data/mender-app", 32<<20))
+	filling := strings.Replace(plainSubmodule, "LOAD) ", "LOAD) [ ! -e /run/fill ] || cat /dev/zero >\"$MODULE_TMPDIR/fill\" || { echo 'error: no space left' >&2; exit 7; }; ", 1)
+	require.NoError(t, os.WriteFile(d.Share("plain"), []byte(filling), 0o755))
+	d.MustRun(t, "install", "-m755", d.Share("plain"), "/usr/share/mender/app-modules/v1/plain")
+	one := plainRelease(t, d, "1", map[string]string{"tool": "tool one"})
+	two := plainRelease(t, d, "2", map[string]string{"tool": "tool two"})
+	mender(t, d, "install", one)
+	mender(t, d, "commit")
+	d.MustRun(t, "touch", "/run/fill")
+	said := menderFails(t, d, "install", two)
+	require.Contains(t, said, "plain LOAD: no space left")
+	d.MustRun(t, "rm", "/run/fill")
+	d.MustRun(t, "mender-app", "resume")
+	require.Equal(t, "tool one", d.MustRun(t, "cat", "/data/plain/tool/tool"))
+	require.Equal(t, "true\n", d.MustRun(t, "/usr/share/mender/app-modules/v1/plain", "HEALTHY", "tool"))
+	require.Empty(t, d.MustRun(t, "sh", "-c", "find /data/mender-app -name fill"))
+	mender(t, d, "install", two)
+	mender(t, d, "commit")
+	require.Equal(t, "tool two", d.MustRun(t, "cat", "/data/plain/tool/tool"))
+}
