@@ -74,9 +74,9 @@ func TestHugeMetaDataIsRefused(t *testing.T) {
 
 func TestOpenTree(t *testing.T) {
 	_, err := modules.OpenTree("")
-	require.Error(t, err)
+	require.ErrorContains(t, err, "no file tree was given")
 	_, err = modules.OpenTree(filepath.Join(t.TempDir(), "missing"))
-	require.Error(t, err)
+	require.ErrorIs(t, err, os.ErrNotExist)
 }
 
 // offer is the client's side of stream-next: one line each time it is opened,

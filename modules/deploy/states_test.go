@@ -207,7 +207,7 @@ func TestCommitOfSickApplication(t *testing.T) {
 		require.NoError(t, c.commit())
 		require.NoError(t, c.install(g.newTree(t, v2)))
 		g.w.sick[v2.compose()] = true
-		require.Error(t, c.commit())
+		require.ErrorContains(t, c.commit(), "it does not get healthy")
 		g.runs(t, "shop", &v1)
 		g.clean(t, "shop")
 		require.False(t, c.broken)

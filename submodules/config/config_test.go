@@ -63,7 +63,7 @@ func TestBroken(t *testing.T) {
 	_, err = f.Int(0, "a")
 	require.EqualError(t, err, `x.conf:1: A: "x" is not a whole number`)
 	_, err = f.Bool(false, "a")
-	require.Error(t, err)
+	require.EqualError(t, err, `x.conf:1: A: "x" is neither true nor false`)
 	_, err = f.Duration(0, "b")
 	require.EqualError(t, err, `x.conf:2: B: "-3s" is not a duration such as "90s"`)
 }
