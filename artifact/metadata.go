@@ -96,7 +96,7 @@ func (m *Metadata) ImageComponents() []Component {
 	return slices.DeleteFunc(slices.Clone(m.Components), func(c Component) bool { return c.IsFile() })
 }
 
-// IsFile tells whether the component is a file and not an image.
+// IsFile reports whether the component is a file and not an image.
 func (c *Component) IsFile() bool { return c.Type != ComponentImage }
 
 // As returns the component with the format, the bases, the layers and the bytes

@@ -134,7 +134,7 @@ func escape(path string) string {
 	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(path)
 }
 
-// holds tells whether an artifact has an image, by its header. A file that is no
+// holds reports whether an artifact has an image, by its header. A file that is no
 // artifact has none.
 func (ch *Chain) holds(ctx context.Context, path string, digest image.Digest) bool {
 	if have, read := ch.held[path]; read {

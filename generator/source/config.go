@@ -177,7 +177,7 @@ func (r registryConfig) covers(repository string) bool {
 	return repository == r.Prefix || strings.HasPrefix(repository, r.Prefix+"/")
 }
 
-// isInsecure tells whether plain http may be used with a host: it is the
+// isInsecure reports whether plain http may be used with a host: it is the
 // machine itself, or an insecure registry of daemon.json.
 func (c Config) isInsecure(host string) bool {
 	bare := host

@@ -220,7 +220,7 @@ func notThere(s Spec, err error) error {
 	return err
 }
 
-// inDaemon tells whether the daemon here, if there is one, has the image.
+// inDaemon reports whether the daemon here, if there is one, has the image.
 func (o *Opener) inDaemon(ctx context.Context, ref string) bool {
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()

@@ -111,10 +111,10 @@ func (s Spec) checkURL(named bool) error {
 // the images of an application, to keep them. No image may come under one.
 const OwnDomain = image.OwnDomain
 
-// Own tells whether an image's name is in OwnDomain.
+// Own reports whether an image's name is in OwnDomain.
 func Own(url string) bool { return image.InOwnDomain(url) }
 
-// CheckURL tells whether an image can have this name on a device: a repository
+// CheckURL returns an error if an image cannot have this name on a device: a repository
 // with a tag, or with none, which means latest.
 func CheckURL(url string) error {
 	ref, err := name.ParseReference(url)
@@ -150,7 +150,7 @@ func exists(path string) bool {
 	return path != "" && err == nil
 }
 
-// isPath tells whether s is the name of a file and not a reference.
+// isPath reports whether s is the name of a file and not a reference.
 func isPath(s string) bool { return strings.HasPrefix(s, ".") || strings.HasPrefix(s, "/") }
 
 func isID(s string) bool {

@@ -20,7 +20,7 @@ import (
 // after its digest was compared. All of it lies in a temporary directory of the
 // store. The next call removes what a kill leaves there.
 
-// rebuilds tells whether the delta of a component is applied here. Of an image
+// rebuilds reports whether the delta of a component is applied here. Of an image
 // that is so where the sub-module cannot apply it and does not verify images: the
 // shell reference's sub-modules.
 func (l *loader) rebuilds(c store.Component, kind artifact.Kind) bool {

@@ -17,7 +17,7 @@ import (
 // SHA-256 of the file. It is compared here, before the sub-module gets the file,
 // whatever the sub-module verifies itself.
 
-// nameless tells whether what the components are is not known from the metadata,
+// nameless reports whether the metadata does not say what the components are,
 // and the sub-module does not verify them.
 func (l *loader) nameless() bool {
 	return len(l.h.meta.Components) == 0 && !l.info.Has(submodules.FeatureComponents)

@@ -61,7 +61,7 @@ func problemsOf(a *store.App, bad []damaged) (list []Problem) {
 	return list
 }
 
-// savesToVerify tells whether the sub-module of the current release cannot verify.
+// savesToVerify reports whether the sub-module of the current release cannot verify.
 func (e *Engine) savesToVerify(ctx context.Context, a *store.App) (bool, error) {
 	if a.Current == "" {
 		return false, nil

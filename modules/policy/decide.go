@@ -214,7 +214,7 @@ func (d *decider) orchestrator() *Finding {
 	return nil
 }
 
-// above tells whether an engine's version a is above the bound b. A bound
+// above reports whether an engine's version a is above the bound b. A bound
 // without a patch stands for all patches.
 func above(a, b string) bool {
 	ta, _, err := version.Triple(a)

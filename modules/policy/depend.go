@@ -78,7 +78,7 @@ func (d *decider) breaks(parent *App, need Dependency) *Finding {
 		Remedy: fmt.Sprintf("update %s first, or name it in dependent_parent_exceptions of %s", parent.Name, d.App.Name)}
 }
 
-// excepted tells whether the application's policy lets the dependency of a
+// excepted reports whether the application's policy lets the dependency of a
 // parent break.
 func (d *decider) excepted(parent *App) bool {
 	if d.App.Policy == nil {

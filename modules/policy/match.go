@@ -47,7 +47,7 @@ func states(re *syntax.Regexp) int {
 	return min(n, 2*maxStates)
 }
 
-// matches tells whether an expression that compile accepts matches the whole
+// matches reports whether an expression that compile accepts matches the whole
 // text. "" as an expression matches every text.
 func matches(expression, text string) bool {
 	if expression == "" {

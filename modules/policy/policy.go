@@ -113,12 +113,12 @@ const (
 	StateStopped = "stopped"
 )
 
-// NeedsEngine tells whether the policy depends on the version of the engine.
+// NeedsEngine reports whether the policy depends on the version of the engine.
 func (p *Policy) NeedsEngine() bool {
 	return p != nil && p.Orchestrator != (Orchestrator{})
 }
 
-// NeedsPlatform tells whether the policy depends on the operating system: its
+// NeedsPlatform reports whether the policy depends on the operating system: its
 // version, its patches and what Mender provides.
 func (p *Policy) NeedsPlatform() bool { return p != nil && p.Platform.Releases != nil }
 
@@ -133,7 +133,7 @@ func (p *Policy) Files() (list []string) {
 	return list
 }
 
-// downgrades tells whether an older release may replace this one.
+// downgrades reports whether an older release may replace this one.
 func (p *Policy) downgrades() bool {
 	return p == nil || p.Downgrades.Allow == nil || *p.Downgrades.Allow
 }

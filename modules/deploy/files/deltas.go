@@ -28,7 +28,7 @@ func SpooledBytes(c artifact.Component) int64 {
 	return c.PayloadBytes + c.Bases[0].Size + c.Size
 }
 
-// Has tells whether the application has a file that a delta builds on: in place, or
+// Has reports whether the application has a file that a delta builds on: in place, or
 // as a copy. Of an adopted application the digests may not be known: then the name
 // decides, and the file is compared before the delta is applied.
 func Has(s *store.Store, app string, b artifact.Base) bool {

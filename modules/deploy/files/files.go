@@ -22,7 +22,7 @@ import (
 	"github.com/mender-app/mender-app/submodules"
 )
 
-// Is tells whether a component is a file. Of an artifact that does not name its
+// Is reports whether a component is a file. Of an artifact that does not name its
 // components (the shell reference's), that is known only after its content was
 // seen.
 func Is(c store.Component) bool { return c.Type != artifact.ComponentImage }
@@ -92,7 +92,7 @@ func Sum(path string) (digest.Digest, error) {
 // maxArchiveMembers bounds the search for what makes a tar an archive of images.
 const maxArchiveMembers = 10000
 
-// IsImageArchive tells whether a file is an archive of images: a tar with the
+// IsImageArchive reports whether a file is an archive of images: a tar with the
 // list of images that docker save and OCI layouts have.
 func IsImageArchive(path string) (bool, error) {
 	f, err := open(path)
