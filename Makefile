@@ -86,9 +86,11 @@ check: ## gofmt, vet, staticcheck, errcheck, misspell, shellcheck and the short 
 # detector makes ten times as slow; what they do is in the packages. The rules
 # of ./cmd read the source and run nothing at the same time.
 # The model of kills in modules/deploy has one goroutine, too: it runs without.
-	$(GO) test -vet=off -race -short -timeout 10m $$($(GO) list ./... | grep -vE '/cmd(/|$$)|/modules/deploy$$')
+# The race detector takes more memory than a process of modules/filedelta may have.
+	$(GO) test -vet=off -race -short -timeout 10m $$($(GO) list ./... | grep -vE '/cmd(/|$$)|/modules/(deploy|filedelta)$$')
 	$(GO) test -vet=off -race -short -timeout 10m -skip 'Anywhere$$' ./modules/deploy
 	$(GO) test -vet=off -short -timeout 10m -run 'Anywhere$$' ./modules/deploy
+	$(GO) test -vet=off -short -timeout 10m ./modules/filedelta
 	$(GO) test -vet=off -short -timeout 10m ./cmd/...
 # The disk of the power-cut tests is a module of its own, to keep its dependencies
 # out of go.mod.
