@@ -3,7 +3,6 @@ package main
 import (
 	"os"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -17,13 +16,13 @@ func TestSubmodulesDocument(t *testing.T) {
 		t.Skip("it plays the life of an application")
 	}
 	bin := t.TempDir()
-	out, err := exec.Command("go", "build", "-o", filepath.Join(bin, "mender-app"), ".").CombinedOutput()
+	out, err := exec.Command("go", "build", "-o", bin, ".", "../app-gen").CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	text, err := os.ReadFile("../../docs/SUBMODULES.md")
 	require.NoError(t, err)
 	script := "set -eux\n"
 	blocks := regexp.MustCompile("(?ms)^```sh\n(.*?)^```$").FindAllSubmatch(text, -1)
-	require.Len(t, blocks, 4)
+	require.Len(t, blocks, 5)
 	for _, b := range blocks {
 		script += string(b[1])
 	}

@@ -112,19 +112,25 @@ func delta(t *testing.T, old, new bed.Image) string {
 	return "--image=" + from + "," + to
 }
 
-// generate runs app-gen, for this machine's platform if the options name none;
-// the artifact lies where the device sees it too.
+// generate runs app-gen for a Compose application; the artifact lies where the
+// device sees it too.
 func generate(t *testing.T, d *bed.Device, app, artifact, version, compose string, options ...string) string {
 	t.Helper()
 	manifests := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(manifests, "docker-compose.yml"), []byte(compose), 0o644))
+	return appGen(t, d, artifact, manifests, append([]string{
+		"--application-name", app, "--software-version", version, "--orchestrator", "docker-compose",
+	}, options...)...)
+}
+
+// appGen runs app-gen, for this machine's platform if the options name none.
+func appGen(t *testing.T, d *bed.Device, artifact, manifests string, options ...string) string {
+	t.Helper()
 	out := d.Share(artifact + ".mender")
 	programs, err := bed.Programs()
 	require.NoError(t, err)
 	args := append([]string{
-		"--application-name", app, "--artifact-name", artifact, "--software-version", version,
-		"--device-type", bed.Type, "--orchestrator", "docker-compose",
-		"--manifests-dir", manifests, "--output-path", out,
+		"--artifact-name", artifact, "--device-type", bed.Type, "--manifests-dir", manifests, "--output-path", out,
 	}, options...)
 	if !slices.Contains(options, "--platform") {
 		args = append(args, "--platform", bed.Platform())

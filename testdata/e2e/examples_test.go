@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -28,6 +29,7 @@ type example struct {
 	app          string // the application: its manifests are the files of the directory APP
 	// content is the application's component in a version, which is healthy or not.
 	content func(version string, healthy bool) []byte
+	kind    string // its type
 	url     string
 	// runs prints the version that runs on the device.
 	runs []string
@@ -60,14 +62,37 @@ func rawRelease(t *testing.T, d *bed.Device, e example, version string, content 
 	return path
 }
 
-// manifests are the example's own.
-func (e example) manifests(t *testing.T) map[string]string {
+// release makes an artifact of the example with app-gen: its component whole, or as
+// a delta over the file old.
+func (e example) release(t *testing.T, d *bed.Device, version string, content []byte, old []byte) string {
 	t.Helper()
+	dir := t.TempDir()
+	files := map[string][]byte{"new": content}
+	component := e.kind + ":" + filepath.Join(dir, "new")
+	if old != nil {
+		files["old"] = old
+		component += "," + filepath.Join(dir, "old")
+	}
+	for name, data := range files {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), data, 0o644))
+	}
+	return appGen(t, d, e.app+"-"+version, e.dir(), "--application-name", e.app, "--software-version", version,
+		"--orchestrator", e.orchestrator, "--component", component+"="+e.url)
+}
+
+// dir is the directory of the example's manifests.
+func (e example) dir() string {
 	in := e.in
 	if in == "" {
 		in = e.orchestrator
 	}
-	files, dir := map[string]string{}, filepath.Join(bed.Repository(), "examples", in, e.app)
+	return filepath.Join(bed.Repository(), "examples", in, e.app)
+}
+
+// manifests are the example's own.
+func (e example) manifests(t *testing.T) map[string]string {
+	t.Helper()
+	files, dir := map[string]string{}, e.dir()
 	entries, err := os.ReadDir(dir)
 	require.NoError(t, err)
 	for _, entry := range entries {
@@ -78,9 +103,10 @@ func (e example) manifests(t *testing.T) map[string]string {
 	return files
 }
 
-// live plays the life of an example under the real Mender client: installed whole,
-// updated, a release that fails, a rollback by the client and one days later, and a
-// purge. mender-app conformance finds no fault with its sub-module.
+// live plays the life of an example under the real Mender client: installed whole in
+// the shell reference's form, updated by deltas of app-gen's, a release that fails, a
+// rollback by the client and one days later, and a purge. mender-app conformance finds
+// no fault with its sub-module.
 func (e example) live(t *testing.T) {
 	t.Parallel()
 	bed.Require(t, "mender-artifact")
@@ -94,19 +120,24 @@ func (e example) live(t *testing.T) {
 		require.Equal(t, "true\n", d.MustRun(t, submodule, "HEALTHY", e.app))
 		require.Contains(t, d.MustRun(t, "mender-app", "list"), e.app+"-"+version)
 	}
-	artifacts := map[string]string{}
-	for version, healthy := range map[string]bool{"1": true, "2": true, "3": false, "4": true} {
-		artifacts[version] = rawRelease(t, d, e, version, e.content(version, healthy))
-	}
-	mender(t, d, "install", artifacts["1"])
+	one, two := e.content("1", true), e.content("2", true)
+	mender(t, d, "install", rawRelease(t, d, e, "1", one))
 	mender(t, d, "commit")
 	at("1")
-	mender(t, d, "install", artifacts["2"])
+	update := func(version string, healthy bool, old []byte) string {
+		t.Helper()
+		file := e.release(t, d, version, e.content(version, healthy), old)
+		info, err := os.Stat(file)
+		require.NoError(t, err)
+		require.Less(t, info.Size(), int64(len(one)), "a delta")
+		return file
+	}
+	mender(t, d, "install", update("2", true, one))
 	mender(t, d, "commit")
 	at("2")
-	menderFails(t, d, "install", artifacts["3"])
+	menderFails(t, d, "install", update("3", false, two))
 	at("2")
-	mender(t, d, "install", artifacts["4"])
+	mender(t, d, "install", update("4", true, two))
 	require.Equal(t, "4", runs())
 	mender(t, d, "rollback")
 	at("2")
@@ -133,16 +164,25 @@ func (e example) live(t *testing.T) {
 
 func TestExampleExecutable(t *testing.T) {
 	example{
-		orchestrator: "executable", app: "hello", url: "hello",
+		orchestrator: "executable", app: "hello", kind: "binary", url: "hello",
 		content: func(version string, healthy bool) []byte {
 			check := "exit 1"
 			if healthy {
 				check = "exit 0"
 			}
-			return fmt.Appendf(nil, "#!/bin/sh\ncase $1 in --check) %s ;; esac\necho %s >/run/hello\nwhile :; do sleep 1; done\n", check, version)
+			return fmt.Appendf(noise(), "\ncase $1 in --check) %s ;; esac\necho %s >/run/hello\nwhile :; do sleep 1; done\n", check, version)
 		},
 		runs: []string{"cat", "/run/hello"},
 	}.live(t)
+}
+
+// noise begins a shell script with a comment that no compressor makes smaller than
+// a delta is, and that is the same in each version.
+func noise() []byte {
+	random := make([]byte, 24<<10)
+	r := rand.NewChaCha8([32]byte{1})
+	_, _ = r.Read(random)
+	return fmt.Appendf(nil, "#!/bin/sh\n# %s", base64.StdEncoding.EncodeToString(random))
 }
 
 // Two applications that belong together: one of containers, one on the host.
@@ -154,10 +194,16 @@ func TestExampleMixed(t *testing.T) {
 	require.NoError(t, err)
 	gateway := generate(t, d, "gateway", "gateway-1", "1", string(text), "--policy", filepath.Join(dir, "mixed/gateway/app.toml"),
 		archive(t, build(t, bed.Shop{Ref: "shop/web:1", Version: "1"})))
-	agent := example{orchestrator: "executable", in: "mixed", app: "agent", url: "agent"}
-	release := func(version, check string) string {
-		return rawRelease(t, d, agent, version, fmt.Appendf(nil,
-			"#!/bin/sh\ncase ${1-} in --check) %s ;; esac\nmkdir -p /run/agent\necho %s >/run/agent/version\nexec sleep 1000\n", check, version))
+	agent := example{orchestrator: "executable", in: "mixed", app: "agent", kind: "binary", url: "agent"}
+	content := func(version, check string) []byte {
+		return fmt.Appendf(noise(), "\ncase ${1-} in --check) %s ;; esac\nmkdir -p /run/agent\necho %s >/run/agent/version\nexec sleep 1000\n", check, version)
+	}
+	release := func(version, check string) string { // a delta, but for the first
+		var old []byte
+		if version != "1" {
+			old = content("1", "exit 0")
+		}
+		return agent.release(t, d, version, content(version, check), old)
 	}
 	before := d.MustState(t)
 	said := menderFails(t, d, "install", gateway)
@@ -176,12 +222,18 @@ func TestExampleMixed(t *testing.T) {
 	mender(t, d, "install", release("3", "exit 0"))
 	mender(t, d, "commit")
 	require.Equal(t, "3", agents())
+	d.MustRun(t, "mender-app", "rollback", "agent") // days later
+	require.Equal(t, "1", agents())
 	require.Equal(t, web, d.MustState(t).Service("gateway", "web"), "the gateway runs on")
+	for _, app := range []string{"gateway", "agent"} {
+		d.MustRun(t, "mender-app", "purge", "--force", "--data", app)
+	}
+	require.Empty(t, d.MustState(t).Containers)
 }
 
 func TestExamplePython(t *testing.T) {
 	example{
-		orchestrator: "python", app: "greeter", url: "greeter",
+		orchestrator: "python", app: "greeter", kind: "python-package", url: "greeter",
 		content: func(version string, healthy bool) []byte { return wheel(t, version, healthy) },
 		runs:    []string{"/data/python/greeter/venv/bin/python", "-m", "greeter"},
 	}.live(t)
@@ -197,7 +249,7 @@ func wheel(t *testing.T, version string, healthy bool) []byte {
 	}
 	info := "greeter-" + version + ".dist-info/"
 	files := map[string]string{
-		"greeter/__init__.py": "",
+		"greeter/__init__.py": strings.ReplaceAll(string(noise()), "#!/bin/sh\n", "") + "\n",
 		"greeter/__main__.py": fmt.Sprintf("import sys\nif sys.argv[1:] == ['check']:\n    sys.exit(%d)\nprint(%q)\n", code, version),
 		info + "METADATA":     "Metadata-Version: 2.1\nName: greeter\nVersion: " + version + "\n",
 		info + "WHEEL":        "Wheel-Version: 1.0\nGenerator: a test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
