@@ -63,7 +63,11 @@ var rooms = []room{
 			"github.com/opencontainers", "github.com/vbatts/tar-split", "github.com/klauspost/compress",
 		},
 	},
-	{dir: "submodules/imagestore/storetest", own: []string{"artifact/digest", "submodules", "submodules/imagestore", "delta", "delta/decoder", "delta/encoder", "artifact/image"}, others: []string{"github.com/stretchr/testify"}},
+	{
+		dir:    "submodules/imagestore/storetest",
+		own:    []string{"artifact/digest", "submodules", "submodules/imagestore", "delta", "delta/decoder", "delta/encoder", "artifact/image"},
+		others: []string{"github.com/stretchr/testify"},
+	},
 	{
 		dir: "submodules/compose",
 		own: []string{"submodules", "submodules/config", "submodules/secrets", "submodules/imagestore/...", "artifact/image", "artifact/names", "store/durable"},

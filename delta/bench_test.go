@@ -216,7 +216,11 @@ func (b *bench) pair(dir string, tools []tool) {
 
 // ratios prints what the rows come to: ours by the peers'.
 func (b *bench) ratios(dirs []string) {
-	fmt.Print("\n| pair | size by the smallest peer's | encode CPU by bsdiff's | decode CPU by xdelta3's, whole | by layer | decode RSS by xdelta3's, whole | by layer | RSS on arm/v7 less the emulator's, MiB |\n|---|---|---|---|---|---|---|---|\n")
+	columns := []string{
+		"pair", "size by the smallest peer's", "encode CPU by bsdiff's", "decode CPU by xdelta3's, whole", "by layer",
+		"decode RSS by xdelta3's, whole", "by layer", "RSS on arm/v7 less the emulator's, MiB",
+	}
+	fmt.Print("\n| ", strings.Join(columns, " | "), " |\n|", strings.Repeat("---|", len(columns)), "\n")
 	for _, dir := range dirs {
 		pair := filepath.Base(dir)
 		us := b.rows[[2]string{pair, ours}]

@@ -135,7 +135,10 @@ func TestRoundTripSmall(t *testing.T) {
 	binary.LittleEndian.PutUint32(b2[100:], 7)
 	new := delta.Image{Name: "app:2", Objects: []delta.Object{
 		bytesObject(delta.Blob, []byte(`{"config":2}`)),
-		bytesObject(delta.Tar, makeTar(tarFile{name: "bin/", typ: '5'}, tarFile{name: "bin/a", typ: '0', data: a}, tarFile{name: "bin/b", typ: '0', data: b2}, tarFile{name: "moved/c", typ: '0', data: c}, tarFile{name: "empty", typ: '0'}, tarFile{name: "new", typ: '0', data: noise(9, 100)})),
+		bytesObject(delta.Tar, makeTar(
+			tarFile{name: "bin/", typ: '5'}, tarFile{name: "bin/a", typ: '0', data: a}, tarFile{name: "bin/b", typ: '0', data: b2},
+			tarFile{name: "moved/c", typ: '0', data: c}, tarFile{name: "empty", typ: '0'}, tarFile{name: "new", typ: '0', data: noise(9, 100)},
+		)),
 		old.Objects[2],
 		bytesObject(delta.Tar, nil),
 		bytesObject(delta.Tar, noise(4, 12345)),

@@ -194,6 +194,9 @@ func TestStreams(t *testing.T) {
 		return zipOf(t, append(in, zipEntry{name: "same", data: b[:2000]}, zipEntry{name: "same", data: b[2000:9000]},
 			zipEntry{name: "empty"}, zipEntry{name: "lib/inner.jar", data: inner(b), stored: true})...)
 	}
+	gnu := func(level int, content []byte) []byte { return gz(t, deflate.GNU(level), deflate.GzipHead, content) }
+	twoMembers := func(second []byte) []byte { return slices.Concat(gnu(6, old), gnu(6, second)) }
+	amongNoise := func(content []byte) []byte { return slices.Concat(noise(1, 5000), gnu(9, content), noise(2, 5000)) }
 	for name, c := range map[string]struct {
 		old, new []byte
 		most     int
@@ -204,9 +207,9 @@ func TestStreams(t *testing.T) {
 		"another level":    {packedBy(t, goGzip(1), old), packedBy(t, goGzip(9), new), 700, []string{delta.FeatureDeflate, delta.FeatureGo}},
 		"zlib of Go":       {packedBy(t, goZlib(9), old), packedBy(t, goZlib(9), new), 700, []string{delta.FeatureDeflate, delta.FeatureGo}},
 		"zlib":             {zl(t, old), zl(t, new), 700, []string{delta.FeatureDeflate}},
-		"two members":      {append(gz(t, deflate.GNU(6), deflate.GzipHead, old), gz(t, deflate.GNU(6), deflate.GzipHead, prose(2, 5000))...), append(gz(t, deflate.GNU(6), deflate.GzipHead, old), gz(t, deflate.GNU(6), deflate.GzipHead, edited(2, 5000))...), 700, []string{delta.FeatureDeflate}},
+		"two members":      {twoMembers(prose(2, 5000)), twoMembers(edited(2, 5000)), 700, []string{delta.FeatureDeflate}},
 		"a zip archive":    {jar(old), jar(new), 1400, []string{delta.FeatureDeflate, delta.FeatureGo}},
-		"among noise":      {slices.Concat(noise(1, 5000), gz(t, deflate.GNU(9), deflate.GzipHead, old), noise(2, 5000)), slices.Concat(noise(1, 5000), gz(t, deflate.GNU(9), deflate.GzipHead, new), noise(2, 5000)), 700, []string{delta.FeatureDeflate}},
+		"among noise":      {amongNoise(old), amongNoise(new), 700, []string{delta.FeatureDeflate}},
 		"from plain":       {old, gz(t, deflate.GNU(9), deflate.GzipHead, new), 7000, []string{delta.FeatureDeflate}},
 		"to another frame": {zl(t, old), gz(t, deflate.GNU(9), deflate.GzipHead, new), 7000, []string{delta.FeatureDeflate}},
 	} {

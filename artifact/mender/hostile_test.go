@@ -3,6 +3,7 @@ package mender
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"io"
 	"path/filepath"
 	"runtime"
@@ -93,6 +94,12 @@ func TestReaderHostile(t *testing.T) {
 	info := func(s string) []part { return with(header, 0, part{"header-info", []byte(s), 0}) }
 	require.Equal(t, []string{"header-info", "headers/0000/type-info", "headers/0000/meta-data"}, []string{header[0].name, header[1].name, header[2].name})
 	typed := func(s string) []part { return with(header, 1, part{header[1].name, []byte(s), 0}) }
+	const name = `"artifact_name":`
+	changedInfo := func(old, new string) []part { return info(strings.Replace(string(header[0].body), old, new, 1)) }
+	twice := func(key string) string { return fmt.Sprintf("ambiguous JSON: the key %q is there twice", key) }
+	inAnotherCase := func(key, known string) string {
+		return fmt.Sprintf("ambiguous JSON: the key %q is %q in another case", key, known)
+	}
 	meta := func(s string) []part { return with(header, 2, part{header[2].name, []byte(s), 0}) }
 	lines := string(good[1].body)
 	manifest := func(s string) []byte { return join(t, with(good, 1, part{"manifest", []byte(s), 0})) }
@@ -143,17 +150,17 @@ func TestReaderHostile(t *testing.T) {
 		{"header-info twice", seal(versionFile, append(slices.Clone(header), header[0]), data), ErrFormat, "twice"},
 		{"huge header-info", seal(versionFile, info(strings.Repeat(" ", maxInfo+1)), data), ErrTooLarge, "header-info"},
 		{"bad script name", seal(versionFile, append(slices.Clone(header), part{"scripts/a/b", nil, 0}), data), ErrFormat, "malformed name"},
-		{"a key of the version twice", seal(`{"format":"x","format":"mender","version":3}`, header, data), ErrFormat, `version: ambiguous JSON: the key "format" is there twice`},
-		{"a key of the version in another case", seal(`{"Format":"mender","version":3}`, header, data), ErrFormat, `version: ambiguous JSON: the key "Format" is "format" in another case`},
-		{"a key of header-info twice", seal(versionFile, info(strings.Replace(string(header[0].body), "{", `{"payloads":[],`, 1)), data), ErrFormat, `header-info: ambiguous JSON: the key "payloads" is there twice`},
-		{"a key in header-info twice", seal(versionFile, info(strings.Replace(string(header[0].body), `"artifact_name":`, `"artifact_name":"other","artifact_name":`, 1)), data), ErrFormat, `header-info: ambiguous JSON: the key "artifact_name" is there twice`},
-		{"a key of header-info in two cases", seal(versionFile, info(strings.Replace(string(header[0].body), `"artifact_name":`, `"Artifact_Name":"other","artifact_name":`, 1)), data), ErrFormat, `header-info: ambiguous JSON: the key`},
-		{"a key of header-info in another case", seal(versionFile, info(strings.Replace(string(header[0].body), `"device_type":`, `"Device_type":`, 1)), data), ErrFormat, `header-info: ambiguous JSON: the key "Device_type" is "device_type" in another case`},
-		{"a key of type-info twice", seal(versionFile, typed(strings.Replace(string(header[1].body), "{", `{"type":"x",`, 1)), data), ErrFormat, `type-info: ambiguous JSON: the key "type" is there twice`},
-		{"a provide twice", seal(versionFile, typed(`{"type":"app","artifact_provides":{"a":"1","a":"2"}}`), data), ErrFormat, `type-info: ambiguous JSON: the key "a" is there twice`},
+		{"a key of the version twice", seal(`{"format":"x","format":"mender","version":3}`, header, data), ErrFormat, `version: ` + twice("format")},
+		{"a key of the version in another case", seal(`{"Format":"mender","version":3}`, header, data), ErrFormat, `version: ` + inAnotherCase("Format", "format")},
+		{"a key of header-info twice", seal(versionFile, changedInfo("{", `{"payloads":[],`), data), ErrFormat, `header-info: ` + twice("payloads")},
+		{"a key in header-info twice", seal(versionFile, changedInfo(name, `"artifact_name":"other",`+name), data), ErrFormat, `header-info: ` + twice("artifact_name")},
+		{"a key of header-info in two cases", seal(versionFile, changedInfo(name, `"Artifact_Name":"other",`+name), data), ErrFormat, `header-info: ambiguous JSON: the key`},
+		{"a key of header-info in another case", seal(versionFile, changedInfo(`"device_type":`, `"Device_type":`), data), ErrFormat, `header-info: ` + inAnotherCase("Device_type", "device_type")},
+		{"a key of type-info twice", seal(versionFile, typed(strings.Replace(string(header[1].body), "{", `{"type":"x",`, 1)), data), ErrFormat, `type-info: ` + twice("type")},
+		{"a provide twice", seal(versionFile, typed(`{"type":"app","artifact_provides":{"a":"1","a":"2"}}`), data), ErrFormat, `type-info: ` + twice("a")},
 		{"a provide in two cases", seal(versionFile, typed(`{"type":"app","artifact_provides":{"a":"1","A":"2"}}`), data), ErrFormat, `type-info: ambiguous JSON: the keys "a" and "A" differ only in case`},
-		{"a key of type-info in another case", seal(versionFile, typed(`{"type":"app","Artifact_Provides":{"a":"1"}}`), data), ErrFormat, `type-info: ambiguous JSON: the key "Artifact_Provides" is "artifact_provides" in another case`},
-		{"a key of meta-data twice", seal(versionFile, meta(`{"application_name":"a","application_name":"b"}`), data), ErrFormat, `meta-data: ambiguous JSON: the key "application_name" is there twice`},
+		{"a key of type-info in another case", seal(versionFile, typed(`{"type":"app","Artifact_Provides":{"a":"1"}}`), data), ErrFormat, `type-info: ` + inAnotherCase("Artifact_Provides", "artifact_provides")},
+		{"a key of meta-data twice", seal(versionFile, meta(`{"application_name":"a","application_name":"b"}`), data), ErrFormat, `meta-data: ` + twice("application_name")},
 		{"a key of meta-data in two cases", seal(versionFile, meta(`{"x":[{"name":"a","Name":"b"}]}`), data), ErrFormat, `meta-data: ambiguous JSON: the keys "name" and "Name" differ only in case`},
 		{"meta-data not JSON", seal(versionFile, meta(`{"x":1`), data), ErrFormat, "malformed meta-data"},
 	} {

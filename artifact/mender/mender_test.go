@@ -97,7 +97,10 @@ func TestMenderArtifact(t *testing.T) {
 					rig.Run(t, "mender-artifact", "validate", name)
 				}
 				out := rig.Run(t, "mender-artifact", "read", name)
-				for _, s := range []string{"Name: release-2", "qemux86-64", "raspberrypi4", "Type:   app", "rootfs-image.web.version: 2.0", "rootfs-image.web.version: 1.0", "rootfs-image.web.*", `"application_name": "web"`, "images.tar.gz", "manifests.tar.gz"} {
+				for _, s := range []string{
+					"Name: release-2", "qemux86-64", "raspberrypi4", "Type:   app", "rootfs-image.web.version: 2.0",
+					"rootfs-image.web.version: 1.0", "rootfs-image.web.*", `"application_name": "web"`, "images.tar.gz", "manifests.tar.gz",
+				} {
 					require.Contains(t, out, s)
 				}
 				if kind != "" {

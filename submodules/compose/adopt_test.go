@@ -21,7 +21,8 @@ func TestAdoption(t *testing.T) {
 	for _, x := range benches {
 		v1 := x.load("1")
 		require.NoError(t, x.cli.ImageTag(t.Context(), x.id("mender-app.local/"+x.app+":"+v1.Digest.Hex()), x.app+":1"))
-		files := map[string]string{"docker-compose.yml": strings.NewReplacer("web:", "web-"+x.app+":").Replace(compose(x.app, "  old-"+x.app+":\n    image: "+x.app+":1\n    network_mode: none\n    stop_grace_period: 1s\n")["docker-compose.yml"])}
+		text := compose(x.app, serviceText("old-"+x.app, x.app+":1"))["docker-compose.yml"]
+		files := map[string]string{"docker-compose.yml": strings.ReplaceAll(text, "web:", "web-"+x.app+":")}
 		dir := x.release("legacy", files)
 		cmd := exec.Command("docker", "compose", "--project-directory", dir, "up", "-d")
 		cmd.Dir = dir

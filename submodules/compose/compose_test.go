@@ -17,6 +17,11 @@ func compose(app, more string) map[string]string {
 	return map[string]string{"docker-compose.yml": "services:\n  web:\n    image: " + app + ":1\n    " + host2 + "\n    stop_grace_period: 1s\n" + more}
 }
 
+// serviceText is one more service of a Compose file; more of its keys may follow.
+func serviceText(name, image string) string {
+	return "  " + name + ":\n    image: " + image + "\n    " + host2 + "\n    stop_grace_period: 1s\n"
+}
+
 func TestLife(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -33,7 +38,7 @@ func TestLife(t *testing.T) {
 	require.Equal(t, v1.Digest, list[0].Digest)
 	require.Equal(t, v1.DiffIDs, list[0].DiffIDs)
 
-	side := "  side:\n    image: " + b.app + ":1\n    " + host2 + "\n    stop_grace_period: 1s\n"
+	side := serviceText("side", b.app+":1")
 	req := submodules.Request{App: b.app, Dir: b.release("1", compose(b.app, side)), Components: []submodules.Component{v1}}
 	require.NoError(t, b.mod.Rollout(ctx, req))
 	web, sidecar := b.one("web"), b.one("side")

@@ -120,7 +120,18 @@ func TestShippedEnvironment(t *testing.T) {
 	t.Setenv("SECRET", "caller")
 	r := newReader(t)
 	r.write(".env", "OWN=\"it's $$ \\\"5\\\"\"\nMORE='a\nb'\nGIT_SSH_COMMAND=evil\nDOCKER_CONTEXT=evil\nCOMPOSE_EXPERIMENTAL_GIT_REMOTE=true\nCOMPOSE_PROFILES=extra\nCOMPOSE_PROJECT_NAME=mine\n")
-	r.write("compose.yaml", "services:\n  web:\n    image: web\n    labels: {own: \"${OWN}\", more: \"${MORE}\", home: \"x${HOME}\", secret: \"x${SECRET}\", git: \"x${GIT_SSH_COMMAND}\", context: \"x${DOCKER_CONTEXT}\"}\n  more: {image: more, profiles: [extra]}\n")
+	r.write("compose.yaml", `services:
+  web:
+    image: web
+    labels:
+      own: "${OWN}"
+      more: "${MORE}"
+      home: "x${HOME}"
+      secret: "x${SECRET}"
+      git: "x${GIT_SSH_COMMAND}"
+      context: "x${DOCKER_CONTEXT}"
+  more: {image: more, profiles: [extra]}
+`)
 	p, err := r.read()
 	require.NoError(t, err)
 	require.Equal(t, "mine", p.name)
@@ -171,7 +182,11 @@ func TestRefuse(t *testing.T) {
 			require.ErrorContains(t, err, "service web has ", text)
 		}
 	})
-	for text, want := range map[string]string{"refuse = [\"privilegd\"]\n": "REFUSE: \"privilegd\" is none of", "allow_outside = [\"all\"]\n": "ALLOW_OUTSIDE: \"all\" is none of", "refuse = [\"privileged\", \"host-pid\"]\n": ""} {
+	for text, want := range map[string]string{
+		`refuse = ["privilegd"]` + "\n":              `REFUSE: "privilegd" is none of`,
+		`allow_outside = ["all"]` + "\n":             `ALLOW_OUTSIDE: "all" is none of`,
+		`refuse = ["privileged", "host-pid"]` + "\n": "",
+	} {
 		dir := t.TempDir()
 		require.NoError(t, os.WriteFile(filepath.Join(dir, confName), []byte(text), 0o600))
 		s, err := readSettings(func(k string) string { return map[string]string{submodules.EnvConfigDir: dir}[k] }, t.Logf)

@@ -83,7 +83,9 @@ func TestGoodReleases(t *testing.T) {
 	require.True(t, ok)
 
 	// A service that is gone, several files by a shipped .env, a profile, a scale.
-	files := compose(b.app, "    scale: 2\n  off:\n    image: "+b.app+":1\n    network_mode: none\n    profiles: [debug]\n  on:\n    image: "+b.app+":1\n    network_mode: none\n    profiles: [extra]\n    stop_grace_period: 1s\n")
+	files := compose(b.app, "    scale: 2\n"+
+		serviceText("off", b.app+":1")+"    profiles: [debug]\n"+
+		serviceText("on", b.app+":1")+"    profiles: [extra]\n")
 	files["more.yml"] = "services:\n  web:\n    environment:\n      A: ${VALUE}\n"
 	files[".env"] = "COMPOSE_FILE=docker-compose.yml:more.yml\nCOMPOSE_PROFILES=extra\nVALUE=from-env\n"
 	rollout("many", files)
@@ -140,7 +142,10 @@ func TestMountedFiles(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	v1 := b.load("1")
-	files := compose(b.app, "    volumes: [\"./conf:/conf:ro\"]\n  other:\n    image: "+b.app+":1\n    network_mode: none\n    stop_grace_period: 1s\n    volumes: [\"./one.txt:/one.txt:ro\"]\n    configs: [c]\n  none:\n    image: "+b.app+":1\n    network_mode: none\n    stop_grace_period: 1s\nconfigs:\n  c:\n    file: ./c.txt\n")
+	files := compose(b.app, "    volumes: [\"./conf:/conf:ro\"]\n"+
+		serviceText("other", b.app+":1")+"    volumes: [\"./one.txt:/one.txt:ro\"]\n    configs: [c]\n"+
+		serviceText("none", b.app+":1")+
+		"configs:\n  c:\n    file: ./c.txt\n")
 	files["conf/a.txt"] = "a1"
 	files["one.txt"], files["c.txt"] = "1", "c1"
 	ids := func(id string) (string, string, string) {
@@ -423,7 +428,8 @@ func TestTerm(t *testing.T) {
 	b := newBench(t)
 	v1 := b.load("1")
 	// Up waits for a health check that never passes.
-	slow := compose(b.app, "    depends_on:\n      dep:\n        condition: service_healthy\n  dep:\n    image: "+b.app+":1\n    network_mode: none\n    stop_grace_period: 1s\n    healthcheck:\n      test: [CMD, /prog, check, /none]\n      interval: 60s\n")
+	slow := compose(b.app, "    depends_on:\n      dep:\n        condition: service_healthy\n"+
+		serviceText("dep", b.app+":1")+"    healthcheck:\n      test: [CMD, /prog, check, /none]\n      interval: 60s\n")
 	ctx, cancel := context.WithCancel(t.Context())
 	b.mod.Config.KillAfter = 20 * time.Second
 	done := make(chan error, 1)

@@ -145,8 +145,13 @@ func TestBrokenSubmodules(t *testing.T) {
 		"an application outlives":       {`healthy || fail 6`, `[ -e "$dir/pid" ] || setsid sleep 60 >/dev/null 2>&1 & healthy || fail 6`, "PURGE", "ends the application's processes", false},
 		"it never ends":                 {"HEALTHY) if healthy", `HEALTHY) [ "$verb" = ALIVE ] || sleep 60; if healthy`, "HEALTHY", "ends in time", false},
 		"TERM is ignored":               {"ROLLOUT | ROLLBACK | START)", `ROLLOUT | ROLLBACK | START) [ "$verb" != START ] || { trap "sleep 10" TERM; sleep 0.4; };`, "START", "ends soon after TERM", false},
-		"a kill leaves a half":          {`cp "$4" "$dir/files/.new"; mv "$dir/files/.new" "$dir/files/$url"`, `[ ! -e "$dir/half" ] || fail 1 "a LOAD was killed"; touch "$dir/half"; sleep 0.3; cp "$4" "$dir/files/$url"; rm "$dir/half"`, "LOAD", "killed in the middle, and called again", false},
-		"it needs the caller's HOME":    {`dir=${EXAMPLE_ROOT`, `: "${USER:?}"; dir=${EXAMPLE_ROOT`, "REQS", "names commands", true},
+		"a kill leaves a half": {
+			`cp "$4" "$dir/files/.new"; mv "$dir/files/.new" "$dir/files/$url"`,
+			`[ ! -e "$dir/half" ] || fail 1 "a LOAD was killed"
+	touch "$dir/half"; sleep 0.3; cp "$4" "$dir/files/$url"; rm "$dir/half"`,
+			"LOAD", "killed in the middle, and called again", false,
+		},
+		"it needs the caller's HOME": {`dir=${EXAMPLE_ROOT`, `: "${USER:?}"; dir=${EXAMPLE_ROOT`, "REQS", "names commands", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -85,7 +85,10 @@ func (a *apiStub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	case "/api/v1":
 		var kinds []any
-		for name, kind := range map[string]string{"configmaps": "ConfigMap", "secrets": "Secret", "namespaces": "Namespace", "nodes": "Node", "serviceaccounts": "ServiceAccount", "persistentvolumeclaims": "PersistentVolumeClaim", "pods": "Pod"} {
+		for name, kind := range map[string]string{
+			"configmaps": "ConfigMap", "secrets": "Secret", "namespaces": "Namespace", "nodes": "Node", "serviceaccounts": "ServiceAccount",
+			"persistentvolumeclaims": "PersistentVolumeClaim", "pods": "Pod",
+		} {
 			kinds = append(kinds, map[string]any{"name": name, "kind": kind, "namespaced": kind != "Namespace" && kind != "Node", "verbs": []string{"get", "list", "patch", "delete"}})
 		}
 		reply(map[string]any{"kind": "APIResourceList", "groupVersion": "v1", "resources": kinds})

@@ -62,7 +62,9 @@ func (s *story) remember() {
 // report prints what was measured, and puts it into docs/BENCHMARKS.md if asked.
 func (s *story) report() {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s with %s MiB of memory, emulated by %s (testdata/armdevice): one processor (%s), Docker 26.1, Compose 2.26, the Mender client 3.4.0. The application has two services, of which one changes: a program of 6 MB on a base layer of 4 MB. From the power cuts on, which `update to 4` as a deep delta comes after, its clock is in 1970.\n\n",
+	fmt.Fprintf(&b, "%s with %s MiB of memory, emulated by %s (testdata/armdevice): one processor (%s), Docker 26.1, Compose 2.26, "+
+		"the Mender client 3.4.0. The application has two services, of which one changes: a program of 6 MB on a base layer of 4 MB. "+
+		"Its clock is in 1970 from the power cuts on, so for `update to 4` as a deep delta too.\n\n",
 		s.machine.Platform, Memory, s.machine.qemu[0], s.machine.qemu[2])
 	b.WriteString(`- *s*: seconds on the device; *processor s*: what QEMU took of this machine's processor for them
 - ` + "`app`, `docker-compose`" + `: the largest resident size of such a process, by the kernel's account of each that ended (taskstats)

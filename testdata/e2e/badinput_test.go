@@ -177,7 +177,11 @@ func badInputs(t *testing.T) []bad {
 		{name: "sub-module missing", device: inDevice("mv "+submodule+" /tmp/kept", "mv /tmp/kept "+submodule), says: `docker-compose`},
 		{name: "sub-module not executable", device: inDevice("chmod a-x "+submodule, "chmod a+x "+submodule), says: `docker-compose`},
 		{name: "no Compose", device: inDevice(
-			"mkdir /tmp/plugins; for f in /usr/libexec/docker/cli-plugins /usr/lib/docker/cli-plugins /usr/local/libexec/docker/cli-plugins /usr/local/lib/docker/cli-plugins; do [ ! -e $f/docker-compose ] || mv $f/docker-compose /tmp/plugins/$(echo $f | tr / _); done",
+			`mkdir /tmp/plugins
+for f in /usr/libexec /usr/lib /usr/local/libexec /usr/local/lib; do
+	f=$f/docker/cli-plugins
+	[ ! -e $f/docker-compose ] || mv $f/docker-compose /tmp/plugins/$(echo $f | tr / _)
+done`,
 			"for f in /tmp/plugins/*; do mv $f $(basename $f | tr _ /)/docker-compose; done; rmdir /tmp/plugins"), says: `(?i)compose`},
 		{name: "Compose v1", device: inDevice(
 			`printf '#!/bin/sh\necho docker-compose version 1.29.2, build unknown\n' >/usr/local/bin/docker-compose-1; chmod 755 /usr/local/bin/docker-compose-1
