@@ -2,9 +2,7 @@ package rebuild
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 
 	"github.com/mender-app/mender-app/artifact"
@@ -42,15 +40,16 @@ func (b *Builder) shared(ctx context.Context, rel *Release, comp artifact.Compon
 	if c.stored[objects[0].Digest] {
 		return nil
 	}
-	old := &merged{Old: c.store, layers: base.DiffIDs}
+	var sharedBase delta.Digest
 	for _, h := range r.Header().Bases {
 		switch {
 		case h.Image == delta.SharedBase:
-			old.digest = h.Digest
+			sharedBase = h.Digest
 		case c.have[h.Digest] == nil:
 			return nil
 		}
 	}
+	old := delta.WithSharedBase(c.store, sharedBase, base.DiffIDs)
 	if err := b.apply(ctx, old, c, r, what, comp.URL); err != nil {
 		return err
 	}
@@ -58,34 +57,4 @@ func (b *Builder) shared(ctx context.Context, rel *Release, comp artifact.Compon
 	return b.Add(c, delta.Image{Name: delta.SharedContent, Objects: []delta.Object{
 		{Digest: made.Digest, Size: made.Size, Kind: made.Kind, Open: c.have[made.Digest]},
 	}})
-}
-
-// merged presents all layers of an image as one object.
-type merged struct {
-	delta.Old
-	digest delta.Digest
-	layers []image.Digest // base first
-}
-
-// OpenFile finds a file in the topmost layer that has it.
-func (m *merged) OpenFile(ctx context.Context, in delta.Digest, path string) (delta.File, error) {
-	if in != m.digest || path == "" {
-		return m.Old.OpenFile(ctx, in, path)
-	}
-	for i := len(m.layers) - 1; i >= 0; i-- {
-		f, err := m.Old.OpenFile(ctx, m.layers[i], path)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		return f, err
-	}
-	return nil, &fs.PathError{Op: "open", Path: path, Err: fs.ErrNotExist}
-}
-
-// Headers refuses: shared content is made of the content of files alone.
-func (m *merged) Headers(ctx context.Context, in delta.Digest) (delta.HeaderReader, error) {
-	if in == m.digest {
-		return nil, fmt.Errorf("%w: shared content with headers of its base", delta.ErrFormat)
-	}
-	return m.Old.Headers(ctx, in)
 }

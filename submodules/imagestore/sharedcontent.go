@@ -5,11 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
-	"syscall"
 
-	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/delta"
 	"github.com/mender-app/mender-app/delta/decoder"
 	"github.com/mender-app/mender-app/delta/tarstore"
@@ -51,13 +48,13 @@ func (rc *receiver) shared(d *decoder.Decoder) (*sharedContent, error) {
 		s.close()
 		return nil, err
 	}
-	merged := &merged{Old: old, layers: rc.in.Base}
+	var sharedBase delta.Digest
 	for _, b := range d.Header().Bases {
 		if b.Image == delta.SharedBase {
-			merged.digest = b.Digest
+			sharedBase = b.Digest
 		}
 	}
-	err = d.Apply(rc.ctx, merged, func(delta.ObjectInfo) (delta.Sink, error) { return fileSink{f}, nil })
+	err = d.Apply(rc.ctx, delta.WithSharedBase(old, sharedBase, rc.in.Base), func(delta.ObjectInfo) (delta.Sink, error) { return fileSink{f}, nil })
 	if err == nil {
 		err = s.store.Add(s.object.Digest, delta.Tar, f, s.object.Size)
 	}
@@ -115,36 +112,6 @@ func (b *beside) Headers(ctx context.Context, in delta.Digest) (delta.HeaderRead
 		return b.s.store.Headers(ctx, in)
 	}
 	return b.Old.Headers(ctx, in)
-}
-
-// merged presents all layers of an image as one object.
-type merged struct {
-	delta.Old
-	digest delta.Digest
-	layers []image.Digest // base first
-}
-
-// OpenFile finds a file in the topmost layer that has it.
-func (m *merged) OpenFile(ctx context.Context, in delta.Digest, path string) (delta.File, error) {
-	if in != m.digest || path == "" {
-		return m.Old.OpenFile(ctx, in, path)
-	}
-	for i := len(m.layers) - 1; i >= 0; i-- {
-		f, err := m.Old.OpenFile(ctx, m.layers[i], path)
-		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
-			continue
-		}
-		return f, err
-	}
-	return nil, &fs.PathError{Op: "open", Path: path, Err: fs.ErrNotExist}
-}
-
-// Headers refuses: shared content is made only from the content of files.
-func (m *merged) Headers(ctx context.Context, in delta.Digest) (delta.HeaderReader, error) {
-	if in == m.digest {
-		return nil, fmt.Errorf("%w: shared content with headers of its base", delta.ErrFormat)
-	}
-	return m.Old.Headers(ctx, in)
 }
 
 // fileSink writes an object to a file.
