@@ -151,7 +151,7 @@ func TestRoundTripSmall(t *testing.T) {
 		store := storeOf(t, old)
 		for cut := 0; cut < len(d); cut += 1 + cut/20 {
 			_, err := apply(d[:cut], store)
-			require.Error(t, err)
+			require.ErrorIs(t, err, delta.ErrFormat, cut)
 		}
 	})
 	t.Run("missing base", func(t *testing.T) {

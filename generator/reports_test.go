@@ -211,21 +211,24 @@ func TestProvenance(t *testing.T) {
 // at all.
 func TestReportsGoWithTheArtifact(t *testing.T) {
 	s := newShop(t)
-	for name, set := range map[string]func(*Build){
-		"the artifact":   func(b *Build) { b.SBOM = b.Output },
-		"each other":     func(b *Build) { b.SBOM, b.Provenance = b.Output+".json", b.Output+".json" },
-		"no directory":   func(b *Build) { b.SBOM = filepath.Join(b.Output, "none/x.json") },
-		"a directory":    func(b *Build) { b.Provenance = filepath.Dir(b.Output) },
-		"a failing sign": func(b *Build) { b.SBOM = b.Output + ".json" },
+	for name, c := range map[string]struct {
+		set  func(*Build)
+		want string
+	}{
+		"the artifact":   {func(b *Build) { b.SBOM = b.Output }, "is named for two outputs"},
+		"each other":     {func(b *Build) { b.SBOM, b.Provenance = b.Output+".json", b.Output+".json" }, "is named for two outputs"},
+		"no directory":   {func(b *Build) { b.SBOM = filepath.Join(b.Output, "none/x.json") }, "no such file or directory"},
+		"a directory":    {func(b *Build) { b.Provenance = filepath.Dir(b.Output) }, "is not a file"},
+		"a failing sign": {func(b *Build) { b.SBOM = b.Output + ".json" }, "sign: permission denied"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := s.options(t, "web:2")
 			if name == "a failing sign" {
 				o.Artifact.Signing.Sign = func([]byte) ([]byte, error) { return nil, os.ErrPermission }
 			}
-			set(&o.Build)
+			c.set(&o.Build)
 			_, err := Generate(t.Context(), o, false)
-			require.Error(t, err)
+			require.ErrorContains(t, err, c.want)
 			left, err := os.ReadDir(filepath.Dir(o.Build.Output))
 			require.NoError(t, err)
 			require.Empty(t, left)

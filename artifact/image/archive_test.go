@@ -256,6 +256,6 @@ func TestDigest(t *testing.T) {
 	require.Equal(t, d, got)
 	for _, bad := range []string{"", "sha256:", d.Hex(), d.String() + "0", "sha256:" + d.Hex()[:63] + "G", "SHA256:" + d.Hex()} {
 		_, err := digest.Parse(bad)
-		require.Error(t, err)
+		require.ErrorContains(t, err, "malformed digest", bad)
 	}
 }

@@ -123,7 +123,7 @@ func TestVectors(t *testing.T) {
 			require.True(t, bytes.Equal(want, buf.Bytes()))
 			require.NoError(t, r.Close())
 			_, err = r.Read(make([]byte, 1))
-			require.Error(t, err)
+			require.ErrorIs(t, err, io.EOF)
 		})
 	}
 }

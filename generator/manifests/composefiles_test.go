@@ -19,6 +19,7 @@ func TestComposeFiles(t *testing.T) {
 			found, err := Compose(t.Context(), dir, ComposeOptions{})
 			if c.Verdict == composefiles.Refused {
 				require.Error(t, err)
+				require.Regexp(t, `^[a-z./]+(:[0-9]+)?: .`, err.Error(), "it names the file")
 				return
 			}
 			require.NoError(t, err)

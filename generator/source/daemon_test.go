@@ -87,7 +87,7 @@ func testDaemon(t *testing.T, host string) {
 
 	// A reference that the registry does not give is looked for here, to say so.
 	_, err = open(t, o, "127.0.0.1:1/web:1")
-	require.Error(t, err)
+	require.ErrorContains(t, err, "connection refused")
 	out, err = exec.Command("docker", "-H", host, "tag", "web:1", "127.0.0.1:1/web:1").CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	_, err = open(t, o, "127.0.0.1:1/web:1")

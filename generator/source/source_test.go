@@ -274,7 +274,7 @@ func TestBrokenConnection(t *testing.T) {
 	o = opener(t, "linux/amd64")
 	asked.Store(0)
 	_, err = o.download(t.Context(), spec.Ref, remoteImage)
-	require.Error(t, err)
+	require.ErrorContains(t, err, "does not match expected size")
 	require.EqualValues(t, attempts, asked.Load())
 	left, err := os.ReadDir(o.TempDir)
 	require.NoError(t, err)

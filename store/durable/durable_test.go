@@ -63,7 +63,7 @@ func TestWriteFileNoSpace(t *testing.T) {
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), "DURABLE_TEST_WRITE="+path, durable.FaultEnv+"=*:2:enospc")
 	out, err := cmd.CombinedOutput()
-	require.Error(t, err)
+	require.ErrorContains(t, err, "exit status 3")
 	require.Contains(t, string(out), "no space left on device")
 	names, err := os.ReadDir(filepath.Dir(path))
 	require.NoError(t, err)

@@ -231,7 +231,7 @@ func TestMembersAreReaders(t *testing.T) {
 	for _, m := range a.Members {
 		c, err := a.Open(context.Background(), m, f.old)
 		if m.Kind == Symlink {
-			require.Error(t, err)
+			require.ErrorContains(t, err, "a symlink has no content")
 			require.Contains(t, f.sums, m.Link)
 			continue
 		}
@@ -326,7 +326,7 @@ func TestDamagedDelta(t *testing.T) {
 	whole := f.delta[name]
 	f.delta[name] = whole[:len(whole)-9] + "x" + whole[len(whole)-8:]
 	_, err := rebuild(t, pack(t, f.delta), f.old)
-	require.Error(t, err)
+	require.ErrorContains(t, err, "rebuilt content has the wrong checksum")
 	require.NotErrorIs(t, err, ErrDamaged)
 	f.delta[name] = whole[:len(whole)-9]
 	_, err = rebuild(t, pack(t, f.delta), f.old)

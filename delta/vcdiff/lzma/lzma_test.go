@@ -167,7 +167,7 @@ func TestAgainstXz(t *testing.T) {
 				for i := len(in) - 1; i > 0; i -= 1 + len(in)/3 {
 					d.Reset()
 					_, err := section(d, in[:i], len(data))
-					require.Error(t, err)
+					require.ErrorContains(t, err, "damaged lzma data")
 					d.Reset()
 					bad := bytes.Clone(in)
 					bad[i] ^= 1

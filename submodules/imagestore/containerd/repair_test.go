@@ -12,6 +12,7 @@ import (
 	"github.com/containerd/containerd/v2/core/containers"
 	"github.com/containerd/containerd/v2/core/images"
 	"github.com/containerd/containerd/v2/core/leases"
+	"github.com/containerd/errdefs"
 	ocidigest "github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	"github.com/stretchr/testify/require"
@@ -231,7 +232,7 @@ func TestRepairInUse(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, d.problems(url, img))
 	_, err = d.client.ContainerService().Get(ctx, key)
-	require.Error(t, err)
+	require.True(t, errdefs.IsNotFound(err), "%v", err)
 }
 
 // nothing is a container's spec that is never run.
