@@ -20,13 +20,13 @@ func (e *AnnouncedError) Error() string {
 	got, want := any(e.Got.Digest), any(e.Want.Digest)
 	switch e.Field {
 	case "size":
-		return fmt.Sprintf("object %d (%s) of the delta has %d bytes, announced are %d", e.Index, e.Got.Digest, e.Got.Size, e.Want.Size)
+		return fmt.Sprintf("object %d (%s) of the delta has %d bytes, and %d are announced", e.Index, e.Got.Digest, e.Got.Size, e.Want.Size)
 	case "kind":
 		got, want = e.Got.Kind, e.Want.Kind
 	case "encoding":
 		got, want = e.Got.Encoding, e.Want.Encoding
 	}
-	return fmt.Sprintf("object %d (%s) of the delta has the %s %v, announced is %v", e.Index, e.Got.Digest, e.Field, got, want)
+	return fmt.Sprintf("object %d (%s) of the delta has the %s %v, and %v is announced", e.Index, e.Got.Digest, e.Field, got, want)
 }
 
 // CheckAnnounced compares the objects of the new image, in order, with what signed

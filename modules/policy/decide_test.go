@@ -166,7 +166,7 @@ func TestADependencyInAnOpenUpdateIsNotMet(t *testing.T) {
 	}
 	d := Decide(r)
 	require.NotNil(t, d.Refused)
-	assert.Contains(t, d.Refused.String(), "an update of db has not ended")
+	assert.Contains(t, d.Refused.String(), "an update of db is not complete")
 	r.Installed[0].Status = ""
 	assert.Nil(t, Decide(r).Refused)
 }

@@ -36,7 +36,7 @@ func (d *decider) unmet(need Dependency) *Finding {
 	case !d.matches(need.Version, have.Version):
 		return d.finding("depends", fmt.Sprintf("%s is installed in %s", need.Name, named(have.Version)), "install "+wanted+" first")
 	case have.Status == Open:
-		return d.finding("depends", "an update of "+need.Name+" has not ended", "end it with mender-app resume, or commit it")
+		return d.finding("depends", "an update of "+need.Name+" is not complete", "end it with mender-app resume, or commit it")
 	}
 	return nil
 }

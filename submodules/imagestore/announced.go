@@ -64,9 +64,9 @@ func (a *announcement) checkKind(head []byte, deep bool) error {
 	isDelta := bytes.HasPrefix(head, deltaMagic)
 	switch {
 	case a.Format == formatFull && (isDelta || deep || bytes.HasPrefix(head, vcdiffMagic)):
-		return notAnnounced("it is a delta, announced is a full image")
+		return notAnnounced("it is a delta, and a full image is announced")
 	case a.Format == formatDelta && !isDelta:
-		return notAnnounced("it is no delta, announced is one")
+		return notAnnounced("it is not a delta, and a delta is announced")
 	}
 	return nil
 }
@@ -95,7 +95,7 @@ func (a *announcement) checkDelta(h delta.Header) error {
 // bytes, of which it is a part.
 func (a *announcement) checkShared(size int64) error {
 	if a != nil && size > a.Temp {
-		return notAnnounced("its shared content has %d bytes, announced are %d temporary bytes", size, a.Temp)
+		return notAnnounced("its shared content has %d bytes, and %d temporary bytes are announced", size, a.Temp)
 	}
 	return nil
 }

@@ -47,7 +47,7 @@ func (rc *receiver) room() (int64, error) {
 // has room for them.
 func (rc *receiver) fits(size int64) error {
 	if left := rc.announced.total() - rc.taken; size > left {
-		return notAnnounced("%d bytes of layers, announced are %d more", size, left)
+		return notAnnounced("there are %d bytes of layers, and only %d more are announced", size, left)
 	}
 	room, err := rc.room()
 	if err != nil {

@@ -169,7 +169,7 @@ type receiver struct {
 func (rc *receiver) accept(config image.Digest, diffIDs []image.Digest, p image.Platform, manifests ...image.Digest) error {
 	want := rc.in.Want
 	if want.Config != "" && want.Config != config && !slices.Contains(manifests, want.Config) {
-		return fmt.Errorf("the content is the image with config %s, announced is %s: %w", config, want.Config, image.ErrMismatch)
+		return fmt.Errorf("the content is the image with config %s, and %s is announced: %w", config, want.Config, image.ErrMismatch)
 	}
 	if want.DiffIDs != nil && !slices.Equal(want.DiffIDs, diffIDs) {
 		return fmt.Errorf("image %s: its layers are not those announced: %w", config, image.ErrMismatch)
@@ -357,7 +357,7 @@ func (rc *receiver) layerName() string {
 // d is its diffID, "" if unknown.
 func (rc *receiver) layer(name string, d image.Digest, size int64, r io.Reader) error {
 	if limit, known := rc.announced.layer(d); known && size > limit {
-		return notAnnounced("layer %s has %d bytes, announced are %d", d, size, limit)
+		return notAnnounced("layer %s has %d bytes, and %d are announced", d, size, limit)
 	}
 	if err := rc.fits(size); err != nil {
 		return err

@@ -67,7 +67,7 @@ func (rc *receiver) delta(r *bufio.Reader) error {
 	}
 	// The platform is in the config, which is rebuilt first.
 	if rc.in.Want.Config != "" && rc.in.Want.Config != want {
-		return fmt.Errorf("the delta makes the image with config %s, announced is %s: %w", want, rc.in.Want.Config, image.ErrMismatch)
+		return fmt.Errorf("the delta makes the image with config %s, and %s is announced: %w", want, rc.in.Want.Config, image.ErrMismatch)
 	}
 	if err := rc.announced.checkDelta(d.Header()); err != nil {
 		return err

@@ -131,7 +131,7 @@ func Repair(ctx context.Context, s RepairStore, q RepairRequest) (apps []string,
 		return plan.Apps, nil
 	}
 	if err := carryOut(ctx, s, q, plan); err != nil {
-		return nil, fmt.Errorf("the repair has not ended; mender-app resume continues it: %w", err)
+		return nil, fmt.Errorf("the repair is not complete; continue it with mender-app resume: %w", err)
 	}
 	return plan.Apps, nil
 }

@@ -51,7 +51,7 @@ func (s *session) awaitEnding(ctx context.Context, ids []cluster.ID) error {
 			return err
 		}
 		if time.Now().After(end) {
-			s.log("warning: pod %s of the release before is still ending", left)
+			s.log("warning: pod %s of the previous release is still terminating", left)
 			return nil
 		}
 		if err := cluster.Sleep(ctx, s.pause()); err != nil {

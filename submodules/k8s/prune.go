@@ -114,7 +114,7 @@ func (s *session) awaitRemoved(ctx context.Context, items []item, uids []types.U
 	}
 	gone, err := s.awaitGone(ctx, ids, byID)
 	if err == nil && !gone {
-		s.log("warning: some of what was deleted is still ending")
+		s.log("warning: some of the deleted objects are still terminating")
 	}
 	return err
 }

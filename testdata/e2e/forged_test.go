@@ -146,7 +146,7 @@ func TestForgedPayloads(t *testing.T) {
 		edit       func(string, []byte) (string, []byte)
 		says       string
 	}{
-		{"a delta in the place of a full image", full, replace("/image.img", delta), `it is a delta, announced is a full image`},
+		{"a delta in the place of a full image", full, replace("/image.img", delta), `it is a delta, and a full image is announced`},
 		{"a delta by its own name for a full image", full, func(name string, b []byte) (string, []byte) {
 			if dir, ok := strings.CutSuffix(name, "/image.img"); ok {
 				return dir + "/image.delta", delta
@@ -154,7 +154,7 @@ func TestForgedPayloads(t *testing.T) {
 			return name, b
 		}, `not in the format that the metadata announces, full`},
 		{"a full image in the place of a delta", small, replace("/image.delta", image), `beyond its limits`},
-		{"a delta with a layer of 1 GiB", small, replace("/image.delta", storetest.InflatedDelta(t, delta)), `of the delta has 1073741824 bytes, announced are`},
+		{"a delta with a layer of 1 GiB", small, replace("/image.delta", storetest.InflatedDelta(t, delta)), `of the delta has 1073741824 bytes, and`},
 		{"a layer with a sparse file of 1 GiB", full, replace("/image.img", bomb), `take more than the`},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -344,7 +344,7 @@ func TestLoadTakesBack(t *testing.T) {
 	tap := &tapped{target: target{e, t.TempDir()}, members: map[string]int64{},
 		lie: map[image.Digest]image.Descriptor{s.img.DiffIDs[0]: {}}}
 	err := imagestore.Load(t.Context(), tap, imagestore.LoadRequest{App: app, URL: app + ":1", Log: t.Logf}, bytes.NewReader(ours(t, s, app+":1")))
-	require.Error(t, err)
+	require.ErrorContains(t, err, "docker load: ")
 	_, err = e.Inspect(t.Context(), imagestore.OwnRef(app, s.img.ConfigDigest))
 	require.ErrorIs(t, err, submodules.ErrNotFound)
 	require.NoError(t, e.Verify(t.Context(), app, other.identity(), app+":1"))
@@ -369,8 +369,8 @@ func TestLoadRefuses(t *testing.T) {
 	}{
 		"empty":               {nil, imagestore.LoadRequest{}, "the content is empty"},
 		"garbage":             {bytes.Repeat([]byte("nonsense"), 1000), imagestore.LoadRequest{}, ""},
-		"another image":       {good, imagestore.LoadRequest{Want: other.identity()}, "announced is " + string(other.img.ConfigDigest)},
-		"another one, docker": {docker, imagestore.LoadRequest{Want: other.identity()}, "announced is " + string(other.img.ConfigDigest)},
+		"another image":       {good, imagestore.LoadRequest{Want: other.identity()}, string(other.img.ConfigDigest) + " is announced"},
+		"another one, docker": {docker, imagestore.LoadRequest{Want: other.identity()}, string(other.img.ConfigDigest) + " is announced"},
 		"other layers":        {good, imagestore.LoadRequest{Want: imagestore.Identity{Config: s.img.ConfigDigest, DiffIDs: other.img.DiffIDs}}, "its layers are not those announced"},
 		"platform":            {good, imagestore.LoadRequest{Platform: amd}, "is for linux/arm64, the release for linux/amd64"},
 		"truncated":           {good[:len(good)/2], imagestore.LoadRequest{}, ""},

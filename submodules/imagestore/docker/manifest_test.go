@@ -139,7 +139,7 @@ func TestLoadByManifest(t *testing.T) {
 		t.Run("refused: "+title, func(t *testing.T) {
 			err := e.loadBytes(t, app, archive, imagestore.LoadRequest{Want: imagestore.Identity{Config: manifest}})
 			require.ErrorIs(t, err, submodules.ErrContent)
-			require.ErrorContains(t, err, "announced is "+manifest.String())
+			require.ErrorContains(t, err, manifest.String()+" is announced")
 			own, err := e.Own(ctx, app)
 			require.NoError(t, err)
 			require.Empty(t, own)

@@ -145,7 +145,7 @@ func TestRepairInterrupted(t *testing.T) {
 			}
 			_, err := imagestore.Repair(ctx, stopped{e.RepairStore(t.TempDir(), nobody)}, spec)
 			require.ErrorIs(t, err, errStopped)
-			require.ErrorContains(t, err, "mender-app resume continues it")
+			require.ErrorContains(t, err, "continue it with mender-app resume")
 			remove := func(s sample) {
 				img, err := e.Find(ctx, app, s.identity(), "")
 				require.NoError(t, err)

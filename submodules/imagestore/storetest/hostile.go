@@ -101,12 +101,12 @@ func testAnnounced(s *suite) {
 		announced *submodules.Announced
 		says      string
 	}{
-		"a delta for a full image":       {d, announced(s.T, next, nil), "it is a delta, announced is a full image"},
-		"a full image for a delta":       {whole, announced(s.T, next, d), "it is no delta, announced is one"},
-		"a layer that is inflated":       {edited(s.T, d, top, size(huge)), announced(s.T, next, d), "announced are"},
-		"a config that is inflated":      {edited(s.T, d, next.img.ConfigDigest, size(3<<20)), announced(s.T, next, d), "of the delta has 3145728 bytes, announced are"},
-		"a present layer is inflated":    {edited(s.T, d, base, size(huge)), announced(s.T, next, d), "announced are"},
-		"a layer announced as omitted":   {edited(s.T, d, base, func(kind byte, n uint64) (byte, uint64) { return kind&1 | 2, n }), announced(s.T, next, d), "announced is omitted"},
+		"a delta for a full image":       {d, announced(s.T, next, nil), "it is a delta, and a full image is announced"},
+		"a full image for a delta":       {whole, announced(s.T, next, d), "it is not a delta, and a delta is announced"},
+		"a layer that is inflated":       {edited(s.T, d, top, size(huge)), announced(s.T, next, d), "are announced"},
+		"a config that is inflated":      {edited(s.T, d, next.img.ConfigDigest, size(3<<20)), announced(s.T, next, d), "of the delta has 3145728 bytes, and"},
+		"a present layer is inflated":    {edited(s.T, d, base, size(huge)), announced(s.T, next, d), "are announced"},
+		"a layer announced as omitted":   {edited(s.T, d, base, func(kind byte, n uint64) (byte, uint64) { return kind&1 | 2, n }), announced(s.T, next, d), "omitted is announced"},
 		"a delta of other layers":        {encode(s.T, old, stranger), announced(s.T, next, d), ""},
 		"a sparse file":                  {layersFirst(s.T, next, forged(bomb), false), announced(s.T, next, nil), "take more than"},
 		"a sparse file, compressed":      {layersFirst(s.T, next, forged(bomb), true), announced(s.T, next, nil), "take more than"},
@@ -134,7 +134,7 @@ func testAnnounced(s *suite) {
 		q.Base = old.img.DiffIDs
 		err := s.unchanged(q, sharedContent(s.T, d))
 		require.ErrorIs(s, err, submodules.ErrContent)
-		require.ErrorContains(s, err, "announced are 0 temporary bytes")
+		require.ErrorContains(s, err, "0 temporary bytes are announced")
 	})
 
 	// What is announced is loaded, in either form.
