@@ -15,6 +15,7 @@ import (
 	"github.com/mender-app/mender-app/delta"
 	"github.com/mender-app/mender-app/delta/decoder"
 	"github.com/mender-app/mender-app/delta/encoder"
+	"github.com/mender-app/mender-app/generator/output"
 	"github.com/mender-app/mender-app/generator/rebuild"
 	"github.com/mender-app/mender-app/generator/source"
 )
@@ -76,7 +77,7 @@ func EncodeDelta(ctx context.Context, old []string, next, out string, o DeltaOpt
 		}
 	}
 	var r *encoder.Report
-	err = replaceFile(out, func(w io.Writer) error {
+	err = output.Replace(out, func(w io.Writer) error {
 		r, err = encoder.Encode(ctx, w, olds, target, encoder.Options{
 			TempDir: h.temp, FilesOnly: o.FilesOnly,
 			Progress: func(done, total int64) { h.tell("encode", next, done, total) },
@@ -141,7 +142,7 @@ func writeObjects(h delta.Header, c *rebuild.Contents, out string) error {
 			return err
 		}
 		defer first.Close()
-		return replaceFile(out, func(w io.Writer) error {
+		return output.Replace(out, func(w io.Writer) error {
 			_, err := io.Copy(w, first)
 			return err
 		})
@@ -154,7 +155,7 @@ func writeObjects(h delta.Header, c *rebuild.Contents, out string) error {
 	if source.CheckURL(h.Image) == nil {
 		spec.RepoTags = []string{tagged(h.Image)}
 	}
-	return replaceFile(out, func(w io.Writer) error { return image.WriteArchive(w, spec) })
+	return output.Replace(out, func(w io.Writer) error { return image.WriteArchive(w, spec) })
 }
 
 // ShowDelta returns what a delta says about itself.

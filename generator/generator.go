@@ -20,6 +20,7 @@ import (
 
 	"github.com/mender-app/mender-app/artifact"
 	"github.com/mender-app/mender-app/generator/manifests"
+	"github.com/mender-app/mender-app/generator/output"
 	"github.com/mender-app/mender-app/generator/rebuild"
 	"github.com/mender-app/mender-app/generator/recipients"
 	"github.com/mender-app/mender-app/generator/source"
@@ -35,10 +36,37 @@ type Event struct {
 
 // Result is what Generate made.
 type Result struct {
-	Path     string
+	Path string // of the artifact, once it is published
+	// Unpublished is where the artifact is before Publish; "" without Build.Hold.
+	Unpublished string
+
 	Plan     *Plan
 	Sent     []Sent // of each of the plan's components; nil after a dry run
 	Warnings []string
+
+	written []output.File
+}
+
+// Publish gives the files of a result that Build.Hold held their names, the artifact
+// last.
+func (r *Result) Publish() error {
+	for i, w := range r.written {
+		if err := w.Publish(); err != nil {
+			r.written = r.written[i+1:]
+			r.Discard()
+			return err
+		}
+	}
+	r.written, r.Unpublished = nil, ""
+	return nil
+}
+
+// Discard removes the files that are not published.
+func (r *Result) Discard() {
+	for _, w := range r.written {
+		w.Discard()
+	}
+	r.written = nil
 }
 
 // Sent is the size of an image in the artifact, in bytes of the images payload. The
@@ -112,11 +140,21 @@ func Generate(ctx context.Context, o Options, dry bool) (*Result, error) {
 	}
 	result := &Result{Path: o.Build.Output, Plan: &p.Plan}
 	if !dry {
-		if result.Sent, err = r.execute(ctx, p, used); err != nil {
+		result.Sent, err = r.execute(ctx, p, used)
+		result.written = r.written
+		if err != nil {
+			result.Discard()
 			return nil, err
 		}
 	}
 	result.Warnings = r.warnings
+	switch {
+	case dry:
+	case o.Build.Hold:
+		result.Unpublished = r.written[len(r.written)-1].Temp
+	default:
+		return result, result.Publish()
+	}
 	return result, nil
 }
 
@@ -128,6 +166,7 @@ type run struct {
 	temp       string           // directory for temporary files
 	older      *rebuild.Chain
 	warnings   []string
+	written    []output.File // complete files, the artifact last
 }
 
 func (r *run) warn(format string, args ...any) {

@@ -107,6 +107,7 @@ func (s *Signing) options() mender.Options {
 // Build says how and where to make the artifact. Output is required.
 type Build struct {
 	Output   string
+	Hold     bool      // do not give the files their names: Result.Publish does
 	TempDir  string    // for what is fetched and made; needs room for the images; "" is the output's directory
 	ModTime  time.Time // of everything in the artifact that has a time
 	Sources  source.Config

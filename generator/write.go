@@ -14,10 +14,10 @@ import (
 	"github.com/mender-app/mender-app/artifact/mender"
 	"github.com/mender-app/mender-app/artifact/metered"
 	"github.com/mender-app/mender-app/artifact/statement"
+	"github.com/mender-app/mender-app/generator/output"
 )
 
-// write makes the artifact beside the output path and moves it there when it
-// is complete and on disk.
+// write writes the artifact and its reports beside their paths.
 func (r *run) write(ctx context.Context, p *plan, out *payload) error {
 	meta, err := r.metadata(p, out)
 	if err != nil {
@@ -62,31 +62,40 @@ func (r *run) write(ctx context.Context, p *plan, out *payload) error {
 		}
 		spec.Files = append(spec.Files, file)
 	}
-	return replaceFile(r.Build.Output, func(w io.Writer) error {
+	// The artifact comes last in r.written: where it is, its reports are too.
+	return r.writeOutput(r.Build.Output, func(w io.Writer) error {
 		tell := metered.Sum(func(n int64) { r.tell("write", r.Build.Output, n, -1) })
 		sum := sha256.New()
 		o := a.Signing.options()
 		o.Compression, o.ModTime, o.TempDir = a.Compression, r.Build.ModTime, r.temp
-		err := mender.Write(metered.Writer(ctx, io.MultiWriter(failing{w}, sum), tell), spec, o)
+		err := mender.Write(metered.Writer(ctx, io.MultiWriter(w, sum), tell), spec, o)
 		if err != nil {
 			return err
 		}
-		// the artifact comes last: where it is, its reports are too
 		return r.writeReports(p, out, hex.EncodeToString(sum.Sum(nil)))
 	})
+}
+
+// writeOutput writes a file of the result.
+func (r *run) writeOutput(path string, fill func(io.Writer) error) error {
+	f, err := output.Write(path, fill)
+	if err == nil {
+		r.written = append(r.written, f)
+	}
+	return err
 }
 
 // writeReports writes the bill of materials and the provenance, if they are
 // asked for.
 func (r *run) writeReports(p *plan, out *payload, artifact string) error {
 	if path := r.Build.SBOM; path != "" {
-		err := replaceFile(path, func(w io.Writer) error { return r.writeSBOM(failing{w}, p, p.packages) })
+		err := r.writeOutput(path, func(w io.Writer) error { return r.writeSBOM(w, p, p.packages) })
 		if err != nil {
 			return err
 		}
 	}
 	if path := r.Build.Provenance; path != "" {
-		return replaceFile(path, func(w io.Writer) error { return r.writeProvenance(failing{w}, p, out, artifact) })
+		return r.writeOutput(path, func(w io.Writer) error { return r.writeProvenance(w, p, out, artifact) })
 	}
 	return nil
 }
@@ -160,44 +169,4 @@ func (r *run) metadata(p *plan, out *payload) ([]byte, error) {
 		return nil, fmt.Errorf("metadata: %w", err)
 	}
 	return b, nil
-}
-
-// replaceFile writes a new file beside path and renames it over path once it is
-// complete and synced; on an error nothing is left of it.
-func replaceFile(path string, fill func(io.Writer) error) (err error) {
-	temp := fmt.Sprintf("%s.%d.tmp", path, os.Getpid())
-	f, err := os.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
-	if err != nil {
-		return &WriteError{Err: err}
-	}
-	defer func() {
-		if err != nil {
-			f.Close()
-			os.Remove(temp)
-		}
-	}()
-	if err := fill(f); err != nil {
-		return err
-	}
-	if err := f.Sync(); err != nil {
-		return &WriteError{Err: err}
-	}
-	if err := f.Close(); err != nil {
-		return &WriteError{Err: err}
-	}
-	if err := os.Rename(temp, path); err != nil {
-		return &WriteError{Err: err}
-	}
-	return nil
-}
-
-// failing makes the errors of a writer WriteErrors.
-type failing struct{ w io.Writer }
-
-func (f failing) Write(p []byte) (int, error) {
-	n, err := f.w.Write(p)
-	if err != nil {
-		err = &WriteError{Err: err}
-	}
-	return n, err
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"crypto"
 	"fmt"
 	"os"
 	"slices"
@@ -43,6 +42,11 @@ Other components (--component, repeatable) are files, TYPE:FILE[,CURRENT…]=URL
 the name that the sub-module knows the file by, TYPE a word such as binary,
 deb-package or python-package. With CURRENT the file travels as a delta over
 CURRENT; with several, a device takes the delta whose base it has.
+
+With several --platform, app-gen makes an artifact for each, and all or none. In
+--output-path {platform} stands for the platform with - between its parts, such as
+linux-arm-v7; so it does in --sbom, --provenance, --base, --bases-from, --content,
+--image, --component, --artifact-name and --device-type.
 
 Options of mender-artifact may follow after --: those that app-gen has too, and
 --artifact-name-depends, --depends-groups, --provides-group, --clears-provides,
@@ -104,10 +108,10 @@ func generateCommand() *cobra.Command {
 	fl.BoolVar(&f.o.Application.Reboot, "reboot", false, "ask for a restart of the machine between installation and commit")
 	fl.StringVarP(&f.o.Artifact.Name, "artifact-name", "n", "", "name of the artifact")
 	fl.StringArrayVarP(&f.o.Artifact.DeviceTypes, "device-type", "t", nil, "device type it is for (repeatable)")
-	fl.StringArrayVarP(&f.platforms, "platform", "p", nil, "platform of the images, as linux/arm/v7")
+	fl.StringArrayVarP(&f.platforms, "platform", "p", nil, "platform of the images, as linux/arm/v7 (repeatable: an artifact for each)")
 	fl.StringVar(&f.o.Application.Orchestrator, "orchestrator", "", "docker-compose, k8s, or the name of your own sub-module")
 	fl.StringVarP(&f.o.Application.ManifestsDir, "manifests-dir", "m", "", "directory with the orchestrator's manifests, shipped as it is")
-	fl.StringVar(&f.o.Build.Output, "output-path", "app-artifact.mender", "artifact to write")
+	fl.StringVar(&f.o.Build.Output, "output-path", "app-artifact.mender", "artifact to write; {platform} in the name becomes the platform, as linux-arm-v7")
 	fl.StringArrayVarP(&f.images, "image", "i", nil, "[CURRENT,]NEW: image to ship (repeatable)")
 	fl.StringArrayVar(&f.files, "component", nil, "TYPE:FILE[,CURRENT…]=URL: file to ship, of a type such as binary or deb-package (repeatable)")
 	fl.StringArrayVar(&f.o.Images.Releases.Paths, "base", nil, "older artifact that devices have, or a directory of them: each image becomes a delta over the one that it replaces (repeatable)")
@@ -159,47 +163,41 @@ func (f *genFlags) run(c *cobra.Command, args []string) error {
 	if err := f.passthrough(args); err != nil {
 		return err
 	}
-	if err := f.resolve(c.Context()); err != nil {
-		return err
-	}
-	bars := newBars()
-	f.o.Build.Progress = bars.event
-	result, err := generator.Generate(c.Context(), f.o, f.dry)
-	bars.stop()
+	targets, err := f.targets(c.Context())
 	if err != nil {
 		return err
 	}
-	if f.dry {
-		return f.report(c, result, nil)
+	if err := generateAll(c, targets, f.dry); err != nil {
+		return err
 	}
-	// The report is read back from the file, so that it always agrees with the
-	// artifact.
-	d, err := generator.Inspect(c.Context(), result.Path, f.publicKeys(), f.o.Build.TempDir)
+	return f.report(c, targets)
+}
+
+// targets are the artifacts to make: one for each platform.
+func (f *genFlags) targets(ctx context.Context) ([]*target, error) {
+	platforms, err := f.parsePlatforms()
 	if err != nil {
-		os.Remove(result.Path)
-		return fmt.Errorf("the new artifact does not read back: %w", err)
+		return nil, err
 	}
-	return f.report(c, result, d)
-}
-
-func (f *genFlags) publicKeys() []crypto.PublicKey {
-	if k := f.o.Artifact.Signing.PublicKey(); k != nil {
-		return []crypto.PublicKey{k}
+	if len(platforms) == 0 { // the generator says what is missing
+		platforms = []image.Platform{{}}
 	}
-	return nil
-}
-
-// resolve turns the flags into the generator's options.
-func (f *genFlags) resolve(ctx context.Context) error {
-	var err error
-	if len(f.platforms) > 1 {
-		return &usageError{text: "--platform is given twice: " + strings.Join(f.platforms, ", "), hint: "an artifact is for one platform: call app-gen once for each, with another --output-path"}
+	if err := f.resolve(ctx); err != nil {
+		return nil, err
 	}
-	for _, p := range f.platforms {
-		if f.o.Application.Platform, err = image.ParsePlatform(p); err != nil {
-			return &usageError{text: err.Error()}
+	var list []*target
+	for _, p := range platforms {
+		one := f.expanded(p)
+		if err := one.components(); err != nil {
+			return nil, err
 		}
+		list = append(list, &target{options: one.o})
 	}
+	return list, nil
+}
+
+// components reads the images and files that were given.
+func (f *genFlags) components() error {
 	for _, s := range f.images {
 		p, err := generator.ParsePair(s)
 		if err != nil {
@@ -214,6 +212,13 @@ func (f *genFlags) resolve(ctx context.Context) error {
 		}
 		f.o.Images.Files = append(f.o.Images.Files, file)
 	}
+	return nil
+}
+
+// resolve turns the flags that are the same for all platforms into the generator's
+// options.
+func (f *genFlags) resolve(ctx context.Context) error {
+	var err error
 	if f.o.Artifact.Provides, err = keyValues("--provides", f.provides); err != nil {
 		return err
 	}

@@ -18,25 +18,47 @@ import (
 	"github.com/mender-app/mender-app/generator"
 )
 
-// report prints what was made, as a table or as one JSON document. Warnings always
+// madeDocument is what --json prints of one artifact.
+type madeDocument struct {
+	Plan     planDocument           `json:"plan"`
+	Artifact *generator.Description `json:"artifact,omitempty"`
+	Warnings []string               `json:"warnings,omitempty"`
+}
+
+// report prints what was made, as tables or as one JSON document. Warnings always
 // go to stderr.
-func (f *genFlags) report(c *cobra.Command, r *generator.Result, d *generator.Description) error {
-	for _, w := range r.Warnings {
-		fmt.Fprintf(c.ErrOrStderr(), "app-gen: warning: %s\n", w)
-	}
+func (f *genFlags) report(c *cobra.Command, targets []*target) error {
 	out := c.OutOrStdout()
-	if f.json {
+	var documents []madeDocument
+	var warned []string
+	for i, t := range targets {
+		for _, w := range t.result.Warnings {
+			if !slices.Contains(warned, w) {
+				warned = append(warned, w)
+				fmt.Fprintf(c.ErrOrStderr(), "app-gen: warning: %s\n", w)
+			}
+		}
+		switch {
+		case f.json:
+			documents = append(documents, madeDocument{newPlanDocument(t.result), t.made, t.result.Warnings})
+			continue
+		case i > 0:
+			fmt.Fprintln(out)
+		}
+		if t.made == nil {
+			printPlan(out, t.result.Plan)
+		} else {
+			printMade(out, t.result, t.made)
+		}
+	}
+	switch {
+	case len(documents) == 1:
+		return printJSON(out, documents[0])
+	case f.json:
 		return printJSON(out, struct {
-			Plan     planDocument           `json:"plan"`
-			Artifact *generator.Description `json:"artifact,omitempty"`
-			Warnings []string               `json:"warnings,omitempty"`
-		}{newPlanDocument(r), d, r.Warnings})
+			Artifacts []madeDocument `json:"artifacts"`
+		}{documents})
 	}
-	if d == nil {
-		printPlan(out, r.Plan)
-		return nil
-	}
-	printMade(out, r, d)
 	return nil
 }
 

@@ -1,0 +1,132 @@
+package main
+
+import (
+	"crypto"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mender-app/mender-app/artifact/image"
+	"github.com/mender-app/mender-app/generator"
+)
+
+// placeholder stands for the platform in names, as platformName writes it.
+const placeholder = "{platform}"
+
+// platformName is the platform in names of files: linux/arm/v7 is linux-arm-v7.
+func platformName(p image.Platform) string { return strings.ReplaceAll(p.String(), "/", "-") }
+
+// target is one artifact of a run.
+type target struct {
+	options generator.Options
+	result  *generator.Result
+	made    *generator.Description // nil after a dry run
+}
+
+// parsePlatforms reads the options --platform. With several, every file that is
+// written must have a name of its own.
+func (f *genFlags) parsePlatforms() ([]image.Platform, error) {
+	var list []image.Platform
+	for _, s := range f.platforms {
+		p, err := image.ParsePlatform(s)
+		if err != nil {
+			return nil, &usageError{text: err.Error()}
+		}
+		if slices.Contains(list, p) {
+			return nil, &usageError{text: "--platform " + p.String() + " is given twice"}
+		}
+		list = append(list, p)
+	}
+	if len(list) < 2 {
+		return list, nil
+	}
+	b := &f.o.Build
+	for _, out := range []struct{ option, path string }{{"--output-path", b.Output}, {"--sbom", b.SBOM}, {"--provenance", b.Provenance}} {
+		if out.path != "" && !strings.Contains(out.path, placeholder) {
+			return nil, &usageError{
+				text: fmt.Sprintf("%d platforms make %d artifacts, and %s %s names one file", len(list), len(list), out.option, out.path),
+				hint: fmt.Sprintf("write %s into the name, as in %s; it becomes %s", placeholder, withPlaceholder(out.path), platformName(list[0])),
+			}
+		}
+	}
+	return list, nil
+}
+
+// withPlaceholder puts the placeholder before the ending of a file's name.
+func withPlaceholder(path string) string {
+	ext := filepath.Ext(path)
+	return strings.TrimSuffix(path, ext) + "-" + placeholder + ext
+}
+
+// expanded is f with the placeholder replaced in every option that may have it.
+func (f *genFlags) expanded(p image.Platform) *genFlags {
+	c := *f
+	name := platformName(p)
+	text := func(s *string) { *s = strings.ReplaceAll(*s, placeholder, name) }
+	list := func(l *[]string) {
+		*l = slices.Clone(*l)
+		for i := range *l {
+			text(&(*l)[i])
+		}
+	}
+	text(&c.o.Build.Output)
+	text(&c.o.Build.SBOM)
+	text(&c.o.Build.Provenance)
+	text(&c.o.Artifact.Name)
+	for _, l := range []*[]string{&c.images, &c.files, &c.o.Artifact.DeviceTypes, &c.o.Images.Releases.Paths, &c.o.Images.Releases.Dirs, &c.o.Images.Content} {
+		list(l)
+	}
+	c.o.Application.Platform = p
+	return &c
+}
+
+// generateAll makes the artifacts of all platforms, or none.
+func generateAll(c *cobra.Command, targets []*target, dry bool) error {
+	for _, t := range targets {
+		defer t.discard()
+		if err := t.generate(c, dry); err != nil {
+			if len(targets) > 1 {
+				return fmt.Errorf("%s: %w", t.options.Application.Platform, err)
+			}
+			return err
+		}
+	}
+	for _, t := range targets {
+		if err := t.result.Publish(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// generate makes one artifact, and reads it back: so its report always agrees
+// with the file.
+func (t *target) generate(c *cobra.Command, dry bool) error {
+	bars := newBars()
+	defer bars.stop()
+	t.options.Build.Progress, t.options.Build.Hold = bars.event, true
+	var err error
+	if t.result, err = generator.Generate(c.Context(), t.options, dry); err != nil || dry {
+		return err
+	}
+	bars.stop()
+	var keys []crypto.PublicKey
+	if k := t.options.Artifact.Signing.PublicKey(); k != nil {
+		keys = append(keys, k)
+	}
+	if t.made, err = generator.Inspect(c.Context(), t.result.Unpublished, keys, t.options.Build.TempDir); err != nil {
+		return fmt.Errorf("the new artifact does not read back: %w", err)
+	}
+	t.made.Path = t.result.Path
+	return nil
+}
+
+// discard removes what was made and not published.
+func (t *target) discard() {
+	if t.result != nil {
+		t.result.Discard()
+	}
+}
