@@ -33,7 +33,8 @@ func TestDamaged(t *testing.T) {
 		require.NoError(t, err)
 		for cut := 0; cut < len(b); cut += step {
 			_, _, err := read(b[:cut])
-			require.Error(t, err, cut)
+			require.ErrorIs(t, err, ErrFormat, cut)
+			require.Equal(t, 1, strings.Count(err.Error(), ErrFormat.Error()), "said once: %v", err)
 		}
 		// All that carries something: the contents, and in compressed tars
 		// everything but some bits.

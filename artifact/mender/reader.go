@@ -8,6 +8,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"hash"
 	"io"
@@ -385,15 +386,23 @@ func decompress(r io.Reader, c Compression) (io.ReadCloser, error) {
 	case Gzip:
 		zr, err := gzip.NewReader(r)
 		if err != nil {
-			return nil, fmt.Errorf("%w: gzip: %w", ErrFormat, err)
+			return nil, badCompression("gzip", err)
 		}
 		return zr, nil
 	case Zstd:
 		zr, err := zstd.NewReader(r, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(maxWindow))
 		if err != nil {
-			return nil, fmt.Errorf("%w: zstd: %w", ErrFormat, err)
+			return nil, badCompression("zstd", err)
 		}
 		return zr.IOReadCloser(), nil
 	}
 	return io.NopCloser(r), nil
+}
+
+// badCompression returns err as an ErrFormat, unless it already is one.
+func badCompression(name string, err error) error {
+	if errors.Is(err, ErrFormat) {
+		return err
+	}
+	return fmt.Errorf("%w: %s: %w", ErrFormat, name, err)
 }

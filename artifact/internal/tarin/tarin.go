@@ -179,6 +179,9 @@ func (t *Reader) bad(err error) error {
 	if errors.Is(err, errOver) {
 		return fmt.Errorf("%w: more than %d bytes", t.o.TooLarge, t.o.MaxBytes)
 	}
+	if errors.Is(err, t.o.Format) {
+		return err // of a tar that this one is a member of: say it once
+	}
 	if errors.Is(err, io.ErrUnexpectedEOF) {
 		return fmt.Errorf("%w: truncated: %w", t.o.Format, err)
 	}
