@@ -63,13 +63,19 @@ func (c *Coder) next() byte {
 		c.pos++
 		return c.in[c.pos-1]
 	}
-	// Four bytes may be read ahead of the last bit.
 	c.pos++
-	if c.pos > len(c.in)+8 {
+	if c.pos > len(c.in)+maxMissing {
 		c.Short = true
 	}
 	return 0
 }
+
+// maxMissing is how many bytes may be missing at the end of a frame. The decoder reads
+// readAhead bytes ahead of the last bit, and the encoder leaves out as many zeros.
+const (
+	maxMissing = 2 * readAhead
+	readAhead  = 4
+)
 
 // Start begins a frame: with the coded bytes when decoding.
 func (c *Coder) Start(in []byte) {
@@ -77,7 +83,7 @@ func (c *Coder) Start(in []byte) {
 	c.out = c.out[:0]
 	if !c.Encoding {
 		c.x = 0
-		for range 4 {
+		for range readAhead {
 			c.x = c.x<<8 | uint32(c.next())
 		}
 	}
@@ -85,8 +91,9 @@ func (c *Coder) Start(in []byte) {
 
 // Finish ends a frame when encoding and returns its bytes, which are valid until
 // Start. The decoder pads with zeros, so it writes only the bytes that determine the
-// interval.
+// interval, and leaves out zeros at the end while the decoder still accepts the frame.
 func (c *Coder) Finish() []byte {
+	least := len(c.out) + readAhead - maxMissing
 	if c.lo > 0 {
 		// Find the shortest prefix that, padded with zeros, lies in [lo, hi].
 		for n := 1; n <= 4; n++ {
@@ -100,7 +107,7 @@ func (c *Coder) Finish() []byte {
 			}
 		}
 	}
-	for len(c.out) > 0 && c.out[len(c.out)-1] == 0 {
+	for len(c.out) > max(0, least) && c.out[len(c.out)-1] == 0 {
 		c.out = c.out[:len(c.out)-1]
 	}
 	return c.out

@@ -68,6 +68,21 @@ func TestCoderRoundTrip(t *testing.T) {
 	})
 }
 
+// A frame may end in any number of zeros, which the encoder leaves out only as far as
+// the decoder takes the frame for complete.
+func TestZerosAtTheEnd(t *testing.T) {
+	for zeros := range 20 {
+		coded := roundTrip(t, func(c *Coder) any {
+			got := []uint64{c.Raw(8, 0)} // a bit 1 makes no byte but zeros
+			for range zeros {
+				got = append(got, c.Raw(8, 0xff))
+			}
+			return got
+		})
+		require.LessOrEqual(t, len(coded), zeros+1)
+	}
+}
+
 func TestGreatestNumbers(t *testing.T) {
 	uints := []uint64{0, 1, 2, 3, 7, 8, 1 << 32, 1<<63 - 1}
 	ints := []int64{0, -1, 1, math.MaxInt32, math.MinInt32, 1<<62 - 1, -(1<<62 - 1)}
