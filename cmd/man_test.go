@@ -22,9 +22,7 @@ func TestManualsAreComplete(t *testing.T) {
 	programs := map[string]string{"mender-app": "mender-app.8", "app-gen": "app-gen.1", "k8s": "mender-app-k8s.8"}
 	for program, page := range programs {
 		t.Run(program, func(t *testing.T) {
-			binary := filepath.Join(t.TempDir(), program)
-			out, err := exec.Command("go", "build", "-o", binary, "./"+program).CombinedOutput()
-			require.NoError(t, err, "%s", out)
+			binary := built(t, program)
 			manual, err := os.ReadFile(filepath.Join("..", "packaging", "man", page))
 			require.NoError(t, err)
 

@@ -249,7 +249,7 @@ func (f frame) dispatch(ctx context.Context, args []string) error {
 		f.usage(f.out)
 		return nil
 	case "-V", "--version", "version":
-		fmt.Fprintf(f.out, "%s %s (protocol %s)\n", f.name, f.version, Protocol)
+		fmt.Fprintln(f.out, f.name, f.version) // PROTOCOL prints the protocol's version
 		return nil
 	case "completion":
 		return f.completion()

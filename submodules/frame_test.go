@@ -34,7 +34,7 @@ func TestFrame(t *testing.T) {
 	require.Zero(t, code)
 	require.Contains(t, out, "ROLLBACK")
 	_, out, _ = try(nil, "--version")
-	require.Equal(t, "fake 0.1 (protocol 1.1)\n", out)
+	require.Equal(t, "fake 0.1\n", out)
 
 	for _, args := range [][]string{nil, {"NONE"}, {"LOAD", "a"}, {"LOAD", "a", "u", "p", "c", "x"}, {"SYNC", ".."}, {"SYNC", ""}, {"rollout", "a", "d"}} {
 		code, _, errs := try(nil, args...)

@@ -15,6 +15,7 @@ import (
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/artifact/mender"
 	"github.com/mender-app/mender-app/artifact/names"
+	"github.com/mender-app/mender-app/cmd/internal/usage"
 	"github.com/mender-app/mender-app/generator"
 	"github.com/mender-app/mender-app/generator/source"
 )
@@ -90,9 +91,8 @@ func generateCommand() *cobra.Command {
 		Args: func(c *cobra.Command, args []string) error {
 			if n := c.ArgsLenAtDash(); n > 0 || n < 0 && len(args) > 0 {
 				e := &usageError{text: fmt.Sprintf("unexpected argument %q", args[0]), hint: "see app-gen --help"}
-				c.SuggestionsMinimumDistance = 2
-				if like := c.SuggestionsFor(args[0]); len(like) > 0 {
-					e.hint = "did you mean " + strings.Join(like, " or ") + "?"
+				if hint := usage.MeantCommand(c, args[0]); hint != "" {
+					e.hint = hint
 				}
 				return e
 			}

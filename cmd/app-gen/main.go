@@ -5,7 +5,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -16,6 +15,9 @@ import (
 
 	"github.com/sirupsen/logrus"
 	"github.com/spf13/cobra"
+
+	"github.com/mender-app/mender-app/cmd/internal/usage"
+	"github.com/mender-app/mender-app/cmd/internal/version"
 )
 
 // memoryLimit is Go's soft limit in bytes. Making a delta takes at most about
@@ -37,32 +39,25 @@ func run(args []string) int {
 	defer stop()
 	root := rootCommand()
 	root.SetArgs(args)
-	c, err := root.ExecuteContextC(ctx)
+	err := root.ExecuteContext(ctx)
 	if err == nil {
 		return 0
 	}
 	if ctx.Err() != nil {
 		err = errInterrupted
 	}
-	if asked, _ := c.Flags().GetBool("json"); asked {
-		printErrorJSON(os.Stderr, err)
+	if usage.AsksJSON(args) {
+		usage.PrintJSON(os.Stderr, err.Error(), hintOf(err), exitCode(err))
 	} else {
 		printError(os.Stderr, err)
 	}
 	return exitCode(err)
 }
 
-// version is the commit that the program was built from, or its release.
-func version() string {
-	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
-		return info.Main.Version
-	}
-	return "(unknown)"
-}
-
 func rootCommand() *cobra.Command {
 	root := generateCommand()
-	root.Version = version()
+	root.Version = version.String()
+	root.SetVersionTemplate(version.Template)
 	root.SilenceErrors = true
 	root.SilenceUsage = true
 	root.CompletionOptions.HiddenDefaultCmd = false
@@ -82,6 +77,9 @@ func flagError(c *cobra.Command, err error) error {
 		case hasShorthand(err, 'o'):
 			u.hint = "-o meant both --orchestrator and --output-path: write the one you mean"
 		}
+	}
+	if u.hint == "" {
+		u.hint = usage.MeantOption(c, err)
 	}
 	if u.hint == "" {
 		u.hint = "see " + c.CommandPath() + " --help"
@@ -104,17 +102,6 @@ func printError(w io.Writer, err error) {
 	if hint := hintOf(err); hint != "" {
 		fmt.Fprintf(w, "  hint: %s\n", hint)
 	}
-}
-
-// printErrorJSON is printError for programs: one JSON document.
-func printErrorJSON(w io.Writer, err error) {
-	e := json.NewEncoder(w)
-	e.SetEscapeHTML(false)
-	_ = e.Encode(struct {
-		Error string `json:"error"`
-		Hint  string `json:"hint,omitempty"`
-		Code  int    `json:"code"` // the exit code
-	}{err.Error(), hintOf(err), exitCode(err)})
 }
 
 func hintOf(err error) string {

@@ -5,7 +5,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -15,8 +14,8 @@ import (
 
 	"github.com/mender-app/mender-app/cmd/internal/device"
 	"github.com/mender-app/mender-app/cmd/internal/memory"
+	"github.com/mender-app/mender-app/cmd/internal/usage"
 	"github.com/mender-app/mender-app/cmd/internal/version"
-	"github.com/mender-app/mender-app/modules/client"
 	"github.com/mender-app/mender-app/modules/deploy"
 )
 
@@ -34,24 +33,9 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	root.SetErr(stderr)
 	err := device.Run(device.Person, root.ExecuteContext)
 	if err != nil {
-		device.Fail(stderr, hint(err))
+		p.fail(err, p.json || usage.AsksJSON(args))
 	}
 	return device.ExitCode(err)
-}
-
-// hint adds the next step to errors that do not name it.
-func hint(err error) error {
-	switch {
-	case errors.Is(err, client.ErrNotOpen):
-		return fmt.Errorf("%w; see mender-app list", err)
-	case errors.Is(err, client.ErrOpen):
-		return fmt.Errorf("%w (mender-app commit, rollback or resume)", err)
-	case errors.Is(err, deploy.ErrOpen):
-		return fmt.Errorf("%w: commit or roll it back first", err)
-	case errors.Is(err, os.ErrPermission) && os.Geteuid() != 0:
-		return fmt.Errorf("%w; run it as root", err)
-	}
-	return err
 }
 
 // program is one run of mender-app.
@@ -73,7 +57,7 @@ and, on a device without a Mender client, installs artifacts through the update
 module as the client does.
 
 ` + device.ExitHelp,
-		Args:              args(cobra.NoArgs),
+		Args:              knownCommand,
 		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 		SilenceErrors:     true,
 		SilenceUsage:      true,
@@ -81,10 +65,9 @@ module as the client does.
 		Version:           version.String(),
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return p.configure(cmd) },
 	}
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
-		return fmt.Errorf("%w: %w", device.ErrUsage, err)
-	})
-	root.PersistentFlags().BoolVar(&p.json, "json", false, "print JSON")
+	root.SetVersionTemplate(version.Template)
+	root.SetFlagErrorFunc(flagError)
+	root.PersistentFlags().BoolVar(&p.json, "json", false, "print JSON, errors too")
 	root.AddCommand(
 		p.installCommand(), p.commitCommand(), p.rollbackCommand(), p.resumeCommand(),
 		p.listCommand(), p.showCommand(), p.releasesCommand(), p.historyCommand(), p.verifyCommand(),
@@ -114,16 +97,6 @@ func (p *program) configure(cmd *cobra.Command) error {
 		p.log.Warn(w)
 	}
 	return nil
-}
-
-// args turns a wrong number of arguments into an ErrUsage.
-func args(check cobra.PositionalArgs) cobra.PositionalArgs {
-	return func(cmd *cobra.Command, args []string) error {
-		if err := check(cmd, args); err != nil {
-			return fmt.Errorf("%w: %s: %w", device.ErrUsage, cmd.CommandPath(), err)
-		}
-		return nil
-	}
 }
 
 func (p *program) engine() *deploy.Engine { return p.config.Engine(p.log, driverName) }

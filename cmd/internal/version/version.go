@@ -1,7 +1,11 @@
-// Package version tells a program its own version.
+// Package version tells a program its own version. Every program answers
+// --version with one line: its name and the version.
 package version
 
 import "runtime/debug"
+
+// Template makes cobra print that line.
+const Template = "{{.Name}} {{.Version}}\n"
 
 // String is what the Go tool stamped in: the module's version, else
 // "devel-" and the first 12 digits of the commit, else "devel".

@@ -1,0 +1,86 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mender-app/mender-app/cmd/internal/device"
+	"github.com/mender-app/mender-app/cmd/internal/usage"
+	"github.com/mender-app/mender-app/modules/client"
+	"github.com/mender-app/mender-app/modules/deploy"
+)
+
+// fail prints an error with the next step: as one line, or as one line of JSON,
+// which is the last one on standard error.
+func (p *program) fail(err error, asJSON bool) {
+	hint := nextStep(err)
+	if asJSON {
+		usage.PrintJSON(p.stderr, device.OneLine(err.Error()), hint, device.ExitCode(err))
+		return
+	}
+	if hint != "" {
+		err = fmt.Errorf("%w; %s", err, hint)
+	}
+	device.Fail(p.stderr, err)
+}
+
+// nextStep is what to do about an error whose text does not say it; "" for others.
+func nextStep(err error) string {
+	var hinted *hintedError
+	switch {
+	case errors.As(err, &hinted):
+		return hinted.hint
+	case errors.Is(err, client.ErrNotOpen):
+		return "see mender-app list"
+	case errors.Is(err, client.ErrOpen):
+		return "mender-app commit, rollback or resume"
+	case errors.Is(err, deploy.ErrOpen):
+		return "commit or roll it back first"
+	case errors.Is(err, os.ErrPermission) && os.Geteuid() != 0:
+		return "run it as root"
+	}
+	return ""
+}
+
+// hintedError is an error with its own next step.
+type hintedError struct {
+	err  error
+	hint string
+}
+
+func (e *hintedError) Error() string { return e.err.Error() }
+func (e *hintedError) Unwrap() error { return e.err }
+
+// wrongUsage is an ErrUsage. Without a hint it names the command's help.
+func wrongUsage(cmd *cobra.Command, err error, hint string) error {
+	if hint == "" {
+		hint = "see " + cmd.CommandPath() + " --help"
+	}
+	return &hintedError{fmt.Errorf("%w: %w", device.ErrUsage, err), hint}
+}
+
+// args turns a wrong number of arguments into an ErrUsage.
+func args(check cobra.PositionalArgs) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if err := check(cmd, args); err != nil {
+			return wrongUsage(cmd, fmt.Errorf("%s: %w", cmd.CommandPath(), err), "")
+		}
+		return nil
+	}
+}
+
+// knownCommand refuses an argument of the program that is not one of its commands.
+func knownCommand(root *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	return wrongUsage(root, fmt.Errorf("unknown command %q", args[0]), usage.MeantCommand(root, args[0]))
+}
+
+// flagError turns a wrong option into an ErrUsage.
+func flagError(cmd *cobra.Command, err error) error {
+	return wrongUsage(cmd, err, usage.MeantOption(cmd, err))
+}
