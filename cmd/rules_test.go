@@ -94,7 +94,7 @@ var rooms = []room{
 		others: []string{
 			"github.com/google/go-containerregistry", "github.com/compose-spec/compose-go", "github.com/klauspost/compress",
 			"gopkg.in/yaml.v3", "github.com/BurntSushi/toml", "github.com/mattn/go-shellwords",
-			"github.com/CycloneDX/cyclonedx-go", "filippo.io/age",
+			"github.com/CycloneDX/cyclonedx-go", "filippo.io/age", "github.com/moby/patternmatcher",
 		},
 	},
 }

@@ -14,7 +14,6 @@ package generator
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 
@@ -98,14 +97,20 @@ func Generate(ctx context.Context, o Options, dry bool) (*Result, error) {
 	if err := r.readPolicy(); err != nil {
 		return nil, err
 	}
-	used, err := r.readManifests(ctx)
-	if err != nil {
-		return nil, err
-	}
 	if r.temp, err = os.MkdirTemp(o.Build.TempDir, ".app-gen-*"); err != nil {
 		return nil, &WriteError{Err: err}
 	}
 	defer os.RemoveAll(r.temp)
+	if err := r.openManifests(); err != nil {
+		return nil, err
+	}
+	used, err := r.readManifests(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := r.suspectManifests(used); err != nil {
+		return nil, err
+	}
 	opener := &source.Opener{Platform: o.Application.Platform, TempDir: r.temp, Config: o.Build.Sources}
 	opener.Progress = func(what string, done, total int64) { r.tell("fetch", what, done, total) }
 	opener.Attestations = o.Build.SBOM != ""
@@ -166,7 +171,9 @@ type run struct {
 	temp       string           // directory for temporary files
 	older      *rebuild.Chain
 	warnings   []string
-	written    []output.File // complete files, the artifact last
+	tree       string            // the manifests as they are shipped: the manifests directory, or a copy
+	ignored    func(string) bool // whether a file of the manifests directory is not shipped
+	written    []output.File     // complete files, the artifact last
 }
 
 func (r *run) warn(format string, args ...any) {
@@ -184,11 +191,14 @@ func (r *run) tell(stage, what string, done, total int64) {
 func (r *run) readManifests(ctx context.Context) (*manifests.Found, error) {
 	var found *manifests.Found
 	var err error
-	dir, encrypt := r.Application.ManifestsDir, len(r.recipients.Names) > 0
+	dir, encrypt := r.tree, len(r.recipients.Names) > 0
 	switch r.Application.Orchestrator {
 	case Compose:
 		o := r.Application.Compose
-		o.Encrypt = encrypt
+		o.Encrypt, o.Ignored = encrypt, r.ignored
+		if o.Files, err = r.inTree(o.Files); err != nil {
+			return nil, err
+		}
 		found, err = manifests.Compose(ctx, dir, o)
 	case Kubernetes:
 		found, err = manifests.Kubernetes(dir, manifests.KubernetesOptions{Encrypt: encrypt})
@@ -196,11 +206,7 @@ func (r *run) readManifests(ctx context.Context) (*manifests.Found, error) {
 		return nil, nil
 	}
 	if err != nil {
-		var e *manifests.Error
-		if errors.As(err, &e) {
-			return nil, &ManifestError{Dir: dir, Err: e}
-		}
-		return nil, err
+		return nil, r.inManifests(err)
 	}
 	r.warnings = append(r.warnings, found.Warnings...)
 	if encrypt && len(found.Encrypt) == 0 {

@@ -22,7 +22,6 @@ import (
 	"github.com/mender-app/mender-app/delta/decoder"
 	"github.com/mender-app/mender-app/delta/tarstore"
 	"github.com/mender-app/mender-app/generator/gentest"
-	"github.com/mender-app/mender-app/generator/manifests"
 )
 
 // shop is three images that share layers, as archives, and a manifests
@@ -340,15 +339,5 @@ func TestCancelled(t *testing.T) {
 				require.Equal(t, "old", string(b))
 			})
 		}
-	}
-}
-
-func TestQuoteEnv(t *testing.T) {
-	for _, v := range []string{"", "plain", "a b", `it's`, `"x"`, "$HOME", `back\slash`, "it's $HOME \"q\" \\ \n end", "#no comment"} {
-		dir := t.TempDir()
-		r := &run{Options: Options{Application: Application{ManifestsDir: dir}}, temp: t.TempDir()}
-		staged, err := r.stage(&manifests.Found{Ship: []manifests.Variable{{Name: "NAME", Value: v}}})
-		require.NoError(t, err)
-		require.Equal(t, v, readEnv(t, filepath.Join(staged, ".env"))["NAME"], "%q", v)
 	}
 }

@@ -214,9 +214,6 @@ func (o Options) checked() (Options, error) {
 	if inside(app.ManifestsDir, dir) {
 		return o, &UsageError{Text: fmt.Sprintf("the output %s lies in the manifests directory, which is shipped", o.Build.Output), Hint: "choose another --output-path"}
 	}
-	if err := manifests.CheckTree(app.ManifestsDir); err != nil {
-		return o, err
-	}
 	return o, o.Images.check()
 }
 

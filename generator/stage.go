@@ -3,30 +3,28 @@ package generator
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"github.com/mender-app/mender-app/artifact"
 	"github.com/mender-app/mender-app/generator/manifests"
+	"github.com/mender-app/mender-app/generator/shipped"
 )
 
 // packManifests packs the manifests directory, with the variables added to its
 // .env and the secrets encrypted.
 func (r *run) packManifests(used *manifests.Found, p *payload) (err error) {
-	dir := r.Application.ManifestsDir
 	p.sealed = used.Encrypted
 	if len(used.Encrypt) > 0 {
 		p.sealed, p.recipients = true, r.recipients.Names
 	}
 	if len(used.Ship)+len(used.Encrypt) > 0 {
-		if dir, err = r.stage(used); err != nil {
+		if err := r.changeManifests(used); err != nil {
 			return err
 		}
 	}
-	root, err := os.OpenRoot(dir)
+	root, err := os.OpenRoot(r.tree)
 	if err != nil {
 		return fmt.Errorf("manifests directory: %w", err)
 	}
@@ -51,82 +49,83 @@ func (r *run) packManifests(used *manifests.Found, p *payload) (err error) {
 	return nil
 }
 
-// stage copies the manifests directory. It encrypts the secrets, and appends the
-// variables to the .env: the last value of a name counts.
-func (r *run) stage(used *manifests.Found) (string, error) {
-	to := filepath.Join(r.temp, "manifests")
-	from, err := os.OpenRoot(r.Application.ManifestsDir)
-	if err != nil {
-		return "", fmt.Errorf("manifests directory: %w", err)
-	}
-	defer from.Close()
-	err = fs.WalkDir(from.FS(), ".", func(path string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		info, err := d.Info()
-		if err != nil {
-			return err
-		}
-		target := filepath.Join(to, path)
-		switch {
-		case d.IsDir():
-			return os.Mkdir(target, info.Mode().Perm()|0o700)
-		case info.Mode()&fs.ModeSymlink != 0:
-			link, err := from.Readlink(path)
-			if err != nil {
-				return err
-			}
-			return os.Symlink(link, target)
-		}
-		b, err := from.ReadFile(path)
-		if err != nil {
-			return err
-		}
-		if slices.Contains(used.Encrypt, filepath.ToSlash(path)) {
-			if b, err = r.recipients.Seal(b); err != nil {
-				return fmt.Errorf("encrypt %s: %w", path, err)
-			}
-			target += manifests.EncryptedSuffix
-		}
-		if err := os.WriteFile(target, b, 0o600); err != nil {
-			return err
-		}
-		return os.Chmod(target, info.Mode().Perm())
-	})
-	if err != nil {
-		return "", &WriteError{Err: err}
-	}
-	if len(used.Ship) == 0 {
-		return to, nil
-	}
-	file := filepath.Join(to, ".env")
-	var text strings.Builder
-	b, err := os.ReadFile(file) // may be a link: CheckTree refuses those that lead out
+// openManifests checks what is shipped of the manifests directory. If something in it
+// is not shipped, r.tree becomes a copy without it.
+func (r *run) openManifests() error {
+	dir := r.Application.ManifestsDir
+	ignore, err := shipped.ReadIgnore(dir)
 	if err == nil {
-		text.Write(b)
-		if len(b) > 0 && b[len(b)-1] != '\n' {
-			text.WriteByte('\n')
-		}
-		if err := os.Remove(file); err != nil {
-			return "", &WriteError{Err: err}
-		}
+		err = shipped.Check(dir, ignore)
 	}
-	text.WriteString("# resolved on the build host\n")
-	for _, v := range used.Ship {
-		text.WriteString(v.Name + "=" + quoteEnv(v.Value) + "\n")
+	r.tree, r.ignored = dir, ignore.Ignored
+	if err == nil && ignore != nil {
+		err = r.copyManifests(ignore)
 	}
-	if err := os.WriteFile(file, []byte(text.String()), 0o644); err != nil {
-		return "", &WriteError{Err: err}
-	}
-	return to, nil
+	return r.inManifests(err)
 }
 
-// quoteEnv writes a value so that an env file gives it back as it is: within
-// single quotes nothing is expanded, and a single quote needs double ones.
-func quoteEnv(v string) string {
-	if !strings.ContainsAny(v, "'\n") {
-		return "'" + v + "'"
+// copyManifests makes r.tree a copy. Its name is that of the directory, because that
+// is the name of a Compose project.
+func (r *run) copyManifests(ignore *shipped.Ignore) error {
+	dir, err := filepath.Abs(r.tree)
+	if err != nil {
+		return err
 	}
-	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "$", `\$`, "\n", `\n`).Replace(v) + `"`
+	to := filepath.Join(r.temp, "shipped", filepath.Base(dir))
+	if err := shipped.Copy(dir, to, ignore); err != nil {
+		return err
+	}
+	r.tree = to
+	return nil
+}
+
+// inTree names files of the manifests directory as they are named in r.tree.
+func (r *run) inTree(files []string) ([]string, error) {
+	list := slices.Clone(files)
+	for i, f := range files {
+		if !filepath.IsAbs(f) {
+			continue
+		}
+		dir, err := filepath.Abs(r.Application.ManifestsDir)
+		if err != nil {
+			return nil, err
+		}
+		if rel, err := filepath.Rel(dir, f); err == nil && filepath.IsLocal(rel) {
+			list[i] = rel
+		}
+	}
+	return list, nil
+}
+
+// suspectManifests warns of what was probably not meant to be shipped.
+func (r *run) suspectManifests(used *manifests.Found) error {
+	var known []string
+	if used != nil {
+		known = slices.Concat(used.Encrypt, used.Plain)
+	}
+	list, err := shipped.Suspects(r.tree, known)
+	r.warnings = append(r.warnings, list...)
+	return err
+}
+
+// changeManifests encrypts the secrets and adds the variables, in a copy.
+func (r *run) changeManifests(used *manifests.Found) error {
+	if r.tree == r.Application.ManifestsDir {
+		if err := r.copyManifests(nil); err != nil {
+			return err
+		}
+	}
+	if err := shipped.Encrypt(r.tree, used.Encrypt, r.recipients.Seal); err != nil {
+		return err
+	}
+	return shipped.AddVariables(r.tree, used.Ship)
+}
+
+// inManifests adds the directory to an error about manifests.
+func (r *run) inManifests(err error) error {
+	var e *manifests.Error
+	if errors.As(err, &e) {
+		return &ManifestError{Dir: r.Application.ManifestsDir, Err: e}
+	}
+	return err
 }

@@ -24,6 +24,9 @@ type ComposeOptions struct {
 	EnvFiles []string // none: .env in the directory
 	Environ  []string // KEY=value, before the files; nil: none
 	Encrypt  bool     // find the files of secrets, to encrypt them; a secret that cannot be is an error
+	// Ignored reports whether a file, relative to the directory, is there on the build
+	// host and is not shipped; nil: none.
+	Ignored func(string) bool
 }
 
 // Compose loads the compose project in dir, interpolated and validated, and
@@ -303,6 +306,9 @@ func (c *composer) fileOr(what, name string, at Place, kind string, must bool) e
 	}
 	c.read[rel] = what
 	if _, err := os.Stat(filepath.Join(c.dir, rel)); err != nil {
+		if c.opts.Ignored != nil && c.opts.Ignored(rel) {
+			return &Error{Place: at, Text: fmt.Sprintf("%s %s is not shipped: .menderappignore names it", what, name), Hint: "take it out there, or add a line !" + rel}
+		}
 		if must {
 			return &Error{Place: at, Text: fmt.Sprintf("%s %s does not exist", what, name)}
 		}

@@ -225,21 +225,3 @@ func TestComposeRefuses(t *testing.T) {
 		})
 	}
 }
-
-func TestCheckTree(t *testing.T) {
-	dir := tree(t, "a/compose.yaml", "x", "b", "y")
-	require.NoError(t, os.Symlink("../b", filepath.Join(dir, "a/link")))
-	require.NoError(t, CheckTree(dir))
-
-	for target, want := range map[string]string{
-		"../../b":     "a/out: link to ../../b leaves",
-		"/etc/passwd": "a/out: link to /etc/passwd leaves",
-	} {
-		link := filepath.Join(dir, "a/out")
-		require.NoError(t, os.Symlink(target, link))
-		require.ErrorContains(t, CheckTree(dir), want)
-		require.NoError(t, os.Remove(link))
-	}
-	require.ErrorContains(t, CheckTree(filepath.Join(dir, "b")), "is a file")
-	require.ErrorContains(t, CheckTree(filepath.Join(dir, "none")), "no such file")
-}

@@ -48,6 +48,7 @@ func (c *composer) secret(name string, f types.FileObjectConfig) error {
 		case err == nil && c.opts.Encrypt:
 			return c.found.encrypt(c.dir, rel, file)
 		}
+		c.found.Plain = append(c.found.Plain, rel)
 	}
 	c.warn(at, "secret %q %s: encrypt it with --encrypt-secrets-to, or name a file of the device by its absolute path", name, plain)
 	return c.file("secret "+name, f.File, file, "secret")

@@ -186,6 +186,7 @@ func (k *kube) object(file string, n *yaml.Node, depth int) error {
 		k.secrets = append(k.secrets, at)
 	}
 	if kind == "Secret" && k.reach == nil && hasData && !(k.opts.Encrypt && isSecret) {
+		k.found.Plain = append(k.found.Plain, at.File)
 		k.found.Warnings = append(k.found.Warnings, fmt.Sprintf("%s: Secret %q is shipped in plain, and whoever has the artifact can read it: encrypt it with --encrypt-secrets-to, or create it on the device", at, objectName(n)))
 	}
 	if err := k.checkMarks(at, kind, n); err != nil {

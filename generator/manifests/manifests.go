@@ -52,6 +52,9 @@ type Found struct {
 	// Encrypt are the files that hold nothing but secrets, relative to the
 	// directory: those that are to be encrypted, if that was asked for.
 	Encrypt []string
+	// Plain are files with secrets that are shipped as they are, relative to the
+	// directory. There is a warning about each.
+	Plain []string
 	// Encrypted is true if there are encrypted secrets already.
 	Encrypted bool
 }
@@ -78,68 +81,8 @@ type Error struct {
 
 func (e *Error) Error() string { return e.Place.String() + ": " + e.Text }
 
-// Limits of a manifests directory. They are far above what a person writes, and
-// low enough to refuse a wrong directory, such as / or a home.
-const (
-	maxFiles    = 20_000
-	maxManifest = 16 << 20 // bytes of one YAML file
-)
-
-// CheckTree walks the directory that will be shipped. It refuses links that lead
-// out of it, devices, sockets and pipes. It follows no link.
-func CheckTree(dir string) error {
-	info, err := os.Stat(dir)
-	if err != nil {
-		return fmt.Errorf("manifests directory: %w", err)
-	}
-	if !info.IsDir() {
-		return fmt.Errorf("manifests directory %s is a file", dir)
-	}
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		return fmt.Errorf("manifests directory: %w", err)
-	}
-	defer root.Close()
-	n := 0
-	err = fs.WalkDir(root.FS(), ".", func(path string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		if n++; n > maxFiles {
-			return &Error{Place: Place{File: "."}, Text: fmt.Sprintf("more than %d files", maxFiles), Hint: "is " + dir + " really the manifests directory?"}
-		}
-		switch {
-		case d.IsDir(), d.Type().IsRegular():
-			return nil
-		case d.Type()&fs.ModeSymlink != 0:
-			target, err := root.Readlink(path)
-			if err != nil {
-				return err
-			}
-			if leaves(path, target) {
-				return &Error{Place: Place{File: path}, Text: "link to " + target + " leaves the manifests directory", Hint: "put a copy of the file there"}
-			}
-			return nil
-		}
-		return &Error{Place: Place{File: path}, Text: "is neither a file, a directory nor a link", Hint: "remove it"}
-	})
-	if err != nil {
-		var e *Error
-		if errors.As(err, &e) {
-			return err
-		}
-		return fmt.Errorf("manifests directory: %w", err)
-	}
-	return nil
-}
-
-// leaves reports whether a link at path (relative to the tree) points out of it.
-func leaves(path, target string) bool {
-	if filepath.IsAbs(target) {
-		return true
-	}
-	return !filepath.IsLocal(filepath.Join(filepath.Dir(path), target))
-}
+// maxManifest bounds one YAML file, in bytes. It is far above what a person writes.
+const maxManifest = 16 << 20
 
 // readManifest reads one file of the tree, of at most maxManifest bytes. It follows
 // links that stay inside.
