@@ -35,7 +35,7 @@ func TestFormatDocument(t *testing.T) {
 	} {
 		require.Equal(t, sorted(fieldNames(reflect.TypeOf(v))), sorted(names(heading)), heading)
 	}
-	for _, status := range []string{StatusInstalled, StatusRolledBack, StatusRefused, StatusFailed} {
+	for _, status := range []string{StatusInstalled, StatusRestored, StatusRolledBack, StatusRefused, StatusFailed} {
 		require.Contains(t, sections["history/<app>.jsonl"], "`"+status+"`")
 	}
 	require.Contains(t, string(text), AdoptedID)

@@ -33,11 +33,20 @@ type Record struct {
 // How a deployment ended.
 const (
 	StatusInstalled  = "installed"   // committed
+	StatusRestored   = "restored"    // committed: a kept release that an operator went back to
 	StatusRolledBack = "rolled-back" // undone; the previous release runs
 	StatusRefused    = "refused"     // refused before anything was changed
 	StatusPurged     = "purged"      // an operator removed the application
 	StatusFailed     = "failed"      // the rollback failed; the previous release may not run
 )
+
+// CommittedStatus is the status of a deployment that was committed.
+func (d *Deployment) CommittedStatus() string {
+	if d.Reused {
+		return StatusRestored
+	}
+	return StatusInstalled
+}
 
 // AddHistory appends a record to an application's history. A record with the ID
 // and the start of the last one replaces it, because the step may run twice.

@@ -321,13 +321,13 @@ func (p *program) historyCommand() *cobra.Command {
 		Use:   "history APP",
 		Short: "List the deployments of an application, the newest first",
 		Long: `Lists the deployments of an application that have ended, the newest first, also
-when the application is gone. Their status is installed, rolled-back, refused,
-failed or purged.`,
+when the application is gone. Their status is installed, restored (mender-app
+rollback APP went back to a kept release), rolled-back, refused, failed or purged.`,
 		Example:           "  mender-app history shop --limit 5\n  mender-app history shop --status rolled-back --json",
 		Args:              args(cobra.ExactArgs(1)),
 		ValidArgsFunction: completeApps,
 		RunE: func(_ *cobra.Command, args []string) error {
-			all := []string{store.StatusInstalled, store.StatusRolledBack, store.StatusRefused, store.StatusFailed, store.StatusPurged}
+			all := []string{store.StatusInstalled, store.StatusRestored, store.StatusRolledBack, store.StatusRefused, store.StatusFailed, store.StatusPurged}
 			if status != "" && !slices.Contains(all, status) {
 				return fmt.Errorf("%w: --status %s is not one of %v", device.ErrUsage, status, all)
 			}

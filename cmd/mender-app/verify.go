@@ -35,7 +35,8 @@ something cannot be repaired, nothing is changed, and the error says what to do.
 		Example:           "  mender-app verify shop\n  mender-app verify --repair --from shop-2.mender shop",
 		Args:              args(cobra.MaximumNArgs(1)),
 		ValidArgsFunction: completeApps,
-		RunE: func(cmd *cobra.Command, names []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
+			names := args
 			if from != "" && !repair {
 				return fmt.Errorf("%w: --from goes with --repair", device.ErrUsage)
 			}
@@ -48,6 +49,11 @@ something cannot be repaired, nothing is changed, and the error says what to do.
 				names = slices.DeleteFunc(all, s.Legacy)
 			} else if _, err := s.App(names[0]); err != nil {
 				return err
+			}
+			if some, err := anyCommitted(s, names); err != nil {
+				return err
+			} else if !some {
+				return p.nothingToVerify(args)
 			}
 			if repair {
 				return p.repair(cmd.Context(), names, from)
@@ -82,6 +88,28 @@ something cannot be repaired, nothing is changed, and the error says what to do.
 	cmd.Flags().BoolVar(&repair, "repair", false, "repair damaged images")
 	cmd.Flags().StringVar(&from, "from", "", "artifact `FILE` that carries the damaged images whole")
 	return cmd
+}
+
+// anyCommitted reports whether one of the applications has a release that verify
+// reads: the current one or a kept one.
+func anyCommitted(s *store.Store, names []string) (bool, error) {
+	for _, name := range names {
+		a, err := s.App(name)
+		if err != nil {
+			return false, err
+		}
+		if a.Current != "" || len(a.Kept) > 0 {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+func (p *program) nothingToVerify(names []string) error {
+	if len(names) == 0 {
+		return p.printResult([]deploy.Problem{}, "nothing to verify: no application has a committed release")
+	}
+	return p.printResult([]deploy.Problem{}, "nothing to verify: %s has no committed release", names[0])
 }
 
 func (p *program) sayProblems(problems []deploy.Problem) {

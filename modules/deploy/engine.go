@@ -245,7 +245,7 @@ func (e *Engine) handleEvent(ctx context.Context, a *store.App, ev transition.Ev
 		return fmt.Errorf("%s: %s", a.Name, pl.Refuse)
 	}
 	if pl.Note != "" {
-		e.Log.Info(pl.Note, "app", a.Name)
+		e.Log.Log(ctx, pl.Level, pl.Note, "app", a.Name)
 		return nil
 	}
 	for _, step := range pl.Steps {
@@ -400,7 +400,7 @@ func (e *Engine) end(a *store.App) error {
 	status := store.StatusRolledBack
 	switch transition.Phase(d.Phase) {
 	case transition.Cleaning:
-		status = store.StatusInstalled
+		status = d.CommittedStatus()
 	case transition.RollingBack:
 		status = store.StatusFailed
 	case transition.RolledBack:

@@ -2,7 +2,10 @@
 // a deployment. It has no effects: package deploy carries its plans out.
 package transition
 
-import "fmt"
+import (
+	"fmt"
+	"log/slog"
+)
 
 // Phase is the progress of a deployment. It is written to the journal before its
 // work begins. After a crash, nothing beyond the recorded phase can therefore
@@ -80,8 +83,9 @@ const (
 // Plan is the meaning of an event in a phase.
 type Plan struct {
 	Steps  []Action
-	Refuse string // the reason for an error; then there are no steps
-	Note   string // for the log; then there is nothing to do
+	Refuse string     // the reason for an error; then there are no steps
+	Note   string     // for the log; then there is nothing to do
+	Level  slog.Level // of the note
 }
 
 func do(steps ...Action) Plan    { return Plan{Steps: steps} }
@@ -215,7 +219,7 @@ var table = map[Phase]map[Event]Plan{
 		EventInstall:  refuse("it was rolled back; install the artifact again"),
 		EventCommit:   refuse("it was rolled back"),
 		EventRollback: nothing("it was rolled back already"),
-		EventFailure:  nothing("it was rolled back already"),
+		EventFailure:  {Note: "it was rolled back already", Level: slog.LevelDebug}, // clients call it after each ArtifactRollback
 		EventCleanup:  drop,
 
 		EventReboot:         do(Barrier),
