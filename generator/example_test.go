@@ -13,6 +13,7 @@ import (
 	"github.com/mender-app/mender-app/artifact/digest"
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/generator"
+	"github.com/mender-app/mender-app/generator/inspect"
 )
 
 // The first release of an application ships its image whole; the second one is a
@@ -59,7 +60,7 @@ func Example() {
 		fmt.Println(c.URL, c.Format, c.Base, r.Plan.Depends)
 	}
 
-	d, err := generator.Inspect(context.Background(), second.Path, nil, dir)
+	d, err := inspect.Artifact(context.Background(), second.Path, nil, dir)
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/mender-app/mender-app/artifact"
 	"github.com/mender-app/mender-app/artifact/image"
+	"github.com/mender-app/mender-app/generator/inspect"
 )
 
 // named adds an image under a name of its own to the options, as its base,NEW
@@ -73,7 +74,7 @@ func TestSeveralNames(t *testing.T) {
 				require.NoError(t, err, "the reference goes by the tags")
 				require.Equal(t, worker.Digest, img.ConfigDigest)
 			}
-			d, err := Inspect(t.Context(), two.Build.Output, nil, t.TempDir())
+			d, err := inspect.Artifact(t.Context(), two.Build.Output, nil, t.TempDir())
 			require.NoError(t, err)
 			require.Len(t, d.Images, 2)
 			require.Equal(t, []string{"shop/worker:2"}, d.Images[0].Also)

@@ -20,8 +20,8 @@ import (
 // The orchestrators whose manifests the generator can read. Any other name is that
 // of another sub-module.
 const (
-	Compose    = "docker-compose"
-	Kubernetes = "k8s"
+	Compose    = manifests.DockerCompose
+	Kubernetes = manifests.K8s
 )
 
 // Options say what artifact is made.

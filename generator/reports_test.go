@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mender-app/mender-app/generator/gentest"
+	"github.com/mender-app/mender-app/generator/inspect"
 	"github.com/mender-app/mender-app/generator/source"
 )
 
@@ -189,7 +190,7 @@ func TestProvenance(t *testing.T) {
 	require.Equal(t, "https://in-toto.io/Statement/v1", p.Type)
 	require.Equal(t, "https://slsa.dev/provenance/v1", p.PredicateType)
 	require.Equal(t, []resource{{Name: "a.mender", Digest: sha(sumOf(t, o.Build.Output))}}, p.Subject)
-	d, err := Inspect(t.Context(), o.Build.Output, nil, t.TempDir())
+	d, err := inspect.Artifact(t.Context(), o.Build.Output, nil, t.TempDir())
 	require.NoError(t, err)
 	type dependency struct{ role, name, digest, file string }
 	var have []dependency

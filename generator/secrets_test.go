@@ -15,6 +15,7 @@ import (
 	"github.com/mender-app/mender-app/artifact"
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/artifact/mender"
+	"github.com/mender-app/mender-app/generator/inspect"
 	"github.com/mender-app/mender-app/generator/manifests"
 )
 
@@ -139,7 +140,7 @@ func TestEncryptSecrets(t *testing.T) {
 		meta, _ = unpackManifests(t, o.Build.Output)
 		require.Equal(t, []string{artifact.FeatureSecrets}, meta.Requires)
 		require.Empty(t, meta.Recipients)
-		d, err := Inspect(t.Context(), o.Build.Output, nil, "")
+		d, err := inspect.Artifact(t.Context(), o.Build.Output, nil, "")
 		require.NoError(t, err)
 		require.Empty(t, d.Warnings)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/mender-app/mender-app/artifact"
 	"github.com/mender-app/mender-app/generator/gentest"
+	"github.com/mender-app/mender-app/generator/inspect"
 )
 
 // What is said to be sent of each image is what the image has in the artifact,
@@ -36,7 +37,7 @@ func TestSent(t *testing.T) {
 			o.Images.Fallback = test.fallback
 			r, err := Generate(t.Context(), o, false)
 			require.NoError(t, err)
-			d, err := Inspect(t.Context(), o.Build.Output, nil, t.TempDir())
+			d, err := inspect.Artifact(t.Context(), o.Build.Output, nil, t.TempDir())
 			require.NoError(t, err)
 			require.Equal(t, artifact.ImagesPayload, d.Files[0].Name)
 			require.Len(t, r.Sent, len(r.Plan.Components))

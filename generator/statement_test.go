@@ -19,6 +19,7 @@ import (
 	"github.com/mender-app/mender-app/artifact"
 	"github.com/mender-app/mender-app/artifact/mender"
 	"github.com/mender-app/mender-app/artifact/statement"
+	"github.com/mender-app/mender-app/generator/inspect"
 )
 
 // generated makes an artifact of release 2.0 and returns its path and metadata.
@@ -61,9 +62,9 @@ func TestStatementOfARelease(t *testing.T) {
 		require.True(t, signed.SignedBy(ed.Public()))
 		require.Equal(t, "2.0", signed.Version)
 
-		d, err := Inspect(t.Context(), path, []crypto.PublicKey{ed.Public()}, "")
+		d, err := inspect.Artifact(t.Context(), path, []crypto.PublicKey{ed.Public()}, "")
 		require.NoError(t, err)
-		require.Equal(t, Verified, d.Statement.Signature)
+		require.Equal(t, inspect.Verified, d.Statement.Signature)
 		require.Equal(t, signed.Statement, d.Statement.Text)
 
 		// An ECDSA signature varies, the text that it signs does not.
@@ -81,7 +82,7 @@ func TestStatementOfARelease(t *testing.T) {
 	// Without a key there is none.
 	path, m := generated(t, s, manifests, nil, forms["whole"]...)
 	require.Nil(t, m.Statement)
-	d, err := Inspect(t.Context(), path, nil, "")
+	d, err := inspect.Artifact(t.Context(), path, nil, "")
 	require.NoError(t, err)
 	require.Nil(t, d.Statement)
 }
@@ -145,12 +146,12 @@ func TestInspectStatement(t *testing.T) {
 		"malformed":         {change: func(m *artifact.Metadata) { m.Statement = []byte("{}") }, says: "type"},
 		"manifests changed": {change: func(*artifact.Metadata) {}, manifests: fstest.MapFS{"compose.yaml": {Data: []byte("services: {}\n")}}, says: "its manifests are"},
 	} {
-		_, err := Inspect(t.Context(), rewrite(t, path, c.change, c.manifests), nil, "")
+		_, err := inspect.Artifact(t.Context(), rewrite(t, path, c.change, c.manifests), nil, "")
 		require.ErrorIs(t, err, statement.ErrStatement, name)
 		require.ErrorContains(t, err, c.says, name)
 	}
-	d, err := Inspect(t.Context(), rewrite(t, path, func(*artifact.Metadata) {}, nil), nil, "")
+	d, err := inspect.Artifact(t.Context(), rewrite(t, path, func(*artifact.Metadata) {}, nil), nil, "")
 	require.NoError(t, err)
-	require.Equal(t, Unsigned, d.Signature)
-	require.Equal(t, Unverified, d.Statement.Signature)
+	require.Equal(t, inspect.Unsigned, d.Signature)
+	require.Equal(t, inspect.Unverified, d.Statement.Signature)
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mender-app/mender-app/generator"
+	"github.com/mender-app/mender-app/generator/inspect"
 	"github.com/mender-app/mender-app/generator/source"
 )
 
@@ -50,7 +51,7 @@ deltas over images that are in OLD or that --base names.
 			if err != nil {
 				return err
 			}
-			d, err := generator.Inspect(c.Context(), args[0], keys, os.Getenv("TMPDIR"))
+			d, err := inspect.Artifact(c.Context(), args[0], keys, os.Getenv("TMPDIR"))
 			if err != nil {
 				return err
 			}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/generator"
+	"github.com/mender-app/mender-app/generator/inspect"
 )
 
 // placeholder stands for the platform in names, as platformName writes it.
@@ -23,7 +24,7 @@ func platformName(p image.Platform) string { return strings.ReplaceAll(p.String(
 type target struct {
 	options generator.Options
 	result  *generator.Result
-	made    *generator.Description // nil after a dry run
+	made    *inspect.Description // nil after a dry run
 }
 
 // parsePlatforms reads the options --platform. With several, every file that is
@@ -117,7 +118,7 @@ func (t *target) generate(c *cobra.Command, dry bool) error {
 	if k := t.options.Artifact.Signing.PublicKey(); k != nil {
 		keys = append(keys, k)
 	}
-	if t.made, err = generator.Inspect(c.Context(), t.result.Unpublished, keys, t.options.Build.TempDir); err != nil {
+	if t.made, err = inspect.Artifact(c.Context(), t.result.Unpublished, keys, t.options.Build.TempDir); err != nil {
 		return fmt.Errorf("the new artifact does not read back: %w", err)
 	}
 	t.made.Path = t.result.Path

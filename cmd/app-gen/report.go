@@ -16,13 +16,14 @@ import (
 	"github.com/mender-app/mender-app/artifact/digest"
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/generator"
+	"github.com/mender-app/mender-app/generator/inspect"
 )
 
 // madeDocument is what --json prints of one artifact.
 type madeDocument struct {
-	Plan     planDocument           `json:"plan"`
-	Artifact *generator.Description `json:"artifact,omitempty"`
-	Warnings []string               `json:"warnings,omitempty"`
+	Plan     planDocument         `json:"plan"`
+	Artifact *inspect.Description `json:"artifact,omitempty"`
+	Warnings []string             `json:"warnings,omitempty"`
 }
 
 // report prints what was made, as tables or as one JSON document. Warnings always
@@ -155,7 +156,7 @@ func printComponents(w io.Writer, files []generator.PlannedFile) {
 }
 
 // printMade describes a new artifact.
-func printMade(w io.Writer, r *generator.Result, d *generator.Description) {
+func printMade(w io.Writer, r *generator.Result, d *inspect.Description) {
 	p := r.Plan
 	if len(p.Components) > 0 {
 		t := newTable(w, "IMAGE", "BASE", "LAYERS", "UNPACKED", "WHOLE", "SENT", "SAVED")
@@ -208,7 +209,7 @@ func variantBase(v generator.PlannedVariant) string {
 }
 
 // layersText counts the layers of an image by their encoding.
-func layersText(d *generator.Description, digest image.Digest) string {
+func layersText(d *inspect.Description, digest image.Digest) string {
 	n := map[string]int{}
 	for _, img := range d.Images {
 		if img.Digest != digest {
@@ -259,7 +260,7 @@ func orDash(s string) string {
 	return s
 }
 
-func printDescription(w io.Writer, d *generator.Description) {
+func printDescription(w io.Writer, d *inspect.Description) {
 	m := d.Parsed()
 	line := func(k, v string) {
 		if v != "" {

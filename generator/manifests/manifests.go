@@ -15,6 +15,12 @@ import (
 	"path/filepath"
 )
 
+// The orchestrators whose manifests this package reads, as metadata names them.
+const (
+	DockerCompose = "docker-compose"
+	K8s           = "k8s"
+)
+
 // Place is a line of a file; Line 0 means the file as a whole. File is relative
 // to the manifests directory.
 type Place struct {

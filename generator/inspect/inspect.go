@@ -1,4 +1,5 @@
-package generator
+// Package inspect describes App Artifacts, with facts that it has verified.
+package inspect
 
 import (
 	"bytes"
@@ -22,6 +23,8 @@ import (
 	"github.com/mender-app/mender-app/delta"
 	"github.com/mender-app/mender-app/delta/decoder"
 	"github.com/mender-app/mender-app/generator/manifests"
+	"github.com/mender-app/mender-app/generator/rebuild"
+	"github.com/mender-app/mender-app/generator/source"
 )
 
 // Description is the content of an App Artifact, read from the file itself.
@@ -123,11 +126,11 @@ type ManifestFile struct {
 	Link string `json:"link,omitempty"`
 }
 
-// Inspect reads the artifact to its end. It returns only verified facts: it checks
+// Artifact reads the artifact to its end. It returns only verified facts: it checks
 // the checksums of the container, the digests of full images and of their layers,
 // and the signature if keys are given. The content of a delta can be verified only
 // with its bases.
-func Inspect(ctx context.Context, path string, keys []crypto.PublicKey, tempDir string) (*Description, error) {
+func Artifact(ctx context.Context, path string, keys []crypto.PublicKey, tempDir string) (*Description, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
@@ -143,7 +146,7 @@ func Inspect(ctx context.Context, path string, keys []crypto.PublicKey, tempDir 
 	}
 	temp, err := os.MkdirTemp(tempDir, ".app-gen-*")
 	if err != nil {
-		return nil, &WriteError{Err: err}
+		return nil, &source.WriteError{Err: err}
 	}
 	defer os.RemoveAll(temp)
 	i := inspection{Description: &Description{Path: path, Bytes: info.Size()}, temp: temp}
@@ -160,7 +163,7 @@ func Inspect(ctx context.Context, path string, keys []crypto.PublicKey, tempDir 
 		}
 		i.Files = append(i.Files, FileDescription{file.Name, file.Size, file.Digest})
 		if err := i.file(ctx, file.Name, r); err != nil {
-			return nil, &DamagedError{Err: fmt.Errorf("%s: %s: %w", path, file.Name, err)}
+			return nil, &rebuild.DamagedError{Err: fmt.Errorf("%s: %s: %w", path, file.Name, err)}
 		}
 	}
 }
@@ -172,7 +175,7 @@ type inspection struct {
 
 func (i *inspection) header(h *mender.Header, keys []crypto.PublicKey) error {
 	if h.PayloadType != mender.PayloadTypeApp {
-		return fmt.Errorf("%w: its payload type is %q, that of applications is %q", ErrNotApp, h.PayloadType, mender.PayloadTypeApp)
+		return fmt.Errorf("%w: its payload type is %q, that of applications is %q", rebuild.ErrNotApp, h.PayloadType, mender.PayloadTypeApp)
 	}
 	d := i.Description
 	d.Name, d.Group, d.DeviceTypes = h.Name, h.Group, h.DeviceTypes
@@ -228,11 +231,11 @@ func (i *inspection) file(ctx context.Context, name string, r io.Reader) error {
 func (i *inspection) manifests(ctx context.Context, r io.Reader) error {
 	dir, err := os.MkdirTemp(i.temp, "manifests-*")
 	if err != nil {
-		return &WriteError{Err: err}
+		return &source.WriteError{Err: err}
 	}
 	root, err := os.OpenRoot(dir)
 	if err != nil {
-		return &WriteError{Err: err}
+		return &source.WriteError{Err: err}
 	}
 	defer root.Close()
 	var limits artifact.ManifestLimits
@@ -272,9 +275,9 @@ func (i *inspection) manifests(ctx context.Context, r io.Reader) error {
 func (i *inspection) reach(ctx context.Context, dir string) {
 	var err error
 	switch i.meta.Orchestrator {
-	case Compose:
+	case manifests.DockerCompose:
 		i.Reach, err = manifests.ComposeReach(ctx, dir)
-	case Kubernetes:
+	case manifests.K8s:
 		i.Reach, err = manifests.KubernetesReach(dir)
 	default:
 		err = fmt.Errorf("the orchestrator %s is not one of ours", i.meta.Orchestrator)
