@@ -111,7 +111,7 @@ func generateCommand() *cobra.Command {
 	fl.StringArrayVarP(&f.platforms, "platform", "p", nil, "platform of the images, as linux/arm/v7 (repeatable: an artifact for each)")
 	fl.StringVar(&f.o.Application.Orchestrator, "orchestrator", "", "docker-compose, k8s, or the name of your own sub-module")
 	fl.StringVarP(&f.o.Application.ManifestsDir, "manifests-dir", "m", "", "directory with the orchestrator's manifests, shipped as it is, without what its .menderappignore names")
-	fl.StringVar(&f.o.Build.Output, "output-path", "app-artifact.mender", "artifact to write; {platform} in the name becomes the platform, as linux-arm-v7")
+	fl.StringVar(&f.o.Build.Output, "output-path", "app-artifact.mender", "artifact to write; - is standard output; {platform} in the name becomes the platform, as linux-arm-v7")
 	fl.StringArrayVarP(&f.images, "image", "i", nil, "[CURRENT,]NEW: image to ship (repeatable)")
 	fl.StringArrayVar(&f.files, "component", nil, "TYPE:FILE[,CURRENT…]=URL: file to ship, of a type such as binary or deb-package (repeatable)")
 	fl.StringArrayVar(&f.o.Images.Releases.Paths, "base", nil, "older artifact that devices have, or a directory of them: each image becomes a delta over the one that it replaces (repeatable)")

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+	"crypto"
 	"fmt"
 	"io"
 	"os"
@@ -24,7 +26,8 @@ what is in it: name, device types, provides and depends, signature, metadata,
 images with their layers and sizes, manifests, and what each service reaches on
 the device beyond its containers and the shipped files. It verifies every checksum,
 the digests of the images that are in it whole, and that the artifact is what its
-statement says; with --key also the signatures.
+statement says; with --key also the signatures. FILE.mender may be -, which is
+standard input.
 
 inspect --diff OLD.mender NEW.mender names the packages and files that changed
 between two releases. The images that changed must be whole in the artifacts, or
@@ -51,7 +54,7 @@ deltas over images that are in OLD or that --base names.
 			if err != nil {
 				return err
 			}
-			d, err := inspect.Artifact(c.Context(), args[0], keys, os.Getenv("TMPDIR"))
+			d, err := describe(c.Context(), args[0], keys)
 			if err != nil {
 				return err
 			}
@@ -67,6 +70,23 @@ deltas over images that are in OLD or that --base names.
 	c.Flags().StringArrayVar(&bases, "base", nil, "with --diff: artifact or image that deltas build on (repeatable)")
 	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON document")
 	return c
+}
+
+// describe reads an artifact from a file or from standard input.
+func describe(ctx context.Context, path string, keys []crypto.PublicKey) (*inspect.Description, error) {
+	if path != standard {
+		return inspect.Artifact(ctx, path, keys, os.Getenv("TMPDIR"))
+	}
+	in, err := standardInput(ctx)
+	if err != nil {
+		return nil, err
+	}
+	d, err := inspect.Stream(ctx, in, "standard input", keys, os.Getenv("TMPDIR"))
+	if err != nil {
+		return nil, err
+	}
+	d.Path = standard
+	return d, nil
 }
 
 func runDiff(c *cobra.Command, old, next string, bases []string, asJSON bool) error {

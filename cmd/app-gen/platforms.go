@@ -3,6 +3,7 @@ package main
 import (
 	"crypto"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -23,6 +24,8 @@ func platformName(p image.Platform) string { return strings.ReplaceAll(p.String(
 // target is one artifact of a run.
 type target struct {
 	options generator.Options
+	stdout  bool   // the artifact goes to standard output
+	temp    string // directory of the file in between; "" if there is none
 	result  *generator.Result
 	made    *inspect.Description // nil after a dry run
 }
@@ -46,6 +49,12 @@ func (f *genFlags) parsePlatforms() ([]image.Platform, error) {
 	}
 	b := &f.o.Build
 	for _, out := range []struct{ option, path string }{{"--output-path", b.Output}, {"--sbom", b.SBOM}, {"--provenance", b.Provenance}} {
+		if out.path == standard {
+			return nil, &usageError{
+				text: fmt.Sprintf("%d platforms make %d artifacts, and standard output takes one", len(list), len(list)),
+				hint: "give --output-path a name with " + placeholder,
+			}
+		}
 		if out.path != "" && !strings.Contains(out.path, placeholder) {
 			return nil, &usageError{
 				text: fmt.Sprintf("%d platforms make %d artifacts, and %s %s names one file", len(list), len(list), out.option, out.path),
@@ -88,6 +97,9 @@ func (f *genFlags) expanded(p image.Platform) *genFlags {
 func generateAll(c *cobra.Command, targets []*target, dry bool) error {
 	for _, t := range targets {
 		defer t.discard()
+		if err := t.prepare(dry); err != nil {
+			return err
+		}
 		if err := t.generate(c, dry); err != nil {
 			if len(targets) > 1 {
 				return fmt.Errorf("%s: %w", t.options.Application.Platform, err)
@@ -96,10 +108,34 @@ func generateAll(c *cobra.Command, targets []*target, dry bool) error {
 		}
 	}
 	for _, t := range targets {
+		if t.stdout && !dry {
+			if err := toStandardOutput(t.result.Unpublished); err != nil {
+				return err
+			}
+		}
 		if err := t.result.Publish(); err != nil {
 			return err
 		}
 	}
+	return nil
+}
+
+// prepare gives an artifact for standard output a file in a temporary directory.
+func (t *target) prepare(dry bool) error {
+	b := &t.options.Build
+	if t.stdout = b.Output == standard; !t.stdout {
+		return nil
+	}
+	if !dry {
+		if err := checkStandardOutput(); err != nil {
+			return err
+		}
+	}
+	var err error
+	if t.temp, err = os.MkdirTemp(b.TempDir, ".app-gen-*"); err != nil {
+		return &generator.WriteError{Err: err}
+	}
+	b.Output = filepath.Join(t.temp, "artifact.mender")
 	return nil
 }
 
@@ -121,12 +157,17 @@ func (t *target) generate(c *cobra.Command, dry bool) error {
 	if t.made, err = inspect.Artifact(c.Context(), t.result.Unpublished, keys, t.options.Build.TempDir); err != nil {
 		return fmt.Errorf("the new artifact does not read back: %w", err)
 	}
-	t.made.Path = t.result.Path
+	if t.made.Path = t.result.Path; t.stdout {
+		t.made.Path = standard
+	}
 	return nil
 }
 
 // discard removes what was made and not published.
 func (t *target) discard() {
+	if t.temp != "" {
+		os.RemoveAll(t.temp)
+	}
 	if t.result != nil {
 		t.result.Discard()
 	}

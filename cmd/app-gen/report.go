@@ -26,10 +26,13 @@ type madeDocument struct {
 	Warnings []string             `json:"warnings,omitempty"`
 }
 
-// report prints what was made, as tables or as one JSON document. Warnings always
-// go to stderr.
+// report prints what was made, as tables or as one JSON document: to stderr, if the
+// artifact went to stdout. Warnings always go to stderr.
 func (f *genFlags) report(c *cobra.Command, targets []*target) error {
 	out := c.OutOrStdout()
+	if targets[0].stdout && !f.dry {
+		out = c.ErrOrStderr()
+	}
 	var documents []madeDocument
 	var warned []string
 	for i, t := range targets {

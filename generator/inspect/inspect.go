@@ -126,46 +126,52 @@ type ManifestFile struct {
 	Link string `json:"link,omitempty"`
 }
 
-// Artifact reads the artifact to its end. It returns only verified facts: it checks
-// the checksums of the container, the digests of full images and of their layers,
-// and the signature if keys are given. The content of a delta can be verified only
-// with its bases.
+// Artifact reads an artifact's file to its end. It returns only verified facts: it
+// checks the checksums of the container, the digests of full images and of their
+// layers, and the signature if keys are given. The content of a delta can be verified
+// only with its bases.
 func Artifact(ctx context.Context, path string, keys []crypto.PublicKey, tempDir string) (*Description, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	info, err := f.Stat()
+	return Stream(ctx, f, path, keys, tempDir)
+}
+
+// Stream is Artifact for what a reader gives, to its end. name is its name in errors
+// and in the description.
+func Stream(ctx context.Context, stream io.Reader, name string, keys []crypto.PublicKey, tempDir string) (*Description, error) {
+	i := inspection{Description: &Description{Path: name}}
+	counted := metered.Reader(ctx, stream, func(n int64) { i.Bytes += n })
+	r, err := mender.NewReader(counted, mender.ReadOptions{PublicKeys: keys})
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	r, err := mender.NewReader(metered.Reader(ctx, f, nil), mender.ReadOptions{PublicKeys: keys})
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	temp, err := os.MkdirTemp(tempDir, ".app-gen-*")
-	if err != nil {
+	if i.temp, err = os.MkdirTemp(tempDir, ".app-gen-*"); err != nil {
 		return nil, &source.WriteError{Err: err}
 	}
-	defer os.RemoveAll(temp)
-	i := inspection{Description: &Description{Path: path, Bytes: info.Size()}, temp: temp}
+	defer os.RemoveAll(i.temp)
 	if err := i.header(r.Header(), keys); err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
+		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	for {
 		file, err := r.Next()
 		if errors.Is(err, io.EOF) {
-			return i.Description, nil
+			break
 		}
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", path, err)
+			return nil, fmt.Errorf("%s: %w", name, err)
 		}
 		i.Files = append(i.Files, FileDescription{file.Name, file.Size, file.Digest})
 		if err := i.file(ctx, file.Name, r); err != nil {
-			return nil, &rebuild.DamagedError{Err: fmt.Errorf("%s: %s: %w", path, file.Name, err)}
+			return nil, &rebuild.DamagedError{Err: fmt.Errorf("%s: %s: %w", name, file.Name, err)}
 		}
 	}
+	if _, err := io.Copy(io.Discard, counted); err != nil { // the padding, for the size
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return i.Description, nil
 }
 
 type inspection struct {
