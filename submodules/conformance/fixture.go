@@ -50,7 +50,8 @@ type Fixture struct {
 // prints it, each with a member file, the path of its content below good.
 func ReadFixture(dir string) (*Fixture, error) {
 	var f Fixture
-	for name, r := range map[string]*Release{"good": &f.Good, "better": &f.Better, "bad": &f.Bad} {
+	for i, r := range []*Release{&f.Good, &f.Better, &f.Bad} {
+		name := []string{"good", "better", "bad"}[i]
 		err := r.read(filepath.Join(dir, name))
 		if name == "bad" && errors.Is(err, fs.ErrNotExist) {
 			continue
