@@ -11,7 +11,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
 	"github.com/mender-app/mender-app/artifact/mender"
 	"github.com/mender-app/mender-app/cmd/internal/device"
@@ -32,7 +31,8 @@ func (p *program) installCommand() *cobra.Command {
 		Long: `Installs the artifact in FILE, or from standard input, through the update module,
 with the calls that the Mender client makes. Afterwards the new release runs and
 waits for "mender-app commit" or "mender-app rollback". If anything fails, the
-previous release keeps running.
+previous release keeps running. Ctrl-C undoes the installation and ends with exit
+code 130.
 
 The artifact must be signed by one of the public keys that --key gives, else
 artifact_verify_key, artifact_verify_keys and [[keys]] of mender-app.conf, else
@@ -87,9 +87,12 @@ func (p *program) install(ctx context.Context, file string, o installOptions) er
 		}
 		in = f
 	}
-	bar := p.progress(in, size)
+	bar := p.progress(interruptible(ctx, in), size)
 	defer bar.done()
 	artifact, err := p.openArtifact(bar, keys) // before anything is written
+	if cause := context.Cause(ctx); cause != nil {
+		return fmt.Errorf("%w: nothing was changed", cause)
+	}
 	if err != nil {
 		return err
 	}
@@ -104,10 +107,15 @@ func (p *program) install(ctx context.Context, file string, o installOptions) er
 			return err
 		}
 	}
+	began := traceInstall(c)
+	defer context.AfterFunc(ctx, func() {
+		bar.done()
+		p.log.Info("interrupted: ending cleanly; press Ctrl-C again to leave that to mender-app resume")
+	})()
 	err = c.Install(ctx, artifact)
 	bar.done()
 	if err != nil {
-		return err
+		return afterSignal(ctx, c, *began, err)
 	}
 	name := artifact.Header().Name
 	r, err := c.Read()
@@ -120,7 +128,7 @@ func (p *program) install(ctx context.Context, file string, o installOptions) er
 	}
 	if o.commit {
 		if err := c.Commit(ctx); err != nil {
-			return err
+			return afterSignal(ctx, c, true, err)
 		}
 		return p.printResult(map[string]string{"artifact_name": name, "state": "committed"}, "installed and committed %s", name)
 	}
@@ -369,43 +377,4 @@ func (p *program) resume(ctx context.Context) error {
 		fmt.Fprintln(p.stdout, "nothing to resume")
 	}
 	return failed
-}
-
-// progress shows how much of the artifact has been read, on a terminal only.
-func (p *program) progress(in io.Reader, size int64) *meter {
-	m := &meter{in: in, size: size}
-	if f, ok := p.stderr.(*os.File); ok && term.IsTerminal(int(f.Fd())) && !p.json {
-		m.out = f
-	}
-	return m
-}
-
-// meter counts the bytes that are read through it, and shows progress.
-type meter struct {
-	in          io.Reader
-	out         io.Writer // nil: shows nothing
-	size, count int64
-	shown       int64
-}
-
-func (m *meter) Read(b []byte) (int, error) {
-	n, err := m.in.Read(b)
-	m.count += int64(n)
-	if m.out != nil && m.count-m.shown >= 1<<20 {
-		m.shown = m.count
-		if m.size > 0 {
-			fmt.Fprintf(m.out, "\r%3d %% of %d MB ", m.count*100/m.size, m.size/1_000_000)
-		} else {
-			fmt.Fprintf(m.out, "\r%d MB ", m.count/1_000_000)
-		}
-	}
-	return n, err
-}
-
-// done clears the meter's line. It may be called more than once.
-func (m *meter) done() {
-	if m.out != nil && m.shown > 0 {
-		fmt.Fprint(m.out, "\r                              \r")
-		m.shown = 0
-	}
 }

@@ -56,7 +56,7 @@ func (p *program) root() *cobra.Command {
 and, on a device without a Mender client, installs artifacts through the update
 module as the client does.
 
-` + device.ExitHelp,
+` + device.ExitHelp + device.InterruptHelp,
 		Args:              knownCommand,
 		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 		SilenceErrors:     true,

@@ -166,13 +166,13 @@ func (c *Client) Install(ctx context.Context, artifact *mender.Reader) error {
 		return err
 	}
 	if err := c.makeTree(r, h); err != nil {
-		return err
+		return errors.Join(err, durable.RemoveAll(c.tree()))
 	}
 	r.Open = &Update{ArtifactName: h.Name, Group: h.Group, Provides: h.Provides, Clears: h.ClearsProvides}
 	download := modules.Download
 	answer, err := c.ask(ctx, modules.ProvidePayloadFileSizes)
 	if err != nil {
-		return err
+		return errors.Join(err, durable.RemoveAll(c.tree()))
 	}
 	if answer == modules.Yes {
 		download = modules.DownloadWithFileSizes

@@ -91,12 +91,13 @@ func TestExitCodes(t *testing.T) {
 		ExitBase:        {&submodules.CallError{Code: submodules.CodeBase}},
 		ExitRefused:     {deploy.ErrUnfit, client.ErrRefused, artifact.ErrMetadata, &artifact.RequiresError{}, &client.CallError{Code: ExitRefused}},
 		ExitBusy:        {&store.LockedError{}, client.ErrBusy},
+		ExitInterrupted: {ErrInterrupted, errors.Join(&stopped{key: true}, &client.CallError{Code: ExitStopped})},
 		ExitStopped:     {context.Canceled, context.DeadlineExceeded, &stopped{}, &submodules.CallError{Code: submodules.CodeDeadline}},
 	} {
 		for _, err := range errs {
 			require.Equal(t, want, ExitCode(err), "%v", err)
 		}
-		require.Contains(t, ExitHelp, fmt.Sprintf("\n  %-4d ", want))
+		require.Contains(t, ExitHelp+InterruptHelp, fmt.Sprintf("\n  %-4d ", want))
 	}
 }
 

@@ -31,6 +31,7 @@ const (
 	ExitRefused     = 9
 	ExitBusy        = 75
 	ExitStopped     = submodules.CodeDeadline
+	ExitInterrupted = 130 // as shells have it for SIGINT; of mender-app only
 )
 
 // ExitHelp lists the exit codes for --help and the manual.
@@ -49,6 +50,9 @@ const ExitHelp = `Exit codes:
   124  stopped by a signal or a deadline
 `
 
+// InterruptHelp is the line that mender-app adds.
+const InterruptHelp = "  130  interrupted (Ctrl-C)\n"
+
 // ErrUsage: the arguments or the settings are wrong.
 var ErrUsage = errors.New("usage")
 
@@ -60,6 +64,8 @@ func ExitCode(err error) int {
 	switch {
 	case err == nil:
 		return ExitDone
+	case errors.Is(err, ErrInterrupted):
+		return ExitInterrupted
 	case errors.As(err, &call) && call.Code > 0:
 		return call.Code // the update module uses the same codes
 	case errors.As(err, &locked), errors.Is(err, client.ErrBusy):

@@ -3,6 +3,7 @@ package device
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/signal"
@@ -24,7 +25,8 @@ const (
 	// next call, and this one must not hold the lock then.
 	Module Mode = iota
 	// Person: a command that a person runs. After a signal it takes the time it
-	// needs to exit cleanly; a second signal ends it at once.
+	// needs to exit cleanly; a second signal ends it at once. INT is an
+	// ErrInterrupted.
 	Person
 )
 
@@ -54,10 +56,13 @@ func Run(mode Mode, work func(ctx context.Context) error) error {
 		case err := <-done:
 			return err
 		case s := <-signals:
-			cause = &stopped{"by a signal (" + s.String() + ")"}
+			cause = &stopped{how: "stopped by a signal (" + s.String() + ")"}
+			if mode == Person && s == syscall.SIGINT {
+				cause = &stopped{how: "interrupted", key: true}
+			}
 		case <-orphaned:
 			if os.Getppid() != parent {
-				cause = &stopped{"because the client that called it has exited"}
+				cause = &stopped{how: "stopped because the client that called it has exited"}
 			}
 		}
 	}
@@ -69,12 +74,18 @@ func Run(mode Mode, work func(ctx context.Context) error) error {
 	}
 	select {
 	case err := <-done:
-		if err != nil && !errors.Is(err, context.Canceled) {
+		var said *stopped
+		switch {
+		case err == nil || errors.As(err, &said):
+		case !errors.Is(err, context.Canceled):
 			err = errors.Join(cause, err)
+		case mode == Person:
+			err = fmt.Errorf("%w: %w", cause, err)
 		}
 		return err
 	case <-late:
 	case <-again:
+		return fmt.Errorf("%w twice; mender-app resume ends what is open", cause)
 	}
 	return cause
 }
@@ -83,10 +94,19 @@ func Run(mode Mode, work func(ctx context.Context) error) error {
 // this (PR_SET_PDEATHSIG) is sent when the parent's thread ends, not its process.
 const orphanPoll = 250 * time.Millisecond
 
-type stopped struct{ how string }
+// ErrInterrupted: a person pressed Ctrl-C.
+var ErrInterrupted = errors.New("interrupted")
 
-func (s *stopped) Error() string        { return "stopped " + s.how }
-func (s *stopped) Is(target error) bool { return target == context.Canceled }
+// stopped is why the work's context has ended.
+type stopped struct {
+	how string
+	key bool // by Ctrl-C
+}
+
+func (s *stopped) Error() string { return s.how }
+func (s *stopped) Is(target error) bool {
+	return target == context.Canceled || s.key && target == ErrInterrupted
+}
 
 // Fail prints an error as one line.
 func Fail(w io.Writer, err error) {

@@ -319,6 +319,16 @@ func NewDevice(dir string) (*Device, error) {
 
 // Run runs a program on the device and returns what it printed.
 func (d *Device) Run(env []string, name string, args ...string) (stdout, stderr string, err error) {
+	cmd := d.Command(name, args...)
+	cmd.Env = append(cmd.Env, env...)
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	err = cmd.Run()
+	return out.String(), errs.String(), err
+}
+
+// Command is a program on the device that has not been started.
+func (d *Device) Command(name string, args ...string) *exec.Cmd {
 	path := name
 	for _, kv := range d.env {
 		if list, ok := strings.CutPrefix(kv, "PATH="); ok {
@@ -332,11 +342,8 @@ func (d *Device) Run(env []string, name string, args ...string) (stdout, stderr 
 	}
 	cmd := exec.Command(path, args...)
 	cmd.Dir = d.Dir
-	cmd.Env = append(slices.Clone(d.env), env...)
-	var out, errs bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &errs
-	err = cmd.Run()
-	return out.String(), errs.String(), err
+	cmd.Env = slices.Clone(d.env)
+	return cmd
 }
 
 // Running returns what the fake orchestrator runs for an application: the first
