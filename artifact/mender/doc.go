@@ -5,5 +5,5 @@
 //
 // The package does not know what the payload's files are. Beyond the standard
 // library it uses klauspost/compress/zstd, because zstd is one of the format's
-// compressions and the standard library has none.
+// compressions and the standard library has none; internal/xz is another.
 package mender

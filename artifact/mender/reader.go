@@ -19,6 +19,7 @@ import (
 
 	"github.com/mender-app/mender-app/artifact/internal/strictjson"
 	"github.com/mender-app/mender-app/artifact/internal/tarin"
+	"github.com/mender-app/mender-app/artifact/internal/xz"
 )
 
 // ReadOptions are the requirements of a reader.
@@ -366,13 +367,10 @@ func compression(name, base string) (Compression, error) {
 		}
 		return "", fmt.Errorf("%w: %q where %q should be", ErrFormat, name, base)
 	}
-	for _, c := range []Compression{None, Gzip, Zstd} {
+	for _, c := range []Compression{None, Gzip, LZMA, Zstd} {
 		if c.suffix() == suffix {
 			return c, nil
 		}
-	}
-	if suffix == ".xz" {
-		return "", fmt.Errorf("%w: lzma compression; write it with none, gzip or zstd", ErrUnsupported)
 	}
 	return "", fmt.Errorf("%w: compression %q", ErrUnsupported, suffix)
 }
@@ -387,6 +385,15 @@ func decompress(r io.Reader, c Compression) (io.ReadCloser, error) {
 		zr, err := gzip.NewReader(r)
 		if err != nil {
 			return nil, badCompression("gzip", err)
+		}
+		return zr, nil
+	case LZMA:
+		zr, err := xz.NewReader(r)
+		if errors.Is(err, xz.ErrUnsupported) {
+			return nil, fmt.Errorf("%w: %w", ErrUnsupported, err)
+		}
+		if err != nil {
+			return nil, badCompression("lzma", err)
 		}
 		return zr, nil
 	case Zstd:

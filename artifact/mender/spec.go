@@ -18,10 +18,11 @@ const PayloadTypeApp = "app"
 type Compression string
 
 // The compressions. mender-artifact and mender-client before 3.10 do not read
-// zstd.
+// zstd. LZMA is an .xz file.
 const (
 	None Compression = "none"
 	Gzip Compression = "gzip"
+	LZMA Compression = "lzma"
 	Zstd Compression = "zstd"
 )
 
@@ -30,6 +31,8 @@ func (c Compression) suffix() string {
 	switch c {
 	case Gzip:
 		return ".gz"
+	case LZMA:
+		return ".xz"
 	case Zstd:
 		return ".zst"
 	}

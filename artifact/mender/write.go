@@ -19,6 +19,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/mender-app/mender-app/artifact/internal/strictjson"
+	"github.com/mender-app/mender-app/artifact/internal/xz"
 )
 
 // The names of an artifact's members.
@@ -44,7 +45,7 @@ func Write(w io.Writer, spec Spec, o Options) error {
 	switch o.Compression {
 	case "":
 		o.Compression = None
-	case None, Gzip, Zstd:
+	case None, Gzip, LZMA, Zstd:
 	default:
 		return fmt.Errorf("write Mender Artifact: %w: compression %q", ErrUnsupported, o.Compression)
 	}
@@ -318,6 +319,8 @@ func compress(w io.Writer, c Compression, level int) (io.WriteCloser, error) {
 	switch c {
 	case Gzip:
 		return gzip.NewWriterLevel(w, level)
+	case LZMA:
+		return xz.NewWriter(w)
 	case Zstd:
 		return zstd.NewWriter(w, zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(1<<20))
 	}

@@ -153,7 +153,7 @@ func addMenderFlags(fl *pflag.FlagSet, f *genFlags, provides, depends *[]string)
 	fl.StringArrayVar(provides, "provides", nil, "KEY:VALUE the artifact provides (repeatable)")
 	fl.StringArrayVar(depends, "depends", nil, "KEY:VALUE the artifact depends on (repeatable; of several values of a key, any will do)")
 	fl.StringVarP(&f.keyFile, "key", "k", f.keyFile, "private key to sign with, RSA or ECDSA P-256 (Ed25519 only for mender-app install): a PEM file, or the URI of a key in a PKCS #11 token, pkcs11:…")
-	fl.StringVar(&f.compression, "compression", f.compression, "of the artifact: none, gzip or zstd (zstd needs mender-artifact 3.10 and the C++ client); the payload is compressed in any case")
+	fl.StringVar(&f.compression, "compression", f.compression, "of the artifact: none, gzip, lzma or zstd (zstd needs mender-artifact 3.10 and the C++ client); the payload is compressed in any case")
 }
 
 func (f *genFlags) run(c *cobra.Command, args []string) error {
@@ -243,10 +243,10 @@ func (f *genFlags) resolve(ctx context.Context) error {
 		f.o.Application.Env[name] = value
 	}
 	switch c := mender.Compression(f.compression); c {
-	case mender.None, mender.Gzip, mender.Zstd:
+	case mender.None, mender.Gzip, mender.LZMA, mender.Zstd:
 		f.o.Artifact.Compression = c
 	default:
-		return &usageError{text: fmt.Sprintf("unknown compression %q", f.compression), hint: "none, gzip or zstd"}
+		return &usageError{text: fmt.Sprintf("unknown compression %q", f.compression), hint: "none, gzip, lzma or zstd"}
 	}
 	if f.o.Artifact.Signing, err = f.signing(ctx); err != nil {
 		return err
