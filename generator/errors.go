@@ -71,6 +71,17 @@ func (e *NotShippedError) Advice() string {
 	return fmt.Sprintf("add --image %s, or say --on-device %s; the artifact has %s", u, u, strings.Join(e.Have, ", "))
 }
 
+// StrictError says that there are warnings, and Build.Strict makes them errors.
+type StrictError struct{ Warnings []string }
+
+func (e *StrictError) Error() string {
+	n := "1 warning"
+	if len(e.Warnings) != 1 {
+		n = fmt.Sprintf("%d warnings", len(e.Warnings))
+	}
+	return n + ", and --strict allows none: " + strings.Join(e.Warnings, "; ")
+}
+
 // WriteError says that a file cannot be written.
 type WriteError = source.WriteError
 

@@ -16,12 +16,14 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"slices"
 
 	"github.com/mender-app/mender-app/artifact"
 	"github.com/mender-app/mender-app/generator/manifests"
 	"github.com/mender-app/mender-app/generator/output"
 	"github.com/mender-app/mender-app/generator/rebuild"
 	"github.com/mender-app/mender-app/generator/recipients"
+	"github.com/mender-app/mender-app/generator/similar"
 	"github.com/mender-app/mender-app/generator/source"
 )
 
@@ -85,9 +87,7 @@ func Generate(ctx context.Context, o Options, dry bool) (*Result, error) {
 		return nil, err
 	}
 	r := &run{Options: o}
-	if !o.Application.known() {
-		r.warn("orchestrator %s is not one of ours: the device needs a sub-module of that name, and the manifests are not checked. If that is not meant: ours are %s and %s", o.Application.Orchestrator, Compose, Kubernetes)
-	}
+	r.checkOrchestrator()
 	if s := &o.Artifact.Signing; s.Sign != nil && s.Public == nil {
 		r.warn("the signature is not verified: give the public key with --public-key")
 	}
@@ -109,6 +109,9 @@ func Generate(ctx context.Context, o Options, dry bool) (*Result, error) {
 		return nil, err
 	}
 	if err := r.suspectManifests(used); err != nil {
+		return nil, err
+	}
+	if err := r.strict(); err != nil {
 		return nil, err
 	}
 	opener := &source.Opener{Platform: o.Application.Platform, TempDir: r.temp, Config: o.Build.Sources}
@@ -143,9 +146,14 @@ func Generate(ctx context.Context, o Options, dry bool) (*Result, error) {
 			return nil, err
 		}
 	}
+	if err := r.strict(); err != nil {
+		return nil, err
+	}
 	result := &Result{Path: o.Build.Output, Plan: &p.Plan}
 	if !dry {
-		result.Sent, err = r.execute(ctx, p, used)
+		if result.Sent, err = r.execute(ctx, p, used); err == nil {
+			err = r.strict()
+		}
 		result.written = r.written
 		if err != nil {
 			result.Discard()
@@ -171,6 +179,7 @@ type run struct {
 	temp       string           // directory for temporary files
 	older      *rebuild.Chain
 	warnings   []string
+	notes      []string          // those of the warnings that are no reason to stop
 	tree       string            // the manifests as they are shipped: the manifests directory, or a copy
 	ignored    func(string) bool // whether a file of the manifests directory is not shipped
 	written    []output.File     // complete files, the artifact last
@@ -178,6 +187,40 @@ type run struct {
 
 func (r *run) warn(format string, args ...any) {
 	r.warnings = append(r.warnings, fmt.Sprintf(format, args...))
+}
+
+// note warns of something that is no reason to stop.
+func (r *run) note(format string, args ...any) {
+	r.warn(format, args...)
+	r.notes = append(r.notes, r.warnings[len(r.warnings)-1])
+}
+
+// strict refuses warnings if that was asked for.
+func (r *run) strict() error {
+	var list []string
+	for _, w := range r.warnings {
+		if !slices.Contains(r.notes, w) {
+			list = append(list, w)
+		}
+	}
+	if r.Build.Strict && len(list) > 0 {
+		return &StrictError{list}
+	}
+	return nil
+}
+
+// checkOrchestrator warns of an orchestrator whose manifests cannot be read.
+func (r *run) checkOrchestrator() {
+	name := r.Application.Orchestrator
+	if r.Application.known() {
+		return
+	}
+	const text = "orchestrator %s is not one of ours: the device needs a sub-module of that name, and the manifests are not checked. "
+	if meant := similar.Meant(name, orchestrators); meant != "" {
+		r.warn(text+"%s", name, meant)
+		return
+	}
+	r.note(text+"If that is not meant: ours are %s and %s", name, Compose, Kubernetes)
 }
 
 func (r *run) tell(stage, what string, done, total int64) {
@@ -208,12 +251,12 @@ func (r *run) readManifests(ctx context.Context) (*manifests.Found, error) {
 	if err != nil {
 		return nil, r.inManifests(err)
 	}
-	r.warnings = append(r.warnings, found.Warnings...)
+	r.warnings, r.notes = append(r.warnings, found.Warnings...), append(r.notes, found.Notes...)
 	if encrypt && len(found.Encrypt) == 0 {
 		r.warn("--encrypt-secrets-to: there is no secret to encrypt")
 	}
 	for _, v := range found.Ship {
-		r.warn("%s comes from outside the manifests directory: it is shipped in .env", v.Name)
+		r.note("%s comes from outside the manifests directory: it is shipped in .env", v.Name)
 	}
 	return found, nil
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/mender-app/mender-app/artifact/names"
 	"github.com/mender-app/mender-app/generator/bases"
 	"github.com/mender-app/mender-app/generator/manifests"
+	"github.com/mender-app/mender-app/generator/similar"
 	"github.com/mender-app/mender-app/generator/source"
 )
 
@@ -23,6 +24,8 @@ const (
 	Compose    = manifests.DockerCompose
 	Kubernetes = manifests.K8s
 )
+
+var orchestrators = []string{Compose, Kubernetes}
 
 // Options say what artifact is made.
 type Options struct {
@@ -108,6 +111,7 @@ func (s *Signing) options() mender.Options {
 type Build struct {
 	Output   string
 	Hold     bool      // do not give the files their names: Result.Publish does
+	Strict   bool      // warnings are errors
 	TempDir  string    // for what is fetched and made; needs room for the images; "" is the output's directory
 	ModTime  time.Time // of everything in the artifact that has a time
 	Sources  source.Config
@@ -185,7 +189,11 @@ func (o Options) checked() (Options, error) {
 	case o.Images.Skip && len(o.Images.Pairs) > 0:
 		return o, &UsageError{Text: "--skip-images and --image exclude each other"}
 	case !app.known() && len(o.Images.Pairs) == 0 && len(o.Images.Files) == 0 && !o.Images.Skip:
-		return o, &UsageError{Text: "no images", Hint: fmt.Sprintf("the manifests of %s cannot be read: name the images with --image and files with --component, or use --skip-images; %s and %s are those that can", app.Orchestrator, Compose, Kubernetes)}
+		meant := similar.Meant(app.Orchestrator, orchestrators)
+		if meant != "" {
+			meant += " "
+		}
+		return o, &UsageError{Text: "no images", Hint: meant + fmt.Sprintf("the manifests of %s cannot be read: name the images with --image and files with --component, or use --skip-images; %s and %s are those that can", app.Orchestrator, Compose, Kubernetes)}
 	}
 	if o.Artifact.Software.Name == "" {
 		o.Artifact.Software.Name = app.Name

@@ -30,6 +30,7 @@ const (
 	exitNotShipped  = 6
 	exitWrite       = 7
 	exitDamaged     = 8
+	exitStrict      = 9
 	exitInterrupted = 130
 )
 
@@ -43,6 +44,7 @@ const exitText = `Exit codes:
   6    the manifests use an image that the artifact lacks
   7    the output cannot be written
   8    an artifact or delta is damaged or of another kind, or its signature is wrong
+  9    there are warnings, and --strict was given
   130  interrupted
 If the code is not 0, no output file was written or changed.`
 
@@ -63,12 +65,15 @@ func exitCode(err error) int {
 		feature    *delta.FeatureError
 		old        *delta.OldError
 		mismatch   *delta.MismatchError
+		strict     *generator.StrictError
 	)
 	switch {
 	case err == nil:
 		return exitOK
 	case errors.Is(err, errInterrupted):
 		return exitInterrupted
+	case errors.As(err, &strict):
+		return exitStrict
 	case errors.As(err, &usage), errors.As(err, &genUsage):
 		return exitUsage
 	case errors.As(err, &manifest), errors.As(err, &manifest2), errors.As(err, &policy):

@@ -30,6 +30,7 @@ func TestExitCodes(t *testing.T) {
 		exitNotShipped:  &generator.NotShippedError{},
 		exitWrite:       &generator.WriteError{Err: fs.ErrPermission},
 		exitDamaged:     &generator.DamagedError{Err: &source.Error{}},
+		exitStrict:      &generator.StrictError{},
 		exitInterrupted: errInterrupted,
 	}
 	said := regexp.MustCompile(`(?m)^  (\d+) +\S`).FindAllStringSubmatch(exitText, -1)

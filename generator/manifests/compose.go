@@ -41,7 +41,7 @@ func Compose(ctx context.Context, dir string, o ComposeOptions) (*Found, error) 
 	if err != nil {
 		return nil, err
 	}
-	c := &composer{dir: dir, opts: o, used: map[string]string{}, read: map[string]string{}}
+	c := newComposer(dir, o)
 	if err := c.environment(); err != nil {
 		return nil, err
 	}
@@ -81,8 +81,13 @@ type composer struct {
 	env   map[string]string // the variables for interpolation
 	index *yamlIndex
 	used  map[string]string // variables that were looked up and found
+	unset map[string]bool   // variables without a default that were not found
 	read  map[string]string // files that are not secrets, relative to dir → who reads them
 	found Found
+}
+
+func newComposer(dir string, o ComposeOptions) *composer {
+	return &composer{dir: dir, opts: o, used: map[string]string{}, unset: map[string]bool{}, read: map[string]string{}}
 }
 
 // files resolves which compose files make the project, as names inside dir.
@@ -152,7 +157,14 @@ func (c *composer) load(ctx context.Context, files []string) (*types.Project, er
 		}
 		inner := o.Interpolate.Substitute
 		o.Interpolate.Substitute = func(s string, lookup template.Mapping) (string, error) {
-			return inner(s, c.recording(lookup))
+			unset := map[string]bool{}
+			out, err := inner(s, func(name string) (string, bool) {
+				v, ok := c.recording(lookup)(name)
+				unset[name] = !ok
+				return v, ok
+			})
+			c.noteUnset(s, unset)
+			return out, err
 		}
 	}
 	o, err := cli.NewProjectOptions(files,
@@ -172,6 +184,8 @@ func (c *composer) load(ctx context.Context, files []string) (*types.Project, er
 	if err != nil {
 		return nil, c.explain(err)
 	}
+	c.checkProfiles(profiles, project)
+	c.warnUnset()
 	return project, nil
 }
 
@@ -182,7 +196,7 @@ func (c *composer) service(s types.ServiceConfig) error {
 		if s.Image == "" {
 			return &Error{Place: at("build"), Text: who + " has build but no image", Hint: "build it here and name it with image: NAME:TAG; a device builds nothing"}
 		}
-		c.warn(at("build"), "%s: build is ignored on the device, image %s is shipped", who, s.Image)
+		c.note(at("build"), "%s: build is ignored on the device, image %s is shipped", who, s.Image)
 	}
 	if s.Image == "" && s.Provider != nil {
 		return &Error{Place: at("provider"), Text: who + " has a provider and no image", Hint: "the device runs services from images of the artifact only"}
@@ -320,6 +334,12 @@ func (c *composer) fileOr(what, name string, at Place, kind string, must bool) e
 // ofDevice reports whether a file's name in a compose file is one of the device's
 // own files.
 func ofDevice(name string) bool { return filepath.IsAbs(name) || strings.HasPrefix(name, "~") }
+
+// note warns of something that is as it often is.
+func (c *composer) note(at Place, format string, args ...any) {
+	c.warn(at, format, args...)
+	c.found.Notes = append(c.found.Notes, c.found.Warnings[len(c.found.Warnings)-1])
+}
 
 func (c *composer) warn(at Place, format string, args ...any) {
 	c.found.Warnings = append(c.found.Warnings, at.String()+": "+fmt.Sprintf(format, args...))

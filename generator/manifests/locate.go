@@ -17,6 +17,7 @@ type yamlIndex struct {
 
 type indexed struct {
 	name string
+	text string
 	root *yaml.Node
 }
 
@@ -27,6 +28,7 @@ func newIndex(dir string, names []string) *yamlIndex {
 	for _, name := range names {
 		f := indexed{name: name}
 		if b, err := readManifest(dir, name); err == nil {
+			f.text = string(b)
 			var doc yaml.Node
 			if yaml.Unmarshal(b, &doc) == nil && len(doc.Content) > 0 {
 				f.root = doc.Content[0]
@@ -108,6 +110,9 @@ func (c *composer) explain(err error) error {
 		if only := x.only(place.File); only != nil {
 			x = only
 		}
+	}
+	if e := x.unknownKeys(text); e != nil {
+		return e
 	}
 	switch {
 	case keyPath.MatchString(text):

@@ -54,6 +54,7 @@ type Variable struct {
 type Found struct {
 	Uses     []Use
 	Warnings []string
+	Notes    []string   // those of Warnings that are no reason to stop
 	Ship     []Variable // compose only, sorted by name
 	// Encrypt are the files that hold nothing but secrets, relative to the
 	// directory: those that are to be encrypted, if that was asked for.

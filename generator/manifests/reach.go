@@ -84,7 +84,7 @@ func ComposeReach(ctx context.Context, dir string) ([]Reach, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &composer{dir: dir, used: map[string]string{}}
+	c := newComposer(dir, ComposeOptions{})
 	if err := c.environment(); err != nil {
 		return nil, err
 	}
