@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -29,25 +28,6 @@ func (p *program) printResult(doc any, format string, args ...any) error {
 	}
 	_, err := fmt.Fprintf(p.stdout, format+"\n", args...)
 	return err
-}
-
-// table prints rows under a heading.
-func (p *program) table(heading string, rows [][]string) error {
-	w := tabwriter.NewWriter(p.stdout, 0, 8, 2, ' ', 0)
-	fmt.Fprintln(w, heading)
-	for _, row := range rows {
-		for i, cell := range row {
-			if cell == "" {
-				cell = "-"
-			}
-			if i > 0 {
-				fmt.Fprint(w, "\t")
-			}
-			fmt.Fprint(w, cell)
-		}
-		fmt.Fprintln(w)
-	}
-	return w.Flush()
 }
 
 // application is what list and show print for one application.
