@@ -29,6 +29,7 @@ func TestInstall(t *testing.T) {
 		kube    = "usr/share/mender/app-modules/v1/k8s"
 		client  = "usr/bin/mender-app"
 		host    = "usr/bin/app-gen"
+		script  = "usr/share/mender/inventory/mender-inventory-app"
 	)
 	for name, c := range map[string]struct {
 		args       []string
@@ -42,13 +43,13 @@ func TestInstall(t *testing.T) {
 		},
 		"device": {
 			args: []string{"install-device", "FROM=" + full},
-			want: []string{app, compose, client, "etc/mender/mender-app-docker-compose.conf", "usr/share/man/man8/mender-app.8"},
+			want: []string{app, compose, client, script, "etc/mender/mender-app-docker-compose.conf", "usr/share/man/man8/mender-app.8"},
 			none: []string{kube, host, "usr/share/man/man1/app-gen.1", "etc/mender/mender-app-k8s.conf"},
 		},
 		"host": {
 			args: []string{"install-host", "FROM=" + full},
 			want: []string{host, "usr/share/man/man1/app-gen.1"},
-			none: []string{app, client, "etc/mender/mender-app.conf", "usr/lib/systemd/system/mender-app-resume.service", "usr/share/man/man8/mender-app.8"},
+			none: []string{app, client, script, "etc/mender/mender-app.conf", "usr/lib/systemd/system/mender-app-resume.service", "usr/share/man/man8/mender-app.8"},
 		},
 		"k8s when asked": {
 			args: []string{"install", "FROM=" + full, "PROGRAMS=app k8s mender-app"},

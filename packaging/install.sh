@@ -9,6 +9,9 @@ set -eu
 here=$(dirname "$0")
 from=$1 modules=$2 submodules=$3 bin=$4 conf=$5 man=$6 completions=$7 units=$8
 
+# Beside modules/v3 the Mender client looks for the scripts of its inventory.
+inventory=${modules%/modules/v3}/inventory
+
 # name:directory of each program.
 places="app:$modules docker-compose:$submodules k8s:$submodules mender-app:$bin app-gen:$bin"
 
@@ -20,6 +23,7 @@ if [ "$from" = --remove ]; then
 		[ -e "$page" ] || continue
 		rm -f "$man/man${page##*.}/$(basename "$page")"
 	done
+	rm -f "$inventory/mender-inventory-app"
 	rm -f "$completions/mender-app" "$completions/app-gen" "$completions/k8s"
 	for unit in "$here"/systemd/*.service; do
 		unit=$(basename "$unit")
@@ -96,6 +100,8 @@ done
 # The link enables the unit, as distributions do for their own units; to disable
 # it, mask it. Without systemd the files have no effect.
 if chosen mender-app; then
+	install -d "$inventory"
+	install -m 755 "$here/inventory/mender-inventory-app" "$inventory/"
 	install -d "$units/multi-user.target.wants"
 	for unit in "$here"/systemd/*.service; do
 		name=$(basename "$unit")

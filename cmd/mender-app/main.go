@@ -72,7 +72,7 @@ module as the client does.
 		p.installCommand(), p.commitCommand(), p.rollbackCommand(), p.resumeCommand(),
 		p.listCommand(), p.showCommand(), p.releasesCommand(), p.historyCommand(), p.verifyCommand(),
 		p.healthCommand(), p.stopCommand(), p.startCommand(), p.purgeCommand(),
-		p.secretsCommand(), p.doctorCommand(), p.conformanceCommand(), p.probeCommand(), p.versionCommand(),
+		p.secretsCommand(), p.doctorCommand(), p.inventoryCommand(), p.conformanceCommand(), p.probeCommand(), p.versionCommand(),
 	)
 	return root
 }

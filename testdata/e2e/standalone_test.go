@@ -47,4 +47,13 @@ func TestInstallsWithoutMenderClient(t *testing.T) {
 	require.Contains(t, d.MustRun(t, "mender-app", "list"), "shop-1")
 	require.Contains(t, d.MustRun(t, "mender-app", "history", "shop"), "rolled-back")
 	d.MustRun(t, "mender-app", "verify")
+
+	// The Mender client calls this to tell its server.
+	inventory := d.MustRun(t, "/usr/share/mender/inventory/mender-inventory-app")
+	for _, line := range []string{
+		`mender_app_applications=shop`, `mender_app_engine=docker-compose docker [0-9.]+.*`, `app_shop_artifact=shop-1`,
+		`app_shop_state=installed`, `app_shop_last=restored shop-1 .*`, `app_shop_base=shop/web:1@sha256:[0-9a-f]{64}`,
+	} {
+		require.Regexp(t, "(?m)^"+line+"$", inventory)
+	}
 }

@@ -1,0 +1,140 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"github.com/mender-app/mender-app/cmd/internal/device"
+	"github.com/mender-app/mender-app/cmd/internal/version"
+	"github.com/mender-app/mender-app/store"
+	"github.com/mender-app/mender-app/submodules"
+)
+
+const (
+	// enginePatience bounds the question for an engine: Mender's client waits for
+	// every inventory script.
+	enginePatience = 10 * time.Second
+	// maxBases bounds how many bases are reported for one application.
+	maxBases = 32
+)
+
+func (p *program) inventoryCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "inventory",
+		Short: "Print what Mender's inventory is told about the applications",
+		Long: `Prints lines NAME=VALUE for the inventory of a Mender client, which calls this
+through the script mender-inventory-app in /usr/share/mender/inventory:
+
+  mender_app_version        the version of mender-app
+  mender_app_applications   the names of the applications, one a line
+  mender_app_free_bytes     free bytes on the file system of the store
+  mender_app_engine         SUB-MODULE NAME VERSION of each engine that answers
+  app_APP_version           the application_version that its metadata has
+  app_APP_artifact          the name of its artifact
+  app_APP_state             its state, as mender-app list prints it
+  app_APP_last              how its last deployment ended, and when
+  app_APP_base              URL@DIGEST of each component that a delta may start
+                            from, 32 at most
+
+Several lines of one name are a list. What cannot be found out is left out.`,
+		Example: "  mender-app inventory\n  mender-app inventory --json",
+		Args:    args(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			v, err := p.inventory(cmd.Context())
+			if err != nil {
+				return err
+			}
+			if p.json {
+				return p.printJSON(v)
+			}
+			for _, name := range slices.Sorted(maps.Keys(v)) {
+				for _, value := range v[name] {
+					fmt.Fprintf(p.stdout, "%s=%s\n", name, value)
+				}
+			}
+			return nil
+		},
+	}
+}
+
+// attributes are the values of each attribute of the inventory.
+type attributes map[string][]string
+
+// add adds a value on one line, unless it is empty.
+func (a attributes) add(name, value string) {
+	if value = device.OneLine(value); value != "" {
+		a[name] = append(a[name], value)
+	}
+}
+
+func (p *program) inventory(ctx context.Context) (attributes, error) {
+	v := attributes{}
+	v.add("mender_app_version", version.String())
+	s := store.At(p.config.Store)
+	names, err := s.Apps()
+	if err != nil {
+		return nil, err
+	}
+	var st unix.Statfs_t
+	if unix.Statfs(existing(s.Dir()), &st) == nil {
+		v.add("mender_app_free_bytes", fmt.Sprint(uint64(st.Bavail)*uint64(st.Bsize))) //nolint:unconvert // their types differ by machine
+	}
+	for _, name := range names {
+		v.add("mender_app_applications", name)
+		p.addApplication(v, s, name)
+	}
+	p.addEngines(ctx, v)
+	return v, nil
+}
+
+// addApplication adds what is known of an application.
+func (p *program) addApplication(v attributes, s *store.Store, name string) {
+	prefix := "app_" + name + "_"
+	a, err := p.application(s, name)
+	if err != nil {
+		v.add(prefix+"state", stateDamaged)
+		return
+	}
+	v.add(prefix+"state", a.State)
+	v.add(prefix+"version", a.Version)
+	v.add(prefix+"artifact", a.ArtifactName)
+	for _, c := range a.Components[:min(len(a.Components), maxBases)] {
+		v.add(prefix+"base", c.URL+"@"+c.Digest.String())
+	}
+	if records, err := s.History(name); err == nil && len(records) > 0 {
+		last := records[len(records)-1]
+		v.add(prefix+"last", strings.TrimSpace(last.Status+" "+last.ArtifactName)+" "+last.Ended.UTC().Format(time.RFC3339))
+	}
+}
+
+// addEngines adds the engines that answer.
+func (p *program) addEngines(ctx context.Context, v attributes) {
+	entries, err := os.ReadDir(p.config.SubmodulesDir)
+	if err != nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, enginePatience)
+	defer cancel()
+	for _, entry := range entries {
+		m, err := submodules.Find(p.config.SubmodulesDir, entry.Name())
+		if err != nil {
+			continue
+		}
+		m.Config = submodules.Config{Deadline: enginePatience, Log: func(string) {}}
+		info, err := m.Describe(ctx)
+		if err != nil || !info.Has(submodules.FeatureEngine) {
+			continue
+		}
+		if e, err := m.Engine(ctx, submodules.Request{}); err == nil {
+			v.add("mender_app_engine", m.Name+" "+e.Name+" "+e.Version)
+		}
+	}
+}
