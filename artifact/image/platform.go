@@ -67,6 +67,10 @@ func knownArch(s string) bool {
 	return false
 }
 
+// Known reports whether p's architecture is one that container images are made for. Any
+// other may be misspelt.
+func (p Platform) Known() bool { return knownArch(p.Arch) }
+
 // Normalize spells p as Docker and containerd do: lower case, Go's names of
 // the architectures, linux/arm means linux/arm/v7, and the variants that
 // every machine of an architecture has (arm64/v8, amd64/v1) are left out.

@@ -144,6 +144,9 @@ func (t *tarSource) scan() error {
 			return nil
 		}
 		if err != nil {
+			if errors.Is(err, tar.ErrHeader) {
+				return fmt.Errorf("%w: damaged, or not a tar", ErrFormat)
+			}
 			return fmt.Errorf("%w: %w", ErrFormat, err)
 		}
 		name, err := tarin.Name(h.Name)

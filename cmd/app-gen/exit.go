@@ -59,7 +59,6 @@ func exitCode(err error) int {
 		platform   *image.PlatformError
 		src        *source.Error
 		base       *bases.Error
-		write      *generator.WriteError
 		damaged    *generator.DamagedError
 		requires   *artifact.RequiresError
 		feature    *delta.FeatureError
@@ -72,6 +71,8 @@ func exitCode(err error) int {
 		return exitOK
 	case errors.Is(err, errInterrupted):
 		return exitInterrupted
+	case diskFull(err) != nil:
+		return exitWrite
 	case errors.As(err, &strict):
 		return exitStrict
 	case errors.As(err, &usage), errors.As(err, &genUsage):
@@ -82,8 +83,6 @@ func exitCode(err error) int {
 		return exitNotShipped
 	case errors.As(err, &platform):
 		return exitPlatform
-	case errors.As(err, &write):
-		return exitWrite
 	case errors.As(err, &damaged):
 		return exitDamaged
 	case errors.As(err, &src), errors.Is(err, image.ErrFormat), errors.Is(err, image.ErrMissing), errors.Is(err, image.ErrMismatch), errors.Is(err, image.ErrTooLarge):

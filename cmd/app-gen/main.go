@@ -16,8 +16,12 @@ import (
 	"github.com/sirupsen/logrus"
 	"github.com/spf13/cobra"
 
+	"github.com/mender-app/mender-app/artifact/image"
+	"github.com/mender-app/mender-app/artifact/mender"
 	"github.com/mender-app/mender-app/cmd/internal/usage"
 	"github.com/mender-app/mender-app/cmd/internal/version"
+	"github.com/mender-app/mender-app/delta"
+	"github.com/mender-app/mender-app/generator"
 )
 
 // memoryLimit is Go's soft limit in bytes. Making a delta takes at most about
@@ -104,11 +108,33 @@ func printError(w io.Writer, err error) {
 	}
 }
 
+// hintOf is what to do about an error; "" if it is not known.
 func hintOf(err error) string {
+	if full := diskFull(err); full != nil {
+		return full.Advice()
+	}
 	for e := err; e != nil; e = errors.Unwrap(e) {
-		if a, ok := e.(advice); ok {
+		if a, ok := e.(advice); ok && a.Advice() != "" {
 			return a.Advice()
 		}
 	}
+	for _, damage := range []error{mender.ErrFormat, mender.ErrChecksum, image.ErrFormat, delta.ErrFormat} {
+		if errors.Is(err, damage) {
+			return "download or copy the file again, and compare its sha256sum with that of the original"
+		}
+	}
 	return ""
+}
+
+// diskFull returns the error that says that a disk is full; nil if err is another
+// one. Such an error may come from anything that writes temporary files.
+func diskFull(err error) *generator.WriteError {
+	var write *generator.WriteError
+	if errors.As(err, &write) {
+		return write
+	}
+	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || errors.Is(err, syscall.EFBIG) {
+		return &generator.WriteError{Err: err}
+	}
+	return nil
 }

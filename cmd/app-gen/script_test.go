@@ -42,6 +42,7 @@ func TestScripts(t *testing.T) {
 			"need":     cmdNeed,
 			"gen":      cmdGen,
 			"fails":    cmdFails,
+			"full":     cmdFull,
 			"smaller":  cmdSmaller,
 			"noise":    cmdNoise,
 			"stopped":  cmdStopped,
@@ -181,6 +182,18 @@ func cmdFails(ts *testscript.TestScript, _ bool, args []string) {
 	}
 	if after := listing(ts); after != before {
 		ts.Fatalf("files left behind:\n%s\nbefore:\n%s", after, before)
+	}
+}
+
+// full CODE ARG…: app-gen with these arguments on a disk where no file gets over
+// 50 KiB exits with the code and says what to do.
+func cmdFull(ts *testscript.TestScript, _ bool, args []string) {
+	script := `trap "" XFSZ; ulimit -f 100; app-gen "$@"; code=$?; [ $code = ` + args[0] + ` ] || { echo "exit code $code" >&2; exit 1; }`
+	ts.Check(ts.Exec("sh", append([]string{"-c", script, "sh"}, words(ts, args[1:])...)...))
+	for _, want := range []string{": file too large", "\n  hint: temporary files need room"} {
+		if text := ts.ReadFile("stderr"); !strings.Contains(text, want) {
+			ts.Fatalf("stderr lacks %q:\n%s", want, text)
+		}
 	}
 }
 

@@ -328,7 +328,7 @@ func loopback(host string) bool { return Config{}.isInsecure(host) }
 func (o *Opener) explain(ctx context.Context, s Spec, err error) error {
 	var platform *image.PlatformError
 	if errors.As(err, &platform) {
-		return fmt.Errorf("%s: %w", s, err)
+		return err
 	}
 	var full *WriteError
 	if errors.As(err, &full) {

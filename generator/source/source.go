@@ -18,6 +18,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/name"
 
 	"github.com/mender-app/mender-app/artifact/image"
+	"github.com/mender-app/mender-app/generator/similar"
 )
 
 // Kind is where an image comes from.
@@ -268,7 +269,7 @@ func (o *Opener) Open(ctx context.Context, s Spec, near string) (*Found, error) 
 			return nil, &Error{Text: s.String(), Err: err}
 		}
 		if e == nil {
-			return nil, fmt.Errorf("%s: %w", s, err)
+			return nil, notFor(s, p)
 		}
 		return nil, err
 	}
@@ -284,11 +285,29 @@ func (o *Opener) Open(ctx context.Context, s Spec, near string) (*Found, error) 
 	}
 	switch fit := o.fit(f.Image.Platform); {
 	case fit == image.NoFit:
-		return nil, fmt.Errorf("%s: %w", s, &image.PlatformError{Want: o.Platform, Have: []image.Platform{f.Image.Platform}})
+		return nil, notFor(s, &image.PlatformError{Want: o.Platform, Have: []image.Platform{f.Image.Platform}})
 	case fit.Fallback():
 		f.Warnings = append(f.Warnings, fmt.Sprintf("%s: there is no image for %s, taking %s, which runs there", s, o.Platform, f.Image.Platform))
 	}
 	return f, nil
+}
+
+// notFor says that a source has no image for the platform. It advises another platform
+// only if that one was probably meant. A newer variant, as linux/amd64/v4 in place of
+// linux/amd64, is none: devices may not run it.
+func notFor(s Spec, p *image.PlatformError) error {
+	e := &Error{Text: s.String(), Err: p, Hint: fmt.Sprintf("build it for %s too, as docker buildx build --platform %[1]s does", p.Want)}
+	if p.Want.Known() {
+		return e
+	}
+	var have []string
+	for _, h := range p.Have {
+		have = append(have, h.Arch)
+	}
+	if meant := similar.Word(p.Want.Arch, have); meant != "" {
+		e.Hint = fmt.Sprintf("did you mean --platform %s/%s?", p.Want.OS, meant)
+	}
+	return e
 }
 
 // fit says how well an image for p suits. Without a wanted platform any suits.

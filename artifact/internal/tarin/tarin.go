@@ -185,6 +185,9 @@ func (t *Reader) bad(err error) error {
 	if errors.Is(err, io.ErrUnexpectedEOF) {
 		return fmt.Errorf("%w: truncated: %w", t.o.Format, err)
 	}
+	if errors.Is(err, tar.ErrHeader) {
+		return fmt.Errorf("%w: damaged, or not a tar", t.o.Format)
+	}
 	return fmt.Errorf("%w: %w", t.o.Format, err)
 }
 
