@@ -43,8 +43,8 @@ func TestInstall(t *testing.T) {
 		},
 		"device": {
 			args: []string{"install-device", "FROM=" + full},
-			want: []string{app, compose, client, script, "etc/mender/mender-app-docker-compose.conf", "usr/share/man/man8/mender-app.8"},
-			none: []string{kube, host, "usr/share/man/man1/app-gen.1", "etc/mender/mender-app-k8s.conf"},
+			want: []string{app, compose, client, script, "etc/mender/mender-app-docker-compose.conf", "usr/share/man/man8/mender-app.8", "usr/share/man/man8/mender-app-module.8", "usr/share/man/man8/mender-app-docker-compose.8", "usr/share/man/man5/mender-app.conf.5", "usr/share/man/man5/mender-app-docker-compose.conf.5"},
+			none: []string{kube, host, "usr/share/man/man5/mender-app-k8s.conf.5", "usr/share/man/man1/app-gen.1", "etc/mender/mender-app-k8s.conf"},
 		},
 		"host": {
 			args: []string{"install-host", "FROM=" + full},

@@ -39,7 +39,8 @@ func TestInstallAndUninstall(t *testing.T) {
 		require.EqualValues(t, 0o755, info.Mode().Perm())
 	}
 	for _, p := range []string{
-		"usr/share/man/man8/mender-app.8", "usr/share/man/man8/mender-app-k8s.8", "usr/share/man/man1/app-gen.1",
+		"usr/share/man/man8/mender-app.8", "usr/share/man/man8/mender-app-k8s.8", "usr/share/man/man8/mender-app-docker-compose.8", "usr/share/man/man8/mender-app-module.8",
+		"usr/share/man/man5/mender-app.conf.5", "usr/share/man/man5/mender-app-docker-compose.conf.5", "usr/share/man/man5/mender-app-k8s.conf.5", "usr/share/man/man1/app-gen.1",
 		"etc/mender/mender-app-docker-compose.conf", "etc/mender/mender-app-k8s.conf",
 		"usr/share/bash-completion/completions/mender-app", "usr/share/bash-completion/completions/app-gen", "usr/share/bash-completion/completions/k8s",
 		"usr/lib/systemd/system/mender-app-resume.service",
