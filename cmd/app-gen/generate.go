@@ -49,6 +49,9 @@ With several --platform, app-gen makes an artifact for each, and all or none. In
 linux-arm-v7; so it does in --sbom, --provenance, --base, --bases-from, --content,
 --image, --component, --artifact-name and --device-type.
 
+A file app-gen.toml in the working directory may have any of these options, as a line
+OPTION = VALUE. The command line wins.
+
 Options of mender-artifact may follow after --: those that app-gen has too, and
 --artifact-name-depends, --depends-groups, --provides-group, --clears-provides,
 --no-default-software-version and --no-default-clears-provides.
@@ -158,7 +161,12 @@ func addMenderFlags(fl *pflag.FlagSet, f *genFlags, provides, depends *[]string)
 }
 
 func (f *genFlags) run(c *cobra.Command, args []string) error {
-	if len(args) == 0 && c.Flags().NFlag() == 0 {
+	nothing := len(args) == 0 && c.Flags().NFlag() == 0
+	configured, err := readConfig(c.Flags())
+	switch {
+	case err != nil:
+		return err
+	case nothing && !configured:
 		return c.Help()
 	}
 	if err := f.passthrough(args); err != nil {
