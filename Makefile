@@ -27,6 +27,8 @@ submodulesdir = $(DESTDIR)$(prefix)/share/mender/app-modules/v1
 confdir       = $(DESTDIR)$(sysconfdir)/mender
 mandir        = $(DESTDIR)$(prefix)/share/man
 bashcompdir   = $(DESTDIR)$(prefix)/share/bash-completion/completions
+zshcompdir    = $(DESTDIR)$(prefix)/share/zsh/site-functions
+fishcompdir   = $(DESTDIR)$(prefix)/share/fish/vendor_completions.d
 unitdir       = $(DESTDIR)$(prefix)/lib/systemd/system
 
 # -trimpath and no build time: two builds of one commit give the same bytes.
@@ -60,7 +62,7 @@ $(addprefix cross-,$(ARCHES)): cross-%:
 
 .PHONY: install
 install: $(if $(FROM),,build) ## install all programs but k8s (DESTDIR, prefix; PROGRAMS='app k8s mender-app' chooses; FROM=build/linux-arm-v7 for a device)
-	programs='$(INSTALLED)' bindir='$(prefix)/bin' packaging/install.sh '$(if $(FROM),$(FROM),$(BUILD))' '$(modulesdir)' '$(submodulesdir)' '$(bindir)' '$(confdir)' '$(mandir)' '$(bashcompdir)' '$(unitdir)'
+	programs='$(INSTALLED)' bindir='$(prefix)/bin' packaging/install.sh '$(if $(FROM),$(FROM),$(BUILD))' '$(modulesdir)' '$(submodulesdir)' '$(bindir)' '$(confdir)' '$(mandir)' '$(bashcompdir)' '$(unitdir)' '$(zshcompdir)' '$(fishcompdir)'
 
 .PHONY: install-device install-host
 install-device: ## install what a device with Docker Compose needs: app, docker-compose, mender-app
@@ -70,7 +72,7 @@ install-host: ## install what a build host needs: app-gen
 
 .PHONY: uninstall
 uninstall: ## remove what install put there; configuration files stay
-	packaging/install.sh --remove '$(modulesdir)' '$(submodulesdir)' '$(bindir)' '$(confdir)' '$(mandir)' '$(bashcompdir)' '$(unitdir)'
+	packaging/install.sh --remove '$(modulesdir)' '$(submodulesdir)' '$(bindir)' '$(confdir)' '$(mandir)' '$(bashcompdir)' '$(unitdir)' '$(zshcompdir)' '$(fishcompdir)'
 
 .PHONY: check
 check: ## gofmt, vet, staticcheck, errcheck, misspell, shellcheck and the short tests with the race detector

@@ -38,7 +38,7 @@ func TestInstall(t *testing.T) {
 	}{
 		"all but k8s": {
 			args: []string{"install", "FROM=" + full},
-			want: []string{app, compose, client, host, "etc/mender/mender-app.conf", "usr/share/man/man1/app-gen.1", "usr/lib/systemd/system/mender-app-resume.service", "usr/share/bash-completion/completions/app-gen"},
+			want: []string{app, compose, client, host, "etc/mender/mender-app.conf", "usr/share/man/man1/app-gen.1", "usr/lib/systemd/system/mender-app-resume.service", "usr/share/bash-completion/completions/app-gen", "usr/share/zsh/site-functions/_app-gen", "usr/share/zsh/site-functions/_mender-app", "usr/share/fish/vendor_completions.d/app-gen.fish", "usr/share/fish/vendor_completions.d/mender-app.fish"},
 			none: []string{kube, "etc/mender/mender-app-k8s.conf", "usr/share/man/man8/mender-app-k8s.8"},
 		},
 		"device": {
@@ -48,8 +48,8 @@ func TestInstall(t *testing.T) {
 		},
 		"host": {
 			args: []string{"install-host", "FROM=" + full},
-			want: []string{host, "usr/share/man/man1/app-gen.1"},
-			none: []string{app, client, script, "etc/mender/mender-app.conf", "usr/lib/systemd/system/mender-app-resume.service", "usr/share/man/man8/mender-app.8"},
+			want: []string{host, "usr/share/man/man1/app-gen.1", "usr/share/zsh/site-functions/_app-gen", "usr/share/fish/vendor_completions.d/app-gen.fish"},
+			none: []string{app, client, "usr/share/zsh/site-functions/_mender-app", script, "etc/mender/mender-app.conf", "usr/lib/systemd/system/mender-app-resume.service", "usr/share/man/man8/mender-app.8"},
 		},
 		"k8s when asked": {
 			args: []string{"install", "FROM=" + full, "PROGRAMS=app k8s mender-app"},

@@ -7,7 +7,7 @@
 set -eu
 
 here=$(dirname "$0")
-from=$1 modules=$2 submodules=$3 bin=$4 conf=$5 man=$6 completions=$7 units=$8
+from=$1 modules=$2 submodules=$3 bin=$4 conf=$5 man=$6 completions=$7 units=$8 zsh=$9 fish=${10}
 
 # Beside modules/v3 the Mender client looks for the scripts of its inventory.
 inventory=${modules%/modules/v3}/inventory
@@ -25,6 +25,7 @@ if [ "$from" = --remove ]; then
 	done
 	rm -f "$inventory/mender-inventory-app"
 	rm -f "$completions/mender-app" "$completions/app-gen" "$completions/k8s"
+	rm -f "$zsh/_mender-app" "$zsh/_app-gen" "$fish/mender-app.fish" "$fish/app-gen.fish"
 	for unit in "$here"/systemd/*.service; do
 		unit=$(basename "$unit")
 		rm -f "$units/$unit" "$units/multi-user.target.wants/$unit"
@@ -114,10 +115,16 @@ fi
 # A program for another processor cannot print its completions here; skip it. On
 # many machines docker-compose is Docker's own program: do not replace its
 # completions.
-for program in mender-app app-gen k8s; do
-	chosen "$program" || continue
-	if text=$("$from/$program" completion bash 2>/dev/null) && [ -n "$text" ]; then
-		install -d "$completions"
-		printf '%s\n' "$text" >"$completions/$program"
+install_completions() { # PROGRAM SHELL FILE
+	chosen "$1" || return 0
+	if text=$("$from/$1" completion "$2" 2>/dev/null) && [ -n "$text" ]; then
+		install -d "$(dirname "$3")"
+		printf '%s\n' "$text" >"$3"
 	fi
+}
+for program in mender-app app-gen; do
+	install_completions "$program" bash "$completions/$program"
+	install_completions "$program" zsh "$zsh/_$program"
+	install_completions "$program" fish "$fish/$program.fish"
 done
+install_completions k8s bash "$completions/k8s"

@@ -67,6 +67,7 @@ func rootCommand() *cobra.Command {
 	root.CompletionOptions.HiddenDefaultCmd = false
 	root.SetFlagErrorFunc(flagError)
 	root.AddCommand(inspectCommand(), deltaCommand(), manCommand())
+	addCompletions(root)
 	return root
 }
 

@@ -74,6 +74,7 @@ module as the client does.
 		p.healthCommand(), p.stopCommand(), p.startCommand(), p.purgeCommand(),
 		p.secretsCommand(), p.doctorCommand(), p.inventoryCommand(), p.conformanceCommand(), p.probeCommand(), p.versionCommand(),
 	)
+	addCompletions(root)
 	return root
 }
 

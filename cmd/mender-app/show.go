@@ -153,32 +153,6 @@ func (p *program) listCommand() *cobra.Command {
 	}
 }
 
-// completeApps completes the name of an application.
-func completeApps(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-	c, err := device.Load()
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	names, _ := store.At(c.Store).Apps()
-	return names, cobra.ShellCompDirectiveNoFileComp
-}
-
-// completeKept completes an application, and then one of its kept releases.
-func completeKept(cmd *cobra.Command, args []string, to string) ([]string, cobra.ShellCompDirective) {
-	if len(args) == 0 {
-		return completeApps(cmd, args, to)
-	}
-	c, err := device.Load()
-	if err != nil || len(args) > 1 {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	a, err := store.At(c.Store).App(args[0])
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	return a.Kept, cobra.ShellCompDirectiveNoFileComp
-}
-
 func (p *program) showCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:               "show APP",
@@ -294,6 +268,9 @@ func withRole(r *store.Release, role string) (json.RawMessage, error) {
 	return json.Marshal(doc)
 }
 
+// statuses are the values of --status.
+var statuses = []string{store.StatusInstalled, store.StatusRestored, store.StatusRolledBack, store.StatusRefused, store.StatusFailed, store.StatusPurged}
+
 func (p *program) historyCommand() *cobra.Command {
 	var limit int
 	var status string
@@ -307,9 +284,8 @@ rollback APP went back to a kept release), rolled-back, refused, failed or purge
 		Args:              args(cobra.ExactArgs(1)),
 		ValidArgsFunction: completeApps,
 		RunE: func(_ *cobra.Command, args []string) error {
-			all := []string{store.StatusInstalled, store.StatusRestored, store.StatusRolledBack, store.StatusRefused, store.StatusFailed, store.StatusPurged}
-			if status != "" && !slices.Contains(all, status) {
-				return fmt.Errorf("%w: --status %s is not one of %v", device.ErrUsage, status, all)
+			if status != "" && !slices.Contains(statuses, status) {
+				return fmt.Errorf("%w: --status %s is not one of %v", device.ErrUsage, status, statuses)
 			}
 			records, err := store.At(p.config.Store).History(args[0])
 			if err != nil {

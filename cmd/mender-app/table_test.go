@@ -1,15 +1,12 @@
 package main
 
 import (
-	"fmt"
 	"io"
-	"os"
 	"strings"
 	"testing"
 	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sys/unix"
 
 	"github.com/mender-app/mender-app/cmd/internal/devicetest"
 )
@@ -64,7 +61,7 @@ func TestTablesFitTheTerminal(t *testing.T) {
 		require.NoError(t, err)
 		require.Contains(t, whole, a.Name)
 
-		screen, terminal := openTerminal(t, 80)
+		screen, terminal := devicetest.OpenTerminal(t, 80)
 		cmd := d.Command("mender-app", args...)
 		cmd.Stdout = terminal
 		require.NoError(t, cmd.Run())
@@ -77,21 +74,4 @@ func TestTablesFitTheTerminal(t *testing.T) {
 		}
 		require.Greater(t, strings.Count(shown, "\n"), strings.Count(whole, "\n"), args)
 	}
-}
-
-// openTerminal makes a terminal of this width. What is written to terminal can be
-// read from screen.
-func openTerminal(t *testing.T, width uint16) (screen, terminal *os.File) {
-	t.Helper()
-	screen, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = screen.Close() })
-	fd := int(screen.Fd())
-	require.NoError(t, unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0))
-	n, err := unix.IoctlGetInt(fd, unix.TIOCGPTN)
-	require.NoError(t, err)
-	terminal, err = os.OpenFile(fmt.Sprint("/dev/pts/", n), os.O_RDWR|unix.O_NOCTTY, 0)
-	require.NoError(t, err)
-	require.NoError(t, unix.IoctlSetWinsize(int(terminal.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 24, Col: width}))
-	return screen, terminal
 }

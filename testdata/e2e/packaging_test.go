@@ -43,6 +43,8 @@ func TestInstallAndUninstall(t *testing.T) {
 		"usr/share/man/man5/mender-app.conf.5", "usr/share/man/man5/mender-app-docker-compose.conf.5", "usr/share/man/man5/mender-app-k8s.conf.5", "usr/share/man/man1/app-gen.1",
 		"etc/mender/mender-app-docker-compose.conf", "etc/mender/mender-app-k8s.conf",
 		"usr/share/bash-completion/completions/mender-app", "usr/share/bash-completion/completions/app-gen", "usr/share/bash-completion/completions/k8s",
+		"usr/share/zsh/site-functions/_mender-app", "usr/share/zsh/site-functions/_app-gen",
+		"usr/share/fish/vendor_completions.d/mender-app.fish", "usr/share/fish/vendor_completions.d/app-gen.fish",
 		"usr/lib/systemd/system/mender-app-resume.service",
 		"usr/lib/systemd/system/multi-user.target.wants/mender-app-resume.service",
 		"usr/lib/systemd/system/mender-app-secrets.service",

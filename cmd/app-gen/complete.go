@@ -1,0 +1,96 @@
+package main
+
+import (
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mender-app/mender-app/artifact/mender"
+	"github.com/mender-app/mender-app/generator/manifests"
+)
+
+// compressions are the values of --compression.
+var compressions = []string{string(mender.None), string(mender.Gzip), string(mender.LZMA), string(mender.Zstd)}
+
+// platforms are common values of --platform.
+var platforms = []string{"linux/amd64", "linux/arm64", "linux/arm/v7", "linux/arm/v6", "linux/386", "linux/riscv64", "linux/ppc64le", "linux/s390x"}
+
+// addCompletions tells the shells the values of options and arguments.
+func addCompletions(root *cobra.Command) {
+	fixed := func(values []string) cobra.CompletionFunc {
+		return cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)
+	}
+	values := map[string]cobra.CompletionFunc{
+		"orchestrator": fixed([]string{manifests.DockerCompose, manifests.K8s}),
+		"platform":     fixed(platforms),
+		"compression":  fixed(compressions),
+		"image":        completeImages,
+		"on-device":    completeImages,
+	}
+	artifacts := cobra.FixedCompletions([]string{"mender"}, cobra.ShellCompDirectiveFilterFileExt)
+	for _, option := range []string{"base", "content", "output-path"} {
+		values[option] = artifacts
+	}
+	directories := cobra.FixedCompletions(nil, cobra.ShellCompDirectiveFilterDirs)
+	for _, option := range []string{"manifests-dir", "bases-from", "temp-dir"} {
+		values[option] = directories
+	}
+	commands := []*cobra.Command{root}
+	for len(commands) > 0 {
+		c := commands[0]
+		commands = append(commands[1:], c.Commands()...)
+		for option, f := range values {
+			if c.Flags().Lookup(option) == nil {
+				continue
+			}
+			if err := c.RegisterFlagCompletionFunc(option, f); err != nil {
+				panic(err)
+			}
+		}
+		if c.Name() == "inspect" {
+			c.ValidArgsFunction = artifacts
+		}
+	}
+	root.ValidArgsFunction = cobra.NoFileCompletions
+}
+
+// completeImages completes [CURRENT,]NEW with the images that the manifests of the
+// command line use. Where none fits, the shell completes files.
+func completeImages(c *cobra.Command, _ []string, word string) ([]string, cobra.ShellCompDirective) {
+	text := func(option string) string {
+		value, _ := c.Flags().GetString(option)
+		return value
+	}
+	list := func(option string) []string {
+		value, _ := c.Flags().GetStringArray(option)
+		return value
+	}
+	dir := text("manifests-dir")
+	if dir == "" {
+		return nil, cobra.ShellCompDirectiveDefault
+	}
+	var found *manifests.Found
+	var err error
+	if text("orchestrator") == manifests.K8s {
+		found, err = manifests.Kubernetes(dir, manifests.KubernetesOptions{})
+	} else {
+		found, err = manifests.Compose(c.Context(), dir, manifests.ComposeOptions{
+			Files: list("compose-file"), Profiles: list("profile"), EnvFiles: list("env-file"), Environ: os.Environ(),
+		})
+	}
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveDefault
+	}
+	current, _, two := strings.Cut(word, ",")
+	var fit []string
+	for _, image := range found.Images() {
+		if two {
+			image = current + "," + image
+		}
+		if strings.HasPrefix(image, word) {
+			fit = append(fit, image)
+		}
+	}
+	return fit, cobra.ShellCompDirectiveDefault
+}

@@ -1,0 +1,61 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/mender-app/mender-app/cmd/internal/device"
+	"github.com/mender-app/mender-app/store"
+)
+
+// addCompletions tells the shells the values of options and arguments. Commands
+// complete applications themselves.
+func addCompletions(root *cobra.Command) {
+	artifacts := cobra.FixedCompletions([]string{"mender"}, cobra.ShellCompDirectiveFilterFileExt)
+	values := map[string]cobra.CompletionFunc{
+		"from":   artifacts,
+		"status": cobra.FixedCompletions(statuses, cobra.ShellCompDirectiveNoFileComp),
+	}
+	for _, c := range root.Commands() {
+		for option, f := range values {
+			if c.Flags().Lookup(option) == nil {
+				continue
+			}
+			if err := c.RegisterFlagCompletionFunc(option, f); err != nil {
+				panic(err)
+			}
+		}
+		switch {
+		case c.Name() == "install":
+			c.ValidArgsFunction = artifacts
+		case c.Name() == "conformance": // a file
+		case c.ValidArgsFunction == nil:
+			c.ValidArgsFunction = cobra.NoFileCompletions
+		}
+	}
+}
+
+// completeApps completes the name of an application, the only argument.
+func completeApps(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	c, err := device.Load()
+	if err != nil || len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	names, _ := store.At(c.Store).Apps()
+	return names, cobra.ShellCompDirectiveNoFileComp
+}
+
+// completeKept completes an application, and then one of its kept releases.
+func completeKept(cmd *cobra.Command, args []string, to string) ([]string, cobra.ShellCompDirective) {
+	if len(args) == 0 {
+		return completeApps(cmd, args, to)
+	}
+	c, err := device.Load()
+	if err != nil || len(args) > 1 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	a, err := store.At(c.Store).App(args[0])
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	return a.Kept, cobra.ShellCompDirectiveNoFileComp
+}
