@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/generator/bases"
@@ -102,6 +103,9 @@ func (r *run) fromReleases(ctx context.Context, opener *source.Opener, images []
 	})
 	if err != nil {
 		return err
+	}
+	if len(releases) == 0 {
+		r.note("there is no older release of %s in %s: all images travel whole", r.Application.Name, strings.Join(r.Images.Releases.Dirs, ", "))
 	}
 	for _, rel := range releases {
 		r.older.Artifacts = append(r.older.Artifacts, rel.Path)

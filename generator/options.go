@@ -14,6 +14,7 @@ import (
 	"github.com/mender-app/mender-app/artifact/names"
 	"github.com/mender-app/mender-app/generator/bases"
 	"github.com/mender-app/mender-app/generator/manifests"
+	"github.com/mender-app/mender-app/generator/shipped"
 	"github.com/mender-app/mender-app/generator/similar"
 	"github.com/mender-app/mender-app/generator/source"
 )
@@ -219,8 +220,8 @@ func (o Options) checked() (Options, error) {
 	if err := o.Build.checkReports(); err != nil {
 		return o, err
 	}
-	if inside(app.ManifestsDir, dir) {
-		return o, &UsageError{Text: fmt.Sprintf("the output %s lies in the manifests directory, which is shipped", o.Build.Output), Hint: "choose another --output-path"}
+	if err := shippedOutput(app.ManifestsDir, o.Build.Output); err != nil {
+		return o, err
 	}
 	return o, o.Images.check()
 }
@@ -273,18 +274,34 @@ func (o *Images) onDevice(url string) bool {
 	return slices.ContainsFunc(o.OnDevice, func(d string) bool { return source.Normal(d) == source.Normal(url) })
 }
 
-// inside reports whether dir is tree or below it, after following links.
-func inside(tree, dir string) bool {
+// shippedOutput refuses an output in the manifests directory, unless its directory there
+// is not shipped.
+func shippedOutput(manifestsDir, path string) error {
+	rel, ok := inside(manifestsDir, filepath.Dir(path))
+	if !ok {
+		return nil
+	}
+	ignore, err := shipped.ReadIgnore(manifestsDir)
+	if err == nil && rel != "." && ignore.Ignored(rel) {
+		return nil
+	}
+	return &UsageError{Text: fmt.Sprintf("the output %s lies in the manifests directory, which is shipped", path),
+		Hint: "choose another --output-path, or name its directory in " + shipped.IgnoreFile}
+}
+
+// inside gives the path of dir in tree, after following links; false if it is neither
+// tree nor below it.
+func inside(tree, dir string) (string, bool) {
 	t, err1 := filepath.EvalSymlinks(tree)
 	d, err2 := filepath.EvalSymlinks(dir)
 	if err1 != nil || err2 != nil {
-		return false
+		return "", false
 	}
 	t, err1 = filepath.Abs(t)
 	d, err2 = filepath.Abs(d)
 	if err1 != nil || err2 != nil {
-		return false
+		return "", false
 	}
 	rel, err := filepath.Rel(t, d)
-	return err == nil && filepath.IsLocal(rel)
+	return rel, err == nil && filepath.IsLocal(rel)
 }

@@ -47,10 +47,11 @@ CURRENT; with several, a device takes the delta whose base it has.
 With several --platform, app-gen makes an artifact for each, and all or none. In
 --output-path {platform} stands for the platform with - between its parts, such as
 linux-arm-v7; so it does in --sbom, --provenance, --base, --bases-from, --content,
---image, --component, --artifact-name and --device-type.
+--image, --component, --artifact-name and --device-type. {name} in --output-path, --sbom
+and --provenance is the artifact's name.
 
 A file app-gen.toml in the working directory may have any of these options, as a line
-OPTION = VALUE. The command line wins.
+OPTION = VALUE. The command line wins. app-gen init writes the file.
 
 Options of mender-artifact may follow after --: those that app-gen has too, and
 --artifact-name-depends, --depends-groups, --provides-group, --clears-provides,
@@ -114,7 +115,7 @@ func generateCommand() *cobra.Command {
 	fl.StringArrayVarP(&f.platforms, "platform", "p", nil, "platform of the images, as linux/arm/v7 (repeatable: an artifact for each)")
 	fl.StringVar(&f.o.Application.Orchestrator, "orchestrator", "", "docker-compose, k8s, or the name of your own sub-module")
 	fl.StringVarP(&f.o.Application.ManifestsDir, "manifests-dir", "m", "", "directory with the orchestrator's manifests, shipped as it is, without what its .menderappignore names")
-	fl.StringVar(&f.o.Build.Output, "output-path", "app-artifact.mender", "artifact to write; - is standard output; {platform} in the name becomes the platform, as linux-arm-v7")
+	fl.StringVar(&f.o.Build.Output, "output-path", "app-artifact.mender", "artifact to write; - is standard output; {name} becomes the artifact's name, {platform} the platform, as linux-arm-v7")
 	fl.StringArrayVarP(&f.images, "image", "i", nil, "[CURRENT,]NEW: image to ship (repeatable)")
 	fl.StringArrayVar(&f.files, "component", nil, "TYPE:FILE[,CURRENT…]=URL: file to ship, of a type such as binary or deb-package (repeatable)")
 	fl.StringArrayVar(&f.o.Images.Releases.Paths, "base", nil, "older artifact that devices have, or a directory of them: each image becomes a delta over the one that it replaces (repeatable)")
@@ -171,6 +172,9 @@ func (f *genFlags) run(c *cobra.Command, args []string) error {
 	}
 	if err := f.passthrough(args); err != nil {
 		return err
+	}
+	if slices.Contains(f.o.Artifact.DeviceTypes, unknownType) {
+		return &usageError{text: "the device type is still " + unknownType, hint: "write that of your devices into " + configFile + ": a device has it in /var/lib/mender/device_type"}
 	}
 	targets, err := f.targets(c.Context())
 	if err != nil {

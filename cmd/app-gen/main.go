@@ -66,7 +66,7 @@ func rootCommand() *cobra.Command {
 	root.SilenceUsage = true
 	root.CompletionOptions.HiddenDefaultCmd = false
 	root.SetFlagErrorFunc(flagError)
-	root.AddCommand(inspectCommand(), deltaCommand(), manCommand())
+	root.AddCommand(initCommand(), inspectCommand(), deltaCommand(), manCommand())
 	addCompletions(root)
 	return root
 }

@@ -18,6 +18,9 @@ import (
 // placeholder stands for the platform in names, as platformName writes it.
 const placeholder = "{platform}"
 
+// namePlaceholder stands for the artifact's name in names of files.
+const namePlaceholder = "{name}"
+
 // platformName is the platform in names of files: linux/arm/v7 is linux-arm-v7.
 func platformName(p image.Platform) string { return strings.ReplaceAll(p.String(), "/", "-") }
 
@@ -76,6 +79,11 @@ func (f *genFlags) expanded(p image.Platform) *genFlags {
 	c := *f
 	name := platformName(p)
 	text := func(s *string) { *s = strings.ReplaceAll(*s, placeholder, name) }
+	text(&c.o.Artifact.Name)
+	own := strings.ReplaceAll(c.o.Artifact.Name, "/", "-")
+	for _, path := range []*string{&c.o.Build.Output, &c.o.Build.SBOM, &c.o.Build.Provenance} {
+		*path = strings.ReplaceAll(*path, namePlaceholder, own)
+	}
 	list := func(l *[]string) {
 		*l = slices.Clone(*l)
 		for i := range *l {
@@ -85,7 +93,6 @@ func (f *genFlags) expanded(p image.Platform) *genFlags {
 	text(&c.o.Build.Output)
 	text(&c.o.Build.SBOM)
 	text(&c.o.Build.Provenance)
-	text(&c.o.Artifact.Name)
 	for _, l := range []*[]string{&c.images, &c.files, &c.o.Artifact.DeviceTypes, &c.o.Images.Releases.Paths, &c.o.Images.Releases.Dirs, &c.o.Images.Content} {
 		list(l)
 	}

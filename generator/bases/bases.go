@@ -74,7 +74,8 @@ func (e *Error) Advice() string { return e.Hint }
 
 // Find reads the headers of all releases that are asked for: first the named files,
 // then those of the directories, the newest first. A named file must be a release of
-// the application for the platform. In a directory, other files are ignored.
+// the application for the platform. In a directory, other files are ignored. Before the
+// first release, Options.Dirs have none; Options.Paths must.
 func Find(ctx context.Context, o Options, w Wanted) ([]Release, error) {
 	var list []Release
 	add := func(more ...Release) {
@@ -109,6 +110,9 @@ func Find(ctx context.Context, o Options, w Wanted) ([]Release, error) {
 	}
 	for _, dir := range o.Dirs {
 		in, err := directory(ctx, dir, w)
+		if errors.Is(err, errFirst) {
+			continue
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -119,6 +123,10 @@ func Find(ctx context.Context, o Options, w Wanted) ([]Release, error) {
 	}
 	return list, nil
 }
+
+// errFirst is wrapped by the error for a directory without any artifact, or with that of
+// the release itself alone: as before the first release.
+var errFirst = errors.New("no artifact is in it")
 
 // directory finds the releases in a directory, the newest first.
 func directory(ctx context.Context, dir string, w Wanted) ([]Release, error) {
@@ -146,7 +154,11 @@ func directory(ctx context.Context, dir string, w Wanted) ([]Release, error) {
 		}
 	}
 	if len(list) == 0 {
-		return nil, &Error{Text: fmt.Sprintf("%s has no release of %s for %s%s", dir, w.Application, w.Platform, left), Hint: "releases are files FILE.mender"}
+		e := &Error{Text: fmt.Sprintf("%s has no release of %s for %s%s", dir, w.Application, w.Platform, left), Hint: "releases are files FILE.mender"}
+		if left == "" {
+			e.Err = errFirst
+		}
+		return nil, e
 	}
 	newestFirst(list)
 	return list, nil

@@ -13,6 +13,9 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"github.com/compose-spec/compose-go/v2/cli"
+	"gopkg.in/yaml.v3"
 )
 
 // The orchestrators whose manifests this package reads, as metadata names them.
@@ -90,6 +93,29 @@ func (e *Error) Error() string { return e.Place.String() + ": " + e.Text }
 
 // maxManifest bounds one YAML file, in bytes. It is far above what a person writes.
 const maxManifest = 16 << 20
+
+// ComposeProject finds the Compose file of a directory, as docker compose does, and
+// reads the name that it gives the project; "" if it gives none. There is no file if the
+// file's name is "".
+func ComposeProject(dir string) (file, name string, err error) {
+	for _, f := range cli.DefaultFileNames {
+		if _, err := os.Lstat(filepath.Join(dir, f)); errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		b, err := readManifest(dir, f)
+		if err != nil {
+			return "", "", err
+		}
+		var project struct {
+			Name string `yaml:"name"`
+		}
+		if err := yaml.Unmarshal(b, &project); err != nil {
+			return "", "", yamlError(f, err)
+		}
+		return f, project.Name, nil
+	}
+	return "", "", nil
+}
 
 // readManifest reads one file of the tree, of at most maxManifest bytes. It follows
 // links that stay inside.

@@ -1,0 +1,235 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+
+	"github.com/BurntSushi/toml"
+	"github.com/spf13/cobra"
+
+	"github.com/mender-app/mender-app/artifact/image"
+	"github.com/mender-app/mender-app/artifact/names"
+	"github.com/mender-app/mender-app/generator"
+	"github.com/mender-app/mender-app/generator/manifests"
+	"github.com/mender-app/mender-app/generator/shipped"
+)
+
+// unknownType is the device type that init writes if it is not told one.
+const unknownType = "change-me"
+
+// releasesDir is where init says that artifacts are written, and older ones found.
+const releasesDir = "releases"
+
+// ignoreText is the file that keeps off devices what a project has beside its manifests.
+const ignoreText = `# What app-gen does not ship to devices, written as a .dockerignore.
+` + releasesDir + `
+` + configFile + `
+.git
+.gitignore
+.github
+**/Dockerfile*
+**/.dockerignore
+**/node_modules
+**/.venv
+**/__pycache__
+`
+
+// project is what init writes into app-gen.toml.
+type project struct {
+	application string
+	deviceTypes []string
+	platforms   []string
+}
+
+func initCommand() *cobra.Command {
+	p := &project{}
+	c := &cobra.Command{
+		Use:   "init",
+		Short: "write app-gen.toml for the Compose project in this directory",
+		Long: `init writes app-gen.toml, with the options that do not change between releases, for
+the Compose project in the working directory. It asks nothing. A release is then
+app-gen -n NAME: it is written to releases/, and its images travel as deltas over the
+last three releases there.
+
+init also writes .menderappignore, unless there is one, and makes releases/.
+
+` + exitText,
+		Args: exactly(0, "no arguments"),
+		RunE: func(c *cobra.Command, _ []string) error {
+			if err := p.complete(); err != nil {
+				return err
+			}
+			return p.write(c.OutOrStdout())
+		},
+	}
+	c.Flags().StringVarP(&p.application, "application-name", "a", "", "name of the application (default: the Compose project's, or the directory's)")
+	c.Flags().StringArrayVarP(&p.deviceTypes, "device-type", "t", nil, "device type of the devices (repeatable; default: "+unknownType+", which you replace)")
+	c.Flags().StringArrayVarP(&p.platforms, "platform", "p", nil, "platform of the devices (repeatable; default: this machine's)")
+	return c
+}
+
+// complete finds out what was not said.
+func (p *project) complete() error {
+	file, name, err := manifests.ComposeProject(".")
+	if err != nil {
+		var e *manifests.Error
+		if errors.As(err, &e) {
+			return &generator.ManifestError{Dir: ".", Err: e}
+		}
+		return err
+	}
+	if file == "" {
+		return &generator.ManifestError{Dir: ".", Err: &manifests.Error{Place: manifests.Place{File: "."}, Text: "no Compose file in this directory", Hint: "call app-gen init beside compose.yaml"}}
+	}
+	if p.application == "" {
+		dir, err := os.Getwd()
+		if err != nil {
+			return err
+		}
+		if p.application = applicationName(name); p.application == "" {
+			p.application = applicationName(filepath.Base(dir))
+		}
+		if p.application == "" {
+			return &usageError{text: "neither the Compose file nor the directory has a name for an application", hint: "give it with --application-name"}
+		}
+	}
+	if err := names.CheckNew(p.application); err != nil {
+		return &usageError{text: "--application-name: " + err.Error()}
+	}
+	if len(p.deviceTypes) == 0 {
+		p.deviceTypes = []string{unknownType}
+	}
+	if len(p.platforms) == 0 {
+		p.platforms = []string{"linux/" + runtime.GOARCH}
+	}
+	for i, s := range p.platforms {
+		platform, err := image.ParsePlatform(s)
+		if err != nil {
+			return &usageError{text: err.Error()}
+		}
+		p.platforms[i] = platform.String()
+	}
+	return nil
+}
+
+// applicationName makes a name for an application out of another one; "" if it cannot.
+func applicationName(s string) string {
+	s = strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' || r == '_' || r == '.' {
+			return r
+		}
+		return '-'
+	}, s)
+	s = strings.Trim(s, "-_.")
+	if names.CheckNew(s) != nil {
+		return ""
+	}
+	return s
+}
+
+// text is app-gen.toml.
+func (p *project) text() string {
+	var b strings.Builder
+	output := releasesDir + "/" + namePlaceholder
+	if len(p.platforms) > 1 {
+		output += "-" + placeholder
+	}
+	fmt.Fprintf(&b, "# Options of app-gen that do not change between releases; app-gen --help has all.\n")
+	fmt.Fprintf(&b, "application-name = %s\n", tomlText(p.application))
+	fmt.Fprintf(&b, "device-type = %s\n", tomlList(p.deviceTypes))
+	fmt.Fprintf(&b, "platform = %s\n", tomlList(p.platforms))
+	fmt.Fprintf(&b, "orchestrator = \"docker-compose\"\nmanifests-dir = \".\"\n")
+	fmt.Fprintf(&b, "output-path = %s\n", tomlText(output+".mender"))
+	fmt.Fprintf(&b, "# Images travel as deltas over the last releases.\nbases-from = [%s]\nlast = 3\n", tomlText(releasesDir))
+	return b.String()
+}
+
+func tomlList(list []string) string {
+	var quoted []string
+	for _, s := range list {
+		quoted = append(quoted, tomlText(s))
+	}
+	return "[" + strings.Join(quoted, ", ") + "]"
+}
+
+// tomlText writes a text as a TOML string.
+func tomlText(s string) string {
+	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`, "\t", `\t`).Replace(s) + `"`
+}
+
+// write writes the files and says how to make releases.
+func (p *project) write(w io.Writer) error {
+	text := p.text()
+	var check map[string]any
+	if _, err := toml.Decode(text, &check); err != nil {
+		return &usageError{text: "an option has characters that cannot be written: " + err.Error()}
+	}
+	if err := create(configFile, text); err != nil {
+		if errors.Is(err, fs.ErrExist) {
+			return &usageError{text: configFile + " is there already", hint: "change it, or remove it first"}
+		}
+		return &generator.WriteError{Err: err}
+	}
+	wrote, err := writeBeside()
+	if err != nil {
+		os.Remove(configFile)
+		return &generator.WriteError{Err: err}
+	}
+	fmt.Fprintf(w, "wrote %s\n", strings.Join(append([]string{configFile}, wrote...), ", "))
+	if p.deviceTypes[0] == unknownType {
+		fmt.Fprintf(w, "before the first release, replace the device type %s in %s: a device has its own in /var/lib/mender/device_type\n", unknownType, configFile)
+	}
+	fmt.Fprintf(w, "the first release:\n  app-gen -n %[1]s-1\nand the next, as deltas over it:\n  app-gen -n %[1]s-2\n", p.application)
+	if !slices.Contains(wrote, shipped.IgnoreFile) {
+		fmt.Fprintf(w, "%s was there: it must name %s and %s\n", shipped.IgnoreFile, releasesDir, configFile)
+	}
+	return nil
+}
+
+// writeBeside writes .menderappignore and makes the directory of releases. It returns
+// the names of those that were not there.
+func writeBeside() (wrote []string, err error) {
+	switch err := create(shipped.IgnoreFile, ignoreText); {
+	case err == nil:
+		wrote = append(wrote, shipped.IgnoreFile)
+	case !errors.Is(err, fs.ErrExist):
+		return nil, err
+	}
+	if err = os.Mkdir(releasesDir, 0o777); err == nil {
+		return append(wrote, releasesDir+"/"), nil
+	}
+	info, serr := os.Stat(releasesDir)
+	switch {
+	case serr == nil && info.IsDir():
+		return wrote, nil
+	case serr == nil:
+		err = errors.New(releasesDir + " is not a directory")
+	}
+	if len(wrote) > 0 {
+		os.Remove(shipped.IgnoreFile)
+	}
+	return nil, err
+}
+
+// create writes a new file; on an error nothing is left of it.
+func create(path, text string) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(text)
+	if cerr := f.Close(); err == nil {
+		err = cerr
+	}
+	if err != nil {
+		os.Remove(path)
+	}
+	return err
+}
