@@ -4,6 +4,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -68,6 +69,9 @@ func rootCommand() *cobra.Command {
 	root.SetFlagErrorFunc(flagError)
 	root.AddCommand(initCommand(), inspectCommand(), deltaCommand(), manCommand())
 	addCompletions(root)
+	usage.RefuseUnknown(root, func(c *cobra.Command, text, hint string) error {
+		return &usageError{text: text, hint: cmp.Or(hint, "see "+c.CommandPath()+" --help")}
+	})
 	return root
 }
 

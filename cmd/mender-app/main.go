@@ -5,6 +5,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -75,6 +76,7 @@ module as the client does.
 		p.secretsCommand(), p.doctorCommand(), p.inventoryCommand(), p.conformanceCommand(), p.probeCommand(), p.versionCommand(),
 	)
 	addCompletions(root)
+	usage.RefuseUnknown(root, func(c *cobra.Command, text, hint string) error { return wrongUsage(c, errors.New(text), hint) })
 	return root
 }
 

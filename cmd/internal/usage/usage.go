@@ -5,6 +5,7 @@ package usage
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"strconv"
 	"strings"
@@ -14,12 +15,17 @@ import (
 )
 
 // distance is how many letters of a misspelt word may be wrong.
-const distance = 2
+func distance(word string) int {
+	if len(word) < 4 {
+		return 1
+	}
+	return 2
+}
 
 // MeantCommand asks whether a similar command of c was meant; "" if none is
 // similar.
 func MeantCommand(c *cobra.Command, word string) string {
-	c.SuggestionsMinimumDistance = distance
+	c.SuggestionsMinimumDistance = distance(word)
 	return meant(c.SuggestionsFor(word))
 }
 
@@ -37,7 +43,7 @@ func MeantOption(c *cobra.Command, err error) string {
 		return ""
 	}
 	// cobra compares the names of commands: make one of each option.
-	options := &cobra.Command{SuggestionsMinimumDistance: distance}
+	options := &cobra.Command{SuggestionsMinimumDistance: distance(unknown.GetSpecifiedName())}
 	c.Flags().VisitAll(func(f *pflag.Flag) {
 		if !f.Hidden {
 			options.AddCommand(&cobra.Command{Use: f.Name, Run: func(*cobra.Command, []string) {}})
@@ -83,4 +89,34 @@ func PrintJSON(w io.Writer, err, hint string, code int) {
 		Hint  string `json:"hint,omitempty"`
 		Code  int    `json:"code"`
 	}{err, hint, code})
+}
+
+// RefuseUnknown makes cobra's own commands help and completion refuse a command
+// or a shell that does not exist; they would print the help of the program and
+// succeed. wrong makes the error. All commands of root must have been added.
+func RefuseUnknown(root *cobra.Command, wrong func(c *cobra.Command, text, hint string) error) {
+	root.InitDefaultHelpCmd()
+	root.InitDefaultCompletionCmd()
+	for _, c := range root.Commands() {
+		switch c.Name() {
+		case "help":
+			c.RunE = func(_ *cobra.Command, args []string) error {
+				of, rest, err := root.Find(args)
+				if err != nil || len(rest) > 0 {
+					word := append(rest, args...)[0]
+					return wrong(root, fmt.Sprintf("there is no help for %q", word), MeantCommand(of, word))
+				}
+				of.InitDefaultHelpFlag()
+				return of.Help()
+			}
+		case "completion":
+			c.Args = func(_ *cobra.Command, args []string) error {
+				if len(args) == 0 {
+					return nil
+				}
+				return wrong(c, fmt.Sprintf("unknown shell %q", args[0]), MeantCommand(c, args[0]))
+			}
+			c.RunE = func(c *cobra.Command, _ []string) error { return c.Help() }
+		}
+	}
 }
