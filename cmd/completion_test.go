@@ -64,18 +64,25 @@ func shellEnv(dir string) []string {
 
 func TestFishCompletes(t *testing.T) {
 	dir := shellDir(t, "fish", "*.fish")
-	for begun, want := range completed {
-		cmd := exec.Command("fish", "--no-config", "-c", "set -p fish_complete_path "+dir+"/completions; complete -C '"+begun+"'")
-		cmd.Dir, cmd.Env = dir, shellEnv(dir)
-		out, err := cmd.CombinedOutput()
-		require.NoError(t, err, "%s", out)
-		var values []string
-		for line := range strings.Lines(string(out)) {
-			value, _, _ := strings.Cut(strings.TrimSpace(line), "\t") // a description follows
-			values = append(values, value)
-		}
-		require.Equal(t, []string{want[strings.LastIndex(want, " ")+1:]}, values, begun)
+	script := "set -p fish_complete_path " + dir + "/completions\n"
+	for begun := range completed {
+		script += "echo '> " + begun + "'\ncomplete -C '" + begun + "'\n"
 	}
+	cmd := exec.Command("fish", "--no-config", "-c", script)
+	cmd.Dir, cmd.Env = dir, shellEnv(dir)
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	got := map[string]string{} // a begun line → the values that fish offers
+	begun := ""
+	for line := range strings.Lines(string(out)) {
+		if next, ok := strings.CutPrefix(line, "> "); ok {
+			begun = strings.TrimSpace(next)
+			continue
+		}
+		value, _, _ := strings.Cut(strings.TrimSpace(line), "\t") // a description follows
+		got[begun] += begun[:strings.LastIndex(begun, " ")+1] + value
+	}
+	require.Equal(t, completed, got)
 }
 
 // zsh completes at a terminal only: type each beginning, TAB and ENTER there.
