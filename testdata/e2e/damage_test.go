@@ -39,6 +39,7 @@ func imagesWhole(t *testing.T, d *bed.Device) {
 // It is named, and repaired; the applications are up again with their data.
 func TestVerifyAndRepair(t *testing.T) {
 	onEngines(t, func(t *testing.T, d *bed.Device) {
+		shortHealthWindow(t, d)
 		w := watch(t, d)
 		for _, version := range []string{"1", "2"} {
 			mender(t, d, "install", release(t, d, version, ""))

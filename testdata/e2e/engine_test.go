@@ -23,6 +23,7 @@ func TestEngineKilledInLoad(t *testing.T) {
 		t.Run(e.Name, func(t *testing.T) {
 			t.Parallel()
 			d := bed.StartWith(t, e)
+			shortHealthWindow(t, d)
 			text := strings.ReplaceAll(compose("1"), "    image:", "    restart: always\n    image:")
 			one := generate(t, d, "shop", "shop-1", "1", text, archive(t, web(t, "1", "")), archive(t, stock(t)))
 			text = strings.ReplaceAll(text, "shop/web:1", "shop/web:2")

@@ -14,7 +14,7 @@ import (
 // What failed with the shell app-update-module, and with its successor, each by
 // its name, and what happens here instead.
 func TestWhatFailedBefore(t *testing.T) {
-	d := deviceAsShipped(t)
+	d := device(t)
 	w := watch(t, d)
 	one := release(t, d, "1", "")
 	mender(t, d, "install", one)

@@ -140,13 +140,13 @@ func TestEncryptedSecrets(t *testing.T) {
 	require.Contains(t, d.MustRun(t, "mender-app", "secrets"), "shop: its secrets are decrypted")
 	require.NoError(t, d.StartEngine())
 	says(t, w, "web 3")
-	bed.Eventually(t, 20*time.Second, "the service has its secret", func() bool { return secretOf(t, d) == "hunter-three" })
+	bed.Eventually(t, time.Minute, "the service has its secret", func() bool { return secretOf(t, d) == "hunter-three" })
 	require.Equal(t, third, runningID(t, d, "stock"))
 
 	restart() // without it
 	require.NoError(t, d.StartEngine())
 	says(t, w, "web 3")
-	bed.Eventually(t, 20*time.Second, "the engine has given the service up", func() bool {
+	bed.Eventually(t, time.Minute, "the engine has given the service up", func() bool {
 		return strings.HasPrefix(d.MustRun(t, "docker", "inspect", "--format={{.State.Status}} {{.State.Error}}", third), "exited failed to create")
 	})
 	d.MustRun(t, module, "START", "shop", "/data/mender-app/shop/manifests")
