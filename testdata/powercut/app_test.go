@@ -10,12 +10,12 @@ import (
 	"github.com/mender-app/mender-app/testdata/bed"
 )
 
-// app is the application of these tests: the service web, of another image in
-// each release, and the service stock, which never changes and has a volume.
-// The images are small, of many files, for emptied files to show.
+// app is the application of these tests. Its service web has a different image in
+// each release. Its service stock never changes and has a volume. The images are
+// small but have many files, so that a file that a cut emptied is noticed.
 const app = "yard"
 
-// release is one of the application's.
+// release is one release of the application.
 type release struct {
 	version string
 	file    string // its artifact
@@ -23,22 +23,22 @@ type release struct {
 	fails   bool   // its web service ends at once
 }
 
-// name is the artifact's.
+// name returns the name of the release's artifact.
 func (r *release) name() string { return app + "-" + r.version }
 
-// tag is what the release's manifests call the image of web.
+// tag returns the tag of web's image in the release's manifests.
 func (r *release) tag() string { return "yard/web:" + r.version }
 
 const stockTag = "yard/stock:1"
 
-// catalogue is every release there is. The keys say how it comes: "2" is
-// whole, "2 delta" is the same release as a deep delta against 1.
+// catalogue holds all releases. The keys say how a release is packed: "2" holds
+// whole images, "2 delta" is the same release as a deep delta against 1.
 type catalogue struct {
 	releases map[string]*release
 	stock    string // config digest of its image
 }
 
-// byWeb finds the release that an image of web is of.
+// byWeb returns the release whose web image has this config digest, or nil.
 func (c *catalogue) byWeb(digest string) *release {
 	for _, r := range c.releases {
 		if r.web == digest {
@@ -48,7 +48,7 @@ func (c *catalogue) byWeb(digest string) *release {
 	return nil
 }
 
-// newCatalogue makes the artifacts in dir, with app-gen.
+// newCatalogue makes the artifacts in dir with app-gen.
 func newCatalogue(dir string) (*catalogue, error) {
 	program := filepath.Join(dir, "service")
 	build := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", program, "./testdata/powercut/service")
@@ -158,8 +158,8 @@ func configDigest(i bed.Image) (string, error) {
 	return digest.String(), err
 }
 
-// texts is a layer of n files of some KiB, of which every step-th is another
-// one in each edition.
+// texts returns a layer of n files of 1 to 11 KiB. Every step-th file differs
+// between editions.
 func texts(name string, n, step int, edition uint64) []bed.File {
 	files := make([]bed.File, n)
 	for i := range files {

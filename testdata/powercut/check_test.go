@@ -12,7 +12,8 @@ import (
 	"github.com/mender-app/mender-app/testdata/bed"
 )
 
-// standing is where a device stands, as far as it is right. "" is no release.
+// standing says which release a device runs and what its client believes. A version
+// of "" means no release.
 type standing struct {
 	runs     string   // version that runs
 	provides string   // version that the client takes for installed
@@ -20,14 +21,15 @@ type standing struct {
 	kept     []string // versions that can be gone back to
 }
 
-// agrees tells whether the client knows what runs and nothing is open.
+// agrees reports whether the client believes in the release that runs, with no
+// deployment open.
 func (s standing) agrees() bool { return s.runs == s.provides && s.phase == "" }
 
-// inspect asserts the invariant of promise 1 on a device, whatever a
-// deployment was interrupted in: one release runs and no other, each service
-// once and from exactly its image; every image of the engine is whole, byte
-// for byte; each tag names the image it is of; the volume's content is as it
-// was. With nothing open, nothing else is left in the engine, either.
+// inspect asserts the invariant of promise 1, whatever a deployment was interrupted
+// in. Exactly one release runs: each service once, from its own image. Every image
+// of the engine is complete, byte for byte. Each tag names its own image. The
+// volume's content is unchanged. If no deployment is open, the engine also holds no
+// other images.
 func inspect(d *bed.Device, c *catalogue, records map[string]string) (s standing, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
@@ -53,8 +55,8 @@ func inspect(d *bed.Device, c *catalogue, records map[string]string) (s standing
 	return s, err
 }
 
-// identify puts the digests of configs into a state in the place of the
-// engine's IDs, which are others in the containerd store.
+// identify replaces the engine's image IDs in a state with config digests. The
+// containerd store uses other IDs.
 func identify(state *bed.State, configs map[string]string) {
 	images := map[string]string{}
 	for id, names := range state.Images {
@@ -67,7 +69,7 @@ func identify(state *bed.State, configs map[string]string) {
 	}
 }
 
-// provided is the version that the client takes for installed.
+// provided returns the version that the client believes to be installed.
 func provided(p map[string]string) (string, error) {
 	name, version := p["artifact_name"], p["data-partition."+app+".version"]
 	if name == "" && version == "" {
@@ -105,7 +107,7 @@ func (s *standing) readJournal(d *bed.Device) error {
 	return nil
 }
 
-// readContainers finds out which release runs.
+// readContainers determines which release runs.
 func (s *standing) readContainers(state bed.State, c *catalogue) error {
 	if len(state.Containers) == 0 {
 		return nil
@@ -125,7 +127,7 @@ func (s *standing) readContainers(state bed.State, c *catalogue) error {
 	return nil
 }
 
-// tags asserts that no tag names another image than its own.
+// tags asserts that each tag names its own image.
 func tags(state bed.State, c *catalogue) error {
 	var wrong []error
 	for id, names := range state.Images {
@@ -147,7 +149,7 @@ func tags(state bed.State, c *catalogue) error {
 	return errors.Join(wrong...)
 }
 
-// volumes asserts that the data is as it was.
+// volumes asserts that the data is unchanged.
 func volumes(state bed.State, s standing, records map[string]string) error {
 	if s.runs == "" && len(records) == 0 {
 		return nil // a first release that failed may leave its data
@@ -158,8 +160,8 @@ func volumes(state bed.State, s standing, records map[string]string) error {
 	return nil
 }
 
-// onlyImages asserts that the engine has the images of the release that runs
-// and of those that are kept, and no others.
+// onlyImages asserts that the engine has exactly the images of the running release
+// and of the kept releases.
 func (s *standing) onlyImages(state bed.State, c *catalogue) error {
 	want := map[string]bool{}
 	for _, v := range append([]string{s.runs}, s.kept...) {
@@ -180,8 +182,8 @@ func (s *standing) onlyImages(state bed.State, c *catalogue) error {
 	return errors.Join(wrong...)
 }
 
-// settled inspects a device until it is right, for as long as containers may
-// take to come up.
+// settled repeats the inspection until it succeeds, for at most 15 s: containers
+// take a while to start.
 func settled(d *bed.Device, c *catalogue, records map[string]string) (s standing, err error) {
 	for end := time.Now().Add(15 * time.Second); ; time.Sleep(500 * time.Millisecond) {
 		if s, err = inspect(d, c, records); err == nil || time.Now().After(end) {
@@ -190,8 +192,9 @@ func settled(d *bed.Device, c *catalogue, records map[string]string) (s standing
 	}
 }
 
-// becomes asserts that a device is right and at one of some versions, with
-// the client knowing and nothing open. It returns which.
+// becomes asserts that a device passes the inspection, runs one of the versions,
+// that the client knows it, and that no deployment is open. It returns the version
+// that runs.
 func becomes(d *bed.Device, c *catalogue, records map[string]string, versions ...string) (string, error) {
 	s, err := settled(d, c, records)
 	if err == nil && (!s.agrees() || !slices.Contains(versions, s.runs)) {

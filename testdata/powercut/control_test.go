@@ -7,10 +7,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The control: without the barrier, a cut when everything is said to be loaded
-// leaves images that are listed and not whole, and inspecting the device finds
-// it. With the barrier the same cut leaves them whole. If this did not fail so,
-// the other tests would show nothing.
+// This is the control experiment. Without the barrier, a cut after all images are
+// reported as loaded leaves images that are listed but incomplete, and the
+// inspection finds them. With the barrier the same cut leaves them complete. Without
+// this failure the other tests would prove nothing.
 func TestWithoutTheBarrierACutIsFound(t *testing.T) {
 	if testing.Short() {
 		t.Skip("cuts real disks; left out of -short")
@@ -26,8 +26,8 @@ func TestWithoutTheBarrierACutIsFound(t *testing.T) {
 		require.Error(t, found)
 		return err
 	}
-	// The kernel writes by itself what is half a minute old: on a busy machine
-	// that may be before the cut.
+	// The kernel writes data back after half a minute by itself. On a busy machine
+	// that may happen before the cut.
 	err := lost()
 	for tries := 1; err == nil && tries < 4; tries++ {
 		err = lost()
@@ -42,13 +42,13 @@ func TestWithoutTheBarrierACutIsFound(t *testing.T) {
 	require.Equal(t, afterLoad.fresh, ended)
 }
 
-// afterLoad cuts when everything is loaded, the journal says so, and no
-// container was made yet: to unmount a container's file system syncs the one
-// below it, too.
+// afterLoad cuts when everything is loaded and the journal says so, but no container
+// has been created. Unmounting a container's file system would also sync the file
+// system below it.
 var afterLoad = plan{scenario: scenarios[1], way: ways[1], fresh: "4", mode: "none", kind: "point", point: point{"app ArtifactInstall/call.ROLLOUT", 1, 1}}
 
-// cutAfterLoad cuts the power of a machine there, boots it, and reads every
-// image. The machine is there until the test ends.
+// cutAfterLoad cuts the power of a machine at afterLoad, boots it, and reads every
+// image. The machine is removed when the test ends.
 func cutAfterLoad(t *testing.T, noBarrier bool) (*machine, map[string]string, error) {
 	m, err := newMachine(work.installed, work.catalogue)
 	require.NoError(t, err)

@@ -25,15 +25,15 @@ type step struct {
 
 func (s step) fails() bool { return s.release == "3" }
 
-// scenario is what a device is at when the power goes.
+// scenario is what a device does when the power is cut.
 type scenario struct {
 	name  string
 	old   string // the version that is installed, "" for none
 	steps []step
 	from  int // the first step that the power may go in
 	ends  []string
-	// What the scenario writes and flushes from there on, about; a cut that
-	// falls behind its end comes right after it.
+	// The approximate number of writes and flushes of the scenario from step from
+	// on. A cut beyond the scenario's end happens right after it.
 	writes, flushes int64
 }
 
@@ -46,10 +46,10 @@ var scenarios = []scenario{
 	{"commit", "1", []step{{"install", "2"}, {"commit", ""}}, 1, []string{"1", "2"}, 100, 30},
 }
 
-// ways are how it goes on after the power came back.
+// ways are the ways to continue after the power is back.
 var ways = []string{"the client's next call", "a fresh installation", "mender-app resume"}
 
-// plan is one cut, all of it drawn from the seed.
+// plan describes one cut. All of it is drawn from the seed.
 type plan struct {
 	scenario
 	way   string
@@ -61,9 +61,9 @@ type plan struct {
 	fresh string // the release that is installed next
 }
 
-// point is a step of the product (store/durable) at which it stands still when
-// the power goes: right after a load nothing is synced yet, which a cut at a
-// random write would seldom meet.
+// point is a step of the product (store/durable) at which the command waits for the
+// power cut. A cut at a random write would seldom hit the time right after a load,
+// when nothing is synced yet.
 type point struct {
 	name string // a call of app and the step in it
 	nth  int    // time that the call passes it
@@ -89,8 +89,8 @@ var points = map[string][]point{
 
 var kinds = []string{"write", "write", "flush", "flush", "success", "moment", "point", "point"}
 
-// drawn is cut number k of a seed. Scenarios, ways and modes take turns, so
-// that a few cuts have some of each.
+// drawn returns cut number k of a seed. Scenarios and ways take turns, so that even
+// a few cuts cover each of them.
 func drawn(seed int64, k int) plan {
 	rng := rand.New(rand.NewPCG(uint64(seed), uint64(k)))
 	p := plan{
@@ -124,9 +124,9 @@ func (p plan) String() string {
 	return fmt.Sprintf("%s, cut at %s, keeping %s (%d), then %s", p.name, at, p.mode, p.seed, p.way)
 }
 
-// TestPowerCuts cuts the power of a device in the middle of what it does, and
-// right after it said that it was done. MENDER_APP_CUTS is how many times;
-// MENDER_APP_SEED is the seed; MENDER_APP_CUT is the only one to make.
+// TestPowerCuts cuts the power of a device during an operation, and right after the
+// operation reported success. MENDER_APP_CUTS is the number of cuts, MENDER_APP_SEED
+// is the seed, and MENDER_APP_CUT is the number of the only cut to make.
 func TestPowerCuts(t *testing.T) {
 	if testing.Short() {
 		t.Skip("cuts real disks; left out of -short")
@@ -159,7 +159,7 @@ func TestPowerCuts(t *testing.T) {
 	t.Logf("figures: power cuts, Docker %s, MENDER_APP_SEED=%d: %s", work.engine, seed, &tally)
 }
 
-// one makes a cut and tells what it did; the error says how promise 1 was
+// one makes a cut and returns a description of it. The error says how promise 1 was
 // broken.
 func one(p plan) (what string, err error) {
 	image, records := work.empty, map[string]string(nil)
@@ -203,8 +203,8 @@ func one(p plan) (what string, err error) {
 	return what, err
 }
 
-// interrupted walks the scenario until the power goes. at is the step it went
-// in, or with done, right after.
+// interrupted runs the scenario until the power is cut. It returns the step of the
+// cut; done says that the step had already ended.
 func (m *machine) interrupted(p plan) (at int, done bool, err error) {
 	for at, s := range p.steps {
 		if at == p.from && (p.kind == "write" || p.kind == "flush") {
@@ -235,8 +235,9 @@ func (m *machine) interrupted(p plan) (at int, done bool, err error) {
 	return len(p.steps) - 1, true, nil
 }
 
-// until runs a command of the client to its end, or until the disk loses its
-// power: by itself, after a time, or when the command stands still at stop.
+// until runs a command of the client until it ends or until the disk loses its
+// power. The disk loses its power at an armed write or flush, after a time, or when
+// the command waits at stop.
 func (m *machine) until(p plan, s step, after time.Duration, stop *point) (said string, succeeded, off bool, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
@@ -286,7 +287,7 @@ func (m *machine) until(p plan, s step, after time.Duration, stop *point) (said 
 	}
 }
 
-// passed tells whether a command has come to a point, at which it stands still.
+// passed reports whether a command has reached a point, where it waits.
 func (m *machine) passed(p point) bool {
 	trace, err := os.ReadFile(m.Path("/run/trace"))
 	if err != nil {
@@ -309,12 +310,12 @@ func (m *machine) arguments(s step) []string {
 	return []string{s.command, m.Share(filepath.Base(m.catalogue.releases[s.release].file))}
 }
 
-// again is the end of a refusal after a power cut that the next attempt gets
-// over: what a load made use of turned out to be damaged, and was deleted. The
-// old release runs on.
+// again ends the message of a refusal that the next attempt overcomes: after a power
+// cut, a load found damaged data that it needed, and the data was deleted. The old
+// release keeps running.
 const again = "install the artifact again"
 
-// mender runs a command of the client; the error has what it said.
+// mender runs a command of the client. The error holds the command's output.
 func (m *machine) mender(s step) error {
 	r, err := m.Mender(m.arguments(s)...)
 	if err == nil && r.Code > 0 && s.command == "install" && strings.Contains(r.Output(), again) {
@@ -330,13 +331,13 @@ func (m *machine) mender(s step) error {
 	return nil
 }
 
-// goOn goes on after a cut or a kill in one of the ways, asserts that the device
-// ends in a release that it may end in, and returns its version.
+// goOn continues after a cut or a kill in one of the ways, asserts that the device
+// ends in one of the allowed releases, and returns its version.
 func (m *machine) goOn(p plan, at int, done bool, records map[string]string) (ended string, err error) {
 	switch p.way {
 	case "the client's next call":
-		// The same command again, or the next, and what follows it. A commit
-		// or rollback that had been stored finds nothing to do.
+		// Repeat the command, or run the next one, and then the rest. A commit or
+		// rollback that was already stored finds nothing to do.
 		for n := at; n < len(p.steps); n++ {
 			s := p.steps[n]
 			if n == at && done {
@@ -366,8 +367,8 @@ func (m *machine) goOn(p plan, at int, done bool, records map[string]string) (en
 			return "", fmt.Errorf("after mender-app resume %q runs", s.runs)
 		}
 		if !s.agrees() {
-			// It waits for the client, which says what it knows: the command
-			// that ends a deployment it has stored, or nothing.
+			// The deployment waits for the client. The client repeats the command
+			// that ends a deployment it has stored, or else does nothing.
 			last := p.steps[len(p.steps)-1]
 			if last.command != "install" {
 				_ = m.mender(last)
@@ -376,7 +377,8 @@ func (m *machine) goOn(p plan, at int, done bool, records map[string]string) (en
 				return "", fmt.Errorf("after mender-app resume and mender %s: %w", last.command, err)
 			}
 			if s.phase != "" {
-				// The client has forgotten it: its next installation settles it.
+				// The client has forgotten the deployment. Its next installation
+				// settles it.
 				return p.fresh, m.next(p, records)
 			}
 		}

@@ -14,8 +14,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// killCase is a state of the Mender client in which it and the call of app that
-// it made are killed. The steps' release "new" is one that is not installed.
+// killCase is a state of the Mender client in which the client and its running call
+// of app are killed. In the steps, the release "new" stands for one that is not
+// installed.
 type killCase struct {
 	state string
 	steps []step
@@ -40,10 +41,11 @@ func (c killCase) name() string {
 	return c.state + " of " + strings.TrimSpace(last.command+" "+last.release)
 }
 
-// TestKilledEverywhere kills the real Mender client and its call with SIGKILL
-// at each point that the call passes, each durable step and each side of each
-// call of the sub-module, in each state; and goes on in each of the ways. On
-// its own it takes two points a state, with MENDER_APP_KILLS up to that many.
+// TestKilledEverywhere kills the real Mender client and its call of app with
+// SIGKILL, in each state, at each point that the call passes: at each durable step
+// and before and after each call of the sub-module. Then it continues in each of the
+// ways. By default it takes two points of each state and `make faults` takes all; MENDER_APP_KILLS sets another
+// number.
 func TestKilledEverywhere(t *testing.T) {
 	if testing.Short() {
 		t.Skip("kills a real client on a real engine; left out of -short")
@@ -86,7 +88,7 @@ func TestKilledEverywhere(t *testing.T) {
 	t.Logf("figures: kills of client and call, Docker %s, MENDER_APP_SEED=%d: %s; violations fail the test: %t", work.engine, seed, &total, t.Failed())
 }
 
-// everyPoint is each point, without an end, with each way to go on from there.
+// everyPoint yields each point with each way to continue, without an end.
 func everyPoint(yield func(n int, way string) bool) {
 	for n := 1; ; n++ {
 		for _, way := range ways {
@@ -97,7 +99,8 @@ func everyPoint(yield func(n int, way string) bool) {
 	}
 }
 
-// somePoints are some of the first points.
+// somePoints yields count random pairs of one of the first six points and a way to
+// continue.
 func somePoints(rng *rand.Rand, count int64) iter.Seq2[int, string] {
 	return func(yield func(n int, way string) bool) {
 		for range count {
@@ -108,7 +111,7 @@ func somePoints(rng *rand.Rand, count int64) iter.Seq2[int, string] {
 	}
 }
 
-// killable is a machine without a disk of its own that runs release 1.
+// killable returns a machine without a disk of its own. It runs release 1.
 func killable(t *testing.T) (m *machine, current string) {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "mender-app-kill-")
@@ -121,8 +124,8 @@ func killable(t *testing.T) (m *machine, current string) {
 	return m, "1"
 }
 
-// killedAt kills at the n-th point of a state and goes on; hit is false if
-// there are fewer. now is what is installed then.
+// killedAt kills at the n-th point of a state and continues. hit is false if the
+// state has fewer points. now is the version installed afterwards.
 func (m *machine) killedAt(c killCase, n int, way, current string) (now string, hit bool, err error) {
 	others := slices.DeleteFunc([]string{"1", "2", "4"}, func(v string) bool { return v == current })
 	p := plan{way: way, fresh: others[1]}
@@ -150,7 +153,7 @@ func (m *machine) killedAt(c killCase, n int, way, current string) (now string, 
 			return current, false, err
 		}
 		if r.Code >= 0 && r.Code != 137 {
-			// It went on to its end: there is no such point.
+			// The command ran to its end: it has no such point.
 			if r.Code != 0 && !s.fails() {
 				return current, false, errors.New(r.Output())
 			}
@@ -161,7 +164,7 @@ func (m *machine) killedAt(c killCase, n int, way, current string) (now string, 
 	return now, true, err
 }
 
-// kills counts.
+// kills counts the kills of each case.
 type kills struct {
 	mu sync.Mutex
 	by map[string]int

@@ -17,9 +17,9 @@ import (
 	"github.com/mender-app/mender-app/testdata/bed"
 )
 
-// machine is a device whose persistent files, the engine's data root, the
-// store and the Mender client's own, lie on one disk that can lose power. It
-// is booted any number of times, each time with another boot id.
+// machine is a device that keeps its persistent files on one disk that can lose
+// power: the engine's data root, the store and the Mender client's own files. It can
+// be booted any number of times, each time with a new boot id.
 type machine struct {
 	*bed.Device // nil while it is off
 	dir         string
@@ -46,8 +46,8 @@ func newMachine(image string, c *catalogue) (*machine, error) {
 	return m, nil
 }
 
-// boot mounts the file system, after the check that a machine makes of it, and
-// starts the device with its engine.
+// boot checks the file system as a machine does at boot, mounts it, and starts the
+// device with its engine.
 func (m *machine) boot() error {
 	root := filepath.Join(m.dir, "disk")
 	if err := os.MkdirAll(root, 0o755); err != nil {
@@ -87,8 +87,8 @@ func (m *machine) boot() error {
 	return m.StartEngine()
 }
 
-// install puts the programs into the device, which forgets them with the power
-// as it does its whole root file system, and makes the kernel tell its boot id.
+// install puts the programs into the device and sets its boot id. The root file
+// system does not survive a power cut, so each boot installs them again.
 func (m *machine) install() error {
 	programs, err := bed.Programs()
 	if err != nil {
@@ -124,7 +124,7 @@ func (m *machine) install() error {
 	return nil
 }
 
-// shutDown ends the device in order and unmounts its file system.
+// shutDown stops the device cleanly and unmounts its file system.
 func (m *machine) shutDown() error {
 	if m.Device == nil {
 		return nil
@@ -141,8 +141,8 @@ func (m *machine) unmount() error {
 	return unmount(filepath.Join(m.dir, "disk"), m.backing)
 }
 
-// cut takes the power away, unless the disk has lost it already: what the
-// mode says survives of the disk's cache, and nothing of memory.
+// cut cuts the power, unless the disk has lost it already. The mode says what
+// survives of the disk's cache. Nothing survives of the memory.
 func (m *machine) cut(mode string, seed int64) error {
 	if _, err := m.disk.ask("cut %s %d", mode, seed); err != nil {
 		return err
@@ -156,7 +156,7 @@ func (m *machine) cut(mode string, seed int64) error {
 	return err
 }
 
-// close ends the machine and removes it.
+// close stops the machine and removes it.
 func (m *machine) close() error {
 	var err error
 	if m.Device != nil {
@@ -170,8 +170,8 @@ func (m *machine) close() error {
 	return errors.Join(err, os.RemoveAll(m.dir))
 }
 
-// mount puts a file on a loop device of its own, checks the file system as a
-// machine does at boot, and mounts it. The loop device goes with the mount.
+// mount attaches a file to a loop device, checks the file system as a machine does
+// at boot, and mounts it. Unmounting also frees the loop device.
 func mount(file, dir string) error {
 	backing, err := os.OpenFile(file, os.O_RDWR, 0)
 	if err != nil {
@@ -183,7 +183,7 @@ func mount(file, dir string) error {
 		return fmt.Errorf("loop device: %w", err)
 	}
 	defer loop.Close()
-	// 0 and 1 are a file system that is right, and one that was put right.
+	// Exit codes 0 and 1 mean that the file system is clean or was repaired.
 	out, err := exec.Command("e2fsck", "-p", node).CombinedOutput()
 	var exit *exec.ExitError
 	if err != nil && (!errors.As(err, &exit) || exit.ExitCode() != 1) {
@@ -233,8 +233,8 @@ func freeLoop(backing *os.File) (node string, loop *os.File, err error) {
 	return "", nil, unix.EBUSY
 }
 
-// unmount returns when the file system is gone for good: mount name spaces of
-// processes that have just died hold it for a moment.
+// unmount returns when nothing uses the file system any more. Mount namespaces of
+// processes that have just ended hold it for a moment.
 func unmount(dir, backing string) error {
 	if err := unix.Unmount(dir, 0); err != nil {
 		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
@@ -257,7 +257,7 @@ func unmount(dir, backing string) error {
 	}
 }
 
-// disk is the process that is the disk (the directory disk).
+// disk is the process that runs the program in the directory disk.
 type disk struct {
 	cmd *exec.Cmd
 	in  io.WriteCloser

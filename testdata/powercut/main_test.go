@@ -1,9 +1,9 @@
-// Package powercut breaks the product on real parts, where that hurts: it cuts
-// the power of a device whose engine and store lie on a disk with a volatile
-// write cache (the directory disk), and it kills the Mender client and the
-// call it makes at every step. Whatever is broken, the device must end in the
-// old release or the new one, whole to the last byte, and the client must know
-// which (inspect). `make faults` runs all of it, `make test` a sample.
+// Package powercut tests the product with power cuts and kills on real components.
+// It cuts the power of a device whose engine and store lie on a disk with a volatile
+// write cache (the directory disk). It also kills the Mender client and its call of
+// app at every step. Afterwards the device must run the old release or the new one,
+// complete to the last byte, and the client must know which (inspect). `make faults`
+// runs all of it, `make test` a sample.
 //
 // It must not import the product's packages.
 package powercut
@@ -26,12 +26,12 @@ import (
 	"github.com/mender-app/mender-app/testdata/bed"
 )
 
-// roomEnv says that this process is in a mount name space of its own.
+// roomEnv says that this process runs in its own mount namespace.
 const roomEnv = "MENDER_APP_POWERCUT_ROOM"
 
-// All of it happens in a mount name space of its own: nobody else holds the
-// file systems that are to lose their disk, and whatever ends the tests, no
-// mount and no loop device stays.
+// TestMain runs the tests in a mount namespace of their own. No other process can
+// hold the file systems that lose their disk, and no mount or loop device remains,
+// however the tests end.
 func TestMain(m *testing.M) {
 	if os.Getuid() == 0 && os.Getenv(roomEnv) == "" {
 		os.Exit(inRoom())
@@ -65,10 +65,10 @@ func inRoom() int {
 	return 0
 }
 
-// faults tells whether everything is asked for, as by `make faults`.
+// faults reports whether all cuts and kills were requested, as by `make faults`.
 func faults() bool { return os.Getenv("MENDER_APP_FAULTS") != "" }
 
-// number is an environment variable's value, or a default.
+// number returns an environment variable's value, or a default.
 func number(t *testing.T, name string, otherwise int64) int64 {
 	t.Helper()
 	text := os.Getenv(name)
@@ -82,7 +82,8 @@ func number(t *testing.T, name string, otherwise int64) int64 {
 	return n
 }
 
-// need skips where the parts are missing, and fails in CI.
+// need skips the test if a required tool or device is missing. In CI it fails the
+// test.
 func need(t *testing.T) {
 	t.Helper()
 	bed.Require(t, "mender", "mke2fs", "e2fsck", "go")
@@ -98,7 +99,7 @@ func need(t *testing.T) {
 	}
 }
 
-// work is what all tests share, made once.
+// work holds what all tests share. It is prepared once.
 var work struct {
 	dir       string
 	engine    bed.Engine // MENDER_APP_ENGINE names another than this machine's
@@ -122,7 +123,7 @@ func prepared(t *testing.T) {
 // diskSize is the size of a machine's disk, in bytes; the file is sparse.
 const diskSize = 1 << 30
 
-// prepare makes the artifacts and the two disks to begin with.
+// prepare makes the artifacts and the two initial disks.
 func prepare() (err error) {
 	if work.dir, err = os.MkdirTemp("", "mender-app-cuts-"); err != nil {
 		return err
@@ -138,7 +139,8 @@ func prepare() (err error) {
 	if err := errors.Join(f.Truncate(diskSize), f.Close()); err != nil {
 		return err
 	}
-	// What is made lazily would be written in the middle of a test.
+	// Without these options the kernel would initialise the tables later, during a
+	// test.
 	out, err := exec.Command("mke2fs", "-q", "-t", "ext4", "-E", "lazy_itable_init=0,lazy_journal_init=0", work.empty).CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("mke2fs: %w: %s", err, out)
@@ -192,5 +194,5 @@ var diskProgram = sync.OnceValues(func() (string, error) {
 	return program, nil
 })
 
-// pace is how long to wait between two looks at the disk.
+// pace is the time between two queries of the disk.
 const pace = 20 * time.Millisecond

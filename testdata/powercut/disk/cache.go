@@ -9,13 +9,13 @@ import (
 	"syscall"
 )
 
-// sector is what a disk writes whole or not at all, in bytes.
+// sector is the size in bytes that a disk writes completely or not at all.
 const sector = 512
 
 // Modes of a cut: what survives of the cache.
 var modes = []string{"none", "all", "prefix", "random"}
 
-// cache is the disk. Memory grows with what is written.
+// cache is the disk. Its memory grows with the data written.
 type cache struct {
 	mu    sync.Mutex
 	image *os.File
@@ -54,7 +54,7 @@ func newCache(image string) (*cache, error) {
 	return &cache{image: f, size: st.Size(), kept: map[int64][]byte{}, dirt: map[int64][]byte{}}, nil
 }
 
-// read fills b from off; what lies beyond the end stays.
+// read fills b from offset off. Bytes beyond the disk's end are left as they are.
 func (c *cache) read(b []byte, off int64) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

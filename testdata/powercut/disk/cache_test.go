@@ -27,7 +27,7 @@ func fill(t *testing.T, c *cache, at int64, b byte) {
 	}
 }
 
-// shows is the first byte of each sector.
+// shows returns the first byte of each sector.
 func shows(t *testing.T, c *cache) string {
 	t.Helper()
 	b := make([]byte, c.size)
@@ -71,7 +71,7 @@ func TestWhatWasFlushedSurvivesAndTheRestDependsOnTheMode(t *testing.T) {
 	}
 }
 
-// A prefix keeps the order of the writes, a random part does not have to.
+// A prefix keeps the order of the writes. A random part need not keep it.
 func TestPrefixAndRandom(t *testing.T) {
 	outOfOrder := false
 	for seed := range int64(50) {
@@ -96,7 +96,7 @@ func TestPrefixAndRandom(t *testing.T) {
 	}
 }
 
-// The N-th write is the last that may survive; the N-th flush does not happen.
+// The N-th write is the last that may survive. The N-th flush does not happen.
 func TestArmed(t *testing.T) {
 	c := disk(t)
 	if err := c.arm("write", 2, "all", 1); err != nil {

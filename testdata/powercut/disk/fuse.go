@@ -8,7 +8,7 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 )
 
-// root is the directory with the one file in it.
+// root is the directory that holds the only file.
 type root struct {
 	fs.Inode
 	cache *cache
@@ -19,8 +19,8 @@ func (r *root) OnAdd(ctx context.Context) {
 	r.AddChild("disk", file, true)
 }
 
-// file is the disk as a file. Nothing of it is in the kernel's page cache: a
-// write or an fsync of the loop device on it arrives here as it is.
+// file is the disk as a file. It bypasses the kernel's page cache: each write and
+// fsync of the loop device arrives here unchanged.
 type file struct {
 	fs.Inode
 	cache *cache

@@ -1,19 +1,19 @@
-// Command disk is a disk with a volatile write cache, for cutting its power:
-// what was written and not flushed lives in memory only, and a cut keeps none
-// of it, all of it, a beginning or a random part, as a real disk may.
+// Command disk simulates a disk with a volatile write cache, to test power cuts.
+// Data that was written but not flushed lives in memory only. A cut keeps none of
+// it, all of it, a prefix or a random part, as a real disk may.
 //
 //	disk IMAGE DIRECTORY
 //
-// mounts a FUSE file system on DIRECTORY whose one file, "disk", shows IMAGE
-// and takes writes; IMAGE itself is never written. The disk ends, and with it
-// all that was written, when its standard input does. It takes commands there,
-// one a line, and answers each with one line on its standard output, which
+// mounts a FUSE file system on DIRECTORY. Its only file, "disk", shows IMAGE and
+// accepts writes; IMAGE itself is never written. The program ends when its standard
+// input ends, and all written data is lost. It reads commands from its standard
+// input, one a line, and answers each with one line on its standard output, which
 // begins with "ok " or "error ":
 //
 //	cut MODE SEED         power off now; MODE says what survives of the cache
 //	arm KIND N MODE SEED  power off at the N-th write or flush from now
 //	on                    power on again
-//	stat                  how it stands
+//	stat                  report the disk's state
 //
 // While it is off, writes and flushes fail.
 package main

@@ -1,5 +1,5 @@
-// Command service is the program in the images of these tests: it runs until
-// it is told to stop, or fails at once if told to.
+// Command service is the program in the images of these tests. It runs until it
+// receives SIGTERM or SIGINT, or fails at once if its argument is "fail".
 package main
 
 import (
