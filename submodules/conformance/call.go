@@ -20,7 +20,7 @@ import (
 	"github.com/mender-app/mender-app/submodules"
 )
 
-// Bounds of a call, as the update module has them.
+// Bounds of a call. The update module has the same.
 const (
 	maxReply = 8 << 20                // bytes of standard output
 	maxLog   = 10000                  // lines of standard error
@@ -47,7 +47,7 @@ func (c call) verb() string {
 	return c.args[0]
 }
 
-// reply is how a call ended.
+// reply says how a call ended.
 type reply struct {
 	code           int // -1: ended by a signal
 	stdout, stderr string
@@ -76,7 +76,7 @@ func lastLine(s string) string {
 	return lines[len(lines)-1]
 }
 
-// caller makes the calls.
+// caller calls the sub-module.
 type caller struct {
 	path   string
 	env    []string
@@ -88,8 +88,8 @@ type caller struct {
 	hung   map[string]bool // verbs that did not end in time
 }
 
-// do makes one call, bounded in time and output. What it did wrong on the way is
-// in faults, by the rule.
+// do makes one call with bounded time and output. faults holds the rules that the
+// call broke, with a reason for each.
 func (c *caller) do(ctx context.Context, in call) (r reply, faults map[rule]string, err error) {
 	faults = map[rule]string{}
 	limit := in.limit
@@ -192,7 +192,7 @@ func (c *caller) do(ctx context.Context, in call) (r reply, faults map[rule]stri
 	return r, faults, nil
 }
 
-// judge notes what every call has to keep to.
+// judge notes the rules that a call broke.
 func (c *caller) judge(in call, r reply, over bool, faults map[rule]string) {
 	if r.hung {
 		faults[ruleTime] = r.String()
@@ -219,8 +219,9 @@ func (c *caller) judge(in call, r reply, over bool, faults map[rule]string) {
 	}
 }
 
-// judgeProcesses notes which processes a call left: those of its group, and those
-// that went out of it and are not the application's. The latter are killed.
+// judgeProcesses notes the processes that a call left behind: those in its process
+// group, and those outside of it that are not the application's. It kills the
+// latter.
 func (c *caller) judgeProcesses(in call, pgid int, faults map[rule]string) {
 	own, _ := unix.Getsid(0)
 	runs := slices.Contains([]string{submodules.VerbRollout, submodules.VerbRollback, submodules.VerbStart}, in.verb())
@@ -252,7 +253,7 @@ func (c *caller) judgeProcesses(in call, pgid int, faults map[rule]string) {
 	}
 }
 
-// mine are the processes that any call so far has left, by their number.
+// mine returns the processes that any call so far has left, by process ID.
 func (c *caller) mine() map[int]process {
 	found := processes(c.begun)
 	for pid := range found {
@@ -270,7 +271,8 @@ type process struct {
 	begun                  uint64 // ticks since the machine started
 }
 
-// processes are those of this machine that began since a time and have not ended.
+// processes returns this machine's running processes that were started since a time,
+// in ticks since the machine's start.
 func processes(since uint64) map[int]process {
 	list := map[int]process{}
 	stats, _ := fs.Glob(os.DirFS("/proc"), "[0-9]*/stat")
@@ -280,7 +282,8 @@ func processes(since uint64) map[int]process {
 		if err != nil || rerr != nil {
 			continue // it has ended
 		}
-		// PID (NAME) STATE PARENT GROUP SESSION …, where NAME may have anything in it; proc(5).
+		// PID (NAME) STATE PARENT GROUP SESSION …, see proc(5). NAME may contain any
+		// character.
 		open, end := strings.IndexByte(string(text), '('), strings.LastIndexByte(string(text), ')')
 		if open < 0 || end < open {
 			continue
@@ -303,7 +306,7 @@ func processes(since uint64) map[int]process {
 	return list
 }
 
-// now is the time in the unit of process.begun.
+// now returns the current time in the unit of process.begun.
 func now() uint64 {
 	const perSecond = 100 // USER_HZ, the same on all machines that Go runs on
 	var t unix.Timespec
@@ -311,7 +314,7 @@ func now() uint64 {
 	return uint64(t.Sec)*perSecond + uint64(t.Nsec)/(1e9/perSecond)
 }
 
-// end kills what the calls left.
+// end kills the processes that calls left behind.
 func (c *caller) end() {
 	for range 10 {
 		left := c.mine()

@@ -1,9 +1,10 @@
-// Package conformance tests any sub-module against PROTOCOL.md, as the process
-// it is: somebody who writes one in another language runs the same tests as
-// those that come with mender-app (mender-app conformance).
+// Package conformance tests any sub-module, as an executable, against PROTOCOL.md.
+// Authors of sub-modules in other languages can run the same tests as the sub-
+// modules that come with mender-app (mender-app conformance).
 //
-// Without a Fixture, Check tests what needs nothing but the executable. With one
-// it also plays the life of an application and kills calls in the middle.
+// Without a Fixture, Check makes only the tests that need nothing but the
+// executable. With one it also plays the life of an application and kills running
+// calls.
 package conformance
 
 import (
@@ -29,8 +30,8 @@ type Options struct {
 	// Limit bounds each call; 0 means three minutes. Wrong calls get at most 20
 	// seconds.
 	Limit time.Duration
-	// Kills is how often each verb that changes something is killed; 0 means
-	// three times.
+	// Kills is how often each verb that changes something is killed; 0 means three
+	// times.
 	Kills int
 }
 
@@ -40,7 +41,7 @@ const (
 	wrongLimit   = 20 * time.Second
 )
 
-// rule is one that every call has to keep to.
+// rule is a rule that every call must follow.
 type rule struct{ check, section string }
 
 var (
@@ -52,7 +53,7 @@ var (
 	rules = []rule{ruleTime, ruleProcesses, ruleBounds, ruleError}
 )
 
-// The sections of PROTOCOL.md that have the rules.
+// The sections of PROTOCOL.md that state the rules.
 const (
 	sectionCall        = "A call"
 	sectionWrong       = "Wrong calls"
@@ -78,10 +79,10 @@ type suite struct {
 	order  []string                   // the verbs, as they were called first
 }
 
-// Check tests the sub-module and returns what it found. The application of the
-// fixture is purged in the end, what was loaded is deleted, and processes that
-// calls left are killed. The error says why there is no report: the executable
-// cannot be run, or ctx has ended.
+// Check tests the sub-module and returns its findings. At the end it purges the
+// fixture's application, deletes what it loaded, and kills the processes that calls
+// left behind. The error says why there is no report: the executable cannot be run,
+// or ctx has ended.
 func Check(ctx context.Context, o Options) (*Report, error) {
 	s, end, err := newSuite(ctx, o)
 	if err != nil {
@@ -98,8 +99,8 @@ func Check(ctx context.Context, o Options) (*Report, error) {
 	return s.report, nil
 }
 
-// newSuite is a run of Check that has made no call yet. end removes what is left of
-// it.
+// newSuite prepares a run of Check and makes no call. end kills the processes and
+// removes the files that the run left.
 func newSuite(ctx context.Context, o Options) (s *suite, end func(), err error) {
 	path, err := filepath.Abs(o.Path)
 	if err != nil {
@@ -134,7 +135,8 @@ func newSuite(ctx context.Context, o Options) (s *suite, end func(), err error) 
 	return s, func() { s.c.end(); _ = os.RemoveAll(temp) }, nil
 }
 
-// all makes the checks. What stops them, a call that cannot be made, is stopped.
+// all makes the checks. A call that cannot be made panics with stopped, which all
+// returns as an error.
 func (s *suite) all(f *Fixture) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -161,10 +163,11 @@ func (s *suite) all(f *Fixture) (err error) {
 	return nil
 }
 
-// stopped is what ends a run in the middle: ctx, or a file that cannot be written.
+// stopped is the panic value that ends a run early, because ctx has ended or a file
+// cannot be written.
 type stopped struct{ err error }
 
-// call makes a call and notes what was wrong with it.
+// call makes a call and notes the rules that it broke.
 func (s *suite) call(in call) reply {
 	r, faults, err := s.c.do(s.ctx, in)
 	if err != nil {
@@ -183,13 +186,14 @@ func (s *suite) call(in call) reply {
 	return r
 }
 
-// run is call of a verb with its arguments.
+// run makes a call with a verb and its arguments.
 func (s *suite) run(args ...string) reply { return s.call(call{args: args}) }
 
 func (s *suite) add(f Finding) { s.report.Findings = append(s.report.Findings, f) }
 
-// check adds a finding: nil is passed, a verdict what it says, any other error
-// failed. It tells whether what follows can be checked.
+// check adds a finding. The check passed if err is nil, has the verdict's result if
+// err is one, and failed otherwise. It reports whether the checks that follow can be
+// made.
 func (s *suite) check(verb, what, section string, err error) bool {
 	f := Finding{Verb: verb, Check: what, Section: section, Result: Pass}
 	var v *verdict
@@ -203,10 +207,11 @@ func (s *suite) check(verb, what, section string, err error) bool {
 	return f.Result != Fail
 }
 
-// old tells whether the sub-module speaks 1.0.
+// old reports whether the sub-module speaks protocol 1.0.
 func (s *suite) old() bool { return s.info.Protocol == "1.0" }
 
-// since11 makes what only 1.1 asks for not claimed by a 1.0 sub-module.
+// since11 turns a failure of what only 1.1 requires into "not claimed" if the sub-
+// module speaks 1.0.
 func (s *suite) since11(err error) error {
 	var v *verdict
 	if err == nil || errors.As(err, &v) || !s.old() {
@@ -217,7 +222,7 @@ func (s *suite) since11(err error) error {
 
 func (s *suite) has(feature string) bool { return s.info.Has(feature) }
 
-// describe asks for the protocol.
+// describe asks the sub-module for its protocol.
 func (s *suite) describe() error {
 	r, faults, err := s.c.do(s.ctx, call{args: []string{submodules.VerbProtocol}, limit: min(wrongLimit, s.c.limit)})
 	if err != nil {
@@ -247,7 +252,7 @@ func (s *suite) describe() error {
 	return nil
 }
 
-// conduct adds what each verb did beside its work.
+// conduct adds a finding for each verb and each rule.
 func (s *suite) conduct() {
 	slices.Sort(s.order)
 	for _, verb := range s.order {

@@ -71,7 +71,7 @@ func check(t *testing.T, script, dir string, change ...func(*Options)) *Report {
 	return r
 }
 
-// The example of PROTOCOL.md is a sub-module without a fault.
+// The example of PROTOCOL.md passes all checks.
 func TestExample(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
@@ -88,7 +88,7 @@ func TestExample(t *testing.T) {
 		require.True(t, slices.Contains(r.Findings, Finding{verb, "killed in the middle, and called again", rely(1), Pass, ""}), verb)
 	}
 
-	// A section of PROTOCOL.md has what each of the checks cites.
+	// Each section that a check cites exists in PROTOCOL.md.
 	doc, seen := protocol(t), map[string]bool{}
 	for _, f := range r.Findings {
 		seen[f.Section] = true
@@ -103,7 +103,7 @@ func TestExample(t *testing.T) {
 	require.Greater(t, len(seen), 8)
 }
 
-// Each fault is found by the check that is for it.
+// Each fault is found by the check made for it.
 func TestBrokenSubmodules(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes a minute")
@@ -186,7 +186,7 @@ func TestBrokenSubmodules(t *testing.T) {
 	}
 }
 
-// A run that is given up ends at once and leaves no process.
+// A cancelled run ends at once and leaves no process.
 func TestGivenUp(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "slow")
@@ -201,7 +201,7 @@ func TestGivenUp(t *testing.T) {
 	require.Empty(t, string(out))
 }
 
-// A run that is given up in the middle of an application's life removes it.
+// A run that is cancelled during an application's life removes the application.
 func TestGivenUpInTheMiddle(t *testing.T) {
 	t.Parallel()
 	f, err := ReadFixture(fixture(t))

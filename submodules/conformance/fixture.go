@@ -16,7 +16,7 @@ import (
 	"github.com/mender-app/mender-app/submodules"
 )
 
-// Release is one version of a Fixture's application.
+// Release is one version of the Fixture's application.
 type Release struct {
 	Components []submodules.Component
 	// Content gives the path of each component's content, by URL.
@@ -25,16 +25,16 @@ type Release struct {
 	Manifests map[string]string
 }
 
-// Fixture is what the suite cannot know about an orchestrator.
+// Fixture holds what the suite cannot know about an orchestrator.
 type Fixture struct {
 	// App is the application's name; "" is a new one.
 	App string
-	// Good and Better are releases that become healthy and differ in their
-	// components' content; both call them by the same URLs. Bad is one that never
-	// becomes healthy; without components and manifests it is not there.
+	// Good and Better are releases that become healthy. Their components have the
+	// same URLs and different content. Bad is a release that never becomes healthy;
+	// it is absent if it has neither components nor manifests.
 	Good, Better, Bad Release
-	// Damage, if set, damages a component in the store, so that it is listed
-	// and not whole; it is used with the feature repair.
+	// Damage, if set, damages a component in the store so that it is still listed
+	// but not complete. The checks of the feature repair use it.
 	Damage func(submodules.Component)
 }
 
@@ -63,7 +63,7 @@ func ReadFixture(dir string) (*Fixture, error) {
 	return &f, f.check()
 }
 
-// check asserts that the releases can be told apart and follow one another.
+// check asserts that the releases differ and can replace one another.
 func (f *Fixture) check() error {
 	if len(f.Good.Components) == 0 {
 		return errors.New("fixture: the good release has no component")
@@ -73,7 +73,7 @@ func (f *Fixture) check() error {
 			return fmt.Errorf("fixture: the better release has no component %s", c.URL)
 		}
 	}
-	// Checks that need one component take the first: it has to be one that changes.
+	// Checks that need one component take the first. It must be one that changes.
 	for _, c := range f.Good.Components {
 		next := f.Better.index(c.URL)
 		if f.Better.Components[next].Digest != c.Digest {
@@ -89,7 +89,7 @@ func (r *Release) index(url string) int {
 	return slices.IndexFunc(r.Components, func(c submodules.Component) bool { return c.URL == url })
 }
 
-// first makes the component with the index the first.
+// first moves the component with this index to the front.
 func (r *Release) first(i int) {
 	r.Components[0], r.Components[i] = r.Components[i], r.Components[0]
 }

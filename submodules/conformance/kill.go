@@ -9,14 +9,14 @@ import (
 	"github.com/mender-app/mender-app/submodules"
 )
 
-// killed kills calls in the middle: the same call again has to end well.
+// killed kills running calls. The same call, made again, must succeed.
 func (l *life) killed() bool {
 	good, better := l.f.Good, l.f.Better
 	if len(good.Components) > 0 {
 		in := l.loads(good)[0]
 		c := in.components[0]
 		only := Release{Components: in.components}
-		// A LOAD of what is there would do nothing: it is made to be away before.
+		// A LOAD of a present component would do nothing, so it is removed first.
 		away := func() error {
 			r := l.call(call{args: []string{submodules.VerbDelete, c.URL, l.app}, components: in.components})
 			if l.stage == nil {
@@ -34,7 +34,7 @@ func (l *life) killed() bool {
 	}{{"good", good}, {"better", better}}
 	turn := 0
 	other := func() (string, Release) { return releases[turn%2].id, releases[turn%2].r }
-	// Each ROLLOUT that is killed goes from one of the two releases to the other.
+	// Each ROLLOUT that is killed replaces one of the two releases with the other.
 	ready := func() error {
 		turn++
 		_, r := other()
@@ -56,18 +56,18 @@ func (l *life) killed() bool {
 	return l.check(submodules.VerbRollout, "succeeds after all of this", rely(1), err) && ok
 }
 
-// retries is how often a call that was never hit is tried to be killed, each time
-// sooner.
+// retries is how many more kills are tried, each one sooner, if no call was still
+// running when it was to be killed.
 const retries = 5
 
-// kill is killEach with one call.
+// kill runs killEach with the same call each time.
 func (l *life) kill(in call, good, before func() error) bool {
 	return l.killEach(in.verb(), func() call { return in }, good, before)
 }
 
-// killEach kills a call at points that are spread over the time that it takes, and
-// once sends TERM. After each, the call is made again, and good tells whether all is
-// well then. before makes ready for the next one.
+// killEach kills a call at points that are spread over its duration, and sends TERM
+// once. After each, it makes the call again, and good returns an error if the result
+// is not right. before prepares the next call.
 func (l *life) killEach(verb string, next func() call, good, before func() error) bool {
 	what := "killed in the middle, and called again"
 	if err := before(); err != nil {
@@ -120,7 +120,7 @@ func (l *life) killEach(verb string, next func() call, good, before func() error
 	return l.check(verb, "called again after TERM", rely(1), l.verdictOr(errors.Join(done(l.call(next())), good())))
 }
 
-// verdictOr keeps a verdict that was joined or wrapped, and an error as it is.
+// verdictOr returns the verdict inside of err, or else err itself.
 func (l *life) verdictOr(err error) error {
 	var v *verdict
 	if errors.As(err, &v) {

@@ -12,8 +12,8 @@ import (
 	"github.com/mender-app/mender-app/submodules"
 )
 
-// life plays the life of an application: what a device with the update module
-// asks of a sub-module, in that order.
+// life plays the life of an application: it makes the calls that the update module
+// makes on a device, in the same order.
 type life struct {
 	*suite
 	f     *Fixture
@@ -38,7 +38,7 @@ func (s *suite) life(f *Fixture) {
 	}
 }
 
-// cleanWithin bounds what is done after a run was given up.
+// cleanWithin bounds the clean-up after a run was cancelled.
 const cleanWithin = 30 * time.Second
 
 // clean removes the application, whether ctx has ended or not.
@@ -51,7 +51,7 @@ func (l *life) clean() {
 	}
 }
 
-// deletes are the calls that remove the components of all releases.
+// deletes returns the calls that remove the components of all releases.
 func (l *life) deletes() (list []call) {
 	for _, r := range []Release{l.f.Good, l.f.Better, l.f.Bad} {
 		for _, c := range r.Components {
@@ -61,7 +61,8 @@ func (l *life) deletes() (list []call) {
 	return list
 }
 
-// absent makes sure that nobody's application is tested on.
+// absent returns an error if the application exists, so that the tests do not run on
+// somebody's application.
 func (l *life) absent() error {
 	list, err := l.list()
 	if err == nil && len(list) > 0 {
@@ -70,7 +71,7 @@ func (l *life) absent() error {
 	return err
 }
 
-// play ends with the first step that failed and that the others need.
+// play runs the steps in order. It ends when a step fails that later steps need.
 func (l *life) play() {
 	for _, step := range []func() bool{l.first, l.update, l.failing, l.deleting, l.killed, l.stopping, l.asking} {
 		if !step() {
@@ -80,7 +81,7 @@ func (l *life) play() {
 	}
 }
 
-// place makes the release's manifests those in force, and returns their path.
+// place makes the release's manifests the current ones and returns their path.
 func (l *life) place(id string, r Release) string {
 	dir, link := l.manifests(id), filepath.Join(l.store, l.app, "manifests")
 	err := os.MkdirAll(dir, 0o755)
@@ -94,17 +95,17 @@ func (l *life) place(id string, r Release) string {
 	return link
 }
 
-// manifests is the directory of a release's manifests.
+// manifests returns the directory of a release's manifests.
 func (l *life) manifests(id string) string {
 	return filepath.Join(l.store, l.app, "releases", id, "manifests")
 }
 
-// rollout is the call that brings up the release.
+// rollout returns the call that rolls the release out.
 func (l *life) rollout(id string, r Release) call {
 	return call{args: []string{submodules.VerbRollout, l.app, l.place(id, r)}, components: r.Components}
 }
 
-// loads are the calls that bring the release's components in.
+// loads returns the calls that load the release's components.
 func (l *life) loads(r Release) (list []call) {
 	for _, c := range r.Components {
 		list = append(list, call{args: []string{submodules.VerbLoad, l.app, c.URL, r.Content[c.URL]}, options: l.stage, components: []submodules.Component{c}})
@@ -121,8 +122,9 @@ func (l *life) load(r Release) error {
 	return nil
 }
 
-// whole asserts that the release's components are there: LIST has them, VERIFY
-// finds nothing, and of files SAVE gives the content that LOAD got.
+// whole asserts that the release's components are present and complete: LIST has
+// them, VERIFY finds no damage, and for files SAVE returns the content that LOAD was
+// given.
 func (l *life) whole(r Release) error {
 	if l.has(submodules.FeatureVerify) {
 		v := l.call(call{args: []string{submodules.VerbVerify, l.app}, components: r.Components})
@@ -161,8 +163,8 @@ func (l *life) save(c submodules.Component) (path string, err error) {
 	return path, nil
 }
 
-// listed asserts that LIST has a component, or has not. A 1.0 sub-module may list
-// nothing.
+// listed asserts that LIST has a component, or that it does not. A 1.0 sub-module
+// may list nothing.
 func (l *life) listed(c submodules.Component, want bool) error {
 	list, err := l.list()
 	if err != nil {
@@ -204,7 +206,7 @@ func (l *life) first() bool {
 	return l.check(submodules.VerbHealthy, "true after ROLLOUT", sectionCall, l.healthy())
 }
 
-// wrongContent loads what is not what the metadata says.
+// wrongContent loads content that does not match the metadata.
 func (l *life) wrongContent() {
 	const what = "content of another digest is refused and removed"
 	if !l.has(submodules.FeatureComponents) || len(l.f.Good.Components) == 0 {
@@ -223,7 +225,7 @@ func (l *life) wrongContent() {
 	l.check(submodules.VerbLoad, what, rely(2), err)
 }
 
-// update installs the next release over it.
+// update installs the next release over the first.
 func (l *life) update() bool {
 	better := l.f.Better
 	if l.stage == nil {
@@ -237,7 +239,7 @@ func (l *life) update() bool {
 		l.check(submodules.VerbHealthy, "true after the update", sectionCall, l.healthy())
 }
 
-// failing installs a release that does not become healthy, and goes back.
+// failing installs a release that does not become healthy, and rolls it back.
 func (l *life) failing() bool {
 	better, bad := l.f.Better, l.f.Bad
 	if len(bad.Manifests) == 0 && len(bad.Components) == 0 {
@@ -246,7 +248,7 @@ func (l *life) failing() bool {
 	}
 	copies := map[string]string{}
 	if l.stage == nil {
-		// The caller copies what LOAD overwrites, and loads it to go back.
+		// The caller saves what LOAD overwrites, and loads it again to roll back.
 		for _, c := range better.Components {
 			path, err := l.save(c)
 			if !l.check(submodules.VerbSave, "copies what LOAD overwrites", rely(3), err) {
@@ -289,7 +291,7 @@ func (l *life) failing() bool {
 	return l.check(submodules.VerbHealthy, "true after the release went back", rely(3), errors.Join(err, l.whole(better)))
 }
 
-// deleting: what is in use stays, what is not goes.
+// deleting deletes components: those in use must stay, the others must be removed.
 func (l *life) deleting() bool {
 	good, better := l.f.Good, l.f.Better
 	var err error
@@ -312,8 +314,8 @@ func (l *life) deleting() bool {
 	return l.check(submodules.VerbDelete, "what is not in use goes; succeeds, twice", rely(5), errors.Join(err, l.healthy(), l.whole(better)))
 }
 
-// deleteOne deletes a component that nothing uses. Under another name that the
-// application knows it by, it is still needed, and stays.
+// deleteOne deletes a component that nothing uses. If the application also knows it
+// by another name, it is still needed and must stay.
 func (l *life) deleteOne(c submodules.Component) error {
 	var err error
 	other := c
@@ -343,7 +345,7 @@ func (l *life) stopping() bool {
 	return l.check(submodules.VerbHealthy, "true after START", sectionCall, l.healthy())
 }
 
-// asking asks for what the application consists of.
+// asking exports the application's manifests and components.
 func (l *life) asking() bool {
 	better := l.f.Better
 	out := filepath.Join(l.c.temp, "exported")
@@ -372,7 +374,8 @@ func (l *life) asking() bool {
 	return true
 }
 
-// leave removes the application: PURGE is checked, and what it left is deleted.
+// leave checks PURGE, which removes the application, and deletes the components that
+// it left.
 func (l *life) leave() {
 	purge := call{args: []string{submodules.VerbPurge, l.app}, env: []string{submodules.EnvPurgeData + "=1"}}
 	err := l.twice(purge)

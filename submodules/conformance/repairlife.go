@@ -32,7 +32,7 @@ func (l *life) repairCall(dir, source string, options ...string) (apps []string,
 	return strings.Fields(r.stdout), r
 }
 
-// own is a new directory for REPAIR.
+// own returns a new directory for REPAIR.
 func (l *life) own() string {
 	dir, err := os.MkdirTemp(l.c.temp, "repair-")
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Result is how a check ended.
+// Result is the result of a check.
 type Result string
 
 // The results.
@@ -34,7 +34,7 @@ func (f Finding) String() string {
 	return s + " (PROTOCOL.md, " + f.Section + ")"
 }
 
-// Report is what Check found.
+// Report holds the findings of Check.
 type Report struct {
 	Path     string    `json:"path"`
 	Name     string    `json:"name"`
@@ -49,7 +49,7 @@ func (r *Report) Failed() []Finding {
 	return slices.DeleteFunc(slices.Clone(r.Findings), func(f Finding) bool { return f.Result != Fail })
 }
 
-// Count returns how many findings ended so.
+// Count returns the number of findings with this result.
 func (r *Report) Count(result Result) (n int) {
 	for _, f := range r.Findings {
 		if f.Result == result {
@@ -59,7 +59,7 @@ func (r *Report) Count(result Result) (n int) {
 	return n
 }
 
-// verdict is an error that makes a check something else than failed.
+// verdict is an error that gives a check a result other than failed.
 type verdict struct {
 	result Result
 	reason string
@@ -75,7 +75,7 @@ func skipped(format string, args ...any) error {
 	return &verdict{Skipped, fmt.Sprintf(format, args...)}
 }
 
-// excerpt is the start of what a sub-module printed, on one line.
+// excerpt returns the start of a sub-module's output, on one line.
 func excerpt(s string) string {
 	const most = 120 // bytes
 	s = strings.ToValidUTF8(s, "?")

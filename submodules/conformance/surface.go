@@ -14,7 +14,7 @@ import (
 	"github.com/mender-app/mender-app/submodules"
 )
 
-// arguments of the verbs that need some: the least of them.
+// The fewest arguments of each verb that needs some.
 var arguments = map[string][]string{
 	submodules.VerbExportManifest: {"APP", "/dir"},
 	submodules.VerbSave:           {"APP", "url", "/path"},
@@ -35,11 +35,11 @@ var arguments = map[string][]string{
 	submodules.VerbStorage:        {"APP"},
 }
 
-// asks are the verbs that change nothing.
+// asks holds the verbs that change nothing.
 var asks = []string{submodules.VerbList, submodules.VerbLsComponents, submodules.VerbAlive, submodules.VerbHealthy, submodules.VerbVerify, submodules.VerbStorage}
 
-// wrongNames are no names of applications. Verbs that change something get only
-// those that do no harm where they are not refused.
+// wrongNames are invalid names of applications. Verbs that change something are
+// called only with those that do no harm if they are accepted.
 func wrongNames(verb string) []string {
 	names := []string{"-x", "a b", "a\nb", "no-such/application", strings.Repeat("a", 129)}
 	if slices.Contains(asks, verb) {
@@ -48,8 +48,8 @@ func wrongNames(verb string) []string {
 	return names
 }
 
-// surface checks arguments, replies and exit codes, for which nothing needs to
-// be installed. It returns why the rest cannot be checked.
+// surface checks arguments, replies and exit codes without an installed application.
+// It returns why the remaining checks cannot be made.
 func (s *suite) surface() error {
 	s.check("(none)", "a call without a verb is refused", sectionWrong, s.refused())
 	s.check("(unknown)", "an unknown verb is refused", sectionWrong, s.refused("NO_SUCH_VERB", s.app))
@@ -156,7 +156,7 @@ func (s *suite) nothingInstalled() {
 	s.features()
 }
 
-// unknownWords checks that what comes in later versions does no harm.
+// unknownWords checks that words of later protocol versions do no harm.
 func (s *suite) unknownWords() {
 	plain := s.run(submodules.VerbList, s.app)
 	r := s.call(call{
@@ -180,7 +180,7 @@ func (s *suite) unknownWords() {
 	s.check(submodules.VerbDelete, "unknown members of a component are ignored", sectionEnvironment, done(r))
 }
 
-// features checks the verbs that features bring, where nothing is installed.
+// features checks the verbs of optional features while nothing is installed.
 func (s *suite) features() {
 	s.feature(submodules.FeatureVerify, submodules.VerbVerify, "names what is missing", rely(8), func() error {
 		c := submodules.Component{Type: "image", URL: "no-such-component", Digest: "sha256:" + "00000000000000000000000000000000" + "00000000000000000000000000000000"}
@@ -218,7 +218,7 @@ func (s *suite) feature(feature, verb, what, section string, f func() error) boo
 	return s.check(verb, what, section, f())
 }
 
-// done is an error where the call failed.
+// done returns an error if the call failed.
 func done(r reply) error {
 	if r.code != submodules.CodeDone {
 		return errors.New(r.String())
@@ -226,7 +226,7 @@ func done(r reply) error {
 	return nil
 }
 
-// twice makes a call that has to succeed, and again.
+// twice makes a call two times; both must succeed.
 func (s *suite) twice(in call) error {
 	if err := done(s.call(in)); err != nil {
 		return err
@@ -237,7 +237,7 @@ func (s *suite) twice(in call) error {
 	return nil
 }
 
-// answers asks ALIVE or HEALTHY.
+// answers calls ALIVE or HEALTHY and checks the answer.
 func (s *suite) answers(verb string, want bool) error {
 	r := s.run(verb, s.app)
 	code, word := submodules.CodeDone, "true"
@@ -254,7 +254,7 @@ func (s *suite) answers(verb string, want bool) error {
 	return nil
 }
 
-// list asks LIST.
+// list calls LIST and returns the components.
 func (s *suite) list() ([]submodules.Component, error) {
 	r := s.run(submodules.VerbList, s.app)
 	if err := done(r); err != nil {

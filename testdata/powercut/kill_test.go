@@ -44,8 +44,8 @@ func (c killCase) name() string {
 // TestKilledEverywhere kills the real Mender client and its call of app with
 // SIGKILL, in each state, at each point that the call passes: at each durable step
 // and before and after each call of the sub-module. Then it continues in each of the
-// ways. By default it takes two points of each state and `make faults` takes all; MENDER_APP_KILLS sets another
-// number.
+// ways. By default it takes two points of each state, and with MENDER_APP_FAULTS
+// (`make faults`) all of them. MENDER_APP_KILLS sets another number.
 func TestKilledEverywhere(t *testing.T) {
 	if testing.Short() {
 		t.Skip("kills a real client on a real engine; left out of -short")

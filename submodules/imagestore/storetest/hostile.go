@@ -15,11 +15,11 @@ import (
 	"github.com/mender-app/mender-app/submodules/imagestore"
 )
 
-// huge is what hostile content claims to be, in bytes.
+// huge is the size that hostile content claims to have, in bytes.
 const huge = 1 << 30
 
-// InflatedDelta is the delta d with a header that calls its last layer by a size
-// of 1 GiB.
+// InflatedDelta returns the delta d with a changed header: the last layer's size is
+// 1 GiB.
 func InflatedDelta(t *testing.T, d []byte) []byte {
 	t.Helper()
 	r, err := decoder.New(bytes.NewReader(d))
@@ -29,12 +29,12 @@ func InflatedDelta(t *testing.T, d []byte) []byte {
 	return edited(t, d, last, func(kind byte, _ uint64) (byte, uint64) { return kind, huge })
 }
 
-// SparseLayer is a layer of size bytes with a file of 1 GiB of holes, which an
-// engine fills.
+// SparseLayer returns a layer of size bytes that holds a sparse file of 1 GiB. An
+// engine that unpacks it writes all of it.
 func SparseLayer(t *testing.T, size int) []byte {
 	t.Helper()
 	var b bytes.Buffer
-	// GNU sparse format 1.0: a map of one piece of no bytes at the file's end.
+	// GNU sparse format 1.0: the map has one piece of 0 bytes at the file's end.
 	content := make([]byte, 512)
 	copy(content, fmt.Sprintf("1\n%d\n0\n", huge))
 	h := &tar.Header{
@@ -47,8 +47,8 @@ func SparseLayer(t *testing.T, size int) []byte {
 		n := len(line) + 2 // a length of two digits
 		fmt.Fprintf(&pax, "%d%s", n, line)
 	}
-	// archive/tar writes no records of sparse files: the PAX header is written
-	// by hand.
+	// archive/tar cannot write the records of sparse files, so the PAX header is
+	// written by hand.
 	w := tar.NewWriter(&b)
 	ext := pax.String()
 	require.NoError(t, w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: "PaxHeaders/top", Size: int64(len(ext)), Mode: 0o644, Format: tar.FormatUSTAR}))
@@ -68,7 +68,7 @@ func SparseLayer(t *testing.T, size int) []byte {
 	return append(out, make([]byte, size-len(out))...)
 }
 
-// checksum writes the checksum of a tar header.
+// checksum sets the checksum of a tar header.
 func checksum(h []byte) {
 	copy(h[148:156], "        ")
 	sum := 0
@@ -78,9 +78,9 @@ func checksum(h []byte) {
 	copy(h[148:156], fmt.Sprintf("%06o\x00 ", sum))
 }
 
-// testAnnounced gives the store content that is not what the metadata announces,
-// as somebody can who may change an artifact's bytes and not sign them. All is
-// refused before anything in the store changes.
+// testAnnounced loads content that differs from the metadata. An attacker can send
+// such content if they can change an artifact's bytes but cannot sign them. Each
+// load is refused before the store changes.
 func testAnnounced(s *suite) {
 	old, next := s.image("old", text(s.app, 40_000)), s.image("new", text(s.app, 20_000)+"changed"+text(s.app, 40_000)[20_007:])
 	require.NoError(s, s.load(s.request(old), archive(s.T, old)))
@@ -93,7 +93,7 @@ func testAnnounced(s *suite) {
 	stranger := build(s.T, s.Platform, s.app+" stranger", "", old.tars[0], tarOf(s.T, "top", strings.Repeat("0", 4<<20)))
 	bomb := SparseLayer(s.T, len(next.tars[1]))
 	forged := func(layer []byte) [][]byte { return [][]byte{next.tars[0], layer} }
-	// The layer of what follows, under the genuine one's name.
+	// A genuine archive whose layer's content is replaced under the genuine name.
 	swapped := bytes.Replace(bytes.Clone(whole), next.tars[1], bomb, 1)
 
 	for title, c := range map[string]struct {
@@ -137,7 +137,7 @@ func testAnnounced(s *suite) {
 		require.ErrorContains(s, err, "0 temporary bytes are announced")
 	})
 
-	// What is announced is loaded, in either form.
+	// Content that matches the metadata is loaded, in both forms.
 	q := s.request(next)
 	q.Announced = announced(s.T, next, d)
 	require.NoError(s, s.load(q, d))

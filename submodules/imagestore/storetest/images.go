@@ -25,7 +25,7 @@ import (
 	"github.com/mender-app/mender-app/submodules/imagestore"
 )
 
-// made is an image that the suite has made.
+// made is an image that the suite made.
 type made struct {
 	img  *image.Image
 	tars [][]byte
@@ -36,8 +36,8 @@ func (m made) id() imagestore.Identity {
 	return imagestore.Identity{Config: m.img.ConfigDigest, DiffIDs: m.img.DiffIDs}
 }
 
-// image makes an image of a base, which all images of the suite have, and a
-// layer with the file top.
+// image makes an image of two layers: a base, which all images of the suite share,
+// and a layer with the file top.
 func (s *suite) image(name, top string) made {
 	s.Helper()
 	base := tarOf(s.T, "base", text(s.app+" base", 20_000))
@@ -75,7 +75,7 @@ func tarOf(t *testing.T, name, data string) []byte {
 	return b.Bytes()
 }
 
-// text is content of n bytes that compresses badly, the same for the same seed.
+// text returns n bytes that compress badly. The same seed gives the same bytes.
 func text(seed string, n int) string {
 	var b strings.Builder
 	for d := digest.Of([]byte(seed)); b.Len() < n; d = digest.Of([]byte(d)) {
@@ -84,7 +84,8 @@ func text(seed string, n int) string {
 	return b.String()[:n]
 }
 
-// archive is an image as app-gen writes it, without the layers omit.
+// archive returns an image in the format that app-gen writes, without the layers in
+// omit.
 func archive(t *testing.T, m made, omit ...image.Digest) []byte {
 	t.Helper()
 	spec := image.ArchiveSpec{Image: m.img, RepoTags: []string{"storetest:1"}, Omit: map[image.Digest]image.Descriptor{}}
@@ -96,15 +97,15 @@ func archive(t *testing.T, m made, omit ...image.Digest) []byte {
 	return b.Bytes()
 }
 
-// forms are the forms of a whole image.
+// forms are the archive formats of a whole image.
 var forms = map[string]func(*testing.T, made) []byte{
 	"hybrid":         func(t *testing.T, m made) []byte { return archive(t, m) },
 	"layers first":   func(t *testing.T, m made) []byte { return layersFirst(t, m, m.tars, false) },
 	"layers gzipped": func(t *testing.T, m made) []byte { return layersFirst(t, m, m.tars, true) },
 }
 
-// layersFirst is a docker-archive with its layers, which may be forged, before
-// its manifest.
+// layersFirst returns a docker-archive whose layers come before its manifest. The
+// layers may be forged.
 func layersFirst(t *testing.T, m made, tars [][]byte, compress bool) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -136,7 +137,7 @@ func layersFirst(t *testing.T, m made, tars [][]byte, compress bool) []byte {
 	return b.Bytes()
 }
 
-// manifestOf is the digest of the OCI manifest in an archive.
+// manifestOf returns the digest of the OCI manifest in an archive.
 func manifestOf(t *testing.T, archive []byte) image.Digest {
 	t.Helper()
 	r := tar.NewReader(bytes.NewReader(archive))
@@ -168,7 +169,7 @@ func objects(m made) []delta.Object {
 	return list
 }
 
-// encode makes a delta of two images.
+// encode returns the delta between two images.
 func encode(t *testing.T, old, next made) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -177,7 +178,7 @@ func encode(t *testing.T, old, next made) []byte {
 	return b.Bytes()
 }
 
-// sharedContent is 4 MiB of shared content, and a delta after it.
+// sharedContent returns 4 MiB of shared content, followed by the delta d.
 func sharedContent(t *testing.T, d []byte) []byte {
 	t.Helper()
 	content := tarOf(t, "zeros", strings.Repeat("0", 4<<20))
@@ -190,7 +191,8 @@ func sharedContent(t *testing.T, d []byte) []byte {
 	return append(b.Bytes(), d...)
 }
 
-// announced is what the metadata says of an image: whole, or as the delta d.
+// announced returns what the metadata announces for an image: a full image if d is
+// nil, else the delta d.
 func announced(t *testing.T, m made, d []byte) *submodules.Announced {
 	t.Helper()
 	a := &submodules.Announced{Format: "full", ConfigSize: int64(len(m.img.Config))}
@@ -209,13 +211,14 @@ func announced(t *testing.T, m made, d []byte) *submodules.Announced {
 	return a
 }
 
-// deltaMagic is what a delta begins with (delta/FORMAT.md): magic and version;
-// then come the length of the header, the header, and its CRC-32C.
+// deltaMagic is the length of a delta's first field, magic and version
+// (delta/FORMAT.md). It is followed by the length of the header, the header, and the
+// header's CRC-32C.
 const deltaMagic = len("\xd5appdlt\n") + 1
 
-// edited is a delta whose header calls an object by another size and encoding
-// (0 omitted, 1 delta, 2 verbatim; see delta/FORMAT.md). What follows the header
-// stays: nobody should read it.
+// edited returns a delta whose header gives an object another size and encoding (0
+// omitted, 1 delta, 2 verbatim; see delta/FORMAT.md). The data after the header is
+// unchanged: nothing should read it.
 func edited(t *testing.T, d []byte, object image.Digest, edit func(kind byte, size uint64) (byte, uint64)) []byte {
 	t.Helper()
 	n, l := binary.Uvarint(d[deltaMagic:])
@@ -238,8 +241,8 @@ func edited(t *testing.T, d []byte, object image.Digest, edit func(kind byte, si
 	return append(out, rest...)
 }
 
-// lowest watches a disk until the function it returns is called, which tells the
-// least that was free meanwhile.
+// lowest watches a disk until the returned function is called, which returns the
+// lowest free space seen, in bytes.
 func lowest(t *testing.T, free func(*testing.T) int64) func() int64 {
 	done, ended := make(chan struct{}), make(chan struct{})
 	low := free(t)

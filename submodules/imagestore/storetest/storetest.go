@@ -1,7 +1,7 @@
-// Package storetest tests any image store against what imagestore's Load and
-// Repair need of it: images that are present, loads in every form, old content
-// for deltas, verification, repair after each kind of damage, and hostile
-// content. The stores of Docker and containerd pass it; so must any other.
+// Package storetest tests that an image store does what imagestore's Load and Repair
+// need. It tests present images, loads in every format, old content for deltas,
+// verification, repair after each kind of damage, and hostile content. The stores of
+// Docker and containerd pass it; any other store must, too.
 package storetest
 
 import (
@@ -24,28 +24,28 @@ import (
 	"github.com/mender-app/mender-app/submodules/imagestore"
 )
 
-// Fixture is the store under test, and what only its engine knows.
+// Fixture holds the store under test and what only its engine knows.
 type Fixture struct {
 	Store imagestore.RepairStore
-	// Apps are two names of applications that the store has nothing of. The
-	// images that the suite loads are called by them, and by nothing else.
+	// Apps are the names of two applications of which the store holds nothing. Only
+	// images of the suite have these names.
 	Apps [2]string
-	// Platform of the images that the suite makes.
+	// Platform is the platform of the images that the suite makes.
 	Platform image.Platform
-	// Names returns every reference in the store that contains the name of an
-	// application, and the config digest of what it names.
+	// Names returns every reference in the store that contains the application's
+	// name, with the config digest of its image.
 	Names func(t *testing.T, app string) map[string]image.Digest
-	// Unpacked returns the directory with the files of a layer of an image, nil
-	// where the store's files are out of reach.
+	// Unpacked returns the directory with the files of an image's layer. It is nil
+	// if the tests cannot reach the store's files.
 	Unpacked func(t *testing.T, id imagestore.Identity, layer int) string
-	// Blob returns the file that a layer of an image is stored in, nil for a
-	// store that keeps only what it unpacked.
+	// Blob returns the file that holds an image's layer. It is nil for a store that
+	// keeps only unpacked layers.
 	Blob func(t *testing.T, id imagestore.Identity, layer int) string
-	// Free is how many bytes the store's disk has free.
+	// Free returns the number of free bytes on the store's disk.
 	Free func(t *testing.T) int64
 }
 
-// Run runs the suite. open returns a fixture with names of its own each time.
+// Run runs the suite. open returns a fixture with new names at each call.
 func Run(t *testing.T, open func(t *testing.T) Fixture) {
 	for _, c := range []struct {
 		name string
@@ -70,14 +70,14 @@ func Run(t *testing.T, open func(t *testing.T) Fixture) {
 	}
 }
 
-// suite is one test at work.
+// suite is one running test.
 type suite struct {
 	*testing.T
 	Fixture
 	app, url string
 }
 
-// in is the suite in a subtest.
+// in runs f with the suite as a subtest.
 func (s *suite) in(name string, f func(s *suite)) {
 	s.Run(name, func(t *testing.T) {
 		t.Helper()
@@ -87,7 +87,7 @@ func (s *suite) in(name string, f func(s *suite)) {
 	})
 }
 
-// request is a LOAD of an image for the application.
+// request returns a LOAD request of an image for the application.
 func (s *suite) request(m made) imagestore.LoadRequest {
 	return imagestore.LoadRequest{App: s.app, URL: s.url, Want: m.id(), Platform: s.Platform, TempDir: s.TempDir(), Log: s.Logf}
 }
@@ -100,7 +100,7 @@ func (s *suite) load(q imagestore.LoadRequest, content []byte) error {
 	return err
 }
 
-// whole requires that an image is there and whole.
+// whole requires that an image is present and undamaged.
 func (s *suite) whole(m made) {
 	s.Helper()
 	img, err := s.Store.Find(s.Context(), s.app, m.id(), s.url)
@@ -118,10 +118,10 @@ func (s *suite) absent(m made) {
 	require.ErrorIs(s, err, submodules.ErrNotFound)
 }
 
-// names are the references of the application's own images and of its URLs.
+// names returns the references of the application's own images and of its URLs.
 func (s *suite) names() map[string]image.Digest { return s.Names(s.T, s.app) }
 
-// unread fails the test when it is read.
+// unread fails the test if it is read.
 type unread struct{ t *testing.T }
 
 func (u unread) Read([]byte) (int, error) {
@@ -149,7 +149,8 @@ func testPresent(s *suite) {
 	require.NoError(s, s.load(s.request(m), archive(s.T, m)))
 	q := s.request(m)
 	require.NoError(s, imagestore.Load(s.Context(), s.Store, q, unread{s.T}))
-	// What only the content says what it is, is read, and not given to the store.
+	// Without an identity in the request only the content identifies the image. Load
+	// must read it, and does not give it to the store.
 	q.Want = imagestore.Identity{}
 	require.NoError(s, s.load(q, archive(s.T, m)))
 	q = s.request(m)
@@ -162,15 +163,15 @@ func testPresent(s *suite) {
 	require.NoError(s, err)
 	require.True(s, has)
 
-	// Another image on the same base needs only what is new of it.
+	// Another image on the same base needs only its new layers.
 	other := s.image("b", "another top")
 	require.NoError(s, s.load(s.request(other), archive(s.T, other, other.img.DiffIDs[0])))
 	s.whole(other)
 	s.whole(m)
 }
 
-// vanishing is the store, but an image vanishes just before it is named first, as a
-// kubelet removes images that no container uses.
+// vanishing is a store in which an image disappears just before it is named for the
+// first time. A kubelet removes images that no container uses in the same way.
 type vanishing struct {
 	imagestore.RepairStore
 	names []string
@@ -204,7 +205,7 @@ func testNames(s *suite) {
 	require.NoError(s, s.load(s.request(one), archive(s.T, one)))
 	before := s.names()
 
-	// A staged image moves no tag.
+	// Loading a staged image moves no tag.
 	q := s.request(two)
 	q.Stage = true
 	require.NoError(s, s.load(q, archive(s.T, two)))
@@ -279,7 +280,7 @@ func testOldContent(s *suite) {
 	s.whole(next)
 	s.whole(old)
 
-	// A delta that starts from what is not there.
+	// A delta whose base is not present.
 	elsewhere := s.image("elsewhere", text(s.app+"elsewhere", 50_000))
 	last := s.image("last", text(s.app+"elsewhere", 50_001))
 	require.ErrorIs(s, s.load(s.request(last), encode(s.T, elsewhere, last)), submodules.ErrBase)
@@ -302,7 +303,7 @@ func testDistrust(s *suite) {
 	s.whole(m)
 }
 
-// unpacked is the directory of a layer.
+// unpacked returns the directory of an unpacked layer.
 func (s *suite) unpacked(m made, layer int) string {
 	s.Helper()
 	dir := s.Unpacked(s.T, m.id(), layer)
@@ -312,7 +313,7 @@ func (s *suite) unpacked(m made, layer int) string {
 	return dir
 }
 
-// damages are the ways in which an image is damaged, and what is said of it.
+// damages returns the ways to damage an image, by their names.
 func (s *suite) damages(m made) map[string]func() {
 	file := func(f func(path string) error) func() {
 		return func() { require.NoError(s, f(filepath.Join(s.unpacked(m, 1), "top"))) }
@@ -347,7 +348,7 @@ func spoil(path string) error {
 	return os.WriteFile(path, b, 0o644)
 }
 
-// repair runs a repair of an image, with an archive of it if from is set.
+// repair repairs an image, from an archive of it if from is set.
 func (s *suite) repair(m made, from bool) error {
 	s.Helper()
 	q := imagestore.RepairRequest{App: s.app, Dir: s.TempDir(), Want: []imagestore.Damaged{{URL: s.url, Identity: m.id()}}, Log: s.Logf}
@@ -383,8 +384,8 @@ func testRepair(s *suite) {
 			bad, err := s.Store.Damages(s.Context(), img)
 			require.NoError(s, err)
 			require.NotEmpty(s, bad)
-			// From what is on the device, where that is enough; else nothing is
-			// changed, and an archive brings it.
+			// The repair succeeds if the device still has enough intact content.
+			// Otherwise it changes nothing, and a repair from an archive succeeds.
 			if err := s.repair(m, false); err != nil {
 				require.ErrorIs(s, err, submodules.ErrContent)
 				require.ErrorContains(s, err, "mender-app verify --repair --from FILE.mender "+s.app)
@@ -410,7 +411,7 @@ func testRepairMissing(s *suite) {
 	require.Equal(s, m.img.ConfigDigest, s.names()[imagestore.OwnRef(s.app, m.img.ConfigDigest)])
 }
 
-// counting is a store that counts the bytes it is given.
+// counting is a store that counts the bytes given to it.
 type counting struct {
 	imagestore.RepairStore
 	given int64
@@ -425,8 +426,8 @@ func (c *counting) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// unchanged makes a load and requires that the store is given less than 1 MiB,
-// that its names stay as they were, and that its disk is not filled on the way.
+// unchanged makes a load and requires that the store is given less than 1 MiB, that
+// its names stay the same, and that the load does not fill its disk meanwhile.
 func (s *suite) unchanged(q imagestore.LoadRequest, content []byte) error {
 	s.Helper()
 	const most = huge / 2 // others use the disk too
