@@ -18,7 +18,7 @@ func (s *story) host(name string, args ...string) {
 	require.NoError(s, err, "%s %s\n%s", name, strings.Join(args, " "), text)
 }
 
-// foreign is a platform that a machine does not run.
+// foreign returns a platform that the machine cannot run.
 func (m Machine) foreign() string {
 	if m.Platform == "linux/arm64" {
 		return "linux/amd64" // it may well run 32-bit programs
@@ -26,13 +26,13 @@ func (m Machine) foreign() string {
 	return "linux/arm64"
 }
 
-// releases are the names of the artifacts.
+// releases returns the names of the artifacts.
 func (s *story) releases() []string {
 	return []string{"full-1", "full-2", "full-3", "full-4", "delta-2", "delta-3", "delta-4", "foreign"}
 }
 
-// artifacts makes release 1 whole; 2, 3 (which crashes) and 4, both whole and
-// as deltas; and release 2 for another platform.
+// artifacts makes release 1 whole, releases 2, 3 (which crashes) and 4 both whole
+// and as deltas, and release 2 for another platform.
 func (s *story) artifacts() {
 	programs, err := bed.Programs()
 	require.NoError(s, err)
@@ -43,9 +43,9 @@ func (s *story) artifacts() {
 			Base: 4 << 10, Winter: version != "1",
 		}.Image()
 		require.NoError(s, err)
-		// A check starts a process in the container, for which an emulated
-		// processor needs seconds, and the engine gives it thirty: on a busy
-		// machine a good release would fail.
+		// The images have no health check. A check starts a process in the
+		// container. An emulated processor needs seconds for that and the engine
+		// allows thirty, so a good release could fail on a busy machine.
 		i.Health = nil
 		path := filepath.Join(dir, strings.NewReplacer("/", "-", ":", "-").Replace(platform+" "+ref)+".tar")
 		require.NoError(s, bed.WriteArchive(path, i))

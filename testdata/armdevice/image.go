@@ -12,13 +12,13 @@ import (
 	"github.com/mender-app/mender-app/testdata/bed"
 )
 
-// Booted is the snapshot that every new VM has: the device just after its boot,
-// its engine running.
+// Booted is the snapshot that every new VM has. It shows the device just after its
+// boot, with the engine running.
 const Booted = "booted"
 
-// Image returns the directory of a machine's image, kept in the user's cache
-// directory: vmlinuz, initrd, root.ext4, and booted.qcow2, a layer over it with
-// the snapshot. It is made anew when what it is made of has changed.
+// Image returns the directory of a machine's image in the user's cache directory. It
+// holds vmlinuz, initrd, root.ext4 and booted.qcow2, a layer over root.ext4 with the
+// snapshot. Image rebuilds it if its sources or QEMU's version have changed.
 func Image(m Machine) (string, error) {
 	cache, err := os.UserCacheDir()
 	if err != nil {
@@ -82,7 +82,7 @@ func boot(m Machine, dir string) error {
 	return os.Rename(v.disk(), filepath.Join(dir, "booted.qcow2"))
 }
 
-// New makes a device that keeps its disk in dir. It is off, and has the
+// New makes a device that keeps its disk in dir. The device is off and has the
 // snapshot Booted.
 func New(m Machine, dir string) (*VM, error) {
 	image, err := Image(m)
@@ -106,7 +106,7 @@ func New(m Machine, dir string) (*VM, error) {
 	return v, err
 }
 
-// Open finds a device that New made in dir, as it was left.
+// Open opens a device that New made in dir, in the state it was left in.
 func Open(m Machine, dir string) (*VM, error) {
 	image, err := Image(m)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/mender-app/mender-app/testdata/bed"
 )
 
-// BenchEnv, if set, puts the figures into docs/BENCHMARKS.md.
+// BenchEnv, if set, makes the test write the figures into docs/BENCHMARKS.md.
 const BenchEnv = "MENDER_APP_BENCH"
 
 // The kinds of artifacts.
@@ -22,19 +22,20 @@ const (
 	delta = "deep delta"
 )
 
-// measured is what a step cost.
+// measured holds the cost of a step.
 type measured struct {
 	Result
 	Wire int64 // bytes of the artifact; 0 if there is none
 }
 
-// figure is a step that was measured, with the kind of artifact it was done with.
+// figure is a measured step, with the kind of artifact that it used.
 type figure struct {
 	Step, With string
 	Cost       measured
 }
 
-// keep keeps what a step cost, for a run that goes on from here too.
+// keep stores the cost of a step, so that a later run that starts after the step has
+// it too.
 func (s *story) keep(step, with string, m measured) {
 	s.Helper()
 	kept := s.figures[:0]
@@ -52,14 +53,15 @@ func (s *story) keep(step, with string, m measured) {
 
 func (s *story) figuresFile() string { return filepath.Join(s.dir, "figures.json") }
 
-// remember reads what earlier runs measured.
+// remember reads the measurements of earlier runs.
 func (s *story) remember() {
 	data, err := os.ReadFile(s.figuresFile())
 	require.NoError(s, err)
 	require.NoError(s, json.Unmarshal(data, &s.figures))
 }
 
-// report prints what was measured, and puts it into docs/BENCHMARKS.md if asked.
+// report prints the measurements. If BenchEnv is set, it also writes them into
+// docs/BENCHMARKS.md.
 func (s *story) report() {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s with %s MiB of memory, emulated by %s (testdata/armdevice): one processor (%s), Docker 26.1, Compose 2.26, "+
@@ -104,8 +106,7 @@ func (s *story) report() {
 	require.NoError(s, os.WriteFile(file, []byte(section(string(text), "On an emulated ARM device: "+s.machine.Name, b.String())), 0o644))
 }
 
-// section puts a section into a document in the place of the one of that title,
-// or at the end.
+// section replaces the section with the same title in a document, or appends it.
 func section(document, title, text string) string {
 	title = "## " + title + "\n"
 	before, after, found := strings.Cut(document, title)

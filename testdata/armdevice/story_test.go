@@ -13,11 +13,11 @@ import (
 )
 
 const (
-	// MachinesEnv lists the machines to test on; without it nothing runs, for
-	// an emulated device takes minutes.
+	// MachinesEnv lists the machines to test on. Without it no test runs, because an
+	// emulated device takes minutes.
 	MachinesEnv = "MENDER_APP_ARM_DEVICES"
-	// FromEnv names the step to begin with, as an earlier run left the device
-	// before it.
+	// FromEnv names the step to start with. The run uses the device as an earlier
+	// run saved it before that step.
 	FromEnv = "MENDER_APP_ARM_FROM"
 )
 
@@ -58,7 +58,7 @@ var steps = []struct {
 	}},
 }
 
-// story is one device and what was measured on it.
+// story is one device with its measurements.
 type story struct {
 	*testing.T
 	vm      *VM
@@ -68,9 +68,9 @@ type story struct {
 	figures []figure
 }
 
-// The product on a small device, through the real Mender client: installed,
-// updated, failing, taken back, and its power cut in the middle. With -short
-// only installed, updated and taken back.
+// TestOnTheDevice tests the product on a small device with the real Mender client:
+// an installation, updates, a failing update, rollbacks, and power cuts. With -short
+// it tests only an installation, an update and a rollback.
 func TestOnTheDevice(t *testing.T) {
 	names := strings.Fields(os.Getenv(MachinesEnv))
 	if len(names) == 0 {
@@ -92,8 +92,8 @@ func TestOnTheDevice(t *testing.T) {
 	}
 }
 
-// begin makes the artifacts and the device, or finds those of an earlier run,
-// and installs the product on it.
+// begin makes the artifacts and the device, or opens those of an earlier run, and
+// installs the product on the device.
 func (s *story) begin(from string) {
 	for _, known := range s.releases() {
 		s.files[known] = filepath.Join(s.dir, known+".mender")
@@ -127,7 +127,7 @@ func (s *story) begin(from string) {
 	tree := s.TempDir()
 	s.host("make", "-s", "-C", bed.Repository(), "install", "FROM="+filepath.Join(bed.Repository(), "build", s.machine.Programs), "DESTDIR="+tree)
 	archive := filepath.Join(s.TempDir(), "programs.tar")
-	// The generator is for a build host, and k8s for devices with Kubernetes.
+	// The generator runs on build hosts, and k8s on devices with Kubernetes.
 	s.host("tar", "-C", tree, "--owner=0", "--group=0", "--exclude=app-gen*", "--exclude=./usr/share/mender/app-modules/v1/k8s", "-cf", archive, ".")
 	require.NoError(s, s.vm.Put(archive, "/root/programs.tar"))
 	s.run("tar -C / -xf /root/programs.tar && rm /root/programs.tar && mender-app --version && " + updateModule + " --version && " + subModule + " --version")
@@ -143,7 +143,7 @@ func (s *story) took(what string, start time.Time) {
 	s.Logf("%s: %v", what, time.Since(start).Round(time.Second))
 }
 
-// tell is the story, from a step on if one is named.
+// tell runs the steps, from the named one on if from is set.
 func (s *story) tell(from string) {
 	found := from == ""
 	for _, step := range steps {
@@ -159,7 +159,8 @@ func (s *story) tell(from string) {
 	s.report()
 }
 
-// short is the least that shows the product at work.
+// short runs the smallest test of the product: an installation, an update and a
+// rollback.
 func (s *story) short() {
 	start := time.Now()
 	s.update("full-1")

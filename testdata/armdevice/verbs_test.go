@@ -12,12 +12,12 @@ import (
 const (
 	updateModule = "/usr/share/mender/modules/v3/app"
 	subModule    = "/usr/share/mender/app-modules/v1/docker-compose"
-	// maxPeak is what each of our programs may take, in KiB: promise 5 of
-	// docs/DESIGN.md.
+	// maxPeak is the most memory that each of our programs may use, in KiB: promise
+	// 5 of docs/DESIGN.md.
 	maxPeak = 32 << 10
 )
 
-// run runs a script that has to end well.
+// run runs a script and fails the test if the script fails.
 func (s *story) run(script string) Result {
 	s.Helper()
 	r, err := s.vm.Run(script)
@@ -26,8 +26,9 @@ func (s *story) run(script string) Result {
 	return r
 }
 
-// mender runs commands of the Mender client with the artifacts' names in them;
-// the code of the last is the script's.
+// mender runs commands of the Mender client in order, until one fails, and measures
+// them. The result has the exit code of the last command that ran. artifact names
+// the artifact whose size is recorded; "" is none.
 func (s *story) mender(artifact string, commands ...string) measured {
 	s.Helper()
 	var script []string
@@ -58,7 +59,8 @@ func (s *story) update(artifact string) measured {
 	return m
 }
 
-// failing installs release 3, which ends in the release before.
+// failing installs release 3, which fails, and asserts that the device is back at
+// release 2.
 func (s *story) failing(artifact string) measured {
 	s.Helper()
 	m := s.mender(artifact, "install /root/"+artifact+".mender")
@@ -68,8 +70,8 @@ func (s *story) failing(artifact string) measured {
 	return m
 }
 
-// undo installs a release and takes it back before its commit, to the release
-// before it; the taking back is measured.
+// undo installs a release, rolls it back before its commit, and asserts that the
+// device is at the release before it. It measures the rollback.
 func (s *story) undo(version, with, before string) {
 	s.Helper()
 	artifact := strings.TrimPrefix(with, "deep ") + "-" + version
@@ -85,8 +87,8 @@ func (s *story) undo(version, with, before string) {
 	s.at(before)
 }
 
-// refused runs an installation that must be refused with these words, which no
-// line's end is between, and change nothing.
+// refused runs an installation that must be refused with these words and change
+// nothing. The words must be on one line of the output.
 func (s *story) refused(artifact, before, words string) {
 	s.Helper()
 	r, err := s.vm.Try("mender --no-syslog install /root/" + artifact + ".mender")
@@ -96,18 +98,18 @@ func (s *story) refused(artifact, before, words string) {
 	s.at(before)
 }
 
-// refusals: the artifact of another platform, and a sub-module of another
+// refusals tests an artifact for another platform and a sub-module for another
 // architecture.
 func (s *story) refusals() {
 	s.refused("foreign", "2", "the artifact is for "+s.machine.foreign()+" and this machine runs "+s.machine.Platform)
-	// e_machine, two bytes at 18: 62 is x86-64.
+	// e_machine is the two bytes at offset 18; 62 means x86-64.
 	s.run("cp " + subModule + " /root/kept && printf '\\76\\0' | dd of=" + subModule + " bs=1 seek=18 conv=notrunc status=none")
 	s.refused("delta-4", "2", "a program for amd64 and this machine runs "+strings.Split(s.machine.Platform, "/")[1])
 	s.run("mv /root/kept " + subModule)
 	s.whole("2")
 }
 
-// says asserts which release serves.
+// says asserts which release answers on the web port.
 func (s *story) says(version string) {
 	s.Helper()
 	r, err := s.vm.Try(`for _ in $(seq 60); do
@@ -121,7 +123,8 @@ func (s *story) says(version string) {
 	require.Equal(s, "web "+version, strings.TrimSpace(r.Output))
 }
 
-// at asserts that the device is at a release, whole, and the client agrees.
+// at asserts that a release answers and that the client believes in the same
+// release.
 func (s *story) at(version string) {
 	s.Helper()
 	s.says(version)
@@ -131,8 +134,8 @@ func (s *story) at(version string) {
 	}
 }
 
-// whole asserts that the device is at a release, with all that belongs to it
-// running and nothing else, verified.
+// whole asserts that the device is at a release, that exactly the release's
+// containers run, and that mender-app verify finds no damage.
 func (s *story) whole(version string) {
 	s.Helper()
 	s.at(version)
@@ -142,9 +145,9 @@ func (s *story) whole(version string) {
 	require.Equal(s, 2, strings.Count(r.Output, "shop/"), r.Output)
 }
 
-// cuts cuts the power in the middle of updates to 4 and of a rollback of it.
-// After the boot the device is at a release that is whole; what a person does
-// next settles it.
+// cuts cuts the power during updates to release 4 and during a rollback of it. After
+// each boot a person's next command completes the work, and the device is at release
+// 2.
 func (s *story) cuts() {
 	const install = "install /root/delta-4.mender"
 	s.cut("app Download", "called.LOAD", install)
@@ -152,7 +155,7 @@ func (s *story) cuts() {
 	s.run("mender-app resume")
 	s.whole("2")
 
-	// From here on the device has no clock of its own.
+	// From here on the device has no battery for its clock.
 	s.vm.Clock = "1970-01-01T00:00:00"
 	s.cut("app ArtifactInstall", "called.ROLLOUT", install)
 	require.Equal(s, "1970", strings.TrimSpace(s.run("date +%Y").Output))
@@ -165,8 +168,8 @@ func (s *story) cuts() {
 	s.whole("2")
 }
 
-// cut lets the Mender client work up to a point of a call of app, where the
-// power goes, and boots.
+// cut runs the Mender client until a call of app reaches a point, cuts the power
+// there, and boots the device.
 func (s *story) cut(call, point, command string) {
 	s.Helper()
 	start := time.Now()

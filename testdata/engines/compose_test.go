@@ -33,15 +33,16 @@ func TestCompose5(t *testing.T) {
 	})
 }
 
-// life takes an application through all that Compose does for it; more is added
-// to its service's text.
+// life takes an application through everything that Compose does for it. more is
+// added to the service's text.
 func life(t *testing.T, a *app, more string) {
 	one, two := newPicture(t, a.name, a.name+"/web:1", "1"), newPicture(t, a.name, a.name+"/web:2", "2")
 	for _, p := range []picture{one, two} {
 		a.load(p, p.archive(t, a.d, 0))
 	}
 	release := func(p picture) []submodules.Component { return []submodules.Component{p.Component} }
-	// The job's image has a health check, which makes no service of it.
+	// The job's image has a health check. It must still be treated as a job, not a
+	// service.
 	text := strings.ReplaceAll(composeFile, "IMAGE", one.URL) + more + `    depends_on: [job]
   job:
     image: ` + one.URL + `

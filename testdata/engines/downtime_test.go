@@ -24,9 +24,9 @@ const twoServices = `services:
     stop_grace_period: 2s
 `
 
-// An update leaves the service that did not change alone, and the one that did
-// is down from the engine's stop to the engine's start: its new container is
-// made before the old one is stopped, and nothing else is done in between.
+// An update leaves an unchanged service alone. A changed service is down only from
+// the engine's stop to the engine's start: its new container is created before the
+// old one is stopped, and nothing else happens in between.
 func TestDowntime(t *testing.T) {
 	onEngines(t, func(t *testing.T, d *bed.Device) {
 		a := newApp(t, d, "shop")
@@ -90,8 +90,8 @@ type event struct {
 	TimeNano int64
 }
 
-// events are what the engine tells of containers from then to now; health
-// checks are left out.
+// events returns the engine's events of containers from since until now, without
+// those of health checks.
 func events(t *testing.T, d *bed.Device, since time.Time) (all []event) {
 	t.Helper()
 	said := d.MustRun(t, "docker", "events", "--since", since.Format(time.RFC3339Nano), "--until", time.Now().Format(time.RFC3339Nano),

@@ -1,7 +1,7 @@
-// Package engines tests the sub-module docker-compose, as a device calls it,
-// on every Docker engine and image store it is meant for: those of bed.Engines
-// that MENDER_APP_ENGINES names (make test-engines), else the oldest engine and
-// the newest store.
+// Package engines tests the sub-module docker-compose as a device calls it, on every
+// Docker engine and image store that it supports. MENDER_APP_ENGINES selects engines
+// of bed.Engines (make test-engines). The default is the oldest engine and the
+// newest store.
 package engines
 
 import (
@@ -41,8 +41,8 @@ func onEngines(t *testing.T, test func(t *testing.T, d *bed.Device)) {
 	}
 }
 
-// configure sets the sub-module up with a Compose command; with none it finds
-// this machine's.
+// configure sets the sub-module's Compose command. If compose is empty, the sub-
+// module finds this machine's.
 func configure(t *testing.T, d *bed.Device, compose string) {
 	t.Helper()
 	settings := "HEALTH_DEADLINE=60\nHEALTH_WINDOW=300ms\n"
@@ -94,7 +94,7 @@ func (a *app) try(release []submodules.Component, options string, args ...string
 	return bed.Result{Stdout: stdout.String(), Stderr: stderr.String(), Code: cmd.ProcessState.ExitCode()}
 }
 
-// call is try of what has to succeed.
+// call calls the sub-module and fails the test if the call fails.
 func (a *app) call(release []submodules.Component, options string, args ...string) bed.Result {
 	a.Helper()
 	r := a.try(release, options, args...)
@@ -102,14 +102,14 @@ func (a *app) call(release []submodules.Component, options string, args ...strin
 	return r
 }
 
-// load loads an image from a file, staged.
+// load loads an image from a file and stages it.
 func (a *app) load(i picture, path string) bed.Result {
 	a.Helper()
 	return a.call([]submodules.Component{i.Component}, submodules.OptionStage, submodules.VerbLoad, a.name, i.URL, path)
 }
 
-// manifests makes a release's compose file the current one and returns the
-// directory that ROLLOUT is given.
+// manifests makes a release's compose file the current one and returns the directory
+// to pass to ROLLOUT.
 func (a *app) manifests(release, compose string) string {
 	a.Helper()
 	store := filepath.Join(a.d.Dir, "data/store", a.name)
@@ -122,7 +122,7 @@ func (a *app) manifests(release, compose string) string {
 	return filepath.Join("/data/store", a.name, "manifests")
 }
 
-// list is what LIST says.
+// list returns the components that LIST prints.
 func (a *app) list(release []submodules.Component) (list []submodules.Component) {
 	a.Helper()
 	r := a.call(release, "", submodules.VerbList, a.name)
@@ -130,7 +130,7 @@ func (a *app) list(release []submodules.Component) (list []submodules.Component)
 	return list
 }
 
-// container is what docker inspect says of a service's only container.
+// container returns the output of docker inspect for a service's only container.
 func (a *app) container(service, format string) string {
 	a.Helper()
 	return strings.TrimSpace(a.d.MustRun(a, "docker", "inspect", "--format", format, fmt.Sprintf("%s-%s-1", a.name, service)))

@@ -1,7 +1,7 @@
-// Package flash measures what an update writes to a device's flash: to the
-// disk that the engine keeps its images on and to the one that takes temporary
-// files, each an ext4 file system of its own, as the block devices count it
-// after a sync. It has the peak memory of the biggest process, too.
+// Package flash measures how many bytes an update writes to a device's flash. The
+// engine's images and the temporary files each have a disk with its own ext4 file
+// system. The block devices count the bytes written, after a sync. The package also
+// measures the peak memory of the largest process.
 package flash
 
 import (
@@ -16,7 +16,7 @@ import (
 	"github.com/mender-app/mender-app/testdata/bed"
 )
 
-// rig is a device whose engine and temporary files have disks of their own.
+// rig is a device whose engine and temporary files each have a disk.
 type rig struct {
 	*bed.Device
 	engine, temp string // names of their block devices
@@ -24,7 +24,7 @@ type rig struct {
 
 const tempDir = "/data/tmp"
 
-// newRig starts a device with an engine; disks of size bytes each.
+// newRig starts a device with an engine. Each disk has size bytes.
 func newRig(t testing.TB, e bed.Engine, size int64) *rig {
 	t.Helper()
 	d := bed.StartWith(t, e)
@@ -53,14 +53,15 @@ func (r *rig) disk(t testing.TB, directory string, size int64) string {
 		basename "$(findmnt -n -o SOURCE --target "$1")"`, "disk", directory, strconv.FormatInt(size, 10), r.Share("")))
 }
 
-// written is how many bytes a block device has taken.
+// written returns the number of bytes written to a block device.
 func (r *rig) written(t testing.TB, device string) int64 {
 	t.Helper()
 	b, err := os.ReadFile("/sys/block/" + device + "/stat")
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Documentation/block/stat.rst: the seventh is sectors of 512 bytes written.
+	// Documentation/block/stat.rst: the seventh field is the number of 512-byte
+	// sectors written.
 	n, err := strconv.ParseInt(strings.Fields(string(b))[6], 10, 64)
 	if err != nil {
 		t.Fatal(err)
@@ -68,15 +69,15 @@ func (r *rig) written(t testing.TB, device string) int64 {
 	return n * 512
 }
 
-// cost is what a step took.
+// cost holds the time, writes and memory of a step.
 type cost struct {
 	wall         time.Duration
 	engine, temp int64 // bytes written
 	rss          int64 // bytes, of the biggest process that was started for it
 }
 
-// measure runs a script on the device, which has to end well; args are its
-// positional parameters from $1 on.
+// measure runs a script on the device and fails the test if the script fails. args
+// are its positional parameters from $1 on.
 func (r *rig) measure(t testing.TB, script string, args ...string) cost {
 	t.Helper()
 	r.MustRun(t, "sync")
@@ -95,8 +96,8 @@ func (r *rig) measure(t testing.TB, script string, args ...string) cost {
 	return c
 }
 
-// row is the cost as a line of a table; changed are the bytes of the layers
-// that changed.
+// row returns the cost as a row of a table. changed is the size of the changed
+// layers, in bytes.
 func (c cost) row(engine, step string, changed int64) string {
 	const mib = 1 << 20
 	return fmt.Sprintf("| %s | %s | %.1f | %.1f | %.1f | %.2f | %.1f |", engine, step, c.wall.Seconds(),

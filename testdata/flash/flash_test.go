@@ -29,7 +29,7 @@ import (
 	"github.com/mender-app/mender-app/testdata/corpus"
 )
 
-// makeImage makes an image of layers that can be opened.
+// makeImage makes an image of layers whose content can be opened.
 func makeImage(t testing.TB, layers ...image.Layer) *image.Image {
 	t.Helper()
 	ids := make([]image.Digest, len(layers))
@@ -79,7 +79,7 @@ func encode(t testing.TB, dir string, old, new *image.Image) string {
 	return out
 }
 
-// changed is the size of the layers of new that old lacks.
+// changed returns the total size of the layers of new that old lacks, in bytes.
 func changed(old, new *image.Image) (n int64) {
 	for i, l := range new.Layers {
 		if i >= len(old.DiffIDs) || old.DiffIDs[i] != l.DiffID {
@@ -94,15 +94,15 @@ const (
 	unload = `/usr/share/mender/app-modules/v1/docker-compose DELETE flash/web:"$1" flash; ! docker image inspect flash/web:"$1" >/dev/null 2>&1`
 )
 
-// remote is load where nothing of the engine's disk, at root, can be seen. What
-// it says is in /tmp/said.
+// remote runs load in a mount namespace that hides the engine's disk at root. Its
+// messages go to /tmp/said.
 func remote(root string) string {
 	return `unshare --mount bash -ec 'mount -t tmpfs tmpfs "$3"; ` + load + ` 2>/tmp/said' remote "$1" "$2" ` + root
 }
 
-// invented is a layer of a size in files of half a MiB that cannot be
-// compressed; seed tells what is in them, and every file begins otherwise with
-// another version.
+// invented makes a layer of at least size bytes, in files of 512 KiB that cannot be
+// compressed. seed determines the files' content; version only changes the start of
+// each file.
 func invented(t testing.TB, seed, version uint64, size int) image.Layer {
 	t.Helper()
 	var b bytes.Buffer
@@ -125,10 +125,10 @@ func invented(t testing.TB, seed, version uint64, size int) image.Layer {
 	}}
 }
 
-// An update moves the layers that changed, and no others: the classic store
-// unpacks a load's archive to a temporary directory of its own first, and so
-// writes them twice; containerd keeps the blob beside what it unpacked. Nothing
-// is written elsewhere, and our memory is bounded, whole or as a delta.
+// An update writes only the layers that changed. The classic store first unpacks a
+// load's archive to its own temporary directory, and so writes them twice.
+// containerd keeps the blob beside the unpacked files. Nothing is written elsewhere,
+// and our memory is bounded, for full images and for deltas.
 func TestBytesWritten(t *testing.T) {
 	if testing.Short() {
 		t.Skip("tests on a device are not short")
@@ -164,8 +164,8 @@ func TestBytesWritten(t *testing.T) {
 	}
 }
 
-// hole is a layer of a few KiB with a file of size bytes, all of it a hole, as
-// GNU tar writes it.
+// hole makes a layer of a few KiB with a sparse file of size bytes that holds no
+// data, as GNU tar writes it.
 func hole(t testing.TB, size int64) image.Layer {
 	t.Helper()
 	dir := t.TempDir()
@@ -177,7 +177,7 @@ func hole(t testing.TB, size int64) image.Layer {
 	return image.Layer{DiffID: digest.Of(out), Size: int64(len(out)), Open: func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(out)), nil }}
 }
 
-// bases is an image of Debian packages, and its next release on the same base.
+// bases returns an image of Debian packages and its next release on the same base.
 func bases(t testing.TB) (old, next *image.Image) {
 	t.Helper()
 	dir, err := corpus.Dir()
@@ -203,9 +203,9 @@ func bases(t testing.TB) (old, next *image.Image) {
 	return makeImage(t, v1.Layers...), makeImage(t, v1.Layers[0], v2.Layers[1])
 }
 
-// reference is what the shell reference does with a deep delta on an engine
-// that saves images the old way: $1 is the directory of the delta's files, $2
-// the new tag.
+// reference applies a deep delta as the shell reference does, on an engine that
+// saves images in the old format. $1 is the directory of the delta's files, $2 the
+// new tag.
 const reference = `
 	cd ` + tempDir + `
 	rm -rf old new; mkdir old new
@@ -272,8 +272,8 @@ func deep(t testing.TB, dir string, old, new *image.Image) string {
 	return dir
 }
 
-// TestBench prints a part of docs/BENCHMARKS.md; testdata/bench runs it. What LOAD
-// writes, and the memory it takes, are held to their bounds.
+// TestBench prints a part of docs/BENCHMARKS.md; testdata/bench runs it. It also
+// asserts the bounds of what LOAD writes and of its memory.
 func TestBench(t *testing.T) {
 	if os.Getenv("MENDER_APP_BENCH") == "" {
 		t.Skip("a benchmark; set MENDER_APP_BENCH=1")
