@@ -74,6 +74,9 @@ install-host: ## install what a build host needs: app-gen
 uninstall: ## remove what install put there; configuration files stay
 	packaging/install.sh --remove '$(modulesdir)' '$(submodulesdir)' '$(bindir)' '$(confdir)' '$(mandir)' '$(bashcompdir)' '$(unitdir)' '$(zshcompdir)' '$(fishcompdir)'
 
+# The model of kills in modules/deploy, and no test of another package.
+KILLS := ^Test(Killed|StepFails|RepairKilled|PurgeKilled)Anywhere$$
+
 .PHONY: check
 check: ## gofmt, vet, staticcheck, errcheck, misspell, shellcheck and the short tests with the race detector
 	@unformatted=$$(gofmt -l $$(git ls-files --cached --others --exclude-standard '*.go')); \
@@ -89,11 +92,10 @@ check: ## gofmt, vet, staticcheck, errcheck, misspell, shellcheck and the short 
 # of ./cmd read the source and run nothing at the same time.
 # The model of kills in modules/deploy has one goroutine, too: it runs without.
 # The race detector takes more memory than a process of modules/filedelta may have.
-	$(GO) test -vet=off -race -short -timeout 10m $$($(GO) list ./... | grep -vE '/cmd(/|$$)|/modules/(deploy|filedelta)$$')
-	$(GO) test -vet=off -race -short -timeout 10m -skip 'Anywhere$$' ./modules/deploy
-	$(GO) test -vet=off -short -timeout 10m -run 'Anywhere$$' ./modules/deploy
-	$(GO) test -vet=off -short -timeout 10m ./modules/filedelta
-	$(GO) test -vet=off -short -timeout 10m ./cmd/...
+# A run takes several packages where it can: one package alone leaves a processor idle.
+	$(GO) test -vet=off -race -short -timeout 10m -skip '$(KILLS)' $$($(GO) list ./... | grep -vE '/cmd(/|$$)|/modules/filedelta$$')
+	$(GO) test -vet=off -short -timeout 10m -run '$(KILLS)' ./modules/deploy
+	$(GO) test -vet=off -short -timeout 10m ./modules/filedelta ./cmd/...
 # The disk of the power-cut tests is a module of its own, to keep its dependencies
 # out of go.mod.
 	$(GO) vet -C testdata/powercut/disk ./...
