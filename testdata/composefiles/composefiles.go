@@ -1,5 +1,5 @@
-// Package composefiles has Compose files that app-gen and the device must judge
-// alike: what one accepts, the other one accepts.
+// Package composefiles has Compose files that app-gen and the device must judge the
+// same way: what one accepts, the other accepts too.
 package composefiles
 
 import (
@@ -12,20 +12,20 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 )
 
-// Verdict is what both sides say of a project.
+// Verdict is the judgement of both sides on a project.
 type Verdict string
 
 // The verdicts.
 const (
 	Accepted Verdict = "accepted"
 	Refused  Verdict = "refused"
-	// Outside: the device refuses it unless ALLOW_OUTSIDE has the case's kind.
-	// app-gen accepts it, and says so in a warning.
+	// Outside means that the device refuses the project unless ALLOW_OUTSIDE has the
+	// case's kind. app-gen accepts it with a warning.
 	Outside Verdict = "outside"
 )
 
-// Case is one project: a file of files/. Its first line is the verdict; its
-// parts are the files of the manifests.
+// Case is one project, stored in a file of files/. The file's first line is the
+// verdict; its parts are the manifest files.
 type Case struct {
 	Name    string
 	Verdict Verdict

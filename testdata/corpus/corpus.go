@@ -1,8 +1,8 @@
-// Package corpus builds pairs of container images, an old one and the one that
-// replaces it, that deltas are tested and measured with: made of Debian packages
-// and of Go programs in two releases each, and of everything that a layer's tar
-// may hold. What it builds lies outside the repository; two builds of a pair give
-// the same bytes, as long as the packages and the Go version are the same.
+// Package corpus builds pairs of container images, an old one and its successor, to
+// test and measure deltas with. The pairs are made of Debian packages and of Go
+// programs, two releases of each, and of everything that a layer's tar may contain.
+// They are built outside the repository. Two builds of a pair give the same bytes if
+// the packages and the Go version are the same.
 package corpus
 
 import (
@@ -18,12 +18,12 @@ import (
 	"strings"
 )
 
-// Pair is two images that can be built.
+// Pair is a pair of images that can be built.
 type Pair struct {
 	Name  string
 	About string // one line
-	// Synthetic pairs are made here, of nothing else, in a second or so. The
-	// others need the network: Debian's archive as this machine's apt has it,
+	// Synthetic pairs are generated without other sources, in about a second. The
+	// others need the network: the Debian archive from this machine's apt sources,
 	// or the Go module proxy.
 	Synthetic bool
 
@@ -31,7 +31,7 @@ type Pair struct {
 	build    func(b *builder) (old, new []layer, err error)
 }
 
-// All lists the pairs.
+// All returns all pairs.
 func All() []Pair {
 	var list []Pair
 	list = append(list, synthetic()...)
@@ -39,8 +39,8 @@ func All() []Pair {
 	return append(list, debianPairs()...)
 }
 
-// Dir is where the pairs lie that the tests and the benchmarks share, in the
-// user's cache directory (XDG_CACHE_HOME).
+// Dir returns the directory of the pairs that the tests and the benchmarks share. It
+// is in the user's cache directory (XDG_CACHE_HOME).
 func Dir() (string, error) {
 	d, err := os.UserCacheDir()
 	if err != nil {
@@ -49,12 +49,12 @@ func Dir() (string, error) {
 	return filepath.Join(d, "mender-app", "corpus"), nil
 }
 
-// ErrUnavailable: a package or module is not to be had here.
+// ErrUnavailable means that a package or module cannot be downloaded here.
 var ErrUnavailable = errors.New("not to be had here")
 
-// Build makes the pair in dir/Name: v1.tar and v2.tar, docker-archives, and
-// SHA256SUMS, unless they are there. It tells whether they were. What it
-// downloads is kept beside the pairs.
+// Build makes the pair in dir/Name, unless it exists: the docker-archives v1.tar and
+// v2.tar, and SHA256SUMS. made reports whether it was built. Downloads are kept
+// beside the pairs.
 func (p Pair) Build(ctx context.Context, dir string) (made bool, err error) {
 	to := filepath.Join(dir, p.Name)
 	if _, err := os.Stat(filepath.Join(to, "SHA256SUMS")); err == nil {
@@ -103,14 +103,14 @@ type builder struct {
 	n     int
 }
 
-// layer is a layer's tar in a file.
+// layer is a file with a layer's tar.
 type layer struct {
 	path string
 	size int64
 	sum  string // SHA-256, hex
 }
 
-// tar makes a layer of what fill writes.
+// tar makes a layer of the bytes that fill writes.
 func (b *builder) tar(fill func(w io.Writer) error) (layer, error) {
 	b.n++
 	l := layer{path: filepath.Join(b.temp, fmt.Sprintf("layer-%d", b.n))}
@@ -139,7 +139,7 @@ func (c *counter) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// writeArchive writes a docker-archive and returns its digest.
+// writeArchive writes a docker-archive and returns its SHA-256.
 func writeArchive(path, ref, platform string, layers []layer) (string, error) {
 	os, rest, _ := strings.Cut(platform, "/")
 	arch, variant, _ := strings.Cut(rest, "/")

@@ -24,9 +24,9 @@ import (
 	"github.com/mender-app/mender-app/delta/tarstore"
 )
 
-// Every pair comes through the encoder and the device's decoder with the same
-// bytes. Without MENDER_APP_CORPUS_ALL those that need no network; with it all,
-// in the directory they are kept in (`make corpus`).
+// The encoder and the device's decoder reproduce every pair, byte for byte. By
+// default only the pairs that need no network are tested. With MENDER_APP_CORPUS_ALL
+// all pairs are tested, in the directory that Dir returns (`make corpus`).
 func TestRoundTrip(t *testing.T) {
 	dir := t.TempDir()
 	all := os.Getenv("MENDER_APP_CORPUS_ALL") != ""
@@ -87,7 +87,8 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-// comparing is a sink that takes only the bytes that are right.
+// comparing is a sink that returns an error at the first bytes that differ from
+// want.
 type comparing struct {
 	want io.ReadCloser
 	n    int64
@@ -157,8 +158,8 @@ func openImage(t *testing.T, archive, dir string) delta.Image {
 	return im
 }
 
-// A pair is the same bytes each time, and those that do not depend on what
-// others publish are the bytes that they always were.
+// Two builds of a pair give the same bytes. The pairs that do not depend on other
+// publishers also match the recorded digests.
 func TestReproducible(t *testing.T) {
 	b, err := os.ReadFile("SHA256SUMS")
 	require.NoError(t, err)
@@ -190,7 +191,7 @@ func TestReproducible(t *testing.T) {
 			sum, name, _ := strings.Cut(strings.TrimSpace(line), "  ")
 			want, ok := recorded[p.Name+"/"+name]
 			require.True(t, ok, "SHA256SUMS lacks %s/%s", p.Name, name)
-			// What Go's compressors make may change with their version.
+			// The output of Go's compressors may change with the Go version.
 			if p.Name != "compressed" || recorded["go"] == runtime.Version() {
 				require.Equal(t, want, sum, "%s/%s", p.Name, name)
 			}

@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// suite is a state of Debian: what apt takes with these suites.
+// suite names a state of Debian: the releases that apt installs from.
 type suite string
 
 const (
@@ -25,11 +25,12 @@ const (
 	next    suite = "trixie"            // the release after
 )
 
-// systemPackages are what the images are made of, with all they depend on.
+// systemPackages are the packages of the base system. Their dependencies are
+// installed too.
 const systemPackages = "base-files bash coreutils dpkg grep sed tar gzip findutils libc-bin mount login"
 
-// debian is a pair: a system and an application of Debian packages, at two
-// states.
+// debian is a pair of a base system and an application, made of Debian packages in
+// two states.
 type debian struct {
 	name, about string
 	arch        string
@@ -77,8 +78,8 @@ func debianPairs() []Pair {
 	return append(list, Pair{Name: "debian-compressed", About: "documentation and manual pages in gzip, and a tar.gz of them, the next release of Debian", platform: "linux/arm64", build: documents})
 }
 
-// release unpacks the packages of one state. Times of what the installation
-// makes (dpkg's files, directories) are those of the build.
+// release unpacks the packages of one state. Files that the installation creates
+// (dpkg's files, directories) have the time of the build.
 func (d debian) release(b *builder, s suite, n int) (release, error) {
 	base, err := b.packages(d.arch, s, systemPackages)
 	if err != nil {
@@ -108,7 +109,7 @@ func (d debian) release(b *builder, s suite, n int) (release, error) {
 	return r, nil
 }
 
-// install puts packages together as dpkg does, without their scripts.
+// install unpacks packages as dpkg does, but runs no scripts.
 func (b *builder) install(debs []string, when time.Time) (tree, error) {
 	t := tree{}
 	var status []string
@@ -190,9 +191,9 @@ func (b *builder) unpack(t tree, which, deb string) error {
 	}
 }
 
-// packages resolves and downloads packages with all they depend on, and returns
-// their files sorted by name. Which versions those are is remembered: the next
-// build takes the same, from the cache.
+// packages downloads packages with all their dependencies and returns the names of
+// their files, sorted. It records the versions: the next build takes the same ones
+// from the cache.
 func (b *builder) packages(arch string, s suite, names string) ([]string, error) {
 	dir := filepath.Join(b.cache, "debian", arch+"-"+string(s))
 	lock := filepath.Join(dir, strings.ReplaceAll(names, " ", ",")+".lock")
@@ -268,8 +269,8 @@ func (b *builder) packages(arch string, s suite, names string) ([]string, error)
 	return all, os.WriteFile(lock, []byte(text), 0o644)
 }
 
-// sources writes the apt sources of a suite: this machine's own archives, with
-// another suite.
+// sources writes the apt sources of a suite: this machine's archives with the given
+// suite.
 func (b *builder) sources(dir string, s suite) error {
 	out, err := exec.CommandContext(b.ctx, "apt-get", "indextargets", "--format", "$(LABEL) $(REPO_URI)", "Created-By: Packages").Output()
 	if err != nil {
@@ -300,7 +301,7 @@ func (b *builder) sources(dir string, s suite) error {
 	return os.WriteFile(filepath.Join(dir, "sources.list"), []byte(text), 0o644)
 }
 
-// documents is what Debian compresses with GNU gzip.
+// documents makes a pair of files that Debian compresses with GNU gzip.
 func documents(b *builder) (old, new []layer, err error) {
 	images := make([][]tree, 2)
 	for i, s := range []suite{stable, next} {

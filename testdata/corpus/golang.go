@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// goProgram is a program in two releases.
+// goProgram is a Go program in two releases.
 type goProgram struct {
 	name, about string
 	pkg         string // of the command, within the module
@@ -33,8 +33,8 @@ func goPairs() []Pair {
 	return list
 }
 
-// build makes images as their Dockerfiles do: certificates below, the program
-// above.
+// build makes images as the programs' Dockerfiles do: one layer of certificates and
+// above it one with the program.
 func (p goProgram) build(b *builder) (old, new []layer, err error) {
 	certs := tree{}
 	certs.file("etc/ssl/certs/ca-certificates.crt", 0o644, time.Unix(1700000000, 0), text(42, 220000))

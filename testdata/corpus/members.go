@@ -122,7 +122,7 @@ func writeMembers(out io.Writer, n int) error {
 	return w.Close()
 }
 
-// rawMember is a member with its content and padding, in the format of V7.
+// rawMember returns a tar member with its content and padding, in the V7 format.
 func rawMember(name string, data []byte) []byte {
 	h := make([]byte, 512)
 	copy(h, name)
@@ -137,7 +137,7 @@ func rawMember(name string, data []byte) []byte {
 	return append(b, make([]byte, -len(b)&511)...)
 }
 
-// seal puts the checksum into a header.
+// seal writes the checksum into a header.
 func seal(h []byte) {
 	copy(h[148:156], "        ")
 	sum := 0
@@ -147,8 +147,8 @@ func seal(h []byte) {
 	copy(h[148:156], fmt.Sprintf("%06o\x00 ", sum))
 }
 
-// sparse has the files whose sizes are the extremes: nothing, and 4 GiB, which
-// is a few blocks in GNU's and in pax's form of sparse files.
+// sparse makes a pair of files with extreme sizes: empty files, and sparse files of
+// 4 GiB that take a few blocks, in GNU's and in pax's format.
 func sparse(b *builder) (old, new []layer, err error) {
 	const size = 4 << 30
 	make := func(n int) (layer, error) {
@@ -196,7 +196,7 @@ func sparse(b *builder) (old, new []layer, err error) {
 	return []layer{o}, []layer{w}, err
 }
 
-// gnuSparse is a member of type S: the map is in the header and in blocks
+// gnuSparse returns a member of type S. Its map is in the header and in the blocks
 // after it (GNU tar, "Standard Archive Format", sparse files of oldgnu).
 func gnuSparse(name string, size int64, at []int64, data []byte) []byte {
 	h := make([]byte, 512)
@@ -237,7 +237,7 @@ func gnuSparse(name string, size int64, at []int64, data []byte) []byte {
 	return append(append(h, more...), data...)
 }
 
-// paxSparse is a member in GNU's pax format 1.0: the map is the start of the
+// paxSparse returns a member in GNU's pax format 1.0. The map is at the start of the
 // content.
 func paxSparse(name string, size int64, at []int64, data []byte) []byte {
 	records := map[string]string{

@@ -7,14 +7,14 @@ import (
 	"time"
 )
 
-// release is what a shape is made of: a system, an application on it, and its
+// release is the input of a shape: a base system, an application and its
 // configuration.
 type release struct {
 	base, app, conf tree
 }
 
-// shapes are what builders of images do to layers, whatever is in them: each
-// makes a pair of two releases.
+// shapes are the ways in which image builders change layers, whatever the layers
+// contain. Each makes a pair from two releases.
 var shapes = []struct {
 	name, about string
 	make        func(r1, r2 release) (old, new []tree)

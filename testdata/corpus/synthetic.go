@@ -39,7 +39,7 @@ func synthetic() []Pair {
 	return list
 }
 
-// text is n bytes of words, the same for the same seed.
+// text returns n bytes of words. The same seed gives the same bytes.
 func text(seed uint64, n int) []byte {
 	r := rand.New(rand.NewPCG(seed, 1))
 	var words []string
@@ -58,7 +58,7 @@ func text(seed uint64, n int) []byte {
 	return b.Bytes()[:n]
 }
 
-// noise is n bytes that nothing compresses.
+// noise returns n bytes that cannot be compressed.
 func noise(seed uint64, n int) []byte {
 	r := rand.NewChaCha8([32]byte{byte(seed), byte(seed >> 8), byte(seed >> 16)})
 	b := make([]byte, n)
@@ -66,8 +66,8 @@ func noise(seed uint64, n int) []byte {
 	return b
 }
 
-// code is n bytes like those of a program: records with addresses that all
-// move when something is put in before them.
+// code returns n bytes that resemble machine code: records with addresses. A
+// different base shifts all addresses.
 func code(seed uint64, n int, base uint32) []byte {
 	r := rand.New(rand.NewPCG(seed, 2))
 	b := make([]byte, 0, n+16)
@@ -82,7 +82,7 @@ func code(seed uint64, n int, base uint32) []byte {
 	return b[:n]
 }
 
-// edit changes some places of a content: bytes replaced, put in, left out.
+// edit changes a few places of the content: it replaces, inserts or removes bytes.
 func edit(seed uint64, b []byte, places int) []byte {
 	r := rand.New(rand.NewPCG(seed, 3))
 	out := append([]byte(nil), b...)
@@ -104,7 +104,7 @@ func edit(seed uint64, b []byte, places int) []byte {
 	return out
 }
 
-// invented is release 1 or 2 of a system that does not exist.
+// invented returns release 1 or 2 of an invented system.
 func invented(n int) release {
 	when := time.Unix(1700000000+int64(n-1)*7776000, 0)
 	r := release{tree{}, tree{}, tree{}}
@@ -131,7 +131,7 @@ func invented(n int) release {
 	return r
 }
 
-// compressed is content inside of compressed files.
+// compressed makes a pair of compressed files.
 func compressed(b *builder) (old, new []layer, err error) {
 	make := func(n int) tree {
 		when := time.Unix(1700000000+int64(n), 0)
@@ -171,7 +171,7 @@ func pipe(w io.WriteCloser, b []byte) {
 	_ = w.Close()
 }
 
-// empties are layers with little or nothing in them.
+// empties makes a pair of layers with little or no content.
 func empties(b *builder) (old, new []layer, err error) {
 	raw := func(content []byte) layer {
 		l, e := b.tar(func(w io.Writer) error { _, err := w.Write(content); return err })

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// archiveFile writes the members of a docker-archive.
+// archiveFile writes a docker-archive and returns its SHA-256.
 func archiveFile(to, configName string, config, manifest []byte, layers []layer) (sum string, err error) {
 	f, err := os.Create(to)
 	if err != nil {
@@ -67,11 +67,11 @@ type member struct {
 	data []byte
 }
 
-// tree is the entries of a layer by their names, without "./" before and "/"
-// behind.
+// tree maps names to the entries of a layer. The names have no leading "./" and no
+// trailing "/".
 type tree map[string]*member
 
-// file adds a file, and the directories above it.
+// file adds a file and its parent directories.
 func (t tree) file(name string, mode int64, when time.Time, data []byte) {
 	t.above(name, when)
 	t[name] = &member{tar.Header{Typeflag: tar.TypeReg, Mode: mode, Size: int64(len(data)), ModTime: when}, data}
@@ -90,7 +90,7 @@ func (t tree) above(name string, when time.Time) {
 	}
 }
 
-// clone copies the headers; contents are shared.
+// clone copies the headers; the contents are shared.
 func (t tree) clone() tree {
 	c := tree{}
 	for n, m := range t {
@@ -100,7 +100,7 @@ func (t tree) clone() tree {
 	return c
 }
 
-// add puts the entries of the other over those here.
+// add adds the entries of the other tree. They replace entries of the same name.
 func (t tree) add(other tree) tree {
 	for n, m := range other {
 		t[n] = m
@@ -108,7 +108,7 @@ func (t tree) add(other tree) tree {
 	return t
 }
 
-// without returns the entries that the other does not have just so.
+// without returns the entries that are missing in the other tree or differ there.
 func (t tree) without(other tree) tree {
 	c := tree{}
 	for n, m := range t {
@@ -119,7 +119,7 @@ func (t tree) without(other tree) tree {
 	return c
 }
 
-// at sets the time of everything, as a build does that does not keep times.
+// at sets the time of all entries, like a build that does not keep times.
 func (t tree) at(when time.Time) tree {
 	for _, m := range t {
 		m.ModTime = when
@@ -127,8 +127,7 @@ func (t tree) at(when time.Time) tree {
 	return t
 }
 
-// layer writes the tree as a layer, sorted as a walk through the directories
-// would find it.
+// layer writes the tree as a layer, in the order of a walk through its directories.
 func (b *builder) layer(t tree) (layer, error) {
 	return b.tar(func(out io.Writer) error {
 		w := tar.NewWriter(out)
@@ -161,7 +160,7 @@ func (t tree) names() []string {
 	return names
 }
 
-// layers writes several trees.
+// layers writes each tree as a layer.
 func (b *builder) layers(trees ...tree) ([]layer, error) {
 	var list []layer
 	for _, t := range trees {

@@ -1,10 +1,9 @@
-// Command build makes the pairs of the corpus that are named, or all: docker
-// archives in a directory for each, kept from one run to the next.
+// Command build makes the named pairs of the corpus, or all. Each is a directory of
+// docker archives that is kept from one run to the next.
 //
 //	go run ./testdata/corpus/build [-dir DIR] [-synthetic] [-list] [PAIR…]
 //
-// A pair whose packages or modules are not to be had here is told of and left
-// out.
+// A pair whose packages or modules cannot be downloaded is reported and left out.
 package main
 
 import (
