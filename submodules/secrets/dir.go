@@ -106,7 +106,7 @@ func (d *Dir) Ready() error {
 }
 
 // Put writes a decrypted file, unless it already exists with the same content, owner
-// and mode; made tells whether it wrote. Call Ready before.
+// and mode. made reports whether it wrote the file. Call Ready before.
 func (d *Dir) Put(name string, f File) (made bool, err error) {
 	at := d.Path(name)
 	if d.same(at, f) {

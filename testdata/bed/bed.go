@@ -29,7 +29,8 @@ type Result struct {
 // Output is stdout and stderr together, for messages.
 func (r Result) Output() string { return strings.TrimSpace(r.Stdout + r.Stderr) }
 
-// run runs cmd to its end. Only a command that cannot be started is an error.
+// run runs cmd until it ends. It returns an error only if the command cannot be
+// started.
 func run(cmd *exec.Cmd) (Result, error) {
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
@@ -59,7 +60,7 @@ func Repository() string {
 	return strings.TrimSpace(string(out))
 }
 
-// Programs builds the product's programs for this machine, once a process, and
+// Programs builds the product's programs for this machine, once per process, and
 // returns their directory.
 func Programs() (string, error) { return programs() }
 
@@ -74,7 +75,7 @@ var programs = sync.OnceValues(func() (string, error) {
 	return filepath.Join(Repository(), "build"), nil
 })
 
-// ProgramsFor builds the product's programs for a machine of `make cross`, like
+// ProgramsFor builds the product's programs for a machine of `make cross`, such as
 // arm-v7, and returns their directory.
 func ProgramsFor(machine string) (string, error) {
 	r, err := run(exec.Command("make", "-s", "-C", Repository(), "cross-"+machine))

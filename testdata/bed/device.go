@@ -173,8 +173,8 @@ func (d *Device) Close() error {
 	return d.err
 }
 
-// Kill ends every process of the device at once, as a loss of power does: none
-// of them hears of it. What Close does otherwise is done.
+// Kill ends every process of the device at once, as a power loss does: no process
+// can react. Otherwise it does the same as Close.
 func (d *Device) Kill() error {
 	d.once.Do(func() {
 		d.engine = nil
@@ -204,8 +204,8 @@ func (d *Device) removeCgroups() {
 	}
 }
 
-// Command is a command to run inside the device, with a plain environment and
-// HOME in /root. It ends with ctx.
+// Command returns a command to run inside the device, with a plain environment and
+// HOME set to /root. The command ends with ctx.
 func (d *Device) Command(ctx context.Context, name string, args ...string) *exec.Cmd {
 	enter := []string{"--target", strconv.Itoa(d.init.Process.Pid), "--mount", "--net", "--pid", "--ipc", "--uts", "--wdns=/", "--", name}
 	cmd := exec.CommandContext(ctx, "nsenter", append(enter, args...)...)
@@ -217,15 +217,15 @@ func (d *Device) Command(ctx context.Context, name string, args ...string) *exec
 	return cmd
 }
 
-// Run runs a command inside the device, five minutes at most. An error says
-// that it could not be run; how it ended is in the Result.
+// Run runs a command inside the device, for at most five minutes. An error says that
+// the command could not be run. The Result says how it ended.
 func (d *Device) Run(name string, args ...string) (Result, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	return run(d.Command(ctx, name, args...))
 }
 
-// MustRun runs a command inside the device that has to end well.
+// MustRun runs a command inside the device and fails the test if the command fails.
 func (d *Device) MustRun(t testing.TB, name string, args ...string) string {
 	t.Helper()
 	r, err := d.Run(name, args...)
@@ -343,8 +343,8 @@ func (d *Device) StartEngine() error {
 	return fmt.Errorf("start the engine: %s\n%s", last, lastLines(string(text), 10))
 }
 
-// StopEngine ends the engine and its containers as a shutdown does; without
-// one it does nothing.
+// StopEngine stops the engine and its containers as a shutdown does. Without an
+// engine it does nothing.
 func (d *Device) StopEngine() error {
 	if d.engine == nil {
 		return nil
@@ -367,8 +367,9 @@ func (d *Device) killEngine() {
 	d.engine = nil
 }
 
-// CrashEngine kills the engine as the kernel does when memory runs out: it
-// gets no chance to end well, and its containers stay for the next one to find.
+// CrashEngine kills the engine as the kernel does when it is out of memory. The
+// engine cannot stop cleanly, and its containers are left for the next engine to
+// find.
 func (d *Device) CrashEngine() { d.killEngine() }
 
 // Disk puts a new ext4 file system of a size in bytes where the device has the

@@ -60,7 +60,7 @@ var Engines = []Engine{
 	{Name: "28-containerd", Suite: "sid", Containerd: true},
 }
 
-// EngineNamed returns an engine by its name.
+// EngineNamed returns the engine with this name.
 func EngineNamed(name string) (Engine, error) {
 	for _, e := range Engines {
 		if e.Name == name {

@@ -70,7 +70,7 @@ func (i Image) Build() (v1.Image, error) {
 	return img, nil
 }
 
-// Platform is this machine's, and with it a Device's.
+// Platform returns this machine's platform, which a Device shares.
 func Platform() string { return "linux/" + runtime.GOARCH }
 
 func orThis(platform string) string {

@@ -41,8 +41,8 @@ func (d *Device) UseCppMender(t testing.TB) {
 	d.cpp = true
 }
 
-// WithoutMender takes the Mender client off the device, so that mender-app is
-// all there is to install with.
+// WithoutMender removes the Mender client from the device, so that only mender-app
+// can install.
 func (d *Device) WithoutMender() error {
 	r, err := d.Run("bash", "-c", `rm -f "$(command -v mender)" "$(command -v mender-update)"`)
 	if err == nil && r.Code != 0 {
@@ -65,8 +65,8 @@ func (d *Device) MenderCommand(ctx context.Context, args ...string) *exec.Cmd {
 	return d.Command(ctx, args[0], args[1:]...)
 }
 
-// Provides is what the Mender client believes is installed; nothing where there
-// is none.
+// Provides returns what the Mender client believes to be installed. It returns
+// nothing if there is no client.
 func (d *Device) Provides() (map[string]string, error) {
 	if d.noMender {
 		return nil, nil
@@ -103,7 +103,7 @@ func (d *Device) MustProvide(t testing.TB, want map[string]string) {
 	}
 }
 
-// Eventually waits until ok says yes, for at most limit.
+// Eventually waits until ok returns true, for at most limit.
 func Eventually(t testing.TB, limit time.Duration, what string, ok func() bool) {
 	t.Helper()
 	for end := time.Now().Add(limit); !ok(); time.Sleep(50 * time.Millisecond) {
