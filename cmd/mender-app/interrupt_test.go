@@ -75,14 +75,15 @@ func TestInterruptedInstall(t *testing.T) {
 					_, err = io.Copy(in, bytes.NewReader(whole[:len(whole)/c.part]))
 					require.NoError(t, err)
 				}
-				require.Eventually(t, func() bool { return strings.Contains(out(), "signature is not checked") }, 20*time.Second, 5*time.Millisecond)
+				begun := func() bool { return strings.Contains(out(), "signature is not checked") }
+				if c.part > 0 { // the module reads the payload
+					begun = func() bool { return called(d, "LOAD ") }
+				}
+				require.Eventually(t, begun, 20*time.Second, 5*time.Millisecond)
 			} else {
 				require.NoError(t, cmd.Start())
 				verb, _, _ := strings.Cut(c.behave, " ")
-				require.Eventually(t, func() bool {
-					calls, _ := os.ReadFile(filepath.Join(d.Dir, "fake", "calls"))
-					return strings.Contains(string(calls), verb+" ")
-				}, 20*time.Second, 5*time.Millisecond)
+				require.Eventually(t, func() bool { return called(d, verb+" ") }, 20*time.Second, 5*time.Millisecond)
 			}
 			require.NoError(t, cmd.Process.Signal(c.signal))
 			_ = cmd.Wait()
@@ -99,6 +100,12 @@ func TestInterruptedInstall(t *testing.T) {
 			require.Equal(t, "two", d.Running("shop"))
 		})
 	}
+}
+
+// called reports whether the sub-module was called so.
+func called(d *devicetest.Device, call string) bool {
+	calls, _ := os.ReadFile(filepath.Join(d.Dir, "fake", "calls"))
+	return strings.Contains(string(calls), call)
 }
 
 // files are the names of all files of a device but those that an interrupted
