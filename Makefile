@@ -77,6 +77,12 @@ uninstall: ## remove what install put there; configuration files stay
 # The model of kills in modules/deploy, and no test of another package.
 KILLS := ^Test(Killed|StepFails|RepairKilled|PurgeKilled)Anywhere$$
 
+# Packages that start goroutines, or whose tests do; and the others.
+GOROUTINE  := ^[[:space:]]*go [a-zA-Z_.]+[(]|[.]Go[(]|[.]Parallel[(]|errgroup
+ROOMS       = $(shell $(GO) list ./... | sed 's|^[^/]*/[^/]*/[^/]*|.|' | grep -vE '^[.]/cmd(/|$$)')
+CONCURRENT  = $(filter-out ./delta,$(filter $(ROOMS),$(patsubst %/,./%,$(sort $(dir $(shell git grep -lE '$(GOROUTINE)' -- '*.go'))))))
+SEQUENTIAL  = $(filter-out $(CONCURRENT),$(ROOMS))
+
 .PHONY: check
 check: ## gofmt, vet, staticcheck, errcheck, misspell, shellcheck and the short tests with the race detector
 	@unformatted=$$(gofmt -l $$(git ls-files --cached --others --exclude-standard '*.go')); \
@@ -87,15 +93,15 @@ check: ## gofmt, vet, staticcheck, errcheck, misspell, shellcheck and the short 
 	$(GO) tool misspell -error -i rela,mosquitto $$(git ls-files '*.go' '*.md' Makefile packaging)
 	@if command -v shellcheck >/dev/null; then shellcheck $(SCRIPTS); \
 	  elif [ "$$CI" = true ]; then echo "shellcheck is missing" >&2; exit 1; fi
-# The tests of the programs start them hundreds of times, which the race
-# detector makes ten times as slow; what they do is in the packages. The rules
-# of ./cmd read the source and run nothing at the same time.
-# The model of kills in modules/deploy has one goroutine, too: it runs without.
-# The race detector takes more memory than a process of modules/filedelta may have.
+# The race detector makes tests up to ten times as slow: it is for packages that start
+# goroutines. The tests of delta run without it as well, and with it only those that
+# encode with every feature. The model of kills has one goroutine and runs without.
 # A run takes several packages where it can: one package alone leaves a processor idle.
-	$(GO) test -vet=off -race -short -timeout 10m -skip '$(KILLS)' $$($(GO) list ./... | grep -vE '/cmd(/|$$)|/modules/filedelta$$')
-	$(GO) test -vet=off -short -timeout 10m -run '$(KILLS)' ./modules/deploy
-	$(GO) test -vet=off -short -timeout 10m ./modules/filedelta ./cmd/...
+	$(GO) test -vet=off -race -short -timeout 10m -skip '$(KILLS)' $(CONCURRENT)
+	$(GO) test -vet=off -race -short -timeout 10m -run 'Golden|Cancel' ./delta
+	$(GO) test -vet=off -short -timeout 10m $(SEQUENTIAL) ./cmd/... & \
+	  $(GO) test -vet=off -short -timeout 10m -run '$(KILLS)' ./modules/deploy; kills=$$?; \
+	  wait $$! && exit $$kills
 # The disk of the power-cut tests is a module of its own, to keep its dependencies
 # out of go.mod.
 	$(GO) vet -C testdata/powercut/disk ./...

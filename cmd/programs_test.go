@@ -40,6 +40,9 @@ var build = sync.OnceValues(func() ([]byte, error) {
 // built returns the path of a program.
 func built(t *testing.T, program string) string {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("builds all programs, which takes 20 s; left out of -short")
+	}
 	out, err := build()
 	require.NoError(t, err, "%s", out)
 	return filepath.Join(buildDir, program)
