@@ -10,7 +10,7 @@ import (
 )
 
 // latest is an image of the shop's web service that has the same tag in every
-// version: only its identity tells one from the other.
+// version: only the image's identity distinguishes the versions.
 func latest(t *testing.T, version, mode string) bed.Image {
 	t.Helper()
 	return build(t, bed.Shop{Ref: "shop/web:latest", Version: version, Mode: mode, Base: 512, Winter: version != "1"})
@@ -18,14 +18,15 @@ func latest(t *testing.T, version, mode string) bed.Image {
 
 func latestCompose() string { return strings.ReplaceAll(compose("x"), "shop/web:x", "shop/web:latest") }
 
-// latestRelease is release, with that image.
+// latestRelease is release with the image of latest.
 func latestRelease(t *testing.T, d *bed.Device, version, mode string) string {
 	t.Helper()
 	return generate(t, d, "shop", "shop-"+version, version, latestCompose(), archive(t, latest(t, version, mode)), archive(t, stock(t)))
 }
 
-// What the shell app-update-module left on a device: the images loaded, the
-// composition up as project "manifests", its store as it writes it.
+// This is what the shell app-update-module leaves on a device: the images are
+// loaded, the composition is up as the project "manifests", and the store is as the
+// module writes it.
 func shellReference(t *testing.T, d *bed.Device) {
 	t.Helper()
 	require.NoError(t, bed.WriteArchive(d.Share("web.tar"), latest(t, "1", "")))
@@ -43,9 +44,9 @@ END
 		docker compose --project-directory /data/mender-app/shop/manifests up -d >manifests/compose.log 2>&1`)
 }
 
-// A device that runs an application of the shell reference takes its next
-// artifact: the data stays, and there is a way back before and after the
-// commit, though the new image takes the old one's tag away.
+// A device that runs an application of the shell reference installs its next
+// artifact. The data stays. A rollback works before and after the commit, although
+// the new image takes the old one's tag.
 func TestAdoptsApplicationOfTheShellReference(t *testing.T) {
 	d := device(t)
 	w := watch(t, d)
@@ -55,7 +56,7 @@ func TestAdoptsApplicationOfTheShellReference(t *testing.T) {
 	before := d.MustState(t)
 	require.NotNil(t, before.Service("manifests", "web"))
 
-	// A bad update first: the reference's composition has to come back.
+	// A bad update comes first: the reference's composition must come back.
 	menderFails(t, d, "install", latestRelease(t, d, "3", "crash"))
 	says(t, w, "web 1")
 	require.Equal(t, before.Service("manifests", "stock"), d.MustState(t).Service("manifests", "stock"), "the unchanged service was touched")

@@ -8,9 +8,9 @@ import (
 	"github.com/mender-app/mender-app/testdata/bed"
 )
 
-// The arm/v7 programs do the main job: what is wrong with 32 bits on the way
-// from the client to the engine shows here, where the processor is emulated
-// and nothing else. A whole device is emulated by `make test-arm`.
+// The arm/v7 programs do the main job. This test shows faults of 32-bit programs
+// between the client and the engine: only the processor is emulated. `make test-arm`
+// emulates a whole device.
 func TestArmPrograms(t *testing.T) {
 	bed.RequireArm(t)
 	d := device(t)

@@ -151,7 +151,7 @@ func badInputs(t *testing.T) []bad {
 		{name: "device node among the images", change: imageMember(bed.Member{Name: "images/disk", Type: tar.TypeChar}), says: `disk`},
 		{name: "link among the images", change: imageMember(bed.Member{Name: "images/" + digest('1') + "/image.img", Type: tar.TypeSymlink, Link: "/etc/passwd"}), says: `image.img`},
 
-		// More than announced, or than anybody could want.
+		// More than was announced, or than any limit allows.
 		{name: "manifests that unpack to half a gigabyte", change: manifest(bed.Member{Name: "manifests/zeros", Zeros: 512 << 20}), says: `(?i)large|limit|more than|exceeds|beyond`},
 		{name: "a text of an image that has no end", change: func(h *bed.Handmade) {
 			bed.Find(h.Images, "/url-new.txt").Data, bed.Find(h.Images, "/url-new.txt").Zeros = nil, 64<<20
@@ -248,7 +248,8 @@ func newLayer(t *testing.T, list []tarMember) int {
 	return 0
 }
 
-// requireErrorLine asserts that one line that reports an error says it.
+// requireErrorLine asserts that one of the lines that report an error contains a
+// text.
 func requireErrorLine(t *testing.T, want, said string) {
 	t.Helper()
 	pattern := regexp.MustCompile(want)
@@ -273,9 +274,9 @@ func flip(where float64) func([]byte) []byte {
 
 func digest(c byte) string { return string(bytes.Repeat([]byte{c}, 64)) }
 
-// Bad input is refused with one line that says why, and nothing on the device
-// changes: not a container, image, volume, network or file, nor what the
-// Mender client believes.
+// Bad input is refused with one line that says why. Nothing on the device changes:
+// no container, image, volume, network or file, and nothing that the Mender client
+// believes.
 func TestBadInputChangesNothing(t *testing.T) {
 	d := device(t)
 	good, err := bed.Reference("shop", "shop-1", compose("1"), web(t, "1", ""), stock(t))
@@ -310,19 +311,19 @@ func TestBadInputChangesNothing(t *testing.T) {
 		})
 	}
 
-	// And after all that the good one still installs.
+	// Afterwards the good artifact still installs.
 	w := watch(t, d)
 	mender(t, d, "install", handmade(t, d, next))
 	mender(t, d, "commit")
 	says(t, w, "web 2")
 }
 
-// mayChange are the files that may change when nothing does: that a deployment
-// was tried is counted and kept in the history. What is current is not in
-// them alone: the link to the manifests says it too.
+// mayChange lists the files that may change although nothing else does: an attempted
+// deployment is counted and recorded in the history. They alone do not say what is
+// current: the link to the manifests does, too.
 var mayChange = regexp.MustCompile(`^/data/mender-app/(\.mender-app/.*|[^/]+/app\.json)$`)
 
-// unchanging is a state without those.
+// unchanging is a state without the files of mayChange.
 func unchanging(s bed.State) bed.State {
 	for name := range s.Files {
 		if mayChange.MatchString(name) {

@@ -16,7 +16,8 @@ import (
 )
 
 // edition is the web service in release 1, 2 or 3, with data: a catalogue that
-// release 3 changes a little, and pictures that come new with 2 and with 3.
+// release 3 changes a little, and pictures that are new in release 2 and in release
+// 3.
 func edition(t *testing.T, n int) bed.Image {
 	t.Helper()
 	img := web(t, fmt.Sprint(n), "")
@@ -55,8 +56,7 @@ func whole(t *testing.T, d *bed.Device, n int) string {
 	return generate(t, d, "shop", fmt.Sprintf("shop-%d", n), fmt.Sprint(n), alone(n), archive(t, edition(t, n)))
 }
 
-// third makes the artifact of release 3 over the releases that are named by
-// their artifacts.
+// third makes the artifact of release 3 over the releases in the given artifacts.
 func third(t *testing.T, d *bed.Device, bases []string, options ...string) string {
 	t.Helper()
 	_, next, _ := strings.Cut(archive(t, edition(t, 3)), "=")
@@ -73,8 +73,9 @@ func size(t *testing.T, file string) int64 {
 	return info.Size()
 }
 
-// One artifact serves a device with release 1 as well as one with release 2,
-// and what both need is in it once; with the full image, one with neither too.
+// One artifact serves devices with release 1 and devices with release 2, and
+// contains once what both need. With the full image it also serves a device with
+// neither.
 func TestSeveralBases(t *testing.T) {
 	for _, c := range []struct {
 		name    string
@@ -116,8 +117,8 @@ func TestSeveralBases(t *testing.T) {
 	}
 }
 
-// The Mender client itself keeps the artifact from a device with another
-// version: before it has read any of the payload.
+// The Mender client itself refuses the artifact on a device with another version,
+// before it has read any of the payload.
 func TestSeveralBasesDepends(t *testing.T) {
 	d := device(t)
 	releases := []string{whole(t, d, 1), whole(t, d, 2)}
@@ -131,7 +132,7 @@ func TestSeveralBasesDepends(t *testing.T) {
 	require.NotContains(t, said, "the image comes in several variants", "the module was asked")
 	require.Equal(t, before, d.MustState(t))
 
-	// The same release under a version that serves.
+	// The same release, under a version that the artifact accepts.
 	mender(t, d, "install", releases[0])
 	mender(t, d, "commit")
 	mender(t, d, "install", file)
@@ -139,12 +140,12 @@ func TestSeveralBasesDepends(t *testing.T) {
 	d.MustProvide(t, provides("3"))
 }
 
-// except are the notes that a refusal leaves: that it was, and what a load that
-// was given up may have left in the engine.
+// except lists the notes that a refusal leaves: that it happened, and what an
+// abandoned load may have left in the engine.
 var except = []string{"/.mender-app/history", "/.mender-app/suspects.json"}
 
-// A delta whose base is missing, is another image under the same tag, or is
-// damaged on disk is refused by name, and nothing has changed.
+// A delta whose base is missing, is another image under the same tag, or is damaged
+// on disk is refused. The message names the base, and nothing has changed.
 func TestBaseThatDoesNotServe(t *testing.T) {
 	for _, c := range []struct {
 		name    string
@@ -182,7 +183,7 @@ func TestBaseThatDoesNotServe(t *testing.T) {
 	}
 }
 
-// anotherRelease installs one that no delta starts from.
+// anotherRelease installs a release that is the base of no delta.
 func anotherRelease(t *testing.T, d *bed.Device, _ []string) {
 	mender(t, d, "install", generate(t, d, "shop", "shop-9", "9", alone(9), archive(t, web(t, "9", ""))))
 	mender(t, d, "commit")
@@ -197,8 +198,8 @@ func damagedCatalogue(t *testing.T, d *bed.Device, releases []string) {
 	d.MustRun(t, "bash", "-ec", "printf X | dd of="+found[0]+" bs=1 seek=3000 conv=notrunc status=none")
 }
 
-// A delta takes content from images of the device that the generator was told
-// of for other images, and from images before it in the same artifact.
+// A delta takes content from images of the device that the generator was given for
+// other images, and from earlier images of the same artifact.
 func TestContentOfOtherImages(t *testing.T) {
 	d := device(t)
 	w := watch(t, d)

@@ -12,8 +12,8 @@ import (
 	"github.com/mender-app/mender-app/testdata/bed"
 )
 
-// conforms runs mender-app conformance on a device, which must find no fault, and
-// returns how many checks passed.
+// conforms runs mender-app conformance on a device. It requires that no fault is
+// found and returns how many checks passed.
 func conforms(t *testing.T, d *bed.Device, protocol string, args ...string) (passed int) {
 	t.Helper()
 	r, err := d.Run("mender-app", append([]string{"conformance", "--json"}, args...)...)
@@ -62,7 +62,7 @@ func TestConformanceOfPlainSubmodule(t *testing.T) {
 	require.Empty(t, d.MustRun(t, "sh", "-c", "ls /data/plain"), "nothing is left behind")
 }
 
-// What comes with mender-app passes as anybody's does.
+// The sub-modules that come with mender-app pass like any other.
 func TestConformanceOfDockerCompose(t *testing.T) {
 	d := device(t)
 	dir := d.Share("fixture")

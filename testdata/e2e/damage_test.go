@@ -14,8 +14,8 @@ import (
 // catalogue is a file of the base layer that all images of the shop have.
 const catalogue = "usr/share/shop/catalogue-003.txt"
 
-// unpacked finds a file of an image layer where the engine has unpacked it; of
-// several the one that contains text.
+// unpacked finds a file of an image layer where the engine has unpacked it. Of
+// several such files it takes the one that contains text.
 func unpacked(t *testing.T, d *bed.Device, name, text string) string {
 	t.Helper()
 	out := d.MustRun(t, "sh", "-c", `
@@ -28,7 +28,7 @@ func unpacked(t *testing.T, d *bed.Device, name, text string) string {
 	return files[0]
 }
 
-// imagesWhole asserts that every image of the device is, byte for byte.
+// imagesWhole asserts that every byte of every image on the device is right.
 func imagesWhole(t *testing.T, d *bed.Device) {
 	t.Helper()
 	_, err := d.ReadImages(t.Context())
@@ -36,7 +36,8 @@ func imagesWhole(t *testing.T, d *bed.Device) {
 }
 
 // A layer that all images share loses the content of a file, as in a power cut.
-// It is named, and repaired; the applications are up again with their data.
+// verify names the layer, and the repair brings it back; the applications are up
+// again with their data.
 func TestVerifyAndRepair(t *testing.T) {
 	onEngines(t, func(t *testing.T, d *bed.Device) {
 		shortHealthWindow(t, d)
@@ -68,7 +69,7 @@ func TestVerifyAndRepair(t *testing.T) {
 			require.Equal(t, 5, r.Code, r.Output())
 			require.Contains(t, r.Stderr, "nothing was changed")
 			sameApplication(t, before, d.MustState(t))
-			// The artifact of the release before will do: the layer is in it.
+			// The artifact of the previous release is enough: it contains the layer.
 			d.MustRun(t, "mender-app", "verify", "--repair", "--from", d.Share("shop-1.mender"), "shop")
 		}
 		require.Contains(t, d.MustRun(t, "mender-app", "verify"), "all components are whole")
@@ -82,9 +83,9 @@ func TestVerifyAndRepair(t *testing.T) {
 	})
 }
 
-// The machine loses power when a download has given the engine its layers and
-// no image yet: they stay, hollow, and the engine takes them for present. The
-// next download does not.
+// The machine loses power after a download has given the engine its layers and
+// before it has an image. The layers stay, with empty files, and the engine takes
+// them for present. The next download does not.
 func TestHollowLayersOfAnInterruptedDownload(t *testing.T) {
 	d := device(t)
 	w := watch(t, d)
@@ -96,7 +97,7 @@ func TestHollowLayersOfAnInterruptedDownload(t *testing.T) {
 	require.NotZero(t, r.Code)
 	id := strings.TrimSpace(d.MustRun(t, "docker", "image", "ls", "--no-trunc", "--quiet", "mender-app.local/shop"))
 	ids := strings.Split(id, "\n")
-	// What belongs to no container is the incoming one.
+	// Layers that belong to no container are those of the incoming image.
 	used := d.MustRun(t, "sh", "-c", "docker inspect -f '{{.Image}}' $(docker ps -aq)")
 	incoming := ""
 	for _, id := range ids {

@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Doctor says of a device that works that it does, and of what was broken what to
-// do about it. It changes nothing.
+// On a device that works doctor reports that, and for each thing that was broken it
+// says what to do. It changes nothing.
 func TestDoctor(t *testing.T) {
 	d := device(t)
 	mender(t, d, "install", release(t, d, "1", ""))

@@ -1,7 +1,7 @@
-// Package e2e tests the product whole, as a device meets it: artifacts made by
-// app-gen or by the real mender-artifact, installed by the real Mender client
-// on a device of its own with a real Docker engine (testdata/bed). It must not
-// import the product's packages.
+// Package e2e tests the whole product on a device: artifacts made by app-gen or by
+// the real mender-artifact are installed by the real Mender client on a device of
+// its own with a real Docker engine (testdata/bed). It must not import the product's
+// packages.
 package e2e
 
 import (
@@ -19,10 +19,10 @@ import (
 	"github.com/mender-app/mender-app/testdata/bed"
 )
 
-// device starts a device with the product and the Mender client installed. A
-// release must stay healthy for a second, not five: most tests install several,
-// and would do nothing but wait.
-// Devices do not know of each other, and mostly wait: tests run side by side.
+// device starts a device with the product and the Mender client installed. A release
+// must stay healthy for one second instead of five, because most tests install
+// several.
+// Devices are independent of each other and mostly wait, so tests run in parallel.
 func device(t *testing.T) *bed.Device {
 	t.Helper()
 	d := deviceAsShipped(t)
@@ -37,8 +37,8 @@ func shortHealthWindow(t *testing.T, d *bed.Device) {
 	d.MustRun(t, "bash", "-ec", "echo HEALTH_WINDOW=1s >>/etc/mender/mender-app-docker-compose.conf")
 }
 
-// deviceAsShipped starts a device with the configuration that make install
-// brings, for tests of what is healthy and what is not.
+// deviceAsShipped starts a device with the configuration that make install installs,
+// for tests of what is healthy.
 func deviceAsShipped(t *testing.T) *bed.Device {
 	t.Helper()
 	t.Parallel()
@@ -119,8 +119,8 @@ func delta(t *testing.T, old, new bed.Image) string {
 	return "--image=" + from + "," + to
 }
 
-// generate runs app-gen for a Compose application; the artifact lies where the
-// device sees it too.
+// generate runs app-gen for a Compose application. The artifact is written where the
+// device can read it.
 func generate(t *testing.T, d *bed.Device, app, artifact, version, compose string, options ...string) string {
 	t.Helper()
 	manifests := t.TempDir()
@@ -147,7 +147,8 @@ func appGen(t *testing.T, d *bed.Device, artifact, manifests string, options ...
 	return out
 }
 
-// handmade writes an artifact put together by hand where the device sees it.
+// handmade writes an artifact that is put together by hand where the device can read
+// it.
 func handmade(t *testing.T, d *bed.Device, h bed.Handmade) string {
 	t.Helper()
 	out := d.Share(h.Name + ".mender")
@@ -155,12 +156,13 @@ func handmade(t *testing.T, d *bed.Device, h bed.Handmade) string {
 	return out
 }
 
-// provides is what the client has to believe while the shop is at a release.
+// provides is what the client must report as installed while the shop is at a
+// release.
 func provides(version string) map[string]string {
 	return map[string]string{"artifact_name": "shop-" + version, "data-partition.shop.version": version}
 }
 
-// mender runs the Mender client, which has to succeed.
+// mender runs the Mender client and requires that it succeeds.
 func mender(t *testing.T, d *bed.Device, args ...string) {
 	t.Helper()
 	r, err := d.Mender(args...)
@@ -168,7 +170,8 @@ func mender(t *testing.T, d *bed.Device, args ...string) {
 	require.Zero(t, r.Code, "mender %s\n%s", strings.Join(args, " "), r.Output())
 }
 
-// menderFails runs the Mender client, which has to fail; it returns what it said.
+// menderFails runs the Mender client, requires that it fails, and returns its
+// output.
 func menderFails(t *testing.T, d *bed.Device, args ...string) string {
 	t.Helper()
 	r, err := d.Mender(args...)

@@ -15,9 +15,9 @@ import (
 	"github.com/mender-app/mender-app/testdata/bed"
 )
 
-// An engine is killed in the middle of a load: the error says so, the engine
-// comes back with what it had and nothing else, the old release runs, and the
-// update installs.
+// An engine is killed in the middle of a load. The error says so, the engine comes
+// back with its old content alone, the old release runs, and the update installs
+// afterwards.
 func TestEngineKilledInLoad(t *testing.T) {
 	for _, e := range bed.ChosenEngines(t) {
 		t.Run(e.Name, func(t *testing.T) {
@@ -46,7 +46,8 @@ func TestEngineKilledInLoad(t *testing.T) {
 			var said bytes.Buffer
 			load.Stderr = &said
 			require.NoError(t, load.Start())
-			// Half of it, which the pipe cannot hold: the engine has some of it.
+			// Send half of it, which is more than the pipe holds: the engine has
+			// received a part.
 			_, err = in.Write(content[:len(content)/2])
 			require.NoError(t, err)
 			d.CrashEngine()

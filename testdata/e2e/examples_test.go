@@ -21,13 +21,12 @@ import (
 	"github.com/mender-app/mender-app/testdata/bed"
 )
 
-// example is an application of a sub-module in examples/, with its files as they
-// are.
+// example is an application of a sub-module in examples/, with its files unchanged.
 type example struct {
 	orchestrator string // the sub-module: examples/NAME/NAME
 	in           string // where the application is, if not in examples/NAME
 	app          string // the application: its manifests are the files of the directory APP
-	// content is the application's component in a version, which is healthy or not.
+	// content returns the application's component in a version, healthy or not.
 	content func(version string, healthy bool) []byte
 	kind    string // its type
 	url     string
@@ -185,7 +184,7 @@ func noise() []byte {
 	return fmt.Appendf(nil, "#!/bin/sh\n# %s", base64.StdEncoding.EncodeToString(random))
 }
 
-// Two applications that belong together: one of containers, one on the host.
+// Two applications that belong together: one of containers, and one on the host.
 func TestExampleMixed(t *testing.T) {
 	d := device(t)
 	dir := filepath.Join(bed.Repository(), "examples")

@@ -11,8 +11,8 @@ import (
 	"github.com/mender-app/mender-app/testdata/bed"
 )
 
-// What failed with the shell app-update-module, and with its successor, each by
-// its name, and what happens here instead.
+// These are the known failures of the shell app-update-module and of its successor.
+// Each subtest is named after a failure and tests what happens here instead.
 func TestWhatFailedBefore(t *testing.T) {
 	d := device(t)
 	w := watch(t, d)
@@ -29,13 +29,13 @@ func TestWhatFailedBefore(t *testing.T) {
 		change(&h)
 		return handmade(t, d, h)
 	}
-	// inOne asserts that release 1 is what runs, and what the client believes in.
+	// inOne asserts that release 1 runs and that the client reports it.
 	inOne := func(t *testing.T) {
 		t.Helper()
 		settled(t, d, w, "1")
 		sameApplication(t, before, d.MustState(t))
 	}
-	// untouched asserts that it has run all the time.
+	// untouched asserts that release 1 has run without a break since then.
 	untouched := func(t *testing.T, since time.Time) {
 		t.Helper()
 		inOne(t)

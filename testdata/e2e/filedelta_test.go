@@ -84,8 +84,9 @@ func deltaRelease(t *testing.T, d *bed.Device, version, old, next string, patch 
 	return path
 }
 
-// Deltas of files update an application whose sub-module knows no deltas: by each
-// encoder, in both forms, and back from a failing release and on request.
+// Deltas of files update an application whose sub-module knows no deltas, made by
+// each encoder and in both forms. A failing release and a rollback on request bring
+// the old files back.
 func TestFileDeltas(t *testing.T) {
 	t.Parallel()
 	bed.Require(t, "mender-artifact")

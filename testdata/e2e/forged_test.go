@@ -84,8 +84,8 @@ func forged(t *testing.T, d *bed.Device, file string, edit func(name string, dat
 	return out
 }
 
-// member is the data of the first member of an artifact's images payload that
-// ends so.
+// member is the data of the first member of an artifact's images payload whose name
+// has this suffix.
 func member(t *testing.T, d *bed.Device, file, ending string) (found []byte) {
 	t.Helper()
 	forged(t, d, file, func(name string, b []byte) (string, []byte) {
@@ -98,9 +98,9 @@ func member(t *testing.T, d *bed.Device, file, ending string) (found []byte) {
 	return found
 }
 
-// A payload that is not what the signed metadata announces is refused before it
-// costs anything, although its checksum can be known only at its end: the header
-// is valid, and so is the signature over it.
+// A payload that differs from what the signed metadata announces is refused before
+// it costs anything: the header and its signature are valid, and the payload's
+// checksum is known only at its end.
 func TestForgedPayloads(t *testing.T) {
 	d := device(t)
 	key := ecdsaKey(t)

@@ -16,18 +16,18 @@ import (
 	"github.com/mender-app/mender-app/testdata/bed"
 )
 
-// What no artifact, however hostile, may cost.
+// Limits of what any artifact, however hostile, may cost.
 const (
 	hostileTime   = 10 * time.Second // until it is refused
 	startTime     = time.Minute      // where the release was started: as any update that fails or is taken back
 	hostileMemory = 64 << 10         // KiB, of each process of the product
 )
 
-// Artifacts with one thing changed, at any level from the container down to the
-// files in the layers, with checksums made right or not, go through the Mender
-// client and through mender-app install. Whatever the change was, the device is
-// afterwards as it was before: engine, store, /etc, /tmp and what the client
-// believes. MENDER_APP_HOSTILE says how many, MENDER_APP_SEED which.
+// Artifacts with one change, at any level from the container down to the files in
+// the layers, with right or wrong checksums, go through the Mender client and
+// through mender-app install. Whatever was changed, the device is afterwards as
+// before: engine, store, /etc, /tmp and what the client believes. MENDER_APP_HOSTILE
+// is how many artifacts, MENDER_APP_SEED the seed.
 func TestHostileArtifacts(t *testing.T) {
 	count, seed := 24, uint64(1)
 	if s := os.Getenv("MENDER_APP_HOSTILE"); s != "" {
@@ -63,7 +63,7 @@ type client struct {
 
 func (c client) survive(t *testing.T, d *bed.Device, count int, seed uint64) {
 	t.Helper()
-	// How long a release must be healthy is not what is tested.
+	// This test is not about how long a release must be healthy.
 	d.MustRun(t, "bash", "-ec", `printf 'HEALTH_WINDOW=500ms\nHEALTH_DEADLINE=3s\n' >>/etc/mender/mender-app-docker-compose.conf`)
 	one := whole(t, d, 1)
 	d.MustRun(t, c.install[0], append(c.install[1:], one)...)
@@ -82,7 +82,7 @@ func (c client) survive(t *testing.T, d *bed.Device, count int, seed uint64) {
 		originals = append(originals, data)
 	}
 
-	// What the machine below writes there shows through.
+	// The machine below the device writes there, and that shows through.
 	d.MustRun(t, "bash", "-ec", "mount -t tmpfs none /root; mount -t tmpfs none /var/tmp")
 	peaks := sample(t, d)
 	d.MustRun(t, "touch", "/run/before")
@@ -134,7 +134,7 @@ func (c client) survive(t *testing.T, d *bed.Device, count int, seed uint64) {
 	d.MustRun(t, "mender-app", "verify", "shop")
 }
 
-// restarted is a state without what another start of the same containers changes.
+// restarted is a state without what a restart of the same containers changes.
 func restarted(s bed.State) bed.State {
 	containers := map[string]bed.Container{}
 	for name, c := range s.Containers {
@@ -152,8 +152,9 @@ func strays(t *testing.T, d *bed.Device) string {
 		"-xdev", "-cnewer", "/run/before", "-not", "-path", "/tmp", "-not", "-path", d.Dir, "-not", "-path", bed.Repository(), "-not", "-name", "runc-process*")
 }
 
-// sample looks at the memory of the product's processes until the function that
-// it returns is called, which tells the highest resident set of each program in KiB.
+// sample samples the memory of the product's processes until the function that it
+// returns is called. That function returns the highest resident set of each program,
+// in KiB.
 func sample(t *testing.T, d *bed.Device) func() map[string]int {
 	t.Helper()
 	room, err := os.Readlink(filepath.Join(filepath.Dir(d.Path("")), "ns/pid"))

@@ -9,8 +9,8 @@ import (
 	"github.com/mender-app/mender-app/testdata/bed"
 )
 
-// killed runs the Mender client; at a point of a call of app both are killed
-// with SIGKILL (store/durable has the points' names).
+// killed runs the Mender client. At a point of a call of app, both are killed with
+// SIGKILL (store/durable has the points' names).
 func killed(t *testing.T, d *bed.Device, fault string, args ...string) {
 	t.Helper()
 	r, err := d.Run("env", append([]string{"MENDER_APP_FAULT=" + fault + ":kill-both", "mender", "--no-syslog"}, args...)...)
@@ -19,10 +19,10 @@ func killed(t *testing.T, d *bed.Device, fault string, args ...string) {
 	require.NotContains(t, r.Output(), "level=error")
 }
 
-// What a person may do after a kill of the client and its call that no client
-// does by itself, with the Go client 3.4.0: take back a commit that was half
-// done. And what a kill leaves alone. All other kills, at every point of every
-// state, are testdata/powercut's.
+// After a kill of the client and its call, a person may do something that no client
+// does by itself: with the Go client 3.4.0, roll back a half-done commit. This test
+// covers that, and what a kill must not touch. testdata/powercut has all other
+// kills, at every point of every state.
 func TestKilledInTheMiddle(t *testing.T) {
 	if _, err := exec.LookPath("mender"); err != nil {
 		t.Skip("the orders are those of the Go client: needs mender")

@@ -34,7 +34,7 @@ func installUpdateFailAndRollBack(t *testing.T, d *bed.Device) {
 	visit(t, d, "2")
 	at2 = d.MustState(t)
 
-	// Never healthy: back to 2, which the client believes in too.
+	// It is never healthy: back to 2, which the client reports too.
 	said := menderFails(t, d, "install", release(t, d, "3", "unhealthy"))
 	require.Contains(t, said, "web")
 	says(t, w, "web 2")
@@ -51,9 +51,9 @@ func installUpdateFailAndRollBack(t *testing.T, d *bed.Device) {
 	visit(t, d, "3") // the data is still that of the first release
 }
 
-// sameApplication asserts that the shop is as it was: the same images, volumes
-// and networks, the unchanged service untouched, the changed one made anew
-// from the same image.
+// sameApplication asserts that the shop is as before: the same images, volumes and
+// networks, the unchanged service untouched, the changed one recreated from the same
+// image.
 func sameApplication(t *testing.T, before, after bed.State) {
 	t.Helper()
 	require.Equal(t, before.Service("shop", "stock"), after.Service("shop", "stock"), "the unchanged service was touched")
@@ -65,15 +65,15 @@ func sameApplication(t *testing.T, before, after bed.State) {
 	require.Equal(t, before.Networks, after.Networks)
 }
 
-// visit asks the stock service, which counts the visits in its volume.
+// visit makes a request to the stock service, which counts the visits in its volume.
 func visit(t *testing.T, d *bed.Device, want string) {
 	t.Helper()
 	got := d.MustRun(t, "bash", "-c", `exec 3<>/dev/tcp/127.0.0.1/8081; printf 'GET /visits HTTP/1.0\r\n\r\n' >&3; tail -n 1 <&3`)
 	require.Equal(t, want, strings.TrimSpace(got), "the number of visits kept in the volume")
 }
 
-// Each way a release can be bad ends in the one before, with the service's
-// last words in the output.
+// Each way in which a release can be bad ends in the previous one, with the
+// service's last words in the output.
 func TestBadReleaseEndsInTheOldOne(t *testing.T) {
 	d := deviceAsShipped(t)
 	w := watch(t, d)
@@ -84,7 +84,8 @@ func TestBadReleaseEndsInTheOldOne(t *testing.T) {
 
 	for _, mode := range []string{"crash", "unhealthy"} {
 		t.Run(mode, func(t *testing.T) {
-			// Two in a row: the second must not find the first's remains.
+			// Install two in a row: the second must not be confused by what the
+			// first left.
 			for range 2 {
 				said := menderFails(t, d, "install", release(t, d, "2", mode))
 				if mode == "crash" {
@@ -152,7 +153,7 @@ func TestApplicationsDoNotDisturbEachOther(t *testing.T) {
 		require.Equal(t, before.Containers["mine"], after.Containers["mine"])
 		require.Equal(t, before.Volumes, after.Volumes)
 	}
-	// One is updated, then fails, then is rolled back; the other does not notice.
+	// One is updated, then fails, then is rolled back; the other is not affected.
 	mender(t, d, "install", kiosk("2", ""))
 	mender(t, d, "commit")
 	same("shop", "web")
@@ -170,8 +171,8 @@ func TestApplicationsDoNotDisturbEachOther(t *testing.T) {
 	d.MustProvide(t, kioskProvides(provides("1"), "kiosk-2", "2"))
 }
 
-// What a person does between two updates: stop, which lasts over a restart of
-// the engine, start, purge without and with the data.
+// These are a person's actions between two updates: stop, which lasts over a restart
+// of the engine, start, and purge without and with the data.
 func TestStopStartPurge(t *testing.T) {
 	d := device(t)
 	w := watch(t, d)
@@ -197,7 +198,7 @@ func TestStopStartPurge(t *testing.T) {
 	says(t, w, "web 1")
 	visit(t, d, "2")
 
-	// Something that should run does not: exit code 6.
+	// If something that should run does not, the exit code is 6.
 	d.MustRun(t, "bash", "-ec", "docker stop -t 0 $(docker ps --quiet --filter label=com.docker.compose.service=web)")
 	r, err := d.Run("mender-app", "health", "shop")
 	require.NoError(t, err)

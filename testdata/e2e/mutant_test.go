@@ -25,8 +25,8 @@ type part struct {
 	changed bool // data must be made again from members
 }
 
-// takeApart reads data as a tar, compressed or not, with all that is inside.
-// What is no tar stays a piece without members.
+// takeApart reads data as a tar, compressed or not, with everything inside it. Data
+// that is not a tar stays a piece without members.
 func takeApart(data []byte) *part {
 	p := &part{data: data}
 	plain := data
@@ -88,7 +88,7 @@ func compressed(b []byte) []byte {
 	return out.Bytes()
 }
 
-// touch says that everything above the piece must be made again.
+// touch marks everything above the piece as changed, so that it is made again.
 func (p *part) touch() {
 	for a := p.above; a != nil; a = a.above {
 		a.changed = true
@@ -119,7 +119,7 @@ func (p *part) all() []*part {
 	return list
 }
 
-// find is the member whose name begins so, or nil.
+// find returns the member whose name begins with a text, or nil.
 func (p *part) find(prefix string) *part {
 	for _, m := range p.members {
 		if strings.HasPrefix(m.header.Name, prefix) {
@@ -129,7 +129,7 @@ func (p *part) find(prefix string) *part {
 	return nil
 }
 
-// sums are the checksums that the manifest of an artifact has to list.
+// sums are the checksums that the manifest of an artifact must list.
 func sums(artifact *part) (lines []string) {
 	line := func(name string, data []byte) {
 		lines = append(lines, fmt.Sprintf("%x  %s\n", sha256.Sum256(data), name))
@@ -148,7 +148,7 @@ func sums(artifact *part) (lines []string) {
 	return lines
 }
 
-// consistent says whether an artifact's manifest lists what is in it.
+// consistent reports whether an artifact's manifest lists what is in it.
 func consistent(file []byte) bool {
 	artifact := takeApart(file)
 	manifest := artifact.find("manifest")
@@ -159,8 +159,8 @@ func consistent(file []byte) bool {
 	return slices.Equal(listed, sums(artifact))
 }
 
-// mutant changes one thing in an artifact, at a level that is drawn first, and
-// in three of four makes the manifest's checksums right again. It says what it did.
+// mutant changes one thing in an artifact, at a level that is drawn first. In three
+// of four cases it also corrects the manifest's checksums. It returns what it did.
 func mutant(r *rand.Rand, file []byte) ([]byte, string) {
 	artifact := takeApart(file)
 	all := artifact.all()
@@ -180,7 +180,7 @@ func mutant(r *rand.Rand, file []byte) ([]byte, string) {
 	return artifact.bytes(), fmt.Sprintf("level %d, %s: %s, %s", level, path, what, sums)
 }
 
-// mend makes the manifest right, and says whether there is one.
+// mend corrects the manifest, and reports whether there is one.
 func (p *part) mend() bool {
 	manifest := p.find("manifest")
 	if manifest == nil {
@@ -255,7 +255,7 @@ var names = []string{
 	"manifest.json", "index.json", "a\nb", "-rf", "$(touch /etc/mender/evil)", strings.Repeat("d/", 500) + "f", strings.Repeat("n", 5000),
 }
 
-// changeMember changes what the tar above says of a piece.
+// changeMember changes what the tar above says about a piece.
 func changeMember(r *rand.Rand, p *part) string {
 	list := p.above.members
 	i := slices.Index(list, p)
@@ -342,8 +342,8 @@ var hostile = []any{
 	"mender-app.local/shop:" + strings.Repeat("a", 64), "*", "$(id)", "%s%n",
 }
 
-// changeJSON changes a value in a document, drops or adds a key, or writes one
-// key twice.
+// changeJSON changes a value in a document, drops or adds a key, or writes a key
+// twice.
 func changeJSON(r *rand.Rand, p *part) string {
 	var document any
 	if json.Unmarshal(p.data, &document) != nil {
@@ -373,8 +373,8 @@ func sortedKeys(m map[string]any) []string {
 	return keys
 }
 
-// changeValue goes down a document by chance and changes one value in it. Text
-// that is a document itself is changed inside.
+// changeValue picks a random value in a document and changes it. Text that is a
+// document itself is changed inside.
 func changeValue(r *rand.Rand, v any, what *string) any {
 	switch v := v.(type) {
 	case map[string]any:
@@ -413,7 +413,7 @@ func changeValue(r *rand.Rand, v any, what *string) any {
 	return value
 }
 
-// lines are lines of Compose files that reach for what is not theirs.
+// lines are lines of Compose files that reach outside of the application.
 var lines = []string{
 	"include: [/etc/passwd]", "include: [../../../../etc/mender/mender.conf]", "    env_file: /etc/shadow", "    image: ${HOME}",
 	"    image: mender-app.local/shop:" + strings.Repeat("a", 64), "    build: /", "    extends: {file: /etc/passwd, service: web}",

@@ -10,8 +10,8 @@ import (
 	"github.com/mender-app/mender-app/testdata/bed"
 )
 
-// Two services that use one image, each by a name of its own: it travels once,
-// both names are there, and both are as before when a release fails.
+// Two services use one image, each under its own name. The image travels once and
+// gets both names, and both are as before when a release fails.
 func TestOneImageUnderTwoNames(t *testing.T) {
 	d := device(t)
 	w := watch(t, d)
@@ -46,7 +46,7 @@ func TestOneImageUnderTwoNames(t *testing.T) {
 	require.Equal(t, id("shop/web:1"), id("shop/worker:1"))
 	require.Equal(t, "shop/worker:1", d.MustState(t).Service("shop", "worker").Ref)
 
-	// The next one as a delta; its worker stays at the old image.
+	// The next release is a delta; its worker stays at the old image.
 	file = generate(t, d, "shop", "shop-2", "2", manifest("shop/web:2", "shop/worker:1"), "--deep-delta",
 		delta(t, one, two), delta(t, one, one)+"=shop/worker:1")
 	mender(t, d, "install", file)
@@ -55,7 +55,7 @@ func TestOneImageUnderTwoNames(t *testing.T) {
 	require.NotEqual(t, id("shop/web:2"), id("shop/worker:1"))
 	before := d.MustState(t)
 
-	// A delta under two names, that fails.
+	// A delta under two names that fails.
 	file = generate(t, d, "shop", "shop-3", "3", manifest("shop/web:3", "shop/worker:3"), append(
 		also(archive(t, bad), "shop/worker:3"), "--deep-delta")...)
 	menderFails(t, d, "install", file)

@@ -10,8 +10,8 @@ import (
 	"github.com/mender-app/mender-app/testdata/bed"
 )
 
-// Where there is no Mender client, mender-app installs, commits and rolls back,
-// and tells what is there and what happened.
+// Without a Mender client, mender-app installs, commits and rolls back, and reports
+// what is installed and what happened.
 func TestWithoutMenderClient(t *testing.T) {
 	d := device(t)
 	require.NoError(t, d.WithoutMender())
@@ -43,7 +43,7 @@ func TestWithoutMenderClient(t *testing.T) {
 	says(t, w, "web 2")
 	require.Equal(t, "shop-2", current(t, d))
 
-	// The release before the last commit is kept, and can be gone back to.
+	// The release before the last commit is kept, so a rollback can return to it.
 	own("rollback", "shop")
 	says(t, w, "web 1")
 	require.Equal(t, "shop-1", current(t, d))

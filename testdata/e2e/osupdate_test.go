@@ -65,8 +65,8 @@ func update(t *testing.T, d *bed.Device, version, older string, old, new bed.Ima
 		"--content", "docker-archive:"+from, "--image", "docker-archive:"+to, archive(t, stock(t)))
 }
 
-// osUpdate makes an artifact that says of itself what the default image of an
-// operating system says, for an update module that does nothing.
+// osUpdate makes an artifact with the provides of a default operating-system image,
+// for an update module that does nothing.
 func osUpdate(t *testing.T, d *bed.Device) string {
 	t.Helper()
 	d.MustRun(t, "bash", "-ec", `cd /usr/share/mender/modules/v3

@@ -13,8 +13,8 @@ import (
 	"github.com/mender-app/mender-app/testdata/bed"
 )
 
-// make install puts every program in its place and keeps a configuration that
-// is there; make uninstall takes all away but the configuration.
+// make install puts every program in its place and keeps an existing configuration;
+// make uninstall removes everything but the configuration.
 func TestInstallAndUninstall(t *testing.T) {
 	programs, err := bed.Programs()
 	require.NoError(t, err)

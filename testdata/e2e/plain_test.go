@@ -18,10 +18,10 @@ import (
 	"github.com/mender-app/mender-app/testdata/bed"
 )
 
-// plainSubmodule is a sub-module of protocol 1.0, as a person writes one in an
-// hour: LOAD overwrites a file in place, and in two steps. What runs is a copy
-// of the files that were there when it was started; it is healthy if the file
-// "bad" is not among them and nothing was changed since.
+// plainSubmodule is a sub-module of protocol 1.0, as a person writes one in an hour:
+// LOAD overwrites a file in place, in two steps. The application that runs is a copy
+// of the files at the time when it was started. It is healthy if the file "bad" is
+// not among them and nothing has changed since.
 const plainSubmodule = `#!/bin/sh
 set -eu
 verb=$1 root=/data/plain
@@ -94,9 +94,9 @@ func plainReleaseWith(t *testing.T, d *bed.Device, version string, files map[str
 	return path
 }
 
-// A release of a sub-module that overwrites its components comes back whole:
-// after a failed update, a rollback, days later, and after a kill at every point
-// of every call.
+// A release of a sub-module that overwrites its components comes back whole: after a
+// failed update, after a rollback days later, and after a kill at every point of
+// every call.
 func TestPlainSubmodule(t *testing.T) {
 	t.Parallel()
 	bed.Require(t, "mender-artifact")
@@ -196,8 +196,8 @@ func TestPlainSubmodule(t *testing.T) {
 	}
 }
 
-// A sub-module that fills the disk in LOAD is named, and what it filled is freed: the
-// release before is whole, and the next update succeeds.
+// A sub-module that fills the disk in LOAD is named, and the space is freed: the
+// previous release is whole, and the next update succeeds.
 func TestSubmoduleThatFillsTheDisk(t *testing.T) {
 	t.Parallel()
 	bed.Require(t, "mender-artifact")

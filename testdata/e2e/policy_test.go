@@ -22,11 +22,11 @@ func shipped(t *testing.T, d *bed.Device, app, version, policy string, options .
 }
 
 // Each rule of a policy allows and refuses on a real engine, before anything is
-// loaded: by a Mender client, which provides the version of the operating
-// system, and by mender-app.
+// loaded: through a Mender client, which reports the version of the operating
+// system, and through mender-app.
 func TestPolicies(t *testing.T) {
 	d := device(t)
-	// What is installed here is healthy; that is tested elsewhere.
+	// Other tests are about health: a short window is enough here.
 	require.NoError(t, os.WriteFile(d.Path("/etc/mender/mender-app-docker-compose.conf"), []byte("HEALTH_WINDOW=300ms\n"), 0o644))
 	patch := d.Share("patch")
 	require.NoError(t, os.WriteFile(patch, nil, 0o644))

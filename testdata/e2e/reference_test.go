@@ -20,9 +20,9 @@ import (
 	"github.com/mender-app/mender-app/testdata/bed"
 )
 
-// An artifact in the shell reference's layout, its image.img before the texts
-// that describe it, written by the real mender-artifact, installs and updates;
-// so does one from an engine that calls images by their manifests.
+// An artifact in the shell reference's layout, with image.img before the texts that
+// describe it, written by the real mender-artifact, installs and updates. So does
+// one from an engine that identifies images by their manifests.
 func TestReferenceArtifactInstalls(t *testing.T) {
 	d := device(t)
 	w := watch(t, d)
@@ -42,9 +42,9 @@ func TestReferenceArtifactInstalls(t *testing.T) {
 	}
 }
 
-// byManifest makes an image of a reference artifact one as the reference makes
-// it on an engine with containerd's image store: an OCI layout, and everywhere
-// the digest of its manifest in the place of the config's.
+// byManifest changes an image of a reference artifact to what the reference writes
+// on an engine with containerd's image store: an OCI layout, and the digest of its
+// manifest everywhere in place of the config's.
 func byManifest(t *testing.T, h *bed.Handmade, i bed.Image) {
 	t.Helper()
 	bed.Require(t, "skopeo")
@@ -90,8 +90,8 @@ func TestReferenceDeltasInstall(t *testing.T) {
 			says(t, w, "web 1")
 			before := d.MustState(t)
 
-			// The reference makes its delta from what an engine saves: use
-			// this device's for both sides.
+			// The reference makes its delta from what an engine saves: use this
+			// device's engine for both sides.
 			saved := func(version, file string, here bool) {
 				ref := "shop/web:" + version
 				if !here {
@@ -169,9 +169,9 @@ func loadPlain(t *testing.T, d *bed.Device, i bed.Image, ref string) {
 	d.MustRun(t, "docker", "load", "-q", "-i", f.Name())
 }
 
-// deepDelta packs what an engine saves as the reference does: each layer as a
-// delta against the old image's layer of the same index; in a classic
-// docker-archive its sum alone where the two are the same.
+// deepDelta packs what an engine saves as the reference does: each layer is a delta
+// against the layer of the old image with the same index. In a classic docker-
+// archive, an unchanged layer is only its checksum.
 func deepDelta(t *testing.T, old, new string) []byte {
 	t.Helper()
 	oldDir, newDir := untar(t, old), untar(t, new)
@@ -233,6 +233,7 @@ func write(t *testing.T, file, text string) {
 }
 
 // A full artifact of app-gen has what the shell reference reads: its files, its
+// metadata, and images that `docker load` accepts.
 // metadata, and images that `docker load` takes.
 func TestFullArtifactServesTheReference(t *testing.T) {
 	d := device(t)
@@ -282,8 +283,8 @@ func TestFullArtifactServesTheReference(t *testing.T) {
 	require.Equal(t, id("shop/worker:1"), id("shop/web:1"))
 }
 
-// config is the digest of an image's config, as hex: not every engine calls the
-// image so, but manifest.json of what it saves does.
+// config is the digest of an image's config in hex. Not every engine uses it as the
+// image's ID, but manifest.json of a saved image has it.
 func config(t *testing.T, d *bed.Device, ref string) string {
 	t.Helper()
 	file := d.Share("saved.tar")

@@ -7,9 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// loadStatus starts a LOAD and gives it the beginning of an archive, more than the
-// pipe holds: when that is written, the LOAD reads. Then it prints what the kernel
-// says of each of its threads.
+// loadStatus starts a LOAD and sends it the beginning of an archive, more than the
+// pipe holds: once that is written, the LOAD is reading. Then it prints the kernel's
+// status of each of its threads.
 const loadStatus = `
 mkfifo /tmp/content
 head -c 1000000 /dev/zero >/tmp/layer.tar
@@ -25,8 +25,8 @@ cat /tmp/said
 rm -f /tmp/content /tmp/layer.tar /tmp/said
 `
 
-// The process that reads an image before it is verified has given up its rights
-// by then, in all its threads, unless the operator switched that off.
+// The process that reads an unverified image has given up its rights before it
+// reads, in all its threads, unless the operator switched that off.
 func TestLoadIsConfined(t *testing.T) {
 	if err := unix.Prctl(unix.PR_GET_SECCOMP, 0, 0, 0, 0); err != nil {
 		t.Skipf("the kernel has no seccomp: %v", err)

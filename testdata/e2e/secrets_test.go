@@ -46,7 +46,7 @@ func newKey(t *testing.T) *age.X25519Identity {
 	return key
 }
 
-// giveKey makes a key the device's.
+// giveKey installs a key as the device's identity.
 func giveKey(t *testing.T, d *bed.Device, key *age.X25519Identity) {
 	t.Helper()
 	require.NoError(t, os.MkdirAll(d.Path(filepath.Dir(identityFile)), 0o700))
@@ -68,9 +68,8 @@ func secretOf(t *testing.T, d *bed.Device) string {
 	return strings.TrimSpace(d.MustRun(t, "cat", "/proc/"+pid+"/root/run/secrets/pin"))
 }
 
-// nowhere makes sure that a text is in no file that was written on the device's
-// disks: in the store, the engine's data, the configuration, the client's database,
-// logs.
+// nowhere asserts that a text is in no file on the device's disks: in the store, the
+// engine's data, the configuration, the client's database and the logs.
 func nowhere(t *testing.T, d *bed.Device, text string) {
 	t.Helper()
 	r, err := d.Run("find", "/data", "/var/lib/docker", "/etc", "/var/log", "/tmp", "-xdev", "-type", "f",
@@ -79,9 +78,9 @@ func nowhere(t *testing.T, d *bed.Device, text string) {
 	require.Empty(t, r.Stdout, "it is in a file")
 }
 
-// Secrets travel encrypted, and come to a tmpfs alone. A device that has not the
-// key refuses the release before anything is loaded. A service is restarted when
-// its secret changed, and not otherwise; a failing release leaves the old one.
+// Secrets travel encrypted and are written only to a tmpfs. A device without the key
+// refuses the release before anything is loaded. A service is restarted only if its
+// secret changed; a failing release leaves the old one.
 func TestEncryptedSecrets(t *testing.T) {
 	d := device(t)
 	w := watch(t, d)
@@ -103,7 +102,7 @@ func TestEncryptedSecrets(t *testing.T) {
 	require.Equal(t, "440 103", strings.TrimSpace(d.MustRun(t, "bash", "-c", "stat --format='%a %u' "+decryptedDir+"/*")))
 	first := runningID(t, d, "stock")
 
-	// Encrypted anew, and the same: nothing happens to the service.
+	// The same secret, encrypted again: the service is not restarted.
 	mender(t, d, "install", secretRelease(t, d, "2", "", "hunter-one", key))
 	mender(t, d, "commit")
 	says(t, w, "web 2")

@@ -12,8 +12,8 @@ import (
 	"github.com/mender-app/mender-app/testdata/bed"
 )
 
-// A program of another architecture where the sub-module should be: one line
-// that names both, and nothing changed.
+// A program for another architecture is in the sub-module's place: one line names
+// both, and nothing changes.
 func TestSubmoduleOfAnotherArchitecture(t *testing.T) {
 	d := device(t)
 	w := watch(t, d)
@@ -31,9 +31,9 @@ func TestSubmoduleOfAnotherArchitecture(t *testing.T) {
 	require.Equal(t, before, unchanging(d.MustState(t)))
 }
 
-// The file system of /data, with the client's own files, is full or read-only
-// when an update comes: a clear line, the old release serves, and when there is
-// room again all works. An update is taken back on a full one.
+// The file system of /data, with the client's own files, is full or read-only when
+// an update comes. The message is clear, the old release serves, and when there is
+// space again everything works. A rollback works on a full one.
 func TestDataFullOrReadOnly(t *testing.T) {
 	d := device(t)
 	// The client's own files lie beside the store, as on a device.
@@ -70,8 +70,8 @@ func TestDataFullOrReadOnly(t *testing.T) {
 			d.MustProvide(t, provides("1"))
 		})
 	}
-	// The store holds enough back. On a read-only one the client gives up before
-	// it calls anybody.
+	// The store has a reserve for this. On a read-only file system the client gives
+	// up before it calls the module.
 	t.Run("full before the rollback", func(t *testing.T) {
 		mender(t, d, "install", two)
 		says(t, w, "web 2")
@@ -90,8 +90,8 @@ func TestDataFullOrReadOnly(t *testing.T) {
 	d.MustProvide(t, provides("2"))
 }
 
-// Nothing that grows with an image goes to /tmp: an image that is larger than
-// it installs, whole and as a delta.
+// Nothing that grows with an image is written to /tmp: an image larger than /tmp
+// installs, whole and as a delta.
 func TestSmallTmp(t *testing.T) {
 	d := device(t)
 	d.MustRun(t, "mount", "-o", "remount,size=32m", "/tmp")
@@ -121,8 +121,8 @@ func TestSmallTmp(t *testing.T) {
 	require.Empty(t, d.MustRun(t, "ls", "-I", "mender-app-bed-*", "-I", "runc-process*", "/tmp"))
 }
 
-// Between the client's calls nothing of the product is there: no process that
-// could poll, no file in /tmp.
+// Between the client's calls nothing of the product runs or lies in /tmp: there is
+// no process that could poll, and no file.
 func TestNothingStaysBetweenCalls(t *testing.T) {
 	d := device(t)
 	none := func(after string) {
@@ -144,7 +144,7 @@ func TestNothingStaysBetweenCalls(t *testing.T) {
 	none("rollback")
 	d.MustRun(t, "mender-app", "verify")
 	none("verify")
-	// Killed with its client, the module ends by itself.
+	// If it is killed with its client, the module ends by itself.
 	for _, point := range []string{"Download/called.LOAD:1", "ArtifactInstall/call.ROLLOUT:1"} {
 		killed(t, d, fmt.Sprintf("app %s", point), "install", release(t, d, "4", ""))
 		none("a kill at " + point)

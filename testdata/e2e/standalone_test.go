@@ -6,9 +6,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Where no Mender client is, mender-app makes the C++ client's calls: installed,
-// updated, a bad release undone by itself, a good one taken back, and back to
-// the kept one.
+// mender-app itself makes the calls of the C++ client:
+// a release is installed and updated, a bad one is undone automatically, a good one
+// is rolled back, and the kept one is restored.
 func TestInstallsWithoutMenderClient(t *testing.T) {
 	d := device(t)
 	w := watch(t, d)

@@ -19,8 +19,8 @@ import (
 	"github.com/mender-app/mender-app/artifact/statement"
 )
 
-// restated writes an artifact again with other metadata, signed with a key: what
-// somebody can do who holds a key that the Mender client trusts.
+// restated writes an artifact again with other metadata, signed with a key: what the
+// holder of a key that the Mender client trusts can do.
 func restated(t *testing.T, file string, key crypto.Signer, change func(*artifact.Metadata)) {
 	t.Helper()
 	f, err := os.Open(file)
@@ -74,8 +74,8 @@ func statementOf(t *testing.T, file string) statement.Statement {
 }
 
 // Under the Mender client, which trusts one key for all artifacts, the key of the
-// statement decides which application may be replaced. What is refused changes
-// nothing; a whole artifact and a delta with the shop's statement get in.
+// statement decides which application may be replaced. A refusal changes nothing; a
+// whole artifact and a delta with the shop's statement are installed.
 func TestStatements(t *testing.T) {
 	d := device(t)
 	conf, err := os.ReadFile(d.Path("/etc/mender/mender-app.conf"))
@@ -140,7 +140,7 @@ func TestStatements(t *testing.T) {
 		require.Contains(t, history, text)
 	}
 
-	// A delta of release 2 carries the statement that the whole one has.
+	// A delta of release 2 carries the same statement as the whole artifact.
 	small := d.Share("delta.mender")
 	generate(t, d, "shop", "shop-2", "2", compose("2"), "--application-version", "2", "--key", files["shop"], "--output-path", small,
 		delta(t, web(t, "1", ""), web(t, "2", "")), delta(t, stock(t), stock(t)))

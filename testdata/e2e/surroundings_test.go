@@ -13,13 +13,13 @@ import (
 	"github.com/mender-app/mender-app/testdata/bed"
 )
 
-// What surrounds a deployment fails for real: the engine goes away, disks are
-// full, the store cannot be written, the clock jumps. The call that is under
-// way waits at a point of its own (store/durable has the points' names) while
-// it happens.
+// The surroundings of a deployment fail for real: the engine goes away, disks are
+// full, the store cannot be written, the clock jumps. Meanwhile the running call
+// waits at a named point (store/durable has the names).
 
-// during runs the Mender client; while the call of app that it makes waits at
-// a point, happens happens. It returns how the client ended and what it said.
+// during runs the Mender client. While the call of app that it makes waits at a
+// point, the function happens is called. It returns how the client ended and its
+// output.
 func during(t *testing.T, d *bed.Device, point string, happens func(), args ...string) (code int, said string) {
 	t.Helper()
 	if _, err := exec.LookPath("mender"); err != nil {
@@ -53,8 +53,8 @@ func during(t *testing.T, d *bed.Device, point string, happens func(), args ...s
 	return cmd.ProcessState.ExitCode(), out.String()
 }
 
-// settled asserts that one whole release of the shop runs, that the Mender
-// client believes in it, and that nothing is left open.
+// settled asserts that one whole release of the shop runs, that the Mender client
+// reports it, and that nothing is left open.
 func settled(t *testing.T, d *bed.Device, w *bed.Watch, version string) {
 	t.Helper()
 	says(t, w, "web "+version)
@@ -68,7 +68,7 @@ func settled(t *testing.T, d *bed.Device, w *bed.Watch, version string) {
 	require.Len(t, s.Containers, 2)
 }
 
-// lasting is a release of the shop whose services come back with the engine.
+// lasting is a release of the shop whose services restart with the engine.
 func lasting(t *testing.T, d *bed.Device, version string, options ...string) string {
 	t.Helper()
 	text := strings.ReplaceAll(compose(version), "    ports:", "    restart: unless-stopped\n    ports:")
@@ -76,8 +76,8 @@ func lasting(t *testing.T, d *bed.Device, version string, options ...string) str
 	return generate(t, d, "shop", "shop-"+version, version, text, options...)
 }
 
-// The engine crashes, or is restarted, while a call is under way, and comes
-// back: the call waits for it, or it fails and the old release runs again.
+// The engine crashes or is restarted during a call, and comes back. The call waits
+// for it, or fails, and then the old release runs again.
 func TestEngineGoesAway(t *testing.T) {
 	d := device(t)
 	w := watch(t, d)
@@ -110,7 +110,8 @@ func TestEngineGoesAway(t *testing.T) {
 			back = nil
 		}
 	}
-	// At each point the installation may succeed or fail; what it says is so.
+	// At each point the installation may succeed or fail, but what it reports must
+	// be true.
 	for _, at := range []struct {
 		point   string
 		happens func()
@@ -149,8 +150,8 @@ func TestEngineGoesAway(t *testing.T) {
 		isBack()
 		settled(t, d, w, "2")
 	})
-	// 20.10 does not start again what ran when it crashed, whatever the
-	// application asks for: the commit does.
+	// Docker 20.10 does not restart what ran when it crashed, whatever the restart
+	// policy says: the commit starts it.
 	t.Run("crash after ROLLOUT", func(t *testing.T) {
 		code, said := during(t, d, "ArtifactInstall/called.ROLLOUT", crash, "install", one)
 		require.Zero(t, code, said)
@@ -165,8 +166,8 @@ func TestEngineGoesAway(t *testing.T) {
 	})
 }
 
-// fill fills the file system of a directory of the device to the last block,
-// and returns what empties it again.
+// fill fills the file system of a directory of the device to the last block, and
+// returns the function that empties it again.
 func fill(t *testing.T, d *bed.Device, directory string) (empty func()) {
 	t.Helper()
 	file := directory + "/.filler"
@@ -178,16 +179,16 @@ func fill(t *testing.T, d *bed.Device, directory string) (empty func()) {
 	return func() { d.MustRun(t, "bash", "-c", `rm -rf "$1" "$1".[0-9]*; sync -f "$2"`, "empty", file, directory) }
 }
 
-// A disk is full from one point of a call on until the client has ended: the
-// store's, or the one that the store and the engine share.
+// A disk is full from one point of a call until the client has ended: the store's
+// disk, or the one that the store and the engine share.
 func TestDisksAreFull(t *testing.T) {
 	for _, disk := range []string{"/data", "/data/mender-app"} {
 		t.Run(disk, func(t *testing.T) {
 			d := device(t)
 			require.NoError(t, d.StopEngine())
 			if disk == "/data" {
-				// As on most devices: all that lasts is on one file system.
-				// The client's own data is not, for it would fail first.
+				// As on most devices, all persistent data is on one file system. The
+				// client's own data is not, because the client would fail first.
 				require.NoError(t, d.Disk(disk, 256<<20))
 				require.NoError(t, d.Disk("/data/mender", 16<<20))
 				d.MustRun(t, "bash", "-ec", "mkdir /data/docker; mount --bind /data/docker /var/lib/docker")
@@ -259,7 +260,7 @@ func diskIsFull(t *testing.T, d *bed.Device, disk string) {
 	})
 }
 
-// The store's file system has an error and turns read-only, as ext4 does.
+// The store's file system has an error and becomes read-only, as ext4 does.
 func TestStoreTurnsReadOnly(t *testing.T) {
 	d := device(t)
 	const store = "/data/mender-app"
@@ -301,7 +302,7 @@ func TestStoreTurnsReadOnly(t *testing.T) {
 			require.Positive(t, code, said)
 			settled(t, d, w, "1")
 			repair()
-			// What was loaded goes with the next call about the application.
+			// The next call for the application removes what was loaded.
 			mender(t, d, "install", one)
 			mender(t, d, "rollback")
 			settled(t, d, w, "1")
@@ -310,8 +311,8 @@ func TestStoreTurnsReadOnly(t *testing.T) {
 	}
 	for _, point := range []string{"ArtifactInstall/call.ROLLOUT", "ArtifactInstall/called.ROLLOUT"} {
 		t.Run(point, func(t *testing.T) {
-			// The release before cannot be put in place: the client is told,
-			// and calls the device inconsistent. It is settled at the next boot.
+			// The previous release cannot be put back in place: the client is told,
+			// and reports the device as inconsistent. The next boot settles it.
 			code, said := during(t, d, point, damage, "install", two)
 			require.Positive(t, code, said)
 			repair()

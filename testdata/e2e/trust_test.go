@@ -14,11 +14,11 @@ import (
 
 const storeLock = "/data/mender-app/.mender-app/lock"
 
-// nobody is how a command is run as a user without rights.
+// nobody is the command that runs another one as a user without rights.
 var nobody = []string{"--reuid=65534", "--regid=65534", "--clear-groups"}
 
-// A user without rights who holds whatever lock he can, also one of a store of
-// an earlier version, does not keep the Mender client from rolling back.
+// A user without rights holds every lock that he can, also one in a store of an
+// earlier version. The Mender client can still roll back.
 func TestOtherUserCannotBlock(t *testing.T) {
 	d := device(t)
 	w := watch(t, d)
@@ -46,9 +46,9 @@ func TestOtherUserCannotBlock(t *testing.T) {
 	require.Contains(t, r.Output(), "Permission denied")
 }
 
-// Keys that are bound to applications: the one for the shop, with which the real
-// mender-artifact signs, brings the shop; the one for another application does
-// not, and nothing is changed.
+// Keys are bound to applications. The key for the shop, with which the real mender-
+// artifact signs, may install the shop; the key for another application may not, and
+// nothing is changed.
 func TestBoundKeys(t *testing.T) {
 	d := device(t)
 	require.NoError(t, d.WithoutMender())
