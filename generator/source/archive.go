@@ -72,13 +72,13 @@ func (o *Opener) choose(a *image.Archive, what, tag string) (*image.Image, error
 	return nil, e
 }
 
-// isName reports whether a tag of an archive is a whole name (web:1) and not a
-// tag alone (1), which is all that some OCI layouts have.
+// isName reports whether a tag of an archive is a whole name (web:1). Some OCI
+// layouts have only a tag (1).
 func isName(tag string) bool {
 	return strings.ContainsAny(tag, ":/") && CheckURL(tag) == nil
 }
 
-// onlyName is the name of an image that has exactly one.
+// onlyName returns the name of an image that has exactly one.
 func onlyName(tags []string) string {
 	found := ""
 	for _, t := range tags {
@@ -95,8 +95,8 @@ func onlyName(tags []string) string {
 	return found
 }
 
-// checkLayers refuses an image that lacks the content of layers. Archives for a
-// device that has those layers already are such images.
+// checkLayers refuses an image without the content of some layers. Archives for a
+// device that already has those layers contain such images.
 func checkLayers(what string, img *image.Image) error {
 	for _, l := range img.Layers {
 		if l.Open == nil {

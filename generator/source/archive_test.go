@@ -71,7 +71,7 @@ func TestLayout(t *testing.T) {
 	require.ErrorContains(t, err, "there is linux/amd64, linux/arm/v7")
 }
 
-// What skopeo makes is what other tools on build hosts make.
+// skopeo stands for the other tools on build hosts.
 func TestSkopeo(t *testing.T) {
 	need(t, "skopeo")
 	img := gentest.Image(t, "linux/amd64", gentest.Files{"a": gentest.Text("a", 1<<16)}, gentest.Files{"b": "2"})
@@ -92,8 +92,8 @@ func TestSkopeo(t *testing.T) {
 	}
 }
 
-// need skips a test where a command is missing; in CI, where nothing may be
-// missing, it fails.
+// need skips a test if a command is missing. In CI, where nothing may be missing, it
+// fails the test.
 func need(t testing.TB, command string) {
 	t.Helper()
 	if _, err := exec.LookPath(command); err == nil {

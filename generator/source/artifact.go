@@ -217,7 +217,8 @@ func (d disk) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-// ReadFrom keeps io.Copy from using the file's own, which does not tell either.
+// ReadFrom keeps io.Copy from using the file's own ReadFrom, which does not
+// distinguish the errors either.
 func (d disk) ReadFrom(r io.Reader) (int64, error) {
 	return io.Copy(struct{ io.Writer }{d}, r)
 }

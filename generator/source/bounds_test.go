@@ -16,7 +16,7 @@ import (
 	"github.com/mender-app/mender-app/artifact/image"
 )
 
-// A registry that answers without end, or announces what has no bounds, costs
+// A registry that answers without end, or announces sizes without bounds, costs
 // little memory and traffic, and leaves no file.
 func TestEndlessRegistry(t *testing.T) {
 	const (

@@ -85,7 +85,8 @@ func testDaemon(t *testing.T, host string) {
 	_, err = open(t, opener2(t, "linux/arm/v7"), "docker-daemon:web:1")
 	require.ErrorContains(t, err, "no image for platform linux/arm/v7; there is linux/amd64")
 
-	// A reference that the registry does not give is looked for here, to say so.
+	// If the registry does not have a reference, the daemon is asked, so that the
+	// error can say that it has it.
 	_, err = open(t, o, "127.0.0.1:1/web:1")
 	require.ErrorContains(t, err, "connection refused")
 	out, err = exec.Command("docker", "-H", host, "tag", "web:1", "127.0.0.1:1/web:1").CombinedOutput()
@@ -96,7 +97,7 @@ func testDaemon(t *testing.T, host string) {
 	require.Equal(t, "the Docker daemon here has it: use docker-daemon:127.0.0.1:1/web:1", e.Hint)
 }
 
-// opener2 is another opener in the same surroundings.
+// opener2 is another opener with the same settings.
 func opener2(t *testing.T, platform string) *Opener {
 	t.Helper()
 	host := os.Getenv("DOCKER_HOST")

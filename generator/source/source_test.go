@@ -229,7 +229,7 @@ func TestRegistryCredentials(t *testing.T) {
 	})
 }
 
-// A connection that breaks in the middle of a layer is made again, a few times.
+// If a connection breaks in the middle of a layer, it is opened again, a few times.
 func TestBrokenConnection(t *testing.T) {
 	var breaks, asked atomic.Int32
 	host := gentest.Serve(t, "", "", func(next http.Handler) http.Handler {
@@ -333,8 +333,8 @@ blocked = true
 	require.ErrorContains(t, c.docker(daemon), daemon)
 }
 
-// A registry at a private address is not talked to without TLS, which would
-// show it the credentials.
+// A registry at a private address is not contacted without TLS, which would show it
+// the credentials.
 func TestNoPlainHTTPElsewhere(t *testing.T) {
 	g := plainGuard{nil, Config{}, false}
 	r := newRequest(t, "http://192.168.1.1/v2/")

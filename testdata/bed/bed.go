@@ -104,8 +104,8 @@ func Missing() string {
 	return ""
 }
 
-// Require skips the test where a Device cannot be held or one of the commands
-// is missing, and names what is. In CI, where nothing may skip, it fails.
+// Require skips the test if a Device cannot run here or one of the commands is
+// missing, and names what is. In CI, where nothing may skip, it fails.
 func Require(t testing.TB, commands ...string) {
 	t.Helper()
 	missing := Missing()
@@ -127,7 +127,7 @@ func RequireArm(t testing.TB) {
 	need(t, missing)
 }
 
-// need skips the test for want of something, and fails it in CI.
+// need skips the test because something is missing, and fails it in CI.
 func need(t testing.TB, missing string) {
 	t.Helper()
 	switch {

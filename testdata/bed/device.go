@@ -34,12 +34,11 @@ type Device struct {
 	// same path inside: data/ is its /data, docker/ its /var/lib/docker,
 	// share/ is for passing files.
 	Dir string
-	// Engine is what StartEngine starts: this machine's dockerd where it is
-	// the zero value.
+	// Engine is what StartEngine starts. The zero value is this machine's dockerd.
 	Engine Engine
-	// DataRoot is the path of the engine's data root inside: Dir/docker where
-	// it is "". /var/lib/docker is the same directory, by a name that does not
-	// depend on Dir, for a device that is started again from another one.
+	// DataRoot is the path of the engine's data root inside the device; "" is
+	// Dir/docker. /var/lib/docker is the same directory. Its name does not depend on
+	// Dir, which helps a device that is started again with another Dir.
 	DataRoot string
 
 	init   *exec.Cmd
@@ -54,9 +53,9 @@ type Device struct {
 	err  error
 }
 
-// Start starts a device with a running engine and the product of `make
-// install` in it, and closes it when the test ends. It skips (in CI: fails)
-// where that cannot be.
+// Start starts a device with a running engine and the product of `make install` in
+// it, and closes it when the test ends. If that is not possible here, it skips the
+// test (in CI: fails).
 //
 // The engine is this machine's; MENDER_APP_ENGINE names another of Engines.
 func Start(t testing.TB) *Device {
@@ -107,7 +106,7 @@ func start(t testing.TB) *Device {
 
 // New starts a device that keeps its files in dir, without an engine yet.
 func New(dir string) (*Device, error) {
-	// Devices run side by side, and may have directories of one name.
+	// Devices run in parallel, and their directories may have the same name.
 	d := &Device{Dir: dir, cgroup: fmt.Sprintf("mender-app-%x", sha256.Sum256([]byte(dir)))[:24]}
 	for _, sub := range []string{"data/mender", "docker", "share", "root"} {
 		if err := os.MkdirAll(filepath.Join(dir, sub), 0o755); err != nil {
@@ -118,7 +117,7 @@ func New(dir string) (*Device, error) {
 		return nil, err
 	}
 
-	// bash is process 1 of the device: it reaps what others leave, and all
+	// bash is process 1 of the device: it reaps orphaned processes, and all
 	// processes of the device die with it.
 	engines, err := engineTrees()
 	if err != nil {
@@ -152,8 +151,8 @@ func New(dir string) (*Device, error) {
 	return d, nil
 }
 
-// Close ends every process of the device and takes away its mounts and
-// control groups. The files in Dir stay.
+// Close ends every process of the device and removes its mounts and control groups.
+// The files in Dir stay.
 func (d *Device) Close() error {
 	d.once.Do(func() {
 		d.err = errors.Join(d.StopEngine(), d.stop())
@@ -185,9 +184,9 @@ func (d *Device) Kill() error {
 	return d.err
 }
 
-// removeCgroups removes the groups of the device's containers, which live in
-// the whole machine's hierarchy. An engine that ended well left only the
-// parents; what a killed one left is empty by now.
+// removeCgroups removes the groups of the device's containers, which are in the
+// hierarchy of the whole machine. An engine that stopped cleanly left only the
+// parents; those of a killed engine are empty by now.
 func (d *Device) removeCgroups() {
 	tops, _ := filepath.Glob("/sys/fs/cgroup/*/" + d.cgroup)
 	for _, top := range append(tops, "/sys/fs/cgroup/"+d.cgroup) {
@@ -238,12 +237,13 @@ func (d *Device) MustRun(t testing.TB, name string, args ...string) string {
 	return r.Stdout
 }
 
-// Path is where this machine sees a path of the device.
+// Path returns the path on this machine of a path in the device.
 func (d *Device) Path(path string) string {
 	return fmt.Sprintf("/proc/%d/root%s", d.init.Process.Pid, path)
 }
 
-// Share is a file for passing things in and out: the same path here and there.
+// Share returns the path of a file for passing things in and out: it is the same
+// here and in the device.
 func (d *Device) Share(name string) string { return filepath.Join(d.Dir, "share", name) }
 
 // Install installs the programs that are in a build directory as `make install` does.
@@ -271,8 +271,8 @@ func (d *Device) Install(programs string) error {
 	return nil
 }
 
-// Host is where this machine reaches the device's engine, too. The engine's data
-// root, Dir/docker, has the same path inside and outside.
+// Host is the address at which this machine reaches the device's engine. The
+// engine's data root, Dir/docker, has the same path inside and outside.
 func (d *Device) Host() string { return "unix://" + filepath.Join(d.Dir, "docker.sock") }
 
 // StartEngine starts the device's Docker engine and waits until it answers.
@@ -350,7 +350,8 @@ func (d *Device) StopEngine() error {
 		return nil
 	}
 	d.engine = nil
-	// nsenter waits for dockerd and passes no signal on: signal inside.
+	// nsenter waits for dockerd and does not pass signals on: send the signal
+	// inside.
 	r, err := d.Run("bash", "-c", `
 		pid=$(cat /run/docker.pid 2>/dev/null || cat /var/run/docker.pid 2>/dev/null) || exit 0
 		kill "$pid"
@@ -372,8 +373,8 @@ func (d *Device) killEngine() {
 // find.
 func (d *Device) CrashEngine() { d.killEngine() }
 
-// Disk puts a new ext4 file system of a size in bytes where the device has the
-// directory, with what the directory holds. It goes with the device.
+// Disk puts a new ext4 file system of a size in bytes in place of a directory of the
+// device, with the directory's content. It is removed with the device.
 func (d *Device) Disk(directory string, size int64) error {
 	file := d.Share("disk" + strings.ReplaceAll(directory, "/", "-"))
 	r, err := d.Run("bash", "-ec", `

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The testbed itself: what the tests stand on has to hold first.
+// These tests are about the testbed itself, on which the other tests depend.
 func TestDeviceRunsAnApplicationAndLeavesNothing(t *testing.T) {
 	web, err := Shop{Ref: "shop/web:1", Version: "1", Base: 256}.Image()
 	if err != nil {

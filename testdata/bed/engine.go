@@ -12,26 +12,26 @@ import (
 // Engine is a Docker engine that a Device can run.
 type Engine struct {
 	Name string
-	// Suite is the Debian suite whose tree, made by testdata/engines/setup,
-	// holds the engine. Without one it is this machine's dockerd.
+	// Suite is the Debian suite whose tree holds the engine; testdata/engines/setup
+	// makes it. "" is this machine's dockerd.
 	Suite string
-	// Containerd: images live in containerd's store, not in the classic one.
+	// Containerd: images are in containerd's store, not in the classic one.
 	Containerd bool
-	// Podman: it is Podman, which speaks Docker's API at Docker's socket.
+	// Podman: the engine is Podman, which offers Docker's API at Docker's socket.
 	Podman bool
-	// Rootless: it belongs to a user, who is not root.
+	// Rootless: a user without root rights runs it.
 	Rootless bool
 }
 
-// Podman is no Docker engine, and so not of the matrix.
+// Podman is not a Docker engine, and so not part of the matrix.
 var (
 	Podman         = Engine{Name: "podman", Suite: "podman", Podman: true}
 	RootlessPodman = Engine{Name: "podman-rootless", Suite: "podman", Podman: true, Rootless: true}
 )
 
-// podmanService is Podman in the place of dockerd. It knows no control groups
-// that are half version 1 and half 2, and has none here; $1 is its data root,
-// and $2 the user, who may not be root.
+// podmanService runs Podman in place of dockerd. Podman does not support control
+// groups of versions 1 and 2 mixed, and gets none here. $1 is its data root, and $2
+// the user, who may not be root.
 const podmanService = `
 	umount -l /sys/fs/cgroup/unified 2>/dev/null || true
 	mkdir -p /etc/containers
@@ -95,8 +95,8 @@ func ChosenEngines(t testing.TB) []Engine {
 	return chosen
 }
 
-// machineEngine is what a Device runs unless it is told: this machine's, or the
-// one that MENDER_APP_ENGINE names.
+// machineEngine is what a Device runs by default: this machine's engine, or the one
+// that MENDER_APP_ENGINE names.
 func machineEngine(t testing.TB) Engine {
 	t.Helper()
 	name := os.Getenv("MENDER_APP_ENGINE")
@@ -110,8 +110,8 @@ func machineEngine(t testing.TB) Engine {
 	return e
 }
 
-// RequireEngine is the engine that a Device of Start runs; the test is skipped
-// (in CI: fails) where this machine does not have it.
+// RequireEngine returns the engine that a Device of Start runs. If this machine does
+// not have it, the test is skipped (in CI: fails).
 func RequireEngine(t testing.TB) Engine {
 	t.Helper()
 	e := machineEngine(t)
@@ -128,8 +128,8 @@ func (e Engine) Tree() (string, error) {
 	return EngineTree(e.Suite)
 }
 
-// EngineTree is where testdata/engines/setup puts what it calls name, which
-// need not be there. Devices have it at the same path.
+// EngineTree is where testdata/engines/setup puts the tree of this name. It may not
+// exist. Devices have it at the same path.
 func EngineTree(name string) (string, error) {
 	trees, err := engineTrees()
 	return filepath.Join(trees, name), err
@@ -159,7 +159,7 @@ func (e Engine) missing() string {
 //go:embed engine.sh
 var engineScript string
 
-// StartWith is Start with an engine of its own choice.
+// StartWith is Start with a chosen engine.
 func StartWith(t testing.TB, e Engine) *Device {
 	t.Helper()
 	need(t, e.missing())

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Every chosen engine runs a container, and says what its name promises.
+// Every chosen engine runs a container and is what its name says.
 func TestEngines(t *testing.T) {
 	web, err := Shop{Ref: "shop/web:1", Version: "1"}.Image()
 	require.NoError(t, err)

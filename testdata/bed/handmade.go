@@ -15,9 +15,9 @@ import (
 	"strings"
 )
 
-// Handmade is an artifact put together by hand: the payloads member by member
-// in the layout of the shell app-update-module, wrapped by the real
-// mender-artifact. It can be as wrong as a test likes.
+// Handmade is an artifact put together by hand: the payloads, member by member, in
+// the layout of the shell app-update-module, wrapped by the real mender-artifact. A
+// test can make any part of it wrong.
 type Handmade struct {
 	Name      string // artifact name
 	Software  string // --software-name; the provides are rootfs-image.SOFTWARE.version=NAME
@@ -26,18 +26,18 @@ type Handmade struct {
 	Manifests []Member
 }
 
-// Member is a member of a payload's tar, as it stands there.
+// Member is a member of a payload's tar, exactly as it is written.
 type Member struct {
 	Name string
 	Type byte // a regular file when 0
 	Link string
 	Data []byte
-	// Zeros is the size of a regular file of so many zeros, instead of Data.
+	// Zeros is the size of a regular file of zeros, which replaces Data.
 	Zeros int64
 }
 
-// Reference is a full artifact of images that fits together, with the members
-// in the order the shell generator's tar may give: image.img before the texts.
+// Reference is a valid full artifact of images. Its members are in an order that the
+// shell generator's tar may give: image.img before the texts.
 func Reference(app, artifactName, compose string, images ...Image) (Handmade, error) {
 	h := Handmade{Name: artifactName, Software: app}
 	var digests []string
@@ -177,7 +177,8 @@ func (zeros) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Find returns the first of members whose name ends so, to be changed.
+// Find returns the first of members whose name has the suffix, so that a test can
+// change it.
 func Find(members []Member, ending string) *Member {
 	for i := range members {
 		if strings.HasSuffix(members[i].Name, ending) {

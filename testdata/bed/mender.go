@@ -20,9 +20,8 @@ func (d *Device) menderCommand() []string {
 	return []string{"mender", "--no-syslog"}
 }
 
-// UseCppMender replaces the device's Mender client by the C++ one, which the
-// testbed's neighbour ../shared has. It skips the test where that is not there or
-// the libraries that it needs are missing.
+// UseCppMender replaces the device's Mender client by the C++ one from ../shared. It
+// skips the test if that is missing or lacks libraries that it needs.
 func (d *Device) UseCppMender(t testing.TB) {
 	t.Helper()
 	program := filepath.Join(Repository(), "../shared/upstream/mender-update")
@@ -87,8 +86,8 @@ func (d *Device) Provides() (map[string]string, error) {
 	return provides, nil
 }
 
-// MustProvide asserts the whole of what the client believes is installed, and
-// that it does not call any of it inconsistent.
+// MustProvide asserts everything that the client reports as installed, and that it
+// does not report any of it as inconsistent.
 func (d *Device) MustProvide(t testing.TB, want map[string]string) {
 	t.Helper()
 	got, err := d.Provides()

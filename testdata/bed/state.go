@@ -19,8 +19,8 @@ import (
 	"github.com/docker/docker/client"
 )
 
-// State is what a device holds, for comparing before with after. Two states
-// are the same if their maps are equal.
+// State is what a device holds, to compare the state before with the state after.
+// Two states are the same if their maps are equal.
 type State struct {
 	Containers map[string]Container // by name
 	Health     map[string]string    // of containers with a check, by name: healthy, unhealthy or starting
@@ -31,7 +31,8 @@ type State struct {
 	Provides   map[string]string    // what the Mender client believes
 }
 
-// Container is what matters about a container: another ID or start is another life.
+// Container is what matters about a container: a different ID or start means that it
+// was recreated or restarted.
 type Container struct {
 	ID      string
 	Image   string // image ID
@@ -78,8 +79,8 @@ func (d *Device) State(except ...string) (State, error) {
 	return s, err
 }
 
-// MustState is State in a test. The Mender client's own files are left out:
-// what it believes is in Provides.
+// MustState is State in a test. It leaves out the Mender client's own files:
+// Provides says what the client believes.
 func (d *Device) MustState(t testing.TB, except ...string) State {
 	t.Helper()
 	s, err := d.State(append(except, "/data/mender/")...)
@@ -165,7 +166,8 @@ func (d *Device) volumes(ctx context.Context, engine *client.Client) (map[string
 	return found, nil
 }
 
-// digestTree notes mode and content of everything under root, as seen at shown.
+// digestTree records the mode and the content of everything under root. shown is its
+// path in the device.
 func digestTree(root, shown string, except []string, into map[string]string) error {
 	return filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error {
 		if err != nil {

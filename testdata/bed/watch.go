@@ -62,7 +62,7 @@ func (d *Device) Watch(url string) (*Watch, error) {
 	return w, nil
 }
 
-// Says is the last answer, "" for none.
+// Says returns the last answer, "" for none.
 func (w *Watch) Says() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -72,7 +72,7 @@ func (w *Watch) Says() string {
 	return w.changes[len(w.changes)-1].Says
 }
 
-// Down is how long there was no answer since then, up to now, and how often.
+// Down returns for how long there was no answer between then and now, and how often.
 func (w *Watch) Down(since time.Time) (total time.Duration, times int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -90,7 +90,7 @@ func (w *Watch) Down(since time.Time) (total time.Duration, times int) {
 
 // Stop ends the watch.
 func (w *Watch) Stop() {
-	// The program is nsenter's child: end that one, and nsenter ends with it.
+	// The program is nsenter's child: end the child, and nsenter ends with it.
 	for _, child := range children(w.cmd.Process.Pid) {
 		if p, err := os.FindProcess(child); err == nil {
 			_ = p.Signal(os.Interrupt)

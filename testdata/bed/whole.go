@@ -18,11 +18,11 @@ import (
 	"github.com/docker/docker/client"
 )
 
-// ReadImages reads every image of the device's engine byte for byte, as
-// `docker save` gives it, and returns the digest of each one's config by its ID.
-// The error names each that is not what its digests say. An engine lists an
-// image and runs it, too, when a power cut has emptied the files of its layers:
-// only this finds it.
+// ReadImages reads every byte of every image of the device's engine, as `docker
+// save` writes it, and returns the digest of each image's config by its ID. The
+// error names each image that differs from its digests. An engine lists and runs an
+// image even when a power cut has emptied files of its layers: only this check finds
+// it.
 func (d *Device) ReadImages(ctx context.Context) (configs map[string]string, err error) {
 	engine, err := d.Docker()
 	if err != nil {
@@ -123,9 +123,9 @@ func readImage(ctx context.Context, engine *client.Client, id string) (configDig
 	return sums[manifest[0].Config], checkUnpacked(ctx, engine, id, union)
 }
 
-// checkUnpacked compares what a container of the image sees with the files of
-// its layers, which have no whiteouts here: the containerd store saves an image
-// from the blobs that it came in, and runs it from what it unpacked of them.
+// checkUnpacked compares what a container of the image sees with the files of its
+// layers, which have no whiteouts here. The containerd store saves an image from the
+// blobs in which it came, but runs it from what it unpacked of them.
 func checkUnpacked(ctx context.Context, engine *client.Client, id string, files map[string]string) error {
 	made, err := engine.ContainerCreate(ctx, &container.Config{Image: id}, nil, nil, nil, "")
 	if err != nil {
@@ -151,9 +151,9 @@ func checkUnpacked(ctx context.Context, engine *client.Client, id string, files 
 	return nil
 }
 
-// digestUnpacked is the digest of what a stream holds, gunzipped if need be (the
-// containerd store saves layers as they were pulled), and if that is a tar, the
-// digest of each regular file in it.
+// digestUnpacked returns the digest of a stream's content, gunzipped if necessary
+// (the containerd store saves layers as they were pulled). If the content is a tar,
+// it also returns the digest of each regular file in it.
 func digestUnpacked(r io.Reader) (sum string, files map[string]string, err error) {
 	in := bufio.NewReader(r)
 	content := io.Reader(in)

@@ -24,8 +24,8 @@ const composeFile = `services:
     stop_grace_period: 2s
 `
 
-// The life of an application's images, whose base came out of an archive, or
-// was pulled from a registry and lies there as gzip.
+// The life of an application's images, whose base was loaded from an archive, or was
+// pulled from a registry and is stored as gzip.
 func TestImages(t *testing.T) {
 	onEngines(t, func(t *testing.T, d *bed.Device) {
 		registry(t, d)
@@ -68,7 +68,7 @@ func images(t *testing.T, d *bed.Device, base string) {
 	rollout(one, submodules.VerbRollout)
 	require.Equal(t, "true\n", a.call(release(one), "", submodules.VerbHealthy, a.name).Stdout)
 
-	// An update brings only what is not there: the archive has no base.
+	// An update sends only what is missing: the archive has no base.
 	a.load(two, two.archive(t, d, 2))
 	wholes(one, two)
 	rollout(two, submodules.VerbRollout)
@@ -78,7 +78,7 @@ func images(t *testing.T, d *bed.Device, base string) {
 	}
 	a.call(nil, "", submodules.VerbSync, a.name)
 
-	// A delta, out of what came by that way.
+	// A delta over what was loaded or pulled in that way.
 	path := three.delta(t, d, one)
 	a.load(three, path)
 	wholes(one, two, three)
@@ -97,7 +97,8 @@ func images(t *testing.T, d *bed.Device, base string) {
 	}
 	require.Equal(t, map[digest.Digest]bool{one.Digest: true, two.Digest: false, three.Digest: false}, used)
 
-	// What is saved is the image, the same bytes each time, whichever way it came.
+	// What is saved is the image, with the same bytes each time, however it was
+	// loaded.
 	a.call(release(three), "", submodules.VerbSave, a.name, three.URL, d.Share("three.1"))
 	a.call(release(three), "", submodules.VerbSave, a.name, three.URL, d.Share("three.2"))
 	three.saved(t, d.Share("three.1"))
@@ -109,7 +110,7 @@ func images(t *testing.T, d *bed.Device, base string) {
 	require.NoError(t, err)
 	require.True(t, string(first) == string(again) && string(first) == string(loaded))
 
-	// The base goes as an image, and stays as layers.
+	// The base is deleted as an image; its layers stay.
 	rollout(two, submodules.VerbRollout)
 	a.call(release(one), "", submodules.VerbDelete, one.URL, a.name)
 	if base == "pulled" {
@@ -122,7 +123,8 @@ func images(t *testing.T, d *bed.Device, base string) {
 	require.Equal(t, "running", a.container("web", "{{.State.Status}}"), "what is in use stays")
 	wholes(two, three)
 
-	// Damage to what the images share is found, and mended with one of them.
+	// Damage to layers that the images share is found, and repaired with the archive
+	// of one of them.
 	both := []submodules.Component{two.Component, three.Component}
 	hollow(t, d, "base", words(base, baseSize))
 	r := a.try(both, "", submodules.VerbVerify, a.name)
@@ -139,7 +141,8 @@ func images(t *testing.T, d *bed.Device, base string) {
 	wholes(two, three)
 	rollout(three, submodules.VerbRollout)
 
-	// Damage to the one image that is left: gone, and loaded again, it is whole.
+	// Damage to the one remaining image: it is deleted and loaded again, and then
+	// whole.
 	a.call(release(two), "", submodules.VerbDelete, two.URL, a.name)
 	wholes(three)
 	hollow(t, d, "last", []byte(mark(three.URL, "3")))

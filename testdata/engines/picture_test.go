@@ -34,8 +34,8 @@ type picture struct {
 
 const baseSize = 1 << 20 // bytes of the lowest layer's only file
 
-// newPicture makes an image of an application's service. The two layers at its
-// bottom are those of every other with the same base.
+// newPicture makes an image of an application's service. Its two lowest layers are
+// the same as those of every other picture with the same base.
 func newPicture(t *testing.T, base, ref, version string) picture {
 	t.Helper()
 	shop, err := bed.Shop{Ref: ref, Version: version, Winter: version != "1"}.Image()
@@ -50,7 +50,7 @@ func newPicture(t *testing.T, base, ref, version string) picture {
 	return pictureOf(t, shop, built)
 }
 
-// mark is what no other image contains.
+// mark is content that no other image contains.
 func mark(ref, version string) string { return "the last word of " + ref + " " + version + "\n" }
 
 func pictureOf(t *testing.T, from bed.Image, built v1.Image) picture {
@@ -73,7 +73,7 @@ func pictureOf(t *testing.T, from bed.Image, built v1.Image) picture {
 	return p
 }
 
-// words is text that is the same for the same seed, and like no other's.
+// words is text that is the same for the same seed, and different for any other.
 func words(seed string, size int) []byte {
 	var b bytes.Buffer
 	for i := 0; b.Len() < size; i++ {
@@ -128,8 +128,8 @@ func (p picture) objects() []delta.Object {
 	return list
 }
 
-// whole asserts that docker save gives the image ref with every layer, and
-// that it is the picture.
+// whole asserts that docker save gives the image ref with every layer, and that it
+// is the picture.
 func (p picture) whole(t *testing.T, d *bed.Device, ref string) {
 	t.Helper()
 	path := d.Share("saved.tar")
@@ -138,8 +138,8 @@ func (p picture) whole(t *testing.T, d *bed.Device, ref string) {
 	p.saved(t, path)
 }
 
-// saved asserts that the archive is the image, without the product's own code:
-// layers by manifest.json, hashed uncompressed.
+// saved asserts that the archive is the image, without using the product's code: it
+// takes the layers from manifest.json and hashes them uncompressed.
 func (p picture) saved(t *testing.T, path string) {
 	t.Helper()
 	var manifest []struct {

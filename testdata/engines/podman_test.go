@@ -13,8 +13,8 @@ import (
 )
 
 // Podman at Docker's socket (docs/DOCKER-COMPOSE.md says what works), run by root
-// and by a user. Its health checks are systemd's timers: without systemd, as
-// here, there are none.
+// and by another user. Podman's health checks are systemd timers: without systemd,
+// as here, they do not run.
 func TestPodman(t *testing.T) {
 	extra(t, "podman/usr/sbin/nft")
 	for _, e := range []bed.Engine{bed.Podman, bed.RootlessPodman} {
@@ -48,8 +48,8 @@ func podmanPorts(t *testing.T, d *bed.Device) {
 	a.call(nil, "", submodules.VerbPurge, a.name)
 }
 
-// podmanChecks rolls out a service with a health check, which nobody runs. That
-// of the image itself Podman does not see.
+// podmanChecks rolls out a service with a health check that never runs. Podman does
+// not see the health check of the image itself.
 func podmanChecks(t *testing.T, d *bed.Device) {
 	conf := d.Path("/etc/mender/mender-app-docker-compose.conf")
 	before, err := os.ReadFile(conf)

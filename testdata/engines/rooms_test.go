@@ -13,9 +13,9 @@ import (
 	"github.com/mender-app/mender-app/testdata/bed"
 )
 
-// The rooms that speak to an engine have tests of their own, which run on this
-// machine's with all the others. Here they run on the other engines, inside a
-// device, where the engine's files are.
+// The tests of the packages that call an engine run on this machine's engine with
+// all the others. Here they run on the other engines, inside a device, where the
+// engine's files are.
 func TestRooms(t *testing.T) {
 	rooms := []string{"submodules/imagestore/docker", "submodules/compose"}
 	programs := map[string]string{}

@@ -18,17 +18,17 @@ import (
 	"github.com/mender-app/mender-app/artifact/image"
 )
 
-// Image is a container image of the node's probe (testdata/k8snode/probe) in
-// the form of docker save.
+// Image is a container image of the node's probe (testdata/k8snode/probe) in the
+// format of docker save.
 type Image struct {
 	Archive []byte
 	Config  digest.Digest   // digest of its configuration
 	DiffIDs []digest.Digest // of its two layers: the probe, and the files
 }
 
-// Image makes an image that is called ref in its archive. Without files the
-// second layer has the environment as a file, so that other environments are
-// other layers.
+// Image makes an image that is called ref in its archive. Without files, the second
+// layer has the environment as a file, so that another environment gives another
+// layer.
 func (n *Node) Image(t testing.TB, ref string, files map[string][]byte, env ...string) Image {
 	t.Helper()
 	probe, err := os.ReadFile(filepath.Join(n.Dir, "bin/probe"))
@@ -58,7 +58,7 @@ func (n *Node) Image(t testing.TB, ref string, files map[string][]byte, env ...s
 	return img
 }
 
-// File writes the archive to a file of the test's.
+// File writes the archive to a temporary file of the test.
 func (i Image) File(t testing.TB) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "image.tar")
@@ -99,14 +99,14 @@ func (n *Node) Blob(d digest.Digest) string {
 	return filepath.Join(n.Dir, "state/containerd/io.containerd.content.v1.content/blobs/sha256", d.Hex())
 }
 
-// Unpacked is the directory that containerd unpacked the uppermost of the layers
-// to, which all have to be layers of an image that is there.
+// Unpacked returns the directory into which containerd unpacked the uppermost of the
+// layers. All of them must be layers of an image in the store.
 func (n *Node) Unpacked(t testing.TB, diffIDs []digest.Digest) string {
 	t.Helper()
 	chains := image.ChainIDs(diffIDs)
 	chain := chains[len(chains)-1].String()
 	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
-		// containerd collects a view that no lease has at any time.
+		// containerd may delete a view at any time if no lease holds it.
 		key := fmt.Sprintf("view-%d", time.Now().UnixNano())
 		n.Ctr("snapshots", "view", key, chain)
 		_, rest, ok := strings.Cut(n.Ctr("snapshots", "mounts", "/mnt", key), "lowerdir=")

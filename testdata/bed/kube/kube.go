@@ -1,7 +1,7 @@
-// Package kube is the Kubernetes node of the tests: one a machine, started by
-// the first test of a process that asks for it from what testdata/k8snode
-// builds, and stopped when the process ends, however it does. Tests share it;
-// each has namespaces of its own. It must not know the product's packages.
+// Package kube is the Kubernetes node of the tests. There is one on a machine: the
+// first test of a process that asks for it starts it from what testdata/k8snode
+// builds, and it stops when the process ends, in whatever way. Tests share it; each
+// has its own namespaces. It must not know the product's packages.
 package kube
 
 import (
@@ -29,8 +29,8 @@ import (
 	"github.com/mender-app/mender-app/testdata/bed"
 )
 
-// Env names the directory of a node that runs already (testdata/k8snode/up.sh);
-// tests then use that one and leave it running.
+// Env names the directory of a node that already runs (testdata/k8snode/up.sh).
+// Tests then use that node and leave it running.
 const Env = "MENDER_APP_K8SNODE"
 
 // Node is a running node.
@@ -65,9 +65,9 @@ var shared struct {
 	stop func()
 }
 
-// Start returns the node. It skips the test where there cannot be one or one
-// of the commands is missing, and names what is; in CI, where nothing may skip,
-// it fails. Short runs skip.
+// Start returns the node. If no node can run here or one of the commands is missing,
+// it names what is missing and skips the test. In CI, where nothing may skip, it
+// fails. Short runs skip.
 func Start(t testing.TB, commands ...string) *Node {
 	t.Helper()
 	if testing.Short() {
@@ -96,9 +96,9 @@ func Start(t testing.TB, commands ...string) *Node {
 	return shared.node
 }
 
-// Run is TestMain's work: it runs the tests, more of them side by side than
-// there are processors because they mostly wait, and stops the node. Without it
-// the node stops by itself a moment after the process has ended.
+// Run is for TestMain. It runs the tests, more of them in parallel than there are
+// processors because they mostly wait, and stops the node. Without it the node stops
+// by itself shortly after the process has ended.
 func Run(m *testing.M) int {
 	if err := flag.Set("test.parallel", "6"); err != nil { // the command line's goes before
 		fmt.Fprintln(os.Stderr, err)
@@ -116,7 +116,7 @@ func start() (*Node, func(), error) {
 		n, err := open(dir)
 		return n, nil, err
 	}
-	// Its input ends with this process; then it stops the node.
+	// Its input ends with this process, and it then stops the node.
 	cmd := exec.Command(filepath.Join(bed.Repository(), "testdata/k8snode/serve.sh"), directory())
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	log, err := os.CreateTemp("", "mender-app-k8snode-*.log")
@@ -171,13 +171,13 @@ func open(dir string) (*Node, error) {
 	}}, nil
 }
 
-// Kubeconfig is the administrator's.
+// Kubeconfig is the path of the administrator's kubeconfig.
 func (n *Node) Kubeconfig() string { return filepath.Join(n.Dir, "admin.kubeconfig") }
 
 // Containerd is the path of containerd's socket.
 func (n *Node) Containerd() string { return filepath.Join(n.Dir, "run/containerd.sock") }
 
-// Kubectl runs kubectl and returns what it says, errors and all.
+// Kubectl runs kubectl and returns its output with its errors.
 func (n *Node) Kubectl(args ...string) string {
 	cmd := exec.Command(filepath.Join(n.Dir, "bin/kubectl"), append([]string{"--kubeconfig", n.Kubeconfig()}, args...)...)
 	out, _ := cmd.CombinedOutput()
@@ -200,11 +200,11 @@ func (n *Node) Ctr(args ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// server is the API server's address. Its port is up.sh's.
+// server is the API server's address. up.sh sets its port.
 const server = "https://127.0.0.1:16443"
 
-// Answer asks the web servers of the ready pods with the label app, as a
-// Service does, and returns what the first says; "" if none answers.
+// Answer asks the web servers of the ready pods with the label app, as a Service
+// does, and returns the first answer; "" if there is none.
 func (n *Node) Answer(namespace, app string) string {
 	var list struct {
 		Items []struct {
@@ -268,9 +268,9 @@ func fetch(address string) (string, error) {
 	return strings.TrimSpace(string(said)), err
 }
 
-// Watch asks for the answers of an application until it is stopped, and then
-// says how often it asked and how often none came. On a busy machine a pod can
-// end between being listed and being asked: it asks twice in a row.
+// Watch asks an application repeatedly until it is stopped. It then returns how
+// often it asked, and how often there was no answer. On a busy machine a pod can end
+// between being listed and being asked, so it asks twice in a row.
 func (n *Node) Watch(namespace, app string) (stop func() (asked, failed int)) {
 	done := make(chan struct{})
 	var wg sync.WaitGroup
@@ -295,8 +295,8 @@ func (n *Node) Watch(namespace, app string) (stop func() (asked, failed int)) {
 	return func() (int, int) { close(done); wg.Wait(); return asked, failed }
 }
 
-// KillServer kills the API server, and returns what starts it again. No other
-// test may run then.
+// KillServer kills the API server, and returns the function that starts it again. No
+// other test may run meanwhile.
 func (n *Node) KillServer(t testing.TB) (restart func()) {
 	t.Helper()
 	pidFile := filepath.Join(n.Dir, "run/kube-apiserver.pid")

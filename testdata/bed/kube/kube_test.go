@@ -10,7 +10,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(Run(m)) }
 
-// The node itself: what the tests stand on has to hold first.
+// This test is about the node itself, on which the other tests depend.
 func TestNodeRuns(t *testing.T) {
 	n := Start(t)
 	require.Contains(t, n.Kubectl("get", "nodes"), "Ready")

@@ -10,7 +10,8 @@ import (
 	"testing"
 )
 
-// Proxy is a way to the API server that a test can cut, for itself alone.
+// Proxy is a connection to the API server that one test can cut without affecting
+// others.
 type Proxy struct {
 	Kubeconfig string // leads over the proxy
 
@@ -20,7 +21,7 @@ type Proxy struct {
 	open    []net.Conn
 }
 
-// Proxy returns a proxy that is passable.
+// Proxy returns a proxy that passes connections on.
 func (n *Node) Proxy(t testing.TB) *Proxy {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -49,7 +50,7 @@ func (n *Node) Proxy(t testing.TB) *Proxy {
 	return p
 }
 
-// pass connects c to the API server, or turns it away.
+// pass connects c to the API server, or refuses it.
 func (p *Proxy) pass(c net.Conn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -72,14 +73,14 @@ func (p *Proxy) pass(c net.Conn) {
 	}
 }
 
-// Restore makes the proxy passable again.
+// Restore makes the proxy pass connections on again.
 func (p *Proxy) Restore() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.cut = false
 }
 
-// Cut ends every connection, and turns new ones away.
+// Cut ends every connection and refuses new ones.
 func (p *Proxy) Cut() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -90,7 +91,7 @@ func (p *Proxy) Cut() {
 	p.open = nil
 }
 
-// Refused returns what is closed when the next connection was turned away.
+// Refused returns a channel that is closed when the next connection was refused.
 func (p *Proxy) Refused() <-chan struct{} {
 	p.mu.Lock()
 	defer p.mu.Unlock()
