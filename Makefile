@@ -120,24 +120,32 @@ setup: ## install what tests and demo need (Debian, as root; SETUP=no leaves the
 engines: setup ## unpack the other Docker engines of the test matrix: 45 s and 650 MB each
 	@testdata/engines/setup $(ENGINES)
 
+# The end-to-end tests of disks that fill and fail: make test-faults runs them.
+DISKS := ^Test(DisksAreFull|StoreTurnsReadOnly)$$
+
 # The tests of the packages, except those with a target of their own below.
 OWN_TARGET := /delta(/|$$)|/submodules/k8s$$|/cmd/k8s$$
 
 .PHONY: test
 test: setup ## check, then the tests of the rooms and of the whole, on real parts: 20 min on two cores
-	@testdata/stage 'format, vet, staticcheck and short tests (make check)' 3 18 $(MAKE) --no-print-directory check
-	@testdata/stage 'tests of the rooms' 4 15 $(GO) test -timeout 20m $$($(GO) list ./... | grep -Ev '$(OWN_TARGET)')
+	@testdata/stage 'format, vet, staticcheck and short tests (make check)' 3 20 $(MAKE) --no-print-directory check
+	@testdata/stage 'tests of the rooms' 6 17 $(GO) test -timeout 20m -skip '$(KILLS)' $$($(GO) list ./... | grep -Ev '$(OWN_TARGET)')
 # Go's test cache does not know the programs that these tests run: do not use it.
-	@testdata/stage 'the whole, with the real client and engine' 11 11 $(GO) test -count=1 -timeout 30m -parallel 4 $(E2E)
+	@testdata/stage 'the whole, with the real client and engine' 11 11 $(GO) test -count=1 -timeout 30m -parallel 4 -skip '$(DISKS)' $(E2E)
 
 .PHONY: test-rest
 test-rest: setup ## what make test leaves out, as CI runs it: long tests, faults, Kubernetes, ARM; 35 min
+	@testdata/stage 'kills at every point of the model (make test-kills)' 5 40 $(MAKE) --no-print-directory test-kills
 	@testdata/stage 'long tests of the delta (make test-delta)' 5 35 $(MAKE) --no-print-directory test-delta
 	@testdata/stage 'disks that fail, the newest engine (make test-faults)' 8 30 $(MAKE) --no-print-directory test-faults
 	@testdata/stage 'a fifth of the hostile artifacts (make test-hostile)' 4 22 $(MAKE) --no-print-directory test-hostile COUNT=100
 	@testdata/stage 'a Kubernetes node (make test-k8s)' 8 18 $(MAKE) --no-print-directory test-k8s
 	@testdata/stage 'as arm/v7 and arm64 programs (make test-qemu-user)' 5 10 $(MAKE) --no-print-directory test-qemu-user
 	@testdata/stage 'an emulated ARM device (make test-arm ARM=armhf)' 5 5 $(MAKE) --no-print-directory test-arm ARM=armhf SHORT='-short -timeout 25m'
+
+.PHONY: test-kills
+test-kills: ## the deployment in a world in memory, killed or failing at every point
+	$(GO) test -timeout 20m -run '$(KILLS)' ./modules/deploy
 
 .PHONY: golden
 golden: ## write the golden deltas anew, until the format is frozen
@@ -158,6 +166,7 @@ test-mutants: ## decode 20000 damaged deltas and as many VCDIFF files in 32 bits
 .PHONY: test-faults
 test-faults: setup ## power cuts, disks that fill and fail, the newest engine beside this machine's
 	$(GO) test -count=1 -timeout 30m -parallel 4 $(FAULTS)
+	$(GO) test -count=1 -timeout 30m -parallel 4 -run '$(DISKS)' ./testdata/e2e
 
 # COUNT is how many, SEED which; make test does a few of them.
 .PHONY: test-hostile
