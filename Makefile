@@ -127,11 +127,11 @@ DISKS := ^Test(DisksAreFull|StoreTurnsReadOnly)$$
 OWN_TARGET := /delta(/|$$)|/submodules/k8s$$|/cmd/k8s$$
 
 .PHONY: test
-test: setup ## check, then the tests of the rooms and of the whole, on real parts: 20 min on two cores
-	@testdata/stage 'format, vet, staticcheck and short tests (make check)' 3 20 $(MAKE) --no-print-directory check
-	@testdata/stage 'tests of the rooms' 6 17 $(GO) test -timeout 20m -skip '$(KILLS)' $$($(GO) list ./... | grep -Ev '$(OWN_TARGET)')
+test: setup ## check, then the tests of the rooms and of the whole, on real parts: 25 min on two cores
+	@testdata/stage 'format, vet, staticcheck and short tests (make check)' 4 22 $(MAKE) --no-print-directory check
+	@testdata/stage 'tests of the rooms' 6 18 $(GO) test -timeout 20m -skip '$(KILLS)' $$($(GO) list ./... | grep -Ev '$(OWN_TARGET)')
 # Go's test cache does not know the programs that these tests run: do not use it.
-	@testdata/stage 'the whole, with the real client and engine' 11 11 $(GO) test -count=1 -timeout 30m -parallel 4 -skip '$(DISKS)' $(E2E)
+	@testdata/stage 'the whole, with the real client and engine' 12 12 $(GO) test -count=1 -timeout 30m -parallel 4 -skip '$(DISKS)' $(E2E)
 
 .PHONY: test-rest
 test-rest: setup ## what make test leaves out, as CI runs it: long tests, faults, Kubernetes, ARM; 35 min
