@@ -199,6 +199,7 @@ type Request struct {
 
 	// Log takes one line without its newline. On the caller's side nil means
 	// Config.Log; on the sub-module's side it is set and writes to stderr.
+	// Several goroutines may call it at once.
 	Log func(line string) `json:"-"`
 }
 

@@ -46,10 +46,24 @@ func (a *apiStub) put(path, text string) {
 	a.objects[path] = o
 }
 
+// refuseSecrets sets the answer to each Secret that is applied; "" accepts them.
+func (a *apiStub) refuseSecrets(answer string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.refuse = answer
+}
+
 func (a *apiStub) get(path string) map[string]any {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.objects[path]
+}
+
+// manager is who applied the object last.
+func (a *apiStub) manager(path string) string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.managers[path]
 }
 
 // module is a sub-module of the stub, with more of the settings.

@@ -6,6 +6,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -16,9 +17,9 @@ import (
 
 // ENGINE tells the API server's version as it says it itself.
 func TestEngine(t *testing.T) {
-	answers := true
+	var silent atomic.Bool
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path != "/version" || !answers {
+		if r.URL.Path != "/version" || silent.Load() {
 			http.Error(w, "no", http.StatusServiceUnavailable)
 			return
 		}
@@ -38,7 +39,7 @@ current-context: c
 	require.NoError(t, err)
 	require.Equal(t, submodules.Engine{Name: "kubernetes", Version: "v1.29.4+k3s1"}, e)
 
-	answers = false
+	silent.Store(true)
 	_, err = m.Engine(t.Context(), submodules.Request{})
 	require.ErrorIs(t, err, submodules.ErrRequirement)
 }

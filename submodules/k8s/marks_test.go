@@ -40,7 +40,7 @@ func TestForgedInventory(t *testing.T) {
 		a.put(precious, `{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"precious","namespace":"default","uid":"p"},"data":{"k":"admin"}}`)
 		m := a.module(nil)
 		require.NoError(t, m.Rollout(ctx, a.request("shop", take)))
-		require.Equal(t, "mender-app-shop", a.managers[precious], "each application has a field manager")
+		require.Equal(t, "mender-app-shop", a.manager(precious), "each application has a field manager")
 		require.Equal(t, "shop", a.get(shopList)["metadata"].(map[string]any)["labels"].(map[string]any)["mender-app.io/app"])
 		return a, m
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 
@@ -37,10 +38,15 @@ func TestEncryptedSecrets(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "identity.age")
 	a := newAPIStub(t)
 	m := a.module(func(s *Settings) { s.Secrets.Identity = file })
+	var mu sync.Mutex // objects are removed side by side
 	said := ""
 	request := func(text string, to *age.X25519Identity) submodules.Request {
 		req := a.request("shop", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: plain}\n")
-		req.Log = func(l string) { said += l + "\n" }
+		req.Log = func(l string) {
+			mu.Lock()
+			defer mu.Unlock()
+			said += l + "\n"
+		}
 		require.NoError(t, os.WriteFile(filepath.Join(req.Dir, "secret.yaml.age"), sealedSecret(t, text, to), 0o600))
 		return req
 	}
@@ -81,12 +87,12 @@ func TestEncryptedSecrets(t *testing.T) {
 	// A changed one is applied; what the server says of a bad one is not repeated.
 	require.NoError(t, m.Rollout(ctx, request("apiVersion: v1\nkind: Secret\nmetadata: {name: pin}\ndata: {pin: aHVudGVyMw==}\n", key)))
 	require.Equal(t, map[string]any{"pin": "aHVudGVyMw=="}, a.get(at)["data"])
-	a.refuse = `{"kind":"Status","apiVersion":"v1","status":"Failure","code":422,"reason":"Invalid","message":"data[pin]: Invalid value: \"hunter2\"",` +
-		`"details":{"causes":[{"field":"data[pin]","message":"Invalid value: \"hunter2\""}]}}`
+	a.refuseSecrets(`{"kind":"Status","apiVersion":"v1","status":"Failure","code":422,"reason":"Invalid","message":"data[pin]: Invalid value: \"hunter2\"",` +
+		`"details":{"causes":[{"field":"data[pin]","message":"Invalid value: \"hunter2\""}]}}`)
 	err = m.Rollout(ctx, request(secret, key))
 	require.ErrorContains(t, err, "secret.yaml.age:1: Secret/pin: the API server refuses it (Invalid, data[pin])")
 	require.NotContains(t, err.Error(), "hunter2")
-	a.refuse = ""
+	a.refuseSecrets("")
 
 	require.NoError(t, m.Purge(ctx, submodules.Request{App: "shop", Log: req.Log}))
 	require.Nil(t, a.get(at))
