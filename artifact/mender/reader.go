@@ -367,7 +367,7 @@ func compression(name, base string) (Compression, error) {
 		}
 		return "", fmt.Errorf("%w: %q where %q should be", ErrFormat, name, base)
 	}
-	for _, c := range []Compression{None, Gzip, LZMA, Zstd} {
+	for _, c := range Compressions {
 		if c.suffix() == suffix {
 			return c, nil
 		}

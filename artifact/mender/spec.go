@@ -26,6 +26,9 @@ const (
 	Zstd Compression = "zstd"
 )
 
+// Compressions lists all compressions.
+var Compressions = []Compression{None, Gzip, LZMA, Zstd}
+
 // suffix is the suffix of the names of tars with the compression.
 func (c Compression) suffix() string {
 	switch c {

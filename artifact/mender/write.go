@@ -42,11 +42,10 @@ const versionFile = `{"format":"mender","version":3}`
 // TempDir first, because a tar has the size before the data. Without compression
 // there are no temporary files. Memory does not grow with the files.
 func Write(w io.Writer, spec Spec, o Options) error {
-	switch o.Compression {
-	case "":
+	if o.Compression == "" {
 		o.Compression = None
-	case None, Gzip, LZMA, Zstd:
-	default:
+	}
+	if !slices.Contains(Compressions, o.Compression) {
 		return fmt.Errorf("write Mender Artifact: %w: compression %q", ErrUnsupported, o.Compression)
 	}
 	if o.ModTime.IsZero() {

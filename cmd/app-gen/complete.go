@@ -10,9 +10,6 @@ import (
 	"github.com/mender-app/mender-app/generator/manifests"
 )
 
-// compressions are the values of --compression.
-var compressions = []string{string(mender.None), string(mender.Gzip), string(mender.LZMA), string(mender.Zstd)}
-
 // platforms are common values of --platform.
 var platforms = []string{"linux/amd64", "linux/arm64", "linux/arm/v7", "linux/arm/v6", "linux/386", "linux/riscv64", "linux/ppc64le", "linux/s390x"}
 
@@ -20,6 +17,10 @@ var platforms = []string{"linux/amd64", "linux/arm64", "linux/arm/v7", "linux/ar
 func addCompletions(root *cobra.Command) {
 	fixed := func(values []string) cobra.CompletionFunc {
 		return cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)
+	}
+	var compressions []string
+	for _, c := range mender.Compressions {
+		compressions = append(compressions, string(c))
 	}
 	values := map[string]cobra.CompletionFunc{
 		"orchestrator": fixed([]string{manifests.DockerCompose, manifests.K8s}),

@@ -255,10 +255,8 @@ func (f *genFlags) resolve(ctx context.Context) error {
 		}
 		f.o.Application.Env[name] = value
 	}
-	switch c := mender.Compression(f.compression); c {
-	case mender.None, mender.Gzip, mender.LZMA, mender.Zstd:
-		f.o.Artifact.Compression = c
-	default:
+	f.o.Artifact.Compression = mender.Compression(f.compression)
+	if !slices.Contains(mender.Compressions, f.o.Artifact.Compression) {
 		return &usageError{text: fmt.Sprintf("unknown compression %q", f.compression), hint: "none, gzip, lzma or zstd"}
 	}
 	if f.o.Artifact.Signing, err = f.signing(ctx); err != nil {

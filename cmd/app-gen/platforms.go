@@ -83,6 +83,7 @@ func (f *genFlags) expanded(p image.Platform) *genFlags {
 	own := strings.ReplaceAll(c.o.Artifact.Name, "/", "-")
 	for _, path := range []*string{&c.o.Build.Output, &c.o.Build.SBOM, &c.o.Build.Provenance} {
 		*path = strings.ReplaceAll(*path, namePlaceholder, own)
+		text(path)
 	}
 	list := func(l *[]string) {
 		*l = slices.Clone(*l)
@@ -90,9 +91,6 @@ func (f *genFlags) expanded(p image.Platform) *genFlags {
 			text(&(*l)[i])
 		}
 	}
-	text(&c.o.Build.Output)
-	text(&c.o.Build.SBOM)
-	text(&c.o.Build.Provenance)
 	for _, l := range []*[]string{&c.images, &c.files, &c.o.Artifact.DeviceTypes, &c.o.Images.Releases.Paths, &c.o.Images.Releases.Dirs, &c.o.Images.Content} {
 		list(l)
 	}

@@ -10,10 +10,10 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sys/unix"
 
 	"github.com/mender-app/mender-app/cmd/internal/device"
 	"github.com/mender-app/mender-app/cmd/internal/version"
+	"github.com/mender-app/mender-app/modules/deploy/space"
 	"github.com/mender-app/mender-app/store"
 	"github.com/mender-app/mender-app/submodules"
 )
@@ -83,9 +83,8 @@ func (p *program) inventory(ctx context.Context) (attributes, error) {
 	if err != nil {
 		return nil, err
 	}
-	var st unix.Statfs_t
-	if unix.Statfs(existing(s.Dir()), &st) == nil {
-		v.add("mender_app_free_bytes", fmt.Sprint(uint64(st.Bavail)*uint64(st.Bsize))) //nolint:unconvert // their types differ by machine
+	if free, _, err := space.Free(existing(s.Dir())); err == nil {
+		v.add("mender_app_free_bytes", fmt.Sprint(free))
 	}
 	for _, name := range names {
 		v.add("mender_app_applications", name)
