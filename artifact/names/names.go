@@ -7,6 +7,9 @@
 // because the value of a Kubernetes label holds no more. A name that is already on
 // a device may have [Max] bytes: the shell reference's store can have longer names,
 // and its applications must stay usable.
+//
+// The package also has the rule for names of variables, and the suffix of encrypted
+// secrets.
 package names
 
 import (

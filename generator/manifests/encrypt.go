@@ -9,14 +9,9 @@ import (
 	"strings"
 
 	"github.com/compose-spec/compose-go/v2/types"
+
+	"github.com/mender-app/mender-app/artifact/names"
 )
-
-// EncryptedSuffix is appended to the name of a plain file for its encrypted form
-// (artifact/FORMAT.md).
-const EncryptedSuffix = ".age"
-
-// maxSecret bounds a file that is encrypted, in bytes: devices decrypt no more.
-const maxSecret = 1 << 20
 
 // secret notes a compose secret. One that is shipped is to be encrypted, or is
 // warned of.
@@ -38,10 +33,10 @@ func (c *composer) secret(name string, f types.FileObjectConfig) error {
 	}
 	if rel, ok := relative(c.dir, f.File); ok {
 		_, err := os.Lstat(filepath.Join(c.dir, rel))
-		_, eerr := os.Lstat(filepath.Join(c.dir, rel+EncryptedSuffix))
+		_, eerr := os.Lstat(filepath.Join(c.dir, rel+names.EncryptedSuffix))
 		switch {
 		case err == nil && eerr == nil:
-			return &Error{Place: file, Text: fmt.Sprintf("secret %s is there twice, in plain and encrypted", name), Hint: "remove " + rel + " or " + rel + EncryptedSuffix}
+			return &Error{Place: file, Text: fmt.Sprintf("secret %s is there twice, in plain and encrypted", name), Hint: "remove " + rel + " or " + rel + names.EncryptedSuffix}
 		case eerr == nil:
 			c.found.Encrypted = true
 			return nil
@@ -83,8 +78,8 @@ func (f *Found) encrypt(dir, rel string, at Place) error {
 		return &Error{Place: at, Text: rel + " cannot be encrypted: it is behind a link, and would stay there in plain", Hint: "name the file itself"}
 	case !info.Mode().IsRegular():
 		return &Error{Place: at, Text: rel + " cannot be encrypted: it is not a file", Hint: "make a secret of each file in it"}
-	case info.Size() > maxSecret:
-		return &Error{Place: at, Text: fmt.Sprintf("%s cannot be encrypted: %d bytes are more than the %d that a secret may have", rel, info.Size(), maxSecret)}
+	case info.Size() > names.MaxSecret:
+		return &Error{Place: at, Text: fmt.Sprintf("%s cannot be encrypted: %d bytes are more than the %d that a secret may have", rel, info.Size(), names.MaxSecret)}
 	}
 	if !slices.Contains(f.Encrypt, rel) {
 		f.Encrypt = append(f.Encrypt, rel)
@@ -101,8 +96,8 @@ func (k *kube) encrypt(dir, file string) error {
 	if k.others {
 		return &Error{Place: at, Text: "this Secret cannot be encrypted: its file has other objects than Secrets", Hint: "move the Secrets into a file of their own, which is encrypted whole"}
 	}
-	if _, err := os.Lstat(filepath.Join(dir, file+EncryptedSuffix)); err == nil {
-		return &Error{Place: at, Text: file + " is there twice, in plain and encrypted", Hint: "remove " + file + " or " + file + EncryptedSuffix}
+	if _, err := os.Lstat(filepath.Join(dir, file+names.EncryptedSuffix)); err == nil {
+		return &Error{Place: at, Text: file + " is there twice, in plain and encrypted", Hint: "remove " + file + " or " + file + names.EncryptedSuffix}
 	}
 	return k.found.encrypt(dir, file, at)
 }

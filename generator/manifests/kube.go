@@ -14,6 +14,7 @@ import (
 
 	"gopkg.in/yaml.v3"
 
+	"github.com/mender-app/mender-app/artifact/names"
 	"github.com/mender-app/mender-app/submodules/k8s/marks"
 )
 
@@ -76,7 +77,7 @@ func (k *kube) read(dir string) error {
 		if err != nil {
 			return err
 		}
-		if plain, ok := strings.CutSuffix(path, EncryptedSuffix); ok && !d.IsDir() && isManifest(plain) {
+		if plain, ok := strings.CutSuffix(path, names.EncryptedSuffix); ok && !d.IsDir() && isManifest(plain) {
 			k.found.Encrypted = true
 		}
 		if !d.IsDir() && isManifest(path) {

@@ -26,8 +26,8 @@ func tree(t *testing.T, files ...string) string {
 	return dir
 }
 
-// names lists the files and directories of a tree.
-func names(t *testing.T, dir string) []string {
+// paths lists the files and directories of a tree.
+func paths(t *testing.T, dir string) []string {
 	t.Helper()
 	var list []string
 	require.NoError(t, fs.WalkDir(os.DirFS(dir), ".", func(name string, d fs.DirEntry, err error) error {
@@ -67,7 +67,7 @@ func TestIgnoredIsNotShipped(t *testing.T) {
 	require.NoError(t, Check(dir, ignore), "a pipe that is not shipped")
 	to := filepath.Join(t.TempDir(), "copy")
 	require.NoError(t, Copy(dir, to, ignore))
-	require.Equal(t, []string{"compose.yaml", "logs", "logs/keep.log", "web", "web/app.js"}, names(t, to))
+	require.Equal(t, []string{"compose.yaml", "logs", "logs/keep.log", "web", "web/app.js"}, paths(t, to))
 	require.True(t, ignore.Ignored(".git/config"))
 	require.False(t, ignore.Ignored("compose.yaml"))
 }

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/mender-app/mender-app/artifact/names"
 	"github.com/mender-app/mender-app/generator/manifests"
 	"github.com/mender-app/mender-app/generator/source"
 )
@@ -88,7 +89,7 @@ func copyFile(root *os.Root, name, target string, mode fs.FileMode) (err error) 
 }
 
 // Encrypt replaces files of a copy by their encrypted form, with the suffix
-// [manifests.EncryptedSuffix].
+// [names.EncryptedSuffix].
 func Encrypt(dir string, files []string, seal func([]byte) ([]byte, error)) error {
 	for _, name := range files {
 		path := filepath.Join(dir, name)
@@ -103,7 +104,7 @@ func Encrypt(dir string, files []string, seal func([]byte) ([]byte, error)) erro
 		if b, err = seal(b); err != nil {
 			return fmt.Errorf("encrypt %s: %w", name, err)
 		}
-		if err := write(path+manifests.EncryptedSuffix, b, info.Mode().Perm()); err != nil {
+		if err := write(path+names.EncryptedSuffix, b, info.Mode().Perm()); err != nil {
 			return err
 		}
 		if err := os.Remove(path); err != nil {

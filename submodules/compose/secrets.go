@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strconv"
 
+	"github.com/mender-app/mender-app/artifact/names"
 	"github.com/mender-app/mender-app/submodules"
 	"github.com/mender-app/mender-app/submodules/secrets"
 )
@@ -74,7 +75,7 @@ func (s *session) decrypt(ctx context.Context, p *project) error {
 		if _, err := root.Lstat(rel); !errors.Is(err, fs.ErrNotExist) {
 			continue // in plain; Compose says what is wrong with it
 		}
-		if _, err := root.Lstat(rel + secrets.Suffix); err != nil {
+		if _, err := root.Lstat(rel + names.EncryptedSuffix); err != nil {
 			continue
 		}
 		if keys == nil {
@@ -84,13 +85,13 @@ func (s *session) decrypt(ctx context.Context, p *project) error {
 		}
 		secret := sealedSecret{}
 		info := fs.FileInfo(nil)
-		if secret.Text, info, err = keys.DecryptFile(root, rel+secrets.Suffix, secrets.MaxFile); err != nil {
+		if secret.Text, info, err = keys.DecryptFile(root, rel+names.EncryptedSuffix, names.MaxSecret); err != nil {
 			return invalid("secret %s: %w", name, err)
 		}
 		if total += len(secret.Text); total > maxSecrets {
 			return invalid("the secrets are more than %d MiB together", maxSecrets>>20)
 		}
-		if secret.sealed, err = root.ReadFile(rel + secrets.Suffix); err != nil {
+		if secret.sealed, err = root.ReadFile(rel + names.EncryptedSuffix); err != nil {
 			return err
 		}
 		secret.Mode = info.Mode().Perm()

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/mender-app/mender-app/artifact/image"
+	"github.com/mender-app/mender-app/artifact/names"
 	"github.com/mender-app/mender-app/submodules"
 	"github.com/mender-app/mender-app/submodules/imagestore"
 	"github.com/mender-app/mender-app/submodules/k8s/cluster"
@@ -121,7 +122,7 @@ func (s *session) readRelease(ctx context.Context, app, dir string, strict bool)
 				return nil, err
 			}
 		}
-		return keys.Decrypt(sealed, secrets.MaxFile)
+		return keys.Decrypt(sealed, names.MaxSecret)
 	})
 	if err != nil {
 		return nil, submodules.Mark(err, submodules.ErrContent)

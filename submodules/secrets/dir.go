@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/mender-app/mender-app/artifact/names"
 	"github.com/mender-app/mender-app/store/durable"
 )
 
@@ -202,7 +203,7 @@ func (d *Dir) restore(k *Keys, name string) error {
 	if err := json.Unmarshal(b, &r); err != nil {
 		return err
 	}
-	text, err := k.Decrypt(bytes.NewReader(r.Age), MaxFile)
+	text, err := k.Decrypt(bytes.NewReader(r.Age), names.MaxSecret)
 	if err != nil {
 		return err
 	}

@@ -21,12 +21,6 @@ import (
 	"github.com/mender-app/mender-app/submodules/config"
 )
 
-// Suffix is added to the name of a file when it is encrypted.
-const Suffix = ".age"
-
-// MaxFile is the largest size of a decrypted file, in bytes.
-const MaxFile = 1 << 20
-
 // maxHeader bounds the header of an encrypted file, in bytes: each recipient has
 // about 100, and costs a computation with each key of the device.
 const maxHeader = 64 << 10

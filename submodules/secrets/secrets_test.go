@@ -12,6 +12,7 @@ import (
 	"filippo.io/age/armor"
 	"github.com/stretchr/testify/require"
 
+	"github.com/mender-app/mender-app/artifact/names"
 	"github.com/mender-app/mender-app/submodules/config"
 )
 
@@ -74,11 +75,11 @@ func TestDecrypt(t *testing.T) {
 		"several": seal(t, long, other.recipient, d.recipient),
 		"armored": armored(t, seal(t, long, d.recipient)),
 	} {
-		text, err := k.Decrypt(bytes.NewReader(sealed), MaxFile)
+		text, err := k.Decrypt(bytes.NewReader(sealed), names.MaxSecret)
 		require.NoError(t, err, name)
 		require.Equal(t, long, string(text), name)
 	}
-	text, err := k.Decrypt(bytes.NewReader(seal(t, "", d.recipient)), MaxFile)
+	text, err := k.Decrypt(bytes.NewReader(seal(t, "", d.recipient)), names.MaxSecret)
 	require.NoError(t, err)
 	require.Empty(t, text)
 }
@@ -130,7 +131,7 @@ func TestDecryptFileStaysInside(t *testing.T) {
 	require.NoError(t, err)
 	defer root.Close()
 	for _, name := range []string{"absolute.age", "relative.age", "../outside.age", outside, "dir.age"} {
-		_, _, err := d.keys(t).DecryptFile(root, name, MaxFile)
+		_, _, err := d.keys(t).DecryptFile(root, name, names.MaxSecret)
 		require.Error(t, err, name)
 	}
 }
@@ -145,7 +146,7 @@ func TestKeys(t *testing.T) {
 
 	// An older key still decrypts what was encrypted to it.
 	require.NoError(t, os.WriteFile(d.Identity, []byte(other.key+"\n"+d.key+"\n"), 0o600))
-	text, err := d.keys(t).Decrypt(bytes.NewReader(seal(t, "x", d.recipient)), MaxFile)
+	text, err := d.keys(t).Decrypt(bytes.NewReader(seal(t, "x", d.recipient)), names.MaxSecret)
 	require.NoError(t, err)
 	require.Equal(t, "x", string(text))
 

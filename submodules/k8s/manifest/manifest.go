@@ -17,6 +17,8 @@ import (
 	"os"
 	"path"
 	"strings"
+
+	"github.com/mender-app/mender-app/artifact/names"
 )
 
 // The limits of what is read. A cluster cannot store an object larger than etcd's
@@ -144,7 +146,7 @@ func (r *reader) visit(name string, e fs.DirEntry, err error) error {
 		}
 		return nil
 	}
-	plain, sealed := strings.CutSuffix(name, sealedSuffix)
+	plain, sealed := strings.CutSuffix(name, names.EncryptedSuffix)
 	if !isManifest(plain) {
 		return nil
 	}
@@ -167,9 +169,6 @@ func (r *reader) visit(name string, e fs.DirEntry, err error) error {
 	}
 	return r.file(name, f)
 }
-
-// sealedSuffix is added to the name of a manifest when it is encrypted.
-const sealedSuffix = ".age"
 
 // sealedFile reads an encrypted manifest. The messages of parsers quote the content,
 // so they are left out of its errors.
