@@ -235,7 +235,10 @@ func (p *program) releasesCommand() *cobra.Command {
 				r, err := a.Release(id)
 				if err != nil {
 					r = &store.Release{ID: id}
-					role = "damaged"
+					// A download that was killed may have made only the directory.
+					if role != "incoming" || !errors.Is(err, store.ErrNoRelease) {
+						role = "damaged"
+					}
 				}
 				rows = append(rows, []string{id, role, r.ArtifactName, r.Version, when(r.Created)})
 				doc, err := withRole(r, role)
