@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -26,13 +25,18 @@ var errManaged = fmt.Errorf("%w: a Mender client manages this device", client.Er
 func (p *program) installCommand() *cobra.Command {
 	var o installOptions
 	cmd := &cobra.Command{
-		Use:   "install FILE|-",
+		Use:   "install FILE|URL|-",
 		Short: "Install an artifact (without a Mender client)",
-		Long: `Installs the artifact in FILE, or from standard input, through the update module,
-with the calls that the Mender client makes. Afterwards the new release runs and
-waits for "mender-app commit" or "mender-app rollback". If anything fails, the
-previous release keeps running. Ctrl-C undoes the installation and ends with exit
-code 130.
+		Long: `Installs the artifact in FILE, at an https URL, or from standard input, through the
+update module, with the calls that the Mender client makes. Afterwards the new
+release runs and waits for "mender-app commit" or "mender-app rollback". If anything
+fails, the previous release keeps running. Ctrl-C undoes the installation and ends
+with exit code 130.
+
+What arrives from a URL is kept beside the store until the installation ends. After
+a cut connection the download goes on where it ended, up to ten times in a row. After
+Ctrl-C or a power cut the same command goes on from there. HTTPS_PROXY, HTTP_PROXY
+and NO_PROXY are honoured. An http URL needs a key that the signature is checked with.
 
 The artifact must be signed by one of the public keys that --key gives, else
 artifact_verify_key, artifact_verify_keys and [[keys]] of mender-app.conf, else
@@ -45,7 +49,8 @@ command installs. --force installs nevertheless.
 What the application's policy forbids is refused with exit code 9 before anything
 is loaded. --force overrides its downgrades.allow = false, and no other rule.`,
 		Example: `  mender-app install shop-2.mender && mender-app commit
-  curl -s https://example.com/shop-2.mender | mender-app install --key artifact.pub -`,
+  mender-app install https://example.com/shop-2.mender
+  ssh build cat shop-2.mender | mender-app install --key artifact.pub -`,
 		Args: args(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return p.install(cmd.Context(), args[0], o)
@@ -64,7 +69,7 @@ type installOptions struct {
 	unsigned, force, commit bool
 }
 
-func (p *program) install(ctx context.Context, file string, o installOptions) error {
+func (p *program) install(ctx context.Context, from string, o installOptions) (err error) {
 	if !o.force {
 		if err := p.unmanaged(); err != nil {
 			return err
@@ -74,20 +79,12 @@ func (p *program) install(ctx context.Context, file string, o installOptions) er
 	if err != nil {
 		return err
 	}
-	in := io.Reader(p.stdin)
-	var size int64
-	if file != "-" {
-		f, err := os.Open(file)
-		if err != nil {
-			return err
-		}
-		defer f.Close()
-		if st, err := f.Stat(); err == nil {
-			size = st.Size()
-		}
-		in = f
+	in, err := p.openInput(ctx, from, len(keys) > 0)
+	if err != nil {
+		return err
 	}
-	bar := p.progress(interruptible(ctx, in), size)
+	defer func() { err = errors.Join(err, in.end(err)) }()
+	bar := p.progress(in, in.size)
 	defer bar.done()
 	artifact, err := p.openArtifact(bar, keys) // before anything is written
 	if cause := context.Cause(ctx); cause != nil {
