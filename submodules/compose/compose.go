@@ -42,8 +42,11 @@ type session struct {
 	set settings
 	// back is true when going back to a release that was accepted once: the operator
 	// may have forbidden since then what it has.
-	back   bool
-	engine *docker.Engine // nil in RESTORE, which runs before the engine is up
+	back bool
+	// mustStart is true when there is no other release that could run instead: then the
+	// engine may be restarted.
+	mustStart bool
+	engine    *docker.Engine // nil in RESTORE, which runs before the engine is up
 }
 
 // Open implements submodules.Orchestrator. It reads the settings and finds the
@@ -98,7 +101,7 @@ func (s *session) Reqs(ctx context.Context) ([]submodules.Requirement, error) {
 // Rollback implements submodules.Session. To bring a release back is to bring it
 // up: what only the failed one had are orphans then.
 func (s *session) Rollback(ctx context.Context) error {
-	s.back = true
+	s.back, s.mustStart = true, true
 	return s.Rollout(ctx)
 }
 

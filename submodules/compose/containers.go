@@ -1,6 +1,7 @@
 package compose
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"fmt"
@@ -95,37 +96,47 @@ func sameDir(a, b string) bool {
 	return err == nil && ra == rb
 }
 
-// removals is how many containers are stopped at a time: a container that ignores
-// TERM takes ten seconds, and each takes a connection to the engine.
-const removals = 16
-
 // remove stops and removes containers. Their volumes stay, because they are data.
 func (s *session) remove(ctx context.Context, list []container.Summary) error {
+	return inParallel(list, func(c container.Summary) error {
+		s.req.Logf("removing container %s", name(c))
+		if err := s.stop(ctx, c); err != nil {
+			return err
+		}
+		err := s.engine.Client().ContainerRemove(ctx, c.ID, container.RemoveOptions{Force: true})
+		if err != nil && !docker.IsNotFound(err) && !docker.IsConflict(err) {
+			return fmt.Errorf("remove container %s: %w", name(c), err)
+		}
+		return nil
+	})
+}
+
+// stop stops a container. One that is gone is no error.
+func (s *session) stop(ctx context.Context, c container.Summary) error {
+	if err := s.engine.Client().ContainerStop(ctx, c.ID, container.StopOptions{}); err != nil && !docker.IsNotFound(err) {
+		return fmt.Errorf("stop container %s: %w", name(c), err)
+	}
+	return nil
+}
+
+// stops is how many containers are stopped at a time: a container that ignores TERM
+// takes ten seconds, and each takes a connection to the engine.
+const stops = 16
+
+// inParallel calls f for each container, and returns the first error in their order.
+func inParallel(list []container.Summary, f func(container.Summary) error) error {
 	var wg sync.WaitGroup
 	errs := make([]error, len(list))
-	slots := make(chan struct{}, removals)
+	slots := make(chan struct{}, stops)
 	for i, c := range list {
 		slots <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-slots }()
-			s.req.Logf("removing container %s", name(c))
-			cli := s.engine.Client()
-			if err := cli.ContainerStop(ctx, c.ID, container.StopOptions{}); err != nil && !docker.IsNotFound(err) {
-				errs[i] = fmt.Errorf("stop container %s: %w", name(c), err)
-				return
-			}
-			if err := cli.ContainerRemove(ctx, c.ID, container.RemoveOptions{Force: true}); err != nil && !docker.IsNotFound(err) && !docker.IsConflict(err) {
-				errs[i] = fmt.Errorf("remove container %s: %w", name(c), err)
-			}
+			errs[i] = f(c)
 		})
 	}
 	wg.Wait()
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	return cmp.Or(errs...)
 }
 
 // removeNetworks removes the project's networks that nothing is connected to. A

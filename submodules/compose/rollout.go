@@ -339,8 +339,8 @@ func (s *session) Stop(ctx context.Context) error {
 	// Containers that Compose left: those of services that are no longer in its
 	// files.
 	for _, c := range list {
-		if err := s.engine.Client().ContainerStop(ctx, c.ID, container.StopOptions{}); err != nil && !docker.IsNotFound(err) {
-			return fmt.Errorf("stop container %s: %w", name(c), err)
+		if err := s.stop(ctx, c); err != nil {
+			return err
 		}
 	}
 	return s.secretsDir(dir).Remove()
@@ -348,6 +348,7 @@ func (s *session) Stop(ctx context.Context) error {
 
 // Start implements submodules.Session. It starts the application again, and returns when it is healthy.
 func (s *session) Start(ctx context.Context) error {
+	s.mustStart = true
 	pl, err := s.prepare(ctx)
 	if err != nil {
 		return err

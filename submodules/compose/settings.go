@@ -22,17 +22,19 @@ const confName = "mender-app-docker-compose.conf"
 
 // settings is mender-app-docker-compose.conf.
 type settings struct {
-	docker   []string      // DOCKER_COMMAND
-	compose  []string      // DOCKER_COMPOSE_COMMAND; nil: find one
-	deadline time.Duration // HEALTH_DEADLINE: for a release to become healthy
-	outside  []string      // ALLOW_OUTSIDE: kinds of files that may lie outside the manifests
-	refuse   []string      // REFUSE: what no service may have
-	window   time.Duration // HEALTH_WINDOW: it must stay so for this long
-	restarts int64         // HEALTH_RESTARTS: of a container that are forgiven
-	logLines int64         // LOG_LINES: of a failing container that are shown
-	secrets  secrets.Settings
-	sandbox  bool   // SANDBOX: LOAD gives up the rights that it does not need
-	xdelta3  string // XDELTA3_COMMAND: may read what our decoder of the shell reference's deltas cannot; "": nothing may
+	docker  []string // DOCKER_COMMAND
+	compose []string // DOCKER_COMPOSE_COMMAND; nil: find one
+	// restartEngine is ENGINE_RESTART_COMMAND; nil: find one.
+	restartEngine []string
+	deadline      time.Duration // HEALTH_DEADLINE: for a release to become healthy
+	outside       []string      // ALLOW_OUTSIDE: kinds of files that may lie outside the manifests
+	refuse        []string      // REFUSE: what no service may have
+	window        time.Duration // HEALTH_WINDOW: it must stay so for this long
+	restarts      int64         // HEALTH_RESTARTS: of a container that are forgiven
+	logLines      int64         // LOG_LINES: of a failing container that are shown
+	secrets       secrets.Settings
+	sandbox       bool   // SANDBOX: LOAD gives up the rights that it does not need
+	xdelta3       string // XDELTA3_COMMAND: may read what our decoder of the shell reference's deltas cannot; "": nothing may
 }
 
 func readSettings(getenv func(string) string, warn func(string, ...any)) (settings, error) {
@@ -53,6 +55,9 @@ func readSettings(getenv func(string) string, warn func(string, ...any)) (settin
 	}
 	if s.compose, err = config.Words(f.String("", "DOCKER_COMPOSE_COMMAND")); err != nil {
 		return s, fmt.Errorf("configuration: DOCKER_COMPOSE_COMMAND: %w", err)
+	}
+	if s.restartEngine, err = config.Words(f.String("", "ENGINE_RESTART_COMMAND")); err != nil {
+		return s, fmt.Errorf("configuration: ENGINE_RESTART_COMMAND: %w", err)
 	}
 	if s.deadline, err = f.Duration(defaultDeadline, "HEALTH_DEADLINE", "health.deadline"); err != nil {
 		return s, fmt.Errorf("configuration: %w", err)

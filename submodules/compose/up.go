@@ -19,7 +19,7 @@ const upMargin = time.Minute
 
 // up runs `docker compose up` without pulling and building; it recreates only what
 // changed.
-func (s *session) up(ctx context.Context, pl *plan, before map[string]int, more ...string) error {
+func (s *session) up(ctx context.Context, pl *plan, before map[string]int) error {
 	files := pl.files
 	over, err := pl.override(s.req.App, s.req.TempDir)
 	if err != nil {
@@ -33,25 +33,22 @@ func (s *session) up(ctx context.Context, pl *plan, before map[string]int, more 
 	// minute is for stopping and starting.
 	upCtx, cancel := context.WithTimeout(ctx, s.set.deadline+upMargin)
 	defer cancel()
-	args := p.args(append([]string{"up", "--detach", "--pull", "never", "--no-build"}, more...)...)
-	said := &tail{}
-	for try := 1; ; try++ {
-		if err := s.heal(ctx, pl); err != nil {
-			return err
+	args := p.args("up", "--detach", "--pull", "never", "--no-build")
+	said, err := s.tryUp(upCtx, pl, args)
+	port, stale := uint16(0), false
+	if err != nil {
+		port, stale = s.stalePort(ctx, said.text())
+	}
+	if restart := restartCommand(s.set.restartEngine, s.engine.Host(), exists); stale && s.mustStart && restart != nil {
+		s.req.Logf("the engine holds port %d for a container that is gone, as after a power loss: restarting the engine (%s)", port, strings.Join(restart, " "))
+		if err := s.restartEngine(ctx, restart); err != nil {
+			return fmt.Errorf("docker compose up failed half-way: %w", err)
 		}
-		said = &tail{log: s.req.Log}
-		if err = pl.compose.limited(s.set.deadline+upMargin).run(upCtx, pl.dir, said, said, args...); err == nil {
-			said.flush()
-			return nil
-		}
-		if try == upTries || errors.Is(err, errOver) || !conflict(said.text()) || upCtx.Err() != nil {
-			break
-		}
-		s.req.Logf("trying again: the engine is still busy with what was asked before")
-		select {
-		case <-upCtx.Done():
-		case <-time.After(time.Second):
-		}
+		said, err = s.tryUp(upCtx, pl, args)
+		stale = false
+	}
+	if err == nil {
+		return nil
 	}
 	if errors.Is(err, errOver) {
 		return fmt.Errorf("docker compose up failed half-way: %w", err)
@@ -60,6 +57,9 @@ func (s *session) up(ctx context.Context, pl *plan, before map[string]int, more 
 		return fmt.Errorf("docker compose up was ended half-way: %w", ctx.Err())
 	}
 	reason := said.reason(err)
+	if stale {
+		reason = fmt.Errorf("%w; the engine holds port %d for a container that is gone: restart the engine", reason, port)
+	}
 	// A service that failed by itself explains more than Compose's message.
 	if f, xerr := s.examine(ctx, pl.project, before); xerr == nil && f.condition == failed {
 		return submodules.Mark(fmt.Errorf("docker compose up failed half-way: service %s %s (%w)%s", f.service, f.text, reason, s.lastWords(ctx, f)), submodules.ErrUnhealthy)
@@ -72,6 +72,29 @@ func (s *session) up(ctx context.Context, pl *plan, before map[string]int, more 
 		return submodules.Mark(err, submodules.ErrUnhealthy)
 	}
 	return err
+}
+
+// tryUp runs up, again if the engine was busy. It returns what Compose said last.
+func (s *session) tryUp(ctx context.Context, pl *plan, args []string) (*tail, error) {
+	for try := 1; ; try++ {
+		said := &tail{log: s.req.Log}
+		if err := s.heal(ctx, pl); err != nil {
+			return said, err
+		}
+		err := pl.compose.limited(s.set.deadline+upMargin).run(ctx, pl.dir, said, said, args...)
+		if err == nil {
+			said.flush()
+			return said, nil
+		}
+		if try == upTries || errors.Is(err, errOver) || !conflict(said.text()) || ctx.Err() != nil {
+			return said, err
+		}
+		s.req.Logf("trying again: the engine is still busy with what was asked before")
+		select {
+		case <-ctx.Done():
+		case <-time.After(time.Second):
+		}
+	}
 }
 
 // upTries is how often up is tried when the engine is busy.

@@ -40,6 +40,9 @@ func (d *Device) UseCppMender(t testing.TB) {
 	d.cpp = true
 }
 
+// IsCppMender reports whether the device's Mender client is the C++ one.
+func (d *Device) IsCppMender() bool { return d.menderCommand()[0] == "mender-update" }
+
 // WithoutMender removes the Mender client from the device, so that only mender-app
 // can install.
 func (d *Device) WithoutMender() error {

@@ -1,0 +1,146 @@
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/mender-app/mender-app/testdata/bed"
+)
+
+// restartCommand asks the test to restart the engine, as an init system would, and waits
+// until it has.
+const restartCommand = `#!/bin/sh
+touch /run/restart-wanted
+while [ -e /run/restart-wanted ]; do sleep 0.1; done
+`
+
+// restartWhenAsked restarts the engine when restartCommand asks for it. The result is
+// what went wrong.
+func restartWhenAsked(ctx context.Context, d *bed.Device) <-chan error {
+	done := make(chan error, 1)
+	go func() {
+		for wanted := d.Path("/run/restart-wanted"); ctx.Err() == nil; time.Sleep(50 * time.Millisecond) {
+			if _, err := os.Stat(wanted); err == nil {
+				done <- errors.Join(d.StopEngine(), d.StartEngine(), os.Remove(wanted))
+				return
+			}
+		}
+		done <- errors.New("nobody asked for a restart of the engine")
+	}()
+	return done
+}
+
+// powerLoss kills every process at once when the engine has just published the port of
+// the new web service. Docker 20.10 and 26.1 have then written down only half of it.
+const powerLoss = `
+proxies() { pgrep -f '[d]ocker-proxy .*-host-port 8080 ' | sort; }
+old=$(proxies)
+while [ -z "$(comm -13 <(echo "$old") <(proxies))" ]; do :; done
+sleep 0.0$((RANDOM % 10))
+kill -KILL -1`
+
+// A power loss while a port is published makes the restarted engine hold the port for
+// no container. The application runs again nevertheless: its engine is restarted, if
+// the operator lets it be. The client believes what is true, too.
+func TestPowerLossWhilePortIsPublished(t *testing.T) {
+	for _, c := range clients {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			bed.Require(t, "mender-artifact", "pgrep", "curl")
+			b := &battery{dir: t.TempDir(), engine: bed.RequireEngine(t)}
+			d := b.boot(t)
+			c.use(t, d)
+			files := map[string]string{}
+			for _, v := range []string{"1", "2"} {
+				files[v] = release(t, d, v, "")
+			}
+			mender(t, d, "install", files["1"])
+			mender(t, d, "commit")
+
+			for range 6 {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				install := d.MenderCommand(ctx, "install", files["2"])
+				require.NoError(t, install.Start())
+				_, err := d.Run("bash", "-c", powerLoss)
+				require.NoError(t, err)
+				_ = install.Wait()
+				cancel()
+				d = b.boot(t)
+				c.use(t, d)
+				if afterPowerLoss(t, d) {
+					return
+				}
+			}
+			require.NotContains(t, []string{"20.10", "26.1"}, b.engine.Name, "the power never failed at the moment that matters")
+		})
+	}
+}
+
+// afterPowerLoss asserts that release 1 runs again. It reports whether the engine held
+// the port.
+func afterPowerLoss(t *testing.T, d *bed.Device) bool {
+	t.Helper()
+	setEngineRestart(t, d, "none")
+	r, err := d.Run("mender-app", "resume")
+	require.NoError(t, err)
+	held := r.Code != 0
+	t.Logf("Docker %s held the port: %t", d.Engine, held)
+	if held {
+		require.Contains(t, r.Output(), "the engine holds port 8080 for a container that is gone: restart the engine")
+		setEngineRestart(t, d, "/run/restart-engine")
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		restarted := restartWhenAsked(ctx, d)
+		d.MustRun(t, "mender-app", "resume")
+		require.NoError(t, <-restarted)
+	}
+	if d.IsCppMender() {
+		mender(t, d, "resume") // it was interrupted, and rolls back what is rolled back
+	}
+	says := d.MustRun(t, "curl", "-sf", "--retry", "20", "--retry-all-errors", "--retry-delay", "1", webURL)
+	require.Contains(t, says, "web 1")
+	d.MustProvide(t, provides("1"))
+	d.MustRun(t, "mender-app", "verify", "shop")
+	return held
+}
+
+func setEngineRestart(t *testing.T, d *bed.Device, command string) {
+	t.Helper()
+	d.MustRun(t, "bash", "-ec", `f=/etc/mender/mender-app-docker-compose.conf; sed -i /ENGINE_RESTART/d $f; echo "ENGINE_RESTART_COMMAND=$1" >>$f`, "set", command)
+}
+
+// battery is a device that loses its power and is booted again.
+type battery struct {
+	dir    string
+	engine bed.Engine
+	device *bed.Device
+	boots  int
+}
+
+// boot starts the device, with what an earlier boot left on its disk.
+func (b *battery) boot(t *testing.T) *bed.Device {
+	t.Helper()
+	if b.device != nil {
+		require.NoError(t, b.device.Kill())
+	}
+	b.boots++
+	d, err := bed.New(b.dir)
+	require.NoError(t, err)
+	d.Engine, b.device = b.engine, d
+	t.Cleanup(func() { require.NoError(t, d.Kill()) })
+	programs, err := bed.Programs()
+	require.NoError(t, err)
+	require.NoError(t, d.Install(programs))
+	shortHealthWindow(t, d)
+	require.NoError(t, os.WriteFile(d.Path("/run/restart-engine"), []byte(restartCommand), 0o755))
+	d.MustRun(t, "bash", "-ec", `echo "$1" >/run/boot_id; mount --bind /run/boot_id /proc/sys/kernel/random/boot_id`,
+		"boot", fmt.Sprintf("%08x-0000-4000-8000-000000000000", b.boots))
+	require.NoError(t, d.StartEngine())
+	return d
+}
