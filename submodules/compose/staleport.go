@@ -16,13 +16,13 @@ import (
 	"github.com/mender-app/mender-app/submodules"
 )
 
-// Docker 20.10 and 26.1 write down that they have published a port before they write down
-// for which container. If the power fails in between, the restarted engine takes the port and then
-// drops the container's record: it holds the port for nobody. Each container that
-// publishes the port fails to start with "port is already allocated", and what arrives
-// at the port may reach another service. `docker network inspect` does not show it, and
-// neither removing the network nor anything else that the engine offers gives the port
-// back. Only a restart of the engine does.
+// Docker 20.10 and 26.1 write down that they have published a port before they write
+// down for which container. If the power fails in between, the restarted engine takes
+// the port and then drops the container's record: it holds the port for nobody. Each
+// container that publishes the port fails to start with "port is already allocated", and
+// what arrives at the port may reach another service. `docker network inspect` does not
+// show it. Removing the network and making the containers anew does not give the port
+// back; a restart of the engine does.
 //
 // docs/DOCKER-COMPOSE.md has how often that was seen.
 
