@@ -13,12 +13,24 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/mender-app/mender-app/testdata/bed"
 )
 
 // A device that verifies signatures installs what app-gen signed with its key
 // and nothing else.
 func TestSignedArtifacts(t *testing.T) {
-	d := device(t)
+	for _, c := range clients {
+		t.Run(c.name, func(t *testing.T) {
+			d := device(t)
+			c.use(t, d)
+			signedArtifacts(t, d)
+		})
+	}
+}
+
+func signedArtifacts(t *testing.T, d *bed.Device) {
+	t.Helper()
 	for name, key := range map[string]crypto.Signer{"RSA": rsaKey(t), "ECDSA": ecdsaKey(t)} {
 		t.Run(name, func(t *testing.T) {
 			public, err := x509.MarshalPKIXPublicKey(key.Public())
