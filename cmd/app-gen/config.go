@@ -44,7 +44,7 @@ func readConfig(fl *pflag.FlagSet) (bool, error) {
 		}
 		return bad(err.Error(), "")
 	}
-	known := configurable(fl)
+	known := append(configurable(fl), compatibleTypes)
 	var unknown, meant []string
 	for _, name := range slices.Sorted(maps.Keys(options)) {
 		if !slices.Contains(known, name) {
@@ -65,7 +65,7 @@ func readConfig(fl *pflag.FlagSet) (bool, error) {
 	var given []string
 	fl.Visit(func(f *pflag.Flag) { given = append(given, f.Name) })
 	for _, name := range slices.Sorted(maps.Keys(options)) {
-		if slices.Contains(given, name) {
+		if slices.Contains(given, fl.Lookup(name).Name) {
 			continue
 		}
 		values, err := configValues(fl.Lookup(name), options[name])

@@ -106,12 +106,13 @@ func generateCommand() *cobra.Command {
 	}
 	fl := c.Flags()
 	fl.SortFlags = false
+	fl.SetNormalizeFunc(alias)
 	fl.StringVarP(&f.o.Application.Name, "application-name", "a", "", "name of the application on the device")
 	fl.StringVar(&f.o.Application.Version, "application-version", "", "version of the application; a device with refuse_older compares it (default: the policy's, or none)")
 	fl.StringVar(&f.o.Application.PolicyFile, "policy", "", "the application's policy (default: app.toml in the manifests directory)")
 	fl.BoolVar(&f.o.Application.Reboot, "reboot", false, "ask for a restart of the machine between installation and commit")
 	fl.StringVarP(&f.o.Artifact.Name, "artifact-name", "n", "", "name of the artifact")
-	fl.StringArrayVarP(&f.o.Artifact.DeviceTypes, "device-type", "t", nil, "device type it is for (repeatable)")
+	fl.StringArrayVarP(&f.o.Artifact.DeviceTypes, "device-type", "t", nil, "device type it is for (repeatable; --compatible-types and -c are the same)")
 	fl.StringArrayVarP(&f.platforms, "platform", "p", nil, "platform of the images, as linux/arm/v7 (repeatable: an artifact for each)")
 	fl.StringVar(&f.o.Application.Orchestrator, "orchestrator", "", "docker-compose, k8s, or the name of your own sub-module")
 	fl.StringVarP(&f.o.Application.ManifestsDir, "manifests-dir", "m", "", "directory with the orchestrator's manifests, shipped as it is, without what its .menderappignore names")
@@ -131,7 +132,7 @@ func generateCommand() *cobra.Command {
 	fl.StringArrayVar(&f.o.Application.Compose.Profiles, "profile", nil, "compose profile to activate (repeatable; default: COMPOSE_PROFILES)")
 	fl.StringArrayVar(&f.o.Application.Compose.EnvFiles, "env-file", nil, "env file for compose (repeatable; default: .env)")
 	fl.StringArrayVar(&f.o.Application.EncryptTo, "encrypt-secrets-to", nil, "age recipient (age1…) of a device, or file of these, to encrypt the manifests' secrets to (repeatable)")
-	fl.StringVarP(&f.ctrAddress, "k8s-ctr-address", "c", "", "k8s: address of containerd on the device")
+	fl.StringVarP(&f.ctrAddress, "k8s-ctr-address", "c", "", "k8s: address of containerd on the device; -c needs a / in it")
 	fl.StringVarP(&f.namespace, "k8s-namespace", "s", "", "k8s: namespace to deploy to")
 	fl.StringArrayVar(&f.env, "env", nil, "NAME=VALUE for the sub-module, which must declare the name or the device's operator allow it (repeatable)")
 	addMenderFlags(fl, f, &f.provides, &f.depends)
@@ -246,6 +247,9 @@ func (f *genFlags) resolve(ctx context.Context) error {
 			return &usageError{text: "--env: " + err.Error()}
 		}
 	}
+	if f.ctrAddress != "" && !strings.Contains(f.ctrAddress, "/") {
+		return &usageError{text: fmt.Sprintf("--k8s-ctr-address %q is not the path of a socket", f.ctrAddress)}
+	}
 	for name, value := range map[string]string{"K8S_CTR_ADDRESS": f.ctrAddress, "K8S_NAMESPACE": f.namespace} {
 		if value == "" {
 			continue
@@ -328,7 +332,8 @@ func (f *genFlags) passthrough(args []string) error {
 	fl.Usage = func() {}
 	var provides, depends, types []string
 	addMenderFlags(fl, f, &provides, &depends)
-	args = longer(args, map[string]string{"-p": "--provides", "-d": "--depends"})
+	args = longer(args, map[string]string{"-p": "--provides", "-d": "--depends", "-c": "--device-type"})
+	fl.SetNormalizeFunc(alias)
 	var none string
 	fl.StringArrayVarP(&types, "device-type", "t", nil, "")
 	fl.StringVarP(&f.o.Artifact.Name, "artifact-name", "n", f.o.Artifact.Name, "")

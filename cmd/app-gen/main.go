@@ -43,7 +43,7 @@ func run(args []string) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	root := rootCommand()
-	root.SetArgs(args)
+	root.SetArgs(meant(root, args))
 	err := root.ExecuteContext(ctx)
 	if err == nil {
 		return 0
@@ -84,7 +84,7 @@ func flagError(c *cobra.Command, err error) error {
 		case hasShorthand(err, 'd'):
 			u.hint = "-d meant both --skip-images and --deep-delta: write the one you mean"
 		case hasShorthand(err, 'o'):
-			u.hint = "-o meant both --orchestrator and --output-path: write the one you mean"
+			u.hint = "-o is --orchestrator for docker-compose and k8s, and --output-path for a path or FILE.mender: write the one you mean"
 		}
 	}
 	if u.hint == "" {
