@@ -81,6 +81,7 @@ type Artifact struct {
 	Depends       map[string][]string // keys of provides, and the values of each that will do
 	Clears        []string
 	NoAutoDepends bool // do not depend on the version of the application that the bases are from
+	Scripts       []mender.Script
 	Signing       Signing
 	Compression   mender.Compression
 }

@@ -30,6 +30,7 @@ func (r *run) write(ctx context.Context, p *plan, out *payload) error {
 		DeviceTypes:   a.DeviceTypes,
 		DependsNames:  a.DependsNames,
 		DependsGroups: a.DependsGroups,
+		Scripts:       a.Scripts,
 		PayloadType:   mender.PayloadTypeApp,
 		Provides:      map[string]string{},
 		Depends:       map[string][]string{},

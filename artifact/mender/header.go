@@ -64,7 +64,7 @@ func (r *Reader) headerMember(tr io.Reader, m *tar.Header, found map[string][]by
 		most = maxMetaData
 	case nameInfo, nameTypeInfo:
 	default:
-		if script, ok := strings.CutPrefix(m.Name, "scripts/"); ok && m.Typeflag == tar.TypeReg {
+		if script, ok := strings.CutPrefix(m.Name, scriptsDir); ok && m.Typeflag == tar.TypeReg {
 			if err := checkFileName(script); err != nil {
 				return err
 			}

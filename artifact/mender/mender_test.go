@@ -25,6 +25,7 @@ import (
 
 func TestRoundTrip(t *testing.T) {
 	spec := sampleSpec()
+	spec.Scripts = []Script{{"ArtifactInstall_Enter_00", []byte("#!/bin/sh\n")}, {"ArtifactCommit_Leave_99_x", nil}}
 	spec.Group, spec.DependsNames, spec.DependsGroups = "g", []string{"release-1"}, []string{"g1", "g2"}
 	for _, c := range []Compression{"", None, Gzip, LZMA, Zstd} {
 		t.Run(string(c), func(t *testing.T) {
@@ -37,6 +38,7 @@ func TestRoundTrip(t *testing.T) {
 			require.Equal(t, spec.DeviceTypes, h.DeviceTypes)
 			require.Equal(t, spec.DependsNames, h.DependsNames)
 			require.Equal(t, spec.DependsGroups, h.DependsGroups)
+			require.Equal(t, []string{"ArtifactCommit_Leave_99_x", "ArtifactInstall_Enter_00"}, h.Scripts)
 			require.Equal(t, "app", h.PayloadType)
 			require.Equal(t, map[string]string{"rootfs-image.web.version": "2.0"}, h.Provides)
 			require.Equal(t, map[string][]string{"rootfs-image.web.version": {"1.0"}}, h.Depends)
@@ -233,6 +235,19 @@ func TestWriteErrors(t *testing.T) {
 		{"meta-data empty", func(s *Spec, _ *Options) { s.MetaData = []byte{} }, "not a JSON object"},
 		{"a key of meta-data twice", func(s *Spec, _ *Options) { s.MetaData = []byte(`{"a":1,"a":2}`) }, `meta-data: ambiguous JSON: the key "a" is there twice`},
 		{"a provide in two cases", func(s *Spec, _ *Options) { s.Provides = map[string]string{"x.web": "1", "x.Web": "2"} }, "type-info: ambiguous JSON: the keys"},
+		{"a script of the operating system", func(s *Spec, _ *Options) { s.Scripts = []Script{{"Idle_Enter_00", nil}} }, `not "Idle_Enter_00"`},
+		{"the path of a script", func(s *Spec, _ *Options) { s.Scripts = []Script{{"ArtifactInstall_Enter_00_/../x", nil}} }, "a state script is called"},
+		{"a script twice", func(s *Spec, _ *Options) {
+			s.Scripts = []Script{{"ArtifactInstall_Enter_00", nil}, {"ArtifactInstall_Enter_00", nil}}
+		}, "two scripts"},
+		{"a large script", func(s *Spec, _ *Options) {
+			s.Scripts = []Script{{"ArtifactInstall_Enter_00", make([]byte, MaxScript+1)}}
+		}, "of more than 1048576 bytes"},
+		{"large scripts", func(s *Spec, _ *Options) {
+			for i := range 9 {
+				s.Scripts = append(s.Scripts, Script{fmt.Sprintf("ArtifactInstall_Enter_%02d", i), make([]byte, MaxScript)})
+			}
+		}, "a header of"},
 		{"file name", func(s *Spec, _ *Options) { s.Files[0].Name = "../x" }, "malformed name"},
 		{"two files", func(s *Spec, _ *Options) { s.Files[0].Name = s.Files[1].Name }, "two files"},
 		{"short file", func(s *Spec, _ *Options) { s.Files[0].Size++ }, "bytes announced"},

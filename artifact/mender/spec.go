@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"regexp"
 	"time"
 	"unicode"
 	"unicode/utf8"
@@ -66,6 +67,10 @@ type Spec struct {
 	DependsNames  []string
 	DependsGroups []string
 
+	// Scripts are state scripts, which the Mender client runs before and after its
+	// states.
+	Scripts []Script
+
 	PayloadType    string
 	Provides       map[string]string   // of the payload
 	Depends        map[string][]string // of the payload: keys of provides that must have one of these values
@@ -81,6 +86,30 @@ type File struct {
 	// Open is called twice, because the checksums come first in an artifact. It
 	// must return the same bytes both times.
 	Open func() (io.ReadCloser, error)
+}
+
+// Script is a state script of an artifact.
+type Script struct {
+	Name string // the state, when it runs, and its order: ArtifactInstall_Enter_00
+	Data []byte
+}
+
+// scriptName is what mender-artifact takes for the name of an artifact's script. Scripts
+// of the states Idle, Sync and Download are a part of the operating system.
+var scriptName = regexp.MustCompile(`^Artifact(Install|Reboot|Rollback|RollbackReboot|Commit|Failure)_(Enter|Leave|Error)_[0-9][0-9](_\S+)?$`)
+
+// MaxScript bounds a state script, in bytes.
+const MaxScript = 1 << 20
+
+// Check refuses a script that Write refuses.
+func (s *Script) Check() error {
+	if err := checkFileName(s.Name); err != nil || !scriptName.MatchString(s.Name) {
+		return fmt.Errorf("a state script is called as ArtifactInstall_Enter_00, not %q", s.Name[:min(len(s.Name), 100)])
+	}
+	if len(s.Data) > MaxScript {
+		return fmt.Errorf("script %s of more than %d bytes", s.Name, MaxScript)
+	}
+	return nil
 }
 
 // Options are the options of Write.

@@ -33,6 +33,7 @@ const (
 	nameInfo      = "header-info"
 	nameTypeInfo  = "headers/0000/type-info"
 	nameMetaData  = "headers/0000/meta-data"
+	scriptsDir    = "scripts/"
 )
 
 const versionFile = `{"format":"mender","version":3}`
@@ -132,8 +133,9 @@ func (w *writer) header() ([]byte, error) {
 	if err := info.check(&typ); err != nil {
 		return nil, err
 	}
-	if s.MetaData != nil && (!json.Valid(s.MetaData) || bytes.TrimSpace(s.MetaData)[0] != '{') {
-		return nil, fmt.Errorf("%w: the meta-data is not a JSON object", ErrFormat)
+	members, err := w.headerMembers(info, typ)
+	if err != nil {
+		return nil, err
 	}
 	var buf bytes.Buffer
 	zw, err := compress(&buf, w.o.Compression, gzip.DefaultCompression)
@@ -141,30 +143,11 @@ func (w *writer) header() ([]byte, error) {
 		return nil, err
 	}
 	tw := tar.NewWriter(zw)
-	for _, m := range []struct {
-		name string
-		v    any
-		most int
-	}{{nameInfo, info, maxInfo}, {nameTypeInfo, typ, maxInfo}, {nameMetaData, s.MetaData, maxMetaData}} {
-		b, raw := m.v.([]byte)
-		if raw && b == nil {
-			continue
-		}
-		if !raw {
-			if b, err = json.Marshal(m.v); err != nil {
-				return nil, err
-			}
-		}
-		if len(b) > m.most {
-			return nil, fmt.Errorf("%w: %s of %d bytes", ErrTooLarge, m.name, len(b))
-		}
-		if err := strictjson.Check(b); err != nil {
-			return nil, malformed(path.Base(m.name), err)
-		}
-		if err := tw.WriteHeader(w.head(m.name, int64(len(b)))); err != nil {
+	for _, m := range members {
+		if err := tw.WriteHeader(m.head); err != nil {
 			return nil, err
 		}
-		if _, err := tw.Write(b); err != nil {
+		if _, err := tw.Write(m.data); err != nil {
 			return nil, err
 		}
 	}
@@ -174,7 +157,59 @@ func (w *writer) header() ([]byte, error) {
 	if err := zw.Close(); err != nil {
 		return nil, err
 	}
+	if buf.Len() > maxHeader {
+		return nil, fmt.Errorf("%w: a header of %d bytes", ErrTooLarge, buf.Len())
+	}
 	return buf.Bytes(), nil
+}
+
+type headerMember struct {
+	head *tar.Header
+	data []byte
+}
+
+// headerMembers lists the members of header.tar in mender-artifact's order.
+func (w *writer) headerMembers(info headerInfo, typ typeInfo) (members []headerMember, err error) {
+	add := func(name string, data []byte, most int) error {
+		if len(data) > most {
+			return fmt.Errorf("%w: %s of %d bytes", ErrTooLarge, name, len(data))
+		}
+		if err := strictjson.Check(data); err != nil {
+			return malformed(path.Base(name), err)
+		}
+		members = append(members, headerMember{w.head(name, int64(len(data))), data})
+		return nil
+	}
+	data, err := json.Marshal(info)
+	if err == nil {
+		err = add(nameInfo, data, maxInfo)
+	}
+	if err != nil {
+		return nil, err
+	}
+	names := map[string]bool{}
+	for _, s := range w.spec.Scripts {
+		if err := s.Check(); err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrFormat, err)
+		}
+		if names[s.Name] {
+			return nil, fmt.Errorf("%w: two scripts named %s", ErrFormat, s.Name)
+		}
+		names[s.Name] = true
+		head := w.head(scriptsDir+s.Name, int64(len(s.Data)))
+		head.Mode = 0o755
+		members = append(members, headerMember{head, s.Data})
+	}
+	if data, err = json.Marshal(typ); err == nil {
+		err = add(nameTypeInfo, data, maxInfo)
+	}
+	if err != nil || w.spec.MetaData == nil {
+		return members, err
+	}
+	if !json.Valid(w.spec.MetaData) || bytes.TrimSpace(w.spec.MetaData)[0] != '{' {
+		return nil, fmt.Errorf("%w: the meta-data is not a JSON object", ErrFormat)
+	}
+	return members, add(nameMetaData, w.spec.MetaData, maxMetaData)
 }
 
 // manifest hashes all parts and lists them, sorted by name.

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/artifact/mender"
@@ -73,6 +72,7 @@ type genFlags struct {
 	files       []string // components that are files
 	provides    []string
 	depends     []string
+	scripts     []string
 	ctrAddress  string
 	namespace   string
 	env         []string
@@ -135,7 +135,7 @@ func generateCommand() *cobra.Command {
 	fl.StringVarP(&f.ctrAddress, "k8s-ctr-address", "c", "", "k8s: address of containerd on the device; -c needs a / in it")
 	fl.StringVarP(&f.namespace, "k8s-namespace", "s", "", "k8s: namespace to deploy to")
 	fl.StringArrayVar(&f.env, "env", nil, "NAME=VALUE for the sub-module, which must declare the name or the device's operator allow it (repeatable)")
-	addMenderFlags(fl, f, &f.provides, &f.depends)
+	addMenderFlags(fl, f, &f.provides, &f.depends, &f.scripts)
 	fl.StringVar(&f.signCommand, "sign-command", "", "program that signs instead of --key: the SHA-256 digest on its standard input, the signature on its output")
 	fl.StringVar(&f.publicKey, "public-key", "", "PEM file of the public key that the signature of --sign-command or of a token must fit")
 	fl.StringVar(&f.o.Build.SBOM, "sbom", "", "file to write with the packages in the images (CycloneDX 1.6, JSON)")
@@ -149,18 +149,6 @@ func generateCommand() *cobra.Command {
 }
 
 const filesOnly = "make deltas that need only files of the old images and not their layers, up to a fifth larger: for Kubernetes nodes whose containerd discards unpacked layers"
-
-// addMenderFlags adds the options that mender-artifact has under the same name.
-// Their defaults are what f holds.
-func addMenderFlags(fl *pflag.FlagSet, f *genFlags, provides, depends *[]string) {
-	fl.StringVar(&f.o.Artifact.Software.Name, "software-name", f.o.Artifact.Software.Name, "name of the software in the provides (default: the application's name)")
-	fl.StringVar(&f.o.Artifact.Software.Version, "software-version", f.o.Artifact.Software.Version, "version of the software in the provides (default: the artifact's name)")
-	fl.StringVar(&f.o.Artifact.Software.Filesystem, "software-filesystem", f.o.Artifact.Software.Filesystem, "first word of the provides' key")
-	fl.StringArrayVar(provides, "provides", nil, "KEY:VALUE the artifact provides (repeatable)")
-	fl.StringArrayVar(depends, "depends", nil, "KEY:VALUE the artifact depends on (repeatable; of several values of a key, any will do)")
-	fl.StringVarP(&f.keyFile, "key", "k", f.keyFile, "private key to sign with, RSA or ECDSA P-256 (Ed25519 only for mender-app install): a PEM file, or the URI of a key in a PKCS #11 token, pkcs11:…")
-	fl.StringVar(&f.compression, "compression", f.compression, "of the artifact: none, gzip, lzma or zstd (zstd needs mender-artifact 3.10 and the C++ client); the payload is compressed in any case")
-}
 
 func (f *genFlags) run(c *cobra.Command, args []string) error {
 	nothing := len(args) == 0 && c.Flags().NFlag() == 0
@@ -237,6 +225,9 @@ func (f *genFlags) resolve(ctx context.Context) error {
 		return err
 	}
 	if f.o.Artifact.Depends, err = keyLists("--depends", f.depends); err != nil {
+		return err
+	}
+	if f.o.Artifact.Scripts, err = readScripts(f.scripts); err != nil {
 		return err
 	}
 	if f.o.Application.Env, err = keyValues("--env", f.env); err != nil {
@@ -320,62 +311,4 @@ func keyLists(option string, list []string) (map[string][]string, error) {
 		m[k] = append(m[k], v)
 	}
 	return m, nil
-}
-
-// passthrough reads the options after --, which the shell app-gen passed on to
-// mender-artifact. The last value of an option counts, as there.
-func (f *genFlags) passthrough(args []string) error {
-	if len(args) == 0 {
-		return nil
-	}
-	fl := pflag.NewFlagSet("mender-artifact", pflag.ContinueOnError)
-	fl.Usage = func() {}
-	var provides, depends, types []string
-	addMenderFlags(fl, f, &provides, &depends)
-	args = longer(args, map[string]string{"-p": "--provides", "-d": "--depends", "-c": "--device-type"})
-	fl.SetNormalizeFunc(alias)
-	var none string
-	fl.StringArrayVarP(&types, "device-type", "t", nil, "")
-	fl.StringVarP(&f.o.Artifact.Name, "artifact-name", "n", f.o.Artifact.Name, "")
-	fl.StringVarP(&f.o.Build.Output, "output-path", "o", f.o.Build.Output, "")
-	fl.StringArrayVarP(&f.o.Artifact.DependsNames, "artifact-name-depends", "N", nil, "")
-	fl.StringArrayVarP(&f.o.Artifact.DependsGroups, "depends-groups", "G", nil, "")
-	fl.StringVarP(&f.o.Artifact.Group, "provides-group", "g", "", "")
-	fl.StringArrayVar(&f.o.Artifact.Clears, "clears-provides", nil, "")
-	fl.BoolVar(&f.o.Artifact.Software.NoVersion, "no-default-software-version", false, "")
-	fl.BoolVar(&f.o.Artifact.Software.NoClears, "no-default-clears-provides", false, "")
-	fl.StringVarP(&none, "version", "v", "3", "")
-	if err := fl.Parse(args); err != nil {
-		return &usageError{text: "after --: " + err.Error(), hint: "app-gen writes the artifact itself and knows only some of mender-artifact's options, see app-gen --help"}
-	}
-	f.provides = append(f.provides, provides...)
-	f.depends = append(f.depends, depends...)
-	f.o.Artifact.DeviceTypes = append(f.o.Artifact.DeviceTypes, types...)
-	if fl.NArg() > 0 {
-		return &usageError{text: fmt.Sprintf("after --: unexpected argument %q", fl.Arg(0))}
-	}
-	if none != "3" {
-		return &usageError{text: "after --: only version 3 of the format is written"}
-	}
-	return nil
-}
-
-// longer replaces short options of mender-artifact by the long ones where app-gen
-// uses the letter for another option.
-func longer(args []string, names map[string]string) []string {
-	out := make([]string, len(args))
-	for i, a := range args {
-		out[i] = a
-		for short, long := range names {
-			switch {
-			case a == short:
-				out[i] = long
-			case strings.HasPrefix(a, short+"="):
-				out[i] = long + strings.TrimPrefix(a, short)
-			case strings.HasPrefix(a, short) && !strings.HasPrefix(a, "--"):
-				out[i] = long + "=" + strings.TrimPrefix(a, short)
-			}
-		}
-	}
-	return out
 }
