@@ -40,6 +40,7 @@ func (x *yamlIndex) unknownKeys(text string) *Error {
 	} else {
 		return nil
 	}
+	slices.Sort(keys) // compose-go has them in the random order of a map
 	known := composeSchema().keys(path)
 	var names, meant []string
 	for _, k := range keys {
