@@ -23,7 +23,9 @@ func TestCppClientUpdates(t *testing.T) {
 
 	// The client refuses a second installation before the commit of the first, and
 	// a rollback after it.
-	mender(t, d, "install", release(t, d, "6", ""))
+	r, err := d.Mender("install", release(t, d, "6", ""))
+	require.NoError(t, err)
+	require.Contains(t, r.Output(), "until its commit, a rollback or the next installation goes back")
 	menderFails(t, d, "install", release(t, d, "7", ""))
 	d.MustProvide(t, provides("2"))
 	mender(t, d, "commit")

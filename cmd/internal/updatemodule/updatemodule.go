@@ -129,7 +129,12 @@ func work(c *device.Config, state modules.State, tree *modules.Tree, stderr io.W
 			return err
 		}
 		e.Trust = c.Signatures.Trust(signer)
-		return e.Handle(ctx, state, tree)
+		err = e.Handle(ctx, state, tree)
+		if err == nil && state == modules.ArtifactInstall && e.Driver == menderDriver {
+			// With the shell reference, an installation was final.
+			log.Info("installed; until its commit, a rollback or the next installation goes back to the release before")
+		}
+		return err
 	})
 }
 
