@@ -28,6 +28,7 @@ var completed = map[string]string{
 	"app-gen --compression zs":                           "app-gen --compression zstd",
 	"app-gen --manifests-dir shop --image registry.exam": "app-gen --manifests-dir shop --image registry.example/shop/web:2",
 	"app-gen insp":                                       "app-gen inspect",
+	"app-gen diff shop-1":                                "app-gen diff shop-1.mender",
 }
 
 // shellDir makes a directory for a shell: the programs in bin, the completions of a

@@ -49,7 +49,7 @@ func addCompletions(root *cobra.Command) {
 				panic(err)
 			}
 		}
-		if c.Name() == "inspect" {
+		if c.Name() == "inspect" || c.Name() == "diff" {
 			c.ValidArgsFunction = artifacts
 		}
 	}

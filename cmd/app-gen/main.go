@@ -1,6 +1,6 @@
 // Command app-gen makes App Artifacts on the build host: container images and
 // manifests in, one FILE.mender out. `app-gen inspect` shows what is in one,
-// and `app-gen delta` makes and applies deep deltas by hand.
+// `app-gen diff` what changed between two, and `app-gen delta` makes and applies deep deltas by hand.
 package main
 
 import (
@@ -67,7 +67,7 @@ func rootCommand() *cobra.Command {
 	root.SilenceUsage = true
 	root.CompletionOptions.HiddenDefaultCmd = false
 	root.SetFlagErrorFunc(flagError)
-	root.AddCommand(initCommand(), inspectCommand(), deltaCommand(), manCommand())
+	root.AddCommand(initCommand(), inspectCommand(), diffCommand(), deltaCommand(), manCommand())
 	addCompletions(root)
 	usage.RefuseUnknown(root, func(c *cobra.Command, text, hint string) error {
 		return &usageError{text: text, hint: cmp.Or(hint, "see "+c.CommandPath()+" --help")}

@@ -1,0 +1,99 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mender-app/mender-app/generator"
+	"github.com/mender-app/mender-app/generator/source"
+)
+
+func diffCommand() *cobra.Command {
+	var bases []string
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "diff OLD.mender NEW.mender",
+		Short: "name the packages and files that changed between two releases",
+		Long: `diff compares the images and manifests of two artifacts and names the packages and
+files that changed. The images that changed must be whole in the artifacts, or
+deltas over images that are in OLD or that --base names. It verifies no signature:
+app-gen inspect --key does.
+
+` + exitText,
+		Args: exactly(2, "OLD.mender and NEW.mender"),
+		RunE: func(c *cobra.Command, args []string) error {
+			d, err := compare(c.Context(), args[0], args[1], bases)
+			if err != nil {
+				return err
+			}
+			for _, w := range d.Warnings {
+				fmt.Fprintf(c.ErrOrStderr(), "app-gen: warning: %s\n", w)
+			}
+			if asJSON {
+				return printJSON(c.OutOrStdout(), d)
+			}
+			printDifference(c.OutOrStdout(), d)
+			return nil
+		},
+	}
+	c.Flags().StringArrayVar(&bases, "base", nil, "artifact or image that deltas build on (repeatable)")
+	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON document")
+	return c
+}
+
+// compare reads two artifacts and what their deltas build on.
+func compare(ctx context.Context, old, next string, bases []string) (*generator.Difference, error) {
+	b := newBars()
+	defer b.stop()
+	o := generator.DeltaOptions{TempDir: os.Getenv("TMPDIR"), Progress: b.event}
+	var err error
+	if o.Sources, err = source.LoadConfig(); err != nil {
+		return nil, err
+	}
+	return generator.Diff(ctx, old, next, bases, o)
+}
+
+// signs stand before what changed.
+var signs = map[generator.Change]string{generator.Added: "+", generator.Removed: "-", generator.Changed: "~", generator.Same: "="}
+
+func printDifference(w io.Writer, d *generator.Difference) {
+	fmt.Fprintf(w, "%s -> %s\n", d.Old, d.New)
+	for _, img := range d.Images {
+		name := img.New
+		switch {
+		case img.New == "":
+			name = img.Old
+		case img.Old != "" && img.Old != img.New:
+			name = img.Old + " -> " + img.New
+		}
+		fmt.Fprintf(w, "%s image %s\n", signs[img.Change], name)
+		t := table{newTabs(w)}
+		for _, p := range img.Packages {
+			version := p.Old + p.New
+			if p.Change == generator.Changed {
+				version = p.Old + " -> " + p.New
+			}
+			t.row("  "+signs[p.Change]+" package", p.Type, p.Name, version)
+		}
+		t.flush()
+		printFiles(w, "file", img.Files)
+	}
+	printFiles(w, "manifest", d.Manifests)
+}
+
+func printFiles(w io.Writer, what string, files []generator.FileDifference) {
+	for _, f := range files {
+		size := bytesText(f.New)
+		switch f.Change {
+		case generator.Removed:
+			size = bytesText(f.Old)
+		case generator.Changed:
+			size = bytesText(f.Old) + " -> " + bytesText(f.New)
+		}
+		fmt.Fprintf(w, "  %s %s %s (%s)\n", signs[f.Change], what, f.Path, size)
+	}
+}
