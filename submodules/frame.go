@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -141,6 +142,22 @@ func engine(ctx context.Context, c *call) error {
 	return json.NewEncoder(c.out).Encode(e)
 }
 
+// status prints how the application is as one JSON object.
+func status(ctx context.Context, c *call) error {
+	r, ok := c.session.(Reporter)
+	if !ok {
+		return Mark(errors.New("this sub-module cannot tell"), ErrUsage)
+	}
+	s, err := r.Status(ctx)
+	if err != nil {
+		return err
+	}
+	if s.Services == nil {
+		s.Services = []Service{}
+	}
+	return json.NewEncoder(c.out).Encode(s)
+}
+
 // verify prints one line for each damaged component, and fails if there is one.
 func verify(ctx context.Context, c *call) error {
 	lines, err := c.session.Verify(ctx)
@@ -176,7 +193,18 @@ func verbs() []verbSpec {
 		{VerbStorage, "app", "print the directories of this machine that components are kept in", printLines(Session.Storage)},
 		{VerbEngine, "", "print the name and the version of what runs the containers, as JSON", engine},
 		{VerbRestore, "app dir", "decrypt the application's secrets again after a restart of the machine; asks no engine", do(Session.Restore)},
+		{VerbStatus, "app", "print how the application and each of its services is, as JSON", status},
 	}
+}
+
+// optional are the verbs that a sub-module has only with a feature, and its name. The
+// methods of Session are there without.
+var optional = map[string]string{VerbStatus: FeatureStatus}
+
+// has reports whether the sub-module has a verb.
+func (f frame) has(v verbSpec) bool {
+	feature := optional[v.name]
+	return feature == "" || slices.Contains(f.o.Features(), feature)
 }
 
 // errFalse is the answer false: exit code 1 and no error line.
@@ -275,6 +303,9 @@ func (f frame) dispatch(ctx context.Context, args []string) error {
 		return json.NewEncoder(f.out).Encode(Info{Protocol: Protocol, Name: f.name, Version: f.version, Features: append([]string{}, f.o.Features()...)})
 	}
 	req, err := f.request(spec, args)
+	if err == nil && !f.has(*spec) {
+		err = fmt.Errorf("%s: %s does not have the feature %s", spec.name, f.name, optional[spec.name])
+	}
 	if err != nil {
 		return Mark(err, ErrUsage)
 	}

@@ -55,6 +55,27 @@ func TestFrame(t *testing.T) {
 	require.Equal(t, "error: web is unhealthy\n", errs)
 }
 
+// withoutFeatures is a sub-module that announces nothing.
+type withoutFeatures struct{ fake }
+
+func (withoutFeatures) Features() []string { return nil }
+
+// A verb of a feature is there only if the feature is announced.
+func TestFrameFeatures(t *testing.T) {
+	code, out, _ := try(nil, "STATUS", "a")
+	require.Zero(t, code)
+	require.Equal(t, `{"alive":true,"healthy":false,"services":[{"service":"web","health":"unhealthy","restarts":2,"failure":"is on fire"}]}`+"\n", out)
+
+	for verb, feature := range optional {
+		var o, e bytes.Buffer
+		f := frame{o: withoutFeatures{}, name: "old", out: &o, err: &e, getenv: func(string) string { return "" }}
+		require.Equal(t, CodeUsage, f.main(t.Context(), []string{verb, "a"}))
+		require.Equal(t, "error: "+verb+": old does not have the feature "+feature+"\n", e.String())
+		require.Zero(t, f.main(t.Context(), []string{"--help"}))
+		require.NotContains(t, o.String(), verb)
+	}
+}
+
 func TestFrameEnvironment(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "c.json")
 	for text, want := range map[string]int{

@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 // fake keeps what it is told in the directory TEST_SUBMODULE.
 type fake struct{}
 
-func (fake) Features() []string { return []string{FeatureStream, "from-the-future"} }
+func (fake) Features() []string { return []string{FeatureStream, FeatureStatus, "from-the-future"} }
 
 func (fake) Open(_ context.Context, _ string, r Request) (Session, error) {
 	return fakeSession{r}, nil
@@ -98,6 +98,10 @@ func (f fakeSession) Repair(_ context.Context) ([]string, error) {
 func (fakeSession) Storage(context.Context) ([]string, error) { return []string{dir()}, nil }
 
 func (f fakeSession) Restore(_ context.Context) error { return f.record(VerbRestore) }
+
+func (fakeSession) Status(context.Context) (Status, error) {
+	return Status{Alive: true, Services: []Service{{Name: "web", Health: Unhealthy, Restarts: 2, Failure: "is on fire"}}}, nil
+}
 
 func (fakeSession) Engine(context.Context) (Engine, error) {
 	return Engine{"docker", "28.5.2"}, nil

@@ -272,6 +272,19 @@ func (m *Module) Engine(ctx context.Context, r Request) (Engine, error) {
 	return e, nil
 }
 
+// Status returns how the application and each of its services is (feature status).
+func (m *Module) Status(ctx context.Context, r Request) (Status, error) {
+	var out bytes.Buffer
+	if err := m.run(ctx, r, &out, VerbStatus, r.App); err != nil {
+		return Status{}, err
+	}
+	var s Status
+	if err := json.Unmarshal(out.Bytes(), &s); err != nil {
+		return Status{}, fmt.Errorf("%s %s: reply: %w", m.Name, VerbStatus, err)
+	}
+	return s, nil
+}
+
 // Restore decrypts the application's secrets again after a restart of the machine
 // (feature secrets).
 func (m *Module) Restore(ctx context.Context, r Request) error {

@@ -49,6 +49,7 @@ const (
 	VerbStorage        = "STORAGE"
 	VerbEngine         = "ENGINE"
 	VerbRestore        = "RESTORE"
+	VerbStatus         = "STATUS"
 )
 
 // The features a sub-module may announce in its Info.
@@ -66,6 +67,7 @@ const (
 	FeatureAnnounced  = "announced"  // LOAD refuses content that is not what the metadata announces
 	FeatureEngine     = "engine"     // ENGINE is there
 	FeatureSecrets    = "secrets"    // encrypted secrets are decrypted; RESTORE is there
+	FeatureStatus     = "status"     // STATUS is there
 )
 
 // The words of OPTIONS.

@@ -38,7 +38,9 @@ func (f frame) usage(w io.Writer) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "usage: %s VERB ARGUMENTS\n\nA sub-module of mender-app, protocol %s. %s is called by the update module\n\"app\", and can be used by hand.\n\nverbs:\n", f.name, Protocol, f.name)
 	for _, v := range verbs() {
-		fmt.Fprintf(&b, "  %-34s %s\n", v.name+" "+v.args, v.about)
+		if f.has(v) {
+			fmt.Fprintf(&b, "  %-34s %s\n", v.name+" "+v.args, v.about)
+		}
 	}
 	fmt.Fprintf(&b, "  %-34s %s\n", "completion", "print a completion script for bash")
 	b.WriteString("\nenvironment:\n")
@@ -65,7 +67,9 @@ func (f frame) verbUsage(v verbSpec) {
 func (f frame) completion() error {
 	var names []string
 	for _, v := range verbs() {
-		names = append(names, v.name)
+		if f.has(v) {
+			names = append(names, v.name)
+		}
 	}
 	id := strings.ReplaceAll(f.name, "-", "_")
 	_, err := fmt.Fprintf(f.out, `_mender_app_%[1]s() {

@@ -14,6 +14,7 @@ import (
 	"github.com/mender-app/mender-app/cmd/internal/device"
 	"github.com/mender-app/mender-app/cmd/internal/version"
 	"github.com/mender-app/mender-app/modules/deploy/space"
+	"github.com/mender-app/mender-app/modules/view"
 	"github.com/mender-app/mender-app/store"
 	"github.com/mender-app/mender-app/submodules"
 )
@@ -37,8 +38,8 @@ through the script mender-inventory-app in /usr/share/mender/inventory:
   mender_app_applications   the names of the applications, one a line
   mender_app_free_bytes     free bytes on the file system of the store
   mender_app_engine         SUB-MODULE NAME VERSION of each engine that answers
-  app_APP_version           the application_version that its metadata has
-  app_APP_artifact          the name of its artifact
+  app_APP_version           the application_version of its committed release
+  app_APP_artifact          the name of that release's artifact
   app_APP_state             its state, as mender-app list prints it
   app_APP_last              how its last deployment ended, and when
   app_APP_base              URL@DIGEST of each component that a delta may start
@@ -97,16 +98,19 @@ func (p *program) inventory(ctx context.Context) (attributes, error) {
 // addApplication adds what is known of an application.
 func (p *program) addApplication(v attributes, s *store.Store, name string) {
 	prefix := "app_" + name + "_"
-	a, err := p.application(s, name)
+	a, err := view.Read(s, name)
 	if err != nil {
-		v.add(prefix+"state", stateDamaged)
+		v.add(prefix+"state", view.Damaged)
 		return
 	}
 	v.add(prefix+"state", a.State)
-	v.add(prefix+"version", a.Version)
-	v.add(prefix+"artifact", a.ArtifactName)
-	for _, c := range a.Components[:min(len(a.Components), maxBases)] {
-		v.add(prefix+"base", c.URL+"@"+c.Digest.String())
+	// A release that waits for its commit may be gone when a delta arrives.
+	if r, err := a.Release(a.Committed); err == nil {
+		v.add(prefix+"version", r.Version)
+		v.add(prefix+"artifact", r.ArtifactName)
+		for _, c := range r.Components[:min(len(r.Components), maxBases)] {
+			v.add(prefix+"base", c.URL+"@"+c.Digest.String())
+		}
 	}
 	if records, err := s.History(name); err == nil && len(records) > 0 {
 		last := records[len(records)-1]

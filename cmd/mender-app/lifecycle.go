@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os/exec"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/mender-app/mender-app/cmd/internal/device"
 	"github.com/mender-app/mender-app/modules/deploy"
+	"github.com/mender-app/mender-app/modules/view"
 	"github.com/mender-app/mender-app/store"
 	"github.com/mender-app/mender-app/submodules"
 )
@@ -26,7 +28,7 @@ func (p *program) stopCommand() *cobra.Command {
 			if err := p.engine().Stop(cmd.Context(), args[0]); err != nil {
 				return err
 			}
-			return p.printResult(map[string]string{"application": args[0], "state": stateStopped}, "%s is stopped", args[0])
+			return p.printResult(map[string]string{"application": args[0], "state": view.Stopped}, "%s is stopped", args[0])
 		},
 	}
 }
@@ -42,7 +44,7 @@ func (p *program) startCommand() *cobra.Command {
 			if err := p.engine().Start(cmd.Context(), args[0]); err != nil {
 				return err
 			}
-			return p.printResult(map[string]string{"application": args[0], "state": stateInstalled}, "%s runs and is healthy", args[0])
+			return p.printResult(map[string]string{"application": args[0], "state": view.Installed}, "%s runs and is healthy", args[0])
 		},
 	}
 }
@@ -120,24 +122,16 @@ func (p *program) health(cmd *cobra.Command, names []string) error {
 			return err
 		}
 		h := appHealth{Application: name, State: app.State}
-		if app.State != stateStopped && app.State != stateLegacy && app.State != stateFailed {
-			said, err := p.engine().Health(cmd.Context(), name)
-			switch {
-			case err != nil && !all:
+		if app.view.ShouldRun() {
+			st, err := p.viewer().Status(cmd.Context(), app.view)
+			if err != nil && !all {
 				return err
-			case err != nil:
-				h.Health, h.Problem = "unknown", device.OneLine(err.Error())
-				wrong = err
-			case said.Healthy:
-				h.Health = "healthy"
-			case said.Alive:
-				h.Health = "unhealthy"
-			default:
-				h.Health = "down"
 			}
-			if h.Health != "healthy" && wrong == nil {
-				wrong = submodules.Mark(fmt.Errorf("%s is %s", name, h.Health), submodules.ErrUnhealthy)
+			h.Health = healthWord(st, err)
+			if err != nil {
+				h.Problem = device.OneLine(err.Error())
 			}
+			wrong = cmp.Or(wrong, notHealthy(name, h.Health, err))
 		}
 		list = append(list, h)
 		rows = append(rows, []string{h.Application, h.State, h.Health, h.Problem})
@@ -150,6 +144,29 @@ func (p *program) health(cmd *cobra.Command, names []string) error {
 	}
 	return errors.Join(err, wrong)
 }
+
+// healthWord is the health of an application in one word.
+func healthWord(st view.Status, err error) string {
+	switch {
+	case err != nil:
+		return "unknown"
+	case st.Healthy:
+		return submodules.Healthy
+	case st.Alive:
+		return submodules.Unhealthy
+	}
+	return submodules.Down
+}
+
+// notHealthy is the error for an application that is not healthy; nil if it is.
+func notHealthy(name, health string, err error) error {
+	if err != nil || health == submodules.Healthy {
+		return err
+	}
+	return submodules.Mark(fmt.Errorf("%s is %s", name, health), submodules.ErrUnhealthy)
+}
+
+func (p *program) viewer() *view.Viewer { return p.config.Viewer(p.log) }
 
 // warnOfClient warns, on a device with a Mender client, that the client does not
 // learn of manual changes.

@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mender-app/mender-app/cmd/internal/device"
-	"github.com/mender-app/mender-app/modules/deploy/transition"
+	"github.com/mender-app/mender-app/modules/view"
 	"github.com/mender-app/mender-app/store"
 )
 
@@ -30,7 +30,8 @@ func (p *program) printResult(doc any, format string, args ...any) error {
 	return err
 }
 
-// application is what list and show print for one application.
+// application is what list, show and status print for one application. What they say
+// of a release is about the one that runs or should run.
 type application struct {
 	Name         string            `json:"application"`
 	State        string            `json:"state"`
@@ -40,93 +41,59 @@ type application struct {
 	Orchestrator string            `json:"orchestrator,omitempty"`
 	Platform     string            `json:"platform,omitempty"`
 	Components   []store.Component `json:"components,omitempty"`
-	Statement    *signedStatement  `json:"statement,omitempty"` // of the current release
-	Kept         []string          `json:"kept,omitempty"`
-	Deployment   *store.Deployment `json:"deployment,omitempty"`
-	Manifests    string            `json:"manifests,omitempty"`
-	Problem      string            `json:"problem,omitempty"`
+	Statement    *signedStatement  `json:"statement,omitempty"`
+	// Committed is the release that was committed last, if another one runs.
+	Committed  string            `json:"committed,omitempty"`
+	Kept       []string          `json:"kept,omitempty"`
+	Deployment *store.Deployment `json:"deployment,omitempty"`
+	Manifests  string            `json:"manifests,omitempty"`
+	Problem    string            `json:"problem,omitempty"`
+
+	view *view.Application
 }
 
-// The states of an application in list and show.
-const (
-	stateInstalled   = "installed"
-	stateStopped     = "stopped"
-	stateUpdating    = "updating" // a call is at work
-	stateLoaded      = "waits for its installation"
-	stateWaiting     = "waits for its commit"
-	stateCommitted   = "waits for its cleanup"
-	stateInterrupted = "interrupted" // mender-app resume finishes it
-	statePurging     = "being removed"
-	stateLegacy      = "not adopted" // the shell reference installed it
-	stateDamaged     = "damaged"
-	stateFailed      = "not installed" // its first installation failed
-)
-
-// deploymentState is the state of an application with an open deployment.
-func (p *program) deploymentState(s *store.Store, d *store.Deployment) string {
-	switch transition.Phase(d.Phase) {
-	case transition.Loaded:
-		return stateLoaded
-	case transition.Installed:
-		return stateWaiting
-	case transition.Committed:
-		return stateCommitted
-	}
-	if s.Busy() {
-		return stateUpdating
-	}
-	return stateInterrupted
-}
-
+// application reads an application from the store.
 func (p *program) application(s *store.Store, name string) (*application, error) {
-	out := &application{Name: name}
-	if s.Legacy(name) {
-		out.State = stateLegacy
-		return out, nil
-	}
-	a, err := s.App(name)
-	var corrupt *store.CorruptError
-	if errors.As(err, &corrupt) {
-		out.State, out.Problem = stateDamaged, err.Error()
-		return out, nil
-	}
+	a, err := view.Read(s, name)
 	if err != nil {
 		return nil, err
 	}
-	out.Kept, out.Deployment, out.Release = a.Kept, a.Deployment, a.Current
-	switch {
-	case a.Purge != "":
-		out.State, out.Problem = statePurging, "run mender-app purge "+name+" again"
-	case a.Deployment != nil:
-		out.State = p.deploymentState(s, a.Deployment)
-		out.Problem = a.Deployment.Error
-		if out.State == stateInterrupted && out.Problem == "" {
-			out.Problem = "run mender-app resume"
-		}
-	case a.Current != "" && a.Stopped:
-		out.State = stateStopped
-	case a.Current != "":
-		out.State = stateInstalled
-	default:
-		out.State = stateFailed
+	out := &application{
+		Name: name, State: a.State, Release: a.Running, Kept: a.Kept, Deployment: a.Deployment, Manifests: a.Manifests,
+		Problem: a.Problem, view: a,
 	}
-	if a.Current != "" {
-		out.Manifests = a.ManifestsDir()
-		r, err := a.Release(a.Current)
-		if err != nil {
-			out.Problem = err.Error()
-			return out, nil
-		}
-		out.ArtifactName, out.Version, out.Orchestrator = r.ArtifactName, r.Version, r.Orchestrator
-		out.Platform, out.Components, out.Statement = r.Platform, r.Components, p.statement(r)
+	if a.Committed != a.Running {
+		out.Committed = a.Committed
 	}
+	if a.Running == "" {
+		return out, nil
+	}
+	r, err := a.Release(a.Running)
+	if err != nil {
+		out.Problem = err.Error()
+		return out, nil
+	}
+	out.ArtifactName, out.Version, out.Orchestrator = r.ArtifactName, r.Version, r.Orchestrator
+	out.Platform, out.Components, out.Statement = r.Platform, r.Components, p.statement(r)
 	return out, nil
+}
+
+// stateText is the state for a person: with the artifact that waits, if another
+// release runs.
+func (a *application) stateText() string {
+	if a.State == view.Loaded {
+		return a.Deployment.ArtifactName + " " + a.State
+	}
+	return a.State
 }
 
 func (p *program) listCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:     "list",
-		Short:   "List the applications",
+		Use:   "list",
+		Short: "List the applications",
+		Long: `Lists the applications with the release that runs or should run: while an update
+waits for its commit, the new one. It reads only the store; "mender-app status" asks
+the engines too.`,
 		Example: "  mender-app list\n  mender-app list --json",
 		Args:    args(cobra.NoArgs),
 		RunE: func(*cobra.Command, []string) error {
@@ -143,7 +110,7 @@ func (p *program) listCommand() *cobra.Command {
 					return err
 				}
 				apps = append(apps, a)
-				rows = append(rows, []string{a.Name, a.Release, a.ArtifactName, a.Orchestrator, a.State})
+				rows = append(rows, []string{a.Name, a.Release, a.ArtifactName, a.Orchestrator, a.stateText()})
 			}
 			if p.json {
 				return p.printJSON(apps)
@@ -169,7 +136,7 @@ func (p *program) showCommand() *cobra.Command {
 				return p.printJSON(a)
 			}
 			rows := [][]string{
-				{"state", a.State}, {"release", a.Release}, {"artifact", a.ArtifactName}, {"version", a.Version},
+				{"state", a.stateText()}, {"release", a.Release}, {"committed", a.Committed}, {"artifact", a.ArtifactName}, {"version", a.Version},
 				{"orchestrator", a.Orchestrator}, {"platform", a.Platform}, {"manifests", a.Manifests},
 			}
 			if a.Statement != nil {

@@ -32,6 +32,9 @@ func (p *program) table(heading string, rows [][]string) error {
 
 // terminalWidth is the number of columns of a terminal; 0 if w is none.
 func terminalWidth(w io.Writer) int {
+	if f, ok := w.(*fitted); ok {
+		return f.width
+	}
 	f, ok := w.(*os.File)
 	if !ok || !term.IsTerminal(int(f.Fd())) {
 		return 0

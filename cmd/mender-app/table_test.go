@@ -56,7 +56,7 @@ func TestTablesFitTheTerminal(t *testing.T) {
 	require.NoError(t, a.Write(d.Dir+"/v1.mender"))
 	_, stderr, err := d.Run(nil, "mender-app", "install", "--commit", "v1.mender")
 	require.NoError(t, err, stderr)
-	for _, args := range [][]string{{"list"}, {"show", "shop"}, {"releases", "shop"}, {"history", "shop"}} {
+	for _, args := range [][]string{{"list"}, {"status"}, {"show", "shop"}, {"releases", "shop"}, {"history", "shop"}} {
 		whole, _, err := d.Run(nil, "mender-app", args...)
 		require.NoError(t, err)
 		require.Contains(t, whole, a.Name)

@@ -58,7 +58,6 @@ type Orchestrator interface {
 	Purge(ctx context.Context, r submodules.Request) error
 	Stop(ctx context.Context, r submodules.Request) error
 	Start(ctx context.Context, r submodules.Request) error
-	Alive(ctx context.Context, r submodules.Request) (bool, error)
 	Healthy(ctx context.Context, r submodules.Request) (bool, error)
 	Reqs(ctx context.Context, r submodules.Request) ([]submodules.Requirement, error)
 	Verify(ctx context.Context, r submodules.Request) ([]string, error)

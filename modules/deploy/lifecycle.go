@@ -87,34 +87,6 @@ func (e *Engine) Start(ctx context.Context, name string) error {
 	return t.a.Save()
 }
 
-// Health is the state of an application's services.
-type Health struct {
-	Alive   bool `json:"alive"`   // everything that should run is running
-	Healthy bool `json:"healthy"` // alive, and the sub-module finds nothing wrong
-}
-
-// Health returns the health of the release that should run. It takes no lock and
-// changes nothing.
-func (e *Engine) Health(ctx context.Context, name string) (h Health, err error) {
-	a, err := e.Store.App(name)
-	if err != nil {
-		return h, err
-	}
-	id := a.Pointed()
-	if id == "" {
-		return h, fmt.Errorf("%w: nothing of %s should run", store.ErrNoRelease, name)
-	}
-	t, err := e.target(ctx, a, id)
-	if err != nil {
-		return h, err
-	}
-	t.unlocked = true
-	if err := t.call(ctx, submodules.VerbAlive, t.request(), into(&h.Alive, t.o.Alive)); err != nil || !h.Alive {
-		return h, err
-	}
-	return h, t.call(ctx, submodules.VerbHealthy, t.request(), into(&h.Healthy, t.o.Healthy))
-}
-
 // What Purge keeps, in the state of an application.
 const (
 	purgeKeepsData = "keep-data"

@@ -25,14 +25,17 @@ type Orchestrator struct {
 	Sandbox bool
 }
 
-var _ submodules.Orchestrator = Orchestrator{}
+var (
+	_ submodules.Orchestrator = Orchestrator{}
+	_ submodules.Reporter     = (*session)(nil)
+)
 
 // Features implements submodules.Orchestrator.
 func (Orchestrator) Features() []string {
 	return []string{
 		submodules.FeatureStream, submodules.FeatureStage, submodules.FeatureComponents,
 		submodules.FeatureDelta, submodules.FeatureShared, submodules.FeatureVcdiff, submodules.FeatureVerify, submodules.FeatureSync,
-		submodules.FeatureRepair, submodules.FeatureStorage, submodules.FeatureAnnounced, submodules.FeatureEngine, submodules.FeatureSecrets,
+		submodules.FeatureRepair, submodules.FeatureStorage, submodules.FeatureAnnounced, submodules.FeatureEngine, submodules.FeatureSecrets, submodules.FeatureStatus,
 	}
 }
 

@@ -3,7 +3,6 @@ package compose
 import (
 	"cmp"
 	"context"
-	"encoding/binary"
 	"fmt"
 	"io"
 	"path/filepath"
@@ -159,36 +158,16 @@ func (s *session) removeNetworks(ctx context.Context, project string) error {
 const maxLogs = 256 << 10
 
 // showLogs logs the last lines of a container's log, and returns the very last one.
-func (s *session) showLogs(ctx context.Context, id, service string) string {
-	r, err := s.engine.Client().ContainerLogs(ctx, id, container.LogsOptions{ShowStdout: true, ShowStderr: true, Tail: fmt.Sprint(s.set.logLines)})
+func (s *session) showLogs(ctx context.Context, id, service string) (last string) {
+	w := &tail{log: func(line string) { s.req.Logf("%s | %s", service, line) }}
+	err := s.readLog(ctx, id, container.LogsOptions{Tail: fmt.Sprint(s.set.logLines)}, func(l logLine) {
+		_, _ = io.WriteString(w, l.text+"\n")
+	})
 	if err != nil {
 		s.req.Logf("%s | (no log: %v)", service, err)
-		return ""
 	}
-	defer r.Close()
-	w := &tail{log: func(line string) { s.req.Logf("%s | %s", service, line) }}
-	demultiplex(w, io.LimitReader(r, maxLogs))
-	w.flush()
 	if len(w.last) == 0 {
 		return ""
 	}
 	return w.last[len(w.last)-1]
-}
-
-// demultiplex copies a log stream. Without a terminal each piece has a header of 8
-// bytes (stream, three zeros, length); with one it has none.
-func demultiplex(w io.Writer, r io.Reader) {
-	var head [8]byte
-	n, err := io.ReadFull(r, head[:])
-	if err != nil || head[0] > 2 || head[1]|head[2]|head[3] != 0 {
-		_, _ = w.Write(head[:n])
-		_, _ = io.Copy(w, r)
-		return
-	}
-	for err == nil {
-		if _, err := io.CopyN(w, r, int64(binary.BigEndian.Uint32(head[4:]))); err != nil {
-			return
-		}
-		_, err = io.ReadFull(r, head[:])
-	}
 }

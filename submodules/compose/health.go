@@ -260,29 +260,47 @@ func oneLine(said string) string {
 }
 
 // Alive implements submodules.Session: it reports whether everything the application should run is running.
-func (s *session) Alive(ctx context.Context) (bool, error) {
-	return s.ask(ctx, func(c container.InspectResponse, mayEnd bool) bool {
-		return c.State != nil && (c.State.Running && !c.State.Restarting ||
-			c.State.Status == "exited" && c.State.ExitCode == 0 && oneShot(c) && mayEnd)
-	})
-}
+func (s *session) Alive(ctx context.Context) (bool, error) { return s.ask(ctx, s.dead) }
 
 // Healthy implements submodules.Session: it reports whether it is alive, healthy, and has not restarted lately.
-func (s *session) Healthy(ctx context.Context) (bool, error) {
-	return s.ask(ctx, func(c container.InspectResponse, mayEnd bool) bool {
-		if cond, text := judge(c, mayEnd, c.RestartCount, 0); cond != well {
-			s.req.Logf("%s %s", strings.TrimPrefix(c.Name, "/"), text)
-			return false
-		}
-		if c.RestartCount == 0 || !c.State.Running {
-			return true
-		}
-		if within(c.State.StartedAt, time.Now(), s.set.window) {
-			s.req.Logf("%s has just restarted", strings.TrimPrefix(c.Name, "/"))
-			return false
-		}
-		return true
-	})
+func (s *session) Healthy(ctx context.Context) (bool, error) { return s.ask(ctx, s.sick) }
+
+// ask looks at the application, and logs why an answer is no.
+func (s *session) ask(ctx context.Context, wrong verdict) (bool, error) {
+	v, err := s.look(ctx)
+	if err != nil {
+		return false, err
+	}
+	why := v.wrong(wrong)
+	if why != "" {
+		s.req.Logf("%s", why)
+	}
+	return why == "", nil
+}
+
+// verdict says what is wrong with a container; "" for nothing. mayEnd says that its
+// service may end by itself.
+type verdict func(c container.InspectResponse, mayEnd bool) string
+
+// dead is the verdict of ALIVE.
+func (s *session) dead(c container.InspectResponse, mayEnd bool) string {
+	if c.State != nil && (c.State.Running && !c.State.Restarting ||
+		c.State.Status == "exited" && c.State.ExitCode == 0 && oneShot(c) && mayEnd) {
+		return ""
+	}
+	_, text := judge(c, mayEnd, c.RestartCount, 0)
+	return text
+}
+
+// sick is the verdict of HEALTHY.
+func (s *session) sick(c container.InspectResponse, mayEnd bool) string {
+	if cond, text := judge(c, mayEnd, c.RestartCount, 0); cond != well {
+		return text
+	}
+	if c.RestartCount > 0 && c.State.Running && within(c.State.StartedAt, time.Now(), s.set.window) {
+		return "has just restarted"
+	}
+	return ""
 }
 
 // within reports whether started, a time as the engine writes it, is less than a
@@ -293,54 +311,85 @@ func within(started string, now time.Time, window time.Duration) bool {
 	return err == nil && !t.After(now) && now.Sub(t) < window
 }
 
-// ask compares all the application's containers with good, and the services of its
-// manifests, if they can be read, with the containers. Something must be running: a
-// service that was stopped and exited with 0 looks like a one-time job that is done.
-func (s *session) ask(ctx context.Context, good func(c container.InspectResponse, mayEnd bool) bool) (bool, error) {
+// sight is what one look at the engine shows of the application.
+type sight struct {
+	app        string
+	containers []container.InspectResponse // sorted by name
+	services   model                       // of its manifests; empty if they cannot be read
+}
+
+// look inspects all the application's containers, and reads its manifests.
+func (s *session) look(ctx context.Context) (sight, error) {
+	v := sight{app: s.req.App}
 	list, err := s.ours(ctx)
-	if err != nil {
-		return false, err
-	}
-	if len(list) == 0 {
-		s.req.Logf("application %s has no containers", s.req.App)
-		return false, nil
+	if err != nil || len(list) == 0 {
+		return v, err
 	}
 	// Without the manifests, the existing containers are all that is known.
-	services := model{}
 	if c, err := s.findCompose(ctx); err == nil {
 		if p, err := s.readProject(ctx, c, list[0].Labels[labelDir], list[0].Labels[labelProject], false); err == nil {
-			services = p.model
+			v.services = p.model
 		}
 	}
 	if err := ctx.Err(); err != nil {
-		return false, err
+		return v, err
 	}
-	count := map[string]int{}
-	running := false
 	for _, c := range list {
 		full, err := s.engine.Client().ContainerInspect(ctx, c.ID)
 		if docker.IsNotFound(err) {
 			continue
 		}
 		if err != nil {
-			return false, fmt.Errorf("inspect container %s: %w", name(c), err)
+			return v, fmt.Errorf("inspect container %s: %w", name(c), err)
 		}
-		service := c.Labels[labelService]
-		if !good(full, services.mayEnd(service)) {
-			return false, nil
+		v.containers = append(v.containers, full)
+	}
+	return v, nil
+}
+
+// serviceOf is the service that a container belongs to.
+func serviceOf(c container.InspectResponse) string {
+	if c.Config == nil {
+		return ""
+	}
+	return c.Config.Labels[labelService]
+}
+
+// wrong applies a verdict to all the application's containers, and compares their
+// number with the manifests. Something must be running: a service that was stopped
+// and exited with 0 looks like a one-time job that is done.
+func (v sight) wrong(verdict verdict) string {
+	if len(v.containers) == 0 {
+		return fmt.Sprintf("application %s has no containers", v.app)
+	}
+	running := false
+	for _, c := range v.containers {
+		if text := verdict(c, v.services.mayEnd(serviceOf(c))); text != "" {
+			return strings.TrimPrefix(c.Name, "/") + " " + text
 		}
-		running = running || full.State.Running
-		count[service]++
+		running = running || c.State.Running
 	}
 	if !running {
-		s.req.Logf("nothing of application %s is running", s.req.App)
-		return false, nil
+		return fmt.Sprintf("nothing of application %s is running", v.app)
 	}
-	for _, svc := range services.names() {
-		if count[svc] < services.Services[svc].containers() {
-			s.req.Logf("service %s has %d of %d containers", svc, count[svc], services.Services[svc].containers())
-			return false, nil
+	for _, svc := range v.services.names() {
+		if text := v.missing(svc); text != "" {
+			return "service " + svc + " " + text
 		}
 	}
-	return true, nil
+	return ""
+}
+
+// missing says how many containers a service lacks; "" if it has all.
+func (v sight) missing(service string) string {
+	count := 0
+	for _, c := range v.containers {
+		if serviceOf(c) == service {
+			count++
+		}
+	}
+	if want := v.services.Services[service].containers(); count < want {
+		return fmt.Sprintf("has %d of %d containers", count, want)
+	}
+	return ""
 }

@@ -145,29 +145,44 @@ func logStream(parts ...string) []byte {
 	return b
 }
 
-func FuzzDemultiplex(f *testing.F) {
-	f.Add(logStream("one\n", "two\n"))
+func FuzzSplitLog(f *testing.F) {
+	f.Add(logStream("2026-11-24T07:13:39.5Z one\n", "two\n"))
 	f.Add([]byte("a terminal's\r\nlog\n"))
 	f.Add([]byte{1, 0, 0, 0, 255, 255, 255, 255, 'x'})
 	f.Fuzz(func(t *testing.T, in []byte) {
-		var out bytes.Buffer
-		demultiplex(&out, bytes.NewReader(in))
-		if out.Len() > len(in) {
+		size := 0
+		_ = splitLog(bytes.NewReader(in), func(l logLine) {
+			size += len(l.text)
+			if len(l.text) > maxLogLine || strings.Contains(l.text, "\n") {
+				t.Fatalf("not a line: %q", l.text)
+			}
+		})
+		if size > len(in) {
 			t.Fatal("more comes out than went in")
 		}
 	})
 }
 
-func TestDemultiplex(t *testing.T) {
-	var out bytes.Buffer
-	demultiplex(&out, bytes.NewReader(logStream("one\n", "", "two\n")))
-	require.Equal(t, "one\ntwo\n", out.String())
-	out.Reset()
-	demultiplex(&out, strings.NewReader("plain text\n"))
-	require.Equal(t, "plain text\n", out.String())
-	out.Reset()
-	demultiplex(&out, strings.NewReader("short"))
-	require.Equal(t, "short", out.String())
+func TestSplitLog(t *testing.T) {
+	split := func(in []byte) (list []logLine) {
+		require.NoError(t, splitLog(bytes.NewReader(in), func(l logLine) { list = append(list, l) }))
+		return list
+	}
+	at := time.Date(2026, 11, 24, 7, 13, 39, 5e8, time.UTC)
+	stamp := at.Format(time.RFC3339Nano) + " "
+	require.Equal(t, []logLine{{at, false, "one"}, {at, false, ""}, {time.Time{}, false, "two"}},
+		split(logStream(stamp+"one\n", "", stamp+"\n", "two\n")))
+	later := at.Add(time.Second).Format(time.RFC3339Nano) + " "
+	require.Equal(t, []logLine{{at, false, "a long line"}}, split(logStream(stamp+"a long", later+" line\n")))
+	require.Equal(t, []logLine{{at, true, "oh"}}, split(append([]byte{2}, logStream(stamp + "oh\n")[1:]...)))
+	require.Equal(t, []logLine{{at, false, "with a terminal"}, {time.Time{}, false, "short"}}, split([]byte(stamp+"with a terminal\r\nshort")))
+	require.Equal(t, []logLine{{time.Time{}, false, "short"}}, split([]byte("short")))
+	require.Empty(t, split(nil))
+	long := split(logStream(strings.Repeat("x", 20<<10), strings.Repeat("y", 20<<10)+"\n", "next\n"))
+	require.Len(t, long, 2)
+	require.Len(t, long[0].text, maxLogLine)
+	require.Equal(t, "next", long[1].text)
+	require.ErrorContains(t, splitLog(bytes.NewReader(append([]byte{3}, logStream("no log driver\n")[1:]...)), nil), "no log driver")
 }
 
 func TestSettings(t *testing.T) {

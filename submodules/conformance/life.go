@@ -203,6 +203,13 @@ func (l *life) first() bool {
 		return false
 	}
 	l.check(submodules.VerbAlive, "true after ROLLOUT", sectionCall, l.answers(submodules.VerbAlive, true))
+	l.feature(submodules.FeatureStatus, submodules.VerbStatus, "alive and healthy, with its services", sectionReplies, func() error {
+		st, err := l.status()
+		if err == nil && (!st.Healthy || len(st.Services) == 0) {
+			err = fmt.Errorf("it says %+v", st)
+		}
+		return err
+	})
 	return l.check(submodules.VerbHealthy, "true after ROLLOUT", sectionCall, l.healthy())
 }
 
@@ -270,6 +277,14 @@ func (l *life) failing() bool {
 	}
 	l.check(submodules.VerbRollout, "a release that does not become healthy fails", sectionCodes, err)
 	l.check(submodules.VerbHealthy, "false after that", sectionCall, l.since11(l.answers(submodules.VerbHealthy, false)))
+	l.feature(submodules.FeatureStatus, submodules.VerbStatus, "names the service that is not well, and why", sectionReplies, func() error {
+		st, err := l.status()
+		told := slices.ContainsFunc(st.Services, func(v submodules.Service) bool { return v.Health != submodules.Healthy && v.Failure != "" })
+		if err == nil && (st.Healthy || !told) {
+			err = fmt.Errorf("it says %+v", st)
+		}
+		return err
+	})
 
 	for _, in := range l.loads(better) {
 		if path := copies[in.args[2]]; path != "" {

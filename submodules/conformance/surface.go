@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"unicode"
 
 	"github.com/mender-app/mender-app/submodules"
 )
@@ -33,10 +34,11 @@ var arguments = map[string][]string{
 	submodules.VerbSync:           {"APP"},
 	submodules.VerbRepair:         {"APP", "/dir"},
 	submodules.VerbStorage:        {"APP"},
+	submodules.VerbStatus:         {"APP"},
 }
 
 // asks holds the verbs that change nothing.
-var asks = []string{submodules.VerbList, submodules.VerbLsComponents, submodules.VerbAlive, submodules.VerbHealthy, submodules.VerbVerify, submodules.VerbStorage}
+var asks = []string{submodules.VerbList, submodules.VerbLsComponents, submodules.VerbAlive, submodules.VerbHealthy, submodules.VerbVerify, submodules.VerbStorage, submodules.VerbStatus}
 
 // wrongNames are invalid names of applications. Verbs that change something are
 // called only with those that do no harm if they are accepted.
@@ -200,6 +202,13 @@ func (s *suite) features() {
 		}
 		return done(r)
 	})
+	s.feature(submodules.FeatureStatus, submodules.VerbStatus, "an application that is not there: not alive, no services", sectionReplies, func() error {
+		st, err := s.status()
+		if err == nil && (st.Alive || st.Healthy || len(st.Services) > 0) {
+			err = fmt.Errorf("it says that something of it is there: %+v", st)
+		}
+		return err
+	})
 	s.feature(submodules.FeatureEngine, submodules.VerbEngine, "names the engine and its version", sectionReplies, func() error {
 		r := s.run(submodules.VerbEngine)
 		var e submodules.Engine
@@ -252,6 +261,37 @@ func (s *suite) answers(verb string, want bool) error {
 		return fmt.Errorf("it prints %s (%s); %q and %d are wanted", excerpt(r.stdout), r, word, code)
 	}
 	return nil
+}
+
+// healths are what STATUS may call a service.
+var healths = []string{submodules.Healthy, submodules.Starting, submodules.Unhealthy, submodules.Down, submodules.Finished}
+
+// status calls STATUS and checks that the answer is what ALIVE and HEALTHY answer,
+// and that its entries are sorted and whole.
+func (s *suite) status() (st submodules.Status, err error) {
+	r := s.run(submodules.VerbStatus, s.app)
+	if err := done(r); err != nil {
+		return st, err
+	}
+	if err := json.Unmarshal([]byte(r.stdout), &st); err != nil || st.Services == nil {
+		return st, fmt.Errorf("it prints %s, which is no status", excerpt(r.stdout))
+	}
+	err = errors.Join(s.answers(submodules.VerbAlive, st.Alive), s.answers(submodules.VerbHealthy, st.Healthy))
+	before := ""
+	for _, v := range st.Services {
+		key := v.Name + "\x00" + v.Instance
+		control := func(text string) bool { return strings.ContainsFunc(text, unicode.IsControl) }
+		switch {
+		case v.Name == "" || !slices.Contains(healths, v.Health) || v.Restarts < 0 || control(v.Failure) || control(v.Said):
+			err = errors.Join(err, fmt.Errorf("the service %+v is not as it should be", v))
+		case key < before:
+			err = errors.Join(err, fmt.Errorf("service %s is not in order", v.Name))
+		case st.Healthy && v.Health != submodules.Healthy && v.Health != submodules.Finished:
+			err = errors.Join(err, fmt.Errorf("the application is healthy, and service %s is %s", v.Name, v.Health))
+		}
+		before = key
+	}
+	return st, err
 }
 
 // list calls LIST and returns the components.

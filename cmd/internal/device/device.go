@@ -16,6 +16,7 @@ import (
 	"github.com/mender-app/mender-app/artifact/names"
 	"github.com/mender-app/mender-app/modules/deploy"
 	"github.com/mender-app/mender-app/modules/deploy/machine"
+	"github.com/mender-app/mender-app/modules/view"
 	"github.com/mender-app/mender-app/store"
 	"github.com/mender-app/mender-app/submodules"
 	"github.com/mender-app/mender-app/submodules/config"
@@ -164,15 +165,7 @@ func (c *Config) Engine(log *slog.Logger, driver string) *deploy.Engine {
 	return &deploy.Engine{
 		Store: store.At(c.Store),
 		Find: func(name string) (deploy.Orchestrator, error) {
-			m, err := submodules.Find(c.SubmodulesDir, name)
-			if err != nil {
-				return nil, err
-			}
-			m.Config = submodules.Config{
-				Log:       withoutLastError(func(line string) { log.Info(line, "orchestrator", name) }),
-				KillAfter: killAfter,
-			}
-			return m, nil
+			return c.submodule(name, log)
 		},
 		Log:            log,
 		Keep:           c.Keep,
@@ -185,6 +178,27 @@ func (c *Config) Engine(log *slog.Logger, driver string) *deploy.Engine {
 		Driver:         driver,
 		System:         c.system,
 	}
+}
+
+// Viewer makes the viewer that the configuration describes.
+func (c *Config) Viewer(log *slog.Logger) *view.Viewer {
+	return &view.Viewer{
+		Find:     func(name string) (view.Submodule, error) { return c.submodule(name, log) },
+		AllowEnv: c.AllowEnv,
+	}
+}
+
+// submodule finds a sub-module. log gets what it says on standard error.
+func (c *Config) submodule(name string, log *slog.Logger) (*submodules.Module, error) {
+	m, err := submodules.Find(c.SubmodulesDir, name)
+	if err != nil {
+		return nil, err
+	}
+	m.Config = submodules.Config{
+		Log:       withoutLastError(func(line string) { log.Info(line, "orchestrator", name) }),
+		KillAfter: killAfter,
+	}
+	return m, nil
 }
 
 // withoutLastError passes lines on, except a last line that is an error: the

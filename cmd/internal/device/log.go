@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"unicode"
 )
 
 // NewLog returns a logger that writes each record to w as one line, in one
@@ -73,16 +74,19 @@ func word(s string) string {
 	return s
 }
 
-// OneLine makes a text one line: line breaks become " | ", and control characters
-// are quoted.
+// OneLine makes a text one line: line breaks become " | ", and what a terminal could
+// take for a command is quoted: control characters, those of one byte above 127 (C1)
+// too, and characters that turn the direction of the text.
 func OneLine(s string) string {
+	s = strings.ToValidUTF8(s, "\uFFFD")
 	s = strings.Join(strings.FieldsFunc(s, func(r rune) bool { return r == '\n' || r == '\r' }), " | ")
-	if strings.IndexFunc(s, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }) < 0 {
+	hostile := func(r rune) bool { return r != '\t' && (unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r)) }
+	if !strings.ContainsFunc(s, hostile) {
 		return s
 	}
 	var out strings.Builder
 	for _, r := range s {
-		if r < ' ' && r != '\t' || r == 0x7f {
+		if hostile(r) {
 			q := strconv.QuoteRune(r)
 			out.WriteString(q[1 : len(q)-1])
 			continue

@@ -5,6 +5,7 @@ package devicetest
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -28,6 +29,7 @@ import (
 //	stubborn     the number of a process that ignores TERM
 //	features     the features it announces, if not the usual ones
 //	engine       the version of the engine; 20.10.24 without the file
+//	services     what STATUS says of the services, a JSON list; one service without the file
 //	images/      the components that are loaded, APP-DIGEST
 //	running/     APP: what runs, the compose file and the components' digests
 func Fake() {
@@ -102,7 +104,7 @@ func (f fake) Features() []string {
 	}
 	return []string{
 		submodules.FeatureStream, submodules.FeatureStage, submodules.FeatureComponents,
-		submodules.FeatureVerify, submodules.FeatureSync, submodules.FeatureRepair, submodules.FeatureEngine, submodules.FeatureSecrets,
+		submodules.FeatureVerify, submodules.FeatureSync, submodules.FeatureRepair, submodules.FeatureEngine, submodules.FeatureSecrets, submodules.FeatureStatus,
 	}
 }
 
@@ -228,6 +230,23 @@ func (f call) Alive(context.Context) (bool, error) {
 func (f call) Healthy(context.Context) (bool, error) {
 	text, err := os.ReadFile(f.running(f.req.App))
 	return err == nil && !strings.Contains(string(text), "sick"), nil
+}
+
+func (f call) Status(ctx context.Context) (st submodules.Status, err error) {
+	st.Alive, _ = f.Alive(ctx)
+	if st.Healthy, _ = f.Healthy(ctx); !st.Alive {
+		return st, nil
+	}
+	data, err := os.ReadFile(filepath.Join(f.dir, "services"))
+	if err == nil {
+		return st, json.Unmarshal(data, &st.Services)
+	}
+	web := submodules.Service{Name: "web", Instance: f.req.App + "-web-1", Health: submodules.Healthy}
+	if !st.Healthy {
+		web.Health, web.Failure = submodules.Unhealthy, "is sick"
+	}
+	st.Services = []submodules.Service{web}
+	return st, nil
 }
 
 func (f call) Verify(context.Context) (problems []string, err error) {

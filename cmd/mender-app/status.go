@@ -1,0 +1,226 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mender-app/mender-app/cmd/internal/device"
+	"github.com/mender-app/mender-app/modules/view"
+	"github.com/mender-app/mender-app/store"
+	"github.com/mender-app/mender-app/submodules"
+)
+
+func (p *program) statusCommand() *cobra.Command {
+	var watch bool
+	cmd := &cobra.Command{
+		Use:   "status [APP]",
+		Short: "Show what runs and how it is; exit with 6 if something is not healthy",
+		Long: `Shows the release that runs, the application's state, how its last deployment
+ended, and each of its services: its health, since when it runs or has ended, how
+often it was restarted, what was wrong the last time, and what it said last. All of
+it comes from the engine, through the sub-module; one without the feature "status"
+(k8s) tells only the health of the whole application.
+
+The health of a service is healthy, starting, unhealthy (it runs, and something is
+wrong), down (it should run, and does not) or done (it had one job, and has done it).`,
+		Example:           "  mender-app status\n  mender-app status shop --watch\n  mender-app status --json || echo something is wrong",
+		Args:              args(cobra.MaximumNArgs(1)),
+		ValidArgsFunction: completeApps,
+		RunE: func(cmd *cobra.Command, names []string) error {
+			if watch {
+				return p.watchStatus(cmd.Context(), names)
+			}
+			list, err := p.status(cmd.Context(), names)
+			if list == nil {
+				return err
+			}
+			if p.json {
+				return errors.Join(p.printJSON(list), err)
+			}
+			return errors.Join(p.printStatus(list), err)
+		},
+	}
+	cmd.Flags().BoolVar(&watch, "watch", false, "print it again whenever it changes, until Ctrl-C; JSON on one line each")
+	return cmd
+}
+
+// appStatus is what status prints for one application.
+type appStatus struct {
+	application
+	Health   string               `json:"health,omitempty"` // as health prints it
+	Services []submodules.Service `json:"services"`         // null if the sub-module does not tell
+	Last     *store.Record        `json:"last,omitempty"`   // the last deployment that ended
+}
+
+// status looks at one application or at all. The list is nil if nothing could be
+// found out; the error also says that something is not healthy.
+func (p *program) status(ctx context.Context, names []string) (list []*appStatus, wrong error) {
+	s := store.At(p.config.Store)
+	if len(names) == 0 {
+		var err error
+		if names, err = s.Apps(); err != nil {
+			return nil, err
+		}
+	}
+	list = []*appStatus{}
+	for _, name := range names {
+		app, err := p.application(s, name)
+		if err != nil {
+			return nil, err
+		}
+		st := &appStatus{application: *app}
+		if records, err := s.History(name); err == nil && len(records) > 0 {
+			st.Last = &records[len(records)-1]
+			st.Last.Steps = nil // history has them
+		}
+		st.Components = nil // show has them
+		if app.view.ShouldRun() {
+			said, err := p.viewer().Status(ctx, app.view)
+			st.Health = healthWord(said, err)
+			if err != nil {
+				st.Problem = cmp.Or(st.Problem, device.OneLine(err.Error()))
+			} else if said.Known {
+				st.Services = append([]submodules.Service{}, said.Services...)
+			}
+			if said.Alive && st.State == view.Installed {
+				st.State = stateRunning
+			}
+			wrong = cmp.Or(wrong, notHealthy(name, st.Health, err))
+		}
+		list = append(list, st)
+	}
+	return list, wrong
+}
+
+// stateRunning is what the state "installed" is if the engine says that all of it
+// runs.
+const stateRunning = "running"
+
+// printStatus prints the applications for a person.
+func (p *program) printStatus(list []*appStatus) error {
+	for i, st := range list {
+		if i > 0 {
+			fmt.Fprintln(p.stdout)
+		}
+		rows := [][]string{
+			{"state", st.stateText()}, {"health", st.Health}, {"release", st.Release}, {"artifact", st.ArtifactName},
+			{"committed", st.Committed}, {"last", lastText(st.Last)}, {"problem", st.Problem},
+		}
+		rows = slices.DeleteFunc(rows, func(r []string) bool { return r[1] == "" })
+		if err := p.table("application\t"+st.Name, rows); err != nil {
+			return err
+		}
+		rows = nil
+		for _, v := range st.Services {
+			rows = append(rows, []string{cmp.Or(v.Instance, v.Name), v.Health, since(v.Since), fmt.Sprint(v.Restarts), failureText(v)})
+		}
+		if len(rows) == 0 {
+			continue
+		}
+		if err := p.table("SERVICE\tHEALTH\tSINCE\tRESTARTS\tLAST FAILURE", rows); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// since is a time for a table; "" if it is not known.
+func since(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return when(t)
+}
+
+// lastText says how the last deployment ended.
+func lastText(r *store.Record) string {
+	if r == nil {
+		return ""
+	}
+	text := strings.TrimSpace(r.ArtifactName+" "+r.Status) + " " + when(r.Ended)
+	if r.Error != "" {
+		text += ": " + r.Error
+	}
+	return text
+}
+
+// failureText says what was wrong with a service the last time.
+func failureText(v submodules.Service) string {
+	text := v.Failure
+	if !v.Failed.IsZero() && v.Health != submodules.Down {
+		text = when(v.Failed) + " " + text
+	}
+	if v.Said != "" {
+		text += "; it last said: " + v.Said
+	}
+	return text
+}
+
+// statusPause is the time between an answer and the next question.
+const statusPause = 2 * time.Second
+
+// watchStatus prints the status whenever it changes, until a person has seen enough.
+// A terminal is cleared before.
+func (p *program) watchStatus(ctx context.Context, names []string) error {
+	out, before := p.stdout, ""
+	defer func() { p.stdout = out }()
+	terminal := terminalWidth(out) > 0
+	for {
+		list, err := p.status(ctx, names)
+		if ctx.Err() != nil {
+			return nil // Ctrl-C is how it ends
+		}
+		if list == nil {
+			return err
+		}
+		text, err := p.rendered(out, list)
+		if err != nil {
+			return err
+		}
+		if text != before {
+			before = text
+			if terminal && !p.json {
+				text = "\x1b[H\x1b[2J" + text
+			} else if !p.json {
+				text = "# " + when(time.Now()) + "\n" + text
+			}
+			if _, err := io.WriteString(out, text); err != nil {
+				return err
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(statusPause):
+		}
+	}
+}
+
+// rendered is the text of a list for out: JSON on one line, or tables.
+func (p *program) rendered(out io.Writer, list []*appStatus) (string, error) {
+	if p.json {
+		line, err := json.Marshal(list)
+		return string(line) + "\n", err
+	}
+	var text bytes.Buffer
+	p.stdout = &fitted{&text, terminalWidth(out)}
+	defer func() { p.stdout = out }()
+	err := p.printStatus(list)
+	return text.String(), err
+}
+
+// fitted is a buffer whose tables fit a terminal.
+type fitted struct {
+	*bytes.Buffer
+	width int
+}

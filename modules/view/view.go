@@ -1,0 +1,198 @@
+// Package view tells what an operator sees of the applications: their state, and
+// what their sub-modules say of their services. It takes no lock and changes nothing,
+// so it answers while an update is at work too. It must not know how a deployment is
+// carried out.
+package view
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/mender-app/mender-app/artifact/names"
+	"github.com/mender-app/mender-app/modules/deploy/transition"
+	"github.com/mender-app/mender-app/store"
+	"github.com/mender-app/mender-app/submodules"
+)
+
+// Application is what the store knows of an application.
+type Application struct {
+	Name  string
+	State string // one of the constants below
+	// Running is the release that runs, or should run: while an update waits for
+	// its commit, the new one. "" for none.
+	Running string
+	// Committed is the release that was committed last, which a rollback of an
+	// open deployment goes back to. "" for none.
+	Committed  string
+	Kept       []string
+	Deployment *store.Deployment // the open one; nil for none
+	Manifests  string            // the directory that the orchestrator sees
+	Problem    string            // what is wrong, or to be done; "" for nothing
+
+	app *store.App // nil if it cannot be read
+}
+
+// The states of an application. The words are part of the output of mender-app.
+const (
+	Installed   = "installed"
+	Stopped     = "stopped"
+	Updating    = "updating" // a call is at work
+	Loaded      = "waits for its installation"
+	Waiting     = "waits for its commit"
+	Committed   = "waits for its cleanup"
+	Interrupted = "interrupted" // mender-app resume finishes it
+	Purging     = "being removed"
+	Legacy      = "not adopted" // the shell reference installed it
+	Damaged     = "damaged"
+	Failed      = "not installed" // its first installation failed
+)
+
+// Read reads an application. What is damaged is a state, not an error.
+func Read(s *store.Store, name string) (*Application, error) {
+	out := &Application{Name: name}
+	if s.Legacy(name) {
+		out.State = Legacy
+		return out, nil
+	}
+	a, err := s.App(name)
+	var corrupt *store.CorruptError
+	if errors.As(err, &corrupt) {
+		out.State, out.Problem = Damaged, err.Error()
+		return out, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	out.app, out.Kept, out.Deployment, out.Committed = a, a.Kept, a.Deployment, a.Current
+	if out.Running = a.Pointed(); out.Running == "" {
+		out.Running = a.Current
+	}
+	if out.Running != "" {
+		out.Manifests = a.ManifestsDir()
+	}
+	switch {
+	case a.Purge != "":
+		out.State, out.Problem = Purging, "run mender-app purge "+name+" again"
+	case a.Deployment != nil:
+		out.State, out.Problem = stateOf(s, a.Deployment), a.Deployment.Error
+		if out.State == Interrupted && out.Problem == "" {
+			out.Problem = "run mender-app resume"
+		}
+	case a.Current != "" && a.Stopped:
+		out.State = Stopped
+	case a.Current != "":
+		out.State = Installed
+	default:
+		out.State = Failed
+	}
+	return out, nil
+}
+
+// stateOf is the state of an application with an open deployment.
+func stateOf(s *store.Store, d *store.Deployment) string {
+	switch transition.Phase(d.Phase) {
+	case transition.Loaded:
+		return Loaded
+	case transition.Installed:
+		return Waiting
+	case transition.Committed:
+		return Committed
+	}
+	if s.Busy() {
+		return Updating
+	}
+	return Interrupted
+}
+
+// ShouldRun reports whether something of the application should be running.
+func (a *Application) ShouldRun() bool {
+	return a.Running != "" && !slices.Contains([]string{Stopped, Legacy, Failed, Damaged}, a.State)
+}
+
+// Release reads one of the application's releases.
+func (a *Application) Release(id string) (*store.Release, error) {
+	if a.app == nil {
+		return nil, fmt.Errorf("%w: %s of %s", store.ErrNoRelease, id, a.Name)
+	}
+	return a.app.Release(id)
+}
+
+// Submodule is what a Viewer asks. *submodules.Module implements it.
+type Submodule interface {
+	Describe(ctx context.Context) (submodules.Info, error)
+	Alive(ctx context.Context, r submodules.Request) (bool, error)
+	Healthy(ctx context.Context, r submodules.Request) (bool, error)
+	Status(ctx context.Context, r submodules.Request) (submodules.Status, error)
+}
+
+// Viewer asks the sub-modules of applications.
+type Viewer struct {
+	// Find returns the sub-module of an orchestrator.
+	Find func(orchestrator string) (Submodule, error)
+	// AllowEnv are names in the metadata's environment that sub-modules get
+	// although they do not declare them.
+	AllowEnv []string
+}
+
+// patience is how long a sub-module may take for an answer.
+const patience = time.Minute
+
+// Status is how an application is.
+type Status struct {
+	submodules.Status
+	// Known: the sub-module tells of services. Otherwise Services is empty.
+	Known bool
+}
+
+// Status asks how the release that runs is.
+func (v *Viewer) Status(ctx context.Context, a *Application) (st Status, err error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	m, info, req, err := v.open(ctx, a)
+	if err != nil {
+		return st, err
+	}
+	if info.Has(submodules.FeatureStatus) {
+		st.Known = true
+		st.Status, err = m.Status(ctx, req)
+		return st, err
+	}
+	if st.Alive, err = m.Alive(ctx, req); err != nil || !st.Alive {
+		return st, err
+	}
+	st.Healthy, err = m.Healthy(ctx, req)
+	return st, err
+}
+
+// open finds the sub-module of the release that runs, and makes the request for it.
+func (v *Viewer) open(ctx context.Context, a *Application) (Submodule, submodules.Info, submodules.Request, error) {
+	var none submodules.Info
+	if a.Running == "" {
+		return nil, none, submodules.Request{}, fmt.Errorf("%w: nothing of %s should run", store.ErrNoRelease, a.Name)
+	}
+	r, err := a.Release(a.Running)
+	if err != nil {
+		return nil, none, submodules.Request{}, err
+	}
+	m, err := v.Find(r.Orchestrator)
+	if err != nil {
+		return nil, none, submodules.Request{}, err
+	}
+	info, err := m.Describe(ctx)
+	if err != nil {
+		return nil, none, submodules.Request{}, err
+	}
+	req := submodules.Request{App: a.Name, Dir: a.Manifests, Platform: r.Platform, Env: map[string]string{}, Components: []submodules.Component{}}
+	for _, c := range r.Components {
+		req.Components = append(req.Components, submodules.Component{Type: c.Type, URL: c.URL, Digest: c.Digest, DiffIDs: c.DiffIDs})
+	}
+	for name, value := range r.Env {
+		if info.TakesEnv(name) || names.CheckEnv(name) == nil && slices.Contains(v.AllowEnv, name) {
+			req.Env[name] = value
+		}
+	}
+	return m, info, req, nil
+}

@@ -1,0 +1,98 @@
+package view
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/mender-app/mender-app/modules/deploy/transition"
+	"github.com/mender-app/mender-app/store"
+	"github.com/mender-app/mender-app/submodules"
+)
+
+// shop is an application with two releases; phase is that of its deployment from
+// the first to the second.
+func shop(t *testing.T, phase transition.Phase) *store.Store {
+	t.Helper()
+	s := store.At(t.TempDir())
+	a, err := s.Create("shop")
+	require.NoError(t, err)
+	for _, id := range []string{"1-shop-1", "2-shop-2"} {
+		require.NoError(t, a.PutRelease(&store.Release{ID: id, Application: "shop", ArtifactName: id[2:], Orchestrator: "fake",
+			Env: map[string]string{"K8S_NAMESPACE": "north", "MINE": "1", "ALLOWED": "2", "OTHER": "3"}}))
+	}
+	a.Current = "1-shop-1"
+	require.NoError(t, a.Point(a.Current))
+	if phase != transition.None {
+		a.Deployment = &store.Deployment{ID: "2", ArtifactName: "shop-2", From: "1-shop-1", To: "2-shop-2", Phase: string(phase)}
+	}
+	require.NoError(t, a.Save())
+	return s
+}
+
+// The state tells of the deployment, and the release is the one that runs.
+func TestRead(t *testing.T) {
+	for phase, want := range map[transition.Phase]struct{ state, running string }{
+		transition.None:        {Installed, "1-shop-1"},
+		transition.Downloading: {Interrupted, "1-shop-1"},
+		transition.Loaded:      {Loaded, "1-shop-1"},
+		transition.Installing:  {Interrupted, "2-shop-2"},
+		transition.Installed:   {Waiting, "2-shop-2"},
+		transition.RollingBack: {Interrupted, "1-shop-1"},
+	} {
+		s := shop(t, phase)
+		a, err := s.App("shop")
+		require.NoError(t, err)
+		require.NoError(t, a.Point(want.running))
+		got, err := Read(s, "shop")
+		require.NoError(t, err)
+		require.Equal(t, want.state, got.State, phase)
+		require.Equal(t, want.running, got.Running, phase)
+		require.Equal(t, "1-shop-1", got.Committed, phase)
+		require.True(t, got.ShouldRun())
+		require.Equal(t, want.state == Interrupted, got.Problem != "")
+	}
+}
+
+// answers is a sub-module.
+type answers struct {
+	features []string
+	req      submodules.Request
+	alive    bool
+}
+
+func (m *answers) Describe(context.Context) (submodules.Info, error) {
+	return submodules.Info{Features: m.features, Env: []string{"MINE"}}, nil
+}
+func (m *answers) Alive(_ context.Context, r submodules.Request) (bool, error) {
+	m.req = r
+	return m.alive, nil
+}
+func (m *answers) Healthy(context.Context, submodules.Request) (bool, error) { return true, nil }
+func (m *answers) Status(_ context.Context, r submodules.Request) (submodules.Status, error) {
+	m.req = r
+	return submodules.Status{Alive: true, Services: []submodules.Service{{Name: "web"}}}, nil
+}
+
+// The sub-module is asked with the environment of the release, and by the verbs that
+// it has.
+func TestStatus(t *testing.T) {
+	a, err := Read(shop(t, transition.None), "shop")
+	require.NoError(t, err)
+	m := &answers{}
+	v := &Viewer{Find: func(string) (Submodule, error) { return m, nil }, AllowEnv: []string{"ALLOWED"}}
+	st, err := v.Status(t.Context(), a)
+	require.NoError(t, err)
+	require.Equal(t, Status{}, st, "what is not alive is not healthy")
+	require.Equal(t, map[string]string{"K8S_NAMESPACE": "north", "MINE": "1", "ALLOWED": "2"}, m.req.Env)
+	m.alive = true
+	st, err = v.Status(t.Context(), a)
+	require.NoError(t, err)
+	require.True(t, st.Healthy && !st.Known)
+	m.features = []string{submodules.FeatureStatus}
+	st, err = v.Status(t.Context(), a)
+	require.NoError(t, err)
+	require.True(t, st.Known && st.Alive && !st.Healthy)
+	require.Len(t, st.Services, 1)
+}

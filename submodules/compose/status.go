@@ -1,0 +1,124 @@
+package compose
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/docker/docker/api/types/container"
+
+	"github.com/mender-app/mender-app/submodules"
+)
+
+// Status implements submodules.Reporter.
+func (s *session) Status(ctx context.Context) (submodules.Status, error) {
+	v, err := s.look(ctx)
+	if err != nil {
+		return submodules.Status{}, err
+	}
+	out := submodules.Status{Alive: v.wrong(s.dead) == "", Healthy: v.wrong(s.sick) == ""}
+	for _, c := range v.containers {
+		out.Services = append(out.Services, s.service(ctx, c, v.services.mayEnd(serviceOf(c))))
+	}
+	for _, svc := range v.services.names() {
+		if text := v.missing(svc); text != "" {
+			out.Services = append(out.Services, submodules.Service{Name: svc, Health: submodules.Down, Failure: text})
+		}
+	}
+	slices.SortFunc(out.Services, func(a, b submodules.Service) int {
+		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Instance, b.Instance))
+	})
+	return out, nil
+}
+
+// service describes a container.
+func (s *session) service(ctx context.Context, c container.InspectResponse, mayEnd bool) submodules.Service {
+	out := submodules.Service{Name: serviceOf(c), Instance: strings.TrimPrefix(c.Name, "/"), Restarts: c.RestartCount}
+	st := c.State
+	if st == nil {
+		out.Health, out.Failure = submodules.Down, "is in no state"
+		return out
+	}
+	out.Since = engineTime(st.FinishedAt)
+	if st.Running && !st.Restarting {
+		out.Since = engineTime(st.StartedAt)
+	}
+	out.Failure = s.sick(c, mayEnd)
+	switch {
+	case out.Failure == "" && st.Running:
+		out.Health = submodules.Healthy
+	case out.Failure == "":
+		out.Health = submodules.Finished
+	case !st.Running || st.Restarting:
+		out.Health = submodules.Down
+	case strings.HasPrefix(out.Failure, notHealthyYet):
+		out.Health = submodules.Starting
+	default:
+		out.Health = submodules.Unhealthy
+	}
+	s.addFailure(ctx, &out, c)
+	return out
+}
+
+// addFailure adds when a container failed, and what it said last before. For one
+// that is well it adds what was wrong with it the last time: the engine knows the
+// end before the last restart, and its last few health checks.
+func (s *session) addFailure(ctx context.Context, out *submodules.Service, c container.InspectResponse) {
+	ended := engineTime(c.State.FinishedAt)
+	text, at := lastFailedCheck(c.State.Health)
+	switch {
+	case out.Health == submodules.Finished || out.Health == submodules.Starting && text == "":
+		return
+	case out.Health == submodules.Down:
+		out.Failed = ended
+	case text != "" && !at.Before(ended):
+		out.Failure, out.Failed = cmp.Or(out.Failure, text), at
+	case c.RestartCount > 0:
+		out.Failure, out.Failed = cmp.Or(out.Failure, fmt.Sprintf("ended and was restarted (%d times)", c.RestartCount)), ended
+	}
+	if out.Failure != "" {
+		out.Said = s.saidUntil(ctx, c.ID, out.Failed)
+	}
+}
+
+// lastFailedCheck is the last failure among the health checks that the engine
+// remembers, and when it was.
+func lastFailedCheck(h *container.Health) (text string, at time.Time) {
+	if h == nil {
+		return "", at
+	}
+	for _, check := range slices.Backward(h.Log) {
+		if check.ExitCode != 0 {
+			return fmt.Sprintf("a check failed with %d: %s", check.ExitCode, oneLine(check.Output)), check.End
+		}
+	}
+	return "", at
+}
+
+// engineTime reads a time as the engine writes it. What has not happened yet is in
+// the year 1 there.
+func engineTime(text string) time.Time {
+	t, err := time.Parse(time.RFC3339Nano, text)
+	if err != nil || t.Year() < 1970 {
+		return time.Time{}
+	}
+	return t.UTC()
+}
+
+// saidUntil is the last line of a container's output until a time, or at all if the
+// time is not known.
+func (s *session) saidUntil(ctx context.Context, id string, until time.Time) string {
+	said := ""
+	err := s.readLog(ctx, id, container.LogsOptions{Tail: fmt.Sprint(s.set.logLines)}, func(l logLine) {
+		if text := oneLine(l.text); text != "" && (until.IsZero() || !l.at.After(until)) {
+			said = text
+		}
+	})
+	if err != nil {
+		s.req.Logf("no log of %s: %v", id, err)
+	}
+	return said
+}

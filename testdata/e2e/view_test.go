@@ -1,0 +1,92 @@
+package e2e
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/mender-app/mender-app/testdata/bed"
+)
+
+// status is what mender-app status says of the shop.
+type status struct {
+	State, Health, Release, Committed, Problem string
+	Services                                   []struct{ Service, Instance, Health, Since, Failure, Said string }
+	Last                                       struct {
+		Artifact string `json:"artifact_name"`
+		Status   string
+		Error    string
+	}
+}
+
+// statusOf runs mender-app status and expects an exit code.
+func statusOf(t *testing.T, d *bed.Device, code int) status {
+	t.Helper()
+	r, err := d.Run("mender-app", "status", "--json", "shop")
+	require.NoError(t, err)
+	require.Equal(t, code, r.Code, r.Output())
+	var list []status
+	require.NoError(t, json.Unmarshal([]byte(r.Stdout), &list), r.Stdout)
+	require.Len(t, list, 1)
+	return list[0]
+}
+
+// mender-app status says what runs and how it is, through an update, a failure, a
+// rollback, a service that ends and an engine that is gone.
+func TestStatus(t *testing.T) {
+	d := device(t)
+	w := watch(t, d)
+	mender(t, d, "install", release(t, d, "1", ""))
+	mender(t, d, "commit")
+	st := statusOf(t, d, 0)
+	require.Equal(t, "running", st.State)
+	require.Equal(t, "healthy", st.Health)
+	require.Len(t, st.Services, 2)
+	for i, name := range []string{"stock", "web"} {
+		require.Equal(t, name, st.Services[i].Service)
+		require.Equal(t, "healthy", st.Services[i].Health)
+		require.NotEmpty(t, st.Services[i].Since)
+	}
+	require.Equal(t, "installed", st.Last.Status)
+	stock := st.Services[0]
+
+	mender(t, d, "install", release(t, d, "2", ""))
+	says(t, w, "web 2")
+	st = statusOf(t, d, 0)
+	require.Equal(t, "waits for its commit", st.State)
+	require.Equal(t, "2-shop-2", st.Release, "what runs")
+	require.Equal(t, "1-shop-1", st.Committed)
+	require.Equal(t, stock, st.Services[0], "it was not touched")
+	mender(t, d, "commit")
+
+	r, err := d.Run("mender", "--no-syslog", "install", release(t, d, "3", "crash"))
+	require.NoError(t, err)
+	require.NotZero(t, r.Code)
+	st = statusOf(t, d, 0)
+	require.Equal(t, "running", st.State)
+	require.Equal(t, "2-shop-2", st.Release)
+	require.Equal(t, "shop-3", st.Last.Artifact)
+	require.Equal(t, "rolled-back", st.Last.Status)
+	require.Contains(t, st.Last.Error, "the till is on fire")
+
+	d.MustRun(t, "docker", "stop", st.Services[1].Instance)
+	st = statusOf(t, d, 6)
+	require.Equal(t, "installed", st.State)
+	require.Equal(t, "down", st.Health)
+	require.Equal(t, "down", st.Services[1].Health)
+	require.Contains(t, st.Services[1].Failure, "exited with code")
+	require.NotEmpty(t, st.Services[1].Said)
+
+	d.MustRun(t, "mender-app", "stop", "shop")
+	st = statusOf(t, d, 0)
+	require.Equal(t, "stopped", st.State)
+	d.MustRun(t, "mender-app", "start", "shop")
+	require.Equal(t, "running", statusOf(t, d, 0).State)
+
+	require.NoError(t, d.StopEngine())
+	st = statusOf(t, d, 3)
+	require.Equal(t, "2-shop-2", st.Release)
+	require.Equal(t, "unknown", st.Health)
+	require.Contains(t, st.Problem, "docker.sock")
+}
