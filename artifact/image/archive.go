@@ -211,6 +211,9 @@ func (a *Archive) attach(l *Layer, name string) error {
 		if err != nil {
 			return nil, err
 		}
+		if compression == "" {
+			return f, nil
+		}
 		z, err := inflate(f, compression, hostWindow)
 		if err != nil {
 			f.Close()

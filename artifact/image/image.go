@@ -58,8 +58,9 @@ type Layer struct {
 	Blob      Digest
 	BlobSize  int64
 	// Open returns the uncompressed tar from its start. It may be called several
-	// times. The content is not verified; see Layer.Verified. Open is nil for a
-	// layer that is omitted from the archive.
+	// times. Of a layer that an Archive has uncompressed it is also an io.ReaderAt.
+	// The content is not verified; see Layer.Verified. Open is nil for a layer that
+	// is omitted from the archive.
 	Open func() (io.ReadCloser, error)
 }
 

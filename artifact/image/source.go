@@ -215,6 +215,6 @@ func follow(name string, links map[string]string) string {
 	return name
 }
 
-type nopCloser struct{ io.ReadSeeker }
+type nopCloser struct{ *io.SectionReader }
 
 func (nopCloser) Close() error { return nil }

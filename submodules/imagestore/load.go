@@ -219,7 +219,7 @@ func (q LoadRequest) present(img Stored) error {
 // receive loads the content. An image that is not whole afterwards is removed.
 func (q LoadRequest) receive(ctx context.Context, s Store, content io.Reader) (Stored, error) {
 	id, loaded, err := Receive(ctx, s, content, Incoming{
-		Tag: q.own, Want: q.Want, Platform: q.Platform,
+		Tags: func(config image.Digest) []string { return []string{q.own(config)} }, Want: q.Want, Platform: q.Platform,
 		Announced: q.Announced, Current: q.Current, Base: q.Base, Deep: q.Deep, Xdelta3: q.Xdelta3, TempDir: q.TempDir, Log: q.Log,
 	})
 	if err != nil {

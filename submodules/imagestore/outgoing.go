@@ -92,9 +92,9 @@ func (a archived) byDigest() bool {
 }
 
 // finish writes the manifests. Everything before it has been verified.
-func (o *outgoing) finish(a archived, tag string) error {
+func (o *outgoing) finish(a archived, tags []string) error {
 	if a.byDigest() {
-		return o.finishHybrid(a, tag)
+		return o.finishHybrid(a, tags)
 	}
 	// Layers that are not named by their digests make a docker-archive. Every
 	// engine loads that, if all layers are in it.
@@ -105,7 +105,7 @@ func (o *outgoing) finish(a archived, tag string) error {
 			names[i] = blobName(d)
 		}
 	}
-	manifest, err := json.Marshal([]any{map[string]any{"Config": config, "RepoTags": []string{tag}, "Layers": names}})
+	manifest, err := json.Marshal([]any{map[string]any{"Config": config, "RepoTags": tags, "Layers": names}})
 	if err != nil {
 		return err
 	}
@@ -122,7 +122,7 @@ func (o *outgoing) finish(a archived, tag string) error {
 
 // finishHybrid writes the manifests as image.WriteArchive does for an image
 // without layers: the layers have been written before, as blobs.
-func (o *outgoing) finishHybrid(a archived, tag string) error {
+func (o *outgoing) finishHybrid(a archived, tags []string) error {
 	layers := make([]image.Layer, len(a.id.DiffIDs))
 	omit := map[image.Digest]image.Descriptor{}
 	for i, d := range a.id.DiffIDs {
@@ -138,7 +138,7 @@ func (o *outgoing) finishHybrid(a archived, tag string) error {
 		return err
 	}
 	var buf bytes.Buffer
-	if err := image.WriteArchive(&buf, image.ArchiveSpec{Image: img, RepoTags: []string{tag}, Omit: omit}); err != nil {
+	if err := image.WriteArchive(&buf, image.ArchiveSpec{Image: img, RepoTags: tags, Omit: omit}); err != nil {
 		return err
 	}
 	tr := tar.NewReader(&buf)

@@ -49,8 +49,8 @@ type Preparer interface {
 
 // Incoming says what Receive has to do with the content.
 type Incoming struct {
-	// Tag returns the reference that the image gets, for its config's digest.
-	Tag func(config image.Digest) string
+	// Tags returns the references that the image gets, for its config's digest.
+	Tags func(config image.Digest) []string
 	// Want is the identity that the content must have, as far as it is known.
 	// Want.Config may be the digest of an OCI manifest or index that is in the
 	// content and leads to the image's config: the shell reference identifies an
@@ -281,7 +281,7 @@ func (rc *receiver) archive(r io.Reader) error {
 	if err := rc.fill(a); err != nil {
 		return err
 	}
-	return rc.writer().finish(a, rc.in.Tag(rc.id.Config))
+	return rc.writer().finish(a, rc.in.Tags(rc.id.Config))
 }
 
 // fill adds the layers that the content leaves out and that the engine has only at

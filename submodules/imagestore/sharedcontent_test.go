@@ -98,7 +98,7 @@ func TestReceiveShared(t *testing.T) {
 		require.NoError(t, m.store.Add(digest.Of(upper), delta.Tar, bytes.NewReader(u), int64(len(u))))
 		dir := t.TempDir()
 		_, _, err := Receive(t.Context(), m, bytes.NewReader(in), Incoming{
-			Tag: func(image.Digest) string { return "x:1" }, Current: "web:1@" + string(digest.Of([]byte("web:1"))), Base: base, TempDir: dir, Log: t.Logf,
+			Tags: func(image.Digest) []string { return []string{"x:1"} }, Current: "web:1@" + string(digest.Of([]byte("web:1"))), Base: base, TempDir: dir, Log: t.Logf,
 			Want: Identity{Config: digest.Of(config), DiffIDs: []image.Digest{digest.Of(layer)}},
 		})
 		left, rerr := os.ReadDir(dir)

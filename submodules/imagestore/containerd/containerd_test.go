@@ -160,7 +160,7 @@ func receive(t *testing.T, s *Store, app, url string, content []byte, want image
 	t.Helper()
 	ctx := context.Background()
 	got, loaded, err := imagestore.Receive(ctx, s, bytes.NewReader(content), imagestore.Incoming{
-		Tag:  func(c image.Digest) string { return imagestore.OwnRef(app, c) },
+		Tags: func(c image.Digest) []string { return []string{imagestore.OwnRef(app, c)} },
 		Want: want, TempDir: t.TempDir(), Log: t.Logf,
 	})
 	if err != nil {

@@ -288,10 +288,6 @@ type splitHeaders struct {
 	io.Closer
 }
 
-// maxHeaders bounds the headers of one member, in bytes: pax records may have large
-// extended attributes.
-const maxHeaders = 4 << 20
-
 func (h *splitHeaders) Next() ([]byte, error) {
 	h.buf = h.buf[:0]
 	for {
@@ -304,8 +300,8 @@ func (h *splitHeaders) Next() ([]byte, error) {
 			p := entry.Payload
 			skip := min(h.pad, int64(len(p)))
 			h.pad -= skip
-			if int64(len(h.buf)+len(p))-skip > maxHeaders {
-				return nil, fmt.Errorf("tar-split: headers of more than %d bytes", maxHeaders)
+			if int64(len(h.buf)+len(p))-skip > imagestore.MaxHeaders {
+				return nil, fmt.Errorf("tar-split: headers of more than %d bytes", imagestore.MaxHeaders)
 			}
 			h.buf = append(h.buf, p[skip:]...)
 		case storage.FileType:

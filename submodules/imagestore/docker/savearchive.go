@@ -1,16 +1,10 @@
 package docker
 
 import (
-	"archive/tar"
 	"context"
 	"crypto/sha256"
-	"errors"
 	"fmt"
-	"hash/maphash"
 	"io"
-	"io/fs"
-	"os"
-	"path"
 	"slices"
 	"strings"
 
@@ -33,14 +27,14 @@ type saveArchive struct {
 	images  []Image // nil before the first read
 	asked   bool
 	want    map[image.Digest]bool
-	layers  map[image.Digest]*spooledLayer
+	layers  map[image.Digest]*imagestore.SavedLayer
 	configs map[image.Digest][]byte
 }
 
 // openSaveArchive prepares for the layers want. Reading another layer costs another
 // docker save.
 func (e *Engine) openSaveArchive(want []image.Digest, dir string) *saveArchive {
-	s := &saveArchive{e: e, dir: dir, want: map[image.Digest]bool{}, layers: map[image.Digest]*spooledLayer{}, configs: map[image.Digest][]byte{}}
+	s := &saveArchive{e: e, dir: dir, want: map[image.Digest]bool{}, layers: map[image.Digest]*imagestore.SavedLayer{}, configs: map[image.Digest][]byte{}}
 	for _, d := range want {
 		s.want[d] = true
 	}
@@ -51,9 +45,9 @@ func (e *Engine) openSaveArchive(want []image.Digest, dir string) *saveArchive {
 func (s *saveArchive) Close() error {
 	var kept, read int64
 	for _, l := range s.layers {
-		kept += l.size
-		read += l.read
-		_ = l.f.Close()
+		kept += l.Size()
+		read += l.Opened()
+		_ = l.Close()
 	}
 	if kept > 0 {
 		s.e.log(fmt.Sprintf("of %d bytes of layers that were kept, files of %d bytes were read", kept, read))
@@ -114,10 +108,10 @@ func (s *saveArchive) save(ctx context.Context, img Image) error {
 			return err
 		}
 		if !s.wants(d) {
-			return l.f.Close()
+			return l.Close()
 		}
 		s.layers[d] = l
-		kept += l.size
+		kept += l.Size()
 		return nil
 	}})
 	if err != nil {
@@ -133,7 +127,7 @@ func (s *saveArchive) save(ctx context.Context, img Image) error {
 func (s *saveArchive) wants(d image.Digest) bool { return s.want[d] && s.layers[d] == nil }
 
 // layer returns a layer, and fetches it if it is not kept yet.
-func (s *saveArchive) layer(ctx context.Context, d delta.Digest) (*spooledLayer, error) {
+func (s *saveArchive) layer(ctx context.Context, d delta.Digest) (*imagestore.SavedLayer, error) {
 	if s.layers[d] == nil {
 		s.want[d] = true
 		err := s.fetch(ctx, func(img Image) bool { return slices.Contains(img.DiffIDs, d) }, func() bool { return s.layers[d] != nil })
@@ -141,39 +135,25 @@ func (s *saveArchive) layer(ctx context.Context, d delta.Digest) (*spooledLayer,
 			return nil, fmt.Errorf("layer %s: %w", d, err)
 		}
 	}
-	l := s.layers[d]
-	if err := l.scan(); err != nil {
-		return nil, fmt.Errorf("layer %s: %w", d, err)
-	}
-	return l, nil
+	return s.layers[d], nil
 }
 
 // OpenFile implements delta.Old.
 func (s *saveArchive) OpenFile(ctx context.Context, d delta.Digest, name string) (delta.File, error) {
-	if name == "" {
-		if s.configs[d] == nil {
-			err := s.fetch(ctx, func(img Image) bool { return img.Config == d }, func() bool { return s.configs[d] != nil })
-			if err != nil {
-				return nil, fmt.Errorf("config %s: %w", d, err)
-			}
+	if name != "" {
+		l, err := s.layer(ctx, d)
+		if err != nil {
+			return nil, err
 		}
-		return memory{strings.NewReader(string(s.configs[d]))}, nil
+		return l.OpenFile(name)
 	}
-	l, err := s.layer(ctx, d)
-	if err != nil {
-		return nil, err
+	if s.configs[d] == nil {
+		err := s.fetch(ctx, func(img Image) bool { return img.Config == d }, func() bool { return s.configs[d] != nil })
+		if err != nil {
+			return nil, fmt.Errorf("config %s: %w", d, err)
+		}
 	}
-	key := maphash.String(names, name)
-	at, ok := l.files[key]
-	if !ok {
-		return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
-	}
-	if !at.read {
-		at.read = true
-		l.files[key] = at
-		l.read += at.size
-	}
-	return section{io.NewSectionReader(l.f, at.offset, at.size)}, nil
+	return imagestore.NewBlob(s.configs[d]), nil
 }
 
 // Headers implements delta.Old.
@@ -182,10 +162,7 @@ func (s *saveArchive) Headers(ctx context.Context, d delta.Digest) (delta.Header
 	if err != nil {
 		return nil, err
 	}
-	if l.sparse {
-		return nil, fmt.Errorf("layer %s has sparse files", d)
-	}
-	return &spooledHeaders{l: l}, nil
+	return l.Headers()
 }
 
 // Layer implements imagestore.Old.
@@ -194,43 +171,11 @@ func (s *saveArchive) Layer(ctx context.Context, d image.Digest) (io.ReadCloser,
 	if err != nil {
 		return nil, 0, err
 	}
-	l.read = l.size
-	return section{io.NewSectionReader(l.f, 0, l.size)}, l.size, nil
-}
-
-type memory struct{ *strings.Reader }
-
-func (memory) Close() error { return nil }
-
-type section struct{ *io.SectionReader }
-
-func (section) Close() error { return nil }
-
-// spooledLayer is one layer's tar in a file.
-type spooledLayer struct {
-	f       *os.File
-	size    int64
-	scanned bool
-	sparse  bool
-	// files is indexed by a hash of the names, because the names would take several
-	// times as much memory. A collision does no harm: the content is verified.
-	files   map[uint64]spooledFile
-	headers []extent // of each member
-	read    int64    // bytes of the files that were opened
-}
-
-// names hashes names of files.
-var names = maphash.MakeSeed()
-
-type extent struct{ offset, size int64 }
-
-type spooledFile struct {
-	extent
-	read bool // it was opened
+	return l.Tar(), l.Size(), nil
 }
 
 // keepLayer writes a layer, uncompressed, to an unlinked file, and hashes it.
-func keepLayer(dir string, r io.Reader) (image.Digest, *spooledLayer, error) {
+func keepLayer(dir string, r io.Reader) (image.Digest, *imagestore.SavedLayer, error) {
 	plain, end, err := imagestore.Inflate(r)
 	if err != nil {
 		return "", nil, err
@@ -241,80 +186,6 @@ func keepLayer(dir string, r io.Reader) (image.Digest, *spooledLayer, error) {
 	if err != nil {
 		return "", nil, err
 	}
-	return digest.OfHash(h), &spooledLayer{f: f, size: size}, nil
+	d := digest.OfHash(h)
+	return d, imagestore.NewSavedLayer(d, f, size), nil
 }
-
-// scan finds the positions of all headers and files in the tar.
-func (l *spooledLayer) scan() error {
-	if l.scanned {
-		return nil
-	}
-	if _, err := l.f.Seek(0, io.SeekStart); err != nil {
-		return err
-	}
-	l.files = map[uint64]spooledFile{}
-	tr := tar.NewReader(l.f)
-	var end int64 // of the previous member, with its padding
-	for {
-		h, err := tr.Next()
-		if err == io.EOF {
-			l.scanned = true
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		// archive/tar reads whole blocks and no further: the file stands where
-		// the content begins.
-		at, err := l.f.Seek(0, io.SeekCurrent)
-		if err != nil {
-			return err
-		}
-		if isSparse(h) {
-			l.sparse = true
-			continue
-		}
-		l.headers = append(l.headers, extent{end, at - end})
-		end = at + h.Size + -h.Size&511
-		if h.Typeflag == tar.TypeReg {
-			l.files[maphash.String(names, strings.TrimPrefix(path.Clean("/"+h.Name), "/"))] = spooledFile{extent{at, h.Size}, false}
-		}
-	}
-}
-
-func isSparse(h *tar.Header) bool {
-	for k := range h.PAXRecords {
-		if strings.HasPrefix(k, "GNU.sparse.") {
-			return true
-		}
-	}
-	return h.Typeflag == tar.TypeGNUSparse
-}
-
-// spooledHeaders gives the headers of a layer's members.
-type spooledHeaders struct {
-	l    *spooledLayer
-	next int
-	buf  []byte
-}
-
-func (h *spooledHeaders) Next() ([]byte, error) {
-	if h.next == len(h.l.headers) {
-		return nil, io.EOF
-	}
-	e := h.l.headers[h.next]
-	h.next++
-	if e.size > maxHeaders {
-		return nil, fmt.Errorf("headers of more than %d bytes", maxHeaders)
-	}
-	if int64(cap(h.buf)) < e.size {
-		h.buf = make([]byte, e.size)
-	}
-	h.buf = h.buf[:e.size]
-	if _, err := h.l.f.ReadAt(h.buf, e.offset); err != nil {
-		return nil, errors.Join(err, io.ErrUnexpectedEOF)
-	}
-	return h.buf, nil
-}
-
-func (h *spooledHeaders) Close() error { return nil }
