@@ -7,6 +7,7 @@ import (
 
 	"github.com/mender-app/mender-app/artifact"
 	"github.com/mender-app/mender-app/artifact/image"
+	"github.com/mender-app/mender-app/modules/deploy/announced"
 	"github.com/mender-app/mender-app/modules/deploy/files"
 	"github.com/mender-app/mender-app/submodules"
 )
@@ -70,9 +71,7 @@ func (f *baseFinder) variant(ctx context.Context, c artifact.Component) (int, er
 			}
 			lacking = append(lacking, v.Bases[0].URL+" ("+v.Bases[0].Digest.String()+")")
 			continue
-		case !f.info.Has(submodules.FeatureDelta):
-			continue
-		case v.Shared && !f.info.Has(submodules.FeatureShared):
+		case v.Shared && f.info.Has(submodules.FeatureDelta) && !f.info.Has(submodules.FeatureShared):
 			shared = true
 			continue
 		}
@@ -92,7 +91,7 @@ func (f *baseFinder) variant(ctx context.Context, c artifact.Component) (int, er
 		}
 		lacking = append(lacking, missing)
 	}
-	if len(lacking) == 0 || shared {
+	if shared {
 		return 0, unfit("sub-module %s cannot apply deltas like those of %s: update it, or install a full artifact", f.r.Orchestrator, c.URL)
 	}
 	return 0, unfit("%s comes as deltas only, and this device has none of the images that they need, %s: install the full artifact",
@@ -100,8 +99,12 @@ func (f *baseFinder) variant(ctx context.Context, c artifact.Component) (int, er
 }
 
 // has reports whether the device has an image. It first looks at the application's
-// own images (LIST), then asks the engine for this one (VERIFY).
+// own images (LIST), then asks the engine for this one (VERIFY). Where the delta is
+// applied here (see rebuilds), an image that a release has will do: SAVE gives it.
 func (f *baseFinder) has(ctx context.Context, b artifact.Base) (bool, error) {
+	if !f.info.Has(submodules.FeatureDelta) && files.Has(f.e.Store, f.app, b) {
+		return true, nil
+	}
 	if f.known == nil {
 		f.known = map[image.Digest]bool{}
 		var list []submodules.Component
@@ -117,7 +120,7 @@ func (f *baseFinder) has(ctx context.Context, b artifact.Base) (bool, error) {
 		return ok, nil
 	}
 	req := f.request()
-	req.Components = []submodules.Component{baseOf(artifact.ComponentImage, b)}
+	req.Components = []submodules.Component{announced.Base(artifact.ComponentImage, b)}
 	var problems []string
 	if err := f.call(ctx, submodules.VerbVerify, req, into(&problems, f.o.Verify)); err != nil {
 		return false, unfit("%w", err)

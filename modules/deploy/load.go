@@ -12,6 +12,7 @@ import (
 	"github.com/mender-app/mender-app/artifact"
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/modules"
+	"github.com/mender-app/mender-app/modules/deploy/announced"
 	"github.com/mender-app/mender-app/modules/deploy/files"
 	"github.com/mender-app/mender-app/modules/deploy/space"
 	"github.com/mender-app/mender-app/store"
@@ -36,7 +37,7 @@ func (e *Engine) copyAndReceive(ctx context.Context, a *store.App, h *header, pa
 // Neither may be used before the client has checked the payload's checksums,
 // which happens after the call has ended.
 func (t *target) receive(ctx context.Context, h *header, payload modules.Streams) error {
-	l := &loader{target: t, h: h, loaded: map[image.Digest]bool{}}
+	l := &loader{target: t, h: h, loaded: map[image.Digest]bool{}, rebuilt: map[image.Digest]bool{}}
 	var images, manifests bool
 	for {
 		if err := ctx.Err(); err != nil {
@@ -82,8 +83,9 @@ func (t *target) receive(ctx context.Context, h *header, payload modules.Streams
 // loader loads the payload of a release that is being downloaded.
 type loader struct {
 	*target
-	h      *header
-	loaded map[image.Digest]bool
+	h       *header
+	loaded  map[image.Digest]bool
+	rebuilt map[image.Digest]bool // images whose deltas were applied here
 }
 
 func (l *loader) manifests(r io.Reader) error {
@@ -137,14 +139,13 @@ func (l *loader) image(ctx context.Context, info artifact.ImageInfo, content io.
 	if err != nil {
 		return err
 	}
-	size := info.Size
 	if l.h.members[info.Digest] != nil {
-		size = l.payload(info.Digest)
+		info.Size = announced.PayloadBytes(l.h.meta, info.Digest)
 		if info.Kind == artifact.KindShared {
 			info.Kind = artifact.KindDelta // the shared part and the rest are one delta
 		}
 	}
-	if err := l.checkKind(info); err != nil {
+	if err := announced.CheckKind(l.h.meta, info); err != nil {
 		return err
 	}
 	if l.rebuilds(names[0], info.Kind) {
@@ -157,16 +158,10 @@ func (l *loader) image(ctx context.Context, info artifact.ImageInfo, content io.
 	switch info.Kind {
 	case artifact.KindFull:
 	case artifact.KindDelta:
-		if !l.info.Has(submodules.FeatureDelta) {
-			return fmt.Errorf("sub-module %s cannot apply deltas: update it, or install a full artifact", l.h.meta.Orchestrator)
-		}
 		req.Options = append(req.Options, submodules.OptionDelta)
 	case artifact.KindReferenceDeepDelta:
 		req.Options = append(req.Options, submodules.OptionDeepDelta)
-	case artifact.KindReferenceDelta:
-		if !l.info.Has(submodules.FeatureVcdiff) {
-			return fmt.Errorf("sub-module %s cannot apply xdelta3 deltas: install a full artifact", l.h.meta.Orchestrator)
-		}
+	case artifact.KindReferenceDelta: // the sub-module knows it by its first bytes
 	default:
 		return fmt.Errorf("%w: unknown kind of image", artifact.ErrPayload)
 	}
@@ -177,7 +172,7 @@ func (l *loader) image(ctx context.Context, info artifact.ImageInfo, content io.
 		}
 		defer os.RemoveAll(tmp)
 		req.Path, req.Stdin = filepath.Join(tmp, "image"), nil
-		if err := files.Spool(req.Path, content, size); err != nil {
+		if err := files.Spool(req.Path, content, info.Size); err != nil {
 			return err
 		}
 		if info.Kind == artifact.KindFull {
@@ -191,7 +186,7 @@ func (l *loader) image(ctx context.Context, info artifact.ImageInfo, content io.
 			names[0].Type = typ
 		}
 	}
-	return l.loadNames(ctx, names, size, req)
+	return l.loadNames(ctx, names, info.Size, req)
 }
 
 // loadNames loads one image or file under each of its names.
@@ -218,86 +213,14 @@ func (l *loader) load(ctx context.Context, c store.Component, size int64, req su
 	}
 	req.App, req.Platform, req.Env = l.app, l.r.Platform, l.env()
 	req.URL, req.Components = c.URL, components([]store.Component{c})
-	req.Components[0].Bases, req.Components[0].Announced = l.bases(c), l.announced(c)
+	if !l.rebuilt[c.Digest] { // what is announced is the delta
+		req.Components[0].Bases, req.Components[0].Announced = announced.Bases(l.h.meta, c), announced.Content(l.h.meta, c)
+	}
 	err := l.call(ctx, submodules.VerbLoad, req, l.o.Load)
 	if err != nil || !suspect {
 		return err
 	}
 	return l.clearSuspect(ctx, c)
-}
-
-// payload is the announced size of an image in the payload.
-func (l *loader) payload(d image.Digest) int64 {
-	for _, m := range l.h.meta.Components {
-		if m.Digest == d {
-			return m.PayloadBytes
-		}
-	}
-	return 0
-}
-
-// bases are the images that the delta of a component needs.
-func (l *loader) bases(c store.Component) (list []submodules.Component) {
-	for _, m := range l.h.meta.Components {
-		if m.Digest != c.Digest || m.URL != c.URL {
-			continue
-		}
-		for _, b := range m.Bases {
-			list = append(list, baseOf(m.Type, b))
-		}
-	}
-	return list
-}
-
-// announced returns what the metadata says about a component's content. The
-// metadata is verified before the payload.
-func (l *loader) announced(c store.Component) *submodules.Announced {
-	if files.Is(c) {
-		return nil // it has been compared with its digest
-	}
-	sizes := l.h.meta.Sizes
-	for _, m := range l.h.meta.Components {
-		if m.Digest != c.Digest || m.URL != c.URL {
-			continue
-		}
-		a := &submodules.Announced{Format: string(m.Format), ConfigSize: m.ConfigSize}
-		if sizes != nil {
-			a.Temp = sizes.Temp
-		}
-		for _, layer := range m.Layers {
-			a.Layers = append(a.Layers, submodules.AnnouncedLayer{Size: layer.Size, Unpacked: layer.Unpacked, Encoding: string(layer.Encoding)})
-		}
-		return a
-	}
-	if sizes == nil {
-		return nil
-	}
-	return &submodules.Announced{Temp: sizes.Temp, Engine: sizes.Engine}
-}
-
-// checkKind compares the format of an image with the one that the metadata
-// announces.
-func (l *loader) checkKind(info artifact.ImageInfo) error {
-	for _, m := range l.h.meta.Components {
-		if m.Digest != info.Digest {
-			continue
-		}
-		want := artifact.KindFull
-		if m.Format == artifact.FormatDelta {
-			want = artifact.KindDelta
-		}
-		if m.IsFile() && info.Kind == artifact.KindReferenceDelta {
-			info.Kind = artifact.KindDelta
-		}
-		if info.Kind != want {
-			return fmt.Errorf("%w: it is not in the format that the metadata announces, %s", artifact.ErrPayload, m.Format)
-		}
-	}
-	return nil
-}
-
-func baseOf(typ string, b artifact.Base) submodules.Component {
-	return submodules.Component{Type: typ, URL: b.URL, Digest: b.Digest, DiffIDs: b.DiffIDs}
 }
 
 // identify finds the components for an image of the payload: one for each of its

@@ -162,10 +162,10 @@ func (t *target) checkBases(ctx context.Context, m *artifact.Metadata) error {
 			}
 			continue
 		}
-		if !t.info.Has(submodules.FeatureDelta) {
-			return unfit("sub-module %s cannot apply deltas: update it, or install a full artifact", m.Orchestrator)
-		}
 		for _, b := range c.Bases {
+			if !t.info.Has(submodules.FeatureDelta) && files.Has(t.e.Store, t.app, b) {
+				continue // SAVE gives it
+			}
 			missing[b.Digest] = submodules.Component{Type: artifact.ComponentImage, URL: b.URL, Digest: b.Digest}
 		}
 	}
@@ -179,8 +179,15 @@ func (t *target) checkBases(ctx context.Context, m *artifact.Metadata) error {
 	for _, c := range list {
 		delete(missing, c.Digest)
 	}
-	if len(missing) == 0 || !t.info.Has(submodules.FeatureVerify) {
+	switch {
+	case len(missing) == 0:
+		return nil
+	case !t.info.Has(submodules.FeatureVerify) && t.info.Has(submodules.FeatureDelta):
 		return nil // LOAD finds out
+	case !t.info.Has(submodules.FeatureVerify):
+		for _, c := range missing {
+			return unfit("the delta needs %s (%s), which this device does not have: install the full artifact", c.URL, c.Digest)
+		}
 	}
 	// The list names the application's own components: the engine may have others.
 	req := t.request()
@@ -206,8 +213,8 @@ func (t *target) checkSpace(ctx context.Context, m *artifact.Metadata) error {
 	var largest int64 // of what is put into a file for the sub-module
 	seen := map[image.Digest]bool{}
 	for _, c := range m.Components {
-		if files.Spools(t.info, seen[c.Digest]) || c.IsFile() {
-			largest = max(largest, files.SpooledBytes(c))
+		if files.Spools(t.info, seen[c.Digest]) || c.IsFile() || files.Rebuilds(t.info, c) {
+			largest = max(largest, files.SpooledBytes(t.info, c))
 		}
 		seen[c.Digest] = true
 	}

@@ -1,22 +1,16 @@
 package filedelta
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
-	"os/signal"
-	"runtime"
 	"strconv"
 	"strings"
-	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/mender-app/mender-app/artifact/digest"
+	"github.com/mender-app/mender-app/modules/confined"
 	"github.com/mender-app/mender-app/submodules/sandbox"
 )
 
@@ -35,43 +29,22 @@ const (
 // what Go reserves of it is not used.
 const maxMemory = 256 << 20
 
-// maxErrorText bounds what is taken of the process's standard error, in bytes.
-const maxErrorText = 4 << 10
-
 // Run applies a delta as Apply does, in a process of its own: this program again,
 // which calls Main for Verb. The end of the context kills it.
 func Run(ctx context.Context, q Request) error {
-	cmd := exec.CommandContext(ctx, "/proc/self/exe")
-	cmd.Args = []string{os.Args[0], Verb, q.Digest.String(), strconv.FormatInt(q.Size, 10), strconv.FormatInt(q.Max, 10), processorTime(ctx)}
-	cmd.Dir, cmd.Env = "/", []string{}
-	cmd.ExtraFiles = []*os.File{q.Old, q.Delta, q.New}
-	cmd.SysProcAttr = &unix.SysProcAttr{Pdeathsig: unix.SIGKILL}
-	runtime.LockOSThread() // the signal comes when the thread ends that started the process
-	defer runtime.UnlockOSThread()
-	cmd.WaitDelay = 5 * time.Second
-	text := &limited{}
-	cmd.Stderr = text
-	err := cmd.Run()
-	if err == nil {
-		return nil
+	seconds := strconv.FormatUint(sandbox.ProcessorTime(ctx), 10)
+	err := confined.Run(ctx, confined.Part{
+		Args:  []string{Verb, q.Digest.String(), strconv.FormatInt(q.Size, 10), strconv.FormatInt(q.Max, 10), seconds},
+		Files: []*os.File{q.Old, q.Delta, q.New},
+	})
+	var exit *confined.ExitError
+	switch {
+	case !errors.As(err, &exit):
+		return err
+	case exit.Code == exitDelta:
+		return fmt.Errorf("%w: %s", ErrDelta, strings.TrimPrefix(exit.Said, ErrDelta.Error()+": "))
 	}
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	said := strings.TrimSpace(text.String())
-	if i := strings.LastIndexByte(said, '\n'); i >= 0 {
-		said = said[i+1:]
-	}
-	var exit *exec.ExitError
-	if errors.As(err, &exit) && exit.ExitCode() == exitDelta {
-		return fmt.Errorf("%w: %s", ErrDelta, strings.TrimPrefix(said, ErrDelta.Error()+": "))
-	}
-	return fmt.Errorf("apply a delta: %w: %s", err, said)
-}
-
-// processorTime is the seconds of processor time until the context ends.
-func processorTime(ctx context.Context) string {
-	return strconv.FormatUint(sandbox.ProcessorTime(ctx), 10)
+	return fmt.Errorf("apply a delta: %w", err)
 }
 
 // Main is the process that Run starts; args are those after Verb. It gives up all
@@ -82,7 +55,7 @@ func Main(args []string, stderr io.Writer) int {
 	if err == nil {
 		return exitDone
 	}
-	fmt.Fprintln(stderr, strings.ReplaceAll(err.Error(), "\n", " "))
+	confined.Say(stderr, err)
 	if errors.Is(err, ErrDelta) {
 		return exitDelta
 	}
@@ -110,22 +83,6 @@ func run(args []string, stderr io.Writer) error {
 			return err
 		}
 	}
-	if err := (sandbox.Limits{Memory: maxMemory, File: uint64(max(q.Max, 1)), Processor: seconds}).Set(); err != nil {
-		fmt.Fprintln(stderr, "warning: no limits for applying a delta:", err)
-	}
-	if _, err := sandbox.Enter(sandbox.Rights{}); err != nil {
-		fmt.Fprintln(stderr, "warning: a delta is applied without a sandbox:", err)
-	}
-	signal.Ignore(unix.SIGXFSZ)
+	confined.Enter(sandbox.Limits{Memory: maxMemory, File: uint64(max(q.Max, 1)), Processor: seconds}, sandbox.Rights{}, stderr)
 	return Apply(context.Background(), q)
-}
-
-// limited keeps the first bytes that are written to it.
-type limited struct{ bytes.Buffer }
-
-func (l *limited) Write(p []byte) (int, error) {
-	if room := maxErrorText - l.Len(); room > 0 {
-		l.Buffer.Write(p[:min(len(p), room)])
-	}
-	return len(p), nil
 }

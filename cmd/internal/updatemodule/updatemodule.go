@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"time"
 
 	"github.com/mender-app/mender-app/cmd/internal/device"
@@ -16,6 +17,7 @@ import (
 	"github.com/mender-app/mender-app/modules"
 	"github.com/mender-app/mender-app/modules/deploy"
 	"github.com/mender-app/mender-app/modules/filedelta"
+	"github.com/mender-app/mender-app/modules/imagedelta"
 )
 
 const usage = `Usage: app STATE TREE
@@ -60,6 +62,8 @@ func Run(args []string, stdout, stderr io.Writer) int {
 			return device.ExitDone
 		case filedelta.Verb:
 			return filedelta.Main(args[1:], stderr)
+		case imagedelta.Verb:
+			return imagedelta.Main(os.Stdin, stderr)
 		}
 	}
 	if len(args) == 0 {

@@ -11,21 +11,61 @@ import (
 
 	"github.com/mender-app/mender-app/artifact"
 	"github.com/mender-app/mender-app/artifact/digest"
+	"github.com/mender-app/mender-app/modules/deploy/announced"
 	"github.com/mender-app/mender-app/modules/deploy/space"
 	"github.com/mender-app/mender-app/modules/filedelta"
+	"github.com/mender-app/mender-app/modules/imagedelta"
 	"github.com/mender-app/mender-app/store"
+	"github.com/mender-app/mender-app/submodules"
 )
 
 // ApplyDelta applies a delta, in a process of its own. Tests may replace it.
 var ApplyDelta = filedelta.Run
 
+// ApplyImageDelta applies the delta of an image, in a process of its own. Tests may
+// replace it.
+var ApplyImageDelta = imagedelta.Run
+
+// Rebuilds reports whether a component is an image whose delta the sub-module cannot
+// apply: then it is applied here.
+func Rebuilds(info submodules.Info, c artifact.Component) bool {
+	return !c.IsFile() && c.Format == artifact.FormatDelta && !info.Has(submodules.FeatureDelta)
+}
+
 // SpooledBytes is what a component takes in temporary files, where it is put into
-// files: a delta of a file needs the delta, the old file and the new one.
-func SpooledBytes(c artifact.Component) int64 {
-	if !c.IsFile() || c.Format != artifact.FormatDelta {
+// files: a delta needs itself, what it builds on and what it makes. The metadata does
+// not say how large an old image is; it is taken to be as large as the new one.
+func SpooledBytes(info submodules.Info, c artifact.Component) int64 {
+	switch {
+	case Rebuilds(info, c):
+		n := c.PayloadBytes
+		for range len(c.Bases) + 1 {
+			n += c.ConfigSize
+			for _, l := range c.Layers {
+				n += l.Size
+			}
+		}
+		return n
+	case !c.IsFile() || c.Format != artifact.FormatDelta:
 		return c.PayloadBytes
 	}
 	return c.PayloadBytes + c.Bases[0].Size + c.Size
+}
+
+// MakeImage applies the delta of an image: see imagedelta.Apply.
+func MakeImage(ctx context.Context, q imagedelta.Request) error {
+	var err error
+	if q.MaxFile, err = space.Room(q.Temp, space.Free); err != nil {
+		return err
+	}
+	err = ApplyImageDelta(ctx, q)
+	switch {
+	case errors.Is(err, submodules.ErrContent):
+		return fmt.Errorf("%w: %w", artifact.ErrPayload, err)
+	case errors.Is(err, submodules.ErrBase):
+		return fmt.Errorf("%w: install the full artifact", err)
+	}
+	return err
 }
 
 // Has reports whether the application has a file that a delta builds on: in place, or
@@ -59,10 +99,8 @@ func Has(s *store.Store, app string, b artifact.Base) bool {
 // makes, -1 if that is not announced. Of an artifact of the shell reference the
 // name of the base may end with its digest.
 func Base(a *store.App, m *artifact.Metadata, info artifact.ImageInfo, c store.Component) (base artifact.Base, size int64) {
-	for _, n := range m.Components {
-		if n.Digest == c.Digest && n.URL == c.URL && len(n.Bases) > 0 {
-			return n.Bases[0], n.Size
-		}
+	if n, _ := announced.Component(m, c); len(n.Bases) > 0 {
+		return n.Bases[0], n.Size
 	}
 	base = artifact.Base{URL: info.URLCurrent, Digest: info.SumCurrent}
 	if url, sum, ok := strings.Cut(info.URLCurrent, "@sha256:"); ok {

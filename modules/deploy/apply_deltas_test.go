@@ -94,7 +94,7 @@ func TestDeltaMakesAnotherFile(t *testing.T) {
 // The temporary files of a delta count in the check of free space.
 func TestDeltaNeedsSpace(t *testing.T) {
 	c := d2.meta().Components[0]
-	require.Equal(t, c.PayloadBytes+c.Size+int64(len("image web one")), files.SpooledBytes(c))
+	require.Equal(t, c.PayloadBytes+c.Size+int64(len("image web one")), files.SpooledBytes(submodules.Info{}, c))
 	c = f2.meta().Components[0]
-	require.Equal(t, c.Size, files.SpooledBytes(c))
+	require.Equal(t, c.Size, files.SpooledBytes(submodules.Info{}, c))
 }

@@ -1,0 +1,101 @@
+// Package confined runs a part of this program in a process of its own: the part that
+// reads content which is not verified. The process gives up its rights before it reads
+// the first byte. docs/SECURITY.md says what that protects.
+package confined
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"runtime"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/mender-app/mender-app/submodules/sandbox"
+)
+
+// Part is a part of this program that runs as a process of its own.
+type Part struct {
+	Args  []string // the first one makes the program's main function call the part
+	Stdin io.Reader
+	Files []*os.File // open in the process from descriptor 3 on
+}
+
+// ExitError is the end of a process that failed.
+type ExitError struct {
+	Code int    // -1 for a signal
+	Said string // its last line on standard error, or what the system says
+}
+
+func (e *ExitError) Error() string { return e.Said }
+
+// maxErrorText bounds what is taken of the process's standard error, in bytes.
+const maxErrorText = 4 << 10
+
+// Run runs a part and returns an ExitError if it fails. The end of the context kills
+// the process, and so does the end of this one.
+func Run(ctx context.Context, p Part) error {
+	cmd := exec.CommandContext(ctx, "/proc/self/exe")
+	cmd.Args = append([]string{os.Args[0]}, p.Args...)
+	cmd.Dir, cmd.Env = "/", []string{}
+	cmd.Stdin, cmd.ExtraFiles = p.Stdin, p.Files
+	cmd.SysProcAttr = &unix.SysProcAttr{Pdeathsig: unix.SIGKILL}
+	runtime.LockOSThread() // the signal comes when the thread ends that started the process
+	defer runtime.UnlockOSThread()
+	cmd.WaitDelay = 5 * time.Second
+	text := &limited{}
+	cmd.Stderr = text
+	err := cmd.Run()
+	if err == nil {
+		return nil
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	said := strings.TrimSpace(text.String())
+	if i := strings.LastIndexByte(said, '\n'); i >= 0 {
+		said = said[i+1:]
+	}
+	if said == "" {
+		said = err.Error()
+	}
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) {
+		return err
+	}
+	return &ExitError{Code: exit.ExitCode(), Said: said}
+}
+
+// Enter gives up the rights of this process, and bounds what it may use. An older
+// kernel enforces the part of this that it supports; what it reports is said on stderr.
+func Enter(l sandbox.Limits, r sandbox.Rights, stderr io.Writer) {
+	if err := l.Set(); err != nil {
+		fmt.Fprintln(stderr, "warning: no limits for applying a delta:", err)
+	}
+	if _, err := sandbox.Enter(r); err != nil {
+		fmt.Fprintln(stderr, "warning: a delta is applied without a sandbox:", err)
+	}
+	signal.Ignore(unix.SIGXFSZ)
+}
+
+// Say writes the error as one line, the last one, for the ExitError.
+func Say(stderr io.Writer, err error) {
+	fmt.Fprintln(stderr, strings.ReplaceAll(err.Error(), "\n", " "))
+}
+
+// limited keeps the first bytes that are written to it.
+type limited struct{ bytes.Buffer }
+
+func (l *limited) Write(p []byte) (int, error) {
+	if room := maxErrorText - l.Len(); room > 0 {
+		l.Buffer.Write(p[:min(len(p), room)])
+	}
+	return len(p), nil
+}
