@@ -84,11 +84,13 @@ var rooms = []room{
 	{dir: "modules"},
 	{dir: "modules/policy", own: []string{"artifact/names", "artifact/version"}, others: []string{"github.com/BurntSushi/toml"}},
 	{dir: "modules/client", own: []string{"modules", "artifact/mender", "store/durable"}},
-	{dir: "modules/filedelta", own: []string{"artifact/digest", "delta", "delta/bsdiff", "delta/decoder", "delta/vcdiff", "submodules/sandbox"}},
+	{dir: "modules/confined", own: []string{"submodules/sandbox"}},
+	{dir: "modules/filedelta", own: []string{"artifact/digest", "delta", "delta/bsdiff", "delta/decoder", "delta/vcdiff", "modules/confined", "submodules/sandbox"}},
+	{dir: "modules/imagedelta", own: []string{"artifact/image", "delta", "modules/confined", "submodules", "submodules/imagestore", "submodules/sandbox"}},
 	{dir: "modules/view", own: []string{"modules/deploy/transition", "store", "submodules", "artifact/names"}},
 	{
 		dir: "modules/deploy",
-		own: []string{"modules", "modules/filedelta", "modules/policy", "store/...", "artifact/...", "submodules"},
+		own: []string{"modules", "modules/filedelta", "modules/imagedelta", "modules/policy", "store/...", "artifact/...", "submodules"},
 	},
 	{
 		dir: "generator",

@@ -44,7 +44,7 @@ func TestDeltaOfAFile(t *testing.T) {
 // is called.
 func TestDeltaOverAnotherFile(t *testing.T) {
 	g, c := installed(t)
-	r := asDelta(v2)
+	r := asDelta(asFiles(v2))
 	r.over = "web zero"
 	err := c.install(g.newTree(t, r))
 	require.ErrorIs(t, err, ErrUnfit)
@@ -97,4 +97,77 @@ func TestDeltaNeedsSpace(t *testing.T) {
 	require.Equal(t, c.PayloadBytes+c.Size+int64(len("image web one")), files.SpooledBytes(submodules.Info{}, c))
 	c = f2.meta().Components[0]
 	require.Equal(t, c.Size, files.SpooledBytes(submodules.Info{}, c))
+}
+
+// installedImages is a plain rig with v1.
+func installedImages(t *testing.T) (*rig, *client) {
+	g := newPlainRig(t)
+	c := newClient(g, true)
+	require.NoError(t, c.install(g.newTree(t, v1)))
+	require.NoError(t, c.commit())
+	g.w.calls = nil
+	return g, c
+}
+
+// The delta of an image is applied for a sub-module without the feature.
+func TestDeltaOfAnImage(t *testing.T) {
+	g, c := installedImages(t)
+	require.NoError(t, c.install(g.newTree(t, i2)))
+	require.Equal(t, []string{"SAVE shop web:1", "SAVE shop side:1", "LOAD shop web:1", "LOAD shop side:1"}, g.w.calls[:4])
+	g.runs(t, "shop", &i2)
+	require.NoError(t, c.rollback())
+	g.runs(t, "shop", &v1)
+	g.clean(t, "shop")
+	require.NoError(t, c.install(g.newTree(t, i2)))
+	require.NoError(t, c.commit())
+	g.runs(t, "shop", &i2)
+	g.clean(t, "shop")
+	require.NoDirExists(t, filepath.Join(g.dir, "store", ".mender-app", "tmp"))
+}
+
+// A delta of an image that cannot be applied changes nothing.
+func TestDeltaOfAnImageIsWrong(t *testing.T) {
+	t.Run("over an image of elsewhere", func(t *testing.T) {
+		g, c := installedImages(t)
+		r := i2
+		r.over = "web zero"
+		err := c.install(g.newTree(t, r))
+		require.ErrorIs(t, err, ErrUnfit)
+		require.ErrorContains(t, err, "which this device does not have: install the full artifact")
+		for _, call := range g.w.calls {
+			require.Regexp(t, "^LIST", call, "nothing but questions")
+		}
+		g.runs(t, "shop", &v1)
+	})
+	t.Run("over an image that was changed", func(t *testing.T) {
+		g, c := installedImages(t)
+		other := digest.Of([]byte("image other"))
+		g.w.texts[other], g.w.content[other] = "other", "whole"
+		g.w.tags["web:1"] = other
+		err := c.install(g.newTree(t, i2))
+		require.ErrorIs(t, err, submodules.ErrBase)
+		require.ErrorContains(t, err, "install the full artifact")
+		require.Equal(t, other, g.w.tags["web:1"], "it is not overwritten")
+	})
+	t.Run("it makes another image", func(t *testing.T) {
+		g, c := installedImages(t)
+		tr := g.newTree(t, i2)
+		tr.payload[artifact.ImagesPayload] = withDelta(t, fileDelta("web one", "web TWO"))
+		err := c.install(tr)
+		require.ErrorIs(t, err, artifact.ErrPayload, "%v", err)
+		g.runs(t, "shop", &v1)
+		g.clean(t, "shop")
+	})
+}
+
+// The temporary files of an image's delta count in the check of free space: the
+// delta, the old image, which is taken to be as large as the new one, and that.
+func TestImageDeltaNeedsSpace(t *testing.T) {
+	c := i2.meta().Components[0]
+	whole := c.ConfigSize + c.Layers[0].Size
+	require.Equal(t, c.PayloadBytes+2*whole, files.SpooledBytes(submodules.Info{}, c))
+	able := submodules.Info{Features: []string{submodules.FeatureDelta}}
+	require.Equal(t, c.PayloadBytes, files.SpooledBytes(able, c))
+	require.True(t, files.Rebuilds(submodules.Info{}, c))
+	require.False(t, files.Rebuilds(able, c))
 }

@@ -61,16 +61,16 @@ func TestChoosesVariant(t *testing.T) {
 		grows    int64
 		says     string
 	}{
-		"the first":                     {features: all, has: []string{"web 1"}, takes: []string{"image.shared", "image.1.delta"}, base: "web:1", temp: 1500, grows: 17},
-		"the second":                    {features: all, has: []string{"web 2"}, takes: []string{"image.2.delta"}, base: "web:2", temp: 2000, grows: 27},
-		"both":                          {features: all, has: []string{"web 2", "web 1"}, full: true, takes: []string{"image.shared", "image.1.delta"}, base: "web:1", temp: 1500, grows: 17},
-		"of the engine":                 {features: all, engine: []string{"web 2"}, takes: []string{"image.2.delta"}, base: "web:2", temp: 2000, grows: 27},
-		"neither":                       {features: all, full: true, takes: []string{"image.img"}, temp: 1500, grows: 107},
-		"neither, and no full one":      {features: all, says: "none of the images that they need, web:1 (" + digestOf("", "web 1").String() + ") or web:2"},
-		"nothing shared with this one":  {features: newWorld().features, has: []string{"web 2", "web 1"}, takes: []string{"image.2.delta"}, base: "web:2", temp: 2000, grows: 27},
-		"only shared, and not with it":  {features: newWorld().features, has: []string{"web 1"}, says: "cannot apply deltas like those of web:3"},
-		"no deltas at all":              {features: []string{submodules.FeatureStage}, has: []string{"web 1"}, says: "cannot apply deltas"},
-		"no deltas at all, and a whole": {features: []string{submodules.FeatureStage}, has: []string{"web 1"}, full: true, takes: []string{"image.img"}, temp: 1500, grows: 107},
+		"the first":                       {features: all, has: []string{"web 1"}, takes: []string{"image.shared", "image.1.delta"}, base: "web:1", temp: 1500, grows: 17},
+		"the second":                      {features: all, has: []string{"web 2"}, takes: []string{"image.2.delta"}, base: "web:2", temp: 2000, grows: 27},
+		"both":                            {features: all, has: []string{"web 2", "web 1"}, full: true, takes: []string{"image.shared", "image.1.delta"}, base: "web:1", temp: 1500, grows: 17},
+		"of the engine":                   {features: all, engine: []string{"web 2"}, takes: []string{"image.2.delta"}, base: "web:2", temp: 2000, grows: 27},
+		"neither":                         {features: all, full: true, takes: []string{"image.img"}, temp: 1500, grows: 107},
+		"neither, and no full one":        {features: all, says: "none of the images that they need, web:1 (" + digestOf("", "web 1").String() + ") or web:2"},
+		"nothing shared with this one":    {features: newWorld().features, has: []string{"web 2", "web 1"}, takes: []string{"image.2.delta"}, base: "web:2", temp: 2000, grows: 27},
+		"only shared, and not with it":    {features: newWorld().features, has: []string{"web 1"}, says: "cannot apply deltas like those of web:3"},
+		"applied here":                    {features: []string{submodules.FeatureStage}, has: []string{"web 1"}, full: true, takes: []string{"image.shared", "image.1.delta"}, base: "web:1", temp: 1500, grows: 17},
+		"applied here, and none is there": {features: []string{submodules.FeatureStage}, says: "none of the images that they need"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := newRig(t)

@@ -86,7 +86,7 @@ type release struct {
 	version   string
 	env       map[string]string
 	typ       string // of its components; "" is image
-	over      string // a file that the file of the same first word is a delta over
+	over      string // the component that the one of the same first word is a delta over
 }
 
 func (r release) compose() string { return "compose of " + r.name }
@@ -123,8 +123,14 @@ func (r release) meta() *artifact.Metadata {
 			ConfigSize: 10, Format: artifact.FormatFull, PayloadBytes: int64(len("image " + content)),
 			Layers: []artifact.Layer{{DiffID: d, Size: 10, Encoding: artifact.EncodingVerbatim, Bytes: 10}},
 		})
+		c := &m.Components[len(m.Components)-1]
+		if old := r.base(content); old != "" && r.typ == "" {
+			m.Requires = []string{artifact.FeatureDelta}
+			c.Format, c.PayloadBytes = artifact.FormatDelta, int64(len(fileDelta(old, content)))
+			c.Bases = []artifact.Base{{URL: c.URL, Digest: digestOf("", old)}}
+			c.Layers[0].Encoding = artifact.EncodingDelta
+		}
 		if r.typ != "" {
-			c := &m.Components[len(m.Components)-1]
 			c.Type, c.Size, c.ConfigSize, c.Layers = r.typ, c.PayloadBytes, 0, nil
 			if m.Requires == nil {
 				m.Requires = []string{artifact.FeatureFiles}

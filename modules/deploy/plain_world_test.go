@@ -19,6 +19,7 @@ import (
 	"github.com/mender-app/mender-app/modules/deploy/space"
 	"github.com/mender-app/mender-app/modules/deploy/transition"
 	"github.com/mender-app/mender-app/modules/filedelta"
+	"github.com/mender-app/mender-app/modules/imagedelta"
 	"github.com/mender-app/mender-app/store"
 	"github.com/mender-app/mender-app/store/durable"
 	"github.com/mender-app/mender-app/submodules"
@@ -42,9 +43,42 @@ func newPlainRig(t testing.TB) *rig {
 
 // inThisProcess applies deltas without another process: that would be the test.
 func inThisProcess(t testing.TB) {
-	old := files.ApplyDelta
-	files.ApplyDelta = filedelta.Apply
-	t.Cleanup(func() { files.ApplyDelta = old })
+	file, image := files.ApplyDelta, files.ApplyImageDelta
+	files.ApplyDelta, files.ApplyImageDelta = filedelta.Apply, applyImageDelta
+	t.Cleanup(func() { files.ApplyDelta, files.ApplyImageDelta = file, image })
+}
+
+// applyImageDelta stands for imagedelta.Run: an image of this world is no archive.
+func applyImageDelta(ctx context.Context, q imagedelta.Request) error {
+	old, err := os.Open(q.Archives[0])
+	if err != nil {
+		return err
+	}
+	defer old.Close()
+	patch, err := os.Open(q.Delta)
+	if err != nil {
+		return err
+	}
+	defer patch.Close()
+	next, err := os.Create(q.New)
+	if err != nil {
+		return err
+	}
+	defer next.Close()
+	is, err := files.Sum(q.Archives[0])
+	if err != nil {
+		return err
+	}
+	if is != q.Component.Bases[0].Digest {
+		return submodules.Mark(fmt.Errorf("the old image is %s", is), submodules.ErrBase)
+	}
+	if err := filedelta.Apply(ctx, filedelta.Request{Old: old, Delta: patch, New: next, Digest: is, Size: -1, Max: q.MaxFile}); err != nil {
+		return submodules.Mark(err, submodules.ErrContent)
+	}
+	if is, err = files.Sum(q.New); err == nil && is != q.Component.Digest {
+		err = submodules.Mark(fmt.Errorf("it makes %s", is), submodules.ErrContent)
+	}
+	return err
 }
 
 func (w *world) synced() {
@@ -203,18 +237,20 @@ var plainScenarios = []scenario{
 	{name: "plain: update by delta fails", first: &f1, run: installCommit, what: d3, plain: true},
 	{name: "plain: update by delta rolled back", first: &f1, run: installRollback, what: d2, plain: true},
 	{name: "plain: update of files rolled back", first: &f1, run: installRollback, what: f2, plain: true},
+	{name: "plain: images by delta", first: &v1, run: installCommit, what: i2, plain: true},
+	{name: "plain: images by delta fail", first: &v1, run: installCommit, what: i3, plain: true},
 	{name: "plain: manifests only", first: &v1, run: installRollback, what: m1, plain: true},
 }
 
 // f1 and f2 are v1 and v2 with files in the place of images; d2 and d3 are v2 and
-// v3 as deltas over f1.
+// v3 as deltas over f1; i2 and i3 are v2 and v3 as deltas over v1.
 var (
 	f1, f2 = asFiles(v1), asFiles(v2)
-	d2, d3 = asDelta(v2), asDelta(v3)
+	d2, d3 = asDelta(asFiles(v2)), asDelta(asFiles(v3))
+	i2, i3 = asDelta(v2), asDelta(v3)
 )
 
 func asDelta(r release) release {
-	r = asFiles(r)
 	r.over = "web one"
 	return r
 }

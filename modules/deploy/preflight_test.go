@@ -57,7 +57,7 @@ func TestRefusedBeforeAnythingIsLoaded(t *testing.T) {
 		"delta without the feature": {func(g *rig, m *artifact.Metadata) {
 			g.w.features = []string{submodules.FeatureStage}
 			delta(m)
-		}, "cannot apply deltas"},
+		}, "the delta needs web:0"},
 		"delta without its base": {func(_ *rig, m *artifact.Metadata) { delta(m) }, "does not have"},
 	} {
 		t.Run(name, func(t *testing.T) {

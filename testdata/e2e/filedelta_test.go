@@ -132,6 +132,7 @@ func TestFileDeltas(t *testing.T) {
 			mender(t, d, "rollback")
 			at(now, name+": rolled back")
 			file, next = release(kind + map[bool]string{true: "-reference", false: "-1.1"}[reference])
+			killedInDelta(t, d, file, func(where string) { at(now, name+", "+where) })
 			mender(t, d, "install", file)
 			mender(t, d, "commit")
 			old := now
@@ -145,4 +146,20 @@ func TestFileDeltas(t *testing.T) {
 		}
 	}
 	d.MustRun(t, "mender-app", "verify", "tool")
+}
+
+// killedInDelta installs an artifact, and kills app alone and with the client before
+// and after it applies the delta. back asserts that the old release is in place.
+func killedInDelta(t *testing.T, d *bed.Device, file string, back func(where string)) {
+	t.Helper()
+	for _, point := range []string{"rebuild.component", "rebuilt.component"} {
+		for _, who := range []string{"kill", "kill-both"} {
+			fault := "app Download/" + point + ":1:" + who
+			r, err := d.Run("env", "MENDER_APP_FAULT="+fault, "mender", "--no-syslog", "install", file)
+			require.NoError(t, err)
+			require.NotZero(t, r.Code, fault)
+			d.MustRun(t, "mender-app", "resume")
+			back(fault)
+		}
+	}
 }
