@@ -242,19 +242,7 @@ func percentSaved(whole, sent int64) string {
 	return fmt.Sprintf("%.*f %%", map[bool]int{true: 2, false: 1}[p > 99], p)
 }
 
-func bytesText(n int64) string {
-	switch {
-	case n < 0:
-		return "?"
-	case n < 1000:
-		return fmt.Sprintf("%d B", n)
-	case n < 1000*1000:
-		return fmt.Sprintf("%.1f kB", float64(n)/1e3)
-	case n < 1000*1000*1000:
-		return fmt.Sprintf("%.1f MB", float64(n)/1e6)
-	}
-	return fmt.Sprintf("%.2f GB", float64(n)/1e9)
-}
+func bytesText(n int64) string { return inspect.Bytes(n) }
 
 func orDash(s string) string {
 	if s == "" {

@@ -25,6 +25,8 @@ type ImageDescription struct {
 	Bytes    int64              `json:"bytes"` // of image.img or image.delta
 	Bases    []artifact.Base    `json:"bases,omitempty"`
 	Layers   []LayerDescription `json:"layers,omitempty"`
+	// Largest are the largest files of an image that travels whole, at most MaxLargest.
+	Largest []LargeFile `json:"largest_files,omitempty"`
 	// Variants are the ways an image of the format variants travels in, and
 	// SharedBytes those that several of them need. Bytes is all of them together.
 	Variants    []VariantDescription `json:"variants,omitempty"`
@@ -89,6 +91,9 @@ func (i *inspection) variant(info artifact.ImageInfo, content io.Reader) error {
 		return fmt.Errorf("%s: %w", info.URLNew, err)
 	}
 	v.Layers = own.Layers
+	if own.Largest != nil {
+		d.Largest = own.Largest
+	}
 	for _, c := range i.meta.Components {
 		n := len(d.Variants)
 		if c.Digest != info.Digest || n >= len(c.Variants) {
@@ -175,7 +180,8 @@ func (d *ImageDescription) whole(fileType string, info artifact.ImageInfo, r io.
 
 // full reads the whole image: every layer is compared with its diffID.
 func (d *ImageDescription) full(info artifact.ImageInfo, r io.Reader) error {
-	images, err := image.ReadStream(r, image.Limits{}, image.Handler{})
+	var files largest
+	images, err := image.ReadStream(r, image.Limits{}, image.Handler{Layer: files.layer})
 	if err != nil {
 		return err
 	}
@@ -188,7 +194,7 @@ func (d *ImageDescription) full(info artifact.ImageInfo, r io.Reader) error {
 			img = other
 		}
 	}
-	d.Platform = img.Platform.String()
+	d.Platform, d.Largest = img.Platform.String(), files.of(&img)
 	for n, l := range img.Layers {
 		e := LayerDescription{DiffID: l.DiffID, Size: l.Size, Encoding: string(artifact.EncodingVerbatim), Bytes: l.Size}
 		if n < len(img.Members) && img.Members[n] == "" {

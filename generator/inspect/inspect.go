@@ -233,6 +233,22 @@ func (i *inspection) manifests(ctx context.Context, r io.Reader) error {
 	})
 }
 
+// Bytes writes a number of bytes for a person; ? for a negative one, which is not
+// known.
+func Bytes(n int64) string {
+	switch {
+	case n < 0:
+		return "?"
+	case n < 1000:
+		return fmt.Sprintf("%d B", n)
+	case n < 1000*1000:
+		return fmt.Sprintf("%.1f kB", float64(n)/1e3)
+	case n < 1000*1000*1000:
+		return fmt.Sprintf("%.1f MB", float64(n)/1e6)
+	}
+	return fmt.Sprintf("%.2f GB", float64(n)/1e9)
+}
+
 // reach finds out what the services reach. If the manifests cannot be read, it
 // adds a warning; the rest of the artifact is still described.
 func (i *inspection) reach(ctx context.Context, dir string) {
