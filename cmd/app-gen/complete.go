@@ -33,6 +33,7 @@ func addCompletions(root *cobra.Command) {
 	for _, option := range []string{"base", "content", "output-path"} {
 		values[option] = artifacts
 	}
+	values["html"] = cobra.FixedCompletions([]string{"html"}, cobra.ShellCompDirectiveFilterFileExt)
 	directories := cobra.FixedCompletions(nil, cobra.ShellCompDirectiveFilterDirs)
 	for _, option := range []string{"manifests-dir", "bases-from", "temp-dir"} {
 		values[option] = directories

@@ -9,11 +9,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mender-app/mender-app/generator"
+	"github.com/mender-app/mender-app/generator/page"
 	"github.com/mender-app/mender-app/generator/source"
 )
 
 func diffCommand() *cobra.Command {
 	var bases []string
+	var html pageFile
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "diff OLD.mender NEW.mender",
@@ -21,13 +23,20 @@ func diffCommand() *cobra.Command {
 		Long: `diff compares the images and manifests of two artifacts and names the packages and
 files that changed. The images that changed must be whole in the artifacts, or
 deltas over images that are in OLD or that --base names. It verifies no signature:
-app-gen inspect --key does.
+app-gen inspect --key does. With --html it also writes a page for a browser, in one
+file.
 
 ` + exitText,
 		Args: exactly(2, "OLD.mender and NEW.mender"),
 		RunE: func(c *cobra.Command, args []string) error {
+			if err := html.check(args...); err != nil {
+				return err
+			}
 			d, err := compare(c.Context(), args[0], args[1], bases)
 			if err != nil {
+				return err
+			}
+			if err := html.write(func(w io.Writer) error { return page.Difference(w, d) }); err != nil {
 				return err
 			}
 			for _, w := range d.Warnings {
@@ -41,6 +50,7 @@ app-gen inspect --key does.
 		},
 	}
 	c.Flags().StringArrayVar(&bases, "base", nil, "artifact or image that deltas build on (repeatable)")
+	html.add(c)
 	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON document")
 	return c
 }

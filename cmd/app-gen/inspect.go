@@ -3,15 +3,18 @@ package main
 import (
 	"context"
 	"crypto"
+	"io"
 	"os"
 
 	"github.com/spf13/cobra"
 
 	"github.com/mender-app/mender-app/generator/inspect"
+	"github.com/mender-app/mender-app/generator/page"
 )
 
 func inspectCommand() *cobra.Command {
 	var keyFile string
+	var html pageFile
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "inspect FILE.mender",
@@ -22,17 +25,23 @@ images with their layers and sizes, manifests, and what each service reaches on
 the device beyond its containers and the shipped files. It verifies every checksum,
 the digests of the images that are in it whole, and that the artifact is what its
 statement says; with --key also the signatures. FILE.mender may be -, which is
-standard input.
+standard input. With --html it also writes a page for a browser, in one file.
 
 ` + exitText,
 		Args: exactly(1, "FILE.mender"),
 		RunE: func(c *cobra.Command, args []string) error {
+			if err := html.check(args...); err != nil {
+				return err
+			}
 			keys, err := publicKeys(keyFile)
 			if err != nil {
 				return err
 			}
 			d, err := describe(c.Context(), args[0], keys)
 			if err != nil {
+				return err
+			}
+			if err := html.write(func(w io.Writer) error { return page.Artifact(w, d) }); err != nil {
 				return err
 			}
 			if asJSON {
@@ -43,6 +52,7 @@ standard input.
 		},
 	}
 	c.Flags().StringVarP(&keyFile, "key", "k", "", "PEM file of the public key that must have signed it")
+	html.add(c)
 	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON document")
 	return c
 }

@@ -46,6 +46,7 @@ func TestScripts(t *testing.T) {
 			"smaller":  cmdSmaller,
 			"noise":    cmdNoise,
 			"stopped":  cmdStopped,
+			"pages":    cmdPages,
 		},
 	})
 }

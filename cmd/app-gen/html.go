@@ -1,0 +1,63 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mender-app/mender-app/generator"
+	"github.com/mender-app/mender-app/generator/output"
+)
+
+// pageFile is the value of --html: the file for a page; "" for none.
+type pageFile string
+
+func (p *pageFile) add(c *cobra.Command) {
+	c.Flags().StringVar((*string)(p), "html", "", "file to write with a page for a browser: one file, which needs nothing from anywhere")
+}
+
+// check refuses, before anything is read, a file that cannot be written, and one
+// that is an input.
+func (p pageFile) check(inputs ...string) error {
+	if p == "" {
+		return nil
+	}
+	if p == standard {
+		return &usageError{text: "--html - : standard output has the report", hint: "give --html a file, or ./- for one of that name"}
+	}
+	dir := filepath.Dir(string(p))
+	if info, err := os.Stat(dir); err != nil {
+		return &generator.WriteError{Err: err}
+	} else if !info.IsDir() {
+		return &generator.WriteError{Err: fmt.Errorf("%s is not a directory", dir)}
+	}
+	info, err := os.Stat(string(p))
+	if err != nil {
+		return nil // there is none, or writing tells why not
+	}
+	if !info.Mode().IsRegular() {
+		return &generator.WriteError{Err: fmt.Errorf("%s is not a file", p)}
+	}
+	for _, input := range inputs {
+		if other, err := os.Stat(input); err == nil && os.SameFile(info, other) {
+			return &usageError{text: fmt.Sprintf("--html %s would replace what is read", p), hint: "give --html another file, as in " + withEnding(input, ".html")}
+		}
+	}
+	return nil
+}
+
+// withEnding is the name of a file with another ending.
+func withEnding(path, ending string) string {
+	return path[:len(path)-len(filepath.Ext(path))] + ending
+}
+
+// write writes the page, whole or not at all.
+func (p pageFile) write(fill func(io.Writer) error) error {
+	if p == "" {
+		return nil
+	}
+	return output.Replace(string(p), fill)
+}

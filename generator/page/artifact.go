@@ -1,0 +1,229 @@
+package page
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/mender-app/mender-app/artifact"
+	"github.com/mender-app/mender-app/generator/inspect"
+	"github.com/mender-app/mender-app/generator/manifests"
+)
+
+// Artifact writes what an artifact is, and what travels in it.
+func Artifact(w io.Writer, d *inspect.Description) error {
+	b := newBounds()
+	page := document{
+		Title:  b.word(d.Name),
+		About:  about(b, d),
+		Footer: "Written by app-gen inspect, which verified the checksums of " + b.word(filepath.Base(d.Path)) + ".",
+	}
+	if d.Path == "-" {
+		page.Footer = "Written by app-gen inspect, which verified the checksums of what it read."
+	}
+	if len(d.Warnings) > 0 {
+		page.Sections = append(page.Sections, section{Title: "Warnings", Items: b.words(d.Warnings)})
+	}
+	// The images come last into the bounds, because they may be the most.
+	identity, device, contents, reach := identity(b, d), onDevice(d), payload(b, d), reached(b, d)
+	page.Sections = append(page.Sections, travels(d), describeImages(b, d), identity, device, contents, reach)
+	return page.write(w)
+}
+
+// about says in one line what the artifact is.
+func about(b *bounds, d *inspect.Description) string {
+	m := d.Parsed()
+	version := m.ApplicationVersion
+	if version != "" {
+		version = ", version " + version
+	}
+	return b.word(fmt.Sprintf("An artifact of the application %s%s, for %s on %s. Signature: %s.",
+		m.ApplicationName, version, m.Orchestrator, m.Platform, signatureText(d.Signature)))
+}
+
+// identity is what the artifact says that it is.
+func identity(b *bounds, d *inspect.Description) section {
+	m := d.Parsed()
+	s := section{Title: "What it is"}
+	add := func(name string, values ...string) {
+		values = slices.DeleteFunc(values, func(v string) bool { return v == "" })
+		if len(values) > 0 {
+			s.Facts = append(s.Facts, fact{name, b.words(values)})
+		}
+	}
+	add("Application", strings.TrimSpace(m.ApplicationName+" "+m.ApplicationVersion))
+	add("Artifact", d.Name)
+	add("Platform", m.Platform)
+	add("Orchestrator", m.Orchestrator)
+	add("Device types", d.DeviceTypes...)
+	add("Signature", signatureText(d.Signature))
+	if d.Statement == nil {
+		add("Statement", "none")
+	} else {
+		add("Statement", signatureText(d.Statement.Signature))
+	}
+	depends := map[string]string{}
+	for k, v := range d.Depends {
+		depends[k] = strings.Join(v, " or ")
+	}
+	add("Depends on", pairs(depends)...)
+	add("Depends on name", strings.Join(d.DependsNames, " or "))
+	add("Depends on group", strings.Join(d.DependsGroups, " or "))
+	add("Provides", pairs(d.Provides)...)
+	add("Clears", d.ClearsProvides...)
+	add("Group", d.Group)
+	add("Requires", m.Requires...)
+	add("State scripts", d.Scripts...)
+	if m.Reboot {
+		add("Restart", "asks for a restart of the machine before the commit")
+	}
+	add("Secrets for", m.Recipients...)
+	add("Policy", string(m.Policy))
+	add("Environment", pairs(m.Env)...)
+	return s
+}
+
+// signatureText says what is known of a signature.
+func signatureText(s inspect.Signature) string {
+	switch s {
+	case inspect.Verified:
+		return "signed, and verified with the key that was given"
+	case inspect.Unverified:
+		return "signed; not verified, because no key was given that made it"
+	}
+	return "none"
+}
+
+func pairs(m map[string]string) (list []string) {
+	for _, k := range slices.Sorted(maps.Keys(m)) {
+		list = append(list, k+" = "+m[k])
+	}
+	return list
+}
+
+// onDevice is what the artifact announces that it takes there.
+func onDevice(d *inspect.Description) section {
+	s := section{Title: "On the device"}
+	z := d.Parsed().Sizes
+	if z == nil {
+		s.Notes = []string{"The artifact does not say how much space, memory or time it takes."}
+		return s
+	}
+	memory := "none to rebuild images"
+	if z.Memory > 0 {
+		memory = "at most " + inspect.Bytes(z.Memory) + " to rebuild an image"
+	}
+	temporary := "none"
+	if z.Temp > 0 {
+		temporary = "at most " + inspect.Bytes(z.Temp)
+	}
+	s.Facts = []fact{
+		{"Memory", []string{memory}},
+		{"Temporary files", []string{temporary}},
+		{"Engine’s disk", []string{inspect.Bytes(z.Engine) + " more"}},
+		{"Manifests", []string{inspect.Bytes(z.Manifests)}},
+		{"Time", []string{"the artifact does not say"}},
+	}
+	if slices.ContainsFunc(d.Images, func(i inspect.ImageDescription) bool { return len(i.Variants) > 0 }) {
+		s.Notes = []string{"An image that travels in several ways has figures of its own for each, which these do not count."}
+	}
+	return s
+}
+
+// payload lists the files of the artifact's payload and of its manifests.
+func payload(b *bounds, d *inspect.Description) section {
+	s := section{Title: "Payload and manifests"}
+	files := table{Caption: "Files of the payload", Head: []cell{{Text: "File and SHA-256"}, {"Size", number}}}
+	files.More = more(each(b, d.Files, func(f inspect.FileDescription) {
+		files.Rows = append(files.Rows, row{Name: b.word(f.Name) + " " + b.word(f.SHA256), Cells: []cell{{inspect.Bytes(f.Bytes), number}}})
+	}))
+	s.Tables = append(s.Tables, files)
+	if len(d.Manifests) == 0 {
+		return s
+	}
+	shipped := table{Caption: "Files of the manifests", Head: []cell{{Text: "File"}, {"Size", number}}}
+	shipped.More = more(each(b, d.Manifests, func(f inspect.ManifestFile) {
+		r := row{Name: b.word(f.Path), Cells: []cell{{inspect.Bytes(f.Size), number}}}
+		if f.Link != "" {
+			r.Name, r.Cells[0].Text = r.Name+" → "+b.word(f.Link), "link"
+		}
+		shipped.Rows = append(shipped.Rows, r)
+	}))
+	s.Tables = append(s.Tables, shipped)
+	return s
+}
+
+// reached lists what services reach beyond their containers.
+func reached(b *bounds, d *inspect.Description) section {
+	s := section{Title: "What services reach on the device"}
+	if len(d.Reach) == 0 {
+		s.Notes = []string{"No service is known to reach anything beyond its containers and the files that are shipped."}
+		return s
+	}
+	s.More = more(each(b, d.Reach, func(r manifests.Reach) {
+		s.Items = append(s.Items, b.word(r.By)+": "+strings.Join(b.words(r.Words()), "; "))
+	}))
+	return s
+}
+
+// travels compares the artifact with its images.
+func travels(d *inspect.Description) section {
+	s := section{Title: "What travels"}
+	whole, known := unpacked(d)
+	widest := max(d.Bytes, whole)
+	t := table{Caption: "The artifact beside what it brings", Head: []cell{{Text: "What"}, {"Size", number}}}
+	t.Rows = append(t.Rows, row{"The artifact, as it is downloaded", newBar("delta", d.Bytes, d.Bytes, widest), []cell{{inspect.Bytes(d.Bytes), number}}})
+	switch {
+	case len(d.Images) == 0:
+		s.Notes = []string{"It has no images."}
+	case known:
+		t.Rows = append(t.Rows, row{"Its images and files, unpacked", newBar("plain", whole, whole, widest), []cell{{inspect.Bytes(whole), number}}})
+		if d.Bytes < whole {
+			s.Notes = []string{fmt.Sprintf("What is downloaded is %.2g %% of what its images and files are unpacked.", 100*float64(d.Bytes)/float64(whole))}
+		}
+	default:
+		s.Notes = []string{"The artifact does not say how large its images are."}
+	}
+	if anyWhole(d) {
+		s.Notes = append(s.Notes, wholeNote(d))
+	}
+	s.Tables = []table{t}
+	if by := byEncoding(d); len(by.Rows) > 0 {
+		s.Tables = append(s.Tables, by)
+	}
+	return s
+}
+
+// byEncoding sums up the layers of images that travel in one way.
+func byEncoding(d *inspect.Description) table {
+	type sum struct{ layers, size, bytes int64 }
+	plus := func(a, b int64) int64 {
+		if a < 0 || b < 0 { // one that is not known
+			return -1
+		}
+		return a + b
+	}
+	sums := map[string]sum{}
+	var widest int64
+	for _, img := range d.Images {
+		for _, l := range img.Layers {
+			s := sums[l.Encoding]
+			s = sum{s.layers + 1, plus(s.size, l.Size), plus(s.bytes, l.Bytes)}
+			sums[l.Encoding], widest = s, max(widest, s.size)
+		}
+	}
+	t := table{Caption: "Layers of images, by how they travel", Head: slices.Insert(layerHead("How"), 1, cell{"Layers", number})}
+	for _, e := range []artifact.Encoding{artifact.EncodingOmitted, artifact.EncodingDelta, artifact.EncodingVerbatim} {
+		if s, ok := sums[string(e)]; ok {
+			name := encodingText(string(e))
+			if e == artifact.EncodingOmitted {
+				name += ": the device has them"
+			}
+			t.Rows = append(t.Rows, row{name, newBar(encodingClass(string(e)), s.bytes, s.size, widest), []cell{{fmt.Sprint(s.layers), number}, {inspect.Bytes(s.bytes), number}, {inspect.Bytes(s.size), number}}})
+		}
+	}
+	return t
+}

@@ -1,0 +1,221 @@
+package page
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/mender-app/mender-app/artifact"
+	"github.com/mender-app/mender-app/artifact/digest"
+	"github.com/mender-app/mender-app/generator/inspect"
+)
+
+// layerHead is the head of a table of layers, whose first column has a name.
+func layerHead(first string) []cell {
+	return []cell{{Text: first}, {"In the artifact", number}, {"Unpacked", number}}
+}
+
+// encodingClass is the colour of an encoding.
+func encodingClass(encoding string) string {
+	if encoding == string(artifact.EncodingVerbatim) {
+		return "whole"
+	}
+	return "delta"
+}
+
+// encodingText says how a layer travels.
+func encodingText(encoding string) string {
+	switch encoding {
+	case string(artifact.EncodingVerbatim):
+		return "whole"
+	case string(artifact.EncodingOmitted):
+		return "left out"
+	}
+	return encoding
+}
+
+// layersOf are the layers of an image, as its first way has them.
+func layersOf(img *inspect.ImageDescription) []inspect.LayerDescription {
+	if len(img.Variants) > 0 {
+		return img.Variants[0].Layers
+	}
+	return img.Layers
+}
+
+// fileSize is the size of a component that is a file.
+func fileSize(d *inspect.Description, img *inspect.ImageDescription) (int64, bool) {
+	for _, c := range d.Parsed().Components {
+		if c.Digest == img.Digest && c.IsFile() {
+			return c.Size, true
+		}
+	}
+	return 0, false
+}
+
+// unpacked is the size of all images and files, each layer once. It is not known of
+// every artifact of the shell reference.
+func unpacked(d *inspect.Description) (size int64, known bool) {
+	seen := map[digest.Digest]bool{}
+	for i := range d.Images {
+		img := &d.Images[i]
+		if n, file := fileSize(d, img); file {
+			size += n
+			continue
+		}
+		layers := layersOf(img)
+		if len(layers) == 0 {
+			return 0, false
+		}
+		for _, l := range layers {
+			if l.Size < 0 {
+				return 0, false
+			}
+			if !seen[l.DiffID] {
+				seen[l.DiffID] = true
+				size += l.Size
+			}
+		}
+	}
+	return size, true
+}
+
+// describeImages has a part for each image and its layers, all bars of which have
+// one scale.
+func describeImages(b *bounds, d *inspect.Description) section {
+	s := section{Title: "Images and their layers"}
+	var widest int64
+	delta := false
+	for i := range d.Images {
+		img := &d.Images[i]
+		for _, l := range layersOf(img) {
+			widest = max(widest, l.Size)
+		}
+		delta = delta || img.Format != string(artifact.FormatFull)
+	}
+	if widest > 0 {
+		s.Notes = append(s.Notes, "The outline of a bar is a layer, and the filled part is what travels of it. The lowest layer comes first.")
+	}
+	if delta {
+		s.Notes = append(s.Notes, "Which files a delta changes is not known without what it builds on: app-gen diff names them.")
+	}
+	s.More = more(each(b, d.Images, func(img inspect.ImageDescription) {
+		s.Parts = append(s.Parts, describeImage(b, d, &img, widest))
+	}))
+	return s
+}
+
+func describeImage(b *bounds, d *inspect.Description, img *inspect.ImageDescription, widest int64) section {
+	s := section{Title: b.word(img.URL)}
+	add := func(name, value string) {
+		if value != "" {
+			s.Facts = append(s.Facts, fact{name, []string{b.word(value)}})
+		}
+	}
+	add("Travels", formatText(img))
+	s.addBases(b, img.Bases)
+	add("In the artifact", inspect.Bytes(img.Bytes))
+	if size, file := fileSize(d, img); file {
+		add("Type", img.Type)
+		add("Whole", inspect.Bytes(size))
+	}
+	add("Platform", img.Platform)
+	add("Digest", img.Digest.String())
+	if len(img.Also) > 0 {
+		s.Facts = append(s.Facts, fact{"Also called", b.words(img.Also)})
+	}
+	if img.SharedBytes > 0 {
+		add("Shared by its ways", inspect.Bytes(img.SharedBytes))
+	}
+	if len(img.Layers) > 0 {
+		s.Tables = append(s.Tables, layersTable(b, "Layers", img.Layers, widest))
+	}
+	s.More = more(each(b, img.Variants, func(v inspect.VariantDescription) {
+		s.Tables = append(s.Tables, variantTable(b, len(s.Tables)+1, v, widest))
+	}))
+	if len(img.Largest) > 0 {
+		s.Tables = append(s.Tables, largestTable(b, img.Largest))
+	}
+	return s
+}
+
+// addBases names what a delta builds on.
+func (s *section) addBases(b *bounds, bases []artifact.Base) {
+	var names []string
+	for _, base := range bases {
+		names = append(names, base.URL+" "+base.Digest.String())
+	}
+	if len(names) > 0 {
+		s.Facts = append(s.Facts, fact{"Builds on", b.words(names)})
+	}
+}
+
+func formatText(img *inspect.ImageDescription) string {
+	switch img.Format {
+	case string(artifact.FormatFull):
+		return "whole"
+	case string(artifact.FormatVariants):
+		return fmt.Sprintf("in %d ways, of which a device takes the first that fits", len(img.Variants))
+	}
+	if img.Current != "" {
+		return img.Format + " over " + img.Current
+	}
+	return img.Format
+}
+
+// anyWhole reports whether an image or a file travels whole.
+func anyWhole(d *inspect.Description) bool {
+	full := string(artifact.FormatFull)
+	return slices.ContainsFunc(d.Images, func(img inspect.ImageDescription) bool {
+		return img.Format == full || slices.ContainsFunc(img.Variants, func(v inspect.VariantDescription) bool { return v.Format == full })
+	})
+}
+
+// wholeNote says what the bytes of whole images are, and what they become.
+func wholeNote(d *inspect.Description) string {
+	note := "The bytes of a whole image are those before " + artifact.ImagesPayload + " is compressed"
+	for _, f := range d.Files {
+		if f.Name == artifact.ImagesPayload {
+			return note + ", which has " + inspect.Bytes(f.Bytes) + " in all."
+		}
+	}
+	return note + "."
+}
+
+func layersTable(b *bounds, caption string, layers []inspect.LayerDescription, widest int64) table {
+	t := table{Caption: caption, Head: layerHead("Layer")}
+	t.More = more(each(b, layers, func(l inspect.LayerDescription) {
+		t.Rows = append(t.Rows, row{
+			Name:  b.word(shortDigest(l.DiffID) + " " + encodingText(l.Encoding)),
+			Bar:   newBar(encodingClass(l.Encoding), l.Bytes, l.Size, widest),
+			Cells: []cell{{inspect.Bytes(l.Bytes), number}, {inspect.Bytes(l.Size), number}},
+		})
+	}))
+	return t
+}
+
+// variantTable is one way of several in which an image travels.
+func variantTable(b *bounds, n int, v inspect.VariantDescription, widest int64) table {
+	caption := fmt.Sprintf("Way %d, whole", n)
+	if len(v.Bases) > 0 {
+		caption = fmt.Sprintf("Way %d, over %s", n, b.word(v.Bases[0].URL))
+	}
+	caption += fmt.Sprintf(": %s in the artifact, %s of temporary files, %s of memory, %s more in the engine",
+		inspect.Bytes(v.Bytes), inspect.Bytes(v.Temp), inspect.Bytes(v.Memory), inspect.Bytes(v.Engine))
+	return layersTable(b, caption, v.Layers, widest)
+}
+
+func largestTable(b *bounds, files []inspect.LargeFile) table {
+	t := table{Caption: fmt.Sprintf("The largest files (%d at most)", inspect.MaxLargest), Head: []cell{{Text: "File"}, {Text: "Layer"}, {"Size", number}}}
+	t.More = more(each(b, files, func(f inspect.LargeFile) {
+		t.Rows = append(t.Rows, row{
+			Name: b.word(f.Path), Bar: newBar("whole", f.Bytes, f.Bytes, files[0].Bytes),
+			Cells: []cell{{shortDigest(f.Layer), short}, {inspect.Bytes(f.Bytes), number}},
+		})
+	}))
+	return t
+}
+
+// shortDigest is enough of a digest to find it again on the page.
+func shortDigest(d digest.Digest) string {
+	hex := d.Hex()
+	return hex[:min(len(hex), 12)]
+}
