@@ -194,12 +194,13 @@ func verbs() []verbSpec {
 		{VerbEngine, "", "print the name and the version of what runs the containers, as JSON", engine},
 		{VerbRestore, "app dir", "decrypt the application's secrets again after a restart of the machine; asks no engine", do(Session.Restore)},
 		{VerbStatus, "app", "print how the application and each of its services is, as JSON", status},
+		{VerbLogs, "app [service]", "print what the services wrote, as lines of JSON", logs},
 	}
 }
 
 // optional are the verbs that a sub-module has only with a feature, and its name. The
 // methods of Session are there without.
-var optional = map[string]string{VerbStatus: FeatureStatus}
+var optional = map[string]string{VerbStatus: FeatureStatus, VerbLogs: FeatureLogs}
 
 // has reports whether the sub-module has a verb.
 func (f frame) has(v verbSpec) bool {
@@ -370,6 +371,8 @@ func (f frame) request(spec *verbSpec, args []string) (Request, error) {
 			r.CurrentURL = a
 		case "dir":
 			r.Dir = a
+		case "service":
+			r.Service = a
 		case "failed_dir":
 			r.FailedDir = a
 		}
@@ -379,6 +382,13 @@ func (f frame) request(spec *verbSpec, args []string) (Request, error) {
 	r.TempDir = f.getenv(EnvTempDir)
 	r.PurgeData = f.getenv(EnvPurgeData) == "1"
 	r.Recipients = strings.Fields(f.getenv(EnvRecipients))
+	if s := f.getenv(EnvLogLines); s != "" {
+		n, err := strconv.Atoi(s)
+		if err != nil || n < 0 || n > MaxLogLines {
+			return r, fmt.Errorf("%s=%q is not a number from 0 to %d", EnvLogLines, s, MaxLogLines)
+		}
+		r.LogLines = &n
+	}
 	for _, n := range names.AlwaysEnv {
 		if v := f.getenv(n); v != "" {
 			if r.Env == nil {

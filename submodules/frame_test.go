@@ -66,13 +66,21 @@ func TestFrameFeatures(t *testing.T) {
 	require.Zero(t, code)
 	require.Equal(t, `{"alive":true,"healthy":false,"services":[{"service":"web","health":"unhealthy","restarts":2,"failure":"is on fire"}]}`+"\n", out)
 
+	code, out, _ = try(map[string]string{EnvLogLines: "2"}, "LOGS", "a", "web")
+	require.Zero(t, code)
+	require.Equal(t, strings.Repeat(`{"service":"web","stream":"stderr","line":"<web> \u001b[2J \ufffd"}`+"\n", 2), out)
+	for _, wrong := range []string{"-1", "many", "1000001"} {
+		code, _, _ = try(map[string]string{EnvLogLines: wrong}, "LOGS", "a")
+		require.Equal(t, CodeUsage, code)
+	}
+
 	for verb, feature := range optional {
 		var o, e bytes.Buffer
 		f := frame{o: withoutFeatures{}, name: "old", out: &o, err: &e, getenv: func(string) string { return "" }}
 		require.Equal(t, CodeUsage, f.main(t.Context(), []string{verb, "a"}))
 		require.Equal(t, "error: "+verb+": old does not have the feature "+feature+"\n", e.String())
 		require.Zero(t, f.main(t.Context(), []string{"--help"}))
-		require.NotContains(t, o.String(), verb)
+		require.NotContains(t, o.String(), "\n  "+verb+" ")
 	}
 }
 

@@ -32,7 +32,9 @@ func TestMain(m *testing.M) {
 // fake keeps what it is told in the directory TEST_SUBMODULE.
 type fake struct{}
 
-func (fake) Features() []string { return []string{FeatureStream, FeatureStatus, "from-the-future"} }
+func (fake) Features() []string {
+	return []string{FeatureStream, FeatureStatus, FeatureLogs, "from-the-future"}
+}
 
 func (fake) Open(_ context.Context, _ string, r Request) (Session, error) {
 	return fakeSession{r}, nil
@@ -101,6 +103,15 @@ func (f fakeSession) Restore(_ context.Context) error { return f.record(VerbRest
 
 func (fakeSession) Status(context.Context) (Status, error) {
 	return Status{Alive: true, Services: []Service{{Name: "web", Health: Unhealthy, Restarts: 2, Failure: "is on fire"}}}, nil
+}
+
+func (f fakeSession) Logs(_ context.Context, each func(LogLine) error) error {
+	for i := 0; f.LogLines == nil || i < *f.LogLines; i++ {
+		if err := each(LogLine{Service: "web", Stream: "stderr", Text: "<" + f.Service + "> \x1b[2J \xff"}); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (fakeSession) Engine(context.Context) (Engine, error) {

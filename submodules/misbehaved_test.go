@@ -1,6 +1,7 @@
 package submodules
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -32,4 +33,28 @@ func TestProcessThatLeftIsNamed(t *testing.T) {
 	require.NoError(t, m.Sync(t.Context(), Request{App: "a"}))
 	require.Less(t, time.Since(begun), 3*time.Second)
 	require.Equal(t, []string{"warning: sh SYNC left a process outside of its process group, which holds its output"}, said)
+}
+
+// A reply to LOGS that is no log ends the call, however long it is; so does a reader
+// that has enough.
+func TestLogsThatAreNone(t *testing.T) {
+	for text, want := range map[string]string{
+		"yes hello\n":                  "is not the JSON of a log line",
+		"yes '{\"line\":\"x\"}'\n":     "is not the JSON of a log line",
+		"tr '\\0' x </dev/zero\n":      "is longer than",
+		"echo 'error: no' >&2; exit 4": "sh LOGS: no",
+	} {
+		err := script(t, text).Logs(t.Context(), Request{App: "a"}, func(LogLine) error { return nil })
+		require.ErrorContains(t, err, want)
+	}
+	enough := errors.New("enough")
+	lines := 0
+	err := script(t, `yes '{"service":"web","stream":"stdout","line":"x"}'`).Logs(t.Context(), Request{App: "a"}, func(LogLine) error {
+		if lines++; lines == 1000 {
+			return enough
+		}
+		return nil
+	})
+	require.Equal(t, enough, err)
+	require.Equal(t, 1000, lines)
 }

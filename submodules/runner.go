@@ -268,6 +268,9 @@ func (m *Module) environ(ctx context.Context, r Request) (env []string, cleanup 
 	if len(r.Recipients) > 0 {
 		set[EnvRecipients] = strings.Join(r.Recipients, " ")
 	}
+	if r.LogLines != nil {
+		set[EnvLogLines] = strconv.Itoa(*r.LogLines)
+	}
 	if d, ok := ctx.Deadline(); ok {
 		set[EnvDeadline] = strconv.Itoa(max(int(time.Until(d).Seconds()), 1))
 	}

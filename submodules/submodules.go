@@ -50,6 +50,7 @@ const (
 	VerbEngine         = "ENGINE"
 	VerbRestore        = "RESTORE"
 	VerbStatus         = "STATUS"
+	VerbLogs           = "LOGS"
 )
 
 // The features a sub-module may announce in its Info.
@@ -68,6 +69,7 @@ const (
 	FeatureEngine     = "engine"     // ENGINE is there
 	FeatureSecrets    = "secrets"    // encrypted secrets are decrypted; RESTORE is there
 	FeatureStatus     = "status"     // STATUS is there
+	FeatureLogs       = "logs/1"     // LOGS is there
 )
 
 // The words of OPTIONS.
@@ -76,6 +78,7 @@ const (
 	OptionDelta     = "delta"      // the content is a mender-app delta
 	OptionDistrust  = "distrust"   // LOAD verifies what is present already, and loads it again where it is not whole
 	OptionFinish    = "finish"     // REPAIR only ends what it has begun
+	OptionFollow    = "follow"     // LOGS goes on with what is written from now on
 	OptionSecrets   = "secrets"    // REQS makes sure that encrypted secrets can be decrypted
 	OptionStage     = "stage"      // LOAD keeps the component under the application's own reference only
 )
@@ -91,6 +94,7 @@ const (
 	EnvPurgeData  = "MENDER_APP_PURGE_DATA"
 	EnvConfigDir  = "MENDER_APP_CONFIG_DIR"
 	EnvRecipients = "MENDER_APP_RECIPIENTS"
+	EnvLogLines   = "MENDER_APP_LOG_LINES"
 )
 
 // DefaultConfigDir is where sub-modules read their settings
@@ -186,6 +190,7 @@ type Request struct {
 	Path       string // content: SAVE, LOAD; "-" is Stdin or Stdout. REPAIR: a directory of contents, if any
 	CurrentURL string // LOAD: the component a delta starts from, if known
 	Dir        string // manifests: EXPORT_MANIFEST, ROLLOUT, ROLLBACK, STOP, START; REPAIR: its own directory
+	Service    string // LOGS: only this service, if it is set
 	FailedDir  string // ROLLBACK: the manifests of the release that failed, if known
 
 	Options    []string          // words of OPTIONS
@@ -193,6 +198,7 @@ type Request struct {
 	Platform   string            // platform of the metadata, such as linux/arm/v7
 	TempDir    string            // private temporary directory of this call
 	PurgeData  bool              // PURGE: the application's data goes as well
+	LogLines   *int              // LOGS: how many lines of each instance; nil: DefaultLogLines
 	Recipients []string          // REQS with OptionSecrets: the age recipients of the secrets, if known
 	Env        map[string]string // from the metadata; names outside the allow-list are an error
 

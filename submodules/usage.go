@@ -25,12 +25,13 @@ var codeText = []struct {
 
 var envText = []struct{ name, text string }{
 	{EnvTempDir, "directory for temporary files (default: a new one)"},
-	{EnvOptions, "words: deep_delta, delta, stage, distrust, finish, secrets"},
+	{EnvOptions, "words: deep_delta, delta, stage, distrust, finish, secrets, follow"},
 	{EnvPlatform, "platform the content must be for, such as linux/arm/v7"},
 	{EnvComponents, "JSON file with the release's components and their digests"},
 	{EnvDeadline, "seconds the call may take"},
 	{EnvPurgeData, "1: PURGE removes the application's data as well"},
 	{EnvRecipients, "age recipients of the secrets, for REQS with the option secrets"},
+	{EnvLogLines, fmt.Sprintf("lines of each instance, for LOGS (default %d)", DefaultLogLines)},
 	{EnvConfigDir, "directory of the configuration (default " + DefaultConfigDir + ")"},
 }
 
@@ -45,6 +46,9 @@ func (f frame) usage(w io.Writer) {
 	fmt.Fprintf(&b, "  %-34s %s\n", "completion", "print a completion script for bash")
 	b.WriteString("\nenvironment:\n")
 	for _, e := range envText {
+		if e.name == EnvLogLines && !f.has(verbSpec{name: VerbLogs}) {
+			continue
+		}
 		fmt.Fprintf(&b, "  %-34s %s\n", e.name, e.text)
 	}
 	fmt.Fprintf(&b, "\nexamples:\n"+

@@ -1,9 +1,15 @@
 package main
 
 import (
+	"context"
+	"log/slog"
+	"slices"
+	"time"
+
 	"github.com/spf13/cobra"
 
 	"github.com/mender-app/mender-app/cmd/internal/device"
+	"github.com/mender-app/mender-app/modules/view"
 	"github.com/mender-app/mender-app/store"
 )
 
@@ -58,4 +64,30 @@ func completeKept(cmd *cobra.Command, args []string, to string) ([]string, cobra
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 	return a.Kept, cobra.ShellCompDirectiveNoFileComp
+}
+
+// completePatience is how long a person waits for the names of services.
+const completePatience = 5 * time.Second
+
+// completeServices completes an application, and then one of its services.
+func completeServices(cmd *cobra.Command, args []string, to string) ([]string, cobra.ShellCompDirective) {
+	if len(args) == 0 {
+		return completeApps(cmd, args, to)
+	}
+	c, err := device.Load()
+	if err != nil || len(args) > 1 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	a, err := view.Read(store.At(c.Store), args[0])
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), completePatience)
+	defer cancel()
+	st, _ := c.Viewer(slog.New(slog.DiscardHandler)).Status(ctx, a)
+	var names []string
+	for _, v := range st.Services {
+		names = append(names, v.Name)
+	}
+	return slices.Compact(names), cobra.ShellCompDirectiveNoFileComp
 }

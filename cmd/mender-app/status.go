@@ -174,7 +174,7 @@ const statusPause = 2 * time.Second
 func (p *program) watchStatus(ctx context.Context, names []string) error {
 	out, before := p.stdout, ""
 	defer func() { p.stdout = out }()
-	terminal := terminalWidth(out) > 0
+	terminal := isTerminal(out)
 	for {
 		list, err := p.status(ctx, names)
 		if ctx.Err() != nil {

@@ -35,15 +35,21 @@ func terminalWidth(w io.Writer) int {
 	if f, ok := w.(*fitted); ok {
 		return f.width
 	}
-	f, ok := w.(*os.File)
-	if !ok || !term.IsTerminal(int(f.Fd())) {
+	if !isTerminal(w) {
 		return 0
 	}
-	width, _, err := term.GetSize(int(f.Fd()))
+	width, _, err := term.GetSize(int(w.(*os.File).Fd()))
 	if err != nil {
 		return 0
 	}
 	return width
+}
+
+// isTerminal reports whether w is a terminal. One on a serial line may not know how
+// many columns it has.
+func isTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
 }
 
 const (

@@ -126,6 +126,7 @@ type Submodule interface {
 	Alive(ctx context.Context, r submodules.Request) (bool, error)
 	Healthy(ctx context.Context, r submodules.Request) (bool, error)
 	Status(ctx context.Context, r submodules.Request) (submodules.Status, error)
+	Logs(ctx context.Context, r submodules.Request, each func(submodules.LogLine) error) error
 }
 
 // Viewer asks the sub-modules of applications.
@@ -165,6 +166,26 @@ func (v *Viewer) Status(ctx context.Context, a *Application) (st Status, err err
 	}
 	st.Healthy, err = m.Healthy(ctx, req)
 	return st, err
+}
+
+// Logs calls each for the newest lines, as many of each instance, that the services of
+// an application wrote, or one service. With follow it goes on until ctx ends. There
+// is no other limit of time: a reader may take any time for a page. If the sub-module
+// has no logs, the error names it.
+func (v *Viewer) Logs(ctx context.Context, a *Application, service string, lines int, follow bool, each func(submodules.LogLine) error) error {
+	m, info, req, err := v.open(ctx, a)
+	if err != nil {
+		return err
+	}
+	if !info.Has(submodules.FeatureLogs) {
+		err := fmt.Errorf("the sub-module %s does not have the feature %s: ask its orchestrator for the logs", info.Name, submodules.FeatureLogs)
+		return submodules.Mark(err, submodules.ErrRequirement)
+	}
+	req.Service, req.LogLines = service, &lines
+	if follow {
+		req.Options = []string{submodules.OptionFollow}
+	}
+	return m.Logs(ctx, req, each)
 }
 
 // open finds the sub-module of the release that runs, and makes the request for it.

@@ -75,6 +75,11 @@ func (m *answers) Status(_ context.Context, r submodules.Request) (submodules.St
 	return submodules.Status{Alive: true, Services: []submodules.Service{{Name: "web"}}}, nil
 }
 
+func (m *answers) Logs(_ context.Context, r submodules.Request, each func(submodules.LogLine) error) error {
+	m.req = r
+	return each(submodules.LogLine{Service: "web", Text: "hello"})
+}
+
 // The sub-module is asked with the environment of the release, and by the verbs that
 // it has.
 func TestStatus(t *testing.T) {
@@ -95,4 +100,25 @@ func TestStatus(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, st.Known && st.Alive && !st.Healthy)
 	require.Len(t, st.Services, 1)
+}
+
+// Logs come from a sub-module with the feature; another one is named.
+func TestLogs(t *testing.T) {
+	a, err := Read(shop(t, transition.None), "shop")
+	require.NoError(t, err)
+	m := &answers{}
+	v := &Viewer{Find: func(string) (Submodule, error) { return m, nil }}
+	said := ""
+	logs := func() error {
+		return v.Logs(t.Context(), a, "web", 7, true, func(l submodules.LogLine) error { said += l.Text; return nil })
+	}
+	err = logs()
+	require.ErrorIs(t, err, submodules.ErrRequirement)
+	require.ErrorContains(t, err, "does not have the feature logs/1")
+	m.features = []string{submodules.FeatureLogs}
+	require.NoError(t, logs())
+	require.Equal(t, "hello", said)
+	require.Equal(t, "web", m.req.Service)
+	require.Equal(t, 7, *m.req.LogLines)
+	require.True(t, m.req.HasOption(submodules.OptionFollow))
 }

@@ -28,6 +28,7 @@ type Orchestrator struct {
 var (
 	_ submodules.Orchestrator = Orchestrator{}
 	_ submodules.Reporter     = (*session)(nil)
+	_ submodules.Logger       = (*session)(nil)
 )
 
 // Features implements submodules.Orchestrator.
@@ -36,6 +37,7 @@ func (Orchestrator) Features() []string {
 		submodules.FeatureStream, submodules.FeatureStage, submodules.FeatureComponents,
 		submodules.FeatureDelta, submodules.FeatureShared, submodules.FeatureVcdiff, submodules.FeatureVerify, submodules.FeatureSync,
 		submodules.FeatureRepair, submodules.FeatureStorage, submodules.FeatureAnnounced, submodules.FeatureEngine, submodules.FeatureSecrets, submodules.FeatureStatus,
+		submodules.FeatureLogs,
 	}
 }
 

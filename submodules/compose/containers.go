@@ -14,6 +14,7 @@ import (
 	"github.com/docker/docker/api/types/filters"
 	"github.com/docker/docker/api/types/network"
 
+	"github.com/mender-app/mender-app/submodules/compose/enginelog"
 	"github.com/mender-app/mender-app/submodules/imagestore/docker"
 )
 
@@ -154,14 +155,11 @@ func (s *session) removeNetworks(ctx context.Context, project string) error {
 	return nil
 }
 
-// maxLogs bounds what is read of a container's log, in bytes.
-const maxLogs = 256 << 10
-
 // showLogs logs the last lines of a container's log, and returns the very last one.
 func (s *session) showLogs(ctx context.Context, id, service string) (last string) {
 	w := &tail{log: func(line string) { s.req.Logf("%s | %s", service, line) }}
-	err := s.readLog(ctx, id, container.LogsOptions{Tail: fmt.Sprint(s.set.logLines)}, func(l logLine) {
-		_, _ = io.WriteString(w, l.text+"\n")
+	err := enginelog.Read(ctx, s.engine.Client(), id, container.LogsOptions{Tail: fmt.Sprint(s.set.logLines)}, func(l enginelog.Line) {
+		_, _ = io.WriteString(w, l.Text+"\n")
 	})
 	if err != nil {
 		s.req.Logf("%s | (no log: %v)", service, err)

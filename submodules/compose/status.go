@@ -11,6 +11,7 @@ import (
 	"github.com/docker/docker/api/types/container"
 
 	"github.com/mender-app/mender-app/submodules"
+	"github.com/mender-app/mender-app/submodules/compose/enginelog"
 )
 
 // Status implements submodules.Reporter.
@@ -112,8 +113,8 @@ func engineTime(text string) time.Time {
 // time is not known.
 func (s *session) saidUntil(ctx context.Context, id string, until time.Time) string {
 	said := ""
-	err := s.readLog(ctx, id, container.LogsOptions{Tail: fmt.Sprint(s.set.logLines)}, func(l logLine) {
-		if text := oneLine(l.text); text != "" && (until.IsZero() || !l.at.After(until)) {
+	err := enginelog.Read(ctx, s.engine.Client(), id, container.LogsOptions{Tail: fmt.Sprint(s.set.logLines)}, func(l enginelog.Line) {
+		if text := oneLine(l.Text); text != "" && (until.IsZero() || !l.At.After(until)) {
 			said = text
 		}
 	})

@@ -1,12 +1,9 @@
 package compose
 
 import (
-	"bytes"
-	"encoding/binary"
 	"encoding/json"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -133,56 +130,6 @@ func TestSameDir(t *testing.T) {
 	require.False(t, sameDir("", "/a/manifests"))
 	require.True(t, ownDirectory("shop", "/data/mender-app/shop/manifests"))
 	require.False(t, ownDirectory("shop", "/data/mender-app/shop2/manifests"))
-}
-
-func logStream(parts ...string) []byte {
-	var b []byte
-	for _, p := range parts {
-		b = append(b, 1, 0, 0, 0)
-		b = binary.BigEndian.AppendUint32(b, uint32(len(p)))
-		b = append(b, p...)
-	}
-	return b
-}
-
-func FuzzSplitLog(f *testing.F) {
-	f.Add(logStream("2026-11-24T07:13:39.5Z one\n", "two\n"))
-	f.Add([]byte("a terminal's\r\nlog\n"))
-	f.Add([]byte{1, 0, 0, 0, 255, 255, 255, 255, 'x'})
-	f.Fuzz(func(t *testing.T, in []byte) {
-		size := 0
-		_ = splitLog(bytes.NewReader(in), func(l logLine) {
-			size += len(l.text)
-			if len(l.text) > maxLogLine || strings.Contains(l.text, "\n") {
-				t.Fatalf("not a line: %q", l.text)
-			}
-		})
-		if size > len(in) {
-			t.Fatal("more comes out than went in")
-		}
-	})
-}
-
-func TestSplitLog(t *testing.T) {
-	split := func(in []byte) (list []logLine) {
-		require.NoError(t, splitLog(bytes.NewReader(in), func(l logLine) { list = append(list, l) }))
-		return list
-	}
-	at := time.Date(2026, 11, 24, 7, 13, 39, 5e8, time.UTC)
-	stamp := at.Format(time.RFC3339Nano) + " "
-	require.Equal(t, []logLine{{at, false, "one"}, {at, false, ""}, {time.Time{}, false, "two"}},
-		split(logStream(stamp+"one\n", "", stamp+"\n", "two\n")))
-	later := at.Add(time.Second).Format(time.RFC3339Nano) + " "
-	require.Equal(t, []logLine{{at, false, "a long line"}}, split(logStream(stamp+"a long", later+" line\n")))
-	require.Equal(t, []logLine{{at, true, "oh"}}, split(append([]byte{2}, logStream(stamp + "oh\n")[1:]...)))
-	require.Equal(t, []logLine{{at, false, "with a terminal"}, {time.Time{}, false, "short"}}, split([]byte(stamp+"with a terminal\r\nshort")))
-	require.Equal(t, []logLine{{time.Time{}, false, "short"}}, split([]byte("short")))
-	require.Empty(t, split(nil))
-	long := split(logStream(strings.Repeat("x", 20<<10), strings.Repeat("y", 20<<10)+"\n", "next\n"))
-	require.Len(t, long, 2)
-	require.Len(t, long[0].text, maxLogLine)
-	require.Equal(t, "next", long[1].text)
-	require.ErrorContains(t, splitLog(bytes.NewReader(append([]byte{3}, logStream("no log driver\n")[1:]...)), nil), "no log driver")
 }
 
 func TestSettings(t *testing.T) {

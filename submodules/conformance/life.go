@@ -210,6 +210,9 @@ func (l *life) first() bool {
 		}
 		return err
 	})
+	l.feature(submodules.FeatureLogs, submodules.VerbLogs, "prints the newest lines of each instance", sectionReplies, func() error {
+		return errors.Join(l.logs(0), l.logs(1), l.logs(submodules.DefaultLogLines))
+	})
 	return l.check(submodules.VerbHealthy, "true after ROLLOUT", sectionCall, l.healthy())
 }
 

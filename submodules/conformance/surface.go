@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 	"unicode"
 
 	"github.com/mender-app/mender-app/submodules"
@@ -35,10 +36,11 @@ var arguments = map[string][]string{
 	submodules.VerbRepair:         {"APP", "/dir"},
 	submodules.VerbStorage:        {"APP"},
 	submodules.VerbStatus:         {"APP"},
+	submodules.VerbLogs:           {"APP"},
 }
 
 // asks holds the verbs that change nothing.
-var asks = []string{submodules.VerbList, submodules.VerbLsComponents, submodules.VerbAlive, submodules.VerbHealthy, submodules.VerbVerify, submodules.VerbStorage, submodules.VerbStatus}
+var asks = []string{submodules.VerbList, submodules.VerbLsComponents, submodules.VerbAlive, submodules.VerbHealthy, submodules.VerbVerify, submodules.VerbStorage, submodules.VerbStatus, submodules.VerbLogs}
 
 // wrongNames are invalid names of applications. Verbs that change something are
 // called only with those that do no harm if they are accepted.
@@ -209,6 +211,12 @@ func (s *suite) features() {
 		}
 		return err
 	})
+	s.feature(submodules.FeatureLogs, submodules.VerbLogs, "an application that is not there: exit code 4", sectionCodes, func() error {
+		if r := s.run(submodules.VerbLogs, s.app); r.code != submodules.CodeNotFound || r.stdout != "" {
+			return fmt.Errorf("%s, and it prints %s", r, excerpt(r.stdout))
+		}
+		return nil
+	})
 	s.feature(submodules.FeatureEngine, submodules.VerbEngine, "names the engine and its version", sectionReplies, func() error {
 		r := s.run(submodules.VerbEngine)
 		var e submodules.Engine
@@ -292,6 +300,33 @@ func (s *suite) status() (st submodules.Status, err error) {
 		before = key
 	}
 	return st, err
+}
+
+// logs calls LOGS with a number of lines and checks the reply.
+func (s *suite) logs(lines int) error {
+	r := s.call(call{args: []string{submodules.VerbLogs, s.app}, env: []string{fmt.Sprintf("%s=%d", submodules.EnvLogLines, lines)}})
+	if err := done(r); err != nil {
+		return err
+	}
+	count := map[string]int{}
+	var before time.Time
+	for text := range strings.Lines(r.stdout) {
+		var l submodules.LogLine
+		if json.Unmarshal([]byte(text), &l) != nil || l.Service == "" || l.Stream != "stdout" && l.Stream != "stderr" {
+			return fmt.Errorf("it prints %s, which is no log line", excerpt(text))
+		}
+		if count[l.Instance]++; count[l.Instance] > lines {
+			return fmt.Errorf("it prints more than %d lines of %s", lines, l.Instance)
+		}
+		if l.At.Before(before) {
+			return fmt.Errorf("a line of %v comes after one of %v", l.At, before)
+		}
+		before = l.At
+	}
+	if r := s.run(submodules.VerbLogs, s.app, "no-such-service"); r.code != submodules.CodeNotFound || r.stdout != "" {
+		return fmt.Errorf("of a service that is not there: %s, and it prints %s", r, excerpt(r.stdout))
+	}
+	return nil
 }
 
 // list calls LIST and returns the components.

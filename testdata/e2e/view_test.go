@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -89,4 +90,39 @@ func TestStatus(t *testing.T) {
 	require.Equal(t, "2-shop-2", st.Release)
 	require.Equal(t, "unknown", st.Health)
 	require.Contains(t, st.Problem, "docker.sock")
+}
+
+// mender-app logs shows what the services wrote through the engine, and follows them
+// through an update.
+func TestLogs(t *testing.T) {
+	d := device(t)
+	w := watch(t, d)
+	mender(t, d, "install", release(t, d, "1", ""))
+	mender(t, d, "commit")
+	said := d.MustRun(t, "mender-app", "logs", "shop")
+	require.Regexp(t, `(?m)^shop-web-1 \| .+$`, said)
+	require.Regexp(t, `(?m)^shop-stock-1 \| .+$`, said)
+	require.NotContains(t, d.MustRun(t, "mender-app", "logs", "shop", "web"), "stock-1 |")
+	require.Empty(t, d.MustRun(t, "mender-app", "logs", "shop", "--tail", "0"))
+
+	d.MustRun(t, "bash", "-c", "mender-app logs shop web --tail 0 -f --json >/tmp/followed 2>&1 & echo $! >/tmp/follower")
+	mender(t, d, "install", release(t, d, "2", ""))
+	mender(t, d, "commit")
+	says(t, w, "web 2")
+	d.MustRun(t, "bash", "-ec", "kill -INT $(cat /tmp/follower); while kill -0 $(cat /tmp/follower) 2>/dev/null; do sleep 0.1; done")
+	followed := d.MustRun(t, "cat", "/tmp/followed")
+	require.NotEmpty(t, followed)
+	for line := range strings.Lines(followed) {
+		var l struct{ Service, Line string }
+		require.NoError(t, json.Unmarshal([]byte(line), &l), line)
+		require.Equal(t, "web", l.Service)
+	}
+
+	r, err := d.Run("mender-app", "logs", "shop", "none")
+	require.NoError(t, err)
+	require.Equal(t, 4, r.Code, r.Output())
+	require.NoError(t, d.StopEngine())
+	r, err = d.Run("mender-app", "logs", "shop")
+	require.NoError(t, err)
+	require.Equal(t, 3, r.Code, r.Output())
 }

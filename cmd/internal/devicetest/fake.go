@@ -30,6 +30,7 @@ import (
 //	features     the features it announces, if not the usual ones
 //	engine       the version of the engine; 20.10.24 without the file
 //	services     what STATUS says of the services, a JSON list; one service without the file
+//	logs         what LOGS prints, lines of JSON; with the option follow what is added too
 //	images/      the components that are loaded, APP-DIGEST
 //	running/     APP: what runs, the compose file and the components' digests
 func Fake() {
@@ -105,6 +106,7 @@ func (f fake) Features() []string {
 	return []string{
 		submodules.FeatureStream, submodules.FeatureStage, submodules.FeatureComponents,
 		submodules.FeatureVerify, submodules.FeatureSync, submodules.FeatureRepair, submodules.FeatureEngine, submodules.FeatureSecrets, submodules.FeatureStatus,
+		submodules.FeatureLogs,
 	}
 }
 
@@ -247,6 +249,27 @@ func (f call) Status(ctx context.Context) (st submodules.Status, err error) {
 	}
 	st.Services = []submodules.Service{web}
 	return st, nil
+}
+
+func (f call) Logs(ctx context.Context, each func(submodules.LogLine) error) error {
+	for done := 0; ; time.Sleep(20 * time.Millisecond) {
+		data, err := os.ReadFile(filepath.Join(f.dir, "logs"))
+		if err != nil {
+			return submodules.Mark(errors.New("nothing is there"), submodules.ErrNotFound)
+		}
+		for line := range strings.Lines(string(data[done:])) {
+			var l submodules.LogLine
+			if err := json.Unmarshal([]byte(line), &l); err != nil {
+				return err
+			}
+			if err := each(l); err != nil {
+				return err
+			}
+		}
+		if done = len(data); !f.req.HasOption(submodules.OptionFollow) || ctx.Err() != nil {
+			return ctx.Err()
+		}
+	}
 }
 
 func (f call) Verify(context.Context) (problems []string, err error) {

@@ -26,6 +26,13 @@ func main() {
 		}
 		fmt.Fprintln(os.Stderr, "my last words")
 		os.Exit(code)
+	case "say": // so many lines, with a pause between them
+		n, _ := strconv.Atoi(os.Args[2])
+		pause, _ := time.ParseDuration(os.Args[3])
+		for i := range n {
+			fmt.Println("line", i+1)
+			time.Sleep(pause)
+		}
 	case "check": // a health check: is the file there
 		if _, err := os.Stat(os.Args[2]); err != nil {
 			fmt.Println("not well:", err)

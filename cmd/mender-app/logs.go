@@ -1,0 +1,88 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mender-app/mender-app/cmd/internal/device"
+	"github.com/mender-app/mender-app/modules/view"
+	"github.com/mender-app/mender-app/store"
+	"github.com/mender-app/mender-app/submodules"
+)
+
+func (p *program) logsCommand() *cobra.Command {
+	var follow, times bool
+	var tail int
+	cmd := &cobra.Command{
+		Use:   "logs APP [SERVICE]",
+		Short: "Show what the services of an application wrote",
+		Long: `Shows the newest lines that each container of an application wrote, or of one
+service, in the order of time and with the container's name before them. They come
+from the engine, through the sub-module; one without the feature "logs/1" (k8s) is
+named in the error.
+
+On a terminal, colours are left out and control characters are quoted, so that a
+service cannot command the terminal. Elsewhere lines are as the service wrote them,
+but that what is not UTF-8 is replaced and a line is cut after 16 KiB. With --json
+each line is a document with service, instance, at, stream and line.`,
+		Example:           "  mender-app logs shop\n  mender-app logs shop web -f --tail 10\n  mender-app logs shop --json | jq -r .line",
+		Args:              args(cobra.RangeArgs(1, 2)),
+		ValidArgsFunction: completeServices,
+		RunE: func(cmd *cobra.Command, names []string) error {
+			if tail < 0 || tail > submodules.MaxLogLines {
+				return fmt.Errorf("%w: --tail %d is not between 0 and %d", device.ErrUsage, tail, submodules.MaxLogLines)
+			}
+			app, err := view.Read(store.At(p.config.Store), names[0])
+			if err != nil {
+				return err
+			}
+			err = p.viewer().Logs(cmd.Context(), app, strings.Join(names[1:], ""), tail, follow, p.logPrinter(times))
+			// Ctrl-C is how -f ends, and a pager that has seen enough is no error.
+			if follow && cmd.Context().Err() != nil || errors.Is(err, syscall.EPIPE) {
+				return nil
+			}
+			return err
+		},
+	}
+	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on with what is written from now on, until Ctrl-C")
+	cmd.Flags().IntVar(&tail, "tail", submodules.DefaultLogLines, "show the newest N lines of each container")
+	cmd.Flags().BoolVarP(&times, "timestamps", "t", false, "show when each line was written")
+	return cmd
+}
+
+// logPrinter returns what prints a line of a log.
+func (p *program) logPrinter(times bool) func(submodules.LogLine) error {
+	if p.json {
+		enc := json.NewEncoder(p.stdout)
+		enc.SetEscapeHTML(false)
+		return func(l submodules.LogLine) error { return enc.Encode(l) }
+	}
+	clean := func(text string) string { return strings.ReplaceAll(text, "\n", " ") }
+	if isTerminal(p.stdout) {
+		clean = forTerminal
+	}
+	return func(l submodules.LogLine) error {
+		head := device.OneLine(l.Instance)
+		if head == "" {
+			head = device.OneLine(l.Service)
+		}
+		if times && !l.At.IsZero() {
+			head += " " + l.At.UTC().Format("2006-01-02T15:04:05.000Z")
+		}
+		_, err := io.WriteString(p.stdout, head+" | "+clean(l.Text)+"\n")
+		return err
+	}
+}
+
+// colour is a command that changes the colour of the text after it (SGR).
+var colour = regexp.MustCompile("\x1b\\[[0-9;:]*m")
+
+// forTerminal makes a line of a service harmless for a terminal.
+func forTerminal(text string) string { return device.OneLine(colour.ReplaceAllString(text, "")) }

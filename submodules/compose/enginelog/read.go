@@ -1,0 +1,131 @@
+// Package enginelog reads the logs of containers from a Docker engine: of one, or of
+// several merged by time and followed. It must not know applications or Compose.
+package enginelog
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/docker/docker/api/types/container"
+)
+
+// Line is one line of a container's output, without its end.
+type Line struct {
+	At     time.Time // the zero time if the engine does not say
+	Stderr bool
+	Text   string // any bytes, MaxLine at most
+}
+
+// MaxLine bounds a line, in bytes; the rest of a longer one is left out.
+const MaxLine = 16 << 10
+
+// Client is what the package needs of the engine's client.
+type Client interface {
+	ContainerLogs(ctx context.Context, container string, options container.LogsOptions) (io.ReadCloser, error)
+}
+
+// Read calls each for the lines of a container's log. With Follow it returns when the
+// container ends.
+func Read(ctx context.Context, c Client, id string, o container.LogsOptions, each func(Line)) error {
+	o.ShowStdout, o.ShowStderr, o.Timestamps = true, true, true
+	r, err := c.ContainerLogs(ctx, id, o)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	defer context.AfterFunc(ctx, func() { _ = r.Close() })() // an engine that hangs does not hold it
+	return Split(r, each)
+}
+
+// Split reads a log stream. Without a terminal each piece has a header of 8 bytes
+// (stream, three zeros, length); with one there are only lines. A piece is a line, or
+// a part of a long one, and begins with the time. Memory stays below three lines.
+func Split(r io.Reader, each func(Line)) error {
+	in := bufio.NewReader(r)
+	var streams [2]buffer
+	defer func() {
+		for i := range streams {
+			streams[i].end(i == 1, each)
+		}
+	}()
+	head, err := in.Peek(8)
+	if err != nil || head[0] > 3 || head[1]|head[2]|head[3] != 0 {
+		for err = nil; err == nil; {
+			var part []byte
+			part, err = in.ReadSlice('\n')
+			if errors.Is(err, bufio.ErrBufferFull) {
+				err = nil
+			}
+			streams[0].add(part, false, each)
+		}
+		return atEnd(err)
+	}
+	for {
+		var head [8]byte
+		if _, err := io.ReadFull(in, head[:]); err != nil {
+			return atEnd(err)
+		}
+		size := int64(binary.BigEndian.Uint32(head[4:]))
+		piece, err := io.ReadAll(io.LimitReader(in, min(size, 2*MaxLine)))
+		if err == nil && size > int64(len(piece)) {
+			_, err = io.CopyN(io.Discard, in, size-int64(len(piece)))
+		}
+		if head[0] == 3 { // the engine's own error
+			return fmt.Errorf("the engine cannot read the log: %s", strings.TrimSpace(string(piece)))
+		}
+		stream := &streams[head[0]/2%2]
+		for part := range bytes.Lines(piece) {
+			stream.add(part, head[0] == 2, each)
+		}
+		if err != nil {
+			return atEnd(err)
+		}
+	}
+}
+
+// atEnd is nil for the end of a log, which may be in the middle of a line.
+func atEnd(err error) error {
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return nil
+	}
+	return err
+}
+
+// buffer is a line of which a part has been read.
+type buffer struct {
+	at    time.Time // of a line without a time, that of the line before
+	begun bool
+	text  []byte
+}
+
+// add adds a part of a line. A newline ends the line.
+func (b *buffer) add(part []byte, stderr bool, each func(Line)) {
+	stamp, rest, found := bytes.Cut(part, []byte(" "))
+	if at, err := time.Parse(time.RFC3339Nano, string(stamp)); found && err == nil {
+		part = rest
+		if !b.begun {
+			b.at = at.UTC()
+		}
+	}
+	b.begun = b.begun || len(part) > 0
+	text, ended := bytes.CutSuffix(part, []byte("\n"))
+	b.text = append(b.text, text[:min(len(text), MaxLine-len(b.text))]...)
+	if ended {
+		b.end(stderr, each)
+	}
+}
+
+// end reports the line, if there is one.
+func (b *buffer) end(stderr bool, each func(Line)) {
+	if b.begun {
+		each(Line{At: b.at, Stderr: stderr, Text: string(bytes.TrimSuffix(b.text, []byte("\r")))})
+	}
+	b.begun, b.text = false, nil
+}
