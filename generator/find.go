@@ -91,16 +91,30 @@ func (r *run) find(ctx context.Context, opener *source.Opener, used *manifests.F
 	return images, r.fromReleases(ctx, opener, images)
 }
 
+// Releases finds the older releases that Images.Releases names: each file, then those of
+// the directories, the newest first.
+func Releases(ctx context.Context, o Options) ([]bases.Release, error) {
+	o, err := o.checked()
+	if err != nil {
+		return nil, err
+	}
+	return o.releases(ctx)
+}
+
+func (o *Options) releases(ctx context.Context) ([]bases.Release, error) {
+	return bases.Find(ctx, o.Images.Releases, bases.Wanted{
+		Application: o.Application.Name, Platform: o.Application.Platform,
+		Name: o.Artifact.Name, Output: o.Build.Output, Version: o.Artifact.Software.version,
+	})
+}
+
 // fromReleases gives each image without a base the images that it replaces in the
 // older releases. If some of these lack the image, it is also sent whole.
 func (r *run) fromReleases(ctx context.Context, opener *source.Opener, images []foundImage) error {
 	if !r.Images.Releases.Any() {
 		return nil
 	}
-	releases, err := bases.Find(ctx, r.Images.Releases, bases.Wanted{
-		Application: r.Application.Name, Platform: r.Application.Platform,
-		Name: r.Artifact.Name, Output: r.Build.Output, Version: r.Artifact.Software.version,
-	})
+	releases, err := r.releases(ctx)
 	if err != nil {
 		return err
 	}

@@ -47,7 +47,8 @@ With several --platform, app-gen makes an artifact for each, and all or none. In
 --output-path {platform} stands for the platform with - between its parts, such as
 linux-arm-v7; so it does in --sbom, --provenance, --base, --bases-from, --content,
 --image, --component, --artifact-name and --device-type. {name} in --output-path, --sbom
-and --provenance is the artifact's name.
+and --provenance is the artifact's name, and with --split {base} the version of the
+older release.
 
 A file app-gen.toml in the working directory may have any of these options, as a line
 OPTION = VALUE. The command line wins. app-gen init writes the file.
@@ -80,6 +81,7 @@ type genFlags struct {
 	signCommand string
 	publicKey   string
 	compression string
+	split       bool // an artifact for each base
 	dry         bool
 	json        bool
 }
@@ -122,6 +124,7 @@ func generateCommand() *cobra.Command {
 	fl.StringArrayVar(&f.o.Images.Releases.Paths, "base", nil, "older artifact that devices have, or a directory of them: each image becomes a delta over the one that it replaces (repeatable)")
 	fl.StringArrayVar(&f.o.Images.Releases.Dirs, "bases-from", nil, "directory of older artifacts, of which --last says how many are bases (repeatable)")
 	fl.IntVar(&f.o.Images.Releases.Last, "last", 0, "how many of the newest releases in --bases-from are bases (default: all)")
+	fl.BoolVar(&f.split, "split", false, "make an artifact for each older release, which depends on its version, instead of one for all; with --full-fallback also one of whole images. {base} in --output-path becomes the version, or whole")
 	fl.StringArrayVar(&f.o.Images.Content, "content", nil, "artifact, directory of artifacts, or image: where content is found that an older artifact has as a delta only (repeatable; files beside the artifact and registries are asked anyway)")
 	fl.BoolVar(&f.o.Images.DeepDelta, "deep-delta", false, "make deltas also without CURRENT: content that several images share travels once")
 	fl.BoolVar(&f.o.Images.Fallback, "full-fallback", false, "add the whole images, for devices that have no CURRENT")
@@ -193,7 +196,15 @@ func (f *genFlags) targets(ctx context.Context) ([]*target, error) {
 		if err := one.components(); err != nil {
 			return nil, err
 		}
-		list = append(list, &target{options: one.o})
+		if !f.split {
+			list = append(list, &target{options: one.o})
+			continue
+		}
+		each, err := one.splitByBase(ctx)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, each...)
 	}
 	return list, nil
 }

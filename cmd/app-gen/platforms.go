@@ -27,10 +27,20 @@ func platformName(p image.Platform) string { return strings.ReplaceAll(p.String(
 // target is one artifact of a run.
 type target struct {
 	options generator.Options
+	base    string // with --split: the version that its deltas are over, or whole
 	stdout  bool   // the artifact goes to standard output
 	temp    string // directory of the file in between; "" if there is none
 	result  *generator.Result
 	made    *inspect.Description // nil after a dry run
+}
+
+// name is what a person knows the artifact by among those of the run.
+func (t *target) name() string {
+	name := t.options.Application.Platform.String()
+	if t.base != "" {
+		name += ", " + t.base
+	}
+	return name
 }
 
 // parsePlatforms reads the options --platform. With several, every file that is
@@ -107,10 +117,13 @@ func generateAll(c *cobra.Command, targets []*target, dry bool) error {
 		}
 		if err := t.generate(c, dry); err != nil {
 			if len(targets) > 1 {
-				return fmt.Errorf("%s: %w", t.options.Application.Platform, err)
+				return fmt.Errorf("%s: %w", t.name(), err)
 			}
 			return err
 		}
+	}
+	if err := checkSplit(targets); err != nil {
+		return err
 	}
 	for _, t := range targets {
 		if t.stdout && !dry {
