@@ -11,13 +11,16 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gabstv/go-bsdiff/pkg/bsdiff"
+	"github.com/gabstv/go-bsdiff/pkg/bspatch"
 	"github.com/stretchr/testify/require"
 
 	"github.com/mender-app/mender-app/artifact/digest"
 	"github.com/mender-app/mender-app/modules/filedelta"
 )
 
-// TestBench measures deltas of single files beside xdelta3 and bsdiff. The
+// TestBench measures deltas of single files beside xdelta3, bsdiff and
+// gabstv/go-bsdiff. The
 // executable is app-gen, built with and without inlining of its own packages; the
 // wheel has 120 modules, of which four changed.
 func TestBench(t *testing.T) {
@@ -45,6 +48,7 @@ func TestBench(t *testing.T) {
 			{"xdelta3", exec.Command("xdelta3", "-e", "-9", "-f", "-s", old, next, patch), exec.Command("xdelta3", "-d", "-f", "-s", old, patch, made)},
 			{"bsdiff", exec.Command("bsdiff", old, next, patch), exec.Command("bspatch", old, made, patch)},
 			{"BSDIFF40, applied here", exec.Command("bsdiff", old, next, patch), nil},
+			{"gabstv/go-bsdiff", exec.Command(os.Args[0], goBsdiff, "diff", old, next, patch), exec.Command(os.Args[0], goBsdiff, "patch", old, made, patch)},
 		} {
 			require.NoError(t, os.RemoveAll(made))
 			encode := cost(t, tool.encode)
@@ -60,6 +64,20 @@ func TestBench(t *testing.T) {
 			fmt.Printf("| %s | %d | %s | %.1f | %s | %s |\n", file, len(want)>>10, tool.name, float64(size.Size())/1024, encode, apply)
 		}
 	}
+}
+
+// goBsdiff makes this program what gabstv/go-bsdiff's own program is.
+const goBsdiff = "go-bsdiff"
+
+// goBsdiffMain encodes or applies a delta: args are diff or patch, the old file, the new
+// one and the delta.
+func goBsdiffMain(args []string) int {
+	work := map[string]func(old, next, patch string) error{"diff": bsdiff.File, "patch": bspatch.File}[args[0]]
+	if err := work(args[1], args[2], args[3]); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return 0
 }
 
 // applying is the process that the update module starts.

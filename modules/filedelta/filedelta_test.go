@@ -26,6 +26,9 @@ func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == filedelta.Verb {
 		os.Exit(filedelta.Main(os.Args[2:], os.Stderr))
 	}
+	if len(os.Args) > 1 && os.Args[1] == goBsdiff {
+		os.Exit(goBsdiffMain(os.Args[2:]))
+	}
 	os.Exit(m.Run())
 }
 
