@@ -32,7 +32,7 @@ type room struct {
 // rooms: the longest directory that a package lies under is its room.
 var rooms = []room{
 	{dir: "store/durable"},
-	{dir: "store", own: []string{"store/durable", "artifact/digest", "artifact/names"}},
+	{dir: "store", own: []string{"store/containermodules", "store/durable", "artifact/digest", "artifact/names"}},
 	{dir: "store/containermodules", own: []string{"store/durable", "submodules/config", "artifact/names"}},
 	{dir: "artifact", own: []string{"artifact/digest", "artifact/metered", "artifact/image", "artifact/names"}, others: []string{"github.com/klauspost/compress"}},
 	{dir: "artifact/statement", own: []string{"artifact", "artifact/digest", "artifact/mender", "artifact/names"}},
@@ -72,7 +72,7 @@ var rooms = []room{
 	},
 	{
 		dir: "submodules/compose",
-		own: []string{"submodules", "submodules/config", "submodules/secrets", "submodules/imagestore/...", "artifact/image", "artifact/names", "store/durable"},
+		own: []string{"submodules", "submodules/config", "submodules/secrets", "submodules/imagestore/...", "artifact/image", "artifact/names", "store/containermodules", "store/durable"},
 		others: []string{
 			"github.com/compose-spec/compose-go", "github.com/docker/docker/api", "gopkg.in/yaml.v3",
 		},

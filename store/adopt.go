@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/mender-app/mender-app/artifact/names"
+	"github.com/mender-app/mender-app/store/containermodules"
 	"github.com/mender-app/mender-app/store/durable"
 )
 
@@ -28,6 +29,15 @@ const (
 	AdoptedID = "0-adopted"
 )
 
+// left is what another update module left of an application that was not adopted
+// yet.
+type left struct {
+	urls         []string // of its images
+	orchestrator string   // "" if it is not known
+	dir          string   // containermodules's store, "" for the shell reference
+	copyTo       func(dir string) error
+}
+
 // legacySource is the directory with the newest complete manifests that the shell
 // reference left for an application.
 func (s *Store) legacySource(name string) (string, bool) {
@@ -40,17 +50,13 @@ func (s *Store) legacySource(name string) (string, bool) {
 	return "", false
 }
 
-// isLegacy reports whether the directory has an application of the shell reference
-// that was not adopted yet.
-func (s *Store) isLegacy(name string) bool {
-	if s.hasState(name) {
-		return false
-	}
+// isReference reports whether the directory has an application of the shell
+// reference. Its own copies are not applications.
+func (s *Store) isReference(name string) bool {
 	if st, err := os.Lstat(s.appDir(name)); err != nil || !st.IsDir() {
 		return false
 	}
 	for _, suffix := range []string{legacyLast, legacyPrevious} {
-		// The reference's own copies are not applications.
 		if base, ok := strings.CutSuffix(name, suffix); ok && base != "" {
 			if st, err := os.Stat(s.appDir(base)); err == nil && st.IsDir() {
 				return false
@@ -61,18 +67,73 @@ func (s *Store) isLegacy(name string) bool {
 	return ok
 }
 
-// Legacy reports whether an application is one of the shell reference that was not
-// adopted yet. It needs no lock.
+// fromModules is the project of mender-container-modules with the name.
+func (s *Store) fromModules(name string) (containermodules.Project, bool) {
+	p, ok := s.modules.Project()
+	return p, ok && p.Name == name
+}
+
+// isLegacy reports whether another update module left an application that was not
+// adopted yet.
+func (s *Store) isLegacy(name string) bool {
+	if s.hasState(name) {
+		return false
+	}
+	_, ok := s.fromModules(name)
+	return ok || s.isReference(name)
+}
+
+// left returns what is there of an application that was not adopted yet.
+func (s *Store) left(name string) (left, error) {
+	if !s.isLegacy(name) {
+		return left{}, fmt.Errorf("%w: %s", ErrNoApp, name)
+	}
+	if !s.isReference(name) {
+		p, _ := s.fromModules(name)
+		return left{p.Images(), containermodules.Orchestrator, s.modules.Dir(), p.CopyTo}, nil
+	}
+	source, _ := s.legacySource(name)
+	urls, err := legacyURLs(filepath.Join(filepath.Dir(source), legacyImages, "urls"))
+	return left{urls: urls, copyTo: func(dir string) error { return durable.LinkTree(source, dir) }}, err
+}
+
+// Legacy reports whether an application is one of the shell reference or of
+// mender-container-modules that was not adopted yet. It needs no lock.
 func (s *Store) Legacy(name string) bool { return names.Check(name) == nil && s.isLegacy(name) }
 
-// Adopt takes over an application of the shell reference: its manifests and the
-// images in its list become the release [AdoptedID]. The reference's files stay
-// readable at their paths until [App.DropLegacy]. An interrupted adoption may be
-// repeated. components turns the names of images into components.
+// LegacyOrchestrator is the orchestrator of an application that was not adopted
+// yet, "" if it is not known. It needs no lock.
+func (s *Store) LegacyOrchestrator(name string) string {
+	if !s.Legacy(name) {
+		return ""
+	}
+	l, err := s.left(name)
+	if err != nil {
+		return ""
+	}
+	return l.orchestrator
+}
+
+// NotAdoptedError says that another update module installed an application, and
+// that this store knows no release of it yet. It is an [ErrNoApp].
+type NotAdoptedError struct{ Name string }
+
+func (e *NotAdoptedError) Error() string {
+	return fmt.Sprintf("%s is not adopted yet: install an artifact for it first", e.Name)
+}
+
+// Is makes the error an ErrNoApp.
+func (e *NotAdoptedError) Is(target error) bool { return target == ErrNoApp }
+
+// Adopt takes over an application of the shell reference or of
+// mender-container-modules: its manifests and images become the release
+// [AdoptedID]. The other module's files stay readable at their paths until
+// [App.DropLegacy]. An interrupted adoption may be repeated. components turns the
+// names of images into components.
 func (s *Store) Adopt(name, orchestrator string, components func(urls []string) []Component) (*App, error) {
-	source, ok := s.legacySource(name)
-	if !ok || !s.isLegacy(name) {
-		return nil, fmt.Errorf("%w: %s", ErrNoApp, name)
+	l, err := s.left(name)
+	if err != nil {
+		return nil, fmt.Errorf("adopt %s: %w", name, err)
 	}
 	a := &App{Name: name, State: State{Format: Format, Application: name}, store: s}
 	if err := durable.RemoveAll(a.releaseDir(AdoptedID)); err != nil {
@@ -82,15 +143,11 @@ func (s *Store) Adopt(name, orchestrator string, components func(urls []string) 
 		return nil, err
 	}
 	// A running container may have the files mounted.
-	if err := durable.LinkTree(source, a.ReleaseManifests(AdoptedID)); err != nil {
-		return nil, fmt.Errorf("adopt %s: %w", name, err)
-	}
-	urls, err := legacyURLs(filepath.Join(filepath.Dir(source), legacyImages, "urls"))
-	if err != nil {
+	if err := l.copyTo(a.ReleaseManifests(AdoptedID)); err != nil {
 		return nil, fmt.Errorf("adopt %s: %w", name, err)
 	}
 	r := &Release{
-		ID: AdoptedID, Orchestrator: orchestrator, Components: components(urls),
+		ID: AdoptedID, Orchestrator: orchestrator, Components: components(l.urls),
 		Created: time.Now().UTC(), Complete: true, Adopted: true,
 	}
 	if err := a.PutRelease(r); err != nil {
@@ -99,7 +156,7 @@ func (s *Store) Adopt(name, orchestrator string, components func(urls []string) 
 	if err := a.SyncRelease(AdoptedID); err != nil {
 		return nil, err
 	}
-	a.Current = AdoptedID
+	a.Current, a.AdoptedFrom = AdoptedID, l.dir
 	if err := a.Save(); err != nil {
 		return nil, err
 	}
@@ -118,9 +175,16 @@ func (a *App) pointAdopted() error {
 	return durable.ReplaceDirWithLink(link, target, filepath.Join(a.releaseDir(AdoptedID), "original"))
 }
 
-// DropLegacy removes the shell reference's files of an adopted application. It is
-// idempotent.
+// DropLegacy removes the files that the other update module has of an adopted
+// application. It is idempotent.
 func (a *App) DropLegacy() error {
+	if a.AdoptedFrom != "" {
+		if err := containermodules.At(a.AdoptedFrom).Drop(a.Name); err != nil {
+			return err
+		}
+		a.AdoptedFrom = ""
+		return a.Save()
+	}
 	images := filepath.Join(a.Dir(), legacyImages)
 	if _, err := os.Lstat(images); errors.Is(err, fs.ErrNotExist) {
 		return nil

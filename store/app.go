@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/mender-app/mender-app/artifact/names"
+	"github.com/mender-app/mender-app/store/containermodules"
 	"github.com/mender-app/mender-app/store/durable"
 )
 
@@ -44,6 +45,9 @@ type State struct {
 	// Purge: the application is being removed, without its data ("keep-data")
 	// or with it ("data"); "" otherwise.
 	Purge string `json:"purge,omitempty"`
+	// AdoptedFrom is the store of mender-container-modules that still has the
+	// application's old files; "" for none. They are removed after the first commit.
+	AdoptedFrom string `json:"adopted_from,omitempty"`
 
 	extra extra
 }
@@ -132,6 +136,9 @@ func (s *Store) App(name string) (*App, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		if s.hasState(name) {
 			return nil, &CorruptError{path, errors.New("it was renamed, and no new one was written")}
+		}
+		if s.isLegacy(name) {
+			return nil, &NotAdoptedError{name}
 		}
 		return nil, fmt.Errorf("%w: %s", ErrNoApp, name)
 	}
@@ -301,6 +308,11 @@ func (a *App) HasSecrets() bool {
 // that a service wrote into its mounts stay too: they are data, which only a
 // sub-module's PURGE removes.
 func (a *App) Forget() error {
+	if a.AdoptedFrom != "" {
+		if err := containermodules.At(a.AdoptedFrom).Drop(a.Name); err != nil {
+			return err
+		}
+	}
 	data, err := os.ReadDir(filepath.Join(a.Dir(), mountsName))
 	if errors.Is(err, fs.ErrNotExist) || err == nil && len(data) == 0 {
 		return durable.RemoveAll(a.Dir())

@@ -18,6 +18,7 @@ import (
 	"strings"
 
 	"github.com/mender-app/mender-app/artifact/names"
+	"github.com/mender-app/mender-app/store/containermodules"
 	"github.com/mender-app/mender-app/store/durable"
 )
 
@@ -66,11 +67,18 @@ func (e *CorruptError) Unwrap() error { return e.Err }
 
 // Store is a directory with applications. A process must hold the lock to use a
 // method, unless the method says that it needs none.
-type Store struct{ dir string }
+type Store struct {
+	dir     string
+	modules containermodules.Store
+}
 
 // At returns the store in dir, which need not exist yet. Nothing is read or
 // written.
 func At(dir string) *Store { return &Store{dir: filepath.Clean(dir)} }
+
+// Beside returns the same store on a device where mender-container-modules may have
+// left a project in its own store.
+func (s *Store) Beside(modules containermodules.Store) *Store { return &Store{s.dir, modules} }
 
 // Dir is the store's directory.
 func (s *Store) Dir() string { return s.dir }
@@ -100,17 +108,19 @@ func (s *Store) meta(name string) string { return filepath.Join(s.dir, metaDir, 
 
 func (s *Store) appDir(name string) string { return filepath.Join(s.dir, name) }
 
-// Apps lists the applications, sorted by name, including those that the shell
-// reference left. It needs no lock.
+// Apps lists the applications, sorted by name, including those that were not
+// adopted yet. It needs no lock.
 func (s *Store) Apps() ([]string, error) {
 	entries, err := os.ReadDir(s.dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
 	var apps []string
+	if p, ok := s.modules.Project(); ok {
+		if st, err := os.Stat(s.appDir(p.Name)); err != nil || !st.IsDir() {
+			apps = append(apps, p.Name) // the others have a directory here
+		}
+	}
 	for _, e := range entries {
 		if !e.IsDir() || names.Check(e.Name()) != nil {
 			continue

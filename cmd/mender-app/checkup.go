@@ -17,7 +17,6 @@ import (
 
 	"github.com/mender-app/mender-app/cmd/internal/device"
 	"github.com/mender-app/mender-app/cmd/internal/version"
-	"github.com/mender-app/mender-app/store"
 	"github.com/mender-app/mender-app/submodules"
 )
 
@@ -144,12 +143,16 @@ func (c *checkup) submodule(m *submodules.Module, missing string) []string {
 
 // used returns the orchestrators of the installed applications.
 func (c *checkup) used() (names []string) {
-	s := store.At(c.config.Store)
+	s := c.config.OpenStore()
 	apps, err := s.Apps()
 	if err != nil {
 		return nil // the check of the store reports this
 	}
 	for _, name := range apps {
+		if o := s.LegacyOrchestrator(name); o != "" {
+			names = append(names, o)
+			continue
+		}
 		a, err := s.App(name)
 		if err != nil || a.Current == "" {
 			continue
@@ -164,7 +167,7 @@ func (c *checkup) used() (names []string) {
 // store checks the store's directories: only root may write to them.
 func (c *checkup) store() {
 	const check = "store"
-	s := store.At(c.config.Store)
+	s := c.config.OpenStore()
 	fi, err := os.Stat(s.Dir())
 	if errors.Is(err, fs.ErrNotExist) {
 		c.ok(check, "%s does not exist yet; the first installation makes it", s.Dir())

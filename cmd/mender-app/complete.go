@@ -10,7 +10,6 @@ import (
 
 	"github.com/mender-app/mender-app/cmd/internal/device"
 	"github.com/mender-app/mender-app/modules/view"
-	"github.com/mender-app/mender-app/store"
 )
 
 // addCompletions tells the shells the values of options and arguments. Commands
@@ -46,7 +45,7 @@ func completeApps(_ *cobra.Command, args []string, _ string) ([]string, cobra.Sh
 	if err != nil || len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	names, _ := store.At(c.Store).Apps()
+	names, _ := c.OpenStore().Apps()
 	return names, cobra.ShellCompDirectiveNoFileComp
 }
 
@@ -59,7 +58,7 @@ func completeKept(cmd *cobra.Command, args []string, to string) ([]string, cobra
 	if err != nil || len(args) > 1 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	a, err := store.At(c.Store).App(args[0])
+	a, err := c.OpenStore().App(args[0])
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
@@ -78,7 +77,7 @@ func completeServices(cmd *cobra.Command, args []string, to string) ([]string, c
 	if err != nil || len(args) > 1 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	a, err := view.Read(store.At(c.Store), args[0])
+	a, err := view.Read(c.OpenStore(), args[0])
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}

@@ -13,7 +13,6 @@ import (
 	"github.com/mender-app/mender-app/modules/client"
 	"github.com/mender-app/mender-app/modules/client/download"
 	"github.com/mender-app/mender-app/modules/deploy/space"
-	"github.com/mender-app/mender-app/store"
 )
 
 // input is what an artifact is read from.
@@ -46,7 +45,7 @@ func (p *program) openInput(ctx context.Context, from string, signed bool) (*inp
 }
 
 func (p *program) openURL(ctx context.Context, from string, signed bool) (*input, error) {
-	s := store.At(p.config.Store)
+	s := p.config.OpenStore()
 	if err := s.Protect(); err != nil {
 		return nil, err
 	}

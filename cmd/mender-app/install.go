@@ -16,7 +16,6 @@ import (
 	"github.com/mender-app/mender-app/modules"
 	"github.com/mender-app/mender-app/modules/client"
 	"github.com/mender-app/mender-app/modules/deploy/transition"
-	"github.com/mender-app/mender-app/store"
 )
 
 // errManaged: a Mender client manages this device.
@@ -154,7 +153,7 @@ func (p *program) client() (*client.Client, error) {
 	}
 	return &client.Client{
 		Module:     p.config.UpdateModule,
-		Dir:        store.At(p.config.Store).Meta("client"),
+		Dir:        p.config.OpenStore().Meta("client"),
 		DeviceType: deviceType,
 		Driver:     driverName,
 		Log:        func(line string) { fmt.Fprintln(p.stderr, device.OneLine(line)) },
@@ -168,7 +167,7 @@ func (p *program) lockedClient() (*client.Client, func(), error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := store.At(p.config.Store).Protect(); err != nil {
+	if err := p.config.OpenStore().Protect(); err != nil {
 		return nil, nil, err
 	}
 	release, err := c.Lock()
@@ -288,7 +287,7 @@ func (p *program) resume(ctx context.Context) error {
 		Now         string `json:"now"`
 	}
 	var results []result
-	s := store.At(p.config.Store)
+	s := p.config.OpenStore()
 	if _, err := os.Stat(s.Meta("")); errors.Is(err, fs.ErrNotExist) {
 		// No update was ever made here, or the store is not mounted yet. Then
 		// nothing must be written to its mount point.

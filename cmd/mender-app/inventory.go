@@ -79,7 +79,7 @@ func (a attributes) add(name, value string) {
 func (p *program) inventory(ctx context.Context) (attributes, error) {
 	v := attributes{}
 	v.add("mender_app_version", version.String())
-	s := store.At(p.config.Store)
+	s := p.config.OpenStore()
 	names, err := s.Apps()
 	if err != nil {
 		return nil, err

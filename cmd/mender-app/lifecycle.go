@@ -11,7 +11,6 @@ import (
 	"github.com/mender-app/mender-app/cmd/internal/device"
 	"github.com/mender-app/mender-app/modules/deploy"
 	"github.com/mender-app/mender-app/modules/view"
-	"github.com/mender-app/mender-app/store"
 	"github.com/mender-app/mender-app/submodules"
 )
 
@@ -105,7 +104,7 @@ type appHealth struct {
 }
 
 func (p *program) health(cmd *cobra.Command, names []string) error {
-	s := store.At(p.config.Store)
+	s := p.config.OpenStore()
 	all := len(names) == 0
 	if all {
 		var err error

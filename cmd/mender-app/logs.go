@@ -13,7 +13,6 @@ import (
 
 	"github.com/mender-app/mender-app/cmd/internal/device"
 	"github.com/mender-app/mender-app/modules/view"
-	"github.com/mender-app/mender-app/store"
 	"github.com/mender-app/mender-app/submodules"
 )
 
@@ -39,7 +38,7 @@ each line is a document with service, instance, at, stream and line.`,
 			if tail < 0 || tail > submodules.MaxLogLines {
 				return fmt.Errorf("%w: --tail %d is not between 0 and %d", device.ErrUsage, tail, submodules.MaxLogLines)
 			}
-			app, err := view.Read(store.At(p.config.Store), names[0])
+			app, err := view.Read(p.config.OpenStore(), names[0])
 			if err != nil {
 				return err
 			}

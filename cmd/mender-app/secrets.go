@@ -32,7 +32,7 @@ engine; if that failed, run it, and then START of the application's sub-module.`
 func (p *program) secrets(ctx context.Context) error {
 	var restored []string
 	var failed error
-	s := store.At(p.config.Store)
+	s := p.config.OpenStore()
 	// At boot, nothing must be written if the store is not mounted.
 	if _, err := os.Stat(s.Meta("")); !errors.Is(err, fs.ErrNotExist) {
 		restored, failed = restoreSecrets(ctx, p.engine())

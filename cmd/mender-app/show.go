@@ -66,6 +66,7 @@ func (p *program) application(s *store.Store, name string) (*application, error)
 		out.Committed = a.Committed
 	}
 	if a.Running == "" {
+		out.Orchestrator = s.LegacyOrchestrator(name)
 		return out, nil
 	}
 	r, err := a.Release(a.Running)
@@ -97,7 +98,7 @@ the engines too.`,
 		Example: "  mender-app list\n  mender-app list --json",
 		Args:    args(cobra.NoArgs),
 		RunE: func(*cobra.Command, []string) error {
-			s := store.At(p.config.Store)
+			s := p.config.OpenStore()
 			names, err := s.Apps()
 			if err != nil {
 				return err
@@ -128,7 +129,7 @@ func (p *program) showCommand() *cobra.Command {
 		Args:              args(cobra.ExactArgs(1)),
 		ValidArgsFunction: completeApps,
 		RunE: func(_ *cobra.Command, args []string) error {
-			a, err := p.application(store.At(p.config.Store), args[0])
+			a, err := p.application(p.config.OpenStore(), args[0])
 			if err != nil {
 				return err
 			}
@@ -179,7 +180,7 @@ func (p *program) releasesCommand() *cobra.Command {
 		Args:              args(cobra.ExactArgs(1)),
 		ValidArgsFunction: completeApps,
 		RunE: func(_ *cobra.Command, args []string) error {
-			a, err := store.At(p.config.Store).App(args[0])
+			a, err := p.config.OpenStore().App(args[0])
 			if err != nil {
 				return err
 			}
@@ -257,12 +258,12 @@ rollback APP went back to a kept release), rolled-back, refused, failed or purge
 			if status != "" && !slices.Contains(statuses, status) {
 				return fmt.Errorf("%w: --status %s is not one of %v", device.ErrUsage, status, statuses)
 			}
-			records, err := store.At(p.config.Store).History(args[0])
+			records, err := p.config.OpenStore().History(args[0])
 			if err != nil {
 				return err
 			}
 			if len(records) == 0 {
-				if _, err := store.At(p.config.Store).App(args[0]); err != nil {
+				if _, err := p.config.OpenStore().App(args[0]); err != nil {
 					return err
 				}
 			}

@@ -90,7 +90,7 @@ func (s *signedStatement) String() string {
 // statements says who signed the statements of an application's current and kept
 // releases. It returns a problem for each that is damaged.
 func (p *program) statements(name string) (problems []deploy.Problem, err error) {
-	a, err := store.At(p.config.Store).App(name)
+	a, err := p.config.OpenStore().App(name)
 	if err != nil {
 		return nil, err
 	}

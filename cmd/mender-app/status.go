@@ -65,7 +65,7 @@ type appStatus struct {
 // status looks at one application or at all. The list is nil if nothing could be
 // found out; the error also says that something is not healthy.
 func (p *program) status(ctx context.Context, names []string) (list []*appStatus, wrong error) {
-	s := store.At(p.config.Store)
+	s := p.config.OpenStore()
 	if len(names) == 0 {
 		var err error
 		if names, err = s.Apps(); err != nil {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -12,6 +13,7 @@ import (
 	"github.com/mender-app/mender-app/artifact/mender"
 	"github.com/mender-app/mender-app/cmd/internal/device"
 	"github.com/mender-app/mender-app/modules/deploy"
+	"github.com/mender-app/mender-app/modules/deploy/left"
 	"github.com/mender-app/mender-app/store"
 	"github.com/mender-app/mender-app/submodules"
 )
@@ -25,7 +27,8 @@ func (p *program) verifyCommand() *cobra.Command {
 		Long: `Reads every image of the current and the kept releases of APP, or of all
 applications, compares each layer with its digest, and names each damaged layer
 and file. If the maker of a release signed a statement, it says with which key, and
-whether the store has what was signed. Nothing is changed.
+whether the store has what was signed. Of an application that is not adopted yet it
+reads the images that its containers use. Nothing is changed.
 
 With --repair, damaged images are deleted and loaded again: from another image
 on the device that has the same layer, or from the artifact FILE, which must
@@ -40,15 +43,20 @@ something cannot be repaired, nothing is changed, and the error says what to do.
 			if from != "" && !repair {
 				return fmt.Errorf("%w: --from goes with --repair", device.ErrUsage)
 			}
-			s := store.At(p.config.Store)
+			s := p.config.OpenStore()
 			if len(names) == 0 {
 				all, err := s.Apps()
 				if err != nil {
 					return err
 				}
-				names = slices.DeleteFunc(all, s.Legacy)
-			} else if _, err := s.App(names[0]); err != nil {
-				return err
+				names = all
+				if repair {
+					names = slices.DeleteFunc(all, s.Legacy)
+				}
+			} else if repair || !s.Legacy(names[0]) {
+				if _, err := s.App(names[0]); err != nil {
+					return err
+				}
 			}
 			if some, err := anyCommitted(s, names); err != nil {
 				return err
@@ -60,12 +68,12 @@ something cannot be repaired, nothing is changed, and the error says what to do.
 			}
 			problems := []deploy.Problem{}
 			for _, name := range names {
-				found, err := p.engine().Verify(cmd.Context(), name)
-				if err != nil {
-					return err
+				found, err := p.verify(cmd.Context(), s, name)
+				if errors.Is(err, left.ErrUnknown) && len(args) == 0 {
+					p.log.Warn(err.Error())
+					continue
 				}
-				problems = append(problems, found...)
-				if found, err = p.statements(name); err != nil {
+				if err != nil {
 					return err
 				}
 				problems = append(problems, found...)
@@ -90,10 +98,40 @@ something cannot be repaired, nothing is changed, and the error says what to do.
 	return cmd
 }
 
+// verify returns what is wrong with an application. One that was not adopted yet has
+// no release and no statement: what its containers use is read.
+func (p *program) verify(ctx context.Context, s *store.Store, name string) ([]deploy.Problem, error) {
+	if s.Legacy(name) {
+		var all []string
+		entries, _ := os.ReadDir(p.config.SubmodulesDir) // no sub-module, no answer
+		for _, entry := range entries {
+			if _, err := submodules.Find(p.config.SubmodulesDir, entry.Name()); err == nil {
+				all = append(all, entry.Name())
+			}
+		}
+		find := p.engine().Find
+		damages, err := left.Verify(ctx, s, name, all, func(o string) (left.Orchestrator, error) { return find(o) })
+		problems := []deploy.Problem{}
+		for _, d := range damages {
+			problems = append(problems, deploy.Problem{App: name, Release: store.AdoptedID, Component: d.Component.URL, Digest: d.Component.Digest, Text: d.Text})
+		}
+		return problems, err
+	}
+	problems, err := p.engine().Verify(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	unsigned, err := p.statements(name)
+	return append(problems, unsigned...), err
+}
+
 // anyCommitted reports whether one of the applications has a release that verify
-// reads: the current one or a kept one.
+// reads: the current one or a kept one. One that was not adopted yet counts.
 func anyCommitted(s *store.Store, names []string) (bool, error) {
 	for _, name := range names {
+		if s.Legacy(name) {
+			return true, nil
+		}
 		a, err := s.App(name)
 		if err != nil {
 			return false, err

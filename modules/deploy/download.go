@@ -4,15 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/mender-app/mender-app/artifact"
 	"github.com/mender-app/mender-app/artifact/image"
-	"github.com/mender-app/mender-app/artifact/names"
 	"github.com/mender-app/mender-app/artifact/statement"
 	"github.com/mender-app/mender-app/modules"
 	"github.com/mender-app/mender-app/modules/deploy/transition"
@@ -246,51 +243,4 @@ func componentOf(c artifact.Component) store.Component {
 		out.DiffIDs = append(out.DiffIDs, l.DiffID)
 	}
 	return out
-}
-
-// adopt takes over an application of the shell reference. It tags the
-// application's images with references of its own, so that a rollback finds
-// them.
-func (e *Engine) adopt(ctx context.Context, h *header, before *target) error {
-	name := h.meta.ApplicationName
-	known := map[string]submodules.Component{}
-	var list []submodules.Component
-	req := submodules.Request{App: name, Dir: filepath.Join(e.Store.Dir(), name, "manifests")}
-	err := before.call(ctx, submodules.VerbList, req, into(&list, before.o.List))
-	for _, c := range list {
-		known[c.URL] = c
-	}
-	if err != nil {
-		e.Log.Warn("only the names of the adopted application's images are known", "app", name, "error", err)
-	}
-	a, err := e.Store.Adopt(name, h.meta.Orchestrator, func(urls []string) (list []store.Component) {
-		for _, url := range urls {
-			c := known[url]
-			typ := artifact.ComponentImage
-			if names.CheckType(c.Type) == nil {
-				typ = c.Type
-			}
-			list = append(list, store.Component{Type: typ, URL: url, Digest: c.Digest, DiffIDs: c.DiffIDs})
-		}
-		return list
-	})
-	if err != nil {
-		return err
-	}
-	e.Log.Info("adopted an application of the shell app-update-module", "app", name)
-	t, err := e.target(ctx, a, store.AdoptedID)
-	if err != nil {
-		return err
-	}
-	for _, c := range t.r.Components {
-		if c.Digest == "" || !t.info.Has(submodules.FeatureStage) || !t.info.Has(submodules.FeatureComponents) {
-			continue
-		}
-		req := t.only(c).request()
-		req.URL, req.Path, req.Options = c.URL, os.DevNull, []string{submodules.OptionStage} // it is present: nothing is read
-		if err := t.call(ctx, submodules.VerbLoad, req, t.o.Load); err != nil {
-			e.Log.Warn("an image of the adopted application could not be tagged", "app", name, "component", c.URL, "error", err)
-		}
-	}
-	return nil
 }

@@ -1,6 +1,7 @@
 package deploy
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -93,7 +94,7 @@ func (e *Engine) checkPlatform(m *artifact.Metadata) error {
 func (e *Engine) checkCurrent(m *artifact.Metadata) error {
 	a, err := e.Store.App(m.ApplicationName)
 	if errors.Is(err, store.ErrNoApp) {
-		return nil
+		return sameOrchestrator(m, cmp.Or(e.Store.LegacyOrchestrator(m.ApplicationName), m.Orchestrator))
 	}
 	if err != nil {
 		return err
@@ -107,9 +108,8 @@ func (e *Engine) checkCurrent(m *artifact.Metadata) error {
 		e.Log.Error("the current release cannot be read; a rollback to it will not be possible", "app", a.Name, "error", err)
 		return nil
 	}
-	if r.Orchestrator != m.Orchestrator {
-		return unfit("%s runs under %s and the artifact is for %s: give the application another name",
-			a.Name, r.Orchestrator, m.Orchestrator)
+	if err := sameOrchestrator(m, r.Orchestrator); err != nil {
+		return err
 	}
 	if e.RefuseOlder {
 		if err := policy.CheckNotOlder(m.ApplicationName, m.ApplicationVersion, r.Version); err != nil {
@@ -117,6 +117,13 @@ func (e *Engine) checkCurrent(m *artifact.Metadata) error {
 		}
 	}
 	return nil
+}
+
+func sameOrchestrator(m *artifact.Metadata, installed string) error {
+	if installed == m.Orchestrator {
+		return nil
+	}
+	return unfit("%s runs under %s and the artifact is for %s: give the application another name", m.ApplicationName, installed, m.Orchestrator)
 }
 
 // checkRequirements makes sure that the device has the commands that the

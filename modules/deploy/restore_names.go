@@ -38,7 +38,7 @@ func (e *Engine) restoreNames(ctx context.Context, a *store.App, failed, before 
 		return nil
 	}
 	for _, name := range names {
-		if name == a.Name {
+		if name == a.Name || e.Store.Legacy(name) {
 			continue
 		}
 		if err := e.restoreNamesOf(ctx, name, failed.Orchestrator, taken); err != nil {

@@ -45,7 +45,7 @@ const (
 	Committed   = "waits for its cleanup"
 	Interrupted = "interrupted" // mender-app resume finishes it
 	Purging     = "being removed"
-	Legacy      = "not adopted" // the shell reference installed it
+	Legacy      = "not adopted" // another update module installed it
 	Damaged     = "damaged"
 	Failed      = "not installed" // its first installation failed
 )

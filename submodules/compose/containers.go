@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"os"
 	"path/filepath"
 	"sort"
 	"strings"
@@ -46,7 +47,7 @@ func name(c container.Summary) string {
 
 // ours returns the application's containers, wherever its manifests are: those that
 // mender-app marked, and those that run from <app>/manifests, where the shell
-// reference had them too.
+// reference had them too, and those that mender-container-modules started.
 func (s *session) ours(ctx context.Context) ([]container.Summary, error) {
 	all, err := s.containers(ctx, labelProject)
 	if err != nil {
@@ -57,7 +58,7 @@ func (s *session) ours(ctx context.Context) ([]container.Summary, error) {
 		if oneoff(c) {
 			continue
 		}
-		if app, ok := owner(c); ok && app == s.req.App {
+		if app, ok := s.owner(c); ok && app == s.req.App {
 			ours = append(ours, c)
 		}
 	}
@@ -68,15 +69,44 @@ func (s *session) ours(ctx context.Context) ([]container.Summary, error) {
 // it by hand, and it belongs to no service.
 func oneoff(c container.Summary) bool { return strings.EqualFold(c.Labels[labelOneoff], "true") }
 
-// from returns those of the containers that run from dir.
-func from(dir string, list []container.Summary) []container.Summary {
+// from returns those of the containers that run from dir, and those that
+// mender-container-modules started: a service that no release changes keeps its
+// container.
+func (s *session) from(dir string, list []container.Summary) []container.Summary {
 	var out []container.Summary
 	for _, c := range list {
-		if sameDir(c.Labels[labelDir], dir) && !oneoff(c) {
+		if (sameDir(c.Labels[labelDir], dir) || s.takenOver(c)) && !oneoff(c) {
 			out = append(out, c)
 		}
 	}
 	return out
+}
+
+// takenOver reports whether mender-container-modules started a container of the
+// application.
+func (s *session) takenOver(c container.Summary) bool {
+	if !s.set.modules.Ran(c.Labels[labelDir]) {
+		return false
+	}
+	app, ok := s.owner(c)
+	return ok && app == s.req.App
+}
+
+// manifestsOf returns the directory with the manifests of the application's
+// containers. Those that mender-container-modules started may name one that is gone.
+func (s *session) manifestsOf(list []container.Summary) string {
+	for _, c := range list {
+		if !s.takenOver(c) {
+			return c.Labels[labelDir]
+		}
+	}
+	if _, err := os.Stat(s.req.Dir); s.req.Dir != "" && err == nil {
+		return s.req.Dir
+	}
+	if p, ok := s.set.modules.Project(); ok && p.Name == s.req.App {
+		return p.Manifests
+	}
+	return list[0].Labels[labelDir]
 }
 
 // sameDir compares directories as Compose recorded them. Links above the

@@ -111,7 +111,7 @@ func (s *session) examine(ctx context.Context, p *project, before map[string]int
 			worst = f
 		}
 	}
-	for _, c := range from(p.dir, list) {
+	for _, c := range s.from(p.dir, list) {
 		svc := c.Labels[labelService]
 		if _, ok := p.model.Services[svc]; !ok {
 			continue
@@ -327,7 +327,7 @@ func (s *session) look(ctx context.Context) (sight, error) {
 	}
 	// Without the manifests, the existing containers are all that is known.
 	if c, err := s.findCompose(ctx); err == nil {
-		if p, err := s.readProject(ctx, c, list[0].Labels[labelDir], list[0].Labels[labelProject], false); err == nil {
+		if p, err := s.readProject(ctx, c, s.manifestsOf(list), list[0].Labels[labelProject], false); err == nil {
 			v.services = p.model
 		}
 	}

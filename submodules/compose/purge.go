@@ -167,7 +167,7 @@ func (s *session) ExportManifest(ctx context.Context) error {
 	if len(list) == 0 {
 		return submodules.Mark(fmt.Errorf("application %s is not installed: it has no containers", s.req.App), submodules.ErrNotFound)
 	}
-	from := list[0].Labels[labelDir]
+	from := s.manifestsOf(list)
 	src, err := os.OpenRoot(from)
 	if errors.Is(err, fs.ErrNotExist) {
 		return submodules.Mark(fmt.Errorf("the manifests of application %s are gone from %s", s.req.App, from), submodules.ErrNotFound)

@@ -17,12 +17,13 @@ func (s *session) Repair(ctx context.Context) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	return imagestore.Repair(ctx, s.engine.RepairStore(s.req.TempDir, owner), q)
+	return imagestore.Repair(ctx, s.engine.RepairStore(s.req.TempDir, s.owner), q)
 }
 
 // owner returns the application that a container belongs to: the one that it is
-// marked with, or from whose manifests it was made.
-func owner(c container.Summary) (app string, ok bool) {
+// marked with, or from whose manifests it was made. Of mender-container-modules the
+// project's name is the application's.
+func (s *session) owner(c container.Summary) (app string, ok bool) {
 	if oneoff(c) {
 		return "", false
 	}
@@ -30,6 +31,10 @@ func owner(c container.Summary) (app string, ok bool) {
 		return app, names.Check(app) == nil
 	}
 	dir := c.Labels[labelDir]
+	if s.set.modules.Ran(dir) {
+		app = c.Labels[labelProject]
+		return app, names.Check(app) == nil
+	}
 	app = filepath.Base(filepath.Dir(dir))
 	return app, ownDirectory(app, dir) && names.Check(app) == nil
 }

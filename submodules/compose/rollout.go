@@ -24,7 +24,7 @@ import (
 type plan struct {
 	*project
 	compose  *command
-	existing []container.Summary // that run from this directory, of any project
+	existing []container.Summary // that run from this directory or were taken over, of any project
 	pins     []pin
 }
 
@@ -48,7 +48,7 @@ func (s *session) prepare(ctx context.Context) (*plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	pl := &plan{compose: c, existing: from(dir, all)}
+	pl := &plan{compose: c, existing: s.from(dir, all)}
 	if pl.project, err = s.readProject(ctx, c, dir, runsAs(pl.existing), !s.back); err != nil {
 		return nil, err
 	}
@@ -70,6 +70,9 @@ func (s *session) prepare(ctx context.Context) (*plan, error) {
 		return nil, err
 	}
 	s.warn(pl.project)
+	if was := runsAs(pl.existing); was != "" && was != pl.name {
+		s.req.Logf("warning: the project %s becomes %s: volumes that do not say a name: of their own stay with %s", was, pl.name, was)
+	}
 	return pl, nil
 }
 
@@ -150,11 +153,13 @@ func (s *session) warn(p *project) {
 // of the same name.
 func (pl *plan) foreign(all []container.Summary) error {
 	mine := false
+	ours := map[string]bool{} // IDs
 	for _, c := range pl.existing {
 		mine = mine || c.Labels[labelProject] == pl.name
+		ours[c.ID] = true
 	}
 	for _, c := range all {
-		if c.Labels[labelProject] != pl.name || sameDir(c.Labels[labelDir], pl.dir) || oneoff(c) {
+		if c.Labels[labelProject] != pl.name || ours[c.ID] || oneoff(c) {
 			continue
 		}
 		_, same := pl.model.Services[c.Labels[labelService]]
@@ -312,7 +317,7 @@ func (s *session) Stop(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	list := from(dir, all)
+	list := s.from(dir, all)
 	projects := map[string]bool{}
 	running := 0
 	for _, c := range list {

@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/mender-app/mender-app/store/containermodules"
 	"github.com/mender-app/mender-app/submodules"
 	"github.com/mender-app/mender-app/submodules/config"
 	"github.com/mender-app/mender-app/submodules/secrets"
@@ -33,8 +34,9 @@ type settings struct {
 	restarts      int64         // HEALTH_RESTARTS: of a container that are forgiven
 	logLines      int64         // LOG_LINES: of a failing container that are shown
 	secrets       secrets.Settings
-	sandbox       bool   // SANDBOX: LOAD gives up the rights that it does not need
-	xdelta3       string // XDELTA3_COMMAND: may read what our decoder of the shell reference's deltas cannot; "": nothing may
+	modules       containermodules.Store // whose projects are taken over
+	sandbox       bool                   // SANDBOX: LOAD gives up the rights that it does not need
+	xdelta3       string                 // XDELTA3_COMMAND: may read what our decoder of the shell reference's deltas cannot; "": nothing may
 }
 
 func readSettings(getenv func(string) string, warn func(string, ...any)) (settings, error) {
@@ -76,6 +78,9 @@ func readSettings(getenv func(string) string, warn func(string, ...any)) (settin
 	}
 	if s.secrets, err = secrets.ReadSettings(f); err != nil {
 		return s, fmt.Errorf("configuration: %w", err)
+	}
+	if s.modules, err = containermodules.Configured(dir); err != nil {
+		warn("warning: %v", err)
 	}
 	s.xdelta3 = f.String("", "XDELTA3_COMMAND", "xdelta3")
 	s.outside = f.Strings("ALLOW_OUTSIDE", "allow_outside")

@@ -122,7 +122,7 @@ func (s *session) heal(ctx context.Context, pl *plan) error {
 	if err != nil {
 		return err
 	}
-	for _, c := range from(pl.dir, list) {
+	for _, c := range s.from(pl.dir, list) {
 		if c.State != container.StateCreated || !replacement.MatchString(name(c)) {
 			continue
 		}

@@ -56,6 +56,8 @@ func TestAdoptsApplicationOfTheShellReference(t *testing.T) {
 	before := d.MustState(t)
 	require.NotNil(t, before.Service("manifests", "web"))
 
+	require.Contains(t, d.MustRun(t, "mender-app", "verify", "shop"), "all components are whole")
+
 	// A bad update comes first: the reference's composition must come back.
 	menderFails(t, d, "install", latestRelease(t, d, "3", "crash"))
 	says(t, w, "web 1")

@@ -18,6 +18,7 @@ import (
 	"github.com/mender-app/mender-app/modules/deploy/machine"
 	"github.com/mender-app/mender-app/modules/view"
 	"github.com/mender-app/mender-app/store"
+	"github.com/mender-app/mender-app/store/containermodules"
 	"github.com/mender-app/mender-app/submodules"
 	"github.com/mender-app/mender-app/submodules/config"
 )
@@ -31,23 +32,24 @@ const (
 
 // Config is the content of mender-app.conf, with defaults for missing settings.
 type Config struct {
-	File          string           // the file it was read from
-	Store         string           // persistent_store
-	SubmodulesDir string           // app_modules_dir
-	UpdateModule  string           // update_module: the program `app`
-	Keep          int              // keep
-	Platforms     []image.Platform // platform
-	DataRoot      string           // data_root
-	LoadTimeout   time.Duration    // load_timeout
-	RollTimeout   time.Duration    // rollout_timeout
-	DeviceType    string           // device_type_file
-	Signatures    Signatures       // artifact_verify_key, artifact_verify_keys, [[keys]], allow_unsigned, require_statement
-	RefuseOlder   bool             // refuse_older
-	AllowEnv      []string         // allow_env
-	OSRelease     string           // os_release_file
-	ArtifactInfo  string           // artifact_info_file
-	LogLevel      slog.Level       // log_level
-	Warnings      []string         // unknown settings, one line each
+	File          string                 // the file it was read from
+	Store         string                 // persistent_store
+	Modules       containermodules.Store // of mender-container-modules, to adopt from
+	SubmodulesDir string                 // app_modules_dir
+	UpdateModule  string                 // update_module: the program `app`
+	Keep          int                    // keep
+	Platforms     []image.Platform       // platform
+	DataRoot      string                 // data_root
+	LoadTimeout   time.Duration          // load_timeout
+	RollTimeout   time.Duration          // rollout_timeout
+	DeviceType    string                 // device_type_file
+	Signatures    Signatures             // artifact_verify_key, artifact_verify_keys, [[keys]], allow_unsigned, require_statement
+	RefuseOlder   bool                   // refuse_older
+	AllowEnv      []string               // allow_env
+	OSRelease     string                 // os_release_file
+	ArtifactInfo  string                 // artifact_info_file
+	LogLevel      slog.Level             // log_level
+	Warnings      []string               // unknown settings, one line each
 }
 
 // killAfter is the time that a sub-module has to exit after TERM. The client gives
@@ -113,10 +115,15 @@ func Load() (*Config, error) {
 		}
 	}
 	c.Signatures = readSignatures(f)
+	var broken error
+	c.Modules, broken = containermodules.Configured(filepath.Dir(name))
 	if err := f.RefuseUnknown("refuse_", "require"); err != nil {
 		return nil, err
 	}
 	c.Warnings = f.Unknown()
+	if broken != nil { // it is another program's file: no reason to refuse updates
+		c.Warnings = append(c.Warnings, broken.Error())
+	}
 	return c, nil
 }
 
@@ -160,10 +167,13 @@ func platforms(value string) ([]image.Platform, error) {
 	return list, nil
 }
 
+// OpenStore returns the store that the configuration describes.
+func (c *Config) OpenStore() *store.Store { return store.At(c.Store).Beside(c.Modules) }
+
 // Engine makes the deployment engine that the configuration describes.
 func (c *Config) Engine(log *slog.Logger, driver string) *deploy.Engine {
 	return &deploy.Engine{
-		Store: store.At(c.Store),
+		Store: c.OpenStore(),
 		Find: func(name string) (deploy.Orchestrator, error) {
 			return c.submodule(name, log)
 		},

@@ -15,7 +15,6 @@ import (
 
 	"github.com/mender-app/mender-app/modules/client"
 	"github.com/mender-app/mender-app/modules/policy"
-	"github.com/mender-app/mender-app/store"
 )
 
 // MenderClients are the programs of the Mender client.
@@ -93,7 +92,7 @@ func (c *Config) provides(ctx context.Context) (map[string]string, error) {
 		}
 		return assignments(data), nil
 	}
-	recorded, err := (&client.Client{Dir: store.At(c.Store).Meta("client")}).Read()
+	recorded, err := (&client.Client{Dir: c.OpenStore().Meta("client")}).Read()
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,43 @@
+package deploy
+
+import (
+	"context"
+	"os"
+
+	"github.com/mender-app/mender-app/modules/deploy/left"
+	"github.com/mender-app/mender-app/store"
+	"github.com/mender-app/mender-app/submodules"
+)
+
+// adopt takes over an application of another update module. It tags the
+// application's images with references of its own, so that a rollback finds
+// them.
+func (e *Engine) adopt(ctx context.Context, h *header, before *target) error {
+	name := h.meta.ApplicationName
+	var known []submodules.Component
+	if err := before.call(ctx, submodules.VerbList, left.Request(e.Store, name), into(&known, before.o.List)); err != nil {
+		e.Log.Warn("only the names of the adopted application's images are known", "app", name, "error", err)
+	}
+	a, err := e.Store.Adopt(name, h.meta.Orchestrator, func(urls []string) []store.Component {
+		return left.Components(urls, known, e.Store.LegacyOrchestrator(name) != "")
+	})
+	if err != nil {
+		return err
+	}
+	e.Log.Info("adopted an application of another update module", "app", name)
+	t, err := e.target(ctx, a, store.AdoptedID)
+	if err != nil {
+		return err
+	}
+	for _, c := range t.r.Components {
+		if c.Digest == "" || !t.info.Has(submodules.FeatureStage) || !t.info.Has(submodules.FeatureComponents) {
+			continue
+		}
+		req := t.only(c).request()
+		req.URL, req.Path, req.Options = c.URL, os.DevNull, []string{submodules.OptionStage} // it is present: nothing is read
+		if err := t.call(ctx, submodules.VerbLoad, req, t.o.Load); err != nil {
+			e.Log.Warn("an image of the adopted application could not be tagged", "app", name, "component", c.URL, "error", err)
+		}
+	}
+	return nil
+}
