@@ -10,6 +10,7 @@ import (
 	"github.com/docker/docker/api/types/container"
 	"github.com/stretchr/testify/require"
 
+	"github.com/mender-app/mender-app/store/containermodules"
 	"github.com/mender-app/mender-app/submodules"
 	"github.com/mender-app/mender-app/submodules/secrets"
 )
@@ -145,7 +146,21 @@ func TestSettings(t *testing.T) {
 	s, err := readSettings(env, warn)
 	require.NoError(t, err)
 	require.Equal(t, settings{docker: []string{"docker"}, deadline: defaultDeadline, window: defaultWindow, logLines: defaultLogLines, sandbox: true,
-		secrets: secrets.Settings{Identity: secrets.DefaultIdentity, Dir: secrets.DefaultTmpfs}}, s)
+		secrets: secrets.Settings{Identity: secrets.DefaultIdentity, Dir: secrets.DefaultTmpfs}, modules: containermodules.At(containermodules.DefaultDir)}, s)
+	modules := filepath.Join(dir, containermodules.ConfigName)
+	require.NoError(t, os.WriteFile(modules, []byte("PERSISTENT_STORE=/srv/x\n"), 0o600))
+	s, err = readSettings(env, warn)
+	require.NoError(t, err)
+	require.Equal(t, "/srv/x", s.modules.Dir())
+	require.Empty(t, warned)
+	require.NoError(t, os.WriteFile(modules, []byte("PERSISTENT_STORE=$(pwd)\n"), 0o600))
+	s, err = readSettings(env, func(_ string, args ...any) { warned = append(warned, args[0].(error).Error()) })
+	require.NoError(t, err, "another program's file is no reason to fail")
+	require.Equal(t, containermodules.DefaultDir, s.modules.Dir())
+	require.Len(t, warned, 1)
+	require.Contains(t, warned[0], containermodules.ConfigName)
+	require.NoError(t, os.Remove(modules))
+	warned = nil
 	file := filepath.Join(dir, "mender-app-docker-compose.conf")
 	require.NoError(t, os.WriteFile(file, []byte("DOCKER_COMMAND=\"/opt/docker -H unix:///x\"\nDOCKER_COMPOSE_COMMAND='docker compose'\nSANDBOX=no\nOTHER=1\n"), 0o600))
 	s, err = readSettings(env, warn)
