@@ -170,3 +170,36 @@ func adoptsFromModules(t *testing.T, d *bed.Device) {
 	require.Empty(t, after.Containers)
 	require.Contains(t, after.Volumes, "shop_counts")
 }
+
+// An update of mender-container-modules was neither committed nor rolled back, and its
+// release runs: what the client believes is installed is adopted, and comes back.
+func TestAdoptsFromAnOpenUpdateOfContainerModules(t *testing.T) {
+	d := device(t)
+	w := watch(t, d)
+	for name, image := range map[string]bed.Image{"web1.tar": web(t, "1", ""), "web2.tar": web(t, "2", ""), "stock.tar": stock(t)} {
+		require.NoError(t, bed.WriteArchive(d.Share(name), image))
+		d.MustRun(t, "docker", "load", "-q", "-i", d.Share(name))
+	}
+	for version, place := range map[string]string{"1": "previous", "2": "new"} {
+		at := d.Share(place)
+		require.NoError(t, os.MkdirAll(at+"/manifests", 0o755))
+		require.NoError(t, os.WriteFile(at+"/manifests/docker-compose.yml", []byte(compose(version)), 0o644))
+		require.NoError(t, os.WriteFile(at+"/project_name", []byte("shop\n"), 0o644))
+		d.MustRun(t, "bash", "-ec", "mkdir -p /data/mender-docker-compose; cp -r "+at+" /data/mender-docker-compose/")
+	}
+	d.MustRun(t, "bash", "-ec", "cd /data/mender-docker-compose/new/manifests && docker compose --project-name shop up --detach >../compose.log 2>&1")
+	says(t, w, "web 2")
+	visit(t, d, "1")
+
+	menderFails(t, d, "install", release(t, d, "3", "crash"))
+	says(t, w, "web 1")
+	visit(t, d, "2")
+	mender(t, d, "install", release(t, d, "4", ""))
+	mender(t, d, "commit")
+	says(t, w, "web 4")
+	visit(t, d, "3")
+	d.MustRun(t, "docker", "image", "prune", "-f")
+	d.MustRun(t, "mender-app", "rollback", "shop")
+	says(t, w, "web 1")
+	require.Empty(t, d.MustRun(t, "ls", "-A", "/data/mender-docker-compose"))
+}
