@@ -114,6 +114,16 @@ func (s *Store) LegacyOrchestrator(name string) string {
 	return l.orchestrator
 }
 
+// Rival returns the directory in which mender-container-modules has a project with
+// the application's name that is not what was adopted, "" for none. Compose cannot
+// tell the two apart.
+func (a *App) Rival() string {
+	if _, ok := a.store.fromModules(a.Name); !ok || a.AdoptedFrom == a.store.modules.Dir() {
+		return ""
+	}
+	return a.store.modules.Dir()
+}
+
 // NotAdoptedError says that another update module installed an application, and
 // that this store knows no release of it yet. It is an [ErrNoApp].
 type NotAdoptedError struct{ Name string }

@@ -216,6 +216,9 @@ func (s *Store) Rescue(name string) (*App, []string, error) {
 			continue
 		}
 		a.Sequence = max(a.Sequence, Number(id))
+		if _, ok := s.fromModules(name); ok && id == AdoptedID {
+			a.AdoptedFrom = s.modules.Dir()
+		}
 		if id == current {
 			a.Current = id
 		} else {

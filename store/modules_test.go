@@ -77,6 +77,25 @@ func TestAdoptFromModules(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, a.AdoptedFrom)
 	require.FileExists(t, filepath.Join(a.ManifestsDir(), "docker-compose.yml"))
+	require.Empty(t, a.Rival())
+
+	// The module goes on with a project of this name.
+	require.NoError(t, os.MkdirAll(filepath.Join(dir, "current/manifests"), 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "current/project_name"), []byte("web\n"), 0o644))
+	require.Equal(t, dir, a.Rival())
+}
+
+// A damaged state file is rebuilt with where the application came from.
+func TestRescueAdoptedFromModules(t *testing.T) {
+	s, dir := beside(t)
+	a, err := adopt(s)
+	require.NoError(t, err)
+	require.Empty(t, a.Rival())
+	require.NoError(t, os.WriteFile(filepath.Join(a.Dir(), "app.json"), []byte("{tor"), 0o644))
+	a, _, err = s.Rescue("web")
+	require.NoError(t, err)
+	checkModulesAdopted(t, a, dir)
+	require.Empty(t, a.Rival())
 }
 
 // An application that is removed before its first commit does not come back from the

@@ -99,6 +99,9 @@ func (e *Engine) checkCurrent(m *artifact.Metadata) error {
 	if err != nil {
 		return err
 	}
+	if dir := a.Rival(); dir != "" {
+		return unfit("mender-container-modules has installed a project %s too, in %s: give the application another name, or remove that directory and the module", a.Name, dir)
+	}
 	if a.Current == "" {
 		return nil
 	}
