@@ -45,11 +45,13 @@ type Config struct {
 	DeviceType    string                 // device_type_file
 	Signatures    Signatures             // artifact_verify_key, artifact_verify_keys, [[keys]], allow_unsigned, require_statement
 	RefuseOlder   bool                   // refuse_older
-	AllowEnv      []string               // allow_env
-	OSRelease     string                 // os_release_file
-	ArtifactInfo  string                 // artifact_info_file
-	LogLevel      slog.Level             // log_level
-	Warnings      []string               // unknown settings, one line each
+	// CommitOnInstall makes an installation by hand with the Mender client final.
+	CommitOnInstall bool       // commit_on_install
+	AllowEnv        []string   // allow_env
+	OSRelease       string     // os_release_file
+	ArtifactInfo    string     // artifact_info_file
+	LogLevel        slog.Level // log_level
+	Warnings        []string   // unknown settings, one line each
 }
 
 // killAfter is the time that a sub-module has to exit after TERM. The client gives
@@ -106,6 +108,9 @@ func Load() (*Config, error) {
 		c.DataRoot = dockerRoot("/")
 	}
 	if c.RefuseOlder, err = f.Bool(false, "refuse_older"); err != nil {
+		return nil, err
+	}
+	if c.CommitOnInstall, err = f.Bool(false, "commit_on_install"); err != nil {
 		return nil, err
 	}
 	c.AllowEnv = f.Strings("allow_env")

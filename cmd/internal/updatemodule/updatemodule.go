@@ -38,6 +38,7 @@ names. TOML (persistent_store = "/data/mender-app") or shell assignments
 (PERSISTENT_STORE=/data/mender-app):
   persistent_store   where applications are kept [/data/mender-app]
   app_modules_dir    the sub-modules [/usr/share/mender/app-modules/v1]
+  commit_on_install  with "mender install", commit at once [false]
   keep               older releases kept after a commit [1]
   require_statement  refuse an artifact without a signed statement [false]
   refuse_older       refuse an older version than the installed one [false]
@@ -80,6 +81,9 @@ func Run(args []string, stdout, stderr io.Writer) int {
 			tree, _ = modules.OpenTree(args[1]) // without a tree the answer is the default
 		}
 		answer, _ := deploy.Reply(state, tree)
+		if c, err := device.Load(); err == nil && state == modules.SupportsRollback && tree != nil && commitsAtOnce(c, tree, os.Getppid()) {
+			answer = modules.No
+		}
 		if _, err := io.WriteString(stdout, answer+"\n"); err != nil {
 			return device.ExitFailed
 		}
@@ -134,7 +138,7 @@ func work(c *device.Config, state modules.State, tree *modules.Tree, stderr io.W
 		}
 		e.Trust = c.Signatures.Trust(signer)
 		err = e.Handle(ctx, state, tree)
-		if err == nil && state == modules.ArtifactInstall && e.Driver == menderDriver {
+		if err == nil && state == modules.ArtifactInstall && e.Driver == menderDriver && !commitsAtOnce(c, tree, os.Getppid()) {
 			// With the shell reference, an installation was final.
 			log.Info("installed; until its commit, a rollback or the next installation goes back to the release before")
 		}

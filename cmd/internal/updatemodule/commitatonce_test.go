@@ -1,0 +1,26 @@
+package updatemodule
+
+import (
+	"os/exec"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Only a client that was told to install takes No; a daemon, a rollback and a process
+// that is gone do not.
+func TestByHand(t *testing.T) {
+	for args, want := range map[[2]string]bool{
+		{"install", "x.mender"}: true, {"--no-syslog", "install"}: true,
+		{"daemon", ""}: false, {"daemon", "install"}: false, {"rollback", ""}: false, {"install.mender", ""}: false,
+	} {
+		cmd := exec.Command("sh", "-c", "read x", "mender", args[0], args[1])
+		in, err := cmd.StdinPipe()
+		require.NoError(t, err)
+		require.NoError(t, cmd.Start())
+		require.Equal(t, want, byHand(cmd.Process.Pid), "%v", args)
+		require.NoError(t, in.Close())
+		_ = cmd.Wait() // read fails at the end of its input
+		require.False(t, byHand(cmd.Process.Pid), "it is gone")
+	}
+}
