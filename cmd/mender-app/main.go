@@ -73,7 +73,7 @@ module as the client does.
 		p.installCommand(), p.commitCommand(), p.rollbackCommand(), p.resumeCommand(),
 		p.statusCommand(), p.logsCommand(), p.listCommand(), p.showCommand(), p.releasesCommand(), p.historyCommand(), p.verifyCommand(),
 		p.healthCommand(), p.stopCommand(), p.startCommand(), p.purgeCommand(),
-		p.secretsCommand(), p.doctorCommand(), p.inventoryCommand(), p.conformanceCommand(), p.probeCommand(), p.versionCommand(),
+		p.secretsCommand(), p.doctorCommand(), p.reportCommand(), p.inventoryCommand(), p.conformanceCommand(), p.probeCommand(), p.versionCommand(),
 	)
 	addCompletions(root)
 	usage.RefuseUnknown(root, func(c *cobra.Command, text, hint string) error { return wrongUsage(c, errors.New(text), hint) })

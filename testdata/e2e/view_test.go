@@ -2,6 +2,8 @@ package e2e
 
 import (
 	"encoding/json"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -125,4 +127,43 @@ func TestLogs(t *testing.T) {
 	r, err = d.Run("mender-app", "logs", "shop")
 	require.NoError(t, err)
 	require.Equal(t, 3, r.Code, r.Output())
+}
+
+// A report of a real device has what it should have, and none of its secrets, also
+// where an error had them in its text.
+func TestReport(t *testing.T) {
+	d := device(t)
+	key := newKey(t)
+	giveKey(t, d, key)
+	dir := t.TempDir()
+	require.NoError(t, os.Mkdir(filepath.Join(dir, "conf"), 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "docker-compose.yml"), []byte(secretShop("1")), 0o644))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "conf", "pin"), []byte("hunter-one"), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, ".env"), []byte("SALT=in-the-env\n"), 0o600))
+	mender(t, d, "install", generate(t, d, "shop", "shop-1", "1", "", archive(t, web(t, "1", "")), archive(t, stock(t)),
+		"--manifests-dir="+dir, "--encrypt-secrets-to="+key.Recipient().String()))
+	mender(t, d, "commit")
+	known := []string{"hunter-one", "in-the-env", key.String(), "dG9rZW4tOQ"}
+	require.NoError(t, os.WriteFile(d.Path("/etc/mender/mender.conf"), []byte(`{"TenantToken":"dG9rZW4tOQ","ServerURL":"https://hosted.example"}`), 0o600))
+	d.MustRun(t, "sed", "-i", `s|"status":|"error":"all of it: `+strings.Join(known, " ")+`","status":|`, "/data/mender-app/.mender-app/history/shop.jsonl")
+	require.Contains(t, d.MustRun(t, "mender-app", "history", "shop"), "in-the-env", "who is on the device sees all")
+
+	d.MustRun(t, "mender-app", "report", "-o", "/tmp/report.tar.gz")
+	require.Equal(t, "600", strings.TrimSpace(d.MustRun(t, "stat", "--format=%a", "/tmp/report.tar.gz")))
+	names := d.MustRun(t, "tar", "-tzf", "/tmp/report.tar.gz")
+	for _, name := range []string{"versions.txt", "doctor.json", "status.json", "history/shop.json", "releases/shop.json", "journal.txt", "config/mender-app.conf", "config/mender.conf"} {
+		require.Contains(t, names, "/"+name+"\n")
+	}
+	text := d.MustRun(t, "tar", "-xzOf", "/tmp/report.tar.gz")
+	for _, secret := range known {
+		require.NotContains(t, text, secret)
+	}
+	require.Contains(t, text, "all of it: [removed] [removed] [removed] [removed]")
+	require.Contains(t, text, "shop-web-1")
+	require.Contains(t, text, "$ docker version")
+
+	// Without an engine there is a report too.
+	require.NoError(t, d.StopEngine())
+	d.MustRun(t, "mender-app", "report", "-o", "/tmp/report.tar.gz")
+	require.Contains(t, d.MustRun(t, "tar", "-xzOf", "/tmp/report.tar.gz"), "docker.sock")
 }

@@ -50,6 +50,7 @@ type Config struct {
 	AllowEnv        []string   // allow_env
 	OSRelease       string     // os_release_file
 	ArtifactInfo    string     // artifact_info_file
+	MenderConf      string     // mender_conf
 	LogLevel        slog.Level // log_level
 	Warnings        []string   // unknown settings, one line each
 }
@@ -78,6 +79,7 @@ func Load() (*Config, error) {
 		DeviceType:    f.String("/var/lib/mender/device_type", "device_type_file"),
 		OSRelease:     f.String("/etc/os-release", "os_release_file"),
 		ArtifactInfo:  f.String("/etc/mender/artifact_info", "artifact_info_file"),
+		MenderConf:    f.String(menderConf, "mender_conf"),
 	}
 	keep, err := f.Int(deploy.DefaultKeep, "keep")
 	if err != nil {

@@ -1,0 +1,173 @@
+// Package redact takes secrets out of texts that leave the device: values that are
+// known to be secret, and what looks like one. It must not know what the texts are.
+package redact
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/base64"
+	"encoding/json"
+	"maps"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// Removed stands where a secret was.
+const Removed = "[removed]"
+
+const (
+	minSecret  = 4       // characters; a shorter value would be found everywhere
+	maxSecret  = 1 << 16 // bytes
+	maxSecrets = 20000
+)
+
+// Secrets are values that must not leave the device.
+type Secrets struct {
+	values   map[string]bool
+	kept     map[string]bool
+	replacer *strings.Replacer
+}
+
+// Add adds a value, each of its lines, and how JSON and base64 write it.
+func (s *Secrets) Add(value string) {
+	value = strings.TrimSpace(value)
+	s.add(value)
+	for line := range strings.Lines(value) {
+		s.add(strings.TrimSpace(line))
+	}
+}
+
+// Keep makes a word no secret, whatever has it as its value.
+func (s *Secrets) Keep(word string) {
+	if s.kept == nil {
+		s.kept = map[string]bool{}
+	}
+	s.kept[word] = true
+}
+
+// harmless are values that settings have and that tell nobody anything.
+var harmless = strings.Fields("true false yes none null production development debug info warn warning error localhost docker")
+
+func (s *Secrets) add(value string) {
+	if s.kept[value] || slices.Contains(harmless, strings.ToLower(value)) {
+		return
+	}
+	if len(value) < minSecret || len(value) > maxSecret || len(s.values) >= maxSecrets {
+		return
+	}
+	if s.values == nil {
+		s.values = map[string]bool{}
+	}
+	s.replacer = nil
+	s.values[value] = true
+	s.values[base64.StdEncoding.EncodeToString([]byte(value))] = true
+	for _, html := range []bool{true, false} {
+		var out bytes.Buffer
+		enc := json.NewEncoder(&out)
+		enc.SetEscapeHTML(html)
+		if enc.Encode(value) == nil {
+			text := strings.TrimSpace(out.String())
+			s.values[text[1:len(text)-1]] = true // without the quotes around it
+		}
+	}
+}
+
+// AddURL adds the password and the user of a URL.
+func (s *Secrets) AddURL(text string) {
+	for _, m := range userinfo.FindAllStringSubmatch(text, -1) {
+		_, password, found := strings.Cut(m[2], ":")
+		if !found {
+			password = m[2] // a token
+		}
+		s.Add(password)
+		if plain, err := url.PathUnescape(password); err == nil {
+			s.Add(plain)
+		}
+	}
+}
+
+// AddAssignments adds the values of all assignments NAME=VALUE, one a line, as in a
+// .env file.
+func (s *Secrets) AddAssignments(text string) {
+	for line := range strings.Lines(text) {
+		line = strings.TrimPrefix(strings.TrimSpace(line), "export ")
+		_, value, found := strings.Cut(line, "=")
+		if !found || strings.HasPrefix(line, "#") {
+			continue
+		}
+		value = strings.TrimSpace(value)
+		s.Add(value)
+		s.Add(strings.Trim(value, `"'`))
+	}
+}
+
+// AddNamed adds the values in a text whose names say that they are secret.
+func (s *Secrets) AddNamed(text string) {
+	for _, m := range named.FindAllStringSubmatch(text, -1) {
+		s.Add(strings.Trim(m[2], `"'`))
+	}
+	s.AddURL(text)
+}
+
+// What looks like a secret: a value with a telling name, the user and password of a
+// URL, private keys.
+var (
+	telling   = `[\w.-]*(?:passw(?:or)?d|passphrase|secret|token|api[_-]?key|credential|private[_-]?key|authorization|pin-value)[\w.-]*`
+	named     = regexp.MustCompile(`(?i)(` + telling + `["']?[ \t]*[=:][ \t]*)((?:basic |bearer )?(?:"[^"\n]*"|'[^'\n]*'|[^\s,;\[\]{}"'&\\]+))`)
+	inJSON    = regexp.MustCompile(`(?i)(` + telling + `[ \t]*[=:][ \t]*)((?:basic |bearer )?(?:'[^'"\n]*'|[^\s,;\[\]{}"'&\\]+))`)
+	userinfo  = regexp.MustCompile(`([A-Za-z][A-Za-z0-9+.-]*://)([^\s/@"'<>]+)@`)
+	privates  = regexp.MustCompile(`(?s)-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\z)`)
+	ageSecret = regexp.MustCompile(`(?i)AGE-SECRET-KEY-[A-Z0-9-]+`)
+)
+
+// Text takes secrets out of a text.
+func (s *Secrets) Text(text string) string { return s.clean(text, named) }
+
+// JSON takes secrets out of the strings of a JSON document, which stays one.
+func (s *Secrets) JSON(text string) string { return s.clean(text, inJSON) }
+
+func (s *Secrets) clean(text string, telling *regexp.Regexp) string {
+	text = strings.ToValidUTF8(text, "?")
+	text = privates.ReplaceAllString(text, Removed)
+	text = ageSecret.ReplaceAllString(text, Removed)
+	if s.replacer == nil {
+		// Of two values that begin at one place, the replacer takes the first.
+		longest := func(a, b string) int { return cmp.Or(len(b)-len(a), strings.Compare(a, b)) }
+		var pairs []string
+		for _, v := range slices.SortedFunc(maps.Keys(s.values), longest) {
+			pairs = append(pairs, v, Removed)
+		}
+		s.replacer = strings.NewReplacer(pairs...)
+	}
+	text = s.replacer.Replace(text)
+	text = userinfo.ReplaceAllString(text, "${1}"+Removed+"@")
+	return telling.ReplaceAllString(text, "${1}"+Removed)
+}
+
+// Assignments returns a configuration file, TOML or assignments, with the values of
+// the keys that keep allows. Comments go: they may hold what was a secret. So does
+// every line that is no assignment of one line.
+func (s *Secrets) Assignments(text string, keep func(key string) bool) string {
+	var out strings.Builder
+	for line := range strings.Lines(text) {
+		line = strings.TrimSpace(line)
+		key, value, found := strings.Cut(line, "=")
+		key = strings.TrimSpace(strings.TrimPrefix(key, "export "))
+		switch {
+		case line == "" || strings.HasPrefix(line, "#"):
+			continue
+		case strings.HasPrefix(line, "["):
+			out.WriteString(s.Text(line) + "\n")
+		case !found:
+			out.WriteString(Removed + "\n")
+		case keep(strings.ToLower(key)):
+			value, _, _ = strings.Cut(value, " #")
+			out.WriteString(key + " = " + s.Text(strings.TrimSpace(value)) + "\n")
+		default:
+			out.WriteString(s.Text(key) + " = " + Removed + "\n")
+		}
+	}
+	return out.String()
+}
