@@ -42,6 +42,7 @@ var rooms = []room{
 	{dir: "artifact/image", own: []string{"artifact/digest"}, others: []string{"github.com/klauspost/compress"}},
 	{dir: "artifact/metered"},
 	{dir: "artifact/names"},
+	{dir: "artifact/similar"},
 	{dir: "artifact/version", others: []string{"github.com/Masterminds/semver"}},
 	{dir: "delta", own: []string{"artifact/digest"}}, // the nouns
 	{dir: "delta/encoder", own: []string{"artifact/digest", "artifact/metered", "delta", "delta/decoder", "delta/tarstore", "delta/deflate", "delta/elf"}},
@@ -52,7 +53,7 @@ var rooms = []room{
 	{dir: "delta/elf"},
 	{dir: "delta/vcdiff"},
 	{dir: "delta/bsdiff"},
-	{dir: "submodules", own: []string{"artifact/digest", "artifact/names"}},
+	{dir: "submodules", own: []string{"artifact/digest", "artifact/names", "artifact/similar"}},
 	{dir: "submodules/config", others: []string{"github.com/BurntSushi/toml"}}, // the configuration files
 	{dir: "submodules/secrets", own: []string{"submodules/config", "store/durable", "artifact/names"}, others: []string{"filippo.io/age"}},
 	{dir: "submodules/conformance", own: []string{"artifact/digest", "submodules"}},

@@ -19,11 +19,11 @@ import (
 	"slices"
 
 	"github.com/mender-app/mender-app/artifact"
+	"github.com/mender-app/mender-app/artifact/similar"
 	"github.com/mender-app/mender-app/generator/manifests"
 	"github.com/mender-app/mender-app/generator/output"
 	"github.com/mender-app/mender-app/generator/rebuild"
 	"github.com/mender-app/mender-app/generator/recipients"
-	"github.com/mender-app/mender-app/generator/similar"
 	"github.com/mender-app/mender-app/generator/source"
 )
 

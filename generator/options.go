@@ -12,10 +12,10 @@ import (
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/artifact/mender"
 	"github.com/mender-app/mender-app/artifact/names"
+	"github.com/mender-app/mender-app/artifact/similar"
 	"github.com/mender-app/mender-app/generator/bases"
 	"github.com/mender-app/mender-app/generator/manifests"
 	"github.com/mender-app/mender-app/generator/shipped"
-	"github.com/mender-app/mender-app/generator/similar"
 	"github.com/mender-app/mender-app/generator/source"
 )
 

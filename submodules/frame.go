@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/mender-app/mender-app/artifact/names"
+	"github.com/mender-app/mender-app/artifact/similar"
 )
 
 // Orchestrator is what a sub-module is made of.
@@ -284,14 +285,20 @@ func (f frame) dispatch(ctx context.Context, args []string) error {
 		return f.completion()
 	}
 	var spec *verbSpec
+	var known []string
 	for _, v := range verbs() {
+		known = append(known, v.name)
 		if v.name == args[0] {
 			spec = &v
 			break
 		}
 	}
 	if spec == nil {
-		return Mark(fmt.Errorf("unknown verb %q; see %s --help", args[0], f.name), ErrUsage)
+		hint := "see " + f.name + " --help"
+		if meant := similar.Meant(args[0], known); meant != "" {
+			hint = meant
+		}
+		return Mark(fmt.Errorf("unknown verb %q; %s", args[0], hint), ErrUsage)
 	}
 	args = args[1:]
 	for _, a := range args {

@@ -41,6 +41,10 @@ func TestFrame(t *testing.T) {
 		require.Equal(t, CodeUsage, code, args)
 		require.Contains(t, errs, "error: ")
 	}
+	for verb, hint := range map[string]string{"rollout": "did you mean ROLLOUT?", "ROLOUT": "did you mean ROLLOUT?", "FROBNICATE": "see fake --help"} {
+		_, _, errs := try(nil, verb, "a", "d")
+		require.Equal(t, "error: unknown verb \""+verb+"\"; "+hint+"\n", errs)
+	}
 	code, out, _ = try(nil, "ALIVE", "a")
 	require.Zero(t, code)
 	require.Equal(t, "true\n", out)

@@ -13,7 +13,7 @@ import (
 	"github.com/BurntSushi/toml"
 	"github.com/spf13/pflag"
 
-	"github.com/mender-app/mender-app/generator/similar"
+	"github.com/mender-app/mender-app/artifact/similar"
 )
 
 // configFile has options of app-gen, in the working directory. Its keys are the long

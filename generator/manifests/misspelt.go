@@ -13,7 +13,7 @@ import (
 	"github.com/compose-spec/compose-go/v2/schema"
 	"github.com/compose-spec/compose-go/v2/types"
 
-	"github.com/mender-app/mender-app/generator/similar"
+	"github.com/mender-app/mender-app/artifact/similar"
 )
 
 // How compose-go reports a key that the Compose specification does not have: the

@@ -18,7 +18,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/name"
 
 	"github.com/mender-app/mender-app/artifact/image"
-	"github.com/mender-app/mender-app/generator/similar"
+	"github.com/mender-app/mender-app/artifact/similar"
 )
 
 // Kind is where an image comes from.
