@@ -110,3 +110,27 @@ func (s *Store) History(app string) ([]Record, error) {
 	}
 	return records, nil
 }
+
+// Last returns the newest record of an application's history, and whether there is
+// one. It reads no other record: a status of many applications asks for each. It needs
+// no lock.
+func (s *Store) Last(app string) (r Record, found bool, err error) {
+	if err := names.Check(app); err != nil {
+		return r, false, fmt.Errorf("%w: %w", ErrName, err)
+	}
+	data, err := readFile(s.historyFile(app))
+	if errors.Is(err, fs.ErrNotExist) {
+		return r, false, nil
+	}
+	if err != nil {
+		return r, false, err
+	}
+	data = bytes.TrimRight(data, "\n")
+	if len(data) == 0 {
+		return r, false, nil
+	}
+	if err := json.Unmarshal(data[bytes.LastIndexByte(data, '\n')+1:], &r); err != nil {
+		return r, false, &CorruptError{s.historyFile(app), err}
+	}
+	return r, true, nil
+}

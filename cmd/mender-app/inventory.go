@@ -112,8 +112,7 @@ func (p *program) addApplication(v attributes, s *store.Store, name string) {
 			v.add(prefix+"base", c.URL+"@"+c.Digest.String())
 		}
 	}
-	if records, err := s.History(name); err == nil && len(records) > 0 {
-		last := records[len(records)-1]
+	if last, found, err := s.Last(name); err == nil && found {
 		v.add(prefix+"last", strings.TrimSpace(last.Status+" "+last.ArtifactName)+" "+last.Ended.UTC().Format(time.RFC3339))
 	}
 }

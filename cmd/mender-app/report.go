@@ -102,7 +102,7 @@ func (r *report) add(name, text string) {
 
 // collect reads everything. What cannot be read says so in its place.
 func (r *report) collect(ctx context.Context) {
-	s := store.At(r.p.config.Store)
+	s := r.p.config.OpenStore()
 	names, err := s.Apps()
 	r.addSecrets(names)
 	if err != nil {

@@ -59,7 +59,9 @@ func TestReport(t *testing.T) {
 	write("mender.conf", `{"ServerURL":"https://hosted.example","TenantToken":"tenant-token-9","HttpsClient":{"Key":"pkcs11:x?pin-value=pin-10"}}`)
 	write("mender-app-docker-compose.conf", "# SECRET_OLD=comment-11\nSECRETS_DIR=\""+d.Dir+"/run\"\nSECRETS_IDENTITY=\""+d.Dir+"/identity.age\"\nSECRETS_IDENTITY_COMMAND=\"get --pin command-12\"\nLOG_LINES=7\n")
 	write("mender-app-k8s.conf", "K8S_IMAGE_TARGET=\"registry://u:push-13@h/p\"\n")
-	known := []string{"env-value-1", "env value 2", "env-value-3", "file-secret-4", "compose-secret-5", `decrypted-6 "quoted"`, "AGE-SECRET-KEY-1SEVENTH",
+	write("mender-docker-compose.conf", "PERSISTENT_STORE="+d.Dir+"/other\n")
+	write("other/current/manifests/.env", "IN=other-store-17\n")
+	known := []string{"other-store-17", "env-value-1", "env value 2", "env-value-3", "file-secret-4", "compose-secret-5", `decrypted-6 "quoted"`, "AGE-SECRET-KEY-1SEVENTH",
 		"registry-pass", auth, "proxy-pass-8", "tenant-token-9", "pin-10", "push-13", "env-proxy-14"}
 	said, err := json.Marshal([]map[string]any{{"service": "web", "instance": "shop-web-1", "health": "healthy", "restarts": 1,
 		"failure": "production of shop failed: " + strings.Join(known, " , ") + " password=guess-15 https://a:guess-16@b/"}})
@@ -147,5 +149,19 @@ func TestReportKnowsEverySetting(t *testing.T) {
 		for _, m := range setting.FindAllStringSubmatch(string(sample), -1) {
 			require.Contains(t, slices.Concat(show, removed), strings.ToLower(m[1]), file)
 		}
+	}
+}
+
+// The commands of docs/OPERATING.md are there, with the options that it uses.
+func TestOperatingDocument(t *testing.T) {
+	text, err := os.ReadFile("../../docs/OPERATING.md")
+	require.NoError(t, err)
+	found := regexp.MustCompile("(?m)(?:^    [$] |`)mender-app ([a-z][^`\n]*)").FindAllStringSubmatch(string(text), -1)
+	require.Greater(t, len(found), 10)
+	for _, m := range found {
+		cmd, args, err := (&program{}).root().Find(strings.Fields(m[1]))
+		require.NoError(t, err, m[1])
+		require.True(t, cmd.HasParent(), m[1])
+		require.NoError(t, cmd.ParseFlags(args), m[1])
 	}
 }

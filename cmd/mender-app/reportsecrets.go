@@ -99,6 +99,9 @@ func (r *report) addSecrets(apps []string) {
 		r.secrets.Keep(app)
 		eachFile(filepath.Join(r.p.config.Store, app), r.addManifest)
 	}
+	if other := r.p.config.Modules.Dir(); other != "" { // of mender-container-modules
+		eachFile(other, r.addManifest)
+	}
 }
 
 // envFile is the name of a file of variables.

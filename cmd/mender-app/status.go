@@ -79,8 +79,8 @@ func (p *program) status(ctx context.Context, names []string) (list []*appStatus
 			return nil, err
 		}
 		st := &appStatus{application: *app}
-		if records, err := s.History(name); err == nil && len(records) > 0 {
-			st.Last = &records[len(records)-1]
+		if last, found, err := s.Last(name); err == nil && found {
+			st.Last = &last
 			st.Last.Steps = nil // history has them
 		}
 		st.Components = nil // show has them
