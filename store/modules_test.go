@@ -1,7 +1,6 @@
 package store_test
 
 import (
-	"errors"
 	"os"
 	"path/filepath"
 	"testing"
@@ -10,7 +9,6 @@ import (
 
 	"github.com/mender-app/mender-app/store"
 	"github.com/mender-app/mender-app/store/containermodules"
-	"github.com/mender-app/mender-app/store/durable"
 )
 
 // beside returns a store on a device of mender-container-modules, and that module's
@@ -115,33 +113,10 @@ func TestForgetAdoptedFromModules(t *testing.T) {
 // An adoption that is stopped at any step leaves the module's project or the adopted
 // one, and a repetition works.
 func TestAdoptFromModulesStopsAnywhere(t *testing.T) {
-	stopped := errors.New("stopped")
-	for n := 1; ; n++ {
+	var at string
+	adoptStopped(t, func(t *testing.T) (*store.Store, string) {
 		s, dir := beside(t)
-		count, dead := 0, false
-		restore := durable.Inject(func(string) error {
-			count++
-			if dead = dead || count == n; dead {
-				return stopped
-			}
-			return nil
-		})
-		_, err := adopt(s)
-		restore()
-		if !dead {
-			require.NoError(t, err)
-			require.Greater(t, n, 10)
-			return
-		}
-		require.ErrorIs(t, err, stopped)
-		a, err := s.App("web")
-		if err != nil {
-			require.True(t, s.Legacy("web"), "step %d", n)
-			a, err = adopt(s)
-			require.NoError(t, err)
-		}
-		require.NoError(t, a.Sweep())
-		require.NoError(t, a.Point(a.Current))
-		checkModulesAdopted(t, a, dir)
-	}
+		at = dir
+		return s, filepath.Join(dir, "current/manifests/docker-compose.yml")
+	}, func(t *testing.T, _ *store.Store, a *store.App) { checkModulesAdopted(t, a, at) })
 }

@@ -295,10 +295,20 @@ func TestAdoptInterruptedReference(t *testing.T) {
 // TestAdoptStopsAnywhere fails each step of an adoption in turn; what is left
 // is the reference's application or the adopted one, and a repetition works.
 func TestAdoptStopsAnywhere(t *testing.T) {
-	stopped := errors.New("stopped")
-	for n := 1; ; n++ {
+	adoptStopped(t, func(t *testing.T) (*store.Store, string) {
 		s := newStore(t)
 		legacy(t, s, "web")
+		return s, filepath.Join(s.Dir(), "web/manifests/docker-compose.yml")
+	}, func(t *testing.T, s *store.Store, a *store.App) { checkAdopted(t, s, a) })
+}
+
+// adoptStopped fails each step of an adoption in turn. begin makes a store, and returns
+// a file of the application that stays; check is for the adopted application.
+func adoptStopped(t *testing.T, begin func(*testing.T) (s *store.Store, file string), check func(*testing.T, *store.Store, *store.App)) {
+	t.Helper()
+	stopped := errors.New("stopped")
+	for n := 1; ; n++ {
+		s, file := begin(t)
 		count, dead := 0, false
 		restore := durable.Inject(func(string) error {
 			count++
@@ -315,7 +325,7 @@ func TestAdoptStopsAnywhere(t *testing.T) {
 			return
 		}
 		require.ErrorIs(t, err, stopped)
-		require.FileExists(t, filepath.Join(s.Dir(), "web/manifests/docker-compose.yml"), "step %d", n)
+		require.FileExists(t, file, "step %d", n)
 		a, err := s.App("web")
 		if err != nil {
 			require.True(t, s.Legacy("web"), "step %d", n)
@@ -324,6 +334,6 @@ func TestAdoptStopsAnywhere(t *testing.T) {
 		}
 		require.NoError(t, a.Sweep())
 		require.NoError(t, a.Point(a.Current))
-		checkAdopted(t, s, a)
+		check(t, s, a)
 	}
 }
