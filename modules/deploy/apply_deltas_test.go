@@ -14,36 +14,41 @@ import (
 	"github.com/mender-app/mender-app/submodules"
 )
 
-// installed is a plain rig with f1.
-func installed(t *testing.T) (*rig, *client) {
+// installed is a plain rig with a release.
+func installed(t *testing.T, r release) (*rig, *client) {
 	g := newPlainRig(t)
 	c := newClient(g, true)
-	require.NoError(t, c.install(g.newTree(t, f1)))
+	require.NoError(t, c.install(g.newTree(t, r)))
 	require.NoError(t, c.commit())
 	g.w.calls = nil
 	return g, c
 }
 
-// A delta of a file is applied to what SAVE wrote before LOAD overwrites it.
-func TestDeltaOfAFile(t *testing.T) {
-	g, c := installed(t)
-	require.NoError(t, c.install(g.newTree(t, d2)))
-	require.Equal(t, []string{"SAVE shop web:1", "SAVE shop side:1", "LOAD shop web:1", "LOAD shop side:1"}, g.w.calls[:4], "the copy is the base: it is saved once")
-	g.runs(t, "shop", &d2)
-	require.NoError(t, c.rollback())
-	g.runs(t, "shop", &f1)
-	g.clean(t, "shop")
-	require.NoError(t, c.install(g.newTree(t, d2)))
-	require.NoError(t, c.commit())
-	g.runs(t, "shop", &d2)
-	g.clean(t, "shop")
-	require.NoDirExists(t, filepath.Join(g.dir, "store", ".mender-app", "tmp"))
+// A delta of a file is applied to what SAVE wrote before LOAD overwrites it, and so is
+// the delta of an image for a sub-module without the feature.
+func TestDeltaIsApplied(t *testing.T) {
+	for name, c := range map[string]struct{ old, next release }{"of a file": {f1, d2}, "of an image": {v1, i2}} {
+		t.Run(name, func(t *testing.T) {
+			g, cl := installed(t, c.old)
+			require.NoError(t, cl.install(g.newTree(t, c.next)))
+			require.Equal(t, []string{"SAVE shop web:1", "SAVE shop side:1", "LOAD shop web:1", "LOAD shop side:1"}, g.w.calls[:4], "the copy is the base: it is saved once")
+			g.runs(t, "shop", &c.next)
+			require.NoError(t, cl.rollback())
+			g.runs(t, "shop", &c.old)
+			g.clean(t, "shop")
+			require.NoError(t, cl.install(g.newTree(t, c.next)))
+			require.NoError(t, cl.commit())
+			g.runs(t, "shop", &c.next)
+			g.clean(t, "shop")
+			require.NoDirExists(t, filepath.Join(g.dir, "store", ".mender-app", "tmp"))
+		})
+	}
 }
 
 // A delta over a file that this device does not have is refused before anything
 // is called.
 func TestDeltaOverAnotherFile(t *testing.T) {
-	g, c := installed(t)
+	g, c := installed(t, f1)
 	r := asDelta(asFiles(v2))
 	r.over = "web zero"
 	err := c.install(g.newTree(t, r))
@@ -57,7 +62,7 @@ func TestDeltaOverAnotherFile(t *testing.T) {
 
 // A file that was changed on the device is not built upon.
 func TestDeltaOverAChangedFile(t *testing.T) {
-	g, c := installed(t)
+	g, c := installed(t, f1)
 	other := digest.Of([]byte("image other"))
 	g.w.texts[other], g.w.content[other] = "other", "whole"
 	g.w.tags["web:1"] = other
@@ -75,7 +80,7 @@ func TestDeltaMakesAnotherFile(t *testing.T) {
 		"cut off": fileDelta("web one", "web two")[:60],
 	} {
 		t.Run(name, func(t *testing.T) {
-			g, c := installed(t)
+			g, c := installed(t, f1)
 			tr := g.newTree(t, d2)
 			tr.payload[artifact.ImagesPayload] = withDelta(t, delta)
 			err := c.install(tr)
@@ -99,36 +104,10 @@ func TestDeltaNeedsSpace(t *testing.T) {
 	require.Equal(t, c.Size, files.SpooledBytes(submodules.Info{}, c))
 }
 
-// installedImages is a plain rig with v1.
-func installedImages(t *testing.T) (*rig, *client) {
-	g := newPlainRig(t)
-	c := newClient(g, true)
-	require.NoError(t, c.install(g.newTree(t, v1)))
-	require.NoError(t, c.commit())
-	g.w.calls = nil
-	return g, c
-}
-
-// The delta of an image is applied for a sub-module without the feature.
-func TestDeltaOfAnImage(t *testing.T) {
-	g, c := installedImages(t)
-	require.NoError(t, c.install(g.newTree(t, i2)))
-	require.Equal(t, []string{"SAVE shop web:1", "SAVE shop side:1", "LOAD shop web:1", "LOAD shop side:1"}, g.w.calls[:4])
-	g.runs(t, "shop", &i2)
-	require.NoError(t, c.rollback())
-	g.runs(t, "shop", &v1)
-	g.clean(t, "shop")
-	require.NoError(t, c.install(g.newTree(t, i2)))
-	require.NoError(t, c.commit())
-	g.runs(t, "shop", &i2)
-	g.clean(t, "shop")
-	require.NoDirExists(t, filepath.Join(g.dir, "store", ".mender-app", "tmp"))
-}
-
 // A delta of an image that cannot be applied changes nothing.
 func TestDeltaOfAnImageIsWrong(t *testing.T) {
 	t.Run("over an image of elsewhere", func(t *testing.T) {
-		g, c := installedImages(t)
+		g, c := installed(t, v1)
 		r := i2
 		r.over = "web zero"
 		err := c.install(g.newTree(t, r))
@@ -140,7 +119,7 @@ func TestDeltaOfAnImageIsWrong(t *testing.T) {
 		g.runs(t, "shop", &v1)
 	})
 	t.Run("over an image that was changed", func(t *testing.T) {
-		g, c := installedImages(t)
+		g, c := installed(t, v1)
 		other := digest.Of([]byte("image other"))
 		g.w.texts[other], g.w.content[other] = "other", "whole"
 		g.w.tags["web:1"] = other
@@ -150,7 +129,7 @@ func TestDeltaOfAnImageIsWrong(t *testing.T) {
 		require.Equal(t, other, g.w.tags["web:1"], "it is not overwritten")
 	})
 	t.Run("it makes another image", func(t *testing.T) {
-		g, c := installedImages(t)
+		g, c := installed(t, v1)
 		tr := g.newTree(t, i2)
 		tr.payload[artifact.ImagesPayload] = withDelta(t, fileDelta("web one", "web TWO"))
 		err := c.install(tr)
