@@ -81,8 +81,10 @@ func Run(args []string, stdout, stderr io.Writer) int {
 			tree, _ = modules.OpenTree(args[1]) // without a tree the answer is the default
 		}
 		answer, _ := deploy.Reply(state, tree)
-		if c, err := device.Load(); err == nil && state == modules.SupportsRollback && tree != nil && commitsAtOnce(c, tree, os.Getppid()) {
-			answer = modules.No
+		if state == modules.SupportsRollback && tree != nil {
+			if c, err := device.Load(); err == nil && commitsAtOnce(c, tree, os.Getppid()) {
+				answer = modules.No
+			}
 		}
 		if _, err := io.WriteString(stdout, answer+"\n"); err != nil {
 			return device.ExitFailed
