@@ -68,22 +68,14 @@ func (l *loader) rebuildAndLoad(ctx context.Context, info artifact.ImageInfo, na
 			return err
 		}
 	}
-	typ, err := files.CheckContent(names[0], path, l.nameless())
-	if err != nil {
-		return err
-	}
-	if err := l.setType(names[0], typ); err != nil {
+	if _, err := l.checkContent(names[0], path); err != nil {
 		return err
 	}
 	fi, err := os.Stat(path)
 	if err != nil {
 		return err
 	}
-	req := submodules.Request{Path: path}
-	if l.info.Has(submodules.FeatureStage) {
-		req.Options = append(req.Options, submodules.OptionStage)
-	}
-	return l.loadNames(ctx, names, fi.Size(), req)
+	return l.loadNames(ctx, names, fi.Size(), submodules.Request{Path: path, Options: l.stage()})
 }
 
 // makeFile applies the delta patch of one file, or of an image archive as one file,

@@ -23,6 +23,15 @@ func (l *loader) nameless() bool {
 	return len(l.h.meta.Components) == 0 && !l.info.Has(submodules.FeatureComponents)
 }
 
+// checkContent compares a component's content at path with its digest, if it is a
+// file. It records the component's type, and returns it.
+func (l *loader) checkContent(c store.Component, path string) (typ string, err error) {
+	if typ, err = files.CheckContent(c, path, l.nameless()); err != nil {
+		return "", err
+	}
+	return typ, l.setType(c, typ)
+}
+
 // setType records the type of a component of the release.
 func (l *loader) setType(c store.Component, typ string) error {
 	if c.Type == typ {

@@ -151,10 +151,7 @@ func (l *loader) image(ctx context.Context, info artifact.ImageInfo, content io.
 	if l.rebuilds(names[0], info.Kind) {
 		return l.rebuildAndLoad(ctx, info, names, content)
 	}
-	req := submodules.Request{CurrentURL: base, Path: "-", Stdin: content}
-	if l.info.Has(submodules.FeatureStage) {
-		req.Options = append(req.Options, submodules.OptionStage)
-	}
+	req := submodules.Request{CurrentURL: base, Path: "-", Stdin: content, Options: l.stage()}
 	switch info.Kind {
 	case artifact.KindFull:
 	case artifact.KindDelta:
@@ -176,17 +173,20 @@ func (l *loader) image(ctx context.Context, info artifact.ImageInfo, content io.
 			return err
 		}
 		if info.Kind == artifact.KindFull {
-			typ, err := files.CheckContent(names[0], req.Path, l.nameless())
-			if err != nil {
+			if names[0].Type, err = l.checkContent(names[0], req.Path); err != nil {
 				return err
 			}
-			if err := l.setType(names[0], typ); err != nil {
-				return err
-			}
-			names[0].Type = typ
 		}
 	}
 	return l.loadNames(ctx, names, info.Size, req)
+}
+
+// stage is the option that keeps what runs, for a sub-module that has it.
+func (l *loader) stage() []string {
+	if !l.info.Has(submodules.FeatureStage) {
+		return nil
+	}
+	return []string{submodules.OptionStage}
 }
 
 // loadNames loads one image or file under each of its names.

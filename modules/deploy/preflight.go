@@ -195,9 +195,8 @@ func (t *target) checkBases(ctx context.Context, m *artifact.Metadata) error {
 	case !t.info.Has(submodules.FeatureVerify) && t.info.Has(submodules.FeatureDelta):
 		return nil // LOAD finds out
 	case !t.info.Has(submodules.FeatureVerify):
-		for _, c := range missing {
-			return unfit("the delta needs %s (%s), which this device does not have: install the full artifact", c.URL, c.Digest)
-		}
+		c := missing[slices.Sorted(maps.Keys(missing))[0]]
+		return unfit("the delta needs %s (%s), which this device does not have: install the full artifact", c.URL, c.Digest)
 	}
 	// The list names the application's own components: the engine may have others.
 	req := t.request()
