@@ -19,11 +19,11 @@ const (
 	shopList = "/api/v1/namespaces/default/configmaps/mender-app-shop"
 )
 
-// inventoryText is the data of an inventory with the ConfigMap precious.
-func inventoryText(t *testing.T) string {
+// inventoryText is the data of an inventory with the ConfigMap precious of a namespace.
+func inventoryText(t *testing.T, namespace string) string {
 	var z bytes.Buffer
 	w := gzip.NewWriter(&z)
-	_, err := w.Write([]byte(`{"format":1,"items":[{"kind":"ConfigMap","namespace":"default","name":"precious"}]}`))
+	_, err := w.Write([]byte(`{"format":1,"items":[{"kind":"ConfigMap","namespace":"` + namespace + `","name":"precious"}]}`))
 	require.NoError(t, err)
 	require.NoError(t, w.Close())
 	return base64.StdEncoding.EncodeToString(z.Bytes())
@@ -44,7 +44,7 @@ func TestForgedInventory(t *testing.T) {
 		require.Equal(t, "shop", a.get(shopList)["metadata"].(map[string]any)["labels"].(map[string]any)["mender-app.io/app"])
 		return a, m
 	}
-	for name, data := range map[string]string{"forged": inventoryText(t), "garbage": "AAAA"} {
+	for name, data := range map[string]string{"forged": inventoryText(t, "default"), "garbage": "AAAA"} {
 		t.Run("refused/"+name, func(t *testing.T) {
 			a, m := start(t)
 			before := copyJSON(a.get(shopList))
@@ -72,7 +72,7 @@ func TestForgedInventory(t *testing.T) {
 		a, m := start(t)
 		a.put(precious, `{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"precious","namespace":"default","uid":"p","labels":{"mender-app.io/app":"shop"}}}`)
 		a.put(shopList, fmt.Sprintf(`{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"mender-app-shop","namespace":"default","uid":"f",
-			"labels":{"mender-app.io/inventory":"shop"}},"data":{"app":"shop"},"binaryData":{"inventory.json.gz":%q}}`, inventoryText(t)))
+			"labels":{"mender-app.io/inventory":"shop"}},"data":{"app":"shop"},"binaryData":{"inventory.json.gz":%q}}`, inventoryText(t, "default")))
 		require.NoError(t, m.Purge(ctx, a.request("shop", take)))
 		require.Nil(t, a.get(precious), "an inventory without the label is read")
 	})

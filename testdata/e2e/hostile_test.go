@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mender-app/mender-app/testdata/bed"
+	"github.com/mender-app/mender-app/testdata/bed/mutants"
 )
 
 // Limits of what any artifact, however hostile, may cost.
@@ -78,7 +79,7 @@ func (c client) survive(t *testing.T, d *bed.Device, count int, seed uint64) {
 	for _, file := range []string{whole(t, d, 2), third(t, d, []string{one}), handmade(t, d, reference)} {
 		data, err := os.ReadFile(file)
 		require.NoError(t, err)
-		require.True(t, consistent(data), file) // else no checksum is made right
+		require.True(t, mutants.Consistent(data), file) // else no checksum is made right
 		originals = append(originals, data)
 	}
 
@@ -91,7 +92,7 @@ func (c client) survive(t *testing.T, d *bed.Device, count int, seed uint64) {
 	accepted, slowest := 0, time.Duration(0)
 	for i := range count {
 		r := rand.New(rand.NewPCG(seed, uint64(i)))
-		data, what := mutant(r, pick(r, originals))
+		data, what := mutants.Make(r, originals[r.IntN(len(originals))])
 		what = fmt.Sprintf("mutant %d: %s", i, what)
 		require.NoError(t, os.WriteFile(file, data, 0o644))
 
@@ -110,7 +111,7 @@ func (c client) survive(t *testing.T, d *bed.Device, count int, seed uint64) {
 		}
 		require.NotContains(t, result.Output(), "goroutine ", what)
 		require.GreaterOrEqual(t, result.Code, 0, what)
-		sound := consistent(data)
+		sound := mutants.Consistent(data)
 		if result.Code == 0 {
 			accepted++
 			require.True(t, sound, "%s was installed", what)

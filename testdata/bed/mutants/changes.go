@@ -1,10 +1,9 @@
-package e2e
+package mutants
 
 import (
 	"archive/tar"
 	"bytes"
 	"compress/gzip"
-	"crypto/sha256"
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
@@ -13,185 +12,6 @@ import (
 	"slices"
 	"strings"
 )
-
-// part is a piece of an artifact: the artifact itself, a member of a tar in it,
-// a member of a tar in that one, and so on down to the files in the layers.
-type part struct {
-	header  tar.Header
-	data    []byte // the bytes as they stand in the tar above
-	packed  bool   // data is a gzip stream
-	members []*part
-	above   *part
-	changed bool // data must be made again from members
-}
-
-// takeApart reads data as a tar, compressed or not, with everything inside it. Data
-// that is not a tar stays a piece without members.
-func takeApart(data []byte) *part {
-	p := &part{data: data}
-	plain := data
-	if bytes.HasPrefix(data, []byte("\x1f\x8b")) {
-		if z, err := gzip.NewReader(bytes.NewReader(data)); err == nil {
-			if b, err := io.ReadAll(io.LimitReader(z, 64<<20)); err == nil {
-				plain, p.packed = b, true
-			}
-		}
-	}
-	if len(plain) < 512 || string(plain[257:262]) != "ustar" {
-		return p
-	}
-	for r := tar.NewReader(bytes.NewReader(plain)); ; {
-		h, err := r.Next()
-		if err != nil {
-			return p // the end, or what follows is no tar
-		}
-		b, err := io.ReadAll(io.LimitReader(r, 64<<20))
-		if err != nil {
-			return p
-		}
-		m := takeApart(b)
-		m.header, m.above = *h, p
-		p.members = append(p.members, m)
-	}
-}
-
-// bytes puts the piece together again.
-func (p *part) bytes() []byte {
-	if !p.changed {
-		return p.data
-	}
-	var out bytes.Buffer
-	w := tar.NewWriter(&out)
-	for _, m := range p.members {
-		h, b := m.header, m.bytes()
-		h.Size, h.Format = int64(len(b)), tar.FormatUnknown
-		if h.Typeflag != tar.TypeReg {
-			h.Size, b = 0, nil
-		}
-		if w.WriteHeader(&h) == nil { // a name that no tar can hold drops its member
-			_, _ = w.Write(b) // into memory
-		}
-	}
-	_ = w.Close()
-	p.data, p.changed = out.Bytes(), false
-	if p.packed {
-		p.data = compressed(p.data)
-	}
-	return p.data
-}
-
-func compressed(b []byte) []byte {
-	var out bytes.Buffer
-	z, _ := gzip.NewWriterLevel(&out, gzip.BestSpeed)
-	_, _ = z.Write(b) // into memory
-	_ = z.Close()
-	return out.Bytes()
-}
-
-// touch marks everything above the piece as changed, so that it is made again.
-func (p *part) touch() {
-	for a := p.above; a != nil; a = a.above {
-		a.changed = true
-	}
-}
-
-// path names the piece by all the members that lead to it.
-func (p *part) path() string {
-	if p.above == nil {
-		return ""
-	}
-	return p.above.path() + "/" + strings.TrimSuffix(p.header.Name, "/")
-}
-
-func (p *part) depth() int {
-	if p.above == nil {
-		return 0
-	}
-	return p.above.depth() + 1
-}
-
-// all lists the piece and everything in it.
-func (p *part) all() []*part {
-	list := []*part{p}
-	for _, m := range p.members {
-		list = append(list, m.all()...)
-	}
-	return list
-}
-
-// find returns the member whose name begins with a text, or nil.
-func (p *part) find(prefix string) *part {
-	for _, m := range p.members {
-		if strings.HasPrefix(m.header.Name, prefix) {
-			return m
-		}
-	}
-	return nil
-}
-
-// sums are the checksums that the manifest of an artifact must list.
-func sums(artifact *part) (lines []string) {
-	line := func(name string, data []byte) {
-		lines = append(lines, fmt.Sprintf("%x  %s\n", sha256.Sum256(data), name))
-	}
-	for _, m := range artifact.members {
-		switch name := m.header.Name; {
-		case strings.HasPrefix(name, "data/"):
-			for _, file := range m.members {
-				line("data/0000/"+file.header.Name, file.bytes())
-			}
-		case !strings.HasPrefix(name, "manifest"):
-			line(name, m.bytes())
-		}
-	}
-	slices.Sort(lines)
-	return lines
-}
-
-// consistent reports whether an artifact's manifest lists what is in it.
-func consistent(file []byte) bool {
-	artifact := takeApart(file)
-	manifest := artifact.find("manifest")
-	if manifest == nil {
-		return false
-	}
-	listed := slices.Sorted(strings.Lines(string(manifest.data)))
-	return slices.Equal(listed, sums(artifact))
-}
-
-// mutant changes one thing in an artifact, at a level that is drawn first. In three
-// of four cases it also corrects the manifest's checksums. It returns what it did.
-func mutant(r *rand.Rand, file []byte) ([]byte, string) {
-	artifact := takeApart(file)
-	all := artifact.all()
-	deepest := 0
-	for _, p := range all {
-		deepest = max(deepest, p.depth())
-	}
-	level := r.IntN(deepest + 1)
-	p := pick(r, slices.DeleteFunc(all, func(p *part) bool { return p.depth() != level }))
-	path := p.path()
-	what := change(r, p)
-	sums := "checksums as they were"
-	// What was changed in the container or in the manifest itself would be undone.
-	if r.IntN(4) != 0 && p != artifact && p != artifact.find("manifest") && artifact.mend() {
-		sums = "checksums made right"
-	}
-	return artifact.bytes(), fmt.Sprintf("level %d, %s: %s, %s", level, path, what, sums)
-}
-
-// mend corrects the manifest, and reports whether there is one.
-func (p *part) mend() bool {
-	manifest := p.find("manifest")
-	if manifest == nil {
-		return false
-	}
-	manifest.data = []byte(strings.Join(sums(p), ""))
-	manifest.touch()
-	return true
-}
-
-func pick[T any](r *rand.Rand, list []T) T { return list[r.IntN(len(list))] }
 
 // change changes a piece in one way that fits it.
 func change(r *rand.Rand, p *part) string {
@@ -206,7 +26,10 @@ func change(r *rand.Rand, p *part) string {
 		ways = append(ways, changeJSON, changeJSON)
 	}
 	if strings.HasSuffix(p.header.Name, ".yml") {
-		ways = append(ways, changeLines, changeLines)
+		ways = append(ways, changeCompose, changeCompose)
+	}
+	if strings.HasSuffix(p.header.Name, ".yaml") {
+		ways = append(ways, changeKubernetes, changeKubernetes)
 	}
 	what := pick(r, ways)(r, p)
 	p.touch()
@@ -413,16 +236,29 @@ func changeValue(r *rand.Rand, v any, what *string) any {
 	return value
 }
 
-// lines are lines of Compose files that reach outside of the application.
-var lines = []string{
+// composeLines are lines of Compose files that reach outside of the application.
+var composeLines = []string{
 	"include: [/etc/passwd]", "include: [../../../../etc/mender/mender.conf]", "    env_file: /etc/shadow", "    image: ${HOME}",
 	"    image: mender-app.local/shop:" + strings.Repeat("a", 64), "    build: /", "    extends: {file: /etc/passwd, service: web}",
 	"    <<: *unknown", "a: &a [x, x]", "services:", "    image: [a, b]", "    scale: -1", "    healthcheck: {test: [CMD, /nothing], interval: 100ms, retries: 1}",
 	"    labels: {mender-app.application: other}", "name: ../../etc", "name: other", "\tweb:", "    command: [\"/nothing\"]", "    configs: [{source: a, target: /b}]",
 }
 
-// changeLines adds, drops or doubles a line of a Compose file.
-func changeLines(r *rand.Rand, p *part) string {
+// kubernetesLines are lines of Kubernetes manifests that reach outside of the
+// application, or pose as what is not the application's.
+var kubernetesLines = []string{
+	"metadata: {name: mender-app-other}", "metadata: {name: web, namespace: kube-system}", "metadata: {name: web, namespace: default}",
+	"metadata: {name: web, labels: {mender-app.io/app: other}}", "metadata: {name: web, labels: {mender-app.io/inventory: other}}",
+	"  labels: {mender-app.io/app: other}", "  annotations: {mender-app.io/allow-pull: \"true\"}", "  finalizers: [example.com/never]",
+	"kind: ClusterRole", "kind: Namespace", "kind: List", "kind: Secret", "apiVersion: x.example/v1", "---", "a: &a [x, x]", "    <<: *unknown",
+	"        image: nowhere:1", "        imagePullPolicy: Always", "      hostNetwork: true", "  replicas: -1", "\tspec:",
+}
+
+func changeCompose(r *rand.Rand, p *part) string    { return changeLines(r, p, composeLines) }
+func changeKubernetes(r *rand.Rand, p *part) string { return changeLines(r, p, kubernetesLines) }
+
+// changeLines drops or doubles a line of a manifest, or adds one of others.
+func changeLines(r *rand.Rand, p *part, others []string) string {
 	list := slices.Collect(strings.Lines(string(p.data)))
 	at := r.IntN(len(list))
 	what := ""
@@ -434,7 +270,7 @@ func changeLines(r *rand.Rand, p *part) string {
 		what = "twice"
 		list = slices.Insert(list, at, list[at])
 	default:
-		line := pick(r, lines)
+		line := pick(r, others)
 		what = line
 		list = slices.Insert(list, at, line+"\n")
 	}
