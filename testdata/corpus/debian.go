@@ -14,6 +14,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/mender-app/mender-app/testdata/bed"
 )
 
 // suite names a state of Debian: the releases that apt installs from.
@@ -191,6 +193,10 @@ func (b *builder) unpack(t tree, which, deb string) error {
 	}
 }
 
+// mirrorRefuses means that apt-get was tried again for minutes and failed in the end:
+// it is not tried again for the next packages.
+var mirrorRefuses bool
+
 // packages downloads packages with all their dependencies and returns the names of
 // their files, sorted. It records the versions: the next build takes the same ones
 // from the cache.
@@ -219,7 +225,7 @@ func (b *builder) packages(arch string, s suite, names string) ([]string, error)
 		}
 	}
 	apt := func(args ...string) ([]byte, error) {
-		cmd := exec.CommandContext(b.ctx, "apt-get", append([]string{"-q",
+		cmd := exec.CommandContext(b.ctx, filepath.Join(bed.Repository(), "testdata/retry"), append([]string{"apt-get", "-q",
 			"-o", "Dir::Etc::sourcelist=" + filepath.Join(dir, "sources.list"), "-o", "Dir::Etc::sourceparts=/dev/null",
 			"-o", "Dir::Etc::preferences=/dev/null", "-o", "Dir::Etc::preferencesparts=/dev/null",
 			"-o", "Dir::State::lists=" + filepath.Join(dir, "lists"), "-o", "Dir::State::status=" + filepath.Join(dir, "status"),
@@ -229,10 +235,14 @@ func (b *builder) packages(arch string, s suite, names string) ([]string, error)
 			"-o", "APT::Sandbox::User=root", "-o", "Acquire::Languages=none", "-o", "APT::Install-Recommends=false",
 			"-o", "Binary::apt-get::APT::Keep-Downloaded-Packages=true", "-o", "DPkg::Pre-Install-Pkgs::="}, args...)...)
 		cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive", "LC_ALL=C")
+		if mirrorRefuses {
+			cmd.Env = append(cmd.Env, "RETRY_WAITS=")
+		}
 		var stderr bytes.Buffer
 		cmd.Stderr = &stderr
 		out, err := cmd.Output()
 		if err != nil {
+			mirrorRefuses = true
 			return nil, fmt.Errorf("%w: apt-get %s: %w\n%s", ErrUnavailable, strings.Join(args, " "), err, stderr.Bytes())
 		}
 		return out, nil
