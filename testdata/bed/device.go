@@ -1,6 +1,7 @@
 package bed
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	_ "embed"
@@ -86,8 +87,9 @@ func start(t testing.TB) *Device {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := d.Close(); err != nil {
-			t.Errorf("close the device: %v", err)
+		// Nobody looks at it any more: a shutdown would stop each container first.
+		if err := d.Kill(); err != nil {
+			t.Errorf("end the device: %v", err)
 		}
 		if t.Failed() {
 			if log, err := os.ReadFile(filepath.Join(dir, "dockerd.log")); err == nil {
@@ -247,21 +249,19 @@ func (d *Device) Path(path string) string {
 func (d *Device) Share(name string) string { return filepath.Join(d.Dir, "share", name) }
 
 // Install installs the programs that are in a build directory as `make install` does.
+// Configuration files that are there already stay.
 func (d *Device) Install(programs string) error {
-	programs, err := filepath.Abs(programs)
+	files, err := installed(programs)
 	if err != nil {
 		return err
 	}
-	r, err := d.Run("bash", "-c", `
-		set -eu
-		tmp=$(mktemp -d)
-		cp -r "$1"/. "$tmp"
-		there=
-		for p in app docker-compose k8s mender-app app-gen; do
-			[ ! -e "$tmp/$p" ] || there="$there $p"
-		done
-		make -s -C "$2" install FROM="$tmp" PROGRAMS="$there"
-		rm -rf "$tmp"`, "install", programs, Repository())
+	args := []string{"-x", "-C", d.Path("/"), "--no-overwrite-dir", "--keep-directory-symlink"}
+	if _, err := os.Stat(d.Path("/etc/mender/mender-app.conf")); err == nil {
+		args = append(args, "--exclude=./etc")
+	}
+	unpack := exec.Command("tar", args...)
+	unpack.Stdin = bytes.NewReader(files)
+	r, err := run(unpack)
 	if err == nil && r.Code != 0 {
 		err = errors.New(r.Output())
 	}
@@ -269,6 +269,42 @@ func (d *Device) Install(programs string) error {
 		return fmt.Errorf("install the programs: %w", err)
 	}
 	return nil
+}
+
+var installations struct {
+	sync.Mutex
+	files map[string][]byte // by the directory of the programs
+}
+
+// installed returns a tar of what `make install` installs from a build directory. It
+// is made once per process: tests start many devices.
+func installed(programs string) ([]byte, error) {
+	installations.Lock()
+	defer installations.Unlock()
+	if files := installations.files[programs]; files != nil {
+		return files, nil
+	}
+	r, err := run(exec.Command("bash", "-c", `
+		set -eu
+		tree=$(mktemp -d)
+		trap 'rm -rf "$tree"' EXIT
+		there=
+		for p in app docker-compose k8s mender-app app-gen; do
+			[ ! -e "$1/$p" ] || there="$there $p"
+		done
+		make -s -C "$2" install FROM="$(realpath "$1")" PROGRAMS="$there" DESTDIR="$tree" >&2
+		tar -c --owner=0 --group=0 -C "$tree" .`, "install", programs, Repository()))
+	if err == nil && r.Code != 0 {
+		err = errors.New(r.Output())
+	}
+	if err != nil {
+		return nil, fmt.Errorf("make install: %w", err)
+	}
+	if installations.files == nil {
+		installations.files = map[string][]byte{}
+	}
+	installations.files[programs] = []byte(r.Stdout)
+	return installations.files[programs], nil
 }
 
 // Host is the address at which this machine reaches the device's engine. The
