@@ -27,21 +27,34 @@ func (e *encodedDelta) remove() {
 
 // encode makes a delta in the temporary directory. what is its name for Progress.
 func (r *run) encode(ctx context.Context, what string, olds []delta.Image, next delta.Image) (*encodedDelta, error) {
+	o := encoder.Options{
+		TempDir: r.temp, FilesOnly: r.Images.FilesOnly,
+		Progress: func(done, total int64) { r.tell("encode", what, done, total) },
+	}
+	hex := ""
+	if r.cache != nil {
+		var err error
+		if hex, err = deltaHex(olds, next, o); err != nil {
+			r.noCache(err)
+		} else if e, err := r.cachedDelta(ctx, hex, olds, next); e != nil || err != nil {
+			return e, err
+		}
+	}
 	f, err := os.CreateTemp(r.temp, "delta-*")
 	if err != nil {
 		return nil, &WriteError{Err: err}
 	}
 	e := &encodedDelta{path: f.Name()}
-	e.report, err = encoder.Encode(ctx, f, olds, next, encoder.Options{
-		TempDir: r.temp, FilesOnly: r.Images.FilesOnly,
-		Progress: func(done, total int64) { r.tell("encode", what, done, total) },
-	})
+	e.report, err = encoder.Encode(ctx, f, olds, next, o)
 	if cerr := f.Close(); err == nil && cerr != nil {
 		err = &WriteError{Err: cerr}
 	}
 	if err != nil {
 		e.remove()
 		return nil, err
+	}
+	if hex != "" {
+		r.keepDelta(hex, e)
 	}
 	return e, nil
 }

@@ -20,6 +20,7 @@ import (
 
 	"github.com/mender-app/mender-app/artifact"
 	"github.com/mender-app/mender-app/artifact/similar"
+	"github.com/mender-app/mender-app/generator/cache"
 	"github.com/mender-app/mender-app/generator/manifests"
 	"github.com/mender-app/mender-app/generator/output"
 	"github.com/mender-app/mender-app/generator/rebuild"
@@ -101,6 +102,11 @@ func Generate(ctx context.Context, o Options, dry bool) (*Result, error) {
 		return nil, &WriteError{Err: err}
 	}
 	defer os.RemoveAll(r.temp)
+	if dir := o.Build.CacheDir; dir != "" && o.Build.CacheLimit > 0 {
+		if r.cache, err = cache.Open(dir, o.Build.CacheLimit); err != nil {
+			r.noCache(err)
+		}
+	}
 	if err := r.openManifests(); err != nil {
 		return nil, err
 	}
@@ -114,7 +120,7 @@ func Generate(ctx context.Context, o Options, dry bool) (*Result, error) {
 	if err := r.strict(); err != nil {
 		return nil, err
 	}
-	opener := &source.Opener{Platform: o.Application.Platform, TempDir: r.temp, Config: o.Build.Sources}
+	opener := &source.Opener{Platform: o.Application.Platform, TempDir: r.temp, Config: o.Build.Sources, Cache: r.cache}
 	opener.Progress = func(what string, done, total int64) { r.tell("fetch", what, done, total) }
 	opener.Attestations = o.Build.SBOM != ""
 	defer opener.Close()
@@ -183,6 +189,9 @@ type run struct {
 	tree       string            // the manifests as they are shipped: the manifests directory, or a copy
 	ignored    func(string) bool // whether a file of the manifests directory is not shipped
 	written    []output.File     // complete files, the artifact last
+
+	cache       *cache.Cache // nil: nothing is kept
+	cacheFailed bool         // and it was said
 }
 
 func (r *run) warn(format string, args ...any) {

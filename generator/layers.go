@@ -14,6 +14,7 @@ import (
 
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/artifact/metered"
+	"github.com/mender-app/mender-app/generator/cache"
 	"github.com/mender-app/mender-app/generator/source"
 )
 
@@ -69,7 +70,7 @@ func (r *run) readLayers(ctx context.Context, images []foundImage) ([]foundImage
 			all = append(all, b.Image)
 		}
 	}
-	reader := layerReader{keep: true, dir: r.temp, measure: isNew}
+	reader := layerReader{keep: true, dir: r.temp, measure: isNew, cache: r.cache}
 	if !r.Images.makesDeltas(images) {
 		reader.keep, reader.measure = r.Build.SBOM != "", nil
 	}
@@ -102,6 +103,7 @@ type layerReader struct {
 	keep    bool // uncompressed, in dir
 	dir     string
 	measure map[image.Digest]bool // layers to compress, with keep
+	cache   *cache.Cache          // of what they take compressed
 	tell    func(done int64)      // calls do not overlap
 
 	mu   sync.Mutex
@@ -175,6 +177,8 @@ func (lr *layerReader) one(ctx context.Context, from image.Layer) (l layer, err 
 	case !lr.keep || !lr.measure[from.DiffID]:
 	case from.BlobSize > 0 && from.MediaType != image.MediaTypeLayer && from.MediaType != "":
 		l.compressed = from.BlobSize
+	case lr.cachedCompressed(from.DiffID) > 0:
+		l.compressed = lr.cachedCompressed(from.DiffID)
 	default:
 		z = gzip.NewWriter(metered.Writer(ctx, io.Discard, func(n int64) { l.compressed += n })) // the level of a full image
 		out = append(out, z)
@@ -189,7 +193,9 @@ func (lr *layerReader) one(ctx context.Context, from image.Layer) (l layer, err 
 		return l, err
 	}
 	if z != nil {
-		err = z.Close()
+		if err = z.Close(); err == nil {
+			lr.keepCompressed(from.DiffID, l.compressed)
+		}
 	}
 	return l, err
 }

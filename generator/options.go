@@ -118,6 +118,10 @@ type Build struct {
 	ModTime  time.Time // of everything in the artifact that has a time
 	Sources  source.Config
 	Progress func(Event) // may be called from several goroutines; may be nil
+	// CacheDir keeps what is fetched and made for the next run, at most CacheLimit
+	// bytes of it; "" keeps nothing.
+	CacheDir   string
+	CacheLimit int64
 	// SBOM and Provenance are files to write beside the artifact: what is in its
 	// images, as CycloneDX 1.6, and what it was made of, as an in-toto statement
 	// with SLSA provenance; "" writes none.

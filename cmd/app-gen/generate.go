@@ -16,6 +16,7 @@ import (
 	"github.com/mender-app/mender-app/artifact/names"
 	"github.com/mender-app/mender-app/cmd/internal/usage"
 	"github.com/mender-app/mender-app/generator"
+	"github.com/mender-app/mender-app/generator/cache"
 	"github.com/mender-app/mender-app/generator/source"
 )
 
@@ -82,6 +83,8 @@ type genFlags struct {
 	publicKey   string
 	compression string
 	split       bool // an artifact for each base
+	noCache     bool
+	cacheSize   int // MiB
 	dry         bool
 	json        bool
 }
@@ -145,6 +148,8 @@ func generateCommand() *cobra.Command {
 	fl.StringVar(&f.o.Build.Provenance, "provenance", "", "file to write with the digests of images, bases and manifests (in-toto statement, SLSA provenance v1)")
 	fl.BoolVar(&f.o.Artifact.NoAutoDepends, "no-depends", false, "do not depend on the version of the application that CURRENT is from")
 	fl.StringVar(&f.o.Build.TempDir, "temp-dir", "", "directory for temporary files (default: TMPDIR, else beside the output)")
+	fl.BoolVar(&f.noCache, "no-cache", false, "fetch and make everything anew: use no content that was kept in app-gen's directory in XDG_CACHE_HOME, and keep none")
+	fl.IntVar(&f.cacheSize, "cache-size", cache.DefaultLimit>>20, "MiB that are kept there at most")
 	fl.BoolVar(&f.dry, "dry-run", false, "find and read everything, print the plan, write nothing")
 	fl.BoolVar(&f.o.Build.Strict, "strict", false, "make warnings errors: profiles that no service has, variables that are not set, missing mounted files, plain secrets …")
 	fl.BoolVar(&f.json, "json", false, "print one JSON document")
@@ -273,6 +278,12 @@ func (f *genFlags) resolve(ctx context.Context) error {
 	}
 	if f.o.Build.TempDir == "" {
 		f.o.Build.TempDir = os.Getenv("TMPDIR")
+	}
+	if f.cacheSize < 0 {
+		return &usageError{text: "--cache-size is a number of MiB"}
+	}
+	if dir, err := cache.Dir(); err == nil && !f.noCache {
+		f.o.Build.CacheDir, f.o.Build.CacheLimit = dir, int64(f.cacheSize)<<20
 	}
 	f.o.Application.Compose.Environ = os.Environ()
 	f.o.Build.Sources, err = source.LoadConfig()

@@ -29,6 +29,12 @@ func TestScripts(t *testing.T) {
 		Setup: func(e *testscript.Env) error {
 			e.Values["images"] = map[string]v1.Image{}
 			e.Setenv("DOCKER_CONFIG", e.WorkDir+"/docker")
+			cache, err := os.MkdirTemp("", "app-gen-cache-")
+			if err != nil {
+				return err
+			}
+			e.Defer(func() { os.RemoveAll(cache) })
+			e.Setenv("XDG_CACHE_HOME", cache)
 			e.Setenv("DOCKER_HOST", "unix://"+e.WorkDir+"/none.sock")
 			e.Setenv("BASE", "--application-name shop --artifact-name shop-1 --device-type box --platform linux/amd64 --orchestrator docker-compose")
 			return nil

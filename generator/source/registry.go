@@ -2,6 +2,8 @@ package source
 
 import (
 	"context"
+	"crypto/rand"
+	"crypto/sha256"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -23,6 +25,7 @@ import (
 	"github.com/mender-app/mender-app/artifact/digest"
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/artifact/metered"
+	"github.com/mender-app/mender-app/generator/cache"
 )
 
 // parallel is how many layers are fetched at one time, as Docker does it.
@@ -248,20 +251,54 @@ func (o *Opener) blob(ctx context.Context, b v1.Layer, mu *sync.Mutex, step func
 	path := o.blobs[digest]
 	mu.Unlock()
 	if path == "" {
-		if path, err = o.fetchBlob(ctx, b, digest, step); err != nil {
-			return layer, fmt.Errorf("layer %s: %w", digest, err)
-		}
-		mu.Lock()
-		if o.blobs == nil {
-			o.blobs = map[image.Digest]string{}
-		}
-		o.blobs[digest] = path
-		mu.Unlock()
+		path = o.cachedBlob(ctx, digest, step)
 	} else {
 		step(size)
 	}
+	if path == "" {
+		if path, err = o.fetchBlob(ctx, b, digest, step); err != nil {
+			return layer, fmt.Errorf("layer %s: %w", digest, err)
+		}
+		// A cache that fails costs time, and the artifact nothing.
+		_ = o.Cache.Keep(cache.Key{Kind: cachedBlob, Hex: digest.Hex()}, path)
+	}
+	mu.Lock()
+	if o.blobs == nil {
+		o.blobs = map[image.Digest]string{}
+	}
+	o.blobs[digest] = path
+	mu.Unlock()
 	layer.Open = func() (io.ReadCloser, error) { return openCompressed(path) }
 	return layer, nil
+}
+
+// cachedBlob is the kind of the blobs in the cache. Their keys are their digests.
+const cachedBlob = "blob"
+
+// cachedBlob takes a blob from the cache and compares it with its digest. It returns
+// "" if there is none, or a damaged one.
+func (o *Opener) cachedBlob(ctx context.Context, want image.Digest, step func(int64)) string {
+	key := cache.Key{Kind: cachedBlob, Hex: want.Hex()}
+	path := filepath.Join(o.TempDir, want.Hex()+"-"+rand.Text())
+	if o.Cache.Take(key, path) != nil {
+		return ""
+	}
+	var read int64
+	f, err := os.Open(path)
+	if err == nil {
+		defer f.Close()
+		sum := sha256.New()
+		_, err = io.Copy(sum, metered.Reader(ctx, f, func(n int64) { read += n; step(n) }))
+		if err == nil && fmt.Sprintf("%x", sum.Sum(nil)) == want.Hex() {
+			return path
+		}
+	}
+	step(-read)
+	os.Remove(path)
+	if ctx.Err() == nil {
+		o.Cache.Remove(key)
+	}
+	return ""
 }
 
 // attempts is how often a blob is requested, so that one broken connection does

@@ -19,6 +19,7 @@ import (
 
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/artifact/similar"
+	"github.com/mender-app/mender-app/generator/cache"
 )
 
 // Kind is where an image comes from.
@@ -241,6 +242,7 @@ type Opener struct {
 	TempDir  string         // for what is fetched; required, the caller removes it
 	Config   Config         // of Docker and containers; the zero value has none
 	Progress Progress       // may be nil
+	Cache    *cache.Cache   // of the blobs of registries; may be nil
 	// Attestations asks registries and layouts for the bills of materials of images.
 	Attestations bool
 	// Rebuild makes an image of which an artifact has a delta only, by the digest

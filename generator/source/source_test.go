@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mender-app/mender-app/artifact/image"
+	"github.com/mender-app/mender-app/generator/cache"
 	"github.com/mender-app/mender-app/generator/gentest"
 )
 
@@ -369,4 +370,45 @@ func newRequest(t *testing.T, url string) *http.Request {
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
 	require.NoError(t, err)
 	return r
+}
+
+// A blob that was fetched once is not fetched again, and one that is damaged in the
+// cache is.
+func TestCachedBlobs(t *testing.T) {
+	var fetched atomic.Int32
+	host := gentest.Serve(t, "", "", func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Method == http.MethodGet && strings.Contains(r.URL.Path, "/blobs/") {
+				fetched.Add(1)
+			}
+			next.ServeHTTP(w, r)
+		})
+	})
+	img := gentest.Image(t, "linux/amd64", gentest.Files{"a": gentest.Text("a", 1<<16)}, gentest.Files{"b": gentest.Text("b", 1<<16)})
+	gentest.Push(t, host+"/web:1", img, "", "")
+	dir := filepath.Join(t.TempDir(), "cache")
+	get := func() int32 {
+		t.Helper()
+		fetched.Store(0)
+		o := opener(t, "linux/amd64")
+		var err error
+		o.Cache, err = cache.Open(dir, 1<<20)
+		require.NoError(t, err)
+		var done, total int64
+		o.Progress = func(_ string, n, of int64) { done, total = n, of }
+		f, err := open(t, o, host+"/web:1")
+		require.NoError(t, err)
+		content(t, f)
+		require.Equal(t, total, done)
+		return fetched.Load()
+	}
+	require.EqualValues(t, 3, get(), "the config and two layers")
+	require.EqualValues(t, 1, get(), "the config")
+	entries, err := filepath.Glob(filepath.Join(dir, "blob-*"))
+	require.NoError(t, err)
+	require.Len(t, entries, 2)
+	require.NoError(t, os.Remove(entries[0]))
+	require.NoError(t, os.WriteFile(entries[0], []byte("damaged"), 0o600))
+	require.EqualValues(t, 2, get())
+	require.EqualValues(t, 1, get())
 }

@@ -1,0 +1,138 @@
+package generator
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+
+	"github.com/mender-app/mender-app/artifact/image"
+	"github.com/mender-app/mender-app/delta"
+	"github.com/mender-app/mender-app/delta/encoder"
+	"github.com/mender-app/mender-app/generator/cache"
+	"github.com/mender-app/mender-app/generator/rebuild"
+)
+
+// Kinds of entries of the cache. The source adds the blobs of registries.
+const (
+	cachedDelta  = "delta"  // a delta
+	cachedReport = "report" // what the encoder said of it
+	cachedSize   = "gzip"   // how many bytes a layer takes compressed, in digits
+)
+
+// maxReport bounds an encoder's report in the cache, in bytes.
+const maxReport = 16 << 20
+
+// program is the digest of this program: another one may encode in another way.
+var program = sync.OnceValues(func() (string, error) {
+	path, err := os.Executable()
+	if err != nil {
+		return "", err
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	h := sha256.New()
+	_, err = io.Copy(h, f)
+	return fmt.Sprintf("%x", h.Sum(nil)), err
+})
+
+// deltaHex identifies a delta by everything that its bytes follow from.
+func deltaHex(olds []delta.Image, next delta.Image, o encoder.Options) (string, error) {
+	self, err := program()
+	if err != nil {
+		return "", err
+	}
+	o.TempDir, o.Progress, o.Workers, o.Memory = "", nil, 0, 0
+	h := sha256.New()
+	fmt.Fprintf(h, "%s\n%+v\n", self, o)
+	for _, im := range append([]delta.Image{next}, olds...) {
+		fmt.Fprintf(h, "image %q\n", im.Name)
+		for _, obj := range im.Objects {
+			fmt.Fprintf(h, "%s %d %s\n", obj.Digest, obj.Size, obj.Kind)
+		}
+	}
+	return fmt.Sprintf("%x", h.Sum(nil)), nil
+}
+
+// cachedDelta takes a delta from the cache and decodes it, as the encoder decodes a
+// new one. It returns nil if there is none, or not a good one.
+func (r *run) cachedDelta(ctx context.Context, hex string, olds []delta.Image, next delta.Image) (*encodedDelta, error) {
+	c := r.cache
+	b, err := c.Read(cache.Key{Kind: cachedReport, Hex: hex}, maxReport)
+	if err != nil {
+		return nil, nil
+	}
+	path := filepath.Join(r.temp, "cached-"+hex)
+	if err := c.Take(cache.Key{Kind: cachedDelta, Hex: hex}, path); err != nil {
+		if !errors.Is(err, fs.ErrNotExist) {
+			r.noCache(err)
+		}
+		return nil, nil
+	}
+	e := &encodedDelta{path: path, report: &encoder.Report{}}
+	if err = json.Unmarshal(b, e.report); err == nil {
+		e.report.Header, e.report.Size, err = rebuild.Prove(ctx, path, olds, next)
+	}
+	if err == nil && len(e.report.Objects) != len(next.Objects) {
+		err = errors.New("the report is of another delta")
+	}
+	if err == nil {
+		return e, nil
+	}
+	e.remove()
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	c.Remove(cache.Key{Kind: cachedDelta, Hex: hex})
+	return nil, nil
+}
+
+// keepDelta puts a delta into the cache.
+func (r *run) keepDelta(hex string, e *encodedDelta) {
+	c := r.cache
+	b, err := json.Marshal(e.report)
+	if err == nil {
+		err = c.Write(cache.Key{Kind: cachedReport, Hex: hex}, b)
+	}
+	if err == nil {
+		err = c.Keep(cache.Key{Kind: cachedDelta, Hex: hex}, e.path)
+	}
+	r.noCache(err)
+}
+
+// noCache says once that the cache does not work. The artifact does not need it.
+func (r *run) noCache(err error) {
+	if err != nil && !r.cacheFailed {
+		r.cacheFailed = true
+		r.note("the cache does not work, which costs time: %v; --no-cache does without it", err)
+	}
+}
+
+// cachedCompressed is how many bytes a layer takes compressed; 0 if the cache does
+// not know.
+func (lr *layerReader) cachedCompressed(id image.Digest) int64 {
+	b, err := lr.cache.Read(cache.Key{Kind: cachedSize, Hex: id.Hex()}, 20)
+	if err != nil {
+		return 0
+	}
+	n, err := strconv.ParseInt(string(b), 10, 64)
+	if err != nil || n < 0 {
+		return 0
+	}
+	return n
+}
+
+func (lr *layerReader) keepCompressed(id image.Digest, n int64) {
+	// A report of what is saved is all that this is for: a failure does not matter.
+	_ = lr.cache.Write(cache.Key{Kind: cachedSize, Hex: id.Hex()}, strconv.AppendInt(nil, n, 10))
+}

@@ -1,0 +1,87 @@
+package generator
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// With what an earlier run kept, an artifact has the same bytes, and its deltas are
+// not encoded. What is damaged in the cache is made anew.
+func TestCache(t *testing.T) {
+	if testing.Short() {
+		t.Skip("encodes several artifacts; left out of -short")
+	}
+	s := newShop(t)
+	o := s.options(t, "web:1,web:2", "side:1", "extra:1")
+	o.Images.DeepDelta = true
+	encoded := 0
+	o.Build.Progress = func(e Event) {
+		if e.Stage == "encode" {
+			encoded++
+		}
+	}
+	dir := filepath.Join(t.TempDir(), "cache")
+	made := func(cache string) string {
+		t.Helper()
+		encoded = 0
+		o.Build.CacheDir, o.Build.CacheLimit = cache, 1<<20
+		r, err := Generate(t.Context(), o, false)
+		require.NoError(t, err)
+		if cache != "" && cache != dir {
+			require.Len(t, r.Warnings, 2, "%q", r.Warnings)
+			require.Contains(t, r.Warnings[0], "the cache does not work")
+		}
+		b, err := os.ReadFile(o.Build.Output)
+		require.NoError(t, err)
+		return string(b)
+	}
+	want := made("")
+	require.Positive(t, encoded)
+	require.Equal(t, want, made(dir))
+	require.Positive(t, encoded)
+	require.Equal(t, want, made(dir))
+	require.Zero(t, encoded, "every delta was kept")
+
+	// other options, other deltas
+	o.Images.FilesOnly = true
+	made(dir)
+	require.Positive(t, encoded)
+	o.Images.FilesOnly = false
+
+	damage := map[string]func(b []byte, other []byte) []byte{
+		"cut off":  func(b, _ []byte) []byte { return b[:len(b)/2] },
+		"empty":    func(_, _ []byte) []byte { return nil },
+		"garbage":  func(b, _ []byte) []byte { return []byte(strings.Repeat("x", len(b))) },
+		"another":  func(_, other []byte) []byte { return other },
+		"one byte": func(b, _ []byte) []byte { b[len(b)-20] ^= 1; return b },
+	}
+	for name, change := range damage {
+		for _, kind := range []string{"delta", "report"} {
+			list, err := filepath.Glob(filepath.Join(dir, kind+"-*"))
+			require.NoError(t, err)
+			require.Greater(t, len(list), 1, kind)
+			for i, path := range list {
+				b, err := os.ReadFile(path)
+				require.NoError(t, err)
+				other, err := os.ReadFile(list[(i+1)%len(list)])
+				require.NoError(t, err)
+				if len(b) < 30 && name == "one byte" {
+					continue
+				}
+				require.NoError(t, os.Remove(path))
+				require.NoError(t, os.WriteFile(path, change(b, other), 0o600))
+			}
+			require.Equal(t, want, made(dir), "%s of %s", name, kind)
+		}
+	}
+
+	// without a place for it there is no cache
+	file := filepath.Join(t.TempDir(), "file")
+	require.NoError(t, os.WriteFile(file, nil, 0o600))
+	require.Equal(t, want, made(file))
+	require.Positive(t, encoded)
+}
