@@ -36,6 +36,11 @@ func TestScripts(t *testing.T) {
 			e.Defer(func() { os.RemoveAll(cache) })
 			e.Setenv("XDG_CACHE_HOME", cache)
 			e.Setenv("DOCKER_HOST", "unix://"+e.WorkDir+"/none.sock")
+			docs, err := filepath.Abs("../../docs")
+			if err != nil {
+				return err
+			}
+			e.Setenv("DOCS", docs)
 			e.Setenv("BASE", "--application-name shop --artifact-name shop-1 --device-type box --platform linux/amd64 --orchestrator docker-compose")
 			return nil
 		},
@@ -53,6 +58,7 @@ func TestScripts(t *testing.T) {
 			"noise":    cmdNoise,
 			"stopped":  cmdStopped,
 			"pages":    cmdPages,
+			"document": cmdDocument,
 		},
 	})
 }
@@ -75,14 +81,16 @@ func (s scriptTB) Fatalf(f string, a ...any) { s.ts.Fatalf(f, a...) }
 func (s scriptTB) Cleanup(f func())          { s.ts.Defer(f) }
 
 // image NAME PLATFORM LAYER…: a LAYER is FILE=CONTENT[,FILE=CONTENT]; content
-// NxSEED is N bytes of text made from the seed.
+// NxSEED is N bytes of text made from the seed, @FILE is that of the file.
 func cmdImage(ts *testscript.TestScript, _ bool, args []string) {
 	var layers []gentest.Files
 	for _, l := range args[2:] {
 		files := gentest.Files{}
 		for _, f := range strings.Split(l, ",") {
 			name, content, _ := strings.Cut(f, "=")
-			if m := regexp.MustCompile(`^(\d+)x(.*)$`).FindStringSubmatch(content); m != nil {
+			if file, ok := strings.CutPrefix(content, "@"); ok {
+				content = ts.ReadFile(file)
+			} else if m := regexp.MustCompile(`^(\d+)x(.*)$`).FindStringSubmatch(content); m != nil {
 				n := 0
 				for _, c := range m[1] {
 					n = n*10 + int(c-'0')
