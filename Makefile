@@ -120,8 +120,10 @@ setup: ## install what tests and demo need (Debian, as root; SETUP=no leaves the
 engines: setup ## unpack the other Docker engines of the test matrix: 45 s and 650 MB each
 	@testdata/engines/setup $(ENGINES)
 
-# The end-to-end tests of disks that fill and fail: make test-faults runs them.
-DISKS := ^Test(DisksAreFull|StoreTurnsReadOnly)$$
+# End-to-end tests of what is killed or fails, and of ARM programs: make test leaves
+# them to make test-faults and make test-qemu-user.
+FAILURES := ^Test(DisksAreFull|StoreTurnsReadOnly|EngineGoesAway|EngineKilledInLoad|KilledInTheMiddle|CppClientKilled|PowerLossWhilePortIsPublished)$$
+EMULATED := ^TestArmPrograms$$
 
 # The tests of the packages, except those with a target of their own below.
 OWN_TARGET := /delta(/|$$)|/submodules/k8s$$|/cmd/k8s$$
@@ -129,15 +131,15 @@ OWN_TARGET := /delta(/|$$)|/submodules/k8s$$|/cmd/k8s$$
 .PHONY: test
 test: setup ## check, then the tests of the rooms and of the whole, on real parts: 25 min on two cores
 	@testdata/stage 'format, vet, staticcheck and short tests (make check)' 4 22 $(MAKE) --no-print-directory check
-	@testdata/stage 'tests of the rooms' 6 18 $(GO) test -timeout 20m -skip '$(KILLS)' $$($(GO) list ./... | grep -Ev '$(OWN_TARGET)')
+	@testdata/stage 'tests of the rooms' 6 18 $(GO) test -vet=off -timeout 20m -skip '$(KILLS)' $$($(GO) list ./... | grep -Ev '$(OWN_TARGET)')
 # Go's test cache does not know the programs that these tests run: do not use it.
-	@testdata/stage 'the whole, with the real client and engine' 12 12 $(GO) test -count=1 -timeout 30m -parallel 4 -skip '$(DISKS)' $(E2E)
+	@testdata/stage 'the whole, with the real client and engine' 12 12 $(GO) test -vet=off -count=1 -timeout 30m -parallel 4 -skip '$(FAILURES)|$(EMULATED)' $(E2E)
 
 .PHONY: test-rest
 test-rest: setup ## what make test leaves out, as CI runs it: long tests, faults, Kubernetes, ARM; 35 min
 	@testdata/stage 'kills at every point of the model (make test-kills)' 5 40 $(MAKE) --no-print-directory test-kills
 	@testdata/stage 'long tests of the delta (make test-delta)' 5 35 $(MAKE) --no-print-directory test-delta
-	@testdata/stage 'disks that fail, the newest engine (make test-faults)' 8 30 $(MAKE) --no-print-directory test-faults
+	@testdata/stage 'kills, power cuts, disks that fail, the newest engine (make test-faults)' 8 30 $(MAKE) --no-print-directory test-faults
 	@testdata/stage 'a fifth of the hostile artifacts (make test-hostile)' 4 22 $(MAKE) --no-print-directory test-hostile COUNT=100
 	@testdata/stage 'a Kubernetes node (make test-k8s)' 8 18 $(MAKE) --no-print-directory test-k8s
 	@testdata/stage 'as arm/v7 and arm64 programs (make test-qemu-user)' 5 10 $(MAKE) --no-print-directory test-qemu-user
@@ -166,9 +168,9 @@ test-mutants: ## decode 20000 damaged deltas and as many VCDIFF files in 32 bits
 	  set -x; CGO_ENABLED=0 GOARCH=$$arch GOARM=7 $(GO) test -count=1 -v -timeout 60m -run TestMutants ./delta
 
 .PHONY: test-faults
-test-faults: setup ## power cuts, disks that fill and fail, the newest engine beside this machine's
+test-faults: setup ## kills, power cuts, disks that fill and fail, the newest engine beside this machine's
 	$(GO) test -count=1 -timeout 30m -parallel 4 $(FAULTS)
-	$(GO) test -count=1 -timeout 30m -parallel 4 -run '$(DISKS)' ./testdata/e2e
+	$(GO) test -count=1 -timeout 30m -parallel 4 -run '$(FAILURES)' ./testdata/e2e
 
 # COUNT is how many, SEED which; make test does a few of them.
 .PHONY: test-hostile
@@ -179,9 +181,10 @@ test-hostile: setup ## install 500 hostile artifacts through the Mender client a
 
 # 32-bit, so that a size in an int shows, and the other alignment.
 .PHONY: test-qemu-user
-test-qemu-user: ## run the short tests of the device's rooms as arm/v7 and arm64 programs (needs qemu-user)
+test-qemu-user: setup ## run the short tests of the device's rooms as arm/v7 and arm64 programs (needs qemu-user)
 	testdata/qemu-user arm $(addprefix ./,$(addsuffix /...,$(wildcard $(DEVICE_ROOMS))))
 	testdata/qemu-user arm64 $(addprefix ./,$(addsuffix /...,$(wildcard $(DEVICE_ROOMS))))
+	$(GO) test -count=1 -timeout 20m -run '$(EMULATED)' ./testdata/e2e
 
 # ARM=armhf or ARM=arm64 is one of them. SHORT=-short only installs, updates and
 # takes back. STEP=cuts goes on from where an earlier run began that step.
