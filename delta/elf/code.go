@@ -248,6 +248,10 @@ func value(f *Field, old, b []byte) (uint64, bool) {
 		w, o := uint32(le.Uint16(b)), uint32(le.Uint16(old))
 		return shortValue(f.sub, w, f.pc), (w^o)&shortFixed[f.sub] == 0
 	}
+	if f.Kind == kindGo+goLine {
+		v, n := varint(b)
+		return uint64(int32(unfold(v))), n == uint32(f.Len)
+	}
 	w := le.Uint32(b)
 	switch f.Kind {
 	case kindShort:
@@ -286,6 +290,12 @@ func put(f *Field, old, b []byte, v uint64) {
 
 	if f.Kind == kindShort16 {
 		le.PutUint16(b, uint16(shortPut(f.sub, uint32(le.Uint16(old)), f.pc, v)))
+		return
+	}
+	if f.Kind == kindGo+goLine {
+		if !putVarint(b[:f.Len], fold(uint32(v))) {
+			copy(b[:f.Len], old)
+		}
 		return
 	}
 	w := le.Uint32(old)

@@ -185,6 +185,9 @@ func FuzzWalk(f *testing.F) {
 	for _, m := range []uint16{machineArm, machineArm64, machineX86} {
 		f.Add(sample(m, true), sample(m, false), uint16(700), uint16(704), uint16(6000), uint8(1))
 	}
+	old, _ := linesProgram(0, 0)
+	new, _ := linesProgram(3, 200)
+	f.Add(old, new, uint16(goText), uint16(goText), uint16(4000), uint8(1))
 	f.Fuzz(func(t *testing.T, old, new []byte, a, b, n uint16, mode uint8) {
 		r := Range{int64(a), int64(b), int64(n)}
 		var rs []Range

@@ -78,9 +78,43 @@ type File struct {
 	goBases  GoBases
 
 	findOff, findSize uint64 // of findfunctab, if it is understood
+
+	r      io.ReaderAt
+	blocks [numBlocks]block // of the file, by offset
 }
 
-// Parse reads the tables of an ELF file of the given size.
+// block is a part of the file that was read.
+type block struct {
+	at    uint64 // the offset plus one; 0 if there is none
+	bytes [blockSize]byte
+}
+
+const (
+	numBlocks = 32
+	blockSize = 512
+)
+
+// peek returns a byte of the file; 0 if it cannot be read.
+func (f *File) peek(off uint64) byte {
+	at := off &^ (blockSize - 1)
+	b := &f.blocks[at/blockSize%numBlocks]
+	if b.at != at+1 {
+		clear(b.bytes[:])
+		if at < uint64(f.size) {
+			_, _ = f.r.ReadAt(b.bytes[:min(blockSize, uint64(f.size)-at)], int64(at))
+		}
+		b.at = at + 1
+	}
+	return b.bytes[off%blockSize]
+}
+
+// word returns four bytes of the file; zeros take the place of what cannot be read.
+func (f *File) word(off uint64) uint32 {
+	return uint32(f.peek(off)) | uint32(f.peek(off+1))<<8 | uint32(f.peek(off+2))<<16 | uint32(f.peek(off+3))<<24
+}
+
+// Parse reads the tables of an ELF file of the given size. A predictor reads from r,
+// too.
 func Parse(r io.ReaderAt, size int64) (*File, error) {
 	head := make([]byte, min(size, headSize))
 	if n, _ := r.ReadAt(head, 0); n < len(head) {
@@ -90,7 +124,7 @@ func Parse(r io.ReaderAt, size int64) (*File, error) {
 	if err != nil {
 		return nil, err
 	}
-	f.size = size
+	f.size, f.r = size, r
 	f.readSections(r, head, uint64(size))
 	if s := f.find(classPcln); s != nil {
 		if f.gotab = readGoTable(r, *s, f); f.gotab != nil {
@@ -99,6 +133,7 @@ func Parse(r io.ReaderAt, size int64) (*File, error) {
 				f.gotab.text = f.goBases.Text
 			}
 			f.findOff, f.findSize = f.readFindTable(r)
+			f.gotab.readLines(f)
 		}
 	}
 	return f, nil

@@ -82,13 +82,28 @@ const (
 	goType // offsets in type data
 	goLink // of a type
 	goTreeName
-	goFind // a part of findfunctab
+	goFind     // a part of findfunctab
+	goLine     // a difference between lines, see lines.go
+	goStart    // the line that a function begins at
+	goTreeLine // the same in an inline tree
 	numGo
 )
 
 const (
 	maxFuncs  = 1 << 18
 	recordLen = 44
+
+	goMagic20 = 0xfffffff1 // Go 1.20 and later
+	goMagic18 = 0xfffffff0
+)
+
+// Offsets in a function's record.
+const (
+	recordName  = 4
+	recordFiles = 20
+	recordLines = 24
+	recordUnit  = 32
+	recordStart = 36
 )
 
 // goTable is an old file's table of functions.
@@ -100,6 +115,9 @@ type goTable struct {
 	byRecord                        []int32  // indexes by record offset
 	tail                            uint64   // from funcs on: what follows the last record
 	starts                          []uint64 // bits: a name starts there
+	version                         uint32
+	lines                           []lineTable // by their offsets
+	byName                          []named
 }
 
 func readGoTable(r io.ReaderAt, s section, f *File) *goTable {
@@ -108,7 +126,8 @@ func readGoTable(r io.ReaderAt, s section, f *File) *goTable {
 		return nil
 	}
 
-	if m := le.Uint32(h); m != 0xfffffff1 && m != 0xfffffff0 {
+	m := le.Uint32(h)
+	if m != goMagic20 && m != goMagic18 {
 		return nil
 	}
 	word := func(i int) uint64 {
@@ -118,7 +137,7 @@ func readGoTable(r io.ReaderAt, s section, f *File) *goTable {
 		return uint64(le.Uint32(h[8+4*i:]))
 	}
 	n := word(0)
-	g := &goTable{off: s.off, size: s.size, addr: s.addr, text: word(2), names: word(3), units: word(4), files: word(5), pcs: word(6), funcs: word(7)}
+	g := &goTable{version: m, off: s.off, size: s.size, addr: s.addr, text: word(2), names: word(3), units: word(4), files: word(5), pcs: word(6), funcs: word(7)}
 	if g.text == 0 {
 		g.text = f.text.addr
 	}
@@ -260,6 +279,7 @@ func (p *Predictor) scanGo(fields []Field, old []byte, at int, s, q uint64) []Fi
 
 // scanFuncs finds the numbers of the table of functions and of their records.
 func (p *Predictor) scanFuncs(fields []Field, old []byte, at int, s uint64) []Field {
+	fields = p.scanLines(fields, old, at, s)
 	g := p.o.gotab
 	start := g.off + g.funcs
 	i := at
@@ -286,6 +306,7 @@ func (p *Predictor) scanFuncs(fields []Field, old []byte, at int, s uint64) []Fi
 		return fields
 	}
 	rel := so - start
+	tree, named := -8, uint32(0) // the last name in an inline tree
 	n := sort.Search(len(g.byRecord), func(k int) bool { return uint64(g.record[g.byRecord[k]]) > rel }) - 1
 	for ; i+4 <= len(old); i, rel = i+4, rel+4 {
 		for n+1 < len(g.byRecord) && uint64(g.record[g.byRecord[n+1]]) <= rel {
@@ -299,6 +320,9 @@ func (p *Predictor) scanFuncs(fields []Field, old []byte, at int, s uint64) []Fi
 			// What functions refer to; their inline trees name functions.
 			if w >= 64 && g.name(w) {
 				fields = append(fields, Field{Off: int32(i), Len: 4, Kind: kindGo + goTreeName, key: uint64(w)})
+				tree, named = i, w
+			} else if i == tree+8 && w != 0 {
+				fields = append(fields, p.treeLine(i, named, w))
 			}
 			continue
 		}
@@ -313,6 +337,13 @@ func (p *Predictor) scanFuncs(fields []Field, old []byte, at int, s uint64) []Fi
 			f.Kind = kindGo + goTable1
 		case k == 8:
 			f.Kind = kindGo + goUnit
+		case k == recordStart/4 && len(g.lines) > 0 && i >= recordStart:
+			r := old[i-recordStart:]
+			t := lineTable{files: le.Uint32(r[recordFiles:]), unit: le.Uint32(r[recordUnit:])}
+			if t.files == 0 || t.unit == noUnit {
+				continue
+			}
+			f.Kind, f.key = kindGo+goStart, uint64(lineOf(p.o.firstFile(t), w))
 		case k >= 11 && w != 0 && w != 0xffffffff:
 			// The record holds the number of its tables, if it is in the range.
 			b := i - int(4*k)
@@ -351,10 +382,12 @@ func (p *Predictor) goTarget(f *Field, old []byte) (uint64, uint8) {
 	g := p.o.gotab
 	kind := f.Kind - kindGo
 	switch kind {
+	case goLine, goStart:
+		return p.lineTarget(f, old)
 	case goTreeName:
 		kind = goName
 		fallthrough
-	case goName, goTable1, goUnit, goFunc, goWord:
+	case goName, goTable1, goUnit, goFunc, goWord, goTreeLine:
 		if v, c, ok := p.m.learnt.get(keyGo + uint64(kind)<<56 | f.key); ok {
 			return v, uint8(min(c, 1)) ^ 1
 		}
@@ -390,6 +423,9 @@ func (p *Predictor) goTarget(f *Field, old []byte) (uint64, uint8) {
 		return uint64(uint32(v - p.g.newTypes)), t
 	case goType:
 		return p.typeWord(f)
+	case goTreeLine:
+		by, trust := p.shifts.of(line(f.pc))
+		return uint64(uint32(by) + le.Uint32(old)), trust
 	}
 	return f.key, unknown
 }
@@ -415,7 +451,9 @@ func (p *Predictor) goLearn(f *Field, old []byte, v uint64) {
 		p.g.next, p.g.lastRecord, p.g.chained = f.key, v, true
 	case goFirst:
 		p.m.learn(g.text+f.key, v+p.g.newText)
-	case goName, goTreeName, goTable1, goUnit, goFunc:
+	case goLine, goStart:
+		p.lineLearn(f, old, v)
+	case goName, goTreeName, goTable1, goUnit, goFunc, goTreeLine:
 		if kind == goTreeName {
 			kind = goName
 		}

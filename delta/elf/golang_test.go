@@ -73,14 +73,16 @@ func TestPredictGoTable(t *testing.T) {
 		word(a, goFirst, 0, 0xc0, 0xc0, learned),
 		word(a+4, goName, 1, nameA, nameA, covered),
 		word(a+16, goTable1, 4, 1, 1, covered), word(a+20, goTable1, 5, 2, 2, covered), word(a+24, goTable1, 6, 3, 3, covered),
+		word(a+36, goStart, 9, 10, 10, guessed),
 		word(a+44, goTable1, 11, 2, 2, learned), word(a+48, goFunc, 0, 0x10, 0x10, covered),
 
 		word(b, goFirst, 0, 0x104, 0x114, learned),
 		word(b+4, goName, 1, nameB, nameB+16, covered), // across the place where names were put in
 		word(b+16, goTable1, 4, 4, 4, covered), word(b+20, goTable1, 5, 5, 5, covered), word(b+24, goTable1, 6, 6, 6, covered),
-		word(b+32, goUnit, 8, 1, 1, unknown),
+		word(b+32, goUnit, 8, 1, 1, unknown), word(b+36, goStart, 9, 20, 20, guessed),
 
 		word(b+44, goTreeName, 0, nameB, nameB+16, learned),
+		{Field{Off: b + 52, Len: 4, Kind: kindGo + goTreeLine, pc: nameB + 1, key: nameB<<32 | (nameB + 1)}, words(nameB + 1), guessed},
 	}, predict(t, p, old[:end], goTab+goFuncTab))
 }
 
@@ -202,7 +204,7 @@ func TestPredictGoProgram(t *testing.T) {
 			}
 		}
 	}
-	for _, kind := range []Kind{goEntry, goRecord, goFirst, goName, goTable1, goUnit, goFunc, goLink, goTreeName} {
+	for _, kind := range []Kind{goEntry, goRecord, goFirst, goName, goTable1, goUnit, goFunc, goLink, goTreeName, goLine, goStart, goTreeLine} {
 		require.NotZero(t, seen[kind], "kind %d", kind)
 	}
 }

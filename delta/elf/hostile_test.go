@@ -100,7 +100,8 @@ func TestParseTakes(t *testing.T) {
 // numbers, are walked and masked without a panic.
 func TestDamagedTables(t *testing.T) {
 	rnd := rand.New(rand.NewSource(2))
-	good := [][]byte{goProgram(codeBase+goText, codeBase+goTypes, codeBase+goTypesEnd, codeBase+goFuncs),
+	lines, _ := linesProgram(0, 0)
+	good := [][]byte{goProgram(codeBase+goText, codeBase+goTypes, codeBase+goTypesEnd, codeBase+goFuncs), lines,
 		sample(machineArm, true), sample(machineArm64, true), sample(machineX86, true)}
 	rounds := 4000
 	if testing.Short() {
@@ -110,7 +111,7 @@ func TestDamagedTables(t *testing.T) {
 	for i := range rounds {
 		b := slices.Clone(good[i%len(good)])
 		for range 1 + rnd.Intn(6) {
-			at := []int{0x20, 0x40, goTab, goTab + goFuncTab, goData, 6144, sectionTableAt, namesAt - 0x100}[rnd.Intn(8)] + 4*rnd.Intn(64)
+			at := []int{0x20, 0x40, goTab, goTab + 128, goTab + goFuncTab, goData, 6144, sectionTableAt, namesAt - 0x100}[rnd.Intn(9)] + 4*rnd.Intn(64)
 			if v := numbers[rnd.Intn(len(numbers))]; rnd.Intn(2) == 0 {
 				le.PutUint32(b[at:], uint32(v))
 			} else {

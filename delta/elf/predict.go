@@ -61,6 +61,8 @@ type Predictor struct {
 	rel      chain
 	g        goState
 	tables   newTables
+	walk     lineWalk
+	shifts   lineShifts
 	space    *Space
 	from, to uint64 // old addresses of the range being scanned
 	symOff   uint64

@@ -1,8 +1,6 @@
 package codec
 
 import (
-	"encoding/binary"
-
 	"github.com/mender-app/mender-app/delta/elf"
 	"github.com/mender-app/mender-app/delta/internal/model"
 )
@@ -37,9 +35,9 @@ func (c *changeCoder) field(f *elf.Field, old, new []byte) {
 	trust := p.Predict(f, old, pred)
 	k := int(f.Kind)
 	hist := &m.hist[k]
-	o := uint32(binary.LittleEndian.Uint16(old))
-	if f.Len > 2 {
-		o |= uint32(binary.LittleEndian.Uint16(old[2:])) << 16
+	o := uint32(0)
+	for i, x := range old[:min(f.Len, 4)] {
+		o |= uint32(x) << (8 * i)
 	}
 	bit := 0
 	if c.Encoding && string(pred) != string(new) {

@@ -1,7 +1,7 @@
 // Make writes the old and the new content of the golden deltas to the current
 // directory, which is the one above this:
 //
-//	go run ./make
+//	go run ./make [NAME…]
 //
 // It needs gcc, arm-linux-gnueabihf-gcc and aarch64-linux-gnu-gcc. What they
 // make is checked in, so that a golden delta does not depend on a compiler.
@@ -21,6 +21,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -87,6 +88,9 @@ func layer(v int) []byte {
 
 // write writes one pair; version 0 is the old one.
 func write(name string, make func(version int) []byte) {
+	if len(os.Args) > 1 && !slices.Contains(os.Args[1:], name) {
+		return
+	}
 	old, new := make(0), make(1)
 	check(os.MkdirAll(name, 0o755))
 	put(filepath.Join(name, "old.zst"), old)
@@ -245,13 +249,18 @@ func program(version int) []byte {
 		case ".text":
 			first, last = 2<<10, 14<<10
 		case ".gopclntab":
-			first = 1 << 10
-			funcs := le32(b[s.Offset+8+7*4:]) // the table of functions, and some records
-			n := le32(b[s.Offset+8:])
-			last = min(int(s.Size)-int(funcs), int(n)*8+8<<10)
-			clear(b[int(s.Offset)+first : int(s.Offset)+int(funcs)])
-			find := s.Offset + uint64(le32(b[f.Section(".go.module").Offset+19*4:])) - s.Addr // findfunctab
-			clear(b[int(s.Offset)+int(funcs)+last : find])
+			// What is left: a part of the names, the tables of files, the last
+			// functions' pc tables, the table of functions, the first and the last
+			// records, and findfunctab.
+			table := b[s.Offset : s.Offset+s.Size]
+			word := func(i int) int { return int(le32(table[8+4*i:])) }
+			n, units, pcs, funcs := word(0), word(4), word(6), word(7)
+			find := int(uint64(le32(b[f.Section(".go.module").Offset+19*4:])) - s.Addr)
+			last := funcs + int(le32(table[funcs+8*(n-80)+4:])) // the record of one of the last functions
+			clear(table[1<<10 : units])
+			clear(table[pcs:min(funcs, pcs+int(le32(table[last+16:])))])
+			clear(table[min(last, funcs+8*n+4<<10):last])
+			clear(table[min(find, last+8<<10):find])
 			continue
 		case ".data", ".noptrdata", ".go.module", ".itablink", ".typelink":
 			continue
