@@ -36,6 +36,9 @@ type Options struct {
 	// Progress, if set, is called from time to time, never concurrently, with
 	// the bytes of the new image that are done, and their total.
 	Progress func(done, total int64)
+	// Shares, if set, gets what the delta is made of: bits by class. Literals in
+	// bulk are not in it.
+	Shares map[string]float64
 }
 
 // Encode writes one delta that rebuilds every object of new from the old
@@ -248,6 +251,9 @@ func (e *encoder) write(w io.Writer) (*Report, error) {
 		return nil, err
 	}
 	defer c.Close()
+	if e.opt.Shares != nil {
+		c.Shares(e.opt.Shares)
+	}
 	rep := &Report{Header: h, OldFiles: files}
 	for i, in := range e.info {
 		or := ObjectReport{ObjectInfo: in, Bytes: map[string]int64{}, Files: map[string]int{}}

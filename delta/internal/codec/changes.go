@@ -147,6 +147,9 @@ func (c *changeCoder) uncovered(pos, end, before, behind int64) error {
 		} else {
 			c.literals.model(c.Coder, b, pos)
 			c.stat("extra")
+			if c.Price {
+				c.share("new bytes: " + c.elf.area(before))
+			}
 		}
 		if err := c.put(b); err != nil {
 			return err

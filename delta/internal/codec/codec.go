@@ -41,7 +41,7 @@ func NewDecoder(ctx context.Context, r *bufio.Reader, old delta.Old, bases []del
 }
 
 func newCodec(ctx context.Context, f *frames, old delta.Old, bases []delta.Base, size int64) *Codec {
-	r := &run{frames: f, ctx: ctx, buf: make([]byte, Chunk), stat: func(string) {}}
+	r := &run{frames: f, ctx: ctx, buf: make([]byte, Chunk), stat: func(string) {}, share: func(string) {}}
 	sums := &md5Lists{}
 	out := &output{sums: sums}
 	checks := &oldChecks{run: r, reads: newReads(size), old: old, bases: bases}
@@ -139,6 +139,17 @@ func (c *Codec) Written() int64 { return c.out.written }
 
 // OnCoded makes the codec call f after each thing that it codes, with its kind.
 func (c *Codec) OnCoded(f func(kind string)) { c.run.stat = f }
+
+// Shares makes the encoder add up what it codes, in bits by class. Literals in bulk
+// are not in the sums.
+func (c *Codec) Shares(shares map[string]float64) {
+	c.run.Price = true
+	before := c.run.Bits
+	c.run.share = func(class string) {
+		shares[class] += c.run.Bits - before
+		before = c.run.Bits
+	}
+}
 
 // Cost returns how many bytes one content would take in a delta of its own.
 func Cost(ctx context.Context, old delta.Old, bases []delta.Base, place script.Place, plan *script.Content) (int64, error) {

@@ -120,6 +120,7 @@ func (c *literalCoder) code(e *content, bulk bool) error {
 		} else {
 			c.model(c.Coder, b, off)
 			c.stat("literals")
+			c.share("new contents")
 		}
 		if err := c.out.write(b); err != nil {
 			return err

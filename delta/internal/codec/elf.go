@@ -156,3 +156,11 @@ func (c *elfCoder) unit(off int64) int {
 	}
 	return 4
 }
+
+// area names what lies at an old offset, for the account of what is coded.
+func (c *elfCoder) area(off int64) string {
+	if c.old == nil {
+		return "other files"
+	}
+	return c.old.Area(uint64(off))
+}

@@ -83,6 +83,7 @@ func (c *matchCoder) window(at, end int64, matches []script.Match) ([]script.Mat
 		}
 	}
 	c.stat("matches")
+	c.share("matches")
 	if !c.Encoding {
 		c.matches = matches
 	}

@@ -241,6 +241,7 @@ func (c *memberCoder) head(m *member, plan *script.Member) error {
 	}
 	raw, err := c.header.Code(c.Coder, plan.Raw, old)
 	c.stat("headers")
+	c.share("headers of members")
 	if err != nil {
 		return delta.FormatErrorf("%v", err)
 	}

@@ -172,6 +172,7 @@ func (c *oldChecks) compare(g *group) error {
 		ipsum = c.Raw(32, g.ipsum)
 	}
 	c.stat("checks")
+	c.share("checksums")
 	if sum == g.sum && ipsum == g.ipsum {
 		return nil
 	}

@@ -93,6 +93,7 @@ func (c *opCoder) code(e *content, left int64) error {
 		e.streams = c.Flag(&c.hasStreams[k], len(e.plan.Streams) > 0)
 	}
 	c.stat("ops")
+	c.share("operations")
 	return nil
 }
 

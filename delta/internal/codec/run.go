@@ -27,7 +27,10 @@ type run struct {
 	*frames
 	ctx  context.Context
 	stat func(kind string) // encoding: called with the kind of what was coded
-	buf  []byte            // a chunk, for temporary use
+	// share is called when encoding, with the class of what was coded since the last
+	// call.
+	share func(class string)
+	buf   []byte // a chunk, for temporary use
 }
 
 // readFull reads all of b at an offset.

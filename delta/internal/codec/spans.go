@@ -45,7 +45,11 @@ func (c *changeCoder) spans(old, new []byte, m script.Match, at int64) {
 			uint32(old[i]) | uint32(old[(i+j)/2])<<8 | uint32(old[j-1])<<16,
 			kinds<<3 | r&3 | uint32(worst)<<28,
 		}
-		if c.same.Code(c.Coder, ctx[:], int(worst), int(r&0xff), same) != 0 {
+		unchanged := c.same.Code(c.Coder, ctx[:], int(worst), int(r&0xff), same) != 0
+		if c.Price {
+			c.share("spans: " + c.elf.area(m.Old+at+int64(i)))
+		}
+		if unchanged {
 			c.recent <<= 1
 			copy(new[i:j], pred)
 			for k := range fs[:n] {
@@ -54,7 +58,7 @@ func (c *changeCoder) spans(old, new []byte, m script.Match, at int64) {
 			}
 		} else {
 			c.recent = c.recent<<1 | 1
-			c.changedSpan(old, new, i, j, q, fs[:n], c.elf.unit(m.Old+at+int64(i)))
+			c.changedSpan(old, new, i, j, m.Old+at, q, fs[:n], c.elf.unit(m.Old+at+int64(i)))
 		}
 		fs = fs[n:]
 		i = j
@@ -62,10 +66,13 @@ func (c *changeCoder) spans(old, new []byte, m script.Match, at int64) {
 }
 
 // changedSpan codes a span that is not as predicted.
-func (c *changeCoder) changedSpan(old, new []byte, i, j int, q int64, fs []elf.Field, unit int) {
+func (c *changeCoder) changedSpan(old, new []byte, i, j int, oldAt, q int64, fs []elf.Field, unit int) {
 	for i < j {
 		if len(fs) > 0 && int(fs[0].Off) == i {
 			c.field(&fs[0], old[i:], new[i:i+int(fs[0].Len)])
+			if c.Price {
+				c.share("fields: " + fs[0].Kind.String())
+			}
 			i += int(fs[0].Len)
 			fs = fs[1:]
 			continue
@@ -82,6 +89,9 @@ func (c *changeCoder) changedSpan(old, new []byte, i, j int, q int64, fs []elf.F
 			n.Next = uint32(binary.LittleEndian.Uint16(old[k:]))
 		}
 		c.word.Code(c.Coder, old[i:k], new[i:k], n)
+		if c.Price {
+			c.share("words: " + c.elf.area(oldAt+int64(i)))
+		}
 		i = k
 	}
 }

@@ -6,7 +6,10 @@
 // part of the format.
 package model
 
-import "math/bits"
+import (
+	"math"
+	"math/bits"
+)
 
 // A Coder is a binary arithmetic coder (the carry-less range coder of lpaq) that
 // works in both directions: Code writes the bit it is given, or returns the bit
@@ -24,6 +27,8 @@ type Coder struct {
 	pos      int
 	Short    bool // decoding: the input ended too early
 	out      []byte
+	Price    bool    // encoding: add up what bits cost
+	Bits     float64 // what they cost since the Coder was made
 }
 
 const probBits = 16
@@ -42,10 +47,21 @@ func (c *Coder) Code(p uint32, bit int) int {
 	} else {
 		c.lo = mid + 1
 	}
+	if c.Price {
+		c.pay(p, bit)
+	}
 	for (c.lo^c.hi)&0xff000000 == 0 {
 		c.shift()
 	}
 	return bit
+}
+
+// pay adds what a bit costs that is 1 with the probability p/65536.
+func (c *Coder) pay(p uint32, bit int) {
+	if bit == 0 {
+		p = 1<<probBits - p
+	}
+	c.Bits += probBits - math.Log2(float64(p))
 }
 
 func (c *Coder) shift() {
