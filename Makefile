@@ -172,11 +172,14 @@ test-faults: setup ## kills, power cuts, disks that fill and fail, the newest en
 	$(GO) test -count=1 -timeout 30m -parallel 4 $(FAULTS)
 	$(GO) test -count=1 -timeout 30m -parallel 4 -run '$(FAILURES)' ./testdata/e2e
 
-# COUNT is how many, SEED which; make test does a few of them.
+# COUNT is how many, SEED which; make test does a few of them. ENGINE is another engine
+# than this machine's: 28-containerd, podman (testdata/engines/setup). On a Kubernetes
+# node, cmd/k8s does the same.
 .PHONY: test-hostile
 test-hostile: export MENDER_APP_HOSTILE = $(or $(COUNT),500)
 test-hostile: export MENDER_APP_SEED = $(or $(SEED),1)
-test-hostile: setup ## install 500 hostile artifacts through the Mender client and mender-app install (COUNT=, SEED=)
+test-hostile: export MENDER_APP_ENGINE = $(ENGINE)
+test-hostile: setup ## install 500 hostile artifacts through the Mender client and mender-app install (COUNT=, SEED=, ENGINE=)
 	$(GO) test -count=1 -v -timeout 60m -run TestHostileArtifacts ./testdata/e2e
 
 # 32-bit, so that a size in an int shows, and the other alignment.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -60,14 +61,15 @@ var Engines = []Engine{
 	{Name: "28-containerd", Suite: "sid", Containerd: true},
 }
 
-// EngineNamed returns the engine with this name.
+// EngineNamed returns the engine with this name: one of Engines, or Podman.
 func EngineNamed(name string) (Engine, error) {
-	for _, e := range Engines {
+	all := append(slices.Clone(Engines), Podman, RootlessPodman)
+	for _, e := range all {
 		if e.Name == name {
 			return e, nil
 		}
 	}
-	return Engine{}, fmt.Errorf("no engine %q; there are %v", name, Engines)
+	return Engine{}, fmt.Errorf("no engine %q; there are %v", name, all)
 }
 
 func (e Engine) String() string { return e.Name }
