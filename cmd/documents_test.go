@@ -30,8 +30,8 @@ func TestLinksOfDocuments(t *testing.T) {
 	require.Greater(t, found, 20)
 }
 
-// Who tries the examples after a walk through the README loses nothing: what they
-// purge by hand is not the README's application.
+// The documents' examples never purge the README's application: a user who tries
+// them after the README would lose it.
 func TestExamplesPurgeTheirOwn(t *testing.T) {
 	documents, err := filepath.Glob("../docs/*.md")
 	require.NoError(t, err)

@@ -260,7 +260,7 @@ func TestStreamsInBulk(t *testing.T) {
 	require.Less(t, len(d), 70000)
 }
 
-// An archive that is cut, or says what is not so, is only bytes.
+// An archive that is truncated or damaged is coded as plain bytes.
 func TestBadArchives(t *testing.T) {
 	b := zipOf(t, zipEntry{name: "a", data: prose(1, 3000)}, zipEntry{name: "b", data: prose(2, 3000)})
 	old := delta.Image{Name: "1", Objects: []delta.Object{bytesObject(delta.Blob, b)}}

@@ -1,4 +1,4 @@
-// App is the Mender update module "app"; package updatemodule is all of it.
+// App is the Mender update module "app". Its code is in package updatemodule.
 package main
 
 import (

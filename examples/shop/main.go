@@ -1,5 +1,5 @@
 // Command shop is the program in the images of the demo and the tests: a small
-// HTTP service that says its version and how it feels. It knows nothing of
+// HTTP service that reports its version and its health. It knows nothing of
 // Mender or Docker.
 //
 //	GET /version   the name and version, one line

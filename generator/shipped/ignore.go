@@ -1,6 +1,6 @@
-// Package shipped makes the tree of manifests that an artifact carries out of the
-// manifests directory: without what .menderappignore names, with secrets encrypted
-// and variables added. It also finds what was probably not meant to be shipped.
+// Package shipped turns the manifests directory into the tree of manifests that an
+// artifact carries: it leaves out what .menderappignore names, encrypts secrets and
+// adds variables. It also finds what was probably not meant to be shipped.
 package shipped
 
 import (

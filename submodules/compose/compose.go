@@ -1,5 +1,5 @@
-// Package compose runs applications with Docker Compose: the sub-module docker-
-// compose.
+// Package compose runs applications with Docker Compose: it is the sub-module
+// docker-compose.
 //
 // Compose's own command interprets Compose files. This package checks them before,
 // brings the project up, and watches the engine until the release is healthy. Images

@@ -128,8 +128,8 @@ func TestRepair(t *testing.T) {
 	require.Equal(t, "v1", r.answer("web"))
 }
 
-// TestRepairKilled kills REPAIR at each of its steps: with the option finish it
-// is gone on with, and the application comes back.
+// TestRepairKilled kills REPAIR at each of its steps: REPAIR with the option finish
+// then ends it, and the application comes back.
 func TestRepairKilled(t *testing.T) {
 	t.Parallel()
 	r := newRepairable(t)

@@ -136,7 +136,7 @@ type Shop struct {
 	Ref      string
 	Version  string // what its /version says after the service's name
 	Platform string // this machine's when empty
-	Mode     string // how it feels: see examples/shop
+	Mode     string // its health: see examples/shop
 	Winter   bool   // built with the winter release's code
 	Base     int    // size of the base layer in KiB; the same size is the same layer
 	Service  string // the name that /version says; web when empty

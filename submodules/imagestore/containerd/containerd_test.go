@@ -28,10 +28,9 @@ import (
 
 	"github.com/mender-app/mender-app/artifact/digest"
 	"github.com/mender-app/mender-app/artifact/image"
-	"github.com/mender-app/mender-app/delta"
-	"github.com/mender-app/mender-app/delta/encoder"
 	"github.com/mender-app/mender-app/submodules"
 	"github.com/mender-app/mender-app/submodules/imagestore"
+	"github.com/mender-app/mender-app/submodules/imagestore/storetest"
 )
 
 // nodeEnv names the directory of a running Kubernetes node, see make test-k8s.
@@ -360,7 +359,7 @@ func TestDelta(t *testing.T) {
 	base := pack(t, file{"lib/base", text(seed+2, 400_000)})
 	v1 := build(t, "1", base, pack(t, file{"bin/app", big}, file{"etc/x", []byte("one")}))
 	v2 := build(t, "2", base, pack(t, file{"bin/app", changed}, file{"etc/x", []byte("two")}))
-	encoded := encode(t, v1, v2)
+	encoded := storetest.Delta(t, v1, v2)
 	t.Logf("the delta has %d bytes", len(encoded))
 
 	for name, bring := range map[string]func(url string){
@@ -430,27 +429,9 @@ func TestDeltaDiscarded(t *testing.T) {
 	require.NoError(t, f.Close())
 	require.NoError(t, old.Close())
 
-	_, err = receive(t, s, "delta", url+":2", encode(t, v1, v2), id(v2))
+	_, err = receive(t, s, "delta", url+":2", storetest.Delta(t, v1, v2), id(v2))
 	require.ErrorIs(t, err, submodules.ErrBase)
 	require.ErrorContains(t, err, "discarded")
-}
-
-func encode(t *testing.T, from, to *image.Image) []byte {
-	t.Helper()
-	objects := func(img *image.Image) delta.Image {
-		d := delta.Image{Name: "image", Objects: []delta.Object{{
-			Digest: img.ConfigDigest, Size: int64(len(img.Config)), Kind: delta.Blob,
-			Open: func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(img.Config)), nil },
-		}}}
-		for _, l := range img.Layers {
-			d.Objects = append(d.Objects, delta.Object{Digest: l.DiffID, Size: l.Size, Kind: delta.Tar, Open: l.Open})
-		}
-		return d
-	}
-	var b bytes.Buffer
-	_, err := encoder.Encode(context.Background(), &b, []delta.Image{objects(from)}, objects(to), encoder.Options{TempDir: t.TempDir()})
-	require.NoError(t, err)
-	return b.Bytes()
 }
 
 func TestNewRegistry(t *testing.T) {

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,31 +13,10 @@ import (
 
 	"github.com/mender-app/mender-app/artifact/digest"
 	"github.com/mender-app/mender-app/artifact/image"
-	"github.com/mender-app/mender-app/delta"
-	"github.com/mender-app/mender-app/delta/encoder"
 	"github.com/mender-app/mender-app/submodules"
 	"github.com/mender-app/mender-app/submodules/imagestore"
+	"github.com/mender-app/mender-app/submodules/imagestore/storetest"
 )
-
-func objects(s sample) []delta.Object {
-	object := func(b []byte, kind delta.Kind) delta.Object {
-		return delta.Object{Digest: digest.Of(b), Size: int64(len(b)), Kind: kind,
-			Open: func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(b)), nil }}
-	}
-	list := []delta.Object{object(s.img.Config, delta.Blob)}
-	for _, b := range s.tars {
-		list = append(list, object(b, delta.Tar))
-	}
-	return list
-}
-
-func encode(t *testing.T, old, new sample) []byte {
-	t.Helper()
-	var buf bytes.Buffer
-	_, err := encoder.Encode(t.Context(), &buf, []delta.Image{{Name: "old", Objects: objects(old)}}, delta.Image{Name: "new", Objects: objects(new)}, encoder.Options{})
-	require.NoError(t, err)
-	return buf.Bytes()
-}
 
 // text is content that deltas well and compresses badly.
 func text(seed string, n int) string {
@@ -80,7 +58,7 @@ func TestLoadDelta(t *testing.T) {
 				content = dockerArchive(t, old, app+":1") // as it is pulled, the containerd store keeps it
 			}
 			require.NoError(t, e.loadBytes(t, app, content, imagestore.LoadRequest{}))
-			d := encode(t, old, new)
+			d := storetest.Delta(t, old.img, new.img)
 			require.Less(t, len(d), 20000)
 			if route == "docker save" {
 				e.outOfReach(t)
@@ -155,7 +133,7 @@ func TestLoadDeltaDamagedBase(t *testing.T) {
 	require.NoError(t, err)
 	content[5000] ^= 1
 	require.NoError(t, os.WriteFile(file, content, 0o644))
-	err = e.loadBytes(t, app, encode(t, old, new), imagestore.LoadRequest{Want: new.identity()})
+	err = e.loadBytes(t, app, storetest.Delta(t, old.img, new.img), imagestore.LoadRequest{Want: new.identity()})
 	require.ErrorIs(t, err, submodules.ErrBase)
 	require.ErrorContains(t, err, `"d/big"`)
 	_, err = e.Find(context.Background(), app, new.identity(), imagestore.OwnRef(app, new.img.ConfigDigest))

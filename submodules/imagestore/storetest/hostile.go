@@ -85,7 +85,7 @@ func testAnnounced(s *suite) {
 	old, next := s.image("old", text(s.app, 40_000)), s.image("new", text(s.app, 20_000)+"changed"+text(s.app, 40_000)[20_007:])
 	require.NoError(s, s.load(s.request(old), archive(s.T, old)))
 	s.Logf("old %v next %v", old.img.DiffIDs, next.img.DiffIDs)
-	d, whole := encode(s.T, old, next), archive(s.T, next)
+	d, whole := Delta(s.T, old.img, next.img), archive(s.T, next)
 	base, top := next.img.DiffIDs[0], next.img.DiffIDs[1]
 	size := func(n uint64) func(byte, uint64) (byte, uint64) {
 		return func(kind byte, _ uint64) (byte, uint64) { return kind, n }
@@ -107,7 +107,7 @@ func testAnnounced(s *suite) {
 		"a config that is inflated":      {edited(s.T, d, next.img.ConfigDigest, size(3<<20)), announced(s.T, next, d), "of the delta has 3145728 bytes, and"},
 		"a present layer is inflated":    {edited(s.T, d, base, size(huge)), announced(s.T, next, d), "are announced"},
 		"a layer announced as omitted":   {edited(s.T, d, base, func(kind byte, n uint64) (byte, uint64) { return kind&1 | 2, n }), announced(s.T, next, d), "omitted is announced"},
-		"a delta of other layers":        {encode(s.T, old, stranger), announced(s.T, next, d), ""},
+		"a delta of other layers":        {Delta(s.T, old.img, stranger.img), announced(s.T, next, d), ""},
 		"a sparse file":                  {layersFirst(s.T, next, forged(bomb), false), announced(s.T, next, nil), "take more than"},
 		"a sparse file, compressed":      {layersFirst(s.T, next, forged(bomb), true), announced(s.T, next, nil), "take more than"},
 		"a sparse file, manifest first":  {swapped, announced(s.T, next, nil), "take more than"},

@@ -158,24 +158,25 @@ func manifestOf(t *testing.T, archive []byte) image.Digest {
 	}
 }
 
-func objects(m made) []delta.Object {
-	object := func(b []byte, kind delta.Kind) delta.Object {
-		return delta.Object{Digest: digest.Of(b), Size: int64(len(b)), Kind: kind, Open: func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(b)), nil }}
-	}
-	list := []delta.Object{object(m.img.Config, delta.Blob)}
-	for _, b := range m.tars {
-		list = append(list, object(b, delta.Tar))
-	}
-	return list
-}
-
-// encode returns the delta between two images.
-func encode(t *testing.T, old, next made) []byte {
+// Delta returns the delta between two images.
+func Delta(t *testing.T, old, next *image.Image) []byte {
 	t.Helper()
 	var b bytes.Buffer
-	_, err := encoder.Encode(t.Context(), &b, []delta.Image{{Name: "old", Objects: objects(old)}}, delta.Image{Name: "new", Objects: objects(next)}, encoder.Options{})
+	_, err := encoder.Encode(t.Context(), &b, []delta.Image{content(old, "old")}, content(next, "new"), encoder.Options{TempDir: t.TempDir()})
 	require.NoError(t, err)
 	return b.Bytes()
+}
+
+// content returns what a delta has of an image: the config and the layers.
+func content(img *image.Image, name string) delta.Image {
+	d := delta.Image{Name: name, Objects: []delta.Object{{
+		Digest: img.ConfigDigest, Size: int64(len(img.Config)), Kind: delta.Blob,
+		Open: func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(img.Config)), nil },
+	}}}
+	for _, l := range img.Layers {
+		d.Objects = append(d.Objects, delta.Object{Digest: l.DiffID, Size: l.Size, Kind: delta.Tar, Open: l.Open})
+	}
+	return d
 }
 
 // sharedContent returns 4 MiB of shared content, followed by the delta d.

@@ -272,7 +272,7 @@ func testManifest(s *suite) {
 func testOldContent(s *suite) {
 	old, next := s.image("old", text(s.app, 100_000)), s.image("new", text(s.app, 50_000)+"changed"+text(s.app, 100_000)[50_007:])
 	require.NoError(s, s.load(s.request(old), archive(s.T, old)))
-	d := encode(s.T, old, next)
+	d := Delta(s.T, old.img, next.img)
 	q := s.request(next)
 	q.Announced = announced(s.T, next, d)
 	q.Stage = true
@@ -283,7 +283,7 @@ func testOldContent(s *suite) {
 	// A delta whose base is not present.
 	elsewhere := s.image("elsewhere", text(s.app+"elsewhere", 50_000))
 	last := s.image("last", text(s.app+"elsewhere", 50_001))
-	require.ErrorIs(s, s.load(s.request(last), encode(s.T, elsewhere, last)), submodules.ErrBase)
+	require.ErrorIs(s, s.load(s.request(last), Delta(s.T, elsewhere.img, last.img)), submodules.ErrBase)
 	s.absent(last)
 	o, err := s.Store.Old(s.Context(), nil)
 	require.NoError(s, err)
