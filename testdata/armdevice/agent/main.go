@@ -91,7 +91,7 @@ func start(name string, args ...string) {
 	}
 }
 
-// reap waits for whatever ends, as process 1 has to, for ever.
+// reap waits for processes that end, which is the duty of process 1. It never returns.
 func reap() {
 	for {
 		if _, err := syscall.Wait4(-1, nil, 0, nil); err != nil {
