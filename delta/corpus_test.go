@@ -2,12 +2,9 @@ package delta_test
 
 import (
 	"bytes"
-	"cmp"
 	"context"
-	"maps"
 	"os"
 	"path/filepath"
-	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -35,8 +32,7 @@ func TestCorpus(t *testing.T) {
 			new, err := dirImage(dir, "v2")
 			require.NoError(t, err)
 			var d bytes.Buffer
-			shares := map[string]float64{}
-			rep, err := encoder.Encode(context.Background(), &d, []delta.Image{old}, new, encoder.Options{Shares: shares})
+			rep, err := encoder.Encode(context.Background(), &d, []delta.Image{old}, new, encoder.Options{})
 			require.NoError(t, err)
 			sum := map[string]int64{}
 			for _, o := range rep.Objects {
@@ -46,10 +42,6 @@ func TestCorpus(t *testing.T) {
 				t.Log(o.Encoding, o.Total(), o.Files)
 			}
 			t.Logf("%.1f KiB: %v", float64(d.Len())/1024, sum)
-			classes := slices.SortedFunc(maps.Keys(shares), func(a, b string) int { return cmp.Compare(shares[b], shares[a]) })
-			for _, class := range classes {
-				t.Logf("%10.0f bytes, %4.1f %%: %s", shares[class]/8, 100*shares[class]/8/float64(d.Len()), class)
-			}
 			if k, ok := targets[filepath.Base(dir)[:3]]; ok {
 				require.LessOrEqual(t, int64(d.Len()), k<<10)
 			}

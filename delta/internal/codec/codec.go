@@ -113,6 +113,7 @@ func (c *Codec) object(info delta.ObjectInfo, p *script.Object) error {
 	}
 	if err == nil {
 		_, err = c.run.endFrame(c.run.Encoding && len(c.run.bulk) > 0)
+		c.run.share("headers of members")
 	}
 	if err == nil && c.out.left() != 0 {
 		err = delta.FormatErrorf("an object is smaller than announced")
