@@ -47,6 +47,7 @@ type Device struct {
 	cgroup string
 	engine *exec.Cmd
 
+	systemd  int // its process in the device; 0: it does not run
 	noMender bool
 	cpp      bool // the Mender client is the C++ one
 
@@ -208,7 +209,11 @@ func (d *Device) removeCgroups() {
 // Command returns a command to run inside the device, with a plain environment and
 // HOME set to /root. The command ends with ctx.
 func (d *Device) Command(ctx context.Context, name string, args ...string) *exec.Cmd {
-	enter := []string{"--target", strconv.Itoa(d.init.Process.Pid), "--mount", "--net", "--pid", "--ipc", "--uts", "--wdns=/", "--", name}
+	enter := []string{"--target", strconv.Itoa(d.init.Process.Pid), "--mount", "--net", "--pid", "--ipc", "--uts", "--wdns=/", "--"}
+	if d.systemd != 0 {
+		enter = append(enter, "nsenter", "--target", strconv.Itoa(d.systemd), "--mount", "--pid", "--wdns=/", "--")
+	}
+	enter = append(enter, name)
 	cmd := exec.CommandContext(ctx, "nsenter", append(enter, args...)...)
 	cmd.Env = []string{
 		"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",

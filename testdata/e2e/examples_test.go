@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -62,15 +63,16 @@ func rawRelease(t *testing.T, d *bed.Device, e example, version string, content 
 }
 
 // release makes an artifact of the example with app-gen: its component whole, or as
-// a delta over the file old.
-func (e example) release(t *testing.T, d *bed.Device, version string, content []byte, old []byte) string {
+// a delta over each of the files old.
+func (e example) release(t *testing.T, d *bed.Device, version string, content []byte, old ...[]byte) string {
 	t.Helper()
 	dir := t.TempDir()
 	files := map[string][]byte{"new": content}
 	component := e.kind + ":" + filepath.Join(dir, "new")
-	if old != nil {
-		files["old"] = old
-		component += "," + filepath.Join(dir, "old")
+	for i, text := range old {
+		name := fmt.Sprint("old-", i+1)
+		files[name] = text
+		component += "," + filepath.Join(dir, name)
 	}
 	for name, data := range files {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), data, 0o644))
@@ -123,9 +125,9 @@ func (e example) live(t *testing.T) {
 	mender(t, d, "install", rawRelease(t, d, e, "1", one))
 	mender(t, d, "commit")
 	at("1")
-	update := func(version string, healthy bool, old []byte) string {
+	update := func(version string, healthy bool, old ...[]byte) string {
 		t.Helper()
-		file := e.release(t, d, version, e.content(version, healthy), old)
+		file := e.release(t, d, version, e.content(version, healthy), old...)
 		info, err := os.Stat(file)
 		require.NoError(t, err)
 		require.Less(t, info.Size(), int64(len(one)), "a delta")
@@ -136,7 +138,7 @@ func (e example) live(t *testing.T) {
 	at("2")
 	menderFails(t, d, "install", update("3", false, two))
 	at("2")
-	mender(t, d, "install", update("4", true, two))
+	mender(t, d, "install", update("4", true, one, two))
 	require.Equal(t, "4", runs())
 	mender(t, d, "rollback")
 	at("2")
@@ -161,8 +163,9 @@ func (e example) live(t *testing.T) {
 	require.Empty(t, strings.TrimSpace(d.MustRun(t, "ls", "/data/"+e.orchestrator)), "nothing is left behind")
 }
 
-func TestExampleExecutable(t *testing.T) {
-	example{
+// hello is the example of a program.
+func hello() example {
+	return example{
 		orchestrator: "executable", app: "hello", kind: "binary", url: "hello",
 		content: func(version string, healthy bool) []byte {
 			check := "exit 1"
@@ -172,7 +175,55 @@ func TestExampleExecutable(t *testing.T) {
 			return fmt.Appendf(noise(), "\ncase $1 in --check) %s ;; esac\necho %s >/run/hello\nwhile :; do sleep 1; done\n", check, version)
 		},
 		runs: []string{"cat", "/run/hello"},
-	}.live(t)
+	}
+}
+
+func TestExampleExecutable(t *testing.T) { hello().live(t) }
+
+// Under systemd, programs are services. Those of another application stay.
+func TestExampleExecutableWithSystemd(t *testing.T) {
+	t.Parallel()
+	d := bed.StartWithoutEngine(t)
+	d.StartSystemd(t)
+	d.MustRun(t, "install", "-m755", filepath.Join(bed.Repository(), "examples/executable/executable"), "/usr/share/mender/app-modules/v1/executable")
+	e := hello()
+	other := e
+	other.in, other.app, other.url = "mixed", "agent", "agent"
+	other.content = func(string, bool) []byte { return []byte("#!/bin/sh\nexec sleep 1000\n") }
+	service := func(app, name string) string { return "mender-app-" + app + ":" + name + ".service" }
+	at := func(version string) {
+		t.Helper()
+		require.Equal(t, version+"\n", d.MustRun(t, "cat", "/run/hello"))
+		require.Equal(t, "active\n", d.MustRun(t, "systemctl", "is-active", service("hello", "hello")))
+	}
+	mender(t, d, "install", other.release(t, d, "1", other.content("1", true)))
+	mender(t, d, "commit")
+	first := e.content("1", true)
+	mender(t, d, "install", e.release(t, d, "1", first))
+	mender(t, d, "commit")
+	at("1")
+	require.Equal(t, "enabled\n", d.MustRun(t, "systemctl", "is-enabled", service("hello", "hello")), "it comes back after a restart of the machine")
+	mender(t, d, "install", e.release(t, d, "2", e.content("2", true), first))
+	mender(t, d, "commit")
+	at("2")
+	menderFails(t, d, "install", e.release(t, d, "3", e.content("3", false), first, e.content("2", true)))
+	at("2")
+	d.MustRun(t, "systemctl", "kill", "--signal=KILL", service("hello", "hello"))
+	require.Eventually(t, func() bool {
+		r, err := d.Run("systemctl", "is-active", service("hello", "hello"))
+		return err == nil && r.Code == 0
+	}, time.Minute, 100*time.Millisecond, "systemd starts it again")
+	d.MustRun(t, "mender-app", "rollback", "hello") // days later
+	at("1")
+	d.MustRun(t, "mender-app", "stop", "hello")
+	r, err := d.Run("systemctl", "is-active", service("hello", "hello"))
+	require.NoError(t, err)
+	require.NotZero(t, r.Code)
+	d.MustRun(t, "mender-app", "start", "hello")
+	at("1")
+	d.MustRun(t, "mender-app", "purge", "--force", "hello")
+	require.Equal(t, "/etc/systemd/system/"+service("agent", "agent")+"\n", d.MustRun(t, "sh", "-c", "ls /etc/systemd/system/mender-app-*:*"))
+	require.Equal(t, "active\n", d.MustRun(t, "systemctl", "is-active", service("agent", "agent")))
 }
 
 // noise begins a shell script with a comment that no compressor makes smaller than
@@ -198,11 +249,10 @@ func TestExampleMixed(t *testing.T) {
 		return fmt.Appendf(noise(), "\ncase ${1-} in --check) %s ;; esac\nmkdir -p /run/agent\necho %s >/run/agent/version\nexec sleep 1000\n", check, version)
 	}
 	release := func(version, check string) string { // a delta, but for the first
-		var old []byte
-		if version != "1" {
-			old = content("1", "exit 0")
+		if version == "1" {
+			return agent.release(t, d, version, content(version, check))
 		}
-		return agent.release(t, d, version, content(version, check), old)
+		return agent.release(t, d, version, content(version, check), content("1", "exit 0"))
 	}
 	before := d.MustState(t)
 	said := menderFails(t, d, "install", gateway)
