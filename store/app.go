@@ -70,6 +70,7 @@ type Deployment struct {
 	// was not synced in that boot must be verified in a later one.
 	BootID  string    `json:"boot_id,omitempty"`
 	Driver  string    `json:"driver,omitempty"` // who drives it: "mender", "mender-app"
+	Asked   *Asked    `json:"asked,omitempty"`
 	Started time.Time `json:"started"`
 	Updated time.Time `json:"updated"`
 	// Refused: the artifact was refused, for the reason in Error. What runs was
@@ -79,6 +80,11 @@ type Deployment struct {
 	Error string `json:"error,omitempty"`
 	// Attempts counts the rollbacks that failed.
 	Attempts int `json:"attempts,omitempty"`
+	// Number is that of its record in the history.
+	Number   int64     `json:"number,omitempty"`
+	Measured *Measured `json:"measured,omitempty"` // so far
+	// Changed is set before a release is removed.
+	Changed *Changed `json:"changed,omitempty"`
 	// Steps are the phases entered so far.
 	Steps []Step `json:"steps,omitempty"`
 
@@ -89,7 +95,20 @@ type Deployment struct {
 type Step struct {
 	Phase string    `json:"phase"`
 	At    time.Time `json:"at"`
+	// Error is the last error in the phase.
+	Error string `json:"error,omitempty"`
+	// End and Outcome are in the history alone.
+	End     time.Time `json:"end,omitzero"`
+	Outcome string    `json:"outcome,omitempty"`
 }
+
+// The outcomes of a step.
+const (
+	OutcomeDone        = "done"
+	OutcomeFailed      = "failed"      // with an error
+	OutcomeUndone      = "undone"      // it had been done, and the client took it back
+	OutcomeInterrupted = "interrupted" // by a kill, a power cut or Ctrl-C
+)
 
 type plainState State
 type plainDeployment Deployment
@@ -119,6 +138,10 @@ func (a *App) Snapshot() State {
 	if a.Deployment != nil {
 		d := *a.Deployment
 		d.Steps = slices.Clone(d.Steps)
+		if d.Measured != nil {
+			m := *d.Measured
+			d.Measured = &m
+		}
 		s.Deployment = &d
 	}
 	return s

@@ -31,11 +31,12 @@ func TestFormatDocument(t *testing.T) {
 	}
 	for heading, v := range map[string]any{
 		"app.json": State{}, "deployment": Deployment{}, "release.json": Release{}, "history/<app>.jsonl": Record{},
-		"suspects.json": suspects{}, "suspect": Suspect{},
+		"suspects.json": suspects{}, "suspect": Suspect{}, "asked": Asked{}, "step": Step{}, "measured": Measured{}, "changed": Changed{}, "change": Change{},
+		"history/<app>.logs/<number>.jsonl": LogEntry{},
 	} {
 		require.Equal(t, sorted(fieldNames(reflect.TypeOf(v))), sorted(names(heading)), heading)
 	}
-	for _, status := range []string{StatusInstalled, StatusRestored, StatusRolledBack, StatusRefused, StatusFailed} {
+	for _, status := range Statuses() {
 		require.Contains(t, sections["history/<app>.jsonl"], "`"+status+"`")
 	}
 	require.Contains(t, string(text), AdoptedID)

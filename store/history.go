@@ -5,9 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
+	"os"
+	"slices"
 	"time"
 
+	"github.com/mender-app/mender-app/artifact/digest"
 	"github.com/mender-app/mender-app/artifact/names"
 	"github.com/mender-app/mender-app/store/durable"
 )
@@ -15,19 +19,75 @@ import (
 // maxHistory is how many deployments of an application the history has.
 const maxHistory = 200
 
+// MaxChanges is how many components a record names.
+const MaxChanges = 50
+
+// ErrNoRecord: the history has no deployment of this number.
+var ErrNoRecord = errors.New("no such deployment")
+
 // Record is a deployment that has ended.
 type Record struct {
-	ID           string    `json:"id"`
+	ID string `json:"id"`
+	// Number counts the application's deployments from 1. No number is used twice.
+	Number       int64     `json:"number"`
 	Application  string    `json:"application"`
 	ArtifactName string    `json:"artifact_name,omitempty"`
 	From         string    `json:"from,omitempty"`
 	To           string    `json:"to,omitempty"`
 	Status       string    `json:"status"`
 	Driver       string    `json:"driver,omitempty"`
+	Asked        *Asked    `json:"asked,omitempty"`
 	Started      time.Time `json:"started"`
 	Ended        time.Time `json:"ended"`
 	Error        string    `json:"error,omitempty"`
 	Steps        []Step    `json:"steps,omitempty"`
+	Measured     *Measured `json:"measured,omitempty"`
+	Changed      *Changed  `json:"changed,omitempty"`
+}
+
+// Changed is what a deployment changed, or would have changed.
+type Changed struct {
+	FromArtifact string `json:"from_artifact_name,omitempty"` // of the release From
+	// Components are those that From or To has, at most MaxChanges.
+	Components []Change `json:"components,omitempty"`
+}
+
+// Asked says who asked for a deployment.
+type Asked struct {
+	How  string `json:"how"`            // one of the constants below
+	User string `json:"user,omitempty"` // of an AskedByHand, if it is known
+}
+
+// OrNil is nil for the zero value.
+func (a Asked) OrNil() *Asked {
+	if a == (Asked{}) {
+		return nil
+	}
+	return &a
+}
+
+// How a deployment was asked for.
+const (
+	AskedByClient = "client"    // the Mender client, which had it from a server
+	AskedByHand   = "by hand"   // a person or a script, on the device
+	AskedByUnit   = "automatic" // a unit of the service manager, such as a timer
+)
+
+// Measured is what a deployment took.
+type Measured struct {
+	Received int64 `json:"received,omitempty"` // bytes of the payload
+	// Written is how many bytes were written to the disks of the store and the
+	// engine while calls worked on the deployment, by whatever program; 0 if it is
+	// not known.
+	Written int64 `json:"written,omitempty"`
+}
+
+// Change is a component before and after a deployment.
+type Change struct {
+	Type string        `json:"type"`
+	URL  string        `json:"url"`
+	From digest.Digest `json:"from,omitempty"` // "" if the old release does not have it
+	To   digest.Digest `json:"to,omitempty"`   // "" if the new release does not have it
 }
 
 // How a deployment ended.
@@ -40,6 +100,11 @@ const (
 	StatusFailed     = "failed"      // the rollback failed; the previous release may not run
 )
 
+// Statuses are all of them.
+func Statuses() []string {
+	return []string{StatusInstalled, StatusRestored, StatusRolledBack, StatusRefused, StatusFailed, StatusPurged}
+}
+
 // CommittedStatus is the status of a deployment that was committed.
 func (d *Deployment) CommittedStatus() string {
 	if d.Reused {
@@ -49,7 +114,8 @@ func (d *Deployment) CommittedStatus() string {
 }
 
 // AddHistory appends a record to an application's history. A record with the ID
-// and the start of the last one replaces it, because the step may run twice.
+// and the start of the last one replaces it, because the step may run twice. A record
+// whose number is not greater than the last one gets the next number.
 func (s *Store) AddHistory(r Record) error {
 	records, err := s.History(r.Application)
 	if err != nil {
@@ -63,8 +129,10 @@ func (s *Store) AddHistory(r Record) error {
 		records = nil
 	}
 	if n := len(records); n > 0 && records[n-1].ID == r.ID && records[n-1].Started.Equal(r.Started) {
+		r.Number = records[n-1].Number
 		records = records[:n-1]
 	}
+	r.Number = max(r.Number, after(records))
 	records = append(records, r)
 	records = records[max(0, len(records)-maxHistory):]
 	var out bytes.Buffer
@@ -82,7 +150,24 @@ func (s *Store) AddHistory(r Record) error {
 	if err := durable.WriteFile(s.historyFile(r.Application), out.Bytes(), 0o644); err != nil {
 		return fmt.Errorf("history: %w", err)
 	}
-	return nil
+	return s.dropLogs(r.Application, r.Number)
+}
+
+// after is the number after those of the records.
+func after(records []Record) int64 {
+	if len(records) == 0 {
+		return 1
+	}
+	return records[len(records)-1].Number + 1
+}
+
+// NextDeployment is the number of the application's next deployment.
+func (s *Store) NextDeployment(app string) int64 {
+	last, found, err := s.Last(app)
+	if err != nil || !found {
+		return 1 // AddHistory corrects it
+	}
+	return last.Number + 1
 }
 
 func (s *Store) historyFile(app string) string { return s.meta(historyDir + "/" + app + ".jsonl") }
@@ -106,9 +191,57 @@ func (s *Store) History(app string) ([]Record, error) {
 		if err := json.Unmarshal(line, &r); err != nil {
 			return nil, &CorruptError{s.historyFile(app), err}
 		}
+		if r.Number == 0 { // an earlier version wrote it
+			r.Number = after(records)
+		}
 		records = append(records, r)
 	}
 	return records, nil
+}
+
+// Query chooses records of a history. The zero value chooses all.
+type Query struct {
+	Statuses     []string  // any of these
+	Since, Until time.Time // they ended in [Since, Until)
+	Before       int64     // their numbers are smaller: the cursor of an earlier page
+	Limit        int       // at most so many
+}
+
+// Deployments returns the chosen deployments, the newest first. more is the cursor of
+// the next page, 0 if there is none. It needs no lock.
+func (s *Store) Deployments(app string, q Query) (page []Record, more int64, err error) {
+	records, err := s.History(app)
+	if err != nil {
+		return nil, 0, err
+	}
+	page = []Record{}
+	for _, r := range slices.Backward(records) {
+		switch {
+		case q.Before > 0 && r.Number >= q.Before,
+			len(q.Statuses) > 0 && !slices.Contains(q.Statuses, r.Status),
+			!q.Since.IsZero() && r.Ended.Before(q.Since),
+			!q.Until.IsZero() && !r.Ended.Before(q.Until):
+			continue
+		}
+		if q.Limit > 0 && len(page) == q.Limit {
+			return page, page[len(page)-1].Number, nil
+		}
+		page = append(page, r)
+	}
+	return page, 0, nil
+}
+
+// Deployment returns one record. The error may be an ErrNoRecord. It needs no lock.
+func (s *Store) Deployment(app string, number int64) (Record, error) {
+	records, err := s.History(app)
+	if err != nil {
+		return Record{}, err
+	}
+	i := slices.IndexFunc(records, func(r Record) bool { return r.Number == number })
+	if i < 0 {
+		return Record{}, fmt.Errorf("%w: number %d of %s", ErrNoRecord, number, app)
+	}
+	return records[i], nil
 }
 
 // Last returns the newest record of an application's history, and whether there is
@@ -118,19 +251,49 @@ func (s *Store) Last(app string) (r Record, found bool, err error) {
 	if err := names.Check(app); err != nil {
 		return r, false, fmt.Errorf("%w: %w", ErrName, err)
 	}
-	data, err := readFile(s.historyFile(app))
-	if errors.Is(err, fs.ErrNotExist) {
+	line, err := lastLine(s.historyFile(app))
+	if errors.Is(err, fs.ErrNotExist) || err == nil && len(line) == 0 {
 		return r, false, nil
 	}
 	if err != nil {
 		return r, false, err
 	}
-	data = bytes.TrimRight(data, "\n")
-	if len(data) == 0 {
-		return r, false, nil
-	}
-	if err := json.Unmarshal(data[bytes.LastIndexByte(data, '\n')+1:], &r); err != nil {
+	if err := json.Unmarshal(line, &r); err != nil {
 		return r, false, &CorruptError{s.historyFile(app), err}
 	}
+	if r.Number == 0 { // an earlier version wrote it
+		records, err := s.History(app)
+		if err != nil {
+			return r, false, err
+		}
+		return records[len(records)-1], true, nil
+	}
 	return r, true, nil
+}
+
+// lastLine reads the last line of a file from its end.
+func lastLine(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	st, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	for size := int64(16 << 10); ; size *= 4 {
+		begin := max(0, st.Size()-size)
+		data := make([]byte, st.Size()-begin)
+		if _, err := io.ReadFull(io.NewSectionReader(f, begin, st.Size()-begin), data); err != nil {
+			return nil, err
+		}
+		data = bytes.TrimRight(data, "\n")
+		if i := bytes.LastIndexByte(data, '\n'); i >= 0 || begin == 0 {
+			return data[i+1:], nil
+		}
+		if size > maxFile {
+			return nil, &CorruptError{path, errors.New("a line is too long")}
+		}
+	}
 }

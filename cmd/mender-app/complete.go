@@ -10,6 +10,7 @@ import (
 
 	"github.com/mender-app/mender-app/cmd/internal/device"
 	"github.com/mender-app/mender-app/modules/view"
+	"github.com/mender-app/mender-app/store"
 )
 
 // addCompletions tells the shells the values of options and arguments. Commands
@@ -18,7 +19,7 @@ func addCompletions(root *cobra.Command) {
 	artifacts := cobra.FixedCompletions([]string{"mender"}, cobra.ShellCompDirectiveFilterFileExt)
 	values := map[string]cobra.CompletionFunc{
 		"from":   artifacts,
-		"status": cobra.FixedCompletions(statuses, cobra.ShellCompDirectiveNoFileComp),
+		"status": cobra.FixedCompletions(store.Statuses(), cobra.ShellCompDirectiveNoFileComp),
 	}
 	for _, c := range root.Commands() {
 		for option, f := range values {

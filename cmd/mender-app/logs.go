@@ -13,12 +13,14 @@ import (
 
 	"github.com/mender-app/mender-app/cmd/internal/device"
 	"github.com/mender-app/mender-app/modules/view"
+	"github.com/mender-app/mender-app/store"
 	"github.com/mender-app/mender-app/submodules"
 )
 
 func (p *program) logsCommand() *cobra.Command {
 	var follow, times bool
 	var tail int
+	var number, step string
 	cmd := &cobra.Command{
 		Use:   "logs APP [SERVICE]",
 		Short: "Show what the services of an application wrote",
@@ -30,13 +32,25 @@ named in the error.
 On a terminal, colours are left out and control characters are quoted, so that a
 service cannot command the terminal. Elsewhere lines are as the service wrote them,
 but that what is not UTF-8 is replaced and a line is cut after 16 KiB. With --json
-each line is a document with service, instance, at, stream and line.`,
-		Example:           "  mender-app logs shop\n  mender-app logs shop web -f --tail 10\n  mender-app logs shop --json | jq -r .line",
+each line is a document with service, instance, at, stream and line.
+
+With --deployment it shows instead what the update module and the sub-module said in
+a deployment, by the number that "mender-app history APP" has, also in the one that is
+under way and when the application is gone; with --step only in one step of it, such
+as downloading, installing or rolling-back. The device keeps it of the last 20
+deployments of an application.`,
+		Example:           "  mender-app logs shop\n  mender-app logs shop web -f --tail 10\n  mender-app logs shop --json | jq -r .line\n  mender-app logs shop --deployment 12 --step installing",
 		Args:              args(cobra.RangeArgs(1, 2)),
 		ValidArgsFunction: completeServices,
 		RunE: func(cmd *cobra.Command, names []string) error {
 			if tail < 0 || tail > submodules.MaxLogLines {
 				return fmt.Errorf("%w: --tail %d is not between 0 and %d", device.ErrUsage, tail, submodules.MaxLogLines)
+			}
+			if number != "" || step != "" {
+				if len(names) > 1 || follow || number == "" {
+					return fmt.Errorf("%w: --step goes with --deployment, and neither with a service or --follow", device.ErrUsage)
+				}
+				return p.deploymentLog(names[0], number, step, times)
 			}
 			app, err := view.Read(p.config.OpenStore(), names[0])
 			if err != nil {
@@ -52,8 +66,44 @@ each line is a document with service, instance, at, stream and line.`,
 	}
 	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on with what is written from now on, until Ctrl-C")
 	cmd.Flags().IntVar(&tail, "tail", submodules.DefaultLogLines, "show the newest N lines of each container")
+	cmd.Flags().StringVar(&number, "deployment", "", "show what was said in the deployment with number `N`")
+	cmd.Flags().StringVar(&step, "step", "", "of the deployment, show the step `S` only")
 	cmd.Flags().BoolVarP(&times, "timestamps", "t", false, "show when each line was written")
 	return cmd
+}
+
+// deploymentLog prints what was said in a deployment.
+func (p *program) deploymentLog(app, number, step string, times bool) error {
+	n, err := deploymentNumber(number)
+	if err != nil {
+		return err
+	}
+	enc := json.NewEncoder(p.stdout)
+	enc.SetEscapeHTML(false)
+	err = p.config.OpenStore().DeploymentLog(app, n, func(l store.LogEntry) error {
+		switch {
+		case step != "" && l.Step != step:
+			return nil
+		case p.json:
+			return enc.Encode(l)
+		}
+		line := l.Step + " | "
+		if times {
+			line = l.At.Format("2006-01-02T15:04:05.000Z") + " " + line
+		}
+		if l.Level == "warn" || l.Level == store.LevelError {
+			line += l.Level + ": "
+		}
+		_, err := io.WriteString(p.stdout, line+device.OneLine(l.Text)+"\n")
+		return err
+	})
+	if errors.Is(err, store.ErrNoRecord) {
+		return fmt.Errorf("%w: mender-app history %s has the numbers, and the newest 20 have a log", err, app)
+	}
+	if errors.Is(err, syscall.EPIPE) {
+		return nil
+	}
+	return err
 }
 
 // logPrinter returns what prints a line of a log.

@@ -163,15 +163,6 @@ func (p *program) showCommand() *cobra.Command {
 
 func when(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05") }
 
-// took is how long a deployment took by the device's clock; "?" if the clock was
-// set back meanwhile.
-func took(r store.Record) string {
-	if d := r.Ended.Sub(r.Started); d >= 0 {
-		return d.Round(time.Second).String()
-	}
-	return "?"
-}
-
 func (p *program) releasesCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:               "releases APP",
@@ -237,58 +228,4 @@ func withRole(r *store.Release, role string) (json.RawMessage, error) {
 		return nil, err
 	}
 	return json.Marshal(doc)
-}
-
-// statuses are the values of --status.
-var statuses = []string{store.StatusInstalled, store.StatusRestored, store.StatusRolledBack, store.StatusRefused, store.StatusFailed, store.StatusPurged}
-
-func (p *program) historyCommand() *cobra.Command {
-	var limit int
-	var status string
-	cmd := &cobra.Command{
-		Use:   "history APP",
-		Short: "List the deployments of an application, the newest first",
-		Long: `Lists the deployments of an application that have ended, the newest first, also
-when the application is gone. Their status is installed, restored (mender-app
-rollback APP went back to a kept release), rolled-back, refused, failed or purged.`,
-		Example:           "  mender-app history shop --limit 5\n  mender-app history shop --status rolled-back --json",
-		Args:              args(cobra.ExactArgs(1)),
-		ValidArgsFunction: completeApps,
-		RunE: func(_ *cobra.Command, args []string) error {
-			if status != "" && !slices.Contains(statuses, status) {
-				return fmt.Errorf("%w: --status %s is not one of %v", device.ErrUsage, status, statuses)
-			}
-			records, err := p.config.OpenStore().History(args[0])
-			if err != nil {
-				return err
-			}
-			if len(records) == 0 {
-				if _, err := p.config.OpenStore().App(args[0]); err != nil {
-					return err
-				}
-			}
-			slices.Reverse(records)
-			records = slices.DeleteFunc(records, func(r store.Record) bool { return status != "" && r.Status != status })
-			if limit > 0 && len(records) > limit {
-				records = records[:limit]
-			}
-			if p.json {
-				if records == nil {
-					records = []store.Record{}
-				}
-				return p.printJSON(records)
-			}
-			var rows [][]string
-			for _, r := range records {
-				rows = append(rows, []string{
-					when(r.Ended), r.ArtifactName, r.Status, took(r),
-					r.Driver, device.OneLine(r.Error),
-				})
-			}
-			return p.table("ENDED\tARTIFACT\tSTATUS\tTOOK\tBY\tERROR", rows)
-		},
-	}
-	cmd.Flags().IntVar(&limit, "limit", 0, "print only the newest N")
-	cmd.Flags().StringVar(&status, "status", "", "print only those with this status")
-	return cmd
 }

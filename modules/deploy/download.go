@@ -100,10 +100,11 @@ func refuses(err error) bool {
 }
 
 func (e *Engine) recordRefusal(h *header, started time.Time, cause error) {
-	err := e.record(h.meta.ApplicationName, &store.Deployment{
-		ID: "refused-" + started.Format(time.RFC3339Nano), ArtifactName: h.artifact,
-		Driver: e.Driver, Started: started, Error: cause.Error(),
-	}, store.StatusRefused)
+	d := e.newDeployment(h.meta.ApplicationName, "refused-"+started.Format(time.RFC3339Nano))
+	d.ArtifactName, d.Started, d.Error = h.artifact, started, cause.Error()
+	e.Transcript.Follow(e.Store, h.meta.ApplicationName, d.Number, "")
+	e.Transcript.Fail(cause, e.now())
+	err := e.record(h.meta.ApplicationName, d, store.StatusRefused)
 	if err != nil {
 		e.Log.Warn("the refusal could not be recorded in the history", "error", err)
 	}
@@ -215,9 +216,8 @@ func (e *Engine) begin(ctx context.Context, h *header, before *target) (*store.A
 		return nil, err
 	}
 	id := a.NextID(h.artifact)
-	a.Deployment = &store.Deployment{
-		ID: id, ArtifactName: h.artifact, From: a.Current, To: id, Driver: e.Driver, Started: e.now(),
-	}
+	a.Deployment = e.newDeployment(name, id)
+	a.Deployment.ArtifactName, a.Deployment.From, a.Deployment.To = h.artifact, a.Current, id
 	if err := e.enter(a, transition.Downloading); err != nil {
 		return nil, err
 	}
@@ -227,6 +227,11 @@ func (e *Engine) begin(ctx context.Context, h *header, before *target) (*store.A
 		r.Components = append(r.Components, componentOf(c))
 	}
 	return a, a.PutRelease(r)
+}
+
+// newDeployment makes the journal of a deployment that begins now.
+func (e *Engine) newDeployment(app, id string) *store.Deployment {
+	return &store.Deployment{ID: id, Number: e.Store.NextDeployment(app), Driver: e.Driver, Asked: e.Asked.OrNil(), Started: e.now()}
 }
 
 // newRelease makes a release from the artifact's metadata, without components.

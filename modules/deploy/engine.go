@@ -38,6 +38,7 @@ import (
 
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/artifact/statement"
+	"github.com/mender-app/mender-app/modules/deploy/account"
 	"github.com/mender-app/mender-app/modules/deploy/transition"
 	"github.com/mender-app/mender-app/modules/policy"
 	"github.com/mender-app/mender-app/store"
@@ -127,9 +128,7 @@ type Engine struct {
 	BootID string
 	// Now is the clock; nil is time.Now.
 	Now func() time.Time
-	// Driver names who makes the calls, such as "mender"; it is recorded in
-	// deployments.
-	Driver string
+	account.Caller
 
 	infos map[string]submodules.Info // by orchestrator
 }
@@ -194,7 +193,8 @@ func (e *Engine) lockWithin(ctx context.Context, who string, limit time.Duration
 	}
 	prepared = true
 	e.sweepTemp()
-	return func() { e.sweepTemp(); release() }, nil
+	e.Meter = account.NewMeter(e.Store.Dir(), e.DataRoot)
+	return func() { e.sweepTemp(); e.Transcript.Leave(); release() }, nil
 }
 
 func (e *Engine) sweepTemp() {
@@ -242,6 +242,9 @@ func (e *Engine) handleEvent(ctx context.Context, a *store.App, ev transition.Ev
 	}
 	if pl.Refuse != "" {
 		return fmt.Errorf("%s: %s", a.Name, pl.Refuse)
+	}
+	if a.Deployment != nil {
+		e.Transcript.Follow(e.Store, a.Name, a.Deployment.Number, a.Deployment.Phase)
 	}
 	if pl.Note != "" {
 		e.Log.Log(ctx, pl.Level, pl.Note, "app", a.Name)
@@ -306,8 +309,12 @@ func (e *Engine) remember(a *store.App, cause error) {
 	if a.Deployment == nil {
 		return
 	}
-	a.Deployment.Error = cause.Error()
-	a.Deployment.Updated = e.now()
+	d := a.Deployment
+	d.Error, d.Updated = cause.Error(), e.now()
+	if n := len(d.Steps); n > 0 {
+		d.Steps[n-1].Error = d.Error
+	}
+	e.Transcript.Fail(cause, d.Updated)
 	if err := a.Save(); err != nil {
 		e.Log.Warn("the journal could not be written", "app", a.Name, "error", err)
 	}
@@ -383,6 +390,11 @@ func (e *Engine) enter(a *store.App, p transition.Phase) error {
 		}
 	}
 	d.Phase, d.Updated, d.BootID = string(p), now, e.bootID()
+	e.Meter.Count(d)
+	if d.Changed == nil && (p == transition.Cleaning || p == transition.RolledBack) {
+		d.Changed = account.Changes(a, d.From, d.To)
+	}
+	e.Transcript.Follow(e.Store, a.Name, d.Number, d.Phase)
 	if p == transition.Installed || p == transition.Loaded {
 		d.Error = ""
 	}
@@ -396,6 +408,7 @@ const maxSteps = 64
 // end moves the deployment from the journal to the history.
 func (e *Engine) end(a *store.App) error {
 	d := a.Deployment
+	e.Meter.Count(d)
 	status := store.StatusRolledBack
 	switch transition.Phase(d.Phase) {
 	case transition.Cleaning:
@@ -421,10 +434,12 @@ func (e *Engine) end(a *store.App) error {
 }
 
 func (e *Engine) record(app string, d *store.Deployment, status string) error {
-	return e.Store.AddHistory(store.Record{
-		ID: d.ID, Application: app, ArtifactName: d.ArtifactName, From: d.From, To: d.To,
-		Status: status, Driver: d.Driver, Started: d.Started, Ended: e.now(), Error: d.Error, Steps: d.Steps,
-	})
+	r := store.Record{
+		ID: d.ID, Number: d.Number, Application: app, ArtifactName: d.ArtifactName, From: d.From, To: d.To, Status: status,
+		Driver: d.Driver, Asked: d.Asked, Started: d.Started, Ended: e.now(), Error: d.Error, Measured: d.Measured, Changed: d.Changed,
+	}
+	r.Steps = account.Ended(d.Steps, status, r.Ended)
+	return e.Store.AddHistory(r)
 }
 
 // sysSync is the barrier for sub-modules without one.

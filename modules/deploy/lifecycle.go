@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/mender-app/mender-app/modules/deploy/account"
 	"github.com/mender-app/mender-app/store"
 	"github.com/mender-app/mender-app/submodules"
 )
@@ -127,7 +128,7 @@ func (e *Engine) Purge(ctx context.Context, name string, data, force bool) error
 
 // finishPurge begins or continues the purge that the application's state names.
 func (e *Engine) finishPurge(ctx context.Context, a *store.App) error {
-	started := e.now()
+	started, changed := e.now(), account.Changes(a, a.Current, "")
 	e.Log.Info("removing the application", "app", a.Name, "data", a.Purge == purgeAll)
 	from := a.Current
 	if from != "" {
@@ -150,7 +151,9 @@ func (e *Engine) finishPurge(ctx context.Context, a *store.App) error {
 	if len(left) > 0 {
 		return fmt.Errorf("%s is gone, and components of release %s could not be deleted: run mender-app purge %s again", a.Name, left[0], a.Name)
 	}
-	if err := e.record(a.Name, &store.Deployment{ID: "purge-" + fmt.Sprint(a.Sequence), From: from, Driver: e.Driver, Started: started}, store.StatusPurged); err != nil {
+	d := e.newDeployment(a.Name, "purge-"+fmt.Sprint(a.Sequence))
+	d.From, d.Started, d.Changed = from, started, changed
+	if err := e.record(a.Name, d, store.StatusPurged); err != nil {
 		return err
 	}
 	return a.Forget()

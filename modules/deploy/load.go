@@ -8,10 +8,13 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync/atomic"
 
 	"github.com/mender-app/mender-app/artifact"
 	"github.com/mender-app/mender-app/artifact/image"
+	"github.com/mender-app/mender-app/artifact/metered"
 	"github.com/mender-app/mender-app/modules"
+	"github.com/mender-app/mender-app/modules/deploy/account"
 	"github.com/mender-app/mender-app/modules/deploy/announced"
 	"github.com/mender-app/mender-app/modules/deploy/files"
 	"github.com/mender-app/mender-app/modules/deploy/space"
@@ -52,13 +55,16 @@ func (t *target) receive(ctx context.Context, h *header, payload modules.Streams
 		}
 		err = func() error {
 			defer s.Close()
+			var read atomic.Int64 // the sub-module may be given it by another goroutine
+			defer func() { account.Measured(t.a.Deployment).Received += read.Load() }()
+			counted := metered.Reader(ctx, s, func(n int64) { read.Add(n) })
 			switch {
 			case s.Name == artifact.ImagesPayload && !images:
 				images = true
-				return l.images(ctx, s)
+				return l.images(ctx, counted)
 			case s.Name == artifact.ManifestsPayload && !manifests:
 				manifests = true
-				return l.manifests(s)
+				return l.manifests(counted)
 			}
 			return fmt.Errorf("%w: unexpected file %q", artifact.ErrPayload, s.Name)
 		}()

@@ -55,10 +55,9 @@ func (e *Engine) GoBack(ctx context.Context, name, which string) (to *store.Rele
 			return nil, unfit("release %s is not whole (%s); install an older artifact", r.ID, problems[0])
 		}
 	}
-	a.Deployment = &store.Deployment{
-		ID: a.NextID("back-to-" + r.ID), ArtifactName: r.ArtifactName, From: a.Current, To: r.ID,
-		Reused: true, Driver: e.Driver, Started: e.now(),
-	}
+	d := e.newDeployment(name, a.NextID("back-to-"+r.ID))
+	d.ArtifactName, d.From, d.To, d.Reused = r.ArtifactName, a.Current, r.ID, true
+	a.Deployment = d
 	first := transition.Loaded
 	if t.hasCopies() {
 		first = transition.Downloading

@@ -77,6 +77,26 @@ func WriteFile(path string, data []byte, perm fs.FileMode) (err error) {
 	return Point("wrote." + base)
 }
 
+// Append adds data to the end of a file of a log, and makes the file and its directory
+// if they are missing. Nothing is synced: a power cut may take it. A file that would
+// become longer than limit stays as it is.
+func Append(path string, data []byte, limit int64) (err error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return err
+	}
+	f, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	st, err := f.Stat()
+	if err != nil || st.Size()+int64(len(data)) > limit {
+		return err
+	}
+	_, err = f.Write(data)
+	return err
+}
+
 // MkdirAll creates dir and its missing parents. It is idempotent, and syncs the
 // parent of each directory it made.
 func MkdirAll(dir string, perm fs.FileMode) error {

@@ -4,6 +4,7 @@
 package device
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"log/slog"
@@ -15,6 +16,7 @@ import (
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/artifact/names"
 	"github.com/mender-app/mender-app/modules/deploy"
+	"github.com/mender-app/mender-app/modules/deploy/account"
 	"github.com/mender-app/mender-app/modules/deploy/machine"
 	"github.com/mender-app/mender-app/modules/view"
 	"github.com/mender-app/mender-app/store"
@@ -179,6 +181,8 @@ func (c *Config) OpenStore() *store.Store { return store.At(c.Store).Beside(c.Mo
 
 // Engine makes the deployment engine that the configuration describes.
 func (c *Config) Engine(log *slog.Logger, driver string) *deploy.Engine {
+	transcript := account.NewTranscript(log.Handler(), func(r slog.Record) string { return text(r, nil) })
+	log = slog.New(transcript)
 	return &deploy.Engine{
 		Store: c.OpenStore(),
 		Find: func(name string) (deploy.Orchestrator, error) {
@@ -192,9 +196,17 @@ func (c *Config) Engine(log *slog.Logger, driver string) *deploy.Engine {
 		RolloutTimeout: c.RollTimeout,
 		RefuseOlder:    c.RefuseOlder,
 		AllowEnv:       c.AllowEnv,
-		Driver:         driver,
+		Caller:         account.Caller{Driver: driver, Asked: asked(os.Getenv), Transcript: transcript},
 		System:         c.system,
 	}
+}
+
+// asked says who asks for a deployment, where the Mender client does not.
+func asked(getenv func(string) string) store.Asked {
+	if getenv("INVOCATION_ID") != "" { // systemd gives it to what a unit starts
+		return store.Asked{How: store.AskedByUnit}
+	}
+	return store.Asked{How: store.AskedByHand, User: cmp.Or(getenv("SUDO_USER"), getenv("LOGNAME"), getenv("USER"))}
 }
 
 // Viewer makes the viewer that the configuration describes.

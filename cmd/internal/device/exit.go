@@ -40,7 +40,7 @@ const ExitHelp = `Exit codes:
   1    failed
   2    wrong arguments, or a broken configuration file
   3    something is missing: a sub-module, the engine, Compose
-  4    no such application or release
+  4    no such application, release or deployment
   5    the artifact is damaged, or an image has the wrong content
   6    the application did not become healthy
   7    not enough space
@@ -89,7 +89,7 @@ func ExitCode(err error) int {
 	case errors.Is(err, deploy.ErrUnfit), errors.Is(err, client.ErrRefused), errors.Is(err, artifact.ErrMetadata), errors.As(err, &needs),
 		errors.Is(err, mender.ErrSignature), errors.Is(err, statement.ErrStatement), errors.Is(err, mender.ErrUnsupported):
 		return ExitRefused
-	case errors.Is(err, store.ErrNoApp), errors.Is(err, store.ErrNoRelease), errors.Is(err, store.ErrName),
+	case errors.Is(err, store.ErrNoApp), errors.Is(err, store.ErrNoRelease), errors.Is(err, store.ErrName), errors.Is(err, store.ErrNoRecord),
 		errors.Is(err, submodules.ErrNotFound), errors.Is(err, fs.ErrNotExist):
 		return ExitNotFound
 	}

@@ -1,7 +1,6 @@
 package device
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -38,15 +37,24 @@ func (h *lines) WithAttrs(attrs []slog.Attr) slog.Handler {
 func (h *lines) WithGroup(string) slog.Handler { return h }
 
 func (h *lines) Handle(_ context.Context, r slog.Record) error {
-	var out bytes.Buffer
+	level := ""
 	switch {
 	case r.Level >= slog.LevelError:
-		out.WriteString("error: ")
+		level = "error: "
 	case r.Level >= slog.LevelWarn:
-		out.WriteString("warning: ")
+		level = "warning: "
 	case r.Level < slog.LevelInfo:
-		out.WriteString("debug: ")
+		level = "debug: "
 	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	_, err := io.WriteString(h.w, level+text(r, h.attrs)+"\n")
+	return err
+}
+
+// text writes a record as one line, without its level.
+func text(r slog.Record, attrs []slog.Attr) string {
+	var out strings.Builder
 	out.WriteString(r.Message)
 	sep := " ("
 	add := func(a slog.Attr) bool {
@@ -54,17 +62,14 @@ func (h *lines) Handle(_ context.Context, r slog.Record) error {
 		sep = ", "
 		return true
 	}
-	for _, a := range h.attrs {
+	for _, a := range attrs {
 		add(a)
 	}
 	r.Attrs(add)
 	if sep == ", " {
 		out.WriteByte(')')
 	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	_, err := io.WriteString(h.w, OneLine(out.String())+"\n")
-	return err
+	return OneLine(out.String())
 }
 
 func word(s string) string {

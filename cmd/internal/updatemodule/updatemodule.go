@@ -18,6 +18,7 @@ import (
 	"github.com/mender-app/mender-app/modules/deploy"
 	"github.com/mender-app/mender-app/modules/filedelta"
 	"github.com/mender-app/mender-app/modules/imagedelta"
+	"github.com/mender-app/mender-app/store"
 )
 
 const usage = `Usage: app STATE TREE
@@ -132,6 +133,9 @@ func work(c *device.Config, state modules.State, tree *modules.Tree, stderr io.W
 		e := c.Engine(log, driver(tree))
 		if e.Driver == menderDriver {
 			e.EndLockTimeout = endLockTimeout
+			if !byHand(os.Getppid()) {
+				e.Asked = store.Asked{How: store.AskedByClient}
+			}
 		}
 		e.Force = tree.Forced()
 		signer, err := tree.Signer()

@@ -9,6 +9,8 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -87,6 +89,28 @@ func Check(needs []Need, free func(dir string) (int64, uint64, error)) error {
 		}
 	}
 	return nil
+}
+
+// Written returns how many bytes were written to the disk of a directory since the
+// machine was started, and the disk's number. ok is false if the directory's file
+// system is not on one disk that the kernel counts for.
+func Written(dir string) (disk uint64, bytes int64, ok bool) {
+	var fi unix.Stat_t
+	if unix.Stat(dir, &fi) != nil {
+		return 0, 0, false
+	}
+	disk = uint64(fi.Dev) // its type depends on the machine
+	text, err := os.ReadFile(fmt.Sprintf("/sys/dev/block/%d:%d/stat", unix.Major(disk), unix.Minor(disk)))
+	if err != nil {
+		return 0, 0, false
+	}
+	const field, sector = 6, 512 // the kernel's Documentation/block/stat.rst
+	fields := strings.Fields(string(text))
+	if len(fields) <= field {
+		return 0, 0, false
+	}
+	sectors, err := strconv.ParseInt(fields[field], 10, 64)
+	return disk, sectors * sector, err == nil
 }
 
 // Existing returns path if it exists, else its nearest parent that does.

@@ -1,0 +1,225 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mender-app/mender-app/cmd/internal/device"
+	"github.com/mender-app/mender-app/store"
+)
+
+// defaultPage is how many deployments history prints without --limit.
+const defaultPage = 20
+
+func (p *program) historyCommand() *cobra.Command {
+	var limit int
+	var cursor int64
+	var status []string
+	var since, until string
+	cmd := &cobra.Command{
+		Use:   "history APP [NUMBER]",
+		Short: "List the deployments of an application, or show one",
+		Long: `Lists the deployments of an application that have ended, the newest first, also
+when the application is gone. Their status is installed, restored (mender-app
+rollback APP went back to a kept release), rolled-back, refused, failed or purged.
+BY is what drove it: "mender" for the Mender client's own updates, "by hand" with
+the user's name, or "automatic" for what a systemd unit started.
+
+With a number it shows that deployment: what it changed, with digests; each step with
+its start, length and outcome; and the bytes that arrived and that were written to
+flash. "mender-app logs APP --deployment N" has what was said.
+
+--since and --until take a date (2026-11-24), a time (2026-11-24T07:00:00Z) or how
+long ago it was (36h, 7d); they choose by the end of a deployment. If there are
+more than --limit, the last line has the --cursor of the next page: the number of the last
+deployment, also for --json.`,
+		Example:           "  mender-app history shop --limit 5\n  mender-app history shop 12\n  mender-app history shop --status rolled-back,failed --since 7d --json",
+		Args:              args(cobra.RangeArgs(1, 2)),
+		ValidArgsFunction: completeApps,
+		RunE: func(_ *cobra.Command, args []string) error {
+			if len(args) == 2 {
+				return p.deployment(args[0], args[1])
+			}
+			q := store.Query{Statuses: status, Limit: limit, Before: cursor}
+			for _, s := range status {
+				if !slices.Contains(store.Statuses(), s) {
+					return fmt.Errorf("%w: --status %s is not one of %v", device.ErrUsage, s, store.Statuses())
+				}
+			}
+			if limit < 0 || cursor < 0 {
+				return fmt.Errorf("%w: --limit and --cursor are not negative", device.ErrUsage)
+			}
+			var err error
+			if q.Since, err = timeOf("--since", since); err != nil {
+				return err
+			}
+			if q.Until, err = timeOf("--until", until); err != nil {
+				return err
+			}
+			return p.history(args[0], q)
+		},
+	}
+	cmd.Flags().IntVar(&limit, "limit", defaultPage, "print at most N; 0: all")
+	cmd.Flags().Int64Var(&cursor, "cursor", 0, "print the page after the one that named this cursor")
+	cmd.Flags().StringSliceVar(&status, "status", nil, "print only those with one of these statuses")
+	cmd.Flags().StringVar(&since, "since", "", "print only those that ended at this time or later")
+	cmd.Flags().StringVar(&until, "until", "", "print only those that ended before this time")
+	return cmd
+}
+
+func (p *program) history(app string, q store.Query) error {
+	s := p.config.OpenStore()
+	page, more, err := s.Deployments(app, q)
+	if err != nil {
+		return err
+	}
+	if len(page) == 0 {
+		if _, found, err := s.Last(app); err != nil || !found {
+			if _, err := s.App(app); err != nil {
+				return err
+			}
+		}
+	}
+	if p.json {
+		return p.printJSON(page)
+	}
+	var rows [][]string
+	for _, r := range page {
+		rows = append(rows, []string{strconv.FormatInt(r.Number, 10), when(r.Ended), r.ArtifactName, r.Status, took(r.Started, r.Ended), by(r), device.OneLine(r.Error)})
+	}
+	if err := p.table("NO\tENDED\tARTIFACT\tSTATUS\tTOOK\tBY\tERROR", rows); err != nil || more == 0 {
+		return err
+	}
+	_, err = fmt.Fprintf(p.stdout, "more: --cursor %d\n", more)
+	return err
+}
+
+// deployment prints one deployment.
+func (p *program) deployment(app, number string) error {
+	n, err := deploymentNumber(number)
+	if err != nil {
+		return err
+	}
+	r, err := p.config.OpenStore().Deployment(app, n)
+	if err != nil {
+		return err
+	}
+	if p.json {
+		return p.printJSON(r)
+	}
+	var changed store.Changed
+	if r.Changed != nil {
+		changed = *r.Changed
+	}
+	rows := [][]string{
+		{"status", r.Status}, {"artifact", r.ArtifactName}, {"from", joined(r.From, changed.FromArtifact)}, {"to", r.To}, {"by", by(r)},
+		{"started", when(r.Started)}, {"ended", when(r.Ended)}, {"took", took(r.Started, r.Ended)},
+	}
+	if m := r.Measured; m != nil {
+		rows = append(rows, []string{"received", bytesText(m.Received)}, []string{"written", bytesText(m.Written)})
+	}
+	if r.Error != "" {
+		rows = append(rows, []string{"error", device.OneLine(r.Error)})
+	}
+	for _, s := range r.Steps {
+		text := fmt.Sprintf("%s %s %s", when(s.At), took(s.At, s.End), s.Outcome)
+		if s.Error != "" && s.Error != r.Error {
+			text += ": " + device.OneLine(s.Error)
+		}
+		rows = append(rows, []string{s.Phase, text})
+	}
+	for _, c := range changed.Components {
+		rows = append(rows, []string{c.Type, device.OneLine(c.URL) + " " + changeText(c)})
+	}
+	rows = slices.DeleteFunc(rows, func(row []string) bool { return row[1] == "" })
+	return p.table(fmt.Sprintf("deployment\t%d of %s", r.Number, r.Application), rows)
+}
+
+func deploymentNumber(text string) (int64, error) {
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n < 1 {
+		return 0, fmt.Errorf("%w: %q is no number of a deployment: mender-app history APP has them", device.ErrUsage, text)
+	}
+	return n, nil
+}
+
+func joined(words ...string) string {
+	return strings.Join(slices.DeleteFunc(words, func(w string) bool { return w == "" }), " ")
+}
+
+func changeText(c store.Change) string {
+	from, to := c.From.String(), c.To.String()
+	switch {
+	case from == to:
+		return "unchanged " + to
+	case from == "":
+		return "new " + to
+	case to == "":
+		return "removed " + from
+	}
+	return from + " -> " + to
+}
+
+// by says who asked for a deployment, in the space of a column.
+func by(r store.Record) string {
+	switch {
+	case r.Asked == nil || r.Asked.How == store.AskedByClient:
+		return r.Driver
+	case r.Asked.User != "":
+		return r.Asked.How + " (" + device.OneLine(r.Asked.User) + ")"
+	}
+	return r.Asked.How
+}
+
+// took is how long something took by the device's clock; "?" if the clock was set
+// back meanwhile.
+func took(from, to time.Time) string {
+	d := to.Sub(from)
+	switch {
+	case d < 0 || from.IsZero() || to.IsZero():
+		return "?"
+	case d < 10*time.Second:
+		return d.Round(10 * time.Millisecond).String()
+	}
+	return d.Round(time.Second).String()
+}
+
+// bytesText writes a number of bytes; "" for none.
+func bytesText(n int64) string {
+	switch {
+	case n == 0:
+		return ""
+	case n >= 10_000_000:
+		return fmt.Sprintf("%.0f MB", float64(n)/1e6)
+	case n >= 10_000:
+		return fmt.Sprintf("%.0f kB", float64(n)/1e3)
+	}
+	return fmt.Sprintf("%d B", n)
+}
+
+// timeOf reads the value of --since or --until: a date, a time, or how long ago it was.
+func timeOf(option, text string) (time.Time, error) {
+	if text == "" {
+		return time.Time{}, nil
+	}
+	for _, form := range []string{time.RFC3339, "2006-01-02T15:04:05", "2006-01-02 15:04:05", "2006-01-02T15:04", "2006-01-02 15:04", time.DateOnly} {
+		if t, err := time.ParseInLocation(form, text, time.UTC); err == nil {
+			return t, nil
+		}
+	}
+	ago := text
+	if days, ok := strings.CutSuffix(text, "d"); ok {
+		if n, err := strconv.Atoi(days); err == nil && n < 100_000 {
+			ago = strconv.Itoa(24*n) + "h"
+		}
+	}
+	if d, err := time.ParseDuration(ago); err == nil && d >= 0 {
+		return time.Now().Add(-d), nil
+	}
+	return time.Time{}, fmt.Errorf("%w: %s %s is not a date (2026-11-24), a time (2026-11-24T07:00:00Z) or a length (36h, 7d)", device.ErrUsage, option, text)
+}

@@ -1,0 +1,141 @@
+// Package account keeps account of a deployment for the history: its steps, what it
+// changed and took, and what was said in it. It decides nothing.
+package account
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/mender-app/mender-app/modules/deploy/space"
+	"github.com/mender-app/mender-app/modules/deploy/transition"
+	"github.com/mender-app/mender-app/store"
+)
+
+// Caller says who makes the calls of a deployment.
+type Caller struct {
+	// Driver names the program that drives, such as "mender"; it is recorded in
+	// deployments.
+	Driver string
+	// Asked says who asked for the deployment.
+	Asked store.Asked
+	// Transcript keeps what is said in deployments; nil: nobody does.
+	Transcript *Transcript
+	// Meter counts what the call that has the lock writes. The engine sets it.
+	Meter *Meter
+}
+
+// Changes compares the components of two releases; "" is none.
+func Changes(a *store.App, from, to string) *store.Changed {
+	out := &store.Changed{}
+	at := func(c store.Component) *store.Change {
+		i := slices.IndexFunc(out.Components, func(o store.Change) bool { return o.URL == c.URL })
+		if i < 0 {
+			i, out.Components = len(out.Components), append(out.Components, store.Change{Type: c.Type, URL: c.URL})
+		}
+		return &out.Components[i]
+	}
+	if r, err := a.Release(to); to != "" && err == nil {
+		for _, c := range r.Components {
+			at(c).To = c.Digest
+		}
+	}
+	if r, err := a.Release(from); from != "" && err == nil {
+		out.FromArtifact = r.ArtifactName
+		for _, c := range r.Components {
+			at(c).From = c.Digest
+		}
+	}
+	slices.SortStableFunc(out.Components, func(x, y store.Change) int {
+		same := func(c store.Change) int {
+			if c.From == c.To {
+				return 1
+			}
+			return 0
+		}
+		return cmp.Compare(same(x), same(y)) // those that changed come first
+	})
+	out.Components = out.Components[:min(len(out.Components), store.MaxChanges)]
+	return out
+}
+
+// Ended gives the steps of a deployment their ends and outcomes.
+func Ended(steps []store.Step, status string, end time.Time) []store.Step {
+	steps = slices.Clone(steps)
+	for i := range steps {
+		s := &steps[i]
+		next := transition.None
+		s.End = end
+		if i+1 < len(steps) {
+			next, s.End = transition.Phase(steps[i+1].Phase), steps[i+1].At
+		}
+		s.Outcome = outcome(s, next, status)
+	}
+	return steps
+}
+
+// outcome is how a step ended before the phase next; None: it was the last one.
+func outcome(s *store.Step, next transition.Phase, status string) string {
+	p := transition.Phase(s.Phase)
+	back := next == transition.RollingBack || next == transition.RolledBack
+	switch {
+	case next == transition.None && status != store.StatusFailed,
+		next != transition.None && !back,
+		p == transition.RollingBack && next == transition.RolledBack:
+		return store.OutcomeDone
+	case s.Error != "":
+		return store.OutcomeFailed
+	case p == transition.Loaded, p == transition.Installed, p == transition.Committed:
+		return store.OutcomeUndone
+	}
+	return store.OutcomeInterrupted
+}
+
+// Measured is where the journal of a deployment counts.
+func Measured(d *store.Deployment) *store.Measured {
+	if d.Measured == nil {
+		d.Measured = &store.Measured{}
+	}
+	return d.Measured
+}
+
+// Meter counts what is written to disks.
+type Meter struct {
+	dirs   []string
+	before map[uint64]int64 // bytes by device, when they were counted last
+}
+
+// NewMeter begins to count for the disks of directories; "" counts nothing.
+func NewMeter(dirs ...string) *Meter {
+	m := &Meter{dirs: dirs}
+	m.before = m.read()
+	return m
+}
+
+func (m *Meter) read() map[uint64]int64 {
+	bytes := map[uint64]int64{}
+	for _, dir := range m.dirs {
+		if dir == "" {
+			continue
+		}
+		if device, n, ok := space.Written(space.Existing(dir)); ok {
+			bytes[device] = n
+		}
+	}
+	return bytes
+}
+
+// Count adds to a journal what was written since the last call. A nil meter counts
+// nothing.
+func (m *Meter) Count(d *store.Deployment) {
+	if m == nil {
+		return
+	}
+	now := m.read()
+	for device, n := range now {
+		if before, ok := m.before[device]; ok && n > before {
+			Measured(d).Written += n - before
+		}
+	}
+	m.before = now
+}
