@@ -30,7 +30,7 @@ const hostileTime = 10 * time.Second
 // afterwards as before. MENDER_APP_HOSTILE is how many artifacts, MENDER_APP_SEED the
 // seed. No other test runs meanwhile: the whole cluster is compared.
 func TestHostileArtifacts(t *testing.T) {
-	count, seed := number(t, "MENDER_APP_HOSTILE", 16), uint64(number(t, "MENDER_APP_SEED", 1))
+	count, seed := number(t, "MENDER_APP_HOSTILE", 8), uint64(number(t, "MENDER_APP_SEED", 1))
 	d := newDevice(t, "K8S_HEALTH_TIMEOUT=20")
 	conf := filepath.Join(d.dir, "etc/mender-app.conf")
 	text, err := os.ReadFile(conf)
