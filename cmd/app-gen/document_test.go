@@ -77,7 +77,7 @@ func cmdDocument(ts *testscript.TestScript, _ bool, args []string) {
 	text, err := os.ReadFile(ts.MkAbs(args[0]))
 	ts.Check(err)
 	skip := map[string]bool{}
-	for _, line := range strings.Split(strings.TrimSpace(ts.ReadFile("skip")), "\n") {
+	for _, line := range strings.Split(strings.TrimSpace(readSkip(ts)), "\n") {
 		skip[line] = line == ""
 	}
 	ran := 0
@@ -101,7 +101,7 @@ next:
 			script += "{ " + usual(ts, s.command) + "\n} 2>&1\nprintf '\\001'\n"
 		}
 		c := exec.Command("bash", "-c", script)
-		c.Dir = ts.Getenv("WORK")
+		c.Dir = ts.MkAbs(".")
 		for _, name := range []string{"PATH", "HOME", "DOCKER_CONFIG", "DOCKER_HOST", "XDG_CACHE_HOME", "TMPDIR"} {
 			c.Env = append(c.Env, name+"="+ts.Getenv(name))
 		}
@@ -111,6 +111,7 @@ next:
 			ts.Fatalf("%s:%d: %v\n%s\nsays:\n%s", args[0], b.line, err, b.text, said.String())
 		}
 		ran++
+		ts.Logf("%s", said.String())
 		printed := strings.Split(said.String(), "\x01")
 		for i, s := range b.steps {
 			if !like(printed[i], s.output) {
@@ -129,13 +130,24 @@ next:
 	}
 }
 
+// readSkip reads the file skip of the script, if there is one.
+func readSkip(ts *testscript.TestScript) string {
+	b, err := os.ReadFile(ts.Getenv("WORK") + "/skip")
+	if err != nil && !os.IsNotExist(err) {
+		ts.Check(err)
+	}
+	return string(b)
+}
+
 // like compares what was printed with a text in which … stands for anything in a
-// line, and a line … for any lines.
+// line. How wide the columns of a table are does not count.
 func like(printed, want string) bool {
-	pattern := regexp.QuoteMeta(strings.TrimSpace(want))
-	pattern = regexp.MustCompile(`(?m)^…$`).ReplaceAllString(pattern, `(?s:.*)`)
-	pattern = strings.ReplaceAll(pattern, "…", ".*")
-	return regexp.MustCompile(`^` + pattern + `$`).MatchString(strings.TrimSpace(printed))
+	spaces := func(s string) string {
+		s = regexp.MustCompile(` {2,}`).ReplaceAllString(s, "  ")
+		return strings.TrimSpace(regexp.MustCompile(`(?m) +$`).ReplaceAllString(s, ""))
+	}
+	pattern := strings.ReplaceAll(regexp.QuoteMeta(spaces(want)), "…", ".*")
+	return regexp.MustCompile(`^` + pattern + `$`).MatchString(spaces(printed))
 }
 
 // usual replaces what stands for options and keys in a command.

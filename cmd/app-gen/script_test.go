@@ -23,9 +23,14 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"app-gen": main})
 }
 
-func TestScripts(t *testing.T) {
+func TestScripts(t *testing.T) { runScripts(t, "testdata/script") }
+
+// A newcomer's trial: the commands of a document, and what they print.
+func TestNewcomer(t *testing.T) { runScripts(t, "../../testdata/newcomer") }
+
+func runScripts(t *testing.T, dir string) {
 	testscript.Run(t, testscript.Params{
-		Dir: "testdata/script",
+		Dir: dir,
 		Setup: func(e *testscript.Env) error {
 			e.Values["images"] = map[string]v1.Image{}
 			e.Setenv("DOCKER_CONFIG", e.WorkDir+"/docker")

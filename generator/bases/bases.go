@@ -124,9 +124,13 @@ func Find(ctx context.Context, o Options, w Wanted) ([]Release, error) {
 	return list, nil
 }
 
-// errFirst is wrapped by the error for a directory without any artifact, or with that of
-// the release itself alone: as before the first release.
-var errFirst = errors.New("no artifact is in it")
+// errFirst is wrapped by the error for a directory as it is before the first release for
+// the platform: without any artifact, or with that of the release itself, or with those
+// of other platforms alone.
+var errFirst = errors.New("no artifact in it is for that platform")
+
+// otherPlatform begins what read says of an artifact for another platform.
+const otherPlatform = "it is for "
 
 // directory finds the releases in a directory, the newest first.
 func directory(ctx context.Context, dir string, w Wanted) ([]Release, error) {
@@ -135,7 +139,7 @@ func directory(ctx context.Context, dir string, w Wanted) ([]Release, error) {
 		return nil, &Error{Text: "releases in " + dir, Err: errors.Unwrap(err)}
 	}
 	var list []Release
-	left := ""
+	left, first := "", true
 	for _, e := range entries {
 		path := filepath.Join(dir, e.Name())
 		info, err := os.Stat(path)
@@ -149,13 +153,14 @@ func directory(ctx context.Context, dir string, w Wanted) ([]Release, error) {
 		case why == "" && r.artifact == w.Name: // the one that is made now, of an earlier run
 		case why != "":
 			left = "; " + e.Name() + ": " + why
+			first = first && strings.HasPrefix(why, otherPlatform)
 		default:
 			list = append(list, *r)
 		}
 	}
 	if len(list) == 0 {
 		e := &Error{Text: fmt.Sprintf("%s has no release of %s for %s%s", dir, w.Application, w.Platform, left), Hint: "releases are files FILE.mender"}
-		if left == "" {
+		if first {
 			e.Err = errFirst
 		}
 		return nil, e
@@ -187,7 +192,7 @@ func read(ctx context.Context, path string, w Wanted) (r *Release, why string, e
 		return nil, fmt.Sprintf("it is of the application %s, not %s", m.ApplicationName, w.Application), nil
 	}
 	if p, err := image.ParsePlatform(m.Platform); err == nil && w.Platform.Match(p) == image.NoFit {
-		return nil, fmt.Sprintf("it is for %s, not %s", m.Platform, w.Platform), nil
+		return nil, fmt.Sprintf(otherPlatform+"%s, not %s", m.Platform, w.Platform), nil
 	}
 	r = &Release{Path: path, Version: w.Version(h.Provides), artifact: h.Name, names: map[image.Digest][]string{}}
 	for _, c := range m.ImageComponents() {
