@@ -1,0 +1,97 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mender-app/mender-app/cmd/internal/device"
+	"github.com/mender-app/mender-app/modules/view"
+)
+
+func (p *program) eventsCommand() *cobra.Command {
+	var follow bool
+	var tail int
+	cmd := &cobra.Command{
+		Use:   "events [APP]",
+		Short: "Print what happened to the applications, as lines of JSON",
+		Long: `Prints one JSON document a line for each phase that a deployment entered and for its
+end, in the order of time. They come from the store: the open deployments and the
+history, also of applications that are gone. With -f come then the events from now
+on, for a display on the device; a phase that takes less than half a second may
+come together with the next one.
+
+Each line has at, application, event ("phase" or "ended"), deployment,
+artifact_name, from, to and driver; a phase has phase, an end has status and error.`,
+		Example:           "  mender-app events shop\n  mender-app events -f --tail 0 | while read -r line; do show \"$line\"; done",
+		Args:              args(cobra.MaximumNArgs(1)),
+		ValidArgsFunction: completeApps,
+		RunE: func(cmd *cobra.Command, names []string) error {
+			if tail < 0 {
+				return fmt.Errorf("%w: --tail %d is negative", device.ErrUsage, tail)
+			}
+			err := p.events(cmd.Context(), names, tail, follow)
+			// Ctrl-C is how -f ends, and a reader that has seen enough is no error.
+			if follow && cmd.Context().Err() != nil || errors.Is(err, syscall.EPIPE) {
+				return nil
+			}
+			return err
+		},
+	}
+	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on with what happens from now on, until Ctrl-C")
+	cmd.Flags().IntVar(&tail, "tail", 100, "print the newest N that have happened")
+	return cmd
+}
+
+// eventsPause is the time between two looks at the store.
+const eventsPause = 500 * time.Millisecond
+
+func (p *program) events(ctx context.Context, names []string, tail int, follow bool) error {
+	s := p.config.OpenStore()
+	look := func() ([]view.Event, error) {
+		list, err := view.AllEvents(s)
+		if len(names) > 0 {
+			list = slices.DeleteFunc(list, func(e view.Event) bool { return e.Application != names[0] })
+		}
+		return list, err
+	}
+	list, err := look()
+	if err != nil {
+		return err
+	}
+	if len(names) > 0 && len(list) == 0 && !follow {
+		if _, err := view.Read(s, names[0]); err != nil {
+			return err
+		}
+	}
+	var seen view.Seen
+	fresh := seen.New(list)
+	fresh = fresh[max(0, len(fresh)-tail):]
+	enc := json.NewEncoder(p.stdout)
+	enc.SetEscapeHTML(false)
+	for {
+		for _, e := range fresh {
+			if err := enc.Encode(e); err != nil {
+				return err
+			}
+		}
+		if !follow {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(eventsPause):
+		}
+		if list, err = look(); err != nil {
+			return err
+		}
+		fresh = seen.New(list)
+	}
+}
