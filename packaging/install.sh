@@ -12,10 +12,14 @@ from=$1 modules=$2 submodules=$3 bin=$4 conf=$5 man=$6 completions=$7 units=$8 z
 # Beside modules/v3 the Mender client looks for the scripts of its inventory.
 inventory=${modules%/modules/v3}/inventory
 
+# Mender Orchestrator looks for its interfaces here.
+interfaces=${modules%/mender/modules/v3}/mender-orchestrator/interfaces/v1
+
 # name:directory of each program.
 places="app:$modules docker-compose:$submodules k8s:$submodules mender-app:$bin app-gen:$bin"
 
 if [ "$from" = --remove ]; then
+	rm -f "$interfaces/app"
 	for place in $places; do
 		rm -f "${place#*:}/${place%%:*}"
 	done
@@ -61,6 +65,12 @@ for program in $programs; do
 		exit 1
 	fi
 done
+if [ "${orchestrator:-}" = yes ]; then
+	if ! chosen app && [ ! -e "$modules/app" ]; then
+		echo "install: ORCHESTRATOR needs the program app: name it in PROGRAMS" >&2
+		exit 1
+	fi
+fi
 
 for place in $places; do
 	program=${place%%:*} dir=${place#*:}
@@ -71,6 +81,12 @@ for place in $places; do
 	rm -f "$dir/$program"
 	install -m 755 "$from/$program" "$dir/$program"
 done
+
+# app is an interface of Mender Orchestrator, too.
+if [ "${orchestrator:-}" = yes ]; then
+	install -d "$interfaces"
+	ln -sfn ../../../mender/modules/v3/app "$interfaces/app"
+fi
 
 # belongs reports whether a configuration file or page belongs to a chosen program.
 belongs() {

@@ -12,6 +12,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/mender-app/mender-app/artifact"
 	"github.com/mender-app/mender-app/cmd/internal/device"
 	"github.com/mender-app/mender-app/cmd/internal/version"
 	"github.com/mender-app/mender-app/modules"
@@ -21,12 +22,15 @@ import (
 	"github.com/mender-app/mender-app/store"
 )
 
-const usage = `Usage: app STATE TREE
+const usage = `Usage: app STATE TREE [COMPONENT-TYPE [APPLICATION]]
        app --help | --version
 
 The Mender update module for installable applications, protocol version 3. The
 Mender client calls it for each STATE of an update with the directory TREE that
 holds the update's files. By hand, use mender-app instead.
+
+With a COMPONENT-TYPE it is an interface of Mender Orchestrator, protocol version 1,
+for the APPLICATION (experimental).
 
 States:
 `
@@ -72,6 +76,16 @@ func Run(args []string, stdout, stderr io.Writer) int {
 		device.Fail(stderr, fmt.Errorf("no state was given; see app --help"))
 		return device.ExitUsage
 	}
+	part, orchestrated := componentOf(args)
+	if orchestrated {
+		if asks, err := part.query(args[0], stdout); asks {
+			if err != nil {
+				device.Fail(stderr, err)
+			}
+			return device.ExitCode(err)
+		}
+		args = args[:2]
+	}
 	state := modules.State(args[0])
 	if !state.Known() {
 		return device.ExitDone
@@ -82,7 +96,7 @@ func Run(args []string, stdout, stderr io.Writer) int {
 			tree, _ = modules.OpenTree(args[1]) // without a tree the answer is the default
 		}
 		answer, _ := deploy.Reply(state, tree)
-		if state == modules.SupportsRollback && tree != nil {
+		if state == modules.SupportsRollback && tree != nil && !orchestrated {
 			if c, err := device.Load(); err == nil && commitsAtOnce(c, tree, os.Getppid()) {
 				answer = modules.No
 			}
@@ -104,7 +118,9 @@ func Run(args []string, stdout, stderr io.Writer) int {
 	code := device.ExitUsage
 	c, err := device.Load()
 	if err == nil {
-		err = work(c, state, tree, stderr)
+		if err = accepts(part, state, tree); err == nil {
+			err = work(c, state, tree, orchestrated, stderr)
+		}
 		code = device.ExitCode(err)
 	}
 	if err != nil {
@@ -122,7 +138,21 @@ func Run(args []string, stdout, stderr io.Writer) int {
 	return code
 }
 
-func work(c *device.Config, state modules.State, tree *modules.Tree, stderr io.Writer) error {
+// accepts returns an error if the tree's artifact is not for the component of an
+// orchestrated system. Metadata that cannot be read is refused later.
+func accepts(part component, state modules.State, tree *modules.Tree) error {
+	raw, err := tree.MetaData()
+	if err != nil {
+		return err
+	}
+	meta, _, err := artifact.ParseMetadata(raw)
+	if err != nil {
+		return nil
+	}
+	return part.accepts(state, meta.ApplicationName)
+}
+
+func work(c *device.Config, state modules.State, tree *modules.Tree, orchestrated bool, stderr io.Writer) error {
 	log := device.NewLog(stderr, c.LogLevel)
 	for _, w := range c.Warnings {
 		log.Warn(w)
@@ -131,7 +161,11 @@ func work(c *device.Config, state modules.State, tree *modules.Tree, stderr io.W
 		ctx, cancel := context.WithTimeout(ctx, limit)
 		defer cancel()
 		e := c.Engine(log, driver(tree))
-		if e.Driver == menderDriver {
+		byMender := e.Driver == menderDriver
+		if orchestrated {
+			e.Driver = orchestratorDriver
+		}
+		if byMender {
 			e.EndLockTimeout = endLockTimeout
 			if !byHand(os.Getppid()) {
 				e.Asked = store.Asked{How: store.AskedByClient}
@@ -144,7 +178,7 @@ func work(c *device.Config, state modules.State, tree *modules.Tree, stderr io.W
 		}
 		e.Trust = c.Signatures.Trust(signer)
 		err = e.Handle(ctx, state, tree)
-		if err == nil && state == modules.ArtifactInstall && e.Driver == menderDriver && !commitsAtOnce(c, tree, os.Getppid()) {
+		if err == nil && state == modules.ArtifactInstall && byMender && !orchestrated && !commitsAtOnce(c, tree, os.Getppid()) {
 			// With the shell reference, an installation was final.
 			log.Info("installed; until its commit, a rollback or the next installation goes back to the release before")
 		}
