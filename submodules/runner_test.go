@@ -39,9 +39,11 @@ func TestFind(t *testing.T) {
 	_, err = Find(dir, "sub")
 	require.ErrorAs(t, err, &ne)
 
-	// A program for another machine, and a script without its interpreter.
+	// A program for another machine, and a script without its interpreter. The s390x
+	// program has the file type ET_NONE: emulators that are registered for s390x would
+	// run an ET_EXEC.
 	for head, says := range map[string]string{
-		"\x7fELF\x02\x02\x01" + strings.Repeat("\x00", 9) + "\x00\x02\x00\x16": "it is a program for s390x and this machine runs " + runtime.GOARCH + ":",
+		"\x7fELF\x02\x02\x01" + strings.Repeat("\x00", 9) + "\x00\x00\x00\x16": "it is a program for s390x and this machine runs " + runtime.GOARCH + ":",
 		"\x7fELF\x02\x01\x01" + strings.Repeat("\x00", 9) + "\x02\x00\xff\xfe": "it is a program for another processor (ELF machine 65279) and",
 		"MZ": "it is no program that this machine knows and",
 	} {
