@@ -189,7 +189,9 @@ func TestExampleExecutableWithSystemd(t *testing.T) {
 	e := hello()
 	other := e
 	other.in, other.app, other.url = "mixed", "agent", "agent"
-	other.content = func(string, bool) []byte { return []byte("#!/bin/sh\nexec sleep 1000\n") }
+	other.content = func(string, bool) []byte {
+		return []byte("#!/bin/sh\ncase ${1-} in --check) exit 0 ;; esac\nexec sleep 1000\n")
+	}
 	service := func(app, name string) string { return "mender-app-" + app + ":" + name + ".service" }
 	at := func(version string) {
 		t.Helper()
