@@ -228,6 +228,7 @@ corpus: ## build the corpus of image pairs (network; kept in ~/.cache/mender-app
 bench: setup cross build k8snode ## measure beside the peers and write docs/BENCHMARKS.md: 25 min
 	PAIRS='$(PAIRS)' testdata/bench >$(BUILD)/BENCHMARKS.md
 	mv $(BUILD)/BENCHMARKS.md docs/BENCHMARKS.md
+	$(GO) run ./docs/pictures
 
 # FUZZ=delta/vcdiff picks some, by a regular expression over PACKAGE/TARGET.
 .PHONY: fuzz

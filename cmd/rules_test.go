@@ -39,6 +39,7 @@ var rooms = []room{
 	{dir: "artifact/mender", own: []string{"artifact/internal/xz"}, others: []string{"github.com/klauspost/compress"}},
 	{dir: "artifact/internal/xz", others: []string{"github.com/ulikunitz/xz"}},
 	{dir: "artifact/digest"},
+	{dir: "docs/pictures"},
 	{dir: "artifact/image", own: []string{"artifact/digest"}, others: []string{"github.com/klauspost/compress"}},
 	{dir: "artifact/metered"},
 	{dir: "artifact/names"},
