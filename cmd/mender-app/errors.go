@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/mender-app/mender-app/artifact/mender"
 	"github.com/mender-app/mender-app/cmd/internal/device"
 	"github.com/mender-app/mender-app/cmd/internal/usage"
 	"github.com/mender-app/mender-app/modules/client"
@@ -39,6 +40,8 @@ func nextStep(err error) string {
 		return "mender-app commit, rollback or resume"
 	case errors.Is(err, deploy.ErrOpen):
 		return "commit or roll it back first"
+	case errors.Is(err, mender.ErrChecksum), errors.Is(err, mender.ErrFormat):
+		return "the artifact is damaged, or the file is none: download or copy it again"
 	case errors.Is(err, os.ErrPermission) && os.Geteuid() != 0:
 		return "run it as root"
 	}

@@ -278,10 +278,11 @@ func makeTree(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// damage: damage FILE truncate|flip changes a file in its middle.
+// damage: damage FILE truncate|flip|header changes a file in its middle, or the header
+// of the second member if it is a tar of a short first one.
 func damage(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 2 {
-		ts.Fatalf("usage: damage FILE truncate|flip")
+		ts.Fatalf("usage: damage FILE truncate|flip|header")
 	}
 	path := ts.MkAbs(args[0])
 	data, err := os.ReadFile(path)
@@ -292,6 +293,10 @@ func damage(ts *testscript.TestScript, neg bool, args []string) {
 		data = data[:middle]
 	case "flip":
 		data[middle] ^= 1
+	case "header":
+		data[2*512+16] ^= 1
+	default:
+		ts.Fatalf("damage: no %s", args[1])
 	}
 	ts.Check(os.WriteFile(path, data, 0o644))
 }
