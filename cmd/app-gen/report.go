@@ -283,10 +283,13 @@ func printDescription(w io.Writer, d *inspect.Description) {
 	line("secrets for", strings.Join(m.Recipients, ", "))
 	line("policy", string(m.Policy))
 	printMap(w, "env", m.Env)
-	if s := m.Sizes; s != nil {
+	if s, atMost := d.Needs(); s != nil {
 		text := fmt.Sprintf("%s more in the engine, %s temporary, %s of manifests", bytesText(s.Engine), bytesText(s.Temp), bytesText(s.Manifests))
 		if s.Memory > 0 {
 			text += fmt.Sprintf(", %s of memory", bytesText(s.Memory))
+		}
+		if atMost {
+			text = "at most " + text
 		}
 		line("on the device", text)
 	}

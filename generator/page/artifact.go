@@ -107,7 +107,7 @@ func pairs(m map[string]string) (list []string) {
 // onDevice is what the artifact announces that it takes there.
 func onDevice(d *inspect.Description) section {
 	s := section{Title: "On the device"}
-	z := d.Parsed().Sizes
+	z, atMost := d.Needs()
 	if z == nil {
 		s.Notes = []string{"The artifact does not say how much space, memory or time it takes."}
 		return s
@@ -120,15 +120,19 @@ func onDevice(d *inspect.Description) section {
 	if z.Temp > 0 {
 		temporary = "at most " + inspect.Bytes(z.Temp)
 	}
+	disk := inspect.Bytes(z.Engine) + " more"
+	if atMost {
+		disk = "at most " + disk
+	}
 	s.Facts = []fact{
 		{"Memory", []string{memory}},
 		{"Temporary files", []string{temporary}},
-		{"Engine’s disk", []string{inspect.Bytes(z.Engine) + " more"}},
+		{"Engine’s disk", []string{disk}},
 		{"Manifests", []string{inspect.Bytes(z.Manifests)}},
 		{"Time", []string{"the artifact does not say"}},
 	}
-	if slices.ContainsFunc(d.Images, func(i inspect.ImageDescription) bool { return len(i.Variants) > 0 }) {
-		s.Notes = []string{"An image that travels in several ways has figures of its own for each, which these do not count."}
+	if atMost {
+		s.Notes = []string{"An image that travels in several ways counts with the largest figures of these. Each way has its own below."}
 	}
 	return s
 }

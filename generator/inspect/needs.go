@@ -1,0 +1,25 @@
+package inspect
+
+import "github.com/mender-app/mender-app/artifact"
+
+// Needs is what the artifact takes on a device, nil if it does not say. An image that
+// travels in several ways counts with the largest figures of these, because which way a
+// device takes is known only there: atMost says that there is such an image.
+func (d Description) Needs() (sizes *artifact.Sizes, atMost bool) {
+	announced := d.Parsed().Sizes
+	if announced == nil {
+		return nil, false
+	}
+	s := *announced
+	for _, img := range d.Images {
+		var engine int64
+		for _, v := range img.Variants {
+			atMost = true
+			engine = max(engine, v.Engine)
+			s.Temp = max(s.Temp, v.Temp)
+			s.Memory = max(s.Memory, v.Memory)
+		}
+		s.Engine += engine
+	}
+	return &s, atMost
+}
