@@ -18,7 +18,7 @@ TESTDATA := $(E2E) $(FAULTS) ./testdata/bed/kube ./testdata/corpus/... ./testdat
 CORPUS   := ./testdata/corpus/...
 ARMS     := $(or $(ARM),armhf arm64)
 DEVICE_ROOMS := artifact delta modules store submodules
-SCRIPTS  := .ci/run packaging/install.sh testdata/bed/setup testdata/bed/device.sh testdata/bed/engine.sh testdata/engines/setup testdata/powercut/faults testdata/bench testdata/fuzz testdata/qemu-user testdata/stage testdata/retry packaging/inventory/mender-inventory-app $(wildcard testdata/k8snode/*.sh) \
+SCRIPTS  := .ci/run packaging/install.sh packaging/ci/release testdata/bed/setup testdata/bed/device.sh testdata/bed/engine.sh testdata/engines/setup testdata/powercut/faults testdata/bench testdata/fuzz testdata/qemu-user testdata/stage testdata/retry packaging/inventory/mender-inventory-app $(wildcard testdata/k8snode/*.sh) \
 	testdata/sizes testdata/armdevice/build testdata/armdevice/setup
 
 bindir        = $(DESTDIR)$(prefix)/bin
