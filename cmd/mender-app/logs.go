@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mender-app/mender-app/cmd/internal/device"
+	"github.com/mender-app/mender-app/cmd/internal/table"
 	"github.com/mender-app/mender-app/modules/view"
 	"github.com/mender-app/mender-app/store"
 	"github.com/mender-app/mender-app/submodules"
@@ -114,7 +115,7 @@ func (p *program) logPrinter(times bool) func(submodules.LogLine) error {
 		return func(l submodules.LogLine) error { return enc.Encode(l) }
 	}
 	clean := func(text string) string { return strings.ReplaceAll(text, "\n", " ") }
-	if isTerminal(p.stdout) {
+	if table.IsTerminal(p.stdout) {
 		clean = forTerminal
 	}
 	return func(l submodules.LogLine) error {

@@ -71,7 +71,7 @@ func (r *report) addSecrets(apps []string) {
 	r.secrets.AddNamed(text)
 	for key, value := range doc {
 		if !slices.Contains(menderSettings, key) {
-			eachText(value, func(_, text string) {
+			redact.EachText(value, func(_, text string) {
 				r.secrets.Add(text)
 				r.secrets.AddNamed(text)
 			})
@@ -158,7 +158,7 @@ func (r *report) addRegistries() {
 		if json.Unmarshal([]byte(text), &doc) != nil {
 			continue
 		}
-		eachText(doc, func(key, value string) {
+		redact.EachText(doc, func(key, value string) {
 			switch key {
 			case "auth":
 				r.secrets.Add(value)
@@ -172,26 +172,6 @@ func (r *report) addRegistries() {
 			r.secrets.AddURL(value)
 		})
 	}
-}
-
-// eachText calls each for the strings of a JSON document, with their key.
-func eachText(doc any, each func(key, value string)) {
-	var visit func(key string, v any)
-	visit = func(key string, v any) {
-		switch v := v.(type) {
-		case string:
-			each(key, v)
-		case []any:
-			for _, e := range v {
-				visit(key, e)
-			}
-		case map[string]any:
-			for k, e := range v {
-				visit(k, e)
-			}
-		}
-	}
-	visit("", doc)
 }
 
 // addConfig adds a configuration file with the settings that may be shown.

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mender-app/mender-app/cmd/internal/device"
+	"github.com/mender-app/mender-app/cmd/internal/table"
 	"github.com/mender-app/mender-app/modules/view"
 	"github.com/mender-app/mender-app/store"
 	"github.com/mender-app/mender-app/submodules"
@@ -174,7 +175,7 @@ const statusPause = 2 * time.Second
 func (p *program) watchStatus(ctx context.Context, names []string) error {
 	out, before := p.stdout, ""
 	defer func() { p.stdout = out }()
-	terminal := isTerminal(out)
+	terminal := table.IsTerminal(out)
 	for {
 		list, err := p.status(ctx, names)
 		if ctx.Err() != nil {

@@ -2,14 +2,10 @@ package main
 
 import (
 	"io"
-	"os"
-	"slices"
 	"strings"
-	"unicode/utf8"
-
-	"golang.org/x/term"
 
 	"github.com/mender-app/mender-app/cmd/internal/device"
+	"github.com/mender-app/mender-app/cmd/internal/table"
 )
 
 // table prints rows under a heading, whose columns are separated by tabs. On a
@@ -26,7 +22,7 @@ func (p *program) table(heading string, rows [][]string) error {
 		}
 		all = append(all, cells)
 	}
-	_, err := io.WriteString(p.stdout, layOut(all, terminalWidth(p.stdout)))
+	_, err := io.WriteString(p.stdout, table.LayOut(all, terminalWidth(p.stdout)))
 	return err
 }
 
@@ -35,125 +31,5 @@ func terminalWidth(w io.Writer) int {
 	if f, ok := w.(*fitted); ok {
 		return f.width
 	}
-	if !isTerminal(w) {
-		return 0
-	}
-	width, _, err := term.GetSize(int(w.(*os.File).Fd()))
-	if err != nil {
-		return 0
-	}
-	return width
-}
-
-// isTerminal reports whether w is a terminal. One on a serial line may not know how
-// many columns it has.
-func isTerminal(w io.Writer) bool {
-	f, ok := w.(*os.File)
-	return ok && term.IsTerminal(int(f.Fd()))
-}
-
-const (
-	columnGap = 2 // blanks between two columns
-	// minColumn is the least width of a column that is wrapped. A terminal that
-	// has no room for that gets the table as it is.
-	minColumn = 8
-)
-
-// layOut writes rows in columns. If limit is not 0, no line has more characters,
-// and cells are wrapped.
-func layOut(rows [][]string, limit int) string {
-	var widths []int
-	for _, row := range rows {
-		for i, cell := range row {
-			if i == len(widths) {
-				widths = append(widths, 0)
-			}
-			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
-		}
-	}
-	if limit > 0 {
-		widths = narrow(widths, limit-columnGap*(len(widths)-1))
-	}
-	var out strings.Builder
-	for _, row := range rows {
-		cells := make([][]string, len(row))
-		height := 0
-		for i, cell := range row {
-			cells[i] = wrap(cell, widths[i])
-			height = max(height, len(cells[i]))
-		}
-		for n := range height {
-			line := ""
-			for i := range cells {
-				text := ""
-				if n < len(cells[i]) {
-					text = cells[i][n]
-				}
-				line += text + strings.Repeat(" ", widths[i]-utf8.RuneCountInString(text)+columnGap)
-			}
-			out.WriteString(strings.TrimRight(line, " ") + "\n")
-		}
-	}
-	return out.String()
-}
-
-// narrow reduces the widest columns until the sum of all widths is at most room.
-func narrow(widths []int, room int) []int {
-	if sum(widths) <= room || room < minColumn*len(widths) {
-		return widths
-	}
-	// Columns that are narrower than an equal share keep their width, and leave
-	// the rest of their share to the others.
-	byWidth := slices.Sorted(slices.Values(widths))
-	share := 0
-	for i, w := range byWidth {
-		share = room / (len(byWidth) - i)
-		if w > share {
-			room -= share * (len(byWidth) - i) // what the division leaves over
-			break
-		}
-		room -= w
-	}
-	out := slices.Clone(widths)
-	for i := len(out) - 1; i >= 0; i-- {
-		if out[i] > share {
-			out[i] = share + room // the last of the wide columns gets what is left over
-			room = 0
-		}
-	}
-	return out
-}
-
-func sum(list []int) (n int) {
-	for _, i := range list {
-		n += i
-	}
-	return n
-}
-
-// wrap breaks a text into lines of at most width characters: at a blank, else
-// after a character at which names and paths can be broken, else anywhere.
-func wrap(text string, width int) (lines []string) {
-	rest := []rune(text)
-	for len(rest) > width {
-		end, skip := width, 0
-		if i := lastIndex(rest[:width+1], " "); i > 0 {
-			end, skip = i, 1
-		} else if i := lastIndex(rest[:width], "/:-_.,@"); i >= width/2 {
-			end = i + 1
-		}
-		lines = append(lines, string(rest[:end]))
-		rest = rest[end+skip:]
-	}
-	return append(lines, string(rest))
-}
-
-// lastIndex is the index of the last of the characters in text, or -1.
-func lastIndex(text []rune, characters string) int {
-	for i := len(text) - 1; i >= 0; i-- {
-		if strings.ContainsRune(characters, text[i]) {
-			return i
-		}
-	}
-	return -1
+	return table.Width(w)
 }

@@ -171,3 +171,23 @@ func (s *Secrets) Assignments(text string, keep func(key string) bool) string {
 	}
 	return out.String()
 }
+
+// EachText calls each for the strings of a JSON document, with their key.
+func EachText(doc any, each func(key, value string)) {
+	var visit func(key string, v any)
+	visit = func(key string, v any) {
+		switch v := v.(type) {
+		case string:
+			each(key, v)
+		case []any:
+			for _, e := range v {
+				visit(key, e)
+			}
+		case map[string]any:
+			for k, e := range v {
+				visit(k, e)
+			}
+		}
+	}
+	visit("", doc)
+}
