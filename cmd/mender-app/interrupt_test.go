@@ -109,13 +109,13 @@ func called(d *devicetest.Device, call string) bool {
 }
 
 // files are the names of all files of a device but those that an interrupted
-// deployment leaves: what a load may have left in the engine, and the notes of the
-// sub-module of these tests.
+// deployment leaves: its record in the history, what a load may have left in the
+// engine, and the notes of the sub-module of these tests.
 func files(t *testing.T, dir string) (names []string) {
 	t.Helper()
 	require.NoError(t, filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
 		name := strings.TrimPrefix(path, dir)
-		if err == nil && name != "/store/.mender-app/suspects.json" && (!strings.HasPrefix(name, "/fake/") || strings.HasPrefix(name, "/fake/images/")) {
+		if err == nil && name != "/store/.mender-app/suspects.json" && !strings.HasPrefix(name, "/store/.mender-app/history/") && (!strings.HasPrefix(name, "/fake/") || strings.HasPrefix(name, "/fake/images/")) {
 			names = append(names, name)
 		}
 		return err
