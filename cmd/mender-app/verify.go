@@ -14,6 +14,7 @@ import (
 	"github.com/mender-app/mender-app/cmd/internal/device"
 	"github.com/mender-app/mender-app/modules/deploy"
 	"github.com/mender-app/mender-app/modules/deploy/left"
+	"github.com/mender-app/mender-app/modules/deploy/repairs"
 	"github.com/mender-app/mender-app/store"
 	"github.com/mender-app/mender-app/submodules"
 )
@@ -169,7 +170,7 @@ func damagedError(problems []deploy.Problem, next string) error {
 }
 
 func (p *program) repair(ctx context.Context, names []string, from string) error {
-	var payload deploy.Payload
+	var payload repairs.Source
 	if from != "" {
 		f, err := os.Open(from)
 		if err != nil {

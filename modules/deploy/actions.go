@@ -31,7 +31,7 @@ func (e *Engine) barrier(ctx context.Context, a *store.App) error {
 	} else {
 		sysSync()
 	}
-	e.dropDurableSuspects(t.r.Orchestrator)
+	e.suspects().DropDurable(t.r.Orchestrator)
 	if transition.Phase(d.Phase) != transition.Downloading {
 		return nil
 	}

@@ -5,10 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
-	"github.com/mender-app/mender-app/artifact/digest"
-	"github.com/mender-app/mender-app/modules/deploy/transition"
+	"github.com/mender-app/mender-app/modules/deploy/retained"
 	"github.com/mender-app/mender-app/store"
 	"github.com/mender-app/mender-app/submodules"
 )
@@ -49,18 +47,10 @@ func (e *Engine) discardOthers(ctx context.Context, a *store.App) {
 		return
 	}
 	for _, id := range ids {
-		if !e.retained(a, id) {
+		if !retained.Is(a, id) {
 			e.discardRelease(ctx, a, id)
 		}
 	}
-}
-
-func (e *Engine) retained(a *store.App, id string) bool {
-	if id == a.Current || slices.Contains(a.Kept, id) {
-		return true
-	}
-	d := a.Deployment
-	return d != nil && (id == d.From && transition.Phase(d.Phase) != transition.Cleaning || id == d.To)
 }
 
 // discardFailed removes the release of a failed deployment.
@@ -89,7 +79,7 @@ func (e *Engine) discardRelease(ctx context.Context, a *store.App, id string) bo
 		if !r.Complete {
 			// Parts of deleted components may stay in the engine, such as a
 			// layer whose image was not made yet when the engine was killed.
-			if err := e.suspect(r); err != nil {
+			if err := e.suspects().Add(r); err != nil {
 				e.Log.Warn("the release stays until the next cleanup", "app", a.Name, "release", id, "error", err)
 				return false
 			}
@@ -118,7 +108,7 @@ func (e *Engine) deleteComponents(ctx context.Context, a *store.App, r *store.Re
 	if err != nil {
 		return err
 	}
-	used, err := e.inUse(a, r.ID, t.info.Has(submodules.FeatureComponents))
+	used, err := retained.InUse(e.Store, a, r.ID, t.info.Has(submodules.FeatureComponents))
 	if err != nil {
 		return err
 	}
@@ -138,62 +128,4 @@ func (e *Engine) deleteComponents(ctx context.Context, a *store.App, r *store.Re
 		}
 	}
 	return nil
-}
-
-// inUse returns a function that reports whether a release other than doomed
-// needs a component under the same URL (stays). If not, still lists the
-// components of the same digest that are needed under other URLs. A sub-module
-// that identifies components by digest keeps one reference for each application,
-// so only this application's releases count. For other sub-modules the URL is a
-// component's only name, so all applications count.
-func (e *Engine) inUse(a *store.App, doomed string, byIdentity bool) (func(store.Component) (still []store.Component, stays bool), error) {
-	apps := []*store.App{a}
-	if !byIdentity {
-		names, err := e.Store.Apps()
-		if err != nil {
-			return nil, err
-		}
-		for _, name := range names {
-			if name == a.Name || e.Store.Legacy(name) {
-				continue
-			}
-			other, err := e.Store.App(name)
-			if err != nil {
-				return nil, err
-			}
-			apps = append(apps, other)
-		}
-	}
-	same, urls := map[digest.Digest][]store.Component{}, map[string]bool{} // the second by URL
-	for _, app := range apps {
-		ids, err := app.Releases()
-		if err != nil {
-			return nil, err
-		}
-		for _, id := range ids {
-			if app.Name == a.Name && (id == doomed || !e.retained(app, id)) {
-				continue
-			}
-			r, err := app.Release(id)
-			if errors.Is(err, store.ErrNoRelease) {
-				continue
-			}
-			if err != nil {
-				return nil, err // the release may need anything: delete nothing
-			}
-			for _, c := range r.Components {
-				if c.Digest != "" && !slices.ContainsFunc(same[c.Digest], func(s store.Component) bool { return s.URL == c.URL }) {
-					same[c.Digest] = append(same[c.Digest], c)
-				}
-				urls[strings.TrimSpace(c.URL)] = true
-			}
-		}
-	}
-	return func(c store.Component) ([]store.Component, bool) {
-		if !byIdentity || c.Digest == "" {
-			return nil, urls[c.URL] || len(same[c.Digest]) > 0
-		}
-		still := same[c.Digest]
-		return still, slices.ContainsFunc(still, func(s store.Component) bool { return s.URL == c.URL })
-	}, nil
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/artifact/statement"
 	"github.com/mender-app/mender-app/modules"
+	"github.com/mender-app/mender-app/modules/deploy/policies"
 	"github.com/mender-app/mender-app/modules/deploy/transition"
 	"github.com/mender-app/mender-app/store"
 	"github.com/mender-app/mender-app/submodules"
@@ -139,7 +140,7 @@ func (e *Engine) settle(ctx context.Context, installed, incoming string) error {
 	if err != nil {
 		return err
 	}
-	for _, name := range e.inOrder(apps) {
+	for _, name := range policies.InOrder(e.Store, e.Log, apps) {
 		if e.Store.Legacy(name) {
 			continue
 		}

@@ -213,7 +213,7 @@ func (l *loader) loadNames(ctx context.Context, names []store.Component, size in
 // load loads one component.
 func (l *loader) load(ctx context.Context, c store.Component, size int64, req submodules.Request) error {
 	l.e.Log.Info("loading", "app", l.a.Name, "component", c.URL, "bytes", size)
-	suspect := l.e.isSuspect(l.r.Orchestrator, c)
+	suspect := l.e.suspects().Has(l.r.Orchestrator, c)
 	if suspect {
 		req.Options = append(slices.Clone(req.Options), submodules.OptionDistrust)
 	}

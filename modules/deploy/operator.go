@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/mender-app/mender-app/modules/deploy/policies"
 	"github.com/mender-app/mender-app/modules/deploy/transition"
 	"github.com/mender-app/mender-app/store"
 	"github.com/mender-app/mender-app/submodules"
@@ -122,7 +123,7 @@ func (e *Engine) Resume(ctx context.Context, driver, installed string) ([]Resume
 		return nil, err
 	}
 	var out []Resumed
-	for _, name := range e.inOrder(names) {
+	for _, name := range policies.InOrder(e.Store, e.Log, names) {
 		if e.Store.Legacy(name) {
 			continue
 		}

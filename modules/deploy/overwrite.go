@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/mender-app/mender-app/artifact"
+	"github.com/mender-app/mender-app/modules/deploy/retained"
 	"github.com/mender-app/mender-app/store"
 	"github.com/mender-app/mender-app/submodules"
 )
@@ -39,7 +40,7 @@ func (t *target) copyOverwritten(ctx context.Context, incoming []store.Component
 	}
 	overwrites := false
 	for _, id := range ids {
-		if id == t.r.ID || !t.e.retained(t.a, id) {
+		if id == t.r.ID || !retained.Is(t.a, id) {
 			continue
 		}
 		other, err := t.e.target(ctx, t.a, id)

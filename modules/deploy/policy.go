@@ -1,14 +1,10 @@
 package deploy
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
-	"errors"
-	"slices"
 
+	"github.com/mender-app/mender-app/modules/deploy/policies"
 	"github.com/mender-app/mender-app/modules/policy"
-	"github.com/mender-app/mender-app/store"
 	"github.com/mender-app/mender-app/submodules"
 )
 
@@ -36,7 +32,7 @@ func (t *target) checkPolicy(ctx context.Context, h *header) error {
 	if err != nil {
 		return err
 	}
-	r.Installed = e.installed(names)
+	r.Installed = policies.Installed(e.Store, e.Log, names)
 	if r.App.Policy.NeedsEngine() && t.info.Has(submodules.FeatureEngine) {
 		var engine submodules.Engine
 		if err := t.call(ctx, submodules.VerbEngine, t.request(), into(&engine, t.o.Engine)); err != nil {
@@ -69,67 +65,4 @@ func (e *Engine) mode() policy.Mode {
 		return policy.Force
 	}
 	return policy.ByHand
-}
-
-// installed returns the facts for policies about those of the named applications
-// that have a current release. An application that cannot be read is left out,
-// because the incoming artifact may repair it.
-func (e *Engine) installed(names []string) (list []policy.App) {
-	for _, name := range names {
-		if e.Store.Legacy(name) {
-			list = append(list, policy.App{Name: name, Release: store.AdoptedID})
-			continue
-		}
-		a, err := e.Store.App(name)
-		if errors.Is(err, store.ErrNoApp) || err == nil && a.Current == "" {
-			continue
-		}
-		var r *store.Release
-		if err == nil {
-			r, err = a.Release(a.Current)
-		}
-		if err != nil {
-			e.Log.Error("an application cannot be read: its policy is ignored", "app", name, "error", err)
-			continue
-		}
-		app := policy.App{Name: name, Version: r.Version, Release: r.ID, Policy: e.policyOf(name, r)}
-		if a.Deployment != nil {
-			app.Status = policy.Open
-		}
-		list = append(list, app)
-	}
-	return list
-}
-
-// policyOf reads the policy of a release in the store, nil if it has none.
-func (e *Engine) policyOf(app string, r *store.Release) *policy.Policy {
-	if r.Policy == nil {
-		return nil
-	}
-	var compact bytes.Buffer // the store's files are indented
-	err := json.Compact(&compact, r.Policy)
-	if err == nil {
-		var p *policy.Policy
-		if p, err = policy.ParseJSON(compact.Bytes(), app, r.Version); err == nil {
-			return p
-		}
-	}
-	e.Log.Error("the policy of a release cannot be read and is ignored", "app", app, "release", r.ID, "error", err)
-	return nil
-}
-
-// inOrder sorts applications in the order in which automatic work visits them.
-// Without policies that is by name.
-func (e *Engine) inOrder(names []string) []string {
-	apps := e.installed(names)
-	for _, name := range names {
-		if !slices.ContainsFunc(apps, func(a policy.App) bool { return a.Name == name }) {
-			apps = append(apps, policy.App{Name: name})
-		}
-	}
-	groups, circle := policy.Order(apps)
-	if circle != nil {
-		e.Log.Warn("applications depend on each other in a circle", "apps", circle)
-	}
-	return slices.Concat(groups...)
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mender-app/mender-app/artifact"
+	"github.com/mender-app/mender-app/modules/deploy/policies"
 	"github.com/mender-app/mender-app/modules/deploy/transition"
 	"github.com/mender-app/mender-app/modules/policy"
 	"github.com/mender-app/mender-app/store"
@@ -247,8 +248,8 @@ func TestResumeGoesByClass(t *testing.T) {
 		require.NoError(t, c.install(g.withPolicy(t, r, "1", classes[name])))
 		require.NoError(t, c.commit())
 	}
-	require.Equal(t, []string{"c", "b", "d", "a"}, g.engine().inOrder([]string{"a", "b", "c", "d"}))
-	require.Equal(t, []string{"a", "x"}, g.engine().inOrder([]string{"a", "x"}), "one without a release is none that is lost")
+	require.Equal(t, []string{"c", "b", "d", "a"}, policies.InOrder(g.engine().Store, g.engine().Log, []string{"a", "b", "c", "d"}))
+	require.Equal(t, []string{"a", "x"}, policies.InOrder(g.engine().Store, g.engine().Log, []string{"a", "x"}), "one without a release is none that is lost")
 
 	// Each is left in the middle of an update.
 	for _, name := range []string{"a", "b", "c", "d"} {

@@ -2,47 +2,20 @@ package deploy
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 
-	"github.com/mender-app/mender-app/artifact"
-	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/artifact/names"
-	"github.com/mender-app/mender-app/modules/deploy/files"
-	"github.com/mender-app/mender-app/modules/deploy/space"
+	"github.com/mender-app/mender-app/modules/deploy/repairs"
 	"github.com/mender-app/mender-app/modules/deploy/transition"
 	"github.com/mender-app/mender-app/store"
 	"github.com/mender-app/mender-app/store/durable"
 	"github.com/mender-app/mender-app/submodules"
 )
-
-// Payload is an artifact that a repair takes images from. Its content is used
-// only after all of it was read without an error.
-type Payload interface {
-	MetaData() []byte
-	// Next returns the next file of the payload; io.EOF after the last.
-	Next() (name string, r io.Reader, err error)
-}
-
-// repairDir has one directory for each open repair, named by its application;
-// see store/FORMAT.md.
-const repairDir = "repair"
-
-const requestFile = "request.json"
-
-// repairRequest lets an interrupted repair resume.
-type repairRequest struct {
-	Format      int               `json:"format"`
-	Application string            `json:"application"`
-	Release     string            `json:"release"` // its sub-module and settings are used
-	Components  []store.Component `json:"components"`
-}
 
 // Repair verifies the releases that the applications keep and repairs damaged
 // components, from other images on the device and, if it is not nil, from an
@@ -52,7 +25,7 @@ type repairRequest struct {
 // Before it removes anything, all that is needed to load it again is durable. An
 // interrupted repair is resumed by the next installation, by Resume and by the
 // next Repair.
-func (e *Engine) Repair(ctx context.Context, names []string, from Payload) (found, left []Problem, err error) {
+func (e *Engine) Repair(ctx context.Context, names []string, from repairs.Source) (found, left []Problem, err error) {
 	release, err := e.lock(ctx, "repair")
 	if err != nil {
 		return nil, nil, err
@@ -64,7 +37,7 @@ func (e *Engine) Repair(ctx context.Context, names []string, from Payload) (foun
 	if err := e.settled(); err != nil {
 		return nil, nil, err
 	}
-	source, err := e.unpackSource(ctx, from)
+	source, err := repairs.Unpack(ctx, from, e.temp)
 	if err != nil {
 		return nil, nil, fmt.Errorf("the artifact: %w", err)
 	}
@@ -118,60 +91,6 @@ func (e *Engine) settled() error {
 	return nil
 }
 
-// unpackSource writes the whole images of an artifact to files in a temporary
-// directory and returns it; "" without an artifact. The directory is removed with
-// the call.
-func (e *Engine) unpackSource(ctx context.Context, from Payload) (string, error) {
-	if from == nil {
-		return "", nil
-	}
-	if _, _, err := artifact.ParseMetadata(from.MetaData()); err != nil {
-		return "", err
-	}
-	dir, err := e.temp()
-	if err != nil {
-		return "", err
-	}
-	for {
-		name, r, err := from.Next()
-		if errors.Is(err, io.EOF) {
-			return dir, nil
-		}
-		if err == nil && name == artifact.ImagesPayload {
-			err = e.unpackImages(ctx, dir, r)
-		}
-		if err == nil {
-			_, err = io.Copy(io.Discard, r)
-		}
-		if err != nil {
-			return "", err
-		}
-	}
-}
-
-func (e *Engine) unpackImages(ctx context.Context, dir string, r io.Reader) error {
-	tmp, err := e.temp()
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(tmp)
-	room, err := space.Room(tmp, space.Free)
-	if err != nil {
-		return err
-	}
-	seen := map[image.Digest]bool{}
-	return artifact.ReadImages(r, artifact.ReadOptions{SpoolDir: tmp, MaxSpool: room}, func(info artifact.ImageInfo, content io.Reader) error {
-		if err := ctx.Err(); err != nil {
-			return fmt.Errorf("stopped: %w", context.Cause(ctx))
-		}
-		if info.Kind != artifact.KindFull || seen[info.Digest] {
-			return nil
-		}
-		seen[info.Digest] = true
-		return files.Spool(filepath.Join(dir, info.Digest.Hex()), content, info.Size)
-	})
-}
-
 // repair repairs an application's damaged components.
 func (e *Engine) repair(ctx context.Context, a *store.App, bad []damaged, source string) error {
 	t, err := e.target(ctx, a, bad[0].releases[0])
@@ -181,19 +100,12 @@ func (e *Engine) repair(ctx context.Context, a *store.App, bad []damaged, source
 	if !t.info.Has(submodules.FeatureRepair) {
 		return fmt.Errorf("%w: sub-module %s cannot repair; delete the damaged image with the engine's own tool and install the release again", submodules.ErrUsage, t.r.Orchestrator)
 	}
-	q := &repairRequest{Format: store.Format, Application: a.Name, Release: t.r.ID}
+	q := &repairs.Request{Format: store.Format, Application: a.Name, Release: t.r.ID}
 	for _, d := range bad {
 		q.Components = append(q.Components, d.Component)
 	}
-	dir := e.Store.Meta(filepath.Join(repairDir, a.Name))
-	if err := durable.MkdirAll(dir, 0o700); err != nil {
-		return err
-	}
-	data, err := json.MarshalIndent(q, "", "  ")
-	if err != nil {
-		return err
-	}
-	if err := durable.WriteFile(filepath.Join(dir, requestFile), data, 0o644); err != nil {
+	dir := e.Store.Meta(filepath.Join(repairs.Dir, a.Name))
+	if err := q.Write(dir); err != nil {
 		return err
 	}
 	e.Log.Info("repairing", "app", a.Name)
@@ -207,7 +119,7 @@ func (e *Engine) repair(ctx context.Context, a *store.App, bad []damaged, source
 
 // doRepair calls the sub-module, starts the applications that the sub-module had
 // to stop, and closes the repair. source is "" for a repair that is resumed.
-func (e *Engine) doRepair(ctx context.Context, a *store.App, q *repairRequest, dir, source string, options ...string) error {
+func (e *Engine) doRepair(ctx context.Context, a *store.App, q *repairs.Request, dir, source string, options ...string) error {
 	t, err := e.target(ctx, a, q.Release)
 	if err != nil {
 		return err
@@ -257,7 +169,7 @@ func (e *Engine) bringUp(ctx context.Context, name string) error {
 
 // finishRepairs resumes the repairs that were interrupted.
 func (e *Engine) finishRepairs(ctx context.Context) error {
-	entries, err := os.ReadDir(e.Store.Meta(repairDir))
+	entries, err := os.ReadDir(e.Store.Meta(repairs.Dir))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -266,7 +178,7 @@ func (e *Engine) finishRepairs(ctx context.Context) error {
 	}
 	var errs []error
 	for _, entry := range entries {
-		dir := e.Store.Meta(filepath.Join(repairDir, entry.Name()))
+		dir := e.Store.Meta(filepath.Join(repairs.Dir, entry.Name()))
 		if names.Check(entry.Name()) != nil {
 			errs = append(errs, os.RemoveAll(dir)) // left by an interrupted removal
 			continue
@@ -279,19 +191,12 @@ func (e *Engine) finishRepairs(ctx context.Context) error {
 }
 
 func (e *Engine) finishRepair(ctx context.Context, name, dir string) error {
-	data, err := os.ReadFile(filepath.Join(dir, requestFile))
+	q, err := repairs.Read(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return durable.RemoveAll(dir) // the repair was not begun
 	}
 	if err != nil {
 		return err
-	}
-	var q repairRequest
-	if err := json.Unmarshal(data, &q); err != nil {
-		return fmt.Errorf("%s is damaged: %w", filepath.Join(dir, requestFile), err)
-	}
-	if q.Format > store.Format {
-		return store.ErrNewer
 	}
 	a, err := e.open(name)
 	if err != nil {
@@ -301,5 +206,5 @@ func (e *Engine) finishRepair(ctx context.Context, name, dir string) error {
 		q.Release = a.Current
 	}
 	e.Log.Info("resuming a repair that was interrupted", "app", name)
-	return e.doRepair(ctx, a, &q, dir, "", submodules.OptionFinish)
+	return e.doRepair(ctx, a, q, dir, "", submodules.OptionFinish)
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mender-app/mender-app/artifact"
+	"github.com/mender-app/mender-app/modules/deploy/repairs"
 	"github.com/mender-app/mender-app/store/durable"
 	"github.com/mender-app/mender-app/submodules"
 )
@@ -22,7 +23,7 @@ type file struct {
 	data  map[string][]byte
 }
 
-func (r release) file(t tb) Payload {
+func (r release) file(t tb) repairs.Source {
 	meta, err := r.meta().Encode()
 	require.NoError(t, err)
 	return &file{meta, []string{artifact.ImagesPayload, artifact.ManifestsPayload}, r.payload(t)}

@@ -2,12 +2,10 @@ package deploy
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"slices"
 
-	"github.com/mender-app/mender-app/artifact/digest"
-	"github.com/mender-app/mender-app/modules/deploy/files"
+	"github.com/mender-app/mender-app/modules/deploy/retained"
+	"github.com/mender-app/mender-app/modules/deploy/suspects"
 	"github.com/mender-app/mender-app/store"
 	"github.com/mender-app/mender-app/submodules"
 )
@@ -28,87 +26,8 @@ import (
 // This reads the images in question once. A current or kept release was made
 // durable before, and is not read.
 
-// suspect records the components of a release that is discarded before its
-// barrier.
-func (e *Engine) suspect(r *store.Release) error {
-	boot := r.BootID
-	if boot == "" {
-		boot = "unknown" // an older version did not record it
-	}
-	s := store.Suspect{BootID: boot, Orchestrator: r.Orchestrator}
-	for _, c := range r.Components {
-		if c.Digest != "" && !slices.Contains(s.Digests, c.Digest) {
-			s.Digests = append(s.Digests, c.Digest)
-		}
-		for _, l := range c.DiffIDs {
-			if !slices.Contains(s.Layers, l) {
-				s.Layers = append(s.Layers, l)
-			}
-		}
-	}
-	if len(s.Digests) == 0 {
-		return nil
-	}
-	list, err := e.Store.Suspects()
-	var corrupt *store.CorruptError
-	if err != nil && !errors.As(err, &corrupt) {
-		return err
-	}
-	list = slices.DeleteFunc(list, func(x store.Suspect) bool {
-		return x.BootID == s.BootID && x.Orchestrator == s.Orchestrator && slices.Equal(x.Digests, s.Digests) && slices.Equal(x.Layers, s.Layers)
-	})
-	return e.Store.PutSuspects(append(list, s))
-}
-
-// dropDurableSuspects drops the suspects that a barrier of this boot has made durable. If the
-// list cannot be written, they are verified once more than necessary.
-func (e *Engine) dropDurableSuspects(orchestrator string) {
-	e.dropSuspects(func(s *store.Suspect) {
-		if s.Orchestrator == orchestrator && s.BootID == e.bootID() {
-			s.Digests, s.Layers = nil, nil
-		}
-	})
-}
-
-// dropSuspects calls drop for each entry of the list of suspects, to remove
-// digests and layers from it. It writes the list if anything was removed.
-func (e *Engine) dropSuspects(drop func(*store.Suspect)) {
-	list, err := e.Store.Suspects()
-	if err != nil || len(list) == 0 {
-		return
-	}
-	n := 0
-	for i := range list {
-		before := len(list[i].Digests) + len(list[i].Layers)
-		drop(&list[i])
-		n += before - len(list[i].Digests) - len(list[i].Layers)
-	}
-	if n == 0 {
-		return
-	}
-	if err := e.Store.PutSuspects(list); err != nil {
-		e.Log.Warn("the list of suspect components could not be written", "error", err)
-	}
-}
-
-// isSuspect reports whether a component has a digest or a layer that is a suspect
-// of an earlier boot. If the component's layers are unknown, any suspect of its
-// orchestrator counts.
-func (e *Engine) isSuspect(orchestrator string, c store.Component) bool {
-	list, err := e.Store.Suspects()
-	if err != nil {
-		e.Log.Warn("the list of suspect components cannot be read: all are verified", "error", err)
-		return true
-	}
-	return slices.ContainsFunc(list, func(s store.Suspect) bool {
-		switch {
-		case s.Orchestrator != orchestrator || s.BootID == e.bootID():
-			return false // the barrier of this boot makes it durable
-		case len(c.DiffIDs) == 0 && !files.Is(c) || slices.Contains(s.Digests, c.Digest):
-			return true
-		}
-		return slices.ContainsFunc(c.DiffIDs, func(l digest.Digest) bool { return slices.Contains(s.Layers, l) })
-	})
+func (e *Engine) suspects() suspects.List {
+	return suspects.List{Store: e.Store, BootID: e.bootID(), Log: e.Log}
 }
 
 // clearSuspect verifies a suspect component that has just been loaded, and
@@ -127,13 +46,10 @@ func (t *target) clearSuspect(ctx context.Context, c store.Component) error {
 		return err
 	}
 	if len(problems) == 0 {
-		e.dropSuspects(func(s *store.Suspect) {
-			s.Digests = slices.DeleteFunc(s.Digests, func(d digest.Digest) bool { return d == c.Digest })
-			s.Layers = slices.DeleteFunc(s.Layers, func(l digest.Digest) bool { return slices.Contains(c.DiffIDs, l) })
-		})
+		e.suspects().DropVerified(c)
 		return nil
 	}
-	used, err := e.inUse(a, t.r.ID, t.info.Has(submodules.FeatureComponents))
+	used, err := retained.InUse(e.Store, a, t.r.ID, t.info.Has(submodules.FeatureComponents))
 	if err != nil {
 		return err
 	}

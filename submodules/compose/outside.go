@@ -12,6 +12,8 @@ import (
 
 	"github.com/compose-spec/compose-go/v2/template"
 	"gopkg.in/yaml.v3"
+
+	"github.com/mender-app/mender-app/submodules/compose/projectfiles"
 )
 
 // outsideKinds are the ways in which Compose files name other files that
@@ -111,7 +113,7 @@ func (c *fileCheck) file(name, base string) error {
 		return invalid("the compose files in %s are more than %d", c.dir, maxFiles)
 	}
 	c.seen[key] = true
-	text, err := readText(name)
+	text, err := projectfiles.Read(name)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil // Compose says so better
 	}

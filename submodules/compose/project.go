@@ -5,14 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
-	"regexp"
 	"sort"
 	"strings"
 	"time"
 
 	"github.com/mender-app/mender-app/submodules"
+	"github.com/mender-app/mender-app/submodules/compose/projectfiles"
 )
 
 // project is a Compose project as Compose itself understands its files.
@@ -170,16 +168,16 @@ func (b *bounded) Write(p []byte) (int, error) {
 // installed. existing is the project of the containers that already run from dir, if
 // any. strict refuses files outside the manifests before Compose reads them.
 func (s *session) readProject(ctx context.Context, c *command, dir, existing string, strict bool) (*project, error) {
-	files, err := composeFiles(dir)
+	files, err := projectfiles.Find(dir)
 	if err != nil {
 		return nil, err
 	}
 	p := &project{dir: dir, files: files, images: map[string]string{}, marked: map[string]bool{}}
-	shipped, err := shippedEnv(dir)
+	shipped, err := projectfiles.ShippedEnv(dir)
 	if err != nil {
 		return nil, err
 	}
-	if p.env, err = writeEnv(shipped, s.req.TempDir); err != nil {
+	if p.env, err = projectfiles.WriteEnv(shipped, s.req.TempDir); err != nil {
 		return nil, err
 	}
 	if strict {
@@ -187,14 +185,14 @@ func (s *session) readProject(ctx context.Context, c *command, dir, existing str
 			return nil, err
 		}
 	}
-	named, err := p.named()
+	named, err := projectfiles.Named(p.dir, p.files)
 	if err != nil {
 		return nil, err
 	}
 	if !named {
 		// A name in the files wins; -p would override it.
 		if p.name = existing; p.name == "" {
-			p.name = projectName(s.req.App)
+			p.name = projectfiles.Name(s.req.App)
 		}
 	}
 	readCtx, cancel := context.WithTimeout(ctx, maxRead)
@@ -265,119 +263,4 @@ func (p *project) refuse() error {
 		}
 	}
 	return nil
-}
-
-// The files that Compose looks for by default; the first one of each list that
-// exists.
-var (
-	mainFiles     = []string{"compose.yaml", "compose.yml", "docker-compose.yml", "docker-compose.yaml"}
-	overrideFiles = []string{"compose.override.yml", "compose.override.yaml", "docker-compose.override.yml", "docker-compose.override.yaml"}
-)
-
-// composeFiles finds the project's files as Compose does: COMPOSE_FILE in a shipped
-// .env, else the default names. They are named on the command line, because Compose
-// does not look for them when it is given the generated file.
-func composeFiles(dir string) ([]string, error) {
-	env, err := envValues(dir)
-	if err != nil {
-		return nil, err
-	}
-	if list := env["COMPOSE_FILE"]; list != "" {
-		sep := env["COMPOSE_PATH_SEPARATOR"]
-		if sep == "" {
-			sep = string(os.PathListSeparator)
-		}
-		var files []string
-		for _, f := range strings.Split(list, sep) {
-			if !filepath.IsLocal(f) {
-				return nil, invalid("COMPOSE_FILE in %s/.env names %q, outside the manifests", dir, f)
-			}
-			files = append(files, filepath.Join(dir, f))
-		}
-		return files, nil
-	}
-	var files []string
-	for i, names := range [][]string{mainFiles, overrideFiles} {
-		for _, n := range names {
-			if _, err := os.Stat(filepath.Join(dir, n)); err == nil {
-				files = append(files, filepath.Join(dir, n))
-				break
-			}
-		}
-		if i == 0 && len(files) == 0 {
-			return nil, invalid("no compose file in %s (compose.yaml, docker-compose.yml, …)", dir)
-		}
-	}
-	return files, nil
-}
-
-// maxText bounds a Compose or env file that is read here, in bytes.
-const maxText = 4 << 20
-
-func readText(name string) ([]byte, error) {
-	fi, err := os.Stat(name)
-	if err != nil {
-		return nil, err
-	}
-	if !fi.Mode().IsRegular() || fi.Size() > maxText {
-		return nil, fmt.Errorf("%s is no file, or larger than %d bytes", name, maxText)
-	}
-	return os.ReadFile(name)
-}
-
-// envValues reads the variables in dir's .env that concern the project: COMPOSE_*.
-func envValues(dir string) (map[string]string, error) {
-	b, err := readText(filepath.Join(dir, ".env"))
-	if errors.Is(err, os.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	env := map[string]string{}
-	for _, line := range strings.Split(string(b), "\n") {
-		key, value, ok := strings.Cut(strings.TrimPrefix(strings.TrimSpace(line), "export "), "=")
-		if key = strings.TrimSpace(key); ok && strings.HasPrefix(key, "COMPOSE_") {
-			env[key] = strings.Trim(strings.TrimSpace(value), `"'`)
-		}
-	}
-	return env, nil
-}
-
-// A name at the top level of a Compose file, in YAML or JSON.
-var topName = regexp.MustCompile(`(?m)^(?:name|"name"|'name')[ \t]*:|^\{[ \t\r\n]*"name"[ \t\r\n]*:`)
-
-// named reports whether the files name the project.
-func (p *project) named() (bool, error) {
-	env, err := envValues(p.dir)
-	if err != nil {
-		return false, err
-	}
-	if env["COMPOSE_PROJECT_NAME"] != "" {
-		return true, nil
-	}
-	for _, f := range p.files {
-		b, err := readText(f)
-		if errors.Is(err, os.ErrNotExist) {
-			continue // Compose says so better
-		}
-		if err != nil {
-			return false, err
-		}
-		if topName.Match(b) {
-			return true, nil
-		}
-	}
-	return false, nil
-}
-
-var notInName = regexp.MustCompile(`[^a-z0-9_-]`)
-
-// projectName makes a project name from an application's name, by Compose's rules.
-func projectName(app string) string {
-	name := strings.TrimLeft(notInName.ReplaceAllString(strings.ToLower(app), ""), "_-")
-	if name == "" {
-		return fmt.Sprintf("app-%x", app)
-	}
-	return name
 }

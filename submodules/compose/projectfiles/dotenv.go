@@ -1,4 +1,4 @@
-package compose
+package projectfiles
 
 import (
 	"errors"
@@ -18,10 +18,10 @@ var programPrefixes = []string{"COMPOSE_", "DOCKER_", "GIT_", "BUILDKIT_", "BUIL
 // programKnown are those of these variables that describe the project.
 var programKnown = []string{"COMPOSE_PROJECT_NAME", "COMPOSE_PROFILES"}
 
-// shippedEnv reads the .env in dir, nil if there is none. Variables of the caller do
+// ShippedEnv reads the .env in dir, nil if there is none. Variables of the caller do
 // not count.
-func shippedEnv(dir string) (map[string]string, error) {
-	text, err := readText(filepath.Join(dir, ".env"))
+func ShippedEnv(dir string) (map[string]string, error) {
+	text, err := Read(filepath.Join(dir, ".env"))
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil
 	}
@@ -35,9 +35,9 @@ func shippedEnv(dir string) (map[string]string, error) {
 	return env, nil
 }
 
-// writeEnv writes the shipped variables for Compose, without those for programs. It
+// WriteEnv writes the shipped variables for Compose, without those for programs. It
 // returns "" if there is no .env.
-func writeEnv(env map[string]string, tempDir string) (string, error) {
+func WriteEnv(env map[string]string, tempDir string) (string, error) {
 	if env == nil {
 		return "", nil
 	}

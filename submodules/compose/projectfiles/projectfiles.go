@@ -1,0 +1,135 @@
+// Package projectfiles finds and reads the files of a Compose project in a
+// directory, as far as that is needed before Compose itself reads them.
+package projectfiles
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	"github.com/mender-app/mender-app/submodules"
+)
+
+func invalid(format string, args ...any) error {
+	return submodules.Mark(fmt.Errorf(format, args...), submodules.ErrContent)
+}
+
+// The files that Compose looks for by default; the first one of each list that
+// exists.
+var (
+	mainFiles     = []string{"compose.yaml", "compose.yml", "docker-compose.yml", "docker-compose.yaml"}
+	overrideFiles = []string{"compose.override.yml", "compose.override.yaml", "docker-compose.override.yml", "docker-compose.override.yaml"}
+)
+
+// Find finds the project's files as Compose does: COMPOSE_FILE in a shipped
+// .env, else the default names. They are named on the command line, because Compose
+// does not look for them when it is given the generated file.
+func Find(dir string) ([]string, error) {
+	env, err := envValues(dir)
+	if err != nil {
+		return nil, err
+	}
+	if list := env["COMPOSE_FILE"]; list != "" {
+		sep := env["COMPOSE_PATH_SEPARATOR"]
+		if sep == "" {
+			sep = string(os.PathListSeparator)
+		}
+		var files []string
+		for _, f := range strings.Split(list, sep) {
+			if !filepath.IsLocal(f) {
+				return nil, invalid("COMPOSE_FILE in %s/.env names %q, outside the manifests", dir, f)
+			}
+			files = append(files, filepath.Join(dir, f))
+		}
+		return files, nil
+	}
+	var files []string
+	for i, names := range [][]string{mainFiles, overrideFiles} {
+		for _, n := range names {
+			if _, err := os.Stat(filepath.Join(dir, n)); err == nil {
+				files = append(files, filepath.Join(dir, n))
+				break
+			}
+		}
+		if i == 0 && len(files) == 0 {
+			return nil, invalid("no compose file in %s (compose.yaml, docker-compose.yml, …)", dir)
+		}
+	}
+	return files, nil
+}
+
+// maxText bounds a Compose or env file that is read here, in bytes.
+const maxText = 4 << 20
+
+// Read reads a Compose or env file of bounded size.
+func Read(name string) ([]byte, error) {
+	fi, err := os.Stat(name)
+	if err != nil {
+		return nil, err
+	}
+	if !fi.Mode().IsRegular() || fi.Size() > maxText {
+		return nil, fmt.Errorf("%s is no file, or larger than %d bytes", name, maxText)
+	}
+	return os.ReadFile(name)
+}
+
+// envValues reads the variables in dir's .env that concern the project: COMPOSE_*.
+func envValues(dir string) (map[string]string, error) {
+	b, err := Read(filepath.Join(dir, ".env"))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	env := map[string]string{}
+	for _, line := range strings.Split(string(b), "\n") {
+		key, value, ok := strings.Cut(strings.TrimPrefix(strings.TrimSpace(line), "export "), "=")
+		if key = strings.TrimSpace(key); ok && strings.HasPrefix(key, "COMPOSE_") {
+			env[key] = strings.Trim(strings.TrimSpace(value), `"'`)
+		}
+	}
+	return env, nil
+}
+
+// A name at the top level of a Compose file, in YAML or JSON.
+var topName = regexp.MustCompile(`(?m)^(?:name|"name"|'name')[ \t]*:|^\{[ \t\r\n]*"name"[ \t\r\n]*:`)
+
+// Named reports whether the files name the project: the .env in dir, or a Compose
+// file at its top level.
+func Named(dir string, files []string) (bool, error) {
+	env, err := envValues(dir)
+	if err != nil {
+		return false, err
+	}
+	if env["COMPOSE_PROJECT_NAME"] != "" {
+		return true, nil
+	}
+	for _, f := range files {
+		b, err := Read(f)
+		if errors.Is(err, os.ErrNotExist) {
+			continue // Compose says so better
+		}
+		if err != nil {
+			return false, err
+		}
+		if topName.Match(b) {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+var notInName = regexp.MustCompile(`[^a-z0-9_-]`)
+
+// Name makes a project name from an application's name, by Compose's rules.
+func Name(app string) string {
+	name := strings.TrimLeft(notInName.ReplaceAllString(strings.ToLower(app), ""), "_-")
+	if name == "" {
+		return fmt.Sprintf("app-%x", app)
+	}
+	return name
+}
