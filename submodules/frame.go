@@ -196,12 +196,13 @@ func verbs() []verbSpec {
 		{VerbRestore, "app dir", "decrypt the application's secrets again after a restart of the machine; asks no engine", do(Session.Restore)},
 		{VerbStatus, "app", "print how the application and each of its services is, as JSON", status},
 		{VerbLogs, "app [service]", "print what the services wrote, as lines of JSON", logs},
+		{VerbCheck, "app dir", "check the release in dir as ROLLOUT would, and print what would change, as JSON", check},
 	}
 }
 
 // optional are the verbs that a sub-module has only with a feature, and its name. The
 // methods of Session are there without.
-var optional = map[string]string{VerbStatus: FeatureStatus, VerbLogs: FeatureLogs}
+var optional = map[string]string{VerbStatus: FeatureStatus, VerbLogs: FeatureLogs, VerbCheck: FeatureCheck}
 
 // has reports whether the sub-module has a verb.
 func (f frame) has(v verbSpec) bool {

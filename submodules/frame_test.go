@@ -5,6 +5,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -70,6 +71,11 @@ func TestFrameFeatures(t *testing.T) {
 	require.Zero(t, code)
 	require.Equal(t, `{"alive":true,"healthy":false,"services":[{"service":"web","health":"unhealthy","restarts":2,"failure":"is on fire"}]}`+"\n", out)
 
+	t.Setenv("TEST_SUBMODULE", t.TempDir())
+	code, out, _ = try(nil, "CHECK", "a", "/r")
+	require.Zero(t, code)
+	require.Equal(t, `{"starts":["web in /r"],"restarts":[],"keeps":[],"removes":[]}`+"\n", out, "no list is null")
+
 	code, out, _ = try(map[string]string{EnvLogLines: "2"}, "LOGS", "a", "web")
 	require.Zero(t, code)
 	require.Equal(t, strings.Repeat(`{"service":"web","stream":"stderr","line":"<web> \u001b[2J \ufffd"}`+"\n", 2), out)
@@ -78,10 +84,11 @@ func TestFrameFeatures(t *testing.T) {
 		require.Equal(t, CodeUsage, code)
 	}
 
+	needed := map[string]int{VerbStatus: 1, VerbLogs: 1, VerbCheck: 2} // arguments
 	for verb, feature := range optional {
 		var o, e bytes.Buffer
 		f := frame{o: withoutFeatures{}, name: "old", out: &o, err: &e, getenv: func(string) string { return "" }}
-		require.Equal(t, CodeUsage, f.main(t.Context(), []string{verb, "a"}))
+		require.Equal(t, CodeUsage, f.main(t.Context(), append([]string{verb}, slices.Repeat([]string{"a"}, needed[verb])...)))
 		require.Equal(t, "error: "+verb+": old does not have the feature "+feature+"\n", e.String())
 		require.Zero(t, f.main(t.Context(), []string{"--help"}))
 		require.NotContains(t, o.String(), "\n  "+verb+" ")

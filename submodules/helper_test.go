@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 type fake struct{}
 
 func (fake) Features() []string {
-	return []string{FeatureStream, FeatureStatus, FeatureLogs, "from-the-future"}
+	return []string{FeatureStream, FeatureStatus, FeatureLogs, FeatureCheck, "from-the-future"}
 }
 
 func (fake) Open(_ context.Context, _ string, r Request) (Session, error) {
@@ -100,6 +100,10 @@ func (f fakeSession) Repair(_ context.Context) ([]string, error) {
 func (fakeSession) Storage(context.Context) ([]string, error) { return []string{dir()}, nil }
 
 func (f fakeSession) Restore(_ context.Context) error { return f.record(VerbRestore) }
+
+func (f fakeSession) Check(context.Context) (Changes, error) {
+	return Changes{Starts: []string{"web in " + f.Dir}}, f.record(VerbCheck)
+}
 
 func (fakeSession) Status(context.Context) (Status, error) {
 	return Status{Alive: true, Services: []Service{{Name: "web", Health: Unhealthy, Restarts: 2, Failure: "is on fire"}}}, nil

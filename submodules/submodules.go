@@ -51,6 +51,7 @@ const (
 	VerbRestore        = "RESTORE"
 	VerbStatus         = "STATUS"
 	VerbLogs           = "LOGS"
+	VerbCheck          = "CHECK"
 )
 
 // The features a sub-module may announce in its Info.
@@ -70,6 +71,7 @@ const (
 	FeatureSecrets    = "secrets"    // encrypted secrets are decrypted; RESTORE is there
 	FeatureStatus     = "status"     // STATUS is there
 	FeatureLogs       = "logs/1"     // LOGS is there
+	FeatureCheck      = "check/1"    // CHECK is there
 )
 
 // The words of OPTIONS.
@@ -189,7 +191,7 @@ type Request struct {
 	URL        string // component: SAVE, LOAD, DELETE; may end in @sha256:<hex>
 	Path       string // content: SAVE, LOAD; "-" is Stdin or Stdout. REPAIR: a directory of contents, if any
 	CurrentURL string // LOAD: the component a delta starts from, if known
-	Dir        string // manifests: EXPORT_MANIFEST, ROLLOUT, ROLLBACK, STOP, START; REPAIR: its own directory
+	Dir        string // manifests: EXPORT_MANIFEST, CHECK, ROLLOUT, ROLLBACK, STOP, START; REPAIR: its own directory
 	Service    string // LOGS: only this service, if it is set
 	FailedDir  string // ROLLBACK: the manifests of the release that failed, if known
 

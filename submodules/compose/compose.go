@@ -29,6 +29,7 @@ var (
 	_ submodules.Orchestrator = Orchestrator{}
 	_ submodules.Reporter     = (*session)(nil)
 	_ submodules.Logger       = (*session)(nil)
+	_ submodules.Checker      = (*session)(nil)
 )
 
 // Features implements submodules.Orchestrator.
@@ -37,7 +38,7 @@ func (Orchestrator) Features() []string {
 		submodules.FeatureStream, submodules.FeatureStage, submodules.FeatureComponents,
 		submodules.FeatureDelta, submodules.FeatureShared, submodules.FeatureVcdiff, submodules.FeatureVerify, submodules.FeatureSync,
 		submodules.FeatureRepair, submodules.FeatureStorage, submodules.FeatureAnnounced, submodules.FeatureEngine, submodules.FeatureSecrets, submodules.FeatureStatus,
-		submodules.FeatureLogs,
+		submodules.FeatureLogs, submodules.FeatureCheck,
 	}
 }
 

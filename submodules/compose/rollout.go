@@ -207,12 +207,16 @@ func (s *session) pin(ctx context.Context, pl *plan) error {
 		}
 		if _, err := s.engine.Inspect(ctx, ref); err != nil {
 			if errors.Is(err, submodules.ErrNotFound) {
-				return submodules.Mark(fmt.Errorf("service %s uses the image %s, which is neither loaded nor on the device", svc, ref), submodules.ErrNotFound)
+				return missingImage(svc, ref)
 			}
 			return err
 		}
 	}
 	return nil
+}
+
+func missingImage(service, ref string) error {
+	return submodules.Mark(fmt.Errorf("service %s uses the image %s, which is neither loaded nor on the device", service, ref), submodules.ErrNotFound)
 }
 
 // Rollout implements submodules.Session. It brings the release up and returns when

@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -83,16 +84,25 @@ func (l *life) play() {
 
 // place makes the release's manifests the current ones and returns their path.
 func (l *life) place(id string, r Release) string {
-	dir, link := l.manifests(id), filepath.Join(l.store, l.app, "manifests")
+	dir, link := l.write(id, r), filepath.Join(l.store, l.app, "manifests")
+	if err := errors.Join(os.RemoveAll(link), os.Symlink(dir, link)); err != nil {
+		panic(&stopped{err})
+	}
+	return link
+}
+
+// write writes the release's manifests, and returns their directory.
+func (l *life) write(id string, r Release) string {
+	dir := l.manifests(id)
 	err := os.MkdirAll(dir, 0o755)
 	for name, text := range r.Manifests {
 		path := filepath.Join(dir, name)
 		err = errors.Join(err, os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o644))
 	}
-	if err = errors.Join(err, os.RemoveAll(link), os.Symlink(dir, link)); err != nil {
+	if err != nil {
 		panic(&stopped{err})
 	}
-	return link
+	return dir
 }
 
 // manifests returns the directory of a release's manifests.
@@ -191,6 +201,13 @@ func (l *life) first() bool {
 	l.check(submodules.VerbRollout, "a release without its components is refused", rely(4), err)
 	l.check(submodules.VerbHealthy, "false after that", sectionCall, l.since11(l.answers(submodules.VerbHealthy, false)))
 	l.check(submodules.VerbPurge, "succeeds, twice", rely(1), l.twice(call{args: []string{submodules.VerbPurge, l.app}}))
+	l.feature(submodules.FeatureCheck, submodules.VerbCheck, "a first release: says what would start, and starts nothing", sectionReplies, func() error {
+		c, err := l.changes("good", good)
+		if err == nil && (len(c.Starts) == 0 || len(c.Restarts)+len(c.Keeps)+len(c.Removes) > 0) {
+			err = fmt.Errorf("it says %+v", c)
+		}
+		return errors.Join(err, l.answers(submodules.VerbAlive, false))
+	})
 	l.wrongContent()
 	if !l.check(submodules.VerbLoad, "succeeds, twice", rely(1), l.load(good)) ||
 		!l.check(submodules.VerbLoad, "what it brought in is there and whole", rely(2), l.whole(good)) {
@@ -238,6 +255,16 @@ func (l *life) wrongContent() {
 // update installs the next release over the first.
 func (l *life) update() bool {
 	better := l.f.Better
+	l.feature(submodules.FeatureCheck, submodules.VerbCheck, "the next release: says what would change, and changes nothing", sectionReplies, func() error {
+		c, err := l.changes("better", better)
+		if err == nil && len(c.Starts)+len(c.Restarts)+len(c.Removes) == 0 {
+			err = fmt.Errorf("it says %+v", c)
+		}
+		if same, serr := l.changes("good", l.f.Good); err == nil && (serr != nil || len(same.Keeps) == 0 || len(same.Starts)+len(same.Restarts)+len(same.Removes) > 0) {
+			err = errors.Join(serr, fmt.Errorf("of the release that runs it says %+v", same))
+		}
+		return errors.Join(err, l.healthy(), l.whole(l.f.Good))
+	})
 	if l.stage == nil {
 		return l.check(submodules.VerbLoad, "the next release: succeeds, twice", rely(1), errors.Join(l.load(better), l.whole(better))) &&
 			l.check(submodules.VerbRollout, "the next release: succeeds, twice", rely(1), l.twice(l.rollout("better", better))) &&
@@ -412,4 +439,21 @@ func (l *life) leave() {
 	for _, in := range l.deletes() {
 		l.call(in)
 	}
+}
+
+// changes calls CHECK with a copy of a release's manifests that nothing runs from.
+func (l *life) changes(id string, r Release) (c submodules.Changes, err error) {
+	reply := l.call(call{args: []string{submodules.VerbCheck, l.app, l.write("check-"+id, r)}, components: r.Components})
+	if err := done(reply); err != nil {
+		return c, err
+	}
+	if json.Unmarshal([]byte(reply.stdout), &c) != nil || c.Starts == nil || c.Restarts == nil || c.Keeps == nil || c.Removes == nil {
+		return c, fmt.Errorf("it prints %s, which is not what would change", excerpt(reply.stdout))
+	}
+	for _, list := range [][]string{c.Starts, c.Restarts, c.Keeps, c.Removes} {
+		if !slices.IsSorted(list) {
+			return c, fmt.Errorf("%q is not sorted", list)
+		}
+	}
+	return c, nil
 }

@@ -37,10 +37,11 @@ var arguments = map[string][]string{
 	submodules.VerbStorage:        {"APP"},
 	submodules.VerbStatus:         {"APP"},
 	submodules.VerbLogs:           {"APP"},
+	submodules.VerbCheck:          {"APP", "/dir"},
 }
 
 // asks holds the verbs that change nothing.
-var asks = []string{submodules.VerbList, submodules.VerbLsComponents, submodules.VerbAlive, submodules.VerbHealthy, submodules.VerbVerify, submodules.VerbStorage, submodules.VerbStatus, submodules.VerbLogs}
+var asks = []string{submodules.VerbList, submodules.VerbLsComponents, submodules.VerbAlive, submodules.VerbHealthy, submodules.VerbVerify, submodules.VerbStorage, submodules.VerbStatus, submodules.VerbLogs, submodules.VerbCheck}
 
 // wrongNames are invalid names of applications. Verbs that change something are
 // called only with those that do no harm if they are accepted.

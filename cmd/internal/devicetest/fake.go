@@ -106,7 +106,7 @@ func (f fake) Features() []string {
 	return []string{
 		submodules.FeatureStream, submodules.FeatureStage, submodules.FeatureComponents,
 		submodules.FeatureVerify, submodules.FeatureSync, submodules.FeatureRepair, submodules.FeatureEngine, submodules.FeatureSecrets, submodules.FeatureStatus,
-		submodules.FeatureLogs,
+		submodules.FeatureLogs, submodules.FeatureCheck,
 	}
 }
 
@@ -270,6 +270,23 @@ func (f call) Logs(ctx context.Context, each func(submodules.LogLine) error) err
 			return ctx.Err()
 		}
 	}
+}
+
+// Check refuses a compose file with the word "invalid". Its one service is web.
+func (f call) Check(ctx context.Context) (c submodules.Changes, err error) {
+	compose, err := os.ReadFile(filepath.Join(f.req.Dir, "compose.yaml"))
+	if err != nil {
+		return c, err
+	}
+	if strings.Contains(string(compose), "invalid") {
+		return c, submodules.Mark(errors.New("compose.yaml is not valid"), submodules.ErrContent)
+	}
+	if alive, _ := f.Alive(ctx); alive {
+		c.Restarts = []string{"web"}
+		return c, nil
+	}
+	c.Starts = []string{"web"}
+	return c, nil
 }
 
 func (f call) Verify(context.Context) (problems []string, err error) {

@@ -1,0 +1,150 @@
+package compose
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io/fs"
+	"slices"
+
+	"github.com/docker/docker/api/types/container"
+
+	"github.com/mender-app/mender-app/artifact/image"
+	"github.com/mender-app/mender-app/submodules"
+	"github.com/mender-app/mender-app/submodules/imagestore"
+)
+
+// Check implements submodules.Checker. It makes the checks of prepare, with the
+// components of the request in the place of loaded images, and compares each service
+// with what runs.
+func (s *session) Check(ctx context.Context) (submodules.Changes, error) {
+	var none submodules.Changes
+	dir, err := s.directory()
+	if err != nil {
+		return none, err
+	}
+	c, err := s.findCompose(ctx)
+	if err != nil {
+		return none, err
+	}
+	all, err := s.containers(ctx, labelProject)
+	if err != nil {
+		return none, err
+	}
+	existing, err := s.ours(ctx)
+	if err != nil {
+		return none, err
+	}
+	pl := &plan{compose: c, existing: existing}
+	if pl.project, err = s.readProject(ctx, c, dir, runsAs(existing), true); err != nil {
+		return none, err
+	}
+	if err := pl.checkModel(s.set); err != nil {
+		return none, err
+	}
+	if err := s.decrypt(ctx, pl.project); err != nil {
+		return none, err
+	}
+	if err := pl.foreign(all); err != nil {
+		return none, err
+	}
+	images := map[string]string{} // the engine's ID of each service's image; "" if it is to be loaded
+	for _, name := range pl.model.names() {
+		if images[name], err = s.imageOf(ctx, name, pl.model.Services[name].Image); err != nil {
+			return none, err
+		}
+	}
+	var old *project // what runs; nil if its files cannot be read
+	if len(existing) > 0 {
+		old, err = s.readProject(ctx, c, s.manifestsOf(existing), runsAs(existing), false)
+		if err == nil {
+			err = s.decrypt(ctx, old)
+		}
+		if err != nil {
+			s.req.Logf("warning: the files of what runs cannot be read, so every service counts as changed: %v", err)
+			old = nil
+		}
+	}
+	return pl.changes(old, images)
+}
+
+// imageOf returns the engine's ID of the image that a service would run from, "" if
+// it is a component that is not loaded.
+func (s *session) imageOf(ctx context.Context, service, ref string) (string, error) {
+	if err := imagestore.CheckName(ref); err != nil {
+		return "", submodules.Mark(err, submodules.ErrContent)
+	}
+	bare, _ := submodules.SplitURL(ref)
+	for _, comp := range s.req.Components {
+		if comp.Type != "image" || comp.Digest == "" || comp.URL != ref && !image.SameRef(comp.URL, bare) {
+			continue
+		}
+		id, err := imagestore.ParseIdentity(comp)
+		if err != nil {
+			return "", err
+		}
+		img, err := s.engine.Find(ctx, s.req.App, id, comp.URL)
+		if errors.Is(err, submodules.ErrNotFound) {
+			return "", nil
+		}
+		return img.ID, err
+	}
+	img, err := s.engine.Inspect(ctx, ref)
+	if errors.Is(err, submodules.ErrNotFound) {
+		return "", missingImage(service, ref)
+	}
+	return img.ID, err
+}
+
+// changes compares the services of a project with those that run.
+func (pl *plan) changes(old *project, images map[string]string) (c submodules.Changes, err error) {
+	running := map[string][]container.Summary{}
+	for _, ct := range pl.existing {
+		name := ct.Labels[labelService]
+		running[name] = append(running[name], ct)
+		if _, ok := pl.model.Services[name]; !ok && !slices.Contains(c.Removes, name) {
+			c.Removes = append(c.Removes, name)
+		}
+	}
+	slices.Sort(c.Removes)
+	for _, name := range pl.model.names() {
+		up := slices.ContainsFunc(running[name], func(ct container.Summary) bool { return ct.State == container.StateRunning })
+		same := old != nil && len(running[name]) == pl.model.Services[name].containers() && old.name == pl.name
+		for _, ct := range running[name] {
+			same = same && ct.Labels[labelProject] == pl.name && images[name] != "" && ct.ImageID == images[name]
+		}
+		if same {
+			if same, err = pl.sameService(old, name); err != nil {
+				return c, err
+			}
+		}
+		switch {
+		case same && (up || pl.model.mayEnd(name)):
+			c.Keeps = append(c.Keeps, name)
+		case up:
+			c.Restarts = append(c.Restarts, name)
+		default:
+			c.Starts = append(c.Starts, name)
+		}
+	}
+	return c, nil
+}
+
+// sameService reports whether a service has the same definition in another project,
+// and what it mounts from the manifests the same content.
+func (p *project) sameService(old *project, name string) (bool, error) {
+	placed := func(p *project) []byte { return bytes.ReplaceAll(p.raw[name], []byte(p.dir), []byte("{manifests}")) }
+	if !bytes.Equal(placed(p), placed(old)) {
+		return false, nil
+	}
+	was, now := old.model.Services[name], p.model.Services[name]
+	before, err := old.mounted(was, true)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	after, err := p.mounted(now, true)
+	return before == after, err
+}

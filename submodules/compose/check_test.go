@@ -1,0 +1,77 @@
+package compose
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/mender-app/mender-app/submodules"
+)
+
+// CHECK says what ROLLOUT then does, and what it would refuse; nothing changes.
+func TestCheck(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	v1 := b.load("1")
+	_, v2 := b.image("2")
+	files := func(web, more string) map[string]string {
+		all := compose(b.app, "    volumes: [\"./page:/page\"]\n"+serviceText("stock", b.app+":1")+more)
+		all["page"] = web
+		return all
+	}
+	check := func(dir string, components ...submodules.Component) (submodules.Changes, error) {
+		return b.mod.Check(t.Context(), submodules.Request{App: b.app, Dir: dir, Components: components})
+	}
+	write := func(files map[string]string) string {
+		dir := t.TempDir()
+		for name, text := range files {
+			require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644))
+		}
+		return dir
+	}
+	one, old := files("one", ""), serviceText("old", b.app+":1")
+	got, err := check(write(one), v1)
+	require.NoError(t, err)
+	require.Equal(t, []string{"stock", "web"}, got.Starts)
+	require.Empty(t, b.ids(), "nothing was started")
+
+	require.NoError(t, b.mod.Rollout(t.Context(), submodules.Request{App: b.app, Dir: b.release("1", files("one", old)), Components: []submodules.Component{v1}}))
+	before := b.ids()
+	got, err = check(write(files("one", old)), v1)
+	require.NoError(t, err)
+	require.Equal(t, submodules.Changes{Starts: []string{}, Restarts: []string{}, Keeps: []string{"old", "stock", "web"}, Removes: []string{}}, got)
+	// The file that web mounts is another one, and a service is gone.
+	got, err = check(write(files("two", "")), v1)
+	require.NoError(t, err)
+	require.Equal(t, submodules.Changes{Starts: []string{}, Restarts: []string{"web"}, Keeps: []string{"stock"}, Removes: []string{"old"}}, got)
+	// The image under the same name is another one, and not loaded yet.
+	got, err = check(write(one), v2)
+	require.NoError(t, err)
+	require.Equal(t, []string{"stock", "web"}, got.Restarts)
+	// What ROLLOUT refuses.
+	_, err = check(write(map[string]string{"compose.yaml": "services: {web: {image: 7, no-such-key: 1}}"}), v1)
+	require.ErrorIs(t, err, submodules.ErrContent)
+	_, err = check(write(compose(b.app, serviceText("more", "no-such-image:1"))), v1)
+	require.ErrorIs(t, err, submodules.ErrNotFound)
+	require.Equal(t, before, b.ids(), "nothing was touched")
+
+	// What CHECK says is what ROLLOUT does.
+	require.NoError(t, b.mod.Rollout(t.Context(), submodules.Request{App: b.app, Dir: b.release("2", files("two", "")), Components: []submodules.Component{v1}}))
+	was, now := before, b.ids()
+	require.Equal(t, was["stock"], now["stock"])
+	require.NotEqual(t, was["web"], now["web"])
+	require.Empty(t, now["old"])
+}
+
+// ids are the containers by their service.
+func (b *bench) ids() map[string]string {
+	m := map[string]string{}
+	for _, name := range []string{"web", "stock", "old"} {
+		for _, c := range b.service(name) {
+			m[name] = c.ID
+		}
+	}
+	return m
+}
