@@ -31,7 +31,7 @@ func addCompletions(root *cobra.Command) {
 			}
 		}
 		switch {
-		case c.Name() == "install":
+		case c.Name() == "install", c.Name() == "check":
 			c.ValidArgsFunction = artifacts
 		case c.Name() == "conformance": // a file
 		case c.ValidArgsFunction == nil:

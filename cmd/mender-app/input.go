@@ -53,6 +53,10 @@ func (p *program) openURL(ctx context.Context, from string, signed bool) (*input
 	o.Dir, o.PlainHTTP = s.Meta("download"), signed
 	o.Room = func(bytes int64) error { return space.Check([]space.Need{{Dir: o.Dir, Bytes: bytes}}, space.Free) }
 	o.Log = func(line string) { p.log.Warn(line) }
+	return p.openDownload(ctx, from, o)
+}
+
+func (p *program) openDownload(ctx context.Context, from string, o download.Options) (*input, error) {
 	d, err := download.Open(ctx, from, o)
 	switch {
 	case errors.Is(err, download.ErrURL):

@@ -70,7 +70,7 @@ module as the client does.
 	root.SetFlagErrorFunc(flagError)
 	root.PersistentFlags().BoolVar(&p.json, "json", false, "print JSON, errors too")
 	root.AddCommand(
-		p.installCommand(), p.commitCommand(), p.rollbackCommand(), p.resumeCommand(),
+		p.checkCommand(), p.installCommand(), p.commitCommand(), p.rollbackCommand(), p.resumeCommand(),
 		p.statusCommand(), p.logsCommand(), p.eventsCommand(), p.listCommand(), p.showCommand(), p.releasesCommand(), p.historyCommand(), p.verifyCommand(),
 		p.healthCommand(), p.stopCommand(), p.startCommand(), p.purgeCommand(),
 		p.secretsCommand(), p.doctorCommand(), p.reportCommand(), p.inventoryCommand(), p.conformanceCommand(), p.probeCommand(), p.versionCommand(),

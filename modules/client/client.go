@@ -204,6 +204,19 @@ func (c *Client) Install(ctx context.Context, artifact *mender.Reader) error {
 	return c.save(r)
 }
 
+// Accepts says whether Install would take the artifact: it returns ErrRefused, or
+// ErrOpen while another update is open. It changes nothing.
+func (c *Client) Accepts(h *mender.Header) error {
+	r, err := c.Read()
+	if err != nil {
+		return err
+	}
+	if r.Open != nil {
+		return fmt.Errorf("%w: %s", ErrOpen, r.Open.ArtifactName)
+	}
+	return c.accept(r, h)
+}
+
 // accept refuses an artifact that is not for this device.
 func (c *Client) accept(r *Record, h *mender.Header) error {
 	if h.PayloadType != mender.PayloadTypeApp {

@@ -67,6 +67,7 @@ type Orchestrator interface {
 	Storage(ctx context.Context, r submodules.Request) ([]string, error)
 	Engine(ctx context.Context, r submodules.Request) (submodules.Engine, error)
 	Restore(ctx context.Context, r submodules.Request) error
+	Check(ctx context.Context, r submodules.Request) (submodules.Changes, error)
 }
 
 // Defaults of an Engine's fields.

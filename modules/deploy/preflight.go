@@ -32,43 +32,71 @@ func unfit(format string, args ...any) error {
 // preflight makes all checks that need only the metadata, before anything is
 // loaded. It returns the resolved header and the target of its calls.
 func (e *Engine) preflight(ctx context.Context, h *header) (*header, *target, error) {
-	if err := e.checkStatement(h); err != nil {
-		return nil, nil, err
-	}
-	if err := e.checkPlatform(h.meta); err != nil {
-		return nil, nil, err
-	}
-	o, info, err := e.orchestrator(ctx, h.meta.Orchestrator)
-	if err != nil {
-		return nil, nil, unfit("%w", err)
-	}
-	t := &target{e: e, app: h.meta.ApplicationName, r: newRelease(h), o: o, info: info}
-	if err := e.checkCurrent(h.meta); err != nil {
-		return nil, nil, err
-	}
-	for _, name := range slices.Sorted(maps.Keys(t.r.Env)) {
-		if !t.takesEnv(name) {
-			e.Log.Warn("a name in the metadata's environment is dropped: the sub-module does not declare it, and allow_env in mender-app.conf does not list it",
-				"name", name, "orchestrator", t.r.Orchestrator)
+	p := &preflight{e: e, h: h}
+	for _, step := range p.steps() {
+		if err := step.run(ctx); err != nil {
+			return nil, nil, err
 		}
 	}
-	if err := t.checkRequirements(ctx, h.meta); err != nil {
-		return nil, nil, err
+	return p.resolved, p.t, nil
+}
+
+// preflight is the checks of one artifact.
+type preflight struct {
+	e        *Engine
+	h        *header
+	unlocked bool    // the caller does not hold the store's lock
+	t        *target // from the check of the sub-module on
+	resolved *header // from the choice of the variants on
+}
+
+// preflightStep is one check. The steps after a needed one build on it.
+type preflightStep struct {
+	name   string
+	needed bool
+	run    func(ctx context.Context) error
+}
+
+// steps are the checks in their order.
+func (p *preflight) steps() []preflightStep {
+	e, meta := p.e, p.h.meta
+	return []preflightStep{
+		{"statement", false, func(context.Context) error { return e.checkStatement(p.h) }},
+		{"platform", false, func(context.Context) error { return e.checkPlatform(meta) }},
+		{"sub-module", true, p.find},
+		{"application", false, func(context.Context) error { return e.checkCurrent(meta) }},
+		{"requirements", false, func(ctx context.Context) error {
+			p.warnOfEnv()
+			return p.t.checkRequirements(ctx, meta)
+		}},
+		{"policy", false, func(ctx context.Context) error { return p.t.checkPolicy(ctx, p.h) }},
+		{"variant", true, func(ctx context.Context) (err error) {
+			p.resolved, err = p.t.choose(ctx, p.h)
+			return err
+		}},
+		{"bases of deltas", false, func(ctx context.Context) error { return p.t.checkBases(ctx, p.resolved.meta) }},
+		{"space", false, func(ctx context.Context) error { return p.t.checkSpace(ctx, p.resolved.meta) }},
 	}
-	if err := t.checkPolicy(ctx, h); err != nil {
-		return nil, nil, err
-	}
-	resolved, err := t.choose(ctx, h)
+}
+
+// find finds the sub-module.
+func (p *preflight) find(ctx context.Context) error {
+	o, info, err := p.e.orchestrator(ctx, p.h.meta.Orchestrator)
 	if err != nil {
-		return nil, nil, err
+		return unfit("%w", err)
 	}
-	if err := t.checkBases(ctx, resolved.meta); err != nil {
-		return nil, nil, err
+	p.t = &target{e: p.e, app: p.h.meta.ApplicationName, r: newRelease(p.h), o: o, info: info, unlocked: p.unlocked}
+	return nil
+}
+
+// warnOfEnv names what the sub-module does not get.
+func (p *preflight) warnOfEnv() {
+	for _, name := range slices.Sorted(maps.Keys(p.t.r.Env)) {
+		if !p.t.takesEnv(name) {
+			p.e.Log.Warn("a name in the metadata's environment is dropped: the sub-module does not declare it, and allow_env in mender-app.conf does not list it",
+				"name", name, "orchestrator", p.t.r.Orchestrator)
+		}
 	}
-	if err := t.checkSpace(ctx, resolved.meta); err != nil {
-		return nil, nil, err
-	}
-	return resolved, t, nil
 }
 
 func (e *Engine) checkPlatform(m *artifact.Metadata) error {

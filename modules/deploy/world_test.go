@@ -409,6 +409,10 @@ func (w *world) Repair(_ context.Context, r submodules.Request) (apps []string, 
 	return apps, durable.Point("loaded.REPAIR")
 }
 
+func (w *world) Check(context.Context, submodules.Request) (submodules.Changes, error) {
+	return submodules.Changes{}, nil
+}
+
 func (w *world) Storage(context.Context, submodules.Request) ([]string, error) {
 	return w.storage, nil
 }
