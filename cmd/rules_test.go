@@ -85,6 +85,7 @@ var rooms = []room{
 		others: []string{"k8s.io", "sigs.k8s.io", "github.com/fluxcd/cli-utils/pkg/kstatus", "gopkg.in/yaml.v3"},
 	},
 	{dir: "modules"},
+	{dir: "modules/hooks", own: []string{"modules/policy", "submodules"}},
 	{dir: "modules/policy", own: []string{"artifact/names", "artifact/version"}, others: []string{"github.com/BurntSushi/toml"}},
 	{dir: "modules/client", own: []string{"modules", "artifact/mender", "store/durable"}},
 	{dir: "modules/confined", own: []string{"submodules/sandbox"}},
@@ -93,7 +94,7 @@ var rooms = []room{
 	{dir: "modules/view", own: []string{"modules/deploy/transition", "store", "submodules", "artifact/names"}},
 	{
 		dir: "modules/deploy",
-		own: []string{"modules", "modules/filedelta", "modules/imagedelta", "modules/policy", "store/...", "artifact/...", "submodules"},
+		own: []string{"modules", "modules/filedelta", "modules/hooks", "modules/imagedelta", "modules/policy", "store/...", "artifact/...", "submodules"},
 	},
 	{
 		dir: "generator",

@@ -2,6 +2,7 @@ package generator
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -43,9 +44,40 @@ func (r *run) readPolicy() error {
 				Hint: "give it a version such as 1.2.3, in the policy or with --application-version"}
 		}
 	}
+	if err := checkHooks(app.ManifestsDir, p); err != nil {
+		return &PolicyError{file, err}
+	}
 	r.policy, err = p.Encode()
 	if err != nil {
 		return &PolicyError{file, err}
+	}
+	return nil
+}
+
+// checkHooks makes sure that the hooks of the policy are executables beside the
+// manifests, and that none is forgotten in the policy: a file that it does not name is
+// never run.
+func checkHooks(manifests string, p *policy.Policy) error {
+	for i, h := range p.Hooks {
+		path := filepath.Join(manifests, policy.HooksDir, h.Name)
+		st, err := os.Lstat(path)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			return fmt.Errorf("%w: hooks[%d].name: %s is missing", policy.ErrPolicy, i, path)
+		case err != nil:
+			return err
+		case !st.Mode().IsRegular() || st.Mode()&0o111 == 0:
+			return fmt.Errorf("%w: hooks[%d].name: %s is not an executable file", policy.ErrPolicy, i, path)
+		}
+	}
+	for _, name := range policy.HookNames {
+		if _, named := p.Hook(name); named {
+			continue
+		}
+		path := filepath.Join(manifests, policy.HooksDir, name)
+		if _, err := os.Lstat(path); err == nil {
+			return fmt.Errorf("%w: hooks: %s would never be run: name it, with [[hooks]] and name = %q", policy.ErrPolicy, path, name)
+		}
 	}
 	return nil
 }

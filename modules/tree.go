@@ -131,6 +131,19 @@ func (t *Tree) Forced() bool {
 	return err == nil
 }
 
+// AutomaticFile is a file that mender-app puts into the trees it makes when the
+// device installs an artifact by itself: the name of the event, or nothing.
+const AutomaticFile = "automatic"
+
+// Automatic is the event in AutomaticFile, and whether the file is there.
+func (t *Tree) Automatic() (event string, is bool, err error) {
+	if _, err := os.Lstat(filepath.Join(t.dir, AutomaticFile)); err != nil {
+		return "", false, nil
+	}
+	event, err = t.value(AutomaticFile)
+	return event, true, err
+}
+
 // SignerFile is a file that mender-app puts into the trees it makes when it has
 // verified the artifact's signature: the public key that made it, in PEM. The
 // Mender client makes none.

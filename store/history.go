@@ -56,6 +56,8 @@ type Changed struct {
 type Asked struct {
 	How  string `json:"how"`            // one of the constants below
 	User string `json:"user,omitempty"` // of an AskedByHand, if it is known
+	// Event is why an AskedByUnit was begun; "" if there was no event.
+	Event string `json:"event,omitempty"`
 }
 
 // OrNil is nil for the zero value.

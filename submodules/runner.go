@@ -79,7 +79,7 @@ func (m *Module) runTo(ctx context.Context, r Request, stdout io.Writer, verb st
 		stdin = &source{r: r.Stdin, fail: cancel}
 		cmd.Stdin = stdin
 	}
-	err = m.wait(callCtx, cmd)
+	err = RunGroup(callCtx, cmd, m.Config.KillAfter)
 	lines.flush()
 	if errors.Is(err, exec.ErrWaitDelay) { // it ended well
 		err = nil
@@ -114,7 +114,7 @@ func (m *Module) runTo(ctx context.Context, r Request, stdout io.Writer, verb st
 func (m *Module) startError(err error) error {
 	switch {
 	case errors.Is(err, syscall.ENOEXEC):
-		return &NotExecutableError{Path: m.Path, Reason: "it is " + madeFor(m.Path) + " and this machine runs " + runtime.GOARCH + ": install the package for it"}
+		return &NotExecutableError{Path: m.Path, Reason: "it is " + MadeFor(m.Path) + " and this machine runs " + runtime.GOARCH + ": install the package for it"}
 	case errors.Is(err, fs.ErrNotExist):
 		if _, serr := os.Stat(m.Path); serr == nil {
 			return &NotExecutableError{Path: m.Path, Reason: "its interpreter is missing"}
@@ -126,8 +126,8 @@ func (m *Module) startError(err error) error {
 	return fmt.Errorf("run %s: %w", m.Path, err)
 }
 
-// madeFor says what kind of file the kernel refused to run.
-func madeFor(path string) string {
+// MadeFor says what kind of file the kernel refused to run.
+func MadeFor(path string) string {
 	const other = "no program that this machine knows"
 	f, err := os.Open(path)
 	if err != nil {
@@ -152,17 +152,16 @@ func madeFor(path string) string {
 	return "a program for " + name
 }
 
-// wait runs cmd in its own process group until it ends. If ctx ends first, the group
-// gets TERM, and KILL some time later. Processes that are left in the group when cmd
-// has ended are killed, so that nothing stays behind.
+// RunGroup runs cmd in its own process group until it ends. If ctx ends first, the
+// group gets TERM, and KILL after killAfter (0 means 10 seconds). Processes that are left
+// in the group when cmd has ended are killed, so that nothing stays behind.
 //
 // The goroutine keeps its thread for the whole call, because the kernel sends the
 // parent-death signal when the thread that forked ends, not the process.
-func (m *Module) wait(ctx context.Context, cmd *exec.Cmd) error {
+func RunGroup(ctx context.Context, cmd *exec.Cmd, killAfter time.Duration) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
-	killAfter := m.Config.KillAfter
 	if killAfter <= 0 {
 		killAfter = defaultKillAfter
 	}

@@ -49,6 +49,9 @@ type Client struct {
 	Driver string
 	// Force overrides what only a policy forbids: a person asked for it.
 	Force bool
+	// Automatic: the device installs the artifact by itself, because of Event.
+	Automatic bool
+	Event     string // "" if there was none
 	// Signer is the public key, in PEM, that the signature of the artifact was
 	// verified with and that may sign for its application; "" if nothing was
 	// verified.

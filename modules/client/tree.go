@@ -52,6 +52,11 @@ func (c *Client) makeTree(r *Record, h *mender.Header) error {
 			return err
 		}
 	}
+	if c.Automatic {
+		if err := os.WriteFile(filepath.Join(dir, modules.AutomaticFile), []byte(c.Event), 0o600); err != nil {
+			return err
+		}
+	}
 	if c.Signer != "" {
 		if err := os.WriteFile(filepath.Join(dir, modules.SignerFile), []byte(c.Signer), 0o600); err != nil {
 			return err

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/mender-app/mender-app/modules/deploy/moments"
 	"github.com/mender-app/mender-app/modules/deploy/transition"
+	"github.com/mender-app/mender-app/modules/policy"
 	"github.com/mender-app/mender-app/store"
 	"github.com/mender-app/mender-app/submodules"
 )
@@ -74,6 +76,9 @@ func (e *Engine) check(ctx context.Context, a *store.App) error {
 	if err := e.rollout(ctx, a); err != nil {
 		return err
 	}
+	if err := e.moments().Status(ctx, moments.InDeployment(a, policy.HookStatus, d.To)); err != nil {
+		return err
+	}
 	return e.barrier(ctx, a)
 }
 
@@ -114,6 +119,9 @@ func (e *Engine) revert(ctx context.Context, a *store.App) error {
 	if err != nil {
 		return err
 	}
+	if err := e.moments().Leaving(ctx, a); err != nil {
+		return err
+	}
 	if err := a.Point(t.r.ID); err != nil {
 		return err
 	}
@@ -137,7 +145,10 @@ func (e *Engine) revert(ctx context.Context, a *store.App) error {
 			return err
 		}
 	}
-	return t.stayStopped(ctx)
+	if err := t.stayStopped(ctx); err != nil {
+		return err
+	}
+	return e.moments().Returned(ctx, a)
 }
 
 func (e *Engine) revertFirst(ctx context.Context, a *store.App) error {
@@ -146,6 +157,9 @@ func (e *Engine) revertFirst(ctx context.Context, a *store.App) error {
 		return a.Point("") // an earlier call has done the rest
 	}
 	if err != nil {
+		return err
+	}
+	if err := e.moments().Leaving(ctx, a); err != nil {
 		return err
 	}
 	e.Log.Info("removing the failed first release", "app", a.Name, "release", t.r.ID)

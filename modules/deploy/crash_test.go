@@ -38,14 +38,19 @@ type scenario struct {
 	// daemon: the client restarts the machine; it is the C++ client then.
 	daemon bool
 	plain  bool // the sub-module has no features
+	hooks  bool // of the device and of releases
 }
 
 // rig makes the device that a scenario needs.
 func (s scenario) rig(t *testing.T) *rig {
+	g := newRig(t)
 	if s.plain {
-		return newPlainRig(t)
+		g = newPlainRig(t)
 	}
-	return newRig(t)
+	if s.hooks {
+		g.hooks = newFakeHooks(g)
+	}
+	return g
 }
 
 var scenarios = []scenario{
@@ -57,6 +62,10 @@ var scenarios = []scenario{
 	{name: "same again", first: &v1, run: installCommit, what: v1},
 	{name: "reboot", first: &v1, run: installCommit, what: b1, daemon: true},
 	{name: "reboot fails", first: &v1, run: installCommit, what: b2, daemon: true},
+	{name: "hooks: update", first: &h1, run: installCommit, what: h2, hooks: true},
+	{name: "hooks: update refused", first: &h1, run: installCommit, what: h3, hooks: true},
+	{name: "hooks: not ready", first: &h1, run: installCommit, what: h4, hooks: true},
+	{name: "hooks: update rolled back", first: &h1, run: installRollback, what: h2, hooks: true},
 	{name: "reboot of the first install fails", run: installCommit, what: b2, daemon: true},
 }
 
@@ -182,7 +191,7 @@ func runKilled(t *testing.T, cpp bool, s scenario, cut bool, then string, call, 
 		tr = g.newTree(t, s.what)
 	}
 	err = c.goOn(tr)
-	if !s.what.sick && !s.what.worn || c.open != nil {
+	if !s.what.sick && !s.what.worn && !s.what.refused() || c.open != nil {
 		require.NoError(t, err, where)
 	}
 	require.False(t, c.broken, where)

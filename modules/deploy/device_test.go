@@ -24,6 +24,7 @@ import (
 	"github.com/mender-app/mender-app/delta/encoder"
 	"github.com/mender-app/mender-app/modules"
 	"github.com/mender-app/mender-app/modules/deploy/account"
+	"github.com/mender-app/mender-app/modules/policy"
 	"github.com/mender-app/mender-app/store"
 	"github.com/mender-app/mender-app/store/durable"
 )
@@ -43,6 +44,7 @@ type rig struct {
 	now         func() time.Time
 	refuseOlder bool
 	with        func(*Engine) // changes each engine
+	hooks       *fakeHooks    // nil: there are none
 }
 
 // tb lets a rig serve both testing.T and rapid.T.
@@ -88,6 +90,7 @@ type release struct {
 	env       map[string]string
 	typ       string // of its components; "" is image
 	over      string // the component that the one of the same first word is a delta over
+	policy    string // app.toml
 }
 
 func (r release) compose() string { return "compose of " + r.name }
@@ -115,6 +118,15 @@ func (r release) meta() *artifact.Metadata {
 	m := &artifact.Metadata{
 		Version: artifact.VersionCurrent, ApplicationName: r.app, Orchestrator: "fake", Platform: "linux/amd64", Reboot: r.reboot,
 		ApplicationVersion: r.version, Env: r.env,
+	}
+	if r.policy != "" {
+		p, err := policy.ParseTOML([]byte(r.policy), r.app)
+		if err != nil {
+			panic(err)
+		}
+		if m.Policy, err = p.Encode(); err != nil {
+			panic(err)
+		}
 	}
 	for _, content := range r.images {
 		d := digestOf(r.app, content)
@@ -150,6 +162,9 @@ func (r release) meta() *artifact.Metadata {
 		m.Components = append(m.Components, c)
 	}
 	slices.Sort(m.Images)
+	if m.Policy != nil {
+		m.Requires = append(m.Requires, artifact.FeaturePolicy)
+	}
 	return m
 }
 
@@ -252,7 +267,10 @@ func (g *rig) engine() *Engine {
 			return g.w, nil
 		},
 		Log: slog.New(slog.DiscardHandler), Keep: g.keep, BootID: fmt.Sprint("boot-", g.boot), Caller: account.Caller{Driver: "mender"},
-		Patience: g.patience, Now: g.now, RefuseOlder: g.refuseOlder,
+		Timeouts: Timeouts{Patience: g.patience}, Now: g.now, RefuseOlder: g.refuseOlder,
+	}
+	if g.hooks != nil {
+		e.Hooks = g.hooks
 	}
 	if g.with != nil {
 		g.with(e)
@@ -263,6 +281,9 @@ func (g *rig) engine() *Engine {
 // call makes one call of the module in a "process" of its own.
 func (g *rig) call(s modules.State, tr *tree) error {
 	e := g.engine()
+	if g.hooks != nil {
+		g.hooks.state = s
+	}
 	if s == modules.Download {
 		release, err := e.lock(context.Background(), "test")
 		if err != nil {

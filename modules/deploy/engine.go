@@ -39,6 +39,7 @@ import (
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/artifact/statement"
 	"github.com/mender-app/mender-app/modules/deploy/account"
+	"github.com/mender-app/mender-app/modules/deploy/moments"
 	"github.com/mender-app/mender-app/modules/deploy/transition"
 	"github.com/mender-app/mender-app/modules/policy"
 	"github.com/mender-app/mender-app/store"
@@ -106,8 +107,6 @@ type Engine struct {
 	// System describes the operating system for policies that ask about it.
 	// files are the patches they ask about. nil: nothing is known.
 	System func(ctx context.Context, files []string) (policy.Platform, error)
-	// Force overrides what only a policy forbids: a person asked for it.
-	Force bool
 	// AllowEnv are names in the metadata's environment that sub-modules get
 	// although they do not declare them.
 	AllowEnv []string
@@ -115,6 +114,21 @@ type Engine struct {
 	// of free space; "" if it is not known.
 	DataRoot string
 
+	Timeouts
+	account.Caller
+	// Hooks runs the hooks of releases and of the device; nil: there are none.
+	Hooks moments.Hooks
+
+	// BootID identifies the machine's boot; "" is read from the kernel.
+	BootID string
+	// Now is the clock; nil is time.Now.
+	Now func() time.Time
+
+	infos map[string]submodules.Info // by orchestrator
+}
+
+// Timeouts are how long an Engine waits.
+type Timeouts struct {
 	LoadTimeout    time.Duration // of one component; 0 is DefaultLoadTimeout
 	RolloutTimeout time.Duration // until healthy; 0 is DefaultRolloutTimeout
 	Patience       time.Duration // with an engine that does not answer; 0 is DefaultPatience
@@ -124,14 +138,11 @@ type Engine struct {
 	// it does not repeat a rollback that failed, and calls the device
 	// inconsistent. 0 is LockTimeout.
 	EndLockTimeout time.Duration
+}
 
-	// BootID identifies the machine's boot; "" is read from the kernel.
-	BootID string
-	// Now is the clock; nil is time.Now.
-	Now func() time.Time
-	account.Caller
-
-	infos map[string]submodules.Info // by orchestrator
+// moments runs the hooks.
+func (e *Engine) moments() moments.Moments {
+	return moments.Moments{Hooks: e.Hooks, Log: e.Log, Temp: e.temp, Asked: e.Asked}
 }
 
 func (e *Engine) now() time.Time {
@@ -268,6 +279,9 @@ func (e *Engine) handleEvent(ctx context.Context, a *store.App, ev transition.Ev
 			if step == transition.Revert {
 				a.Deployment.Attempts++
 			}
+			if step == transition.Ask && touchedPhaseOf(a) == transition.Loaded {
+				a.Deployment.Refused = refuses(err)
+			}
 			e.remember(a, err)
 			return err
 		}
@@ -352,6 +366,14 @@ func (e *Engine) act(ctx context.Context, a *store.App, step transition.Action) 
 			return e.enter(a, transition.RollingBack)
 		}
 		return e.enter(a, transition.RolledBack)
+	case transition.Ask:
+		return e.moments().Ask(ctx, a)
+	case transition.Ready:
+		return e.moments().Ready(ctx, a)
+	case transition.Leave:
+		return e.moments().Run(ctx, moments.InDeployment(a, policy.HookPreReboot, a.Deployment.To))
+	case transition.Arrive:
+		return e.moments().Run(ctx, moments.InDeployment(a, policy.HookPostReboot, a.Deployment.To))
 	case transition.Reverify:
 		return e.reverify(ctx, a)
 	case transition.Barrier:
@@ -424,6 +446,7 @@ func (e *Engine) end(a *store.App) error {
 	if err := e.record(a.Name, d, status); err != nil {
 		return err
 	}
+	e.moments().DropHandover(a)
 	a.Deployment = nil
 	if a.Current == "" && len(a.Kept) == 0 {
 		// The first installation failed: the history has its record.

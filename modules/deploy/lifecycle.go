@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
 
 	"github.com/mender-app/mender-app/modules/deploy/account"
+	"github.com/mender-app/mender-app/modules/deploy/moments"
+	"github.com/mender-app/mender-app/modules/policy"
 	"github.com/mender-app/mender-app/store"
 	"github.com/mender-app/mender-app/submodules"
 )
@@ -50,11 +50,18 @@ func (e *Engine) Stop(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
+	defer e.moments().DropHandover(t.a)
+	if err := e.moments().Permit(ctx, moments.OfCurrent(t.a, policy.HookPreStop, moments.OpStop)); err != nil {
+		return err
+	}
 	if err := t.stop(ctx); err != nil {
 		return err
 	}
 	t.a.Stopped = true
-	return t.a.Save()
+	if err := t.a.Save(); err != nil {
+		return err
+	}
+	return e.moments().Try(ctx, moments.OfCurrent(t.a, policy.HookPostStop, moments.OpStop))
 }
 
 func (t *target) stop(ctx context.Context) error {
@@ -73,6 +80,10 @@ func (e *Engine) Start(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
+	defer e.moments().DropHandover(t.a)
+	if err := e.moments().Permit(ctx, moments.OfCurrent(t.a, policy.HookPreStart, moments.OpStart)); err != nil {
+		return err
+	}
 	if err := t.call(ctx, submodules.VerbStart, t.request(), t.o.Start); err != nil {
 		return err
 	}
@@ -84,8 +95,14 @@ func (e *Engine) Start(ctx context.Context, name string) error {
 	if err == nil && !ok {
 		return submodules.Mark(fmt.Errorf("%s was started but is not healthy", name), submodules.ErrUnhealthy)
 	}
+	if err := e.moments().Status(ctx, moments.OfCurrent(t.a, policy.HookStatus, moments.OpStart)); err != nil {
+		return err
+	}
 	t.a.Stopped = false
-	return t.a.Save()
+	if err := t.a.Save(); err != nil {
+		return err
+	}
+	return e.moments().Try(ctx, moments.OfCurrent(t.a, policy.HookPostStart, moments.OpStart))
 }
 
 // What Purge keeps, in the state of an application.
@@ -114,6 +131,14 @@ func (e *Engine) Purge(ctx context.Context, name string, data, force bool) error
 		}
 		if a.Current != "" && !a.Stopped && !force {
 			return fmt.Errorf("%s: %w", name, ErrRunning)
+		}
+		// A person who insists goes on where a hook refuses.
+		ask := e.moments().Permit
+		if force {
+			ask = e.moments().Try
+		}
+		if err := ask(ctx, moments.OfCurrent(a, policy.HookPrePurge, moments.OpPurge)); err != nil {
+			return err
 		}
 		a.Purge = purgeKeepsData
 	}
@@ -182,30 +207,10 @@ func (e *Engine) purgeCurrent(ctx context.Context, a *store.App) error {
 	if err := t.call(ctx, submodules.VerbPurge, req, t.o.Purge); err != nil {
 		return err
 	}
-	return e.restoreNames(ctx, a, t.r, nil)
-}
-
-// kept finds a kept release by its name, its number or its artifact's name; ""
-// is the newest.
-func (e *Engine) kept(a *store.App, name string) (string, error) {
-	if len(a.Kept) == 0 {
-		return "", fmt.Errorf("%w of %s; install an older artifact", ErrNoWayBack, a.Name)
+	if err := e.restoreNames(ctx, a, t.r, nil); err != nil {
+		return err
 	}
-	if name == "" {
-		return a.Kept[0], nil
-	}
-	i := slices.IndexFunc(a.Kept, func(id string) bool {
-		number, _, _ := strings.Cut(id, "-")
-		if id == name || number == name {
-			return true
-		}
-		r, err := a.Release(id)
-		return err == nil && r.ArtifactName == name
-	})
-	if i < 0 {
-		return "", fmt.Errorf("%w: %s of %s is not kept; kept: %s", store.ErrNoRelease, name, a.Name, strings.Join(a.Kept, ", "))
-	}
-	return a.Kept[i], nil
+	return e.moments().Try(ctx, moments.OfCurrent(a, policy.HookPostPurge, moments.OpPurge)) // while its file is still there
 }
 
 // stayStopped stops a release that a rollback started, if an operator had stopped

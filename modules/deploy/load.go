@@ -30,6 +30,9 @@ func (e *Engine) copyAndReceive(ctx context.Context, a *store.App, h *header, pa
 	if err != nil {
 		return err
 	}
+	if err := e.moments().Preload(ctx, a); err != nil {
+		return err
+	}
 	if err := t.copyForDownload(ctx, h.meta); err != nil {
 		return err
 	}

@@ -17,9 +17,6 @@ import (
 // ErrOpen: a deployment of the application is under way.
 var ErrOpen = errors.New("a deployment is under way")
 
-// ErrNoWayBack: no older release is kept.
-var ErrNoWayBack = errors.New("no older release is kept")
-
 // GoBack starts and commits a kept release of an application, and keeps the
 // release that it replaces. which is the kept release's name, its number or its
 // artifact's name; "" is the newest. The application must have no open
@@ -38,7 +35,7 @@ func (e *Engine) GoBack(ctx context.Context, name, which string) (to *store.Rele
 	if a.Deployment != nil {
 		return nil, fmt.Errorf("%w: %s is %s", ErrOpen, a.Deployment.ArtifactName, a.Deployment.Phase)
 	}
-	id, err := e.kept(a, which)
+	id, err := a.FindKept(which)
 	if err != nil {
 		return nil, err
 	}

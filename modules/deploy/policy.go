@@ -47,6 +47,9 @@ func (t *target) checkPolicy(ctx context.Context, h *header) error {
 			return unfit("%w", err)
 		}
 	}
+	if p := r.App.Policy; p != nil && len(p.Hooks) > 0 && e.Hooks != nil && !e.Hooks.AllowsHooks() {
+		return unfit("hooks of %s: the artifact has the hook %s, and allow_hooks = false in mender-app.conf forbids hooks of applications", t.app, p.Hooks[0].Name)
+	}
 	d := policy.Decide(r)
 	for _, w := range d.Warnings {
 		e.Log.Warn(w.String(), "app", t.app)
@@ -59,6 +62,8 @@ func (t *target) checkPolicy(ctx context.Context, h *header) error {
 
 func (e *Engine) mode() policy.Mode {
 	switch {
+	case e.Automatic:
+		return policy.Automatic
 	case e.Driver != driverPerson:
 		return policy.ByClient
 	case e.Force:

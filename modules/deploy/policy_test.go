@@ -155,7 +155,7 @@ func TestDependentsAreKept(t *testing.T) {
 
 	// A rollback that somebody asks for is not refused.
 	_, err = g.engine().GoBack(t.Context(), "shop", "")
-	require.ErrorIs(t, err, ErrNoWayBack)
+	require.ErrorIs(t, err, store.ErrNoWayBack)
 	_, err = g.engine().GoBack(t.Context(), "db", "")
 	require.NoError(t, err)
 	g.runs(t, "db", &one)

@@ -14,6 +14,8 @@ import (
 	"github.com/mender-app/mender-app/artifact"
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/modules/deploy/files"
+	"github.com/mender-app/mender-app/modules/deploy/machine"
+	"github.com/mender-app/mender-app/modules/deploy/moments"
 	"github.com/mender-app/mender-app/modules/deploy/space"
 	"github.com/mender-app/mender-app/modules/policy"
 	"github.com/mender-app/mender-app/store"
@@ -22,7 +24,7 @@ import (
 
 // ErrUnfit: the artifact does not fit this device. Nothing was changed. The text
 // says what to do.
-var ErrUnfit = errors.New("refused")
+var ErrUnfit = moments.ErrRefused
 
 // unfit makes an ErrUnfit.
 func unfit(format string, args ...any) error {
@@ -62,7 +64,7 @@ func (p *preflight) steps() []preflightStep {
 	e, meta := p.e, p.h.meta
 	return []preflightStep{
 		{"statement", false, func(context.Context) error { return e.checkStatement(p.h) }},
-		{"platform", false, func(context.Context) error { return e.checkPlatform(meta) }},
+		{"platform", false, p.checkPlatform},
 		{"sub-module", true, p.find},
 		{"application", false, func(context.Context) error { return e.checkCurrent(meta) }},
 		{"requirements", false, func(ctx context.Context) error {
@@ -89,6 +91,14 @@ func (p *preflight) find(ctx context.Context) error {
 	return nil
 }
 
+// checkPlatform refuses an artifact for another machine.
+func (p *preflight) checkPlatform(context.Context) error {
+	if err := machine.Check(p.e.Platforms, p.h.meta.Platform); err != nil {
+		return unfit("%w", err)
+	}
+	return nil
+}
+
 // warnOfEnv names what the sub-module does not get.
 func (p *preflight) warnOfEnv() {
 	for _, name := range slices.Sorted(maps.Keys(p.t.r.Env)) {
@@ -97,23 +107,6 @@ func (p *preflight) warnOfEnv() {
 				"name", name, "orchestrator", p.t.r.Orchestrator)
 		}
 	}
-}
-
-func (e *Engine) checkPlatform(m *artifact.Metadata) error {
-	if len(e.Platforms) == 0 {
-		return nil
-	}
-	want, err := image.ParsePlatform(m.Platform)
-	if err != nil {
-		return unfit("%w", err)
-	}
-	for _, have := range e.Platforms {
-		if have.Match(want) != image.NoFit {
-			return nil
-		}
-	}
-	return unfit("the artifact is for %s and this machine runs %s: build it with app-gen --platform %s",
-		want, e.Platforms[0], e.Platforms[0])
 }
 
 // checkCurrent refuses to move an application from one orchestrator to another,

@@ -30,16 +30,16 @@ func TestCheckPlatform(t *testing.T) {
 		{"armv7l", "arm32v7", true}, {"armv7l", "arm32v6", true}, {"armv6l", "arm32v7", false}, {"armv7l", "armhf", true},
 		{"aarch64", "arm64v8", true}, {"aarch64", "linux/arm64", true}, {"armv7l", "arm64v8", false},
 	} {
-		e := &Engine{Platforms: machine.Of(c.machine, "")}
-		err := e.checkPlatform(&artifact.Metadata{Platform: c.artifact})
+		platforms := machine.Of(c.machine, "")
+		err := machine.Check(platforms, c.artifact)
 		if c.ok {
 			require.NoError(t, err, "%v", c)
 		} else {
-			require.ErrorIs(t, err, ErrUnfit, "%v", c)
+			require.Error(t, err, "%v", c)
 			want, perr := image.ParsePlatform(c.artifact)
 			require.NoError(t, perr)
-			have := e.Platforms[0].String()
-			require.EqualError(t, err, "refused: the artifact is for "+want.String()+" and this machine runs "+have+": build it with app-gen --platform "+have)
+			have := platforms[0].String()
+			require.EqualError(t, err, "the artifact is for "+want.String()+" and this machine runs "+have+": build it with app-gen --platform "+have)
 		}
 	}
 }

@@ -290,7 +290,7 @@ func TestKeepNone(t *testing.T) {
 	}
 	g.runs(t, "shop", &v4)
 	_, err := g.engine().GoBack(t.Context(), "shop", "")
-	require.ErrorIs(t, err, ErrNoWayBack)
+	require.ErrorIs(t, err, store.ErrNoWayBack)
 }
 
 func TestDeleteFailsOnce(t *testing.T) {

@@ -59,6 +59,19 @@ func TestPagesExample(t *testing.T) {
 	assert.NotEmpty(t, p.Platform.Releases)
 	assert.NotEmpty(t, p.Depends)
 	assert.NotEmpty(t, p.Exceptions)
+	assert.NotEmpty(t, p.Hooks)
+}
+
+// TestPageHasEveryHook: the page says when each hook is run.
+func TestPageHasEveryHook(t *testing.T) {
+	data, err := os.ReadFile(page)
+	require.NoError(t, err)
+	_, section, ok := strings.Cut(string(data), "\n## Hooks\n")
+	require.True(t, ok)
+	section, _, _ = strings.Cut(section, "\n## ")
+	for _, name := range HookNames {
+		assert.Contains(t, section, "`"+name+"`")
+	}
 }
 
 // TestPageNamesTheBounds: the numbers of the page are the code's.

@@ -9,9 +9,10 @@ import (
 )
 
 // notBuilt are keys that are defined and have no effect yet. A policy must not
-// promise what is not done, so they are refused by name.
+// promise what is not done, so they are refused by name. Their values are checked
+// first.
 var notBuilt = []string{
-	"data", "hooks", "keep", "reapply", "resources",
+	"data", "keep", "reapply", "resources",
 	"engine_upgrades", "downgrades.automatic",
 	"upgrades.automatic", "upgrades.from_unhealthy", "upgrades.rollback_on_failure",
 }
@@ -33,7 +34,7 @@ func collectKeys(t reflect.Type, prefix string, list *[]string) {
 		if ft.Kind() == reflect.Pointer {
 			ft = ft.Elem()
 		}
-		switch {
+		switch { // a map is one key: its names are free
 		case ft.Kind() == reflect.Struct:
 			collectKeys(ft, key+".", list)
 		case ft.Kind() == reflect.Slice && ft.Elem().Kind() == reflect.Struct:
@@ -57,7 +58,24 @@ var known = func() map[string]bool {
 }()
 
 // free are tables whose keys are not fixed.
-var free = map[string]bool{"platform.releases.provides": true}
+var free = map[string]bool{"platform.releases.provides": true, "reapply.filter": true}
+
+// checkBuilt refuses the first key, in alphabetical order, that has no effect yet.
+func checkBuilt(raw map[string]any) error {
+	for _, key := range slices.Sorted(slices.Values(notBuilt)) {
+		table, name, nested := strings.Cut(key, ".")
+		in := raw
+		if nested {
+			in, _ = raw[table].(map[string]any)
+		} else {
+			name = table
+		}
+		if _, there := in[name]; there {
+			return unsupported(key)
+		}
+	}
+	return nil
+}
 
 // checkKeys refuses the first key, in alphabetical order, that is not a key of a
 // policy. at is the path for people; key is the path without indexes of lists.
@@ -69,9 +87,6 @@ func checkKeys(v any, at, key string) error {
 		}
 		for _, name := range slices.Sorted(maps.Keys(v)) {
 			below, belowAt := join(key, name), join(at, name)
-			if slices.Contains(notBuilt, below) {
-				return unsupported(belowAt)
-			}
 			if strings.Contains(name, ".") || !known[below] {
 				return bad(belowAt, "unknown key")
 			}

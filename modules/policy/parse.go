@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"path"
 	"slices"
 	"strings"
 	"unicode"
@@ -43,7 +42,10 @@ func ParseTOML(data []byte, app string) (*Policy, error) {
 	if _, err := toml.Decode(string(data), p); err != nil {
 		return nil, notTOML(err)
 	}
-	return p, p.check(app)
+	if err := p.check(app); err != nil {
+		return nil, err
+	}
+	return p, checkBuilt(raw)
 }
 
 // notTOML makes an error of the parser one line, with the line number and the last
@@ -78,7 +80,10 @@ func ParseJSON(data []byte, app, applicationVersion string) (*Policy, error) {
 		return nil, bad("version", "%q, and the artifact's application_version is %q", clip(p.Version), clip(applicationVersion))
 	}
 	p.Version = applicationVersion
-	return p, p.check(app)
+	if err := p.check(app); err != nil {
+		return nil, err
+	}
+	return p, checkBuilt(raw)
 }
 
 // Encode returns the policy as it is in metadata: JSON in one line, without the
@@ -99,7 +104,7 @@ func (p *Policy) check(app string) error {
 		return err
 	}
 	checks := []func() error{
-		p.checkBehaviour, p.checkUpgrades, p.checkOrchestrator, p.checkPlatform,
+		p.checkBehaviour, p.checkUpgrades, p.checkOrchestrator, p.checkPlatform, p.checkHooks, p.checkWork,
 		func() error { return p.checkDepends(app) },
 		func() error { return p.checkExceptions(app) },
 	}
@@ -130,10 +135,8 @@ func (p *Policy) checkBehaviour() error {
 	if p.Enabled != nil && !*p.Enabled {
 		return unsupported("enabled = false")
 	}
-	for i, s := range p.Services.Disabled {
-		if s == "" {
-			return bad(fmt.Sprintf("services.disabled[%d]", i), "no name")
-		}
+	if err := checkNames("services.disabled", p.Services.Disabled); err != nil {
+		return err
 	}
 	if len(p.Services.Disabled) > 0 {
 		return unsupported("services.disabled")
@@ -194,8 +197,8 @@ func (p *Policy) checkPlatform() error {
 			return err
 		}
 		for n, file := range r.Files {
-			if len(file) > maxText || !path.IsAbs(file) || path.Clean(file) != file || !printable(file) {
-				return bad(fmt.Sprintf("%s.files[%d]", key, n), "%q is not an absolute path in its shortest form", clip(file))
+			if err := checkPath(fmt.Sprintf("%s.files[%d]", key, n), file); err != nil {
+				return err
 			}
 		}
 		if err := checkLength(key+".provides", len(r.Provides)); err != nil {

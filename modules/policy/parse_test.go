@@ -131,28 +131,70 @@ func TestRefusedPolicies(t *testing.T) {
 	}
 }
 
-// TestWhatIsNotBuilt: a key that promises what nobody does is refused by name.
+// TestWhatIsNotBuilt: a key that promises what nobody does is refused by name, if
+// its value is a right one.
 func TestWhatIsNotBuilt(t *testing.T) {
 	for toml, says := range map[string]string{
-		"[upgrades]\nautomatic = true":                   "upgrades.automatic: not supported",
-		"[upgrades]\nrollback_on_failure = true":         "upgrades.rollback_on_failure: not supported",
-		"[upgrades]\nfrom_unhealthy = false":             "upgrades.from_unhealthy: not supported",
-		"[downgrades]\nautomatic = true":                 "downgrades.automatic: not supported",
-		"[keep]\noverrides = true":                       "keep: not supported",
-		"[[reapply]]\non = 'boot'":                       "reapply: not supported",
-		"[data]\nsnapshot = true":                        "data: not supported",
-		"[resources]\ncpuset = '0'":                      "resources: not supported",
-		"desired_state = 'loaded'":                       `desired_state = "loaded": not supported`,
-		"desired_state = 'stopped'":                      `desired_state = "stopped": not supported`,
-		"enabled = false":                                "enabled = false: not supported",
-		"[services]\ndisabled = ['metrics']":             "services.disabled: not supported",
-		"[[depends]]\nname = 'db'\naction = 'apply'":     `depends[0].action = "apply": not supported`,
-		"[[depends]]\nname = 'db'\n[hooks]\ncheck = 'x'": "hooks: not supported",
+		"[upgrades]\nautomatic = true":                         "upgrades.automatic: not supported",
+		"[upgrades]\nrollback_on_failure = true":               "upgrades.rollback_on_failure: not supported",
+		"[upgrades]\nfrom_unhealthy = false":                   "upgrades.from_unhealthy: not supported",
+		"[downgrades]\nautomatic = true":                       "downgrades.automatic: not supported",
+		"[keep]\noverrides = true":                             "keep: not supported",
+		"managed = true\n[[reapply]]\non = 'boot'":             "reapply: not supported",
+		"[data]\nvolumes = ['db']\nsnapshot = true":            "data: not supported",
+		"[resources]\ncpuset = '0'":                            "resources: not supported",
+		"[engine_upgrades]\ntiming = 'pre'":                    "engine_upgrades: not supported",
+		"desired_state = 'loaded'":                             `desired_state = "loaded": not supported`,
+		"desired_state = 'stopped'":                            `desired_state = "stopped": not supported`,
+		"enabled = false":                                      "enabled = false: not supported",
+		"[services]\ndisabled = ['metrics']":                   "services.disabled: not supported",
+		"[[depends]]\nname = 'db'\naction = 'apply'":           `depends[0].action = "apply": not supported`,
+		"[[hooks]]\nname = 'check'\n[[hooks]]\nname='enabled'": `hooks[1].name = "enabled": not supported`,
 	} {
 		_, err := ParseTOML([]byte(toml), "shop")
 		require.ErrorIs(t, err, ErrNotSupported, toml)
 		require.ErrorIs(t, err, ErrPolicy, toml)
 		assert.Contains(t, err.Error(), says, toml)
+	}
+}
+
+// TestEveryValueIsChecked: also of keys that have no effect yet.
+func TestEveryValueIsChecked(t *testing.T) {
+	for _, c := range []struct{ toml, says string }{
+		{"[upgrades]\nautomatic = 'yes'", "line 2"},
+		{"[keep]\nall = true", "keep.all: unknown key"},
+		{"[[hooks]]\nname = 'pre-lunch'", `hooks[0].name: "pre-lunch" is not check, `},
+		{"[[hooks]]\nname = 'check'\n[[hooks]]\nname = 'check'", "hooks[1].name: check is there twice"},
+		{"[[hooks]]\nname = 'check'\ntimeout = '10'", "hooks[0].timeout: "},
+		{"[[hooks]]\nname = 'check'\ntimeout = '2h'", "hooks[0].timeout: "},
+		{"[[hooks]]\nname = 'check'\nretries = 11", "hooks[0].retries: 11 is not from 0 to 10"},
+		{"[[hooks]]\nname = 'check'\nretries = -1", "hooks[0].retries: "},
+		{"[hooks]\ncheck = 'x'", "hooks.check: unknown key"},
+		{"[data]\nsnapshot = true", "data.snapshot: there is nothing to copy"},
+		{"[data]\nvolumes = ['db', 'db']", "data.volumes[1]: db is there twice"},
+		{"[data]\nvolumes = ['../db']", "data.volumes[0]: "},
+		{"[data]\ndirectories = ['/']", "data.directories[0]: "},
+		{"[data]\ndirectories = ['/a/../b']", "data.directories[0]: "},
+		{"[data]\nvolumes = ['db']\nmigrate = 'hook'", "data.migrate: a migration works on a copy"},
+		{"[resources]\ncpuset = '3-1'", "resources.cpuset: "},
+		{"[resources]\ncpuset = '0,,1'", "resources.cpuset: "},
+		{"[resources]\ncpuset = '0-99999'", "resources.cpuset: "},
+		{"[engine_upgrades]\ntiming = 'now'", "engine_upgrades.timing: "},
+		{"[[reapply]]\non = 'boot'", "reapply: only a managed application"},
+		{"managed = true\n[[reapply]]\non = 'Boot'", "reapply[0].on: "},
+		{"managed = true\n[[reapply]]\non = ''", "reapply[0].on: "},
+		{"managed = true\n[[reapply]]\non = 'schedule'", "reapply[0].calendar: "},
+		{"managed = true\n[[reapply]]\non = 'boot'\ncalendar = 'daily'", "reapply[0].calendar: "},
+		{"managed = true\n[[reapply]]\non = 'boot'\nfilter_field = 'x'", "reapply[0].filter_field: "},
+		{"managed = true\n[[reapply]]\non = 'boot'\nfilter = {a = 1}", "line 4"},
+		{"managed = true\n[[reapply]]\non = 'boot'\nfilter = {'a b' = 'x'}", "reapply[0].filter: "},
+		{"managed = true\n[[reapply]]\nwhen = 'boot'", "reapply[0].when: unknown key"},
+		{"[services]\ndisabled = ['a', 'a']", "services.disabled[1]: a is there twice"},
+	} {
+		_, err := ParseTOML([]byte(c.toml), "shop")
+		require.ErrorIs(t, err, ErrPolicy, c.toml)
+		assert.NotErrorIs(t, err, ErrNotSupported, c.toml)
+		assert.Contains(t, err.Error(), c.says, c.toml)
 	}
 }
 

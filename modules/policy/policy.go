@@ -26,10 +26,23 @@ type Policy struct {
 	Services     Services     `toml:"services" json:"services,omitzero"`
 	Depends      []Dependency `toml:"depends" json:"depends,omitzero"`
 	Exceptions   []Exception  `toml:"dependent_parent_exceptions" json:"dependent_parent_exceptions,omitzero"`
+
+	Hooks          []Hook         `toml:"hooks" json:"hooks,omitzero"`
+	Keep           Keep           `toml:"keep" json:"keep,omitzero"`
+	Data           Data           `toml:"data" json:"data,omitzero"`
+	Resources      Resources      `toml:"resources" json:"resources,omitzero"`
+	Reapply        []Reapply      `toml:"reapply" json:"reapply,omitzero"`
+	EngineUpgrades EngineUpgrades `toml:"engine_upgrades" json:"engine_upgrades,omitzero"`
 }
 
-// Upgrades says over which versions a release may be installed.
+// Upgrades says over which versions a release may be installed, and how.
 type Upgrades struct {
+	// Automatic: the device installs the release by itself once it is staged.
+	Automatic bool `toml:"automatic" json:"automatic,omitzero"`
+	// FromUnhealthy: the release may replace one that is not healthy.
+	FromUnhealthy bool `toml:"from_unhealthy" json:"from_unhealthy,omitzero"`
+	// RollbackOnFailure: a failed installation is undone. nil is true.
+	RollbackOnFailure *bool `toml:"rollback_on_failure" json:"rollback_on_failure,omitzero"`
 	// FromVersions are expressions. One of them must match the whole installed
 	// version. nil: any version; empty: none.
 	FromVersions []string `toml:"from_versions" json:"from_versions,omitzero"`
@@ -38,6 +51,9 @@ type Upgrades struct {
 // Downgrades says whether an older release may replace this one.
 type Downgrades struct {
 	Allow *bool `toml:"allow" json:"allow,omitzero"` // nil is true
+	// Automatic: this release may come back by itself when a newer staged one is
+	// withdrawn. nil is true.
+	Automatic *bool `toml:"automatic" json:"automatic,omitzero"`
 }
 
 // Orchestrator bounds the version of the engine or cluster. Both bounds are

@@ -18,6 +18,7 @@ import (
 	"github.com/mender-app/mender-app/modules/deploy"
 	"github.com/mender-app/mender-app/modules/deploy/account"
 	"github.com/mender-app/mender-app/modules/deploy/machine"
+	"github.com/mender-app/mender-app/modules/hooks"
 	"github.com/mender-app/mender-app/modules/view"
 	"github.com/mender-app/mender-app/store"
 	"github.com/mender-app/mender-app/store/containermodules"
@@ -48,13 +49,25 @@ type Config struct {
 	Signatures    Signatures             // artifact_verify_key, artifact_verify_keys, [[keys]], allow_unsigned, require_statement
 	RefuseOlder   bool                   // refuse_older
 	// CommitOnInstall makes an installation by hand with the Mender client final.
-	CommitOnInstall bool       // commit_on_install
-	AllowEnv        []string   // allow_env
-	OSRelease       string     // os_release_file
-	ArtifactInfo    string     // artifact_info_file
-	MenderConf      string     // mender_conf
-	LogLevel        slog.Level // log_level
-	Warnings        []string   // unknown settings, one line each
+	CommitOnInstall bool     // commit_on_install
+	AllowEnv        []string // allow_env
+	SystemFiles
+	Hooks      HookSettings
+	MenderConf string     // mender_conf
+	LogLevel   slog.Level // log_level
+	Warnings   []string   // unknown settings, one line each
+}
+
+// SystemFiles describe the operating system.
+type SystemFiles struct {
+	OSRelease    string // os_release_file
+	ArtifactInfo string // artifact_info_file
+}
+
+// HookSettings say which hooks are run.
+type HookSettings struct {
+	Allow bool   // allow_hooks: of applications
+	Dir   string // hooks_dir: of the device
 }
 
 // killAfter is the time that a sub-module has to exit after TERM. The client gives
@@ -79,9 +92,12 @@ func Load() (*Config, error) {
 		UpdateModule:  f.String("/usr/share/mender/modules/v3/app", "update_module"),
 		DataRoot:      f.String("", "data_root"),
 		DeviceType:    f.String("/var/lib/mender/device_type", "device_type_file"),
-		OSRelease:     f.String("/etc/os-release", "os_release_file"),
-		ArtifactInfo:  f.String("/etc/mender/artifact_info", "artifact_info_file"),
-		MenderConf:    f.String(menderConf, "mender_conf"),
+		SystemFiles: SystemFiles{
+			OSRelease:    f.String("/etc/os-release", "os_release_file"),
+			ArtifactInfo: f.String("/etc/mender/artifact_info", "artifact_info_file"),
+		},
+		Hooks:      HookSettings{Dir: f.String("/etc/mender/mender-app/hooks.d", "hooks_dir")},
+		MenderConf: f.String(menderConf, "mender_conf"),
 	}
 	keep, err := f.Int(deploy.DefaultKeep, "keep")
 	if err != nil {
@@ -115,6 +131,9 @@ func Load() (*Config, error) {
 		return nil, err
 	}
 	if c.CommitOnInstall, err = f.Bool(false, "commit_on_install"); err != nil {
+		return nil, err
+	}
+	if c.Hooks.Allow, err = f.Bool(true, "allow_hooks"); err != nil {
 		return nil, err
 	}
 	c.AllowEnv = f.Strings("allow_env")
@@ -188,16 +207,16 @@ func (c *Config) Engine(log *slog.Logger, driver string) *deploy.Engine {
 		Find: func(name string) (deploy.Orchestrator, error) {
 			return c.submodule(name, log)
 		},
-		Log:            log,
-		Keep:           c.Keep,
-		Platforms:      c.Platforms,
-		DataRoot:       c.DataRoot,
-		LoadTimeout:    c.LoadTimeout,
-		RolloutTimeout: c.RollTimeout,
-		RefuseOlder:    c.RefuseOlder,
-		AllowEnv:       c.AllowEnv,
-		Caller:         account.Caller{Driver: driver, Asked: asked(os.Getenv), Transcript: transcript},
-		System:         c.system,
+		Log:         log,
+		Keep:        c.Keep,
+		Platforms:   c.Platforms,
+		DataRoot:    c.DataRoot,
+		Timeouts:    deploy.Timeouts{LoadTimeout: c.LoadTimeout, RolloutTimeout: c.RollTimeout},
+		RefuseOlder: c.RefuseOlder,
+		AllowEnv:    c.AllowEnv,
+		Caller:      account.Caller{Driver: driver, Asked: asked(os.Getenv), Transcript: transcript},
+		System:      c.system,
+		Hooks:       &hooks.Runner{Dir: c.Hooks.Dir, Forbidden: !c.Hooks.Allow, Log: log, KillAfter: killAfter},
 	}
 }
 

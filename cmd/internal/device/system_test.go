@@ -47,7 +47,7 @@ func TestSystem(t *testing.T) {
 				require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(content), 0o755))
 			}
 			t.Setenv("PATH", filepath.Join(dir, "bin"))
-			config := &Config{Store: filepath.Join(dir, "store"), OSRelease: filepath.Join(dir, "os-release"), ArtifactInfo: filepath.Join(dir, "artifact_info")}
+			config := &Config{Store: filepath.Join(dir, "store"), SystemFiles: SystemFiles{filepath.Join(dir, "os-release"), filepath.Join(dir, "artifact_info")}}
 			var files []string
 			if c.patch {
 				files = []string{filepath.Join(dir, "p")}

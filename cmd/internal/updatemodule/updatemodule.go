@@ -42,6 +42,7 @@ Configuration: /etc/mender/mender-app.conf, or the file that MENDER_APP_CONFIG
 names. TOML (persistent_store = "/data/mender-app") or shell assignments
 (PERSISTENT_STORE=/data/mender-app):
   persistent_store   where applications are kept [/data/mender-app]
+  allow_hooks        run hooks that applications ship [true]
   app_modules_dir    the sub-modules [/usr/share/mender/app-modules/v1]
   commit_on_install  with "mender install", commit at once [false]
   keep               older releases kept after a commit [1]
@@ -172,6 +173,13 @@ func work(c *device.Config, state modules.State, tree *modules.Tree, orchestrate
 			}
 		}
 		e.Force = tree.Forced()
+		event, automatic, err := tree.Automatic()
+		if err != nil {
+			return err
+		}
+		if automatic {
+			e.Automatic, e.Asked = true, store.Asked{How: store.AskedByUnit, Event: event}
+		}
 		signer, err := tree.Signer()
 		if err != nil {
 			return err

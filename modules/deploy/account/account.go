@@ -19,6 +19,10 @@ type Caller struct {
 	Driver string
 	// Asked says who asked for the deployment.
 	Asked store.Asked
+	// Force overrides what only a policy forbids: a person asked for it.
+	Force bool
+	// Automatic: the device does this by itself.
+	Automatic bool
 	// Transcript keeps what is said in deployments; nil: nobody does.
 	Transcript *Transcript
 	// Meter counts what the call that has the lock writes. The engine sets it.

@@ -34,7 +34,7 @@ func Installed(s *store.Store, log *slog.Logger, names []string) (list []policy.
 			log.Error("an application cannot be read: its policy is ignored", "app", name, "error", err)
 			continue
 		}
-		app := policy.App{Name: name, Version: r.Version, Release: r.ID, Policy: policyOf(log, name, r)}
+		app := policy.App{Name: name, Version: r.Version, Release: r.ID, Policy: Of(log, name, r)}
 		if a.Deployment != nil {
 			app.Status = policy.Open
 		}
@@ -43,8 +43,8 @@ func Installed(s *store.Store, log *slog.Logger, names []string) (list []policy.
 	return list
 }
 
-// policyOf reads the policy of a release in the store, nil if it has none.
-func policyOf(log *slog.Logger, app string, r *store.Release) *policy.Policy {
+// Of reads the policy of a release in the store, nil if it has none.
+func Of(log *slog.Logger, app string, r *store.Release) *policy.Policy {
 	if r.Policy == nil {
 		return nil
 	}

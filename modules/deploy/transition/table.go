@@ -69,6 +69,10 @@ const (
 	EnterRollingBack Action = "enter rolling-back" // the old release becomes the current one
 	EnterRolledBack  Action = "enter rolled-back"
 
+	Ask      Action = "ask"      // ask the hooks of the new release whether it may be rolled out
+	Ready    Action = "ready"    // wait until the hooks of the new release say that it is ready
+	Leave    Action = "leave"    // tell the hooks of the new release that the machine restarts
+	Arrive   Action = "arrive"   // and that it has
 	Reverify Action = "reverify" // verify the new release if the machine was restarted
 	Barrier  Action = "barrier"  // make durable what the orchestrator wrote
 	Rollout  Action = "rollout"  // start the new release
@@ -100,7 +104,7 @@ func sequence(plans ...Plan) Plan { // of plans that have steps only
 }
 
 var (
-	install = do(Reverify, EnterInstalling, Rollout, Barrier, EnterInstalled)
+	install = do(Reverify, Ask, EnterInstalling, Rollout, Ready, Barrier, EnterInstalled)
 	// Before ROLLOUT nothing that runs was changed.
 	abandon = do(EnterRolledBack)
 	back    = do(EnterRollingBack, Revert, Barrier, EnterRolledBack)
@@ -170,8 +174,8 @@ var table = map[Phase]map[Event]Plan{
 		// A client that cleans up without a commit regards the update as failed.
 		EventCleanup: sequence(back, drop),
 
-		EventReboot:         do(Barrier),
-		EventVerifyReboot:   do(Check, EnterInstalled),
+		EventReboot:         do(Leave, Barrier),
+		EventVerifyReboot:   do(Check, Arrive, EnterInstalled),
 		EventVerifyRollback: back,
 	},
 	Committed: {

@@ -1,0 +1,305 @@
+// Package moments runs the hooks of a deployment, and of what an operator does, at their
+// moments: it knows which release's hook it is, what hooks are told, and keeps what they
+// hand on. Package hooks runs the programs. It must not know what the moments are good
+// for, nor change an application's state.
+package moments
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/mender-app/mender-app/artifact/version"
+	"github.com/mender-app/mender-app/modules/deploy/policies"
+	"github.com/mender-app/mender-app/modules/deploy/transition"
+	"github.com/mender-app/mender-app/modules/hooks"
+	"github.com/mender-app/mender-app/modules/policy"
+	"github.com/mender-app/mender-app/store"
+	"github.com/mender-app/mender-app/store/durable"
+	"github.com/mender-app/mender-app/submodules"
+)
+
+// Hooks runs programs at moments of a release's life. *hooks.Runner implements it.
+type Hooks interface {
+	AllowsHooks() bool
+	Global(name string) ([]string, error)
+	Check(manifests string, list []policy.Hook) error
+	Run(ctx context.Context, c hooks.Call) error
+}
+
+// The operations that hooks are told of.
+const (
+	opInstall  = "install"
+	opRollback = "rollback"
+	OpStop     = "stop"
+	OpStart    = "start"
+	OpPurge    = "purge"
+)
+
+// Moments runs hooks. Its fields are those of the engine that it serves.
+type Moments struct {
+	Hooks Hooks // nil: there are none
+	Log   *slog.Logger
+	Temp  func() (string, error) // makes a directory for temporary files
+	Asked store.Asked            // who asked for what is not a deployment
+}
+
+// Moment is one moment of an application's life for which there may be hooks.
+type Moment struct {
+	a         *store.App
+	hook      string
+	operation string
+	own       string // the release whose hook is run; "" for none: only the device's
+	old, new  string // releases
+}
+
+// ErrFailed: a hook has failed.
+var ErrFailed = errors.New("hook")
+
+// ErrRefused: a hook, or a missing one, refuses what was to begin. Nothing was changed.
+var ErrRefused = errors.New("refused")
+
+// Permit runs the hooks of a moment that may refuse what begins: then nothing was
+// changed.
+func (e Moments) Permit(ctx context.Context, m Moment) error {
+	err := e.Run(ctx, m)
+	if errors.Is(err, ErrFailed) {
+		return fmt.Errorf("%w: %w", ErrRefused, err)
+	}
+	return err
+}
+
+// Run runs the hooks of a moment. Without any it does nothing. If one fails, the error
+// is an ErrFailed.
+func (e Moments) Run(ctx context.Context, m Moment) error {
+	if e.Hooks == nil {
+		return nil
+	}
+	own, manifests := e.ownHook(m)
+	global, err := e.Hooks.Global(m.hook)
+	if err != nil {
+		return fmt.Errorf("%w of the device: %w", ErrFailed, err)
+	}
+	if own.Name == "" && len(global) == 0 {
+		return nil
+	}
+	if err := durable.Point("hook." + m.hook); err != nil {
+		return fmt.Errorf("hook %s: %w", m.hook, err)
+	}
+	tmp, err := e.Temp()
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(tmp)
+	handover := filepath.Join(tmp, "handover")
+	before, err := m.a.Handover()
+	if err != nil {
+		e.Log.Error("what hooks handed on cannot be read", "app", m.a.Name, "error", err)
+	}
+	if err := os.WriteFile(handover, before, 0o600); err != nil {
+		return err
+	}
+	c := hooks.Call{
+		Own: own, Manifests: manifests, Name: m.hook, Application: m.a.Name, Operation: m.operation,
+		Old: e.side(m.a, m.old), New: e.side(m.a, m.new), Handover: handover,
+	}
+	asked := e.Asked
+	if d := m.a.Deployment; d != nil && d.Asked != nil {
+		asked = *d.Asked
+	}
+	c.Automatic, c.Event = asked.How == store.AskedByUnit, asked.Event
+	c.Direction = direction(m, c.Old.Version, c.New.Version)
+	e.Log.Info("running hooks", "app", m.a.Name, "hook", m.hook)
+	if err := e.Hooks.Run(ctx, c); err != nil {
+		if ctx.Err() != nil {
+			return err
+		}
+		return fmt.Errorf("%w %w", ErrFailed, err)
+	}
+	if err := keepHandover(m.a, handover, before); err != nil {
+		return err
+	}
+	return durable.Point("hooked." + m.hook)
+}
+
+// keepHandover stores what a hook handed on, if it did.
+func keepHandover(a *store.App, file string, before []byte) error {
+	st, err := os.Lstat(file)
+	if err != nil || !st.Mode().IsRegular() || st.Size() > store.MaxHandover {
+		return fmt.Errorf("%w of %s: it left no file of at most %d bytes for later hooks", ErrFailed, a.Name, store.MaxHandover)
+	}
+	after, err := os.ReadFile(file)
+	if err != nil || bytes.Equal(after, before) {
+		return err
+	}
+	return a.SetHandover(after)
+}
+
+// ownHook is the hook of the moment's release and the directory of its manifests.
+func (e Moments) ownHook(m Moment) (h policy.Hook, manifests string) {
+	if m.own == "" {
+		return h, ""
+	}
+	h, found := e.policyOfRelease(m.a, m.own).Hook(m.hook)
+	if found && !e.Hooks.AllowsHooks() {
+		e.Log.Warn("a hook of an installed release is not run: allow_hooks in mender-app.conf forbids it", "app", m.a.Name, "hook", m.hook)
+		found = false
+	}
+	if !found {
+		return policy.Hook{}, ""
+	}
+	return h, m.a.ReleaseManifests(m.own)
+}
+
+// policyOfRelease is the policy of a release; nil if it has none or cannot be read.
+func (e Moments) policyOfRelease(a *store.App, id string) *policy.Policy {
+	if id == "" {
+		return nil
+	}
+	r, err := a.Release(id)
+	if err != nil {
+		return nil
+	}
+	return policies.Of(e.Log, a.Name, r)
+}
+
+func (e Moments) side(a *store.App, id string) hooks.Release {
+	if id == "" {
+		return hooks.Release{}
+	}
+	out := hooks.Release{Dir: a.ReleaseManifests(id)}
+	if r, err := a.Release(id); err == nil {
+		out.Version = r.Version
+	}
+	return out
+}
+
+// direction says how the new version is to the old one.
+func direction(m Moment, before, after string) string {
+	switch {
+	case m.old == "" || m.new == "":
+		return ""
+	case before == after:
+		return "same"
+	}
+	order, err := version.Compare(after, before)
+	switch {
+	case err != nil:
+		return "unknown"
+	case order < 0:
+		return "downgrade"
+	case order == 0:
+		return "same"
+	}
+	return "upgrade"
+}
+
+// Try runs hooks that cannot stop what is under way: they fail with a line in the log.
+func (e Moments) Try(ctx context.Context, m Moment) error {
+	err := e.Run(ctx, m)
+	if err == nil || ctx.Err() != nil || !errors.Is(err, ErrFailed) {
+		return err
+	}
+	e.Log.Error("a hook failed; the work goes on", "app", m.a.Name, "hook", m.hook, "error", err)
+	return nil
+}
+
+// InDeployment is a moment of a's open deployment.
+func InDeployment(a *store.App, hook, own string) Moment {
+	d := a.Deployment
+	m := Moment{a: a, hook: hook, operation: opInstall, own: own, old: d.From, new: d.To}
+	if d.Reused {
+		m.operation = opRollback
+	}
+	return m
+}
+
+// Preload runs the hooks before anything is loaded. Those of the new release are not
+// accepted yet, so these are of the installed one.
+func (e Moments) Preload(ctx context.Context, a *store.App) error {
+	return e.Permit(ctx, InDeployment(a, policy.HookPreLoad, a.Deployment.From))
+}
+
+// Ask asks the hooks of the new release, which the client has accepted by now, whether
+// it may be rolled out. Nothing that runs was touched. A rollback that somebody asked
+// for is not refused.
+func (e Moments) Ask(ctx context.Context, a *store.App) error {
+	d := a.Deployment
+	if e.Hooks == nil {
+		return nil
+	}
+	if d.Reused {
+		return e.Try(ctx, InDeployment(a, policy.HookPreRollback, d.From))
+	}
+	if p := e.policyOfRelease(a, d.To); p != nil && e.Hooks.AllowsHooks() {
+		if err := e.Hooks.Check(a.ReleaseManifests(d.To), p.Hooks); err != nil {
+			return fmt.Errorf("%w: hooks of %s: %w", ErrRefused, a.Name, err)
+		}
+	}
+	for _, name := range []string{policy.HookPostLoad, policy.HookCheck, policy.HookPreRollout} {
+		if err := e.Permit(ctx, InDeployment(a, name, d.To)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Ready waits until the hooks of the release that was rolled out say that it is ready.
+func (e Moments) Ready(ctx context.Context, a *store.App) error {
+	d := a.Deployment
+	if err := e.Status(ctx, InDeployment(a, policy.HookStatus, d.To)); err != nil {
+		return err
+	}
+	if d.Reused {
+		return e.Try(ctx, InDeployment(a, policy.HookPostRollback, d.To))
+	}
+	return e.Run(ctx, InDeployment(a, policy.HookPostRollout, d.To))
+}
+
+// Status waits for the hook status. A release that it does not call ready is not
+// healthy.
+func (e Moments) Status(ctx context.Context, m Moment) error {
+	err := e.Run(ctx, m)
+	if errors.Is(err, ErrFailed) {
+		return submodules.Mark(err, submodules.ErrUnhealthy)
+	}
+	return err
+}
+
+// Leaving runs the hook before a rollback: of the release that leaves, if its content
+// was accepted. A download that overwrites may be undone before that.
+func (e Moments) Leaving(ctx context.Context, a *store.App) error {
+	d := a.Deployment
+	own := ""
+	if slices.ContainsFunc(d.Steps, func(s store.Step) bool { return s.Phase == string(transition.Installing) }) {
+		own = d.To
+	}
+	m := InDeployment(a, policy.HookPreRollback, own)
+	m.operation, m.old, m.new = opRollback, d.To, d.From
+	return e.Try(ctx, m)
+}
+
+// Returned runs the hook after a rollback: of the release that runs again.
+func (e Moments) Returned(ctx context.Context, a *store.App) error {
+	d := a.Deployment
+	m := InDeployment(a, policy.HookPostRollback, d.From)
+	m.operation, m.old, m.new = opRollback, d.To, d.From
+	return e.Try(ctx, m)
+}
+
+// OfCurrent is a moment of what an operator does with the installed release.
+func OfCurrent(a *store.App, hook, operation string) Moment {
+	return Moment{a: a, hook: hook, operation: operation, own: a.Current, old: a.Current}
+}
+
+// DropHandover ends what hooks handed on. If that fails, the next operation gets it.
+func (e Moments) DropHandover(a *store.App) {
+	if err := a.DropHandover(); err != nil {
+		e.Log.Warn("what hooks handed on could not be removed", "app", a.Name, "error", err)
+	}
+}

@@ -1,0 +1,207 @@
+package policy
+
+import (
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// This file has the parts of a policy that are about work: what is kept over an
+// update, what happens to data, and what the device does by itself.
+
+// Keep says what of an operator's changes an update keeps. On a device nobody is
+// there to make them again, so both default to true.
+type Keep struct {
+	Services  *bool `toml:"services" json:"services,omitzero"`   // nil is true
+	Overrides *bool `toml:"overrides" json:"overrides,omitzero"` // nil is true
+}
+
+// Data names what the application stores, and says what an update does with it.
+type Data struct {
+	Volumes     []string `toml:"volumes" json:"volumes,omitzero"`
+	Directories []string `toml:"directories" json:"directories,omitzero"` // absolute paths
+	Snapshot    bool     `toml:"snapshot" json:"snapshot,omitzero"`
+	// Migrate is a service of the new release or, as "hook", the hook migrate.
+	Migrate string `toml:"migrate" json:"migrate,omitzero"`
+}
+
+// Resources are limits of the machine for services.
+type Resources struct {
+	CPUSet string `toml:"cpuset" json:"cpuset,omitzero"` // as "0-2,4"
+}
+
+// Reapply is an event after which the device looks whether the application has to be
+// rolled out again.
+type Reapply struct {
+	On string `toml:"on" json:"on"`
+	// Filter has fields of the event and their values; all of them must be equal.
+	Filter map[string]string `toml:"filter" json:"filter,omitzero"`
+	// FilterField names the field below which those of Filter are; "" is the event.
+	FilterField string `toml:"filter_field" json:"filter_field,omitzero"`
+	// Calendar is the time of the event schedule, as systemd.time(7) defines it.
+	Calendar string `toml:"calendar" json:"calendar,omitzero"`
+}
+
+// EngineUpgrades says what to do if the engine's version changes.
+type EngineUpgrades struct {
+	Automatic *bool  `toml:"automatic" json:"automatic,omitzero"` // nil is true
+	Timing    string `toml:"timing" json:"timing,omitzero"`       // "" is TimingPost
+}
+
+// The values of EngineUpgrades.Timing.
+const (
+	TimingPre  = "pre"  // update the application before the engine
+	TimingPost = "post" // and after it
+)
+
+// EventSchedule is the one event that has a time. The device raises boot,
+// engine-started, engine-version, overrides, bundles, os-updated, network-online and
+// on-demand too; any other name is raised by a person or a program.
+const EventSchedule = "schedule"
+
+// CheckEvent refuses a text that is not the name of an event: lower-case letters,
+// digits and hyphens, at most 63, beginning with a letter.
+func CheckEvent(name string) error {
+	if name == "" || len(name) > 63 || name[0] < 'a' || name[0] > 'z' || strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789-") != "" {
+		return fmt.Errorf("%q is not the name of an event: lower-case letters, digits and hyphens, at most 63", clip(name))
+	}
+	return nil
+}
+
+func (p *Policy) checkWork() error {
+	if err := p.Data.check(); err != nil {
+		return err
+	}
+	if err := checkCPUs(p.Resources.CPUSet); err != nil {
+		return err
+	}
+	switch p.EngineUpgrades.Timing {
+	case "", TimingPre, TimingPost:
+	default:
+		return bad("engine_upgrades.timing", "%q is not pre or post", clip(p.EngineUpgrades.Timing))
+	}
+	return p.checkReapply()
+}
+
+func (d Data) check() error {
+	if err := checkNames("data.volumes", d.Volumes); err != nil {
+		return err
+	}
+	if err := checkLength("data.directories", len(d.Directories)); err != nil {
+		return err
+	}
+	for i, dir := range d.Directories {
+		key := fmt.Sprintf("data.directories[%d]", i)
+		if err := checkPath(key, dir); err != nil {
+			return err
+		}
+		if dir == "/" || slices.Contains(d.Directories[:i], dir) {
+			return bad(key, "%q is the whole machine, or is there twice", clip(dir))
+		}
+	}
+	if err := checkText("data.migrate", d.Migrate); err != nil {
+		return err
+	}
+	if d.Snapshot && len(d.Volumes) == 0 && len(d.Directories) == 0 {
+		return bad("data.snapshot", "there is nothing to copy: name volumes or directories")
+	}
+	if d.Migrate != "" && !d.Snapshot {
+		return bad("data.migrate", "a migration works on a copy: set snapshot = true")
+	}
+	return nil
+}
+
+// checkCPUs refuses a text that is not a list of processors, such as 0-2,4.
+func checkCPUs(list string) error {
+	const key, most = "resources.cpuset", 4095
+	if list == "" {
+		return nil
+	}
+	if err := checkText(key, list); err != nil {
+		return err
+	}
+	for part := range strings.SplitSeq(list, ",") {
+		first, last, span := strings.Cut(part, "-")
+		if !span {
+			last = first
+		}
+		low, err := strconv.ParseUint(first, 10, 16)
+		high, err2 := strconv.ParseUint(last, 10, 16)
+		if err != nil || err2 != nil || low > high || high > most {
+			return bad(key, "%q is not a list of processors, such as 0-2,4", clip(list))
+		}
+	}
+	return nil
+}
+
+func (p *Policy) checkReapply() error {
+	if err := checkLength("reapply", len(p.Reapply)); err != nil {
+		return err
+	}
+	if len(p.Reapply) > 0 && !p.Managed {
+		return bad("reapply", "only a managed application is rolled out again: set managed = true")
+	}
+	for i, r := range p.Reapply {
+		key := fmt.Sprintf("reapply[%d]", i)
+		if err := CheckEvent(r.On); err != nil {
+			return bad(key+".on", "%v", err)
+		}
+		if err := checkLength(key+".filter", len(r.Filter)); err != nil {
+			return err
+		}
+		for _, field := range slices.Sorted(maps.Keys(r.Filter)) {
+			if err := checkName(key+".filter", field); err != nil {
+				return err
+			}
+			if err := checkText(fmt.Sprintf("%s.filter[%q]", key, clip(field)), r.Filter[field]); err != nil {
+				return err
+			}
+		}
+		if err := checkText(key+".filter_field", r.FilterField); err != nil {
+			return err
+		}
+		if r.FilterField != "" && len(r.Filter) == 0 {
+			return bad(key+".filter_field", "without a filter it has no meaning")
+		}
+		if err := checkText(key+".calendar", r.Calendar); err != nil {
+			return err
+		}
+		if (r.Calendar != "") != (r.On == EventSchedule) {
+			return bad(key+".calendar", "the event schedule needs it, and no other event may have it")
+		}
+	}
+	return nil
+}
+
+func checkNames(key string, list []string) error {
+	if err := checkLength(key, len(list)); err != nil {
+		return err
+	}
+	for i, name := range list {
+		at := fmt.Sprintf("%s[%d]", key, i)
+		if err := checkName(at, name); err != nil {
+			return err
+		}
+		if slices.Contains(list[:i], name) {
+			return bad(at, "%s is there twice", clip(name))
+		}
+	}
+	return nil
+}
+
+func checkName(key, name string) error {
+	if name == "" || len(name) > maxText || !printable(name) || strings.ContainsAny(name, "/ ") {
+		return bad(key, "%q is not a name", clip(name))
+	}
+	return nil
+}
+
+func checkPath(key, file string) error {
+	if len(file) > maxText || !path.IsAbs(file) || path.Clean(file) != file || !printable(file) {
+		return bad(key, "%q is not an absolute path in its shortest form", clip(file))
+	}
+	return nil
+}

@@ -1,0 +1,49 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/mender-app/mender-app/store/durable"
+)
+
+// MaxHandover is the most that hooks can hand on, in bytes.
+const MaxHandover = 64 << 10
+
+const handoverFile = "handover"
+
+// Handover is what a hook of the open deployment left for later ones; nil for nothing.
+func (a *App) Handover() ([]byte, error) {
+	path := filepath.Join(a.Dir(), handoverFile)
+	st, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if st.Size() > MaxHandover {
+		return nil, &CorruptError{path, fmt.Errorf("%d bytes long", st.Size())}
+	}
+	return os.ReadFile(path)
+}
+
+// SetHandover replaces what later hooks get.
+func (a *App) SetHandover(data []byte) error {
+	if len(data) > MaxHandover {
+		return fmt.Errorf("a hook hands on %d bytes, the most is %d", len(data), MaxHandover)
+	}
+	return durable.WriteFile(filepath.Join(a.Dir(), handoverFile), data, 0o600)
+}
+
+// DropHandover removes what hooks handed on, if there is anything.
+func (a *App) DropHandover() error {
+	path := filepath.Join(a.Dir(), handoverFile)
+	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return durable.Remove(path)
+}
