@@ -40,10 +40,15 @@ func executable(manifests, name string) (string, error) {
 // trusted refuses a hook of the device that others than its owner, root or this user,
 // can change: hooks run as root.
 func trusted(path string) error {
-	for _, p := range []string{path, filepath.Dir(path)} {
-		st, err := os.Stat(p)
+	dir := filepath.Dir(path)
+	// Who can change the directory above can put another one in its place.
+	for _, p := range []string{path, dir, filepath.Dir(dir)} {
+		st, err := os.Lstat(p)
 		if err != nil {
 			return err
+		}
+		if st.Mode()&fs.ModeSymlink != 0 {
+			return fmt.Errorf("%s is a link: what it leads to is not checked, so put the file itself there", p)
 		}
 		if st.Mode()&0o022 != 0 {
 			return fmt.Errorf("%s can be changed by others than its owner: chmod go-w", p)

@@ -95,6 +95,12 @@ func TestOrderAndTrust(t *testing.T) {
 	require.ErrorContains(t, g.run(policy.Hook{Name: "check"}), "can be changed by others than its owner")
 	require.NoError(t, os.Chmod(filepath.Join(g.dir, "hooks.d/check/10-a"), 0o644))
 	require.ErrorContains(t, g.run(policy.Hook{Name: "check"}), "not an executable file")
+	require.NoError(t, os.Remove(filepath.Join(g.dir, "hooks.d/check/10-a")))
+	require.NoError(t, os.Symlink("20-b", filepath.Join(g.dir, "hooks.d/check/10-a")))
+	require.ErrorContains(t, g.run(policy.Hook{Name: "check"}), "10-a is a link")
+	require.NoError(t, os.Remove(filepath.Join(g.dir, "hooks.d/check/10-a")))
+	require.NoError(t, os.Chmod(filepath.Join(g.dir, "hooks.d"), 0o777))
+	require.ErrorContains(t, g.run(policy.Hook{Name: "check"}), "hooks.d can be changed by others than its owner")
 }
 
 func TestRefusalSaysWhy(t *testing.T) {

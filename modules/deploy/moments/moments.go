@@ -9,10 +9,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
+	"syscall"
 
 	"github.com/mender-app/mender-app/artifact/version"
 	"github.com/mender-app/mender-app/modules/deploy/policies"
@@ -129,15 +131,36 @@ func (e Moments) Run(ctx context.Context, m Moment) error {
 
 // keepHandover stores what a hook handed on, if it did.
 func keepHandover(a *store.App, file string, before []byte) error {
-	st, err := os.Lstat(file)
-	if err != nil || !st.Mode().IsRegular() || st.Size() > store.MaxHandover {
-		return fmt.Errorf("%w of %s: it left no file of at most %d bytes for later hooks", ErrFailed, a.Name, store.MaxHandover)
+	after, err := readHandover(file)
+	if err != nil {
+		return fmt.Errorf("%w of %s: it left no file of at most %d bytes for later hooks: %w", ErrFailed, a.Name, store.MaxHandover, err)
 	}
-	after, err := os.ReadFile(file)
-	if err != nil || bytes.Equal(after, before) {
-		return err
+	if bytes.Equal(after, before) {
+		return nil
 	}
 	return a.SetHandover(after)
+}
+
+// readHandover reads a regular file, and no more of it than may be handed on: a process
+// that a hook left behind may still write to it, or put something else in its place.
+func readHandover(file string) ([]byte, error) {
+	f, err := os.OpenFile(file, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	st, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if !st.Mode().IsRegular() {
+		return nil, errors.New("it is not a regular file")
+	}
+	data, err := io.ReadAll(io.LimitReader(f, store.MaxHandover+1))
+	if err == nil && len(data) > store.MaxHandover {
+		err = errors.New("it is too long")
+	}
+	return data, err
 }
 
 // ownHook is the hook of the moment's release and the directory of its manifests.
