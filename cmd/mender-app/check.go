@@ -14,6 +14,7 @@ import (
 	"github.com/mender-app/mender-app/artifact"
 	"github.com/mender-app/mender-app/artifact/mender"
 	"github.com/mender-app/mender-app/cmd/internal/device"
+	"github.com/mender-app/mender-app/cmd/internal/table"
 	"github.com/mender-app/mender-app/modules/client"
 	"github.com/mender-app/mender-app/modules/client/download"
 	"github.com/mender-app/mender-app/modules/deploy"
@@ -156,11 +157,11 @@ func (p *program) printForecast(f forecast) error {
 	}
 	rows = [][]string{{"artifact", device.OneLine(f.ArtifactName)}}
 	if f.Download > 0 {
-		rows = append(rows, []string{"read", bytesText(f.Download)})
+		rows = append(rows, []string{"read", table.Bytes(f.Download)})
 	}
 	if s := f.Sizes; s != nil {
 		rows = append(rows, []string{"written", fmt.Sprintf("%s by the engine, %s of manifests, up to %s for a time",
-			bytesText(s.Engine), bytesText(s.Manifests), bytesText(s.Temp))})
+			table.Bytes(s.Engine), table.Bytes(s.Manifests), table.Bytes(s.Temp))})
 	}
 	if f.Basis > 0 {
 		took := time.Duration(f.Seconds * float64(time.Second)).Round(100 * time.Millisecond)
@@ -182,15 +183,4 @@ func changeRows(c submodules.Changes) (rows [][]string) {
 		}
 	}
 	return rows
-}
-
-// bytesText is a number of bytes for a person.
-func bytesText(n int64) string {
-	switch {
-	case n >= 10_000_000:
-		return fmt.Sprintf("%d MB", n/1_000_000)
-	case n >= 1000:
-		return fmt.Sprintf("%d KB", n/1000)
-	}
-	return fmt.Sprintf("%d bytes", n)
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mender-app/mender-app/cmd/internal/device"
+	"github.com/mender-app/mender-app/cmd/internal/table"
 	"github.com/mender-app/mender-app/store"
 )
 
@@ -121,7 +122,7 @@ func (p *program) deployment(app, number string) error {
 		{"started", when(r.Started)}, {"ended", when(r.Ended)}, {"took", took(r.Started, r.Ended)},
 	}
 	if m := r.Measured; m != nil {
-		rows = append(rows, []string{"received", bytesText(m.Received)}, []string{"written", bytesText(m.Written)})
+		rows = append(rows, []string{"received", measured(m.Received)}, []string{"written", measured(m.Written)})
 	}
 	if r.Error != "" {
 		rows = append(rows, []string{"error", device.OneLine(r.Error)})
@@ -189,17 +190,12 @@ func took(from, to time.Time) string {
 	return d.Round(time.Second).String()
 }
 
-// bytesText writes a number of bytes; "" for none.
-func bytesText(n int64) string {
-	switch {
-	case n == 0:
+// measured is a number of bytes that was measured; "" if it was not.
+func measured(n int64) string {
+	if n == 0 {
 		return ""
-	case n >= 10_000_000:
-		return fmt.Sprintf("%.0f MB", float64(n)/1e6)
-	case n >= 10_000:
-		return fmt.Sprintf("%.0f kB", float64(n)/1e3)
 	}
-	return fmt.Sprintf("%d B", n)
+	return table.Bytes(n)
 }
 
 // timeOf reads the value of --since or --until: a date, a time, or how long ago it was.

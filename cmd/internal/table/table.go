@@ -3,6 +3,7 @@
 package table
 
 import (
+	"fmt"
 	"io"
 	"os"
 	"slices"
@@ -135,4 +136,15 @@ func Width(w io.Writer) int {
 func IsTerminal(w io.Writer) bool {
 	f, ok := w.(*os.File)
 	return ok && term.IsTerminal(int(f.Fd()))
+}
+
+// Bytes is a number of bytes for a person.
+func Bytes(n int64) string {
+	switch {
+	case n >= 10_000_000:
+		return fmt.Sprintf("%.0f MB", float64(n)/1e6)
+	case n >= 10_000:
+		return fmt.Sprintf("%.0f kB", float64(n)/1e3)
+	}
+	return fmt.Sprintf("%d B", n)
 }

@@ -43,3 +43,9 @@ func TestLayOut(t *testing.T) {
 	require.Equal(t, []string{"größte", "Länge"}, wrap("größte Länge", 8))
 	require.Equal(t, []string{"sha256:", "01234567", "89"}, wrap("sha256:0123456789", 8))
 }
+
+func TestBytes(t *testing.T) {
+	for n, want := range map[int64]string{0: "0 B", 9999: "9999 B", 10_000: "10 kB", 9_999_499: "9999 kB", 10_000_000: "10 MB", 1_234_567_890: "1235 MB"} {
+		require.Equal(t, want, Bytes(n))
+	}
+}
