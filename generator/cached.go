@@ -6,13 +6,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
 	"sync"
 
+	"github.com/mender-app/mender-app/artifact/digest"
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/delta"
 	"github.com/mender-app/mender-app/delta/encoder"
@@ -23,9 +23,17 @@ import (
 // Kinds of entries of the cache. The source adds the blobs of registries.
 const (
 	cachedDelta  = "delta"  // a delta
-	cachedReport = "report" // what the encoder said of it
+	cachedReport = "report" // a keptReport
 	cachedSize   = "gzip"   // how many bytes a layer takes compressed, in digits
 )
+
+// keptReport is what the encoder said of a delta in the cache, and the digest of that
+// delta. Another delta that leads to the same image may have been made with other
+// options.
+type keptReport struct {
+	Report *encoder.Report
+	Delta  digest.Digest
+}
 
 // maxReport bounds an encoder's report in the cache, in bytes.
 const maxReport = 16 << 20
@@ -36,15 +44,19 @@ var program = sync.OnceValues(func() (string, error) {
 	if err != nil {
 		return "", err
 	}
+	d, err := fileDigest(path)
+	return d.Hex(), err
+})
+
+func fileDigest(path string) (digest.Digest, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return "", err
 	}
 	defer f.Close()
-	h := sha256.New()
-	_, err = io.Copy(h, f)
-	return fmt.Sprintf("%x", h.Sum(nil)), err
-})
+	d, _, err := digestOf(f)
+	return d, err
+}
 
 // deltaHex identifies a delta by everything that its bytes follow from.
 func deltaHex(olds []delta.Image, next delta.Image, o encoder.Options) (string, error) {
@@ -79,12 +91,14 @@ func (r *run) cachedDelta(ctx context.Context, hex string, olds []delta.Image, n
 		}
 		return nil, nil
 	}
-	e := &encodedDelta{path: path, report: &encoder.Report{}}
-	if err = json.Unmarshal(b, e.report); err == nil {
-		e.report.Header, e.report.Size, err = rebuild.Prove(ctx, path, olds, next)
+	e := &encodedDelta{path: path}
+	var kept keptReport
+	err = json.Unmarshal(b, &kept)
+	if err == nil {
+		e.report, err = kept.Report, kept.isOf(path, next)
 	}
-	if err == nil && len(e.report.Objects) != len(next.Objects) {
-		err = errors.New("the report is of another delta")
+	if err == nil {
+		e.report.Header, e.report.Size, err = rebuild.Prove(ctx, path, olds, next)
 	}
 	if err == nil {
 		return e, nil
@@ -97,10 +111,23 @@ func (r *run) cachedDelta(ctx context.Context, hex string, olds []delta.Image, n
 	return nil, nil
 }
 
+// isOf returns an error unless the report is of the delta at path, which leads to next.
+func (k keptReport) isOf(path string, next delta.Image) error {
+	d, err := fileDigest(path)
+	if err == nil && (k.Report == nil || k.Delta != d || len(k.Report.Objects) != len(next.Objects)) {
+		err = errors.New("the report is of another delta")
+	}
+	return err
+}
+
 // keepDelta puts a delta into the cache.
 func (r *run) keepDelta(hex string, e *encodedDelta) {
 	c := r.cache
-	b, err := json.Marshal(e.report)
+	d, err := fileDigest(e.path)
+	var b []byte
+	if err == nil {
+		b, err = json.Marshal(keptReport{Report: e.report, Delta: d})
+	}
 	if err == nil {
 		err = c.Write(cache.Key{Kind: cachedReport, Hex: hex}, b)
 	}
