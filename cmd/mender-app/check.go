@@ -17,7 +17,7 @@ import (
 	"github.com/mender-app/mender-app/cmd/internal/table"
 	"github.com/mender-app/mender-app/modules/client"
 	"github.com/mender-app/mender-app/modules/client/download"
-	"github.com/mender-app/mender-app/modules/deploy"
+	"github.com/mender-app/mender-app/modules/deploy/forecast"
 	"github.com/mender-app/mender-app/submodules"
 )
 
@@ -46,9 +46,9 @@ Of a URL only the head of the artifact is read, so the manifests are not checked
 	return cmd
 }
 
-// forecast is what check prints.
-type forecast struct {
-	*deploy.Forecast
+// printedForecast is what check prints.
+type printedForecast struct {
+	*forecast.Forecast
 	Download int64 `json:"download,omitempty"` // bytes of the artifact, if they are known
 }
 
@@ -86,11 +86,11 @@ func (p *program) check(ctx context.Context, from string, o installOptions) (err
 	if err != nil {
 		return err
 	}
-	before := &deploy.Forecast{}
+	before := &forecast.Forecast{}
 	before.Add("signature", errors.Join(noKeys, signature))
 	before.Add("device", p.accepts(reader.Header()))
 	found.Findings = append(before.Findings, found.Findings...)
-	out := forecast{found, in.size}
+	out := printedForecast{found, in.size}
 	if p.json {
 		err = p.printJSON(out)
 	} else {
@@ -147,7 +147,7 @@ func (p *program) accepts(h *mender.Header) error {
 	return c.Accepts(&bare)
 }
 
-func (p *program) printForecast(f forecast) error {
+func (p *program) printForecast(f printedForecast) error {
 	var rows [][]string
 	for _, c := range f.Findings {
 		rows = append(rows, []string{c.Check, c.Result, device.OneLine(c.Detail)})
