@@ -61,8 +61,8 @@ $(addprefix cross-,$(ARCHES)): cross-%:
 	$(if $(PROGRAMS),GOOS=linux $(GOBUILD) -o $(BUILD)/linux-$*/ $(addprefix ./cmd/,$(PROGRAMS)))
 
 .PHONY: install
-install: $(if $(FROM),,build) ## install all programs but k8s (DESTDIR, prefix; PROGRAMS='app k8s mender-app' chooses; FROM=build/linux-arm-v7 for a device; ORCHESTRATOR=yes)
-	orchestrator='$(ORCHESTRATOR)' programs='$(INSTALLED)' bindir='$(prefix)/bin' packaging/install.sh '$(if $(FROM),$(FROM),$(BUILD))' '$(modulesdir)' '$(submodulesdir)' '$(bindir)' '$(confdir)' '$(mandir)' '$(bashcompdir)' '$(unitdir)' '$(zshcompdir)' '$(fishcompdir)'
+install: $(if $(FROM),,build) ## install all programs but k8s (DESTDIR, prefix; PROGRAMS='app k8s mender-app' chooses; FROM=build/linux-arm-v7 for a device; COMPOSE_MODULE=yes, ORCHESTRATOR=yes)
+	compose_module='$(COMPOSE_MODULE)' orchestrator='$(ORCHESTRATOR)' programs='$(INSTALLED)' bindir='$(prefix)/bin' packaging/install.sh '$(if $(FROM),$(FROM),$(BUILD))' '$(modulesdir)' '$(submodulesdir)' '$(bindir)' '$(confdir)' '$(mandir)' '$(bashcompdir)' '$(unitdir)' '$(zshcompdir)' '$(fishcompdir)'
 
 .PHONY: install-device install-host
 install-device: ## install what a device with Docker Compose needs: app, docker-compose, mender-app

@@ -30,6 +30,7 @@ func TestInstall(t *testing.T) {
 		client  = "usr/bin/mender-app"
 		host    = "usr/bin/app-gen"
 		script  = "usr/share/mender/inventory/mender-inventory-app"
+		second  = "usr/share/mender/modules/v3/docker-compose"
 		face    = "usr/share/mender-orchestrator/interfaces/v1/app"
 	)
 	for name, c := range map[string]struct {
@@ -45,7 +46,7 @@ func TestInstall(t *testing.T) {
 		"device": {
 			args: []string{"install-device", "FROM=" + full},
 			want: []string{app, compose, client, script, "etc/mender/mender-app-docker-compose.conf", "usr/share/man/man8/mender-app.8", "usr/share/man/man8/mender-app-module.8", "usr/share/man/man8/mender-app-docker-compose.8", "usr/share/man/man5/mender-app.conf.5", "usr/share/man/man5/mender-app-docker-compose.conf.5"},
-			none: []string{face, kube, host, "usr/share/man/man5/mender-app-k8s.conf.5", "usr/share/man/man1/app-gen.1", "etc/mender/mender-app-k8s.conf"},
+			none: []string{second, face, kube, host, "usr/share/man/man5/mender-app-k8s.conf.5", "usr/share/man/man1/app-gen.1", "etc/mender/mender-app-k8s.conf"},
 		},
 		"host": {
 			args: []string{"install-host", "FROM=" + full},
@@ -57,11 +58,11 @@ func TestInstall(t *testing.T) {
 			want: []string{app, kube, client, "etc/mender/mender-app-k8s.conf", "usr/share/man/man8/mender-app-k8s.8"},
 			none: []string{compose, host, "etc/mender/mender-app-docker-compose.conf"},
 		},
-		"for Mender Orchestrator": {
-			args: []string{"install-device", "FROM=" + full, "ORCHESTRATOR=yes"},
-			want: []string{app, face},
+		"for the artifacts of mender-container-modules and for Mender Orchestrator": {
+			args: []string{"install-device", "FROM=" + full, "COMPOSE_MODULE=yes", "ORCHESTRATOR=yes"},
+			want: []string{app, second, face},
 		},
-		"an interface without app": {args: []string{"install", "FROM=" + full, "PROGRAMS=mender-app", "ORCHESTRATOR=yes"}, said: "ORCHESTRATOR needs the program app"},
+		"an interface without app": {args: []string{"install", "FROM=" + full, "PROGRAMS=mender-app", "ORCHESTRATOR=yes"}, said: "COMPOSE_MODULE and ORCHESTRATOR need the program app"},
 		"no directory":             {args: []string{"install", "FROM=/nonexist"}, said: "there is no directory /nonexist"},
 		"program missing":          {args: []string{"install-device", "FROM=" + part}, said: part + " has no docker-compose"},
 		"program unknown":          {args: []string{"install", "FROM=" + full, "PROGRAMS=app shop"}, said: "there is no program shop"},

@@ -38,6 +38,7 @@ var rooms = []room{
 	{dir: "artifact/statement", own: []string{"artifact", "artifact/digest", "artifact/mender", "artifact/names"}},
 	{dir: "artifact/mender", own: []string{"artifact/internal/xz"}, others: []string{"github.com/klauspost/compress"}},
 	{dir: "artifact/internal/xz", others: []string{"github.com/ulikunitz/xz"}},
+	{dir: "artifact/composemodule", own: []string{"artifact", "artifact/digest", "artifact/image"}},
 	{dir: "artifact/digest"},
 	{dir: "docs/pictures"},
 	{dir: "artifact/image", own: []string{"artifact/digest"}, others: []string{"github.com/klauspost/compress"}},

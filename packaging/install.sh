@@ -19,6 +19,8 @@ interfaces=${modules%/mender/modules/v3}/mender-orchestrator/interfaces/v1
 places="app:$modules docker-compose:$submodules k8s:$submodules mender-app:$bin app-gen:$bin"
 
 if [ "$from" = --remove ]; then
+	# Another module of this name stays.
+	[ "$(readlink "$modules/docker-compose")" != app ] || rm -f "$modules/docker-compose"
 	rm -f "$interfaces/app"
 	for place in $places; do
 		rm -f "${place#*:}/${place%%:*}"
@@ -65,9 +67,9 @@ for program in $programs; do
 		exit 1
 	fi
 done
-if [ "${orchestrator:-}" = yes ]; then
+if [ "${compose_module:-}" = yes ] || [ "${orchestrator:-}" = yes ]; then
 	if ! chosen app && [ ! -e "$modules/app" ]; then
-		echo "install: ORCHESTRATOR needs the program app: name it in PROGRAMS" >&2
+		echo "install: COMPOSE_MODULE and ORCHESTRATOR need the program app: name it in PROGRAMS" >&2
 		exit 1
 	fi
 fi
@@ -82,6 +84,11 @@ for place in $places; do
 	install -m 755 "$from/$program" "$dir/$program"
 done
 
+# Under this second name app installs the artifacts of mender-container-modules, in the
+# place of their own module.
+if [ "${compose_module:-}" = yes ]; then
+	ln -sfn app "$modules/docker-compose"
+fi
 # app is an interface of Mender Orchestrator, too.
 if [ "${orchestrator:-}" = yes ]; then
 	install -d "$interfaces"

@@ -18,7 +18,7 @@ import (
 func (t *target) choose(ctx context.Context, h *header) (*header, error) {
 	meta := *h.meta
 	meta.Components = slices.Clone(h.meta.Components)
-	resolved := &header{artifact: h.artifact, meta: &meta, statement: h.statement, members: map[image.Digest][]string{}}
+	resolved := &header{artifact: h.artifact, meta: &meta, statement: h.statement, project: h.project, members: map[image.Digest][]string{}}
 	have := &baseFinder{target: t}
 	chosen := map[image.Digest]int{}
 	var temp, memory, engine int64

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/mender-app/mender-app/modules/deploy/retained"
+	"github.com/mender-app/mender-app/modules/deploy/space"
 	"github.com/mender-app/mender-app/store"
 	"github.com/mender-app/mender-app/submodules"
 )
@@ -85,7 +86,7 @@ func (e *Engine) discardRelease(ctx context.Context, a *store.App, id string) bo
 			}
 		}
 		err := e.deleteComponents(ctx, a, r)
-		if noSpace(err) && e.spendReserve(a) {
+		if space.Exhausted(err) && e.spendReserve(a) {
 			err = e.deleteComponents(ctx, a, r)
 		}
 		if err != nil {

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/mender-app/mender-app/artifact"
+	"github.com/mender-app/mender-app/artifact/composemodule"
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/artifact/statement"
 	"github.com/mender-app/mender-app/modules"
@@ -26,6 +27,7 @@ type header struct {
 	// statement is what the maker of the application signed, nil if the
 	// artifact has none. The preflight checks it.
 	statement *statement.Signed
+	project   bool // the artifact is one of mender-container-modules
 }
 
 // readHeader reads the artifact's name and the metadata from the tree.
@@ -41,14 +43,22 @@ func (e *Engine) readHeader(tree *modules.Tree) (*header, error) {
 	if raw == nil {
 		return nil, fmt.Errorf("%w: the artifact has none; make it with app-gen", artifact.ErrMetadata)
 	}
-	meta, warnings, err := artifact.ParseMetadata(raw)
+	typ, err := tree.PayloadType()
+	if err != nil {
+		return nil, err
+	}
+	parse := artifact.ParseMetadata
+	if typ == composemodule.PayloadType {
+		parse = composemodule.Parser(e.Platforms)
+	}
+	meta, warnings, err := parse(raw)
 	if err != nil {
 		return nil, err
 	}
 	for _, w := range warnings {
 		e.Log.Warn(w)
 	}
-	return &header{artifact: name, meta: meta}, nil
+	return &header{artifact: name, meta: meta, project: typ == composemodule.PayloadType}, nil
 }
 
 // download settles deployments that earlier calls left open, refuses an artifact

@@ -40,6 +40,7 @@ import (
 	"github.com/mender-app/mender-app/artifact/statement"
 	"github.com/mender-app/mender-app/modules/deploy/account"
 	"github.com/mender-app/mender-app/modules/deploy/moments"
+	"github.com/mender-app/mender-app/modules/deploy/space"
 	"github.com/mender-app/mender-app/modules/deploy/transition"
 	"github.com/mender-app/mender-app/modules/policy"
 	"github.com/mender-app/mender-app/store"
@@ -268,7 +269,7 @@ func (e *Engine) handleEvent(ctx context.Context, a *store.App, ev transition.Ev
 		}
 		before := a.Snapshot()
 		err := e.act(ctx, a, step)
-		if noSpace(err) && ends[ev] && e.spendReserve(a) {
+		if space.Exhausted(err) && ends[ev] && e.spendReserve(a) {
 			a.State = before
 			before = a.Snapshot()
 			err = e.act(ctx, a, step)
@@ -292,12 +293,6 @@ func (e *Engine) handleEvent(ctx context.Context, a *store.App, ev transition.Ev
 // ends are the events that end a deployment. They write little, and may use the
 // reserved space if the disk is full.
 var ends = map[transition.Event]bool{transition.EventCommit: true, transition.EventRollback: true, transition.EventFailure: true, transition.EventCleanup: true}
-
-// noSpace reports whether a step failed because a disk is full. The error may come
-// from a sub-module: its engine may use the store's file system.
-func noSpace(err error) bool {
-	return err != nil && (errors.Is(err, unix.ENOSPC) || strings.Contains(err.Error(), unix.ENOSPC.Error()))
-}
 
 func (e *Engine) spendReserve(a *store.App) bool {
 	had, err := e.Store.SpendReserve()

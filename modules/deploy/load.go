@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 
 	"github.com/mender-app/mender-app/artifact"
+	"github.com/mender-app/mender-app/artifact/composemodule"
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/artifact/metered"
 	"github.com/mender-app/mender-app/modules"
@@ -65,7 +66,7 @@ func (t *target) receive(ctx context.Context, h *header, payload modules.Streams
 			case s.Name == artifact.ImagesPayload && !images:
 				images = true
 				return l.images(ctx, counted)
-			case s.Name == artifact.ManifestsPayload && !manifests:
+			case !manifests && (s.Name == artifact.ManifestsPayload || h.project && s.Name == composemodule.ManifestsPayload):
 				manifests = true
 				return l.manifests(counted)
 			}
@@ -126,6 +127,9 @@ func (l *loader) images(ctx context.Context, r io.Reader) error {
 	room, err := space.Room(tmp, space.Free)
 	if err != nil {
 		return err
+	}
+	if l.h.project {
+		return l.projectImages(ctx, r, tmp, room)
 	}
 	o := artifact.ReadOptions{SpoolDir: tmp, MaxSpool: room, Members: func(d image.Digest) []string { return l.h.members[d] }}
 	if s := l.h.meta.Sizes; s != nil {

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/mender-app/mender-app/testdata/bed"
 )
 
 // The Mender client in C++ does what the client in Go does: the main job, and what
@@ -40,11 +42,17 @@ func TestCppClientUpdates(t *testing.T) {
 func TestCppClientKilled(t *testing.T) {
 	d := device(t)
 	d.UseCppMender(t)
-	w := watch(t, d)
 	files := map[string]string{}
 	for _, v := range []string{"1", "2"} {
 		files[v] = release(t, d, v, "")
 	}
+	killedInEachState(t, d, files, provides)
+}
+
+// killedInEachState kills the C++ client and its call while the device goes from
+// release 1 to 2.
+func killedInEachState(t *testing.T, d *bed.Device, files map[string]string, provides func(version string) map[string]string) {
+	w := watch(t, d)
 	mender(t, d, "install", files["1"])
 	mender(t, d, "commit")
 	says(t, w, "web 1")

@@ -136,3 +136,9 @@ func Human(n int64) string {
 	}
 	return fmt.Sprintf("%.1f %cB", f, "kMGTP"[exp])
 }
+
+// Exhausted reports whether something failed because a disk is full. The error may
+// come from a sub-module, as a text: its engine may use the store's file system.
+func Exhausted(err error) bool {
+	return err != nil && (errors.Is(err, unix.ENOSPC) || strings.Contains(err.Error(), unix.ENOSPC.Error()))
+}
