@@ -32,7 +32,7 @@ func (s *session) rollout(ctx context.Context, req submodules.Request, strict bo
 	if r.pins, err = pins(req); err != nil {
 		return err
 	}
-	shipped, err := packDir(dir)
+	shipped, err := archiveDir(dir)
 	if err != nil {
 		return err
 	}

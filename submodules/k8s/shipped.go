@@ -37,8 +37,8 @@ func shippedID(app, ns string) cluster.ID {
 	return cluster.ID{Kind: "Secret", Namespace: ns, Name: marks.InventoryName(app)}
 }
 
-// packDir packs the files of a directory; nil if they are too large.
-func packDir(dir string) ([]byte, error) {
+// archiveDir makes a tar.gz of the files of a directory; nil if they are too large.
+func archiveDir(dir string) ([]byte, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return nil, err
@@ -84,16 +84,16 @@ func packDir(dir string) ([]byte, error) {
 
 var errTooLarge = errors.New("too large")
 
-func (s *session) saveShipped(ctx context.Context, app, ns string, packed []byte) error {
+func (s *session) saveShipped(ctx context.Context, app, ns string, archive []byte) error {
 	i := shippedID(app, ns)
-	if packed == nil {
+	if archive == nil {
 		s.log("warning: the manifests are too large to be kept for EXPORT_MANIFEST")
 		return s.c.Remove(ctx, i, "")
 	}
 	body, err := json.Marshal(map[string]any{
 		"apiVersion": "v1", "kind": "Secret", "type": marks.Manifests,
 		"metadata": map[string]any{"name": i.Name, "namespace": i.Namespace, "labels": map[string]string{marks.Inventory: marks.Value(app), marks.App: marks.Value(app)}},
-		"data":     map[string][]byte{shippedKey: packed},
+		"data":     map[string][]byte{shippedKey: archive},
 	})
 	if err != nil {
 		return err
@@ -126,16 +126,16 @@ func (s *session) export(ctx context.Context, app, dir string) error {
 		if err != nil {
 			return err
 		}
-		packed, err := base64.StdEncoding.DecodeString(text)
+		archive, err := base64.StdEncoding.DecodeString(text)
 		if err != nil {
 			return err
 		}
-		return unpackDir(packed, dir)
+		return extractDir(archive, dir)
 	}
 	return submodules.Mark(fmt.Errorf("no manifests of %s are kept in this cluster", app), submodules.ErrNotFound)
 }
 
-func unpackDir(packed []byte, dir string) error {
+func extractDir(archive []byte, dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
@@ -144,7 +144,7 @@ func unpackDir(packed []byte, dir string) error {
 		return err
 	}
 	defer root.Close()
-	zr, err := gzip.NewReader(bytes.NewReader(packed))
+	zr, err := gzip.NewReader(bytes.NewReader(archive))
 	if err != nil {
 		return err
 	}

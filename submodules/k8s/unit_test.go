@@ -193,10 +193,10 @@ func TestShipped(t *testing.T) {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o640))
 	}
 	require.NoError(t, os.Symlink("/etc/passwd", filepath.Join(dir, "link")))
-	packed, err := packDir(dir)
+	archive, err := archiveDir(dir)
 	require.NoError(t, err)
 	out := filepath.Join(t.TempDir(), "new")
-	require.NoError(t, unpackDir(packed, out))
+	require.NoError(t, extractDir(archive, out))
 	got, err := os.ReadFile(filepath.Join(out, "sub/b"))
 	require.NoError(t, err)
 	require.Equal(t, "b", string(got))
@@ -208,7 +208,7 @@ func TestShipped(t *testing.T) {
 		big[i] = byte(i * i >> 3)
 	}
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "big"), big, 0o644))
-	_, err = packDir(dir)
+	_, err = archiveDir(dir)
 	require.NoError(t, err)
 }
 
