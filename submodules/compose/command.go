@@ -5,10 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
+	"os/user"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -44,8 +47,8 @@ func (c *command) environ() map[string]string {
 	return env
 }
 
-// plugins are the places where the docker command looks for Compose; the plugin also
-// runs without the docker command.
+// plugins are the places where the docker command looks for Compose, in its order. The
+// plugin also runs without the docker command.
 var plugins = []string{
 	"/usr/local/lib/docker/cli-plugins/docker-compose",
 	"/usr/local/libexec/docker/cli-plugins/docker-compose",
@@ -53,22 +56,48 @@ var plugins = []string{
 	"/usr/libexec/docker/cli-plugins/docker-compose",
 }
 
+// composeCommands are the commands that may be Compose, the best first.
+//
+// The docker command starts a plugin twice: it first asks for its name. So a plugin
+// that the docker command would choose is started without it. A directory of the
+// user's with Docker's configuration may name another one.
+func (s *session) composeCommands() [][]string {
+	if s.set.compose != nil {
+		return [][]string{s.set.compose}
+	}
+	var direct [][]string
+	for _, p := range plugins {
+		direct = append(direct, []string{p})
+	}
+	asked := [][]string{append(slices.Clone(s.set.docker), "compose"), {"docker-compose"}}
+	if !slices.Equal(s.set.docker, []string{defaultDocker}) || hasDockerConfig() {
+		return append(asked, direct...)
+	}
+	return append(direct, asked...)
+}
+
+// hasDockerConfig reports whether there is a directory with Docker's configuration
+// where Compose finds it.
+func hasDockerConfig() bool {
+	dir := os.Getenv("DOCKER_CONFIG")
+	if dir == "" {
+		u, err := user.LookupId(strconv.Itoa(os.Getuid())) // Compose does not get HOME
+		if err != nil {
+			return true // it cannot be known
+		}
+		dir = filepath.Join(u.HomeDir, ".docker")
+	}
+	_, err := os.Lstat(dir)
+	return !errors.Is(err, fs.ErrNotExist)
+}
+
 // findCompose finds Compose version 2 or later. Anything else is a missing
 // requirement, and the error says what to do.
 func (s *session) findCompose(ctx context.Context) (*command, error) {
-	var tries [][]string
-	if s.set.compose != nil {
-		tries = [][]string{s.set.compose}
-	} else {
-		tries = [][]string{append(append([]string{}, s.set.docker...), "compose"), {"docker-compose"}}
-		for _, p := range plugins {
-			tries = append(tries, []string{p})
-		}
-	}
 	env := composeEnv(s.engine.Host())
 	const hint = "install the Docker Compose plugin (docker-compose-plugin, docker-compose-v2, or docker-compose of Debian 13), or set DOCKER_COMPOSE_COMMAND"
 	var reason error
-	for _, words := range tries {
+	for _, words := range s.composeCommands() {
 		c := &command{words: words, env: env}
 		out := submodules.Capped{Max: 4 << 10}
 		err := c.run(ctx, "", &out, io.Discard, "version", "--short")

@@ -39,6 +39,9 @@ type settings struct {
 	xdelta3       string                 // XDELTA3_COMMAND: may read what our decoder of the shell reference's deltas cannot; "": nothing may
 }
 
+// defaultDocker is the docker command unless DOCKER_COMMAND names another.
+const defaultDocker = "docker"
+
 func readSettings(getenv func(string) string, warn func(string, ...any)) (settings, error) {
 	dir := getenv(submodules.EnvConfigDir)
 	if dir == "" {
@@ -49,11 +52,11 @@ func readSettings(getenv func(string) string, warn func(string, ...any)) (settin
 		return settings{}, fmt.Errorf("configuration: %w", err)
 	}
 	var s settings
-	if s.docker, err = config.Words(f.String("docker", "DOCKER_COMMAND")); err != nil {
+	if s.docker, err = config.Words(f.String(defaultDocker, "DOCKER_COMMAND")); err != nil {
 		return s, fmt.Errorf("configuration: DOCKER_COMMAND: %w", err)
 	}
 	if len(s.docker) == 0 {
-		s.docker = []string{"docker"}
+		s.docker = []string{defaultDocker}
 	}
 	if s.compose, err = config.Words(f.String("", "DOCKER_COMPOSE_COMMAND")); err != nil {
 		return s, fmt.Errorf("configuration: DOCKER_COMPOSE_COMMAND: %w", err)
