@@ -99,7 +99,7 @@ func TestArtifactsOfContainerModulesKilled(t *testing.T) {
 	d := device(t)
 	d.UseCppMender(t)
 	composeModule(t, d)
-	killedInEachState(t, d, map[string]string{"1": projectRelease(t, d, "1", ""), "2": projectRelease(t, d, "2", "")}, projectProvides)
+	killedInEachState(t, d, "docker-compose", map[string]string{"1": projectRelease(t, d, "1", ""), "2": projectRelease(t, d, "2", "")}, projectProvides)
 }
 
 // A device of mender-container-modules goes on with artifacts of its own generator, by

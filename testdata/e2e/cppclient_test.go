@@ -46,12 +46,12 @@ func TestCppClientKilled(t *testing.T) {
 	for _, v := range []string{"1", "2"} {
 		files[v] = release(t, d, v, "")
 	}
-	killedInEachState(t, d, files, provides)
+	killedInEachState(t, d, "app", files, provides)
 }
 
-// killedInEachState kills the C++ client and its call while the device goes from
-// release 1 to 2.
-func killedInEachState(t *testing.T, d *bed.Device, files map[string]string, provides func(version string) map[string]string) {
+// killedInEachState kills the C++ client and its call of the module while the device
+// goes from release 1 to 2.
+func killedInEachState(t *testing.T, d *bed.Device, module string, files map[string]string, provides func(version string) map[string]string) {
 	w := watch(t, d)
 	mender(t, d, "install", files["1"])
 	mender(t, d, "commit")
@@ -79,7 +79,7 @@ func killedInEachState(t *testing.T, d *bed.Device, files map[string]string, pro
 			for _, command := range c.before {
 				mender(t, d, withFile(command, files["2"])...)
 			}
-			args := append([]string{"MENDER_APP_FAULT=app " + c.point + ":kill-both", "mender-update"}, withFile(c.killed[0], files["2"])...)
+			args := append([]string{"MENDER_APP_FAULT=" + module + " " + c.point + ":kill-both", "mender-update"}, withFile(c.killed[0], files["2"])...)
 			r, err := d.Run("env", args...)
 			require.NoError(t, err)
 			require.NotZero(t, r.Code, "not killed\n%s", r.Output())
