@@ -43,13 +43,14 @@ func main() {
 	count := flag.String("count", "", "`file` that keeps the number of visits")
 	probe := flag.Bool("probe", false, "ask the service on this machine whether it is well, and exit 0 or 1")
 	poll := flag.String("poll", "", "watch `URL` and write each change of its answer to stdout until TERM")
+	every := flag.Duration("every", 20*time.Millisecond, "`TIME` between two questions of -poll")
 	flag.Parse()
 
 	switch {
 	case *probe:
 		os.Exit(askHealth(*listen))
 	case *poll != "":
-		watch(*poll)
+		watch(*poll, *every)
 	default:
 		if err := serve(*listen, *name, *count); err != nil {
 			fmt.Fprintln(os.Stderr, "shop:", err)
@@ -164,9 +165,9 @@ func askHealth(listen string) int {
 	return 0
 }
 
-// watch asks url every 20 ms and writes one JSON line {"at": nanoseconds,
+// watch asks url at regular times and writes one JSON line {"at": nanoseconds,
 // "says": text} whenever the answer is another than before; no answer says "".
-func watch(url string) {
+func watch(url string, every time.Duration) {
 	stop, cancel := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	defer cancel()
 	client := http.Client{
@@ -175,7 +176,7 @@ func watch(url string) {
 	}
 	out := json.NewEncoder(os.Stdout)
 	last := "\x00"
-	for tick := time.NewTicker(20 * time.Millisecond); ; {
+	for tick := time.NewTicker(every); ; {
 		says := ""
 		if answer, err := client.Get(url); err == nil {
 			if body, err := io.ReadAll(io.LimitReader(answer.Body, 1<<10)); err == nil && answer.StatusCode == http.StatusOK {

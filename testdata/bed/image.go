@@ -164,9 +164,11 @@ func (s Shop) Image() (Image, error) {
 	}
 	return Image{
 		Ref: s.Ref, Platform: s.Platform, Layers: layers, Command: command,
+		// Each check costs the engine some 70 ms of processor time, and several devices
+		// run at once.
 		Health: &v1.HealthConfig{
 			Test:     []string{"CMD", "/bin/shop", "-probe"},
-			Interval: 500 * time.Millisecond, Timeout: 10 * time.Second, Retries: 4,
+			Interval: 1500 * time.Millisecond, Timeout: 10 * time.Second, Retries: 3,
 		},
 	}, nil
 }

@@ -13,7 +13,11 @@ import (
 	"time"
 )
 
-// Watch asks a service of the device every 20 ms what it says, so that the
+// watchInterval is the time between two questions of a Watch. Each of them costs the
+// engine's proxy about a millisecond of processor time.
+const watchInterval = 100 * time.Millisecond
+
+// Watch asks a service of the device every watchInterval what it says, so that the
 // time without an answer is known to about that.
 type Watch struct {
 	cmd     *exec.Cmd
@@ -39,7 +43,7 @@ func (d *Device) Watch(url string) (*Watch, error) {
 			return nil, err
 		}
 	}
-	w := &Watch{cmd: d.Command(context.Background(), program, "-poll", url), done: make(chan struct{})}
+	w := &Watch{cmd: d.Command(context.Background(), program, "-poll", url, "-every", watchInterval.String()), done: make(chan struct{})}
 	out, err := w.cmd.StdoutPipe()
 	if err != nil {
 		return nil, err
