@@ -12,6 +12,7 @@ import (
 	"github.com/containerd/containerd/v2/core/containers"
 	"github.com/containerd/containerd/v2/core/images"
 	"github.com/containerd/containerd/v2/core/leases"
+	"github.com/containerd/containerd/v2/core/snapshots"
 	"github.com/containerd/errdefs"
 	ocidigest "github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
@@ -220,7 +221,9 @@ func TestRepairInUse(t *testing.T) {
 	img, url := d.image("one")
 	top := image.ChainIDs(img.DiffIDs)[1].String()
 	key := fmt.Sprintf("ended-%d", d.seed)
-	_, err := d.snapshots().Prepare(ctx, key, top)
+	// With this label the snapshot is not collected before its container is there.
+	root := snapshots.WithLabels(map[string]string{"containerd.io/gc.root": time.Now().UTC().Format(time.RFC3339)})
+	_, err := d.snapshots().Prepare(ctx, key, top, root)
 	require.NoError(t, err)
 	_, err = d.client.ContainerService().Create(ctx, containers.Container{
 		ID: key, SnapshotKey: key, Snapshotter: d.snapshotter, Runtime: containers.RuntimeInfo{Name: "io.containerd.runc.v2"}, Spec: nothing{},
