@@ -10,6 +10,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/mender-app/mender-app/cmd/internal/device"
+	"github.com/mender-app/mender-app/cmd/internal/meter"
 	"github.com/mender-app/mender-app/modules/client"
 	"github.com/mender-app/mender-app/modules/client/download"
 	"github.com/mender-app/mender-app/modules/deploy/space"
@@ -28,7 +29,7 @@ type input struct {
 // checked, a URL may be http.
 func (p *program) openInput(ctx context.Context, from string, signed bool) (*input, error) {
 	if from == "-" {
-		return &input{Reader: interruptible(ctx, p.stdin), end: func(error) error { return nil }}, nil
+		return &input{Reader: meter.Interruptible(ctx, p.stdin), end: func(error) error { return nil }}, nil
 	}
 	if download.IsURL(from) {
 		return p.openURL(ctx, from, signed)
@@ -37,7 +38,7 @@ func (p *program) openInput(ctx context.Context, from string, signed bool) (*inp
 	if err != nil {
 		return nil, err
 	}
-	in := &input{Reader: interruptible(ctx, f), end: func(error) error { return f.Close() }}
+	in := &input{Reader: meter.Interruptible(ctx, f), end: func(error) error { return f.Close() }}
 	if st, err := f.Stat(); err == nil {
 		in.size = st.Size()
 	}
@@ -79,52 +80,11 @@ func (p *program) openDownload(ctx context.Context, from string, o download.Opti
 	}}, nil
 }
 
-// interruptible reads from in until the context ends, even while in is silent.
-func interruptible(ctx context.Context, in io.Reader) io.Reader {
-	r, w := io.Pipe()
-	context.AfterFunc(ctx, func() { w.CloseWithError(context.Cause(ctx)) })
-	go func() {
-		_, err := io.Copy(w, in)
-		w.CloseWithError(err) // nil is the end of the file
-	}()
-	return r
-}
-
 // progress shows how much of the artifact has been read, on a terminal only.
-func (p *program) progress(in io.Reader, size int64) *meter {
-	m := &meter{in: in, size: size}
+func (p *program) progress(in io.Reader, size int64) *meter.Meter {
+	m := &meter.Meter{In: in, Size: size}
 	if f, ok := p.stderr.(*os.File); ok && term.IsTerminal(int(f.Fd())) && !p.json {
-		m.out = f
+		m.Out = f
 	}
 	return m
-}
-
-// meter counts the bytes that are read through it, and shows progress.
-type meter struct {
-	in          io.Reader
-	out         io.Writer // nil: shows nothing
-	size, count int64
-	shown       int64
-}
-
-func (m *meter) Read(b []byte) (int, error) {
-	n, err := m.in.Read(b)
-	m.count += int64(n)
-	if m.out != nil && m.count-m.shown >= 1<<20 {
-		m.shown = m.count
-		if m.size > 0 {
-			fmt.Fprintf(m.out, "\r%3d %% of %d MB ", m.count*100/m.size, m.size/1_000_000)
-		} else {
-			fmt.Fprintf(m.out, "\r%d MB ", m.count/1_000_000)
-		}
-	}
-	return n, err
-}
-
-// done clears the meter's line. It may be called more than once.
-func (m *meter) done() {
-	if m.out != nil && m.shown > 0 {
-		fmt.Fprint(m.out, "\r                              \r")
-		m.shown = 0
-	}
 }

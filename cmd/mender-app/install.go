@@ -84,7 +84,7 @@ func (p *program) install(ctx context.Context, from string, o installOptions) (e
 	}
 	defer func() { err = errors.Join(err, in.end(err)) }()
 	bar := p.progress(in, in.size)
-	defer bar.done()
+	defer bar.Done()
 	artifact, err := p.openArtifact(bar, keys) // before anything is written
 	if cause := context.Cause(ctx); cause != nil {
 		return fmt.Errorf("%w: nothing was changed", cause)
@@ -105,11 +105,11 @@ func (p *program) install(ctx context.Context, from string, o installOptions) (e
 	}
 	began := traceInstall(c)
 	defer context.AfterFunc(ctx, func() {
-		bar.done()
+		bar.Done()
 		p.log.Info("interrupted: ending cleanly; press Ctrl-C again to leave that to mender-app resume")
 	})()
 	err = c.Install(ctx, artifact)
-	bar.done()
+	bar.Done()
 	if err != nil {
 		return afterSignal(ctx, c, *began, err)
 	}
