@@ -17,6 +17,7 @@ import (
 	"github.com/mender-app/mender-app/cmd/internal/memory"
 	"github.com/mender-app/mender-app/cmd/internal/usage"
 	"github.com/mender-app/mender-app/cmd/internal/version"
+	"github.com/mender-app/mender-app/cmd/mender-app/hold"
 	"github.com/mender-app/mender-app/modules/deploy"
 )
 
@@ -75,6 +76,10 @@ module as the client does.
 		p.healthCommand(), p.stopCommand(), p.startCommand(), p.purgeCommand(),
 		p.secretsCommand(), p.doctorCommand(), p.reportCommand(), p.inventoryCommand(), p.conformanceCommand(), p.probeCommand(), p.versionCommand(),
 	)
+	for _, c := range hold.Commands(hold.Program{Engine: p.engine, Print: p.printResult}) {
+		c.Args = args(c.Args)
+		root.AddCommand(c)
+	}
 	addCompletions(root)
 	usage.RefuseUnknown(root, func(c *cobra.Command, text, hint string) error { return wrongUsage(c, errors.New(text), hint) })
 	return root

@@ -13,6 +13,7 @@ import (
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/artifact/statement"
 	"github.com/mender-app/mender-app/modules"
+	"github.com/mender-app/mender-app/modules/deploy/holds"
 	"github.com/mender-app/mender-app/modules/deploy/policies"
 	"github.com/mender-app/mender-app/modules/deploy/transition"
 	"github.com/mender-app/mender-app/store"
@@ -102,7 +103,7 @@ func refuses(err error) bool {
 	if errors.As(err, &errno) {
 		return false
 	}
-	for _, reason := range []error{ErrUnfit, artifact.ErrPayload, artifact.ErrTooLarge, submodules.ErrContent, submodules.ErrBase} {
+	for _, reason := range []error{ErrUnfit, holds.ErrHeld, artifact.ErrPayload, artifact.ErrTooLarge, submodules.ErrContent, submodules.ErrBase} {
 		if errors.Is(err, reason) {
 			return true
 		}

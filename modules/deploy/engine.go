@@ -117,6 +117,9 @@ type Engine struct {
 
 	Timeouts
 	account.Caller
+	// AppLocks is the directory in which applications say that they must not be
+	// updated now (package holds); "": they are not asked.
+	AppLocks string
 	// Hooks runs the hooks of releases and of the device; nil: there are none.
 	Hooks moments.Hooks
 
@@ -362,6 +365,9 @@ func (e *Engine) act(ctx context.Context, a *store.App, step transition.Action) 
 		}
 		return e.enter(a, transition.RolledBack)
 	case transition.Ask:
+		if err := e.checkAppLock(a); err != nil {
+			return err
+		}
 		return e.moments().Ask(ctx, a)
 	case transition.Ready:
 		return e.moments().Ready(ctx, a)

@@ -22,6 +22,9 @@ var ErrRunning = errors.New("it is not stopped")
 // installedTarget opens an application for an operator and finds its current
 // release. The caller holds the lock.
 func (e *Engine) installedTarget(ctx context.Context, name string) (*target, error) {
+	if err := e.checkHold(); err != nil {
+		return nil, err
+	}
 	a, err := e.open(name)
 	if err != nil {
 		return nil, err
@@ -121,6 +124,9 @@ func (e *Engine) Purge(ctx context.Context, name string, data, force bool) error
 		return err
 	}
 	defer release()
+	if err := e.checkHold(); err != nil {
+		return err
+	}
 	a, err := e.open(name)
 	if err != nil {
 		return err

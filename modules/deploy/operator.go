@@ -28,6 +28,9 @@ func (e *Engine) GoBack(ctx context.Context, name, which string) (to *store.Rele
 		return nil, err
 	}
 	defer release()
+	if err := e.checkHold(); err != nil {
+		return nil, err
+	}
 	a, err := e.open(name)
 	if err != nil {
 		return nil, err

@@ -63,6 +63,7 @@ type preflightStep struct {
 func (p *preflight) steps() []preflightStep {
 	e, meta := p.e, p.h.meta
 	return []preflightStep{
+		{"hold", false, func(context.Context) error { return e.checkHolds(meta.ApplicationName) }},
 		{"statement", false, func(context.Context) error { return e.checkStatement(p.h) }},
 		{"platform", false, p.checkPlatform},
 		{"sub-module", true, p.find},

@@ -64,10 +64,11 @@ type SystemFiles struct {
 	ArtifactInfo string // artifact_info_file
 }
 
-// HookSettings say which hooks are run.
+// HookSettings say which hooks are run, and whether applications may refuse updates.
 type HookSettings struct {
-	Allow bool   // allow_hooks: of applications
-	Dir   string // hooks_dir: of the device
+	Allow    bool   // allow_hooks: of applications
+	Dir      string // hooks_dir: of the device
+	AppLocks string // app_locks_dir; "" with allow_app_locks = false
 }
 
 // killAfter is the time that a sub-module has to exit after TERM. The client gives
@@ -135,6 +136,12 @@ func Load() (*Config, error) {
 	}
 	if c.Hooks.Allow, err = f.Bool(true, "allow_hooks"); err != nil {
 		return nil, err
+	}
+	c.Hooks.AppLocks = f.String("/run/mender-app", "app_locks_dir")
+	if asks, err := f.Bool(true, "allow_app_locks"); err != nil {
+		return nil, err
+	} else if !asks {
+		c.Hooks.AppLocks = ""
 	}
 	c.AllowEnv = f.Strings("allow_env")
 	for _, name := range c.AllowEnv {
@@ -216,6 +223,7 @@ func (c *Config) Engine(log *slog.Logger, driver string) *deploy.Engine {
 		AllowEnv:    c.AllowEnv,
 		Caller:      account.Caller{Driver: driver, Asked: asked(os.Getenv), Transcript: transcript},
 		System:      c.system,
+		AppLocks:    c.Hooks.AppLocks,
 		Hooks:       &hooks.Runner{Dir: c.Hooks.Dir, Forbidden: !c.Hooks.Allow, Log: log, KillAfter: killAfter},
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/mender-app/mender-app/artifact/statement"
 	"github.com/mender-app/mender-app/modules/client"
 	"github.com/mender-app/mender-app/modules/deploy"
+	"github.com/mender-app/mender-app/modules/deploy/holds"
 	"github.com/mender-app/mender-app/store"
 	"github.com/mender-app/mender-app/submodules"
 )
@@ -46,7 +47,7 @@ const ExitHelp = `Exit codes:
   7    not enough space
   8    what a delta starts from is missing or damaged
   9    refused: the artifact does not fit this device; nothing was changed
-  75   another call is running; try again
+  75   another call is running, an update is open, or updates are held; try again
   124  stopped by a signal or a deadline
 `
 
@@ -68,7 +69,7 @@ func ExitCode(err error) int {
 		return ExitInterrupted
 	case errors.As(err, &call) && call.Code > 0:
 		return call.Code // the update module uses the same codes
-	case errors.As(err, &locked), errors.Is(err, client.ErrBusy):
+	case errors.As(err, &locked), errors.Is(err, client.ErrBusy), errors.Is(err, holds.ErrHeld), errors.Is(err, deploy.ErrOpen):
 		return ExitBusy
 	case errors.Is(err, ErrUsage):
 		return ExitUsage

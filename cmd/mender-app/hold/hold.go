@@ -1,0 +1,119 @@
+// Package hold has the commands that keep updates away while something else works on
+// the machine.
+package hold
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mender-app/mender-app/cmd/internal/device"
+	"github.com/mender-app/mender-app/modules/deploy"
+	"github.com/mender-app/mender-app/modules/deploy/holds"
+	"github.com/mender-app/mender-app/store"
+)
+
+// Program is what the commands need of mender-app.
+type Program struct {
+	Engine func() *deploy.Engine
+	// Print prints a result, as JSON or as a line.
+	Print func(doc any, format string, args ...any) error
+}
+
+// Commands are hold and unhold.
+func Commands(p Program) []*cobra.Command { return []*cobra.Command{p.hold(), p.unhold()} }
+
+// report is what the commands print.
+type report struct {
+	Held   bool         `json:"held"`
+	Reason string       `json:"reason,omitempty"`
+	Asked  *store.Asked `json:"asked,omitempty"`
+	Since  time.Time    `json:"since,omitzero"`
+	Until  time.Time    `json:"until,omitzero"`
+}
+
+func reportOf(h *store.Hold) report {
+	if h == nil {
+		return report{}
+	}
+	return report{Held: true, Reason: h.Reason, Asked: h.Asked, Since: h.Since, Until: holds.Until(h)}
+}
+
+func (p Program) hold() *cobra.Command {
+	var reason string
+	var length time.Duration
+	var show bool
+	cmd := &cobra.Command{
+		Use:   "hold",
+		Short: "Keep updates away while something else works on the machine",
+		Long: `Holds updates of all applications, for example while the operating system is
+updated. Until "mender-app unhold", or until the time is over, a new update and stop,
+start, purge and rollback of an application are refused with exit code 75, and the
+error names the reason. A hold survives a restart of the machine. What ends an update
+is never held.
+
+The same reason again begins the time anew. While there is a hold of another reason,
+or an update of an application is open, hold exits with 75 and changes nothing.`,
+		Example: "  mender-app hold --reason 'update of the operating system' --for 2h\n  mender-app hold --show",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			e := p.Engine()
+			if show {
+				h, err := holds.Current(e.Store, e.HoldClock())
+				if err != nil {
+					return err
+				}
+				if h == nil {
+					return p.Print(report{}, "nothing holds updates")
+				}
+				return p.Print(reportOf(h), "updates are held: %s, since %s, until %s", holds.Who(h), holds.Stamp(h.Since), holds.Stamp(holds.Until(h)))
+			}
+			if length < time.Second || length > holds.MaxTime {
+				return fmt.Errorf("%w: --for %s is not between 1s and %s", device.ErrUsage, length, holds.MaxTime)
+			}
+			if err := holds.CheckReason(reason); err != nil {
+				return fmt.Errorf("%w: --reason: %w", device.ErrUsage, err)
+			}
+			h, err := holds.Take(cmd.Context(), e.Store, e.HoldClock(), store.Hold{
+				Reason: reason, Asked: e.Asked.OrNil(), Seconds: int64(length / time.Second),
+			})
+			if err != nil {
+				return err
+			}
+			return p.Print(reportOf(h), "updates are held until %s; mender-app unhold ends that", holds.Stamp(holds.Until(h)))
+		},
+	}
+	cmd.Flags().StringVar(&reason, "reason", "held by hand", "why, for whoever is refused")
+	cmd.Flags().DurationVar(&length, "for", holds.DefaultTime, "how long at most")
+	cmd.Flags().BoolVar(&show, "show", false, "only say whether updates are held")
+	return cmd
+}
+
+func (p Program) unhold() *cobra.Command {
+	var reason string
+	cmd := &cobra.Command{
+		Use:   "unhold",
+		Short: "Let updates happen again after mender-app hold",
+		Long: `Ends the hold of "mender-app hold". With --reason it ends only a hold of this reason,
+so that a script does not end the hold of somebody else. Without a hold it does
+nothing.`,
+		Example: "  mender-app unhold\n  mender-app unhold --reason 'update of the operating system'",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			e := p.Engine()
+			given, left, err := holds.Give(cmd.Context(), e.Store, e.HoldClock(), reason)
+			switch {
+			case err != nil:
+				return err
+			case left != nil:
+				return p.Print(reportOf(left), "updates stay held: %s", holds.Who(left))
+			case !given:
+				return p.Print(report{}, "nothing holds updates")
+			}
+			return p.Print(report{}, "updates are no longer held")
+		},
+	}
+	cmd.Flags().StringVar(&reason, "reason", "", "end only a hold of this reason")
+	return cmd
+}
