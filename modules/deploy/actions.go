@@ -65,8 +65,11 @@ func (e *Engine) check(ctx context.Context, a *store.App) error {
 		return err
 	}
 	if d.BootID == e.bootID() {
-		ok, err := e.healthy(ctx, a, d.To)
-		if err != nil || ok {
+		t, err := e.target(ctx, a, d.To)
+		if err != nil {
+			return err
+		}
+		if ok, err := t.healthy(ctx); err != nil || ok {
 			return err
 		}
 		e.Log.Warn("the application is not healthy; rolling it out again", "app", a.Name)
@@ -96,11 +99,7 @@ func (e *Engine) recheck(ctx context.Context, a *store.App) error {
 
 // healthy asks for the health of a release. For a sub-module without HEALTHY,
 // the success of its ROLLOUT counts.
-func (e *Engine) healthy(ctx context.Context, a *store.App, id string) (ok bool, err error) {
-	t, err := e.target(ctx, a, id)
-	if err != nil {
-		return false, err
-	}
+func (t *target) healthy(ctx context.Context) (ok bool, err error) {
 	err = t.call(ctx, submodules.VerbHealthy, t.request(), into(&ok, t.o.Healthy))
 	if errors.Is(err, submodules.ErrUsage) {
 		return true, nil

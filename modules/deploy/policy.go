@@ -2,6 +2,7 @@ package deploy
 
 import (
 	"context"
+	"slices"
 
 	"github.com/mender-app/mender-app/modules/deploy/policies"
 	"github.com/mender-app/mender-app/modules/policy"
@@ -50,6 +51,9 @@ func (t *target) checkPolicy(ctx context.Context, h *header) error {
 	if p := r.App.Policy; p != nil && len(p.Hooks) > 0 && e.Hooks != nil && !e.Hooks.AllowsHooks() {
 		return unfit("hooks of %s: the artifact has the hook %s, and allow_hooks = false in mender-app.conf forbids hooks of applications", t.app, p.Hooks[0].Name)
 	}
+	if err := t.askHealth(ctx, &r); err != nil {
+		return unfit("%w", err)
+	}
 	d := policy.Decide(r)
 	for _, w := range d.Warnings {
 		e.Log.Warn(w.String(), "app", t.app)
@@ -58,6 +62,27 @@ func (t *target) checkPolicy(ctx context.Context, h *header) error {
 		return unfit("%s", d.Refused)
 	}
 	return nil
+}
+
+// askHealth asks for the health of the installed release, for a policy that depends on
+// it. One that an operator has stopped is not asked.
+func (t *target) askHealth(ctx context.Context, r *policy.Request) error {
+	i := slices.IndexFunc(r.Installed, func(a policy.App) bool { return a.Name == t.app })
+	if i < 0 || !r.App.Policy.NeedsHealth() || r.Mode == policy.Force || t.e.Store.Legacy(t.app) {
+		return nil
+	}
+	a, err := t.e.Store.App(t.app)
+	if err != nil || a.Stopped {
+		return err
+	}
+	here, err := t.e.target(ctx, a, a.Current)
+	if err != nil {
+		return err
+	}
+	here.unlocked = t.unlocked
+	ok, err := here.healthy(ctx)
+	r.Installed[i].Sick = !ok
+	return err
 }
 
 func (e *Engine) mode() policy.Mode {

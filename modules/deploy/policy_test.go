@@ -75,6 +75,18 @@ func TestPolicyOnTheDevice(t *testing.T) {
 		{name: "depends", db: "25.09-1", version: "1", policy: "[[depends]]\nname = 'db'\nversion = '25\\.09-\\d'"},
 		{name: "depends refuses", db: "25.10-1", version: "1", policy: "[[depends]]\nname = 'db'\nversion = '25\\.09-\\d'", says: "depends of shop: db is installed in version 25.10-1"},
 		{name: "depends warns", version: "1", policy: "[[depends]]\nname = 'db'\naction = 'warn'"},
+		{name: "sick, and no policy", installed: "1", version: "2", with: (*rig).sicken},
+		{name: "from_unhealthy", installed: "1", version: "2", policy: "[upgrades]\nfrom_unhealthy = true", with: (*rig).sicken},
+		{name: "from_unhealthy refuses", installed: "1", version: "2", policy: "managed = true", with: (*rig).sicken,
+			says: "upgrades.from_unhealthy of shop: the installed release is not healthy: see mender-app status shop"},
+		{name: "from_unhealthy: a person insists", installed: "1", version: "2", policy: "managed = true", with: func(g *rig) {
+			g.sicken()
+			g.with = func(e *Engine) { e.Force, e.Driver = true, driverPerson }
+		}},
+		{name: "from_unhealthy: it is stopped", installed: "1", version: "2", policy: "managed = true", with: func(g *rig) {
+			require.NoError(g.t, g.engine().Stop(g.t.Context(), "shop"))
+		}},
+		{name: "from_unhealthy: nobody can tell", installed: "1", version: "2", policy: "managed = true", with: func(g *rig) { g.w.fail["HEALTHY"] = 1 }, says: "HEALTHY was told to fail"},
 		{name: "depends: not installed", version: "1", policy: "[[depends]]\nname = 'db'", says: "depends of shop: db is not installed: install db first"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -104,8 +116,9 @@ func TestPolicyOnTheDevice(t *testing.T) {
 			require.ErrorContains(t, err, c.says)
 			require.NotContains(t, err.Error(), "\n")
 			for _, call := range g.w.calls {
-				require.Equal(t, "ENGINE shop", call, "nothing but questions")
+				require.Contains(t, []string{"ENGINE shop", "HEALTHY shop"}, call, "nothing but questions")
 			}
+			clear(g.w.sick)
 			if c.installed != "" {
 				g.runs(t, "shop", &v1)
 				g.clean(t, "shop")
@@ -114,6 +127,9 @@ func TestPolicyOnTheDevice(t *testing.T) {
 		})
 	}
 }
+
+// sicken makes the installed release unhealthy.
+func (g *rig) sicken() { g.w.sick[v1.compose()] = true }
 
 // system makes the device one with this version of its system and these files.
 func (g *rig) system(version string, files ...string) {

@@ -40,6 +40,7 @@ type App struct {
 	Version string // application_version; "" if it has none
 	Release string // of the device's store; "" for one that comes in
 	Status  Status
+	Sick    bool    // it was asked for its health, and is not healthy
 	Policy  *Policy // nil: it ships none
 }
 
@@ -100,7 +101,7 @@ func Decide(r Request) Decision {
 	for i := range r.Installed {
 		d.installed[r.Installed[i].Name] = &r.Installed[i]
 	}
-	rules := []func() *Finding{d.managed, d.fromVersions, d.downgrade, d.orchestrator, d.platform, d.cycle, d.depends, d.dependents}
+	rules := []func() *Finding{d.managed, d.fromVersions, d.downgrade, d.orchestrator, d.platform, d.cycle, d.depends, d.dependents, d.healthy}
 	if r.Operation == Remove {
 		rules = []func() *Finding{d.managed, d.dependents}
 	}
@@ -189,6 +190,17 @@ func (d *decider) downgrade() *Finding {
 			"install a newer version, or this one with mender-app install --force")
 	}
 	return nil
+}
+
+// healthy refuses to replace a release that is not healthy: what is wrong may be
+// outside of it, and afterwards nobody could tell.
+func (d *decider) healthy() *Finding {
+	here := d.here()
+	if here == nil || !here.Sick || d.Mode == Force || !d.App.Policy.NeedsHealth() {
+		return nil
+	}
+	return d.finding("upgrades.from_unhealthy", "the installed release is not healthy",
+		"see mender-app status "+d.App.Name+", and repair it, or install this one with mender-app install --force, or a release with upgrades.from_unhealthy = true")
 }
 
 func (d *decider) orchestrator() *Finding {

@@ -26,6 +26,7 @@ func TestDecide(t *testing.T) {
 		installed []app
 		mode      Mode
 		op        Operation
+		sick      string // an installed application
 		engine    string
 		platform  Platform
 		refused   string // a part of the line; "" is allowed
@@ -47,6 +48,14 @@ func TestDecide(t *testing.T) {
 		{name: "from_versions: an empty list", incoming: app{"shop", "3.0-1", "[upgrades]\nfrom_versions = []"}, installed: []app{{"shop", "2.5-1", ""}},
 			refused: "it updates no version: remove the application first"},
 		{name: "from_versions: an empty list, first installation", incoming: app{"shop", "3.0-1", "[upgrades]\nfrom_versions = []"}},
+
+		{name: "from_unhealthy: it is healthy", incoming: app{"shop", "2", "managed = true"}, installed: []app{{"shop", "1", ""}}},
+		{name: "from_unhealthy: it is sick", incoming: app{"shop", "2", "managed = true"}, installed: []app{{"shop", "1", ""}}, sick: "shop",
+			refused: "upgrades.from_unhealthy of shop: the installed release is not healthy: see mender-app status shop"},
+		{name: "from_unhealthy: another one is sick", incoming: app{"shop", "2", "managed = true"}, installed: []app{{"shop", "1", ""}, {"db", "1", ""}}, sick: "db"},
+		{name: "from_unhealthy: allowed", incoming: app{"shop", "2", "[upgrades]\nfrom_unhealthy = true"}, installed: []app{{"shop", "1", ""}}, sick: "shop"},
+		{name: "from_unhealthy: no policy", incoming: app{"shop", "2", ""}, installed: []app{{"shop", "1", "managed = true"}}, sick: "shop"},
+		{name: "from_unhealthy: a person insists", incoming: app{"shop", "2", "managed = true"}, installed: []app{{"shop", "1", ""}}, sick: "shop", mode: Force},
 
 		{name: "downgrades: allowed where nothing is said", incoming: app{"shop", "1.0", "managed = true"}, installed: []app{{"shop", "2.0", "managed = true"}}},
 		{name: "downgrades: the installed forbids", incoming: app{"shop", "1.9.0", ""}, installed: []app{{"shop", "v1.10.0", noDown}},
@@ -141,6 +150,7 @@ func TestDecide(t *testing.T) {
 			}
 			for _, a := range c.installed {
 				r.Installed = append(r.Installed, make(a))
+				r.Installed[len(r.Installed)-1].Sick = a.name == c.sick
 			}
 			d := Decide(r)
 			if c.refused == "" {

@@ -137,7 +137,6 @@ func TestWhatIsNotBuilt(t *testing.T) {
 	for toml, says := range map[string]string{
 		"[upgrades]\nautomatic = true":                         "upgrades.automatic: not supported",
 		"[upgrades]\nrollback_on_failure = true":               "upgrades.rollback_on_failure: not supported",
-		"[upgrades]\nfrom_unhealthy = false":                   "upgrades.from_unhealthy: not supported",
 		"[downgrades]\nautomatic = true":                       "downgrades.automatic: not supported",
 		"[keep]\noverrides = true":                             "keep: not supported",
 		"managed = true\n[[reapply]]\non = 'boot'":             "reapply: not supported",

@@ -134,6 +134,10 @@ func (p *Policy) NeedsEngine() bool {
 	return p != nil && p.Orchestrator != (Orchestrator{})
 }
 
+// NeedsHealth reports whether the policy depends on the health of the installed
+// release.
+func (p *Policy) NeedsHealth() bool { return p != nil && !p.Upgrades.FromUnhealthy }
+
 // NeedsPlatform reports whether the policy depends on the operating system: its
 // version, its patches and what Mender provides.
 func (p *Policy) NeedsPlatform() bool { return p != nil && p.Platform.Releases != nil }

@@ -93,6 +93,10 @@ depends = [{name = "db", action = "warn"}]`, patch)))
 	refused(shipped(t, d, "shop", "4.0-1", `depends = [{name = "board"}]`), "depends of shop: it depends on itself: shop needs board needs shop")
 	allowed(shipped(t, d, "shop", "4.0-1", `dependent_parent_exceptions = [{name = "board", version = '1\.\d'}]`))
 
+	d.MustRun(t, "docker", "stop", "--time", "0", "board-stock-1")
+	refused(shipped(t, d, "board", "1.1", "managed = true"), "upgrades.from_unhealthy of board: the installed release is not healthy: see mender-app status board")
+	allowed(shipped(t, d, "board", "1.1", "upgrades = {from_unhealthy = true}"))
+
 	history := d.MustRun(t, "mender-app", "history", "shop", "--status", "refused")
 	for _, rule := range []string{"shop-3.0-1", "shop-2.9-1", "shop-4.0-1"} {
 		require.Contains(t, history, rule)
