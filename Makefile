@@ -167,7 +167,7 @@ test-delta: ## the delta's long tests, and the pairs of the corpus that are ther
 test-mutants: export MENDER_APP_MUTANTS = $(or $(COUNT),20000)
 test-mutants: export MENDER_APP_SEED = $(or $(SEED),1)
 test-mutants: ## decode 20000 damaged deltas and as many VCDIFF files in 32 bits (COUNT=, SEED=)
-	@arch=386; GOARCH=386 $(GO) test -vet=off -run '^$$' ./artifact/digest >/dev/null 2>&1 || arch=arm; \
+	@arch=386; GOARCH=386 $(GO) test -vet=off -run '^$$' ./artifact/names >/dev/null 2>&1 || arch=arm; \
 	  set -x; CGO_ENABLED=0 GOARCH=$$arch GOARM=7 $(GO) test -count=1 -v -timeout 60m -run TestMutants ./delta
 
 .PHONY: test-faults

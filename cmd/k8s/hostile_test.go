@@ -139,7 +139,11 @@ func (d *device) world() map[string]string {
 	w["images"] = strings.Join(images, "\n")
 	provides, err := d.mender("show-provides")
 	require.NoError(d.t, err)
-	w["provides"] = provides
+	for line := range strings.Lines(provides) {
+		if !strings.HasPrefix(line, "time=") { // the client's log
+			w["provides"] += line
+		}
+	}
 	for _, tree := range []string{"store", "etc", "share"} {
 		require.NoError(d.t, filepath.WalkDir(filepath.Join(d.dir, tree), func(path string, e fs.DirEntry, err error) error {
 			name, _ := filepath.Rel(d.dir, path)
