@@ -47,7 +47,7 @@ func (e *Engine) Check(ctx context.Context, name string, meta *artifact.Metadata
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
-		var lacking *lackingError
+		var lacking *forecast.LackingError
 		if errors.As(err, &lacking) {
 			f.Skip(what, err.Error())
 		} else {
@@ -74,13 +74,6 @@ func (e *Engine) checkOpen(name string) error {
 		err = fmt.Errorf("%s is in the phase %s, and the next update would undo it: commit it, or roll it back", a.Deployment.ArtifactName, a.Deployment.Phase)
 	}
 	return err
-}
-
-// lackingError: the sub-module lacks a feature.
-type lackingError struct{ name, feature string }
-
-func (e *lackingError) Error() string {
-	return fmt.Sprintf("the sub-module %s does not have the feature %s", e.name, e.feature)
 }
 
 // checkRelease unpacks the manifests outside of the store, and lets the sub-module
@@ -116,7 +109,7 @@ func (p *preflight) checkRelease(ctx context.Context, f *forecast.Forecast, mani
 		return err
 	}
 	if !p.t.info.Has(submodules.FeatureCheck) {
-		return &lackingError{p.t.r.Orchestrator, submodules.FeatureCheck}
+		return &forecast.LackingError{Submodule: p.t.r.Orchestrator, Feature: submodules.FeatureCheck}
 	}
 	req := p.t.request()
 	req.Dir, req.Components = dir, []submodules.Component{}

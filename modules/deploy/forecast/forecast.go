@@ -75,6 +75,13 @@ func (f *Forecast) Refused() error {
 	return fmt.Errorf("%w: %s would not be installed: %s", moments.ErrRefused, f.ArtifactName, strings.Join(failed, ", "))
 }
 
+// LackingError: the sub-module lacks a feature that a check needs.
+type LackingError struct{ Submodule, Feature string }
+
+func (e *LackingError) Error() string {
+	return fmt.Sprintf("the sub-module %s does not have the feature %s", e.Submodule, e.Feature)
+}
+
 // maxBasis is how many installations a forecast of the time looks at.
 const maxBasis = 5
 
