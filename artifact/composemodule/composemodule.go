@@ -25,11 +25,9 @@ import (
 // PayloadType is the payload type of the artifacts, and the name of the module.
 const PayloadType = "docker-compose"
 
-// The payload's files, in their order in the artifact.
-const (
-	ImagesPayload    = "images.tar.gz"
-	ManifestsPayload = "manifests.tar"
-)
+// ManifestsPayload is the second file of the payload. The first has the name of ours,
+// artifact.ImagesPayload.
+const ManifestsPayload = "manifests.tar"
 
 // orchestrator is the sub-module that runs the projects.
 const orchestrator = "docker-compose"
