@@ -125,6 +125,10 @@ engines: setup ## unpack the other Docker engines of the test matrix: 45 s and 6
 FAILURES := ^Test(DisksAreFull|StoreTurnsReadOnly|EngineGoesAway|EngineKilledInLoad|KilledInTheMiddle|CppClientKilled|ArtifactsOfContainerModulesKilled|PowerLossWhilePortIsPublished)$$
 EMULATED := ^TestArmPrograms$$
 
+# Long tests of sub-modules, which make test leaves to make test-submodules: each sub-module
+# against PROTOCOL.md, broken ones, releases that fail, and kills of real processes.
+SUBMODULES := ^Test(Conformance|BrokenSubmodules|SubmodulesDocument|FailingReleases|RolloutKilled|KilledProcesses)$$
+
 # The tests of the packages, except those with a target of their own below. Those that
 # take longest begin first, so that no processor is idle at the end. They often wait:
 # three packages at once keep two processors busy.
@@ -134,12 +138,13 @@ SLOW       := ./submodules/compose ./cmd/mender-app ./submodules/conformance ./s
 .PHONY: test
 test: setup ## check, then the tests of the rooms and of the whole, on real parts: 25 min on two cores
 	@testdata/stage 'format, vet, staticcheck and short tests (make check)' 4 22 $(MAKE) --no-print-directory check
-	@testdata/stage 'tests of the rooms' 6 18 $(GO) test -vet=off -timeout 20m -p 3 -skip '$(KILLS)' $$($(GO) list $(SLOW) ./... | grep -Ev '$(OWN_TARGET)')
+	@testdata/stage 'tests of the rooms' 6 18 $(GO) test -vet=off -timeout 20m -p 3 -skip '$(KILLS)|$(SUBMODULES)' $$($(GO) list $(SLOW) ./... | grep -Ev '$(OWN_TARGET)')
 # Go's test cache does not know the programs that these tests run: do not use it.
 	@testdata/stage 'the whole, with the real client and engine' 12 12 $(GO) test -vet=off -count=1 -timeout 30m -parallel 4 -skip '$(FAILURES)|$(EMULATED)' $(E2E)
 
 .PHONY: test-rest
 test-rest: setup ## what make test leaves out, as CI runs it: long tests, faults, Kubernetes, ARM; 35 min
+	@testdata/stage 'long tests of sub-modules (make test-submodules)' 7 47 $(MAKE) --no-print-directory test-submodules
 	@testdata/stage 'kills at every point of the model (make test-kills)' 5 40 $(MAKE) --no-print-directory test-kills
 	@testdata/stage 'long tests of the delta (make test-delta)' 5 35 $(MAKE) --no-print-directory test-delta
 	@testdata/stage 'kills, power cuts, disks that fail, the newest engine (make test-faults)' 8 30 $(MAKE) --no-print-directory test-faults
@@ -148,9 +153,13 @@ test-rest: setup ## what make test leaves out, as CI runs it: long tests, faults
 	@testdata/stage 'as arm/v7 and arm64 programs (make test-qemu-user)' 5 10 $(MAKE) --no-print-directory test-qemu-user
 	@testdata/stage 'an emulated ARM device (make test-arm ARM=armhf)' 5 5 $(MAKE) --no-print-directory test-arm ARM=armhf SHORT='-short -timeout 25m'
 
+.PHONY: test-submodules
+test-submodules: setup ## the sub-modules against their protocol, broken ones, releases that fail, killed processes
+	$(GO) test -vet=off -timeout 25m -p 3 -run '$(SUBMODULES)' $(SLOW)
+
 .PHONY: test-kills
 test-kills: ## the deployment in a world in memory, killed or failing at every point
-	$(GO) test -timeout 20m -run '$(KILLS)' ./modules/deploy
+	$(GO) test -vet=off -timeout 30m -run '$(KILLS)' ./modules/deploy
 
 .PHONY: golden
 golden: ## write the golden deltas anew, until the format is frozen
