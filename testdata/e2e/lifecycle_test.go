@@ -68,8 +68,15 @@ func sameApplication(t *testing.T, before, after bed.State) {
 // visit makes a request to the stock service, which counts the visits in its volume.
 func visit(t *testing.T, d *bed.Device, want string) {
 	t.Helper()
-	got := d.MustRun(t, "bash", "-c", `exec 3<>/dev/tcp/127.0.0.1/8081; printf 'GET /visits HTTP/1.0\r\n\r\n' >&3; tail -n 1 <&3`)
-	require.Equal(t, want, strings.TrimSpace(got), "the number of visits kept in the volume")
+	got := ""
+	// Before the service listens, the engine's proxy takes a connection and closes it.
+	bed.Eventually(t, time.Minute, "the service that counts visits answers", func() bool {
+		r, err := d.Run("bash", "-c", `exec 3<>/dev/tcp/127.0.0.1/8081; printf 'GET /visits HTTP/1.0\r\n\r\n' >&3; tail -n 1 <&3`)
+		require.NoError(t, err)
+		got = strings.TrimSpace(r.Stdout)
+		return r.Code == 0 && got != ""
+	})
+	require.Equal(t, want, got, "the number of visits kept in the volume")
 }
 
 // Each way in which a release can be bad ends in the previous one, with the
