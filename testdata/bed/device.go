@@ -223,10 +223,10 @@ func (d *Device) Command(ctx context.Context, name string, args ...string) *exec
 	return cmd
 }
 
-// Run runs a command inside the device, for at most five minutes. An error says that
+// Run runs a command inside the device, for at most ten minutes. An error says that
 // the command could not be run. The Result says how it ended.
 func (d *Device) Run(name string, args ...string) (Result, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	defer cancel()
 	return run(d.Command(ctx, name, args...))
 }
