@@ -17,18 +17,11 @@ const handoverFile = "handover"
 
 // Handover is what a hook of the open deployment left for later ones; nil for nothing.
 func (a *App) Handover() ([]byte, error) {
-	path := filepath.Join(a.Dir(), handoverFile)
-	st, err := os.Stat(path)
+	data, err := readUpTo(filepath.Join(a.Dir(), handoverFile), MaxHandover)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
-	if err != nil {
-		return nil, err
-	}
-	if st.Size() > MaxHandover {
-		return nil, &CorruptError{path, fmt.Errorf("%d bytes long", st.Size())}
-	}
-	return os.ReadFile(path)
+	return data, err
 }
 
 // SetHandover replaces what later hooks get.

@@ -159,12 +159,16 @@ func keepAside(path string) (string, error) {
 }
 
 // readFile reads a file of the store of at most maxFile bytes.
-func readFile(path string) ([]byte, error) {
+func readFile(path string) ([]byte, error) { return readUpTo(path, maxFile) }
+
+// readUpTo reads a file of at most most bytes. The error is a *CorruptError for a
+// longer one.
+func readUpTo(path string, most int64) ([]byte, error) {
 	st, err := os.Stat(path)
 	if err != nil {
 		return nil, err
 	}
-	if st.Size() > maxFile {
+	if st.Size() > most {
 		return nil, &CorruptError{path, fmt.Errorf("%d bytes long", st.Size())}
 	}
 	return os.ReadFile(path)

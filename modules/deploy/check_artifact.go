@@ -97,11 +97,7 @@ func (p *preflight) checkRelease(ctx context.Context, f *forecast.Forecast, mani
 	if err != nil {
 		return err
 	}
-	var limits artifact.ManifestLimits
-	if s := p.h.meta.Sizes; s != nil {
-		limits.MaxBytes = s.ManifestsPayload
-	}
-	digest, err := artifact.ReadManifests(in, root, limits)
+	digest, err := artifact.ReadManifests(in, root, p.h.manifestLimits())
 	if err != nil {
 		return err
 	}
@@ -112,10 +108,7 @@ func (p *preflight) checkRelease(ctx context.Context, f *forecast.Forecast, mani
 		return &forecast.LackingError{Submodule: p.t.r.Orchestrator, Feature: submodules.FeatureCheck}
 	}
 	req := p.t.request()
-	req.Dir, req.Components = dir, []submodules.Component{}
-	for _, c := range p.resolved.meta.Components {
-		req.Components = append(req.Components, components([]store.Component{componentOf(c)})...)
-	}
+	req.Dir, req.Components = dir, components(componentsOf(p.resolved.meta.Components))
 	var changes submodules.Changes
 	if err := p.t.call(ctx, submodules.VerbCheck, req, into(&changes, p.t.o.Check)); err != nil {
 		return err

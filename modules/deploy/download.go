@@ -235,9 +235,7 @@ func (e *Engine) begin(ctx context.Context, h *header, before *target) (*store.A
 	}
 	r := newRelease(h)
 	r.ID, r.Created, r.BootID = id, e.now(), e.bootID()
-	for _, c := range h.meta.Components {
-		r.Components = append(r.Components, componentOf(c))
-	}
+	r.Components = componentsOf(h.meta.Components)
 	return a, a.PutRelease(r)
 }
 
@@ -252,6 +250,14 @@ func newRelease(h *header) *store.Release {
 		ArtifactName: h.artifact, Version: h.meta.ApplicationVersion, Policy: h.meta.Policy, Orchestrator: h.meta.Orchestrator,
 		Platform: h.meta.Platform, Env: h.meta.Env, Statement: h.meta.Statement,
 	}
+}
+
+// componentsOf is nil for no components.
+func componentsOf(list []artifact.Component) (out []store.Component) {
+	for _, c := range list {
+		out = append(out, componentOf(c))
+	}
+	return out
 }
 
 func componentOf(c artifact.Component) store.Component {

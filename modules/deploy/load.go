@@ -104,11 +104,7 @@ func (l *loader) manifests(r io.Reader) error {
 		return err
 	}
 	defer root.Close()
-	var limits artifact.ManifestLimits
-	if s := l.h.meta.Sizes; s != nil {
-		limits.MaxBytes = s.ManifestsPayload
-	}
-	digest, err := artifact.ReadManifests(r, root, limits)
+	digest, err := artifact.ReadManifests(r, root, l.h.manifestLimits())
 	if err != nil {
 		return fmt.Errorf("manifests: %w", err)
 	}

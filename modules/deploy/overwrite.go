@@ -104,10 +104,7 @@ func (t *target) copyComponent(ctx context.Context, c store.Component) (there bo
 // copyForDownload is copyOverwritten for a download. It refuses the artifact if
 // the copies leave too little space for it.
 func (t *target) copyForDownload(ctx context.Context, m *artifact.Metadata) error {
-	var incoming []store.Component
-	for _, c := range m.Components {
-		incoming = append(incoming, componentOf(c))
-	}
+	incoming := componentsOf(m.Components)
 	if len(m.Images) == 0 && incoming == nil {
 		incoming = []store.Component{} // only the manifests change
 	}

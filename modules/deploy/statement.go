@@ -28,6 +28,14 @@ func (e *Engine) checkStatement(h *header) error {
 	return e.Trust(h.meta.ApplicationName, h.statement)
 }
 
+// manifestLimits are the bounds that the metadata announces for the manifests.
+func (h *header) manifestLimits() (limits artifact.ManifestLimits) {
+	if s := h.meta.Sizes; s != nil {
+		limits.MaxBytes = s.ManifestsPayload
+	}
+	return limits
+}
+
 // checkManifests returns an error if the manifests are not those of the statement.
 func (h *header) checkManifests(manifests digest.Digest) error {
 	if h.statement == nil || h.statement.Manifests == manifests {
