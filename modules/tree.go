@@ -95,7 +95,20 @@ func (t *Tree) Files() (dir string, ok bool) {
 
 // readBounded reads a regular file of at most limit bytes.
 func readBounded(path string, limit int64) ([]byte, error) {
-	f, err := os.Open(path)
+	data, err := ReadRegular(path, 0, limit+1)
+	if err != nil {
+		return nil, err
+	}
+	if int64(len(data)) > limit {
+		return nil, fmt.Errorf("%s is larger than %d bytes", path, limit)
+	}
+	return data, nil
+}
+
+// ReadRegular reads the first bytes of a regular file, at most most. Where somebody else
+// may put anything in the file's place, flags are syscall.O_NOFOLLOW|syscall.O_NONBLOCK.
+func ReadRegular(path string, flags int, most int64) ([]byte, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|flags, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -105,16 +118,9 @@ func readBounded(path string, limit int64) ([]byte, error) {
 		return nil, err
 	}
 	if !st.Mode().IsRegular() {
-		return nil, fmt.Errorf("%s is not a file", path)
+		return nil, fmt.Errorf("%s is not a regular file", path)
 	}
-	data, err := io.ReadAll(io.LimitReader(f, limit+1))
-	if err != nil {
-		return nil, err
-	}
-	if int64(len(data)) > limit {
-		return nil, fmt.Errorf("%s is larger than %d bytes", path, limit)
-	}
-	return data, nil
+	return io.ReadAll(io.LimitReader(f, most))
 }
 
 // DriverFile is a file that mender-app puts into the trees it makes, so that

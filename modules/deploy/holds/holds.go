@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -16,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/mender-app/mender-app/modules"
 	"github.com/mender-app/mender-app/store"
 )
 
@@ -193,27 +193,11 @@ func CheckApp(dir, app string) error {
 		return nil
 	}
 	why := ""
-	if text := readLine(path); text != "" {
-		why = ": " + text
+	text, err := modules.ReadRegular(path, unix.O_NOFOLLOW|unix.O_NONBLOCK, MaxReason)
+	if line := oneLine(string(text), MaxReason); err == nil && line != "" {
+		why = ": " + line
 	}
 	return fmt.Errorf("updates of %s are %w by the application (%s)%s: try again later, or use mender-app install --force", app, ErrHeld, path, why)
-}
-
-// readLine reads a little text of a regular file.
-func readLine(path string) string {
-	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
-	if err != nil {
-		return ""
-	}
-	defer f.Close()
-	if st, err := f.Stat(); err != nil || !st.Mode().IsRegular() {
-		return ""
-	}
-	data, err := io.ReadAll(io.LimitReader(f, MaxReason))
-	if err != nil {
-		return ""
-	}
-	return oneLine(string(data), MaxReason)
 }
 
 // oneLine keeps text from a hostile source short, printable and on one line.

@@ -9,7 +9,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -17,6 +16,7 @@ import (
 	"syscall"
 
 	"github.com/mender-app/mender-app/artifact/version"
+	"github.com/mender-app/mender-app/modules"
 	"github.com/mender-app/mender-app/modules/deploy/policies"
 	"github.com/mender-app/mender-app/modules/deploy/transition"
 	"github.com/mender-app/mender-app/modules/hooks"
@@ -144,19 +144,7 @@ func keepHandover(a *store.App, file string, before []byte) error {
 // readHandover reads a regular file, and no more of it than may be handed on: a process
 // that a hook left behind may still write to it, or put something else in its place.
 func readHandover(file string) ([]byte, error) {
-	f, err := os.OpenFile(file, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	st, err := f.Stat()
-	if err != nil {
-		return nil, err
-	}
-	if !st.Mode().IsRegular() {
-		return nil, errors.New("it is not a regular file")
-	}
-	data, err := io.ReadAll(io.LimitReader(f, store.MaxHandover+1))
+	data, err := modules.ReadRegular(file, syscall.O_NOFOLLOW|syscall.O_NONBLOCK, store.MaxHandover+1)
 	if err == nil && len(data) > store.MaxHandover {
 		err = errors.New("it is too long")
 	}
