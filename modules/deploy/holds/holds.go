@@ -209,5 +209,5 @@ func oneLine(s string, most int) string {
 		return r
 	}, s)
 	s = strings.Join(strings.Fields(s), " ")
-	return s[:min(len(s), most)]
+	return strings.ToValidUTF8(s[:min(len(s), most)], "") // no half of a character
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
 
@@ -70,4 +71,11 @@ func TestTakeAndGive(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, given)
 	require.NoError(t, Check(s, c))
+}
+
+// What a sentence takes of a hold ends with a whole character.
+func TestWho(t *testing.T) {
+	said := Who(&store.Hold{Reason: "x" + strings.Repeat("é", 2*MaxReason)})
+	require.True(t, utf8.ValidString(said))
+	require.Equal(t, "x"+strings.Repeat("é", MaxReason-1), said)
 }
