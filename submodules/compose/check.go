@@ -3,7 +3,9 @@ package compose
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"io/fs"
 	"slices"
 
@@ -19,33 +21,9 @@ import (
 // with what runs.
 func (s *session) Check(ctx context.Context) (submodules.Changes, error) {
 	var none submodules.Changes
-	dir, err := s.directory()
+	// The directory may be any: an application's containers run from another one.
+	pl, err := s.read(ctx, func(_ string, all []container.Summary) []container.Summary { return s.owned(all) })
 	if err != nil {
-		return none, err
-	}
-	c, err := s.findCompose(ctx)
-	if err != nil {
-		return none, err
-	}
-	all, err := s.containers(ctx, labelProject)
-	if err != nil {
-		return none, err
-	}
-	existing, err := s.ours(ctx)
-	if err != nil {
-		return none, err
-	}
-	pl := &plan{compose: c, existing: existing}
-	if pl.project, err = s.readProject(ctx, c, dir, runsAs(existing), true); err != nil {
-		return none, err
-	}
-	if err := pl.checkModel(s.set); err != nil {
-		return none, err
-	}
-	if err := s.decrypt(ctx, pl.project); err != nil {
-		return none, err
-	}
-	if err := pl.foreign(all); err != nil {
 		return none, err
 	}
 	images := map[string]string{} // the engine's ID of each service's image; "" if it is to be loaded
@@ -55,8 +33,8 @@ func (s *session) Check(ctx context.Context) (submodules.Changes, error) {
 		}
 	}
 	var old *project // what runs; nil if its files cannot be read
-	if len(existing) > 0 {
-		old, err = s.readProject(ctx, c, s.manifestsOf(existing), runsAs(existing), false)
+	if len(pl.existing) > 0 {
+		old, err = s.readProject(ctx, pl.compose, s.manifestsOf(pl.existing), runsAs(pl.existing), false)
 		if err == nil {
 			err = s.decrypt(ctx, old)
 		}
@@ -107,14 +85,24 @@ func (pl *plan) changes(old *project, images map[string]string) (c submodules.Ch
 		}
 	}
 	slices.Sort(c.Removes)
+	now, err := pl.definitions()
+	if err != nil {
+		return c, err
+	}
+	var was map[string][]byte
+	if old != nil {
+		if was, err = old.definitions(); err != nil {
+			return c, err
+		}
+	}
 	for _, name := range pl.model.names() {
 		up := slices.ContainsFunc(running[name], func(ct container.Summary) bool { return ct.State == container.StateRunning })
 		same := old != nil && len(running[name]) == pl.model.Services[name].containers() && old.name == pl.name
 		for _, ct := range running[name] {
 			same = same && ct.Labels[labelProject] == pl.name && images[name] != "" && ct.ImageID == images[name]
 		}
-		if same {
-			if same, err = pl.sameService(old, name); err != nil {
+		if same = same && bytes.Equal(now[name], was[name]); same {
+			if same, err = pl.sameMounts(old, name); err != nil {
 				return c, err
 			}
 		}
@@ -130,13 +118,25 @@ func (pl *plan) changes(old *project, images map[string]string) (c submodules.Ch
 	return c, nil
 }
 
-// sameService reports whether a service has the same definition in another project,
-// and what it mounts from the manifests the same content.
-func (p *project) sameService(old *project, name string) (bool, error) {
-	placed := func(p *project) []byte { return bytes.ReplaceAll(p.raw[name], []byte(p.dir), []byte("{manifests}")) }
-	if !bytes.Equal(placed(p), placed(old)) {
-		return false, nil
+// definitions are the services as Compose prints them, by name, wherever the manifests
+// are.
+func (p *project) definitions() (map[string][]byte, error) {
+	var printed struct {
+		Services map[string]json.RawMessage `json:"services"`
 	}
+	if err := json.Unmarshal(p.text, &printed); err != nil {
+		return nil, fmt.Errorf("docker compose config: %w", err)
+	}
+	out := map[string][]byte{}
+	for name, definition := range printed.Services {
+		out[name] = bytes.ReplaceAll(definition, []byte(p.dir), []byte("{manifests}"))
+	}
+	return out, nil
+}
+
+// sameMounts reports whether what a service mounts from the manifests has the same
+// content in another project.
+func (p *project) sameMounts(old *project, name string) (bool, error) {
 	was, now := old.model.Services[name], p.model.Services[name]
 	before, err := old.mounted(was, true)
 	if errors.Is(err, fs.ErrNotExist) {

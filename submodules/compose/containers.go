@@ -50,10 +50,10 @@ func name(c container.Summary) string {
 // reference had them too, and those that mender-container-modules started.
 func (s *session) ours(ctx context.Context) ([]container.Summary, error) {
 	all, err := s.containers(ctx, labelProject)
-	if err != nil {
-		return nil, err
-	}
-	var ours []container.Summary
+	return s.owned(all), err
+}
+
+func (s *session) owned(all []container.Summary) (ours []container.Summary) {
 	for _, c := range all {
 		if oneoff(c) {
 			continue
@@ -62,7 +62,7 @@ func (s *session) ours(ctx context.Context) ([]container.Summary, error) {
 			ours = append(ours, c)
 		}
 	}
-	return ours, nil
+	return ours
 }
 
 // oneoff reports whether a container is from `docker compose run`: somebody started

@@ -20,8 +20,8 @@ type project struct {
 	env   string   // given with --env-file; "" where there is no .env
 	name  string
 	model model
-	// raw are the services as Compose prints them, by name.
-	raw map[string]json.RawMessage
+	// text is what Compose prints of the project: the model and more.
+	text []byte
 	// images are references that replace those of the files, by service.
 	images map[string]string
 	// sealed are the secrets that the manifests hold encrypted, by name.
@@ -220,13 +220,7 @@ func (s *session) readProject(ctx context.Context, c *command, dir, existing str
 	if err := json.Unmarshal(out.Bytes(), &p.model); err != nil {
 		return nil, fmt.Errorf("docker compose config: %w", err)
 	}
-	var whole struct {
-		Services map[string]json.RawMessage `json:"services"`
-	}
-	if err := json.Unmarshal(out.Bytes(), &whole); err != nil {
-		return nil, fmt.Errorf("docker compose config: %w", err)
-	}
-	p.raw = whole.Services
+	p.text = out.Bytes()
 	if p.name == "" {
 		p.name = p.model.Name
 	}

@@ -34,8 +34,9 @@ type pin struct {
 	img docker.Image
 }
 
-// prepare checks everything that can be checked before anything changes.
-func (s *session) prepare(ctx context.Context) (*plan, error) {
+// read reads the release and makes the checks that need no image. replaces returns those
+// of all containers of projects that the release would replace.
+func (s *session) read(ctx context.Context, replaces func(dir string, all []container.Summary) []container.Summary) (*plan, error) {
 	dir, err := s.directory()
 	if err != nil {
 		return nil, err
@@ -48,7 +49,7 @@ func (s *session) prepare(ctx context.Context) (*plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	pl := &plan{compose: c, existing: s.from(dir, all)}
+	pl := &plan{compose: c, existing: replaces(dir, all)}
 	if pl.project, err = s.readProject(ctx, c, dir, runsAs(pl.existing), !s.back); err != nil {
 		return nil, err
 	}
@@ -60,7 +61,13 @@ func (s *session) prepare(ctx context.Context) (*plan, error) {
 	if err := s.decrypt(ctx, pl.project); err != nil {
 		return nil, err
 	}
-	if err := pl.foreign(all); err != nil {
+	return pl, pl.foreign(all)
+}
+
+// prepare checks everything that can be checked before anything changes.
+func (s *session) prepare(ctx context.Context) (*plan, error) {
+	pl, err := s.read(ctx, s.from)
+	if err != nil {
 		return nil, err
 	}
 	if err := s.pin(ctx, pl); err != nil {
