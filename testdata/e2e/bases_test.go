@@ -77,6 +77,7 @@ func size(t *testing.T, file string) int64 {
 // contains once what both need. With the full image it also serves a device with
 // neither.
 func TestSeveralBases(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name    string
 		has     int // release on the device, 0: none
@@ -147,6 +148,7 @@ var except = []string{"/.mender-app/history", "/.mender-app/suspects.json"}
 // A delta whose base is missing, is another image under the same tag, or is damaged
 // on disk is refused. The message names the base, and nothing has changed.
 func TestBaseThatDoesNotServe(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name    string
 		options []string // of the artifact

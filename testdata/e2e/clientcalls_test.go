@@ -23,6 +23,7 @@ exec /usr/libexec/app-traced "$@"
 // Both clients call the module in the order that the model of modules/deploy and
 // docs/MENDER.md assume.
 func TestCallsOfTheClients(t *testing.T) {
+	t.Parallel()
 	for i, c := range clients {
 		t.Run(c.name, func(t *testing.T) {
 			d := device(t)

@@ -11,6 +11,7 @@ import (
 // With commit_on_install, an installation by hand is final with both clients, and one
 // that fails is still rolled back.
 func TestCommitOnInstall(t *testing.T) {
+	t.Parallel()
 	for _, c := range clients {
 		t.Run(c.name, func(t *testing.T) {
 			d := device(t)

@@ -60,6 +60,7 @@ func projectProvides(version string) map[string]string {
 // What fails goes back, and an unchanged service runs on: their own module stops the
 // project first.
 func TestArtifactsOfContainerModules(t *testing.T) {
+	t.Parallel()
 	for _, c := range clients {
 		t.Run(c.name, func(t *testing.T) {
 			d := device(t)

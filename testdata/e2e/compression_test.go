@@ -14,6 +14,7 @@ import (
 // An artifact installs whatever it is compressed with: as app-gen writes it, and as
 // mender-artifact does, by both Mender clients and by mender-app.
 func TestCompressions(t *testing.T) {
+	t.Parallel()
 	for _, c := range clients {
 		t.Run(c.name, func(t *testing.T) {
 			d := device(t)

@@ -24,6 +24,7 @@ var clients = []struct {
 // writes it. The applications lie on the data partition and are still there, so a
 // delta installs afterwards.
 func TestDeltaAfterAnOSUpdate(t *testing.T) {
+	t.Parallel()
 	for _, c := range clients {
 		t.Run(c.name, func(t *testing.T) {
 			d := device(t)

@@ -77,6 +77,7 @@ func byManifest(t *testing.T, h *bed.Handmade, i bed.Image) {
 // The reference's delta (xdelta3 of what `docker save` gives) and its deep
 // delta (xdelta3 a layer) update an application.
 func TestReferenceDeltasInstall(t *testing.T) {
+	t.Parallel()
 	bed.Require(t, "xdelta3")
 	for _, deep := range []bool{false, true} {
 		name := map[bool]string{false: "delta", true: "deep delta"}[deep]

@@ -20,6 +20,7 @@ import (
 // A device that verifies signatures installs what app-gen signed with its key
 // and nothing else.
 func TestSignedArtifacts(t *testing.T) {
+	t.Parallel()
 	for _, c := range clients {
 		t.Run(c.name, func(t *testing.T) {
 			d := device(t)

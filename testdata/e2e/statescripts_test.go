@@ -11,6 +11,7 @@ import (
 // The Mender clients run the state scripts that app-gen puts into an artifact, and one
 // that fails keeps the release from being installed.
 func TestStateScripts(t *testing.T) {
+	t.Parallel()
 	for _, c := range clients {
 		t.Run(c.name, func(t *testing.T) {
 			d := device(t)
