@@ -13,8 +13,8 @@ INSTALLED := $(if $(filter command environment,$(firstword $(origin PROGRAMS))),
 # ./... does not include directories named testdata: name the test support library
 # and the end-to-end tests here.
 E2E      := ./testdata/bed ./testdata/bed/mutants ./testdata/e2e/...
-FAULTS   := ./testdata/engines/... ./testdata/flash/... ./testdata/powercut/...
-TESTDATA := $(E2E) $(FAULTS) ./testdata/bed/kube ./testdata/corpus/... ./testdata/armdevice/...
+FAULTS   := ./testdata/flash/... ./testdata/powercut/...
+TESTDATA := $(E2E) $(FAULTS) ./testdata/engines/... ./testdata/bed/kube ./testdata/corpus/... ./testdata/armdevice/...
 CORPUS   := ./testdata/corpus/...
 ARMS     := $(or $(ARM),armhf arm64)
 DEVICE_ROOMS := artifact delta modules store submodules
@@ -151,12 +151,13 @@ test: setup ## check, then the tests of the rooms and of the whole, on real part
 test-rest: setup ## what CI runs after make test: migration, components, faults, Kubernetes; 30 min
 	@testdata/stage 'from other update modules, and each client (make test-migration)' 8 29 $(MAKE) --no-print-directory test-migration
 	@testdata/stage 'examples, and sub-modules in shell and Python (make test-components)' 5 21 $(MAKE) --no-print-directory test-components
-	@testdata/stage 'kills, power cuts, disks that fail, the newest engine (make test-faults)' 8 16 $(MAKE) --no-print-directory test-faults
+	@testdata/stage 'kills, power cuts, disks that fail (make test-faults)' 8 16 $(MAKE) --no-print-directory test-faults
 	@testdata/stage 'a Kubernetes node (make test-k8s)' 8 8 $(MAKE) --no-print-directory test-k8s
 
 .PHONY: test-night
 test-night: setup ## what is slow and rarely breaks, each with a target of its own: about an hour
-	@testdata/stage 'slow end-to-end tests (make test-extended)' 14 50 $(MAKE) --no-print-directory test-extended
+	@testdata/stage 'slow end-to-end tests (make test-extended)' 14 65 $(MAKE) --no-print-directory test-extended
+	@testdata/stage 'the newest engine (make test-newest)' 15 51 $(MAKE) --no-print-directory test-newest
 	@testdata/stage 'long tests of sub-modules (make test-submodules)' 7 36 $(MAKE) --no-print-directory test-submodules
 	@testdata/stage 'kills at every point of the model (make test-kills)' 10 29 $(MAKE) --no-print-directory test-kills
 	@testdata/stage 'long tests of the delta (make test-delta)' 5 19 $(MAKE) --no-print-directory test-delta
@@ -198,8 +199,12 @@ test-mutants: ## decode 20000 damaged deltas and as many VCDIFF files in 32 bits
 	@arch=386; GOARCH=386 $(GO) test -vet=off -run '^$$' ./artifact/names >/dev/null 2>&1 || arch=arm; \
 	  set -x; CGO_ENABLED=0 GOARCH=$$arch GOARM=7 $(GO) test -count=1 -v -timeout 60m -run TestMutants ./delta
 
+.PHONY: test-newest
+test-newest: setup ## the newest engine beside this machine's
+	$(GO) test -count=1 -timeout 45m -parallel 4 ./testdata/engines/...
+
 .PHONY: test-faults
-test-faults: setup ## kills, power cuts, disks that fill and fail, the newest engine beside this machine's
+test-faults: setup ## kills, power cuts, disks that fill and fail
 	$(GO) test -count=1 -timeout 30m -parallel 4 $(FAULTS)
 	$(GO) test -count=1 -timeout 30m -parallel 4 -run '$(FAILURES)' ./testdata/e2e
 

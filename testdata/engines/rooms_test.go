@@ -15,8 +15,10 @@ import (
 
 // The tests of the packages that call an engine run on this machine's engine with
 // all the others. Here they run on the other engines, inside a device, where the
-// engine's files are.
+// engine's files are. The long tests of docker-compose, which have a target of their
+// own (make test-submodules), are left out.
 func TestRooms(t *testing.T) {
+	const long = "^Test(Conformance|BrokenSubmodules|SubmodulesDocument|FailingReleases|RolloutKilled|KilledProcesses)$"
 	rooms := []string{"submodules/imagestore/docker", "submodules/compose"}
 	programs := map[string]string{}
 	for _, room := range rooms {
@@ -41,7 +43,7 @@ func TestRooms(t *testing.T) {
 					require.NoError(t, os.WriteFile(program, data, 0o755))
 					ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 					defer cancel()
-					cmd := d.Command(ctx, "env", "--chdir="+filepath.Join(bed.Repository(), room), program, "-test.timeout=9m", "-test.parallel=4")
+					cmd := d.Command(ctx, "env", "--chdir="+filepath.Join(bed.Repository(), room), program, "-test.timeout=9m", "-test.parallel=4", "-test.skip="+long)
 					cmd.Env = append(os.Environ(), "HOME=/root", "DOCKER_HOST=")
 					out, err := cmd.CombinedOutput()
 					require.NoError(t, err, "%s", out)
