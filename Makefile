@@ -122,13 +122,16 @@ engines: setup ## unpack the other Docker engines of the test matrix: 45 s and 6
 
 # End-to-end tests that make test leaves to other targets. FAILURES are killed or fail
 # (make test-faults), EMULATED runs ARM programs (make test-qemu-user), MIGRATION comes
-# from another update module or has another client (make test-migration), and EXTENDED
-# is slow and rarely breaks (make test-extended).
+# from another update module or has another client (make test-migration), COMPONENTS are
+# the examples and sub-modules in shell and Python (make test-components), HOSTILE
+# installs hostile artifacts (make test-hostile), and EXTENDED is slow and rarely breaks
+# (make test-extended).
 FAILURES := ^Test(DisksAreFull|StoreTurnsReadOnly|EngineGoesAway|EngineKilledInLoad|KilledInTheMiddle|CppClientKilled|ArtifactsOfContainerModulesKilled|PowerLossWhilePortIsPublished)$$
 EMULATED := ^TestArmPrograms$$
 MIGRATION := ^Test(Adopts.*|ArtifactsOfContainerModules|Reference.*|FullArtifactServesTheReference|CallsOfTheClients|CommitOnInstall|StateScripts|DeltaAfterAnOSUpdate|WithoutMenderClient|InstallsWithoutMenderClient)$$
 COMPONENTS := ^Test(Example.*|PlainSubmodule|ConformanceOfPlainSubmodule|Submodule.*)$$
-EXTENDED := ^Test(HostileArtifacts|ConformanceOfDockerCompose|WhatFailedBefore|BadInputChangesNothing|Compressions|SeveralBases.*|BaseThatDoesNotServe|OneImageUnderTwoNames|TwoImagesOfOneName|NothingStaysBetweenCalls|ContentOfOtherImages|EncryptedSecrets|StopStartPurge|ApplicationsDoNotDisturbEachOther|DataFullOrReadOnly|SlowServiceIsWaitedFor|OtherUserCannotBlock)$$
+HOSTILE := ^TestHostileArtifacts$$
+EXTENDED := ^Test(ConformanceOfDockerCompose|WhatFailedBefore|BadInputChangesNothing|Compressions|SeveralBases.*|BaseThatDoesNotServe|OneImageUnderTwoNames|TwoImagesOfOneName|NothingStaysBetweenCalls|ContentOfOtherImages|EncryptedSecrets|StopStartPurge|ApplicationsDoNotDisturbEachOther|DataFullOrReadOnly|SlowServiceIsWaitedFor|OtherUserCannotBlock)$$
 
 # Long tests of sub-modules, which make test leaves to make test-submodules: each sub-module
 # against PROTOCOL.md, broken ones, releases that fail, and kills of real processes.
@@ -141,11 +144,11 @@ OWN_TARGET := /delta(/|$$)|/submodules/k8s$$|/cmd/k8s$$
 SLOW       := ./submodules/compose ./cmd/mender-app ./submodules/conformance ./submodules/imagestore/docker
 
 .PHONY: test
-test: setup ## check, then the tests of the rooms and of the whole, on real parts: 20 min on two cores
+test: setup ## check, then the tests of the rooms and of the whole, on real parts: about 20 min on two cores, from its stages
 	@testdata/stage 'format, vet, staticcheck and short tests (make check)' 4 20 $(MAKE) --no-print-directory check
 	@testdata/stage 'tests of the rooms' 6 16 $(GO) test -vet=off -timeout 20m -p 3 -skip '$(KILLS)|$(SUBMODULES)' $$($(GO) list $(SLOW) ./... | grep -Ev '$(OWN_TARGET)')
 # Go's test cache does not know the programs that these tests run: do not use it.
-	@testdata/stage 'the whole, with the real client and engine' 10 10 $(GO) test -vet=off -count=1 -timeout 30m -parallel 4 -skip '$(FAILURES)|$(EMULATED)|$(MIGRATION)|$(COMPONENTS)|$(EXTENDED)' $(E2E)
+	@testdata/stage 'the whole, with the real client and engine' 10 10 $(GO) test -vet=off -count=1 -timeout 30m -parallel 4 -skip '$(FAILURES)|$(EMULATED)|$(MIGRATION)|$(COMPONENTS)|$(HOSTILE)|$(EXTENDED)' $(E2E)
 
 .PHONY: test-rest
 test-rest: setup ## what CI runs after make test: migration, components, faults, Kubernetes; 30 min
@@ -201,22 +204,22 @@ test-mutants: ## decode 20000 damaged deltas and as many VCDIFF files in 32 bits
 
 .PHONY: test-newest
 test-newest: setup ## the newest engine beside this machine's
-	$(GO) test -count=1 -timeout 45m -parallel 4 ./testdata/engines/...
+	$(GO) test -count=1 -timeout 45m -parallel 4 -skip '$(SUBMODULES)' ./testdata/engines/...
 
 .PHONY: test-faults
 test-faults: setup ## kills, power cuts, disks that fill and fail
 	$(GO) test -count=1 -timeout 30m -parallel 4 $(FAULTS)
 	$(GO) test -count=1 -timeout 30m -parallel 4 -run '$(FAILURES)' ./testdata/e2e
 
-# COUNT is how many, SEED which; make test does a few of them. ENGINE is another engine
-# than this machine's: 28-containerd, podman (testdata/engines/setup). On a Kubernetes
-# node, cmd/k8s does the same.
+# COUNT is how many, SEED which. ENGINE is another engine than this machine's:
+# 28-containerd, podman (testdata/engines/setup). On a Kubernetes node, cmd/k8s does the
+# same.
 .PHONY: test-hostile
 test-hostile: export MENDER_APP_HOSTILE = $(or $(COUNT),500)
 test-hostile: export MENDER_APP_SEED = $(or $(SEED),1)
 test-hostile: export MENDER_APP_ENGINE = $(ENGINE)
 test-hostile: setup ## install 500 hostile artifacts through the Mender client and mender-app install (COUNT=, SEED=, ENGINE=)
-	$(GO) test -count=1 -v -timeout 60m -run TestHostileArtifacts ./testdata/e2e
+	$(GO) test -count=1 -v -timeout 60m -run '$(HOSTILE)' ./testdata/e2e
 
 # 32-bit, so that a size in an int shows, and the other alignment.
 .PHONY: test-qemu-user

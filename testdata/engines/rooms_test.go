@@ -2,6 +2,7 @@ package engines
 
 import (
 	"context"
+	"flag"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,10 +16,10 @@ import (
 
 // The tests of the packages that call an engine run on this machine's engine with
 // all the others. Here they run on the other engines, inside a device, where the
-// engine's files are. The long tests of docker-compose, which have a target of their
-// own (make test-submodules), are left out.
+// engine's files are. They leave out what -skip of this test names, as make test-newest
+// does with their long tests.
 func TestRooms(t *testing.T) {
-	const long = "^Test(Conformance|BrokenSubmodules|SubmodulesDocument|FailingReleases|RolloutKilled|KilledProcesses)$"
+	skip := flag.Lookup("test.skip").Value.String()
 	rooms := []string{"submodules/imagestore/docker", "submodules/compose"}
 	programs := map[string]string{}
 	for _, room := range rooms {
@@ -43,7 +44,7 @@ func TestRooms(t *testing.T) {
 					require.NoError(t, os.WriteFile(program, data, 0o755))
 					ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 					defer cancel()
-					cmd := d.Command(ctx, "env", "--chdir="+filepath.Join(bed.Repository(), room), program, "-test.timeout=9m", "-test.parallel=4", "-test.skip="+long)
+					cmd := d.Command(ctx, "env", "--chdir="+filepath.Join(bed.Repository(), room), program, "-test.timeout=9m", "-test.parallel=4", "-test.skip="+skip)
 					cmd.Env = append(os.Environ(), "HOME=/root", "DOCKER_HOST=")
 					out, err := cmd.CombinedOutput()
 					require.NoError(t, err, "%s", out)
