@@ -81,7 +81,7 @@ func (l *loader) rebuildAndLoad(ctx context.Context, info artifact.ImageInfo, na
 // makeFile applies the delta patch of one file, or of an image archive as one file,
 // and writes path. used are temporary files that are not needed any more.
 func (l *loader) makeFile(ctx context.Context, info artifact.ImageInfo, c store.Component, tmp, patch, path string) (used []string, err error) {
-	base, size := files.Base(l.a, l.h.meta, info, c)
+	base, size := files.Base(l.a, l.h.Meta, info, c)
 	used = []string{filepath.Join(tmp, "old")}
 	old, err := l.copyOrSave(ctx, base, used[0])
 	if err != nil {
@@ -110,7 +110,7 @@ func (l *loader) makeImage(ctx context.Context, names []store.Component, tmp, pa
 	q := imagedelta.Request{
 		Component: components(names[:1])[0], Platform: l.r.Platform, Delta: patch, New: path, Temp: tmp,
 	}
-	q.Component.Bases, q.Component.Announced = announced.Bases(l.h.meta, names[0]), announced.Content(l.h.meta, names[0])
+	q.Component.Bases, q.Component.Announced = announced.Bases(l.h.Meta, names[0]), announced.Content(l.h.Meta, names[0])
 	for _, c := range names {
 		name, _ := submodules.SplitURL(c.URL)
 		q.Tags = append(q.Tags, name)
@@ -131,7 +131,7 @@ func (l *loader) makeImage(ctx context.Context, names []store.Component, tmp, pa
 		}
 		return files.MakeImage(ctx, q)
 	}
-	bases, others := announced.OldImages(l.h.meta, names[0], l.loaded)
+	bases, others := announced.OldImages(l.h.Meta, names[0], l.loaded)
 	err = apply(bases)
 	// A layer's delta may also use files of an image that this artifact has brought
 	// before. Only the delta itself says of which.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/mender-app/mender-app/artifact"
 	"github.com/mender-app/mender-app/modules/deploy/forecast"
+	"github.com/mender-app/mender-app/modules/deploy/incoming"
 	"github.com/mender-app/mender-app/store"
 	"github.com/mender-app/mender-app/submodules"
 )
@@ -20,7 +21,7 @@ import (
 // is not at hand.
 func (e *Engine) Check(ctx context.Context, name string, meta *artifact.Metadata, manifests func() (io.Reader, error)) (*forecast.Forecast, error) {
 	f := &forecast.Forecast{Application: meta.ApplicationName, ArtifactName: name, Version: meta.ApplicationVersion, Sizes: meta.Sizes}
-	p := &preflight{e: e, h: &header{artifact: name, meta: meta}, unlocked: true}
+	p := &preflight{e: e, h: &incoming.Header{Artifact: name, Meta: meta}, unlocked: true}
 	missing := ""
 	for _, step := range p.steps() {
 		switch {
@@ -34,7 +35,7 @@ func (e *Engine) Check(ctx context.Context, name string, meta *artifact.Metadata
 	}
 	f.Add("no open deployment", e.checkOpen(meta.ApplicationName))
 	if p.resolved != nil {
-		f.Sizes = p.resolved.meta.Sizes
+		f.Sizes = p.resolved.Meta.Sizes
 	}
 	const what = "manifests"
 	switch {
@@ -97,18 +98,18 @@ func (p *preflight) checkRelease(ctx context.Context, f *forecast.Forecast, mani
 	if err != nil {
 		return err
 	}
-	digest, err := artifact.ReadManifests(in, root, p.h.manifestLimits())
+	digest, err := artifact.ReadManifests(in, root, p.h.ManifestLimits())
 	if err != nil {
 		return err
 	}
-	if err := p.h.checkManifests(digest); err != nil {
+	if err := p.h.CheckManifests(digest); err != nil {
 		return err
 	}
 	if !p.t.info.Has(submodules.FeatureCheck) {
 		return &forecast.LackingError{Submodule: p.t.r.Orchestrator, Feature: submodules.FeatureCheck}
 	}
 	req := p.t.request()
-	req.Dir, req.Components = dir, components(componentsOf(p.resolved.meta.Components))
+	req.Dir, req.Components = dir, components(incoming.Components(p.resolved.Meta.Components))
 	var changes submodules.Changes
 	if err := p.t.call(ctx, submodules.VerbCheck, req, into(&changes, p.t.o.Check)); err != nil {
 		return err

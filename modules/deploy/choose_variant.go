@@ -9,16 +9,17 @@ import (
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/modules/deploy/announced"
 	"github.com/mender-app/mender-app/modules/deploy/files"
+	"github.com/mender-app/mender-app/modules/deploy/incoming"
 	"github.com/mender-app/mender-app/submodules"
 )
 
 // choose picks the first variant that fits this device, for each image that the
 // artifact carries in several variants. It returns the resolved header: a copy
 // of h in which the chosen variants replace these images.
-func (t *target) choose(ctx context.Context, h *header) (*header, error) {
-	meta := *h.meta
-	meta.Components = slices.Clone(h.meta.Components)
-	resolved := &header{artifact: h.artifact, meta: &meta, statement: h.statement, project: h.project, members: map[image.Digest][]string{}}
+func (t *target) choose(ctx context.Context, h *incoming.Header) (*incoming.Header, error) {
+	meta := *h.Meta
+	meta.Components = slices.Clone(h.Meta.Components)
+	resolved := &incoming.Header{Artifact: h.Artifact, Meta: &meta, Statement: h.Statement, Project: h.Project, Members: map[image.Digest][]string{}}
 	have := &baseFinder{target: t}
 	chosen := map[image.Digest]int{}
 	var temp, memory, engine int64
@@ -33,7 +34,7 @@ func (t *target) choose(ctx context.Context, h *header) (*header, error) {
 				return nil, err
 			}
 			v := c.Variants[n]
-			chosen[c.Digest], resolved.members[c.Digest] = n, c.Members(n)
+			chosen[c.Digest], resolved.Members[c.Digest] = n, c.Members(n)
 			temp, memory, engine = max(temp, v.Temp), max(memory, v.Memory), engine+v.Engine
 			from := "whole"
 			if len(v.Bases) > 0 {
@@ -43,8 +44,8 @@ func (t *target) choose(ctx context.Context, h *header) (*header, error) {
 		}
 		meta.Components[i] = c.As(n)
 	}
-	if h.meta.Sizes != nil {
-		s := *h.meta.Sizes
+	if h.Meta.Sizes != nil {
+		s := *h.Meta.Sizes
 		s.Temp, s.Memory, s.Engine = max(s.Temp, temp), max(s.Memory, memory), s.Engine+engine
 		meta.Sizes = &s
 	}

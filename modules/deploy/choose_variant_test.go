@@ -9,6 +9,7 @@ import (
 	"github.com/mender-app/mender-app/artifact"
 	"github.com/mender-app/mender-app/artifact/digest"
 	"github.com/mender-app/mender-app/artifact/image"
+	"github.com/mender-app/mender-app/modules/deploy/incoming"
 	"github.com/mender-app/mender-app/submodules"
 )
 
@@ -82,15 +83,15 @@ func TestChoosesVariant(t *testing.T) {
 				g.w.content[digestOf("", content)] = "whole"
 			}
 			e := g.engine()
-			h := &header{meta: variants(t, c.full)}
+			h := &incoming.Header{Meta: variants(t, c.full)}
 			info := submodules.Info{Protocol: submodules.Protocol, Features: c.features}
-			before := *h.meta
-			before.Components = slices.Clone(h.meta.Components)
-			sizes := *h.meta.Sizes
-			call := &target{e: e, app: h.meta.ApplicationName, r: newRelease(h), o: g.w, info: info}
+			before := *h.Meta
+			before.Components = slices.Clone(h.Meta.Components)
+			sizes := *h.Meta.Sizes
+			call := &target{e: e, app: h.Meta.ApplicationName, r: h.Release(), o: g.w, info: info}
 			resolved, err := call.choose(t.Context(), h)
-			require.Equal(t, before, *h.meta, "the header it was given stays as it is")
-			require.Equal(t, sizes, *h.meta.Sizes)
+			require.Equal(t, before, *h.Meta, "the header it was given stays as it is")
+			require.Equal(t, sizes, *h.Meta.Sizes)
 			if c.says != "" {
 				require.ErrorIs(t, err, ErrUnfit)
 				require.ErrorContains(t, err, c.says)
@@ -98,8 +99,8 @@ func TestChoosesVariant(t *testing.T) {
 				return
 			}
 			require.NoError(t, err)
-			require.Equal(t, map[image.Digest][]string{digestOf("", "web 3"): c.takes}, resolved.members)
-			for _, m := range resolved.meta.Components {
+			require.Equal(t, map[image.Digest][]string{digestOf("", "web 3"): c.takes}, resolved.Members)
+			for _, m := range resolved.Meta.Components {
 				require.Empty(t, m.Variants)
 				require.NotEqual(t, artifact.FormatVariants, m.Format)
 				if c.base == "" {
@@ -108,8 +109,8 @@ func TestChoosesVariant(t *testing.T) {
 					require.Equal(t, c.base, m.Bases[0].URL)
 				}
 			}
-			require.Equal(t, c.temp, resolved.meta.Sizes.Temp)
-			require.Equal(t, c.grows, resolved.meta.Sizes.Engine, "an image of two names grows it once")
+			require.Equal(t, c.temp, resolved.Meta.Sizes.Temp)
+			require.Equal(t, c.grows, resolved.Meta.Sizes.Engine, "an image of two names grows it once")
 		})
 	}
 }

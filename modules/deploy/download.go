@@ -3,70 +3,25 @@ package deploy
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/mender-app/mender-app/artifact"
-	"github.com/mender-app/mender-app/artifact/composemodule"
-	"github.com/mender-app/mender-app/artifact/image"
-	"github.com/mender-app/mender-app/artifact/statement"
 	"github.com/mender-app/mender-app/modules"
 	"github.com/mender-app/mender-app/modules/deploy/holds"
+	"github.com/mender-app/mender-app/modules/deploy/incoming"
 	"github.com/mender-app/mender-app/modules/deploy/policies"
 	"github.com/mender-app/mender-app/modules/deploy/transition"
 	"github.com/mender-app/mender-app/store"
 	"github.com/mender-app/mender-app/submodules"
 )
 
-// header is the artifact's name and metadata. The client has verified both.
-type header struct {
-	artifact string                    // its name
-	meta     *artifact.Metadata        // in a resolved header (see choose) no component has variants
-	members  map[image.Digest][]string // in a resolved header: of the variants chosen, in the images payload
-	// statement is what the maker of the application signed, nil if the
-	// artifact has none. The preflight checks it.
-	statement *statement.Signed
-	project   bool // the artifact is one of mender-container-modules
-}
-
-// readHeader reads the artifact's name and the metadata from the tree.
-func (e *Engine) readHeader(tree *modules.Tree) (*header, error) {
-	name, err := tree.ArtifactName()
-	if err != nil {
-		return nil, err
-	}
-	raw, err := tree.MetaData()
-	if err != nil {
-		return nil, err
-	}
-	if raw == nil {
-		return nil, fmt.Errorf("%w: the artifact has none; make it with app-gen", artifact.ErrMetadata)
-	}
-	typ, err := tree.PayloadType()
-	if err != nil {
-		return nil, err
-	}
-	parse := artifact.ParseMetadata
-	if typ == composemodule.PayloadType {
-		parse = composemodule.Parser(e.Platforms)
-	}
-	meta, warnings, err := parse(raw)
-	if err != nil {
-		return nil, err
-	}
-	for _, w := range warnings {
-		e.Log.Warn(w)
-	}
-	return &header{artifact: name, meta: meta, project: typ == composemodule.PayloadType}, nil
-}
-
 // download settles deployments that earlier calls left open, refuses an artifact
 // that does not fit this device, and loads the payload next to the running
 // release.
 func (e *Engine) download(ctx context.Context, tree *modules.Tree, payload modules.Streams) error {
-	h, err := e.readHeader(tree)
+	h, err := incoming.Read(tree, e.Platforms, e.Log)
 	if err != nil {
 		e.recordNewer(tree, err)
 		return err
@@ -75,7 +30,7 @@ func (e *Engine) download(ctx context.Context, tree *modules.Tree, payload modul
 	if err != nil {
 		return err
 	}
-	if err := e.settle(ctx, installed, h.meta.ApplicationName); err != nil {
+	if err := e.settle(ctx, installed, h.Meta.ApplicationName); err != nil {
 		return err
 	}
 	started := e.now()
@@ -93,7 +48,7 @@ func (e *Engine) download(ctx context.Context, tree *modules.Tree, payload modul
 		e.remember(a, err)
 		return err
 	}
-	return e.handleEvent(ctx, a, transition.EventReceived, h.artifact)
+	return e.handleEvent(ctx, a, transition.EventReceived, h.Artifact)
 }
 
 // refuses reports whether a download failed because of the artifact itself. One
@@ -111,12 +66,12 @@ func refuses(err error) bool {
 	return false
 }
 
-func (e *Engine) recordRefusal(h *header, started time.Time, cause error) {
-	d := e.newDeployment(h.meta.ApplicationName, "refused-"+started.Format(time.RFC3339Nano))
-	d.ArtifactName, d.Started, d.Error = h.artifact, started, cause.Error()
-	e.Transcript.Follow(e.Store, h.meta.ApplicationName, d.Number, "")
+func (e *Engine) recordRefusal(h *incoming.Header, started time.Time, cause error) {
+	d := e.newDeployment(h.Meta.ApplicationName, "refused-"+started.Format(time.RFC3339Nano))
+	d.ArtifactName, d.Started, d.Error = h.Artifact, started, cause.Error()
+	e.Transcript.Follow(e.Store, h.Meta.ApplicationName, d.Number, "")
 	e.Transcript.Fail(cause, e.now())
-	err := e.record(h.meta.ApplicationName, d, store.StatusRefused)
+	err := e.record(h.Meta.ApplicationName, d, store.StatusRefused)
 	if err != nil {
 		e.Log.Warn("the refusal could not be recorded in the history", "error", err)
 	}
@@ -133,7 +88,7 @@ func (e *Engine) recordNewer(tree *modules.Tree, cause error) {
 	if err != nil {
 		return
 	}
-	e.recordRefusal(&header{artifact: name, meta: &artifact.Metadata{ApplicationName: needs.Application}}, e.now(), cause)
+	e.recordRefusal(&incoming.Header{Artifact: name, Meta: &artifact.Metadata{ApplicationName: needs.Application}}, e.now(), cause)
 }
 
 // settle ends the open deployments of all applications: a client that begins a
@@ -210,8 +165,8 @@ func (e *Engine) settleApp(ctx context.Context, a *store.App, installed string) 
 
 // begin records the deployment and its release before anything is loaded. h is
 // the resolved header, and before is the target that the preflight returned.
-func (e *Engine) begin(ctx context.Context, h *header, before *target) (*store.App, error) {
-	name := h.meta.ApplicationName
+func (e *Engine) begin(ctx context.Context, h *incoming.Header, before *target) (*store.App, error) {
+	name := h.Meta.ApplicationName
 	if e.Store.Legacy(name) {
 		if err := e.adopt(ctx, h, before); err != nil {
 			return nil, err
@@ -227,43 +182,19 @@ func (e *Engine) begin(ctx context.Context, h *header, before *target) (*store.A
 	if err := e.Store.KeepReserve(); err != nil {
 		return nil, err
 	}
-	id := a.NextID(h.artifact)
+	id := a.NextID(h.Artifact)
 	a.Deployment = e.newDeployment(name, id)
-	a.Deployment.ArtifactName, a.Deployment.From, a.Deployment.To = h.artifact, a.Current, id
+	a.Deployment.ArtifactName, a.Deployment.From, a.Deployment.To = h.Artifact, a.Current, id
 	if err := e.enter(a, transition.Downloading); err != nil {
 		return nil, err
 	}
-	r := newRelease(h)
+	r := h.Release()
 	r.ID, r.Created, r.BootID = id, e.now(), e.bootID()
-	r.Components = componentsOf(h.meta.Components)
+	r.Components = incoming.Components(h.Meta.Components)
 	return a, a.PutRelease(r)
 }
 
 // newDeployment makes the journal of a deployment that begins now.
 func (e *Engine) newDeployment(app, id string) *store.Deployment {
 	return &store.Deployment{ID: id, Number: e.Store.NextDeployment(app), Driver: e.Driver, Asked: e.Asked.OrNil(), Started: e.now()}
-}
-
-// newRelease makes a release from the artifact's metadata, without components.
-func newRelease(h *header) *store.Release {
-	return &store.Release{
-		ArtifactName: h.artifact, Version: h.meta.ApplicationVersion, Policy: h.meta.Policy, Orchestrator: h.meta.Orchestrator,
-		Platform: h.meta.Platform, Env: h.meta.Env, Statement: h.meta.Statement,
-	}
-}
-
-// componentsOf is nil for no components.
-func componentsOf(list []artifact.Component) (out []store.Component) {
-	for _, c := range list {
-		out = append(out, componentOf(c))
-	}
-	return out
-}
-
-func componentOf(c artifact.Component) store.Component {
-	out := store.Component{Type: c.Type, URL: c.URL, Digest: c.Digest}
-	for _, l := range c.Layers {
-		out.DiffIDs = append(out.DiffIDs, l.DiffID)
-	}
-	return out
 }

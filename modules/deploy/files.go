@@ -20,7 +20,7 @@ import (
 // nameless reports whether the metadata does not say what the components are,
 // and the sub-module does not verify them.
 func (l *loader) nameless() bool {
-	return len(l.h.meta.Components) == 0 && !l.info.Has(submodules.FeatureComponents)
+	return len(l.h.Meta.Components) == 0 && !l.info.Has(submodules.FeatureComponents)
 }
 
 // checkContent compares a component's content at path with its digest, if it is a

@@ -18,6 +18,7 @@ import (
 	"github.com/mender-app/mender-app/modules/deploy/account"
 	"github.com/mender-app/mender-app/modules/deploy/announced"
 	"github.com/mender-app/mender-app/modules/deploy/files"
+	"github.com/mender-app/mender-app/modules/deploy/incoming"
 	"github.com/mender-app/mender-app/modules/deploy/space"
 	"github.com/mender-app/mender-app/store"
 	"github.com/mender-app/mender-app/store/durable"
@@ -26,7 +27,7 @@ import (
 
 // copyAndReceive loads the release that begin has recorded. Where loading
 // overwrites components, they are copied first.
-func (e *Engine) copyAndReceive(ctx context.Context, a *store.App, h *header, payload modules.Streams) error {
+func (e *Engine) copyAndReceive(ctx context.Context, a *store.App, h *incoming.Header, payload modules.Streams) error {
 	t, err := e.target(ctx, a, a.Deployment.To)
 	if err != nil {
 		return err
@@ -34,7 +35,7 @@ func (e *Engine) copyAndReceive(ctx context.Context, a *store.App, h *header, pa
 	if err := e.moments().Preload(ctx, a); err != nil {
 		return err
 	}
-	if err := t.copyForDownload(ctx, h.meta); err != nil {
+	if err := t.copyForDownload(ctx, h.Meta); err != nil {
 		return err
 	}
 	return t.receive(ctx, h, payload)
@@ -43,7 +44,7 @@ func (e *Engine) copyAndReceive(ctx context.Context, a *store.App, h *header, pa
 // receive reads the payload: it loads the images and unpacks the manifests.
 // Neither may be used before the client has checked the payload's checksums,
 // which happens after the call has ended.
-func (t *target) receive(ctx context.Context, h *header, payload modules.Streams) error {
+func (t *target) receive(ctx context.Context, h *incoming.Header, payload modules.Streams) error {
 	l := &loader{target: t, h: h, loaded: map[image.Digest]bool{}, rebuilt: map[image.Digest]bool{}}
 	var images, manifests bool
 	for {
@@ -66,7 +67,7 @@ func (t *target) receive(ctx context.Context, h *header, payload modules.Streams
 			case s.Name == artifact.ImagesPayload && !images:
 				images = true
 				return l.images(ctx, counted)
-			case !manifests && (s.Name == artifact.ManifestsPayload || h.project && s.Name == composemodule.ManifestsPayload):
+			case !manifests && (s.Name == artifact.ManifestsPayload || h.Project && s.Name == composemodule.ManifestsPayload):
 				manifests = true
 				return l.manifests(counted)
 			}
@@ -82,7 +83,7 @@ func (t *target) receive(ctx context.Context, h *header, payload modules.Streams
 	if !manifests {
 		return fmt.Errorf("%w: no %s in it", artifact.ErrPayload, artifact.ManifestsPayload)
 	}
-	for _, c := range h.meta.Components {
+	for _, c := range h.Meta.Components {
 		if !l.loaded[c.Digest] {
 			return fmt.Errorf("%w: the metadata announces %s %s (%s), which is missing", artifact.ErrPayload, c.Type, c.URL, c.Digest)
 		}
@@ -93,7 +94,7 @@ func (t *target) receive(ctx context.Context, h *header, payload modules.Streams
 // loader loads the payload of a release that is being downloaded.
 type loader struct {
 	*target
-	h       *header
+	h       *incoming.Header
 	loaded  map[image.Digest]bool
 	rebuilt map[image.Digest]bool // images whose deltas were applied here
 }
@@ -104,11 +105,11 @@ func (l *loader) manifests(r io.Reader) error {
 		return err
 	}
 	defer root.Close()
-	digest, err := artifact.ReadManifests(r, root, l.h.manifestLimits())
+	digest, err := artifact.ReadManifests(r, root, l.h.ManifestLimits())
 	if err != nil {
 		return fmt.Errorf("manifests: %w", err)
 	}
-	if err := l.h.checkManifests(digest); err != nil {
+	if err := l.h.CheckManifests(digest); err != nil {
 		return err
 	}
 	return durable.Point("unpacked.manifests")
@@ -124,11 +125,11 @@ func (l *loader) images(ctx context.Context, r io.Reader) error {
 	if err != nil {
 		return err
 	}
-	if l.h.project {
+	if l.h.Project {
 		return l.projectImages(ctx, r, tmp, room)
 	}
-	o := artifact.ReadOptions{SpoolDir: tmp, MaxSpool: room, Members: func(d image.Digest) []string { return l.h.members[d] }}
-	if s := l.h.meta.Sizes; s != nil {
+	o := artifact.ReadOptions{SpoolDir: tmp, MaxSpool: room, Members: func(d image.Digest) []string { return l.h.Members[d] }}
+	if s := l.h.Meta.Sizes; s != nil {
 		o.MaxBytes = s.ImagesPayload
 	}
 	return artifact.ReadImages(r, o, func(info artifact.ImageInfo, content io.Reader) error {
@@ -148,13 +149,13 @@ func (l *loader) image(ctx context.Context, info artifact.ImageInfo, content io.
 	if err != nil {
 		return err
 	}
-	if l.h.members[info.Digest] != nil {
-		info.Size = announced.PayloadBytes(l.h.meta, info.Digest)
+	if l.h.Members[info.Digest] != nil {
+		info.Size = announced.PayloadBytes(l.h.Meta, info.Digest)
 		if info.Kind == artifact.KindShared {
 			info.Kind = artifact.KindDelta // the shared part and the rest are one delta
 		}
 	}
-	if err := announced.CheckKind(l.h.meta, info); err != nil {
+	if err := announced.CheckKind(l.h.Meta, info); err != nil {
 		return err
 	}
 	if l.rebuilds(names[0], info.Kind) {
@@ -223,7 +224,7 @@ func (l *loader) load(ctx context.Context, c store.Component, size int64, req su
 	req.App, req.Platform, req.Env = l.app, l.r.Platform, l.env()
 	req.URL, req.Components = c.URL, components([]store.Component{c})
 	if !l.rebuilt[c.Digest] { // what is announced is the delta
-		req.Components[0].Bases, req.Components[0].Announced = announced.Bases(l.h.meta, c), announced.Content(l.h.meta, c)
+		req.Components[0].Bases, req.Components[0].Announced = announced.Bases(l.h.Meta, c), announced.Content(l.h.Meta, c)
 	}
 	err := l.call(ctx, submodules.VerbLoad, req, l.o.Load)
 	if err != nil || !suspect {
@@ -244,16 +245,16 @@ func (l *loader) identify(info artifact.ImageInfo) (names []store.Component, bas
 	}
 	l.loaded[info.Digest] = true
 	found := false
-	for _, m := range l.h.meta.Components {
+	for _, m := range l.h.Meta.Components {
 		if m.Digest != info.Digest {
 			continue
 		}
 		if m.URL != info.URLNew {
-			names = append(names, componentOf(m))
+			names = append(names, incoming.Component(m))
 			continue
 		}
 		found = true
-		names = slices.Insert(names, 0, componentOf(m))
+		names = slices.Insert(names, 0, incoming.Component(m))
 		if len(m.Bases) > 0 {
 			base = m.Bases[0].URL + "@" + m.Bases[0].Digest.String()
 		}
@@ -261,10 +262,10 @@ func (l *loader) identify(info artifact.ImageInfo) (names []store.Component, bas
 	if found {
 		return names, base, nil
 	}
-	if len(l.h.meta.Components) > 0 || l.h.statement != nil {
+	if len(l.h.Meta.Components) > 0 || l.h.Statement != nil {
 		return nil, "", fmt.Errorf("%w: %s (%s) is not announced in the metadata", artifact.ErrPayload, info.URLNew, info.Digest)
 	}
-	if !slices.Contains(l.h.meta.Images, info.Digest.Hex()) {
+	if !slices.Contains(l.h.Meta.Images, info.Digest.Hex()) {
 		return nil, "", fmt.Errorf("%w: %s (%s) is not among the images that the metadata names", artifact.ErrPayload, info.URLNew, info.Digest)
 	}
 	// The shell reference's metadata does not name components, and the

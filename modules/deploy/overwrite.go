@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/mender-app/mender-app/artifact"
+	"github.com/mender-app/mender-app/modules/deploy/incoming"
 	"github.com/mender-app/mender-app/modules/deploy/retained"
 	"github.com/mender-app/mender-app/store"
 	"github.com/mender-app/mender-app/submodules"
@@ -104,11 +105,11 @@ func (t *target) copyComponent(ctx context.Context, c store.Component) (there bo
 // copyForDownload is copyOverwritten for a download. It refuses the artifact if
 // the copies leave too little space for it.
 func (t *target) copyForDownload(ctx context.Context, m *artifact.Metadata) error {
-	incoming := componentsOf(m.Components)
-	if len(m.Images) == 0 && incoming == nil {
-		incoming = []store.Component{} // only the manifests change
+	list := incoming.Components(m.Components)
+	if len(m.Images) == 0 && list == nil {
+		list = []store.Component{} // only the manifests change
 	}
-	if err := t.copyOverwritten(ctx, incoming); err != nil {
+	if err := t.copyOverwritten(ctx, list); err != nil {
 		return err
 	}
 	if !t.a.Deployment.Overwrites {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 
+	"github.com/mender-app/mender-app/modules/deploy/incoming"
 	"github.com/mender-app/mender-app/modules/deploy/policies"
 	"github.com/mender-app/mender-app/modules/policy"
 	"github.com/mender-app/mender-app/submodules"
@@ -14,16 +15,16 @@ const driverPerson = "mender-app"
 
 // checkPolicy asks the policies of the artifact and of what is installed. An
 // artifact without a policy costs no call of the sub-module and no write.
-func (t *target) checkPolicy(ctx context.Context, h *header) error {
+func (t *target) checkPolicy(ctx context.Context, h *incoming.Header) error {
 	e := t.e
 	r := policy.Request{
 		Operation: policy.Install,
 		Mode:      e.mode(),
-		App:       policy.App{Name: t.app, Version: h.meta.ApplicationVersion},
-		Engine:    policy.Engine{Name: h.meta.Orchestrator},
+		App:       policy.App{Name: t.app, Version: h.Meta.ApplicationVersion},
+		Engine:    policy.Engine{Name: h.Meta.Orchestrator},
 	}
-	if h.meta.Policy != nil {
-		p, err := policy.ParseJSON(h.meta.Policy, t.app, h.meta.ApplicationVersion)
+	if h.Meta.Policy != nil {
+		p, err := policy.ParseJSON(h.Meta.Policy, t.app, h.Meta.ApplicationVersion)
 		if err != nil {
 			return unfit("%w", err)
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/mender-app/mender-app/artifact"
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/modules/deploy/files"
+	"github.com/mender-app/mender-app/modules/deploy/incoming"
 	"github.com/mender-app/mender-app/modules/deploy/machine"
 	"github.com/mender-app/mender-app/modules/deploy/moments"
 	"github.com/mender-app/mender-app/modules/deploy/space"
@@ -33,7 +34,7 @@ func unfit(format string, args ...any) error {
 
 // preflight makes all checks that need only the metadata, before anything is
 // loaded. It returns the resolved header and the target of its calls.
-func (e *Engine) preflight(ctx context.Context, h *header) (*header, *target, error) {
+func (e *Engine) preflight(ctx context.Context, h *incoming.Header) (*incoming.Header, *target, error) {
 	p := &preflight{e: e, h: h}
 	for _, step := range p.steps() {
 		if err := step.run(ctx); err != nil {
@@ -46,10 +47,10 @@ func (e *Engine) preflight(ctx context.Context, h *header) (*header, *target, er
 // preflight is the checks of one artifact.
 type preflight struct {
 	e        *Engine
-	h        *header
-	unlocked bool    // the caller does not hold the store's lock
-	t        *target // from the check of the sub-module on
-	resolved *header // from the choice of the variants on
+	h        *incoming.Header
+	unlocked bool             // the caller does not hold the store's lock
+	t        *target          // from the check of the sub-module on
+	resolved *incoming.Header // from the choice of the variants on
 }
 
 // preflightStep is one check. The steps after a needed one build on it.
@@ -61,10 +62,10 @@ type preflightStep struct {
 
 // steps are the checks in their order.
 func (p *preflight) steps() []preflightStep {
-	e, meta := p.e, p.h.meta
+	e, meta := p.e, p.h.Meta
 	return []preflightStep{
 		{"hold", false, func(context.Context) error { return e.checkHolds(meta.ApplicationName) }},
-		{"statement", false, func(context.Context) error { return e.checkStatement(p.h) }},
+		{"statement", false, func(context.Context) error { return p.checkStatement() }},
 		{"platform", false, p.checkPlatform},
 		{"sub-module", true, p.find},
 		{"application", false, func(context.Context) error { return e.checkCurrent(meta) }},
@@ -77,24 +78,36 @@ func (p *preflight) steps() []preflightStep {
 			p.resolved, err = p.t.choose(ctx, p.h)
 			return err
 		}},
-		{"bases of deltas", false, func(ctx context.Context) error { return p.t.checkBases(ctx, p.resolved.meta) }},
-		{"space", false, func(ctx context.Context) error { return p.t.checkSpace(ctx, p.resolved.meta) }},
+		{"bases of deltas", false, func(ctx context.Context) error { return p.t.checkBases(ctx, p.resolved.Meta) }},
+		{"space", false, func(ctx context.Context) error { return p.t.checkSpace(ctx, p.resolved.Meta) }},
 	}
 }
 
 // find finds the sub-module.
 func (p *preflight) find(ctx context.Context) error {
-	o, info, err := p.e.orchestrator(ctx, p.h.meta.Orchestrator)
+	o, info, err := p.e.orchestrator(ctx, p.h.Meta.Orchestrator)
 	if err != nil {
 		return unfit("%w", err)
 	}
-	p.t = &target{e: p.e, app: p.h.meta.ApplicationName, r: newRelease(p.h), o: o, info: info, unlocked: p.unlocked}
+	p.t = &target{e: p.e, app: p.h.Meta.ApplicationName, r: p.h.Release(), o: o, info: info, unlocked: p.unlocked}
 	return nil
+}
+
+// checkStatement refuses an artifact that differs from its statement, or whose
+// signer may not replace the application. No payload has been read then.
+func (p *preflight) checkStatement() error {
+	if err := p.h.CheckStatement(); err != nil {
+		return unfit("%w", err)
+	}
+	if p.e.Trust == nil {
+		return nil
+	}
+	return p.e.Trust(p.h.Meta.ApplicationName, p.h.Statement)
 }
 
 // checkPlatform refuses an artifact for another machine.
 func (p *preflight) checkPlatform(context.Context) error {
-	if err := machine.Check(p.e.Platforms, p.h.meta.Platform); err != nil {
+	if err := machine.Check(p.e.Platforms, p.h.Meta.Platform); err != nil {
 		return unfit("%w", err)
 	}
 	return nil

@@ -14,6 +14,7 @@ import (
 	"github.com/mender-app/mender-app/artifact"
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/modules"
+	"github.com/mender-app/mender-app/modules/deploy/incoming"
 	"github.com/mender-app/mender-app/modules/deploy/machine"
 	"github.com/mender-app/mender-app/store/durable"
 	"github.com/mender-app/mender-app/submodules"
@@ -236,7 +237,7 @@ func TestDataRoot(t *testing.T) {
 	e.DataRoot = "/guessed"
 	info, err := g.w.Describe(t.Context())
 	require.NoError(t, err)
-	about := &target{e: e, app: "shop", r: newRelease(&header{meta: v1.meta()}), o: g.w, info: info}
+	about := &target{e: e, app: "shop", r: (&incoming.Header{Meta: v1.meta()}).Release(), o: g.w, info: info}
 	require.Empty(t, about.dataRoot(t.Context()), "it is elsewhere")
 	g.w.storage = []string{"/told", "/more"}
 	require.Equal(t, "/told", about.dataRoot(t.Context()))

@@ -7,6 +7,7 @@ import (
 
 	"github.com/mender-app/mender-app/artifact"
 	"github.com/mender-app/mender-app/modules"
+	"github.com/mender-app/mender-app/modules/deploy/incoming"
 	"github.com/mender-app/mender-app/modules/deploy/transition"
 	"github.com/mender-app/mender-app/store"
 )
@@ -78,11 +79,11 @@ func Reply(state modules.State, tree *modules.Tree) (answer string, asks bool) {
 // the right release runs, and only files were left to remove. After an error the
 // client would call the device inconsistent.
 func (e *Engine) canWait(tree *modules.Tree) bool {
-	h, err := e.readHeader(tree)
+	h, err := incoming.Read(tree, e.Platforms, e.Log)
 	if err != nil {
 		return true
 	}
-	a, err := e.Store.App(h.meta.ApplicationName)
+	a, err := e.Store.App(h.Meta.ApplicationName)
 	if err != nil {
 		return false
 	}
@@ -108,11 +109,11 @@ func (e *Engine) nothingTouched(cause error, tree *modules.Tree) bool {
 	if errors.As(cause, &locked) {
 		return false
 	}
-	h, err := e.readHeader(tree)
+	h, err := incoming.Read(tree, e.Platforms, e.Log)
 	if err != nil {
 		return true
 	}
-	a, err := e.Store.App(h.meta.ApplicationName)
+	a, err := e.Store.App(h.Meta.ApplicationName)
 	if errors.Is(err, store.ErrNoApp) {
 		return true
 	}
@@ -129,7 +130,7 @@ func (e *Engine) nothingTouched(cause error, tree *modules.Tree) bool {
 // install starts the downloaded release. If the client stored the payload instead
 // of streaming it to Download, the payload is loaded first.
 func (e *Engine) install(ctx context.Context, tree *modules.Tree) error {
-	h, err := e.readHeader(tree)
+	h, err := incoming.Read(tree, e.Platforms, e.Log)
 	if err != nil {
 		return err
 	}
@@ -138,7 +139,7 @@ func (e *Engine) install(ctx context.Context, tree *modules.Tree) error {
 		return err
 	}
 	if a == nil || a.Deployment == nil {
-		if _, stored := tree.Files(); stored && !(a != nil && e.isCurrent(a, h.artifact)) {
+		if _, stored := tree.Files(); stored && !(a != nil && e.isCurrent(a, h.Artifact)) {
 			files, err := tree.StoredFiles()
 			if err != nil {
 				return err
@@ -152,17 +153,17 @@ func (e *Engine) install(ctx context.Context, tree *modules.Tree) error {
 		}
 	}
 	if a == nil {
-		return fmt.Errorf("%s: %s", h.meta.ApplicationName, transition.Without(transition.EventInstall).Refuse)
+		return fmt.Errorf("%s: %s", h.Meta.ApplicationName, transition.Without(transition.EventInstall).Refuse)
 	}
 	if err := checkArtifact(a, h); err != nil {
 		return err
 	}
-	return e.handleEvent(ctx, a, transition.EventInstall, h.artifact)
+	return e.handleEvent(ctx, a, transition.EventInstall, h.Artifact)
 }
 
 // find returns the application that a call is about; nil if the store has none.
-func (e *Engine) find(h *header) (*store.App, error) {
-	a, err := e.open(h.meta.ApplicationName)
+func (e *Engine) find(h *incoming.Header) (*store.App, error) {
+	a, err := e.open(h.Meta.ApplicationName)
 	if errors.Is(err, store.ErrNoApp) {
 		return nil, nil
 	}
@@ -170,9 +171,9 @@ func (e *Engine) find(h *header) (*store.App, error) {
 }
 
 // checkArtifact refuses an open deployment of another artifact.
-func checkArtifact(a *store.App, h *header) error {
-	if d := a.Deployment; d != nil && d.ArtifactName != h.artifact {
-		return fmt.Errorf("%s: the open deployment is of artifact %q, not %q", a.Name, d.ArtifactName, h.artifact)
+func checkArtifact(a *store.App, h *incoming.Header) error {
+	if d := a.Deployment; d != nil && d.ArtifactName != h.Artifact {
+		return fmt.Errorf("%s: the open deployment is of artifact %q, not %q", a.Name, d.ArtifactName, h.Artifact)
 	}
 	return nil
 }
@@ -180,7 +181,7 @@ func checkArtifact(a *store.App, h *header) error {
 // mustOn handles a state that is an error for an unknown application.
 func (e *Engine) mustOn(ev transition.Event) func(context.Context, *modules.Tree) error {
 	return func(ctx context.Context, tree *modules.Tree) error {
-		h, err := e.readHeader(tree)
+		h, err := incoming.Read(tree, e.Platforms, e.Log)
 		if err != nil {
 			return err
 		}
@@ -189,12 +190,12 @@ func (e *Engine) mustOn(ev transition.Event) func(context.Context, *modules.Tree
 			return err
 		}
 		if a == nil {
-			return fmt.Errorf("%s: %s", h.meta.ApplicationName, transition.Without(ev).Refuse)
+			return fmt.Errorf("%s: %s", h.Meta.ApplicationName, transition.Without(ev).Refuse)
 		}
 		if err := checkArtifact(a, h); err != nil {
 			return err
 		}
-		return e.handleEvent(ctx, a, ev, h.artifact)
+		return e.handleEvent(ctx, a, ev, h.Artifact)
 	}
 }
 
@@ -202,7 +203,7 @@ func (e *Engine) mustOn(ev transition.Event) func(context.Context, *modules.Tree
 // after an error the client would call the device inconsistent.
 func (e *Engine) mayOn(ev transition.Event) func(context.Context, *modules.Tree) error {
 	return func(ctx context.Context, tree *modules.Tree) error {
-		h, err := e.readHeader(tree)
+		h, err := incoming.Read(tree, e.Platforms, e.Log)
 		if err != nil {
 			// Download refused it for the same reason.
 			e.Log.Info("nothing was begun for this artifact", "reason", err)
@@ -213,7 +214,7 @@ func (e *Engine) mayOn(ev transition.Event) func(context.Context, *modules.Tree)
 			return err
 		}
 		if a == nil {
-			e.Log.Info(transition.Without(ev).Note, "app", h.meta.ApplicationName)
+			e.Log.Info(transition.Without(ev).Note, "app", h.Meta.ApplicationName)
 			return nil
 		}
 		if err := checkArtifact(a, h); err != nil {
@@ -229,6 +230,6 @@ func (e *Engine) mayOn(ev transition.Event) func(context.Context, *modules.Tree)
 				"app", a.Name, "error", a.Deployment.Error)
 			return nil
 		}
-		return e.handleEvent(ctx, a, ev, h.artifact)
+		return e.handleEvent(ctx, a, ev, h.Artifact)
 	}
 }
