@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"time"
 
@@ -15,6 +14,7 @@ import (
 	"github.com/mender-app/mender-app/artifact/mender"
 	"github.com/mender-app/mender-app/cmd/internal/device"
 	"github.com/mender-app/mender-app/cmd/internal/table"
+	"github.com/mender-app/mender-app/cmd/mender-app/source"
 	"github.com/mender-app/mender-app/modules/client"
 	"github.com/mender-app/mender-app/modules/client/download"
 	"github.com/mender-app/mender-app/modules/deploy/forecast"
@@ -24,7 +24,7 @@ import (
 func (p *program) checkCommand() *cobra.Command {
 	var o installOptions
 	cmd := &cobra.Command{
-		Use:   "check FILE|URL",
+		Use:   "check FILE|URL | --staged APP [VERSION]",
 		Short: "Say whether an artifact would be installed, and what it would change",
 		Long: `Makes every check that an installation makes before it changes anything, each with
 its result: the signature, the device, the statement, the platform, the sub-module
@@ -34,15 +34,23 @@ and be removed, what would be written, and how long the last installations of th
 application took on this device. Nothing is changed. The exit code is 9 if the
 artifact would be refused.
 
-Of a URL only the head of the artifact is read, so the manifests are not checked.`,
+Of a URL only the head of the artifact is read, so the manifests are not checked.
+--staged checks an artifact that "mender-app stage" has put onto the device.`,
 		Example: `  mender-app check shop-2.mender
   mender-app check https://example.com/shop-2.mender
-  mender-app check shop-2.mender --json | jq .changes.restarts`,
-		Args: args(cobra.ExactArgs(1)),
-		RunE: func(cmd *cobra.Command, args []string) error { return p.check(cmd.Context(), args[0], o) },
+  mender-app check shop-2.mender --json | jq .changes.restarts
+  mender-app check --staged shop 2`,
+		Args: args(o.staged.Args()),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			from, err := o.staged.File(p.config, args)
+			if err != nil {
+				return err
+			}
+			return p.check(cmd.Context(), from, o.Keys)
+		},
 	}
-	cmd.Flags().StringArrayVar(&o.keys, "key", nil, "public key (PEM) that must have signed the artifact; repeatable: one of them must")
-	cmd.Flags().BoolVar(&o.unsigned, "unsigned", false, "do not check the signature, if no key is configured")
+	o.Keys.Flags(cmd.Flags())
+	o.staged.Flag(cmd, "check")
 	return cmd
 }
 
@@ -52,45 +60,22 @@ type printedForecast struct {
 	Download int64 `json:"download,omitempty"` // bytes of the artifact, if they are known
 }
 
-func (p *program) check(ctx context.Context, from string, o installOptions) (err error) {
-	keys, noKeys := p.trusted(o)
+func (p *program) check(ctx context.Context, from string, k source.Keys) (err error) {
+	o := p.opener()
+	keys, noKeys := o.Trusted(k)
 	if noKeys != nil && !errors.Is(noKeys, client.ErrRefused) {
 		return noKeys
 	}
-	in, err := p.openToCheck(ctx, from, len(keys) > 0)
+	in, err := o.OpenToCheck(ctx, from, len(keys) > 0)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, in.end(err)) }()
-	reader, signature := p.openArtifact(in, keys)
-	if reader == nil {
-		return signature
-	}
-	meta, _, err := artifact.ParseMetadata(reader.Header().MetaData)
+	defer func() { err = errors.Join(err, in.End(err)) }()
+	found, err := p.foresee(ctx, in, keys, noKeys, !download.IsURL(from))
 	if err != nil {
 		return err
 	}
-	manifests := func() (io.Reader, error) { return manifestsOf(reader) }
-	if download.IsURL(from) {
-		manifests = nil
-	}
-	e := p.engine()
-	signer := ""
-	if key := reader.Header().SignedBy; key != nil {
-		if signer, err = mender.EncodePublicKey(key); err != nil {
-			return err
-		}
-	}
-	e.Trust = p.config.Signatures.Trust(signer)
-	found, err := e.Check(ctx, reader.Header().Name, meta, manifests)
-	if err != nil {
-		return err
-	}
-	before := &forecast.Forecast{}
-	before.Add("signature", errors.Join(noKeys, signature))
-	before.Add("device", p.accepts(reader.Header()))
-	found.Findings = append(before.Findings, found.Findings...)
-	out := printedForecast{found, in.size}
+	out := printedForecast{found, in.Size}
 	if p.json {
 		err = p.printJSON(out)
 	} else {
@@ -99,24 +84,48 @@ func (p *program) check(ctx context.Context, from string, o installOptions) (err
 	return errors.Join(err, found.Refused())
 }
 
-// openToCheck opens an artifact. What arrives from a URL is not kept.
-func (p *program) openToCheck(ctx context.Context, from string, signed bool) (*input, error) {
-	if !download.IsURL(from) {
-		return p.openInput(ctx, from, signed)
+// foresee makes every check of an artifact. unsigned is why its signature cannot be
+// checked, nil if it can. whole: its manifests are at hand.
+func (p *program) foresee(ctx context.Context, in io.Reader, keys []device.Trusted, unsigned error, whole bool) (*forecast.Forecast, error) {
+	reader, signature := source.Artifact(in, keys)
+	if reader == nil {
+		return nil, signature
 	}
-	dir, err := os.MkdirTemp("", "mender-app-check-")
+	meta, _, err := artifact.ParseMetadata(reader.Header().MetaData)
 	if err != nil {
 		return nil, err
 	}
-	o := download.Defaults()
-	o.Dir, o.PlainHTTP, o.Log = dir, signed, func(line string) { p.log.Warn(line) }
-	in, err := p.openDownload(ctx, from, o)
-	if err != nil {
-		return nil, errors.Join(err, os.RemoveAll(dir))
+	var manifests func() (io.Reader, error)
+	if whole {
+		manifests = func() (io.Reader, error) { return manifestsOf(reader) }
 	}
-	end := in.end
-	in.end = func(err error) error { return errors.Join(end(err), os.RemoveAll(dir)) }
-	return in, nil
+	e := p.engine()
+	signer := ""
+	if key := reader.Header().SignedBy; key != nil {
+		if signer, err = mender.EncodePublicKey(key); err != nil {
+			return nil, err
+		}
+	}
+	e.Trust = p.config.Signatures.Trust(signer)
+	found, err := e.Check(ctx, reader.Header().Name, meta, manifests)
+	if err != nil {
+		return nil, err
+	}
+	before := &forecast.Forecast{}
+	before.Add("signature", errors.Join(unsigned, signature))
+	before.Add("device", p.accepts(reader.Header()))
+	found.Findings = append(before.Findings, found.Findings...)
+	return found, nil
+}
+
+// foreseeStaged makes the checks of a staged artifact that do not need its payload. Its
+// signature is checked with the configured keys, if there are any.
+func (p *program) foreseeStaged(ctx context.Context, in io.Reader) (*forecast.Forecast, error) {
+	keys, err := device.ReadKeys(p.config.Signatures.Keys)
+	if err != nil {
+		return nil, err
+	}
+	return p.foresee(ctx, in, keys, nil, false)
 }
 
 // manifestsOf skips to the manifests of an artifact.
@@ -133,7 +142,7 @@ func manifestsOf(r *mender.Reader) (io.Reader, error) {
 }
 
 // accepts makes the checks of the client. With a Mender client here, that one knows
-// what is installed, and runs state scripts.
+// what is installed.
 func (p *program) accepts(h *mender.Header) error {
 	c, err := p.client()
 	if err != nil {
@@ -143,8 +152,26 @@ func (p *program) accepts(h *mender.Header) error {
 		return c.Accepts(h)
 	}
 	bare := *h
-	bare.Depends, bare.DependsNames, bare.DependsGroups, bare.Scripts = nil, nil, nil, nil
-	return c.Accepts(&bare)
+	bare.Depends, bare.DependsNames, bare.DependsGroups = nil, nil, nil
+	return c.Accepts(p.withoutScripts(&bare))
+}
+
+// fits makes those checks of the client that do not depend on what is installed.
+func (p *program) fits(h *mender.Header) error {
+	c, err := p.client()
+	if err != nil {
+		return err
+	}
+	return c.Fits(p.withoutScripts(h))
+}
+
+// withoutScripts leaves the state scripts out where a Mender client runs them.
+func (p *program) withoutScripts(h *mender.Header) *mender.Header {
+	bare := *h
+	if p.unmanaged() != nil {
+		bare.Scripts = nil
+	}
+	return &bare
 }
 
 func (p *program) printForecast(f printedForecast) error {

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mender-app/mender-app/cmd/internal/device"
+	"github.com/mender-app/mender-app/cmd/mender-app/staged"
 	"github.com/mender-app/mender-app/modules/view"
 	"github.com/mender-app/mender-app/store"
 )
@@ -32,6 +33,8 @@ func addCompletions(root *cobra.Command) {
 		}
 		switch {
 		case c.Name() == "install", c.Name() == "check":
+			c.ValidArgsFunction = staged.Complete(artifacts)
+		case c.Name() == "stage":
 			c.ValidArgsFunction = artifacts
 		case c.Name() == "conformance": // a file
 		case c.ValidArgsFunction == nil:

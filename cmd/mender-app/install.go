@@ -13,6 +13,8 @@ import (
 
 	"github.com/mender-app/mender-app/artifact/mender"
 	"github.com/mender-app/mender-app/cmd/internal/device"
+	"github.com/mender-app/mender-app/cmd/mender-app/source"
+	"github.com/mender-app/mender-app/cmd/mender-app/staged"
 	"github.com/mender-app/mender-app/modules"
 	"github.com/mender-app/mender-app/modules/client"
 	"github.com/mender-app/mender-app/modules/deploy/transition"
@@ -24,7 +26,7 @@ var errManaged = fmt.Errorf("%w: a Mender client manages this device", client.Er
 func (p *program) installCommand() *cobra.Command {
 	var o installOptions
 	cmd := &cobra.Command{
-		Use:   "install FILE|URL|-",
+		Use:   "install FILE|URL|- | --staged APP [VERSION]",
 		Short: "Install an artifact (without a Mender client)",
 		Long: `Installs the artifact in FILE, at an https URL, or from standard input, through the
 update module, with the calls that the Mender client makes. Afterwards the new
@@ -42,6 +44,9 @@ artifact_verify_key, artifact_verify_keys and [[keys]] of mender-app.conf, else
 ArtifactVerifyKey and ArtifactVerifyKeys of mender.conf. If none of these names a
 key, --unsigned installs without a check.
 
+--staged installs an artifact that "mender-app stage" has put onto the device: the
+newest of APP, or the one of a version or with an artifact's name.
+
 On a device with a Mender client, use that client: it does not learn what this
 command installs. --force installs nevertheless.
 
@@ -49,14 +54,19 @@ What the application's policy forbids is refused with exit code 9 before anythin
 is loaded. --force overrides its downgrades.allow = false, and no other rule.`,
 		Example: `  mender-app install shop-2.mender && mender-app commit
   mender-app install https://example.com/shop-2.mender
-  ssh build cat shop-2.mender | mender-app install --key artifact.pub -`,
-		Args: args(cobra.ExactArgs(1)),
+  ssh build cat shop-2.mender | mender-app install --key artifact.pub -
+  mender-app install --staged shop`,
+		Args: args(o.staged.Args()),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return p.install(cmd.Context(), args[0], o)
+			from, err := o.staged.File(p.config, args)
+			if err != nil {
+				return err
+			}
+			return p.install(cmd.Context(), from, o)
 		},
 	}
-	cmd.Flags().StringArrayVar(&o.keys, "key", nil, "public key (PEM) that must have signed the artifact; repeatable: one of them must")
-	cmd.Flags().BoolVar(&o.unsigned, "unsigned", false, "do not check the signature, if no key is configured")
+	o.Keys.Flags(cmd.Flags())
+	o.staged.Flag(cmd, "install")
 	cmd.Flags().BoolVar(&o.force, "force", false, "install even if a Mender client manages this device, and even an older version that a policy forbids")
 	cmd.Flags().BoolVar(&o.commit, "commit", false, "commit at once when it is healthy, unless it asks for a restart")
 	return cmd
@@ -64,8 +74,13 @@ is loaded. --force overrides its downgrades.allow = false, and no other rule.`,
 
 // installOptions are the flags of install.
 type installOptions struct {
-	keys                    []string
-	unsigned, force, commit bool
+	source.Keys
+	staged        staged.Choice
+	force, commit bool
+}
+
+func (p *program) opener() *source.Opener {
+	return &source.Opener{Config: p.config, Log: p.log, Stdin: p.stdin}
 }
 
 func (p *program) install(ctx context.Context, from string, o installOptions) (err error) {
@@ -74,18 +89,18 @@ func (p *program) install(ctx context.Context, from string, o installOptions) (e
 			return err
 		}
 	}
-	keys, err := p.trusted(o)
+	keys, err := p.opener().Trusted(o.Keys)
 	if err != nil {
 		return err
 	}
-	in, err := p.openInput(ctx, from, len(keys) > 0)
+	in, err := p.opener().Open(ctx, from, len(keys) > 0, nil)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, in.end(err)) }()
-	bar := p.progress(in, in.size)
+	defer func() { err = errors.Join(err, in.End(err)) }()
+	bar := source.Progress(p.stderr, p.json, in)
 	defer bar.Done()
-	artifact, err := p.openArtifact(bar, keys) // before anything is written
+	artifact, err := source.Artifact(bar, keys) // before anything is written
 	if cause := context.Cause(ctx); cause != nil {
 		return fmt.Errorf("%w: nothing was changed", cause)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/mender-app/mender-app/cmd/internal/device"
 	"github.com/mender-app/mender-app/cmd/internal/version"
+	"github.com/mender-app/mender-app/cmd/mender-app/staged"
 	"github.com/mender-app/mender-app/modules/deploy/space"
 	"github.com/mender-app/mender-app/modules/view"
 	"github.com/mender-app/mender-app/store"
@@ -42,6 +43,7 @@ through the script mender-inventory-app in /usr/share/mender/inventory:
   app_APP_artifact          the name of that release's artifact
   app_APP_state             its state, as mender-app list prints it
   app_APP_last              how its last deployment ended, and when
+  app_APP_staged            the name of each artifact that is staged for it
   app_APP_base              URL@DIGEST of each component that a delta may start
                             from, 32 at most
 
@@ -90,6 +92,13 @@ func (p *program) inventory(ctx context.Context) (attributes, error) {
 	for _, name := range names {
 		v.add("mender_app_applications", name)
 		p.addApplication(v, s, name)
+	}
+	if list, err := staged.List(p.config); err == nil {
+		for _, l := range list {
+			if l.Problem == "" {
+				v.add("app_"+l.Application+"_staged", l.ArtifactName)
+			}
+		}
 	}
 	p.addEngines(ctx, v)
 	return v, nil

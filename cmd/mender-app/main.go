@@ -15,9 +15,12 @@ import (
 
 	"github.com/mender-app/mender-app/cmd/internal/device"
 	"github.com/mender-app/mender-app/cmd/internal/memory"
+	"github.com/mender-app/mender-app/cmd/internal/meter"
 	"github.com/mender-app/mender-app/cmd/internal/usage"
 	"github.com/mender-app/mender-app/cmd/internal/version"
 	"github.com/mender-app/mender-app/cmd/mender-app/hold"
+	"github.com/mender-app/mender-app/cmd/mender-app/source"
+	"github.com/mender-app/mender-app/cmd/mender-app/staged"
 	"github.com/mender-app/mender-app/modules/deploy"
 )
 
@@ -76,7 +79,12 @@ module as the client does.
 		p.healthCommand(), p.stopCommand(), p.startCommand(), p.purgeCommand(),
 		p.secretsCommand(), p.doctorCommand(), p.reportCommand(), p.inventoryCommand(), p.conformanceCommand(), p.probeCommand(), p.versionCommand(),
 	)
-	for _, c := range hold.Commands(hold.Program{Engine: p.engine, Print: p.printResult}) {
+	stagedCommands := staged.Commands(staged.Program{
+		Config: func() *device.Config { return p.config }, Log: func() *slog.Logger { return p.log }, Opener: p.opener,
+		Progress: func(in *source.Input) *meter.Meter { return source.Progress(p.stderr, p.json, in) },
+		Fits:     p.fits, Foresee: p.foreseeStaged, JSON: func() bool { return p.json }, Print: p.printResult, Table: p.table,
+	})
+	for _, c := range append(stagedCommands, hold.Commands(hold.Program{Engine: p.engine, Print: p.printResult})...) {
 		c.Args = args(c.Args)
 		root.AddCommand(c)
 	}

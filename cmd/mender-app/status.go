@@ -16,6 +16,7 @@ import (
 
 	"github.com/mender-app/mender-app/cmd/internal/device"
 	"github.com/mender-app/mender-app/cmd/internal/table"
+	"github.com/mender-app/mender-app/cmd/mender-app/staged"
 	"github.com/mender-app/mender-app/modules/view"
 	"github.com/mender-app/mender-app/store"
 	"github.com/mender-app/mender-app/submodules"
@@ -28,8 +29,8 @@ func (p *program) statusCommand() *cobra.Command {
 		Short: "Show what runs and how it is; exit with 6 if something is not healthy",
 		Long: `Shows the release that runs, the application's state, how its last deployment
 ended, and each of its services: its health, since when it runs or has ended, how
-often it was restarted, what was wrong the last time, and what it said last. All of
-it comes from the engine, through the sub-module; one without the feature "status"
+often it was restarted, what was wrong the last time, and what it said last, and what
+is staged to be installed next. What it says of services comes from the engine, through the sub-module; one without the feature "status"
 (k8s) tells only the health of the whole application.
 
 The health of a service is healthy, starting, unhealthy (it runs, and something is
@@ -61,6 +62,7 @@ type appStatus struct {
 	Health   string               `json:"health,omitempty"` // as health prints it
 	Services []submodules.Service `json:"services"`         // null if the sub-module does not tell
 	Last     *store.Record        `json:"last,omitempty"`   // the last deployment that ended
+	Staged   []staged.Listed      `json:"staged,omitempty"`
 }
 
 // status looks at one application or at all. The list is nil if nothing could be
@@ -74,12 +76,18 @@ func (p *program) status(ctx context.Context, names []string) (list []*appStatus
 		}
 	}
 	list = []*appStatus{}
+	waiting, _ := staged.List(p.config) // mender-app staged says what is wrong
 	for _, name := range names {
 		app, err := p.application(s, name)
 		if err != nil {
 			return nil, err
 		}
 		st := &appStatus{application: *app}
+		for _, l := range waiting {
+			if l.Application == name {
+				st.Staged = append(st.Staged, l)
+			}
+		}
 		if last, found, err := s.Last(name); err == nil && found {
 			st.Last = &last
 			st.Last.Steps = nil // history has them
@@ -116,6 +124,9 @@ func (p *program) printStatus(list []*appStatus) error {
 		rows := [][]string{
 			{"state", st.stateText()}, {"health", st.Health}, {"release", st.Release}, {"artifact", st.ArtifactName},
 			{"committed", st.Committed}, {"last", lastText(st.Last)}, {"problem", st.Problem},
+		}
+		for _, l := range st.Staged {
+			rows = append(rows, []string{"staged", l.Text()})
 		}
 		rows = slices.DeleteFunc(rows, func(r []string) bool { return r[1] == "" })
 		if err := p.table("application\t"+st.Name, rows); err != nil {

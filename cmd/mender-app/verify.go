@@ -177,7 +177,7 @@ func (p *program) repair(ctx context.Context, names []string, from string) error
 			return err
 		}
 		defer f.Close()
-		r, err := p.openRepairSource(f)
+		r, err := p.opener().RepairSource(f)
 		if err != nil {
 			return fmt.Errorf("%s: %w", from, err)
 		}

@@ -220,8 +220,9 @@ func (c *Client) Accepts(h *mender.Header) error {
 	return c.accept(r, h)
 }
 
-// accept refuses an artifact that is not for this device.
-func (c *Client) accept(r *Record, h *mender.Header) error {
+// Fits returns ErrRefused for an artifact that is never for this device, whatever is
+// installed.
+func (c *Client) Fits(h *mender.Header) error {
 	if h.PayloadType != mender.PayloadTypeApp {
 		return fmt.Errorf("%w: the payload is of type %q, not %q: it is for another update module", ErrRefused, h.PayloadType, mender.PayloadTypeApp)
 	}
@@ -231,6 +232,14 @@ func (c *Client) accept(r *Record, h *mender.Header) error {
 	if !slices.Contains(h.DeviceTypes, c.DeviceType) {
 		return fmt.Errorf("%w: the artifact is for device type %s, this device is %q",
 			ErrRefused, strings.Join(h.DeviceTypes, " or "), c.DeviceType)
+	}
+	return nil
+}
+
+// accept refuses an artifact that is not for this device.
+func (c *Client) accept(r *Record, h *mender.Header) error {
+	if err := c.Fits(h); err != nil {
+		return err
 	}
 	name := r.Installed.ArtifactName
 	if len(h.DependsNames) > 0 && !slices.Contains(h.DependsNames, name) {

@@ -32,49 +32,19 @@ const TempPrefix = ".tmp-"
 
 // WriteFile replaces the content of path atomically and durably. The directory
 // must exist.
-func WriteFile(path string, data []byte, perm fs.FileMode) (err error) {
-	dir, base := filepath.Split(path)
-	if dir == "" {
-		dir = "."
-	}
-	if err := Point("write." + base); err != nil {
+func WriteFile(path string, data []byte, perm fs.FileMode) error {
+	if err := Point("write." + filepath.Base(path)); err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
 	}
-	f, err := os.CreateTemp(dir, TempPrefix+base+"-*")
+	f, err := Create(path)
 	if err != nil {
 		return err
 	}
-	temp := f.Name()
-	defer func() {
-		if err != nil {
-			_ = f.Close()
-			_ = os.Remove(temp)
-		}
-	}()
+	defer f.Abort()
 	if _, err := f.Write(data); err != nil {
 		return err
 	}
-	if err := f.Chmod(perm); err != nil {
-		return err
-	}
-	if err := f.Sync(); err != nil {
-		return fmt.Errorf("sync %s: %w", temp, err)
-	}
-	if err := f.Close(); err != nil {
-		return err
-	}
-	if err := Point("rename." + base); err != nil {
-		return fmt.Errorf("rename %s: %w", path, err)
-	}
-	if err := os.Rename(temp, path); err != nil {
-		return err
-	}
-	// From here on, a power cut leaves either the old or the new content, never
-	// a part.
-	if err := SyncDir(dir); err != nil {
-		return err
-	}
-	return Point("wrote." + base)
+	return f.Commit(path, perm)
 }
 
 // Append adds data to the end of a file of a log, and makes the file and its directory

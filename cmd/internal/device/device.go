@@ -18,7 +18,9 @@ import (
 	"github.com/mender-app/mender-app/modules/deploy"
 	"github.com/mender-app/mender-app/modules/deploy/account"
 	"github.com/mender-app/mender-app/modules/deploy/machine"
+	"github.com/mender-app/mender-app/modules/deploy/space"
 	"github.com/mender-app/mender-app/modules/hooks"
+	"github.com/mender-app/mender-app/modules/staging"
 	"github.com/mender-app/mender-app/modules/view"
 	"github.com/mender-app/mender-app/store"
 	"github.com/mender-app/mender-app/store/containermodules"
@@ -43,8 +45,7 @@ type Config struct {
 	Keep          int                    // keep
 	Platforms     []image.Platform       // platform
 	DataRoot      string                 // data_root
-	LoadTimeout   time.Duration          // load_timeout
-	RollTimeout   time.Duration          // rollout_timeout
+	Timeouts      deploy.Timeouts        // load_timeout, rollout_timeout
 	DeviceType    string                 // device_type_file
 	Signatures    Signatures             // artifact_verify_key, artifact_verify_keys, [[keys]], allow_unsigned, require_statement
 	RefuseOlder   bool                   // refuse_older
@@ -53,6 +54,7 @@ type Config struct {
 	AllowEnv        []string // allow_env
 	SystemFiles
 	Hooks      HookSettings
+	Staging    StagingSettings
 	MenderConf string     // mender_conf
 	LogLevel   slog.Level // log_level
 	Warnings   []string   // unknown settings, one line each
@@ -69,6 +71,12 @@ type HookSettings struct {
 	Allow    bool   // allow_hooks: of applications
 	Dir      string // hooks_dir: of the device
 	AppLocks string // app_locks_dir; "" with allow_app_locks = false
+}
+
+// StagingSettings bound what is staged, in MiB.
+type StagingSettings struct {
+	Most int64 // staging_mib: all staged artifacts together
+	Free int64 // staging_free_mib: stays free on the store's file system
 }
 
 // killAfter is the time that a sub-module has to exit after TERM. The client gives
@@ -108,10 +116,16 @@ func Load() (*Config, error) {
 		return nil, fmt.Errorf("%s: keep = %d is not between 0 and 1000", name, keep)
 	}
 	c.Keep = int(keep)
-	if c.LoadTimeout, err = f.Duration(deploy.DefaultLoadTimeout, "load_timeout"); err != nil {
+	if c.Timeouts.LoadTimeout, err = f.Duration(deploy.DefaultLoadTimeout, "load_timeout"); err != nil {
 		return nil, err
 	}
-	if c.RollTimeout, err = f.Duration(deploy.DefaultRolloutTimeout, "rollout_timeout"); err != nil {
+	if c.Timeouts.RolloutTimeout, err = f.Duration(deploy.DefaultRolloutTimeout, "rollout_timeout"); err != nil {
+		return nil, err
+	}
+	if c.Staging.Most, err = mebibytes(f, 1024, "staging_mib"); err != nil {
+		return nil, err
+	}
+	if c.Staging.Free, err = mebibytes(f, 256, "staging_free_mib"); err != nil {
 		return nil, err
 	}
 	if err := c.LogLevel.UnmarshalText([]byte(f.String("info", "log_level"))); err != nil {
@@ -162,6 +176,16 @@ func Load() (*Config, error) {
 	return c, nil
 }
 
+// mebibytes reads a setting that is a number of MiB.
+func mebibytes(f *config.File, def int64, key string) (int64, error) {
+	const most = 1 << 30
+	n, err := f.Int(def, key)
+	if err == nil && (n < 0 || n > most) {
+		err = fmt.Errorf("%s = %d is not between 0 and %d", key, n, most)
+	}
+	return n, err
+}
+
 // dockerRoot finds the Docker engine's data root below root: the one in the
 // engine's configuration, or the default if an engine has used it; "" otherwise.
 // A check of the space of an unused directory could refuse an artifact that fits.
@@ -205,6 +229,11 @@ func platforms(value string) ([]image.Platform, error) {
 // OpenStore returns the store that the configuration describes.
 func (c *Config) OpenStore() *store.Store { return store.At(c.Store).Beside(c.Modules) }
 
+// StagingArea returns the place of staged artifacts that the configuration describes.
+func (c *Config) StagingArea() *staging.Area {
+	return &staging.Area{Store: c.OpenStore(), Limit: c.Staging.Most << 20, Margin: c.Staging.Free << 20, Free: space.Free}
+}
+
 // Engine makes the deployment engine that the configuration describes.
 func (c *Config) Engine(log *slog.Logger, driver string) *deploy.Engine {
 	transcript := account.NewTranscript(log.Handler(), func(r slog.Record) string { return text(r, nil) })
@@ -218,7 +247,7 @@ func (c *Config) Engine(log *slog.Logger, driver string) *deploy.Engine {
 		Keep:        c.Keep,
 		Platforms:   c.Platforms,
 		DataRoot:    c.DataRoot,
-		Timeouts:    deploy.Timeouts{LoadTimeout: c.LoadTimeout, RolloutTimeout: c.RollTimeout},
+		Timeouts:    c.Timeouts,
 		RefuseOlder: c.RefuseOlder,
 		AllowEnv:    c.AllowEnv,
 		Caller:      account.Caller{Driver: driver, Asked: asked(os.Getenv), Transcript: transcript},

@@ -55,7 +55,7 @@ func TestConfigForms(t *testing.T) {
 	c, err := load(t, "platform = \"linux/arm/v7, arm64\"\nrollout_timeout = 90\nlog_level = \"warn\"\n")
 	require.NoError(t, err)
 	require.Equal(t, "/data/mender-app", c.Store)
-	require.Equal(t, 90*time.Second, c.RollTimeout)
+	require.Equal(t, 90*time.Second, c.Timeouts.RolloutTimeout)
 	require.Equal(t, slog.LevelWarn, c.LogLevel)
 	require.Len(t, c.Platforms, 2)
 	c, err = load(t, "platform = \"any\"\n")

@@ -13,6 +13,7 @@ import (
 	"github.com/mender-app/mender-app/modules/client"
 	"github.com/mender-app/mender-app/modules/deploy"
 	"github.com/mender-app/mender-app/modules/deploy/holds"
+	"github.com/mender-app/mender-app/modules/staging"
 	"github.com/mender-app/mender-app/store"
 	"github.com/mender-app/mender-app/submodules"
 )
@@ -69,13 +70,14 @@ func ExitCode(err error) int {
 		return ExitInterrupted
 	case errors.As(err, &call) && call.Code > 0:
 		return call.Code // the update module uses the same codes
-	case errors.As(err, &locked), errors.Is(err, client.ErrBusy), errors.Is(err, holds.ErrHeld), errors.Is(err, deploy.ErrOpen):
+	case errors.As(err, &locked), errors.Is(err, client.ErrBusy), errors.Is(err, holds.ErrHeld), errors.Is(err, deploy.ErrOpen),
+		errors.Is(err, staging.ErrBusy):
 		return ExitBusy
 	case errors.Is(err, ErrUsage):
 		return ExitUsage
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded), errors.Is(err, submodules.ErrDeadline):
 		return ExitStopped
-	case errors.Is(err, unix.ENOSPC), errors.Is(err, submodules.ErrSpace):
+	case errors.Is(err, unix.ENOSPC), errors.Is(err, submodules.ErrSpace), errors.Is(err, staging.ErrSpace):
 		return ExitSpace
 	case errors.Is(err, submodules.ErrRequirement):
 		return ExitRequirement
@@ -88,9 +90,9 @@ func ExitCode(err error) int {
 		errors.Is(err, mender.ErrTooLarge):
 		return ExitContent
 	case errors.Is(err, deploy.ErrUnfit), errors.Is(err, client.ErrRefused), errors.Is(err, artifact.ErrMetadata), errors.As(err, &needs),
-		errors.Is(err, mender.ErrSignature), errors.Is(err, statement.ErrStatement), errors.Is(err, mender.ErrUnsupported):
+		errors.Is(err, mender.ErrSignature), errors.Is(err, staging.ErrRefused), errors.Is(err, statement.ErrStatement), errors.Is(err, mender.ErrUnsupported):
 		return ExitRefused
-	case errors.Is(err, store.ErrNoApp), errors.Is(err, store.ErrNoRelease), errors.Is(err, store.ErrName), errors.Is(err, store.ErrNoRecord),
+	case errors.Is(err, store.ErrNoApp), errors.Is(err, store.ErrNoRelease), errors.Is(err, store.ErrName), errors.Is(err, store.ErrNoRecord), errors.Is(err, staging.ErrNone),
 		errors.Is(err, submodules.ErrNotFound), errors.Is(err, fs.ErrNotExist):
 		return ExitNotFound
 	}

@@ -300,6 +300,21 @@ func (d *Download) Close() error {
 	return errors.Join(err, d.file.Close())
 }
 
+// Move ends the download, whose whole file must have been read, and gives the file
+// another name, on the same file system. It is durable there. Discard must follow.
+func (d *Download) Move(path string) error {
+	if !d.whole || d.read != d.arrived {
+		return fmt.Errorf("move %s: it was not read to its end", d.file.Name())
+	}
+	if err := d.file.Truncate(d.arrived); err != nil { // gives back what is reserved
+		return err
+	}
+	if err := d.file.Sync(); err != nil {
+		return err
+	}
+	return durable.Rename(d.file.Name(), path)
+}
+
 // Discard ends the download and removes what has arrived.
 func (d *Download) Discard() error {
 	d.disconnect()

@@ -1,0 +1,128 @@
+// Package source opens artifacts for the commands of mender-app, from files, URLs and
+// standard input, and checks who signed them.
+package source
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+
+	"golang.org/x/term"
+
+	"github.com/mender-app/mender-app/cmd/internal/device"
+	"github.com/mender-app/mender-app/cmd/internal/meter"
+	"github.com/mender-app/mender-app/modules/client"
+	"github.com/mender-app/mender-app/modules/client/download"
+	"github.com/mender-app/mender-app/modules/deploy/space"
+)
+
+// Opener opens artifacts.
+type Opener struct {
+	Config *device.Config
+	Log    *slog.Logger
+	Stdin  io.Reader
+}
+
+// Input is what an artifact is read from.
+type Input struct {
+	io.Reader
+	Size int64 // 0: not known
+	// Move moves a download's file, which was read to its end, to another path; nil
+	// for other inputs.
+	Move func(path string) error
+	// End closes it. It gets the error of the work, which decides whether a
+	// download that is not complete is worth keeping.
+	End func(error) error
+}
+
+// Open opens a file, a URL, or standard input for "-". Only if signatures are checked, a
+// URL may be http. room makes room for what a URL brings; nil only checks that it fits.
+func (o *Opener) Open(ctx context.Context, from string, signed bool, room func(bytes int64) error) (*Input, error) {
+	if from == "-" {
+		return &Input{Reader: meter.Interruptible(ctx, o.Stdin), End: func(error) error { return nil }}, nil
+	}
+	if download.IsURL(from) {
+		return o.openURL(ctx, from, signed, room)
+	}
+	f, err := os.Open(from)
+	if err != nil {
+		return nil, err
+	}
+	in := &Input{Reader: meter.Interruptible(ctx, f), End: func(error) error { return f.Close() }}
+	if st, err := f.Stat(); err == nil {
+		in.Size = st.Size()
+	}
+	return in, nil
+}
+
+// OpenToCheck opens a file or a URL whose artifact is not installed: what arrives from a
+// URL is not kept.
+func (o *Opener) OpenToCheck(ctx context.Context, from string, signed bool) (*Input, error) {
+	if !download.IsURL(from) {
+		return o.Open(ctx, from, signed, nil)
+	}
+	dir, err := os.MkdirTemp("", "mender-app-check-")
+	if err != nil {
+		return nil, err
+	}
+	options := download.Defaults()
+	options.Dir, options.PlainHTTP = dir, signed
+	in, err := o.openDownload(ctx, from, options)
+	if err != nil {
+		return nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	end := in.End
+	in.End = func(err error) error { return errors.Join(end(err), os.RemoveAll(dir)) }
+	return in, nil
+}
+
+func (o *Opener) openURL(ctx context.Context, from string, signed bool, room func(int64) error) (*Input, error) {
+	s := o.Config.OpenStore()
+	if err := s.Protect(); err != nil {
+		return nil, err
+	}
+	options := download.Defaults()
+	options.Dir, options.PlainHTTP, options.Room = s.Meta("download"), signed, room
+	if room == nil {
+		options.Room = func(bytes int64) error {
+			return space.Check([]space.Need{{Dir: options.Dir, Bytes: bytes}}, space.Free)
+		}
+	}
+	return o.openDownload(ctx, from, options)
+}
+
+func (o *Opener) openDownload(ctx context.Context, from string, options download.Options) (*Input, error) {
+	options.Log = func(line string) { o.Log.Warn(line) }
+	d, err := download.Open(ctx, from, options)
+	switch {
+	case errors.Is(err, download.ErrURL):
+		return nil, fmt.Errorf("%w: %w", device.ErrUsage, err)
+	case errors.Is(err, download.ErrBusy):
+		return nil, fmt.Errorf("%w: %w", client.ErrBusy, err)
+	case err != nil && context.Cause(ctx) != nil:
+		return nil, fmt.Errorf("%w: nothing was changed", context.Cause(ctx))
+	case err != nil:
+		return nil, err
+	}
+	if n := d.Resumed(); n > 0 {
+		o.Log.Info("going on where an earlier download ended", "bytes", n)
+	}
+	return &Input{Reader: d, Size: max(0, d.Size()), Move: d.Move, End: func(err error) error {
+		if errors.Is(err, download.ErrFailed) || err != nil && context.Cause(ctx) != nil {
+			return d.Close()
+		}
+		return d.Discard()
+	}}, nil
+}
+
+// Progress shows on a terminal how much of an artifact has been read.
+func Progress(stderr io.Writer, quiet bool, in *Input) *meter.Meter {
+	m := &meter.Meter{In: in, Size: in.Size}
+	if f, ok := stderr.(*os.File); ok && term.IsTerminal(int(f.Fd())) && !quiet {
+		m.Out = f
+	}
+	return m
+}

@@ -1,0 +1,397 @@
+// Package staged has the commands for artifacts that lie on the device until they are
+// installed.
+package staged
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mender-app/mender-app/artifact/mender"
+	"github.com/mender-app/mender-app/artifact/version"
+	"github.com/mender-app/mender-app/cmd/internal/device"
+	"github.com/mender-app/mender-app/cmd/internal/meter"
+	"github.com/mender-app/mender-app/cmd/internal/table"
+	"github.com/mender-app/mender-app/cmd/mender-app/source"
+	"github.com/mender-app/mender-app/modules/client/download"
+	"github.com/mender-app/mender-app/modules/deploy/forecast"
+	"github.com/mender-app/mender-app/modules/staging"
+	"github.com/mender-app/mender-app/modules/view"
+)
+
+// Program is what the commands need of mender-app.
+type Program struct {
+	Config func() *device.Config
+	Log    func() *slog.Logger
+	Opener func() *source.Opener
+	// Progress shows how much has been read.
+	Progress func(in *source.Input) *meter.Meter
+	// Fits returns an error for an artifact that is never for this device.
+	Fits func(h *mender.Header) error
+	// Foresee makes the checks of an installation that need no payload.
+	Foresee func(ctx context.Context, in io.Reader) (*forecast.Forecast, error)
+	JSON    func() bool
+	// Print prints a result, as JSON or as a line.
+	Print func(doc any, format string, args ...any) error
+	Table func(heading string, rows [][]string) error
+}
+
+// Commands are stage, staged and unstage.
+func Commands(p Program) []*cobra.Command {
+	return []*cobra.Command{p.stage(), p.staged(), p.unstage()}
+}
+
+func (p Program) stage() *cobra.Command {
+	var keys source.Keys
+	cmd := &cobra.Command{
+		Use:   "stage FILE|URL",
+		Short: "Put an artifact onto this device, to be installed later",
+		Long: `Reads the artifact in FILE or at an https URL to its end, and keeps it in the store.
+"mender-app install --staged APP" installs it, without a network.
+
+The artifact must be signed as "mender-app install" demands it, its checksums must be
+right, its metadata and its policy readable, and it must be for this device's type.
+Whether it may be installed is not asked: "mender-app staged" tells. An artifact of the
+same application and artifact's name is replaced.
+
+All staged artifacts together have at most staging_mib of mender-app.conf, and
+staging_free_mib stay free on the file system. To make room, the artifacts that have
+been staged longest are removed. A download that was interrupted goes on with the same
+command. While another call uses the store, stage exits with 75.`,
+		Example: "  mender-app stage shop-2.mender\n  mender-app stage https://example.com/shop-2.mender",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			one, dropped, err := p.add(cmd.Context(), args[0], keys)
+			for _, x := range dropped {
+				p.Log().Warn("removed to make room", "artifact", x.ArtifactName, "app", x.Application)
+			}
+			if err != nil {
+				return err
+			}
+			return p.Print(added{one.Record, names(dropped)}, "staged %s (%s of %s); now mender-app install --staged %s",
+				one.ArtifactName, table.Bytes(one.Size), one.Application, one.Application)
+		},
+	}
+	keys.Flags(cmd.Flags())
+	return cmd
+}
+
+// added is what stage prints.
+type added struct {
+	staging.Record
+	Dropped []string `json:"dropped,omitempty"`
+}
+
+func names(list []staging.Artifact) (names []string) {
+	for _, a := range list {
+		names = append(names, a.Name())
+	}
+	return names
+}
+
+// add stages an artifact. dropped is what was removed for it.
+func (p Program) add(ctx context.Context, from string, k source.Keys) (one *staging.Artifact, dropped []staging.Artifact, err error) {
+	if from == "-" {
+		return nil, nil, fmt.Errorf("%w: stage reads a FILE or a URL, not standard input", device.ErrUsage)
+	}
+	o := p.Opener()
+	keys, err := o.Trusted(k)
+	if err != nil {
+		return nil, nil, err
+	}
+	change, err := p.Config().StagingArea().Begin(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer change.End()
+	in, err := o.Open(ctx, from, len(keys) > 0, change.Room)
+	if err != nil {
+		return nil, change.Dropped(), err
+	}
+	defer func() { err = errors.Join(err, in.End(err)) }()
+	if in.Size == 0 && !download.IsURL(from) {
+		return nil, nil, fmt.Errorf("%w: %s is empty or not a file", device.ErrUsage, from)
+	}
+	bar := p.Progress(in)
+	defer bar.Done()
+	one, err = change.Add(staging.Source{Reader: bar, Size: in.Size, Move: in.Move}, func(r io.Reader) (*mender.Reader, error) {
+		a, err := source.Artifact(r, keys)
+		if err != nil {
+			return nil, err
+		}
+		return a, p.Fits(a.Header())
+	})
+	if cause := context.Cause(ctx); err != nil && cause != nil {
+		err = fmt.Errorf("%w: nothing was staged", cause)
+	}
+	return one, change.Dropped(), err
+}
+
+// Listed is what is said of a staged artifact.
+type Listed struct {
+	staging.Record
+	// Installed is the version of the application's committed release.
+	Installed string `json:"installed_version,omitempty"`
+	// Against says how the version compares with the installed one.
+	Against string `json:"against"`
+	Newer   bool   `json:"newer"`
+	Problem string `json:"problem,omitempty"`
+
+	artifact staging.Artifact
+}
+
+// The values of Listed.Against.
+const (
+	newer        = "newer"
+	older        = "older"
+	same         = "same"
+	notInstalled = "not installed"
+	unknown      = "unknown" // nothing says which one is newer
+)
+
+// List lists what is staged. It asks no sub-module.
+func List(c *device.Config) ([]Listed, error) {
+	list, err := c.StagingArea().List()
+	if err != nil {
+		return nil, err
+	}
+	out := []Listed{}
+	for _, a := range list {
+		l := Listed{Record: a.Record, Against: notInstalled, Problem: a.Problem, artifact: a}
+		if a.Problem == "" {
+			l.compare(c)
+		}
+		out = append(out, l)
+	}
+	return out, nil
+}
+
+// compare compares the artifact with what is installed.
+func (l *Listed) compare(c *device.Config) {
+	v, err := view.Read(c.OpenStore(), l.Application)
+	if err != nil || v.Committed == "" {
+		return
+	}
+	r, err := v.Release(v.Committed)
+	if err != nil {
+		l.Against = unknown
+		return
+	}
+	l.Installed = r.Version
+	order, err := version.Compare(l.Version, r.Version)
+	switch {
+	case r.ArtifactName == l.ArtifactName || err == nil && order == 0:
+		l.Against = same
+	case err != nil:
+		l.Against = unknown
+	case order > 0:
+		l.Against, l.Newer = newer, true
+	default:
+		l.Against = older
+	}
+}
+
+// Text describes the artifact in a few words.
+func (l *Listed) Text() string {
+	if l.Problem != "" {
+		return l.artifact.Name() + " is damaged"
+	}
+	return l.ArtifactName + ", " + l.against()
+}
+
+func (l *Listed) against() string {
+	switch installed := cmp.Or(l.Installed, "the installed release"); l.Against {
+	case newer, older:
+		return l.Against + " than " + installed
+	case same:
+		return "installed"
+	case unknown:
+		return "cannot be compared with " + installed
+	}
+	return l.Against
+}
+
+func (p Program) staged() *cobra.Command {
+	return &cobra.Command{
+		Use:   "staged",
+		Short: "List the artifacts that are staged, and whether they would be installed",
+		Long: `Lists what "mender-app stage" has put onto this device: the newest version of each
+application first, how it compares with the installed one, and whether it would be
+installed now. That asks the policies, the sub-module and what else "mender-app check"
+asks of an artifact that is not here as a whole; check --staged says more.
+
+A damaged artifact is named by the beginning of its digest. It is never installed, and
+"mender-app unstage" removes it.`,
+		Example: "  mender-app staged\n  mender-app staged --json | jq '.[] | select(.newer and .allowed) | .artifact_name'",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			list, err := List(p.Config())
+			if err != nil {
+				return err
+			}
+			type checked struct {
+				Listed
+				Allowed bool   `json:"allowed"`
+				Why     string `json:"why,omitempty"`
+			}
+			all := []checked{}
+			var rows [][]string
+			for _, l := range list {
+				one := checked{Listed: l}
+				one.Why = p.refusal(cmd.Context(), &l)
+				if cause := context.Cause(cmd.Context()); cause != nil {
+					return cause
+				}
+				one.Allowed = one.Why == ""
+				all = append(all, one)
+				rows = append(rows, []string{l.Application, l.Version, l.artifact.Name(), table.Bytes(l.Size), l.Staged.UTC().Format(time.DateTime),
+					l.against(), cmp.Or(one.Why, "yes"), l.Digest.Hex()[:12]})
+			}
+			if p.JSON() || len(rows) > 0 {
+				if p.JSON() {
+					return p.Print(all, "")
+				}
+				return p.Table("APPLICATION\tVERSION\tARTIFACT\tSIZE\tSTAGED (UTC)\tINSTALLED\tALLOWED\tDIGEST", rows)
+			}
+			return p.Print(all, "nothing is staged")
+		},
+	}
+}
+
+// refusal is why an artifact would not be installed now; "" if it would.
+func (p Program) refusal(ctx context.Context, l *Listed) string {
+	if l.Problem != "" {
+		return "damaged: " + l.Problem
+	}
+	f, _, err := l.artifact.Open()
+	if err != nil {
+		return "damaged: " + device.OneLine(err.Error())
+	}
+	defer f.Close()
+	if _, err := f.Seek(0, io.SeekStart); err != nil {
+		return device.OneLine(err.Error())
+	}
+	found, err := p.Foresee(ctx, f)
+	if err != nil {
+		return device.OneLine(err.Error())
+	}
+	var why []string
+	for _, c := range found.Findings {
+		if c.Result == forecast.Fail {
+			why = append(why, c.Check+": "+c.Detail)
+		}
+	}
+	return strings.Join(why, "; ")
+}
+
+func (p Program) unstage() *cobra.Command {
+	return &cobra.Command{
+		Use:   "unstage NAME",
+		Short: "Remove a staged artifact",
+		Long: `Removes the staged artifact with this artifact's name, or the one whose digest begins
+so (8 digits at least), as "mender-app staged" shows them. What is installed stays.
+While another call uses the store, unstage exits with 75.`,
+		Example: "  mender-app unstage shop-2",
+		Args:    cobra.ExactArgs(1),
+		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+			c, err := device.Load()
+			if err != nil || len(args) > 0 {
+				return nil, cobra.ShellCompDirectiveNoFileComp
+			}
+			list, _ := c.StagingArea().List()
+			return names(list), cobra.ShellCompDirectiveNoFileComp
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			change, err := p.Config().StagingArea().Begin(cmd.Context())
+			if err != nil {
+				return err
+			}
+			defer change.End()
+			list, err := p.Config().StagingArea().List()
+			if err != nil {
+				return err
+			}
+			switch found := staging.Named(list, args[0]); len(found) {
+			case 0:
+				return fmt.Errorf("%s is %w: see mender-app staged", args[0], staging.ErrNone)
+			case 1:
+				if err := change.Drop(found[0]); err != nil {
+					return err
+				}
+				return p.Print(map[string]string{"artifact_name": found[0].ArtifactName, "digest": found[0].Digest.String()}, "%s is no longer staged", found[0].Name())
+			default:
+				return fmt.Errorf("%w: %d staged artifacts are called %s: give the digest that mender-app staged shows", device.ErrUsage, len(found), args[0])
+			}
+		},
+	}
+}
+
+// Choice is the option --staged of install and check.
+type Choice struct{ staged bool }
+
+// Flag adds the option.
+func (c *Choice) Flag(cmd *cobra.Command, verb string) {
+	cmd.Flags().BoolVar(&c.staged, "staged", false, verb+" the staged artifact of APP: its newest, or VERSION")
+}
+
+// Complete completes what is staged for a command with --staged: an application, and then
+// a version. Without --staged it completes files.
+func Complete(files cobra.CompletionFunc) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, to string) (values []string, _ cobra.ShellCompDirective) {
+		if on, err := cmd.Flags().GetBool("staged"); err != nil || !on {
+			return files(cmd, args, to)
+		}
+		c, err := device.Load()
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		list, _ := c.StagingArea().List()
+		for _, a := range list {
+			switch {
+			case len(args) == 0 && !slices.Contains(values, a.Application):
+				values = append(values, a.Application)
+			case len(args) == 1 && a.Application == args[0]:
+				values = append(values, cmp.Or(a.Version, a.ArtifactName))
+			}
+		}
+		return values, cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// Args checks the number of arguments.
+func (c *Choice) Args() cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if c.staged {
+			return cobra.RangeArgs(1, 2)(cmd, args)
+		}
+		return cobra.ExactArgs(1)(cmd, args)
+	}
+}
+
+// File is the file that the arguments of install and check mean.
+func (c *Choice) File(config *device.Config, args []string) (string, error) {
+	if !c.staged {
+		return args[0], nil
+	}
+	list, err := config.StagingArea().List()
+	if err != nil {
+		return "", err
+	}
+	wanted := ""
+	if len(args) == 2 {
+		wanted = args[1]
+	}
+	a, err := staging.Find(list, args[0], wanted)
+	if err != nil {
+		return "", err
+	}
+	return a.Path, nil
+}

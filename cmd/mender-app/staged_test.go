@@ -1,0 +1,83 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/mender-app/mender-app/store"
+	"github.com/mender-app/mender-app/store/durable"
+)
+
+// TestKilledWhileStaging kills the process at each durable step of staging, from a file
+// and from a URL, and of removing. What is listed afterwards is whole and can be
+// installed, and the next command of the same kind leaves nothing behind.
+func TestKilledWhileStaging(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds of both processors")
+	}
+	kills := 0
+	for _, c := range []struct {
+		name  string
+		args  []string
+		after int // artifacts that are staged when the command was repeated
+	}{{"file", []string{"stage", "v2.mender"}, 2}, {"url", []string{"stage", "URL"}, 2}, {"unstage", []string{"unstage", "shop-1"}, 0}} {
+		t.Run(c.name, func(t *testing.T) {
+			d := newDevice(t)
+			server := serveReleases(t, d.Dir)
+			args := slices.Clone(c.args)
+			if args[1] == "URL" {
+				args[1] = server.URL + "/v2.mender"
+			}
+			for n := 1; ; n++ {
+				mustRun(t, d, "stage", "v1.mender")
+				_, _, err := d.Run(append(server.env, fmt.Sprintf("%s=*:%d:kill", durable.FaultEnv, n)), "mender-app", args...)
+				if err == nil || !strings.Contains(err.Error(), "killed") {
+					break
+				}
+				kills++
+				where := fmt.Sprintf("killed at point %d", n)
+				list := mustRun(t, d, "staged", "--json")
+				require.NotContains(t, list, "problem", where)
+				if strings.Contains(list, "shop-2") {
+					mustRun(t, d, "check", "--staged", "shop", "shop-2")
+				}
+				if c.after > 0 {
+					require.Contains(t, list, "shop-1", where)
+				}
+				_, stderr, err := d.Run(server.env, "mender-app", args...)
+				if !strings.Contains(stderr, "is not staged") {
+					require.NoError(t, err, "%s: %s", where, stderr)
+				}
+				left, err := os.ReadDir(filepath.Join(d.Dir, "store", ".mender-app", "staged"))
+				require.NoError(t, err)
+				require.Len(t, left, 1+2*c.after, "%s: %v", where, left)
+				if c.after > 0 {
+					mustRun(t, d, "unstage", "shop-2")
+				}
+			}
+		})
+	}
+	t.Logf("figures: mender-app stage and unstage: %d kills", kills)
+}
+
+// While another call uses the store, nothing is staged or removed.
+func TestStagingWaitsForTheStore(t *testing.T) {
+	d := newDevice(t)
+	mustRun(t, d, "stage", "v1.mender")
+	release, err := durable.Lock(store.At(filepath.Join(d.Dir, "store")).Meta("lock"), "a test")
+	require.NoError(t, err)
+	for _, args := range [][]string{{"stage", "v2.mender"}, {"unstage", "shop-1"}} {
+		_, stderr, err := d.Run(nil, "mender-app", args...)
+		require.ErrorContains(t, err, "exit status 75")
+		require.Contains(t, stderr, "another call is using the store (process ")
+	}
+	require.Contains(t, mustRun(t, d, "staged"), "shop-1", "a list needs no lock")
+	release()
+	mustRun(t, d, "unstage", "shop-1")
+}

@@ -1,0 +1,38 @@
+package e2e
+
+import (
+	"os"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A delta is staged, listed and, when its file is gone and without a network, installed.
+// A damaged file is not staged, and nothing of the device changes.
+func TestStaged(t *testing.T) {
+	d := device(t)
+	require.NoError(t, d.WithoutMender())
+	w := watch(t, d)
+	d.MustRun(t, "mender-app", "install", "--unsigned", "--commit", release(t, d, "1", ""))
+	says(t, w, "web 1")
+	at1 := d.MustState(t)
+
+	file := generate(t, d, "shop", "shop-2", "2", compose("2"), delta(t, web(t, "1", ""), web(t, "2", "")), archive(t, stock(t)))
+	d.MustRun(t, "mender-app", "stage", "--unsigned", file)
+	require.NoError(t, os.Remove(file))
+	require.Equal(t, unchanging(at1), unchanging(d.MustState(t)), "nothing was loaded")
+	require.Regexp(t, `(?m)^shop +\S+ +shop-2 .* yes +[0-9a-f]{12}$`, d.MustRun(t, "mender-app", "staged"))
+
+	damaged := release(t, d, "3", "")
+	d.MustRun(t, "truncate", "--size=-5000", damaged)
+	r, err := d.Run("mender-app", "stage", "--unsigned", damaged)
+	require.NoError(t, err)
+	require.Equal(t, 5, r.Code, r.Output())
+	require.NotContains(t, d.MustRun(t, "mender-app", "staged"), "shop-3")
+
+	d.MustRun(t, "mender-app", "install", "--unsigned", "--commit", "--staged", "shop")
+	says(t, w, "web 2")
+	require.Equal(t, "shop-2", current(t, d))
+	d.MustRun(t, "mender-app", "verify", "shop")
+	d.MustRun(t, "mender-app", "unstage", "shop-2")
+}
