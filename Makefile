@@ -128,7 +128,7 @@ engines: setup ## unpack the other Docker engines of the test matrix: 45 s and 6
 # (make test-extended).
 FAILURES := ^Test(DisksAreFull|StoreTurnsReadOnly|EngineGoesAway|EngineKilledInLoad|KilledInTheMiddle|CppClientKilled|ArtifactsOfContainerModulesKilled|PowerLossWhilePortIsPublished)$$
 EMULATED := ^TestArmPrograms$$
-MIGRATION := ^Test(Adopts.*|ArtifactsOfContainerModules|Reference.*|FullArtifactServesTheReference|CallsOfTheClients|CommitOnInstall|StateScripts|DeltaAfterAnOSUpdate|WithoutMenderClient|InstallsWithoutMenderClient)$$
+MIGRATION := ^Test(Adopts.*|ArtifactsOfContainerModules|Reference.*|FullArtifactServesTheReference|CallsOfTheClients|CommitOnInstall|StateScripts|DeltaAfterAnOSUpdate|StoreGoesWithTheOS|ChangedByMenderArtifact|WithoutMenderClient|InstallsWithoutMenderClient)$$
 COMPONENTS := ^Test(Example.*|PlainSubmodule|ConformanceOfPlainSubmodule|Submodule.*)$$
 HOSTILE := ^TestHostileArtifacts$$
 EXTENDED := ^Test(ConformanceOfDockerCompose|WhatFailedBefore|BadInputChangesNothing|Compressions|SeveralBases.*|BaseThatDoesNotServe|OneImageUnderTwoNames|TwoImagesOfOneName|NothingStaysBetweenCalls|ContentOfOtherImages|EncryptedSecrets|StopStartPurge|ApplicationsDoNotDisturbEachOther|DataFullOrReadOnly|SlowServiceIsWaitedFor|OtherUserCannotBlock)$$

@@ -2,6 +2,7 @@ package bed
 
 import (
 	_ "embed"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -156,6 +157,29 @@ func (e Engine) missing() string {
 		return "the engine of Debian " + e.Suite + ""
 	}
 	return ""
+}
+
+// RestartCommand is the path in the device of a command that restarts the engine, as an
+// init system's command does. It asks for that, and waits until RestartIfWanted has done
+// it.
+const RestartCommand = "/run/restart-engine"
+
+const restartWanted = "/run/restart-wanted"
+
+const restartScript = "#!/bin/sh\ntouch " + restartWanted + "\nwhile [ -e " + restartWanted + " ]; do sleep 0.1; done\n"
+
+// AddRestartCommand puts RestartCommand into the device.
+func (d *Device) AddRestartCommand() error {
+	return os.WriteFile(d.Path(RestartCommand), []byte(restartScript), 0o755)
+}
+
+// RestartIfWanted restarts the engine if RestartCommand waits for it.
+func (d *Device) RestartIfWanted() (wanted bool, err error) {
+	file := d.Path(restartWanted)
+	if _, err := os.Stat(file); err != nil {
+		return false, nil
+	}
+	return true, errors.Join(d.StopEngine(), d.StartEngine(), os.Remove(file))
 }
 
 //go:embed engine.sh

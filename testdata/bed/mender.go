@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -20,24 +21,49 @@ func (d *Device) menderCommand() []string {
 	return []string{"mender", "--no-syslog"}
 }
 
-// UseCppMender replaces the device's Mender client by the C++ one from ../shared. It
-// skips the test if that is missing or lacks libraries that it needs.
+// cppMender is the C++ Mender client from ../shared. The error says that it is missing or
+// lacks libraries that it needs.
+var cppMender = sync.OnceValues(func() (program []byte, err error) {
+	path := filepath.Join(Repository(), "../shared/upstream/mender-update")
+	if text, err := exec.Command(path, "--version").CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("needs ../shared/upstream/mender-update, the C++ Mender client: %w %s", err, text)
+	}
+	return os.ReadFile(path)
+})
+
+// HasCppMender reports whether this machine has the C++ Mender client, or what is missing.
+func HasCppMender() error {
+	_, err := cppMender()
+	return err
+}
+
+// UseCppMender replaces the device's Mender client by the C++ one. It skips the test if
+// this machine does not have it.
 func (d *Device) UseCppMender(t testing.TB) {
 	t.Helper()
-	program := filepath.Join(Repository(), "../shared/upstream/mender-update")
-	if text, err := exec.Command(program, "--version").CombinedOutput(); err != nil {
-		t.Skipf("needs ../shared/upstream/mender-update, the C++ Mender client: %v %s", err, text)
+	if err := HasCppMender(); err != nil {
+		t.Skip(err)
 	}
-	data, err := os.ReadFile(program)
+	if err := d.InstallCppMender(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// InstallCppMender replaces the device's Mender client by the C++ one.
+func (d *Device) InstallCppMender() error {
+	program, err := cppMender()
 	if err != nil {
-		t.Fatal(err)
+		return err
 	}
-	shared := d.Share("mender-update")
-	if err := os.WriteFile(shared, data, 0o755); err != nil {
-		t.Fatal(err)
+	if err := os.WriteFile(d.Path("/usr/bin/mender-update"), program, 0o755); err != nil {
+		return err
 	}
-	d.MustRun(t, "bash", "-ec", `rm -f "$(command -v mender)"; install -m 755 `+shared+` /usr/bin/mender-update`)
-	d.cpp = true
+	r, err := d.Run("bash", "-c", `rm -f "$(command -v mender)"`)
+	if err == nil && r.Code != 0 {
+		err = errors.New(r.Output())
+	}
+	d.cpp = err == nil
+	return err
 }
 
 // IsCppMender reports whether the device's Mender client is the C++ one.

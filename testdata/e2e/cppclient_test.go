@@ -35,6 +35,10 @@ func TestCppClientUpdates(t *testing.T) {
 	menderFails(t, d, "rollback")
 	d.MustProvide(t, provides("6"))
 	d.MustRun(t, "mender-app", "verify", "shop")
+
+	// The module must be a file in the directory of modules.
+	d.MustRun(t, "bash", "-ec", `cd /usr/share/mender/modules/v3; mv app /usr/lib/app; ln -s /usr/lib/app app`)
+	require.Contains(t, menderFails(t, d, "install", release(t, d, "7", "")), "Module path is outside Update Modules directory")
 }
 
 // A kill of the C++ client and its call, in each state, and each command that goes on

@@ -55,15 +55,54 @@ func TestDeltaAfterAnOSUpdate(t *testing.T) {
 	}
 }
 
+// The engine's data, or the store as well, lies on the root file system, which an update
+// of the operating system replaces. Deltas are refused then, and whole images install.
+// Under the key rootfs-image the Mender client knows that the application is gone; under
+// the default key the module finds it out.
+func TestStoreGoesWithTheOS(t *testing.T) {
+	d := device(t)
+	d.MustRun(t, "bash", "-ec", `echo persistent_store=/var/lib/applications >>/etc/mender/mender-app.conf`)
+	w := watch(t, d)
+	one, two := web(t, "1", ""), web(t, "2", "")
+	for _, c := range []struct{ filesystem, gone, after, refusal string }{
+		{"rootfs-image", "/var/lib/applications /var/lib/docker/*", "", "rootfs-image.shop.version"},
+		{"data-partition", "/var/lib/applications /var/lib/docker/*", "1", "the delta needs an image that this device does not have"},
+		{"data-partition", "/var/lib/docker/*", "1", "the delta needs an image that this device does not have"},
+	} {
+		t.Logf("%s is gone, the version is in %s", c.gone, c.filesystem)
+		key := []string{"--software-filesystem", c.filesystem}
+		mender(t, d, "install", release(t, d, "1", "", key...))
+		mender(t, d, "commit")
+		says(t, w, "web 1")
+
+		mender(t, d, "install", osUpdate(t, d))
+		require.NoError(t, d.StopEngine())
+		d.MustRun(t, "bash", "-ec", "rm -rf "+c.gone)
+		require.NoError(t, d.StartEngine())
+		mender(t, d, "commit")
+		require.Equal(t, c.after, mustProvides(t, d)[c.filesystem+".shop.version"])
+
+		before := unchanging(d.MustState(t))
+		said := menderFails(t, d, "install", update(t, d, "2", d.Share("shop-1.mender"), one, two, key...))
+		require.Contains(t, said, c.refusal)
+		require.Equal(t, before, unchanging(d.MustState(t)))
+
+		mender(t, d, "install", release(t, d, "2", "", key...))
+		mender(t, d, "commit")
+		says(t, w, "web 2")
+		d.MustRun(t, "mender-app", "verify", "shop")
+	}
+}
+
 // update makes a release of the shop whose web service is a delta over old, which
 // is in the older artifact.
-func update(t *testing.T, d *bed.Device, version, older string, old, new bed.Image) string {
+func update(t *testing.T, d *bed.Device, version, older string, old, new bed.Image, options ...string) string {
 	t.Helper()
 	from, to := filepath.Join(t.TempDir(), "old.tar"), filepath.Join(t.TempDir(), "new.tar")
 	require.NoError(t, bed.WriteArchive(from, old))
 	require.NoError(t, bed.WriteArchive(to, new))
-	return generate(t, d, "shop", "shop-"+version, version, compose(version), "--base", older,
-		"--content", "docker-archive:"+from, "--image", "docker-archive:"+to, archive(t, stock(t)))
+	return generate(t, d, "shop", "shop-"+version, version, compose(version), append(options, "--base", older,
+		"--content", "docker-archive:"+from, "--image", "docker-archive:"+to, archive(t, stock(t)))...)
 }
 
 // osUpdate makes an artifact with the provides of a default operating-system image,

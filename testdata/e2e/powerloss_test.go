@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"testing"
 	"time"
 
@@ -13,21 +12,14 @@ import (
 	"github.com/mender-app/mender-app/testdata/bed"
 )
 
-// restartCommand asks the test to restart the engine, as an init system would, and waits
-// until it has.
-const restartCommand = `#!/bin/sh
-touch /run/restart-wanted
-while [ -e /run/restart-wanted ]; do sleep 0.1; done
-`
-
-// restartWhenAsked restarts the engine when restartCommand asks for it. The result is
-// what went wrong.
+// restartWhenAsked restarts the engine when bed.RestartCommand asks for it. The result
+// is what went wrong.
 func restartWhenAsked(ctx context.Context, d *bed.Device) <-chan error {
 	done := make(chan error, 1)
 	go func() {
-		for wanted := d.Path("/run/restart-wanted"); ctx.Err() == nil; time.Sleep(50 * time.Millisecond) {
-			if _, err := os.Stat(wanted); err == nil {
-				done <- errors.Join(d.StopEngine(), d.StartEngine(), os.Remove(wanted))
+		for ; ctx.Err() == nil; time.Sleep(50 * time.Millisecond) {
+			if wanted, err := d.RestartIfWanted(); wanted {
+				done <- err
 				return
 			}
 		}
@@ -93,7 +85,7 @@ func afterPowerLoss(t *testing.T, d *bed.Device) bool {
 	t.Logf("Docker %s held the port: %t", d.Engine, held)
 	if held {
 		require.Contains(t, r.Output(), "the engine holds port 8080 for a container that is gone: restart the engine")
-		setEngineRestart(t, d, "/run/restart-engine")
+		setEngineRestart(t, d, bed.RestartCommand)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		restarted := restartWhenAsked(ctx, d)
@@ -138,7 +130,7 @@ func (b *battery) boot(t *testing.T) *bed.Device {
 	require.NoError(t, err)
 	require.NoError(t, d.Install(programs))
 	shortHealthWindow(t, d)
-	require.NoError(t, os.WriteFile(d.Path("/run/restart-engine"), []byte(restartCommand), 0o755))
+	require.NoError(t, d.AddRestartCommand())
 	d.MustRun(t, "bash", "-ec", `echo "$1" >/run/boot_id; mount --bind /run/boot_id /proc/sys/kernel/random/boot_id`,
 		"boot", fmt.Sprintf("%08x-0000-4000-8000-000000000000", b.boots))
 	require.NoError(t, d.StartEngine())

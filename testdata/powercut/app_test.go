@@ -11,7 +11,7 @@ import (
 )
 
 // app is the application of these tests. Its service web has a different image in
-// each release. Its service stock never changes and has a volume. The images are
+// each release, and publishes a port. Its service stock never changes and has a volume. The images are
 // small but have many files, so that a file that a cut emptied is noticed.
 const app = "yard"
 
@@ -30,6 +30,9 @@ func (r *release) name() string { return app + "-" + r.version }
 func (r *release) tag() string { return "yard/web:" + r.version }
 
 const stockTag = "yard/stock:1"
+
+// port is the one that web publishes.
+const port = "8080"
 
 // catalogue holds all releases. The keys say how a release is packed: "2" holds
 // whole images, "2 delta" is the same release as a deep delta against 1.
@@ -75,9 +78,9 @@ func newCatalogue(dir string) (*catalogue, error) {
 	images := map[string]string{}
 	for _, v := range []string{"1", "2", "3", "4"} {
 		r := &release{version: v, fails: v == "3", file: filepath.Join(dir, app+"-"+v+".mender")}
-		command := []string{"/bin/service"}
+		command := []string{"/bin/service", "web " + v}
 		if r.fails {
-			command = append(command, "fail")
+			command = []string{"/bin/service", "fail"}
 		}
 		edition := uint64(v[0] - '0')
 		web := bed.Image{Ref: r.tag(), Command: command, Layers: [][]bed.File{
@@ -112,13 +115,14 @@ func (c *catalogue) generate(dir string, r *release, web, stock string, options 
   web:
     image: %s
     restart: unless-stopped
+    ports: ["%s:8080"]
   stock:
     image: %s
     restart: unless-stopped
     volumes: ["records:/records"]
 volumes:
   records:
-`, r.tag(), stockTag)
+`, r.tag(), port, stockTag)
 	if err := os.WriteFile(filepath.Join(manifests, "docker-compose.yml"), []byte(compose), 0o644); err != nil {
 		return err
 	}

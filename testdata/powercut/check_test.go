@@ -26,7 +26,8 @@ type standing struct {
 func (s standing) agrees() bool { return s.runs == s.provides && s.phase == "" }
 
 // inspect asserts the invariant of promise 1, whatever a deployment was interrupted
-// in. Exactly one release runs: each service once, from its own image. Every image
+// in. Exactly one release runs: each service once, from its own image, and it answers
+// on its port. Every image
 // of the engine is complete, byte for byte. Each tag names its own image. The
 // volume's content is unchanged. If no deployment is open, the engine also holds no
 // other images.
@@ -48,7 +49,7 @@ func inspect(d *bed.Device, c *catalogue, records map[string]string) (s standing
 		return s, err
 	}
 	identify(&state, configs)
-	err = errors.Join(s.readContainers(state, c), tags(state, c), volumes(state, s, records))
+	err = errors.Join(s.readContainers(state, c), s.answers(d), tags(state, c), volumes(state, s, records))
 	if s.phase == "" {
 		err = errors.Join(err, s.onlyImages(state, c))
 	}
@@ -123,6 +124,22 @@ func (s *standing) readContainers(state bed.State, c *catalogue) error {
 	s.runs = r.version
 	if web.Ref != r.tag() || stock.Ref != stockTag || stock.Image != c.stock || stock.Status != "running" {
 		return fmt.Errorf("web is of %s, stock is %s, of image %s (%s)", web.Ref, stock.Status, stock.Image, stock.Ref)
+	}
+	return nil
+}
+
+// answers asserts that the release that runs answers on its port, and nothing else does.
+func (s *standing) answers(d *bed.Device) error {
+	r, err := d.Run("timeout", "5", "bash", "-c", "cat </dev/tcp/127.0.0.1/"+port)
+	if err != nil {
+		return err
+	}
+	want := ""
+	if s.runs != "" {
+		want = "web " + s.runs
+	}
+	if got := strings.TrimSpace(r.Stdout); got != want {
+		return fmt.Errorf("port %s answers %q, not %q: %s", port, got, want, r.Stderr)
 	}
 	return nil
 }

@@ -4,128 +4,22 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/mender-app/mender-app/testdata/bed"
 )
 
-// step is one command of the client.
-type step struct {
-	command string // install, commit or rollback
-	release string // to install, a key of the catalogue
-}
-
-func (s step) fails() bool { return s.release == "3" }
-
-// scenario is what a device does when the power is cut.
-type scenario struct {
-	name  string
-	old   string // the version that is installed, "" for none
-	steps []step
-	from  int // the first step that the power may go in
-	ends  []string
-	// The approximate number of writes and flushes of the scenario from step from
-	// on. A cut beyond the scenario's end happens right after it.
-	writes, flushes int64
-}
-
-var scenarios = []scenario{
-	{"first install", "", []step{{"install", "1"}, {"commit", ""}}, 0, []string{"", "1"}, 400, 120},
-	{"update", "1", []step{{"install", "2"}, {"commit", ""}}, 0, []string{"1", "2"}, 400, 120},
-	{"delta update", "1", []step{{"install", "2 delta"}, {"commit", ""}}, 0, []string{"1", "2"}, 400, 120},
-	{"failing update", "1", []step{{"install", "3"}}, 0, []string{"1"}, 400, 120},
-	{"update taken back", "1", []step{{"install", "2"}, {"rollback", ""}}, 0, []string{"1", "2"}, 400, 120},
-	{"commit", "1", []step{{"install", "2"}, {"commit", ""}}, 1, []string{"1", "2"}, 100, 30},
-}
-
-// ways are the ways to continue after the power is back.
-var ways = []string{"the client's next call", "a fresh installation", "mender-app resume"}
-
-// plan describes one cut. All of it is drawn from the seed.
-type plan struct {
-	scenario
-	way   string
-	mode  string
-	kind  string // write, flush, success, moment, point
-	n     int64  // the n-th write or flush; the success of step n; ms after the beginning
-	point point
-	seed  int64
-	fresh string // the release that is installed next
-}
-
-// point is a step of the product (store/durable) at which the command waits for the
-// power cut. A cut at a random write would seldom hit the time right after a load,
-// when nothing is synced yet.
-type point struct {
-	name string // a call of app and the step in it
-	nth  int    // time that the call passes it
-	all  int    // how often it is passed by then in the whole command
-}
-
-var points = map[string][]point{
-	"install": {
-		{"app Download/call.LOAD", 1, 1}, {"app Download/called.LOAD", 1, 1}, {"app Download/called.LOAD", 2, 2},
-		{"app Download/called.LOAD", 1, 1}, {"app Download/called.LOAD", 2, 2},
-		{"app Download/unpacked.manifests", 1, 1}, {"app Download/called.SYNC", 1, 1},
-		{"app ArtifactInstall/enter.installing", 1, 1}, {"app ArtifactInstall/call.ROLLOUT", 1, 1},
-		{"app ArtifactInstall/called.ROLLOUT", 1, 1}, {"app ArtifactInstall/called.SYNC", 1, 2},
-		{"app ArtifactInstall/enter.installed", 1, 1},
-	},
-	"commit": {{"app ArtifactCommit/enter.committed", 1, 1}, {"app Cleanup/enter.cleaning", 1, 1}},
-	"rollback": {
-		{"app ArtifactRollback/enter.rolling-back", 1, 1}, {"app ArtifactRollback/call.ROLLBACK", 1, 1},
-		{"app ArtifactRollback/called.ROLLBACK", 1, 1}, {"app ArtifactRollback/called.SYNC", 1, 1},
-		{"app Cleanup/call.DELETE", 1, 1}, {"app Cleanup/called.DELETE", 1, 1},
-	},
-}
-
-var kinds = []string{"write", "write", "flush", "flush", "success", "moment", "point", "point"}
-
-// drawn returns cut number k of a seed. Scenarios and ways take turns, so that even
-// a few cuts cover each of them.
-func drawn(seed int64, k int) plan {
-	rng := rand.New(rand.NewPCG(uint64(seed), uint64(k)))
-	p := plan{
-		scenario: scenarios[k%len(scenarios)], way: ways[(k/len(scenarios)+k)%len(ways)],
-		seed: rng.Int64N(1 << 30), fresh: "4",
-	}
-	p.mode = []string{"none", "random", "prefix", "all"}[rng.IntN(4)]
-	p.kind = kinds[rng.IntN(len(kinds))]
-	switch p.kind {
-	case "write":
-		p.n = 1 + rng.Int64N(p.writes)
-	case "flush":
-		p.n = 1 + rng.Int64N(p.flushes)
-	case "success":
-		p.n = int64(p.from) + rng.Int64N(int64(len(p.steps)-p.from))
-	case "moment":
-		p.n = 100 + rng.Int64N(4000)
-	case "point":
-		p.n = int64(p.from) + rng.Int64N(int64(len(p.steps)-p.from))
-		of := points[p.steps[p.n].command]
-		p.point = of[rng.IntN(len(of))]
-	}
-	return p
-}
-
-func (p plan) String() string {
-	at := fmt.Sprint(p.kind, " ", p.n)
-	if p.kind == "point" {
-		at = fmt.Sprintf("%s:%d", p.point.name, p.point.nth)
-	}
-	return fmt.Sprintf("%s, cut at %s, keeping %s (%d), then %s", p.name, at, p.mode, p.seed, p.way)
-}
-
 // TestPowerCuts cuts the power of a device during an operation, and right after the
-// operation reported success. MENDER_APP_CUTS is the number of cuts, MENDER_APP_SEED
+// operation reported success. Every second cut is under the Mender client in C++, if this
+// machine has it. MENDER_APP_CUTS is the number of cuts, MENDER_APP_SEED
 // is the seed, and MENDER_APP_CUT is the number of the only cut to make.
 func TestPowerCuts(t *testing.T) {
 	if testing.Short() {
@@ -139,6 +33,10 @@ func TestPowerCuts(t *testing.T) {
 	}
 	only := number(t, "MENDER_APP_CUT", -1)
 	t.Logf("MENDER_APP_SEED=%d", seed)
+	noCpp := bed.HasCppMender()
+	if noCpp != nil {
+		t.Logf("every cut is under the client in Go: %v", noCpp)
+	}
 	var tally tally
 	t.Run("cuts", func(t *testing.T) {
 		for k := range int(cuts) {
@@ -148,6 +46,7 @@ func TestPowerCuts(t *testing.T) {
 			t.Run(fmt.Sprint(k), func(t *testing.T) {
 				t.Parallel()
 				p := drawn(seed, k)
+				p.cpp = p.cpp && noCpp == nil
 				start := time.Now()
 				what, err := one(p)
 				t.Logf("%s: %s (%.1f s)", p, what, time.Since(start).Seconds())
@@ -171,6 +70,7 @@ func one(p plan) (what string, err error) {
 		return "", err
 	}
 	defer func() { err = errors.Join(err, m.close()) }()
+	m.cpp = p.cpp
 	if err := m.boot(); err != nil {
 		return "", err
 	}
@@ -197,8 +97,11 @@ func one(p plan) (what string, err error) {
 	if err == nil && ended != p.fresh {
 		err = m.next(p, records)
 	}
+	if m.restarts > 0 {
+		what += ", " + restarted
+	}
 	if m.refusals > 0 {
-		what += " refused once"
+		what += ", " + refused
 	}
 	return what, err
 }
@@ -243,7 +146,11 @@ func (m *machine) until(p plan, s step, after time.Duration, stop *point) (said 
 	defer cancel()
 	c := m.MenderCommand(ctx, m.arguments(s)...)
 	if stop != nil {
-		c.Env = append(c.Env, "MENDER_APP_FAULT_TRACE=/run/trace", fmt.Sprintf("MENDER_APP_FAULT=%s:%d:hang", stop.name, stop.nth))
+		name := stop.name
+		if m.cpp {
+			name = strings.Replace(name, "Download/", "DownloadWithFileSizes/", 1)
+		}
+		c.Env = append(c.Env, "MENDER_APP_FAULT_TRACE=/run/trace", fmt.Sprintf("MENDER_APP_FAULT=%s:%d:hang", name, stop.nth))
 	}
 	var out []byte
 	done := make(chan error, 1)
@@ -315,12 +222,22 @@ func (m *machine) arguments(s step) []string {
 // release keeps running.
 const again = "install the artifact again"
 
+// client runs the Mender client.
+func (m *machine) client(args ...string) (bed.Result, error) {
+	return m.attended(func() (bed.Result, error) { return m.Mender(args...) })
+}
+
 // mender runs a command of the client. The error holds the command's output.
 func (m *machine) mender(s step) error {
-	r, err := m.Mender(m.arguments(s)...)
+	r, err := m.client(m.arguments(s)...)
+	if err == nil && r.Code > 0 && s.command == "install" && strings.Contains(r.Output(), "Update already in progress") {
+		if r, err = m.client("resume"); err == nil {
+			r, err = m.client(m.arguments(s)...)
+		}
+	}
 	if err == nil && r.Code > 0 && s.command == "install" && strings.Contains(r.Output(), again) {
 		m.refusals++
-		r, err = m.Mender(m.arguments(s)...)
+		r, err = m.client(m.arguments(s)...)
 	}
 	if err == nil && r.Code != 0 {
 		err = errors.New(r.Output())
@@ -336,6 +253,16 @@ func (m *machine) mender(s step) error {
 func (m *machine) goOn(p plan, at int, done bool, records map[string]string) (ended string, err error) {
 	switch p.way {
 	case "the client's next call":
+		// The client in C++ ends by itself what it has stored.
+		if m.cpp && !done {
+			r, err := m.client("resume")
+			if err != nil {
+				return "", err
+			}
+			if !strings.Contains(r.Output(), "No update in progress") {
+				break
+			}
+		}
 		// Repeat the command, or run the next one, and then the rest. A commit or
 		// rollback that was already stored finds nothing to do.
 		for n := at; n < len(p.steps); n++ {
@@ -355,7 +282,7 @@ func (m *machine) goOn(p plan, at int, done bool, records map[string]string) (en
 			}
 		}
 	case "mender-app resume":
-		r, err := m.Run("mender-app", "resume")
+		r, err := m.attended(func() (bed.Result, error) { return m.Run("mender-app", "resume") })
 		if err != nil || r.Code != 0 {
 			return "", fmt.Errorf("mender-app resume: %w %s", err, r.Output())
 		}
@@ -370,13 +297,16 @@ func (m *machine) goOn(p plan, at int, done bool, records map[string]string) (en
 			// The deployment waits for the client. The client repeats the command
 			// that ends a deployment it has stored, or else does nothing.
 			last := p.steps[len(p.steps)-1]
+			if m.cpp && !done {
+				last.command = "resume"
+			}
 			if last.command != "install" {
-				_ = m.mender(last)
+				_, _ = m.client(last.command)
 			}
 			if s, err = settled(m.Device, m.catalogue, records); err != nil {
 				return "", fmt.Errorf("after mender-app resume and mender %s: %w", last.command, err)
 			}
-			if s.phase != "" {
+			if s.phase != "" && !m.cpp {
 				// The client has forgotten the deployment. Its next installation
 				// settles it.
 				return p.fresh, m.next(p, records)
@@ -399,44 +329,4 @@ func (m *machine) next(p plan, records map[string]string) error {
 		return fmt.Errorf("after the next installation: %w", err)
 	}
 	return nil
-}
-
-// tally counts cuts.
-type tally struct {
-	mu         sync.Mutex
-	total      int
-	violations []string
-	by         map[string]int
-}
-
-func (c *tally) add(p plan, what string, err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.by == nil {
-		c.by = map[string]int{}
-	}
-	c.total++
-	where := "in the middle"
-	if strings.HasPrefix(what, "after") {
-		where = "right after success"
-	}
-	keys := []string{where, "keeping " + p.mode, p.name, "then " + p.way}
-	if strings.HasSuffix(what, "refused once") {
-		keys = append(keys, "refused once before the next installation")
-	}
-	for _, key := range keys {
-		c.by[key]++
-	}
-	if err != nil {
-		c.violations = append(c.violations, p.String())
-	}
-}
-
-func (c *tally) String() string {
-	var parts []string
-	for key, n := range c.by {
-		parts = append(parts, fmt.Sprintf("%d %s", n, key))
-	}
-	slices.Sort(parts)
-	return fmt.Sprintf("%d cuts, %d violations %s (%s)", c.total, len(c.violations), strings.Join(c.violations, "; "), strings.Join(parts, ", "))
 }

@@ -29,6 +29,8 @@ type machine struct {
 	boots       int
 	records     map[string]string // its volumes, where no image says
 	refusals    int               // installations that had to be repeated
+	restarts    int               // of the engine, because the product asked for them
+	cpp         bool              // the Mender client is the one in C++
 	noBarrier   bool              // for the control test: SYNC does nothing
 }
 
@@ -81,8 +83,13 @@ func (m *machine) boot() error {
 			return err
 		}
 	}
-	if err := m.install(); err != nil {
+	if err := errors.Join(m.install(), m.AddRestartCommand()); err != nil {
 		return err
+	}
+	if m.cpp {
+		if err := m.InstallCppMender(); err != nil {
+			return err
+		}
 	}
 	return m.StartEngine()
 }
@@ -104,7 +111,7 @@ func (m *machine) install() error {
 		printf '%08x-0000-4000-8000-000000000000\n' "$2" >/run/boot_id
 		mount --bind /run/boot_id /proc/sys/kernel/random/boot_id
 		mkdir -p /usr/share/mender/modules/v3 /usr/share/mender/app-modules/v1
-		ln -s "$programs"/app /usr/share/mender/modules/v3/app
+		cp "$programs"/app /usr/share/mender/modules/v3/app # the client in C++ refuses a link
 		sub=/usr/share/mender/app-modules/v1/docker-compose
 		if [ "$3" = no ]; then
 			printf '#!/bin/sh\n[ "$1" = SYNC ] && exit 0\nexec %s "$@"\n' "$programs"/docker-compose >$sub
@@ -113,8 +120,8 @@ func (m *machine) install() error {
 			ln -s "$programs"/docker-compose $sub
 		fi
 		ln -sf "$programs"/mender-app /usr/bin/mender-app
-		echo HEALTH_WINDOW=300ms >/etc/mender/mender-app-docker-compose.conf`,
-		"install", programs, fmt.Sprint(m.boots), barrier)
+		printf 'HEALTH_WINDOW=300ms\nENGINE_RESTART_COMMAND=%s\n' "$4" >/etc/mender/mender-app-docker-compose.conf`,
+		"install", programs, fmt.Sprint(m.boots), barrier, bed.RestartCommand)
 	if err == nil && r.Code != 0 {
 		err = errors.New(r.Output())
 	}
@@ -122,6 +129,30 @@ func (m *machine) install() error {
 		return fmt.Errorf("install the programs: %w", err)
 	}
 	return nil
+}
+
+// attended runs f, and restarts the engine when the product asks for it.
+func (m *machine) attended(f func() (bed.Result, error)) (r bed.Result, err error) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		r, err = f()
+	}()
+	for {
+		select {
+		case <-done:
+			return r, err
+		case <-time.After(pace):
+		}
+		wanted, restartErr := m.RestartIfWanted()
+		if restartErr != nil {
+			<-done
+			return r, restartErr
+		}
+		if wanted {
+			m.restarts++
+		}
+	}
 }
 
 // shutDown stops the device cleanly and unmounts its file system.
