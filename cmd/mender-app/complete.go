@@ -19,8 +19,9 @@ import (
 func addCompletions(root *cobra.Command) {
 	artifacts := cobra.FixedCompletions([]string{"mender"}, cobra.ShellCompDirectiveFilterFileExt)
 	values := map[string]cobra.CompletionFunc{
-		"from":   artifacts,
-		"status": cobra.FixedCompletions(store.Statuses(), cobra.ShellCompDirectiveNoFileComp),
+		"from":         artifacts,
+		"orchestrator": cobra.FixedCompletions([]string{"docker-compose", "k8s"}, cobra.ShellCompDirectiveNoFileComp),
+		"status":       cobra.FixedCompletions(store.Statuses(), cobra.ShellCompDirectiveNoFileComp),
 	}
 	for _, c := range root.Commands() {
 		for option, f := range values {

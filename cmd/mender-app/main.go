@@ -18,6 +18,7 @@ import (
 	"github.com/mender-app/mender-app/cmd/internal/meter"
 	"github.com/mender-app/mender-app/cmd/internal/usage"
 	"github.com/mender-app/mender-app/cmd/internal/version"
+	"github.com/mender-app/mender-app/cmd/mender-app/enginecheck"
 	"github.com/mender-app/mender-app/cmd/mender-app/hold"
 	"github.com/mender-app/mender-app/cmd/mender-app/source"
 	"github.com/mender-app/mender-app/cmd/mender-app/staged"
@@ -79,12 +80,14 @@ module as the client does.
 		p.healthCommand(), p.stopCommand(), p.startCommand(), p.purgeCommand(),
 		p.secretsCommand(), p.doctorCommand(), p.reportCommand(), p.inventoryCommand(), p.conformanceCommand(), p.probeCommand(), p.versionCommand(),
 	)
-	stagedCommands := staged.Commands(staged.Program{
-		Config: func() *device.Config { return p.config }, Log: func() *slog.Logger { return p.log }, Opener: p.opener,
+	config, log, asJSON := func() *device.Config { return p.config }, func() *slog.Logger { return p.log }, func() bool { return p.json }
+	others := staged.Commands(staged.Program{
+		Config: config, Log: log, Opener: p.opener, JSON: asJSON, Print: p.printResult, Table: p.table, Fits: p.fits, Foresee: p.foreseeStaged,
 		Progress: func(in *source.Input) *meter.Meter { return source.Progress(p.stderr, p.json, in) },
-		Fits:     p.fits, Foresee: p.foreseeStaged, JSON: func() bool { return p.json }, Print: p.printResult, Table: p.table,
 	})
-	for _, c := range append(stagedCommands, hold.Commands(hold.Program{Engine: p.engine, Print: p.printResult})...) {
+	others = append(others, hold.Commands(hold.Program{Engine: p.engine, Print: p.printResult})...)
+	others = append(others, enginecheck.Command(enginecheck.Program{Config: config, Log: log, JSON: asJSON, Print: p.printResult, Table: p.table}))
+	for _, c := range others {
 		c.Args = args(c.Args)
 		root.AddCommand(c)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/mender-app/mender-app/cmd/internal/devicetest"
 	"github.com/mender-app/mender-app/store"
 	"github.com/mender-app/mender-app/store/durable"
 )
@@ -80,4 +81,27 @@ func TestStagingWaitsForTheStore(t *testing.T) {
 	require.Contains(t, mustRun(t, d, "staged"), "shop-1", "a list needs no lock")
 	release()
 	mustRun(t, d, "unstage", "shop-1")
+}
+
+// The state script in examples/osupdate lets an operating system in whose engine the
+// applications run on, and no other.
+func TestStateScriptForOSUpdates(t *testing.T) {
+	d := newDevice(t)
+	text, err := os.ReadFile("../../examples/osupdate/ArtifactInstall_Enter_10_engine")
+	require.NoError(t, err)
+	ask := func(version string) (string, error) {
+		require.Contains(t, string(text), "@ENGINE_VERSION@")
+		script := strings.ReplaceAll(string(text), "@ENGINE_VERSION@", version)
+		require.NoError(t, os.WriteFile(filepath.Join(d.Dir, "script"), []byte(script), 0o755))
+		_, stderr, err := d.Run(nil, filepath.Join(d.Dir, "script"))
+		return stderr, err
+	}
+	a := devicetest.Artifact{Name: "shop-1", App: "shop", Compose: "one", Images: []string{"web:1=web-one"}, Policy: "[orchestrator]\nmaximum = '28.5'"}
+	require.NoError(t, a.Write(filepath.Join(d.Dir, "v1.mender")))
+	mustRun(t, d, "install", "--commit", "v1.mender")
+	_, err = ask("28.5.2")
+	require.NoError(t, err)
+	said, err := ask("29.0")
+	require.ErrorContains(t, err, "exit status 1")
+	require.Contains(t, said, "it needs 28.5 or earlier (orchestrator.maximum)")
 }

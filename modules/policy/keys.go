@@ -13,7 +13,7 @@ import (
 // first.
 var notBuilt = []string{
 	"data", "keep", "reapply", "resources",
-	"engine_upgrades", "downgrades.automatic",
+	"engine_upgrades.automatic", "downgrades.automatic",
 	"upgrades.automatic", "upgrades.rollback_on_failure",
 }
 

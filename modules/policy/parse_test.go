@@ -142,7 +142,7 @@ func TestWhatIsNotBuilt(t *testing.T) {
 		"managed = true\n[[reapply]]\non = 'boot'":             "reapply: not supported",
 		"[data]\nvolumes = ['db']\nsnapshot = true":            "data: not supported",
 		"[resources]\ncpuset = '0'":                            "resources: not supported",
-		"[engine_upgrades]\ntiming = 'pre'":                    "engine_upgrades: not supported",
+		"[engine_upgrades]\nautomatic = true":                  "engine_upgrades.automatic: not supported",
 		"desired_state = 'loaded'":                             `desired_state = "loaded": not supported`,
 		"desired_state = 'stopped'":                            `desired_state = "stopped": not supported`,
 		"enabled = false":                                      "enabled = false: not supported",

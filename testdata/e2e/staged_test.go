@@ -2,13 +2,15 @@ package e2e
 
 import (
 	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 )
 
 // A delta is staged, listed and, when its file is gone and without a network, installed.
-// A damaged file is not staged, and nothing of the device changes.
+// A damaged file is not staged, and nothing of the device changes. What its policy says
+// of the engine counts for another version of the engine.
 func TestStaged(t *testing.T) {
 	d := device(t)
 	require.NoError(t, d.WithoutMender())
@@ -17,7 +19,10 @@ func TestStaged(t *testing.T) {
 	says(t, w, "web 1")
 	at1 := d.MustState(t)
 
-	file := generate(t, d, "shop", "shop-2", "2", compose("2"), delta(t, web(t, "1", ""), web(t, "2", "")), archive(t, stock(t)))
+	d.MustRun(t, "mender-app", "engine-check", "99.1")
+	bounds := filepath.Join(t.TempDir(), "app.toml")
+	require.NoError(t, os.WriteFile(bounds, []byte("orchestrator = {minimum = '20.10', maximum = '98.2'}\n"), 0o644))
+	file := generate(t, d, "shop", "shop-2", "2", compose("2"), "--policy", bounds, delta(t, web(t, "1", ""), web(t, "2", "")), archive(t, stock(t)))
 	d.MustRun(t, "mender-app", "stage", "--unsigned", file)
 	require.NoError(t, os.Remove(file))
 	require.Equal(t, unchanging(at1), unchanging(d.MustState(t)), "nothing was loaded")
@@ -35,4 +40,11 @@ func TestStaged(t *testing.T) {
 	require.Equal(t, "shop-2", current(t, d))
 	d.MustRun(t, "mender-app", "verify", "shop")
 	d.MustRun(t, "mender-app", "unstage", "shop-2")
+
+	// Its policy is asked before the engine gets another version.
+	d.MustRun(t, "mender-app", "engine-check", "98.2.7")
+	r, err = d.Run("mender-app", "engine-check", "99.1")
+	require.NoError(t, err)
+	require.Equal(t, 9, r.Code, r.Output())
+	require.Contains(t, r.Output(), "it needs 98.2 or earlier (orchestrator.maximum)")
 }

@@ -1,0 +1,208 @@
+// Package enginecheck has the command that says whether the applications would run on
+// another version of the engine.
+package enginecheck
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mender-app/mender-app/artifact/version"
+	"github.com/mender-app/mender-app/cmd/internal/device"
+	"github.com/mender-app/mender-app/modules/client"
+	"github.com/mender-app/mender-app/modules/deploy/policies"
+	"github.com/mender-app/mender-app/modules/policy"
+	"github.com/mender-app/mender-app/modules/staging"
+	"github.com/mender-app/mender-app/modules/view"
+	"github.com/mender-app/mender-app/store"
+	"github.com/mender-app/mender-app/submodules"
+)
+
+// Program is what the command needs of mender-app.
+type Program struct {
+	Config func() *device.Config
+	Log    func() *slog.Logger
+	JSON   func() bool
+	// Print prints a result, as JSON or as a line.
+	Print func(doc any, format string, args ...any) error
+	Table func(heading string, rows [][]string) error
+}
+
+// patience is how long the engine may take to say its version.
+const patience = 10 * time.Second
+
+// Command is engine-check.
+func Command(p Program) *cobra.Command {
+	var orchestrator string
+	cmd := &cobra.Command{
+		Use:   "engine-check VERSION",
+		Short: "Say whether the applications would run on another version of the engine",
+		Long: `Says for each installed application whether it would run on VERSION of the engine, or
+of the cluster, by orchestrator.minimum and orchestrator.maximum of its policy:
+
+  allowed   the installed release runs on it, or asks for nothing
+  post      a staged release runs on it, and is installed after the engine is updated
+  pre       a staged release runs on it, and must be installed before
+  refused   neither the installed release nor a staged one runs on it
+
+engine_upgrades.timing of the staged release's policy decides between pre and post. The
+exit code is 0 if the engine may be updated now, and 9 if an application is pre or
+refused. Nothing is changed. An update of the operating system asks it in a state script
+(examples/osupdate).
+
+If the device has applications of several orchestrators, --orchestrator says whose
+engine is meant.`,
+		Example: "  mender-app engine-check 28.5.2\n  mender-app engine-check v1.33.1 --orchestrator k8s",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if _, _, err := version.Triple(args[0]); err != nil {
+				return fmt.Errorf("%w: %q is not a version such as 28.5.2", device.ErrUsage, args[0])
+			}
+			return p.check(cmd.Context(), args[0], orchestrator)
+		},
+	}
+	cmd.Flags().StringVar(&orchestrator, "orchestrator", "", "only the applications of this orchestrator")
+	return cmd
+}
+
+// checked is what is printed of an application.
+type checked struct {
+	Application string         `json:"application"`
+	Version     string         `json:"application_version,omitempty"`
+	Verdict     policy.Verdict `json:"verdict"`
+	Why         string         `json:"why,omitempty"`
+	// Staged is the artifact's name of the staged release that runs on it.
+	Staged string `json:"staged,omitempty"`
+}
+
+func (p Program) check(ctx context.Context, wanted, orchestrator string) error {
+	names, orchestrator, err := p.applications(orchestrator)
+	if err != nil {
+		return err
+	}
+	change := policy.EngineChange{Version: wanted, Installed: policies.Installed(p.Config().OpenStore(), p.Log(), names)}
+	change.Now = p.now(ctx, orchestrator)
+	if change.Staged, err = p.staged(orchestrator); err != nil {
+		return err
+	}
+	var rows [][]string
+	var against []string
+	list := []checked{}
+	for _, a := range policy.DecideEngine(change) {
+		c := checked{Application: a.App.Name, Version: a.App.Version, Verdict: a.Verdict, Why: a.Why}
+		if a.Next != nil {
+			c.Staged = a.Next.Release
+		}
+		if !a.Permits() {
+			against = append(against, c.Application)
+		}
+		list = append(list, c)
+		rows = append(rows, []string{c.Application, c.Version, string(c.Verdict), c.Why})
+	}
+	switch {
+	case p.JSON():
+		err = p.Print(map[string]any{"engine_version": wanted, "allowed": against == nil, "applications": list}, "")
+	case len(rows) == 0:
+		err = p.Print(nil, "no application is installed")
+	default:
+		err = p.Table("APPLICATION\tVERSION\tVERDICT\tWHY", rows)
+	}
+	if err == nil && against != nil {
+		err = fmt.Errorf("%w: version %s of the engine would not do for %s", client.ErrRefused, wanted, strings.Join(against, ", "))
+	}
+	return err
+}
+
+// applications lists the installed applications of an orchestrator, which must be named
+// if there are several.
+func (p Program) applications(orchestrator string) (names []string, of string, err error) {
+	s := p.Config().OpenStore()
+	all, err := s.Apps()
+	if err != nil {
+		return nil, "", err
+	}
+	found := map[string][]string{}
+	for _, name := range all {
+		if o := orchestratorOf(s, name); o != "" {
+			found[o] = append(found[o], name)
+		}
+	}
+	if orchestrator == "" && len(found) > 1 {
+		return nil, "", fmt.Errorf("%w: there are applications of %s: say whose engine is meant with --orchestrator",
+			device.ErrUsage, strings.Join(slices.Sorted(maps.Keys(found)), " and "))
+	}
+	for o := range found {
+		orchestrator = cmp.Or(orchestrator, o)
+	}
+	return found[orchestrator], orchestrator, nil
+}
+
+// orchestratorOf is the orchestrator of an installed application; "" if there is none, or
+// if it cannot be read: then its policy cannot be read either.
+func orchestratorOf(s *store.Store, name string) string {
+	if s.Legacy(name) {
+		return s.LegacyOrchestrator(name)
+	}
+	a, err := view.Read(s, name)
+	if err != nil || a.Committed == "" {
+		return ""
+	}
+	r, err := a.Release(a.Committed)
+	if err != nil {
+		return ""
+	}
+	return r.Orchestrator
+}
+
+// now is the version that the engine has; "" if it does not say it.
+func (p Program) now(ctx context.Context, orchestrator string) string {
+	m, err := submodules.Find(p.Config().SubmodulesDir, orchestrator)
+	if err != nil {
+		return ""
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	m.Config = submodules.Config{Deadline: patience, Log: func(string) {}}
+	info, err := m.Describe(ctx)
+	if err != nil || !info.Has(submodules.FeatureEngine) {
+		return ""
+	}
+	e, err := m.Engine(ctx, submodules.Request{})
+	if err != nil {
+		return ""
+	}
+	return e.Version
+}
+
+// staged lists the staged releases of an orchestrator. A damaged one is left out.
+func (p Program) staged(orchestrator string) (apps []policy.App, err error) {
+	list, err := p.Config().StagingArea().List()
+	if err != nil {
+		return nil, err
+	}
+	for _, a := range list {
+		if a.Problem != "" || a.Orchestrator != orchestrator {
+			continue
+		}
+		f, r, err := a.Open()
+		if err != nil {
+			p.Log().Warn("a staged artifact cannot be read", "artifact", a.ArtifactName, "error", err)
+			continue
+		}
+		_, rules, err := staging.ReadMetadata(r.Header())
+		_ = f.Close() // it was only read
+		if err != nil {
+			p.Log().Warn("the policy of a staged artifact cannot be read", "artifact", a.ArtifactName, "error", err)
+			continue
+		}
+		apps = append(apps, policy.App{Name: a.Application, Version: a.Version, Release: a.ArtifactName, Policy: rules})
+	}
+	return apps, nil
+}
