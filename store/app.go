@@ -42,6 +42,9 @@ type State struct {
 	Deployment *Deployment `json:"deployment,omitempty"`
 	// Stopped: an operator has stopped the current release.
 	Stopped bool `json:"stopped,omitempty"`
+	// Failed are releases that failed to start and were left for a person: the
+	// current one, and while a deployment is open the one before.
+	Failed []string `json:"failed,omitempty"`
 	// Purge: the application is being removed, without its data ("keep-data")
 	// or with it ("data"); "" otherwise.
 	Purge string `json:"purge,omitempty"`
@@ -134,7 +137,7 @@ func (d Deployment) MarshalJSON() ([]byte, error) { return encode(plainDeploymen
 // Snapshot returns a deep copy of the state.
 func (a *App) Snapshot() State {
 	s := a.State
-	s.Kept = slices.Clone(a.Kept)
+	s.Kept, s.Failed = slices.Clone(a.Kept), slices.Clone(a.Failed)
 	if a.Deployment != nil {
 		d := *a.Deployment
 		d.Steps = slices.Clone(d.Steps)
@@ -146,6 +149,9 @@ func (a *App) Snapshot() State {
 	}
 	return s
 }
+
+// HasFailed reports whether a release failed to start and was left for a person.
+func (s *State) HasFailed(id string) bool { return id != "" && slices.Contains(s.Failed, id) }
 
 // App reads an application. The error is an ErrName, an ErrNoApp, an ErrNewer,
 // or a *CorruptError, after which [Store.Rescue] may help. It needs no lock.

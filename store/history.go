@@ -99,7 +99,7 @@ const (
 	StatusRolledBack = "rolled-back" // undone; the previous release runs
 	StatusRefused    = "refused"     // refused before anything was changed
 	StatusPurged     = "purged"      // an operator removed the application
-	StatusFailed     = "failed"      // the rollback failed; the previous release may not run
+	StatusFailed     = "failed"      // the rollback failed, and the previous release may not run; or the new release failed and stays
 )
 
 // Statuses are all of them.

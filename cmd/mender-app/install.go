@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -294,6 +295,16 @@ for its commit stays as it is. mender-app-resume.service runs this at boot.`,
 	}
 }
 
+// leftFailed reports whether the current release of any application has failed.
+func (p *program) leftFailed() bool {
+	s := p.config.OpenStore()
+	names, err := s.Apps()
+	return err == nil && slices.ContainsFunc(names, func(name string) bool {
+		a, err := s.App(name)
+		return err == nil && a.HasFailed(a.Current)
+	})
+}
+
 func (p *program) resume(ctx context.Context) error {
 	type result struct {
 		Application string `json:"application,omitempty"`
@@ -366,7 +377,7 @@ func (p *program) resume(ctx context.Context) error {
 		}
 		results = append(results, result{Application: r.App, Was: string(r.Phase), Now: now})
 	}
-	if ended && failed == nil && driver != "" {
+	if ended && failed == nil && driver != "" && !p.leftFailed() {
 		// A rollback that had failed has succeeded now.
 		if err := recorded.Settled(); err != nil {
 			return err

@@ -136,6 +136,10 @@ func (e *Engine) revert(ctx context.Context, a *store.App) error {
 	if err == nil {
 		err = t.ensureRunning(ctx)
 	}
+	if a.HasFailed(t.r.ID) && failedToStart(err) && ctx.Err() == nil {
+		e.Log.Warn("the previous release had failed to start before, and still does", "app", a.Name, "release", t.r.ID, "error", err)
+		err = nil
+	}
 	if err != nil {
 		return fmt.Errorf("the previous release did not start again: %w", err)
 	}

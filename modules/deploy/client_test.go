@@ -21,6 +21,12 @@ type client struct {
 	// included.
 	provides map[string]*release
 	broken   bool // _INCONSISTENT
+	// unsure are applications of which 3.4.0 was killed in the last call of an
+	// update that failed: it stores nothing before the end.
+	unsure map[string]bool
+	// resumed: mender-app resume ran between a kill and what the client does then. It may
+	// have brought back the old release where the client calls the new one inconsistent.
+	resumed  bool
 	undoing  bool // a rollback has been begun
 	daemon   bool // it restarts the machine
 	rebooted bool // it has, in the new release
@@ -30,7 +36,7 @@ type client struct {
 }
 
 func newClient(g *rig, cpp bool) *client {
-	return &client{g: g, cpp: cpp, provides: map[string]*release{}}
+	return &client{g: g, cpp: cpp, provides: map[string]*release{}, unsure: map[string]bool{}}
 }
 
 func (c *client) call(s modules.State, tr *tree) error {
@@ -54,7 +60,7 @@ func (c *client) install(tr *tree) error {
 	if c.cpp && c.open != nil {
 		return errors.New("an update is in progress")
 	}
-	c.open, c.state, c.undoing, c.rebooted = nil, "", false, false // 3.4.0 overwrites what it knew
+	c.open, c.state, c.undoing, c.rebooted, c.resumed = nil, "", false, false, false // 3.4.0 overwrites what it knew
 	if err := c.call(modules.Download, tr); err != nil {
 		if errors.Is(err, errKilled) {
 			return err
@@ -72,6 +78,7 @@ func (c *client) install(tr *tree) error {
 		err = errors.Join(err, c.undo(true))
 		if errors.Is(err, errKilled) && !c.cpp {
 			c.open, c.undoing = nil, false // it stores nothing before the end
+			c.unsure[tr.release.app] = c.g.failed(tr.release.app)
 		}
 		return err
 	}
@@ -110,7 +117,10 @@ func (c *client) undo(failure bool) error {
 	tr := c.open
 	c.undoing = true
 	c.state = modules.ArtifactRollback
-	rberr := c.call(modules.ArtifactRollback, tr)
+	rberr := errors.New("the module does not support rollback")
+	if c.daemon || !Stays(c.g.engine().Store, tr.Tree) { // the daemon keeps the first answer
+		rberr = c.call(modules.ArtifactRollback, tr)
+	}
 	if errors.Is(rberr, errKilled) {
 		return rberr
 	}
@@ -146,6 +156,11 @@ func (c *client) end(err error) error {
 	if errors.Is(err, errKilled) {
 		return err
 	}
+	if c.broken && c.open != nil && c.open.release.stays() && c.g.failed(c.open.release.app) {
+		r := c.open.release
+		c.provides[r.app], c.g.installed = &r, r.name+"_INCONSISTENT"
+		delete(c.unsure, r.app)
+	}
 	c.open, c.state, c.undoing = nil, "", false
 	return err
 }
@@ -164,6 +179,7 @@ func (c *client) commit() error {
 	}
 	r := tr.release
 	c.provides[r.app] = &r
+	delete(c.unsure, r.app)
 	c.g.installed = r.name
 	c.broken = false
 	c.state = modules.Cleanup

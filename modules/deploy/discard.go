@@ -16,7 +16,11 @@ import (
 // reference's files. It runs after the commit: an error is logged, and the next
 // prune tries again.
 func (e *Engine) prune(ctx context.Context, a *store.App) {
-	if n := e.keep(); len(a.Kept) > n {
+	n := e.keep()
+	if a.HasFailed(a.Current) {
+		n++ // the way back stays
+	}
+	if len(a.Kept) > n {
 		a.Kept = a.Kept[:n]
 		if err := a.Save(); err != nil {
 			e.Log.Warn("the journal could not be written", "app", a.Name, "error", err)

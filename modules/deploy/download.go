@@ -155,6 +155,12 @@ func (e *Engine) settleApp(ctx context.Context, a *store.App, installed string) 
 	d := a.Deployment
 	e.Log.Info("settling an interrupted deployment", "app", a.Name, "artifact", d.ArtifactName, "state", d.Phase)
 	confirmed := phaseOf(a) == transition.Cleaning || phaseOf(a) == transition.Committed && installed != "" && installed == d.ArtifactName
+	if phaseOf(a) == transition.Failed {
+		// The client may not know of the failure: what it takes for installed comes back.
+		if err := e.act(ctx, a, transition.EnterRollingBack); err != nil {
+			return err
+		}
+	}
 	if !confirmed {
 		if err := e.handleEvent(ctx, a, transition.EventRollback, d.ArtifactName); err != nil {
 			return err

@@ -287,6 +287,12 @@ func (e *Engine) handleEvent(ctx context.Context, a *store.App, ev transition.Ev
 				a.Deployment.Refused = refuses(err)
 			}
 			e.remember(a, err)
+			if ctx.Err() == nil && transition.Started(ev, step) && e.leftToPerson(a, err) {
+				e.Log.Error("the release failed to start and stays as it is, as its policy says", "app", a.Name, "release", a.Deployment.To)
+				if serr := e.handleEvent(ctx, a, transition.EventStays, artifact); serr != nil {
+					return errors.Join(err, serr) // it is rolled back
+				}
+			}
 			return err
 		}
 	}
@@ -342,13 +348,12 @@ func (e *Engine) act(ctx context.Context, a *store.App, step transition.Action) 
 	case transition.EnterInstalled:
 		return e.enter(a, transition.Installed)
 	case transition.EnterCommitted:
-		d := a.Deployment
-		kept := slices.DeleteFunc(slices.Clone(a.Kept), func(id string) bool { return id == d.To || id == d.From })
-		if d.From != "" {
-			kept = slices.Insert(kept, 0, d.From)
-		}
-		a.Current, a.Kept, a.Stopped = d.To, kept, false
+		replace(a)
 		return e.enter(a, transition.Committed)
+	case transition.EnterFailed:
+		replace(a)
+		a.Failed = append(a.Failed, a.Current)
+		return e.enter(a, transition.Failed)
 	case transition.EnterCleaning:
 		return e.enter(a, transition.Cleaning)
 	case transition.EnterRollingBack, transition.EnterRolledBack:
@@ -415,7 +420,7 @@ func (e *Engine) enter(a *store.App, p transition.Phase) error {
 	}
 	d.Phase, d.Updated, d.BootID = string(p), now, e.bootID()
 	e.Meter.Count(d)
-	if d.Changed == nil && (p == transition.Cleaning || p == transition.RolledBack) {
+	if d.Changed == nil && (p == transition.Cleaning || p == transition.RolledBack || p == transition.Failed) {
 		d.Changed = account.Changes(a, d.From, d.To)
 	}
 	e.Transcript.Follow(e.Store, a.Name, d.Number, d.Phase)
@@ -437,6 +442,9 @@ func (e *Engine) end(a *store.App) error {
 	switch transition.Phase(d.Phase) {
 	case transition.Cleaning:
 		status = d.CommittedStatus()
+		if a.HasFailed(d.To) {
+			status = store.StatusFailed
+		}
 	case transition.RollingBack:
 		status = store.StatusFailed
 	case transition.RolledBack:
@@ -449,6 +457,7 @@ func (e *Engine) end(a *store.App) error {
 	}
 	e.moments().DropHandover(a)
 	a.Deployment = nil
+	a.Failed = slices.DeleteFunc(slices.Clone(a.Failed), func(id string) bool { return id != a.Current })
 	if a.Current == "" && len(a.Kept) == 0 {
 		// The first installation failed: the history has its record.
 		if left, err := a.Releases(); err == nil && len(left) == 0 {

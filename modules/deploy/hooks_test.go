@@ -27,16 +27,17 @@ var hooked = func() string {
 }()
 
 // h1 to h4 have every hook. The hook pre-rollout of h3 refuses, and the hook status of
-// h4 never says that the release is ready.
+// h4 and h5 never says that the release is ready. h5 is left to a person then.
 var (
 	h1 = release{app: "shop", name: "shop-h1", images: v1.images, policy: hooked}
 	h2 = release{app: "shop", name: "shop-h2", images: v2.images, policy: hooked}
 	h3 = release{app: "shop", name: "shop-h3", images: v2.images, policy: hooked}
 	h4 = release{app: "shop", name: "shop-h4", images: v2.images, policy: hooked}
+	h5 = release{app: "shop", name: "shop-h5", images: v2.images, policy: "upgrades = {rollback_on_failure = false}\n" + hooked}
 )
 
 // refused reports whether a hook of the release fails.
-func (r release) refused() bool { return r.name == h3.name || r.name == h4.name }
+func (r release) refused() bool { return r.name == h3.name || r.name == h4.name || r.name == h5.name }
 
 // fakeHooks runs no program. It fails the test if a hook is run that must not be.
 type fakeHooks struct {
@@ -51,7 +52,7 @@ type fakeHooks struct {
 }
 
 func newFakeHooks(g *rig) *fakeHooks {
-	return &fakeHooks{g: g, checked: map[string]bool{}, fails: map[string]bool{"pre-rollout shop-h3": true, "status shop-h4": true}}
+	return &fakeHooks{g: g, checked: map[string]bool{}, fails: map[string]bool{"pre-rollout shop-h3": true, "status shop-h4": true, "status shop-h5": true}}
 }
 
 func (f *fakeHooks) AllowsHooks() bool                 { return !f.forbidden }

@@ -101,7 +101,7 @@ func (e *Engine) Start(ctx context.Context, name string) error {
 	if err := e.moments().Status(ctx, moments.OfCurrent(t.a, policy.HookStatus, moments.OpStart)); err != nil {
 		return err
 	}
-	t.a.Stopped = false
+	t.a.Stopped, t.a.Failed = false, nil
 	if err := t.a.Save(); err != nil {
 		return err
 	}

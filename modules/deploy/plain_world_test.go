@@ -231,6 +231,7 @@ var plainScenarios = []scenario{
 	{name: "plain: first install fails", run: installCommit, what: v3, plain: true},
 	{name: "plain: update", first: &v1, run: installCommit, what: v2, plain: true},
 	{name: "plain: update fails", first: &v1, run: installCommit, what: v3, plain: true},
+	{name: "plain: failed release stays", first: &v1, run: installCommit, what: s3, plain: true},
 	{name: "plain: update rolled back", first: &v1, run: installRollback, what: v2, plain: true},
 	{name: "plain: update of files", first: &f1, run: installCommit, what: f2, plain: true},
 	{name: "plain: update by delta", first: &f1, run: installCommit, what: d2, plain: true},

@@ -73,7 +73,7 @@ func (t *target) askHealth(ctx context.Context, r *policy.Request) error {
 		return nil
 	}
 	a, err := t.e.Store.App(t.app)
-	if err != nil || a.Stopped {
+	if err != nil || a.Stopped || a.HasFailed(a.Current) { // one that has failed may be replaced
 		return err
 	}
 	here, err := t.e.target(ctx, a, a.Current)

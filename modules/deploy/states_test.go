@@ -13,10 +13,10 @@ import (
 )
 
 // phases are all but None.
-var phases = []transition.Phase{transition.Downloading, transition.Loaded, transition.Installing, transition.Installed, transition.Committed, transition.Cleaning, transition.RollingBack, transition.RolledBack}
+var phases = []transition.Phase{transition.Downloading, transition.Loaded, transition.Installing, transition.Installed, transition.Committed, transition.Cleaning, transition.RollingBack, transition.RolledBack, transition.Failed}
 
 var events = []transition.Event{
-	transition.EventReceived, transition.EventInstall, transition.EventCommit, transition.EventRollback, transition.EventFailure, transition.EventCleanup,
+	transition.EventReceived, transition.EventStays, transition.EventInstall, transition.EventCommit, transition.EventRollback, transition.EventFailure, transition.EventCleanup,
 	transition.EventReboot, transition.EventVerifyReboot, transition.EventVerifyRollback,
 }
 

@@ -14,7 +14,7 @@ import (
 var notBuilt = []string{
 	"data", "keep", "reapply", "resources",
 	"engine_upgrades.automatic", "downgrades.automatic",
-	"upgrades.automatic", "upgrades.rollback_on_failure",
+	"upgrades.automatic",
 }
 
 // Keys lists all keys of app.toml, sorted: "upgrades.from_versions", and

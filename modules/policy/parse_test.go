@@ -136,7 +136,6 @@ func TestRefusedPolicies(t *testing.T) {
 func TestWhatIsNotBuilt(t *testing.T) {
 	for toml, says := range map[string]string{
 		"[upgrades]\nautomatic = true":                         "upgrades.automatic: not supported",
-		"[upgrades]\nrollback_on_failure = true":               "upgrades.rollback_on_failure: not supported",
 		"[downgrades]\nautomatic = true":                       "downgrades.automatic: not supported",
 		"[keep]\noverrides = true":                             "keep: not supported",
 		"managed = true\n[[reapply]]\non = 'boot'":             "reapply: not supported",

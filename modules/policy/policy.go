@@ -138,6 +138,11 @@ func (p *Policy) NeedsEngine() bool {
 // release.
 func (p *Policy) NeedsHealth() bool { return p != nil && !p.Upgrades.FromUnhealthy }
 
+// RollsBack reports whether a release that fails to start is undone.
+func (p *Policy) RollsBack() bool {
+	return p == nil || p.Upgrades.RollbackOnFailure == nil || *p.Upgrades.RollbackOnFailure
+}
+
 // NeedsPlatform reports whether the policy depends on the operating system: its
 // version, its patches and what Mender provides.
 func (p *Policy) NeedsPlatform() bool { return p != nil && p.Platform.Releases != nil }

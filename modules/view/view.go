@@ -48,6 +48,7 @@ const (
 	Legacy      = "not adopted" // another update module installed it
 	Damaged     = "damaged"
 	Failed      = "not installed" // its first installation failed
+	LeftFailed  = "failed"        // it failed to start, and its policy leaves it to a person
 )
 
 // Read reads an application. What is damaged is a state, not an error.
@@ -80,6 +81,11 @@ func Read(s *store.Store, name string) (*Application, error) {
 		out.State, out.Problem = stateOf(s, a.Deployment), a.Deployment.Error
 		if out.State == Interrupted && out.Problem == "" {
 			out.Problem = "run mender-app resume"
+		}
+	case a.HasFailed(a.Current):
+		out.State, out.Problem = LeftFailed, "the release failed to start and its policy leaves it to a person: install another artifact, or mend it and run mender-app start "+name
+		if len(a.Kept) > 0 {
+			out.Problem = "the release failed to start and its policy leaves it to a person: mender-app rollback " + name + " goes back, and another artifact may replace it"
 		}
 	case a.Current != "" && a.Stopped:
 		out.State = Stopped

@@ -31,6 +31,7 @@ func TestCallsOfTheClients(t *testing.T) {
 			require.NoError(t, os.WriteFile(d.Share("tracing"), []byte(tracing), 0o755))
 			d.MustRun(t, "sh", "-ec", "mkdir -p /usr/libexec; mv /usr/share/mender/modules/v3/app /usr/libexec/app-traced; install -m755 "+d.Share("tracing")+" /usr/share/mender/modules/v3/app")
 			one, two, bad := release(t, d, "1", ""), release(t, d, "2", ""), release(t, d, "3", "unhealthy")
+			left := release(t, d, "4", "crash", "--policy", leftToPerson(t))
 			for _, step := range []struct {
 				what  string
 				args  []string
@@ -43,6 +44,7 @@ func TestCallsOfTheClients(t *testing.T) {
 				{"roll back", []string{"rollback"}, false, [2]string{"SR RB Cl", "SR RB F Cl"}},
 				{"a release that fails", []string{"install", bad}, true, [2]string{"D SR I SR RB F Cl", "PPS D I SR RB F Cl"}},
 				{"an artifact that is cut off", []string{"install", cutOff(t, d.Share("cut.mender"), two)}, true, [2]string{"D Cl", "PPS D Cl"}},
+				{"a release that fails and stays", []string{"install", left}, true, [2]string{"D SR I SR F Cl", "PPS D I SR F Cl"}},
 				{"final", []string{"install", two}, false, [2]string{"D SR I NR C Cl", "PPS D I NR SR C Cl"}},
 			} {
 				if step.what == "final" {

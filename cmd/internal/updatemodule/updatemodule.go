@@ -98,7 +98,7 @@ func Run(args []string, stdout, stderr io.Writer) int {
 		}
 		answer, _ := deploy.Reply(state, tree)
 		if state == modules.SupportsRollback && tree != nil && !orchestrated {
-			if c, err := device.Load(); err == nil && commitsAtOnce(c, tree, os.Getppid()) {
+			if c, err := device.Load(); err == nil && (deploy.Stays(c.OpenStore(), tree) || commitsAtOnce(c, tree, os.Getppid())) {
 				answer = modules.No
 			}
 		}

@@ -81,8 +81,10 @@ func Ended(steps []store.Step, status string, end time.Time) []store.Step {
 // outcome is how a step ended before the phase next; None: it was the last one.
 func outcome(s *store.Step, next transition.Phase, status string) string {
 	p := transition.Phase(s.Phase)
-	back := next == transition.RollingBack || next == transition.RolledBack
+	back := next == transition.RollingBack || next == transition.RolledBack || next == transition.Failed
 	switch {
+	case p == transition.Failed, p == transition.Cleaning && next == transition.None:
+		return store.OutcomeDone
 	case next == transition.None && status != store.StatusFailed,
 		next != transition.None && !back,
 		p == transition.RollingBack && next == transition.RolledBack:

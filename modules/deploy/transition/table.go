@@ -34,15 +34,21 @@ const (
 	RollingBack Phase = "rolling-back"
 	// RolledBack: the previous release runs and is healthy.
 	RolledBack Phase = "rolled-back"
+	// Failed: the new release failed to start, and stays as it is, because its
+	// policy leaves it to a person. It is the current one. The client has not
+	// cleaned up yet.
+	Failed Phase = "failed"
 )
 
 // Event is a request to a deployment.
 type Event string
 
-// The events. The first follows the end of a download; each other one is a
-// state of the Mender client.
+// The events. The first follows the end of a download, the second a new release
+// that failed to start and that its policy leaves to a person; each other one is
+// a state of the Mender client.
 const (
 	EventReceived Event = "received"
+	EventStays    Event = "stays"
 	EventInstall  Event = "install"
 	EventCommit   Event = "commit"
 	EventRollback Event = "rollback"
@@ -68,6 +74,7 @@ const (
 	EnterCleaning    Action = "enter cleaning"
 	EnterRollingBack Action = "enter rolling-back" // the old release becomes the current one
 	EnterRolledBack  Action = "enter rolled-back"
+	EnterFailed      Action = "enter failed" // the new release becomes the current one
 
 	Ask      Action = "ask"      // ask the hooks of the new release whether it may be rolled out
 	Ready    Action = "ready"    // wait until the hooks of the new release say that it is ready
@@ -110,6 +117,10 @@ var (
 	back    = do(EnterRollingBack, Revert, Barrier, EnterRolledBack)
 	drop    = do(Discard, End)
 	finish  = do(EnterCleaning, Prune, End)
+
+	// A client that wants a rollback must not believe that there was one.
+	stays = refuse("the release failed to start and stays as it is, for upgrades.rollback_on_failure = false in its policy: " +
+		"mender-app rollback APP goes back, and a newer artifact may replace it")
 )
 
 // table says what each event means in each phase. It covers every order of
@@ -118,6 +129,7 @@ var (
 var table = map[Phase]map[Event]Plan{
 	None: {
 		EventReceived: refuse("no download was begun"),
+		EventStays:    refuse("no release is being started"),
 		EventInstall:  refuse("nothing has been downloaded; install the artifact again"),
 		// For handles a commit that is repeated after Cleanup.
 		EventCommit:   refuse("nothing is waiting to be committed"),
@@ -131,6 +143,7 @@ var table = map[Phase]map[Event]Plan{
 	},
 	Downloading: {
 		EventReceived: do(Barrier, EnterLoaded),
+		EventStays:    refuse("no release is being started"),
 		EventInstall:  refuse("the download did not finish; install the artifact again"),
 		EventCommit:   refuse("the download did not finish"),
 		EventRollback: abandon,
@@ -143,6 +156,7 @@ var table = map[Phase]map[Event]Plan{
 	},
 	Loaded: {
 		EventReceived: nothing("it was loaded already"),
+		EventStays:    refuse("no release is being started"),
 		EventInstall:  install,
 		EventCommit:   refuse("it has not been installed"),
 		EventRollback: abandon,
@@ -155,6 +169,7 @@ var table = map[Phase]map[Event]Plan{
 	},
 	Installing: {
 		EventReceived: refuse("it is being installed"),
+		EventStays:    do(Barrier, EnterFailed),
 		EventInstall:  install, // a repetition after a crash
 		EventCommit:   refuse("the installation did not finish"),
 		EventRollback: back,
@@ -167,6 +182,7 @@ var table = map[Phase]map[Event]Plan{
 	},
 	Installed: {
 		EventReceived: refuse("it has been installed"),
+		EventStays:    refuse("no release is being started"),
 		EventInstall:  install,
 		EventCommit:   do(Check, EnterCommitted),
 		EventRollback: back,
@@ -180,6 +196,7 @@ var table = map[Phase]map[Event]Plan{
 	},
 	Committed: {
 		EventReceived: refuse("it has been committed"),
+		EventStays:    refuse("no release is being started"),
 		EventInstall:  nothing("it has been committed already"),
 		EventCommit:   nothing("it has been committed already"),
 		// The client does not know of the commit: it was killed, or the call
@@ -194,6 +211,7 @@ var table = map[Phase]map[Event]Plan{
 	},
 	Cleaning: {
 		EventReceived: refuse("it has been committed"),
+		EventStays:    refuse("no release is being started"),
 		EventInstall:  nothing("it has been committed already"),
 		EventCommit:   nothing("it has been committed already"),
 		// The client stores the commit before it calls Cleanup: to any caller
@@ -208,6 +226,7 @@ var table = map[Phase]map[Event]Plan{
 	},
 	RollingBack: {
 		EventReceived: refuse("it is being rolled back"),
+		EventStays:    refuse("no release is being started"),
 		EventInstall:  refuse("it is being rolled back"),
 		EventCommit:   refuse("it is being rolled back"),
 		EventRollback: back,
@@ -220,6 +239,7 @@ var table = map[Phase]map[Event]Plan{
 	},
 	RolledBack: {
 		EventReceived: refuse("it was rolled back"),
+		EventStays:    refuse("no release is being started"),
 		EventInstall:  refuse("it was rolled back; install the artifact again"),
 		EventCommit:   refuse("it was rolled back"),
 		EventRollback: nothing("it was rolled back already"),
@@ -229,6 +249,19 @@ var table = map[Phase]map[Event]Plan{
 		EventReboot:         do(Barrier),
 		EventVerifyReboot:   refuse("it was rolled back"),
 		EventVerifyRollback: do(Recheck, EnterRolledBack),
+	},
+	Failed: {
+		EventReceived: stays,
+		EventStays:    nothing("it has failed already"),
+		EventInstall:  stays,
+		EventCommit:   stays,
+		EventRollback: stays,
+		EventFailure:  nothing("the release stays as it is, for a person"),
+		EventCleanup:  finish,
+
+		EventReboot:         stays,
+		EventVerifyReboot:   stays,
+		EventVerifyRollback: stays,
 	},
 }
 
@@ -265,3 +298,7 @@ func Touched(p Phase, overwrites bool) Phase {
 	}
 	return p
 }
+
+// Started reports whether an action of the event install starts the new release, so
+// that an error may mean that the release cannot be started.
+func Started(ev Event, a Action) bool { return ev == EventInstall && (a == Rollout || a == Ready) }
