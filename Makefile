@@ -128,10 +128,10 @@ engines: setup ## unpack the other Docker engines of the test matrix: 45 s and 6
 # (make test-extended).
 FAILURES := ^Test(DisksAreFull|StoreTurnsReadOnly|EngineGoesAway|EngineKilledInLoad|KilledInTheMiddle|CppClientKilled|ArtifactsOfContainerModulesKilled|PowerLossWhilePortIsPublished)$$
 EMULATED := ^TestArmPrograms$$
-MIGRATION := ^Test(Adopts.*|ArtifactsOfContainerModules|Reference.*|FullArtifactServesTheReference|CallsOfTheClients|CommitOnInstall|StateScripts|DeltaAfterAnOSUpdate|StoreGoesWithTheOS|ChangedByMenderArtifact|WithoutMenderClient|InstallsWithoutMenderClient)$$
+MIGRATION := ^Test(Adopts.*|ArtifactsOfContainerModules|Reference.*|FullArtifactServesTheReference|CallsOfTheClients|CommitOnInstall|StateScripts|DeltaAfterAnOSUpdate|ChangedByMenderArtifact|WithoutMenderClient|InstallsWithoutMenderClient)$$
 COMPONENTS := ^Test(Example.*|PlainSubmodule|ConformanceOfPlainSubmodule|Submodule.*)$$
 HOSTILE := ^TestHostileArtifacts$$
-EXTENDED := ^Test(ConformanceOfDockerCompose|WhatFailedBefore|BadInputChangesNothing|Compressions|SeveralBases.*|BaseThatDoesNotServe|OneImageUnderTwoNames|TwoImagesOfOneName|NothingStaysBetweenCalls|ContentOfOtherImages|EncryptedSecrets|StopStartPurge|ApplicationsDoNotDisturbEachOther|DataFullOrReadOnly|SlowServiceIsWaitedFor|OtherUserCannotBlock)$$
+EXTENDED := ^Test(StoreGoesWithTheOS|ConformanceOfDockerCompose|WhatFailedBefore|BadInputChangesNothing|Compressions|SeveralBases.*|BaseThatDoesNotServe|OneImageUnderTwoNames|TwoImagesOfOneName|NothingStaysBetweenCalls|ContentOfOtherImages|EncryptedSecrets|StopStartPurge|ApplicationsDoNotDisturbEachOther|DataFullOrReadOnly|SlowServiceIsWaitedFor|OtherUserCannotBlock)$$
 
 # Long tests of sub-modules, which make test leaves to make test-submodules: each sub-module
 # against PROTOCOL.md, broken ones, releases that fail, and kills of real processes.
