@@ -40,7 +40,8 @@ type State struct {
 	Kept []string `json:"kept,omitempty"`
 	// Deployment is the one under way; nil for none.
 	Deployment *Deployment `json:"deployment,omitempty"`
-	// Stopped: an operator has stopped the current release.
+	// Stopped: an operator has stopped the current release, or its policy says that it
+	// is not started. Until the phase cleaning it is about the release before.
 	Stopped bool `json:"stopped,omitempty"`
 	// Failed are releases that failed to start and were left for a person: the
 	// current one, and while a deployment is open the one before.

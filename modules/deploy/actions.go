@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/mender-app/mender-app/modules/deploy/failed"
 	"github.com/mender-app/mender-app/modules/deploy/moments"
 	"github.com/mender-app/mender-app/modules/deploy/transition"
 	"github.com/mender-app/mender-app/modules/policy"
@@ -50,6 +51,9 @@ func (e *Engine) rollout(ctx context.Context, a *store.App) error {
 	if err != nil {
 		return err
 	}
+	if !e.starts(a, t.r.ID) {
+		return t.replaceStopped(ctx)
+	}
 	if err := a.Point(t.r.ID); err != nil {
 		return err
 	}
@@ -64,7 +68,11 @@ func (e *Engine) check(ctx context.Context, a *store.App) error {
 	if err := e.reverify(ctx, a); err != nil {
 		return err
 	}
+	starts := e.starts(a, d.To)
 	if d.BootID == e.bootID() {
+		if !starts {
+			return nil
+		}
 		t, err := e.target(ctx, a, d.To)
 		if err != nil {
 			return err
@@ -79,8 +87,10 @@ func (e *Engine) check(ctx context.Context, a *store.App) error {
 	if err := e.rollout(ctx, a); err != nil {
 		return err
 	}
-	if err := e.moments().Status(ctx, moments.InDeployment(a, policy.HookStatus, d.To)); err != nil {
-		return err
+	if starts {
+		if err := e.moments().Status(ctx, moments.InDeployment(a, policy.HookStatus, d.To)); err != nil {
+			return err
+		}
 	}
 	return e.barrier(ctx, a)
 }
@@ -136,15 +146,15 @@ func (e *Engine) revert(ctx context.Context, a *store.App) error {
 	if err == nil {
 		err = t.ensureRunning(ctx)
 	}
-	if a.HasFailed(t.r.ID) && failedToStart(err) && ctx.Err() == nil {
-		e.Log.Warn("the previous release had failed to start before, and still does", "app", a.Name, "release", t.r.ID, "error", err)
+	if err != nil && e.neednotRun(a, t.r.ID) && failed.ToStart(err) && ctx.Err() == nil {
+		e.Log.Warn("the previous release did not run, and does not start now", "app", a.Name, "release", t.r.ID, "error", err)
 		err = nil
 	}
 	if err != nil {
 		return fmt.Errorf("the previous release did not start again: %w", err)
 	}
-	if failed, err := a.Release(d.To); err == nil {
-		if err := e.restoreNames(ctx, a, failed, t.r); err != nil {
+	if gone, err := a.Release(d.To); err == nil {
+		if err := e.restoreNames(ctx, a, gone, t.r); err != nil {
 			return err
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"github.com/mender-app/mender-app/modules"
+	"github.com/mender-app/mender-app/modules/deploy/failed"
 )
 
 // client is what a Mender client does, standalone, and with daemon set what the
@@ -118,7 +119,7 @@ func (c *client) undo(failure bool) error {
 	c.undoing = true
 	c.state = modules.ArtifactRollback
 	rberr := errors.New("the module does not support rollback")
-	if c.daemon || !Stays(c.g.engine().Store, tr.Tree) { // the daemon keeps the first answer
+	if c.daemon || !failed.Stays(c.g.engine().Store, tr.Tree) { // the daemon keeps the first answer
 		rberr = c.call(modules.ArtifactRollback, tr)
 	}
 	if errors.Is(rberr, errKilled) {

@@ -21,7 +21,7 @@ import (
 func (c *client) holds(t tb, app string) {
 	t.Helper()
 	if c.open != nil && c.open.release.app == app {
-		c.g.runs(t, app, &c.open.release)
+		c.g.is(t, app, &c.open.release)
 		return
 	}
 	if c.unsure[app] {
@@ -31,15 +31,24 @@ func (c *client) holds(t tb, app string) {
 	c.g.clean(t, app)
 }
 
-// runs asserts that what the client takes for installed is what runs. A release that was
-// left for a person is there, as it failed.
+// runs asserts that what the client takes for installed is what runs.
 func (c *client) runs(t tb, app string) {
 	t.Helper()
-	if want := c.provides[app]; want != nil && want.stays() {
-		c.g.stays(t, app, want)
-		return
+	c.g.is(t, app, c.provides[app])
+}
+
+// is asserts that a release runs; that one which was left for a person is there, as it
+// failed, and that one which is not to be started is there and nothing runs.
+func (g *rig) is(t tb, app string, want *release) {
+	t.Helper()
+	switch {
+	case want != nil && want.stays() && g.failed(app):
+		g.stays(t, app, want)
+	case want != nil && want.idle():
+		g.idle(t, app, want)
+	default:
+		g.runs(t, app, want)
 	}
-	c.g.runs(t, app, c.provides[app])
 }
 
 // scenario is what a person does with a client; each command's error is
@@ -84,6 +93,10 @@ var scenarios = []scenario{
 	{name: "failed first release stays", run: installCommit, what: s3},
 	{name: "failed release is replaced", first: &s3, run: installCommit, what: v2},
 	{name: "update over a failed release fails", first: &s3, run: installCommit, what: v3},
+	{name: "update to a stopped release", first: &v1, run: installCommit, what: l1},
+	{name: "first install of a stopped release", run: installCommit, what: l1},
+	{name: "update to a stopped release rolled back", first: &v1, run: installRollback, what: l1},
+	{name: "update over a stopped release fails", first: &l1, run: installCommit, what: v3},
 	{name: "hooks: not ready, and stays", first: &h1, run: installCommit, what: h5, hooks: true},
 	{name: "reboot of the first install fails", run: installCommit, what: b2, daemon: true},
 }
@@ -294,7 +307,7 @@ func failAt(t *testing.T, cpp bool, s scenario, n int) bool {
 	// call after it has repaired it. What could not be deleted or cleaned up
 	// goes with the next installation.
 	if c.open != nil {
-		g.runs(where, "shop", &c.open.release)
+		g.is(where, "shop", &c.open.release)
 	} else {
 		c.runs(where, "shop")
 	}
@@ -307,7 +320,7 @@ func failAt(t *testing.T, cpp bool, s scenario, n int) bool {
 // TestAnyOrder lets people, kills, power cuts and failures do what they like
 // to two applications, and asserts the invariant whenever a command has ended.
 func TestAnyOrder(t *testing.T) {
-	releases := []release{v1, v2, v3, v4, b1, b2, o1, s3}
+	releases := []release{v1, v2, v3, v4, b1, b2, o1, s3, l1}
 	rapid.Check(t, func(rt *rapid.T) {
 		g := newRig(t)
 		defer g.remove()

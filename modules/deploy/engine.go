@@ -39,6 +39,7 @@ import (
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/artifact/statement"
 	"github.com/mender-app/mender-app/modules/deploy/account"
+	"github.com/mender-app/mender-app/modules/deploy/failed"
 	"github.com/mender-app/mender-app/modules/deploy/moments"
 	"github.com/mender-app/mender-app/modules/deploy/space"
 	"github.com/mender-app/mender-app/modules/deploy/transition"
@@ -348,13 +349,14 @@ func (e *Engine) act(ctx context.Context, a *store.App, step transition.Action) 
 	case transition.EnterInstalled:
 		return e.enter(a, transition.Installed)
 	case transition.EnterCommitted:
-		replace(a)
+		a.Current, a.Kept = a.Deployment.To, failed.Kept(a)
 		return e.enter(a, transition.Committed)
 	case transition.EnterFailed:
-		replace(a)
+		a.Current, a.Kept = a.Deployment.To, failed.Kept(a)
 		a.Failed = append(a.Failed, a.Current)
 		return e.enter(a, transition.Failed)
 	case transition.EnterCleaning:
+		a.Stopped = !a.HasFailed(a.Current) && !e.starts(a, a.Current)
 		return e.enter(a, transition.Cleaning)
 	case transition.EnterRollingBack, transition.EnterRolledBack:
 		d := a.Deployment
@@ -375,6 +377,9 @@ func (e *Engine) act(ctx context.Context, a *store.App, step transition.Action) 
 		}
 		return e.moments().Ask(ctx, a)
 	case transition.Ready:
+		if !e.starts(a, a.Deployment.To) {
+			return nil
+		}
 		return e.moments().Ready(ctx, a)
 	case transition.Leave:
 		return e.moments().Run(ctx, moments.InDeployment(a, policy.HookPreReboot, a.Deployment.To))

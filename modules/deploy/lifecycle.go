@@ -87,7 +87,11 @@ func (e *Engine) Start(ctx context.Context, name string) error {
 	if err := e.moments().Permit(ctx, moments.OfCurrent(t.a, policy.HookPreStart, moments.OpStart)); err != nil {
 		return err
 	}
-	if err := t.call(ctx, submodules.VerbStart, t.request(), t.o.Start); err != nil {
+	verb, method := submodules.VerbStart, t.o.Start
+	if !e.starts(t.a, t.r.ID) { // it may never have been rolled out
+		verb, method = submodules.VerbRollout, t.o.Rollout
+	}
+	if err := t.call(ctx, verb, t.request(), method); err != nil {
 		return err
 	}
 	var ok bool

@@ -1,9 +1,7 @@
 package deploy
 
 import (
-	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"os/exec"
@@ -13,13 +11,12 @@ import (
 
 	"github.com/mender-app/mender-app/artifact"
 	"github.com/mender-app/mender-app/artifact/image"
+	"github.com/mender-app/mender-app/modules/deploy/current"
 	"github.com/mender-app/mender-app/modules/deploy/files"
 	"github.com/mender-app/mender-app/modules/deploy/incoming"
 	"github.com/mender-app/mender-app/modules/deploy/machine"
 	"github.com/mender-app/mender-app/modules/deploy/moments"
 	"github.com/mender-app/mender-app/modules/deploy/space"
-	"github.com/mender-app/mender-app/modules/policy"
-	"github.com/mender-app/mender-app/store"
 	"github.com/mender-app/mender-app/submodules"
 )
 
@@ -68,7 +65,7 @@ func (p *preflight) steps() []preflightStep {
 		{"statement", false, func(context.Context) error { return p.checkStatement() }},
 		{"platform", false, p.checkPlatform},
 		{"sub-module", true, p.find},
-		{"application", false, func(context.Context) error { return e.checkCurrent(meta) }},
+		{"application", false, func(context.Context) error { return current.Check(e.Store, e.Log, meta, e.RefuseOlder) }},
 		{"requirements", false, func(ctx context.Context) error {
 			p.warnOfEnv()
 			return p.t.checkRequirements(ctx, meta)
@@ -121,47 +118,6 @@ func (p *preflight) warnOfEnv() {
 				"name", name, "orchestrator", p.t.r.Orchestrator)
 		}
 	}
-}
-
-// checkCurrent refuses to move an application from one orchestrator to another,
-// because nothing would stop it in the old one. With RefuseOlder it also refuses
-// an older version.
-func (e *Engine) checkCurrent(m *artifact.Metadata) error {
-	a, err := e.Store.App(m.ApplicationName)
-	if errors.Is(err, store.ErrNoApp) {
-		return sameOrchestrator(m, cmp.Or(e.Store.LegacyOrchestrator(m.ApplicationName), m.Orchestrator))
-	}
-	if err != nil {
-		return err
-	}
-	if dir := a.Rival(); dir != "" {
-		return unfit("mender-container-modules has installed a project %s too, in %s: give the application another name, or remove that directory and the module", a.Name, dir)
-	}
-	if a.Current == "" {
-		return nil
-	}
-	r, err := a.Release(a.Current)
-	if err != nil {
-		// Continue: a new release may be the only way to repair this.
-		e.Log.Error("the current release cannot be read; a rollback to it will not be possible", "app", a.Name, "error", err)
-		return nil
-	}
-	if err := sameOrchestrator(m, r.Orchestrator); err != nil {
-		return err
-	}
-	if e.RefuseOlder {
-		if err := policy.CheckNotOlder(m.ApplicationName, m.ApplicationVersion, r.Version); err != nil {
-			return unfit("%w", err)
-		}
-	}
-	return nil
-}
-
-func sameOrchestrator(m *artifact.Metadata, installed string) error {
-	if installed == m.Orchestrator {
-		return nil
-	}
-	return unfit("%s runs under %s and the artifact is for %s: give the application another name", m.ApplicationName, installed, m.Orchestrator)
 }
 
 // checkRequirements makes sure that the device has the commands that the

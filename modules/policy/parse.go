@@ -126,9 +126,7 @@ func (p *Policy) checkBehaviour() error {
 		}
 	}
 	switch p.DesiredState {
-	case "", StateRunning:
-	case StateLoaded, StateStopped:
-		return unsupported(fmt.Sprintf("desired_state = %q", p.DesiredState))
+	case "", StateRunning, StateLoaded, StateStopped:
 	default:
 		return bad("desired_state", "%q is not loaded, running or stopped", clip(p.DesiredState))
 	}

@@ -142,8 +142,6 @@ func TestWhatIsNotBuilt(t *testing.T) {
 		"[data]\nvolumes = ['db']\nsnapshot = true":            "data: not supported",
 		"[resources]\ncpuset = '0'":                            "resources: not supported",
 		"[engine_upgrades]\nautomatic = true":                  "engine_upgrades.automatic: not supported",
-		"desired_state = 'loaded'":                             `desired_state = "loaded": not supported`,
-		"desired_state = 'stopped'":                            `desired_state = "stopped": not supported`,
 		"enabled = false":                                      "enabled = false: not supported",
 		"[services]\ndisabled = ['metrics']":                   "services.disabled: not supported",
 		"[[depends]]\nname = 'db'\naction = 'apply'":           `depends[0].action = "apply": not supported`,

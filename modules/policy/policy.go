@@ -121,8 +121,8 @@ const (
 
 var classes = []Class{ClassCritical, ClassStorage, ClassDiscovery, ClassOptional, ClassReporting}
 
-// The values of DesiredState. StateRunning is the default. The others are defined and
-// not supported yet.
+// The values of DesiredState. StateRunning is the default. A release of either other
+// state is loaded, and only a person starts it.
 const (
 	StateRunning = "running"
 	StateLoaded  = "loaded"
@@ -141,6 +141,11 @@ func (p *Policy) NeedsHealth() bool { return p != nil && !p.Upgrades.FromUnhealt
 // RollsBack reports whether a release that fails to start is undone.
 func (p *Policy) RollsBack() bool {
 	return p == nil || p.Upgrades.RollbackOnFailure == nil || *p.Upgrades.RollbackOnFailure
+}
+
+// Starts reports whether an installation starts the release.
+func (p *Policy) Starts() bool {
+	return p == nil || p.DesiredState == "" || p.DesiredState == StateRunning
 }
 
 // NeedsPlatform reports whether the policy depends on the operating system: its

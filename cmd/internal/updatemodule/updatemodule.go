@@ -17,6 +17,7 @@ import (
 	"github.com/mender-app/mender-app/cmd/internal/version"
 	"github.com/mender-app/mender-app/modules"
 	"github.com/mender-app/mender-app/modules/deploy"
+	"github.com/mender-app/mender-app/modules/deploy/failed"
 	"github.com/mender-app/mender-app/modules/filedelta"
 	"github.com/mender-app/mender-app/modules/imagedelta"
 	"github.com/mender-app/mender-app/store"
@@ -98,7 +99,7 @@ func Run(args []string, stdout, stderr io.Writer) int {
 		}
 		answer, _ := deploy.Reply(state, tree)
 		if state == modules.SupportsRollback && tree != nil && !orchestrated {
-			if c, err := device.Load(); err == nil && (deploy.Stays(c.OpenStore(), tree) || commitsAtOnce(c, tree, os.Getppid())) {
+			if c, err := device.Load(); err == nil && (failed.Stays(c.OpenStore(), tree) || commitsAtOnce(c, tree, os.Getppid())) {
 				answer = modules.No
 			}
 		}

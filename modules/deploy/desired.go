@@ -1,0 +1,54 @@
+package deploy
+
+import (
+	"context"
+
+	"github.com/mender-app/mender-app/modules/deploy/failed"
+	"github.com/mender-app/mender-app/modules/deploy/policies"
+	"github.com/mender-app/mender-app/store"
+)
+
+// A release with desired_state = "stopped" or "loaded" in its policy is loaded and not
+// started. Its installation stops the release before, and it is committed as stopped.
+
+// starts reports whether an installation starts a release.
+func (e *Engine) starts(a *store.App, id string) bool {
+	r, err := a.Release(id)
+	return err != nil || policies.Of(e.Log, a.Name, r).Starts()
+}
+
+// neednotRun reports whether a release did not run before the deployment either.
+func (e *Engine) neednotRun(a *store.App, id string) bool {
+	return a.HasFailed(id) || a.Stopped && !e.starts(a, id)
+}
+
+// leftToPerson reports whether the new release of a's deployment, which failed with err,
+// stays as it is (package failed).
+func (e *Engine) leftToPerson(a *store.App, err error) bool {
+	d := a.Deployment
+	r, rerr := a.Release(d.To)
+	if d.Reused || rerr != nil || !failed.ToStart(err) {
+		return false
+	}
+	p := policies.Of(e.Log, a.Name, r)
+	return p.Starts() && !p.RollsBack()
+}
+
+// replaceStopped stops the release before the target's, which is not started.
+func (t *target) replaceStopped(ctx context.Context) error {
+	if from := t.a.Deployment.From; from != "" {
+		before, err := t.e.target(ctx, t.a, from)
+		if err != nil {
+			return err
+		}
+		// The sub-module may find what to stop only by this path.
+		if err := t.a.Point(from); err != nil {
+			return err
+		}
+		if err := before.stop(ctx); err != nil {
+			return err
+		}
+	}
+	t.e.Log.Info("the release is loaded and not started, as its policy says", "app", t.app, "release", t.r.ID)
+	return t.a.Point(t.r.ID)
+}
