@@ -1,6 +1,7 @@
 package delta_test
 
 import (
+	"archive/tar"
 	"bufio"
 	"bytes"
 	"context"
@@ -51,6 +52,7 @@ var goldens = []golden{
 	{name: "files", in: "files", kind: delta.Tar},
 	{name: "files-only", in: "files", kind: delta.Tar, options: encoder.Options{FilesOnly: true}},
 	{name: "blob", in: "elf-amd64", kind: delta.Blob},
+	{name: "bulk", in: "bulk", kind: delta.Tar},
 	{name: "shared", in: "files", kind: delta.Tar, shared: true},
 }
 
@@ -66,8 +68,36 @@ func contents(t testing.TB, dir string) (old, new []byte) {
 		require.NoError(t, err)
 		return out
 	}
+	if dir == bulkDir {
+		return bulkContents(t)
+	}
 	old = read("old.zst")
 	return old, read("new.zst", zstd.WithDecoderDictRaw(1, old))
+}
+
+// bulkDir is no directory: what is new in some others makes files that are coded in
+// bulk.
+const bulkDir = "bulk"
+
+func bulkContents(t testing.TB) (old, new []byte) {
+	const size = 66 << 10 // too many bytes to be modelled
+	var files []tarFile
+	for _, dir := range []string{"elf-arm", "elf-arm64", "elf-amd64"} {
+		_, b := contents(t, dir)
+		r := tar.NewReader(bytes.NewReader(b))
+		for {
+			h, err := r.Next()
+			if err == io.EOF {
+				break
+			}
+			require.NoError(t, err)
+			b, err := io.ReadAll(r)
+			require.NoError(t, err)
+			files = append(files, tarFile{name: dir + "/" + filepath.Base(h.Name), typ: '0', data: append(b, make([]byte, max(0, size-len(b)))...)})
+		}
+	}
+	stored := tarFile{name: "noise", typ: '0', data: append(make([]byte, 64<<10), noise(1, 600)...)}
+	return makeTar(), makeTar(append(files, stored)...)
 }
 
 func (g golden) file() string { return filepath.Join("testdata", "golden", g.name+".delta") }
@@ -109,7 +139,7 @@ func (g golden) encoded(t testing.TB) []byte {
 	for _, p := range passes {
 		rep, err := encoder.Encode(t.Context(), &b, p.old, p.new, g.options)
 		require.NoError(t, err)
-		require.Equal(t, append([]string{"elf1", "zstd"}, g.features...), rep.Header.Features)
+		require.Equal(t, append([]string{"elf1", "lz1"}, g.features...), rep.Header.Features)
 	}
 	return b.Bytes()
 }

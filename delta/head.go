@@ -76,7 +76,7 @@ const (
 // Names of features that a decoder must know to read a delta that lists them.
 const (
 	FeatureELF     = "elf1"
-	FeatureZstd    = "zstd"
+	FeatureLZ      = "lz1"
 	FeatureDeflate = "deflate1"
 	FeatureGo      = "goflate1"
 )

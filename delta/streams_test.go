@@ -229,7 +229,7 @@ func TestStreams(t *testing.T) {
 				}
 				d, rep := roundTrip(t, []delta.Image{image("1", c.old)}, image("2", c.new))
 				require.Less(t, len(d), c.most)
-				require.Equal(t, append([]string{delta.FeatureELF, delta.FeatureZstd}, c.features...), rep.Header.Features)
+				require.Equal(t, append([]string{delta.FeatureELF, delta.FeatureLZ}, c.features...), rep.Header.Features)
 			}
 		})
 	}

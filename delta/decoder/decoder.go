@@ -20,7 +20,7 @@ import (
 // known reports whether this decoder knows a feature.
 func known(feature string) bool {
 	switch feature {
-	case delta.FeatureELF, delta.FeatureZstd, delta.FeatureDeflate:
+	case delta.FeatureELF, delta.FeatureLZ, delta.FeatureDeflate:
 		return true
 	case delta.FeatureGo:
 		return deflate.GoKnown()
@@ -68,11 +68,7 @@ func (d *Decoder) Apply(ctx context.Context, old delta.Old, sink func(delta.Obje
 		return errors.New("a delta can be applied once")
 	}
 	d.used = true
-	c, err := codec.NewDecoder(ctx, d.r, old, d.header.Bases, d.header.Size())
-	if err != nil {
-		return err
-	}
-	defer c.Close()
+	c := codec.NewDecoder(ctx, d.r, old, d.header.Bases, d.header.Size())
 	for _, o := range d.header.Objects {
 		if o.Encoding == delta.Omitted {
 			continue

@@ -13,6 +13,7 @@ import (
 	"github.com/mender-app/mender-app/delta"
 	"github.com/mender-app/mender-app/delta/decoder"
 	"github.com/mender-app/mender-app/delta/internal/codec"
+	"github.com/mender-app/mender-app/delta/internal/lz/parse"
 	"github.com/mender-app/mender-app/delta/internal/script"
 	"github.com/mender-app/mender-app/delta/tarstore"
 )
@@ -232,7 +233,7 @@ func (e *encoder) write(w io.Writer) (*Report, error) {
 		return nil, fmt.Errorf("%d old objects are too many", len(h.Bases))
 	}
 	h.Objects = e.info
-	h.Features = []string{delta.FeatureELF, delta.FeatureZstd}
+	h.Features = []string{delta.FeatureELF, delta.FeatureLZ}
 	if streams {
 		h.Features = append(h.Features, delta.FeatureDeflate)
 	}
@@ -246,11 +247,7 @@ func (e *encoder) write(w io.Writer) (*Report, error) {
 	if _, err := w.Write(head); err != nil {
 		return nil, err
 	}
-	c, err := codec.NewEncoder(e.ctx, w, e.store, h.Bases, h.Size())
-	if err != nil {
-		return nil, err
-	}
-	defer c.Close()
+	c := codec.NewEncoder(e.ctx, w, parse.New(), e.store, h.Bases, h.Size())
 	if e.opt.Shares != nil {
 		c.Shares(e.opt.Shares)
 	}

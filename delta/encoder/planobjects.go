@@ -7,6 +7,8 @@ import (
 	"sort"
 
 	"github.com/mender-app/mender-app/artifact/metered"
+	"github.com/mender-app/mender-app/delta/elf"
+	"github.com/mender-app/mender-app/delta/internal/branch"
 	"github.com/mender-app/mender-app/delta/internal/codec"
 	"github.com/mender-app/mender-app/delta/internal/script"
 	"github.com/mender-app/mender-app/delta/internal/tarheader"
@@ -143,7 +145,7 @@ func (e *encoder) planContents(todo []*target, h *object) error {
 
 // Decoding a modelled byte takes about a hundred times the processor time of a
 // copied one. An object may therefore have only modelBase modelled bytes and a share
-// of its size; the largest contents beyond that are left to zstd.
+// of its size; the largest contents beyond that are coded in bulk.
 const (
 	modelBase  = 192 << 10
 	modelShare = 512
@@ -179,6 +181,7 @@ func spend(todo []*target, size int64) {
 			it.t.plan.Op = script.Literal
 		default:
 			it.t.plan.Op = script.Bulk
+			it.t.plan.Parts = it.t.parts()
 		}
 	}
 }
@@ -208,3 +211,24 @@ func (t *target) weigh() error {
 	t.dense = t.Size > 256 && int64(n) > t.Size-t.Size/32
 	return nil
 }
+
+// parts returns the parts of a content that are converted: code, and tables.
+func (t *target) parts() []script.Part {
+	if len(t.plan.Streams) > 0 {
+		return nil
+	}
+	var parts []script.Part
+	for _, p := range elf.Parts(t.plan.New, t.Size) {
+		if p.Size >= minPart && len(parts) < codec.MaxParts {
+			parts = append(parts, script.Part{Off: p.Off, Size: p.Size, Kind: partKinds[p.Kind]})
+		}
+	}
+	return parts
+}
+
+// minPart is the size below which converting a part gains less than saying where it
+// is costs.
+const minPart = 64
+
+var partKinds = map[elf.PartKind]branch.Kind{elf.CodeA32: branch.A32, elf.CodeThumb: branch.Thumb, elf.CodeA64: branch.A64,
+	elf.CodeX86: branch.X86, elf.Pairs: branch.Pairs, elf.Triples: branch.Triples}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/mender-app/mender-app/delta"
 	"github.com/mender-app/mender-app/delta/elf"
+	"github.com/mender-app/mender-app/delta/internal/branch"
 	"github.com/mender-app/mender-app/delta/internal/model"
 	"github.com/mender-app/mender-app/delta/internal/script"
 )
@@ -141,7 +142,7 @@ func (c *changeCoder) uncovered(pos, end, before, behind int64) error {
 			}
 		}
 		if c.inBulk {
-			if err := c.bulkBytes(b); err != nil {
+			if err := c.bulkBytes(b, branch.None, 0); err != nil {
 				return err
 			}
 		} else {

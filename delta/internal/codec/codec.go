@@ -20,24 +20,17 @@ type Codec struct {
 	members  *memberCoder
 }
 
-// NewEncoder returns a Codec that writes the body of a delta to w. The objects that
-// it will code have size bytes in all.
-func NewEncoder(ctx context.Context, w io.Writer, old delta.Old, bases []delta.Base, size int64) (*Codec, error) {
-	f, err := newFrameWriter(w)
-	if err != nil {
-		return nil, err
-	}
-	return newCodec(ctx, f, old, bases, size), nil
+// NewEncoder returns a Codec that writes the body of a delta to w, with the literals
+// in bulk as the BulkWriter codes them. The objects that it will code have size bytes
+// in all.
+func NewEncoder(ctx context.Context, w io.Writer, bulk BulkWriter, old delta.Old, bases []delta.Base, size int64) *Codec {
+	return newCodec(ctx, newFrameWriter(w, bulk), old, bases, size)
 }
 
 // NewDecoder returns a Codec that reads the body of a delta from r, and no byte
 // after it. The objects that it will code have size bytes in all.
-func NewDecoder(ctx context.Context, r *bufio.Reader, old delta.Old, bases []delta.Base, size int64) (*Codec, error) {
-	f, err := newFrameReader(r)
-	if err != nil {
-		return nil, err
-	}
-	return newCodec(ctx, f, old, bases, size), nil
+func NewDecoder(ctx context.Context, r *bufio.Reader, old delta.Old, bases []delta.Base, size int64) *Codec {
+	return newCodec(ctx, newFrameReader(r), old, bases, size)
 }
 
 func newCodec(ctx context.Context, f *frames, old delta.Old, bases []delta.Base, size int64) *Codec {
@@ -55,9 +48,6 @@ func newCodec(ctx context.Context, f *frames, old delta.Old, bases []delta.Base,
 	contents := &contentCoder{run: r, out: out, old: checks, sums: sums, ops: ops, literals: literals, changes: changes, streams: streams}
 	return &Codec{run: r, out: out, old: checks, contents: contents, members: newMemberCoder(contents, counts)}
 }
-
-// Close frees the memory of the Codec. It writes nothing.
-func (c *Codec) Close() { c.run.close() }
 
 // Encode writes one object as it is planned.
 func (c *Codec) Encode(info delta.ObjectInfo, plan *script.Object) error {
@@ -112,7 +102,7 @@ func (c *Codec) object(info delta.ObjectInfo, p *script.Object) error {
 		err = delta.FormatErrorf("a frame is cut short")
 	}
 	if err == nil {
-		_, err = c.run.endFrame(c.run.Encoding && len(c.run.bulk) > 0)
+		_, err = c.run.endFrame(c.run.Encoding && c.run.bulk.Len() > 0)
 		c.run.share("headers of members")
 	}
 	if err == nil && c.out.left() != 0 {
@@ -154,11 +144,7 @@ func (c *Codec) Shares(shares map[string]float64) {
 
 // Cost returns how many bytes one content would take in a delta of its own.
 func Cost(ctx context.Context, old delta.Old, bases []delta.Base, place script.Place, plan *script.Content) (int64, error) {
-	c, err := NewEncoder(ctx, io.Discard, old, bases, place.Size)
-	if err != nil {
-		return 0, err
-	}
-	defer c.Close()
+	c := NewEncoder(ctx, io.Discard, noBulk{}, old, bases, place.Size)
 	c.out.begin(nil, place.Size)
 	if err := c.run.boundary(); err != nil {
 		return 0, err
@@ -171,3 +157,11 @@ func Cost(ctx context.Context, old delta.Old, bases []delta.Base, place script.P
 	}
 	return c.run.size, nil
 }
+
+// noBulk is for contents that have no literals in bulk.
+type noBulk struct{}
+
+func (noBulk) Align()             {}
+func (noBulk) Add([]byte, uint32) {}
+func (noBulk) Len() int           { return 0 }
+func (noBulk) Flush() []byte      { return nil }

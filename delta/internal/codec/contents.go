@@ -4,6 +4,7 @@ import (
 	"hash/crc32"
 
 	"github.com/mender-app/mender-app/delta"
+	"github.com/mender-app/mender-app/delta/internal/branch"
 	"github.com/mender-app/mender-app/delta/internal/model"
 	"github.com/mender-app/mender-app/delta/internal/script"
 )
@@ -90,14 +91,29 @@ type literalCoder struct {
 	out    *output
 	bytes  *model.ByteModel
 	inBulk model.Prob // the literals of a changed content are in the bulk part
+
+	// Parts of a content in bulk that are converted.
+	parts, gap, size *model.UintModel
+	kind             [8]model.Prob
 }
 
 func newLiteralCoder(r *run, out *output) *literalCoder {
-	return &literalCoder{run: r, out: out, bytes: model.NewByteModel(6, 13, 18, 4), inBulk: model.FreshProb}
+	c := &literalCoder{run: r, out: out, bytes: model.NewByteModel(6, 13, 18, 4), inBulk: model.FreshProb,
+		parts: model.NewUintModel(), gap: model.NewUintModel(), size: model.NewUintModel()}
+	copy(c.kind[:], model.FreshProbs(len(c.kind)))
+	return c
 }
 
 // code codes a whole content.
 func (c *literalCoder) code(e *content, bulk bool) error {
+	var parts []script.Part
+	if bulk {
+		var err error
+		if parts, err = c.codeParts(e); err != nil {
+			return err
+		}
+		c.bulkFile()
+	}
 	for off := int64(0); off < e.Size; {
 		if off > 0 {
 			if err := c.boundary(); err != nil {
@@ -114,7 +130,8 @@ func (c *literalCoder) code(e *content, bulk bool) error {
 			}
 		}
 		if bulk {
-			if err := c.bulkBytes(b); err != nil {
+			var err error
+			if parts, err = c.pieces(b, off, parts); err != nil {
 				return err
 			}
 		} else {
@@ -128,6 +145,57 @@ func (c *literalCoder) code(e *content, bulk bool) error {
 		off += int64(len(b))
 	}
 	return nil
+}
+
+// MaxParts is how many parts of a content in bulk are converted.
+const MaxParts = 64
+
+// codeParts codes which parts of a content are converted.
+func (c *literalCoder) codeParts(e *content) ([]script.Part, error) {
+	n := c.Uint(c.parts, uint64(len(e.plan.Parts)))
+	if n > MaxParts {
+		return nil, delta.FormatErrorf("too many parts")
+	}
+	parts := make([]script.Part, n)
+	copy(parts, e.plan.Parts)
+	end := int64(0)
+	for i := range parts {
+		p := &parts[i]
+		p.Kind = branch.Kind(c.Tree(c.kind[:], 3, int(p.Kind)))
+		gap := int64(c.Uint(c.gap, uint64(p.Off-end)))
+		p.Size = int64(c.Uint(c.size, uint64(p.Size)))
+		if p.Kind >= branch.NumKinds || gap < 0 || gap > e.Size-end || p.Size < 0 || p.Size > e.Size-end-gap {
+			return nil, delta.FormatErrorf("a part is out of bounds")
+		}
+		p.Off = end + gap
+		end = p.Off + p.Size
+	}
+	return parts, nil
+}
+
+// pieces codes bytes at off in bulk, in pieces that lie inside or outside of a part.
+// It returns the parts that do not end before the end of b.
+func (c *literalCoder) pieces(b []byte, off int64, parts []script.Part) ([]script.Part, error) {
+	for len(b) > 0 {
+		kind, n := branch.None, int64(len(b))
+		if len(parts) > 0 {
+			p := parts[0]
+			switch end := p.Off + p.Size; {
+			case off >= end:
+				parts = parts[1:]
+				continue
+			case off >= p.Off:
+				kind, n = p.Kind, min(n, end-off)
+			default:
+				n = min(n, p.Off-off)
+			}
+		}
+		if err := c.bulkBytes(b[:n], kind, off); err != nil {
+			return nil, err
+		}
+		b, off = b[n:], off+n
+	}
+	return parts, nil
 }
 
 // model codes bytes that are at pos of their file. Without a coder it only trains

@@ -7,15 +7,14 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/klauspost/compress/zstd"
-
 	"github.com/mender-app/mender-app/delta"
+	"github.com/mender-app/mender-app/delta/internal/branch"
+	"github.com/mender-app/mender-app/delta/internal/lz"
 	"github.com/mender-app/mender-app/delta/internal/model"
 )
 
 // A delta's body is a sequence of frames. Each has a coded part, which the coder
-// reads, and a bulk part, which is one zstd frame of literals that are too many to
-// be modelled. A member of a tar lies within one frame, or begins one for each of
+// reads, and a bulk part, of literals that are too many to be modelled (package lz). A member of a tar lies within one frame, or begins one for each of
 // its windows.
 
 // frames writes or reads the frames of the body for the coder. The coder's models
@@ -24,9 +23,9 @@ type frames struct {
 	*model.Coder
 	w     io.Writer
 	r     *bufio.Reader
-	bulk  []byte // encoding: literals of this frame
-	zw    *zstd.Encoder
-	zr    *zstd.Decoder
+	bulk  BulkWriter // encoding: literals of this frame
+	lz    lz.Decoder
+	inLZ  bool             // decoding: the bulk part is begun
 	coded []byte           // decoding: the coded part of this frame
 	left  io.LimitedReader // decoding: the unread rest of the bulk part
 	begun bool             // a frame is begun
@@ -38,39 +37,27 @@ type frames struct {
 const (
 	maxCoded   = 1 << 20  // bytes of a frame's coded part
 	maxBulk    = 16 << 20 // bytes of a frame's bulk part
-	BulkWindow = 1 << 20  // zstd window of a bulk part
 	frameCoded = 48 << 10 // bytes of a frame's parts from which on it ends
 	frameBulk  = 4 << 20
-	maxLiteral = 64 << 20 // uncompressed bytes of one bulk part
 )
 
-func newFrameWriter(w io.Writer) (*frames, error) {
-	zw, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedBestCompression),
-		zstd.WithWindowSize(BulkWindow), zstd.WithEncoderConcurrency(1), zstd.WithEncoderCRC(false))
-	if err != nil {
-		return nil, err
-	}
-	f := &frames{Coder: &model.Coder{Encoding: true}, w: w, zw: zw, last: model.FreshProb}
+// A BulkWriter codes literals in bulk. It is a parse.Encoder, which the decoder must
+// not link.
+type BulkWriter interface {
+	Align()
+	Add(b []byte, class uint32)
+	Len() int
+	Flush() []byte
+}
+
+func newFrameWriter(w io.Writer, bulk BulkWriter) *frames {
+	f := &frames{Coder: &model.Coder{Encoding: true}, w: w, bulk: bulk, last: model.FreshProb}
 	f.Start(nil)
-	return f, nil
+	return f
 }
 
-func newFrameReader(r *bufio.Reader) (*frames, error) {
-	zr, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
-		zstd.WithDecoderMaxWindow(BulkWindow), zstd.WithDecoderMaxMemory(maxLiteral))
-	if err != nil {
-		return nil, err
-	}
-	return &frames{Coder: &model.Coder{}, r: r, zr: zr, last: model.FreshProb}, nil
-}
-
-func (f *frames) close() {
-	if f.zw != nil {
-		f.zw.Close()
-	}
-	if f.zr != nil {
-		f.zr.Close()
-	}
+func newFrameReader(r *bufio.Reader) *frames {
+	return &frames{Coder: &model.Coder{}, r: r, last: model.FreshProb}
 }
 
 // boundary is called at the same points by encoder and decoder: between members,
@@ -84,7 +71,7 @@ func (f *frames) boundary() error {
 		}
 		return f.next()
 	}
-	full := f.Encoding && (f.Len() > frameCoded || len(f.bulk) > frameBulk)
+	full := f.Encoding && (f.Len() > frameCoded || f.bulk.Len() > frameBulk)
 	if ended, err := f.endFrame(full); !ended || err != nil {
 		return err
 	}
@@ -109,10 +96,7 @@ func (f *frames) endFrame(now bool) (bool, error) {
 // flush writes the frame.
 func (f *frames) flush() error {
 	coded := f.Finish()
-	var z []byte
-	if len(f.bulk) > 0 {
-		z = f.zw.EncodeAll(f.bulk, nil)
-	}
+	z := f.bulk.Flush()
 	if len(coded) > maxCoded || len(z) > maxBulk {
 		return fmt.Errorf("a frame has grown to %d and %d bytes", len(coded), len(z))
 	}
@@ -126,7 +110,6 @@ func (f *frames) flush() error {
 		f.size += int64(len(b))
 	}
 	f.bulkSize += int64(len(z))
-	f.bulk = f.bulk[:0]
 	f.Start(nil)
 	return nil
 }
@@ -157,20 +140,39 @@ func (f *frames) next() error {
 	f.coded = b.Bytes()
 	f.Start(f.coded)
 	f.left = io.LimitedReader{R: f.r, N: int64(z)}
-	if z == 0 {
-		return f.zr.Reset(nil)
-	}
-	return f.zr.Reset(&f.left)
+	f.inLZ = false
+	return nil
 }
 
-// bulkBytes writes b to the frame's bulk part, or fills b from it.
-func (f *frames) bulkBytes(b []byte) error {
+// bulkBytes writes b to the frame's bulk part, or fills b from it. b is at pos of a
+// part of the kind.
+func (f *frames) bulkBytes(b []byte, kind branch.Kind, pos int64) error {
 	if f.Encoding {
-		f.bulk = append(f.bulk, b...)
+		if kind != branch.None {
+			b = bytes.Clone(b)
+			kind.Convert(b, uint32(pos), false)
+		}
+		f.bulk.Add(b, uint32(kind))
 		return nil
 	}
-	if _, err := io.ReadFull(f.zr, b); err != nil {
+	if !f.inLZ {
+		if err := f.lz.Begin(&f.left); err != nil {
+			return delta.FormatErrorf("literals: %v", err)
+		}
+		f.inLZ = true
+	}
+	if err := f.lz.Read(b, uint32(kind)); err != nil {
 		return delta.FormatErrorf("literals: %v", err)
 	}
+	kind.Convert(b, uint32(pos), true)
 	return nil
+}
+
+// bulkFile says that a file begins in the bulk part.
+func (f *frames) bulkFile() {
+	if f.Encoding {
+		f.bulk.Align()
+	} else {
+		f.lz.Align()
+	}
 }

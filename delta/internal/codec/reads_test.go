@@ -15,6 +15,7 @@ import (
 	"github.com/mender-app/mender-app/artifact/digest"
 	"github.com/mender-app/mender-app/delta"
 	"github.com/mender-app/mender-app/delta/deflate"
+	"github.com/mender-app/mender-app/delta/internal/lz/parse"
 	"github.com/mender-app/mender-app/delta/internal/script"
 	"github.com/mender-app/mender-app/delta/internal/tarheader"
 	"github.com/mender-app/mender-app/delta/tarstore"
@@ -67,9 +68,7 @@ func tinyMembers(t *testing.T, n int, plan func(new io.ReaderAt) script.Content)
 // body is the delta of a plan, however much the plan reads.
 func body(t *testing.T, old delta.Old, bases []delta.Base, info delta.ObjectInfo, p *script.Object) []byte {
 	var b bytes.Buffer
-	c, err := NewEncoder(t.Context(), &b, old, bases, info.Size)
-	require.NoError(t, err)
-	defer c.Close()
+	c := NewEncoder(t.Context(), &b, parse.New(), old, bases, info.Size)
 	c.old.limit = math.MaxInt64
 	require.NoError(t, c.Encode(info, p))
 	require.NoError(t, c.Flush())
@@ -100,9 +99,7 @@ func TestChecksumsAreRemembered(t *testing.T) {
 	b := body(t, old, bases, info, p)
 	require.Less(t, len(b), 6<<10)
 	var read int64
-	c, err := NewDecoder(t.Context(), bufio.NewReader(bytes.NewReader(b)), counting{old, &read}, bases, info.Size)
-	require.NoError(t, err)
-	defer c.Close()
+	c := NewDecoder(t.Context(), bufio.NewReader(bytes.NewReader(b)), counting{old, &read}, bases, info.Size)
 	require.NoError(t, c.Decode(info, io.Discard))
 	require.LessOrEqual(t, read, int64(4*size))
 }
@@ -140,9 +137,7 @@ func TestReadsAreBounded(t *testing.T) {
 
 	b := body(t, old, bases, info, p)
 	var read int64
-	c, err := NewDecoder(t.Context(), bufio.NewReader(bytes.NewReader(b)), counting{old, &read}, bases, info.Size)
-	require.NoError(t, err)
-	defer c.Close()
+	c := NewDecoder(t.Context(), bufio.NewReader(bytes.NewReader(b)), counting{old, &read}, bases, info.Size)
 	require.ErrorIs(t, c.Decode(info, io.Discard), delta.ErrTooMuchRead)
 	require.LessOrEqual(t, read, ReadLimit(info.Size, bases[0].Size))
 }

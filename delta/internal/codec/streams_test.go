@@ -12,6 +12,7 @@ import (
 
 	"github.com/mender-app/mender-app/delta"
 	"github.com/mender-app/mender-app/delta/deflate"
+	"github.com/mender-app/mender-app/delta/internal/lz/parse"
 	"github.com/mender-app/mender-app/delta/internal/script"
 	"github.com/mender-app/mender-app/delta/tarstore"
 )
@@ -83,9 +84,7 @@ func TestStreamBounds(t *testing.T) {
 	good := script.Stream{Length: int64(len(whole)), StreamHead: script.StreamHead{
 		Envelope: deflate.GzipEnvelope, Head: deflate.GzipHead, Variant: deflate.GNU(9), Size: int64(len(in.Plain)), Old: -1}}
 	try := func(b []byte, streams ...script.Stream) error {
-		c, err := NewEncoder(t.Context(), io.Discard, tarstore.New(), nil, 1<<30)
-		require.NoError(t, err)
-		defer c.Close()
+		c := NewEncoder(t.Context(), io.Discard, parse.New(), tarstore.New(), nil, 1<<30)
 		c.out.begin(nil, 1<<30)
 		plan := &script.Content{Op: script.Literal, New: bytes.NewReader(b), Streams: streams}
 		return c.contents.streams.code(&content{Place: script.Place{Size: int64(len(b))}, op: script.Literal, plan: plan})

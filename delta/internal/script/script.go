@@ -5,6 +5,7 @@ import (
 
 	"github.com/mender-app/mender-app/delta/deflate"
 	"github.com/mender-app/mender-app/delta/elf"
+	"github.com/mender-app/mender-app/delta/internal/branch"
 )
 
 // Op is how a content is made. The values are those of the format.
@@ -49,7 +50,15 @@ type Content struct {
 	Matches []Match     // of a change: for the bytes outside of streams
 	Mode    elf.Mode
 	Bulk    bool     // bytes outside of matches go to the bulk part
+	Parts   []Part   // of a content in bulk: what is converted
 	Streams []Stream // deflate streams whose uncompressed bytes are coded
+}
+
+// Part is a part of a content in bulk that is converted. Parts are in order and do not
+// overlap.
+type Part struct {
+	Off, Size int64
+	Kind      branch.Kind
 }
 
 // StreamHead has everything that the decoder needs to make a stream.

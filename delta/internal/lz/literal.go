@@ -1,0 +1,205 @@
+package lz
+
+// Literals predicts bytes. Each of several contexts selects probabilities. For each
+// bit a mixer weighs what they predict (as in the PAQ family of compressors). All of
+// it is integer arithmetic, so that every machine computes the same.
+type Literals struct {
+	tab     [inputs][1 << tabBits]cell
+	weights [NumClasses * 3 * 3 * 8]weights
+}
+
+const (
+	inputs  = 6
+	tabBits = 17
+	rowMask = 1<<tabBits - 16
+)
+
+// A cell is a probability of a 1 out of 4096, and in the low four bits how often it
+// was adapted, up to 15.
+type cell = uint16
+
+type weights [inputs]int32 // 16 fractional bits
+
+// A Context is what a byte is predicted from.
+type Context struct {
+	Last     uint32 // the last four bytes, the last one lowest
+	Eight    byte   // the byte eight places back
+	Expected byte   // the byte at the last distance
+	Class    uint32 // what kind of bytes it is among
+	State    uint32 // of the model
+	Pos      uint32
+}
+
+func (l *Literals) init() {
+	for i := range l.tab {
+		for k := range l.tab[i] {
+			l.tab[i][k] = 1 << 15
+		}
+	}
+	for i := range l.weights {
+		for k := range l.weights[i] {
+			l.weights[i][k] = 1 << 16 * 10 / 32
+		}
+	}
+}
+
+// Mixing is the state of coding one byte.
+type Mixing struct {
+	l      *Literals
+	hashes [inputs]uint32
+	rows   [inputs]*[16]cell
+	in     [inputs]int32
+	w      *weights
+	p      int32
+	k      uint32 // the cell of each row
+	want   uint32 // the expected byte, with bit 8 set
+	sets   uint32
+}
+
+// rates are how much of an error a cell adapts by, out of 65536, by its count.
+var rates = func() (t [16]int32) {
+	for i := range t {
+		t[i] = int32(65536 * 2 / (2*i + 3))
+	}
+	t[15] = 65536 / cellLimit
+	return t
+}()
+
+// next is the count after a count.
+var next = [16]cell{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 15}
+
+const cellLimit = 24
+
+// mixRate is how quickly the weights adapt.
+const mixRate = 4
+
+// Begin starts a byte.
+func (x *Mixing) Begin(l *Literals, c *Context) {
+	at := c.Pos & 3
+	x.l = l
+	x.hashes[0] = c.Last & 255
+	x.hashes[1] = c.Last&0xffff | c.Class<<16
+	x.hashes[2] = c.Last&0xffffff | 1<<24
+	x.hashes[3] = c.Class<<2 | at
+	x.hashes[4] = c.Last>>24 | uint32(c.Eight)<<8 | at<<16
+	x.hashes[5] = uint32(c.Expected) | c.Class<<8
+	x.find(0)
+	x.want = uint32(c.Expected) | 256
+	s := uint32(0)
+	if c.State >= 7 {
+		s = 1
+		if c.State >= 10 {
+			s = 2
+		}
+	}
+	x.sets = (c.Class*3 + s) * 24
+}
+
+// find finds the rows for half a byte.
+func (x *Mixing) find(salt uint32) {
+	for i := range x.rows {
+		h := (x.hashes[i] + salt) * 0x9e3779b1
+		h = (h ^ h>>15) * 0x85ebca6b >> (32 - tabBits) & rowMask
+		x.rows[i] = (*[16]cell)(x.l.tab[i][h:])
+	}
+}
+
+// One returns the probability of a 1 out of 65536. node has the bits so far, after
+// a 1, and done is their number.
+func (x *Mixing) One(node, done uint32) uint32 {
+	k := node
+	if done >= 4 {
+		if done == 4 {
+			x.find(node * 0x2f0b4c47)
+		}
+		k = node&(1<<(done&3)-1) | 1<<(done&3)
+	}
+	k &= 15
+	x.k = k
+	// Whether the expected byte agrees so far, and with which bit it goes on.
+	set := x.sets + done
+	if x.want>>((8-done)&31) == node {
+		set += 8 + x.want>>((7-done)&31)&1*8
+	}
+	w := &x.l.weights[set]
+	x.w = w
+	s0 := int32(stretchTab[x.rows[0][k]>>4])
+	s1 := int32(stretchTab[x.rows[1][k]>>4])
+	s2 := int32(stretchTab[x.rows[2][k]>>4])
+	s3 := int32(stretchTab[x.rows[3][k]>>4])
+	s4 := int32(stretchTab[x.rows[4][k]>>4])
+	s5 := int32(stretchTab[x.rows[5][k]>>4])
+	x.in = [inputs]int32{s0, s1, s2, s3, s4, s5}
+	dot := int64(w[0])*int64(s0) + int64(w[1])*int64(s1) + int64(w[2])*int64(s2) +
+		int64(w[3])*int64(s3) + int64(w[4])*int64(s4) + int64(w[5])*int64(s5)
+	d := min(max(dot>>16, -stretchN/2+1), stretchN/2-1)
+	x.p = int32(squashTab[(d+stretchN/2)&(stretchN-1)])
+	return uint32(x.p)
+}
+
+// Learn adapts to the bit that followed.
+func (x *Mixing) Learn(bit uint32) {
+	err := (int32(bit)<<16 - x.p) >> 4 * mixRate
+	w, k := x.w, x.k&15
+	w[0] += (x.in[0]*err + 1<<13) >> 14
+	w[1] += (x.in[1]*err + 1<<13) >> 14
+	w[2] += (x.in[2]*err + 1<<13) >> 14
+	w[3] += (x.in[3]*err + 1<<13) >> 14
+	w[4] += (x.in[4]*err + 1<<13) >> 14
+	w[5] += (x.in[5]*err + 1<<13) >> 14
+	to := int32(-bit) & 4095
+	adapt(&x.rows[0][k], to)
+	adapt(&x.rows[1][k], to)
+	adapt(&x.rows[2][k], to)
+	adapt(&x.rows[3][k], to)
+	adapt(&x.rows[4][k], to)
+	adapt(&x.rows[5][k], to)
+}
+
+// adapt moves a cell's probability to 0 or 4095.
+func adapt(c *cell, to int32) {
+	v := *c
+	n := v & 15
+	p := int32(v >> 4)
+	p += ((to-p)*rates[n] + 1<<15) >> 16
+	*c = cell(p)<<4 | next[n]
+}
+
+const stretchN = 4096
+
+var (
+	squashTab  [stretchN]uint16 // of x-2048: 65536/(1+e^(-x/256))
+	stretchTab [stretchN]int16  // its inverse, of p>>4
+)
+
+func init() {
+	for i := range squashTab {
+		squashTab[i] = uint16(squash(int64(i - stretchN/2)))
+	}
+	pi := 0
+	for x := range squashTab {
+		v := int(squashTab[x]) >> 4
+		for ; pi <= v; pi++ {
+			stretchTab[pi] = int16(x - stretchN/2)
+		}
+	}
+	for ; pi < stretchN; pi++ {
+		stretchTab[pi] = stretchN/2 - 1
+	}
+}
+
+// squash computes 65536/(1+e^(-x/256)) with integers alone: the sixteenth power of
+// the first terms of a series.
+func squash(x int64) int64 {
+	const one = int64(1) << 30
+	t := max(x, -x) << 30 / 4096
+	e := one - t + t*t>>31 - (t*t>>30)*t/6>>30 + ((t*t>>30)*(t*t>>30)/24)>>30
+	for range 4 {
+		e = e * e >> 30
+	}
+	p := min(one*65536/(one+e), 65536-32) // for the more likely side
+	if x < 0 {
+		p = 65536 - p
+	}
+	return p
+}

@@ -1,0 +1,196 @@
+package lz_test
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"math/rand"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/mender-app/mender-app/delta/internal/lz"
+	"github.com/mender-app/mender-app/delta/internal/lz/parse"
+)
+
+func noise(seed int64, n int) []byte {
+	b := make([]byte, n)
+	rand.New(rand.NewSource(seed)).Read(b)
+	return b
+}
+
+func prose(seed int64, n int) []byte {
+	r := rand.New(rand.NewSource(seed))
+	var b bytes.Buffer
+	for b.Len() < n {
+		fmt.Fprintf(&b, "%d lines of %c; ", r.Intn(50), 'a'+r.Intn(26))
+	}
+	return b.Bytes()[:n]
+}
+
+// file is one file in bulk; its bytes are of the class.
+type file struct {
+	b     []byte
+	class uint32
+}
+
+// encode codes files; after each of those in flush a part ends.
+func encode(files []file, flush func(i int) bool) (parts [][]byte) {
+	e := parse.New()
+	for i, f := range files {
+		e.Align()
+		for b := f.b; len(b) > 0; {
+			n := min(len(b), lz.MaxPiece)
+			e.Add(b[:n], f.class)
+			b = b[n:]
+		}
+		if flush(i) || i == len(files)-1 {
+			parts = append(parts, bytes.Clone(e.Flush()))
+		}
+	}
+	return parts
+}
+
+// decode decodes them, and returns an error if one does not come back.
+func decode(files []file, flush func(i int) bool, parts [][]byte) error {
+	var d lz.Decoder
+	begun := false
+	for i, f := range files {
+		if !begun && len(parts) > 0 && len(f.b) > 0 {
+			if err := d.Begin(bytes.NewReader(parts[0])); err != nil {
+				return err
+			}
+			begun = true
+		}
+		d.Align()
+		got := make([]byte, lz.MaxPiece)
+		for b := f.b; len(b) > 0; {
+			n := min(len(b), lz.MaxPiece)
+			if err := d.Read(got[:n], f.class); err != nil {
+				return err
+			}
+			if !bytes.Equal(b[:n], got[:n]) {
+				return fmt.Errorf("file %d is not what it was", i)
+			}
+			b = b[n:]
+		}
+		if flush(i) {
+			parts, begun = parts[1:], false
+		}
+	}
+	return nil
+}
+
+func each(int) bool     { return true }
+func atEnd(int) bool    { return false }
+func second(i int) bool { return i%2 == 1 }
+
+func TestRoundTrip(t *testing.T) {
+	text := prose(1, 100_000)
+	far := func(n int) []byte { // the same bytes, n bytes apart
+		return append(append(bytes.Clone(text[:2000]), make([]byte, n-2000)...), text[:2000]...)
+	}
+	for name, files := range map[string][]file{
+		"empty":             {{}},
+		"one byte":          {{b: []byte{7}}},
+		"two equal bytes":   {{b: []byte{7, 7}}},
+		"three bytes":       {{b: []byte("abc")}},
+		"zeros":             {{b: make([]byte, 200_000)}},
+		"a short period":    {{b: bytes.Repeat([]byte("abcde"), 50_000)}},
+		"a long period":     {{b: bytes.Repeat(text[:5000], 30)}},
+		"prose":             {{b: text}},
+		"noise":             {{b: noise(1, 150_000)}},
+		"noise twice":       {{b: noise(1, 70_000)}, {b: noise(1, 70_000)}},
+		"classes":           {{b: text, class: 3}, {b: text, class: 7}, {b: noise(2, 5000), class: 1}},
+		"prose, then noise": {{b: append(bytes.Clone(text), noise(3, 100_000)...)}, {b: text}},
+		"near the window":   {{b: far(lz.Window - 1)}},
+		"at the window":     {{b: far(lz.Window)}},
+		"past the window":   {{b: far(lz.Window + 1)}},
+		"twice the window":  {{b: far(2*lz.Window + 77)}, {b: text}},
+		"many small":        {{b: text[:5]}, {b: text[5:6]}, {}, {b: text[:17]}, {b: text[:300]}, {b: text[100:400]}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if testing.Short() && len(files[0].b) > lz.Window && name != "at the window" {
+				t.Skip("it takes a second")
+			}
+			for _, flush := range []func(int) bool{each, atEnd, second} {
+				parts := encode(files, flush)
+				require.NoError(t, decode(files, flush, parts))
+				if len(files[0].b) > lz.Window {
+					break
+				}
+			}
+		})
+	}
+}
+
+// What costs is about what is new.
+func TestSizes(t *testing.T) {
+	size := func(files ...file) (n int) {
+		for _, p := range encode(files, atEnd) {
+			n += len(p)
+		}
+		return n
+	}
+	random := noise(1, 100_000)
+	require.Less(t, size(file{b: random}), len(random)+16, "stored")
+	require.Less(t, size(file{b: random}, file{b: random}), len(random)+200, "the second is a copy")
+	require.Less(t, size(file{b: make([]byte, 1<<20)}), 700)
+	require.Less(t, size(file{b: prose(1, 100_000)}), 27_000)
+}
+
+// A part that is cut short is refused, or gives other bytes. It never gives more than
+// was asked for, and it never takes long.
+func TestCutShort(t *testing.T) {
+	files := []file{{b: prose(1, 20_000)}}
+	p := encode(files, atEnd)[0]
+	for n := 0; n < len(p)-4; n += 1 + n/7 {
+		require.Error(t, decode(files, atEnd, [][]byte{p[:n]}), n)
+	}
+}
+
+// The decoder takes no byte from its source but those of the part.
+func TestReadError(t *testing.T) {
+	var d lz.Decoder
+	want := io.ErrClosedPipe
+	r, w := io.Pipe()
+	require.NoError(t, w.CloseWithError(want))
+	require.ErrorIs(t, d.Begin(r), want)
+	var fresh lz.Decoder
+	require.ErrorIs(t, fresh.Read(make([]byte, 1), 0), lz.ErrDamaged, "no part was begun")
+}
+
+// FuzzDecode gives the decoder anything. It ends, and is within its memory.
+func FuzzDecode(f *testing.F) {
+	f.Fuzz(func(t *testing.T, in []byte, n uint16, class uint8) {
+		var d lz.Decoder
+		require.NoError(t, d.Begin(bytes.NewReader(in)))
+		b := make([]byte, n)
+		for range 3 {
+			if err := d.Read(b, uint32(class%lz.NumClasses)); err != nil {
+				require.ErrorIs(t, err, lz.ErrDamaged)
+				return
+			}
+			d.Align()
+		}
+	})
+}
+
+// FuzzRoundTrip codes anything, as two files.
+func FuzzRoundTrip(f *testing.F) {
+	f.Add([]byte("abcabcabcd"), []byte("abcd"), uint8(2))
+	f.Add(make([]byte, 1000), []byte{}, uint8(0))
+	f.Fuzz(func(t *testing.T, a, b []byte, class uint8) {
+		files := []file{{b: a, class: uint32(class % lz.NumClasses)}, {b: b}}
+		require.NoError(t, decode(files, each, encode(files, each)))
+	})
+}
+
+func BenchmarkDecode(b *testing.B) {
+	files := []file{{b: prose(1, 1<<20)}}
+	parts := encode(files, atEnd)
+	b.SetBytes(int64(len(files[0].b)))
+	for b.Loop() {
+		require.NoError(b, decode(files, atEnd, parts))
+	}
+}

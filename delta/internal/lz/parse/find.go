@@ -1,0 +1,134 @@
+package parse
+
+import (
+	"encoding/binary"
+	"math/bits"
+
+	"github.com/mender-app/mender-app/delta/internal/lz"
+)
+
+// A found match: a distance, and how many bytes are the same there.
+type found struct{ length, dist uint32 }
+
+// finder finds earlier places of the same bytes. For each hash of four bytes it has
+// a binary tree of places, which is sorted by what follows them, the newest place at
+// its root.
+type finder struct {
+	two, three, four []uint32
+	son              []uint32 // two for each place of the window
+	matches          []found
+}
+
+const (
+	twoBits   = 16
+	threeBits = 18
+	fourBits  = 20
+	// maxDepth is how many places of a tree are compared.
+	maxDepth = 64
+	mask     = lz.Window - 1
+)
+
+func newFinder() *finder {
+	f := &finder{two: make([]uint32, 1<<twoBits), three: make([]uint32, 1<<threeBits), four: make([]uint32, 1<<fourBits),
+		son: make([]uint32, 2*lz.Window)}
+	for _, t := range [][]uint32{f.two, f.three, f.four} {
+		for i := range t {
+			t[i] = none(0)
+		}
+	}
+	return f
+}
+
+// none is a place that is out of reach from pos and all later places.
+func none(pos uint32) uint32 { return pos - lz.Window }
+
+// at returns the longest match of each length, longer ones farther back, for the
+// bytes at b[i], which is at pos. It enters the place if insert is set; then at least
+// lz.MaxMatch bytes follow.
+func (f *finder) at(b []byte, i int, pos uint32, insert bool) []found {
+	f.matches = f.matches[:0]
+	most := min(len(b)-i, lz.MaxMatch)
+	if most < 4 {
+		return nil
+	}
+	w := binary.LittleEndian.Uint32(b[i:])
+	h2, h3, h4 := w&0xffff, w<<8*0x9e3779b1>>(32-threeBits), w*0x85ebca6b>>(32-fourBits)
+	reach := uint32(min(i, lz.Window-1))
+	best := 1
+	for k, c := range [2]uint32{f.two[h2], f.three[h3]} {
+		if d := pos - c; d-1 < reach {
+			if n := same(b, i-int(d), i, most); n > best && n >= k+2 {
+				best = n
+				f.matches = append(f.matches, found{uint32(n), d})
+			}
+		}
+	}
+	best = max(best, 3)
+	c := f.four[h4]
+	less, more := pos&mask<<1, pos&mask<<1|1 // where the next smaller and larger place go
+	if insert {
+		f.two[h2], f.three[h3], f.four[h4] = pos, pos, pos
+	}
+	sameLess, sameMore := 0, 0
+	for range maxDepth {
+		d := pos - c
+		if d-1 >= reach {
+			break
+		}
+		j := i - int(d)
+		n := min(sameLess, sameMore)
+		n += same(b, j+n, i+n, most-n)
+		if n > best {
+			best = n
+			f.matches = append(f.matches, found{uint32(n), d})
+		}
+		s := c & mask << 1
+		if n == most {
+			if insert {
+				f.son[less], f.son[more] = f.son[s], f.son[s|1]
+			}
+			return f.matches
+		}
+		if b[j+n] < b[i+n] {
+			if insert {
+				f.son[less] = c
+			}
+			less, c, sameLess = s|1, f.son[s|1], n
+		} else {
+			if insert {
+				f.son[more] = c
+			}
+			more, c, sameMore = s, f.son[s], n
+		}
+	}
+	if insert {
+		f.son[less], f.son[more] = none(pos), none(pos)
+	}
+	return f.matches
+}
+
+// peek returns the length of the match with the last place of the same hash. At least
+// four bytes follow.
+func (f *finder) peek(b []byte, i int, pos uint32) int {
+	h4 := binary.LittleEndian.Uint32(b[i:]) * 0x85ebca6b >> (32 - fourBits)
+	d := pos - f.four[h4]
+	if d-1 >= uint32(min(i, lz.Window-1)) {
+		return 0
+	}
+	return same(b, i-int(d), i, min(len(b)-i, lz.MaxMatch))
+}
+
+// same returns how many bytes at b[i] and b[j] are the same, at most most.
+func same(b []byte, i, j, most int) int {
+	n := 0
+	for n+8 <= most {
+		if x := binary.LittleEndian.Uint64(b[i+n:]) ^ binary.LittleEndian.Uint64(b[j+n:]); x != 0 {
+			return n + bits.TrailingZeros64(x)/8
+		}
+		n += 8
+	}
+	for n < most && b[i+n] == b[j+n] {
+		n++
+	}
+	return n
+}

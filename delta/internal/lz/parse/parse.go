@@ -1,0 +1,247 @@
+// Package parse finds how bytes are best coded for package lz: as matches, and as
+// bytes between them. It is for the build host.
+package parse
+
+import (
+	"encoding/binary"
+	"math"
+
+	"github.com/mender-app/mender-app/delta/internal/lz"
+)
+
+// An Encoder codes the pieces of one delta. Its memory is about 16 times the window
+// and what was added since the last Flush.
+type Encoder struct {
+	model  *lz.Model
+	coder  coder
+	finder *finder
+	bytes  []byte // the window, then what is not coded
+	next   uint32 // the place behind them
+	coded  int    // bytes that are coded
+	known  int    // bytes that the finder knows
+	pieces []piece
+	prices prices
+	priced uint32 // the place of the last update of the prices
+	nodes  []node
+	path   []symbol
+}
+
+type piece struct {
+	length int
+	class  uint32
+	zeros  int // that lie before it
+}
+
+// New makes an Encoder. It needs its memory only once something is added.
+func New() *Encoder { return new(Encoder) }
+
+// Add adds bytes of a class, at most lz.MaxPiece.
+func (e *Encoder) Add(b []byte, class uint32) {
+	e.bytes = append(e.bytes, b...)
+	e.next += uint32(len(b))
+	e.pieces = append(e.pieces, piece{length: len(b), class: class})
+}
+
+// Align says that a file begins.
+func (e *Encoder) Align() {
+	n := int(-e.next & (lz.Alignment - 1))
+	e.bytes = append(e.bytes, make([]byte, n)...)
+	e.next += uint32(n)
+	e.pieces = append(e.pieces, piece{zeros: n})
+}
+
+// Len returns how many bytes were added since the last Flush.
+func (e *Encoder) Len() int { return len(e.bytes) - e.coded }
+
+// Flush codes what was added. The result is valid until the next call.
+func (e *Encoder) Flush() []byte {
+	if e.Len() == 0 {
+		return nil
+	}
+	if e.model == nil {
+		e.model, e.finder, e.nodes = new(lz.Model), newFinder(), make([]node, span+1)
+		e.model.Init()
+	}
+	e.coder.begin()
+	for _, p := range e.pieces {
+		e.coded += p.zeros
+		e.model.Pos += uint32(p.zeros)
+		if p.length > 0 {
+			e.piece(p.length, p.class)
+		}
+	}
+	e.pieces = e.pieces[:0]
+	if n := e.coded - lz.Window; n > 0 {
+		e.bytes = append(e.bytes[:0], e.bytes[n:]...)
+		e.coded -= n
+		e.known -= n
+	}
+	return e.coder.end()
+}
+
+// learn tells the finder of the places before i.
+func (e *Encoder) learn(i int) {
+	for ; e.known < min(i, len(e.bytes)-lz.MaxMatch); e.known++ {
+		e.finder.at(e.bytes, e.known, e.pos(e.known), true)
+	}
+}
+
+func (e *Encoder) pos(i int) uint32 { return e.model.Pos + uint32(i-e.coded) }
+
+// find returns the matches at i.
+func (e *Encoder) find(i int) []found {
+	e.learn(i)
+	if e.known == i && i < len(e.bytes)-lz.MaxMatch {
+		e.known++
+		return e.finder.at(e.bytes, i, e.pos(i), true)
+	}
+	return e.finder.at(e.bytes, i, e.pos(i), false)
+}
+
+// piece codes n bytes.
+func (e *Encoder) piece(n int, class uint32) {
+	end := e.coded + n
+	stored := e.dense(end)
+	if stored {
+		e.coder.bit(&e.model.Stored, 1)
+		for _, v := range e.bytes[e.coded:end] {
+			e.coder.direct(8, uint32(v))
+		}
+		e.coded = end
+		e.model.Pos += uint32(n)
+		return
+	}
+	e.coder.bit(&e.model.Stored, 0)
+	for e.coded < end {
+		e.best(end, class)
+	}
+}
+
+// dense reports whether the bytes up to end are best stored: all values are about
+// as frequent, and the finder finds next to nothing.
+func (e *Encoder) dense(end int) bool {
+	n := end - e.coded
+	if n < 256 {
+		return false
+	}
+	var count [256]int
+	for _, v := range e.bytes[e.coded:end] {
+		count[v]++
+	}
+	sum := 0.0
+	for _, c := range count {
+		if c > 0 {
+			sum -= float64(c) * math.Log2(float64(c)/float64(n))
+		}
+	}
+	if sum < float64(n)*7.8*(1-128/float64(n)) {
+		return false
+	}
+	e.learn(e.coded)
+	matched := 0
+	var seen [1 << 12]int // where a hash was in the piece, plus one
+	for i := e.coded; i+8 <= end; {
+		h := binary.LittleEndian.Uint32(e.bytes[i:]) * 0x9e3779b1 >> 20
+		l := e.finder.peek(e.bytes[:end], i, e.pos(i))
+		if j := seen[h]; j > 0 {
+			l = max(l, same(e.bytes, j-1, i, end-i))
+		}
+		seen[h] = i + 1
+		if l >= 6 {
+			matched += l
+			i += l
+		} else {
+			i++
+		}
+	}
+	return matched*64 < n
+}
+
+// symbol is a literal (length 0), or a match.
+type symbol struct {
+	length uint16
+	kind   uint8 // of a match: 0 to 3 is a last distance, isNew a new one, isShort one byte at the last distance
+	dist   uint32
+}
+
+const (
+	isNew   = 4
+	isShort = 5
+)
+
+// code codes one symbol.
+func (e *Encoder) code(s symbol, class uint32) {
+	m, c := e.model, &e.coder
+	st, at := m.State, m.Pos&3
+	if s.length == 0 {
+		c.bit(&m.Match[st][at], 0)
+		var x lz.Mixing
+		x.Begin(&m.Literal, e.context(e.coded, m.Rep[0], st, class))
+		c.literal(&x, e.bytes[e.coded])
+		m.State = lz.AfterLiteral[st]
+		m.Pos++
+		e.coded++
+		return
+	}
+	c.bit(&m.Match[st][at], 1)
+	n := uint32(s.length)
+	switch s.kind {
+	case isNew:
+		c.bit(&m.AnyRep[st], 0)
+		c.length(&m.New, at, n)
+		c.distance(m, n, s.dist)
+		m.State = lz.AfterMatch[st]
+	case isShort:
+		c.bit(&m.AnyRep[st], 1)
+		c.bit(&m.Rep0[st], 0)
+		c.bit(&m.ShortRep[st][at], 0)
+		m.State = lz.AfterShortRep[st]
+	case 0:
+		c.bit(&m.AnyRep[st], 1)
+		c.bit(&m.Rep0[st], 0)
+		c.bit(&m.ShortRep[st][at], 1)
+		c.length(&m.Old, at, n)
+		m.State = lz.AfterRep[st]
+	default:
+		c.bit(&m.AnyRep[st], 1)
+		c.bit(&m.Rep0[st], 1)
+		c.bit(&m.Rep1[st], uint32(min(s.kind-1, 1)))
+		if s.kind > 1 {
+			c.bit(&m.Rep2[st], uint32(s.kind-2))
+		}
+		c.length(&m.Old, at, n)
+		m.State = lz.AfterRep[st]
+	}
+	m.Rep = after(m.Rep, s)
+	m.Pos += n
+	e.coded += int(n)
+}
+
+// after returns the last distances after a match.
+func after(rep [4]uint32, s symbol) [4]uint32 {
+	switch s.kind {
+	case isNew:
+		return [4]uint32{s.dist, rep[0], rep[1], rep[2]}
+	case 1:
+		return [4]uint32{rep[1], rep[0], rep[2], rep[3]}
+	case 2:
+		return [4]uint32{rep[2], rep[0], rep[1], rep[3]}
+	case 3:
+		return [4]uint32{rep[3], rep[0], rep[1], rep[2]}
+	}
+	return rep
+}
+
+func (e *Encoder) back(i int, n uint32) byte {
+	if n > uint32(i) {
+		return 0
+	}
+	return e.bytes[i-int(n)]
+}
+
+func (e *Encoder) context(i int, rep0, state, class uint32) *lz.Context {
+	return &lz.Context{
+		Last:  uint32(e.back(i, 1)) | uint32(e.back(i, 2))<<8 | uint32(e.back(i, 3))<<16 | uint32(e.back(i, 4))<<24,
+		Eight: e.back(i, 8), Expected: e.back(i, rep0), Class: class, State: state, Pos: e.pos(i),
+	}
+}
