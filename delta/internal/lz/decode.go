@@ -82,7 +82,8 @@ func (d *Decoder) Align() {
 	d.have = min(d.have+n, Window)
 }
 
-// Read fills b, which is at most MaxPiece bytes of a class.
+// Read fills b with the next piece. Its bytes are of the class, and at most as many as
+// the window has.
 func (d *Decoder) Read(b []byte, class uint32) error {
 	if d.src == nil {
 		return ErrDamaged

@@ -10,7 +10,7 @@ type Literals struct {
 
 const (
 	inputs  = 6
-	tabBits = 17
+	tabBits = 15
 	rowMask = 1<<tabBits - 16
 )
 

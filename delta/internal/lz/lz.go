@@ -21,8 +21,6 @@ const (
 	Alignment = 16
 	// NumClasses is the number of classes of bytes.
 	NumClasses = 8
-	// MaxPiece is how many bytes are coded at a time.
-	MaxPiece = 64 << 10
 )
 
 // A Prob is the probability of a 0, out of 65536: the mean of one that adapts

@@ -28,6 +28,8 @@ func prose(seed int64, n int) []byte {
 	return b.Bytes()[:n]
 }
 
+const maxPiece = 64 << 10
+
 // file is one file in bulk; its bytes are of the class.
 type file struct {
 	b     []byte
@@ -40,7 +42,7 @@ func encode(files []file, flush func(i int) bool) (parts [][]byte) {
 	for i, f := range files {
 		e.Align()
 		for b := f.b; len(b) > 0; {
-			n := min(len(b), lz.MaxPiece)
+			n := min(len(b), maxPiece)
 			e.Add(b[:n], f.class)
 			b = b[n:]
 		}
@@ -63,9 +65,9 @@ func decode(files []file, flush func(i int) bool, parts [][]byte) error {
 			begun = true
 		}
 		d.Align()
-		got := make([]byte, lz.MaxPiece)
+		got := make([]byte, maxPiece)
 		for b := f.b; len(b) > 0; {
-			n := min(len(b), lz.MaxPiece)
+			n := min(len(b), maxPiece)
 			if err := d.Read(got[:n], f.class); err != nil {
 				return err
 			}

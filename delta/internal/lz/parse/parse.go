@@ -35,7 +35,7 @@ type piece struct {
 // New makes an Encoder. It needs its memory only once something is added.
 func New() *Encoder { return new(Encoder) }
 
-// Add adds bytes of a class, at most lz.MaxPiece.
+// Add adds a piece: bytes of a class, at most as many as the window has.
 func (e *Encoder) Add(b []byte, class uint32) {
 	e.bytes = append(e.bytes, b...)
 	e.next += uint32(len(b))
