@@ -2,10 +2,14 @@ package store
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/mender-app/mender-app/artifact/names"
 )
@@ -28,4 +32,18 @@ func (s *Store) Remembered() ([]string, error) {
 	}
 	slices.Sort(apps)
 	return slices.Compact(apps), nil
+}
+
+// Stamp changes when the state or the history of an application does. It reads neither,
+// and needs no lock.
+func (s *Store) Stamp(name string) string {
+	stamp := ""
+	for _, path := range []string{filepath.Join(s.appDir(name), stateFile), s.historyFile(name)} {
+		var st unix.Stat_t
+		if unix.Stat(path, &st) == nil { // each write makes a new file
+			stamp += fmt.Sprint(st.Ino, " ", st.Size, " ", st.Mtim)
+		}
+		stamp += "|"
+	}
+	return stamp
 }

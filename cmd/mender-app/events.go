@@ -49,29 +49,24 @@ artifact_name, from, to and driver; a phase has phase, an end has status and err
 	return cmd
 }
 
-// eventsPause is the time between two looks at the store.
-const eventsPause = 500 * time.Millisecond
-
 func (p *program) events(ctx context.Context, names []string, tail int, follow bool) error {
-	s := p.config.OpenStore()
+	follower := &view.Follower{Store: p.config.OpenStore()}
 	look := func() ([]view.Event, error) {
-		list, err := view.AllEvents(s)
+		list, err := follower.Next()
 		if len(names) > 0 {
 			list = slices.DeleteFunc(list, func(e view.Event) bool { return e.Application != names[0] })
 		}
 		return list, err
 	}
-	list, err := look()
+	fresh, err := look()
 	if err != nil {
 		return err
 	}
-	if len(names) > 0 && len(list) == 0 && !follow {
-		if _, err := view.Read(s, names[0]); err != nil {
+	if len(names) > 0 && len(fresh) == 0 && !follow {
+		if _, err := view.Read(follower.Store, names[0]); err != nil {
 			return err
 		}
 	}
-	var seen view.Seen
-	fresh := seen.New(list)
 	fresh = fresh[max(0, len(fresh)-tail):]
 	enc := json.NewEncoder(p.stdout)
 	enc.SetEscapeHTML(false)
@@ -87,11 +82,10 @@ func (p *program) events(ctx context.Context, names []string, tail int, follow b
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-time.After(eventsPause):
+		case <-time.After(view.Pause):
 		}
-		if list, err = look(); err != nil {
+		if fresh, err = look(); err != nil {
 			return err
 		}
-		fresh = seen.New(list)
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/mender-app/mender-app/cmd/internal/device"
 	"github.com/mender-app/mender-app/cmd/internal/table"
+	"github.com/mender-app/mender-app/modules/view"
 	"github.com/mender-app/mender-app/store"
 )
 
@@ -198,24 +199,14 @@ func measured(n int64) string {
 	return table.Bytes(n)
 }
 
-// timeOf reads the value of --since or --until: a date, a time, or how long ago it was.
+// timeOf reads the value of --since or --until.
 func timeOf(option, text string) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil
 	}
-	for _, form := range []string{time.RFC3339, "2006-01-02T15:04:05", "2006-01-02 15:04:05", "2006-01-02T15:04", "2006-01-02 15:04", time.DateOnly} {
-		if t, err := time.ParseInLocation(form, text, time.UTC); err == nil {
-			return t, nil
-		}
+	t, err := view.ParseTime(text)
+	if err != nil {
+		return t, fmt.Errorf("%w: %s %w", device.ErrUsage, option, err)
 	}
-	ago := text
-	if days, ok := strings.CutSuffix(text, "d"); ok {
-		if n, err := strconv.Atoi(days); err == nil && n < 100_000 {
-			ago = strconv.Itoa(24*n) + "h"
-		}
-	}
-	if d, err := time.ParseDuration(ago); err == nil && d >= 0 {
-		return time.Now().Add(-d), nil
-	}
-	return time.Time{}, fmt.Errorf("%w: %s %s is not a date (2026-11-24), a time (2026-11-24T07:00:00Z) or a length (36h, 7d)", device.ErrUsage, option, text)
+	return t, nil
 }

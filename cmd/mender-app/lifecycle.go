@@ -11,7 +11,6 @@ import (
 	"github.com/mender-app/mender-app/cmd/internal/device"
 	"github.com/mender-app/mender-app/modules/deploy"
 	"github.com/mender-app/mender-app/modules/view"
-	"github.com/mender-app/mender-app/submodules"
 )
 
 func (p *program) stopCommand() *cobra.Command {
@@ -116,22 +115,21 @@ func (p *program) health(cmd *cobra.Command, names []string) error {
 	var rows [][]string
 	var wrong error
 	for _, name := range names {
-		app, err := p.application(s, name)
+		o, err := p.viewer().Overview(cmd.Context(), s, name)
 		if err != nil {
 			return err
 		}
-		h := appHealth{Application: name, State: app.State}
-		if app.view.ShouldRun() {
-			st, err := p.viewer().Status(cmd.Context(), app.view)
-			if err != nil && !all {
-				return err
-			}
-			h.Health = healthWord(st, err)
-			if err != nil {
-				h.Problem = device.OneLine(err.Error())
-			}
-			wrong = cmp.Or(wrong, notHealthy(name, h.Health, err))
+		if o.Health == view.Unknown && !all {
+			return o.Wrong
 		}
+		h := appHealth{Application: name, State: o.State, Health: o.Health}
+		if h.State == view.Running {
+			h.State = view.Installed
+		}
+		if o.Health == view.Unknown {
+			h.Problem = device.OneLine(o.Wrong.Error())
+		}
+		wrong = cmp.Or(wrong, o.Wrong)
 		list = append(list, h)
 		rows = append(rows, []string{h.Application, h.State, h.Health, h.Problem})
 	}
@@ -144,28 +142,12 @@ func (p *program) health(cmd *cobra.Command, names []string) error {
 	return errors.Join(err, wrong)
 }
 
-// healthWord is the health of an application in one word.
-func healthWord(st view.Status, err error) string {
-	switch {
-	case err != nil:
-		return "unknown"
-	case st.Healthy:
-		return submodules.Healthy
-	case st.Alive:
-		return submodules.Unhealthy
-	}
-	return submodules.Down
+// viewer makes the viewer of the commands.
+func (p *program) viewer() *view.Viewer {
+	v := p.config.Viewer(p.log)
+	v.Statement = p.statement
+	return v
 }
-
-// notHealthy is the error for an application that is not healthy; nil if it is.
-func notHealthy(name, health string, err error) error {
-	if err != nil || health == submodules.Healthy {
-		return err
-	}
-	return submodules.Mark(fmt.Errorf("%s is %s", name, health), submodules.ErrUnhealthy)
-}
-
-func (p *program) viewer() *view.Viewer { return p.config.Viewer(p.log) }
 
 // warnOfClient warns, on a device with a Mender client, that the client does not
 // learn of manual changes.

@@ -2,7 +2,6 @@ package main
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -11,7 +10,6 @@ import (
 
 	"github.com/mender-app/mender-app/cmd/internal/device"
 	"github.com/mender-app/mender-app/modules/view"
-	"github.com/mender-app/mender-app/store"
 )
 
 // printJSON prints one document.
@@ -30,58 +28,9 @@ func (p *program) printResult(doc any, format string, args ...any) error {
 	return err
 }
 
-// application is what list, show and status print for one application. What they say
-// of a release is about the one that runs or should run.
-type application struct {
-	Name         string            `json:"application"`
-	State        string            `json:"state"`
-	Release      string            `json:"release,omitempty"`
-	ArtifactName string            `json:"artifact_name,omitempty"`
-	Version      string            `json:"application_version,omitempty"`
-	Orchestrator string            `json:"orchestrator,omitempty"`
-	Platform     string            `json:"platform,omitempty"`
-	Components   []store.Component `json:"components,omitempty"`
-	Statement    *signedStatement  `json:"statement,omitempty"`
-	// Committed is the release that was committed last, if another one runs.
-	Committed  string            `json:"committed,omitempty"`
-	Kept       []string          `json:"kept,omitempty"`
-	Deployment *store.Deployment `json:"deployment,omitempty"`
-	Manifests  string            `json:"manifests,omitempty"`
-	Problem    string            `json:"problem,omitempty"`
-
-	view *view.Application
-}
-
-// application reads an application from the store.
-func (p *program) application(s *store.Store, name string) (*application, error) {
-	a, err := view.Read(s, name)
-	if err != nil {
-		return nil, err
-	}
-	out := &application{
-		Name: name, State: a.State, Release: a.Running, Kept: a.Kept, Deployment: a.Deployment, Manifests: a.Manifests,
-		Problem: a.Problem, view: a,
-	}
-	if a.Committed != a.Running {
-		out.Committed = a.Committed
-	}
-	if a.Running == "" {
-		out.Orchestrator = s.LegacyOrchestrator(name)
-		return out, nil
-	}
-	r, err := a.Release(a.Running)
-	if err != nil {
-		out.Problem = err.Error()
-		return out, nil
-	}
-	out.ArtifactName, out.Version, out.Orchestrator = r.ArtifactName, r.Version, r.Orchestrator
-	out.Platform, out.Components, out.Statement = r.Platform, r.Components, p.statement(r)
-	return out, nil
-}
-
-// stateText is the state for a person: with the artifact that waits, if another
-// release runs.
-func (a *application) stateText() string {
+// stateText is the state of an application for a person: with the artifact that
+// waits, if another release runs.
+func stateText(a *view.Document) string {
 	if a.State == view.Loaded {
 		return a.Deployment.ArtifactName + " " + a.State
 	}
@@ -103,15 +52,15 @@ the engines too.`,
 			if err != nil {
 				return err
 			}
-			apps := []*application{}
+			apps := []*view.Document{}
 			var rows [][]string
 			for _, name := range names {
-				a, err := p.application(s, name)
+				a, err := p.viewer().Document(s, name)
 				if err != nil {
 					return err
 				}
 				apps = append(apps, a)
-				rows = append(rows, []string{a.Name, a.Release, a.ArtifactName, a.Orchestrator, a.stateText()})
+				rows = append(rows, []string{a.Name, a.Release, a.ArtifactName, a.Orchestrator, stateText(a)})
 			}
 			if p.json {
 				return p.printJSON(apps)
@@ -129,7 +78,7 @@ func (p *program) showCommand() *cobra.Command {
 		Args:              args(cobra.ExactArgs(1)),
 		ValidArgsFunction: completeApps,
 		RunE: func(_ *cobra.Command, args []string) error {
-			a, err := p.application(p.config.OpenStore(), args[0])
+			a, err := p.viewer().Document(p.config.OpenStore(), args[0])
 			if err != nil {
 				return err
 			}
@@ -137,11 +86,11 @@ func (p *program) showCommand() *cobra.Command {
 				return p.printJSON(a)
 			}
 			rows := [][]string{
-				{"state", a.stateText()}, {"release", a.Release}, {"committed", a.Committed}, {"artifact", a.ArtifactName}, {"version", a.Version},
+				{"state", stateText(a)}, {"release", a.Release}, {"committed", a.Committed}, {"artifact", a.ArtifactName}, {"version", a.Version},
 				{"orchestrator", a.Orchestrator}, {"platform", a.Platform}, {"manifests", a.Manifests},
 			}
 			if a.Statement != nil {
-				rows = append(rows, []string{"statement", a.Statement.String()})
+				rows = append(rows, []string{"statement", statementText(a.Statement)})
 			}
 			for _, id := range a.Kept {
 				rows = append(rows, []string{"kept", id})
@@ -171,61 +120,18 @@ func (p *program) releasesCommand() *cobra.Command {
 		Args:              args(cobra.ExactArgs(1)),
 		ValidArgsFunction: completeApps,
 		RunE: func(_ *cobra.Command, args []string) error {
-			a, err := p.config.OpenStore().App(args[0])
+			list, err := view.Releases(p.config.OpenStore(), args[0])
 			if err != nil {
 				return err
-			}
-			ids, err := a.Releases()
-			if err != nil {
-				return err
-			}
-			var rows [][]string
-			docs := []json.RawMessage{}
-			for _, id := range ids {
-				role := "unused"
-				switch {
-				case id == a.Current:
-					role = "current"
-				case slices.Contains(a.Kept, id):
-					role = "kept"
-				case a.Deployment != nil && a.Deployment.To == id:
-					role = "incoming"
-				}
-				r, err := a.Release(id)
-				if err != nil {
-					r = &store.Release{ID: id}
-					// A download that was killed may have made only the directory.
-					if role != "incoming" || !errors.Is(err, store.ErrNoRelease) {
-						role = "damaged"
-					}
-				}
-				rows = append(rows, []string{id, role, r.ArtifactName, r.Version, when(r.Created)})
-				doc, err := withRole(r, role)
-				if err != nil {
-					return err
-				}
-				docs = append(docs, doc)
 			}
 			if p.json {
-				return p.printJSON(docs)
+				return p.printJSON(list)
+			}
+			var rows [][]string
+			for _, r := range list {
+				rows = append(rows, []string{r.ID, r.Role, r.ArtifactName, r.Version, when(r.Created)})
 			}
 			return p.table("RELEASE\tROLE\tARTIFACT\tVERSION\tCREATED", rows)
 		},
 	}
-}
-
-// withRole adds the role to a release's JSON.
-func withRole(r *store.Release, role string) (json.RawMessage, error) {
-	data, err := json.Marshal(r)
-	if err != nil {
-		return nil, err
-	}
-	doc := map[string]json.RawMessage{}
-	if err := json.Unmarshal(data, &doc); err != nil {
-		return nil, err
-	}
-	if doc["role"], err = json.Marshal(role); err != nil {
-		return nil, err
-	}
-	return json.Marshal(doc)
 }

@@ -10,33 +10,22 @@ import (
 	"github.com/mender-app/mender-app/artifact/statement"
 	"github.com/mender-app/mender-app/cmd/internal/device"
 	"github.com/mender-app/mender-app/modules/deploy"
+	"github.com/mender-app/mender-app/modules/view"
 	"github.com/mender-app/mender-app/store"
 )
 
-// signedStatement is what show and verify say about a release's statement.
-type signedStatement struct {
-	Verified    bool                 `json:"verified"`              // by a key of today's configuration that may sign for the application
-	Key         string               `json:"key,omitempty"`         // the file of that key
-	Fingerprint string               `json:"fingerprint,omitempty"` // of that key
-	Problem     string               `json:"problem,omitempty"`     // why it is not verified
-	Text        *statement.Statement `json:"text,omitempty"`        // nil if it cannot be read
-
-	// damaged: it cannot be read, or is about a release other than the stored one.
-	damaged bool
-}
-
 // statement reads and verifies the statement of a release; nil if there is none.
-func (p *program) statement(r *store.Release) *signedStatement {
+func (p *program) statement(r *store.Release) *view.Signed {
 	if r.Statement == nil {
 		return nil
 	}
 	s, err := statement.Parse(r.Statement)
 	if err != nil {
-		return &signedStatement{Problem: err.Error(), damaged: true}
+		return &view.Signed{Problem: err.Error(), Damaged: true}
 	}
-	out := &signedStatement{Text: &s.Statement}
+	out := &view.Signed{Text: &s.Statement}
 	if !isAbout(&s.Statement, r) {
-		out.Problem, out.damaged = "it is about a release other than the stored one", true
+		out.Problem, out.Damaged = "it is about a release other than the stored one", true
 		return out
 	}
 	keys, err := device.ReadKeys(p.config.Signatures.Keys)
@@ -80,7 +69,8 @@ func isAbout(s *statement.Statement, r *store.Release) bool {
 		s.Orchestrator == r.Orchestrator && s.Platform == r.Platform
 }
 
-func (s *signedStatement) String() string {
+// statementText is a statement for a person.
+func statementText(s *view.Signed) string {
 	if s.Verified {
 		return "signed by " + s.Key + " " + s.Fingerprint
 	}
@@ -105,10 +95,10 @@ func (p *program) statements(name string) (problems []deploy.Problem, err error)
 		s := p.statement(r)
 		switch {
 		case s == nil:
-		case s.damaged:
+		case s.Damaged:
 			problems = append(problems, deploy.Problem{App: name, Release: id, Component: "statement", Text: "statement: " + s.Problem})
 		case !p.json:
-			fmt.Fprintf(p.stdout, "%s %s: statement %s\n", name, id, s)
+			fmt.Fprintf(p.stdout, "%s %s: statement %s\n", name, id, statementText(s))
 		}
 	}
 	return problems, nil

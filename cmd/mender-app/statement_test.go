@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mender-app/mender-app/cmd/internal/device"
+	"github.com/mender-app/mender-app/modules/view"
 )
 
 // show and verify tell who signed the statement of a release, with today's keys;
@@ -34,9 +35,9 @@ func TestShowStatement(t *testing.T) {
 		require.Zero(t, code, out)
 		return out
 	}
-	shown := func() *signedStatement {
+	shown := func() *view.Signed {
 		t.Helper()
-		var a application
+		var a view.Document
 		require.NoError(t, json.Unmarshal([]byte(must("show", "--json", "shop")), &a))
 		return a.Statement
 	}

@@ -14,9 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/mender-app/mender-app/cmd/internal/device"
 	"github.com/mender-app/mender-app/cmd/internal/table"
-	"github.com/mender-app/mender-app/cmd/mender-app/staged"
 	"github.com/mender-app/mender-app/modules/view"
 	"github.com/mender-app/mender-app/store"
 	"github.com/mender-app/mender-app/submodules"
@@ -56,18 +54,9 @@ wrong), down (it should run, and does not) or done (it had one job, and has done
 	return cmd
 }
 
-// appStatus is what status prints for one application.
-type appStatus struct {
-	application
-	Health   string               `json:"health,omitempty"` // as health prints it
-	Services []submodules.Service `json:"services"`         // null if the sub-module does not tell
-	Last     *store.Record        `json:"last,omitempty"`   // the last deployment that ended
-	Staged   []staged.Listed      `json:"staged,omitempty"`
-}
-
 // status looks at one application or at all. The list is nil if nothing could be
 // found out; the error also says that something is not healthy.
-func (p *program) status(ctx context.Context, names []string) (list []*appStatus, wrong error) {
+func (p *program) status(ctx context.Context, names []string) (list []*view.Overview, wrong error) {
 	s := p.config.OpenStore()
 	if len(names) == 0 {
 		var err error
@@ -75,54 +64,27 @@ func (p *program) status(ctx context.Context, names []string) (list []*appStatus
 			return nil, err
 		}
 	}
-	list = []*appStatus{}
-	waiting, _ := staged.List(p.config) // mender-app staged says what is wrong
+	list = []*view.Overview{}
+	v := p.viewer()
 	for _, name := range names {
-		app, err := p.application(s, name)
+		o, err := v.Overview(ctx, s, name)
 		if err != nil {
 			return nil, err
 		}
-		st := &appStatus{application: *app}
-		for _, l := range waiting {
-			if l.Application == name {
-				st.Staged = append(st.Staged, l)
-			}
-		}
-		if last, found, err := s.Last(name); err == nil && found {
-			st.Last = &last
-			st.Last.Steps = nil // history has them
-		}
-		st.Components = nil // show has them
-		if app.view.ShouldRun() {
-			said, err := p.viewer().Status(ctx, app.view)
-			st.Health = healthWord(said, err)
-			if err != nil {
-				st.Problem = cmp.Or(st.Problem, device.OneLine(err.Error()))
-			} else if said.Known {
-				st.Services = append([]submodules.Service{}, said.Services...)
-			}
-			if said.Alive && st.State == view.Installed {
-				st.State = stateRunning
-			}
-			wrong = cmp.Or(wrong, notHealthy(name, st.Health, err))
-		}
-		list = append(list, st)
+		list = append(list, o)
+		wrong = cmp.Or(wrong, o.Wrong)
 	}
 	return list, wrong
 }
 
-// stateRunning is what the state "installed" is if the engine says that all of it
-// runs.
-const stateRunning = "running"
-
 // printStatus prints the applications for a person.
-func (p *program) printStatus(list []*appStatus) error {
+func (p *program) printStatus(list []*view.Overview) error {
 	for i, st := range list {
 		if i > 0 {
 			fmt.Fprintln(p.stdout)
 		}
 		rows := [][]string{
-			{"state", st.stateText()}, {"health", st.Health}, {"release", st.Release}, {"artifact", st.ArtifactName},
+			{"state", stateText(&st.Document)}, {"health", st.Health}, {"release", st.Release}, {"artifact", st.ArtifactName},
 			{"committed", st.Committed}, {"last", lastText(st.Last)}, {"problem", st.Problem},
 		}
 		for _, l := range st.Staged {
@@ -219,7 +181,7 @@ func (p *program) watchStatus(ctx context.Context, names []string) error {
 }
 
 // rendered is the text of a list for out: JSON on one line, or tables.
-func (p *program) rendered(out io.Writer, list []*appStatus) (string, error) {
+func (p *program) rendered(out io.Writer, list []*view.Overview) (string, error) {
 	if p.json {
 		line, err := json.Marshal(list)
 		return string(line) + "\n", err

@@ -40,7 +40,11 @@ func Events(s *store.Store, name string) ([]Event, error) {
 	if err != nil && !errors.As(err, &corrupt) {
 		return nil, err
 	}
-	var list []Event
+	return events(s, name, records)
+}
+
+// events makes events of records and of the open deployment.
+func events(s *store.Store, name string, records []store.Record) (list []Event, err error) {
 	for _, r := range records {
 		base := Event{Application: name, Deployment: r.ID, ArtifactName: r.ArtifactName, From: r.From, To: r.To, Driver: r.Driver}
 		list = append(list, entered(base, r.Steps)...)
@@ -51,6 +55,7 @@ func Events(s *store.Store, name string) ([]Event, error) {
 		return list, nil
 	}
 	a, err := s.App(name)
+	var corrupt *store.CorruptError
 	if errors.Is(err, store.ErrNoApp) || errors.As(err, &corrupt) {
 		return list, nil
 	}
@@ -77,38 +82,128 @@ func entered(base Event, steps []store.Step) (list []Event) {
 	return list
 }
 
-// AllEvents returns the events of all applications that the store has or remembers,
-// in the order of time.
-func AllEvents(s *store.Store) ([]Event, error) {
+// EventsSince returns the events of all applications after a time, in their order. It
+// reads no history that is older.
+func EventsSince(s *store.Store, at time.Time) ([]Event, error) {
 	names, err := s.Remembered()
 	if err != nil {
 		return nil, err
 	}
 	var list []Event
 	for _, name := range names {
-		more, err := Events(s, name)
+		newest, err := newest(s, name)
 		if err != nil {
 			return nil, err
 		}
-		list = append(list, more...)
+		if !newest.At.After(at) {
+			continue
+		}
+		events, err := Events(s, name)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, slices.DeleteFunc(events, func(e Event) bool { return !e.At.After(at) })...)
 	}
-	slices.SortStableFunc(list, func(a, b Event) int { return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.Application, b.Application)) })
+	sortEvents(list)
 	return list, nil
 }
 
-// Seen tells which events are new since it was asked the last time.
-type Seen map[Event]bool
+func sortEvents(list []Event) {
+	slices.SortStableFunc(list, func(a, b Event) int { return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.Application, b.Application)) })
+}
 
-// New returns those of the list that the last one did not have.
-func (seen *Seen) New(list []Event) (fresh []Event) {
-	now := make(Seen, len(list))
-	for _, e := range list {
-		key := e
-		key.At = e.At.Round(0).UTC()
-		if now[key] = true; !(*seen)[key] {
-			fresh = append(fresh, e)
-		}
+// newest is the newest event of an application; the zero Event if it has none.
+func newest(s *store.Store, name string) (Event, error) {
+	last, found, err := s.Last(name)
+	var corrupt *store.CorruptError
+	if err != nil && !errors.As(err, &corrupt) {
+		return Event{}, err
 	}
-	*seen = now
-	return fresh
+	var records []store.Record
+	if found {
+		records = append(records, last)
+	}
+	list, err := events(s, name, records)
+	if err != nil || len(list) == 0 {
+		return Event{}, err
+	}
+	return list[len(list)-1], nil
+}
+
+// Follower tells of events that are new. It remembers one event of each application,
+// and reads an application again only when its files have changed.
+type Follower struct {
+	Store *store.Store
+
+	marks map[string]mark
+}
+
+// mark is how far a Follower has read the events of an application.
+type mark struct {
+	stamp string
+	last  Event
+}
+
+// Pause is the time between two looks at the store.
+const Pause = 500 * time.Millisecond
+
+// Skip leaves out what has happened until now.
+func (f *Follower) Skip() error {
+	_, err := f.read(func(name string, _ mark) ([]Event, Event, error) {
+		last, err := newest(f.Store, name)
+		return nil, last, err
+	})
+	return err
+}
+
+// Next returns the events of all applications that the store has or remembers since it
+// was called the last time, the first time all, in the order of time.
+func (f *Follower) Next() ([]Event, error) {
+	return f.read(func(name string, m mark) ([]Event, Event, error) {
+		list, err := Events(f.Store, name)
+		if err != nil || len(list) == 0 {
+			return nil, m.last, err
+		}
+		last := list[len(list)-1]
+		i := slices.IndexFunc(list, func(e Event) bool { return e.key() == m.last.key() })
+		if i < 0 { // the history does not have it any more
+			for i+1 < len(list) && !list[i+1].At.After(m.last.At) {
+				i++
+			}
+		}
+		return list[i+1:], last, nil
+	})
+}
+
+// read calls changed for each application whose files have changed. It returns new
+// events and the newest one.
+func (f *Follower) read(changed func(name string, m mark) ([]Event, Event, error)) ([]Event, error) {
+	names, err := f.Store.Remembered()
+	if err != nil {
+		return nil, err
+	}
+	var list []Event
+	marks := make(map[string]mark, len(names))
+	for _, name := range names {
+		m := f.marks[name]
+		stamp := f.Store.Stamp(name)
+		if stamp != m.stamp {
+			fresh, last, err := changed(name, m)
+			if err != nil {
+				return nil, err
+			}
+			list = append(list, fresh...)
+			m = mark{stamp, last}
+		}
+		marks[name] = m
+	}
+	f.marks = marks
+	sortEvents(list)
+	return list, nil
+}
+
+// key is the event in a form that can be compared.
+func (e Event) key() Event {
+	e.At = e.At.Round(0).UTC()
+	return e
 }

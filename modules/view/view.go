@@ -13,6 +13,7 @@ import (
 
 	"github.com/mender-app/mender-app/artifact/names"
 	"github.com/mender-app/mender-app/modules/deploy/transition"
+	"github.com/mender-app/mender-app/modules/staging"
 	"github.com/mender-app/mender-app/store"
 	"github.com/mender-app/mender-app/submodules"
 )
@@ -142,6 +143,10 @@ type Viewer struct {
 	// AllowEnv are names in the metadata's environment that sub-modules get
 	// although they do not declare them.
 	AllowEnv []string
+	// Staging is where artifacts are staged; nil for nowhere.
+	Staging *staging.Area
+	// Statement reads and verifies the statement of a release; nil: nobody does.
+	Statement func(*store.Release) *Signed
 }
 
 // patience is how long a sub-module may take for an answer.

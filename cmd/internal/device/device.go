@@ -270,6 +270,7 @@ func (c *Config) Viewer(log *slog.Logger) *view.Viewer {
 	return &view.Viewer{
 		Find:     func(name string) (view.Submodule, error) { return c.submodule(name, log) },
 		AllowEnv: c.AllowEnv,
+		Staging:  c.StagingArea(),
 	}
 }
 

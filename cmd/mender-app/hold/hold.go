@@ -24,22 +24,6 @@ type Program struct {
 // Commands are hold and unhold.
 func Commands(p Program) []*cobra.Command { return []*cobra.Command{p.hold(), p.unhold()} }
 
-// report is what the commands print.
-type report struct {
-	Held   bool         `json:"held"`
-	Reason string       `json:"reason,omitempty"`
-	Asked  *store.Asked `json:"asked,omitempty"`
-	Since  time.Time    `json:"since,omitzero"`
-	Until  time.Time    `json:"until,omitzero"`
-}
-
-func reportOf(h *store.Hold) report {
-	if h == nil {
-		return report{}
-	}
-	return report{Held: true, Reason: h.Reason, Asked: h.Asked, Since: h.Since, Until: holds.Until(h)}
-}
-
 func (p Program) hold() *cobra.Command {
 	var reason string
 	var length time.Duration
@@ -65,9 +49,9 @@ or an update of an application is open, hold exits with 75 and changes nothing.`
 					return err
 				}
 				if h == nil {
-					return p.Print(report{}, "nothing holds updates")
+					return p.Print(holds.Report{}, "nothing holds updates")
 				}
-				return p.Print(reportOf(h), "updates are held: %s, since %s, until %s", holds.Who(h), holds.Stamp(h.Since), holds.Stamp(holds.Until(h)))
+				return p.Print(holds.ReportOf(h), "updates are held: %s, since %s, until %s", holds.Who(h), holds.Stamp(h.Since), holds.Stamp(holds.Until(h)))
 			}
 			if length < time.Second || length > holds.MaxTime {
 				return fmt.Errorf("%w: --for %s is not between 1s and %s", device.ErrUsage, length, holds.MaxTime)
@@ -81,7 +65,7 @@ or an update of an application is open, hold exits with 75 and changes nothing.`
 			if err != nil {
 				return err
 			}
-			return p.Print(reportOf(h), "updates are held until %s; mender-app unhold ends that", holds.Stamp(holds.Until(h)))
+			return p.Print(holds.ReportOf(h), "updates are held until %s; mender-app unhold ends that", holds.Stamp(holds.Until(h)))
 		},
 	}
 	cmd.Flags().StringVar(&reason, "reason", "held by hand", "why, for whoever is refused")
@@ -107,11 +91,11 @@ nothing.`,
 			case err != nil:
 				return err
 			case left != nil:
-				return p.Print(reportOf(left), "updates stay held: %s", holds.Who(left))
+				return p.Print(holds.ReportOf(left), "updates stay held: %s", holds.Who(left))
 			case !given:
-				return p.Print(report{}, "nothing holds updates")
+				return p.Print(holds.Report{}, "nothing holds updates")
 			}
-			return p.Print(report{}, "updates are no longer held")
+			return p.Print(holds.Report{}, "updates are no longer held")
 		},
 	}
 	cmd.Flags().StringVar(&reason, "reason", "", "end only a hold of this reason")

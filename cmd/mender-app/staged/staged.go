@@ -16,7 +16,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mender-app/mender-app/artifact/mender"
-	"github.com/mender-app/mender-app/artifact/version"
 	"github.com/mender-app/mender-app/cmd/internal/device"
 	"github.com/mender-app/mender-app/cmd/internal/meter"
 	"github.com/mender-app/mender-app/cmd/internal/table"
@@ -135,88 +134,9 @@ func (p Program) add(ctx context.Context, from string, k source.Keys) (one *stag
 	return one, change.Dropped(), err
 }
 
-// Listed is what is said of a staged artifact.
-type Listed struct {
-	staging.Record
-	// Installed is the version of the application's committed release.
-	Installed string `json:"installed_version,omitempty"`
-	// Against says how the version compares with the installed one.
-	Against string `json:"against"`
-	Newer   bool   `json:"newer"`
-	Problem string `json:"problem,omitempty"`
-
-	artifact staging.Artifact
-}
-
-// The values of Listed.Against.
-const (
-	newer        = "newer"
-	older        = "older"
-	same         = "same"
-	notInstalled = "not installed"
-	unknown      = "unknown" // nothing says which one is newer
-)
-
 // List lists what is staged. It asks no sub-module.
-func List(c *device.Config) ([]Listed, error) {
-	list, err := c.StagingArea().List()
-	if err != nil {
-		return nil, err
-	}
-	out := []Listed{}
-	for _, a := range list {
-		l := Listed{Record: a.Record, Against: notInstalled, Problem: a.Problem, artifact: a}
-		if a.Problem == "" {
-			l.compare(c)
-		}
-		out = append(out, l)
-	}
-	return out, nil
-}
-
-// compare compares the artifact with what is installed.
-func (l *Listed) compare(c *device.Config) {
-	v, err := view.Read(c.OpenStore(), l.Application)
-	if err != nil || v.Committed == "" {
-		return
-	}
-	r, err := v.Release(v.Committed)
-	if err != nil {
-		l.Against = unknown
-		return
-	}
-	l.Installed = r.Version
-	order, err := version.Compare(l.Version, r.Version)
-	switch {
-	case r.ArtifactName == l.ArtifactName || err == nil && order == 0:
-		l.Against = same
-	case err != nil:
-		l.Against = unknown
-	case order > 0:
-		l.Against, l.Newer = newer, true
-	default:
-		l.Against = older
-	}
-}
-
-// Text describes the artifact in a few words.
-func (l *Listed) Text() string {
-	if l.Problem != "" {
-		return l.artifact.Name() + " is damaged"
-	}
-	return l.ArtifactName + ", " + l.against()
-}
-
-func (l *Listed) against() string {
-	switch installed := cmp.Or(l.Installed, "the installed release"); l.Against {
-	case newer, older:
-		return l.Against + " than " + installed
-	case same:
-		return "installed"
-	case unknown:
-		return "cannot be compared with " + installed
-	}
-	return l.Against
+func List(c *device.Config) ([]view.Staged, error) {
+	return view.ListStaged(c.OpenStore(), c.StagingArea(), "")
 }
 
 func (p Program) staged() *cobra.Command {
@@ -238,22 +158,22 @@ A damaged artifact is named by the beginning of its digest. It is never installe
 				return err
 			}
 			type checked struct {
-				Listed
+				view.Staged
 				Allowed bool   `json:"allowed"`
 				Why     string `json:"why,omitempty"`
 			}
 			all := []checked{}
 			var rows [][]string
 			for _, l := range list {
-				one := checked{Listed: l}
+				one := checked{Staged: l}
 				one.Why = p.refusal(cmd.Context(), &l)
 				if cause := context.Cause(cmd.Context()); cause != nil {
 					return cause
 				}
 				one.Allowed = one.Why == ""
 				all = append(all, one)
-				rows = append(rows, []string{l.Application, l.Version, l.artifact.Name(), table.Bytes(l.Size), l.Staged.UTC().Format(time.DateTime),
-					l.against(), cmp.Or(one.Why, "yes"), l.Digest.Hex()[:12]})
+				rows = append(rows, []string{l.Application, l.Version, l.Artifact.Name(), table.Bytes(l.Size), l.Staged.UTC().Format(time.DateTime),
+					l.Compared(), cmp.Or(one.Why, "yes"), l.Digest.Hex()[:12]})
 			}
 			if p.JSON() || len(rows) > 0 {
 				if p.JSON() {
@@ -267,11 +187,11 @@ A damaged artifact is named by the beginning of its digest. It is never installe
 }
 
 // refusal is why an artifact would not be installed now; "" if it would.
-func (p Program) refusal(ctx context.Context, l *Listed) string {
+func (p Program) refusal(ctx context.Context, l *view.Staged) string {
 	if l.Problem != "" {
 		return "damaged: " + l.Problem
 	}
-	f, _, err := l.artifact.Open()
+	f, _, err := l.Artifact.Open()
 	if err != nil {
 		return "damaged: " + device.OneLine(err.Error())
 	}

@@ -91,6 +91,23 @@ func Who(h *store.Hold) string {
 // Until is when a hold ends, by the clock of the machine.
 func Until(h *store.Hold) time.Time { return h.Since.Add(time.Duration(h.Seconds) * time.Second) }
 
+// Report is what an operator is told of a hold.
+type Report struct {
+	Held   bool         `json:"held"`
+	Reason string       `json:"reason,omitempty"`
+	Asked  *store.Asked `json:"asked,omitempty"`
+	Since  time.Time    `json:"since,omitzero"`
+	Until  time.Time    `json:"until,omitzero"`
+}
+
+// ReportOf reports a hold; nil is none.
+func ReportOf(h *store.Hold) Report {
+	if h == nil {
+		return Report{}
+	}
+	return Report{Held: true, Reason: h.Reason, Asked: h.Asked, Since: h.Since, Until: Until(h)}
+}
+
 // Stamp is a time for a sentence.
 func Stamp(t time.Time) string { return t.UTC().Format("2006-01-02 15:04 MST") }
 

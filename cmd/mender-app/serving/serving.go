@@ -1,0 +1,236 @@
+// Package serving has the commands that tell other programs how the applications are:
+// serve over HTTP, and metrics in a file.
+package serving
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mender-app/mender-app/cmd/internal/device"
+	"github.com/mender-app/mender-app/cmd/internal/version"
+	"github.com/mender-app/mender-app/modules/deploy/holds"
+	"github.com/mender-app/mender-app/modules/serve"
+	"github.com/mender-app/mender-app/modules/view"
+)
+
+// Program is what the commands need of mender-app.
+type Program struct {
+	Config func() *device.Config
+	Viewer func() *view.Viewer
+	Clock  func() holds.Clock
+	Log    func() *slog.Logger
+	Stdout io.Writer
+}
+
+// Commands are serve and metrics.
+func Commands(p Program) []*cobra.Command { return []*cobra.Command{p.serve(), p.metrics()} }
+
+// DefaultSocket is where serve listens if nothing is said.
+const DefaultSocket = "/run/mender-app.sock"
+
+func (p Program) server() *serve.Server {
+	c := p.Config()
+	s := &serve.Server{
+		Store: c.OpenStore(), Viewer: p.Viewer(), Clock: p.Clock, AppLocks: c.Hooks.AppLocks, Version: version.String(), Log: p.Log(),
+		Disks: map[string]string{"store": c.Store},
+	}
+	if c.DataRoot != "" {
+		s.Disks["engine"] = c.DataRoot
+	}
+	return s
+}
+
+// options are those of serve.
+type options struct {
+	socket, listen, tokenFile, cert, key string
+	idle                                 time.Duration
+}
+
+func (p Program) serve() *cobra.Command {
+	var o options
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "Answer programs over HTTP on a socket, without changing anything",
+		Long: `Answers HTTP requests with what status, releases, history, logs, events and hold
+print with --json, and with metrics for Prometheus; /openapi.json describes it all.
+It changes nothing, and holds no update up.
+
+It listens on the socket that systemd gives it, or else makes
+one that root and the group mender-app may use. Who may use it sees everything that the
+commands show, what services wrote too.
+
+With --listen it listens on a TCP port instead. Clients must then know the token: send
+the content of the token file in a header "Authorization: Bearer TOKEN". An address
+other than the loopback's needs TLS as well.`,
+		Example: "  mender-app serve --socket /run/shop.sock\n  mender-app serve --listen 127.0.0.1:8099 --token-file /etc/mender/serve.token",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			listener, err := o.open(p.Log())
+			if err != nil {
+				return err
+			}
+			s := p.server()
+			if o.listen != "" {
+				if s.Token, err = readToken(o.tokenFile); err != nil {
+					return errors.Join(err, listener.Close())
+				}
+			}
+			p.Log().Info("listening", "address", listener.Addr().String())
+			err = s.Serve(cmd.Context(), o.idle, listener)
+			if cmd.Context().Err() != nil {
+				return nil // a signal is how it ends
+			}
+			return err
+		},
+	}
+	cmd.Flags().StringVar(&o.socket, "socket", DefaultSocket, "make this socket, if systemd gives none")
+	cmd.Flags().StringVar(&o.listen, "listen", "", "listen on this `ADDRESS`:PORT instead")
+	cmd.Flags().StringVar(&o.tokenFile, "token-file", "", "with --listen: the file that has the token")
+	cmd.Flags().StringVar(&o.cert, "tls-cert", "", "with --listen: the file of the TLS certificate (PEM)")
+	cmd.Flags().StringVar(&o.key, "tls-key", "", "with --listen: the file of its private key (PEM)")
+	cmd.Flags().DurationVar(&o.idle, "idle", 0, "end after this time without a request; 0: never")
+	return cmd
+}
+
+func (p Program) metrics() *cobra.Command {
+	var file string
+	cmd := &cobra.Command{
+		Use:   "metrics",
+		Short: "Print metrics of the applications for Prometheus",
+		Long: `Prints in Prometheus' text format: the state and health of each application and
+service, deployments by outcome, when the last one was and when the last one succeeded,
+how long it took, the bytes that it received and that were written to flash, what is
+under way or held, and free space. "mender-app serve" has the same at /metrics.
+
+With -o it replaces a file in one step, for the textfile collector of node_exporter.`,
+		Example: "  mender-app metrics\n  mender-app metrics -o /var/lib/prometheus/node-exporter/mender-app.prom",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			s := p.server()
+			s.Handler(cmd.Context())
+			text, err := s.Metrics(cmd.Context())
+			if err != nil {
+				return err
+			}
+			if file == "" {
+				_, err = p.Stdout.Write(text)
+				return err
+			}
+			return replace(file, text)
+		},
+	}
+	cmd.Flags().StringVarP(&file, "output", "o", "", "replace this `FILE` instead of printing")
+	return cmd
+}
+
+// replace replaces a file in one step, so that no reader sees half of it. It need not
+// survive a power cut: the next call makes it anew.
+func replace(file string, text []byte) error {
+	f, err := os.CreateTemp(filepath.Dir(file), ".mender-app-*")
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(text)
+	err = cmp.Or(err, f.Chmod(0o644))
+	err = cmp.Or(err, f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), file)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(f.Name()))
+	}
+	return nil
+}
+
+// Bounds of a token.
+const (
+	minToken = 16
+	maxToken = 4096
+)
+
+// readToken reads the token that clients must know.
+func readToken(file string) (string, error) {
+	st, err := os.Stat(file)
+	if err != nil {
+		return "", err
+	}
+	if st.Mode().Perm()&0o007 != 0 {
+		return "", fmt.Errorf("%w: everybody may read or write the token in %s: chmod 600 it", device.ErrUsage, file)
+	}
+	if st.Size() > maxToken {
+		return "", fmt.Errorf("%w: %s is larger than %d bytes, and no token", device.ErrUsage, file, maxToken)
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return "", err
+	}
+	token := string(bytes.TrimSpace(text))
+	if len(token) < minToken || bytes.ContainsAny([]byte(token), " \t\r\n") {
+		return "", fmt.Errorf("%w: the token in %s is not one word of at least %d characters: openssl rand -hex 32 makes one", device.ErrUsage, file, minToken)
+	}
+	return token, nil
+}
+
+// loopback reports whether only programs of this device reach an address.
+func loopback(address string) (bool, error) {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return false, fmt.Errorf("%w: --listen: %w", device.ErrUsage, err)
+	}
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback(), nil
+}
+
+// check refuses options that do not go together, or that would let strangers in.
+func (o options) check() error {
+	wrong := func(text string) error { return fmt.Errorf("%w: %s", device.ErrUsage, text) }
+	switch {
+	case o.idle < 0:
+		return wrong("--idle is not negative")
+	case o.listen == "" && (o.tokenFile != "" || o.cert != "" || o.key != ""):
+		return wrong("--token-file, --tls-cert and --tls-key go with --listen")
+	case o.listen == "":
+		return nil
+	case o.tokenFile == "":
+		return wrong("--listen needs --token-file: every program of the device reaches the port")
+	case (o.cert == "") != (o.key == ""):
+		return wrong("--tls-cert and --tls-key go together")
+	}
+	local, err := loopback(o.listen)
+	if err == nil && !local && o.cert == "" {
+		err = wrong("--listen on an address other than 127.0.0.1 needs --tls-cert and --tls-key: others could read along")
+	}
+	return err
+}
+
+// open opens what the options name.
+func (o options) open(log *slog.Logger) (l serve.Listener, err error) {
+	if err := o.check(); err != nil {
+		return l, err
+	}
+	if o.listen == "" {
+		l.Listener, err = activated()
+		if l.Listener == nil && err == nil {
+			l.Listener, err = listenUnix(o.socket, log)
+		}
+		return l, err
+	}
+	if o.cert != "" {
+		if l.TLS, err = readCertificate(o.cert, o.key); err != nil {
+			return l, err
+		}
+	}
+	l.Listener, err = (&net.ListenConfig{}).Listen(context.Background(), "tcp", o.listen)
+	return l, err
+}

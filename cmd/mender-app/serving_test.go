@@ -1,0 +1,125 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/mender-app/mender-app/cmd/internal/devicetest"
+)
+
+// asking returns a function that asks for a path on a unix socket.
+func asking(t *testing.T, socket string) func(path string) string {
+	t.Helper()
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "unix", socket)
+	}}}
+	return func(path string) string {
+		t.Helper()
+		r, err := client.Get("http://localhost" + path)
+		require.NoError(t, err)
+		defer r.Body.Close()
+		body, err := io.ReadAll(r.Body)
+		require.NoError(t, err)
+		return string(body)
+	}
+}
+
+// serve says what the commands print, over a socket of its own, one that systemd gives
+// it, and TCP with a token.
+func TestServe(t *testing.T) {
+	d, err := devicetest.NewDevice(t.TempDir())
+	require.NoError(t, err)
+	a := devicetest.Artifact{Name: "shop-1", App: "shop", Compose: "one", Images: []string{"web:1=web"}}
+	require.NoError(t, a.Write(d.Dir+"/v1.mender"))
+	_, stderr, err := d.Run(nil, "mender-app", "install", "--commit", "v1.mender")
+	require.NoError(t, err, stderr)
+
+	socket := filepath.Join(d.Dir, "s")
+	cmd := d.Command("mender-app", "serve", "--socket", socket)
+	said := start(t, cmd)
+	ask := asking(t, socket)
+	for path, args := range map[string][]string{
+		"/v1/apps":                         {"status"},
+		"/v1/apps/shop/releases":           {"releases", "shop"},
+		"/v1/apps/shop/deployments":        {"history", "shop"},
+		"/v1/apps/shop/deployments/1":      {"history", "shop", "1"},
+		"/v1/apps/shop/deployments/1/logs": {"logs", "shop", "--deployment", "1"},
+	} {
+		want, stderr, err := d.Run(nil, "mender-app", append(args, "--json")...)
+		require.NoError(t, err, stderr)
+		if args[0] == "logs" { // lines
+			want = "[" + strings.ReplaceAll(strings.TrimSpace(want), "\n", ",") + "]"
+		}
+		require.JSONEq(t, want, ask(path), path)
+	}
+	var queue struct{ Hold json.RawMessage }
+	require.NoError(t, json.Unmarshal([]byte(ask("/v1/queue")), &queue))
+	want, _, err := d.Run(nil, "mender-app", "hold", "--show", "--json")
+	require.NoError(t, err)
+	require.JSONEq(t, want, string(queue.Hold))
+	st, err := os.Stat(socket)
+	require.NoError(t, err)
+	require.Zero(t, st.Mode().Perm()&0o007, "no stranger may use it")
+	require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
+	require.NoError(t, cmd.Wait(), said)
+
+	// The socket is there before the program, and stays.
+	l, err := net.Listen("unix", filepath.Join(d.Dir, "activated"))
+	require.NoError(t, err)
+	f, err := l.(*net.UnixListener).File()
+	require.NoError(t, err)
+	cmd = d.Command("mender-app", "serve", "--idle", "200ms")
+	cmd.ExtraFiles = []*os.File{f}
+	cmd.Args = append([]string{"sh", "-c", `LISTEN_PID=$$ LISTEN_FDS=1 exec "$0" "$@"`, cmd.Path}, cmd.Args[1:]...)
+	cmd.Path = "/bin/sh"
+	start(t, cmd)
+	require.Contains(t, asking(t, l.Addr().String())("/healthz"), `"ok":true`)
+	require.NoError(t, cmd.Wait(), "it ends by itself")
+	require.FileExists(t, l.Addr().String())
+
+	require.NoError(t, os.WriteFile(d.Dir+"/token", []byte("0123456789abcdef\n"), 0o600))
+	cmd = d.Command("mender-app", "serve", "--listen", "127.0.0.1:0", "--token-file", "token")
+	address := start(t, cmd)
+	for token, want := range map[string]int{"": 401, "0123456789abcdef": 200} {
+		req, err := http.NewRequest(http.MethodGet, "http://"+address+"/v1/apps", nil)
+		require.NoError(t, err)
+		req.Header.Set("Authorization", "Bearer "+token)
+		r, err := http.DefaultClient.Do(req)
+		require.NoError(t, err)
+		r.Body.Close()
+		require.Equal(t, want, r.StatusCode)
+	}
+	require.NoError(t, cmd.Process.Signal(syscall.SIGINT))
+	require.NoError(t, cmd.Wait())
+}
+
+// start starts serve, and returns the address on which it listens.
+func start(t *testing.T, cmd *exec.Cmd) (address string) {
+	t.Helper()
+	out, err := cmd.StderrPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	late := time.AfterFunc(time.Minute, func() { _ = cmd.Process.Kill() })
+	t.Cleanup(func() { late.Stop(); _ = cmd.Process.Kill() })
+	for lines := bufio.NewScanner(out); lines.Scan(); {
+		if _, address, ok := strings.Cut(lines.Text(), "listening (address "); ok {
+			go func() { _, _ = io.Copy(io.Discard, out) }()
+			return strings.TrimSuffix(address, ")")
+		}
+	}
+	t.Fatal("it does not listen")
+	return ""
+}

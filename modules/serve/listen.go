@@ -1,0 +1,150 @@
+package serve
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"log"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// Bounds of connections. A client that is slower than these is cut off.
+const (
+	maxConnections = 128 // of each listener; the others wait until one ends
+	maxHeader      = 16 << 10
+	headerLimit    = 5 * time.Second
+	readLimit      = 15 * time.Second
+	answerLimit    = 30 * time.Second
+	keepAlive      = 30 * time.Second // a connection may wait so long for its next request
+	leaveLimit     = 5 * time.Second  // for requests when the server ends
+)
+
+// Listener is where requests arrive.
+type Listener struct {
+	net.Listener
+	TLS *tls.Config // nil for plain HTTP
+}
+
+// Serve answers requests until ctx ends, or until no request was at work for the time
+// idle; 0 is for ever. It closes the listeners.
+func (s *Server) Serve(ctx context.Context, idle time.Duration, listeners ...Listener) error {
+	work, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	quiet := newQuiet(idle)
+	server := &http.Server{
+		Handler: s.Handler(work), ReadHeaderTimeout: headerLimit, ReadTimeout: readLimit, WriteTimeout: answerLimit, IdleTimeout: keepAlive,
+		MaxHeaderBytes: maxHeader, ConnState: quiet.state,
+		ErrorLog: log.New(errorLog{s.Log}, "", 0),
+	}
+	failed := make(chan error, len(listeners))
+	for _, l := range listeners {
+		limited := &limited{Listener: l.Listener, free: make(chan struct{}, maxConnections)}
+		go func() {
+			if l.TLS != nil {
+				failed <- server.Serve(tls.NewListener(limited, l.TLS))
+				return
+			}
+			failed <- server.Serve(limited)
+		}()
+	}
+	var err error
+	select {
+	case err = <-failed:
+	case <-ctx.Done():
+	case <-quiet.over:
+	}
+	cancel() // streams end
+	leave, done := context.WithTimeout(context.Background(), leaveLimit)
+	defer done()
+	if server.Shutdown(leave) != nil {
+		_ = server.Close()
+	}
+	if errors.Is(err, http.ErrServerClosed) {
+		return nil
+	}
+	return err
+}
+
+// errorLog gets what the standard library says of bad clients: nobody needs it.
+type errorLog struct{ log *slog.Logger }
+
+func (l errorLog) Write(p []byte) (int, error) {
+	l.log.Debug(string(p))
+	return len(p), nil
+}
+
+// quiet notices when no request was at work for a time.
+type quiet struct {
+	over  chan struct{}
+	idle  time.Duration
+	mu    sync.Mutex
+	busy  map[net.Conn]bool
+	timer *time.Timer
+}
+
+func newQuiet(idle time.Duration) *quiet {
+	q := &quiet{over: make(chan struct{}), idle: idle, busy: map[net.Conn]bool{}}
+	if idle > 0 {
+		q.timer = time.AfterFunc(idle, q.end)
+	}
+	return q
+}
+
+func (q *quiet) end() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if len(q.busy) == 0 {
+		q.timer = nil
+		close(q.over)
+	}
+}
+
+// state is told of each change of a connection.
+func (q *quiet) state(c net.Conn, state http.ConnState) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	switch state {
+	case http.StateNew, http.StateActive:
+		q.busy[c] = true
+	default:
+		delete(q.busy, c)
+	}
+	if q.timer == nil {
+		return
+	}
+	q.timer.Stop()
+	if len(q.busy) == 0 {
+		q.timer.Reset(q.idle)
+	}
+}
+
+// limited is a listener with a bound on its connections.
+type limited struct {
+	net.Listener
+	free chan struct{}
+}
+
+func (l *limited) Accept() (net.Conn, error) {
+	l.free <- struct{}{}
+	c, err := l.Listener.Accept()
+	if err != nil {
+		<-l.free
+		return nil, err
+	}
+	return &connection{Conn: c, release: sync.OnceFunc(func() { <-l.free })}, nil
+}
+
+// connection is a connection that counts.
+type connection struct {
+	net.Conn
+	release func()
+}
+
+func (c *connection) Close() error {
+	defer c.release()
+	return c.Conn.Close()
+}

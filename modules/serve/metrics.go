@@ -1,0 +1,184 @@
+package serve
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/mender-app/mender-app/modules/deploy/space"
+	"github.com/mender-app/mender-app/modules/view"
+	"github.com/mender-app/mender-app/store"
+	"github.com/mender-app/mender-app/submodules"
+)
+
+// counts are the outcomes in the histories, which are read again only when they have
+// changed.
+type counts struct {
+	mu   sync.Mutex
+	apps map[string]counted
+}
+
+type counted struct {
+	stamp    string
+	statuses map[string]int
+	success  time.Time // of the newest deployment that was installed or restored
+}
+
+// of counts the outcomes of an application's deployments.
+func (c *counts) of(s *store.Store, name string) (counted, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	stamp := s.Stamp(name)
+	if known, ok := c.apps[name]; ok && known.stamp == stamp {
+		return known, nil
+	}
+	records, err := s.History(name)
+	var corrupt *store.CorruptError
+	if err != nil && !errors.As(err, &corrupt) {
+		return counted{}, err
+	}
+	n := counted{stamp: stamp, statuses: map[string]int{}}
+	for _, r := range records {
+		n.statuses[r.Status]++
+		if r.Status == store.StatusInstalled || r.Status == store.StatusRestored {
+			n.success = r.Ended
+		}
+	}
+	if c.apps == nil {
+		c.apps = map[string]counted{}
+	}
+	c.apps[name] = n
+	return n, nil
+}
+
+// family is a metric in Prometheus' text format.
+type family struct {
+	name, kind, help string
+	lines            []string
+}
+
+// families are the metrics in the order of their first use.
+type families struct {
+	list   []*family
+	byName map[string]*family
+}
+
+// add adds a value with labels, which are names and values in turn.
+func (f *families) add(name, kind, help string, value float64, labels ...string) {
+	m := f.byName[name]
+	if m == nil {
+		m = &family{name: name, kind: kind, help: help}
+		f.list, f.byName[name] = append(f.list, m), m
+	}
+	line := name
+	if len(labels) > 0 {
+		var pairs []string
+		for pair := range slices.Chunk(labels, 2) {
+			pairs = append(pairs, pair[0]+`="`+escape.Replace(strings.ToValidUTF8(pair[1], "\uFFFD"))+`"`)
+		}
+		line += "{" + strings.Join(pairs, ",") + "}"
+	}
+	m.lines = append(m.lines, line+" "+strconv.FormatFloat(value, 'g', -1, 64))
+}
+
+var escape = strings.NewReplacer(`\`, `\\`, "\n", `\n`, `"`, `\"`)
+
+// Metrics tells how the device is, in Prometheus' text format.
+func (s *Server) Metrics(ctx context.Context) ([]byte, error) {
+	f := &families{byName: map[string]*family{}}
+	f.add("mender_app_info", "gauge", "The version of mender-app.", 1, "version", s.Version)
+	apps, err := s.overviews(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, o := range apps {
+		f.application(o)
+	}
+	names, err := s.Store.Remembered()
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range names {
+		if err := s.history(f, name); err != nil {
+			return nil, err
+		}
+	}
+	queue, err := s.readQueue()
+	if err != nil {
+		return nil, err
+	}
+	f.add("mender_app_open_deployments", "gauge", "Deployments that have not ended.", float64(len(queue.Deployments)))
+	f.add("mender_app_held", "gauge", "1 if updates are held (mender-app hold).", number(queue.Hold.Held))
+	f.add("mender_app_locks", "gauge", "Applications that do not want to be updated now.", float64(len(queue.Locks)))
+	f.add("mender_app_staged", "gauge", "Artifacts that are staged.", float64(len(queue.Staged)))
+	for _, disk := range slices.Sorted(maps.Keys(s.Disks)) {
+		if free, _, err := space.Free(space.Existing(s.Disks[disk])); err == nil {
+			f.add("mender_app_free_bytes", "gauge", "Free bytes of the file systems of the store and of the engine.", float64(free), "disk", disk)
+		}
+	}
+	var out bytes.Buffer
+	for _, m := range f.list {
+		fmt.Fprintf(&out, "# HELP %s %s\n# TYPE %s %s\n%s\n", m.name, m.help, m.name, m.kind, strings.Join(m.lines, "\n"))
+	}
+	return out.Bytes(), nil
+}
+
+func number(yes bool) float64 {
+	if yes {
+		return 1
+	}
+	return 0
+}
+
+// application adds how an application is.
+func (f *families) application(o *view.Overview) {
+	f.add("mender_app_application_info", "gauge", "The release of an application that runs, or should run.", 1,
+		"application", o.Name, "release", o.Release, "artifact", o.ArtifactName, "version", o.Version, "orchestrator", o.Orchestrator)
+	f.add("mender_app_application_state", "gauge", "1 for the state that an application is in.", 1, "application", o.Name, "state", o.State)
+	if o.Health != "" {
+		f.add("mender_app_application_healthy", "gauge", "1 if an application that should run is healthy.", number(o.Health == submodules.Healthy), "application", o.Name)
+		f.add("mender_app_application_health_known", "gauge", "0 if the sub-module or the engine of an application does not answer.", number(o.Health != view.Unknown), "application", o.Name)
+	}
+	for _, v := range o.Services {
+		labels := []string{"application", o.Name, "service", v.Name, "instance", v.Instance}
+		f.add("mender_app_service_healthy", "gauge", "1 if an instance of a service is healthy, or has done its only job.", number(v.Health == submodules.Healthy || v.Health == submodules.Finished), labels...)
+		f.add("mender_app_service_restarts", "gauge", "Restarts of an instance of a service since it was made.", float64(v.Restarts), labels...)
+	}
+}
+
+// history adds what the history says of an application, also of one that is gone.
+func (s *Server) history(f *families, name string) error {
+	n, err := s.counts.of(s.Store, name)
+	if err != nil {
+		return err
+	}
+	for _, status := range store.Statuses() {
+		f.add("mender_app_history_deployments", "gauge", "Deployments in the history, which has the newest 200, by their outcome.", float64(n.statuses[status]), "application", name, "status", status)
+	}
+	if !n.success.IsZero() {
+		f.add("mender_app_last_success_timestamp_seconds", "gauge", "When the last deployment that was installed or restored ended.", seconds(n.success), "application", name)
+	}
+	last, found, err := s.Store.Last(name)
+	if err != nil || !found {
+		return nil // a damaged history is rebuilt by the next deployment
+	}
+	f.add("mender_app_deployments_total", "counter", "Deployments of an application that have ended.", float64(last.Number), "application", name)
+	f.add("mender_app_last_deployment_timestamp_seconds", "gauge", "When the last deployment ended.", seconds(last.Ended), "application", name, "status", last.Status)
+	if took := last.Ended.Sub(last.Started); took >= 0 {
+		f.add("mender_app_last_deployment_duration_seconds", "gauge", "How long the last deployment took, from its download to its end.", took.Seconds(), "application", name)
+	}
+	if m := last.Measured; m != nil {
+		f.add("mender_app_last_deployment_received_bytes", "gauge", "Bytes that the last deployment received.", float64(m.Received), "application", name)
+		f.add("mender_app_last_deployment_written_bytes", "gauge", "Bytes that were written to flash during the last deployment.", float64(m.Written), "application", name)
+	}
+	return nil
+}
+
+func seconds(t time.Time) float64 { return float64(t.UnixMilli()) / 1000 }

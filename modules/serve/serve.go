@@ -1,0 +1,316 @@
+// Package serve answers programs and browsers over HTTP: the applications, their
+// releases and deployments, events, and metrics. It says what the commands of mender-app
+// say, from the same code, changes nothing and takes no lock. It must not know how it is
+// reached.
+package serve
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/mender-app/mender-app/modules/deploy/holds"
+	"github.com/mender-app/mender-app/modules/view"
+	"github.com/mender-app/mender-app/store"
+	"github.com/mender-app/mender-app/submodules"
+)
+
+// Server answers requests. Its exported fields are set before it is used.
+type Server struct {
+	Store    *store.Store
+	Viewer   *view.Viewer
+	Clock    func() holds.Clock
+	AppLocks string            // where applications say "not now"; "" for nowhere
+	Disks    map[string]string // directories whose free space is told, by a name
+	Version  string
+	Token    string // who asks must know it; "" for everybody
+	Log      *slog.Logger
+
+	cache   cache
+	streams streams
+	counts  counts
+}
+
+// Bounds of an answer.
+const (
+	patience = 12 * time.Second // to wait for engines and for other requests
+	maxBusy  = 8                // requests at work at a time; the others wait
+)
+
+// Handler returns what answers the requests. ctx ends those that would go on.
+func (s *Server) Handler(ctx context.Context) http.Handler {
+	s.cache.init()
+	s.streams.init(ctx, s.Store)
+	mux := http.NewServeMux()
+	busy := make(chan struct{}, maxBusy)
+	for _, r := range routes() {
+		mux.HandleFunc("GET "+r.pattern(), func(w http.ResponseWriter, req *http.Request) {
+			if s.refused(w, req, r) {
+				return
+			}
+			q, err := r.parse(req)
+			if err != nil {
+				fail(w, err)
+				return
+			}
+			if r.stream != nil {
+				r.stream(s, w, q)
+				return
+			}
+			ctx, cancel := context.WithTimeout(req.Context(), patience)
+			defer cancel()
+			select {
+			case busy <- struct{}{}:
+				defer func() { <-busy }()
+			case <-ctx.Done():
+				fail(w, errBusy)
+				return
+			}
+			q.Request = req.WithContext(ctx)
+			answer(w, q, r, s)
+		})
+	}
+	mux.HandleFunc("/", func(w http.ResponseWriter, req *http.Request) {
+		if req.Method != http.MethodGet && req.Method != http.MethodHead {
+			w.Header().Set("Allow", "GET, HEAD")
+			fail(w, &httpError{http.StatusMethodNotAllowed, "only GET and HEAD are answered: nothing can be changed here"})
+			return
+		}
+		fail(w, &httpError{http.StatusNotFound, "there is no such path: see /openapi.json"})
+	})
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		h := w.Header()
+		h.Set("Cache-Control", "no-cache")
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("Referrer-Policy", "no-referrer")
+		mux.ServeHTTP(w, req)
+	})
+}
+
+// refused refuses who must not ask, and reports whether it did.
+func (s *Server) refused(w http.ResponseWriter, req *http.Request, r route) bool {
+	switch {
+	case !ownHost(req.Host) && s.Token == "":
+		fail(w, &httpError{http.StatusForbidden, "the name " + req.Host + " is not one of this device: use localhost, or an address"})
+	case s.Token != "" && !r.open && !s.knowsToken(req):
+		w.Header().Set("WWW-Authenticate", `Bearer realm="mender-app"`)
+		fail(w, &httpError{http.StatusUnauthorized, "a token is needed: Authorization: Bearer TOKEN"})
+	default:
+		return false
+	}
+	return true
+}
+
+// ownHost reports whether a browser may have this device in mind. A web site that gives
+// its own name this device's address (DNS rebinding) has a name with a dot.
+func ownHost(host string) bool {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	return !strings.Contains(host, ".") || net.ParseIP(strings.Trim(host, "[]")) != nil
+}
+
+func (s *Server) knowsToken(req *http.Request) bool {
+	token, ok := strings.CutPrefix(req.Header.Get("Authorization"), "Bearer ")
+	have, want := sha256.Sum256([]byte(token)), sha256.Sum256([]byte(s.Token))
+	return ok && subtle.ConstantTimeCompare(have[:], want[:]) == 1
+}
+
+// answer writes what a route answers, or that it has not changed.
+func answer(w http.ResponseWriter, q *query, r route, s *Server) {
+	doc, err := r.serve(s, q)
+	if err != nil {
+		fail(w, err)
+		return
+	}
+	body, isText := doc.([]byte)
+	if !isText {
+		if body, err = json.Marshal(doc); err != nil {
+			fail(w, err)
+			return
+		}
+		body = append(body, '\n')
+	}
+	sum := sha256.Sum256(body)
+	tag := `"` + hex.EncodeToString(sum[:12]) + `"`
+	h := w.Header()
+	h.Set("ETag", tag)
+	h.Set("Content-Type", r.contentType())
+	for name, value := range q.head {
+		h.Set(name, value)
+	}
+	for _, known := range strings.Split(q.Header.Get("If-None-Match"), ",") {
+		if known = strings.TrimSpace(known); known == "*" || strings.TrimPrefix(known, "W/") == tag {
+			w.WriteHeader(http.StatusNotModified)
+			return
+		}
+	}
+	_, _ = w.Write(body)
+}
+
+// Problem is the answer to a request that failed.
+type Problem struct {
+	Error  string `json:"error"`
+	Status int    `json:"status"` // as in the head of the answer
+}
+
+// httpError is an error with its status.
+type httpError struct {
+	status int
+	text   string
+}
+
+func (e *httpError) Error() string { return e.text }
+
+var errBusy = &httpError{http.StatusServiceUnavailable, "too much is being asked at a time: try again later"}
+
+// fail answers with an error.
+func fail(w http.ResponseWriter, err error) {
+	status := http.StatusInternalServerError
+	var known *httpError
+	switch {
+	case errors.As(err, &known):
+		status = known.status
+	case errors.Is(err, store.ErrNoApp), errors.Is(err, store.ErrName), errors.Is(err, store.ErrNoRelease), errors.Is(err, store.ErrNoRecord),
+		errors.Is(err, submodules.ErrNotFound), errors.Is(err, fs.ErrNotExist):
+		status = http.StatusNotFound
+	case errors.Is(err, submodules.ErrRequirement):
+		status = http.StatusServiceUnavailable
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled), errors.Is(err, submodules.ErrDeadline):
+		status = http.StatusGatewayTimeout
+	}
+	body, _ := json.Marshal(Problem{err.Error(), status})
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_, _ = w.Write(append(body, '\n'))
+}
+
+// cache has the last answers of the sub-modules, so that many who ask cost as much as
+// one.
+type cache struct {
+	mu      sync.Mutex
+	answers map[string]*asked
+	asking  chan struct{} // as many sub-modules are asked at a time
+}
+
+// asked is a question, and its answer when done is closed.
+type asked struct {
+	done     chan struct{}
+	stamp    string // of the application before the question
+	at       time.Time
+	overview *view.Overview
+	err      error
+}
+
+const (
+	fresh     = 2 * time.Second  // an answer is good for so long
+	askLimit  = 10 * time.Second // a sub-module has this time
+	maxAsking = 2
+)
+
+func (c *cache) init() {
+	c.answers, c.asking = map[string]*asked{}, make(chan struct{}, maxAsking)
+}
+
+// overview tells how an application is. Who asks at the same time, or shortly after,
+// gets the same answer.
+func (s *Server) overview(ctx context.Context, name string) (*view.Overview, error) {
+	stamp := s.Store.Stamp(name)
+	c := &s.cache
+	c.mu.Lock()
+	a := c.answers[name]
+	if a == nil || a.stamp != stamp || a.answered() && time.Since(a.at) > fresh {
+		a = &asked{done: make(chan struct{}), stamp: stamp}
+		c.answers[name] = a
+		go s.ask(a, name)
+	}
+	c.mu.Unlock()
+	select {
+	case <-a.done:
+		return a.overview, a.err
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func (a *asked) answered() bool {
+	select {
+	case <-a.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// ask answers a question for all who wait for it.
+func (s *Server) ask(a *asked, name string) {
+	defer close(a.done)
+	s.cache.asking <- struct{}{}
+	defer func() { <-s.cache.asking }()
+	ctx, cancel := context.WithTimeout(context.Background(), askLimit)
+	defer cancel()
+	a.overview, a.err = s.Viewer.Overview(ctx, s.Store, name)
+	a.at = time.Now()
+	if errors.Is(a.err, store.ErrNoApp) {
+		s.cache.mu.Lock()
+		delete(s.cache.answers, name)
+		s.cache.mu.Unlock()
+	}
+}
+
+// overviews tells how all applications are. Of one that gives no answer in time, it has
+// what the store knows.
+func (s *Server) overviews(ctx context.Context) ([]*view.Overview, error) {
+	names, err := s.Store.Apps()
+	if err != nil {
+		return nil, err
+	}
+	list := make([]*view.Overview, len(names))
+	errs := make([]error, len(names))
+	var wait sync.WaitGroup
+	limit, cancel := context.WithTimeout(ctx, askLimit)
+	defer cancel()
+	for i, name := range names {
+		wait.Go(func() {
+			list[i], errs[i] = s.overview(limit, name)
+			if errors.Is(errs[i], context.DeadlineExceeded) {
+				list[i], errs[i] = s.unanswered(name)
+			}
+		})
+	}
+	wait.Wait()
+	found := []*view.Overview{}
+	for i, o := range list {
+		switch {
+		case errs[i] == nil:
+			found = append(found, o)
+		case !errors.Is(errs[i], store.ErrNoApp): // it has been removed meanwhile
+			return nil, errs[i]
+		}
+	}
+	return found, nil
+}
+
+// unanswered is an application whose sub-module gives no answer.
+func (s *Server) unanswered(name string) (*view.Overview, error) {
+	doc, err := s.Viewer.Document(s.Store, name)
+	if err != nil {
+		return nil, err
+	}
+	o := &view.Overview{Document: *doc, Health: view.Unknown}
+	o.Components = nil
+	if o.Problem == "" {
+		o.Problem = "the sub-module gave no answer in " + askLimit.String()
+	}
+	return o, nil
+}

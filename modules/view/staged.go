@@ -1,0 +1,97 @@
+package view
+
+import (
+	"cmp"
+
+	"github.com/mender-app/mender-app/artifact/version"
+	"github.com/mender-app/mender-app/modules/staging"
+	"github.com/mender-app/mender-app/store"
+)
+
+// Staged is what is said of a staged artifact.
+type Staged struct {
+	staging.Record
+	// Installed is the version of the application's committed release.
+	Installed string `json:"installed_version,omitempty"`
+	// Against says how the version compares with the installed one.
+	Against string `json:"against"`
+	Newer   bool   `json:"newer"`
+	Problem string `json:"problem,omitempty"`
+
+	Artifact staging.Artifact `json:"-"`
+}
+
+// The values of Staged.Against.
+const (
+	newer        = "newer"
+	older        = "older"
+	same         = "same"
+	notInstalled = "not installed"
+	unknown      = "unknown" // nothing says which one is newer
+)
+
+// ListStaged lists what is staged for an application, or for all with "".
+func ListStaged(s *store.Store, area *staging.Area, app string) ([]Staged, error) {
+	list, err := area.List()
+	if err != nil {
+		return nil, err
+	}
+	out := []Staged{}
+	for _, a := range list {
+		if app != "" && a.Application != app {
+			continue
+		}
+		l := Staged{Record: a.Record, Against: notInstalled, Problem: a.Problem, Artifact: a}
+		if a.Problem == "" {
+			l.compare(s)
+		}
+		out = append(out, l)
+	}
+	return out, nil
+}
+
+// compare compares the artifact with what is installed.
+func (l *Staged) compare(s *store.Store) {
+	v, err := Read(s, l.Application)
+	if err != nil || v.Committed == "" {
+		return
+	}
+	r, err := v.Release(v.Committed)
+	if err != nil {
+		l.Against = unknown
+		return
+	}
+	l.Installed = r.Version
+	order, err := version.Compare(l.Version, r.Version)
+	switch {
+	case r.ArtifactName == l.ArtifactName || err == nil && order == 0:
+		l.Against = same
+	case err != nil:
+		l.Against = unknown
+	case order > 0:
+		l.Against, l.Newer = newer, true
+	default:
+		l.Against = older
+	}
+}
+
+// Text describes the artifact in a few words.
+func (l *Staged) Text() string {
+	if l.Problem != "" {
+		return l.Artifact.Name() + " is damaged"
+	}
+	return l.ArtifactName + ", " + l.Compared()
+}
+
+// Compared says how the artifact compares with what is installed, in a few words.
+func (l *Staged) Compared() string {
+	switch installed := cmp.Or(l.Installed, "the installed release"); l.Against {
+	case newer, older:
+		return l.Against + " than " + installed
+	case same:
+		return "installed"
+	case unknown:
+		return "cannot be compared with " + installed
+	}
+	return l.Against
+}
