@@ -253,6 +253,9 @@ selects another kept one by its name, its number or its artifact's name, as
 				if err != nil {
 					return err
 				}
+				if err := p.settleRecord(r.ArtifactName); err != nil {
+					return err
+				}
 				p.warnOfClient()
 				return p.printResult(map[string]string{"application": args[0], "release": r.ID, "artifact_name": r.ArtifactName},
 					"%s runs release %s (%s) again", args[0], r.ID, r.ArtifactName)
@@ -293,6 +296,22 @@ for its commit stays as it is. mender-app-resume.service runs this at boot.`,
 		Args:    args(cobra.NoArgs),
 		RunE:    func(cmd *cobra.Command, _ []string) error { return p.resume(cmd.Context()) },
 	}
+}
+
+// settleRecord records that the artifact is back that was there before a failed one.
+// This is for the client of mender-app; a Mender client does not learn of it.
+func (p *program) settleRecord(artifact string) error {
+	c := &client.Client{Dir: p.config.OpenStore().Meta("client"), Driver: driverName}
+	rec, err := c.Read()
+	if err != nil || rec.Installed.Before == nil || *rec.Installed.Before != artifact {
+		return err
+	}
+	release, err := c.Lock()
+	if err != nil {
+		return err
+	}
+	defer release()
+	return c.Settled()
 }
 
 // leftFailed reports whether the current release of any application has failed.
