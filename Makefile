@@ -14,7 +14,7 @@ INSTALLED := $(if $(filter command environment,$(firstword $(origin PROGRAMS))),
 # and the end-to-end tests here.
 E2E      := ./testdata/bed ./testdata/bed/mutants ./testdata/e2e/...
 FAULTS   := ./testdata/flash/... ./testdata/powercut/...
-TESTDATA := $(E2E) $(FAULTS) ./testdata/engines/... ./testdata/bed/kube ./testdata/corpus/... ./testdata/armdevice/...
+TESTDATA := $(E2E) $(FAULTS) ./testdata/engines/... ./testdata/bed/kube ./testdata/corpus/... ./testdata/armdevice/... ./testdata/server
 CORPUS   := ./testdata/corpus/...
 ARMS     := $(or $(ARM),armhf arm64)
 DEVICE_ROOMS := artifact delta modules store submodules
@@ -210,6 +210,13 @@ test-newest: setup ## the newest engine beside this machine's
 test-faults: setup ## kills, power cuts, disks that fill and fail
 	$(GO) test -count=1 -timeout 30m -parallel 4 $(FAULTS)
 	$(GO) test -count=1 -timeout 30m -parallel 4 -run '$(FAILURES)' ./testdata/e2e
+
+# The database and the store of the service are a module of their own, which no other
+# target builds.
+.PHONY: test-server
+test-server: ## what the Mender server takes and sends (DEPLOYMENTS=program of its deployments service)
+	$(GO) vet -C testdata/server/backing ./...
+	MENDER_APP_DEPLOYMENTS='$(DEPLOYMENTS)' $(GO) test -count=1 -v -timeout 20m ./testdata/server
 
 # COUNT is how many, SEED which. ENGINE is another engine than this machine's:
 # 28-containerd, podman (testdata/engines/setup). On a Kubernetes node, cmd/k8s does the
