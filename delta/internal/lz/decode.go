@@ -132,8 +132,7 @@ func (d *Decoder) piece(n, class uint32) error {
 		}
 		st, at := m.State&15, pos&3
 		if d.bit(&m.Match[st][at]) == 0 {
-			c.Last = uint32(w[(pos-1)&mask]) | uint32(w[(pos-2)&mask])<<8 | uint32(w[(pos-3)&mask])<<16 | uint32(w[(pos-4)&mask])<<24
-			c.Eight, c.Expected = w[(pos-8)&mask], w[(pos-rep0)&mask]
+			c.Last, c.Expected = w[(pos-1)&mask], w[(pos-rep0)&mask]
 			c.Class, c.State, c.Pos = class, st, pos
 			x.Begin(&m.Literal, &c)
 			w[pos&mask] = d.literal(&x)

@@ -9,8 +9,8 @@ type Literals struct {
 }
 
 const (
-	inputs  = 6
-	tabBits = 15
+	inputs  = 3
+	tabBits = 16
 	rowMask = 1<<tabBits - 16
 )
 
@@ -22,8 +22,7 @@ type weights [inputs]int32 // 16 fractional bits
 
 // A Context is what a byte is predicted from.
 type Context struct {
-	Last     uint32 // the last four bytes, the last one lowest
-	Eight    byte   // the byte eight places back
+	Last     byte   // the byte before it
 	Expected byte   // the byte at the last distance
 	Class    uint32 // what kind of bytes it is among
 	State    uint32 // of the model
@@ -38,7 +37,7 @@ func (l *Literals) init() {
 	}
 	for i := range l.weights {
 		for k := range l.weights[i] {
-			l.weights[i][k] = 1 << 16 * 10 / 32
+			l.weights[i][k] = 1 << 16 * 13 / 32
 		}
 	}
 }
@@ -77,12 +76,9 @@ const mixRate = 4
 func (x *Mixing) Begin(l *Literals, c *Context) {
 	at := c.Pos & 3
 	x.l = l
-	x.hashes[0] = c.Last & 255
-	x.hashes[1] = c.Last&0xffff | c.Class<<16
-	x.hashes[2] = c.Last&0xffffff | 1<<24
-	x.hashes[3] = c.Class<<2 | at
-	x.hashes[4] = c.Last>>24 | uint32(c.Eight)<<8 | at<<16
-	x.hashes[5] = uint32(c.Expected) | c.Class<<8
+	x.hashes[0] = uint32(c.Last)
+	x.hashes[1] = c.Class<<2 | at
+	x.hashes[2] = uint32(c.Expected) | c.Class<<8
 	x.find(0)
 	x.want = uint32(c.Expected) | 256
 	s := uint32(0)
@@ -126,12 +122,8 @@ func (x *Mixing) One(node, done uint32) uint32 {
 	s0 := int32(stretchTab[x.rows[0][k]>>4])
 	s1 := int32(stretchTab[x.rows[1][k]>>4])
 	s2 := int32(stretchTab[x.rows[2][k]>>4])
-	s3 := int32(stretchTab[x.rows[3][k]>>4])
-	s4 := int32(stretchTab[x.rows[4][k]>>4])
-	s5 := int32(stretchTab[x.rows[5][k]>>4])
-	x.in = [inputs]int32{s0, s1, s2, s3, s4, s5}
-	dot := int64(w[0])*int64(s0) + int64(w[1])*int64(s1) + int64(w[2])*int64(s2) +
-		int64(w[3])*int64(s3) + int64(w[4])*int64(s4) + int64(w[5])*int64(s5)
+	x.in = [inputs]int32{s0, s1, s2}
+	dot := int64(w[0])*int64(s0) + int64(w[1])*int64(s1) + int64(w[2])*int64(s2)
 	d := min(max(dot>>16, -stretchN/2+1), stretchN/2-1)
 	x.p = int32(squashTab[(d+stretchN/2)&(stretchN-1)])
 	return uint32(x.p)
@@ -144,16 +136,10 @@ func (x *Mixing) Learn(bit uint32) {
 	w[0] += (x.in[0]*err + 1<<13) >> 14
 	w[1] += (x.in[1]*err + 1<<13) >> 14
 	w[2] += (x.in[2]*err + 1<<13) >> 14
-	w[3] += (x.in[3]*err + 1<<13) >> 14
-	w[4] += (x.in[4]*err + 1<<13) >> 14
-	w[5] += (x.in[5]*err + 1<<13) >> 14
 	to := int32(-bit) & 4095
 	adapt(&x.rows[0][k], to)
 	adapt(&x.rows[1][k], to)
 	adapt(&x.rows[2][k], to)
-	adapt(&x.rows[3][k], to)
-	adapt(&x.rows[4][k], to)
-	adapt(&x.rows[5][k], to)
 }
 
 // adapt moves a cell's probability to 0 or 4095.

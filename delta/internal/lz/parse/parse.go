@@ -240,8 +240,5 @@ func (e *Encoder) back(i int, n uint32) byte {
 }
 
 func (e *Encoder) context(i int, rep0, state, class uint32) *lz.Context {
-	return &lz.Context{
-		Last:  uint32(e.back(i, 1)) | uint32(e.back(i, 2))<<8 | uint32(e.back(i, 3))<<16 | uint32(e.back(i, 4))<<24,
-		Eight: e.back(i, 8), Expected: e.back(i, rep0), Class: class, State: state, Pos: e.pos(i),
-	}
+	return &lz.Context{Last: e.back(i, 1), Expected: e.back(i, rep0), Class: class, State: state, Pos: e.pos(i)}
 }
