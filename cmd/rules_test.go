@@ -57,6 +57,7 @@ var rooms = []room{
 	{dir: "delta/bsdiff"},
 	{dir: "submodules", own: []string{"artifact/digest", "artifact/names", "artifact/similar"}},
 	{dir: "submodules/config", others: []string{"github.com/BurntSushi/toml"}}, // the configuration files
+	{dir: "submodules/servicelog"},
 	{dir: "submodules/secrets", own: []string{"submodules/config", "store/durable", "artifact/names"}, others: []string{"filippo.io/age"}},
 	{dir: "submodules/conformance", own: []string{"artifact/digest", "submodules"}},
 	{dir: "submodules/sandbox", others: []string{"github.com/landlock-lsm/go-landlock", "github.com/elastic/go-seccomp-bpf"}},
@@ -75,14 +76,14 @@ var rooms = []room{
 	},
 	{
 		dir: "submodules/compose",
-		own: []string{"submodules", "submodules/config", "submodules/secrets", "submodules/imagestore/...", "artifact/image", "artifact/names", "store/containermodules", "store/durable"},
+		own: []string{"submodules", "submodules/config", "submodules/secrets", "submodules/servicelog", "submodules/imagestore/...", "artifact/image", "artifact/names", "store/containermodules", "store/durable"},
 		others: []string{
 			"github.com/compose-spec/compose-go", "github.com/docker/docker/api", "gopkg.in/yaml.v3",
 		},
 	},
 	{
 		dir:    "submodules/k8s",
-		own:    []string{"submodules", "submodules/config", "submodules/secrets", "submodules/imagestore/...", "artifact/image", "artifact/names", "store/durable"},
+		own:    []string{"submodules", "submodules/config", "submodules/secrets", "submodules/servicelog", "submodules/imagestore/...", "artifact/image", "artifact/names", "store/durable"},
 		others: []string{"k8s.io", "sigs.k8s.io", "github.com/fluxcd/cli-utils/pkg/kstatus", "gopkg.in/yaml.v3"},
 	},
 	{dir: "modules"},

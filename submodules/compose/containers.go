@@ -15,8 +15,9 @@ import (
 	"github.com/docker/docker/api/types/filters"
 	"github.com/docker/docker/api/types/network"
 
-	"github.com/mender-app/mender-app/submodules/compose/enginelog"
+	"github.com/mender-app/mender-app/submodules"
 	"github.com/mender-app/mender-app/submodules/imagestore/docker"
+	"github.com/mender-app/mender-app/submodules/servicelog"
 )
 
 // The labels by which Compose marks what it makes.
@@ -188,7 +189,7 @@ func (s *session) removeNetworks(ctx context.Context, project string) error {
 // showLogs logs the last lines of a container's log, and returns the very last one.
 func (s *session) showLogs(ctx context.Context, id, service string) (last string) {
 	w := &tail{log: func(line string) { s.req.Logf("%s | %s", service, line) }}
-	err := enginelog.Read(ctx, s.engine.Client(), id, container.LogsOptions{Tail: fmt.Sprint(s.set.logLines)}, func(l enginelog.Line) {
+	err := servicelog.Read(ctx, s.openLog, id, servicelog.Options{Tail: int(min(s.set.logLines, submodules.MaxLogLines))}, func(l servicelog.Line) {
 		_, _ = io.WriteString(w, l.Text+"\n")
 	})
 	if err != nil {

@@ -3,20 +3,22 @@ package compose
 import (
 	"context"
 	"fmt"
+	"io"
+	"strconv"
 
 	"github.com/docker/docker/api/types/container"
 
 	"github.com/mender-app/mender-app/submodules"
-	"github.com/mender-app/mender-app/submodules/compose/enginelog"
+	"github.com/mender-app/mender-app/submodules/servicelog"
 )
 
 // Logs implements submodules.Logger.
 func (s *session) Logs(ctx context.Context, each func(submodules.LogLine) error) error {
-	list := func(ctx context.Context) (sources []enginelog.Source, err error) {
+	list := func(ctx context.Context) (sources []servicelog.Source, err error) {
 		all, err := s.ours(ctx)
 		for _, c := range all {
 			if s.req.Service == "" || c.Labels[labelService] == s.req.Service {
-				sources = append(sources, enginelog.Source{
+				sources = append(sources, servicelog.Source{
 					ID: c.ID, Name: name(c), Service: c.Labels[labelService], Running: c.State == container.StateRunning,
 				})
 			}
@@ -32,20 +34,32 @@ func (s *session) Logs(ctx context.Context, each func(submodules.LogLine) error)
 		}
 		return submodules.Mark(err, submodules.ErrNotFound)
 	}
-	reader := enginelog.Reader{Client: s.engine.Client(), Tail: submodules.DefaultLogLines, List: list}
+	reader := servicelog.Reader{Open: s.openLog, Tail: submodules.DefaultLogLines, List: list}
 	if s.req.LogLines != nil {
 		reader.Tail = *s.req.LogLines
 	}
-	reader.Each = func(c enginelog.Source, l enginelog.Line) error {
+	reader.Each = func(c servicelog.Source, l servicelog.Line) error {
 		line := submodules.LogLine{Service: c.Service, Instance: c.Name, At: l.At, Stream: "stdout", Text: l.Text}
 		if l.Stderr {
 			line.Stream = "stderr"
 		}
 		return each(line)
 	}
-	reader.Failed = func(c enginelog.Source, err error) { s.req.Logf("no log of %s: %v", c.Name, err) }
+	reader.Failed = func(c servicelog.Source, err error) { s.req.Logf("no log of %s: %v", c.Name, err) }
 	if s.req.HasOption(submodules.OptionFollow) {
 		return reader.Follow(ctx)
 	}
 	return reader.Print(ctx)
+}
+
+// openLog opens the log of a container; it implements servicelog.Open.
+func (s *session) openLog(ctx context.Context, id string, o servicelog.Options) (io.ReadCloser, error) {
+	options := container.LogsOptions{ShowStdout: true, ShowStderr: true, Timestamps: true, Follow: o.Follow}
+	if !o.Follow {
+		options.Tail = strconv.Itoa(o.Tail)
+	}
+	if !o.Since.IsZero() {
+		options.Since = fmt.Sprintf("%d.%09d", o.Since.Unix(), o.Since.Nanosecond())
+	}
+	return s.engine.Client().ContainerLogs(ctx, id, options)
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/docker/docker/api/types/container"
 
 	"github.com/mender-app/mender-app/submodules"
-	"github.com/mender-app/mender-app/submodules/compose/enginelog"
+	"github.com/mender-app/mender-app/submodules/servicelog"
 )
 
 // Status implements submodules.Reporter.
@@ -113,7 +113,7 @@ func engineTime(text string) time.Time {
 // time is not known.
 func (s *session) saidUntil(ctx context.Context, id string, until time.Time) string {
 	said := ""
-	err := enginelog.Read(ctx, s.engine.Client(), id, container.LogsOptions{Tail: fmt.Sprint(s.set.logLines)}, func(l enginelog.Line) {
+	err := servicelog.Read(ctx, s.openLog, id, servicelog.Options{Tail: int(min(s.set.logLines, submodules.MaxLogLines))}, func(l servicelog.Line) {
 		if text := oneLine(l.Text); text != "" && (until.IsZero() || !l.At.After(until)) {
 			said = text
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -17,10 +18,70 @@ import (
 	"github.com/mender-app/mender-app/submodules/k8s/marks"
 )
 
+// Check implements submodules.Checker: it does what rollout does until the first change.
+// A service is a workload.
+func (s *session) Check(ctx context.Context) (c submodules.Changes, err error) {
+	s.checking = true
+	r, err := s.readRelease(ctx, s.req.App, s.req.Dir, true)
+	if err != nil {
+		return c, err
+	}
+	if r.pins, err = pins(s.req); err != nil {
+		return c, err
+	}
+	if _, err := manifest.Pack(s.req.Dir); err != nil {
+		return c, err
+	}
+	inv, err := loadInventory(ctx, s.c, s.req.App, r.namespace)
+	if err != nil {
+		return c, err
+	}
+	err = steps(
+		func() error { return s.checkNamespace(ctx, inv) },
+		func() error { return s.checkImages(ctx, r) },
+		// Rollout makes the namespace before it checks the objects in it.
+		func() error { return s.check(ctx, r, inv, r.namespace) },
+	)
+	if err != nil {
+		return c, err
+	}
+	there := map[cluster.ID]bool{}
+	for _, p := range r.objects {
+		there[p.id] = true
+		if workload(p.Kind) {
+			p.note(&c)
+		}
+	}
+	for _, it := range inv.Items {
+		if workload(it.Kind) && !it.Retained && !there[it.ID] {
+			c.Removes = append(c.Removes, serviceName(it.ID))
+		}
+	}
+	for _, list := range [][]string{c.Starts, c.Restarts, c.Keeps, c.Removes} {
+		slices.Sort(list)
+	}
+	return c, nil
+}
+
+// note adds a workload to the list of what ROLLOUT would do with it.
+func (p *planned) note(c *submodules.Changes) {
+	list := &c.Restarts
+	switch {
+	case p.live == nil || p.live.stopped || p.live.ending:
+		list = &c.Starts
+	case p.same || p.samePods && !p.replace:
+		list = &c.Keeps
+	}
+	*list = append(*list, serviceName(p.id))
+}
+
 // check lets the API server check every object that it can check now; nothing
-// changes. Namespaces must exist, unless the release itself brings them.
-func (s *session) check(ctx context.Context, r *release, inv *inventory) error {
+// changes. Namespaces must exist, unless the release itself or the caller brings them.
+func (s *session) check(ctx context.Context, r *release, inv *inventory, namespaces ...string) error {
 	brings := map[string]bool{}
+	for _, ns := range namespaces {
+		brings[ns] = true
+	}
 	for _, p := range r.objects {
 		if p.id.Kind == "Namespace" && p.id.Group == "" {
 			brings[p.id.Name] = true
@@ -122,6 +183,7 @@ func (s *session) checkOne(ctx context.Context, r *release, p *planned, inv *inv
 	}
 	if err == nil && p.live != nil && !p.live.stopped && !p.live.ending {
 		p.same = contentOf(o) == p.live.content
+		p.samePods = podsOf(o) == p.live.pods
 	}
 	if err != nil && p.live != nil && once(p.Kind) && apierrors.IsInvalid(err) && immutable(err) && inv.find(p.id) != nil {
 		p.replace = true

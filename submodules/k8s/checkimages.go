@@ -36,7 +36,8 @@ func (s *session) checkImages(ctx context.Context, r *release) error {
 				return err
 			}
 			fmt.Fprintf(sum, "%s\n", config)
-			if config != "" && s.set.Registry != nil {
+			// For CHECK the image need not be there, and then has no name in the registry yet.
+			if config != "" && s.set.Registry != nil && !s.checking {
 				if refs[u.Image], err = s.registryRef(ctx, r, u.Image, config); err != nil {
 					return err
 				}
@@ -97,7 +98,7 @@ func (s *session) checkImage(ctx context.Context, r *release, p *planned, u mani
 			if err != nil {
 				return "", err
 			}
-			if has {
+			if has || s.checking {
 				config = p.Config
 			}
 		} else if config, err = store.Config(ctx, u.Image); err != nil {

@@ -14,6 +14,15 @@ import (
 type state struct {
 	alive, healthy bool
 	why            string // the first thing that is not as it should be
+	workloads      []seen
+}
+
+// seen is a workload, and its pods of the current revision.
+type seen struct {
+	*waiting // its object is nil if it is gone
+	stopped  bool
+	wanted   int64 // how many pods it should have
+	pods     []pod
 }
 
 // inspect looks at everything the application has.
@@ -42,10 +51,16 @@ func (s *session) inspect(ctx context.Context, app string) (state, error) {
 		}
 		if o == nil {
 			ill(!workload(it.Kind), "%s is gone", it.ID)
+			if workload(it.Kind) {
+				st.workloads = append(st.workloads, seen{waiting: &waiting{id: it.ID}})
+			}
 			continue
 		}
 		if _, stopped := o.GetAnnotations()[marks.Stopped]; stopped {
 			ill(false, "%s is stopped", it.ID)
+			if workload(it.Kind) {
+				st.workloads = append(st.workloads, seen{waiting: &waiting{id: it.ID, object: o}, stopped: true})
+			}
 			continue
 		}
 		if cluster.Stateless[it.Kind] {
@@ -83,9 +98,11 @@ func (s *session) inspect(ctx context.Context, app string) (state, error) {
 				ill(true, "%s: %s", w.id, p.text)
 			}
 		}
-		if want := wantedPods(w.object); up < want {
+		want := wantedPods(w.object)
+		if up < want {
 			ill(false, "%s: %d of %d pods run", w.id, up, want)
 		}
+		st.workloads = append(st.workloads, seen{waiting: w, wanted: want, pods: pods})
 	}
 	return st, nil
 }

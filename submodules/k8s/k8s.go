@@ -48,6 +48,7 @@ func (Orchestrator) Features() []string {
 		submodules.FeatureStream, submodules.FeatureStage, submodules.FeatureComponents,
 		submodules.FeatureDelta, submodules.FeatureShared, submodules.FeatureVcdiff, submodules.FeatureVerify, submodules.FeatureSync,
 		submodules.FeatureRepair, submodules.FeatureStorage, submodules.FeatureAnnounced, submodules.FeatureEngine, submodules.FeatureSecrets,
+		submodules.FeatureStatus, submodules.FeatureLogs, submodules.FeatureCheck,
 	}
 }
 
@@ -58,6 +59,8 @@ type session struct {
 	c     *cluster.Cluster  // nil for a verb that is about images alone
 	store *containerd.Store // see images
 	log   func(format string, args ...any)
+
+	checking bool // for CHECK: the components of the release count as loaded
 }
 
 // Open implements submodules.Orchestrator. It reads the settings, and connects to

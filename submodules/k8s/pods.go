@@ -60,10 +60,13 @@ type containerState struct {
 	Running *struct {
 		StartedAt time.Time `json:"startedAt"`
 	} `json:"running"`
-	Terminated *struct {
-		ExitCode int64  `json:"exitCode"`
-		Reason   string `json:"reason"`
-	} `json:"terminated"`
+	Terminated *terminated `json:"terminated"`
+}
+
+type terminated struct {
+	ExitCode   int64     `json:"exitCode"`
+	Reason     string    `json:"reason"`
+	FinishedAt time.Time `json:"finishedAt"`
 }
 
 func (p *pod) condition(kind string) (ok bool, reason, message string) {

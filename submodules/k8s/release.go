@@ -32,12 +32,15 @@ type planned struct {
 	replace bool              // it cannot be changed, only made anew: a Job, a Pod
 	images  string            // what its pods' images are; see checkImages
 	same    bool              // it is there exactly as it would be applied
+	// samePods says that the pods of a workload would stay.
+	samePods bool
 }
 
 // live is what we need of an object in the cluster.
 type live struct {
 	uid     types.UID
 	content [sha256.Size]byte // see contentOf
+	pods    [sha256.Size]byte // see podsOf
 	owner   string            // the application it belongs to, by label
 	other   bool              // nothing says that mender-app made it
 	shared  bool              // sharedManager owns fields of it
@@ -50,7 +53,7 @@ func liveOf(o *unstructured.Unstructured) *live {
 	owner := o.GetLabels()[marks.App]
 	_, stopped := o.GetAnnotations()[marks.Stopped]
 	return &live{
-		uid: o.GetUID(), content: contentOf(o), owner: owner, other: owner == "", shared: cluster.Applied(o, cluster.SharedManager),
+		uid: o.GetUID(), content: contentOf(o), pods: podsOf(o), owner: owner, other: owner == "", shared: cluster.Applied(o, cluster.SharedManager),
 		ending: o.GetDeletionTimestamp() != nil, stopped: stopped,
 		images: o.GetAnnotations()[marks.Images],
 	}
@@ -77,6 +80,19 @@ func contentOf(o *unstructured.Unstructured) [sha256.Size]byte {
 		// JSON can always be encoded again; if not, no two objects count as the
 		// same.
 		data = []byte(err.Error() + string(o.GetUID()))
+	}
+	return sha256.Sum256(data)
+}
+
+// podsOf is what the pods of a workload are made from: if it stays, they do.
+func podsOf(o *unstructured.Unstructured) [sha256.Size]byte {
+	from, ok, _ := unstructured.NestedFieldNoCopy(o.Object, "spec", "template")
+	if !ok {
+		from = o.Object["spec"]
+	}
+	data, err := json.Marshal(from)
+	if err != nil {
+		data = []byte(err.Error() + string(o.GetUID())) // as in contentOf
 	}
 	return sha256.Sum256(data)
 }

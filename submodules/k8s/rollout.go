@@ -32,7 +32,7 @@ func (s *session) rollout(ctx context.Context, req submodules.Request, strict bo
 	if r.pins, err = pins(req); err != nil {
 		return err
 	}
-	shipped, err := archiveDir(dir)
+	shipped, err := manifest.Pack(dir)
 	if err != nil {
 		return err
 	}

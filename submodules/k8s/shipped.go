@@ -1,18 +1,10 @@
 package k8s
 
 import (
-	"archive/tar"
-	"bytes"
-	"compress/gzip"
 	"context"
 	"encoding/base64"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
-	"io/fs"
-	"os"
-	"path"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -26,63 +18,11 @@ import (
 // the inventory, because they may contain secrets. EXPORT_MANIFEST returns them byte
 // for byte.
 
-const (
-	shippedKey = "manifests.tar.gz"
-	// maxShipped is what fits into a Secret with some room to spare, in bytes.
-	// Larger manifests work, but cannot be exported.
-	maxShipped = 900 << 10
-)
+const shippedKey = "manifests.tar.gz"
 
 func shippedID(app, ns string) cluster.ID {
 	return cluster.ID{Kind: "Secret", Namespace: ns, Name: marks.InventoryName(app)}
 }
-
-// archiveDir makes a tar.gz of the files of a directory; nil if they are too large.
-func archiveDir(dir string) ([]byte, error) {
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		return nil, err
-	}
-	defer root.Close()
-	var b bytes.Buffer
-	zw := gzip.NewWriter(&b)
-	tw := tar.NewWriter(zw)
-	var total int64
-	err = fs.WalkDir(root.FS(), ".", func(name string, e fs.DirEntry, err error) error {
-		if err != nil || !e.Type().IsRegular() {
-			return err
-		}
-		f, err := root.Open(name)
-		if err != nil {
-			return err
-		}
-		defer f.Close()
-		fi, err := f.Stat()
-		if err != nil {
-			return err
-		}
-		if total += fi.Size(); total > manifest.MaxTotal || b.Len() > maxShipped {
-			return errTooLarge
-		}
-		if err := tw.WriteHeader(&tar.Header{Name: name, Mode: int64(fi.Mode().Perm()), Size: fi.Size(), Typeflag: tar.TypeReg}); err != nil {
-			return err
-		}
-		_, err = io.Copy(tw, f)
-		return err
-	})
-	if err == nil {
-		err = errors.Join(tw.Close(), zw.Close())
-	}
-	if errors.Is(err, errTooLarge) || err == nil && b.Len() > maxShipped {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("pack the manifests: %w", err)
-	}
-	return b.Bytes(), nil
-}
-
-var errTooLarge = errors.New("too large")
 
 func (s *session) saveShipped(ctx context.Context, app, ns string, archive []byte) error {
 	i := shippedID(app, ns)
@@ -130,46 +70,7 @@ func (s *session) export(ctx context.Context, app, dir string) error {
 		if err != nil {
 			return err
 		}
-		return extractDir(archive, dir)
+		return manifest.Unpack(archive, dir)
 	}
 	return submodules.Mark(fmt.Errorf("no manifests of %s are kept in this cluster", app), submodules.ErrNotFound)
-}
-
-func extractDir(archive []byte, dir string) error {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return err
-	}
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		return err
-	}
-	defer root.Close()
-	zr, err := gzip.NewReader(bytes.NewReader(archive))
-	if err != nil {
-		return err
-	}
-	tr := tar.NewReader(io.LimitReader(zr, 2*manifest.MaxTotal))
-	for {
-		h, err := tr.Next()
-		if err == io.EOF {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		if err := root.MkdirAll(path.Dir(h.Name), 0o755); err != nil {
-			return err
-		}
-		f, err := root.OpenFile(h.Name, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, fs.FileMode(h.Mode).Perm())
-		if err != nil {
-			return err
-		}
-		_, err = io.Copy(f, tr)
-		if cerr := f.Close(); err == nil {
-			err = cerr
-		}
-		if err != nil {
-			return err
-		}
-	}
 }

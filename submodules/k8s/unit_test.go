@@ -186,32 +186,6 @@ func TestMadeBy(t *testing.T) {
 	}
 }
 
-func TestShipped(t *testing.T) {
-	dir := t.TempDir()
-	for name, text := range map[string]string{"a.yaml": "a", "sub/b": "b", ".env": "c"} {
-		require.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755))
-		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o640))
-	}
-	require.NoError(t, os.Symlink("/etc/passwd", filepath.Join(dir, "link")))
-	archive, err := archiveDir(dir)
-	require.NoError(t, err)
-	out := filepath.Join(t.TempDir(), "new")
-	require.NoError(t, extractDir(archive, out))
-	got, err := os.ReadFile(filepath.Join(out, "sub/b"))
-	require.NoError(t, err)
-	require.Equal(t, "b", string(got))
-	_, err = os.Lstat(filepath.Join(out, "link"))
-	require.ErrorIs(t, err, os.ErrNotExist)
-
-	big := make([]byte, maxShipped*2)
-	for i := range big {
-		big[i] = byte(i * i >> 3)
-	}
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "big"), big, 0o644))
-	_, err = archiveDir(dir)
-	require.NoError(t, err)
-}
-
 func TestEach(t *testing.T) {
 	boom := errors.New("boom")
 	err := cluster.Each(context.Background(), 100, func(ctx context.Context, i int) error {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"time"
 
@@ -191,6 +192,21 @@ func (c *Cluster) PodLog(ctx context.Context, namespace, pod, container string, 
 		return nil, err
 	}
 	return strings.Split(strings.TrimSpace(string(data)), "\n"), nil
+}
+
+// OpenLog opens a container's log. Each line begins with its time and a space. since is
+// a bound in whole seconds, unless it is zero; lines is how many of the last lines, -1
+// for all. The caller closes it.
+func (c *Cluster) OpenLog(ctx context.Context, namespace, pod, container string, lines int, since time.Time, follow bool) (io.ReadCloser, error) {
+	req := c.Disco.RESTClient().Get().AbsPath("/api/v1/namespaces", namespace, "pods", pod, "log").
+		Param("container", container).Param("timestamps", "true").Param("follow", fmt.Sprint(follow))
+	if lines >= 0 {
+		req = req.Param("tailLines", fmt.Sprint(lines))
+	}
+	if !since.IsZero() {
+		req = req.Param("sinceTime", since.UTC().Format(time.RFC3339))
+	}
+	return req.Stream(ctx)
 }
 
 func Sleep(ctx context.Context, d time.Duration) error {

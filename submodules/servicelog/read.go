@@ -1,6 +1,7 @@
-// Package enginelog reads the logs of containers from a Docker engine: of one, or of
-// several merged by time and followed. It must not know applications or Compose.
-package enginelog
+// Package servicelog reads the logs of instances of services, such as containers: of
+// one, or of several merged by time and followed. It must not know applications, and
+// engines only by the format of their logs.
+package servicelog
 
 import (
 	"bufio"
@@ -12,11 +13,9 @@ import (
 	"io"
 	"strings"
 	"time"
-
-	"github.com/docker/docker/api/types/container"
 )
 
-// Line is one line of a container's output, without its end.
+// Line is one line of an instance's output, without its end.
 type Line struct {
 	At     time.Time // the zero time if the engine does not say
 	Stderr bool
@@ -26,27 +25,38 @@ type Line struct {
 // MaxLine bounds a line, in bytes; the rest of a longer one is left out.
 const MaxLine = 16 << 10
 
-// Client is what the package needs of the engine's client.
-type Client interface {
-	ContainerLogs(ctx context.Context, container string, options container.LogsOptions) (io.ReadCloser, error)
+// Options are the lines of a log that are asked for.
+type Options struct {
+	Tail   int       // how many of those that are there, the newest; with Follow all of them
+	Since  time.Time // none that is older; the zero time is no bound
+	Follow bool      // also those that are written from now on
 }
 
-// Read calls each for the lines of a container's log. With Follow it returns when the
-// container ends.
-func Read(ctx context.Context, c Client, id string, o container.LogsOptions, each func(Line)) error {
-	o.ShowStdout, o.ShowStderr, o.Timestamps = true, true, true
-	r, err := c.ContainerLogs(ctx, id, o)
+// Open opens the log of an instance. Each line begins with its time, as RFC 3339 has
+// it, and a space. A log may be the stream of Docker's API or plain lines (Split).
+type Open func(ctx context.Context, id string, o Options) (io.ReadCloser, error)
+
+// Read calls each for the lines of an instance's log. With Follow it returns when the
+// instance ends.
+func Read(ctx context.Context, open Open, id string, o Options, each func(Line)) error {
+	r, err := open(ctx, id, o)
 	if err != nil {
 		return err
 	}
 	defer r.Close()
 	defer context.AfterFunc(ctx, func() { _ = r.Close() })() // an engine that hangs does not hold it
-	return Split(r, each)
+	return Split(r, func(l Line) {
+		// An engine may know seconds only.
+		if l.At.IsZero() || !l.At.Before(o.Since) {
+			each(l)
+		}
+	})
 }
 
-// Split reads a log stream. Without a terminal each piece has a header of 8 bytes
-// (stream, three zeros, length); with one there are only lines. A piece is a line, or
-// a part of a long one, and begins with the time. Memory stays below three lines.
+// Split reads a log stream. Docker's, without a terminal, has pieces with a header of 8
+// bytes (stream, three zeros, length). With a terminal, and from Kubernetes, there are
+// only lines. A piece is a line, or a part of a long one, and begins with the time.
+// Memory stays below three lines.
 func Split(r io.Reader, each func(Line)) error {
 	in := bufio.NewReader(r)
 	var streams [2]buffer

@@ -1,4 +1,4 @@
-package enginelog
+package servicelog
 
 import (
 	"context"
@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/docker/docker/api/types/container"
 	"github.com/stretchr/testify/require"
 )
 
@@ -23,7 +22,7 @@ func line(id string, second int) string {
 	return string(logStream(fmt.Sprintf("%s %s %d\n", at.Format(time.RFC3339Nano), id, second)))
 }
 
-func (e engine) ContainerLogs(ctx context.Context, id string, o container.LogsOptions) (io.ReadCloser, error) {
+func (e engine) open(ctx context.Context, id string, o Options) (io.ReadCloser, error) {
 	if id == "mute" {
 		return nil, errors.New("it has no log")
 	}
@@ -33,9 +32,7 @@ func (e engine) ContainerLogs(ctx context.Context, id string, o container.LogsOp
 	r, w := io.Pipe()
 	go func() {
 		for second := 1; ctx.Err() == nil; second++ {
-			var since int
-			_, _ = fmt.Sscan(o.Since, &since)
-			if int(1.7e9)+second > since {
+			if int64(1.7e9)+int64(second) >= o.Since.Unix() { // like one that knows seconds only
 				if _, err := io.WriteString(w, line(id, second)); err != nil {
 					return
 				}
@@ -54,7 +51,7 @@ func TestFollow(t *testing.T) {
 	var order []string
 	var failed []string
 	r := Reader{
-		Client: engine{}, Tail: 10,
+		Open: engine{}.open, Tail: 10,
 		List: func(context.Context) ([]Source, error) {
 			return []Source{{ID: "a", Running: true}, {ID: "b", Running: true}, {ID: "mute", Running: true}}, nil
 		},

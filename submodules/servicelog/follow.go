@@ -1,29 +1,25 @@
-package enginelog
+package servicelog
 
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"slices"
-	"strconv"
 	"sync"
 	"time"
-
-	"github.com/docker/docker/api/types/container"
 )
 
-// Source is a container whose log is read.
+// Source is an instance whose log is read.
 type Source struct {
 	ID, Name, Service string
 	Running           bool
 }
 
-// Reader reads the logs of several containers. Memory is bounded: a few lines for
-// each container.
+// Reader reads the logs of several instances. Memory is bounded: a few lines for
+// each.
 type Reader struct {
-	Client Client
-	Tail   int // how many lines of each container, the newest; 0 for none
-	// List returns the containers. It is asked again while they are followed.
+	Open Open
+	Tail int // how many lines of each instance, the newest; 0 for none
+	// List returns the instances. It is asked again while they are followed.
 	List func(ctx context.Context) ([]Source, error)
 	// Each takes the lines, one at a time. Its error ends the reading.
 	Each func(s Source, l Line) error
@@ -31,14 +27,14 @@ type Reader struct {
 	Failed func(s Source, err error)
 
 	mu      sync.Mutex
-	last    map[string]time.Time // of each container, the last line's time
-	changed map[string]bool      // containers that may have lines that were not read
+	last    map[string]time.Time // of each instance, the last line's time
+	changed map[string]bool      // instances that may have lines that were not read
 }
 
-// followPause is the time between two questions for new containers.
+// followPause is the time between two questions for new instances.
 const followPause = time.Second
 
-// Print passes on the newest lines of all containers, in the order of time.
+// Print passes on the newest lines of all instances, in the order of time.
 func (r *Reader) Print(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -58,7 +54,7 @@ func (r *Reader) Print(ctx context.Context) error {
 		heads = append(heads, h)
 		go func() {
 			defer close(h.lines)
-			h.err = Read(ctx, r.Client, s.ID, container.LogsOptions{Tail: strconv.Itoa(r.Tail)}, func(l Line) {
+			h.err = Read(ctx, r.Open, s.ID, Options{Tail: r.Tail}, func(l Line) {
 				select {
 				case h.lines <- l:
 				case <-ctx.Done():
@@ -82,7 +78,7 @@ func (r *Reader) Print(ctx context.Context) error {
 	}
 }
 
-// head is the next line of a container.
+// head is the next line of an instance.
 type head struct {
 	source Source
 	lines  chan Line
@@ -91,7 +87,7 @@ type head struct {
 	err    error // why it has ended; nil for the end of the log
 }
 
-// next reads the next line of a container.
+// next reads the next line of an instance.
 func (r *Reader) next(h *head) {
 	line, more := <-h.lines
 	h.line, h.ended = line, !more
@@ -101,7 +97,7 @@ func (r *Reader) next(h *head) {
 }
 
 // Follow does what Print does, and then passes on lines as they are written, of
-// containers that appear later too, until ctx ends.
+// instances that appear later too, until ctx ends.
 func (r *Reader) Follow(ctx context.Context) error {
 	if err := r.Print(ctx); err != nil {
 		return err
@@ -110,7 +106,7 @@ func (r *Reader) Follow(ctx context.Context) error {
 	var readers sync.WaitGroup
 	defer readers.Wait()
 	defer cancel(nil)
-	busy := map[string]bool{} // containers that a goroutine reads
+	busy := map[string]bool{} // instances that a goroutine reads
 	ended := make(chan string)
 	for {
 		list, err := r.List(ctx)
@@ -147,21 +143,19 @@ func (r *Reader) Follow(ctx context.Context) error {
 	}
 }
 
-// follow passes on what a container writes after the last line of it, until it ends.
-// A container that is gone is no error, and neither is one whose log cannot be read.
+// follow passes on what an instance writes after the last line of it, until it ends.
+// An instance that is gone is no error, and neither is one whose log cannot be read.
 func (r *Reader) follow(ctx context.Context, s Source) error {
-	o := container.LogsOptions{Follow: true}
+	o := Options{Follow: true}
 	r.mu.Lock()
-	last, known := r.last[s.ID]
-	r.mu.Unlock()
-	if known {
-		last = last.Add(1) // nanosecond
-		o.Since = fmt.Sprintf("%d.%09d", last.Unix(), last.Nanosecond())
+	if last, known := r.last[s.ID]; known {
+		o.Since = last.Add(1) // nanosecond
 	}
+	r.mu.Unlock()
 	var failed error
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	_ = Read(ctx, r.Client, s.ID, o, func(l Line) {
+	_ = Read(ctx, r.Open, s.ID, o, func(l Line) {
 		if failed != nil || ctx.Err() != nil {
 			return
 		}

@@ -1,4 +1,4 @@
-package enginelog
+package servicelog
 
 import (
 	"bytes"

@@ -1,0 +1,86 @@
+package k8s
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/mender-app/mender-app/submodules"
+	"github.com/mender-app/mender-app/submodules/servicelog"
+)
+
+// Logs implements submodules.Logger. An instance is a pod, or a container of a pod that
+// has several. Kubernetes does not keep standard error apart.
+func (s *session) Logs(ctx context.Context, each func(submodules.LogLine) error) error {
+	sources, err := s.logSources(ctx)
+	if err == nil && len(sources) == 0 {
+		err = fmt.Errorf("application %s has no pods", s.req.App)
+		if s.req.Service != "" {
+			err = fmt.Errorf("application %s has no pods of a service %s (a service is a workload, such as deployment/web)", s.req.App, s.req.Service)
+		}
+		return submodules.Mark(err, submodules.ErrNotFound)
+	}
+	if err != nil {
+		return err
+	}
+	reader := servicelog.Reader{Open: s.openLog, Tail: submodules.DefaultLogLines, List: s.logSources}
+	if s.req.LogLines != nil {
+		reader.Tail = *s.req.LogLines
+	}
+	reader.Each = func(c servicelog.Source, l servicelog.Line) error {
+		return each(submodules.LogLine{Service: c.Service, Instance: c.Name, At: l.At, Stream: "stdout", Text: l.Text})
+	}
+	reader.Failed = func(c servicelog.Source, err error) { s.log("no log of %s: %v", c.Name, err) }
+	if s.req.HasOption(submodules.OptionFollow) {
+		return reader.Follow(ctx)
+	}
+	return reader.Print(ctx)
+}
+
+// logSources are the containers whose logs are asked for.
+func (s *session) logSources(ctx context.Context) (all []servicelog.Source, err error) {
+	st, err := s.inspect(ctx, s.req.App)
+	if err != nil {
+		return nil, err
+	}
+	for _, w := range st.workloads {
+		if s.req.Service != "" && s.req.Service != w.service() {
+			continue
+		}
+		for i := range w.pods {
+			all = append(all, w.pods[i].logSources(w.service())...)
+		}
+	}
+	return all, nil
+}
+
+// logSources are the pod's containers that have been started.
+func (p *pod) logSources(service string) (all []servicelog.Source) {
+	for _, c := range append(append([]containerStatus(nil), p.Status.Init...), p.Status.Containers...) {
+		if c.State.Waiting != nil && c.RestartCount == 0 {
+			continue
+		}
+		source := servicelog.Source{
+			ID: p.Metadata.Namespace + "/" + p.Metadata.Name + "/" + c.Name, Name: p.Metadata.Name,
+			Service: service, Running: c.State.Running != nil,
+		}
+		if len(p.Status.Init)+len(p.Status.Containers) > 1 {
+			source.Name += "/" + c.Name
+		}
+		all = append(all, source)
+	}
+	return all
+}
+
+// openLog opens the log of a container; it implements servicelog.Open. The ID is that
+// of logSources.
+func (s *session) openLog(ctx context.Context, id string, o servicelog.Options) (io.ReadCloser, error) {
+	namespace, rest, _ := strings.Cut(id, "/")
+	name, container, _ := strings.Cut(rest, "/")
+	lines := o.Tail
+	if o.Follow {
+		lines = -1
+	}
+	return s.c.OpenLog(ctx, namespace, name, container, lines, o.Since, o.Follow)
+}
