@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -65,10 +66,13 @@ func web(t *testing.T, version, mode string) bed.Image {
 	return build(t, bed.Shop{Ref: "shop/web:" + version, Version: version, Mode: mode, Base: 512, Winter: version != "1"})
 }
 
-// stock is the image of the shop's other service, which does not change.
+// stock is the image of the shop's other service, which does not change. It has no
+// health check: the one of web is enough for most tests, and each costs processor time.
 func stock(t *testing.T) bed.Image {
 	t.Helper()
-	return build(t, bed.Shop{Ref: "shop/stock:1", Version: "1", Service: "stock", Base: 512, Count: "/var/shop/visits"})
+	image := build(t, bed.Shop{Ref: "shop/stock:1", Version: "1", Service: "stock", Base: 512, Count: "/var/shop/visits"})
+	image.Health = nil
+	return image
 }
 
 func build(t *testing.T, s bed.Shop) bed.Image {
@@ -96,8 +100,37 @@ volumes:
 
 const webURL = "http://127.0.0.1:8080/version"
 
-// release makes a full artifact of a release of the shop with app-gen.
+// release makes a full artifact of a release of the shop with app-gen. Many tests begin
+// with the same one, so each without more options is made once.
 func release(t *testing.T, d *bed.Device, version, mode string, options ...string) string {
+	t.Helper()
+	if len(options) > 0 {
+		return releaseAnew(t, d, version, mode, options...)
+	}
+	entry, _ := releases.LoadOrStore([2]string{version, mode}, &artifactOnce{})
+	artifact := entry.(*artifactOnce)
+	artifact.Lock()
+	defer artifact.Unlock()
+	if artifact.data == nil {
+		data, err := os.ReadFile(releaseAnew(t, d, version, mode))
+		require.NoError(t, err)
+		artifact.data = data
+	}
+	out := d.Share("shop-" + version + ".mender")
+	require.NoError(t, os.WriteFile(out, artifact.data, 0o644))
+	return out
+}
+
+// releases are the artifacts that release made, by version and mode.
+var releases sync.Map // of *artifactOnce, by [2]string
+
+// artifactOnce is an artifact that is made when it is first needed.
+type artifactOnce struct {
+	sync.Mutex
+	data []byte
+}
+
+func releaseAnew(t *testing.T, d *bed.Device, version, mode string, options ...string) string {
 	t.Helper()
 	images := []string{archive(t, web(t, version, mode)), archive(t, stock(t))}
 	return generate(t, d, "shop", "shop-"+version, version, compose(version), append(options, images[0], images[1])...)

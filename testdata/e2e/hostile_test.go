@@ -164,7 +164,7 @@ func sample(t *testing.T, d *bed.Device) func() map[string]int {
 	result := make(chan map[string]int, 1)
 	go func() {
 		peaks := map[string]int{}
-		for ; ctx.Err() == nil; time.Sleep(5 * time.Millisecond) {
+		for ; ctx.Err() == nil; time.Sleep(20 * time.Millisecond) {
 			dirs, _ := filepath.Glob("/proc/[0-9]*")
 			for _, dir := range dirs {
 				if ns, err := os.Readlink(dir + "/ns/pid"); err != nil || ns != room {
