@@ -3,11 +3,13 @@ package artifact
 import (
 	"archive/tar"
 	"bytes"
+	"compress/gzip"
 	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -16,6 +18,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/mender-app/mender-app/artifact/digest"
 	"github.com/mender-app/mender-app/artifact/internal/rig"
 )
 
@@ -341,4 +344,38 @@ func FuzzImages(f *testing.F) {
 			require.Equal(t, g.info.Size, int64(len(g.content)))
 		}
 	})
+}
+
+// TestImagesWriterBest holds that the payload is what gzip -9 makes of the tar.
+func TestImagesWriterBest(t *testing.T) {
+	program, err := exec.LookPath("gzip")
+	if err != nil {
+		t.Skip("needs gzip")
+	}
+	content := make([]byte, 1<<20)
+	for i := range content {
+		content[i] = "0123456789abcdef"[i*i>>7&15]
+	}
+	write := func(best bool) []byte {
+		var b bytes.Buffer
+		w := NewImagesWriter(&b)
+		if best {
+			w.CompressBest()
+		}
+		require.NoError(t, w.Add(ImageInfo{Kind: KindFull, Digest: digest.Of([]byte("image")), URLNew: "shop/web:1"}, int64(len(content)), bytes.NewReader(content)))
+		require.NoError(t, w.Close())
+		return b.Bytes()
+	}
+	payload := write(true)
+	require.Less(t, len(payload), len(write(false)))
+	unpacked, err := gzip.NewReader(bytes.NewReader(payload))
+	require.NoError(t, err)
+	tar, err := io.ReadAll(unpacked)
+	require.NoError(t, err)
+	require.Contains(t, string(tar), string(content))
+	cmd := exec.Command(program, "-9nc")
+	cmd.Stdin = bytes.NewReader(tar)
+	want, err := cmd.Output()
+	require.NoError(t, err)
+	require.Equal(t, want[10:], payload[10:], "all but the header, which names the system")
 }

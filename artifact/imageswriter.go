@@ -28,6 +28,10 @@ func NewImagesWriter(w io.Writer) *ImagesWriter {
 	return &ImagesWriter{gz: gz, tw: tar.NewWriter(gz), seen: make(map[image.Digest]bool)}
 }
 
+// CompressBest compresses whole images as gzip -9 does, which makes them 6 % smaller and
+// takes ten times as long. It is called before the first Add.
+func (iw *ImagesWriter) CompressBest() { iw.gz.best = true }
+
 // Add appends an image with its content, of exactly size bytes. It does not use
 // info.Size. The kinds are KindFull, KindDelta and KindShared; with KindFull the
 // fields of the current image may be empty. Full images are compressed. Deltas
@@ -173,8 +177,9 @@ func (iw *ImagesWriter) UnpackedSize() int64 { return iw.gz.n }
 type members struct {
 	w     io.Writer
 	sent  metered.Counter // bytes written to w
-	gz    *gzip.Writer
+	gz    io.WriteCloser
 	level int
+	best  bool  // level is DefaultCompression: as gzip -9
 	n     int64 // bytes written, uncompressed
 
 	marks  []int64 // uncompressed offsets whose compressed ones are not known yet
@@ -199,6 +204,10 @@ func (m *members) next(level int) (err error) {
 		return err
 	}
 	m.level = level
+	if m.best && level == gzip.DefaultCompression {
+		m.gz = newBestGzip(m.w)
+		return nil
+	}
 	m.gz, err = gzip.NewWriterLevel(m.w, level)
 	return err
 }

@@ -34,7 +34,7 @@ var rooms = []room{
 	{dir: "store/durable"},
 	{dir: "store", own: []string{"store/containermodules", "store/durable", "artifact/digest", "artifact/names"}},
 	{dir: "store/containermodules", own: []string{"store/durable", "submodules/config", "artifact/names"}},
-	{dir: "artifact", own: []string{"artifact/digest", "artifact/metered", "artifact/image", "artifact/names"}, others: []string{"github.com/klauspost/compress"}},
+	{dir: "artifact", own: []string{"artifact/digest", "artifact/metered", "artifact/image", "artifact/names", "delta/deflate"}, others: []string{"github.com/klauspost/compress"}},
 	{dir: "artifact/statement", own: []string{"artifact", "artifact/digest", "artifact/mender", "artifact/names"}},
 	{dir: "artifact/mender", own: []string{"artifact/internal/xz"}, others: []string{"github.com/klauspost/compress"}},
 	{dir: "artifact/internal/xz", others: []string{"github.com/ulikunitz/xz"}},

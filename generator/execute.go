@@ -80,6 +80,9 @@ func (r *run) packImages(ctx context.Context, p *plan, out *payload) (sent []Sen
 		}
 	}()
 	pack := &imagesPacker{run: r, w: artifact.NewImagesWriter(f), sizes: &out.sizes, images: len(p.images)}
+	if r.Artifact.Reader == ReaderShellModule {
+		pack.w.CompressBest()
+	}
 	for i := range p.images {
 		img := &p.images[i]
 		if img.sameAs >= 0 {

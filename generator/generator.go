@@ -147,6 +147,9 @@ func Generate(ctx context.Context, o Options, dry bool) (*Result, error) {
 	if err := r.planFiles(p); err != nil {
 		return nil, err
 	}
+	if err := r.checkReader(p); err != nil {
+		return nil, err
+	}
 	if o.Build.SBOM != "" {
 		if p.packages, err = r.packages(ctx, images); err != nil {
 			return nil, err

@@ -136,6 +136,26 @@ func (r *run) plan(images []foundImage, ls layers) (*plan, error) {
 	return p, err
 }
 
+// checkReader refuses what the reader that the artifact is for would refuse.
+func (r *run) checkReader(p *plan) error {
+	if r.Artifact.Reader != ReaderShellModule {
+		return nil
+	}
+	for _, c := range []struct {
+		asked        bool
+		needs, leave string
+	}{
+		{r.policy != nil, "a policy", "leave app.toml out"},
+		{len(r.Application.EncryptTo) > 0, "encrypted secrets", "leave --encrypt-secrets-to out"},
+		{p.Version != artifact.VersionReference, "deltas", "name no CURRENT, and no --base, --bases-from or --deep-delta"},
+	} {
+		if c.asked {
+			return &UsageError{Text: "--for " + ReaderShellModule + ": it cannot read " + c.needs, Hint: c.leave}
+		}
+	}
+	return nil
+}
+
 // known finds out what content is on a device when image i is loaded.
 func (p *plan) known(i int, alternatives bool) {
 	img := &p.images[i]

@@ -84,7 +84,16 @@ type Artifact struct {
 	Scripts       []mender.Script
 	Signing       Signing
 	Compression   mender.Compression
+	Reader        string // ReaderShellModule, or "" for mender-app
 }
+
+// ReaderShellModule is the shell app-update-module. An artifact for it has whole images
+// alone, compressed as well as it can read, and nothing that it would refuse. It installs
+// with mender-app too.
+const ReaderShellModule = "shell-module"
+
+// Readers are what an artifact can be made for, beside mender-app.
+var Readers = []string{ReaderShellModule}
 
 // Signing says who signs the artifact and the statement about the application:
 // Key, or Sign with a key that is elsewhere;
@@ -192,6 +201,8 @@ func (o Options) checked() (Options, error) {
 		return o, &UsageError{Text: fmt.Sprintf("bad orchestrator %q", app.Orchestrator), Hint: "it is the name of a sub-module: " + Compose + ", " + Kubernetes + " or your own"}
 	case !app.known() && len(app.EncryptTo) > 0:
 		return o, &UsageError{Text: "--encrypt-secrets-to: the manifests of " + app.Orchestrator + " cannot be read", Hint: "encrypt its secrets yourself, in the way that its sub-module reads"}
+	case o.Artifact.Reader != "" && !slices.Contains(Readers, o.Artifact.Reader):
+		return o, &UsageError{Text: fmt.Sprintf("--for: unknown reader %q", o.Artifact.Reader), Hint: "it is " + ReaderShellModule + ", or left out for mender-app"}
 	case o.Images.Skip && len(o.Images.Pairs) > 0:
 		return o, &UsageError{Text: "--skip-images and --image exclude each other"}
 	case !app.known() && len(o.Images.Pairs) == 0 && len(o.Images.Files) == 0 && !o.Images.Skip:

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mender-app/mender-app/artifact/mender"
+	"github.com/mender-app/mender-app/generator"
 	"github.com/mender-app/mender-app/generator/manifests"
 )
 
@@ -26,6 +27,7 @@ func addCompletions(root *cobra.Command) {
 		"orchestrator": fixed([]string{manifests.DockerCompose, manifests.K8s}),
 		"platform":     fixed(platforms),
 		"compression":  fixed(compressions),
+		"for":          fixed(generator.Readers),
 		"image":        completeImages,
 		"on-device":    completeImages,
 	}

@@ -132,6 +132,7 @@ func generateCommand() *cobra.Command {
 	fl.BoolVar(&f.o.Images.DeepDelta, "deep-delta", false, "make deltas also without CURRENT: content that several images share travels once")
 	fl.BoolVar(&f.o.Images.Fallback, "full-fallback", false, "add the whole images, for devices that have no CURRENT")
 	fl.BoolVar(&f.o.Images.FilesOnly, "files-only", false, filesOnly)
+	fl.StringVar(&f.o.Artifact.Reader, "for", "", "shell-module: make what the shell app-update-module installs as well: whole images, in the smallest gzip, and nothing that it would refuse")
 	fl.BoolVar(&f.o.Images.Skip, "skip-images", false, "ship no images, only manifests")
 	fl.StringArrayVar(&f.o.Images.OnDevice, "on-device", nil, "image that the manifests use and the device has (repeatable)")
 	fl.StringArrayVar(&f.o.Application.Compose.Files, "compose-file", nil, "compose file in the manifests directory (repeatable; default: as docker compose)")

@@ -239,7 +239,7 @@ func write(t *testing.T, file, text string) {
 func TestFullArtifactServesTheReference(t *testing.T) {
 	d := device(t)
 	// One of its images has two names.
-	file := release(t, d, "1", "", archive(t, web(t, "1", ""))+"=shop/worker:1")
+	file := release(t, d, "1", "", archive(t, web(t, "1", ""))+"=shop/worker:1", "--for", "shell-module")
 	text, err := exec.Command("mender-artifact", "validate", file).CombinedOutput()
 	require.NoError(t, err, "%s", text)
 
