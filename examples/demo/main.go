@@ -12,6 +12,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
@@ -38,6 +39,9 @@ func run(programs string, own, verbose bool, out io.Writer) (err error) {
 		if programs, err = bed.Programs(); err != nil {
 			return err
 		}
+	}
+	if programs, err = filepath.Abs(programs); err != nil {
+		return err
 	}
 	dir, err := os.MkdirTemp("", "mender-app-demo-")
 	if err != nil {
