@@ -12,6 +12,9 @@ from=$1 modules=$2 submodules=$3 bin=$4 conf=$5 man=$6 completions=$7 units=$8 z
 # Beside modules/v3 the Mender client looks for the scripts of its inventory.
 inventory=${modules%/modules/v3}/inventory
 
+# Beside its units systemd looks for the groups to make.
+sysusers=${units%/systemd/system}/sysusers.d
+
 # Mender Orchestrator looks for its interfaces here.
 interfaces=${modules%/mender/modules/v3}/mender-orchestrator/interfaces/v1
 
@@ -32,11 +35,12 @@ if [ "$from" = --remove ]; then
 	rm -f "$inventory/mender-inventory-app"
 	rm -f "$completions/mender-app" "$completions/app-gen" "$completions/k8s"
 	rm -f "$zsh/_mender-app" "$zsh/_app-gen" "$fish/mender-app.fish" "$fish/app-gen.fish"
-	for unit in "$here"/systemd/*.service; do
+	for unit in "$here"/systemd/*.service "$here"/systemd/*.socket "$here"/systemd/*.timer; do
 		unit=$(basename "$unit")
 		rm -f "$units/$unit" "$units/multi-user.target.wants/$unit"
 	done
-	rmdir "$units/multi-user.target.wants" "$submodules" 2>/dev/null || true
+	rm -f "$sysusers/mender-app.conf"
+	rmdir "$units/multi-user.target.wants" "$submodules" "$sysusers" 2>/dev/null || true
 	exit 0
 fi
 
@@ -121,18 +125,23 @@ for page in "$here"/man/*.[1-8]; do
 	install -m 644 "$page" "$man/man${page##*.}/"
 done
 
-# The link enables the unit, as distributions do for their own units; to disable
-# it, mask it. Without systemd the files have no effect.
+# The link enables the units that run at boot, as distributions do for their own units;
+# to disable one, mask it. The others are for whoever wants them. Without systemd the
+# files have no effect.
 if chosen mender-app; then
 	install -d "$inventory"
 	install -m 755 "$here/inventory/mender-inventory-app" "$inventory/"
 	install -d "$units/multi-user.target.wants"
-	for unit in "$here"/systemd/*.service; do
+	for unit in "$here"/systemd/*.service "$here"/systemd/*.socket "$here"/systemd/*.timer; do
 		name=$(basename "$unit")
 		sed "s|@bindir@|${bindir:-$bin}|" "$unit" >"$units/$name"
 		chmod 644 "$units/$name"
-		ln -sf "../$name" "$units/multi-user.target.wants/$name"
+		if grep -q '^WantedBy=multi-user.target$' "$unit"; then
+			ln -sf "../$name" "$units/multi-user.target.wants/$name"
+		fi
 	done
+	install -d "$sysusers"
+	install -m 644 "$here/systemd/mender-app.sysusers" "$sysusers/mender-app.conf"
 fi
 
 # A program for another processor cannot print its completions here; skip it. On

@@ -68,6 +68,7 @@ var openAPI []byte
 // routes are all routes.
 func routes() []route {
 	return []route{
+		{path: "/", summary: "A page for a browser, with all of it", content: "text/html; charset=utf-8", open: true, serve: servePage},
 		{path: "/v1/apps", summary: "The applications, as mender-app status --json prints them", answer: []*view.Overview{},
 			serve: func(s *Server, q *query) (any, error) { return s.overviews(q.Context()) }},
 		{path: "/v1/apps/{app}", summary: "One application, as mender-app status --json prints it", answer: &view.Overview{}, serve: (*Server).app},

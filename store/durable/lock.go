@@ -228,9 +228,9 @@ func realUser(pid string) (int, error) {
 }
 
 // Held reports whether another process holds a lock file. It writes nothing. It
-// is false if the file cannot be opened.
+// is false if the file cannot be opened. A read-only file system is enough.
 func Held(path string) bool {
-	f, err := os.OpenFile(path, os.O_RDWR|unix.O_NOFOLLOW, 0)
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW, 0)
 	if err != nil {
 		return false
 	}

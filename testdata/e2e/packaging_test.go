@@ -49,9 +49,13 @@ func TestInstallAndUninstall(t *testing.T) {
 		"usr/lib/systemd/system/multi-user.target.wants/mender-app-resume.service",
 		"usr/lib/systemd/system/mender-app-secrets.service",
 		"usr/lib/systemd/system/multi-user.target.wants/mender-app-secrets.service",
+		"usr/lib/systemd/system/mender-app-serve.socket", "usr/lib/systemd/system/mender-app-serve.service",
+		"usr/lib/systemd/system/mender-app-metrics.timer", "usr/lib/systemd/system/mender-app-metrics.service",
+		"usr/lib/sysusers.d/mender-app.conf",
 	} {
 		require.FileExists(t, filepath.Join(root, p))
 	}
+	require.NoFileExists(t, filepath.Join(root, "usr/lib/systemd/system/multi-user.target.wants/mender-app-serve.service"), "whoever wants it enables it")
 	text, err := os.ReadFile(own)
 	require.NoError(t, err)
 	require.Equal(t, "keep = 3\n", string(text))
@@ -73,7 +77,8 @@ func TestInstallAndUninstall(t *testing.T) {
 	}, left)
 }
 
-// systemd understands the units that run at boot.
+// systemd understands the units, and calls those that answer or write metrics well
+// protected.
 func TestBootUnit(t *testing.T) {
 	analyze, err := exec.LookPath("systemd-analyze")
 	if err != nil {
@@ -87,7 +92,7 @@ func TestBootUnit(t *testing.T) {
 	root := t.TempDir()
 	out, err := exec.Command("make", "-s", "-C", bed.Repository(), "install", "DESTDIR="+root, "FROM="+programs).CombinedOutput()
 	require.NoError(t, err, "%s", out)
-	for _, name := range []string{"mender-app-resume.service", "mender-app-secrets.service"} {
+	for _, name := range []string{"mender-app-resume.service", "mender-app-secrets.service", "mender-app-serve.service", "mender-app-metrics.service"} {
 		// It looks for the program where the unit says it is.
 		text, err := os.ReadFile(filepath.Join(root, "usr/lib/systemd/system", name))
 		require.NoError(t, err)
@@ -98,6 +103,10 @@ func TestBootUnit(t *testing.T) {
 		out, err := exec.Command(analyze, "verify", "--recursive-errors=no", unit).CombinedOutput()
 		require.NoError(t, err, "%s", out)
 		require.Empty(t, string(out))
+		if strings.Contains(name, "serve") || strings.Contains(name, "metrics") {
+			out, err := exec.Command(analyze, "security", "--offline=true", "--threshold=20", unit).CombinedOutput()
+			require.NoError(t, err, "an exposure of 2.0 at most: %s", out)
+		}
 	}
 }
 

@@ -63,10 +63,10 @@ func (p Program) serve() *cobra.Command {
 		Use:   "serve",
 		Short: "Answer programs over HTTP on a socket, without changing anything",
 		Long: `Answers HTTP requests with what status, releases, history, logs, events and hold
-print with --json, and with metrics for Prometheus; /openapi.json describes it all.
-It changes nothing, and holds no update up.
+print with --json, and with metrics for Prometheus; /openapi.json describes it all,
+and / is a page for a browser. It changes nothing, and holds no update up.
 
-It listens on the socket that systemd gives it, or else makes
+It listens on the socket that systemd gives it (mender-app-serve.socket), or else makes
 one that root and the group mender-app may use. Who may use it sees everything that the
 commands show, what services wrote too.
 

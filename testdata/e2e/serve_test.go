@@ -1,0 +1,56 @@
+package e2e
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// The units of mender-app-serve and mender-app-metrics, under a real systemd with all
+// their protection, tell of the applications as the commands do, during an update too,
+// and nothing is resident.
+func TestServe(t *testing.T) {
+	d := device(t)
+	w := watch(t, d)
+	mender(t, d, "install", release(t, d, "1", ""))
+	mender(t, d, "commit")
+	d.StartSystemd(t)
+	d.MustRun(t, "systemd-sysusers", "/usr/lib/sysusers.d/mender-app.conf")
+	d.MustRun(t, "systemctl", "start", "mender-app-serve.socket")
+	require.Equal(t, "mender-app 660", strings.TrimSpace(d.MustRun(t, "stat", "--format=%G %a", "/run/mender-app.sock")))
+	ask := func(path string) string {
+		t.Helper()
+		return d.MustRun(t, "curl", "-sS", "--fail-with-body", "--max-time", "20", "--unix-socket", "/run/mender-app.sock", "http://localhost"+path)
+	}
+	require.JSONEq(t, d.MustRun(t, "mender-app", "status", "--json"), ask("/v1/apps"))
+	require.Contains(t, ask("/v1/apps/shop/logs?service=web"), `"line":"web 1 starts`)
+
+	d.MustRun(t, "bash", "-c", "curl -sSN --unix-socket /run/mender-app.sock http://localhost/v1/events >/tmp/events 2>&1 & echo $! >/tmp/reader; for i in $(seq 50); do test -s /tmp/events && exit; sleep 0.1; done; exit 1")
+	mender(t, d, "install", release(t, d, "2", ""))
+	says(t, w, "web 2")
+	var apps []status
+	require.NoError(t, json.Unmarshal([]byte(ask("/v1/apps")), &apps))
+	require.Equal(t, "waits for its commit", apps[0].State)
+	require.Equal(t, "healthy", apps[0].Health)
+	require.Contains(t, ask("/v1/queue"), `"phase":"installed"`)
+	mender(t, d, "commit")
+	d.MustRun(t, "bash", "-c", "sleep 1; kill $(cat /tmp/reader)")
+	events := d.MustRun(t, "cat", "/tmp/events")
+	for _, phase := range []string{"downloading", "installing", "installed", "committed"} {
+		require.Contains(t, events, `"phase":"`+phase+`"`)
+	}
+	require.Contains(t, events, `"status":"installed"`)
+
+	d.MustRun(t, "mkdir", "-p", "/var/lib/prometheus/node-exporter")
+	d.MustRun(t, "systemctl", "start", "mender-app-metrics.service")
+	require.Contains(t, d.MustRun(t, "cat", "/var/lib/prometheus/node-exporter/mender-app.prom"), `mender_app_application_state{application="shop",state="running"} 1`)
+	require.Contains(t, ask("/metrics"), `mender_app_application_healthy{application="shop"} 1`)
+
+	require.NoError(t, d.StopEngine())
+	require.Eventually(t, func() bool { return strings.Contains(ask("/v1/apps"), `"health":"unknown"`) }, 20*time.Second, time.Second, "an answer is good for 2 s")
+	d.MustRun(t, "bash", "-c", "for i in $(seq 60); do systemctl is-active -q mender-app-serve.service || exit 0; sleep 1; done; exit 1")
+	require.Contains(t, ask("/healthz"), `"ok":true`, "the next request starts it again")
+}
