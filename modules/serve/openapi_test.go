@@ -27,7 +27,6 @@ var update = flag.Bool("update", false, "write openapi.json anew")
 func TestDescriptionIsOfTheImplementation(t *testing.T) {
 	var want bytes.Buffer
 	enc := json.NewEncoder(&want)
-	enc.SetIndent("", " ")
 	enc.SetEscapeHTML(false)
 	require.NoError(t, enc.Encode(describe(t)))
 	if *update {
@@ -45,6 +44,7 @@ func describe(t *testing.T) object {
 	for _, dir := range []string{".", "../view", "../../store", "../../submodules", "../deploy/holds", "../staging", "../../artifact/statement"} {
 		d.readComments(dir)
 	}
+	problem := d.schema(reflect.TypeOf(Problem{}))
 	paths := object{}
 	for _, r := range routes() {
 		params := []object{}
@@ -72,9 +72,9 @@ func describe(t *testing.T) object {
 			media["schema"] = d.schema(reflect.TypeOf(r.answer))
 		}
 		ok := object{"description": "The answer.", "content": object{strings.SplitN(r.contentType(), ";", 2)[0]: media}}
-		responses := object{"200": ok, "default": object{"description": "An error.", "content": object{"application/json": object{"schema": d.schema(reflect.TypeOf(Problem{}))}}}}
+		responses := object{"200": ok, "default": object{"$ref": "#/components/responses/Problem"}}
 		if r.stream == nil {
-			responses["304"] = object{"description": "It is what If-None-Match names."}
+			responses["304"] = object{"$ref": "#/components/responses/Unchanged"}
 		}
 		op := object{"summary": r.summary, "operationId": operation(r.path), "parameters": params, "responses": responses}
 		if r.open {
@@ -92,7 +92,11 @@ func describe(t *testing.T) object {
 		"security": []object{{}, {"token": []string{}}},
 		"paths":    paths,
 		"components": object{
-			"schemas":         d.schemas,
+			"schemas": d.schemas,
+			"responses": object{
+				"Problem":   object{"description": "An error.", "content": object{"application/json": object{"schema": problem}}},
+				"Unchanged": object{"description": "It is what If-None-Match names."},
+			},
 			"securitySchemes": object{"token": object{"type": "http", "scheme": "bearer", "description": "With mender-app serve --listen."}},
 		},
 	}
@@ -125,7 +129,7 @@ type describer struct {
 	comments map[string]string       // "package.Type" and "package.Type.Field" → text
 }
 
-// readComments reads what the source says of types and fields.
+// readComments reads what the source says of fields.
 func (d *describer) readComments(dir string) {
 	files, err := filepath.Glob(dir + "/*.go")
 	require.NoError(d.t, err)
@@ -151,7 +155,6 @@ func (d *describer) readComments(dir string) {
 					continue
 				}
 				key := file.Name.Name + "." + spec.Name.Name
-				d.comments[key] = text(spec.Doc, decl.Doc)
 				if st, ok := spec.Type.(*ast.StructType); ok {
 					for _, f := range st.Fields.List {
 						for _, n := range f.Names {
@@ -201,9 +204,6 @@ func (d *describer) schema(t reflect.Type) object {
 		d.types[name] = t
 		s := object{"type": "object"}
 		d.schemas[name] = s
-		if about := d.comments[t.String()]; about != "" {
-			s["description"] = about
-		}
 		properties, required := object{}, []string{}
 		d.fields(t, properties, &required)
 		s["properties"], s["required"] = properties, required
