@@ -2,9 +2,9 @@ package serve
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
-	"hash/fnv"
 	"net/http"
 	"strconv"
 	"strings"
@@ -113,9 +113,8 @@ func (st *streams) follow(ctx context.Context, f *view.Follower) {
 // eventID names an event in a stream: its time, and a hash of all of it.
 func eventID(e view.Event) string {
 	text, _ := json.Marshal(e)
-	hash := fnv.New32a()
-	_, _ = hash.Write(text)
-	return fmt.Sprintf("%d-%08x", e.At.UnixNano(), hash.Sum32())
+	sum := sha256.Sum256(text)
+	return fmt.Sprintf("%d-%x", e.At.UnixNano(), sum[:4])
 }
 
 // missed returns what happened after the event with an ID.

@@ -80,8 +80,8 @@ func (f *families) add(name, kind, help string, value float64, labels ...string)
 	line := name
 	if len(labels) > 0 {
 		var pairs []string
-		for pair := range slices.Chunk(labels, 2) {
-			pairs = append(pairs, pair[0]+`="`+escape.Replace(strings.ToValidUTF8(pair[1], "\uFFFD"))+`"`)
+		for i := 0; i < len(labels); i += 2 {
+			pairs = append(pairs, labels[i]+`="`+escape.Replace(strings.ToValidUTF8(labels[i+1], "\uFFFD"))+`"`)
 		}
 		line += "{" + strings.Join(pairs, ",") + "}"
 	}

@@ -1,9 +1,9 @@
 package view
 
 import (
-	"cmp"
 	"errors"
 	"slices"
+	"sort"
 	"time"
 
 	"github.com/mender-app/mender-app/store"
@@ -109,7 +109,10 @@ func EventsSince(s *store.Store, at time.Time) ([]Event, error) {
 }
 
 func sortEvents(list []Event) {
-	slices.SortStableFunc(list, func(a, b Event) int { return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.Application, b.Application)) })
+	sort.SliceStable(list, func(i, j int) bool {
+		a, b := &list[i], &list[j]
+		return a.At.Before(b.At) || a.At.Equal(b.At) && a.Application < b.Application
+	})
 }
 
 // newest is the newest event of an application; the zero Event if it has none.
