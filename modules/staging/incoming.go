@@ -1,7 +1,6 @@
 package staging
 
 import (
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
@@ -13,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sort"
 	"strings"
 	"time"
 
@@ -118,8 +118,11 @@ func (c *Change) room(size, bytes int64, same digest.Digest) error {
 		return err
 	}
 	list = slices.DeleteFunc(list, func(x Artifact) bool { return x.Digest == same })
-	slices.SortStableFunc(list, func(x, y Artifact) int { // a damaged one first
-		return cmp.Or(cmp.Compare(min(1, len(y.Problem)), min(1, len(x.Problem))), x.Staged.Compare(y.Staged))
+	sort.SliceStable(list, func(i, j int) bool { // a damaged one first
+		if damaged := list[i].Problem != ""; damaged != (list[j].Problem != "") {
+			return damaged
+		}
+		return list[i].Staged.Before(list[j].Staged)
 	})
 	var all int64
 	for _, x := range list {

@@ -16,7 +16,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
+	"sort"
 	"strings"
 	"time"
 
@@ -120,8 +120,8 @@ func (a *Area) List() (list []Artifact, err error) {
 			list = append(list, *one)
 		}
 	}
-	slices.SortStableFunc(list, func(x, y Artifact) int { return x.Staged.Compare(y.Staged) })
-	slices.SortStableFunc(list, func(x, y Artifact) int { return strings.Compare(x.Application, y.Application) })
+	// A generic sort would cost the programs of the device some KiB.
+	sort.SliceStable(list, func(i, j int) bool { return list[i].Application < list[j].Application })
 	for i := range list { // Compare is not a total order: put the newest one first, then the next
 		for j := i + 1; j < len(list) && list[j].Application == list[i].Application; j++ {
 			if newer(list[j], list[i]) {
