@@ -114,6 +114,9 @@ func Generate(ctx context.Context, o Options, dry bool) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := r.checkServices(used); err != nil {
+		return nil, err
+	}
 	if err := r.suspectManifests(used); err != nil {
 		return nil, err
 	}

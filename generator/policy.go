@@ -1,14 +1,18 @@
 package generator
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/mender-app/mender-app/artifact/version"
+	"github.com/mender-app/mender-app/generator/manifests"
 	"github.com/mender-app/mender-app/modules/policy"
 )
 
@@ -78,6 +82,31 @@ func checkHooks(manifests string, p *policy.Policy) error {
 		if _, err := os.Lstat(path); err == nil {
 			return fmt.Errorf("%w: hooks: %s would never be run: name it, with [[hooks]] and name = %q", policy.ErrPolicy, path, name)
 		}
+	}
+	return nil
+}
+
+// checkServices refuses a policy that switches off a service that is not in the
+// manifests.
+func (r *run) checkServices(found *manifests.Found) error {
+	if r.policy == nil || found == nil {
+		return nil
+	}
+	p, err := policy.ParseJSON(r.policy, r.Application.Name, r.Application.Version)
+	if err != nil {
+		return err
+	}
+	for i, name := range p.Services.Disabled {
+		what := ""
+		switch {
+		case r.Application.Orchestrator != Compose:
+			what = "the sub-module " + r.Application.Orchestrator + " cannot switch services off"
+		case !slices.Contains(found.Services, name):
+			what = fmt.Sprintf("%s is not a service of the Compose files: they have %s", name, strings.Join(found.Services, ", "))
+		default:
+			continue
+		}
+		return &PolicyError{cmp.Or(r.Application.PolicyFile, policyName), fmt.Errorf("%w: services.disabled[%d]: %s", policy.ErrPolicy, i, what)}
 	}
 	return nil
 }

@@ -46,6 +46,8 @@ type State struct {
 	// Failed are releases that failed to start and were left for a person: the
 	// current one, and while a deployment is open the one before.
 	Failed []string `json:"failed,omitempty"`
+	// Services are the services that an operator switched on or off, by name.
+	Services map[string]ServiceChoice `json:"services,omitempty"`
 	// Purge: the application is being removed, without its data ("keep-data")
 	// or with it ("data"); "" otherwise.
 	Purge string `json:"purge,omitempty"`
@@ -54,6 +56,12 @@ type State struct {
 	AdoptedFrom string `json:"adopted_from,omitempty"`
 
 	extra extra
+}
+
+// ServiceChoice is what an operator decided about a service.
+type ServiceChoice struct {
+	Enabled bool   `json:"enabled"`
+	Release string `json:"release"` // the current one then
 }
 
 // Deployment is the journal of an open deployment. A phase is written before the

@@ -390,6 +390,7 @@ func (f frame) request(spec *verbSpec, args []string) (Request, error) {
 	r.TempDir = f.getenv(EnvTempDir)
 	r.PurgeData = f.getenv(EnvPurgeData) == "1"
 	r.Recipients = strings.Fields(f.getenv(EnvRecipients))
+	r.Disabled = strings.Fields(f.getenv(EnvDisabled))
 	if s := f.getenv(EnvLogLines); s != "" {
 		n, err := strconv.Atoi(s)
 		if err != nil || n < 0 || n > MaxLogLines {

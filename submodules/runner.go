@@ -267,6 +267,9 @@ func (m *Module) environ(ctx context.Context, r Request) (env []string, cleanup 
 	if len(r.Recipients) > 0 {
 		set[EnvRecipients] = strings.Join(r.Recipients, " ")
 	}
+	if len(r.Disabled) > 0 {
+		set[EnvDisabled] = strings.Join(r.Disabled, " ")
+	}
 	if r.LogLines != nil {
 		set[EnvLogLines] = strconv.Itoa(*r.LogLines)
 	}

@@ -72,6 +72,7 @@ const (
 	FeatureStatus     = "status"     // STATUS is there
 	FeatureLogs       = "logs/1"     // LOGS is there
 	FeatureCheck      = "check/1"    // CHECK is there
+	FeatureServices   = "services/1" // MENDER_APP_DISABLED is honoured
 )
 
 // The words of OPTIONS.
@@ -97,6 +98,7 @@ const (
 	EnvConfigDir  = "MENDER_APP_CONFIG_DIR"
 	EnvRecipients = "MENDER_APP_RECIPIENTS"
 	EnvLogLines   = "MENDER_APP_LOG_LINES"
+	EnvDisabled   = "MENDER_APP_DISABLED"
 )
 
 // DefaultConfigDir is where sub-modules read their settings
@@ -202,6 +204,7 @@ type Request struct {
 	PurgeData  bool              // PURGE: the application's data goes as well
 	LogLines   *int              // LOGS: how many lines of each instance; nil: DefaultLogLines
 	Recipients []string          // REQS with OptionSecrets: the age recipients of the secrets, if known
+	Disabled   []string          // services that are switched off (FeatureServices)
 	Env        map[string]string // from the metadata; names outside the allow-list are an error
 
 	Stdin  io.Reader `json:"-"` // LOAD with Path "-"

@@ -32,6 +32,7 @@ var envText = []struct{ name, text string }{
 	{EnvPurgeData, "1: PURGE removes the application's data as well"},
 	{EnvRecipients, "age recipients of the secrets, for REQS with the option secrets"},
 	{EnvLogLines, fmt.Sprintf("lines of each instance, for LOGS (default %d)", DefaultLogLines)},
+	{EnvDisabled, "services that are switched off, for sub-modules with the feature services/1"},
 	{EnvConfigDir, "directory of the configuration (default " + DefaultConfigDir + ")"},
 }
 

@@ -20,6 +20,7 @@ import (
 	"github.com/mender-app/mender-app/cmd/internal/version"
 	"github.com/mender-app/mender-app/cmd/mender-app/enginecheck"
 	"github.com/mender-app/mender-app/cmd/mender-app/hold"
+	"github.com/mender-app/mender-app/cmd/mender-app/services"
 	"github.com/mender-app/mender-app/cmd/mender-app/serving"
 	"github.com/mender-app/mender-app/cmd/mender-app/source"
 	"github.com/mender-app/mender-app/cmd/mender-app/staged"
@@ -91,6 +92,9 @@ module as the client does.
 	others = append(others, enginecheck.Command(enginecheck.Program{Config: config, Log: log, JSON: asJSON, Print: p.printResult, Table: p.table}))
 	others = append(others, serving.Commands(serving.Program{
 		Config: config, Viewer: p.viewer, Log: log, Clock: func() holds.Clock { return p.engine().HoldClock() }, Stdout: p.stdout,
+	})...)
+	others = append(others, services.Commands(services.Program{
+		Engine: p.engine, Print: p.printResult, CompleteApps: completeApps, CompleteServices: completeServices,
 	})...)
 	for _, c := range others {
 		c.Args = args(c.Args)

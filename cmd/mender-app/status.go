@@ -85,7 +85,7 @@ func (p *program) printStatus(list []*view.Overview) error {
 		}
 		rows := [][]string{
 			{"state", stateText(&st.Document)}, {"health", st.Health}, {"release", st.Release}, {"artifact", st.ArtifactName},
-			{"committed", st.Committed}, {"last", lastText(st.Last)}, {"problem", st.Problem},
+			{"committed", st.Committed}, {"last", lastText(st.Last)}, {"switched off", strings.Join(st.Disabled, ", ")}, {"problem", st.Problem},
 		}
 		for _, l := range st.Staged {
 			rows = append(rows, []string{"staged", l.Text()})

@@ -71,7 +71,7 @@ func Compose(ctx context.Context, dir string, o ComposeOptions) (*Found, error) 
 	if err := c.readElsewhere(); err != nil {
 		return nil, err
 	}
-	c.found.Ship = c.ship()
+	c.found.Ship, c.found.Services = c.ship(), project.ServiceNames()
 	return &c.found, nil
 }
 

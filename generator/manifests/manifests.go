@@ -59,6 +59,7 @@ type Found struct {
 	Warnings []string
 	Notes    []string   // those of Warnings that are no reason to stop
 	Ship     []Variable // compose only, sorted by name
+	Services []string   // compose only, sorted
 	// Encrypt are the files that hold nothing but secrets, relative to the
 	// directory: those that are to be encrypted, if that was asked for.
 	Encrypt []string

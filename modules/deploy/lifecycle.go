@@ -7,6 +7,7 @@ import (
 
 	"github.com/mender-app/mender-app/modules/deploy/account"
 	"github.com/mender-app/mender-app/modules/deploy/moments"
+	"github.com/mender-app/mender-app/modules/deploy/switched"
 	"github.com/mender-app/mender-app/modules/policy"
 	"github.com/mender-app/mender-app/store"
 	"github.com/mender-app/mender-app/submodules"
@@ -110,6 +111,43 @@ func (e *Engine) Start(ctx context.Context, name string) error {
 		return err
 	}
 	return e.moments().Try(ctx, moments.OfCurrent(t.a, policy.HookPostStart, moments.OpStart))
+}
+
+// SwitchService switches a service of an application on or off, also in later releases
+// that keep it (keep.services). It returns when the application is healthy as it is then;
+// if it does not get so, the service is switched back. A stopped application stays stopped.
+func (e *Engine) SwitchService(ctx context.Context, name, service string, on bool) error {
+	release, err := e.lock(ctx, "switching a service of "+name)
+	if err != nil {
+		return err
+	}
+	defer release()
+	t, err := e.installedTarget(ctx, name)
+	if err != nil {
+		return err
+	}
+	if !t.info.Has(submodules.FeatureServices) || !t.info.Has(submodules.FeatureCheck) {
+		return unfit("the sub-module %s cannot switch services: update it", t.r.Orchestrator)
+	}
+	req := t.request()
+	req.Disabled = nil
+	var all submodules.Changes
+	if err := t.call(ctx, submodules.VerbCheck, req, into(&all, t.o.Check)); err != nil {
+		return err
+	}
+	if err := switched.Check(name, service, all); err != nil {
+		return err
+	}
+	// The choice first: after a kill, mender-app start or the same command goes on.
+	back, err := switched.Choose(t.a, service, on)
+	if err != nil || t.a.Stopped {
+		return err
+	}
+	if err = t.call(ctx, submodules.VerbStart, t.request(), t.o.Start); err != nil {
+		err = errors.Join(fmt.Errorf("%s is switched back: %w", service, err), back(),
+			t.call(context.WithoutCancel(ctx), submodules.VerbStart, t.request(), t.o.Start))
+	}
+	return err
 }
 
 // What Purge keeps, in the state of an application.

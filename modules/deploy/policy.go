@@ -6,6 +6,7 @@ import (
 
 	"github.com/mender-app/mender-app/modules/deploy/incoming"
 	"github.com/mender-app/mender-app/modules/deploy/policies"
+	"github.com/mender-app/mender-app/modules/deploy/switched"
 	"github.com/mender-app/mender-app/modules/policy"
 	"github.com/mender-app/mender-app/submodules"
 )
@@ -51,6 +52,9 @@ func (t *target) checkPolicy(ctx context.Context, h *incoming.Header) error {
 	}
 	if p := r.App.Policy; p != nil && len(p.Hooks) > 0 && e.Hooks != nil && !e.Hooks.AllowsHooks() {
 		return unfit("hooks of %s: the artifact has the hook %s, and allow_hooks = false in mender-app.conf forbids hooks of applications", t.app, p.Hooks[0].Name)
+	}
+	if err := switched.Lacks(r.App.Policy, t.app, t.info, t.r.Orchestrator); err != nil {
+		return unfit("%w", err)
 	}
 	if err := t.askHealth(ctx, &r); err != nil {
 		return unfit("%w", err)

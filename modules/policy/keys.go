@@ -12,7 +12,7 @@ import (
 // promise what is not done, so they are refused by name. Their values are checked
 // first.
 var notBuilt = []string{
-	"data", "keep", "reapply", "resources",
+	"data", "keep.overrides", "reapply", "resources",
 	"engine_upgrades.automatic", "downgrades.automatic",
 	"upgrades.automatic",
 }

@@ -136,9 +136,6 @@ func (p *Policy) checkBehaviour() error {
 	if err := checkNames("services.disabled", p.Services.Disabled); err != nil {
 		return err
 	}
-	if len(p.Services.Disabled) > 0 {
-		return unsupported("services.disabled")
-	}
 	return nil
 }
 

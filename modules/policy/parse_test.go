@@ -137,13 +137,12 @@ func TestWhatIsNotBuilt(t *testing.T) {
 	for toml, says := range map[string]string{
 		"[upgrades]\nautomatic = true":                         "upgrades.automatic: not supported",
 		"[downgrades]\nautomatic = true":                       "downgrades.automatic: not supported",
-		"[keep]\noverrides = true":                             "keep: not supported",
+		"[keep]\noverrides = true":                             "keep.overrides: not supported",
 		"managed = true\n[[reapply]]\non = 'boot'":             "reapply: not supported",
 		"[data]\nvolumes = ['db']\nsnapshot = true":            "data: not supported",
 		"[resources]\ncpuset = '0'":                            "resources: not supported",
 		"[engine_upgrades]\nautomatic = true":                  "engine_upgrades.automatic: not supported",
 		"enabled = false":                                      "enabled = false: not supported",
-		"[services]\ndisabled = ['metrics']":                   "services.disabled: not supported",
 		"[[depends]]\nname = 'db'\naction = 'apply'":           `depends[0].action = "apply": not supported`,
 		"[[hooks]]\nname = 'check'\n[[hooks]]\nname='enabled'": `hooks[1].name = "enabled": not supported`,
 	} {

@@ -80,9 +80,10 @@ func (v *Viewer) Document(s *store.Store, name string) (*Document, error) {
 // Overview is what status prints for one application.
 type Overview struct {
 	Document
-	Health   string               `json:"health,omitempty"` // a word of submodules, or Unknown; "" if nothing should run
-	Services []submodules.Service `json:"services"`         // null if the sub-module does not tell
-	Last     *store.Record        `json:"last,omitempty"`   // the last deployment that ended
+	Health   string               `json:"health,omitempty"`   // a word of submodules, or Unknown; "" if nothing should run
+	Services []submodules.Service `json:"services"`           // null if the sub-module does not tell
+	Last     *store.Record        `json:"last,omitempty"`     // the last deployment that ended
+	Disabled []string             `json:"disabled,omitempty"` // services that are switched off
 	Staged   []Staged             `json:"staged,omitempty"`
 
 	// Wrong says why the application is not healthy; nil if it is, or if nothing
@@ -103,7 +104,7 @@ func (v *Viewer) Overview(ctx context.Context, s *store.Store, name string) (*Ov
 	if err != nil {
 		return nil, err
 	}
-	o := &Overview{Document: *doc}
+	o := &Overview{Document: *doc, Disabled: doc.application.SwitchedOff()}
 	if last, found, err := s.Last(name); err == nil && found {
 		o.Last = &last
 		o.Last.Steps = nil // history has them

@@ -8,10 +8,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"time"
 
 	"github.com/mender-app/mender-app/artifact/names"
+	"github.com/mender-app/mender-app/modules/deploy/switched"
 	"github.com/mender-app/mender-app/modules/deploy/transition"
 	"github.com/mender-app/mender-app/modules/staging"
 	"github.com/mender-app/mender-app/store"
@@ -119,6 +121,19 @@ func (a *Application) ShouldRun() bool {
 	return a.Running != "" && !slices.Contains([]string{Stopped, Legacy, Failed, Damaged}, a.State)
 }
 
+// SwitchedOff lists the services of the running release that do not run because its
+// policy or an operator says so.
+func (a *Application) SwitchedOff() []string {
+	if a.Running == "" {
+		return nil
+	}
+	r, err := a.Release(a.Running)
+	if err != nil {
+		return nil
+	}
+	return switched.Off(slog.New(slog.DiscardHandler), nil, a.app, a.Name, r)
+}
+
 // Release reads one of the application's releases.
 func (a *Application) Release(id string) (*store.Release, error) {
 	if a.app == nil {
@@ -220,6 +235,9 @@ func (v *Viewer) open(ctx context.Context, a *Application) (Submodule, submodule
 	req := submodules.Request{App: a.Name, Dir: a.Manifests, Platform: r.Platform, Env: map[string]string{}, Components: []submodules.Component{}}
 	for _, c := range r.Components {
 		req.Components = append(req.Components, submodules.Component{Type: c.Type, URL: c.URL, Digest: c.Digest, DiffIDs: c.DiffIDs})
+	}
+	if info.Has(submodules.FeatureServices) {
+		req.Disabled = a.SwitchedOff()
 	}
 	for name, value := range r.Env {
 		if info.TakesEnv(name) || names.CheckEnv(name) == nil && slices.Contains(v.AllowEnv, name) {

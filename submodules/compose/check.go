@@ -84,7 +84,6 @@ func (pl *plan) changes(old *project, images map[string]string) (c submodules.Ch
 			c.Removes = append(c.Removes, name)
 		}
 	}
-	slices.Sort(c.Removes)
 	now, err := pl.definitions()
 	if err != nil {
 		return c, err
@@ -96,6 +95,12 @@ func (pl *plan) changes(old *project, images map[string]string) (c submodules.Ch
 		}
 	}
 	for _, name := range pl.model.names() {
+		if pl.model.Services[name].off {
+			if len(running[name]) > 0 {
+				c.Removes = append(c.Removes, name)
+			}
+			continue
+		}
 		up := slices.ContainsFunc(running[name], func(ct container.Summary) bool { return ct.State == container.StateRunning })
 		same := old != nil && len(running[name]) == pl.model.Services[name].containers() && old.name == pl.name
 		for _, ct := range running[name] {
@@ -115,6 +120,7 @@ func (pl *plan) changes(old *project, images map[string]string) (c submodules.Ch
 			c.Starts = append(c.Starts, name)
 		}
 	}
+	slices.Sort(c.Removes)
 	return c, nil
 }
 

@@ -33,6 +33,14 @@ type serviceOverride struct {
 	Image   string            `json:"image,omitempty"`
 	Labels  map[string]string `json:"labels,omitempty"`
 	Volumes []mount           `json:"volumes,omitempty"`
+	Scale   *int              `json:"scale,omitempty"`
+	Deploy  *replicas         `json:"deploy,omitempty"`
+}
+
+// replicas is the other way to say how many containers a service has. Compose refuses
+// files that say both.
+type replicas struct {
+	Replicas int `json:"replicas"`
 }
 
 // override writes the file that is given to Compose after the project's own, or
@@ -64,7 +72,13 @@ func (p *project) override(app, tempDir string) (string, error) {
 		if p.marked[name] || sum != "" {
 			so.Labels[labelContent] = sum
 		}
-		if so.Image != "" || len(so.Labels)+len(so.Volumes) > 0 {
+		switch {
+		case svc.off && svc.Deploy != nil && svc.Deploy.Replicas != nil:
+			so.Deploy = &replicas{}
+		case svc.off:
+			so.Scale = new(int)
+		}
+		if svc.off || so.Image != "" || len(so.Labels)+len(so.Volumes) > 0 {
 			o.Services[name] = so
 		}
 	}

@@ -61,6 +61,8 @@ type service struct {
 	Ports       []json.RawMessage     `json:"ports"`
 	Healthcheck *healthcheck          `json:"healthcheck"`
 	DependsOn   map[string]dependency `json:"depends_on"`
+
+	off bool // it is switched off
 }
 
 // hook is a command that Compose runs in a service's container.
@@ -104,6 +106,9 @@ type fileObject struct {
 
 // containers is the number of containers a service has.
 func (s service) containers() int {
+	if s.off {
+		return 0
+	}
 	if s.Scale != nil {
 		return *s.Scale
 	}
@@ -227,7 +232,22 @@ func (s *session) readProject(ctx context.Context, c *command, dir, existing str
 	if p.name == "" {
 		return nil, errors.New("docker compose config: no project name")
 	}
+	s.switchOff(p)
 	return p, p.refuse()
+}
+
+// switchOff gives the services that are switched off no containers. Compose then stops
+// and removes what runs of them, and other services do not wait for them.
+func (s *session) switchOff(p *project) {
+	for _, name := range s.req.Disabled {
+		svc, ok := p.model.Services[name]
+		if !ok {
+			s.req.Logf("warning: service %s is to be switched off, and the compose files do not have it", name)
+			continue
+		}
+		svc.off = true
+		p.model.Services[name] = svc
+	}
 }
 
 // args are the arguments of a Compose command on the project.

@@ -106,7 +106,7 @@ func (f fake) Features() []string {
 	return []string{
 		submodules.FeatureStream, submodules.FeatureStage, submodules.FeatureComponents,
 		submodules.FeatureVerify, submodules.FeatureSync, submodules.FeatureRepair, submodules.FeatureEngine, submodules.FeatureSecrets, submodules.FeatureStatus,
-		submodules.FeatureLogs, submodules.FeatureCheck,
+		submodules.FeatureLogs, submodules.FeatureCheck, submodules.FeatureServices,
 	}
 }
 
@@ -200,11 +200,14 @@ func (f fake) up(r submodules.Request) error {
 	if err := os.MkdirAll(filepath.Join(f.dir, "running"), 0o755); err != nil {
 		return err
 	}
+	if len(r.Disabled) > 0 {
+		digests = append(digests, "off "+strings.Join(r.Disabled, " ")+"\n")
+	}
 	if err := os.WriteFile(f.running(r.App), []byte(text+strings.Join(digests, "")), 0o644); err != nil {
 		return err
 	}
 	r.Logf("service web is up")
-	if strings.Contains(text, "sick") {
+	if strings.Contains(text, "sick") && !slices.Contains(r.Disabled, "web") {
 		return submodules.Mark(errors.New("service web is unhealthy"), submodules.ErrUnhealthy)
 	}
 	return nil
