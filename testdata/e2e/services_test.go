@@ -15,7 +15,6 @@ import (
 // and off: other services are not touched, those that depend on one do not wait for it,
 // and the choice is kept over an update and a rollback, unless a policy drops it.
 func TestServicesSwitchedOff(t *testing.T) {
-	t.Parallel()
 	d := device(t)
 	require.NoError(t, d.WithoutMender())
 	ship := func(version, policy string) string {

@@ -12,7 +12,6 @@ import (
 // A damaged file is not staged, and nothing of the device changes. What its policy says
 // of the engine counts for another version of the engine.
 func TestStaged(t *testing.T) {
-	t.Parallel()
 	d := device(t)
 	require.NoError(t, d.WithoutMender())
 	w := watch(t, d)
