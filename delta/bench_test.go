@@ -62,6 +62,8 @@ const (
 	byLayer  = "xdelta3 by layer"
 	bsdiff   = "bsdiff by layer"
 	zstdFrom = "zstd -19 --patch-from"
+	hdiff    = "HDiffPatch whole"
+	hdiffBy  = "HDiffPatch by layer"
 	idle     = "idle on arm/v7"
 	noPair   = "nothing"
 	pairHead = "| pair | tool | KiB | encode CPU s | encode RSS MiB | decode CPU s | decode RSS MiB |\n|---|---|---|---|---|---|---|\n"
@@ -137,6 +139,12 @@ func (b *bench) tools(dir, arm string) []tool {
 	}
 	size := strconv.FormatInt(max(b.size(image[0][0]), 1<<20), 10)
 	layers := pairsOf(t, dir)
+	// The options that give HDiffPatch's smallest deltas.
+	hdiffz, hpatchz := upstream("hdiffz"), upstream("hpatchz")
+	hencode := func(o, n, d string) cost {
+		return measure(t, "", hdiffz, "-m-4", "-SD-4m", "-p-1", "-d", "-f", "-c-lzma2-9-64m", o, n, d)
+	}
+	hdecode := func(o, d string) cost { return measure(t, "", hpatchz, "-f", o, d, out) }
 	for _, peer := range []tool{
 		{whole, image,
 			func(o, n, d string) cost {
@@ -156,8 +164,13 @@ func (b *bench) tools(dir, arm string) []tool {
 			func(o, d string) cost {
 				return measure(t, "", "zstd", "-qdf", "--long=27", "--patch-from="+o, d, "-o", out)
 			}, fewRuns},
+		{hdiff, image, hencode, hdecode, fewRuns},
+		{hdiffBy, layers, hencode, hdecode, fewRuns},
 	} {
 		program, _, _ := strings.Cut(peer.name, " ")
+		if program == "HDiffPatch" {
+			program = hdiffz
+		}
 		if _, err := exec.LookPath(program); err != nil {
 			t.Logf("%s is not measured: %v", peer.name, err)
 			continue
@@ -165,6 +178,15 @@ func (b *bench) tools(dir, arm string) []tool {
 		all = append(all, peer)
 	}
 	return all
+}
+
+// upstream is a program that no package has, if it lies beside the project.
+func upstream(program string) string {
+	path, err := filepath.Abs(filepath.Join("../../shared/upstream", program))
+	if _, serr := os.Stat(path); err != nil || serr != nil {
+		return program
+	}
+	return path
 }
 
 // pair measures all tools on a pair of images. They decode in turn, so that what
@@ -225,7 +247,7 @@ func (b *bench) ratios(dirs []string) {
 		pair := filepath.Base(dir)
 		us := b.rows[[2]string{pair, ours}]
 		small := int64(0)
-		for _, tool := range []string{whole, byLayer, bsdiff, zstdFrom} {
+		for _, tool := range []string{whole, byLayer, bsdiff, zstdFrom, hdiff, hdiffBy} {
 			if r, ok := b.rows[[2]string{pair, tool}]; ok && (small == 0 || r.size < small) {
 				small = r.size
 			}

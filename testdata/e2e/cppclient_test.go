@@ -36,6 +36,13 @@ func TestCppClientUpdates(t *testing.T) {
 	d.MustProvide(t, provides("6"))
 	d.MustRun(t, "mender-app", "verify", "shop")
 
+	// The wish for a restart of the machine reaches whoever installs.
+	r, err = d.Mender("install", "--reboot-exit-code", release(t, d, "8", "", "--reboot"))
+	require.NoError(t, err)
+	require.Equal(t, 4, r.Code, r.Output())
+	mender(t, d, "commit")
+	d.MustProvide(t, provides("8"))
+
 	// The module must be a file in the directory of modules.
 	d.MustRun(t, "bash", "-ec", `cd /usr/share/mender/modules/v3; mv app /usr/lib/app; ln -s /usr/lib/app app`)
 	require.Contains(t, menderFails(t, d, "install", release(t, d, "7", "")), "Module path is outside Update Modules directory")
