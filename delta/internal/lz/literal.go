@@ -1,5 +1,7 @@
 package lz
 
+import "github.com/mender-app/mender-app/delta/internal/logistic"
+
 // Literals predicts bytes. Each of several contexts selects probabilities. For each
 // bit a mixer weighs what they predict (as in the PAQ family of compressors). All of
 // it is integer arithmetic, so that every machine computes the same.
@@ -151,41 +153,7 @@ func adapt(c *cell, to int32) {
 	*c = cell(p)<<4 | next[n]
 }
 
-const stretchN = 4096
+const stretchN = logistic.N
 
-var (
-	squashTab  [stretchN]uint16 // of x-2048: 65536/(1+e^(-x/256))
-	stretchTab [stretchN]int16  // its inverse, of p>>4
-)
-
-func init() {
-	for i := range squashTab {
-		squashTab[i] = uint16(squash(int64(i - stretchN/2)))
-	}
-	pi := 0
-	for x := range squashTab {
-		v := int(squashTab[x]) >> 4
-		for ; pi <= v; pi++ {
-			stretchTab[pi] = int16(x - stretchN/2)
-		}
-	}
-	for ; pi < stretchN; pi++ {
-		stretchTab[pi] = stretchN/2 - 1
-	}
-}
-
-// squash computes 65536/(1+e^(-x/256)) with integers alone: the sixteenth power of
-// the first terms of a series.
-func squash(x int64) int64 {
-	const one = int64(1) << 30
-	t := max(x, -x) << 30 / 4096
-	e := one - t + t*t>>31 - (t*t>>30)*t/6>>30 + ((t*t>>30)*(t*t>>30)/24)>>30
-	for range 4 {
-		e = e * e >> 30
-	}
-	p := min(one*65536/(one+e), 65536-32) // for the more likely side
-	if x < 0 {
-		p = 65536 - p
-	}
-	return p
-}
+// squashTab is 65536/(1+e^(-x/256)) of x-2048, and stretchTab its inverse, of p>>4.
+var squashTab, stretchTab = logistic.Tables(32)

@@ -1,58 +1,18 @@
 package model
 
+import "github.com/mender-app/mender-app/delta/internal/logistic"
+
 // Logistic mixing: several models each predict the next bit, and a small online
 // learner weighs their predictions (as in the PAQ family of compressors). All of it
 // is integer arithmetic, so that every machine computes the same.
 
 const (
 	maxInputs = 7
-	stretchN  = 4096
+	stretchN  = logistic.N
 )
 
-var (
-	squashTab  [stretchN]uint16 // of x-2048: 65536/(1+e^(-x/256))
-	stretchTab [stretchN]int16  // its inverse, of p>>4
-)
-
-func init() {
-	// e^(x/256) by a table of integers would do; this one is exact enough to be
-	// the same everywhere: 65536/(1+2^(-x*1.4427/256)) in fixed point.
-	for i := range squashTab {
-		squashTab[i] = uint16(squash64(int64(i - stretchN/2)))
-	}
-	pi := 0
-	for x := range squashTab {
-		v := int(squashTab[x]) >> 4
-		for ; pi <= v; pi++ {
-			stretchTab[pi] = int16(x - stretchN/2)
-		}
-	}
-	for ; pi < stretchN; pi++ {
-		stretchTab[pi] = stretchN/2 - 1
-	}
-}
-
-// squash64 computes 65536/(1+e^(-x/256)) with integers alone: e^(-|x|/256) by
-// squaring the first terms of its series, in 32 fractional bits.
-func squash64(x int64) int64 {
-	neg := x < 0
-	if neg {
-		x = -x
-	}
-	// e^-(x/256) = (e^-(x/4096))^16; the series of a value under 0.5.
-	const one = int64(1) << 30
-	t := x << 30 / 4096
-	e := one - t + t*t>>31 - (t*t>>30)*t/6>>30 + ((t*t>>30)*(t*t>>30)/24)>>30
-	for range 4 {
-		e = e * e >> 30
-	}
-	p := one * 65536 / (one + e) // for the more likely side
-	p = min(p, 65536-16)
-	if neg {
-		p = 65536 - p
-	}
-	return p
-}
+// squashTab is 65536/(1+e^(-x/256)) of x-2048, and stretchTab its inverse, of p>>4.
+var squashTab, stretchTab = logistic.Tables(16)
 
 // mixer weighs its inputs by the mean of two sets of weights, which are chosen
 // independently.
