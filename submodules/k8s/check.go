@@ -22,27 +22,15 @@ import (
 // A service is a workload.
 func (s *session) Check(ctx context.Context) (c submodules.Changes, err error) {
 	s.checking = true
-	r, err := s.readRelease(ctx, s.req.App, s.req.Dir, true)
+	r, inv, _, err := s.prepare(ctx, s.req, true)
 	if err != nil {
 		return c, err
 	}
-	if r.pins, err = pins(s.req); err != nil {
+	if err := s.checkImages(ctx, r); err != nil {
 		return c, err
 	}
-	if _, err := manifest.Pack(s.req.Dir); err != nil {
-		return c, err
-	}
-	inv, err := loadInventory(ctx, s.c, s.req.App, r.namespace)
-	if err != nil {
-		return c, err
-	}
-	err = steps(
-		func() error { return s.checkNamespace(ctx, inv) },
-		func() error { return s.checkImages(ctx, r) },
-		// Rollout makes the namespace before it checks the objects in it.
-		func() error { return s.check(ctx, r, inv, r.namespace) },
-	)
-	if err != nil {
+	// Rollout makes the namespace before it checks the objects in it.
+	if err := s.check(ctx, r, inv, r.namespace); err != nil {
 		return c, err
 	}
 	there := map[cluster.ID]bool{}

@@ -60,7 +60,7 @@ func (s *session) failing(ctx context.Context, all []*waiting) (*problem, error)
 // hopeless reports whether a pod will never come up, and why.
 func (s *session) hopeless(w *waiting, p *pod) *problem {
 	age := time.Since(p.Metadata.CreationTimestamp)
-	for _, c := range append(append([]containerStatus(nil), p.Status.Init...), p.Status.Containers...) {
+	for _, c := range p.containers() {
 		pr := &problem{id: w.id, object: w.object, pod: p, container: c.Name}
 		say := func(format string, args ...any) *problem {
 			pr.text = fmt.Sprintf("container %s of pod %s: ", c.Name, p.Metadata.Name) + fmt.Sprintf(format, args...)
@@ -209,7 +209,7 @@ func (s *session) worst(ctx context.Context, o *unstructured.Unstructured) (*pod
 		if ok, _, _ := p.condition("Ready"); ok {
 			continue
 		}
-		for _, c := range append(append([]containerStatus(nil), p.Status.Init...), p.Status.Containers...) {
+		for _, c := range p.containers() {
 			if !c.Ready {
 				return p, c.Name
 			}

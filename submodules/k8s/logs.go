@@ -57,7 +57,7 @@ func (s *session) logSources(ctx context.Context) (all []servicelog.Source, err 
 
 // logSources are the pod's containers that have been started.
 func (p *pod) logSources(service string) (all []servicelog.Source) {
-	for _, c := range append(append([]containerStatus(nil), p.Status.Init...), p.Status.Containers...) {
+	for _, c := range p.containers() {
 		if c.State.Waiting != nil && c.RestartCount == 0 {
 			continue
 		}

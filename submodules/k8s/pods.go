@@ -3,6 +3,7 @@ package k8s
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -76,6 +77,11 @@ func (p *pod) condition(kind string) (ok bool, reason, message string) {
 		}
 	}
 	return false, "", ""
+}
+
+// containers are the init containers and then the others.
+func (p *pod) containers() []containerStatus {
+	return slices.Concat(p.Status.Init, p.Status.Containers)
 }
 
 func (p *pod) ownedBy(uid types.UID) bool {

@@ -24,26 +24,10 @@ import (
 // old objects are deleted only after the new ones are healthy. If a call is
 // interrupted anywhere, the next one finishes it. strict is false when going back.
 func (s *session) rollout(ctx context.Context, req submodules.Request, strict bool) error {
-	app, dir := req.App, req.Dir
-	r, err := s.readRelease(ctx, app, dir, strict)
+	app := req.App
+	r, inv, shipped, err := s.prepare(ctx, req, strict)
 	if err != nil {
 		return err
-	}
-	if r.pins, err = pins(req); err != nil {
-		return err
-	}
-	shipped, err := manifest.Pack(dir)
-	if err != nil {
-		return err
-	}
-	inv, err := loadInventory(ctx, s.c, app, r.namespace)
-	if err != nil {
-		return err
-	}
-	if strict {
-		if err := s.checkNamespace(ctx, inv); err != nil {
-			return err
-		}
 	}
 	created, err := s.ensureNamespace(ctx, app, r.namespace)
 	if err != nil {
@@ -95,6 +79,27 @@ func (s *session) rollout(ctx context.Context, req submodules.Request, strict bo
 		point("rollout.narrowed"),
 		func() error { return dropInventories(ctx, s.c, inv, r.namespace) },
 	)
+}
+
+// prepare reads the release, its images, the archive of its manifests, and the inventory,
+// and checks the namespace if the release is strict. Nothing changes.
+func (s *session) prepare(ctx context.Context, req submodules.Request, strict bool) (r *release, inv *inventory, shipped []byte, err error) {
+	if r, err = s.readRelease(ctx, req.App, req.Dir, strict); err != nil {
+		return nil, nil, nil, err
+	}
+	if r.pins, err = pins(req); err != nil {
+		return nil, nil, nil, err
+	}
+	if shipped, err = manifest.Pack(req.Dir); err != nil {
+		return nil, nil, nil, err
+	}
+	if inv, err = loadInventory(ctx, s.c, req.App, r.namespace); err != nil {
+		return nil, nil, nil, err
+	}
+	if strict {
+		err = s.checkNamespace(ctx, inv)
+	}
+	return r, inv, shipped, err
 }
 
 // steps runs one step after the other, until one fails.
