@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -394,8 +395,13 @@ func TestCachedBlobs(t *testing.T) {
 		var err error
 		o.Cache, err = cache.Open(dir, 1<<20)
 		require.NoError(t, err)
+		var mu sync.Mutex // blobs are fetched side by side
 		var done, total int64
-		o.Progress = func(_ string, n, of int64) { done, total = n, of }
+		o.Progress = func(_ string, n, of int64) {
+			mu.Lock()
+			defer mu.Unlock()
+			done, total = max(done, n), of
+		}
 		f, err := open(t, o, host+"/web:1")
 		require.NoError(t, err)
 		content(t, f)
