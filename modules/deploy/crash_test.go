@@ -177,7 +177,7 @@ func TestKilledAnywhere(t *testing.T) {
 // to point. -short tries a sample, another one in each run; else all are tried.
 func stride() (first, step int) {
 	if testing.Short() {
-		return 1 + rand.IntN(5), 5
+		return 1 + rand.IntN(10), 10
 	}
 	return 1, 1
 }
