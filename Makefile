@@ -122,18 +122,18 @@ engines: setup ## unpack the other Docker engines of the test matrix: 45 s and 6
 
 # End-to-end tests that make test leaves to other targets. FAILURES are killed or fail
 # (make test-faults), EMULATED runs ARM programs (make test-qemu-user), MIGRATION comes
-# from another update module or has another client (make test-migration), COMPONENTS are
-# the examples and sub-modules in shell and Python (make test-components), HOSTILE
+# from another update module or has another client (make test-migration), HOSTILE
 # installs hostile artifacts (make test-hostile), and EXTENDED is slow and rarely breaks
 # (make test-extended).
 FAILURES := ^Test(DisksAreFull|StoreTurnsReadOnly|EngineGoesAway|EngineKilledInLoad|KilledInTheMiddle|CppClientKilled|ArtifactsOfContainerModulesKilled|PowerLossWhilePortIsPublished)$$
 EMULATED := ^TestArmPrograms$$
 MIGRATION := ^Test(Adopts.*|ArtifactsOfContainerModules|Reference.*|FullArtifactServesTheReference|CallsOfTheClients|CommitOnInstall|StateScripts|DeltaAfterAnOSUpdate|ChangedByMenderArtifact|WithoutMenderClient|InstallsWithoutMenderClient)$$
-COMPONENTS := ^Test(Example.*|PlainSubmodule|ConformanceOfPlainSubmodule|Submodule.*)$$
+# The examples, and sub-modules in shell and Python: make test-components runs them alone.
+COMPONENTS := ^Test(Example.*|PlainSubmodule|ConformanceOf.*|Submodule.*)$$
 HOSTILE := ^TestHostileArtifacts$$
-EXTENDED := ^Test(StoreGoesWithTheOS|ConformanceOfDockerCompose|WhatFailedBefore|BadInputChangesNothing|Compressions|SeveralBases.*|BaseThatDoesNotServe|OneImageUnderTwoNames|TwoImagesOfOneName|NothingStaysBetweenCalls|ContentOfOtherImages|EncryptedSecrets|StopStartPurge|ApplicationsDoNotDisturbEachOther|DataFullOrReadOnly|SlowServiceIsWaitedFor|OtherUserCannotBlock)$$
+EXTENDED := ^Test(StoreGoesWithTheOS|WhatFailedBefore|BadInputChangesNothing|Compressions|SeveralBases.*|BaseThatDoesNotServe|OneImageUnderTwoNames|TwoImagesOfOneName|NothingStaysBetweenCalls|ContentOfOtherImages|EncryptedSecrets|StopStartPurge|ApplicationsDoNotDisturbEachOther|DataFullOrReadOnly|SlowServiceIsWaitedFor|OtherUserCannotBlock)$$
 
-# Long tests of sub-modules, which make test leaves to make test-submodules: each sub-module
+# Long tests of sub-modules, which make test-submodules runs alone: each sub-module
 # against PROTOCOL.md, broken ones, releases that fail, and kills of real processes.
 SUBMODULES := ^Test(Conformance|BrokenSubmodules|SubmodulesDocument|FailingReleases|RolloutKilled|KilledProcesses)$$
 
@@ -144,27 +144,25 @@ OWN_TARGET := /delta(/|$$)|/submodules/k8s$$|/cmd/k8s$$
 SLOW       := ./submodules/compose ./cmd/mender-app ./submodules/conformance ./submodules/imagestore/docker
 
 .PHONY: test
-test: setup ## check, then the tests of the rooms and of the whole, on real parts: about 20 min on two cores, from its stages
-	@testdata/stage 'format, vet, staticcheck and short tests (make check)' 4 20 $(MAKE) --no-print-directory check
-	@testdata/stage 'tests of the rooms' 6 16 $(GO) test -vet=off -timeout 20m -p 3 -skip '$(KILLS)|$(SUBMODULES)' $$($(GO) list $(SLOW) ./... | grep -Ev '$(OWN_TARGET)')
+test: setup ## check, then the tests of the rooms and of the whole, on real parts: under 20 min on two cores, from its stages
+	@testdata/stage 'format, vet, staticcheck and short tests (make check)' 4 18 $(MAKE) --no-print-directory check
+	@testdata/stage 'tests of the rooms' 7 14 $(GO) test -vet=off -timeout 20m -p 3 -skip '$(KILLS)' $$($(GO) list $(SLOW) ./... | grep -Ev '$(OWN_TARGET)')
 # Go's test cache does not know the programs that these tests run: do not use it.
-	@testdata/stage 'the whole, with the real client and engine' 10 10 $(GO) test -vet=off -count=1 -timeout 30m -parallel 4 -skip '$(FAILURES)|$(EMULATED)|$(MIGRATION)|$(COMPONENTS)|$(HOSTILE)|$(EXTENDED)' $(E2E)
+	@testdata/stage 'the whole, with the real client and engine' 7 7 $(GO) test -vet=off -count=1 -timeout 30m -parallel 4 -skip '$(FAILURES)|$(EMULATED)|$(MIGRATION)|$(HOSTILE)|$(EXTENDED)' $(E2E)
 
 .PHONY: test-rest
-test-rest: setup ## what CI runs after make test: migration, components, faults, Kubernetes; 30 min
-	@testdata/stage 'from other update modules, and each client (make test-migration)' 8 29 $(MAKE) --no-print-directory test-migration
-	@testdata/stage 'examples, and sub-modules in shell and Python (make test-components)' 5 21 $(MAKE) --no-print-directory test-components
-	@testdata/stage 'kills, power cuts, disks that fail (make test-faults)' 8 16 $(MAKE) --no-print-directory test-faults
-	@testdata/stage 'a Kubernetes node (make test-k8s)' 8 8 $(MAKE) --no-print-directory test-k8s
+test-rest: setup ## what CI runs after make test: migration, faults, Kubernetes, bad input; 30 min
+	@testdata/stage 'from other update modules, and each client (make test-migration)' 4 30 $(MAKE) --no-print-directory test-migration
+	@testdata/stage 'kills, power cuts, disks that fail (make test-faults)' 6 26 $(MAKE) --no-print-directory test-faults
+	@testdata/stage 'a Kubernetes node (make test-k8s)' 6 20 $(MAKE) --no-print-directory test-k8s
+	@testdata/stage 'slow end-to-end tests (make test-extended)' 10 14 $(MAKE) --no-print-directory test-extended
+	@testdata/stage 'a fifth of the hostile artifacts (make test-hostile)' 4 4 $(MAKE) --no-print-directory test-hostile COUNT=100
 
 .PHONY: test-night
-test-night: setup ## what is slow and rarely breaks, each with a target of its own: about an hour
-	@testdata/stage 'slow end-to-end tests (make test-extended)' 14 65 $(MAKE) --no-print-directory test-extended
-	@testdata/stage 'the newest engine (make test-newest)' 15 51 $(MAKE) --no-print-directory test-newest
-	@testdata/stage 'long tests of sub-modules (make test-submodules)' 7 36 $(MAKE) --no-print-directory test-submodules
-	@testdata/stage 'kills at every point of the model (make test-kills)' 10 29 $(MAKE) --no-print-directory test-kills
-	@testdata/stage 'long tests of the delta (make test-delta)' 5 19 $(MAKE) --no-print-directory test-delta
-	@testdata/stage 'a fifth of the hostile artifacts (make test-hostile)' 4 14 $(MAKE) --no-print-directory test-hostile COUNT=100
+test-night: setup ## what is slow and rarely breaks, each with a target of its own: about 40 min
+	@testdata/stage 'the newest engine (make test-newest)' 15 40 $(MAKE) --no-print-directory test-newest
+	@testdata/stage 'kills at every point of the model (make test-kills)' 10 25 $(MAKE) --no-print-directory test-kills
+	@testdata/stage 'long tests of the delta (make test-delta)' 5 15 $(MAKE) --no-print-directory test-delta
 	@testdata/stage 'as arm/v7 and arm64 programs (make test-qemu-user)' 5 10 $(MAKE) --no-print-directory test-qemu-user
 	@testdata/stage 'an emulated ARM device (make test-arm ARM=armhf)' 5 5 $(MAKE) --no-print-directory test-arm ARM=armhf SHORT='-short -timeout 25m'
 
@@ -173,7 +171,7 @@ test-migration: setup ## artifacts and stores of other update modules, each Mend
 	$(GO) test -vet=off -count=1 -timeout 30m -parallel 4 -run '$(MIGRATION)' ./testdata/e2e
 test-components: setup ## the examples, and sub-modules in shell and Python, through the Mender client
 	$(GO) test -vet=off -count=1 -timeout 30m -parallel 4 -run '$(COMPONENTS)' ./testdata/e2e
-test-extended: setup ## slow end-to-end tests: bad input, several bases, docker-compose against its protocol
+test-extended: setup ## slow end-to-end tests: bad input, several bases
 	$(GO) test -vet=off -count=1 -timeout 45m -parallel 4 -run '$(EXTENDED)' ./testdata/e2e
 
 .PHONY: test-submodules
