@@ -28,7 +28,7 @@ func stdTar(headers ...*tar.Header) []byte {
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)
 	for _, h := range headers {
-		body := h.Gname // the content, for want of another place
+		body := h.Gname // the content: the header has no other place for it
 		h.Gname = "root"
 		h.Size = int64(len(body))
 		if h.Typeflag != tar.TypeReg {

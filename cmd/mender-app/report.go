@@ -43,7 +43,7 @@ func (p *program) reportCommand() *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
 		Use:   "report",
-		Short: "Write what somebody needs who is to help into one file, without secrets",
+		Short: "Write a report for support into one file, without secrets",
 		Long: `Writes an archive (.tar.gz, which only its owner can read) with what doctor, status,
 releases and history say, the versions, the configuration, and the journal of
 mender-app and the Mender client. It has at most 32 MiB before the compression, and no

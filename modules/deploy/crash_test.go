@@ -268,7 +268,7 @@ func (t tbAt) FailNow() {
 	t.T.FailNow()
 }
 
-// TestStepFailsAnywhere makes each step of each call fail once, for want of
+// TestStepFailsAnywhere makes each step of each call fail once, for lack of
 // space: what the client then does by itself ends in the old release or the
 // new one, and nothing is left over.
 func TestStepFailsAnywhere(t *testing.T) {

@@ -50,7 +50,7 @@ func Dir() (string, error) {
 }
 
 // ErrUnavailable means that a package or module cannot be downloaded here.
-var ErrUnavailable = errors.New("not to be had here")
+var ErrUnavailable = errors.New("not available here")
 
 // Build makes the pair in dir/Name, unless it exists: the docker-archives v1.tar and
 // v2.tar, and SHA256SUMS. made reports whether it was built. Downloads are kept

@@ -36,7 +36,7 @@ func TestCppClientUpdates(t *testing.T) {
 	d.MustProvide(t, provides("6"))
 	d.MustRun(t, "mender-app", "verify", "shop")
 
-	// The wish for a restart of the machine reaches whoever installs.
+	// The caller of install is told that the machine must restart.
 	r, err = d.Mender("install", "--reboot-exit-code", release(t, d, "8", "", "--reboot"))
 	require.NoError(t, err)
 	require.Equal(t, 4, r.Code, r.Output())

@@ -27,7 +27,7 @@ import (
 	"github.com/mender-app/mender-app/submodules/imagestore"
 )
 
-// missing skips a test for want of something, and fails it in CI.
+// missing skips a test whose component is not installed; in CI it fails it.
 func missing(t *testing.T, format string, args ...any) {
 	t.Helper()
 	if os.Getenv("CI") == "true" {
