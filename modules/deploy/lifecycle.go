@@ -20,6 +20,21 @@ import (
 // ErrRunning: the application must be stopped first.
 var ErrRunning = errors.New("it is not stopped")
 
+// operate takes the lock for what an operator does with an application, and finds its
+// current release.
+func (e *Engine) operate(ctx context.Context, name, who string) (*target, func(), error) {
+	release, err := e.lock(ctx, who)
+	if err != nil {
+		return nil, nil, err
+	}
+	t, err := e.installedTarget(ctx, name)
+	if err != nil {
+		release()
+		return nil, nil, err
+	}
+	return t, release, nil
+}
+
 // installedTarget opens an application for an operator and finds its current
 // release. The caller holds the lock.
 func (e *Engine) installedTarget(ctx context.Context, name string) (*target, error) {
@@ -45,15 +60,11 @@ func (e *Engine) installedTarget(ctx context.Context, name string) (*target, err
 // Stop stops an application. It stays stopped until Start or an update, even if
 // the machine restarts.
 func (e *Engine) Stop(ctx context.Context, name string) error {
-	release, err := e.lock(ctx, "stop of "+name)
+	t, release, err := e.operate(ctx, name, "stop of "+name)
 	if err != nil {
 		return err
 	}
 	defer release()
-	t, err := e.installedTarget(ctx, name)
-	if err != nil {
-		return err
-	}
 	defer e.moments().DropHandover(t.a)
 	if err := e.moments().Permit(ctx, moments.OfCurrent(t.a, policy.HookPreStop, moments.OpStop)); err != nil {
 		return err
@@ -75,15 +86,11 @@ func (t *target) stop(ctx context.Context) error {
 // Start starts an application that is stopped or runs only in part. It returns
 // when the application is healthy.
 func (e *Engine) Start(ctx context.Context, name string) error {
-	release, err := e.lock(ctx, "start of "+name)
+	t, release, err := e.operate(ctx, name, "start of "+name)
 	if err != nil {
 		return err
 	}
 	defer release()
-	t, err := e.installedTarget(ctx, name)
-	if err != nil {
-		return err
-	}
 	defer e.moments().DropHandover(t.a)
 	if err := e.moments().Permit(ctx, moments.OfCurrent(t.a, policy.HookPreStart, moments.OpStart)); err != nil {
 		return err
@@ -117,15 +124,11 @@ func (e *Engine) Start(ctx context.Context, name string) error {
 // that keep it (keep.services). It returns when the application is healthy as it is then;
 // if it does not get so, the service is switched back. A stopped application stays stopped.
 func (e *Engine) SwitchService(ctx context.Context, name, service string, on bool) error {
-	release, err := e.lock(ctx, "switching a service of "+name)
+	t, release, err := e.operate(ctx, name, "switching a service of "+name)
 	if err != nil {
 		return err
 	}
 	defer release()
-	t, err := e.installedTarget(ctx, name)
-	if err != nil {
-		return err
-	}
 	if !t.info.Has(submodules.FeatureServices) || !t.info.Has(submodules.FeatureCheck) {
 		return unfit("the sub-module %s cannot switch services: update it", t.r.Orchestrator)
 	}

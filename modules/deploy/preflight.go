@@ -11,6 +11,7 @@ import (
 
 	"github.com/mender-app/mender-app/artifact"
 	"github.com/mender-app/mender-app/artifact/image"
+	"github.com/mender-app/mender-app/modules/deploy/bases"
 	"github.com/mender-app/mender-app/modules/deploy/current"
 	"github.com/mender-app/mender-app/modules/deploy/files"
 	"github.com/mender-app/mender-app/modules/deploy/incoming"
@@ -72,10 +73,10 @@ func (p *preflight) steps() []preflightStep {
 		}},
 		{"policy", false, func(ctx context.Context) error { return p.t.checkPolicy(ctx, p.h) }},
 		{"variant", true, func(ctx context.Context) (err error) {
-			p.resolved, err = p.t.choose(ctx, p.h)
+			p.resolved, err = p.t.bases().Choose(ctx, p.h)
 			return err
 		}},
-		{"bases of deltas", false, func(ctx context.Context) error { return p.t.checkBases(ctx, p.resolved.Meta) }},
+		{"bases of deltas", false, func(ctx context.Context) error { return p.t.bases().Check(ctx, p.resolved.Meta) }},
 		{"space", false, func(ctx context.Context) error { return p.t.checkSpace(ctx, p.resolved.Meta) }},
 	}
 }
@@ -120,6 +121,21 @@ func (p *preflight) warnOfEnv() {
 	}
 }
 
+// bases finds what the artifact's deltas need.
+func (t *target) bases() *bases.Device {
+	return &bases.Device{
+		Store: t.e.Store, Log: t.e.Log, App: t.app, Orchestrator: t.r.Orchestrator, Info: t.info,
+		List: func(ctx context.Context) (list []submodules.Component, err error) {
+			return list, t.call(ctx, submodules.VerbList, t.request(), into(&list, t.o.List))
+		},
+		Verify: func(ctx context.Context, images []submodules.Component) (problems []string, err error) {
+			req := t.request()
+			req.Components = images
+			return problems, t.call(ctx, submodules.VerbVerify, req, into(&problems, t.o.Verify))
+		},
+	}
+}
+
 // checkRequirements makes sure that the device has the commands that the
 // sub-module needs, and a key for encrypted secrets.
 func (t *target) checkRequirements(ctx context.Context, m *artifact.Metadata) error {
@@ -146,60 +162,6 @@ func (t *target) checkRequirements(ctx context.Context, m *artifact.Metadata) er
 			return unfit("%s needs the command %q, which is missing: install it", t.r.Orchestrator, words[0])
 		}
 		t.e.Log.Warn("a command is missing", "command", words[0], "orchestrator", t.r.Orchestrator)
-	}
-	return nil
-}
-
-// checkBases makes sure that the device has the images that the deltas need.
-func (t *target) checkBases(ctx context.Context, m *artifact.Metadata) error {
-	missing := map[image.Digest]submodules.Component{}
-	for _, c := range m.Components {
-		if c.Format != artifact.FormatDelta {
-			continue
-		}
-		if c.IsFile() {
-			if b := c.Bases[0]; !files.Has(t.e.Store, t.app, b) {
-				return unfit("the delta of %s needs %s (%s), which this device does not have: install the full artifact", c.URL, b.URL, b.Digest)
-			}
-			continue
-		}
-		for _, b := range c.Bases {
-			if !t.info.Has(submodules.FeatureDelta) && files.Has(t.e.Store, t.app, b) {
-				continue // SAVE gives it
-			}
-			missing[b.Digest] = submodules.Component{Type: artifact.ComponentImage, URL: b.URL, Digest: b.Digest}
-		}
-	}
-	if len(missing) == 0 {
-		return nil
-	}
-	var list []submodules.Component
-	if err := t.call(ctx, submodules.VerbList, t.request(), into(&list, t.o.List)); err != nil {
-		return unfit("%w", err)
-	}
-	for _, c := range list {
-		delete(missing, c.Digest)
-	}
-	switch {
-	case len(missing) == 0:
-		return nil
-	case !t.info.Has(submodules.FeatureVerify) && t.info.Has(submodules.FeatureDelta):
-		return nil // LOAD finds out
-	case !t.info.Has(submodules.FeatureVerify):
-		c := missing[slices.Sorted(maps.Keys(missing))[0]]
-		return unfit("the delta needs %s (%s), which this device does not have: install the full artifact", c.URL, c.Digest)
-	}
-	// The list names the application's own components: the engine may have others.
-	req := t.request()
-	for _, c := range missing {
-		req.Components = append(req.Components, c)
-	}
-	var problems []string
-	if err := t.call(ctx, submodules.VerbVerify, req, into(&problems, t.o.Verify)); err != nil {
-		return unfit("%w", err)
-	}
-	if len(problems) > 0 {
-		return unfit("the delta needs an image that this device does not have (%s): install the full artifact", problems[0])
 	}
 	return nil
 }
