@@ -18,7 +18,7 @@ TESTDATA := $(E2E) $(FAULTS) ./testdata/engines/... ./testdata/bed/kube ./testda
 CORPUS   := ./testdata/corpus/...
 ARMS     := $(or $(ARM),armhf arm64)
 DEVICE_ROOMS := artifact delta modules store submodules
-SCRIPTS  := .ci/run packaging/install.sh packaging/ci/release testdata/bed/setup testdata/bed/device.sh testdata/bed/engine.sh testdata/engines/setup testdata/powercut/faults testdata/bench testdata/fuzz testdata/qemu-user testdata/stage testdata/retry packaging/inventory/mender-inventory-app $(wildcard testdata/k8snode/*.sh) \
+SCRIPTS  := .ci/run packaging/install.sh packaging/ci/release testdata/bed/setup testdata/bed/device.sh testdata/bed/engine.sh testdata/engines/setup testdata/powercut/faults testdata/bench testdata/fuzz testdata/qemu-user testdata/stage testdata/test32 testdata/retry packaging/inventory/mender-inventory-app $(wildcard testdata/k8snode/*.sh) \
 	testdata/sizes testdata/armdevice/build testdata/armdevice/setup
 
 bindir        = $(DESTDIR)$(prefix)/bin
@@ -98,7 +98,9 @@ check: ## gofmt, vet, staticcheck, errcheck, misspell, shellcheck and the short 
 # encode with every feature. The model of kills has one goroutine and runs without.
 # A run takes several packages where it can: one package alone leaves a processor idle.
 	$(GO) test -vet=off -race -short -timeout 10m -skip '$(KILLS)' $(CONCURRENT)
-	$(GO) test -vet=off -race -short -timeout 10m -run 'Golden|Cancel' ./delta
+	testdata/test32 -vet=off -short -timeout 10m -run 'GoldenDecode|GoldenVCDIFF' ./delta & \
+	  $(GO) test -vet=off -race -short -timeout 10m -run 'Golden|Cancel' ./delta; race=$$?; \
+	  wait $$! && exit $$race
 	$(GO) test -vet=off -short -timeout 10m $(SEQUENTIAL) ./cmd/... & \
 	  $(GO) test -vet=off -short -timeout 10m -run '$(KILLS)' ./modules/deploy; kills=$$?; \
 	  wait $$! && exit $$kills
@@ -191,14 +193,11 @@ test-delta: ## the delta's long tests, and the pairs of the corpus that are ther
 	$(GO) test -timeout 20m ./delta/... $(CORPUS)
 	$(MAKE) --no-print-directory test-mutants COUNT=4000
 
-# As a 32-bit program, so that a size in an int shows. Where the kernel does not run
-# programs for 386, it is one for arm/v7, under qemu-user.
 .PHONY: test-mutants
 test-mutants: export MENDER_APP_MUTANTS = $(or $(COUNT),20000)
 test-mutants: export MENDER_APP_SEED = $(or $(SEED),1)
 test-mutants: ## decode 20000 damaged deltas and as many VCDIFF files in 32 bits (COUNT=, SEED=)
-	@arch=386; GOARCH=386 $(GO) test -vet=off -run '^$$' ./artifact/names >/dev/null 2>&1 || arch=arm; \
-	  set -x; CGO_ENABLED=0 GOARCH=$$arch GOARM=7 $(GO) test -count=1 -v -timeout 60m -run TestMutants ./delta
+	testdata/test32 -count=1 -v -timeout 60m -run TestMutants ./delta
 
 .PHONY: test-newest
 test-newest: setup ## the newest engine beside this machine's
