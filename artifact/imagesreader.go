@@ -9,6 +9,7 @@ import (
 	"os"
 	"strings"
 
+	"github.com/mender-app/mender-app/artifact/clip"
 	"github.com/mender-app/mender-app/artifact/digest"
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/artifact/internal/tarin"
@@ -77,7 +78,7 @@ type imageDir struct {
 
 func (r *imagesReader) member(h *tar.Header) error {
 	fail := func(format string, args ...any) error {
-		return fmt.Errorf("images: %w: member %q: %s", ErrPayload, clip(h.Name), fmt.Sprintf(format, args...))
+		return fmt.Errorf("images: %w: member %q: %s", ErrPayload, clip.Text(h.Name), fmt.Sprintf(format, args...))
 	}
 	parts := strings.Split(h.Name, "/")
 	if parts[0] != imagesDir || len(parts) > 3 {

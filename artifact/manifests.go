@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/mender-app/mender-app/artifact/clip"
 	"github.com/mender-app/mender-app/artifact/digest"
 	"github.com/mender-app/mender-app/artifact/internal/tarin"
 )
@@ -97,7 +98,7 @@ func ReadManifests(r io.Reader, root *os.Root, limits ManifestLimits) (digest.Di
 func unpack(root *os.Root, t tree, h *tar.Header, r io.Reader) error {
 	name, ok := strings.CutPrefix(h.Name+"/", manifestsDir+"/")
 	if !ok {
-		return fmt.Errorf("%w: member %q is not below %s/", ErrPayload, clip(h.Name), manifestsDir)
+		return fmt.Errorf("%w: member %q is not below %s/", ErrPayload, clip.Text(h.Name), manifestsDir)
 	}
 	name = strings.TrimSuffix(name, "/")
 	if name == "" {
@@ -114,7 +115,7 @@ func unpack(root *os.Root, t tree, h *tar.Header, r io.Reader) error {
 	case tar.TypeSymlink:
 		n = node{kind: kindLink, target: h.Linkname}
 	default:
-		return fmt.Errorf("%w: member %q is %s; only files, directories and symbolic links may be here", ErrPayload, clip(h.Name), typeName(h.Typeflag))
+		return fmt.Errorf("%w: member %q is %s; only files, directories and symbolic links may be here", ErrPayload, clip.Text(h.Name), typeName(h.Typeflag))
 	}
 	if err := t.add(name, n); err != nil {
 		return fmt.Errorf("%w: %w", ErrPayload, err)
@@ -145,7 +146,7 @@ func unpack(root *os.Root, t tree, h *tar.Header, r io.Reader) error {
 		err = cerr
 	}
 	if err != nil {
-		return fmt.Errorf("%s: %w", clip(name), err)
+		return fmt.Errorf("%s: %w", clip.Text(name), err)
 	}
 	n.sum = sum.Sum(nil)
 	t[name] = n
@@ -201,28 +202,28 @@ const (
 
 func (t tree) add(name string, n node) error {
 	if name == "" || checkText("", name) != nil {
-		return fmt.Errorf("member %q: a character that cannot be printed in its name", clip(name))
+		return fmt.Errorf("member %q: a character that cannot be printed in its name", clip.Text(name))
 	}
 	if len(name) > maxManifestName {
 		return fmt.Errorf("a name of %d bytes", len(name))
 	}
 	if strings.Count(name, "/") >= maxDepth {
-		return fmt.Errorf("member %q: more than %d directories deep", clip(name), maxDepth)
+		return fmt.Errorf("member %q: more than %d directories deep", clip.Text(name), maxDepth)
 	}
 	if old, ok := t[name]; ok && (old.kind != kindDir || n.kind != kindDir) {
-		return fmt.Errorf("member %q is there twice", clip(name))
+		return fmt.Errorf("member %q is there twice", clip.Text(name))
 	}
 	for dir := path.Dir(name); dir != "."; dir = path.Dir(dir) {
 		if parent, ok := t[dir]; ok {
 			if parent.kind != kindDir {
-				return fmt.Errorf("member %q: %q is not a directory", clip(name), clip(dir))
+				return fmt.Errorf("member %q: %q is not a directory", clip.Text(name), clip.Text(dir))
 			}
 			break
 		}
 		t[dir] = node{kind: kindDir, mode: 0o755}
 	}
 	if n.kind == kindLink && (n.target == "" || len(n.target) > maxLink || strings.ContainsRune(n.target, 0)) {
-		return fmt.Errorf("link %q has a malformed target", clip(name))
+		return fmt.Errorf("link %q has a malformed target", clip.Text(name))
 	}
 	t[name] = n
 	return nil
@@ -262,7 +263,7 @@ func (t tree) checkLinks() error {
 			continue
 		}
 		if err := t.resolve(name, &steps); err != nil {
-			return fmt.Errorf("link %q to %q %w", clip(name), clip(t[name].target), err)
+			return fmt.Errorf("link %q to %q %w", clip.Text(name), clip.Text(t[name].target), err)
 		}
 	}
 	return nil

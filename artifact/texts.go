@@ -6,6 +6,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/mender-app/mender-app/artifact/clip"
 	"github.com/mender-app/mender-app/artifact/image"
 )
 
@@ -20,13 +21,13 @@ func CheckURL(s string) error {
 	case len(s) > maxText:
 		return fmt.Errorf("an image's URL has %d bytes", len(s))
 	case s[0] == '-' || strings.Contains(s, ".."):
-		return fmt.Errorf("malformed URL %q of an image", clip(s))
+		return fmt.Errorf("malformed URL %q of an image", clip.Text(s))
 	case image.InOwnDomain(s):
-		return fmt.Errorf("%q is a name that devices assign themselves: it belongs to an installed application", clip(s))
+		return fmt.Errorf("%q is a name that devices assign themselves: it belongs to an installed application", clip.Text(s))
 	}
 	for i := range len(s) {
 		if s[i] <= ' ' || s[i] >= 0x7f {
-			return fmt.Errorf("malformed URL %q of an image", clip(s))
+			return fmt.Errorf("malformed URL %q of an image", clip.Text(s))
 		}
 	}
 	return nil
@@ -41,13 +42,4 @@ func checkText(field, s string) error {
 		return fmt.Errorf("%w: %s: a character that cannot be printed", ErrMetadata, field)
 	}
 	return nil
-}
-
-// clip keeps text from a hostile source short enough for one line.
-func clip(s string) string {
-	const most = 100
-	if len(s) > most {
-		return s[:most] + "…"
-	}
-	return s
 }

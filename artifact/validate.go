@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/mender-app/mender-app/artifact/clip"
 	"github.com/mender-app/mender-app/artifact/digest"
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/artifact/internal/strictjson"
@@ -89,7 +90,7 @@ func notJSON(err error) error {
 	if errors.Is(err, strictjson.ErrKey) { // which names a key, in one line
 		return fmt.Errorf("%w: %w", ErrMetadata, err)
 	}
-	return fmt.Errorf("%w: not JSON of the right form: %s", ErrMetadata, clip(err.Error()))
+	return fmt.Errorf("%w: not JSON of the right form: %s", ErrMetadata, clip.Text(err.Error()))
 }
 
 func checkRequires(names []string) error {
@@ -134,7 +135,7 @@ func (m *Metadata) Validate() error {
 		return fmt.Errorf("%w: %s: %s", ErrMetadata, field, fmt.Sprintf(format, args...))
 	}
 	if !versionKnown(m.Version) {
-		return bad("version", "%q is not one of 1.x", clip(m.Version))
+		return bad("version", "%q is not one of 1.x", clip.Text(m.Version))
 	}
 	if err := names.CheckNew(m.ApplicationName); err != nil {
 		return bad("application_name", "%v", err)
@@ -193,7 +194,7 @@ func (m *Metadata) Validate() error {
 	for i := range m.Components {
 		c := &m.Components[i]
 		if err := c.validate(&sum); err != nil {
-			return fmt.Errorf("%w: components: %q: %w", ErrMetadata, clip(c.URL), err)
+			return fmt.Errorf("%w: components: %q: %w", ErrMetadata, clip.Text(c.URL), err)
 		}
 		if c.Format != FormatFull && !slices.Contains(m.Requires, FeatureDelta) {
 			return bad("requires", "there are deltas, so it must name %q", FeatureDelta)
@@ -205,7 +206,7 @@ func (m *Metadata) Validate() error {
 			return bad("requires", "there are files among the components, so it must name %q", FeatureFiles)
 		}
 		if err := c.furtherName(byDigest[c.Digest]); err != nil {
-			return fmt.Errorf("%w: components: %q: %w", ErrMetadata, clip(c.URL), err)
+			return fmt.Errorf("%w: components: %q: %w", ErrMetadata, clip.Text(c.URL), err)
 		}
 		byDigest[c.Digest] = append(byDigest[c.Digest], c)
 	}
@@ -225,7 +226,7 @@ func (m *Metadata) checkRecipients() error {
 	}
 	for _, r := range m.Recipients {
 		if rest, ok := strings.CutPrefix(r, "age1"); !ok || len(r) > maxRecipient || strings.Trim(rest, "0123456789abcdefghijklmnopqrstuvwxyz") != "" {
-			return fmt.Errorf("%q is not an age recipient", clip(r))
+			return fmt.Errorf("%q is not an age recipient", clip.Text(r))
 		}
 	}
 	if len(m.Recipients) > 0 && !slices.Contains(m.Requires, FeatureSecrets) {
@@ -275,7 +276,7 @@ func (c *Component) validate(sum *total) error {
 			return fmt.Errorf("layer %d: %w", i, err)
 		}
 		if (l.Encoding == EncodingVariant) != (c.Format == FormatVariants) {
-			return fmt.Errorf("layer %d: encoding %q in an image of the format %q", i, clip(string(l.Encoding)), clip(string(c.Format)))
+			return fmt.Errorf("layer %d: encoding %q in an image of the format %q", i, clip.Text(string(l.Encoding)), clip.Text(string(c.Format)))
 		}
 		sum.add(l.Size, l.Bytes, l.Unpacked)
 	}
@@ -283,7 +284,7 @@ func (c *Component) validate(sum *total) error {
 		return c.validateVariants(sum)
 	}
 	if len(c.Variants) > 0 {
-		return fmt.Errorf("variants in an image of the format %q", clip(string(c.Format)))
+		return fmt.Errorf("variants in an image of the format %q", clip.Text(string(c.Format)))
 	}
 	return checkForm(c.Format, c.Bases, len(c.Layers), func(i int) Encoding { return c.Layers[i].Encoding })
 }
@@ -301,7 +302,7 @@ func (c *Component) validateFile(sum *total) error {
 		for _, b := range list {
 			sum.add(b.Size)
 			if b.Size != 0 && !c.IsFile() {
-				return fmt.Errorf("the base %q has a size, as only files have", clip(b.URL))
+				return fmt.Errorf("the base %q has a size, as only files have", clip.Text(b.URL))
 			}
 		}
 		if c.IsFile() && len(list) > 1 {
@@ -314,7 +315,7 @@ func (c *Component) validateFile(sum *total) error {
 	case !c.IsFile():
 		return nil
 	case c.ConfigSize != 0 || len(c.Layers) > 0:
-		return fmt.Errorf("a component of the type %q with the config or the layers of an image", clip(c.Type))
+		return fmt.Errorf("a component of the type %q with the config or the layers of an image", clip.Text(c.Type))
 	case c.Format == FormatDelta && len(c.Bases) == 0:
 		return fmt.Errorf("a delta of a file without a base")
 	}
@@ -355,7 +356,7 @@ func (c *Component) validateVariants(sum *total) error {
 // checkForm checks the form of an image: whole, or as a delta against bases.
 func checkForm(format Format, bases []Base, layers int, encoding func(int) Encoding) error {
 	if format != FormatFull && format != FormatDelta {
-		return fmt.Errorf("format %q is not known", clip(string(format)))
+		return fmt.Errorf("format %q is not known", clip.Text(string(format)))
 	}
 	for i := range layers {
 		switch e := encoding(i); e {
@@ -365,7 +366,7 @@ func checkForm(format Format, bases []Base, layers int, encoding func(int) Encod
 				return fmt.Errorf("layer %d: %s in a full image", i, e)
 			}
 		default:
-			return fmt.Errorf("layer %d: encoding %q is not known", i, clip(string(e)))
+			return fmt.Errorf("layer %d: encoding %q is not known", i, clip.Text(string(e)))
 		}
 	}
 	if len(bases) > maxBases {
@@ -406,7 +407,7 @@ func (c *Component) furtherName(same []*Component) error {
 		if c.Type != s.Type || c.Platform != s.Platform || c.ConfigSize != s.ConfigSize || c.Size != s.Size || c.Format != s.Format ||
 			c.PayloadBytes != s.PayloadBytes || !slices.Equal(c.Layers, s.Layers) ||
 			!reflect.DeepEqual(c.Bases, s.Bases) || !reflect.DeepEqual(c.Variants, s.Variants) {
-			return fmt.Errorf("its image is another one under the name %q", clip(s.URL))
+			return fmt.Errorf("its image is another one under the name %q", clip.Text(s.URL))
 		}
 	}
 	return nil

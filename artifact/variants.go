@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"strings"
+
+	"github.com/mender-app/mender-app/artifact/clip"
 )
 
 // variant reads a member of an image with variants.
@@ -91,7 +93,7 @@ func (j *joined) advance() error {
 		}
 		name := strings.TrimPrefix(h.Name, dir)
 		if name != memberImage && name != memberShared && variantOf(name) == 0 {
-			return fmt.Errorf("images: %w: image %s: %q among its variants", ErrPayload, j.d.digest, clip(name))
+			return fmt.Errorf("images: %w: image %s: %q among its variants", ErrPayload, j.d.digest, clip.Text(name))
 		}
 		if err := j.d.next(name); err != nil {
 			return err

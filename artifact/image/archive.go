@@ -6,6 +6,8 @@ import (
 	"io"
 	"slices"
 	"strings"
+
+	"github.com/mender-app/mender-app/artifact/clip"
 )
 
 // Archive gives random access to the images of a docker-archive, an OCI
@@ -72,7 +74,7 @@ func (a *Archive) SelectTag(tag string, want Platform) (*Image, error) {
 	}
 	switch {
 	case len(have) == 0 && tag != "":
-		return nil, fmt.Errorf("no image named %q in the archive; there is %s", clip(tag), a.names())
+		return nil, fmt.Errorf("no image named %q in the archive; there is %s", clip.Text(tag), a.names())
 	case len(have) == 0:
 		return nil, fmt.Errorf("%w: no image in it", ErrFormat)
 	case len(fits) == 0:
@@ -103,7 +105,7 @@ func (a *Archive) names() string {
 		if len(img.Tags) > 0 {
 			name = strings.Join(img.Tags, " ")
 		}
-		names = append(names, clip(name)+" "+img.Platform.String())
+		names = append(names, clip.Text(name)+" "+img.Platform.String())
 	}
 	return strings.Join(names, ", ")
 }
@@ -157,11 +159,11 @@ func (a *Archive) small(name string) ([]byte, error) {
 	}
 	defer f.Close()
 	if size > MaxConfig {
-		return nil, fmt.Errorf("%w: %s of %d bytes", ErrTooLarge, clip(name), size)
+		return nil, fmt.Errorf("%w: %s of %d bytes", ErrTooLarge, clip.Text(name), size)
 	}
 	b := make([]byte, size)
 	if _, err := io.ReadFull(f, b); err != nil {
-		return nil, fmt.Errorf("%s: %w: %w", clip(name), ErrFormat, err)
+		return nil, fmt.Errorf("%s: %w: %w", clip.Text(name), ErrFormat, err)
 	}
 	return b, nil
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/mender-app/mender-app/artifact/clip"
 	"github.com/mender-app/mender-app/artifact/digest"
 )
 
@@ -87,7 +88,7 @@ func ParseConfig(b []byte) (*Config, error) {
 		return nil, fmt.Errorf("%w: image config: %w", ErrFormat, err)
 	}
 	if c.RootFS.Type != "" && c.RootFS.Type != "layers" {
-		return nil, fmt.Errorf("%w: image config: rootfs type %q", ErrFormat, clip(c.RootFS.Type))
+		return nil, fmt.Errorf("%w: image config: rootfs type %q", ErrFormat, clip.Text(c.RootFS.Type))
 	}
 	if len(c.RootFS.DiffIDs) > MaxLayers {
 		return nil, fmt.Errorf("%w: an image of %d layers", ErrTooLarge, len(c.RootFS.DiffIDs))

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"github.com/mender-app/mender-app/artifact/clip"
 )
 
 // Platform is what an image runs on, in the terms of the OCI image specification
@@ -19,7 +21,7 @@ type Platform struct {
 // aarch64, x86_64, armhf, arm32v7) and normalises it.
 func ParsePlatform(s string) (Platform, error) {
 	bad := func() (Platform, error) {
-		return Platform{}, fmt.Errorf("malformed platform %q: want os/arch or os/arch/variant, as in linux/arm/v7", clip(s))
+		return Platform{}, fmt.Errorf("malformed platform %q: want os/arch or os/arch/variant, as in linux/arm/v7", clip.Text(s))
 	}
 	if s == "" || len(s) > 64 {
 		return bad()

@@ -3,6 +3,8 @@ package image
 import (
 	"fmt"
 	"strings"
+
+	"github.com/mender-app/mender-app/artifact/clip"
 )
 
 // ref is the name of an image in full: "docker.io/library/web" and "1".
@@ -21,7 +23,7 @@ const (
 // archive.
 func parseRef(s string) (ref, error) {
 	bad := func(why string) (ref, error) {
-		return ref{}, fmt.Errorf("image name %q: %s", clip(s), why)
+		return ref{}, fmt.Errorf("image name %q: %s", clip.Text(s), why)
 	}
 	if strings.Contains(s, "@") {
 		return bad("a digest cannot name an image in an archive")

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/mender-app/mender-app/artifact/clip"
 	"github.com/mender-app/mender-app/artifact/digest"
 )
 
@@ -54,7 +55,7 @@ func (rv resolver) docker() ([]resolved, error) {
 	for _, d := range list {
 		img, err := rv.dockerImage(d)
 		if err != nil {
-			return nil, fmt.Errorf("image with config %q: %w", clip(d.Config), err)
+			return nil, fmt.Errorf("image with config %q: %w", clip.Text(d.Config), err)
 		}
 		imgs = append(imgs, img)
 	}

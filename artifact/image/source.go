@@ -8,6 +8,7 @@ import (
 	"os"
 	"path"
 
+	"github.com/mender-app/mender-app/artifact/clip"
 	"github.com/mender-app/mender-app/artifact/internal/tarin"
 )
 
@@ -106,13 +107,13 @@ func (d dirSource) open(name string) (io.ReadSeekCloser, int64, error) {
 	// Stat first: opening something like a FIFO would block.
 	st, err := d.root.Stat(name)
 	if errors.Is(err, os.ErrNotExist) {
-		return nil, 0, fmt.Errorf("%s: %w", clip(name), ErrMissing)
+		return nil, 0, fmt.Errorf("%s: %w", clip.Text(name), ErrMissing)
 	}
 	if err != nil {
 		return nil, 0, err
 	}
 	if !st.Mode().IsRegular() {
-		return nil, 0, fmt.Errorf("%w: %s is not a file", ErrFormat, clip(name))
+		return nil, 0, fmt.Errorf("%w: %s is not a file", ErrFormat, clip.Text(name))
 	}
 	f, err := d.root.Open(name)
 	if err != nil {
@@ -154,7 +155,7 @@ func (t *tarSource) scan() error {
 			return fmt.Errorf("%w: %w", ErrFormat, err)
 		}
 		if err := t.add(name, h, st.Size()); err != nil {
-			return fmt.Errorf("member %q: %w", clip(name), err)
+			return fmt.Errorf("member %q: %w", clip.Text(name), err)
 		}
 	}
 	return fmt.Errorf("%w: more than %d members", ErrTooLarge, maxArchiveMembers)
@@ -195,7 +196,7 @@ func (t *tarSource) add(name string, h *tar.Header, end int64) error {
 func (t *tarSource) open(name string) (io.ReadSeekCloser, int64, error) {
 	e, ok := t.files[follow(name, t.links)]
 	if !ok {
-		return nil, 0, fmt.Errorf("%s: %w", clip(name), ErrMissing)
+		return nil, 0, fmt.Errorf("%s: %w", clip.Text(name), ErrMissing)
 	}
 	return nopCloser{io.NewSectionReader(t.f, e.offset, e.size)}, e.size, nil
 }

@@ -12,6 +12,7 @@ import (
 	"path"
 	"slices"
 
+	"github.com/mender-app/mender-app/artifact/clip"
 	"github.com/mender-app/mender-app/artifact/internal/tarin"
 )
 
@@ -127,7 +128,7 @@ func ReadStream(r io.Reader, limits Limits, h Handler) ([]StreamImage, error) {
 			return nil, err
 		}
 		if err := s.member(hdr); err != nil {
-			return nil, fmt.Errorf("member %q: %w", clip(hdr.Name), err)
+			return nil, fmt.Errorf("member %q: %w", clip.Text(hdr.Name), err)
 		}
 	}
 }
@@ -286,7 +287,7 @@ func (s *stream) resolve(strict bool) ([]resolved, error) {
 		if b, ok := s.json[follow(name, s.links)]; ok {
 			return b, nil
 		}
-		return nil, fmt.Errorf("%s: %w", clip(name), ErrMissing)
+		return nil, fmt.Errorf("%s: %w", clip.Text(name), ErrMissing)
 	}}
 	if s.json[nameManifest] != nil {
 		return rv.docker()

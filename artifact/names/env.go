@@ -5,6 +5,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/mender-app/mender-app/artifact/clip"
 )
 
 // AlwaysEnv are the names that metadata may set in the environment of every
@@ -27,18 +29,10 @@ var reservedEnv = []string{
 // it declares the name, or the operator allows it.
 func CheckEnv(s string) error {
 	if !envName.MatchString(s) {
-		return fmt.Errorf("the name %q is not one of capital letters, digits and _", clip(s))
+		return fmt.Errorf("the name %q is not one of capital letters, digits and _", clip.Text(s))
 	}
 	if slices.ContainsFunc(reservedEnv, func(r string) bool { return strings.HasPrefix(s, r) }) {
 		return fmt.Errorf("the name %q means something to other programs", s)
 	}
 	return nil
-}
-
-func clip(s string) string {
-	const most = 64
-	if len(s) > most {
-		return s[:most] + "…"
-	}
-	return s
 }

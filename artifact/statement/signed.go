@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"github.com/mender-app/mender-app/artifact"
+	"github.com/mender-app/mender-app/artifact/clip"
 	"github.com/mender-app/mender-app/artifact/internal/strictjson"
 	"github.com/mender-app/mender-app/artifact/mender"
 )
@@ -75,11 +76,11 @@ func Parse(b []byte) (*Signed, error) {
 	}
 	var s Signed
 	if err := strictjson.Unmarshal(b, &s.envelope); err != nil {
-		return nil, fmt.Errorf("%w: its envelope: %s", ErrStatement, clip(err.Error()))
+		return nil, fmt.Errorf("%w: its envelope: %s", ErrStatement, clip.Text(err.Error()))
 	}
 	switch e := &s.envelope; {
 	case e.PayloadType != PayloadType:
-		return nil, fmt.Errorf("%w: it is of the type %q, which this version of mender-app does not know", ErrStatement, clip(e.PayloadType))
+		return nil, fmt.Errorf("%w: it is of the type %q, which this version of mender-app does not know", ErrStatement, clip.Text(e.PayloadType))
 	case len(e.Signatures) == 0:
 		return nil, fmt.Errorf("%w: it is not signed", ErrStatement)
 	case len(e.Signatures) > maxSignatures:
@@ -87,7 +88,7 @@ func Parse(b []byte) (*Signed, error) {
 	}
 	st, err := decode(s.envelope.Payload)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %s", ErrStatement, clip(err.Error()))
+		return nil, fmt.Errorf("%w: %s", ErrStatement, clip.Text(err.Error()))
 	}
 	s.Statement = *st
 	return &s, nil

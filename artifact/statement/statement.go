@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"github.com/mender-app/mender-app/artifact"
+	"github.com/mender-app/mender-app/artifact/clip"
 	"github.com/mender-app/mender-app/artifact/digest"
 	"github.com/mender-app/mender-app/artifact/internal/strictjson"
 	"github.com/mender-app/mender-app/artifact/names"
@@ -90,7 +91,7 @@ func decode(b []byte) (*Statement, error) {
 		return nil, fmt.Errorf("application: %w", err)
 	}
 	if !s.Manifests.Valid() {
-		return nil, fmt.Errorf("manifests: malformed digest %q", clip(string(s.Manifests)))
+		return nil, fmt.Errorf("manifests: malformed digest %q", clip.Text(string(s.Manifests)))
 	}
 	return s, nil
 }
@@ -101,7 +102,7 @@ func decode(b []byte) (*Statement, error) {
 func (s *Statement) Check(m *artifact.Metadata) error {
 	want := Of(m, s.Manifests)
 	differs := func(what, says, is string) error {
-		return fmt.Errorf("%w: it is about %s %q, and the artifact has %q", ErrStatement, what, clip(says), clip(is))
+		return fmt.Errorf("%w: it is about %s %q, and the artifact has %q", ErrStatement, what, clip.Text(says), clip.Text(is))
 	}
 	switch {
 	case s.Application != want.Application:
@@ -121,21 +122,12 @@ func (s *Statement) Check(m *artifact.Metadata) error {
 	}
 	for i, c := range want.Components {
 		if i >= len(s.Components) || s.Components[i] != c {
-			return fmt.Errorf("%w: it lacks the component %s (%s) of the artifact", ErrStatement, clip(c.URL), c.Digest)
+			return fmt.Errorf("%w: it lacks the component %s (%s) of the artifact", ErrStatement, clip.Text(c.URL), c.Digest)
 		}
 	}
 	if len(s.Components) > len(want.Components) {
 		c := s.Components[len(want.Components)]
-		return fmt.Errorf("%w: it has a component %q that the artifact lacks", ErrStatement, clip(c.URL))
+		return fmt.Errorf("%w: it has a component %q that the artifact lacks", ErrStatement, clip.Text(c.URL))
 	}
 	return nil
-}
-
-// clip keeps text from a hostile source short enough for one line.
-func clip(s string) string {
-	const most = 100
-	if len(s) > most {
-		return s[:most] + "…"
-	}
-	return s
 }

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/Masterminds/semver/v3"
+
+	"github.com/mender-app/mender-app/artifact/clip"
 )
 
 // ErrNoVersion: a text is neither a semantic version nor a Debian version, so it
@@ -79,7 +81,7 @@ func Triple(s string) (triple string, parts int, err error) {
 			n++
 		}
 		if n == 0 || n > maxDigits {
-			return "", 0, fmt.Errorf("%w: %q: want major.minor or major.minor.patch", ErrNoVersion, clip(s))
+			return "", 0, fmt.Errorf("%w: %q: want major.minor or major.minor.patch", ErrNoVersion, clip.Text(s))
 		}
 		number := strings.TrimLeft(rest[:n], "0")
 		if number == "" {
@@ -93,7 +95,7 @@ func Triple(s string) (triple string, parts int, err error) {
 		rest = rest[1:]
 	}
 	if len(numbers) < 2 {
-		return "", 0, fmt.Errorf("%w: %q: want major.minor or major.minor.patch", ErrNoVersion, clip(s))
+		return "", 0, fmt.Errorf("%w: %q: want major.minor or major.minor.patch", ErrNoVersion, clip.Text(s))
 	}
 	parts = len(numbers)
 	if parts == 2 {
@@ -106,11 +108,3 @@ func Triple(s string) (triple string, parts int, err error) {
 const maxDigits = 18
 
 func isDigit(c byte) bool { return c >= '0' && c <= '9' }
-
-func clip(s string) string {
-	const most = 100
-	if len(s) > most {
-		return s[:most] + "…"
-	}
-	return s
-}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/mender-app/mender-app/artifact/clip"
 	"github.com/mender-app/mender-app/artifact/version"
 )
 
@@ -213,10 +214,10 @@ func (d *decider) orchestrator() *Finding {
 			"update the sub-module, or remove the rule")
 	}
 	if _, _, err := version.Triple(d.Engine.Version); err != nil {
-		return d.finding("orchestrator", fmt.Sprintf("%s calls its version %q", want, clip(d.Engine.Version)),
+		return d.finding("orchestrator", fmt.Sprintf("%s calls its version %q", want, clip.Text(d.Engine.Version)),
 			"a version that begins with major.minor")
 	}
-	have := fmt.Sprintf("%s has version %s", want, clip(d.Engine.Version))
+	have := fmt.Sprintf("%s has version %s", want, clip.Text(d.Engine.Version))
 	if rule.Minimum != "" && above(rule.Minimum, d.Engine.Version) {
 		return d.finding("orchestrator.minimum", have, "update it to "+rule.Minimum+" or later")
 	}
@@ -268,10 +269,10 @@ func (d *decider) platform() *Finding {
 		}
 	}
 	if missing != nil {
-		return d.finding(rule, fmt.Sprintf("release %s of the operating system lacks a patch", clip(d.Platform.Version)),
+		return d.finding(rule, fmt.Sprintf("release %s of the operating system lacks a patch", clip.Text(d.Platform.Version)),
 			"install what brings "+strings.Join(missing, " and "))
 	}
-	return d.finding(rule, fmt.Sprintf("release %s of the operating system is not supported", clip(d.Platform.Version)),
+	return d.finding(rule, fmt.Sprintf("release %s of the operating system is not supported", clip.Text(d.Platform.Version)),
 		"use one that matches "+alternatives(known))
 }
 
@@ -295,7 +296,7 @@ func named(version string) string {
 	if version == "" {
 		return "a release without a version"
 	}
-	return "version " + clip(version)
+	return "version " + clip.Text(version)
 }
 
-func alternatives(list []string) string { return clip(strings.Join(list, " or ")) }
+func alternatives(list []string) string { return clip.Text(strings.Join(list, " or ")) }

@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/mender-app/mender-app/artifact/clip"
 )
 
 func sortedKeys(m map[string]string) []string { return slices.Sorted(maps.Keys(m)) }
@@ -101,7 +103,7 @@ func (d *decider) cycle() *Finding {
 	if path == nil {
 		return nil
 	}
-	return d.finding("depends", "it depends on itself: "+clip(strings.Join(path, " needs ")),
+	return d.finding("depends", "it depends on itself: "+clip.Text(strings.Join(path, " needs ")),
 		"break the circle in one of their policies")
 }
 

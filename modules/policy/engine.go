@@ -3,6 +3,8 @@ package policy
 import (
 	"cmp"
 	"fmt"
+
+	"github.com/mender-app/mender-app/artifact/clip"
 )
 
 // EngineChange has the facts for the question whether the engine, or the cluster, may
@@ -58,7 +60,7 @@ func (c EngineChange) answer(app App) EngineAnswer {
 		if next.Name != app.Name || next.Policy.outside(c.Version) != "" || !follows(app, next) {
 			continue
 		}
-		called := clip(cmp.Or(next.Version, next.Release))
+		called := clip.Text(cmp.Or(next.Version, next.Release))
 		install := fmt.Sprintf("the staged release %s runs on it: install it %%s the engine is updated, with mender-app install --staged %s %s",
 			called, next.Name, called)
 		if next.Policy == nil || next.Policy.EngineUpgrades.Timing != TimingPre {
@@ -72,7 +74,7 @@ func (c EngineChange) answer(app App) EngineAnswer {
 	}
 	why := needs + "; no staged release runs on it: stage one with mender-app stage"
 	if tooEarly {
-		why = needs + fmt.Sprintf("; a staged release runs on it, must be installed before the engine is updated, and does not run on version %s of it: update the engine in two steps", clip(c.Now))
+		why = needs + fmt.Sprintf("; a staged release runs on it, must be installed before the engine is updated, and does not run on version %s of it: update the engine in two steps", clip.Text(c.Now))
 	}
 	return EngineAnswer{App: app, Verdict: EngineRefuses, Why: why}
 }

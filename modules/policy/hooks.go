@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/mender-app/mender-app/artifact/clip"
 )
 
 // Hook is a program of the application's that is run at a moment of its life: the
@@ -90,14 +92,14 @@ func (p *Policy) checkHooks() error {
 		case slices.Contains(hooksNotBuilt, h.Name):
 			return unsupported(fmt.Sprintf("%s.name = %q", key, h.Name))
 		case !slices.Contains(HookNames, h.Name):
-			return bad(key+".name", "%q is not %s", clip(h.Name), strings.Join(HookNames, ", "))
+			return bad(key+".name", "%q is not %s", clip.Text(h.Name), strings.Join(HookNames, ", "))
 		case seen[h.Name]:
 			return bad(key+".name", "%s is there twice", h.Name)
 		}
 		seen[h.Name] = true
 		if h.Timeout != "" {
 			if d, err := time.ParseDuration(h.Timeout); err != nil || d < time.Second || d > MaxHookTimeout {
-				return bad(key+".timeout", "%q is not a time from 1s to 1h, such as 90s", clip(h.Timeout))
+				return bad(key+".timeout", "%q is not a time from 1s to 1h, such as 90s", clip.Text(h.Timeout))
 			}
 		}
 		if h.Retries < 0 || h.Retries > MaxHookRetries {

@@ -6,6 +6,8 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+
+	"github.com/mender-app/mender-app/artifact/clip"
 )
 
 // notBuilt are keys that are defined and have no effect yet. A policy must not
@@ -111,7 +113,7 @@ func checkKeys(v any, at, key string) error {
 }
 
 func join(path, name string) string {
-	name = clip(name)
+	name = clip.Text(name)
 	if path == "" {
 		return name
 	}

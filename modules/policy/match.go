@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"regexp"
 	"regexp/syntax"
+
+	"github.com/mender-app/mender-app/artifact/clip"
 )
 
 // Bounds of an expression. Go's regular expressions take time linear in expression
@@ -21,10 +23,10 @@ func compile(s string) (*regexp.Regexp, error) {
 	}
 	tree, err := syntax.Parse(s, syntax.Perl)
 	if err != nil {
-		return nil, fmt.Errorf("bad expression %q: %w", clip(s), err)
+		return nil, fmt.Errorf("bad expression %q: %w", clip.Text(s), err)
 	}
 	if states(tree) > maxStates {
-		return nil, fmt.Errorf("the expression %q is too large: write fewer repetitions", clip(s))
+		return nil, fmt.Errorf("the expression %q is too large: write fewer repetitions", clip.Text(s))
 	}
 	return regexp.Compile(s)
 }

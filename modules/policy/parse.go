@@ -13,6 +13,7 @@ import (
 
 	"github.com/BurntSushi/toml"
 
+	"github.com/mender-app/mender-app/artifact/clip"
 	"github.com/mender-app/mender-app/artifact/names"
 	"github.com/mender-app/mender-app/artifact/version"
 )
@@ -51,7 +52,7 @@ func ParseTOML(data []byte, app string) (*Policy, error) {
 // notTOML makes an error of the parser one line, with the line number and the last
 // key.
 func notTOML(err error) error {
-	return fmt.Errorf("%w: %s", ErrPolicy, oneLine(strings.TrimPrefix(err.Error(), "toml: ")))
+	return fmt.Errorf("%w: %s", ErrPolicy, clip.Line(strings.TrimPrefix(err.Error(), "toml: "), 120))
 }
 
 // ParseJSON reads and checks the policy of metadata, for the application of
@@ -74,10 +75,10 @@ func ParseJSON(data []byte, app, applicationVersion string) (*Policy, error) {
 	}
 	p := new(Policy)
 	if err := json.Unmarshal(data, p); err != nil {
-		return nil, fmt.Errorf("%w: %s", ErrPolicy, oneLine(strings.TrimPrefix(err.Error(), "json: ")))
+		return nil, fmt.Errorf("%w: %s", ErrPolicy, clip.Line(strings.TrimPrefix(err.Error(), "json: "), 120))
 	}
 	if p.Version != "" && p.Version != applicationVersion {
-		return nil, bad("version", "%q, and the artifact's application_version is %q", clip(p.Version), clip(applicationVersion))
+		return nil, bad("version", "%q, and the artifact's application_version is %q", clip.Text(p.Version), clip.Text(applicationVersion))
 	}
 	p.Version = applicationVersion
 	if err := p.check(app); err != nil {
@@ -119,7 +120,7 @@ func (p *Policy) check(app string) error {
 func (p *Policy) checkBehaviour() error {
 	if p.Class != "" {
 		if !slices.Contains(classes, p.Class) {
-			return bad("class", "%q is not critical, storage, discovery, optional or reporting", clip(string(p.Class)))
+			return bad("class", "%q is not critical, storage, discovery, optional or reporting", clip.Text(string(p.Class)))
 		}
 		if !p.Managed {
 			return bad("class", "only a managed application has a class: set managed = true")
@@ -128,7 +129,7 @@ func (p *Policy) checkBehaviour() error {
 	switch p.DesiredState {
 	case "", StateRunning, StateLoaded, StateStopped:
 	default:
-		return bad("desired_state", "%q is not loaded, running or stopped", clip(p.DesiredState))
+		return bad("desired_state", "%q is not loaded, running or stopped", clip.Text(p.DesiredState))
 	}
 	if p.Enabled != nil && !*p.Enabled {
 		return unsupported("enabled = false")
@@ -159,10 +160,10 @@ func (p *Policy) checkOrchestrator() error {
 			continue
 		}
 		if strings.Trim(s, "v.0123456789") != "" {
-			return bad(key, "%q is not major.minor or major.minor.patch", clip(s))
+			return bad(key, "%q is not major.minor or major.minor.patch", clip.Text(s))
 		}
 		if _, _, err := version.Triple(s); err != nil {
-			return bad(key, "%q is not major.minor or major.minor.patch", clip(s))
+			return bad(key, "%q is not major.minor or major.minor.patch", clip.Text(s))
 		}
 	}
 	low, high := p.Orchestrator.Minimum, p.Orchestrator.Maximum
@@ -201,9 +202,9 @@ func (p *Policy) checkPlatform() error {
 		}
 		for name, expression := range r.Provides {
 			if name == "" || len(name) > maxText || !printable(name) {
-				return bad(key+".provides", "%q is not a name", clip(name))
+				return bad(key+".provides", "%q is not a name", clip.Text(name))
 			}
-			if err := checkExpression(fmt.Sprintf("%s.provides[%q]", key, clip(name)), expression); err != nil {
+			if err := checkExpression(fmt.Sprintf("%s.provides[%q]", key, clip.Text(name)), expression); err != nil {
 				return err
 			}
 		}
@@ -236,7 +237,7 @@ func (p *Policy) checkDepends(app string) error {
 		case ActionApply:
 			return unsupported(fmt.Sprintf("%s.action = %q", key, d.Action))
 		default:
-			return bad(key+".action", "%q is not error, warn, ignore or apply", clip(string(d.Action)))
+			return bad(key+".action", "%q is not error, warn, ignore or apply", clip.Text(string(d.Action)))
 		}
 	}
 	return nil
@@ -276,7 +277,7 @@ func checkExpression(key, s string) error {
 		return bad(key, "a character that cannot be printed")
 	}
 	if _, err := compile(s); err != nil {
-		return bad(key, "%s", oneLine(err.Error()))
+		return bad(key, "%s", clip.Line(err.Error(), 120))
 	}
 	return nil
 }
@@ -297,15 +298,4 @@ func checkLength(key string, n int) error {
 
 func printable(s string) bool {
 	return utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) })
-}
-
-// oneLine keeps text from a hostile source short and on one line.
-func oneLine(s string) string { return clip(strings.Join(strings.Fields(s), " ")) }
-
-func clip(s string) string {
-	const most = 120
-	if len(s) > most {
-		return s[:most] + "…"
-	}
-	return s
 }

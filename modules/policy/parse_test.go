@@ -6,6 +6,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/mender-app/mender-app/artifact/clip"
 )
 
 const whole = `
@@ -124,9 +126,9 @@ func TestRefusedPolicies(t *testing.T) {
 		{"x = '" + strings.Repeat("x", MaxBytes) + "'", "larger than"},
 	} {
 		_, err := ParseTOML([]byte(c.toml), "shop")
-		require.ErrorIs(t, err, ErrPolicy, "%s", clip(c.toml))
-		assert.Contains(t, err.Error(), c.says, "%s", clip(c.toml))
-		assert.NotErrorIs(t, err, ErrNotSupported, "%s", clip(c.toml))
+		require.ErrorIs(t, err, ErrPolicy, "%s", clip.Text(c.toml))
+		assert.Contains(t, err.Error(), c.says, "%s", clip.Text(c.toml))
+		assert.NotErrorIs(t, err, ErrNotSupported, "%s", clip.Text(c.toml))
 		assert.NotContains(t, err.Error(), "\n")
 	}
 }

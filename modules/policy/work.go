@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/mender-app/mender-app/artifact/clip"
 )
 
 // This file has the parts of a policy that are about work: what is kept over an
@@ -66,7 +68,7 @@ const EventSchedule = "schedule"
 // digits and hyphens, at most 63, beginning with a letter.
 func CheckEvent(name string) error {
 	if name == "" || len(name) > 63 || name[0] < 'a' || name[0] > 'z' || strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789-") != "" {
-		return fmt.Errorf("%q is not the name of an event: lower-case letters, digits and hyphens, at most 63", clip(name))
+		return fmt.Errorf("%q is not the name of an event: lower-case letters, digits and hyphens, at most 63", clip.Text(name))
 	}
 	return nil
 }
@@ -81,7 +83,7 @@ func (p *Policy) checkWork() error {
 	switch p.EngineUpgrades.Timing {
 	case "", TimingPre, TimingPost:
 	default:
-		return bad("engine_upgrades.timing", "%q is not pre or post", clip(p.EngineUpgrades.Timing))
+		return bad("engine_upgrades.timing", "%q is not pre or post", clip.Text(p.EngineUpgrades.Timing))
 	}
 	return p.checkReapply()
 }
@@ -99,7 +101,7 @@ func (d Data) check() error {
 			return err
 		}
 		if dir == "/" || slices.Contains(d.Directories[:i], dir) {
-			return bad(key, "%q is the whole machine, or is there twice", clip(dir))
+			return bad(key, "%q is the whole machine, or is there twice", clip.Text(dir))
 		}
 	}
 	if err := checkText("data.migrate", d.Migrate); err != nil {
@@ -131,7 +133,7 @@ func checkCPUs(list string) error {
 		low, err := strconv.ParseUint(first, 10, 16)
 		high, err2 := strconv.ParseUint(last, 10, 16)
 		if err != nil || err2 != nil || low > high || high > most {
-			return bad(key, "%q is not a list of processors, such as 0-2,4", clip(list))
+			return bad(key, "%q is not a list of processors, such as 0-2,4", clip.Text(list))
 		}
 	}
 	return nil
@@ -156,7 +158,7 @@ func (p *Policy) checkReapply() error {
 			if err := checkName(key+".filter", field); err != nil {
 				return err
 			}
-			if err := checkText(fmt.Sprintf("%s.filter[%q]", key, clip(field)), r.Filter[field]); err != nil {
+			if err := checkText(fmt.Sprintf("%s.filter[%q]", key, clip.Text(field)), r.Filter[field]); err != nil {
 				return err
 			}
 		}
@@ -186,7 +188,7 @@ func checkNames(key string, list []string) error {
 			return err
 		}
 		if slices.Contains(list[:i], name) {
-			return bad(at, "%s is there twice", clip(name))
+			return bad(at, "%s is there twice", clip.Text(name))
 		}
 	}
 	return nil
@@ -194,14 +196,14 @@ func checkNames(key string, list []string) error {
 
 func checkName(key, name string) error {
 	if name == "" || len(name) > maxText || !printable(name) || strings.ContainsAny(name, "/ ") {
-		return bad(key, "%q is not a name", clip(name))
+		return bad(key, "%q is not a name", clip.Text(name))
 	}
 	return nil
 }
 
 func checkPath(key, file string) error {
 	if len(file) > maxText || !path.IsAbs(file) || path.Clean(file) != file || !printable(file) {
-		return bad(key, "%q is not an absolute path in its shortest form", clip(file))
+		return bad(key, "%q is not an absolute path in its shortest form", clip.Text(file))
 	}
 	return nil
 }

@@ -17,6 +17,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/mender-app/mender-app/artifact/clip"
 	"github.com/mender-app/mender-app/submodules"
 )
 
@@ -114,7 +115,7 @@ func (s *session) findCompose(ctx context.Context) (*command, error) {
 		case err != nil:
 			reason = fmt.Errorf("%q does not say which Docker Compose it is; %s", strings.Join(words, " "), hint)
 		case n < 2:
-			reason = fmt.Errorf("%q is Docker Compose %s, too old: version 2 or later is needed; %s", strings.Join(words, " "), clip(c.version), hint)
+			reason = fmt.Errorf("%q is Docker Compose %s, too old: version 2 or later is needed; %s", strings.Join(words, " "), clip.Text(c.version), hint)
 		default:
 			return c, nil
 		}
@@ -123,13 +124,6 @@ func (s *session) findCompose(ctx context.Context) (*command, error) {
 		reason = fmt.Errorf("no Docker Compose found; %s", hint)
 	}
 	return nil, submodules.Mark(reason, submodules.ErrRequirement)
-}
-
-func clip(s string) string {
-	if len(s) > 40 {
-		return s[:40] + "…"
-	}
-	return s
 }
 
 // composeEnv is the whole environment of Compose: variables that an application's

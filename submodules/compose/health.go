@@ -6,15 +6,18 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
 
 	"github.com/docker/docker/api/types/container"
 	"github.com/docker/docker/api/types/events"
 	"github.com/docker/docker/api/types/filters"
 
+	"github.com/mender-app/mender-app/artifact/clip"
 	"github.com/mender-app/mender-app/submodules"
 	"github.com/mender-app/mender-app/submodules/imagestore/docker"
 )
+
+// maxSaid is how much of a program's output goes into an error, in bytes.
+const maxSaid = 200
 
 // condition is the state of a container or a service.
 type condition int
@@ -86,7 +89,7 @@ func lastCheck(h *container.Health) string {
 	if last.ExitCode == 0 {
 		return ""
 	}
-	return fmt.Sprintf(": the last check failed with %d: %s", last.ExitCode, oneLine(last.Output))
+	return fmt.Sprintf(": the last check failed with %d: %s", last.ExitCode, clip.Line(last.Output, maxSaid))
 }
 
 // finding is the state of a service that is not well.
@@ -241,22 +244,7 @@ func (s *session) lastWords(ctx context.Context, f finding) string {
 	if words == "" {
 		return ""
 	}
-	return "; it last said: " + oneLine(words)
-}
-
-// oneLine makes a short line for an error from a program's output.
-func oneLine(said string) string {
-	said = strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) {
-			return ' '
-		}
-		return r
-	}, strings.ToValidUTF8(said, "?"))
-	words := []rune(strings.Join(strings.Fields(said), " "))
-	if len(words) > 200 {
-		return string(words[:200]) + "…"
-	}
-	return string(words)
+	return "; it last said: " + clip.Line(words, maxSaid)
 }
 
 // Alive implements submodules.Session: it reports whether everything the application should run is running.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/docker/docker/api/types/container"
 
+	"github.com/mender-app/mender-app/artifact/clip"
 	"github.com/mender-app/mender-app/submodules"
 )
 
@@ -92,7 +93,7 @@ func (s *session) restartEngine(ctx context.Context, words []string) error {
 	said := submodules.Capped{Max: 4 << 10}
 	restart := &command{words: words, env: composeEnv(s.engine.Host())}
 	if err := restart.run(ctx, "", io.Discard, &said); err != nil {
-		return fmt.Errorf("restart the engine: %s: %w: %s", strings.Join(words, " "), err, oneLine(string(said.Bytes())))
+		return fmt.Errorf("restart the engine: %s: %w: %s", strings.Join(words, " "), err, clip.Line(string(said.Bytes()), maxSaid))
 	}
 	for {
 		_, err := s.engine.Client().Ping(ctx)

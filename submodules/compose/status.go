@@ -10,6 +10,7 @@ import (
 
 	"github.com/docker/docker/api/types/container"
 
+	"github.com/mender-app/mender-app/artifact/clip"
 	"github.com/mender-app/mender-app/submodules"
 	"github.com/mender-app/mender-app/submodules/servicelog"
 )
@@ -93,7 +94,7 @@ func lastFailedCheck(h *container.Health) (text string, at time.Time) {
 	}
 	for _, check := range slices.Backward(h.Log) {
 		if check.ExitCode != 0 {
-			return fmt.Sprintf("a check failed with %d: %s", check.ExitCode, oneLine(check.Output)), check.End
+			return fmt.Sprintf("a check failed with %d: %s", check.ExitCode, clip.Line(check.Output, maxSaid)), check.End
 		}
 	}
 	return "", at
@@ -114,7 +115,7 @@ func engineTime(text string) time.Time {
 func (s *session) saidUntil(ctx context.Context, id string, until time.Time) string {
 	said := ""
 	err := servicelog.Read(ctx, s.openLog, id, servicelog.Options{Tail: int(min(s.set.logLines, submodules.MaxLogLines))}, func(l servicelog.Line) {
-		if text := oneLine(l.Text); text != "" && (until.IsZero() || !l.At.After(until)) {
+		if text := clip.Line(l.Text, maxSaid); text != "" && (until.IsZero() || !l.At.After(until)) {
 			said = text
 		}
 	})

@@ -4,12 +4,12 @@ import (
 	"context"
 	"fmt"
 	"sort"
-	"strconv"
 	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/mender-app/mender-app/artifact/clip"
 	"github.com/mender-app/mender-app/submodules/k8s/cluster"
 )
 
@@ -157,11 +157,12 @@ func (s *session) unstable(ctx context.Context, all []*waiting) (string, error) 
 	return "", nil
 }
 
-// logLines is how many lines of a log are shown, and errorLines how many of them go
-// into the error.
+// logLines is how many lines of a log are shown, errorLines how many of them go into
+// the error, and maxSaid how much of each, in bytes.
 const (
 	logLines   = 20
 	errorLines = 3
+	maxSaid    = 400
 )
 
 // testimony collects the last log lines and events of a broken object's pods. All of
@@ -183,9 +184,9 @@ func (s *session) testimony(ctx context.Context, pr *problem) []string {
 			lines, err := s.c.PodLog(ctx, p.Metadata.Namespace, p.Metadata.Name, pr.container, logLines, pr.previous)
 			if err == nil && len(lines) > 0 && lines[0] != "" {
 				for _, l := range lines {
-					s.log("%s/%s: %s", p.Metadata.Name, pr.container, clip(l))
+					s.log("%s/%s: %s", p.Metadata.Name, pr.container, clip.Line(l, maxSaid))
 				}
-				said = append(said, "log: "+clip(strings.Join(lines[max(0, len(lines)-errorLines):], " | ")))
+				said = append(said, "log: "+clip.Line(strings.Join(lines[max(0, len(lines)-errorLines):], " | "), maxSaid))
 			}
 		}
 	}
@@ -234,7 +235,7 @@ func (s *session) events(ctx context.Context, i cluster.ID) []string {
 		if kind != i.Kind || name != i.Name || e["type"] != "Warning" {
 			continue
 		}
-		out = append(out, clip(fmt.Sprintf("%v: %v", e["reason"], e["message"])))
+		out = append(out, clip.Line(fmt.Sprintf("%v: %v", e["reason"], e["message"]), maxSaid))
 	}
 	return out[max(0, len(out)-5):]
 }
@@ -246,18 +247,4 @@ func eventTime(e *unstructured.Unstructured) string {
 		}
 	}
 	return e.GetCreationTimestamp().UTC().Format(time.RFC3339)
-}
-
-// clip makes one short printable line of a program's output.
-func clip(s string) string {
-	const most = 400
-	if len(s) > most {
-		s = s[:most] + "…"
-	}
-	return strings.Map(func(r rune) rune {
-		if strconv.IsPrint(r) {
-			return r
-		}
-		return ' '
-	}, strings.ToValidUTF8(s, "?"))
 }

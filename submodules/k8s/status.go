@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mender-app/mender-app/artifact/clip"
 	"github.com/mender-app/mender-app/submodules"
 	"github.com/mender-app/mender-app/submodules/k8s/cluster"
 )
@@ -87,7 +88,7 @@ func (s *session) podStatus(ctx context.Context, w seen, p *pod) submodules.Serv
 	if out.Health != submodules.Finished && out.Health != submodules.Starting {
 		s.addEnd(ctx, &out, p, failed)
 	}
-	out.Failure = clip(out.Failure)
+	out.Failure = clip.Line(out.Failure, maxSaid)
 	return out
 }
 
@@ -109,7 +110,7 @@ func (s *session) addEnd(ctx context.Context, out *submodules.Service, p *pod, c
 		s.log("no log of %s: %v", p.Metadata.Name, err)
 		return
 	}
-	out.Said = clip(lines[len(lines)-1])
+	out.Said = clip.Line(lines[len(lines)-1], maxSaid)
 }
 
 func later(a, b time.Time) time.Time {

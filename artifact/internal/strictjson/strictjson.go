@@ -12,7 +12,8 @@ import (
 	"reflect"
 	"strings"
 	"unicode"
-	"unicode/utf8"
+
+	"github.com/mender-app/mender-app/artifact/clip"
 )
 
 // MaxKeys is how many keys one object may have.
@@ -96,9 +97,9 @@ func object(b []byte, t reflect.Type) ([]byte, error) {
 		folded := fold(key)
 		switch other, twice := keys[folded]; {
 		case twice && other == key:
-			return nil, fmt.Errorf("%w: the key %q is there twice", ErrKey, clip(key))
+			return nil, fmt.Errorf("%w: the key %q is there twice", ErrKey, clip.Text(key))
 		case twice:
-			return nil, fmt.Errorf("%w: the keys %q and %q differ only in case", ErrKey, clip(other), clip(key))
+			return nil, fmt.Errorf("%w: the keys %q and %q differ only in case", ErrKey, clip.Text(other), clip.Text(key))
 		case len(keys) == MaxKeys:
 			return nil, fmt.Errorf("%w: an object with more than %d keys", ErrKey, MaxKeys)
 		}
@@ -106,7 +107,7 @@ func object(b []byte, t reflect.Type) ([]byte, error) {
 		var elem reflect.Type
 		switch f, known := fields[folded]; {
 		case known && f.name != key:
-			return nil, fmt.Errorf("%w: the key %q is %q in another case", ErrKey, clip(key), f.name)
+			return nil, fmt.Errorf("%w: the key %q is %q in another case", ErrKey, clip.Text(key), f.name)
 		case known:
 			elem = f.typ
 		case t != nil && t.Kind() == reflect.Map:
@@ -194,17 +195,4 @@ func fold(s string) string {
 		}
 		return least
 	}, s)
-}
-
-// clip keeps a key short enough for one line.
-func clip(s string) string {
-	const most = 100
-	if len(s) <= most {
-		return s
-	}
-	n := most
-	for n > 0 && !utf8.RuneStart(s[n]) {
-		n--
-	}
-	return s[:n] + "…"
 }

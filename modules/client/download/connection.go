@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/mender-app/mender-app/artifact/clip"
 )
 
 // longestWait bounds the time between two attempts, also if the server asks for more.
@@ -234,7 +236,7 @@ func (d *Download) request() error {
 // accept looks at the head of an answer. Afterwards the byte of the body after skip
 // belongs at d.arrived.
 func (d *Download) accept(answer *http.Response, ranged bool) (skip int64, err error) {
-	status := clip(answer.Status)
+	status := clip.Text(answer.Status)
 	if e := answer.Header.Get("Content-Encoding"); e != "" && e != "identity" && answer.StatusCode/100 == 2 {
 		return 0, final("the server compresses the artifact, which was not asked for")
 	}
@@ -310,13 +312,4 @@ func retryAfter(s string) time.Duration {
 		return time.Until(t)
 	}
 	return 0
-}
-
-// clip bounds a text from the server.
-func clip(s string) string {
-	const most = 100
-	if len(s) > most {
-		s = s[:most] + "…"
-	}
-	return strings.ToValidUTF8(s, "?")
 }

@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/mender-app/mender-app/artifact/clip"
 	"github.com/mender-app/mender-app/modules"
 	"github.com/mender-app/mender-app/store"
 )
@@ -85,7 +86,7 @@ func Who(h *store.Hold) string {
 	if a := h.Asked; a != nil && a.User != "" {
 		who += fmt.Sprintf(" (%s)", a.User)
 	}
-	return oneLine(who, 2*MaxReason)
+	return clip.Line(who, 2*MaxReason)
 }
 
 // Until is when a hold ends, by the clock of the machine.
@@ -211,20 +212,8 @@ func CheckApp(dir, app string) error {
 	}
 	why := ""
 	text, err := modules.ReadRegular(path, unix.O_NOFOLLOW|unix.O_NONBLOCK, MaxReason)
-	if line := oneLine(string(text), MaxReason); err == nil && line != "" {
+	if line := clip.Line(string(text), MaxReason); err == nil && line != "" {
 		why = ": " + line
 	}
 	return fmt.Errorf("updates of %s are %w by the application (%s)%s: try again later, or use mender-app install --force", app, ErrHeld, path, why)
-}
-
-// oneLine keeps text from a hostile source short, printable and on one line.
-func oneLine(s string, most int) string {
-	s = strings.Map(func(r rune) rune {
-		if !unicode.IsPrint(r) || r == unicode.ReplacementChar {
-			return ' '
-		}
-		return r
-	}, s)
-	s = strings.Join(strings.Fields(s), " ")
-	return strings.ToValidUTF8(s[:min(len(s), most)], "") // no half of a character
 }

@@ -77,5 +77,5 @@ func TestTakeAndGive(t *testing.T) {
 func TestWho(t *testing.T) {
 	said := Who(&store.Hold{Reason: "x" + strings.Repeat("é", 2*MaxReason)})
 	require.True(t, utf8.ValidString(said))
-	require.Equal(t, "x"+strings.Repeat("é", MaxReason-1), said)
+	require.Equal(t, "x"+strings.Repeat("é", MaxReason-1)+"…", said)
 }

@@ -1,0 +1,40 @@
+// Package clip keeps text that comes from elsewhere short and readable where it is
+// quoted in a message: a name in an artifact, an answer of a server, the output of a
+// program. Such text may be megabytes long and contain control characters.
+package clip
+
+import (
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// most is the length of a quoted text, in bytes.
+const most = 100
+
+// Text returns the first 100 bytes of s, with … if there are more. No character is cut
+// in half. Quote it with %q if it may have characters that cannot be printed.
+func Text(s string) string { return short(s, most) }
+
+// Line returns s as one line of at most the given number of bytes, and … if there are
+// more: words are separated by single spaces, and only characters that can be printed
+// are left.
+func Line(s string, bytes int) string {
+	s = strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) || r == utf8.RuneError {
+			return ' '
+		}
+		return r
+	}, s)
+	return short(strings.Join(strings.Fields(s), " "), bytes)
+}
+
+func short(s string, bytes int) string {
+	if len(s) <= bytes {
+		return s
+	}
+	for bytes > 0 && !utf8.RuneStart(s[bytes]) {
+		bytes--
+	}
+	return s[:bytes] + "…"
+}
