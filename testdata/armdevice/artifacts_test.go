@@ -31,6 +31,9 @@ func (s *story) releases() []string {
 	return []string{"full-1", "full-2", "full-3", "full-4", "delta-2", "delta-3", "delta-4", "foreign"}
 }
 
+// webDelta is the file of the delta from the image of web in release 1 to that in 2.
+func (s *story) webDelta() string { return filepath.Join(s.dir, "web.delta") }
+
 // artifacts makes release 1 whole, releases 2, 3 (which crashes) and 4 both whole
 // and as deltas, and release 2 for another platform.
 func (s *story) artifacts() {
@@ -81,6 +84,8 @@ func (s *story) artifacts() {
 		make("delta-"+version, version, s.machine.Platform, "--deep-delta",
 			"--image="+web[base]+","+web[version], "--image="+stock+","+stock)
 	}
+	old, new := strings.TrimPrefix(web["1"], "docker-archive:"), strings.TrimPrefix(web["2"], "docker-archive:")
+	s.host(filepath.Join(programs, "app-gen"), "delta", "encode", old, new, "-o", s.webDelta())
 	other := s.machine.foreign()
 	make("foreign", "2", other, "--image="+image(other, "shop/web:2", "2", "", "web"), "--image="+image(other, "shop/stock:1", "1", "", "stock"))
 }

@@ -56,6 +56,10 @@ var steps = []struct {
 		s.keep("update to 4", full, s.update("full-4"))
 		s.whole("4")
 	}},
+	{"sandbox", func(s *story) {
+		require.NoError(s, s.vm.Load("update"))
+		s.sandbox()
+	}},
 }
 
 // story is one device with its measurements.

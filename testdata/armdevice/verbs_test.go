@@ -1,8 +1,10 @@
 package armdevice
 
 import (
+	"cmp"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -85,6 +87,27 @@ func (s *story) undo(version, with, before string) {
 	require.Zero(s, m.Code, m.Output)
 	s.keep("`mender rollback` of "+version, with, m)
 	s.at(before)
+}
+
+// sandbox loads the delta of an image by hand at release 1, with and without the sandbox
+// by turns, and keeps the medians by the time of the processor.
+func (s *story) sandbox() {
+	const rounds = 5
+	require.NoError(s, s.vm.Put(s.webDelta(), "/root/web.delta"))
+	taken := map[string][]measured{}
+	for range rounds {
+		for _, sandbox := range []string{"yes", "no"} {
+			s.run("f=/etc/mender/mender-app-docker-compose.conf; touch $f; sed -i /SANDBOX/d $f; echo SANDBOX=" + sandbox + " >>$f")
+			m := measured{Result: s.run(subModule + " LOAD shop shop/web:2 - </root/web.delta")}
+			s.run(subModule + " DELETE shop/web:2 shop")
+			s.Logf("LOAD, SANDBOX=%s: %.1f s, %.1f s of the processor", sandbox, m.Seconds, m.Processor)
+			taken[sandbox] = append(taken[sandbox], m)
+		}
+	}
+	for sandbox, all := range taken {
+		slices.SortFunc(all, func(a, b measured) int { return cmp.Compare(a.Processor, b.Processor) })
+		s.keep("`LOAD` by hand, `SANDBOX="+sandbox+"`", delta, all[rounds/2])
+	}
 }
 
 // refused runs an installation that must be refused with these words and change

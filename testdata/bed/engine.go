@@ -37,8 +37,12 @@ var (
 const podmanService = `
 	umount -l /sys/fs/cgroup/unified 2>/dev/null || true
 	mkdir -p /etc/containers
-	printf '[containers]\ncgroups = "disabled"\n' >/etc/containers/containers.conf
+	# As on a machine of its own: networks outlast a power cut, and locks in memory do not.
+	printf '[containers]\ncgroups = "disabled"\n[network]\nnetwork_config_dir = "%s/networks"\n' "$1" >/etc/containers/containers.conf
+	mount -t tmpfs -o mode=1777 tmpfs /dev/shm
 	if [ "$2" = root ]; then
+		# Podman itself starts nothing at boot: this is what podman-restart.service does.
+		podman --root "$1" --cgroup-manager cgroupfs start --all --filter restart-policy=always || true
 		exec podman --root "$1" --cgroup-manager cgroupfs system service --time 0 unix:///run/docker.sock
 	fi
 	# As udev has it, for the network of containers.

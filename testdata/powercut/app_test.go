@@ -111,18 +111,22 @@ func (c *catalogue) generate(dir string, r *release, web, stock string, options 
 	if err != nil {
 		return err
 	}
+	restart := "unless-stopped"
+	if work.engine.Podman {
+		restart = "always" // the only one that has it started at boot
+	}
 	compose := fmt.Sprintf(`services:
   web:
-    image: %s
-    restart: unless-stopped
-    ports: ["%s:8080"]
+    image: %[1]s
+    restart: %[4]s
+    ports: ["%[2]s:8080"]
   stock:
-    image: %s
-    restart: unless-stopped
+    image: %[3]s
+    restart: %[4]s
     volumes: ["records:/records"]
 volumes:
   records:
-`, r.tag(), port, stockTag)
+`, r.tag(), port, stockTag, restart)
 	if err := os.WriteFile(filepath.Join(manifests, "docker-compose.yml"), []byte(compose), 0o644); err != nil {
 		return err
 	}

@@ -56,16 +56,17 @@ func inspect(d *bed.Device, c *catalogue, records map[string]string) (s standing
 	return s, err
 }
 
-// identify replaces the engine's image IDs in a state with config digests. The
-// containerd store uses other IDs.
+// identify replaces the engine's image IDs in a state with config digests, and the
+// full names of images with those in the manifests. The containerd store uses other
+// IDs, and Podman full names.
 func identify(state *bed.State, configs map[string]string) {
 	images := map[string]string{}
 	for id, names := range state.Images {
-		images[configs[id]] = names
+		images[configs[id]] = strings.ReplaceAll(names, "docker.io/", "")
 	}
 	state.Images = images
 	for name, c := range state.Containers {
-		c.Image = configs[c.Image]
+		c.Image, c.Ref = configs[c.Image], strings.TrimPrefix(c.Ref, "docker.io/")
 		state.Containers[name] = c
 	}
 }
