@@ -152,6 +152,7 @@ func (a *App) Snapshot() State {
 		d.Steps = slices.Clone(d.Steps)
 		if d.Measured != nil {
 			m := *d.Measured
+			m.Downtimes = slices.Clone(m.Downtimes)
 			d.Measured = &m
 		}
 		s.Deployment = &d

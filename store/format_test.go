@@ -31,7 +31,7 @@ func TestFormatDocument(t *testing.T) {
 	}
 	for heading, v := range map[string]any{
 		"app.json": State{}, "deployment": Deployment{}, "service": ServiceChoice{}, "release.json": Release{}, "history/<app>.jsonl": Record{},
-		"suspects.json": suspects{}, "hold.json": Hold{}, "suspect": Suspect{}, "asked": Asked{}, "step": Step{}, "measured": Measured{}, "changed": Changed{}, "change": Change{},
+		"suspects.json": suspects{}, "hold.json": Hold{}, "suspect": Suspect{}, "asked": Asked{}, "step": Step{}, "measured": Measured{}, "downtime": Downtime{}, "changed": Changed{}, "change": Change{},
 		"history/<app>.logs/<number>.jsonl": LogEntry{},
 	} {
 		require.Equal(t, sorted(fieldNames(reflect.TypeOf(v))), sorted(names(heading)), heading)

@@ -22,6 +22,9 @@ const maxHistory = 200
 // MaxChanges is how many components a record names.
 const MaxChanges = 50
 
+// MaxDowntimes is how many services a record has the downtimes of.
+const MaxDowntimes = 100
+
 // ErrNoRecord: the history has no deployment of this number.
 var ErrNoRecord = errors.New("no such deployment")
 
@@ -82,6 +85,18 @@ type Measured struct {
 	// engine while calls worked on the deployment, by whatever program; 0 if it is
 	// not known.
 	Written int64 `json:"written,omitempty"`
+	// Downtimes are those of the services that were restarted, if the sub-module
+	// measures them; at most MaxDowntimes.
+	Downtimes []Downtime `json:"downtimes,omitempty"`
+}
+
+// Downtime is how long nothing of a service was ready.
+type Downtime struct {
+	Service string  `json:"service"`
+	Seconds float64 `json:"seconds"` // in all
+	// Since is when it went down for good: it was not ready again when the deployment
+	// ended.
+	Since time.Time `json:"since,omitzero"`
 }
 
 // Change is a component before and after a deployment.

@@ -124,6 +124,14 @@ func (fakeSession) Engine(context.Context) (Engine, error) {
 
 func (f fakeSession) Delete(_ context.Context) error { return f.record(VerbDelete) }
 
+func (f fakeSession) Downtimes(_ context.Context, failed bool) []Downtime {
+	d := Downtime{Service: "web", Down: time.Date(2026, 11, 24, 7, 13, 39, 0, time.UTC)}
+	if !failed {
+		d.Up = d.Down.Add(1500 * time.Millisecond)
+	}
+	return []Downtime{d}
+}
+
 // Rollout fails as the directory's name says.
 func (f fakeSession) Rollout(ctx context.Context) error {
 	switch filepath.Base(f.Dir) {

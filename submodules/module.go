@@ -136,7 +136,7 @@ func (m *Module) Delete(ctx context.Context, r Request) error {
 
 // Rollout brings up the release in r.Dir, and returns when it is healthy.
 func (m *Module) Rollout(ctx context.Context, r Request) error {
-	return m.run(ctx, r, nil, VerbRollout, r.App, r.Dir)
+	return m.runTimed(ctx, r, VerbRollout, r.App, r.Dir)
 }
 
 // Rollback brings the release in r.Dir back, and removes what only the release
@@ -146,7 +146,7 @@ func (m *Module) Rollback(ctx context.Context, r Request) error {
 	if r.FailedDir != "" {
 		args = append(args, r.FailedDir)
 	}
-	return m.run(ctx, r, nil, VerbRollback, args...)
+	return m.runTimed(ctx, r, VerbRollback, args...)
 }
 
 // Purge removes everything the application owns; its data only with

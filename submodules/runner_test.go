@@ -99,6 +99,12 @@ func TestRoundTrip(t *testing.T) {
 	require.Equal(t, "/f", read(t, rec, VerbRollback).FailedDir)
 	require.NoError(t, m.Rollback(ctx, Request{App: "shop", Dir: "/d"}))
 	require.Empty(t, read(t, rec, VerbRollback).FailedDir)
+	var down []Downtime
+	require.Error(t, m.Rollout(ctx, Request{App: "shop", Dir: "/unhealthy", Downtimes: func(l []Downtime) { down = append(down, l...) }}))
+	require.NoError(t, m.Rollback(ctx, Request{App: "shop", Dir: "/d", Downtimes: func(l []Downtime) { down = append(down, l...) }}))
+	require.Len(t, down, 2)
+	require.True(t, down[0].Up.IsZero())
+	require.Equal(t, 1500*time.Millisecond, down[1].Up.Sub(down[1].Down))
 	require.NoError(t, m.Stop(ctx, Request{App: "shop", Dir: "/d"}))
 	require.NoError(t, m.Start(ctx, Request{App: "shop", Dir: "/d"}))
 	require.NoError(t, m.Sync(ctx, Request{App: "shop"}))

@@ -73,6 +73,7 @@ const (
 	FeatureLogs       = "logs/1"     // LOGS is there
 	FeatureCheck      = "check/1"    // CHECK is there
 	FeatureServices   = "services/1" // MENDER_APP_DISABLED is honoured
+	FeatureDowntime   = "downtime/1" // ROLLOUT and ROLLBACK tell how long services were down
 )
 
 // The words of OPTIONS.
@@ -206,6 +207,10 @@ type Request struct {
 	Recipients []string          // REQS with OptionSecrets: the age recipients of the secrets, if known
 	Disabled   []string          // services that are switched off (FeatureServices)
 	Env        map[string]string // from the metadata; names outside the allow-list are an error
+
+	// Downtimes takes what ROLLOUT or ROLLBACK says, also of one that failed
+	// (FeatureDowntime); nil: nobody wants to know.
+	Downtimes func([]Downtime) `json:"-"`
 
 	Stdin  io.Reader `json:"-"` // LOAD with Path "-"
 	Stdout io.Writer `json:"-"` // SAVE with Path "-"

@@ -33,8 +33,8 @@ BY is what drove it: "mender" for the Mender client's own updates, "by hand" wit
 the user's name, or "automatic" for what a systemd unit started.
 
 With a number it shows that deployment: what it changed, with digests; each step with
-its start, length and outcome; and the bytes that arrived and that were written to
-flash. "mender-app logs APP --deployment N" has what was said.
+its start, length and outcome; the bytes that arrived and that were written to flash;
+and how long each service that was restarted was down. "mender-app logs APP --deployment N" has what was said.
 
 --since and --until take a date (2026-11-24), a time (2026-11-24T07:00:00Z) or how
 long ago it was (36h, 7d); they choose by the end of a deployment. If there are
@@ -125,6 +125,9 @@ func (p *program) deployment(app, number string) error {
 	if m := r.Measured; m != nil {
 		rows = append(rows, []string{"received", measured(m.Received)}, []string{"written", measured(m.Written)})
 	}
+	for _, t := range downtimes(r) {
+		rows = append(rows, []string{"down", device.OneLine(t.Service) + " " + downText(t)})
+	}
 	if r.Error != "" {
 		rows = append(rows, []string{"error", device.OneLine(r.Error)})
 	}
@@ -197,6 +200,23 @@ func measured(n int64) string {
 		return ""
 	}
 	return table.Bytes(n)
+}
+
+// downtimes are those that a record has.
+func downtimes(r store.Record) []store.Downtime {
+	if r.Measured == nil {
+		return nil
+	}
+	return r.Measured.Downtimes
+}
+
+// downText says how long a service was down.
+func downText(t store.Downtime) string {
+	text := time.Duration(t.Seconds * float64(time.Second)).Round(10 * time.Millisecond).String()
+	if !t.Since.IsZero() {
+		text += ", and was not ready again"
+	}
+	return text
 }
 
 // timeOf reads the value of --since or --until.

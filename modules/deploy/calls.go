@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/mender-app/mender-app/artifact/names"
+	"github.com/mender-app/mender-app/modules/deploy/account"
 	"github.com/mender-app/mender-app/modules/deploy/switched"
 	"github.com/mender-app/mender-app/store"
 	"github.com/mender-app/mender-app/store/durable"
@@ -60,6 +61,9 @@ func (t *target) request() submodules.Request {
 	req := submodules.Request{App: t.app, Platform: t.r.Platform, Env: t.env()}
 	if t.a != nil {
 		req.Dir, req.Components = t.a.ManifestsDir(), components(t.r.Components)
+		if t.a.Deployment != nil && t.info.Has(submodules.FeatureDowntime) {
+			req.Downtimes = account.Downtimes(t.a.Deployment)
+		}
 	}
 	if t.info.Has(submodules.FeatureServices) {
 		req.Disabled = switched.Off(t.e.Log, t.e.Store, t.a, t.app, t.r)

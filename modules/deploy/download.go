@@ -9,6 +9,7 @@ import (
 
 	"github.com/mender-app/mender-app/artifact"
 	"github.com/mender-app/mender-app/modules"
+	"github.com/mender-app/mender-app/modules/deploy/account"
 	"github.com/mender-app/mender-app/modules/deploy/holds"
 	"github.com/mender-app/mender-app/modules/deploy/incoming"
 	"github.com/mender-app/mender-app/modules/deploy/policies"
@@ -71,7 +72,7 @@ func (e *Engine) recordRefusal(h *incoming.Header, started time.Time, cause erro
 	d.ArtifactName, d.Started, d.Error = h.Artifact, started, cause.Error()
 	e.Transcript.Follow(e.Store, h.Meta.ApplicationName, d.Number, "")
 	e.Transcript.Fail(cause, e.now())
-	err := e.record(h.Meta.ApplicationName, d, store.StatusRefused)
+	err := e.Store.AddHistory(account.Record(h.Meta.ApplicationName, d, store.StatusRefused, e.now()))
 	if err != nil {
 		e.Log.Warn("the refusal could not be recorded in the history", "error", err)
 	}

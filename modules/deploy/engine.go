@@ -279,7 +279,10 @@ func (e *Engine) handleEvent(ctx context.Context, a *store.App, ev transition.Ev
 			err = e.act(ctx, a, step)
 		}
 		if err != nil {
-			// Restore the state in memory: the step failed.
+			// Restore the state in memory: the step failed. What it took counts.
+			if a.Deployment != nil {
+				before.Deployment.Measured = a.Deployment.Measured
+			}
 			a.State = before
 			if step == transition.Revert {
 				a.Deployment.Attempts++
@@ -457,7 +460,7 @@ func (e *Engine) end(a *store.App) error {
 			status = store.StatusRefused
 		}
 	}
-	if err := e.record(a.Name, d, status); err != nil {
+	if err := e.Store.AddHistory(account.Record(a.Name, d, status, e.now())); err != nil {
 		return err
 	}
 	e.moments().DropHandover(a)
@@ -470,15 +473,6 @@ func (e *Engine) end(a *store.App) error {
 		}
 	}
 	return a.Save()
-}
-
-func (e *Engine) record(app string, d *store.Deployment, status string) error {
-	r := store.Record{
-		ID: d.ID, Number: d.Number, Application: app, ArtifactName: d.ArtifactName, From: d.From, To: d.To, Status: status,
-		Driver: d.Driver, Asked: d.Asked, Started: d.Started, Ended: e.now(), Error: d.Error, Measured: d.Measured, Changed: d.Changed,
-	}
-	r.Steps = account.Ended(d.Steps, status, r.Ended)
-	return e.Store.AddHistory(r)
 }
 
 // sysSync is the barrier for sub-modules without one.

@@ -229,7 +229,7 @@ func (e *Engine) finishPurge(ctx context.Context, a *store.App) error {
 	}
 	d := e.newDeployment(a.Name, "purge-"+fmt.Sprint(a.Sequence))
 	d.From, d.Started, d.Changed = from, started, changed
-	if err := e.record(a.Name, d, store.StatusPurged); err != nil {
+	if err := e.Store.AddHistory(account.Record(a.Name, d, store.StatusPurged, e.now())); err != nil {
 		return err
 	}
 	return a.Forget()

@@ -3,12 +3,14 @@ package deploy
 import (
 	"log/slog"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/mender-app/mender-app/modules"
 	"github.com/mender-app/mender-app/modules/deploy/account"
 	"github.com/mender-app/mender-app/store"
+	"github.com/mender-app/mender-app/submodules"
 )
 
 // outcomes are the steps of a record with their outcomes.
@@ -78,4 +80,34 @@ func TestRecordsOfDeployments(t *testing.T) {
 	_, err := g.engine().Resume(t.Context(), "", "")
 	require.NoError(t, err)
 	require.Equal(t, []string{"downloading interrupted", "rolled-back done"}, outcomes(record(5)))
+}
+
+// A service that went down in a rollout that failed is ready again after the rollback;
+// it was down in between as well. What stays failed is down until the end.
+func TestDowntimesOfDeployments(t *testing.T) {
+	g := newRig(t)
+	g.w.features = append(g.w.features, submodules.FeatureDowntime)
+	g.w.clock = time.Now().Add(-time.Minute)
+	c := newClient(g, true)
+	down := func(number int64) store.Downtime {
+		t.Helper()
+		r, err := g.engine().Store.Deployment("shop", number)
+		require.NoError(t, err)
+		require.Len(t, r.Measured.Downtimes, 1)
+		return r.Measured.Downtimes[0]
+	}
+	require.NoError(t, c.install(g.newTree(t, v1)))
+	require.NoError(t, c.commit())
+	require.Equal(t, store.Downtime{Service: "web", Seconds: 1}, down(1))
+
+	require.Error(t, c.install(g.newTree(t, v3)))
+	require.Equal(t, store.Downtime{Service: "web", Seconds: 2}, down(2))
+
+	d := &store.Deployment{}
+	since := time.Now()
+	account.Downtimes(d)([]submodules.Downtime{{Service: "web", Down: since}, {Service: "stock", Up: since}})
+	account.Downtimes(d)([]submodules.Downtime{{Service: "web", Down: since.Add(time.Second)}})
+	r := account.Record("shop", d, store.StatusFailed, since.Add(90*time.Second))
+	require.Equal(t, []store.Downtime{{Service: "web", Seconds: 90, Since: since}}, r.Measured.Downtimes)
+	require.Zero(t, d.Measured.Downtimes[0].Seconds, "the journal goes on")
 }

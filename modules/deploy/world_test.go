@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/mender-app/mender-app/artifact/digest"
 	"github.com/mender-app/mender-app/store/durable"
@@ -44,6 +45,7 @@ type world struct {
 	// plain: the sub-module has no features; texts is the content of a digest.
 	plain bool
 	texts map[digest.Digest]string
+	clock time.Time // for downtimes
 }
 
 type running struct {
@@ -257,9 +259,25 @@ func (w *world) up(verb string, r submodules.Request) error {
 	return nil
 }
 
-func (w *world) Rollout(_ context.Context, r submodules.Request) error { return w.up("ROLLOUT", r) }
+func (w *world) Rollout(_ context.Context, r submodules.Request) error { return w.timed("ROLLOUT", r) }
 
-func (w *world) Rollback(_ context.Context, r submodules.Request) error { return w.up("ROLLBACK", r) }
+func (w *world) Rollback(_ context.Context, r submodules.Request) error {
+	return w.timed("ROLLBACK", r)
+}
+
+// timed says that web went down in the call, and was ready a second later.
+func (w *world) timed(verb string, r submodules.Request) error {
+	err := w.up(verb, r)
+	if r.Downtimes != nil {
+		d := submodules.Downtime{Service: "web", Down: w.clock}
+		w.clock = w.clock.Add(time.Second)
+		if err == nil {
+			d.Up = w.clock
+		}
+		r.Downtimes([]submodules.Downtime{d})
+	}
+	return err
+}
 
 func (w *world) Purge(_ context.Context, r submodules.Request) error {
 	if err := w.enter("PURGE", r); err != nil {

@@ -185,6 +185,8 @@ func (d *describer) schema(t reflect.Type) object {
 		return object{"type": "string"}
 	case reflect.Bool:
 		return object{"type": "boolean"}
+	case reflect.Float64:
+		return object{"type": "number"}
 	case reflect.Int, reflect.Int64:
 		return object{"type": "integer"}
 	case reflect.Slice:

@@ -32,7 +32,7 @@ const light = color => {
 	for (const e of d.querySelectorAll('details')) e.open = true
 	await until('what was said', () => [...d.querySelectorAll('pre')].some(e => e.textContent.includes('downloading | loading')))
 	await until('the log', () => [...d.querySelectorAll('pre')].some(e => e.textContent.includes('shop-web-1 | xxx')))
-	for (const text of ['shop', 'waits for its installation', 'healthy', 'shop-"web"-1', 'rolled-back', 'Under way: shop-2', 'web is unhealthy', 'by hand (anna)', '<img src=x>'])
+	for (const text of ['shop', 'waits for its installation', 'healthy', 'shop-"web"-1', 'rolled-back', 'Under way: shop-2', 'web is unhealthy', 'by hand (anna)', 'web was down 1.3 s', '<img src=x>'])
 		if (!d.body.textContent.includes(text)) faults.push('missing: ' + text)
 	if (d.querySelector('img')) faults.push('the text of an artifact has become a part of the page')
 	if (d.documentElement.scrollWidth > 320) faults.push('scrolls to the side: ' + d.documentElement.scrollWidth)

@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"maps"
+	"math"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -89,7 +90,7 @@ func shop(t *testing.T) (*Server, *module) {
 	for i, status := range []string{store.StatusInstalled, store.StatusRolledBack, store.StatusRefused} {
 		r := store.Record{
 			ID: fmt.Sprintf("%d-shop", i+1), Application: "shop", ArtifactName: fmt.Sprint("shop-", i+1), To: "1-shop-1", Status: status, Driver: "mender",
-			Asked: &store.Asked{How: store.AskedByHand, User: "anna"}, Started: start.Add(time.Duration(i) * time.Hour), Measured: &store.Measured{Received: 10, Written: 20},
+			Asked: &store.Asked{How: store.AskedByHand, User: "anna"}, Started: start.Add(time.Duration(i) * time.Hour), Measured: &store.Measured{Received: 10, Written: 20, Downtimes: []store.Downtime{{Service: "web", Seconds: 1.25}}},
 			Changed: &store.Changed{Components: []store.Change{{Type: "docker-image", URL: "web:1", To: digest.Of(nil)}}},
 		}
 		r.Ended = r.Started.Add(90 * time.Second)
@@ -223,6 +224,9 @@ func mismatches(schema object, v any, schemas map[string]object, at string) (lis
 		kind = "boolean"
 	case float64:
 		kind = "integer"
+		if v != math.Trunc(v) || slices.Contains(kinds, "number") {
+			kind = "number"
+		}
 	}
 	if len(kinds) > 0 && !slices.Contains(kinds, any(kind)) {
 		list = append(list, fmt.Sprintf("%s is %s, not %v", at, kind, kinds))
@@ -359,6 +363,7 @@ func TestMetrics(t *testing.T) {
 		`mender_app_last_success_timestamp_seconds{application="shop"} 1.76364009e+09`,
 		`mender_app_last_deployment_duration_seconds{application="shop"} 90`,
 		`mender_app_last_deployment_written_bytes{application="shop"} 20`,
+		`mender_app_last_deployment_downtime_seconds{application="shop",service="web"} 1.25`,
 		"mender_app_open_deployments 1\n", "mender_app_held 0\n", `mender_app_free_bytes{disk="store"} `,
 	} {
 		if strings.Contains(want, "1.76364009e+09") {

@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 
 	"github.com/mender-app/mender-app/submodules"
+	"github.com/mender-app/mender-app/submodules/compose/downtime"
 	"github.com/mender-app/mender-app/submodules/imagestore/docker"
 )
 
@@ -30,6 +31,7 @@ var (
 	_ submodules.Reporter     = (*session)(nil)
 	_ submodules.Logger       = (*session)(nil)
 	_ submodules.Checker      = (*session)(nil)
+	_ submodules.Timekeeper   = (*session)(nil)
 )
 
 // Features implements submodules.Orchestrator.
@@ -38,7 +40,7 @@ func (Orchestrator) Features() []string {
 		submodules.FeatureStream, submodules.FeatureStage, submodules.FeatureComponents,
 		submodules.FeatureDelta, submodules.FeatureShared, submodules.FeatureVcdiff, submodules.FeatureVerify, submodules.FeatureSync,
 		submodules.FeatureRepair, submodules.FeatureStorage, submodules.FeatureAnnounced, submodules.FeatureEngine, submodules.FeatureSecrets, submodules.FeatureStatus,
-		submodules.FeatureLogs, submodules.FeatureCheck, submodules.FeatureServices,
+		submodules.FeatureLogs, submodules.FeatureCheck, submodules.FeatureServices, submodules.FeatureDowntime,
 	}
 }
 
@@ -53,6 +55,9 @@ type session struct {
 	// engine may be restarted.
 	mustStart bool
 	engine    *docker.Engine // nil in RESTORE, which runs before the engine is up
+	// times measures a rollout of services; nil before it.
+	times    *downtime.Watch
+	services model
 }
 
 // Open implements submodules.Orchestrator. It reads the settings and finds the

@@ -322,17 +322,23 @@ func (s *session) look(ctx context.Context) (sight, error) {
 	if err := ctx.Err(); err != nil {
 		return v, err
 	}
+	v.containers, err = s.inspect(ctx, list)
+	return v, err
+}
+
+// inspect inspects containers. One that is gone is left out.
+func (s *session) inspect(ctx context.Context, list []container.Summary) (out []container.InspectResponse, err error) {
 	for _, c := range list {
 		full, err := s.engine.Client().ContainerInspect(ctx, c.ID)
 		if docker.IsNotFound(err) {
 			continue
 		}
 		if err != nil {
-			return v, fmt.Errorf("inspect container %s: %w", name(c), err)
+			return out, fmt.Errorf("inspect container %s: %w", name(c), err)
 		}
-		v.containers = append(v.containers, full)
+		out = append(out, full)
 	}
-	return v, nil
+	return out, nil
 }
 
 // serviceOf is the service that a container belongs to.

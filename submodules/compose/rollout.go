@@ -15,6 +15,7 @@ import (
 
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/submodules"
+	"github.com/mender-app/mender-app/submodules/compose/downtime"
 	"github.com/mender-app/mender-app/submodules/imagestore"
 	"github.com/mender-app/mender-app/submodules/imagestore/docker"
 )
@@ -238,6 +239,7 @@ func (s *session) Rollout(ctx context.Context) error {
 		return err
 	}
 	before := s.restarts(ctx, pl)
+	s.services, s.times = pl.model, downtime.Begin(ctx, s.engine.Client(), labelService, pl.existing, s.req.Log)
 	if err := s.repin(ctx, pl); err != nil {
 		return err
 	}
@@ -265,6 +267,22 @@ func (s *session) Rollout(ctx context.Context) error {
 	}
 	s.req.Logf("project %s is up and healthy", pl.name)
 	return nil
+}
+
+// Downtimes implements submodules.Timekeeper.
+func (s *session) Downtimes(ctx context.Context, failed bool) []submodules.Downtime {
+	if s.times == nil {
+		return nil // nothing was changed
+	}
+	list, err := s.ours(ctx)
+	now, ierr := s.inspect(ctx, list)
+	if err != nil || ierr != nil {
+		s.req.Logf("the downtime of services is not known: %v", cmp.Or(err, ierr))
+		return nil
+	}
+	return s.times.End(now, failed, func(c container.InspectResponse) bool {
+		return !c.State.Running && s.dead(c, s.services.mayEnd(serviceOf(c))) == ""
+	})
 }
 
 // restarts counts each container's restarts so far, by its ID.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/mender-app/mender-app/artifact/clip"
 	"github.com/mender-app/mender-app/submodules"
+	"github.com/mender-app/mender-app/submodules/imagestore/docker"
 	"github.com/mender-app/mender-app/submodules/servicelog"
 )
 
@@ -44,9 +45,9 @@ func (s *session) service(ctx context.Context, c container.InspectResponse, mayE
 		out.Health, out.Failure = submodules.Down, "is in no state"
 		return out
 	}
-	out.Since = engineTime(st.FinishedAt)
+	out.Since = docker.Time(st.FinishedAt)
 	if st.Running && !st.Restarting {
-		out.Since = engineTime(st.StartedAt)
+		out.Since = docker.Time(st.StartedAt)
 	}
 	out.Failure = s.sick(c, mayEnd)
 	switch {
@@ -69,7 +70,7 @@ func (s *session) service(ctx context.Context, c container.InspectResponse, mayE
 // that is well it adds what was wrong with it the last time: the engine knows the
 // end before the last restart, and its last few health checks.
 func (s *session) addFailure(ctx context.Context, out *submodules.Service, c container.InspectResponse) {
-	ended := engineTime(c.State.FinishedAt)
+	ended := docker.Time(c.State.FinishedAt)
 	text, at := lastFailedCheck(c.State.Health)
 	switch {
 	case out.Health == submodules.Finished || out.Health == submodules.Starting && text == "":
@@ -98,16 +99,6 @@ func lastFailedCheck(h *container.Health) (text string, at time.Time) {
 		}
 	}
 	return "", at
-}
-
-// engineTime reads a time as the engine writes it. What has not happened yet is in
-// the year 1 there.
-func engineTime(text string) time.Time {
-	t, err := time.Parse(time.RFC3339Nano, text)
-	if err != nil || t.Year() < 1970 {
-		return time.Time{}
-	}
-	return t.UTC()
 }
 
 // saidUntil is the last line of a container's output until a time, or at all if the

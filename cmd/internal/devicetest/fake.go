@@ -106,7 +106,7 @@ func (f fake) Features() []string {
 	return []string{
 		submodules.FeatureStream, submodules.FeatureStage, submodules.FeatureComponents,
 		submodules.FeatureVerify, submodules.FeatureSync, submodules.FeatureRepair, submodules.FeatureEngine, submodules.FeatureSecrets, submodules.FeatureStatus,
-		submodules.FeatureLogs, submodules.FeatureCheck, submodules.FeatureServices,
+		submodules.FeatureLogs, submodules.FeatureCheck, submodules.FeatureServices, submodules.FeatureDowntime,
 	}
 }
 
@@ -215,6 +215,14 @@ func (f fake) up(r submodules.Request) error {
 
 func (f call) Rollout(context.Context) error  { return f.up(f.req) }
 func (f call) Rollback(context.Context) error { return f.up(f.req) }
+
+// Downtimes are in the file downtimes.
+func (f call) Downtimes(context.Context, bool) (list []submodules.Downtime) {
+	if data, err := os.ReadFile(filepath.Join(f.dir, "downtimes")); err == nil {
+		_ = json.Unmarshal(data, &list)
+	}
+	return list
+}
 
 func (f call) Purge(context.Context) error {
 	if err := os.Remove(f.running(f.req.App)); err != nil && !errors.Is(err, os.ErrNotExist) {

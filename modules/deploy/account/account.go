@@ -10,6 +10,7 @@ import (
 	"github.com/mender-app/mender-app/modules/deploy/space"
 	"github.com/mender-app/mender-app/modules/deploy/transition"
 	"github.com/mender-app/mender-app/store"
+	"github.com/mender-app/mender-app/submodules"
 )
 
 // Caller says who makes the calls of a deployment.
@@ -63,8 +64,8 @@ func Changes(a *store.App, from, to string) *store.Changed {
 	return out
 }
 
-// Ended gives the steps of a deployment their ends and outcomes.
-func Ended(steps []store.Step, status string, end time.Time) []store.Step {
+// ended gives the steps of a deployment their ends and outcomes.
+func ended(steps []store.Step, status string, end time.Time) []store.Step {
 	steps = slices.Clone(steps)
 	for i := range steps {
 		s := &steps[i]
@@ -103,6 +104,58 @@ func Measured(d *store.Deployment) *store.Measured {
 		d.Measured = &store.Measured{}
 	}
 	return d.Measured
+}
+
+// Downtimes adds to a journal what a sub-module measured of the services that a call
+// restarted. A service may go down in one call, and be ready again in a later one.
+func Downtimes(d *store.Deployment) func([]submodules.Downtime) {
+	return func(list []submodules.Downtime) {
+		m := Measured(d)
+		for _, one := range list {
+			i := slices.IndexFunc(m.Downtimes, func(t store.Downtime) bool { return t.Service == one.Service })
+			switch {
+			case i >= 0:
+			case one.Down.IsZero() || len(m.Downtimes) == store.MaxDowntimes:
+				continue
+			default:
+				i, m.Downtimes = len(m.Downtimes), append(m.Downtimes, store.Downtime{Service: one.Service})
+			}
+			t := &m.Downtimes[i]
+			if t.Since.IsZero() {
+				t.Since = one.Down
+			}
+			if !one.Up.IsZero() {
+				*t = upAgain(*t, one.Up)
+			}
+		}
+	}
+}
+
+// upAgain is a downtime that ended. A clock that was set back does not count.
+func upAgain(t store.Downtime, at time.Time) store.Downtime {
+	if !t.Since.IsZero() {
+		t.Seconds += max(0, at.Sub(t.Since).Seconds())
+		t.Since = time.Time{}
+	}
+	return t
+}
+
+// Record is what the history says of a deployment that has ended.
+func Record(app string, d *store.Deployment, status string, end time.Time) store.Record {
+	r := store.Record{
+		ID: d.ID, Number: d.Number, Application: app, ArtifactName: d.ArtifactName, From: d.From, To: d.To, Status: status,
+		Driver: d.Driver, Asked: d.Asked, Started: d.Started, Ended: end, Error: d.Error, Changed: d.Changed,
+	}
+	if d.Measured != nil {
+		m := *d.Measured
+		m.Downtimes = slices.Clone(m.Downtimes)
+		for i, t := range m.Downtimes {
+			m.Downtimes[i].Seconds = upAgain(t, end).Seconds
+		}
+		r.Measured = &m
+	}
+	r.Steps = ended(d.Steps, status, end)
+	return r
 }
 
 // Meter counts what is written to disks.

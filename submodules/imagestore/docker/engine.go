@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/containerd/errdefs"
 	"github.com/docker/docker/api/types"
@@ -168,3 +169,13 @@ func IsNotFound(err error) bool { return errdefs.IsNotFound(err) }
 // IsConflict reports whether an error of the API says that something is in use,
 // or being removed already.
 func IsConflict(err error) bool { return errdefs.IsConflict(err) }
+
+// Time reads a time as the engine writes it. What has not happened yet is in the year 1
+// there, and zero here.
+func Time(text string) time.Time {
+	t, err := time.Parse(time.RFC3339Nano, text)
+	if err != nil || t.Year() < 1970 {
+		return time.Time{}
+	}
+	return t.UTC()
+}

@@ -1,0 +1,171 @@
+// Package downtime measures how long services of a project are down while their
+// containers are replaced, by the engine's own times.
+package downtime
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/docker/docker/api/types/container"
+	"github.com/docker/docker/api/types/events"
+	"github.com/docker/docker/api/types/filters"
+
+	"github.com/mender-app/mender-app/submodules"
+	"github.com/mender-app/mender-app/submodules/imagestore/docker"
+)
+
+// Engine is what tells of events.
+type Engine interface {
+	Events(ctx context.Context, options events.ListOptions) (<-chan events.Message, <-chan error)
+}
+
+// Watch notes what the engine says of containers. The engine forgets when a container
+// ended as soon as it is removed, so that has to be noted when it happens.
+type Watch struct {
+	begun time.Time
+	label string            // that of a container's service
+	old   map[string]string // containers that ran when it began, with their services
+	stop  context.CancelFunc
+
+	mu      sync.Mutex
+	ended   map[string]time.Time // containers, when they ended last
+	healthy map[string]time.Time // containers, when their health check succeeded first
+}
+
+// maxNoted bounds what is noted.
+const maxNoted = 1000
+
+// Begin begins to watch the containers that have a label whose value is their service.
+// existing are those that the application has.
+func Begin(ctx context.Context, e Engine, label string, existing []container.Summary, log func(string)) *Watch {
+	ctx, cancel := context.WithCancel(ctx)
+	w := &Watch{
+		begun: time.Now(), label: label, stop: cancel,
+		old: map[string]string{}, ended: map[string]time.Time{}, healthy: map[string]time.Time{},
+	}
+	for _, c := range existing {
+		if c.State == container.StateRunning {
+			w.old[c.ID] = c.Labels[label]
+		}
+	}
+	go func() {
+		// Events returns when the engine has answered, which some do at the first event.
+		list, errs := e.Events(ctx, events.ListOptions{
+			Since:   strconv.FormatInt(w.begun.Add(-time.Second).Unix(), 10),
+			Filters: filters.NewArgs(filters.Arg("type", string(events.ContainerEventType)), filters.Arg("label", label)),
+		})
+		for {
+			select {
+			case m := <-list:
+				w.note(m)
+			case err := <-errs:
+				if err != nil && ctx.Err() == nil {
+					log("the engine does not tell of its events any more, so downtimes may not be known: " + err.Error())
+				}
+				return
+			}
+		}
+	}()
+	return w
+}
+
+func (w *Watch) note(m events.Message) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	at := time.Unix(0, m.TimeNano).UTC()
+	switch m.Action {
+	case events.ActionDie:
+		if w.old[m.Actor.ID] != "" {
+			w.ended[m.Actor.ID] = at
+		}
+	case events.ActionHealthStatusHealthy:
+		if _, known := w.healthy[m.Actor.ID]; !known && len(w.healthy) < maxNoted {
+			w.healthy[m.Actor.ID] = at
+		}
+	}
+}
+
+// End ends the watch. now are the application's containers. It tells of the services
+// of which none was ready for a time, or is ready since it began; with failed also of
+// those of which none is ready now, unless it has done its job.
+func (w *Watch) End(now []container.InspectResponse, failed bool, done func(container.InspectResponse) bool) (list []submodules.Downtime) {
+	w.stop()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	now = slices.DeleteFunc(now, func(c container.InspectResponse) bool { return c.State == nil || c.Config == nil })
+	byService := map[string]*submodules.Downtime{}
+	of := func(service string) *submodules.Downtime {
+		if byService[service] == nil {
+			byService[service] = &submodules.Downtime{Service: service}
+		}
+		return byService[service]
+	}
+	left := map[string]bool{} // services that are left out
+	for id, service := range w.old {
+		ended, known := w.ended[id]
+		if i := slices.IndexFunc(now, func(c container.InspectResponse) bool { return c.ID == id }); i >= 0 && !known {
+			if now[i].State.Running {
+				continue // ready finds that it was ready before
+			}
+			ended, known = docker.Time(now[i].State.FinishedAt), true
+		}
+		left[service] = left[service] || !known
+		if d := of(service); ended.After(d.Down) {
+			d.Down = ended
+		}
+	}
+	for _, c := range now {
+		service := c.Config.Labels[w.label]
+		left[service] = left[service] || done(c)
+		if at := w.ready(c); !at.IsZero() {
+			d := of(service)
+			if d.Up.IsZero() || at.Before(d.Up) {
+				d.Up = at
+			}
+		}
+	}
+	for service, d := range byService {
+		none := d.Up.IsZero()
+		switch {
+		case left[service],
+			none && !failed,
+			!none && !d.Up.After(d.Down),                     // one took over from another
+			!none && d.Down.IsZero() && d.Up.Before(w.begun): // it went on
+			continue
+		}
+		list = append(list, *d)
+	}
+	slices.SortFunc(list, func(a, b submodules.Downtime) int { return strings.Compare(a.Service, b.Service) })
+	return list
+}
+
+// ready is since when a container is ready; zero if it is not.
+func (w *Watch) ready(c container.InspectResponse) time.Time {
+	if !c.State.Running || c.State.Restarting || c.State.Paused {
+		return time.Time{}
+	}
+	started := docker.Time(c.State.StartedAt)
+	h := c.State.Health
+	if h == nil || h.Status == "" || h.Status == container.NoHealthcheck {
+		return started
+	}
+	if h.Status != container.Healthy {
+		return time.Time{}
+	}
+	if at, noted := w.healthy[c.ID]; noted && at.After(started) {
+		return at
+	}
+	if started.Before(w.begun) {
+		return started
+	}
+	for _, check := range h.Log { // Podman's events do not say it
+		if check.ExitCode == 0 && check.End.After(started) {
+			return check.End.UTC()
+		}
+	}
+	return started
+}

@@ -1,0 +1,65 @@
+package submodules
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"time"
+)
+
+// Downtime says when nothing of a service was ready, in ROLLOUT or ROLLBACK.
+type Downtime struct {
+	Service string `json:"service"`
+	// Down is when its last instance ended; zero if none ran when the call began.
+	Down time.Time `json:"down,omitzero"`
+	// Up is when an instance was ready again: when it was started or, if it has a
+	// health check, when that succeeded first. Zero if none is.
+	Up time.Time `json:"up,omitzero"`
+}
+
+// Timekeeper is a Session with the feature downtime/1.
+type Timekeeper interface {
+	// Downtimes tells of the services that the Rollout or Rollback before it
+	// restarted. failed: it returned an error.
+	Downtimes(ctx context.Context, failed bool) []Downtime
+}
+
+// downtimesWithin bounds the time for that, because a verb that is ended has to return
+// within seconds.
+const downtimesWithin = 2 * time.Second
+
+// timed runs a verb, and prints one JSON object for each service that it restarted.
+func timed(verb func(context.Context, *call) error) func(context.Context, *call) error {
+	return func(ctx context.Context, c *call) error {
+		err := verb(ctx, c)
+		k, ok := c.session.(Timekeeper)
+		if !ok {
+			return err
+		}
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), downtimesWithin)
+		defer cancel()
+		out := json.NewEncoder(c.out)
+		for _, d := range k.Downtimes(ctx, err != nil) {
+			_ = out.Encode(d) // what was rolled out counts
+		}
+		return err
+	}
+}
+
+// runTimed makes a call that prints downtimes, and passes them on.
+func (m *Module) runTimed(ctx context.Context, r Request, verb string, args ...string) error {
+	var out bytes.Buffer
+	err := m.run(ctx, r, &out, verb, args...)
+	if r.Downtimes == nil {
+		return err
+	}
+	var list []Downtime
+	for line := range bytes.Lines(out.Bytes()) {
+		var d Downtime
+		if json.Unmarshal(line, &d) == nil && d.Service != "" {
+			list = append(list, d)
+		}
+	}
+	r.Downtimes(list)
+	return err
+}
