@@ -2,6 +2,7 @@ package engines
 
 import (
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -26,6 +27,7 @@ func TestPodman(t *testing.T) {
 			podmanPorts(t, d)
 			podmanChecks(t, d)
 			podmanImages(t, d)
+			podmanDamaged(t, d)
 		})
 	}
 }
@@ -67,6 +69,31 @@ func podmanChecks(t *testing.T, d *bed.Device) {
 	require.Contains(t, r.Stderr, "Podman leaves them to timers of systemd")
 	a.call(nil, "", submodules.VerbPurge, a.name)
 	require.NoError(t, os.WriteFile(conf, before, 0o644))
+}
+
+// podmanDamaged is a container whose layer a power cut damaged. Podman then lists no
+// container at all. The error says what to do, and that helps.
+func podmanDamaged(t *testing.T, d *bed.Device) {
+	a := newApp(t, d, "damaged")
+	p := newPicture(t, "damaged", "damaged/web:1", "1")
+	a.load(p, p.archive(t, d, 0))
+	dir := a.manifests("1", strings.ReplaceAll(composeFile, "IMAGE", p.URL)+unchecked)
+	release := []submodules.Component{p.Component}
+	a.call(release, "", submodules.VerbRollout, a.name, dir)
+	id, upper := a.container("web", "{{.Id}}"), a.container("web", "{{.GraphDriver.Data.UpperDir}}")
+	d.MustRun(t, "docker", "kill", id)
+	lower := d.Path(filepath.Join(filepath.Dir(upper), "lower"))
+	info, err := os.Stat(lower)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(lower, make([]byte, info.Size()), 0o644))
+	r := a.try(release, "", submodules.VerbRollout, a.name, dir)
+	require.NotZero(t, r.Code, r.Output())
+	require.Contains(t, r.Stderr, id)
+	require.Contains(t, r.Stderr, "remove it with podman rm --force")
+	d.MustRun(t, "docker", "rm", "--force", id)
+	a.call(release, "", submodules.VerbRollout, a.name, dir)
+	require.Equal(t, "running", a.container("web", "{{.State.Status}}"))
+	a.call(nil, "", submodules.VerbPurge, a.name)
 }
 
 // podmanImages is the life of an application's images.
