@@ -247,7 +247,7 @@ func (e *encoder) write(w io.Writer) (*Report, error) {
 	if _, err := w.Write(head); err != nil {
 		return nil, err
 	}
-	c := codec.NewEncoder(e.ctx, w, parse.New(), e.store, h.Bases, h.Size())
+	c := codec.NewEncoder(e.ctx, w, parse.New(effort(e.plans)), e.store, h.Bases, h.Size())
 	if e.opt.Shares != nil {
 		c.Shares(e.opt.Shares)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/mender-app/mender-app/delta/elf"
 	"github.com/mender-app/mender-app/delta/internal/branch"
 	"github.com/mender-app/mender-app/delta/internal/codec"
+	"github.com/mender-app/mender-app/delta/internal/lz/parse"
 	"github.com/mender-app/mender-app/delta/internal/script"
 	"github.com/mender-app/mender-app/delta/internal/tarheader"
 )
@@ -184,6 +185,32 @@ func spend(todo []*target, size int64) {
 			it.t.plan.Parts = it.t.parts()
 		}
 	}
+}
+
+// quickFrom is how many literals in bulk make the encoder take the quicker way: the
+// other one takes about three seconds for a MiB.
+const quickFrom = 16 << 20
+
+// effort returns how much is tried for the literals in bulk.
+func effort(plans []*objectPlan) parse.Effort {
+	bulk := int64(0)
+	for _, p := range plans {
+		if p == nil {
+			continue
+		}
+		for _, t := range p.contents {
+			switch {
+			case t.plan.Op == script.Bulk:
+				bulk += t.Size
+			case t.plan.Op.Changes() && t.plan.Bulk:
+				bulk += t.plan.Uncovered(t.Size)
+			}
+		}
+	}
+	if bulk > quickFrom {
+		return parse.Quick
+	}
+	return parse.Thorough
 }
 
 // weigh finds out whether a new file is compressed already, and so not worth

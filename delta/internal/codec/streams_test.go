@@ -84,7 +84,7 @@ func TestStreamBounds(t *testing.T) {
 	good := script.Stream{Length: int64(len(whole)), StreamHead: script.StreamHead{
 		Envelope: deflate.GzipEnvelope, Head: deflate.GzipHead, Variant: deflate.GNU(9), Size: int64(len(in.Plain)), Old: -1}}
 	try := func(b []byte, streams ...script.Stream) error {
-		c := NewEncoder(t.Context(), io.Discard, parse.New(), tarstore.New(), nil, 1<<30)
+		c := NewEncoder(t.Context(), io.Discard, parse.New(parse.Quick), tarstore.New(), nil, 1<<30)
 		c.out.begin(nil, 1<<30)
 		plan := &script.Content{Op: script.Literal, New: bytes.NewReader(b), Streams: streams}
 		return c.contents.streams.code(&content{Place: script.Place{Size: int64(len(b))}, op: script.Literal, plan: plan})

@@ -37,8 +37,12 @@ type file struct {
 }
 
 // encode codes files; after each of those in flush a part ends.
-func encode(files []file, flush func(i int) bool) (parts [][]byte) {
-	e := parse.New()
+func encode(files []file, flush func(i int) bool) [][]byte {
+	return encodeWith(parse.Thorough, files, flush)
+}
+
+func encodeWith(effort parse.Effort, files []file, flush func(i int) bool) (parts [][]byte) {
+	e := parse.New(effort)
 	for i, f := range files {
 		e.Align()
 		for b := f.b; len(b) > 0; {
@@ -139,6 +143,24 @@ func TestSizes(t *testing.T) {
 	require.Less(t, size(file{b: random}, file{b: random}), len(random)+200, "the second is a copy")
 	require.Less(t, size(file{b: make([]byte, 1<<20)}), 700)
 	require.Less(t, size(file{b: prose(1, 100_000)}), 27_000)
+}
+
+// With less effort, the result is hardly larger, and decodes as well.
+func TestQuick(t *testing.T) {
+	text := prose(1, 60_000)
+	for name, files := range map[string][]file{
+		"prose":         {{b: text}},
+		"a long period": {{b: bytes.Repeat(text[:5000], 10)}},
+		"noise twice":   {{b: noise(1, 30_000)}, {b: noise(1, 30_000)}},
+		"zeros":         {{b: make([]byte, 100_000)}},
+		"classes":       {{b: text, class: 3}, {b: text[:9000], class: 7}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			quick, thorough := encodeWith(parse.Quick, files, atEnd), encode(files, atEnd)
+			require.NoError(t, decode(files, atEnd, quick))
+			require.LessOrEqual(t, len(quick[0]), len(thorough[0])*105/100+16)
+		})
+	}
 }
 
 // A part that is cut short is refused, or gives other bytes. It never gives more than

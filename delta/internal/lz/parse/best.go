@@ -7,10 +7,8 @@ import (
 )
 
 const (
-	span = 4096 // bytes whose best way is looked for at once
-	ways = 3    // that are kept for each byte
-	// longMatch is taken without looking for anything better.
-	longMatch = 160
+	span    = 4096 // bytes whose best way is looked for at once
+	maxWays = 3    // that are kept for each byte
 )
 
 // A way leads to a byte: the last symbol, and where it came from.
@@ -25,14 +23,14 @@ type way struct {
 // node has the cheapest ways to a byte, with different last distances.
 type node struct {
 	n    int
-	ways [ways]way
+	ways [maxWays]way
 }
 
-// add adds a way, if it is among the cheapest.
-func (n *node) add(cost uint32, prev *way, from uint8, s symbol, state uint32) {
+// add adds a way, if it is among the most cheapest.
+func (n *node) add(most int, cost uint32, prev *way, from uint8, s symbol, state uint32) {
 	k := n.n
-	if k == ways {
-		if cost >= n.ways[ways-1].cost {
+	if k == most {
+		if cost >= n.ways[most-1].cost {
 			return
 		}
 		k--
@@ -81,7 +79,7 @@ func (e *Encoder) best(end int, class uint32) {
 		}
 		list := e.find(begin + i)
 		if len(list) > 0 {
-			if l := int(list[len(list)-1].length); l >= longMatch {
+			if l := int(list[len(list)-1].length); l >= e.effort.long {
 				e.emit(i, class)
 				e.long(list, end, class)
 				return
@@ -123,12 +121,17 @@ func (e *Encoder) emit(i int, class uint32) {
 	}
 }
 
+// leastLiteral is less than most literals cost. Inside a match, which costs less, they
+// are hardly ever worth it.
+const leastLiteral = 256
+
 // extend adds the ways that go on from node i.
 func (e *Encoder) extend(nodes []node, i, begin int, list []found, class uint32) {
 	m, p := e.model, &e.prices
 	here := begin + i
 	at := e.pos(here) & 3
-	most := len(nodes) - 1 - i
+	left := len(nodes) - 1 - i
+	most := e.effort.ways
 	reach := uint32(min(here, lz.Window))
 	var lastPrice uint32
 	lastKey := uint32(math.MaxUint32)
@@ -136,19 +139,22 @@ func (e *Encoder) extend(nodes []node, i, begin int, list []found, class uint32)
 		w := &nodes[i].ways[k]
 		st := w.state
 		// A literal.
-		key := uint32(e.back(here, w.rep[0])) | kindOf[st]<<8
-		if key != lastKey {
-			lastKey = key
-			lastPrice = e.literalPrice(here, w.rep[0], st, class)
+		cost := w.cost + zero(&m.Match[st][at])
+		if !e.effort.skip || nodes[i+1].n == 0 || cost+leastLiteral < nodes[i+1].ways[0].cost {
+			key := uint32(e.back(here, w.rep[0])) | kindOf[st]<<8
+			if key != lastKey {
+				lastKey = key
+				lastPrice = e.literalPrice(here, w.rep[0], st, class)
+			}
+			nodes[i+1].add(most, cost+lastPrice, w, uint8(k), symbol{}, lz.AfterLiteral[st])
 		}
-		nodes[i+1].add(w.cost+zero(&m.Match[st][at])+lastPrice, w, uint8(k), symbol{}, lz.AfterLiteral[st])
-		cost := w.cost + one(&m.Match[st][at])
+		cost = w.cost + one(&m.Match[st][at])
 		repCost := cost + one(&m.AnyRep[st])
 		for r, d := range w.rep {
 			if d > reach || r > 0 && d == w.rep[0] {
 				continue
 			}
-			l := same(e.bytes, here-int(d), here, min(most, lz.MaxMatch))
+			l := same(e.bytes, here-int(d), here, min(left, lz.MaxMatch))
 			if l == 0 {
 				continue
 			}
@@ -156,7 +162,7 @@ func (e *Encoder) extend(nodes []node, i, begin int, list []found, class uint32)
 			switch r {
 			case 0:
 				c += zero(&m.Rep0[st])
-				nodes[i+1].add(c+zero(&m.ShortRep[st][at]), w, uint8(k), symbol{1, isShort, d}, lz.AfterShortRep[st])
+				nodes[i+1].add(most, c+zero(&m.ShortRep[st][at]), w, uint8(k), symbol{1, isShort, d}, lz.AfterShortRep[st])
 				c += one(&m.ShortRep[st][at])
 			case 1:
 				c += one(&m.Rep0[st]) + zero(&m.Rep1[st])
@@ -166,7 +172,7 @@ func (e *Encoder) extend(nodes []node, i, begin int, list []found, class uint32)
 				c += one(&m.Rep0[st]) + one(&m.Rep1[st]) + one(&m.Rep2[st])
 			}
 			for n := l; n >= lz.MinMatch; n-- {
-				nodes[i+n].add(c+p.old[at][n], w, uint8(k), symbol{uint16(n), uint8(r), d}, lz.AfterRep[st])
+				nodes[i+n].add(most, c+p.old[at][n], w, uint8(k), symbol{uint16(n), uint8(r), d}, lz.AfterRep[st])
 			}
 		}
 		if k > 0 {
@@ -175,9 +181,9 @@ func (e *Encoder) extend(nodes []node, i, begin int, list []found, class uint32)
 		cost += zero(&m.AnyRep[st])
 		n := lz.MinMatch
 		for _, f := range list {
-			for ; n <= min(int(f.length), most); n++ {
+			for ; n <= min(int(f.length), left); n++ {
 				c := cost + p.new[at][n] + p.distance(uint32(n), f.dist)
-				nodes[i+n].add(c, w, uint8(k), symbol{uint16(n), isNew, f.dist}, lz.AfterMatch[st])
+				nodes[i+n].add(most, c, w, uint8(k), symbol{uint16(n), isNew, f.dist}, lz.AfterMatch[st])
 			}
 		}
 	}

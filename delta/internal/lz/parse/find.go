@@ -16,6 +16,7 @@ type found struct{ length, dist uint32 }
 type finder struct {
 	two, three, four []uint32
 	son              []uint32 // two for each place of the window
+	depth            int      // how many places of a tree are compared
 	matches          []found
 }
 
@@ -23,13 +24,11 @@ const (
 	twoBits   = 16
 	threeBits = 18
 	fourBits  = 20
-	// maxDepth is how many places of a tree are compared.
-	maxDepth = 64
-	mask     = lz.Window - 1
+	mask      = lz.Window - 1
 )
 
-func newFinder() *finder {
-	f := &finder{two: make([]uint32, 1<<twoBits), three: make([]uint32, 1<<threeBits), four: make([]uint32, 1<<fourBits),
+func newFinder(depth int) *finder {
+	f := &finder{depth: depth, two: make([]uint32, 1<<twoBits), three: make([]uint32, 1<<threeBits), four: make([]uint32, 1<<fourBits),
 		son: make([]uint32, 2*lz.Window)}
 	for _, t := range [][]uint32{f.two, f.three, f.four} {
 		for i := range t {
@@ -70,7 +69,7 @@ func (f *finder) at(b []byte, i int, pos uint32, insert bool) []found {
 		f.two[h2], f.three[h3], f.four[h4] = pos, pos, pos
 	}
 	sameLess, sameMore := 0, 0
-	for range maxDepth {
+	for range f.depth {
 		d := pos - c
 		if d-1 >= reach {
 			break

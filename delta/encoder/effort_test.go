@@ -1,0 +1,20 @@
+package encoder
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/mender-app/mender-app/delta/internal/lz/parse"
+	"github.com/mender-app/mender-app/delta/internal/script"
+)
+
+// Only literals in bulk count, those of all objects together.
+func TestEffort(t *testing.T) {
+	of := func(op script.Op, size int64) *objectPlan {
+		return &objectPlan{contents: []*target{{Place: script.Place{Size: size}, plan: &script.Content{Op: op}}}}
+	}
+	require.Equal(t, parse.Thorough, effort(nil))
+	require.Equal(t, parse.Thorough, effort([]*objectPlan{of(script.Bulk, quickFrom), nil, of(script.Copy, 1<<40), of(script.Literal, 1<<20)}))
+	require.Equal(t, parse.Quick, effort([]*objectPlan{of(script.Bulk, quickFrom), nil, of(script.Bulk, 1)}))
+}
