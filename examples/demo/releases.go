@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/mender-app/mender-app/testdata/bed"
@@ -28,7 +29,7 @@ type project struct {
 	out      io.Writer
 }
 
-// makeReleases makes releases 1 to 4 as a new user would: app-gen init, then app-gen -n
+// makeReleases makes releases 1 to 6 as a new user would: app-gen init, then app-gen -n
 // NAME for each. Images travel as deltas over the releases before.
 func makeReleases(dir, programs string, out io.Writer) ([]release, error) {
 	p := project{dir: filepath.Join(dir, "shop"), archives: dir, programs: programs, out: out}
@@ -59,6 +60,8 @@ func makeReleases(dir, programs string, out io.Writer) ([]release, error) {
 		{Version: "2", Base: base, Winter: true},
 		{Version: "3", Base: base, Winter: true, Mode: "unhealthy"},
 		{Version: "4", Base: base, Winter: true},
+		{Version: "5", Base: base, Winter: true},
+		{Version: "6", Base: base, Winter: true},
 	} {
 		web.Ref = "shop/web:" + web.Version
 		if err := p.archive("web", web); err != nil {
@@ -78,6 +81,9 @@ func (p *project) release(version string) (r release, err error) {
 	if err := os.WriteFile(filepath.Join(p.dir, ".env"), []byte("RELEASE="+version+"\n"), 0o644); err != nil {
 		return r, err
 	}
+	if err := p.policy(version); err != nil {
+		return r, err
+	}
 	name := "shop-" + version
 	r = release{version: version, artifact: filepath.Join(p.dir, "releases", name+".mender")}
 	images := []string{"--image", "docker-archive:" + p.path("web"), "--image", "docker-archive:" + p.path("stock")}
@@ -88,18 +94,43 @@ func (p *project) release(version string) (r release, err error) {
 	if r.full, err = sizeOf(whole); err != nil {
 		return r, err
 	}
-	if _, err := p.appGen(append([]string{"-n", name}, images...)...); err != nil {
+	command := []string{"-n", name}
+	if version == "6" {
+		command = append(command, "--last", "4") // the device has release 2; the default is 3
+	}
+	if _, err := p.appGen(append(slices.Clone(command), images...)...); err != nil {
 		return r, err
 	}
 	if r.sent, err = sizeOf(r.artifact); err != nil {
 		return r, err
 	}
-	fmt.Fprintf(p.out, "    $ app-gen -n %s        # %s", name, size(r.sent))
+	fmt.Fprintf(p.out, "    $ app-gen %-17s # %s", strings.Join(command, " "), size(r.sent))
 	if version != "1" {
 		fmt.Fprintf(p.out, " as deltas over the releases before (%s whole)", size(r.full))
 	}
 	fmt.Fprintln(p.out)
 	return r, nil
+}
+
+// policy writes the policy of a release. Release 5 may only follow release 4, and
+// release 6 has a hook that refuses.
+func (p *project) policy(version string) error {
+	policy := fmt.Sprintf("version = %q\n", version+".0.0")
+	switch version {
+	case "5":
+		policy += "\n[upgrades]\nfrom_versions = ['4\\..*']\n"
+	case "6":
+		policy += "\n[[hooks]]\nname = \"check\"\n"
+		hooks := filepath.Join(p.dir, "hooks")
+		if err := os.Mkdir(hooks, 0o755); err != nil {
+			return err
+		}
+		check := "#!/bin/sh\necho 'the shop is open: update it tonight'\nexit 1\n"
+		if err := os.WriteFile(filepath.Join(hooks, "check"), []byte(check), 0o755); err != nil {
+			return err
+		}
+	}
+	return os.WriteFile(filepath.Join(p.dir, "app.toml"), []byte(policy), 0o644)
 }
 
 // appGen runs app-gen in the project's directory and returns what it printed.

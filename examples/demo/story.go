@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -49,9 +50,9 @@ func newStory(device *bed.Device, programs string, verbose bool, out io.Writer) 
 
 func (s *story) close() { s.web.Stop() }
 
-// tell runs the four steps. Whatever is not as promised is an error.
+// tell runs the steps. Whatever is not as promised is an error.
 func (s *story) tell(releases []release) error {
-	one, two, three, four := releases[0], releases[1], releases[2], releases[3]
+	one, two, three, four, five, six := releases[0], releases[1], releases[2], releases[3], releases[4], releases[5]
 
 	err := s.step("install 1", "Release 1 is installed.", &one, func() error {
 		return s.all(s.must("install", one), s.must("commit", one))
@@ -84,9 +85,38 @@ func (s *story) tell(releases []release) error {
 	if err != nil {
 		return err
 	}
-	return s.step("undo 4", "…but before its commit the operator thinks better of it.", nil, func() error {
+	err = s.step("undo 4", "…but before its commit the operator thinks better of it.", nil, func() error {
 		return s.must("rollback", four)()
 	}, expect{web: "web 2", believed: two, sameStock: true})
+	if err != nil {
+		return err
+	}
+
+	err = s.step("refused 5", "Release 5 may only follow release 4: its policy refuses before anything is loaded.", nil, func() error {
+		return s.fails("install", five)()
+	}, expect{web: "web 2", believed: two, sameStock: true})
+	if err != nil {
+		return err
+	}
+
+	err = s.step("refused 6", "Release 6 asks a program that it ships, and that says no.", nil, func() error {
+		return s.fails("install", six)()
+	}, expect{web: "web 2", believed: two, sameStock: true})
+	if err != nil {
+		return err
+	}
+	return s.history()
+}
+
+// history shows the device's own record of the steps.
+func (s *story) history() error {
+	fmt.Fprintf(s.out, "\n%d. The device remembers all of it.\n    $ mender-app history shop\n", len(s.rows)+1)
+	result, err := s.device.Run("mender-app", "history", "shop")
+	if err == nil && result.Code != 0 {
+		err = fmt.Errorf("history: exit %d", result.Code)
+	}
+	fmt.Fprintln(s.out, indent(result.Output()))
+	return err
 }
 
 // expect is what has to be so after a step.
@@ -188,14 +218,22 @@ func (s *story) fails(verb string, r release) func() error {
 		if result.Code == 0 {
 			return errors.New("it should have failed")
 		}
+		// The last error is the reason: those before it may be answers to questions,
+		// such as whether the device has an older image.
+		reason := ""
 		for line := range strings.Lines(result.Output()) {
-			if _, reason, ok := strings.Cut(line, "error: "); ok {
-				// The client quotes a line as Go does, its end included.
-				reason = strings.TrimSuffix(strings.TrimSpace(reason), `"`)
-				fmt.Fprintf(s.out, "    failed    %s\n", strings.TrimSuffix(reason, `\n`))
-				break
+			if _, text, ok := strings.Cut(line, "error: "); ok {
+				reason = strings.TrimSpace(text)
 			}
 		}
+		if reason == "" {
+			return fmt.Errorf("it does not say why it failed:\n%s", indent(result.Output()))
+		}
+		// The client quotes a line as Go does, its end included.
+		if text, err := strconv.Unquote(`"` + strings.TrimSuffix(reason, `"`) + `"`); err == nil {
+			reason = strings.TrimSpace(text)
+		}
+		fmt.Fprintf(s.out, "    failed    %s\n", reason)
 		return nil
 	}
 }
