@@ -35,7 +35,7 @@ if [ "$from" = --remove ]; then
 	rm -f "$inventory/mender-inventory-app"
 	rm -f "$completions/mender-app" "$completions/app-gen" "$completions/k8s"
 	rm -f "$zsh/_mender-app" "$zsh/_app-gen" "$fish/mender-app.fish" "$fish/app-gen.fish"
-	for unit in "$here"/systemd/*.service "$here"/systemd/*.socket "$here"/systemd/*.timer; do
+	for unit in "$here"/systemd/*.service "$here"/systemd/*.socket "$here"/systemd/*.path "$here"/systemd/*.timer; do
 		unit=$(basename "$unit")
 		rm -f "$units/$unit" "$units/multi-user.target.wants/$unit"
 	done
@@ -132,7 +132,7 @@ if chosen mender-app; then
 	install -d "$inventory"
 	install -m 755 "$here/inventory/mender-inventory-app" "$inventory/"
 	install -d "$units/multi-user.target.wants"
-	for unit in "$here"/systemd/*.service "$here"/systemd/*.socket "$here"/systemd/*.timer; do
+	for unit in "$here"/systemd/*.service "$here"/systemd/*.socket "$here"/systemd/*.path "$here"/systemd/*.timer; do
 		name=$(basename "$unit")
 		sed "s|@bindir@|${bindir:-$bin}|" "$unit" >"$units/$name"
 		chmod 644 "$units/$name"

@@ -114,12 +114,13 @@ const (
 	StatusRolledBack = "rolled-back" // undone; the previous release runs
 	StatusRefused    = "refused"     // refused before anything was changed
 	StatusPurged     = "purged"      // an operator removed the application
+	StatusReconciled = "reconciled"  // the device started it again, because something of it did not run
 	StatusFailed     = "failed"      // the rollback failed, and the previous release may not run; or the new release failed and stays
 )
 
 // Statuses are all of them.
 func Statuses() []string {
-	return []string{StatusInstalled, StatusRestored, StatusRolledBack, StatusRefused, StatusFailed, StatusPurged}
+	return []string{StatusInstalled, StatusRestored, StatusRolledBack, StatusRefused, StatusFailed, StatusPurged, StatusReconciled}
 }
 
 // CommittedStatus is the status of a deployment that was committed.

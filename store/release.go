@@ -41,6 +41,9 @@ type Release struct {
 	Complete bool `json:"complete,omitempty"`
 	// Adopted: the shell reference installed it.
 	Adopted bool `json:"adopted,omitempty"`
+	// Unstarted: the device installed it by itself over a release that was only loaded.
+	// It is loaded too, whatever its policy says.
+	Unstarted bool `json:"unstarted,omitempty"`
 
 	extra extra
 }

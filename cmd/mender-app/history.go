@@ -28,7 +28,8 @@ func (p *program) historyCommand() *cobra.Command {
 		Short: "List the deployments of an application, or show one",
 		Long: `Lists the deployments of an application that have ended, the newest first, also
 when the application is gone. Their status is installed, restored (mender-app
-rollback APP went back to a kept release), rolled-back, refused, failed or purged.
+rollback APP went back to a kept release), rolled-back, refused, failed, purged,
+or reconciled (the device started it again by itself).
 BY is what drove it: "mender" for the Mender client's own updates, "by hand" with
 the user's name, or "automatic" for what a systemd unit started.
 

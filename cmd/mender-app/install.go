@@ -19,6 +19,8 @@ import (
 	"github.com/mender-app/mender-app/modules"
 	"github.com/mender-app/mender-app/modules/client"
 	"github.com/mender-app/mender-app/modules/deploy/transition"
+	"github.com/mender-app/mender-app/modules/staging"
+	"github.com/mender-app/mender-app/store"
 )
 
 // errManaged: a Mender client manages this device.
@@ -78,6 +80,8 @@ type installOptions struct {
 	source.Keys
 	staged        staged.Choice
 	force, commit bool
+	automatic     bool   // the device does it by itself, and prints nothing
+	event         string // why
 }
 
 func (p *program) opener() *source.Opener {
@@ -85,6 +89,10 @@ func (p *program) opener() *source.Opener {
 }
 
 func (p *program) install(ctx context.Context, from string, o installOptions) (err error) {
+	say := p.printResult
+	if o.automatic {
+		say = func(any, string, ...any) error { return nil }
+	}
 	if !o.force {
 		if err := p.unmanaged(); err != nil {
 			return err
@@ -113,7 +121,7 @@ func (p *program) install(ctx context.Context, from string, o installOptions) (e
 		return err
 	}
 	defer release()
-	c.Force = o.force
+	c.Force, c.Automatic, c.Event = o.force, o.automatic, o.event
 	if signer := artifact.Header().SignedBy; signer != nil {
 		if c.Signer, err = mender.EncodePublicKey(signer); err != nil {
 			return err
@@ -135,20 +143,53 @@ func (p *program) install(ctx context.Context, from string, o installOptions) (e
 		return err
 	}
 	if r.Open != nil && r.Open.Reboot {
-		return p.printResult(map[string]any{"artifact_name": name, "state": "installed", "reboot": true},
+		return say(map[string]any{"artifact_name": name, "state": "installed", "reboot": true},
 			"installed %s; it asks for a restart: restart the machine, then mender-app commit, or mender-app rollback", name)
 	}
 	if o.commit {
 		if err := c.Commit(ctx); err != nil {
 			return afterSignal(ctx, c, true, err)
 		}
-		return p.printResult(map[string]string{"artifact_name": name, "state": "committed"}, "installed and committed %s", name)
+		return say(map[string]string{"artifact_name": name, "state": "committed"}, "installed and committed %s", name)
 	}
 	if r.Open == nil { // a module without rollback commits at once
-		return p.printResult(map[string]string{"artifact_name": name, "state": "committed"}, "installed %s", name)
+		return say(map[string]string{"artifact_name": name, "state": "committed"}, "installed %s", name)
 	}
-	return p.printResult(map[string]string{"artifact_name": name, "state": "installed"},
+	return say(map[string]string{"artifact_name": name, "state": "installed"},
 		"installed %s; now mender-app commit, or mender-app rollback", name)
+}
+
+// installStaged installs and commits a staged artifact by itself. What an earlier call was
+// killed in is undone first, or committed if only that was missing.
+func (p *program) installStaged(ctx context.Context, a *staging.Artifact, event string) error {
+	if done, err := p.finishStaged(ctx, a); err != nil || done {
+		return err
+	}
+	return p.install(ctx, a.Path, installOptions{commit: true, automatic: true, event: event})
+}
+
+func (p *program) finishStaged(ctx context.Context, a *staging.Artifact) (done bool, err error) {
+	c, release, err := p.lockedClient()
+	if err != nil {
+		return false, err
+	}
+	defer release()
+	rec, err := c.Read()
+	if err != nil || rec.Open == nil {
+		return false, err
+	}
+	if !rec.Open.Waiting {
+		return false, c.Resume(ctx)
+	}
+	app, err := p.config.OpenStore().App(a.Application)
+	if err != nil {
+		return false, err
+	}
+	d := app.Deployment
+	if rec.Open.ArtifactName != a.ArtifactName || d == nil || d.Asked == nil || d.Asked.How != store.AskedByUnit || d.Asked.Event == "" {
+		return false, nil // somebody else's: the installation says so
+	}
+	return true, c.Commit(ctx)
 }
 
 // unmanaged refuses a device that has a Mender client.

@@ -5,6 +5,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -20,12 +21,14 @@ import (
 	"github.com/mender-app/mender-app/cmd/internal/version"
 	"github.com/mender-app/mender-app/cmd/mender-app/enginecheck"
 	"github.com/mender-app/mender-app/cmd/mender-app/hold"
+	"github.com/mender-app/mender-app/cmd/mender-app/reconciling"
 	"github.com/mender-app/mender-app/cmd/mender-app/services"
 	"github.com/mender-app/mender-app/cmd/mender-app/serving"
 	"github.com/mender-app/mender-app/cmd/mender-app/source"
 	"github.com/mender-app/mender-app/cmd/mender-app/staged"
 	"github.com/mender-app/mender-app/modules/deploy"
 	"github.com/mender-app/mender-app/modules/deploy/holds"
+	"github.com/mender-app/mender-app/modules/staging"
 )
 
 func main() {
@@ -86,6 +89,7 @@ module as the client does.
 	config, log, asJSON := func() *device.Config { return p.config }, func() *slog.Logger { return p.log }, func() bool { return p.json }
 	others := staged.Commands(staged.Program{
 		Config: config, Log: log, Opener: p.opener, JSON: asJSON, Print: p.printResult, Table: p.table, Fits: p.fits, Foresee: p.foreseeStaged,
+		Withdraw: func(ctx context.Context, a staging.Artifact) error { return reconciling.Withdraw(ctx, p.config, a) },
 		Progress: func(in *source.Input) *meter.Meter { return source.Progress(p.stderr, p.json, in) },
 	})
 	others = append(others, hold.Commands(hold.Program{Engine: p.engine, Print: p.printResult})...)
@@ -95,6 +99,9 @@ module as the client does.
 	})...)
 	others = append(others, services.Commands(services.Program{
 		Engine: p.engine, Print: p.printResult, CompleteApps: completeApps, CompleteServices: completeServices,
+	})...)
+	others = append(others, reconciling.Commands(reconciling.Program{
+		Config: config, Engine: p.engine, Viewer: p.viewer, Log: log, Install: p.installStaged, Permits: p.unmanaged, JSON: asJSON, Print: p.printResult, Table: p.table,
 	})...)
 	for _, c := range others {
 		c.Args = args(c.Args)

@@ -14,7 +14,13 @@ import (
 // starts reports whether an installation starts a release.
 func (e *Engine) starts(a *store.App, id string) bool {
 	r, err := a.Release(id)
-	return err != nil || policies.Of(e.Log, a.Name, r).Starts()
+	return err != nil || !r.Unstarted && policies.Of(e.Log, a.Name, r).Starts()
+}
+
+// staysLoaded reports whether a release that the device installs by itself now is only
+// loaded: the one that it replaces is.
+func (e *Engine) staysLoaded(a *store.App) bool {
+	return e.Automatic && a.Current != "" && a.Stopped && !e.starts(a, a.Current)
 }
 
 // neednotRun reports whether a release did not run before the deployment either.
@@ -30,8 +36,7 @@ func (e *Engine) leftToPerson(a *store.App, err error) bool {
 	if d.Reused || rerr != nil || !failed.ToStart(err) {
 		return false
 	}
-	p := policies.Of(e.Log, a.Name, r)
-	return p.Starts() && !p.RollsBack()
+	return e.starts(a, r.ID) && !policies.Of(e.Log, a.Name, r).RollsBack()
 }
 
 // replaceStopped stops the release before the target's, which is not started.

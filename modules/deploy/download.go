@@ -197,7 +197,7 @@ func (e *Engine) begin(ctx context.Context, h *incoming.Header, before *target) 
 	}
 	r := h.Release()
 	r.ID, r.Created, r.BootID = id, e.now(), e.bootID()
-	r.Components = incoming.Components(h.Meta.Components)
+	r.Components, r.Unstarted = incoming.Components(h.Meta.Components), e.staysLoaded(a)
 	return a, a.PutRelease(r)
 }
 

@@ -91,6 +91,35 @@ func (e *Engine) Start(ctx context.Context, name string) error {
 		return err
 	}
 	defer release()
+	return t.startAgain(ctx)
+}
+
+// StartIfDown starts an application again of which something that should run does not, and
+// writes that to the history. It does nothing for one that is healthy, stopped, or failed.
+func (e *Engine) StartIfDown(ctx context.Context, name string) error {
+	t, release, err := e.operate(ctx, name, "reconcile of "+name)
+	if err != nil {
+		return err
+	}
+	defer release()
+	if t.a.Stopped || t.a.HasFailed(t.a.Current) {
+		return nil
+	}
+	if ok, err := t.healthy(ctx); err != nil || ok {
+		return err
+	}
+	d := e.newDeployment(name, "reconcile-"+fmt.Sprint(e.now().UnixNano()))
+	d.From, d.To, d.ArtifactName = t.r.ID, t.r.ID, t.r.ArtifactName
+	e.Log.Info("something of the application does not run: starting it again", "app", name)
+	if err := t.startAgain(ctx); err != nil {
+		return err
+	}
+	return e.record(name, d, store.StatusReconciled)
+}
+
+// startAgain starts the current release.
+func (t *target) startAgain(ctx context.Context) error {
+	e := t.e
 	defer e.moments().DropHandover(t.a)
 	if err := e.moments().Permit(ctx, moments.OfCurrent(t.a, policy.HookPreStart, moments.OpStart)); err != nil {
 		return err
@@ -103,12 +132,12 @@ func (e *Engine) Start(ctx context.Context, name string) error {
 		return err
 	}
 	var ok bool
-	err = t.call(ctx, submodules.VerbHealthy, t.request(), into(&ok, t.o.Healthy))
+	err := t.call(ctx, submodules.VerbHealthy, t.request(), into(&ok, t.o.Healthy))
 	if err != nil && !errors.Is(err, submodules.ErrUsage) {
 		return err
 	}
 	if err == nil && !ok {
-		return submodules.Mark(fmt.Errorf("%s was started but is not healthy", name), submodules.ErrUnhealthy)
+		return submodules.Mark(fmt.Errorf("%s was started but is not healthy", t.app), submodules.ErrUnhealthy)
 	}
 	if err := e.moments().Status(ctx, moments.OfCurrent(t.a, policy.HookStatus, moments.OpStart)); err != nil {
 		return err

@@ -15,8 +15,6 @@ import (
 // first.
 var notBuilt = []string{
 	"data", "keep.overrides", "reapply", "resources",
-	"engine_upgrades.automatic", "downgrades.automatic",
-	"upgrades.automatic",
 }
 
 // Keys lists all keys of app.toml, sorted: "upgrades.from_versions", and

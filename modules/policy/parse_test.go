@@ -137,13 +137,10 @@ func TestRefusedPolicies(t *testing.T) {
 // its value is a right one.
 func TestWhatIsNotBuilt(t *testing.T) {
 	for toml, says := range map[string]string{
-		"[upgrades]\nautomatic = true":                         "upgrades.automatic: not supported",
-		"[downgrades]\nautomatic = true":                       "downgrades.automatic: not supported",
 		"[keep]\noverrides = true":                             "keep.overrides: not supported",
 		"managed = true\n[[reapply]]\non = 'boot'":             "reapply: not supported",
 		"[data]\nvolumes = ['db']\nsnapshot = true":            "data: not supported",
 		"[resources]\ncpuset = '0'":                            "resources: not supported",
-		"[engine_upgrades]\nautomatic = true":                  "engine_upgrades.automatic: not supported",
 		"enabled = false":                                      "enabled = false: not supported",
 		"[[depends]]\nname = 'db'\naction = 'apply'":           `depends[0].action = "apply": not supported`,
 		"[[hooks]]\nname = 'check'\n[[hooks]]\nname='enabled'": `hooks[1].name = "enabled": not supported`,
@@ -207,7 +204,7 @@ func TestPolicyInMetadata(t *testing.T) {
 		`{"depends":[{"nam":"db"}]}`:           "depends[0].nam: unknown key",
 		`{"depends":[{"name":"shop"}]}`:        "depends on itself",
 		`{"depends":[1]}`:                      "cannot unmarshal",
-		`{"upgrades":{"automatic":true}}`:      "upgrades.automatic: not supported",
+		`{"resources":{"cpuset":"0"}}`:         "resources: not supported",
 		`{"upgrades":{"from_versions":[1]}}`:   "cannot unmarshal",
 		`{"upgrades":{"from_versions":["("]}}`: "bad expression",
 		`{"version":"1.0"}`:                    "application_version",

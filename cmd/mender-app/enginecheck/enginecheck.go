@@ -16,10 +16,10 @@ import (
 
 	"github.com/mender-app/mender-app/artifact/version"
 	"github.com/mender-app/mender-app/cmd/internal/device"
+	"github.com/mender-app/mender-app/cmd/mender-app/staged"
 	"github.com/mender-app/mender-app/modules/client"
 	"github.com/mender-app/mender-app/modules/deploy/policies"
 	"github.com/mender-app/mender-app/modules/policy"
-	"github.com/mender-app/mender-app/modules/staging"
 	"github.com/mender-app/mender-app/modules/view"
 	"github.com/mender-app/mender-app/store"
 	"github.com/mender-app/mender-app/submodules"
@@ -88,7 +88,7 @@ func (p Program) check(ctx context.Context, wanted, orchestrator string) error {
 		return err
 	}
 	change := policy.EngineChange{Version: wanted, Installed: policies.Installed(p.Config().OpenStore(), p.Log(), names)}
-	change.Now = p.now(ctx, orchestrator)
+	change.Now = EngineVersion(ctx, p.Config(), orchestrator)
 	if change.Staged, err = p.staged(orchestrator); err != nil {
 		return err
 	}
@@ -161,9 +161,10 @@ func orchestratorOf(s *store.Store, name string) string {
 	return r.Orchestrator
 }
 
-// now is the version that the engine has; "" if it does not say it.
-func (p Program) now(ctx context.Context, orchestrator string) string {
-	m, err := submodules.Find(p.Config().SubmodulesDir, orchestrator)
+// EngineVersion is the version that the engine of an orchestrator has; "" if it does not
+// say it.
+func EngineVersion(ctx context.Context, c *device.Config, orchestrator string) string {
+	m, err := submodules.Find(c.SubmodulesDir, orchestrator)
 	if err != nil {
 		return ""
 	}
@@ -181,28 +182,13 @@ func (p Program) now(ctx context.Context, orchestrator string) string {
 	return e.Version
 }
 
-// staged lists the staged releases of an orchestrator. A damaged one is left out.
+// staged lists the staged releases of an orchestrator.
 func (p Program) staged(orchestrator string) (apps []policy.App, err error) {
-	list, err := p.Config().StagingArea().List()
-	if err != nil {
-		return nil, err
+	list, err := staged.Readable(p.Config(), p.Log())
+	for _, x := range list {
+		if x.Orchestrator == orchestrator {
+			apps = append(apps, x.App())
+		}
 	}
-	for _, a := range list {
-		if a.Problem != "" || a.Orchestrator != orchestrator {
-			continue
-		}
-		f, r, err := a.Open()
-		if err != nil {
-			p.Log().Warn("a staged artifact cannot be read", "artifact", a.ArtifactName, "error", err)
-			continue
-		}
-		_, rules, err := staging.ReadMetadata(r.Header())
-		_ = f.Close() // it was only read
-		if err != nil {
-			p.Log().Warn("the policy of a staged artifact cannot be read", "artifact", a.ArtifactName, "error", err)
-			continue
-		}
-		apps = append(apps, policy.App{Name: a.Application, Version: a.Version, Release: a.ArtifactName, Policy: rules})
-	}
-	return apps, nil
+	return apps, err
 }

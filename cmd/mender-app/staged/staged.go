@@ -22,6 +22,7 @@ import (
 	"github.com/mender-app/mender-app/cmd/mender-app/source"
 	"github.com/mender-app/mender-app/modules/client/download"
 	"github.com/mender-app/mender-app/modules/deploy/forecast"
+	"github.com/mender-app/mender-app/modules/policy"
 	"github.com/mender-app/mender-app/modules/staging"
 	"github.com/mender-app/mender-app/modules/view"
 )
@@ -37,7 +38,9 @@ type Program struct {
 	Fits func(h *mender.Header) error
 	// Foresee makes the checks of an installation that need no payload.
 	Foresee func(ctx context.Context, in io.Reader) (*forecast.Forecast, error)
-	JSON    func() bool
+	// Withdraw tells reconcile that a person removes a staged artifact.
+	Withdraw func(ctx context.Context, a staging.Artifact) error
+	JSON     func() bool
 	// Print prints a result, as JSON or as a line.
 	Print func(doc any, format string, args ...any) error
 	Table func(heading string, rows [][]string) error
@@ -139,6 +142,45 @@ func List(c *device.Config) ([]view.Staged, error) {
 	return view.ListStaged(c.OpenStore(), c.StagingArea(), "")
 }
 
+// Release is a staged artifact whose metadata can be read.
+type Release struct {
+	staging.Artifact
+	Policy *policy.Policy // nil: it has none
+	Reboot bool           // it asks for a restart of the machine
+}
+
+// App is what policies are told of it.
+func (r Release) App() policy.App {
+	return policy.App{Name: r.Application, Version: r.Version, Release: r.ArtifactName, Policy: r.Policy}
+}
+
+// Readable lists the staged artifacts, the newest of each application first. A damaged one
+// is left out.
+func Readable(c *device.Config, log *slog.Logger) (out []Release, err error) {
+	list, err := c.StagingArea().List()
+	if err != nil {
+		return nil, err
+	}
+	for _, a := range list {
+		if a.Problem != "" {
+			continue
+		}
+		f, r, err := a.Open()
+		if err != nil {
+			log.Warn("a staged artifact cannot be read", "artifact", a.ArtifactName, "error", err)
+			continue
+		}
+		meta, rules, err := staging.ReadMetadata(r.Header())
+		_ = f.Close() // it was only read
+		if err != nil {
+			log.Warn("the policy of a staged artifact cannot be read", "artifact", a.ArtifactName, "error", err)
+			continue
+		}
+		out = append(out, Release{a, rules, meta.Reboot})
+	}
+	return out, nil
+}
+
 func (p Program) staged() *cobra.Command {
 	return &cobra.Command{
 		Use:   "staged",
@@ -217,7 +259,9 @@ func (p Program) unstage() *cobra.Command {
 		Use:   "unstage NAME",
 		Short: "Remove a staged artifact",
 		Long: `Removes the staged artifact with this artifact's name, or the one whose digest begins
-so (8 digits at least), as "mender-app staged" shows them. What is installed stays.
+so (8 digits at least), as "mender-app staged" shows them. What is installed stays; if it
+is the release of this artifact, "mender-app reconcile" may bring an older staged one back
+(downgrades.automatic of its policy).
 While another call uses the store, unstage exits with 75.`,
 		Example: "  mender-app unstage shop-2",
 		Args:    cobra.ExactArgs(1),
@@ -243,8 +287,16 @@ While another call uses the store, unstage exits with 75.`,
 			case 0:
 				return fmt.Errorf("%s is %w: see mender-app staged", args[0], staging.ErrNone)
 			case 1:
-				if err := change.Drop(found[0]); err != nil {
-					return err
+				// Told before and after: a kill between must not lose it, and what
+				// looks between finds the artifact still staged.
+				for _, step := range []func() error{
+					func() error { return p.Withdraw(cmd.Context(), found[0]) },
+					func() error { return change.Drop(found[0]) },
+					func() error { return p.Withdraw(cmd.Context(), found[0]) },
+				} {
+					if err := step(); err != nil {
+						return err
+					}
 				}
 				return p.Print(map[string]string{"artifact_name": found[0].ArtifactName, "digest": found[0].Digest.String()}, "%s is no longer staged", found[0].Name())
 			default:

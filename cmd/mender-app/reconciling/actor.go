@@ -1,0 +1,173 @@
+package reconciling
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+
+	"github.com/mender-app/mender-app/cmd/internal/device"
+	"github.com/mender-app/mender-app/cmd/mender-app/enginecheck"
+	"github.com/mender-app/mender-app/cmd/mender-app/staged"
+	"github.com/mender-app/mender-app/modules/client"
+	"github.com/mender-app/mender-app/modules/deploy/policies"
+	"github.com/mender-app/mender-app/modules/policy"
+	"github.com/mender-app/mender-app/modules/reconcile"
+	"github.com/mender-app/mender-app/modules/staging"
+	"github.com/mender-app/mender-app/modules/view"
+	"github.com/mender-app/mender-app/store"
+)
+
+// actor is the device for reconcile.
+type actor struct{ p Program }
+
+var _ reconcile.Device = &actor{}
+
+// Situation asks the sub-modules of managed applications, and reads what is staged. One
+// application that cannot be asked does not keep the others waiting.
+func (a *actor) Situation(ctx context.Context) (s policy.Situation, err error) {
+	st := a.p.Config().OpenStore()
+	names, err := st.Apps()
+	if err != nil {
+		return s, err
+	}
+	list, err := staged.Readable(a.p.Config(), a.p.Log())
+	if err != nil {
+		return s, err
+	}
+	if err := a.p.Permits(); err != nil {
+		a.p.Log().Debug("no artifact is installed by itself", "reason", err)
+		list = nil
+	}
+	needsEngine := map[string]bool{} // by application
+	for _, x := range list {
+		if x.Reboot {
+			a.p.Log().Debug("it asks for a restart of the machine, and is not installed by itself", "artifact", x.ArtifactName)
+			continue
+		}
+		needsEngine[x.Application] = needsEngine[x.Application] || x.Policy.NeedsEngine()
+		s.Staged = append(s.Staged, policy.Staged{App: x.App(), At: x.Record.Staged})
+	}
+	versions := map[string]string{} // by orchestrator
+	var unknown error
+	asked := 0
+	for _, app := range policies.Installed(st, a.p.Log(), names) {
+		present := policy.Present{App: app}
+		if app.Policy != nil && app.Policy.Managed {
+			r, err := a.look(ctx, st, &present)
+			if err != nil {
+				unknown = err
+				a.p.Log().Error("an application cannot be asked", "app", app.Name, "error", err)
+				present.Left = true // nothing is done with it
+			} else {
+				asked++
+			}
+			if err == nil && (app.Policy.NeedsEngine() || needsEngine[app.Name]) {
+				if _, known := versions[r.Orchestrator]; !known {
+					versions[r.Orchestrator] = enginecheck.EngineVersion(ctx, a.p.Config(), r.Orchestrator)
+				}
+				present.Engine = versions[r.Orchestrator]
+			}
+		}
+		s.Installed = append(s.Installed, present)
+	}
+	if asked == 0 && unknown != nil {
+		return s, unknown
+	}
+	return s, nil
+}
+
+// look finds out how an application is.
+func (a *actor) look(ctx context.Context, st *store.Store, p *policy.Present) (*store.Release, error) {
+	v, err := view.Read(st, p.Name)
+	if err != nil {
+		return nil, err
+	}
+	r, err := v.Release(p.Release)
+	if err != nil {
+		return nil, err
+	}
+	p.Artifact = r.ArtifactName
+	switch v.State {
+	case view.Installed:
+		status, err := a.p.Viewer().Status(ctx, v)
+		if err != nil {
+			return nil, err
+		}
+		p.Down = !status.Alive
+	case view.Stopped:
+		p.Stopped = true
+	case view.LeftFailed:
+		p.Left = true
+	default:
+		p.Status = policy.Open
+	}
+	if r.Unstarted && p.Stopped && p.Policy.Starts() { // it is only loaded, as the one before it
+		loaded := *p.Policy
+		loaded.DesiredState = policy.StateLoaded
+		p.Policy = &loaded
+	}
+	return r, nil
+}
+
+// Do does the work of a task.
+func (a *actor) Do(ctx context.Context, application string, w policy.Work, event string) error {
+	if w.Do == policy.Start {
+		e := a.p.Engine()
+		e.Automatic, e.Asked = true, store.Asked{How: store.AskedByUnit, Event: event}
+		err := e.StartIfDown(ctx, application)
+		if errors.Is(err, store.ErrNoApp) || errors.Is(err, store.ErrNoRelease) {
+			return nil // it was removed meanwhile
+		}
+		return err
+	}
+	list, err := a.p.Config().StagingArea().List()
+	if err != nil {
+		return err
+	}
+	one, err := staging.Find(list, application, w.Artifact)
+	if errors.Is(err, staging.ErrNone) {
+		return nil // it was removed meanwhile
+	}
+	if err != nil {
+		return err
+	}
+	v, err := view.Read(a.p.Config().OpenStore(), application)
+	if err != nil {
+		return err
+	}
+	if r, err := v.Release(v.Committed); err == nil && r.ArtifactName == one.ArtifactName && v.Deployment == nil {
+		return nil // an earlier call did it
+	}
+	return a.p.Install(ctx, one, event)
+}
+
+// Waits reports whether something else has to end first.
+func (*actor) Waits(err error) bool {
+	return device.ExitCode(err) == device.ExitBusy || errors.Is(err, client.ErrOpen)
+}
+
+// Refused reports whether an error stays the same: a policy refuses the artifact, or it is
+// damaged.
+func (*actor) Refused(err error) bool {
+	code := device.ExitCode(err)
+	return code == device.ExitRefused || code == device.ExitContent
+}
+
+// Withdraw tells reconcile that a person removes a staged artifact, if the installed release
+// is of it.
+func Withdraw(ctx context.Context, c *device.Config, a staging.Artifact) error {
+	v, err := view.Read(c.OpenStore(), a.Application)
+	if err != nil || v.Committed == "" {
+		return nil //nolint:nilerr // nothing of it is installed
+	}
+	r, err := v.Release(v.Committed)
+	if err != nil || r.ArtifactName != a.ArtifactName {
+		return nil //nolint:nilerr // another release is
+	}
+	if rules := policies.Of(slog.New(slog.DiscardHandler), a.Application, r); rules == nil || !rules.Managed {
+		return nil
+	}
+	event := policy.Event{Name: policy.EventBundles, Fields: map[string]string{policy.FieldWithdrawn: a.ArtifactName}}
+	q := &reconcile.Queue{Store: c.OpenStore()}
+	return q.Add(ctx, reconcile.Task{Work: policy.Work{Do: policy.Evaluate}, Event: event})
+}

@@ -1,0 +1,236 @@
+// Package reconciling has the commands that let the device work by itself: reconcile,
+// trigger and queue.
+package reconciling
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mender-app/mender-app/cmd/internal/device"
+	"github.com/mender-app/mender-app/modules/deploy"
+	"github.com/mender-app/mender-app/modules/deploy/holds"
+	"github.com/mender-app/mender-app/modules/deploy/policies"
+	"github.com/mender-app/mender-app/modules/policy"
+	"github.com/mender-app/mender-app/modules/reconcile"
+	"github.com/mender-app/mender-app/modules/staging"
+	"github.com/mender-app/mender-app/modules/view"
+)
+
+// Program is what the commands need of mender-app.
+type Program struct {
+	Config func() *device.Config
+	Engine func() *deploy.Engine
+	Viewer func() *view.Viewer
+	Log    func() *slog.Logger
+	// Install installs and commits a staged artifact, because of an event. If an earlier
+	// call was killed, it goes on or begins anew.
+	Install func(ctx context.Context, a *staging.Artifact, event string) error
+	// Permits returns an error where no artifact may be installed by itself.
+	Permits func() error
+	JSON    func() bool
+	// Print prints a result, as JSON or as a line.
+	Print func(doc any, format string, args ...any) error
+	Table func(heading string, rows [][]string) error
+}
+
+// Bounds of what a person or a program may raise.
+const (
+	maxFields = 32
+	maxValue  = 512
+	// defaultPatience is how long reconcile tries failed tasks again.
+	defaultPatience = 2 * time.Minute
+	onDemand        = "on-demand"
+)
+
+// Commands are reconcile, trigger and queue.
+func Commands(p Program) []*cobra.Command {
+	return []*cobra.Command{p.reconcile(), p.trigger(), p.queue()}
+}
+
+func (p Program) reconcile() *cobra.Command {
+	var event string
+	var patience time.Duration
+	cmd := &cobra.Command{
+		Use:   "reconcile",
+		Short: "Do what the policies of managed applications ask for, and put back what is gone",
+		Long: `Looks at the applications whose policy says managed = true, and does what it asks for:
+
+  - an application of which something that should run does not, such as a container that
+    was removed by hand, is started again, and the history says so (reconciled);
+  - a newer staged artifact is installed and committed (upgrades.automatic);
+  - if the artifact of the installed release was withdrawn with "mender-app unstage", the
+    older staged one comes back (downgrades.automatic);
+  - if the installed release does not run on the engine's version, a staged one that does
+    is installed (engine_upgrades.automatic).
+
+The work waits in queues on disk, which "mender-app queue" shows. A task that fails stays
+first in its queue, and is tried again after 5 s, 10 s, 20 s and then every 30 s, for as
+long as --for says; the next call goes on. An artifact that was refused, or that failed
+three times, is given up until it is staged again or the machine is restarted. Where an
+update is open or held, the work waits for the next call, and the exit code is 75.
+
+Without a managed application nothing is asked and nothing written. On a device with a
+Mender client no artifact is installed: use that client. Units of systemd run this at
+boot, when what is staged changes and, if it is enabled, from time to time.`,
+		Example: "  mender-app reconcile\n  mender-app reconcile --event boot --json",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return p.run(cmd.Context(), policy.Event{Name: event}, patience)
+		},
+	}
+	cmd.Flags().StringVar(&event, "event", onDemand, "why it is run, for the history")
+	cmd.Flags().DurationVar(&patience, "for", defaultPatience, "how long tasks that fail are tried again")
+	return cmd
+}
+
+func (p Program) trigger() *cobra.Command {
+	var fields []string
+	cmd := &cobra.Command{
+		Use:   "trigger NAME",
+		Short: "Tell reconcile of an event",
+		Long: `Puts an event into the queue, and runs "mender-app reconcile". NAME has lower-case
+letters, digits and hyphens. If another reconcile is at work, that one takes it.`,
+		Example: "  mender-app trigger battery-full\n  mender-app trigger os-updated --field version=4.2.1",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			e := policy.Event{Name: args[0]}
+			for _, f := range fields {
+				key, value, ok := strings.Cut(f, "=")
+				if !ok || key == "" || len(f) > maxValue || len(e.Fields) >= maxFields {
+					return fmt.Errorf("%w: --field %s is not NAME=VALUE of at most %d bytes, or there are more than %d", device.ErrUsage, device.OneLine(f), maxValue, maxFields)
+				}
+				if e.Fields == nil {
+					e.Fields = map[string]string{}
+				}
+				e.Fields[key] = value
+			}
+			return p.run(cmd.Context(), e, defaultPatience)
+		},
+	}
+	cmd.Flags().StringArrayVar(&fields, "field", nil, "a field of the event, NAME=VALUE; may be repeated")
+	return cmd
+}
+
+// run raises an event and works on the queues.
+func (p Program) run(ctx context.Context, event policy.Event, patience time.Duration) error {
+	if err := policy.CheckEvent(event.Name); err != nil {
+		return fmt.Errorf("%w: %w", device.ErrUsage, err)
+	}
+	q := &reconcile.Queue{Store: p.Config().OpenStore()}
+	some, err := p.anyManaged(q)
+	if err != nil {
+		return err
+	}
+	if !some {
+		return p.Print(reconcile.Report{Done: []reconcile.Done{}, Left: []reconcile.Task{}}, "no application is managed")
+	}
+	r := reconcile.Reconciler{Queue: q, Device: &actor{p}, Log: p.Log(), Patience: patience}
+	report, err := r.Run(ctx, event)
+	if errors.Is(err, reconcile.ErrBusy) {
+		return p.Print(report, "another mender-app reconcile is at work, and does this too")
+	}
+	if err != nil {
+		return err
+	}
+	return errors.Join(p.show(report), verdict(report))
+}
+
+// anyManaged reports whether an application is managed or a task waits.
+func (p Program) anyManaged(q *reconcile.Queue) (bool, error) {
+	tasks, err := q.List()
+	if err != nil || len(tasks) > 0 {
+		return true, err
+	}
+	names, err := q.Store.Apps()
+	if err != nil {
+		return false, err
+	}
+	for _, a := range policies.Installed(q.Store, p.Log(), names) {
+		if a.Policy != nil && a.Policy.Managed {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// words say what a task did.
+var words = map[policy.Deed]string{policy.Start: "started again", policy.Replace: "installed"}
+
+func (p Program) show(r *reconcile.Report) error {
+	if p.JSON() {
+		return p.Print(r, "")
+	}
+	for _, d := range r.Done {
+		line := fmt.Sprintf("%s: %s: %s", d.Application, strings.TrimSpace(words[d.Do]+" "+d.Artifact), d.Why)
+		if d.GivenUp {
+			line = fmt.Sprintf("%s: given up: %s of %s: %s", d.Application, d.Do, d.Artifact, d.Error)
+		}
+		if err := p.Print(nil, "%s", line); err != nil {
+			return err
+		}
+	}
+	if len(r.Done)+len(r.Left) == 0 {
+		return p.Print(nil, "nothing to do")
+	}
+	return nil
+}
+
+// verdict is the error for what was not done.
+func verdict(r *reconcile.Report) error {
+	for _, d := range r.Done {
+		if d.GivenUp {
+			return fmt.Errorf("%s of %s for %s is given up: %s", d.Do, d.Artifact, d.Application, d.Error)
+		}
+	}
+	if len(r.Left) == 0 {
+		return nil
+	}
+	t := r.Left[0]
+	err := fmt.Errorf("%d tasks wait (mender-app queue): %s: %s", len(r.Left), cmp.Or(t.Application, "all"), t.Error)
+	if t.Waits {
+		err = fmt.Errorf("%w: %w", holds.ErrHeld, err)
+	}
+	return err
+}
+
+func (p Program) queue() *cobra.Command {
+	return &cobra.Command{
+		Use:   "queue",
+		Short: "Show the tasks that wait for reconcile",
+		Long: `Shows the queues of "mender-app reconcile": one for each application and one for all,
+the first task of each first, with the error of the last attempt.`,
+		Example: "  mender-app queue\n  mender-app queue --json",
+		Args:    cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			q := &reconcile.Queue{Store: p.Config().OpenStore()}
+			tasks, err := q.List()
+			if err != nil {
+				return err
+			}
+			if p.JSON() {
+				return p.Print(append([]reconcile.Task{}, tasks...), "")
+			}
+			if len(tasks) == 0 {
+				return p.Print(nil, "nothing waits")
+			}
+			var rows [][]string
+			for _, t := range tasks {
+				next := ""
+				if t.Attempts > 0 {
+					next = t.Next.UTC().Format(time.DateTime)
+				}
+				rows = append(rows, []string{cmp.Or(t.Application, "-"), string(t.Do), t.Artifact, t.Event.Name,
+					t.Added.UTC().Format(time.DateTime), strconv.Itoa(t.Attempts), next, device.OneLine(t.Error)})
+			}
+			return p.Table("APPLICATION\tTASK\tARTIFACT\tEVENT\tADDED (UTC)\tFAILED\tNEXT (UTC)\tERROR", rows)
+		},
+	}
+}

@@ -1,0 +1,256 @@
+package reconcile
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/mender-app/mender-app/modules/policy"
+	"github.com/mender-app/mender-app/store"
+	"github.com/mender-app/mender-app/store/durable"
+)
+
+// Names in the store, and bounds. See store/FORMAT.md.
+const (
+	dir       = "queue"
+	file      = "queue.json"
+	workLock  = "work.lock" // of the process that works on the queue
+	writeLock = "write.lock"
+	format    = 1
+	maxBytes  = 1 << 20
+	// MaxTasks is how many tasks may wait in one queue.
+	MaxTasks = 64
+	maxError = 512 // bytes of an error that is kept
+
+	writeTime = 10 * time.Second // how long a process waits for another one that writes
+)
+
+// Errors a caller may branch on.
+var (
+	// ErrFull: a queue has MaxTasks tasks.
+	ErrFull = errors.New("the queue is full")
+	// ErrBusy: another process works on the queue.
+	ErrBusy = errors.New("another mender-app reconcile works on the queue, and takes new tasks too")
+)
+
+// Task is one piece of work.
+type Task struct {
+	ID int64 `json:"id"`
+	// Application is whose queue the task is in; "" is the queue for all.
+	Application string `json:"application,omitempty"`
+	policy.Work
+	Event policy.Event `json:"event"`
+	Added time.Time    `json:"added"`
+	// Attempts failed so far, the last one with Error. The next one is not before Next.
+	Attempts int       `json:"attempts,omitempty"`
+	Next     time.Time `json:"next,omitzero"`
+	Error    string    `json:"error,omitempty"`
+	// Waits: the last attempt found that something else has to end first.
+	Waits bool `json:"waits,omitempty"`
+}
+
+// same reports whether two tasks ask for the same.
+func (t Task) same(o Task) bool {
+	return t.Application == o.Application && t.Do == o.Do && t.Artifact == o.Artifact &&
+		(t.Do != policy.Evaluate || t.Event.Name == o.Event.Name && maps.Equal(t.Event.Fields, o.Event.Fields))
+}
+
+// Queue is the queues on disk: one for each application, and one for all. They are one
+// file, which is replaced as a whole.
+type Queue struct {
+	Store *store.Store
+	Now   func() time.Time // nil is time.Now
+}
+
+// content is the file.
+type content struct {
+	Format int    `json:"format"`
+	Last   int64  `json:"last"` // the last ID
+	Tasks  []Task `json:"tasks"`
+	// GivenUp are artifacts that failed as often as they may.
+	GivenUp []givenUp `json:"given_up,omitempty"`
+}
+
+// givenUp is an artifact that is not installed by itself any more. Another one of the
+// application, or the same one staged again, is.
+type givenUp struct {
+	Application string    `json:"application"`
+	Artifact    string    `json:"artifact_name"`
+	At          time.Time `json:"at"`
+}
+
+func (q *Queue) path(name string) string { return filepath.Join(q.Store.Meta(dir), name) }
+
+func (q *Queue) now() time.Time {
+	if q.Now != nil {
+		return q.Now().UTC()
+	}
+	return time.Now().UTC()
+}
+
+// List lists the tasks, the first of each queue first. It needs no lock. A damaged file
+// counts as an empty queue: what has to be done is found again.
+func (q *Queue) List() ([]Task, error) {
+	c, err := q.read()
+	return c.Tasks, err
+}
+
+func (q *Queue) read() (c content, err error) {
+	f, err := os.Open(q.path(file))
+	if errors.Is(err, fs.ErrNotExist) {
+		return content{}, nil
+	}
+	if err != nil {
+		return c, err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxBytes))
+	if err != nil {
+		return c, err
+	}
+	if json.Unmarshal(data, &c) != nil || c.Format != format {
+		return content{}, nil
+	}
+	return c, nil
+}
+
+// change changes the file under a lock of its own, which is held for a moment only.
+func (q *Queue) change(ctx context.Context, work func(*content) error) error {
+	if err := q.Store.Protect(); err != nil {
+		return err
+	}
+	if err := durable.PrivateDir(q.Store.Meta(dir)); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, writeTime)
+	defer cancel()
+	for {
+		release, err := durable.Lock(q.path(writeLock), "the queue")
+		var held *durable.HeldError
+		if errors.As(err, &held) {
+			select {
+			case <-ctx.Done():
+				return fmt.Errorf("%w: %w", ctx.Err(), err)
+			case <-time.After(20 * time.Millisecond):
+				continue
+			}
+		}
+		if err != nil {
+			return err
+		}
+		defer release()
+		break
+	}
+	c, err := q.read()
+	if err != nil {
+		return err
+	}
+	if err := work(&c); err != nil {
+		return err
+	}
+	c.Format = format
+	data, err := json.MarshalIndent(c, "", "  ")
+	if err != nil {
+		return err
+	}
+	if len(data) >= maxBytes {
+		return ErrFull
+	}
+	if err := durable.Sweep(q.Store.Meta(dir)); err != nil {
+		return err
+	}
+	return durable.WriteFile(q.path(file), append(data, '\n'), 0o600)
+}
+
+// Add adds tasks at the ends of their queues. A task that waits already is not added
+// again.
+func (q *Queue) Add(ctx context.Context, tasks ...Task) error {
+	if len(tasks) == 0 {
+		return nil
+	}
+	return q.change(ctx, func(c *content) error { return c.add(q.now(), tasks) })
+}
+
+func (c *content) add(now time.Time, tasks []Task) error {
+	for _, t := range tasks {
+		waiting := 0
+		for _, o := range c.Tasks {
+			if o.Application == t.Application {
+				waiting++
+			}
+		}
+		if slices.ContainsFunc(c.Tasks, t.same) {
+			continue
+		}
+		if waiting >= MaxTasks {
+			return ErrFull
+		}
+		c.Last++
+		t.ID, t.Added = c.Last, now
+		c.Tasks = append(c.Tasks, t)
+	}
+	return nil
+}
+
+// done removes a task, and adds what comes of it in the same write.
+func (q *Queue) done(ctx context.Context, id int64, next []Task) error {
+	return q.change(ctx, func(c *content) error {
+		c.drop(id)
+		return c.add(q.now(), next)
+	})
+}
+
+func (c *content) drop(id int64) {
+	c.Tasks = slices.DeleteFunc(c.Tasks, func(t Task) bool { return t.ID == id })
+}
+
+// fail keeps a failed task at its place, until it may be tried again.
+func (q *Queue) fail(ctx context.Context, id int64, cause string, waits bool) error {
+	return q.change(ctx, func(c *content) error {
+		for i := range c.Tasks {
+			if t := &c.Tasks[i]; t.ID == id {
+				t.Attempts++
+				t.Waits = waits
+				t.Next, t.Error = q.now().Add(delay(t.Attempts)), cause[:min(len(cause), maxError)]
+			}
+		}
+		return nil
+	})
+}
+
+// giveUp removes a task that installs an artifact, and remembers that it failed.
+func (q *Queue) giveUp(ctx context.Context, t Task) error {
+	return q.change(ctx, func(c *content) error {
+		c.drop(t.ID)
+		c.GivenUp = slices.DeleteFunc(c.GivenUp, func(g givenUp) bool { return g.Application == t.Application })
+		c.GivenUp = append(c.GivenUp, givenUp{t.Application, t.Artifact, q.now()})
+		if n := len(c.GivenUp); n > maxGivenUp {
+			c.GivenUp = c.GivenUp[n-maxGivenUp:]
+		}
+		return nil
+	})
+}
+
+const maxGivenUp = 256
+
+// delay is how long a task waits after so many failed attempts: from 5 s to 30 s.
+func delay(attempts int) time.Duration {
+	return min(30*time.Second, 5*time.Second<<min(attempts-1, 3))
+}
+
+// wait is how long a task has to wait still. A clock that was set back does not make it
+// wait longer than the longest delay.
+func (t Task) wait(now time.Time) time.Duration {
+	if d := t.Next.Sub(now); d > 0 && d <= 30*time.Second {
+		return d
+	}
+	return 0
+}

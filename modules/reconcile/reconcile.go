@@ -1,0 +1,210 @@
+// Package reconcile does by itself what the policies of managed applications ask for. It
+// works on queues on disk: one for all, whose tasks find out what has to be done, and one
+// for each application. The first task of a queue is done first; one that fails stays
+// first and is tried again later. A task is removed after its work, so a kill at any point
+// repeats it: every work must be able to be repeated.
+//
+// The package must not know how an application is started or installed.
+package reconcile
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/mender-app/mender-app/modules/policy"
+	"github.com/mender-app/mender-app/store/durable"
+)
+
+// Device is what a Reconciler finds out and changes.
+type Device interface {
+	// Situation says how the applications are. It takes no lock.
+	Situation(ctx context.Context) (policy.Situation, error)
+	// Do does the work of one application's task. It returns nil if there is nothing to do
+	// any more.
+	Do(ctx context.Context, application string, w policy.Work, event string) error
+	// Waits reports whether an error says that something else has to end first, such as
+	// an update. Refused reports whether it is an answer that stays the same.
+	Waits(err error) bool
+	Refused(err error) bool
+}
+
+// Reconciler works on the queues.
+type Reconciler struct {
+	Queue  *Queue
+	Device Device
+	Log    *slog.Logger
+	// Patience is how long a run tries failed tasks again.
+	Patience time.Duration
+}
+
+// Done is a task that ended in this run.
+type Done struct {
+	Task
+	GivenUp bool `json:"given_up,omitempty"`
+}
+
+// Report is what a run did.
+type Report struct {
+	Done []Done `json:"done"`
+	// Left are the tasks that wait: they failed, or something else has to end first.
+	Left []Task `json:"left"`
+}
+
+// maxInstalls is how often an artifact is tried.
+const maxInstalls = 3
+
+// Run adds an evaluation for an event, and works until nothing is left that can be done
+// now. The error is ErrBusy if another process works on the queue.
+func (r *Reconciler) Run(ctx context.Context, event policy.Event) (*Report, error) {
+	if err := r.Queue.Add(ctx, Task{Work: policy.Work{Do: policy.Evaluate}, Event: event}); err != nil {
+		return nil, err
+	}
+	report := &Report{Done: []Done{}, Left: []Task{}}
+	end := time.Now().Add(r.Patience)
+	for {
+		if err := r.work(ctx, end, report); err != nil {
+			return report, err
+		}
+		left, err := r.Queue.List()
+		if err != nil {
+			return report, err
+		}
+		// A task that came between the last look and the end of the lock.
+		if !slices.ContainsFunc(heads(left), func(t Task) bool { return t.Attempts == 0 }) || time.Now().After(end) {
+			report.Left = append(report.Left, left...)
+			return report, nil
+		}
+	}
+}
+
+// work works under the lock of the process that works.
+func (r *Reconciler) work(ctx context.Context, end time.Time, report *Report) error {
+	release, err := durable.Lock(r.Queue.path(workLock), "reconcile")
+	var held *durable.HeldError
+	if errors.As(err, &held) {
+		return ErrBusy
+	}
+	if err != nil {
+		return err
+	}
+	defer release()
+	waiting := map[int64]bool{} // tasks that are left to the next run
+	for {
+		tasks, err := r.Queue.List()
+		if err != nil {
+			return err
+		}
+		t, pause, found := first(tasks, waiting, r.Queue.now())
+		if !found {
+			return nil
+		}
+		if pause > 0 {
+			if time.Now().Add(pause).After(end) {
+				return nil
+			}
+			select {
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			case <-time.After(pause):
+			}
+			continue
+		}
+		if err := r.do(ctx, t, waiting, report); err != nil {
+			return err
+		}
+	}
+}
+
+// heads lists the first task of each queue: of the queue for all, and then of the
+// applications as their tasks came.
+func heads(tasks []Task) (list []Task) {
+	seen := map[string]bool{}
+	for _, t := range tasks {
+		if seen[t.Application] {
+			continue
+		}
+		seen[t.Application] = true
+		if t.Application == "" {
+			list = slices.Insert(list, 0, t)
+		} else {
+			list = append(list, t)
+		}
+	}
+	return list
+}
+
+// first finds the head that can be done next. pause is how long it has to wait.
+func first(tasks []Task, skip map[int64]bool, now time.Time) (next Task, pause time.Duration, found bool) {
+	for _, t := range heads(tasks) {
+		if w := t.wait(now); !skip[t.ID] && (!found || w < pause) {
+			next, pause, found = t, w, true
+		}
+	}
+	return next, pause, found
+}
+
+// do does one task.
+func (r *Reconciler) do(ctx context.Context, t Task, waiting map[int64]bool, report *Report) error {
+	if err := durable.Point("reconcile.begin"); err != nil {
+		return err
+	}
+	var next []Task
+	var err error
+	if t.Do == policy.Evaluate {
+		next, err = r.evaluate(ctx, t.Event)
+	} else {
+		err = r.Device.Do(ctx, t.Application, t.Work, t.Event.Name)
+	}
+	if perr := durable.Point("reconcile.end"); perr != nil {
+		return perr
+	}
+	switch {
+	case err == nil:
+		if t.Do != policy.Evaluate {
+			report.Done = append(report.Done, Done{Task: t})
+		}
+		return r.Queue.done(ctx, t.ID, next)
+	case ctx.Err() != nil:
+		return context.Cause(ctx) // it stays first
+	}
+	r.Log.Error("automatic work failed", "app", t.Application, "task", string(t.Do), "error", err)
+	text := strings.Join(strings.Fields(err.Error()), " ")
+	waits := r.Device.Waits(err)
+	// Each attempt may stop what runs.
+	if t.Do == policy.Replace && !waits && (r.Device.Refused(err) || t.Attempts+1 >= maxInstalls) {
+		t.Attempts, t.Error = t.Attempts+1, text
+		report.Done = append(report.Done, Done{Task: t, GivenUp: true})
+		return r.Queue.giveUp(ctx, t)
+	}
+	waiting[t.ID] = waits
+	return r.Queue.fail(ctx, t.ID, text, waits)
+}
+
+// evaluate finds out what has to be done.
+func (r *Reconciler) evaluate(ctx context.Context, event policy.Event) ([]Task, error) {
+	s, err := r.Device.Situation(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("the applications cannot be looked at: %w", err)
+	}
+	c, err := r.Queue.read()
+	if err != nil {
+		return nil, err
+	}
+	s.Event = event
+	for i := range s.Staged {
+		x := &s.Staged[i]
+		x.Failed = event.Name != policy.EventBoot && slices.ContainsFunc(c.GivenUp, func(g givenUp) bool {
+			return g.Application == x.Name && g.Artifact == x.Release && !x.At.After(g.At)
+		})
+	}
+	var tasks []Task
+	for _, t := range policy.Next(s) {
+		tasks = append(tasks, Task{Application: t.Application, Work: t.Work, Event: event})
+	}
+	return tasks, nil
+}

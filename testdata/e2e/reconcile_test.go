@@ -1,0 +1,53 @@
+package e2e
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A container that was removed by hand comes back, a newer staged artifact installs itself
+// if its policy says so, and the older one comes back when it is withdrawn. The engine's
+// version brings the staged release that runs on it. What is stopped, or not automatic,
+// stays as it is.
+func TestReconcile(t *testing.T) {
+	d := device(t)
+	require.NoError(t, d.WithoutMender())
+	policy := func(text string) string {
+		file := filepath.Join(t.TempDir(), "app.toml")
+		require.NoError(t, os.WriteFile(file, []byte("managed = true\n"+text), 0o644))
+		return file
+	}
+	made := func(version, text string) string {
+		return generate(t, d, "shop", "shop-"+version, version, compose(version), "--policy", policy(text), archive(t, web(t, version, "")), archive(t, stock(t)))
+	}
+	require.NoError(t, os.WriteFile(d.Path("/etc/mender/mender-app.conf"), []byte("allow_unsigned = true\n"), 0o644))
+	reconcile := func() string { return d.MustRun(t, "mender-app", "reconcile", "--event", "bundles") }
+	first := made("1", "")
+	w := watch(t, d)
+	d.MustRun(t, "mender-app", "install", "--commit", first)
+	says(t, w, "web 1")
+	require.Contains(t, reconcile(), "nothing to do")
+
+	remove := func() { d.MustRun(t, "sh", "-c", "docker rm -f $(docker ps --quiet)") }
+	remove()
+	require.Contains(t, reconcile(), "shop: started again")
+	says(t, w, "web 1")
+	require.Contains(t, d.MustRun(t, "mender-app", "history", "shop", "--limit", "1"), "reconciled")
+	d.MustRun(t, "mender-app", "stop", "shop")
+	require.Contains(t, reconcile(), "nothing to do")
+	d.MustRun(t, "mender-app", "start", "shop")
+
+	d.MustRun(t, "mender-app", "stage", first)
+	d.MustRun(t, "mender-app", "stage", made("2", ""))
+	require.Contains(t, reconcile(), "nothing to do", "it is not automatic")
+	d.MustRun(t, "mender-app", "stage", made("3", "upgrades = {automatic = true}\n"))
+	require.Contains(t, reconcile(), "shop: installed shop-3")
+	says(t, w, "web 3")
+	d.MustRun(t, "mender-app", "unstage", "shop-2")
+	d.MustRun(t, "mender-app", "unstage", "shop-3")
+	require.Contains(t, reconcile(), "shop: installed shop-1: the newer artifact was withdrawn")
+	says(t, w, "web 1")
+}
