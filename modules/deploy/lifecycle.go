@@ -114,7 +114,7 @@ func (e *Engine) StartIfDown(ctx context.Context, name string) error {
 	if err := t.startAgain(ctx); err != nil {
 		return err
 	}
-	return e.record(name, d, store.StatusReconciled)
+	return e.Store.AddHistory(account.Record(name, d, store.StatusReconciled, e.now()))
 }
 
 // startAgain starts the current release.

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mender-app/mender-app/artifact/clip"
 	"github.com/mender-app/mender-app/artifact/version"
 )
 
@@ -127,7 +128,7 @@ func (s Situation) replacement(p Present) (next *Staged, why string) {
 		order := compare(x.Version, p.Version)
 		switch {
 		case outside != "" && isTrue(x.Policy.EngineUpgrades.Automatic):
-			return x, fmt.Sprintf("the engine has version %s, and the installed release %s", clip(p.Engine), strings.TrimPrefix(outside, "it "))
+			return x, fmt.Sprintf("the engine has version %s, and the installed release %s", clip.Text(p.Engine), strings.TrimPrefix(outside, "it "))
 		case order > 0 && x.Policy.Upgrades.Automatic:
 			return x, "it is staged and newer (upgrades.automatic)"
 		case order < 0 && withdrawn && isTrue(x.Policy.Downgrades.Automatic):
