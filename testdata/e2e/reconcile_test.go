@@ -21,7 +21,7 @@ func TestReconcile(t *testing.T) {
 		return file
 	}
 	made := func(version, text string) string {
-		return generate(t, d, "shop", "shop-"+version, version, compose(version), "--policy", policy(text), archive(t, web(t, version, "")), archive(t, stock(t)))
+		return generate(t, d, "shop", "shop-"+version, version, compose(version), "--application-version", version, "--policy", policy(text), archive(t, web(t, version, "")), archive(t, stock(t)))
 	}
 	require.NoError(t, os.WriteFile(d.Path("/etc/mender/mender-app.conf"), []byte("allow_unsigned = true\n"), 0o644))
 	reconcile := func() string { return d.MustRun(t, "mender-app", "reconcile", "--event", "bundles") }
