@@ -197,12 +197,13 @@ func verbs() []verbSpec {
 		{VerbStatus, "app", "print how the application and each of its services is, as JSON", status},
 		{VerbLogs, "app [service]", "print what the services wrote, as lines of JSON", logs},
 		{VerbCheck, "app dir", "check the release in dir as ROLLOUT would, and print what would change, as JSON", check},
+		{VerbRender, "app dir", "print the manifests in dir with the overrides applied", render},
 	}
 }
 
 // optional are the verbs that a sub-module has only with a feature, and its name. The
 // methods of Session are there without.
-var optional = map[string]string{VerbStatus: FeatureStatus, VerbLogs: FeatureLogs, VerbCheck: FeatureCheck}
+var optional = map[string]string{VerbStatus: FeatureStatus, VerbLogs: FeatureLogs, VerbCheck: FeatureCheck, VerbRender: FeatureOverrides}
 
 // has reports whether the sub-module has a verb.
 func (f frame) has(v verbSpec) bool {
@@ -391,6 +392,12 @@ func (f frame) request(spec *verbSpec, args []string) (Request, error) {
 	r.PurgeData = f.getenv(EnvPurgeData) == "1"
 	r.Recipients = strings.Fields(f.getenv(EnvRecipients))
 	r.Disabled = strings.Fields(f.getenv(EnvDisabled))
+	if dir := f.getenv(EnvOverrides); dir != "" {
+		var err error
+		if r.Overrides, err = readOverrides(dir); err != nil {
+			return r, fmt.Errorf("%s: %w", EnvOverrides, err)
+		}
+	}
 	if s := f.getenv(EnvLogLines); s != "" {
 		n, err := strconv.Atoi(s)
 		if err != nil || n < 0 || n > MaxLogLines {

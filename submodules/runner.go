@@ -295,6 +295,16 @@ func (m *Module) environ(ctx context.Context, r Request) (env []string, cleanup 
 		rest := cleanup
 		cleanup = func() { _ = os.Remove(name); rest() }
 	}
+	if len(r.Overrides) > 0 {
+		dir, err := writeOverrides(tmp, r.Overrides)
+		if err != nil {
+			cleanup()
+			return nil, func() {}, fmt.Errorf("overrides: %w", err)
+		}
+		set[EnvOverrides] = dir
+		rest := cleanup
+		cleanup = func() { _ = os.RemoveAll(dir); rest() }
+	}
 	for k, v := range set {
 		env = append(env, k+"="+v)
 	}

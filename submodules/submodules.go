@@ -52,28 +52,30 @@ const (
 	VerbStatus         = "STATUS"
 	VerbLogs           = "LOGS"
 	VerbCheck          = "CHECK"
+	VerbRender         = "RENDER"
 )
 
 // The features a sub-module may announce in its Info.
 const (
-	FeatureStream     = "stream"     // LOAD accepts the path "-": content on standard input
-	FeatureStage      = "stage"      // LOAD knows the option "stage"
-	FeatureComponents = "components" // MENDER_APP_COMPONENTS is honoured
-	FeatureDelta      = "delta/1"    // LOAD rebuilds from a mender-app delta, format 1
-	FeatureShared     = "shared/1"   // LOAD takes a delta with shared content before it
-	FeatureVcdiff     = "vcdiff"     // LOAD reads the shell reference's xdelta3 deltas
-	FeatureVerify     = "verify"     // VERIFY is there
-	FeatureSync       = "sync"       // SYNC is there
-	FeatureRepair     = "repair"     // REPAIR is there
-	FeatureStorage    = "storage"    // STORAGE is there
-	FeatureAnnounced  = "announced"  // LOAD refuses content that is not what the metadata announces
-	FeatureEngine     = "engine"     // ENGINE is there
-	FeatureSecrets    = "secrets"    // encrypted secrets are decrypted; RESTORE is there
-	FeatureStatus     = "status"     // STATUS is there
-	FeatureLogs       = "logs/1"     // LOGS is there
-	FeatureCheck      = "check/1"    // CHECK is there
-	FeatureServices   = "services/1" // MENDER_APP_DISABLED is honoured
-	FeatureDowntime   = "downtime/1" // ROLLOUT and ROLLBACK tell how long services were down
+	FeatureStream     = "stream"      // LOAD accepts the path "-": content on standard input
+	FeatureStage      = "stage"       // LOAD knows the option "stage"
+	FeatureComponents = "components"  // MENDER_APP_COMPONENTS is honoured
+	FeatureDelta      = "delta/1"     // LOAD rebuilds from a mender-app delta, format 1
+	FeatureShared     = "shared/1"    // LOAD takes a delta with shared content before it
+	FeatureVcdiff     = "vcdiff"      // LOAD reads the shell reference's xdelta3 deltas
+	FeatureVerify     = "verify"      // VERIFY is there
+	FeatureSync       = "sync"        // SYNC is there
+	FeatureRepair     = "repair"      // REPAIR is there
+	FeatureStorage    = "storage"     // STORAGE is there
+	FeatureAnnounced  = "announced"   // LOAD refuses content that is not what the metadata announces
+	FeatureEngine     = "engine"      // ENGINE is there
+	FeatureSecrets    = "secrets"     // encrypted secrets are decrypted; RESTORE is there
+	FeatureStatus     = "status"      // STATUS is there
+	FeatureLogs       = "logs/1"      // LOGS is there
+	FeatureCheck      = "check/1"     // CHECK is there
+	FeatureServices   = "services/1"  // MENDER_APP_DISABLED is honoured
+	FeatureDowntime   = "downtime/1"  // ROLLOUT and ROLLBACK tell how long services were down
+	FeatureOverrides  = "overrides/1" // MENDER_APP_OVERRIDES is honoured; RENDER is there
 )
 
 // The words of OPTIONS.
@@ -100,6 +102,7 @@ const (
 	EnvRecipients = "MENDER_APP_RECIPIENTS"
 	EnvLogLines   = "MENDER_APP_LOG_LINES"
 	EnvDisabled   = "MENDER_APP_DISABLED"
+	EnvOverrides  = "MENDER_APP_OVERRIDES"
 )
 
 // DefaultConfigDir is where sub-modules read their settings
@@ -194,7 +197,7 @@ type Request struct {
 	URL        string // component: SAVE, LOAD, DELETE; may end in @sha256:<hex>
 	Path       string // content: SAVE, LOAD; "-" is Stdin or Stdout. REPAIR: a directory of contents, if any
 	CurrentURL string // LOAD: the component a delta starts from, if known
-	Dir        string // manifests: EXPORT_MANIFEST, CHECK, ROLLOUT, ROLLBACK, STOP, START; REPAIR: its own directory
+	Dir        string // manifests: EXPORT_MANIFEST, CHECK, RENDER, ROLLOUT, ROLLBACK, STOP, START; REPAIR: its own directory
 	Service    string // LOGS: only this service, if it is set
 	FailedDir  string // ROLLBACK: the manifests of the release that failed, if known
 
@@ -206,6 +209,7 @@ type Request struct {
 	LogLines   *int              // LOGS: how many lines of each instance; nil: DefaultLogLines
 	Recipients []string          // REQS with OptionSecrets: the age recipients of the secrets, if known
 	Disabled   []string          // services that are switched off (FeatureServices)
+	Overrides  []Override        // in the order in which they are applied (FeatureOverrides)
 	Env        map[string]string // from the metadata; names outside the allow-list are an error
 
 	// Downtimes takes what ROLLOUT or ROLLBACK says, also of one that failed

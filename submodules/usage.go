@@ -33,6 +33,7 @@ var envText = []struct{ name, text string }{
 	{EnvRecipients, "age recipients of the secrets, for REQS with the option secrets"},
 	{EnvLogLines, fmt.Sprintf("lines of each instance, for LOGS (default %d)", DefaultLogLines)},
 	{EnvDisabled, "services that are switched off, for sub-modules with the feature services/1"},
+	{EnvOverrides, "directory of override files, for sub-modules with the feature overrides/1"},
 	{EnvConfigDir, "directory of the configuration (default " + DefaultConfigDir + ")"},
 }
 

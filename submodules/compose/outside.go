@@ -34,9 +34,9 @@ type fileCheck struct {
 }
 
 // checkFiles refuses the project's files if they name files outside the
-// manifests, or remote ones. Configs and secrets are in the model; see
-// checkModel.
-func (p *project) checkFiles(set settings, env, shipped map[string]string) error {
+// manifests, or remote ones, and so do the layers of overrides. Configs and secrets are
+// in the model; see checkModel.
+func (p *project) checkFiles(set settings, env, shipped map[string]string, layers []string) error {
 	real, err := filepath.EvalSymlinks(p.dir)
 	if err != nil {
 		return err
@@ -54,6 +54,11 @@ func (p *project) checkFiles(set settings, env, shipped map[string]string) error
 		}
 		if err := c.file(f, p.dir); err != nil {
 			return err
+		}
+	}
+	for _, f := range layers {
+		if err := c.file(f, p.dir); err != nil {
+			return fmt.Errorf("override %s: %w", filepath.Base(f), err)
 		}
 	}
 	return nil

@@ -187,8 +187,12 @@ func (s *session) readProject(ctx context.Context, c *command, dir, existing str
 	if p.env, err = projectfiles.WriteEnv(shipped, s.req.TempDir); err != nil {
 		return nil, err
 	}
+	layers, err := s.writeLayers()
+	if err != nil {
+		return nil, err
+	}
 	if strict {
-		if err := p.checkFiles(s.set, c.environ(), shipped); err != nil {
+		if err := p.checkFiles(s.set, c.environ(), shipped, layers); err != nil {
 			return nil, err
 		}
 	}
@@ -202,6 +206,7 @@ func (s *session) readProject(ctx context.Context, c *command, dir, existing str
 			p.name = projectfiles.Name(s.req.App)
 		}
 	}
+	p.files = append(p.files, layers...)
 	readCtx, cancel := context.WithTimeout(ctx, maxRead)
 	defer cancel()
 	out := bounded{Capped: submodules.Capped{Max: maxModel}, full: cancel}
@@ -216,7 +221,7 @@ func (s *session) readProject(ctx context.Context, c *command, dir, existing str
 		case readCtx.Err() != nil:
 			return nil, invalid("Docker Compose does not read the compose files in %s within %v", dir, maxRead)
 		default:
-			return nil, invalid("the compose files in %s are not valid: %w", dir, said.reason(err))
+			return nil, s.blame(ctx, c, dir, existing, strict, invalid("the compose files in %s are not valid: %w", dir, said.reason(err)))
 		}
 	}
 	if out.Over {

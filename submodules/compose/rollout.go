@@ -51,7 +51,14 @@ func (s *session) read(ctx context.Context, replaces func(dir string, all []cont
 		return nil, err
 	}
 	pl := &plan{compose: c, existing: replaces(dir, all)}
-	if pl.project, err = s.readProject(ctx, c, dir, runsAs(pl.existing), !s.back); err != nil {
+	pl.project, err = s.readProject(ctx, c, dir, runsAs(pl.existing), !s.back)
+	if err != nil && s.back && len(s.req.Overrides) > 0 && ctx.Err() == nil {
+		// No other release could run instead.
+		s.req.Logf("warning: going on without the overrides: %v", err)
+		s.req.Overrides = nil
+		pl.project, err = s.readProject(ctx, c, dir, runsAs(pl.existing), false)
+	}
+	if err != nil {
 		return nil, err
 	}
 	if !s.back {

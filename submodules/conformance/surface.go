@@ -38,10 +38,11 @@ var arguments = map[string][]string{
 	submodules.VerbStatus:         {"APP"},
 	submodules.VerbLogs:           {"APP"},
 	submodules.VerbCheck:          {"APP", "/dir"},
+	submodules.VerbRender:         {"APP", "/dir"},
 }
 
 // asks holds the verbs that change nothing.
-var asks = []string{submodules.VerbList, submodules.VerbLsComponents, submodules.VerbAlive, submodules.VerbHealthy, submodules.VerbVerify, submodules.VerbStorage, submodules.VerbStatus, submodules.VerbLogs, submodules.VerbCheck}
+var asks = []string{submodules.VerbList, submodules.VerbLsComponents, submodules.VerbAlive, submodules.VerbHealthy, submodules.VerbVerify, submodules.VerbStorage, submodules.VerbStatus, submodules.VerbLogs, submodules.VerbCheck, submodules.VerbRender}
 
 // wrongNames are invalid names of applications. Verbs that change something are
 // called only with those that do no harm if they are accepted.
