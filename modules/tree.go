@@ -2,6 +2,7 @@ package modules
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -135,6 +136,29 @@ const ForceFile = "force"
 func (t *Tree) Forced() bool {
 	_, err := os.Lstat(filepath.Join(t.dir, ForceFile))
 	return err == nil
+}
+
+// Reuse says whether a release keeps what an operator chose on releases before it; nil:
+// its policy says so.
+type Reuse struct {
+	Services  *bool `json:"services,omitempty"`
+	Overrides *bool `json:"overrides,omitempty"`
+}
+
+// ReuseFile is a file that mender-app puts into the trees it makes, a Reuse as JSON, when
+// a person says something about it.
+const ReuseFile = "reuse"
+
+// Reuse is what ReuseFile says.
+func (t *Tree) Reuse() (r Reuse, err error) {
+	data, err := ReadRegular(filepath.Join(t.dir, ReuseFile), 0, 1<<10)
+	if errors.Is(err, fs.ErrNotExist) {
+		return r, nil
+	}
+	if err != nil {
+		return r, err
+	}
+	return r, json.Unmarshal(data, &r)
 }
 
 // AutomaticFile is a file that mender-app puts into the trees it makes when the

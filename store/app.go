@@ -48,6 +48,8 @@ type State struct {
 	Failed []string `json:"failed,omitempty"`
 	// Services are the services that an operator switched on or off, by name.
 	Services map[string]ServiceChoice `json:"services,omitempty"`
+	// Overrides are what an operator changes in the manifests; nil: nothing.
+	Overrides *Overrides `json:"overrides,omitempty"`
 	// Purge: the application is being removed, without its data ("keep-data")
 	// or with it ("data"); "" otherwise.
 	Purge string `json:"purge,omitempty"`
@@ -62,6 +64,12 @@ type State struct {
 type ServiceChoice struct {
 	Enabled bool   `json:"enabled"`
 	Release string `json:"release"` // the current one then
+}
+
+// Overrides are what an operator changes in the manifests of an application.
+type Overrides struct {
+	Text    string `json:"text"`    // in the form of the orchestrator
+	Release string `json:"release"` // the current one when they were set
 }
 
 // Deployment is the journal of an open deployment. A phase is written before the

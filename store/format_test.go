@@ -30,7 +30,7 @@ func TestFormatDocument(t *testing.T) {
 		return names
 	}
 	for heading, v := range map[string]any{
-		"app.json": State{}, "deployment": Deployment{}, "service": ServiceChoice{}, "release.json": Release{}, "history/<app>.jsonl": Record{},
+		"app.json": State{}, "deployment": Deployment{}, "service": ServiceChoice{}, "overrides": Overrides{}, "release.json": Release{}, "history/<app>.jsonl": Record{},
 		"suspects.json": suspects{}, "hold.json": Hold{}, "suspect": Suspect{}, "asked": Asked{}, "step": Step{}, "measured": Measured{}, "downtime": Downtime{}, "changed": Changed{}, "change": Change{},
 		"history/<app>.logs/<number>.jsonl": LogEntry{},
 	} {

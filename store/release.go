@@ -32,7 +32,11 @@ type Release struct {
 	// Statement is the artifact's statement as in its metadata: what the release
 	// is, signed by its maker (package statement); nil for none.
 	Statement json.RawMessage `json:"statement,omitempty"`
-	Created   time.Time       `json:"created"`
+	// KeepServices and KeepOverrides are what a person said at the installation, whatever
+	// the policy says; nil: nothing.
+	KeepServices  *bool     `json:"keep_services,omitempty"`
+	KeepOverrides *bool     `json:"keep_overrides,omitempty"`
+	Created       time.Time `json:"created"`
 	// BootID is the boot of the machine in which its download was begun. If the
 	// release is not Complete, it was not made durable in this boot.
 	BootID string `json:"boot_id,omitempty"`

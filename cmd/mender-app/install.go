@@ -14,6 +14,7 @@ import (
 
 	"github.com/mender-app/mender-app/artifact/mender"
 	"github.com/mender-app/mender-app/cmd/internal/device"
+	"github.com/mender-app/mender-app/cmd/mender-app/overrides"
 	"github.com/mender-app/mender-app/cmd/mender-app/source"
 	"github.com/mender-app/mender-app/cmd/mender-app/staged"
 	"github.com/mender-app/mender-app/modules"
@@ -71,6 +72,7 @@ is loaded. --force overrides its downgrades.allow = false, and no other rule.`,
 	o.Keys.Flags(cmd.Flags())
 	o.staged.Flag(cmd, "install")
 	cmd.Flags().BoolVar(&o.force, "force", false, "install even if a Mender client manages this device, and even an older version that a policy forbids")
+	o.reuse.Flags(cmd.Flags())
 	cmd.Flags().BoolVar(&o.commit, "commit", false, "commit at once when it is healthy, unless it asks for a restart")
 	return cmd
 }
@@ -82,6 +84,7 @@ type installOptions struct {
 	force, commit bool
 	automatic     bool   // the device does it by itself, and prints nothing
 	event         string // why
+	reuse         overrides.Reuse
 }
 
 func (p *program) opener() *source.Opener {
@@ -121,7 +124,7 @@ func (p *program) install(ctx context.Context, from string, o installOptions) (e
 		return err
 	}
 	defer release()
-	c.Force, c.Automatic, c.Event = o.force, o.automatic, o.event
+	c.Force, c.Automatic, c.Event, c.Reuse = o.force, o.automatic, o.event, o.reuse.Said()
 	if signer := artifact.Header().SignedBy; signer != nil {
 		if c.Signer, err = mender.EncodePublicKey(signer); err != nil {
 			return err

@@ -21,6 +21,7 @@ import (
 	"github.com/mender-app/mender-app/cmd/internal/version"
 	"github.com/mender-app/mender-app/cmd/mender-app/enginecheck"
 	"github.com/mender-app/mender-app/cmd/mender-app/hold"
+	"github.com/mender-app/mender-app/cmd/mender-app/overrides"
 	"github.com/mender-app/mender-app/cmd/mender-app/reconciling"
 	"github.com/mender-app/mender-app/cmd/mender-app/services"
 	"github.com/mender-app/mender-app/cmd/mender-app/serving"
@@ -103,6 +104,10 @@ module as the client does.
 	others = append(others, reconciling.Commands(reconciling.Program{
 		Config: config, Engine: p.engine, Viewer: p.viewer, Log: log, Install: p.installStaged, Permits: p.unmanaged, JSON: asJSON, Print: p.printResult, Table: p.table,
 	})...)
+	others = append(others, overrides.Command(overrides.Program{
+		Engine: p.engine, Config: config, Viewer: p.viewer, Stdin: p.stdin, Stdout: p.stdout,
+		JSON: asJSON, Print: p.printResult, CompleteApps: completeApps,
+	}))
 	for _, c := range others {
 		c.Args = args(c.Args)
 		root.AddCommand(c)

@@ -49,6 +49,8 @@ type Client struct {
 	Driver string
 	// Force overrides what only a policy forbids: a person asked for it.
 	Force bool
+	// Reuse is what a person says about an operator's choices.
+	Reuse modules.Reuse
 	// Automatic: the device installs the artifact by itself, because of Event.
 	Automatic bool
 	Event     string // "" if there was none

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
 
@@ -49,6 +50,15 @@ func (c *Client) makeTree(r *Record, h *mender.Header) error {
 	}
 	if c.Force {
 		if err := os.WriteFile(filepath.Join(dir, modules.ForceFile), nil, 0o600); err != nil {
+			return err
+		}
+	}
+	if c.Reuse != (modules.Reuse{}) {
+		data, err := json.Marshal(c.Reuse)
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(dir, modules.ReuseFile), data, 0o600); err != nil {
 			return err
 		}
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/mender-app/mender-app/artifact/names"
 	"github.com/mender-app/mender-app/modules/deploy/account"
+	"github.com/mender-app/mender-app/modules/deploy/overrides"
 	"github.com/mender-app/mender-app/modules/deploy/switched"
 	"github.com/mender-app/mender-app/store"
 	"github.com/mender-app/mender-app/store/durable"
@@ -67,6 +68,12 @@ func (t *target) request() submodules.Request {
 	}
 	if t.info.Has(submodules.FeatureServices) {
 		req.Disabled = switched.Off(t.e.Log, t.e.Store, t.a, t.app, t.r)
+	}
+	if t.info.Has(submodules.FeatureOverrides) {
+		var err error
+		if req.Overrides, err = overrides.Layers(t.e.Log, t.e.OverridesDir, t.e.Store, t.a, t.app, t.r); err != nil {
+			t.e.Log.Error("overrides are left out", "app", t.app, "error", err)
+		}
 	}
 	return req
 }

@@ -198,6 +198,7 @@ func (e *Engine) begin(ctx context.Context, h *incoming.Header, before *target) 
 	r := h.Release()
 	r.ID, r.Created, r.BootID = id, e.now(), e.bootID()
 	r.Components, r.Unstarted = incoming.Components(h.Meta.Components), e.staysLoaded(a)
+	r.KeepServices, r.KeepOverrides = e.Reuse.Services, e.Reuse.Overrides
 	return a, a.PutRelease(r)
 }
 

@@ -121,6 +121,9 @@ type Engine struct {
 	// AppLocks is the directory in which applications say that they must not be
 	// updated now (package holds); "": they are not asked.
 	AppLocks string
+	// OverridesDir has the overrides of the device, in a directory for each
+	// application; "": there are none.
+	OverridesDir string
 	// Hooks runs the hooks of releases and of the device; nil: there are none.
 	Hooks moments.Hooks
 
@@ -376,6 +379,13 @@ func (e *Engine) act(ctx context.Context, a *store.App, step transition.Action) 
 		return e.enter(a, transition.RolledBack)
 	case transition.Ask:
 		if err := e.checkAppLock(a); err != nil {
+			return err
+		}
+		t, err := e.target(ctx, a, a.Deployment.To)
+		if err != nil {
+			return err
+		}
+		if err := t.checkOverrides(ctx, a.ReleaseManifests(t.r.ID)); err != nil {
 			return err
 		}
 		return e.moments().Ask(ctx, a)

@@ -170,13 +170,19 @@ func (e *Engine) SwitchService(ctx context.Context, name, service string, on boo
 	if err := switched.Check(name, service, all); err != nil {
 		return err
 	}
-	// The choice first: after a kill, mender-app start or the same command goes on.
 	back, err := switched.Choose(t.a, service, on)
+	return t.decided(ctx, service+" is switched back", back, err)
+}
+
+// decided carries out what an operator decided and what is recorded already, unless err:
+// after a kill, mender-app start or the same command goes on. If the application does not
+// get healthy, back takes the record back.
+func (t *target) decided(ctx context.Context, undone string, back func() error, err error) error {
 	if err != nil || t.a.Stopped {
 		return err
 	}
 	if err = t.call(ctx, submodules.VerbStart, t.request(), t.o.Start); err != nil {
-		err = errors.Join(fmt.Errorf("%s is switched back: %w", service, err), back(),
+		err = errors.Join(fmt.Errorf("%s: %w", undone, err), back(),
 			t.call(context.WithoutCancel(ctx), submodules.VerbStart, t.request(), t.o.Start))
 	}
 	return err

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/mender-app/mender-app/modules/deploy/incoming"
+	"github.com/mender-app/mender-app/modules/deploy/overrides"
 	"github.com/mender-app/mender-app/modules/deploy/policies"
 	"github.com/mender-app/mender-app/modules/deploy/switched"
 	"github.com/mender-app/mender-app/modules/policy"
@@ -52,6 +53,10 @@ func (t *target) checkPolicy(ctx context.Context, h *incoming.Header) error {
 	}
 	if p := r.App.Policy; p != nil && len(p.Hooks) > 0 && e.Hooks != nil && !e.Hooks.AllowsHooks() {
 		return unfit("hooks of %s: the artifact has the hook %s, and allow_hooks = false in mender-app.conf forbids hooks of applications", t.app, p.Hooks[0].Name)
+	}
+	layers, _ := overrides.Layers(e.Log, e.OverridesDir, e.Store, t.a, t.app, t.r)
+	if err := overrides.Lacks(t.app, layers, t.info, t.r.Orchestrator); err != nil {
+		return unfit("overrides of %s: %w", t.app, err)
 	}
 	if err := switched.Lacks(r.App.Policy, t.app, t.info, t.r.Orchestrator); err != nil {
 		return unfit("%w", err)

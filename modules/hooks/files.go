@@ -37,9 +37,20 @@ func executable(manifests, name string) (string, error) {
 	return path, nil
 }
 
-// trusted refuses a hook of the device that others than its owner, root or this user,
-// can change: hooks run as root.
+// trusted refuses a hook of the device that is not Trusted, or not executable.
 func trusted(path string) error {
+	if err := Trusted(path); err != nil {
+		return err
+	}
+	if st, err := os.Stat(path); err == nil && (!st.Mode().IsRegular() || st.Mode()&0o111 == 0) {
+		return errors.New("it is not an executable file")
+	}
+	return nil
+}
+
+// Trusted refuses a file that others than its owner, root or this user, can change: what
+// it says is done as root.
+func Trusted(path string) error {
 	dir := filepath.Dir(path)
 	// Who can change the directory above can put another one in its place.
 	for _, p := range []string{path, dir, filepath.Dir(dir)} {
@@ -56,9 +67,6 @@ func trusted(path string) error {
 		if sys, ok := st.Sys().(*syscall.Stat_t); ok && sys.Uid != 0 && int(sys.Uid) != os.Geteuid() {
 			return fmt.Errorf("%s does not belong to root", p)
 		}
-	}
-	if st, err := os.Stat(path); err == nil && (!st.Mode().IsRegular() || st.Mode()&0o111 == 0) {
-		return errors.New("it is not an executable file")
 	}
 	return nil
 }

@@ -137,7 +137,6 @@ func TestRefusedPolicies(t *testing.T) {
 // its value is a right one.
 func TestWhatIsNotBuilt(t *testing.T) {
 	for toml, says := range map[string]string{
-		"[keep]\noverrides = true":                             "keep.overrides: not supported",
 		"managed = true\n[[reapply]]\non = 'boot'":             "reapply: not supported",
 		"[data]\nvolumes = ['db']\nsnapshot = true":            "data: not supported",
 		"[resources]\ncpuset = '0'":                            "resources: not supported",

@@ -11,15 +11,41 @@ type Choice struct {
 	Release string // that was installed then
 }
 
+// KeepsServices reports whether a release keeps what an operator chose on releases before
+// it. said is what a person said at the installation, nil for nothing.
+func (p *Policy) KeepsServices(said *bool) bool {
+	if p == nil {
+		return keeps(said)
+	}
+	return keeps(said, p.Keep.Services)
+}
+
+// KeepsOverrides is KeepsServices for overrides.
+func (p *Policy) KeepsOverrides(said *bool) bool {
+	if p == nil {
+		return keeps(said)
+	}
+	return keeps(said, p.Keep.Overrides)
+}
+
+// keeps is the first answer that there is.
+func keeps(answers ...*bool) bool {
+	for _, a := range answers {
+		if a != nil {
+			return *a
+		}
+	}
+	return true
+}
+
 // SwitchedOff lists the services of a release that do not run, sorted: those that its
 // policy ships switched off, and those that an operator switched off, but for those that
-// the operator switched on. With keep.services = false only the choices count that were
-// made on this release.
-func (p *Policy) SwitchedOff(release string, choices map[string]Choice) (off []string) {
+// the operator switched on. If the release does not keep them, only the choices count that
+// were made on it.
+func (p *Policy) SwitchedOff(release string, keeps bool, choices map[string]Choice) (off []string) {
 	if p != nil {
 		off = slices.Clone(p.Services.Disabled)
 	}
-	keeps := p == nil || p.Keep.Services == nil || *p.Keep.Services
 	for _, name := range slices.Sorted(maps.Keys(choices)) {
 		c := choices[name]
 		switch {

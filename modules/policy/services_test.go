@@ -24,10 +24,32 @@ func TestSwitchedOff(t *testing.T) {
 		{"not forgotten on the same release", shipped + forgets, "1-shop", map[string]Choice{"stats": on, "web": off}, []string{"debug", "web"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			got := parse(t, "shop", c.policy).SwitchedOff(c.release, c.choices)
+			p := parse(t, "shop", c.policy)
+			got := p.SwitchedOff(c.release, p.KeepsServices(nil), c.choices)
 			assert.ElementsMatch(t, c.off, got)
 			assert.IsNonDecreasing(t, append([]string{""}, got...))
 		})
 	}
-	assert.Equal(t, []string{"web"}, (*Policy)(nil).SwitchedOff("1-shop", map[string]Choice{"web": off}))
+	assert.Equal(t, []string{"web"}, (*Policy)(nil).SwitchedOff("1-shop", true, map[string]Choice{"web": off}))
+}
+
+func TestKeeps(t *testing.T) {
+	yes, no := true, false
+	for _, c := range []struct {
+		policy string
+		said   *bool
+		keeps  bool
+	}{
+		{"", nil, true},
+		{"", &no, false},
+		{"keep = {services = false, overrides = false}", nil, false},
+		{"keep = {services = false, overrides = false}", &yes, true},
+		{"keep = {services = true, overrides = true}", &no, false},
+	} {
+		p := parse(t, "shop", c.policy)
+		assert.Equal(t, c.keeps, p.KeepsServices(c.said), c.policy)
+		assert.Equal(t, c.keeps, p.KeepsOverrides(c.said), c.policy)
+	}
+	assert.False(t, (*Policy)(nil).KeepsOverrides(&no))
+	assert.True(t, (*Policy)(nil).KeepsServices(nil))
 }

@@ -55,6 +55,8 @@ func (m *module) Status(ctx context.Context, _ submodules.Request) (submodules.S
 		{Name: "web", Instance: `shop-"web"-1`, Health: submodules.Healthy, Since: at, Restarts: 2, Failure: "exited", Failed: at, Said: "on fire"},
 	}}, m.err
 }
+func (m *module) Render(context.Context, submodules.Request) ([]byte, error) { return nil, nil }
+
 func (m *module) Logs(_ context.Context, r submodules.Request, each func(submodules.LogLine) error) error {
 	for i := range *r.LogLines {
 		if err := each(submodules.LogLine{Service: "web", Instance: "shop-web-1", At: time.Unix(int64(i), 0).UTC(), Stream: "stdout", Text: strings.Repeat("x", 10<<10)}); err != nil {

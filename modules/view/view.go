@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/mender-app/mender-app/artifact/names"
+	"github.com/mender-app/mender-app/modules/deploy/overrides"
 	"github.com/mender-app/mender-app/modules/deploy/switched"
 	"github.com/mender-app/mender-app/modules/deploy/transition"
 	"github.com/mender-app/mender-app/modules/staging"
@@ -149,6 +150,7 @@ type Submodule interface {
 	Healthy(ctx context.Context, r submodules.Request) (bool, error)
 	Status(ctx context.Context, r submodules.Request) (submodules.Status, error)
 	Logs(ctx context.Context, r submodules.Request, each func(submodules.LogLine) error) error
+	Render(ctx context.Context, r submodules.Request) ([]byte, error)
 }
 
 // Viewer asks the sub-modules of applications.
@@ -158,6 +160,8 @@ type Viewer struct {
 	// AllowEnv are names in the metadata's environment that sub-modules get
 	// although they do not declare them.
 	AllowEnv []string
+	// OverridesDir has the overrides of the device; "": there are none.
+	OverridesDir string
 	// Staging is where artifacts are staged; nil for nowhere.
 	Staging *staging.Area
 	// Statement reads and verifies the statement of a release; nil: nobody does.
@@ -214,6 +218,31 @@ func (v *Viewer) Logs(ctx context.Context, a *Application, service string, lines
 	return m.Logs(ctx, req, each)
 }
 
+// Overrides are the layers that change the manifests of the release that runs, in their
+// order.
+func (v *Viewer) Overrides(a *Application) ([]submodules.Override, error) {
+	r, err := a.Release(a.Running)
+	if err != nil {
+		return nil, err
+	}
+	return overrides.Layers(slog.New(slog.DiscardHandler), v.OverridesDir, nil, a.app, a.Name, r)
+}
+
+// Render returns the manifests of the release that runs, with the overrides.
+func (v *Viewer) Render(ctx context.Context, a *Application) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	m, info, req, err := v.open(ctx, a)
+	if err != nil {
+		return nil, err
+	}
+	if !info.Has(submodules.FeatureOverrides) {
+		err := fmt.Errorf("the sub-module %s does not have the feature %s", info.Name, submodules.FeatureOverrides)
+		return nil, submodules.Mark(err, submodules.ErrRequirement)
+	}
+	return m.Render(ctx, req)
+}
+
 // open finds the sub-module of the release that runs, and makes the request for it.
 func (v *Viewer) open(ctx context.Context, a *Application) (Submodule, submodules.Info, submodules.Request, error) {
 	var none submodules.Info
@@ -238,6 +267,9 @@ func (v *Viewer) open(ctx context.Context, a *Application) (Submodule, submodule
 	}
 	if info.Has(submodules.FeatureServices) {
 		req.Disabled = a.SwitchedOff()
+	}
+	if info.Has(submodules.FeatureOverrides) {
+		req.Overrides, _ = overrides.Layers(slog.New(slog.DiscardHandler), v.OverridesDir, nil, a.app, a.Name, r)
 	}
 	for name, value := range r.Env {
 		if info.TakesEnv(name) || names.CheckEnv(name) == nil && slices.Contains(v.AllowEnv, name) {

@@ -75,6 +75,8 @@ func (m *answers) Status(_ context.Context, r submodules.Request) (submodules.St
 	return submodules.Status{Alive: true, Services: []submodules.Service{{Name: "web"}}}, nil
 }
 
+func (m *answers) Render(context.Context, submodules.Request) ([]byte, error) { return nil, nil }
+
 func (m *answers) Logs(_ context.Context, r submodules.Request, each func(submodules.LogLine) error) error {
 	m.req = r
 	return each(submodules.LogLine{Service: "web", Text: "hello"})

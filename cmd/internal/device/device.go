@@ -66,11 +66,13 @@ type SystemFiles struct {
 	ArtifactInfo string // artifact_info_file
 }
 
-// HookSettings say which hooks are run, and whether applications may refuse updates.
+// HookSettings say which hooks are run, what the device changes in applications, and
+// whether these may refuse updates.
 type HookSettings struct {
-	Allow    bool   // allow_hooks: of applications
-	Dir      string // hooks_dir: of the device
-	AppLocks string // app_locks_dir; "" with allow_app_locks = false
+	Allow     bool   // allow_hooks: of applications
+	Dir       string // hooks_dir: of the device
+	Overrides string // overrides_dir: of the device
+	AppLocks  string // app_locks_dir; "" with allow_app_locks = false
 }
 
 // StagingSettings bound what is staged, in MiB.
@@ -105,7 +107,7 @@ func Load() (*Config, error) {
 			OSRelease:    f.String("/etc/os-release", "os_release_file"),
 			ArtifactInfo: f.String("/etc/mender/artifact_info", "artifact_info_file"),
 		},
-		Hooks:      HookSettings{Dir: f.String("/etc/mender/mender-app/hooks.d", "hooks_dir")},
+		Hooks:      HookSettings{Dir: f.String("/etc/mender/mender-app/hooks.d", "hooks_dir"), Overrides: f.String("/etc/mender/mender-app/overrides.d", "overrides_dir")},
 		MenderConf: f.String(menderConf, "mender_conf"),
 	}
 	keep, err := f.Int(deploy.DefaultKeep, "keep")
@@ -243,17 +245,18 @@ func (c *Config) Engine(log *slog.Logger, driver string) *deploy.Engine {
 		Find: func(name string) (deploy.Orchestrator, error) {
 			return c.submodule(name, log)
 		},
-		Log:         log,
-		Keep:        c.Keep,
-		Platforms:   c.Platforms,
-		DataRoot:    c.DataRoot,
-		Timeouts:    c.Timeouts,
-		RefuseOlder: c.RefuseOlder,
-		AllowEnv:    c.AllowEnv,
-		Caller:      account.Caller{Driver: driver, Asked: asked(os.Getenv), Transcript: transcript},
-		System:      c.system,
-		AppLocks:    c.Hooks.AppLocks,
-		Hooks:       &hooks.Runner{Dir: c.Hooks.Dir, Forbidden: !c.Hooks.Allow, Log: log, KillAfter: killAfter},
+		Log:          log,
+		Keep:         c.Keep,
+		Platforms:    c.Platforms,
+		DataRoot:     c.DataRoot,
+		Timeouts:     c.Timeouts,
+		RefuseOlder:  c.RefuseOlder,
+		AllowEnv:     c.AllowEnv,
+		Caller:       account.Caller{Driver: driver, Asked: asked(os.Getenv), Transcript: transcript},
+		System:       c.system,
+		AppLocks:     c.Hooks.AppLocks,
+		OverridesDir: c.Hooks.Overrides,
+		Hooks:        &hooks.Runner{Dir: c.Hooks.Dir, Forbidden: !c.Hooks.Allow, Log: log, KillAfter: killAfter},
 	}
 }
 
@@ -268,9 +271,10 @@ func asked(getenv func(string) string) store.Asked {
 // Viewer makes the viewer that the configuration describes.
 func (c *Config) Viewer(log *slog.Logger) *view.Viewer {
 	return &view.Viewer{
-		Find:     func(name string) (view.Submodule, error) { return c.submodule(name, log) },
-		AllowEnv: c.AllowEnv,
-		Staging:  c.StagingArea(),
+		Find:         func(name string) (view.Submodule, error) { return c.submodule(name, log) },
+		AllowEnv:     c.AllowEnv,
+		OverridesDir: c.Hooks.Overrides,
+		Staging:      c.StagingArea(),
 	}
 }
 

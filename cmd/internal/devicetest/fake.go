@@ -106,7 +106,7 @@ func (f fake) Features() []string {
 	return []string{
 		submodules.FeatureStream, submodules.FeatureStage, submodules.FeatureComponents,
 		submodules.FeatureVerify, submodules.FeatureSync, submodules.FeatureRepair, submodules.FeatureEngine, submodules.FeatureSecrets, submodules.FeatureStatus,
-		submodules.FeatureLogs, submodules.FeatureCheck, submodules.FeatureServices, submodules.FeatureDowntime,
+		submodules.FeatureLogs, submodules.FeatureCheck, submodules.FeatureServices, submodules.FeatureDowntime, submodules.FeatureOverrides,
 	}
 }
 
@@ -203,6 +203,12 @@ func (f fake) up(r submodules.Request) error {
 	if len(r.Disabled) > 0 {
 		digests = append(digests, "off "+strings.Join(r.Disabled, " ")+"\n")
 	}
+	for _, o := range r.Overrides {
+		if strings.Contains(o.Text, "unfit") {
+			return submodules.Mark(fmt.Errorf("override %s does not fit", o.Name), submodules.ErrContent)
+		}
+		text += o.Text + "\n"
+	}
 	if err := os.WriteFile(f.running(r.App), []byte(text+strings.Join(digests, "")), 0o644); err != nil {
 		return err
 	}
@@ -292,12 +298,26 @@ func (f call) Check(ctx context.Context) (c submodules.Changes, err error) {
 	if strings.Contains(string(compose), "invalid") {
 		return c, submodules.Mark(errors.New("compose.yaml is not valid"), submodules.ErrContent)
 	}
+	for _, o := range f.req.Overrides {
+		if strings.Contains(o.Text, "unfit") || strings.Contains(o.Text, "one") && !strings.Contains(string(compose), "one") {
+			return c, submodules.Mark(fmt.Errorf("override %s does not fit", o.Name), submodules.ErrContent)
+		}
+	}
 	if alive, _ := f.Alive(ctx); alive {
 		c.Restarts = []string{"web"}
 		return c, nil
 	}
 	c.Starts = []string{"web"}
 	return c, nil
+}
+
+// Render prints the compose file and the overrides, one after the other.
+func (f call) Render(context.Context) ([]byte, error) {
+	text, err := os.ReadFile(filepath.Join(f.req.Dir, "compose.yaml"))
+	for _, o := range f.req.Overrides {
+		text = append(append(text, '\n'), o.Text...)
+	}
+	return text, err
 }
 
 func (f call) Verify(context.Context) (problems []string, err error) {

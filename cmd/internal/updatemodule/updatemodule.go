@@ -174,6 +174,10 @@ func work(c *device.Config, state modules.State, tree *modules.Tree, orchestrate
 			}
 		}
 		e.Force = tree.Forced()
+		var err error
+		if e.Reuse, err = tree.Reuse(); err != nil {
+			return err
+		}
 		event, automatic, err := tree.Automatic()
 		if err != nil {
 			return err

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/mender-app/mender-app/modules"
 	"github.com/mender-app/mender-app/modules/deploy/space"
 	"github.com/mender-app/mender-app/modules/deploy/transition"
 	"github.com/mender-app/mender-app/store"
@@ -22,6 +23,8 @@ type Caller struct {
 	Asked store.Asked
 	// Force overrides what only a policy forbids: a person asked for it.
 	Force bool
+	// Reuse is what a person says about an operator's choices.
+	Reuse modules.Reuse
 	// Automatic: the device does this by itself.
 	Automatic bool
 	// Transcript keeps what is said in deployments; nil: nobody does.

@@ -30,7 +30,8 @@ func Off(log *slog.Logger, s *store.Store, a *store.App, app string, r *store.Re
 	if len(choices) == 0 && r.Policy == nil {
 		return nil
 	}
-	return policies.Of(log, app, r).SwitchedOff(r.ID, choices)
+	p := policies.Of(log, app, r)
+	return p.SwitchedOff(r.ID, p.KeepsServices(r.KeepServices), choices)
 }
 
 // Lacks refuses a policy that switches services off where the sub-module cannot.

@@ -1,0 +1,162 @@
+// Package overrides has the commands for what an operator changes in the manifests of an
+// application.
+package overrides
+
+import (
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mender-app/mender-app/cmd/internal/device"
+	"github.com/mender-app/mender-app/modules/deploy"
+	"github.com/mender-app/mender-app/modules/deploy/overrides"
+	"github.com/mender-app/mender-app/modules/view"
+	"github.com/mender-app/mender-app/submodules"
+)
+
+// Program is what the commands need of mender-app.
+type Program struct {
+	Engine func() *deploy.Engine
+	Config func() *device.Config
+	Viewer func() *view.Viewer
+	Stdin  io.Reader
+	Stdout io.Writer
+	// JSON reports whether results are printed as JSON.
+	JSON func() bool
+	// Print prints a result, as JSON or as a line.
+	Print func(doc any, format string, args ...any) error
+	// CompleteApps completes an application.
+	CompleteApps cobra.CompletionFunc
+}
+
+// Command is the command overrides.
+func Command(p Program) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "overrides",
+		Short: "Change what the manifests of an application say, over updates",
+		Long: `Keeps changes of an application's manifests on the device, over updates and rollbacks.
+With docker-compose they are Compose override files, which may change everything but
+the images, and reach no further than the manifests themselves may. They are applied
+in this order: the files *.yaml in /etc/mender/mender-app/overrides.d/APP (the device's),
+and then the one that "overrides set" has stored (the operator's).
+
+An update that they do not fit is refused, with a line that says how to go on. A
+release whose policy says keep.overrides = false begins without the operator's.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	combined := false
+	show := &cobra.Command{
+		Use:               "show APP",
+		Short:             "Show the overrides of an application",
+		Long:              "Shows the overrides of the release that runs, in the order in which they are applied.",
+		Example:           "  mender-app overrides show shop\n  mender-app overrides show shop --combined",
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: p.CompleteApps,
+		RunE:              func(cmd *cobra.Command, args []string) error { return p.show(cmd, args[0], combined) },
+	}
+	show.Flags().BoolVar(&combined, "combined", false, "show the manifests as they are with the overrides")
+	cmd.AddCommand(&cobra.Command{
+		Use:   "set APP FILE",
+		Short: "Replace the operator's override of an application",
+		Long: `Checks an override against the release that runs, stores it in the place of the one
+before, and starts again what it reaches. If the application does not become healthy,
+the one before comes back. A stopped application stays stopped. FILE may be - for
+standard input. While an update is open, the exit code is 75.`,
+		Example: `  mender-app overrides set shop limits.yaml
+  echo 'services: {web: {mem_limit: 64m}}' | mender-app overrides set shop -`,
+		Args: cobra.ExactArgs(2),
+		ValidArgsFunction: func(cmd *cobra.Command, args []string, to string) ([]string, cobra.ShellCompDirective) {
+			if len(args) == 0 {
+				return p.CompleteApps(cmd, args, to)
+			}
+			return nil, cobra.ShellCompDirectiveDefault
+		},
+		RunE: func(cmd *cobra.Command, args []string) error { return p.set(cmd, args[0], args[1]) },
+	}, show, &cobra.Command{
+		Use:               "clear APP",
+		Short:             "Remove the operator's override of an application",
+		Long:              "Removes what \"overrides set\" has stored, and starts again what it reached.",
+		Example:           "  mender-app overrides clear shop",
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: p.CompleteApps,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := p.Engine().SetOverrides(cmd.Context(), args[0], ""); err != nil {
+				return err
+			}
+			return p.Print(map[string]any{"application": args[0], "overrides": false}, "%s has no override of an operator", args[0])
+		},
+	})
+	return cmd
+}
+
+func (p Program) set(cmd *cobra.Command, app, file string) error {
+	var text string
+	if file == "-" {
+		data, err := io.ReadAll(io.LimitReader(p.Stdin, submodules.MaxOverride+1))
+		if err != nil {
+			return err
+		}
+		text = string(data)
+	} else {
+		var err error
+		if text, err = overrides.Read(file); err != nil {
+			return err
+		}
+	}
+	switch {
+	case text == "":
+		return fmt.Errorf("%w: %s is empty: mender-app overrides clear %s removes the override", device.ErrUsage, file, app)
+	case len(text) > submodules.MaxOverride:
+		return fmt.Errorf("%w: it is longer than %d KiB", device.ErrUsage, submodules.MaxOverride>>10)
+	}
+	if err := p.Engine().SetOverrides(cmd.Context(), app, text); err != nil {
+		return err
+	}
+	return p.Print(map[string]any{"application": app, "overrides": true}, "%s runs with the override", app)
+}
+
+func (p Program) show(cmd *cobra.Command, app string, combined bool) error {
+	a, err := view.Read(p.Config().OpenStore(), app)
+	if err != nil {
+		return err
+	}
+	if combined {
+		text, err := p.Viewer().Render(cmd.Context(), a)
+		if err != nil {
+			return err
+		}
+		if p.JSON() {
+			return p.Print(map[string]any{"application": app, "combined": string(text)}, "")
+		}
+		_, err = p.Stdout.Write(text)
+		return err
+	}
+	layers, bad := p.Viewer().Overrides(a)
+	if p.JSON() {
+		type layer struct {
+			Name string `json:"name"`
+			Text string `json:"text"`
+		}
+		list := []layer{}
+		for _, l := range layers {
+			list = append(list, layer(l))
+		}
+		return errors.Join(p.Print(map[string]any{"application": app, "overrides": list}, ""), bad)
+	}
+	for i, l := range layers {
+		if i > 0 {
+			fmt.Fprintln(p.Stdout, "---")
+		}
+		fmt.Fprintf(p.Stdout, "# %s\n%s", l.Name, l.Text)
+		if l.Text != "" && l.Text[len(l.Text)-1] != '\n' {
+			fmt.Fprintln(p.Stdout)
+		}
+	}
+	if len(layers) == 0 && bad == nil {
+		fmt.Fprintf(p.Stdout, "# %s has no overrides\n", app)
+	}
+	return bad
+}

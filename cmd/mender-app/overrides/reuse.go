@@ -1,0 +1,40 @@
+package overrides
+
+import (
+	"github.com/spf13/pflag"
+
+	"github.com/mender-app/mender-app/modules"
+)
+
+// Reuse are the flags of an installation that say whether the new release keeps what an
+// operator chose.
+type Reuse struct {
+	flags               *pflag.FlagSet
+	services, overrides bool
+}
+
+const (
+	flagServices  = "reuse-services"
+	flagOverrides = "reuse-overrides"
+)
+
+// Flags adds the flags.
+func (r *Reuse) Flags(f *pflag.FlagSet) {
+	r.flags = f
+	f.BoolVar(&r.services, flagServices, true, "keep which services are switched on and off, whatever the policy says; false: begin as shipped")
+	f.BoolVar(&r.overrides, flagOverrides, true, "keep the operator's override, whatever the policy says; false: begin without it")
+}
+
+// Said is what a person said; nothing leaves it to the policy.
+func (r *Reuse) Said() (said modules.Reuse) {
+	if r.flags == nil { // the device installs by itself
+		return said
+	}
+	if r.flags.Changed(flagServices) {
+		said.Services = &r.services
+	}
+	if r.flags.Changed(flagOverrides) {
+		said.Overrides = &r.overrides
+	}
+	return said
+}

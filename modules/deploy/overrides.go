@@ -1,0 +1,59 @@
+package deploy
+
+import (
+	"context"
+	"errors"
+
+	"github.com/mender-app/mender-app/modules/deploy/overrides"
+	"github.com/mender-app/mender-app/store"
+	"github.com/mender-app/mender-app/submodules"
+)
+
+// SetOverrides replaces what an operator changes in the manifests of an application, in
+// all releases that keep it (keep.overrides); with "" nothing is changed. It returns when
+// the application is healthy as it is then; if it does not get so, the overrides of before
+// come back. A stopped application stays stopped.
+func (e *Engine) SetOverrides(ctx context.Context, name, text string) error {
+	release, err := e.lock(ctx, "overrides of "+name)
+	if err != nil {
+		return err
+	}
+	defer release()
+	t, err := e.installedTarget(ctx, name)
+	if err != nil {
+		return err
+	}
+	if text != "" {
+		before := t.a.Overrides
+		t.a.Overrides = &store.Overrides{Text: text, Release: t.a.Current}
+		err := t.checkOverrides(ctx, t.a.ReleaseManifests(t.r.ID))
+		t.a.Overrides = before
+		if err != nil {
+			return err
+		}
+	}
+	back, err := overrides.Choose(t.a, text)
+	return t.decided(ctx, "the overrides are taken back", back, err)
+}
+
+// checkOverrides makes sure that the overrides fit the release in dir.
+func (t *target) checkOverrides(ctx context.Context, dir string) error {
+	layers, err := overrides.Layers(t.e.Log, t.e.OverridesDir, t.e.Store, t.a, t.app, t.r)
+	if err != nil {
+		return unfit("overrides of %s: %w", t.app, err)
+	}
+	if len(layers) == 0 {
+		return nil
+	}
+	if err := overrides.Lacks(t.app, layers, t.info, t.r.Orchestrator); err != nil {
+		return unfit("overrides of %s: %w", t.app, err)
+	}
+	req := t.request()
+	req.Dir = dir
+	var changes submodules.Changes
+	err = t.call(ctx, submodules.VerbCheck, req, into(&changes, t.o.Check))
+	if errors.Is(err, submodules.ErrContent) {
+		return unfit("%w", overrides.Unfit(t.app, t.r.ID, layers, err))
+	}
+	return err
+}
