@@ -84,7 +84,19 @@ func TestFrameFeatures(t *testing.T) {
 		require.Equal(t, CodeUsage, code)
 	}
 
-	needed := map[string]int{VerbStatus: 1, VerbLogs: 1, VerbCheck: 2} // arguments
+	over := t.TempDir()
+	for name, text := range map[string]string{"02-b.yaml": "two", "01-a.yaml": "one", ".hidden": "none"} {
+		require.NoError(t, os.WriteFile(filepath.Join(over, name), []byte(text), 0o600))
+	}
+	code, out, _ = try(map[string]string{EnvOverrides: over}, "RENDER", "a", "/r")
+	require.Zero(t, code)
+	require.Equal(t, "01-a.yaml: one\n02-b.yaml: two\n", out)
+	require.NoError(t, os.Truncate(filepath.Join(over, "01-a.yaml"), MaxOverride+1))
+	code, _, errs := try(map[string]string{EnvOverrides: over}, "RENDER", "a", "/r")
+	require.Equal(t, CodeUsage, code)
+	require.Contains(t, errs, "01-a.yaml is no file of at most 65536 bytes")
+
+	needed := map[string]int{VerbStatus: 1, VerbLogs: 1, VerbCheck: 2, VerbRender: 2} // arguments
 	for verb, feature := range optional {
 		var o, e bytes.Buffer
 		f := frame{o: withoutFeatures{}, name: "old", out: &o, err: &e, getenv: func(string) string { return "" }}

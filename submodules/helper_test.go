@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 type fake struct{}
 
 func (fake) Features() []string {
-	return []string{FeatureStream, FeatureStatus, FeatureLogs, FeatureCheck, "from-the-future"}
+	return []string{FeatureStream, FeatureStatus, FeatureLogs, FeatureCheck, FeatureOverrides, "from-the-future"}
 }
 
 func (fake) Open(_ context.Context, _ string, r Request) (Session, error) {
@@ -43,6 +43,14 @@ func (fake) Open(_ context.Context, _ string, r Request) (Session, error) {
 type fakeSession struct{ Request }
 
 func (fakeSession) Close() error { return nil }
+
+// Render prints the overrides, each with its name.
+func (f fakeSession) Render(context.Context) (text []byte, err error) {
+	for _, o := range f.Overrides {
+		text = append(text, o.Name+": "+o.Text+"\n"...)
+	}
+	return text, nil
+}
 
 func dir() string { return os.Getenv("TEST_SUBMODULE") }
 
