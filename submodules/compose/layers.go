@@ -2,84 +2,14 @@ package compose
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
-	"maps"
-	"os"
-	"path/filepath"
-	"slices"
-	"strings"
 
 	"github.com/docker/docker/api/types/container"
-	"gopkg.in/yaml.v3"
 
 	"github.com/mender-app/mender-app/submodules"
 )
 
-// layerKeys are what an override may have at its top level. A name or an include would
-// make another project of it.
-var layerKeys = []string{"services", "networks", "volumes", "configs", "secrets"}
-
-// imageKeys are what an override may not have in a service: the images of a release are
-// those that its artifact brings.
-var imageKeys = []string{"image", "build", "extends", "pull_policy"}
-
-// writeLayers writes the overrides of the request into files for Compose.
-func (s *session) writeLayers() (files []string, err error) {
-	if len(s.req.Overrides) == 0 {
-		return nil, nil
-	}
-	dir := filepath.Join(s.req.TempDir, "layers")
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, err
-	}
-	for _, o := range s.req.Overrides {
-		if err := checkLayer(o); err != nil {
-			return nil, err
-		}
-		name := filepath.Join(dir, filepath.Base(o.Name))
-		if err := os.WriteFile(name, []byte(o.Text), 0o600); err != nil {
-			return nil, err
-		}
-		files = append(files, name)
-	}
-	return files, nil
-}
-
-// checkLayer refuses an override that does more than change what the manifests have.
-// What it changes is checked with the manifests (checkFiles, checkModel).
-func checkLayer(o submodules.Override) error {
-	for dec, some := yaml.NewDecoder(strings.NewReader(o.Text)), false; ; some = true {
-		var doc map[string]any
-		if err := dec.Decode(&doc); errors.Is(err, io.EOF) && some {
-			return nil
-		} else if errors.Is(err, io.EOF) {
-			return invalid("override %s is empty", o.Name)
-		} else if err != nil {
-			return invalid("override %s: %w", o.Name, err)
-		}
-		for _, key := range slices.Sorted(maps.Keys(doc)) {
-			if !slices.Contains(layerKeys, key) && !strings.HasPrefix(key, "x-") {
-				return invalid("override %s has %s: it may have %s", o.Name, key, strings.Join(layerKeys, ", "))
-			}
-		}
-		services, ok := doc["services"].(map[string]any)
-		if !ok && doc["services"] != nil {
-			return invalid("override %s: services is no mapping", o.Name)
-		}
-		for _, name := range slices.Sorted(maps.Keys(services)) {
-			svc, _ := services[name].(map[string]any)
-			for _, key := range imageKeys {
-				if _, has := svc[key]; has {
-					return invalid("override %s: service %s has %s, and the images of a release are those that its artifact brings", o.Name, name, key)
-				}
-			}
-		}
-	}
-}
-
-// blame names the overrides in an error, if the project can be read without them.
+// blame says in an error that the project can be read without the overrides.
 func (s *session) blame(ctx context.Context, c *command, dir, existing string, strict bool, cause error) error {
 	if len(s.req.Overrides) == 0 || ctx.Err() != nil {
 		return cause
@@ -89,11 +19,7 @@ func (s *session) blame(ctx context.Context, c *command, dir, existing string, s
 	if _, err := bare.readProject(ctx, c, dir, existing, strict); err != nil {
 		return err // they are not the reason
 	}
-	var names []string
-	for _, o := range s.req.Overrides {
-		names = append(names, o.Name)
-	}
-	return fmt.Errorf("with the overrides (%s): %w", strings.Join(names, ", "), cause)
+	return fmt.Errorf("with the overrides: %w", cause)
 }
 
 // Render implements submodules.Renderer.
@@ -106,8 +32,5 @@ func (s *session) Render(ctx context.Context) ([]byte, error) {
 	if err := pl.compose.limited(readProcessor).run(ctx, pl.dir, &out, said, pl.args("config")...); err != nil {
 		return nil, said.reason(err)
 	}
-	if out.Over {
-		return nil, invalid("the compose files in %s come to more than %d MiB", pl.dir, maxModel>>20)
-	}
-	return out.Bytes(), nil
+	return out.Bytes(), nil // no more than the model, which is bounded
 }

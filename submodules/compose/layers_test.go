@@ -32,8 +32,8 @@ func TestOverridesOfAnOperator(t *testing.T) {
 	require.Contains(t, string(p.text), `"mem_limit": "33554432"`)
 	require.Equal(t, "evil", p.name)
 	for text, says := range map[string]string{
-		"services: {db: {mem_limit: 32m}}":                                      "with the overrides (one.yaml): the compose files in",
-		"services: {web: {no_such_key: 1}}":                                     "with the overrides (one.yaml)",
+		"services: {db: {mem_limit: 32m}}":                                      "with the overrides: the compose files in",
+		"services: {web: {no_such_key: 1}}":                                     "with the overrides",
 		"services: {web: {image: other}}":                                       "override one.yaml: service web has image, and the images of a release are those that its artifact brings",
 		"x: &x {image: other}\nservices: {web: {<<: *x}}":                       "override one.yaml has x",
 		"x-x: &x {image: other}\nservices: {web: {<<: *x}}":                     "service web has image",
@@ -88,7 +88,7 @@ func TestOverridesOnTheEngine(t *testing.T) {
 	} {
 		err := verb(request(unfit))
 		require.ErrorIs(t, err, submodules.ErrContent)
-		require.ErrorContains(t, err, "operator.yaml")
+		require.ErrorContains(t, err, "with the overrides")
 	}
 	require.Equal(t, after, b.ids(), "nothing was touched")
 	require.NoError(t, b.mod.Rollback(t.Context(), request(unfit)))

@@ -67,7 +67,7 @@ func (p *project) checkFiles(set settings, env, shipped map[string]string, layer
 // inside refuses a path outside the manifests, unless its kind is allowed, and
 // every remote one. A relative path starts at base.
 func (c *fileCheck) inside(kind, name, base string) error {
-	if remote(name) {
+	if projectfiles.Remote(name) {
 		return invalid("%s names %s: nothing is fetched from elsewhere on the device", kind, name)
 	}
 	if slices.Contains(c.allowed, kind) {
@@ -94,17 +94,6 @@ func (c *fileCheck) inside(kind, name, base string) error {
 func (c *fileCheck) local(dir, name string) bool {
 	rel, err := filepath.Rel(dir, name)
 	return err == nil && filepath.IsLocal(rel)
-}
-
-// remote reports whether Compose would take a path for a git repository or an OCI
-// artifact.
-func remote(name string) bool {
-	for _, p := range []string{"git@", "github.com/", "oci:", "docker.io/"} {
-		if strings.HasPrefix(name, p) {
-			return true
-		}
-	}
-	return strings.Contains(name, "://")
 }
 
 // file checks a Compose file and those it includes or extends. Relative paths
@@ -287,25 +276,12 @@ func (m model) reach(name string) (kinds []string) {
 		case "volume": // of the local driver, it may be a bind mount
 			source = m.Volumes[v.text("source")].DriverOpts["device"]
 		}
-		if rootOfDevice(source) {
+		if projectfiles.RootOfDevice(source) {
 			kinds = append(kinds, "mount-root")
 			break
 		}
 	}
 	return kinds
-}
-
-// rootOfDevice reports whether a path is /, or a link to it.
-func rootOfDevice(path string) bool {
-	if path == "" {
-		return false
-	}
-	root, err := os.Stat("/")
-	if err != nil {
-		return filepath.Clean(path) == "/"
-	}
-	fi, err := os.Stat(path)
-	return filepath.Clean(path) == "/" || err == nil && os.SameFile(root, fi)
 }
 
 // checkWords refuses unknown words in a setting: a typo must not leave something

@@ -187,7 +187,7 @@ func (s *session) readProject(ctx context.Context, c *command, dir, existing str
 	if p.env, err = projectfiles.WriteEnv(shipped, s.req.TempDir); err != nil {
 		return nil, err
 	}
-	layers, err := s.writeLayers()
+	layers, err := projectfiles.WriteLayers(s.req.Overrides, s.req.TempDir)
 	if err != nil {
 		return nil, err
 	}
