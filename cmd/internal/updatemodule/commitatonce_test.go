@@ -1,8 +1,11 @@
 package updatemodule
 
 import (
+	"fmt"
+	"os"
 	"os/exec"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -18,6 +21,11 @@ func TestByHand(t *testing.T) {
 		in, err := cmd.StdinPipe()
 		require.NoError(t, err)
 		require.NoError(t, cmd.Start())
+		// The kernel shows the arguments a moment after the program has begun.
+		require.Eventually(t, func() bool {
+			line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", cmd.Process.Pid))
+			return err == nil && len(line) > 0
+		}, 10*time.Second, time.Millisecond)
 		require.Equal(t, want, byHand(cmd.Process.Pid), "%v", args)
 		require.NoError(t, in.Close())
 		_ = cmd.Wait() // read fails at the end of its input
