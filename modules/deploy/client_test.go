@@ -76,9 +76,10 @@ func (c *client) install(tr *tree) error {
 			return err
 		}
 		c.open = tr
+		broken := c.broken
 		err = errors.Join(err, c.undo(true))
 		if errors.Is(err, errKilled) && !c.cpp {
-			c.open, c.undoing = nil, false // it stores nothing before the end
+			c.open, c.undoing, c.broken = nil, false, broken // it stores nothing before the end
 			c.unsure[tr.release.app] = c.g.failed(tr.release.app)
 		}
 		return err
