@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/mender-app/mender-app/store/durable"
 )
@@ -18,9 +17,6 @@ func (e *LockedError) Error() string {
 	return fmt.Sprintf("another call is using the store (%s); try again when it has ended", e.Holder)
 }
 
-// lockPoll is the time between two attempts to take a lock.
-const lockPoll = 50 * time.Millisecond
-
 // Lock takes the store for this process, and waits for it until ctx ends. The
 // kernel holds the lock for the process: a process that was killed holds none, so
 // there is no stale lock. No other user can take it. Processes that wait show
@@ -29,21 +25,15 @@ func (s *Store) Lock(ctx context.Context, who string) (release func(), err error
 	if err := s.Protect(); err != nil {
 		return nil, fmt.Errorf("store: %w", err)
 	}
-	for {
-		release, err := durable.Lock(s.meta(lockFile), who)
-		if err == nil {
-			return release, nil
-		}
-		var held *durable.HeldError
-		if !errors.As(err, &held) {
-			return nil, fmt.Errorf("store: %w", err)
-		}
-		select {
-		case <-ctx.Done():
-			return nil, &LockedError{Holder: held.Holder}
-		case <-time.After(lockPoll):
-		}
+	release, err = durable.WaitLock(ctx, s.meta(lockFile), who)
+	var held *durable.HeldError
+	if errors.As(err, &held) {
+		return nil, &LockedError{Holder: held.Holder}
 	}
+	if err != nil {
+		return nil, fmt.Errorf("store: %w", err)
+	}
+	return release, nil
 }
 
 // Protect creates the directory for files that belong to no application, and

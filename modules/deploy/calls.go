@@ -66,16 +66,30 @@ func (t *target) request() submodules.Request {
 			req.Downtimes = account.Downtimes(t.a.Deployment)
 		}
 	}
+	a := t.stored()
 	if t.info.Has(submodules.FeatureServices) {
-		req.Disabled = switched.Off(t.e.Log, t.e.Store, t.a, t.app, t.r)
+		req.Disabled = switched.Off(t.e.Log, a, t.app, t.r)
 	}
 	if t.info.Has(submodules.FeatureOverrides) {
 		var err error
-		if req.Overrides, err = overrides.Layers(t.e.Log, t.e.OverridesDir, t.e.Store, t.a, t.app, t.r); err != nil {
+		if req.Overrides, err = overrides.Layers(t.e.Log, t.e.OverridesDir, a, t.app, t.r); err != nil {
 			t.e.Log.Error("overrides are left out", "app", t.app, "error", err)
 		}
 	}
 	return req
+}
+
+// stored returns the application, also before it is opened for work; nil if it is not
+// installed yet.
+func (t *target) stored() *store.App {
+	if t.a != nil {
+		return t.a
+	}
+	a, err := t.e.Store.App(t.app)
+	if err != nil {
+		return nil
+	}
+	return a
 }
 
 // env returns the variables of the metadata's environment that the sub-module

@@ -131,12 +131,11 @@ func (t *target) startAgain(ctx context.Context) error {
 	if err := t.call(ctx, verb, t.request(), method); err != nil {
 		return err
 	}
-	var ok bool
-	err := t.call(ctx, submodules.VerbHealthy, t.request(), into(&ok, t.o.Healthy))
-	if err != nil && !errors.Is(err, submodules.ErrUsage) {
+	ok, err := t.healthy(ctx)
+	if err != nil {
 		return err
 	}
-	if err == nil && !ok {
+	if !ok {
 		return submodules.Mark(fmt.Errorf("%s was started but is not healthy", t.app), submodules.ErrUnhealthy)
 	}
 	if err := e.moments().Status(ctx, moments.OfCurrent(t.a, policy.HookStatus, moments.OpStart)); err != nil {

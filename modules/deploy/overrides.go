@@ -14,15 +14,11 @@ import (
 // the application is healthy as it is then; if it does not get so, the overrides of before
 // come back. A stopped application stays stopped.
 func (e *Engine) SetOverrides(ctx context.Context, name, text string) error {
-	release, err := e.lock(ctx, "overrides of "+name)
+	t, release, err := e.operate(ctx, name, "overrides of "+name)
 	if err != nil {
 		return err
 	}
 	defer release()
-	t, err := e.installedTarget(ctx, name)
-	if err != nil {
-		return err
-	}
 	if text != "" {
 		before := t.a.Overrides
 		t.a.Overrides = &store.Overrides{Text: text, Release: t.a.Current}
@@ -38,7 +34,7 @@ func (e *Engine) SetOverrides(ctx context.Context, name, text string) error {
 
 // checkOverrides makes sure that the overrides fit the release in dir.
 func (t *target) checkOverrides(ctx context.Context, dir string) error {
-	layers, err := overrides.Layers(t.e.Log, t.e.OverridesDir, t.e.Store, t.a, t.app, t.r)
+	layers, err := overrides.Layers(t.e.Log, t.e.OverridesDir, t.stored(), t.app, t.r)
 	if err != nil {
 		return unfit("overrides of %s: %w", t.app, err)
 	}

@@ -54,7 +54,7 @@ func (t *target) checkPolicy(ctx context.Context, h *incoming.Header) error {
 	if p := r.App.Policy; p != nil && len(p.Hooks) > 0 && e.Hooks != nil && !e.Hooks.AllowsHooks() {
 		return unfit("hooks of %s: the artifact has the hook %s, and allow_hooks = false in mender-app.conf forbids hooks of applications", t.app, p.Hooks[0].Name)
 	}
-	layers, _ := overrides.Layers(e.Log, e.OverridesDir, e.Store, t.a, t.app, t.r)
+	layers, _ := overrides.Layers(e.Log, e.OverridesDir, t.stored(), t.app, t.r)
 	if err := overrides.Lacks(t.app, layers, t.info, t.r.Orchestrator); err != nil {
 		return unfit("overrides of %s: %w", t.app, err)
 	}

@@ -2,7 +2,6 @@ package deploy
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"os/exec"
 	"path/filepath"
@@ -26,9 +25,7 @@ import (
 var ErrUnfit = moments.ErrRefused
 
 // unfit makes an ErrUnfit.
-func unfit(format string, args ...any) error {
-	return fmt.Errorf("%w: %w", ErrUnfit, fmt.Errorf(format, args...))
-}
+func unfit(format string, args ...any) error { return moments.Refuse(format, args...) }
 
 // preflight makes all checks that need only the metadata, before anything is
 // loaded. It returns the resolved header and the target of its calls.

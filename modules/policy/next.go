@@ -153,6 +153,3 @@ func compare(a, b string) int {
 	}
 	return order
 }
-
-// isTrue is the value of a key whose default is true.
-func isTrue(b *bool) bool { return b == nil || *b }

@@ -140,7 +140,7 @@ func (p *Policy) NeedsHealth() bool { return p != nil && !p.Upgrades.FromUnhealt
 
 // RollsBack reports whether a release that fails to start is undone.
 func (p *Policy) RollsBack() bool {
-	return p == nil || p.Upgrades.RollbackOnFailure == nil || *p.Upgrades.RollbackOnFailure
+	return p == nil || isTrue(p.Upgrades.RollbackOnFailure)
 }
 
 // Starts reports whether an installation starts the release.
@@ -165,10 +165,13 @@ func (p *Policy) Files() (list []string) {
 
 // downgrades reports whether an older release may replace this one.
 func (p *Policy) downgrades() bool {
-	return p == nil || p.Downgrades.Allow == nil || *p.Downgrades.Allow
+	return p == nil || isTrue(p.Downgrades.Allow)
 }
 
 func (p *Policy) managed() bool { return p != nil && p.Managed }
+
+// isTrue is the value of a key whose default is true.
+func isTrue(b *bool) bool { return b == nil || *b }
 
 // action returns the dependency's action, or the default.
 func (d Dependency) action() Action {

@@ -14,28 +14,18 @@ type Choice struct {
 // KeepsServices reports whether a release keeps what an operator chose on releases before
 // it. said is what a person said at the installation, nil for nothing.
 func (p *Policy) KeepsServices(said *bool) bool {
-	if p == nil {
-		return keeps(said)
+	if said != nil {
+		return *said
 	}
-	return keeps(said, p.Keep.Services)
+	return p == nil || isTrue(p.Keep.Services)
 }
 
 // KeepsOverrides is KeepsServices for overrides.
 func (p *Policy) KeepsOverrides(said *bool) bool {
-	if p == nil {
-		return keeps(said)
+	if said != nil {
+		return *said
 	}
-	return keeps(said, p.Keep.Overrides)
-}
-
-// keeps is the first answer that there is.
-func keeps(answers ...*bool) bool {
-	for _, a := range answers {
-		if a != nil {
-			return *a
-		}
-	}
-	return true
+	return p == nil || isTrue(p.Keep.Overrides)
 }
 
 // SwitchedOff lists the services of a release that do not run, sorted: those that its

@@ -132,23 +132,14 @@ func (q *Queue) change(ctx context.Context, work func(*content) error) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, writeTime)
 	defer cancel()
-	for {
-		release, err := durable.Lock(q.path(writeLock), "the queue")
-		var held *durable.HeldError
-		if errors.As(err, &held) {
-			select {
-			case <-ctx.Done():
-				return fmt.Errorf("%w: %w", ctx.Err(), err)
-			case <-time.After(20 * time.Millisecond):
-				continue
-			}
-		}
-		if err != nil {
-			return err
-		}
-		defer release()
-		break
+	release, err := durable.WaitLock(ctx, q.path(writeLock), "the queue")
+	if ctx.Err() != nil && err != nil {
+		return fmt.Errorf("%w: %w", ctx.Err(), err)
 	}
+	if err != nil {
+		return err
+	}
+	defer release()
 	c, err := q.read()
 	if err != nil {
 		return err
@@ -219,7 +210,7 @@ func (q *Queue) fail(ctx context.Context, id int64, cause string, waits bool) er
 			if t := &c.Tasks[i]; t.ID == id {
 				t.Attempts++
 				t.Waits = waits
-				t.Next, t.Error = q.now().Add(delay(t.Attempts)), cause[:min(len(cause), maxError)]
+				t.Next, t.Error = q.now().Add(delay(t.Attempts)), cause
 			}
 		}
 		return nil

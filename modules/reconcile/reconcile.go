@@ -13,9 +13,9 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"strings"
 	"time"
 
+	"github.com/mender-app/mender-app/artifact/clip"
 	"github.com/mender-app/mender-app/modules/policy"
 	"github.com/mender-app/mender-app/store/durable"
 )
@@ -173,7 +173,7 @@ func (r *Reconciler) do(ctx context.Context, t Task, waiting map[int64]bool, rep
 		return context.Cause(ctx) // it stays first
 	}
 	r.Log.Error("automatic work failed", "app", t.Application, "task", string(t.Do), "error", err)
-	text := strings.Join(strings.Fields(err.Error()), " ")
+	text := clip.Line(err.Error(), maxError-len("…"))
 	waits := r.Device.Waits(err)
 	// Each attempt may stop what runs.
 	if t.Do == policy.Replace && !waits && (r.Device.Refused(err) || t.Attempts+1 >= maxInstalls) {

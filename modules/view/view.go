@@ -132,7 +132,7 @@ func (a *Application) SwitchedOff() []string {
 	if err != nil {
 		return nil
 	}
-	return switched.Off(slog.New(slog.DiscardHandler), nil, a.app, a.Name, r)
+	return switched.Off(slog.New(slog.DiscardHandler), a.app, a.Name, r)
 }
 
 // Release reads one of the application's releases.
@@ -225,7 +225,7 @@ func (v *Viewer) Overrides(a *Application) ([]submodules.Override, error) {
 	if err != nil {
 		return nil, err
 	}
-	return overrides.Layers(slog.New(slog.DiscardHandler), v.OverridesDir, nil, a.app, a.Name, r)
+	return overrides.Layers(slog.New(slog.DiscardHandler), v.OverridesDir, a.app, a.Name, r)
 }
 
 // Render returns the manifests of the release that runs, with the overrides.
@@ -269,7 +269,7 @@ func (v *Viewer) open(ctx context.Context, a *Application) (Submodule, submodule
 		req.Disabled = a.SwitchedOff()
 	}
 	if info.Has(submodules.FeatureOverrides) {
-		req.Overrides, _ = overrides.Layers(slog.New(slog.DiscardHandler), v.OverridesDir, nil, a.app, a.Name, r)
+		req.Overrides, _ = overrides.Layers(slog.New(slog.DiscardHandler), v.OverridesDir, a.app, a.Name, r)
 	}
 	for name, value := range r.Env {
 		if info.TakesEnv(name) || names.CheckEnv(name) == nil && slices.Contains(v.AllowEnv, name) {

@@ -2,6 +2,7 @@ package durable
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -11,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -22,6 +24,26 @@ type HeldError struct {
 }
 
 func (e *HeldError) Error() string { return fmt.Sprintf("%s is held by %s", e.Path, e.Holder) }
+
+// pollLock is the time between two attempts to take a lock.
+const pollLock = 50 * time.Millisecond
+
+// WaitLock is Lock that waits while another process holds the file. If ctx ends first,
+// the error is the *HeldError.
+func WaitLock(ctx context.Context, path, who string) (release func(), err error) {
+	for {
+		release, err := Lock(path, who)
+		var held *HeldError
+		if !errors.As(err, &held) {
+			return release, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, err
+		case <-time.After(pollLock):
+		}
+	}
+}
 
 // Lock takes the lock file at path for this process, without waiting: the error
 // is a *HeldError while another process holds it. The kernel holds the lock

@@ -4,7 +4,6 @@ package bases
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
@@ -31,11 +30,6 @@ type Device struct {
 	Verify func(ctx context.Context, images []submodules.Component) ([]string, error)
 
 	known map[image.Digest]bool // images, and whether the device has them; nil: not asked yet
-}
-
-// unfit makes the refusal of an artifact.
-func unfit(format string, args ...any) error {
-	return fmt.Errorf("%w: %w", moments.ErrRefused, fmt.Errorf(format, args...))
 }
 
 // Choose picks the first variant that fits this device, for each image that the
@@ -111,9 +105,9 @@ func (d *Device) variant(ctx context.Context, c artifact.Component) (int, error)
 		lacking = append(lacking, missing)
 	}
 	if shared {
-		return 0, unfit("sub-module %s cannot apply deltas like those of %s: update it, or install a full artifact", d.Orchestrator, c.URL)
+		return 0, moments.Refuse("sub-module %s cannot apply deltas like those of %s: update it, or install a full artifact", d.Orchestrator, c.URL)
 	}
-	return 0, unfit("%s comes as deltas only, and this device has none of the images that they need, %s: install the full artifact",
+	return 0, moments.Refuse("%s comes as deltas only, and this device has none of the images that they need, %s: install the full artifact",
 		c.URL, strings.Join(slices.Compact(lacking), " or "))
 }
 
@@ -128,7 +122,7 @@ func (d *Device) has(ctx context.Context, b artifact.Base) (bool, error) {
 		d.known = map[image.Digest]bool{}
 		list, err := d.List(ctx)
 		if err != nil {
-			return false, unfit("%w", err)
+			return false, moments.Refuse("%w", err)
 		}
 		for _, c := range list {
 			d.known[c.Digest] = true
@@ -140,7 +134,7 @@ func (d *Device) has(ctx context.Context, b artifact.Base) (bool, error) {
 	}
 	problems, err := d.Verify(ctx, []submodules.Component{announced.Base(artifact.ComponentImage, b)})
 	if err != nil {
-		return false, unfit("%w", err)
+		return false, moments.Refuse("%w", err)
 	}
 	ok = len(problems) == 0
 	d.known[b.Digest] = ok
@@ -156,7 +150,7 @@ func (d *Device) Check(ctx context.Context, m *artifact.Metadata) error {
 		}
 		if c.IsFile() {
 			if b := c.Bases[0]; !files.Has(d.Store, d.App, b) {
-				return unfit("the delta of %s needs %s (%s), which this device does not have: install the full artifact", c.URL, b.URL, b.Digest)
+				return moments.Refuse("the delta of %s needs %s (%s), which this device does not have: install the full artifact", c.URL, b.URL, b.Digest)
 			}
 			continue
 		}
@@ -172,7 +166,7 @@ func (d *Device) Check(ctx context.Context, m *artifact.Metadata) error {
 	}
 	list, err := d.List(ctx)
 	if err != nil {
-		return unfit("%w", err)
+		return moments.Refuse("%w", err)
 	}
 	for _, c := range list {
 		delete(missing, c.Digest)
@@ -184,15 +178,15 @@ func (d *Device) Check(ctx context.Context, m *artifact.Metadata) error {
 		return nil // LOAD finds out
 	case !d.Info.Has(submodules.FeatureVerify):
 		c := missing[slices.Sorted(maps.Keys(missing))[0]]
-		return unfit("the delta needs %s (%s), which this device does not have: install the full artifact", c.URL, c.Digest)
+		return moments.Refuse("the delta needs %s (%s), which this device does not have: install the full artifact", c.URL, c.Digest)
 	}
 	// The list names the application's own components: the engine may have others.
 	problems, err := d.Verify(ctx, slices.Collect(maps.Values(missing)))
 	if err != nil {
-		return unfit("%w", err)
+		return moments.Refuse("%w", err)
 	}
 	if len(problems) > 0 {
-		return unfit("the delta needs an image that this device does not have (%s): install the full artifact", problems[0])
+		return moments.Refuse("the delta needs an image that this device does not have (%s): install the full artifact", problems[0])
 	}
 	return nil
 }

@@ -4,7 +4,6 @@ package current
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"log/slog"
 
 	"github.com/mender-app/mender-app/artifact"
@@ -25,7 +24,7 @@ func Check(s *store.Store, log *slog.Logger, m *artifact.Metadata, refuseOlder b
 		return err
 	}
 	if dir := a.Rival(); dir != "" {
-		return unfit("mender-container-modules has installed a project %s too, in %s: give the application another name, or remove that directory and the module", a.Name, dir)
+		return moments.Refuse("mender-container-modules has installed a project %s too, in %s: give the application another name, or remove that directory and the module", a.Name, dir)
 	}
 	if a.Current == "" {
 		return nil
@@ -41,7 +40,7 @@ func Check(s *store.Store, log *slog.Logger, m *artifact.Metadata, refuseOlder b
 	}
 	if refuseOlder {
 		if err := policy.CheckNotOlder(m.ApplicationName, m.ApplicationVersion, r.Version); err != nil {
-			return unfit("%w", err)
+			return moments.Refuse("%w", err)
 		}
 	}
 	return nil
@@ -51,9 +50,5 @@ func sameOrchestrator(m *artifact.Metadata, installed string) error {
 	if installed == m.Orchestrator {
 		return nil
 	}
-	return unfit("%s runs under %s and the artifact is for %s: give the application another name", m.ApplicationName, installed, m.Orchestrator)
-}
-
-func unfit(format string, args ...any) error {
-	return fmt.Errorf("%w: %w", moments.ErrRefused, fmt.Errorf(format, args...))
+	return moments.Refuse("%s runs under %s and the artifact is for %s: give the application another name", m.ApplicationName, installed, m.Orchestrator)
 }

@@ -66,6 +66,11 @@ var ErrFailed = errors.New("hook")
 // ErrRefused: a hook, or a missing one, refuses what was to begin. Nothing was changed.
 var ErrRefused = errors.New("refused")
 
+// Refuse makes an ErrRefused of a reason.
+func Refuse(format string, args ...any) error {
+	return fmt.Errorf("%w: %w", ErrRefused, fmt.Errorf(format, args...))
+}
+
 // Permit runs the hooks of a moment that may refuse what begins: then nothing was
 // changed.
 func (e Moments) Permit(ctx context.Context, m Moment) error {

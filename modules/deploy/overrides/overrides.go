@@ -22,13 +22,10 @@ import (
 const Operator = "operator.yaml"
 
 // Layers are the overrides of a release, in the order in which they are applied: the files
-// in dir/APP, and that of the operator. The error is about files that are left out. A nil
-// application is read from the store, if it is there.
-func Layers(log *slog.Logger, dir string, s *store.Store, a *store.App, app string, r *store.Release) ([]submodules.Override, error) {
+// in dir/APP, and that of the operator. The error is about files that are left out. An
+// application that is not installed yet is nil.
+func Layers(log *slog.Logger, dir string, a *store.App, app string, r *store.Release) ([]submodules.Override, error) {
 	list, err := device(dir, app)
-	if a == nil {
-		a, _ = s.App(app) // one that is not installed yet has none
-	}
 	if a == nil || a.Overrides == nil {
 		return list, err
 	}

@@ -16,12 +16,9 @@ import (
 )
 
 // Off lists the services of a release that do not run, because its policy or an operator
-// says so. A nil application is read from the store, if it is there.
-func Off(log *slog.Logger, s *store.Store, a *store.App, app string, r *store.Release) []string {
+// says so. An application that is not installed yet is nil.
+func Off(log *slog.Logger, a *store.App, app string, r *store.Release) []string {
 	choices := map[string]policy.Choice{}
-	if a == nil {
-		a, _ = s.App(app) // one that is not installed yet has no choices
-	}
 	if a != nil {
 		for name, c := range a.Services {
 			choices[name] = policy.Choice(c)
