@@ -51,6 +51,14 @@ const (
 	HookPostReboot   = "post-reboot"
 )
 
+// The hooks around the automatic work of the device. They belong to no application, so only
+// the device has them.
+const (
+	HookOnStartup = "on-startup"
+	HookBeforeAll = "before-all"
+	HookAfterAll  = "after-all"
+)
+
 // HookNames are the names that a hook may have, sorted.
 var HookNames = []string{
 	HookCheck, HookPostLoad, HookPostPurge, HookPostReboot, HookPostRollback, HookPostRollout, HookPostStart, HookPostStop,

@@ -24,6 +24,10 @@ import (
 type Device interface {
 	// Situation says how the applications are. It takes no lock.
 	Situation(ctx context.Context) (policy.Situation, error)
+	// Begin is called before the evaluation of an event, and again until it succeeds. End
+	// is called when a run ends for which Begin has succeeded.
+	Begin(ctx context.Context, event string) error
+	End(ctx context.Context, event string) error
 	// Do does the work of one application's task. It returns nil if there is nothing to do
 	// any more.
 	Do(ctx context.Context, application string, w policy.Work, event string) error
@@ -93,13 +97,21 @@ func (r *Reconciler) work(ctx context.Context, end time.Time, report *Report) er
 		return err
 	}
 	defer release()
-	waiting := map[int64]bool{} // tasks that are left to the next run
+	pass := &pass{report: report, waiting: map[int64]bool{}}
+	defer func() {
+		if pass.event == "" || ctx.Err() != nil {
+			return
+		}
+		if err := r.Device.End(ctx, pass.event); err != nil {
+			r.Log.Error("the end of automatic work", "error", err)
+		}
+	}()
 	for {
 		tasks, err := r.Queue.List()
 		if err != nil {
 			return err
 		}
-		t, pause, found := first(tasks, waiting, r.Queue.now())
+		t, pause, found := first(tasks, pass.waiting, r.Queue.now())
 		if !found {
 			return nil
 		}
@@ -114,10 +126,17 @@ func (r *Reconciler) work(ctx context.Context, end time.Time, report *Report) er
 			}
 			continue
 		}
-		if err := r.do(ctx, t, waiting, report); err != nil {
+		if err := r.do(ctx, t, pass); err != nil {
 			return err
 		}
 	}
+}
+
+// pass is one run under the lock.
+type pass struct {
+	report  *Report
+	waiting map[int64]bool // tasks that are left to the next run
+	event   string         // that the device has begun to work for; "" for none yet
 }
 
 // heads lists the first task of each queue: of the queue for all, and then of the
@@ -149,14 +168,14 @@ func first(tasks []Task, skip map[int64]bool, now time.Time) (next Task, pause t
 }
 
 // do does one task.
-func (r *Reconciler) do(ctx context.Context, t Task, waiting map[int64]bool, report *Report) error {
+func (r *Reconciler) do(ctx context.Context, t Task, p *pass) error {
 	if err := durable.Point("reconcile.begin"); err != nil {
 		return err
 	}
 	var next []Task
 	var err error
 	if t.Do == policy.Evaluate {
-		next, err = r.evaluate(ctx, t.Event)
+		next, err = r.evaluate(ctx, t.Event, p)
 	} else {
 		err = r.Device.Do(ctx, t.Application, t.Work, t.Event.Name)
 	}
@@ -166,7 +185,7 @@ func (r *Reconciler) do(ctx context.Context, t Task, waiting map[int64]bool, rep
 	switch {
 	case err == nil:
 		if t.Do != policy.Evaluate {
-			report.Done = append(report.Done, Done{Task: t})
+			p.report.Done = append(p.report.Done, Done{Task: t})
 		}
 		return r.Queue.done(ctx, t.ID, next)
 	case ctx.Err() != nil:
@@ -178,15 +197,21 @@ func (r *Reconciler) do(ctx context.Context, t Task, waiting map[int64]bool, rep
 	// Each attempt may stop what runs.
 	if t.Do == policy.Replace && !waits && (r.Device.Refused(err) || t.Attempts+1 >= maxInstalls) {
 		t.Attempts, t.Error = t.Attempts+1, text
-		report.Done = append(report.Done, Done{Task: t, GivenUp: true})
+		p.report.Done = append(p.report.Done, Done{Task: t, GivenUp: true})
 		return r.Queue.giveUp(ctx, t)
 	}
-	waiting[t.ID] = waits
+	p.waiting[t.ID] = waits
 	return r.Queue.fail(ctx, t.ID, text, waits)
 }
 
 // evaluate finds out what has to be done.
-func (r *Reconciler) evaluate(ctx context.Context, event policy.Event) ([]Task, error) {
+func (r *Reconciler) evaluate(ctx context.Context, event policy.Event, p *pass) ([]Task, error) {
+	if p.event == "" || event.Name == policy.EventBoot {
+		if err := r.Device.Begin(ctx, event.Name); err != nil {
+			return nil, err
+		}
+		p.event = event.Name
+	}
 	s, err := r.Device.Situation(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("the applications cannot be looked at: %w", err)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -46,6 +47,16 @@ func (d *applications) Situation(context.Context) (s policy.Situation, err error
 
 var managed = &policy.Policy{Managed: true, Upgrades: policy.Upgrades{Automatic: true}}
 
+func (d *applications) Begin(_ context.Context, event string) error {
+	d.did = append(d.did, "begin "+event)
+	return d.fails["begin"]
+}
+
+func (d *applications) End(_ context.Context, event string) error {
+	d.did = append(d.did, "end "+event)
+	return d.fails["end"]
+}
+
 func (d *applications) Do(_ context.Context, app string, w policy.Work, _ string) error {
 	d.did = append(d.did, fmt.Sprint(app, " ", w.Do))
 	if err := d.fails[app]; err != nil {
@@ -57,6 +68,16 @@ func (d *applications) Do(_ context.Context, app string, w policy.Work, _ string
 		d.stage[app] = ""
 	}
 	return nil
+}
+
+// works is what it did for applications.
+func (d *applications) works() (list []string) {
+	for _, s := range d.did {
+		if !strings.HasPrefix(s, "begin") && !strings.HasPrefix(s, "end") {
+			list = append(list, s)
+		}
+	}
+	return list
 }
 
 func (*applications) Waits(err error) bool   { return errors.Is(err, errWaits) }
@@ -84,7 +105,7 @@ func TestQueues(t *testing.T) {
 	d.down["db"], d.down["web"], d.stage["db"] = true, true, "db-2"
 	d.fails["db"] = errFails
 	report := run(t, r, "boot")
-	require.Equal(t, []string{"db start", "web start"}, d.did)
+	require.Equal(t, []string{"begin boot", "db start", "web start", "end boot"}, d.did)
 	require.Len(t, report.Done, 1)
 	require.Len(t, report.Left, 2)
 	require.Equal(t, policy.Start, report.Left[0].Do)
@@ -101,7 +122,7 @@ func TestQueues(t *testing.T) {
 	d.did, d.fails["db"] = nil, nil
 	report = run(t, r, "boot")
 	require.Empty(t, report.Left)
-	require.Equal(t, []string{"db start", "db install"}, d.did)
+	require.Equal(t, []string{"begin boot", "db start", "db install", "end boot"}, d.did)
 }
 
 // The delay grows from 5 s to 30 s, and a clock that is set back does not prolong it.
@@ -136,14 +157,31 @@ func TestGivesUp(t *testing.T) {
 		}
 		if c.attempts == 0 {
 			require.Zero(t, gaveUp)
-			require.Len(t, d.did, 5)
+			require.Len(t, d.works(), 5)
 			continue
 		}
 		require.Equal(t, 1, gaveUp)
-		require.Len(t, d.did, c.attempts)
+		require.Len(t, d.works(), c.attempts)
 		run(t, r, policy.EventBoot)
-		require.Len(t, d.did, c.attempts+1)
+		require.Len(t, d.works(), c.attempts+1)
 	}
+}
+
+// What begins a run may fail: then nothing is done, and it is tried again later. What ends
+// one may not.
+func TestBeginAndEnd(t *testing.T) {
+	d, r := newRun(t)
+	d.down["web"], d.fails["begin"], d.fails["end"] = true, errFails, errFails
+	left := run(t, r, "boot").Left
+	require.Len(t, left, 1)
+	require.Contains(t, left[0].Error, "fails")
+	require.Equal(t, []string{"begin boot"}, d.did)
+
+	later := r.Queue.Now().Add(time.Minute)
+	r.Queue.Now = func() time.Time { return later }
+	d.fails["begin"], d.did = nil, nil
+	require.Empty(t, run(t, r, "bundles").Left)
+	require.Equal(t, []string{"begin boot", "web start", "end boot"}, d.did, "two events, and one run")
 }
 
 // An evaluation that fails stays first.

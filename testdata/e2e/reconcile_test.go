@@ -33,6 +33,18 @@ func TestReconcile(t *testing.T) {
 
 	remove := func() { d.MustRun(t, "sh", "-c", "docker rm -f $(docker ps --quiet)") }
 	remove()
+	hook := func(script string) {
+		file := d.Path("/etc/mender/mender-app/hooks.d/before-all/10-ask")
+		require.NoError(t, os.MkdirAll(filepath.Dir(file), 0o755))
+		require.NoError(t, os.WriteFile(file, []byte("#!/bin/sh\n"+script+"\n"), 0o755))
+	}
+	hook("echo not now; exit 1")
+	out, err := d.Run("mender-app", "reconcile", "--for", "0s")
+	require.Error(t, err)
+	require.Contains(t, out, "hook before-all: ")
+	require.Contains(t, out, "it exited with 1: not now")
+	require.Empty(t, d.MustRun(t, "docker", "ps", "--quiet"))
+	hook("docker ps --quiet | grep . && exit 1; exit 0") // it is asked before anything is started
 	require.Contains(t, reconcile(), "shop: started again")
 	says(t, w, "web 1")
 	require.Contains(t, d.MustRun(t, "mender-app", "history", "shop", "--limit", "1"), "reconciled")

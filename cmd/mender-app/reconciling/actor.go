@@ -3,6 +3,7 @@ package reconciling
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 
 	"github.com/mender-app/mender-app/cmd/internal/device"
@@ -10,6 +11,7 @@ import (
 	"github.com/mender-app/mender-app/cmd/mender-app/staged"
 	"github.com/mender-app/mender-app/modules/client"
 	"github.com/mender-app/mender-app/modules/deploy/policies"
+	"github.com/mender-app/mender-app/modules/hooks"
 	"github.com/mender-app/mender-app/modules/policy"
 	"github.com/mender-app/mender-app/modules/reconcile"
 	"github.com/mender-app/mender-app/modules/staging"
@@ -107,6 +109,29 @@ func (a *actor) look(ctx context.Context, st *store.Store, p *policy.Present) (*
 		p.Policy = &loaded
 	}
 	return r, nil
+}
+
+// Begin runs the hooks of the device before automatic work.
+func (a *actor) Begin(ctx context.Context, event string) error {
+	if event == policy.EventBoot {
+		if err := a.hook(ctx, policy.HookOnStartup, event); err != nil {
+			return err
+		}
+	}
+	return a.hook(ctx, policy.HookBeforeAll, event)
+}
+
+// End runs the hooks of the device after automatic work.
+func (a *actor) End(ctx context.Context, event string) error {
+	return a.hook(ctx, policy.HookAfterAll, event)
+}
+
+func (a *actor) hook(ctx context.Context, name, event string) error {
+	err := a.p.Engine().Hooks.Run(ctx, hooks.Call{Name: name, Operation: "reconcile", Automatic: true, Event: event})
+	if err != nil {
+		return fmt.Errorf("hook %s: %w", name, err)
+	}
+	return nil
 }
 
 // Do does the work of a task.

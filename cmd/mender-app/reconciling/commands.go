@@ -77,6 +77,9 @@ long as --for says; the next call goes on. An artifact that was refused, or that
 three times, is given up until it is staged again or the machine is restarted. Where an
 update is open or held, the work waits for the next call, and the exit code is 75.
 
+Before and after, the device's hooks before-all and after-all are run, and on-startup at
+boot (/etc/mender/mender-app/hooks.d). If one of the first fails, nothing is done.
+
 Without a managed application nothing is asked and nothing written. On a device with a
 Mender client no artifact is installed: use that client. Units of systemd run this at
 boot, when what is staged changes and, if it is enabled, from time to time.`,
