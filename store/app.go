@@ -50,6 +50,9 @@ type State struct {
 	Services map[string]ServiceChoice `json:"services,omitempty"`
 	// Overrides are what an operator changes in the manifests; nil: nothing.
 	Overrides *Overrides `json:"overrides,omitempty"`
+	// Applied names the overrides with which the current release was started last; "" for
+	// none.
+	Applied string `json:"applied,omitempty"`
 	// Purge: the application is being removed, without its data ("keep-data")
 	// or with it ("data"); "" otherwise.
 	Purge string `json:"purge,omitempty"`

@@ -157,6 +157,9 @@ func (t *target) callOnce(ctx context.Context, verb string, req submodules.Reque
 	if err := method(ctx, req); err != nil {
 		return err
 	}
+	if t.a != nil && (verb == submodules.VerbStart || verb == submodules.VerbRollout || verb == submodules.VerbRollback) {
+		t.a.Applied = overrides.Fingerprint(req) // the next write of the state keeps it
+	}
 	return durable.Point("called." + verb)
 }
 

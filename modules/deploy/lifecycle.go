@@ -91,41 +91,46 @@ func (e *Engine) Start(ctx context.Context, name string) error {
 		return err
 	}
 	defer release()
-	return t.startAgain(ctx)
+	return t.startAgain(ctx, !e.starts(t.a, t.r.ID)) // it may never have been rolled out
 }
 
 // StartIfDown starts an application again of which something that should run does not, and
-// writes that to the history. It does nothing for one that is healthy, stopped, or failed.
-func (e *Engine) StartIfDown(ctx context.Context, name string) error {
+// writes that to the history. It does nothing for one that is healthy, stopped, or failed,
+// except that with reapply it rolls one out again that is not as it would be started now.
+func (e *Engine) StartIfDown(ctx context.Context, name string, reapply bool) (did bool, err error) {
 	t, release, err := e.operate(ctx, name, "reconcile of "+name)
 	if err != nil {
-		return err
+		return false, err
 	}
 	defer release()
 	if t.a.Stopped || t.a.HasFailed(t.a.Current) {
-		return nil
+		return false, nil
 	}
-	if ok, err := t.healthy(ctx); err != nil || ok {
-		return err
+	ok, err := t.healthy(ctx)
+	if err == nil && ok && reapply {
+		ok, err = t.asStarted(ctx)
+	}
+	if err != nil || ok {
+		return false, err
 	}
 	d := e.newDeployment(name, "reconcile-"+fmt.Sprint(e.now().UnixNano()))
 	d.From, d.To, d.ArtifactName = t.r.ID, t.r.ID, t.r.ArtifactName
-	e.Log.Info("something of the application does not run: starting it again", "app", name)
-	if err := t.startAgain(ctx); err != nil {
-		return err
+	e.Log.Info("something of the application does not run, or has changed: starting it again", "app", name)
+	if err := t.startAgain(ctx, reapply); err != nil {
+		return false, err
 	}
-	return e.Store.AddHistory(account.Record(name, d, store.StatusReconciled, e.now()))
+	return true, e.Store.AddHistory(account.Record(name, d, store.StatusReconciled, e.now()))
 }
 
-// startAgain starts the current release.
-func (t *target) startAgain(ctx context.Context) error {
+// startAgain starts the current release, or rolls it out.
+func (t *target) startAgain(ctx context.Context, rollout bool) error {
 	e := t.e
 	defer e.moments().DropHandover(t.a)
 	if err := e.moments().Permit(ctx, moments.OfCurrent(t.a, policy.HookPreStart, moments.OpStart)); err != nil {
 		return err
 	}
 	verb, method := submodules.VerbStart, t.o.Start
-	if !e.starts(t.a, t.r.ID) { // it may never have been rolled out
+	if rollout {
 		verb, method = submodules.VerbRollout, t.o.Rollout
 	}
 	if err := t.call(ctx, verb, t.request(), method); err != nil {
@@ -184,7 +189,7 @@ func (t *target) decided(ctx context.Context, undone string, back func() error, 
 		err = errors.Join(fmt.Errorf("%s: %w", undone, err), back(),
 			t.call(context.WithoutCancel(ctx), submodules.VerbStart, t.request(), t.o.Start))
 	}
-	return err
+	return errors.Join(err, t.a.Save())
 }
 
 // What Purge keeps, in the state of an application.

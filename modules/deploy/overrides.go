@@ -32,6 +32,20 @@ func (e *Engine) SetOverrides(ctx context.Context, name, text string) error {
 	return t.decided(ctx, "the overrides are taken back", back, err)
 }
 
+// asStarted reports whether the current release would be started as it was started last,
+// and nothing of it was changed since.
+func (t *target) asStarted(ctx context.Context) (bool, error) {
+	if overrides.Fingerprint(t.request()) != t.a.Applied {
+		return false, nil
+	}
+	if !t.info.Has(submodules.FeatureCheck) {
+		return true, nil
+	}
+	var c submodules.Changes
+	err := t.call(ctx, submodules.VerbCheck, t.request(), into(&c, t.o.Check))
+	return len(c.Starts)+len(c.Restarts)+len(c.Removes) == 0, err
+}
+
 // checkOverrides makes sure that the overrides fit the release in dir.
 func (t *target) checkOverrides(ctx context.Context, dir string) error {
 	layers, err := overrides.Layers(t.e.Log, t.e.OverridesDir, t.stored(), t.app, t.r)

@@ -74,6 +74,13 @@ func TestPageHasEveryHook(t *testing.T) {
 	}
 }
 
+// TestPageHasEveryEvent: the page says who raises each event that this program raises.
+func TestPageHasEveryEvent(t *testing.T) {
+	for _, name := range []string{EventBoot, EventBundles, EventSchedule, EventEngineVersion, EventOSUpdated, EventOverrides} {
+		assert.Contains(t, tableKeys(t, "## What the device does by itself", 2), name)
+	}
+}
+
 // TestPageNamesTheBounds: the numbers of the page are the code's.
 func TestPageNamesTheBounds(t *testing.T) {
 	data, err := os.ReadFile(page)

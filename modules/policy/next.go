@@ -18,20 +18,7 @@ const (
 	Evaluate Deed = "evaluate" // find out what has to be done
 	Start    Deed = "start"    // start the application again: something of it does not run
 	Replace  Deed = "install"  // install a staged artifact
-)
-
-// Event is what makes the device look whether there is work.
-type Event struct {
-	Name   string            `json:"name"`
-	Fields map[string]string `json:"fields,omitempty"`
-}
-
-// EventBundles says that what is staged has changed. FieldWithdrawn has the name of an
-// artifact that a person has withdrawn.
-const (
-	EventBundles   = "bundles"
-	EventBoot      = "boot"
-	FieldWithdrawn = "withdrawn"
+	RollOut  Deed = "reapply"  // roll the installed release out again, if something changed
 )
 
 // Work is one piece of automatic work for an application.
@@ -63,6 +50,8 @@ type Staged struct {
 // Situation has the facts for the question what has to be done.
 type Situation struct {
 	Event     Event
+	Also      []Event // that were found out meanwhile
+	Facts     []Fact
 	Installed []Present
 	Staged    []Staged // the newest of each application first
 }
@@ -71,6 +60,7 @@ type Situation struct {
 type Task struct {
 	Application string
 	Work
+	Event Event // of the situation, that asks for it
 }
 
 // Next says what has to be done for the managed applications, in the order of automatic
@@ -86,7 +76,8 @@ func Next(s Situation) (tasks []Task) {
 	for _, group := range groups {
 		for _, name := range group {
 			for _, w := range s.work(present[name]) {
-				tasks = append(tasks, Task{Application: name, Work: w})
+				w.Application = name
+				tasks = append(tasks, w)
 			}
 		}
 	}
@@ -94,16 +85,21 @@ func Next(s Situation) (tasks []Task) {
 }
 
 // work is what has to be done for an application, in its order.
-func (s Situation) work(p Present) (list []Work) {
+func (s Situation) work(p Present) (list []Task) {
 	if !p.Policy.managed() || p.Status == Open || p.Left {
 		return nil
 	}
 	next, why := s.replacement(p)
-	if p.Down && !p.Stopped && (next == nil || next.Policy.NeedsHealth()) {
-		list = append(list, Work{Do: Start, Why: "something of it does not run"})
+	again, reapply := p.Policy.reapply(append([]Event{s.Event}, s.Also...))
+	switch {
+	case p.Stopped:
+	case p.Down && (next == nil || next.Policy.NeedsHealth()):
+		list = append(list, Task{Work: Work{Do: Start, Why: "something of it does not run"}, Event: s.Event})
+	case reapply && next == nil: // what is installed next is rolled out anyway
+		list = append(list, Task{Work: Work{Do: RollOut, Why: "something that it uses has changed (reapply)"}, Event: again})
 	}
 	if next != nil {
-		list = append(list, Work{Do: Replace, Artifact: next.Release, Why: why})
+		list = append(list, Task{Work: Work{Do: Replace, Artifact: next.Release, Why: why}, Event: s.Event})
 	}
 	return list
 }

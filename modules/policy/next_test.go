@@ -11,6 +11,8 @@ import (
 // What the device does by itself, by the policies of what is installed and staged.
 func TestNext(t *testing.T) {
 	const managed, auto = "managed = true\n", "managed = true\nupgrades = {automatic = true}\n"
+	const reapply = managed + "[[reapply]]\non = 'os-updated'\n"
+	const daily = managed + "[[reapply]]\non = 'schedule'\ncalendar = 'daily'\n"
 	type staged struct{ version, policy string }
 	down := func(p *Present) { p.Down = true }
 	withdrawn := Event{Name: EventBundles, Fields: map[string]string{FieldWithdrawn: "shop-2"}}
@@ -21,6 +23,7 @@ func TestNext(t *testing.T) {
 		staged  []staged
 		failed  bool // of the staged ones
 		event   Event
+		also    []Event
 		want    []string // deeds, with the version that is installed
 		because string
 	}{
@@ -30,6 +33,24 @@ func TestNext(t *testing.T) {
 		{name: "down, stopped", policy: managed, is: func(p *Present) { p.Down, p.Stopped = true, true }},
 		{name: "down, left to a person", policy: managed, is: func(p *Present) { p.Down, p.Left = true, true }},
 		{name: "down, with an open update", policy: managed, is: func(p *Present) { p.Down, p.Status = true, Open }},
+
+		{name: "an event, and nobody asks for it", policy: managed, event: Event{Name: "os-updated"}},
+		{name: "reapply", policy: reapply, event: Event{Name: "os-updated"}, want: []string{"reapply"}, because: "something that it uses has changed"},
+		{name: "reapply, of a second entry", policy: reapply + "[[reapply]]\non = 'boot'", event: Event{Name: "boot"}, want: []string{"reapply"}},
+		{name: "reapply, another event", policy: reapply, event: Event{Name: "boot"}},
+		{name: "reapply, found out meanwhile", policy: reapply, event: Event{Name: "boot"}, also: []Event{{Name: "other"}, {Name: "os-updated"}}, want: []string{"reapply"}},
+		{name: "reapply, down", policy: reapply, event: Event{Name: "os-updated"}, is: down, want: []string{"start"}},
+		{name: "reapply, stopped", policy: reapply, event: Event{Name: "os-updated"}, is: func(p *Present) { p.Stopped = true }},
+		{name: "reapply, left to a person", policy: reapply, event: Event{Name: "os-updated"}, is: func(p *Present) { p.Left = true }},
+		{name: "reapply, and newer", policy: reapply, event: Event{Name: "os-updated"}, staged: []staged{{"3", auto}}, want: []string{"install 3"}},
+		{name: "reapply, filtered", policy: reapply + "filter = {a = '1', b = '2'}", event: Event{Name: "os-updated", Fields: map[string]string{"a": "1", "b": "2", "c": "3"}}, want: []string{"reapply"}},
+		{name: "reapply, filtered out", policy: reapply + "filter = {a = '1', b = '2'}", event: Event{Name: "os-updated", Fields: map[string]string{"a": "1", "b": "3"}}},
+		{name: "reapply, a field is missing", policy: reapply + "filter = {a = ''}", event: Event{Name: "os-updated"}},
+		{name: "reapply, filtered below a field", policy: reapply + "filter = {a = '1'}\nfilter_field = 'host'", event: Event{Name: "os-updated", Fields: map[string]string{"host.a": "1"}}, want: []string{"reapply"}},
+		{name: "reapply, filtered below a field, and the event has it above", policy: reapply + "filter = {a = '1'}\nfilter_field = 'host'", event: Event{Name: "os-updated", Fields: map[string]string{"a": "1"}}},
+		{name: "reapply, scheduled", policy: daily, event: Event{Name: "schedule", Fields: map[string]string{"calendar": "daily"}}, want: []string{"reapply"}},
+		{name: "reapply, scheduled by a person", policy: daily, event: Event{Name: "schedule"}, want: []string{"reapply"}},
+		{name: "reapply, another schedule", policy: daily, event: Event{Name: "schedule", Fields: map[string]string{"calendar": "hourly"}}},
 
 		{name: "newer", policy: managed, staged: []staged{{"3", auto}}, want: []string{"install 3"}, because: "upgrades.automatic"},
 		{name: "newer, not automatic", policy: auto, staged: []staged{{"3", managed}}},
@@ -67,7 +88,7 @@ func TestNext(t *testing.T) {
 			if c.is != nil {
 				c.is(&p)
 			}
-			s := Situation{Event: c.event, Installed: []Present{p}}
+			s := Situation{Event: c.event, Also: c.also, Installed: []Present{p}}
 			for _, x := range c.staged {
 				s.Staged = append(s.Staged, Staged{App: App{Name: "shop", Version: x.version, Release: "shop-" + x.version, Policy: parse(t, "shop", x.policy)}, Failed: c.failed})
 			}
@@ -75,6 +96,7 @@ func TestNext(t *testing.T) {
 			why := ""
 			for _, w := range Next(s) {
 				assert.Equal(t, "shop", w.Application)
+				assert.Equal(t, w.Do == RollOut && c.also != nil, w.Event.Name != c.event.Name)
 				got = append(got, strings.TrimSpace(string(w.Do)+" "+strings.TrimPrefix(w.Artifact, "shop-")))
 				why += w.Why
 			}

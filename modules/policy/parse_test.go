@@ -137,7 +137,6 @@ func TestRefusedPolicies(t *testing.T) {
 // its value is a right one.
 func TestWhatIsNotBuilt(t *testing.T) {
 	for toml, says := range map[string]string{
-		"managed = true\n[[reapply]]\non = 'boot'":             "reapply: not supported",
 		"[data]\nvolumes = ['db']\nsnapshot = true":            "data: not supported",
 		"[resources]\ncpuset = '0'":                            "resources: not supported",
 		"enabled = false":                                      "enabled = false: not supported",
@@ -177,6 +176,7 @@ func TestEveryValueIsChecked(t *testing.T) {
 		{"managed = true\n[[reapply]]\non = 'Boot'", "reapply[0].on: "},
 		{"managed = true\n[[reapply]]\non = ''", "reapply[0].on: "},
 		{"managed = true\n[[reapply]]\non = 'schedule'", "reapply[0].calendar: "},
+		{"managed = true\n[[reapply]]\non = 'schedule'\ncalendar = 'fortnightly'", "reapply[0].calendar: "},
 		{"managed = true\n[[reapply]]\non = 'boot'\ncalendar = 'daily'", "reapply[0].calendar: "},
 		{"managed = true\n[[reapply]]\non = 'boot'\nfilter_field = 'x'", "reapply[0].filter_field: "},
 		{"managed = true\n[[reapply]]\non = 'boot'\nfilter = {a = 1}", "line 4"},

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/mender-app/mender-app/artifact/clip"
+	"github.com/mender-app/mender-app/modules/policy/calendar"
 )
 
 // This file has the parts of a policy that are about work: what is kept over an
@@ -58,11 +59,6 @@ const (
 	TimingPre  = "pre"  // update the application before the engine
 	TimingPost = "post" // and after it
 )
-
-// EventSchedule is the one event that has a time. The device raises boot,
-// engine-started, engine-version, overrides, bundles, os-updated, network-online and
-// on-demand too; any other name is raised by a person or a program.
-const EventSchedule = "schedule"
 
 // CheckEvent refuses a text that is not the name of an event: lower-case letters,
 // digits and hyphens, at most 63, beginning with a letter.
@@ -173,6 +169,11 @@ func (p *Policy) checkReapply() error {
 		}
 		if (r.Calendar != "") != (r.On == EventSchedule) {
 			return bad(key+".calendar", "the event schedule needs it, and no other event may have it")
+		}
+		if r.Calendar != "" {
+			if _, err := calendar.Parse(r.Calendar); err != nil {
+				return bad(key+".calendar", "%q is not a calendar expression: %v", clip.Text(r.Calendar), err)
+			}
 		}
 	}
 	return nil

@@ -77,6 +77,8 @@ type content struct {
 	Tasks  []Task `json:"tasks"`
 	// GivenUp are artifacts that failed as often as they may.
 	GivenUp []givenUp `json:"given_up,omitempty"`
+	// Seen is what the last evaluation saw of the device, see policy.Changed.
+	Seen map[string]string `json:"seen,omitempty"`
 }
 
 // givenUp is an artifact that is not installed by itself any more. Another one of the
@@ -192,9 +194,12 @@ func (c *content) add(now time.Time, tasks []Task) error {
 }
 
 // done removes a task, and adds what comes of it in the same write.
-func (q *Queue) done(ctx context.Context, id int64, next []Task) error {
+func (q *Queue) done(ctx context.Context, id int64, next []Task, seen map[string]string) error {
 	return q.change(ctx, func(c *content) error {
 		c.drop(id)
+		if seen != nil {
+			c.Seen = seen
+		}
 		return c.add(q.now(), next)
 	})
 }

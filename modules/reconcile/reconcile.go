@@ -28,9 +28,9 @@ type Device interface {
 	// is called when a run ends for which Begin has succeeded.
 	Begin(ctx context.Context, event string) error
 	End(ctx context.Context, event string) error
-	// Do does the work of one application's task. It returns nil if there is nothing to do
-	// any more.
-	Do(ctx context.Context, application string, w policy.Work, event string) error
+	// Do does the work of one application's task, and reports whether there was anything to
+	// do.
+	Do(ctx context.Context, application string, w policy.Work, event string) (did bool, err error)
 	// Waits reports whether an error says that something else has to end first, such as
 	// an update. Refused reports whether it is an answer that stays the same.
 	Waits(err error) bool
@@ -173,21 +173,23 @@ func (r *Reconciler) do(ctx context.Context, t Task, p *pass) error {
 		return err
 	}
 	var next []Task
+	var seen map[string]string // nil: as before
 	var err error
+	did := false
 	if t.Do == policy.Evaluate {
-		next, err = r.evaluate(ctx, t.Event, p)
+		next, seen, err = r.evaluate(ctx, t.Event, p)
 	} else {
-		err = r.Device.Do(ctx, t.Application, t.Work, t.Event.Name)
+		did, err = r.Device.Do(ctx, t.Application, t.Work, t.Event.Name)
 	}
 	if perr := durable.Point("reconcile.end"); perr != nil {
 		return perr
 	}
 	switch {
 	case err == nil:
-		if t.Do != policy.Evaluate {
+		if did {
 			p.report.Done = append(p.report.Done, Done{Task: t})
 		}
-		return r.Queue.done(ctx, t.ID, next)
+		return r.Queue.done(ctx, t.ID, next, seen)
 	case ctx.Err() != nil:
 		return context.Cause(ctx) // it stays first
 	}
@@ -204,23 +206,25 @@ func (r *Reconciler) do(ctx context.Context, t Task, p *pass) error {
 	return r.Queue.fail(ctx, t.ID, text, waits)
 }
 
-// evaluate finds out what has to be done.
-func (r *Reconciler) evaluate(ctx context.Context, event policy.Event, p *pass) ([]Task, error) {
+// evaluate finds out what has to be done, and what is seen of the device.
+func (r *Reconciler) evaluate(ctx context.Context, event policy.Event, p *pass) ([]Task, map[string]string, error) {
 	if p.event == "" || event.Name == policy.EventBoot {
 		if err := r.Device.Begin(ctx, event.Name); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		p.event = event.Name
 	}
 	s, err := r.Device.Situation(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("the applications cannot be looked at: %w", err)
+		return nil, nil, fmt.Errorf("the applications cannot be looked at: %w", err)
 	}
 	c, err := r.Queue.read()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	s.Event = event
+	var seen map[string]string
+	s.Also, seen = policy.Changed(c.Seen, s, r.Queue.now().Local())
 	for i := range s.Staged {
 		x := &s.Staged[i]
 		x.Failed = event.Name != policy.EventBoot && slices.ContainsFunc(c.GivenUp, func(g givenUp) bool {
@@ -229,7 +233,7 @@ func (r *Reconciler) evaluate(ctx context.Context, event policy.Event, p *pass) 
 	}
 	var tasks []Task
 	for _, t := range policy.Next(s) {
-		tasks = append(tasks, Task{Application: t.Application, Work: t.Work, Event: event})
+		tasks = append(tasks, Task{Application: t.Application, Work: t.Work, Event: t.Event})
 	}
-	return tasks, nil
+	return tasks, seen, nil
 }

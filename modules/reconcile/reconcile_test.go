@@ -29,6 +29,7 @@ type applications struct {
 	stage map[string]string // by application
 	fails map[string]error
 	order []string
+	facts []policy.Fact
 	did   []string
 }
 
@@ -36,6 +37,7 @@ func (d *applications) Situation(context.Context) (s policy.Situation, err error
 	if err := d.fails[""]; err != nil {
 		return s, err
 	}
+	s.Facts = d.facts
 	for _, name := range d.order {
 		s.Installed = append(s.Installed, policy.Present{App: policy.App{Name: name, Version: "1", Policy: managed}, Down: d.down[name]})
 		if a := d.stage[name]; a != "" {
@@ -45,7 +47,7 @@ func (d *applications) Situation(context.Context) (s policy.Situation, err error
 	return s, nil
 }
 
-var managed = &policy.Policy{Managed: true, Upgrades: policy.Upgrades{Automatic: true}}
+var managed = &policy.Policy{Managed: true, Reapply: []policy.Reapply{{On: policy.EventOSUpdated}}, Upgrades: policy.Upgrades{Automatic: true}}
 
 func (d *applications) Begin(_ context.Context, event string) error {
 	d.did = append(d.did, "begin "+event)
@@ -57,17 +59,18 @@ func (d *applications) End(_ context.Context, event string) error {
 	return d.fails["end"]
 }
 
-func (d *applications) Do(_ context.Context, app string, w policy.Work, _ string) error {
-	d.did = append(d.did, fmt.Sprint(app, " ", w.Do))
+func (d *applications) Do(_ context.Context, app string, w policy.Work, event string) (bool, error) {
+	d.did = append(d.did, strings.TrimSuffix(fmt.Sprint(app, " ", w.Do, " ", event), " boot"))
 	if err := d.fails[app]; err != nil {
-		return err
+		return false, err
 	}
-	if w.Do == policy.Start {
+	switch w.Do {
+	case policy.Start:
 		d.down[app] = false
-	} else {
+	case policy.Replace:
 		d.stage[app] = ""
 	}
-	return nil
+	return w.Do != policy.RollOut, nil
 }
 
 // works is what it did for applications.
@@ -182,6 +185,24 @@ func TestBeginAndEnd(t *testing.T) {
 	d.fails["begin"], d.did = nil, nil
 	require.Empty(t, run(t, r, "bundles").Left)
 	require.Equal(t, []string{"begin boot", "web start", "end boot"}, d.did, "two events, and one run")
+}
+
+// What was seen is compared at the next run, and kept with the tasks that come of it.
+func TestSeen(t *testing.T) {
+	d, r := newRun(t)
+	d.facts = []policy.Fact{policy.OSVersion("1")}
+	run(t, r, "boot")
+	d.facts, d.did = []policy.Fact{policy.OSVersion("2")}, nil
+	d.fails["web"] = errFails
+	report := run(t, r, "boot")
+	require.Equal(t, []string{"begin boot", "db reapply os-updated", "web reapply os-updated", "end boot"}, d.did)
+	require.Empty(t, report.Done, "nothing had changed")
+	require.Equal(t, "os-updated", report.Left[0].Event.Name)
+	require.Equal(t, "2", report.Left[0].Event.Fields["version"])
+
+	d.did = nil
+	require.Len(t, run(t, r, "boot").Left, 1)
+	require.Equal(t, []string{"begin boot", "end boot"}, d.did)
 }
 
 // An evaluation that fails stays first.

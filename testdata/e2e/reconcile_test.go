@@ -3,6 +3,7 @@ package e2e
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -25,7 +26,7 @@ func TestReconcile(t *testing.T) {
 	}
 	require.NoError(t, os.WriteFile(d.Path("/etc/mender/mender-app.conf"), []byte("allow_unsigned = true\n"), 0o644))
 	reconcile := func() string { return d.MustRun(t, "mender-app", "reconcile", "--event", "bundles") }
-	first := made("1", "")
+	first := made("1", "[[reapply]]\non = 'new-limits'\n")
 	w := watch(t, d)
 	d.MustRun(t, "mender-app", "install", "--commit", first)
 	says(t, w, "web 1")
@@ -39,15 +40,38 @@ func TestReconcile(t *testing.T) {
 		require.NoError(t, os.WriteFile(file, []byte("#!/bin/sh\n"+script+"\n"), 0o755))
 	}
 	hook("echo not now; exit 1")
-	out, err := d.Run("mender-app", "reconcile", "--for", "0s")
-	require.Error(t, err)
-	require.Contains(t, out, "hook before-all: ")
-	require.Contains(t, out, "it exited with 1: not now")
+	r, err := d.Run("mender-app", "reconcile", "--for", "0s")
+	require.NoError(t, err)
+	require.Equal(t, 1, r.Code)
+	require.Contains(t, r.Stderr, "hook before-all: ")
+	require.Contains(t, r.Stderr, "it exited with 1: not now")
 	require.Empty(t, d.MustRun(t, "docker", "ps", "--quiet"))
 	hook("docker ps --quiet | grep . && exit 1; exit 0") // it is asked before anything is started
 	require.Contains(t, reconcile(), "shop: started again")
 	says(t, w, "web 1")
 	require.Contains(t, d.MustRun(t, "mender-app", "history", "shop", "--limit", "1"), "reconciled")
+
+	// Overrides of the device are looked at after an event that the policy names, and what
+	// they do not reach goes on undisturbed.
+	containers := func() string { return d.MustRun(t, "docker", "ps", "--quiet", "--no-trunc") }
+	before := containers()
+	trigger := func(event string) string { return d.MustRun(t, "mender-app", "trigger", event) }
+	override := d.Path("/etc/mender/mender-app/overrides.d/shop/10-limits.yaml")
+	require.NoError(t, os.MkdirAll(filepath.Dir(override), 0o755))
+	require.NoError(t, os.WriteFile(override, []byte("services: {web: {labels: {limits: small}}}\n"), 0o644))
+	require.Contains(t, trigger("new-colours"), "nothing to do")
+	require.Contains(t, trigger("new-limits"), "shop: rolled out again")
+	require.NotEmpty(t, d.MustRun(t, "docker", "ps", "--quiet", "--filter", "label=limits=small"))
+	kept := 0
+	for _, id := range strings.Fields(containers()) {
+		if strings.Contains(before, id) {
+			kept++
+		}
+	}
+	require.Equal(t, len(strings.Fields(before))-1, kept)
+	before = containers()
+	require.Contains(t, trigger("new-limits"), "nothing to do")
+	require.Equal(t, before, containers())
 	d.MustRun(t, "mender-app", "stop", "shop")
 	require.Contains(t, reconcile(), "nothing to do")
 	d.MustRun(t, "mender-app", "start", "shop")

@@ -60,6 +60,15 @@ func (c *Config) system(ctx context.Context, files []string) (policy.Platform, e
 	return p, nil
 }
 
+// OSVersion is the version of the operating system; "" if it is not known.
+func (c *Config) OSVersion(ctx context.Context) string {
+	p, err := c.system(ctx, nil)
+	if err != nil {
+		return ""
+	}
+	return p.Version
+}
+
 // provides returns what the device provides: as the Mender client says, or as
 // mender-app recorded if there is no client.
 func (c *Config) provides(ctx context.Context) (map[string]string, error) {

@@ -290,7 +290,7 @@ func (f call) Logs(ctx context.Context, each func(submodules.LogLine) error) err
 }
 
 // Check refuses a compose file with the word "invalid". Its one service is web.
-func (f call) Check(ctx context.Context) (c submodules.Changes, err error) {
+func (f call) Check(context.Context) (c submodules.Changes, err error) {
 	compose, err := os.ReadFile(filepath.Join(f.req.Dir, "compose.yaml"))
 	if err != nil {
 		return c, err
@@ -303,11 +303,14 @@ func (f call) Check(ctx context.Context) (c submodules.Changes, err error) {
 			return c, submodules.Mark(fmt.Errorf("override %s does not fit", o.Name), submodules.ErrContent)
 		}
 	}
-	if alive, _ := f.Alive(ctx); alive {
+	switch runs, err := os.ReadFile(f.running(f.req.App)); {
+	case err != nil:
+		c.Starts = []string{"web"}
+	case strings.HasPrefix(string(runs), strings.TrimSpace(string(compose))+"\n"):
+		c.Keeps = []string{"web"}
+	default:
 		c.Restarts = []string{"web"}
-		return c, nil
 	}
-	c.Starts = []string{"web"}
 	return c, nil
 }
 

@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 
 	"github.com/mender-app/mender-app/cmd/internal/device"
 	"github.com/mender-app/mender-app/cmd/mender-app/enginecheck"
 	"github.com/mender-app/mender-app/cmd/mender-app/staged"
 	"github.com/mender-app/mender-app/modules/client"
+	"github.com/mender-app/mender-app/modules/deploy/overrides"
 	"github.com/mender-app/mender-app/modules/deploy/policies"
 	"github.com/mender-app/mender-app/modules/hooks"
 	"github.com/mender-app/mender-app/modules/policy"
@@ -17,6 +19,7 @@ import (
 	"github.com/mender-app/mender-app/modules/staging"
 	"github.com/mender-app/mender-app/modules/view"
 	"github.com/mender-app/mender-app/store"
+	"github.com/mender-app/mender-app/submodules"
 )
 
 // actor is the device for reconcile.
@@ -63,11 +66,15 @@ func (a *actor) Situation(ctx context.Context) (s policy.Situation, err error) {
 			} else {
 				asked++
 			}
-			if err == nil && (app.Policy.NeedsEngine() || needsEngine[app.Name]) {
+			told := app.Policy.Reapplies(policy.EventEngineVersion)
+			if err == nil && (app.Policy.NeedsEngine() || needsEngine[app.Name] || told) {
 				if _, known := versions[r.Orchestrator]; !known {
 					versions[r.Orchestrator] = enginecheck.EngineVersion(ctx, a.p.Config(), r.Orchestrator)
 				}
 				present.Engine = versions[r.Orchestrator]
+				if told && !slices.ContainsFunc(s.Facts, func(f policy.Fact) bool { return f.Of == r.Orchestrator }) {
+					s.Facts = append(s.Facts, policy.EngineVersion(r.Orchestrator, present.Engine))
+				}
 			}
 		}
 		s.Installed = append(s.Installed, present)
@@ -75,7 +82,35 @@ func (a *actor) Situation(ctx context.Context) (s policy.Situation, err error) {
 	if asked == 0 && unknown != nil {
 		return s, unknown
 	}
+	s.Facts = append(s.Facts, a.facts(ctx, st, s.Installed)...)
 	return s, nil
+}
+
+// facts finds out what policies want to be told of when it changes, beside the versions of
+// engines.
+func (a *actor) facts(ctx context.Context, st *store.Store, apps []policy.Present) (list []policy.Fact) {
+	wanted := func(event string) bool {
+		return slices.ContainsFunc(apps, func(p policy.Present) bool { return p.Policy.Reapplies(event) })
+	}
+	if wanted(policy.EventOSUpdated) {
+		list = append(list, policy.OSVersion(a.p.Config().OSVersion(ctx)))
+	}
+	if !wanted(policy.EventOverrides) {
+		return list
+	}
+	for _, p := range apps {
+		v, err := view.Read(st, p.Name)
+		if err != nil {
+			a.p.Log().Warn("the overrides of an application cannot be read", "app", p.Name, "error", err)
+			continue
+		}
+		layers, err := a.p.Viewer().Overrides(v)
+		if err != nil {
+			a.p.Log().Warn("overrides are left out", "app", p.Name, "error", err)
+		}
+		list = append(list, policy.OverridesOf(p.Name, overrides.Fingerprint(submodules.Request{Overrides: layers})))
+	}
+	return list
 }
 
 // look finds out how an application is.
@@ -135,35 +170,35 @@ func (a *actor) hook(ctx context.Context, name, event string) error {
 }
 
 // Do does the work of a task.
-func (a *actor) Do(ctx context.Context, application string, w policy.Work, event string) error {
-	if w.Do == policy.Start {
+func (a *actor) Do(ctx context.Context, application string, w policy.Work, event string) (bool, error) {
+	if w.Do == policy.Start || w.Do == policy.RollOut {
 		e := a.p.Engine()
 		e.Automatic, e.Asked = true, store.Asked{How: store.AskedByUnit, Event: event}
-		err := e.StartIfDown(ctx, application)
+		did, err := e.StartIfDown(ctx, application, w.Do == policy.RollOut)
 		if errors.Is(err, store.ErrNoApp) || errors.Is(err, store.ErrNoRelease) {
-			return nil // it was removed meanwhile
+			return false, nil // it was removed meanwhile
 		}
-		return err
+		return did, err
 	}
 	list, err := a.p.Config().StagingArea().List()
 	if err != nil {
-		return err
+		return false, err
 	}
 	one, err := staging.Find(list, application, w.Artifact)
 	if errors.Is(err, staging.ErrNone) {
-		return nil // it was removed meanwhile
+		return false, nil // it was removed meanwhile
 	}
 	if err != nil {
-		return err
+		return false, err
 	}
 	v, err := view.Read(a.p.Config().OpenStore(), application)
 	if err != nil {
-		return err
+		return false, err
 	}
 	if r, err := v.Release(v.Committed); err == nil && r.ArtifactName == one.ArtifactName && v.Deployment == nil {
-		return nil // an earlier call did it
+		return false, nil // an earlier call did it
 	}
-	return a.p.Install(ctx, one, event)
+	return true, a.p.Install(ctx, one, event)
 }
 
 // Waits reports whether something else has to end first.

@@ -68,6 +68,8 @@ func (p Program) reconcile() *cobra.Command {
   - a newer staged artifact is installed and committed (upgrades.automatic);
   - if the artifact of the installed release was withdrawn with "mender-app unstage", the
     older staged one comes back (downgrades.automatic);
+  - after an event that its policy names in [[reapply]], an application is rolled out again
+    if something of it has changed, such as its overrides;
   - if the installed release does not run on the engine's version, a staged one that does
     is installed (engine_upgrades.automatic).
 
@@ -100,7 +102,9 @@ func (p Program) trigger() *cobra.Command {
 		Use:   "trigger NAME",
 		Short: "Tell reconcile of an event",
 		Long: `Puts an event into the queue, and runs "mender-app reconcile". NAME has lower-case
-letters, digits and hyphens. If another reconcile is at work, that one takes it.`,
+letters, digits and hyphens. If another reconcile is at work, that one takes it.
+Applications whose policies name the event in [[reapply]] are rolled out again if
+something of them has changed.`,
 		Example: "  mender-app trigger battery-full\n  mender-app trigger os-updated --field version=4.2.1",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -165,7 +169,7 @@ func (p Program) anyManaged(q *reconcile.Queue) (bool, error) {
 }
 
 // words say what a task did.
-var words = map[policy.Deed]string{policy.Start: "started again", policy.Replace: "installed"}
+var words = map[policy.Deed]string{policy.Start: "started again", policy.Replace: "installed", policy.RollOut: "rolled out again"}
 
 func (p Program) show(r *reconcile.Report) error {
 	if p.JSON() {

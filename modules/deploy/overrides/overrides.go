@@ -5,6 +5,8 @@ package overrides
 
 import (
 	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -65,6 +67,19 @@ func device(dir, app string) (list []submodules.Override, bad error) {
 		list = append(list, submodules.Override{Name: "device-" + e.Name(), Text: text})
 	}
 	return list, bad
+}
+
+// Fingerprint names what the device and an operator change in a start by a request; "" for
+// nothing.
+func Fingerprint(r submodules.Request) string {
+	if len(r.Overrides) == 0 {
+		return ""
+	}
+	h := sha256.New()
+	for _, l := range r.Overrides {
+		fmt.Fprintf(h, "%q %q\n", l.Name, l.Text)
+	}
+	return hex.EncodeToString(h.Sum(nil))
 }
 
 // Read reads a file with an override.
