@@ -80,7 +80,7 @@ KILLS := ^Test(Killed|StepFails|RepairKilled|PurgeKilled)Anywhere$$
 # Packages that start goroutines, or whose tests do; and the others.
 GOROUTINE  := ^[[:space:]]*go [a-zA-Z_.]+[(]|[.]Go[(]|[.]Parallel[(]|errgroup
 ROOMS       = $(shell $(GO) list ./... | sed 's|^[^/]*/[^/]*/[^/]*|.|' | grep -vE '^[.]/cmd(/|$$)')
-CONCURRENT  = $(filter-out ./delta,$(filter $(ROOMS),$(patsubst %/,./%,$(sort $(dir $(shell git grep -lE '$(GOROUTINE)' -- '*.go'))))))
+CONCURRENT  = $(filter-out ./delta ./modules/deploy,$(filter $(ROOMS),$(patsubst %/,./%,$(sort $(dir $(shell git grep -lE '$(GOROUTINE)' -- '*.go'))))))
 SEQUENTIAL  = $(filter-out $(CONCURRENT),$(ROOMS))
 
 .PHONY: check
@@ -95,15 +95,13 @@ check: ## gofmt, vet, staticcheck, errcheck, misspell, shellcheck and the short 
 	  elif [ "$$CI" = true ]; then echo "shellcheck is missing" >&2; exit 1; fi
 # The race detector makes tests up to ten times as slow: it is for packages that start
 # goroutines. The tests of delta run without it as well, and with it only those that
-# encode with every feature. The model of kills has one goroutine and runs without.
+# encode with every feature. modules/deploy starts no goroutines, and one test of it does.
 # A run takes several packages where it can: one package alone leaves a processor idle.
-	$(GO) test -vet=off -race -short -timeout 10m -skip '$(KILLS)' $(CONCURRENT)
+	$(GO) test -vet=off -race -short -timeout 10m $(CONCURRENT)
 	testdata/test32 -vet=off -short -timeout 10m -run 'GoldenDecode|GoldenVCDIFF' ./delta & \
-	  $(GO) test -vet=off -race -short -timeout 10m -run 'Golden|Cancel' ./delta; race=$$?; \
+	  $(GO) test -vet=off -race -short -timeout 10m -run 'Golden|Cancel|WaitsLonger' ./delta ./modules/deploy; race=$$?; \
 	  wait $$! && exit $$race
-	$(GO) test -vet=off -short -timeout 10m $(SEQUENTIAL) ./cmd/... & \
-	  $(GO) test -vet=off -short -timeout 10m -run '$(KILLS)' ./modules/deploy; kills=$$?; \
-	  wait $$! && exit $$kills
+	$(GO) test -vet=off -short -timeout 10m ./modules/deploy ./cmd/... $(filter-out ./modules/deploy,$(SEQUENTIAL))
 # The disk of the power-cut tests is a module of its own, to keep its dependencies
 # out of go.mod.
 	$(GO) vet -C testdata/powercut/disk ./...
