@@ -344,9 +344,11 @@ func (c *Component) validateVariants(sum *total) error {
 		switch {
 		case v.Format == FormatFull && i != len(c.Variants)-1:
 			return fmt.Errorf("variant %d: a full image that is not the last variant", i+1)
-		case v.Format == FormatDelta && len(v.Bases) == 0:
-			return fmt.Errorf("variant %d: a delta without a base", i+1)
-		case v.Shared && (v.Format != FormatDelta || len(v.Bases[0].DiffIDs) == 0):
+		case v.Format == FormatDelta && len(v.Bases) == 0 && c.IsFile():
+			return fmt.Errorf("variant %d: a delta of a file without a base", i+1)
+		case v.Format == FormatDelta && len(v.Bases) == 0 && i != len(c.Variants)-1:
+			return fmt.Errorf("variant %d: a delta without a base that is not the last variant", i+1)
+		case v.Shared && (len(v.Bases) == 0 || len(v.Bases[0].DiffIDs) == 0):
 			return fmt.Errorf("variant %d: shared content, and no base with layers to make it from", i+1)
 		}
 	}

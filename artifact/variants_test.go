@@ -61,6 +61,12 @@ func TestVariantsMetadata(t *testing.T) {
 	require.Equal(t, []string{"image.2.delta"}, c.Members(1))
 	require.Equal(t, []string{"image.img"}, c.Members(2))
 
+	// The last variant may be a delta that needs no base.
+	alone := several()
+	alone.Variants[2].Format = FormatDelta
+	require.NoError(t, withVariants(alone).Validate())
+	require.Equal(t, []string{"image.3.delta"}, alone.Members(2))
+
 	for name, edit := range map[string]func(c *Component, m *Metadata){
 		"no feature":              func(_ *Component, m *Metadata) { m.Requires = []string{FeatureDelta} },
 		"none":                    func(c *Component, _ *Metadata) { c.Variants = nil },

@@ -140,35 +140,56 @@ func (pack *imagesPacker) variants(ctx context.Context, i int, img *plannedImage
 	if !img.whole {
 		return nil
 	}
-	info.Variant = -1
-	size, layers, err := pack.full(ctx, entry{image: i, variant: len(made.deltas)}, img, info)
+	v, err := pack.wholeVariant(ctx, i, img, info, len(made.deltas))
 	if err != nil {
 		return err
 	}
-	v := artifact.Variant{Format: artifact.FormatFull, PayloadBytes: size, Engine: c.ConfigSize}
+	c.Variants = append(c.Variants, v)
+	c.PayloadBytes += v.PayloadBytes
+	return nil
+}
+
+// wholeVariant packs an image as its variant n, the last, which needs no base.
+func (pack *imagesPacker) wholeVariant(ctx context.Context, i int, img *plannedImage, info artifact.ImageInfo, n int) (v artifact.Variant, err error) {
+	e := entry{image: i, variant: n}
+	if pack.Images.DeepDelta {
+		d, err := pack.encode(ctx, img.URL+", whole", deltaImages(img.known), rebuild.DeltaImage(img.URL, img.Image))
+		if err != nil {
+			return v, err
+		}
+		defer d.remove()
+		info.Kind, info.Variant = artifact.KindDelta, n+1
+		return d.variant(img), pack.addDelta(e, info, d)
+	}
+	info.Variant = -1
+	size, layers, err := pack.full(ctx, e, img, info)
+	v = artifact.Variant{Format: artifact.FormatFull, PayloadBytes: size, Engine: int64(len(img.Image.Config))}
 	for _, l := range layers {
 		v.Layers = append(v.Layers, artifact.VariantLayer{Encoding: l.Encoding, Bytes: l.Bytes})
 		v.Engine += l.Size
 	}
-	c.Variants = append(c.Variants, v)
-	c.PayloadBytes += size
-	return nil
+	return v, err
 }
 
 // variant describes the delta over base n.
 func (b *baseDeltas) variant(img *plannedImage, n int) artifact.Variant {
-	d, base := b.deltas[n], img.bases[n]
-	v := artifact.Variant{
-		Format: artifact.FormatDelta, PayloadBytes: d.size(), Engine: int64(len(img.Image.Config)),
-		Temp: d.report.Header.Temp, Memory: d.report.Header.Memory,
-		Bases: []artifact.Base{{URL: base.URL, Digest: base.Image.ConfigDigest}},
-	}
+	v, base := b.deltas[n].variant(img), img.bases[n]
+	v.Bases = []artifact.Base{{URL: base.URL, Digest: base.Image.ConfigDigest}}
 	if b.shared != nil {
 		v.Shared = true
 		v.PayloadBytes += b.shared.size()
 		v.Bases[0].DiffIDs = base.Image.DiffIDs
 		v.Temp = b.temp + max(v.Temp, b.shared.report.Header.Temp)
 		v.Memory = max(v.Memory, b.shared.report.Header.Memory)
+	}
+	return v
+}
+
+// variant describes the delta of an image, but for what it builds on.
+func (d *encodedDelta) variant(img *plannedImage) artifact.Variant {
+	v := artifact.Variant{
+		Format: artifact.FormatDelta, PayloadBytes: d.size(), Engine: int64(len(img.Image.Config)),
+		Temp: d.report.Header.Temp, Memory: d.report.Header.Memory,
 	}
 	for _, o := range d.report.Objects {
 		if o.Index == 0 { // the config

@@ -59,6 +59,7 @@ type plan struct {
 	Plan
 	images   []plannedImage                       // of the components, in the same order
 	files    []plannedFile                        // of the files, in the same order
+	whole    artifact.Format                      // of images without a base
 	layers   layers                               // what reading them found out
 	packages map[image.Digest][]inventory.Package // of each image; nil if nobody asked
 }
@@ -99,9 +100,11 @@ func (p *plannedImage) current() *source.Found {
 
 // plan decides how every image is sent.
 func (r *run) plan(images []foundImage, ls layers) (*plan, error) {
-	p := &plan{Plan: Plan{Version: artifact.VersionReference}, images: make([]plannedImage, len(images)), layers: ls}
-	deltas := r.Images.makesDeltas(images)
-	if deltas {
+	p := &plan{Plan: Plan{Version: artifact.VersionReference}, images: make([]plannedImage, len(images)), whole: artifact.FormatFull, layers: ls}
+	if r.Images.DeepDelta {
+		p.whole = artifact.FormatDelta
+	}
+	if r.Images.makesDeltas(images) {
 		p.Version = artifact.VersionCurrent
 	}
 	// alternatives: devices differ in the bases they have, so that one image's
@@ -110,13 +113,13 @@ func (r *run) plan(images []foundImage, ls layers) (*plan, error) {
 	first := map[image.Digest]int{}
 	for i := range images {
 		img := &p.images[i]
-		*img = plannedImage{Found: images[i].Found, bases: images[i].bases(), format: artifact.FormatFull, sameAs: -1, tags: []string{tagged(images[i].URL)}}
+		*img = plannedImage{Found: images[i].Found, bases: images[i].bases(), format: p.whole, sameAs: -1, tags: []string{tagged(images[i].URL)}}
 		n := len(img.bases)
 		img.whole = n > 0 && (r.Images.Fallback || images[i].whole)
 		switch {
 		case n > 1 || img.whole:
 			img.format = artifact.FormatVariants
-		case deltas:
+		case n > 0:
 			img.format = artifact.FormatDelta
 		}
 		alternatives = alternatives || img.format == artifact.FormatVariants
@@ -147,7 +150,7 @@ func (r *run) checkReader(p *plan) error {
 	}{
 		{r.policy != nil, "a policy", "leave app.toml out"},
 		{len(r.Application.EncryptTo) > 0, "encrypted secrets", "leave --encrypt-secrets-to out"},
-		{p.Version != artifact.VersionReference, "deltas", "name no CURRENT, and no --base, --bases-from or --deep-delta"},
+		{p.Version != artifact.VersionReference, "deltas", "name no CURRENT, and no --base or --bases-from"},
 	} {
 		if c.asked {
 			return &UsageError{Text: "--for " + ReaderShellModule + ": it cannot read " + c.needs, Hint: c.leave}
@@ -189,7 +192,7 @@ func (p *plan) component(i int, ls layers) PlannedComponent {
 			c.Variants = append(c.Variants, PlannedVariant{Base: b.URL, Digest: b.Image.ConfigDigest, From: b.From.String(), Format: artifact.FormatDelta})
 		}
 		if img.whole {
-			c.Variants = append(c.Variants, PlannedVariant{Format: artifact.FormatFull})
+			c.Variants = append(c.Variants, PlannedVariant{Format: p.whole})
 		}
 	}
 	if img.sameAs >= 0 {

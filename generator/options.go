@@ -53,9 +53,11 @@ type Application struct {
 
 // Images say which images are sent and how.
 type Images struct {
-	Pairs     []Pair // none: those that the manifests use
-	DeepDelta bool   // make deltas even for images without a base
-	FilesOnly bool   // make deltas that need old files alone, not the headers of layers
+	Pairs []Pair // none: those that the manifests use
+	// DeepDelta sends images without a base as deltas too: smaller than in gzip, for much
+	// more processor time here. An artifact for ReaderShellModule has none.
+	DeepDelta bool
+	FilesOnly bool // make deltas that need old files alone, not the headers of layers
 	// Releases are older artifacts: each image without a base in Pairs becomes a
 	// delta over the images that it replaces in them.
 	Releases bases.Options
@@ -211,6 +213,9 @@ func (o Options) checked() (Options, error) {
 			meant += " "
 		}
 		return o, &UsageError{Text: "no images", Hint: meant + fmt.Sprintf("the manifests of %s cannot be read: name the images with --image and files with --component, or use --skip-images; %s and %s are those that can", app.Orchestrator, Compose, Kubernetes)}
+	}
+	if o.Artifact.Reader == ReaderShellModule {
+		o.Images.DeepDelta = false
 	}
 	if o.Artifact.Software.Name == "" {
 		o.Artifact.Software.Name = app.Name

@@ -23,18 +23,21 @@ func TestSent(t *testing.T) {
 	tests := map[string]struct {
 		pairs    []string
 		fallback bool
+		coded    bool // images without a base are deltas
 	}{
 		"whole images":            {pairs: []string{"web:2", "side:1", "extra:1"}},
+		"whole images, coded":     {pairs: []string{"web:2", "side:1", "extra:1"}, coded: true},
 		"delta release":           {pairs: []string{"web:1,web:2", "side:1,side:1", "extra:1"}},
 		"one image":               {pairs: []string{"web:1,web:2"}},
 		"variants":                {pairs: []string{"side:1,side:1", "web:1,web:2", "extra:1,web:2"}},
 		"variants and the whole":  {pairs: []string{"web:1,web:2", "extra:1,web:2", "side:1"}, fallback: true},
+		"the whole, coded":        {pairs: []string{"web:1,web:2", "extra:1,web:2", "side:1"}, fallback: true, coded: true},
 		"the whole of all images": {pairs: []string{"web:1,web:2", "extra:1,side:1"}, fallback: true},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			o := s.options(t, test.pairs...)
-			o.Images.Fallback = test.fallback
+			o.Images.Fallback, o.Images.DeepDelta = test.fallback, test.coded
 			r, err := Generate(t.Context(), o, false)
 			require.NoError(t, err)
 			d, err := inspect.Artifact(t.Context(), o.Build.Output, nil, t.TempDir())

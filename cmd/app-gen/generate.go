@@ -129,7 +129,7 @@ func generateCommand() *cobra.Command {
 	fl.IntVar(&f.o.Images.Releases.Last, "last", 0, "how many of the newest releases in --bases-from are bases (default: all)")
 	fl.BoolVar(&f.split, "split", false, "make an artifact for each older release, which depends on its version, instead of one for all; with --full-fallback also one of whole images. {base} in --output-path becomes the version, or whole")
 	fl.StringArrayVar(&f.o.Images.Content, "content", nil, "artifact, directory of artifacts, or image: where content is found that an older artifact has as a delta only (repeatable; files beside the artifact and registries are asked anyway)")
-	fl.BoolVar(&f.o.Images.DeepDelta, "deep-delta", false, "make deltas also without CURRENT: content that several images share travels once")
+	fl.BoolVar(&f.o.Images.DeepDelta, deepDelta, true, "code images without CURRENT as deltas too, and content that they share once; with =false they travel in gzip: made quickly, and larger")
 	fl.BoolVar(&f.o.Images.Fallback, "full-fallback", false, "add the whole images, for devices that have no CURRENT")
 	fl.BoolVar(&f.o.Images.FilesOnly, "files-only", false, filesOnly)
 	fl.StringVar(&f.o.Artifact.Reader, "for", "", "shell-module: make what the shell app-update-module installs as well: whole images, in the smallest gzip, and nothing that it would refuse")
@@ -157,6 +157,8 @@ func generateCommand() *cobra.Command {
 	return c
 }
 
+const deepDelta = "deep-delta"
+
 const filesOnly = "make deltas that need only files of the old images and not their layers, up to a fifth larger: for Kubernetes nodes whose containerd discards unpacked layers"
 
 func (f *genFlags) run(c *cobra.Command, args []string) error {
@@ -173,6 +175,9 @@ func (f *genFlags) run(c *cobra.Command, args []string) error {
 	}
 	if slices.Contains(f.o.Artifact.DeviceTypes, unknownType) {
 		return &usageError{text: "the device type is still " + unknownType, hint: "write that of your devices into " + configFile + ": a device has it in /var/lib/mender/device_type"}
+	}
+	if f.o.Artifact.Reader == generator.ReaderShellModule && f.o.Images.DeepDelta && c.Flags().Changed(deepDelta) {
+		return &usageError{text: "--for " + generator.ReaderShellModule + ": it cannot read deltas", hint: "leave --" + deepDelta + " out"}
 	}
 	targets, err := f.targets(c.Context())
 	if err != nil {

@@ -205,7 +205,7 @@ func printMade(w io.Writer, r *generator.Result, d *inspect.Description) {
 
 // variantBase is what a variant of an image needs on the device.
 func variantBase(v generator.PlannedVariant) string {
-	if v.Format == artifact.FormatFull {
+	if v.Base == "" {
 		return "nothing (whole)"
 	}
 	return v.From
@@ -304,8 +304,11 @@ func printDescription(w io.Writer, d *inspect.Description) {
 	t := newTable(w, "IMAGE", "", "", "UNPACKED", "IN THE ARTIFACT")
 	for _, img := range d.Images {
 		what := img.Format
-		if img.Current != "" {
+		switch {
+		case img.Current != "":
 			what += " over " + img.Current
+		case img.Format == string(artifact.FormatDelta) && len(img.Bases) == 0:
+			what += " over nothing"
 		}
 		t.row(img.URL, cmp.Or(img.Type, img.Platform), what, "", bytesText(img.Bytes))
 		if img.SharedBytes > 0 {

@@ -28,8 +28,8 @@ func TestThroughTheMenderClient(t *testing.T) {
 	require.NoError(t, err)
 	require.JSONEq(t, "[]", string(list))
 
-	t.Log("installed whole")
-	d.installs(d.artifact("1", manifests("1"), "--image="+v1))
+	t.Log("installed as a delta over nothing")
+	d.installs(d.artifact("1", manifests("1"), "--deep-delta", "--image="+v1))
 	d.at("1")
 
 	t.Log("updated by a deep delta; what was dropped goes")

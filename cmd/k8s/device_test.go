@@ -169,6 +169,9 @@ func (d *device) artifactOf(app, namespace, version, manifest string, options ..
 		"--application-name", app, "--artifact-name", app + "-" + version, "--software-version", version, "--device-type", "box",
 		"--platform", "linux/" + runtime.GOARCH, "--orchestrator", "k8s", "--manifests-dir", dir, "--output-path", out, "--k8s-namespace", namespace,
 	}, options...)
+	if !slices.Contains(options, "--deep-delta") { // to code whole images takes seconds
+		args = append(args, "--deep-delta=false")
+	}
 	said, err := exec.Command(filepath.Join(d.dir, "bin/app-gen"), args...).CombinedOutput()
 	require.NoError(d.t, err, "%s", said)
 	return out

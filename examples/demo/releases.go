@@ -17,7 +17,7 @@ type release struct {
 	version  string
 	artifact string // path of what is sent
 	sent     int64  // its bytes
-	full     int64  // bytes of an artifact with whole images
+	whole    int64  // bytes of an artifact with whole images in gzip
 }
 
 // project is the shop as its developers have it: a directory with a Compose file. Its
@@ -76,7 +76,8 @@ func makeReleases(dir, programs string, out io.Writer) ([]release, error) {
 	return releases, nil
 }
 
-// release makes one release with app-gen, and once more with whole images, to compare.
+// release makes one release with app-gen, and once more with whole images in gzip, to
+// compare.
 func (p *project) release(version string) (r release, err error) {
 	if err := os.WriteFile(filepath.Join(p.dir, ".env"), []byte("RELEASE="+version+"\n"), 0o644); err != nil {
 		return r, err
@@ -88,10 +89,10 @@ func (p *project) release(version string) (r release, err error) {
 	r = release{version: version, artifact: filepath.Join(p.dir, "releases", name+".mender")}
 	images := []string{"--image", "docker-archive:" + p.path("web"), "--image", "docker-archive:" + p.path("stock")}
 	whole := filepath.Join(p.archives, "whole.mender")
-	if _, err := p.appGen(append([]string{"-n", name, "--bases-from", p.noReleases(), "--output-path", whole}, images...)...); err != nil {
+	if _, err := p.appGen(append([]string{"-n", name, "--bases-from", p.noReleases(), "--deep-delta=false", "--output-path", whole}, images...)...); err != nil {
 		return r, err
 	}
-	if r.full, err = sizeOf(whole); err != nil {
+	if r.whole, err = sizeOf(whole); err != nil {
 		return r, err
 	}
 	command := []string{"-n", name}
@@ -106,9 +107,9 @@ func (p *project) release(version string) (r release, err error) {
 	}
 	fmt.Fprintf(p.out, "    $ app-gen %-17s # %s", strings.Join(command, " "), size(r.sent))
 	if version != "1" {
-		fmt.Fprintf(p.out, " as deltas over the releases before (%s whole)", size(r.full))
+		fmt.Fprint(p.out, " as deltas over the releases before")
 	}
-	fmt.Fprintln(p.out)
+	fmt.Fprintf(p.out, " (%s whole in gzip)\n", size(r.whole))
 	return r, nil
 }
 

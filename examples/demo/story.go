@@ -151,11 +151,7 @@ func (s *story) step(name, text string, sent *release, do func() error, want exp
 	}
 	if sent != nil {
 		r.sent = size(sent.sent)
-		fmt.Fprintf(s.out, "    sent      %s", size(sent.sent))
-		if sent.sent != sent.full {
-			fmt.Fprintf(s.out, " (%s whole)", size(sent.full))
-		}
-		fmt.Fprintln(s.out)
+		fmt.Fprintf(s.out, "    sent      %s (%s whole in gzip)\n", size(sent.sent), size(sent.whole))
 	}
 	fmt.Fprintf(s.out, "    took      %s\n", r.took)
 	if r.down != "–" {

@@ -89,7 +89,7 @@ func describeImages(b *bounds, d *inspect.Description) section {
 		for _, l := range layersOf(img) {
 			widest = max(widest, l.Size)
 		}
-		delta = delta || img.Format != string(artifact.FormatFull)
+		delta = delta || img.Format != string(artifact.FormatFull) && !overNothing(img)
 	}
 	if widest > 0 {
 		s.Notes = append(s.Notes, "The outline of a bar is a layer, and the filled part is what travels of it. The lowest layer comes first.")
@@ -155,10 +155,18 @@ func formatText(img *inspect.ImageDescription) string {
 	case string(artifact.FormatVariants):
 		return fmt.Sprintf("in %d ways, of which a device takes the first that fits", len(img.Variants))
 	}
-	if img.Current != "" {
+	switch {
+	case img.Current != "":
 		return img.Format + " over " + img.Current
+	case overNothing(img):
+		return "whole, as a delta over nothing"
 	}
 	return img.Format
+}
+
+// overNothing reports whether an image is a delta that needs nothing of the device.
+func overNothing(img *inspect.ImageDescription) bool {
+	return img.Format == string(artifact.FormatDelta) && len(img.Bases) == 0
 }
 
 // anyWhole reports whether an image or a file travels whole.

@@ -56,6 +56,7 @@ func TestChoosesVariant(t *testing.T) {
 		has      []string // of the application
 		engine   []string // of the engine alone
 		full     bool
+		coded    bool     // the full one is a delta over nothing
 		takes    []string // members
 		base     string
 		temp     int64
@@ -67,6 +68,7 @@ func TestChoosesVariant(t *testing.T) {
 		"both":                            {features: all, has: []string{"web 2", "web 1"}, full: true, takes: []string{"image.shared", "image.1.delta"}, base: "web:1", temp: 1500, grows: 17},
 		"of the engine":                   {features: all, engine: []string{"web 2"}, takes: []string{"image.2.delta"}, base: "web:2", temp: 2000, grows: 27},
 		"neither":                         {features: all, full: true, takes: []string{"image.img"}, temp: 1500, grows: 107},
+		"neither, and over nothing":       {features: all, full: true, coded: true, takes: []string{"image.3.delta"}, temp: 1500, grows: 107},
 		"neither, and no full one":        {features: all, says: "none of the images that they need, web:1 (" + digestOf("", "web 1").String() + ") or web:2"},
 		"nothing shared with this one":    {features: newWorld().features, has: []string{"web 2", "web 1"}, takes: []string{"image.2.delta"}, base: "web:2", temp: 2000, grows: 27},
 		"only shared, and not with it":    {features: newWorld().features, has: []string{"web 1"}, says: "cannot apply deltas like those of web:3"},
@@ -84,6 +86,9 @@ func TestChoosesVariant(t *testing.T) {
 			}
 			e := g.engine()
 			h := &incoming.Header{Meta: variants(t, c.full)}
+			if c.coded {
+				h.Meta.Components[0].Variants[2].Format = artifact.FormatDelta // both names have these
+			}
 			info := submodules.Info{Protocol: submodules.Protocol, Features: c.features}
 			before := *h.Meta
 			before.Components = slices.Clone(h.Meta.Components)

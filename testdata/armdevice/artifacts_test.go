@@ -78,14 +78,14 @@ func (s *story) artifacts() {
 			"--manifests-dir", manifests, "--output-path", s.files[name],
 		}, options...)...)
 	}
-	make("full-1", "1", s.machine.Platform, "--image="+web["1"], "--image="+stock)
+	make("full-1", "1", s.machine.Platform, "--deep-delta=false", "--image="+web["1"], "--image="+stock)
 	for version, base := range map[string]string{"2": "1", "3": "2", "4": "2"} {
-		make("full-"+version, version, s.machine.Platform, "--image="+web[version], "--image="+stock)
+		make("full-"+version, version, s.machine.Platform, "--deep-delta=false", "--image="+web[version], "--image="+stock)
 		make("delta-"+version, version, s.machine.Platform, "--deep-delta",
 			"--image="+web[base]+","+web[version], "--image="+stock+","+stock)
 	}
 	old, new := strings.TrimPrefix(web["1"], "docker-archive:"), strings.TrimPrefix(web["2"], "docker-archive:")
 	s.host(filepath.Join(programs, "app-gen"), "delta", "encode", old, new, "-o", s.webDelta())
 	other := s.machine.foreign()
-	make("foreign", "2", other, "--image="+image(other, "shop/web:2", "2", "", "web"), "--image="+image(other, "shop/stock:1", "1", "", "stock"))
+	make("foreign", "2", other, "--deep-delta=false", "--image="+image(other, "shop/web:2", "2", "", "web"), "--image="+image(other, "shop/stock:1", "1", "", "stock"))
 }

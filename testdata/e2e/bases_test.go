@@ -74,7 +74,7 @@ func size(t *testing.T, file string) int64 {
 }
 
 // One artifact serves devices with release 1 and devices with release 2, and
-// contains once what both need. With the full image it also serves a device with
+// contains once what both need. With the whole image it also serves a device with
 // neither.
 func TestSeveralBases(t *testing.T) {
 	t.Parallel()
@@ -87,7 +87,7 @@ func TestSeveralBases(t *testing.T) {
 		{"the first", 1, nil, "base shop/web:1@"},
 		{"the second", 2, nil, "base shop/web:2@"},
 		{"the second beside a full image", 2, []string{"--full-fallback"}, "base shop/web:2@"},
-		{"neither", 0, []string{"--full-fallback"}, "base whole"},
+		{"neither", 0, []string{"--full-fallback", "--deep-delta"}, "base whole"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			d := device(t)

@@ -79,7 +79,7 @@ func TestBenchOfChecks(t *testing.T) {
 			r.artifact = r.device.Share("shop-" + version + ".mender")
 			said, err := exec.Command(filepath.Join(r.programs, "app-gen"), append([]string{
 				"--application-name", "shop", "--artifact-name", "shop-" + version, "--software-version", version, "--orchestrator", "docker-compose",
-				"--device-type", bed.Type, "--platform", bed.Platform(), "--manifests-dir", manifests, "--output-path", r.artifact, archive(t, edition(t, n+1)),
+				"--device-type", bed.Type, "--platform", bed.Platform(), "--manifests-dir", manifests, "--output-path", r.artifact, "--deep-delta=false", archive(t, edition(t, n+1)),
 			}, r.options...)...).CombinedOutput()
 			require.NoError(t, err, "%s", said)
 			if n == 0 {

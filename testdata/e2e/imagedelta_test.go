@@ -42,7 +42,7 @@ esac
 
 // plainDockerRelease makes an artifact of an edition of the web service for
 // plainDocker, always under the same name: a delta over each of the older editions, or
-// a whole image if there is none.
+// over nothing if there is none.
 func plainDockerRelease(t *testing.T, d *bed.Device, name string, n int, bad bool, over ...int) string {
 	t.Helper()
 	const url = "=shop/web:stable"
@@ -58,13 +58,13 @@ func plainDockerRelease(t *testing.T, d *bed.Device, name string, n int, bad boo
 		options = append(options, "--image="+of(o)+","+next)
 	}
 	if len(over) == 0 {
-		options = append(options, "--image="+next)
+		options = append(options, "--deep-delta", "--image="+next)
 	}
 	return appGen(t, d, name, dir, append(options, "--application-name", "shop", "--orchestrator", "plain-docker", "--software-version", fmt.Sprint(n))...)
 }
 
-// Deltas of images update an application whose sub-module knows no deltas: over one
-// base and over one of several, with a failing release, a rollback, and kills while
+// Deltas of images install and update an application whose sub-module knows no deltas:
+// over nothing, over one base and over one of several, with a failing release, a rollback, and kills while
 // the delta is applied.
 func TestImageDeltas(t *testing.T) {
 	d := device(t)

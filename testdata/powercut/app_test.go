@@ -94,7 +94,7 @@ func newCatalogue(dir string) (*catalogue, error) {
 		if images[v], err = archive(dir, web); err != nil {
 			return nil, err
 		}
-		if err := c.generate(dir, r, images[v], stock); err != nil {
+		if err := c.generate(dir, r, images[v], stock, "--deep-delta=false"); err != nil {
 			return nil, err
 		}
 		c.releases[v] = r

@@ -226,7 +226,7 @@ func generate(t *testing.T, artifact, version string, options ...string) {
 	require.NoError(t, err)
 	args := append([]string{
 		"--application-name", "shop", "--artifact-name", artifact, "--software-version", version, "--orchestrator", "docker-compose",
-		"--device-type", bed.Type, "--platform", bed.Platform(), "--manifests-dir", manifests,
+		"--device-type", bed.Type, "--platform", bed.Platform(), "--manifests-dir", manifests, "--deep-delta=false",
 	}, options...)
 	text, err := exec.Command(filepath.Join(programs, "app-gen"), args...).CombinedOutput()
 	require.NoError(t, err, "app-gen %s\n%s", strings.Join(args, " "), text)
