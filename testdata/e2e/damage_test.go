@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -42,8 +43,8 @@ func TestVerifyAndRepair(t *testing.T) {
 	onEngines(t, func(t *testing.T, d *bed.Device) {
 		shortHealthWindow(t, d)
 		w := watch(t, d)
-		for _, version := range []string{"1", "2"} {
-			mender(t, d, "install", release(t, d, version, ""))
+		for version, option := range []string{"--deep-delta", "--deep-delta=false"} { // a repair takes images from the first
+			mender(t, d, "install", release(t, d, fmt.Sprint(version+1), "", option))
 			mender(t, d, "commit")
 		}
 		says(t, w, "web 2")

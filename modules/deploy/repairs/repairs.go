@@ -3,18 +3,12 @@
 package repairs
 
 import (
-	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 
-	"github.com/mender-app/mender-app/artifact"
-	"github.com/mender-app/mender-app/artifact/image"
-	"github.com/mender-app/mender-app/modules/deploy/files"
-	"github.com/mender-app/mender-app/modules/deploy/space"
 	"github.com/mender-app/mender-app/store"
 	"github.com/mender-app/mender-app/store/durable"
 )
@@ -67,58 +61,4 @@ func Read(dir string) (*Request, error) {
 		return nil, store.ErrNewer
 	}
 	return &q, nil
-}
-
-// Unpack writes the whole images of an artifact to files in a temporary directory
-// and returns it; "" without an artifact. temp makes such a directory, which is
-// removed with the call.
-func Unpack(ctx context.Context, from Source, temp func() (string, error)) (string, error) {
-	if from == nil {
-		return "", nil
-	}
-	if _, _, err := artifact.ParseMetadata(from.MetaData()); err != nil {
-		return "", err
-	}
-	dir, err := temp()
-	if err != nil {
-		return "", err
-	}
-	for {
-		name, r, err := from.Next()
-		if errors.Is(err, io.EOF) {
-			return dir, nil
-		}
-		if err == nil && name == artifact.ImagesPayload {
-			err = unpackImages(ctx, dir, r, temp)
-		}
-		if err == nil {
-			_, err = io.Copy(io.Discard, r)
-		}
-		if err != nil {
-			return "", err
-		}
-	}
-}
-
-func unpackImages(ctx context.Context, dir string, r io.Reader, temp func() (string, error)) error {
-	tmp, err := temp()
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(tmp)
-	room, err := space.Room(tmp, space.Free)
-	if err != nil {
-		return err
-	}
-	seen := map[image.Digest]bool{}
-	return artifact.ReadImages(r, artifact.ReadOptions{SpoolDir: tmp, MaxSpool: room}, func(info artifact.ImageInfo, content io.Reader) error {
-		if err := ctx.Err(); err != nil {
-			return fmt.Errorf("stopped: %w", context.Cause(ctx))
-		}
-		if info.Kind != artifact.KindFull || seen[info.Digest] {
-			return nil
-		}
-		seen[info.Digest] = true
-		return files.Spool(filepath.Join(dir, info.Digest.Hex()), content, info.Size)
-	})
 }
