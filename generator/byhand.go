@@ -184,6 +184,7 @@ type byHand struct {
 	opener *source.Opener
 	temp   string
 	b      *rebuild.Builder
+	older  *rebuild.Chain
 }
 
 func newByHand(ctx context.Context, out string, o DeltaOptions) (*byHand, error) {
@@ -197,6 +198,10 @@ func newByHand(ctx context.Context, out string, o DeltaOptions) (*byHand, error)
 	h := &byHand{ctx: ctx, o: o, temp: temp}
 	h.opener = &source.Opener{Platform: o.Platform, TempDir: temp, Config: o.Sources}
 	h.opener.Progress = func(what string, done, total int64) { h.tell("fetch", what, done, total) }
+	if h.older, err = newChain(ctx, temp, h.tell); err != nil {
+		return nil, errors.Join(err, os.RemoveAll(temp))
+	}
+	h.opener.Rebuild = h.older.Image
 	h.b = &rebuild.Builder{Temp: temp, Local: h.local, Tell: h.tell}
 	return h, nil
 }
@@ -209,6 +214,7 @@ func (h *byHand) tell(stage, what string, done, total int64) {
 
 func (h *byHand) close() {
 	h.b.Close()
+	h.older.Builder.Close()
 	h.opener.Close()
 	os.RemoveAll(h.temp)
 }

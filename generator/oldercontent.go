@@ -15,19 +15,9 @@ import (
 // olderContent lets the opener find the content of images that older artifacts
 // have as deltas only.
 func (r *run) olderContent(ctx context.Context, opener *source.Opener) (*rebuild.Chain, error) {
-	// apart from the layers that readLayers writes
-	dir, err := os.MkdirTemp(r.temp, "older-*")
+	chain, err := newChain(ctx, r.temp, r.tell)
 	if err != nil {
-		return nil, &WriteError{Err: err}
-	}
-	chain := &rebuild.Chain{Builder: &rebuild.Builder{Temp: dir, Tell: r.tell}}
-	chain.Builder.Local = func(name string, img *image.Image) (*image.Image, error) {
-		lr := layerReader{keep: true, dir: dir, tell: func(done int64) { r.tell("read", name, done, -1) }}
-		ls, err := lr.read(ctx, []*image.Image{img})
-		if err != nil {
-			return nil, err
-		}
-		return ls.of(img), nil
+		return nil, err
 	}
 	chain.Open = func(ctx context.Context, name string) (*image.Image, error) {
 		spec, err := source.Parse(name)
@@ -54,6 +44,24 @@ func (r *run) olderContent(ctx context.Context, opener *source.Opener) (*rebuild
 		}
 	}
 	return chain, nil
+}
+
+// newChain returns a chain with a directory of its own in temp, apart from the layers of
+// other images there.
+func newChain(ctx context.Context, temp string, tell func(stage, what string, done, total int64)) (*rebuild.Chain, error) {
+	dir, err := os.MkdirTemp(temp, "older-*")
+	if err != nil {
+		return nil, &WriteError{Err: err}
+	}
+	local := func(name string, img *image.Image) (*image.Image, error) {
+		lr := layerReader{keep: true, dir: dir, tell: func(done int64) { tell("read", name, done, -1) }}
+		ls, err := lr.read(ctx, []*image.Image{img})
+		if err != nil {
+			return nil, err
+		}
+		return ls.of(img), nil
+	}
+	return &rebuild.Chain{Builder: &rebuild.Builder{Temp: dir, Local: local, Tell: tell}}, nil
 }
 
 // addContent adds what --content names: an artifact, a directory of them, or an

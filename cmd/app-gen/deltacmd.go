@@ -90,11 +90,11 @@ func encodeCommand() *cobra.Command {
 			if f.json {
 				return printJSON(c.OutOrStdout(), r)
 			}
-			t := newTable(c.OutOrStdout(), "OBJECT", "", "SIZE", "IN THE DELTA")
+			t := newColumns(c.OutOrStdout(), "OBJECT", "", "SIZE", "IN THE DELTA")
 			for _, obj := range r.Objects {
 				t.row(shortDigest(obj.Digest), obj.Encoding, bytesText(obj.Size), bytesText(obj.Bytes))
 			}
-			t.flush()
+			t.print()
 			fmt.Fprintf(c.OutOrStdout(), "%s: %s for %s of %s\n", r.Path, bytesText(r.Bytes), bytesText(r.Whole), r.New)
 			return nil
 		},
@@ -146,7 +146,7 @@ func showCommand() *cobra.Command {
 			if len(h.Features) > 0 {
 				fmt.Fprintf(w, "features: %s\n", strings.Join(h.Features, ", "))
 			}
-			t := newTable(w, "OBJECT", "KIND", "", "SIZE")
+			t := newColumns(w, "OBJECT", "KIND", "", "SIZE")
 			for _, o := range h.Objects {
 				t.row(shortDigest(o.Digest), string(o.Kind), string(o.Encoding), bytesText(o.Size))
 			}
@@ -160,7 +160,7 @@ func showCommand() *cobra.Command {
 				}
 				t.row(shortDigest(b.Digest), string(b.Kind), what+b.Image, bytesText(b.Size))
 			}
-			t.flush()
+			t.print()
 			return nil
 		},
 	}

@@ -81,7 +81,7 @@ func printDifference(w io.Writer, d *generator.Difference) {
 			name = img.Old + " -> " + img.New
 		}
 		fmt.Fprintf(w, "%s image %s\n", signs[img.Change], name)
-		t := table{newTabs(w)}
+		t := &columns{w: w}
 		for _, p := range img.Packages {
 			version := p.Old + p.New
 			if p.Change == generator.Changed {
@@ -89,7 +89,7 @@ func printDifference(w io.Writer, d *generator.Difference) {
 			}
 			t.row("  "+signs[p.Change]+" package", p.Type, p.Name, version)
 		}
-		t.flush()
+		t.print()
 		printFiles(w, "file", img.Files)
 	}
 	printFiles(w, "manifest", d.Manifests)

@@ -8,13 +8,13 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
 	"github.com/mender-app/mender-app/artifact"
 	"github.com/mender-app/mender-app/artifact/digest"
 	"github.com/mender-app/mender-app/artifact/image"
+	"github.com/mender-app/mender-app/cmd/internal/table"
 	"github.com/mender-app/mender-app/generator"
 	"github.com/mender-app/mender-app/generator/inspect"
 )
@@ -111,7 +111,7 @@ func newPlanDocument(r *generator.Result) planDocument {
 
 // printPlan prints the plan of --dry-run.
 func printPlan(w io.Writer, p *generator.Plan) {
-	t := newTable(w, "IMAGE", "SOURCE", "BASE", "LAYERS", "OMITTED", "UNPACKED")
+	t := newColumns(w, "IMAGE", "SOURCE", "BASE", "LAYERS", "OMITTED", "UNPACKED")
 	for _, c := range p.Components {
 		var omitted int
 		var size int64
@@ -137,7 +137,7 @@ func printPlan(w io.Writer, p *generator.Plan) {
 		}
 		t.row(c.URL, c.Source, orDash(c.Base), fmt.Sprint(len(c.Layers)), fmt.Sprint(omitted), bytesText(size))
 	}
-	t.flush()
+	t.print()
 	printComponents(w, p.Files)
 	printMap(w, "depends", alternatives(p.Depends))
 }
@@ -147,7 +147,7 @@ func printComponents(w io.Writer, files []generator.PlannedFile) {
 	if len(files) == 0 {
 		return
 	}
-	t := newTable(w, "FILE", "TYPE", "FORMAT", "BASES", "WHOLE", "SENT")
+	t := newColumns(w, "FILE", "TYPE", "FORMAT", "BASES", "WHOLE", "SENT")
 	for _, f := range files {
 		sent := ""
 		if f.Sent > 0 {
@@ -155,14 +155,14 @@ func printComponents(w io.Writer, files []generator.PlannedFile) {
 		}
 		t.row(f.URL, f.Type, string(f.Format), orDash(strings.Join(f.Bases, ", ")), bytesText(f.Size), sent)
 	}
-	t.flush()
+	t.print()
 }
 
 // printMade describes a new artifact.
 func printMade(w io.Writer, r *generator.Result, d *inspect.Description) {
 	p := r.Plan
 	if len(p.Components) > 0 {
-		t := newTable(w, "IMAGE", "BASE", "LAYERS", "UNPACKED", "WHOLE", "SENT", "SAVED")
+		t := newColumns(w, "IMAGE", "BASE", "LAYERS", "UNPACKED", "WHOLE", "SENT", "SAVED")
 		var whole, sent int64
 		for i, c := range p.Components {
 			made := r.Sent[i]
@@ -194,7 +194,7 @@ func printMade(w io.Writer, r *generator.Result, d *inspect.Description) {
 			}
 			t.row(c.URL, orDash(c.Base), layersText(d, c.Digest), bytesText(size), orDash(full), bytesText(made.Bytes), orDash(saved))
 		}
-		t.flush()
+		t.print()
 		if whole > sent && sent > 0 {
 			fmt.Fprintf(w, "%s of images instead of %s, %s saved\n", bytesText(sent), bytesText(whole), percentSaved(whole, sent))
 		}
@@ -301,7 +301,7 @@ func printDescription(w io.Writer, d *inspect.Description) {
 		fmt.Fprintf(w, "%-14s %s: %s\n", strings.TrimPrefix(name+":", ":"), r.By, strings.Join(r.Words(), "; "))
 	}
 	fmt.Fprintln(w)
-	t := newTable(w, "IMAGE", "", "", "UNPACKED", "IN THE ARTIFACT")
+	t := newColumns(w, "IMAGE", "", "", "UNPACKED", "IN THE ARTIFACT")
 	for _, img := range d.Images {
 		what := img.Format
 		switch {
@@ -335,7 +335,7 @@ func printDescription(w io.Writer, d *inspect.Description) {
 		}
 		t.row("manifests/"+f.Path, "", what, bytesText(f.Size), "")
 	}
-	t.flush()
+	t.print()
 	for _, msg := range d.Warnings {
 		fmt.Fprintf(w, "warning: %s\n", msg)
 	}
@@ -362,17 +362,15 @@ func printMap(w io.Writer, name string, m map[string]string) {
 	}
 }
 
-// table aligns columns. It draws no lines, so that other programs can read it.
-type table struct{ w *tabwriter.Writer }
-
-func newTable(w io.Writer, head ...string) *table {
-	t := &table{newTabs(w)}
-	t.row(head...)
-	return t
+// columns are rows whose columns are aligned. They have no lines, so that other programs can
+// read them. On a terminal, long cells are wrapped within their columns.
+type columns struct {
+	w    io.Writer
+	rows [][]string
 }
 
-func newTabs(w io.Writer) *tabwriter.Writer { return tabwriter.NewWriter(w, 0, 4, 2, ' ', 0) }
+func newColumns(w io.Writer, head ...string) *columns { return &columns{w, [][]string{head}} }
 
-func (t *table) row(cells ...string) { fmt.Fprintln(t.w, strings.Join(cells, "\t")) }
+func (c *columns) row(cells ...string) { c.rows = append(c.rows, cells) }
 
-func (t *table) flush() { t.w.Flush() }
+func (c *columns) print() { fmt.Fprint(c.w, table.LayOut(c.rows, table.Width(c.w))) }

@@ -98,7 +98,7 @@ func wrap(text string, width int) (lines []string) {
 	rest := []rune(text)
 	for len(rest) > width {
 		end, skip := width, 0
-		if i := lastIndex(rest[:width+1], " "); i > 0 {
+		if i := lastIndex(rest[:width+1], " "); i > 0 && strings.TrimSpace(string(rest[:i])) != "" {
 			end, skip = i, 1
 		} else if i := lastIndex(rest[:width], "/:-_.,@"); i >= width/2 {
 			end = i + 1

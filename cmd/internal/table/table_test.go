@@ -42,6 +42,7 @@ func TestLayOut(t *testing.T) {
 	}
 	require.Equal(t, []string{"größte", "Länge"}, wrap("größte Länge", 8))
 	require.Equal(t, []string{"sha256:", "01234567", "89"}, wrap("sha256:0123456789", 8))
+	require.Equal(t, []string{"  sha256:", "01234567"}, wrap("  sha256:01234567", 10))
 }
 
 func TestBytes(t *testing.T) {
