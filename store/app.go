@@ -53,6 +53,8 @@ type State struct {
 	// Applied names the overrides with which the current release was started last; "" for
 	// none.
 	Applied string `json:"applied,omitempty"`
+	// Values names the values with which it was started last; "" for none.
+	Values string `json:"values,omitempty"`
 	// Purge: the application is being removed, without its data ("keep-data")
 	// or with it ("data"); "" otherwise.
 	Purge string `json:"purge,omitempty"`

@@ -398,6 +398,12 @@ func (f frame) request(spec *verbSpec, args []string) (Request, error) {
 			return r, fmt.Errorf("%s: %w", EnvOverrides, err)
 		}
 	}
+	if file := f.getenv(EnvValues); file != "" {
+		var err error
+		if r.Values, err = ReadValues(file); err != nil {
+			return r, fmt.Errorf("%s: %w", EnvValues, err)
+		}
+	}
 	if s := f.getenv(EnvLogLines); s != "" {
 		n, err := strconv.Atoi(s)
 		if err != nil || n < 0 || n > MaxLogLines {

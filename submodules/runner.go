@@ -305,6 +305,16 @@ func (m *Module) environ(ctx context.Context, r Request) (env []string, cleanup 
 		rest := cleanup
 		cleanup = func() { _ = os.RemoveAll(dir); rest() }
 	}
+	if len(r.Values) > 0 {
+		name, err := writeValues(tmp, r.Values)
+		if err != nil {
+			cleanup()
+			return nil, func() {}, fmt.Errorf("values: %w", err)
+		}
+		set[EnvValues] = name
+		rest := cleanup
+		cleanup = func() { _ = os.Remove(name); rest() }
+	}
 	for k, v := range set {
 		env = append(env, k+"="+v)
 	}

@@ -76,6 +76,7 @@ const (
 	FeatureServices   = "services/1"  // MENDER_APP_DISABLED is honoured
 	FeatureDowntime   = "downtime/1"  // ROLLOUT and ROLLBACK tell how long services were down
 	FeatureOverrides  = "overrides/1" // MENDER_APP_OVERRIDES is honoured; RENDER is there
+	FeatureValues     = "values/1"    // MENDER_APP_VALUES is honoured
 )
 
 // The words of OPTIONS.
@@ -103,6 +104,7 @@ const (
 	EnvLogLines   = "MENDER_APP_LOG_LINES"
 	EnvDisabled   = "MENDER_APP_DISABLED"
 	EnvOverrides  = "MENDER_APP_OVERRIDES"
+	EnvValues     = "MENDER_APP_VALUES"
 )
 
 // DefaultConfigDir is where sub-modules read their settings
@@ -210,6 +212,7 @@ type Request struct {
 	Recipients []string          // REQS with OptionSecrets: the age recipients of the secrets, if known
 	Disabled   []string          // services that are switched off (FeatureServices)
 	Overrides  []Override        // in the order in which they are applied (FeatureOverrides)
+	Values     map[string]string // that the manifests may use (FeatureValues)
 	Env        map[string]string // from the metadata; names outside the allow-list are an error
 
 	// Downtimes takes what ROLLOUT or ROLLBACK says, also of one that failed

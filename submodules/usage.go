@@ -34,6 +34,7 @@ var envText = []struct{ name, text string }{
 	{EnvLogLines, fmt.Sprintf("lines of each instance, for LOGS (default %d)", DefaultLogLines)},
 	{EnvDisabled, "services that are switched off, for sub-modules with the feature services/1"},
 	{EnvOverrides, "directory of override files, for sub-modules with the feature overrides/1"},
+	{EnvValues, "file of lines NAME='VALUE', for sub-modules with the feature values/1"},
 	{EnvConfigDir, "directory of the configuration (default " + DefaultConfigDir + ")"},
 }
 

@@ -27,6 +27,7 @@ import (
 	"github.com/mender-app/mender-app/cmd/mender-app/serving"
 	"github.com/mender-app/mender-app/cmd/mender-app/source"
 	"github.com/mender-app/mender-app/cmd/mender-app/staged"
+	"github.com/mender-app/mender-app/cmd/mender-app/values"
 	"github.com/mender-app/mender-app/modules/deploy"
 	"github.com/mender-app/mender-app/modules/deploy/holds"
 	"github.com/mender-app/mender-app/modules/staging"
@@ -101,9 +102,13 @@ module as the client does.
 	others = append(others, services.Commands(services.Program{
 		Engine: p.engine, Print: p.printResult, CompleteApps: completeApps, CompleteServices: completeServices,
 	})...)
-	others = append(others, reconciling.Commands(reconciling.Program{
+	automatic := reconciling.Program{
 		Config: config, Engine: p.engine, Viewer: p.viewer, Log: log, Install: p.installStaged, Permits: p.unmanaged, JSON: asJSON, Print: p.printResult, Table: p.table,
-	})...)
+	}
+	others = append(others, reconciling.Commands(automatic)...)
+	others = append(others, values.Command(values.Program{
+		Config: config, Raise: automatic.Raise, JSON: asJSON, Print: p.printResult, Table: p.table, CompleteApps: completeApps,
+	}))
 	others = append(others, overrides.Command(overrides.Program{
 		Engine: p.engine, Config: config, Viewer: p.viewer, Stdin: p.stdin, Stdout: p.stdout,
 		JSON: asJSON, Print: p.printResult, CompleteApps: completeApps,

@@ -12,6 +12,7 @@ import (
 	"github.com/mender-app/mender-app/modules/deploy/account"
 	"github.com/mender-app/mender-app/modules/deploy/overrides"
 	"github.com/mender-app/mender-app/modules/deploy/switched"
+	"github.com/mender-app/mender-app/modules/deploy/values"
 	"github.com/mender-app/mender-app/store"
 	"github.com/mender-app/mender-app/store/durable"
 	"github.com/mender-app/mender-app/submodules"
@@ -75,6 +76,9 @@ func (t *target) request() submodules.Request {
 		if req.Overrides, err = overrides.Layers(t.e.Log, t.e.OverridesDir, a, t.app, t.r); err != nil {
 			t.e.Log.Error("overrides are left out", "app", t.app, "error", err)
 		}
+	}
+	if t.info.Has(submodules.FeatureValues) && a != nil {
+		req.Values = t.e.Values.Used(t.e.Log, t.app, a.ReleaseManifests(t.r.ID), req.Overrides)
 	}
 	return req
 }
@@ -158,7 +162,7 @@ func (t *target) callOnce(ctx context.Context, verb string, req submodules.Reque
 		return err
 	}
 	if t.a != nil && (verb == submodules.VerbStart || verb == submodules.VerbRollout || verb == submodules.VerbRollback) {
-		t.a.Applied = overrides.Fingerprint(req) // the next write of the state keeps it
+		t.a.Applied, t.a.Values = overrides.Fingerprint(req), values.Fingerprint(req.Values) // the next write of the state keeps it
 	}
 	return durable.Point("called." + verb)
 }

@@ -43,6 +43,7 @@ import (
 	"github.com/mender-app/mender-app/modules/deploy/moments"
 	"github.com/mender-app/mender-app/modules/deploy/space"
 	"github.com/mender-app/mender-app/modules/deploy/transition"
+	"github.com/mender-app/mender-app/modules/deploy/values"
 	"github.com/mender-app/mender-app/modules/policy"
 	"github.com/mender-app/mender-app/store"
 	"github.com/mender-app/mender-app/store/durable"
@@ -124,6 +125,7 @@ type Engine struct {
 	// OverridesDir has the overrides of the device, in a directory for each
 	// application; "": there are none.
 	OverridesDir string
+	Values       values.Source
 	// Hooks runs the hooks of releases and of the device; nil: there are none.
 	Hooks moments.Hooks
 
@@ -150,7 +152,7 @@ type Timeouts struct {
 
 // moments runs the hooks.
 func (e *Engine) moments() moments.Moments {
-	return moments.Moments{Hooks: e.Hooks, Log: e.Log, Temp: e.temp, Asked: e.Asked}
+	return moments.Moments{Hooks: e.Hooks, Log: e.Log, Temp: e.temp, Asked: e.Asked, Values: e.Values}
 }
 
 func (e *Engine) now() time.Time {

@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/mender-app/mender-app/modules/deploy/overrides"
+	"github.com/mender-app/mender-app/modules/deploy/values"
 	"github.com/mender-app/mender-app/store"
 	"github.com/mender-app/mender-app/submodules"
 )
@@ -35,7 +36,7 @@ func (e *Engine) SetOverrides(ctx context.Context, name, text string) error {
 // asStarted reports whether the current release would be started as it was started last,
 // and nothing of it was changed since.
 func (t *target) asStarted(ctx context.Context) (bool, error) {
-	if overrides.Fingerprint(t.request()) != t.a.Applied {
+	if req := t.request(); overrides.Fingerprint(req) != t.a.Applied || values.Fingerprint(req.Values) != t.a.Values {
 		return false, nil
 	}
 	if !t.info.Has(submodules.FeatureCheck) {

@@ -66,6 +66,8 @@ type Call struct {
 	Old, New    Release
 	// Handover is a file for what hooks hand on to later ones.
 	Handover string
+	// Values is a file of the values that are set on the device.
+	Values string
 }
 
 // Release is one side of a change; the zero value is none.

@@ -37,7 +37,9 @@ type Present struct {
 	// Stopped: nothing of it should run, because an operator or the release's policy
 	// says so. Left: the release failed to start and is left to a person.
 	Stopped, Left bool
-	Engine        string // the version of its engine; "" if it is not known
+	// Changed: it uses values that are not those that it was started with.
+	Changed bool
+	Engine  string // the version of its engine; "" if it is not known
 }
 
 // Staged is an artifact that is staged.
@@ -95,7 +97,10 @@ func (s Situation) work(p Present) (list []Task) {
 	case p.Stopped:
 	case p.Down && (next == nil || next.Policy.NeedsHealth()):
 		list = append(list, Task{Work: Work{Do: Start, Why: "something of it does not run"}, Event: s.Event})
-	case reapply && next == nil: // what is installed next is rolled out anyway
+	case next != nil: // it is rolled out anyway
+	case p.Changed:
+		list = append(list, Task{Work: Work{Do: RollOut, Why: "values that it uses have changed"}, Event: s.Event})
+	case reapply:
 		list = append(list, Task{Work: Work{Do: RollOut, Why: "something that it uses has changed (reapply)"}, Event: again})
 	}
 	if next != nil {

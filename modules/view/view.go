@@ -16,6 +16,7 @@ import (
 	"github.com/mender-app/mender-app/modules/deploy/overrides"
 	"github.com/mender-app/mender-app/modules/deploy/switched"
 	"github.com/mender-app/mender-app/modules/deploy/transition"
+	"github.com/mender-app/mender-app/modules/deploy/values"
 	"github.com/mender-app/mender-app/modules/staging"
 	"github.com/mender-app/mender-app/store"
 	"github.com/mender-app/mender-app/submodules"
@@ -162,6 +163,7 @@ type Viewer struct {
 	AllowEnv []string
 	// OverridesDir has the overrides of the device; "": there are none.
 	OverridesDir string
+	Values       values.Source
 	// Staging is where artifacts are staged; nil for nowhere.
 	Staging *staging.Area
 	// Statement reads and verifies the statement of a release; nil: nobody does.
@@ -243,6 +245,16 @@ func (v *Viewer) Render(ctx context.Context, a *Application) ([]byte, error) {
 	return m.Render(ctx, req)
 }
 
+// ValuesChanged reports whether the release that runs was started with other values than it
+// would be now.
+func (v *Viewer) ValuesChanged(ctx context.Context, a *Application) bool {
+	if a.app == nil {
+		return false
+	}
+	_, _, req, err := v.open(ctx, a)
+	return err == nil && values.Fingerprint(req.Values) != a.app.Values
+}
+
 // open finds the sub-module of the release that runs, and makes the request for it.
 func (v *Viewer) open(ctx context.Context, a *Application) (Submodule, submodules.Info, submodules.Request, error) {
 	var none submodules.Info
@@ -270,6 +282,9 @@ func (v *Viewer) open(ctx context.Context, a *Application) (Submodule, submodule
 	}
 	if info.Has(submodules.FeatureOverrides) {
 		req.Overrides, _ = overrides.Layers(slog.New(slog.DiscardHandler), v.OverridesDir, a.app, a.Name, r)
+	}
+	if info.Has(submodules.FeatureValues) {
+		req.Values = v.Values.Used(slog.New(slog.DiscardHandler), a.Name, a.Manifests, req.Overrides)
 	}
 	for name, value := range r.Env {
 		if info.TakesEnv(name) || names.CheckEnv(name) == nil && slices.Contains(v.AllowEnv, name) {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"sort"
 	"strings"
 	"time"
@@ -184,6 +185,10 @@ func (s *session) readProject(ctx context.Context, c *command, dir, existing str
 	if err != nil {
 		return nil, err
 	}
+	if len(s.req.Values) > 0 && shipped == nil {
+		shipped = map[string]string{}
+	}
+	maps.Copy(shipped, s.req.Values)
 	if p.env, err = projectfiles.WriteEnv(shipped, s.req.TempDir); err != nil {
 		return nil, err
 	}

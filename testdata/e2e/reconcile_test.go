@@ -48,6 +48,7 @@ func TestReconcile(t *testing.T) {
 	require.Empty(t, d.MustRun(t, "docker", "ps", "--quiet"))
 	hook("docker ps --quiet | grep . && exit 1; exit 0") // it is asked before anything is started
 	require.Contains(t, reconcile(), "shop: started again")
+	hook("exit 0")
 	says(t, w, "web 1")
 	require.Contains(t, d.MustRun(t, "mender-app", "history", "shop", "--limit", "1"), "reconciled")
 
@@ -72,6 +73,15 @@ func TestReconcile(t *testing.T) {
 	before = containers()
 	require.Contains(t, trigger("new-limits"), "nothing to do")
 	require.Equal(t, before, containers())
+
+	// A value reaches what names it.
+	require.NoError(t, os.WriteFile(override, []byte("services: {web: {labels: {limits: '${LIMITS:-small}'}}}\n"), 0o644))
+	require.Contains(t, d.MustRun(t, "mender-app", "values", "set", "COLOUR=blue"), "nothing to do")
+	require.Contains(t, d.MustRun(t, "mender-app", "values", "set", "--app", "shop", "LIMITS=la $rge"), "shop: rolled out again: values that it uses have changed")
+	require.NotEmpty(t, d.MustRun(t, "docker", "ps", "--quiet", "--filter", "label=limits=la $rge"))
+	r, err = d.Run("mender-app", "values", "set", "COMPOSE_FILE=/etc/passwd")
+	require.NoError(t, err)
+	require.Equal(t, 2, r.Code)
 	d.MustRun(t, "mender-app", "stop", "shop")
 	require.Contains(t, reconcile(), "nothing to do")
 	d.MustRun(t, "mender-app", "start", "shop")

@@ -19,6 +19,7 @@ import (
 	"github.com/mender-app/mender-app/modules/deploy/account"
 	"github.com/mender-app/mender-app/modules/deploy/machine"
 	"github.com/mender-app/mender-app/modules/deploy/space"
+	"github.com/mender-app/mender-app/modules/deploy/values"
 	"github.com/mender-app/mender-app/modules/hooks"
 	"github.com/mender-app/mender-app/modules/staging"
 	"github.com/mender-app/mender-app/modules/view"
@@ -72,6 +73,7 @@ type HookSettings struct {
 	Allow     bool   // allow_hooks: of applications
 	Dir       string // hooks_dir: of the device
 	Overrides string // overrides_dir: of the device
+	Values    string // values_dir: of the device
 	AppLocks  string // app_locks_dir; "" with allow_app_locks = false
 }
 
@@ -107,7 +109,7 @@ func Load() (*Config, error) {
 			OSRelease:    f.String("/etc/os-release", "os_release_file"),
 			ArtifactInfo: f.String("/etc/mender/artifact_info", "artifact_info_file"),
 		},
-		Hooks:      HookSettings{Dir: f.String("/etc/mender/mender-app/hooks.d", "hooks_dir"), Overrides: f.String("/etc/mender/mender-app/overrides.d", "overrides_dir")},
+		Hooks:      HookSettings{Dir: f.String("/etc/mender/mender-app/hooks.d", "hooks_dir"), Overrides: f.String("/etc/mender/mender-app/overrides.d", "overrides_dir"), Values: f.String("/etc/mender/mender-app/values.d", "values_dir")},
 		MenderConf: f.String(menderConf, "mender_conf"),
 	}
 	keep, err := f.Int(deploy.DefaultKeep, "keep")
@@ -231,6 +233,11 @@ func platforms(value string) ([]image.Platform, error) {
 // OpenStore returns the store that the configuration describes.
 func (c *Config) OpenStore() *store.Store { return store.At(c.Store).Beside(c.Modules) }
 
+// Values returns the source of values that the configuration describes.
+func (c *Config) Values() values.Source {
+	return values.Source{Store: c.OpenStore(), Dir: c.Hooks.Values}
+}
+
 // StagingArea returns the place of staged artifacts that the configuration describes.
 func (c *Config) StagingArea() *staging.Area {
 	return &staging.Area{Store: c.OpenStore(), Limit: c.Staging.Most << 20, Margin: c.Staging.Free << 20, Free: space.Free}
@@ -256,6 +263,7 @@ func (c *Config) Engine(log *slog.Logger, driver string) *deploy.Engine {
 		System:       c.system,
 		AppLocks:     c.Hooks.AppLocks,
 		OverridesDir: c.Hooks.Overrides,
+		Values:       c.Values(),
 		Hooks:        &hooks.Runner{Dir: c.Hooks.Dir, Forbidden: !c.Hooks.Allow, Log: log, KillAfter: killAfter},
 	}
 }
@@ -274,6 +282,7 @@ func (c *Config) Viewer(log *slog.Logger) *view.Viewer {
 		Find:         func(name string) (view.Submodule, error) { return c.submodule(name, log) },
 		AllowEnv:     c.AllowEnv,
 		OverridesDir: c.Hooks.Overrides,
+		Values:       c.Values(),
 		Staging:      c.StagingArea(),
 	}
 }

@@ -106,7 +106,7 @@ func (f fake) Features() []string {
 	return []string{
 		submodules.FeatureStream, submodules.FeatureStage, submodules.FeatureComponents,
 		submodules.FeatureVerify, submodules.FeatureSync, submodules.FeatureRepair, submodules.FeatureEngine, submodules.FeatureSecrets, submodules.FeatureStatus,
-		submodules.FeatureLogs, submodules.FeatureCheck, submodules.FeatureServices, submodules.FeatureDowntime, submodules.FeatureOverrides,
+		submodules.FeatureLogs, submodules.FeatureCheck, submodules.FeatureServices, submodules.FeatureDowntime, submodules.FeatureOverrides, submodules.FeatureValues,
 	}
 }
 
@@ -183,12 +183,21 @@ func (f call) Delete(context.Context) error {
 
 func (f fake) running(app string) string { return filepath.Join(f.dir, "running", app) }
 
+// expanded is the text of a compose file with the values in it, as $NAME.
+func expanded(compose []byte, r submodules.Request) string {
+	text := strings.TrimSpace(string(compose)) + "\n"
+	for name, v := range r.Values {
+		text = strings.ReplaceAll(text, "$"+name, v)
+	}
+	return text
+}
+
 func (f fake) up(r submodules.Request) error {
 	compose, err := os.ReadFile(filepath.Join(r.Dir, "compose.yaml"))
 	if err != nil {
 		return err
 	}
-	text := strings.TrimSpace(string(compose)) + "\n"
+	text := expanded(compose, r)
 	var digests []string
 	for _, c := range r.Components {
 		if _, err := os.Stat(f.image(r.App, c.Digest)); err != nil {
@@ -306,7 +315,7 @@ func (f call) Check(context.Context) (c submodules.Changes, err error) {
 	switch runs, err := os.ReadFile(f.running(f.req.App)); {
 	case err != nil:
 		c.Starts = []string{"web"}
-	case strings.HasPrefix(string(runs), strings.TrimSpace(string(compose))+"\n"):
+	case strings.HasPrefix(string(runs), expanded(compose, f.req)):
 		c.Keeps = []string{"web"}
 	default:
 		c.Restarts = []string{"web"}

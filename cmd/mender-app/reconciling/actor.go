@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"slices"
 
 	"github.com/mender-app/mender-app/cmd/internal/device"
@@ -131,6 +133,7 @@ func (a *actor) look(ctx context.Context, st *store.Store, p *policy.Present) (*
 			return nil, err
 		}
 		p.Down = !status.Alive
+		p.Changed = a.p.Viewer().ValuesChanged(ctx, v)
 	case view.Stopped:
 		p.Stopped = true
 	case view.LeftFailed:
@@ -162,8 +165,20 @@ func (a *actor) End(ctx context.Context, event string) error {
 }
 
 func (a *actor) hook(ctx context.Context, name, event string) error {
-	err := a.p.Engine().Hooks.Run(ctx, hooks.Call{Name: name, Operation: "reconcile", Automatic: true, Event: event})
+	e := a.p.Engine()
+	if list, err := e.Hooks.Global(name); err == nil && len(list) == 0 {
+		return nil
+	}
+	dir, err := os.MkdirTemp("", "mender-app-*")
 	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	c := hooks.Call{Name: name, Operation: "reconcile", Automatic: true, Event: event, Values: filepath.Join(dir, "values")}
+	if err := os.WriteFile(c.Values, submodules.EncodeValues(e.Values.For(a.p.Log(), "")), 0o600); err != nil {
+		return err
+	}
+	if err := e.Hooks.Run(ctx, c); err != nil {
 		return fmt.Errorf("hook %s: %w", name, err)
 	}
 	return nil

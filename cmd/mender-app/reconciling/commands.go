@@ -126,6 +126,11 @@ something of them has changed.`,
 	return cmd
 }
 
+// Raise raises an event and does what comes of it.
+func (p Program) Raise(ctx context.Context, event string) error {
+	return p.run(ctx, policy.Event{Name: event}, defaultPatience)
+}
+
 // run raises an event and works on the queues.
 func (p Program) run(ctx context.Context, event policy.Event, patience time.Duration) error {
 	if err := policy.CheckEvent(event.Name); err != nil {

@@ -19,6 +19,7 @@ import (
 	"github.com/mender-app/mender-app/modules"
 	"github.com/mender-app/mender-app/modules/deploy/policies"
 	"github.com/mender-app/mender-app/modules/deploy/transition"
+	"github.com/mender-app/mender-app/modules/deploy/values"
 	"github.com/mender-app/mender-app/modules/hooks"
 	"github.com/mender-app/mender-app/modules/policy"
 	"github.com/mender-app/mender-app/store"
@@ -49,6 +50,8 @@ type Moments struct {
 	Log   *slog.Logger
 	Temp  func() (string, error) // makes a directory for temporary files
 	Asked store.Asked            // who asked for what is not a deployment
+	// Values are what hooks get in a file.
+	Values values.Source
 }
 
 // Moment is one moment of an application's life for which there may be hooks.
@@ -111,8 +114,13 @@ func (e Moments) Run(ctx context.Context, m Moment) error {
 	if err := os.WriteFile(handover, before, 0o600); err != nil {
 		return err
 	}
+	set := filepath.Join(tmp, "values")
+	if err := os.WriteFile(set, submodules.EncodeValues(e.Values.For(e.Log, m.a.Name)), 0o600); err != nil {
+		return err
+	}
 	c := hooks.Call{
-		Own: own, Manifests: manifests, Name: m.hook, Application: m.a.Name, Operation: m.operation,
+		Values: set,
+		Own:    own, Manifests: manifests, Name: m.hook, Application: m.a.Name, Operation: m.operation,
 		Old: e.side(m.a, m.old), New: e.side(m.a, m.new), Handover: handover,
 	}
 	asked := e.Asked

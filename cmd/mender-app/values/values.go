@@ -1,0 +1,186 @@
+// Package values has the commands for values that hooks and manifests use.
+package values
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mender-app/mender-app/cmd/internal/device"
+	"github.com/mender-app/mender-app/modules/deploy"
+	"github.com/mender-app/mender-app/modules/deploy/values"
+	"github.com/mender-app/mender-app/modules/view"
+	"github.com/mender-app/mender-app/store"
+	"github.com/mender-app/mender-app/submodules"
+)
+
+// Program is what the commands need of mender-app.
+type Program struct {
+	Config func() *device.Config
+	// Raise raises an event, runs reconcile and prints what it did.
+	Raise        func(ctx context.Context, event string) error
+	JSON         func() bool
+	Print        func(doc any, format string, args ...any) error
+	Table        func(heading string, rows [][]string) error
+	CompleteApps cobra.CompletionFunc
+}
+
+// event is what reconcile is told when values were changed.
+const event = "values"
+
+// Command is the command values.
+func Command(p Program) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "values",
+		Short: "Set values that hooks and manifests use, for all applications or one",
+		Long: `Keeps values on the device, over updates and rollbacks. Hooks get them in the file
+MENDER_APP_VALUES, and Compose files as variables, as in ${LANGUAGE}. Of one name, the last
+in this order counts: the device's for all applications and for one (the files *.env in
+/etc/mender/mender-app/values.d and values.d/APP), the operator's for all, and for one.
+
+A change rolls out the managed applications whose manifests name what was changed. Others
+get it when they are started the next time.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	app := ""
+	scope := func(c *cobra.Command) *cobra.Command {
+		c.Flags().StringVar(&app, "app", "", "only for this application")
+		_ = c.RegisterFlagCompletionFunc("app", p.CompleteApps)
+		return c
+	}
+	cmd.AddCommand(scope(&cobra.Command{
+		Use:   "set NAME=VALUE...",
+		Short: "Set values, and roll out the applications that use them",
+		Long: `Sets values of the operator, and runs "mender-app reconcile". A name is one of a
+variable; a value is one line without a single quote. While an update is open, the exit
+code is 75.`,
+		Example: "  mender-app values set LANGUAGE=sv\n  mender-app values set --app shop CURRENCY=SEK LIMIT=20",
+		Args:    cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			set := map[string]string{}
+			for _, a := range args {
+				name, value, ok := strings.Cut(a, "=")
+				if !ok {
+					return fmt.Errorf("%w: %s is not NAME=VALUE", device.ErrUsage, device.OneLine(a))
+				}
+				if err := submodules.CheckValue(name, value); err != nil {
+					return fmt.Errorf("%w: %w", device.ErrUsage, err)
+				}
+				set[name] = value
+			}
+			return p.change(cmd.Context(), app, set, nil)
+		},
+	}), scope(&cobra.Command{
+		Use:               "unset NAME...",
+		Short:             "Remove values of the operator, and roll out the applications that used them",
+		Long:              `Removes values that "values set" has stored, and runs "mender-app reconcile".`,
+		Example:           "  mender-app values unset --app shop LIMIT",
+		Args:              cobra.MinimumNArgs(1),
+		ValidArgsFunction: func(_ *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) { return p.names(app) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return p.change(cmd.Context(), app, nil, args)
+		},
+	}), scope(&cobra.Command{
+		Use:     "show",
+		Short:   "Show the values that count, and who set them",
+		Long:    "Shows the values for all applications, or with --app those that count for one.",
+		Example: "  mender-app values show --app shop\n  mender-app values show --json",
+		Args:    cobra.NoArgs,
+		RunE:    func(*cobra.Command, []string) error { return p.show(app) },
+	}))
+	return cmd
+}
+
+// change changes values, and lets reconcile roll out what uses them.
+func (p Program) change(ctx context.Context, app string, set map[string]string, remove []string) error {
+	if err := p.permits(ctx, app); err != nil {
+		return err
+	}
+	err := p.Config().Values().Change(ctx, app, set, remove)
+	if errors.Is(err, values.ErrNone) {
+		return submodules.Mark(err, submodules.ErrNotFound)
+	}
+	if err != nil {
+		return err
+	}
+	return p.Raise(ctx, event)
+}
+
+// permits refuses a change while an update is open, and for an application that cannot use
+// values.
+func (p Program) permits(ctx context.Context, app string) error {
+	c := p.Config()
+	s := c.OpenStore()
+	names := []string{app}
+	if app == "" {
+		var err error
+		if names, err = s.Apps(); err != nil {
+			return err
+		}
+	}
+	for _, name := range names {
+		a, err := view.Read(s, name)
+		if app != "" && errors.Is(err, store.ErrNoApp) {
+			return err
+		}
+		if err != nil { // it says so itself
+			continue
+		}
+		if d := a.Deployment; d != nil {
+			return fmt.Errorf("%w: %s is %s", deploy.ErrOpen, d.ArtifactName, d.Phase)
+		}
+		if app == "" || a.Committed == "" {
+			continue
+		}
+		r, err := a.Release(a.Committed)
+		if err != nil {
+			return err
+		}
+		m, err := submodules.Find(c.SubmodulesDir, r.Orchestrator)
+		if err != nil {
+			return err
+		}
+		info, err := m.Describe(ctx)
+		if err != nil {
+			return err
+		}
+		if err := values.Lacks(app, info, r.Orchestrator); err != nil {
+			return submodules.Mark(err, submodules.ErrRequirement)
+		}
+	}
+	return nil
+}
+
+func (p Program) show(app string) error {
+	list, bad := p.Config().Values().List(app)
+	if p.JSON() {
+		return errors.Join(p.Print(append([]values.Value{}, list...), ""), bad)
+	}
+	if len(list) == 0 {
+		return errors.Join(p.Print(nil, "no values are set"), bad)
+	}
+	var rows [][]string
+	for _, v := range list {
+		rows = append(rows, []string{v.Name, v.Value, v.Of, v.For})
+	}
+	return errors.Join(p.Table("NAME\tVALUE\tSET BY\tFOR", rows), bad)
+}
+
+// names completes the names of values.
+func (p Program) names(app string) (names []string, d cobra.ShellCompDirective) {
+	c, err := device.Load()
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	list, _ := c.Values().List(app)
+	for _, v := range list {
+		if v.Of == values.Operator && v.For == app {
+			names = append(names, v.Name)
+		}
+	}
+	return names, cobra.ShellCompDirectiveNoFileComp
+}
