@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"sort"
 	"strings"
 	"time"
@@ -181,14 +180,10 @@ func (s *session) readProject(ctx context.Context, c *command, dir, existing str
 		return nil, err
 	}
 	p := &project{dir: dir, files: files, images: map[string]string{}, marked: map[string]bool{}}
-	shipped, err := projectfiles.ShippedEnv(dir)
+	shipped, err := projectfiles.Variables(dir, s.req.Values)
 	if err != nil {
 		return nil, err
 	}
-	if len(s.req.Values) > 0 && shipped == nil {
-		shipped = map[string]string{}
-	}
-	maps.Copy(shipped, s.req.Values)
 	if p.env, err = projectfiles.WriteEnv(shipped, s.req.TempDir); err != nil {
 		return nil, err
 	}

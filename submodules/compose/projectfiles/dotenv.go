@@ -2,6 +2,7 @@ package projectfiles
 
 import (
 	"errors"
+	"maps"
 	"os"
 	"path/filepath"
 	"sort"
@@ -18,9 +19,20 @@ var programPrefixes = []string{"COMPOSE_", "DOCKER_", "GIT_", "BUILDKIT_", "BUIL
 // programKnown are those of these variables that describe the project.
 var programKnown = []string{"COMPOSE_PROJECT_NAME", "COMPOSE_PROFILES"}
 
-// ShippedEnv reads the .env in dir, nil if there is none. Variables of the caller do
+// Variables are those of the .env in dir and the values of the device, which win; nil if there
+// are none.
+func Variables(dir string, values map[string]string) (map[string]string, error) {
+	env, err := shippedEnv(dir)
+	if env == nil && len(values) > 0 {
+		env = map[string]string{}
+	}
+	maps.Copy(env, values)
+	return env, err
+}
+
+// shippedEnv reads the .env in dir, nil if there is none. Variables of the caller do
 // not count.
-func ShippedEnv(dir string) (map[string]string, error) {
+func shippedEnv(dir string) (map[string]string, error) {
 	text, err := Read(filepath.Join(dir, ".env"))
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil
