@@ -30,11 +30,16 @@ import (
 	"github.com/mender-app/mender-app/cmd/mender-app/values"
 	"github.com/mender-app/mender-app/modules/deploy"
 	"github.com/mender-app/mender-app/modules/deploy/holds"
+	"github.com/mender-app/mender-app/modules/imagedelta"
 	"github.com/mender-app/mender-app/modules/staging"
 )
 
 func main() {
 	memory.Fit(16 << 20) // as app does
+	// A repair calls this program so.
+	if len(os.Args) > 1 && os.Args[1] == imagedelta.Verb {
+		os.Exit(imagedelta.Main(os.Stdin, os.Stderr))
+	}
 	os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }
 
