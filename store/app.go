@@ -55,6 +55,8 @@ type State struct {
 	Applied string `json:"applied,omitempty"`
 	// Values names the values with which it was started last; "" for none.
 	Values string `json:"values,omitempty"`
+	// Off says why releases must not run, by release: they are disabled.
+	Off map[string]string `json:"off,omitempty"`
 	// Purge: the application is being removed, without its data ("keep-data")
 	// or with it ("data"); "" otherwise.
 	Purge string `json:"purge,omitempty"`

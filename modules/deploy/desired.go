@@ -14,13 +14,13 @@ import (
 // starts reports whether an installation starts a release.
 func (e *Engine) starts(a *store.App, id string) bool {
 	r, err := a.Release(id)
-	return err != nil || !r.Unstarted && policies.Of(e.Log, a.Name, r).Starts()
+	return err != nil || a.Off[id] == "" && !r.Unstarted && policies.Of(e.Log, a.Name, r).Starts()
 }
 
 // staysLoaded reports whether a release that the device installs by itself now is only
 // loaded: the one that it replaces is.
 func (e *Engine) staysLoaded(a *store.App) bool {
-	return e.Automatic && a.Current != "" && a.Stopped && !e.starts(a, a.Current)
+	return e.Automatic && a.Current != "" && a.Stopped && a.Off[a.Current] == "" && !e.starts(a, a.Current)
 }
 
 // neednotRun reports whether a release did not run before the deployment either.

@@ -91,6 +91,9 @@ func (e *Engine) Start(ctx context.Context, name string) error {
 		return err
 	}
 	defer release()
+	if why := t.a.Off[t.r.ID]; why != "" && !e.Automatic {
+		return unfit("%s is disabled: %s; mender-app reconcile starts it when that is changed", name, why)
+	}
 	return t.startAgain(ctx, !e.starts(t.a, t.r.ID)) // it may never have been rolled out
 }
 

@@ -68,6 +68,8 @@ type Call struct {
 	Handover string
 	// Values is a file of the values that are set on the device.
 	Values string
+	// Result is the file for the answer of the hook enabled.
+	Result string
 }
 
 // Release is one side of a change; the zero value is none.

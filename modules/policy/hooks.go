@@ -33,8 +33,9 @@ const (
 
 // The hooks. Before a moment there is "pre-", after it "post-".
 const (
-	HookCheck        = "check"  // may the release be rolled out here?
-	HookStatus       = "status" // is the release that was rolled out ready?
+	HookCheck        = "check"   // may the release be rolled out here?
+	HookEnabled      = "enabled" // is the application to run at all?
+	HookStatus       = "status"  // is the release that was rolled out ready?
 	HookPreLoad      = "pre-load"
 	HookPostLoad     = "post-load"
 	HookPreRollout   = "pre-rollout"
@@ -61,12 +62,12 @@ const (
 
 // HookNames are the names that a hook may have, sorted.
 var HookNames = []string{
-	HookCheck, HookPostLoad, HookPostPurge, HookPostReboot, HookPostRollback, HookPostRollout, HookPostStart, HookPostStop,
+	HookCheck, HookEnabled, HookPostLoad, HookPostPurge, HookPostReboot, HookPostRollback, HookPostRollout, HookPostStart, HookPostStop,
 	HookPreLoad, HookPrePurge, HookPreReboot, HookPreRollback, HookPreRollout, HookPreStart, HookPreStop, HookStatus,
 }
 
 // hooksNotBuilt are names that are defined and nothing runs yet.
-var hooksNotBuilt = []string{"enabled", "migrate", "post-abort", "post-backup", "post-restore", "pre-abort", "pre-backup", "pre-restore"}
+var hooksNotBuilt = []string{"migrate", "post-abort", "post-backup", "post-restore", "pre-abort", "pre-backup", "pre-restore"}
 
 // Hook returns the hook of a name, and whether the policy has it.
 func (p *Policy) Hook(name string) (Hook, bool) {
@@ -105,6 +106,9 @@ func (p *Policy) checkHooks() error {
 			return bad(key+".name", "%s is there twice", h.Name)
 		}
 		seen[h.Name] = true
+		if h.Name == HookEnabled && !p.Managed {
+			return bad(key+".name", "only a managed application is enabled and disabled: set managed = true")
+		}
 		if h.Timeout != "" {
 			if d, err := time.ParseDuration(h.Timeout); err != nil || d < time.Second || d > MaxHookTimeout {
 				return bad(key+".timeout", "%q is not a time from 1s to 1h, such as 90s", clip.Text(h.Timeout))

@@ -18,6 +18,8 @@ const (
 	Evaluate Deed = "evaluate" // find out what has to be done
 	Start    Deed = "start"    // start the application again: something of it does not run
 	Replace  Deed = "install"  // install a staged artifact
+	Disable  Deed = "disable"  // stop the application
+	Enable   Deed = "enable"   // start it again
 	RollOut  Deed = "reapply"  // roll the installed release out again, if something changed
 )
 
@@ -37,6 +39,8 @@ type Present struct {
 	// Stopped: nothing of it should run, because an operator or the release's policy
 	// says so. Left: the release failed to start and is left to a person.
 	Stopped, Left bool
+	// Off says why it must not run; "" if it may. WasOff is why it was stopped by itself.
+	Off, WasOff string
 	// Changed: it uses values that are not those that it was started with.
 	Changed bool
 	Engine  string // the version of its engine; "" if it is not known
@@ -92,6 +96,12 @@ func (s Situation) work(p Present) (list []Task) {
 		return nil
 	}
 	next, why := s.replacement(p)
+	switch {
+	case p.Off != "" && (!p.Stopped || p.WasOff != "" && p.WasOff != p.Off):
+		return []Task{{Work: Work{Do: Disable, Why: p.Off}, Event: s.Event}}
+	case p.Off == "" && p.WasOff != "":
+		return []Task{{Work: Work{Do: Enable, Why: "nothing says any more that it must not run"}, Event: s.Event}}
+	}
 	again, reapply := p.Policy.reapply(append([]Event{s.Event}, s.Also...))
 	switch {
 	case p.Stopped:
@@ -112,7 +122,7 @@ func (s Situation) work(p Present) (list []Task) {
 // replacement finds the staged artifact that replaces the installed release by itself, and
 // says why. Its own policy decides. nil: there is none.
 func (s Situation) replacement(p Present) (next *Staged, why string) {
-	if p.Stopped && p.Policy.Starts() {
+	if p.Stopped && p.WasOff == "" && p.Policy.Starts() {
 		return nil, "" // an operator stopped it, and decides when it runs again
 	}
 	outside := p.Policy.outside(p.Engine)

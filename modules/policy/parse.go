@@ -131,8 +131,8 @@ func (p *Policy) checkBehaviour() error {
 	default:
 		return bad("desired_state", "%q is not loaded, running or stopped", clip.Text(p.DesiredState))
 	}
-	if p.Enabled != nil && !*p.Enabled {
-		return unsupported("enabled = false")
+	if p.Enabled != nil && !p.Managed {
+		return bad("enabled", "only a managed application is enabled and disabled: set managed = true")
 	}
 	if err := checkNames("services.disabled", p.Services.Disabled); err != nil {
 		return err

@@ -139,9 +139,8 @@ func TestWhatIsNotBuilt(t *testing.T) {
 	for toml, says := range map[string]string{
 		"[data]\nvolumes = ['db']\nsnapshot = true":            "data: not supported",
 		"[resources]\ncpuset = '0'":                            "resources: not supported",
-		"enabled = false":                                      "enabled = false: not supported",
 		"[[depends]]\nname = 'db'\naction = 'apply'":           `depends[0].action = "apply": not supported`,
-		"[[hooks]]\nname = 'check'\n[[hooks]]\nname='enabled'": `hooks[1].name = "enabled": not supported`,
+		"[[hooks]]\nname = 'check'\n[[hooks]]\nname='migrate'": `hooks[1].name = "migrate": not supported`,
 	} {
 		_, err := ParseTOML([]byte(toml), "shop")
 		require.ErrorIs(t, err, ErrNotSupported, toml)
@@ -172,6 +171,8 @@ func TestEveryValueIsChecked(t *testing.T) {
 		{"[resources]\ncpuset = '0,,1'", "resources.cpuset: "},
 		{"[resources]\ncpuset = '0-99999'", "resources.cpuset: "},
 		{"[engine_upgrades]\ntiming = 'now'", "engine_upgrades.timing: "},
+		{"enabled = false", "enabled: only a managed application"},
+		{"[[hooks]]\nname = 'enabled'", "hooks[0].name: only a managed application"},
 		{"[[reapply]]\non = 'boot'", "reapply: only a managed application"},
 		{"managed = true\n[[reapply]]\non = 'Boot'", "reapply[0].on: "},
 		{"managed = true\n[[reapply]]\non = ''", "reapply[0].on: "},

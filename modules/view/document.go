@@ -64,6 +64,9 @@ func (v *Viewer) Document(s *store.Store, name string) (*Document, error) {
 		out.Orchestrator = s.LegacyOrchestrator(name)
 		return out, nil
 	}
+	if why := a.app.Off[a.Running]; why != "" {
+		out.Problem = cmp.Or(out.Problem, "it is disabled: "+why)
+	}
 	r, err := a.Release(a.Running)
 	if err != nil {
 		out.Problem = err.Error()

@@ -79,6 +79,17 @@ func TestReconcile(t *testing.T) {
 	require.Contains(t, d.MustRun(t, "mender-app", "values", "set", "COLOUR=blue"), "nothing to do")
 	require.Contains(t, d.MustRun(t, "mender-app", "values", "set", "--app", "shop", "LIMITS=la $rge"), "shop: rolled out again: values that it uses have changed")
 	require.NotEmpty(t, d.MustRun(t, "docker", "ps", "--quiet", "--filter", "label=limits=la $rge"))
+
+	// Disabled it does not run, and its images stay.
+	require.Contains(t, d.MustRun(t, "mender-app", "values", "set", "--app", "shop", "enabled=false"), "shop: disabled: the operator's value enabled is false")
+	require.Empty(t, d.MustRun(t, "docker", "ps", "--quiet"))
+	r, err = d.Run("mender-app", "start", "shop")
+	require.NoError(t, err)
+	require.Equal(t, 9, r.Code)
+	require.Contains(t, r.Stderr, "shop is disabled: the operator's value enabled is false")
+	d.MustRun(t, "mender-app", "verify", "shop")
+	require.Contains(t, d.MustRun(t, "mender-app", "values", "unset", "--app", "shop", "enabled"), "shop: enabled")
+	require.NotEmpty(t, d.MustRun(t, "docker", "ps", "--quiet", "--filter", "label=limits=la $rge"))
 	r, err = d.Run("mender-app", "values", "set", "COMPOSE_FILE=/etc/passwd")
 	require.NoError(t, err)
 	require.Equal(t, 2, r.Code)

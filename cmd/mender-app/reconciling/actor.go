@@ -13,6 +13,7 @@ import (
 	"github.com/mender-app/mender-app/cmd/mender-app/enginecheck"
 	"github.com/mender-app/mender-app/cmd/mender-app/staged"
 	"github.com/mender-app/mender-app/modules/client"
+	"github.com/mender-app/mender-app/modules/deploy/enabled"
 	"github.com/mender-app/mender-app/modules/deploy/overrides"
 	"github.com/mender-app/mender-app/modules/deploy/policies"
 	"github.com/mender-app/mender-app/modules/hooks"
@@ -141,13 +142,35 @@ func (a *actor) look(ctx context.Context, st *store.Store, p *policy.Present) (*
 	default:
 		p.Status = policy.Open
 	}
-	if r.Unstarted && p.Stopped && p.Policy.Starts() { // it is only loaded, as the one before it
+	if p.Status != policy.Open && !p.Left {
+		if err := a.enabled(ctx, st, p, r); err != nil {
+			return nil, err
+		}
+	}
+	if r.Unstarted && p.Stopped && p.WasOff == "" && p.Policy.Starts() { // it is only loaded, as the one before it
 		loaded := *p.Policy
 		loaded.DesiredState = policy.StateLoaded
 		p.Policy = &loaded
 	}
 	return r, nil
 }
+
+// enabled finds out whether an application is to run at all.
+func (a *actor) enabled(ctx context.Context, st *store.Store, p *policy.Present, r *store.Release) error {
+	app, err := st.App(p.Name)
+	if err != nil {
+		return err
+	}
+	p.WasOff = app.Off[r.ID]
+	side := hooks.Release{Version: r.Version, Dir: app.ReleaseManifests(r.ID)}
+	e := a.p.Engine()
+	d := enabled.Decider{Hooks: e.Hooks, Values: e.Values, Temp: func() (string, error) { return os.MkdirTemp("", "mender-app-*") }}
+	p.Off, err = d.Decide(ctx, p.Policy, hooks.Call{Manifests: side.Dir, Application: p.Name, Operation: operation, Automatic: true, Old: side, New: side})
+	return err
+}
+
+// operation is what hooks are told.
+const operation = "reconcile"
 
 // Begin runs the hooks of the device before automatic work.
 func (a *actor) Begin(ctx context.Context, event string) error {
@@ -174,7 +197,7 @@ func (a *actor) hook(ctx context.Context, name, event string) error {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	c := hooks.Call{Name: name, Operation: "reconcile", Automatic: true, Event: event, Values: filepath.Join(dir, "values")}
+	c := hooks.Call{Name: name, Operation: operation, Automatic: true, Event: event, Values: filepath.Join(dir, "values")}
 	if err := os.WriteFile(c.Values, submodules.EncodeValues(e.Values.For(a.p.Log(), "")), 0o600); err != nil {
 		return err
 	}
@@ -186,6 +209,9 @@ func (a *actor) hook(ctx context.Context, name, event string) error {
 
 // Do does the work of a task.
 func (a *actor) Do(ctx context.Context, application string, w policy.Work, event string) (bool, error) {
+	if w.Do == policy.Disable || w.Do == policy.Enable {
+		return true, a.switchTo(ctx, application, w, event)
+	}
 	if w.Do == policy.Start || w.Do == policy.RollOut {
 		e := a.p.Engine()
 		e.Automatic, e.Asked = true, store.Asked{How: store.AskedByUnit, Event: event}
@@ -214,6 +240,34 @@ func (a *actor) Do(ctx context.Context, application string, w policy.Work, event
 		return false, nil // an earlier call did it
 	}
 	return true, a.p.Install(ctx, one, event)
+}
+
+// switchTo disables or enables an application. What is recorded says to the next call how far
+// this one came.
+func (a *actor) switchTo(ctx context.Context, name string, w policy.Work, event string) error {
+	e := a.p.Engine()
+	e.Automatic, e.Asked = true, store.Asked{How: store.AskedByUnit, Event: event}
+	app, err := e.Store.App(name)
+	if err != nil {
+		return err
+	}
+	release := app.Current
+	if w.Do == policy.Disable {
+		if err := enabled.Record(ctx, e.Store, name, release, w.Why); err != nil || app.Stopped {
+			return err
+		}
+		return e.Stop(ctx, name)
+	}
+	r, err := app.Release(release)
+	if err != nil {
+		return err
+	}
+	if app.Stopped && policies.Of(a.p.Log(), name, r).Starts() {
+		if err := e.Start(ctx, name); err != nil {
+			return err
+		}
+	}
+	return enabled.Record(ctx, e.Store, name, release, "")
 }
 
 // Waits reports whether something else has to end first.

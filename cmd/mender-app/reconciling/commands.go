@@ -174,7 +174,9 @@ func (p Program) anyManaged(q *reconcile.Queue) (bool, error) {
 }
 
 // words say what a task did.
-var words = map[policy.Deed]string{policy.Start: "started again", policy.Replace: "installed", policy.RollOut: "rolled out again"}
+var words = map[policy.Deed]string{policy.Start: "started again", policy.Replace: "installed", policy.RollOut: "rolled out again",
+	policy.Disable: "disabled", policy.Enable: "enabled",
+}
 
 func (p Program) show(r *reconcile.Report) error {
 	if p.JSON() {

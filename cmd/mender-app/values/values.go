@@ -2,6 +2,7 @@
 package values
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/mender-app/mender-app/cmd/internal/device"
 	"github.com/mender-app/mender-app/modules/deploy"
+	"github.com/mender-app/mender-app/modules/deploy/enabled"
 	"github.com/mender-app/mender-app/modules/deploy/values"
 	"github.com/mender-app/mender-app/modules/view"
 	"github.com/mender-app/mender-app/store"
@@ -41,6 +43,7 @@ MENDER_APP_VALUES, and Compose files as variables, as in ${LANGUAGE}. Of one nam
 in this order counts: the device's for all applications and for one (the files *.env in
 /etc/mender/mender-app/values.d and values.d/APP), the operator's for all, and for one.
 
+The value "enabled" is true or false, and says whether a managed application runs at all.
 A change rolls out the managed applications whose manifests name what was changed. Others
 get it when they are started the next time.`,
 		Args: cobra.NoArgs,
@@ -67,7 +70,7 @@ code is 75.`,
 				if !ok {
 					return fmt.Errorf("%w: %s is not NAME=VALUE", device.ErrUsage, device.OneLine(a))
 				}
-				if err := submodules.CheckValue(name, value); err != nil {
+				if err := cmp.Or(submodules.CheckValue(name, value), enabled.CheckValue(name, value)); err != nil {
 					return fmt.Errorf("%w: %w", device.ErrUsage, err)
 				}
 				set[name] = value
@@ -97,7 +100,9 @@ code is 75.`,
 
 // change changes values, and lets reconcile roll out what uses them.
 func (p Program) change(ctx context.Context, app string, set map[string]string, remove []string) error {
-	if err := p.permits(ctx, app); err != nil {
+	_, switches := set[values.Enabled]
+	used := len(set) > 1 || len(set) == 1 && !switches // by manifests
+	if err := p.permits(ctx, app, used); err != nil {
 		return err
 	}
 	err := p.Config().Values().Change(ctx, app, set, remove)
@@ -110,9 +115,9 @@ func (p Program) change(ctx context.Context, app string, set map[string]string, 
 	return p.Raise(ctx, event)
 }
 
-// permits refuses a change while an update is open, and for an application that cannot use
-// values.
-func (p Program) permits(ctx context.Context, app string) error {
+// permits refuses a change while an update is open, and values that are used for an
+// application that cannot use them.
+func (p Program) permits(ctx context.Context, app string, used bool) error {
 	c := p.Config()
 	s := c.OpenStore()
 	names := []string{app}
@@ -133,7 +138,7 @@ func (p Program) permits(ctx context.Context, app string) error {
 		if d := a.Deployment; d != nil {
 			return fmt.Errorf("%w: %s is %s", deploy.ErrOpen, d.ArtifactName, d.Phase)
 		}
-		if app == "" || a.Committed == "" {
+		if app == "" || a.Committed == "" || !used {
 			continue
 		}
 		r, err := a.Release(a.Committed)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/mender-app/mender-app/artifact/version"
 	"github.com/mender-app/mender-app/modules"
+	"github.com/mender-app/mender-app/modules/deploy/enabled"
 	"github.com/mender-app/mender-app/modules/deploy/policies"
 	"github.com/mender-app/mender-app/modules/deploy/transition"
 	"github.com/mender-app/mender-app/modules/deploy/values"
@@ -265,12 +266,31 @@ func (e Moments) Ask(ctx context.Context, a *store.App) error {
 			return fmt.Errorf("%w: hooks of %s: %w", ErrRefused, a.Name, err)
 		}
 	}
+	if err := e.enabled(ctx, a); err != nil {
+		return err
+	}
 	for _, name := range []string{policy.HookPostLoad, policy.HookCheck, policy.HookPreRollout} {
 		if err := e.Permit(ctx, InDeployment(a, name, d.To)); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// enabled notes whether the new release is to run at all.
+func (e Moments) enabled(ctx context.Context, a *store.App) error {
+	d := a.Deployment
+	off, err := enabled.Decider{Hooks: e.Hooks, Values: e.Values, Temp: e.Temp}.Decide(ctx, e.policyOfRelease(a, d.To), hooks.Call{
+		Manifests: a.ReleaseManifests(d.To), Application: a.Name, Operation: opInstall, Old: e.side(a, d.From), New: e.side(a, d.To),
+	})
+	if err != nil {
+		return fmt.Errorf("%w: %s: %w", ErrRefused, a.Name, err)
+	}
+	if off == a.Off[d.To] {
+		return nil
+	}
+	enabled.Note(a, d.To, off)
+	return a.Save()
 }
 
 // Ready waits until the hooks of the release that was rolled out say that it is ready.

@@ -40,6 +40,10 @@ type Value struct {
 	For string `json:"for,omitempty"`
 }
 
+// Enabled is the value that says whether an application is to run at all. Manifests do not
+// use it.
+const Enabled = "enabled"
+
 // Who sets values.
 const (
 	Device   = "device"
@@ -213,6 +217,7 @@ const (
 // file that is too long to be searched counts as one that names all. nil: none.
 func (s Source) Used(log *slog.Logger, app, manifests string, layers []submodules.Override) map[string]string {
 	all := s.For(log, app)
+	delete(all, Enabled)
 	if len(all) == 0 {
 		return nil
 	}
