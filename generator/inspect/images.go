@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -9,7 +10,6 @@ import (
 	"github.com/mender-app/mender-app/artifact"
 	"github.com/mender-app/mender-app/artifact/digest"
 	"github.com/mender-app/mender-app/artifact/image"
-	"github.com/mender-app/mender-app/delta"
 	"github.com/mender-app/mender-app/delta/decoder"
 )
 
@@ -25,7 +25,8 @@ type ImageDescription struct {
 	Bytes    int64              `json:"bytes"` // of image.img or image.delta
 	Bases    []artifact.Base    `json:"bases,omitempty"`
 	Layers   []LayerDescription `json:"layers,omitempty"`
-	// Largest are the largest files of an image that travels whole, at most MaxLargest.
+	// Largest are the largest files of an image that travels whole, at most MaxLargest. Of a
+	// delta over nothing they are those of layers that are not omitted.
 	Largest []LargeFile `json:"largest_files,omitempty"`
 	// Variants are the ways an image of the format variants travels in, and
 	// SharedBytes those that several of them need. Bytes is all of them together.
@@ -54,7 +55,7 @@ type LayerDescription struct {
 }
 
 // variant reads one member of an image that travels in several ways.
-func (i *inspection) variant(info artifact.ImageInfo, content io.Reader) error {
+func (i *inspection) variant(ctx context.Context, info artifact.ImageInfo, content io.Reader) error {
 	var d *ImageDescription
 	if n := len(i.Images); n > 0 && i.Images[n-1].Digest == info.Digest {
 		d = &i.Images[n-1]
@@ -85,7 +86,7 @@ func (i *inspection) variant(info artifact.ImageInfo, content io.Reader) error {
 		err = own.whole(i.fileType(info), info, content)
 	} else {
 		v.Format = string(artifact.FormatDelta)
-		err = own.delta(content)
+		err = own.delta(ctx, info.Size, content)
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", info.URLNew, err)
@@ -111,9 +112,9 @@ func (i *inspection) variant(info artifact.ImageInfo, content io.Reader) error {
 	return nil
 }
 
-func (i *inspection) image(info artifact.ImageInfo, content io.Reader) error {
+func (i *inspection) image(ctx context.Context, info artifact.ImageInfo, content io.Reader) error {
 	if info.Kind == artifact.KindShared || info.Variant != 0 {
-		return i.variant(info, content)
+		return i.variant(ctx, info, content)
 	}
 	d := ImageDescription{URL: info.URLNew, Type: i.fileType(info), Digest: info.Digest, Bytes: info.Size}
 	if info.URLCurrent != info.URLNew || info.SumCurrent != "" && info.SumCurrent != info.SumNew {
@@ -126,7 +127,7 @@ func (i *inspection) image(info artifact.ImageInfo, content io.Reader) error {
 		err = d.whole(i.fileType(info), info, content)
 	case artifact.KindDelta:
 		d.Format = string(artifact.FormatDelta)
-		err = d.delta(content)
+		err = d.delta(ctx, info.Size, content)
 	case artifact.KindReferenceDelta:
 		d.Format = "reference delta"
 	case artifact.KindReferenceDeepDelta:
@@ -201,24 +202,6 @@ func (d *ImageDescription) full(info artifact.ImageInfo, r io.Reader) error {
 			e.Encoding, e.Bytes = string(artifact.EncodingOmitted), 0
 		}
 		d.Layers = append(d.Layers, e)
-	}
-	return nil
-}
-
-func (d *ImageDescription) delta(r io.Reader) error {
-	dr, err := decoder.New(r)
-	if err != nil {
-		return err
-	}
-	for _, o := range dr.Header().Objects {
-		if o.Kind != delta.Tar {
-			continue
-		}
-		l := LayerDescription{DiffID: o.Digest, Size: o.Size, Encoding: string(o.Encoding), Bytes: -1}
-		if o.Encoding == delta.Omitted {
-			l.Bytes = 0
-		}
-		d.Layers = append(d.Layers, l)
 	}
 	return nil
 }

@@ -84,9 +84,9 @@ type ManifestFile struct {
 }
 
 // Artifact reads an artifact's file to its end. It returns only verified facts: it
-// checks the checksums of the container, the digests of full images and of their
-// layers, and the signature if keys are given. The content of a delta can be verified
-// only with its bases.
+// checks the checksums of the container, the digests of full images, of deltas over
+// nothing and of their layers, and the signature if keys are given. The content of another
+// delta can be verified only with its bases.
 func Artifact(ctx context.Context, path string, keys []crypto.PublicKey, tempDir string) (*Description, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -183,7 +183,7 @@ func (i *inspection) file(ctx context.Context, name string, r io.Reader) error {
 		if i.meta.Sizes != nil {
 			o.MaxBytes = i.meta.Sizes.ImagesPayload
 		}
-		return artifact.ReadImages(r, o, i.image)
+		return artifact.ReadImages(r, o, func(info artifact.ImageInfo, content io.Reader) error { return i.image(ctx, info, content) })
 	case artifact.ManifestsPayload:
 		return i.manifests(ctx, r)
 	}
