@@ -388,6 +388,16 @@ func (p *Predictor) Unit(off int64) int {
 	return 4
 }
 
+// Instructions returns the size of the units that instructions at an old offset
+// consist of: 1 if there are none, or if they are bytes.
+func (p *Predictor) Instructions(off int64) int {
+	s, _ := p.o.section(uint64(off))
+	if s == nil || s.class != classCode && s.class != classPlt || p.o.machine == machineX86 {
+		return 1
+	}
+	return p.Unit(off)
+}
+
 // MaxField is the length of the longest field.
 const MaxField = 2 * (idLen - 1)
 

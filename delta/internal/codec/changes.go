@@ -59,7 +59,7 @@ func (c *changeCoder) code(e *content, f delta.File, oldAt int64) error {
 	c.inBulk = c.Flag(&c.literals.inBulk, e.plan.Bulk)
 	window := int64(Window)
 	if c.elf.beginFile() {
-		window = ELFWindow
+		window, c.matches.aligned = ELFWindow, true
 	}
 	planned := e.plan.Matches
 	for at := int64(0); at < e.Size; at += window {
@@ -118,17 +118,18 @@ func (c *changeCoder) uncovered(pos, end, before, behind int64) error {
 	if pos == end {
 		return nil
 	}
+	unit := c.elf.instructions(before)
 	if n := min(behind-before, 2*(end-pos)+32, maxTrain); n > 0 && behind-before < maxGap && !c.inBulk {
 		b := c.old[:n]
 		if err := c.checks.read(c.f, c.e.src, b, before); err != nil {
 			return err
 		}
+		c.literals.begin(unit)
 		c.literals.model(nil, b, before)
 	}
+	c.literals.begin(unit)
 	if !c.inBulk {
-		for _, x := range c.last {
-			c.literals.bytes.See(x)
-		}
+		c.literals.see(c.last, pos-int64(len(c.last)))
 	}
 	for pos < end {
 		if err := c.boundary(); err != nil {

@@ -90,6 +90,7 @@ type literalCoder struct {
 	*run
 	out    *output
 	bytes  *model.ByteModel
+	among  instructions
 	inBulk model.Prob // the literals of a changed content are in the bulk part
 
 	// Parts of a content in bulk that are converted.
@@ -98,7 +99,7 @@ type literalCoder struct {
 }
 
 func newLiteralCoder(r *run, out *output) *literalCoder {
-	c := &literalCoder{run: r, out: out, bytes: model.NewByteModel(6, 13, 18, 4), inBulk: model.FreshProb,
+	c := &literalCoder{run: r, out: out, bytes: model.NewByteModel(6, 13, 18, literalSets), inBulk: model.FreshProb,
 		parts: model.NewUintModel(), gap: model.NewUintModel(), size: model.NewUintModel()}
 	copy(c.kind[:], model.FreshProbs(len(c.kind)))
 	return c
@@ -135,6 +136,7 @@ func (c *literalCoder) code(e *content, bulk bool) error {
 				return err
 			}
 		} else {
+			c.begin(1)
 			c.model(c.Coder, b, off)
 			c.stat("literals")
 			c.share("new contents")
@@ -196,26 +198,4 @@ func (c *literalCoder) pieces(b []byte, off int64, parts []script.Part) ([]scrip
 		b, off = b[n:], off+n
 	}
 	return parts, nil
-}
-
-// model codes bytes that are at pos of their file. Without a coder it only trains
-// the model with them.
-func (c *literalCoder) model(cd *model.Coder, b []byte, pos int64) {
-	t := c.bytes
-	x := &t.Contexts
-	for i := range b {
-		at := uint32(pos+int64(i)) & 3
-		c1, c2, c3, c4 := t.At(1), t.At(2), t.At(3), t.At(4)
-		x[0] = c1 * 0x27d4eb2f
-		x[1] = (c1|c2<<8|at&1<<16)*0xc2b2ae35 + 2
-		x[2] = (c1|c2<<8|c3<<16)*0x165667b1 + 3
-		x[3] = (c2|c3<<8|at&1<<16)*0x2f0b4c47 + 4
-		x[4] = (c4|t.At(8)<<8|at<<16)*0x3c6ef35f + 5
-		x[5] = (t.Expected()|at<<9)*0x9e3779b1 + 6
-		if cd == nil {
-			t.Learn(b[i])
-		} else {
-			b[i] = t.Code(cd, b[i], int(at))
-		}
-	}
 }

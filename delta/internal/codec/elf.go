@@ -157,6 +157,14 @@ func (c *elfCoder) unit(off int64) int {
 	return 4
 }
 
+// instructions returns the size of what instructions consist of, before an old offset.
+func (c *elfCoder) instructions(off int64) int {
+	if c.current != nil && off > 0 {
+		return c.current.Instructions(off - 1)
+	}
+	return 1
+}
+
 // area names what lies at an old offset, for the account of what is coded.
 func (c *elfCoder) area(off int64) string {
 	if c.old == nil {

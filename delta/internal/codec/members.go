@@ -281,6 +281,7 @@ func (c *memberCoder) pass(m *member, raw []byte) error {
 					return err
 				}
 			}
+			c.literals.begin(1)
 			c.literals.model(c.Coder, b, 0)
 		}
 		if err := c.out.write(b); err != nil {

@@ -68,6 +68,70 @@ func TestCoderRoundTrip(t *testing.T) {
 	})
 }
 
+// Numbers come back in any contexts, up to the greatest one.
+func TestNumberRoundTrip(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		type number struct {
+			v        uint64
+			contexts [3]uint32
+		}
+		numbers := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) number {
+			v := rapid.Uint64Max(1<<62-1).Draw(t, "v") >> rapid.IntRange(0, 61).Draw(t, "shift")
+			return number{v, [3]uint32{rapid.Uint32Max(255).Draw(t, "a"), rapid.Uint32Max(255).Draw(t, "b"), rapid.Uint32Max(255).Draw(t, "c")}}
+		}), 1, 200).Draw(t, "numbers")
+		roundTrip(t, func(c *Coder) any {
+			m := NewNumberModel()
+			var got []uint64
+			for _, n := range numbers {
+				v := n.v
+				if !c.Encoding {
+					v = 0
+				}
+				got = append(got, c.Number(m, v, n.contexts))
+			}
+			if c.Encoding {
+				for i, n := range numbers {
+					require.Equal(t, n.v, got[i])
+				}
+			}
+			return got
+		})
+	})
+}
+
+// What a context tells is learnt: numbers that it determines cost little.
+func TestNumberContexts(t *testing.T) {
+	cost := func(contexts func(i int) [3]uint32) int {
+		return len(roundTrip(t, func(c *Coder) any {
+			m := NewNumberModel()
+			var got []uint64
+			for i := range 2000 {
+				v := uint64(0)
+				if c.Encoding {
+					v = uint64(i*i%7) * 3
+				}
+				got = append(got, c.Number(m, v, contexts(i)))
+			}
+			return got
+		}))
+	}
+	without := cost(func(int) [3]uint32 { return [3]uint32{} })
+	with := cost(func(i int) [3]uint32 { return [3]uint32{0, uint32(i % 7), 0} })
+	require.Less(t, 4*with, without)
+}
+
+// Whatever is decoded is less than 1<<62, so that sums of two do not overflow.
+func TestNumberOfNoise(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		c := new(Coder)
+		c.Start(rapid.SliceOfN(rapid.Byte(), 0, 100).Draw(t, "noise"))
+		m := NewNumberModel()
+		for range 20 {
+			require.Less(t, c.Number(m, 0, [3]uint32{}), uint64(1<<62))
+		}
+	})
+}
+
 // A frame may end in any number of zeros, which the encoder leaves out only as far as
 // the decoder takes the frame for complete.
 func TestZerosAtTheEnd(t *testing.T) {
