@@ -248,8 +248,8 @@ func (v *Viewer) Render(ctx context.Context, a *Application) ([]byte, error) {
 // ValuesChanged reports whether the release that runs was started with other values than it
 // would be now.
 func (v *Viewer) ValuesChanged(ctx context.Context, a *Application) bool {
-	if a.app == nil {
-		return false
+	if a.app == nil || a.app.Values == "" && len(v.Values.For(slog.New(slog.DiscardHandler), a.Name)) == 0 {
+		return false // without values nothing is asked
 	}
 	_, _, req, err := v.open(ctx, a)
 	return err == nil && values.Fingerprint(req.Values) != a.app.Values
