@@ -87,7 +87,7 @@ func TestSeveralBases(t *testing.T) {
 		{"the first", 1, nil, "base shop/web:1@"},
 		{"the second", 2, nil, "base shop/web:2@"},
 		{"the second beside a full image", 2, []string{"--full-fallback"}, "base shop/web:2@"},
-		{"neither", 0, []string{"--full-fallback", "--deep-delta"}, "base whole"},
+		{"neither", 0, []string{"--full-fallback", coded}, "base whole"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			d := device(t)

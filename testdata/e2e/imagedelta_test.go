@@ -58,7 +58,7 @@ func plainDockerRelease(t *testing.T, d *bed.Device, name string, n int, bad boo
 		options = append(options, "--image="+of(o)+","+next)
 	}
 	if len(over) == 0 {
-		options = append(options, "--deep-delta", "--image="+next)
+		options = append(options, coded, "--image="+next)
 	}
 	return appGen(t, d, name, dir, append(options, "--application-name", "shop", "--orchestrator", "plain-docker", "--software-version", fmt.Sprint(n))...)
 }

@@ -16,7 +16,7 @@ func TestInstallUpdateFailAndRollBack(t *testing.T) { onEngines(t, installUpdate
 func installUpdateFailAndRollBack(t *testing.T, d *bed.Device) {
 	w := watch(t, d)
 
-	mender(t, d, "install", release(t, d, "1", "", "--deep-delta"))
+	mender(t, d, "install", release(t, d, "1", "", coded))
 	says(t, w, "web 1")
 	mender(t, d, "commit")
 	d.MustProvide(t, provides("1"))
