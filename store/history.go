@@ -48,6 +48,38 @@ type Record struct {
 	Changed      *Changed  `json:"changed,omitempty"`
 }
 
+// Totals count the deployments of an application that have ended, also those that the
+// history no longer has.
+type Totals struct {
+	Statuses map[string]int64 `json:"statuses"` // by how they ended
+	// Success is when the last one ended that was installed or restored.
+	Success time.Time `json:"success,omitzero"`
+}
+
+// line is a line of the history. The last one has the totals, so that nobody has to
+// read the others for them. They are written with the record in one step.
+type line struct {
+	Record
+	Totals *Totals `json:"totals,omitempty"`
+}
+
+// add counts a record.
+func (t *Totals) add(r *Record) {
+	t.Statuses[r.Status]++
+	if r.Status == StatusInstalled || r.Status == StatusRestored {
+		t.Success = r.Ended
+	}
+}
+
+// totalsOf counts records.
+func totalsOf(records []Record) *Totals {
+	t := &Totals{Statuses: map[string]int64{}}
+	for i := range records {
+		t.add(&records[i])
+	}
+	return t
+}
+
 // Changed is what a deployment changed, or would have changed.
 type Changed struct {
 	FromArtifact string `json:"from_artifact_name,omitempty"` // of the release From
@@ -135,7 +167,7 @@ func (d *Deployment) CommittedStatus() string {
 // and the start of the last one replaces it, because the step may run twice. A record
 // whose number is not greater than the last one gets the next number.
 func (s *Store) AddHistory(r Record) error {
-	records, err := s.History(r.Application)
+	records, totals, err := s.history(r.Application)
 	if err != nil {
 		var corrupt *CorruptError
 		if !errors.As(err, &corrupt) {
@@ -144,22 +176,28 @@ func (s *Store) AddHistory(r Record) error {
 		if _, err := keepAside(corrupt.Path); err != nil {
 			return err
 		}
-		records = nil
+		records, totals = nil, totalsOf(nil)
 	}
 	if n := len(records); n > 0 && records[n-1].ID == r.ID && records[n-1].Started.Equal(r.Started) {
 		r.Number = records[n-1].Number
+		totals.Statuses[records[n-1].Status]--
 		records = records[:n-1]
 	}
+	totals.add(&r)
 	r.Number = max(r.Number, after(records))
 	records = append(records, r)
 	records = records[max(0, len(records)-maxHistory):]
 	var out bytes.Buffer
-	for _, r := range records {
-		line, err := json.Marshal(r)
+	for i, r := range records {
+		l := line{Record: r}
+		if i == len(records)-1 {
+			l.Totals = totals
+		}
+		text, err := json.Marshal(l)
 		if err != nil {
 			return fmt.Errorf("history: %w", err)
 		}
-		out.Write(line)
+		out.Write(text)
 		out.WriteByte('\n')
 	}
 	if err := durable.MkdirAll(s.meta(historyDir), 0o700); err != nil {
@@ -193,28 +231,37 @@ func (s *Store) historyFile(app string) string { return s.meta(historyDir + "/" 
 // History returns the ended deployments of an application, the oldest first, also
 // after the application was removed. It needs no lock.
 func (s *Store) History(app string) ([]Record, error) {
+	records, _, err := s.history(app)
+	return records, err
+}
+
+// history also returns the totals. If the last line does not have them, because an
+// earlier version wrote it, they are those of the records.
+func (s *Store) history(app string) (records []Record, totals *Totals, err error) {
 	if err := names.Check(app); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrName, err)
+		return nil, nil, fmt.Errorf("%w: %w", ErrName, err)
 	}
 	data, err := readFile(s.historyFile(app))
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
+		return nil, totalsOf(nil), nil
 	}
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	var records []Record
-	for line := range bytes.Lines(data) {
-		var r Record
-		if err := json.Unmarshal(line, &r); err != nil {
-			return nil, &CorruptError{s.historyFile(app), err}
+	for text := range bytes.Lines(data) {
+		var l line
+		if err := json.Unmarshal(text, &l); err != nil {
+			return nil, nil, &CorruptError{s.historyFile(app), err}
 		}
-		if r.Number == 0 { // an earlier version wrote it
-			r.Number = after(records)
+		if l.Number == 0 { // an earlier version wrote it
+			l.Number = after(records)
 		}
-		records = append(records, r)
+		records, totals = append(records, l.Record), l.Totals
 	}
-	return records, nil
+	if totals == nil || totals.Statuses == nil {
+		totals = totalsOf(records)
+	}
+	return records, totals, nil
 }
 
 // Query chooses records of a history. The zero value chooses all.
@@ -266,27 +313,51 @@ func (s *Store) Deployment(app string, number int64) (Record, error) {
 // one. It reads no other record: a status of many applications asks for each. It needs
 // no lock.
 func (s *Store) Last(app string) (r Record, found bool, err error) {
-	if err := names.Check(app); err != nil {
-		return r, false, fmt.Errorf("%w: %w", ErrName, err)
-	}
-	line, err := lastLine(s.historyFile(app))
-	if errors.Is(err, fs.ErrNotExist) || err == nil && len(line) == 0 {
-		return r, false, nil
-	}
-	if err != nil {
-		return r, false, err
-	}
-	if err := json.Unmarshal(line, &r); err != nil {
-		return r, false, &CorruptError{s.historyFile(app), err}
-	}
-	if r.Number == 0 { // an earlier version wrote it
+	l, found, err := s.last(app)
+	if err == nil && found && l.Number == 0 { // an earlier version wrote it
 		records, err := s.History(app)
 		if err != nil {
 			return r, false, err
 		}
 		return records[len(records)-1], true, nil
 	}
-	return r, true, nil
+	return l.Record, found, err
+}
+
+// last reads the last line of a history.
+func (s *Store) last(app string) (l line, found bool, err error) {
+	if err := names.Check(app); err != nil {
+		return l, false, fmt.Errorf("%w: %w", ErrName, err)
+	}
+	text, err := lastLine(s.historyFile(app))
+	if errors.Is(err, fs.ErrNotExist) || err == nil && len(text) == 0 {
+		return l, false, nil
+	}
+	if err != nil {
+		return l, false, err
+	}
+	if err := json.Unmarshal(text, &l); err != nil {
+		return l, false, &CorruptError{s.historyFile(app), err}
+	}
+	return l, true, nil
+}
+
+// Totals returns the newest record of an application's history, whether there is one,
+// and the totals. Like Last it reads no other record, unless an earlier version wrote
+// the history. It needs no lock.
+func (s *Store) Totals(app string) (r Record, t Totals, found bool, err error) {
+	l, found, err := s.last(app)
+	if err != nil || !found {
+		return r, t, false, err
+	}
+	if l.Number > 0 && l.Totals != nil && l.Totals.Statuses != nil {
+		return l.Record, *l.Totals, true, nil
+	}
+	records, totals, err := s.history(app)
+	if err != nil {
+		return r, t, false, err
+	}
+	return records[len(records)-1], *totals, true, nil
 }
 
 // lastLine reads the last line of a file from its end.
@@ -300,7 +371,7 @@ func lastLine(path string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	for size := int64(16 << 10); ; size *= 4 {
+	for size := int64(4 << 10); ; size *= 4 {
 		begin := max(0, st.Size()-size)
 		data := make([]byte, st.Size()-begin)
 		if _, err := io.ReadFull(io.NewSectionReader(f, begin, st.Size()-begin), data); err != nil {

@@ -126,6 +126,47 @@ func TestRecordsWithoutNumbers(t *testing.T) {
 	require.Equal(t, []int64{1, 2, 3, 4}, numbers(records))
 }
 
+// The totals also count deployments that the history no longer has, and one that is
+// written twice counts once. They need no more than the last line.
+func TestTotals(t *testing.T) {
+	s := historyOf(t, maxHistory) // an earlier version wrote it
+	add := func(id, status string) {
+		t.Helper()
+		require.NoError(t, s.AddHistory(Record{ID: id, Application: "shop", Status: status, Ended: time.Unix(7e6, 0).UTC()}))
+	}
+	_, before, found, err := s.Totals("shop")
+	require.NoError(t, err)
+	require.True(t, found)
+	require.Equal(t, map[string]int64{StatusInstalled: 67, StatusRolledBack: 67, StatusRefused: 66}, before.Statuses)
+	require.Equal(t, time.Unix(198_010, 0).UTC(), before.Success)
+	for i := range maxHistory {
+		add(fmt.Sprint("new", i), StatusFailed)
+	}
+	add("last", StatusFailed)
+	add("last", StatusRestored)
+	last, totals, _, err := s.Totals("shop")
+	require.NoError(t, err)
+	require.Equal(t, "last", last.ID)
+	require.Equal(t, map[string]int64{StatusInstalled: 67, StatusRolledBack: 67, StatusRefused: 66, StatusFailed: maxHistory, StatusRestored: 1}, totals.Statuses)
+	require.Equal(t, time.Unix(7e6, 0).UTC(), totals.Success)
+	text, err := os.ReadFile(s.historyFile("shop"))
+	require.NoError(t, err)
+	require.Equal(t, 1, strings.Count(string(text), `"totals"`), "in the last line alone")
+
+	// Only the last line is read: the others may be damaged.
+	require.NoError(t, os.WriteFile(s.historyFile("shop"), append([]byte("{\n"), text[strings.LastIndex(strings.TrimSpace(string(text)), "\n")+1:]...), 0o644))
+	_, again, _, err := s.Totals("shop")
+	require.NoError(t, err)
+	require.Equal(t, totals, again)
+	add("after the damage", StatusInstalled)
+	_, again, _, err = s.Totals("shop")
+	require.NoError(t, err)
+	require.Equal(t, map[string]int64{StatusInstalled: 1}, again.Statuses)
+	_, _, found, err = s.Totals("none")
+	require.NoError(t, err)
+	require.False(t, found)
+}
+
 // The last record is found from the end, however long it is.
 func TestLastOfLongRecords(t *testing.T) {
 	s := historyOf(t, 2)

@@ -136,6 +136,9 @@ func (s *Store) Apps() ([]string, error) {
 // hasState reports whether the directory has a state file, even a damaged one or
 // one that keepAside renamed.
 func (s *Store) hasState(name string) bool {
+	if _, err := os.Lstat(filepath.Join(s.appDir(name), stateFile)); err == nil {
+		return true // mostly
+	}
 	entries, err := os.ReadDir(s.appDir(name))
 	if err != nil {
 		return false

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"bytes"
 	"encoding/json"
 	"reflect"
 	"strings"
@@ -11,8 +12,13 @@ import (
 type extra map[string]json.RawMessage
 
 // decode reads a JSON object into the struct that v points to. It returns the
-// unknown fields.
+// unknown fields. Mostly there are none, and then one pass finds that out.
 func decode(data []byte, v any) (extra, error) {
+	strict := json.NewDecoder(bytes.NewReader(data))
+	strict.DisallowUnknownFields()
+	if strict.Decode(v) == nil {
+		return nil, nil
+	}
 	if err := json.Unmarshal(data, v); err != nil {
 		return nil, err
 	}

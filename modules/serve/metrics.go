@@ -3,13 +3,11 @@ package serve
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/mender-app/mender-app/modules/deploy/space"
@@ -17,46 +15,6 @@ import (
 	"github.com/mender-app/mender-app/store"
 	"github.com/mender-app/mender-app/submodules"
 )
-
-// counts are the outcomes in the histories, which are read again only when they have
-// changed.
-type counts struct {
-	mu   sync.Mutex
-	apps map[string]counted
-}
-
-type counted struct {
-	stamp    string
-	statuses map[string]int
-	success  time.Time // of the newest deployment that was installed or restored
-}
-
-// of counts the outcomes of an application's deployments.
-func (c *counts) of(s *store.Store, name string) (counted, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	stamp := s.Stamp(name)
-	if known, ok := c.apps[name]; ok && known.stamp == stamp {
-		return known, nil
-	}
-	records, err := s.History(name)
-	var corrupt *store.CorruptError
-	if err != nil && !errors.As(err, &corrupt) {
-		return counted{}, err
-	}
-	n := counted{stamp: stamp, statuses: map[string]int{}}
-	for _, r := range records {
-		n.statuses[r.Status]++
-		if r.Status == store.StatusInstalled || r.Status == store.StatusRestored {
-			n.success = r.Ended
-		}
-	}
-	if c.apps == nil {
-		c.apps = map[string]counted{}
-	}
-	c.apps[name] = n
-	return n, nil
-}
 
 // family is a metric in Prometheus' text format.
 type family struct {
@@ -106,15 +64,24 @@ func (s *Server) Metrics(ctx context.Context) ([]byte, error) {
 		return nil, err
 	}
 	for _, name := range names {
-		if err := s.history(f, name); err != nil {
-			return nil, err
-		}
+		s.history(f, name)
 	}
 	queue, err := s.readQueue()
 	if err != nil {
 		return nil, err
 	}
 	f.add("mender_app_open_deployments", "gauge", "Deployments that have not ended.", float64(len(queue.Deployments)))
+	waiting := map[string]float64{}
+	for _, task := range queue.Tasks {
+		if task.Attempts > 0 {
+			waiting["failed"]++
+		} else {
+			waiting["new"]++
+		}
+	}
+	for _, state := range []string{"new", "failed"} {
+		f.add("mender_app_queue_tasks", "gauge", "Tasks that wait for mender-app reconcile: new ones, and those whose last attempt failed.", waiting[state], "state", state)
+	}
 	f.add("mender_app_held", "gauge", "1 if updates are held (mender-app hold).", number(queue.Hold.Held))
 	f.add("mender_app_locks", "gauge", "Applications that do not want to be updated now.", float64(len(queue.Locks)))
 	f.add("mender_app_staged", "gauge", "Artifacts that are staged.", float64(len(queue.Staged)))
@@ -154,22 +121,17 @@ func (f *families) application(o *view.Overview) {
 }
 
 // history adds what the history says of an application, also of one that is gone.
-func (s *Server) history(f *families, name string) error {
-	n, err := s.counts.of(s.Store, name)
-	if err != nil {
-		return err
+func (s *Server) history(f *families, name string) {
+	last, totals, found, err := s.Store.Totals(name)
+	if err != nil || !found {
+		return // a damaged history is rebuilt by the next deployment
 	}
 	for _, status := range store.Statuses() {
-		f.add("mender_app_history_deployments", "gauge", "Deployments in the history, which has the newest 200, by their outcome.", float64(n.statuses[status]), "application", name, "status", status)
+		f.add("mender_app_deployments_total", "counter", "Deployments of an application that have ended, by their outcome.", float64(totals.Statuses[status]), "application", name, "status", status)
 	}
-	if !n.success.IsZero() {
-		f.add("mender_app_last_success_timestamp_seconds", "gauge", "When the last deployment that was installed or restored ended.", seconds(n.success), "application", name)
+	if !totals.Success.IsZero() {
+		f.add("mender_app_last_success_timestamp_seconds", "gauge", "When the last deployment that was installed or restored ended.", seconds(totals.Success), "application", name)
 	}
-	last, found, err := s.Store.Last(name)
-	if err != nil || !found {
-		return nil // a damaged history is rebuilt by the next deployment
-	}
-	f.add("mender_app_deployments_total", "counter", "Deployments of an application that have ended.", float64(last.Number), "application", name)
 	f.add("mender_app_last_deployment_timestamp_seconds", "gauge", "When the last deployment ended.", seconds(last.Ended), "application", name, "status", last.Status)
 	if took := last.Ended.Sub(last.Started); took >= 0 {
 		f.add("mender_app_last_deployment_duration_seconds", "gauge", "How long the last deployment took, from its download to its end.", took.Seconds(), "application", name)
@@ -181,7 +143,6 @@ func (s *Server) history(f *families, name string) error {
 			f.add("mender_app_last_deployment_downtime_seconds", "gauge", "How long no instance of a service was ready during the last deployment, of services that it restarted.", t.Seconds, "application", name, "service", t.Service)
 		}
 	}
-	return nil
 }
 
 func seconds(t time.Time) float64 { return float64(t.UnixMilli()) / 1000 }
