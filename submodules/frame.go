@@ -143,22 +143,6 @@ func engine(ctx context.Context, c *call) error {
 	return json.NewEncoder(c.out).Encode(e)
 }
 
-// status prints how the application is as one JSON object.
-func status(ctx context.Context, c *call) error {
-	r, ok := c.session.(Reporter)
-	if !ok {
-		return Mark(errors.New("this sub-module cannot tell"), ErrUsage)
-	}
-	s, err := r.Status(ctx)
-	if err != nil {
-		return err
-	}
-	if s.Services == nil {
-		s.Services = []Service{}
-	}
-	return json.NewEncoder(c.out).Encode(s)
-}
-
 // verify prints one line for each damaged component, and fails if there is one.
 func verify(ctx context.Context, c *call) error {
 	lines, err := c.session.Verify(ctx)
@@ -194,7 +178,7 @@ func verbs() []verbSpec {
 		{VerbStorage, "app", "print the directories of this machine that components are kept in", printLines(Session.Storage)},
 		{VerbEngine, "", "print the name and the version of what runs the containers, as JSON", engine},
 		{VerbRestore, "app dir", "decrypt the application's secrets again after a restart of the machine; asks no engine", do(Session.Restore)},
-		{VerbStatus, "app", "print how the application and each of its services is, as JSON", status},
+		{VerbStatus, "app [app…]", "print how the application and each of its services is, as JSON", status},
 		{VerbLogs, "app [service]", "print what the services wrote, as lines of JSON", logs},
 		{VerbCheck, "app dir", "check the release in dir as ROLLOUT would, and print what would change, as JSON", check},
 		{VerbRender, "app dir", "print the manifests in dir with the overrides applied", render},
@@ -204,6 +188,15 @@ func verbs() []verbSpec {
 // optional are the verbs that a sub-module has only with a feature, and its name. The
 // methods of Session are there without.
 var optional = map[string]string{VerbStatus: FeatureStatus, VerbLogs: FeatureLogs, VerbCheck: FeatureCheck, VerbRender: FeatureOverrides}
+
+// features are those of the sub-module, and those that this frame adds.
+func (f frame) features() []string {
+	list := append([]string{}, f.o.Features()...)
+	if slices.Contains(list, FeatureStatus) {
+		list = append(list, FeatureStatuses)
+	}
+	return list
+}
 
 // has reports whether the sub-module has a verb.
 func (f frame) has(v verbSpec) bool {
@@ -310,7 +303,7 @@ func (f frame) dispatch(ctx context.Context, args []string) error {
 		}
 	}
 	if spec.name == VerbProtocol {
-		return json.NewEncoder(f.out).Encode(Info{Protocol: Protocol, Name: f.name, Version: f.version, Features: append([]string{}, f.o.Features()...)})
+		return json.NewEncoder(f.out).Encode(Info{Protocol: Protocol, Name: f.name, Version: f.version, Features: f.features()})
 	}
 	req, err := f.request(spec, args)
 	if err == nil && !f.has(*spec) {
@@ -336,6 +329,9 @@ func (f frame) dispatch(ctx context.Context, args []string) error {
 		defer func() { _ = os.RemoveAll(dir) }()
 		req.TempDir = dir
 	}
+	if len(req.More) > 0 {
+		return f.statuses(ctx, req)
+	}
 	session, err := f.o.Open(ctx, spec.name, req)
 	if err == nil {
 		err = spec.run(ctx, &call{session: session, out: f.out})
@@ -358,20 +354,30 @@ func (f frame) request(spec *verbSpec, args []string) (Request, error) {
 			least++
 		}
 	}
-	if len(args) < least || len(args) > len(words) {
+	most := len(words)
+	if strings.HasSuffix(spec.args, "…]") {
+		most = MaxApps
+	}
+	if len(args) < least || len(args) > most {
 		return r, fmt.Errorf("usage: %s", strings.TrimSpace(f.name+" "+spec.name+" "+spec.args))
 	}
 	for i, a := range args {
-		word := strings.Trim(words[i], "[]")
-		if a == "" && words[i][0] != '[' {
+		word := words[min(i, len(words)-1)]
+		optional := word[0] == '['
+		word = strings.Trim(word, "[]")
+		if a == "" && !optional {
 			return r, fmt.Errorf("%s: the argument %s is empty", spec.name, word)
 		}
 		switch word {
-		case "app":
+		case "app", "app…":
 			if err := names.Check(a); err != nil {
 				return r, fmt.Errorf("application: %w", err)
 			}
-			r.App = a
+			if word == "app" {
+				r.App = a
+			} else {
+				r.More = append(r.More, a)
+			}
 		case "url":
 			r.URL = a
 		case "path", "source":

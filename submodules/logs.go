@@ -57,7 +57,13 @@ func (m *Module) Logs(ctx context.Context, r Request, each func(LogLine) error) 
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	lines := &logLines{each: each, fail: cancel}
+	lines := &replyLines{verb: VerbLogs, most: maxLogLine, fail: cancel, each: func(text []byte) error {
+		var line LogLine
+		if json.Unmarshal(text, &line) != nil || line.Service == "" {
+			return fmt.Errorf("%s: a line of the reply is not the JSON of a log line: %.80q", VerbLogs, text)
+		}
+		return each(line)
+	}}
 	err := m.runTo(ctx, r, lines, VerbLogs, args...)
 	if lines.err != nil {
 		return lines.err
@@ -65,32 +71,29 @@ func (m *Module) Logs(ctx context.Context, r Request, each func(LogLine) error) 
 	return err
 }
 
-// logLines reads the answer to LOGS.
-type logLines struct {
-	each func(LogLine) error
+// replyLines reads a reply line by line, while it is written.
+type replyLines struct {
+	verb string
+	most int // bytes of a line
+	each func(line []byte) error
 	fail func() // ends the call
 	rest []byte
 	err  error
 }
 
-func (l *logLines) Write(p []byte) (int, error) {
+func (l *replyLines) Write(p []byte) (int, error) {
 	for part := range bytes.Lines(p) {
 		if l.err != nil {
 			break
 		}
 		l.rest = append(l.rest, part...)
 		if l.rest[len(l.rest)-1] != '\n' {
-			if len(l.rest) > maxLogLine {
-				l.err = fmt.Errorf("%s: a line of the reply is longer than %d bytes", VerbLogs, maxLogLine)
+			if len(l.rest) > l.most {
+				l.err = fmt.Errorf("%s: a line of the reply is longer than %d bytes", l.verb, l.most)
 			}
 			continue
 		}
-		var line LogLine
-		if json.Unmarshal(l.rest, &line) != nil || line.Service == "" {
-			l.err = fmt.Errorf("%s: a line of the reply is not the JSON of a log line: %.80q", VerbLogs, l.rest)
-		} else {
-			l.err = l.each(line)
-		}
+		l.err = l.each(l.rest)
 		l.rest = l.rest[:0]
 	}
 	if l.err != nil {

@@ -71,6 +71,7 @@ const (
 	FeatureEngine     = "engine"      // ENGINE is there
 	FeatureSecrets    = "secrets"     // encrypted secrets are decrypted; RESTORE is there
 	FeatureStatus     = "status"      // STATUS is there
+	FeatureStatuses   = "statuses/1"  // STATUS takes several applications
 	FeatureLogs       = "logs/1"      // LOGS is there
 	FeatureCheck      = "check/1"     // CHECK is there
 	FeatureServices   = "services/1"  // MENDER_APP_DISABLED is honoured
@@ -195,13 +196,14 @@ type Requirement struct {
 // and environment, the frame turns those back. A verb looks only at its own
 // fields; see PROTOCOL.md.
 type Request struct {
-	App        string // the application; every verb but REQS and PROTOCOL
-	URL        string // component: SAVE, LOAD, DELETE; may end in @sha256:<hex>
-	Path       string // content: SAVE, LOAD; "-" is Stdin or Stdout. REPAIR: a directory of contents, if any
-	CurrentURL string // LOAD: the component a delta starts from, if known
-	Dir        string // manifests: EXPORT_MANIFEST, CHECK, RENDER, ROLLOUT, ROLLBACK, STOP, START; REPAIR: its own directory
-	Service    string // LOGS: only this service, if it is set
-	FailedDir  string // ROLLBACK: the manifests of the release that failed, if known
+	App        string   // the application; every verb but REQS and PROTOCOL
+	More       []string // STATUS: further applications (FeatureStatuses)
+	URL        string   // component: SAVE, LOAD, DELETE; may end in @sha256:<hex>
+	Path       string   // content: SAVE, LOAD; "-" is Stdin or Stdout. REPAIR: a directory of contents, if any
+	CurrentURL string   // LOAD: the component a delta starts from, if known
+	Dir        string   // manifests: EXPORT_MANIFEST, CHECK, RENDER, ROLLOUT, ROLLBACK, STOP, START; REPAIR: its own directory
+	Service    string   // LOGS: only this service, if it is set
+	FailedDir  string   // ROLLBACK: the manifests of the release that failed, if known
 
 	Options    []string          // words of OPTIONS
 	Components []Component       // what the release consists of, if known

@@ -64,53 +64,18 @@ func (p *program) status(ctx context.Context, names []string) (list []*view.Over
 			return nil, err
 		}
 	}
-	list = []*view.Overview{}
-	v := p.viewer()
-	v.Find = describedOnce(v.Find)
-	for _, name := range names {
-		o, err := v.Overview(ctx, s, name)
-		if err != nil {
-			return nil, err
-		}
-		list = append(list, o)
+	list = make([]*view.Overview, len(names))
+	var failed error
+	p.viewer().Overviews(ctx, s, names, func(i int, o *view.Overview, err error) {
+		list[i], failed = o, cmp.Or(failed, err)
+	})
+	if failed != nil {
+		return nil, failed
+	}
+	for _, o := range list {
 		wrong = cmp.Or(wrong, o.Wrong)
 	}
 	return list, wrong
-}
-
-// described is a sub-module that is asked only once what it can do: with many
-// applications, that is half of the programs that status starts.
-type described struct {
-	view.Submodule
-	info *submodules.Info // nil until it has said so
-}
-
-// Describe says what the sub-module said first.
-func (d *described) Describe(ctx context.Context) (submodules.Info, error) {
-	if d.info == nil {
-		info, err := d.Submodule.Describe(ctx)
-		if err != nil {
-			return info, err
-		}
-		d.info = &info
-	}
-	return *d.info, nil
-}
-
-// describedOnce finds each sub-module once, for one command.
-func describedOnce(find func(string) (view.Submodule, error)) func(string) (view.Submodule, error) {
-	known := map[string]*described{}
-	return func(orchestrator string) (view.Submodule, error) {
-		if d, ok := known[orchestrator]; ok {
-			return d, nil
-		}
-		m, err := find(orchestrator)
-		if err != nil {
-			return nil, err
-		}
-		known[orchestrator] = &described{Submodule: m}
-		return known[orchestrator], nil
-	}
 }
 
 // printStatus prints the applications for a person.

@@ -102,7 +102,13 @@ const (
 )
 
 // Overview reads an application from the store, and asks how it is.
-func (v *Viewer) Overview(ctx context.Context, s *store.Store, name string) (*Overview, error) {
+func (v *Viewer) Overview(ctx context.Context, s *store.Store, name string) (o *Overview, err error) {
+	v.Overviews(ctx, s, []string{name}, func(_ int, found *Overview, wrong error) { o, err = found, wrong })
+	return o, err
+}
+
+// stored is what the store says of an application.
+func (v *Viewer) stored(s *store.Store, name string) (*Overview, error) {
 	doc, err := v.Document(s, name)
 	if err != nil {
 		return nil, err
@@ -116,16 +122,17 @@ func (v *Viewer) Overview(ctx context.Context, s *store.Store, name string) (*Ov
 	if v.Staging != nil {
 		o.Staged, _ = ListStaged(s, v.Staging, name) // mender-app staged says what is wrong
 	}
-	if !doc.application.ShouldRun() {
-		return o, nil
-	}
-	said, err := v.Status(ctx, doc.application)
+	return o, nil
+}
+
+// add adds what the sub-module said.
+func (o *Overview) add(said Status, err error) {
 	o.Health = health(said, err)
 	switch {
 	case err != nil:
 		o.Problem, o.Wrong = cmp.Or(o.Problem, err.Error()), err
 	case o.Health != submodules.Healthy:
-		o.Wrong = submodules.Mark(fmt.Errorf("%s is %s", name, o.Health), submodules.ErrUnhealthy)
+		o.Wrong = submodules.Mark(fmt.Errorf("%s is %s", o.Name, o.Health), submodules.ErrUnhealthy)
 	}
 	if err == nil && said.Known {
 		o.Services = append([]submodules.Service{}, said.Services...)
@@ -133,7 +140,6 @@ func (v *Viewer) Overview(ctx context.Context, s *store.Store, name string) (*Ov
 	if said.Alive && o.State == Installed {
 		o.State = Running
 	}
-	return o, nil
 }
 
 // health is the health of an application in one word.

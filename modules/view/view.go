@@ -37,7 +37,8 @@ type Application struct {
 	Manifests  string            // the directory that the orchestrator sees
 	Problem    string            // what is wrong, or to be done; "" for nothing
 
-	app *store.App // nil if it cannot be read
+	app     *store.App     // nil if it cannot be read
+	release *store.Release // that was read last
 }
 
 // The states of an application. The words are part of the output of mender-app.
@@ -141,7 +142,14 @@ func (a *Application) Release(id string) (*store.Release, error) {
 	if a.app == nil {
 		return nil, fmt.Errorf("%w: %s of %s", store.ErrNoRelease, id, a.Name)
 	}
-	return a.app.Release(id)
+	if a.release != nil && a.release.ID == id {
+		return a.release, nil
+	}
+	r, err := a.app.Release(id)
+	if err == nil {
+		a.release = r
+	}
+	return r, err
 }
 
 // Submodule is what a Viewer asks. *submodules.Module implements it.
@@ -150,6 +158,7 @@ type Submodule interface {
 	Alive(ctx context.Context, r submodules.Request) (bool, error)
 	Healthy(ctx context.Context, r submodules.Request) (bool, error)
 	Status(ctx context.Context, r submodules.Request) (submodules.Status, error)
+	Statuses(ctx context.Context, r submodules.Request, apps []string, each func(app string, s submodules.Status)) error
 	Logs(ctx context.Context, r submodules.Request, each func(submodules.LogLine) error) error
 	Render(ctx context.Context, r submodules.Request) ([]byte, error)
 }
@@ -184,11 +193,32 @@ type Status struct {
 func (v *Viewer) Status(ctx context.Context, a *Application) (st Status, err error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	m, info, req, err := v.open(ctx, a)
+	m, req, err := v.open(ctx, a, v.describe)
 	if err != nil {
 		return st, err
 	}
-	if info.Has(submodules.FeatureStatus) {
+	return m.status(ctx, req)
+}
+
+// described is a sub-module that has said what it can do.
+type described struct {
+	Submodule
+	info submodules.Info
+}
+
+// describe finds a sub-module, and asks it what it can do.
+func (v *Viewer) describe(ctx context.Context, orchestrator string) (described, error) {
+	m, err := v.Find(orchestrator)
+	if err != nil {
+		return described{}, err
+	}
+	info, err := m.Describe(ctx)
+	return described{m, info}, err
+}
+
+// status asks how one application is.
+func (m described) status(ctx context.Context, req submodules.Request) (st Status, err error) {
+	if m.info.Has(submodules.FeatureStatus) {
 		st.Known = true
 		st.Status, err = m.Status(ctx, req)
 		return st, err
@@ -205,12 +235,12 @@ func (v *Viewer) Status(ctx context.Context, a *Application) (st Status, err err
 // is no other limit of time: a reader may take any time for a page. If the sub-module
 // has no logs, the error names it.
 func (v *Viewer) Logs(ctx context.Context, a *Application, service string, lines int, follow bool, each func(submodules.LogLine) error) error {
-	m, info, req, err := v.open(ctx, a)
+	m, req, err := v.open(ctx, a, v.describe)
 	if err != nil {
 		return err
 	}
-	if !info.Has(submodules.FeatureLogs) {
-		err := fmt.Errorf("the sub-module %s does not have the feature %s: ask its orchestrator for the logs", info.Name, submodules.FeatureLogs)
+	if !m.info.Has(submodules.FeatureLogs) {
+		err := fmt.Errorf("the sub-module %s does not have the feature %s: ask its orchestrator for the logs", m.info.Name, submodules.FeatureLogs)
 		return submodules.Mark(err, submodules.ErrRequirement)
 	}
 	req.Service, req.LogLines = service, &lines
@@ -234,12 +264,12 @@ func (v *Viewer) Overrides(a *Application) ([]submodules.Override, error) {
 func (v *Viewer) Render(ctx context.Context, a *Application) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	m, info, req, err := v.open(ctx, a)
+	m, req, err := v.open(ctx, a, v.describe)
 	if err != nil {
 		return nil, err
 	}
-	if !info.Has(submodules.FeatureOverrides) {
-		err := fmt.Errorf("the sub-module %s does not have the feature %s", info.Name, submodules.FeatureOverrides)
+	if !m.info.Has(submodules.FeatureOverrides) {
+		err := fmt.Errorf("the sub-module %s does not have the feature %s", m.info.Name, submodules.FeatureOverrides)
 		return nil, submodules.Mark(err, submodules.ErrRequirement)
 	}
 	return m.Render(ctx, req)
@@ -256,24 +286,19 @@ func (v *Viewer) ValuesChanged(ctx context.Context, a *Application) bool {
 }
 
 // open finds the sub-module of the release that runs, and makes the request for it.
-func (v *Viewer) open(ctx context.Context, a *Application) (Submodule, submodules.Info, submodules.Request, error) {
-	var none submodules.Info
+func (v *Viewer) open(ctx context.Context, a *Application, describe func(context.Context, string) (described, error)) (m described, req submodules.Request, err error) {
 	if a.Running == "" {
-		return nil, none, submodules.Request{}, fmt.Errorf("%w: nothing of %s should run", store.ErrNoRelease, a.Name)
+		return m, req, fmt.Errorf("%w: nothing of %s should run", store.ErrNoRelease, a.Name)
 	}
 	r, err := a.Release(a.Running)
 	if err != nil {
-		return nil, none, submodules.Request{}, err
+		return m, req, err
 	}
-	m, err := v.Find(r.Orchestrator)
-	if err != nil {
-		return nil, none, submodules.Request{}, err
+	if m, err = describe(ctx, r.Orchestrator); err != nil {
+		return m, req, err
 	}
-	info, err := m.Describe(ctx)
-	if err != nil {
-		return nil, none, submodules.Request{}, err
-	}
-	req := submodules.Request{App: a.Name, Dir: a.Manifests, Platform: r.Platform, Env: map[string]string{}, Components: []submodules.Component{}}
+	info := m.info
+	req = submodules.Request{App: a.Name, Dir: a.Manifests, Platform: r.Platform, Env: map[string]string{}, Components: []submodules.Component{}}
 	for _, c := range r.Components {
 		req.Components = append(req.Components, submodules.Component{Type: c.Type, URL: c.URL, Digest: c.Digest, DiffIDs: c.DiffIDs})
 	}
@@ -291,5 +316,5 @@ func (v *Viewer) open(ctx context.Context, a *Application) (Submodule, submodule
 			req.Env[name] = value
 		}
 	}
-	return m, info, req, nil
+	return m, req, nil
 }

@@ -2,6 +2,8 @@ package view
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -60,6 +62,10 @@ type answers struct {
 	features []string
 	req      submodules.Request
 	alive    bool
+
+	together [][]string // the applications of each call of Statuses
+	silent   string     // Statuses does not tell of it
+	err      error      // of Statuses
 }
 
 func (m *answers) Describe(context.Context) (submodules.Info, error) {
@@ -73,6 +79,17 @@ func (m *answers) Healthy(context.Context, submodules.Request) (bool, error) { r
 func (m *answers) Status(_ context.Context, r submodules.Request) (submodules.Status, error) {
 	m.req = r
 	return submodules.Status{Alive: true, Services: []submodules.Service{{Name: "web"}}}, nil
+}
+
+func (m *answers) Statuses(_ context.Context, r submodules.Request, apps []string, each func(string, submodules.Status)) error {
+	m.together = append(m.together, apps)
+	m.req = r
+	for _, app := range apps {
+		if app != m.silent {
+			each(app, submodules.Status{Alive: true, Healthy: true})
+		}
+	}
+	return m.err
 }
 
 func (m *answers) Render(context.Context, submodules.Request) ([]byte, error) { return nil, nil }
@@ -123,4 +140,61 @@ func TestLogs(t *testing.T) {
 	require.Equal(t, "web", m.req.Service)
 	require.Equal(t, 7, *m.req.LogLines)
 	require.True(t, m.req.HasOption(submodules.OptionFollow))
+}
+
+// Applications that are asked for in the same way are asked for together, at most
+// MaxApps at a time; one that is left out is asked for alone, and the error of a call is
+// that of each application without an answer.
+func TestOverviews(t *testing.T) {
+	s := store.At(t.TempDir())
+	names := []string{}
+	for i := range submodules.MaxApps + 3 {
+		name := fmt.Sprintf("app%02d", i)
+		a, err := s.Create(name)
+		require.NoError(t, err)
+		require.NoError(t, a.PutRelease(&store.Release{ID: "1-r", Orchestrator: "fake", Env: map[string]string{"K8S_NAMESPACE": "north"}}))
+		a.Current = "1-r"
+		a.Stopped = i == 1
+		if i == 2 {
+			require.NoError(t, a.PutRelease(&store.Release{ID: "1-r", Orchestrator: "fake", Env: map[string]string{"K8S_NAMESPACE": "south"}}))
+		}
+		require.NoError(t, a.Point(a.Current))
+		require.NoError(t, a.Save())
+		names = append(names, name)
+	}
+	names = append(names, "none")
+	m := &answers{features: []string{submodules.FeatureStatus, submodules.FeatureStatuses}, silent: "app03"}
+	v := &Viewer{Find: func(string) (Submodule, error) { return m, nil }}
+	ask := func() (healths map[string]string, errs int) {
+		m.together, healths = nil, map[string]string{}
+		v.Overviews(t.Context(), s, names, func(i int, o *Overview, err error) {
+			if err != nil {
+				require.ErrorIs(t, err, store.ErrNoApp)
+				errs++
+				return
+			}
+			require.Equal(t, names[i], o.Name)
+			require.NotContains(t, healths, o.Name)
+			healths[o.Name] = o.Health
+		})
+		require.Len(t, healths, len(names)-1)
+		require.Equal(t, 1, errs)
+		return healths, errs
+	}
+	healths, _ := ask()
+	require.Len(t, m.together, 1, "the last call has one application, which is asked for alone")
+	require.Len(t, m.together[0], submodules.MaxApps)
+	require.NotContains(t, m.together[0], "app01", "it is stopped")
+	require.NotContains(t, m.together[0], "app02", "it is in another namespace")
+	require.Empty(t, healths["app01"])
+	require.Equal(t, submodules.Healthy, healths["app00"])
+	require.Equal(t, submodules.Unhealthy, healths["app03"], "as Status says")
+	m.err = errors.New("no engine")
+	healths, _ = ask()
+	require.Equal(t, Unknown, healths["app03"])
+	require.Equal(t, submodules.Healthy, healths["app00"])
+	m.features = m.features[:1]
+	healths, _ = ask()
+	require.Empty(t, m.together)
+	require.Equal(t, submodules.Unhealthy, healths["app00"])
 }

@@ -227,6 +227,7 @@ func (l *life) first() bool {
 		}
 		return err
 	})
+	l.feature(submodules.FeatureStatuses, submodules.VerbStatus, "several applications: a line for each, in their order", sectionReplies, l.several)
 	l.feature(submodules.FeatureLogs, submodules.VerbLogs, "prints the newest lines of each instance", sectionReplies, func() error {
 		return errors.Join(l.logs(0), l.logs(1), l.logs(submodules.DefaultLogLines))
 	})

@@ -73,6 +73,11 @@ func (s *suite) surface() error {
 		for range 3 { // no verb has more than two that may be left out
 			more = append(more, "more")
 		}
+		if verb == submodules.VerbStatus && s.has(submodules.FeatureStatuses) {
+			for range submodules.MaxApps {
+				more = append(more, "more")
+			}
+		}
 		s.check(verb, "too many arguments are refused", sectionWrong, s.refused(s.filled(more, s.app)...))
 		var err error
 		for _, name := range wrongNames(verb) {

@@ -1,0 +1,105 @@
+package view
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/mender-app/mender-app/store"
+	"github.com/mender-app/mender-app/submodules"
+)
+
+// question is an application whose sub-module is asked how it is.
+type question struct {
+	i        int // in the list of names
+	overview *Overview
+	module   described
+	req      submodules.Request
+}
+
+// Overviews does what Overview does for several applications, and calls each with what
+// it found out about names[i], one call at a time. Applications of a sub-module with the
+// feature statuses/1 are asked for together.
+func (v *Viewer) Overviews(ctx context.Context, s *store.Store, names []string, each func(i int, o *Overview, err error)) {
+	known := map[string]described{}
+	describe := func(ctx context.Context, orchestrator string) (m described, err error) {
+		m, ok := known[orchestrator]
+		if !ok {
+			if m, err = v.describe(ctx, orchestrator); err == nil {
+				known[orchestrator] = m
+			}
+		}
+		return m, err
+	}
+	groups, order := map[string][]question{}, []string{}
+	for i, name := range names {
+		o, err := v.stored(s, name)
+		if err != nil {
+			each(i, nil, err)
+			continue
+		}
+		a := o.application
+		o.application = nil // it would keep what nobody needs any more
+		if !a.ShouldRun() {
+			each(i, o, nil)
+			continue
+		}
+		short, cancel := context.WithTimeout(ctx, patience)
+		m, req, err := v.open(short, a, describe)
+		cancel()
+		if err != nil {
+			o.add(Status{}, err)
+			each(i, o, nil)
+			continue
+		}
+		key := name // it is asked for alone
+		if m.info.Has(submodules.FeatureStatus) && m.info.Has(submodules.FeatureStatuses) {
+			req.Components = nil
+			key = fmt.Sprintf("/%s %q %q %q %q", o.Orchestrator, req.Platform, req.Env, req.Disabled, req.Overrides)
+		}
+		if len(groups[key]) == 0 {
+			order = append(order, key)
+		}
+		groups[key] = append(groups[key], question{i, o, m, req})
+	}
+	for _, key := range order {
+		for group := groups[key]; len(group) > 0; {
+			n := min(len(group), submodules.MaxApps)
+			together(ctx, group[:n], each)
+			group = group[n:]
+		}
+	}
+}
+
+// together asks one sub-module for applications whose requests differ in the name alone.
+func together(ctx context.Context, group []question, each func(i int, o *Overview, err error)) {
+	answered := map[string]bool{}
+	answer := func(q question, st Status, err error) {
+		q.overview.add(st, err)
+		answered[q.overview.Name] = true
+		each(q.i, q.overview, nil)
+	}
+	var failed error
+	if len(group) > 1 {
+		byName, apps := map[string]question{}, []string{}
+		for _, q := range group {
+			byName[q.overview.Name], apps = q, append(apps, q.overview.Name)
+		}
+		short, cancel := context.WithTimeout(ctx, patience)
+		failed = group[0].module.Statuses(short, group[0].req, apps, func(app string, s submodules.Status) {
+			answer(byName[app], Status{Status: s, Known: true}, nil)
+		})
+		cancel()
+	}
+	for _, q := range group {
+		switch {
+		case answered[q.overview.Name]:
+		case failed != nil:
+			answer(q, Status{}, failed)
+		default:
+			short, cancel := context.WithTimeout(ctx, patience)
+			st, err := q.module.status(short, q.req)
+			cancel()
+			answer(q, st, err)
+		}
+	}
+}
