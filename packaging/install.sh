@@ -12,8 +12,10 @@ from=$1 modules=$2 submodules=$3 bin=$4 conf=$5 man=$6 completions=$7 units=$8 z
 # Beside modules/v3 the Mender client looks for the scripts of its inventory.
 inventory=${modules%/modules/v3}/inventory
 
-# Beside its units systemd looks for the groups to make.
+# Beside its units systemd looks for the groups to make, and for what explains the entries
+# of its journal.
 sysusers=${units%/systemd/system}/sysusers.d
+catalog=${units%/system}/catalog
 
 # Mender Orchestrator looks for its interfaces here.
 interfaces=${modules%/mender/modules/v3}/mender-orchestrator/interfaces/v1
@@ -39,8 +41,8 @@ if [ "$from" = --remove ]; then
 		unit=$(basename "$unit")
 		rm -f "$units/$unit" "$units/multi-user.target.wants/$unit"
 	done
-	rm -f "$sysusers/mender-app.conf"
-	rmdir "$units/multi-user.target.wants" "$submodules" "$sysusers" 2>/dev/null || true
+	rm -f "$sysusers/mender-app.conf" "$catalog/mender-app.catalog"
+	rmdir "$units/multi-user.target.wants" "$submodules" "$sysusers" "$catalog" 2>/dev/null || true
 	exit 0
 fi
 
@@ -140,7 +142,8 @@ if chosen mender-app; then
 			ln -sf "../$name" "$units/multi-user.target.wants/$name"
 		fi
 	done
-	install -d "$sysusers"
+	install -d "$sysusers" "$catalog"
+	install -m 644 "$here/systemd/mender-app.catalog" "$catalog/mender-app.catalog"
 	install -m 644 "$here/systemd/mender-app.sysusers" "$sysusers/mender-app.conf"
 fi
 

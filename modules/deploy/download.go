@@ -72,7 +72,7 @@ func (e *Engine) recordRefusal(h *incoming.Header, started time.Time, cause erro
 	d.ArtifactName, d.Started, d.Error = h.Artifact, started, cause.Error()
 	e.Transcript.Follow(e.Store, h.Meta.ApplicationName, d.Number, "")
 	e.Transcript.Fail(cause, e.now())
-	err := e.Store.AddHistory(account.Record(h.Meta.ApplicationName, d, store.StatusRefused, e.now()))
+	err := e.Remember(e.Store, account.Record(h.Meta.ApplicationName, d, store.StatusRefused, e.now()))
 	if err != nil {
 		e.Log.Warn("the refusal could not be recorded in the history", "error", err)
 	}

@@ -448,7 +448,11 @@ func (e *Engine) enter(a *store.App, p transition.Phase) error {
 		d.Error = ""
 	}
 	e.Log.Debug("phase", "app", a.Name, "state", string(p))
-	return a.Save()
+	if err := a.Save(); err != nil {
+		return err
+	}
+	e.Entered(a.Name, d)
+	return nil
 }
 
 // maxSteps limits the journal's size: repeated calls add steps.
@@ -472,7 +476,7 @@ func (e *Engine) end(a *store.App) error {
 			status = store.StatusRefused
 		}
 	}
-	if err := e.Store.AddHistory(account.Record(a.Name, d, status, e.now())); err != nil {
+	if err := e.Remember(e.Store, account.Record(a.Name, d, status, e.now())); err != nil {
 		return err
 	}
 	e.moments().DropHandover(a)

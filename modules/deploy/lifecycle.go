@@ -122,7 +122,7 @@ func (e *Engine) StartIfDown(ctx context.Context, name string, reapply bool) (di
 	if err := t.startAgain(ctx, reapply); err != nil {
 		return false, err
 	}
-	return true, e.Store.AddHistory(account.Record(name, d, store.StatusReconciled, e.now()))
+	return true, e.Remember(e.Store, account.Record(name, d, store.StatusReconciled, e.now()))
 }
 
 // startAgain starts the current release, or rolls it out.
@@ -271,7 +271,7 @@ func (e *Engine) finishPurge(ctx context.Context, a *store.App) error {
 	}
 	d := e.newDeployment(a.Name, "purge-"+fmt.Sprint(a.Sequence))
 	d.From, d.Started, d.Changed = from, started, changed
-	if err := e.Store.AddHistory(account.Record(a.Name, d, store.StatusPurged, e.now())); err != nil {
+	if err := e.Remember(e.Store, account.Record(a.Name, d, store.StatusPurged, e.now())); err != nil {
 		return err
 	}
 	return a.Forget()

@@ -15,6 +15,7 @@ import (
 
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/artifact/names"
+	"github.com/mender-app/mender-app/cmd/internal/journal"
 	"github.com/mender-app/mender-app/modules/deploy"
 	"github.com/mender-app/mender-app/modules/deploy/account"
 	"github.com/mender-app/mender-app/modules/deploy/machine"
@@ -259,7 +260,7 @@ func (c *Config) Engine(log *slog.Logger, driver string) *deploy.Engine {
 		Timeouts:     c.Timeouts,
 		RefuseOlder:  c.RefuseOlder,
 		AllowEnv:     c.AllowEnv,
-		Caller:       account.Caller{Driver: driver, Asked: asked(os.Getenv), Transcript: transcript},
+		Caller:       account.Caller{Driver: driver, Asked: asked(os.Getenv), Transcript: transcript, Tell: journal.Tell()},
 		System:       c.system,
 		AppLocks:     c.Hooks.AppLocks,
 		OverridesDir: c.Hooks.Overrides,

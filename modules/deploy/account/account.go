@@ -29,8 +29,41 @@ type Caller struct {
 	Automatic bool
 	// Transcript keeps what is said in deployments; nil: nobody does.
 	Transcript *Transcript
+	// Tell tells somebody what happens, who must not hold it up; nil: nobody.
+	Tell func(Event)
 	// Meter counts what the call that has the lock writes. The engine sets it.
 	Meter *Meter
+}
+
+// Event is something that happened to an application: a deployment entered a phase, or
+// ended.
+type Event struct {
+	App      string
+	Number   int64 // of the deployment
+	Artifact string
+	Release  string // the new one
+	Phase    string // that it entered
+	Status   string // how it ended; "" if it has not
+	Error    string
+}
+
+// Entered tells that a deployment has entered its phase.
+func (c *Caller) Entered(app string, d *store.Deployment) {
+	if c.Tell != nil {
+		c.Tell(Event{App: app, Number: d.Number, Artifact: d.ArtifactName, Release: d.To, Phase: d.Phase})
+	}
+}
+
+// Remember writes a record of a deployment that has ended into the history, and tells of
+// it.
+func (c *Caller) Remember(s *store.Store, r store.Record) error {
+	if err := s.AddHistory(r); err != nil {
+		return err
+	}
+	if c.Tell != nil {
+		c.Tell(Event{App: r.Application, Number: r.Number, Artifact: r.ArtifactName, Release: r.To, Status: r.Status, Error: r.Error})
+	}
+	return nil
 }
 
 // Changes compares the components of two releases; "" is none.
