@@ -123,3 +123,51 @@ func start(t *testing.T, cmd *exec.Cmd) (address string) {
 	t.Fatal("it does not listen")
 	return ""
 }
+
+// With --allow-actions the server runs the commands, which say who asked.
+func TestServeActions(t *testing.T) {
+	d, err := devicetest.NewDevice(t.TempDir())
+	require.NoError(t, err)
+	a := devicetest.Artifact{Name: "shop-1", App: "shop", Compose: "one", Images: []string{"web:1=web"}}
+	require.NoError(t, a.Write(d.Dir+"/v1.mender"))
+	_, stderr, err := d.Run(nil, "mender-app", "install", "--commit", "v1.mender")
+	require.NoError(t, err, stderr)
+	socket := filepath.Join(d.Dir, "s")
+	cmd := d.Command("mender-app", "serve", "--socket", socket, "--allow-actions")
+	start(t, cmd)
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "unix", socket)
+	}}}
+	post := func(path, body string) (int, string) {
+		t.Helper()
+		r, err := client.Post("http://localhost"+path, "application/json", strings.NewReader(body))
+		require.NoError(t, err)
+		defer r.Body.Close()
+		text, err := io.ReadAll(r.Body)
+		require.NoError(t, err)
+		return r.StatusCode, string(text)
+	}
+	for _, one := range []struct {
+		path, body string
+		status     int
+		says       string
+	}{
+		{"/v1/hold", `{"reason":"a film","for":"1h"}`, 200, `"held":true`},
+		{"/v1/apps/shop/stop", `{}`, 409, "a film"},
+		{"/v1/unhold", `{}`, 200, `"held":false`},
+		{"/v1/apps/shop/stop", `{}`, 200, `"state":"stopped"`},
+		{"/v1/apps/shop/start", `{}`, 200, `"state":"installed"`},
+		{"/v1/apps/shop/rollback", `{}`, 500, "no older release is kept"},
+		{"/v1/apps/none/stop", `{}`, 404, "no such application"},
+		{"/v1/check", `{"source":"` + d.Dir + `/v1.mender"}`, 200, `"findings":[`},
+		{"/v1/stage", `{"source":"` + d.Dir + `/v1.mender"}`, 200, `"artifact_name":"shop-1"`},
+		{"/v1/stage", `{"source":"` + d.Dir + `/store/shop/app.json"}`, 409, `"exit_code":5`},
+		{"/v1/hold", `{"for":"soon"}`, 400, `"exit_code":2`},
+	} {
+		status, body := post(one.path, one.body)
+		require.Equal(t, one.status, status, "%s %s: %s", one.path, one.body, body)
+		require.Contains(t, body, one.says)
+	}
+	require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
+	require.NoError(t, cmd.Wait())
+}

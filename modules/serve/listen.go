@@ -35,9 +35,12 @@ func (s *Server) Serve(ctx context.Context, idle time.Duration, listeners ...Lis
 	work, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	quiet := newQuiet(idle)
+	if s.Actions != nil {
+		s.Actions.quiet = quiet
+	}
 	server := &http.Server{
 		Handler: s.Handler(work), ReadHeaderTimeout: headerLimit, ReadTimeout: readLimit, WriteTimeout: answerLimit, IdleTimeout: keepAlive,
-		MaxHeaderBytes: maxHeader, ConnState: quiet.state,
+		MaxHeaderBytes: maxHeader, ConnState: quiet.state, ConnContext: withPeer,
 		ErrorLog: log.New(errorLog{s.Log}, "", 0),
 	}
 	failed := make(chan error, len(listeners))
@@ -57,7 +60,10 @@ func (s *Server) Serve(ctx context.Context, idle time.Duration, listeners ...Lis
 	case <-ctx.Done():
 	case <-quiet.over:
 	}
-	cancel() // streams end
+	cancel() // streams end, and commands are ended
+	if s.Actions != nil {
+		s.Actions.end()
+	}
 	leave, done := context.WithTimeout(context.Background(), leaveLimit)
 	defer done()
 	if server.Shutdown(leave) != nil {
@@ -82,19 +88,19 @@ type quiet struct {
 	over  chan struct{}
 	idle  time.Duration
 	mu    sync.Mutex
-	busy  map[net.Conn]bool
+	busy  map[any]bool // connections with a request, and actions
 	timer *time.Timer
 }
 
 func newQuiet(idle time.Duration) *quiet {
-	q := &quiet{over: make(chan struct{}), idle: idle, busy: map[net.Conn]bool{}}
+	q := &quiet{over: make(chan struct{}), idle: idle, busy: map[any]bool{}}
 	if idle > 0 {
-		q.timer = time.AfterFunc(idle, q.end)
+		q.timer = time.AfterFunc(idle, q.elapsed)
 	}
 	return q
 }
 
-func (q *quiet) end() {
+func (q *quiet) elapsed() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if len(q.busy) == 0 {
@@ -105,14 +111,24 @@ func (q *quiet) end() {
 
 // state is told of each change of a connection.
 func (q *quiet) state(c net.Conn, state http.ConnState) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
 	switch state {
 	case http.StateNew, http.StateActive:
-		q.busy[c] = true
+		q.begin(c)
 	default:
-		delete(q.busy, c)
+		q.end(c)
 	}
+}
+
+// begin notes that something is at work.
+func (q *quiet) begin(what any) { q.change(func() { q.busy[what] = true }) }
+
+// end notes that it is not any more.
+func (q *quiet) end(what any) { q.change(func() { delete(q.busy, what) }) }
+
+func (q *quiet) change(f func()) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	f()
 	if q.timer == nil {
 		return
 	}

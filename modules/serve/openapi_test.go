@@ -41,7 +41,7 @@ type object = map[string]any
 // describe makes the description.
 func describe(t *testing.T) object {
 	d := &describer{t: t, schemas: object{}, types: map[string]reflect.Type{}, comments: map[string]string{}}
-	for _, dir := range []string{".", "../view", "../../store", "../../submodules", "../deploy/holds", "../staging", "../../artifact/statement"} {
+	for _, dir := range []string{".", "../view", "../../store", "../../submodules", "../deploy/holds", "../staging", "../reconcile", "../policy", "../../artifact/statement"} {
 		d.readComments(dir)
 	}
 	problem := d.schema(reflect.TypeOf(Problem{}))
@@ -82,11 +82,14 @@ func describe(t *testing.T) object {
 		}
 		paths[r.path] = object{"get": op}
 	}
+	for _, a := range deeds() {
+		paths[a.path] = object{"post": d.deed(a)}
+	}
 	return object{
 		"openapi": "3.1.0",
 		"info": object{
 			"title": "mender-app serve", "version": "1",
-			"description": "What the commands of mender-app print with --json. Nothing can be changed. Fields are only ever added within v1.",
+			"description": "What the commands of mender-app print with --json. Nothing is changed, but by the actions (POST), which mender-app serve --allow-actions takes over the unix socket from root and the group mender-app. Fields are only ever added within v1.",
 			"license":     object{"name": "Apache-2.0", "identifier": "Apache-2.0"},
 		},
 		"security": []object{{}, {"token": []string{}}},
@@ -98,6 +101,33 @@ func describe(t *testing.T) object {
 				"Unchanged": object{"description": "It is what If-None-Match names."},
 			},
 			"securitySchemes": object{"token": object{"type": "http", "scheme": "bearer", "description": "With mender-app serve --listen."}},
+		},
+	}
+}
+
+// deed describes an action.
+func (d *describer) deed(a deed) object {
+	params := []object{}
+	if strings.Contains(a.path, "{app}") {
+		params = append(params, object{"name": "app", "in": "path", "required": true, "schema": object{"type": "string"}})
+	}
+	d.schema(reflect.TypeFor[Order]())
+	all := d.schemas["Order"].(object)["properties"].(object)
+	fields := object{}
+	for _, name := range a.fields {
+		require.Contains(d.t, all, name)
+		fields[name] = all[name]
+	}
+	media := object{"application/json": object{"schema": d.schema(reflect.TypeFor[Action]())}}
+	return object{
+		"summary": a.summary, "operationId": operation(a.path), "parameters": params,
+		"requestBody": object{"required": true, "content": object{"application/json": object{"schema": object{
+			"type": "object", "properties": fields, "additionalProperties": false,
+		}}}},
+		"responses": object{
+			"200":     object{"description": "It is done.", "content": media},
+			"202":     object{"description": "It is at work; the header Location names its path.", "content": media},
+			"default": object{"$ref": "#/components/responses/Problem"},
 		},
 	}
 }

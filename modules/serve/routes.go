@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/mender-app/mender-app/modules/deploy/holds"
+	"github.com/mender-app/mender-app/modules/reconcile"
 	"github.com/mender-app/mender-app/modules/view"
 	"github.com/mender-app/mender-app/store"
 	"github.com/mender-app/mender-app/submodules"
@@ -99,6 +100,9 @@ func routes() []route {
 		{path: "/v1/events", summary: "What happens from now on, as server-sent events; the header Last-Event-ID asks for what happened since", content: "text/event-stream", answer: view.Event{},
 			params: []param{{name: "app", about: "only of this application"}}, stream: (*Server).events},
 		{path: "/v1/queue", summary: "What is under way, and what keeps updates away", answer: Queue{}, serve: (*Server).queue},
+		{path: "/v1/actions", summary: "The last actions that were asked for, the newest first, since the server started", answer: []Action{},
+			serve: func(s *Server, _ *query) (any, error) { return s.Actions.copies(), nil }},
+		{path: "/v1/actions/{number}", summary: "One action", answer: Action{}, serve: (*Server).action},
 		{path: "/healthz", summary: "Whether the store can be read", answer: Health{}, open: true, serve: (*Server).healthz},
 		{path: "/metrics", summary: "Metrics for Prometheus", content: "text/plain; version=0.0.4; charset=utf-8", serve: func(s *Server, q *query) (any, error) { return s.Metrics(q.Context()) }},
 		{path: "/openapi.json", summary: "This description", open: true, answer: map[string]any{}, serve: func(*Server, *query) (any, error) { return openAPI, nil }},
@@ -253,6 +257,9 @@ type Queue struct {
 	Hold holds.Report `json:"hold"` // as mender-app hold --show --json prints it
 	// Deployments are the open ones.
 	Deployments []Open `json:"deployments"`
+	// Tasks are those that wait for mender-app reconcile, as mender-app queue --json
+	// prints them.
+	Tasks []reconcile.Task `json:"tasks"`
 	// Locks are the applications that do not want to be updated now.
 	Locks []Lock `json:"locks"`
 	// Staged are the artifacts that are here and may be installed, as mender-app staged
@@ -281,6 +288,11 @@ func (s *Server) readQueue() (*Queue, error) {
 		return nil, err
 	}
 	out := &Queue{Hold: holds.ReportOf(hold), Deployments: []Open{}, Locks: []Lock{}, Staged: []view.Staged{}}
+	tasks, err := (&reconcile.Queue{Store: s.Store}).List()
+	if err != nil {
+		return nil, err
+	}
+	out.Tasks = append([]reconcile.Task{}, tasks...)
 	if s.Viewer.Staging != nil {
 		if out.Staged, err = view.ListStaged(s.Store, s.Viewer.Staging, ""); err != nil {
 			return nil, err

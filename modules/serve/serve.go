@@ -1,7 +1,7 @@
 // Package serve answers programs and browsers over HTTP: the applications, their
 // releases and deployments, events, and metrics. It says what the commands of mender-app
-// say, from the same code, changes nothing and takes no lock. It must not know how it is
-// reached.
+// say, from the same code, and takes no lock. It changes nothing itself; where actions are
+// allowed, it has commands of mender-app run. It must not know how it is reached.
 package serve
 
 import (
@@ -15,6 +15,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -35,10 +36,10 @@ type Server struct {
 	Version  string
 	Token    string // who asks must know it; "" for everybody
 	Log      *slog.Logger
+	Actions  *Actions // nil: nothing can be changed
 
 	cache   cache
 	streams streams
-	counts  counts
 }
 
 // Bounds of an answer.
@@ -51,6 +52,9 @@ const (
 func (s *Server) Handler(ctx context.Context) http.Handler {
 	s.cache.init()
 	s.streams.init(ctx, s.Store)
+	if s.Actions != nil {
+		s.Actions.ctx = ctx
+	}
 	mux := http.NewServeMux()
 	busy := make(chan struct{}, maxBusy)
 	for _, r := range routes() {
@@ -80,10 +84,13 @@ func (s *Server) Handler(ctx context.Context) http.Handler {
 			answer(w, q, r, s)
 		})
 	}
+	for _, d := range deeds() {
+		mux.HandleFunc(d.path, func(w http.ResponseWriter, req *http.Request) { s.act(w, req, d) })
+	}
 	mux.HandleFunc("/", func(w http.ResponseWriter, req *http.Request) {
 		if req.Method != http.MethodGet && req.Method != http.MethodHead {
 			w.Header().Set("Allow", "GET, HEAD")
-			fail(w, &httpError{http.StatusMethodNotAllowed, "only GET and HEAD are answered: nothing can be changed here"})
+			fail(w, &httpError{http.StatusMethodNotAllowed, "only GET and HEAD are answered at this path"})
 			return
 		}
 		fail(w, &httpError{http.StatusNotFound, "there is no such path: see /openapi.json"})
@@ -162,6 +169,8 @@ func answer(w http.ResponseWriter, q *query, r route, s *Server) {
 type Problem struct {
 	Error  string `json:"error"`
 	Status int    `json:"status"` // as in the head of the answer
+	// Action is the action that failed.
+	Action *Action `json:"action,omitempty"`
 }
 
 // httpError is an error with its status.
@@ -189,7 +198,7 @@ func fail(w http.ResponseWriter, err error) {
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled), errors.Is(err, submodules.ErrDeadline):
 		status = http.StatusGatewayTimeout
 	}
-	body, _ := json.Marshal(Problem{err.Error(), status})
+	body, _ := json.Marshal(Problem{Error: err.Error(), Status: status})
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
 	_, _ = w.Write(append(body, '\n'))
@@ -205,6 +214,7 @@ type cache struct {
 
 // asked is a question, and its answer when done is closed.
 type asked struct {
+	name     string
 	done     chan struct{}
 	stamp    string // of the application before the question
 	at       time.Time
@@ -213,34 +223,56 @@ type asked struct {
 }
 
 const (
-	fresh     = 2 * time.Second  // an answer is good for so long
-	askLimit  = 10 * time.Second // a sub-module has this time
-	maxAsking = 2
+	fresh       = 2 * time.Second  // an answer is good for so long
+	askLimit    = 10 * time.Second // a sub-module has this time
+	maxAsking   = 2
+	maxTogether = 16 // applications that are asked for in one call
 )
 
 func (c *cache) init() {
 	c.answers, c.asking = map[string]*asked{}, make(chan struct{}, maxAsking)
 }
 
-// overview tells how an application is. Who asks at the same time, or shortly after,
-// gets the same answer.
+// overview tells how an application is.
 func (s *Server) overview(ctx context.Context, name string) (*view.Overview, error) {
-	stamp := s.Store.Stamp(name)
-	c := &s.cache
-	c.mu.Lock()
-	a := c.answers[name]
-	if a == nil || a.stamp != stamp || a.answered() && time.Since(a.at) > fresh {
-		a = &asked{done: make(chan struct{}), stamp: stamp}
-		c.answers[name] = a
-		go s.ask(a, name)
-	}
-	c.mu.Unlock()
+	return s.ask(name)[0].wait(ctx)
+}
+
+// wait waits for the answer.
+func (a *asked) wait(ctx context.Context) (*view.Overview, error) {
 	select {
 	case <-a.done:
 		return a.overview, a.err
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
+}
+
+// ask asks how applications are. Who asks at the same time, or shortly after, gets the
+// same answer.
+func (s *Server) ask(names ...string) []*asked {
+	c := &s.cache
+	list, fresh := make([]*asked, len(names)), []*asked{}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i, name := range names {
+		stamp := s.Store.Stamp(name)
+		if list[i] = c.answers[name]; list[i].good(stamp) {
+			continue
+		}
+		list[i] = &asked{name: name, done: make(chan struct{}), stamp: stamp}
+		c.answers[name] = list[i]
+		fresh = append(fresh, list[i])
+	}
+	for part := range slices.Chunk(fresh, maxTogether) {
+		go s.answer(part)
+	}
+	return list
+}
+
+// good reports whether an answer is still good, or is still waited for.
+func (a *asked) good(stamp string) bool {
+	return a != nil && a.stamp == stamp && (!a.answered() || time.Since(a.at) <= fresh)
 }
 
 func (a *asked) answered() bool {
@@ -252,20 +284,26 @@ func (a *asked) answered() bool {
 	}
 }
 
-// ask answers a question for all who wait for it.
-func (s *Server) ask(a *asked, name string) {
-	defer close(a.done)
+// answer answers questions for all who wait for them.
+func (s *Server) answer(list []*asked) {
 	s.cache.asking <- struct{}{}
 	defer func() { <-s.cache.asking }()
 	ctx, cancel := context.WithTimeout(context.Background(), askLimit)
 	defer cancel()
-	a.overview, a.err = s.Viewer.Overview(ctx, s.Store, name)
-	a.at = time.Now()
-	if errors.Is(a.err, store.ErrNoApp) {
-		s.cache.mu.Lock()
-		delete(s.cache.answers, name)
-		s.cache.mu.Unlock()
+	names := make([]string, len(list))
+	for i, a := range list {
+		names[i] = a.name
 	}
+	s.Viewer.Overviews(ctx, s.Store, names, func(i int, o *view.Overview, err error) {
+		a := list[i]
+		a.overview, a.err, a.at = o, err, time.Now()
+		close(a.done)
+		if errors.Is(err, store.ErrNoApp) {
+			s.cache.mu.Lock()
+			delete(s.cache.answers, a.name)
+			s.cache.mu.Unlock()
+		}
+	})
 }
 
 // overviews tells how all applications are. Of one that gives no answer in time, it has
@@ -277,18 +315,13 @@ func (s *Server) overviews(ctx context.Context) ([]*view.Overview, error) {
 	}
 	list := make([]*view.Overview, len(names))
 	errs := make([]error, len(names))
-	var wait sync.WaitGroup
 	limit, cancel := context.WithTimeout(ctx, askLimit)
 	defer cancel()
-	for i, name := range names {
-		wait.Go(func() {
-			list[i], errs[i] = s.overview(limit, name)
-			if errors.Is(errs[i], context.DeadlineExceeded) {
-				list[i], errs[i] = s.unanswered(name)
-			}
-		})
+	for i, a := range s.ask(names...) {
+		if list[i], errs[i] = a.wait(limit); errors.Is(errs[i], context.DeadlineExceeded) {
+			list[i], errs[i] = s.unanswered(names[i])
+		}
 	}
-	wait.Wait()
 	found := []*view.Overview{}
 	for i, o := range list {
 		switch {

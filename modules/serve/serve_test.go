@@ -21,6 +21,8 @@ import (
 
 	"github.com/mender-app/mender-app/artifact/digest"
 	"github.com/mender-app/mender-app/modules/deploy/holds"
+	"github.com/mender-app/mender-app/modules/policy"
+	"github.com/mender-app/mender-app/modules/reconcile"
 	"github.com/mender-app/mender-app/modules/staging"
 	"github.com/mender-app/mender-app/modules/view"
 	"github.com/mender-app/mender-app/store"
@@ -52,6 +54,13 @@ func (m *module) Status(ctx context.Context, _ submodules.Request) (submodules.S
 	return submodules.Status{Alive: true, Healthy: true, Services: []submodules.Service{
 		{Name: "web", Instance: `shop-"web"-1`, Health: submodules.Healthy, Since: at, Restarts: 2, Failure: "exited", Failed: at, Said: "on fire"},
 	}}, m.err
+}
+func (m *module) Statuses(ctx context.Context, r submodules.Request, apps []string, each func(string, submodules.Status)) error {
+	m.asked.Add(1)
+	for _, app := range apps {
+		each(app, submodules.Status{Alive: true, Healthy: true})
+	}
+	return m.err
 }
 func (m *module) Render(context.Context, submodules.Request) ([]byte, error) { return nil, nil }
 
@@ -127,6 +136,8 @@ func get(t *testing.T, s *Server, path string, head ...string) (*http.Response, 
 func TestAnswersAreAsDescribed(t *testing.T) {
 	s, _ := shop(t)
 	require.NoError(t, s.Store.SetHold(store.Hold{Reason: "new kernel", Since: time.Now(), Seconds: 60, Asked: &store.Asked{How: store.AskedByHand}}))
+	queue := &reconcile.Queue{Store: s.Store}
+	require.NoError(t, queue.Add(t.Context(), reconcile.Task{Application: "shop", Work: policy.Work{Do: policy.Replace, Artifact: "shop-3"}, Event: policy.Event{Name: "bundles", Fields: map[string]string{"a": "b"}}, Attempts: 2, Next: time.Now(), Error: "no"}))
 	var doc struct {
 		Paths map[string]map[string]struct {
 			Parameters []struct {
@@ -142,10 +153,10 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 	require.NoError(t, json.Unmarshal(openAPI, &doc))
 	values := map[string]string{"since": "2026-11-01", "until": "1h", "cursor": "9", "limit": "2", "status": "installed,refused", "service": "web", "tail": "3", "app": "shop"}
 	for path, ops := range doc.Paths {
-		op := ops["get"]
-		require.Len(t, ops, 1, "nothing can be changed")
-		if path == "/v1/events" {
-			continue // TestEvents
+		op, found := ops["get"]
+		require.Len(t, ops, 1)
+		if !found || path == "/v1/events" || strings.HasPrefix(path, "/v1/actions/") {
+			continue // TestActions, TestEvents
 		}
 		url := strings.NewReplacer("{app}", "shop", "{number}", "3").Replace(path)
 		r, body := get(t, s, url)
@@ -355,16 +366,16 @@ func TestMetrics(t *testing.T) {
 	s, _ := shop(t)
 	_, body := get(t, s, "/metrics")
 	for _, want := range []string{
-		"# TYPE mender_app_deployments_total counter\nmender_app_deployments_total{application=\"shop\"} 3\n",
+		"# TYPE mender_app_deployments_total counter\nmender_app_deployments_total{application=\"shop\",status=\"installed\"} 1\n",
 		`mender_app_application_info{application="shop",release="1-shop-1",artifact="shop-1",version="1",orchestrator="fake"} 1`,
 		`mender_app_application_healthy{application="shop"} 1`,
 		`mender_app_service_restarts{application="shop",service="web",instance="shop-\"web\"-1"} 2`,
-		`mender_app_history_deployments{application="shop",status="rolled-back"} 1`,
+		`mender_app_deployments_total{application="shop",status="rolled-back"} 1`,
 		`mender_app_last_success_timestamp_seconds{application="shop"} 1.76364009e+09`,
 		`mender_app_last_deployment_duration_seconds{application="shop"} 90`,
 		`mender_app_last_deployment_written_bytes{application="shop"} 20`,
 		`mender_app_last_deployment_downtime_seconds{application="shop",service="web"} 1.25`,
-		"mender_app_open_deployments 1\n", "mender_app_held 0\n", `mender_app_free_bytes{disk="store"} `,
+		"mender_app_queue_tasks{state=\"new\"} 0\n", "mender_app_open_deployments 1\n", "mender_app_held 0\n", `mender_app_free_bytes{disk="store"} `,
 	} {
 		if strings.Contains(want, "1.76364009e+09") {
 			want = want[:strings.LastIndexByte(want, ' ')]
@@ -373,7 +384,7 @@ func TestMetrics(t *testing.T) {
 	}
 	require.NoError(t, s.Store.AddHistory(store.Record{ID: "4", Application: "shop", Status: store.StatusInstalled, Started: time.Now(), Ended: time.Now()}))
 	_, body = get(t, s, "/metrics")
-	require.Contains(t, body, `mender_app_history_deployments{application="shop",status="installed"} 2`)
+	require.Contains(t, body, `mender_app_deployments_total{application="shop",status="installed"} 2`)
 }
 
 // events reads a stream until it has so many events.

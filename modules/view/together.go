@@ -54,7 +54,7 @@ func (v *Viewer) Overviews(ctx context.Context, s *store.Store, names []string, 
 		key := name // it is asked for alone
 		if m.info.Has(submodules.FeatureStatus) && m.info.Has(submodules.FeatureStatuses) {
 			req.Components = nil
-			key = fmt.Sprintf("/%s %q %q %q %q", o.Orchestrator, req.Platform, req.Env, req.Disabled, req.Overrides)
+			key = fmt.Sprintf("/%s %q %q %q %q %q", o.Orchestrator, req.Platform, req.Env, req.Disabled, req.Overrides, req.Values)
 		}
 		if len(groups[key]) == 0 {
 			order = append(order, key)

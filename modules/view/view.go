@@ -281,7 +281,7 @@ func (v *Viewer) ValuesChanged(ctx context.Context, a *Application) bool {
 	if a.app == nil || a.app.Values == "" && len(v.Values.For(slog.New(slog.DiscardHandler), a.Name)) == 0 {
 		return false // without values nothing is asked
 	}
-	_, _, req, err := v.open(ctx, a)
+	_, req, err := v.open(ctx, a, v.describe)
 	return err == nil && values.Fingerprint(req.Values) != a.app.Values
 }
 

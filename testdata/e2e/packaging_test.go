@@ -50,8 +50,9 @@ func TestInstallAndUninstall(t *testing.T) {
 		"usr/lib/systemd/system/mender-app-secrets.service",
 		"usr/lib/systemd/system/multi-user.target.wants/mender-app-secrets.service",
 		"usr/lib/systemd/system/mender-app-serve.socket", "usr/lib/systemd/system/mender-app-serve.service",
+		"usr/lib/systemd/system/mender-app-actions.socket", "usr/lib/systemd/system/mender-app-actions.service",
 		"usr/lib/systemd/system/mender-app-metrics.timer", "usr/lib/systemd/system/mender-app-metrics.service",
-		"usr/lib/sysusers.d/mender-app.conf",
+		"usr/lib/sysusers.d/mender-app.conf", "usr/lib/systemd/catalog/mender-app.catalog",
 	} {
 		require.FileExists(t, filepath.Join(root, p))
 	}
@@ -92,7 +93,7 @@ func TestBootUnit(t *testing.T) {
 	root := t.TempDir()
 	out, err := exec.Command("make", "-s", "-C", bed.Repository(), "install", "DESTDIR="+root, "FROM="+programs).CombinedOutput()
 	require.NoError(t, err, "%s", out)
-	for _, name := range []string{"mender-app-resume.service", "mender-app-secrets.service", "mender-app-serve.service", "mender-app-metrics.service"} {
+	for _, name := range []string{"mender-app-resume.service", "mender-app-secrets.service", "mender-app-serve.service", "mender-app-actions.service", "mender-app-metrics.service"} {
 		// It looks for the program where the unit says it is.
 		text, err := os.ReadFile(filepath.Join(root, "usr/lib/systemd/system", name))
 		require.NoError(t, err)

@@ -55,20 +55,25 @@ func (p Program) server() *serve.Server {
 type options struct {
 	socket, listen, tokenFile, cert, key string
 	idle                                 time.Duration
+	actions                              bool
 }
 
 func (p Program) serve() *cobra.Command {
 	var o options
 	cmd := &cobra.Command{
 		Use:   "serve",
-		Short: "Answer programs over HTTP on a socket, without changing anything",
+		Short: "Answer programs over HTTP on a socket",
 		Long: `Answers HTTP requests with what status, releases, history, logs, events and hold
 print with --json, and with metrics for Prometheus; /openapi.json describes it all,
-and / is a page for a browser. It changes nothing, and holds no update up.
+and / is a page for a browser. It holds no update up.
 
 It listens on the socket that systemd gives it (mender-app-serve.socket), or else makes
 one that root and the group mender-app may use. Who may use it sees everything that the
 commands show, what services wrote too.
+
+It changes nothing, unless --allow-actions is given: then root and members of the group
+may POST to /v1/stage, /v1/check, /v1/hold, /v1/unhold and /v1/apps/APP/ stop, start and
+rollback, which do what the commands of these names do.
 
 With --listen it listens on a TCP port instead. Clients must then know the token: send
 the content of the token file in a header "Authorization: Bearer TOKEN". An address
@@ -81,6 +86,11 @@ other than the loopback's needs TLS as well.`,
 				return err
 			}
 			s := p.server()
+			if o.actions {
+				if s.Actions, err = actions(p.Log()); err != nil {
+					return errors.Join(err, listener.Close())
+				}
+			}
 			if o.listen != "" {
 				if s.Token, err = readToken(o.tokenFile); err != nil {
 					return errors.Join(err, listener.Close())
@@ -99,6 +109,7 @@ other than the loopback's needs TLS as well.`,
 	cmd.Flags().StringVar(&o.tokenFile, "token-file", "", "with --listen: the file that has the token")
 	cmd.Flags().StringVar(&o.cert, "tls-cert", "", "with --listen: the file of the TLS certificate (PEM)")
 	cmd.Flags().StringVar(&o.key, "tls-key", "", "with --listen: the file of its private key (PEM)")
+	cmd.Flags().BoolVar(&o.actions, "allow-actions", false, "let root and the group mender-app change things over the unix socket")
 	cmd.Flags().DurationVar(&o.idle, "idle", 0, "end after this time without a request; 0: never")
 	return cmd
 }
@@ -196,6 +207,8 @@ func loopback(address string) (bool, error) {
 func (o options) check() error {
 	wrong := func(text string) error { return fmt.Errorf("%w: %s", device.ErrUsage, text) }
 	switch {
+	case o.actions && o.listen != "":
+		return wrong("--allow-actions goes with the unix socket, not with --listen")
 	case o.idle < 0:
 		return wrong("--idle is not negative")
 	case o.listen == "" && (o.tokenFile != "" || o.cert != "" || o.key != ""):

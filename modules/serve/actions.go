@@ -1,0 +1,385 @@
+package serve
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/mender-app/mender-app/artifact/names"
+)
+
+// Bounds of actions.
+const (
+	maxActions    = 4       // at work at a time
+	maxRemembered = 50      // that have ended
+	maxBody       = 8 << 10 // bytes of a request
+	maxText       = 1 << 10 // bytes of one text in a request
+	actionWait    = 5 * time.Second
+)
+
+// Action is something that a program asked for, and what became of it.
+type Action struct {
+	Number int64  `json:"number"` // counts from 1 since the server started
+	Action string `json:"action"`
+	// Application is what it is done to; "" for all.
+	Application string     `json:"application,omitempty"`
+	User        string     `json:"user,omitempty"` // who asked for it
+	Begun       time.Time  `json:"begun"`
+	Ended       *time.Time `json:"ended,omitempty"` // absent while it is at work
+	// ExitCode is that of the command; absent while it is at work.
+	ExitCode *int            `json:"exit_code,omitempty"`
+	Result   json.RawMessage `json:"result,omitempty"` // what the command prints with --json
+	Error    string          `json:"error,omitempty"`
+
+	done chan struct{}
+}
+
+// Order is the body of a request for an action. A field that the action does not have is
+// refused.
+type Order struct {
+	Release string `json:"release,omitempty"` // of rollback: as mender-app rollback APP RELEASE takes it
+	Source  string `json:"source,omitempty"`  // of stage and check: an artifact's URL, or its absolute path on the device
+	Staged  string `json:"staged,omitempty"`  // of check: an application, instead of a source
+	Version string `json:"version,omitempty"` // of check: of the staged artifact
+	Reason  string `json:"reason,omitempty"`  // of hold and unhold
+	For     string `json:"for,omitempty"`     // of hold: how long, such as 2h30m
+}
+
+// Command is a command of mender-app that an action runs.
+type Command struct {
+	Args []string
+	User string // for whom; "" if it is not known
+}
+
+// Ran is how a command ended.
+type Ran struct {
+	Out   []byte // the JSON that it printed
+	Code  int
+	Error string // why it failed, if Code is not 0
+}
+
+// Actions are what may be changed through the server.
+type Actions struct {
+	// Group is the group whose members may ask for actions, beside root.
+	Group uint32
+	// Run runs a command with --json, until it ends; it ends it if ctx ends.
+	Run func(ctx context.Context, c Command) (Ran, error)
+	// UserName is the name of a user.
+	UserName func(uid uint32) string
+
+	mu    sync.Mutex
+	over  bool // no more begin
+	last  int64
+	list  []*Action // the newest last
+	work  sync.WaitGroup
+	ctx   context.Context // ends commands that are at work
+	quiet *quiet
+}
+
+// deed is an action that can be asked for.
+type deed struct {
+	path, summary string
+	fields        []string // of Order
+	args          func(app string, o Order) ([]string, error)
+}
+
+func (d deed) name() string { return d.path[strings.LastIndexByte(d.path, '/')+1:] }
+
+// deeds are all actions.
+func deeds() []deed {
+	return []deed{
+		{"/v1/apps/{app}/stop", "Stop an application, as mender-app stop does", nil,
+			func(app string, _ Order) ([]string, error) { return []string{"stop", app}, nil }},
+		{"/v1/apps/{app}/start", "Start a stopped application, as mender-app start does", nil,
+			func(app string, _ Order) ([]string, error) { return []string{"start", app}, nil }},
+		{"/v1/apps/{app}/rollback", "Go back to a kept release, as mender-app rollback APP [RELEASE] does", []string{"release"},
+			func(app string, o Order) ([]string, error) {
+				return append([]string{"rollback", app}, given(o.Release)...), nil
+			}},
+		{"/v1/stage", "Put an artifact onto the device, as mender-app stage does", []string{"source"},
+			func(_ string, o Order) ([]string, error) { return []string{"stage", o.Source}, checkSource(o.Source) }},
+		{"/v1/check", "Say whether an artifact would be installed, as mender-app check does", []string{"source", "staged", "version"}, checkArgs},
+		{"/v1/hold", "Keep updates away, as mender-app hold does", []string{"reason", "for"},
+			func(_ string, o Order) ([]string, error) {
+				args := []string{"hold"}
+				if o.Reason != "" {
+					args = append(args, "--reason="+o.Reason)
+				}
+				if o.For != "" {
+					args = append(args, "--for="+o.For)
+				}
+				return args, nil
+			}},
+		{"/v1/unhold", "Let updates happen again, as mender-app unhold does", []string{"reason"},
+			func(_ string, o Order) ([]string, error) {
+				if o.Reason == "" {
+					return []string{"unhold"}, nil
+				}
+				return []string{"unhold", "--reason=" + o.Reason}, nil
+			}},
+	}
+}
+
+// given is a list of the text, if there is one.
+func given(text string) []string {
+	if text == "" {
+		return nil
+	}
+	return []string{text}
+}
+
+// checkSource refuses what is neither a URL nor the absolute path of a file.
+func checkSource(source string) error {
+	if strings.HasPrefix(source, "https://") || strings.HasPrefix(source, "http://") {
+		return nil
+	}
+	if st, err := os.Stat(source); !filepath.IsAbs(source) || err != nil || !st.Mode().IsRegular() {
+		return errors.New("source is not an https URL, nor the absolute path of a file")
+	}
+	return nil
+}
+
+func checkArgs(_ string, o Order) ([]string, error) {
+	switch {
+	case (o.Source == "") == (o.Staged == ""):
+		return nil, errors.New("give either source or staged")
+	case o.Source != "" && o.Version != "":
+		return nil, errors.New("version goes with staged")
+	case o.Source != "":
+		return []string{"check", o.Source}, checkSource(o.Source)
+	}
+	return append([]string{"check", "--staged", o.Staged}, given(o.Version)...), names.Check(o.Staged)
+}
+
+// read reads the body of a request.
+func (d deed) read(req *http.Request) (o Order, err error) {
+	kind, _, _ := mime.ParseMediaType(req.Header.Get("Content-Type"))
+	if kind != "application/json" { // a page of another site cannot send this
+		return o, &httpError{http.StatusUnsupportedMediaType, "send JSON, with Content-Type: application/json"}
+	}
+	wrong := func(format string, args ...any) error {
+		return &httpError{http.StatusBadRequest, fmt.Sprintf(format, args...)}
+	}
+	if req.URL.RawQuery != "" {
+		return o, wrong("an action has no parameters in its URL: send JSON")
+	}
+	body, err := io.ReadAll(io.LimitReader(req.Body, maxBody+1))
+	if err != nil {
+		return o, wrong("the request cannot be read: %v", err)
+	}
+	if len(body) > maxBody {
+		return o, &httpError{http.StatusRequestEntityTooLarge, fmt.Sprintf("the request is longer than %d bytes", maxBody)}
+	}
+	fields := map[string]string{}
+	if err := json.Unmarshal(body, &fields); err != nil {
+		return o, wrong("the request is not a JSON object of texts: %v", err)
+	}
+	for name, text := range fields {
+		if !slices.Contains(d.fields, name) {
+			return o, wrong("%s has no field %q: see /openapi.json", d.name(), name)
+		}
+		if len(text) > maxText || strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r == 0x7f }) || strings.HasPrefix(text, "-") {
+			return o, wrong("%s is longer than %d bytes, begins with -, or has control characters", name, maxText)
+		}
+	}
+	return o, json.Unmarshal(body, &o)
+}
+
+// permitted returns why an action is refused, whatever it is; nil if it is not.
+func (s *Server) permitted(req *http.Request) error {
+	deny := func(text string) error { return &httpError{http.StatusForbidden, text} }
+	p := peer(req)
+	switch {
+	case s.Actions == nil:
+		return deny("nothing can be changed here: mender-app serve --allow-actions lets it be")
+	case p == nil:
+		return deny("actions are taken over the unix socket alone")
+	case !p.In(s.Actions.Group):
+		return deny("only root and the group of the socket may ask for actions")
+	}
+	return http.NewCrossOriginProtection().Check(req)
+}
+
+// act answers a request for an action.
+func (s *Server) act(w http.ResponseWriter, req *http.Request, d deed) {
+	if s.refused(w, req, route{}) {
+		return
+	}
+	if req.Method != http.MethodPost {
+		w.Header().Set("Allow", "POST")
+		fail(w, &httpError{http.StatusMethodNotAllowed, "an action is asked for with POST"})
+		return
+	}
+	if err := s.permitted(req); err != nil {
+		var known *httpError
+		if !errors.As(err, &known) {
+			err = &httpError{http.StatusForbidden, err.Error()}
+		}
+		fail(w, err)
+		return
+	}
+	order, err := d.read(req)
+	if err != nil {
+		fail(w, err)
+		return
+	}
+	app := req.PathValue("app")
+	if app != "" {
+		err = names.Check(app)
+	}
+	args, wrong := d.args(app, order)
+	if err = cmp.Or(err, wrong); err != nil {
+		fail(w, &httpError{http.StatusBadRequest, err.Error()})
+		return
+	}
+	a, err := s.Actions.begin(Action{Action: d.name(), Application: cmp.Or(app, order.Staged)}, Command{args, s.Actions.UserName(peer(req).UID)})
+	if err != nil {
+		fail(w, err)
+		return
+	}
+	select {
+	case <-a.done:
+	case <-time.After(actionWait):
+	case <-req.Context().Done(): // the action goes on
+	}
+	s.Actions.reply(w, a)
+}
+
+// begin starts an action.
+func (x *Actions) begin(a Action, c Command) (*Action, error) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	working := 0
+	for _, other := range x.list {
+		if other.Ended == nil {
+			working++
+		}
+	}
+	if x.over || working >= maxActions {
+		return nil, &httpError{http.StatusServiceUnavailable, "too many actions are at work: see /v1/actions, and try again later"}
+	}
+	x.last++
+	a.Number, a.Begun, a.User, a.done = x.last, time.Now().UTC(), c.User, make(chan struct{})
+	x.list = append(x.list, &a)
+	if ended := len(x.list) - working - 1; ended > maxRemembered {
+		i := slices.IndexFunc(x.list, func(o *Action) bool { return o.Ended != nil })
+		x.list = slices.Delete(x.list, i, i+1)
+	}
+	x.quiet.begin(&a)
+	x.work.Go(func() {
+		defer x.quiet.end(&a)
+		ran, err := x.Run(x.ctx, c)
+		x.finish(&a, ran, err)
+	})
+	return &a, nil
+}
+
+// finish notes how an action ended.
+func (x *Actions) finish(a *Action, ran Ran, err error) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	now := time.Now().UTC()
+	a.Ended, a.ExitCode = &now, &ran.Code
+	if json.Valid(ran.Out) {
+		a.Result = ran.Out
+	}
+	switch {
+	case err != nil:
+		a.Error = err.Error()
+	case ran.Code != 0:
+		a.Error = cmp.Or(ran.Error, "the command failed")
+	}
+	close(a.done)
+}
+
+// end lets no more actions begin, and waits until none is at work.
+func (x *Actions) end() {
+	x.mu.Lock()
+	x.over = true
+	x.mu.Unlock()
+	x.work.Wait()
+}
+
+// copies are copies of the actions, the newest first.
+func (x *Actions) copies() []Action {
+	list := []Action{}
+	if x == nil {
+		return list
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for _, a := range slices.Backward(x.list) {
+		list = append(list, *a)
+	}
+	return list
+}
+
+// action is the copy of one action.
+func (s *Server) action(q *query) (any, error) {
+	n, err := q.number()
+	if err != nil {
+		return nil, err
+	}
+	for _, a := range s.Actions.copies() {
+		if a.Number == n {
+			return a, nil
+		}
+	}
+	return nil, &httpError{http.StatusNotFound, "there is no such action: the server remembers the last ones, until it ends"}
+}
+
+// reply answers with an action as it is now.
+func (x *Actions) reply(w http.ResponseWriter, a *Action) {
+	x.mu.Lock()
+	now := *a
+	x.mu.Unlock()
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Location", "/v1/actions/"+strconv.FormatInt(now.Number, 10))
+	status := http.StatusOK
+	switch {
+	case now.Ended == nil:
+		status = http.StatusAccepted
+	case now.Error != "":
+		status = failedStatus(*now.ExitCode)
+	}
+	var doc any = now
+	if status >= http.StatusBadRequest {
+		doc = Problem{Error: now.Error, Status: status, Action: &now}
+	}
+	body, err := json.Marshal(doc)
+	if err != nil {
+		fail(w, err)
+		return
+	}
+	w.WriteHeader(status)
+	_, _ = w.Write(append(body, '\n'))
+}
+
+// failedStatus is the status of an answer for a command that failed, by its exit code.
+func failedStatus(code int) int {
+	switch code {
+	case 2:
+		return http.StatusBadRequest
+	case 3, 124:
+		return http.StatusServiceUnavailable
+	case 4:
+		return http.StatusNotFound
+	case 5, 6, 8, 9, 75:
+		return http.StatusConflict
+	case 7:
+		return http.StatusInsufficientStorage
+	}
+	return http.StatusInternalServerError
+}

@@ -1,0 +1,64 @@
+package serve
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"slices"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// Peer is the process at the other end of a unix socket, as the kernel knows it.
+type Peer struct {
+	UID    uint32
+	Groups []uint32 // the first is its own, the others are supplementary
+}
+
+// In reports whether the process is root's, or in a group.
+func (p *Peer) In(group uint32) bool { return p.UID == 0 || slices.Contains(p.Groups, group) }
+
+type peerKey struct{}
+
+// withPeer adds who is at the other end of a connection to the context of its requests.
+func withPeer(ctx context.Context, c net.Conn) context.Context {
+	if counted, ok := c.(*connection); ok {
+		c = counted.Conn
+	}
+	socket, ok := c.(*net.UnixConn)
+	if !ok {
+		return ctx
+	}
+	raw, err := socket.SyscallConn()
+	if err != nil {
+		return ctx
+	}
+	var peer *Peer
+	if raw.Control(func(fd uintptr) { peer = peerOf(int(fd)) }) != nil || peer == nil {
+		return ctx
+	}
+	return context.WithValue(ctx, peerKey{}, peer)
+}
+
+// peerOf asks the kernel who made the connection; nil if it does not say.
+func peerOf(fd int) *Peer {
+	cred, err := unix.GetsockoptUcred(fd, unix.SOL_SOCKET, unix.SO_PEERCRED)
+	if err != nil {
+		return nil
+	}
+	var groups [64]uint32 // of more, none counts
+	size := uint32(len(groups) * 4)
+	_, _, errno := unix.Syscall6(unix.SYS_GETSOCKOPT, uintptr(fd), unix.SOL_SOCKET, unix.SO_PEERGROUPS,
+		uintptr(unsafe.Pointer(&groups)), uintptr(unsafe.Pointer(&size)), 0)
+	if errno != 0 {
+		size = 0
+	}
+	return &Peer{UID: cred.Uid, Groups: append([]uint32{cred.Gid}, groups[:size/4]...)}
+}
+
+// peer is who asks; nil over TCP.
+func peer(req *http.Request) *Peer {
+	p, _ := req.Context().Value(peerKey{}).(*Peer)
+	return p
+}
