@@ -70,6 +70,9 @@ func many(t testing.TB) *devicetest.Device {
 			}
 			line, err := json.Marshal(r)
 			require.NoError(t, err)
+			if n == manyRecords-1 {
+				line = fmt.Appendf(line[:len(line)-1], `,"totals":{"statuses":{"installed":%d},"success":%q}}`, manyRecords, r.Ended.Format(time.RFC3339))
+			}
 			lines.Write(append(line, '\n'))
 		}
 		require.NoError(t, os.WriteFile(filepath.Join(history, name+".jsonl"), lines.Bytes(), 0o644))
