@@ -182,12 +182,13 @@ func verbs() []verbSpec {
 		{VerbLogs, "app [service]", "print what the services wrote, as lines of JSON", logs},
 		{VerbCheck, "app dir", "check the release in dir as ROLLOUT would, and print what would change, as JSON", check},
 		{VerbRender, "app dir", "print the manifests in dir with the overrides applied", render},
+		{VerbVolumes, "app dir", "print the volumes of the release in dir and their directories, as JSON", volumes},
 	}
 }
 
 // optional are the verbs that a sub-module has only with a feature, and its name. The
 // methods of Session are there without.
-var optional = map[string]string{VerbStatus: FeatureStatus, VerbLogs: FeatureLogs, VerbCheck: FeatureCheck, VerbRender: FeatureOverrides}
+var optional = map[string]string{VerbStatus: FeatureStatus, VerbLogs: FeatureLogs, VerbCheck: FeatureCheck, VerbRender: FeatureOverrides, VerbVolumes: FeatureData}
 
 // features are those of the sub-module, and those that this frame adds.
 func (f frame) features() []string {

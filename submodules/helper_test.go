@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 type fake struct{}
 
 func (fake) Features() []string {
-	return []string{FeatureStream, FeatureStatus, FeatureLogs, FeatureCheck, FeatureOverrides, "from-the-future"}
+	return []string{FeatureStream, FeatureStatus, FeatureLogs, FeatureCheck, FeatureOverrides, FeatureData, "from-the-future"}
 }
 
 func (fake) Open(_ context.Context, _ string, r Request) (Session, error) {
@@ -50,6 +50,11 @@ func (f fakeSession) Render(context.Context) (text []byte, err error) {
 		text = append(text, o.Name+": "+o.Text+"\n"...)
 	}
 	return text, nil
+}
+
+// Volumes names one volume that is there, and one that is not made yet.
+func (f fakeSession) Volumes(context.Context) ([]Volume, error) {
+	return []Volume{{Name: "db", Dir: f.Dir}, {Name: "new"}}, f.record("VOLUMES")
 }
 
 func dir() string { return os.Getenv("TEST_SUBMODULE") }

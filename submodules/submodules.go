@@ -53,6 +53,7 @@ const (
 	VerbLogs           = "LOGS"
 	VerbCheck          = "CHECK"
 	VerbRender         = "RENDER"
+	VerbVolumes        = "VOLUMES"
 )
 
 // The features a sub-module may announce in its Info.
@@ -78,6 +79,7 @@ const (
 	FeatureDowntime   = "downtime/1"  // ROLLOUT and ROLLBACK tell how long services were down
 	FeatureOverrides  = "overrides/1" // MENDER_APP_OVERRIDES is honoured; RENDER is there
 	FeatureValues     = "values/1"    // MENDER_APP_VALUES is honoured
+	FeatureData       = "data/1"      // STOP knows the option "remove"; VOLUMES is there
 )
 
 // The words of OPTIONS.
@@ -87,6 +89,7 @@ const (
 	OptionDistrust  = "distrust"   // LOAD verifies what is present already, and loads it again where it is not whole
 	OptionFinish    = "finish"     // REPAIR only ends what it has begun
 	OptionFollow    = "follow"     // LOGS goes on with what is written from now on
+	OptionRemove    = "remove"     // STOP also removes what it stopped, so that nothing starts it by itself
 	OptionSecrets   = "secrets"    // REQS makes sure that encrypted secrets can be decrypted
 	OptionStage     = "stage"      // LOAD keeps the component under the application's own reference only
 )
@@ -201,7 +204,7 @@ type Request struct {
 	URL        string   // component: SAVE, LOAD, DELETE; may end in @sha256:<hex>
 	Path       string   // content: SAVE, LOAD; "-" is Stdin or Stdout. REPAIR: a directory of contents, if any
 	CurrentURL string   // LOAD: the component a delta starts from, if known
-	Dir        string   // manifests: EXPORT_MANIFEST, CHECK, RENDER, ROLLOUT, ROLLBACK, STOP, START; REPAIR: its own directory
+	Dir        string   // manifests: EXPORT_MANIFEST, CHECK, RENDER, VOLUMES, ROLLOUT, ROLLBACK, STOP, START; REPAIR: its own directory
 	Service    string   // LOGS: only this service, if it is set
 	FailedDir  string   // ROLLBACK: the manifests of the release that failed, if known
 

@@ -170,7 +170,7 @@ func (t *target) callOnce(ctx context.Context, verb string, req submodules.Reque
 // waits are the verbs that wait for an engine that does not answer. A
 // requirement that fails in the others is an answer of its own.
 var waits = map[string]bool{
-	submodules.VerbRollout: true, submodules.VerbRollback: true, submodules.VerbPurge: true,
+	submodules.VerbRollout: true, submodules.VerbRollback: true, submodules.VerbPurge: true, submodules.VerbStop: true, submodules.VerbVolumes: true,
 	submodules.VerbHealthy: true, submodules.VerbVerify: true, submodules.VerbSync: true, submodules.VerbRepair: true,
 }
 

@@ -353,6 +353,7 @@ func (g *rig) runs(t tb, app string, want *release) {
 		require.NotEqual(t, "hollow", g.w.content[digest.Digest(d)], "a component that runs is hollow")
 	}
 	require.NotNil(t, a)
+	g.w.data.is(t, want)
 	if g.w.plain {
 		g.plainRuns(t, want)
 	}
@@ -395,6 +396,10 @@ func (g *rig) clean(t tb, app string) {
 		r, err := a.Release(id)
 		require.NoError(t, err)
 		require.True(t, r.Complete)
+		require.NoDirExists(t, a.DataDir(id)+"-back")
+		if id == a.Current {
+			require.NoDirExists(t, a.DataDir(id))
+		}
 		for _, c := range r.Components {
 			digests[c.Digest] = true
 			require.Contains(t, []string{"whole", "unsynced"}, g.w.content[c.Digest], "component of kept release %s", id)

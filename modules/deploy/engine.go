@@ -72,6 +72,7 @@ type Orchestrator interface {
 	Engine(ctx context.Context, r submodules.Request) (submodules.Engine, error)
 	Restore(ctx context.Context, r submodules.Request) error
 	Check(ctx context.Context, r submodules.Request) (submodules.Changes, error)
+	Volumes(ctx context.Context, r submodules.Request) ([]submodules.Volume, error)
 }
 
 // Defaults of an Engine's fields.
@@ -289,7 +290,7 @@ func (e *Engine) handleEvent(ctx context.Context, a *store.App, ev transition.Ev
 				before.Deployment.Measured = a.Deployment.Measured
 			}
 			a.State = before
-			if step == transition.Revert {
+			if step == transition.Restore || step == transition.Revert {
 				a.Deployment.Attempts++
 			}
 			if step == transition.Ask && touchedPhaseOf(a) == transition.Loaded {
@@ -390,6 +391,9 @@ func (e *Engine) act(ctx context.Context, a *store.App, step transition.Action) 
 		if err := t.checkOverrides(ctx, a.ReleaseManifests(t.r.ID)); err != nil {
 			return err
 		}
+		if err := e.data(a, false).Check(ctx); err != nil {
+			return unfit("%w", err)
+		}
 		return e.moments().Ask(ctx, a)
 	case transition.Ready:
 		if !e.starts(a, a.Deployment.To) {
@@ -404,6 +408,12 @@ func (e *Engine) act(ctx context.Context, a *store.App, step transition.Action) 
 		return e.reverify(ctx, a)
 	case transition.Barrier:
 		return e.barrier(ctx, a)
+	case transition.Copy:
+		return e.data(a, false).Copy(ctx)
+	case transition.Migrate:
+		return e.data(a, false).Migrate(ctx)
+	case transition.Restore:
+		return e.data(a, false).Restore(ctx)
 	case transition.Rollout:
 		return e.rollout(ctx, a)
 	case transition.Check:

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/mender-app/mender-app/artifact"
+	"github.com/mender-app/mender-app/modules/deploy/data"
 	"github.com/mender-app/mender-app/modules/deploy/incoming"
 	"github.com/mender-app/mender-app/modules/deploy/retained"
 	"github.com/mender-app/mender-app/store"
@@ -179,7 +180,7 @@ func (t *target) ensureRunning(ctx context.Context) error {
 	return t.call(ctx, submodules.VerbRollout, t.request(), t.o.Rollout)
 }
 
-// dropCopies removes the copies of the current release. If that fails, they stay
+// dropCopies removes the copies of the current release and of its data. If that fails, they stay
 // until the end of the next deployment.
 func (e *Engine) dropCopies(a *store.App) {
 	if a.Current == "" {
@@ -187,5 +188,8 @@ func (e *Engine) dropCopies(a *store.App) {
 	}
 	if err := a.DropSaved(a.Current); err != nil {
 		e.Log.Warn("copies of components could not be removed", "app", a.Name, "release", a.Current, "error", err)
+	}
+	if err := data.Drop(a, a.Current); err != nil {
+		e.Log.Warn("the copy of its data could not be removed", "app", a.Name, "release", a.Current, "error", err)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 
+	"github.com/mender-app/mender-app/modules/deploy/data"
 	"github.com/mender-app/mender-app/modules/deploy/incoming"
 	"github.com/mender-app/mender-app/modules/deploy/overrides"
 	"github.com/mender-app/mender-app/modules/deploy/policies"
@@ -59,6 +60,9 @@ func (t *target) checkPolicy(ctx context.Context, h *incoming.Header) error {
 		return unfit("overrides of %s: %w", t.app, err)
 	}
 	if err := switched.Lacks(r.App.Policy, t.app, t.info, t.r.Orchestrator); err != nil {
+		return unfit("%w", err)
+	}
+	if err := data.Lacks(r.App.Policy, t.app, t.info, t.r.Orchestrator); err != nil {
 		return unfit("%w", err)
 	}
 	if err := t.askHealth(ctx, &r); err != nil {

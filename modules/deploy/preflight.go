@@ -17,6 +17,7 @@ import (
 	"github.com/mender-app/mender-app/modules/deploy/machine"
 	"github.com/mender-app/mender-app/modules/deploy/moments"
 	"github.com/mender-app/mender-app/modules/deploy/space"
+	"github.com/mender-app/mender-app/modules/policy"
 	"github.com/mender-app/mender-app/submodules"
 )
 
@@ -181,6 +182,17 @@ func (t *target) checkSpace(ctx context.Context, m *artifact.Metadata) error {
 	needs := []space.Need{{Dir: space.Existing(t.e.Store.Dir()), Bytes: temp + m.Sizes.Manifests}}
 	if dir := t.dataRoot(ctx); dir != "" {
 		needs = append(needs, space.Need{Dir: space.Existing(dir), Bytes: m.Sizes.Engine})
+	}
+	if a := t.stored(); a != nil && m.Policy != nil {
+		p, err := policy.ParseJSON(m.Policy, t.app, m.ApplicationVersion)
+		if err != nil {
+			return unfit("%w", err)
+		}
+		more, err := t.e.data(a, t.unlocked).Needs(ctx, p, a.Current)
+		if err != nil {
+			return unfit("%w", err)
+		}
+		needs = append(needs, more...)
 	}
 	if err := space.Check(needs, space.Free); err != nil {
 		return unfit("%w", err)

@@ -45,7 +45,8 @@ type world struct {
 	// plain: the sub-module has no features; texts is the content of a digest.
 	plain bool
 	texts map[digest.Digest]string
-	clock time.Time // for downtimes
+	clock time.Time  // for downtimes
+	data  *dataWorld // what applications store; nil: nothing
 }
 
 type running struct {
@@ -84,6 +85,11 @@ func (w *world) powerCut() {
 	for d, c := range w.content {
 		if c == "unsynced" {
 			w.content[d] = "hollow"
+		}
+	}
+	for _, run := range w.running { // the engine starts them at boot, whoever stopped them
+		if err := w.data.started(run.compose); err != nil {
+			panic(err)
 		}
 	}
 }
@@ -242,6 +248,9 @@ func (w *world) up(verb string, r submodules.Request) error {
 	for _, c := range r.Components {
 		w.tags[c.URL] = c.Digest
 	}
+	if err := w.data.started(string(compose)); err != nil {
+		return err
+	}
 	slices.Sort(digests)
 	next := running{compose: string(compose), digests: strings.Join(digests, " ")}
 	if w.running[r.App] != next {
@@ -306,6 +315,12 @@ func (w *world) Stop(_ context.Context, r submodules.Request) error {
 	if run, ok := w.running[r.App]; ok {
 		run.stopped = true
 		w.running[r.App] = run
+		if err := durable.Point("inside.STOP"); err != nil {
+			return err
+		}
+		if r.HasOption(submodules.OptionRemove) {
+			delete(w.running, r.App)
+		}
 	}
 	_, err := os.Stat(filepath.Join(r.Dir, "compose.yaml"))
 	return err

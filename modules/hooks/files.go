@@ -85,7 +85,7 @@ func (c Call) environ(ctx context.Context) []string {
 		"MENDER_APP_OLD_VERSION": c.Old.Version, "MENDER_APP_OLD_DIR": c.Old.Dir,
 		"MENDER_APP_NEW_VERSION": c.New.Version, "MENDER_APP_NEW_DIR": c.New.Dir,
 		"MENDER_APP_HANDOVER": c.Handover, "MENDER_APP_VALUES": c.Values,
-		"MENDER_APP_RESULT": c.Result,
+		"MENDER_APP_RESULT": c.Result, "MENDER_APP_DATA": c.Data,
 	}
 	if end, ok := ctx.Deadline(); ok {
 		set["MENDER_APP_DEADLINE"] = strconv.Itoa(max(int(time.Until(end).Seconds()), 1))

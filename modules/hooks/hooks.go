@@ -70,6 +70,8 @@ type Call struct {
 	Values string
 	// Result is the file for the answer of the hook enabled.
 	Result string
+	// Data is a directory with a link to each volume, for the hook migrate.
+	Data string
 }
 
 // Release is one side of a change; the zero value is none.

@@ -36,6 +36,7 @@ const (
 	HookCheck        = "check"   // may the release be rolled out here?
 	HookEnabled      = "enabled" // is the application to run at all?
 	HookStatus       = "status"  // is the release that was rolled out ready?
+	HookMigrate      = "migrate" // make the data of the old release that of the new one
 	HookPreLoad      = "pre-load"
 	HookPostLoad     = "post-load"
 	HookPreRollout   = "pre-rollout"
@@ -62,12 +63,12 @@ const (
 
 // HookNames are the names that a hook may have, sorted.
 var HookNames = []string{
-	HookCheck, HookEnabled, HookPostLoad, HookPostPurge, HookPostReboot, HookPostRollback, HookPostRollout, HookPostStart, HookPostStop,
+	HookCheck, HookEnabled, HookMigrate, HookPostLoad, HookPostPurge, HookPostReboot, HookPostRollback, HookPostRollout, HookPostStart, HookPostStop,
 	HookPreLoad, HookPrePurge, HookPreReboot, HookPreRollback, HookPreRollout, HookPreStart, HookPreStop, HookStatus,
 }
 
 // hooksNotBuilt are names that are defined and nothing runs yet.
-var hooksNotBuilt = []string{"migrate", "post-abort", "post-backup", "post-restore", "pre-abort", "pre-backup", "pre-restore"}
+var hooksNotBuilt = []string{"post-abort", "post-backup", "post-restore", "pre-abort", "pre-backup", "pre-restore"}
 
 // Hook returns the hook of a name, and whether the policy has it.
 func (p *Policy) Hook(name string) (Hook, bool) {

@@ -14,7 +14,7 @@ import (
 // promise what is not done, so they are refused by name. Their values are checked
 // first.
 var notBuilt = []string{
-	"data", "resources",
+	"resources",
 }
 
 // Keys lists all keys of app.toml, sorted: "upgrades.from_versions", and

@@ -137,7 +137,6 @@ func TestRefusedPolicies(t *testing.T) {
 // its value is a right one.
 func TestWhatIsNotBuilt(t *testing.T) {
 	for toml, says := range map[string]string{
-		"[data]\nvolumes = ['db']\nsnapshot = true":            "data: not supported",
 		"[resources]\ncpuset = '0'":                            "resources: not supported",
 		"[[depends]]\nname = 'db'\naction = 'apply'":           `depends[0].action = "apply": not supported`,
 		"[[hooks]]\nname = 'check'\n[[hooks]]\nname='migrate'": `hooks[1].name = "migrate": not supported`,
@@ -166,7 +165,12 @@ func TestEveryValueIsChecked(t *testing.T) {
 		{"[data]\nvolumes = ['../db']", "data.volumes[0]: "},
 		{"[data]\ndirectories = ['/']", "data.directories[0]: "},
 		{"[data]\ndirectories = ['/a/../b']", "data.directories[0]: "},
-		{"[data]\nvolumes = ['db']\nmigrate = 'hook'", "data.migrate: a migration works on a copy"},
+		{"[data]\nvolumes = ['db']\nmigrate = 'hook'", `data.migrate: "hook" is not hooks/migrate`},
+		{"[data]\nvolumes = ['db']\nmigrate = 'hooks/migrate'", "data.migrate: without a copy there is no way back"},
+		{"[data]\nvolumes = ['db']", "data.snapshot: what is named is not copied"},
+		{"[data]\nvolumes = ['db']\nsnapshot = true\nmigrate = 'hooks/migrate'", "data.migrate: it is hooks/migrate, and a table [[hooks]]"},
+		{"[[hooks]]\nname = 'migrate'", "data.migrate: without a copy"},
+		{"[data]\nvolumes = ['db']\nsnapshot = true\nmigrate = 'hooks/migrate'\n[[hooks]]\nname = 'migrate'\nretries = 1", "data.migrate: the hook migrate may neither fail"},
 		{"[resources]\ncpuset = '3-1'", "resources.cpuset: "},
 		{"[resources]\ncpuset = '0,,1'", "resources.cpuset: "},
 		{"[resources]\ncpuset = '0-99999'", "resources.cpuset: "},

@@ -27,7 +27,7 @@ type Data struct {
 	Volumes     []string `toml:"volumes" json:"volumes,omitzero"`
 	Directories []string `toml:"directories" json:"directories,omitzero"` // absolute paths
 	Snapshot    bool     `toml:"snapshot" json:"snapshot,omitzero"`
-	// Migrate is a service of the new release or, as "hook", the hook migrate.
+	// Migrate is MigrateFile if the hook migrate changes the data for the new release.
 	Migrate string `toml:"migrate" json:"migrate,omitzero"`
 }
 
@@ -70,7 +70,7 @@ func CheckEvent(name string) error {
 }
 
 func (p *Policy) checkWork() error {
-	if err := p.Data.check(); err != nil {
+	if err := p.checkData(); err != nil {
 		return err
 	}
 	if err := checkCPUs(p.Resources.CPUSet); err != nil {
@@ -84,7 +84,14 @@ func (p *Policy) checkWork() error {
 	return p.checkReapply()
 }
 
-func (d Data) check() error {
+// MigrateFile is the one value of data.migrate: the hook, as a file of the manifests.
+const MigrateFile = HooksDir + "/" + HookMigrate
+
+// Copies reports whether the data is copied before the release is started.
+func (p *Policy) Copies() bool { return p != nil && p.Data.Snapshot }
+
+func (p *Policy) checkData() error {
+	d := p.Data
 	if err := checkNames("data.volumes", d.Volumes); err != nil {
 		return err
 	}
@@ -100,14 +107,21 @@ func (d Data) check() error {
 			return bad(key, "%q is the whole machine, or is there twice", clip.Text(dir))
 		}
 	}
-	if err := checkText("data.migrate", d.Migrate); err != nil {
-		return err
-	}
-	if d.Snapshot && len(d.Volumes) == 0 && len(d.Directories) == 0 {
+	hook, hooked := p.Hook(HookMigrate)
+	named := len(d.Volumes) > 0 || len(d.Directories) > 0
+	switch {
+	case d.Migrate != "" && d.Migrate != MigrateFile:
+		return bad("data.migrate", "%q is not %s", clip.Text(d.Migrate), MigrateFile)
+	case d.Snapshot && !named:
 		return bad("data.snapshot", "there is nothing to copy: name volumes or directories")
-	}
-	if d.Migrate != "" && !d.Snapshot {
-		return bad("data.migrate", "a migration works on a copy: set snapshot = true")
+	case (d.Migrate != "" || hooked) && !d.Snapshot:
+		return bad("data.migrate", "without a copy there is no way back: set snapshot = true")
+	case named && !d.Snapshot:
+		return bad("data.snapshot", "what is named is not copied: set it to true")
+	case (d.Migrate != "") != hooked:
+		return bad("data.migrate", "it is %s, and a table [[hooks]] has the name %s: write both or neither", MigrateFile, HookMigrate)
+	case hook.AllowFailure || hook.Retries > 0:
+		return bad("data.migrate", "the hook %s may neither fail nor be repeated: it begins with the data of the old release, once", HookMigrate)
 	}
 	return nil
 }

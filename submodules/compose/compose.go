@@ -33,6 +33,7 @@ var (
 	_ submodules.Checker      = (*session)(nil)
 	_ submodules.Timekeeper   = (*session)(nil)
 	_ submodules.Renderer     = (*session)(nil)
+	_ submodules.VolumeLister = (*session)(nil)
 )
 
 // Features implements submodules.Orchestrator.
@@ -41,7 +42,7 @@ func (Orchestrator) Features() []string {
 		submodules.FeatureStream, submodules.FeatureStage, submodules.FeatureComponents,
 		submodules.FeatureDelta, submodules.FeatureShared, submodules.FeatureVcdiff, submodules.FeatureVerify, submodules.FeatureSync,
 		submodules.FeatureRepair, submodules.FeatureStorage, submodules.FeatureAnnounced, submodules.FeatureEngine, submodules.FeatureSecrets, submodules.FeatureStatus,
-		submodules.FeatureLogs, submodules.FeatureCheck, submodules.FeatureServices, submodules.FeatureDowntime, submodules.FeatureOverrides, submodules.FeatureValues,
+		submodules.FeatureLogs, submodules.FeatureCheck, submodules.FeatureServices, submodules.FeatureDowntime, submodules.FeatureOverrides, submodules.FeatureValues, submodules.FeatureData,
 	}
 }
 

@@ -76,6 +76,9 @@ type networkModel struct {
 }
 
 type volumeModel struct {
+	Name       string            `json:"name"` // of the engine's volume
+	External   bool              `json:"external"`
+	Driver     string            `json:"driver"`
 	DriverOpts map[string]string `json:"driver_opts"`
 }
 

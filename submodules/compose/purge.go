@@ -149,8 +149,7 @@ func (s *session) volumes(ctx context.Context, projects map[string]bool, list []
 	}
 	for _, c := range list {
 		for _, m := range c.Mounts {
-			// An anonymous volume has a name of 64 hex digits.
-			if m.Type == "volume" && len(m.Name) == 64 {
+			if m.Type == "volume" && isAnonymous(m.Name) {
 				names = append(names, m.Name)
 			}
 		}

@@ -343,7 +343,8 @@ func (s *session) tidy(ctx context.Context, pl *plan) {
 }
 
 // Stop implements submodules.Session. It stops the application's containers, in Compose's order where its files
-// are good, and removes nothing.
+// are good. With the option remove it removes them too: a restarting engine starts those
+// whose restart policy is "always", although somebody stopped them.
 func (s *session) Stop(ctx context.Context) error {
 	dir, err := s.directory()
 	if err != nil {
@@ -362,10 +363,7 @@ func (s *session) Stop(ctx context.Context) error {
 			running++
 		}
 	}
-	if running == 0 {
-		return s.secretsDir(dir).Remove()
-	}
-	if len(projects) == 1 {
+	if running > 0 && len(projects) == 1 {
 		if c, err := s.findCompose(ctx); err == nil {
 			p, err := s.readProject(ctx, c, dir, list[0].Labels[labelProject], false)
 			if err == nil && p.name == list[0].Labels[labelProject] {
@@ -380,7 +378,15 @@ func (s *session) Stop(ctx context.Context) error {
 	// Containers that Compose left: those of services that are no longer in its
 	// files.
 	for _, c := range list {
+		if running == 0 {
+			break
+		}
 		if err := s.stop(ctx, c); err != nil {
+			return err
+		}
+	}
+	if s.req.HasOption(submodules.OptionRemove) {
+		if err := s.remove(ctx, list); err != nil {
 			return err
 		}
 	}

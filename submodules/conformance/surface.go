@@ -39,10 +39,11 @@ var arguments = map[string][]string{
 	submodules.VerbLogs:           {"APP"},
 	submodules.VerbCheck:          {"APP", "/dir"},
 	submodules.VerbRender:         {"APP", "/dir"},
+	submodules.VerbVolumes:        {"APP", "/dir"},
 }
 
 // asks holds the verbs that change nothing.
-var asks = []string{submodules.VerbList, submodules.VerbLsComponents, submodules.VerbAlive, submodules.VerbHealthy, submodules.VerbVerify, submodules.VerbStorage, submodules.VerbStatus, submodules.VerbLogs, submodules.VerbCheck, submodules.VerbRender}
+var asks = []string{submodules.VerbList, submodules.VerbLsComponents, submodules.VerbAlive, submodules.VerbHealthy, submodules.VerbVerify, submodules.VerbStorage, submodules.VerbStatus, submodules.VerbLogs, submodules.VerbCheck, submodules.VerbRender, submodules.VerbVolumes}
 
 // wrongNames are invalid names of applications. Verbs that change something are
 // called only with those that do no harm if they are accepted.

@@ -62,6 +62,7 @@ type Moment struct {
 	operation string
 	own       string // the release whose hook is run; "" for none: only the device's
 	old, new  string // releases
+	data      string // a directory with a link to each volume; "" for hooks that do not get it
 }
 
 // ErrFailed: a hook has failed.
@@ -122,7 +123,7 @@ func (e Moments) Run(ctx context.Context, m Moment) error {
 	c := hooks.Call{
 		Values: set,
 		Own:    own, Manifests: manifests, Name: m.hook, Application: m.a.Name, Operation: m.operation,
-		Old: e.side(m.a, m.old), New: e.side(m.a, m.new), Handover: handover,
+		Old: e.side(m.a, m.old), New: e.side(m.a, m.new), Handover: handover, Data: m.data,
 	}
 	asked := e.Asked
 	if d := m.a.Deployment; d != nil && d.Asked != nil {
@@ -291,6 +292,14 @@ func (e Moments) enabled(ctx context.Context, a *store.App) error {
 	}
 	enabled.Note(a, d.To, off)
 	return a.Save()
+}
+
+// Migrate runs the hook that makes the data that of the new release. Nothing of the
+// application runs. data is a directory with a link to each volume.
+func (e Moments) Migrate(ctx context.Context, a *store.App, data string) error {
+	m := InDeployment(a, policy.HookMigrate, a.Deployment.To)
+	m.data = data
+	return e.Run(ctx, m)
 }
 
 // Ready waits until the hooks of the release that was rolled out say that it is ready.

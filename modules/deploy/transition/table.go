@@ -82,7 +82,10 @@ const (
 	Arrive   Action = "arrive"   // and that it has
 	Reverify Action = "reverify" // verify the new release if the machine was restarted
 	Barrier  Action = "barrier"  // make durable what the orchestrator wrote
+	Copy     Action = "copy"     // stop the old release and copy its data, if the new one's policy asks for it
+	Migrate  Action = "migrate"  // make the data that of the new release
 	Rollout  Action = "rollout"  // start the new release
+	Restore  Action = "restore"  // stop the new release and bring the old one's data back, if it was copied
 	Revert   Action = "revert"   // start the old release again; without one, remove the new one
 	Check    Action = "check"    // make sure that the new release runs and is healthy
 	Recheck  Action = "recheck"  // start the old release again if the machine was restarted
@@ -111,10 +114,10 @@ func sequence(plans ...Plan) Plan { // of plans that have steps only
 }
 
 var (
-	install = do(Reverify, Ask, EnterInstalling, Rollout, Ready, Barrier, EnterInstalled)
+	install = do(Reverify, Ask, EnterInstalling, Copy, Migrate, Rollout, Ready, Barrier, EnterInstalled)
 	// Before ROLLOUT nothing that runs was changed.
 	abandon = do(EnterRolledBack)
-	back    = do(EnterRollingBack, Revert, Barrier, EnterRolledBack)
+	back    = do(EnterRollingBack, Restore, Revert, Barrier, EnterRolledBack)
 	drop    = do(Discard, End)
 	finish  = do(EnterCleaning, Prune, End)
 

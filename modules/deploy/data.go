@@ -1,0 +1,44 @@
+package deploy
+
+import (
+	"context"
+
+	"github.com/mender-app/mender-app/modules/deploy/data"
+	"github.com/mender-app/mender-app/store"
+	"github.com/mender-app/mender-app/submodules"
+)
+
+// data keeps the data of an application with its releases. unlocked is as in target.
+func (e *Engine) data(a *store.App, unlocked bool) *data.Keeper {
+	call := func(ctx context.Context, id string) (*target, submodules.Request, error) {
+		t, err := e.target(ctx, a, id)
+		if err != nil {
+			return nil, submodules.Request{}, err
+		}
+		if !t.info.Has(submodules.FeatureData) {
+			return nil, submodules.Request{}, unfit("the data of %s: the sub-module %s does not have the feature %s", a.Name, t.r.Orchestrator, submodules.FeatureData)
+		}
+		t.unlocked = unlocked
+		return t, t.request(), nil
+	}
+	return &data.Keeper{
+		App: a, Log: e.Log, Root: e.Store.Dir(), Temp: e.temp,
+		Volumes: func(ctx context.Context, id string) (list []submodules.Volume, err error) {
+			t, req, err := call(ctx, id)
+			if err != nil {
+				return nil, err
+			}
+			req.Dir = a.ReleaseManifests(id)
+			return list, t.call(ctx, submodules.VerbVolumes, req, into(&list, t.o.Volumes))
+		},
+		Stop: func(ctx context.Context, id string) error {
+			t, req, err := call(ctx, id)
+			if err != nil {
+				return err
+			}
+			req.Options = []string{submodules.OptionRemove}
+			return t.call(ctx, submodules.VerbStop, req, t.o.Stop)
+		},
+		Hook: func(ctx context.Context, dir string) error { return e.moments().Migrate(ctx, a, dir) },
+	}
+}
