@@ -69,7 +69,7 @@ func TestRoundTrip(t *testing.T) {
 
 	info, err := m.Describe(ctx)
 	require.NoError(t, err)
-	require.Equal(t, Info{Protocol: "1.1", Name: "fake", Version: "0.1", Features: []string{"stream", "status", "logs/1", "check/1", "overrides/1", "from-the-future", "statuses/1"}}, info)
+	require.Equal(t, Info{Protocol: "1.1", Name: "fake", Version: "0.1", Features: []string{"stream", "status", "logs/1", "check/1", "overrides/1", "data/1", "from-the-future", "statuses/1"}}, info)
 	require.True(t, info.Has(FeatureStream))
 	require.False(t, info.Has(FeatureSync))
 

@@ -231,6 +231,9 @@ func TestGoBackWithDataKilledAnywhere(t *testing.T) {
 
 // TestDataIsRefused: what cannot be copied refuses the update before anything is stopped.
 func TestDataIsRefused(t *testing.T) {
+	real := t.TempDir()
+	require.NoError(t, os.Mkdir(filepath.Join(real, "data"), 0o755))
+	require.NoError(t, os.Symlink(real, filepath.Join(real, "link")))
 	for says, c := range map[string]struct {
 		policy string
 		spoil  func(g *rig)
@@ -238,7 +241,7 @@ func TestDataIsRefused(t *testing.T) {
 		"data.snapshot of shop: the sub-module fake cannot keep data still": {stores, func(g *rig) { g.w.features = newWorld().features }},
 		"the manifests have no volume other":                                {strings.Replace(stores, "'db'", "'other'", 1), nil},
 		"/etc/shop has what is not the application's: /etc":                 {strings.Replace(stores, "volumes = ['db']", "directories = ['/etc/shop']", 1), nil},
-		" leads to /": {strings.Replace(stores, "volumes = ['db']", "directories = ['/proc/self/cwd']", 1), nil},
+		"/link/data leads to /":                                             {strings.Replace(stores, "volumes = ['db']", "directories = ['"+real+"/link/data']", 1), nil},
 	} {
 		t.Run(says, func(t *testing.T) {
 			g := newDataRig(t)

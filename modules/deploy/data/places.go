@@ -184,7 +184,7 @@ func (k *Keeper) allowed(places []place) error {
 		if real, err := filepath.EvalSymlinks(p.Dir); err == nil && real != p.Dir {
 			return fmt.Errorf("data.directories of %s: %s leads to %s: name that", k.App.Name, p.Dir, real)
 		}
-		for _, other := range []string{root, "/proc", "/sys", "/dev", "/etc", "/usr"} {
+		for _, other := range []string{root, "/proc", "/sys", "/etc", "/usr"} {
 			if overlap(p.Dir, other) {
 				return fmt.Errorf("data.directories of %s: %s has what is not the application's: %s", k.App.Name, p.Dir, other)
 			}

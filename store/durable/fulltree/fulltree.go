@@ -38,7 +38,7 @@ func Copy(ctx context.Context, from, to string) error {
 }
 
 // Move is Copy, and takes what it can rename out of from. It can be repeated after a kill
-// if to had none of its entries before.
+// if to had none of its entries before. The times of to itself are not kept.
 func Move(ctx context.Context, from, to string) error {
 	c := &copier{linked: map[inode]string{}}
 	for moved := true; moved; {
