@@ -17,11 +17,11 @@ import (
 	"github.com/mender-app/mender-app/store/durable"
 )
 
-// hooked is the policy of a release with every hook.
+// hooked is the policy of a release with every hook but those that need more of a policy.
 var hooked = func() string {
 	var b strings.Builder
 	for _, name := range policy.HookNames {
-		if name == policy.HookMigrate { // only with data
+		if name == policy.HookMigrate || name == policy.HookEnabled {
 			continue
 		}
 		b.WriteString("[[hooks]]\nname = '" + name + "'\n")
