@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -236,21 +235,3 @@ func (s *session) Verify(ctx context.Context) ([]string, error) {
 
 // Sync implements submodules.Session.
 func (s *session) Sync(ctx context.Context) error { return s.engine.Sync(ctx) }
-
-// copyFile copies a file of the manifests with the given mode.
-func copyFile(dst, src *os.Root, name string, mode os.FileMode) error {
-	in, err := src.Open(name)
-	if err != nil {
-		return err
-	}
-	defer in.Close()
-	out, err := dst.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, mode)
-	if err != nil {
-		return err
-	}
-	_, err = io.Copy(out, in)
-	if cerr := out.Close(); err == nil {
-		err = cerr
-	}
-	return err
-}

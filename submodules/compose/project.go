@@ -11,6 +11,7 @@ import (
 
 	"github.com/mender-app/mender-app/submodules"
 	"github.com/mender-app/mender-app/submodules/compose/projectfiles"
+	"github.com/mender-app/mender-app/submodules/compose/volumes"
 )
 
 // project is a Compose project as Compose itself understands its files.
@@ -32,12 +33,12 @@ type project struct {
 
 // model is the part that we need of `docker compose config --format json`.
 type model struct {
-	Name     string                  `json:"name"`
-	Services map[string]service      `json:"services"`
-	Networks map[string]networkModel `json:"networks"`
-	Volumes  map[string]volumeModel  `json:"volumes"`
-	Configs  map[string]fileObject   `json:"configs"`
-	Secrets  map[string]fileObject   `json:"secrets"`
+	Name     string                   `json:"name"`
+	Services map[string]service       `json:"services"`
+	Networks map[string]networkModel  `json:"networks"`
+	Volumes  map[string]volumes.Model `json:"volumes"`
+	Configs  map[string]fileObject    `json:"configs"`
+	Secrets  map[string]fileObject    `json:"secrets"`
 }
 
 type service struct {
@@ -73,13 +74,6 @@ type hook struct {
 type networkModel struct {
 	Name   string `json:"name"`
 	Driver string `json:"driver"`
-}
-
-type volumeModel struct {
-	Name       string            `json:"name"` // of the engine's volume
-	External   bool              `json:"external"`
-	Driver     string            `json:"driver"`
-	DriverOpts map[string]string `json:"driver_opts"`
 }
 
 type healthcheck struct {

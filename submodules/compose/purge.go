@@ -1,19 +1,18 @@
 package compose
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
-
-	"github.com/docker/docker/api/types/container"
-	"github.com/docker/docker/api/types/filters"
-	"github.com/docker/docker/api/types/volume"
+	"strings"
 
 	"github.com/mender-app/mender-app/submodules"
+	"github.com/mender-app/mender-app/submodules/compose/projectfiles"
+	"github.com/mender-app/mender-app/submodules/compose/volumes"
 	"github.com/mender-app/mender-app/submodules/imagestore"
 	"github.com/mender-app/mender-app/submodules/imagestore/docker"
 )
@@ -58,9 +57,9 @@ func (s *session) Purge(ctx context.Context) error {
 			delete(projects, c.Labels[labelProject])
 		}
 	}
-	var volumes []string
+	var data []string
 	if s.req.PurgeData {
-		if volumes, err = s.volumes(ctx, projects, list); err != nil {
+		if data, err = s.finder().Data(ctx, projects, list); err != nil {
 			return err
 		}
 	}
@@ -76,7 +75,7 @@ func (s *session) Purge(ctx context.Context) error {
 			return err
 		}
 	}
-	for _, v := range volumes {
+	for _, v := range data {
 		if err := s.engine.Client().VolumeRemove(ctx, v, false); err != nil && !docker.IsNotFound(err) {
 			if docker.IsConflict(err) {
 				s.req.Logf("volume %s stays: it is in use", v)
@@ -134,27 +133,41 @@ func (s *session) tagsOf(img docker.Image, containers []string) []string {
 	return nil
 }
 
-// volumes returns the application's data: the projects' named volumes and the
-// containers' anonymous ones.
-func (s *session) volumes(ctx context.Context, projects map[string]bool, list []container.Summary) ([]string, error) {
-	var names []string
-	for p := range projects {
-		res, err := s.engine.Client().VolumeList(ctx, volume.ListOptions{Filters: filters.NewArgs(filters.Arg("label", labelProject+"="+p))})
-		if err != nil {
-			return nil, fmt.Errorf("list volumes: %w", err)
-		}
-		for _, v := range res.Volumes {
-			names = append(names, v.Name)
-		}
+// finder finds the application's volumes.
+func (s *session) finder() volumes.Finder {
+	return volumes.Finder{Engine: s.engine.Client(), Ours: s.owned, Log: s.req.Logf}
+}
+
+// Volumes implements submodules.VolumeLister.
+func (s *session) Volumes(ctx context.Context) ([]submodules.Volume, error) {
+	dir, err := s.directory()
+	if err != nil {
+		return nil, err
 	}
-	for _, c := range list {
-		for _, m := range c.Mounts {
-			if m.Type == "volume" && isAnonymous(m.Name) {
-				names = append(names, m.Name)
-			}
-		}
+	c, err := s.findCompose(ctx)
+	if err != nil {
+		return nil, err
 	}
-	return names, nil
+	ours, err := s.ours(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := volumes.CheckNamed(ours); err != nil {
+		return nil, err
+	}
+	was := runsAs(ours)
+	p, err := s.readProject(ctx, c, dir, was, false)
+	if err != nil {
+		return nil, err
+	}
+	if named, err := projectfiles.Named(dir, p.files); err != nil || !named && was != "" && was != projectfiles.Name(s.req.App) {
+		return nil, cmp.Or(err, invalid("only the containers say that the project is %s, and they are removed: write name: %s into the compose files", was, was))
+	}
+	if !strings.HasPrefix(s.engine.Host(), "unix://") {
+		s.req.Logf("the engine is on another machine, and its volumes with it")
+		return nil, nil
+	}
+	return s.finder().Own(ctx, p.name, p.model.Volumes)
 }
 
 // ExportManifest implements submodules.Session. It copies the manifests the application runs from to req.Dir.
@@ -167,47 +180,9 @@ func (s *session) ExportManifest(ctx context.Context) error {
 		return submodules.Mark(fmt.Errorf("application %s is not installed: it has no containers", s.req.App), submodules.ErrNotFound)
 	}
 	from := s.manifestsOf(list)
-	src, err := os.OpenRoot(from)
+	err = projectfiles.Export(from, s.req.Dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return submodules.Mark(fmt.Errorf("the manifests of application %s are gone from %s", s.req.App, from), submodules.ErrNotFound)
 	}
-	if err != nil {
-		return err
-	}
-	defer src.Close()
-	if err := os.MkdirAll(s.req.Dir, 0o755); err != nil {
-		return err
-	}
-	dst, err := os.OpenRoot(s.req.Dir)
-	if err != nil {
-		return err
-	}
-	defer dst.Close()
-	return fs.WalkDir(src.FS(), ".", func(name string, d fs.DirEntry, err error) error {
-		if err != nil || name == "." {
-			return err
-		}
-		fi, err := d.Info()
-		if err != nil {
-			return err
-		}
-		switch {
-		case d.IsDir():
-			if err := dst.Mkdir(name, fi.Mode().Perm()|0o700); err != nil && !errors.Is(err, fs.ErrExist) {
-				return err
-			}
-		case d.Type()&fs.ModeSymlink != 0:
-			target, err := src.Readlink(name)
-			if err != nil {
-				return err
-			}
-			if err := dst.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
-				return err
-			}
-			return dst.Symlink(target, name)
-		case d.Type().IsRegular():
-			return copyFile(dst, src, name, fi.Mode().Perm())
-		}
-		return nil
-	})
+	return err
 }

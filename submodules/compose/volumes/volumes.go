@@ -1,0 +1,140 @@
+// Package volumes finds the engine's volumes of Compose projects. It must not know how
+// projects are started.
+package volumes
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/docker/docker/api/types/container"
+	"github.com/docker/docker/api/types/filters"
+	"github.com/docker/docker/api/types/volume"
+
+	"github.com/mender-app/mender-app/submodules"
+	"github.com/mender-app/mender-app/submodules/imagestore/docker"
+)
+
+// Model is a volume of a project as Compose prints it.
+type Model struct {
+	Name       string            `json:"name"` // of the engine's volume
+	External   bool              `json:"external"`
+	Driver     string            `json:"driver"`
+	DriverOpts map[string]string `json:"driver_opts"`
+}
+
+// Engine is what is asked of the engine.
+type Engine interface {
+	VolumeInspect(ctx context.Context, name string) (volume.Volume, error)
+	VolumeList(ctx context.Context, o volume.ListOptions) (volume.ListResponse, error)
+	ContainerList(ctx context.Context, o container.ListOptions) ([]container.Summary, error)
+}
+
+// The label by which Compose marks what belongs to a project, and that of a service.
+const (
+	labelProject = "com.docker.compose.project"
+	labelService = "com.docker.compose.service"
+)
+
+// Finder finds volumes.
+type Finder struct {
+	Engine Engine
+	// Ours returns those of a list of containers that are the application's.
+	Ours func([]container.Summary) []container.Summary
+	Log  func(format string, args ...any)
+}
+
+// Own lists the volumes of a project whose whole content is in a directory of this
+// machine, and that only the application uses.
+func (f Finder) Own(ctx context.Context, project string, models map[string]Model) (list []submodules.Volume, err error) {
+	for _, key := range slices.Sorted(maps.Keys(models)) {
+		dir, reason, err := f.find(ctx, project, models[key])
+		if err != nil {
+			return nil, err
+		}
+		if reason != "" {
+			f.Log("volume %s is left out: %s", key, reason)
+			continue
+		}
+		list = append(list, submodules.Volume{Name: key, Dir: dir})
+	}
+	return list, nil
+}
+
+// find finds the directory of a volume, "" if it is not made yet. reason says why the
+// volume is left out.
+func (f Finder) find(ctx context.Context, project string, m Model) (dir, reason string, err error) {
+	if m.External {
+		return "", "it is external, so it is not the application's own", nil
+	}
+	if m.Driver != "" && m.Driver != "local" || len(m.DriverOpts) > 0 {
+		return "", "its content is not in a directory of the engine", nil
+	}
+	on, err := f.Engine.VolumeInspect(ctx, m.Name)
+	if docker.IsNotFound(err) {
+		return "", "", nil
+	}
+	if err != nil {
+		return "", "", fmt.Errorf("volume %s: %w", m.Name, err)
+	}
+	switch {
+	case on.Labels[labelProject] != project:
+		return "", fmt.Sprintf("%s was not made for the project %s", m.Name, project), nil
+	case on.Driver != "local" || len(on.Options) > 0:
+		return "", "its content is not in a directory of the engine", nil
+	}
+	users, err := f.Engine.ContainerList(ctx, container.ListOptions{All: true, Filters: filters.NewArgs(filters.Arg("volume", m.Name))})
+	if err != nil {
+		return "", "", fmt.Errorf("list containers: %w", err)
+	}
+	ours := f.Ours(users)
+	for _, c := range users {
+		if !slices.ContainsFunc(ours, func(o container.Summary) bool { return o.ID == c.ID }) {
+			return "", fmt.Sprintf("the container %s uses it too, and is not the application's", strings.TrimPrefix(strings.Join(c.Names, " "), "/")), nil
+		}
+	}
+	return on.Mountpoint, "", nil
+}
+
+// Data lists the names of all volumes of projects and of containers: those of the
+// projects, and those without a name.
+func (f Finder) Data(ctx context.Context, projects map[string]bool, list []container.Summary) (names []string, err error) {
+	for p := range projects {
+		res, err := f.Engine.VolumeList(ctx, volume.ListOptions{Filters: filters.NewArgs(filters.Arg("label", labelProject+"="+p))})
+		if err != nil {
+			return nil, fmt.Errorf("list volumes: %w", err)
+		}
+		for _, v := range res.Volumes {
+			names = append(names, v.Name)
+		}
+	}
+	for _, c := range list {
+		for _, m := range c.Mounts {
+			if m.Type == "volume" && isAnonymous(m.Name) {
+				names = append(names, m.Name)
+			}
+		}
+	}
+	return names, nil
+}
+
+// CheckNamed refuses containers with anonymous volumes: who removes the container loses
+// the way to them.
+func CheckNamed(list []container.Summary) error {
+	for _, c := range list {
+		for _, m := range c.Mounts {
+			if m.Type == "volume" && isAnonymous(m.Name) {
+				err := fmt.Errorf("the service %s stores %s in a volume without a name, which would be lost: name it in the compose files", c.Labels[labelService], m.Destination)
+				return submodules.Mark(err, submodules.ErrContent)
+			}
+		}
+	}
+	return nil
+}
+
+// isAnonymous reports whether a volume has no name but the 64 hex digits of the engine.
+func isAnonymous(volume string) bool {
+	return len(volume) == 64 && strings.Trim(volume, "0123456789abcdef") == ""
+}
