@@ -49,6 +49,14 @@ const light = color => {
 		const contrast = (Math.max(front, back) + .05) / (Math.min(front, back) + .05)
 		if (contrast < 4.5) faults.push('contrast ' + contrast.toFixed(2) + ': ' + name)
 	}
+	if (location.search === '?axe') {
+		const script = d.createElement('script')
+		script.src = '/axe.js'
+		d.head.append(script)
+		await until('axe', () => view.axe)
+		for (const v of (await view.axe.run(d)).violations)
+			for (const n of v.nodes) faults.push('axe, ' + v.id + ': ' + v.help + ': ' + n.html.slice(0, 120))
+	}
 	for (const e of view.performance.getEntriesByType('resource')) if (!e.name.startsWith(location.origin)) faults.push('a request: ' + e.name)
 	await fetch('/seen', { method: 'POST', body: (back > .5 ? 'light' : 'dark') })
 	await until('the event', () => { return d.body.textContent.includes('installing') })
@@ -60,6 +68,23 @@ const light = color => {
 // is readable in dark and light, asks nobody else, and follows events.
 func TestPage(t *testing.T) {
 	require.Less(t, len(page), 60<<10)
+	browse(t, nil)
+}
+
+// axe-core finds no fault with the page.
+func TestPageIsAccessible(t *testing.T) {
+	file := os.Getenv("MENDER_APP_AXE")
+	if file == "" {
+		t.Skip("needs MENDER_APP_AXE, the file axe.min.js of the npm package axe-core")
+	}
+	axe, err := os.ReadFile(file)
+	require.NoError(t, err)
+	browse(t, axe)
+}
+
+// browse shows the page in a browser, dark and light, and reports faults.
+func browse(t *testing.T, axe []byte) {
+	t.Helper()
 	if testing.Short() {
 		t.Skip("starts a browser; left out of -short")
 	}
@@ -80,6 +105,9 @@ func TestPage(t *testing.T) {
 			switch r.URL.Path {
 			case "/around":
 				_, _ = w.Write([]byte(around))
+			case "/axe.js":
+				w.Header().Set("Content-Type", "text/javascript")
+				_, _ = w.Write(axe)
 			case "/seen":
 				seen <- string(body[:n])
 			case "/faults":
@@ -90,8 +118,12 @@ func TestPage(t *testing.T) {
 		}))
 		home, err := os.MkdirTemp("", "mender-app-page-")
 		require.NoError(t, err)
+		around := "/around"
+		if axe != nil {
+			around += "?axe"
+		}
 		cmd := exec.Command("chromium", "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run", "--disable-background-networking",
-			"--blink-settings=preferredColorScheme="+number, "--remote-debugging-port=0", "--user-data-dir="+home, server.URL+"/around")
+			"--blink-settings=preferredColorScheme="+number, "--remote-debugging-port=0", "--user-data-dir="+home, server.URL+around)
 		cmd.Env = append(os.Environ(), "HOME="+home)
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 		require.NoError(t, cmd.Start())
@@ -122,7 +154,8 @@ func (f *framed) WriteHeader(status int) {
 	f.begun = true
 	h := f.Header()
 	if policy := h.Get("Content-Security-Policy"); policy != "" {
-		h.Set("Content-Security-Policy", strings.Replace(policy, "frame-ancestors 'none'", "frame-ancestors 'self'", 1))
+		policy = strings.Replace(policy, "frame-ancestors 'none'", "frame-ancestors 'self'", 1)
+		h.Set("Content-Security-Policy", strings.Replace(policy, "script-src ", "script-src 'self' ", 1)) // for axe
 	}
 	f.ResponseWriter.WriteHeader(status)
 }
