@@ -28,34 +28,43 @@ func (c *literalCoder) begin(unit int) { c.among = instructions{unit: unit} }
 // model codes bytes that are at pos of their file. Without a coder it only trains
 // the model with them.
 func (c *literalCoder) model(cd *model.Coder, b []byte, pos int64) {
-	c.each(b, pos, func(x *byte, at uint32) {
+	for i := range b {
+		k := c.ordered(i, len(b), pos)
+		at := uint32(pos+int64(k)) & 3
 		set := c.contexts(at)
 		if cd == nil {
-			c.bytes.Learn(*x)
+			c.bytes.Learn(b[k])
 		} else {
-			*x = c.bytes.Code(cd, *x, set)
+			b[k] = c.bytes.Code(cd, b[k], set)
 		}
-	})
+		c.passed(b[k], at)
+	}
 }
 
 // see shows the model bytes that come before those it codes.
 func (c *literalCoder) see(b []byte, pos int64) {
-	c.each(b, pos, func(x *byte, at uint32) { c.bytes.See(*x) })
+	for i := range b {
+		k := c.ordered(i, len(b), pos)
+		c.bytes.See(b[k])
+		c.passed(b[k], uint32(pos+int64(k)))
+	}
 }
 
-// each calls f for each byte in the order of coding, with its place modulo 4.
-func (c *literalCoder) each(b []byte, pos int64, f func(x *byte, at uint32)) {
-	unit := c.among.unit
-	for i := 0; i < len(b); {
-		n := min(unit-int(pos+int64(i))&(unit-1), len(b)-i)
-		for k := i + n - 1; k >= i; k-- {
-			at := uint32(pos+int64(k)) & 3
-			f(&b[k], at)
-			if unit == 2 && at&1 != 0 {
-				c.among.second = !c.among.second && b[k] >= longThumb
-			}
-		}
-		i += n
+// ordered returns which of n bytes at pos is the i-th that is coded: each unit, or the
+// part of one at either end, is reversed.
+func (c *literalCoder) ordered(i, n int, pos int64) int {
+	if c.among.unit == 1 {
+		return i
+	}
+	mask := c.among.unit - 1
+	begin := i - int(pos+int64(i))&mask
+	return max(begin, 0) + min(begin+mask, n-1) - i
+}
+
+// passed notes a byte at a place: whether it begins a long Thumb instruction.
+func (c *literalCoder) passed(b byte, at uint32) {
+	if c.among.unit == 2 && at&1 != 0 {
+		c.among.second = !c.among.second && b >= longThumb
 	}
 }
 
