@@ -64,7 +64,9 @@ func post(t *testing.T, socket, path, body string, head ...string) (status int, 
 }
 
 func posted(socket, path, body string, head ...string) (int, string, error) {
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, Dial: func(string, string) (net.Conn, error) { return net.Dial("unix", socket) }}}
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "unix", socket)
+	}}}
 	req, err := http.NewRequest(http.MethodPost, "http://localhost"+path, strings.NewReader(body))
 	if err != nil {
 		return 0, "", err

@@ -66,7 +66,7 @@ func send(socket string, list [][2]string) {
 	if err != nil {
 		return
 	}
-	defer c.Close()
+	defer func() { _ = c.Close() }()
 	if c.SetDeadline(time.Now().Add(patience)) == nil {
 		_, _ = c.Write(encode(list))
 	}
