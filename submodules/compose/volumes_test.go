@@ -1,0 +1,56 @@
+package compose
+
+import (
+	"context"
+	"testing"
+
+	"github.com/docker/docker/api/types/container"
+	"github.com/stretchr/testify/require"
+
+	"github.com/mender-app/mender-app/submodules"
+)
+
+// VOLUMES names what the application alone stores on this machine, and STOP with the
+// option remove leaves nothing that the engine could start.
+func TestVolumes(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	v1 := b.load("1")
+	const declared = "volumes:\n  data: {}\n  memory:\n    driver_opts: {type: tmpfs, device: tmpfs}\n"
+	req := submodules.Request{App: b.app, Components: []submodules.Component{v1},
+		Dir: b.release("1", compose(b.app, "    restart: always\n    volumes: [\"data:/data\", \"memory:/memory\"]\n"+declared))}
+	t.Cleanup(func() { _ = b.mod.Purge(context.Background(), submodules.Request{App: b.app, PurgeData: true}) })
+	volumes := func() []submodules.Volume {
+		t.Helper()
+		list, err := b.mod.Volumes(t.Context(), req)
+		require.NoError(t, err)
+		return list
+	}
+	require.Equal(t, []submodules.Volume{{Name: "data"}}, volumes(), "it is not made yet")
+	require.NoError(t, b.mod.Rollout(t.Context(), req))
+	made, err := b.cli.VolumeInspect(t.Context(), b.app+"_data")
+	require.NoError(t, err)
+	require.Equal(t, []submodules.Volume{{Name: "data", Dir: made.Mountpoint}}, volumes())
+	require.Contains(t, b.log.String(), "volume memory is left out: its content is not in a directory of the engine")
+
+	other, err := b.cli.ContainerCreate(t.Context(), &container.Config{Image: b.app + ":1"},
+		&container.HostConfig{Binds: []string{b.app + "_data:/other"}}, nil, nil, b.app+"-other")
+	require.NoError(t, err)
+	require.Empty(t, volumes())
+	require.Contains(t, b.log.String(), "the container "+b.app+"-other uses it too")
+	require.NoError(t, b.cli.ContainerRemove(t.Context(), other.ID, container.RemoveOptions{}))
+
+	stop := req
+	stop.Options = []string{submodules.OptionRemove}
+	for range 2 {
+		require.NoError(t, b.mod.Stop(t.Context(), stop))
+		require.Empty(t, b.service("web"))
+	}
+	require.Len(t, volumes(), 1, "data stays")
+
+	req.Dir = b.release("2", compose(b.app, "    volumes: [\"/data\"]\n"))
+	require.NoError(t, b.mod.Rollout(t.Context(), req))
+	_, err = b.mod.Volumes(t.Context(), req)
+	require.ErrorIs(t, err, submodules.ErrContent)
+	require.ErrorContains(t, err, "the service web stores /data in a volume without a name")
+}
