@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/mender-app/mender-app/artifact"
 	"github.com/mender-app/mender-app/artifact/image"
@@ -22,6 +23,8 @@ type Difference struct {
 	Images    []ImageDifference `json:"images"`
 	Manifests []FileDifference  `json:"manifests,omitempty"`
 	Warnings  []string          `json:"warnings,omitempty"`
+	// Decoding is how long it took here to read the new release and decode its images.
+	Decoding time.Duration `json:"-"`
 }
 
 // Change says what happened to something.
@@ -94,6 +97,7 @@ func Diff(ctx context.Context, old, next string, bases []string, o DeltaOptions)
 	// rebuilt is an error only if it is compared.
 	missing := map[image.Digest]error{}
 	for _, rel := range []*rebuild.Release{from, to} {
+		begun := time.Now()
 		for _, comp := range rel.Meta.ImageComponents() {
 			_, err := h.b.Image(ctx, rel, comp, c)
 			var needs *source.Error
@@ -103,6 +107,7 @@ func Diff(ctx context.Context, old, next string, bases []string, o DeltaOptions)
 				return nil, err
 			}
 		}
+		d.Decoding = time.Since(begun) // at last that of the new release
 	}
 	for _, p := range pairs(from.Meta.ImageComponents(), to.Meta.ImageComponents()) {
 		diff, err := h.compare(p, c, missing, &d.Warnings)

@@ -3,6 +3,7 @@ package inspect
 import (
 	"context"
 	"io"
+	"time"
 
 	"github.com/mender-app/mender-app/artifact/digest"
 	"github.com/mender-app/mender-app/artifact/image"
@@ -40,6 +41,7 @@ func (d *ImageDescription) delta(ctx context.Context, size int64, r io.Reader) e
 	if len(h.Bases) > 0 || made/maxExpansion > size {
 		return nil
 	}
+	begun := time.Now()
 	var files largest
 	err = dr.Apply(ctx, tarstore.New(), func(o delta.ObjectInfo) (delta.Sink, error) {
 		if o.Kind != delta.Tar {
@@ -48,6 +50,7 @@ func (d *ImageDescription) delta(ctx context.Context, size int64, r io.Reader) e
 		return newLayerSink(&files, o), nil
 	})
 	d.Largest = files.ofDelta()
+	d.Decoding = time.Since(begun)
 	return err
 }
 

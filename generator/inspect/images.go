@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/mender-app/mender-app/artifact"
 	"github.com/mender-app/mender-app/artifact/digest"
@@ -28,6 +29,8 @@ type ImageDescription struct {
 	// Largest are the largest files of an image that travels whole, at most MaxLargest. Of a
 	// delta over nothing they are those of layers that are not omitted.
 	Largest []LargeFile `json:"largest_files,omitempty"`
+	// Decoding is how long a delta over nothing took to decode here; 0 if none was.
+	Decoding time.Duration `json:"-"`
 	// Variants are the ways an image of the format variants travels in, and
 	// SharedBytes those that several of them need. Bytes is all of them together.
 	Variants    []VariantDescription `json:"variants,omitempty"`

@@ -21,11 +21,12 @@ func Difference(w io.Writer, d *generator.Difference) error {
 	if len(d.Warnings) > 0 {
 		page.Sections = append(page.Sections, section{Title: "Warnings", Items: b.words(d.Warnings)})
 	}
+	device := section{Title: "On the device", Facts: []fact{{"Time", decodingTime(d.Decoding)}}}
 	manifests := section{Title: "Manifests", Tables: filesTable(b, "What the orchestrator reads", d.Manifests)}
 	if len(d.Manifests) == 0 {
 		manifests.Notes = []string{"No file of the manifests changed."}
 	}
-	page.Sections = append(page.Sections, changedImages(b, d.Images), manifests)
+	page.Sections = append(page.Sections, changedImages(b, d.Images), manifests, device)
 	return page.write(w)
 }
 
