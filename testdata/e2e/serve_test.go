@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/mender-app/mender-app/testdata/bed"
 )
 
 // The units of mender-app-serve and mender-app-metrics, under a real systemd with all
@@ -50,4 +52,39 @@ func TestServe(t *testing.T) {
 
 	d.MustRun(t, "bash", "-c", "for i in $(seq 60); do systemctl is-active -q mender-app-serve.service || exit 0; sleep 1; done; exit 1")
 	require.Contains(t, ask("/healthz"), `"ok":true`, "the next request starts it again")
+	actions(t, d)
+	says(t, w, "web 1")
+}
+
+// actions goes back to the first release over the socket for actions. The other socket
+// refuses that.
+func actions(t *testing.T, d *bed.Device) {
+	t.Helper()
+	const post = `curl -sS -w ' %{http_code}' --max-time 20 -H 'Content-Type: application/json' --unix-socket `
+	out := d.MustRun(t, "sh", "-c", post+`/run/mender-app.sock -d '{}' http://localhost/v1/apps/shop/rollback`)
+	require.Contains(t, out, "--allow-actions")
+	require.Contains(t, out, " 403")
+	d.MustRun(t, "systemctl", "start", "mender-app-actions.socket")
+	stranger, err := d.Run("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "sh", "-c", post+`/run/mender-app-actions.sock -d '{}' http://localhost/v1/hold`)
+	require.NoError(t, err)
+	require.Equal(t, 7, stranger.Code, "a stranger cannot even connect: %v", stranger)
+	out = d.MustRun(t, "sh", "-c", post+`/run/mender-app-actions.sock -d '{"release":"nonsense"}' http://localhost/v1/apps/shop/rollback`)
+	require.Contains(t, out, " 404")
+	out = d.MustRun(t, "sh", "-c", post+`/run/mender-app-actions.sock -d '{}' http://localhost/v1/apps/shop/rollback`)
+	require.Regexp(t, " 20[02]$", out)
+	done := d.MustRun(t, "sh", "-c", `for i in $(seq 60); do
+		out=$(curl -sS --unix-socket /run/mender-app-actions.sock http://localhost/v1/actions/2)
+		case $out in *exit_code*) echo "$out"; exit ;; esac; sleep 1; done; exit 1`)
+	require.Contains(t, done, `"exit_code":0`)
+	var record struct {
+		Status string
+		Asked  struct{ How, User string }
+	}
+	require.NoError(t, json.Unmarshal([]byte(d.MustRun(t, "mender-app", "history", "shop", "3", "--json")), &record))
+	require.Equal(t, "restored by hand root", record.Status+" "+record.Asked.How+" "+record.Asked.User)
+	const id = "MESSAGE_ID=4c8a2f7e91d54b03a6e8d2f1c5b7904a" // packaging/systemd/mender-app.catalog
+	d.MustRun(t, "journalctl", "--update-catalog")
+	require.Contains(t, d.MustRun(t, "journalctl", "-x", id, "MENDER_APP_APPLICATION=shop", "MENDER_APP_STATUS=restored"), "has ended well")
+	steps := d.MustRun(t, "journalctl", "-o", "export", "MENDER_APP_APPLICATION=shop", "MENDER_APP_STEP=installing")
+	require.Contains(t, steps, "MENDER_APP_RELEASE=1-shop-1\n")
 }
