@@ -37,7 +37,7 @@ var unseen = [16]byte{1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1}
 // 1<<histBits bytes, and a number of sets of weights. bits is at least 6.
 func NewByteModel(n, bits, histBits, sets int) *ByteModel {
 	t := &ByteModel{
-		mix:       newMixer(n+1, sets*3*256, 1),
+		mix:       newMixer(n+1, sets*3*256, 256*8),
 		n:         n,
 		bits:      bits,
 		tab:       make([]byte, n<<bits<<4),
@@ -165,6 +165,7 @@ func seen(history byte, bit int) byte {
 // Code codes one byte with the contexts in Contexts. set also chooses the weights.
 func (t *ByteModel) Code(c *Coder, v byte, set int) byte {
 	expect := int(t.Expected())
+	last := int(t.At(1)) << 3
 	// Each set has three variants: without a match, with one, and with a long one.
 	set *= 3
 	m := t.mix
@@ -193,7 +194,7 @@ func (t *ByteModel) Code(c *Coder, v byte, set int) byte {
 				expect = 0
 			}
 			m.in[t.n] = int32(stretchTab[*match>>20])
-			bit := c.Code(m.mix(s<<8|at, 0), int(v>>i&1))
+			bit := c.Code(m.mix(s<<8|at, last|i), int(v>>i&1))
 			m.learn(bit)
 			match.update(bit, 250)
 			aim := int32(-bit) & 0xffff
