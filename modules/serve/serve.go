@@ -207,6 +207,7 @@ func fail(w http.ResponseWriter, err error) {
 // cache has the last answers of the sub-modules, so that many who ask cost as much as
 // one.
 type cache struct {
+	once    sync.Once
 	mu      sync.Mutex
 	answers map[string]*asked
 	asking  chan struct{} // as many sub-modules are asked at a time
@@ -230,7 +231,7 @@ const (
 )
 
 func (c *cache) init() {
-	c.answers, c.asking = map[string]*asked{}, make(chan struct{}, maxAsking)
+	c.once.Do(func() { c.answers, c.asking = map[string]*asked{}, make(chan struct{}, maxAsking) })
 }
 
 // overview tells how an application is.
