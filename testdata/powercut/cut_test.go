@@ -248,6 +248,9 @@ func (m *machine) mender(s step) error {
 	return nil
 }
 
+// notCommitted is what the client in C++ says of an update that waits for its commit.
+const notCommitted = "Installed, but not committed"
+
 // goOn continues after a cut or a kill in one of the ways, asserts that the device
 // ends in one of the allowed releases, and returns its version.
 func (m *machine) goOn(p plan, at int, done bool, records map[string]string) (ended string, err error) {
@@ -259,7 +262,9 @@ func (m *machine) goOn(p plan, at int, done bool, records map[string]string) (en
 			if err != nil {
 				return "", err
 			}
-			if !strings.Contains(r.Output(), "No update in progress") {
+			// A cut between two calls may let the client go on with the installation.
+			done = strings.Contains(r.Output(), notCommitted)
+			if !done && !strings.Contains(r.Output(), "No update in progress") {
 				break
 			}
 		}
@@ -301,7 +306,10 @@ func (m *machine) goOn(p plan, at int, done bool, records map[string]string) (en
 				last.command = "resume"
 			}
 			if last.command != "install" {
-				_, _ = m.client(last.command)
+				r, _ := m.client(last.command)
+				if m.cpp && strings.Contains(r.Output(), notCommitted) {
+					_, _ = m.client(p.steps[len(p.steps)-1].command)
+				}
 			}
 			if s, err = settled(m.Device, m.catalogue, records); err != nil {
 				return "", fmt.Errorf("after mender-app resume and mender %s: %w", last.command, err)
