@@ -354,6 +354,15 @@ func (a *App) Pointed() string {
 	return filepath.Base(filepath.Dir(target))
 }
 
+// IsCurrent reports whether the current release came with an artifact of this name.
+func (a *App) IsCurrent(artifact string) bool {
+	if a.Current == "" || artifact == "" {
+		return false
+	}
+	r, err := a.Release(a.Current)
+	return err == nil && r.ArtifactName == artifact
+}
+
 // HasSecrets reports whether the sub-module keeps encrypted secrets for the
 // application.
 func (a *App) HasSecrets() bool {

@@ -24,7 +24,6 @@
 package deploy
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -181,51 +180,6 @@ func (e *Engine) keep() int {
 	return e.Keep
 }
 
-// lock takes the store's lock for one call, and removes temporary files that an
-// earlier call left.
-func (e *Engine) lock(ctx context.Context, who string) (func(), error) {
-	return e.lockWithin(ctx, who, cmp.Or(e.LockTimeout, DefaultLockTimeout))
-}
-
-// lockToEnd is lock for a state that ends an update.
-func (e *Engine) lockToEnd(ctx context.Context, who string) (func(), error) {
-	release, err := e.lock(ctx, who)
-	var locked *store.LockedError
-	if !errors.As(err, &locked) || e.EndLockTimeout == 0 || ctx.Err() != nil {
-		return release, err
-	}
-	e.Log.Warn("waiting for another call", "limit", e.EndLockTimeout, "call", locked.Holder)
-	return e.lockWithin(ctx, who, e.EndLockTimeout)
-}
-
-func (e *Engine) lockWithin(ctx context.Context, who string, limit time.Duration) (func(), error) {
-	wait, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
-	release, err := e.Store.Lock(wait, who)
-	if err != nil {
-		return nil, err
-	}
-	prepared := false
-	defer func() {
-		if !prepared {
-			release()
-		}
-	}()
-	if err := e.Store.Prepare(); err != nil {
-		return nil, err
-	}
-	prepared = true
-	e.sweepTemp()
-	e.Meter = account.NewMeter(e.Store.Dir(), e.DataRoot)
-	return func() { e.sweepTemp(); e.Transcript.Leave(); release() }, nil
-}
-
-func (e *Engine) sweepTemp() {
-	if err := os.RemoveAll(e.Store.Meta("tmp")); err != nil {
-		e.Log.Warn("cannot remove temporary files", "error", err)
-	}
-}
-
 // open reads an application. A damaged state file is renamed, reported, and
 // rebuilt from the releases.
 func (e *Engine) open(name string) (*store.App, error) {
@@ -259,7 +213,7 @@ func touchedPhaseOf(a *store.App) transition.Phase {
 // handleEvent executes the plan for an event of an application. artifact is the name of
 // the event's artifact.
 func (e *Engine) handleEvent(ctx context.Context, a *store.App, ev transition.Event, artifact string) error {
-	pl, err := transition.For(phaseOf(a), ev, e.isCurrent(a, artifact), a.Deployment != nil && a.Deployment.Overwrites)
+	pl, err := transition.For(phaseOf(a), ev, a.IsCurrent(artifact), a.Deployment != nil && a.Deployment.Overwrites)
 	if err != nil {
 		return err
 	}
@@ -322,14 +276,6 @@ func (e *Engine) spendReserve(a *store.App) bool {
 		e.Log.Warn("the store's file system is full; using the reserved space", "app", a.Name)
 	}
 	return had && err == nil
-}
-
-func (e *Engine) isCurrent(a *store.App, artifact string) bool {
-	if a.Current == "" || artifact == "" {
-		return false
-	}
-	r, err := a.Release(a.Current)
-	return err == nil && r.ArtifactName == artifact
 }
 
 // remember writes an error to the journal, for people to read. If that fails,

@@ -139,7 +139,7 @@ func (e *Engine) install(ctx context.Context, tree *modules.Tree) error {
 		return err
 	}
 	if a == nil || a.Deployment == nil {
-		if _, stored := tree.Files(); stored && !(a != nil && e.isCurrent(a, h.Artifact)) {
+		if _, stored := tree.Files(); stored && !(a != nil && a.IsCurrent(h.Artifact)) {
 			files, err := tree.StoredFiles()
 			if err != nil {
 				return err
