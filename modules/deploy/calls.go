@@ -162,7 +162,7 @@ func (t *target) callOnce(ctx context.Context, verb string, req submodules.Reque
 		return err
 	}
 	if t.a != nil && (verb == submodules.VerbStart || verb == submodules.VerbRollout || verb == submodules.VerbRollback) {
-		t.a.Applied, t.a.Values = overrides.Fingerprint(req), values.Fingerprint(req.Values) // the next write of the state keeps it
+		t.a.Applied, t.a.Values = overrides.Fingerprint(req.Overrides), values.Fingerprint(req.Values) // the next write of the state keeps it
 	}
 	return durable.Point("called." + verb)
 }

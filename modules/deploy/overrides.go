@@ -36,14 +36,15 @@ func (e *Engine) SetOverrides(ctx context.Context, name, text string) error {
 // asStarted reports whether the current release would be started as it was started last,
 // and nothing of it was changed since.
 func (t *target) asStarted(ctx context.Context) (bool, error) {
-	if req := t.request(); overrides.Fingerprint(req) != t.a.Applied || values.Fingerprint(req.Values) != t.a.Values {
+	req := t.request()
+	if overrides.Fingerprint(req.Overrides) != t.a.Applied || values.Fingerprint(req.Values) != t.a.Values {
 		return false, nil
 	}
 	if !t.info.Has(submodules.FeatureCheck) {
 		return true, nil
 	}
 	var c submodules.Changes
-	err := t.call(ctx, submodules.VerbCheck, t.request(), into(&c, t.o.Check))
+	err := t.call(ctx, submodules.VerbCheck, req, into(&c, t.o.Check))
 	return len(c.Starts)+len(c.Restarts)+len(c.Removes) == 0, err
 }
 

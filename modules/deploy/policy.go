@@ -26,12 +26,9 @@ func (t *target) checkPolicy(ctx context.Context, h *incoming.Header) error {
 		App:       policy.App{Name: t.app, Version: h.Meta.ApplicationVersion},
 		Engine:    policy.Engine{Name: h.Meta.Orchestrator},
 	}
-	if h.Meta.Policy != nil {
-		p, err := policy.ParseJSON(h.Meta.Policy, t.app, h.Meta.ApplicationVersion)
-		if err != nil {
-			return unfit("%w", err)
-		}
-		r.App.Policy = p
+	var err error
+	if r.App.Policy, err = policies.OfArtifact(h.Meta); err != nil {
+		return unfit("%w", err)
 	}
 	names, err := e.Store.Apps()
 	if err != nil {

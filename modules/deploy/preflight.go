@@ -16,8 +16,8 @@ import (
 	"github.com/mender-app/mender-app/modules/deploy/incoming"
 	"github.com/mender-app/mender-app/modules/deploy/machine"
 	"github.com/mender-app/mender-app/modules/deploy/moments"
+	"github.com/mender-app/mender-app/modules/deploy/policies"
 	"github.com/mender-app/mender-app/modules/deploy/space"
-	"github.com/mender-app/mender-app/modules/policy"
 	"github.com/mender-app/mender-app/submodules"
 )
 
@@ -183,8 +183,8 @@ func (t *target) checkSpace(ctx context.Context, m *artifact.Metadata) error {
 	if dir := t.dataRoot(ctx); dir != "" {
 		needs = append(needs, space.Need{Dir: space.Existing(dir), Bytes: m.Sizes.Engine})
 	}
-	if a := t.stored(); a != nil && m.Policy != nil {
-		p, err := policy.ParseJSON(m.Policy, t.app, m.ApplicationVersion)
+	if a := t.stored(); a != nil {
+		p, err := policies.OfArtifact(m)
 		if err != nil {
 			return unfit("%w", err)
 		}

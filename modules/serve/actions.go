@@ -146,7 +146,7 @@ func checkSource(source string) error {
 		return nil
 	}
 	if st, err := os.Stat(source); !filepath.IsAbs(source) || err != nil || !st.Mode().IsRegular() {
-		return errors.New("source is not an https URL, nor the absolute path of a file")
+		return errors.New("source is neither a URL nor the absolute path of a file")
 	}
 	return nil
 }

@@ -377,12 +377,11 @@ func (s *session) Stop(ctx context.Context) error {
 	}
 	// Containers that Compose left: those of services that are no longer in its
 	// files.
-	for _, c := range list {
-		if running == 0 {
-			break
-		}
-		if err := s.stop(ctx, c); err != nil {
-			return err
+	if running > 0 {
+		for _, c := range list {
+			if err := s.stop(ctx, c); err != nil {
+				return err
+			}
 		}
 	}
 	if s.req.HasOption(submodules.OptionRemove) {

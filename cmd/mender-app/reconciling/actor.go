@@ -111,7 +111,7 @@ func (a *actor) facts(ctx context.Context, st *store.Store, apps []policy.Presen
 		if err != nil {
 			a.p.Log().Warn("overrides are left out", "app", p.Name, "error", err)
 		}
-		list = append(list, policy.OverridesOf(p.Name, overrides.Fingerprint(submodules.Request{Overrides: layers})))
+		list = append(list, policy.OverridesOf(p.Name, overrides.Fingerprint(layers)))
 	}
 	return list
 }

@@ -206,7 +206,7 @@ func (k *Keeper) Migrate(ctx context.Context) error {
 	switch {
 	case kept != nil:
 		k.Log.Info("the data comes back that was kept with the release", "app", k.App.Name, "release", d.To)
-		if err := k.fill(ctx, k.App.DataDir(d.To), kept, d.From, fulltree.Copy); err != nil {
+		if err := k.replace(ctx, k.App.DataDir(d.To), kept, d.From); err != nil {
 			return err
 		}
 	case p != nil && p.Data.Migrate != "":
@@ -221,7 +221,7 @@ func (k *Keeper) migrate(ctx context.Context, rec *record) error {
 	begun := filepath.Join(k.from(), begunFile)
 	if exists(begun) {
 		k.Log.Warn("a migration of the data was interrupted: it begins again with the old release's data", "app", k.App.Name)
-		if err := k.fill(ctx, k.from(), rec, k.App.Deployment.To, fulltree.Copy); err != nil {
+		if err := k.replace(ctx, k.from(), rec, k.App.Deployment.To); err != nil {
 			return err
 		}
 	}
@@ -282,23 +282,25 @@ func (k *Keeper) Restore(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := k.fill(ctx, k.backTo(), rec, d.To, fulltree.Move); err != nil {
+	if err := fill(ctx, k.backTo(), rec.Places, fulltree.Move); err != nil {
 		return err
 	}
 	return durable.RemoveAll(k.backTo())
 }
 
-// fill puts the data of a copy in place. Copying replaces what is there; for moving, the
-// places were emptied before. ran is the release that ran last.
-func (k *Keeper) fill(ctx context.Context, dir string, rec *record, ran string, method func(ctx context.Context, from, to string) error) error {
-	moves := dir == k.backTo()
-	places := rec.Places
-	if !moves {
-		var err error
-		if places, err = k.empty(ctx, rec, ran); err != nil {
-			return err
-		}
+// replace puts the data of a copy in the place of what is there. ran is the release that ran
+// last.
+func (k *Keeper) replace(ctx context.Context, dir string, rec *record, ran string) error {
+	places, err := k.empty(ctx, rec, ran)
+	if err != nil {
+		return err
 	}
+	return fill(ctx, dir, places, fulltree.Copy)
+}
+
+// fill puts the data of a copy into places, which are empty or were filled in part by a call
+// that was interrupted.
+func fill(ctx context.Context, dir string, places []place, method func(ctx context.Context, from, to string) error) error {
 	for i, p := range places {
 		if p.Missing || p.Dir == "" {
 			continue

@@ -90,11 +90,7 @@ func (d Decider) ask(ctx context.Context, c hooks.Call, list []values.Value) (of
 	}
 	defer os.RemoveAll(dir)
 	c.Values, c.Result = filepath.Join(dir, "values"), filepath.Join(dir, "result")
-	set := map[string]string{}
-	for _, v := range list {
-		set[v.Name] = v.Value
-	}
-	if err := os.WriteFile(c.Values, submodules.EncodeValues(set), 0o600); err != nil {
+	if err := os.WriteFile(c.Values, submodules.EncodeValues(values.ByName(list)), 0o600); err != nil {
 		return "", err
 	}
 	if err := d.Hooks.Run(ctx, c); err != nil {

@@ -69,14 +69,13 @@ func device(dir, app string) (list []submodules.Override, bad error) {
 	return list, bad
 }
 
-// Fingerprint names what the device and an operator change in a start by a request; "" for
-// nothing.
-func Fingerprint(r submodules.Request) string {
-	if len(r.Overrides) == 0 {
+// Fingerprint names overrides; "" for none.
+func Fingerprint(layers []submodules.Override) string {
+	if len(layers) == 0 {
 		return ""
 	}
 	h := sha256.New()
-	for _, l := range r.Overrides {
+	for _, l := range layers {
 		fmt.Fprintf(h, "%q %q\n", l.Name, l.Text)
 	}
 	return hex.EncodeToString(h.Sum(nil))

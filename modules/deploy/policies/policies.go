@@ -9,9 +9,18 @@ import (
 	"log/slog"
 	"slices"
 
+	"github.com/mender-app/mender-app/artifact"
 	"github.com/mender-app/mender-app/modules/policy"
 	"github.com/mender-app/mender-app/store"
 )
+
+// OfArtifact reads the policy of an artifact; nil if it has none.
+func OfArtifact(m *artifact.Metadata) (*policy.Policy, error) {
+	if m.Policy == nil {
+		return nil, nil
+	}
+	return policy.ParseJSON(m.Policy, m.ApplicationName, m.ApplicationVersion)
+}
 
 // Installed returns the facts for policies about those of the named applications
 // that have a current release. An application that cannot be read is left out,

@@ -17,7 +17,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"github.com/mender-app/mender-app/modules/hooks"
 	"github.com/mender-app/mender-app/store"
@@ -95,6 +94,11 @@ func (s Source) For(log *slog.Logger, app string) map[string]string {
 	if err != nil {
 		log.Error("values are left out", "app", app, "error", err)
 	}
+	return ByName(list)
+}
+
+// ByName are the values of a list, by their names.
+func ByName(list []Value) map[string]string {
 	values := map[string]string{}
 	for _, v := range list {
 		values[v.Name] = v.Value
@@ -293,5 +297,5 @@ func Lacks(app string, info submodules.Info, orchestrator string) error {
 	if info.Has(submodules.FeatureValues) {
 		return nil
 	}
-	return fmt.Errorf("the sub-module %s of %s has no values (feature %s): update it, or write them into the manifests", orchestrator, strings.TrimSpace(app), submodules.FeatureValues)
+	return fmt.Errorf("the sub-module %s of %s has no values (feature %s): update it, or write them into the manifests", orchestrator, app, submodules.FeatureValues)
 }
