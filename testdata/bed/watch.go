@@ -1,6 +1,7 @@
 package bed
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -23,7 +24,8 @@ type Watch struct {
 	cmd     *exec.Cmd
 	mu      sync.Mutex
 	changes []change
-	done    chan struct{}
+	first   chan struct{} // closed when there is an answer, or none, for the first time
+	done    chan struct{} // closed when the program has ended
 }
 
 type change struct {
@@ -43,7 +45,25 @@ func (d *Device) Watch(url string) (*Watch, error) {
 			return nil, err
 		}
 	}
-	w := &Watch{cmd: d.Command(context.Background(), program, "-poll", url, "-every", watchInterval.String()), done: make(chan struct{})}
+	for attempt := 1; ; attempt++ {
+		w, err := d.watch(program, url)
+		// The program was just written. As long as a child of this process, which is about
+		// to run something else, still has it open, it cannot be run.
+		if err == nil || attempt == 5 {
+			return w, err
+		}
+		time.Sleep(200 * time.Millisecond)
+	}
+}
+
+// watch starts the program, and returns when it has asked once.
+func (d *Device) watch(program, url string) (*Watch, error) {
+	var said bytes.Buffer
+	w := &Watch{
+		cmd:   d.Command(context.Background(), program, "-poll", url, "-every", watchInterval.String()),
+		first: make(chan struct{}), done: make(chan struct{}),
+	}
+	w.cmd.Stderr = &said
 	out, err := w.cmd.StdoutPipe()
 	if err != nil {
 		return nil, err
@@ -60,10 +80,18 @@ func (d *Device) Watch(url string) (*Watch, error) {
 			}
 			w.mu.Lock()
 			w.changes = append(w.changes, c)
+			if len(w.changes) == 1 {
+				close(w.first)
+			}
 			w.mu.Unlock()
 		}
 	}()
-	return w, nil
+	select {
+	case <-w.first:
+		return w, nil
+	case <-w.done:
+		return nil, fmt.Errorf("watch %s: %w: %s", url, w.cmd.Wait(), said.String())
+	}
 }
 
 // Says returns the last answer, "" for none.
