@@ -85,7 +85,7 @@ var rooms = []room{
 	{
 		dir:    "submodules/k8s",
 		own:    []string{"artifact/clip", "submodules", "submodules/config", "submodules/secrets", "submodules/servicelog", "submodules/imagestore/...", "artifact/image", "artifact/names", "store/durable"},
-		others: []string{"k8s.io", "sigs.k8s.io", "github.com/fluxcd/cli-utils/pkg/kstatus", "gopkg.in/yaml.v3"},
+		others: []string{"k8s.io", "sigs.k8s.io", "github.com/fluxcd/cli-utils/pkg/kstatus", "gopkg.in/yaml.v3", "gopkg.in/evanphx/json-patch.v4"},
 	},
 	{dir: "modules"},
 	{dir: "modules/hooks", own: []string{"modules/policy", "submodules"}},
@@ -104,7 +104,7 @@ var rooms = []room{
 	},
 	{
 		dir: "generator",
-		own: []string{"artifact/...", "delta/...", "modules/policy", "submodules/k8s/marks"},
+		own: []string{"artifact/...", "delta/...", "modules/policy", "submodules/k8s/marks", "submodules/k8s/service"},
 		others: []string{
 			"github.com/google/go-containerregistry", "github.com/compose-spec/compose-go", "github.com/klauspost/compress",
 			"gopkg.in/yaml.v3", "github.com/BurntSushi/toml", "github.com/mattn/go-shellwords",

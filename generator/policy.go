@@ -99,10 +99,10 @@ func (r *run) checkServices(found *manifests.Found) error {
 	for i, name := range p.Services.Disabled {
 		what := ""
 		switch {
-		case r.Application.Orchestrator != Compose:
+		case r.Application.Orchestrator != Compose && r.Application.Orchestrator != Kubernetes:
 			what = "the sub-module " + r.Application.Orchestrator + " cannot switch services off"
 		case !slices.Contains(found.Services, name):
-			what = fmt.Sprintf("%s is not a service of the Compose files: they have %s", name, strings.Join(found.Services, ", "))
+			what = fmt.Sprintf("%s is not a service of the manifests: they have %s", name, strings.Join(found.Services, ", "))
 		default:
 			continue
 		}

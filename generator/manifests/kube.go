@@ -16,6 +16,7 @@ import (
 
 	"github.com/mender-app/mender-app/artifact/names"
 	"github.com/mender-app/mender-app/submodules/k8s/marks"
+	"github.com/mender-app/mender-app/submodules/k8s/service"
 )
 
 // podSpecs says where each kind of the Kubernetes API keeps its pod spec.
@@ -192,6 +193,9 @@ func (k *kube) object(file string, n *yaml.Node, depth int) error {
 	}
 	if err := k.checkMarks(at, kind, n); err != nil {
 		return err
+	}
+	if k.reach == nil && service.Is(kind) {
+		k.found.Services = append(k.found.Services, service.Name(kind, objectName(n)))
 	}
 	path, known := podSpecs[kind]
 	if !known {

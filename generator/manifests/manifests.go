@@ -59,7 +59,7 @@ type Found struct {
 	Warnings []string
 	Notes    []string   // those of Warnings that are no reason to stop
 	Ship     []Variable // compose only, sorted by name
-	Services []string   // compose only, sorted
+	Services []string   // by their names: of Compose sorted, of Kubernetes in the order of the files
 	// Encrypt are the files that hold nothing but secrets, relative to the
 	// directory: those that are to be encrypted, if that was asked for.
 	Encrypt []string

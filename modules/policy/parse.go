@@ -134,7 +134,7 @@ func (p *Policy) checkBehaviour() error {
 	if p.Enabled != nil && !p.Managed {
 		return bad("enabled", "only a managed application is enabled and disabled: set managed = true")
 	}
-	if err := checkNames("services.disabled", p.Services.Disabled); err != nil {
+	if err := checkNames("services.disabled", p.Services.Disabled, checkService); err != nil {
 		return err
 	}
 	return nil

@@ -188,6 +188,9 @@ func TestEveryValueIsChecked(t *testing.T) {
 		{"managed = true\n[[reapply]]\non = 'boot'\nfilter = {'a b' = 'x'}", "reapply[0].filter: "},
 		{"managed = true\n[[reapply]]\nwhen = 'boot'", "reapply[0].when: unknown key"},
 		{"[services]\ndisabled = ['a', 'a']", "services.disabled[1]: a is there twice"},
+		{"[services]\ndisabled = ['job/a', 'deployment/']", "services.disabled[1]: \"\" is not a name"},
+		{"[services]\ndisabled = ['a/b/c']", "services.disabled[0]: \"b/c\" is not a name"},
+		{"[data]\nvolumes = ['a/b']", "data.volumes[0]: \"a/b\" is not a name"},
 	} {
 		_, err := ParseTOML([]byte(c.toml), "shop")
 		require.ErrorIs(t, err, ErrPolicy, c.toml)

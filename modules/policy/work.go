@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"path"
@@ -92,7 +93,7 @@ func (p *Policy) Copies() bool { return p != nil && p.Data.Snapshot }
 
 func (p *Policy) checkData() error {
 	d := p.Data
-	if err := checkNames("data.volumes", d.Volumes); err != nil {
+	if err := checkNames("data.volumes", d.Volumes, checkName); err != nil {
 		return err
 	}
 	if err := checkLength("data.directories", len(d.Directories)); err != nil {
@@ -193,13 +194,13 @@ func (p *Policy) checkReapply() error {
 	return nil
 }
 
-func checkNames(key string, list []string) error {
+func checkNames(key string, list []string, check func(key, name string) error) error {
 	if err := checkLength(key, len(list)); err != nil {
 		return err
 	}
 	for i, name := range list {
 		at := fmt.Sprintf("%s[%d]", key, i)
-		if err := checkName(at, name); err != nil {
+		if err := check(at, name); err != nil {
 			return err
 		}
 		if slices.Contains(list[:i], name) {
@@ -214,6 +215,16 @@ func checkName(key, name string) error {
 		return bad(key, "%q is not a name", clip.Text(name))
 	}
 	return nil
+}
+
+// checkService takes the name of a service, which of a workload in Kubernetes has its kind
+// before it: deployment/web.
+func checkService(key, name string) error {
+	kind, workload, found := strings.Cut(name, "/")
+	if !found {
+		return checkName(key, name)
+	}
+	return cmp.Or(checkName(key, kind), checkName(key, workload))
 }
 
 func checkPath(key, file string) error {

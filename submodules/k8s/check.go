@@ -16,6 +16,7 @@ import (
 	"github.com/mender-app/mender-app/submodules/k8s/cluster"
 	"github.com/mender-app/mender-app/submodules/k8s/manifest"
 	"github.com/mender-app/mender-app/submodules/k8s/marks"
+	"github.com/mender-app/mender-app/submodules/k8s/service"
 )
 
 // Check implements submodules.Checker: it does what rollout does until the first change.
@@ -36,13 +37,13 @@ func (s *session) Check(ctx context.Context) (c submodules.Changes, err error) {
 	there := map[cluster.ID]bool{}
 	for _, p := range r.objects {
 		there[p.id] = true
-		if workload(p.Kind) {
+		if service.Is(p.Kind) {
 			p.note(&c)
 		}
 	}
 	for _, it := range inv.Items {
-		if workload(it.Kind) && !it.Retained && !there[it.ID] {
-			c.Removes = append(c.Removes, serviceName(it.ID))
+		if service.Is(it.Kind) && !it.Retained && !there[it.ID] {
+			c.Removes = append(c.Removes, service.Name(it.ID.Kind, it.ID.Name))
 		}
 	}
 	for _, list := range [][]string{c.Starts, c.Restarts, c.Keeps, c.Removes} {
@@ -60,7 +61,7 @@ func (p *planned) note(c *submodules.Changes) {
 	case p.same || p.samePods && !p.replace:
 		list = &c.Keeps
 	}
-	*list = append(*list, serviceName(p.id))
+	*list = append(*list, service.Name(p.id.Kind, p.id.Name))
 }
 
 // check lets the API server check every object that it can check now; nothing
@@ -208,12 +209,20 @@ func (p *planned) refused(s metav1.Status) error {
 	return p.Errorf("the API server refuses it (%s); its words are not shown, because they may have parts of the secret in them", what)
 }
 
+// overridden says in an error which overrides changed the object.
+func (p *planned) overridden() string {
+	if len(p.Overrides) == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" (with the override %s)", strings.Join(p.Overrides, ", "))
+}
+
 // explain turns an error of the API server into one line with file and line number.
 func (s *session) explain(dir string, p *planned, err error) error {
 	at := func(field string, format string, args ...any) error {
 		return &manifest.Error{
 			File: p.File, Line: manifest.Position(dir, p.Object, field),
-			Err: fmt.Errorf("%s/%s: %s", p.Kind, p.Name, fmt.Sprintf(format, args...)),
+			Err: fmt.Errorf("%s/%s%s: %s", p.Kind, p.Name, p.overridden(), fmt.Sprintf(format, args...)),
 		}
 	}
 	var status apierrors.APIStatus

@@ -11,6 +11,7 @@ import (
 
 	"github.com/mender-app/mender-app/artifact/clip"
 	"github.com/mender-app/mender-app/submodules/k8s/cluster"
+	"github.com/mender-app/mender-app/submodules/k8s/service"
 )
 
 // problem is an object in trouble, and the pod and container that cause it, where
@@ -24,19 +25,11 @@ type problem struct {
 	previous  bool // the log of the container's run before this one tells
 }
 
-func workload(kind string) bool {
-	switch kind {
-	case "Deployment", "StatefulSet", "DaemonSet", "ReplicaSet", "ReplicationController", "Job", "Pod":
-		return true
-	}
-	return false
-}
-
 // failing looks for pods that will never come up.
 func (s *session) failing(ctx context.Context, all []*waiting) (*problem, error) {
 	v := s.survey()
 	for _, w := range all {
-		if w.ready || w.object == nil || !workload(w.object.GetKind()) {
+		if w.ready || w.object == nil || !service.Is(w.object.GetKind()) {
 			continue
 		}
 		pods, err := v.of(ctx, w.object)
@@ -131,7 +124,7 @@ func (s *session) unblock(ctx context.Context, v *survey, o *unstructured.Unstru
 func (s *session) unstable(ctx context.Context, all []*waiting) (string, error) {
 	v := s.survey()
 	for _, w := range all {
-		if w.object == nil || !workload(w.object.GetKind()) || w.object.GetKind() == "Job" {
+		if w.object == nil || !service.Is(w.object.GetKind()) || w.object.GetKind() == "Job" {
 			continue
 		}
 		pods, err := v.of(ctx, w.object)
@@ -171,7 +164,7 @@ func (s *session) testimony(ctx context.Context, pr *problem) []string {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 15*time.Second)
 	defer cancel()
 	var said []string
-	if pr.pod == nil && pr.object != nil && workload(pr.object.GetKind()) {
+	if pr.pod == nil && pr.object != nil && service.Is(pr.object.GetKind()) {
 		pr.pod, pr.container = s.worst(ctx, pr.object)
 	}
 	i := pr.id

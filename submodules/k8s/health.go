@@ -8,6 +8,7 @@ import (
 
 	"github.com/mender-app/mender-app/submodules/k8s/cluster"
 	"github.com/mender-app/mender-app/submodules/k8s/marks"
+	"github.com/mender-app/mender-app/submodules/k8s/service"
 )
 
 // state is what ALIVE and HEALTHY answer from.
@@ -50,15 +51,15 @@ func (s *session) inspect(ctx context.Context, app string) (state, error) {
 			return state{}, err
 		}
 		if o == nil {
-			ill(!workload(it.Kind), "%s is gone", it.ID)
-			if workload(it.Kind) {
+			ill(!service.Is(it.Kind), "%s is gone", it.ID)
+			if service.Is(it.Kind) {
 				st.workloads = append(st.workloads, seen{waiting: &waiting{id: it.ID}})
 			}
 			continue
 		}
 		if _, stopped := o.GetAnnotations()[marks.Stopped]; stopped {
 			ill(false, "%s is stopped", it.ID)
-			if workload(it.Kind) {
+			if service.Is(it.Kind) {
 				st.workloads = append(st.workloads, seen{waiting: &waiting{id: it.ID, object: o}, stopped: true})
 			}
 			continue
@@ -82,7 +83,7 @@ func (s *session) inspect(ctx context.Context, app string) (state, error) {
 	}
 	v := s.survey()
 	for _, w := range all {
-		if !workload(w.id.Kind) {
+		if !service.Is(w.id.Kind) {
 			continue
 		}
 		pods, err := v.of(ctx, w.object)

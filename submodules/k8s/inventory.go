@@ -48,6 +48,9 @@ type item struct {
 type inventory struct {
 	App   string
 	Items []item
+	// Changes names the changes with which the release was rolled out; see
+	// changes.Changes.
+	Changes string
 	// Places are the namespaces in which the inventory was found: several if the
 	// application moves.
 	Places []string
@@ -107,52 +110,54 @@ func loadInventory(ctx context.Context, c *cluster.Cluster, app, namespace strin
 		if device, _, _ := unstructured.NestedString(o.Object, "data", "device"); o.GetNamespace() != namespace && device != deviceID() {
 			continue
 		}
-		items, err := decodeInventory(o)
+		items, applied, err := decodeInventory(o)
 		if err != nil {
 			return nil, fmt.Errorf("inventory %s in %s: %w", o.GetName(), o.GetNamespace(), err)
 		}
 		inv.Places = append(inv.Places, o.GetNamespace())
+		inv.Changes = applied
 		inv.add(items...)
 	}
 	return inv, nil
 }
 
-func decodeInventory(o *unstructured.Unstructured) ([]item, error) {
+func decodeInventory(o *unstructured.Unstructured) (items []item, applied string, err error) {
 	text, _, err := unstructured.NestedString(o.Object, "binaryData", inventoryKey)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	raw, err := base64.StdEncoding.DecodeString(text)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	zr, err := gzip.NewReader(bytes.NewReader(raw))
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	data, err := io.ReadAll(io.LimitReader(zr, maxInventory+1))
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	if len(data) > maxInventory {
-		return nil, fmt.Errorf("larger than %d bytes", maxInventory)
+		return nil, "", fmt.Errorf("larger than %d bytes", maxInventory)
 	}
 	var body struct {
-		Format int    `json:"format"`
-		Items  []item `json:"items"`
+		Format  int    `json:"format"`
+		Items   []item `json:"items"`
+		Changes string `json:"changes"`
 	}
 	if err := json.Unmarshal(data, &body); err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	if body.Format != 1 {
-		return nil, fmt.Errorf("format %d is newer than this program", body.Format)
+		return nil, "", fmt.Errorf("format %d is newer than this program", body.Format)
 	}
-	return body.Items, nil
+	return body.Items, body.Changes, nil
 }
 
 // saveInventory writes the inventory to an existing namespace.
 func saveInventory(ctx context.Context, c *cluster.Cluster, inv *inventory, namespace string) error {
-	data, err := json.Marshal(map[string]any{"format": 1, "items": inv.Items})
+	data, err := json.Marshal(map[string]any{"format": 1, "items": inv.Items, "changes": inv.Changes})
 	if err != nil {
 		return err
 	}

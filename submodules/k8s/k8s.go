@@ -8,12 +8,14 @@
 package k8s
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"time"
 
 	"k8s.io/klog/v2"
+	"sigs.k8s.io/yaml"
 
 	"github.com/mender-app/mender-app/submodules"
 	"github.com/mender-app/mender-app/submodules/imagestore/containerd"
@@ -49,6 +51,7 @@ func (Orchestrator) Features() []string {
 		submodules.FeatureDelta, submodules.FeatureShared, submodules.FeatureVcdiff, submodules.FeatureVerify, submodules.FeatureSync,
 		submodules.FeatureRepair, submodules.FeatureStorage, submodules.FeatureAnnounced, submodules.FeatureEngine, submodules.FeatureSecrets,
 		submodules.FeatureStatus, submodules.FeatureLogs, submodules.FeatureCheck,
+		submodules.FeatureServices, submodules.FeatureOverrides, submodules.FeatureValues,
 	}
 }
 
@@ -126,7 +129,16 @@ func (s *session) Rollout(ctx context.Context) error { return s.rollout(ctx, s.r
 // Rollback implements submodules.Session. What only the failed release had is what
 // the inventory has and the release in the request's Dir has not; FailedDir is not
 // needed.
-func (s *session) Rollback(ctx context.Context) error { return s.rollout(ctx, s.req, false) }
+func (s *session) Rollback(ctx context.Context) error {
+	err := s.rollout(ctx, s.req, false)
+	if len(s.req.Overrides) == 0 || !errors.Is(err, submodules.ErrContent) || ctx.Err() != nil {
+		return err
+	}
+	// No other release could run instead.
+	s.log("warning: going on without the overrides: %v", err)
+	s.req.Overrides = nil
+	return s.rollout(ctx, s.req, false)
+}
 
 // Stop implements submodules.Session.
 func (s *session) Stop(ctx context.Context) error { return s.stop(ctx, s.req.App) }
@@ -170,6 +182,28 @@ func (s *session) Purge(ctx context.Context) error {
 		return remove()
 	}
 	return s.unpush(ctx, store, remove)
+}
+
+// Render implements submodules.Renderer. What is encrypted is not shown.
+func (s *session) Render(ctx context.Context) ([]byte, error) {
+	r, err := s.readRelease(ctx, s.req.App, s.req.Dir, true)
+	if err != nil {
+		return nil, err
+	}
+	var out bytes.Buffer
+	for _, p := range r.objects {
+		fmt.Fprintf(&out, "---\n# %s\n", p.File)
+		if p.Sealed {
+			fmt.Fprintf(&out, "# %s/%s is encrypted\n", p.Kind, p.Name)
+			continue
+		}
+		text, err := yaml.JSONToYAML(p.JSON)
+		if err != nil {
+			return nil, p.Errorf("%w", err)
+		}
+		out.Write(text)
+	}
+	return out.Bytes(), nil
 }
 
 // ExportManifest implements submodules.Session.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/mender-app/mender-app/store/durable"
 	"github.com/mender-app/mender-app/submodules"
+	"github.com/mender-app/mender-app/submodules/k8s/changes"
 	"github.com/mender-app/mender-app/submodules/k8s/cluster"
 	"github.com/mender-app/mender-app/submodules/k8s/manifest"
 	"github.com/mender-app/mender-app/submodules/k8s/marks"
@@ -75,7 +76,10 @@ func (s *session) rollout(ctx context.Context, req submodules.Request, strict bo
 		point("rollout.pruned"),
 		func() error { return s.saveShipped(ctx, app, r.namespace, shipped) },
 		point("rollout.shipped"),
-		func() error { return saveInventory(ctx, s.c, inv, r.namespace) },
+		func() error {
+			inv.Changes = changes.Of(req).Fingerprint()
+			return saveInventory(ctx, s.c, inv, r.namespace)
+		},
 		point("rollout.narrowed"),
 		func() error { return dropInventories(ctx, s.c, inv, r.namespace) },
 	)

@@ -5,12 +5,11 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/mender-app/mender-app/artifact/clip"
 	"github.com/mender-app/mender-app/submodules"
-	"github.com/mender-app/mender-app/submodules/k8s/cluster"
+	"github.com/mender-app/mender-app/submodules/k8s/service"
 )
 
 // Status implements submodules.Reporter. A service is a workload, and an instance is one
@@ -45,9 +44,7 @@ func (s *session) Status(ctx context.Context) (submodules.Status, error) {
 }
 
 // service is the name of a workload as kubectl takes it, such as deployment/web.
-func (w *seen) service() string { return serviceName(w.id) }
-
-func serviceName(id cluster.ID) string { return strings.ToLower(id.Kind) + "/" + id.Name }
+func (w *seen) service() string { return service.Name(w.id.Kind, w.id.Name) }
 
 // podStatus describes one pod.
 func (s *session) podStatus(ctx context.Context, w seen, p *pod) submodules.Service {

@@ -38,8 +38,8 @@ func Command(p Program) *cobra.Command {
 		Short: "Change what the manifests of an application say, over updates",
 		Long: `Keeps changes of an application's manifests on the device, over updates and rollbacks.
 With docker-compose they are Compose override files, which may change everything but
-the images, and reach no further than the manifests themselves may. They are applied
-in this order: the files *.yaml in /etc/mender/mender-app/overrides.d/APP (the device's),
+the images, and reach no further than the manifests themselves may; with k8s they are
+patches of the objects in the manifests. They are applied in this order: the files *.yaml in /etc/mender/mender-app/overrides.d/APP (the device's),
 and then the one that "overrides set" has stored (the operator's).
 
 An update that they do not fit is refused, with a line that says how to go on. A

@@ -41,7 +41,8 @@ type Object struct {
 	// metadata that an export adds.
 	JSON []byte
 
-	Sealed bool // it was in an encrypted file: its content must not be shown
+	Sealed    bool     // it was in an encrypted file: its content must not be shown
+	Overrides []string // the names of the overrides that changed it
 
 	File string // relative to the directory
 	Line int    // where its document begins
@@ -60,6 +61,23 @@ func (o *Object) Group() string {
 // Version returns the API version without its group.
 func (o *Object) Version() string {
 	return o.APIVersion[strings.LastIndexByte(o.APIVersion, '/')+1:]
+}
+
+// Annotations returns the annotations that are texts.
+func (o *Object) Annotations() map[string]string {
+	var has struct {
+		Metadata struct {
+			Annotations map[string]any `json:"annotations"`
+		} `json:"metadata"`
+	}
+	_ = json.Unmarshal(o.JSON, &has) // the API server refuses other shapes
+	texts := map[string]string{}
+	for k, v := range has.Metadata.Annotations {
+		if text, ok := v.(string); ok {
+			texts[k] = text
+		}
+	}
+	return texts
 }
 
 // String names the object as kubectl does, with its place.
@@ -112,6 +130,17 @@ func Read(dir string, decrypt func(sealed io.Reader) ([]byte, error)) ([]Object,
 	}
 	Sort(r.objects)
 	return r.objects, nil
+}
+
+// ReadPatches returns the documents of a text that changes objects: they have the shape of
+// objects, and of their fields those that change. name stands in errors for a file.
+func ReadPatches(name string, text []byte) ([]Object, error) {
+	r := reader{seen: map[string]string{}}
+	err := r.file(name, bytes.NewReader(text))
+	if err == nil && len(r.objects) == 0 {
+		err = &Error{File: name, Err: errors.New("is empty")}
+	}
+	return r.objects, err
 }
 
 type reader struct {

@@ -26,6 +26,7 @@ const (
 	Stopped    = prefix + "stopped"     // annotation: on objects that STOP stopped; has the values that START restores
 	Images     = prefix + "images"      // annotation: on pods; the images that their names stood for
 	Manifests  = prefix + "manifests"   // the type of the Secret with the kept manifests
+	ValuesOf   = prefix + "values-of"   // annotation: on pods; what the ConfigMaps with values contain that they use
 )
 
 // The annotations that authors may write on objects.
@@ -33,6 +34,7 @@ const (
 	Keep      = prefix + "keep"       // "true": never delete this
 	AllowPull = prefix + "allow-pull" // "true": its images may be pulled
 	Wait      = prefix + "wait"       // "false": do not wait for this Job's end
+	Values    = prefix + "values"     // "true": values of the device replace those of the same name in this ConfigMap
 )
 
 // namePrefix begins the names of our ConfigMaps and Secrets.
@@ -121,7 +123,7 @@ func checkKeys(field string, value any) error {
 	var ours []string
 	for k := range m {
 		switch k {
-		case Keep, AllowPull, Wait:
+		case Keep, AllowPull, Wait, Values:
 		default:
 			if strings.HasPrefix(k, prefix) {
 				ours = append(ours, k)
