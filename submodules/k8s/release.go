@@ -153,8 +153,12 @@ func (s *session) readRelease(ctx context.Context, app, dir string, strict bool)
 			return nil, submodules.Mark(err, submodules.ErrContent)
 		}
 	}
+	values := changes.ValuesOf(objects)
 	for i := range objects {
 		p, err := s.resolve(ctx, r, &objects[i], strict)
+		if err == nil && values[i] != "" {
+			p.data, err = manifest.AnnotatePods(p.Object, p.data, marks.ValuesOf, values[i])
+		}
 		if err != nil {
 			return nil, err
 		}

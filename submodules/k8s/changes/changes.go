@@ -158,30 +158,38 @@ func sameImages(before, after *manifest.Object) error {
 	return nil
 }
 
-// setValues writes values into the ConfigMaps that ask for them, and marks the pods that
-// use such a ConfigMap with its content, so that a change of a value replaces them.
-func (c Changes) setValues(objects []manifest.Object) error {
-	sums := map[string]string{} // of the ConfigMaps by namespace and name
+// setValues writes values into the ConfigMaps that ask for them.
+func (c Changes) setValues(objects []manifest.Object) (err error) {
 	for i := range objects {
-		o := &objects[i]
-		if o.Kind != "ConfigMap" || o.Group() != "" || o.Annotations()[marks.Values] != "true" {
-			continue
+		if o := &objects[i]; asksForValues(o) {
+			if o.JSON, err = manifest.SetData(o, c.Values); err != nil {
+				return err
+			}
 		}
-		data, err := manifest.SetData(o, c.Values)
-		if err != nil {
-			return err
+	}
+	return nil
+}
+
+func asksForValues(o *manifest.Object) bool {
+	return o.Kind == "ConfigMap" && o.Group() == "" && o.Annotations()[marks.Values] == "true"
+}
+
+// ValuesOf names, for each object of a release, the ConfigMaps with values that its pods
+// read, and what they contain; "" for none. Pods that are marked with it (marks.ValuesOf)
+// are replaced when a value changes.
+func ValuesOf(objects []manifest.Object) []string {
+	sums := map[string]string{} // by namespace and name
+	for i := range objects {
+		if o := &objects[i]; asksForValues(o) {
+			sum := sha256.Sum256(o.JSON)
+			sums[o.Namespace+"/"+o.Name] = hex.EncodeToString(sum[:8])
 		}
-		o.JSON = data
-		sum := sha256.Sum256(data)
-		sums[o.Namespace+"/"+o.Name] = hex.EncodeToString(sum[:8])
 	}
-	if len(sums) == 0 {
-		return nil
-	}
+	all := make([]string, len(objects))
 	for i := range objects {
 		o := &objects[i]
 		switch o.Kind {
-		case "Deployment", "StatefulSet", "DaemonSet": // a job runs once, whatever changes later
+		case "Deployment", "StatefulSet", "DaemonSet": // a Job runs once, whatever changes later
 		default:
 			continue
 		}
@@ -191,14 +199,7 @@ func (c Changes) setValues(objects []manifest.Object) error {
 				used = append(used, name+"="+sum)
 			}
 		}
-		if len(used) == 0 {
-			continue
-		}
-		data, err := manifest.AnnotatePods(o, o.JSON, marks.ValuesOf, strings.Join(used, " "))
-		if err != nil {
-			return err
-		}
-		o.JSON = data
+		all[i] = strings.Join(used, " ")
 	}
-	return nil
+	return all
 }

@@ -125,9 +125,16 @@ func TestValues(t *testing.T) {
 		require.NoError(t, err)
 		return got
 	}
-	mark := func(objects []manifest.Object) any {
-		pods := object(t, objects, "Deployment", "web")["spec"].(map[string]any)["template"].(map[string]any)["metadata"].(map[string]any)
-		return pods["annotations"].(map[string]any)["mender-app.io/values-of"]
+	mark := func(objects []manifest.Object) string {
+		var marked []string
+		for i, value := range ValuesOf(objects) {
+			if value != "" {
+				require.Equal(t, "Deployment", objects[i].Kind)
+				marked = append(marked, value)
+			}
+		}
+		require.Len(t, marked, 1)
+		return marked[0]
 	}
 	german := apply(map[string]string{"LANGUAGE": "de", "OTHER": "x"})
 	require.Equal(t, map[string]any{"LANGUAGE": "de", "COLOUR": "red"}, object(t, german, "ConfigMap", "settings")["data"], "no entry is added")
