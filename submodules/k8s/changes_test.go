@@ -48,7 +48,7 @@ func TestChanges(t *testing.T) {
 	}
 
 	require.NoError(t, m.Rollout(ctx, request(nil)))
-	web, other := uid("web"), uid("other")
+	web := uid("web")
 
 	t.Log("an override: CHECK says what it does, START does it, and without it START takes it back")
 	changes, err := m.Check(ctx, request(replicas("2")))
@@ -71,7 +71,7 @@ func TestChanges(t *testing.T) {
 	require.Equal(t, web, uid("web"), "nothing replaced its pod")
 
 	t.Log("a value replaces the pods that read it, and no others")
-	other = uid("other")
+	other := uid("other")
 	require.NoError(t, m.Start(ctx, request(language)))
 	require.Equal(t, "de", n.field(n.get("", "ConfigMap", "settings"), "data.LANGUAGE"))
 	require.NotEqual(t, web, uid("web"))
