@@ -203,6 +203,13 @@ func dropInventories(ctx context.Context, c *cluster.Cluster, inv *inventory, bu
 	return nil
 }
 
+func (inv *inventory) ids() (ids []cluster.ID) {
+	for _, it := range inv.Items {
+		ids = append(ids, it.ID)
+	}
+	return ids
+}
+
 func (inv *inventory) find(i cluster.ID) *item {
 	for n := range inv.Items {
 		if inv.Items[n].ID == i {

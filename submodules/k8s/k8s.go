@@ -20,6 +20,7 @@ import (
 	"github.com/mender-app/mender-app/submodules"
 	"github.com/mender-app/mender-app/submodules/imagestore/containerd"
 	"github.com/mender-app/mender-app/submodules/k8s/cluster"
+	"github.com/mender-app/mender-app/submodules/k8s/downtime"
 )
 
 // Name is the sub-module's name, which is the orchestrator's.
@@ -50,7 +51,7 @@ func (Orchestrator) Features() []string {
 		submodules.FeatureStream, submodules.FeatureStage, submodules.FeatureComponents,
 		submodules.FeatureDelta, submodules.FeatureShared, submodules.FeatureVcdiff, submodules.FeatureVerify, submodules.FeatureSync,
 		submodules.FeatureRepair, submodules.FeatureStorage, submodules.FeatureAnnounced, submodules.FeatureEngine, submodules.FeatureSecrets,
-		submodules.FeatureStatus, submodules.FeatureLogs, submodules.FeatureCheck,
+		submodules.FeatureStatus, submodules.FeatureLogs, submodules.FeatureCheck, submodules.FeatureDowntime,
 		submodules.FeatureServices, submodules.FeatureOverrides, submodules.FeatureValues,
 	}
 }
@@ -62,6 +63,7 @@ type session struct {
 	c     *cluster.Cluster  // nil for a verb that is about images alone
 	store *containerd.Store // see images
 	log   func(format string, args ...any)
+	watch *downtime.Watch // of a rollout; nil: nothing was changed
 
 	checking bool // for CHECK: the components of the release count as loaded
 }
@@ -106,6 +108,7 @@ func (s *session) connect() (err error) {
 
 // Close implements submodules.Session.
 func (s *session) Close() error {
+	s.watch.Close()
 	if s.store == nil {
 		return nil
 	}
@@ -139,6 +142,9 @@ func (s *session) Rollback(ctx context.Context) error {
 	s.req.Overrides = nil
 	return s.rollout(ctx, s.req, false)
 }
+
+// Downtimes implements submodules.Timekeeper. A service is a workload.
+func (s *session) Downtimes(ctx context.Context, failed bool) []submodules.Downtime { return s.watch.End(ctx, failed) }
 
 // Stop implements submodules.Session.
 func (s *session) Stop(ctx context.Context) error { return s.stop(ctx, s.req.App) }

@@ -15,6 +15,7 @@ import (
 	"github.com/mender-app/mender-app/submodules"
 	"github.com/mender-app/mender-app/submodules/k8s/changes"
 	"github.com/mender-app/mender-app/submodules/k8s/cluster"
+	"github.com/mender-app/mender-app/submodules/k8s/downtime"
 	"github.com/mender-app/mender-app/submodules/k8s/manifest"
 	"github.com/mender-app/mender-app/submodules/k8s/marks"
 )
@@ -64,6 +65,9 @@ func (s *session) rollout(ctx context.Context, req submodules.Request, strict bo
 	s.warnNodes(ctx)
 
 	inv.add(r.items(inv)...)
+	if s.watch == nil {
+		s.watch = downtime.Begin(ctx, s.c, inv.ids(), s.log)
+	}
 	return steps(
 		func() error { return saveInventory(ctx, s.c, inv, r.namespace) },
 		point("rollout.widened"),

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
 )
 
@@ -177,6 +178,27 @@ func (c *Cluster) pages(ctx context.Context, what string, from dynamic.ResourceI
 			return nil
 		}
 	}
+}
+
+// Follow calls f for each object of a kind in a namespace, and again when one changes or
+// is gone, until the stream ends or ctx does. One stream lasts as long as the client lets
+// a request.
+func (c *Cluster) Follow(ctx context.Context, group, kind, namespace string, f func(o *unstructured.Unstructured, gone bool)) error {
+	m, err := c.Mapping(ctx, group, kind, "")
+	if err != nil {
+		return fmt.Errorf("%s: %w", kind, err)
+	}
+	stream, err := c.resource(m, namespace).Watch(ctx, metav1.ListOptions{})
+	if err != nil {
+		return fmt.Errorf("watch %s: %w", kind, err)
+	}
+	defer stream.Stop()
+	for e := range stream.ResultChan() {
+		if o, ok := e.Object.(*unstructured.Unstructured); ok && e.Type != watch.Error {
+			f(o, e.Type == watch.Deleted)
+		}
+	}
+	return ctx.Err()
 }
 
 // PodLog returns the last lines of a container's log; with previous, of the run of

@@ -1,0 +1,255 @@
+// Package downtime measures how long workloads are down while their pods are replaced,
+// by what the API server says of the pods. It must not know releases.
+package downtime
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/mender-app/mender-app/submodules"
+	"github.com/mender-app/mender-app/submodules/k8s/cluster"
+	"github.com/mender-app/mender-app/submodules/k8s/service"
+)
+
+// Pods is what tells of pods; *cluster.Cluster implements it.
+type Pods interface {
+	// EachOf calls f for each object of a kind in a namespace.
+	EachOf(ctx context.Context, group, kind, namespace, selector string, f func(*unstructured.Unstructured)) error
+	// Follow does the same, and calls f again when an object changes or is gone, until
+	// the stream ends.
+	Follow(ctx context.Context, group, kind, namespace string, f func(o *unstructured.Unstructured, gone bool)) error
+}
+
+// Watch notes when pods are ready. Nothing says that of a pod that is gone, so it has to
+// be noted when it happens.
+type Watch struct {
+	pods       Pods
+	services   map[string]bool // the workloads
+	namespaces []string
+	begun      time.Time
+	stop       context.CancelFunc
+	following  sync.WaitGroup
+	log        func(format string, args ...any)
+
+	mu    sync.Mutex
+	ready map[types.UID]*pod
+	spans int // in all
+}
+
+// pod is a pod of one of the workloads.
+type pod struct {
+	service string
+	spans   []span
+	listed  bool // when the watch ended
+}
+
+// span is a time in which a pod was ready; to is zero if it still is.
+type span struct{ from, to time.Time }
+
+const (
+	// maxSpans bounds what is noted.
+	maxSpans = 1000
+	// again is the time until the next attempt after a stream ended: client-go ends each
+	// after a while.
+	again = 200 * time.Millisecond
+)
+
+// Begin begins to watch the pods of those objects that are services. Jobs are left out:
+// they end.
+func Begin(ctx context.Context, pods Pods, objects []cluster.ID, log func(string, ...any)) *Watch {
+	ctx, cancel := context.WithCancel(ctx)
+	w := &Watch{pods: pods, services: map[string]bool{}, stop: cancel, log: log, ready: map[types.UID]*pod{}}
+	for _, id := range objects {
+		if !service.Is(id.Kind) || id.Kind == "Job" {
+			continue
+		}
+		w.services[service.Name(id.Kind, id.Name)] = true
+		if !slices.Contains(w.namespaces, id.Namespace) {
+			w.namespaces = append(w.namespaces, id.Namespace)
+		}
+	}
+	for _, ns := range w.namespaces {
+		if err := pods.EachOf(ctx, "", "Pod", ns, "", func(o *unstructured.Unstructured) { w.note(o, false, time.Now()) }); err != nil {
+			log("downtimes may not be known: %v", err)
+		}
+	}
+	w.begun = time.Now()
+	for _, ns := range w.namespaces {
+		w.following.Go(func() {
+			for ctx.Err() == nil {
+				_ = pods.Follow(ctx, "", "Pod", ns, func(o *unstructured.Unstructured, gone bool) { w.note(o, gone, time.Now()) })
+				_ = cluster.Sleep(ctx, again)
+			}
+		})
+	}
+	return w
+}
+
+// note notes what the API server says of a pod at a time.
+func (w *Watch) note(o *unstructured.Unstructured, gone bool, now time.Time) {
+	name := serviceOf(o)
+	if !w.services[name] {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	p := w.ready[o.GetUID()]
+	if p == nil {
+		p = &pod{service: name}
+		w.ready[o.GetUID()] = p
+	}
+	p.listed = true
+	ready, at := readiness(o)
+	was := p.isReady()
+	switch at = exact(at, now); {
+	case ready && !gone && !was && w.spans < maxSpans:
+		p.spans = append(p.spans, span{from: at})
+		w.spans++
+	case was && !ready:
+		p.end(at)
+	case was && gone:
+		p.end(now)
+	}
+}
+
+func (p *pod) isReady() bool { return len(p.spans) > 0 && p.spans[len(p.spans)-1].to.IsZero() }
+
+func (p *pod) end(at time.Time) {
+	last := &p.spans[len(p.spans)-1]
+	last.to = later(last.from, at)
+}
+
+// serviceOf names the workload of a pod. A Deployment has its pods through a ReplicaSet,
+// whose name ends with the hash of the pods' template.
+func serviceOf(o *unstructured.Unstructured) string {
+	for _, owner := range o.GetOwnerReferences() {
+		if owner.Controller == nil || !*owner.Controller {
+			continue
+		}
+		if hash := o.GetLabels()["pod-template-hash"]; owner.Kind == "ReplicaSet" && hash != "" {
+			return service.Name("Deployment", strings.TrimSuffix(owner.Name, "-"+hash))
+		}
+		return service.Name(owner.Kind, owner.Name)
+	}
+	return service.Name("Pod", o.GetName())
+}
+
+// readiness is whether a pod is ready, and since when, in whole seconds; zero if the API
+// server does not say. A pod that is being deleted gets no requests any more.
+func readiness(o *unstructured.Unstructured) (ready bool, since time.Time) {
+	if deleted := o.GetDeletionTimestamp(); deleted != nil {
+		grace := o.GetDeletionGracePeriodSeconds()
+		if grace == nil {
+			return false, time.Time{}
+		}
+		return false, deleted.Add(-time.Duration(*grace) * time.Second)
+	}
+	conditions, _, _ := unstructured.NestedSlice(o.Object, "status", "conditions")
+	for _, c := range conditions {
+		m, _ := c.(map[string]any)
+		if m["type"] != "Ready" {
+			continue
+		}
+		text, _ := m["lastTransitionTime"].(string)
+		since, _ = time.Parse(time.RFC3339, text)
+		return m["status"] == "True", since
+	}
+	return false, time.Time{}
+}
+
+// exact is the time of a change that the API server says in whole seconds, and that was
+// seen at a time.
+func exact(at, seen time.Time) time.Time {
+	switch end := at.Add(time.Second); {
+	case at.IsZero():
+		return seen
+	case seen.Before(at):
+		return at
+	case seen.After(end):
+		return end
+	}
+	return seen
+}
+
+// Close ends the watch. That of nil was never begun.
+func (w *Watch) Close() {
+	if w == nil {
+		return
+	}
+	w.stop()
+	w.following.Wait()
+}
+
+// End ends the watch. It tells of the workloads of which no pod was ready for a time, or
+// one is ready since it began; with failed also of those of which none is ready now.
+func (w *Watch) End(ctx context.Context, failed bool) (list []submodules.Downtime) {
+	if w == nil {
+		return nil
+	}
+	w.Close()
+	w.mu.Lock()
+	for _, p := range w.ready {
+		p.listed = false
+	}
+	w.mu.Unlock()
+	for _, ns := range w.namespaces {
+		if err := w.pods.EachOf(ctx, "", "Pod", ns, "", func(o *unstructured.Unstructured) { w.note(o, false, time.Now()) }); err != nil {
+			w.log("downtimes are not known: %v", err)
+			return nil
+		}
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	spans, left := map[string][]span{}, map[string]bool{}
+	for _, p := range w.ready {
+		spans[p.service] = append(spans[p.service], p.spans...)
+		left[p.service] = left[p.service] || p.isReady() && !p.listed // nobody saw its end
+	}
+	for name, all := range spans {
+		if !left[name] && len(all) > 0 {
+			list = append(list, gaps(name, all, w.begun, failed)...)
+		}
+	}
+	slices.SortStableFunc(list, func(a, b submodules.Downtime) int { return cmp.Compare(a.Service, b.Service) })
+	return list
+}
+
+// gaps are the times between the spans of a service.
+func gaps(name string, all []span, begun time.Time, failed bool) (list []submodules.Downtime) {
+	slices.SortFunc(all, func(a, b span) int { return a.from.Compare(b.from) })
+	if all[0].from.After(begun) {
+		list = append(list, submodules.Downtime{Service: name, Up: all[0].from.UTC()})
+	}
+	until := all[0].to
+	for _, s := range all[1:] {
+		if until.IsZero() {
+			return list
+		}
+		if s.from.After(until) {
+			list = append(list, submodules.Downtime{Service: name, Down: until.UTC(), Up: s.from.UTC()})
+		}
+		if s.to.IsZero() {
+			until = time.Time{}
+		} else {
+			until = later(until, s.to)
+		}
+	}
+	if !until.IsZero() && failed {
+		list = append(list, submodules.Downtime{Service: name, Down: until.UTC()})
+	}
+	return list
+}
+
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}
