@@ -46,7 +46,7 @@ var rooms = []room{
 	{dir: "artifact/metered"},
 	{dir: "artifact/names", own: []string{"artifact/clip"}},
 	{dir: "artifact/similar"},
-	{dir: "artifact/version", own: []string{"artifact/clip"}, others: []string{"github.com/Masterminds/semver"}},
+	{dir: "artifact/version", own: []string{"artifact/clip"}, others: []string{"golang.org/x/mod/semver"}},
 	{dir: "delta", own: []string{"artifact/digest"}}, // the nouns
 	{dir: "delta/encoder", own: []string{"artifact/digest", "artifact/metered", "delta", "delta/decoder", "delta/tarstore", "delta/deflate", "delta/elf"}},
 	{dir: "delta/decoder", own: []string{"delta", "delta/deflate"}},

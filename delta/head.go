@@ -91,7 +91,7 @@ const (
 	maxObject   = 1 << 50 // bytes of one object
 )
 
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+func castagnoli() *crc32.Table { return crc32.MakeTable(crc32.Castagnoli) } // made at its first use
 
 var kinds = []Kind{Tar, Blob}
 var encodings = []Encoding{Omitted, Delta, Verbatim}
@@ -161,7 +161,7 @@ func AppendHeader(b []byte, h Header) ([]byte, error) {
 	b = append(b, Version)
 	b = binary.AppendUvarint(b, uint64(len(p)))
 	b = append(b, p...)
-	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(p, castagnoli)), nil
+	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(p, castagnoli())), nil
 }
 
 // ReadHeader reads what AppendHeader wrote, and no byte more. The error is a
@@ -189,7 +189,7 @@ func ReadHeader(r *bufio.Reader, known func(feature string) bool) (h Header, err
 	}
 	p := buf.Bytes()
 	p, sum := p[:n], p[n:]
-	if crc32.Checksum(p, castagnoli) != binary.LittleEndian.Uint32(sum) {
+	if crc32.Checksum(p, castagnoli()) != binary.LittleEndian.Uint32(sum) {
 		return h, FormatErrorf("header is damaged")
 	}
 	d := headerBytes{p: p}

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/mender-app/mender-app/artifact/names"
@@ -199,7 +200,7 @@ func (s *Store) App(name string) (*App, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := json.Unmarshal(data, &a.State); err != nil {
+	if err := a.UnmarshalJSON(data); err != nil {
 		return nil, &CorruptError{path, err}
 	}
 	if a.Format > Format {
@@ -401,13 +402,15 @@ func (a *App) Forget() error {
 	return durable.Remove(filepath.Join(a.Dir(), stateFile)) // last: without it there is no application
 }
 
-var notInID = regexp.MustCompile(`[^A-Za-z0-9_.-]+`)
+var notInID = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`[^A-Za-z0-9_.-]+`)
+})
 
 // NextID makes the name of the next release: its number and name. The caller
 // saves the state, which then has the number.
 func (a *App) NextID(name string) string {
 	a.Sequence++
-	name = strings.Trim(notInID.ReplaceAllString(name, "-"), "-.")
+	name = strings.Trim(notInID().ReplaceAllString(name, "-"), "-.")
 	if len(name) > 80 {
 		name = name[:80]
 	}

@@ -5,9 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
-	"os"
 	"slices"
 	"time"
 
@@ -313,7 +311,8 @@ func (s *Store) Deployment(app string, number int64) (Record, error) {
 // one. It reads no other record: a status of many applications asks for each. It needs
 // no lock.
 func (s *Store) Last(app string) (r Record, found bool, err error) {
-	l, found, err := s.last(app)
+	var l line
+	found, err = s.readLast(app, &l)
 	if err == nil && found && l.Number == 0 { // an earlier version wrote it
 		records, err := s.History(app)
 		if err != nil {
@@ -324,30 +323,54 @@ func (s *Store) Last(app string) (r Record, found bool, err error) {
 	return l.Record, found, err
 }
 
-// last reads the last line of a history.
-func (s *Store) last(app string) (l line, found bool, err error) {
+// Outcome is Last without the steps, which are most of a record.
+func (s *Store) Outcome(app string) (r Record, found bool, err error) {
+	var l brief
+	found, err = s.readLast(app, &l)
+	if err == nil && found && l.Number == 0 { // an earlier version wrote it
+		r, found, err = s.Last(app)
+		r.Steps = nil
+		return r, found, err
+	}
+	return l.Record, found, err
+}
+
+// brief is a line without the steps.
+type brief struct {
+	line
+	Steps ignored `json:"steps"`
+}
+
+// ignored is a part of a document that is not read.
+type ignored struct{}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (*ignored) UnmarshalJSON([]byte) error { return nil }
+
+// readLast reads the last line of a history into v.
+func (s *Store) readLast(app string, v any) (found bool, err error) {
 	if err := names.Check(app); err != nil {
-		return l, false, fmt.Errorf("%w: %w", ErrName, err)
+		return false, fmt.Errorf("%w: %w", ErrName, err)
 	}
 	text, err := lastLine(s.historyFile(app))
 	if errors.Is(err, fs.ErrNotExist) || err == nil && len(text) == 0 {
-		return l, false, nil
+		return false, nil
 	}
 	if err != nil {
-		return l, false, err
+		return false, err
 	}
-	if err := json.Unmarshal(text, &l); err != nil {
-		return l, false, &CorruptError{s.historyFile(app), err}
+	if err := json.Unmarshal(text, v); err != nil {
+		return false, &CorruptError{s.historyFile(app), err}
 	}
-	return l, true, nil
+	return true, nil
 }
 
-// Totals returns the newest record of an application's history, whether there is one,
-// and the totals. Like Last it reads no other record, unless an earlier version wrote
+// Totals returns the newest record of an application's history without its steps,
+// whether there is one, and the totals. Like Last it reads no other record, unless an earlier version wrote
 // the history. It needs no lock.
 func (s *Store) Totals(app string) (r Record, t Totals, found bool, err error) {
-	l, found, err := s.last(app)
-	if err != nil || !found {
+	var l brief
+	if found, err = s.readLast(app, &l); err != nil || !found {
 		return r, t, false, err
 	}
 	if l.Number > 0 && l.Totals != nil && l.Totals.Statuses != nil {
@@ -357,24 +380,22 @@ func (s *Store) Totals(app string) (r Record, t Totals, found bool, err error) {
 	if err != nil {
 		return r, t, false, err
 	}
-	return records[len(records)-1], *totals, true, nil
+	r = records[len(records)-1]
+	r.Steps = nil
+	return r, *totals, true, nil
 }
 
 // lastLine reads the last line of a file from its end.
 func lastLine(path string) ([]byte, error) {
-	f, err := os.Open(path)
+	f, err := openFile(path)
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close()
-	st, err := f.Stat()
-	if err != nil {
-		return nil, err
-	}
-	for size := int64(4 << 10); ; size *= 4 {
-		begin := max(0, st.Size()-size)
-		data := make([]byte, st.Size()-begin)
-		if _, err := io.ReadFull(io.NewSectionReader(f, begin, st.Size()-begin), data); err != nil {
+	defer f.close()
+	for size := int64(2 << 10); ; size *= 4 {
+		begin := max(0, f.size-size)
+		data, err := f.read(begin)
+		if err != nil {
 			return nil, err
 		}
 		data = bytes.TrimRight(data, "\n")

@@ -117,7 +117,7 @@ func (a *App) Release(id string) (*Release, error) {
 		return nil, err
 	}
 	var r Release
-	if err := json.Unmarshal(data, &r); err != nil {
+	if err := r.UnmarshalJSON(data); err != nil {
 		return nil, &CorruptError{path, err}
 	}
 	if r.Format > Format {

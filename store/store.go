@@ -167,14 +167,15 @@ func readFile(path string) ([]byte, error) { return readUpTo(path, maxFile) }
 // readUpTo reads a file of at most most bytes. The error is a *CorruptError for a
 // longer one.
 func readUpTo(path string, most int64) ([]byte, error) {
-	st, err := os.Stat(path)
+	f, err := openFile(path)
 	if err != nil {
 		return nil, err
 	}
-	if st.Size() > most {
-		return nil, &CorruptError{path, fmt.Errorf("%d bytes long", st.Size())}
+	defer f.close()
+	if f.size > most {
+		return nil, &CorruptError{path, fmt.Errorf("%d bytes long", f.size)}
 	}
-	return os.ReadFile(path)
+	return f.read(0)
 }
 
 // maxFile is the greatest size of a file of the store, in bytes.

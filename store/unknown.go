@@ -16,7 +16,7 @@ type extra map[string]json.RawMessage
 func decode(data []byte, v any) (extra, error) {
 	strict := json.NewDecoder(bytes.NewReader(data))
 	strict.DisallowUnknownFields()
-	if strict.Decode(v) == nil {
+	if strict.Decode(v) == nil && len(bytes.TrimSpace(data[strict.InputOffset():])) == 0 {
 		return nil, nil
 	}
 	if err := json.Unmarshal(data, v); err != nil {

@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/mender-app/mender-app/artifact/clip"
 )
@@ -13,7 +14,9 @@ import (
 // sub-module.
 var AlwaysEnv = []string{"K8S_CTR_ADDRESS", "K8S_NAMESPACE"}
 
-var envName = regexp.MustCompile(`^[A-Z][A-Z0-9_]{0,63}$`)
+var envName = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^[A-Z][A-Z0-9_]{0,63}$`)
+})
 
 // reservedEnv are prefixes of names that mean something to mender-app and to
 // programs that a sub-module starts: shells, loaders, interpreters, engine clients.
@@ -28,7 +31,7 @@ var reservedEnv = []string{
 // that means something to other programs. The sub-module gets the variable only if
 // it declares the name, or the operator allows it.
 func CheckEnv(s string) error {
-	if !envName.MatchString(s) {
+	if !envName().MatchString(s) {
 		return fmt.Errorf("the name %q is not one of capital letters, digits and _", clip.Text(s))
 	}
 	if slices.ContainsFunc(reservedEnv, func(r string) bool { return strings.HasPrefix(s, r) }) {

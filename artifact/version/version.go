@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/Masterminds/semver/v3"
+	"golang.org/x/mod/semver"
 
 	"github.com/mender-app/mender-app/artifact/clip"
 )
@@ -38,12 +38,18 @@ func Compare(a, b string) (int, error) {
 		return 0, err
 	}
 	a, b = withoutV(a), withoutV(b)
-	if sa, err := semver.StrictNewVersion(a); err == nil {
-		if sb, err := semver.StrictNewVersion(b); err == nil {
-			return sa.Compare(sb), nil
-		}
+	if semantic(a) && semantic(b) {
+		return semver.Compare("v"+a, "v"+b), nil
 	}
 	return compareDebian(a, b), nil
+}
+
+// semantic reports whether s is a semantic version. The library takes one and two numbers
+// too.
+func semantic(s string) bool {
+	numbers, _, _ := strings.Cut(s, "-")
+	numbers, _, _ = strings.Cut(numbers, "+")
+	return strings.Count(numbers, ".") == 2 && semver.IsValid("v"+s)
 }
 
 // Check returns an ErrNoVersion if s cannot be ordered: it is empty, longer

@@ -7,6 +7,7 @@ import (
 	"io"
 	"regexp"
 	"strings"
+	"sync"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -132,7 +133,9 @@ func (p *program) logPrinter(times bool) func(submodules.LogLine) error {
 }
 
 // colour is a command that changes the colour of the text after it (SGR).
-var colour = regexp.MustCompile("\x1b\\[[0-9;:]*m")
+var colour = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile("\x1b\\[[0-9;:]*m")
+})
 
 // forTerminal makes a line of a service harmless for a terminal.
-func forTerminal(text string) string { return device.OneLine(colour.ReplaceAllString(text, "")) }
+func forTerminal(text string) string { return device.OneLine(colour().ReplaceAllString(text, "")) }

@@ -166,14 +166,36 @@ func TestManyApplications(t *testing.T) {
 	}
 	d := many(t)
 	arm := emulated(t)
-	for _, args := range [][]string{{"version"}, {"list"}, {"status", "app000"}, {"status"}, {"metrics"}} {
+	command := func(args ...string) *exec.Cmd {
 		c := d.Command("mender-app")
 		c.Path, c.Args = arm[0], append(arm[:2:2], args...)
-		_, m := take(t, c, arm[1])
-		t.Logf("%v, arm/v7: %v and %d KiB", args, m.processor, m.peak)
-		require.Positive(t, m.peak)
-		if args[0] != "metrics" { // it has the text of all metrics at once
-			require.LessOrEqual(t, m.peak, int64(manyLimit), args)
-		}
+		return c
 	}
+	next := devicetest.Artifact{Name: "app000-501", App: "app000", Compose: "one", Images: []string{"web:1=web"}, Orchestrator: "quick"}
+	require.NoError(t, next.Write(filepath.Join(d.Dir, "next.mender")))
+	for _, args := range [][]string{{"version"}, {"list"}, {"status", "app000"}, {"status"}, {"check", "next.mender"}, {"metrics"}} {
+		_, m := take(t, command(args...), arm[1])
+		m.within(t, strings.Join(args, " "))
+	}
+
+	socket := filepath.Join(d.Dir, "s")
+	serve := command("serve", "--socket", socket)
+	start(t, serve)
+	ask := asking(t, socket)
+	var m taken
+	for _, path := range []string{"", "/v1/apps/app000", "/v1/apps", "/metrics"} {
+		if path != "" {
+			require.Contains(t, ask(path), "app000")
+		}
+		m.sample(serve.Process.Pid, arm[1])
+		m.within(t, "serve, after "+path)
+	}
+}
+
+// within holds the memory of what a process took.
+func (m taken) within(t *testing.T, what string) {
+	t.Helper()
+	t.Logf("%s, arm/v7: %v and %d KiB", what, m.processor, m.peak)
+	require.Positive(t, m.peak)
+	require.LessOrEqual(t, m.peak, int64(manyLimit), what)
 }

@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/mender-app/mender-app/cmd/internal/redact"
 	"github.com/mender-app/mender-app/submodules/config"
@@ -105,19 +106,23 @@ func (r *report) addSecrets(apps []string) {
 }
 
 // envFile is the name of a file of variables.
-var envFile = regexp.MustCompile(`(?i)(^|[._-])env([._-]|$)`)
+var envFile = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`(?i)(^|[._-])env([._-]|$)`)
+})
 
 // secretFile is the path of a file whose content is a secret.
-var secretFile = regexp.MustCompile(`(?i)secret|passw|token|\.key$|credential`)
+var secretFile = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`(?i)secret|passw|token|\.key$|credential`)
+})
 
 // addManifest adds the secrets in a file of an application.
 func (r *report) addManifest(path, text string) {
 	name := filepath.Base(path)
 	switch {
-	case envFile.MatchString(name):
+	case envFile().MatchString(name):
 		r.secrets.AddAssignments(text)
 	case strings.HasSuffix(name, ".age"): // nobody can read it without the key
-	case secretFile.MatchString(path):
+	case secretFile().MatchString(path):
 		r.secrets.Add(text)
 	default:
 		r.secrets.AddNamed(text)

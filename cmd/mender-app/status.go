@@ -47,7 +47,11 @@ wrong), down (it should run, and does not) or done (it had one job, and has done
 			if p.json {
 				return errors.Join(p.printJSON(list), err)
 			}
-			return errors.Join(p.printStatus(list), err)
+			text, wrong := p.rendered(p.stdout, list) // written at once
+			if wrong == nil {
+				_, wrong = io.WriteString(p.stdout, text)
+			}
+			return errors.Join(wrong, err)
 		},
 	}
 	cmd.Flags().BoolVar(&watch, "watch", false, "print it again whenever it changes, until Ctrl-C; JSON on one line each")

@@ -55,10 +55,7 @@ func (e *Engine) Check(ctx context.Context, name string, meta *artifact.Metadata
 			f.Add(what, err)
 		}
 	}
-	records, err := e.Store.History(meta.ApplicationName)
-	if err == nil {
-		f.Seconds, f.Basis = forecast.PastSeconds(records)
-	}
+	f.Time(e.Store)
 	return f, nil
 }
 

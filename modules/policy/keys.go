@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/mender-app/mender-app/artifact/clip"
 )
@@ -46,7 +47,7 @@ func collectKeys(t reflect.Type, prefix string, list *[]string) {
 }
 
 // known has the keys and the tables above them, without the brackets of lists.
-var known = func() map[string]bool {
+var known = sync.OnceValue(func() map[string]bool {
 	m := map[string]bool{}
 	for _, key := range Keys() {
 		key = strings.ReplaceAll(key, "[]", "")
@@ -55,7 +56,7 @@ var known = func() map[string]bool {
 		}
 	}
 	return m
-}()
+})
 
 // free are tables whose keys are not fixed.
 var free = map[string]bool{"platform.releases.provides": true, "reapply.filter": true}
@@ -87,7 +88,7 @@ func checkKeys(v any, at, key string) error {
 		}
 		for _, name := range slices.Sorted(maps.Keys(v)) {
 			below, belowAt := join(key, name), join(at, name)
-			if strings.Contains(name, ".") || !known[below] {
+			if strings.Contains(name, ".") || !known()[below] {
 				return bad(belowAt, "unknown key")
 			}
 			if err := checkKeys(v[name], belowAt, below); err != nil {

@@ -1,7 +1,6 @@
 package serve
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"maps"
@@ -19,7 +18,7 @@ import (
 // family is a metric in Prometheus' text format.
 type family struct {
 	name, kind, help string
-	lines            []string
+	lines            []byte
 }
 
 // families are the metrics in the order of their first use.
@@ -35,15 +34,16 @@ func (f *families) add(name, kind, help string, value float64, labels ...string)
 		m = &family{name: name, kind: kind, help: help}
 		f.list, f.byName[name] = append(f.list, m), m
 	}
-	line := name
-	if len(labels) > 0 {
-		var pairs []string
-		for i := 0; i < len(labels); i += 2 {
-			pairs = append(pairs, labels[i]+`="`+escape.Replace(strings.ToValidUTF8(labels[i+1], "\uFFFD"))+`"`)
-		}
-		line += "{" + strings.Join(pairs, ",") + "}"
+	m.lines = append(m.lines, name...)
+	for i := 0; i < len(labels); i += 2 {
+		m.lines = append(m.lines, "{,"[min(i, 1)])
+		m.lines = append(append(m.lines, labels[i]...), `="`...)
+		m.lines = append(append(m.lines, escape.Replace(strings.ToValidUTF8(labels[i+1], "\uFFFD"))...), '"')
 	}
-	m.lines = append(m.lines, line+" "+strconv.FormatFloat(value, 'g', -1, 64))
+	if len(labels) > 0 {
+		m.lines = append(m.lines, '}')
+	}
+	m.lines = append(strconv.AppendFloat(append(m.lines, ' '), value, 'g', -1, 64), '\n')
 }
 
 var escape = strings.NewReplacer(`\`, `\\`, "\n", `\n`, `"`, `\"`)
@@ -90,11 +90,15 @@ func (s *Server) Metrics(ctx context.Context) ([]byte, error) {
 			f.add("mender_app_free_bytes", "gauge", "Free bytes of the file systems of the store and of the engine.", float64(free), "disk", disk)
 		}
 	}
-	var out bytes.Buffer
+	size := 0
 	for _, m := range f.list {
-		fmt.Fprintf(&out, "# HELP %s %s\n# TYPE %s %s\n%s\n", m.name, m.help, m.name, m.kind, strings.Join(m.lines, "\n"))
+		size += 2*len(m.name) + len(m.kind) + len(m.help) + len(m.lines) + 20
 	}
-	return out.Bytes(), nil
+	out := make([]byte, 0, size)
+	for _, m := range f.list {
+		out = append(fmt.Appendf(out, "# HELP %s %s\n# TYPE %s %s\n", m.name, m.help, m.name, m.kind), m.lines...)
+	}
+	return out, nil
 }
 
 func number(yes bool) float64 {

@@ -107,21 +107,17 @@ func (v *Viewer) Overview(ctx context.Context, s *store.Store, name string) (o *
 	return o, err
 }
 
-// stored is what the store says of an application.
-func (v *Viewer) stored(s *store.Store, name string) (*Overview, error) {
+// stored is what the store says of an application; staged is what is staged for it.
+func (v *Viewer) stored(s *store.Store, name string, staged []Staged) (*Overview, error) {
 	doc, err := v.Document(s, name)
 	if err != nil {
 		return nil, err
 	}
-	o := &Overview{Document: *doc, Disabled: doc.application.SwitchedOff()}
-	if last, found, err := s.Last(name); err == nil && found {
-		o.Last = &last
-		o.Last.Steps = nil // history has them
+	o := &Overview{Document: *doc, Disabled: doc.application.SwitchedOff(), Staged: staged}
+	if last, found, err := s.Outcome(name); err == nil && found {
+		o.Last = &last // history has the steps
 	}
 	o.Components = nil // show has them
-	if v.Staging != nil {
-		o.Staged, _ = ListStaged(s, v.Staging, name) // mender-app staged says what is wrong
-	}
 	return o, nil
 }
 

@@ -50,6 +50,23 @@ func ListStaged(s *store.Store, area *staging.Area, app string) ([]Staged, error
 	return out, nil
 }
 
+// stagedFor is what is staged for applications.
+func (v *Viewer) stagedFor(s *store.Store, names []string) map[string][]Staged {
+	if v.Staging == nil {
+		return nil
+	}
+	app := "" // all
+	if len(names) == 1 {
+		app = names[0]
+	}
+	list, _ := ListStaged(s, v.Staging, app) // mender-app staged says what is wrong
+	by := map[string][]Staged{}
+	for _, l := range list {
+		by[l.Application] = append(by[l.Application], l)
+	}
+	return by
+}
+
 // compare compares the artifact with what is installed.
 func (l *Staged) compare(s *store.Store) {
 	v, err := Read(s, l.Application)

@@ -30,9 +30,10 @@ func (v *Viewer) Overviews(ctx context.Context, s *store.Store, names []string, 
 		}
 		return m, err
 	}
+	staged := v.stagedFor(s, names)
 	groups, order := map[string][]question{}, []string{}
 	for i, name := range names {
-		o, err := v.stored(s, name)
+		o, err := v.stored(s, name, staged[name])
 		if err != nil {
 			each(i, nil, err)
 			continue

@@ -60,11 +60,12 @@ const (
 // Read reads an application. What is damaged is a state, not an error.
 func Read(s *store.Store, name string) (*Application, error) {
 	out := &Application{Name: name}
-	if s.Legacy(name) {
+	a, err := s.App(name)
+	var left *store.NotAdoptedError
+	if errors.As(err, &left) {
 		out.State = Legacy
 		return out, nil
 	}
-	a, err := s.App(name)
 	var corrupt *store.CorruptError
 	if errors.As(err, &corrupt) {
 		out.State, out.Problem = Damaged, err.Error()

@@ -23,6 +23,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/mender-app/mender-app/artifact/names"
 	"github.com/mender-app/mender-app/store/durable"
@@ -173,7 +174,7 @@ func (p Project) CopyTo(dir string) error {
 // namesItself reports whether the project's files say a name for it.
 func (p Project) namesItself() bool {
 	for _, text := range p.texts() {
-		if ownName.Match(text) {
+		if ownName().Match(text) {
 			return true
 		}
 	}
@@ -181,7 +182,9 @@ func (p Project) namesItself() bool {
 }
 
 // A project's name at the top level of a Compose file, in YAML or JSON, or in .env.
-var ownName = regexp.MustCompile(`(?m)^(?:name|"name"|'name')[ \t]*:|^\{[ \t\r\n]*"name"[ \t\r\n]*:|^[ \t]*(?:export[ \t]+)?COMPOSE_PROJECT_NAME[ \t]*=`)
+var ownName = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`(?m)^(?:name|"name"|'name')[ \t]*:|^\{[ \t\r\n]*"name"[ \t\r\n]*:|^[ \t]*(?:export[ \t]+)?COMPOSE_PROJECT_NAME[ \t]*=`)
+})
 
 // The bounds of what is read of the project's files.
 const (
@@ -190,13 +193,15 @@ const (
 	maxImages = 1000
 )
 
-var imageLine = regexp.MustCompile(`(?m)^[ \t]+image:[ \t]*["']?([^\s"'#]+)`)
+var imageLine = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`(?m)^[ \t]+image:[ \t]*["']?([^\s"'#]+)`)
+})
 
 // Images returns the names of images in the project's files. Names that have
 // variables are left out.
 func (p Project) Images() (urls []string) {
 	for _, text := range p.texts() {
-		for _, m := range imageLine.FindAllSubmatch(text, maxImages) {
+		for _, m := range imageLine().FindAllSubmatch(text, maxImages) {
 			url := string(m[1])
 			if !strings.Contains(url, "$") && !slices.Contains(urls, url) && len(urls) < maxImages {
 				urls = append(urls, url)

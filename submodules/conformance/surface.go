@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 	"unicode"
 
@@ -126,7 +127,9 @@ func (s *suite) refused(args ...string) error {
 	return s.since11(fmt.Errorf("%s, not %d", r, submodules.CodeUsage))
 }
 
-var reqsLine = regexp.MustCompile(`^[^:\s]+:(error|warning)$`)
+var reqsLine = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^[^:\s]+:(error|warning)$`)
+})
 
 func (s *suite) reqs() error {
 	r := s.run(submodules.VerbReqs)
@@ -134,7 +137,7 @@ func (s *suite) reqs() error {
 		return errors.New(r.String())
 	}
 	for line := range strings.Lines(r.stdout) {
-		if line = strings.TrimSpace(line); line != "" && !reqsLine.MatchString(line) {
+		if line = strings.TrimSpace(line); line != "" && !reqsLine().MatchString(line) {
 			return fmt.Errorf("%s is not a command with :error or :warning", excerpt(line))
 		}
 	}

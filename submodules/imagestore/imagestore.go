@@ -16,6 +16,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/mender-app/mender-app/artifact/digest"
 	"github.com/mender-app/mender-app/artifact/image"
@@ -35,13 +36,15 @@ func CheckName(url string) error {
 }
 
 // A component of a repository's path as Docker and OCI have it.
-var pathComponent = regexp.MustCompile(`^[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*$`)
+var pathComponent = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*$`)
+})
 
 // OwnRepository returns the repository of an application's own references. If
 // the application's name is not valid in a reference, a hash of it is used. No
 // two applications share a repository.
 func OwnRepository(app string) string {
-	if pathComponent.MatchString(app) && !strings.HasPrefix(app, "x-") {
+	if pathComponent().MatchString(app) && !strings.HasPrefix(app, "x-") {
 		return OwnDomain + "/" + app
 	}
 	sum := sha256.Sum256([]byte(app))

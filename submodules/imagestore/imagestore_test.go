@@ -17,7 +17,7 @@ func TestOwnRef(t *testing.T) {
 		repo := OwnRepository(app)
 		require.Empty(t, seen[repo], "%s and %s share %s", app, seen[repo], repo)
 		seen[repo] = app
-		require.True(t, pathComponent.MatchString(strings.TrimPrefix(repo, OwnDomain+"/")))
+		require.True(t, pathComponent().MatchString(strings.TrimPrefix(repo, OwnDomain+"/")))
 		got, ok := ParseOwnRef(app, OwnRef(app, d))
 		require.True(t, ok)
 		require.Equal(t, d, got)

@@ -83,6 +83,9 @@ func word(s string) string {
 // take for a command is quoted: control characters, those of one byte above 127 (C1)
 // too, and characters that turn the direction of the text.
 func OneLine(s string) string {
+	if !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r > '~' }) {
+		return s // mostly
+	}
 	s = strings.ToValidUTF8(s, "\uFFFD")
 	s = strings.Join(strings.FieldsFunc(s, func(r rune) bool { return r == '\n' || r == '\r' }), " | ")
 	hostile := func(r rune) bool { return r != '\t' && (unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r)) }

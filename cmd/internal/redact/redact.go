@@ -12,6 +12,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // Removed stands where a secret was.
@@ -76,7 +77,7 @@ func (s *Secrets) add(value string) {
 
 // AddURL adds the password and the user of a URL.
 func (s *Secrets) AddURL(text string) {
-	for _, m := range userinfo.FindAllStringSubmatch(text, -1) {
+	for _, m := range userinfo().FindAllStringSubmatch(text, -1) {
 		_, password, found := strings.Cut(m[2], ":")
 		if !found {
 			password = m[2] // a token
@@ -105,7 +106,7 @@ func (s *Secrets) AddAssignments(text string) {
 
 // AddNamed adds the values in a text whose names say that they are secret.
 func (s *Secrets) AddNamed(text string) {
-	for _, m := range named.FindAllStringSubmatch(text, -1) {
+	for _, m := range named().FindAllStringSubmatch(text, -1) {
 		s.Add(strings.Trim(m[2], `"'`))
 	}
 	s.AddURL(text)
@@ -115,23 +116,28 @@ func (s *Secrets) AddNamed(text string) {
 // URL, private keys.
 var (
 	telling   = `[\w.-]*(?:passw(?:or)?d|passphrase|secret|token|api[_-]?key|credential|private[_-]?key|authorization|pin-value)[\w.-]*`
-	named     = regexp.MustCompile(`(?i)(` + telling + `["']?[ \t]*[=:][ \t]*)((?:basic |bearer )?(?:"[^"\n]*"|'[^'\n]*'|[^\s,;\[\]{}"'&\\]+))`)
-	inJSON    = regexp.MustCompile(`(?i)(` + telling + `[ \t]*[=:][ \t]*)((?:basic |bearer )?(?:'[^'"\n]*'|[^\s,;\[\]{}"'&\\]+))`)
-	userinfo  = regexp.MustCompile(`([A-Za-z][A-Za-z0-9+.-]*://)([^\s/@"'<>]+)@`)
-	privates  = regexp.MustCompile(`(?s)-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\z)`)
-	ageSecret = regexp.MustCompile(`(?i)AGE-SECRET-KEY-[A-Z0-9-]+`)
+	named     = lazily(`(?i)(` + telling + `["']?[ \t]*[=:][ \t]*)((?:basic |bearer )?(?:"[^"\n]*"|'[^'\n]*'|[^\s,;\[\]{}"'&\\]+))`)
+	inJSON    = lazily(`(?i)(` + telling + `[ \t]*[=:][ \t]*)((?:basic |bearer )?(?:'[^'"\n]*'|[^\s,;\[\]{}"'&\\]+))`)
+	userinfo  = lazily(`([A-Za-z][A-Za-z0-9+.-]*://)([^\s/@"'<>]+)@`)
+	privates  = lazily(`(?s)-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\z)`)
+	ageSecret = lazily(`(?i)AGE-SECRET-KEY-[A-Z0-9-]+`)
 )
 
+// lazily compiles an expression when it is needed: most calls of the programs need none.
+func lazily(expression string) func() *regexp.Regexp {
+	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expression) })
+}
+
 // Text takes secrets out of a text.
-func (s *Secrets) Text(text string) string { return s.clean(text, named) }
+func (s *Secrets) Text(text string) string { return s.clean(text, named()) }
 
 // JSON takes secrets out of the strings of a JSON document, which stays one.
-func (s *Secrets) JSON(text string) string { return s.clean(text, inJSON) }
+func (s *Secrets) JSON(text string) string { return s.clean(text, inJSON()) }
 
 func (s *Secrets) clean(text string, telling *regexp.Regexp) string {
 	text = strings.ToValidUTF8(text, "?")
-	text = privates.ReplaceAllString(text, Removed)
-	text = ageSecret.ReplaceAllString(text, Removed)
+	text = privates().ReplaceAllString(text, Removed)
+	text = ageSecret().ReplaceAllString(text, Removed)
 	if s.replacer == nil {
 		// Of two values that begin at one place, the replacer takes the first.
 		longest := func(a, b string) int { return cmp.Or(len(b)-len(a), strings.Compare(a, b)) }
@@ -142,7 +148,7 @@ func (s *Secrets) clean(text string, telling *regexp.Regexp) string {
 		s.replacer = strings.NewReplacer(pairs...)
 	}
 	text = s.replacer.Replace(text)
-	text = userinfo.ReplaceAllString(text, "${1}"+Removed+"@")
+	text = userinfo().ReplaceAllString(text, "${1}"+Removed+"@")
 	return telling.ReplaceAllString(text, "${1}"+Removed)
 }
 

@@ -44,15 +44,20 @@ func LayOut(rows [][]string, limit int) string {
 			height = max(height, len(cells[i]))
 		}
 		for n := range height {
-			line := ""
+			blanks := 0 // before the next text
 			for i := range cells {
 				text := ""
 				if n < len(cells[i]) {
-					text = cells[i][n]
+					text = strings.TrimRight(cells[i][n], " ")
 				}
-				line += text + strings.Repeat(" ", widths[i]-utf8.RuneCountInString(text)+columnGap)
+				if text != "" {
+					out.WriteString(strings.Repeat(" ", blanks))
+					out.WriteString(text)
+					blanks = 0
+				}
+				blanks += widths[i] - utf8.RuneCountInString(text) + columnGap
 			}
-			out.WriteString(strings.TrimRight(line, " ") + "\n")
+			out.WriteByte('\n')
 		}
 	}
 	return out.String()
@@ -95,6 +100,9 @@ func sum(list []int) (n int) {
 // wrap breaks a text into lines of at most width characters: at a blank, else
 // after a character at which names and paths can be broken, else anywhere.
 func wrap(text string, width int) (lines []string) {
+	if utf8.RuneCountInString(text) <= width {
+		return []string{text}
+	}
 	rest := []rune(text)
 	for len(rest) > width {
 		end, skip := width, 0

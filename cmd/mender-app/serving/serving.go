@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mender-app/mender-app/cmd/internal/device"
+	"github.com/mender-app/mender-app/cmd/internal/memory"
 	"github.com/mender-app/mender-app/cmd/internal/version"
 	"github.com/mender-app/mender-app/modules/deploy/holds"
 	"github.com/mender-app/mender-app/modules/serve"
@@ -40,6 +41,7 @@ func Commands(p Program) []*cobra.Command { return []*cobra.Command{p.serve(), p
 const DefaultSocket = "/run/mender-app.sock"
 
 func (p Program) server() *serve.Server {
+	memory.Spare()
 	c := p.Config()
 	s := &serve.Server{
 		Store: c.OpenStore(), Viewer: p.Viewer(), Clock: p.Clock, AppLocks: c.Hooks.AppLocks, Version: version.String(), Log: p.Log(),

@@ -74,7 +74,7 @@ func (c *contentCoder) copyFile(src script.Source, size int64) error {
 		if err := c.old.read(f, src, b, off); err != nil {
 			return err
 		}
-		crc = crc32.Update(crc, castagnoli, b)
+		crc = crc32.Update(crc, castagnoli(), b)
 		if err := c.out.write(b); err != nil {
 			return err
 		}

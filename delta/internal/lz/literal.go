@@ -1,6 +1,10 @@
 package lz
 
-import "github.com/mender-app/mender-app/delta/internal/logistic"
+import (
+	"sync"
+
+	"github.com/mender-app/mender-app/delta/internal/logistic"
+)
 
 // Literals predicts bytes. Each of several contexts selects probabilities. For each
 // bit a mixer weighs what they predict (as in the PAQ family of compressors). All of
@@ -32,6 +36,7 @@ type Context struct {
 }
 
 func (l *Literals) init() {
+	makeTables()
 	for i := range l.tab {
 		for k := range l.tab[i] {
 			l.tab[i][k] = 1 << 15
@@ -156,4 +161,10 @@ func adapt(c *cell, to int32) {
 const stretchN = logistic.N
 
 // squashTab is 65536/(1+e^(-x/256)) of x-2048, and stretchTab its inverse, of p>>4.
-var squashTab, stretchTab = logistic.Tables(32)
+var (
+	squashTab  [stretchN]uint16
+	stretchTab [stretchN]int16
+)
+
+// makeTables makes them when there are literals to code.
+var makeTables = sync.OnceFunc(func() { squashTab, stretchTab = logistic.Tables(32) })

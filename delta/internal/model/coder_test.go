@@ -227,6 +227,7 @@ func TestProbabilities(t *testing.T) {
 			require.Less(t, p.p16(), uint32(500))
 		}
 	}
+	makeTables()
 	for i, v := range squashTab {
 		require.True(t, 0 < v, i)
 		require.True(t, i == 0 || squashTab[i-1] <= v, "squash rises, at %d", i)

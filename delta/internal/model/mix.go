@@ -1,6 +1,10 @@
 package model
 
-import "github.com/mender-app/mender-app/delta/internal/logistic"
+import (
+	"sync"
+
+	"github.com/mender-app/mender-app/delta/internal/logistic"
+)
 
 // Logistic mixing: several models each predict the next bit, and a small online
 // learner weighs their predictions (as in the PAQ family of compressors). All of it
@@ -12,7 +16,14 @@ const (
 )
 
 // squashTab is 65536/(1+e^(-x/256)) of x-2048, and stretchTab its inverse, of p>>4.
-var squashTab, stretchTab = logistic.Tables(16)
+var (
+	squashTab  [stretchN]uint16
+	stretchTab [stretchN]int16
+)
+
+// makeTables makes them for the first mixer. On a small processor they take longer than
+// the start of a program that has no delta to decode.
+var makeTables = sync.OnceFunc(func() { squashTab, stretchTab = logistic.Tables(16) })
 
 // mixer weighs its inputs by the mean of two sets of weights, which are chosen
 // independently.
@@ -37,6 +48,7 @@ const mixRate = 26
 // newMixer makes a mixer of n inputs. sets and others are the numbers of the two
 // kinds of sets of weights.
 func newMixer(n, sets, others int) *mixer {
+	makeTables()
 	m := &mixer{sets: make([]weights, sets+others), more: sets}
 	for i := range m.sets {
 		for k := range n {

@@ -40,7 +40,8 @@ type Forecast struct {
 	// Sizes is what the metadata announces, with the variants that fit this device.
 	Sizes *artifact.Sizes `json:"sizes,omitempty"`
 	// Seconds is the median time from the beginning to a healthy release, of the
-	// Basis newest installations of the application here; 0 without any.
+	// Basis newest installations of the application here that are most like it; 0
+	// without any.
 	Seconds float64 `json:"seconds,omitempty"`
 	Basis   int     `json:"basis,omitempty"`
 }
@@ -85,14 +86,44 @@ func (e *LackingError) Error() string {
 // maxBasis is how many installations a forecast of the time looks at.
 const maxBasis = 5
 
-// PastSeconds is the median time that the newest installations took until the new
-// release was healthy, and how many there were. Records of a clock that was set back
-// do not count.
-func PastSeconds(records []store.Record) (seconds float64, n int) {
-	var took []time.Duration
+// Time says how long the installation would take, by what the history says of earlier
+// ones. Those count that are most like it: updates, or first installations, of about as
+// many bytes; without any, those of any size, and then all. Records of a clock that was set
+// back do not count.
+func (f *Forecast) Time(s *store.Store) {
+	records, err := s.History(f.Application)
+	if err != nil {
+		return // the next deployment begins another one
+	}
+	a, err := s.App(f.Application)
+	update := err == nil && a.Current != ""
+	var bytes int64
+	if f.Sizes != nil {
+		bytes = f.Sizes.ImagesPayload + f.Sizes.ManifestsPayload
+	}
+	kind := func(r *store.Record) bool { return update == (r.From != "") }
+	size := func(r *store.Record) bool {
+		return r.Measured != nil && r.Measured.Received <= 2*bytes && bytes <= 2*r.Measured.Received
+	}
+	for _, like := range []func(*store.Record) bool{
+		func(r *store.Record) bool { return kind(r) && size(r) },
+		kind,
+		func(*store.Record) bool { return true },
+	} {
+		if took := past(records, like); len(took) > 0 {
+			slices.Sort(took)
+			f.Seconds, f.Basis = took[len(took)/2].Seconds(), len(took)
+			return
+		}
+	}
+}
+
+// past is how long the newest installations took, of those that are like another one. One
+// that a person took back afterwards counts too.
+func past(records []store.Record, like func(*store.Record) bool) (took []time.Duration) {
 	for _, r := range slices.Backward(records) {
 		i := slices.IndexFunc(r.Steps, func(s store.Step) bool { return s.Phase == string(transition.Installed) })
-		if r.Status != store.StatusInstalled || i < 0 {
+		if r.Status != store.StatusInstalled && r.Status != store.StatusRolledBack || i < 0 || !like(&r) {
 			continue
 		}
 		if d := r.Steps[i].At.Sub(r.Started); d > 0 {
@@ -102,9 +133,5 @@ func PastSeconds(records []store.Record) (seconds float64, n int) {
 			break
 		}
 	}
-	if len(took) == 0 {
-		return 0, 0
-	}
-	slices.Sort(took)
-	return took[len(took)/2].Seconds(), len(took)
+	return took
 }
