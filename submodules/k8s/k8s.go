@@ -144,7 +144,9 @@ func (s *session) Rollback(ctx context.Context) error {
 }
 
 // Downtimes implements submodules.Timekeeper. A service is a workload.
-func (s *session) Downtimes(ctx context.Context, failed bool) []submodules.Downtime { return s.watch.End(ctx, failed) }
+func (s *session) Downtimes(ctx context.Context, failed bool) []submodules.Downtime {
+	return s.watch.End(ctx, failed)
+}
 
 // Stop implements submodules.Session.
 func (s *session) Stop(ctx context.Context) error { return s.stop(ctx, s.req.App) }
