@@ -40,6 +40,8 @@ var faultCases = []faultCase{
 	{"mender-app install", "mender-app install", []string{"install"}, false, false},
 	{"mender-app commit", "mender-app commit", []string{"install", "commit"}, false, false},
 	{"mender-app rollback", "mender-app rollback", []string{"install", "rollback"}, false, false},
+	{"mender-app abort", "mender-app abort", []string{"install", "abort"}, false, false},
+	{"ArtifactRollback of an abort", "app ArtifactRollback", []string{"install", "abort"}, false, true},
 }
 
 // TestKilledProcesses kills real processes at each durable step and each call

@@ -19,6 +19,7 @@ import (
 	"github.com/mender-app/mender-app/cmd/internal/meter"
 	"github.com/mender-app/mender-app/cmd/internal/usage"
 	"github.com/mender-app/mender-app/cmd/internal/version"
+	"github.com/mender-app/mender-app/cmd/mender-app/aborting"
 	"github.com/mender-app/mender-app/cmd/mender-app/enginecheck"
 	"github.com/mender-app/mender-app/cmd/mender-app/hold"
 	"github.com/mender-app/mender-app/cmd/mender-app/overrides"
@@ -99,6 +100,7 @@ module as the client does.
 		Withdraw: func(ctx context.Context, a staging.Artifact) error { return reconciling.Withdraw(ctx, p.config, a) },
 		Progress: func(in *source.Input) *meter.Meter { return source.Progress(p.stderr, p.json, in) },
 	})
+	others = append(others, aborting.Command(aborting.Program{Engine: p.engine, Client: p.lockedClient, Print: p.printResult, CompleteApps: completeApps}))
 	others = append(others, hold.Commands(hold.Program{Engine: p.engine, Print: p.printResult})...)
 	others = append(others, enginecheck.Command(enginecheck.Program{Config: config, Log: log, JSON: asJSON, Print: p.printResult, Table: p.table}))
 	others = append(others, serving.Commands(serving.Program{

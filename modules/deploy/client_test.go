@@ -5,6 +5,7 @@ import (
 
 	"github.com/mender-app/mender-app/modules"
 	"github.com/mender-app/mender-app/modules/deploy/failed"
+	"github.com/mender-app/mender-app/modules/deploy/incoming"
 )
 
 // client is what a Mender client does, standalone, and with daemon set what the
@@ -84,7 +85,7 @@ func (c *client) install(tr *tree) error {
 		}
 		return err
 	}
-	if answer, _ := Reply(modules.NeedsArtifactReboot, tr.Tree); c.daemon && answer == modules.Automatic {
+	if answer, _ := incoming.Reply(modules.NeedsArtifactReboot, tr.Tree); c.daemon && answer == modules.Automatic {
 		c.open, c.state, c.rebooted = tr, modules.ArtifactVerifyReboot, true
 		if err := c.call(modules.ArtifactReboot, tr); err != nil {
 			return c.failed(err)

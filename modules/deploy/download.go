@@ -9,6 +9,7 @@ import (
 
 	"github.com/mender-app/mender-app/artifact"
 	"github.com/mender-app/mender-app/modules"
+	"github.com/mender-app/mender-app/modules/deploy/aborts"
 	"github.com/mender-app/mender-app/modules/deploy/account"
 	"github.com/mender-app/mender-app/modules/deploy/holds"
 	"github.com/mender-app/mender-app/modules/deploy/incoming"
@@ -44,7 +45,9 @@ func (e *Engine) download(ctx context.Context, tree *modules.Tree, payload modul
 	if err != nil {
 		return err
 	}
-	if err := e.copyAndReceive(ctx, a, resolved, payload); err != nil {
+	watched, stop := aborts.Watch(ctx, a)
+	defer stop()
+	if err := aborts.Cause(watched, e.copyAndReceive(watched, a, resolved, payload)); err != nil {
 		a.Deployment.Refused = refuses(err) && !a.Deployment.Overwrites
 		e.remember(a, err)
 		return err

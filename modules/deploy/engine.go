@@ -37,6 +37,7 @@ import (
 
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/artifact/statement"
+	"github.com/mender-app/mender-app/modules/deploy/aborts"
 	"github.com/mender-app/mender-app/modules/deploy/account"
 	"github.com/mender-app/mender-app/modules/deploy/failed"
 	"github.com/mender-app/mender-app/modules/deploy/moments"
@@ -227,6 +228,11 @@ func (e *Engine) handleEvent(ctx context.Context, a *store.App, ev transition.Ev
 		e.Log.Log(ctx, pl.Level, pl.Note, "app", a.Name)
 		return nil
 	}
+	ctx, stop, err := aborts.Begin(ctx, a, ev, e.moments())
+	defer stop()
+	if err != nil {
+		return err
+	}
 	for _, step := range pl.Steps {
 		if err := ctx.Err(); err != nil {
 			return fmt.Errorf("stopped before %s: %w", step, context.Cause(ctx))
@@ -238,7 +244,7 @@ func (e *Engine) handleEvent(ctx context.Context, a *store.App, ev transition.Ev
 			before = a.Snapshot()
 			err = e.act(ctx, a, step)
 		}
-		if err != nil {
+		if err = aborts.Cause(ctx, err); err != nil {
 			// Restore the state in memory: the step failed. What it took counts.
 			if a.Deployment != nil {
 				before.Deployment.Measured = a.Deployment.Measured
@@ -376,6 +382,9 @@ func (e *Engine) act(ctx context.Context, a *store.App, step transition.Action) 
 		e.dropCopies(a)
 		return nil
 	case transition.End:
+		if err := aborts.End(ctx, a, e.moments()); err != nil {
+			return err
+		}
 		return e.end(a)
 	}
 	return fmt.Errorf("unknown action %q", step)

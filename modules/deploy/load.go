@@ -60,7 +60,8 @@ func (t *target) receive(ctx context.Context, h *incoming.Header, payload module
 		}
 		err = func() error {
 			defer s.Close()
-			var read atomic.Int64 // the sub-module may be given it by another goroutine
+			defer context.AfterFunc(ctx, func() { _ = s.Close() })() // it may be silent
+			var read atomic.Int64                                    // the sub-module may be given it by another goroutine
 			defer func() { account.Measured(t.a.Deployment).Received += read.Load() }()
 			counted := metered.Reader(ctx, s, func(n int64) { read.Add(n) })
 			switch {

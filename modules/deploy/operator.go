@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/mender-app/mender-app/modules/deploy/aborts"
 	"github.com/mender-app/mender-app/modules/deploy/policies"
 	"github.com/mender-app/mender-app/modules/deploy/transition"
 	"github.com/mender-app/mender-app/store"
@@ -81,10 +82,12 @@ func (e *Engine) GoBack(ctx context.Context, name, which string) (to *store.Rele
 // startKept starts and commits the release of an open deployment. The release is
 // on the device already, except for components that a later release overwrote.
 func (e *Engine) startKept(ctx context.Context, t *target) error {
+	ctx, stop := aborts.Watch(ctx, t.a)
+	defer stop()
 	events := []transition.Event{transition.EventInstall, transition.EventCommit}
 	if phaseOf(t.a) == transition.Downloading {
 		if err := t.reload(ctx); err != nil {
-			return err
+			return aborts.Cause(ctx, err)
 		}
 		events = slices.Insert(events, 0, transition.EventReceived)
 	}

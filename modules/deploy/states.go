@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/mender-app/mender-app/artifact"
 	"github.com/mender-app/mender-app/modules"
 	"github.com/mender-app/mender-app/modules/deploy/incoming"
 	"github.com/mender-app/mender-app/modules/deploy/transition"
@@ -54,25 +53,6 @@ func (e *Engine) Handle(ctx context.Context, state modules.State, tree *modules.
 		return nil
 	}
 	return err
-}
-
-// Reply answers a state that asks a question; asks is false for other states. If
-// the application asks for a restart, the answer is Automatic: the client
-// restarts the machine once for all updates. If the tree cannot be read, there
-// is no restart.
-func Reply(state modules.State, tree *modules.Tree) (answer string, asks bool) {
-	answer, asks = modules.Reply(state)
-	if state != modules.NeedsArtifactReboot || tree == nil {
-		return answer, asks
-	}
-	raw, err := tree.MetaData()
-	if err != nil || raw == nil {
-		return answer, asks
-	}
-	if meta, _, err := artifact.ParseMetadata(raw); err == nil && meta.Reboot {
-		return modules.Automatic, true
-	}
-	return answer, asks
 }
 
 // canWait reports whether a failed Cleanup may wait for the next installation:

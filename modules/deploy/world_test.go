@@ -47,6 +47,8 @@ type world struct {
 	texts map[digest.Digest]string
 	clock time.Time  // for downtimes
 	data  *dataWorld // what applications store; nil: nothing
+	// stuck makes LOAD or ROLLOUT call a function and then work until the call is stopped.
+	stuck map[string]func() error
 }
 
 type running struct {
@@ -98,7 +100,10 @@ func (w *world) Describe(context.Context) (submodules.Info, error) {
 	return submodules.Info{Protocol: submodules.Protocol, Name: "fake", Features: w.features}, nil
 }
 
-func (w *world) Load(_ context.Context, r submodules.Request) error {
+func (w *world) Load(ctx context.Context, r submodules.Request) error {
+	if err := w.sticks(ctx, "LOAD"); err != nil {
+		return err
+	}
 	if err := w.enter("LOAD", r); err != nil {
 		return err
 	}
@@ -268,7 +273,24 @@ func (w *world) up(verb string, r submodules.Request) error {
 	return nil
 }
 
-func (w *world) Rollout(_ context.Context, r submodules.Request) error { return w.timed("ROLLOUT", r) }
+func (w *world) Rollout(ctx context.Context, r submodules.Request) error {
+	if err := w.sticks(ctx, "ROLLOUT"); err != nil {
+		return err
+	}
+	return w.timed("ROLLOUT", r)
+}
+
+func (w *world) sticks(ctx context.Context, verb string) error {
+	f := w.stuck[verb]
+	if f == nil {
+		return nil
+	}
+	if err := f(); err != nil {
+		return err
+	}
+	<-ctx.Done()
+	return ctx.Err()
+}
 
 func (w *world) Rollback(_ context.Context, r submodules.Request) error {
 	return w.timed("ROLLBACK", r)

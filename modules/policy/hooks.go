@@ -51,6 +51,8 @@ const (
 	HookPostPurge    = "post-purge"
 	HookPreReboot    = "pre-reboot"
 	HookPostReboot   = "post-reboot"
+	HookPreAbort     = "pre-abort"
+	HookPostAbort    = "post-abort"
 )
 
 // The hooks around the automatic work of the device. They belong to no application, so only
@@ -63,12 +65,12 @@ const (
 
 // HookNames are the names that a hook may have, sorted.
 var HookNames = []string{
-	HookCheck, HookEnabled, HookMigrate, HookPostLoad, HookPostPurge, HookPostReboot, HookPostRollback, HookPostRollout, HookPostStart, HookPostStop,
-	HookPreLoad, HookPrePurge, HookPreReboot, HookPreRollback, HookPreRollout, HookPreStart, HookPreStop, HookStatus,
+	HookCheck, HookEnabled, HookMigrate, HookPostAbort, HookPostLoad, HookPostPurge, HookPostReboot, HookPostRollback, HookPostRollout, HookPostStart, HookPostStop,
+	HookPreAbort, HookPreLoad, HookPrePurge, HookPreReboot, HookPreRollback, HookPreRollout, HookPreStart, HookPreStop, HookStatus,
 }
 
 // hooksNotBuilt are names that are defined and nothing runs yet.
-var hooksNotBuilt = []string{"post-abort", "post-backup", "post-restore", "pre-abort", "pre-backup", "pre-restore"}
+var hooksNotBuilt = []string{"post-backup", "post-restore", "pre-backup", "pre-restore"}
 
 // Hook returns the hook of a name, and whether the policy has it.
 func (p *Policy) Hook(name string) (Hook, bool) {

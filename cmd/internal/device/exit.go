@@ -12,6 +12,7 @@ import (
 	"github.com/mender-app/mender-app/artifact/statement"
 	"github.com/mender-app/mender-app/modules/client"
 	"github.com/mender-app/mender-app/modules/deploy"
+	"github.com/mender-app/mender-app/modules/deploy/aborts"
 	"github.com/mender-app/mender-app/modules/deploy/holds"
 	"github.com/mender-app/mender-app/modules/staging"
 	"github.com/mender-app/mender-app/store"
@@ -49,7 +50,7 @@ const ExitHelp = `Exit codes:
   8    what a delta starts from is missing or damaged
   9    refused: the artifact does not fit this device; nothing was changed
   75   another call is running, an update is open, or updates are held; try again
-  124  stopped by a signal or a deadline
+  124  stopped by a signal, a deadline or mender-app abort
 `
 
 // InterruptHelp is the line that mender-app adds.
@@ -71,11 +72,11 @@ func ExitCode(err error) int {
 	case errors.As(err, &call) && call.Code > 0:
 		return call.Code // the update module uses the same codes
 	case errors.As(err, &locked), errors.Is(err, client.ErrBusy), errors.Is(err, holds.ErrHeld), errors.Is(err, deploy.ErrOpen),
-		errors.Is(err, staging.ErrBusy):
+		errors.Is(err, staging.ErrBusy), errors.Is(err, aborts.ErrWaits):
 		return ExitBusy
 	case errors.Is(err, ErrUsage):
 		return ExitUsage
-	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded), errors.Is(err, submodules.ErrDeadline):
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded), errors.Is(err, submodules.ErrDeadline), errors.Is(err, aborts.ErrAborted):
 		return ExitStopped
 	case errors.Is(err, unix.ENOSPC), errors.Is(err, submodules.ErrSpace), errors.Is(err, staging.ErrSpace):
 		return ExitSpace
@@ -93,7 +94,7 @@ func ExitCode(err error) int {
 		errors.Is(err, mender.ErrSignature), errors.Is(err, staging.ErrRefused), errors.Is(err, statement.ErrStatement), errors.Is(err, mender.ErrUnsupported):
 		return ExitRefused
 	case errors.Is(err, store.ErrNoApp), errors.Is(err, store.ErrNoRelease), errors.Is(err, store.ErrName), errors.Is(err, store.ErrNoRecord), errors.Is(err, staging.ErrNone),
-		errors.Is(err, submodules.ErrNotFound), errors.Is(err, fs.ErrNotExist):
+		errors.Is(err, aborts.ErrNone), errors.Is(err, submodules.ErrNotFound), errors.Is(err, fs.ErrNotExist):
 		return ExitNotFound
 	}
 	return ExitFailed

@@ -26,6 +26,25 @@ type Header struct {
 	Project   bool // the artifact is one of mender-container-modules
 }
 
+// Reply answers a state that asks a question; asks is false for other states. If
+// the application asks for a restart, the answer is Automatic: the client
+// restarts the machine once for all updates. If the tree cannot be read, there
+// is no restart.
+func Reply(state modules.State, tree *modules.Tree) (answer string, asks bool) {
+	answer, asks = modules.Reply(state)
+	if state != modules.NeedsArtifactReboot || tree == nil {
+		return answer, asks
+	}
+	raw, err := tree.MetaData()
+	if err != nil || raw == nil {
+		return answer, asks
+	}
+	if meta, _, err := artifact.ParseMetadata(raw); err == nil && meta.Reboot {
+		return modules.Automatic, true
+	}
+	return answer, asks
+}
+
 // Read reads the artifact's name and the metadata from the tree.
 func Read(tree *modules.Tree, platforms []image.Platform, log *slog.Logger) (*Header, error) {
 	name, err := tree.ArtifactName()

@@ -43,6 +43,7 @@ const (
 	OpStop     = "stop"
 	OpStart    = "start"
 	OpPurge    = "purge"
+	opAbort    = "abort"
 )
 
 // Moments runs hooks. Its fields are those of the engine that it serves.
@@ -327,22 +328,37 @@ func (e Moments) Status(ctx context.Context, m Moment) error {
 // Leaving runs the hook before a rollback: of the release that leaves, if its content
 // was accepted. A download that overwrites may be undone before that.
 func (e Moments) Leaving(ctx context.Context, a *store.App) error {
-	d := a.Deployment
-	own := ""
-	if slices.ContainsFunc(d.Steps, func(s store.Step) bool { return s.Phase == string(transition.Installing) }) {
-		own = d.To
+	return e.Try(ctx, back(a, policy.HookPreRollback, opRollback, accepted(a)))
+}
+
+// accepted is the new release of a's deployment if its content was accepted; "" otherwise.
+func accepted(a *store.App) string {
+	if slices.ContainsFunc(a.Deployment.Steps, func(s store.Step) bool { return s.Phase == string(transition.Installing) }) {
+		return a.Deployment.To
 	}
-	m := InDeployment(a, policy.HookPreRollback, own)
-	m.operation, m.old, m.new = opRollback, d.To, d.From
-	return e.Try(ctx, m)
+	return ""
+}
+
+// back is a moment of the way back to the release before.
+func back(a *store.App, hook, operation, own string) Moment {
+	d := a.Deployment
+	return Moment{a: a, hook: hook, operation: operation, own: own, old: d.To, new: d.From}
+}
+
+// Aborting runs the hook before a deployment is aborted: of the release that leaves, if
+// its content was accepted.
+func (e Moments) Aborting(ctx context.Context, a *store.App) error {
+	return e.Try(ctx, back(a, policy.HookPreAbort, opAbort, accepted(a)))
+}
+
+// Aborted runs the hook after a deployment was aborted: of the release that is installed.
+func (e Moments) Aborted(ctx context.Context, a *store.App) error {
+	return e.Try(ctx, back(a, policy.HookPostAbort, opAbort, a.Deployment.From))
 }
 
 // Returned runs the hook after a rollback: of the release that runs again.
 func (e Moments) Returned(ctx context.Context, a *store.App) error {
-	d := a.Deployment
-	m := InDeployment(a, policy.HookPostRollback, d.From)
-	m.operation, m.old, m.new = opRollback, d.To, d.From
-	return e.Try(ctx, m)
+	return e.Try(ctx, back(a, policy.HookPostRollback, opRollback, a.Deployment.From))
 }
 
 // OfCurrent is a moment of what an operator does with the installed release.

@@ -1,0 +1,265 @@
+// Package aborting has the command that ends an open deployment in the release before. It
+// asks whoever works on the deployment to stop, and rolls back what nobody works on.
+package aborting
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mender-app/mender-app/cmd/internal/device"
+	"github.com/mender-app/mender-app/modules/client"
+	"github.com/mender-app/mender-app/modules/deploy"
+	"github.com/mender-app/mender-app/modules/deploy/aborts"
+	"github.com/mender-app/mender-app/modules/deploy/transition"
+	"github.com/mender-app/mender-app/store"
+)
+
+// Program is what the command needs of mender-app.
+type Program struct {
+	Engine func() *deploy.Engine
+	// Client is mender-app's own client, locked.
+	Client func() (c *client.Client, release func(), err error)
+	// Print prints a result, as JSON or as a line.
+	Print        func(doc any, format string, args ...any) error
+	CompleteApps cobra.CompletionFunc
+}
+
+// interval is how often the command looks whether the deployment has ended.
+const interval = 250 * time.Millisecond
+
+// Command is abort.
+func Command(p Program) *cobra.Command {
+	limit := 20 * time.Minute
+	cmd := &cobra.Command{
+		Use:   "abort [APP]",
+		Short: "End a running update in the release before",
+		Long: `Ends the open update of APP, or the only one that is open, so that the release before
+runs. A call that downloads or starts the new release is stopped. An update that waits
+for its commit, or that was interrupted, is rolled back. The command returns when the
+release before runs again.
+
+An update that the Mender client drives ends through that client: the next thing that
+the client asks for fails, and the client rolls back and tells its server. If no such
+client runs, the error names the command for it, and nothing is changed.
+
+An update that has been committed is refused with exit code 9: "mender-app rollback APP"
+goes back from it. If no update is open, the exit code is 4. After --wait, the request
+stays, the exit code is 75, and the update ends at its next step.`,
+		Example:           "  mender-app abort\n  mender-app abort shop --wait 1m",
+		ValidArgsFunction: p.CompleteApps,
+		Args:              cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if limit < time.Second {
+				return fmt.Errorf("%w: --wait %s is shorter than 1s", device.ErrUsage, limit)
+			}
+			name := ""
+			if len(args) == 1 {
+				name = args[0]
+			}
+			return p.abort(cmd.Context(), name, limit)
+		},
+	}
+	cmd.Flags().DurationVar(&limit, "wait", limit, "how long to wait for the end at most")
+	return cmd
+}
+
+func (p Program) abort(ctx context.Context, name string, limit time.Duration) error {
+	e := p.Engine()
+	a, err := find(e.Store, name)
+	if err != nil {
+		return err
+	}
+	d := a.Deployment
+	if err := committed(a); err != nil {
+		return err
+	}
+	own := d.Driver == e.Driver
+	if !own && !working(ctx, e.Store) {
+		return fmt.Errorf("%w: the Mender client drives the update of %s to %s, and does not run: %s ends it",
+			client.ErrRefused, a.Name, d.ArtifactName, rollbackCommand())
+	}
+	if err := a.RequestAbort(e.Asked.OrNil()); err != nil {
+		return err
+	}
+	wait, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	for {
+		now, err := reread(e.Store, a)
+		if err != nil {
+			return err
+		}
+		if now == nil || !same(now.Deployment, d) {
+			return p.report(a, now)
+		}
+		if err := committed(now); err != nil {
+			return errors.Join(err, now.DropAbort())
+		}
+		if now.Deployment.Attempts > 1 {
+			return fmt.Errorf("the rollback of %s failed: %s; mender-app resume tries it again", a.Name, now.Deployment.Error)
+		}
+		if own {
+			err := p.undo(context.WithoutCancel(ctx), e, d)
+			if err != nil && device.ExitCode(err) != device.ExitBusy {
+				return err
+			}
+		}
+		select {
+		case <-wait.Done():
+			if cause := context.Cause(ctx); cause != nil {
+				return fmt.Errorf("%w: the update of %s still ends at its next step", cause, a.Name)
+			}
+			return fmt.Errorf("%w: the update of %s has not ended within %s, and ends at its next step", aborts.ErrWaits, a.Name, limit)
+		case <-time.After(interval):
+		}
+	}
+}
+
+// find finds the application whose update is aborted; "" is the only one that has one.
+func find(s *store.Store, name string) (*store.App, error) {
+	if name != "" {
+		a, err := s.App(name)
+		switch {
+		case err != nil:
+			return nil, err
+		case a.Deployment == nil && len(a.Kept) > 0:
+			return nil, fmt.Errorf("%s: %w; mender-app rollback %s goes back to the release before", name, aborts.ErrNone, name)
+		case a.Deployment == nil:
+			return nil, fmt.Errorf("%s: %w", name, aborts.ErrNone)
+		}
+		return a, nil
+	}
+	names, err := s.Apps()
+	if err != nil {
+		return nil, err
+	}
+	var open []*store.App
+	var opened []string
+	for _, name := range names {
+		if a, err := s.App(name); err == nil && a.Deployment != nil {
+			open, opened = append(open, a), append(opened, name)
+		}
+	}
+	switch len(open) {
+	case 0:
+		return nil, aborts.ErrNone
+	case 1:
+		return open[0], nil
+	}
+	return nil, fmt.Errorf("%w: updates of %s are open: name one", device.ErrUsage, strings.Join(opened, ", "))
+}
+
+// committed refuses an update that has been committed, or that failed and was left to a
+// person.
+func committed(a *store.App) error {
+	switch transition.Phase(a.Deployment.Phase) {
+	case transition.Committed, transition.Cleaning, transition.Failed:
+		return tooLate(a)
+	}
+	return nil
+}
+
+func tooLate(a *store.App) error {
+	return fmt.Errorf("%w: the update of %s can no longer be aborted: mender-app rollback %s goes back", client.ErrRefused, a.Name, a.Name)
+}
+
+// reread reads an application again; nil if it is gone.
+func reread(s *store.Store, a *store.App) (*store.App, error) {
+	now, err := s.App(a.Name)
+	if errors.Is(err, store.ErrNoApp) {
+		return nil, nil
+	}
+	return now, err
+}
+
+func same(now, d *store.Deployment) bool {
+	return now != nil && now.ID == d.ID && now.Started.Equal(d.Started)
+}
+
+// report says how the update of a has ended. now is the application afterwards.
+func (p Program) report(a, now *store.App) error {
+	d := a.Deployment
+	installed := ""
+	if now != nil {
+		installed = now.Current
+	}
+	if installed == d.To {
+		return errors.Join(tooLate(a), a.DropAbort())
+	}
+	doc := map[string]string{"application": a.Name, "artifact_name": d.ArtifactName, "state": "aborted", "installed": installed}
+	if installed == "" {
+		return p.Print(doc, "the update of %s to %s was aborted; %s is not installed", a.Name, d.ArtifactName, a.Name)
+	}
+	return p.Print(doc, "the update of %s to %s was aborted; release %s is installed", a.Name, d.ArtifactName, installed)
+}
+
+// undo rolls back an update of mender-app's own client, if nobody works on it. The error
+// is one with the exit code of busy if somebody does.
+func (p Program) undo(ctx context.Context, e *deploy.Engine, d *store.Deployment) error {
+	c, release, err := p.Client()
+	if err != nil {
+		return err
+	}
+	defer release()
+	rec, err := c.Read()
+	if err != nil {
+		return err
+	}
+	if rec.Open != nil && rec.Open.ArtifactName == d.ArtifactName {
+		if rec.Open.Waiting {
+			return c.Rollback(ctx)
+		}
+		return c.Resume(ctx)
+	}
+	driver := e.Driver // its client has forgotten it, or never knew it
+	if rec.Open != nil {
+		driver = ""
+	}
+	found, err := e.Resume(ctx, driver, rec.Installed.ArtifactName)
+	for _, r := range found {
+		err = errors.Join(err, r.Err)
+	}
+	return err
+}
+
+// working reports whether a Mender client runs, or a call of the update module.
+func working(ctx context.Context, s *store.Store) bool {
+	if clientRuns() {
+		return true
+	}
+	ctx, cancel := context.WithTimeout(ctx, interval)
+	defer cancel()
+	release, err := s.Lock(ctx, "abort")
+	if err != nil {
+		return true
+	}
+	release()
+	return false
+}
+
+// clientRuns reports whether a process is a Mender client, such as its daemon.
+func clientRuns() bool {
+	links, _ := filepath.Glob("/proc/[0-9]*/exe")
+	return slices.ContainsFunc(links, func(link string) bool {
+		target, err := os.Readlink(link) // an error: it has ended
+		return err == nil && slices.Contains(device.MenderClients, filepath.Base(target))
+	})
+}
+
+// rollbackCommand is what a person says to the Mender client of this device.
+func rollbackCommand() string {
+	for _, name := range device.MenderClients {
+		if _, err := exec.LookPath(name); err == nil {
+			return "`" + name + " rollback`"
+		}
+	}
+	return "its `rollback`"
+}
