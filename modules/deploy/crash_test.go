@@ -99,7 +99,7 @@ var scenarios = []scenario{
 	{name: "hooks: not ready", first: &h1, run: installCommit, what: h4, hooks: true},
 	{name: "hooks: update rolled back", first: &h1, run: installRollback, what: h2, hooks: true},
 	{name: "hooks: update aborted", first: &h1, run: installAbort, what: h2, hooks: true, aborts: true},
-	{name: "update aborted", first: &v1, run: installAbort, what: v2, aborts: true},
+	{name: "update aborted", first: &v1, run: installAbort, what: v2, aborts: true, alike: true},
 	{name: "failed release stays", first: &v1, run: installCommit, what: s3},
 	{name: "failed first release stays", run: installCommit, what: s3, alike: true},
 	{name: "failed release is replaced", first: &s3, run: installCommit, what: v2, alike: true},
