@@ -80,7 +80,7 @@ type File struct {
 	findOff, findSize uint64 // of findfunctab, if it is understood
 
 	r      io.ReaderAt
-	blocks [numBlocks]block // of the file, by offset
+	blocks *[numBlocks]block // of a Go file, by offset
 }
 
 // block is a part of the file that was read.
@@ -90,12 +90,15 @@ type block struct {
 }
 
 const (
-	numBlocks = 32
+	numBlocks = 128
 	blockSize = 512
 )
 
 // peek returns a byte of the file; 0 if it cannot be read.
 func (f *File) peek(off uint64) byte {
+	if f.blocks == nil {
+		f.blocks = new([numBlocks]block)
+	}
 	at := off &^ (blockSize - 1)
 	b := &f.blocks[at/blockSize%numBlocks]
 	if b.at != at+1 {

@@ -35,7 +35,7 @@ func (c *literalCoder) model(cd *model.Coder, b []byte, pos int64) {
 		if cd == nil {
 			c.bytes.Learn(b[k])
 		} else {
-			b[k] = c.bytes.Code(cd, b[k], set)
+			b[k] = c.bytes.Code(cd, b[k], set, true)
 		}
 		c.passed(b[k], at)
 	}

@@ -10,10 +10,10 @@ package model
 type ByteModel struct {
 	mix       *mixer
 	n         int
-	bits      int                    // of the number of buckets
-	tab       []byte                 // by context, buckets of 16: a check, then the nodes' histories
-	probs     [maxOrders][256]uint16 // by context: the probability for a history, out of 65536
-	hist      []byte                 // ring of past bytes
+	bits      int                 // of the number of buckets
+	tab       []byte              // by context, buckets of 16: a check, then the nodes' histories
+	probs     [orders][256]uint16 // by context: the probability for a history, out of 65536
+	hist      []byte              // ring of past bytes
 	pos       uint32
 	head      []uint32 // where a hash of the last bytes was seen; a quarter of hist's length
 	headShift uint     // shift from a hash to its index in head
@@ -21,13 +21,16 @@ type ByteModel struct {
 	run       uint32   // the match's length so far
 	mp        []Prob   // confidence in the match, by its length and bit
 	Contexts  [maxOrders]uint32
-	cell      [maxOrders]int // by context: where its bucket is in tab
-	none      Prob           // for no match
+	none      Prob // for no match
 }
 
 const (
 	matchMin  = 4
 	maxOrders = maxInputs - 1 // the match is an input, too
+
+	// An index below 8 that is masked needs no check of an array of that size.
+	orders    = 8
+	orderMask = orders - 1
 )
 
 // unseen is a bucket whose nodes have no history.
@@ -37,7 +40,7 @@ var unseen = [16]byte{1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1}
 // 1<<histBits bytes, and a number of sets of weights. bits is at least 6.
 func NewByteModel(n, bits, histBits, sets int) *ByteModel {
 	t := &ByteModel{
-		mix:       newMixer(n+1, sets*3*256, 256*8),
+		mix:       newMixer(n+1, sets*3*256, 256*8, sets*256),
 		n:         n,
 		bits:      bits,
 		tab:       make([]byte, n<<bits<<4),
@@ -117,26 +120,31 @@ func (t *ByteModel) Byte(c *Coder, v byte, a, b uint32) byte {
 	x[3] = (c1|c2<<8|c3<<16)*0xc2b2ae35 + 0x1234
 	x[4] = (c1|c2<<8|c3<<16|c4<<24)*0x27d4eb2f + 0x777
 	x[5] = (b+1)*0x165667b1 + a*0x3c6ef35f
-	return t.Code(c, v, 0)
+	return t.Code(c, v, 0, true)
 }
+
+// cells are the buckets of each context.
+type cells [orders]*[16]byte
 
 // find sets the cells for the contexts and the half byte so far. Both halves of a
 // byte lie within 1 KiB of each other, which saves an address translation. All cells
 // are requested before the first is read: most are not in the processor's caches,
 // and waiting for them together made decoding 5 % faster.
-func (t *ByteModel) find(half int) {
-	var check, there [maxOrders]byte
-	for k := range t.n {
-		h := t.Contexts[k] * 0x9e3779b1
+func (t *ByteModel) find(half int, cells *cells) {
+	var check, there [orders]byte
+	var at [orders]int
+	for k, h := range t.Contexts[:t.n] {
+		h *= 0x9e3779b1
 		h ^= h >> 15
 		h *= 0x85ebca6b
-		check[k] = byte(h>>24) + byte(half*29) | 1
+		check[k&orderMask] = byte(h>>24) + byte(half*29) | 1
 		i := (int(h>>2)&(1<<t.bits-1) ^ half<<1&62 | k<<t.bits) << 4
-		t.cell[k], there[k] = i, t.tab[i]
+		at[k&orderMask], there[k&orderMask] = i, t.tab[i]
 	}
-	for k, i := range t.cell[:t.n] {
-		if check := check[k]; there[k] != check {
-			a, b := (*[16]byte)(t.tab[i:]), (*[16]byte)(t.tab[i^16:])
+	for k, i := range at[:t.n] {
+		a := (*[16]byte)(t.tab[i:])
+		if check := check[k&orderMask]; there[k&orderMask] != check {
+			b := (*[16]byte)(t.tab[i^16:])
 			// Replace the one whose first node has seen less.
 			if b[0] != check && a[1] < b[1] {
 				*a = unseen
@@ -146,9 +154,10 @@ func (t *ByteModel) find(half int) {
 					*b = unseen
 					b[0] = check
 				}
-				t.cell[k] = i ^ 16
+				a = b
 			}
 		}
+		cells[k&orderMask] = a
 	}
 }
 
@@ -162,47 +171,51 @@ func seen(history byte, bit int) byte {
 	return byte(h)
 }
 
-// Code codes one byte with the contexts in Contexts. set also chooses the weights.
-func (t *ByteModel) Code(c *Coder, v byte, set int) byte {
+// Code codes one byte with the contexts in Contexts. set also chooses the weights, and
+// if alike is set, so does the byte before.
+func (t *ByteModel) Code(c *Coder, v byte, set int, alike bool) byte {
 	expect := int(t.Expected())
-	last := int(t.At(1)) << 3
-	// Each set has three variants: without a match, with one, and with a long one.
-	set *= 3
+	last := 0
+	if alike {
+		last = int(t.At(1)) << 3
+	}
 	m := t.mix
-	tab, cell := t.tab, t.cell[:t.n]
-	var was [maxOrders]byte
+	n := t.n
+	var was [orders]byte
+	var cells cells
 	at := 1
 	for half := range 2 {
-		t.find(at)
+		t.find(at, &cells)
 		node := 1
 		for i := 7 - 4*half; i >= 4-4*half; i-- {
-			for k, at := range cell {
-				h := tab[at|node]
-				was[k] = h
-				m.in[k] = int32(stretchTab[t.probs[k][h]>>4])
+			for k, cell := range cells[:n] {
+				h := cell[node&15]
+				was[k&orderMask] = h
+				m.in[k&orderMask] = int32(stretchTab[t.probs[k&orderMask][h]>>4])
 			}
-			s := set
+			// Each set has three variants: without a match, with one, and with a long one.
+			s := set * 3
 			match := &t.none
 			if expect>>(i+1) == at {
 				match = &t.mp[t.run<<1|uint32(expect>>i&1)]
-				s = set + 1
+				s++
 				if t.run > 15 {
-					s = set + 2
+					s++
 				}
 			} else {
 				t.none = FreshProb
 				expect = 0
 			}
-			m.in[t.n] = int32(stretchTab[*match>>20])
-			bit := c.Code(m.mix(s<<8|at, last|i), int(v>>i&1))
+			m.in[n&orderMask] = int32(stretchTab[*match>>20])
+			bit := c.Code(m.mix(s<<8|at, last|i, set<<8|at), int(v>>i&1))
 			m.learn(bit)
 			match.update(bit, 250)
 			aim := int32(-bit) & 0xffff
-			for k, at := range cell {
-				h := was[k]
-				p := &t.probs[k][h]
+			for k, cell := range cells[:n] {
+				h := was[k&orderMask]
+				p := &t.probs[k&orderMask][h]
 				*p += uint16((aim - int32(*p)) >> 7)
-				tab[at|node] = seen(h, bit)
+				cell[node&15] = seen(h, bit)
 			}
 			node = node<<1 | bit
 			at = at<<1 | bit
@@ -216,14 +229,15 @@ func (t *ByteModel) Code(c *Coder, v byte, set int) byte {
 // coding the byte does, took 8 % more time for decoding two pairs of images, and
 // saved 0.2 % of their deltas' sizes.
 func (t *ByteModel) Learn(v byte) {
+	var cells cells
 	at := 1
 	for half := range 2 {
-		t.find(at)
+		t.find(at, &cells)
 		node := 1
 		for i := 7 - 4*half; i >= 4-4*half; i-- {
 			bit := int(v >> i & 1)
-			for _, at := range t.cell[:t.n] {
-				t.tab[at|node] = seen(t.tab[at|node], bit)
+			for _, cell := range cells[:t.n] {
+				cell[node&15] = seen(cell[node&15], bit)
 			}
 			node = node<<1 | bit
 			at = at<<1 | bit

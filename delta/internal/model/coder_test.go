@@ -233,10 +233,10 @@ func TestProbabilities(t *testing.T) {
 		require.True(t, i == 0 || squashTab[i-1] <= v, "squash rises, at %d", i)
 	}
 	require.True(t, slices.IsSorted(stretchTab[:]))
-	m := newMixer(2, 1, 1)
+	m := newMixer(2, 1, 1, 1)
 	for i := range 100_000 {
-		m.in = [maxInputs]int32{stretchN/2 - 1, -stretchN / 2, stretchN/2 - 1}
-		p := m.mix(0, 0)
+		m.in = inputs{stretchN/2 - 1, -stretchN / 2, stretchN/2 - 1}
+		p := m.mix(0, 0, 0)
 		require.True(t, 0 < p && p < 1<<16)
 		m.learn(i & 1)
 	}

@@ -26,16 +26,28 @@ var (
 var makeTables = sync.OnceFunc(func() { squashTab, stretchTab = logistic.Tables(16) })
 
 // mixer weighs its inputs by the mean of two sets of weights, which are chosen
-// independently.
+// independently. Then it refines what comes out: it learns how often that was right.
 type mixer struct {
-	in         [maxInputs]int32 // the inputs, stretched; unused ones are 0
-	sets       []weights
+	in         inputs // stretched; unused ones are 0
+	sets       []inputs
 	more       int // where the second sets begin
 	set, other int // in use
 	p          uint32
+	curves     []uint16 // by the choice of a curve, the probability at each of its points
+	near       int      // the point that is next to the last probability
 }
 
-type weights [maxInputs]int32 // 16 fractional bits
+// inputs has an int32 for each input of a mixer; weights have 16 fractional bits. The
+// last is not used: it keeps each within a line of the processor's caches.
+type inputs [orders]int32
+
+// A curve has a point for each 1<<pointBits of the stretched probability, and one at
+// the end.
+const (
+	pointBits = 7
+	points    = stretchN>>pointBits + 1
+	curveRate = 5
+)
 
 // sureError is the error, out of 4096, below which a mixer learns nothing. It is
 // the largest value that does not make the deltas of real images larger.
@@ -46,20 +58,23 @@ const sureError = 64
 const mixRate = 26
 
 // newMixer makes a mixer of n inputs. sets and others are the numbers of the two
-// kinds of sets of weights.
-func newMixer(n, sets, others int) *mixer {
+// kinds of sets of weights, curves that of the curves.
+func newMixer(n, sets, others, curves int) *mixer {
 	makeTables()
-	m := &mixer{sets: make([]weights, sets+others), more: sets}
+	m := &mixer{sets: make([]inputs, sets+others), more: sets, curves: make([]uint16, curves*points)}
 	for i := range m.sets {
 		for k := range n {
 			m.sets[i][k] = int32(1<<16) * 2 / int32(n+2)
 		}
 	}
+	for i := range m.curves {
+		m.curves[i] = squashTab[min(i%points<<pointBits, stretchN-1)]
+	}
 	return m
 }
 
 // mix returns the probability of a 1, out of 65536, for the inputs.
-func (m *mixer) mix(set, other int) uint32 {
+func (m *mixer) mix(set, other, curve int) uint32 {
 	m.set, m.other = set, m.more+other
 	w, v, in := &m.sets[m.set], &m.sets[m.other], &m.in
 	// A loop here takes two percent of the time of decoding, and a product of 64 bits
@@ -71,20 +86,27 @@ func (m *mixer) mix(set, other int) uint32 {
 		(w[4]+v[4])>>6*in[4] +
 		(w[5]+v[5])>>6*in[5] +
 		(w[6]+v[6])>>6*in[6]
-	x := min(max(dot>>11, -stretchN/2+1), stretchN/2-1)
-	m.p = uint32(squashTab[(x+stretchN/2)&(stretchN-1)])
-	return m.p
+	x := uint32(min(max(dot>>11, -stretchN/2+1), stretchN/2-1) + stretchN/2)
+	m.p = uint32(squashTab[x&(stretchN-1)])
+	k := curve*points + int(x>>pointBits)
+	c := m.curves[k : k+2 : k+2]
+	part := x & (1<<pointBits - 1)
+	m.near = k + int(part>>(pointBits-1))
+	refined := (uint32(c[0])*(1<<pointBits-part) + uint32(c[1])*part) >> pointBits
+	return (m.p + refined) / 2
 }
 
 // learn trains the mixer with the actual bit.
 func (m *mixer) learn(bit int) {
+	c := &m.curves[m.near]
+	*c += uint16((int32(-bit)&0xffff - int32(*c)) >> curveRate)
 	err := (int32(bit)<<16 - int32(m.p)) >> 4
 	if -sureError < err && err < sureError {
 		return
 	}
 	err *= mixRate
 	w, v := &m.sets[m.set], &m.sets[m.other]
-	for i, x := range m.in {
+	for i, x := range m.in[:maxInputs] {
 		d := (x*err + 1<<13) >> 14
 		w[i] += d
 		v[i] += d
@@ -94,9 +116,9 @@ func (m *mixer) learn(bit int) {
 // A FlagModel codes bits of one kind, which several contexts help to predict.
 type FlagModel struct {
 	mix   *mixer
-	tab   [][]Prob // by context, of its hashes
+	n     int
 	bits  uint
-	slot  [maxInputs]*Prob
+	tab   []Prob // by context, of its hashes
 	limit uint32
 }
 
@@ -104,24 +126,22 @@ type FlagModel struct {
 // adapt by at least one part in limit. sets and others are the numbers of the two
 // kinds of sets of weights.
 func NewFlagModel(n int, bits uint, limit uint32, sets, others int) *FlagModel {
-	m := &FlagModel{mix: newMixer(n, sets, others), bits: bits, limit: limit}
-	for range n {
-		m.tab = append(m.tab, FreshProbs(1<<bits))
-	}
-	return m
+	return &FlagModel{mix: newMixer(n, sets, others, sets), n: n, bits: bits, tab: FreshProbs(n << bits), limit: limit}
 }
 
 // Code codes a bit in its contexts.
-func (m *FlagModel) Code(c *Coder, Contexts []uint32, set, other, bit int) int {
-	slot := m.slot[:len(m.tab)]
-	for i, t := range m.tab {
-		p := &t[hash32(Contexts[i], m.bits)]
-		slot[i] = p
-		m.mix.in[i] = int32(stretchTab[*p>>20])
+func (m *FlagModel) Code(c *Coder, contexts []uint32, set, other, bit int) int {
+	var slots [orders]*Prob
+	in := &m.mix.in
+	for i, x := range contexts[:m.n] {
+		slots[i&orderMask] = &m.tab[hash32(x, m.bits)|uint32(i)<<m.bits]
 	}
-	bit = c.Code(m.mix.mix(set, other), bit)
+	for i, p := range slots[:m.n] {
+		in[i&orderMask] = int32(stretchTab[*p>>20])
+	}
+	bit = c.Code(m.mix.mix(set, other, set), bit)
 	m.mix.learn(bit)
-	for _, p := range slot {
+	for _, p := range slots[:m.n] {
 		p.update(bit, m.limit)
 	}
 	return bit

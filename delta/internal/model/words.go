@@ -22,7 +22,7 @@ func NewWordModel() *WordModel {
 	return &WordModel{
 		flag:  NewFlagModel(7, 14, 100, 3*16, 256),
 		zero:  NewFlagModel(wordInputs, 12, 100, 4*4*2, 256),
-		bytes: NewByteModel(wordInputs, 13, 16, 2),
+		bytes: NewByteModel(wordInputs, 12, 16, 2),
 	}
 }
 
@@ -100,7 +100,7 @@ func (m *WordModel) differences(c *Coder, o uint32, old, new []byte, n Near) {
 		if changed != 0 {
 			m.bytes.Contexts = Contexts
 			m.bytes.Contexts[wordInputs-1] = ((at+got)*k2 + n.New>>16 + 99) * k3
-			d = m.bytes.Code(c, new[i]-old[i], int(differs))
+			d = m.bytes.Code(c, new[i]-old[i], int(differs), false)
 			differs = 1
 		}
 		new[i] = old[i] + d
