@@ -32,6 +32,7 @@ const (
 	ExitSpace       = submodules.CodeSpace
 	ExitBase        = submodules.CodeBase
 	ExitRefused     = 9
+	ExitAborted     = 10
 	ExitBusy        = 75
 	ExitStopped     = submodules.CodeDeadline
 	ExitInterrupted = 130 // as shells have it for SIGINT; of mender-app only
@@ -49,8 +50,9 @@ const ExitHelp = `Exit codes:
   7    not enough space
   8    what a delta starts from is missing or damaged
   9    refused: the artifact does not fit this device; nothing was changed
+  10   ended by mender-app abort; the release before runs
   75   another call is running, an update is open, or updates are held; try again
-  124  stopped by a signal, a deadline or mender-app abort
+  124  stopped by a signal or a deadline
 `
 
 // InterruptHelp is the line that mender-app adds.
@@ -71,12 +73,14 @@ func ExitCode(err error) int {
 		return ExitInterrupted
 	case errors.As(err, &call) && call.Code > 0:
 		return call.Code // the update module uses the same codes
+	case errors.Is(err, aborts.ErrAborted):
+		return ExitAborted
 	case errors.As(err, &locked), errors.Is(err, client.ErrBusy), errors.Is(err, holds.ErrHeld), errors.Is(err, deploy.ErrOpen),
 		errors.Is(err, staging.ErrBusy), errors.Is(err, aborts.ErrWaits):
 		return ExitBusy
 	case errors.Is(err, ErrUsage):
 		return ExitUsage
-	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded), errors.Is(err, submodules.ErrDeadline), errors.Is(err, aborts.ErrAborted):
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded), errors.Is(err, submodules.ErrDeadline):
 		return ExitStopped
 	case errors.Is(err, unix.ENOSPC), errors.Is(err, submodules.ErrSpace), errors.Is(err, staging.ErrSpace):
 		return ExitSpace

@@ -117,7 +117,11 @@ func (p Program) abort(ctx context.Context, name string, limit time.Duration) er
 			if cause := context.Cause(ctx); cause != nil {
 				return fmt.Errorf("%w: the update of %s still ends at its next step", cause, a.Name)
 			}
-			return fmt.Errorf("%w: the update of %s has not ended within %s, and ends at its next step", aborts.ErrWaits, a.Name, limit)
+			now := ""
+			if !own {
+				now = "; " + rollbackCommand() + " ends one that waits for its commit"
+			}
+			return fmt.Errorf("%w: the update of %s has not ended within %s, and ends at its next step%s", aborts.ErrWaits, a.Name, limit, now)
 		case <-time.After(interval):
 		}
 	}

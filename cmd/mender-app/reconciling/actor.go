@@ -275,11 +275,11 @@ func (*actor) Waits(err error) bool {
 	return device.ExitCode(err) == device.ExitBusy || errors.Is(err, client.ErrOpen)
 }
 
-// Refused reports whether an error stays the same: a policy refuses the artifact, or it is
-// damaged.
+// Refused reports whether an error stays the same: a policy refuses the artifact, it is
+// damaged, or an operator does not want it.
 func (*actor) Refused(err error) bool {
 	code := device.ExitCode(err)
-	return code == device.ExitRefused || code == device.ExitContent
+	return code == device.ExitRefused || code == device.ExitContent || code == device.ExitAborted
 }
 
 // Withdraw tells reconcile that a person removes a staged artifact, if the installed release

@@ -75,9 +75,9 @@ func (p Program) reconcile() *cobra.Command {
 
 The work waits in queues on disk, which "mender-app queue" shows. A task that fails stays
 first in its queue, and is tried again after 5 s, 10 s, 20 s and then every 30 s, for as
-long as --for says; the next call goes on. An artifact that was refused, or that failed
-three times, is given up until it is staged again or the machine is restarted. Where an
-update is open or held, the work waits for the next call, and the exit code is 75.
+long as --for says; the next call goes on. An artifact that was refused or aborted, or that
+failed three times, is given up until it is staged again or the machine is restarted.
+Where an update is open or held, the work waits for the next call, and the exit code is 75.
 
 Before and after, the device's hooks before-all and after-all are run, and on-startup at
 boot (/etc/mender/mender-app/hooks.d). If one of the first fails, nothing is done.
