@@ -158,6 +158,7 @@ func TestServeActions(t *testing.T) {
 		{"/v1/apps/shop/stop", `{}`, 200, `"state":"stopped"`},
 		{"/v1/apps/shop/start", `{}`, 200, `"state":"installed"`},
 		{"/v1/apps/shop/rollback", `{}`, 500, "no older release is kept"},
+		{"/v1/apps/shop/abort", `{}`, 404, "no update is open"},
 		{"/v1/apps/none/stop", `{}`, 404, "no such application"},
 		{"/v1/check", `{"source":"` + d.Dir + `/v1.mender"}`, 200, `"findings":[`},
 		{"/v1/stage", `{"source":"` + d.Dir + `/v1.mender"}`, 200, `"artifact_name":"shop-1"`},

@@ -94,6 +94,7 @@ func TestActions(t *testing.T) {
 		{"/v1/apps/shop/start", `{}`, "start shop"},
 		{"/v1/apps/shop/rollback", `{}`, "rollback shop"},
 		{"/v1/apps/shop/rollback", `{"release":"1"}`, "rollback shop 1"},
+		{"/v1/apps/shop/abort", `{}`, "abort shop"},
 		{"/v1/stage", `{"source":"https://example.com/a b.mender"}`, "stage https://example.com/a b.mender"},
 		{"/v1/stage", `{"source":"` + file + `"}`, "stage " + file},
 		{"/v1/check", `{"source":"https://example.com/a"}`, "check https://example.com/a"},
