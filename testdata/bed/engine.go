@@ -122,8 +122,14 @@ func machineEngine(t testing.TB) Engine {
 func RequireEngine(t testing.TB) Engine {
 	t.Helper()
 	e := machineEngine(t)
-	need(t, e.missing())
+	e.Require(t)
 	return e
+}
+
+// Require skips the test if this machine does not have the engine. In CI it fails it.
+func (e Engine) Require(t testing.TB) {
+	t.Helper()
+	need(t, e.missing())
 }
 
 // Tree is the directory that holds the engine and what it needs; "" if it is

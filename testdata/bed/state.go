@@ -3,6 +3,7 @@ package bed
 import (
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -169,7 +170,13 @@ func (d *Device) volumes(ctx context.Context, engine *client.Client) (map[string
 // digestTree records the mode and the content of everything under root. shown is its
 // path in the device.
 func digestTree(root, shown string, except []string, into map[string]string) error {
-	return filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error {
+	return filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) (done error) {
+		// A program that runs may remove a file at any time.
+		defer func() {
+			if errors.Is(done, fs.ErrNotExist) && path != root {
+				done = nil
+			}
+		}()
 		if err != nil {
 			return err
 		}

@@ -7,12 +7,13 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/mender-app/mender-app/testdata/bed"
 )
 
 // A container that was removed by hand comes back, a newer staged artifact installs itself
-// if its policy says so, and the older one comes back when it is withdrawn. The engine's
-// version brings the staged release that runs on it. What is stopped, or not automatic,
-// stays as it is.
+// if its policy says so, and the older one comes back when it is withdrawn. What is stopped,
+// or not automatic, stays as it is.
 func TestReconcile(t *testing.T) {
 	d := device(t)
 	require.NoError(t, d.WithoutMender())
@@ -107,4 +108,31 @@ func TestReconcile(t *testing.T) {
 	d.MustRun(t, "mender-app", "unstage", "shop-3")
 	require.Contains(t, reconcile(), "shop: installed shop-1: the newer artifact was withdrawn")
 	says(t, w, "web 1")
+}
+
+// A release that does not run on a newer engine is replaced by a staged one that does, after
+// the engine was updated and not before.
+func TestEngineUpgradeBringsItsRelease(t *testing.T) {
+	newer := bed.Engines[2]
+	newer.Require(t)
+	d := device(t)
+	require.NoError(t, d.WithoutMender())
+	require.NoError(t, os.WriteFile(d.Path("/etc/mender/mender-app.conf"), []byte("allow_unsigned = true\n"), 0o644))
+	made := func(version, policy string) string {
+		file := filepath.Join(t.TempDir(), "app.toml")
+		require.NoError(t, os.WriteFile(file, []byte("managed = true\n"+policy), 0o644))
+		return generate(t, d, "shop", "shop-"+version, version, compose(version), "--application-version", version, "--policy", file, archive(t, web(t, version, "")), archive(t, stock(t)))
+	}
+	d.MustRun(t, "mender-app", "install", "--commit", made("1", "orchestrator = {maximum = '20.10'}\n"))
+	d.MustRun(t, "mender-app", "stage", made("2", "orchestrator = {minimum = '28.0'}\nengine_upgrades = {automatic = true, timing = 'post'}\n"))
+	require.Contains(t, d.MustRun(t, "mender-app", "reconcile"), "nothing to do")
+	require.Contains(t, d.MustRun(t, "mender-app", "engine-check", "28.5"), "the staged release 2 runs on it")
+
+	require.NoError(t, d.StopEngine())
+	d.Engine = newer
+	require.NoError(t, d.StartEngine())
+	w := watch(t, d)
+	require.Contains(t, d.MustRun(t, "mender-app", "reconcile"), "shop: installed shop-2")
+	says(t, w, "web 2")
+	require.Contains(t, d.MustRun(t, "mender-app", "reconcile"), "nothing to do")
 }

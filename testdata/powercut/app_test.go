@@ -39,6 +39,7 @@ const port = "8080"
 type catalogue struct {
 	releases map[string]*release
 	stock    string // config digest of its image
+	ledger   string // that of the service with the database, if there is one
 }
 
 // byWeb returns the release whose web image has this config digest, or nil.
@@ -76,6 +77,14 @@ func newCatalogue(dir string) (*catalogue, error) {
 		return nil, err
 	}
 	images := map[string]string{}
+	var more []string // further image options of app-gen
+	if work.ledger != "" {
+		image, err := c.addLedger(dir)
+		if err != nil {
+			return nil, err
+		}
+		more = []string{"--image", image}
+	}
 	for _, v := range []string{"1", "2", "3", "4"} {
 		r := &release{version: v, fails: v == "3", file: filepath.Join(dir, app+"-"+v+".mender")}
 		command := []string{"/bin/service", "web " + v}
@@ -94,7 +103,7 @@ func newCatalogue(dir string) (*catalogue, error) {
 		if images[v], err = archive(dir, web); err != nil {
 			return nil, err
 		}
-		if err := c.generate(dir, r, images[v], stock, "--deep-delta=false"); err != nil {
+		if err := c.generate(dir, r, images[v], stock, append(more, "--deep-delta=false")...); err != nil {
 			return nil, err
 		}
 		c.releases[v] = r
@@ -102,7 +111,10 @@ func newCatalogue(dir string) (*catalogue, error) {
 	delta := *c.releases["2"]
 	delta.file = filepath.Join(dir, app+"-2-delta.mender")
 	c.releases["2 delta"] = &delta
-	return c, c.generate(dir, &delta, images["1"]+","+images["2"], stock+","+stock, "--deep-delta")
+	if len(more) > 0 {
+		more[1] += "," + more[1]
+	}
+	return c, c.generate(dir, &delta, images["1"]+","+images["2"], stock+","+stock, append(more, "--deep-delta")...)
 }
 
 // generate makes the artifact of a release from image options of app-gen.
@@ -124,10 +136,13 @@ func (c *catalogue) generate(dir string, r *release, web, stock string, options 
     image: %[3]s
     restart: %[4]s
     volumes: ["records:/records"]
-volumes:
+%[5]svolumes:
   records:
-`, r.tag(), port, stockTag, restart)
+%[6]s`, r.tag(), port, stockTag, restart, ledgerService(r.version, restart), ledgerVolume())
 	if err := os.WriteFile(filepath.Join(manifests, "docker-compose.yml"), []byte(compose), 0o644); err != nil {
+		return err
+	}
+	if err := ledgerPolicy(dir, manifests, r.version); err != nil {
 		return err
 	}
 	programs, err := bed.Programs()

@@ -115,7 +115,14 @@ func (s *standing) readContainers(state bed.State, c *catalogue) error {
 		return nil
 	}
 	web, stock := state.Service(app, "web"), state.Service(app, "stock")
-	if web == nil || stock == nil || len(state.Containers) != 2 {
+	services := 2
+	if work.ledger != "" {
+		services = 3
+		if l := state.Service(app, "ledger"); l == nil || l.Status != "running" || l.Image != c.ledger {
+			return fmt.Errorf("the ledger is not there: %v", state.Containers)
+		}
+	}
+	if web == nil || stock == nil || len(state.Containers) != services {
 		return fmt.Errorf("these containers are there: %v", state.Containers)
 	}
 	r := c.byWeb(web.Image)
@@ -142,7 +149,10 @@ func (s *standing) answers(d *bed.Device) error {
 	if got := strings.TrimSpace(r.Stdout); got != want {
 		return fmt.Errorf("port %s answers %q, not %q: %s", port, got, want, r.Stderr)
 	}
-	return nil
+	if work.ledger != "" && s.runs != "" {
+		_, err = ledgerRows(d, s.runs)
+	}
+	return err
 }
 
 // tags asserts that each tag names its own image.
@@ -151,8 +161,11 @@ func tags(state bed.State, c *catalogue) error {
 	for id, names := range state.Images {
 		for tag := range strings.FieldsSeq(names) {
 			want := id
-			if tag == stockTag {
+			switch tag {
+			case stockTag:
 				want = c.stock
+			case ledgerTag:
+				want = c.ledger
 			}
 			for _, r := range c.releases {
 				if tag == r.tag() {
@@ -172,6 +185,7 @@ func volumes(state bed.State, s standing, records map[string]string) error {
 	if s.runs == "" && len(records) == 0 {
 		return nil // a first release that failed may leave its data
 	}
+	delete(state.Volumes, ledgerData) // see ledgerRows
 	if got, want := fmt.Sprint(state.Volumes), fmt.Sprint(records); len(records) > 0 && got != want {
 		return fmt.Errorf("the volumes hold %s, not %s", got, want)
 	}
@@ -185,6 +199,9 @@ func (s *standing) onlyImages(state bed.State, c *catalogue) error {
 	for _, v := range append([]string{s.runs}, s.kept...) {
 		if r := c.releases[v]; r != nil {
 			want[r.web], want[c.stock] = true, true
+			if c.ledger != "" {
+				want[c.ledger] = true
+			}
 		}
 	}
 	var wrong []error

@@ -74,6 +74,12 @@ func one(p plan) (what string, err error) {
 	if err := m.boot(); err != nil {
 		return "", err
 	}
+	rows := 0
+	if work.ledger != "" && p.old != "" {
+		if rows, err = ledgerRows(m.Device, p.old); err != nil {
+			return "", err
+		}
+	}
 	at, done, err := m.interrupted(p)
 	if err != nil {
 		return "", err
@@ -96,6 +102,13 @@ func one(p plan) (what string, err error) {
 	ended, err := m.goOn(p, at, done, records)
 	if err == nil && ended != p.fresh {
 		err = m.next(p, records)
+	}
+	if err == nil && work.ledger != "" {
+		now, lerr := ledgerRows(m.Device, p.fresh)
+		if err = lerr; err == nil && now < rows {
+			err = fmt.Errorf("the ledger has %d rows, and had %d before the update", now, rows)
+		}
+		what += fmt.Sprintf(", ledger %d rows, then %d", rows, now)
 	}
 	if m.restarts > 0 {
 		what += ", " + restarted

@@ -105,6 +105,7 @@ var work struct {
 	engine    bed.Engine // MENDER_APP_ENGINE names another than this machine's
 	once      sync.Once
 	catalogue *catalogue
+	ledger    string            // the application's database (MENDER_APP_DATA): sqlite, postgres, or none
 	empty     string            // disk image of a device without applications
 	installed string            // disk image of a device that runs release 1
 	records   map[string]string // the volumes there
@@ -114,6 +115,7 @@ var work struct {
 func prepared(t *testing.T) {
 	t.Helper()
 	need(t)
+	needLedger(t)
 	work.once.Do(func() { work.err = prepare() })
 	if work.err != nil {
 		t.Fatalf("prepare: %v", work.err)
