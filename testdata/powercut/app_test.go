@@ -21,6 +21,8 @@ type release struct {
 	file    string // its artifact
 	web     string // config digest of its image
 	fails   bool   // its web service ends at once
+
+	careless bool // its policy does not name the data of the ledger
 }
 
 // name returns the name of the release's artifact.
@@ -112,6 +114,13 @@ func newCatalogue(dir string) (*catalogue, error) {
 	delta.file = filepath.Join(dir, app+"-2-delta.mender")
 	c.releases["2 delta"] = &delta
 	if len(more) > 0 {
+		careless := *c.releases["2"]
+		careless.file = filepath.Join(dir, app+"-2-careless.mender")
+		careless.careless = true
+		c.releases["2 careless"] = &careless
+		if err := c.generate(dir, &careless, images["2"], stock, append(more, "--deep-delta=false")...); err != nil {
+			return nil, err
+		}
 		more[1] += "," + more[1]
 	}
 	return c, c.generate(dir, &delta, images["1"]+","+images["2"], stock+","+stock, append(more, "--deep-delta")...)
@@ -142,7 +151,7 @@ func (c *catalogue) generate(dir string, r *release, web, stock string, options 
 	if err := os.WriteFile(filepath.Join(manifests, "docker-compose.yml"), []byte(compose), 0o644); err != nil {
 		return err
 	}
-	if err := ledgerPolicy(dir, manifests, r.version); err != nil {
+	if err := ledgerPolicy(dir, manifests, r); err != nil {
 		return err
 	}
 	programs, err := bed.Programs()

@@ -55,7 +55,11 @@ func TestPowerCuts(t *testing.T) {
 			})
 		}
 	})
-	t.Logf("figures: power cuts, Docker %s, MENDER_APP_SEED=%d: %s", work.engine, seed, &tally)
+	database := ""
+	if work.ledger != "" {
+		database = ", " + work.ledger
+	}
+	t.Logf("figures: power cuts, Docker %s%s, MENDER_APP_SEED=%d: %s", work.engine, database, seed, &tally)
 }
 
 // one makes a cut and returns a description of it. The error says how promise 1 was

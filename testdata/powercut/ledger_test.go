@@ -15,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/mender-app/mender-app/testdata/bed"
 )
 
@@ -106,15 +108,15 @@ func ledgerVolume() string {
 
 // ledgerPolicy writes what makes the data go with its release. PostgreSQL cannot be
 // migrated by a hook on this device, which has no such program: the new release does it.
-func ledgerPolicy(dir, manifests, version string) error {
-	switch work.ledger {
-	case "":
+func ledgerPolicy(dir, manifests string, r *release) error {
+	switch {
+	case work.ledger == "" || r.careless:
 		return nil
-	case "postgres":
+	case work.ledger == "postgres":
 		return os.WriteFile(filepath.Join(manifests, "app.toml"), []byte("[data]\nvolumes = [\"books\"]\nsnapshot = true\n"), 0o644)
 	}
 	policy := "[data]\nvolumes = [\"books\"]\nsnapshot = true\nmigrate = \"hooks/migrate\"\n[[hooks]]\nname = \"migrate\"\n"
-	hook := "#!/bin/sh\nexec \"${0%/*}/../ledger\" migrate " + version + " \"$MENDER_APP_DATA/books\"\n"
+	hook := "#!/bin/sh\nexec \"${0%/*}/../ledger\" migrate " + r.version + " \"$MENDER_APP_DATA/books\"\n"
 	program, err := ledgerProgram(dir)
 	if err != nil {
 		return err
@@ -125,6 +127,23 @@ func ledgerPolicy(dir, manifests, version string) error {
 		os.WriteFile(filepath.Join(manifests, "hooks", "migrate"), []byte(hook), 0o755),
 		exec.Command("cp", program, filepath.Join(manifests, "ledger")).Run(),
 	)
+}
+
+// TestWithoutTheCopyItIsSeen is the control experiment: where the policy does not name the
+// data, a release runs on the data of another one, and the ledger tells.
+func TestWithoutTheCopyItIsSeen(t *testing.T) {
+	prepared(t)
+	if work.ledger == "" {
+		t.Skip("needs MENDER_APP_DATA=sqlite or postgres: there is no ledger")
+	}
+	m, err := newMachine(work.installed, work.catalogue)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, m.close()) }()
+	require.NoError(t, m.boot())
+	_ = m.mender(step{"install", "2 careless"}) // with SQLite, its ledger ends at once
+	_ = m.mender(step{"rollback", ""})
+	_, err = settled(m.Device, m.catalogue, work.records)
+	require.ErrorContains(t, err, "violation")
 }
 
 var ledgerSays = regexp.MustCompile(`^ledger (\d+) rows (\d+) from [\d: ]+ ok$`)
@@ -142,7 +161,8 @@ func ledgerRows(d *bed.Device, version string) (rows int, err error) {
 			return strconv.Atoi(m[2])
 		}
 		if said != "" || time.Now().After(end) {
-			return 0, fmt.Errorf("the ledger of release %s says %q %s", version, said, r.Stderr)
+			logs, _ := d.Run("docker", "logs", "--tail", "10", app+"-ledger-1")
+			return 0, fmt.Errorf("the ledger of release %s says %q %s, and its log: %s", version, said, r.Stderr, logs.Output())
 		}
 	}
 }

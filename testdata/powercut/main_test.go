@@ -182,6 +182,7 @@ func installFirst(d *bed.Device, c *catalogue) (records map[string]string, err e
 	if err != nil {
 		return nil, err
 	}
+	delete(s.Volumes, ledgerData) // it is written to all the time
 	_, err = becomes(d, c, s.Volumes, "1")
 	return s.Volumes, err
 }

@@ -87,6 +87,9 @@ func drawn(seed int64, k int) plan {
 		cpp:  (k/len(scenarios)+k)%2 == 1,
 		seed: rng.Int64N(1 << 30), fresh: "4",
 	}
+	if work.ledger != "" { // the ledger writes all the time, and its data is copied
+		p.writes, p.flushes = 4*p.writes, 4*p.flushes
+	}
 	p.mode = []string{"none", "random", "prefix", "all"}[rng.IntN(4)]
 	p.kind = kinds[rng.IntN(len(kinds))]
 	switch p.kind {
@@ -98,6 +101,9 @@ func drawn(seed int64, k int) plan {
 		p.n = int64(p.from) + rng.Int64N(int64(len(p.steps)-p.from))
 	case "moment":
 		p.n = 100 + rng.Int64N(4000)
+		if work.ledger != "" {
+			p.n *= 2
+		}
 	case "point":
 		p.n = int64(p.from) + rng.Int64N(int64(len(p.steps)-p.from))
 		of := points[p.steps[p.n].command]

@@ -28,7 +28,9 @@ func openPostgres(ctx context.Context, dir string) (*books, error) {
 	if err := os.Setenv("PATH", programs[0]+":/bin"); err != nil {
 		return nil, err
 	}
-	if err := os.Chown(dir, user, user); err != nil {
+	const socket = "/tmp/ledger"
+	err = errors.Join(os.MkdirAll(socket, 0o700), os.Chown(socket, user, user), os.Chown(dir, user, user))
+	if err != nil {
 		return nil, err
 	}
 	data := filepath.Join(dir, "data")
@@ -53,7 +55,7 @@ func openPostgres(ctx context.Context, dir string) (*books, error) {
 	if err := os.Remove(filepath.Join(data, "postmaster.pid")); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
-	server := exec.Command("postgres", "-D", data, "-c", "listen_addresses=", "-c", "unix_socket_directories=/tmp", "-c", "shared_buffers=8MB", "-c", "max_connections=5")
+	server := exec.Command("postgres", "-D", data, "-c", "listen_addresses=", "-c", "unix_socket_directories="+socket, "-c", "shared_buffers=8MB", "-c", "max_connections=5")
 	server.Stderr = os.Stderr
 	server.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGQUIT, Credential: &syscall.Credential{Uid: user, Gid: user}}
 	if err := server.Start(); err != nil {
@@ -63,7 +65,7 @@ func openPostgres(ctx context.Context, dir string) (*books, error) {
 		_ = server.Process.Signal(syscall.SIGINT) // a fast shutdown
 		_ = server.Wait()
 	}
-	db, err := sql.Open("pgx", "host=/tmp user=ledger dbname=postgres")
+	db, err := sql.Open("pgx", "host="+socket+" user=ledger dbname=postgres")
 	if err != nil {
 		end()
 		return nil, err
