@@ -87,9 +87,6 @@ type Deployment struct {
 	ArtifactName string `json:"artifact_name,omitempty"`
 	From         string `json:"from,omitempty"` // the release before; "" for a first installation
 	To           string `json:"to"`             // the release it brings
-	// Reused: To is a kept release that an operator went back to. If the
-	// deployment fails, the release stays.
-	Reused bool `json:"reused,omitempty"`
 	// Overwrites: loading To overwrites components that releases on the device
 	// need. Each such release has copies of them (see App.Saved).
 	Overwrites bool   `json:"overwrites,omitempty"`
@@ -116,7 +113,33 @@ type Deployment struct {
 	// Steps are the phases entered so far.
 	Steps []Step `json:"steps,omitempty"`
 
+	Ties
 	extra extra
+}
+
+// Ties are what a deployment has to do with other deployments.
+type Ties struct {
+	// Reused: To is a kept release that an operator went back to. If the
+	// deployment fails, the release stays.
+	Reused bool `json:"reused,omitempty"`
+	// Members are staged artifacts of other applications that are installed first, in this
+	// order, and undone with this deployment.
+	Members []Member `json:"members,omitempty"`
+	// Leader is the deployment that this one is a member of; nil for none.
+	Leader *Leader `json:"leader,omitempty"`
+}
+
+// Member is a staged artifact that a deployment installs first.
+type Member struct {
+	Application  string `json:"application"`
+	ArtifactName string `json:"artifact_name"`
+}
+
+// Leader is the deployment that a member of it follows.
+type Leader struct {
+	Application string `json:"application"`
+	Number      int64  `json:"number"`
+	Release     string `json:"release"` // the one that it brings
 }
 
 // Step is a phase that a deployment entered.
@@ -221,6 +244,12 @@ func (a *App) check() error {
 			return errors.New("a deployment of no release")
 		}
 		ids = append(ids, d.From, d.To)
+		if d.Leader != nil {
+			ids = append(ids, d.Leader.Application, d.Leader.Release)
+		}
+		for _, m := range d.Members {
+			ids = append(ids, m.Application)
+		}
 	}
 	for _, id := range ids {
 		if id == "" {

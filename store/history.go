@@ -44,6 +44,8 @@ type Record struct {
 	Steps        []Step    `json:"steps,omitempty"`
 	Measured     *Measured `json:"measured,omitempty"`
 	Changed      *Changed  `json:"changed,omitempty"`
+	Members      []Member  `json:"members,omitempty"` // see Deployment
+	Leader       *Leader   `json:"leader,omitempty"`
 }
 
 // Totals count the deployments of an application that have ended, also those that the

@@ -53,6 +53,10 @@ func encode(v any, rest extra) ([]byte, error) {
 func fieldNames(t reflect.Type) []string {
 	var names []string
 	for i := range t.NumField() {
+		if f := t.Field(i); f.Anonymous && f.Type.Kind() == reflect.Struct {
+			names = append(names, fieldNames(f.Type)...)
+			continue
+		}
 		name, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ",")
 		if name != "" && name != "-" {
 			names = append(names, name)

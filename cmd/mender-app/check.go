@@ -29,10 +29,10 @@ func (p *program) checkCommand() *cobra.Command {
 		Long: `Makes every check that an installation makes before it changes anything, each with
 its result: the signature, the device, the statement, the platform, the sub-module
 and what it needs, the policies, the bases of deltas, the free space, and, through
-the sub-module, the manifests. It says which services would start, restart, go on
-and be removed, what would be written, and how long the last installations of the
-application took on this device. Nothing is changed. The exit code is 9 if the
-artifact would be refused.
+the sub-module, the manifests. It says which staged artifacts would be installed
+first, which services would start, restart, go on and be removed, what would be
+written, and how long the last installations of the application took on this device.
+Nothing is changed. The exit code is 9 if the artifact would be refused.
 
 Of a URL only the head of the artifact is read, so the manifests are not checked.
 --staged checks an artifact that "mender-app stage" has put onto the device.`,
@@ -183,6 +183,9 @@ func (p *program) printForecast(f printedForecast) error {
 		return err
 	}
 	rows = [][]string{{"artifact", device.OneLine(f.ArtifactName)}}
+	for _, m := range f.First {
+		rows = append(rows, []string{"installs first", device.OneLine(m.ArtifactName) + " of " + m.Application})
+	}
 	if f.Download > 0 {
 		rows = append(rows, []string{"read", table.Bytes(f.Download)})
 	}

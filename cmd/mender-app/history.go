@@ -121,7 +121,7 @@ func (p *program) deployment(app, number string) error {
 	}
 	rows := [][]string{
 		{"status", r.Status}, {"artifact", r.ArtifactName}, {"from", joined(r.From, changed.FromArtifact)}, {"to", r.To}, {"by", by(r)},
-		{"started", when(r.Started)}, {"ended", when(r.Ended)}, {"took", took(r.Started, r.Ended)},
+		{"together with", leader(r)}, {"installed first", members(r)}, {"started", when(r.Started)}, {"ended", when(r.Ended)}, {"took", took(r.Started, r.Ended)},
 	}
 	if m := r.Measured; m != nil {
 		rows = append(rows, []string{"received", measured(m.Received)}, []string{"written", measured(m.Written)})
@@ -144,6 +144,23 @@ func (p *program) deployment(app, number string) error {
 	}
 	rows = slices.DeleteFunc(rows, func(row []string) bool { return row[1] == "" })
 	return p.table(fmt.Sprintf("deployment\t%d of %s", r.Number, r.Application), rows)
+}
+
+// leader is the deployment that one was a member of; "" for none.
+func leader(r store.Record) string {
+	if r.Leader == nil {
+		return ""
+	}
+	return fmt.Sprintf("deployment %d of %s", r.Leader.Number, r.Leader.Application)
+}
+
+// members are what was installed first; "" for nothing.
+func members(r store.Record) string {
+	var list []string
+	for _, m := range r.Members {
+		list = append(list, device.OneLine(m.ArtifactName)+" of "+m.Application)
+	}
+	return strings.Join(list, ", ")
 }
 
 func deploymentNumber(text string) (int64, error) {

@@ -34,6 +34,7 @@ func (e *Engine) Check(ctx context.Context, name string, meta *artifact.Metadata
 		}
 	}
 	f.Add("no open deployment", e.checkOpen(meta.ApplicationName))
+	f.First = p.members
 	if p.resolved != nil {
 		f.Sizes = p.resolved.Meta.Sizes
 	}

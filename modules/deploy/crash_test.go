@@ -63,6 +63,8 @@ type scenario struct {
 	plain  bool // the sub-module has no features
 	hooks  bool // of the device and of releases
 	data   bool // releases store data
+	// staged are what is installed first; others are installed and committed before.
+	staged, others []release
 	// alike: another scenario is much the same, so one client and one way to go on will
 	// do but in `make faults`.
 	alike bool
@@ -79,6 +81,7 @@ func (s scenario) rig(t *testing.T) *rig {
 	if s.data {
 		g = newDataRig(t)
 	}
+	g.staged = s.staged
 	if s.hooks {
 		g.hooks = newFakeHooks(g)
 	}
@@ -112,8 +115,17 @@ var scenarios = []scenario{
 	{name: "reboot of the first install fails", run: installCommit, what: b2, daemon: true},
 }
 
+// membersFail reports whether what is installed first does not get healthy.
+func (s scenario) membersFail() bool {
+	return slices.ContainsFunc(s.staged, func(r release) bool { return r.sick })
+}
+
 // prepare installs the first release.
 func (s scenario) prepare(t *testing.T, c *client) {
+	for _, r := range s.others {
+		require.NoError(t, c.install(c.g.newTree(t, r)))
+		require.NoError(t, c.commit())
+	}
 	switch {
 	case s.first == nil:
 	case s.first.stays():
@@ -144,7 +156,7 @@ func installRollback(c *client, tr *tree) error {
 func TestKilledAnywhere(t *testing.T) {
 	kills := 0
 	for _, cpp := range []bool{false, true} {
-		for _, s := range slices.Concat(scenarios, plainScenarios, dataScenarios) {
+		for _, s := range slices.Concat(scenarios, plainScenarios, dataScenarios, togetherScenarios) {
 			if s.daemon && !cpp {
 				continue
 			}
@@ -160,8 +172,11 @@ func TestKilledAnywhere(t *testing.T) {
 					if s.plain && testing.Short() && s.name != "plain: update fails" {
 						continue
 					}
-					if (s.plain || s.hooks || s.data) && cpp && os.Getenv("MENDER_APP_FAULTS") == "" {
+					if (s.plain || s.hooks || s.data || s.staged != nil && !s.daemon) && cpp && os.Getenv("MENDER_APP_FAULTS") == "" {
 						continue // the orders of calls are tried with other scenarios
+					}
+					if s.daemon && s.staged != nil && then != "go on" && os.Getenv("MENDER_APP_FAULTS") == "" {
+						continue
 					}
 					if s.alike && (cpp || then != "go on") && os.Getenv("MENDER_APP_FAULTS") == "" {
 						continue
@@ -239,8 +254,10 @@ func runKilled(t *testing.T, cpp bool, s scenario, cut bool, then string, call, 
 	case "fresh install":
 		require.NoError(t, c.install(g.newTree(t, v4)), where)
 		c.holds(tbAt{t, where}, "shop")
+		g.whole(tbAt{t, where}, s)
 		require.NoError(t, c.commit(), where)
 		c.holds(tbAt{t, where}, "shop")
+		g.whole(tbAt{t, where}, s)
 		return calls, true
 	}
 	// A tree is made anew by each installation.
@@ -248,11 +265,12 @@ func runKilled(t *testing.T, cpp bool, s scenario, cut bool, then string, call, 
 		tr = g.newTree(t, s.what)
 	}
 	err = c.goOn(tr)
-	if !s.what.sick && !s.what.worn && !s.what.refused() && s.what.name != k4.name && !s.aborts || c.open != nil {
+	if !s.what.sick && !s.what.worn && !s.what.refused() && s.what.name != k4.name && !s.aborts && !s.membersFail() || c.open != nil {
 		require.NoError(t, err, where)
 	}
 	require.False(t, c.broken && !g.failed("shop") && !(c.resumed && s.what.stays()), where)
 	c.holds(tbAt{t, where}, "shop")
+	g.whole(tbAt{t, where}, s)
 	// Whatever happened, the device takes the next update.
 	if c.open != nil {
 		require.NoError(t, c.commit(), where)
@@ -261,6 +279,7 @@ func runKilled(t *testing.T, cpp bool, s scenario, cut bool, then string, call, 
 	require.NoError(t, c.install(g.newTree(t, v4)), where)
 	require.NoError(t, c.commit(), where)
 	c.holds(tbAt{t, where}, "shop")
+	g.whole(tbAt{t, where}, s)
 	return calls, true
 }
 
@@ -281,8 +300,8 @@ func (t tbAt) FailNow() {
 // new one, and nothing is left over.
 func TestStepFailsAnywhere(t *testing.T) {
 	for _, cpp := range []bool{false, true} {
-		for _, s := range slices.Concat(scenarios, plainScenarios, dataScenarios) {
-			if s.daemon && !cpp || s.plain && cpp && testing.Short() {
+		for _, s := range slices.Concat(scenarios, plainScenarios, dataScenarios, togetherScenarios) {
+			if s.daemon && !cpp || s.plain && cpp && testing.Short() || s.staged != nil && !s.daemon && cpp {
 				continue
 			}
 			t.Run(fmt.Sprintf("cpp=%v/%s", cpp, s.name), func(t *testing.T) {
@@ -328,6 +347,9 @@ func failAt(t *testing.T, cpp bool, s scenario, n int) bool {
 	require.NoError(where, c.install(g.newTree(t, v4)))
 	require.NoError(where, c.commit())
 	c.holds(where, "shop")
+	if a := g.app(t, "disk"); a == nil || a.Current != "" { // a first release that could not be removed stays until the next one
+		g.whole(where, s)
+	}
 	return true
 }
 

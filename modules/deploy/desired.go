@@ -33,7 +33,7 @@ func (e *Engine) neednotRun(a *store.App, id string) bool {
 func (e *Engine) leftToPerson(a *store.App, err error) bool {
 	d := a.Deployment
 	r, rerr := a.Release(d.To)
-	if d.Reused || rerr != nil || !failed.ToStart(err) {
+	if d.Reused || d.Leader != nil || rerr != nil || !failed.ToStart(err) {
 		return false
 	}
 	return e.starts(a, r.ID) && !policies.Of(e.Log, a.Name, r).RollsBack()

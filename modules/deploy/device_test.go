@@ -45,6 +45,7 @@ type rig struct {
 	refuseOlder bool
 	with        func(*Engine) // changes each engine
 	hooks       *fakeHooks    // nil: there are none
+	staged      []release
 }
 
 // tb lets a rig serve both testing.T and rapid.T.
@@ -271,6 +272,9 @@ func (g *rig) engine() *Engine {
 	}
 	if g.hooks != nil {
 		e.Hooks = g.hooks
+	}
+	if g.staged != nil {
+		e.Staged = &stagedReleases{g, g.staged}
 	}
 	if g.with != nil {
 		g.with(e)

@@ -16,7 +16,10 @@ import (
 // reference's files. It runs after the commit: an error is logged, and the next
 // prune tries again.
 func (e *Engine) prune(ctx context.Context, a *store.App) {
-	n := e.keep()
+	n := e.Keep
+	if n < 0 {
+		n = DefaultKeep
+	}
 	if a.HasFailed(a.Current) {
 		n++ // the way back stays
 	}

@@ -5,18 +5,15 @@ import (
 	"errors"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/mender-app/mender-app/artifact"
 	"github.com/mender-app/mender-app/modules"
 	"github.com/mender-app/mender-app/modules/deploy/aborts"
 	"github.com/mender-app/mender-app/modules/deploy/account"
-	"github.com/mender-app/mender-app/modules/deploy/holds"
+	"github.com/mender-app/mender-app/modules/deploy/failed"
 	"github.com/mender-app/mender-app/modules/deploy/incoming"
-	"github.com/mender-app/mender-app/modules/deploy/policies"
+	"github.com/mender-app/mender-app/modules/deploy/together"
 	"github.com/mender-app/mender-app/modules/deploy/transition"
 	"github.com/mender-app/mender-app/store"
-	"github.com/mender-app/mender-app/submodules"
 )
 
 // download settles deployments that earlier calls left open, refuses an artifact
@@ -35,44 +32,34 @@ func (e *Engine) download(ctx context.Context, tree *modules.Tree, payload modul
 	if err := e.settle(ctx, installed, h.Meta.ApplicationName); err != nil {
 		return err
 	}
+	_, err = e.load(ctx, &preflight{e: e, h: h}, payload)
+	return err
+}
+
+// load begins a deployment and loads its release, if the artifact passes all checks.
+func (e *Engine) load(ctx context.Context, p *preflight, payload modules.Streams) (*store.App, error) {
 	started := e.now()
-	resolved, t, err := e.preflight(ctx, h)
-	if err != nil {
-		e.recordRefusal(h, started, err)
-		return err
+	if err := p.run(ctx); err != nil {
+		e.recordRefusal(p.h, p.leader, started, err)
+		return nil, err
 	}
-	a, err := e.begin(ctx, resolved, t)
+	a, err := e.begin(ctx, p)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	watched, stop := aborts.Watch(ctx, a)
 	defer stop()
-	if err := aborts.Cause(watched, e.copyAndReceive(watched, a, resolved, payload)); err != nil {
-		a.Deployment.Refused = refuses(err) && !a.Deployment.Overwrites
+	if err := aborts.Cause(watched, e.copyAndReceive(watched, a, p.resolved, payload)); err != nil {
+		a.Deployment.Refused = failed.OfArtifact(err) && !a.Deployment.Overwrites
 		e.remember(a, err)
-		return err
+		return nil, err
 	}
-	return e.handleEvent(ctx, a, transition.EventReceived, h.Artifact)
+	return a, e.handleEvent(ctx, a, transition.EventReceived, p.h.Artifact)
 }
 
-// refuses reports whether a download failed because of the artifact itself. One
-// that failed because this machine could not read or write may succeed next time.
-func refuses(err error) bool {
-	var errno unix.Errno
-	if errors.As(err, &errno) {
-		return false
-	}
-	for _, reason := range []error{ErrUnfit, holds.ErrHeld, artifact.ErrPayload, artifact.ErrTooLarge, submodules.ErrContent, submodules.ErrBase} {
-		if errors.Is(err, reason) {
-			return true
-		}
-	}
-	return false
-}
-
-func (e *Engine) recordRefusal(h *incoming.Header, started time.Time, cause error) {
+func (e *Engine) recordRefusal(h *incoming.Header, leader *store.Leader, started time.Time, cause error) {
 	d := e.newDeployment(h.Meta.ApplicationName, "refused-"+started.Format(time.RFC3339Nano))
-	d.ArtifactName, d.Started, d.Error = h.Artifact, started, cause.Error()
+	d.ArtifactName, d.Started, d.Error, d.Leader = h.Artifact, started, cause.Error(), leader
 	e.Transcript.Follow(e.Store, h.Meta.ApplicationName, d.Number, "")
 	e.Transcript.Fail(cause, e.now())
 	err := e.Remember(e.Store, account.Record(h.Meta.ApplicationName, d, store.StatusRefused, e.now()))
@@ -92,7 +79,7 @@ func (e *Engine) recordNewer(tree *modules.Tree, cause error) {
 	if err != nil {
 		return
 	}
-	e.recordRefusal(&incoming.Header{Artifact: name, Meta: &artifact.Metadata{ApplicationName: needs.Application}}, e.now(), cause)
+	e.recordRefusal(&incoming.Header{Artifact: name, Meta: &artifact.Metadata{ApplicationName: needs.Application}}, nil, e.now(), cause)
 }
 
 // settle ends the open deployments of all applications: a client that begins a
@@ -110,8 +97,8 @@ func (e *Engine) settle(ctx context.Context, installed, incoming string) error {
 	if err != nil {
 		return err
 	}
-	for _, name := range policies.InOrder(e.Store, e.Log, apps) {
-		if e.Store.Legacy(name) {
+	for _, name := range e.inOrder(apps) {
+		if e.Store.Legacy(name) || together.Gone(e.Store, name) {
 			continue
 		}
 		a, err := e.open(name)
@@ -134,6 +121,9 @@ func (e *Engine) settle(ctx context.Context, installed, incoming string) error {
 		if a.Deployment == nil {
 			e.tidy(ctx, a)
 			continue
+		}
+		if name != incoming && together.Waiting(e.Store, a) {
+			continue // its leader could not be undone
 		}
 		if err := e.settleApp(ctx, a, installed); err != nil {
 			if ctx.Err() != nil {
@@ -158,6 +148,9 @@ func (e *Engine) settle(ctx context.Context, installed, incoming string) error {
 func (e *Engine) settleApp(ctx context.Context, a *store.App, installed string) error {
 	d := a.Deployment
 	e.Log.Info("settling an interrupted deployment", "app", a.Name, "artifact", d.ArtifactName, "state", d.Phase)
+	if d.Leader != nil {
+		return together.Settle(ctx, e.Store, a, e.handleEvent)
+	}
 	confirmed := phaseOf(a) == transition.Cleaning || phaseOf(a) == transition.Committed && installed != "" && installed == d.ArtifactName
 	if phaseOf(a) == transition.Failed {
 		// The client may not know of the failure: what it takes for installed comes back.
@@ -173,12 +166,12 @@ func (e *Engine) settleApp(ctx context.Context, a *store.App, installed string) 
 	return e.handleEvent(ctx, a, transition.EventCleanup, d.ArtifactName)
 }
 
-// begin records the deployment and its release before anything is loaded. h is
-// the resolved header, and before is the target that the preflight returned.
-func (e *Engine) begin(ctx context.Context, h *incoming.Header, before *target) (*store.App, error) {
+// begin records the deployment and its release before anything is loaded.
+func (e *Engine) begin(ctx context.Context, p *preflight) (*store.App, error) {
+	h := p.resolved
 	name := h.Meta.ApplicationName
 	if e.Store.Legacy(name) {
-		if err := e.adopt(ctx, h, before); err != nil {
+		if err := e.adopt(ctx, h, p.t); err != nil {
 			return nil, err
 		}
 	}
@@ -195,13 +188,16 @@ func (e *Engine) begin(ctx context.Context, h *incoming.Header, before *target) 
 	id := a.NextID(h.Artifact)
 	a.Deployment = e.newDeployment(name, id)
 	a.Deployment.ArtifactName, a.Deployment.From, a.Deployment.To = h.Artifact, a.Current, id
+	a.Deployment.Leader, a.Deployment.Members = p.leader, p.members
 	if err := e.enter(a, transition.Downloading); err != nil {
 		return nil, err
 	}
 	r := h.Release()
 	r.ID, r.Created, r.BootID = id, e.now(), e.bootID()
 	r.Components, r.Unstarted = incoming.Components(h.Meta.Components), e.staysLoaded(a)
-	r.KeepServices, r.KeepOverrides = e.Reuse.Services, e.Reuse.Overrides
+	if p.leader == nil { // what a person said is about the one that was asked for
+		r.KeepServices, r.KeepOverrides = e.Reuse.Services, e.Reuse.Overrides
+	}
 	return a, a.PutRelease(r)
 }
 

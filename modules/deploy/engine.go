@@ -42,6 +42,7 @@ import (
 	"github.com/mender-app/mender-app/modules/deploy/failed"
 	"github.com/mender-app/mender-app/modules/deploy/moments"
 	"github.com/mender-app/mender-app/modules/deploy/space"
+	"github.com/mender-app/mender-app/modules/deploy/together"
 	"github.com/mender-app/mender-app/modules/deploy/transition"
 	"github.com/mender-app/mender-app/modules/deploy/values"
 	"github.com/mender-app/mender-app/modules/policy"
@@ -129,6 +130,8 @@ type Engine struct {
 	Values       values.Source
 	// Hooks runs the hooks of releases and of the device; nil: there are none.
 	Hooks moments.Hooks
+	// Staged is where artifacts lie that policies may want installed first; nil: nowhere.
+	Staged together.Staged
 
 	// BootID identifies the machine's boot; "" is read from the kernel.
 	BootID string
@@ -172,13 +175,6 @@ func (e *Engine) bootID() string {
 		e.BootID = strings.TrimSpace(string(data))
 	}
 	return e.BootID
-}
-
-func (e *Engine) keep() int {
-	if e.Keep < 0 {
-		return DefaultKeep
-	}
-	return e.Keep
 }
 
 // open reads an application. A damaged state file is renamed, reported, and
@@ -234,6 +230,9 @@ func (e *Engine) handleEvent(ctx context.Context, a *store.App, ev transition.Ev
 		return err
 	}
 	for _, step := range pl.Steps {
+		if a.Deployment != nil { // the step before may have been about a member
+			e.Transcript.Follow(e.Store, a.Name, a.Deployment.Number, a.Deployment.Phase)
+		}
 		if err := ctx.Err(); err != nil {
 			return fmt.Errorf("stopped before %s: %w", step, context.Cause(ctx))
 		}
@@ -250,11 +249,11 @@ func (e *Engine) handleEvent(ctx context.Context, a *store.App, ev transition.Ev
 				before.Deployment.Measured = a.Deployment.Measured
 			}
 			a.State = before
-			if step == transition.Restore || step == transition.Revert {
+			if step == transition.Restore || step == transition.Revert || step == transition.UndoMembers {
 				a.Deployment.Attempts++
 			}
 			if step == transition.Ask && touchedPhaseOf(a) == transition.Loaded {
-				a.Deployment.Refused = refuses(err)
+				a.Deployment.Refused = failed.OfArtifact(err)
 			}
 			e.remember(a, err)
 			if ctx.Err() == nil && transition.Started(ev, step) && e.leftToPerson(a, err) {
@@ -369,7 +368,16 @@ func (e *Engine) act(ctx context.Context, a *store.App, step transition.Action) 
 	case transition.Rollout:
 		return e.rollout(ctx, a)
 	case transition.Check:
+		if err := e.group(a).Check(func(m *store.App) error { return e.checkMember(ctx, m) }); err != nil {
+			return err
+		}
 		return e.check(ctx, a)
+	case transition.InstallMembers:
+		return e.group(a).Install(ctx)
+	case transition.UndoMembers:
+		return e.group(a).Undo(ctx)
+	case transition.CommitMembers:
+		return e.group(a).Commit(ctx)
 	case transition.Revert:
 		return e.revert(ctx, a)
 	case transition.Recheck:
@@ -396,22 +404,13 @@ func (e *Engine) enter(a *store.App, p transition.Phase) error {
 	if err := durable.Point("enter." + string(p)); err != nil {
 		return fmt.Errorf("journal: %w", err)
 	}
-	now := e.now()
-	if d.Phase != string(p) || len(d.Steps) == 0 {
-		d.Steps = append(d.Steps, store.Step{Phase: string(p), At: now})
-		if len(d.Steps) > maxSteps {
-			d.Steps = slices.Delete(d.Steps, maxSteps/2, maxSteps/2+1)
-		}
-	}
-	d.Phase, d.Updated, d.BootID = string(p), now, e.bootID()
+	account.Enter(d, p, e.now())
+	d.BootID = e.bootID()
 	e.Meter.Count(d)
 	if d.Changed == nil && (p == transition.Cleaning || p == transition.RolledBack || p == transition.Failed) {
 		d.Changed = account.Changes(a, d.From, d.To)
 	}
 	e.Transcript.Follow(e.Store, a.Name, d.Number, d.Phase)
-	if p == transition.Installed || p == transition.Loaded {
-		d.Error = ""
-	}
 	e.Log.Debug("phase", "app", a.Name, "state", string(p))
 	if err := a.Save(); err != nil {
 		return err
@@ -420,28 +419,11 @@ func (e *Engine) enter(a *store.App, p transition.Phase) error {
 	return nil
 }
 
-// maxSteps limits the journal's size: repeated calls add steps.
-const maxSteps = 64
-
 // end moves the deployment from the journal to the history.
 func (e *Engine) end(a *store.App) error {
 	d := a.Deployment
 	e.Meter.Count(d)
-	status := store.StatusRolledBack
-	switch transition.Phase(d.Phase) {
-	case transition.Cleaning:
-		status = d.CommittedStatus()
-		if a.HasFailed(d.To) {
-			status = store.StatusFailed
-		}
-	case transition.RollingBack:
-		status = store.StatusFailed
-	case transition.RolledBack:
-		if d.Refused {
-			status = store.StatusRefused
-		}
-	}
-	if err := e.Remember(e.Store, account.Record(a.Name, d, status, e.now())); err != nil {
+	if err := e.Remember(e.Store, account.Record(a.Name, d, account.Status(d, a.HasFailed(d.To)), e.now())); err != nil {
 		return err
 	}
 	e.moments().DropHandover(a)

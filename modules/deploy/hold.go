@@ -31,7 +31,7 @@ func (e *Engine) checkHolds(app string) error {
 }
 
 func (e *Engine) askApp(app string) error {
-	if e.mode() == policy.Force {
+	if e.Mode() == policy.Force {
 		return nil
 	}
 	return holds.CheckApp(e.AppLocks, app)

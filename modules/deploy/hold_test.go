@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mender-app/mender-app/modules"
+	"github.com/mender-app/mender-app/modules/deploy/account"
 	"github.com/mender-app/mender-app/modules/deploy/holds"
 	"github.com/mender-app/mender-app/store"
 )
@@ -92,7 +93,7 @@ func TestAppLock(t *testing.T) {
 	other := release{app: "db", name: "db-1", images: []string{"db one"}}
 	require.NoError(t, c.install(g.newTree(t, other)))
 	require.NoError(t, c.commit())
-	g.with = func(e *Engine) { e.AppLocks, e.Force, e.Driver = locks, true, driverPerson }
+	g.with = func(e *Engine) { e.AppLocks, e.Force, e.Driver = locks, true, account.DriverPerson }
 	require.NoError(t, c.install(g.newTree(t, v2)))
 	require.NoError(t, c.commit())
 	g.runs(t, "shop", &v2)

@@ -46,7 +46,7 @@ func (e *Engine) installedTarget(ctx context.Context, name string) (*target, err
 		return nil, err
 	}
 	if a.Deployment != nil {
-		return nil, fmt.Errorf("%w: %s is %s", ErrOpen, a.Deployment.ArtifactName, a.Deployment.Phase)
+		return nil, open(a.Deployment)
 	}
 	if a.Purge != "" {
 		return nil, fmt.Errorf("%s is being purged: run mender-app purge %s again", name, name)
@@ -220,7 +220,7 @@ func (e *Engine) Purge(ctx context.Context, name string, data, force bool) error
 	}
 	if a.Purge == "" {
 		if a.Deployment != nil {
-			return fmt.Errorf("%w: %s is %s", ErrOpen, a.Deployment.ArtifactName, a.Deployment.Phase)
+			return open(a.Deployment)
 		}
 		if a.Current != "" && !a.Stopped && !force {
 			return fmt.Errorf("%s: %w", name, ErrRunning)

@@ -1,6 +1,7 @@
 package deploy
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -234,47 +235,36 @@ func (l *loader) load(ctx context.Context, c store.Component, size int64, req su
 	return l.clearSuspect(ctx, c)
 }
 
-// identify finds the components for an image of the payload: one for each of its
-// names, with the name in the payload first. base is the image that its delta
-// needs. All of them are recorded in the release before the image is loaded.
+// identify finds the components for an image of the payload (see announced.Names), and
+// records them in the release before the image is loaded.
 func (l *loader) identify(info artifact.ImageInfo) (names []store.Component, base string, err error) {
-	if info.URLCurrent != info.URLNew {
-		base = info.URLCurrent
-	}
 	if l.loaded[info.Digest] {
 		return nil, "", fmt.Errorf("%w: %s is in it twice", artifact.ErrPayload, info.Digest)
 	}
 	l.loaded[info.Digest] = true
-	found := false
-	for _, m := range l.h.Meta.Components {
-		if m.Digest != info.Digest {
-			continue
+	names, base, err = announced.Names(l.h.Meta, info, l.info.Has(submodules.FeatureComponents))
+	if err != nil || len(l.h.Meta.Components) > 0 {
+		return names, base, err
+	}
+	l.r.Components = append(l.r.Components, names...)
+	return names, base, l.a.PutRelease(l.r)
+}
+
+// projectImages loads the images of an artifact of mender-container-modules, which
+// its metadata does not name.
+func (l *loader) projectImages(ctx context.Context, r io.Reader, tmp string, room int64) error {
+	if !l.info.Has(submodules.FeatureStage) {
+		return unfit("sub-module %s cannot load beside what runs: make the artifact with app-gen", l.r.Orchestrator)
+	}
+	return composemodule.ReadImages(r, tmp, room, func(i composemodule.Image) error {
+		var names []store.Component
+		for _, url := range i.URLs {
+			names = append(names, store.Component{Type: artifact.ComponentImage, URL: url, Digest: i.Digest})
 		}
-		if m.URL != info.URLNew {
-			names = append(names, incoming.Component(m))
-			continue
+		l.r.Components = append(l.r.Components, names...)
+		if err := cmp.Or(ctx.Err(), l.a.PutRelease(l.r)); err != nil {
+			return err
 		}
-		found = true
-		names = slices.Insert(names, 0, incoming.Component(m))
-		if len(m.Bases) > 0 {
-			base = m.Bases[0].URL + "@" + m.Bases[0].Digest.String()
-		}
-	}
-	if found {
-		return names, base, nil
-	}
-	if len(l.h.Meta.Components) > 0 || l.h.Statement != nil {
-		return nil, "", fmt.Errorf("%w: %s (%s) is not announced in the metadata", artifact.ErrPayload, info.URLNew, info.Digest)
-	}
-	if !slices.Contains(l.h.Meta.Images, info.Digest.Hex()) {
-		return nil, "", fmt.Errorf("%w: %s (%s) is not among the images that the metadata names", artifact.ErrPayload, info.URLNew, info.Digest)
-	}
-	// The shell reference's metadata does not name components, and the
-	// reference never checked the sum of the current image. Check it.
-	if base != "" && info.SumCurrent != "" && l.info.Has(submodules.FeatureComponents) {
-		base += "@" + info.SumCurrent.String()
-	}
-	c := store.Component{Type: artifact.ComponentImage, URL: info.URLNew, Digest: info.Digest}
-	l.r.Components = append(l.r.Components, c)
-	return []store.Component{c}, base, l.a.PutRelease(l.r)
+		return l.loadNames(ctx, names, i.Bytes, submodules.Request{Path: i.Path, Options: l.stage()})
+	})
 }

@@ -3,11 +3,10 @@ package deploy
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 
 	"github.com/mender-app/mender-app/modules/deploy/aborts"
-	"github.com/mender-app/mender-app/modules/deploy/policies"
+	"github.com/mender-app/mender-app/modules/deploy/together"
 	"github.com/mender-app/mender-app/modules/deploy/transition"
 	"github.com/mender-app/mender-app/store"
 	"github.com/mender-app/mender-app/submodules"
@@ -37,7 +36,7 @@ func (e *Engine) GoBack(ctx context.Context, name, which string) (to *store.Rele
 		return nil, err
 	}
 	if a.Deployment != nil {
-		return nil, fmt.Errorf("%w: %s is %s", ErrOpen, a.Deployment.ArtifactName, a.Deployment.Phase)
+		return nil, open(a.Deployment)
 	}
 	id, err := a.FindKept(which)
 	if err != nil {
@@ -126,8 +125,8 @@ func (e *Engine) Resume(ctx context.Context, driver, installed string) ([]Resume
 		return nil, err
 	}
 	var out []Resumed
-	for _, name := range policies.InOrder(e.Store, e.Log, names) {
-		if e.Store.Legacy(name) {
+	for _, name := range e.inOrder(names) {
+		if e.Store.Legacy(name) || together.Gone(e.Store, name) {
 			continue
 		}
 		a, err := e.open(name)
@@ -143,7 +142,9 @@ func (e *Engine) Resume(ctx context.Context, driver, installed string) ([]Resume
 		}
 		r := Resumed{App: name, Phase: phaseOf(a)}
 		switch {
-		case driver != "" && a.Deployment.Driver == driver:
+		case together.Waiting(e.Store, a):
+			r.Waiting = true
+		case driver != "" && a.Deployment.Driver == driver || a.Deployment.Leader != nil:
 			r.Err = e.settleApp(ctx, a, installed)
 		case r.Phase == transition.Loaded && a.Deployment.Overwrites && a.Deployment.BootID != e.bootID():
 			// What the boot started may be of either release. No client installs

@@ -116,7 +116,7 @@ func (t *target) copyForDownload(ctx context.Context, m *artifact.Metadata) erro
 	if !t.a.Deployment.Overwrites {
 		return nil
 	}
-	if err := t.checkSpace(ctx, m); err != nil {
+	if _, err := t.checkSpace(ctx, m, nil); err != nil {
 		return fmt.Errorf("%w, with copies of the components that it would overwrite", err)
 	}
 	return nil

@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"github.com/mender-app/mender-app/modules/deploy/data"
-	"github.com/mender-app/mender-app/modules/deploy/incoming"
 	"github.com/mender-app/mender-app/modules/deploy/overrides"
 	"github.com/mender-app/mender-app/modules/deploy/policies"
 	"github.com/mender-app/mender-app/modules/deploy/switched"
@@ -13,16 +12,13 @@ import (
 	"github.com/mender-app/mender-app/submodules"
 )
 
-// driverPerson is the driver of operations that a person starts with mender-app.
-const driverPerson = "mender-app"
-
 // checkPolicy asks the policies of the artifact and of what is installed. An
 // artifact without a policy costs no call of the sub-module and no write.
-func (t *target) checkPolicy(ctx context.Context, h *incoming.Header) error {
-	e := t.e
+func (p *preflight) checkPolicy(ctx context.Context) error {
+	e, t, h := p.e, p.t, p.h
 	r := policy.Request{
 		Operation: policy.Install,
-		Mode:      e.mode(),
+		Mode:      e.Mode(),
 		App:       policy.App{Name: t.app, Version: h.Meta.ApplicationVersion},
 		Engine:    policy.Engine{Name: h.Meta.Orchestrator},
 	}
@@ -34,7 +30,12 @@ func (t *target) checkPolicy(ctx context.Context, h *incoming.Header) error {
 	if err != nil {
 		return err
 	}
-	r.Installed = policies.Installed(e.Store, e.Log, names)
+	r.Installed = policy.With(policies.Installed(e.Store, e.Log, names), p.with, t.app)
+	if r.App.Policy.NeedsStaged() && e.Staged != nil {
+		if r.Staged, err = e.Staged.List(); err != nil {
+			return err
+		}
+	}
 	if r.App.Policy.NeedsEngine() && t.info.Has(submodules.FeatureEngine) {
 		var engine submodules.Engine
 		if err := t.call(ctx, submodules.VerbEngine, t.request(), into(&engine, t.o.Engine)); err != nil {
@@ -49,8 +50,8 @@ func (t *target) checkPolicy(ctx context.Context, h *incoming.Header) error {
 			return unfit("%w", err)
 		}
 	}
-	if p := r.App.Policy; p != nil && len(p.Hooks) > 0 && e.Hooks != nil && !e.Hooks.AllowsHooks() {
-		return unfit("hooks of %s: the artifact has the hook %s, and allow_hooks = false in mender-app.conf forbids hooks of applications", t.app, p.Hooks[0].Name)
+	if rules := r.App.Policy; rules != nil && len(rules.Hooks) > 0 && e.Hooks != nil && !e.Hooks.AllowsHooks() {
+		return unfit("hooks of %s: the artifact has the hook %s, and allow_hooks = false in mender-app.conf forbids hooks of applications", t.app, rules.Hooks[0].Name)
 	}
 	layers, _ := overrides.Layers(e.Log, e.OverridesDir, t.stored(), t.app, t.r)
 	if err := overrides.Lacks(t.app, layers, t.info, t.r.Orchestrator); err != nil {
@@ -72,7 +73,7 @@ func (t *target) checkPolicy(ctx context.Context, h *incoming.Header) error {
 	if d.Refused != nil {
 		return unfit("%s", d.Refused)
 	}
-	return nil
+	return p.checkFirst(ctx, r.App, d.First)
 }
 
 // askHealth asks for the health of the installed release, for a policy that depends on
@@ -94,16 +95,4 @@ func (t *target) askHealth(ctx context.Context, r *policy.Request) error {
 	ok, err := here.healthy(ctx)
 	r.Installed[i].Sick = !ok
 	return err
-}
-
-func (e *Engine) mode() policy.Mode {
-	switch {
-	case e.Automatic:
-		return policy.Automatic
-	case e.Driver != driverPerson:
-		return policy.ByClient
-	case e.Force:
-		return policy.Force
-	}
-	return policy.ByHand
 }

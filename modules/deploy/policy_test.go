@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mender-app/mender-app/artifact"
+	"github.com/mender-app/mender-app/modules/deploy/account"
 	"github.com/mender-app/mender-app/modules/deploy/policies"
 	"github.com/mender-app/mender-app/modules/deploy/transition"
 	"github.com/mender-app/mender-app/modules/policy"
@@ -81,7 +82,7 @@ func TestPolicyOnTheDevice(t *testing.T) {
 			says: "upgrades.from_unhealthy of shop: the installed release is not healthy: see mender-app status shop"},
 		{name: "from_unhealthy: a person insists", installed: "1", version: "2", policy: "managed = true", with: func(g *rig) {
 			g.sicken()
-			g.with = func(e *Engine) { e.Force, e.Driver = true, driverPerson }
+			g.with = func(e *Engine) { e.Force, e.Driver = true, account.DriverPerson }
 		}},
 		{name: "from_unhealthy: it is stopped", installed: "1", version: "2", policy: "managed = true", with: func(g *rig) {
 			require.NoError(g.t, g.engine().Stop(g.t.Context(), "shop"))

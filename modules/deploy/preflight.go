@@ -3,13 +3,10 @@ package deploy
 import (
 	"context"
 	"maps"
-	"os/exec"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"github.com/mender-app/mender-app/artifact"
-	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/modules/deploy/bases"
 	"github.com/mender-app/mender-app/modules/deploy/current"
 	"github.com/mender-app/mender-app/modules/deploy/files"
@@ -28,25 +25,25 @@ var ErrUnfit = moments.ErrRefused
 // unfit makes an ErrUnfit.
 func unfit(format string, args ...any) error { return moments.Refuse(format, args...) }
 
-// preflight makes all checks that need only the metadata, before anything is
-// loaded. It returns the resolved header and the target of its calls.
-func (e *Engine) preflight(ctx context.Context, h *incoming.Header) (*incoming.Header, *target, error) {
-	p := &preflight{e: e, h: h}
-	for _, step := range p.steps() {
-		if err := step.run(ctx); err != nil {
-			return nil, nil, err
-		}
-	}
-	return p.resolved, p.t, nil
-}
-
-// preflight is the checks of one artifact.
+// preflight is the checks of one artifact that need only the metadata, before anything is
+// loaded.
 type preflight struct {
 	e        *Engine
 	h        *incoming.Header
 	unlocked bool             // the caller does not hold the store's lock
 	t        *target          // from the check of the sub-module on
 	resolved *incoming.Header // from the choice of the variants on
+	joint                     // what it is installed together with
+}
+
+// run makes the checks, up to the first that fails.
+func (p *preflight) run(ctx context.Context) error {
+	for _, step := range p.steps() {
+		if err := step.run(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // preflightStep is one check. The steps after a needed one build on it.
@@ -69,13 +66,16 @@ func (p *preflight) steps() []preflightStep {
 			p.warnOfEnv()
 			return p.t.checkRequirements(ctx, meta)
 		}},
-		{"policy", false, func(ctx context.Context) error { return p.t.checkPolicy(ctx, p.h) }},
+		{"policy", false, p.checkPolicy},
 		{"variant", true, func(ctx context.Context) (err error) {
 			p.resolved, err = p.t.bases().Choose(ctx, p.h)
 			return err
 		}},
 		{"bases of deltas", false, func(ctx context.Context) error { return p.t.bases().Check(ctx, p.resolved.Meta) }},
-		{"space", false, func(ctx context.Context) error { return p.t.checkSpace(ctx, p.resolved.Meta) }},
+		{"space", false, func(ctx context.Context) (err error) {
+			p.needs, err = p.t.checkSpace(ctx, p.resolved.Meta, p.needs)
+			return err
+		}},
 	}
 }
 
@@ -95,10 +95,14 @@ func (p *preflight) checkStatement() error {
 	if err := p.h.CheckStatement(); err != nil {
 		return unfit("%w", err)
 	}
-	if p.e.Trust == nil {
+	trust := p.e.Trust
+	if p.leader != nil {
+		trust = p.trust
+	}
+	if trust == nil {
 		return nil
 	}
-	return p.e.Trust(p.h.Meta.ApplicationName, p.h.Statement)
+	return trust(p.h.Meta.ApplicationName, p.h.Statement)
 }
 
 // checkPlatform refuses an artifact for another machine.
@@ -148,56 +152,42 @@ func (t *target) checkRequirements(ctx context.Context, m *artifact.Metadata) er
 	if err := t.call(ctx, submodules.VerbReqs, req, into(&reqs, t.o.Reqs)); err != nil {
 		return unfit("%w", err)
 	}
-	for _, r := range reqs {
-		words := strings.Fields(r.Command)
-		if len(words) == 0 {
-			continue
-		}
-		if _, err := exec.LookPath(words[0]); err == nil {
-			continue
-		}
-		if !r.Warning {
-			return unfit("%s needs the command %q, which is missing: install it", t.r.Orchestrator, words[0])
-		}
-		t.e.Log.Warn("a command is missing", "command", words[0], "orchestrator", t.r.Orchestrator)
+	needed, useful := machine.Lacks(reqs)
+	for _, command := range useful {
+		t.e.Log.Warn("a command is missing", "command", command, "orchestrator", t.r.Orchestrator)
+	}
+	if needed != nil {
+		return unfit("%s needs the command %q, which is missing: install it", t.r.Orchestrator, needed[0])
 	}
 	return nil
 }
 
-// checkSpace compares the sizes in the metadata with the free space.
-func (t *target) checkSpace(ctx context.Context, m *artifact.Metadata) error {
+// checkSpace compares the sizes in the metadata with the free space, of which needs is
+// spoken for. It returns all that is needed then.
+func (t *target) checkSpace(ctx context.Context, m *artifact.Metadata, needs []space.Need) ([]space.Need, error) {
 	if m.Sizes == nil {
-		return nil // the shell reference's metadata has no sizes
+		return needs, nil // the shell reference's metadata has no sizes
 	}
-	temp := m.Sizes.Temp
-	var largest int64 // of what is put into a file for the sub-module
-	seen := map[image.Digest]bool{}
-	for _, c := range m.Components {
-		if files.Spools(t.info, seen[c.Digest]) || c.IsFile() || files.Rebuilds(t.info, c) {
-			largest = max(largest, files.SpooledBytes(t.info, c))
-		}
-		seen[c.Digest] = true
-	}
-	temp += largest
-	needs := []space.Need{{Dir: space.Existing(t.e.Store.Dir()), Bytes: temp + m.Sizes.Manifests}}
+	temp := m.Sizes.Temp + files.LargestSpooled(t.info, m.Components)
+	needs = append(needs, space.Need{Dir: space.Existing(t.e.Store.Dir()), Bytes: temp + m.Sizes.Manifests})
 	if dir := t.dataRoot(ctx); dir != "" {
 		needs = append(needs, space.Need{Dir: space.Existing(dir), Bytes: m.Sizes.Engine})
 	}
 	if a := t.stored(); a != nil {
 		p, err := policies.OfArtifact(m)
 		if err != nil {
-			return unfit("%w", err)
+			return nil, unfit("%w", err)
 		}
 		more, err := t.e.data(a, t.unlocked).Needs(ctx, p, a.Current)
 		if err != nil {
-			return unfit("%w", err)
+			return nil, unfit("%w", err)
 		}
 		needs = append(needs, more...)
 	}
 	if err := space.Check(needs, space.Free); err != nil {
-		return unfit("%w", err)
+		return nil, unfit("%w", err)
 	}
-	return nil
+	return needs, nil
 }
 
 // dataRoot returns the directory where the engine keeps its images; "" if it is

@@ -93,7 +93,7 @@ func (e *Engine) settled() error {
 
 // repair repairs an application's damaged components.
 func (e *Engine) repair(ctx context.Context, a *store.App, bad []damaged, source string) error {
-	t, err := e.target(ctx, a, bad[0].releases[0])
+	t, err := e.target(ctx, a, bad[0].Releases[0])
 	if err != nil {
 		return err
 	}
@@ -102,7 +102,7 @@ func (e *Engine) repair(ctx context.Context, a *store.App, bad []damaged, source
 	}
 	q := &repairs.Request{Format: store.Format, Application: a.Name, Release: t.r.ID}
 	for _, d := range bad {
-		q.Components = append(q.Components, d.Component)
+		q.Components = append(q.Components, d.Component.Component)
 	}
 	dir := e.Store.Meta(filepath.Join(repairs.Dir, a.Name))
 	if err := q.Write(dir); err != nil {

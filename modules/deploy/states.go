@@ -150,8 +150,12 @@ func (e *Engine) find(h *incoming.Header) (*store.App, error) {
 	return a, err
 }
 
-// checkArtifact refuses an open deployment of another artifact.
+// checkArtifact refuses an open deployment of another artifact, and one that follows
+// another deployment.
 func checkArtifact(a *store.App, h *incoming.Header) error {
+	if d := a.Deployment; d != nil && d.Leader != nil {
+		return open(d)
+	}
 	if d := a.Deployment; d != nil && d.ArtifactName != h.Artifact {
 		return fmt.Errorf("%s: the open deployment is of artifact %q, not %q", a.Name, d.ArtifactName, h.Artifact)
 	}

@@ -18,7 +18,7 @@ var phases = []transition.Phase{transition.Downloading, transition.Loaded, trans
 
 var events = []transition.Event{
 	transition.EventReceived, transition.EventStays, transition.EventInstall, transition.EventCommit, transition.EventRollback, transition.EventFailure, transition.EventCleanup,
-	transition.EventReboot, transition.EventVerifyReboot, transition.EventVerifyRollback,
+	transition.EventReboot, transition.EventVerifyReboot, transition.EventVerifyRollback, transition.EventFollow,
 }
 
 var (

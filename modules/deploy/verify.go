@@ -7,6 +7,7 @@ import (
 
 	"github.com/mender-app/mender-app/artifact/digest"
 	"github.com/mender-app/mender-app/modules/deploy/files"
+	"github.com/mender-app/mender-app/modules/deploy/retained"
 	"github.com/mender-app/mender-app/store"
 	"github.com/mender-app/mender-app/submodules"
 )
@@ -22,8 +23,7 @@ type Problem struct {
 
 // damaged is a component with problems.
 type damaged struct {
-	store.Component
-	releases []string // releases with the component
+	retained.Component
 	problems []string
 }
 
@@ -55,7 +55,7 @@ func (e *Engine) Verify(ctx context.Context, name string) ([]Problem, error) {
 func problemsOf(a *store.App, bad []damaged) (list []Problem) {
 	for _, d := range bad {
 		for _, text := range d.problems {
-			list = append(list, Problem{a.Name, d.releases[0], d.URL, d.Digest, text})
+			list = append(list, Problem{a.Name, d.Releases[0], d.URL, d.Digest, text})
 		}
 	}
 	return list
@@ -76,40 +76,13 @@ func (e *Engine) savesToVerify(ctx context.Context, a *store.App) (bool, error) 
 // survey verifies the current and the kept releases of an application. It does
 // not need the lock, but where the sub-module cannot verify.
 func (e *Engine) survey(ctx context.Context, a *store.App) (bad []damaged, err error) {
-	type key struct {
-		url    string
-		digest digest.Digest
+	all, err := retained.Components(a)
+	if err != nil {
+		return nil, err
 	}
-	seen := map[key]int{} // index in all
-	var all []damaged
-	releases := map[string]*store.Release{}
-	for _, id := range append([]string{a.Current}, a.Kept...) {
-		if id == "" {
-			continue
-		}
-		r, err := a.Release(id)
-		if err != nil {
-			return nil, err
-		}
-		releases[id] = r
-		for _, c := range r.Components {
-			k := key{c.URL, c.Digest}
-			if c.Digest != "" {
-				k.url = "" // read it once, whatever its names
-			}
-			i, ok := seen[k]
-			if !ok {
-				i = len(all)
-				seen[k] = i
-				all = append(all, damaged{Component: c})
-			}
-			if !slices.Contains(all[i].releases, id) {
-				all[i].releases = append(all[i].releases, id)
-			}
-		}
-	}
-	for _, d := range all {
-		t, err := e.targetOf(ctx, a, releases[d.releases[0]])
+	for _, c := range all {
+		d := damaged{Component: c}
+		t, err := e.target(ctx, a, d.Releases[0])
 		if err != nil {
 			return nil, err
 		}
@@ -122,7 +95,7 @@ func (e *Engine) survey(ctx context.Context, a *store.App) (bad []damaged, err e
 			}
 			continue
 		}
-		t = t.only(d.Component)
+		t = t.only(d.Component.Component)
 		t.unlocked = true
 		if d.problems, err = t.verify(ctx); err != nil {
 			return nil, err
@@ -141,24 +114,24 @@ func (e *Engine) verifyCopyOr(ctx context.Context, t *target, d damaged) (proble
 	if d.Digest == "" {
 		return nil, cannotVerify(t)
 	}
-	for _, id := range d.releases {
+	for _, id := range d.Releases {
 		path, ok := t.a.Saved(id, d.URL)
-		if !ok || slices.Contains(d.releases, t.a.Current) {
+		if !ok || slices.Contains(d.Releases, t.a.Current) {
 			continue
 		}
 		sum, err := files.Sum(path)
 		if err != nil {
 			return nil, err
 		}
-		if sum != d.Digest && files.Is(d.Component) {
+		if sum != d.Digest && files.Is(d.Component.Component) {
 			return []string{fmt.Sprintf("%s: its copy is %s, and should be %s", d.URL, sum, d.Digest)}, nil
 		}
 		return nil, nil
 	}
-	if t.info.Has(submodules.FeatureStage) && !slices.Contains(d.releases, t.a.Current) {
+	if t.info.Has(submodules.FeatureStage) && !slices.Contains(d.Releases, t.a.Current) {
 		return nil, cannotVerify(t) // SAVE writes what the current release has under the URL
 	}
-	return t.verifySaved(ctx, d.Component)
+	return t.verifySaved(ctx, d.Component.Component)
 }
 
 // verify reads the target's components and returns one line for each that is

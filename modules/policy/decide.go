@@ -68,6 +68,9 @@ type Request struct {
 	// Installed are the applications of the device that have a current
 	// release, App's among them.
 	Installed []App
+	// Staged are the artifacts that may be installed first, where a dependency says
+	// apply: the newest of each application first. Only policies that say so need it.
+	Staged []Staged
 	// Only some policies need Engine and Platform; see NeedsEngine and
 	// NeedsPlatform.
 	Engine   Engine
@@ -91,6 +94,9 @@ func (f Finding) String() string {
 type Decision struct {
 	Refused  *Finding  // the first rule that forbids the operation; nil: it is allowed
 	Warnings []Finding // rules that only warn
+	// First are the staged artifacts that have to be installed before, in this order, and
+	// undone together with the application. Nobody has asked their own policies yet.
+	First []Staged
 
 	work int // number of expressions and dependencies that were evaluated
 }
@@ -111,13 +117,14 @@ func Decide(r Request) Decision {
 			return Decision{Refused: f, Warnings: d.warnings, work: d.work}
 		}
 	}
-	return Decision{Warnings: d.warnings, work: d.work}
+	return Decision{Warnings: d.warnings, First: d.first, work: d.work}
 }
 
 type decider struct {
 	Request
 	installed map[string]*App
 	warnings  []Finding
+	first     []Staged
 	work      int
 }
 

@@ -14,11 +14,19 @@ func sortedKeys(m map[string]string) []string { return slices.Sorted(maps.Keys(m
 // depends checks the dependencies of the application.
 func (d *decider) depends() *Finding {
 	for _, need := range d.App.Policy.dependencies() {
-		f := d.unmet(need)
+		if need.action() != ActionApply {
+			continue
+		}
+		if f := d.apply(&d.App, need, nil); f != nil {
+			return f
+		}
+	}
+	for _, need := range d.App.Policy.dependencies() { // what is installed first may break one, or meet one
+		f := d.unmet(&d.App, need)
 		if f == nil {
 			continue
 		}
-		if need.action() == ActionError {
+		if need.action() != ActionWarn {
 			return f
 		}
 		d.warnings = append(d.warnings, *f)
@@ -26,7 +34,11 @@ func (d *decider) depends() *Finding {
 	return nil
 }
 
-func (d *decider) unmet(need Dependency) *Finding {
+// unmet says why a dependency of an application is not met; nil if it is.
+func (d *decider) unmet(app *App, need Dependency) *Finding {
+	finding := func(reason, remedy string) *Finding {
+		return &Finding{Rule: "depends", App: app.Name, Reason: reason, Remedy: remedy}
+	}
 	wanted := need.Name
 	if need.Version != "" {
 		wanted += " in a version that matches " + need.Version
@@ -34,11 +46,11 @@ func (d *decider) unmet(need Dependency) *Finding {
 	have := d.installed[need.Name]
 	switch {
 	case have == nil:
-		return d.finding("depends", need.Name+" is not installed", "install "+wanted+" first")
+		return finding(need.Name+" is not installed", "install "+wanted+" first")
 	case !d.matches(need.Version, have.Version):
-		return d.finding("depends", fmt.Sprintf("%s is installed in %s", need.Name, named(have.Version)), "install "+wanted+" first")
+		return finding(fmt.Sprintf("%s is installed in %s", need.Name, named(have.Version)), "install "+wanted+" first")
 	case have.Status == Open:
-		return d.finding("depends", "an update of "+need.Name+" is not complete", "end it with mender-app resume, or commit it")
+		return finding("an update of "+need.Name+" is not complete", "end it with mender-app resume, or commit it")
 	}
 	return nil
 }
@@ -61,7 +73,7 @@ func (d *decider) dependents() *Finding {
 				continue
 			}
 			f := d.breaks(parent, need)
-			if need.action() == ActionError {
+			if need.action() != ActionWarn {
 				return f
 			}
 			d.warnings = append(d.warnings, *f)

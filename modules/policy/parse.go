@@ -233,9 +233,7 @@ func (p *Policy) checkDepends(app string) error {
 			return err
 		}
 		switch d.Action {
-		case "", ActionError, ActionWarn, ActionIgnore:
-		case ActionApply:
-			return unsupported(fmt.Sprintf("%s.action = %q", key, d.Action))
+		case "", ActionError, ActionWarn, ActionIgnore, ActionApply:
 		default:
 			return bad(key+".action", "%q is not error, warn, ignore or apply", clip.Text(string(d.Action)))
 		}

@@ -138,7 +138,6 @@ func TestRefusedPolicies(t *testing.T) {
 func TestWhatIsNotBuilt(t *testing.T) {
 	for toml, says := range map[string]string{
 		"[resources]\ncpuset = '0'":                               "resources: not supported",
-		"[[depends]]\nname = 'db'\naction = 'apply'":              `depends[0].action = "apply": not supported`,
 		"[[hooks]]\nname = 'check'\n[[hooks]]\nname='pre-backup'": `hooks[1].name = "pre-backup": not supported`,
 	} {
 		_, err := ParseTOML([]byte(toml), "shop")

@@ -8,6 +8,8 @@
 // loaded.
 package policy
 
+import "slices"
+
 // Policy is the content of app.toml. The zero value is the policy of an application
 // that ships none: it allows everything. The metadata of an artifact has the policy
 // as JSON with the same keys.
@@ -97,12 +99,12 @@ type Exception struct {
 // Action is what happens if a dependency is not met.
 type Action string
 
-// The values of Action. ActionApply is defined and not supported yet.
+// The values of Action.
 const (
 	ActionError  Action = "error"  // refuse
 	ActionWarn   Action = "warn"   // log, and go on
 	ActionIgnore Action = "ignore" // do not check, and do not order by it
-	ActionApply  Action = "apply"
+	ActionApply  Action = "apply"  // install a staged artifact first; without one, refuse
 )
 
 // Class determines the place of a managed application in the order of automatic
@@ -146,6 +148,11 @@ func (p *Policy) RollsBack() bool {
 // Starts reports whether an installation starts the release.
 func (p *Policy) Starts() bool {
 	return p == nil || p.DesiredState == "" || p.DesiredState == StateRunning
+}
+
+// NeedsStaged reports whether the policy depends on what is staged.
+func (p *Policy) NeedsStaged() bool {
+	return slices.ContainsFunc(p.dependencies(), func(d Dependency) bool { return d.action() == ActionApply })
 }
 
 // NeedsPlatform reports whether the policy depends on the operating system: its

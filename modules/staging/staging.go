@@ -200,13 +200,14 @@ func Named(list []Artifact, name string) (found []Artifact) {
 	return found
 }
 
-// Open opens a staged artifact and reads its header, whose checksum is verified.
-func (a *Artifact) Open() (*os.File, *mender.Reader, error) {
+// Open opens a staged artifact and reads its header, whose checksum is verified, and its
+// signature, if o has keys.
+func (a *Artifact) Open(o mender.ReadOptions) (*os.File, *mender.Reader, error) {
 	f, err := os.Open(a.Path)
 	if err != nil {
 		return nil, nil, err
 	}
-	r, err := mender.NewReader(f, mender.ReadOptions{})
+	r, err := mender.NewReader(f, o)
 	if err != nil {
 		return nil, nil, errors.Join(err, f.Close())
 	}

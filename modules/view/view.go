@@ -86,7 +86,11 @@ func Read(s *store.Store, name string) (*Application, error) {
 		out.State, out.Problem = Purging, "run mender-app purge "+name+" again"
 	case a.Deployment != nil:
 		out.State, out.Problem = stateOf(s, a.Deployment), a.Deployment.Error
-		if out.State == Interrupted && out.Problem == "" {
+		switch l := a.Deployment.Leader; {
+		case out.Problem != "":
+		case l != nil:
+			out.Problem = "it is committed or rolled back together with " + l.Application
+		case out.State == Interrupted:
 			out.Problem = "run mender-app resume"
 		}
 	case a.HasFailed(a.Current):

@@ -265,6 +265,7 @@ func (c *Config) Engine(log *slog.Logger, driver string) *deploy.Engine {
 		AppLocks:     c.Hooks.AppLocks,
 		OverridesDir: c.Hooks.Overrides,
 		Values:       c.Values(),
+		Staged:       &stagedArtifacts{c, log},
 		Hooks:        &hooks.Runner{Dir: c.Hooks.Dir, Forbidden: !c.Hooks.Allow, Log: log, KillAfter: killAfter},
 	}
 }

@@ -138,6 +138,9 @@ func find(s *store.Store, name string) (*store.App, error) {
 			return nil, fmt.Errorf("%s: %w; mender-app rollback %s goes back to the release before", name, aborts.ErrNone, name)
 		case a.Deployment == nil:
 			return nil, fmt.Errorf("%s: %w", name, aborts.ErrNone)
+		case a.Deployment.Leader != nil:
+			leader := a.Deployment.Leader.Application
+			return nil, fmt.Errorf("%w: the update of %s follows that of %s: mender-app abort %s ends both", deploy.ErrOpen, name, leader, leader)
 		}
 		return a, nil
 	}
@@ -148,7 +151,7 @@ func find(s *store.Store, name string) (*store.App, error) {
 	var open []*store.App
 	var opened []string
 	for _, name := range names {
-		if a, err := s.App(name); err == nil && a.Deployment != nil {
+		if a, err := s.App(name); err == nil && a.Deployment != nil && a.Deployment.Leader == nil {
 			open, opened = append(open, a), append(opened, name)
 		}
 	}

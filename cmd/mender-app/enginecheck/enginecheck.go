@@ -16,7 +16,6 @@ import (
 
 	"github.com/mender-app/mender-app/artifact/version"
 	"github.com/mender-app/mender-app/cmd/internal/device"
-	"github.com/mender-app/mender-app/cmd/mender-app/staged"
 	"github.com/mender-app/mender-app/modules/client"
 	"github.com/mender-app/mender-app/modules/deploy/policies"
 	"github.com/mender-app/mender-app/modules/policy"
@@ -184,7 +183,7 @@ func EngineVersion(ctx context.Context, c *device.Config, orchestrator string) s
 
 // staged lists the staged releases of an orchestrator.
 func (p Program) staged(orchestrator string) (apps []policy.App, err error) {
-	list, err := staged.Readable(p.Config(), p.Log())
+	list, err := device.Readable(p.Config(), p.Log())
 	for _, x := range list {
 		if x.Orchestrator == orchestrator {
 			apps = append(apps, x.App())

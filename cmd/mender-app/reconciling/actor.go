@@ -11,7 +11,6 @@ import (
 
 	"github.com/mender-app/mender-app/cmd/internal/device"
 	"github.com/mender-app/mender-app/cmd/mender-app/enginecheck"
-	"github.com/mender-app/mender-app/cmd/mender-app/staged"
 	"github.com/mender-app/mender-app/modules/client"
 	"github.com/mender-app/mender-app/modules/deploy/enabled"
 	"github.com/mender-app/mender-app/modules/deploy/overrides"
@@ -38,7 +37,7 @@ func (a *actor) Situation(ctx context.Context) (s policy.Situation, err error) {
 	if err != nil {
 		return s, err
 	}
-	list, err := staged.Readable(a.p.Config(), a.p.Log())
+	list, err := device.Readable(a.p.Config(), a.p.Log())
 	if err != nil {
 		return s, err
 	}

@@ -22,7 +22,6 @@ import (
 	"github.com/mender-app/mender-app/cmd/mender-app/source"
 	"github.com/mender-app/mender-app/modules/client/download"
 	"github.com/mender-app/mender-app/modules/deploy/forecast"
-	"github.com/mender-app/mender-app/modules/policy"
 	"github.com/mender-app/mender-app/modules/staging"
 	"github.com/mender-app/mender-app/modules/view"
 )
@@ -142,45 +141,6 @@ func List(c *device.Config) ([]view.Staged, error) {
 	return view.ListStaged(c.OpenStore(), c.StagingArea(), "")
 }
 
-// Release is a staged artifact whose metadata can be read.
-type Release struct {
-	staging.Artifact
-	Policy *policy.Policy // nil: it has none
-	Reboot bool           // it asks for a restart of the machine
-}
-
-// App is what policies are told of it.
-func (r Release) App() policy.App {
-	return policy.App{Name: r.Application, Version: r.Version, Release: r.ArtifactName, Policy: r.Policy}
-}
-
-// Readable lists the staged artifacts, the newest of each application first. A damaged one
-// is left out.
-func Readable(c *device.Config, log *slog.Logger) (out []Release, err error) {
-	list, err := c.StagingArea().List()
-	if err != nil {
-		return nil, err
-	}
-	for _, a := range list {
-		if a.Problem != "" {
-			continue
-		}
-		f, r, err := a.Open()
-		if err != nil {
-			log.Warn("a staged artifact cannot be read", "artifact", a.ArtifactName, "error", err)
-			continue
-		}
-		meta, rules, err := staging.ReadMetadata(r.Header())
-		_ = f.Close() // it was only read
-		if err != nil {
-			log.Warn("the policy of a staged artifact cannot be read", "artifact", a.ArtifactName, "error", err)
-			continue
-		}
-		out = append(out, Release{a, rules, meta.Reboot})
-	}
-	return out, nil
-}
-
 func (p Program) staged() *cobra.Command {
 	return &cobra.Command{
 		Use:   "staged",
@@ -233,7 +193,7 @@ func (p Program) refusal(ctx context.Context, l *view.Staged) string {
 	if l.Problem != "" {
 		return "damaged: " + l.Problem
 	}
-	f, _, err := l.Artifact.Open()
+	f, _, err := l.Artifact.Open(mender.ReadOptions{})
 	if err != nil {
 		return "damaged: " + device.OneLine(err.Error())
 	}

@@ -102,7 +102,7 @@ var undoes = map[transition.Event]bool{
 // them runs the hook pre-abort if the deployment is being aborted, and notes why it is
 // undone.
 func Begin(ctx context.Context, a *store.App, ev transition.Event, m moments.Moments) (watched context.Context, stop func(), err error) {
-	if a.Deployment == nil || ev == transition.EventStays {
+	if a.Deployment == nil || ev == transition.EventStays || ev == transition.EventFollow {
 		return ctx, func() {}, nil
 	}
 	if !undoes[ev] {

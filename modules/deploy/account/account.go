@@ -10,6 +10,7 @@ import (
 	"github.com/mender-app/mender-app/modules"
 	"github.com/mender-app/mender-app/modules/deploy/space"
 	"github.com/mender-app/mender-app/modules/deploy/transition"
+	"github.com/mender-app/mender-app/modules/policy"
 	"github.com/mender-app/mender-app/store"
 	"github.com/mender-app/mender-app/submodules"
 )
@@ -33,6 +34,22 @@ type Caller struct {
 	Tell func(Event)
 	// Meter counts what the call that has the lock writes. The engine sets it.
 	Meter *Meter
+}
+
+// DriverPerson is the driver of operations that a person starts with mender-app.
+const DriverPerson = "mender-app"
+
+// Mode is the caller for policies.
+func (c *Caller) Mode() policy.Mode {
+	switch {
+	case c.Automatic:
+		return policy.Automatic
+	case c.Driver != DriverPerson:
+		return policy.ByClient
+	case c.Force:
+		return policy.Force
+	}
+	return policy.ByHand
 }
 
 // Event is something that happened to an application: a deployment entered a phase, or
@@ -176,11 +193,42 @@ func upAgain(t store.Downtime, at time.Time) store.Downtime {
 	return t
 }
 
+// maxSteps limits the journal's size: repeated calls add steps.
+const maxSteps = 64
+
+// Enter notes in a journal that a phase is entered.
+func Enter(d *store.Deployment, p transition.Phase, now time.Time) {
+	if d.Phase != string(p) || len(d.Steps) == 0 {
+		d.Steps = append(d.Steps, store.Step{Phase: string(p), At: now})
+		if len(d.Steps) > maxSteps {
+			d.Steps = slices.Delete(d.Steps, maxSteps/2, maxSteps/2+1)
+		}
+	}
+	d.Phase, d.Updated = string(p), now
+	if p == transition.Installed || p == transition.Loaded {
+		d.Error = ""
+	}
+}
+
+// Status is how a deployment ended. failed: its release failed to start, and stays.
+func Status(d *store.Deployment, failed bool) string {
+	switch p := transition.Phase(d.Phase); {
+	case p == transition.Cleaning && failed, p == transition.RollingBack:
+		return store.StatusFailed
+	case p == transition.Cleaning:
+		return d.CommittedStatus()
+	case p == transition.RolledBack && d.Refused:
+		return store.StatusRefused
+	}
+	return store.StatusRolledBack
+}
+
 // Record is what the history says of a deployment that has ended.
 func Record(app string, d *store.Deployment, status string, end time.Time) store.Record {
 	r := store.Record{
 		ID: d.ID, Number: d.Number, Application: app, ArtifactName: d.ArtifactName, From: d.From, To: d.To, Status: status,
 		Driver: d.Driver, Asked: d.Asked, Started: d.Started, Ended: end, Error: d.Error, Changed: d.Changed,
+		Members: d.Members, Leader: d.Leader,
 	}
 	if d.Measured != nil {
 		m := *d.Measured

@@ -8,6 +8,7 @@ import (
 
 	"github.com/mender-app/mender-app/artifact"
 	"github.com/mender-app/mender-app/artifact/image"
+	"github.com/mender-app/mender-app/modules/deploy/incoming"
 	"github.com/mender-app/mender-app/store"
 	"github.com/mender-app/mender-app/submodules"
 )
@@ -116,4 +117,43 @@ func CheckKind(m *artifact.Metadata, info artifact.ImageInfo) error {
 		}
 	}
 	return nil
+}
+
+// Names finds the components for an image of the payload: one for each of its names, with
+// the name in the payload first. base is the image that its delta needs; byDigest: the
+// sub-module finds images by their digests.
+func Names(m *artifact.Metadata, info artifact.ImageInfo, byDigest bool) (names []store.Component, base string, err error) {
+	if info.URLCurrent != info.URLNew {
+		base = info.URLCurrent
+	}
+	found := false
+	for _, c := range m.Components {
+		if c.Digest != info.Digest {
+			continue
+		}
+		if c.URL != info.URLNew {
+			names = append(names, incoming.Component(c))
+			continue
+		}
+		found = true
+		names = slices.Insert(names, 0, incoming.Component(c))
+		if len(c.Bases) > 0 {
+			base = c.Bases[0].URL + "@" + c.Bases[0].Digest.String()
+		}
+	}
+	if found {
+		return names, base, nil
+	}
+	if len(m.Components) > 0 || m.Statement != nil {
+		return nil, "", fmt.Errorf("%w: %s (%s) is not announced in the metadata", artifact.ErrPayload, info.URLNew, info.Digest)
+	}
+	if !slices.Contains(m.Images, info.Digest.Hex()) {
+		return nil, "", fmt.Errorf("%w: %s (%s) is not among the images that the metadata names", artifact.ErrPayload, info.URLNew, info.Digest)
+	}
+	// The shell reference's metadata does not name components, and the
+	// reference never checked the sum of the current image. Check it.
+	if base != "" && info.SumCurrent != "" && byDigest {
+		base += "@" + info.SumCurrent.String()
+	}
+	return []store.Component{{Type: artifact.ComponentImage, URL: info.URLNew, Digest: info.Digest}}, base, nil
 }

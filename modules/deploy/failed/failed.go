@@ -10,8 +10,11 @@ import (
 	"errors"
 	"slices"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/mender-app/mender-app/artifact"
 	"github.com/mender-app/mender-app/modules"
+	"github.com/mender-app/mender-app/modules/deploy/holds"
 	"github.com/mender-app/mender-app/modules/deploy/moments"
 	"github.com/mender-app/mender-app/modules/deploy/transition"
 	"github.com/mender-app/mender-app/store"
@@ -26,6 +29,21 @@ func ToStart(err error) bool {
 	}
 	var failed *submodules.CallError
 	return errors.As(err, &failed) || errors.Is(err, submodules.ErrUnhealthy) || errors.Is(err, moments.ErrFailed)
+}
+
+// OfArtifact reports whether a download failed because of the artifact itself. One
+// that failed because this machine could not read or write may succeed next time.
+func OfArtifact(err error) bool {
+	var errno unix.Errno
+	if errors.As(err, &errno) {
+		return false
+	}
+	for _, reason := range []error{moments.ErrRefused, holds.ErrHeld, artifact.ErrPayload, artifact.ErrTooLarge, submodules.ErrContent, submodules.ErrBase} {
+		if errors.Is(err, reason) {
+			return true
+		}
+	}
+	return false
 }
 
 // Kept are the releases that are kept when the new release of a's deployment becomes the

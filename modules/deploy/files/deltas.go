@@ -32,6 +32,19 @@ func Rebuilds(info submodules.Info, c artifact.Component) bool {
 	return !c.IsFile() && c.Format == artifact.FormatDelta && !info.Has(submodules.FeatureDelta)
 }
 
+// LargestSpooled is the size of the largest component that is put into a file for the
+// sub-module.
+func LargestSpooled(info submodules.Info, list []artifact.Component) (largest int64) {
+	seen := map[digest.Digest]bool{}
+	for _, c := range list {
+		if Spools(info, seen[c.Digest]) || c.IsFile() || Rebuilds(info, c) {
+			largest = max(largest, SpooledBytes(info, c))
+		}
+		seen[c.Digest] = true
+	}
+	return largest
+}
+
 // SpooledBytes is what a component takes in temporary files, where it is put into
 // files: a delta needs itself, what it builds on and what it makes. The metadata does
 // not say how large an old image is; it is taken to be as large as the new one.

@@ -35,6 +35,8 @@ type Forecast struct {
 	ArtifactName string    `json:"artifact_name"`
 	Version      string    `json:"application_version,omitempty"`
 	Findings     []Finding `json:"findings"`
+	// First are staged artifacts that would be installed first, and undone together with it.
+	First []store.Member `json:"first,omitempty"`
 	// Changes is nil if the sub-module was not asked.
 	Changes *submodules.Changes `json:"changes,omitempty"`
 	// Sizes is what the metadata announces, with the variants that fit this device.

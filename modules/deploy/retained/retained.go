@@ -79,3 +79,44 @@ func InUse(s *store.Store, a *store.App, doomed string, byIdentity bool) (func(s
 		return still, slices.ContainsFunc(still, func(o store.Component) bool { return o.URL == c.URL })
 	}, nil
 }
+
+// Component is a component of releases that are current or kept.
+type Component struct {
+	store.Component
+	Releases []string // the newest one first
+}
+
+// Components lists the components of the current and the kept releases of an application,
+// each once, whatever its names are.
+func Components(a *store.App) (all []Component, err error) {
+	type key struct {
+		url    string
+		digest digest.Digest
+	}
+	seen := map[key]int{} // index in all
+	for _, id := range append([]string{a.Current}, a.Kept...) {
+		if id == "" {
+			continue
+		}
+		r, err := a.Release(id)
+		if err != nil {
+			return nil, err
+		}
+		for _, c := range r.Components {
+			k := key{c.URL, c.Digest}
+			if c.Digest != "" {
+				k.url = ""
+			}
+			i, ok := seen[k]
+			if !ok {
+				i = len(all)
+				seen[k] = i
+				all = append(all, Component{Component: c})
+			}
+			if !slices.Contains(all[i].Releases, id) {
+				all[i].Releases = append(all[i].Releases, id)
+			}
+		}
+	}
+	return all, nil
+}

@@ -54,6 +54,8 @@ const (
 	EventRollback Event = "rollback"
 	EventFailure  Event = "failure"
 	EventCleanup  Event = "cleanup"
+	// Only of a deployment that is a member of another one: its leader is committed.
+	EventFollow Event = "follow"
 	// Only where the application asks for a restart of the machine: before the
 	// restart, after it with the new release, and after it with the old one.
 	EventReboot         Event = "reboot"
@@ -76,22 +78,25 @@ const (
 	EnterRolledBack  Action = "enter rolled-back"
 	EnterFailed      Action = "enter failed" // the new release becomes the current one
 
-	Ask      Action = "ask"      // ask the hooks of the new release whether it may be rolled out
-	Ready    Action = "ready"    // wait until the hooks of the new release say that it is ready
-	Leave    Action = "leave"    // tell the hooks of the new release that the machine restarts
-	Arrive   Action = "arrive"   // and that it has
-	Reverify Action = "reverify" // verify the new release if the machine was restarted
-	Barrier  Action = "barrier"  // make durable what the orchestrator wrote
-	Copy     Action = "copy"     // stop the old release and copy its data, if the new one's policy asks for it
-	Migrate  Action = "migrate"  // make the data that of the new release
-	Rollout  Action = "rollout"  // start the new release
-	Restore  Action = "restore"  // stop the new release and bring the old one's data back, if it was copied
-	Revert   Action = "revert"   // start the old release again; without one, remove the new one
-	Check    Action = "check"    // make sure that the new release runs and is healthy
-	Recheck  Action = "recheck"  // start the old release again if the machine was restarted
-	Prune    Action = "prune"    // remove the releases that are not kept
-	Discard  Action = "discard"  // remove the new release
-	End      Action = "end"      // move the deployment to the history
+	Ask            Action = "ask"             // ask the hooks of the new release whether it may be rolled out
+	Ready          Action = "ready"           // wait until the hooks of the new release say that it is ready
+	Leave          Action = "leave"           // tell the hooks of the new release that the machine restarts
+	Arrive         Action = "arrive"          // and that it has
+	Reverify       Action = "reverify"        // verify the new release if the machine was restarted
+	Barrier        Action = "barrier"         // make durable what the orchestrator wrote
+	Copy           Action = "copy"            // stop the old release and copy its data, if the new one's policy asks for it
+	Migrate        Action = "migrate"         // make the data that of the new release
+	Rollout        Action = "rollout"         // start the new release
+	Restore        Action = "restore"         // stop the new release and bring the old one's data back, if it was copied
+	Revert         Action = "revert"          // start the old release again; without one, remove the new one
+	Check          Action = "check"           // make sure that the new release and the members run and are healthy
+	Recheck        Action = "recheck"         // start the old release again if the machine was restarted
+	Prune          Action = "prune"           // remove the releases that are not kept
+	Discard        Action = "discard"         // remove the new release
+	InstallMembers Action = "install members" // install the members of the deployment, up to their commit
+	UndoMembers    Action = "undo members"    // undo them
+	CommitMembers  Action = "commit members"  // commit them
+	End            Action = "end"             // move the deployment to the history
 )
 
 // Plan is the meaning of an event in a phase.
@@ -114,12 +119,12 @@ func sequence(plans ...Plan) Plan { // of plans that have steps only
 }
 
 var (
-	install = do(Reverify, Ask, EnterInstalling, Copy, Migrate, Rollout, Ready, Barrier, EnterInstalled)
+	install = do(Reverify, Ask, EnterInstalling, InstallMembers, Copy, Migrate, Rollout, Ready, Barrier, EnterInstalled)
 	// Before ROLLOUT nothing that runs was changed.
 	abandon = do(EnterRolledBack)
-	back    = do(EnterRollingBack, Restore, Revert, Barrier, EnterRolledBack)
+	back    = do(EnterRollingBack, Restore, Revert, Barrier, UndoMembers, EnterRolledBack)
 	drop    = do(Discard, End)
-	finish  = do(EnterCleaning, Prune, End)
+	finish  = do(EnterCleaning, CommitMembers, Prune, End)
 
 	// A client that wants a rollback must not believe that there was one.
 	stays = refuse("the release failed to start and stays as it is, for upgrades.rollback_on_failure = false in its policy: " +
@@ -139,6 +144,7 @@ var table = map[Phase]map[Event]Plan{
 		EventRollback: nothing("nothing to roll back"),
 		EventFailure:  nothing("nothing had been changed"),
 		EventCleanup:  nothing("nothing to clean up"),
+		EventFollow:   nothing("it ended with its leader"),
 
 		EventReboot:         nothing("nothing had been changed"),
 		EventVerifyReboot:   refuse("no release is waiting for its commit"),
@@ -152,6 +158,7 @@ var table = map[Phase]map[Event]Plan{
 		EventRollback: abandon,
 		EventFailure:  abandon,
 		EventCleanup:  sequence(abandon, drop),
+		EventFollow:   refuse("it has not been installed"),
 
 		EventReboot:         nothing("nothing that runs was touched"),
 		EventVerifyReboot:   refuse("it has not been installed"),
@@ -165,6 +172,7 @@ var table = map[Phase]map[Event]Plan{
 		EventRollback: abandon,
 		EventFailure:  abandon,
 		EventCleanup:  sequence(abandon, drop),
+		EventFollow:   refuse("it has not been installed"),
 
 		EventReboot:         nothing("nothing that runs was touched"),
 		EventVerifyReboot:   refuse("it has not been installed"),
@@ -178,6 +186,7 @@ var table = map[Phase]map[Event]Plan{
 		EventRollback: back,
 		EventFailure:  back,
 		EventCleanup:  sequence(back, drop),
+		EventFollow:   refuse("the installation did not finish"),
 
 		EventReboot:         refuse("the installation did not finish"),
 		EventVerifyReboot:   refuse("the installation did not finish"),
@@ -192,6 +201,7 @@ var table = map[Phase]map[Event]Plan{
 		EventFailure:  back,
 		// A client that cleans up without a commit regards the update as failed.
 		EventCleanup: sequence(back, drop),
+		EventFollow:  sequence(do(EnterCommitted), finish),
 
 		EventReboot:         do(Leave, Barrier),
 		EventVerifyReboot:   do(Check, Arrive, EnterInstalled),
@@ -207,6 +217,7 @@ var table = map[Phase]map[Event]Plan{
 		EventRollback: back,
 		EventFailure:  back,
 		EventCleanup:  finish,
+		EventFollow:   finish,
 
 		EventReboot:         nothing("it has been committed already"),
 		EventVerifyReboot:   nothing("it has been committed already"),
@@ -222,6 +233,7 @@ var table = map[Phase]map[Event]Plan{
 		EventRollback: nothing("it has been committed, and the previous release may be gone: install that one again"),
 		EventFailure:  nothing("it has been committed"),
 		EventCleanup:  finish,
+		EventFollow:   finish,
 
 		EventReboot:         nothing("it has been committed already"),
 		EventVerifyReboot:   nothing("it has been committed already"),
@@ -235,6 +247,7 @@ var table = map[Phase]map[Event]Plan{
 		EventRollback: back,
 		EventFailure:  back,
 		EventCleanup:  sequence(back, drop),
+		EventFollow:   refuse("it is being rolled back"),
 
 		EventReboot:         nothing("it is being rolled back"),
 		EventVerifyReboot:   refuse("it is being rolled back"),
@@ -248,6 +261,7 @@ var table = map[Phase]map[Event]Plan{
 		EventRollback: nothing("it was rolled back already"),
 		EventFailure:  {Note: "it was rolled back already", Level: slog.LevelDebug}, // clients call it after each ArtifactRollback
 		EventCleanup:  drop,
+		EventFollow:   refuse("it was rolled back"),
 
 		EventReboot:         do(Barrier),
 		EventVerifyReboot:   refuse("it was rolled back"),
@@ -261,6 +275,7 @@ var table = map[Phase]map[Event]Plan{
 		EventRollback: stays,
 		EventFailure:  nothing("the release stays as it is, for a person"),
 		EventCleanup:  finish,
+		EventFollow:   finish,
 
 		EventReboot:         stays,
 		EventVerifyReboot:   stays,

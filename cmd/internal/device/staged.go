@@ -1,0 +1,135 @@
+package device
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+
+	"github.com/mender-app/mender-app/artifact/mender"
+	"github.com/mender-app/mender-app/modules"
+	"github.com/mender-app/mender-app/modules/client"
+	"github.com/mender-app/mender-app/modules/deploy/together"
+	"github.com/mender-app/mender-app/modules/policy"
+	"github.com/mender-app/mender-app/modules/staging"
+)
+
+// stagedArtifacts are the staged artifacts, for policies that want one installed first.
+type stagedArtifacts struct {
+	c   *Config
+	log *slog.Logger
+}
+
+// List lists those whose policy can be read.
+func (s *stagedArtifacts) List() (out []policy.Staged, err error) {
+	list, err := Readable(s.c, s.log)
+	for _, a := range list {
+		out = append(out, policy.Staged{App: a.App(), At: a.Record.Staged})
+	}
+	return out, err
+}
+
+// StagedRelease is a staged artifact whose metadata can be read.
+type StagedRelease struct {
+	staging.Artifact
+	Policy *policy.Policy // nil: it has none
+	Reboot bool           // it asks for a restart of the machine
+}
+
+// App is what policies are told of it.
+func (r StagedRelease) App() policy.App {
+	return policy.App{Name: r.Application, Version: r.Version, Release: r.ArtifactName, Policy: r.Policy}
+}
+
+// Readable lists the staged artifacts, the newest of each application first. A damaged one
+// is left out.
+func Readable(c *Config, log *slog.Logger) (out []StagedRelease, err error) {
+	list, err := c.StagingArea().List()
+	if err != nil {
+		return nil, err
+	}
+	for _, a := range list {
+		if a.Problem != "" {
+			continue
+		}
+		f, r, err := a.Open(mender.ReadOptions{})
+		if err != nil {
+			log.Warn("a staged artifact cannot be read", "artifact", a.ArtifactName, "error", err)
+			continue
+		}
+		meta, rules, err := staging.ReadMetadata(r.Header())
+		_ = f.Close() // it was only read
+		if err != nil {
+			log.Warn("the policy of a staged artifact cannot be read", "artifact", a.ArtifactName, "error", err)
+			continue
+		}
+		out = append(out, StagedRelease{a, rules, meta.Reboot})
+	}
+	return out, nil
+}
+
+// Open opens a staged artifact that is to be installed first. Nobody else checks it: a key
+// that may sign for its application must have signed it, if there are keys. Without any, it
+// is as when it was staged.
+func (s *stagedArtifacts) Open(application, artifactName string) (*together.Artifact, error) {
+	list, err := s.c.StagingArea().List()
+	if err != nil {
+		return nil, err
+	}
+	a, err := staging.Find(list, application, artifactName)
+	if err != nil {
+		return nil, err
+	}
+	keys, err := ReadKeys(s.c.Signatures.Keys)
+	if err = errors.Join(s.c.Signatures.Err, err); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrUsage, err)
+	}
+	var options mender.ReadOptions
+	for _, k := range keys {
+		options.PublicKeys = append(options.PublicKeys, k.Public)
+	}
+	f, r, err := a.Open(options)
+	if err != nil {
+		return nil, err
+	}
+	x, err := s.artifact(r, keys)
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	x.Closer = f
+	return x, nil
+}
+
+func (s *stagedArtifacts) artifact(r *mender.Reader, keys []Trusted) (*together.Artifact, error) {
+	h := r.Header()
+	meta, _, err := staging.ReadMetadata(h)
+	switch {
+	case err != nil:
+		return nil, err
+	case meta.Reboot:
+		return nil, fmt.Errorf("%w: it asks for a restart of the machine: install it before", client.ErrRefused)
+	case len(h.Scripts) > 0:
+		return nil, fmt.Errorf("%w: it has state scripts, which only the Mender client runs: install it before", client.ErrRefused)
+	}
+	signer := ""
+	if len(keys) > 0 {
+		if err := MayReplace(keys, h.SignedBy, meta.ApplicationName); err != nil {
+			return nil, err
+		}
+		if signer, err = mender.EncodePublicKey(h.SignedBy); err != nil {
+			return nil, err
+		}
+	}
+	return &together.Artifact{Meta: meta, Payload: stagedPayload{r}, Trust: s.c.Signatures.Trust(signer)}, nil
+}
+
+// stagedPayload gives the files of an artifact's payload.
+type stagedPayload struct{ r *mender.Reader }
+
+func (p stagedPayload) Next() (*modules.Stream, error) {
+	info, err := p.r.Next()
+	if err != nil {
+		return nil, err
+	}
+	return &modules.Stream{Name: info.Name, Size: info.Size, ReadCloser: io.NopCloser(p.r)}, nil
+}

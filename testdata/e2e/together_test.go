@@ -1,0 +1,63 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A release whose policy says apply of another application is refused while nothing that
+// matches is staged; then that one is installed first, and both are committed by the Mender
+// client's one commit. If the release fails, both are as before.
+func TestInstalledTogether(t *testing.T) {
+	d := device(t)
+	require.NoError(t, os.WriteFile(d.Path("/etc/mender/mender-app-docker-compose.conf"), []byte("HEALTH_WINDOW=300ms\n"), 0o644))
+	runs := func(app, version string) {
+		t.Helper()
+		require.Contains(t, d.MustRun(t, "docker", "inspect", "--format", "{{.State.Running}} {{.Config.Env}}", app+"-stock-1"), "true [VERSION="+version+" ")
+	}
+	for _, app := range []string{"db", "shop"} {
+		mender(t, d, "install", shipped(t, d, app, "1.0", ""))
+		mender(t, d, "commit")
+	}
+	const needs = `depends = [{name = "db", version = '2\..*', action = "apply"}]`
+	before := unchanging(d.MustState(t))
+	next := shipped(t, d, "shop", "2.0", needs)
+	const missing = "depends of shop: db is installed in version 1.0, and no artifact that matches is staged"
+	require.Contains(t, menderFails(t, d, "install", next), missing)
+	r, err := d.Run("mender-app", "check", "--unsigned", next)
+	require.NoError(t, err)
+	require.Equal(t, 9, r.Code, r.Output())
+	require.Contains(t, r.Output(), missing)
+	require.Equal(t, before, unchanging(d.MustState(t)), "nothing was loaded or touched")
+
+	d.MustRun(t, "mender-app", "stage", "--unsigned", shipped(t, d, "db", "2.0", ""))
+	require.Contains(t, d.MustRun(t, "mender-app", "check", "--unsigned", next), "installs first")
+	file := filepath.Join(t.TempDir(), "app.toml")
+	require.NoError(t, os.WriteFile(file, []byte("version = '2.1'\n"+needs), 0o644))
+	text := fmt.Sprintf("services:\n  stock:\n    image: shop/stock:1\n    environment: [VERSION=%s]\n    healthcheck: {test: [CMD, /no/such/program], interval: 300ms, retries: 1}\n", "2.1")
+	menderFails(t, d, "install", generate(t, d, "shop", "shop-2.1", "2.1", text, "--policy", file, archive(t, stock(t))))
+	require.Contains(t, d.MustRun(t, "mender-app", "history", "db"), "rolled-back")
+	for _, app := range []string{"db", "shop"} {
+		runs(app, "1.0")
+	}
+
+	mender(t, d, "install", next)
+	for _, app := range []string{"db", "shop"} {
+		runs(app, "2.0")
+	}
+	r, err = d.Run("mender-app", "stop", "db")
+	require.NoError(t, err)
+	require.Equal(t, 75, r.Code, r.Output())
+	require.Contains(t, r.Output(), "db-2.0 is installed and follows the update of shop")
+	mender(t, d, "commit")
+	for _, app := range []string{"db", "shop"} {
+		runs(app, "2.0")
+	}
+	require.Regexp(t, `together with +deployment \d+ of shop`, d.MustRun(t, "mender-app", "history", "db", "3"))
+	require.Equal(t, "2.0", mustProvides(t, d)["data-partition.shop.application_version"])
+	require.Equal(t, "1.0", mustProvides(t, d)["data-partition.db.application_version"], "the client does not learn of it")
+}
