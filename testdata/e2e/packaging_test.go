@@ -93,7 +93,7 @@ func TestBootUnit(t *testing.T) {
 	root := t.TempDir()
 	out, err := exec.Command("make", "-s", "-C", bed.Repository(), "install", "DESTDIR="+root, "FROM="+programs).CombinedOutput()
 	require.NoError(t, err, "%s", out)
-	for _, name := range []string{"mender-app-resume.service", "mender-app-secrets.service", "mender-app-serve.service", "mender-app-actions.service", "mender-app-metrics.service"} {
+	for _, name := range []string{"mender-app-resume.service", "mender-app-secrets.service", "mender-app-reconcile.service", "mender-app-serve.service", "mender-app-actions.service", "mender-app-metrics.service"} {
 		// It looks for the program where the unit says it is.
 		text, err := os.ReadFile(filepath.Join(root, "usr/lib/systemd/system", name))
 		require.NoError(t, err)

@@ -6,6 +6,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -33,7 +34,8 @@ func TestSubmoduleOfAnotherArchitecture(t *testing.T) {
 
 // The file system of /data, with the client's own files, is full or read-only when
 // an update comes. The message is clear, the old release serves, and when there is
-// space again everything works. A rollback works on a full one.
+// space again everything works. A rollback works on a full one. mender-app serve answers
+// meanwhile, and without an engine too.
 func TestDataFullOrReadOnly(t *testing.T) {
 	d := device(t)
 	// The client's own files lie beside the store, as on a device.
@@ -44,6 +46,13 @@ func TestDataFullOrReadOnly(t *testing.T) {
 	mender(t, d, "commit")
 	says(t, w, "web 1")
 	at1 := d.MustState(t)
+	serve := d.Command(t.Context(), "mender-app", "serve", "--socket", "/run/s")
+	require.NoError(t, serve.Start())
+	t.Cleanup(func() { _ = serve.Process.Kill(); _ = serve.Wait() })
+	ask := func(path string) string {
+		t.Helper()
+		return d.MustRun(t, "curl", "-sS", "--retry", "5", "--retry-all-errors", "--max-time", "90", "--unix-socket", "/run/s", "http://localhost"+path)
+	}
 
 	const fill, free = "dd if=/dev/zero of=/data/fill bs=4k 2>/dev/null || true", "rm -f /data/fill"
 	const readOnly, writable = "mount -o remount,ro /data", "mount -o remount,rw /data"
@@ -65,6 +74,8 @@ func TestDataFullOrReadOnly(t *testing.T) {
 			r, err := d.Run("mender-app", "list")
 			require.NoError(t, err)
 			require.Zero(t, r.Code, "what is installed can be seen: %s", r.Output())
+			require.Contains(t, ask("/v1/apps"), `"health":"healthy"`)
+			require.Contains(t, ask("/metrics"), `mender_app_application_healthy{application="shop"} 1`)
 			d.MustRun(t, "bash", "-ec", c.mend)
 			sameApplication(t, at1, d.MustState(t))
 			d.MustProvide(t, provides("1"))
@@ -88,6 +99,9 @@ func TestDataFullOrReadOnly(t *testing.T) {
 	mender(t, d, "commit")
 	says(t, w, "web 2")
 	d.MustProvide(t, provides("2"))
+	require.NoError(t, d.StopEngine())
+	bed.Eventually(t, time.Minute, "serve says that no engine answers", func() bool { return strings.Contains(ask("/v1/apps"), `"health":"unknown"`) })
+	require.Contains(t, ask("/v1/apps/shop/logs"), `"status":503`)
 }
 
 // Nothing that grows with an image is written to /tmp: an image larger than /tmp
