@@ -1,4 +1,4 @@
-// Command demo shows the product at work, on real parts: six releases of the
+// Command demo shows the product at work, on real parts: seven releases of the
 // shop (examples/shop) are made on this machine, then installed, updated,
 // rolled back by themselves, undone and refused, through the Mender client where there
 // is one and through `mender-app` where there is none. All of it happens in a
@@ -49,7 +49,7 @@ func run(programs string, own, verbose bool, out io.Writer) (err error) {
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 
-	fmt.Fprintln(out, "Six releases of the shop are made: two services, web and stock.")
+	fmt.Fprintln(out, "Seven releases of the shop are made: two services, web and stock.")
 	releases, err := makeReleases(dir, programs, out)
 	if err != nil {
 		return err

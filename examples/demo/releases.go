@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -62,6 +63,7 @@ func makeReleases(dir, programs string, out io.Writer) ([]release, error) {
 		{Version: "4", Base: base, Winter: true},
 		{Version: "5", Base: base, Winter: true},
 		{Version: "6", Base: base, Winter: true},
+		{Version: "7", Base: base, Winter: true},
 	} {
 		web.Ref = "shop/web:" + web.Version
 		if err := p.archive("web", web); err != nil {
@@ -96,8 +98,11 @@ func (p *project) release(version string) (r release, err error) {
 		return r, err
 	}
 	command := []string{"-n", name}
-	if version == "6" {
-		command = append(command, "--last", "4") // the device has release 2; the default is 3
+	switch version { // the device has release 2; the default is 3
+	case "6":
+		command = append(command, "--last", "4")
+	case "7":
+		command = append(command, "--last", "5")
 	}
 	if _, err := p.appGen(append(slices.Clone(command), images...)...); err != nil {
 		return r, err
@@ -113,8 +118,8 @@ func (p *project) release(version string) (r release, err error) {
 	return r, nil
 }
 
-// policy writes the policy of a release. Release 5 may only follow release 4, and
-// release 6 has a hook that refuses.
+// policy writes the policy of a release. Release 5 may only follow release 4, release 6 has
+// a hook that refuses, and release 7 a migration of its data.
 func (p *project) policy(version string) error {
 	policy := fmt.Sprintf("version = %q\n", version+".0.0")
 	switch version {
@@ -122,16 +127,22 @@ func (p *project) policy(version string) error {
 		policy += "\n[upgrades]\nfrom_versions = ['4\\..*']\n"
 	case "6":
 		policy += "\n[[hooks]]\nname = \"check\"\n"
-		hooks := filepath.Join(p.dir, "hooks")
-		if err := os.Mkdir(hooks, 0o755); err != nil {
+		if err := p.hook("check", "#!/bin/sh\necho 'the shop is open: update it tonight'\nexit 1\n"); err != nil {
 			return err
 		}
-		check := "#!/bin/sh\necho 'the shop is open: update it tonight'\nexit 1\n"
-		if err := os.WriteFile(filepath.Join(hooks, "check"), []byte(check), 0o755); err != nil {
+	case "7":
+		policy += "\n[data]\nvolumes = [\"counts\"]\nsnapshot = true\nmigrate = \"hooks/migrate\"\n\n[[hooks]]\nname = \"migrate\"\n"
+		if err := p.hook("migrate", "#!/bin/sh\ncd \"$MENDER_APP_DATA/counts\" && echo $(($(cat visits) + 1000)) >visits\n"); err != nil {
 			return err
 		}
 	}
 	return os.WriteFile(filepath.Join(p.dir, "app.toml"), []byte(policy), 0o644)
+}
+
+// hook writes a hook of the next release, in place of those of the release before.
+func (p *project) hook(name, script string) error {
+	dir := filepath.Join(p.dir, "hooks")
+	return errors.Join(os.RemoveAll(dir), os.Mkdir(dir, 0o755), os.WriteFile(filepath.Join(dir, name), []byte(script), 0o755))
 }
 
 // appGen runs app-gen in the project's directory and returns what it printed.

@@ -52,7 +52,7 @@ func (s *story) close() { s.web.Stop() }
 
 // tell runs the steps. Whatever is not as promised is an error.
 func (s *story) tell(releases []release) error {
-	one, two, three, four, five, six := releases[0], releases[1], releases[2], releases[3], releases[4], releases[5]
+	one, two, three, four, five, six, seven := releases[0], releases[1], releases[2], releases[3], releases[4], releases[5], releases[6]
 
 	err := s.step("install 1", "Release 1 is installed.", &one, func() error {
 		return s.all(s.must("install", one), s.must("commit", one))
@@ -60,14 +60,19 @@ func (s *story) tell(releases []release) error {
 	if err != nil {
 		return err
 	}
-	visits, err := s.device.Run("bash", "-c", "exec 3<>/dev/tcp/127.0.0.1/8081; printf 'GET /visits HTTP/1.0\\r\\n\\r\\n' >&3; tail -n 1 <&3")
-	if err != nil || strings.TrimSpace(visits.Stdout) != "1" {
-		return fmt.Errorf("the stock does not count: %s (%w)", visits.Output(), err)
+	if err := s.visit(1); err != nil {
+		return err
 	}
 
 	err = s.step("update to 2", "Release 2 comes as a deep delta; stock did not change and is not touched.", &two, func() error {
 		return s.all(s.must("install", two), s.must("commit", two))
 	}, expect{web: "web 2", believed: two, sameStock: true})
+	if err != nil {
+		return err
+	}
+
+	err = s.step("override", "The operator gives the web service a label of their own, which stays from now on.", nil, s.override,
+		expect{web: "web 2", believed: two, sameStock: true})
 	if err != nil {
 		return err
 	}
@@ -79,14 +84,14 @@ func (s *story) tell(releases []release) error {
 		return err
 	}
 
-	err = s.step("install 4", "Release 4 is good, and installed…", &four, func() error {
-		return s.must("install", four)()
+	err = s.step("install 4", "Release 4 is good, and installed, with the operator's label…", &four, func() error {
+		return s.all(s.must("install", four), s.overridden)
 	}, expect{web: "web 4", sameStock: true})
 	if err != nil {
 		return err
 	}
 	err = s.step("undo 4", "…but before its commit the operator thinks better of it.", nil, func() error {
-		return s.must("rollback", four)()
+		return s.all(s.must("rollback", four), s.overridden)
 	}, expect{web: "web 2", believed: two, sameStock: true})
 	if err != nil {
 		return err
@@ -105,7 +110,61 @@ func (s *story) tell(releases []release) error {
 	if err != nil {
 		return err
 	}
+
+	err = s.step("install 7", "Release 7 migrates the visits that stock has counted: a thousand more.", &seven, func() error {
+		return s.all(s.must("install", seven), func() error { return s.visit(1002) })
+	}, expect{web: "web 7"})
+	if err != nil {
+		return err
+	}
+	err = s.step("undo 7", "Undone, it takes its data with it: the visits are those of before.", nil, func() error {
+		return s.all(s.must("rollback", seven), func() error { return s.visit(2) })
+	}, expect{web: "web 2", believed: two})
+	if err != nil {
+		return err
+	}
 	return s.history()
+}
+
+// visit visits the stock, which has to count so many visits then.
+func (s *story) visit(want int) error {
+	const ask = "exec 3<>/dev/tcp/127.0.0.1/8081; printf 'GET /visits HTTP/1.0\\r\\n\\r\\n' >&3; tail -n 1 <&3"
+	for end := time.Now().Add(5 * time.Second); ; time.Sleep(100 * time.Millisecond) {
+		r, err := s.device.Run("bash", "-c", ask)
+		if err != nil {
+			return err
+		}
+		if said := strings.TrimSpace(r.Stdout); said == strconv.Itoa(want) {
+			fmt.Fprintf(s.out, "    visits    %s\n", said)
+			return nil
+		} else if said != "" || time.Now().After(end) {
+			return fmt.Errorf("the stock counts %q visits, not %d %s", said, want, r.Stderr)
+		}
+	}
+}
+
+// override sets an override of the operator's.
+func (s *story) override() error {
+	const set = `mender-app overrides set shop - <<<'services: {web: {labels: {shelf: "7"}}}'`
+	fmt.Fprintf(s.out, "    $ %s\n", set)
+	r, err := s.device.Run("bash", "-c", set)
+	if err == nil && r.Code != 0 {
+		err = fmt.Errorf("exit %d\n%s", r.Code, indent(r.Output()))
+	}
+	return errors.Join(err, s.overridden())
+}
+
+// overridden shows the web service's label.
+func (s *story) overridden() error {
+	r, err := s.device.Run("docker", "ps", "--filter", "label=shelf=7", "--format", "{{.Image}}")
+	if err != nil {
+		return err
+	}
+	if !strings.HasPrefix(r.Stdout, "shop/web:") {
+		return fmt.Errorf("the web service has lost the operator's label: %s", r.Output())
+	}
+	fmt.Fprintf(s.out, "    label     shelf=7 is on %s\n", strings.TrimSpace(r.Stdout))
+	return nil
 }
 
 // history shows the device's own record of the steps.
