@@ -44,7 +44,8 @@ func (p *Predictor) scanThumb(fields []Field, old []byte, at int, s, q, opc, npc
 	lo, hi := max(p.o.lo, 4096), p.o.hi
 	abs := p.o.lo >= 4096
 	for i+4 <= len(old) {
-		h1, h2 := le.Uint16(old[i:]), le.Uint16(old[i+2:])
+		w := le.Uint32(old[i:])
+		h1, h2 := uint16(w), uint16(w>>16)
 		d := uint64(i - at)
 		if h1>>11 == 0x1e && (h2>>14 == 3 || h2>>14 == 2 && h2>>12&1 == 1) {
 			t := thumbBase(opc+d, h2) + thumbOffset(h1, h2)
@@ -55,7 +56,6 @@ func (p *Predictor) scanThumb(fields []Field, old []byte, at int, s, q, opc, npc
 			continue
 		}
 		if (opc+d)&3 == 0 && (npc+d)&3 == 0 {
-			w := uint32(h1) | uint32(h2)<<16
 			if abs {
 				if uint64(w) >= lo && uint64(w) < hi {
 					fields = append(fields, Field{Off: int32(i), Len: 4, Kind: kindAbs32, key: uint64(w)})
@@ -70,7 +70,7 @@ func (p *Predictor) scanThumb(fields []Field, old []byte, at int, s, q, opc, npc
 		}
 		if h1>>11 >= 0x1d {
 			if sub, ok := thumb32(h1, h2); ok {
-				fields = p.short(fields, i, kindShort, sub, uint32(h1)|uint32(h2)<<16, opc+d, npc+d)
+				fields = p.short(fields, i, kindShort, sub, w, opc+d, npc+d)
 			}
 			i += 4
 			continue

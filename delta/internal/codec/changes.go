@@ -119,7 +119,7 @@ func (c *changeCoder) uncovered(pos, end, before, behind int64) error {
 		return nil
 	}
 	unit := c.elf.instructions(before)
-	if n := min(behind-before, 2*(end-pos)+32, maxTrain); n > 0 && behind-before < maxGap && !c.inBulk {
+	if n := min(behind-before, end-pos+32, maxTrain); n > 0 && behind-before < maxGap && !c.inBulk {
 		b := c.old[:n]
 		if err := c.checks.read(c.f, c.e.src, b, before); err != nil {
 			return err

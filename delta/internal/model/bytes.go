@@ -10,8 +10,8 @@ package model
 type ByteModel struct {
 	mix       *mixer
 	n         int
-	bits      int                 // of the number of buckets
-	tab       []byte              // by context, buckets of 16: a check, then the nodes' histories
+	mask      int                 // the number of each context's buckets, less one
+	tab       []bucket            // by context
 	probs     [orders][256]uint16 // by context: the probability for a history, out of 65536
 	hist      []byte              // ring of past bytes
 	pos       uint32
@@ -33,25 +33,28 @@ const (
 	orderMask = orders - 1
 )
 
+// bucket has a check, then the nodes' histories.
+type bucket [16]byte
+
 // unseen is a bucket whose nodes have no history.
-var unseen = [16]byte{1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1}
+var unseen = bucket{1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1}
 
 // NewByteModel makes a model of n contexts with 1<<bits buckets each, a ring of
 // 1<<histBits bytes, and a number of sets of weights. bits is at least 6.
 func NewByteModel(n, bits, histBits, sets int) *ByteModel {
 	t := &ByteModel{
-		mix:       newMixer(n+1, sets*3*256, 256*8, sets*256),
+		mix:       newMixer(n+1, sets*3*256, 256*8, 256),
 		n:         n,
-		bits:      bits,
-		tab:       make([]byte, n<<bits<<4),
+		mask:      1<<bits - 1,
+		tab:       make([]bucket, n<<bits),
 		hist:      make([]byte, 1<<histBits),
 		head:      make([]uint32, 1<<(histBits-2)),
 		headShift: 32 - uint(histBits-2),
 		mp:        FreshProbs(64 * 2),
 		pos:       1,
 	}
-	copy(t.tab, unseen[:])
-	for i := len(unseen); i < len(t.tab); i *= 2 {
+	t.tab[0] = unseen
+	for i := 1; i < len(t.tab); i *= 2 {
 		copy(t.tab[i:], t.tab[:i])
 	}
 	for k := range n {
@@ -124,7 +127,7 @@ func (t *ByteModel) Byte(c *Coder, v byte, a, b uint32) byte {
 }
 
 // cells are the buckets of each context.
-type cells [orders]*[16]byte
+type cells [orders]*bucket
 
 // find sets the cells for the contexts and the half byte so far. Both halves of a
 // byte lie within 1 KiB of each other, which saves an address translation. All cells
@@ -133,18 +136,20 @@ type cells [orders]*[16]byte
 func (t *ByteModel) find(half int, cells *cells) {
 	var check, there [orders]byte
 	var at [orders]int
+	base, part, salt := 0, half<<1&62, byte(half*29)
 	for k, h := range t.Contexts[:t.n] {
 		h *= 0x9e3779b1
 		h ^= h >> 15
 		h *= 0x85ebca6b
-		check[k&orderMask] = byte(h>>24) + byte(half*29) | 1
-		i := (int(h>>2)&(1<<t.bits-1) ^ half<<1&62 | k<<t.bits) << 4
-		at[k&orderMask], there[k&orderMask] = i, t.tab[i]
+		check[k&orderMask] = byte(h>>24) + salt | 1
+		i := base + (int(h>>2)&t.mask ^ part)
+		at[k&orderMask], there[k&orderMask] = i, t.tab[i][0]
+		base += t.mask + 1
 	}
 	for k, i := range at[:t.n] {
-		a := (*[16]byte)(t.tab[i:])
+		a := &t.tab[i]
 		if check := check[k&orderMask]; there[k&orderMask] != check {
-			b := (*[16]byte)(t.tab[i^16:])
+			b := &t.tab[i^1]
 			// Replace the one whose first node has seen less.
 			if b[0] != check && a[1] < b[1] {
 				*a = unseen
@@ -161,15 +166,17 @@ func (t *ByteModel) find(half int, cells *cells) {
 	}
 }
 
-// seen returns a history with one more bit, which replaces the oldest. A 1 stands
-// above the bits, so the history of a node that saw nothing is 1.
-func seen(history byte, bit int) byte {
-	h := uint32(history)<<1 | uint32(bit)
-	if h > 255 {
-		h = h&127 | 128
+// seen is, by a history and one more bit, the history with that bit, which replaces
+// the oldest. A 1 stands above the bits, so the history of a node that saw nothing is 1.
+var seen = func() (t [512]byte) {
+	for h := range t {
+		t[h] = byte(h)
+		if h > 255 {
+			t[h] = byte(h&127 | 128)
+		}
 	}
-	return byte(h)
-}
+	return t
+}()
 
 // Code codes one byte with the contexts in Contexts. set also chooses the weights, and
 // if alike is set, so does the byte before.
@@ -207,7 +214,7 @@ func (t *ByteModel) Code(c *Coder, v byte, set int, alike bool) byte {
 				expect = 0
 			}
 			m.in[n&orderMask] = int32(stretchTab[*match>>20])
-			bit := c.Code(m.mix(s<<8|at, last|i, set<<8|at), int(v>>i&1))
+			bit := c.Code(m.mix(s<<8|at, last|i, at), int(v>>i&1))
 			m.learn(bit)
 			match.update(bit, 250)
 			aim := int32(-bit) & 0xffff
@@ -215,7 +222,7 @@ func (t *ByteModel) Code(c *Coder, v byte, set int, alike bool) byte {
 				h := was[k&orderMask]
 				p := &t.probs[k&orderMask][h]
 				*p += uint16((aim - int32(*p)) >> 7)
-				cell[node&15] = seen(h, bit)
+				cell[node&15] = seen[int(h)<<1|bit&1]
 			}
 			node = node<<1 | bit
 			at = at<<1 | bit
@@ -237,7 +244,7 @@ func (t *ByteModel) Learn(v byte) {
 		for i := 7 - 4*half; i >= 4-4*half; i-- {
 			bit := int(v >> i & 1)
 			for _, cell := range cells[:t.n] {
-				cell[node&15] = seen(cell[node&15], bit)
+				cell[node&15] = seen[int(cell[node&15])<<1|bit&1]
 			}
 			node = node<<1 | bit
 			at = at<<1 | bit

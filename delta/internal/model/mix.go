@@ -117,8 +117,9 @@ func (m *mixer) learn(bit int) {
 type FlagModel struct {
 	mix   *mixer
 	n     int
-	bits  uint
-	tab   []Prob // by context, of its hashes
+	size  uint32 // of the table of each context
+	shift uint   // from a hash to its place there
+	tab   []Prob
 	limit uint32
 }
 
@@ -126,15 +127,17 @@ type FlagModel struct {
 // adapt by at least one part in limit. sets and others are the numbers of the two
 // kinds of sets of weights.
 func NewFlagModel(n int, bits uint, limit uint32, sets, others int) *FlagModel {
-	return &FlagModel{mix: newMixer(n, sets, others, sets), n: n, bits: bits, tab: FreshProbs(n << bits), limit: limit}
+	return &FlagModel{mix: newMixer(n, sets, others, sets), n: n, size: 1 << bits, shift: 32 - bits, tab: FreshProbs(n << bits), limit: limit}
 }
 
 // Code codes a bit in its contexts.
 func (m *FlagModel) Code(c *Coder, contexts []uint32, set, other, bit int) int {
 	var slots [orders]*Prob
 	in := &m.mix.in
+	at, shift := uint32(0), m.shift&31
 	for i, x := range contexts[:m.n] {
-		slots[i&orderMask] = &m.tab[hash32(x, m.bits)|uint32(i)<<m.bits]
+		slots[i&orderMask] = &m.tab[at+x*0x9e3779b1>>shift]
+		at += m.size
 	}
 	for i, p := range slots[:m.n] {
 		in[i&orderMask] = int32(stretchTab[*p>>20])
@@ -146,5 +149,3 @@ func (m *FlagModel) Code(c *Coder, contexts []uint32, set, other, bit int) int {
 	}
 	return bit
 }
-
-func hash32(v uint32, bits uint) uint32 { return v * 0x9e3779b1 >> (32 - bits) }
