@@ -15,7 +15,8 @@ import (
 const maxSpan = 64
 
 // The model of literals is trained with the bytes that the old file has between two
-// matches: at most maxTrain bytes, and only if the matches are at most maxGap apart.
+// matches: at most maxTrain bytes, few more than there are literals, and only if the
+// matches are at most maxGap apart. Twice as many saved 0.1 % of the deltas' sizes.
 const (
 	maxTrain = 1 << 10
 	maxGap   = 64 << 10
