@@ -252,12 +252,21 @@ func working(ctx context.Context, s *store.Store) bool {
 	return false
 }
 
-// clientRuns reports whether a process is a Mender client, such as its daemon.
+// clientRuns reports whether a process is a Mender client, such as its daemon. Those in
+// containers belong to other devices.
 func clientRuns() bool {
+	own, err := os.Readlink("/proc/self/ns/pid")
+	if err != nil {
+		return true // it may be one: whoever waits for it is safe
+	}
 	links, _ := filepath.Glob("/proc/[0-9]*/exe")
 	return slices.ContainsFunc(links, func(link string) bool {
 		target, err := os.Readlink(link) // an error: it has ended
-		return err == nil && slices.Contains(device.MenderClients, filepath.Base(target))
+		if err != nil || !slices.Contains(device.MenderClients, filepath.Base(target)) {
+			return false
+		}
+		space, err := os.Readlink(filepath.Join(filepath.Dir(link), "ns/pid"))
+		return err == nil && space == own
 	})
 }
 
