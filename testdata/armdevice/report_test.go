@@ -51,6 +51,18 @@ func (s *story) keep(step, with string, m measured) {
 	require.NoError(s, os.WriteFile(s.figuresFile(), data, 0o644))
 }
 
+// cost is what keep kept.
+func (s *story) cost(step, with string) measured {
+	s.Helper()
+	for _, f := range s.figures {
+		if f.Step == step && f.With == with {
+			return f.Cost
+		}
+	}
+	require.Fail(s, "no measurement", "%s, %s", step, with)
+	return measured{}
+}
+
 func (s *story) figuresFile() string { return filepath.Join(s.dir, "figures.json") }
 
 // remember reads the measurements of earlier runs.

@@ -39,7 +39,7 @@ var steps = []struct {
 		s.keep("failing 3, back to 2 by itself", delta, s.failing("delta-3"))
 	}},
 	{"rollback", func(s *story) {
-		s.undo("4", delta, "2")
+		s.foretold("4", delta, "2", s.cost("update to 2", delta))
 		s.whole("2")
 	}},
 	{"cuts", (*story).cuts},
@@ -52,13 +52,17 @@ var steps = []struct {
 		s.keep("update to 2", full, s.update("full-2"))
 		s.at("2")
 		s.keep("failing 3, back to 2 by itself", full, s.failing("full-3"))
-		s.undo("4", full, "2")
+		s.foretold("4", full, "2", s.cost("update to 2", full))
 		s.keep("update to 4", full, s.update("full-4"))
 		s.whole("4")
 	}},
 	{"sandbox", func(s *story) {
 		require.NoError(s, s.vm.Load("update"))
 		s.sandbox()
+	}},
+	{"view", func(s *story) {
+		require.NoError(s, s.vm.Load("update"))
+		s.view()
 	}},
 }
 

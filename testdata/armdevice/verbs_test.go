@@ -73,20 +73,19 @@ func (s *story) failing(artifact string) measured {
 }
 
 // undo installs a release, rolls it back before its commit, and asserts that the
-// device is at the release before it. It measures the rollback.
-func (s *story) undo(version, with, before string) {
+// device is at the release before it. It measures the rollback, and returns what the
+// installation cost.
+func (s *story) undo(version, with, before string) measured {
 	s.Helper()
-	artifact := strings.TrimPrefix(with, "deep ") + "-" + version
-	if with == full {
-		artifact = "full-" + version
-	}
-	m := s.mender(artifact, "install /root/"+artifact+".mender")
-	require.Zero(s, m.Code, m.Output)
+	artifact := artifactOf(version, with)
+	installed := s.mender(artifact, "install /root/"+artifact+".mender")
+	require.Zero(s, installed.Code, installed.Output)
 	s.says(version)
-	m = s.mender("", "rollback")
+	m := s.mender("", "rollback")
 	require.Zero(s, m.Code, m.Output)
 	s.keep("`mender rollback` of "+version, with, m)
 	s.at(before)
+	return installed
 }
 
 // sandbox loads the delta of an image by hand at release 1, with and without the sandbox
