@@ -1,6 +1,7 @@
 package deploy
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -16,10 +17,10 @@ func installAbort(c *client, tr *tree) error {
 	if err := c.install(tr); err != nil {
 		return err
 	}
-	if err := c.g.abort(c.g.t); err != nil {
+	if err := c.g.abort(c.g.t); errors.Is(err, errKilled) {
 		return err
 	}
-	return c.commit()
+	return c.commit() // the client knows nothing of a request, nor of one that failed
 }
 
 // abort asks for the end of the open deployment.
