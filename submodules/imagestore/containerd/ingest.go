@@ -308,9 +308,11 @@ func (s *Store) unpack(ctx context.Context, st *stored) error {
 		return fmt.Errorf("containerd lease: %w", err)
 	}
 	defer func() { _ = release(context.WithoutCancel(ctx)) }()
-	if err = s.unpackLayers(ctx, st); errdefs.IsNotFound(err) {
-		// A layer below belonged to another image, which was deleted meanwhile.
-		err = s.unpackLayers(ctx, st)
+	// A layer below may belong to another image, which is deleted meanwhile.
+	for attempt := 1; ; attempt++ {
+		if err = s.unpackLayers(ctx, st); !errdefs.IsNotFound(err) || attempt == 5 {
+			break
+		}
 	}
 	if err != nil {
 		return err
