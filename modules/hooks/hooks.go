@@ -169,21 +169,25 @@ func (r *Runner) repeat(ctx context.Context, c Call, path string, h policy.Hook)
 	}
 }
 
+// untilReady asks until the hook says something else than not yet. If the time ends
+// during an attempt, the answer before it counts.
 func (r *Runner) untilReady(ctx context.Context, c Call, path string, h policy.Hook) error {
 	limited, cancel := context.WithTimeout(ctx, h.Limit())
 	defer cancel()
+	var notReady *FailedError // the last such answer
 	for pause := statusPause; ; pause = min(2*pause, longest) {
 		err := r.once(limited, c, path)
 		var failed *FailedError
-		if err == nil || !errors.As(err, &failed) || failed.Code != CodeNotReady {
+		if errors.As(err, &failed) && failed.Code == CodeNotReady {
+			notReady = failed
+			if err = r.sleep(limited, pause); err == nil {
+				continue
+			}
+		}
+		if err == nil || notReady == nil || limited.Err() == nil || ctx.Err() != nil {
 			return err
 		}
-		if serr := r.sleep(limited, pause); serr != nil {
-			if ctx.Err() != nil {
-				return serr
-			}
-			return fmt.Errorf("not ready after %s: %s", h.Limit(), failed.Said)
-		}
+		return fmt.Errorf("not ready after %s: %s", h.Limit(), notReady.Said)
 	}
 }
 

@@ -126,8 +126,13 @@ func TestStatusIsAskedUntilReady(t *testing.T) {
 	require.Len(t, g.pauses, 3)
 	require.ErrorContains(t, g.call(policy.Hook{Name: "status"}, "exit 1"), "status of shop: it exited with 1")
 
-	g.Sleep = nil
-	require.ErrorContains(t, g.call(policy.Hook{Name: "status", Timeout: "1s"}, "echo 'still at 40 %'; exit 75"), "not ready after 1s: still at 40 %")
+	// The time ends in a pause, and in an attempt.
+	limit := policy.Hook{Name: "status", Timeout: "2s"}
+	g.Sleep = func(ctx context.Context, _ time.Duration) error { <-ctx.Done(); return ctx.Err() }
+	require.EqualError(t, g.call(limit, "echo 'still at 40 %'; exit 75"), "status of shop: not ready after 2s: still at 40 %")
+	g.Sleep = func(context.Context, time.Duration) error { return nil }
+	second := "[ -e " + g.dir + "/first ] && sleep 60; touch " + g.dir + "/first; echo 'still at 50 %'; exit 75"
+	require.EqualError(t, g.call(limit, second), "status of shop: not ready after 2s: still at 50 %")
 }
 
 // Hooks that do what they must not are ended, and named.
