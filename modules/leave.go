@@ -1,11 +1,6 @@
 package modules
 
-import (
-	"io"
-	"os"
-	"path/filepath"
-	"time"
-)
+import "time"
 
 // Leave must be called before the process of a failed Download ends. It waits
 // until the client offers the next file of the payload, or says that there is
@@ -21,18 +16,14 @@ func (t *Tree) Leave(limit time.Duration) {
 	if t.streams != nil && t.streams.asked {
 		return // the client has already offered a file, or has no more
 	}
-	answered := make(chan struct{})
-	go func() {
-		defer close(answered)
-		f, err := os.Open(filepath.Join(t.dir, "stream-next")) // returns when the client opens it
-		if err != nil {
-			return
-		}
-		defer f.Close()
-		_, _ = io.Copy(io.Discard, io.LimitReader(f, maxValue)) // the answer does not matter any more
-	}()
-	select {
-	case <-answered:
-	case <-time.After(limit):
+	if t.streams != nil && t.streams.offer != nil {
+		_ = t.streams.offer.wait(limit)
+		return
 	}
+	o, err := awaitOffer(t.dir)
+	if err != nil {
+		return
+	}
+	defer o.close()
+	_ = o.wait(limit)
 }

@@ -1,6 +1,7 @@
 package modules_test
 
 import (
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
@@ -152,6 +153,56 @@ func TestLeaveWaitsForTheClient(t *testing.T) {
 			}
 			<-offered
 		})
+	}
+}
+
+// Client 3.4.0 sometimes has stream-next open for reading itself while it offers a
+// file. The module must get this offer although it has not asked for it yet.
+func TestOfferIsNotLost(t *testing.T) {
+	dir := t.TempDir()
+	next := filepath.Join(dir, "stream-next")
+	file := filepath.Join(dir, "streams/images.tar.gz")
+	require.NoError(t, syscall.Mkfifo(next, 0o600))
+	require.NoError(t, os.Mkdir(filepath.Dir(file), 0o700))
+	require.NoError(t, syscall.Mkfifo(file, 0o600))
+	put := func(path, content string) error {
+		f, err := os.OpenFile(path, os.O_WRONLY, 0)
+		if err != nil {
+			return err
+		}
+		_, err = f.WriteString(content)
+		return errors.Join(err, f.Close())
+	}
+	client := make(chan error, 1)
+	go func() { client <- errors.Join(put(next, "streams/images.tar.gz\n"), put(file, "II")) }()
+
+	tree, err := modules.OpenTree(dir)
+	require.NoError(t, err)
+	streams := tree.Streams(false)
+	for _, line := range []string{"streams/images.tar.gz\n", ""} {
+		s, err := streams.Next()
+		require.NoError(t, err)
+		data, err := io.ReadAll(s)
+		require.NoError(t, err)
+		require.Equal(t, "II", string(data))
+		require.NoError(t, s.Close())
+		require.NoError(t, <-client)
+
+		own, err := os.OpenFile(next, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+		require.NoError(t, err)
+		require.NoError(t, put(next, line))
+		require.NoError(t, own.Close())
+		if line != "" {
+			go func() { client <- put(file, "II") }()
+		}
+	}
+	ended := make(chan error, 1)
+	go func() { _, err := streams.Next(); ended <- err }()
+	select {
+	case err := <-ended:
+		require.ErrorIs(t, err, io.EOF)
+	case <-time.After(time.Minute):
+		require.Fail(t, "the offer was lost")
 	}
 }
 

@@ -36,12 +36,12 @@ type pipes struct {
 	tree  *Tree
 	sizes bool
 	end   error
-	asked bool // stream-next was read, and what it named has not been opened
+	offer *offer // the next one; nil before the first call
+	asked bool   // stream-next was read, and what it named has not been opened
 }
 
-// Next reads stream-next, which names the next file each time it is opened. An
-// empty answer is the end. After it, stream-next must not be opened again,
-// because no writer would open the other end.
+// Next reads stream-next, which names one file for each time that the client opens
+// it. An empty answer is the end.
 func (p *pipes) Next() (*Stream, error) {
 	if p.end != nil {
 		return nil, p.end
@@ -54,26 +54,34 @@ func (p *pipes) Next() (*Stream, error) {
 }
 
 func (p *pipes) next() (*Stream, error) {
-	f, err := os.Open(filepath.Join(p.tree.dir, "stream-next"))
-	if err != nil {
-		return nil, fmt.Errorf("payload: %w", err)
+	if p.offer == nil {
+		o, err := awaitOffer(p.tree.dir)
+		if err != nil {
+			return nil, fmt.Errorf("payload: %w", err)
+		}
+		p.offer = o
 	}
-	data, err := io.ReadAll(io.LimitReader(f, maxValue))
-	if cerr := f.Close(); err == nil {
-		err = cerr
-	}
+	data, err := p.offer.read()
 	if err != nil {
 		return nil, fmt.Errorf("payload: %w", err)
 	}
 	p.asked = true
 	line := strings.TrimSuffix(string(data), "\n")
 	if line == "" {
+		p.offer.close()
 		return nil, io.EOF
 	}
 	name, size, err := parseNext(line, p.sizes)
 	if err != nil {
 		return nil, err
 	}
+	// Before the client can make the offer after this one: see offer.
+	following, err := awaitOffer(p.tree.dir)
+	if err != nil {
+		return nil, fmt.Errorf("payload: %w", err)
+	}
+	p.offer.close()
+	p.offer = following
 	r, err := os.Open(filepath.Join(p.tree.dir, "streams", name))
 	if err != nil {
 		return nil, fmt.Errorf("payload %s: %w", name, err)
