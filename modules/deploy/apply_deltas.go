@@ -49,7 +49,7 @@ func (l *loader) rebuildAndLoad(ctx context.Context, info artifact.ImageInfo, na
 	if err := files.Spool(patch, content, info.Size); err != nil {
 		return err
 	}
-	within, cancel := context.WithTimeout(ctx, l.deadline(submodules.VerbLoad))
+	within, cancel := context.WithTimeout(ctx, l.e.Deadline(submodules.VerbLoad, false))
 	defer cancel()
 	var used []string // temporary files that need not lie there while the sub-module works
 	if !files.Is(names[0]) && info.Kind == artifact.KindDelta {

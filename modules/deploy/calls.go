@@ -1,6 +1,7 @@
 package deploy
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/mender-app/mender-app/artifact/names"
 	"github.com/mender-app/mender-app/modules/deploy/account"
+	"github.com/mender-app/mender-app/modules/deploy/limits"
 	"github.com/mender-app/mender-app/modules/deploy/overrides"
 	"github.com/mender-app/mender-app/modules/deploy/switched"
 	"github.com/mender-app/mender-app/modules/deploy/values"
@@ -114,18 +116,15 @@ func (t *target) takesEnv(name string) bool {
 
 // call makes one call of the sub-module: method is the method of t.o for verb.
 // The call gets the verb's deadline and a temporary directory of its own. If the
-// engine does not answer, a verb in waits is tried again until Engine.Patience
+// engine does not answer, a verb in limits.Waits is tried again until Engine.Patience
 // has passed: a restarting engine comes back, and a commit or a rollback should
 // not fail for that. The preflight does not wait, and neither does a call
 // without the lock.
 func (t *target) call(ctx context.Context, verb string, req submodules.Request, method func(context.Context, submodules.Request) error) error {
-	if t.a == nil || t.unlocked || !waits[verb] {
+	if t.a == nil || t.unlocked || !limits.Waits[verb] {
 		return t.callOnce(ctx, verb, req, method)
 	}
-	patience := t.e.Patience
-	if patience == 0 {
-		patience = DefaultPatience
-	}
+	patience := cmp.Or(t.e.Patience, limits.DefaultPatience)
 	for end, pause := time.Now().Add(patience), time.Second/4; ; pause = min(2*pause, 5*time.Second) {
 		err := t.callOnce(ctx, verb, req, method)
 		var failed *submodules.CallError
@@ -144,7 +143,7 @@ func (t *target) call(ctx context.Context, verb string, req submodules.Request, 
 // callOnce is one attempt of call. Under the lock it marks both sides of the
 // call with a fault point.
 func (t *target) callOnce(ctx context.Context, verb string, req submodules.Request, method func(context.Context, submodules.Request) error) error {
-	ctx, cancel := context.WithTimeout(ctx, t.deadline(verb))
+	ctx, cancel := context.WithTimeout(ctx, t.e.Deadline(verb, t.a == nil))
 	defer cancel()
 	if t.unlocked {
 		return method(ctx, req)
@@ -165,37 +164,6 @@ func (t *target) callOnce(ctx context.Context, verb string, req submodules.Reque
 		t.a.Applied, t.a.Values = overrides.Fingerprint(req.Overrides), values.Fingerprint(req.Values) // the next write of the state keeps it
 	}
 	return durable.Point("called." + verb)
-}
-
-// waits are the verbs that wait for an engine that does not answer. A
-// requirement that fails in the others is an answer of its own.
-var waits = map[string]bool{
-	submodules.VerbRollout: true, submodules.VerbRollback: true, submodules.VerbPurge: true, submodules.VerbStop: true, submodules.VerbVolumes: true,
-	submodules.VerbHealthy: true, submodules.VerbVerify: true, submodules.VerbSync: true, submodules.VerbRepair: true,
-}
-
-// deadline is how long one call of a verb may take.
-func (t *target) deadline(verb string) time.Duration {
-	e := t.e
-	switch verb {
-	case submodules.VerbLoad, submodules.VerbSave:
-		if e.LoadTimeout > 0 {
-			return e.LoadTimeout
-		}
-		return DefaultLoadTimeout
-	case submodules.VerbRollout, submodules.VerbRollback:
-		if e.RolloutTimeout > 0 {
-			return e.RolloutTimeout
-		}
-		return DefaultRolloutTimeout
-	case submodules.VerbRepair:
-		return DefaultLoadTimeout
-	case submodules.VerbVerify:
-		if t.a != nil { // the preflight only asks whether an image is there
-			return DefaultLoadTimeout
-		}
-	}
-	return callTimeout
 }
 
 // into adapts a method that returns a result to call. The result of the last
@@ -234,7 +202,7 @@ func (e *Engine) orchestrator(ctx context.Context, name string) (Orchestrator, s
 	if info, ok := e.infos[name]; ok {
 		return o, info, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	ctx, cancel := context.WithTimeout(ctx, limits.Call)
 	defer cancel()
 	info, err := o.Describe(ctx)
 	if err != nil {

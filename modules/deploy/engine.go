@@ -40,6 +40,7 @@ import (
 	"github.com/mender-app/mender-app/modules/deploy/aborts"
 	"github.com/mender-app/mender-app/modules/deploy/account"
 	"github.com/mender-app/mender-app/modules/deploy/failed"
+	"github.com/mender-app/mender-app/modules/deploy/limits"
 	"github.com/mender-app/mender-app/modules/deploy/moments"
 	"github.com/mender-app/mender-app/modules/deploy/space"
 	"github.com/mender-app/mender-app/modules/deploy/together"
@@ -76,17 +77,8 @@ type Orchestrator interface {
 	Volumes(ctx context.Context, r submodules.Request) ([]submodules.Volume, error)
 }
 
-// Defaults of an Engine's fields.
-const (
-	DefaultKeep           = 1
-	DefaultLoadTimeout    = 3 * time.Hour
-	DefaultRolloutTimeout = 15 * time.Minute
-	DefaultPatience       = time.Minute
-	// callTimeout limits calls that neither load nor start anything.
-	callTimeout = 10 * time.Minute
-	// DefaultLockTimeout is how long a call waits for the lock of another call.
-	DefaultLockTimeout = 30 * time.Second
-)
+// DefaultKeep is the default of Engine.Keep.
+const DefaultKeep = 1
 
 // Engine drives deployments in one store. Its methods take the store's lock.
 type Engine struct {
@@ -119,7 +111,7 @@ type Engine struct {
 	// of free space; "" if it is not known.
 	DataRoot string
 
-	Timeouts
+	limits.Timeouts
 	account.Caller
 	// AppLocks is the directory in which applications say that they must not be
 	// updated now (package holds); "": they are not asked.
@@ -139,19 +131,6 @@ type Engine struct {
 	Now func() time.Time
 
 	infos map[string]submodules.Info // by orchestrator
-}
-
-// Timeouts are how long an Engine waits.
-type Timeouts struct {
-	LoadTimeout    time.Duration // of one component; 0 is DefaultLoadTimeout
-	RolloutTimeout time.Duration // until healthy; 0 is DefaultRolloutTimeout
-	Patience       time.Duration // with an engine that does not answer; 0 is DefaultPatience
-	LockTimeout    time.Duration // for the lock of another call; 0 is DefaultLockTimeout
-	// EndLockTimeout is for the states that end an update: commit, rollback,
-	// failure and cleanup. It matters where the Mender client makes the calls:
-	// it does not repeat a rollback that failed, and calls the device
-	// inconsistent. 0 is LockTimeout.
-	EndLockTimeout time.Duration
 }
 
 // moments runs the hooks.
