@@ -94,6 +94,11 @@ var rooms = []room{
 	{dir: "modules/confined", own: []string{"submodules/sandbox"}},
 	{dir: "modules/filedelta", own: []string{"artifact/digest", "delta", "delta/bsdiff", "delta/decoder", "delta/vcdiff", "modules/confined", "submodules/sandbox"}},
 	{dir: "modules/imagedelta", own: []string{"artifact/image", "delta", "modules/confined", "submodules", "submodules/imagestore", "submodules/sandbox"}},
+	{
+		dir:    "modules/backup",
+		own:    []string{"artifact", "artifact/clip", "artifact/digest", "artifact/image", "artifact/mender", "artifact/metered", "artifact/names", "artifact/statement", "store", "submodules"},
+		others: []string{"github.com/klauspost/compress"},
+	},
 	{dir: "modules/staging", own: []string{"artifact", "artifact/digest", "artifact/mender", "artifact/version", "modules/policy", "store", "store/durable"}},
 	{dir: "modules/reconcile", own: []string{"artifact/clip", "modules/policy", "store", "store/durable"}},
 	{dir: "modules/view", own: []string{"modules/deploy/overrides", "modules/deploy/switched", "modules/deploy/transition", "modules/deploy/values", "store", "submodules", "artifact/names", "artifact/statement", "artifact/version", "modules/staging"}},

@@ -61,6 +61,9 @@ type State struct {
 	// Purge: the application is being removed, without its data ("keep-data")
 	// or with it ("data"); "" otherwise.
 	Purge string `json:"purge,omitempty"`
+	// Copying: the application is stopped while its data is copied for a backup, and is
+	// to be started again.
+	Copying bool `json:"copying,omitempty"`
 	// AdoptedFrom is the store of mender-container-modules that still has the
 	// application's old files; "" for none. They are removed after the first commit.
 	AdoptedFrom string `json:"adopted_from,omitempty"`

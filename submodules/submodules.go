@@ -89,6 +89,7 @@ const (
 	OptionDistrust  = "distrust"   // LOAD verifies what is present already, and loads it again where it is not whole
 	OptionFinish    = "finish"     // REPAIR only ends what it has begun
 	OptionFollow    = "follow"     // LOGS goes on with what is written from now on
+	OptionMake      = "make"       // VOLUMES makes the volumes that are not there yet
 	OptionRemove    = "remove"     // STOP also removes what it stopped, so that nothing starts it by itself
 	OptionSecrets   = "secrets"    // REQS makes sure that encrypted secrets can be decrypted
 	OptionStage     = "stage"      // LOAD keeps the component under the application's own reference only

@@ -20,6 +20,7 @@ import (
 	"github.com/mender-app/mender-app/cmd/internal/usage"
 	"github.com/mender-app/mender-app/cmd/internal/version"
 	"github.com/mender-app/mender-app/cmd/mender-app/aborting"
+	"github.com/mender-app/mender-app/cmd/mender-app/backing"
 	"github.com/mender-app/mender-app/cmd/mender-app/enginecheck"
 	"github.com/mender-app/mender-app/cmd/mender-app/hold"
 	"github.com/mender-app/mender-app/cmd/mender-app/overrides"
@@ -101,6 +102,10 @@ module as the client does.
 		Progress: func(in *source.Input) *meter.Meter { return source.Progress(p.stderr, p.json, in) },
 	})
 	others = append(others, aborting.Command(aborting.Program{Engine: p.engine, Client: p.lockedClient, Print: p.printResult, CompleteApps: completeApps}))
+	others = append(others, backing.Commands(backing.Program{
+		Engine: p.engine, Config: config, Log: log, Client: p.lockedClient, DeviceType: func() (string, error) { return readDeviceType(p.config.DeviceType) },
+		Permits: p.unmanaged, Stdout: p.stdout, Print: p.printResult, CompleteApps: completeApps,
+	})...)
 	others = append(others, hold.Commands(hold.Program{Engine: p.engine, Print: p.printResult})...)
 	others = append(others, enginecheck.Command(enginecheck.Program{Config: config, Log: log, JSON: asJSON, Print: p.printResult, Table: p.table}))
 	others = append(others, serving.Commands(serving.Program{

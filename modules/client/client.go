@@ -58,6 +58,9 @@ type Client struct {
 	// verified with and that may sign for its application; "" if nothing was
 	// verified.
 	Signer string
+	// Loaded, if set, is called when the module has loaded the payload, which was checked
+	// to its end, and before it installs. Its error ends the installation.
+	Loaded func(ctx context.Context) error
 	// Env is the environment of the module; nil is this process's.
 	Env []string
 	// Log gets each line that the module writes to standard error, without the
@@ -186,6 +189,11 @@ func (c *Client) Install(ctx context.Context, artifact *mender.Reader) error {
 	// nothing to resume, and the next installation starts from the beginning.
 	if err := c.download(ctx, download, artifact); err != nil {
 		return errors.Join(err, c.cleanup(ctx, nil))
+	}
+	if c.Loaded != nil {
+		if err := c.Loaded(ctx); err != nil {
+			return errors.Join(err, c.cleanup(ctx, nil))
+		}
 	}
 	if err := c.enter(r, modules.ArtifactInstall); err != nil {
 		return errors.Join(err, c.cleanup(ctx, nil))

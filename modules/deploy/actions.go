@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/mender-app/mender-app/modules/deploy/calls"
 	"github.com/mender-app/mender-app/modules/deploy/failed"
 	"github.com/mender-app/mender-app/modules/deploy/moments"
 	"github.com/mender-app/mender-app/modules/deploy/transition"
@@ -110,7 +111,7 @@ func (e *Engine) recheck(ctx context.Context, a *store.App) error {
 // healthy asks for the health of a release. For a sub-module without HEALTHY,
 // the success of its ROLLOUT counts.
 func (t *target) healthy(ctx context.Context) (ok bool, err error) {
-	err = t.call(ctx, submodules.VerbHealthy, t.request(), into(&ok, t.o.Healthy))
+	err = t.call(ctx, submodules.VerbHealthy, t.request(), calls.Into(&ok, t.o.Healthy))
 	if errors.Is(err, submodules.ErrUsage) {
 		return true, nil
 	}

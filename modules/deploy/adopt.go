@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 
+	"github.com/mender-app/mender-app/modules/deploy/calls"
 	"github.com/mender-app/mender-app/modules/deploy/incoming"
 	"github.com/mender-app/mender-app/modules/deploy/left"
 	"github.com/mender-app/mender-app/store"
@@ -16,7 +17,7 @@ import (
 func (e *Engine) adopt(ctx context.Context, h *incoming.Header, before *target) error {
 	name := h.Meta.ApplicationName
 	var known []submodules.Component
-	if err := before.call(ctx, submodules.VerbList, left.Request(e.Store, name), into(&known, before.o.List)); err != nil {
+	if err := before.call(ctx, submodules.VerbList, left.Request(e.Store, name), calls.Into(&known, before.o.List)); err != nil {
 		e.Log.Warn("only the names of the adopted application's images are known", "app", name, "error", err)
 	}
 	a, err := e.Store.Adopt(name, h.Meta.Orchestrator, func(urls []string) []store.Component {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/mender-app/mender-app/artifact"
 	"github.com/mender-app/mender-app/modules/deploy/announced"
+	"github.com/mender-app/mender-app/modules/deploy/calls"
 	"github.com/mender-app/mender-app/modules/deploy/files"
 	"github.com/mender-app/mender-app/modules/imagedelta"
 	"github.com/mender-app/mender-app/store"
@@ -108,7 +109,7 @@ func (l *loader) makeFile(ctx context.Context, info artifact.ImageInfo, c store.
 func (l *loader) makeImage(ctx context.Context, names []store.Component, tmp, patch, path string) (used []string, err error) {
 	l.rebuilt[names[0].Digest] = true
 	q := imagedelta.Request{
-		Component: components(names[:1])[0], Platform: l.r.Platform, Delta: patch, New: path, Temp: tmp,
+		Component: calls.Components(names[:1])[0], Platform: l.r.Platform, Delta: patch, New: path, Temp: tmp,
 	}
 	q.Component.Bases, q.Component.Announced = announced.Bases(l.h.Meta, names[0]), announced.Content(l.h.Meta, names[0])
 	for _, c := range names {

@@ -1,17 +1,12 @@
 package deploy
 
 import (
-	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"os"
-	"slices"
-	"time"
 
-	"github.com/mender-app/mender-app/artifact/names"
 	"github.com/mender-app/mender-app/modules/deploy/account"
-	"github.com/mender-app/mender-app/modules/deploy/limits"
+	"github.com/mender-app/mender-app/modules/deploy/calls"
 	"github.com/mender-app/mender-app/modules/deploy/overrides"
 	"github.com/mender-app/mender-app/modules/deploy/switched"
 	"github.com/mender-app/mender-app/modules/deploy/values"
@@ -62,9 +57,10 @@ func (t *target) only(list ...store.Component) *target {
 
 // request returns the fields that every call for the target has.
 func (t *target) request() submodules.Request {
-	req := submodules.Request{App: t.app, Platform: t.r.Platform, Env: t.env()}
+	req := submodules.Request{App: t.app, Platform: t.r.Platform}
+	req.Env, _ = calls.Env(t.r.Env, t.info, t.e.AllowEnv)
 	if t.a != nil {
-		req.Dir, req.Components = t.a.ManifestsDir(), components(t.r.Components)
+		req.Dir, req.Components = t.a.ManifestsDir(), calls.Components(t.r.Components)
 		if t.a.Deployment != nil && t.info.Has(submodules.FeatureDowntime) {
 			req.Downtimes = account.Downtimes(t.a.Deployment)
 		}
@@ -98,46 +94,17 @@ func (t *target) stored() *store.App {
 	return a
 }
 
-// env returns the variables of the metadata's environment that the sub-module
-// gets.
-func (t *target) env() map[string]string {
-	out := map[string]string{}
-	for name, value := range t.r.Env {
-		if t.takesEnv(name) {
-			out[name] = value
-		}
-	}
-	return out
-}
-
-func (t *target) takesEnv(name string) bool {
-	return t.info.TakesEnv(name) || names.CheckEnv(name) == nil && slices.Contains(t.e.AllowEnv, name)
-}
-
 // call makes one call of the sub-module: method is the method of t.o for verb.
 // The call gets the verb's deadline and a temporary directory of its own. If the
-// engine does not answer, a verb in limits.Waits is tried again until Engine.Patience
+// engine does not answer, a verb in calls.Waits is tried again until Engine.Patience
 // has passed: a restarting engine comes back, and a commit or a rollback should
 // not fail for that. The preflight does not wait, and neither does a call
 // without the lock.
 func (t *target) call(ctx context.Context, verb string, req submodules.Request, method func(context.Context, submodules.Request) error) error {
-	if t.a == nil || t.unlocked || !limits.Waits[verb] {
+	if t.a == nil || t.unlocked || !calls.Waits[verb] {
 		return t.callOnce(ctx, verb, req, method)
 	}
-	patience := cmp.Or(t.e.Patience, limits.DefaultPatience)
-	for end, pause := time.Now().Add(patience), time.Second/4; ; pause = min(2*pause, 5*time.Second) {
-		err := t.callOnce(ctx, verb, req, method)
-		var failed *submodules.CallError
-		if err == nil || !errors.As(err, &failed) || failed.Code != submodules.CodeRequirement || time.Now().Add(pause).After(end) {
-			return err
-		}
-		t.e.Log.Warn("the engine does not answer; waiting for it", "error", err)
-		select {
-		case <-ctx.Done():
-			return err
-		case <-time.After(pause):
-		}
-	}
+	return calls.Patiently(ctx, t.e.Timeouts, t.e.Log, func() error { return t.callOnce(ctx, verb, req, method) })
 }
 
 // callOnce is one attempt of call. Under the lock it marks both sides of the
@@ -166,15 +133,6 @@ func (t *target) callOnce(ctx context.Context, verb string, req submodules.Reque
 	return durable.Point("called." + verb)
 }
 
-// into adapts a method that returns a result to call. The result of the last
-// attempt is stored in *result.
-func into[T any](result *T, method func(context.Context, submodules.Request) (T, error)) func(context.Context, submodules.Request) error {
-	return func(ctx context.Context, req submodules.Request) (err error) {
-		*result, err = method(ctx, req)
-		return err
-	}
-}
-
 // temp makes a directory for temporary files on the store's file system, whose
 // free space was checked. The next call removes it if this one does not.
 func (e *Engine) temp() (string, error) {
@@ -183,14 +141,6 @@ func (e *Engine) temp() (string, error) {
 		return "", err
 	}
 	return os.MkdirTemp(dir, "call-*")
-}
-
-func components(list []store.Component) []submodules.Component {
-	out := make([]submodules.Component, 0, len(list)) // never nil: nil and empty differ
-	for _, c := range list {
-		out = append(out, submodules.Component{Type: c.Type, URL: c.URL, Digest: c.Digest, DiffIDs: c.DiffIDs})
-	}
-	return out
 }
 
 // orchestrator returns a sub-module and what it can do.
@@ -202,7 +152,7 @@ func (e *Engine) orchestrator(ctx context.Context, name string) (Orchestrator, s
 	if info, ok := e.infos[name]; ok {
 		return o, info, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, limits.Call)
+	ctx, cancel := context.WithTimeout(ctx, calls.Call)
 	defer cancel()
 	info, err := o.Describe(ctx)
 	if err != nil {

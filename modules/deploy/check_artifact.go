@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 
 	"github.com/mender-app/mender-app/artifact"
+	"github.com/mender-app/mender-app/modules/deploy/calls"
 	"github.com/mender-app/mender-app/modules/deploy/forecast"
 	"github.com/mender-app/mender-app/modules/deploy/incoming"
 	"github.com/mender-app/mender-app/store"
@@ -107,9 +108,9 @@ func (p *preflight) checkRelease(ctx context.Context, f *forecast.Forecast, mani
 		return &forecast.LackingError{Submodule: p.t.r.Orchestrator, Feature: submodules.FeatureCheck}
 	}
 	req := p.t.request()
-	req.Dir, req.Components = dir, components(incoming.Components(p.resolved.Meta.Components))
+	req.Dir, req.Components = dir, calls.Components(incoming.Components(p.resolved.Meta.Components))
 	var changes submodules.Changes
-	if err := p.t.call(ctx, submodules.VerbCheck, req, into(&changes, p.t.o.Check)); err != nil {
+	if err := p.t.call(ctx, submodules.VerbCheck, req, calls.Into(&changes, p.t.o.Check)); err != nil {
 		return err
 	}
 	f.Changes = &changes

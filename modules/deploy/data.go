@@ -3,6 +3,7 @@ package deploy
 import (
 	"context"
 
+	"github.com/mender-app/mender-app/modules/deploy/calls"
 	"github.com/mender-app/mender-app/modules/deploy/data"
 	"github.com/mender-app/mender-app/store"
 	"github.com/mender-app/mender-app/submodules"
@@ -21,16 +22,19 @@ func (e *Engine) data(a *store.App, unlocked bool) *data.Keeper {
 		t.unlocked = unlocked
 		return t, t.request(), nil
 	}
-	return &data.Keeper{
-		App: a, Log: e.Log, Root: e.Store.Dir(), Temp: e.temp,
-		Volumes: func(ctx context.Context, id string) (list []submodules.Volume, err error) {
+	list := func(option ...string) func(context.Context, string) ([]submodules.Volume, error) {
+		return func(ctx context.Context, id string) (list []submodules.Volume, err error) {
 			t, req, err := call(ctx, id)
 			if err != nil {
 				return nil, err
 			}
-			req.Dir = a.ReleaseManifests(id)
-			return list, t.call(ctx, submodules.VerbVolumes, req, into(&list, t.o.Volumes))
-		},
+			req.Dir, req.Options = a.ReleaseManifests(id), option
+			return list, t.call(ctx, submodules.VerbVolumes, req, calls.Into(&list, t.o.Volumes))
+		}
+	}
+	return &data.Keeper{
+		App: a, Log: e.Log, Root: e.Store.Dir(), Temp: e.temp,
+		Volumes: list(), Make: list(submodules.OptionMake),
 		Stop: func(ctx context.Context, id string) error {
 			t, req, err := call(ctx, id)
 			if err != nil {
@@ -38,6 +42,13 @@ func (e *Engine) data(a *store.App, unlocked bool) *data.Keeper {
 			}
 			req.Options = []string{submodules.OptionRemove}
 			return t.call(ctx, submodules.VerbStop, req, t.o.Stop)
+		},
+		Start: func(ctx context.Context, id string) error {
+			t, req, err := call(ctx, id)
+			if err != nil {
+				return err
+			}
+			return t.call(ctx, submodules.VerbStart, req, t.o.Start)
 		},
 		Hook: func(ctx context.Context, dir string) error { return e.moments().Migrate(ctx, a, dir) },
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/mender-app/mender-app/modules/deploy/calls"
 	"github.com/mender-app/mender-app/modules/deploy/retained"
 	"github.com/mender-app/mender-app/modules/deploy/space"
 	"github.com/mender-app/mender-app/store"
@@ -129,7 +130,7 @@ func (e *Engine) deleteComponents(ctx context.Context, a *store.App, r *store.Re
 		req.URL = c.URL
 		// Name this component alone, because two components of a release may
 		// share a URL, and the names under which other releases need it.
-		req.Components = components(append([]store.Component{c}, still...))
+		req.Components = calls.Components(append([]store.Component{c}, still...))
 		err := t.call(ctx, submodules.VerbDelete, req, t.o.Delete)
 		if err != nil && !errors.Is(err, submodules.ErrNotFound) {
 			return fmt.Errorf("delete %s: %w", c.URL, err)

@@ -39,8 +39,8 @@ import (
 	"github.com/mender-app/mender-app/artifact/statement"
 	"github.com/mender-app/mender-app/modules/deploy/aborts"
 	"github.com/mender-app/mender-app/modules/deploy/account"
+	"github.com/mender-app/mender-app/modules/deploy/calls"
 	"github.com/mender-app/mender-app/modules/deploy/failed"
-	"github.com/mender-app/mender-app/modules/deploy/limits"
 	"github.com/mender-app/mender-app/modules/deploy/moments"
 	"github.com/mender-app/mender-app/modules/deploy/space"
 	"github.com/mender-app/mender-app/modules/deploy/together"
@@ -53,29 +53,7 @@ import (
 )
 
 // Orchestrator is what a deployment needs from a sub-module.
-// *submodules.Module implements it.
-type Orchestrator interface {
-	Describe(ctx context.Context) (submodules.Info, error)
-	Load(ctx context.Context, r submodules.Request) error
-	Save(ctx context.Context, r submodules.Request) error
-	List(ctx context.Context, r submodules.Request) ([]submodules.Component, error)
-	Delete(ctx context.Context, r submodules.Request) error
-	Rollout(ctx context.Context, r submodules.Request) error
-	Rollback(ctx context.Context, r submodules.Request) error
-	Purge(ctx context.Context, r submodules.Request) error
-	Stop(ctx context.Context, r submodules.Request) error
-	Start(ctx context.Context, r submodules.Request) error
-	Healthy(ctx context.Context, r submodules.Request) (bool, error)
-	Reqs(ctx context.Context, r submodules.Request) ([]submodules.Requirement, error)
-	Verify(ctx context.Context, r submodules.Request) ([]string, error)
-	Sync(ctx context.Context, r submodules.Request) error
-	Repair(ctx context.Context, r submodules.Request) ([]string, error)
-	Storage(ctx context.Context, r submodules.Request) ([]string, error)
-	Engine(ctx context.Context, r submodules.Request) (submodules.Engine, error)
-	Restore(ctx context.Context, r submodules.Request) error
-	Check(ctx context.Context, r submodules.Request) (submodules.Changes, error)
-	Volumes(ctx context.Context, r submodules.Request) ([]submodules.Volume, error)
-}
+type Orchestrator = calls.Orchestrator
 
 // DefaultKeep is the default of Engine.Keep.
 const DefaultKeep = 1
@@ -111,7 +89,7 @@ type Engine struct {
 	// of free space; "" if it is not known.
 	DataRoot string
 
-	limits.Timeouts
+	calls.Timeouts
 	account.Caller
 	// AppLocks is the directory in which applications say that they must not be
 	// updated now (package holds); "": they are not asked.

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/mender-app/mender-app/modules/deploy/calls"
 	"github.com/mender-app/mender-app/modules/deploy/files"
 	"github.com/mender-app/mender-app/modules/deploy/taken"
 	"github.com/mender-app/mender-app/store"
@@ -53,7 +54,7 @@ func (l *loader) askTypes(ctx context.Context) error {
 		return nil
 	}
 	var list []submodules.Component
-	if err := l.call(ctx, submodules.VerbList, l.request(), into(&list, l.o.List)); err != nil {
+	if err := l.call(ctx, submodules.VerbList, l.request(), calls.Into(&list, l.o.List)); err != nil {
 		if ctx.Err() != nil {
 			return err
 		}

@@ -18,6 +18,7 @@ import (
 	"github.com/mender-app/mender-app/modules"
 	"github.com/mender-app/mender-app/modules/deploy/account"
 	"github.com/mender-app/mender-app/modules/deploy/announced"
+	"github.com/mender-app/mender-app/modules/deploy/calls"
 	"github.com/mender-app/mender-app/modules/deploy/files"
 	"github.com/mender-app/mender-app/modules/deploy/incoming"
 	"github.com/mender-app/mender-app/modules/deploy/space"
@@ -223,8 +224,9 @@ func (l *loader) load(ctx context.Context, c store.Component, size int64, req su
 	if suspect {
 		req.Options = append(slices.Clone(req.Options), submodules.OptionDistrust)
 	}
-	req.App, req.Platform, req.Env = l.app, l.r.Platform, l.env()
-	req.URL, req.Components = c.URL, components([]store.Component{c})
+	req.App, req.Platform = l.app, l.r.Platform
+	req.Env, _ = calls.Env(l.r.Env, l.info, l.e.AllowEnv)
+	req.URL, req.Components = c.URL, calls.Components([]store.Component{c})
 	if !l.rebuilt[c.Digest] { // what is announced is the delta
 		req.Components[0].Bases, req.Components[0].Announced = announced.Bases(l.h.Meta, c), announced.Content(l.h.Meta, c)
 	}

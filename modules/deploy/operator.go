@@ -3,11 +3,17 @@ package deploy
 import (
 	"context"
 	"errors"
+	"fmt"
+	"os"
 	"slices"
 
 	"github.com/mender-app/mender-app/modules/deploy/aborts"
+	"github.com/mender-app/mender-app/modules/deploy/data"
+	"github.com/mender-app/mender-app/modules/deploy/moments"
+	"github.com/mender-app/mender-app/modules/deploy/policies"
 	"github.com/mender-app/mender-app/modules/deploy/together"
 	"github.com/mender-app/mender-app/modules/deploy/transition"
+	"github.com/mender-app/mender-app/modules/policy"
 	"github.com/mender-app/mender-app/store"
 	"github.com/mender-app/mender-app/submodules"
 )
@@ -160,20 +166,104 @@ func (e *Engine) Resume(ctx context.Context, driver, installed string) ([]Resume
 	return out, nil
 }
 
-// resumeIdle finishes a purge, removes what an earlier call left, and stops an
-// application that the machine's restart started although an operator had
-// stopped it.
+// resumeIdle finishes a purge, removes what an earlier call left, starts an application
+// that a backup had stopped, and stops one that the machine's restart started although an
+// operator had stopped it.
 func (e *Engine) resumeIdle(ctx context.Context, a *store.App) error {
 	if a.Purge != "" {
 		return e.finishPurge(ctx, a)
 	}
 	e.tidy(ctx, a)
 	if !a.Stopped {
-		return nil
+		return e.data(a, false).GoOn(ctx)
 	}
 	t, err := e.target(ctx, a, a.Current)
 	if err != nil {
 		return err
 	}
 	return t.stop(ctx)
+}
+
+// Installed is an installed application that is backed up. Nothing changes it meanwhile.
+type Installed struct {
+	App     *store.App
+	Release *store.Release
+	Temp    string // a directory for temporary files
+	// Save writes a component to a file, and CopyData the data into a directory.
+	Save     func(ctx context.Context, c store.Component, path string) error
+	CopyData func(ctx context.Context, dir string) ([]data.Place, error)
+}
+
+// Backup calls f with each of the applications, in the order in which they can be installed,
+// between their hooks pre-backup and post-backup.
+func (e *Engine) Backup(ctx context.Context, names []string, f func(*Installed) error) error {
+	release, err := e.lock(ctx, "backup")
+	if err != nil {
+		return err
+	}
+	defer release()
+	var list []*target // all of them, before hooks are run
+	for _, name := range policies.InOrder(e.Store, e.Log, names) {
+		t, err := e.installedTarget(ctx, name)
+		if err != nil {
+			return err
+		}
+		list = append(list, t)
+	}
+	for _, t := range list {
+		if err := t.backUp(ctx, f); err != nil {
+			return fmt.Errorf("%s: %w", t.app, err)
+		}
+	}
+	return nil
+}
+
+func (t *target) backUp(ctx context.Context, f func(*Installed) error) (err error) {
+	m := t.e.moments()
+	defer m.DropHandover(t.a)
+	tmp, err := t.e.temp()
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(tmp)
+	if err := m.Permit(ctx, moments.OfCurrent(t.a, policy.HookPreBackup, moments.OpBackup)); err != nil {
+		return err
+	}
+	err = f(&Installed{App: t.a, Release: t.r, Temp: tmp, Save: t.save, CopyData: t.e.data(t.a, false).Snapshot})
+	return errors.Join(err, m.Try(context.WithoutCancel(ctx), moments.OfCurrent(t.a, policy.HookPostBackup, moments.OpBackup)))
+}
+
+// Restore gives an application that is loaded for the first time what it had when it was
+// backed up: change is called with it after the hook pre-restore of its release.
+func (e *Engine) Restore(ctx context.Context, name string, change func(*store.App) error) error {
+	release, err := e.lock(ctx, "restore of "+name)
+	if err != nil {
+		return err
+	}
+	defer release()
+	a, err := e.open(name)
+	if err != nil {
+		return err
+	}
+	if d := a.Deployment; phaseOf(a) != transition.Loaded || d.From != "" || d.Leader != nil {
+		return fmt.Errorf("%w: %s is not loaded for the first time", ErrOpen, name)
+	}
+	if err := e.moments().Restoring(ctx, a); err != nil {
+		return err
+	}
+	if err := change(a); err != nil {
+		return err
+	}
+	return a.Save()
+}
+
+// Restored runs the hook post-restore of an application that is restored.
+func (e *Engine) Restored(ctx context.Context, name string) error {
+	t, release, err := e.operate(ctx, name, "restore of "+name)
+	if err != nil {
+		return err
+	}
+	defer release()
+	defer e.moments().DropHandover(t.a)
+	return e.moments().Try(ctx, moments.OfCurrent(t.a, policy.HookPostRestore, moments.OpRestore))
 }

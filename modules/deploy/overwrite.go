@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/mender-app/mender-app/artifact"
+	"github.com/mender-app/mender-app/modules/deploy/calls"
 	"github.com/mender-app/mender-app/modules/deploy/data"
 	"github.com/mender-app/mender-app/modules/deploy/incoming"
 	"github.com/mender-app/mender-app/modules/deploy/retained"
@@ -87,11 +88,7 @@ func (t *target) copyComponent(ctx context.Context, c store.Component) (there bo
 		return true, nil
 	}
 	t.e.Log.Info("copying what the update will overwrite", "app", t.app, "release", t.r.ID, "component", c.URL)
-	err = t.a.SaveComponent(t.r.ID, c.URL, func(path string) error {
-		req := t.only(c).request()
-		req.URL, req.Path = c.URL, path
-		return t.call(ctx, submodules.VerbSave, req, t.o.Save)
-	})
+	err = t.a.SaveComponent(t.r.ID, c.URL, func(path string) error { return t.save(ctx, c, path) })
 	if errors.Is(err, submodules.ErrNotFound) {
 		t.e.Log.Warn("a component of the release is missing", "app", t.app, "release", t.r.ID, "component", c.URL)
 		return false, nil
@@ -101,6 +98,13 @@ func (t *target) copyComponent(ctx context.Context, c store.Component) (there bo
 		err = fmt.Errorf("%s %s: %w", t.r.Orchestrator, submodules.VerbSave, err)
 	}
 	return err == nil, err
+}
+
+// save writes a component to a file.
+func (t *target) save(ctx context.Context, c store.Component, path string) error {
+	req := t.only(c).request()
+	req.URL, req.Path = c.URL, path
+	return t.call(ctx, submodules.VerbSave, req, t.o.Save)
 }
 
 // copyForDownload is copyOverwritten for a download. It refuses the artifact if
@@ -169,7 +173,7 @@ func (t *target) ensureRunning(ctx context.Context) error {
 		return nil
 	}
 	var ok bool
-	err := t.call(ctx, submodules.VerbHealthy, t.request(), into(&ok, t.o.Healthy))
+	err := t.call(ctx, submodules.VerbHealthy, t.request(), calls.Into(&ok, t.o.Healthy))
 	if err == nil && ok {
 		return nil
 	}

@@ -2,12 +2,12 @@ package deploy
 
 import (
 	"context"
-	"maps"
 	"path/filepath"
 	"slices"
 
 	"github.com/mender-app/mender-app/artifact"
 	"github.com/mender-app/mender-app/modules/deploy/bases"
+	"github.com/mender-app/mender-app/modules/deploy/calls"
 	"github.com/mender-app/mender-app/modules/deploy/current"
 	"github.com/mender-app/mender-app/modules/deploy/files"
 	"github.com/mender-app/mender-app/modules/deploy/incoming"
@@ -115,11 +115,10 @@ func (p *preflight) checkPlatform(context.Context) error {
 
 // warnOfEnv names what the sub-module does not get.
 func (p *preflight) warnOfEnv() {
-	for _, name := range slices.Sorted(maps.Keys(p.t.r.Env)) {
-		if !p.t.takesEnv(name) {
-			p.e.Log.Warn("a name in the metadata's environment is dropped: the sub-module does not declare it, and allow_env in mender-app.conf does not list it",
-				"name", name, "orchestrator", p.t.r.Orchestrator)
-		}
+	_, dropped := calls.Env(p.t.r.Env, p.t.info, p.e.AllowEnv)
+	for _, name := range dropped {
+		p.e.Log.Warn("a name in the metadata's environment is dropped: the sub-module does not declare it, and allow_env in mender-app.conf does not list it",
+			"name", name, "orchestrator", p.t.r.Orchestrator)
 	}
 }
 
@@ -128,12 +127,12 @@ func (t *target) bases() *bases.Device {
 	return &bases.Device{
 		Store: t.e.Store, Log: t.e.Log, App: t.app, Orchestrator: t.r.Orchestrator, Info: t.info,
 		List: func(ctx context.Context) (list []submodules.Component, err error) {
-			return list, t.call(ctx, submodules.VerbList, t.request(), into(&list, t.o.List))
+			return list, t.call(ctx, submodules.VerbList, t.request(), calls.Into(&list, t.o.List))
 		},
 		Verify: func(ctx context.Context, images []submodules.Component) (problems []string, err error) {
 			req := t.request()
 			req.Components = images
-			return problems, t.call(ctx, submodules.VerbVerify, req, into(&problems, t.o.Verify))
+			return problems, t.call(ctx, submodules.VerbVerify, req, calls.Into(&problems, t.o.Verify))
 		},
 	}
 }
@@ -149,7 +148,7 @@ func (t *target) checkRequirements(ctx context.Context, m *artifact.Metadata) er
 		}
 		req.Options, req.Recipients = []string{submodules.OptionSecrets}, m.Recipients
 	}
-	if err := t.call(ctx, submodules.VerbReqs, req, into(&reqs, t.o.Reqs)); err != nil {
+	if err := t.call(ctx, submodules.VerbReqs, req, calls.Into(&reqs, t.o.Reqs)); err != nil {
 		return unfit("%w", err)
 	}
 	needed, useful := machine.Lacks(reqs)
@@ -198,7 +197,7 @@ func (t *target) dataRoot(ctx context.Context) string {
 		return t.e.DataRoot
 	}
 	var dirs []string
-	if err := t.call(ctx, submodules.VerbStorage, t.request(), into(&dirs, t.o.Storage)); err != nil {
+	if err := t.call(ctx, submodules.VerbStorage, t.request(), calls.Into(&dirs, t.o.Storage)); err != nil {
 		t.e.Log.Warn("the sub-module does not say where images are kept", "error", err)
 		return t.e.DataRoot
 	}

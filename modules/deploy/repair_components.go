@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"github.com/mender-app/mender-app/artifact/names"
+	"github.com/mender-app/mender-app/modules/deploy/calls"
 	"github.com/mender-app/mender-app/modules/deploy/repairs"
 	"github.com/mender-app/mender-app/modules/deploy/transition"
 	"github.com/mender-app/mender-app/store"
@@ -127,7 +128,7 @@ func (e *Engine) doRepair(ctx context.Context, a *store.App, q *repairs.Request,
 	req := t.only(q.Components...).request()
 	req.Dir, req.Path, req.Options = dir, source, options
 	var apps []string
-	if err := t.call(ctx, submodules.VerbRepair, req, into(&apps, t.o.Repair)); err != nil {
+	if err := t.call(ctx, submodules.VerbRepair, req, calls.Into(&apps, t.o.Repair)); err != nil {
 		return err
 	}
 	for _, name := range apps {

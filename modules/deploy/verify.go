@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/mender-app/mender-app/artifact/digest"
+	"github.com/mender-app/mender-app/modules/deploy/calls"
 	"github.com/mender-app/mender-app/modules/deploy/files"
 	"github.com/mender-app/mender-app/modules/deploy/retained"
 	"github.com/mender-app/mender-app/store"
@@ -138,6 +139,6 @@ func (e *Engine) verifyCopyOr(ctx context.Context, t *target, d damaged) (proble
 // missing or damaged. Under the lock it waits for an engine that is starting,
 // as after a boot.
 func (t *target) verify(ctx context.Context) (problems []string, err error) {
-	err = t.call(ctx, submodules.VerbVerify, t.request(), into(&problems, t.o.Verify))
+	err = t.call(ctx, submodules.VerbVerify, t.request(), calls.Into(&problems, t.o.Verify))
 	return problems, err
 }

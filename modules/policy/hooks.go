@@ -53,6 +53,10 @@ const (
 	HookPostReboot   = "post-reboot"
 	HookPreAbort     = "pre-abort"
 	HookPostAbort    = "post-abort"
+	HookPreBackup    = "pre-backup"
+	HookPostBackup   = "post-backup"
+	HookPreRestore   = "pre-restore"
+	HookPostRestore  = "post-restore"
 )
 
 // The hooks around the automatic work of the device. They belong to no application, so only
@@ -65,12 +69,9 @@ const (
 
 // HookNames are the names that a hook may have, sorted.
 var HookNames = []string{
-	HookCheck, HookEnabled, HookMigrate, HookPostAbort, HookPostLoad, HookPostPurge, HookPostReboot, HookPostRollback, HookPostRollout, HookPostStart, HookPostStop,
-	HookPreAbort, HookPreLoad, HookPrePurge, HookPreReboot, HookPreRollback, HookPreRollout, HookPreStart, HookPreStop, HookStatus,
+	HookCheck, HookEnabled, HookMigrate, HookPostAbort, HookPostBackup, HookPostLoad, HookPostPurge, HookPostReboot, HookPostRestore, HookPostRollback, HookPostRollout, HookPostStart, HookPostStop,
+	HookPreAbort, HookPreBackup, HookPreLoad, HookPrePurge, HookPreReboot, HookPreRestore, HookPreRollback, HookPreRollout, HookPreStart, HookPreStop, HookStatus,
 }
-
-// hooksNotBuilt are names that are defined and nothing runs yet.
-var hooksNotBuilt = []string{"post-backup", "post-restore", "pre-backup", "pre-restore"}
 
 // Hook returns the hook of a name, and whether the policy has it.
 func (p *Policy) Hook(name string) (Hook, bool) {
@@ -101,8 +102,6 @@ func (p *Policy) checkHooks() error {
 	for i, h := range p.Hooks {
 		key := fmt.Sprintf("hooks[%d]", i)
 		switch {
-		case slices.Contains(hooksNotBuilt, h.Name):
-			return unsupported(fmt.Sprintf("%s.name = %q", key, h.Name))
 		case !slices.Contains(HookNames, h.Name):
 			return bad(key+".name", "%q is not %s", clip.Text(h.Name), strings.Join(HookNames, ", "))
 		case seen[h.Name]:

@@ -167,6 +167,11 @@ func (s *session) Volumes(ctx context.Context) ([]submodules.Volume, error) {
 		s.req.Logf("the engine is on another machine, and its volumes with it")
 		return nil, nil
 	}
+	if s.req.HasOption(submodules.OptionMake) {
+		if err := s.finder().Make(ctx, p.name, p.model.Volumes); err != nil {
+			return nil, err
+		}
+	}
 	return s.finder().Own(ctx, p.name, p.model.Volumes)
 }
 

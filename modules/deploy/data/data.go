@@ -39,9 +39,12 @@ type Keeper struct {
 	Root string // the store's directory, where no data is
 	// Volumes asks the sub-module of a release for its volumes.
 	Volumes func(ctx context.Context, id string) ([]submodules.Volume, error)
+	// Make is Volumes, and makes volumes that are not there yet.
+	Make func(ctx context.Context, id string) ([]submodules.Volume, error)
 	// Stop stops what runs of the application, so that nothing starts it by itself. id is
 	// the release that ran last.
-	Stop func(ctx context.Context, id string) error
+	Stop  func(ctx context.Context, id string) error
+	Start func(ctx context.Context, id string) error // starts it again
 	// Hook runs the hook migrate of the new release. dir has a link to each volume.
 	Hook func(ctx context.Context, dir string) error
 	Temp func() (string, error) // makes a directory for temporary files
@@ -83,6 +86,16 @@ func (k *Keeper) policy(id string) *policy.Policy {
 
 func (k *Keeper) from() string   { return k.App.DataDir(k.App.Deployment.From) }
 func (k *Keeper) backTo() string { return k.from() + backSuffix }
+
+// write writes the record of a copy that is being made in dir.
+func (r *record) write(dir string) error {
+	r.Format = store.Format
+	text, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(dir, recordFile), text, 0o600)
+}
 
 // read reads the record of a copy; nil if there is none.
 func read(dir string) (*record, error) {
@@ -176,11 +189,8 @@ func (k *Keeper) Copy(ctx context.Context) error {
 			return fmt.Errorf("copy the data in %s: %w", p.Dir, err)
 		}
 	}
-	text, err := json.MarshalIndent(record{Format: store.Format, Deployment: d.Number, Places: places}, "", "  ")
-	if err != nil {
-		return err
-	}
-	if err := os.WriteFile(filepath.Join(temp, recordFile), text, 0o600); err != nil {
+	rec := record{Deployment: d.Number, Places: places}
+	if err := rec.write(temp); err != nil {
 		return err
 	}
 	if err := fulltree.Sync(temp); err != nil {
@@ -193,6 +203,9 @@ func (k *Keeper) Copy(ctx context.Context) error {
 // Migrate makes the data that of the new release: what was kept with it, or what the hook
 // migrate makes of the old release's data. Nothing of the application runs meanwhile.
 func (k *Keeper) Migrate(ctx context.Context) error {
+	if k.App.Deployment.From == "" {
+		return k.bring(ctx)
+	}
 	rec, err := k.taken()
 	if err != nil || rec == nil || exists(filepath.Join(k.from(), migratedFile)) {
 		return err
@@ -259,7 +272,7 @@ func (k *Keeper) migrate(ctx context.Context, rec *record) error {
 func (k *Keeper) Restore(ctx context.Context) error {
 	d := k.App.Deployment
 	if d.From == "" {
-		return nil
+		return k.takeBack(ctx)
 	}
 	rec, err := k.taken()
 	if err != nil {

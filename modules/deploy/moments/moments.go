@@ -44,6 +44,8 @@ const (
 	OpStart    = "start"
 	OpPurge    = "purge"
 	opAbort    = "abort"
+	OpBackup   = "backup"
+	OpRestore  = "restore"
 )
 
 // Moments runs hooks. Its fields are those of the engine that it serves.
@@ -343,6 +345,14 @@ func accepted(a *store.App) string {
 func back(a *store.App, hook, operation, own string) Moment {
 	d := a.Deployment
 	return Moment{a: a, hook: hook, operation: operation, own: own, old: d.To, new: d.From}
+}
+
+// Restoring runs the hook of a release from a backup that is loaded, before its data and
+// settings are put in place.
+func (e Moments) Restoring(ctx context.Context, a *store.App) error {
+	m := InDeployment(a, policy.HookPreRestore, a.Deployment.To)
+	m.operation = OpRestore
+	return e.Permit(ctx, m)
 }
 
 // Aborting runs the hook before a deployment is aborted: of the release that leaves, if

@@ -23,19 +23,22 @@ type Model struct {
 	External   bool              `json:"external"`
 	Driver     string            `json:"driver"`
 	DriverOpts map[string]string `json:"driver_opts"`
+	Labels     map[string]string `json:"labels"`
 }
 
 // Engine is what is asked of the engine.
 type Engine interface {
 	VolumeInspect(ctx context.Context, name string) (volume.Volume, error)
 	VolumeList(ctx context.Context, o volume.ListOptions) (volume.ListResponse, error)
+	VolumeCreate(ctx context.Context, o volume.CreateOptions) (volume.Volume, error)
 	ContainerList(ctx context.Context, o container.ListOptions) ([]container.Summary, error)
 }
 
-// The label by which Compose marks what belongs to a project, and that of a service.
+// The labels by which Compose marks what belongs to a project, a service, and a volume.
 const (
 	labelProject = "com.docker.compose.project"
 	labelService = "com.docker.compose.service"
+	labelVolume  = "com.docker.compose.volume"
 )
 
 // Finder finds volumes.
@@ -44,6 +47,32 @@ type Finder struct {
 	// Ours returns those of a list of containers that are the application's.
 	Ours func([]container.Summary) []container.Summary
 	Log  func(format string, args ...any)
+}
+
+// Make makes those volumes of a project that are not there yet, as Compose makes them. It
+// makes none that is not in a directory of this machine.
+func (f Finder) Make(ctx context.Context, project string, models map[string]Model) error {
+	for _, key := range slices.Sorted(maps.Keys(models)) {
+		m := models[key]
+		dir, reason, err := f.find(ctx, project, m)
+		if err != nil {
+			return err
+		}
+		if dir != "" || reason != "" {
+			continue
+		}
+		// Compose also sets a hash of what the volume is made from. It takes a volume
+		// without for its own.
+		labels := maps.Clone(m.Labels)
+		if labels == nil {
+			labels = map[string]string{}
+		}
+		labels[labelProject], labels[labelVolume] = project, key
+		if _, err := f.Engine.VolumeCreate(ctx, volume.CreateOptions{Name: m.Name, Driver: "local", Labels: labels}); err != nil {
+			return fmt.Errorf("make the volume %s: %w", m.Name, err)
+		}
+	}
+	return nil
 }
 
 // Own lists the volumes of a project whose whole content is in a directory of this

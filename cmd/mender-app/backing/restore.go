@@ -1,0 +1,286 @@
+package backing
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mender-app/mender-app/artifact/mender"
+	"github.com/mender-app/mender-app/cmd/internal/device"
+	"github.com/mender-app/mender-app/cmd/internal/meter"
+	"github.com/mender-app/mender-app/modules/backup"
+	"github.com/mender-app/mender-app/modules/client"
+	"github.com/mender-app/mender-app/modules/deploy"
+	"github.com/mender-app/mender-app/modules/deploy/data"
+	"github.com/mender-app/mender-app/store"
+	"github.com/mender-app/mender-app/store/durable"
+	"github.com/mender-app/mender-app/submodules"
+)
+
+func (p Program) restore() *cobra.Command {
+	var unsigned, force bool
+	cmd := &cobra.Command{
+		Use:   "restore FILE [APP…]",
+		Short: "Install applications from a backup, with their data",
+		Long: `Reads FILE, which "mender-app backup" has written, to its end and checks all of it. Then
+it installs the applications APP, or all that are in it, one after the other, with their
+data and with what an operator had set, and commits each when it is healthy. FILE is read
+twice, so it cannot be standard input.
+
+An application that is installed is refused with exit code 9, before anything is changed:
+purge it first. The data is put in place before the application is started, and only
+where nothing is. If an application cannot be restored, it is removed again with its
+data, and those that were restored before stay.
+
+A backup is not signed: who can write FILE decides what runs as root. --unsigned restores
+it nevertheless; without the option only a device does that has no key configured, and
+allow_unsigned = true. On a device with a Mender client, which does not learn of this,
+--force is needed.`,
+		Example:           "  mender-app restore --unsigned /mnt/usb/shop.backup\n  mender-app restore --unsigned shop.backup db",
+		Args:              cobra.MinimumNArgs(1),
+		ValidArgsFunction: cobra.FixedCompletions(nil, cobra.ShellCompDirectiveDefault),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if !force {
+				if err := p.Permits(); err != nil {
+					return err
+				}
+			}
+			if err := p.trusts(unsigned); err != nil {
+				return err
+			}
+			err := p.read(cmd.Context(), args[0], args[1:])
+			if errors.Is(err, backup.ErrFormat) {
+				err = submodules.Mark(err, submodules.ErrContent)
+			}
+			return err
+		},
+	}
+	cmd.Flags().BoolVar(&unsigned, "unsigned", false, "restore it although nobody has signed it")
+	cmd.Flags().BoolVar(&force, "force", false, "restore even if a Mender client manages this device")
+	return cmd
+}
+
+// trusts refuses a backup, which nobody has signed, where signatures are demanded.
+func (p Program) trusts(unsigned bool) error {
+	s := p.Config().Signatures
+	if s.Err != nil {
+		return fmt.Errorf("%w: %w", device.ErrUsage, s.Err)
+	}
+	if unsigned || s.AllowUnsigned && len(s.Keys) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%w: nobody has signed a backup: --unsigned restores it nevertheless", client.ErrRefused)
+}
+
+func (p Program) read(ctx context.Context, file string, names []string) error {
+	f, err := os.Open(file)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	contents, err := backup.Verify(meter.Interruptible(ctx, f))
+	if err != nil {
+		return err
+	}
+	e := p.Engine()
+	if names, err = p.choose(e.Store, contents, names); err != nil {
+		return err
+	}
+	if _, err := f.Seek(0, io.SeekStart); err != nil {
+		return err
+	}
+	r, err := backup.NewReader(meter.Interruptible(ctx, f), contents)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	if err := p.setForAll(ctx, e, contents.Values); err != nil {
+		return err
+	}
+	apps, err := p.install(ctx, e, r, names)
+	if err != nil {
+		if len(apps) > 0 {
+			err = fmt.Errorf("%w; restored before: %s", err, list(apps))
+		}
+		return err
+	}
+	return p.Print(map[string]any{"file": file, "applications": apps}, "restored %s", list(apps))
+}
+
+// choose returns the applications to restore, none of which may be installed.
+func (p Program) choose(s *store.Store, c *backup.Contents, names []string) ([]string, error) {
+	var all []string
+	for _, a := range c.Apps {
+		all = append(all, a.Application)
+	}
+	if len(names) == 0 {
+		names = all
+	}
+	for _, name := range names {
+		if !slices.Contains(all, name) {
+			return nil, fmt.Errorf("%w in the backup: %s; it has %s", store.ErrNoApp, name, strings.Join(all, ", "))
+		}
+		a, err := s.App(name)
+		switch {
+		case s.Legacy(name) || err == nil && a.Current != "":
+			return nil, fmt.Errorf("%w: %s is installed: mender-app purge %s first, or name the applications to restore", client.ErrRefused, name, name)
+		case err == nil && a.Deployment != nil:
+			return nil, fmt.Errorf("%w: %s", deploy.ErrOpen, name)
+		case err != nil && !errors.Is(err, store.ErrNoApp):
+			return nil, err
+		}
+	}
+	return names, nil
+}
+
+// setForAll sets the values for all applications that are not set on this device.
+func (p Program) setForAll(ctx context.Context, e *deploy.Engine, set map[string]string) error {
+	there, err := e.Values.List("")
+	if err != nil {
+		return err
+	}
+	for name := range operators(there, "") {
+		delete(set, name)
+	}
+	if len(set) == 0 {
+		return nil
+	}
+	return e.Values.Change(ctx, "", set, nil)
+}
+
+// install installs the applications in the order of the backup. It returns those that are
+// restored also with an error.
+func (p Program) install(ctx context.Context, e *deploy.Engine, r *backup.Reader, names []string) (apps []app, err error) {
+	var s backup.Settings
+	for {
+		name, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			return apps, nil
+		}
+		if err != nil {
+			return apps, err
+		}
+		of, part, _ := strings.Cut(name, "/")
+		if !slices.Contains(names, of) {
+			continue
+		}
+		switch part {
+		case backup.NameSettings:
+			s = backup.Settings{}
+			if err := r.JSON(&s); err != nil {
+				return apps, err
+			}
+		case backup.NameArtifact:
+			p.Log().Info("restoring", "app", of)
+			if err := p.installOne(ctx, e, r, &s); err != nil {
+				return apps, fmt.Errorf("%s: %w", of, err)
+			}
+			apps = append(apps, describe(&s))
+		}
+	}
+}
+
+// installOne installs the application whose artifact is the current member.
+func (p Program) installOne(ctx context.Context, e *deploy.Engine, r *backup.Reader, s *backup.Settings) error {
+	if err := p.prepare(ctx, e, s); err != nil {
+		return err
+	}
+	artifact, err := mender.NewReader(r, mender.ReadOptions{})
+	if err != nil {
+		return err
+	}
+	c, release, err := p.Client()
+	if err != nil {
+		return err
+	}
+	defer release()
+	c.Loaded = func(ctx context.Context) error {
+		if err := r.End(); err != nil { // it is what was verified
+			return err
+		}
+		return e.Restore(ctx, s.Application, func(a *store.App) error { return put(a, r, s) })
+	}
+	if err := c.Install(ctx, artifact); err != nil {
+		return err
+	}
+	if rec, err := c.Read(); err != nil {
+		return err
+	} else if rec.Open != nil {
+		if err := c.Commit(ctx); err != nil {
+			return err
+		}
+	}
+	if err := e.Restored(ctx, s.Application); err != nil {
+		return err
+	}
+	if a, err := e.Store.App(s.Application); err != nil || !s.Stopped || a.Stopped {
+		return err
+	}
+	return e.Stop(ctx, s.Application)
+}
+
+// prepare sets what must be there before the application: its values and its history. Both
+// stay when an application is removed, and so does what is there already.
+func (p Program) prepare(ctx context.Context, e *deploy.Engine, s *backup.Settings) error {
+	if len(s.Values) > 0 {
+		if err := e.Values.Change(ctx, s.Application, s.Values, nil); err != nil {
+			return err
+		}
+	}
+	release, err := e.Store.Lock(ctx, "restore of "+s.Application)
+	if err != nil {
+		return err
+	}
+	defer release()
+	file := historyFile(e.Store, s.Application)
+	if _, err := os.Lstat(file); s.History == "" || !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := durable.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+		return err
+	}
+	return durable.WriteFile(file, []byte(s.History), 0o644)
+}
+
+// put gives an application that is loaded what an operator had set, and its data.
+func put(a *store.App, r *backup.Reader, s *backup.Settings) error {
+	id := a.Deployment.To
+	for name, on := range s.Services {
+		if a.Services == nil {
+			a.Services = map[string]store.ServiceChoice{}
+		}
+		a.Services[name] = store.ServiceChoice{Enabled: on, Release: id}
+	}
+	if s.Overrides != "" {
+		a.Overrides = &store.Overrides{Text: s.Overrides, Release: id}
+	}
+	if len(s.Places) == 0 {
+		return nil
+	}
+	if name, err := r.Next(); err != nil || name != s.Application+"/"+backup.NameData {
+		return errors.Join(err, fmt.Errorf("%w: the data of %s is missing", backup.ErrFormat, s.Application))
+	}
+	var places []data.Place
+	for _, p := range s.Places {
+		places = append(places, data.Place(p))
+	}
+	return data.Put(a, places, func(dir string) error {
+		root, err := os.OpenRoot(dir)
+		if err != nil {
+			return err
+		}
+		defer root.Close()
+		if err := backup.ReadTree(r, root, len(places)); err != nil {
+			return err
+		}
+		return r.End()
+	})
+}
