@@ -125,6 +125,11 @@ func (w *world) Volumes(_ context.Context, r submodules.Request) ([]submodules.V
 	if err := w.enter("VOLUMES", r); err != nil || w.data == nil {
 		return nil, err
 	}
+	if r.HasOption(submodules.OptionMake) {
+		if err := os.MkdirAll(w.data.dir, 0o755); err != nil {
+			return nil, err
+		}
+	}
 	v := submodules.Volume{Name: "db"}
 	if _, err := os.Stat(w.data.dir); err == nil {
 		v.Dir = w.data.dir

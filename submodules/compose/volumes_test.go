@@ -54,3 +54,35 @@ func TestVolumes(t *testing.T) {
 	require.ErrorIs(t, err, submodules.ErrContent)
 	require.ErrorContains(t, err, "the service web stores /data in a volume without a name")
 }
+
+// VOLUMES with the option make makes what ROLLOUT would make, so that there can be data
+// before, and Compose takes it for its own.
+func TestMakeVolumes(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	v1 := b.load("1")
+	const declared = "volumes:\n  data: {labels: {shelf: top}}\n  memory:\n    driver_opts: {type: tmpfs, device: tmpfs}\n  others: {external: true, name: no-such-volume}\n"
+	req := submodules.Request{App: b.app, Components: []submodules.Component{v1}, Options: []string{submodules.OptionMake},
+		Dir: b.release("1", compose(b.app, "    volumes: [\"data:/data\", \"memory:/memory\"]\n"+declared))}
+	t.Cleanup(func() { _ = b.mod.Purge(context.Background(), submodules.Request{App: b.app, PurgeData: true}) })
+	for range 2 {
+		list, err := b.mod.Volumes(t.Context(), req)
+		require.NoError(t, err)
+		require.Len(t, list, 1)
+		require.Equal(t, "data", list[0].Name)
+		require.NotEmpty(t, list[0].Dir)
+	}
+	made, err := b.cli.VolumeInspect(t.Context(), b.app+"_data")
+	require.NoError(t, err)
+	require.Equal(t, "top", made.Labels["shelf"])
+	for _, name := range []string{b.app + "_memory", "no-such-volume"} {
+		_, err := b.cli.VolumeInspect(t.Context(), name)
+		require.Error(t, err)
+	}
+	req.Options = nil
+	require.NoError(t, b.mod.Rollout(t.Context(), req))
+	again, err := b.cli.VolumeInspect(t.Context(), b.app+"_data")
+	require.NoError(t, err)
+	require.Equal(t, made.CreatedAt, again.CreatedAt, "it is the same volume")
+	require.NotContains(t, b.log.String(), "was not created by Docker Compose")
+}

@@ -31,6 +31,7 @@ import (
 //	engine       the version of the engine; 20.10.24 without the file
 //	services     what STATUS says of the services, a JSON list; one service without the file
 //	logs         what LOGS prints, lines of JSON; with the option follow what is added too
+//	volumes      the volumes of each application, one a line; their content is in data/APP-NAME
 //	images/      the components that are loaded, APP-DIGEST
 //	running/     APP: what runs, the compose file and the components' digests
 func Fake() {
@@ -195,6 +196,9 @@ func expanded(compose []byte, r submodules.Request) string {
 func (f fake) up(r submodules.Request) error {
 	compose, err := os.ReadFile(filepath.Join(r.Dir, "compose.yaml"))
 	if err != nil {
+		return err
+	}
+	if err := f.makeVolumes(r.App); err != nil {
 		return err
 	}
 	text := expanded(compose, r)
@@ -401,7 +405,48 @@ func (f call) Stop(context.Context) error {
 	return nil
 }
 func (f call) Start(context.Context) error { return f.up(f.req) }
-func (f call) Save(context.Context) error  { return errors.New("not here") }
+
+func (f call) Save(context.Context) error {
+	content, err := os.ReadFile(f.image(f.req.App, f.req.Components[0].Digest))
+	if err != nil {
+		return submodules.Mark(err, submodules.ErrNotFound)
+	}
+	return os.WriteFile(f.req.Path, content, 0o600)
+}
+
+// Volumes are made by ROLLOUT, START, or with the option make.
+func (f call) Volumes(context.Context) (list []submodules.Volume, err error) {
+	if f.req.HasOption(submodules.OptionMake) {
+		if err := f.makeVolumes(f.req.App); err != nil {
+			return nil, err
+		}
+	}
+	for _, name := range f.volumes() {
+		v := submodules.Volume{Name: name, Dir: f.volume(f.req.App, name)}
+		if _, err := os.Stat(v.Dir); err != nil {
+			v.Dir = ""
+		}
+		list = append(list, v)
+	}
+	return list, nil
+}
+
+func (f fake) volumes() []string {
+	data, _ := os.ReadFile(filepath.Join(f.dir, "volumes"))
+	return strings.Fields(string(data))
+}
+
+func (f fake) volume(app, name string) string { return filepath.Join(f.dir, "data", app+"-"+name) }
+
+func (f fake) makeVolumes(app string) error {
+	for _, name := range f.volumes() {
+		if err := os.MkdirAll(f.volume(app, name), 0o755); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func (f call) ExportManifest(context.Context) error {
 	return errors.New("not here")
 }

@@ -128,6 +128,7 @@ type Artifact struct {
 	Reboot             bool
 	Key                crypto.Signer // signs it, and a statement; nil leaves it unsigned
 	Policy             string        // app.toml
+	Type               string        // of the components; "": images
 }
 
 // Write makes the artifact.
@@ -153,6 +154,9 @@ func (a Artifact) Write(path string) error {
 		}
 		m.Requires = append(m.Requires, artifact.FeaturePolicy)
 	}
+	if a.Type != "" {
+		m.Requires = append(m.Requires, artifact.FeatureFiles)
+	}
 	var images, manifests bytes.Buffer
 	iw := artifact.NewImagesWriter(&images)
 	for _, spec := range a.Images {
@@ -166,6 +170,10 @@ func (a Artifact) Write(path string) error {
 			Format: artifact.FormatFull, PayloadBytes: int64(len(content)),
 			Layers: []artifact.Layer{{DiffID: d, Size: 10, Encoding: artifact.EncodingVerbatim, Bytes: 10}},
 		})
+		if a.Type != "" {
+			c := &m.Components[len(m.Components)-1]
+			c.Type, c.Size, c.ConfigSize, c.Layers = a.Type, int64(len(content)), 0, nil
+		}
 		info := artifact.ImageInfo{
 			Digest: d, URLNew: url, URLCurrent: url, SumNew: d, SumCurrent: d, Kind: artifact.KindFull, Size: int64(len(content)),
 		}
@@ -210,7 +218,7 @@ func (a Artifact) Write(path string) error {
 }
 
 // makeArtifact: artifact [-orchestrator=O] [-platform=P] [-device=D]
-// [-depends=K:V] [-policy=FILE] [-reboot] FILE NAME APP COMPOSE URL=CONTENT...
+// [-depends=K:V] [-policy=FILE] [-type=T] [-reboot] FILE NAME APP COMPOSE URL=CONTENT...
 func makeArtifact(ts *testscript.TestScript, neg bool, args []string) {
 	var a Artifact
 	for len(args) > 0 && strings.HasPrefix(args[0], "-") {
@@ -224,6 +232,8 @@ func makeArtifact(ts *testscript.TestScript, neg bool, args []string) {
 			a.DeviceType = value
 		case "-policy":
 			a.Policy = ts.ReadFile(value)
+		case "-type":
+			a.Type = value
 		case "-reboot":
 			a.Reboot = true
 		case "-depends":

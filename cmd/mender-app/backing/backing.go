@@ -138,7 +138,12 @@ func (p Program) write(ctx context.Context, file string, names []string, without
 	if err != nil {
 		return err
 	}
-	if err := out.Commit(file, 0o600); err != nil {
+	err = out.Commit(file, 0o600)
+	if errors.Is(err, fs.ErrPermission) { // vfat has the same permissions for all files
+		p.Log().Warn("the file system keeps no permissions: others may be able to read the backup", "file", file)
+		err = out.Commit(file, 0o777)
+	}
+	if err != nil {
 		return err
 	}
 	return p.Print(map[string]any{"file": file, "applications": apps}, "%s has %s", file, list(apps))

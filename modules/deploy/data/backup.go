@@ -164,7 +164,10 @@ func (k *Keeper) takeBack(ctx context.Context) error {
 	if err != nil || rec == nil || !exists(filepath.Join(k.App.DataDir(id), begunFile)) {
 		return err
 	}
-	err = k.Stop(ctx, id)
+	// A sub-module finds the application by this path, which is not there before ROLLOUT.
+	if err = k.App.Point(id); err == nil {
+		err = k.Stop(ctx, id)
+	}
 	if err == nil {
 		var places []place
 		if places, err = k.brought(ctx, rec); err == nil {
