@@ -99,8 +99,7 @@ func TestVerify(t *testing.T) {
 	c, err := Verify(bytes.NewReader(good))
 	require.NoError(t, err)
 	require.Equal(t, map[string]string{"CITY": "Oslo"}, c.Values)
-	require.Len(t, c.Apps, 2)
-	require.Equal(t, []Place{{Volume: "data"}}, c.Apps[0].Places)
+	require.Equal(t, []string{"db", "shop"}, c.Apps)
 
 	r, err := NewReader(bytes.NewReader(good), c)
 	require.NoError(t, err)
@@ -340,7 +339,7 @@ func TestWriter(t *testing.T) {
 	require.NoError(t, w.Close())
 	c, err := Verify(&out)
 	require.NoError(t, err)
-	require.Equal(t, "shop", c.Apps[0].Application)
+	require.Equal(t, "shop", c.Apps[0])
 }
 
 // FuzzVerify: no tar makes Verify panic or take much memory, whatever zstd had unpacked.

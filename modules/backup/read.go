@@ -191,7 +191,7 @@ func (r *Reader) index(size int64) error {
 // Contents is what a verified backup has.
 type Contents struct {
 	Values  map[string]string // of all applications
-	Apps    []Settings        // in their order
+	Apps    []string          // in their order
 	members []Member
 }
 
@@ -204,18 +204,19 @@ func Verify(in io.Reader) (*Contents, error) {
 	}
 	defer r.Close()
 	c := &Contents{}
+	var s Settings // of the last application; only one is in memory
 	for {
 		name, err := r.Next()
 		if errors.Is(err, io.EOF) {
 			c.members = r.seen
-			return c, c.complete(r.seen)
+			return c, complete(&s, r.seen)
 		}
 		if err != nil {
 			return nil, err
 		}
 		app, part, ours := strings.Cut(name, "/")
 		if part != NameArtifact && part != NameData {
-			if err := c.complete(r.seen[:len(r.seen)-1]); err != nil {
+			if err := complete(&s, r.seen[:len(r.seen)-1]); err != nil {
 				return nil, err
 			}
 		}
@@ -226,19 +227,18 @@ func Verify(in io.Reader) (*Contents, error) {
 			}
 			err = checkValues(c.Values)
 		case part == NameSettings:
-			var s Settings
+			s = Settings{}
 			if err := r.JSON(&s); err != nil {
 				return nil, err
 			}
 			if err = s.check(app); err == nil {
 				err = checkValues(s.Values)
 			}
-			s.History, s.Overrides = "", "" // they are read again when they are used
-			c.Apps = append(c.Apps, s)
+			c.Apps = append(c.Apps, app)
 		case part == NameArtifact:
-			err = checkArtifact(r, &c.Apps[len(c.Apps)-1])
+			err = checkArtifact(r, &s)
 		case part == NameData:
-			err = ReadTree(r, nil, len(c.Apps[len(c.Apps)-1].Places))
+			err = ReadTree(r, nil, len(s.Places))
 		}
 		if err != nil {
 			return nil, err
@@ -248,11 +248,10 @@ func Verify(in io.Reader) (*Contents, error) {
 
 // complete returns an error if the last application has places and no data, or the other way
 // round.
-func (c *Contents) complete(seen []Member) error {
-	if len(c.Apps) == 0 {
+func complete(s *Settings, seen []Member) error {
+	if s.Application == "" {
 		return nil
 	}
-	s := c.Apps[len(c.Apps)-1]
 	if (seen[len(seen)-1].Name == s.Application+"/"+NameData) != (len(s.Places) > 0) {
 		return bad("data of %s in %d places", s.Application, len(s.Places))
 	}

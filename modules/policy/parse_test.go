@@ -137,8 +137,7 @@ func TestRefusedPolicies(t *testing.T) {
 // its value is a right one.
 func TestWhatIsNotBuilt(t *testing.T) {
 	for toml, says := range map[string]string{
-		"[resources]\ncpuset = '0'":                               "resources: not supported",
-		"[[hooks]]\nname = 'check'\n[[hooks]]\nname='pre-backup'": `hooks[1].name = "pre-backup": not supported`,
+		"[resources]\ncpuset = '0'": "resources: not supported",
 	} {
 		_, err := ParseTOML([]byte(toml), "shop")
 		require.ErrorIs(t, err, ErrNotSupported, toml)

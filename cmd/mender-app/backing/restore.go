@@ -117,16 +117,12 @@ func (p Program) read(ctx context.Context, file string, names []string) error {
 
 // choose returns the applications to restore, none of which may be installed.
 func (p Program) choose(s *store.Store, c *backup.Contents, names []string) ([]string, error) {
-	var all []string
-	for _, a := range c.Apps {
-		all = append(all, a.Application)
-	}
 	if len(names) == 0 {
-		names = all
+		names = c.Apps
 	}
 	for _, name := range names {
-		if !slices.Contains(all, name) {
-			return nil, fmt.Errorf("%w in the backup: %s; it has %s", store.ErrNoApp, name, strings.Join(all, ", "))
+		if !slices.Contains(c.Apps, name) {
+			return nil, fmt.Errorf("%w in the backup: %s; it has %s", store.ErrNoApp, name, strings.Join(c.Apps, ", "))
 		}
 		a, err := s.App(name)
 		switch {
