@@ -129,7 +129,7 @@ func (p Program) choose(s *store.Store, c *backup.Contents, names []string) ([]s
 		case s.Legacy(name) || err == nil && a.Current != "":
 			return nil, fmt.Errorf("%w: %s is installed: mender-app purge %s first, or name the applications to restore", client.ErrRefused, name, name)
 		case err == nil && a.Deployment != nil:
-			return nil, fmt.Errorf("%w: %s", deploy.ErrOpen, name)
+			return nil, fmt.Errorf("%w of %s: mender-app resume ends one that was interrupted", deploy.ErrOpen, name)
 		case err != nil && !errors.Is(err, store.ErrNoApp):
 			return nil, err
 		}
