@@ -51,8 +51,8 @@ func (t *target) from(f *oldFile) script.Content {
 
 // tryFile plans to change f into the content, and replaces best if that is cheaper.
 func (e *encoder) tryFile(t *target, h *object, f *oldFile, only bool, best *choice) error {
-	// A suffix array takes 13 bytes a byte of the old codec.Window.
-	need := 16*min(f.size, codec.Window*3/2) + 6*min(t.Size, codec.Window)
+	// Sorting takes up to six bytes a byte of the old codec.Window.
+	need := 8*min(f.size, codec.Window*3/2) + 6*min(t.Size, codec.Window)
 	if max(f.size, t.Size) <= maxMasked {
 		need += 2 * (max(f.size, codec.Window*3/2) - codec.Window*3/2 + max(t.Size, codec.Window) - codec.Window)
 	}

@@ -101,8 +101,8 @@ func (e *encoder) tryStreams(t *target, b []byte, found []foundStream, f *oldFil
 	if err != nil {
 		return nil, err
 	}
-	// A suffix array takes 13 bytes a byte of what is old.
-	defer e.memory.take(16*max(f.size, largest(foundOld)) + f.size + 2*t.Size + 2*largest(found))()
+	// Sorting takes up to six bytes a byte of what is old.
+	defer e.memory.take(8*max(f.size, largest(foundOld)) + f.size + 2*t.Size + 2*largest(found))()
 	try := t.from(f)
 	if try.Streams, err = e.chooseStreams(b, found, old, foundOld); err != nil {
 		return nil, err

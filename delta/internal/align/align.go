@@ -1,7 +1,7 @@
 // Package align finds which ranges of an old file a new file resembles: suffix
 // sorting, then the cheapest path along the diagonals that exact matches suggest.
 //
-// It is for the build host: it takes about 13 bytes of memory for each byte of
+// It is for the build host: it takes about six bytes of memory for each byte of
 // the old file. The decoder never imports it.
 package align
 

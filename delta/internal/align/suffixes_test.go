@@ -3,11 +3,23 @@ package align
 import (
 	"bytes"
 	"math/rand"
+	"slices"
 	"sort"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 )
+
+func requireSuffixes(t *testing.T, b []byte) {
+	want := make([]int32, len(b))
+	for i := range want {
+		want[i] = int32(i)
+	}
+	sort.Slice(want, func(i, j int) bool { return bytes.Compare(b[want[i]:], b[want[j]:]) < 0 })
+	got, err := suffixes(t.Context(), b)
+	require.NoError(t, err)
+	require.Equal(t, want, got)
+}
 
 func TestSuffixes(t *testing.T) {
 	rnd := rand.New(rand.NewSource(1))
@@ -17,16 +29,25 @@ func TestSuffixes(t *testing.T) {
 			for i := range b {
 				b[i] = byte(rnd.Intn(k))
 			}
-			want := make([]int32, n)
-			for i := range want {
-				want[i] = int32(i)
-			}
-			sort.Slice(want, func(i, j int) bool { return bytes.Compare(b[want[i]:], b[want[j]:]) < 0 })
-			got, err := suffixes(t.Context(), b)
-			require.NoError(t, err)
-			require.Equal(t, want, got)
+			requireSuffixes(t, b)
 		}
 	}
+}
+
+// What repeats itself is sorted in several rounds.
+func TestSuffixesOfRepeats(t *testing.T) {
+	fibonacci, last := []byte("a"), []byte("b")
+	for len(fibonacci) < 4000 {
+		fibonacci, last = append(bytes.Clone(fibonacci), last...), fibonacci
+	}
+	for _, part := range []string{"a", "ab", "ba", "aab", "abb", "abcab", "zyxzyy", string(noise(1, 70))} {
+		for _, end := range []string{"", "a", "z", "aba"} {
+			requireSuffixes(t, append(bytes.Repeat([]byte(part), 3000/len(part)), end...))
+		}
+	}
+	requireSuffixes(t, fibonacci)
+	slices.Reverse(fibonacci)
+	requireSuffixes(t, fibonacci)
 }
 
 func BenchmarkSuffixes(b *testing.B) {
