@@ -29,7 +29,7 @@ func Find(ctx context.Context, old, new []byte) ([]script.Match, error) {
 	if err != nil {
 		return nil, err
 	}
-	matches, err := cheapest(ctx, sa, old, new)
+	matches, err := cheapest(ctx, newIndex(old, sa), new)
 	return prune(matches), err
 }
 

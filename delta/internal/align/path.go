@@ -1,7 +1,6 @@
 package align
 
 import (
-	"bytes"
 	"context"
 	"encoding/binary"
 	"math/bits"
@@ -97,16 +96,16 @@ type track struct {
 // An aligner finds the cheapest path with Viterbi's algorithm. The states are the
 // diagonals that exact matches have suggested recently.
 type aligner struct {
-	old, new []byte
-	sa       []int32
-	tracks   []track
-	best     path
-	last     [lookBack]path // the best paths to the places before
+	index
+	new    []byte
+	tracks []track
+	best   path
+	last   [lookBack]path // the best paths to the places before
 }
 
 // cheapest returns the matches of the cheapest path that it finds.
-func cheapest(ctx context.Context, sa []int32, old, new []byte) ([]script.Match, error) {
-	r := &aligner{old: old, new: new, sa: sa, best: path{start: -1, end: -1}}
+func cheapest(ctx context.Context, x index, new []byte) ([]script.Match, error) {
+	r := &aligner{index: x, new: new, best: path{start: -1, end: -1}}
 	search := 0 // not before this place
 	for i, steps := 0, 0; i < len(new); steps++ {
 		if steps&0xfff == 0 {
@@ -175,11 +174,12 @@ func (r *aligner) skip(at, run int) {
 
 // step moves one byte forward, on every diagonal.
 func (r *aligner) step(at int) {
-	best := path{cost: never}
+	none := path{cost: never}
 	if r.best.start < 0 {
-		best = r.best
-		best.cost += costNew
+		none = r.best
+		none.cost += costNew
 	}
+	best := &none
 	for k := range r.tracks {
 		l := &r.tracks[k]
 		o := at + l.diagonal
@@ -211,13 +211,13 @@ func (r *aligner) step(at int) {
 		}
 		l.equal = match
 		if l.on.cost <= best.cost {
-			best = l.on
+			best = &l.on
 		}
 		if l.off.cost < best.cost {
-			best = l.off
+			best = &l.off
 		}
 	}
-	r.best = best
+	r.best = *best
 }
 
 // follow adds a diagonal on which n bytes are equal from a place on. It replaces
@@ -241,6 +241,9 @@ func (r *aligner) follow(at, to, n int) bool {
 			}
 		}
 		p := &r.last[j%lookBack]
+		if p.cost+costMatch+misses >= least {
+			continue // a jump costs at least that
+		}
 		if c := p.jump(j, to) + misses; p.cost+c < least {
 			least, enter, cost = p.cost+c, j, c
 		}
@@ -269,17 +272,7 @@ func (r *aligner) follow(at, to, n int) bool {
 func (r *aligner) longest(at int) (pos, n int) {
 	s := r.new[at:min(len(r.new), at+maxEqual)]
 	want := at + r.best.diagonal
-	lo, hi := 0, len(r.sa)-1
-	for hi-lo >= 2 {
-		x := lo + (hi-lo)/2
-		a := r.old[r.sa[x]:]
-		k := min(len(a), len(s))
-		if bytes.Compare(a[:k], s[:k]) < 0 {
-			lo = x
-		} else {
-			hi = x
-		}
-	}
+	lo, hi := r.around(s)
 	saves := int64(-never)
 	try := func(k int) bool {
 		p := int(r.sa[k])
