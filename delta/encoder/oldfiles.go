@@ -119,7 +119,9 @@ func (x *index) exact(t *target, sum [32]byte) *oldFile {
 
 func hashSection(r io.ReaderAt, off, size int64) (sum [32]byte, err error) {
 	h := sha256.New()
-	if _, err := io.CopyBuffer(h, io.NewSectionReader(r, off, size), make([]byte, 256<<10)); err != nil {
+	// Most files are small: clearing a large buffer would take longer than hashing them.
+	b := make([]byte, min(max(size, 1), 256<<10))
+	if _, err := io.CopyBuffer(h, io.NewSectionReader(r, off, size), b); err != nil {
 		return sum, err
 	}
 	h.Sum(sum[:0])

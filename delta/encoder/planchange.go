@@ -88,6 +88,9 @@ func (e *encoder) tryFile(t *target, h *object, f *oldFile, only bool, best *cho
 			return err
 		}
 	}
+	if len(options) == 2 && slices.Equal(options[0].Matches, options[1].Matches) {
+		options = options[:1]
+	}
 	options = slices.DeleteFunc(options, func(o script.Content) bool { return o.Uncovered(t.Size) >= t.Size-t.Size/8 })
 	if len(options) == 0 {
 		return nil
