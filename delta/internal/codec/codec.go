@@ -39,7 +39,7 @@ func newCodec(ctx context.Context, f *frames, old delta.Old, bases []delta.Base,
 	out := &output{sums: sums}
 	checks := &oldChecks{run: r, reads: newReads(size), old: old, bases: bases}
 	// Two models are shared.
-	names, counts := model.NewByteModel(6, 11, 14, 1), model.NewUintModel()
+	names, counts := model.NewByteModel(11, 14, 1), model.NewUintModel()
 	ops := newOpCoder(r, len(bases), names)
 	literals := newLiteralCoder(r, out)
 	changes := newChangeCoder(r, out, checks, sums, literals)

@@ -271,7 +271,7 @@ func TestByteModelRoundTrip(t *testing.T) {
 	}
 	code := func(text []byte) []byte {
 		return roundTrip(t, func(c *Coder) any {
-			m := NewByteModel(6, 10, 12, 1) // the ring is shorter than the text
+			m := NewByteModel(10, 12, 1) // the ring is shorter than the text
 			for _, b := range []byte(line) {
 				m.Learn(b)
 			}
@@ -301,7 +301,7 @@ func TestByteModelRoundTrip(t *testing.T) {
 }
 
 func TestExpected(t *testing.T) {
-	m := NewByteModel(1, 6, 12, 1)
+	m := NewByteModel(6, 12, 1)
 	for _, b := range []byte("abcdefgh abcdef") {
 		m.See(b)
 	}
@@ -350,7 +350,7 @@ func FuzzDecode(f *testing.F) {
 	f.Fuzz(func(t *testing.T, in []byte) {
 		c := new(Coder)
 		c.Start(in)
-		n, b, w := NewUintModel(), NewByteModel(6, 6, 8, 1), NewWordModel()
+		n, b, w := NewUintModel(), NewByteModel(6, 8, 1), NewWordModel()
 		for range 200 {
 			require.Less(t, c.Uint(n, 0), uint64(1<<63))
 			b.Byte(c, 0, 1, 2)

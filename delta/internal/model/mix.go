@@ -13,6 +13,10 @@ import (
 const (
 	maxInputs = 7
 	stretchN  = logistic.N
+
+	// An index below 8 that is masked needs no check of an array of that size.
+	orders    = 8
+	orderMask = orders - 1
 )
 
 // squashTab is 65536/(1+e^(-x/256)) of x-2048, and stretchTab its inverse, of p>>4.
@@ -106,11 +110,16 @@ func (m *mixer) learn(bit int) {
 	}
 	err *= mixRate
 	w, v := &m.sets[m.set], &m.sets[m.other]
-	for i, x := range m.in[:maxInputs] {
-		d := (x*err + 1<<13) >> 14
-		w[i] += d
-		v[i] += d
-	}
+	in := &m.in
+	d0 := (in[0]*err + 1<<13) >> 14
+	d1 := (in[1]*err + 1<<13) >> 14
+	d2 := (in[2]*err + 1<<13) >> 14
+	d3 := (in[3]*err + 1<<13) >> 14
+	d4 := (in[4]*err + 1<<13) >> 14
+	d5 := (in[5]*err + 1<<13) >> 14
+	d6 := (in[6]*err + 1<<13) >> 14
+	w[0], w[1], w[2], w[3], w[4], w[5], w[6] = w[0]+d0, w[1]+d1, w[2]+d2, w[3]+d3, w[4]+d4, w[5]+d5, w[6]+d6
+	v[0], v[1], v[2], v[3], v[4], v[5], v[6] = v[0]+d0, v[1]+d1, v[2]+d2, v[3]+d3, v[4]+d4, v[5]+d5, v[6]+d6
 }
 
 // A FlagModel codes bits of one kind, which several contexts help to predict.

@@ -22,7 +22,7 @@ func NewWordModel() *WordModel {
 	return &WordModel{
 		flag:  NewFlagModel(7, 14, 100, 3*16, 256),
 		zero:  NewFlagModel(wordInputs, 12, 100, 4*4*2, 256),
-		bytes: NewByteModel(wordInputs, 12, 16, 2),
+		bytes: NewByteModel(12, 16, 2),
 	}
 }
 

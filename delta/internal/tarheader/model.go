@@ -50,7 +50,7 @@ func NewModel() *Model {
 	m := &Model{
 		blocks: model.NewUintModel(),
 		length: model.NewUintModels(len(fields)),
-		text:   model.NewByteModel(6, 12, 16, 1),
+		text:   model.NewByteModel(12, 16, 1),
 		tail:   model.FreshProb,
 	}
 	for i := range m.whole {
