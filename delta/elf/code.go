@@ -43,10 +43,22 @@ func (p *Predictor) scanThumb(fields []Field, old []byte, at int, s, q, opc, npc
 	}
 	lo, hi := max(p.o.lo, 4096), p.o.hi
 	abs := p.o.lo >= 4096
+	if !abs {
+		lo = p.o.rw
+	}
+	size := max(hi, lo) - lo
 	for i+4 <= len(old) {
 		w := le.Uint32(old[i:])
-		h1, h2 := uint16(w), uint16(w>>16)
 		d := uint64(i - at)
+		word := uint64(w) // an address, if this is a literal
+		if !abs {
+			word = opc + d + uint64(int64(int32(w)))
+		}
+		if n := thumbPlain[w>>8&255]; n > 0 && word-lo >= size {
+			i += int(n)
+			continue
+		}
+		h1, h2 := uint16(w), uint16(w>>16)
 		if h1>>11 == 0x1e && (h2>>14 == 3 || h2>>14 == 2 && h2>>12&1 == 1) {
 			t := thumbBase(opc+d, h2) + thumbOffset(h1, h2)
 			if t-p.from >= p.to-p.from || h2>>12&1 == 0 {
@@ -55,18 +67,14 @@ func (p *Predictor) scanThumb(fields []Field, old []byte, at int, s, q, opc, npc
 			i += 4
 			continue
 		}
-		if (opc+d)&3 == 0 && (npc+d)&3 == 0 {
+		if word-lo < size && (opc+d)&3 == 0 && (npc+d)&3 == 0 {
 			if abs {
-				if uint64(w) >= lo && uint64(w) < hi {
-					fields = append(fields, Field{Off: int32(i), Len: 4, Kind: kindAbs32, key: uint64(w)})
-					i += 4
-					continue
-				}
-			} else if t := opc + d + uint64(int64(int32(w))); t >= p.o.rw && t < hi {
-				fields = append(fields, Field{Off: int32(i), Len: 4, Kind: kindPool, pc: npc + d, key: t})
-				i += 4
-				continue
+				fields = append(fields, Field{Off: int32(i), Len: 4, Kind: kindAbs32, key: word})
+			} else {
+				fields = append(fields, Field{Off: int32(i), Len: 4, Kind: kindPool, pc: npc + d, key: word})
 			}
+			i += 4
+			continue
 		}
 		if h1>>11 >= 0x1d {
 			if sub, ok := thumb32(h1, h2); ok {

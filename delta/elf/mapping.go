@@ -167,7 +167,9 @@ func (m *mapping) plain(a uint64) (uint64, uint8) {
 
 // learn records the new address v of what was at the old address a.
 func (m *mapping) learn(a, v uint64) {
-	m.learnt.set(keyAddr|a, v)
+	if m.learnt.set(keyAddr|a, v) {
+		return // nothing new about its surroundings either
+	}
 	off, ok := m.o.offset(a)
 	if !ok {
 		for i := range m.o.segments {
@@ -202,10 +204,11 @@ type slot struct {
 
 const learntBits = 17
 
-// make gives the table about as many slots as a file of the size may need.
+// make gives the table about as many slots as a file of the size may need. Twice as many
+// did not make deltas smaller.
 func (l *learnt) make(space *Space, size int64) {
 	bits := uint(8)
-	for bits < learntBits && size>>(bits+4) > 0 {
+	for bits < learntBits && size>>(bits+5) > 0 {
 		bits++
 	}
 	if len(space.slots) < 1<<bits {
@@ -227,16 +230,18 @@ func (l *learnt) get(key uint64) (uint64, uint32, bool) {
 	return uint64(s.val), s.key & 3, s.key&^3 == k
 }
 
-func (l *learnt) set(key, val uint64) {
+// set records a result, and reports whether it confirms what is known.
+func (l *learnt) set(key, val uint64) bool {
 	s, k := l.at(key)
 	v := int32(val)
 	if uint64(v) != val {
 		*s = slot{}
-		return
+		return false
 	}
 	if s.key&^3 == k && s.val == v {
 		s.key = k | min(s.key&3+1, 3)
-		return
+		return true
 	}
 	*s = slot{k, v}
+	return false
 }

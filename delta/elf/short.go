@@ -40,6 +40,21 @@ var thumb16Forms = func() (t [256]uint8) {
 	return t
 }()
 
+// thumbPlain is, by the upper byte of its first half, the size of an instruction that has
+// no reference, or 0 if it may have one.
+var thumbPlain = func() (t [256]uint8) {
+	for i := range t {
+		switch {
+		case i>>3 == 0x1e || i == 0xf8 || i == 0xf9 || i == 0xed || thumb16Forms[i] > 0:
+		case i>>3 >= 0x1d:
+			t[i] = 4
+		default:
+			t[i] = 2
+		}
+	}
+	return t
+}()
+
 // thumb32 returns the form of a 32-bit instruction other than BL, BLX and B.W.
 func thumb32(h1, h2 uint16) (sub uint8, ok bool) {
 	switch {

@@ -17,7 +17,7 @@ type fieldModel struct {
 }
 
 func newFieldModel() *fieldModel {
-	m := &fieldModel{wrong: model.NewFlagModel(3, 13, 200, int(elf.NumKinds), 8)}
+	m := &fieldModel{wrong: model.NewFlagModel(3, 13, int(elf.NumKinds), 8)}
 	for k := range m.step {
 		m.number[k] = model.FreshProb
 		copy(m.which[k][:], model.FreshProbs(4))
@@ -43,12 +43,12 @@ func (c *changeCoder) field(f *elf.Field, old, new []byte) {
 	if c.Encoding && string(pred) != string(new) {
 		bit = 1
 	}
-	ctx := [...]uint32{
+	ctx := model.Contexts{
 		uint32(k)<<11 | uint32(trust)<<8 | *hist&0xff,
 		o*32 + uint32(k),
 		uint32(k)<<11 | uint32(trust)<<8 | m.all&0xff,
 	}
-	bit = m.wrong.Code(c.Coder, ctx[:], k, int(trust), bit)
+	bit = m.wrong.Code(c.Coder, &ctx, k, int(trust), bit)
 	*hist = *hist<<1 | uint32(bit)
 	m.all = m.all<<1 | uint32(bit)
 	if bit == 0 {

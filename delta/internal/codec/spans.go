@@ -39,13 +39,13 @@ func (c *changeCoder) spans(old, new []byte, m script.Match, at int64) {
 		begun := uint32(min(bits.Len64(uint64(at+int64(i))>>4), 15))
 		left := uint32(min(bits.Len64(uint64(m.Length-at-int64(j))>>4), 15))
 		r := c.recent
-		ctx := [...]uint32{
+		ctx := model.Contexts{
 			uint32(min(n, 15)) | uint32(worst)<<4 | r&7<<8,
 			begun | left<<4 | r&3<<8,
 			uint32(old[i]) | uint32(old[(i+j)/2])<<8 | uint32(old[j-1])<<16,
 			kinds<<3 | r&3 | uint32(worst)<<28,
 		}
-		unchanged := c.same.Code(c.Coder, ctx[:], int(worst), int(r&0xff), same) != 0
+		unchanged := c.same.Code(c.Coder, &ctx, int(worst), int(r&0xff), same) != 0
 		if c.Price {
 			c.share("spans: " + c.elf.area(m.Old+at+int64(i)))
 		}

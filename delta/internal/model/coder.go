@@ -35,14 +35,25 @@ const probBits = 16
 
 // Code codes one bit, which is 1 with the probability p/65536; 0 < p < 65536.
 func (c *Coder) Code(p uint32, bit int) int {
-	mid := c.lo + uint32((uint64(c.hi-c.lo)*uint64(p))>>probBits)
-	if !c.Encoding {
-		bit = 0
-		if c.x <= mid {
-			bit = 1
-		}
+	if c.Encoding {
+		c.encode(p, bit)
+		return bit
 	}
-	if bit != 0 {
+	bit = 0
+	if mid := c.split(p); c.x <= mid {
+		c.hi, bit = mid, 1
+	} else {
+		c.lo = mid + 1
+	}
+	for (c.lo^c.hi)>>24 == 0 {
+		c.x = c.x<<8 | uint32(c.next())
+		c.lo, c.hi = c.lo<<8, c.hi<<8|255
+	}
+	return bit
+}
+
+func (c *Coder) encode(p uint32, bit int) {
+	if mid := c.split(p); bit != 0 {
 		c.hi = mid
 	} else {
 		c.lo = mid + 1
@@ -50,10 +61,15 @@ func (c *Coder) Code(p uint32, bit int) int {
 	if c.Price {
 		c.pay(p, bit)
 	}
-	for (c.lo^c.hi)&0xff000000 == 0 {
-		c.shift()
+	for (c.lo^c.hi)>>24 == 0 {
+		c.out = append(c.out, byte(c.hi>>24))
+		c.lo, c.hi = c.lo<<8, c.hi<<8|255
 	}
-	return bit
+}
+
+// split returns the last place of the interval's part that stands for a 1.
+func (c *Coder) split(p uint32) uint32 {
+	return c.lo + uint32(uint64(c.hi-c.lo)*uint64(p)>>probBits)
 }
 
 // pay adds what a bit costs that is 1 with the probability p/65536.
@@ -62,16 +78,6 @@ func (c *Coder) pay(p uint32, bit int) {
 		p = 1<<probBits - p
 	}
 	c.Bits += probBits - math.Log2(float64(p))
-}
-
-func (c *Coder) shift() {
-	if c.Encoding {
-		c.out = append(c.out, byte(c.hi>>24))
-	} else {
-		c.x = c.x<<8 | uint32(c.next())
-	}
-	c.lo <<= 8
-	c.hi = c.hi<<8 | 255
 }
 
 func (c *Coder) next() byte {

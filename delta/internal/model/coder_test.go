@@ -234,22 +234,42 @@ func TestProbabilities(t *testing.T) {
 	}
 	require.True(t, slices.IsSorted(stretchTab[:]))
 	m := newMixer(2, 1, 1, 1)
+	c := &Coder{Encoding: true}
+	c.Start(nil)
 	for i := range 100_000 {
 		m.in = inputs{stretchN/2 - 1, -stretchN / 2, stretchN/2 - 1}
-		p := m.mix(0, 0, 0)
-		require.True(t, 0 < p && p < 1<<16)
-		m.learn(i & 1)
+		m.code(c, 0, 0, 0, i&1)
+		require.Less(t, c.lo, c.hi, "whatever comes next can be coded")
+	}
+}
+
+// Counts never leave their table, and forget.
+func TestCounts(t *testing.T) {
+	n := makeCounts()
+	require.LessOrEqual(t, n, 256)
+	for i := range n {
+		require.True(t, 0 < countsStart[i])
+		for bit := range 2 {
+			c := counts(i)
+			for range 2 * mostCounts[0] {
+				require.Less(t, int(c), n)
+				c = countsThen[c][bit]
+			}
+			require.Equal(t, c, countsThen[c][bit], "all that was seen is one bit, often")
+			p := []int{65536 - int(countsStart[c]), int(countsStart[c])}
+			require.Greater(t, p[bit], 65536*98/100)
+		}
 	}
 }
 
 func TestFlagModel(t *testing.T) {
 	// The bit is one of the two contexts; after a while it costs next to nothing.
 	coded := roundTrip(t, func(c *Coder) any {
-		m := NewFlagModel(2, 10, 100, 2, 3)
+		m := NewFlagModel(3, 10, 2, 3)
 		var got []int
 		for i := range uint32(4000) {
 			bit := int(i * i >> 3 & 1)
-			contexts := []uint32{i * i >> 3 & 1, i}
+			contexts := &Contexts{i * i >> 3 & 1, i}
 			in := bit
 			if !c.Encoding {
 				in = 0

@@ -26,7 +26,7 @@ const (
 
 // NewNumberModel returns an untrained NumberModel.
 func NewNumberModel() *NumberModel {
-	m := &NumberModel{flag: NewFlagModel(numberInputs, 12, 200, numberSets, 1)}
+	m := &NumberModel{flag: NewFlagModel(numberInputs, 12, numberSets, 1)}
 	copy(m.long[:], FreshProbs(len(m.long)))
 	return m
 }
@@ -64,12 +64,12 @@ func (c *Coder) Number(m *NumberModel, v uint64, contexts [3]uint32) uint64 {
 // bit codes a bit of a number; node says which.
 func (m *NumberModel) bit(c *Coder, node, set uint32, x *[3]uint32, bit int) uint32 {
 	const k1, k2 = 0x85ebca6b, 0xc2b2ae35
-	contexts := [numberInputs]uint32{
+	contexts := Contexts{
 		node,
 		(node<<8|x[0])*k1 + 1,
 		(node<<8|x[1])*k1 + 2,
 		(node<<8|x[2])*k1 + 3,
 		((node<<8|x[1])*k1+x[2])*k2 + x[0],
 	}
-	return uint32(m.flag.Code(c, contexts[:], int(set), 0, bit))
+	return uint32(m.flag.Code(c, &contexts, int(set), 0, bit))
 }

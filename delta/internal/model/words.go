@@ -12,16 +12,12 @@ type WordModel struct {
 	hist  uint32 // of changed words
 }
 
-// Whether a byte of a changed word changed, and by how much, is predicted by as many
-// contexts; the last ones differ.
-const wordInputs = 6
-
 // NewWordModel makes tables that fit into a processor's caches: larger ones make deltas
 // smaller by less than they make decoding longer.
 func NewWordModel() *WordModel {
 	return &WordModel{
-		flag:  NewFlagModel(7, 14, 100, 3*16, 256),
-		zero:  NewFlagModel(wordInputs, 12, 100, 4*4*2, 256),
+		flag:  NewFlagModel(5, 14, 3*16, 256),
+		zero:  NewFlagModel(5, 12, 4*4*2, 256),
 		bytes: NewByteModel(12, 16, 2),
 	}
 }
@@ -50,22 +46,19 @@ func (m *WordModel) Code(c *Coder, old, new []byte, n Near) {
 
 // changed codes whether the old word o of size bytes changed.
 func (m *WordModel) changed(c *Coder, o, size uint32, n Near, bit int) int {
-	moved := n.New - n.Old
 	same := uint32(0)
-	if moved == 0 {
+	if n.New == n.Old {
 		same = 1 << 30
 	}
 	h := m.hist
-	Contexts := [...]uint32{
+	x := Contexts{
 		n.Next*0x85ebca6b + h&15,
-		moved*4 + h&3,
 		o*0x85ebca6b + h&1,
 		o>>16<<16 | n.Old>>16 + 77,
 		n.Next,
-		o>>16<<4 | h&3 + same,
 		(m.lastN-m.last)*0x85ebca6b + o&255 + same,
 	}
-	return m.flag.Code(c, Contexts[:], int(h&15|size>>1<<4), int(o>>(8*size-8)&255), bit)
+	return m.flag.Code(c, &x, int(h&15|size>>1<<4), int(o>>(8*size-8)&255), bit)
 }
 
 // differences codes the bytes of a word that changed.
@@ -81,25 +74,24 @@ func (m *WordModel) differences(c *Coder, o uint32, old, new []byte, n Near) {
 		ob := uint32(old[i])
 		at := (uint32(i) | uint32(len(old))<<2) * k1
 		sofar := got - o&(1<<shift-1)
-		Contexts := [...]uint32{
+		x := Contexts{
 			at + (ob | differs<<8),
 			(at+step)*k2 + sofar,
 			(at+o>>shift&0xffff)*k2 + before,
 			(at+got)*k2 + differs,
 			at + (before | moved<<8 | differs<<16),
-			((at+o)*k2+got)*k3 + n.New>>16,
 		}
 		changed := 1
 		if differs != 0 || i < len(old)-1 {
 			if new[i] == old[i] {
 				changed = 0
 			}
-			changed = m.zero.Code(c, Contexts[:], i|(len(old)-1)<<2|int(differs)<<4, int(before), changed)
+			changed = m.zero.Code(c, &x, i|(len(old)-1)<<2|int(differs)<<4, int(before), changed)
 		}
 		d := byte(0)
 		if changed != 0 {
-			m.bytes.Contexts = Contexts
-			m.bytes.Contexts[wordInputs-1] = ((at+got)*k2 + n.New>>16 + 99) * k3
+			copy(m.bytes.Contexts[:], x[:])
+			m.bytes.Contexts[5] = ((at+got)*k2 + n.New>>16 + 99) * k3
 			d = m.bytes.Code(c, new[i]-old[i], int(differs), false)
 			differs = 1
 		}
