@@ -32,7 +32,7 @@ type room struct {
 // rooms: the longest directory that a package lies under is its room.
 var rooms = []room{
 	{dir: "store/durable"},
-	{dir: "store", own: []string{"store/containermodules", "store/durable", "artifact/digest", "artifact/names"}},
+	{dir: "store", own: []string{"store/containermodules", "store/durable", "artifact/digest", "artifact/names", "artifact/quickjson"}},
 	{dir: "store/containermodules", own: []string{"store/durable", "submodules/config", "artifact/names"}},
 	{dir: "artifact", own: []string{"artifact/clip", "artifact/digest", "artifact/metered", "artifact/image", "artifact/names", "delta/deflate"}, others: []string{"github.com/klauspost/compress"}},
 	{dir: "artifact/statement", own: []string{"artifact/clip", "artifact", "artifact/digest", "artifact/mender", "artifact/names"}},
@@ -45,6 +45,7 @@ var rooms = []room{
 	{dir: "artifact/image", own: []string{"artifact/clip", "artifact/digest"}, others: []string{"github.com/klauspost/compress"}},
 	{dir: "artifact/metered"},
 	{dir: "artifact/names", own: []string{"artifact/clip"}},
+	{dir: "artifact/quickjson"},
 	{dir: "artifact/similar"},
 	{dir: "artifact/version", own: []string{"artifact/clip"}, others: []string{"golang.org/x/mod/semver"}},
 	{dir: "delta", own: []string{"artifact/digest"}}, // the nouns
@@ -56,7 +57,7 @@ var rooms = []room{
 	{dir: "delta/elf"},
 	{dir: "delta/vcdiff"},
 	{dir: "delta/bsdiff"},
-	{dir: "submodules", own: []string{"artifact/digest", "artifact/names", "artifact/similar"}},
+	{dir: "submodules", own: []string{"artifact/digest", "artifact/names", "artifact/quickjson", "artifact/similar"}},
 	{dir: "submodules/config", others: []string{"github.com/BurntSushi/toml"}}, // the configuration files
 	{dir: "submodules/servicelog"},
 	{dir: "submodules/secrets", own: []string{"submodules/config", "store/durable", "artifact/names"}, others: []string{"filippo.io/age"}},

@@ -314,7 +314,7 @@ func (s *Store) Deployment(app string, number int64) (Record, error) {
 // no lock.
 func (s *Store) Last(app string) (r Record, found bool, err error) {
 	var l line
-	found, err = s.readLast(app, &l)
+	found, err = s.readLast(app, func(text []byte) error { return json.Unmarshal(text, &l) })
 	if err == nil && found && l.Number == 0 { // an earlier version wrote it
 		records, err := s.History(app)
 		if err != nil {
@@ -328,7 +328,7 @@ func (s *Store) Last(app string) (r Record, found bool, err error) {
 // Outcome is Last without the steps, which are most of a record.
 func (s *Store) Outcome(app string) (r Record, found bool, err error) {
 	var l brief
-	found, err = s.readLast(app, &l)
+	found, err = s.readLast(app, l.read)
 	if err == nil && found && l.Number == 0 { // an earlier version wrote it
 		r, found, err = s.Last(app)
 		r.Steps = nil
@@ -343,14 +343,21 @@ type brief struct {
 	Steps ignored `json:"steps"`
 }
 
+func (l *brief) read(text []byte) error {
+	if l.quick(text) {
+		return nil
+	}
+	return json.Unmarshal(text, l)
+}
+
 // ignored is a part of a document that is not read.
 type ignored struct{}
 
 // UnmarshalJSON implements json.Unmarshaler.
 func (*ignored) UnmarshalJSON([]byte) error { return nil }
 
-// readLast reads the last line of a history into v.
-func (s *Store) readLast(app string, v any) (found bool, err error) {
+// readLast calls read with the last line of a history, if there is one.
+func (s *Store) readLast(app string, read func(line []byte) error) (found bool, err error) {
 	if err := names.Check(app); err != nil {
 		return false, fmt.Errorf("%w: %w", ErrName, err)
 	}
@@ -361,7 +368,7 @@ func (s *Store) readLast(app string, v any) (found bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	if err := json.Unmarshal(text, v); err != nil {
+	if err := read(text); err != nil {
 		return false, &CorruptError{s.historyFile(app), err}
 	}
 	return true, nil
@@ -372,7 +379,7 @@ func (s *Store) readLast(app string, v any) (found bool, err error) {
 // the history. It needs no lock.
 func (s *Store) Totals(app string) (r Record, t Totals, found bool, err error) {
 	var l brief
-	if found, err = s.readLast(app, &l); err != nil || !found {
+	if found, err = s.readLast(app, l.read); err != nil || !found {
 		return r, t, false, err
 	}
 	if l.Number > 0 && l.Totals != nil && l.Totals.Statuses != nil {

@@ -81,7 +81,13 @@ func (m *Module) Describe(ctx context.Context) (Info, error) {
 	}
 	var info Info
 	// A 1.0 sub-module may exit 0 on what it does not know, and print anything.
-	if json.Unmarshal(out.Bytes(), &info) != nil || !strings.HasPrefix(info.Protocol, "1.") {
+	if !info.quick(out.Bytes()) {
+		info = Info{}
+		if json.Unmarshal(out.Bytes(), &info) != nil {
+			return old, nil
+		}
+	}
+	if !strings.HasPrefix(info.Protocol, "1.") {
 		return old, nil
 	}
 	if info.Name == "" {

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+
+	"github.com/mender-app/mender-app/artifact/quickjson"
 )
 
 // status prints how the application is as one JSON object.
@@ -36,6 +38,80 @@ const MaxApps = 64
 type appStatus struct {
 	App string `json:"application"`
 	Status
+}
+
+// quick reads a line in its usual form, as there is one for each application, and reports
+// whether it could.
+func (s *appStatus) quick(text []byte) bool {
+	in := quickjson.Of(text)
+	in.Object(func(name []byte) {
+		switch string(name) {
+		case "application":
+			s.App = in.String()
+		case "alive":
+			s.Alive = in.Bool()
+		case "healthy":
+			s.Healthy = in.Bool()
+		case "services":
+			if s.Services != nil { // twice: encoding/json would join them
+				in.Fail()
+				return
+			}
+			s.Services = []Service{}
+			in.Array(func() { s.Services = append(s.Services, service(in)) })
+		default:
+			in.Fail()
+		}
+	})
+	return in.Whole()
+}
+
+func service(in *quickjson.Reader) (v Service) {
+	in.Object(func(name []byte) {
+		switch string(name) {
+		case "service":
+			v.Name = in.String()
+		case "instance":
+			v.Instance = in.String()
+		case "health":
+			v.Health = in.String()
+		case "since":
+			v.Since = in.Time()
+		case "restarts":
+			v.Restarts = int(in.Int(32))
+		case "failure":
+			v.Failure = in.String()
+		case "failed":
+			v.Failed = in.Time()
+		case "said":
+			v.Said = in.String()
+		default:
+			in.Fail()
+		}
+	})
+	return v
+}
+
+// quick reads the answer to PROTOCOL in its usual form, and reports whether it could.
+func (i *Info) quick(text []byte) bool {
+	in := quickjson.Of(text)
+	in.Object(func(name []byte) {
+		switch string(name) {
+		case "protocol":
+			i.Protocol = in.String()
+		case "name":
+			i.Name = in.String()
+		case "version":
+			i.Version = in.String()
+		case "features":
+			i.Features = in.Strings()
+		case "env":
+			i.Env = in.Strings()
+		default:
+			in.Fail()
+		}
+	})
+	return in.Whole()
 }
 
 // maxStatusLine bounds a line of the answer to STATUS, in bytes.
@@ -84,7 +160,13 @@ func (m *Module) Statuses(ctx context.Context, r Request, apps []string, each fu
 	defer cancel()
 	lines := &replyLines{verb: VerbStatus, most: maxStatusLine, fail: cancel, each: func(text []byte) error {
 		var s appStatus
-		if json.Unmarshal(text, &s) != nil || !wanted[s.App] {
+		if !s.quick(text) {
+			s = appStatus{}
+			if json.Unmarshal(text, &s) != nil {
+				s.App = ""
+			}
+		}
+		if !wanted[s.App] {
 			return fmt.Errorf("%s: a line of the reply is not the JSON of an application's status: %.80q", VerbStatus, text)
 		}
 		delete(wanted, s.App)

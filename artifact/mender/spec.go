@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"regexp"
+	"sync"
 	"time"
 	"unicode"
 	"unicode/utf8"
@@ -96,14 +97,16 @@ type Script struct {
 
 // scriptName is what mender-artifact takes for the name of an artifact's script. Scripts
 // of the states Idle, Sync and Download are a part of the operating system.
-var scriptName = regexp.MustCompile(`^Artifact(Install|Reboot|Rollback|RollbackReboot|Commit|Failure)_(Enter|Leave|Error)_[0-9][0-9](_\S+)?$`)
+var scriptName = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^Artifact(Install|Reboot|Rollback|RollbackReboot|Commit|Failure)_(Enter|Leave|Error)_[0-9][0-9](_\S+)?$`)
+})
 
 // MaxScript bounds a state script, in bytes.
 const MaxScript = 1 << 20
 
 // Check refuses a script that Write refuses.
 func (s *Script) Check() error {
-	if err := checkFileName(s.Name); err != nil || !scriptName.MatchString(s.Name) {
+	if err := checkFileName(s.Name); err != nil || !scriptName().MatchString(s.Name) {
 		return fmt.Errorf("a state script is called as ArtifactInstall_Enter_00, not %q", s.Name[:min(len(s.Name), 100)])
 	}
 	if len(s.Data) > MaxScript {

@@ -3,6 +3,7 @@ package view
 import (
 	"context"
 	"fmt"
+	"strconv"
 
 	"github.com/mender-app/mender-app/store"
 	"github.com/mender-app/mender-app/submodules"
@@ -55,7 +56,10 @@ func (v *Viewer) Overviews(ctx context.Context, s *store.Store, names []string, 
 		key := name // it is asked for alone
 		if m.info.Has(submodules.FeatureStatus) && m.info.Has(submodules.FeatureStatuses) {
 			req.Components = nil
-			key = fmt.Sprintf("/%s %q %q %q %q %q", o.Orchestrator, req.Platform, req.Env, req.Disabled, req.Overrides, req.Values)
+			key = "/" + o.Orchestrator + " " + strconv.Quote(req.Platform) // mostly
+			if len(req.Env)+len(req.Disabled)+len(req.Overrides)+len(req.Values) > 0 {
+				key = fmt.Sprintf("/%s %q %q %q %q %q", o.Orchestrator, req.Platform, req.Env, req.Disabled, req.Overrides, req.Values)
+			}
 		}
 		if len(groups[key]) == 0 {
 			order = append(order, key)
