@@ -21,11 +21,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// document is a dashboard in the form that Grafana has read since version 5, and still does.
+type document = dashboard.Dashboard //lint:ignore SA1019 the new form needs Grafana 12
+
 // faults are what Grafana's schema finds wrong with a dashboard. The error is also there,
 // without a text, if there is nothing.
 func faults(t *testing.T, text []byte) string {
 	t.Helper()
-	var d dashboard.Dashboard
+	var d document
 	err := d.UnmarshalJSONStrict(text)
 	require.Error(t, err)
 	return err.Error()
@@ -45,7 +48,7 @@ func panels(t *testing.T) (list []*dashboard.Panel) {
 	for _, wrong := range [][2]string{{`"panels"`, `"panel"`}, {`"gridPos"`, `"grid"`}, {`"expr"`, `"expression"`}, {`"refresh": "1m"`, `"refresh": 1`}} {
 		require.NotEmpty(t, faults(t, bytes.Replace(text, []byte(wrong[0]), []byte(wrong[1]), 1)), "the schema takes anything: %s", wrong[1])
 	}
-	var d dashboard.Dashboard
+	var d document
 	require.NoError(t, json.Unmarshal(text, &d))
 	require.NoError(t, d.Validate())
 	require.NotEmpty(t, *d.Uid)
