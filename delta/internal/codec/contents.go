@@ -99,7 +99,7 @@ type literalCoder struct {
 }
 
 func newLiteralCoder(r *run, out *output) *literalCoder {
-	c := &literalCoder{run: r, out: out, bytes: model.NewByteModel(13, 18, literalSets), inBulk: model.FreshProb,
+	c := &literalCoder{run: r, out: out, bytes: model.NewByteModel(14, 18, literalSets), inBulk: model.FreshProb,
 		parts: model.NewUintModel(), gap: model.NewUintModel(), size: model.NewUintModel()}
 	copy(c.kind[:], model.FreshProbs(len(c.kind)))
 	return c

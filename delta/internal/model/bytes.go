@@ -51,7 +51,7 @@ var unseen = bucket{1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1}
 // 1<<histBits bytes, and a number of sets of weights. bits is at least 6.
 func NewByteModel(bits, histBits, sets int) *ByteModel {
 	t := &ByteModel{
-		mix:       newMixer(byteContexts+1, sets*3*32, 256*8, 32),
+		mix:       newMixer(byteContexts+1, sets*3*32, 256*8, 256),
 		mask:      1<<bits - 1,
 		tab:       make([]bucket, byteContexts<<bits),
 		hist:      make([]byte, 1<<histBits),
@@ -236,7 +236,7 @@ func (t *ByteModel) Code(c *Coder, v byte, set int, alike bool) byte {
 				expect = 0
 			}
 			m.in[6] = int32(stretchTab[*match>>20])
-			bit := m.code(c, s<<5|half<<4|node, last|i, half<<4|node, int(v>>i&1))
+			bit := m.code(c, s<<5|half<<4|node, last|i, at, int(v>>i&1))
 			match.update(bit, 250)
 			adapt(&t.probs[0][ha], bit, historyRate)
 			adapt(&t.probs[1][hb], bit, historyRate)

@@ -17,13 +17,13 @@ type FlagModel struct {
 }
 
 const (
-	maxFlagContexts = 5
+	maxFlagContexts = 7
 
 	// flagRate is how slowly the probabilities for counts adapt.
 	flagRate = 7
 )
 
-// NewFlagModel makes a model of n contexts, from 3 to 5, with 1<<bits counts
+// NewFlagModel makes a model of n contexts, from 3 to 7, with 1<<bits counts
 // each. sets and others are the numbers of the two kinds of sets of weights.
 func NewFlagModel(n int, bits uint, sets, others int) *FlagModel {
 	m := &FlagModel{mix: newMixer(n, sets, others, sets), n: n, size: 1 << bits, shift: 32 - bits, tab: make([]counts, n<<bits)}
@@ -47,6 +47,12 @@ func (m *FlagModel) Code(c *Coder, contexts *Contexts, set, other, bit int) int 
 
 func (m *FlagModel) predict(x *Contexts) {
 	switch m.n {
+	case 7:
+		m.look(6, x[6])
+		fallthrough
+	case 6:
+		m.look(5, x[5])
+		fallthrough
 	case 5:
 		m.look(4, x[4])
 		fallthrough
@@ -70,6 +76,12 @@ func (m *FlagModel) look(k uint32, x uint32) {
 
 func (m *FlagModel) learn(bit int) {
 	switch m.n {
+	case 7:
+		m.note(6, bit)
+		fallthrough
+	case 6:
+		m.note(5, bit)
+		fallthrough
 	case 5:
 		m.note(4, bit)
 		fallthrough

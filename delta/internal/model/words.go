@@ -16,8 +16,8 @@ type WordModel struct {
 // smaller by less than they make decoding longer.
 func NewWordModel() *WordModel {
 	return &WordModel{
-		flag:  NewFlagModel(5, 14, 3*16, 256),
-		zero:  NewFlagModel(5, 12, 4*4*2, 256),
+		flag:  NewFlagModel(7, 14, 3*16, 256),
+		zero:  NewFlagModel(6, 12, 4*4*2, 256),
 		bytes: NewByteModel(12, 16, 2),
 	}
 }
@@ -57,6 +57,8 @@ func (m *WordModel) changed(c *Coder, o, size uint32, n Near, bit int) int {
 		o>>16<<16 | n.Old>>16 + 77,
 		n.Next,
 		(m.lastN-m.last)*0x85ebca6b + o&255 + same,
+		o>>16<<4 | h&3 + same,
+		(n.New-n.Old)*4 + h&3,
 	}
 	return m.flag.Code(c, &x, int(h&15|size>>1<<4), int(o>>(8*size-8)&255), bit)
 }
@@ -80,6 +82,7 @@ func (m *WordModel) differences(c *Coder, o uint32, old, new []byte, n Near) {
 			(at+o>>shift&0xffff)*k2 + before,
 			(at+got)*k2 + differs,
 			at + (before | moved<<8 | differs<<16),
+			((at+o)*k2+got)*k3 + n.New>>16,
 		}
 		changed := 1
 		if differs != 0 || i < len(old)-1 {
