@@ -203,7 +203,7 @@ func (s *Store) AddHistory(r Record) error {
 	if err := durable.MkdirAll(s.meta(historyDir), 0o700); err != nil {
 		return fmt.Errorf("history: %w", err)
 	}
-	if err := durable.WriteFile(s.historyFile(r.Application), out.Bytes(), 0o644); err != nil {
+	if err := durable.WriteFile(s.HistoryFile(r.Application), out.Bytes(), 0o644); err != nil {
 		return fmt.Errorf("history: %w", err)
 	}
 	return s.dropLogs(r.Application, r.Number)
@@ -226,7 +226,8 @@ func (s *Store) NextDeployment(app string) int64 {
 	return last.Number + 1
 }
 
-func (s *Store) historyFile(app string) string { return s.meta(historyDir + "/" + app + ".jsonl") }
+// HistoryFile is the file of an application's history, which need not be there.
+func (s *Store) HistoryFile(app string) string { return s.meta(historyDir + "/" + app + ".jsonl") }
 
 // History returns the ended deployments of an application, the oldest first, also
 // after the application was removed. It needs no lock.
@@ -241,7 +242,7 @@ func (s *Store) history(app string) (records []Record, totals *Totals, err error
 	if err := names.Check(app); err != nil {
 		return nil, nil, fmt.Errorf("%w: %w", ErrName, err)
 	}
-	data, err := readFile(s.historyFile(app))
+	data, err := readFile(s.HistoryFile(app))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, totalsOf(nil), nil
 	}
@@ -251,7 +252,7 @@ func (s *Store) history(app string) (records []Record, totals *Totals, err error
 	for text := range bytes.Lines(data) {
 		var l line
 		if err := json.Unmarshal(text, &l); err != nil {
-			return nil, nil, &CorruptError{s.historyFile(app), err}
+			return nil, nil, &CorruptError{s.HistoryFile(app), err}
 		}
 		if l.Number == 0 { // an earlier version wrote it
 			l.Number = after(records)
@@ -361,7 +362,7 @@ func (s *Store) readLast(app string, read func(line []byte) error) (found bool, 
 	if err := names.Check(app); err != nil {
 		return false, fmt.Errorf("%w: %w", ErrName, err)
 	}
-	text, err := lastLine(s.historyFile(app))
+	text, err := lastLine(s.HistoryFile(app))
 	if errors.Is(err, fs.ErrNotExist) || err == nil && len(text) == 0 {
 		return false, nil
 	}
@@ -369,7 +370,7 @@ func (s *Store) readLast(app string, read func(line []byte) error) (found bool, 
 		return false, err
 	}
 	if err := read(text); err != nil {
-		return false, &CorruptError{s.historyFile(app), err}
+		return false, &CorruptError{s.HistoryFile(app), err}
 	}
 	return true, nil
 }

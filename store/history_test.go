@@ -27,7 +27,7 @@ func historyOf(t *testing.T, n int) *Store {
 		lines.Write(append(line, '\n'))
 	}
 	require.NoError(t, os.MkdirAll(s.meta(historyDir), 0o700))
-	require.NoError(t, os.WriteFile(s.historyFile("shop"), lines.Bytes(), 0o644))
+	require.NoError(t, os.WriteFile(s.HistoryFile("shop"), lines.Bytes(), 0o644))
 	return s
 }
 
@@ -109,14 +109,14 @@ func TestNumbersOfDeployments(t *testing.T) {
 // Records of an earlier version have no number.
 func TestRecordsWithoutNumbers(t *testing.T) {
 	s := historyOf(t, 3)
-	text, err := os.ReadFile(s.historyFile("shop"))
+	text, err := os.ReadFile(s.HistoryFile("shop"))
 	require.NoError(t, err)
 	old := string(text)
 	for i := range 3 {
 		old = strings.Replace(old, fmt.Sprintf(`"number":%d,`, i+1), "", 1)
 	}
 	require.NotContains(t, old, "number")
-	require.NoError(t, os.WriteFile(s.historyFile("shop"), []byte(old), 0o644))
+	require.NoError(t, os.WriteFile(s.HistoryFile("shop"), []byte(old), 0o644))
 	last, _, err := s.Last("shop")
 	require.NoError(t, err)
 	require.EqualValues(t, 3, last.Number)
@@ -149,12 +149,12 @@ func TestTotals(t *testing.T) {
 	require.Equal(t, "last", last.ID)
 	require.Equal(t, map[string]int64{StatusInstalled: 67, StatusRolledBack: 67, StatusRefused: 66, StatusFailed: maxHistory, StatusRestored: 1}, totals.Statuses)
 	require.Equal(t, time.Unix(7e6, 0).UTC(), totals.Success)
-	text, err := os.ReadFile(s.historyFile("shop"))
+	text, err := os.ReadFile(s.HistoryFile("shop"))
 	require.NoError(t, err)
 	require.Equal(t, 1, strings.Count(string(text), `"totals"`), "in the last line alone")
 
 	// Only the last line is read: the others may be damaged.
-	require.NoError(t, os.WriteFile(s.historyFile("shop"), append([]byte("{\n"), text[strings.LastIndex(strings.TrimSpace(string(text)), "\n")+1:]...), 0o644))
+	require.NoError(t, os.WriteFile(s.HistoryFile("shop"), append([]byte("{\n"), text[strings.LastIndex(strings.TrimSpace(string(text)), "\n")+1:]...), 0o644))
 	_, again, _, err := s.Totals("shop")
 	require.NoError(t, err)
 	require.Equal(t, totals, again)

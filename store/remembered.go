@@ -38,7 +38,7 @@ func (s *Store) Remembered() ([]string, error) {
 // and needs no lock.
 func (s *Store) Stamp(name string) string {
 	stamp := ""
-	for _, path := range []string{filepath.Join(s.appDir(name), stateFile), s.historyFile(name)} {
+	for _, path := range []string{filepath.Join(s.appDir(name), stateFile), s.HistoryFile(name)} {
 		var st unix.Stat_t
 		if unix.Stat(path, &st) == nil { // each write makes a new file
 			stamp += fmt.Sprint(st.Ino, " ", st.Size, " ", st.Mtim)

@@ -219,7 +219,7 @@ func (m *Maker) component(ctx context.Context, w *artifact.ImagesWriter, c store
 		pw.CloseWithError(image.WriteArchive(pw, spec))
 		close(done)
 	}()
-	err = w.Add(info, out.PayloadBytes, metered.Reader(ctx, pr, func(int64) {}))
+	err = w.Add(info, out.PayloadBytes, metered.Reader(ctx, pr, nil))
 	pr.CloseWithError(io.ErrClosedPipe)
 	<-done // it reads the archive
 	return out, err
@@ -257,5 +257,5 @@ func (m *Maker) file(ctx context.Context, w *artifact.ImagesWriter, c *artifact.
 		return err
 	}
 	c.Size, c.PayloadBytes = st.Size(), st.Size()
-	return w.Add(info, c.Size, metered.Reader(ctx, f, func(int64) {}))
+	return w.Add(info, c.Size, metered.Reader(ctx, f, nil))
 }

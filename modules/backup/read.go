@@ -46,7 +46,7 @@ func (r *Reader) Close() { r.zr.Close() }
 // Next returns the name of the next member, after the rest of the one before was read. At
 // the end it is io.EOF.
 func (r *Reader) Next() (string, error) {
-	if err := r.end(); err != nil {
+	if err := r.End(); err != nil {
 		return "", err
 	}
 	h, err := r.tr.Next()
@@ -122,9 +122,7 @@ func (r *Reader) Read(p []byte) (int, error) {
 
 // End reads the rest of the current member. Only when it returns nil the member is what
 // Verify has seen.
-func (r *Reader) End() error { return r.end() }
-
-func (r *Reader) end() error {
+func (r *Reader) End() error {
 	if r.sum == nil {
 		return nil
 	}
@@ -149,7 +147,7 @@ func (r *Reader) JSON(v any) error {
 	if len(text) > maxJSON {
 		return bad("%s is larger than %d bytes", name, maxJSON)
 	}
-	if err := r.end(); err != nil {
+	if err := r.End(); err != nil {
 		return err
 	}
 	return decode(name, text, v)

@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/mender-app/mender-app/artifact/metered"
 )
 
 // Data is kept as a tar of its own, with everything that files have: owners, permissions,
@@ -36,14 +38,10 @@ func WriteTree(out io.Writer, dir string, dry bool) error {
 
 // TreeSize is how many bytes WriteTree writes.
 func TreeSize(dir string) (n int64, err error) {
-	c := counter(0)
+	var c metered.Counter
 	err = WriteTree(&c, dir, true)
 	return int64(c), err
 }
-
-type counter int64
-
-func (c *counter) Write(p []byte) (int, error) { *c += counter(len(p)); return len(p), nil }
 
 type inode struct{ dev, ino uint64 }
 

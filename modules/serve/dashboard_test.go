@@ -106,13 +106,7 @@ func metricOf(expr string) string { return regexp.MustCompile(`mender_app_\w+`).
 
 // Prometheus' own tool finds no fault with what the panels ask, and has an answer.
 func TestPromtoolAnswersTheDashboard(t *testing.T) {
-	promtool, err := exec.LookPath("promtool")
-	if err != nil {
-		if os.Getenv("CI") == "true" {
-			t.Fatal("missing in CI: promtool")
-		}
-		t.Skip("needs promtool (Debian's package prometheus; make setup)")
-	}
+	promtool := findPromtool(t)
 	s, _ := shop(t)
 	_, metrics := get(t, s, "/metrics")
 	var rules, series, asks strings.Builder

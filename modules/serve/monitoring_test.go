@@ -31,8 +31,8 @@ func TestMonitoringNamesMetrics(t *testing.T) {
 	}
 }
 
-// Prometheus' own tool finds no fault with the metrics and the alerts.
-func TestPromtool(t *testing.T) {
+func findPromtool(t *testing.T) string {
+	t.Helper()
 	promtool, err := exec.LookPath("promtool")
 	if err != nil {
 		if os.Getenv("CI") == "true" {
@@ -40,6 +40,12 @@ func TestPromtool(t *testing.T) {
 		}
 		t.Skip("needs promtool (Debian's package prometheus; make setup)")
 	}
+	return promtool
+}
+
+// Prometheus' own tool finds no fault with the metrics and the alerts.
+func TestPromtool(t *testing.T) {
+	promtool := findPromtool(t)
 	s, _ := shop(t)
 	_, metrics := get(t, s, "/metrics")
 	cmd := exec.Command(promtool, "check", "metrics")

@@ -171,7 +171,7 @@ func (p Program) writeTo(ctx context.Context, e *deploy.Engine, out io.Writer, n
 	if err != nil {
 		return nil, err
 	}
-	w, err := backup.NewWriter(metered.Writer(ctx, out, func(int64) {}), time.Now().UTC())
+	w, err := backup.NewWriter(metered.Writer(ctx, out, nil), time.Now().UTC())
 	if err != nil {
 		return nil, err
 	}
@@ -220,7 +220,7 @@ func (p Program) add(ctx context.Context, w *backup.Writer, e *deploy.Engine, i 
 		return nil, err
 	}
 	s.Values = operators(all, a.Name)
-	history, err := os.ReadFile(historyFile(e.Store, a.Name))
+	history, err := os.ReadFile(e.Store.HistoryFile(a.Name))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
@@ -268,5 +268,3 @@ func (p Program) add(ctx context.Context, w *backup.Writer, e *deploy.Engine, i 
 	}
 	return s, w.Add(name+backup.NameData, n, func(out io.Writer) error { return backup.WriteTree(out, content, false) })
 }
-
-func historyFile(s *store.Store, app string) string { return s.Meta("history/" + app + ".jsonl") }

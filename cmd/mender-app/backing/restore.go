@@ -236,7 +236,7 @@ func (p Program) prepare(ctx context.Context, e *deploy.Engine, s *backup.Settin
 		return err
 	}
 	defer release()
-	file := historyFile(e.Store, s.Application)
+	file := e.Store.HistoryFile(s.Application)
 	if _, err := os.Lstat(file); s.History == "" || !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
