@@ -183,7 +183,7 @@ test-kills: ## the deployment in a world in memory, killed or failing at every p
 	$(GO) test -vet=off -timeout 30m -run '$(KILLS)' ./modules/deploy
 
 .PHONY: golden
-golden: ## write the golden deltas anew, until the format is frozen
+golden: ## write golden deltas that are missing, as that of a new feature
 	$(GO) test ./delta -run Golden -update
 
 .PHONY: test-delta

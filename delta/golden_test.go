@@ -6,9 +6,12 @@ import (
 	"bytes"
 	"context"
 	"flag"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/klauspost/compress/zstd"
@@ -24,12 +27,13 @@ import (
 
 // The golden deltas hold the format: a change of a model, a context or a
 // constant makes other bytes, and what is out in the field can no longer be read.
-// Until the format is frozen they are renewed on purpose:
+// Version 1 is frozen: a golden delta is never renewed. A new feature comes with one of
+// its own, which this writes, because only what is missing is written:
 //
 //	make golden
 //
 // testdata/golden/make made what goes in.
-var update = flag.Bool("update", false, "write the golden deltas anew")
+var update = flag.Bool("update", false, "write the golden deltas that are missing")
 
 // golden is one delta, or two that follow one another, in testdata/golden.
 type golden struct {
@@ -148,7 +152,7 @@ func (g golden) encoded(t testing.TB) []byte {
 func TestGoldenDecode(t *testing.T) {
 	for _, g := range goldens {
 		t.Run(g.name, func(t *testing.T) {
-			if *update {
+			if _, err := os.Stat(g.file()); *update && os.IsNotExist(err) {
 				require.NoError(t, os.WriteFile(g.file(), g.encoded(t), 0o644))
 			}
 			f, err := os.Open(g.file())
@@ -199,6 +203,48 @@ func TestGoldenEncode(t *testing.T) {
 			require.True(t, bytes.Equal(want, g.encoded(t)), "the delta is not what it was")
 		})
 	}
+}
+
+// featureGoldens names for each feature a golden delta that uses it.
+var featureGoldens = map[string]string{
+	delta.FeatureELF:     "elf-arm",
+	delta.FeatureLZ:      "bulk",
+	delta.FeatureDeflate: "gzip",
+	delta.FeatureGo:      "zip",
+}
+
+// goldenSums are the SHA-256 of all golden deltas, in the order of their names. They
+// never change: what was written once is decoded for ever.
+const goldenSums = "testdata/golden/SHA256SUMS"
+
+// Each feature has a golden delta that lists it, and no golden delta has changed or
+// is gone.
+func TestGoldenOfEachFeature(t *testing.T) {
+	for _, f := range delta.Features {
+		name := featureGoldens[f]
+		require.NotEmpty(t, name, "the feature %s has no golden delta: add one, and name it in featureGoldens", f)
+		file, err := os.Open(golden{name: name}.file())
+		require.NoError(t, err)
+		defer file.Close()
+		r, err := decoder.New(file)
+		require.NoError(t, err)
+		require.Contains(t, r.Header().Features, f)
+	}
+	require.Len(t, featureGoldens, len(delta.Features))
+
+	var sums []string
+	for _, g := range goldens {
+		b, err := os.ReadFile(g.file())
+		require.NoError(t, err)
+		sums = append(sums, fmt.Sprintf("%s  %s\n", digest.Of(b).Hex(), filepath.Base(g.file())))
+	}
+	slices.SortFunc(sums, func(a, b string) int { return strings.Compare(a[64:], b[64:]) })
+	frozen, err := os.ReadFile(goldenSums)
+	require.NoError(t, err)
+	require.Equal(t, string(frozen), strings.Join(sums, ""), "version 1 is frozen; a new golden delta is added to %s", goldenSums)
+	files, err := filepath.Glob(filepath.Join("testdata", "golden", "*.delta"))
+	require.NoError(t, err)
+	require.Len(t, files, len(goldens), "a golden delta is not tested")
 }
 
 // xdelta3 wrote the VCDIFF file; testdata/make.sh there says how.

@@ -81,6 +81,9 @@ const (
 	FeatureGo      = "goflate1"
 )
 
+// Features are all features that a decoder of this version may know.
+var Features = []string{FeatureELF, FeatureLZ, FeatureDeflate, FeatureGo}
+
 // Limits of the head.
 const (
 	maxHeader = 1 << 20 // bytes of the header

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/mender-app/mender-app/delta"
 	"github.com/mender-app/mender-app/delta/deflate"
@@ -19,13 +20,7 @@ import (
 
 // known reports whether this decoder knows a feature.
 func known(feature string) bool {
-	switch feature {
-	case delta.FeatureELF, delta.FeatureLZ, delta.FeatureDeflate:
-		return true
-	case delta.FeatureGo:
-		return deflate.GoKnown()
-	}
-	return false
+	return slices.Contains(delta.Features, feature) && (feature != delta.FeatureGo || deflate.GoKnown())
 }
 
 // Decoder decodes one delta from a stream, strictly forward. It can be used once,
