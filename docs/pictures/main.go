@@ -1,6 +1,6 @@
-// Command pictures writes the pictures of the documents: how a release travels, and how
-// large deltas are in docs/BENCHMARKS.md. Run it in the top directory of the project
-// when one of these has changed:
+// Command pictures writes the pictures of the documents: how a release travels, what
+// makes a delta small, and how large deltas are in docs/BENCHMARKS.md. Run it in the top
+// directory of the project when one of these has changed:
 //
 //	go run ./docs/pictures
 package main
@@ -41,5 +41,7 @@ func draw(docs string) (map[string][]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return map[string][]byte{"flow.svg": flow(), "sizes.svg": sizes(pairs)}, nil
+	return map[string][]byte{
+		"flow.svg": flow(), "sizes.svg": sizes(pairs), "files.svg": files(), "addresses.svg": addresses(),
+	}, nil
 }
