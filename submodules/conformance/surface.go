@@ -18,30 +18,32 @@ import (
 )
 
 // The fewest arguments of each verb that needs some.
-var arguments = map[string][]string{
-	submodules.VerbExportManifest: {"APP", "/dir"},
-	submodules.VerbSave:           {"APP", "url", "/path"},
-	submodules.VerbLoad:           {"APP", "url", "/path"},
-	submodules.VerbList:           {"APP"},
-	submodules.VerbLsComponents:   {"APP"},
-	submodules.VerbDelete:         {"url", "APP"},
-	submodules.VerbRollout:        {"APP", "/dir"},
-	submodules.VerbRollback:       {"APP", "/dir"},
-	submodules.VerbPurge:          {"APP"},
-	submodules.VerbStop:           {"APP", "/dir"},
-	submodules.VerbStart:          {"APP", "/dir"},
-	submodules.VerbAlive:          {"APP"},
-	submodules.VerbHealthy:        {"APP"},
-	submodules.VerbVerify:         {"APP"},
-	submodules.VerbSync:           {"APP"},
-	submodules.VerbRepair:         {"APP", "/dir"},
-	submodules.VerbStorage:        {"APP"},
-	submodules.VerbStatus:         {"APP"},
-	submodules.VerbLogs:           {"APP"},
-	submodules.VerbCheck:          {"APP", "/dir"},
-	submodules.VerbRender:         {"APP", "/dir"},
-	submodules.VerbVolumes:        {"APP", "/dir"},
-}
+var arguments = sync.OnceValue(func() map[string][]string {
+	return map[string][]string{
+		submodules.VerbExportManifest: {"APP", "/dir"},
+		submodules.VerbSave:           {"APP", "url", "/path"},
+		submodules.VerbLoad:           {"APP", "url", "/path"},
+		submodules.VerbList:           {"APP"},
+		submodules.VerbLsComponents:   {"APP"},
+		submodules.VerbDelete:         {"url", "APP"},
+		submodules.VerbRollout:        {"APP", "/dir"},
+		submodules.VerbRollback:       {"APP", "/dir"},
+		submodules.VerbPurge:          {"APP"},
+		submodules.VerbStop:           {"APP", "/dir"},
+		submodules.VerbStart:          {"APP", "/dir"},
+		submodules.VerbAlive:          {"APP"},
+		submodules.VerbHealthy:        {"APP"},
+		submodules.VerbVerify:         {"APP"},
+		submodules.VerbSync:           {"APP"},
+		submodules.VerbRepair:         {"APP", "/dir"},
+		submodules.VerbStorage:        {"APP"},
+		submodules.VerbStatus:         {"APP"},
+		submodules.VerbLogs:           {"APP"},
+		submodules.VerbCheck:          {"APP", "/dir"},
+		submodules.VerbRender:         {"APP", "/dir"},
+		submodules.VerbVolumes:        {"APP", "/dir"},
+	}
+})
 
 // asks holds the verbs that change nothing.
 var asks = []string{submodules.VerbList, submodules.VerbLsComponents, submodules.VerbAlive, submodules.VerbHealthy, submodules.VerbVerify, submodules.VerbStorage, submodules.VerbStatus, submodules.VerbLogs, submodules.VerbCheck, submodules.VerbRender, submodules.VerbVolumes}
@@ -62,8 +64,8 @@ func (s *suite) surface() error {
 	s.check("(none)", "a call without a verb is refused", sectionWrong, s.refused())
 	s.check("(unknown)", "an unknown verb is refused", sectionWrong, s.refused("NO_SUCH_VERB", s.app))
 	s.check("(unknown)", "a verb in small letters is refused", sectionWrong, s.refused("list", s.app))
-	for _, verb := range slices.Sorted(maps.Keys(arguments)) {
-		args := arguments[verb]
+	for _, verb := range slices.Sorted(maps.Keys(arguments())) {
+		args := arguments()[verb]
 		if s.old() && !slices.Contains(asks, verb) {
 			s.check(verb, "wrong arguments are refused", sectionWrong, notClaimed("it speaks 1.0, and could do harm"))
 			continue

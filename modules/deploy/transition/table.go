@@ -5,6 +5,7 @@ package transition
 import (
 	"fmt"
 	"log/slog"
+	"sync"
 )
 
 // Phase is the progress of a deployment. It is written to the journal before its
@@ -134,154 +135,158 @@ var (
 // table says what each event means in each phase. It covers every order of
 // calls that both Mender clients were seen to make. For orders that no client
 // makes, the result is still either the old release or the new one.
-var table = map[Phase]map[Event]Plan{
-	None: {
-		EventReceived: refuse("no download was begun"),
-		EventStays:    refuse("no release is being started"),
-		EventInstall:  refuse("nothing has been downloaded; install the artifact again"),
-		// For handles a commit that is repeated after Cleanup.
-		EventCommit:   refuse("nothing is waiting to be committed"),
-		EventRollback: nothing("nothing to roll back"),
-		EventFailure:  nothing("nothing had been changed"),
-		EventCleanup:  nothing("nothing to clean up"),
-		EventFollow:   nothing("it ended with its leader"),
+// It is made when it is first used: most calls of the programs do not, and making it is a
+// noticeable part of their start on a small device.
+var table = sync.OnceValue(func() map[Phase]map[Event]Plan {
+	return map[Phase]map[Event]Plan{
+		None: {
+			EventReceived: refuse("no download was begun"),
+			EventStays:    refuse("no release is being started"),
+			EventInstall:  refuse("nothing has been downloaded; install the artifact again"),
+			// For handles a commit that is repeated after Cleanup.
+			EventCommit:   refuse("nothing is waiting to be committed"),
+			EventRollback: nothing("nothing to roll back"),
+			EventFailure:  nothing("nothing had been changed"),
+			EventCleanup:  nothing("nothing to clean up"),
+			EventFollow:   nothing("it ended with its leader"),
 
-		EventReboot:         nothing("nothing had been changed"),
-		EventVerifyReboot:   refuse("no release is waiting for its commit"),
-		EventVerifyRollback: nothing("nothing to roll back"),
-	},
-	Downloading: {
-		EventReceived: do(Barrier, EnterLoaded),
-		EventStays:    refuse("no release is being started"),
-		EventInstall:  refuse("the download did not finish; install the artifact again"),
-		EventCommit:   refuse("the download did not finish"),
-		EventRollback: abandon,
-		EventFailure:  abandon,
-		EventCleanup:  sequence(abandon, drop),
-		EventFollow:   refuse("it has not been installed"),
+			EventReboot:         nothing("nothing had been changed"),
+			EventVerifyReboot:   refuse("no release is waiting for its commit"),
+			EventVerifyRollback: nothing("nothing to roll back"),
+		},
+		Downloading: {
+			EventReceived: do(Barrier, EnterLoaded),
+			EventStays:    refuse("no release is being started"),
+			EventInstall:  refuse("the download did not finish; install the artifact again"),
+			EventCommit:   refuse("the download did not finish"),
+			EventRollback: abandon,
+			EventFailure:  abandon,
+			EventCleanup:  sequence(abandon, drop),
+			EventFollow:   refuse("it has not been installed"),
 
-		EventReboot:         nothing("nothing that runs was touched"),
-		EventVerifyReboot:   refuse("it has not been installed"),
-		EventVerifyRollback: abandon,
-	},
-	Loaded: {
-		EventReceived: nothing("it was loaded already"),
-		EventStays:    refuse("no release is being started"),
-		EventInstall:  install,
-		EventCommit:   refuse("it has not been installed"),
-		EventRollback: abandon,
-		EventFailure:  abandon,
-		EventCleanup:  sequence(abandon, drop),
-		EventFollow:   refuse("it has not been installed"),
+			EventReboot:         nothing("nothing that runs was touched"),
+			EventVerifyReboot:   refuse("it has not been installed"),
+			EventVerifyRollback: abandon,
+		},
+		Loaded: {
+			EventReceived: nothing("it was loaded already"),
+			EventStays:    refuse("no release is being started"),
+			EventInstall:  install,
+			EventCommit:   refuse("it has not been installed"),
+			EventRollback: abandon,
+			EventFailure:  abandon,
+			EventCleanup:  sequence(abandon, drop),
+			EventFollow:   refuse("it has not been installed"),
 
-		EventReboot:         nothing("nothing that runs was touched"),
-		EventVerifyReboot:   refuse("it has not been installed"),
-		EventVerifyRollback: abandon,
-	},
-	Installing: {
-		EventReceived: refuse("it is being installed"),
-		EventStays:    do(Barrier, EnterFailed),
-		EventInstall:  install, // a repetition after a crash
-		EventCommit:   refuse("the installation did not finish"),
-		EventRollback: back,
-		EventFailure:  back,
-		EventCleanup:  sequence(back, drop),
-		EventFollow:   refuse("the installation did not finish"),
+			EventReboot:         nothing("nothing that runs was touched"),
+			EventVerifyReboot:   refuse("it has not been installed"),
+			EventVerifyRollback: abandon,
+		},
+		Installing: {
+			EventReceived: refuse("it is being installed"),
+			EventStays:    do(Barrier, EnterFailed),
+			EventInstall:  install, // a repetition after a crash
+			EventCommit:   refuse("the installation did not finish"),
+			EventRollback: back,
+			EventFailure:  back,
+			EventCleanup:  sequence(back, drop),
+			EventFollow:   refuse("the installation did not finish"),
 
-		EventReboot:         refuse("the installation did not finish"),
-		EventVerifyReboot:   refuse("the installation did not finish"),
-		EventVerifyRollback: back,
-	},
-	Installed: {
-		EventReceived: refuse("it has been installed"),
-		EventStays:    refuse("no release is being started"),
-		EventInstall:  install,
-		EventCommit:   do(Check, EnterCommitted),
-		EventRollback: back,
-		EventFailure:  back,
-		// A client that cleans up without a commit regards the update as failed.
-		EventCleanup: sequence(back, drop),
-		EventFollow:  sequence(do(EnterCommitted), finish),
+			EventReboot:         refuse("the installation did not finish"),
+			EventVerifyReboot:   refuse("the installation did not finish"),
+			EventVerifyRollback: back,
+		},
+		Installed: {
+			EventReceived: refuse("it has been installed"),
+			EventStays:    refuse("no release is being started"),
+			EventInstall:  install,
+			EventCommit:   do(Check, EnterCommitted),
+			EventRollback: back,
+			EventFailure:  back,
+			// A client that cleans up without a commit regards the update as failed.
+			EventCleanup: sequence(back, drop),
+			EventFollow:  sequence(do(EnterCommitted), finish),
 
-		EventReboot:         do(Leave, Barrier),
-		EventVerifyReboot:   do(Check, Arrive, EnterInstalled),
-		EventVerifyRollback: back,
-	},
-	Committed: {
-		EventReceived: refuse("it has been committed"),
-		EventStays:    refuse("no release is being started"),
-		EventInstall:  nothing("it has been committed already"),
-		EventCommit:   nothing("it has been committed already"),
-		// The client does not know of the commit: it was killed, or the call
-		// failed. To the client the old release is the current one.
-		EventRollback: back,
-		EventFailure:  back,
-		EventCleanup:  finish,
-		EventFollow:   finish,
+			EventReboot:         do(Leave, Barrier),
+			EventVerifyReboot:   do(Check, Arrive, EnterInstalled),
+			EventVerifyRollback: back,
+		},
+		Committed: {
+			EventReceived: refuse("it has been committed"),
+			EventStays:    refuse("no release is being started"),
+			EventInstall:  nothing("it has been committed already"),
+			EventCommit:   nothing("it has been committed already"),
+			// The client does not know of the commit: it was killed, or the call
+			// failed. To the client the old release is the current one.
+			EventRollback: back,
+			EventFailure:  back,
+			EventCleanup:  finish,
+			EventFollow:   finish,
 
-		EventReboot:         nothing("it has been committed already"),
-		EventVerifyReboot:   nothing("it has been committed already"),
-		EventVerifyRollback: back,
-	},
-	Cleaning: {
-		EventReceived: refuse("it has been committed"),
-		EventStays:    refuse("no release is being started"),
-		EventInstall:  nothing("it has been committed already"),
-		EventCommit:   nothing("it has been committed already"),
-		// The client stores the commit before it calls Cleanup: to any caller
-		// now, the new release is the current one.
-		EventRollback: nothing("it has been committed, and the previous release may be gone: install that one again"),
-		EventFailure:  nothing("it has been committed"),
-		EventCleanup:  finish,
-		EventFollow:   finish,
+			EventReboot:         nothing("it has been committed already"),
+			EventVerifyReboot:   nothing("it has been committed already"),
+			EventVerifyRollback: back,
+		},
+		Cleaning: {
+			EventReceived: refuse("it has been committed"),
+			EventStays:    refuse("no release is being started"),
+			EventInstall:  nothing("it has been committed already"),
+			EventCommit:   nothing("it has been committed already"),
+			// The client stores the commit before it calls Cleanup: to any caller
+			// now, the new release is the current one.
+			EventRollback: nothing("it has been committed, and the previous release may be gone: install that one again"),
+			EventFailure:  nothing("it has been committed"),
+			EventCleanup:  finish,
+			EventFollow:   finish,
 
-		EventReboot:         nothing("it has been committed already"),
-		EventVerifyReboot:   nothing("it has been committed already"),
-		EventVerifyRollback: nothing("it has been committed, and the previous release may be gone: install that one again"),
-	},
-	RollingBack: {
-		EventReceived: refuse("it is being rolled back"),
-		EventStays:    refuse("no release is being started"),
-		EventInstall:  refuse("it is being rolled back"),
-		EventCommit:   refuse("it is being rolled back"),
-		EventRollback: back,
-		EventFailure:  back,
-		EventCleanup:  sequence(back, drop),
-		EventFollow:   refuse("it is being rolled back"),
+			EventReboot:         nothing("it has been committed already"),
+			EventVerifyReboot:   nothing("it has been committed already"),
+			EventVerifyRollback: nothing("it has been committed, and the previous release may be gone: install that one again"),
+		},
+		RollingBack: {
+			EventReceived: refuse("it is being rolled back"),
+			EventStays:    refuse("no release is being started"),
+			EventInstall:  refuse("it is being rolled back"),
+			EventCommit:   refuse("it is being rolled back"),
+			EventRollback: back,
+			EventFailure:  back,
+			EventCleanup:  sequence(back, drop),
+			EventFollow:   refuse("it is being rolled back"),
 
-		EventReboot:         nothing("it is being rolled back"),
-		EventVerifyReboot:   refuse("it is being rolled back"),
-		EventVerifyRollback: back,
-	},
-	RolledBack: {
-		EventReceived: refuse("it was rolled back"),
-		EventStays:    refuse("no release is being started"),
-		EventInstall:  refuse("it was rolled back; install the artifact again"),
-		EventCommit:   refuse("it was rolled back"),
-		EventRollback: nothing("it was rolled back already"),
-		EventFailure:  {Note: "it was rolled back already", Level: slog.LevelDebug}, // clients call it after each ArtifactRollback
-		EventCleanup:  drop,
-		EventFollow:   refuse("it was rolled back"),
+			EventReboot:         nothing("it is being rolled back"),
+			EventVerifyReboot:   refuse("it is being rolled back"),
+			EventVerifyRollback: back,
+		},
+		RolledBack: {
+			EventReceived: refuse("it was rolled back"),
+			EventStays:    refuse("no release is being started"),
+			EventInstall:  refuse("it was rolled back; install the artifact again"),
+			EventCommit:   refuse("it was rolled back"),
+			EventRollback: nothing("it was rolled back already"),
+			EventFailure:  {Note: "it was rolled back already", Level: slog.LevelDebug}, // clients call it after each ArtifactRollback
+			EventCleanup:  drop,
+			EventFollow:   refuse("it was rolled back"),
 
-		EventReboot:         do(Barrier),
-		EventVerifyReboot:   refuse("it was rolled back"),
-		EventVerifyRollback: do(Recheck, EnterRolledBack),
-	},
-	Failed: {
-		EventReceived: stays,
-		EventStays:    nothing("it has failed already"),
-		EventInstall:  stays,
-		EventCommit:   stays,
-		EventRollback: stays,
-		EventFailure:  nothing("the release stays as it is, for a person"),
-		EventCleanup:  finish,
-		EventFollow:   finish,
+			EventReboot:         do(Barrier),
+			EventVerifyReboot:   refuse("it was rolled back"),
+			EventVerifyRollback: do(Recheck, EnterRolledBack),
+		},
+		Failed: {
+			EventReceived: stays,
+			EventStays:    nothing("it has failed already"),
+			EventInstall:  stays,
+			EventCommit:   stays,
+			EventRollback: stays,
+			EventFailure:  nothing("the release stays as it is, for a person"),
+			EventCleanup:  finish,
+			EventFollow:   finish,
 
-		EventReboot:         stays,
-		EventVerifyReboot:   stays,
-		EventVerifyRollback: stays,
-	},
-}
+			EventReboot:         stays,
+			EventVerifyReboot:   stays,
+			EventVerifyRollback: stays,
+		},
+	}
+})
 
 // For returns the plan for an event. same tells that the event is about the
 // artifact of the current release, overwrites that loading the new release
@@ -294,7 +299,7 @@ func For(p Phase, ev Event, same, overwrites bool) (Plan, error) {
 	if undoing[ev] {
 		p = Touched(p, overwrites)
 	}
-	pl, ok := table[p][ev]
+	pl, ok := table()[p][ev]
 	if !ok {
 		return Plan{}, fmt.Errorf("no plan for %s in phase %q", ev, p)
 	}
@@ -302,7 +307,7 @@ func For(p Phase, ev Event, same, overwrites bool) (Plan, error) {
 }
 
 // Without is the plan for an event where there is no deployment.
-func Without(ev Event) Plan { return table[None][ev] }
+func Without(ev Event) Plan { return table()[None][ev] }
 
 // undoing are the events after which the old release runs, if it was not
 // committed.
