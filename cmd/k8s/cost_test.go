@@ -66,6 +66,16 @@ func measure(cmd *exec.Cmd) (string, cost, error) {
 	}
 }
 
+// startOf returns when a process started, in ticks since the boot, or "".
+func startOf(pid string) string {
+	text, _ := os.ReadFile("/proc/" + pid + "/stat")
+	_, rest, _ := strings.Cut(string(text), ") ")
+	if f := strings.Fields(rest); len(f) > 19 {
+		return f[19]
+	}
+	return ""
+}
+
 // calls watches the calls that anyone makes of a program until stop, and then
 // returns the dearest of each verb.
 func calls(program string) (stop func() map[string]cost) {
@@ -81,19 +91,21 @@ func calls(program string) (stop func() map[string]cost) {
 		for {
 			dirs, _ := filepath.Glob("/proc/[0-9]*")
 			for _, dir := range dirs {
+				// A process that ended may have given its number to another program.
+				if exe, err := os.Readlink(dir + "/exe"); err != nil || filepath.Base(exe) != filepath.Base(program) {
+					continue
+				}
 				pid := filepath.Base(dir)
-				c := found[pid]
+				process := pid + " " + startOf(pid)
+				c := found[process]
 				if c == nil {
-					if exe, err := os.Readlink(dir + "/exe"); err != nil || filepath.Base(exe) != filepath.Base(program) {
-						continue
-					}
 					line, err := os.ReadFile(dir + "/cmdline")
 					args := strings.Split(string(line), "\x00")
 					if err != nil || len(args) < 2 || args[0] != program && !strings.HasSuffix(args[0], "/app-modules/v1/k8s") {
 						continue
 					}
 					c = &call{verb: args[1], began: time.Now()}
-					found[pid] = c
+					found[process] = c
 				}
 				if _, err := os.Stat(dir); err == nil {
 					c.wall = time.Since(c.began)
