@@ -189,6 +189,7 @@ type Result struct {
 	Output       string
 	Code         int
 	Seconds      float64
+	Idle         float64
 	Peaks        map[string]int64
 	Used, Before int64
 	Written      int64

@@ -39,7 +39,7 @@ func (m *meter) measure(work func() (string, int)) result {
 	clear(m.peaks)
 	m.mu.Unlock()
 	r := result{Before: used(), Peaks: map[string]int64{}}
-	written := sectors()
+	written, rested := sectors(), idle()
 	done, sampled := make(chan struct{}), make(chan struct{})
 	r.Used = r.Before
 	go func() {
@@ -56,6 +56,7 @@ func (m *meter) measure(work func() (string, int)) result {
 	start := time.Now()
 	r.Output, r.Code = work()
 	r.Seconds = time.Since(start).Seconds()
+	r.Idle = idle() - rested
 	close(done)
 	<-sampled
 	unix.Sync()
@@ -100,6 +101,22 @@ func used() int64 {
 		}
 	}
 	return total - available
+}
+
+// idle is for how many seconds the device's one processor had nothing to do, or waited
+// for the disk.
+func idle() float64 {
+	data, err := os.ReadFile("/proc/stat")
+	if err != nil {
+		return 0
+	}
+	fields := strings.Fields(string(data)) // cpu user nice system idle iowait …
+	if len(fields) < 6 {
+		return 0
+	}
+	none, _ := strconv.ParseFloat(fields[4], 64)
+	disk, _ := strconv.ParseFloat(fields[5], 64)
+	return (none + disk) / 100 // Linux counts for user programs in 1/100 s
 }
 
 // sectors counts what the disk was given to write, in units of 512 bytes.

@@ -23,6 +23,8 @@ type result struct {
 	Output  string
 	Code    int // exit code; -1 if a signal ended it
 	Seconds float64
+	// Idle is for how many of the seconds the device's processor had nothing to do.
+	Idle float64
 	// Peaks is the largest resident set in KiB (VmHWM) among the processes of
 	// each program that ended meanwhile, by the program's path.
 	Peaks map[string]int64
