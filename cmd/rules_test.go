@@ -62,7 +62,7 @@ var rooms = []room{
 	{dir: "submodules/servicelog"},
 	{dir: "submodules/secrets", own: []string{"submodules/config", "store/durable", "artifact/names"}, others: []string{"filippo.io/age"}},
 	{dir: "submodules/conformance", own: []string{"artifact/digest", "submodules"}},
-	{dir: "submodules/sandbox", others: []string{"github.com/landlock-lsm/go-landlock"}},
+	{dir: "submodules/sandbox", others: []string{"github.com/landlock-lsm/go-landlock", "github.com/elastic/go-seccomp-bpf"}},
 	{
 		dir: "submodules/imagestore",
 		own: []string{"artifact/digest", "artifact/metered", "submodules", "submodules/sandbox", "delta/...", "artifact/image", "store/durable"},

@@ -5,6 +5,8 @@ import (
 	"runtime"
 	"strings"
 
+	"github.com/elastic/go-seccomp-bpf"
+	"github.com/elastic/go-seccomp-bpf/arch"
 	"golang.org/x/sys/unix"
 )
 
@@ -39,52 +41,54 @@ const (
 // restrictCalls allows all threads only the system calls of the lists: every other
 // call fails with EPERM. It reports whether the kernel supports this.
 func restrictCalls(r Rights) (bool, error) {
-	if architecture() == 0 || !supported() {
+	known, err := arch.GetInfo("")
+	if err != nil || !seccomp.Supported() {
 		return false, nil
 	}
-	f := callFilter(r, known(numbers()), os.Getpid())
-	// The same thread has to set no_new_privs and the filter; TSYNC applies both to
-	// all others.
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
-		return false, os.NewSyscallError("prctl", err)
-	}
-	err := f.set()
-	return err == nil, err
-}
-
-// callFilter is the filter for a process with its number.
-func callFilter(r Rights, calls map[string]uint32, pid int) *filter {
-	f := &filter{calls: calls}
-	f.begin()
 	words := runtimeCalls + fileCalls + waitCalls
 	if r.Run {
 		words += runCalls
 	}
-	var always []uint32
+	allow := seccomp.SyscallGroup{Action: seccomp.ActionAllow}
 	for _, name := range strings.Fields(words) {
-		if n, ok := calls[name]; ok {
-			always = append(always, n)
+		if _, ok := known.SyscallNames[name]; ok {
+			allow.Names = append(allow.Names, name)
 		}
 	}
-	f.each(always, allow)
-
+	when := func(name string, argument uint32, op seccomp.Operation, value uint64) {
+		allow.NamesWithCondtions = append(allow.NamesWithCondtions, seccomp.NameWithConditions{
+			Name: name, Conditions: []seccomp.Condition{{Argument: argument, Operation: op, Value: value}},
+		})
+	}
 	if !r.Run {
-		f.whenEqual("kill", 1, 0)                                                     // whether a process is there
-		f.whenEqual("tgkill", 0, uint32(pid))                                         // the runtime interrupts its threads
-		f.whenEqual("prlimit64", 2, 0)                                                // to read a limit
-		f.when(condition{call: calls["clone"], value: unix.CLONE_THREAD, bits: true}) // a thread, no process
+		when("clone", 0, seccomp.BitsSet, unix.CLONE_THREAD)  // a thread, no process
+		when("kill", 1, seccomp.Equal, 0)                     // whether a process is there
+		when("tgkill", 0, seccomp.Equal, uint64(os.Getpid())) // the runtime interrupts its threads
+		when("prlimit64", 2, seccomp.Equal, 0)                // to read a limit
+	}
+	families := []uint64{unix.AF_UNIX}
+	if r.Network {
+		families = append(families, unix.AF_INET, unix.AF_INET6)
+	}
+	for _, f := range families {
+		when("socket", 0, seccomp.Equal, f)
+	}
+	when("socketpair", 0, seccomp.Equal, unix.AF_UNIX)
+	lists := []seccomp.SyscallGroup{allow}
+	if !r.Run {
 		// A filter cannot read the flags of clone3. A C library uses clone if the
 		// kernel does not know clone3.
-		f.each([]uint32{calls["clone3"]}, unix.SECCOMP_RET_ERRNO|uint32(unix.ENOSYS))
+		lists = append(lists, seccomp.SyscallGroup{Names: []string{"clone3"}, Action: seccomp.ActionErrno | seccomp.Action(unix.ENOSYS)})
 	}
-	f.whenEqual("socket", 0, unix.AF_UNIX)
-	if r.Network {
-		f.whenEqual("socket", 0, unix.AF_INET)
-		f.whenEqual("socket", 0, unix.AF_INET6)
-	}
-	f.whenEqual("socketpair", 0, unix.AF_UNIX)
-	f.end(deny)
-	return f
+
+	// The same thread has to set no_new_privs and the filter; TSYNC applies both to
+	// all others.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	err = seccomp.LoadFilter(seccomp.Filter{
+		NoNewPrivs: true,
+		Flag:       seccomp.FilterFlagTSync,
+		Policy:     seccomp.Policy{DefaultAction: seccomp.ActionErrno, Syscalls: lists},
+	})
+	return err == nil, err
 }

@@ -16,6 +16,7 @@ import (
 	"runtime"
 	"time"
 
+	"github.com/elastic/go-seccomp-bpf"
 	"golang.org/x/sys/unix"
 )
 
@@ -49,7 +50,7 @@ type State struct {
 
 // Kernel is what the running kernel offers.
 func Kernel() State {
-	s := State{Landlock: landlockVersion(), Seccomp: supported()}
+	s := State{Landlock: landlockVersion(), Seccomp: seccomp.Supported()}
 	v, err := unix.PrctlRetInt(unix.PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0)
 	s.NoNewPrivs = err == nil && v >= 0
 	return s
