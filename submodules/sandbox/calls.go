@@ -20,10 +20,11 @@ const (
 		nanosleep prctl restart_syscall rseq rt_sigaction rt_sigpending rt_sigprocmask rt_sigreturn rt_sigsuspend rt_sigtimedwait
 		rt_sigtimedwait_time64 sched_getaffinity sched_yield set_robust_list set_tid_address set_tls setitimer sigaltstack sigreturn
 		sysinfo time timer_create timer_delete timer_settime timer_settime64 ugetrlimit uname`
-	// Files; Landlock restricts the paths.
+	// Files; Landlock restricts the paths. fstatat is what the library calls newfstatat of
+	// arm64.
 	fileCalls = `
 		_llseek access chdir close close_range copy_file_range dup dup2 dup3 faccessat faccessat2 fadvise64 fadvise64_64 arm_fadvise64_64
-		fallocate fchdir fchmod fchmodat fcntl fcntl64 fdatasync flock fstat fstat64 fstatat64 fstatfs fstatfs64 fsync ftruncate ftruncate64
+		fallocate fchdir fchmod fchmodat fcntl fcntl64 fdatasync flock fstat fstat64 fstatat fstatat64 fstatfs fstatfs64 fsync ftruncate ftruncate64
 		getcwd getdents getdents64 ioctl linkat lseek lstat lstat64 mkdir mkdirat newfstatat open openat openat2 pread64 preadv preadv2
 		pwrite64 pwritev pwritev2 read readahead readlink readlinkat readv rename renameat renameat2 rmdir sendfile sendfile64 splice stat
 		stat64 statfs statfs64 statx sync_file_range syncfs tee truncate truncate64 umask unlink unlinkat utimensat utimensat_time64 vmsplice write writev`
