@@ -11,9 +11,11 @@ import (
 	"github.com/mender-app/mender-app/modules/deploy/account"
 	"github.com/mender-app/mender-app/modules/deploy/failed"
 	"github.com/mender-app/mender-app/modules/deploy/incoming"
+	"github.com/mender-app/mender-app/modules/deploy/loading"
 	"github.com/mender-app/mender-app/modules/deploy/together"
 	"github.com/mender-app/mender-app/modules/deploy/transition"
 	"github.com/mender-app/mender-app/store"
+	"github.com/mender-app/mender-app/submodules"
 )
 
 // download settles deployments that earlier calls left open, refuses an artifact
@@ -55,6 +57,30 @@ func (e *Engine) load(ctx context.Context, p *preflight, payload modules.Streams
 		return nil, err
 	}
 	return a, e.handleEvent(ctx, a, transition.EventReceived, p.h.Artifact)
+}
+
+// copyAndReceive loads the release that begin has recorded. Where loading
+// overwrites components, they are copied first.
+func (e *Engine) copyAndReceive(ctx context.Context, a *store.App, h *incoming.Header, payload modules.Streams) error {
+	t, err := e.target(ctx, a, a.Deployment.To)
+	if err != nil {
+		return err
+	}
+	if err := e.moments().Preload(ctx, a); err != nil {
+		return err
+	}
+	if err := t.copyForDownload(ctx, h.Meta); err != nil {
+		return err
+	}
+	return t.loader(h).Receive(ctx, payload)
+}
+
+// loader loads the target's release.
+func (t *target) loader(h *incoming.Header) *loading.Loader {
+	return &loading.Loader{
+		App: t.a, Release: t.r, Header: h, Log: t.e.Log, Suspects: t.e.suspects(), AllowEnv: t.e.AllowEnv, Timeouts: t.e.Timeouts, Temp: t.e.temp, ClearSuspect: t.clearSuspect,
+		Calls: loading.Calls{Sub: t.o, Info: t.info, Call: t.call, Request: func(list ...store.Component) submodules.Request { return t.only(list...).request() }},
+	}
 }
 
 func (e *Engine) recordRefusal(h *incoming.Header, leader *store.Leader, started time.Time, cause error) {

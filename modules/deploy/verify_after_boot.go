@@ -10,21 +10,10 @@ import (
 	"github.com/mender-app/mender-app/submodules"
 )
 
-// This file verifies images again after a restart of the machine. Engines do not
-// sync the files that they unpack. After a power cut, an engine may list an image
-// whose files are empty, if no barrier had made it durable. Two things are
-// therefore verified:
-//
-//   - components of an interrupted download. Deleting them is not enough: the
-//     engine may keep a layer whose image was not made yet, and regard it as
-//     present when the next image has the same layer. So the layers are recorded
-//     as suspects (store.Suspect) until they have been verified once, or until a
-//     barrier of the same boot has made them durable;
-//   - a release that was loaded or installed before the restart and is about to
-//     be installed or committed (reverify).
-//
-// This reads the images in question once. A current or kept release was made
-// durable before, and is not read.
+// This file verifies images again after a restart of the machine: components of an
+// interrupted download (package suspects says why), and a release that was loaded or
+// installed before the restart and is about to be installed or committed (reverify).
+// A current or kept release was made durable before, and is not read.
 
 func (e *Engine) suspects() suspects.List {
 	return suspects.List{Store: e.Store, BootID: e.bootID(), Log: e.Log}

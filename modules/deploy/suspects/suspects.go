@@ -1,6 +1,12 @@
 // Package suspects keeps the store's list of components that may be damaged in the
-// engine: those of downloads that were interrupted before their barrier. The file
-// verify_after_boot.go of package deploy says why there is one.
+// engine: those of downloads that were interrupted before their barrier.
+//
+// Engines do not sync the files that they unpack. After a power cut, an engine may list an
+// image whose files are empty, if no barrier had made it durable. Deleting the components
+// of an interrupted download is not enough: the engine may keep a layer whose image was
+// not made yet, and regard it as present when the next image has the same layer. So the
+// layers are recorded as suspects (store.Suspect) until they have been verified once, or
+// until a barrier of the same boot has made them durable.
 package suspects
 
 import (

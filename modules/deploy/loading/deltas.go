@@ -1,4 +1,4 @@
-package deploy
+package loading
 
 import (
 	"context"
@@ -26,22 +26,22 @@ import (
 
 // rebuilds reports whether the delta of a component is applied here: that of any
 // file, and of an image if the sub-module cannot apply it.
-func (l *loader) rebuilds(c store.Component, kind artifact.Kind) bool {
+func (l *Loader) rebuilds(c store.Component, kind artifact.Kind) bool {
 	switch {
 	case kind == artifact.KindFull:
 		return false
 	case files.Is(c):
 		return true
 	case kind == artifact.KindDelta:
-		return !l.info.Has(submodules.FeatureDelta)
+		return !l.Info.Has(submodules.FeatureDelta)
 	}
-	return kind == artifact.KindReferenceDelta && !l.info.Has(submodules.FeatureVcdiff)
+	return kind == artifact.KindReferenceDelta && !l.Info.Has(submodules.FeatureVcdiff)
 }
 
 // rebuildAndLoad makes a component of those on the device and a delta, and loads it
 // under each of its names.
-func (l *loader) rebuildAndLoad(ctx context.Context, info artifact.ImageInfo, names []store.Component, content io.Reader) error {
-	tmp, err := l.e.temp()
+func (l *Loader) rebuildAndLoad(ctx context.Context, info artifact.ImageInfo, names []store.Component, content io.Reader) error {
+	tmp, err := l.Temp()
 	if err != nil {
 		return err
 	}
@@ -50,7 +50,7 @@ func (l *loader) rebuildAndLoad(ctx context.Context, info artifact.ImageInfo, na
 	if err := files.Spool(patch, content, info.Size); err != nil {
 		return err
 	}
-	within, cancel := context.WithTimeout(ctx, l.e.Deadline(submodules.VerbLoad, false))
+	within, cancel := context.WithTimeout(ctx, l.Timeouts.Deadline(submodules.VerbLoad, false))
 	defer cancel()
 	var used []string // temporary files that need not lie there while the sub-module works
 	if !files.Is(names[0]) && info.Kind == artifact.KindDelta {
@@ -81,8 +81,8 @@ func (l *loader) rebuildAndLoad(ctx context.Context, info artifact.ImageInfo, na
 
 // makeFile applies the delta patch of one file, or of an image archive as one file,
 // and writes path. used are temporary files that are not needed any more.
-func (l *loader) makeFile(ctx context.Context, info artifact.ImageInfo, c store.Component, tmp, patch, path string) (used []string, err error) {
-	base, size := files.Base(l.a, l.h.Meta, info, c)
+func (l *Loader) makeFile(ctx context.Context, info artifact.ImageInfo, c store.Component, tmp, patch, path string) (used []string, err error) {
+	base, size := files.Base(l.App, l.Header.Meta, info, c)
 	used = []string{filepath.Join(tmp, "old")}
 	old, err := l.copyOrSave(ctx, base, used[0])
 	if err != nil {
@@ -97,7 +97,7 @@ func (l *loader) makeFile(ctx context.Context, info artifact.ImageInfo, c store.
 			return nil, submodules.Mark(fmt.Errorf("%s is %s on this device, and the delta needs %s: install the full artifact", base.URL, sum, base.Digest), submodules.ErrBase)
 		}
 	}
-	l.e.Log.Info("applying a delta", "app", l.app, "component", c.URL, "base", base.URL)
+	l.Log.Info("applying a delta", "app", l.App.Name, "component", c.URL, "base", base.URL)
 	if err := durable.Point("rebuild.component"); err != nil {
 		return nil, err
 	}
@@ -106,12 +106,12 @@ func (l *loader) makeFile(ctx context.Context, info artifact.ImageInfo, c store.
 
 // makeImage applies the delta patch of an image and writes path. used are temporary
 // files that are not needed any more.
-func (l *loader) makeImage(ctx context.Context, names []store.Component, tmp, patch, path string) (used []string, err error) {
+func (l *Loader) makeImage(ctx context.Context, names []store.Component, tmp, patch, path string) (used []string, err error) {
 	l.rebuilt[names[0].Digest] = true
 	q := imagedelta.Request{
-		Component: calls.Components(names[:1])[0], Platform: l.r.Platform, Delta: patch, New: path, Temp: tmp,
+		Component: calls.Components(names[:1])[0], Platform: l.Release.Platform, Delta: patch, New: path, Temp: tmp,
 	}
-	q.Component.Bases, q.Component.Announced = announced.Bases(l.h.Meta, names[0]), announced.Content(l.h.Meta, names[0])
+	q.Component.Bases, q.Component.Announced = announced.Bases(l.Header.Meta, names[0]), announced.Content(l.Header.Meta, names[0])
 	for _, c := range names {
 		name, _ := submodules.SplitURL(c.URL)
 		q.Tags = append(q.Tags, name)
@@ -126,13 +126,13 @@ func (l *loader) makeImage(ctx context.Context, names []store.Component, tmp, pa
 			}
 			q.Archives = append(q.Archives, old)
 		}
-		l.e.Log.Info("applying a delta", "app", l.app, "component", names[0].URL, "images", len(q.Archives))
+		l.Log.Info("applying a delta", "app", l.App.Name, "component", names[0].URL, "images", len(q.Archives))
 		if err := durable.Point("rebuild.component"); err != nil {
 			return err
 		}
 		return files.MakeImage(ctx, q)
 	}
-	bases, others := announced.OldImages(l.h.Meta, names[0], l.loaded)
+	bases, others := announced.OldImages(l.Header.Meta, names[0], l.loaded)
 	err = apply(bases)
 	// A layer's delta may also use files of an image that this artifact has brought
 	// before. Only the delta itself says of which.
@@ -147,18 +147,18 @@ func (l *loader) makeImage(ctx context.Context, names []store.Component, tmp, pa
 
 // copyOrSave returns the path of an older component: a release's copy of it, or else
 // path, into which SAVE writes it.
-func (l *loader) copyOrSave(ctx context.Context, base artifact.Base, path string) (string, error) {
-	copied, err := files.CopyOf(l.a, base)
+func (l *Loader) copyOrSave(ctx context.Context, base artifact.Base, path string) (string, error) {
+	copied, err := files.CopyOf(l.App, base)
 	if copied != "" || err != nil {
 		return copied, err
 	}
-	was, ok := files.Current(l.a, base.URL)
+	was, ok := files.Current(l.App, base.URL)
 	if !ok {
 		was = store.Component{Type: files.Unknown, URL: base.URL, Digest: base.Digest}
 	}
-	req := l.only(was).request()
+	req := l.Request(was)
 	req.URL, req.Path = base.URL, path
-	err = l.call(ctx, submodules.VerbSave, req, l.o.Save)
+	err = l.Call(ctx, submodules.VerbSave, req, l.Sub.Save)
 	if errors.Is(err, submodules.ErrNotFound) {
 		err = submodules.Mark(fmt.Errorf("the delta needs %s, which is not there: install the full artifact", base.URL), submodules.ErrBase)
 	}

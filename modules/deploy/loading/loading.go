@@ -1,4 +1,11 @@
-package deploy
+// Package loading loads the payload of an artifact: it gives images and files to the
+// sub-module, applies deltas that the sub-module cannot, and unpacks the manifests. Nothing
+// that runs is touched, unless the sub-module lacks the feature stage: then the caller has
+// copied what is overwritten.
+//
+// The package must not know in which state a deployment is, nor what its caller does with
+// what is loaded.
+package loading
 
 import (
 	"cmp"
@@ -6,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -21,33 +29,51 @@ import (
 	"github.com/mender-app/mender-app/modules/deploy/calls"
 	"github.com/mender-app/mender-app/modules/deploy/files"
 	"github.com/mender-app/mender-app/modules/deploy/incoming"
+	"github.com/mender-app/mender-app/modules/deploy/moments"
 	"github.com/mender-app/mender-app/modules/deploy/space"
+	"github.com/mender-app/mender-app/modules/deploy/suspects"
 	"github.com/mender-app/mender-app/store"
 	"github.com/mender-app/mender-app/store/durable"
 	"github.com/mender-app/mender-app/submodules"
 )
 
-// copyAndReceive loads the release that begin has recorded. Where loading
-// overwrites components, they are copied first.
-func (e *Engine) copyAndReceive(ctx context.Context, a *store.App, h *incoming.Header, payload modules.Streams) error {
-	t, err := e.target(ctx, a, a.Deployment.To)
-	if err != nil {
-		return err
-	}
-	if err := e.moments().Preload(ctx, a); err != nil {
-		return err
-	}
-	if err := t.copyForDownload(ctx, h.Meta); err != nil {
-		return err
-	}
-	return t.receive(ctx, h, payload)
+// Loader loads the payload of one release. Before Receive, the release's components are
+// recorded, as far as the metadata names them.
+type Loader struct {
+	App     *store.App
+	Release *store.Release
+	Header  *incoming.Header // resolved
+	// ImagesOnly leaves the manifests out, and writes nothing to the store.
+	ImagesOnly bool
+	Calls
+	Log      *slog.Logger
+	Suspects suspects.List
+	AllowEnv []string
+	Timeouts calls.Timeouts
+	// Temp makes a directory for temporary files, which the caller of Temp removes.
+	Temp func() (string, error)
+	// ClearSuspect verifies a component that was loaded again and may be damaged.
+	ClearSuspect func(ctx context.Context, c store.Component) error
+
+	loaded  map[image.Digest]bool
+	rebuilt map[image.Digest]bool // images whose deltas were applied here
 }
 
-// receive reads the payload: it loads the images and unpacks the manifests.
+// Calls are the calls of the release's sub-module.
+type Calls struct {
+	Sub  calls.Orchestrator
+	Info submodules.Info
+	// Call makes one: method is the method of Sub for the verb.
+	Call func(ctx context.Context, verb string, req submodules.Request, method func(context.Context, submodules.Request) error) error
+	// Request has the fields that every call about these components of the release has.
+	Request func(list ...store.Component) submodules.Request
+}
+
+// Receive reads the payload: it loads the images and unpacks the manifests.
 // Neither may be used before the client has checked the payload's checksums,
 // which happens after the call has ended.
-func (t *target) receive(ctx context.Context, h *incoming.Header, payload modules.Streams) error {
-	l := &loader{target: t, h: h, loaded: map[image.Digest]bool{}, rebuilt: map[image.Digest]bool{}}
+func (l *Loader) Receive(ctx context.Context, payload modules.Streams) error {
+	l.loaded, l.rebuilt = map[image.Digest]bool{}, map[image.Digest]bool{}
 	var images, manifests bool
 	for {
 		if err := ctx.Err(); err != nil {
@@ -64,14 +90,22 @@ func (t *target) receive(ctx context.Context, h *incoming.Header, payload module
 			defer s.Close()
 			defer context.AfterFunc(ctx, func() { _ = s.Close() })() // it may be silent
 			var read atomic.Int64                                    // the sub-module may be given it by another goroutine
-			defer func() { account.Measured(t.a.Deployment).Received += read.Load() }()
+			defer func() {
+				if d := l.App.Deployment; d != nil && !l.ImagesOnly {
+					account.Measured(d).Received += read.Load()
+				}
+			}()
 			counted := metered.Reader(ctx, s, func(n int64) { read.Add(n) })
 			switch {
 			case s.Name == artifact.ImagesPayload && !images:
 				images = true
 				return l.images(ctx, counted)
-			case !manifests && (s.Name == artifact.ManifestsPayload || h.Project && s.Name == composemodule.ManifestsPayload):
+			case !manifests && (s.Name == artifact.ManifestsPayload || l.Header.Project && s.Name == composemodule.ManifestsPayload):
 				manifests = true
+				if l.ImagesOnly {
+					_, err := io.Copy(io.Discard, counted)
+					return err
+				}
 				return l.manifests(counted)
 			}
 			return fmt.Errorf("%w: unexpected file %q", artifact.ErrPayload, s.Name)
@@ -86,7 +120,12 @@ func (t *target) receive(ctx context.Context, h *incoming.Header, payload module
 	if !manifests {
 		return fmt.Errorf("%w: no %s in it", artifact.ErrPayload, artifact.ManifestsPayload)
 	}
-	for _, c := range h.Meta.Components {
+	return l.all()
+}
+
+// all makes sure that the payload had all components.
+func (l *Loader) all() error {
+	for _, c := range l.Header.Meta.Components {
 		if !l.loaded[c.Digest] {
 			return fmt.Errorf("%w: the metadata announces %s %s (%s), which is missing", artifact.ErrPayload, c.Type, c.URL, c.Digest)
 		}
@@ -94,32 +133,24 @@ func (t *target) receive(ctx context.Context, h *incoming.Header, payload module
 	return nil
 }
 
-// loader loads the payload of a release that is being downloaded.
-type loader struct {
-	*target
-	h       *incoming.Header
-	loaded  map[image.Digest]bool
-	rebuilt map[image.Digest]bool // images whose deltas were applied here
-}
-
-func (l *loader) manifests(r io.Reader) error {
-	root, err := os.OpenRoot(l.a.ReleaseManifests(l.r.ID))
+func (l *Loader) manifests(r io.Reader) error {
+	root, err := os.OpenRoot(l.App.ReleaseManifests(l.Release.ID))
 	if err != nil {
 		return err
 	}
 	defer root.Close()
-	digest, err := artifact.ReadManifests(r, root, l.h.ManifestLimits())
+	digest, err := artifact.ReadManifests(r, root, l.Header.ManifestLimits())
 	if err != nil {
 		return fmt.Errorf("manifests: %w", err)
 	}
-	if err := l.h.CheckManifests(digest); err != nil {
+	if err := l.Header.CheckManifests(digest); err != nil {
 		return err
 	}
 	return durable.Point("unpacked.manifests")
 }
 
-func (l *loader) images(ctx context.Context, r io.Reader) error {
-	tmp, err := l.e.temp()
+func (l *Loader) images(ctx context.Context, r io.Reader) error {
+	tmp, err := l.Temp()
 	if err != nil {
 		return err
 	}
@@ -128,11 +159,11 @@ func (l *loader) images(ctx context.Context, r io.Reader) error {
 	if err != nil {
 		return err
 	}
-	if l.h.Project {
+	if l.Header.Project {
 		return l.projectImages(ctx, r, tmp, room)
 	}
-	o := artifact.ReadOptions{SpoolDir: tmp, MaxSpool: room, Members: func(d image.Digest) []string { return l.h.Members[d] }}
-	if s := l.h.Meta.Sizes; s != nil {
+	o := artifact.ReadOptions{SpoolDir: tmp, MaxSpool: room, Members: func(d image.Digest) []string { return l.Header.Members[d] }}
+	if s := l.Header.Meta.Sizes; s != nil {
 		o.MaxBytes = s.ImagesPayload
 	}
 	return artifact.ReadImages(r, o, func(info artifact.ImageInfo, content io.Reader) error {
@@ -147,18 +178,18 @@ func (l *loader) images(ctx context.Context, r io.Reader) error {
 }
 
 // image loads one image or file under each of its names.
-func (l *loader) image(ctx context.Context, info artifact.ImageInfo, content io.Reader) error {
+func (l *Loader) image(ctx context.Context, info artifact.ImageInfo, content io.Reader) error {
 	names, base, err := l.identify(info)
 	if err != nil {
 		return err
 	}
-	if l.h.Members[info.Digest] != nil {
-		info.Size = announced.PayloadBytes(l.h.Meta, info.Digest)
+	if l.Header.Members[info.Digest] != nil {
+		info.Size = announced.PayloadBytes(l.Header.Meta, info.Digest)
 		if info.Kind == artifact.KindShared {
 			info.Kind = artifact.KindDelta // the shared part and the rest are one delta
 		}
 	}
-	if err := announced.CheckKind(l.h.Meta, info); err != nil {
+	if err := announced.CheckKind(l.Header.Meta, info); err != nil {
 		return err
 	}
 	if l.rebuilds(names[0], info.Kind) {
@@ -175,8 +206,8 @@ func (l *loader) image(ctx context.Context, info artifact.ImageInfo, content io.
 	default:
 		return fmt.Errorf("%w: unknown kind of image", artifact.ErrPayload)
 	}
-	if files.Spools(l.info, len(names) > 1) || files.Is(names[0]) || l.nameless() {
-		tmp, err := l.e.temp()
+	if files.Spools(l.Info, len(names) > 1) || files.Is(names[0]) || l.nameless() {
+		tmp, err := l.Temp()
 		if err != nil {
 			return err
 		}
@@ -195,17 +226,17 @@ func (l *loader) image(ctx context.Context, info artifact.ImageInfo, content io.
 }
 
 // stage is the option that keeps what runs, for a sub-module that has it.
-func (l *loader) stage() []string {
-	if !l.info.Has(submodules.FeatureStage) {
+func (l *Loader) stage() []string {
+	if !l.Info.Has(submodules.FeatureStage) {
 		return nil
 	}
 	return []string{submodules.OptionStage}
 }
 
 // loadNames loads one image or file under each of its names.
-func (l *loader) loadNames(ctx context.Context, names []store.Component, size int64, req submodules.Request) error {
+func (l *Loader) loadNames(ctx context.Context, names []store.Component, size int64, req submodules.Request) error {
 	for i, c := range names {
-		if i > 0 && l.info.Has(submodules.FeatureComponents) {
+		if i > 0 && l.Info.Has(submodules.FeatureComponents) {
 			// It is present: nothing is read.
 			size, req.Path, req.Stdin, req.CurrentURL = 0, os.DevNull, nil, ""
 			req.Options = slices.DeleteFunc(req.Options, func(o string) bool { return o != submodules.OptionStage })
@@ -218,53 +249,53 @@ func (l *loader) loadNames(ctx context.Context, names []store.Component, size in
 }
 
 // load loads one component.
-func (l *loader) load(ctx context.Context, c store.Component, size int64, req submodules.Request) error {
-	l.e.Log.Info("loading", "app", l.a.Name, "component", c.URL, "bytes", size)
-	suspect := l.e.suspects().Has(l.r.Orchestrator, c)
+func (l *Loader) load(ctx context.Context, c store.Component, size int64, req submodules.Request) error {
+	l.Log.Info("loading", "app", l.App.Name, "component", c.URL, "bytes", size)
+	suspect := l.Suspects.Has(l.Release.Orchestrator, c)
 	if suspect {
 		req.Options = append(slices.Clone(req.Options), submodules.OptionDistrust)
 	}
-	req.App, req.Platform = l.app, l.r.Platform
-	req.Env, _ = calls.Env(l.r.Env, l.info, l.e.AllowEnv)
+	req.App, req.Platform = l.App.Name, l.Release.Platform
+	req.Env, _ = calls.Env(l.Release.Env, l.Info, l.AllowEnv)
 	req.URL, req.Components = c.URL, calls.Components([]store.Component{c})
 	if !l.rebuilt[c.Digest] { // what is announced is the delta
-		req.Components[0].Bases, req.Components[0].Announced = announced.Bases(l.h.Meta, c), announced.Content(l.h.Meta, c)
+		req.Components[0].Bases, req.Components[0].Announced = announced.Bases(l.Header.Meta, c), announced.Content(l.Header.Meta, c)
 	}
-	err := l.call(ctx, submodules.VerbLoad, req, l.o.Load)
+	err := l.Call(ctx, submodules.VerbLoad, req, l.Sub.Load)
 	if err != nil || !suspect {
 		return err
 	}
-	return l.clearSuspect(ctx, c)
+	return l.ClearSuspect(ctx, c)
 }
 
 // identify finds the components for an image of the payload (see announced.Names), and
 // records them in the release before the image is loaded.
-func (l *loader) identify(info artifact.ImageInfo) (names []store.Component, base string, err error) {
+func (l *Loader) identify(info artifact.ImageInfo) (names []store.Component, base string, err error) {
 	if l.loaded[info.Digest] {
 		return nil, "", fmt.Errorf("%w: %s is in it twice", artifact.ErrPayload, info.Digest)
 	}
 	l.loaded[info.Digest] = true
-	names, base, err = announced.Names(l.h.Meta, info, l.info.Has(submodules.FeatureComponents))
-	if err != nil || len(l.h.Meta.Components) > 0 {
+	names, base, err = announced.Names(l.Header.Meta, info, l.Info.Has(submodules.FeatureComponents))
+	if err != nil || len(l.Header.Meta.Components) > 0 {
 		return names, base, err
 	}
-	l.r.Components = append(l.r.Components, names...)
-	return names, base, l.a.PutRelease(l.r)
+	l.Release.Components = append(l.Release.Components, names...)
+	return names, base, l.App.PutRelease(l.Release)
 }
 
 // projectImages loads the images of an artifact of mender-container-modules, which
 // its metadata does not name.
-func (l *loader) projectImages(ctx context.Context, r io.Reader, tmp string, room int64) error {
-	if !l.info.Has(submodules.FeatureStage) {
-		return unfit("sub-module %s cannot load beside what runs: make the artifact with app-gen", l.r.Orchestrator)
+func (l *Loader) projectImages(ctx context.Context, r io.Reader, tmp string, room int64) error {
+	if !l.Info.Has(submodules.FeatureStage) {
+		return moments.Refuse("sub-module %s cannot load beside what runs: make the artifact with app-gen", l.Release.Orchestrator)
 	}
 	return composemodule.ReadImages(r, tmp, room, func(i composemodule.Image) error {
 		var names []store.Component
 		for _, url := range i.URLs {
 			names = append(names, store.Component{Type: artifact.ComponentImage, URL: url, Digest: i.Digest})
 		}
-		l.r.Components = append(l.r.Components, names...)
-		if err := cmp.Or(ctx.Err(), l.a.PutRelease(l.r)); err != nil {
+		l.Release.Components = append(l.Release.Components, names...)
+		if err := cmp.Or(ctx.Err(), l.App.PutRelease(l.Release)); err != nil {
 			return err
 		}
 		return l.loadNames(ctx, names, i.Bytes, submodules.Request{Path: i.Path, Options: l.stage()})

@@ -1,0 +1,68 @@
+package loading
+
+import (
+	"context"
+	"slices"
+
+	"github.com/mender-app/mender-app/modules/deploy/calls"
+	"github.com/mender-app/mender-app/modules/deploy/files"
+	"github.com/mender-app/mender-app/store"
+	"github.com/mender-app/mender-app/submodules"
+)
+
+// A component of another type than image is a file, and its identity is the SHA-256 of
+// the file. It is compared here, before the sub-module gets the file, whatever the
+// sub-module verifies itself.
+
+// nameless reports whether the metadata does not say what the components are,
+// and the sub-module does not verify them.
+func (l *Loader) nameless() bool {
+	return len(l.Header.Meta.Components) == 0 && !l.Info.Has(submodules.FeatureComponents)
+}
+
+// checkContent compares a component's content at path with its digest, if it is a
+// file. It records the component's type, and returns it.
+func (l *Loader) checkContent(c store.Component, path string) (typ string, err error) {
+	if typ, err = files.CheckContent(c, path, l.nameless()); err != nil {
+		return "", err
+	}
+	return typ, l.setType(c, typ)
+}
+
+// setType records the type of a component of the release.
+func (l *Loader) setType(c store.Component, typ string) error {
+	if c.Type == typ {
+		return nil
+	}
+	for i := range l.Release.Components {
+		if r := &l.Release.Components[i]; r.URL == c.URL && r.Digest == c.Digest {
+			r.Type = typ
+		}
+	}
+	return l.App.PutRelease(l.Release)
+}
+
+// askTypes asks the sub-module for the types of the components of an artifact
+// that does not say them. What it does not say stays as it is.
+func (l *Loader) askTypes(ctx context.Context) error {
+	if !l.nameless() || len(l.Release.Components) == 0 {
+		return nil
+	}
+	var list []submodules.Component
+	if err := l.Call(ctx, submodules.VerbList, l.Request(l.Release.Components...), calls.Into(&list, l.Sub.List)); err != nil {
+		if ctx.Err() != nil {
+			return err
+		}
+		l.Log.Warn("the types of the components are not known", "app", l.App.Name, "error", err)
+		return nil
+	}
+	types := files.Types(list)
+	for _, c := range slices.Clone(l.Release.Components) {
+		if typ, ok := types[c.URL]; ok {
+			if err := l.setType(c, typ); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
