@@ -102,7 +102,7 @@ var rooms = []room{
 	},
 	{dir: "modules/staging", own: []string{"artifact", "artifact/digest", "artifact/mender", "artifact/version", "modules/policy", "store", "store/durable"}},
 	{dir: "modules/reconcile", own: []string{"artifact/clip", "modules/policy", "store", "store/durable"}},
-	{dir: "modules/view", own: []string{"modules/deploy/overrides", "modules/deploy/switched", "modules/deploy/transition", "modules/deploy/values", "store", "submodules", "artifact/names", "artifact/statement", "artifact/version", "modules/staging"}},
+	{dir: "modules/view", own: []string{"modules/deploy/overrides", "modules/deploy/preloaded", "modules/deploy/switched", "modules/deploy/transition", "modules/deploy/values", "store", "submodules", "artifact/names", "artifact/statement", "artifact/version", "modules/staging"}},
 	{dir: "modules/serve", own: []string{"artifact/names", "modules/reconcile", "modules/view", "modules/deploy/holds", "modules/deploy/space", "store", "submodules"}},
 	{
 		dir: "modules/deploy",

@@ -19,6 +19,7 @@ import (
 	"github.com/mender-app/mender-app/cmd/mender-app/staged"
 	"github.com/mender-app/mender-app/modules"
 	"github.com/mender-app/mender-app/modules/client"
+	"github.com/mender-app/mender-app/modules/deploy"
 	"github.com/mender-app/mender-app/modules/deploy/transition"
 	"github.com/mender-app/mender-app/modules/staging"
 	"github.com/mender-app/mender-app/store"
@@ -462,4 +463,17 @@ func (p *program) resume(ctx context.Context) error {
 		fmt.Fprintln(p.stdout, "nothing to resume")
 	}
 	return failed
+}
+
+// loadStaged loads the images of a staged artifact.
+func (p *program) loadStaged(ctx context.Context, a *staging.Artifact, keys []device.Trusted, change *staging.Change) error {
+	x, err := p.config.OpenStaged(a, keys)
+	if err != nil {
+		return err
+	}
+	defer x.Close()
+	return p.engine().Preload(ctx, deploy.Preload{
+		Artifact: x, Name: a.ArtifactName, Digest: a.Digest, Margin: p.config.Staging.Free << 20,
+		Room: func(bytes int64) error { return change.RoomToLoad(*a, bytes) },
+	})
 }

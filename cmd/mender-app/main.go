@@ -98,6 +98,7 @@ module as the client does.
 	config, log, asJSON := func() *device.Config { return p.config }, func() *slog.Logger { return p.log }, func() bool { return p.json }
 	others := staged.Commands(staged.Program{
 		Config: config, Log: log, Opener: p.opener, JSON: asJSON, Print: p.printResult, Table: p.table, Fits: p.fits, Foresee: p.foreseeStaged,
+		Load: p.loadStaged, Unload: func(ctx context.Context) error { return p.engine().Unload(ctx) },
 		Withdraw: func(ctx context.Context, a staging.Artifact) error { return reconciling.Withdraw(ctx, p.config, a) },
 		Progress: func(in *source.Input) *meter.Meter { return source.Progress(p.stderr, p.json, in) },
 	})

@@ -28,14 +28,9 @@ func (e *Engine) barrier(ctx context.Context, a *store.App) error {
 	if err != nil {
 		return err
 	}
-	if t.info.Has(submodules.FeatureSync) {
-		if err := t.call(ctx, submodules.VerbSync, t.request(), t.o.Sync); err != nil {
-			return fmt.Errorf("make durable: %w", err)
-		}
-	} else {
-		sysSync()
+	if err := t.makeDurable(ctx); err != nil {
+		return err
 	}
-	e.suspects().DropDurable(t.r.Orchestrator)
 	if transition.Phase(d.Phase) != transition.Downloading {
 		return nil
 	}
@@ -44,6 +39,19 @@ func (e *Engine) barrier(ctx context.Context, a *store.App) error {
 		return err
 	}
 	return a.SyncRelease(id)
+}
+
+// makeDurable makes everything durable that the orchestrator wrote.
+func (t *target) makeDurable(ctx context.Context) error {
+	if t.info.Has(submodules.FeatureSync) {
+		if err := t.call(ctx, submodules.VerbSync, t.request(), t.o.Sync); err != nil {
+			return fmt.Errorf("make durable: %w", err)
+		}
+	} else {
+		sysSync()
+	}
+	t.e.suspects().DropDurable(t.r.Orchestrator)
+	return nil
 }
 
 // rollout starts the new release.
@@ -187,11 +195,7 @@ func (e *Engine) revertFirst(ctx context.Context, a *store.App) error {
 		}
 		e.Log.Warn("stop", "app", a.Name, "error", err) // PURGE may still succeed
 	}
-	req := t.request()
-	if t.info.Protocol == "1.0" {
-		req.Dir = "" // PURGE had no directory then
-	}
-	if err := t.call(ctx, submodules.VerbPurge, req, t.o.Purge); err != nil {
+	if err := t.purge(ctx, false); err != nil {
 		return err
 	}
 	if err := e.restoreNames(ctx, a, t.r, nil); err != nil {

@@ -293,18 +293,27 @@ func (e *Engine) purgeCurrent(ctx context.Context, a *store.App) error {
 		}
 		e.Log.Warn("stop", "app", a.Name, "error", err) // PURGE may still succeed
 	}
-	req := t.request()
-	req.PurgeData = a.Purge == purgeAll
-	if t.info.Protocol == "1.0" {
-		req.Dir = "" // PURGE had no directory then
-	}
-	if err := t.call(ctx, submodules.VerbPurge, req, t.o.Purge); err != nil {
+	if err := t.purge(ctx, a.Purge == purgeAll); err != nil {
 		return err
 	}
 	if err := e.restoreNames(ctx, a, t.r, nil); err != nil {
 		return err
 	}
 	return e.moments().Try(ctx, moments.OfCurrent(a, policy.HookPostPurge, moments.OpPurge)) // while its file is still there
+}
+
+// purge removes everything that the application owns in the engine, and its data if that
+// is asked for.
+func (t *target) purge(ctx context.Context, data bool) error {
+	if err := t.e.forgetLoaded(ctx, t.a); err != nil {
+		return err
+	}
+	req := t.request()
+	req.PurgeData = data
+	if t.info.Protocol == "1.0" {
+		req.Dir = "" // PURGE had no directory then
+	}
+	return t.call(ctx, submodules.VerbPurge, req, t.o.Purge)
 }
 
 // stayStopped stops a release that a rollback started, if an operator had stopped

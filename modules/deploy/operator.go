@@ -126,6 +126,7 @@ func (e *Engine) Resume(ctx context.Context, driver, installed string) ([]Resume
 	if err := e.finishRepairs(ctx); err != nil {
 		return nil, err
 	}
+	unloaded := e.undoDoomed(ctx)
 	names, err := e.Store.Apps()
 	if err != nil {
 		return nil, err
@@ -162,6 +163,9 @@ func (e *Engine) Resume(ctx context.Context, driver, installed string) ([]Resume
 			r.Err = e.settleApp(ctx, a, "")
 		}
 		out = append(out, r)
+	}
+	if unloaded != nil {
+		e.Log.Error("what was loaded of staged artifacts could not be deleted", "error", unloaded)
 	}
 	return out, nil
 }

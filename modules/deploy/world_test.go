@@ -49,6 +49,7 @@ type world struct {
 	data  *dataWorld // what applications store; nil: nothing
 	// stuck makes LOAD or ROLLOUT call a function and then work until the call is stopped.
 	stuck map[string]func() error
+	read  int // LOADs that read content
 }
 
 type running struct {
@@ -144,6 +145,7 @@ func (w *world) Load(ctx context.Context, r submodules.Request) error {
 		if err != nil {
 			return err
 		}
+		w.read++
 		if !strings.HasPrefix(string(data), "image ") {
 			return submodules.Mark(errors.New("not an image"), submodules.ErrContent)
 		}

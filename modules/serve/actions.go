@@ -51,6 +51,7 @@ type Action struct {
 type Order struct {
 	Release string `json:"release,omitempty"` // of rollback: as mender-app rollback APP RELEASE takes it
 	Source  string `json:"source,omitempty"`  // of stage and check: an artifact's URL, or its absolute path on the device
+	Load    bool   `json:"load,omitempty"`    // of stage: also load its images
 	Staged  string `json:"staged,omitempty"`  // of check: an application, instead of a source
 	Version string `json:"version,omitempty"` // of check: of the staged artifact
 	Reason  string `json:"reason,omitempty"`  // of hold and unhold
@@ -110,8 +111,14 @@ func deeds() []deed {
 			}},
 		{"/v1/apps/{app}/abort", "End an open update in the release before, as mender-app abort APP does", nil,
 			func(app string, _ Order) ([]string, error) { return []string{"abort", app}, nil }},
-		{"/v1/stage", "Put an artifact onto the device, as mender-app stage does", []string{"source"},
-			func(_ string, o Order) ([]string, error) { return []string{"stage", o.Source}, checkSource(o.Source) }},
+		{"/v1/stage", "Put an artifact onto the device, as mender-app stage does", []string{"source", "load"},
+			func(_ string, o Order) ([]string, error) {
+				args := []string{"stage"}
+				if o.Load {
+					args = append(args, "--load")
+				}
+				return append(args, o.Source), checkSource(o.Source)
+			}},
 		{"/v1/check", "Say whether an artifact would be installed, as mender-app check does", []string{"source", "staged", "version"}, checkArgs},
 		{"/v1/hold", "Keep updates away, as mender-app hold does", []string{"reason", "for"},
 			func(_ string, o Order) ([]string, error) {
@@ -184,19 +191,23 @@ func (d deed) read(req *http.Request) (o Order, err error) {
 	if len(body) > maxBody {
 		return o, &httpError{http.StatusRequestEntityTooLarge, fmt.Sprintf("the request is longer than %d bytes", maxBody)}
 	}
-	fields := map[string]string{}
+	fields := map[string]any{}
 	if err := json.Unmarshal(body, &fields); err != nil {
-		return o, wrong("the request is not a JSON object of texts: %v", err)
+		return o, wrong("the request is not a JSON object: %v", err)
 	}
-	for name, text := range fields {
+	if err := json.Unmarshal(body, &o); err != nil {
+		return o, wrong("a field of the request is of the wrong type: %v", err)
+	}
+	for name, value := range fields {
 		if !slices.Contains(d.fields, name) {
 			return o, wrong("%s has no field %q: see /openapi.json", d.name(), name)
 		}
+		text, _ := value.(string)
 		if len(text) > maxText || strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r == 0x7f }) || strings.HasPrefix(text, "-") {
 			return o, wrong("%s is longer than %d bytes, begins with -, or has control characters", name, maxText)
 		}
 	}
-	return o, json.Unmarshal(body, &o)
+	return o, nil
 }
 
 // permitted returns why an action is refused, whatever it is; nil if it is not.

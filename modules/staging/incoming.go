@@ -102,6 +102,17 @@ func (c *Change) Drop(a Artifact) error {
 // not be enough. The error is then an ErrSpace.
 func (c *Change) Room(bytes int64) error { return c.room(0, bytes, "") }
 
+// RoomToLoad makes room for bytes that a staged artifact will take in an engine: they count
+// for Limit. What it removes stays in the engine until the caller deletes it there.
+func (c *Change) RoomToLoad(one Artifact, bytes int64) error {
+	more := max(bytes-c.area.loaded(one.Digest), 0)
+	if limit := c.area.Limit; one.Size+bytes > limit {
+		return fmt.Errorf("%w: it has %d bytes, its images take %d more, and all that is staged may have %d: raise staging_mib in mender-app.conf",
+			ErrSpace, one.Size, bytes, limit)
+	}
+	return c.room(one.Size+more, 0, one.Digest)
+}
+
 // room makes room for an artifact of a size, of which so many bytes have to be written
 // yet. The artifact with the digest same stays.
 func (c *Change) room(size, bytes int64, same digest.Digest) error {
@@ -124,11 +135,13 @@ func (c *Change) room(size, bytes int64, same digest.Digest) error {
 		}
 		return list[i].Staged.Before(list[j].Staged)
 	})
-	var all int64
+	var files, all int64
 	for _, x := range list {
-		all += x.Size
+		files += x.Size
+		all += x.Size + a.loaded(x.Digest)
 	}
-	if free+all-bytes < a.Margin {
+	size += a.loaded(same)
+	if free+files-bytes < a.Margin {
 		return fmt.Errorf("%w: %d bytes must stay free (staging_free_mib), and %d of the %d that are free are needed: free some and try again",
 			ErrSpace, a.Margin, bytes, free)
 	}
@@ -136,11 +149,12 @@ func (c *Change) room(size, bytes int64, same digest.Digest) error {
 		if size+all <= a.Limit && free-bytes >= a.Margin {
 			break
 		}
+		both := x.Size + a.loaded(x.Digest)
 		if err := c.Drop(x); err != nil {
 			return err
 		}
 		c.dropped = append(c.dropped, x)
-		all -= x.Size
+		all -= both
 		free += x.Size
 	}
 	return nil

@@ -52,9 +52,11 @@ const (
 // Area is where artifacts are staged.
 type Area struct {
 	Store *store.Store
-	// Limit is how many bytes all staged artifacts may have together. Margin is how
-	// many bytes must stay free on the file system.
+	// Limit is how many bytes all staged artifacts may have together, with what is
+	// loaded of them. Margin is how many bytes must stay free on the file system.
 	Limit, Margin int64
+	// Loaded returns how many bytes of an artifact are loaded into an engine; nil: none.
+	Loaded func(artifact digest.Digest) int64
 	// Free returns how many bytes are free on the file system of a directory.
 	Free func(dir string) (free int64, dev uint64, err error)
 }
@@ -95,6 +97,13 @@ func (a *Artifact) Name() string {
 }
 
 func (a *Area) dir() string { return a.Store.Meta(dir) }
+
+func (a *Area) loaded(d digest.Digest) int64 {
+	if a.Loaded == nil || d == "" {
+		return 0
+	}
+	return a.Loaded(d)
+}
 
 func (a *Area) path(d digest.Digest, suffix string) string {
 	return filepath.Join(a.dir(), d.Hex()+suffix)

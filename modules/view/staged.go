@@ -4,6 +4,7 @@ import (
 	"cmp"
 
 	"github.com/mender-app/mender-app/artifact/version"
+	"github.com/mender-app/mender-app/modules/deploy/preloaded"
 	"github.com/mender-app/mender-app/modules/staging"
 	"github.com/mender-app/mender-app/store"
 )
@@ -17,9 +18,20 @@ type Staged struct {
 	Against string `json:"against"`
 	Newer   bool   `json:"newer"`
 	Problem string `json:"problem,omitempty"`
+	// State is one of the states below.
+	State string `json:"state"`
+	// Engine is how many bytes its images take in the engine, if it is loaded.
+	Engine int64 `json:"loaded_bytes,omitempty"`
 
 	Artifact staging.Artifact `json:"-"`
 }
+
+// The values of Staged.State.
+const (
+	StateStaged  = "staged"
+	StateLoaded  = "loaded" // its images are in the engine, too
+	StateDamaged = "damaged"
+)
 
 // The values of Staged.Against.
 const (
@@ -41,8 +53,13 @@ func ListStaged(s *store.Store, area *staging.Area, app string) ([]Staged, error
 		if app != "" && a.Application != app {
 			continue
 		}
-		l := Staged{Record: a.Record, Against: notInstalled, Problem: a.Problem, Artifact: a}
-		if a.Problem == "" {
+		l := Staged{Record: a.Record, Against: notInstalled, Problem: a.Problem, State: StateStaged, Artifact: a}
+		if r := preloaded.Find(s, a.Digest); r != nil {
+			l.State, l.Engine = StateLoaded, r.Engine
+		}
+		if a.Problem != "" {
+			l.State = StateDamaged
+		} else {
 			l.compare(s)
 		}
 		out = append(out, l)

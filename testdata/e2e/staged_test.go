@@ -3,6 +3,7 @@ package e2e
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -47,4 +48,53 @@ func TestStaged(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 9, r.Code, r.Output())
 	require.Contains(t, r.Output(), "it needs 98.2 or earlier (orchestrator.maximum)")
+}
+
+// A delta is staged and loaded beside what runs. Its images stay whatever is installed and
+// purged meanwhile, and the release is installed with the images' source and the delta's
+// base gone: no image is loaded again. What is unstaged leaves nothing in the engine.
+func TestStagedLoaded(t *testing.T) {
+	d := device(t)
+	require.NoError(t, d.WithoutMender())
+	w := watch(t, d)
+	d.MustRun(t, "mender-app", "install", "--unsigned", "--commit", release(t, d, "1", ""))
+	says(t, w, "web 1")
+	own := func(version string) bool {
+		image, err := web(t, version, "").Build()
+		require.NoError(t, err)
+		config, err := image.ConfigName()
+		require.NoError(t, err)
+		return strings.Contains(d.MustRun(t, "docker", "images", "--format", "{{.Repository}}:{{.Tag}}"), "mender-app.local/shop:"+config.Hex)
+	}
+	file := generate(t, d, "shop", "shop-2", "2", compose("2"), delta(t, web(t, "1", ""), web(t, "2", "")), archive(t, stock(t)))
+	d.MustRun(t, "mender-app", "stage", "--load", "--unsigned", file)
+	require.NoError(t, os.Remove(file))
+	says(t, w, "web 1")
+	require.True(t, own("2"))
+	require.Regexp(t, `(?m)^shop +\S+ +shop-2 +.* loaded .* yes +[0-9a-f]{12}$`, d.MustRun(t, "mender-app", "staged"))
+
+	// Two updates remove the base of the delta, and neither takes what is loaded.
+	d.MustRun(t, "mender-app", "install", "--unsigned", "--commit", release(t, d, "3", ""))
+	d.MustRun(t, "mender-app", "install", "--unsigned", "--commit", release(t, d, "4", ""))
+	require.True(t, own("2"))
+	d.MustRun(t, "mender-app", "resume")
+	require.True(t, own("2"))
+
+	before := d.MustRun(t, "docker", "images", "--no-trunc", "--quiet")
+	said := d.MustRun(t, "mender-app", "install", "--unsigned", "--commit", "--staged", "shop")
+	says(t, w, "web 2")
+	require.Equal(t, "shop-2", current(t, d))
+	for id := range strings.Lines(d.MustRun(t, "docker", "images", "--no-trunc", "--quiet")) {
+		require.Contains(t, before, id, said)
+	}
+	d.MustRun(t, "mender-app", "verify", "shop")
+
+	file = release(t, d, "5", "")
+	d.MustRun(t, "mender-app", "stage", "--load", "--unsigned", file)
+	require.True(t, own("5"))
+	d.MustRun(t, "mender-app", "unstage", "shop-5")
+	require.False(t, own("5"))
+	d.MustRun(t, "mender-app", "unstage", "shop-2")
+	require.True(t, own("2"), "it is installed")
+	says(t, w, "web 2")
 }

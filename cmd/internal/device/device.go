@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mender-app/mender-app/artifact/digest"
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/artifact/names"
 	"github.com/mender-app/mender-app/cmd/internal/journal"
@@ -20,6 +21,7 @@ import (
 	"github.com/mender-app/mender-app/modules/deploy/account"
 	"github.com/mender-app/mender-app/modules/deploy/calls"
 	"github.com/mender-app/mender-app/modules/deploy/machine"
+	"github.com/mender-app/mender-app/modules/deploy/preloaded"
 	"github.com/mender-app/mender-app/modules/deploy/space"
 	"github.com/mender-app/mender-app/modules/deploy/values"
 	"github.com/mender-app/mender-app/modules/hooks"
@@ -242,7 +244,11 @@ func (c *Config) Values() values.Source {
 
 // StagingArea returns the place of staged artifacts that the configuration describes.
 func (c *Config) StagingArea() *staging.Area {
-	return &staging.Area{Store: c.OpenStore(), Limit: c.Staging.Most << 20, Margin: c.Staging.Free << 20, Free: space.Free}
+	s := c.OpenStore()
+	return &staging.Area{
+		Store: s, Limit: c.Staging.Most << 20, Margin: c.Staging.Free << 20, Free: space.Free,
+		Loaded: func(artifact digest.Digest) int64 { return preloaded.BytesOf(s, artifact) },
+	}
 }
 
 // Engine makes the deployment engine that the configuration describes.

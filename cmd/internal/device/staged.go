@@ -84,6 +84,39 @@ func (s *stagedArtifacts) Open(application, artifactName string) (*together.Arti
 	if err = errors.Join(s.c.Signatures.Err, err); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrUsage, err)
 	}
+	x, err := s.open(a, keys)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case x.Meta.Reboot:
+		err = fmt.Errorf("%w: it asks for a restart of the machine: install it before", client.ErrRefused)
+	case x.scripts:
+		err = fmt.Errorf("%w: it has state scripts, which only the Mender client runs: install it before", client.ErrRefused)
+	}
+	if err != nil {
+		return nil, errors.Join(err, x.Close())
+	}
+	return &x.Artifact, nil
+}
+
+// OpenStaged opens a staged artifact that is to be loaded. Without keys its signature is
+// not checked.
+func (c *Config) OpenStaged(a *staging.Artifact, keys []Trusted) (*together.Artifact, error) {
+	x, err := (&stagedArtifacts{c: c}).open(a, keys)
+	if err != nil {
+		return nil, err
+	}
+	return &x.Artifact, nil
+}
+
+// openedArtifact is a staged artifact that is open.
+type openedArtifact struct {
+	together.Artifact
+	scripts bool // it has state scripts
+}
+
+func (s *stagedArtifacts) open(a *staging.Artifact, keys []Trusted) (*openedArtifact, error) {
 	var options mender.ReadOptions
 	for _, k := range keys {
 		options.PublicKeys = append(options.PublicKeys, k.Public)
@@ -100,16 +133,11 @@ func (s *stagedArtifacts) Open(application, artifactName string) (*together.Arti
 	return x, nil
 }
 
-func (s *stagedArtifacts) artifact(r *mender.Reader, keys []Trusted) (*together.Artifact, error) {
+func (s *stagedArtifacts) artifact(r *mender.Reader, keys []Trusted) (*openedArtifact, error) {
 	h := r.Header()
 	meta, _, err := staging.ReadMetadata(h)
-	switch {
-	case err != nil:
+	if err != nil {
 		return nil, err
-	case meta.Reboot:
-		return nil, fmt.Errorf("%w: it asks for a restart of the machine: install it before", client.ErrRefused)
-	case len(h.Scripts) > 0:
-		return nil, fmt.Errorf("%w: it has state scripts, which only the Mender client runs: install it before", client.ErrRefused)
 	}
 	signer := ""
 	if len(keys) > 0 {
@@ -120,7 +148,7 @@ func (s *stagedArtifacts) artifact(r *mender.Reader, keys []Trusted) (*together.
 			return nil, err
 		}
 	}
-	return &together.Artifact{Meta: meta, Payload: stagedPayload{r}, Trust: s.c.Signatures.Trust(signer)}, nil
+	return &openedArtifact{together.Artifact{Meta: meta, Payload: stagedPayload{r}, Trust: s.c.Signatures.Trust(signer)}, len(h.Scripts) > 0}, nil
 }
 
 // stagedPayload gives the files of an artifact's payload.

@@ -136,6 +136,9 @@ func (p Program) run(ctx context.Context, event policy.Event, patience time.Dura
 	if err := policy.CheckEvent(event.Name); err != nil {
 		return fmt.Errorf("%w: %w", device.ErrUsage, err)
 	}
+	if err := p.Engine().Unload(ctx); err != nil { // what a kill has left; it keeps nothing waiting
+		p.Log().Warn("images of artifacts that are no longer staged are still loaded", "error", err)
+	}
 	q := &reconcile.Queue{Store: p.Config().OpenStore()}
 	some, err := p.anyManaged(q)
 	if err != nil {

@@ -37,6 +37,10 @@ type Program struct {
 	Fits func(h *mender.Header) error
 	// Foresee makes the checks of an installation that need no payload.
 	Foresee func(ctx context.Context, in io.Reader) (*forecast.Forecast, error)
+	// Load loads the images of a staged artifact, and Unload deletes those of artifacts
+	// that are no longer staged.
+	Load   func(ctx context.Context, a *staging.Artifact, keys []device.Trusted, change *staging.Change) error
+	Unload func(ctx context.Context) error
 	// Withdraw tells reconcile that a person removes a staged artifact.
 	Withdraw func(ctx context.Context, a staging.Artifact) error
 	JSON     func() bool
@@ -51,7 +55,7 @@ func Commands(p Program) []*cobra.Command {
 }
 
 func (p Program) stage() *cobra.Command {
-	var keys source.Keys
+	var o options
 	cmd := &cobra.Command{
 		Use:   "stage FILE|URL",
 		Short: "Put an artifact onto this device, to be installed later",
@@ -63,31 +67,49 @@ right, its metadata and its policy readable, and it must be for this device's ty
 Whether it may be installed is not asked: "mender-app staged" tells. An artifact of the
 same application and artifact's name is replaced.
 
-All staged artifacts together have at most staging_mib of mender-app.conf, and
-staging_free_mib stay free on the file system. To make room, the artifacts that have
-been staged longest are removed. A download that was interrupted goes on with the same
+--load also loads its images beside what runs, from content that was checked, so that
+the installation has nothing to load and takes seconds. They stay until the artifact is
+unstaged or replaced, or removed to make room; an update or a purge of another
+application does not delete them. Hooks are not run. It needs a sub-module that can load
+beside what runs.
+
+All staged artifacts together, with what is loaded of them, have at most staging_mib of
+mender-app.conf, and staging_free_mib stay free on the file system. To make room, the
+artifacts that have been staged longest are removed. A download that was interrupted goes on with the same
 command. While another call uses the store, stage exits with 75.`,
-		Example: "  mender-app stage shop-2.mender\n  mender-app stage https://example.com/shop-2.mender",
+		Example: "  mender-app stage shop-2.mender\n  mender-app stage --load https://example.com/shop-2.mender",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			one, dropped, err := p.add(cmd.Context(), args[0], keys)
+			one, dropped, err := p.add(cmd.Context(), args[0], o)
 			for _, x := range dropped {
 				p.Log().Warn("removed to make room", "artifact", x.ArtifactName, "app", x.Application)
 			}
 			if err != nil {
 				return err
 			}
-			return p.Print(added{one.Record, names(dropped)}, "staged %s (%s of %s); now mender-app install --staged %s",
-				one.ArtifactName, table.Bytes(one.Size), one.Application, one.Application)
+			state, done := view.StateStaged, "staged"
+			if o.load {
+				state, done = view.StateLoaded, "staged and loaded"
+			}
+			return p.Print(added{one.Record, state, names(dropped)}, "%s %s (%s of %s); now mender-app install --staged %s",
+				done, one.ArtifactName, table.Bytes(one.Size), one.Application, one.Application)
 		},
 	}
-	keys.Flags(cmd.Flags())
+	o.Flags(cmd.Flags())
+	cmd.Flags().BoolVar(&o.load, "load", false, "also load its images beside what runs")
 	return cmd
+}
+
+// options are the flags of stage.
+type options struct {
+	source.Keys
+	load bool
 }
 
 // added is what stage prints.
 type added struct {
 	staging.Record
+	State   string   `json:"state"`
 	Dropped []string `json:"dropped,omitempty"`
 }
 
@@ -98,13 +120,14 @@ func names(list []staging.Artifact) (names []string) {
 	return names
 }
 
-// add stages an artifact. dropped is what was removed for it.
-func (p Program) add(ctx context.Context, from string, k source.Keys) (one *staging.Artifact, dropped []staging.Artifact, err error) {
+// add stages an artifact, and loads it if that is asked for. dropped is what was removed
+// for it.
+func (p Program) add(ctx context.Context, from string, k options) (one *staging.Artifact, dropped []staging.Artifact, err error) {
 	if from == "-" {
 		return nil, nil, fmt.Errorf("%w: stage reads a FILE or a URL, not standard input", device.ErrUsage)
 	}
 	o := p.Opener()
-	keys, err := o.Trusted(k)
+	keys, err := o.Trusted(k.Keys)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -113,6 +136,7 @@ func (p Program) add(ctx context.Context, from string, k source.Keys) (one *stag
 		return nil, nil, err
 	}
 	defer change.End()
+	defer func() { p.unload(ctx) }()
 	in, err := o.Open(ctx, from, len(keys) > 0, change.Room)
 	if err != nil {
 		return nil, change.Dropped(), err
@@ -133,7 +157,20 @@ func (p Program) add(ctx context.Context, from string, k source.Keys) (one *stag
 	if cause := context.Cause(ctx); err != nil && cause != nil {
 		err = fmt.Errorf("%w: nothing was staged", cause)
 	}
+	bar.Done()
+	if err == nil && k.load {
+		if err = p.Load(ctx, one, keys, change); err != nil {
+			err = fmt.Errorf("%s is staged, and its images are not loaded: %w", one.ArtifactName, err)
+		}
+	}
 	return one, change.Dropped(), err
+}
+
+// unload deletes the images of what is no longer staged.
+func (p Program) unload(ctx context.Context) {
+	if err := p.Unload(context.WithoutCancel(ctx)); err != nil {
+		p.Log().Warn("images of artifacts that are no longer staged are still loaded; mender-app resume tries again", "error", err)
+	}
 }
 
 // List lists what is staged. It asks no sub-module.
@@ -149,6 +186,9 @@ func (p Program) staged() *cobra.Command {
 application first, how it compares with the installed one, and whether it would be
 installed now. That asks the policies, the sub-module and what else "mender-app check"
 asks of an artifact that is not here as a whole; check --staged says more.
+
+STATE is "loaded" after stage --load, with the space that the images take in the engine as
+the artifact announces it; layers that something else has take none.
 
 A damaged artifact is named by the beginning of its digest. It is never installed, and
 "mender-app unstage" removes it.`,
@@ -174,14 +214,18 @@ A damaged artifact is named by the beginning of its digest. It is never installe
 				}
 				one.Allowed = one.Why == ""
 				all = append(all, one)
-				rows = append(rows, []string{l.Application, l.Version, l.Artifact.Name(), table.Bytes(l.Size), l.Staged.UTC().Format(time.DateTime),
+				state := l.State
+				if l.Engine > 0 {
+					state += " (" + table.Bytes(l.Engine) + ")"
+				}
+				rows = append(rows, []string{l.Application, l.Version, l.Artifact.Name(), table.Bytes(l.Size), state, l.Record.Staged.UTC().Format(time.DateTime),
 					l.Compared(), cmp.Or(one.Why, "yes"), l.Digest.Hex()[:12]})
 			}
 			if p.JSON() || len(rows) > 0 {
 				if p.JSON() {
 					return p.Print(all, "")
 				}
-				return p.Table("APPLICATION\tVERSION\tARTIFACT\tSIZE\tSTAGED (UTC)\tINSTALLED\tALLOWED\tDIGEST", rows)
+				return p.Table("APPLICATION\tVERSION\tARTIFACT\tSIZE\tSTATE\tSTAGED (UTC)\tINSTALLED\tALLOWED\tDIGEST", rows)
 			}
 			return p.Print(all, "nothing is staged")
 		},
@@ -219,7 +263,8 @@ func (p Program) unstage() *cobra.Command {
 		Use:   "unstage NAME",
 		Short: "Remove a staged artifact",
 		Long: `Removes the staged artifact with this artifact's name, or the one whose digest begins
-so (8 digits at least), as "mender-app staged" shows them. What is installed stays; if it
+so (8 digits at least), as "mender-app staged" shows them, and those of its images that
+are loaded and that nothing else needs. What is installed stays; if it
 is the release of this artifact, "mender-app reconcile" may bring an older staged one back
 (downgrades.automatic of its policy).
 While another call uses the store, unstage exits with 75.`,
@@ -239,6 +284,7 @@ While another call uses the store, unstage exits with 75.`,
 				return err
 			}
 			defer change.End()
+			defer func() { p.unload(cmd.Context()) }()
 			list, err := p.Config().StagingArea().List()
 			if err != nil {
 				return err

@@ -15,6 +15,7 @@ import (
 	"github.com/mender-app/mender-app/modules/deploy/files"
 	"github.com/mender-app/mender-app/modules/deploy/incoming"
 	"github.com/mender-app/mender-app/modules/deploy/moments"
+	"github.com/mender-app/mender-app/modules/deploy/preloaded"
 	"github.com/mender-app/mender-app/store"
 	"github.com/mender-app/mender-app/submodules"
 )
@@ -104,6 +105,9 @@ func (d *Device) variant(ctx context.Context, c artifact.Component) (int, error)
 		}
 		lacking = append(lacking, missing)
 	}
+	if !c.IsFile() && d.Info.Has(submodules.FeatureDelta) && preloaded.Loaded(d.Store, d.App, d.Orchestrator)[c.Digest] {
+		return 0, nil // nothing of it will be read
+	}
 	if shared {
 		return 0, moments.Refuse("sub-module %s cannot apply deltas like those of %s: update it, or install a full artifact", d.Orchestrator, c.URL)
 	}
@@ -141,11 +145,13 @@ func (d *Device) has(ctx context.Context, b artifact.Base) (bool, error) {
 	return ok, nil
 }
 
-// Check makes sure that the device has the images that the deltas need.
+// Check makes sure that the device has the images that the deltas need. One that is
+// loaded already (package preloaded) needs none.
 func (d *Device) Check(ctx context.Context, m *artifact.Metadata) error {
 	missing := map[image.Digest]submodules.Component{}
+	loaded := preloaded.Loaded(d.Store, d.App, d.Orchestrator)
 	for _, c := range m.Components {
-		if c.Format != artifact.FormatDelta {
+		if c.Format != artifact.FormatDelta || !c.IsFile() && d.Info.Has(submodules.FeatureDelta) && loaded[c.Digest] {
 			continue
 		}
 		if c.IsFile() {

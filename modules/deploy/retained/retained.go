@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/mender-app/mender-app/artifact/digest"
+	"github.com/mender-app/mender-app/modules/deploy/preloaded"
 	"github.com/mender-app/mender-app/modules/deploy/transition"
 	"github.com/mender-app/mender-app/store"
 )
@@ -22,8 +23,9 @@ func Is(a *store.App, id string) bool {
 	return d != nil && (id == d.From && transition.Phase(d.Phase) != transition.Cleaning || id == d.To)
 }
 
-// InUse returns a function that reports whether a release other than doomed
-// needs a component under the same URL (stays). If not, still lists the
+// InUse returns a function that reports whether a release other than doomed, or a
+// staged artifact that is loaded (package preloaded), needs a component under the same
+// URL (stays). If not, still lists the
 // components of the same digest that are needed under other URLs. A sub-module
 // that identifies components by digest keeps one reference for each application,
 // so only this application's releases count. For other sub-modules the URL is a
@@ -47,6 +49,14 @@ func InUse(s *store.Store, a *store.App, doomed string, byIdentity bool) (func(s
 		}
 	}
 	same, urls := map[digest.Digest][]store.Component{}, map[string]bool{} // the second by URL
+	need := func(list []store.Component) {
+		for _, c := range list {
+			if c.Digest != "" && !slices.ContainsFunc(same[c.Digest], func(o store.Component) bool { return o.URL == c.URL }) {
+				same[c.Digest] = append(same[c.Digest], c)
+			}
+			urls[strings.TrimSpace(c.URL)] = true
+		}
+	}
 	for _, app := range apps {
 		ids, err := app.Releases()
 		if err != nil {
@@ -63,12 +73,16 @@ func InUse(s *store.Store, a *store.App, doomed string, byIdentity bool) (func(s
 			if err != nil {
 				return nil, err // the release may need anything: delete nothing
 			}
-			for _, c := range r.Components {
-				if c.Digest != "" && !slices.ContainsFunc(same[c.Digest], func(o store.Component) bool { return o.URL == c.URL }) {
-					same[c.Digest] = append(same[c.Digest], c)
-				}
-				urls[strings.TrimSpace(c.URL)] = true
-			}
+			need(r.Components)
+		}
+	}
+	staged, err := preloaded.List(s)
+	if err != nil {
+		return nil, err
+	}
+	for _, l := range staged {
+		if r := l.Release; r.ID != doomed && (!byIdentity || r.Application == a.Name) {
+			need(r.Components)
 		}
 	}
 	return func(c store.Component) ([]store.Component, bool) {
