@@ -6,11 +6,12 @@ package journal
 import (
 	"bytes"
 	"encoding/binary"
-	"net"
 	"os"
 	"strconv"
 	"strings"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/mender-app/mender-app/modules/deploy/account"
 	"github.com/mender-app/mender-app/store"
@@ -61,14 +62,24 @@ func fields(e account.Event) [][2]string {
 }
 
 // send sends one entry. A journal that does not take it at once does not get it.
+// It makes the few calls itself: package net would be a twentieth of the update module,
+// which needs no network.
 func send(socket string, list [][2]string) {
-	c, err := (&net.Dialer{Timeout: patience}).Dial("unixgram", socket)
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return
 	}
-	defer func() { _ = c.Close() }()
-	if c.SetDeadline(time.Now().Add(patience)) == nil {
-		_, _ = c.Write(encode(list))
+	defer func() { _ = unix.Close(fd) }()
+	wait := unix.NsecToTimeval(int64(patience))
+	if unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_SNDTIMEO, &wait) != nil {
+		return
+	}
+	to, entry := &unix.SockaddrUnix{Name: socket}, encode(list)
+	for end := time.Now().Add(patience); ; {
+		// A signal ends the wait, as those do with which Go's scheduler interrupts threads.
+		if err := unix.Sendto(fd, entry, unix.MSG_NOSIGNAL, to); err != unix.EINTR || time.Now().After(end) {
+			return
+		}
 	}
 }
 
@@ -81,7 +92,7 @@ func encode(list [][2]string) []byte {
 		case value == "":
 		case strings.Contains(value, "\n"):
 			out.WriteString(name + "\n")
-			_ = binary.Write(&out, binary.LittleEndian, uint64(len(value)))
+			out.Write(binary.LittleEndian.AppendUint64(nil, uint64(len(value))))
 			out.WriteString(value + "\n")
 		default:
 			out.WriteString(name + "=" + value + "\n")
