@@ -40,6 +40,27 @@ func TestMake(t *testing.T) {
 	require.Less(t, consistent, count)
 }
 
+// What follows the end of a tar changes nothing in it; what stands in its files does.
+func TestConsistent(t *testing.T) {
+	made := func(payload []byte) []byte {
+		whole := takeApart(archive(t, map[string]string{"version": "3", "manifest": "-\n", "data/0000.tar": string(payload)}))
+		require.True(t, whole.mend())
+		return whole.bytes()
+	}
+	with := func(payload []byte) *part {
+		whole := takeApart(made(compressed(archive(t, map[string]string{"manifests.tar": "manifests"}))))
+		p := whole.find("data/")
+		p.data = payload
+		p.touch()
+		return whole
+	}
+	good := compressed(archive(t, map[string]string{"manifests.tar": "manifests"}))
+	require.True(t, Consistent(with(good).bytes()))
+	require.True(t, Consistent(with(append(good, "more"...)).bytes()))
+	require.False(t, Consistent(with(compressed(archive(t, map[string]string{"manifests.tar": "manifestz"}))).bytes()))
+	require.False(t, Consistent(with(good[:len(good)/2]).bytes()))
+}
+
 func archive(t *testing.T, members map[string]string) []byte {
 	t.Helper()
 	var b bytes.Buffer
