@@ -43,6 +43,7 @@ type golden struct {
 	options  encoder.Options
 	features []string // that it must list, beside those of every delta
 	shared   bool     // the content that is new travels in a delta of its own
+	slow     bool     // encoding it takes long
 }
 
 var goldens = []golden{
@@ -58,6 +59,7 @@ var goldens = []golden{
 	{name: "blob", in: "elf-amd64", kind: delta.Blob},
 	{name: "bulk", in: "bulk", kind: delta.Tar},
 	{name: "shared", in: "files", kind: delta.Tar, shared: true},
+	{name: "large", in: largeDir, kind: delta.Blob, slow: true},
 }
 
 // contents reads what the deltas of a directory are made of.
@@ -72,8 +74,11 @@ func contents(t testing.TB, dir string) (old, new []byte) {
 		require.NoError(t, err)
 		return out
 	}
-	if dir == bulkDir {
+	switch dir {
+	case bulkDir:
 		return bulkContents(t)
+	case largeDir:
+		return largeContents()
 	}
 	old = read("old.zst")
 	return old, read("new.zst", zstd.WithDecoderDictRaw(1, old))
@@ -82,6 +87,25 @@ func contents(t testing.TB, dir string) (old, new []byte) {
 // bulkDir is no directory: what is new in some others makes files that are coded in
 // bulk.
 const bulkDir = "bulk"
+
+// largeDir is none either: a file of more than one window, of which a part moves from one
+// window to the other, and some bytes of each are new.
+const largeDir = "large"
+
+func largeContents() (old, new []byte) {
+	const mib = 1 << 20
+	old = noise(7, 34*mib)
+	new = append(new, old[:mib]...)
+	new = append(new, noise(8, 100)...)
+	new = append(new, old[3*mib:33*mib]...)
+	new = append(new, old[mib:3*mib]...)
+	new = append(new, noise(9, 1000)...)
+	new = append(new, old[33*mib:]...)
+	for at := 4001; at < len(new); at += 5 * mib {
+		new[at] ^= 0x55
+	}
+	return old, new
+}
 
 func bulkContents(t testing.TB) (old, new []byte) {
 	const size = 66 << 10 // too many bytes to be modelled
@@ -198,6 +222,9 @@ func (*bufferSink) Abort(error)   {}
 func TestGoldenEncode(t *testing.T) {
 	for _, g := range goldens {
 		t.Run(g.name, func(t *testing.T) {
+			if g.slow && testing.Short() {
+				t.Skip("it takes long to encode")
+			}
 			want, err := os.ReadFile(g.file())
 			require.NoError(t, err)
 			require.True(t, bytes.Equal(want, g.encoded(t)), "the delta is not what it was")
