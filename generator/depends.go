@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/mender-app/mender-app/artifact"
+	"github.com/mender-app/mender-app/generator/software"
 )
 
 // autoDepends makes Mender refuse a delta on a device that runs another version
@@ -14,12 +15,12 @@ func (r *run) autoDepends(images []foundImage, version string) (map[string][]str
 	if r.Artifact.NoAutoDepends || version != artifact.VersionCurrent {
 		return nil, nil
 	}
-	software := r.Artifact.Software
-	key, err := baseKey(software, images)
+	own := r.Artifact.Software
+	key, err := baseKey(own, images)
 	if err != nil {
 		return nil, err
 	}
-	for _, k := range []string{key, software.versionKey()} {
+	for _, k := range []string{key, own.VersionKey()} {
 		if _, given := r.Artifact.Depends[k]; given {
 			return nil, nil
 		}
@@ -37,7 +38,7 @@ func (r *run) autoDepends(images []foundImage, version string) (map[string][]str
 		}
 		var have []string
 		for _, b := range img.named {
-			if v := software.version(b.Provides); v != "" {
+			if v := own.In(b.Provides); v != "" {
 				have = append(have, v)
 			} else {
 				without = append(without, fmt.Sprintf("%s (%s)", b.URL, b.From))
@@ -76,14 +77,14 @@ func (r *run) autoDepends(images []foundImage, version string) (map[string][]str
 // under. It is not the one that this artifact provides where the older artifacts
 // were made with another --software-filesystem, or by another tool. Mender wants
 // every key of depends, so there can only be one.
-func baseKey(software Software, images []foundImage) (string, error) {
+func baseKey(own software.Version, images []foundImage) (string, error) {
 	var keys []string
 	for _, img := range images {
 		if img.whole {
 			continue
 		}
 		for _, b := range img.named {
-			if k := software.providedKey(b.Provides); k != "" {
+			if k := own.ProvidedKey(b.Provides); k != "" {
 				keys = append(keys, k)
 			}
 		}
@@ -92,7 +93,7 @@ func baseKey(software Software, images []foundImage) (string, error) {
 	keys = slices.Compact(keys)
 	switch len(keys) {
 	case 0:
-		return software.versionKey(), nil
+		return own.VersionKey(), nil
 	case 1:
 		return keys[0], nil
 	}

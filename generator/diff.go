@@ -1,16 +1,14 @@
 package generator
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"time"
 
 	"github.com/mender-app/mender-app/artifact"
 	"github.com/mender-app/mender-app/artifact/image"
+	"github.com/mender-app/mender-app/generator/compared"
 	"github.com/mender-app/mender-app/generator/inventory"
 	"github.com/mender-app/mender-app/generator/rebuild"
 	"github.com/mender-app/mender-app/generator/source"
@@ -21,51 +19,22 @@ type Difference struct {
 	Old       string            `json:"old"` // names of the artifacts
 	New       string            `json:"new"`
 	Images    []ImageDifference `json:"images"`
-	Manifests []FileDifference  `json:"manifests,omitempty"`
+	Manifests []compared.File   `json:"manifests,omitempty"`
 	Warnings  []string          `json:"warnings,omitempty"`
 	// Decoding is how long it took here to read the new release and decode its images.
 	Decoding time.Duration `json:"-"`
 }
 
-// Change says what happened to something.
-type Change string
-
-// The values of Change.
-const (
-	Added   Change = "added"
-	Removed Change = "removed"
-	Changed Change = "changed"
-	Same    Change = "same"
-)
-
 // ImageDifference is what changed in one image. Packages and Files are those of
 // images that changed.
 type ImageDifference struct {
-	Change    Change              `json:"change"`
-	Old       string              `json:"old,omitempty"` // its name
-	New       string              `json:"new,omitempty"`
-	OldDigest image.Digest        `json:"old_digest,omitempty"`
-	NewDigest image.Digest        `json:"new_digest,omitempty"`
-	Packages  []PackageDifference `json:"packages,omitempty"`
-	Files     []FileDifference    `json:"files,omitempty"`
-}
-
-// PackageDifference is a package that changed. A package of several versions has
-// an entry for each version that came or went.
-type PackageDifference struct {
-	Change Change `json:"change"`
-	Type   string `json:"type"`
-	Name   string `json:"name"`
-	Old    string `json:"old,omitempty"` // version
-	New    string `json:"new,omitempty"`
-}
-
-// FileDifference is a file that changed. Times do not count.
-type FileDifference struct {
-	Change Change `json:"change"`
-	Path   string `json:"path"`
-	Old    int64  `json:"old_size"`
-	New    int64  `json:"new_size"`
+	Change    compared.Change    `json:"change"`
+	Old       string             `json:"old,omitempty"` // its name
+	New       string             `json:"new,omitempty"`
+	OldDigest image.Digest       `json:"old_digest,omitempty"`
+	NewDigest image.Digest       `json:"new_digest,omitempty"`
+	Packages  []compared.Package `json:"packages,omitempty"`
+	Files     []compared.File    `json:"files,omitempty"`
 }
 
 // Diff compares the artifacts old and next. The images of each that the other
@@ -92,7 +61,7 @@ func Diff(ctx context.Context, old, next string, bases []string, o DeltaOptions)
 	if err != nil {
 		return nil, err
 	}
-	d := &Difference{Old: from.Name, New: to.Name, Manifests: compareFiles(from.Manifests, to.Manifests)}
+	d := &Difference{Old: from.Name, New: to.Name, Manifests: compared.Files(from.Manifests, to.Manifests)}
 	// An image of the old release may be the base of a delta. An image that cannot be
 	// rebuilt is an error only if it is compared.
 	missing := map[image.Digest]error{}
@@ -109,7 +78,7 @@ func Diff(ctx context.Context, old, next string, bases []string, o DeltaOptions)
 		}
 		d.Decoding = time.Since(begun) // at last that of the new release
 	}
-	for _, p := range pairs(from.Meta.ImageComponents(), to.Meta.ImageComponents()) {
+	for _, p := range compared.Pairs(from.Meta.ImageComponents(), to.Meta.ImageComponents()) {
 		diff, err := h.compare(p, c, missing, &d.Warnings)
 		if err != nil {
 			return nil, err
@@ -119,60 +88,28 @@ func Diff(ctx context.Context, old, next string, bases []string, o DeltaOptions)
 	return d, nil
 }
 
-// pair is an image of one release and the same image of another one; one of them
-// may be nil.
-type pair struct{ old, new *artifact.Component }
-
-// pairs finds the image that each new one replaces: of the same name, else of the
-// same repository, in their order.
-func pairs(old, next []artifact.Component) []pair {
-	taken := map[int]bool{}
-	list := make([]pair, len(next))
-	find := func(key func(string) string) {
-		for i := range next {
-			if list[i].new = &next[i]; list[i].old != nil {
-				continue
-			}
-			for k := range old {
-				if !taken[k] && key(old[k].URL) == key(next[i].URL) {
-					list[i].old, taken[k] = &old[k], true
-					break
-				}
-			}
-		}
+func (h *byHand) compare(p compared.Pair, c *rebuild.Contents, missing map[image.Digest]error, warnings *[]string) (*ImageDifference, error) {
+	d := &ImageDifference{Change: compared.Changed}
+	if p.Old != nil {
+		d.Old, d.OldDigest = p.Old.URL, p.Old.Digest
 	}
-	find(source.Normal)
-	find(source.Repository)
-	for k := range old {
-		if !taken[k] {
-			list = append(list, pair{old: &old[k]})
-		}
-	}
-	return list
-}
-
-func (h *byHand) compare(p pair, c *rebuild.Contents, missing map[image.Digest]error, warnings *[]string) (*ImageDifference, error) {
-	d := &ImageDifference{Change: Changed}
-	if p.old != nil {
-		d.Old, d.OldDigest = p.old.URL, p.old.Digest
-	}
-	if p.new != nil {
-		d.New, d.NewDigest = p.new.URL, p.new.Digest
+	if p.New != nil {
+		d.New, d.NewDigest = p.New.URL, p.New.Digest
 	}
 	switch {
-	case p.old == nil:
-		d.Change = Added
+	case p.Old == nil:
+		d.Change = compared.Added
 		return d, nil
-	case p.new == nil:
-		d.Change = Removed
+	case p.New == nil:
+		d.Change = compared.Removed
 		return d, nil
 	case d.OldDigest == d.NewDigest:
-		d.Change = Same
+		d.Change = compared.Same
 		return d, nil
 	}
 	var trees [2]map[string]*inventory.File
 	var packages [2][]inventory.Package
-	for i, comp := range []*artifact.Component{p.old, p.new} {
+	for i, comp := range []*artifact.Component{p.Old, p.New} {
 		img := c.Images[comp.Digest]
 		if img == nil {
 			return nil, missing[comp.Digest]
@@ -193,64 +130,7 @@ func (h *byHand) compare(p pair, c *rebuild.Contents, missing map[image.Digest]e
 			*warnings = append(*warnings, comp.URL+": "+w)
 		}
 	}
-	d.Files = compareFiles(trees[0], trees[1])
-	d.Packages = comparePackages(packages[0], packages[1])
+	d.Files = compared.Files(trees[0], trees[1])
+	d.Packages = compared.Packages(packages[0], packages[1])
 	return d, nil
-}
-
-// compareFiles lists the files that changed, sorted by path.
-func compareFiles(old, next map[string]*inventory.File) (list []FileDifference) {
-	for path, n := range next {
-		switch o := old[path]; {
-		case o == nil:
-			list = append(list, FileDifference{Added, path, 0, n.Size})
-		case !o.Same(n):
-			list = append(list, FileDifference{Changed, path, o.Size, n.Size})
-		}
-	}
-	for path, o := range old {
-		if next[path] == nil {
-			list = append(list, FileDifference{Removed, path, o.Size, 0})
-		}
-	}
-	slices.SortFunc(list, func(a, b FileDifference) int { return cmp.Compare(a.Path, b.Path) })
-	return list
-}
-
-// comparePackages lists the packages that changed, sorted by type and name.
-func comparePackages(old, next []inventory.Package) (list []PackageDifference) {
-	type name struct{ kind, name, arch string }
-	versions := func(list []inventory.Package) map[name][]string {
-		m := map[name][]string{}
-		for _, p := range list {
-			n := name{p.Type, p.Name, p.Arch}
-			m[n] = append(m[n], p.Version)
-		}
-		return m
-	}
-	was, is := versions(old), versions(next)
-	all := maps.Clone(was)
-	maps.Copy(all, is)
-	for n := range all {
-		gone := slices.DeleteFunc(slices.Clone(was[n]), func(v string) bool { return slices.Contains(is[n], v) })
-		came := slices.DeleteFunc(slices.Clone(is[n]), func(v string) bool { return slices.Contains(was[n], v) })
-		for i := range max(len(gone), len(came)) {
-			p := PackageDifference{Change: Changed, Type: n.kind, Name: n.name}
-			if i < len(gone) {
-				p.Old = gone[i]
-			} else {
-				p.Change = Added
-			}
-			if i < len(came) {
-				p.New = came[i]
-			} else {
-				p.Change = Removed
-			}
-			list = append(list, p)
-		}
-	}
-	slices.SortFunc(list, func(a, b PackageDifference) int {
-		return cmp.Or(cmp.Compare(a.Type, b.Type), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Old, b.Old), cmp.Compare(a.New, b.New))
-	})
-	return list
 }

@@ -7,6 +7,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/stretchr/testify/require"
 
+	"github.com/mender-app/mender-app/generator/compared"
 	"github.com/mender-app/mender-app/generator/gentest"
 	"github.com/mender-app/mender-app/generator/source"
 )
@@ -46,16 +47,20 @@ func TestDiff(t *testing.T) {
 	require.Equal(t, "shop-2", d.New)
 	require.Len(t, d.Images, 2)
 	web, side := d.Images[0], d.Images[1]
-	require.Equal(t, Same, side.Change)
+	require.Equal(t, compared.Same, side.Change)
 	require.Equal(t, "shop/web:1", web.Old)
 	require.Equal(t, "shop/web:2", web.New)
-	require.Equal(t, []PackageDifference{
-		{Added, "deb", "came", "", "2"}, {Removed, "deb", "gone", "1", ""}, {Changed, "deb", "libc6", "2.36-9", "2.36-10"},
+	require.Equal(t, []compared.Package{
+		{Change: compared.Added, Type: "deb", Name: "came", New: "2"},
+		{Change: compared.Removed, Type: "deb", Name: "gone", Old: "1"},
+		{Change: compared.Changed, Type: "deb", Name: "libc6", Old: "2.36-9", New: "2.36-10"},
 	}, web.Packages)
 	status := web.Files[2]
 	require.Equal(t, "var/lib/dpkg/status", status.Path)
-	require.Equal(t, []FileDifference{
-		{Changed, "app", 60_000, 60_001}, {Added, "etc/new.conf", 0, 1}, {Changed, status.Path, status.Old, status.New},
+	require.Equal(t, []compared.File{
+		{Change: compared.Changed, Path: "app", Old: 60_000, New: 60_001},
+		{Change: compared.Added, Path: "etc/new.conf", New: 1},
+		{Change: compared.Changed, Path: status.Path, Old: status.Old, New: status.New},
 	}, web.Files)
 	require.Len(t, d.Manifests, 1)
 	require.Equal(t, "compose.yaml", d.Manifests[0].Path)
@@ -63,7 +68,7 @@ func TestDiff(t *testing.T) {
 	// nothing changed: no content is needed
 	d, err = Diff(t.Context(), paths[2], paths[2], nil, o)
 	require.NoError(t, err)
-	require.Equal(t, Same, d.Images[0].Change)
+	require.Equal(t, compared.Same, d.Images[0].Change)
 	require.Empty(t, d.Manifests)
 
 	// both are deltas: the error says over what, and --base gives it
@@ -77,8 +82,8 @@ func TestDiff(t *testing.T) {
 	} {
 		d, err = Diff(t.Context(), paths[1], paths[2], bases, o)
 		require.NoError(t, err, "%v", bases)
-		require.Equal(t, []PackageDifference{{Changed, "deb", "came", "2", "3"}}, d.Images[0].Packages)
-		require.Equal(t, Removed, d.Images[0].Files[1].Change)
+		require.Equal(t, []compared.Package{{Change: compared.Changed, Type: "deb", Name: "came", Old: "2", New: "3"}}, d.Images[0].Packages)
+		require.Equal(t, compared.Removed, d.Images[0].Files[1].Change)
 	}
 }
 
@@ -107,7 +112,7 @@ func TestDiffOfVariants(t *testing.T) {
 			require.Contains(t, needs.Text, "it is a delta over shop/web:1")
 			require.Contains(t, needs.Hint, "give what it builds on")
 		}
-		require.Equal(t, Changed, d.Images[0].Change)
+		require.Equal(t, compared.Changed, d.Images[0].Change)
 		require.Equal(t, "three", d.Images[0].Files[2].Path)
 	}
 }

@@ -104,7 +104,7 @@ func Releases(ctx context.Context, o Options) ([]bases.Release, error) {
 func (o *Options) releases(ctx context.Context) ([]bases.Release, error) {
 	return bases.Find(ctx, o.Images.Releases, bases.Wanted{
 		Application: o.Application.Name, Platform: o.Application.Platform,
-		Name: o.Artifact.Name, Output: o.Build.Output, Version: o.Artifact.Software.version,
+		Name: o.Artifact.Name, Output: o.Build.Output, Version: o.Artifact.Software.In,
 	})
 }
 

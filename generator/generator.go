@@ -88,6 +88,9 @@ func Generate(ctx context.Context, o Options, dry bool) (*Result, error) {
 		return nil, err
 	}
 	r := &run{Options: o}
+	if r.reads, err = o.Artifact.readBy(); err != nil {
+		return nil, err
+	}
 	r.checkOrchestrator()
 	if s := &o.Artifact.Signing; s.Sign != nil && s.Public == nil {
 		r.warn("the signature is not verified: give the public key with --public-key")
@@ -153,6 +156,9 @@ func Generate(ctx context.Context, o Options, dry bool) (*Result, error) {
 	if err := r.checkReader(p); err != nil {
 		return nil, err
 	}
+	if err := r.checkFeatures(p); err != nil {
+		return nil, err
+	}
 	if o.Build.SBOM != "" {
 		if p.packages, err = r.packages(ctx, images); err != nil {
 			return nil, err
@@ -195,6 +201,8 @@ type run struct {
 	tree       string            // the manifests as they are shipped: the manifests directory, or a copy
 	ignored    func(string) bool // whether a file of the manifests directory is not shipped
 	written    []output.File     // complete files, the artifact last
+
+	reads []string // the features that the devices have; nil: all
 
 	cache       *cache.Cache // nil: nothing is kept
 	cacheFailed bool         // and it was said

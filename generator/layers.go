@@ -16,6 +16,7 @@ import (
 	"github.com/mender-app/mender-app/artifact/metered"
 	"github.com/mender-app/mender-app/generator/cache"
 	"github.com/mender-app/mender-app/generator/source"
+	"github.com/mender-app/mender-app/generator/unpacked"
 )
 
 // layers has the results of reading layers, by diffID.
@@ -183,10 +184,10 @@ func (lr *layerReader) one(ctx context.Context, from image.Layer) (l layer, err 
 		z = gzip.NewWriter(metered.Writer(ctx, io.Discard, func(n int64) { l.compressed += n })) // the level of a full image
 		out = append(out, z)
 	}
-	files := newUnpackedMeter()
+	files := unpacked.NewMeter()
 	out = append(out, files, metered.Writer(ctx, io.Discard, lr.step))
 	l.size, err = io.Copy(io.MultiWriter(out...), in)
-	if unpacked := files.end(); unpacked > l.size {
+	if unpacked := files.End(); unpacked > l.size {
 		l.unpacked = unpacked
 	}
 	if err != nil {

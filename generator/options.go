@@ -15,7 +15,9 @@ import (
 	"github.com/mender-app/mender-app/artifact/similar"
 	"github.com/mender-app/mender-app/generator/bases"
 	"github.com/mender-app/mender-app/generator/manifests"
+	"github.com/mender-app/mender-app/generator/reads"
 	"github.com/mender-app/mender-app/generator/shipped"
+	"github.com/mender-app/mender-app/generator/software"
 	"github.com/mender-app/mender-app/generator/source"
 )
 
@@ -78,7 +80,7 @@ type Artifact struct {
 	Group         string
 	DependsNames  []string
 	DependsGroups []string
-	Software      Software
+	Software      software.Version
 	Provides      map[string]string
 	Depends       map[string][]string // keys of provides, and the values of each that will do
 	Clears        []string
@@ -87,6 +89,9 @@ type Artifact struct {
 	Signing       Signing
 	Compression   mender.Compression
 	Reader        string // ReaderShellModule, or "" for mender-app
+	// ForVersion is the oldest version of mender-app that devices have, or the features
+	// that those have, as their inventory says them; "" for the present version.
+	ForVersion string
 }
 
 // ReaderShellModule is the shell app-update-module. An artifact for it has whole images
@@ -203,6 +208,8 @@ func (o Options) checked() (Options, error) {
 		return o, &UsageError{Text: fmt.Sprintf("bad orchestrator %q", app.Orchestrator), Hint: "it is the name of a sub-module: " + Compose + ", " + Kubernetes + " or your own"}
 	case !app.known() && len(app.EncryptTo) > 0:
 		return o, &UsageError{Text: "--encrypt-secrets-to: the manifests of " + app.Orchestrator + " cannot be read", Hint: "encrypt its secrets yourself, in the way that its sub-module reads"}
+	case o.Artifact.Reader != "" && o.Artifact.ForVersion != "":
+		return o, &UsageError{Text: "--for and --for-version exclude each other", Hint: "devices with the shell app-update-module have no mender-app"}
 	case o.Artifact.Reader != "" && !slices.Contains(Readers, o.Artifact.Reader):
 		return o, &UsageError{Text: fmt.Sprintf("--for: unknown reader %q", o.Artifact.Reader), Hint: "it is " + ReaderShellModule + ", or left out for mender-app"}
 	case o.Images.Skip && len(o.Images.Pairs) > 0:
@@ -215,6 +222,13 @@ func (o Options) checked() (Options, error) {
 		return o, &UsageError{Text: "no images", Hint: meant + fmt.Sprintf("the manifests of %s cannot be read: name the images with --image and files with --component, or use --skip-images; %s and %s are those that can", app.Orchestrator, Compose, Kubernetes)}
 	}
 	if o.Artifact.Reader == ReaderShellModule {
+		o.Images.DeepDelta = false
+	}
+	has, err := o.Artifact.readBy()
+	if err != nil {
+		return o, err
+	}
+	if !reads.Deltas(has) {
 		o.Images.DeepDelta = false
 	}
 	if o.Artifact.Software.Name == "" {

@@ -37,13 +37,13 @@ func (r *run) write(ctx context.Context, p *plan, out *payload) error {
 		MetaData:      meta,
 	}
 	if !a.Software.NoVersion {
-		spec.Provides[a.Software.versionKey()] = a.Software.Version
+		spec.Provides[a.Software.VersionKey()] = a.Software.Version
 	}
 	if r.policy != nil && r.Application.Version != "" && !a.Software.NoVersion {
-		spec.Provides[a.Software.applicationVersionKey()] = r.Application.Version
+		spec.Provides[a.Software.ApplicationVersionKey()] = r.Application.Version
 	}
 	if !a.Software.NoClears {
-		spec.ClearsProvides = a.Software.clears()
+		spec.ClearsProvides = a.Software.Clears()
 	}
 	for _, c := range a.Clears {
 		if !slices.Contains(spec.ClearsProvides, c) {
@@ -160,6 +160,9 @@ func (r *run) metadata(p *plan, out *payload) ([]byte, error) {
 	}
 	if len(p.files) > 0 && m.Version == artifact.VersionCurrent {
 		m.Requires = append(m.Requires, artifact.FeatureFiles)
+	}
+	if err := r.checkRequired(m.Requires); err != nil {
+		return nil, err
 	}
 	var err error
 	if m.Statement, err = statement.Sign(statement.Of(m, out.digest), r.Artifact.Signing.options()); err != nil {

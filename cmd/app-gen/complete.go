@@ -9,6 +9,7 @@ import (
 	"github.com/mender-app/mender-app/artifact/mender"
 	"github.com/mender-app/mender-app/generator"
 	"github.com/mender-app/mender-app/generator/manifests"
+	"github.com/mender-app/mender-app/generator/reads"
 )
 
 // platforms are common values of --platform.
@@ -23,11 +24,16 @@ func addCompletions(root *cobra.Command) {
 	for _, c := range mender.Compressions {
 		compressions = append(compressions, string(c))
 	}
+	var versions []string
+	for _, r := range reads.Releases {
+		versions = append(versions, r.Version)
+	}
 	values := map[string]cobra.CompletionFunc{
 		"orchestrator": fixed([]string{manifests.DockerCompose, manifests.K8s}),
 		"platform":     fixed(platforms),
 		"compression":  fixed(compressions),
 		"for":          fixed(generator.Readers),
+		forVersion:     fixed(versions),
 		"image":        completeImages,
 		"on-device":    completeImages,
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mender-app/mender-app/generator"
+	"github.com/mender-app/mender-app/generator/compared"
 	"github.com/mender-app/mender-app/generator/page"
 	"github.com/mender-app/mender-app/generator/source"
 )
@@ -68,7 +69,7 @@ func compare(ctx context.Context, old, next string, bases []string) (*generator.
 }
 
 // signs stand before what changed.
-var signs = map[generator.Change]string{generator.Added: "+", generator.Removed: "-", generator.Changed: "~", generator.Same: "="}
+var signs = map[compared.Change]string{compared.Added: "+", compared.Removed: "-", compared.Changed: "~", compared.Same: "="}
 
 func printDifference(w io.Writer, d *generator.Difference) {
 	fmt.Fprintf(w, "%s -> %s\n", d.Old, d.New)
@@ -84,7 +85,7 @@ func printDifference(w io.Writer, d *generator.Difference) {
 		t := &columns{w: w}
 		for _, p := range img.Packages {
 			version := p.Old + p.New
-			if p.Change == generator.Changed {
+			if p.Change == compared.Changed {
 				version = p.Old + " -> " + p.New
 			}
 			t.row("  "+signs[p.Change]+" package", p.Type, p.Name, version)
@@ -95,13 +96,13 @@ func printDifference(w io.Writer, d *generator.Difference) {
 	printFiles(w, "manifest", d.Manifests)
 }
 
-func printFiles(w io.Writer, what string, files []generator.FileDifference) {
+func printFiles(w io.Writer, what string, files []compared.File) {
 	for _, f := range files {
 		size := bytesText(f.New)
 		switch f.Change {
-		case generator.Removed:
+		case compared.Removed:
 			size = bytesText(f.Old)
-		case generator.Changed:
+		case compared.Changed:
 			size = bytesText(f.Old) + " -> " + bytesText(f.New)
 		}
 		fmt.Fprintf(w, "  %s %s %s (%s)\n", signs[f.Change], what, f.Path, size)

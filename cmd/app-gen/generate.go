@@ -17,6 +17,7 @@ import (
 	"github.com/mender-app/mender-app/cmd/internal/usage"
 	"github.com/mender-app/mender-app/generator"
 	"github.com/mender-app/mender-app/generator/cache"
+	"github.com/mender-app/mender-app/generator/software"
 	"github.com/mender-app/mender-app/generator/source"
 )
 
@@ -91,7 +92,7 @@ type genFlags struct {
 
 func generateCommand() *cobra.Command {
 	f := &genFlags{compression: string(mender.None)}
-	f.o.Artifact.Software.Filesystem = generator.DefaultFilesystem
+	f.o.Artifact.Software.Filesystem = software.DefaultFilesystem
 	c := &cobra.Command{
 		Use:     "app-gen [options] [-- mender-artifact options]",
 		Short:   "make App Artifacts from container images and manifests",
@@ -133,6 +134,7 @@ func generateCommand() *cobra.Command {
 	fl.BoolVar(&f.o.Images.Fallback, "full-fallback", false, "add the whole images, for devices that have no CURRENT")
 	fl.BoolVar(&f.o.Images.FilesOnly, "files-only", false, filesOnly)
 	fl.StringVar(&f.o.Artifact.Reader, "for", "", "shell-module: make what the shell app-update-module installs as well: whole images, in the smallest gzip, and nothing that it would refuse")
+	fl.StringVar(&f.o.Artifact.ForVersion, forVersion, "", "oldest version of mender-app that devices have, as 1.0.0, or the features in their inventory (mender_app_features): the artifact needs no more")
 	fl.BoolVar(&f.o.Images.Skip, "skip-images", false, "ship no images, only manifests")
 	fl.StringArrayVar(&f.o.Images.OnDevice, "on-device", nil, "image that the manifests use and the device has (repeatable)")
 	fl.StringArrayVar(&f.o.Application.Compose.Files, "compose-file", nil, "compose file in the manifests directory (repeatable; default: as docker compose)")
@@ -157,7 +159,10 @@ func generateCommand() *cobra.Command {
 	return c
 }
 
-const deepDelta = "deep-delta"
+const (
+	deepDelta  = "deep-delta"
+	forVersion = "for-version"
+)
 
 const filesOnly = "make deltas that need only files of the old images and not their layers, up to a fifth larger: for Kubernetes nodes whose containerd discards unpacked layers"
 

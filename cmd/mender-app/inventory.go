@@ -11,9 +11,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/mender-app/mender-app/artifact"
 	"github.com/mender-app/mender-app/cmd/internal/device"
 	"github.com/mender-app/mender-app/cmd/internal/version"
 	"github.com/mender-app/mender-app/cmd/mender-app/staged"
+	"github.com/mender-app/mender-app/delta"
+	"github.com/mender-app/mender-app/delta/decoder"
 	"github.com/mender-app/mender-app/modules/deploy/space"
 	"github.com/mender-app/mender-app/modules/view"
 	"github.com/mender-app/mender-app/store"
@@ -36,6 +39,8 @@ func (p *program) inventoryCommand() *cobra.Command {
 through the script mender-inventory-app in /usr/share/mender/inventory:
 
   mender_app_version        the version of mender-app
+  mender_app_features       what it reads of artifacts and deltas: app-gen --for-version
+                            takes it
   mender_app_applications   the names of the applications, one a line
   mender_app_free_bytes     free bytes on the file system of the store
   mender_app_engine         SUB-MODULE NAME VERSION of each engine that answers
@@ -81,6 +86,7 @@ func (a attributes) add(name, value string) {
 func (p *program) inventory(ctx context.Context) (attributes, error) {
 	v := attributes{}
 	v.add("mender_app_version", version.String())
+	v.add("mender_app_features", strings.Join(features(), " "))
 	s := p.config.OpenStore()
 	names, err := s.Apps()
 	if err != nil {
@@ -102,6 +108,17 @@ func (p *program) inventory(ctx context.Context) (attributes, error) {
 	}
 	p.addEngines(ctx, v)
 	return v, nil
+}
+
+// features are those of artifacts and deltas that the programs here read.
+func features() []string {
+	list := slices.Clone(artifact.Features)
+	for _, f := range delta.Features {
+		if decoder.Knows(f) {
+			list = append(list, f)
+		}
+	}
+	return list
 }
 
 // addApplication adds what is known of an application.

@@ -18,8 +18,8 @@ import (
 	"github.com/mender-app/mender-app/delta/internal/codec"
 )
 
-// known reports whether this decoder knows a feature.
-func known(feature string) bool {
+// Knows reports whether this decoder knows a feature.
+func Knows(feature string) bool {
 	return slices.Contains(delta.Features, feature) && (feature != delta.FeatureGo || deflate.GoKnown())
 }
 
@@ -39,7 +39,7 @@ type Decoder struct {
 // it. Any other reader may be read beyond the end of the delta.
 func New(r io.Reader) (*Decoder, error) {
 	br := bufio.NewReaderSize(r, codec.Chunk)
-	h, err := delta.ReadHeader(br, known)
+	h, err := delta.ReadHeader(br, Knows)
 	if err != nil {
 		return nil, err
 	}

@@ -34,6 +34,9 @@ type Options struct {
 	// headers of old tars. It is for stores that keep a layer's unpacked files
 	// and not its tar. Such a delta is up to a fifth larger.
 	FilesOnly bool
+	// NoDeflate and NoGo make a delta without streams that the decoder compresses, and
+	// without those of Go's compress/flate.
+	NoDeflate, NoGo bool
 	// Progress, if set, is called from time to time, never concurrently, with
 	// the bytes of the new image that are done, and their total.
 	Progress func(done, total int64)

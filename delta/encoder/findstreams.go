@@ -93,13 +93,14 @@ func (c *comparer) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// findVariant finds out how plain was compressed to raw; hint is tried first.
-func findVariant(k deflate.Envelope, head, raw, plain []byte, hint deflate.Variant) (deflate.Variant, bool) {
+// findVariant finds out how plain was compressed to raw; hint is tried first. byGo: it may
+// have been done by Go.
+func findVariant(k deflate.Envelope, head, raw, plain []byte, hint deflate.Variant, byGo bool) (deflate.Variant, bool) {
 	try := []deflate.Variant{hint}
 	var rest []deflate.Variant
 	for l := 9; l >= 1; l-- {
 		v := []deflate.Variant{deflate.GNU(l), deflate.Zlib(l)}
-		if deflate.GoKnown() {
+		if byGo {
 			v = append(v, deflate.Go(l))
 		}
 		if likely(k, head, l) {

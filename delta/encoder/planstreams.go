@@ -35,7 +35,7 @@ type foundStream struct {
 // planStreams plans a content with the uncompressed bytes of its streams, if it has
 // streams that the decoder can make again and that no old file has.
 func (e *encoder) planStreams(t *target, h *object, cands []*oldFile) (bool, error) {
-	if t.Size < minSearched || t.Size > codec.Window {
+	if e.opt.NoDeflate || t.Size < minSearched || t.Size > codec.Window {
 		return false, nil
 	}
 	var magic [4]byte
@@ -158,7 +158,7 @@ func (e *encoder) chooseStreams(b []byte, found []foundStream, old []byte, found
 		if !f.tried {
 			f.tried = true
 			raw := b[f.at+int64(len(f.head)) : f.end-int64(len(f.envelope.AppendTail(nil, f.envelope.Sum(), 0)))]
-			f.variant, f.made = findVariant(f.envelope, f.head, raw, in.Plain, hint)
+			f.variant, f.made = findVariant(f.envelope, f.head, raw, in.Plain, hint, deflate.GoKnown() && !e.opt.NoGo)
 		}
 		if !f.made {
 			continue

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/mender-app/mender-app/generator"
+	"github.com/mender-app/mender-app/generator/compared"
 	"github.com/mender-app/mender-app/generator/inspect"
 )
 
@@ -35,11 +36,11 @@ func changedImages(b *bounds, list []generator.ImageDifference) section {
 	overview := table{Caption: "All images of both releases", Head: []cell{{Text: "Image"}, {"Change", short}}}
 	left := each(b, list, func(img generator.ImageDifference) {
 		name := b.word(cmp.Or(img.New, img.Old))
-		if img.Change == generator.Changed && img.Old != img.New {
+		if img.Change == compared.Changed && img.Old != img.New {
 			name = b.word(img.Old) + " → " + name
 		}
 		overview.Rows = append(overview.Rows, row{Name: name, Cells: []cell{changeCell(img.Change)}})
-		if img.Change == generator.Changed {
+		if img.Change == compared.Changed {
 			s.Parts = append(s.Parts, changedImage(b, name, img))
 		}
 	})
@@ -53,11 +54,11 @@ func changedImage(b *bounds, name string, img generator.ImageDifference) section
 		{"Old digest", []string{img.OldDigest.String()}}, {"New digest", []string{img.NewDigest.String()}},
 	}}
 	if len(img.Packages) > 0 {
-		t := table{Caption: "Packages: " + counts(img.Packages, func(p generator.PackageDifference) generator.Change { return p.Change }),
+		t := table{Caption: "Packages: " + counts(img.Packages, func(p compared.Package) compared.Change { return p.Change }),
 			Head: []cell{{Text: "Package"}, {"Type", short}, {"Change", short}, {Text: "Version"}}}
-		t.More = more(each(b, img.Packages, func(p generator.PackageDifference) {
+		t.More = more(each(b, img.Packages, func(p compared.Package) {
 			version := b.word(p.Old + p.New)
-			if p.Change == generator.Changed {
+			if p.Change == compared.Changed {
 				version = b.word(p.Old) + " → " + b.word(p.New)
 			}
 			t.Rows = append(t.Rows, row{Name: b.word(p.Name), Cells: []cell{{b.word(p.Type), short}, changeCell(p.Change), {Text: version}}})
@@ -73,22 +74,22 @@ func changedImage(b *bounds, name string, img generator.ImageDifference) section
 
 // filesTable is a table of the files, the bar of each as long as the larger of its
 // two sizes; none without files.
-func filesTable(b *bounds, caption string, files []generator.FileDifference) []table {
+func filesTable(b *bounds, caption string, files []compared.File) []table {
 	if len(files) == 0 {
 		return nil
 	}
 	// The bounds may leave some out: not the largest.
 	files = slices.Clone(files)
-	size := func(f generator.FileDifference) int64 { return max(f.Old, f.New) }
-	slices.SortStableFunc(files, func(a, b generator.FileDifference) int { return cmp.Compare(size(b), size(a)) })
-	t := table{Caption: caption + ", the largest first: " + counts(files, func(f generator.FileDifference) generator.Change { return f.Change }),
+	size := func(f compared.File) int64 { return max(f.Old, f.New) }
+	slices.SortStableFunc(files, func(a, b compared.File) int { return cmp.Compare(size(b), size(a)) })
+	t := table{Caption: caption + ", the largest first: " + counts(files, func(f compared.File) compared.Change { return f.Change }),
 		Head: []cell{{Text: "File"}, {"Change", short}, {"Old size", number}, {"New size", number}}}
-	t.More = more(each(b, files, func(f generator.FileDifference) {
+	t.More = more(each(b, files, func(f compared.File) {
 		old, next := inspect.Bytes(f.Old), inspect.Bytes(f.New)
 		switch f.Change {
-		case generator.Added:
+		case compared.Added:
 			old = "–"
-		case generator.Removed:
+		case compared.Removed:
 			next = "–"
 		}
 		t.Rows = append(t.Rows, row{
@@ -100,13 +101,13 @@ func filesTable(b *bounds, caption string, files []generator.FileDifference) []t
 }
 
 // changeCell says what happened in words, and in a colour of the same class.
-func changeCell(c generator.Change) cell { return cell{string(c), short + " " + string(c)} }
+func changeCell(c compared.Change) cell { return cell{string(c), short + " " + string(c)} }
 
 // counts says how many of a list came, went and changed.
-func counts[T any](list []T, change func(T) generator.Change) string {
-	n := map[generator.Change]int{}
+func counts[T any](list []T, change func(T) compared.Change) string {
+	n := map[compared.Change]int{}
 	for _, v := range list {
 		n[change(v)]++
 	}
-	return fmt.Sprintf("%d added, %d removed, %d changed", n[generator.Added], n[generator.Removed], n[generator.Changed])
+	return fmt.Sprintf("%d added, %d removed, %d changed", n[compared.Added], n[compared.Removed], n[compared.Changed])
 }

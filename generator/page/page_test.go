@@ -17,6 +17,7 @@ import (
 	"github.com/mender-app/mender-app/artifact/digest"
 	"github.com/mender-app/mender-app/artifact/mender"
 	"github.com/mender-app/mender-app/generator"
+	"github.com/mender-app/mender-app/generator/compared"
 	"github.com/mender-app/mender-app/generator/inspect"
 	"github.com/mender-app/mender-app/generator/manifests"
 )
@@ -99,9 +100,9 @@ func largeDescription(t testing.TB, n int) *inspect.Description {
 func largeDifference(n int) *generator.Difference {
 	word := hostile + strings.Repeat(`"`, 500)
 	d := &generator.Difference{Old: word, New: word, Warnings: slices.Repeat([]string{word}, n)}
-	d.Manifests = slices.Repeat([]generator.FileDifference{{Change: generator.Changed, Path: word, Old: 1, New: 2}}, n)
-	packages := slices.Repeat([]generator.PackageDifference{{Change: generator.Changed, Type: word, Name: word, Old: word, New: word}}, n)
-	d.Images = slices.Repeat([]generator.ImageDifference{{Change: generator.Changed, Old: word, New: word + "2", Packages: packages, Files: d.Manifests}}, n)
+	d.Manifests = slices.Repeat([]compared.File{{Change: compared.Changed, Path: word, Old: 1, New: 2}}, n)
+	packages := slices.Repeat([]compared.Package{{Change: compared.Changed, Type: word, Name: word, Old: word, New: word}}, n)
+	d.Images = slices.Repeat([]generator.ImageDifference{{Change: compared.Changed, Old: word, New: word + "2", Packages: packages, Files: d.Manifests}}, n)
 	return d
 }
 

@@ -1,20 +1,22 @@
-package generator
+// Package unpacked sums up what the files of a layer take once they are unpacked.
+package unpacked
 
 import (
 	"archive/tar"
 	"io"
 )
 
-// unpackedMeter is a writer of a layer's tar that sums up what its files take
+// Meter is a writer of a layer's tar that sums up what its files take
 // once they are unpacked. That is more than the tar has where files are sparse.
-type unpackedMeter struct {
+type Meter struct {
 	*io.PipeWriter
 	sum chan int64
 }
 
-func newUnpackedMeter() *unpackedMeter {
+// NewMeter makes a Meter.
+func NewMeter() *Meter {
 	r, w := io.Pipe()
-	m := &unpackedMeter{w, make(chan int64, 1)}
+	m := &Meter{w, make(chan int64, 1)}
 	go func() {
 		var sum int64
 		tr := tar.NewReader(r)
@@ -33,8 +35,8 @@ func newUnpackedMeter() *unpackedMeter {
 	return m
 }
 
-// end returns the bytes of the files. It must be called once.
-func (m *unpackedMeter) end() int64 {
+// End returns the bytes of the files. It must be called once.
+func (m *Meter) End() int64 {
 	_ = m.Close()
 	return <-m.sum
 }

@@ -1,4 +1,4 @@
-package generator
+package unpacked
 
 import (
 	"archive/tar"
@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestUnpackedMeter(t *testing.T) {
+func TestMeter(t *testing.T) {
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)
 	for _, size := range []int{700, 3} {
@@ -39,13 +39,13 @@ func TestUnpackedMeter(t *testing.T) {
 		"files": {b.Bytes(), 703}, "a sparse file": {append(h, b.Bytes()...), 1<<30 + 703}, "no tar": {[]byte("nonsense"), 0}, "nothing": {nil, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			m := newUnpackedMeter()
+			m := NewMeter()
 			for p := c.tar; len(p) > 0; {
 				n, err := m.Write(p[:min(len(p), 100)])
 				require.NoError(t, err)
 				p = p[n:]
 			}
-			require.Equal(t, c.want, m.end())
+			require.Equal(t, c.want, m.End())
 		})
 	}
 }

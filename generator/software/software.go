@@ -1,4 +1,5 @@
-package generator
+// Package software names the version that an artifact provides to Mender.
+package software
 
 import (
 	"maps"
@@ -6,9 +7,9 @@ import (
 	"strings"
 )
 
-// Software is the version that the artifact provides to Mender, as
+// Version is the version that the artifact provides to Mender, as
 // FILESYSTEM.NAME.version.
-type Software struct {
+type Version struct {
 	Filesystem string // "" is DefaultFilesystem
 	Name       string // "" is the application's name
 	Version    string // "" is the artifact's name
@@ -16,17 +17,17 @@ type Software struct {
 	NoClears   bool   // add no clears_artifact_provides
 }
 
-// version is the version of this software in an artifact's provides; "" if it is
+// In is the version of this software in an artifact's provides; "" if it is
 // not there.
-func (s Software) version(provides map[string]string) string {
-	return provides[s.providedKey(provides)]
+func (s Version) In(provides map[string]string) string {
+	return provides[s.ProvidedKey(provides)]
 }
 
-// providedKey is the key in an artifact's provides that has the version of this
+// ProvidedKey is the key in an artifact's provides that has the version of this
 // software; "" if there is none.
-func (s Software) providedKey(provides map[string]string) string {
-	if provides[s.versionKey()] != "" {
-		return s.versionKey()
+func (s Version) ProvidedKey(provides map[string]string) string {
+	if provides[s.VersionKey()] != "" {
+		return s.VersionKey()
 	}
 	for _, k := range slices.Sorted(maps.Keys(provides)) {
 		if strings.HasSuffix(k, "."+s.Name+".version") && provides[k] != "" {
@@ -46,26 +47,26 @@ const DefaultFilesystem = "data-partition"
 // application that came under it gets the new key with its next release.
 const formerFilesystem = "rootfs-image"
 
-func (s Software) filesystem() string {
+func (s Version) filesystem() string {
 	if s.Filesystem == "" {
 		return DefaultFilesystem
 	}
 	return s.Filesystem
 }
 
-// versionKey is the key of the provides that has the software's version: the
+// VersionKey is the key of the provides that has the software's version: the
 // artifact's name, as a rule.
-func (s Software) versionKey() string { return s.filesystem() + "." + s.Name + ".version" }
+func (s Version) VersionKey() string { return s.filesystem() + "." + s.Name + ".version" }
 
-// applicationVersionKey is the key under which Mender knows the application's
+// ApplicationVersionKey is the key under which Mender knows the application's
 // own version.
-func (s Software) applicationVersionKey() string {
+func (s Version) ApplicationVersionKey() string {
 	return s.filesystem() + "." + s.Name + ".application_version"
 }
 
-// clears are the patterns of the keys that the artifact replaces on the device:
+// Clears are the patterns of the keys that the artifact replaces on the device:
 // its own, and those of a release that came under another key.
-func (s Software) clears() []string {
+func (s Version) Clears() []string {
 	var patterns []string
 	for _, fs := range []string{s.filesystem(), DefaultFilesystem, formerFilesystem} {
 		if p := fs + "." + s.Name + ".*"; !slices.Contains(patterns, p) {

@@ -1,0 +1,89 @@
+package generator
+
+import (
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"io"
+	"testing"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/stretchr/testify/require"
+
+	"github.com/mender-app/mender-app/artifact"
+	"github.com/mender-app/mender-app/delta"
+	"github.com/mender-app/mender-app/delta/decoder"
+	"github.com/mender-app/mender-app/generator/gentest"
+)
+
+// What is made for a version needs no feature that its devices lack.
+func TestForVersion(t *testing.T) {
+	s := newShop(t)
+	generate := func(forVersion string, change func(*Options), pairs ...string) (*artifact.Metadata, error) {
+		o := s.options(t, pairs...)
+		o.Artifact.ForVersion = forVersion
+		o.Images.DeepDelta = true
+		if change != nil {
+			change(&o)
+		}
+		if _, err := Generate(t.Context(), o, false); err != nil {
+			return nil, err
+		}
+		return read(t, o.Build.Output).meta, nil
+	}
+	m, err := generate("1.0.0", nil, "web:1,web:2")
+	require.NoError(t, err)
+	require.Equal(t, artifact.FormatDelta, m.Components[0].Format)
+	m, err = generate("policy/1 secrets/1", nil, "web:2")
+	require.NoError(t, err)
+	require.Equal(t, artifact.FormatFull, m.Components[0].Format, "such devices read no deltas")
+	require.Empty(t, m.Requires)
+	for _, test := range []struct {
+		version, text string
+		change        func(*Options)
+		pairs         []string
+	}{
+		{"policy/1,delta/1,elf1", "lack lz1, and cannot read deltas", nil, []string{"web:1,web:2"}},
+		{"policy/1", "lack delta/1, and cannot read deltas", nil, []string{"web:1,web:2"}},
+		{"delta/1 elf1 lz1", "lack variants/1, and cannot read images in several variants", nil, []string{"web:1,web:2", "extra:1,web:2"}},
+		{"0.9", "what mender-app 0.9 reads is not known: it is older than 1", nil, []string{"web:2"}},
+		{"devel-0123", "--for-version", nil, []string{"web:2"}},
+		{"1.0.0", "exclude each other", func(o *Options) { o.Artifact.Reader = ReaderShellModule }, []string{"web:2"}},
+	} {
+		_, err := generate(test.version, test.change, test.pairs...)
+		var usage *UsageError
+		require.ErrorAs(t, err, &usage, test.version)
+		require.ErrorContains(t, err, test.text, test.version)
+		require.NotEmpty(t, usage.Hint)
+	}
+}
+
+// The deltas of an artifact have no feature that the devices lack.
+func TestForVersionDeltas(t *testing.T) {
+	var packed bytes.Buffer
+	z := gzip.NewWriter(&packed)
+	_, err := io.WriteString(z, gentest.Text("doc", 30_000))
+	require.NoError(t, err)
+	require.NoError(t, z.Close())
+	s := newShop(t)
+	img := gentest.Image(t, "linux/amd64", gentest.Files{"doc.gz": packed.String()})
+	gentest.DockerArchive(t, s.archive("doc:1"), map[string]v1.Image{"shop/doc:1": img})
+	for forVersion, want := range map[string][]string{
+		"":                          delta.Features,
+		"1":                         delta.Features,
+		"delta/1 elf1 lz1 deflate1": {delta.FeatureELF, delta.FeatureLZ},
+		"delta/1 elf1 lz1":          {delta.FeatureELF, delta.FeatureLZ},
+	} {
+		o := s.options(t, "doc:1")
+		o.Artifact.ForVersion, o.Images.DeepDelta = forVersion, true
+		_, err := Generate(t.Context(), o, false)
+		require.NoError(t, err, forVersion)
+		a := read(t, o.Build.Output)
+		require.Len(t, a.payloads, 1)
+		for _, b := range a.payloads {
+			h, err := delta.ReadHeader(bufio.NewReader(bytes.NewReader(b)), decoder.Knows)
+			require.NoError(t, err, forVersion)
+			require.Equal(t, want, h.Features, forVersion)
+		}
+	}
+}
