@@ -39,8 +39,7 @@ func (p *program) inventoryCommand() *cobra.Command {
 through the script mender-inventory-app in /usr/share/mender/inventory:
 
   mender_app_version        the version of mender-app
-  mender_app_features       what it reads of artifacts and deltas: app-gen --for-version
-                            takes it
+  mender_app_features       the features of artifacts and deltas that it reads, for app-gen
   mender_app_applications   the names of the applications, one a line
   mender_app_free_bytes     free bytes on the file system of the store
   mender_app_engine         SUB-MODULE NAME VERSION of each engine that answers
