@@ -88,6 +88,7 @@ module as the client does.
 	}
 	root.SetVersionTemplate(version.Template)
 	root.SetFlagErrorFunc(flagError)
+	usage.FoldHelp(root)
 	root.PersistentFlags().BoolVar(&p.json, "json", false, "print JSON, errors too")
 	root.AddCommand(
 		p.checkCommand(), p.installCommand(), p.commitCommand(), p.rollbackCommand(), p.resumeCommand(),
@@ -164,9 +165,10 @@ const driverName = "mender-app"
 
 func (p *program) versionCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:   "version",
-		Short: "Print the version",
-		Args:  args(cobra.NoArgs),
+		Use:     "version",
+		Short:   "Print the version",
+		Example: "  mender-app version --json",
+		Args:    args(cobra.NoArgs),
 		RunE: func(*cobra.Command, []string) error {
 			if p.json {
 				return p.printJSON(map[string]string{"version": version.String()})

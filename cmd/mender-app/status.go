@@ -28,8 +28,9 @@ func (p *program) statusCommand() *cobra.Command {
 		Long: `Shows the release that runs, the application's state, how its last deployment
 ended, and each of its services: its health, since when it runs or has ended, how
 often it was restarted, what was wrong the last time, and what it said last, and what
-is staged to be installed next. What it says of services comes from the engine, through the sub-module; one without the feature "status"
-(k8s) tells only the health of the whole application.
+is staged to be installed next. What it says of services comes from the engine, through
+the sub-module; one without the feature "status" tells only the health of the whole
+application.
 
 The health of a service is healthy, starting, unhealthy (it runs, and something is
 wrong), down (it should run, and does not) or done (it had one job, and has done it).`,

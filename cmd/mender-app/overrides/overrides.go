@@ -39,13 +39,15 @@ func Command(p Program) *cobra.Command {
 		Long: `Keeps changes of an application's manifests on the device, over updates and rollbacks.
 With docker-compose they are Compose override files, which may change everything but
 the images, and reach no further than the manifests themselves may; with k8s they are
-patches of the objects in the manifests. They are applied in this order: the files *.yaml in /etc/mender/mender-app/overrides.d/APP (the device's),
-and then the one that "overrides set" has stored (the operator's).
+patches of the objects in the manifests. They are applied in this order: the files
+*.yaml in /etc/mender/mender-app/overrides.d/APP (the device's), and then the one that
+"overrides set" has stored (the operator's).
 
 An update that they do not fit is refused, with a line that says how to go on. A
 release whose policy says keep.overrides = false begins without the operator's.`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Example: "  mender-app overrides set shop memory.yaml\n  mender-app overrides show shop --combined",
+		Args:    cobra.NoArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	combined := false
 	show := &cobra.Command{

@@ -192,7 +192,7 @@ the artifact announces it; layers that something else has take none.
 
 A damaged artifact is named by the beginning of its digest. It is never installed, and
 "mender-app unstage" removes it.`,
-		Example: "  mender-app staged\n  mender-app staged --json | jq '.[] | select(.newer and .allowed) | .artifact_name'",
+		Example: "  mender-app staged\n  mender-app staged --json | jq '.[] | select(.allowed) | .artifact_name'",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			list, err := List(p.Config())

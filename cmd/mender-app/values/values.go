@@ -46,8 +46,9 @@ in this order counts: the device's for all applications and for one (the files *
 The value "enabled" is true or false, and says whether a managed application runs at all.
 A change rolls out the managed applications whose manifests name what was changed. Others
 get it when they are started the next time.`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Example: "  mender-app values set --app shop LANGUAGE=sv\n  mender-app values show",
+		Args:    cobra.NoArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	app := ""
 	scope := func(c *cobra.Command) *cobra.Command {
