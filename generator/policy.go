@@ -86,8 +86,8 @@ func checkHooks(manifests string, p *policy.Policy) error {
 	return nil
 }
 
-// checkServices refuses a policy that switches off a service that is not in the
-// manifests.
+// checkServices refuses a policy that switches off a service, or reserves processors for
+// one, that is not in the manifests.
 func (r *run) checkServices(found *manifests.Found) error {
 	if r.policy == nil || found == nil {
 		return nil
@@ -96,17 +96,27 @@ func (r *run) checkServices(found *manifests.Found) error {
 	if err != nil {
 		return err
 	}
-	for i, name := range p.Services.Disabled {
-		what := ""
-		switch {
-		case r.Application.Orchestrator != Compose && r.Application.Orchestrator != Kubernetes:
-			what = "the sub-module " + r.Application.Orchestrator + " cannot switch services off"
-		case !slices.Contains(found.Services, name):
-			what = fmt.Sprintf("%s is not a service of the manifests: they have %s", name, strings.Join(found.Services, ", "))
-		default:
-			continue
+	for _, key := range []struct {
+		name     string
+		services []string
+		can      []string // orchestrators
+		cannot   string
+	}{
+		{"services.disabled", p.Services.Disabled, []string{Compose, Kubernetes}, "switch services off"},
+		{"resources.cpuset", p.Resources.CPUSet, []string{Compose}, "reserve processors for services"},
+	} {
+		for i, name := range key.services {
+			what := ""
+			switch {
+			case !slices.Contains(key.can, r.Application.Orchestrator):
+				what = "the sub-module " + r.Application.Orchestrator + " cannot " + key.cannot
+			case !slices.Contains(found.Services, name):
+				what = fmt.Sprintf("%s is not a service of the manifests: they have %s", name, strings.Join(found.Services, ", "))
+			default:
+				continue
+			}
+			return &PolicyError{cmp.Or(r.Application.PolicyFile, policyName), fmt.Errorf("%w: %s[%d]: %s", policy.ErrPolicy, key.name, i, what)}
 		}
-		return &PolicyError{cmp.Or(r.Application.PolicyFile, policyName), fmt.Errorf("%w: services.disabled[%d]: %s", policy.ErrPolicy, i, what)}
 	}
 	return nil
 }

@@ -399,14 +399,16 @@ func (f frame) request(spec *verbSpec, args []string) (Request, error) {
 	r.PurgeData = f.getenv(EnvPurgeData) == "1"
 	r.Recipients = strings.Fields(f.getenv(EnvRecipients))
 	r.Disabled = strings.Fields(f.getenv(EnvDisabled))
+	var err error
+	if r.CPUSet, err = parseCPUSet(f.getenv(EnvCPUSet)); err != nil {
+		return r, fmt.Errorf("%s: %w", EnvCPUSet, err)
+	}
 	if dir := f.getenv(EnvOverrides); dir != "" {
-		var err error
 		if r.Overrides, err = readOverrides(dir); err != nil {
 			return r, fmt.Errorf("%s: %w", EnvOverrides, err)
 		}
 	}
 	if file := f.getenv(EnvValues); file != "" {
-		var err error
 		if r.Values, err = ReadValues(file); err != nil {
 			return r, fmt.Errorf("%s: %w", EnvValues, err)
 		}

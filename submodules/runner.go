@@ -270,6 +270,9 @@ func (m *Module) environ(ctx context.Context, r Request) (env []string, cleanup 
 	if len(r.Disabled) > 0 {
 		set[EnvDisabled] = strings.Join(r.Disabled, " ")
 	}
+	if r.CPUSet != nil {
+		set[EnvCPUSet] = r.CPUSet.String()
+	}
 	if r.LogLines != nil {
 		set[EnvLogLines] = strconv.Itoa(*r.LogLines)
 	}

@@ -79,6 +79,7 @@ const (
 	FeatureDowntime   = "downtime/1"  // ROLLOUT and ROLLBACK tell how long services were down
 	FeatureOverrides  = "overrides/1" // MENDER_APP_OVERRIDES is honoured; RENDER is there
 	FeatureValues     = "values/1"    // MENDER_APP_VALUES is honoured
+	FeatureCPUSet     = "cpuset/1"    // MENDER_APP_CPUSET is honoured
 	FeatureData       = "data/1"      // STOP knows the option "remove"; VOLUMES is there
 )
 
@@ -110,6 +111,7 @@ const (
 	EnvDisabled   = "MENDER_APP_DISABLED"
 	EnvOverrides  = "MENDER_APP_OVERRIDES"
 	EnvValues     = "MENDER_APP_VALUES"
+	EnvCPUSet     = "MENDER_APP_CPUSET"
 )
 
 // DefaultConfigDir is where sub-modules read their settings
@@ -219,6 +221,7 @@ type Request struct {
 	Disabled   []string          // services that are switched off (FeatureServices)
 	Overrides  []Override        // in the order in which they are applied (FeatureOverrides)
 	Values     map[string]string // that the manifests may use (FeatureValues)
+	CPUSet     *CPUSet           // the processors that are reserved for services (FeatureCPUSet)
 	Env        map[string]string // from the metadata; names outside the allow-list are an error
 
 	// Downtimes takes what ROLLOUT or ROLLBACK says, also of one that failed

@@ -35,6 +35,7 @@ var envText = []struct{ name, text string }{
 	{EnvDisabled, "services that are switched off, for sub-modules with the feature services/1"},
 	{EnvOverrides, "directory of override files, for sub-modules with the feature overrides/1"},
 	{EnvValues, "file of lines NAME='VALUE', for sub-modules with the feature values/1"},
+	{EnvCPUSet, "processors that are reserved, and the services that run on them, for sub-modules with the feature cpuset/1"},
 	{EnvConfigDir, "directory of the configuration (default " + DefaultConfigDir + ")"},
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,6 +18,8 @@ import (
 
 	"github.com/mender-app/mender-app/cmd/internal/device"
 	"github.com/mender-app/mender-app/cmd/internal/version"
+	"github.com/mender-app/mender-app/modules/deploy/policies"
+	"github.com/mender-app/mender-app/modules/deploy/reserved"
 	"github.com/mender-app/mender-app/submodules"
 )
 
@@ -47,7 +50,39 @@ func (c *checkup) all() {
 	c.barrier()
 	c.clock()
 	c.keys()
+	c.reserved()
 	c.sandbox()
+}
+
+// reserved checks that what policies want on reserved processors has some.
+func (c *checkup) reserved() {
+	const check = "reserved processors"
+	s := c.config.OpenStore()
+	names, err := s.Apps()
+	if err != nil {
+		return // the check of the store says so
+	}
+	quiet := slog.New(slog.DiscardHandler)
+	bad := false
+	for _, a := range policies.Installed(s, quiet, names) {
+		if text := reserved.Missing(c.config.CPUs, a.Name, a.Policy); text != "" {
+			bad = true
+			what, do := lastPart(text)
+			c.bad(statusWarn, check, do, "%s", what)
+		}
+	}
+	if text := submodules.MissingCPUs(c.config.CPUs, submodules.OnlineCPUs()); c.config.CPUs != "" && text != "" {
+		what, do := lastPart(text)
+		c.bad(statusFail, check, do, "%s", what)
+	} else if !bad && c.config.CPUs != "" {
+		c.ok(check, "%s", c.config.CPUs)
+	}
+}
+
+// lastPart cuts the next step, which ends a message, from what was found.
+func lastPart(text string) (found, do string) {
+	i := strings.LastIndex(text, ": ")
+	return text[:i], text[i+2:]
 }
 
 // Advice that several findings share.

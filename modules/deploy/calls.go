@@ -8,6 +8,7 @@ import (
 	"github.com/mender-app/mender-app/modules/deploy/account"
 	"github.com/mender-app/mender-app/modules/deploy/calls"
 	"github.com/mender-app/mender-app/modules/deploy/overrides"
+	"github.com/mender-app/mender-app/modules/deploy/reserved"
 	"github.com/mender-app/mender-app/modules/deploy/switched"
 	"github.com/mender-app/mender-app/modules/deploy/values"
 	"github.com/mender-app/mender-app/store"
@@ -68,6 +69,9 @@ func (t *target) request() submodules.Request {
 	a := t.stored()
 	if t.info.Has(submodules.FeatureServices) {
 		req.Disabled = switched.Off(t.e.Log, a, t.app, t.r)
+	}
+	if t.info.Has(submodules.FeatureCPUSet) {
+		req.CPUSet = reserved.For(t.e.Log, t.e.CPUs, t.app, t.r)
 	}
 	if t.info.Has(submodules.FeatureOverrides) {
 		var err error

@@ -82,9 +82,7 @@ type Engine struct {
 	// System describes the operating system for policies that ask about it.
 	// files are the patches they ask about. nil: nothing is known.
 	System func(ctx context.Context, files []string) (policy.Platform, error)
-	// AllowEnv are names in the metadata's environment that sub-modules get
-	// although they do not declare them.
-	AllowEnv []string
+	calls.Environment
 	// DataRoot is where the container engine keeps its images, for the check
 	// of free space; "" if it is not known.
 	DataRoot string

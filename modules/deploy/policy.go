@@ -8,6 +8,7 @@ import (
 	"github.com/mender-app/mender-app/modules/deploy/data"
 	"github.com/mender-app/mender-app/modules/deploy/overrides"
 	"github.com/mender-app/mender-app/modules/deploy/policies"
+	"github.com/mender-app/mender-app/modules/deploy/reserved"
 	"github.com/mender-app/mender-app/modules/deploy/switched"
 	"github.com/mender-app/mender-app/modules/policy"
 	"github.com/mender-app/mender-app/submodules"
@@ -61,6 +62,10 @@ func (p *preflight) checkPolicy(ctx context.Context) error {
 	if err := switched.Lacks(r.App.Policy, t.app, t.info, t.r.Orchestrator); err != nil {
 		return unfit("%w", err)
 	}
+	if err := reserved.Lacks(r.App.Policy, t.app, t.info, t.r.Orchestrator); err != nil {
+		return unfit("%w", err)
+	}
+	reserved.Warn(e.Log, e.CPUs, t.app, r.App.Policy)
 	if err := data.Lacks(r.App.Policy, t.app, t.info, t.r.Orchestrator); err != nil {
 		return unfit("%w", err)
 	}

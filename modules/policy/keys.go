@@ -11,13 +11,6 @@ import (
 	"github.com/mender-app/mender-app/artifact/clip"
 )
 
-// notBuilt are keys that are defined and have no effect yet. A policy must not
-// promise what is not done, so they are refused by name. Their values are checked
-// first.
-var notBuilt = []string{
-	"resources",
-}
-
 // Keys lists all keys of app.toml, sorted: "upgrades.from_versions", and
 // "depends[].name" where a key is a list of tables.
 func Keys() []string {
@@ -60,23 +53,6 @@ var known = sync.OnceValue(func() map[string]bool {
 
 // free are tables whose keys are not fixed.
 var free = map[string]bool{"platform.releases.provides": true, "reapply.filter": true}
-
-// checkBuilt refuses the first key, in alphabetical order, that has no effect yet.
-func checkBuilt(raw map[string]any) error {
-	for _, key := range slices.Sorted(slices.Values(notBuilt)) {
-		table, name, nested := strings.Cut(key, ".")
-		in := raw
-		if nested {
-			in, _ = raw[table].(map[string]any)
-		} else {
-			name = table
-		}
-		if _, there := in[name]; there {
-			return unsupported(key)
-		}
-	}
-	return nil
-}
 
 // checkKeys refuses the first key, in alphabetical order, that is not a key of a
 // policy. at is the path for people; key is the path without indexes of lists.

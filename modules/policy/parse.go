@@ -26,8 +26,7 @@ const (
 )
 
 // ParseTOML reads and checks app.toml, for the application of the name app.
-// The error is an ErrPolicy, with ErrNotSupported where this version lacks
-// what the policy asks for.
+// The error is an ErrPolicy.
 func ParseTOML(data []byte, app string) (*Policy, error) {
 	if len(data) > MaxBytes {
 		return nil, fmt.Errorf("%w: larger than %d bytes", ErrPolicy, MaxBytes)
@@ -46,7 +45,7 @@ func ParseTOML(data []byte, app string) (*Policy, error) {
 	if err := p.check(app); err != nil {
 		return nil, err
 	}
-	return p, checkBuilt(raw)
+	return p, nil
 }
 
 // notTOML makes an error of the parser one line, with the line number and the last
@@ -84,7 +83,7 @@ func ParseJSON(data []byte, app, applicationVersion string) (*Policy, error) {
 	if err := p.check(app); err != nil {
 		return nil, err
 	}
-	return p, checkBuilt(raw)
+	return p, nil
 }
 
 // Encode returns the policy as it is in metadata: JSON in one line, without the

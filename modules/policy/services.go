@@ -49,3 +49,11 @@ func (p *Policy) SwitchedOff(release string, keeps bool, choices map[string]Choi
 	slices.Sort(off)
 	return slices.Compact(off)
 }
+
+// Reserved lists the services that run on the processors that the device reserves.
+func (p *Policy) Reserved() []string {
+	if p == nil {
+		return nil
+	}
+	return p.Resources.CPUSet
+}

@@ -6,7 +6,6 @@ import (
 	"maps"
 	"path"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/mender-app/mender-app/artifact/clip"
@@ -32,9 +31,10 @@ type Data struct {
 	Migrate string `toml:"migrate" json:"migrate,omitzero"`
 }
 
-// Resources are limits of the machine for services.
+// Resources are what the device reserves for services.
 type Resources struct {
-	CPUSet string `toml:"cpuset" json:"cpuset,omitzero"` // as "0-2,4"
+	// CPUSet are the services that run on the processors that the device reserves.
+	CPUSet []string `toml:"cpuset" json:"cpuset,omitzero"`
 }
 
 // Reapply is an event after which the device looks whether the application has to be
@@ -74,7 +74,7 @@ func (p *Policy) checkWork() error {
 	if err := p.checkData(); err != nil {
 		return err
 	}
-	if err := checkCPUs(p.Resources.CPUSet); err != nil {
+	if err := checkNames("resources.cpuset", p.Resources.CPUSet, checkService); err != nil {
 		return err
 	}
 	switch p.EngineUpgrades.Timing {
@@ -123,29 +123,6 @@ func (p *Policy) checkData() error {
 		return bad("data.migrate", "it is %s, and a table [[hooks]] has the name %s: write both or neither", MigrateFile, HookMigrate)
 	case hook.AllowFailure || hook.Retries > 0:
 		return bad("data.migrate", "the hook %s may neither fail nor be repeated: it begins with the data of the old release, once", HookMigrate)
-	}
-	return nil
-}
-
-// checkCPUs refuses a text that is not a list of processors, such as 0-2,4.
-func checkCPUs(list string) error {
-	const key, most = "resources.cpuset", 4095
-	if list == "" {
-		return nil
-	}
-	if err := checkText(key, list); err != nil {
-		return err
-	}
-	for part := range strings.SplitSeq(list, ",") {
-		first, last, span := strings.Cut(part, "-")
-		if !span {
-			last = first
-		}
-		low, err := strconv.ParseUint(first, 10, 16)
-		high, err2 := strconv.ParseUint(last, 10, 16)
-		if err != nil || err2 != nil || low > high || high > most {
-			return bad(key, "%q is not a list of processors, such as 0-2,4", clip.Text(list))
-		}
 	}
 	return nil
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/submodules"
+	"github.com/mender-app/mender-app/submodules/compose/cpus"
 	"github.com/mender-app/mender-app/submodules/imagestore"
 )
 
@@ -43,7 +44,11 @@ func (s *session) Check(ctx context.Context) (submodules.Changes, error) {
 			old = nil
 		}
 	}
-	return pl.changes(old, images)
+	all, err := s.inspect(ctx, pl.existing)
+	if err != nil {
+		return none, err
+	}
+	return pl.changes(old, images, cpus.Running(all))
 }
 
 // imageOf returns the engine's ID of the image that a service would run from, "" if
@@ -75,7 +80,7 @@ func (s *session) imageOf(ctx context.Context, service, ref string) (string, err
 }
 
 // changes compares the services of a project with those that run.
-func (pl *plan) changes(old *project, images map[string]string) (c submodules.Changes, err error) {
+func (pl *plan) changes(old *project, images, pinned map[string]string) (c submodules.Changes, err error) {
 	running := map[string][]container.Summary{}
 	for _, ct := range pl.existing {
 		name := ct.Labels[labelService]
@@ -104,7 +109,7 @@ func (pl *plan) changes(old *project, images map[string]string) (c submodules.Ch
 		up := slices.ContainsFunc(running[name], func(ct container.Summary) bool { return ct.State == container.StateRunning })
 		same := old != nil && len(running[name]) == pl.model.Services[name].containers() && old.name == pl.name
 		for _, ct := range running[name] {
-			same = same && ct.Labels[labelProject] == pl.name && images[name] != "" && ct.ImageID == images[name]
+			same = same && ct.Labels[labelProject] == pl.name && images[name] != "" && ct.ImageID == images[name] && pinned[ct.ID] == pl.model.Services[name].CPUSet
 		}
 		if same = same && bytes.Equal(now[name], was[name]); same {
 			if same, err = pl.sameMounts(old, name); err != nil {

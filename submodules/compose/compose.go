@@ -42,7 +42,7 @@ func (Orchestrator) Features() []string {
 		submodules.FeatureStream, submodules.FeatureStage, submodules.FeatureComponents,
 		submodules.FeatureDelta, submodules.FeatureShared, submodules.FeatureVcdiff, submodules.FeatureVerify, submodules.FeatureSync,
 		submodules.FeatureRepair, submodules.FeatureStorage, submodules.FeatureAnnounced, submodules.FeatureEngine, submodules.FeatureSecrets, submodules.FeatureStatus,
-		submodules.FeatureLogs, submodules.FeatureCheck, submodules.FeatureServices, submodules.FeatureDowntime, submodules.FeatureOverrides, submodules.FeatureValues, submodules.FeatureData,
+		submodules.FeatureLogs, submodules.FeatureCheck, submodules.FeatureServices, submodules.FeatureDowntime, submodules.FeatureCPUSet, submodules.FeatureOverrides, submodules.FeatureValues, submodules.FeatureData,
 	}
 }
 

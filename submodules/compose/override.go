@@ -31,6 +31,7 @@ type overrides struct {
 
 type serviceOverride struct {
 	Image   string            `json:"image,omitempty"`
+	CPUSet  string            `json:"cpuset,omitempty"`
 	Labels  map[string]string `json:"labels,omitempty"`
 	Volumes []mount           `json:"volumes,omitempty"`
 	Scale   *int              `json:"scale,omitempty"`
@@ -57,6 +58,9 @@ func (p *project) override(app, tempDir string) (string, error) {
 	}
 	for name, svc := range p.model.Services {
 		so := serviceOverride{Image: p.images[name], Labels: map[string]string{}}
+		if svc.reserved {
+			so.CPUSet = svc.CPUSet
+		}
 		if p.marked[name] || !ownDirectory(app, p.dir) {
 			so.Labels[labelApp] = strings.ReplaceAll(app, "$", "$$")
 		}
@@ -78,7 +82,7 @@ func (p *project) override(app, tempDir string) (string, error) {
 		case svc.off:
 			so.Scale = new(int)
 		}
-		if svc.off || so.Image != "" || len(so.Labels)+len(so.Volumes) > 0 {
+		if svc.off || so.Image != "" || so.CPUSet != "" || len(so.Labels)+len(so.Volumes) > 0 {
 			o.Services[name] = so
 		}
 	}

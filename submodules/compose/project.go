@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/mender-app/mender-app/submodules"
+	"github.com/mender-app/mender-app/submodules/compose/cpus"
 	"github.com/mender-app/mender-app/submodules/compose/projectfiles"
 	"github.com/mender-app/mender-app/submodules/compose/volumes"
 )
@@ -63,7 +64,10 @@ type service struct {
 	Healthcheck *healthcheck          `json:"healthcheck"`
 	DependsOn   map[string]dependency `json:"depends_on"`
 
-	off bool // it is switched off
+	CPUSet string `json:"cpuset"` // the processors that it runs on; "" for all
+
+	off      bool // it is switched off
+	reserved bool // it runs on processors that the device reserves
 }
 
 // hook is a command that Compose runs in a service's container.
@@ -235,7 +239,34 @@ func (s *session) readProject(ctx context.Context, c *command, dir, existing str
 		return nil, errors.New("docker compose config: no project name")
 	}
 	s.switchOff(p)
+	if err := s.reserve(p, strict); err != nil {
+		return nil, err
+	}
 	return p, p.refuse()
+}
+
+// reserve gives services the processors that the device reserves for them. What cannot be
+// done is an error if strict is set. A rollback goes on without it.
+func (s *session) reserve(p *project, strict bool) error {
+	labels := map[string]map[string]string{}
+	for name, svc := range p.model.Services {
+		labels[name] = svc.Labels
+	}
+	services, list, problems := cpus.Of(s.req.CPUSet, labels, submodules.OnlineCPUs())
+	for _, err := range problems {
+		if strict {
+			return err
+		}
+		if s.back {
+			s.req.Logf("warning: %v", err)
+		}
+	}
+	for _, name := range services {
+		svc := p.model.Services[name]
+		svc.CPUSet, svc.reserved = list, true
+		p.model.Services[name] = svc
+	}
+	return nil
 }
 
 // switchOff gives the services that are switched off no containers. Compose then stops

@@ -55,8 +55,8 @@ type Config struct {
 	Signatures    Signatures             // artifact_verify_key, artifact_verify_keys, [[keys]], allow_unsigned, require_statement
 	RefuseOlder   bool                   // refuse_older
 	// CommitOnInstall makes an installation by hand with the Mender client final.
-	CommitOnInstall bool     // commit_on_install
-	AllowEnv        []string // allow_env
+	CommitOnInstall   bool // commit_on_install
+	calls.Environment      // allow_env, application_cpuset
 	SystemFiles
 	Hooks      HookSettings
 	Staging    StagingSettings
@@ -165,6 +165,11 @@ func Load() (*Config, error) {
 	} else if !asks {
 		c.Hooks.AppLocks = ""
 	}
+	if c.CPUs = f.String("", "application_cpuset"); c.CPUs != "" {
+		if err := submodules.CheckCPUs(c.CPUs); err != nil {
+			return nil, fmt.Errorf("%s: application_cpuset: %w", name, err)
+		}
+	}
 	c.AllowEnv = f.Strings("allow_env")
 	for _, name := range c.AllowEnv {
 		if err := names.CheckEnv(name); err != nil {
@@ -266,7 +271,7 @@ func (c *Config) Engine(log *slog.Logger, driver string) *deploy.Engine {
 		DataRoot:     c.DataRoot,
 		Timeouts:     c.Timeouts,
 		RefuseOlder:  c.RefuseOlder,
-		AllowEnv:     c.AllowEnv,
+		Environment:  c.Environment,
 		Caller:       account.Caller{Driver: driver, Asked: asked(os.Getenv), Transcript: transcript, Tell: journal.Tell()},
 		System:       c.system,
 		AppLocks:     c.Hooks.AppLocks,

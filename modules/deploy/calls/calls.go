@@ -40,6 +40,15 @@ type Timeouts struct {
 	EndLockTimeout time.Duration
 }
 
+// Environment is what sub-modules are told of the device.
+type Environment struct {
+	// AllowEnv are names in the metadata's environment that sub-modules get
+	// although they do not declare them.
+	AllowEnv []string
+	// CPUs are the processors that the device reserves for services; "": none.
+	CPUs string
+}
+
 // Waits are the verbs that wait for an engine that does not answer. A
 // requirement that fails in the others is an answer of its own.
 var Waits = map[string]bool{
