@@ -27,7 +27,7 @@ var forTests = []string{
 // through an interface of its own.
 var calledByName = []string{
 	"Error", "Is", "As", "Unwrap", "String", "Format", "Read", "ReadAt", "Write", "WriteString", "Close", "Seek", "ReadFrom", "WriteTo", "ReadByte",
-	"MarshalJSON", "UnmarshalJSON", "MarshalText", "UnmarshalText", "MarshalYAML", "UnmarshalYAML", "Len", "Less", "Swap", "Sum", "Reset", "Size", "BlockSize",
+	"MarshalJSON", "UnmarshalJSON", "UnmarshalTOML", "MarshalText", "UnmarshalText", "MarshalYAML", "UnmarshalYAML", "Len", "Less", "Swap", "Sum", "Reset", "Size", "BlockSize",
 	"RoundTrip", "ServeHTTP", "Accept", "ServerGroupsAndResources", "Set", "Type", "Enabled", "Handle", "WithAttrs", "WithGroup", "Public", "Sign", "Temporary", "Timeout",
 }
 

@@ -86,8 +86,8 @@ func checkHooks(manifests string, p *policy.Policy) error {
 	return nil
 }
 
-// checkServices refuses a policy that switches off a service, or reserves processors for
-// one, that is not in the manifests.
+// checkServices refuses a policy that names a service that is not in the manifests: to
+// switch it off, to reserve processors for it, or to have it migrate the data.
 func (r *run) checkServices(found *manifests.Found) error {
 	if r.policy == nil || found == nil {
 		return nil
@@ -96,29 +96,30 @@ func (r *run) checkServices(found *manifests.Found) error {
 	if err != nil {
 		return err
 	}
-	for _, key := range []struct {
-		name     string
-		services []string
-		can      []string // orchestrators
-		cannot   string
-	}{
-		{"services.disabled", p.Services.Disabled, []string{Compose, Kubernetes}, "switch services off"},
-		{"resources.cpuset", p.Resources.CPUSet, []string{Compose}, "reserve processors for services"},
-	} {
-		for i, name := range key.services {
-			what := ""
-			switch {
-			case !slices.Contains(key.can, r.Application.Orchestrator):
-				what = "the sub-module " + r.Application.Orchestrator + " cannot " + key.cannot
-			case !slices.Contains(found.Services, name):
-				what = fmt.Sprintf("%s is not a service of the manifests: they have %s", name, strings.Join(found.Services, ", "))
-			default:
-				continue
-			}
-			return &PolicyError{cmp.Or(r.Application.PolicyFile, policyName), fmt.Errorf("%w: %s[%d]: %s", policy.ErrPolicy, key.name, i, what)}
+	by := r.Application.Orchestrator
+	refuse := func(key, name, cannot string, can bool) error {
+		what := fmt.Sprintf("%s is not a service of the manifests: they have %s", name, strings.Join(found.Services, ", "))
+		if !can {
+			what = "the sub-module " + by + " cannot " + cannot
+		} else if slices.Contains(found.Services, name) {
+			return nil
+		}
+		return &PolicyError{cmp.Or(r.Application.PolicyFile, policyName), fmt.Errorf("%w: %s: %s", policy.ErrPolicy, key, what)}
+	}
+	for i, name := range p.Services.Disabled {
+		if err := refuse(fmt.Sprintf("services.disabled[%d]", i), name, "switch services off", by == Compose || by == Kubernetes); err != nil {
+			return err
 		}
 	}
-	return nil
+	for i, name := range p.Resources.CPUSet {
+		if err := refuse(fmt.Sprintf("resources.cpuset[%d]", i), name, "reserve processors for services", by == Compose); err != nil {
+			return err
+		}
+	}
+	if !p.Migrates() {
+		return nil
+	}
+	return refuse("data.migrate.service", p.Data.Migrate.Service, "run a command of the new release", by == Compose)
 }
 
 // readPolicyFile reads a regular file, up to one byte more than a policy may have.

@@ -183,12 +183,13 @@ func verbs() []verbSpec {
 		{VerbCheck, "app dir", "check the release in dir as ROLLOUT would, and print what would change, as JSON", check},
 		{VerbRender, "app dir", "print the manifests in dir with the overrides applied", render},
 		{VerbVolumes, "app dir", "print the volumes of the release in dir and their directories, as JSON", volumes},
+		{VerbRun, "app dir service word [word…]", "run a command once in a container of a service of the release in dir", runCommand},
 	}
 }
 
 // optional are the verbs that a sub-module has only with a feature, and its name. The
 // methods of Session are there without.
-var optional = map[string]string{VerbStatus: FeatureStatus, VerbLogs: FeatureLogs, VerbCheck: FeatureCheck, VerbRender: FeatureOverrides, VerbVolumes: FeatureData}
+var optional = map[string]string{VerbStatus: FeatureStatus, VerbLogs: FeatureLogs, VerbCheck: FeatureCheck, VerbRender: FeatureOverrides, VerbVolumes: FeatureData, VerbRun: FeatureRun}
 
 // features are those of the sub-module, and those that this frame adds.
 func (f frame) features() []string {
@@ -298,6 +299,9 @@ func (f frame) dispatch(ctx context.Context, args []string) error {
 	}
 	args = args[1:]
 	for _, a := range args {
+		if spec.name == VerbRun && len(args) > 3 { // it may be a word of the command
+			break
+		}
 		if a == "-h" || a == "--help" {
 			f.verbUsage(*spec)
 			return nil
@@ -366,7 +370,7 @@ func (f frame) request(spec *verbSpec, args []string) (Request, error) {
 		word := words[min(i, len(words)-1)]
 		optional := word[0] == '['
 		word = strings.Trim(word, "[]")
-		if a == "" && !optional {
+		if a == "" && !optional && word != "word" {
 			return r, fmt.Errorf("%s: the argument %s is empty", spec.name, word)
 		}
 		switch word {
@@ -389,6 +393,8 @@ func (f frame) request(spec *verbSpec, args []string) (Request, error) {
 			r.Dir = a
 		case "service":
 			r.Service = a
+		case "word", "word…":
+			r.Words = append(r.Words, a)
 		case "failed_dir":
 			r.FailedDir = a
 		}
@@ -397,6 +403,7 @@ func (f frame) request(spec *verbSpec, args []string) (Request, error) {
 	r.Platform = f.getenv(EnvPlatform)
 	r.TempDir = f.getenv(EnvTempDir)
 	r.PurgeData = f.getenv(EnvPurgeData) == "1"
+	r.OldVersion, r.NewVersion = f.getenv(EnvOldVersion), f.getenv(EnvNewVersion)
 	r.Recipients = strings.Fields(f.getenv(EnvRecipients))
 	r.Disabled = strings.Fields(f.getenv(EnvDisabled))
 	var err error

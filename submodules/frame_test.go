@@ -96,7 +96,7 @@ func TestFrameFeatures(t *testing.T) {
 	require.Equal(t, CodeUsage, code)
 	require.Contains(t, errs, "01-a.yaml is no file of at most 65536 bytes")
 
-	needed := map[string]int{VerbStatus: 1, VerbLogs: 1, VerbCheck: 2, VerbRender: 2, VerbVolumes: 2} // arguments
+	needed := map[string]int{VerbStatus: 1, VerbLogs: 1, VerbCheck: 2, VerbRender: 2, VerbVolumes: 2, VerbRun: 4} // arguments
 	for verb, feature := range optional {
 		var o, e bytes.Buffer
 		f := frame{o: withoutFeatures{}, name: "old", out: &o, err: &e, getenv: func(string) string { return "" }}

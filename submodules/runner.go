@@ -273,6 +273,11 @@ func (m *Module) environ(ctx context.Context, r Request) (env []string, cleanup 
 	if r.CPUSet != nil {
 		set[EnvCPUSet] = r.CPUSet.String()
 	}
+	for name, v := range map[string]string{EnvOldVersion: r.OldVersion, EnvNewVersion: r.NewVersion} {
+		if v != "" && !strings.ContainsRune(v, 0) {
+			set[name] = v
+		}
+	}
 	if r.LogLines != nil {
 		set[EnvLogLines] = strconv.Itoa(*r.LogLines)
 	}

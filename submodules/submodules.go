@@ -54,6 +54,7 @@ const (
 	VerbCheck          = "CHECK"
 	VerbRender         = "RENDER"
 	VerbVolumes        = "VOLUMES"
+	VerbRun            = "RUN"
 )
 
 // The features a sub-module may announce in its Info.
@@ -81,6 +82,7 @@ const (
 	FeatureValues     = "values/1"    // MENDER_APP_VALUES is honoured
 	FeatureCPUSet     = "cpuset/1"    // MENDER_APP_CPUSET is honoured
 	FeatureData       = "data/1"      // STOP knows the option "remove"; VOLUMES is there
+	FeatureRun        = "run/1"       // RUN is there
 )
 
 // The words of OPTIONS.
@@ -91,6 +93,7 @@ const (
 	OptionFinish    = "finish"     // REPAIR only ends what it has begun
 	OptionFollow    = "follow"     // LOGS goes on with what is written from now on
 	OptionMake      = "make"       // VOLUMES makes the volumes that are not there yet
+	OptionProbe     = "probe"      // RUN only makes sure that it could run the command
 	OptionRemove    = "remove"     // STOP also removes what it stopped, so that nothing starts it by itself
 	OptionSecrets   = "secrets"    // REQS makes sure that encrypted secrets can be decrypted
 	OptionStage     = "stage"      // LOAD keeps the component under the application's own reference only
@@ -112,6 +115,8 @@ const (
 	EnvOverrides  = "MENDER_APP_OVERRIDES"
 	EnvValues     = "MENDER_APP_VALUES"
 	EnvCPUSet     = "MENDER_APP_CPUSET"
+	EnvOldVersion = "MENDER_APP_OLD_VERSION"
+	EnvNewVersion = "MENDER_APP_NEW_VERSION"
 )
 
 // DefaultConfigDir is where sub-modules read their settings
@@ -207,8 +212,9 @@ type Request struct {
 	URL        string   // component: SAVE, LOAD, DELETE; may end in @sha256:<hex>
 	Path       string   // content: SAVE, LOAD; "-" is Stdin or Stdout. REPAIR: a directory of contents, if any
 	CurrentURL string   // LOAD: the component a delta starts from, if known
-	Dir        string   // manifests: EXPORT_MANIFEST, CHECK, RENDER, VOLUMES, ROLLOUT, ROLLBACK, STOP, START; REPAIR: its own directory
-	Service    string   // LOGS: only this service, if it is set
+	Dir        string   // manifests: EXPORT_MANIFEST, CHECK, RENDER, VOLUMES, RUN, ROLLOUT, ROLLBACK, STOP, START; REPAIR: its own directory
+	Service    string   // LOGS: only this service, if it is set. RUN: the service
+	Words      []string // RUN: the command
 	FailedDir  string   // ROLLBACK: the manifests of the release that failed, if known
 
 	Options    []string          // words of OPTIONS
@@ -222,6 +228,8 @@ type Request struct {
 	Overrides  []Override        // in the order in which they are applied (FeatureOverrides)
 	Values     map[string]string // that the manifests may use (FeatureValues)
 	CPUSet     *CPUSet           // the processors that are reserved for services (FeatureCPUSet)
+	OldVersion string            // RUN: of the release that the data is of
+	NewVersion string            // RUN: of the release that runs the command
 	Env        map[string]string // from the metadata; names outside the allow-list are an error
 
 	// Downtimes takes what ROLLOUT or ROLLBACK says, also of one that failed

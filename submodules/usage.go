@@ -25,7 +25,7 @@ var codeText = []struct {
 
 var envText = []struct{ name, text string }{
 	{EnvTempDir, "directory for temporary files (default: a new one)"},
-	{EnvOptions, "words: deep_delta, delta, stage, distrust, finish, secrets, follow"},
+	{EnvOptions, "words: deep_delta, delta, stage, distrust, finish, secrets, follow, remove, make, probe"},
 	{EnvPlatform, "platform the content must be for, such as linux/arm/v7"},
 	{EnvComponents, "JSON file with the release's components and their digests"},
 	{EnvDeadline, "seconds the call may take"},
@@ -36,6 +36,8 @@ var envText = []struct{ name, text string }{
 	{EnvOverrides, "directory of override files, for sub-modules with the feature overrides/1"},
 	{EnvValues, "file of lines NAME='VALUE', for sub-modules with the feature values/1"},
 	{EnvCPUSet, "processors that are reserved, and the services that run on them, for sub-modules with the feature cpuset/1"},
+	{EnvOldVersion, "version of the release before, for RUN"},
+	{EnvNewVersion, "version of the release that RUN is of"},
 	{EnvConfigDir, "directory of the configuration (default " + DefaultConfigDir + ")"},
 }
 

@@ -41,6 +41,7 @@ func main() {
 	listen := flag.String("listen", ":8080", "address to serve `at`")
 	name := flag.String("name", "web", "service `name`, part of what /version says")
 	count := flag.String("count", "", "`file` that keeps the number of visits")
+	add := flag.Int("add", 0, "add `n` to the number of visits, and end: what a release does to the data of the one before")
 	probe := flag.Bool("probe", false, "ask the service on this machine whether it is well, and exit 0 or 1")
 	poll := flag.String("poll", "", "watch `URL` and write each change of its answer to stdout until TERM")
 	every := flag.Duration("every", 20*time.Millisecond, "`TIME` between two questions of -poll")
@@ -49,6 +50,11 @@ func main() {
 	switch {
 	case *probe:
 		os.Exit(askHealth(*listen))
+	case *add != 0:
+		if err := migrate(*count, *add); err != nil {
+			fmt.Fprintln(os.Stderr, "shop:", err)
+			os.Exit(3)
+		}
 	case *poll != "":
 		watch(*poll, *every)
 	default:
@@ -194,4 +200,21 @@ func watch(url string, every time.Duration) {
 		case <-tick.C:
 		}
 	}
+}
+
+// migrate adds to the number of visits in a file.
+func migrate(file string, add int) error {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	n, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil {
+		return err
+	}
+	if add < 0 {
+		return fmt.Errorf("%d visits cannot be unmade", -add)
+	}
+	fmt.Printf("%d visits become %d, from %s to %s\n", n, n+add, os.Getenv("MENDER_APP_OLD_VERSION"), os.Getenv("MENDER_APP_NEW_VERSION"))
+	return os.WriteFile(file, []byte(strconv.Itoa(n+add)+"\n"), 0o644)
 }

@@ -265,7 +265,7 @@ func runKilled(t *testing.T, cpp bool, s scenario, cut bool, then string, call, 
 		tr = g.newTree(t, s.what)
 	}
 	err = c.goOn(tr)
-	if !s.what.sick && !s.what.worn && !s.what.refused() && s.what.name != k4.name && !s.aborts && !s.membersFail() || c.open != nil {
+	if !s.what.sick && !s.what.worn && !s.what.refused() && s.what.name != k4.name && s.what.name != k6.name && !s.aborts && !s.membersFail() || c.open != nil {
 		require.NoError(t, err, where)
 	}
 	require.False(t, c.broken && !g.failed("shop") && !(c.resumed && s.what.stays()), where)

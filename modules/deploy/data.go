@@ -50,6 +50,13 @@ func (e *Engine) data(a *store.App, unlocked bool) *data.Keeper {
 			}
 			return t.call(ctx, submodules.VerbStart, req, t.o.Start)
 		},
+		Run: func(ctx context.Context, id string, c data.Command) error {
+			t, req, err := call(ctx, id)
+			if err != nil {
+				return err
+			}
+			return t.call(ctx, submodules.VerbRun, c.Fill(req), t.o.Run)
+		},
 		Hook: func(ctx context.Context, dir string) error { return e.moments().Migrate(ctx, a, dir) },
 	}
 }

@@ -26,6 +26,13 @@ migrate = 'hooks/migrate'
 name = 'migrate'
 `
 
+// ran is stores with a command in the place of the hook.
+const ran = `[data]
+volumes = ['db']
+snapshot = true
+migrate = {service = 'web', command = ['migrate']}
+`
+
 // k1 to k4 store data, each in a form of its own. k3 does not get healthy, and the
 // migration to k4 fails.
 var (
@@ -33,6 +40,9 @@ var (
 	k2 = release{app: "shop", name: "shop-k2", images: v2.images, policy: stores}
 	k3 = release{app: "shop", name: "shop-k3", images: v3.images, policy: stores, sick: true}
 	k4 = release{app: "shop", name: "shop-k4", images: v2.images, policy: stores}
+	// k5 migrates with a command, and that of k6 fails.
+	k5 = release{app: "shop", name: "shop-k5", images: v2.images, policy: ran}
+	k6 = release{app: "shop", name: "shop-k6", images: v3.images, policy: ran}
 )
 
 var dataScenarios = []scenario{
@@ -40,12 +50,18 @@ var dataScenarios = []scenario{
 	{name: "data: update fails", first: &k1, run: installCommit, what: k3, data: true},
 	{name: "data: update rolled back", first: &k1, run: installRollback, what: k2, data: true},
 	{name: "data: migration fails", first: &k1, run: installCommit, what: k4, data: true},
+	{name: "data: command", first: &k1, run: installCommit, what: k5, data: true},
+	{name: "data: command rolled back", first: &k1, run: installRollback, what: k5, data: true, alike: true},
+	{name: "data: command fails", first: &k1, run: installCommit, what: k6, data: true, alike: true},
 }
 
 // dataWorld is a volume on disk. It notices a release that runs on the data of another.
 type dataWorld struct {
 	dir   string // of the volume; it is made by the first release
 	wrong []string
+	// working is what a command does that was not waited for to its end: the engine goes on
+	// with it until STOP ends it, or a power cut.
+	working func() error
 }
 
 // newDataRig is a rig whose applications store data.
@@ -54,7 +70,7 @@ func newDataRig(t testing.TB) *rig {
 	g.hooks = newFakeHooks(g)
 	g.hooks.fails["migrate shop-k4"] = true
 	g.w.data = &dataWorld{dir: filepath.Join(g.dir, "volumes", "db")}
-	g.w.features = append(g.w.features, submodules.FeatureData)
+	g.w.features = append(g.w.features, submodules.FeatureData, submodules.FeatureRun)
 	return g
 }
 
@@ -68,6 +84,9 @@ func (d *dataWorld) read(t tb, name string) string {
 func (d *dataWorld) started(compose string) error {
 	if d == nil || !strings.Contains(compose, "shop-k") {
 		return nil
+	}
+	if d.working != nil {
+		d.wrong = append(d.wrong, compose+" was started while a command works on the data")
 	}
 	form, err := os.ReadFile(filepath.Join(d.dir, "form"))
 	switch {
@@ -111,9 +130,10 @@ func (d *dataWorld) is(t tb, want *release) {
 		return
 	}
 	require.Empty(t, d.wrong)
-	if want.policy != stores {
+	if want.policy != stores && want.policy != ran {
 		return
 	}
+	require.Nil(t, d.working, "a command works on the data of %s", want.name)
 	require.Equal(t, want.compose(), d.read(t, "form"))
 	for line := range strings.Lines(d.read(t, "log")) {
 		line = strings.TrimSpace(line)
@@ -135,6 +155,54 @@ func (w *world) Volumes(_ context.Context, r submodules.Request) ([]submodules.V
 		v.Dir = w.data.dir
 	}
 	return []submodules.Volume{v}, nil
+}
+
+// Run is a migration that goes on when who asked for it is killed.
+func (w *world) Run(_ context.Context, r submodules.Request) error {
+	if err := w.enter("RUN", r); err != nil {
+		return err
+	}
+	next, err := os.ReadFile(filepath.Join(r.Dir, "compose.yaml"))
+	if err != nil {
+		return err
+	}
+	if r.Service != "web" || len(r.Words) != 1 || r.Words[0] != "migrate" {
+		return fmt.Errorf("RUN of what: %s %q", r.Service, r.Words)
+	}
+	if r.HasOption(submodules.OptionProbe) {
+		return nil
+	}
+	if _, runs := w.running[r.App]; runs {
+		w.data.wrong = append(w.data.wrong, "a command is run while the application runs")
+	}
+	form := filepath.Join(w.data.dir, "form")
+	write := func(text string) func() error {
+		return func() error { return os.WriteFile(form, []byte(text), 0o644) }
+	}
+	if was, err := os.ReadFile(form); err != nil || string(was) != k1.compose() {
+		w.data.wrong = append(w.data.wrong, fmt.Sprintf("%s is migrated by a command: %v", was, err))
+	}
+	w.data.working = write("what an old command wrote")
+	if err := write("half of " + string(next))(); err != nil {
+		return err
+	}
+	if err := durable.Point("inside.RUN"); err != nil {
+		return err
+	}
+	w.data.working = nil
+	if string(next) == k6.compose() {
+		return errors.New("the command in web exited with 3")
+	}
+	return write(string(next))()
+}
+
+// ends ends a command that works on the data. Until then it has written.
+func (d *dataWorld) ends() error {
+	if d == nil || d.working == nil {
+		return nil
+	}
+	defer func() { d.working = nil }()
+	return d.working()
 }
 
 // runMigration is the hook migrate of the model.
@@ -244,6 +312,7 @@ func TestDataIsRefused(t *testing.T) {
 		spoil  func(g *rig)
 	}{
 		"data.snapshot of shop: the sub-module fake cannot keep data still": {stores, func(g *rig) { g.w.features = newWorld().features }},
+		"data.migrate of shop: the sub-module fake cannot run a command":    {ran, func(g *rig) { g.w.features = append(newWorld().features, submodules.FeatureData) }},
 		"the manifests have no volume other":                                {strings.Replace(stores, "'db'", "'other'", 1), nil},
 		"/etc/shop has what is not the application's: /etc":                 {strings.Replace(stores, "volumes = ['db']", "directories = ['/etc/shop']", 1), nil},
 		"/link/data leads to /":                                             {strings.Replace(stores, "volumes = ['db']", "directories = ['"+real+"/link/data']", 1), nil},

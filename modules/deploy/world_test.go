@@ -90,6 +90,9 @@ func (w *world) powerCut() {
 			w.content[d] = "hollow"
 		}
 	}
+	if err := w.data.ends(); err != nil {
+		panic(err)
+	}
 	for _, run := range w.running { // the engine starts them at boot, whoever stopped them
 		if err := w.data.started(run.compose); err != nil {
 			panic(err)
@@ -334,6 +337,9 @@ func (w *world) Purge(_ context.Context, r submodules.Request) error {
 
 func (w *world) Stop(_ context.Context, r submodules.Request) error {
 	if err := w.enter("STOP", r); err != nil {
+		return err
+	}
+	if err := w.data.ends(); err != nil {
 		return err
 	}
 	if run, ok := w.running[r.App]; ok {

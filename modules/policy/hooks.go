@@ -111,14 +111,22 @@ func (p *Policy) checkHooks() error {
 		if h.Name == HookEnabled && !p.Managed {
 			return bad(key+".name", "only a managed application is enabled and disabled: set managed = true")
 		}
-		if h.Timeout != "" {
-			if d, err := time.ParseDuration(h.Timeout); err != nil || d < time.Second || d > MaxHookTimeout {
-				return bad(key+".timeout", "%q is not a time from 1s to 1h, such as 90s", clip.Text(h.Timeout))
-			}
+		if err := checkTimeout(key+".timeout", h.Timeout); err != nil {
+			return err
 		}
 		if h.Retries < 0 || h.Retries > MaxHookRetries {
 			return bad(key+".retries", "%d is not from 0 to %d", h.Retries, MaxHookRetries)
 		}
+	}
+	return nil
+}
+
+func checkTimeout(key, s string) error {
+	if s == "" {
+		return nil
+	}
+	if d, err := time.ParseDuration(s); err != nil || d < time.Second || d > MaxHookTimeout {
+		return bad(key, "%q is not a time from 1s to 1h, such as 90s", clip.Text(s))
 	}
 	return nil
 }

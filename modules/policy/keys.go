@@ -23,12 +23,18 @@ func Keys() []string {
 func collectKeys(t reflect.Type, prefix string, list *[]string) {
 	for i := range t.NumField() {
 		f := t.Field(i)
+		if f.Tag.Get("toml") == "-" {
+			continue
+		}
 		key := prefix + f.Tag.Get("toml")
 		ft := f.Type
 		if ft.Kind() == reflect.Pointer {
 			ft = ft.Elem()
 		}
 		switch { // a map is one key: its names are free
+		case ft == reflect.TypeFor[Migrate](): // a text or a table
+			*list = append(*list, key)
+			collectKeys(ft, key+".", list)
 		case ft.Kind() == reflect.Struct:
 			collectKeys(ft, key+".", list)
 		case ft.Kind() == reflect.Slice && ft.Elem().Kind() == reflect.Struct:

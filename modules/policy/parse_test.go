@@ -3,6 +3,7 @@ package policy
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -158,6 +159,16 @@ func TestEveryValueIsChecked(t *testing.T) {
 		{"[resources]\ncpuset = '0'", "line 2"},
 		{"[resources]\ncpuset = ['web', 'web']", "resources.cpuset[1]: web is there twice"},
 		{"[resources]\ncpuset = ['a b']", "resources.cpuset[0]: "},
+		{"[data]\nvolumes = ['db']\nsnapshot = true\nmigrate = {service = 'db'}", "data.migrate.command: 0 words"},
+		{"[data]\nvolumes = ['db']\nsnapshot = true\nmigrate = {command = ['x']}", `data.migrate.service: "" is not a name`},
+		{"[data]\nvolumes = ['db']\nsnapshot = true\nmigrate = {service = 'db', command = ['x'], timeout = '2h'}", "data.migrate.timeout: "},
+		{"[data]\nvolumes = ['db']\nsnapshot = true\nmigrate = {service = 'db', command = ['x', \"a\\u0000b\"]}", "data.migrate.command[1]: "},
+		{"[data]\nvolumes = ['db']\nsnapshot = true\nmigrate = {service = 'db', command = ['x'], image = 'y'}", "data.migrate.image: unknown key"},
+		{"[data]\nvolumes = ['db']\nsnapshot = true\nmigrate = {timeout = '1m'}", "data.migrate.service: "},
+		{"[data]\nvolumes = ['db']\nsnapshot = true\nmigrate = {service = 'db', command = 'x'}", "data.migrate is neither a text nor a table"},
+		{"[data]\nvolumes = ['db']\nsnapshot = true\nmigrate = 7", "data.migrate is neither a text nor a table"},
+		{"[data]\nvolumes = ['db']\nmigrate = {service = 'db', command = ['x']}", "data.migrate: without a copy there is no way back"},
+		{"[data]\nvolumes = ['db']\nsnapshot = true\nmigrate = {service = 'db', command = ['x']}\n[[hooks]]\nname = 'migrate'", "data.migrate: it is a command, and a table [[hooks]]"},
 		{"[engine_upgrades]\ntiming = 'now'", "engine_upgrades.timing: "},
 		{"enabled = false", "enabled: only a managed application"},
 		{"[[hooks]]\nname = 'enabled'", "hooks[0].name: only a managed application"},
@@ -275,4 +286,30 @@ func FuzzMatches(f *testing.F) {
 			matches(expression, text[:min(len(text), maxText)])
 		}
 	})
+}
+
+// A command that migrates data is the same in app.toml and in metadata, and older devices
+// refuse it by its name.
+func TestMigrate(t *testing.T) {
+	p := parse(t, "shop", "[data]\nvolumes = ['db']\nsnapshot = true\nmigrate = {service = 'db', command = ['upgrade', '', '--all'], timeout = '10m'}")
+	want := Migrate{Service: "db", Command: []string{"upgrade", "", "--all"}, Timeout: "10m"}
+	require.Equal(t, want, p.Data.Migrate)
+	require.True(t, p.Migrates())
+	require.Equal(t, 10*time.Minute, p.Data.Migrate.Limit())
+	require.Equal(t, time.Minute, Migrate{}.Limit())
+	text, err := p.Encode()
+	require.NoError(t, err)
+	require.Contains(t, string(text), `"migrate":{"service":"db","command":["upgrade","","--all"],"timeout":"10m"}`)
+	again, err := ParseJSON(text, "shop", "")
+	require.NoError(t, err)
+	require.Equal(t, want, again.Data.Migrate)
+
+	p = parse(t, "shop", "[data]\nvolumes = ['db']\nsnapshot = true\nmigrate = 'hooks/migrate'\n[[hooks]]\nname = 'migrate'")
+	require.False(t, p.Migrates())
+	text, err = p.Encode()
+	require.NoError(t, err)
+	require.Contains(t, string(text), `"migrate":"hooks/migrate"`)
+	text, err = parse(t, "shop", "[data]\nvolumes = ['db']\nsnapshot = true").Encode()
+	require.NoError(t, err)
+	require.NotContains(t, string(text), "migrate")
 }

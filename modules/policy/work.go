@@ -27,8 +27,8 @@ type Data struct {
 	Volumes     []string `toml:"volumes" json:"volumes,omitzero"`
 	Directories []string `toml:"directories" json:"directories,omitzero"` // absolute paths
 	Snapshot    bool     `toml:"snapshot" json:"snapshot,omitzero"`
-	// Migrate is MigrateFile if the hook migrate changes the data for the new release.
-	Migrate string `toml:"migrate" json:"migrate,omitzero"`
+	// Migrate is what changes the data for the new release.
+	Migrate Migrate `toml:"migrate" json:"migrate,omitzero"`
 }
 
 // Resources are what the device reserves for services.
@@ -85,9 +85,6 @@ func (p *Policy) checkWork() error {
 	return p.checkReapply()
 }
 
-// MigrateFile is the one value of data.migrate: the hook, as a file of the manifests.
-const MigrateFile = HooksDir + "/" + HookMigrate
-
 // Copies reports whether the data is copied before the release is started.
 func (p *Policy) Copies() bool { return p != nil && p.Data.Snapshot }
 
@@ -108,21 +105,15 @@ func (p *Policy) checkData() error {
 			return bad(key, "%q is the whole machine, or is there twice", clip.Text(dir))
 		}
 	}
-	hook, hooked := p.Hook(HookMigrate)
 	named := len(d.Volumes) > 0 || len(d.Directories) > 0
-	switch {
-	case d.Migrate != "" && d.Migrate != MigrateFile:
-		return bad("data.migrate", "%q is not %s", clip.Text(d.Migrate), MigrateFile)
-	case d.Snapshot && !named:
+	if d.Snapshot && !named {
 		return bad("data.snapshot", "there is nothing to copy: name volumes or directories")
-	case (d.Migrate != "" || hooked) && !d.Snapshot:
-		return bad("data.migrate", "without a copy there is no way back: set snapshot = true")
-	case named && !d.Snapshot:
+	}
+	if err := p.checkMigrate(); err != nil {
+		return err
+	}
+	if named && !d.Snapshot {
 		return bad("data.snapshot", "what is named is not copied: set it to true")
-	case (d.Migrate != "") != hooked:
-		return bad("data.migrate", "it is %s, and a table [[hooks]] has the name %s: write both or neither", MigrateFile, HookMigrate)
-	case hook.AllowFailure || hook.Retries > 0:
-		return bad("data.migrate", "the hook %s may neither fail nor be repeated: it begins with the data of the old release, once", HookMigrate)
 	}
 	return nil
 }

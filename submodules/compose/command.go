@@ -19,6 +19,7 @@ import (
 
 	"github.com/mender-app/mender-app/artifact/clip"
 	"github.com/mender-app/mender-app/submodules"
+	"github.com/mender-app/mender-app/submodules/compose/bounds"
 )
 
 // command is the Compose command of this machine.
@@ -26,7 +27,7 @@ type command struct {
 	words   []string
 	version string
 	env     []string
-	bounds  *bounds // nil for none
+	bounds  *bounds.Bounds // nil for none
 }
 
 // limited is the command with bounds on memory and processor time: six lines of YAML
@@ -34,7 +35,7 @@ type command struct {
 // processor time it may take.
 func (c *command) limited(processor time.Duration) *command {
 	l := *c
-	l.bounds = &bounds{memory: composeMemory(), processor: processor}
+	l.bounds = &bounds.Bounds{Memory: bounds.Memory(), Processor: processor}
 	return &l
 }
 
@@ -161,21 +162,21 @@ func (c *command) run(ctx context.Context, dir string, stdout, stderr io.Writer,
 	cmd.WaitDelay = graceful
 	var tree []int
 	cmd.Cancel = func() error {
-		tree = descendants(cmd.Process.Pid)
+		tree = bounds.Descendants(cmd.Process.Pid)
 		for _, pid := range tree {
 			_ = syscall.Kill(pid, syscall.SIGTERM)
 		}
 		return cmd.Process.Signal(syscall.SIGTERM)
 	}
-	var over *overrun
+	var over *bounds.Overrun
 	if c.bounds != nil {
-		over = &overrun{Writer: stderr}
+		over = &bounds.Overrun{Writer: stderr}
 		cmd.Stderr = over
 	}
 	err := cmd.Start()
 	if err == nil {
 		if c.bounds != nil {
-			c.bounds.set(cmd.Process.Pid)
+			c.bounds.Set(cmd.Process.Pid)
 		}
 		err = cmd.Wait()
 	}
@@ -186,29 +187,9 @@ func (c *command) run(ctx context.Context, dir string, stdout, stderr io.Writer,
 		return ctx.Err()
 	}
 	if err != nil && c.bounds != nil {
-		return c.bounds.explain(err, over)
+		return c.bounds.Explain(err, over)
 	}
 	return err
-}
-
-// descendants returns the processes below pid: the docker command runs Compose as
-// its child, and that of Docker 20.10 does not pass TERM on.
-func descendants(pid int) []int {
-	var all []int
-	tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
-	for _, t := range tasks {
-		b, err := os.ReadFile(t)
-		if err != nil {
-			continue
-		}
-		for _, f := range strings.Fields(string(b)) {
-			if child, err := strconv.Atoi(f); err == nil {
-				all = append(all, child)
-				all = append(all, descendants(child)...)
-			}
-		}
-	}
-	return all
 }
 
 // tail passes on lines and remembers the last ones.
@@ -259,7 +240,15 @@ func (t *tail) reason(err error) error {
 	t.flush()
 	var exit *exec.ExitError
 	if errors.As(err, &exit) && len(t.last) > 0 {
-		return errors.New(t.last[len(t.last)-1])
+		return errors.New(t.final())
 	}
 	return err
+}
+
+// final is the last line.
+func (t *tail) final() string {
+	if len(t.last) == 0 {
+		return ""
+	}
+	return t.last[len(t.last)-1]
 }

@@ -27,13 +27,14 @@ type Orchestrator struct {
 }
 
 var (
-	_ submodules.Orchestrator = Orchestrator{}
-	_ submodules.Reporter     = (*session)(nil)
-	_ submodules.Logger       = (*session)(nil)
-	_ submodules.Checker      = (*session)(nil)
-	_ submodules.Timekeeper   = (*session)(nil)
-	_ submodules.Renderer     = (*session)(nil)
-	_ submodules.VolumeLister = (*session)(nil)
+	_ submodules.Orchestrator  = Orchestrator{}
+	_ submodules.Reporter      = (*session)(nil)
+	_ submodules.Logger        = (*session)(nil)
+	_ submodules.Checker       = (*session)(nil)
+	_ submodules.Timekeeper    = (*session)(nil)
+	_ submodules.Renderer      = (*session)(nil)
+	_ submodules.VolumeLister  = (*session)(nil)
+	_ submodules.CommandRunner = (*session)(nil)
 )
 
 // Features implements submodules.Orchestrator.
@@ -42,7 +43,7 @@ func (Orchestrator) Features() []string {
 		submodules.FeatureStream, submodules.FeatureStage, submodules.FeatureComponents,
 		submodules.FeatureDelta, submodules.FeatureShared, submodules.FeatureVcdiff, submodules.FeatureVerify, submodules.FeatureSync,
 		submodules.FeatureRepair, submodules.FeatureStorage, submodules.FeatureAnnounced, submodules.FeatureEngine, submodules.FeatureSecrets, submodules.FeatureStatus,
-		submodules.FeatureLogs, submodules.FeatureCheck, submodules.FeatureServices, submodules.FeatureDowntime, submodules.FeatureCPUSet, submodules.FeatureOverrides, submodules.FeatureValues, submodules.FeatureData,
+		submodules.FeatureLogs, submodules.FeatureCheck, submodules.FeatureServices, submodules.FeatureDowntime, submodules.FeatureCPUSet, submodules.FeatureOverrides, submodules.FeatureValues, submodules.FeatureData, submodules.FeatureRun,
 	}
 }
 

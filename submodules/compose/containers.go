@@ -202,8 +202,5 @@ func (s *session) showLogs(ctx context.Context, id, service string) (last string
 	if err != nil {
 		s.req.Logf("%s | (no log: %v)", service, err)
 	}
-	if len(w.last) == 0 {
-		return ""
-	}
-	return w.last[len(w.last)-1]
+	return w.final()
 }

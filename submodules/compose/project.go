@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/mender-app/mender-app/submodules"
+	"github.com/mender-app/mender-app/submodules/compose/bounds"
 	"github.com/mender-app/mender-app/submodules/compose/cpus"
 	"github.com/mender-app/mender-app/submodules/compose/projectfiles"
 	"github.com/mender-app/mender-app/submodules/compose/volumes"
@@ -157,6 +158,10 @@ const maxModel = 8 << 20
 // takes some seconds for a large project.
 const maxRead = 2 * time.Minute
 
+// readProcessor is the processor time that it may take. It usually takes a second, and a
+// few on a small device.
+const readProcessor = 30 * time.Second
+
 // bounded keeps the first bytes of a command's output, and ends the command when
 // there are more.
 type bounded struct {
@@ -217,7 +222,7 @@ func (s *session) readProject(ctx context.Context, c *command, dir, existing str
 		case ctx.Err() != nil:
 			return nil, err
 		case out.Over: // that is why it was ended
-		case errors.Is(err, errOver):
+		case errors.Is(err, bounds.ErrOver):
 			return nil, fmt.Errorf("the compose files in %s: %w", dir, err)
 		case readCtx.Err() != nil:
 			return nil, invalid("Docker Compose does not read the compose files in %s within %v", dir, maxRead)

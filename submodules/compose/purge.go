@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/mender-app/mender-app/submodules"
+	"github.com/mender-app/mender-app/submodules/compose/jobs"
 	"github.com/mender-app/mender-app/submodules/compose/projectfiles"
 	"github.com/mender-app/mender-app/submodules/compose/volumes"
 	"github.com/mender-app/mender-app/submodules/imagestore"
@@ -68,6 +69,9 @@ func (s *session) Purge(ctx context.Context) error {
 		return err
 	}
 	if err := s.remove(ctx, list); err != nil {
+		return err
+	}
+	if err := jobs.Remove(ctx, s.engine.Client(), s.req.App, s.req.Logf); err != nil {
 		return err
 	}
 	for p := range projects {

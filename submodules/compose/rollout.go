@@ -16,6 +16,7 @@ import (
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/submodules"
 	"github.com/mender-app/mender-app/submodules/compose/downtime"
+	"github.com/mender-app/mender-app/submodules/compose/jobs"
 	"github.com/mender-app/mender-app/submodules/imagestore"
 	"github.com/mender-app/mender-app/submodules/imagestore/docker"
 )
@@ -374,6 +375,9 @@ func (s *session) Stop(ctx context.Context) error {
 				said.flush()
 			}
 		}
+	}
+	if err := jobs.Remove(ctx, s.engine.Client(), s.req.App, s.req.Logf); err != nil {
+		return err
 	}
 	// Containers that Compose left: those of services that are no longer in its
 	// files.

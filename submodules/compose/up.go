@@ -5,29 +5,36 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/docker/docker/api/types/container"
 
 	"github.com/mender-app/mender-app/submodules"
+	"github.com/mender-app/mender-app/submodules/compose/bounds"
 	"github.com/mender-app/mender-app/submodules/imagestore/docker"
 )
 
 // upMargin is how long `docker compose up` may take beyond the deadline for health.
 const upMargin = time.Minute
 
+// overridden returns the project with the file of override.
+func (s *session) overridden(pl *plan) (*project, error) {
+	over, err := pl.override(s.req.App, s.req.TempDir)
+	p := *pl.project
+	if over != "" {
+		p.files = append(slices.Clip(p.files), over)
+	}
+	return &p, err
+}
+
 // up runs `docker compose up` without pulling and building; it recreates only what
 // changed.
 func (s *session) up(ctx context.Context, pl *plan, before map[string]int) error {
-	files := pl.files
-	over, err := pl.override(s.req.App, s.req.TempDir)
+	p, err := s.overridden(pl)
 	if err != nil {
 		return err
-	}
-	p := *pl.project
-	if over != "" {
-		p.files = append(append([]string{}, files...), over)
 	}
 	// up waits for services that others depend on, until the deadline. Another
 	// minute is for stopping and starting.
@@ -50,7 +57,7 @@ func (s *session) up(ctx context.Context, pl *plan, before map[string]int) error
 	if err == nil {
 		return nil
 	}
-	if errors.Is(err, errOver) {
+	if errors.Is(err, bounds.ErrOver) {
 		return fmt.Errorf("docker compose up failed half-way: %w", err)
 	}
 	if ctx.Err() != nil {
@@ -86,7 +93,7 @@ func (s *session) tryUp(ctx context.Context, pl *plan, args []string) (*tail, er
 			said.flush()
 			return said, nil
 		}
-		if try == upTries || errors.Is(err, errOver) || !conflict(said.text()) || ctx.Err() != nil {
+		if try == upTries || errors.Is(err, bounds.ErrOver) || !conflict(said.text()) || ctx.Err() != nil {
 			return said, err
 		}
 		s.req.Logf("trying again: the engine is still busy with what was asked before")

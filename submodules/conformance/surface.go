@@ -42,6 +42,7 @@ var arguments = sync.OnceValue(func() map[string][]string {
 		submodules.VerbCheck:          {"APP", "/dir"},
 		submodules.VerbRender:         {"APP", "/dir"},
 		submodules.VerbVolumes:        {"APP", "/dir"},
+		submodules.VerbRun:            {"APP", "/dir", "service", "word"},
 	}
 })
 
@@ -77,7 +78,7 @@ func (s *suite) surface() error {
 		for range 3 { // no verb has more than two that may be left out
 			more = append(more, "more")
 		}
-		if verb == submodules.VerbStatus && s.has(submodules.FeatureStatuses) {
+		if verb == submodules.VerbStatus && s.has(submodules.FeatureStatuses) || verb == submodules.VerbRun && s.has(submodules.FeatureRun) {
 			for range submodules.MaxApps {
 				more = append(more, "more")
 			}

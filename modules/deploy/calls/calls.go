@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/mender-app/mender-app/artifact/names"
+	"github.com/mender-app/mender-app/modules/policy"
 	"github.com/mender-app/mender-app/store"
 	"github.com/mender-app/mender-app/submodules"
 )
@@ -52,7 +53,7 @@ type Environment struct {
 // Waits are the verbs that wait for an engine that does not answer. A
 // requirement that fails in the others is an answer of its own.
 var Waits = map[string]bool{
-	submodules.VerbRollout: true, submodules.VerbRollback: true, submodules.VerbPurge: true, submodules.VerbStop: true, submodules.VerbVolumes: true,
+	submodules.VerbRollout: true, submodules.VerbRollback: true, submodules.VerbPurge: true, submodules.VerbStop: true, submodules.VerbVolumes: true, submodules.VerbRun: true,
 	submodules.VerbHealthy: true, submodules.VerbVerify: true, submodules.VerbSync: true, submodules.VerbRepair: true,
 }
 
@@ -64,6 +65,8 @@ func (t Timeouts) Deadline(verb string, preflight bool) time.Duration {
 		return cmp.Or(max(t.LoadTimeout, 0), DefaultLoadTimeout)
 	case submodules.VerbRollout, submodules.VerbRollback:
 		return cmp.Or(max(t.RolloutTimeout, 0), DefaultRolloutTimeout)
+	case submodules.VerbRun:
+		return policy.MaxHookTimeout // the caller knows less
 	case submodules.VerbRepair:
 		return DefaultLoadTimeout
 	case submodules.VerbVerify:
@@ -97,6 +100,7 @@ type Orchestrator interface {
 	Restore(ctx context.Context, r submodules.Request) error
 	Check(ctx context.Context, r submodules.Request) (submodules.Changes, error)
 	Volumes(ctx context.Context, r submodules.Request) ([]submodules.Volume, error)
+	Run(ctx context.Context, r submodules.Request) error
 }
 
 // Into adapts a method that returns a result to call. The result of the last

@@ -47,6 +47,8 @@ type Keeper struct {
 	Start func(ctx context.Context, id string) error // starts it again
 	// Hook runs the hook migrate of the new release. dir has a link to each volume.
 	Hook func(ctx context.Context, dir string) error
+	// Run runs a command in a container of a release.
+	Run  func(ctx context.Context, id string, c Command) error
 	Temp func() (string, error) // makes a directory for temporary files
 }
 
@@ -222,18 +224,22 @@ func (k *Keeper) Migrate(ctx context.Context) error {
 		if err := k.replace(ctx, k.App.DataDir(d.To), kept, d.From); err != nil {
 			return err
 		}
-	case p != nil && p.Data.Migrate != "":
-		if err := k.migrate(ctx, rec); err != nil {
+	case p != nil && !p.Data.Migrate.IsZero():
+		if err := k.migrate(ctx, rec, p.Data.Migrate); err != nil {
 			return err
 		}
 	}
 	return durable.WriteFile(filepath.Join(k.from(), migratedFile), nil, 0o600)
 }
 
-func (k *Keeper) migrate(ctx context.Context, rec *record) error {
+func (k *Keeper) migrate(ctx context.Context, rec *record, m policy.Migrate) error {
 	begun := filepath.Join(k.from(), begunFile)
 	if exists(begun) {
 		k.Log.Warn("a migration of the data was interrupted: it begins again with the old release's data", "app", k.App.Name)
+		// An engine goes on with a command although who asked for it was killed.
+		if err := k.Stop(ctx, k.App.Deployment.To); err != nil {
+			return err
+		}
 		if err := k.replace(ctx, k.from(), rec, k.App.Deployment.To); err != nil {
 			return err
 		}
@@ -256,6 +262,11 @@ func (k *Keeper) migrate(ctx context.Context, rec *record) error {
 	}
 	if err := k.Hook(ctx, links); err != nil {
 		return err
+	}
+	if m.Service != "" {
+		if err := k.run(ctx, m); err != nil {
+			return err
+		}
 	}
 	for _, p := range rec.Places {
 		if !p.Missing {

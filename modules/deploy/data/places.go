@@ -20,10 +20,13 @@ import (
 // Lacks refuses a policy that has data copied where the sub-module cannot stop what
 // writes to it.
 func Lacks(p *policy.Policy, app string, info submodules.Info, orchestrator string) error {
-	if !p.Copies() || info.Has(submodules.FeatureData) {
-		return nil
+	if p.Copies() && !info.Has(submodules.FeatureData) {
+		return fmt.Errorf("data.snapshot of %s: the sub-module %s cannot keep data still while it is copied: update it, or remove the key", app, orchestrator)
 	}
-	return fmt.Errorf("data.snapshot of %s: the sub-module %s cannot keep data still while it is copied: update it, or remove the key", app, orchestrator)
+	if p.Migrates() && !info.Has(submodules.FeatureRun) {
+		return fmt.Errorf("data.migrate of %s: the sub-module %s cannot run a command of the new release: update it, or migrate the data with the hook migrate", app, orchestrator)
+	}
+	return nil
 }
 
 // Check refuses a deployment whose data cannot be copied, before anything is stopped.
@@ -45,6 +48,13 @@ func (k *Keeper) Check(ctx context.Context) error {
 	kept, err := k.returns()
 	if err != nil {
 		return err
+	}
+	if p := k.policy(k.App.Deployment.To); kept == nil && p.Migrates() {
+		c := k.command(p.Data.Migrate)
+		c.Probe = k.App.ReleaseManifests(k.App.Deployment.To)
+		if err := k.Run(ctx, k.App.Deployment.To, c); err != nil {
+			return fmt.Errorf("data.migrate of %s: %w", k.App.Name, err)
+		}
 	}
 	if kept != nil {
 		more, err := k.comingBack(ctx, kept)

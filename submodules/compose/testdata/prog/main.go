@@ -33,6 +33,13 @@ func main() {
 			fmt.Println("line", i+1)
 			time.Sleep(pause)
 		}
+	case "write": // a file, with a text and the versions that RUN tells
+		text := os.Args[3] + " from " + os.Getenv("MENDER_APP_OLD_VERSION") + " to " + os.Getenv("MENDER_APP_NEW_VERSION")
+		if err := os.WriteFile(os.Args[2], []byte(text), 0o644); err != nil {
+			fmt.Println(err)
+			os.Exit(1)
+		}
+		fmt.Println("wrote", os.Args[2])
 	case "check": // a health check: is the file there
 		if _, err := os.Stat(os.Args[2]); err != nil {
 			fmt.Println("not well:", err)

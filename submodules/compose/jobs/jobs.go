@@ -1,0 +1,108 @@
+// Package jobs keeps the containers that a command of an application is run in: they
+// belong to no service, so nothing else stops and removes them. It must not know how they
+// are started.
+package jobs
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"strings"
+	"time"
+
+	"github.com/docker/docker/api/types/container"
+	"github.com/docker/docker/api/types/filters"
+
+	"github.com/mender-app/mender-app/submodules/imagestore/docker"
+)
+
+// Label marks the containers. Its value is the application.
+const Label = "mender-app.run"
+
+// maxLines is how many lines of a command's output are logged.
+const maxLines = 200
+
+// patience bounds the removal after a call was ended: who ended it waits for 3 s.
+const patience = 2 * time.Second
+
+// pause is between two attempts to remove what somebody else removes.
+const pause = 50 * time.Millisecond
+
+// Engine is what is asked of the engine.
+type Engine interface {
+	ContainerList(ctx context.Context, o container.ListOptions) ([]container.Summary, error)
+	ContainerRemove(ctx context.Context, id string, o container.RemoveOptions) error
+}
+
+// Remove kills and removes the containers of an application's commands. A call that was
+// killed may have left one, and the engine goes on with it.
+func Remove(ctx context.Context, e Engine, app string, log func(format string, args ...any)) error {
+	list, err := e.ContainerList(ctx, container.ListOptions{All: true, Filters: filters.NewArgs(filters.Arg("label", Label+"="+app))})
+	if err != nil {
+		return fmt.Errorf("list containers: %w", err)
+	}
+	for _, c := range list {
+		log("removing container %s, in which a command was run", strings.TrimPrefix(strings.Join(c.Names, " "), "/"))
+		// Its volumes without names go with it; those with names are data. A conflict says
+		// that somebody else removes it: its command may still run, so that is waited for.
+		err := e.ContainerRemove(ctx, c.ID, container.RemoveOptions{Force: true, RemoveVolumes: true})
+		for docker.IsConflict(err) {
+			select {
+			case <-ctx.Done():
+				return fmt.Errorf("remove container %s: %w", c.ID, err)
+			case <-time.After(pause):
+			}
+			err = e.ContainerRemove(ctx, c.ID, container.RemoveOptions{Force: true, RemoveVolumes: true})
+		}
+		if err != nil && !docker.IsNotFound(err) {
+			return fmt.Errorf("remove container %s: %w", c.ID, err)
+		}
+	}
+	return nil
+}
+
+// Run calls run, which runs a command in a marked container and returns when the command
+// has ended. Nothing of that is left when Run returns, and nothing was there before.
+func Run(ctx context.Context, e Engine, app string, log func(format string, args ...any), run func() error) error {
+	if err := Remove(ctx, e, app, log); err != nil {
+		return err
+	}
+	remove := func() error {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+		defer cancel()
+		return Remove(ctx, e, app, log)
+	}
+	// The command ends at once then, and whoever started it need not be waited for.
+	stop := context.AfterFunc(ctx, func() { _ = remove() })
+	err := run()
+	stop()
+	return cmp.Or(err, remove())
+}
+
+// Lines logs the lines of a command in a service, but no more than there is room for.
+func Lines(service string, log func(string)) func(string) {
+	n := 0
+	return func(line string) {
+		switch n++; {
+		case n <= maxLines:
+			log(service + " | " + line)
+		case n == maxLines+1:
+			log(service + " | (more output left out)")
+		}
+	}
+}
+
+// Reason says why a command failed. last is the last line that it wrote.
+func Reason(err error, service, last string) error {
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) {
+		return err
+	}
+	err = fmt.Errorf("the command in %s exited with %d", service, exit.ExitCode())
+	if last != "" {
+		err = fmt.Errorf("%w: %s", err, last)
+	}
+	return err
+}

@@ -1,0 +1,60 @@
+package compose
+
+import (
+	"context"
+	"strings"
+
+	"github.com/docker/docker/api/types/container"
+
+	"github.com/mender-app/mender-app/artifact/image"
+	"github.com/mender-app/mender-app/submodules"
+	"github.com/mender-app/mender-app/submodules/compose/jobs"
+)
+
+// Run implements submodules.CommandRunner. It moves no tag: the container is made from the
+// application's own name of the image.
+func (s *session) Run(ctx context.Context) error {
+	probe := s.req.HasOption(submodules.OptionProbe)
+	pl, err := s.read(ctx, func(dir string, all []container.Summary) []container.Summary {
+		if probe { // the directory may be any
+			return s.owned(all)
+		}
+		return s.from(dir, all)
+	})
+	if err != nil {
+		return err
+	}
+	name := s.req.Service
+	svc, ok := pl.model.Services[name]
+	if !ok || strings.HasPrefix(name, "-") {
+		return invalid("the compose files have no service %s to run a command in: they have %s", name, strings.Join(pl.model.names(), ", "))
+	}
+	if err := s.pin(ctx, pl); err != nil || probe {
+		return err
+	}
+	if err := s.findMarked(ctx, pl); err != nil {
+		return err
+	}
+	for _, p := range pl.pins {
+		if ref, _ := submodules.SplitURL(svc.Image); image.SameRef(p.url, ref) {
+			pl.images[name] = p.img.Ref(s.req.App)
+		}
+	}
+	if err := s.putSecrets(pl.project); err != nil {
+		return err
+	}
+	p, err := s.overridden(pl)
+	if err != nil {
+		return err
+	}
+	args := []string{"run", "--rm", "--no-deps", "-T", "--label", jobs.Label + "=" + s.req.App, "-e", submodules.EnvOldVersion + "=" + s.req.OldVersion,
+		"-e", submodules.EnvNewVersion + "=" + s.req.NewVersion, name}
+	said := &tail{log: jobs.Lines(name, s.req.Log)}
+	err = jobs.Run(ctx, s.engine.Client(), s.req.App, s.req.Logf, func() error {
+		// Without bounds: the files were read with them, and what the command writes could
+		// look like the message of one.
+		return pl.compose.run(ctx, pl.dir, said, said, p.args(append(args, s.req.Words...)...)...)
+	})
+	said.flush()
+	return jobs.Reason(err, name, said.final())
+}
