@@ -19,7 +19,7 @@ CORPUS   := ./testdata/corpus/...
 ARMS     := $(or $(ARM),armhf arm64)
 DEVICE_ROOMS := artifact delta modules store submodules
 SCRIPTS  := .ci/run packaging/install.sh packaging/ci/release testdata/bed/setup testdata/bed/device.sh testdata/bed/engine.sh testdata/engines/setup testdata/powercut/faults testdata/bench testdata/fuzz testdata/qemu-user testdata/stage testdata/test32 testdata/retry packaging/inventory/mender-inventory-app $(wildcard testdata/k8snode/*.sh) \
-	testdata/sizes testdata/armdevice/build testdata/armdevice/setup
+	testdata/sizes testdata/armdevice/build testdata/armdevice/setup $(wildcard testdata/corpus/compare/tools/*)
 
 bindir        = $(DESTDIR)$(prefix)/bin
 modulesdir    = $(DESTDIR)$(prefix)/share/mender/modules/v3
@@ -269,6 +269,13 @@ corpus: ## build the corpus of image pairs (network; kept in ~/.cache/mender-app
 bench: setup cross build k8snode ## measure beside the peers and write docs/BENCHMARKS.md: 25 min
 	PAIRS='$(PAIRS)' testdata/bench >$(BUILD)/BENCHMARKS.md
 	mv $(BUILD)/BENCHMARKS.md docs/BENCHMARKS.md
+	$(GO) run ./docs/pictures
+
+# PAIRS="go-mqtt-armv7" chooses pairs, TOOL=xdelta3 one tool. What was measured is kept:
+# it goes on where it was stopped.
+.PHONY: bench-public
+bench-public: build ## measure delta tools on public image pairs: docs/benchmark.csv and its plots, about an hour
+	$(GO) run ./testdata/corpus/compare $(if $(TOOL),-tool $(TOOL)) $(PAIRS)
 	$(GO) run ./docs/pictures
 
 # FUZZ=delta/vcdiff picks some, by a regular expression over PACKAGE/TARGET.

@@ -1,6 +1,7 @@
 // Command pictures writes the pictures of the documents: how a release travels, what
-// makes a delta small, and how large deltas are in docs/BENCHMARKS.md. Run it in the top
-// directory of the project when one of these has changed:
+// makes a delta small, how large deltas are in docs/BENCHMARKS.md, and the plots of
+// docs/benchmark.csv. Run it in the top directory of the project when one of these has
+// changed:
 //
 //	go run ./docs/pictures
 package main
@@ -41,7 +42,16 @@ func draw(docs string) (map[string][]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	results, err := os.Open(filepath.Join(docs, "benchmark.csv"))
+	if err != nil {
+		return nil, err
+	}
+	defer results.Close()
+	rows, err := readRows(results)
+	if err != nil {
+		return nil, err
+	}
 	return map[string][]byte{
-		"flow.svg": flow(), "sizes.svg": sizes(pairs), "files.svg": files(), "addresses.svg": addresses(),
+		"flow.svg": flow(), "sizes.svg": sizes(pairs), "benchmark.svg": plots(rows), "files.svg": files(), "addresses.svg": addresses(),
 	}, nil
 }

@@ -2,7 +2,8 @@
 // test and measure deltas with. The pairs are made of Debian packages and of Go
 // programs, two releases of each, and of everything that a layer's tar may contain.
 // They are built outside the repository. Two builds of a pair give the same bytes if
-// the packages and the Go version are the same.
+// the packages and the Go version are the same: those of the public benchmark (Public)
+// are recorded with both.
 package corpus
 
 import (
@@ -22,12 +23,14 @@ import (
 type Pair struct {
 	Name  string
 	About string // one line
+	Kind  string // of a public pair: what changes, in a word or two
 	// Synthetic pairs are generated without other sources, in about a second. The
 	// others need the network: the Debian archive from this machine's apt sources,
 	// or the Go module proxy.
 	Synthetic bool
 
 	platform string
+	public   bool
 	build    func(b *builder) (old, new []layer, err error)
 }
 
@@ -38,6 +41,9 @@ func All() []Pair {
 	list = append(list, goPairs()...)
 	return append(list, debianPairs()...)
 }
+
+// Platform is the images' platform, as linux/arm/v7.
+func (p Pair) Platform() string { return p.platform }
 
 // Dir returns the directory of the pairs that the tests and the benchmarks share. It
 // is in the user's cache directory (XDG_CACHE_HOME).
@@ -55,9 +61,44 @@ var ErrUnavailable = errors.New("not available here")
 // Build makes the pair in dir/Name, unless it exists: the docker-archives v1.tar and
 // v2.tar, and SHA256SUMS. made reports whether it was built. Downloads are kept
 // beside the pairs.
+//
+// The images of a public pair are compared with what is recorded, and go to
+// dir/public.
 func (p Pair) Build(ctx context.Context, dir string) (made bool, err error) {
+	if !p.public {
+		return p.make(ctx, dir, nil, nil)
+	}
+	pins, err := RecordedPins()
+	if err != nil {
+		return false, err
+	}
+	sums, err := recordedSums()
+	if err != nil {
+		return false, err
+	}
+	return p.make(ctx, filepath.Join(dir, "public"), pins, func(name, sum string) error {
+		if want := sums[name]; sum != want {
+			return fmt.Errorf("%s: SHA-256 is %s, recorded is %q", name, sum, want)
+		}
+		return nil
+	})
+}
+
+// Record makes a public pair of what the archives have now. It puts its inputs into
+// the list, and hands the digests of the images to sum.
+func (p Pair) Record(ctx context.Context, dir string, pins *Pins, sum func(name, sum string)) error {
+	_, err := p.make(ctx, filepath.Join(dir, "public"), pins, func(name, s string) error {
+		sum(name, s)
+		return nil
+	})
+	return err
+}
+
+// make builds the pair below dir, unless check accepts the digests of the one that is
+// there.
+func (p Pair) make(ctx context.Context, dir string, pins *Pins, check func(name, sum string) error) (made bool, err error) {
 	to := filepath.Join(dir, p.Name)
-	if _, err := os.Stat(filepath.Join(to, "SHA256SUMS")); err == nil {
+	if p.isThere(to, pins, check) {
 		return false, nil
 	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -68,7 +109,7 @@ func (p Pair) Build(ctx context.Context, dir string) (made bool, err error) {
 		return false, err
 	}
 	defer os.RemoveAll(temp)
-	b := &builder{ctx: ctx, cache: dir, temp: temp}
+	b := &builder{ctx: ctx, cache: dir, temp: temp, pins: pins}
 	old, next, err := p.build(b)
 	if err != nil {
 		return false, fmt.Errorf("%s: %w", p.Name, err)
@@ -84,6 +125,11 @@ func (p Pair) Build(ctx context.Context, dir string) (made bool, err error) {
 		if err != nil {
 			return false, fmt.Errorf("%s: %s: %w", p.Name, name, err)
 		}
+		if check != nil {
+			if err := check(p.Name+"/"+name, sum); err != nil {
+				return false, err
+			}
+		}
 		fmt.Fprintf(&sums, "%s  %s\n", sum, name)
 	}
 	if err := os.WriteFile(filepath.Join(out, "SHA256SUMS"), []byte(sums.String()), 0o644); err != nil {
@@ -95,10 +141,30 @@ func (p Pair) Build(ctx context.Context, dir string) (made bool, err error) {
 	return true, os.Rename(out, to)
 }
 
+// isThere reports whether the pair was built before: with the recorded digests, if it
+// has such.
+func (p Pair) isThere(dir string, pins *Pins, check func(name, sum string) error) bool {
+	b, err := os.ReadFile(filepath.Join(dir, "SHA256SUMS"))
+	if err != nil || pins == nil {
+		return err == nil
+	}
+	if pins.record {
+		return false
+	}
+	for line := range strings.Lines(string(b)) {
+		sum, name, _ := strings.Cut(strings.TrimSpace(line), "  ")
+		if check(p.Name+"/"+name, sum) != nil {
+			return false
+		}
+	}
+	return true
+}
+
 // builder is one run of Build.
 type builder struct {
 	ctx   context.Context
 	cache string // for downloads
+	pins  *Pins  // of public pairs: what they are made of
 	temp  string
 	n     int
 }

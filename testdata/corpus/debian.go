@@ -25,6 +25,7 @@ const (
 	stable  suite = "bookworm"          // the last point release
 	patched suite = "bookworm+security" // with the security updates since
 	next    suite = "trixie"            // the release after
+	ported  suite = "bookworm+backports"
 )
 
 // systemPackages are the packages of the base system. Their dependencies are
@@ -38,13 +39,14 @@ type debian struct {
 	arch        string
 	platform    string
 	app         string
+	app2        string // of the second state, if not the same
 	s1, s2      suite
 }
 
 var debians = []debian{
-	{"debian-nginx-arm64", "nginx on arm64, security updates", "arm64", "linux/arm64", "nginx-light ca-certificates", stable, patched},
-	{"debian-redis-amd64", "redis on amd64, security updates", "amd64", "linux/amd64", "redis-server openssl", stable, patched},
-	{"debian-python-armhf", "Python on armhf, the next release of Debian", "armhf", "linux/arm/v7", "python3-minimal python3-yaml", stable, next},
+	{"debian-nginx-arm64", "nginx on arm64, security updates", "arm64", "linux/arm64", "nginx-light ca-certificates", "", stable, patched},
+	{"debian-redis-amd64", "redis on amd64, security updates", "amd64", "linux/amd64", "redis-server openssl", "", stable, patched},
+	{"debian-python-armhf", "Python on armhf, the next release of Debian", "armhf", "linux/arm/v7", "python3-minimal python3-yaml", "", stable, next},
 }
 
 func debianPairs() []Pair {
@@ -199,8 +201,12 @@ var mirrorRefuses bool
 
 // packages downloads packages with all their dependencies and returns the names of
 // their files, sorted. It records the versions: the next build takes the same ones
-// from the cache.
+// from the cache. Those of public pairs are recorded once and for all.
 func (b *builder) packages(arch string, s suite, names string) ([]string, error) {
+	key := arch + " " + string(s) + " " + names
+	if b.pins != nil && !b.pins.record {
+		return b.pinned(key)
+	}
 	dir := filepath.Join(b.cache, "debian", arch+"-"+string(s))
 	lock := filepath.Join(dir, strings.ReplaceAll(names, " ", ",")+".lock")
 	debs := filepath.Join(b.cache, "debian", "debs")
@@ -214,7 +220,7 @@ func (b *builder) packages(arch string, s suite, names string) ([]string, error)
 		}
 		return all, nil
 	}
-	if list, err := os.ReadFile(lock); err == nil {
+	if list, err := os.ReadFile(lock); err == nil && b.pins == nil {
 		if all, err := paths(list); err == nil {
 			return all, nil
 		}
@@ -262,9 +268,11 @@ func (b *builder) packages(arch string, s suite, names string) ([]string, error)
 		return nil, err
 	}
 	var list []string
+	address := map[string]string{}
 	for line := range strings.Lines(string(out)) { // 'URI' file size hash
 		if f := strings.Fields(line); len(f) >= 3 && strings.HasSuffix(f[1], ".deb") {
 			list = append(list, f[1])
+			address[f[1]] = strings.Trim(f[0], "'")
 		}
 	}
 	slices.SortFunc(list, func(a, b string) int { return cmp.Compare(a, b) })
@@ -275,6 +283,18 @@ func (b *builder) packages(arch string, s suite, names string) ([]string, error)
 	all, err := paths([]byte(text))
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
+	if b.pins != nil {
+		var set []string
+		for i, name := range list {
+			added, err := b.pins.add(address[name], all[i])
+			if err != nil {
+				return nil, err
+			}
+			set = append(set, added)
+		}
+		b.pins.sets[key] = set
+		return all, nil
 	}
 	return all, os.WriteFile(lock, []byte(text), 0o644)
 }
@@ -300,6 +320,8 @@ func (b *builder) sources(dir string, s suite) error {
 	}
 	var text string
 	switch s {
+	case ported:
+		text = line(archive["Debian"], "bookworm") + line(archive["Debian"], "bookworm-backports")
 	case patched:
 		text = line(archive["Debian"], "bookworm") + line(archive["Debian-Security"], "bookworm-security")
 	default:

@@ -62,7 +62,10 @@ func (p goProgram) compile(b *builder, version string) ([]byte, error) {
 		return nil, fmt.Errorf("%w: the go command: %w", ErrUnavailable, err)
 	}
 	cmd.Env = append(os.Environ(), "GOPATH="+gopath, "GOMODCACHE="+strings.TrimSpace(string(cache)), "GOBIN=",
-		"GOOS=linux", "GOARCH="+arch, "GOARM="+arm, "GOAMD64=v1", "CGO_ENABLED=0", "GOFLAGS=", "GOTOOLCHAIN=local", "GOWORK=off")
+		"GOOS=linux", "GOARCH="+arch, "GOARM="+arm, "GOAMD64=v1", "CGO_ENABLED=0", "GOFLAGS=", "GOEXPERIMENT=", "GOFIPS140=off", "GOTOOLCHAIN=local", "GOWORK=off")
+	if b.pins != nil {
+		cmd.Env = append(cmd.Env, "GOTOOLCHAIN="+Toolchain)
+	}
 	if out, err := cmd.CombinedOutput(); err != nil {
 		if b.ctx.Err() != nil {
 			return nil, b.ctx.Err()
@@ -79,5 +82,9 @@ func (p goProgram) compile(b *builder, version string) ([]byte, error) {
 	if err != nil || len(made) != 1 {
 		return nil, fmt.Errorf("%s@%s: %d programs, %v", p.module, version, len(made), err)
 	}
-	return os.ReadFile(made[0])
+	program, err := os.ReadFile(made[0])
+	if err == nil && b.pins != nil {
+		err = b.pins.program(fmt.Sprintf("%s linux/%s %s%s@%s", Toolchain, p.arch, p.module, p.pkg, version), program)
+	}
+	return program, err
 }
