@@ -4,13 +4,25 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/mender-app/mender-app/testdata/bed"
 )
 
 // An operator aborts an update: while the Mender client has a release started or loaded,
 // while it waits for its commit without a client, and where mender-app is the client. The
 // old release runs afterwards, and the client knows.
 func TestAbort(t *testing.T) {
-	d := device(t)
+	for _, c := range clients {
+		t.Run(c.name, func(t *testing.T) {
+			d := device(t)
+			c.use(t, d)
+			aborted(t, d)
+		})
+	}
+}
+
+func aborted(t *testing.T, d *bed.Device) {
+	t.Helper()
 	w := watch(t, d)
 	one, two := lasting(t, d, "1"), lasting(t, d, "2")
 	mender(t, d, "install", one)

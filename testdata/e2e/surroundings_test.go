@@ -27,8 +27,11 @@ func during(t *testing.T, d *bed.Device, point string, happens func(), args ...s
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 4*time.Minute)
 	defer cancel()
-	args = append([]string{"MENDER_APP_FAULT=app " + point + ":1:stop", "mender", "--no-syslog"}, args...)
-	cmd := d.Command(ctx, "env", args...)
+	if d.IsCppMender() {
+		point = strings.Replace(point, "Download/", "DownloadWithFileSizes/", 1)
+	}
+	cmd := d.MenderCommand(ctx, args...)
+	cmd.Env = append(cmd.Env, "MENDER_APP_FAULT=app "+point+":1:stop")
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	require.NoError(t, cmd.Start())

@@ -7,13 +7,25 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/mender-app/mender-app/testdata/bed"
 )
 
 // A release whose policy says apply of another application is refused while nothing that
 // matches is staged; then that one is installed first, and both are committed by the Mender
 // client's one commit. If the release fails, both are as before.
 func TestInstalledTogether(t *testing.T) {
-	d := device(t)
+	for _, c := range clients {
+		t.Run(c.name, func(t *testing.T) {
+			d := device(t)
+			c.use(t, d)
+			installedTogether(t, d)
+		})
+	}
+}
+
+func installedTogether(t *testing.T, d *bed.Device) {
+	t.Helper()
 	require.NoError(t, os.WriteFile(d.Path("/etc/mender/mender-app-docker-compose.conf"), []byte("HEALTH_WINDOW=300ms\n"), 0o644))
 	runs := func(app, version string) {
 		t.Helper()
