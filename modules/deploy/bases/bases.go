@@ -30,7 +30,8 @@ type Device struct {
 	List   func(ctx context.Context) ([]submodules.Component, error)
 	Verify func(ctx context.Context, images []submodules.Component) ([]string, error)
 
-	known map[image.Digest]bool // images, and whether the device has them; nil: not asked yet
+	known  map[image.Digest]bool // images, and whether the device has them; nil: not asked yet
+	loaded map[image.Digest]bool // what staged artifacts have loaded; nil: not asked yet
 }
 
 // Choose picks the first variant that fits this device, for each image that the
@@ -105,7 +106,7 @@ func (d *Device) variant(ctx context.Context, c artifact.Component) (int, error)
 		}
 		lacking = append(lacking, missing)
 	}
-	if !c.IsFile() && d.Info.Has(submodules.FeatureDelta) && preloaded.Loaded(d.Store, d.App, d.Orchestrator)[c.Digest] {
+	if d.isLoaded(c) {
 		return 0, nil // nothing of it will be read
 	}
 	if shared {
@@ -145,13 +146,24 @@ func (d *Device) has(ctx context.Context, b artifact.Base) (bool, error) {
 	return ok, nil
 }
 
+// isLoaded reports whether an image is loaded of a staged artifact (package preloaded). The
+// sub-module reads nothing of it then.
+func (d *Device) isLoaded(c artifact.Component) bool {
+	if c.IsFile() || !d.Info.Has(submodules.FeatureDelta) {
+		return false
+	}
+	if d.loaded == nil {
+		d.loaded = preloaded.Loaded(d.Store, d.App, d.Orchestrator)
+	}
+	return d.loaded[c.Digest]
+}
+
 // Check makes sure that the device has the images that the deltas need. One that is
 // loaded already (package preloaded) needs none.
 func (d *Device) Check(ctx context.Context, m *artifact.Metadata) error {
 	missing := map[image.Digest]submodules.Component{}
-	loaded := preloaded.Loaded(d.Store, d.App, d.Orchestrator)
 	for _, c := range m.Components {
-		if c.Format != artifact.FormatDelta || !c.IsFile() && d.Info.Has(submodules.FeatureDelta) && loaded[c.Digest] {
+		if c.Format != artifact.FormatDelta || d.isLoaded(c) {
 			continue
 		}
 		if c.IsFile() {
