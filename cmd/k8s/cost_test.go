@@ -34,13 +34,10 @@ func sample(pid string, c *cost) {
 			}
 		}
 	}
-	if text, err := os.ReadFile("/proc/" + pid + "/stat"); err == nil {
-		_, rest, _ := strings.Cut(string(text), ") ")
-		if f := strings.Fields(rest); len(f) > 12 {
-			user, _ := strconv.ParseInt(f[11], 10, 64)
-			system, _ := strconv.ParseInt(f[12], 10, 64)
-			c.cpu = max(c.cpu, time.Duration(user+system)*hundredth)
-		}
+	if f := stat(pid); len(f) > 12 {
+		user, _ := strconv.ParseInt(f[11], 10, 64)
+		system, _ := strconv.ParseInt(f[12], 10, 64)
+		c.cpu = max(c.cpu, time.Duration(user+system)*hundredth)
 	}
 }
 
@@ -68,12 +65,18 @@ func measure(cmd *exec.Cmd) (string, cost, error) {
 
 // startOf returns when a process started, in ticks since the boot, or "".
 func startOf(pid string) string {
-	text, _ := os.ReadFile("/proc/" + pid + "/stat")
-	_, rest, _ := strings.Cut(string(text), ") ")
-	if f := strings.Fields(rest); len(f) > 19 {
+	if f := stat(pid); len(f) > 19 {
 		return f[19]
 	}
 	return ""
+}
+
+// stat are the fields of /proc/PID/stat that follow the program's name; none if the process
+// has ended.
+func stat(pid string) []string {
+	text, _ := os.ReadFile("/proc/" + pid + "/stat")
+	_, rest, _ := strings.Cut(string(text), ") ")
+	return strings.Fields(rest)
 }
 
 // calls watches the calls that anyone makes of a program until stop, and then
