@@ -49,12 +49,14 @@ func (s *session) Run(ctx context.Context) error {
 	}
 	args := []string{"run", "--rm", "--no-deps", "-T", "--label", jobs.Label + "=" + s.req.App, "-e", submodules.EnvOldVersion + "=" + s.req.OldVersion,
 		"-e", submodules.EnvNewVersion + "=" + s.req.NewVersion, name}
-	said := &tail{log: jobs.Lines(name, s.req.Log)}
+	log := jobs.Lines(name, s.req.Log)
+	output, complaints := &tail{log: log}, &tail{log: log}
 	err = jobs.Run(ctx, s.engine.Client(), s.req.App, s.req.Logf, func() error {
 		// Without bounds: the files were read with them, and what the command writes could
 		// look like the message of one.
-		return pl.compose.run(ctx, pl.dir, said, said, p.args(append(args, s.req.Words...)...)...)
+		return pl.compose.run(ctx, pl.dir, output, complaints, p.args(append(args, s.req.Words...)...)...)
 	})
-	said.flush()
-	return jobs.Reason(err, name, said.final())
+	output.flush()
+	complaints.flush()
+	return jobs.Reason(err, name, output.final(), complaints.final())
 }

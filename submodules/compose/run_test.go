@@ -60,6 +60,11 @@ func TestRun(t *testing.T) {
 	require.ErrorContains(t, err, "the command in web exited with 3: my last words")
 	require.Empty(t, left())
 
+	// What it wrote to standard output is the reason when it did not complain.
+	fails.Words = []string{"write", "/no/such/dir", ""}
+	err = b.mod.Run(t.Context(), fails)
+	require.ErrorContains(t, err, "the command in web exited with 1: open /no/such/dir: no such file or directory")
+
 	unknown := probe
 	unknown.Service = "wbe"
 	err = b.mod.Run(t.Context(), unknown)

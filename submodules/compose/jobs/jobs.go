@@ -9,7 +9,9 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
+	"regexp"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/docker/docker/api/types/container"
@@ -81,10 +83,14 @@ func Run(ctx context.Context, e Engine, app string, log func(format string, args
 	return cmp.Or(err, remove())
 }
 
-// Lines logs the lines of a command in a service, but no more than there is room for.
+// Lines logs the lines of a command in a service, but no more than there is room for. What
+// it returns may be called for standard output and standard error at the same time.
 func Lines(service string, log func(string)) func(string) {
+	var lock sync.Mutex
 	n := 0
 	return func(line string) {
+		lock.Lock()
+		defer lock.Unlock()
 		switch n++; {
 		case n <= maxLines:
 			log(service + " | " + line)
@@ -94,14 +100,22 @@ func Lines(service string, log func(string)) func(string) {
 	}
 }
 
-// Reason says why a command failed. last is the last line that it wrote.
-func Reason(err error, service, last string) error {
+// progress matches what Compose says of its own work on standard error, before the command
+// starts.
+var progress = regexp.MustCompile(`^(Network|Volume|Container) .* (Creating|Created|Starting|Started)$`)
+
+// Reason says why a command failed, with the last line of its standard error or, when it
+// wrote none, of its standard output.
+func Reason(err error, service, output, complaint string) error {
 	var exit *exec.ExitError
 	if !errors.As(err, &exit) {
 		return err
 	}
+	if progress.MatchString(complaint) {
+		complaint = ""
+	}
 	err = fmt.Errorf("the command in %s exited with %d", service, exit.ExitCode())
-	if last != "" {
+	if last := cmp.Or(complaint, output); last != "" {
 		err = fmt.Errorf("%w: %s", err, last)
 	}
 	return err
