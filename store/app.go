@@ -64,6 +64,9 @@ type State struct {
 	// Copying: the application is stopped while its data is copied for a backup, and is
 	// to be started again.
 	Copying bool `json:"copying,omitempty"`
+	// Deciding: what an operator decided about the current release is recorded here, and the
+	// release is still to be started with it.
+	Deciding bool `json:"deciding,omitempty"`
 	// AdoptedFrom is the store of mender-container-modules that still has the
 	// application's old files; "" for none. They are removed after the first commit.
 	AdoptedFrom string `json:"adopted_from,omitempty"`

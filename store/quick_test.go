@@ -75,7 +75,7 @@ func TestUsualDocumentsAreReadQuickly(t *testing.T) {
 func TestNoFieldIsLost(t *testing.T) {
 	for _, document := range usual(t) {
 		for _, more := range []string{`"x":1`, `"deployment":{"id":"1","to":"1-a","phase":"loaded"}`, `"failed":["7-b"]`, `"services":{}`, `"overrides":{}`, `"off":{"7-b":"no"}`, `"purge":"data"`,
-			`"adopted_from":"/"`, `"keep_services":true`, `"adopted":true`, `"unstarted":true`, `"members":[]`, `"leader":{}`, `"Kept":["x"]`, `"kept":null`, `"env":{"B":"2"}`,
+			`"adopted_from":"/"`, `"deciding":true`, `"keep_services":true`, `"adopted":true`, `"unstarted":true`, `"members":[]`, `"leader":{}`, `"Kept":["x"]`, `"kept":null`, `"env":{"B":"2"}`,
 			`"components":[{"type":"binary","x":1}]`, `"measured":{"x":1}`, `"asked":{"x":1}`, `"totals":{"x":1}`} {
 			text := "{" + more + "," + document[1:]
 			fast, slow, err := quicks([]byte(text))

@@ -132,7 +132,8 @@ func (t *target) callOnce(ctx context.Context, verb string, req submodules.Reque
 		return err
 	}
 	if t.a != nil && (verb == submodules.VerbStart || verb == submodules.VerbRollout || verb == submodules.VerbRollback) {
-		t.a.Applied, t.a.Values = overrides.Fingerprint(req.Overrides), values.Fingerprint(req.Values) // the next write of the state keeps it
+		t.a.Applied, t.a.Values = overrides.Fingerprint(req.Overrides), values.Fingerprint(req.Values)
+		t.a.Deciding = false // the next write of the state keeps all three
 	}
 	return durable.Point("called." + verb)
 }

@@ -2,13 +2,16 @@ package deploy
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/mender-app/mender-app/modules/deploy/overrides"
 	"github.com/mender-app/mender-app/store"
 	"github.com/mender-app/mender-app/store/durable"
+	"github.com/mender-app/mender-app/submodules"
 )
 
 // installedRig is a device with these releases committed in turn.
@@ -145,7 +148,7 @@ func TestPurgeKilledAnywhere(t *testing.T) {
 			for n, step := stride(); ; n += step {
 				g := newRig(t)
 				c := installedRig(t, g, v1, v2)
-				if !purgeStopped(t, g, n, fails) {
+				if !stoppedAt(n, fails, func() { _ = g.engine().Purge(t.Context(), "shop", false, true) }) {
 					g.remove()
 					break
 				}
@@ -166,9 +169,43 @@ func TestPurgeKilledAnywhere(t *testing.T) {
 	}
 }
 
-// purgeStopped kills a purge at its n-th point, or makes that fail; false means
-// that it has fewer.
-func purgeStopped(t *testing.T, g *rig, n int, fails bool) (hit bool) {
+// What an operator decides is either not recorded or started, whenever the power goes, once
+// resume has run.
+func TestDecisionKilledAnywhere(t *testing.T) {
+	const text = "services: {web: {labels: {a: b}}}"
+	with := fmt.Sprint([]submodules.Override{{Name: overrides.Operator, Text: text}})
+	var before, after int
+	for n := 1; ; n++ {
+		g := newRig(t)
+		g.w.features = append(g.w.features, submodules.FeatureOverrides, submodules.FeatureCheck)
+		installedRig(t, g, v1)
+		set := func() { _ = g.engine().SetOverrides(t.Context(), "shop", text) }
+		if !stoppedAt(n, false, set) {
+			g.remove()
+			break
+		}
+		g.boot++
+		_, err := g.engine().Resume(t.Context(), "", "")
+		require.NoError(t, err)
+		a := g.app(t, "shop")
+		require.False(t, a.Deciding)
+		if a.Overrides == nil {
+			before++
+			require.Equal(t, "[]", g.w.running["shop"].overrides, "point %d", n)
+		} else {
+			after++
+			require.Equal(t, with, g.w.running["shop"].overrides, "point %d", n)
+		}
+		g.runs(t, "shop", &v1)
+		g.remove()
+	}
+	require.NotZero(t, before)
+	require.NotZero(t, after)
+}
+
+// stoppedAt kills an operation at its n-th point, or makes that fail; false means that it
+// has fewer.
+func stoppedAt(n int, fails bool, operation func()) (hit bool) {
 	count := 0
 	restore := durable.Inject(func(string) error {
 		if count++; count < n || fails && count > n {
@@ -186,6 +223,6 @@ func purgeStopped(t *testing.T, g *rig, n int, fails bool) (hit bool) {
 			panic(p)
 		}
 	}()
-	_ = g.engine().Purge(t.Context(), "shop", false, true)
+	operation()
 	return hit
 }

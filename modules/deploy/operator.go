@@ -171,21 +171,27 @@ func (e *Engine) Resume(ctx context.Context, driver, installed string) ([]Resume
 }
 
 // resumeIdle finishes a purge, removes what an earlier call left, starts an application
-// that a backup had stopped, and stops one that the machine's restart started although an
-// operator had stopped it.
+// that a backup had stopped or that an operator's decision was about to start again, and
+// stops one that the machine's restart started although an operator had stopped it.
 func (e *Engine) resumeIdle(ctx context.Context, a *store.App) error {
 	if a.Purge != "" {
 		return e.finishPurge(ctx, a)
 	}
 	e.tidy(ctx, a)
-	if !a.Stopped {
+	if !a.Stopped && !a.Deciding {
 		return e.data(a, false).GoOn(ctx)
 	}
 	t, err := e.target(ctx, a, a.Current)
 	if err != nil {
 		return err
 	}
-	return t.stop(ctx)
+	if a.Stopped {
+		return t.stop(ctx)
+	}
+	if err := t.call(ctx, submodules.VerbStart, t.request(), t.o.Start); err != nil {
+		return err
+	}
+	return a.Save()
 }
 
 // Installed is an installed application that is backed up. Nothing changes it meanwhile.

@@ -30,6 +30,7 @@ func (e *Engine) SetOverrides(ctx context.Context, name, text string) error {
 			return err
 		}
 	}
+	t.a.Deciding = !t.a.Stopped
 	back, err := overrides.Choose(t.a, text)
 	return t.decided(ctx, "the overrides are taken back", back, err)
 }

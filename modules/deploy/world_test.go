@@ -57,6 +57,8 @@ type running struct {
 	digests string // identities of its components, sorted
 	mixed   bool   // stopped in the middle of a change
 	stopped bool
+	// overrides are what was changed in the manifests when it was started.
+	overrides string
 }
 
 func newWorld() *world {
@@ -262,7 +264,7 @@ func (w *world) up(verb string, r submodules.Request) error {
 		return err
 	}
 	slices.Sort(digests)
-	next := running{compose: string(compose), digests: strings.Join(digests, " ")}
+	next := running{compose: string(compose), digests: strings.Join(digests, " "), overrides: fmt.Sprint(r.Overrides)}
 	if w.running[r.App] != next {
 		next.mixed = true
 		w.running[r.App] = next

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"os"
 	"strings"
 	"testing"
 
@@ -22,6 +23,21 @@ func TestCppClientUpdates(t *testing.T) {
 		delta(t, web(t, "1", ""), web(t, "5", "")), delta(t, stock(t), stock(t))))
 	require.Contains(t, said, "data-partition.shop.version")
 	require.Equal(t, before, unchanging(d.MustState(t)))
+
+	// What an operator changes stays over an update and its rollback.
+	override := d.Share("override.yaml")
+	require.NoError(t, os.WriteFile(override, []byte("services: {web: {labels: {limits: small}}}\n"), 0o644))
+	d.MustRun(t, "mender-app", "overrides", "set", "shop", override)
+	limits := func() {
+		t.Helper()
+		require.Equal(t, "small\n", d.MustRun(t, "docker", "inspect", "--format", `{{index .Config.Labels "limits"}}`, "shop-web-1"))
+	}
+	limits()
+	mender(t, d, "install", release(t, d, "4", ""))
+	limits()
+	mender(t, d, "rollback")
+	limits()
+	d.MustRun(t, "mender-app", "overrides", "clear", "shop")
 
 	// The client refuses a second installation before the commit of the first, and
 	// a rollback after it.

@@ -237,3 +237,26 @@ func becomes(d *bed.Device, c *catalogue, records map[string]string, versions ..
 	}
 	return s.runs, err
 }
+
+// overrideFile is what an operator changes: web has one more label.
+const overrideFile = "override.yaml"
+
+// overridden reports whether the application has the operator's override, and asserts that
+// what runs agrees.
+func overridden(d *bed.Device) (bool, error) {
+	r, err := d.Run("mender-app", "overrides", "show", app)
+	if err != nil || r.Code != 0 {
+		return false, fmt.Errorf("mender-app overrides show: %w %s", err, r.Output())
+	}
+	has := strings.Contains(r.Stdout, "cut:")
+	cli, err := d.Docker()
+	if err != nil {
+		return false, err
+	}
+	defer cli.Close()
+	c, err := cli.ContainerInspect(context.Background(), app+"-web-1")
+	if err == nil && (c.Config.Labels["cut"] == "yes") != has {
+		err = fmt.Errorf("web has the labels %v, and the override is there: %v", c.Config.Labels, has)
+	}
+	return has, err
+}

@@ -20,7 +20,8 @@ import (
 // TestPowerCuts cuts the power of a device during an operation, and right after the
 // operation reported success. Every second cut is under the Mender client in C++, if this
 // machine has it. MENDER_APP_CUTS is the number of cuts, MENDER_APP_SEED
-// is the seed, and MENDER_APP_CUT is the number of the only cut to make.
+// is the seed, MENDER_APP_CUT is the number of the only cut to make, and MENDER_APP_STORY
+// is the scenario to cut in.
 func TestPowerCuts(t *testing.T) {
 	if testing.Short() {
 		t.Skip("cuts real disks; left out of -short")
@@ -43,9 +44,12 @@ func TestPowerCuts(t *testing.T) {
 			if only >= 0 && int(only) != k {
 				continue
 			}
+			p := drawn(seed, k)
+			if story := os.Getenv("MENDER_APP_STORY"); story != "" && story != p.name {
+				continue
+			}
 			t.Run(fmt.Sprint(k), func(t *testing.T) {
 				t.Parallel()
-				p := drawn(seed, k)
 				p.cpp = p.cpp && noCpp == nil
 				start := time.Now()
 				what, err := one(p)
@@ -114,6 +118,12 @@ func one(p plan) (what string, err error) {
 		}
 		what += fmt.Sprintf(", ledger %d rows, then %d", rows, now)
 	}
+	if err == nil && p.name == setsOverride {
+		var has bool
+		if has, err = overridden(m.Device); err == nil && !has && (done || p.way == ways[0]) {
+			err = errors.New("the override was lost")
+		}
+	}
 	if m.restarts > 0 {
 		what += ", " + restarted
 	}
@@ -162,9 +172,12 @@ func (m *machine) until(p plan, s step, after time.Duration, stop *point) (said 
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	c := m.MenderCommand(ctx, m.arguments(s)...)
+	if s.own() {
+		c = m.Command(ctx, "mender-app", m.arguments(s)...)
+	}
 	if stop != nil {
 		name := stop.name
-		if m.cpp {
+		if m.cpp || s.own() {
 			name = strings.Replace(name, "Download/", "DownloadWithFileSizes/", 1)
 		}
 		c.Env = append(c.Env, "MENDER_APP_FAULT_TRACE=/run/trace", fmt.Sprintf("MENDER_APP_FAULT=%s:%d:hang", name, stop.nth))
@@ -228,10 +241,21 @@ func (m *machine) passed(p point) bool {
 }
 
 func (m *machine) arguments(s step) []string {
-	if s.command != "install" {
-		return []string{s.command}
+	file := ""
+	if s.installs() {
+		file = m.Share(filepath.Base(m.catalogue.releases[s.release].file))
 	}
-	return []string{s.command, m.Share(filepath.Base(m.catalogue.releases[s.release].file))}
+	switch s.command {
+	case "install":
+		return []string{"install", file}
+	case "mender-app install": // --force: the device has a Mender client
+		return []string{"install", "--force", "--unsigned", file}
+	case "mender-app abort":
+		return []string{"abort", app}
+	case "mender-app overrides":
+		return []string{"overrides", "set", app, m.Share(overrideFile)}
+	}
+	return []string{s.command}
 }
 
 // again ends the message of a refusal that the next attempt overcomes: after a power
@@ -244,17 +268,25 @@ func (m *machine) client(args ...string) (bed.Result, error) {
 	return m.attended(func() (bed.Result, error) { return m.Mender(args...) })
 }
 
-// mender runs a command of the client. The error holds the command's output.
+// command runs a step's command.
+func (m *machine) command(s step) (bed.Result, error) {
+	if s.own() {
+		return m.attended(func() (bed.Result, error) { return m.Run("mender-app", m.arguments(s)...) })
+	}
+	return m.client(m.arguments(s)...)
+}
+
+// mender runs a command. The error holds the command's output.
 func (m *machine) mender(s step) error {
-	r, err := m.client(m.arguments(s)...)
-	if err == nil && r.Code > 0 && s.command == "install" && strings.Contains(r.Output(), "Update already in progress") {
+	r, err := m.command(s)
+	if err == nil && r.Code > 0 && s.installs() && strings.Contains(r.Output(), "Update already in progress") {
 		if r, err = m.client("resume"); err == nil {
-			r, err = m.client(m.arguments(s)...)
+			r, err = m.command(s)
 		}
 	}
-	if err == nil && r.Code > 0 && s.command == "install" && strings.Contains(r.Output(), again) {
+	if err == nil && r.Code > 0 && s.installs() && strings.Contains(r.Output(), again) {
 		m.refusals++
-		r, err = m.client(m.arguments(s)...)
+		r, err = m.command(s)
 	}
 	if err == nil && r.Code != 0 {
 		err = errors.New(r.Output())
@@ -299,7 +331,7 @@ func (m *machine) goOn(p plan, at int, done bool, records map[string]string) (en
 				}
 				continue
 			}
-			if err != nil && (n > at || done || s.command == "install") {
+			if err != nil && (n > at || done || s.installs() || p.name == setsOverride) {
 				return "", err
 			}
 		}
@@ -319,11 +351,11 @@ func (m *machine) goOn(p plan, at int, done bool, records map[string]string) (en
 			// The deployment waits for the client. The client repeats the command
 			// that ends a deployment it has stored, or else does nothing.
 			last := p.steps[len(p.steps)-1]
-			if m.cpp && !done {
+			if m.cpp && !done && !last.own() {
 				last.command = "resume"
 			}
-			if last.command != "install" {
-				r, _ := m.client(last.command)
+			if !last.installs() {
+				r, _ := m.command(last)
 				if m.cpp && strings.Contains(r.Output(), notCommitted) {
 					_, _ = m.client(p.steps[len(p.steps)-1].command)
 				}

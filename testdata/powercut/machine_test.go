@@ -83,6 +83,9 @@ func (m *machine) boot() error {
 			return err
 		}
 	}
+	if err := os.WriteFile(m.Share(overrideFile), []byte("services: {web: {labels: {cut: \"yes\"}}}\n"), 0o644); err != nil {
+		return err
+	}
 	if err := errors.Join(m.install(), m.AddRestartCommand()); err != nil {
 		return err
 	}

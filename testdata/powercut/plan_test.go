@@ -3,15 +3,22 @@ package powercut
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
+	"strings"
 )
 
-// step is one command of the client.
+// step is one command of the client, or of mender-app.
 type step struct {
-	command string // install, commit or rollback
+	command string // install, commit or rollback; "mender-app …": one of that program
 	release string // to install, a key of the catalogue
 }
 
 func (s step) fails() bool { return s.release == "3" }
+
+// own reports whether the command is one of mender-app.
+func (s step) own() bool { return strings.HasPrefix(s.command, "mender-app ") }
+
+func (s step) installs() bool { return strings.HasSuffix(s.command, "install") }
 
 // scenario is what a device does when the power is cut.
 type scenario struct {
@@ -25,6 +32,9 @@ type scenario struct {
 	writes, flushes int64
 }
 
+// setsOverride is the scenario in which an operator changes the manifests.
+const setsOverride = "override"
+
 var scenarios = []scenario{
 	{"first install", "", []step{{"install", "1"}, {"commit", ""}}, 0, []string{"", "1"}, 400, 120},
 	{"update", "1", []step{{"install", "2"}, {"commit", ""}}, 0, []string{"1", "2"}, 400, 120},
@@ -32,6 +42,8 @@ var scenarios = []scenario{
 	{"failing update", "1", []step{{"install", "3"}}, 0, []string{"1"}, 400, 120},
 	{"update taken back", "1", []step{{"install", "2"}, {"rollback", ""}}, 0, []string{"1", "2"}, 400, 120},
 	{"commit", "1", []step{{"install", "2"}, {"commit", ""}}, 1, []string{"1", "2"}, 100, 30},
+	{"update aborted", "1", []step{{"mender-app install", "2"}, {"mender-app abort", ""}}, 0, []string{"1", "2"}, 400, 120},
+	{setsOverride, "1", []step{{"mender-app overrides", ""}}, 0, []string{"1"}, 100, 30},
 }
 
 // ways are the ways to continue after the power is back.
@@ -60,21 +72,29 @@ type point struct {
 }
 
 var points = map[string][]point{
-	"install": {
+	"install": installs, "mender-app install": installs,
+	"commit":           {{"app ArtifactCommit/enter.committed", 1, 1}, {"app Cleanup/enter.cleaning", 1, 1}},
+	"rollback":         append(slices.Clip(goesBack), point{"app Cleanup/call.DELETE", 1, 1}, point{"app Cleanup/called.DELETE", 1, 1}),
+	"mender-app abort": goesBack,
+	"mender-app overrides": {
+		{"mender-app overrides/wrote.app.json", 1, 1}, {"mender-app overrides/call.START", 1, 1}, {"mender-app overrides/called.START", 1, 1},
+	},
+}
+
+var (
+	installs = []point{
 		{"app Download/call.LOAD", 1, 1}, {"app Download/called.LOAD", 1, 1}, {"app Download/called.LOAD", 2, 2},
 		{"app Download/called.LOAD", 1, 1}, {"app Download/called.LOAD", 2, 2},
 		{"app Download/unpacked.manifests", 1, 1}, {"app Download/called.SYNC", 1, 1},
 		{"app ArtifactInstall/enter.installing", 1, 1}, {"app ArtifactInstall/call.ROLLOUT", 1, 1},
 		{"app ArtifactInstall/called.ROLLOUT", 1, 1}, {"app ArtifactInstall/called.SYNC", 1, 2},
 		{"app ArtifactInstall/enter.installed", 1, 1},
-	},
-	"commit": {{"app ArtifactCommit/enter.committed", 1, 1}, {"app Cleanup/enter.cleaning", 1, 1}},
-	"rollback": {
+	}
+	goesBack = []point{
 		{"app ArtifactRollback/enter.rolling-back", 1, 1}, {"app ArtifactRollback/call.ROLLBACK", 1, 1},
 		{"app ArtifactRollback/called.ROLLBACK", 1, 1}, {"app ArtifactRollback/called.SYNC", 1, 1},
-		{"app Cleanup/call.DELETE", 1, 1}, {"app Cleanup/called.DELETE", 1, 1},
-	},
-}
+	}
+)
 
 var kinds = []string{"write", "write", "flush", "flush", "success", "moment", "point", "point"}
 
@@ -82,9 +102,10 @@ var kinds = []string{"write", "write", "flush", "flush", "success", "moment", "p
 // even a few cuts cover each of them.
 func drawn(seed int64, k int) plan {
 	rng := rand.New(rand.NewPCG(uint64(seed), uint64(k)))
+	turn := k/len(scenarios) + k%len(scenarios)
 	p := plan{
-		scenario: scenarios[k%len(scenarios)], way: ways[(k/len(scenarios)+k)%len(ways)],
-		cpp:  (k/len(scenarios)+k)%2 == 1,
+		scenario: scenarios[k%len(scenarios)], way: ways[turn%len(ways)],
+		cpp:  turn%2 == 1,
 		seed: rng.Int64N(1 << 30), fresh: "4",
 	}
 	if work.ledger != "" { // the ledger writes all the time, and its data is copied
