@@ -42,6 +42,8 @@ type catalogue struct {
 	releases map[string]*release
 	stock    string // config digest of its image
 	ledger   string // that of the service with the database, if there is one
+
+	archives map[string]string // app-gen's names of the images: of web by version, of stock by tag
 }
 
 // byWeb returns the release whose web image has this config digest, or nil.
@@ -66,7 +68,7 @@ func newCatalogue(dir string) (*catalogue, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &catalogue{releases: map[string]*release{}}
+	c := &catalogue{releases: map[string]*release{}, archives: map[string]string{}}
 	stockImage := bed.Image{
 		Ref: stockTag, Command: []string{"/bin/service"},
 		Layers: [][]bed.File{{{Name: "bin/service", Mode: 0o755, Data: service}}, texts("stock", 60, 1, 0)},
@@ -78,7 +80,8 @@ func newCatalogue(dir string) (*catalogue, error) {
 	if c.stock, err = configDigest(stockImage); err != nil {
 		return nil, err
 	}
-	images := map[string]string{}
+	c.archives[stockTag] = stock
+	images := c.archives
 	var more []string // further image options of app-gen
 	if work.ledger != "" {
 		image, err := c.addLedger(dir)
@@ -154,14 +157,19 @@ func (c *catalogue) generate(dir string, r *release, web, stock string, options 
 	if err := ledgerPolicy(dir, manifests, r); err != nil {
 		return err
 	}
+	return generate(app, r.version, manifests, r.file, append([]string{"--image", web, "--image", stock}, options...)...)
+}
+
+// generate makes an artifact of an application's version with app-gen.
+func generate(app, version, manifests, file string, options ...string) error {
 	programs, err := bed.Programs()
 	if err != nil {
 		return err
 	}
 	args := append([]string{
-		"--application-name", app, "--artifact-name", r.name(), "--software-version", r.version,
+		"--application-name", app, "--artifact-name", app + "-" + version, "--software-version", version,
 		"--device-type", bed.Type, "--platform", bed.Platform(), "--orchestrator", "docker-compose",
-		"--manifests-dir", manifests, "--output-path", r.file, "--image", web, "--image", stock,
+		"--manifests-dir", manifests, "--output-path", file,
 	}, options...)
 	if out, err := exec.Command(filepath.Join(programs, "app-gen"), args...).CombinedOutput(); err != nil {
 		return fmt.Errorf("app-gen: %w\n%s", err, out)

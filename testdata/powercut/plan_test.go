@@ -105,12 +105,19 @@ func drawn(seed int64, k int) plan {
 	turn := k/len(scenarios) + k%len(scenarios)
 	p := plan{
 		scenario: scenarios[k%len(scenarios)], way: ways[turn%len(ways)],
-		cpp:  turn%2 == 1,
-		seed: rng.Int64N(1 << 30), fresh: "4",
+		cpp:   turn%2 == 1,
+		fresh: "4",
 	}
 	if work.ledger != "" { // the ledger writes all the time, and its data is copied
 		p.writes, p.flushes = 4*p.writes, 4*p.flushes
 	}
+	p.draw(rng)
+	return p
+}
+
+// draw draws when the power is cut, and what is left of the disk's cache.
+func (p *plan) draw(rng *rand.Rand) {
+	p.seed = rng.Int64N(1 << 30)
 	p.mode = []string{"none", "random", "prefix", "all"}[rng.IntN(4)]
 	p.kind = kinds[rng.IntN(len(kinds))]
 	switch p.kind {
@@ -130,7 +137,6 @@ func drawn(seed int64, k int) plan {
 		of := points[p.steps[p.n].command]
 		p.point = of[rng.IntN(len(of))]
 	}
-	return p
 }
 
 func (p plan) client() string {
