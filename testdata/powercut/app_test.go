@@ -25,9 +25,6 @@ type release struct {
 	careless bool // its policy does not name the data of the ledger
 }
 
-// name returns the name of the release's artifact.
-func (r *release) name() string { return app + "-" + r.version }
-
 // tag returns the tag of web's image in the release's manifests.
 func (r *release) tag() string { return "yard/web:" + r.version }
 
