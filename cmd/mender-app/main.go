@@ -83,10 +83,9 @@ module as the client does.
 		SilenceErrors:     true,
 		SilenceUsage:      true,
 		DisableAutoGenTag: true,
-		Version:           version.String(),
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return p.configure(cmd) },
 	}
-	root.SetVersionTemplate(version.Template)
+	usage.PrintVersion(root, version.String())
 	root.SetFlagErrorFunc(flagError)
 	usage.FoldHelp(root)
 	root.PersistentFlags().BoolVar(&p.json, "json", false, "print JSON, errors too")
