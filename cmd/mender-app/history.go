@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -24,10 +25,10 @@ func (p *program) historyCommand() *cobra.Command {
 	var status []string
 	var since, until string
 	cmd := &cobra.Command{
-		Use:   "history APP [NUMBER]",
-		Short: "List the deployments of an application, or show one",
+		Use:   "history [APP [NUMBER]]",
+		Short: "List the deployments of an application or of all, or show one",
 		Long: `Lists the deployments of an application that have ended, the newest first, also
-when the application is gone. Their status is installed, restored (mender-app
+when the application is gone. Without APP it lists those of all applications. Their status is installed, restored (mender-app
 rollback APP went back to a kept release), rolled-back, refused, failed, purged,
 or reconciled (the device started it again by itself).
 BY is what drove it: "mender" for the Mender client's own updates, "by hand" with
@@ -40,9 +41,10 @@ and how long each service that was restarted was down. "mender-app logs APP --de
 --since and --until take a date (2026-11-24), a time (2026-11-24T07:00:00Z) or how
 long ago it was (36h, 7d); they choose by the end of a deployment. If there are
 more than --limit, the last line has the --cursor of the next page: the number of the last
-deployment, also for --json.`,
-		Example:           "  mender-app history shop --limit 5\n  mender-app history shop 12\n  mender-app history shop --status rolled-back,failed --since 7d --json",
-		Args:              args(cobra.RangeArgs(1, 2)),
+deployment, also for --json. Without APP it has the --until of the next page: the end of the
+last deployment.`,
+		Example:           "  mender-app history\n  mender-app history shop --limit 5\n  mender-app history shop 12\n  mender-app history shop --status rolled-back,failed --since 7d --json",
+		Args:              args(cobra.MaximumNArgs(2)),
 		ValidArgsFunction: completeApps,
 		RunE: func(_ *cobra.Command, args []string) error {
 			if len(args) == 2 {
@@ -64,7 +66,13 @@ deployment, also for --json.`,
 			if q.Until, err = timeOf("--until", until); err != nil {
 				return err
 			}
-			return p.history(args[0], q)
+			if len(args) == 1 {
+				return p.history(args[0], q)
+			}
+			if cursor > 0 {
+				return fmt.Errorf("%w: --cursor is about one APP: for the next page of all, use --until", device.ErrUsage)
+			}
+			return p.histories(q)
 		},
 	}
 	cmd.Flags().IntVar(&limit, "limit", defaultPage, "print at most N; 0: all")
@@ -93,13 +101,52 @@ func (p *program) history(app string, q store.Query) error {
 	}
 	var rows [][]string
 	for _, r := range page {
-		rows = append(rows, []string{strconv.FormatInt(r.Number, 10), when(r.Ended), r.ArtifactName, r.Status, took(r.Started, r.Ended), by(r), device.OneLine(r.Error)})
+		rows = append(rows, historyRow(r))
 	}
-	if err := p.table("NO\tENDED\tARTIFACT\tSTATUS\tTOOK\tBY\tERROR", rows); err != nil || more == 0 {
+	if err := p.table(historyHead, rows); err != nil || more == 0 {
 		return err
 	}
 	_, err = fmt.Fprintf(p.stdout, "more: --cursor %d\n", more)
 	return err
+}
+
+const historyHead = "NO\tENDED\tARTIFACT\tSTATUS\tTOOK\tBY\tERROR"
+
+func historyRow(r store.Record) []string {
+	return []string{strconv.FormatInt(r.Number, 10), when(r.Ended), r.ArtifactName, r.Status, took(r.Started, r.Ended), by(r), device.OneLine(r.Error)}
+}
+
+// histories prints the deployments of all applications. A history that cannot be read does
+// not hide the others.
+func (p *program) histories(q store.Query) error {
+	s := p.config.OpenStore()
+	names, err := s.Remembered()
+	if err != nil {
+		return err
+	}
+	page, more := []store.Record{}, false
+	var unread error
+	for _, name := range names {
+		of, older, err := s.Deployments(name, q)
+		unread = errors.Join(unread, err)
+		page = append(page, of...)
+		slices.SortStableFunc(page, func(a, b store.Record) int { return b.Ended.Compare(a.Ended) })
+		if more = more || older > 0; q.Limit > 0 && len(page) > q.Limit {
+			page, more = page[:q.Limit:q.Limit], true // so that no more are in memory
+		}
+	}
+	if p.json {
+		return errors.Join(p.printJSON(page), unread)
+	}
+	var rows [][]string
+	for _, r := range page {
+		rows = append(rows, append([]string{r.Application}, historyRow(r)...))
+	}
+	err = p.table("APPLICATION\t"+historyHead, rows)
+	if err == nil && more {
+		_, err = fmt.Fprintf(p.stdout, "more: --until %s\n", page[len(page)-1].Ended.Format(time.RFC3339Nano))
+	}
+	return errors.Join(err, unread)
 }
 
 // deployment prints one deployment.
