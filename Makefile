@@ -146,21 +146,21 @@ SLOW       := ./submodules/compose ./cmd/mender-app ./submodules/conformance ./s
 .PHONY: test
 test: setup ## check, then the tests of the rooms and of the whole, on real parts: under 20 min on two cores, from its stages
 	@testdata/stage 'format, vet, staticcheck and short tests (make check)' 4 18 $(MAKE) --no-print-directory check
-	@testdata/stage 'tests of the rooms' 7 14 $(GO) test -vet=off -timeout 20m -p 3 -skip '$(KILLS)' $$($(GO) list $(SLOW) ./... | grep -Ev '$(OWN_TARGET)')
+	@testdata/stage 'tests of the rooms' 7 14 $(GO) test -vet=off -timeout 40m -p 3 -skip '$(KILLS)' $$($(GO) list $(SLOW) ./... | grep -Ev '$(OWN_TARGET)')
 # Go's test cache does not know the programs that these tests run: do not use it.
-	@testdata/stage 'the whole, with the real client and engine' 7 7 $(GO) test -vet=off -count=1 -timeout 30m -parallel 4 -skip '$(FAILURES)|$(EMULATED)|$(MIGRATION)|$(HOSTILE)|$(EXTENDED)' $(E2E)
+	@testdata/stage 'the whole, with the real client and engine' 7 7 $(GO) test -vet=off -count=1 -timeout 45m -parallel 4 -skip '$(FAILURES)|$(EMULATED)|$(MIGRATION)|$(HOSTILE)|$(EXTENDED)' $(E2E)
 
 .PHONY: test-rest
-test-rest: setup ## what CI runs after make test: migration, faults, Kubernetes, bad input; 30 min
-	@testdata/stage 'from other update modules, and each client (make test-migration)' 4 30 $(MAKE) --no-print-directory test-migration
-	@testdata/stage 'kills, power cuts, disks that fail (make test-faults)' 6 26 $(MAKE) --no-print-directory test-faults
-	@testdata/stage 'a Kubernetes node (make test-k8s)' 6 20 $(MAKE) --no-print-directory test-k8s
-	@testdata/stage 'slow end-to-end tests (make test-extended)' 10 14 $(MAKE) --no-print-directory test-extended
-	@testdata/stage 'a fifth of the hostile artifacts (make test-hostile)' 4 4 $(MAKE) --no-print-directory test-hostile COUNT=100
+test-rest: setup ## what CI runs after make test: migration, faults, Kubernetes; 20 min
+	@testdata/stage 'from other update modules, and each client (make test-migration)' 4 16 $(MAKE) --no-print-directory test-migration
+	@testdata/stage 'kills, power cuts, disks that fail (make test-faults)' 6 12 $(MAKE) --no-print-directory test-faults
+	@testdata/stage 'a Kubernetes node (make test-k8s)' 6 6 $(MAKE) --no-print-directory test-k8s
 
 .PHONY: test-night
-test-night: setup ## what is slow and rarely breaks, each with a target of its own: about 40 min
-	@testdata/stage 'the newest engine (make test-newest)' 15 40 $(MAKE) --no-print-directory test-newest
+test-night: setup ## what is slow and rarely breaks, each with a target of its own: about 50 min
+	@testdata/stage 'slow end-to-end tests (make test-extended)' 5 50 $(MAKE) --no-print-directory test-extended
+	@testdata/stage 'a fifth of the hostile artifacts (make test-hostile)' 4 45 $(MAKE) --no-print-directory test-hostile COUNT=100
+	@testdata/stage 'the newest engine (make test-newest)' 15 41 $(MAKE) --no-print-directory test-newest
 	@testdata/stage 'kills at every point of the model (make test-kills)' 10 25 $(MAKE) --no-print-directory test-kills
 	@testdata/stage 'long tests of the delta (make test-delta)' 5 15 $(MAKE) --no-print-directory test-delta
 	@testdata/stage 'as arm/v7 and arm64 programs (make test-qemu-user)' 5 10 $(MAKE) --no-print-directory test-qemu-user
