@@ -83,6 +83,7 @@ type Variant struct {
 	Temp         int64          `json:"temp"`             // as in Sizes, for this image alone
 	Memory       int64          `json:"memory"`
 	Engine       int64          `json:"engine"`
+	Decode       int64          `json:"decode,omitempty"`
 }
 
 // VariantLayer is a layer in one variant.
@@ -169,8 +170,8 @@ type Base struct {
 }
 
 // Sizes announce how much space and memory the artifact needs, in bytes. A payload
-// that is larger than announced is refused. Temp, Memory and Engine do not count
-// images with variants: each variant has its own.
+// that is larger than announced is refused. Temp, Memory, Engine and Decode do not
+// count images with variants: each variant has its own.
 type Sizes struct {
 	ImagesPayload    int64 `json:"images_payload"`    // images.tar.gz, unpacked: the tar's bytes
 	ManifestsPayload int64 `json:"manifests_payload"` // manifests.tar.gz, unpacked: the tar's bytes
@@ -178,4 +179,7 @@ type Sizes struct {
 	Temp             int64 `json:"temp"`              // peak of temporary files on the device
 	Memory           int64 `json:"memory,omitempty"`  // peak of memory to rebuild an image
 	Engine           int64 `json:"engine"`            // growth of the engine's disk
+	// Decode is about how many instructions decoding the deltas takes (package
+	// delta/budget); 0 if that is not announced.
+	Decode int64 `json:"decode,omitempty"`
 }

@@ -212,7 +212,7 @@ func (m *Metadata) Validate() error {
 	}
 	if m.Sizes != nil {
 		s := m.Sizes
-		sum.add(s.ImagesPayload, s.ManifestsPayload, s.Manifests, s.Temp, s.Memory, s.Engine)
+		sum.add(s.ImagesPayload, s.ManifestsPayload, s.Manifests, s.Temp, s.Memory, s.Engine, s.Decode)
 	}
 	if sum.bad {
 		return bad("sizes", "negative or far too large")
@@ -331,7 +331,7 @@ func (c *Component) validateVariants(sum *total) error {
 		return fmt.Errorf("%d variants", len(c.Variants))
 	}
 	for i, v := range c.Variants {
-		sum.add(v.PayloadBytes, v.Temp, v.Memory, v.Engine)
+		sum.add(v.PayloadBytes, v.Temp, v.Memory, v.Engine, v.Decode)
 		if len(v.Layers) != len(c.Layers) {
 			return fmt.Errorf("variant %d: %d layers of %d", i+1, len(v.Layers), len(c.Layers))
 		}

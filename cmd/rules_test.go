@@ -49,10 +49,11 @@ var rooms = []room{
 	{dir: "artifact/similar"},
 	{dir: "artifact/version", own: []string{"artifact/clip"}, others: []string{"golang.org/x/mod/semver"}},
 	{dir: "delta", own: []string{"artifact/digest"}}, // the nouns
-	{dir: "delta/encoder", own: []string{"artifact/digest", "artifact/metered", "delta", "delta/decoder", "delta/tarstore", "delta/deflate", "delta/elf"}},
+	{dir: "delta/budget"},
+	{dir: "delta/encoder", own: []string{"artifact/digest", "artifact/metered", "delta", "delta/budget", "delta/decoder", "delta/tarstore", "delta/deflate", "delta/elf"}},
 	{dir: "delta/decoder", own: []string{"delta", "delta/deflate"}},
 	{dir: "delta/tarstore", own: []string{"delta"}},
-	{dir: "delta/internal", own: []string{"artifact/digest", "delta", "delta/deflate", "delta/elf"}},
+	{dir: "delta/internal", own: []string{"artifact/digest", "delta", "delta/budget", "delta/deflate", "delta/elf"}},
 	{dir: "delta/deflate"},
 	{dir: "delta/elf"},
 	{dir: "delta/vcdiff"},

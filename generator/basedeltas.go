@@ -181,6 +181,7 @@ func (b *baseDeltas) variant(img *plannedImage, n int) artifact.Variant {
 		v.Bases[0].DiffIDs = base.Image.DiffIDs
 		v.Temp = b.temp + max(v.Temp, b.shared.report.Header.Temp)
 		v.Memory = max(v.Memory, b.shared.report.Header.Memory)
+		v.Decode += b.shared.decode()
 	}
 	return v
 }
@@ -189,7 +190,7 @@ func (b *baseDeltas) variant(img *plannedImage, n int) artifact.Variant {
 func (d *encodedDelta) variant(img *plannedImage) artifact.Variant {
 	v := artifact.Variant{
 		Format: artifact.FormatDelta, PayloadBytes: d.size(), Engine: int64(len(img.Image.Config)),
-		Temp: d.report.Header.Temp, Memory: d.report.Header.Memory,
+		Temp: d.report.Header.Temp, Memory: d.report.Header.Memory, Decode: d.decode(),
 	}
 	for _, o := range d.report.Objects {
 		if o.Index == 0 { // the config

@@ -18,6 +18,9 @@ type encodedDelta struct {
 
 func (e *encodedDelta) size() int64 { return e.report.Size }
 
+// decode is about how many instructions decoding takes.
+func (e *encodedDelta) decode() int64 { return e.report.Work.Instructions() }
+
 // remove removes the file; it does nothing to a delta that was not made.
 func (e *encodedDelta) remove() {
 	if e != nil {
@@ -28,7 +31,7 @@ func (e *encodedDelta) remove() {
 // encode makes a delta in the temporary directory. what is its name for Progress.
 func (r *run) encode(ctx context.Context, what string, olds []delta.Image, next delta.Image) (*encodedDelta, error) {
 	o := encoder.Options{
-		TempDir: r.temp, FilesOnly: r.Images.FilesOnly, NoDeflate: r.lacks(delta.FeatureDeflate), NoGo: r.lacks(delta.FeatureGo),
+		TempDir: r.temp, FilesOnly: r.Images.FilesOnly, Thrift: r.thrift, NoDeflate: r.lacks(delta.FeatureDeflate), NoGo: r.lacks(delta.FeatureGo),
 		Progress: func(done, total int64) { r.tell("encode", what, done, total) },
 	}
 	hex := ""

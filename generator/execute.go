@@ -2,6 +2,7 @@ package generator
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -14,6 +15,7 @@ import (
 	"github.com/mender-app/mender-app/artifact/metered"
 	"github.com/mender-app/mender-app/delta"
 	"github.com/mender-app/mender-app/delta/encoder"
+	"github.com/mender-app/mender-app/generator/decoding"
 	"github.com/mender-app/mender-app/generator/manifests"
 	"github.com/mender-app/mender-app/generator/rebuild"
 	"github.com/mender-app/mender-app/generator/source"
@@ -36,8 +38,16 @@ func (r *run) execute(ctx context.Context, p *plan, used *manifests.Found) ([]Se
 	out := &payload{}
 	var sent []Sent
 	if len(p.images)+len(p.files) > 0 {
-		var err error
-		if sent, err = r.packImages(ctx, p, out); err != nil {
+		err := r.limit.Least(func(thrift int) (_ int64, err error) {
+			out, r.thrift = &payload{}, thrift
+			sent, err = r.packImages(ctx, p, out)
+			return decoding.Of(&out.sizes, out.components), err
+		})
+		var much *decoding.TooMuchError
+		if errors.As(err, &much) {
+			return nil, &UsageError{Text: "--decode-budget: " + err.Error(), Hint: "--decode-budget " + much.Enough() + " would do; what travels whole is not decoded: images without --base and CURRENT, with --deep-delta=false"}
+		}
+		if err != nil {
 			return nil, err
 		}
 	}
@@ -118,6 +128,9 @@ func (r *run) packImages(ctx context.Context, p *plan, out *payload) (sent []Sen
 // sent adds up the bytes of each image.
 func (pack *imagesPacker) sent(p *plan) []Sent {
 	list := make([]Sent, len(p.images))
+	for i := range p.Files {
+		p.Files[i].Sent = 0
+	}
 	for i, c := range p.Components {
 		if len(c.Variants) > 0 {
 			list[i].Variants = make([]int64, len(c.Variants))
@@ -195,6 +208,7 @@ func (pack *imagesPacker) delta(ctx context.Context, i int, img *plannedImage, i
 	c.Bases = usedBases(made.report, img.required)
 	pack.sizes.Temp = max(pack.sizes.Temp, made.report.Header.Temp)
 	pack.sizes.Memory = max(pack.sizes.Memory, made.report.Header.Memory)
+	pack.sizes.Decode += made.decode()
 	info.Kind = artifact.KindDelta
 	return pack.addDelta(entry{image: i, variant: -1}, info, made)
 }

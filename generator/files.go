@@ -180,11 +180,12 @@ func (pack *imagesPacker) file(ctx context.Context, i int, f *plannedFile) (*art
 		if f.Format == artifact.FormatVariants {
 			info.Variant = n + 1
 			c.Variants = append(c.Variants, artifact.Variant{
-				Format: artifact.FormatDelta, Bases: bases, PayloadBytes: made.size(), Memory: made.report.Header.Memory, Engine: f.Size,
+				Format: artifact.FormatDelta, Bases: bases, PayloadBytes: made.size(), Memory: made.report.Header.Memory, Engine: f.Size, Decode: made.decode(),
 			})
 		} else {
 			c.Bases, info.SumCurrent = bases, base.digest
 			pack.sizes.Memory = max(pack.sizes.Memory, made.report.Header.Memory)
+			pack.sizes.Decode += made.decode()
 			pack.sizes.Engine += f.Size
 		}
 		c.PayloadBytes += made.size()

@@ -21,6 +21,7 @@ import (
 	"github.com/mender-app/mender-app/artifact"
 	"github.com/mender-app/mender-app/artifact/similar"
 	"github.com/mender-app/mender-app/generator/cache"
+	"github.com/mender-app/mender-app/generator/decoding"
 	"github.com/mender-app/mender-app/generator/manifests"
 	"github.com/mender-app/mender-app/generator/output"
 	"github.com/mender-app/mender-app/generator/rebuild"
@@ -90,6 +91,9 @@ func Generate(ctx context.Context, o Options, dry bool) (*Result, error) {
 	r := &run{Options: o}
 	if r.reads, err = o.Artifact.readBy(); err != nil {
 		return nil, err
+	}
+	if r.limit, err = decoding.LimitOn(o.Images.Budgets, o.Application.Platform.String()); err != nil {
+		return nil, &UsageError{Text: "--decode-budget: " + err.Error()}
 	}
 	r.checkOrchestrator()
 	if s := &o.Artifact.Signing; s.Sign != nil && s.Public == nil {
@@ -202,7 +206,9 @@ type run struct {
 	ignored    func(string) bool // whether a file of the manifests directory is not shipped
 	written    []output.File     // complete files, the artifact last
 
-	reads []string // the features that the devices have; nil: all
+	reads  []string       // the features that the devices have; nil: all
+	limit  decoding.Limit // of what they take to decode the deltas
+	thrift int            // of the deltas (encoder.Options)
 
 	cache       *cache.Cache // nil: nothing is kept
 	cacheFailed bool         // and it was said

@@ -13,6 +13,7 @@ import (
 	"github.com/mender-app/mender-app/artifact/mender"
 	"github.com/mender-app/mender-app/artifact/names"
 	"github.com/mender-app/mender-app/artifact/similar"
+	"github.com/mender-app/mender-app/delta/budget"
 	"github.com/mender-app/mender-app/generator/bases"
 	"github.com/mender-app/mender-app/generator/manifests"
 	"github.com/mender-app/mender-app/generator/reads"
@@ -70,6 +71,8 @@ type Images struct {
 	Skip     bool     // ship no images: all of them are on the device
 	Files    []File   // components that are files
 	OnDevice []string // images that the manifests use and the device has
+	// Budgets bound what devices take to decode the deltas: at most one for a platform.
+	Budgets []budget.Budget
 }
 
 // Artifact is what the Mender Artifact says around the application. Name and

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mender-app/mender-app/artifact/mender"
+	"github.com/mender-app/mender-app/delta/budget"
 	"github.com/mender-app/mender-app/generator"
 	"github.com/mender-app/mender-app/generator/manifests"
 	"github.com/mender-app/mender-app/generator/reads"
@@ -34,6 +35,7 @@ func addCompletions(root *cobra.Command) {
 		"compression":  fixed(compressions),
 		"for":          fixed(generator.Readers),
 		forVersion:     fixed(versions),
+		decodeBudget:   completeBudget,
 		"image":        completeImages,
 		"on-device":    completeImages,
 	}
@@ -63,6 +65,18 @@ func addCompletions(root *cobra.Command) {
 		}
 	}
 	root.ValidArgsFunction = cobra.NoFileCompletions
+}
+
+// completeBudget completes the class of devices behind a time.
+func completeBudget(_ *cobra.Command, _ []string, word string) ([]string, cobra.ShellCompDirective) {
+	amount, _, _ := strings.Cut(word, "@")
+	var fit []string
+	for _, c := range budget.Classes {
+		if s := amount + "@" + c.Name; amount != "" && strings.HasPrefix(s, word) {
+			fit = append(fit, s)
+		}
+	}
+	return fit, cobra.ShellCompDirectiveNoFileComp
 }
 
 // completeImages completes [CURRENT,]NEW with the images that the manifests of the

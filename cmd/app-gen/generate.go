@@ -15,6 +15,7 @@ import (
 	"github.com/mender-app/mender-app/artifact/mender"
 	"github.com/mender-app/mender-app/artifact/names"
 	"github.com/mender-app/mender-app/cmd/internal/usage"
+	"github.com/mender-app/mender-app/delta/budget"
 	"github.com/mender-app/mender-app/generator"
 	"github.com/mender-app/mender-app/generator/cache"
 	"github.com/mender-app/mender-app/generator/software"
@@ -65,7 +66,8 @@ blocked). It uses plain http only with insecure registries and with loopback.`
 
 const example = `  app-gen --application-name shop --artifact-name shop-2 --device-type gateway \
           --platform linux/arm/v7 --orchestrator docker-compose --manifests-dir shop/ \
-          --base shop-1.mender --output-path shop-2.mender`
+          --base shop-1.mender --output-path shop-2.mender
+  app-gen … --base shop-1.mender --decode-budget 10s@armv7`
 
 // genFlags are the options of app-gen as they are given.
 type genFlags struct {
@@ -83,6 +85,7 @@ type genFlags struct {
 	signCommand string
 	publicKey   string
 	compression string
+	budgets     []string
 	split       bool // an artifact for each base
 	noCache     bool
 	cacheSize   int // MiB
@@ -135,6 +138,7 @@ func generateCommand() *cobra.Command {
 	fl.BoolVar(&f.o.Images.FilesOnly, "files-only", false, filesOnly)
 	fl.StringVar(&f.o.Artifact.Reader, "for", "", "shell-module: make what the shell app-update-module installs as well: whole images, in the smallest gzip, and nothing that it would refuse")
 	fl.StringVar(&f.o.Artifact.ForVersion, forVersion, "", "oldest version of mender-app that devices have, as 1.0.0, or the features in their inventory (mender_app_features): the artifact needs no more")
+	fl.StringArrayVar(&f.budgets, decodeBudget, nil, "TIME[@CLASS] that the processor of a device may take to decode the deltas, as 10s@armv7, or a number of instructions, as 8G: the artifact gets larger and is decoded sooner (repeatable, for each CLASS: armv7, arm64, amd64; default: any time)")
 	fl.BoolVar(&f.o.Images.Skip, "skip-images", false, "ship no images, only manifests")
 	fl.StringArrayVar(&f.o.Images.OnDevice, "on-device", nil, "image that the manifests use and the device has (repeatable)")
 	fl.StringArrayVar(&f.o.Application.Compose.Files, "compose-file", nil, "compose file in the manifests directory (repeatable; default: as docker compose)")
@@ -160,8 +164,9 @@ func generateCommand() *cobra.Command {
 }
 
 const (
-	deepDelta  = "deep-delta"
-	forVersion = "for-version"
+	deepDelta    = "deep-delta"
+	decodeBudget = "decode-budget"
+	forVersion   = "for-version"
 )
 
 const filesOnly = "make deltas that need only files of the old images and not their layers, up to a fifth larger: for Kubernetes nodes whose containerd discards unpacked layers"
@@ -248,6 +253,13 @@ func (f *genFlags) components() error {
 // options.
 func (f *genFlags) resolve(ctx context.Context) error {
 	var err error
+	for _, s := range f.budgets {
+		b, err := budget.Parse(s)
+		if err != nil {
+			return &usageError{text: "--" + decodeBudget + ": " + err.Error()}
+		}
+		f.o.Images.Budgets = append(f.o.Images.Budgets, b)
+	}
 	if f.o.Artifact.Provides, err = keyValues("--provides", f.provides); err != nil {
 		return err
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/mender-app/mender-app/artifact/digest"
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/cmd/internal/table"
+	"github.com/mender-app/mender-app/delta/budget"
 	"github.com/mender-app/mender-app/generator"
 	"github.com/mender-app/mender-app/generator/inspect"
 )
@@ -287,6 +288,9 @@ func printDescription(w io.Writer, d *inspect.Description) {
 		text := fmt.Sprintf("%s more in the engine, %s temporary, %s of manifests", bytesText(s.Engine), bytesText(s.Temp), bytesText(s.Manifests))
 		if s.Memory > 0 {
 			text += fmt.Sprintf(", %s of memory", bytesText(s.Memory))
+		}
+		if s.Decode > 0 {
+			text += fmt.Sprintf(", %s to decode", budget.Text(s.Decode, m.Platform))
 		}
 		if atMost {
 			text = "at most " + text

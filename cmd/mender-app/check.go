@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"runtime"
 	"strings"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 	"github.com/mender-app/mender-app/cmd/internal/device"
 	"github.com/mender-app/mender-app/cmd/internal/table"
 	"github.com/mender-app/mender-app/cmd/mender-app/source"
+	"github.com/mender-app/mender-app/delta/budget"
 	"github.com/mender-app/mender-app/modules/client"
 	"github.com/mender-app/mender-app/modules/client/download"
 	"github.com/mender-app/mender-app/modules/deploy/forecast"
@@ -192,6 +194,9 @@ func (p *program) printForecast(f printedForecast) error {
 	if s := f.Sizes; s != nil {
 		rows = append(rows, []string{"written", fmt.Sprintf("%s by the engine, %s of manifests, up to %s for a time",
 			table.Bytes(s.Engine), table.Bytes(s.Manifests), table.Bytes(s.Temp))})
+	}
+	if s := f.Sizes; s != nil && s.Decode > 0 {
+		rows = append(rows, []string{"decodes", budget.Text(s.Decode, "linux/"+runtime.GOARCH)})
 	}
 	if f.Basis > 0 {
 		took := time.Duration(f.Seconds * float64(time.Second)).Round(100 * time.Millisecond)

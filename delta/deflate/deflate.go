@@ -41,8 +41,10 @@ func Zlib(level int) Variant { return Variant(level + 8) }
 // this Variant only if GoKnown says so.
 func Go(level int) Variant { return Variant(level + 17) }
 
-func (v Variant) level() int { return int(v)%9 + 1 }
-func (v Variant) gnu() bool  { return v < 9 }
+// Level is the level of compression, from 1 to 9.
+func (v Variant) Level() int { return int(v)%9 + 1 }
+
+func (v Variant) gnu() bool { return v < 9 }
 
 // IsGo reports whether v is Go's.
 func (v Variant) IsGo() bool { return v >= 18 }
@@ -50,11 +52,11 @@ func (v Variant) IsGo() bool { return v >= 18 }
 func (v Variant) String() string {
 	switch {
 	case v.gnu():
-		return fmt.Sprintf("gzip -%d", v.level())
+		return fmt.Sprintf("gzip -%d", v.Level())
 	case v.IsGo():
-		return fmt.Sprintf("Go %d", v.level())
+		return fmt.Sprintf("Go %d", v.Level())
 	}
-	return fmt.Sprintf("zlib %d", v.level())
+	return fmt.Sprintf("zlib %d", v.Level())
 }
 
 const (
@@ -136,10 +138,10 @@ func NewWriter(w io.Writer, v Variant) *Writer {
 // Reset makes d a new Writer to w with the Variant v, and keeps its memory.
 func (d *Writer) Reset(w io.Writer, v Variant) {
 	if d.isGo = v.IsGo(); d.isGo {
-		d.resetGo(w, v.level())
+		d.resetGo(w, v.Level())
 		return
 	}
-	d.gnu, d.level, d.effort = v.gnu(), v.level(), efforts[v.level()]
+	d.gnu, d.level, d.effort = v.gnu(), v.Level(), efforts[v.Level()]
 	d.out = bits{w: w, buf: d.out.buf[:0]}
 	clear(d.window[:])
 	clear(d.head[:])

@@ -147,13 +147,13 @@ func TestReal(t *testing.T) {
 			var want []byte
 			var err error
 			if v.gnu() {
-				want, err = exec.Command("gzip", fmt.Sprintf("-%dnc", v.level()), name).Output()
+				want, err = exec.Command("gzip", fmt.Sprintf("-%dnc", v.Level()), name).Output()
 				require.NoError(t, err)
 				want = want[10 : len(want)-8]
 			} else if noPython != nil && !renew {
 				continue
 			} else {
-				want, err = exec.Command("python3", "-c", zlibPy, name, fmt.Sprint(v.level())).Output()
+				want, err = exec.Command("python3", "-c", zlibPy, name, fmt.Sprint(v.Level())).Output()
 				require.NoError(t, err)
 			}
 			got := compress(t, v, in.data)

@@ -34,6 +34,10 @@ type Options struct {
 	// headers of old tars. It is for stores that keep a layer's unpacked files
 	// and not its tar. Such a delta is up to a fifth larger.
 	FilesOnly bool
+	// Thrift makes a delta that takes less time to decode and is larger, in steps from
+	// 0 to MaxThrift. What costs the fewest bytes for the time that it saves comes
+	// first: bytes are not modelled, then deflate streams travel as they are.
+	Thrift int
 	// NoDeflate and NoGo make a delta without streams that the decoder compresses, and
 	// without those of Go's compress/flate.
 	NoDeflate, NoGo bool
@@ -269,6 +273,8 @@ func (e *encoder) write(w io.Writer) (*Report, error) {
 	}
 	coded, bulk := c.Sizes()
 	rep.Size = int64(len(head)) + coded + bulk
+	rep.Work = c.Work()
+	rep.Work = c.Work()
 	return rep, nil
 }
 

@@ -128,18 +128,32 @@ func (e *encoder) planContents(todo []*target, h *object) error {
 			return err
 		}
 	}
-	err = each(e.ctx, e.opt.Workers, len(changed), func(i int) error {
-		i = changed[i]
-		if done, err := e.planStreams(todo[i], h, cands[i]); done || err != nil {
-			return err
-		}
+	plain := func(i int) error { // without streams
 		if err := e.planChange(todo[i], h, cands[i]); err != nil {
 			return err
 		}
 		return todo[i].weigh()
+	}
+	blank := make([]script.Content, len(todo))
+	err = each(e.ctx, e.opt.Workers, len(changed), func(i int) error {
+		i = changed[i]
+		blank[i] = *todo[i].plan
+		if done, err := e.planStreams(todo[i], h, cands[i]); done || err != nil {
+			return err
+		}
+		return plain(i)
+	})
+	if err != nil {
+		return err
+	}
+	dear := dearStreams(todo, e.opt.Thrift)
+	err = each(e.ctx, e.opt.Workers, len(dear), func(i int) error {
+		i = dear[i]
+		*todo[i].plan = blank[i]
+		return plain(i)
 	})
 	if err == nil {
-		spend(todo, h.Size)
+		spend(todo, h.Size, e.opt.Thrift)
 	}
 	return err
 }
@@ -153,8 +167,8 @@ const (
 	literalMax = 64 << 10
 )
 
-func spend(todo []*target, size int64) {
-	left := modelBase + size/modelShare
+func spend(todo []*target, size int64, thrift int) {
+	left := (modelBase + size/modelShare) * int64(max(modelSteps-thrift, 0)) / modelSteps
 	type item struct {
 		t *target
 		n int64

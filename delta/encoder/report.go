@@ -1,6 +1,9 @@
 package encoder
 
-import "github.com/mender-app/mender-app/delta"
+import (
+	"github.com/mender-app/mender-app/delta"
+	"github.com/mender-app/mender-app/delta/budget"
+)
 
 // ObjectReport says how one object of the new image is sent, and what it costs.
 type ObjectReport struct {
@@ -27,4 +30,6 @@ type Report struct {
 	Size    int64 // of the delta
 	// OldFiles is the number of old files the decoder reads.
 	OldFiles int64
+	// Work is what decoding takes.
+	Work budget.Work
 }

@@ -46,6 +46,7 @@ type VariantDescription struct {
 	Temp   int64              `json:"temp"`
 	Memory int64              `json:"memory"`
 	Engine int64              `json:"engine"`
+	Decode int64              `json:"decode,omitempty"`
 	Layers []LayerDescription `json:"layers,omitempty"`
 }
 
@@ -104,7 +105,7 @@ func (i *inspection) variant(ctx context.Context, info artifact.ImageInfo, conte
 			continue
 		}
 		m := c.Variants[n]
-		v.Bases, v.Shared, v.Temp, v.Memory, v.Engine = m.Bases, m.Shared, m.Temp, m.Memory, m.Engine
+		v.Bases, v.Shared, v.Temp, v.Memory, v.Engine, v.Decode = m.Bases, m.Shared, m.Temp, m.Memory, m.Engine, m.Decode
 		for k := range v.Layers {
 			if k < len(m.Layers) {
 				v.Layers[k].Bytes = m.Layers[k].Bytes

@@ -12,14 +12,15 @@ func (d Description) Needs() (sizes *artifact.Sizes, atMost bool) {
 	}
 	s := *announced
 	for _, img := range d.Images {
-		var engine int64
+		var engine, decode int64
 		for _, v := range img.Variants {
 			atMost = true
-			engine = max(engine, v.Engine)
+			engine, decode = max(engine, v.Engine), max(decode, v.Decode)
 			s.Temp = max(s.Temp, v.Temp)
 			s.Memory = max(s.Memory, v.Memory)
 		}
 		s.Engine += engine
+		s.Decode += decode
 	}
 	return &s, atMost
 }

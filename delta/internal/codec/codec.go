@@ -6,6 +6,7 @@ import (
 	"io"
 
 	"github.com/mender-app/mender-app/delta"
+	"github.com/mender-app/mender-app/delta/budget"
 	"github.com/mender-app/mender-app/delta/internal/model"
 	"github.com/mender-app/mender-app/delta/internal/script"
 )
@@ -52,6 +53,7 @@ func newCodec(ctx context.Context, f *frames, old delta.Old, bases []delta.Base,
 // Encode writes one object as it is planned.
 func (c *Codec) Encode(info delta.ObjectInfo, plan *script.Object) error {
 	c.out.begin(nil, info.Size)
+	c.run.work.Bytes += info.Size
 	return c.object(info, plan)
 }
 
@@ -125,6 +127,15 @@ func (c *Codec) Sizes() (coded, bulk int64) {
 	return c.run.size - c.run.bulkSize + int64(c.run.Len()), c.run.bulkSize
 }
 
+// Work returns what decoding takes that was encoded so far.
+func (c *Codec) Work() budget.Work {
+	w := c.run.work
+	w.Bytes += c.old.reads.read + c.run.bulkPlain
+	w.Bits += c.run.Coded
+	w.Literals, w.Packed = c.run.bulk.Literals(), c.run.bulkSize
+	return w
+}
+
 // Written returns how many bytes of the object were coded so far.
 func (c *Codec) Written() int64 { return c.out.written }
 
@@ -164,4 +175,5 @@ type noBulk struct{}
 func (noBulk) Align()             {}
 func (noBulk) Add([]byte, uint32) {}
 func (noBulk) Len() int           { return 0 }
+func (noBulk) Literals() int64    { return 0 }
 func (noBulk) Flush() []byte      { return nil }

@@ -31,7 +31,8 @@ type frames struct {
 	begun bool             // a frame is begun
 	last  model.Prob       // the frame ends here
 
-	size, bulkSize int64 // encoding: bytes written, and those of them in bulk parts
+	size, bulkSize int64 // encoding: bytes written, and those of them in bulk parts,
+	bulkPlain      int64 // and bytes that became the latter
 }
 
 const (
@@ -47,6 +48,7 @@ type BulkWriter interface {
 	Align()
 	Add(b []byte, class uint32)
 	Len() int
+	Literals() int64 // coded so far, outside of matches
 	Flush() []byte
 }
 
@@ -153,6 +155,7 @@ func (f *frames) bulkBytes(b []byte, kind branch.Kind, pos int64) error {
 			kind.Convert(b, uint32(pos), false)
 		}
 		f.bulk.Add(b, uint32(kind))
+		f.bulkPlain += int64(len(b))
 		return nil
 	}
 	if !f.inLZ {

@@ -11,6 +11,8 @@ package codec
 import (
 	"context"
 	"io"
+
+	"github.com/mender-app/mender-app/delta/budget"
 )
 
 const (
@@ -30,7 +32,8 @@ type run struct {
 	// share is called when encoding, with the class of what was coded since the last
 	// call.
 	share func(class string)
-	buf   []byte // a chunk, for temporary use
+	buf   []byte      // a chunk, for temporary use
+	work  budget.Work // of what was encoded, but for what Codec.Work adds
 }
 
 // readFull reads all of b at an offset.

@@ -167,6 +167,10 @@ func (p *streamsOf) stream(h *script.StreamHead, plan *script.Stream) error {
 			plain.op = script.Bulk
 		}
 	}
+	p.work.Deflated += h.Size
+	if h.Variant.Level() < 6 {
+		p.work.Deflated -= h.Size / 2
+	}
 	if err := p.out.beginStream(h.Envelope, h.Variant, h.Head); err != nil {
 		return err
 	}

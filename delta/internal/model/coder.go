@@ -29,6 +29,7 @@ type Coder struct {
 	out      []byte
 	Price    bool    // encoding: add up what bits cost
 	Bits     float64 // what they cost since the Coder was made
+	Coded    int64   // encoding: how many bits were coded since then
 }
 
 const probBits = 16
@@ -53,6 +54,7 @@ func (c *Coder) Code(p uint32, bit int) int {
 }
 
 func (c *Coder) encode(p uint32, bit int) {
+	c.Coded++
 	if mid := c.split(p); bit != 0 {
 		c.hi = mid
 	} else {

@@ -42,7 +42,7 @@ func (d *Device) Choose(ctx context.Context, h *incoming.Header) (*incoming.Head
 	meta.Components = slices.Clone(h.Meta.Components)
 	resolved := &incoming.Header{Artifact: h.Artifact, Meta: &meta, Statement: h.Statement, Project: h.Project, Members: map[image.Digest][]string{}}
 	chosen := map[image.Digest]int{}
-	var temp, memory, engine int64
+	var temp, memory, engine, decode int64
 	for i, c := range meta.Components {
 		if c.Format != artifact.FormatVariants {
 			continue
@@ -55,7 +55,7 @@ func (d *Device) Choose(ctx context.Context, h *incoming.Header) (*incoming.Head
 			}
 			v := c.Variants[n]
 			chosen[c.Digest], resolved.Members[c.Digest] = n, c.Members(n)
-			temp, memory, engine = max(temp, v.Temp), max(memory, v.Memory), engine+v.Engine
+			temp, memory, engine, decode = max(temp, v.Temp), max(memory, v.Memory), engine+v.Engine, decode+v.Decode
 			from := "whole"
 			if len(v.Bases) > 0 {
 				from = v.Bases[0].URL + "@" + v.Bases[0].Digest.String()
@@ -66,7 +66,7 @@ func (d *Device) Choose(ctx context.Context, h *incoming.Header) (*incoming.Head
 	}
 	if h.Meta.Sizes != nil {
 		s := *h.Meta.Sizes
-		s.Temp, s.Memory, s.Engine = max(s.Temp, temp), max(s.Memory, memory), s.Engine+engine
+		s.Temp, s.Memory, s.Engine, s.Decode = max(s.Temp, temp), max(s.Memory, memory), s.Engine+engine, s.Decode+decode
 		meta.Sizes = &s
 	}
 	return resolved, nil

@@ -10,9 +10,11 @@ type coder struct {
 	held  int  // how many bytes may still get a carry: one, then 0xff
 	first byte // of them
 	begun bool
+
+	literals int64 // bytes that were coded by themselves
 }
 
-func (c *coder) begin() { *c = coder{rng: 1<<32 - 1, out: c.out[:0]} }
+func (c *coder) begin() { *c = coder{rng: 1<<32 - 1, out: c.out[:0], literals: c.literals} }
 
 func (c *coder) bit(p *lz.Prob, bit uint32) {
 	bound := c.rng >> lz.ProbBits * p.Zero()
@@ -128,6 +130,7 @@ func (c *coder) distance(m *lz.Model, length, dist uint32) {
 }
 
 func (c *coder) literal(x *lz.Mixing, v byte) {
+	c.literals++
 	node := uint32(1)
 	for done := range uint32(8) {
 		bound := c.rng >> lz.ProbBits * (65536 - x.One(node, done))

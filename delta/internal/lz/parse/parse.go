@@ -68,6 +68,9 @@ func (e *Encoder) Align() {
 // Len returns how many bytes were added since the last Flush.
 func (e *Encoder) Len() int { return len(e.bytes) - e.coded }
 
+// Literals returns how many bytes were coded outside of matches so far.
+func (e *Encoder) Literals() int64 { return e.coder.literals }
+
 // Flush codes what was added. The result is valid until the next call.
 func (e *Encoder) Flush() []byte {
 	if e.Len() == 0 {
