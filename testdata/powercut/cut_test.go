@@ -284,6 +284,11 @@ func (m *machine) mender(s step) error {
 			r, err = m.command(s)
 		}
 	}
+	if err == nil && r.Code > 0 && s.own() && s.installs() && strings.Contains(r.Output(), "an update is open") {
+		if r, err = m.attended(func() (bed.Result, error) { return m.Run("mender-app", "resume") }); err == nil {
+			r, err = m.command(s)
+		}
+	}
 	if err == nil && r.Code > 0 && s.installs() && strings.Contains(r.Output(), again) {
 		m.refusals++
 		r, err = m.command(s)
