@@ -2,7 +2,6 @@ package delta_test
 
 import (
 	"bytes"
-	"compress/gzip"
 	"fmt"
 	"io"
 	"testing"
@@ -10,26 +9,19 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mender-app/mender-app/delta"
+	"github.com/mender-app/mender-app/delta/deflate"
 	"github.com/mender-app/mender-app/delta/encoder"
 )
 
-func gzipped(t *testing.T, b []byte) []byte {
-	var out bytes.Buffer
-	z := gzip.NewWriter(&out)
-	_, err := z.Write(b)
-	require.NoError(t, err)
-	require.NoError(t, z.Close())
-	return out.Bytes()
-}
-
 // thriftPair has new text, and gzip members that changed a little.
 func thriftPair(t *testing.T) (old, new delta.Image) {
+	gzipped := func(b []byte) []byte { return gz(t, deflate.GNU(6), deflate.GzipHead, b) }
 	var was, is []tarFile
 	for i := range int64(6) {
 		text := prose(i, 30_000)
 		name := fmt.Sprintf("doc/%d.gz", i)
-		was = append(was, tarFile{name: name, typ: '0', data: gzipped(t, text)})
-		is = append(is, tarFile{name: name, typ: '0', data: gzipped(t, append([]byte("changed\n"), text...))})
+		was = append(was, tarFile{name: name, typ: '0', data: gzipped(text)})
+		is = append(is, tarFile{name: name, typ: '0', data: gzipped(append([]byte("changed\n"), text...))})
 		is = append(is, tarFile{name: fmt.Sprintf("new/%d", i), typ: '0', data: prose(100+i, 34_000)})
 	}
 	return imageOf("a:1", delta.Tar, makeTar(was...)), imageOf("a:2", delta.Tar, makeTar(is...))

@@ -274,7 +274,6 @@ func (e *encoder) write(w io.Writer) (*Report, error) {
 	coded, bulk := c.Sizes()
 	rep.Size = int64(len(head)) + coded + bulk
 	rep.Work = c.Work()
-	rep.Work = c.Work()
 	return rep, nil
 }
 

@@ -178,15 +178,15 @@ func (e *Engine) SwitchService(ctx context.Context, name, service string, on boo
 	if err := switched.Check(name, service, all); err != nil {
 		return err
 	}
-	t.a.Deciding = !t.a.Stopped
-	back, err := switched.Choose(t.a, service, on)
-	return t.decided(ctx, service+" is switched back", back, err)
+	return t.decide(ctx, service+" is switched back", func() (func() error, error) { return switched.Choose(t.a, service, on) })
 }
 
-// decided carries out what an operator decided and what is recorded already, unless err:
-// after a kill, mender-app resume or start or the same command goes on. If the application does not
-// get healthy, back takes the record back.
-func (t *target) decided(ctx context.Context, undone string, back func() error, err error) error {
+// decide carries out what an operator decided. choose makes the record of it durable: after
+// a kill, mender-app resume or start or the same command goes on. If the application does
+// not get healthy, back takes the record back.
+func (t *target) decide(ctx context.Context, undone string, choose func() (back func() error, err error)) error {
+	t.a.Deciding = !t.a.Stopped
+	back, err := choose()
 	if err != nil || t.a.Stopped {
 		return err
 	}

@@ -30,9 +30,7 @@ func (e *Engine) SetOverrides(ctx context.Context, name, text string) error {
 			return err
 		}
 	}
-	t.a.Deciding = !t.a.Stopped
-	back, err := overrides.Choose(t.a, text)
-	return t.decided(ctx, "the overrides are taken back", back, err)
+	return t.decide(ctx, "the overrides are taken back", func() (func() error, error) { return overrides.Choose(t.a, text) })
 }
 
 // asStarted reports whether the current release would be started as it was started last,

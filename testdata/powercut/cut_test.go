@@ -268,10 +268,15 @@ func (m *machine) client(args ...string) (bed.Result, error) {
 	return m.attended(func() (bed.Result, error) { return m.Mender(args...) })
 }
 
+// product runs mender-app.
+func (m *machine) product(args ...string) (bed.Result, error) {
+	return m.attended(func() (bed.Result, error) { return m.Run("mender-app", args...) })
+}
+
 // command runs a step's command.
 func (m *machine) command(s step) (bed.Result, error) {
 	if s.own() {
-		return m.attended(func() (bed.Result, error) { return m.Run("mender-app", m.arguments(s)...) })
+		return m.product(m.arguments(s)...)
 	}
 	return m.client(m.arguments(s)...)
 }
@@ -285,7 +290,7 @@ func (m *machine) mender(s step) error {
 		}
 	}
 	if err == nil && r.Code > 0 && s.own() && s.installs() && strings.Contains(r.Output(), "an update is open") {
-		if r, err = m.attended(func() (bed.Result, error) { return m.Run("mender-app", "resume") }); err == nil {
+		if r, err = m.product("resume"); err == nil {
 			r, err = m.command(s)
 		}
 	}
@@ -341,7 +346,7 @@ func (m *machine) goOn(p plan, at int, done bool, records map[string]string) (en
 			}
 		}
 	case "mender-app resume":
-		r, err := m.attended(func() (bed.Result, error) { return m.Run("mender-app", "resume") })
+		r, err := m.product("resume")
 		if err != nil || r.Code != 0 {
 			return "", fmt.Errorf("mender-app resume: %w %s", err, r.Output())
 		}

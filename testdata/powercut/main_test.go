@@ -153,8 +153,8 @@ func prepare() (err error) {
 		return fmt.Errorf("a device without applications: %w", err)
 	}
 	work.installed = filepath.Join(work.dir, "installed.img")
-	if out, err := exec.Command("cp", "--sparse=always", work.empty, work.installed).CombinedOutput(); err != nil {
-		return fmt.Errorf("cp: %w: %s", err, out)
+	if err := copyImage(work.empty, work.installed); err != nil {
+		return err
 	}
 	m.backing = work.installed
 	if err := m.boot(); err != nil {
@@ -164,6 +164,14 @@ func prepare() (err error) {
 		return fmt.Errorf("a device that runs release 1: %w", err)
 	}
 	return m.shutDown()
+}
+
+// copyImage copies the image of a disk.
+func copyImage(from, to string) error {
+	if out, err := exec.Command("cp", "--sparse=always", from, to).CombinedOutput(); err != nil {
+		return fmt.Errorf("cp: %w: %s", err, out)
+	}
+	return nil
 }
 
 // installFirst installs and commits release 1 and puts data into its volume.

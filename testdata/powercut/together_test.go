@@ -7,7 +7,6 @@ import (
 	"maps"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -103,8 +102,8 @@ func withMember() (image string, c *catalogue, err error) {
 	c.releases[leads] = &leader
 
 	image = filepath.Join(dir, "installed.img")
-	if out, err := exec.Command("cp", "--sparse=always", work.installed, image).CombinedOutput(); err != nil {
-		return "", nil, fmt.Errorf("cp: %w: %s", err, out)
+	if err := copyImage(work.installed, image); err != nil {
+		return "", nil, err
 	}
 	m := &machine{dir: filepath.Join(dir, "first"), backing: image, catalogue: c}
 	defer func() { err = errors.Join(err, m.close()) }()
@@ -156,7 +155,7 @@ func oneTogether(p plan, image string, c *catalogue) (what string, err error) {
 func (m *machine) goOnTogether(p plan, committed bool) (ended string, err error) {
 	switch {
 	case p.way == "mender-app resume":
-		if r, err := m.attended(func() (bed.Result, error) { return m.Run("mender-app", "resume") }); err != nil || r.Code != 0 {
+		if r, err := m.product("resume"); err != nil || r.Code != 0 {
 			return "", fmt.Errorf("mender-app resume: %w %s", err, r.Output())
 		}
 	case p.way == "the client's next call" && m.cpp:
