@@ -18,6 +18,7 @@ import (
 	"github.com/mender-app/mender-app/delta/budget"
 	"github.com/mender-app/mender-app/generator"
 	"github.com/mender-app/mender-app/generator/cache"
+	"github.com/mender-app/mender-app/generator/reads"
 	"github.com/mender-app/mender-app/generator/software"
 	"github.com/mender-app/mender-app/generator/source"
 )
@@ -186,8 +187,10 @@ func (f *genFlags) run(c *cobra.Command, args []string) error {
 	if slices.Contains(f.o.Artifact.DeviceTypes, unknownType) {
 		return &usageError{text: "the device type is still " + unknownType, hint: "write that of your devices into " + configFile + ": a device has it in /var/lib/mender/device_type"}
 	}
-	if f.o.Artifact.Reader == generator.ReaderShellModule && f.o.Images.DeepDelta && c.Flags().Changed(deepDelta) {
-		return &usageError{text: "--for " + generator.ReaderShellModule + ": it cannot read deltas", hint: "leave --" + deepDelta + " out"}
+	if f.o.Images.DeepDelta && c.Flags().Changed(deepDelta) {
+		if err := readersOfDeltas(&f.o.Artifact); err != nil {
+			return err
+		}
 	}
 	targets, err := f.targets(c.Context())
 	if err != nil {
@@ -197,6 +200,20 @@ func (f *genFlags) run(c *cobra.Command, args []string) error {
 		return err
 	}
 	return f.report(c, targets)
+}
+
+// readersOfDeltas refuses deltas for readers that have no means for them. Where nobody
+// asked for deltas, they are left out for such readers.
+func readersOfDeltas(a *generator.Artifact) error {
+	hint := "leave --" + deepDelta + " out"
+	if a.Reader == generator.ReaderShellModule {
+		return &usageError{text: "--for " + a.Reader + ": it cannot read deltas", hint: hint}
+	}
+	// What is not a version is refused later, with the other options.
+	if has, err := reads.By(a.ForVersion); err == nil && !reads.Deltas(has) {
+		return &usageError{text: "--" + forVersion + " " + a.ForVersion + ": such devices cannot read deltas", hint: hint}
+	}
+	return nil
 }
 
 // targets are the artifacts to make: one for each platform.
