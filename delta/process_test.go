@@ -37,6 +37,10 @@ func TestMain(m *testing.M) {
 		benchMain(benchEncode)
 	case "decode":
 		benchMain(benchDecode)
+	case "encode-first":
+		benchMain(benchEncodeFirst)
+	case "decode-first":
+		benchMain(benchDecodeFirst)
 	case "encode-large":
 		benchMain(encodeLarge)
 	case "decode-large":
@@ -71,16 +75,25 @@ func benchEncode(dir, file string) error {
 	if err != nil {
 		return err
 	}
-	return encodeFile(file, old, new)
+	return encodeFile(file, []delta.Image{old}, new)
 }
 
-func encodeFile(file string, old, new delta.Image) error {
+// benchEncodeFirst makes the delta of the new image over nothing.
+func benchEncodeFirst(dir, file string) error {
+	new, err := dirImage(dir, "v2")
+	if err != nil {
+		return err
+	}
+	return encodeFile(file, nil, new)
+}
+
+func encodeFile(file string, old []delta.Image, new delta.Image) error {
 	debug.SetMemoryLimit(hostMemory)
 	w, err := os.Create(file)
 	if err != nil {
 		return err
 	}
-	if _, err := encoder.Encode(context.Background(), w, []delta.Image{old}, new, encoder.Options{}); err != nil {
+	if _, err := encoder.Encode(context.Background(), w, old, new, encoder.Options{}); err != nil {
 		return err
 	}
 	return w.Close()
@@ -109,6 +122,16 @@ func benchDecode(dir, file string) error {
 	return d.Apply(context.Background(), s, func(delta.ObjectInfo) (delta.Sink, error) { return nullSink{}, nil })
 }
 
+// benchDecodeFirst applies a delta over nothing.
+func benchDecodeFirst(_, file string) error {
+	debug.SetMemoryLimit(24 << 20)
+	d, err := openDelta(file)
+	if err != nil {
+		return err
+	}
+	return d.Apply(context.Background(), tarstore.New(), func(delta.ObjectInfo) (delta.Sink, error) { return nullSink{}, nil })
+}
+
 func openDelta(name string) (*decoder.Decoder, error) {
 	f, err := os.Open(name)
 	if err != nil {
@@ -124,7 +147,7 @@ func encodeLarge(mib, file string) error {
 		return err
 	}
 	old, new := largeImages(n)
-	return encodeFile(file, old, new)
+	return encodeFile(file, []delta.Image{old}, new)
 }
 
 // decodeLarge applies it. It takes the digest of the old layer from the delta.
