@@ -179,8 +179,12 @@ test-submodules: setup ## the sub-modules against their protocol, broken ones, r
 	$(GO) test -vet=off -timeout 25m -p 3 -run '$(SUBMODULES)' $(SLOW)
 
 .PHONY: test-kills
-test-kills: ## the deployment in a world in memory, killed or failing at every point
-	$(GO) test -vet=off -timeout 30m -run '$(KILLS)' ./modules/deploy
+test-kills: ## the deployment in a world in memory, killed or failing at every point: in a process for each processor
+	@mkdir -p $(BUILD) && rm -f $(BUILD)/kills-*.log
+	$(GO) test -c -vet=off -o $(BUILD)/deploy.test ./modules/deploy
+	cd modules/deploy && seq $$(nproc) | KILLS='$(KILLS)' xargs -P 0 -I PART sh -c \
+		'MENDER_APP_PART=PART/$$(nproc) exec ../../$(BUILD)/deploy.test -test.timeout 60m -test.v -test.run "$$KILLS" >../../$(BUILD)/kills-PART.log || { tail -n 100 ../../$(BUILD)/kills-PART.log; exit 1; }'
+	grep -h 'figures:' $(BUILD)/kills-*.log
 
 .PHONY: golden
 golden: ## write golden deltas that are missing, as that of a new feature

@@ -154,7 +154,7 @@ func installRollback(c *client, tr *tree) error {
 // TestKilledAnywhere kills each call of each scenario at each point it passes,
 // with and without a power cut, and goes on in each of the ways there are.
 func TestKilledAnywhere(t *testing.T) {
-	kills := 0
+	kills, ours := 0, shared(t)
 	for _, cpp := range []bool{false, true} {
 		for _, s := range slices.Concat(scenarios, plainScenarios, dataScenarios, togetherScenarios) {
 			if s.daemon && !cpp {
@@ -184,6 +184,9 @@ func TestKilledAnywhere(t *testing.T) {
 					if cpp && then == "fresh install" {
 						continue // it refuses until it has resumed: that is to go on
 					}
+					if !ours() {
+						continue
+					}
 					name := fmt.Sprintf("cpp=%v/%s/cut=%v/%s", cpp, s.name, cut, then)
 					t.Run(name, func(t *testing.T) { kills += killEach(t, cpp, s, cut, then) })
 				}
@@ -193,6 +196,24 @@ func TestKilledAnywhere(t *testing.T) {
 	t.Logf("figures: the model: %d kills", kills)
 	if !testing.Short() {
 		require.Greater(t, kills, 1000)
+	}
+}
+
+// shared lets several processes share the subtests of a test, and returns what tells
+// whether the next one is for this process: MENDER_APP_PART is 2/3 in the second of
+// three. One process cannot run two subtests at a time, because what durable.Inject
+// injects is for the whole process.
+func shared(t *testing.T) (ours func() bool) {
+	part, parts := 1, 1
+	if text := os.Getenv("MENDER_APP_PART"); text != "" {
+		_, err := fmt.Sscanf(text, "%d/%d", &part, &parts)
+		require.NoError(t, err, "MENDER_APP_PART")
+		require.True(t, 1 <= part && part <= parts, "MENDER_APP_PART is %s", text)
+	}
+	n := 0
+	return func() bool {
+		n++
+		return n%parts == part-1
 	}
 }
 
@@ -299,9 +320,10 @@ func (t tbAt) FailNow() {
 // space: what the client then does by itself ends in the old release or the
 // new one, and nothing is left over.
 func TestStepFailsAnywhere(t *testing.T) {
+	ours := shared(t)
 	for _, cpp := range []bool{false, true} {
 		for _, s := range slices.Concat(scenarios, plainScenarios, dataScenarios, togetherScenarios) {
-			if s.daemon && !cpp || s.plain && cpp && testing.Short() || s.staged != nil && !s.daemon && cpp {
+			if s.daemon && !cpp || s.plain && cpp && testing.Short() || s.staged != nil && !s.daemon && cpp || !ours() {
 				continue
 			}
 			t.Run(fmt.Sprintf("cpp=%v/%s", cpp, s.name), func(t *testing.T) {
