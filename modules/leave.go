@@ -13,11 +13,11 @@ import "time"
 // failed at once. The C++ client, which calls DownloadWithFileSizes, does not need
 // it.
 func (t *Tree) Leave(limit time.Duration) {
-	if t.streams != nil && t.streams.asked {
-		return // the client has already offered a file, or has no more
-	}
-	if t.streams != nil && t.streams.offer != nil {
-		_ = t.streams.offer.wait(limit)
+	if s := t.streams; s != nil && (s.asked || s.offer != nil) {
+		if !s.asked { // else the client has already offered a file, or has no more
+			_ = s.offer.wait(limit)
+		}
+		s.close()
 		return
 	}
 	o, err := awaitOffer(t.dir)

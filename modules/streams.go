@@ -68,7 +68,7 @@ func (p *pipes) next() (*Stream, error) {
 	p.asked = true
 	line := strings.TrimSuffix(string(data), "\n")
 	if line == "" {
-		p.offer.close()
+		p.close()
 		return nil, io.EOF
 	}
 	name, size, err := parseNext(line, p.sizes)
@@ -88,6 +88,14 @@ func (p *pipes) next() (*Stream, error) {
 	}
 	p.asked = false
 	return &Stream{Name: name, Size: size, ReadCloser: r}, nil
+}
+
+// close closes the offer.
+func (p *pipes) close() {
+	if p.offer != nil {
+		p.offer.close()
+		p.offer = nil
+	}
 }
 
 // parseNext reads "streams/NAME" or "streams/NAME SIZE".
