@@ -10,6 +10,7 @@ import (
 	"io/fs"
 
 	"github.com/mender-app/mender-app/delta"
+	"github.com/mender-app/mender-app/delta/internal/readahead"
 	"github.com/mender-app/mender-app/delta/internal/tarheader"
 )
 
@@ -36,7 +37,7 @@ func (s *Store) Add(d delta.Digest, kind delta.Kind, r io.ReaderAt, size int64) 
 	o := &stored{r: r, size: size, kind: kind}
 	if kind == delta.Tar {
 		o.files = map[string][2]int64{}
-		w := tarheader.NewWalk(r, size)
+		w := tarheader.NewWalk(readahead.NewReader(r, size), size)
 		for {
 			m, err := w.Next()
 			if err != nil {
@@ -82,7 +83,7 @@ func (s *Store) Headers(_ context.Context, in delta.Digest) (delta.HeaderReader,
 	if o == nil || o.kind != delta.Tar {
 		return nil, fmt.Errorf("%s: %w", in, delta.ErrNoObject)
 	}
-	return &headerWalk{tarheader.NewWalk(o.r, o.size)}, nil
+	return &headerWalk{tarheader.NewWalk(readahead.NewReader(o.r, o.size), o.size)}, nil
 }
 
 type headerWalk struct{ *tarheader.Walk }

@@ -81,7 +81,7 @@ func (c *oldChecks) open(src script.Source, size int64) (delta.File, error) {
 		return nil, &delta.OldError{Base: b, Path: src.Path, Problem: delta.DamagedFile, Err: err}
 	}
 	c.opened(c.key(src), f.Size())
-	return countedFile{f, &c.reads}, nil
+	return c.counted(f), nil
 }
 
 // read reads all of b from an old file.

@@ -5,6 +5,7 @@ import (
 	"io"
 
 	"github.com/mender-app/mender-app/delta"
+	"github.com/mender-app/mender-app/delta/internal/readahead"
 	"github.com/mender-app/mender-app/delta/internal/script"
 )
 
@@ -45,6 +46,11 @@ type reads struct {
 	limit, read int64
 	files       map[fileKey]remembered
 	headers     map[delta.Digest]uint64 // how many headers were read at least once
+
+	opens   int              // how many files were opened
+	ahead   readahead.Window // of the file that was read last
+	aheadOf int              // its id
+	more    int64            // bytes that were read and not asked for
 }
 
 func newReads(objects int64) reads {
@@ -104,13 +110,37 @@ func (c *oldChecks) key(src script.Source) fileKey {
 type countedFile struct {
 	delta.File
 	reads *reads
+	id    int
+}
+
+// counted makes the reads of a file count.
+func (r *reads) counted(f delta.File) countedFile {
+	r.opens++
+	return countedFile{f, r, r.opens}
 }
 
 func (f countedFile) ReadAt(b []byte, off int64) (int, error) {
 	if err := f.reads.charge(int64(len(b))); err != nil {
 		return 0, err
 	}
-	return f.File.ReadAt(b, off)
+	return f.reads.readAhead(f, b, off)
+}
+
+// readAhead reads from a file, and what comes behind it in the file. That does not count
+// as read, because a delta is not to blame for it, but is bounded too: by one part in
+// ReadShare of what the delta may read.
+func (r *reads) readAhead(f countedFile, b []byte, off int64) (int, error) {
+	if r.more > r.limit/ReadShare-readahead.Size {
+		return f.File.ReadAt(b, off)
+	}
+	if r.aheadOf != f.id {
+		r.aheadOf = f.id
+		r.ahead.Reset()
+	}
+	before := r.ahead.Taken
+	n, err := r.ahead.ReadAt(f.File, b, off)
+	r.more += max(0, r.ahead.Taken-before-int64(len(b)))
+	return n, err
 }
 
 // countedHeaders are old headers whose reads count.
