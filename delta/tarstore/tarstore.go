@@ -37,7 +37,7 @@ func (s *Store) Add(d delta.Digest, kind delta.Kind, r io.ReaderAt, size int64) 
 	o := &stored{r: r, size: size, kind: kind}
 	if kind == delta.Tar {
 		o.files = map[string][2]int64{}
-		w := tarheader.NewWalk(readahead.NewReader(r, size), size)
+		w := tarheader.NewWalk(readahead.New(r, size), size)
 		for {
 			m, err := w.Next()
 			if err != nil {
@@ -83,7 +83,7 @@ func (s *Store) Headers(_ context.Context, in delta.Digest) (delta.HeaderReader,
 	if o == nil || o.kind != delta.Tar {
 		return nil, fmt.Errorf("%s: %w", in, delta.ErrNoObject)
 	}
-	return &headerWalk{tarheader.NewWalk(readahead.NewReader(o.r, o.size), o.size)}, nil
+	return &headerWalk{tarheader.NewWalk(readahead.New(o.r, o.size), o.size)}, nil
 }
 
 type headerWalk struct{ *tarheader.Walk }

@@ -46,11 +46,7 @@ type reads struct {
 	limit, read int64
 	files       map[fileKey]remembered
 	headers     map[delta.Digest]uint64 // how many headers were read at least once
-
-	opens   int              // how many files were opened
-	ahead   readahead.Window // of the file that was read last
-	aheadOf int              // its id
-	more    int64            // bytes that were read and not asked for
+	more        int64                   // bytes that were read ahead and not asked for
 }
 
 func newReads(objects int64) reads {
@@ -110,36 +106,29 @@ func (c *oldChecks) key(src script.Source) fileKey {
 type countedFile struct {
 	delta.File
 	reads *reads
-	id    int
+	ahead *readahead.Reader
 }
 
 // counted makes the reads of a file count.
 func (r *reads) counted(f delta.File) countedFile {
-	r.opens++
-	return countedFile{f, r, r.opens}
+	return countedFile{f, r, readahead.New(f, f.Size())}
 }
 
+// ReadAt may read ahead. That counts too, so it must not use up what the delta may read:
+// it gets one part in ReadShare of it.
 func (f countedFile) ReadAt(b []byte, off int64) (int, error) {
-	if err := f.reads.charge(int64(len(b))); err != nil {
+	r := f.reads
+	if err := r.charge(int64(len(b))); err != nil {
 		return 0, err
 	}
-	return f.reads.readAhead(f, b, off)
-}
-
-// readAhead reads from a file, and what comes behind it in the file. That does not count
-// as read, because a delta is not to blame for it, but is bounded too: by one part in
-// ReadShare of what the delta may read.
-func (r *reads) readAhead(f countedFile, b []byte, off int64) (int, error) {
-	if r.more > r.limit/ReadShare-readahead.Size {
+	if r.more > r.limit/ReadShare-readahead.Size || r.read > r.limit-readahead.Size {
 		return f.File.ReadAt(b, off)
 	}
-	if r.aheadOf != f.id {
-		r.aheadOf = f.id
-		r.ahead.Reset()
-	}
-	before := r.ahead.Taken
-	n, err := r.ahead.ReadAt(f.File, b, off)
-	r.more += max(0, r.ahead.Taken-before-int64(len(b)))
+	before := f.ahead.Taken
+	n, err := f.ahead.ReadAt(b, off)
+	more := max(0, f.ahead.Taken-before-int64(len(b)))
+	r.more += more
+	r.read += more
 	return n, err
 }
 

@@ -9,59 +9,45 @@ import "io"
 // Size is how many bytes are read at a time. A longer piece is read at once.
 const Size = 4 << 10
 
-// A Window has the bytes that were read last. It must not be used for another file
-// before Reset.
-type Window struct {
-	// Taken is how many bytes were read from files.
+// A Reader reads ahead in a file.
+type Reader struct {
+	// Taken is how many bytes were read from the file.
 	Taken int64
 
-	off int64 // of the first byte
-	b   []byte
-	buf [Size]byte
+	r    io.ReaderAt
+	size int64
+	off  int64  // of the first byte of b
+	b    []byte // what was read last
+	buf  []byte // made at the first piece that needs it: most files need none
 }
 
-// Reset forgets what was read.
-func (w *Window) Reset() { w.b = nil }
+// New returns a Reader of size bytes of r.
+func New(r io.ReaderAt, size int64) *Reader { return &Reader{r: r, size: size} }
 
-// A File is what is read: a delta.File, or an io.SectionReader.
-type File interface {
-	io.ReaderAt
-	Size() int64
-}
-
-// ReadAt reads from f as io.ReaderAt does. An error that lies behind what is asked for
-// is returned by the call that asks for it. For pieces in order, f is read in order.
-func (w *Window) ReadAt(f File, p []byte, off int64) (n int, err error) {
+// ReadAt reads as io.ReaderAt does. An error that lies behind what is asked for is
+// returned by the call that asks for it. For pieces in order, the file is read in order.
+func (r *Reader) ReadAt(p []byte, off int64) (n int, err error) {
 	for n < len(p) {
 		at := off + int64(n)
-		if k := at - w.off; 0 <= k && k < int64(len(w.b)) {
-			n += copy(p[n:], w.b[k:])
+		if k := at - r.off; 0 <= k && k < int64(len(r.b)) {
+			n += copy(p[n:], r.b[k:])
 			continue
 		}
-		ahead := min(Size, f.Size()-at)
+		ahead := min(Size, r.size-at)
 		if int64(len(p)-n) >= ahead {
-			k, err := f.ReadAt(p[n:], at)
-			w.Taken += int64(k)
+			k, err := r.r.ReadAt(p[n:], at)
+			r.Taken += int64(k)
 			return n + k, err
 		}
-		k, err := f.ReadAt(w.buf[:ahead], at)
-		w.Taken += int64(k)
-		w.off, w.b = at, w.buf[:k]
+		if r.buf == nil {
+			r.buf = make([]byte, Size)
+		}
+		k, err := r.r.ReadAt(r.buf[:ahead], at)
+		r.Taken += int64(k)
+		r.off, r.b = at, r.buf[:k]
 		if k == 0 {
 			return n, err
 		}
 	}
 	return n, nil
 }
-
-// A Reader is a file with a Window of its own.
-type Reader struct {
-	f File
-	w Window
-}
-
-// NewReader returns a Reader of size bytes of r.
-func NewReader(r io.ReaderAt, size int64) *Reader { return &Reader{f: io.NewSectionReader(r, 0, size)} }
-
-// ReadAt reads as Window.ReadAt does.
-func (r *Reader) ReadAt(p []byte, off int64) (int, error) { return r.w.ReadAt(r.f, p, off) }

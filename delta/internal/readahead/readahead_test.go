@@ -35,7 +35,7 @@ func TestAsTheFile(t *testing.T) {
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		file := bytes.NewReader(content)
-		r := NewReader(file, int64(len(content)))
+		r := New(file, int64(len(content)))
 		for range rapid.IntRange(1, 50).Draw(t, "reads") {
 			size := rapid.SampledFrom([]int{0, 1, 16, 500, Size - 1, Size, Size + 1, 3 * Size}).Draw(t, "size")
 			off := rapid.Int64Range(0, int64(len(content)+Size)).Draw(t, "offset")
@@ -54,7 +54,7 @@ func TestAsTheFile(t *testing.T) {
 // Small pieces in order take few reads, in order, also when some are left out.
 func TestInOrder(t *testing.T) {
 	c := &counting{ReaderAt: bytes.NewReader(make([]byte, 64*Size))}
-	r := NewReader(c, 64*Size)
+	r := New(c, 64*Size)
 	asked := 0
 	for off := int64(0); off < 64*Size-200; asked++ {
 		n, err := r.ReadAt(make([]byte, 20+asked%160), off)
@@ -63,14 +63,14 @@ func TestInOrder(t *testing.T) {
 	}
 	require.Greater(t, asked, 1000)
 	require.LessOrEqual(t, c.reads, 65)
-	require.LessOrEqual(t, r.w.Taken, int64(64*Size))
+	require.LessOrEqual(t, r.Taken, int64(64*Size))
 	require.False(t, c.back)
 }
 
 // What the file cannot give shows when it is asked for.
 func TestErrors(t *testing.T) {
 	broken := errors.New("broken")
-	r := NewReader(failing{bytes.NewReader(make([]byte, 2*Size)), 100, broken}, 2*Size)
+	r := New(failing{bytes.NewReader(make([]byte, 2*Size)), 100, broken}, 2*Size)
 	n, err := r.ReadAt(make([]byte, 60), 0)
 	require.NoError(t, err)
 	require.Equal(t, 60, n)
@@ -92,16 +92,4 @@ func (f failing) ReadAt(p []byte, off int64) (int, error) {
 	}
 	n, _ := f.r.ReadAt(p[:max(0, f.off-off)], off)
 	return n, f.err
-}
-
-// A window is not asked for another file's bytes after Reset.
-func TestReset(t *testing.T) {
-	var w Window
-	b := make([]byte, 3)
-	_, err := w.ReadAt(bytes.NewReader([]byte("one")), b, 0)
-	require.NoError(t, err)
-	w.Reset()
-	_, err = w.ReadAt(bytes.NewReader([]byte("two")), b, 0)
-	require.NoError(t, err)
-	require.Equal(t, "two", string(b))
 }
