@@ -221,9 +221,9 @@ func (b *bench) pair(dir string, tools []tool) {
 			for i, p := range tool.pairs {
 				c, d := tool.dec(p[0], made[k].names[i]), &dec[k][i]
 				if run == 0 {
-					d.cpu = c.cpu
+					*d = c
 				}
-				d.cpu, d.rss, d.low = min(c.cpu, d.cpu), max(c.rss, d.rss), max(c.low, d.low)
+				*d = d.least(c)
 			}
 		}
 	}

@@ -2,10 +2,8 @@ package delta_test
 
 import (
 	"cmp"
-	"debug/elf"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -38,17 +36,17 @@ func TestBenchFirst(t *testing.T) {
 			t.Logf("%s is not measured: make bench-public builds it", pair)
 			continue
 		}
-		dir := filepath.Join(t.TempDir(), "v2")
-		require.NoError(t, unpackImage(archive, dir))
+		dir := t.TempDir() // without an old image
+		require.NoError(t, unpackImage(archive, filepath.Join(dir, "v2")))
 		b := &bench{t: t, tmp: t.TempDir()}
 		rows := []firstRow{{tool: ours}}
 		d := filepath.Join(b.tmp, "delta")
-		rows[0].enc = measure(t, benchRole+"=encode-first", self, filepath.Dir(dir), d)
+		rows[0].enc = measure(t, benchRole+"=encode", self, dir, d)
 		rows[0].size = b.size(d)
-		rows[0].dec = leastOf(fewRuns, func() cost { return measure(t, benchRole+"=decode-first", self, filepath.Dir(dir), d) })
-		rows = append(rows, b.xz(archive, imageMachine(t, dir)),
-			b.compressed("zstd -19", archive, []string{"zstd", "-19", "--long=27", "-qf", "-o"}, []string{"zstd", "-qdf", "--long=27", "-o"}),
-			b.compressed("gzip -9", archive, []string{"gzip", "-9", "-c"}, []string{"gzip", "-dc"}))
+		rows[0].dec = leastOf(fewRuns, func() cost { return measure(t, benchRole+"=decode", self, dir, d) })
+		rows = append(rows, b.xz(archive, pair),
+			b.compressed("zstd -19", archive, "zstd -q -19 --long=27 -c", "zstd -q -d --long=27 -c"),
+			b.compressed("gzip -9", archive, "gzip -9 -c", "gzip -dc"))
 		for _, r := range rows {
 			whole := float64(b.size(archive))
 			fmt.Printf("| %s | %.1f | %s | %.1f | %.3f | %.2f | %.2f | %.1f | %d |\n", pair, whole/(1<<20), r.tool, float64(r.size)/1024,
@@ -68,36 +66,20 @@ type firstRow struct {
 func leastOf(runs int, run func() cost) cost {
 	least := run()
 	for range runs - 1 {
-		c := run()
-		least.cpu, least.rss = min(least.cpu, c.cpu), max(least.rss, c.rss)
+		least = least.least(run())
 	}
 	return least
 }
 
-// imageMachine is the machine of the first program in the image's layers.
-func imageMachine(t *testing.T, dir string) elf.Machine {
-	layers, err := filepath.Glob(filepath.Join(dir, "*"))
-	require.NoError(t, err)
-	for _, l := range layers {
-		b, err := os.ReadFile(l)
-		require.NoError(t, err)
-		for at := 0; at+512 <= len(b); at += 512 {
-			if string(b[at:at+4]) == elf.ELFMAG {
-				return elf.Machine(uint16(b[at+18]) | uint16(b[at+19])<<8)
-			}
-		}
-	}
-	t.Fatal("no program in ", dir)
-	return 0
-}
+// branchFilters are those of xz for the architecture that a pair's name ends with.
+var branchFilters = map[string][]string{"armhf": {"--arm", "--armthumb"}, "armv7": {"--arm", "--armthumb"}, "arm64": {"--arm64"}, "amd64": {"--x86"}}
 
-// xz is the smallest archive of xz -9e, of those with a filter for branches that the
-// machine has.
-func (b *bench) xz(archive string, m elf.Machine) (best firstRow) {
-	filters := map[elf.Machine][]string{elf.EM_ARM: {"--arm", "--armthumb"}, elf.EM_AARCH64: {"--arm64"}, elf.EM_X86_64: {"--x86"}}[m]
-	require.NotEmpty(b.t, filters, "%v", m)
+// xz is the smallest archive of xz -9e, of those with a filter for branches.
+func (b *bench) xz(archive, pair string) (best firstRow) {
+	filters := branchFilters[pair[strings.LastIndexByte(pair, '-')+1:]]
+	require.NotEmpty(b.t, filters, pair)
 	for _, f := range filters {
-		r := b.compressed("xz "+f+" -9e", archive, []string{"xz", "-T1", f, "--lzma2=preset=9e", "-c"}, []string{"xz", "-T1", "-dc"})
+		r := b.compressed("xz "+f+" -9e", archive, "xz -T1 "+f+" --lzma2=preset=9e -c", "xz -T1 -dc")
 		if best.size == 0 || r.size < best.size {
 			best = r
 		}
@@ -105,25 +87,16 @@ func (b *bench) xz(archive string, m elf.Machine) (best firstRow) {
 	return best
 }
 
-// compressed measures a compressor and its decompressor, whose arguments end with -o FILE
-// or -c.
-func (b *bench) compressed(name, archive string, enc, dec []string) firstRow {
+// compressed measures the commands of a compressor and its decompressor, which read their
+// input and write their output.
+func (b *bench) compressed(name, archive, enc, dec string) firstRow {
 	b.t.Helper()
-	if _, err := exec.LookPath(enc[0]); err != nil {
-		b.t.Fatal(err)
+	packed := filepath.Join(b.tmp, "packed")
+	run := func(command, from, to string) cost {
+		return measure(b.t, "", "sh", "-c", "exec "+command+` <"$1" >"$2"`, "sh", from, to)
 	}
-	out := filepath.Join(b.tmp, "out")
-	run := func(args []string, file, to string) cost {
-		if args[len(args)-1] == "-o" {
-			args = append(args[:len(args):len(args)], to)
-			return measure(b.t, "", append(args, file)...)
-		}
-		return measure(b.t, "", append([]string{"sh", "-c", `to=$1; shift; exec "$@" >"$to"`, "sh", to}, append(args[:len(args):len(args)], file)...)...)
-	}
-	r := firstRow{tool: name, enc: run(enc, archive, out)}
-	r.size = b.size(out)
-	packed := out + map[string]string{"xz": ".xz", "gzip": ".gz", "zstd": ".zst"}[enc[0]]
-	require.NoError(b.t, os.Rename(out, packed))
+	r := firstRow{tool: name, enc: run(enc, archive, packed)}
+	r.size = b.size(packed)
 	r.dec = leastOf(fewRuns, func() cost { return run(dec, packed, os.DevNull) })
 	return r
 }

@@ -37,10 +37,6 @@ func TestMain(m *testing.M) {
 		benchMain(benchEncode)
 	case "decode":
 		benchMain(benchDecode)
-	case "encode-first":
-		benchMain(benchEncodeFirst)
-	case "decode-first":
-		benchMain(benchDecodeFirst)
 	case "encode-large":
 		benchMain(encodeLarge)
 	case "decode-large":
@@ -75,16 +71,10 @@ func benchEncode(dir, file string) error {
 	if err != nil {
 		return err
 	}
-	return encodeFile(file, []delta.Image{old}, new)
-}
-
-// benchEncodeFirst makes the delta of the new image over nothing.
-func benchEncodeFirst(dir, file string) error {
-	new, err := dirImage(dir, "v2")
-	if err != nil {
-		return err
+	if len(old.Objects) == 0 {
+		return encodeFile(file, nil, new)
 	}
-	return encodeFile(file, nil, new)
+	return encodeFile(file, []delta.Image{old}, new)
 }
 
 func encodeFile(file string, old []delta.Image, new delta.Image) error {
@@ -120,16 +110,6 @@ func benchDecode(dir, file string) error {
 		return err
 	}
 	return d.Apply(context.Background(), s, func(delta.ObjectInfo) (delta.Sink, error) { return nullSink{}, nil })
-}
-
-// benchDecodeFirst applies a delta over nothing.
-func benchDecodeFirst(_, file string) error {
-	debug.SetMemoryLimit(24 << 20)
-	d, err := openDelta(file)
-	if err != nil {
-		return err
-	}
-	return d.Apply(context.Background(), tarstore.New(), func(delta.ObjectInfo) (delta.Sink, error) { return nullSink{}, nil })
 }
 
 func openDelta(name string) (*decoder.Decoder, error) {
@@ -305,6 +285,11 @@ type cost struct {
 func (c *cost) add(d cost) {
 	c.cpu += d.cpu
 	c.rss, c.low = max(c.rss, d.rss), max(c.low, d.low)
+}
+
+// least is the least processor time of two runs, and the most memory.
+func (c cost) least(d cost) cost {
+	return cost{min(c.cpu, d.cpu), max(c.rss, d.rss), max(c.low, d.low)}
 }
 
 // measure runs a command and tells what it cost. Between the two is a small
