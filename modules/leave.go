@@ -5,6 +5,7 @@ import "time"
 // Leave must be called before the process of a failed Download ends. It waits
 // until the client offers the next file of the payload, or says that there is
 // none. It does not read that file. limit bounds the wait.
+// Streams must not be used afterwards.
 //
 // It works around a deadlock in client 3.4.0 (moduleDownload in its
 // installer/modules.go): if the module ends while the client offers no file
