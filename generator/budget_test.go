@@ -15,6 +15,9 @@ import (
 // A budget is kept, with more bytes; one that cannot be kept is refused with one that
 // can.
 func TestDecodeBudget(t *testing.T) {
+	if testing.Short() {
+		t.Skip("encodes several images; left out of -short")
+	}
 	s := newShop(t)
 	generate := func(b ...budget.Budget) (m *artifact.Metadata, size int64, err error) {
 		o := s.options(t, "extra:1", "web:1,web:2")

@@ -60,6 +60,9 @@ func TestForVersion(t *testing.T) {
 
 // The deltas of an artifact have no feature that the devices lack.
 func TestForVersionDeltas(t *testing.T) {
+	if testing.Short() {
+		t.Skip("encodes several images; left out of -short")
+	}
 	var packed bytes.Buffer
 	z := gzip.NewWriter(&packed)
 	_, err := io.WriteString(z, gentest.Text("doc", 30_000))

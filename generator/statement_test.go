@@ -40,6 +40,9 @@ func generated(t *testing.T, s *shop, manifests string, key crypto.Signer, pairs
 
 // All artifacts of one release carry the same statement, however it travels.
 func TestStatementOfARelease(t *testing.T) {
+	if testing.Short() {
+		t.Skip("encodes several images; left out of -short")
+	}
 	s := newShop(t)
 	manifests := s.manifests(t, "web:2", "side:1")
 	ec, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

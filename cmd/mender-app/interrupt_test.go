@@ -20,6 +20,9 @@ import (
 // Ctrl-C in an installation ends it cleanly, wherever it is: the previous release
 // runs, temporary files are gone, and the last line says what happened.
 func TestInterruptedInstall(t *testing.T) {
+	if testing.Short() {
+		t.Skip("calls many programs; left out of -short")
+	}
 	random := make([]byte, 300_000) // more than a pipe holds
 	for i := range random {
 		random[i] = byte('a' + rand.IntN(26))

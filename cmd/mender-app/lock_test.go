@@ -96,6 +96,9 @@ func requirePrivate(t *testing.T, d *devicetest.Device) {
 // TestOtherUserCannotBlock: a user without rights takes whatever lock he can,
 // and the rollback goes on.
 func TestOtherUserCannotBlock(t *testing.T) {
+	if testing.Short() {
+		t.Skip("calls many programs; left out of -short")
+	}
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: it acts as another user")
 	}

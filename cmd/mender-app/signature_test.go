@@ -97,6 +97,9 @@ func configure(t *testing.T, d *devicetest.Device, text string) {
 // TestSignatures: what each configuration lets in and keeps out. Nothing of an
 // artifact that is kept out reaches the sub-module.
 func TestSignatures(t *testing.T) {
+	if testing.Short() {
+		t.Skip("calls many programs; left out of -short")
+	}
 	d := signedDevice(t)
 	bound := "[[keys]]\nfile = \"@/ec.pub\"\napplications = [\"shop\"]\n[[keys]]\nfile = \"@/rsa.pub\"\napplications = [\"ci-*\", \"*-till\"]\n"
 	for name, c := range map[string]struct {

@@ -16,6 +16,9 @@ import (
 
 // --watch prints the status whenever it changes, and Ctrl-C ends it well.
 func TestStatusWatch(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for the next look; left out of -short")
+	}
 	d, err := devicetest.NewDevice(t.TempDir())
 	require.NoError(t, err)
 	a := devicetest.Artifact{Name: "shop-1", App: "shop", Compose: "one", Images: []string{"web:1=web"}}

@@ -203,10 +203,15 @@ func TestKilledAnywhere(t *testing.T) {
 // shared lets several processes share the subtests of a test. It returns what tells
 // whether the next one is for this process, and how many processes there are:
 // MENDER_APP_PART is 2/3 in the second of three. One process cannot run two subtests at
-// a time, because what durable.Inject injects is for the whole process.
+// a time, because what durable.Inject injects is for the whole process. -short runs one
+// subtest in four, others in each run.
 func shared(t *testing.T) (ours func() bool, parts int) {
 	part := 1
 	parts = 1
+	if testing.Short() {
+		parts = 4
+		part = 1 + rand.IntN(parts)
+	}
 	if text := os.Getenv("MENDER_APP_PART"); text != "" {
 		_, err := fmt.Sscanf(text, "%d/%d", &part, &parts)
 		require.NoError(t, err, "MENDER_APP_PART")
@@ -220,10 +225,10 @@ func shared(t *testing.T) (ours func() bool, parts int) {
 }
 
 // stride tells at which point a test starts and how far it then goes from point
-// to point. -short tries one in 25, others in each run; else all are tried.
+// to point. -short tries one in 50, others in each run; else all are tried.
 func stride() (first, step int) {
 	if testing.Short() {
-		return 1 + rand.IntN(25), 25
+		return 1 + rand.IntN(50), 50
 	}
 	return 1, 1
 }

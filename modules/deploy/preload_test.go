@@ -241,15 +241,12 @@ func TestPreloadKilledAnywhere(t *testing.T) {
 			return nil
 		}},
 	}
-	step := 1
-	if testing.Short() {
-		step = 7
-	}
+	begin, step := stride()
 	kills := 0
 	for _, s := range scenarios {
 		for _, cut := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%s/cut=%v", s.name, cut), func(t *testing.T) {
-				for point := 1; ; point += step {
+				for point := begin; ; point += step {
 					g := newRig(t)
 					c := newClient(g, true)
 					require.NoError(t, installCommit(c, g.newTree(t, v1)))

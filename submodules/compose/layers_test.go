@@ -13,6 +13,9 @@ import (
 // TestOverridesOfAnOperator: overrides change what the manifests have, in their order,
 // and reach no further than the manifests may.
 func TestOverridesOfAnOperator(t *testing.T) {
+	if testing.Short() {
+		t.Skip("asks Compose for each case; left out of -short")
+	}
 	secret := filepath.Join(t.TempDir(), "secret.env")
 	require.NoError(t, os.WriteFile(secret, []byte("PASSWORD=hunter2\n"), 0o600))
 	read := func(t *testing.T, back bool, layers ...string) (*project, error) {

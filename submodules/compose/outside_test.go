@@ -54,6 +54,9 @@ func (r *reader) read() (*project, error) {
 
 // TestOutside: Compose reads no file that is not the application's.
 func TestOutside(t *testing.T) {
+	if testing.Short() {
+		t.Skip("asks Compose for each case; left out of -short")
+	}
 	other := filepath.Join(t.TempDir(), "shop")
 	require.NoError(t, os.MkdirAll(other, 0o755))
 	secret := filepath.Join(other, "secret.env")
@@ -153,6 +156,9 @@ func TestShippedEnvironment(t *testing.T) {
 
 // TestRefuse: what the operator refuses is refused by name.
 func TestRefuse(t *testing.T) {
+	if testing.Short() {
+		t.Skip("asks Compose for each case; left out of -short")
+	}
 	for kind, text := range map[string]string{
 		"privileged":   "privileged: true",
 		"host-pid":     "pid: host",

@@ -130,6 +130,9 @@ func TestDecryptSecrets(t *testing.T) {
 
 // TestRefusesSecrets: what cannot be decrypted is refused before anything changes.
 func TestRefusesSecrets(t *testing.T) {
+	if testing.Short() {
+		t.Skip("asks Compose for each case; left out of -short")
+	}
 	other, err := age.GenerateX25519Identity()
 	require.NoError(t, err)
 	for name, c := range map[string]struct {

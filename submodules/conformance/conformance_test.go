@@ -73,6 +73,9 @@ func check(t *testing.T, script, dir string, change ...func(*Options)) *Report {
 
 // The example of PROTOCOL.md passes all checks.
 func TestExample(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts a program for each call; left out of -short")
+	}
 	t.Parallel()
 	root := t.TempDir()
 	r := check(t, example(t), fixture(t), func(o *Options) { o.Env = []string{"EXAMPLE_ROOT=" + root} })
