@@ -57,7 +57,8 @@ var goldens = []golden{
 	{name: "files", in: "files", kind: delta.Tar},
 	{name: "files-only", in: "files", kind: delta.Tar, options: encoder.Options{FilesOnly: true}},
 	{name: "blob", in: "elf-amd64", kind: delta.Blob},
-	{name: "bulk", in: "bulk", kind: delta.Tar},
+	{name: "bulk", in: bulkDir, kind: delta.Tar},
+	{name: "bulk-go", in: bulkGoDir, kind: delta.Tar},
 	{name: "shared", in: "files", kind: delta.Tar, shared: true},
 	{name: "large", in: largeDir, kind: delta.Blob, slow: true},
 }
@@ -76,7 +77,9 @@ func contents(t testing.TB, dir string) (old, new []byte) {
 	}
 	switch dir {
 	case bulkDir:
-		return bulkContents(t)
+		return bulkContents(t, "elf-arm", "elf-arm64", "elf-amd64")
+	case bulkGoDir:
+		return bulkContents(t, "go")
 	case largeDir:
 		return largeContents()
 	}
@@ -84,9 +87,12 @@ func contents(t testing.TB, dir string) (old, new []byte) {
 	return old, read("new.zst", zstd.WithDecoderDictRaw(1, old))
 }
 
-// bulkDir is no directory: what is new in some others makes files that are coded in
-// bulk.
-const bulkDir = "bulk"
+// bulkDir and bulkGoDir are no directories: what is new in some others makes files that
+// are coded in bulk.
+const (
+	bulkDir   = "bulk"
+	bulkGoDir = "bulk-go"
+)
 
 // largeDir is none either: a file of more than one window, of which a part moves from one
 // window to the other, and some bytes of each are new.
@@ -107,10 +113,10 @@ func largeContents() (old, new []byte) {
 	return old, new
 }
 
-func bulkContents(t testing.TB) (old, new []byte) {
+func bulkContents(t testing.TB, dirs ...string) (old, new []byte) {
 	const size = 66 << 10 // too many bytes to be modelled
 	var files []tarFile
-	for _, dir := range []string{"elf-arm", "elf-arm64", "elf-amd64"} {
+	for _, dir := range dirs {
 		_, b := contents(t, dir)
 		r := tar.NewReader(bytes.NewReader(b))
 		for {

@@ -14,6 +14,10 @@ const (
 	// entries are three words of 64 bits.
 	Pairs
 	Triples
+	// GoFunctions is Go's table of functions and their records, and GoSequences what
+	// these point to, of Go 1.20 and later.
+	GoFunctions
+	GoSequences
 )
 
 // Part is a part of a file.
@@ -36,25 +40,40 @@ func Parts(r io.ReaderAt, size int64) []Part {
 	end := uint64(0)
 	for i := range f.sections {
 		s := &f.sections[i]
-		p := Part{Off: int64(s.off), Size: int64(s.size)}
-		switch {
-		case s.class == classCode || s.class == classPlt:
-			p.Kind = f.codeKind(s)
-		case s.class == classEhHdr && s.size > 12:
-			p.Kind, p.Off, p.Size = Pairs, p.Off+12, p.Size-12
-		case s.class == classRel && s.rela && f.wide:
-			p.Kind = Triples
-		case s.class == classRel && !s.rela && !f.wide:
-			p.Kind = Pairs
-		default:
+		if s.off < end || s.size > uint64(size) || s.off > uint64(size)-s.size {
 			continue
 		}
-		if s.off >= end && s.size <= uint64(size) && s.off <= uint64(size)-s.size {
-			parts = append(parts, p)
+		if found := f.partsOf(s); len(found) > 0 {
+			parts = append(parts, found...)
 			end = s.off + s.size
 		}
 	}
 	return parts
+}
+
+// partsOf returns the parts of a section.
+func (f *File) partsOf(s *section) []Part {
+	part := func(kind PartKind, begin, end uint64) Part {
+		return Part{Off: int64(s.off + begin), Size: int64(end - begin), Kind: kind}
+	}
+	switch {
+	case s.class == classCode || s.class == classPlt:
+		return []Part{part(f.codeKind(s), 0, s.size)}
+	case s.class == classEhHdr && s.size > 12:
+		return []Part{part(Pairs, 12, s.size)}
+	case s.class == classRel && s.rela && f.wide:
+		return []Part{part(Triples, 0, s.size)}
+	case s.class == classRel && !s.rela && !f.wide:
+		return []Part{part(Pairs, 0, s.size)}
+	case s.class == classPcln && f.gotab != nil && f.gotab.off == s.off && f.gotab.version == goMagic20:
+		g := f.gotab
+		functions := part(GoFunctions, g.funcs, s.size)
+		if g.pcs >= g.funcs {
+			return []Part{functions}
+		}
+		return []Part{part(GoSequences, g.pcs+1, g.funcs), functions} // a zero comes first
+	}
+	return nil
 }
 
 // codeKind tells which instructions a section has. On arm it counts calls.

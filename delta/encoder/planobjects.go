@@ -272,4 +272,5 @@ func (t *target) parts() []script.Part {
 const minPart = 64
 
 var partKinds = map[elf.PartKind]branch.Kind{elf.CodeA32: branch.A32, elf.CodeThumb: branch.Thumb, elf.CodeA64: branch.A64,
-	elf.CodeX86: branch.X86, elf.Pairs: branch.Pairs, elf.Triples: branch.Triples}
+	elf.CodeX86: branch.X86, elf.Pairs: branch.Pairs, elf.Triples: branch.Triples,
+	elf.GoFunctions: branch.GoFunctions, elf.GoSequences: branch.GoSequences}

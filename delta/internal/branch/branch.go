@@ -10,22 +10,37 @@ import "encoding/binary"
 type Kind uint8
 
 const (
-	None    Kind = iota
-	A32          // Arm code
-	Thumb        // T32 code
-	A64          // Arm's 64-bit code
-	X86          // 64-bit code
-	Pairs        // a table of pairs of 32-bit words
-	Triples      // a table of triples of 64-bit words
+	None        Kind = iota
+	A32              // Arm code
+	Thumb            // T32 code
+	A64              // Arm's 64-bit code
+	X86              // 64-bit code
+	Pairs            // a table of pairs of 32-bit words
+	Triples          // a table of triples of 64-bit words
+	GoFunctions      // Go's table of functions, and their records
+	GoSequences      // what these point to
 	NumKinds
 )
 
 var le = binary.LittleEndian
 
-// Convert converts b, which is at pos of its file and is a part of the kind, or the
+// A Converter converts a part, a piece at a time. The zero Converter leaves bytes as
+// they are.
+type Converter struct {
+	Kind      Kind
+	functions functions
+	sequences sequences
+}
+
+// Begin begins a part of size bytes.
+func (c *Converter) Begin(kind Kind, size int64) {
+	*c = Converter{Kind: kind, functions: functions{size: size}}
+}
+
+// Convert converts b, the next bytes of the part, which are at pos of the file, or the
 // other way if back is set. What lies across the ends of b stays as it is.
-func (k Kind) Convert(b []byte, pos uint32, back bool) {
-	switch k {
+func (c *Converter) Convert(b []byte, pos uint32, back bool) {
+	switch c.Kind {
 	case A32:
 		arm(b, pos, back)
 	case Thumb:
@@ -38,6 +53,10 @@ func (k Kind) Convert(b []byte, pos uint32, back bool) {
 		steps32(b, back)
 	case Triples:
 		steps64(b, back)
+	case GoFunctions:
+		c.functions.convert(b, back)
+	case GoSequences:
+		c.sequences.convert(b, back)
 	}
 }
 

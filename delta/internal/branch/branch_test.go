@@ -8,6 +8,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// convert converts a part of one piece.
+func convert(k Kind, b []byte, pos uint32, back bool) {
+	var c Converter
+	c.Begin(k, int64(len(b)))
+	c.Convert(b, pos, back)
+}
+
 // Any bytes come back, wherever they begin.
 func TestConvertBack(t *testing.T) {
 	r := rand.New(rand.NewSource(1))
@@ -23,8 +30,8 @@ func TestConvertBack(t *testing.T) {
 			}
 			pos := r.Uint32() >> (n % 32)
 			got := bytes.Clone(b)
-			k.Convert(got, pos, false)
-			k.Convert(got, pos, true)
+			convert(k, got, pos, false)
+			convert(k, got, pos, true)
 			require.Equal(t, b, got, "kind %d, %d bytes at %d", k, n, pos)
 		}
 	}
@@ -43,7 +50,7 @@ func TestConvertCalls(t *testing.T) {
 		{A64, 8, []byte{0x10, 0, 0, 0x94, 0, 0, 0, 0, 0x0e, 0, 0, 0x94}},
 		{X86, 6, []byte{0xe8, 0x10, 0, 0, 0, 0x90, 0xe8, 0x0a, 0, 0, 0, 0x90}},
 	} {
-		c.kind.Convert(c.b, 0x1000, false)
+		convert(c.kind, c.b, 0x1000, false)
 		n := 4
 		if c.kind == X86 {
 			n = 5
@@ -51,6 +58,6 @@ func TestConvertCalls(t *testing.T) {
 		require.Equal(t, c.b[:n], c.b[c.second:][:n], "kind %d", c.kind)
 	}
 	b := []byte{1, 0, 0, 0, 2, 0, 0, 0, 5, 0, 0, 0, 9, 0, 0, 0}
-	Pairs.Convert(b, 0, false)
+	convert(Pairs, b, 0, false)
 	require.Equal(t, []byte{1, 0, 0, 0, 2, 0, 0, 0, 4, 0, 0, 0, 7, 0, 0, 0}, b)
 }

@@ -144,7 +144,7 @@ func (c *changeCoder) uncovered(pos, end, before, behind int64) error {
 			}
 		}
 		if c.inBulk {
-			if err := c.bulkBytes(b, branch.None, 0); err != nil {
+			if err := c.bulkBytes(b, &branch.Converter{}, 0); err != nil {
 				return err
 			}
 		} else {

@@ -95,7 +95,8 @@ type literalCoder struct {
 
 	// Parts of a content in bulk that are converted.
 	parts, gap, size *model.UintModel
-	kind             [8]model.Prob
+	kind             [16]model.Prob
+	part             branch.Converter // of the part that is being coded
 }
 
 func newLiteralCoder(r *run, out *output) *literalCoder {
@@ -163,7 +164,7 @@ func (c *literalCoder) codeParts(e *content) ([]script.Part, error) {
 	end := int64(0)
 	for i := range parts {
 		p := &parts[i]
-		p.Kind = branch.Kind(c.Tree(c.kind[:], 3, int(p.Kind)))
+		p.Kind = branch.Kind(c.Tree(c.kind[:], 4, int(p.Kind)))
 		gap := int64(c.Uint(c.gap, uint64(p.Off-end)))
 		p.Size = int64(c.Uint(c.size, uint64(p.Size)))
 		if p.Kind >= branch.NumKinds || gap < 0 || gap > e.Size-end || p.Size < 0 || p.Size > e.Size-end-gap {
@@ -179,7 +180,7 @@ func (c *literalCoder) codeParts(e *content) ([]script.Part, error) {
 // It returns the parts that do not end before the end of b.
 func (c *literalCoder) pieces(b []byte, off int64, parts []script.Part) ([]script.Part, error) {
 	for len(b) > 0 {
-		kind, n := branch.None, int64(len(b))
+		part, n := &branch.Converter{}, int64(len(b))
 		if len(parts) > 0 {
 			p := parts[0]
 			switch end := p.Off + p.Size; {
@@ -187,12 +188,15 @@ func (c *literalCoder) pieces(b []byte, off int64, parts []script.Part) ([]scrip
 				parts = parts[1:]
 				continue
 			case off >= p.Off:
-				kind, n = p.Kind, min(n, end-off)
+				if off == p.Off {
+					c.part.Begin(p.Kind, p.Size)
+				}
+				part, n = &c.part, min(n, end-off)
 			default:
 				n = min(n, p.Off-off)
 			}
 		}
-		if err := c.bulkBytes(b[:n], kind, off); err != nil {
+		if err := c.bulkBytes(b[:n], part, off); err != nil {
 			return nil, err
 		}
 		b, off = b[n:], off+n

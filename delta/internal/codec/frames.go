@@ -146,15 +146,15 @@ func (f *frames) next() error {
 	return nil
 }
 
-// bulkBytes writes b to the frame's bulk part, or fills b from it. b is at pos of a
-// part of the kind.
-func (f *frames) bulkBytes(b []byte, kind branch.Kind, pos int64) error {
+// bulkBytes writes b to the frame's bulk part, or fills b from it. b is at pos of its
+// file, and the next piece of a part.
+func (f *frames) bulkBytes(b []byte, part *branch.Converter, pos int64) error {
 	if f.Encoding {
-		if kind != branch.None {
+		if part.Kind != branch.None {
 			b = bytes.Clone(b)
-			kind.Convert(b, uint32(pos), false)
+			part.Convert(b, uint32(pos), false)
 		}
-		f.bulk.Add(b, uint32(kind))
+		f.bulk.Add(b, uint32(part.Kind))
 		f.bulkPlain += int64(len(b))
 		return nil
 	}
@@ -164,10 +164,10 @@ func (f *frames) bulkBytes(b []byte, kind branch.Kind, pos int64) error {
 		}
 		f.inLZ = true
 	}
-	if err := f.lz.Read(b, uint32(kind)); err != nil {
+	if err := f.lz.Read(b, uint32(part.Kind)); err != nil {
 		return delta.FormatErrorf("literals: %v", err)
 	}
-	kind.Convert(b, uint32(pos), true)
+	part.Convert(b, uint32(pos), true)
 	return nil
 }
 

@@ -20,7 +20,7 @@ const (
 	// Alignment is what the place of a file in the window is a multiple of.
 	Alignment = 16
 	// NumClasses is the number of classes of bytes.
-	NumClasses = 8
+	NumClasses = 16
 )
 
 // A Prob is the probability of a 0, out of 65536: the mean of one that adapts
