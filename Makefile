@@ -80,7 +80,7 @@ KILLS := ^Test(Killed|StepFails|RepairKilled|PurgeKilled)Anywhere$$
 # Packages that start goroutines outside their tests, and the others.
 GOROUTINE  := ^[[:space:]]*go [a-zA-Z_.]+[(]|[.]Go[(]|errgroup
 ROOMS       = $(shell $(GO) list ./... | sed 's|^[^/]*/[^/]*/[^/]*|.|' | grep -vE '^[.]/cmd(/|$$)')
-CONCURRENT  = $(filter-out ./delta ./modules/deploy,$(filter $(ROOMS),$(patsubst %/,./%,$(sort $(dir $(shell git grep -lE '$(GOROUTINE)' -- '*.go' ':!*_test.go'))))))
+CONCURRENT  = $(filter $(ROOMS),$(patsubst %/,./%,$(sort $(dir $(shell git grep -lE '$(GOROUTINE)' -- '*.go' ':!*_test.go')))))
 SEQUENTIAL  = $(filter-out $(CONCURRENT),$(ROOMS))
 
 .PHONY: check

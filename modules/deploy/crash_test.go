@@ -224,6 +224,14 @@ func shared(t *testing.T) (ours func() bool, parts int) {
 	}, parts
 }
 
+// sharedWhole shares a test as a whole: it skips the test in all processes but one.
+func sharedWhole(t *testing.T) {
+	t.Helper()
+	if ours, _ := shared(t); !ours() {
+		t.Skip("left to another process (MENDER_APP_PART), or to another run of -short")
+	}
+}
+
 // stride tells at which point a test starts and how far it then goes from point
 // to point. -short tries one in 50, others in each run; else all are tried.
 func stride() (first, step int) {

@@ -124,9 +124,7 @@ func TestPurge(t *testing.T) {
 // A purge that is killed anywhere, or fails anywhere, is ended by each of what
 // may come next.
 func TestPurgeKilledAnywhere(t *testing.T) {
-	if ours, _ := shared(t); !ours() {
-		t.Skip("another process has it: MENDER_APP_PART")
-	}
+	sharedWhole(t)
 	for name, next := range map[string]func(t *testing.T, g *rig, c *client){
 		"purge": func(t *testing.T, g *rig, _ *client) {
 			err := g.engine().Purge(t.Context(), "shop", false, true)
