@@ -90,7 +90,7 @@ type block struct {
 }
 
 const (
-	numBlocks = 128
+	numBlocks = 512
 	blockSize = 512
 )
 

@@ -67,6 +67,19 @@ func TestInOrder(t *testing.T) {
 	require.False(t, c.back)
 }
 
+// A few places that are read in turn are each read ahead.
+func TestPlaces(t *testing.T) {
+	c := &counting{ReaderAt: bytes.NewReader(make([]byte, 8*maxKept*Size))}
+	r := New(c, 8*maxKept*Size)
+	for off := range int64(Size / 64) {
+		for place := range int64(maxKept) {
+			_, err := r.ReadAt(make([]byte, 64), place*8*Size+off*64)
+			require.NoError(t, err)
+		}
+	}
+	require.Equal(t, maxKept, c.reads)
+}
+
 // What the file cannot give shows when it is asked for.
 func TestErrors(t *testing.T) {
 	broken := errors.New("broken")
