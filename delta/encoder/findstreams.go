@@ -7,6 +7,7 @@ import (
 	"errors"
 
 	"github.com/mender-app/mender-app/delta/deflate"
+	"github.com/mender-app/mender-app/delta/internal/codec"
 )
 
 // zipLocal begins the header of an entry of a zip archive (PKWARE's APPNOTE.TXT,
@@ -80,6 +81,24 @@ func indexFrom(b, sep []byte, at int64) int64 {
 	return int64(len(b))
 }
 
+// Deflated returns how many bytes of a file are in deflate streams that the encoder finds,
+// and how many of these in streams that a device can compress again to the same bytes.
+func Deflated(b []byte) (found, again int64) {
+	var hint deflate.Variant
+	for _, f := range scanStreams(b, codec.MaxPlain) {
+		found += f.end - f.at
+		in, err := f.envelope.Inflate(bytes.NewReader(b), f.at, int64(len(b)), nil, codec.MaxPlain)
+		if err != nil {
+			continue
+		}
+		if f.findVariant(b, in.Plain, hint, deflate.GoKnown()) {
+			again += f.end - f.at
+			hint = f.variant
+		}
+	}
+	return found, again
+}
+
 var errDiffers = errors.New("differs")
 
 // comparer fails at the first byte that differs.
@@ -91,6 +110,16 @@ func (c *comparer) Write(b []byte) (int, error) {
 	}
 	c.want = c.want[len(b):]
 	return len(b), nil
+}
+
+// findVariant finds out how plain was compressed to the stream in the file b, and keeps it.
+func (f *foundStream) findVariant(b, plain []byte, hint deflate.Variant, byGo bool) bool {
+	if !f.tried {
+		f.tried = true
+		raw := b[f.at+int64(len(f.head)) : f.end-int64(len(f.envelope.AppendTail(nil, f.envelope.Sum(), 0)))]
+		f.variant, f.made = findVariant(f.envelope, f.head, raw, plain, hint, byGo)
+	}
+	return f.made
 }
 
 // findVariant finds out how plain was compressed to raw; hint is tried first. byGo: it may

@@ -155,12 +155,7 @@ func (e *encoder) chooseStreams(b []byte, found []foundStream, old []byte, found
 		if err != nil {
 			return nil, err
 		}
-		if !f.tried {
-			f.tried = true
-			raw := b[f.at+int64(len(f.head)) : f.end-int64(len(f.envelope.AppendTail(nil, f.envelope.Sum(), 0)))]
-			f.variant, f.made = findVariant(f.envelope, f.head, raw, in.Plain, hint, deflate.GoKnown() && !e.opt.NoGo)
-		}
-		if !f.made {
+		if !f.findVariant(b, in.Plain, hint, deflate.GoKnown() && !e.opt.NoGo) {
 			continue
 		}
 		hint = f.variant

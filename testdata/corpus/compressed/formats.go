@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"compress/bzip2"
-	"compress/gzip"
 	"encoding/binary"
 	"hash/crc32"
 	"io"
@@ -22,7 +21,6 @@ type format struct {
 }
 
 var formats = []format{
-	{"gzip", []byte{0x1f, 0x8b, 8}, gzipLength},
 	{"xz", []byte{0xfd, '7', 'z', 'X', 'Z', 0}, xzLength},
 	{"zstd", []byte{0x28, 0xb5, 0x2f, 0xfd}, func(b []byte) int {
 		n := zstdLength(b)
@@ -49,17 +47,6 @@ func consumed(b []byte, open func(r *bufio.Reader) (io.Reader, error)) int {
 		return 0
 	}
 	return len(b) - under.Len() - r.Buffered()
-}
-
-func gzipLength(b []byte) int {
-	return consumed(b, func(r *bufio.Reader) (io.Reader, error) {
-		z, err := gzip.NewReader(r)
-		if err != nil {
-			return nil, err
-		}
-		z.Multistream(false)
-		return z, nil
-	})
 }
 
 func bzip2Length(b []byte) int {

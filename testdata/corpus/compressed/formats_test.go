@@ -2,11 +2,13 @@ package main
 
 import (
 	"bytes"
+	"compress/gzip"
 	"encoding/base64"
+	"io"
 	"slices"
 	"testing"
 
-	"github.com/klauspost/compress/gzip"
+	klauspost "github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
 	"github.com/stretchr/testify/require"
 	"github.com/ulikunitz/xz"
@@ -15,11 +17,7 @@ import (
 // streams are one of each format.
 func streams(t *testing.T) map[string][]byte {
 	text := bytes.Repeat([]byte("some text that repeats. "), 200)
-	var g, x bytes.Buffer
-	gw := gzip.NewWriter(&g)
-	_, err := gw.Write(text)
-	require.NoError(t, err)
-	require.NoError(t, gw.Close())
+	var x bytes.Buffer
 	xw, err := xz.NewWriter(&x)
 	require.NoError(t, err)
 	_, err = xw.Write(text)
@@ -32,7 +30,7 @@ func streams(t *testing.T) map[string][]byte {
 	require.NoError(t, err)
 	l, err := base64.StdEncoding.DecodeString(lz4Stream)
 	require.NoError(t, err)
-	return map[string][]byte{"gzip": g.Bytes(), "xz": x.Bytes(), "zstd": zw.EncodeAll(text, nil), "bzip2": b, "lz4": l}
+	return map[string][]byte{"xz": x.Bytes(), "zstd": zw.EncodeAll(text, nil), "bzip2": b, "lz4": l}
 }
 
 // A stream counts whole, wherever it lies, and not if it is cut short.
@@ -48,14 +46,40 @@ func TestAddFile(t *testing.T) {
 			}
 			require.Equal(t, map[string]int64{name: want}, a.bytes, "%s %q", name, around)
 			require.Equal(t, int64(len(b)), a.files)
-			if name != "gzip" {
-				require.Equal(t, map[string]int64{name + " | a/file": want}, a.in)
-			}
+			require.Equal(t, map[string]int64{name + " | a/file": want}, a.in)
 		}
 		for n := range len(z) {
 			a := account{bytes: map[string]int64{}, in: map[string]int64{}}
 			a.addFile("a/file", z[:n])
 			require.Empty(t, a.bytes, "%s, %d of %d bytes", name, n, len(z))
+		}
+	}
+}
+
+// Of streams of deflate, those count as made again that the standard library wrote; another
+// library has its own way.
+func TestAddDeflate(t *testing.T) {
+	text := bytes.Repeat([]byte("some text that repeats. "), 200)
+	for name, open := range map[string]func(w io.Writer) io.WriteCloser{
+		"known":   func(w io.Writer) io.WriteCloser { return gzip.NewWriter(w) },
+		"unknown": func(w io.Writer) io.WriteCloser { return klauspost.NewWriter(w) },
+	} {
+		var z bytes.Buffer
+		z.WriteString("before")
+		w := open(&z)
+		_, err := w.Write(text)
+		require.NoError(t, err)
+		require.NoError(t, w.Close())
+		a := account{bytes: map[string]int64{}, in: map[string]int64{}}
+		a.addFile("a/file", z.Bytes())
+		size := int64(z.Len() - len("before"))
+		require.Equal(t, size, a.deflate, name)
+		if name == "known" {
+			require.Equal(t, size, a.again)
+			require.Empty(t, a.in)
+		} else {
+			require.Zero(t, a.again)
+			require.Equal(t, map[string]int64{"deflate | a/file": size}, a.in)
 		}
 	}
 }

@@ -1,12 +1,14 @@
-// Command compressed counts how much of images is compressed with xz, zstd, bzip2 and
-// lz4, and with gzip to compare:
+// Command compressed counts how much of images is compressed: with xz, zstd, bzip2 and
+// lz4, which the encoder of deltas takes as they are, and with deflate (gzip, zip, zlib),
+// and of that how much the encoder can make again:
 //
 //	go run ./testdata/corpus/compressed IMAGE…
 //
 // An image is a tar, such as a docker-archive or a layer, or a directory of them. Tars
 // within tars are followed. It prints a Markdown table: bytes of files, and of streams
 // by format. A stream counts wherever in a file it begins, if it can be followed to its
-// end. Then it lists the files in which most of them are.
+// end; of zlib's only those that a file begins with. Then it lists the files in which most
+// of those bytes are that are not made again.
 package main
 
 import (
@@ -21,6 +23,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+
+	"github.com/mender-app/mender-app/delta/encoder"
 )
 
 func main() {
@@ -34,18 +38,18 @@ func run(images []string) error {
 	if len(images) == 0 {
 		return errors.New("no image is named")
 	}
-	fmt.Print("| image | files, KiB |")
+	fmt.Print("| image | files, KiB | deflate | made again |")
 	for _, f := range formats {
 		fmt.Printf(" %s |", f.name)
 	}
-	fmt.Print("\n|---|---|---|---|---|---|---|\n")
+	fmt.Print("\n|---|---|---|---|---|---|---|---|\n")
 	in := map[string]int64{}
 	for _, name := range images {
 		a := account{bytes: map[string]int64{}, in: in}
 		if err := a.addImage(name); err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
-		fmt.Printf("| %s | %d |", name, a.files>>10)
+		fmt.Printf("| %s | %d | %.1f | %.1f |", name, a.files>>10, float64(a.deflate)/1024, float64(a.again)/1024)
 		for _, f := range formats {
 			fmt.Printf(" %.1f |", float64(a.bytes[f.name])/1024)
 		}
@@ -61,9 +65,10 @@ func run(images []string) error {
 
 // account is what one image has.
 type account struct {
-	files int64
-	bytes map[string]int64 // by format
-	in    map[string]int64 // by format and path, all images; not those of gzip
+	files          int64
+	deflate, again int64            // bytes in streams of deflate, and in those that can be made again
+	bytes          map[string]int64 // by other format
+	in             map[string]int64 // by format and path, all images: what is not made again
 }
 
 func (a *account) addImage(name string) error {
@@ -131,6 +136,14 @@ func (a *account) addTar(r io.Reader) error {
 
 func (a *account) addFile(path string, b []byte) {
 	a.files += int64(len(b))
+	if !bytes.HasPrefix(b, []byte("\x7fELF")) { // as the encoder
+		found, again := encoder.Deflated(b)
+		a.deflate += found
+		a.again += again
+		if found > again {
+			a.in["deflate | "+path] += found - again
+		}
+	}
 	for _, f := range formats {
 		for at := 0; ; {
 			i := bytes.Index(b[at:], f.magic)
@@ -144,9 +157,7 @@ func (a *account) addFile(path string, b []byte) {
 				continue
 			}
 			a.bytes[f.name] += int64(n)
-			if f.name != "gzip" {
-				a.in[f.name+" | "+path] += int64(n)
-			}
+			a.in[f.name+" | "+path] += int64(n)
 			at += n
 		}
 	}
