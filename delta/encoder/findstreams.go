@@ -91,7 +91,7 @@ func Deflated(b []byte) (found, again int64) {
 		if err != nil {
 			continue
 		}
-		if f.findVariant(b, in.Plain, hint, deflate.GoKnown()) {
+		if f.identify(b, in.Plain, hint, deflate.GoKnown()) {
 			again += f.end - f.at
 			hint = f.variant
 		}
@@ -112,8 +112,8 @@ func (c *comparer) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// findVariant finds out how plain was compressed to the stream in the file b, and keeps it.
-func (f *foundStream) findVariant(b, plain []byte, hint deflate.Variant, byGo bool) bool {
+// identify finds out how plain was compressed to the stream in the file b, and keeps the answer.
+func (f *foundStream) identify(b, plain []byte, hint deflate.Variant, byGo bool) bool {
 	if !f.tried {
 		f.tried = true
 		raw := b[f.at+int64(len(f.head)) : f.end-int64(len(f.envelope.AppendTail(nil, f.envelope.Sum(), 0)))]

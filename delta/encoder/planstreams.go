@@ -155,7 +155,7 @@ func (e *encoder) chooseStreams(b []byte, found []foundStream, old []byte, found
 		if err != nil {
 			return nil, err
 		}
-		if !f.findVariant(b, in.Plain, hint, deflate.GoKnown() && !e.opt.NoGo) {
+		if !f.identify(b, in.Plain, hint, deflate.GoKnown() && !e.opt.NoGo) {
 			continue
 		}
 		hint = f.variant
