@@ -270,7 +270,7 @@ corpus: ## build the corpus of image pairs (network; kept in ~/.cache/mender-app
 
 # PAIRS="go-armv7 moved" chooses pairs of the corpus, PAIRS=all takes all: hours.
 .PHONY: bench
-bench: setup cross build k8snode ## measure beside the peers and write docs/BENCHMARKS.md: 25 min
+bench: setup cross build k8snode ## measure beside the peers and write docs/BENCHMARKS.md: an hour
 	PAIRS='$(PAIRS)' testdata/bench >$(BUILD)/BENCHMARKS.md
 	mv $(BUILD)/BENCHMARKS.md docs/BENCHMARKS.md
 	$(GO) run ./docs/pictures
@@ -278,7 +278,7 @@ bench: setup cross build k8snode ## measure beside the peers and write docs/BENC
 # PAIRS="go-mqtt-armv7" chooses pairs, TOOL=xdelta3 one tool. What was measured is kept:
 # it goes on where it was stopped.
 .PHONY: bench-public
-bench-public: build ## measure delta tools on public image pairs: docs/benchmark.csv and its plots, about an hour
+bench-public: build ## measure delta tools on public image pairs: docs/benchmark.csv and its plots, hours
 	$(GO) run ./testdata/corpus/compare $(if $(TOOL),-tool $(TOOL)) $(PAIRS)
 	$(GO) run ./docs/pictures
 
