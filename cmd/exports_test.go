@@ -20,6 +20,7 @@ import (
 // that are needed.
 var forTests = []string{
 	"delta/deflate.NewWriter", // tests of three packages make streams
+	"delta/encoder.Deflated",  // testdata/corpus/compressed counts
 	"store/durable.Inject",    // tests make a write fail
 }
 

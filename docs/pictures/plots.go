@@ -93,6 +93,7 @@ func plots(rows []row) []byte {
 		left   = 250.0 // of the scale
 		right  = 840.0
 		step   = 19.0 // from pair to pair
+		head   = 54.0 // of a panel: its title, and the means below it
 	)
 	pairs := names(rows, func(r row) string { return r.pair })
 	tools := names(rows, func(r row) string { return r.tool })
@@ -100,7 +101,7 @@ func plots(rows []row) []byte {
 	for _, r := range rows {
 		about[r.pair] = r.kind + ", " + r.platform
 	}
-	panel := 58 + step*float64(len(pairs))
+	panel := head + 24 + step*float64(len(pairs))
 	s := &svg{width: 864, height: int(92 + (panel+18)*float64(len(panels)))}
 	s.text("title", "start", margin, 34, "The public benchmark")
 	s.text("dim", "start", margin, 54, "Each row is a pair of images, each mark a tool. Further left is better; the scales are logarithmic.")
@@ -114,18 +115,18 @@ func plots(rows []row) []byte {
 		top := 92 + (panel+18)*float64(k)
 		s.rect("panel", margin-8, top, right-margin+24, panel, 8)
 		s.text("name", "start", margin+4, top+24, p.title)
-		s.text("small dim", "end", right, top+24, summary(rows, tools, k))
+		s.text("small dim", "start", margin+4, top+41, summary(rows, tools, k))
 		low, high := span(rows, k)
 		at := func(v float64) float64 {
 			return left + (right-left)*(math.Log10(max(v, low))-math.Log10(low))/(math.Log10(high)-math.Log10(low))
 		}
-		bottom := top + 38 + step*float64(len(pairs))
+		bottom := top + head + 4 + step*float64(len(pairs))
 		for v := low; v <= high*1.001; v *= 10 {
-			s.add(`<path class="grid" d="M%.1f %.1fV%.1f"/>`, at(v), top+34, bottom)
+			s.add(`<path class="grid" d="M%.1f %.1fV%.1f"/>`, at(v), top+head, bottom)
 			s.text("small dim", "middle", at(v), bottom+13, fmt.Sprintf("%g", math.Round(v*1000)/1000))
 		}
 		for n, name := range pairs {
-			y := top + 47 + step*float64(n)
+			y := top + head + 13 + step*float64(n)
 			s.text("small", "end", left-14, y+4, name)
 			s.add(`<path class="grid" d="M%.1f %.1fH%.1f"><title>%s</title></path>`, left, y, right, escape(about[name]))
 			for i := len(tools) - 1; i >= 0; i-- { // ours on top
@@ -198,7 +199,7 @@ func describePlots(rows []row, tools []string) string {
 // mark draws a tool's mark: tools differ by shape and by colour.
 func (s *svg) mark(tool int, x, y float64) {
 	class := mark(tool, "mark")
-	switch tool % 6 {
+	switch tool % numMarks {
 	case 0:
 		s.add(`<circle class="%s" cx="%.1f" cy="%.1f" r="5"/>`, class, x, y)
 	case 1:
@@ -211,8 +212,13 @@ func (s *svg) mark(tool int, x, y float64) {
 		s.add(`<path class="%s" d="M%.1f %.1fl4.5 -8h-9z"/>`, class, x, y+4.5)
 	case 5:
 		s.add(`<path class="%s" d="M%.1f %.1fh3v-3h3v3h3v3h-3v3h-3v-3h-3z"/>`, class, x-4.5, y-1.5)
+	case 6:
+		s.add(`<path class="%s" d="M%.1f %.1fh9l-4.5 4l4.5 4h-9l4.5 -4z"/>`, class, x-4.5, y-4)
 	}
 }
 
+// numMarks is how many tools are told apart.
+const numMarks = 7
+
 // mark is a class of style with the tool's colour.
-func mark(tool int, class string) string { return fmt.Sprintf("%s t%d", class, tool%6) }
+func mark(tool int, class string) string { return fmt.Sprintf("%s t%d", class, tool%numMarks) }

@@ -8,8 +8,8 @@ import (
 
 // style has the colours, light and dark as the reader's browser asks for.
 const style = `
-:root{--ground:#fff;--panel:#f6f8fa;--line:#d0d7de;--text:#1f2328;--dim:#59636e;--ours:#0969da;--tint:#ddf4ff;--peer:#b6bfc9;--back:#bc4c00;--t1:#cf222e;--t2:#8250df;--t3:#1a7f37;--t4:#9a6700;--t5:#6e7781}
-@media(prefers-color-scheme:dark){:root{--ground:#0d1117;--panel:#151b23;--line:#3d444d;--text:#f0f6fc;--dim:#9198a1;--ours:#4493f8;--tint:#12283f;--peer:#59626d;--back:#f0883e;--t1:#ff7b72;--t2:#bc8cff;--t3:#56d364;--t4:#e3b341;--t5:#8b949e}}
+:root{--ground:#fff;--panel:#f6f8fa;--line:#d0d7de;--text:#1f2328;--dim:#59636e;--ours:#0969da;--tint:#ddf4ff;--peer:#b6bfc9;--back:#bc4c00;--t1:#cf222e;--t2:#8250df;--t3:#1a7f37;--t4:#9a6700;--t5:#6e7781;--t6:#bf3989}
+@media(prefers-color-scheme:dark){:root{--ground:#0d1117;--panel:#151b23;--line:#3d444d;--text:#f0f6fc;--dim:#9198a1;--ours:#4493f8;--tint:#12283f;--peer:#59626d;--back:#f0883e;--t1:#ff7b72;--t2:#bc8cff;--t3:#56d364;--t4:#e3b341;--t5:#8b949e;--t6:#ff80c8}}
 text{font-family:system-ui,-apple-system,"Segoe UI",Roboto,"DejaVu Sans",sans-serif;font-size:12px;fill:var(--text)}
 .title{font-size:15px;font-weight:600}.name{font-size:13px;font-weight:600}.dim{fill:var(--dim)}.small{font-size:11px}
 .code{font-family:ui-monospace,SFMono-Regular,Menlo,"DejaVu Sans Mono",monospace;font-size:12px}
@@ -17,7 +17,7 @@ text{font-family:system-ui,-apple-system,"Segoe UI",Roboto,"DejaVu Sans",sans-se
 .ground{fill:var(--ground)}.panel{fill:var(--panel);stroke:var(--line)}.box{fill:var(--ground);stroke:var(--line)}.main{fill:var(--tint);stroke:var(--ours)}
 .new{fill:var(--ground);stroke:var(--back)}.learn{fill:none;stroke:var(--ours);stroke-width:1.5}
 .ours{fill:var(--ours)}.peer{fill:var(--peer)}.track{fill:none;stroke:var(--dim);stroke-width:1.5}.return{fill:none;stroke:var(--back);stroke-width:1.5;stroke-dasharray:5 4}
-.t0{fill:var(--ours)}.t1{fill:var(--t1)}.t2{fill:var(--t2)}.t3{fill:var(--t3)}.t4{fill:var(--t4)}.t5{fill:var(--t5)}
+.t0{fill:var(--ours)}.t1{fill:var(--t1)}.t2{fill:var(--t2)}.t3{fill:var(--t3)}.t4{fill:var(--t4)}.t5{fill:var(--t5)}.t6{fill:var(--t6)}
 .mark{stroke:var(--panel);stroke-width:.8}.grid{stroke:var(--line);stroke-width:.6;fill:none}
 .tip{fill:var(--dim)}.backtip{fill:var(--back)}
 `
