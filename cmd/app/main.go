@@ -9,6 +9,6 @@ import (
 )
 
 func main() {
-	memory.Fit(16 << 20) // reading an artifact takes the same memory whatever its size
+	memory.Fit(16<<20, 8<<20) // reading an artifact takes the same memory whatever its size
 	os.Exit(updatemodule.Run(os.Args[1:], os.Stdout, os.Stderr))
 }

@@ -14,7 +14,7 @@ import (
 func main() {
 	// The heap stays well below this; without a limit the collector would let
 	// garbage accumulate.
-	memory.Fit(48 << 20)
+	memory.Fit(48<<20, 8<<20)
 	o := k8s.New(func() (k8s.Settings, error) { return k8s.ReadSettings(os.Getenv) })
 	o.Sandbox = true
 	os.Exit(submodules.Main(o, k8s.Name, version.String(), os.Args[1:]))

@@ -37,7 +37,7 @@ import (
 )
 
 func main() {
-	memory.Fit(16 << 20) // as app does
+	memory.Fit(16<<20, 8<<20) // as app does
 	// A repair calls this program so.
 	if len(os.Args) > 1 && os.Args[1] == imagedelta.Verb {
 		os.Exit(imagedelta.Main(os.Stdin, os.Stderr))

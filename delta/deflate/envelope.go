@@ -169,16 +169,25 @@ func (s *Stream) Close() { inflaters.Put(s.z) }
 
 // Inflated is a stream that was read whole.
 type Inflated struct {
-	Plain []byte // the uncompressed content
+	Plain []byte // the uncompressed content; nil after InflateTo
 	Head  []byte // of the envelope
 	End   int64  // offset of what follows it
 }
 
 // Inflate reads the stream whose envelope begins at an offset of r, of size bytes
 // in all. It returns an error if there is no stream, if the stream has more than
-// most uncompressed bytes, or if its checksum is wrong. The content is put into buf
-// if that is large enough.
-func (k Envelope) Inflate(r io.ReaderAt, at, size int64, buf []byte, most int64) (in Inflated, err error) {
+// most uncompressed bytes, or if its checksum is wrong.
+func (k Envelope) Inflate(r io.ReaderAt, at, size, most int64) (in Inflated, err error) {
+	var out bytes.Buffer
+	if in, err = k.InflateTo(&out, r, at, size, most); err == nil {
+		in.Plain = out.Bytes()
+	}
+	return in, err
+}
+
+// InflateTo does what Inflate does, and gives the uncompressed content to w. After an
+// error w may have some of it.
+func (k Envelope) InflateTo(w io.ReaderFrom, r io.ReaderAt, at, size, most int64) (in Inflated, err error) {
 	section := io.NewSectionReader(r, at, size-at)
 	br := bufio.NewReader(section)
 	z, err := k.Open(br)
@@ -186,15 +195,15 @@ func (k Envelope) Inflate(r io.ReaderAt, at, size int64, buf []byte, most int64)
 		return in, err
 	}
 	defer z.Close()
-	in.Head = z.Head
-	out := bytes.NewBuffer(buf[:0])
-	n, err := out.ReadFrom(io.LimitReader(z, most+1))
+	plain, sum := io.Reader(z), k.Sum()
+	if sum != nil {
+		plain = io.TeeReader(z, sum)
+	}
+	n, err := w.ReadFrom(io.LimitReader(plain, most+1))
 	if err != nil || n > most {
 		return in, errStream
 	}
-	in.Plain = out.Bytes()
-	if sum := k.Sum(); sum != nil {
-		sum.Write(in.Plain)
+	if sum != nil {
 		want := k.AppendTail(nil, sum, n)
 		got := make([]byte, len(want))
 		if _, err := io.ReadFull(br, got); err != nil || !bytes.Equal(want, got) {
@@ -202,6 +211,6 @@ func (k Envelope) Inflate(r io.ReaderAt, at, size int64, buf []byte, most int64)
 		}
 	}
 	read, err := section.Seek(0, io.SeekCurrent)
-	in.End = at + read - int64(br.Buffered())
+	in.Head, in.End = z.Head, at+read-int64(br.Buffered())
 	return in, err
 }

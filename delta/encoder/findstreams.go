@@ -25,7 +25,7 @@ func scanStreams(b []byte, most int64) []foundStream {
 	size := int64(len(b))
 	// add looks for a stream whose envelope begins at an offset.
 	add := func(k deflate.Envelope, at int64, name string) (end int64, ok bool) {
-		in, err := k.Inflate(r, at, size, nil, most)
+		in, err := k.Inflate(r, at, size, most)
 		if err != nil {
 			return at, false
 		}
@@ -87,7 +87,7 @@ func Deflated(b []byte) (found, again int64) {
 	var hint deflate.Variant
 	for _, f := range scanStreams(b, codec.MaxPlain) {
 		found += f.end - f.at
-		in, err := f.envelope.Inflate(bytes.NewReader(b), f.at, int64(len(b)), nil, codec.MaxPlain)
+		in, err := f.envelope.Inflate(bytes.NewReader(b), f.at, int64(len(b)), codec.MaxPlain)
 		if err != nil {
 			continue
 		}

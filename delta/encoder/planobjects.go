@@ -201,9 +201,9 @@ func spend(todo []*target, size int64, thrift int) {
 	}
 }
 
-// quickFrom is how many literals in bulk make the encoder take the quicker way: the
-// other one takes about three seconds for a MiB.
-const quickFrom = 16 << 20
+// quickFrom is how many literals in bulk make the encoder take the quicker way: for
+// 45 MiB of packages the other one took 64 s instead of 41, and saved 1.3 % of the delta.
+const quickFrom = 64 << 20
 
 // effort returns how much is tried for the literals in bulk.
 func effort(plans []*objectPlan) parse.Effort {

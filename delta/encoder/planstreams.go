@@ -151,7 +151,7 @@ func (e *encoder) chooseStreams(b []byte, found []foundStream, old []byte, found
 		if same[f.sum] || f.size > left || int64(len(out)) > size/codec.MinStream {
 			continue
 		}
-		in, err := f.envelope.Inflate(bytes.NewReader(b), f.at, size, nil, codec.MaxPlain)
+		in, err := f.envelope.Inflate(bytes.NewReader(b), f.at, size, codec.MaxPlain)
 		if err != nil {
 			return nil, err
 		}
@@ -163,7 +163,7 @@ func (e *encoder) chooseStreams(b []byte, found []foundStream, old []byte, found
 			Envelope: f.envelope, Gap: f.at - at, Head: f.head, Variant: f.variant, Size: f.size, Old: -1}}
 		left -= f.size
 		if o := named[key{f.envelope, f.name, f.nth}]; o != nil && o.size <= left {
-			was, err := o.envelope.Inflate(bytes.NewReader(old), o.at, int64(len(old)), nil, o.size)
+			was, err := o.envelope.Inflate(bytes.NewReader(old), o.at, int64(len(old)), o.size)
 			if err != nil {
 				return nil, err
 			}

@@ -12,26 +12,23 @@ import (
 	"strings"
 )
 
-const (
-	// share means that one program may use a quarter of the free memory. The
-	// engine, the client and the application need the rest.
-	share = 4
-	// least is the smallest limit: our programs use more than half of it, and
-	// below it the collector would run all the time.
-	least = 8 << 20
-)
+// share means that one program may use a quarter of the free memory. The engine, the
+// client and the application need the rest.
+const share = 4
 
 // Fit sets Go's memory limit to most bytes, or to a quarter of the memory that is
-// free now if that is less; then the collector also runs twice as often.
-// GOMEMLIMIT and GOGC in the environment take precedence. The limit is soft: a
-// program that needs more memory still gets it, and runs slower.
-func Fit(most int64) {
+// free now if that is less, but to at least least bytes; then the collector also runs
+// twice as often. GOMEMLIMIT and GOGC in the environment take precedence. The limit is
+// soft: a program that needs more memory still gets it, but the collector runs all the
+// time then, which takes as long again as the work itself. So least is what the program
+// uses at once, and some room.
+func Fit(most, least int64) {
 	available := int64(math.MaxInt64) // unless the kernel says
 	if f, err := os.Open("/proc/meminfo"); err == nil {
 		available = free(f)
 		_ = f.Close() // it was only read
 	}
-	limit, percent := limits(available, most)
+	limit, percent := limits(available, most, least)
 	if os.Getenv("GOMEMLIMIT") == "" {
 		debug.SetMemoryLimit(limit)
 	}
@@ -49,7 +46,7 @@ func Spare() {
 }
 
 // limits returns the collector's settings for the available memory, in bytes.
-func limits(available, most int64) (limit int64, percent int) {
+func limits(available, most, least int64) (limit int64, percent int) {
 	if available/share >= most {
 		return most, 100
 	}

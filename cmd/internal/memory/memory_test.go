@@ -10,7 +10,7 @@ import (
 )
 
 func TestLimits(t *testing.T) {
-	const most = 20 << 20
+	const most, least = 20 << 20, 8 << 20
 	for _, c := range []struct {
 		available, limit int64
 		percent          int
@@ -22,12 +22,15 @@ func TestLimits(t *testing.T) {
 		{10 << 20, least, 50},
 		{0, least, 50},
 	} {
-		limit, percent := limits(c.available, most)
+		limit, percent := limits(c.available, most, least)
 		require.Equal(t, c.limit, limit, "%d available", c.available)
 		require.Equal(t, c.percent, percent, "%d available", c.available)
 	}
-	limit, _ := limits(0, 1<<20)
+	limit, _ := limits(0, 1<<20, least)
 	require.EqualValues(t, 1<<20, limit, "never more than was asked for")
+	limit, percent := limits(10<<20, most, most)
+	require.EqualValues(t, most, limit, "a program that needs all of it")
+	require.Equal(t, 50, percent)
 }
 
 func TestFree(t *testing.T) {
@@ -52,10 +55,10 @@ func TestFit(t *testing.T) {
 
 	t.Setenv("GOMEMLIMIT", "")
 	t.Setenv("GOGC", "")
-	Fit(9 << 20)
+	Fit(9<<20, 8<<20)
 	require.LessOrEqual(t, debug.SetMemoryLimit(-1), int64(9<<20))
 
 	t.Setenv("GOMEMLIMIT", "7MiB") // the runtime has read it when the program started
-	Fit(5 << 20)
+	Fit(5<<20, 5<<20)
 	require.Greater(t, debug.SetMemoryLimit(-1), int64(5<<20), "what the environment says comes first")
 }

@@ -66,7 +66,7 @@ func (c *elfCoder) beginWindow(matches []script.Match) error {
 	if c.mode == elf.Off {
 		return nil
 	}
-	c.ranges = c.space.Ranges[:0]
+	c.ranges = slices.Grow(c.space.Ranges[:0], len(matches))
 	for _, m := range matches {
 		c.ranges = append(c.ranges, elf.Range{Old: m.Old, New: m.New, Len: m.Length})
 	}

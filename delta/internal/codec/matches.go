@@ -2,6 +2,7 @@ package codec
 
 import (
 	"math/bits"
+	"slices"
 
 	"github.com/mender-app/mender-app/delta"
 	"github.com/mender-app/mender-app/delta/internal/model"
@@ -80,7 +81,7 @@ func (c *matchCoder) window(at, end int64, matches []script.Match) ([]script.Mat
 		return nil, delta.FormatErrorf("too many matches")
 	}
 	if !c.Encoding {
-		matches = c.matches[:0]
+		matches = slices.Grow(c.matches[:0], int(n))
 	}
 	for i := range int(n) {
 		var m script.Match

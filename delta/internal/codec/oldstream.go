@@ -2,17 +2,70 @@ package codec
 
 import (
 	"bufio"
-	"bytes"
 	"io"
 
 	"github.com/mender-app/mender-app/delta"
 	"github.com/mender-app/mender-app/delta/deflate"
 )
 
-// memoryFile has the uncompressed bytes of an old stream.
-type memoryFile struct{ *bytes.Reader }
+// plainFile has the uncompressed bytes of an old stream. They are in pieces: one buffer
+// that grows would take up to three times the memory while it is copied, and leave it to
+// the garbage collector, which a device's programs keep short of memory.
+type plainFile struct {
+	pieces [][]byte // of pieceSize bytes each
+	size   int64
+}
 
-func (memoryFile) Close() error { return nil }
+const (
+	pieceSize  = Chunk
+	keptPieces = 4 // for the next stream
+)
+
+// ReadFrom replaces the content by all of r.
+func (f *plainFile) ReadFrom(r io.Reader) (int64, error) {
+	f.size = 0
+	for {
+		i := int(f.size / pieceSize)
+		if i == len(f.pieces) {
+			f.pieces = append(f.pieces, make([]byte, pieceSize))
+		}
+		n, err := r.Read(f.pieces[i][f.size%pieceSize:])
+		f.size += int64(n)
+		if err == io.EOF {
+			return f.size, nil
+		}
+		if err != nil {
+			return f.size, err
+		}
+	}
+}
+
+func (f *plainFile) Size() int64 { return f.size }
+
+// Close frees the content, but for what the next stream is likely to need.
+func (f *plainFile) Close() error {
+	f.size = 0
+	if len(f.pieces) > keptPieces {
+		clear(f.pieces[keptPieces:])
+		f.pieces = f.pieces[:keptPieces]
+	}
+	return nil
+}
+
+func (f *plainFile) ReadAt(b []byte, off int64) (n int, err error) {
+	if off < 0 {
+		return 0, delta.FormatErrorf("an old stream is read before its beginning")
+	}
+	for n < len(b) && off < f.size {
+		at := off % pieceSize
+		k := copy(b[n:], f.pieces[off/pieceSize][at:min(pieceSize, at+f.size-off)])
+		n, off = n+k, off+int64(k)
+	}
+	if n < len(b) {
+		return n, io.EOF
+	}
+	return n, nil
+}
 
 // forwardFile has the uncompressed bytes of an old stream that is too large for
 // memory. It is read once, forward; a ring keeps the last bytes.

@@ -47,6 +47,7 @@ type reads struct {
 	files       map[fileKey]remembered
 	headers     map[delta.Digest]uint64 // how many headers were read at least once
 	more        int64                   // bytes that were read ahead and not asked for
+	spare       *readahead.Reader       // of a file that was closed
 }
 
 func newReads(objects int64) reads {
@@ -111,7 +112,18 @@ type countedFile struct {
 
 // counted makes the reads of a file count.
 func (r *reads) counted(f delta.File) countedFile {
-	return countedFile{f, r, readahead.New(f, f.Size())}
+	ahead := r.spare
+	if r.spare = nil; ahead == nil {
+		return countedFile{f, r, readahead.New(f, f.Size())}
+	}
+	ahead.Reset(f, f.Size())
+	return countedFile{f, r, ahead}
+}
+
+// Close closes the file. Its memory for reading ahead is for the next file.
+func (f countedFile) Close() error {
+	f.reads.spare = f.ahead
+	return f.File.Close()
 }
 
 // ReadAt may read ahead. That counts too, so it must not use up what the delta may read:

@@ -48,7 +48,7 @@ type streamCoder struct {
 	seekOld  *model.UintModel
 	oldSize  *model.UintModel
 
-	oldPlain []byte // uncompressed bytes of the last old stream; the memory is reused
+	oldPlain plainFile // of the last old stream; the memory is reused
 }
 
 func newStreamCoder(r *run, out *output, old *oldChecks, literals *literalCoder, changes *changeCoder) *streamCoder {
@@ -148,7 +148,7 @@ func (p *streamsOf) stream(h *script.StreamHead, plan *script.Stream) error {
 	p.left -= h.Size
 	plain := content{Place: script.Place{Path: p.e.Path, Size: h.Size}, op: p.e.op, src: p.e.src, plan: noPlan}
 	if p.Encoding {
-		in, err := h.Envelope.Inflate(p.e.plan.New, plan.At, p.e.Size, nil, MaxPlain)
+		in, err := h.Envelope.Inflate(p.e.plan.New, plan.At, p.e.Size, MaxPlain)
 		if err != nil {
 			return err
 		}
@@ -232,14 +232,14 @@ func (p *streamsOf) oldStream(h *script.StreamHead) (delta.File, error) {
 			return nil, delta.FormatErrorf("an old stream is too large")
 		}
 		p.left -= h.OldSize
-		p.oldPlain = nil // free it: the ring uses its share of the memory
+		p.oldPlain = plainFile{} // free it: the ring uses its share of the memory
 		return openForward(h.Envelope, p.f, h.Old, p.e.oldSize, h.OldSize, make([]byte, MaxOldPlain))
 	}
-	in, err := h.Envelope.Inflate(p.f, h.Old, p.e.oldSize, p.oldPlain, min(MaxOldPlain, p.left))
+	in, err := h.Envelope.InflateTo(&p.oldPlain, p.f, h.Old, p.e.oldSize, min(MaxOldPlain, p.left))
 	if err != nil {
 		return nil, delta.FormatErrorf("an old file lacks the expected stream: %v", err)
 	}
-	p.left -= int64(len(in.Plain))
-	p.oldPlain, p.oldAt = in.Plain, in.End
-	return memoryFile{bytes.NewReader(in.Plain)}, nil
+	p.left -= p.oldPlain.size
+	p.oldAt = in.End
+	return &p.oldPlain, nil
 }

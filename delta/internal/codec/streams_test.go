@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/iotest"
 
 	"github.com/stretchr/testify/require"
 
@@ -33,6 +34,32 @@ func noise(seed int64, n int) []byte {
 	b := make([]byte, n)
 	rand.New(rand.NewSource(seed)).Read(b)
 	return b
+}
+
+// What is read is what was put in last, whatever was in it before.
+func TestPlainFile(t *testing.T) {
+	var f plainFile
+	for _, n := range []int{10, pieceSize - 1, pieceSize, pieceSize + 1, (keptPieces + 2) * pieceSize, 3, 0} {
+		want := noise(int64(n), n)
+		k, err := f.ReadFrom(iotest.OneByteReader(bytes.NewReader(want)))
+		require.NoError(t, err)
+		require.EqualValues(t, n, k)
+		require.EqualValues(t, n, f.Size())
+		b := make([]byte, pieceSize+10)
+		for _, off := range []int{-1, 0, 5, n/2 - 1, n - 3, n, n + 1} {
+			whole := bytes.NewReader(want)
+			exact := make([]byte, len(b))
+			k, err := whole.ReadAt(exact, int64(off))
+			got, gerr := f.ReadAt(b, int64(off))
+			require.Equal(t, k, got, "%d bytes at %d", n, off)
+			require.Equal(t, exact[:k], b[:got])
+			require.Equal(t, err == nil, gerr == nil)
+		}
+		require.NoError(t, f.Close())
+		require.LessOrEqual(t, len(f.pieces), keptPieces)
+	}
+	_, err := f.ReadFrom(iotest.TimeoutReader(iotest.OneByteReader(strings.NewReader("long enough"))))
+	require.ErrorIs(t, err, iotest.ErrTimeout)
 }
 
 func TestForwardFile(t *testing.T) {
@@ -79,7 +106,7 @@ func TestForwardFile(t *testing.T) {
 // breaks the bounds shows what a delta would get that does.
 func TestStreamBounds(t *testing.T) {
 	whole := gzipOf(t, deflate.GNU(9), bytes.Repeat([]byte("  * Fix number 7 (Closes: #1)\n"), 100))
-	in, err := deflate.GzipEnvelope.Inflate(bytes.NewReader(whole), 0, int64(len(whole)), nil, MaxPlain)
+	in, err := deflate.GzipEnvelope.Inflate(bytes.NewReader(whole), 0, int64(len(whole)), MaxPlain)
 	require.NoError(t, err)
 	good := script.Stream{Length: int64(len(whole)), StreamHead: script.StreamHead{
 		Envelope: deflate.GzipEnvelope, Head: deflate.GzipHead, Variant: deflate.GNU(9), Size: int64(len(in.Plain)), Old: -1}}

@@ -33,6 +33,14 @@ type piece struct {
 // New returns a Reader of size bytes of r.
 func New(r io.ReaderAt, size int64) *Reader { return &Reader{r: r, size: size} }
 
+// Reset makes the Reader read another file. It reuses the memory.
+func (r *Reader) Reset(from io.ReaderAt, size int64) {
+	r.r, r.size, r.next = from, size, 0
+	for i := range r.kept {
+		r.kept[i].b = nil
+	}
+}
+
 // find returns what is kept from an offset on.
 func (r *Reader) find(at int64) []byte {
 	for i := range r.kept {

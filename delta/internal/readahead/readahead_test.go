@@ -35,7 +35,12 @@ func TestAsTheFile(t *testing.T) {
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		file := bytes.NewReader(content)
-		r := New(file, int64(len(content)))
+		r := New(bytes.NewReader(make([]byte, 3*Size)), 3*Size)
+		for range rapid.IntRange(0, maxKept+1).Draw(t, "reads of an earlier file") {
+			_, err := r.ReadAt(make([]byte, 10), rapid.Int64Range(0, 2*Size).Draw(t, "offset"))
+			require.NoError(t, err)
+		}
+		r.Reset(file, int64(len(content)))
 		for range rapid.IntRange(1, 50).Draw(t, "reads") {
 			size := rapid.SampledFrom([]int{0, 1, 16, 500, Size - 1, Size, Size + 1, 3 * Size}).Draw(t, "size")
 			off := rapid.Int64Range(0, int64(len(content)+Size)).Draw(t, "offset")
