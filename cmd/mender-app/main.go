@@ -30,6 +30,7 @@ import (
 	"github.com/mender-app/mender-app/cmd/mender-app/source"
 	"github.com/mender-app/mender-app/cmd/mender-app/staged"
 	"github.com/mender-app/mender-app/cmd/mender-app/values"
+	"github.com/mender-app/mender-app/delta/decoder"
 	"github.com/mender-app/mender-app/modules/deploy"
 	"github.com/mender-app/mender-app/modules/deploy/holds"
 	"github.com/mender-app/mender-app/modules/imagedelta"
@@ -40,6 +41,7 @@ func main() {
 	memory.Fit(16<<20, 8<<20) // as app does
 	// A repair calls this program so.
 	if len(os.Args) > 1 && os.Args[1] == imagedelta.Verb {
+		memory.Fit(decoder.MemoryLimit, decoder.MemoryLimit)
 		os.Exit(imagedelta.Main(os.Stdin, os.Stderr))
 	}
 	os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))

@@ -23,6 +23,12 @@ func Knows(feature string) bool {
 	return slices.Contains(delta.Features, feature) && (feature != delta.FeatureGo || deflate.GoKnown())
 }
 
+// MemoryLimit is what a program that decodes deltas of images sets as its memory limit
+// (debug.SetMemoryLimit), in bytes, so as to stay within 32 MiB. Decoding takes up to
+// 16 MiB at once and Go's runtime 4. With a limit of 20 MiB the collector ran thousands of
+// times, and two images took twice the processor time (docs/BENCHMARKS.md).
+const MemoryLimit = 23 << 20
+
 // Decoder decodes one delta from a stream, strictly forward. It can be used once,
 // by one goroutine.
 type Decoder struct {

@@ -14,7 +14,9 @@ import (
 
 	"github.com/mender-app/mender-app/artifact"
 	"github.com/mender-app/mender-app/cmd/internal/device"
+	"github.com/mender-app/mender-app/cmd/internal/memory"
 	"github.com/mender-app/mender-app/cmd/internal/version"
+	"github.com/mender-app/mender-app/delta/decoder"
 	"github.com/mender-app/mender-app/modules"
 	"github.com/mender-app/mender-app/modules/deploy/failed"
 	"github.com/mender-app/mender-app/modules/deploy/incoming"
@@ -71,6 +73,7 @@ func Run(args []string, stdout, stderr io.Writer) int {
 		case filedelta.Verb:
 			return filedelta.Main(args[1:], stderr)
 		case imagedelta.Verb:
+			memory.Fit(decoder.MemoryLimit, decoder.MemoryLimit)
 			return imagedelta.Main(os.Stdin, stderr)
 		}
 	}
