@@ -38,12 +38,12 @@ import (
 )
 
 func main() {
-	memory.Fit(16<<20, 8<<20) // as app does
 	// A repair calls this program so.
 	if len(os.Args) > 1 && os.Args[1] == imagedelta.Verb {
 		memory.Fit(decoder.MemoryLimit, decoder.MemoryLimit)
 		os.Exit(imagedelta.Main(os.Stdin, os.Stderr))
 	}
+	memory.Fit(16<<20, 8<<20) // as app does
 	os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }
 

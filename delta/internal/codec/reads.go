@@ -1,6 +1,7 @@
 package codec
 
 import (
+	"cmp"
 	"hash/fnv"
 	"io"
 
@@ -112,10 +113,8 @@ type countedFile struct {
 
 // counted makes the reads of a file count.
 func (r *reads) counted(f delta.File) countedFile {
-	ahead := r.spare
-	if r.spare = nil; ahead == nil {
-		return countedFile{f, r, readahead.New(f, f.Size())}
-	}
+	ahead := cmp.Or(r.spare, new(readahead.Reader))
+	r.spare = nil
 	ahead.Reset(f, f.Size())
 	return countedFile{f, r, ahead}
 }
