@@ -56,7 +56,7 @@ func apply(d []byte, old delta.Old) ([]*memSink, error) {
 		return nil, err
 	}
 	var sinks []*memSink
-	err = r.Apply(context.Background(), old, func(delta.ObjectInfo) (delta.Sink, error) {
+	err = r.Apply(context.Background(), old, "", func(delta.ObjectInfo) (delta.Sink, error) {
 		s := &memSink{}
 		sinks = append(sinks, s)
 		return s, nil

@@ -73,7 +73,7 @@ func Example() {
 		log.Fatal(err)
 	}
 	sink := &layerSink{}
-	if err := d.Apply(ctx, store, func(delta.ObjectInfo) (delta.Sink, error) { return sink, nil }); err != nil {
+	if err := d.Apply(ctx, store, "", func(delta.ObjectInfo) (delta.Sink, error) { return sink, nil }); err != nil {
 		log.Fatal(err)
 	}
 	fmt.Println("equal:", bytes.Equal(sink.Bytes(), new))

@@ -60,6 +60,7 @@ var goldens = []golden{
 	{name: "bulk", in: bulkDir, kind: delta.Tar},
 	{name: "bulk-go", in: bulkGoDir, kind: delta.Tar},
 	{name: "shared", in: "files", kind: delta.Tar, shared: true},
+	{name: "far", in: farDir, kind: delta.Tar, features: []string{"far1"}},
 	{name: "large", in: largeDir, kind: delta.Blob, slow: true},
 }
 
@@ -80,6 +81,8 @@ func contents(t testing.TB, dir string) (old, new []byte) {
 		return bulkContents(t, "elf-arm", "elf-arm64", "elf-amd64")
 	case bulkGoDir:
 		return bulkContents(t, "go")
+	case farDir:
+		return farContents(t)
 	case largeDir:
 		return largeContents()
 	}
@@ -93,6 +96,20 @@ const (
 	bulkDir   = "bulk"
 	bulkGoDir = "bulk-go"
 )
+
+// farDir is none either: a library, then more zeros than the decoder holds in memory, then
+// the library with some other bytes.
+const farDir = "far"
+
+func farContents(t testing.TB) (old, new []byte) {
+	_, b := bulkContents(t, "elf-arm64")
+	other := bytes.Clone(b)
+	for at := 1001; at < len(other); at += 1 + at/2 {
+		other[at] ^= 0x55
+	}
+	return makeTar(), makeTar(tarFile{name: "library", typ: '0', data: b},
+		tarFile{name: "zeros", typ: '0', data: make([]byte, 4200<<10)}, tarFile{name: "other", typ: '0', data: other})
+}
 
 // largeDir is none either: a file of more than one window, of which a part moves from one
 // window to the other, and some bytes of each are new.
@@ -205,7 +222,7 @@ func TestGoldenDecode(t *testing.T) {
 			for range passes {
 				r, err := decoder.New(in)
 				require.NoError(t, err)
-				require.NoError(t, r.Apply(context.Background(), store, func(o delta.ObjectInfo) (delta.Sink, error) {
+				require.NoError(t, r.Apply(context.Background(), store, t.TempDir(), func(o delta.ObjectInfo) (delta.Sink, error) {
 					s := &bufferSink{}
 					got = &s.Buffer
 					return s, nil
@@ -244,6 +261,7 @@ var featureGoldens = map[string]string{
 	delta.FeatureLZ:      "bulk",
 	delta.FeatureDeflate: "gzip",
 	delta.FeatureGo:      "zip",
+	delta.FeatureFar:     "far",
 }
 
 // goldenSums are the SHA-256 of all golden deltas, in the order of their names. They

@@ -79,10 +79,11 @@ const (
 	FeatureLZ      = "lz1"
 	FeatureDeflate = "deflate1"
 	FeatureGo      = "goflate1"
+	FeatureFar     = "far1"
 )
 
 // Features are all features that a decoder of this version may know.
-var Features = []string{FeatureELF, FeatureLZ, FeatureDeflate, FeatureGo}
+var Features = []string{FeatureELF, FeatureLZ, FeatureDeflate, FeatureGo, FeatureFar}
 
 // Limits of the head.
 const (

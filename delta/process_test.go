@@ -109,7 +109,7 @@ func benchDecode(dir, file string) error {
 	if err != nil {
 		return err
 	}
-	return d.Apply(context.Background(), s, func(delta.ObjectInfo) (delta.Sink, error) { return nullSink{}, nil })
+	return d.Apply(context.Background(), s, "", func(delta.ObjectInfo) (delta.Sink, error) { return nullSink{}, nil })
 }
 
 func openDelta(name string) (*decoder.Decoder, error) {
@@ -146,7 +146,7 @@ func decodeLarge(mib, file string) error {
 	if err := s.Add(d.Header().Bases[0].Digest, delta.Tar, a, a.size); err != nil {
 		return err
 	}
-	return d.Apply(context.Background(), s, func(delta.ObjectInfo) (delta.Sink, error) { return nullSink{}, nil })
+	return d.Apply(context.Background(), s, "", func(delta.ObjectInfo) (delta.Sink, error) { return nullSink{}, nil })
 }
 
 // dirImage reads the image that unpackImage wrote; digests are in the names.

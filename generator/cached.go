@@ -98,7 +98,7 @@ func (r *run) cachedDelta(ctx context.Context, hex string, olds []delta.Image, n
 		e.report, err = kept.Report, kept.isOf(path, next)
 	}
 	if err == nil {
-		e.report.Header, e.report.Size, err = rebuild.Prove(ctx, path, olds, next)
+		e.report.Header, e.report.Size, err = rebuild.Prove(ctx, r.temp, path, olds, next)
 	}
 	if err == nil {
 		return e, nil

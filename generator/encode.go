@@ -31,7 +31,7 @@ func (e *encodedDelta) remove() {
 // encode makes a delta in the temporary directory. what is its name for Progress.
 func (r *run) encode(ctx context.Context, what string, olds []delta.Image, next delta.Image) (*encodedDelta, error) {
 	o := encoder.Options{
-		TempDir: r.temp, FilesOnly: r.Images.FilesOnly, Thrift: r.thrift, NoDeflate: r.lacks(delta.FeatureDeflate), NoGo: r.lacks(delta.FeatureGo),
+		TempDir: r.temp, FilesOnly: r.Images.FilesOnly, Thrift: r.thrift, NoDeflate: r.lacks(delta.FeatureDeflate), NoGo: r.lacks(delta.FeatureGo), NoFar: r.lacks(delta.FeatureFar),
 		Progress: func(done, total int64) { r.tell("encode", what, done, total) },
 	}
 	hex := ""

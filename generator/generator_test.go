@@ -175,7 +175,7 @@ func (s *store) load(t testing.TB, a *opened) {
 	for _, info := range a.infos {
 		r, err := decoder.New(strings.NewReader(string(a.payloads[info.Digest])))
 		require.NoError(t, err)
-		err = r.Apply(t.Context(), s, func(o delta.ObjectInfo) (delta.Sink, error) {
+		err = r.Apply(t.Context(), s, t.TempDir(), func(o delta.ObjectInfo) (delta.Sink, error) {
 			return &memory{done: func(content string) { s.add(t, o.Kind, content) }}, nil
 		})
 		require.NoError(t, err, info.URLNew)
@@ -288,7 +288,7 @@ func TestDeltaNeedsItsBase(t *testing.T) {
 	a := read(t, o.Build.Output)
 	r, err := decoder.New(strings.NewReader(string(a.payloads[a.infos[0].Digest])))
 	require.NoError(t, err)
-	err = r.Apply(t.Context(), newStore(t, s.side), func(delta.ObjectInfo) (delta.Sink, error) {
+	err = r.Apply(t.Context(), newStore(t, s.side), t.TempDir(), func(delta.ObjectInfo) (delta.Sink, error) {
 		return &memory{done: func(string) { t.Error("committed without its base") }}, nil
 	})
 	var old *delta.OldError

@@ -1,7 +1,8 @@
 // Package decoder applies deltas on the device.
 //
-// It reads its delta strictly forward, needs no temporary file, and its memory
-// does not depend on the size of the image. Everything it reads is hostile: the
+// It reads its delta strictly forward, and its memory does not depend on the size of the
+// image. A delta with much new content needs a temporary file, of at most the size that
+// its header says. Everything it reads is hostile: the
 // delta, the old files and the old headers may be anything.
 package decoder
 
@@ -11,11 +12,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 
 	"github.com/mender-app/mender-app/delta"
 	"github.com/mender-app/mender-app/delta/deflate"
 	"github.com/mender-app/mender-app/delta/internal/codec"
+	"github.com/mender-app/mender-app/delta/internal/lz"
 )
 
 // Knows reports whether this decoder knows a feature.
@@ -55,21 +58,51 @@ func New(r io.Reader) (*Decoder, error) {
 // Header returns what the delta says about itself.
 func (d *Decoder) Header() delta.Header { return d.header }
 
+// tempFile is a temporary file that is made when it is needed.
+type tempFile struct {
+	dir string
+	f   *os.File
+}
+
+func (t *tempFile) open() (lz.File, error) {
+	f, err := os.CreateTemp(t.dir, "delta-*")
+	if err != nil {
+		return nil, err
+	}
+	t.f = f
+	return f, os.Remove(f.Name())
+}
+
+func (t *tempFile) close() {
+	if t.f != nil {
+		t.f.Close()
+	}
+}
+
 // Apply rebuilds the objects that are not omitted, in order, each into the sink
 // that sink returns for it. A sink is committed only when all its bytes were
 // written and have the right digest. On any error Apply aborts the current sink
 // and returns at once; the objects committed before are not the whole image. The
 // caller makes sure that the omitted objects are there.
 //
+// If the header says that a temporary file is needed (Header.Temp), it is in the
+// directory temp, "" being the system's. It is removed as soon as it is open, so that
+// nothing is left after a crash.
+//
 // Errors: *delta.OldError if old content is missing or has changed since the delta
 // was made; *delta.MismatchError; one that wraps delta.ErrFormat; errors of old,
 // of the sinks and of the context. Apply can be called once.
-func (d *Decoder) Apply(ctx context.Context, old delta.Old, sink func(delta.ObjectInfo) (delta.Sink, error)) error {
+func (d *Decoder) Apply(ctx context.Context, old delta.Old, temp string, sink func(delta.ObjectInfo) (delta.Sink, error)) error {
 	if d.used {
 		return errors.New("a delta can be applied once")
 	}
 	d.used = true
 	c := codec.NewDecoder(ctx, d.r, old, d.header.Bases, d.header.Size())
+	if slices.Contains(d.header.Features, delta.FeatureFar) {
+		file := &tempFile{dir: temp}
+		defer file.close()
+		c.Extend(file.open, d.header.Temp)
+	}
 	for _, o := range d.header.Objects {
 		if o.Encoding == delta.Omitted {
 			continue

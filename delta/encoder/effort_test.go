@@ -5,6 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/mender-app/mender-app/delta/internal/lz"
 	"github.com/mender-app/mender-app/delta/internal/lz/parse"
 	"github.com/mender-app/mender-app/delta/internal/script"
 )
@@ -14,7 +15,11 @@ func TestEffort(t *testing.T) {
 	of := func(op script.Op, size int64) *objectPlan {
 		return &objectPlan{contents: []*target{{Place: script.Place{Size: size}, plan: &script.Content{Op: op}}}}
 	}
-	require.Equal(t, parse.Thorough, effort(nil))
-	require.Equal(t, parse.Thorough, effort([]*objectPlan{of(script.Bulk, quickFrom), nil, of(script.Copy, 1<<40), of(script.Literal, 1<<20)}))
-	require.Equal(t, parse.Quick, effort([]*objectPlan{of(script.Bulk, quickFrom), nil, of(script.Bulk, 1)}))
+	effort := func(plans ...*objectPlan) parse.Effort {
+		size, _ := bulk(plans)
+		return effortFor(size)
+	}
+	require.Equal(t, parse.Thorough, effort())
+	require.Equal(t, parse.Thorough, effort(of(script.Bulk, quickFrom-lz.Alignment), nil, of(script.Copy, 1<<40), of(script.Literal, 1<<20)))
+	require.Equal(t, parse.Quick, effort(of(script.Bulk, quickFrom), nil, of(script.Bulk, 1)))
 }

@@ -13,7 +13,6 @@ import (
 	"github.com/mender-app/mender-app/delta"
 	"github.com/mender-app/mender-app/delta/decoder"
 	"github.com/mender-app/mender-app/delta/internal/codec"
-	"github.com/mender-app/mender-app/delta/internal/lz/parse"
 	"github.com/mender-app/mender-app/delta/internal/script"
 	"github.com/mender-app/mender-app/delta/tarstore"
 )
@@ -41,6 +40,8 @@ type Options struct {
 	// NoDeflate and NoGo make a delta without streams that the decoder compresses, and
 	// without those of Go's compress/flate.
 	NoDeflate, NoGo bool
+	// NoFar makes a delta that needs no temporary file.
+	NoFar bool
 	// Progress, if set, is called from time to time, never concurrently, with
 	// the bytes of the new image that are done, and their total.
 	Progress func(done, total int64)
@@ -101,7 +102,7 @@ func (e *encoder) prove(r io.Reader) error {
 	if old == nil {
 		old = tarstore.New()
 	}
-	return d.Apply(e.ctx, old, func(delta.ObjectInfo) (delta.Sink, error) { return nowhere{}, nil })
+	return d.Apply(e.ctx, old, e.opt.TempDir, func(delta.ObjectInfo) (delta.Sink, error) { return nowhere{}, nil })
 }
 
 // nowhere is a delta.Sink that drops the objects.
@@ -247,6 +248,11 @@ func (e *encoder) write(w io.Writer) (*Report, error) {
 	if byGo {
 		h.Features = append(h.Features, delta.FeatureGo)
 	}
+	literals, temp := e.bulkWriter()
+	if temp > 0 {
+		h.Features = append(h.Features, delta.FeatureFar)
+		h.Temp = temp
+	}
 	head, err := delta.AppendHeader(nil, h)
 	if err != nil {
 		return nil, err
@@ -254,7 +260,7 @@ func (e *encoder) write(w io.Writer) (*Report, error) {
 	if _, err := w.Write(head); err != nil {
 		return nil, err
 	}
-	c := codec.NewEncoder(e.ctx, w, parse.New(effort(e.plans)), e.store, h.Bases, h.Size())
+	c := codec.NewEncoder(e.ctx, w, literals, e.store, h.Bases, h.Size())
 	if e.opt.Shares != nil {
 		c.Shares(e.opt.Shares)
 	}

@@ -9,6 +9,8 @@ import (
 	"github.com/mender-app/mender-app/delta/elf"
 	"github.com/mender-app/mender-app/delta/internal/align"
 	"github.com/mender-app/mender-app/delta/internal/codec"
+	"github.com/mender-app/mender-app/delta/internal/lz"
+	"github.com/mender-app/mender-app/delta/internal/lz/parse"
 	"github.com/mender-app/mender-app/delta/internal/script"
 	"github.com/mender-app/mender-app/delta/tarstore"
 )
@@ -22,8 +24,44 @@ func (e *encoder) planChange(t *target, h *object, cands []*oldFile) error {
 			return err
 		}
 	}
+	if best.plan.Op.Changes() {
+		if fresh, err := e.betterNew(t, best.plan); fresh || err != nil {
+			return err
+		}
+	}
 	*t.plan = best.plan
 	return nil
+}
+
+// A change is compared with coding the content by itself if the content is larger than
+// smallTrial, and more than one part in plainShare of it is new. A match counts as
+// matchBytes new bytes.
+const (
+	smallTrial = 4 << 10
+	plainShare = 16
+	matchBytes = 4
+)
+
+// betterNew reports whether a content takes fewer bytes by itself than changed from an
+// old file that it resembles here and there. Both are coded in bulk: matches within a
+// long literal can be cheaper than those with the old file.
+func (e *encoder) betterNew(t *target, change script.Content) (bool, error) {
+	if t.Size < smallTrial || change.Uncovered(t.Size)+matchBytes*int64(len(change.Matches)) < t.Size/plainShare {
+		return false, nil
+	}
+	defer e.memory.take(10*t.Size + 8<<20)()
+	cost := func(c *script.Content) (int64, error) {
+		return codec.Cost(e.ctx, parse.New(parse.Quick, lz.Window, t.Size), e.store, e.bases, t.Place, c)
+	}
+	change.Bulk = true
+	changed, err := cost(&change)
+	if err != nil {
+		return false, err
+	}
+	fresh := *t.plan
+	fresh.Op, fresh.Parts = script.Bulk, t.parts()
+	alone, err := cost(&fresh)
+	return alone < changed, err
 }
 
 // smallELF is the size below which masked copies are always better, as they are for
@@ -106,7 +144,7 @@ func (e *encoder) tryFile(t *target, h *object, f *oldFile, only bool, best *cho
 		return nil
 	}
 	for _, o := range options {
-		n, err := codec.Cost(e.ctx, e.store, e.bases, t.Place, &o)
+		n, err := codec.Cost(e.ctx, nil, e.store, e.bases, t.Place, &o)
 		if err != nil {
 			return err
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/mender-app/mender-app/delta/elf"
 	"github.com/mender-app/mender-app/delta/internal/branch"
 	"github.com/mender-app/mender-app/delta/internal/codec"
+	"github.com/mender-app/mender-app/delta/internal/lz"
 	"github.com/mender-app/mender-app/delta/internal/lz/parse"
 	"github.com/mender-app/mender-app/delta/internal/script"
 	"github.com/mender-app/mender-app/delta/internal/tarheader"
@@ -205,26 +206,54 @@ func spend(todo []*target, size int64, thrift int) {
 // 45 MiB of packages the other one took 64 s instead of 41, and saved 1.3 % of the delta.
 const quickFrom = 64 << 20
 
-// effort returns how much is tried for the literals in bulk.
-func effort(plans []*objectPlan) parse.Effort {
-	bulk := int64(0)
+// effortFor returns how much is tried for that many literals in bulk.
+func effortFor(size int64) parse.Effort {
+	if size > quickFrom {
+		return parse.Quick
+	}
+	return parse.Thorough
+}
+
+// bulk returns the most bytes that literals in bulk can have, with what aligns them, and
+// whether they are of a tar.
+func bulk(plans []*objectPlan) (size int64, ofTar bool) {
 	for _, p := range plans {
 		if p == nil {
 			continue
 		}
+		n := int64(0)
+		if p.Tar {
+			n = p.Size - p.Tail // mostly zeros, which are not coded
+		}
 		for _, t := range p.contents {
 			switch {
 			case t.plan.Op == script.Bulk:
-				bulk += t.Size
+				n += t.plan.Uncompressed(t.Size)
 			case t.plan.Op.Changes() && t.plan.Bulk:
-				bulk += t.plan.Uncovered(t.Size)
+				n += t.plan.Uncovered(t.Size)
+			default:
+				continue
 			}
+			// Each stream is a file in bulk, and what is between two streams.
+			n += int64(1+2*len(t.plan.Streams)) * lz.Alignment
 		}
+		size += n
+		ofTar = ofTar || p.Tar
 	}
-	if bulk > quickFrom {
-		return parse.Quick
+	return size, ofTar
+}
+
+// bulkWriter returns what codes the literals in bulk, and the temporary space that a
+// device needs for matches farther back than its window; 0 if it needs none. Only
+// deltas of images have such matches: the process that applies the delta of a file can
+// open no other file.
+func (e *encoder) bulkWriter() (w *parse.Encoder, temp int64) {
+	size, ofTar := bulk(e.plans)
+	effort := effortFor(size)
+	if size <= lz.Window || !ofTar || e.opt.NoFar {
+		return parse.New(effort, lz.Window, size), 0
 	}
-	return parse.Thorough
+	return parse.New(effort, lz.FarWindow, size), lz.FileSize(size)
 }
 
 // weigh finds out whether a new file is compressed already, and so not worth

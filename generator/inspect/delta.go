@@ -43,7 +43,7 @@ func (d *ImageDescription) delta(ctx context.Context, size int64, r io.Reader) e
 	}
 	begun := time.Now()
 	var files largest
-	err = dr.Apply(ctx, tarstore.New(), func(o delta.ObjectInfo) (delta.Sink, error) {
+	err = dr.Apply(ctx, tarstore.New(), "", func(o delta.ObjectInfo) (delta.Sink, error) {
 		if o.Kind != delta.Tar {
 			return dropped{}, nil
 		}

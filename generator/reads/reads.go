@@ -24,7 +24,7 @@ type Release struct {
 var Releases = []Release{
 	{"1", []string{
 		artifact.FeatureDelta, artifact.FeatureVariants, artifact.FeaturePolicy, artifact.FeatureSecrets, artifact.FeatureFiles,
-		delta.FeatureELF, delta.FeatureLZ, delta.FeatureDeflate, delta.FeatureGo,
+		delta.FeatureELF, delta.FeatureLZ, delta.FeatureDeflate, delta.FeatureGo, delta.FeatureFar,
 	}},
 }
 

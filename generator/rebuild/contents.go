@@ -137,7 +137,7 @@ func (b *Builder) apply(ctx context.Context, old delta.Old, c *Contents, r *deco
 			total += obj.Size
 		}
 	}
-	err := r.Apply(ctx, old, func(obj delta.ObjectInfo) (delta.Sink, error) {
+	err := r.Apply(ctx, old, b.Temp, func(obj delta.ObjectInfo) (delta.Sink, error) {
 		f, err := os.CreateTemp(b.Temp, "new-*")
 		if err != nil {
 			return nil, &source.WriteError{Err: err}

@@ -11,8 +11,8 @@ import (
 )
 
 // Prove decodes the delta in a file, and returns an error unless it makes next of the
-// old images. It returns the delta's header and size.
-func Prove(ctx context.Context, path string, olds []delta.Image, next delta.Image) (h delta.Header, size int64, err error) {
+// old images. temp is for temporary files. It returns the delta's header and size.
+func Prove(ctx context.Context, temp, path string, olds []delta.Image, next delta.Image) (h delta.Header, size int64, err error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return h, 0, err
@@ -44,7 +44,7 @@ func Prove(ctx context.Context, path string, olds []delta.Image, next delta.Imag
 			return h, 0, err
 		}
 	}
-	err = d.Apply(ctx, old.store, func(delta.ObjectInfo) (delta.Sink, error) { return dropped{}, nil })
+	err = d.Apply(ctx, old.store, temp, func(delta.ObjectInfo) (delta.Sink, error) { return dropped{}, nil })
 	return h, info.Size(), err
 }
 

@@ -132,6 +132,8 @@ func (q Request) own(ctx context.Context, out io.Writer) error {
 		return fmt.Errorf("it makes %d objects, and not one file", len(h.Objects))
 	case q.Size >= 0 && h.Objects[0].Size != q.Size || h.Objects[0].Size > q.Max:
 		return errTooLarge
+	case h.Temp > 0:
+		return errors.New("it needs a temporary file, which only the delta of an image may")
 	case h.Objects[0].Encoding == delta.Omitted && h.Objects[0].Digest != q.Digest:
 		return fmt.Errorf("it does not have %s", h.Objects[0].Digest)
 	case h.Objects[0].Encoding == delta.Omitted: // the new file is the old one
@@ -142,7 +144,7 @@ func (q Request) own(ctx context.Context, out io.Writer) error {
 		_, err = io.Copy(out, io.NewSectionReader(q.Old, 0, oldSize))
 		return err
 	}
-	return d.Apply(ctx, &old{q: &q}, func(delta.ObjectInfo) (delta.Sink, error) { return sink{out}, nil })
+	return d.Apply(ctx, &old{q: &q}, "", func(delta.ObjectInfo) (delta.Sink, error) { return sink{out}, nil })
 }
 
 // old is the one old file, as a blob.

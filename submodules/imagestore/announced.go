@@ -91,11 +91,11 @@ func (a *announcement) checkDelta(h delta.Header) error {
 	return nil
 }
 
-// checkShared compares the size of shared content with the announced temporary
-// bytes, of which it is a part.
-func (a *announcement) checkShared(size int64) error {
-	if a != nil && size > a.Temp {
-		return notAnnounced("its shared content has %d bytes, and %d temporary bytes are announced", size, a.Temp)
+// checkTemp compares the temporary files that decoding takes with the announced
+// temporary bytes. shared is the size of the shared content, which is one of them.
+func (a *announcement) checkTemp(h delta.Header, shared int64) error {
+	if a != nil && (shared > a.Temp || h.Temp > a.Temp-shared) {
+		return notAnnounced("it takes %d temporary bytes for shared content and %d for decoding, and %d temporary bytes are announced", shared, h.Temp, a.Temp)
 	}
 	return nil
 }

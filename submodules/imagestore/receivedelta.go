@@ -72,6 +72,9 @@ func (rc *receiver) delta(r *bufio.Reader) error {
 	if err := rc.announced.checkDelta(d.Header()); err != nil {
 		return err
 	}
+	if err := rc.announced.checkTemp(d.Header(), more.size()); err != nil {
+		return err
+	}
 	if rc.in.Want.DiffIDs != nil && !slices.Equal(rc.in.Want.DiffIDs, diffIDs) {
 		return fmt.Errorf("the delta of image %s: its layers are not those announced: %w", want, image.ErrMismatch)
 	}
@@ -105,7 +108,7 @@ func (rc *receiver) delta(r *bufio.Reader) error {
 		}
 	}
 	last := lastNeeded(objects, present)
-	err = d.Apply(rc.ctx, more.with(old), func(o delta.ObjectInfo) (delta.Sink, error) {
+	err = d.Apply(rc.ctx, more.with(old), rc.in.TempDir, func(o delta.ObjectInfo) (delta.Sink, error) {
 		if o.Index > last {
 			return nil, errEnough
 		}

@@ -28,7 +28,7 @@ func (rc *receiver) shared(d *decoder.Decoder) (*sharedContent, error) {
 	if len(objects) != 1 || objects[0].Kind != delta.Tar || objects[0].Encoding == delta.Omitted {
 		return nil, fmt.Errorf("%w: shared content is one tar", delta.ErrFormat)
 	}
-	if err := rc.announced.checkShared(objects[0].Size); err != nil {
+	if err := rc.announced.checkTemp(d.Header(), objects[0].Size); err != nil {
 		return nil, err
 	}
 	if len(rc.in.Base) == 0 {
@@ -54,7 +54,7 @@ func (rc *receiver) shared(d *decoder.Decoder) (*sharedContent, error) {
 			sharedBase = b.Digest
 		}
 	}
-	err = d.Apply(rc.ctx, delta.WithSharedBase(old, sharedBase, rc.in.Base), func(delta.ObjectInfo) (delta.Sink, error) { return fileSink{f}, nil })
+	err = d.Apply(rc.ctx, delta.WithSharedBase(old, sharedBase, rc.in.Base), rc.in.TempDir, func(delta.ObjectInfo) (delta.Sink, error) { return fileSink{f}, nil })
 	if err == nil {
 		err = s.store.Add(s.object.Digest, delta.Tar, f, s.object.Size)
 	}
@@ -90,6 +90,14 @@ func (s *sharedContent) with(old delta.Old) delta.Old {
 		return old
 	}
 	return &beside{Old: old, s: s}
+}
+
+// size returns its size in bytes; 0 if there is none.
+func (s *sharedContent) size() int64 {
+	if s == nil {
+		return 0
+	}
+	return s.object.Size
 }
 
 // has reports whether an object is the shared content.

@@ -142,7 +142,7 @@ func TestUnpackedStore(t *testing.T) {
 				r, err := decoder.New(bytes.NewReader(d.Bytes()))
 				require.NoError(t, err)
 				s := &sink{}
-				require.NoError(t, r.Apply(t.Context(), old, func(delta.ObjectInfo) (delta.Sink, error) { return s, nil }))
+				require.NoError(t, r.Apply(t.Context(), old, t.TempDir(), func(delta.ObjectInfo) (delta.Sink, error) { return s, nil }))
 				require.True(t, s.done)
 				require.True(t, bytes.Equal(newTar, s.Bytes()))
 				spooled := 0

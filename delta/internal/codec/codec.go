@@ -7,6 +7,7 @@ import (
 
 	"github.com/mender-app/mender-app/delta"
 	"github.com/mender-app/mender-app/delta/budget"
+	"github.com/mender-app/mender-app/delta/internal/lz"
 	"github.com/mender-app/mender-app/delta/internal/model"
 	"github.com/mender-app/mender-app/delta/internal/script"
 )
@@ -49,6 +50,11 @@ func newCodec(ctx context.Context, f *frames, old delta.Old, bases []delta.Base,
 	contents := &contentCoder{run: r, out: out, old: checks, sums: sums, ops: ops, literals: literals, changes: changes, streams: streams}
 	return &Codec{run: r, out: out, old: checks, contents: contents, members: newMemberCoder(contents, counts)}
 }
+
+// Extend makes the decoder read bulk parts whose matches lie up to lz.FarWindow back. open
+// makes the file that it needs for that, of at most most bytes. It is called before the
+// first object is decoded.
+func (c *Codec) Extend(open func() (lz.File, error), most int64) { c.run.lz.Extend(open, most) }
 
 // Encode writes one object as it is planned.
 func (c *Codec) Encode(info delta.ObjectInfo, plan *script.Object) error {
@@ -153,9 +159,13 @@ func (c *Codec) Shares(shares map[string]float64) {
 	}
 }
 
-// Cost returns how many bytes one content would take in a delta of its own.
-func Cost(ctx context.Context, old delta.Old, bases []delta.Base, place script.Place, plan *script.Content) (int64, error) {
-	c := NewEncoder(ctx, io.Discard, noBulk{}, old, bases, place.Size)
+// Cost returns how many bytes one content would take in a delta of its own. bulk is for
+// its literals in bulk; it may be nil if there are none.
+func Cost(ctx context.Context, bulk BulkWriter, old delta.Old, bases []delta.Base, place script.Place, plan *script.Content) (int64, error) {
+	if bulk == nil {
+		bulk = noBulk{}
+	}
+	c := NewEncoder(ctx, io.Discard, bulk, old, bases, place.Size)
 	c.out.begin(nil, place.Size)
 	if err := c.run.boundary(); err != nil {
 		return 0, err

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 
@@ -165,6 +166,9 @@ func (f *frames) bulkBytes(b []byte, part *branch.Converter, pos int64) error {
 		f.inLZ = true
 	}
 	if err := f.lz.Read(b, uint32(part.Kind)); err != nil {
+		if errors.Is(err, lz.ErrFile) {
+			return err
+		}
 		return delta.FormatErrorf("literals: %v", err)
 	}
 	part.Convert(b, uint32(pos), true)

@@ -15,6 +15,7 @@ import (
 	"github.com/mender-app/mender-app/artifact/digest"
 	"github.com/mender-app/mender-app/delta"
 	"github.com/mender-app/mender-app/delta/deflate"
+	"github.com/mender-app/mender-app/delta/internal/lz"
 	"github.com/mender-app/mender-app/delta/internal/lz/parse"
 	"github.com/mender-app/mender-app/delta/internal/script"
 	"github.com/mender-app/mender-app/delta/internal/tarheader"
@@ -68,7 +69,7 @@ func tinyMembers(t *testing.T, n int, plan func(new io.ReaderAt) script.Content)
 // body is the delta of a plan, however much the plan reads.
 func body(t *testing.T, old delta.Old, bases []delta.Base, info delta.ObjectInfo, p *script.Object) []byte {
 	var b bytes.Buffer
-	c := NewEncoder(t.Context(), &b, parse.New(parse.Quick), old, bases, info.Size)
+	c := NewEncoder(t.Context(), &b, parse.New(parse.Quick, lz.Window, 0), old, bases, info.Size)
 	c.old.limit = math.MaxInt64
 	require.NoError(t, c.Encode(info, p))
 	require.NoError(t, c.Flush())

@@ -13,6 +13,7 @@ import (
 
 	"github.com/mender-app/mender-app/delta"
 	"github.com/mender-app/mender-app/delta/deflate"
+	"github.com/mender-app/mender-app/delta/internal/lz"
 	"github.com/mender-app/mender-app/delta/internal/lz/parse"
 	"github.com/mender-app/mender-app/delta/internal/script"
 	"github.com/mender-app/mender-app/delta/tarstore"
@@ -111,7 +112,7 @@ func TestStreamBounds(t *testing.T) {
 	good := script.Stream{Length: int64(len(whole)), StreamHead: script.StreamHead{
 		Envelope: deflate.GzipEnvelope, Head: deflate.GzipHead, Variant: deflate.GNU(9), Size: int64(len(in.Plain)), Old: -1}}
 	try := func(b []byte, streams ...script.Stream) error {
-		c := NewEncoder(t.Context(), io.Discard, parse.New(parse.Quick), tarstore.New(), nil, 1<<30)
+		c := NewEncoder(t.Context(), io.Discard, parse.New(parse.Quick, lz.Window, 0), tarstore.New(), nil, 1<<30)
 		c.out.begin(nil, 1<<30)
 		plan := &script.Content{Op: script.Literal, New: bytes.NewReader(b), Streams: streams}
 		return c.contents.streams.code(&content{Place: script.Place{Size: int64(len(b))}, op: script.Literal, plan: plan})

@@ -15,7 +15,9 @@ const mostInput = 48
 type Decoder struct {
 	model  *Model
 	window *[Window]byte
-	have   uint32 // bytes in the window
+	have   uint32 // bytes that a match may lie in
+	reach  uint32 // the most that these can be
+	far    *far   // or nil
 
 	src       io.Reader
 	rng, code uint32
@@ -25,12 +27,22 @@ type Decoder struct {
 	past      int  // how many of these zeros are in the input
 }
 
+// Extend lets matches lie up to FarWindow back. The file, which open makes once it is
+// needed, gets at most most bytes. Extend is called before the first part is begun.
+func (d *Decoder) Extend(open func() (File, error), most int64) {
+	d.far = &far{open: open, most: most}
+}
+
 // Begin starts a part: bytes that the encoder flushed at once. The memory is
 // allocated when the first part is begun.
 func (d *Decoder) Begin(src io.Reader) error {
 	if d.model == nil {
 		d.model, d.window = new(Model), new([Window]byte)
 		d.model.Init()
+		d.reach = Window
+		if d.far != nil {
+			d.reach = FarWindow
+		}
 	}
 	d.src, d.at, d.end, d.last, d.past = src, 0, 0, false, 0
 	if err := d.fill(); err != nil {
@@ -79,13 +91,12 @@ func (d *Decoder) Align() {
 		d.window[d.model.Pos&(Window-1)] = 0
 		d.model.Pos++
 	}
-	d.have = min(d.have+n, Window)
+	d.have = min(d.have+n, d.reach)
 }
 
-// Read fills b with the next piece. Its bytes are of the class, and at most as many as
-// the window has.
+// Read fills b with the next piece. Its bytes are of the class, and at most MaxPiece.
 func (d *Decoder) Read(b []byte, class uint32) error {
-	if d.src == nil {
+	if d.src == nil || len(b) > MaxPiece {
 		return ErrDamaged
 	}
 	start := d.model.Pos
@@ -96,9 +107,12 @@ func (d *Decoder) Read(b []byte, class uint32) error {
 	} else if err := d.piece(uint32(len(b)), class); err != nil {
 		return err
 	}
-	d.have = min(d.have+uint32(len(b)), Window)
+	d.have = min(d.have+uint32(len(b)), d.reach)
 	n := copy(b, d.window[start&(Window-1):])
 	copy(b[n:], d.window[:])
+	if d.far != nil {
+		return d.far.save(d.window, d.model.Pos)
+	}
 	return nil
 }
 
@@ -133,6 +147,13 @@ func (d *Decoder) piece(n, class uint32) error {
 		st, at := m.State&15, pos&3
 		if d.bit(&m.Match[st][at]) == 0 {
 			c.Last, c.Expected = w[(pos-1)&mask], w[(pos-rep0)&mask]
+			if rep0 > Window {
+				b, err := d.far.read(1, pos-rep0)
+				if err != nil {
+					return err
+				}
+				c.Expected = b[0]
+			}
 			c.Class, c.State, c.Pos = class, st, pos
 			x.Begin(&m.Literal, &c)
 			w[pos&mask] = d.literal(&x)
@@ -142,8 +163,19 @@ func (d *Decoder) piece(n, class uint32) error {
 		}
 		length := d.match(st, at)
 		rep0 = m.Rep[0]
-		if length > end-pos || rep0 > min(d.have+pos-start, Window) {
+		if length > end-pos || rep0 > min(d.have+pos-start, d.reach) {
 			return ErrDamaged
+		}
+		if rep0 > Window {
+			b, err := d.far.read(length, pos-rep0)
+			if err != nil {
+				return err
+			}
+			for i, v := range b {
+				w[(pos+uint32(i))&mask] = v
+			}
+			pos += length
+			continue
 		}
 		from := (pos - rep0) & mask
 		to := pos & mask

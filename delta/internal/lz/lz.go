@@ -12,11 +12,15 @@ package lz
 import "math/bits"
 
 const (
-	// Window is how far back a match may lie.
+	// Window is how far back a match may lie in what the decoder holds in memory.
 	Window = 1 << 22
+	// FarWindow is how far back one may lie if the decoder has a file for the rest.
+	FarWindow = 1 << 26
 	// MinMatch and MaxMatch are the lengths of a match, except of one byte at the
 	// last distance.
 	MinMatch, MaxMatch = 2, 273
+	// MaxPiece is the most bytes of a piece.
+	MaxPiece = 64 << 10
 	// Alignment is what the place of a file in the window is a multiple of.
 	Alignment = 16
 	// NumClasses is the number of classes of bytes.

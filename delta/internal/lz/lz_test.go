@@ -28,8 +28,6 @@ func prose(seed int64, n int) []byte {
 	return b.Bytes()[:n]
 }
 
-const maxPiece = 64 << 10
-
 // file is one file in bulk; its bytes are of the class.
 type file struct {
 	b     []byte
@@ -38,15 +36,14 @@ type file struct {
 
 // encode codes files; after each of those in flush a part ends.
 func encode(files []file, flush func(i int) bool) [][]byte {
-	return encodeWith(parse.Thorough, files, flush)
+	return encodeWith(parse.New(parse.Thorough, lz.Window, 0), files, flush)
 }
 
-func encodeWith(effort parse.Effort, files []file, flush func(i int) bool) (parts [][]byte) {
-	e := parse.New(effort)
+func encodeWith(e *parse.Encoder, files []file, flush func(i int) bool) (parts [][]byte) {
 	for i, f := range files {
 		e.Align()
 		for b := f.b; len(b) > 0; {
-			n := min(len(b), maxPiece)
+			n := min(len(b), lz.MaxPiece)
 			e.Add(b[:n], f.class)
 			b = b[n:]
 		}
@@ -59,7 +56,10 @@ func encodeWith(effort parse.Effort, files []file, flush func(i int) bool) (part
 
 // decode decodes them, and returns an error if one does not come back.
 func decode(files []file, flush func(i int) bool, parts [][]byte) error {
-	var d lz.Decoder
+	return decodeWith(new(lz.Decoder), files, flush, parts)
+}
+
+func decodeWith(d *lz.Decoder, files []file, flush func(i int) bool, parts [][]byte) error {
 	begun := false
 	for i, f := range files {
 		if !begun && len(parts) > 0 && len(f.b) > 0 {
@@ -69,9 +69,9 @@ func decode(files []file, flush func(i int) bool, parts [][]byte) error {
 			begun = true
 		}
 		d.Align()
-		got := make([]byte, maxPiece)
+		got := make([]byte, lz.MaxPiece)
 		for b := f.b; len(b) > 0; {
-			n := min(len(b), maxPiece)
+			n := min(len(b), lz.MaxPiece)
 			if err := d.Read(got[:n], f.class); err != nil {
 				return err
 			}
@@ -156,7 +156,7 @@ func TestQuick(t *testing.T) {
 		"classes":       {{b: text, class: 3}, {b: text[:9000], class: 7}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			quick, thorough := encodeWith(parse.Quick, files, atEnd), encode(files, atEnd)
+			quick, thorough := encodeWith(parse.New(parse.Quick, lz.Window, 0), files, atEnd), encode(files, atEnd)
 			require.NoError(t, decode(files, atEnd, quick))
 			require.LessOrEqual(t, len(quick[0]), len(thorough[0])*105/100+16)
 		})

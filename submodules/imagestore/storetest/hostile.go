@@ -107,6 +107,7 @@ func testAnnounced(s *suite) {
 		"a config that is inflated":      {edited(s.T, d, next.img.ConfigDigest, size(3<<20)), announced(s.T, next, d), "of the delta has 3145728 bytes, and"},
 		"a present layer is inflated":    {edited(s.T, d, base, size(huge)), announced(s.T, next, d), "are announced"},
 		"a layer announced as omitted":   {edited(s.T, d, base, func(kind byte, n uint64) (byte, uint64) { return kind&1 | 2, n }), announced(s.T, next, d), "omitted is announced"},
+		"more temporary bytes":           {withTemp(s.T, d, 1), announced(s.T, next, d), "0 temporary bytes are announced"},
 		"a delta of other layers":        {Delta(s.T, old.img, stranger.img), announced(s.T, next, d), ""},
 		"a sparse file":                  {layersFirst(s.T, next, forged(bomb), false), announced(s.T, next, nil), "take more than"},
 		"a sparse file, compressed":      {layersFirst(s.T, next, forged(bomb), true), announced(s.T, next, nil), "take more than"},

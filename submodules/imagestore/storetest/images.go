@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"archive/tar"
+	"bufio"
 	"bytes"
 	"compress/gzip"
 	"encoding/binary"
@@ -239,6 +240,20 @@ func edited(t *testing.T, d []byte, object image.Digest, edit func(kind byte, si
 	out := binary.AppendUvarint(bytes.Clone(d[:deltaMagic]), uint64(len(head)))
 	out = append(out, head...)
 	out = binary.LittleEndian.AppendUint32(out, crc32.Checksum(head, crc32.MakeTable(crc32.Castagnoli)))
+	return append(out, rest...)
+}
+
+// withTemp returns a delta whose header says that decoding takes temporary bytes.
+func withTemp(t *testing.T, d []byte, temp int64) []byte {
+	t.Helper()
+	r := bufio.NewReader(bytes.NewReader(d))
+	h, err := delta.ReadHeader(r, decoder.Knows)
+	require.NoError(t, err)
+	h.Temp = temp
+	rest, err := io.ReadAll(r)
+	require.NoError(t, err)
+	out, err := delta.AppendHeader(nil, h)
+	require.NoError(t, err)
 	return append(out, rest...)
 }
 

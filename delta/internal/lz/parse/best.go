@@ -96,7 +96,7 @@ func (e *Encoder) long(list []found, end int, class uint32) {
 	f := list[len(list)-1]
 	s := symbol{uint16(min(int(f.length), most)), isNew, f.dist}
 	for k, d := range e.model.Rep {
-		if d <= uint32(min(e.coded, lz.Window)) && same(e.bytes, e.coded-int(d), e.coded, most) >= int(s.length) {
+		if d <= uint32(min(e.coded, e.window)) && same(e.bytes, e.coded-int(d), e.coded, most) >= int(s.length) {
 			s.kind, s.dist = uint8(k), d
 			break
 		}
@@ -132,7 +132,7 @@ func (e *Encoder) extend(nodes []node, i, begin int, list []found, class uint32)
 	at := e.pos(here) & 3
 	left := len(nodes) - 1 - i
 	most := e.effort.ways
-	reach := uint32(min(here, lz.Window))
+	reach := uint32(min(here, e.window))
 	var lastPrice uint32
 	lastKey := uint32(math.MaxUint32)
 	for k := range nodes[i].n {

@@ -9,10 +9,12 @@ import (
 	"github.com/mender-app/mender-app/delta/internal/lz"
 )
 
-// An Encoder codes the pieces of one delta. Its memory is about 16 times the window
-// and what was added since the last Flush.
+// An Encoder codes the pieces of one delta. Its memory is about nine times the window,
+// or what is added if that is less, and twice what was added since the last Flush.
 type Encoder struct {
 	effort Effort
+	window int
+	size   int64 // about that many bytes will be added
 	model  *lz.Model
 	coder  coder
 	finder *finder
@@ -47,8 +49,12 @@ var (
 	Quick    = Effort{ways: 1, depth: 32, long: 64, skip: true}
 )
 
-// New makes an Encoder. It needs its memory only once something is added.
-func New(effort Effort) *Encoder { return &Encoder{effort: effort} }
+// New makes an Encoder whose matches lie at most window bytes back: lz.Window or
+// lz.FarWindow. About size bytes will be added. The Encoder needs its memory only once
+// something is added.
+func New(effort Effort, window int, size int64) *Encoder {
+	return &Encoder{effort: effort, window: window, size: size}
+}
 
 // Add adds a piece: bytes of a class, at most as many as the window has.
 func (e *Encoder) Add(b []byte, class uint32) {
@@ -77,8 +83,11 @@ func (e *Encoder) Flush() []byte {
 		return nil
 	}
 	if e.model == nil {
-		e.model, e.finder, e.nodes = new(lz.Model), newFinder(e.effort.depth), make([]node, span+1)
+		e.model, e.finder, e.nodes = new(lz.Model), newFinder(e.effort.depth, uint32(e.window), e.size), make([]node, span+1)
 		e.model.Init()
+		if n := int(min(e.size, int64(e.window))) + e.window/8; cap(e.bytes) < n {
+			e.bytes = append(make([]byte, 0, n), e.bytes...)
+		}
 	}
 	e.coder.begin()
 	for _, p := range e.pieces {
@@ -89,7 +98,7 @@ func (e *Encoder) Flush() []byte {
 		}
 	}
 	e.pieces = e.pieces[:0]
-	if n := e.coded - lz.Window; n > 0 {
+	if n := e.coded - e.window; n > 0 {
 		e.bytes = append(e.bytes[:0], e.bytes[n:]...)
 		e.coded -= n
 		e.known -= n
