@@ -66,7 +66,7 @@ func TestRoundTrip(t *testing.T) {
 				require.NoError(t, store.Add(o.Digest, o.Kind, f.(io.ReaderAt), o.Size))
 			}
 			made := 0
-			err = r.Apply(t.Context(), store, func(o delta.ObjectInfo) (delta.Sink, error) {
+			err = r.Apply(t.Context(), store, t.TempDir(), func(o delta.ObjectInfo) (delta.Sink, error) {
 				made++
 				want, err := next.Objects[o.Index].Open()
 				if err != nil {
