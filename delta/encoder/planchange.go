@@ -46,8 +46,12 @@ const (
 // old file that it resembles here and there. Both are coded in bulk: matches within a
 // long literal can be cheaper than those with the old file.
 func (e *encoder) betterNew(t *target, change script.Content) (bool, error) {
-	if t.Size < smallTrial || change.Uncovered(t.Size)+matchBytes*int64(len(change.Matches)) < t.Size/plainShare {
+	uncovered := change.Uncovered(t.Size)
+	if t.Size < smallTrial || uncovered+matchBytes*int64(len(change.Matches)) < t.Size/plainShare {
 		return false, nil
+	}
+	if change.Source.Path == t.Path && uncovered < t.Size/2 {
+		return false, nil // an older version of the file
 	}
 	defer e.memory.take(10*t.Size + 8<<20)()
 	cost := func(c *script.Content) (int64, error) {
