@@ -1,6 +1,7 @@
 package filedelta_test
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"errors"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/mender-app/mender-app/artifact/digest"
 	"github.com/mender-app/mender-app/delta"
+	"github.com/mender-app/mender-app/delta/decoder"
 	"github.com/mender-app/mender-app/delta/encoder"
 	"github.com/mender-app/mender-app/modules/filedelta"
 )
@@ -126,6 +128,22 @@ func TestApply(t *testing.T) {
 		require.ErrorIs(t, err, filedelta.ErrDelta, "%q", garbage)
 		require.NotContains(t, err.Error(), "\n")
 	}
+}
+
+// A delta that needs a temporary file is refused: the process could not make it.
+func TestNoTemporaryFile(t *testing.T) {
+	old, next := contents()
+	r := bufio.NewReader(bytes.NewReader(ours(t, old, next)))
+	h, err := delta.ReadHeader(r, decoder.Knows)
+	require.NoError(t, err)
+	h.Features, h.Temp = append(h.Features, delta.FeatureFar), 1<<20
+	head, err := delta.AppendHeader(nil, h)
+	require.NoError(t, err)
+	body, err := io.ReadAll(r)
+	require.NoError(t, err)
+	_, err = apply(t, filedelta.Run, t.Context(), old, append(head, body...), filedelta.Request{Size: -1, Max: int64(len(next))})
+	require.ErrorIs(t, err, filedelta.ErrDelta)
+	require.ErrorContains(t, err, "temporary file")
 }
 
 // The end of the context ends the process.

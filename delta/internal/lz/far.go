@@ -47,15 +47,15 @@ type far struct {
 // the window w.
 func (f *far) save(w *[Window]byte, pos uint32) error {
 	for pos-f.done >= kept {
+		at := int64(f.done & (FarWindow - 1))
+		if at+farBlock > f.most {
+			return ErrDamaged
+		}
 		if f.file == nil {
 			var err error
 			if f.file, err = f.open(); err != nil {
 				return fmt.Errorf("%w: %w", ErrFile, err)
 			}
-		}
-		at := int64(f.done & (FarWindow - 1))
-		if at+farBlock > f.most {
-			return ErrDamaged
 		}
 		if _, err := f.file.WriteAt(w[f.done&(Window-1):][:farBlock], at); err != nil {
 			return fmt.Errorf("%w: %w", ErrFile, err)
