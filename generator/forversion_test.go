@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"io"
+	"strings"
 	"testing"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -69,7 +70,7 @@ func TestForVersionDeltas(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, z.Close())
 	s := newShop(t)
-	img := gentest.Image(t, "linux/amd64", gentest.Files{"doc.gz": packed.String()})
+	img := gentest.Image(t, "linux/amd64", gentest.Files{"doc.gz": packed.String(), "large": strings.Repeat("0", 5<<20)})
 	gentest.DockerArchive(t, s.archive("doc:1"), map[string]v1.Image{"shop/doc:1": img})
 	for forVersion, want := range map[string][]string{
 		"":                          delta.Features,
