@@ -2,8 +2,8 @@
 //
 // It reads its delta strictly forward, and its memory does not depend on the size of the
 // image. A delta with much new content needs a temporary file, of at most the size that
-// its header says. Everything it reads is hostile: the
-// delta, the old files and the old headers may be anything.
+// its header says. Everything it reads is hostile: the delta, the old files and the old
+// headers may be anything.
 package decoder
 
 import (

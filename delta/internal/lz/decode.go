@@ -16,7 +16,6 @@ type Decoder struct {
 	model  *Model
 	window *[Window]byte
 	have   uint32 // bytes that a match may lie in
-	reach  uint32 // the most that these can be
 	far    *far   // or nil
 
 	src       io.Reader
@@ -33,16 +32,20 @@ func (d *Decoder) Extend(open func() (File, error), most int64) {
 	d.far = &far{open: open, most: most}
 }
 
+// reach returns how far back a match may lie.
+func (d *Decoder) reach() uint32 {
+	if d.far != nil {
+		return FarWindow
+	}
+	return Window
+}
+
 // Begin starts a part: bytes that the encoder flushed at once. The memory is
 // allocated when the first part is begun.
 func (d *Decoder) Begin(src io.Reader) error {
 	if d.model == nil {
 		d.model, d.window = new(Model), new([Window]byte)
 		d.model.Init()
-		d.reach = Window
-		if d.far != nil {
-			d.reach = FarWindow
-		}
 	}
 	d.src, d.at, d.end, d.last, d.past = src, 0, 0, false, 0
 	if err := d.fill(); err != nil {
@@ -91,7 +94,7 @@ func (d *Decoder) Align() {
 		d.window[d.model.Pos&(Window-1)] = 0
 		d.model.Pos++
 	}
-	d.have = min(d.have+n, d.reach)
+	d.have = min(d.have+n, d.reach())
 }
 
 // Read fills b with the next piece. Its bytes are of the class, and at most MaxPiece.
@@ -107,7 +110,7 @@ func (d *Decoder) Read(b []byte, class uint32) error {
 	} else if err := d.piece(uint32(len(b)), class); err != nil {
 		return err
 	}
-	d.have = min(d.have+uint32(len(b)), d.reach)
+	d.have = min(d.have+uint32(len(b)), d.reach())
 	n := copy(b, d.window[start&(Window-1):])
 	copy(b[n:], d.window[:])
 	if d.far != nil {
@@ -163,7 +166,7 @@ func (d *Decoder) piece(n, class uint32) error {
 		}
 		length := d.match(st, at)
 		rep0 = m.Rep[0]
-		if length > end-pos || rep0 > min(d.have+pos-start, d.reach) {
+		if length > end-pos || rep0 > min(d.have+pos-start, d.reach()) {
 			return ErrDamaged
 		}
 		if rep0 > Window {

@@ -16,7 +16,7 @@ type found struct{ length, dist uint32 }
 type finder struct {
 	two, three, four []uint32
 	son              []uint32 // two for each place of the window
-	window, mask     uint32   // bytes that a match may lie back; the mask of places in son
+	window           uint32   // bytes that a match may lie back
 	depth            int      // how many places of a tree are compared
 	matches          []found
 }
@@ -31,7 +31,7 @@ const (
 // the window at most.
 func newFinder(depth int, window uint32, size int64) *finder {
 	f := &finder{depth: depth, two: make([]uint32, 1<<twoBits), three: make([]uint32, 1<<threeBits), four: make([]uint32, 1<<fourBits),
-		window: window, mask: window - 1}
+		window: window}
 	f.grow(size)
 	for _, t := range [][]uint32{f.two, f.three, f.four} {
 		for i := range t {
@@ -62,7 +62,8 @@ func (f *finder) at(b []byte, i int, pos uint32, insert bool) []found {
 	}
 	w := binary.LittleEndian.Uint32(b[i:])
 	h2, h3, h4 := w&0xffff, w<<8*0x9e3779b1>>(32-threeBits), w*0x85ebca6b>>(32-fourBits)
-	reach := uint32(min(i, int(f.mask)))
+	mask := f.window - 1
+	reach := uint32(min(i, int(mask)))
 	best := 1
 	for k, c := range [2]uint32{f.two[h2], f.three[h3]} {
 		if d := pos - c; d-1 < reach {
@@ -74,10 +75,10 @@ func (f *finder) at(b []byte, i int, pos uint32, insert bool) []found {
 	}
 	best = max(best, 3)
 	c := f.four[h4]
-	if p := int(pos & f.mask); 2*p >= len(f.son) {
+	if p := int(pos & mask); 2*p >= len(f.son) {
 		f.grow(int64(p) + max(int64(p)/4, 1<<16))
 	}
-	less, more := pos&f.mask<<1, pos&f.mask<<1|1 // where the next smaller and larger place go
+	less, more := pos&mask<<1, pos&mask<<1|1 // where the next smaller and larger place go
 	if insert {
 		f.two[h2], f.three[h3], f.four[h4] = pos, pos, pos
 	}
@@ -94,7 +95,7 @@ func (f *finder) at(b []byte, i int, pos uint32, insert bool) []found {
 			best = n
 			f.matches = append(f.matches, found{uint32(n), d})
 		}
-		s := c & f.mask << 1
+		s := c & mask << 1
 		if n == most {
 			if insert {
 				f.son[less], f.son[more] = f.son[s], f.son[s|1]
@@ -124,7 +125,7 @@ func (f *finder) at(b []byte, i int, pos uint32, insert bool) []found {
 func (f *finder) peek(b []byte, i int, pos uint32) int {
 	h4 := binary.LittleEndian.Uint32(b[i:]) * 0x85ebca6b >> (32 - fourBits)
 	d := pos - f.four[h4]
-	if d-1 >= uint32(min(i, int(f.mask))) {
+	if d-1 >= uint32(min(i, int(f.window-1))) {
 		return 0
 	}
 	return same(b, i-int(d), i, min(len(b)-i, lz.MaxMatch))

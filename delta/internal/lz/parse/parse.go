@@ -56,7 +56,7 @@ func New(effort Effort, window int, size int64) *Encoder {
 	return &Encoder{effort: effort, window: window, size: size}
 }
 
-// Add adds a piece: bytes of a class, at most as many as the window has.
+// Add adds a piece: bytes of a class, at most lz.MaxPiece.
 func (e *Encoder) Add(b []byte, class uint32) {
 	e.bytes = append(e.bytes, b...)
 	e.next += uint32(len(b))
