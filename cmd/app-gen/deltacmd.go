@@ -13,7 +13,9 @@ import (
 	"github.com/mender-app/mender-app/artifact/digest"
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/artifact/mender"
+	"github.com/mender-app/mender-app/cmd/internal/memory"
 	"github.com/mender-app/mender-app/delta"
+	"github.com/mender-app/mender-app/delta/decoder"
 	"github.com/mender-app/mender-app/generator"
 	"github.com/mender-app/mender-app/generator/source"
 )
@@ -112,6 +114,7 @@ func applyCommand() *cobra.Command {
 		Short: "make NEW out of OLD and a delta, with the decoder of the device",
 		Args:  atLeast(2, "OLD and DELTA"),
 		RunE: func(c *cobra.Command, args []string) error {
+			memory.Fit(decoder.MemoryLimit, decoder.MemoryLimit) // as on a device
 			b := newBars()
 			o, err := f.options(b)
 			if err != nil {

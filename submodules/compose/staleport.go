@@ -50,6 +50,15 @@ func (s *session) stalePort(ctx context.Context, said string) (port uint16, stal
 	})
 }
 
+// isAlone reports whether the engine runs nothing but what this call has started: a
+// restart of the engine stops nobody else's containers then.
+func (s *session) isAlone(ctx context.Context, pl *plan) bool {
+	running, err := s.engine.Client().ContainerList(ctx, container.ListOptions{})
+	return err == nil && len(pl.existing) == 0 && !slices.ContainsFunc(running, func(c container.Summary) bool {
+		return c.Labels[labelProject] != pl.name
+	})
+}
+
 // noRestart as ENGINE_RESTART_COMMAND means that the operator restarts the engine.
 const noRestart = "none"
 

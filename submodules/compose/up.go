@@ -46,7 +46,7 @@ func (s *session) up(ctx context.Context, pl *plan, before map[string]int) error
 	if err != nil {
 		port, stale = s.stalePort(ctx, said.text())
 	}
-	if restart := restartCommand(s.set.restartEngine, s.engine.Host(), exists); stale && s.mustStart && restart != nil {
+	if restart := restartCommand(s.set.restartEngine, s.engine.Host(), exists); stale && restart != nil && (s.mustStart || s.isAlone(ctx, pl)) {
 		s.req.Logf("the engine holds port %d for a container that is gone, as after a power loss: restarting the engine (%s)", port, strings.Join(restart, " "))
 		if err := s.restartEngine(ctx, restart); err != nil {
 			return fmt.Errorf("docker compose up failed half-way: %w", err)

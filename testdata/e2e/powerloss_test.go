@@ -56,13 +56,7 @@ func TestPowerLossWhilePortIsPublished(t *testing.T) {
 			mender(t, d, "commit")
 
 			for range 6 {
-				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-				install := d.MenderCommand(ctx, "install", files["2"])
-				require.NoError(t, install.Start())
-				_, err := d.Run("bash", "-c", powerLoss)
-				require.NoError(t, err)
-				_ = install.Wait()
-				cancel()
+				losePower(t, d, files["2"])
 				d = b.boot(t)
 				c.use(t, d)
 				if afterPowerLoss(t, d) {
@@ -72,6 +66,68 @@ func TestPowerLossWhilePortIsPublished(t *testing.T) {
 			require.NotContains(t, []string{"20.10", "26.1"}, b.engine.Name, "the power never failed at the moment that matters")
 		})
 	}
+}
+
+// A power loss in the first installation leaves no release to go back to, and nothing runs.
+// So the next installation restarts an engine that holds the port.
+func TestPowerLossInFirstInstallation(t *testing.T) {
+	for _, c := range clients {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			bed.Require(t, "mender-artifact", "pgrep", "curl")
+			engine := bed.RequireEngine(t)
+			for range 6 {
+				b := &battery{dir: t.TempDir(), engine: engine}
+				d := b.boot(t)
+				c.use(t, d)
+				file := release(t, d, "1", "")
+				losePower(t, d, file)
+				d = b.boot(t)
+				c.use(t, d)
+				if reinstalled(t, d, file) {
+					return
+				}
+			}
+			require.NotContains(t, []string{"20.10", "26.1"}, engine.Name, "the power never failed at the moment that matters")
+		})
+	}
+}
+
+// losePower installs an artifact until the engine publishes its port.
+func losePower(t *testing.T, d *bed.Device, file string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	install := d.MenderCommand(ctx, "install", file)
+	require.NoError(t, install.Start())
+	_, err := d.Run("bash", "-c", powerLoss)
+	require.NoError(t, err)
+	_ = install.Wait()
+}
+
+// reinstalled asserts that the first release can be installed after its installation was
+// interrupted. It reports whether that took a restart of the engine.
+func reinstalled(t *testing.T, d *bed.Device, file string) bool {
+	t.Helper()
+	if d.IsCppMender() {
+		_, err := d.Mender("resume") // it rolls back
+		require.NoError(t, err)
+	} else {
+		d.MustRun(t, "mender-app", "resume")
+	}
+	setEngineRestart(t, d, bed.RestartCommand)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	restarted := restartWhenAsked(ctx, d)
+	mender(t, d, "install", file)
+	mender(t, d, "commit")
+	cancel()
+	held := <-restarted == nil
+	t.Logf("Docker %s held the port: %t", d.Engine, held)
+	says := d.MustRun(t, "curl", "-sf", "--retry", "20", "--retry-all-errors", "--retry-delay", "1", webURL)
+	require.Contains(t, says, "web 1")
+	d.MustProvide(t, provides("1"))
+	return held
 }
 
 // afterPowerLoss asserts that release 1 runs again. It reports whether the engine held
