@@ -71,10 +71,13 @@ func identify(state *bed.State, configs map[string]string) {
 	}
 }
 
+// noArtifact is the name that the client in C++ stores for a device without an artifact.
+const noArtifact = "unknown"
+
 // provided returns the version that the client believes to be installed.
 func provided(p map[string]string) (string, error) {
 	name, version := p["artifact_name"], p["data-partition."+app+".version"]
-	if name == "" && version == "" {
+	if (name == "" || name == noArtifact) && version == "" {
 		return "", nil
 	}
 	if name != app+"-"+version {
