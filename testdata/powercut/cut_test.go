@@ -286,6 +286,7 @@ func (m *machine) mender(s step) error {
 	r, err := m.command(s)
 	if err == nil && r.Code > 0 && s.installs() && strings.Contains(r.Output(), "Update already in progress") {
 		if r, err = m.client("resume"); err == nil {
+			m.committed = strings.Contains(r.Output(), "Committed.")
 			r, err = m.command(s)
 		}
 	}

@@ -31,6 +31,7 @@ type machine struct {
 	refusals    int               // installations that had to be repeated
 	restarts    int               // of the engine, because the product asked for them
 	cpp         bool              // the Mender client is the one in C++
+	committed   bool              // the client committed an installed update when it was to go on
 	noBarrier   bool              // for the control test: SYNC does nothing
 }
 

@@ -190,7 +190,7 @@ func (m *machine) goOnTogether(p plan, committed bool) (ended string, err error)
 			return "", err
 		}
 	}
-	if s.phase == "committed" || s.phase == "cleaning" {
+	if s.phase == "committed" || s.phase == "cleaning" || m.committed {
 		return "both are new", m.run(p.fresh, "2")
 	}
 	return "both are old", m.run(p.fresh, "1")
