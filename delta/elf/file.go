@@ -136,7 +136,6 @@ func Parse(r io.ReaderAt, size int64) (*File, error) {
 				f.gotab.text = f.goBases.Text
 			}
 			f.findOff, f.findSize = f.readFindTable(r)
-			f.gotab.readLines(f)
 		}
 	}
 	return f, nil

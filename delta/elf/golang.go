@@ -117,7 +117,7 @@ type goTable struct {
 	starts                          []uint64 // bits: a name starts there
 	version                         uint32
 	lines                           []lineTable // by their offsets
-	byName                          []named
+	byName                          []uint32    // their indexes, by the functions' names
 }
 
 func readGoTable(r io.ReaderAt, s section, f *File) *goTable {
@@ -208,6 +208,9 @@ type goState struct {
 }
 
 func (p *Predictor) goInit(shift Shift) {
+	if p.o.gotab.lines == nil {
+		p.o.gotab.readLines(p.o)
+	}
 	n := p.o.goBases
 	p.g.types, p.g.etypes, p.g.funcs = n.Types, n.TypesEnd, n.Func
 	e := p.movedBases()

@@ -15,9 +15,9 @@ import (
 // much the lines of a file are shifted. With inlined functions, a line of another
 // file follows, so that a difference may change without an edit nearby.
 
-// lineTable is where a function's tables begin: offsets in pctab, and the index of
-// its compilation unit's first file.
-type lineTable struct{ lines, files, unit uint32 }
+// lineTable is where a function's tables begin: offsets in pctab, the index of its
+// compilation unit's first file, and the offset of the function's name.
+type lineTable struct{ lines, files, unit, name uint32 }
 
 // A line is a source file, by its offset in the table of files, and the number of
 // one of its lines.
@@ -31,41 +31,32 @@ func lineOf(file, number uint32) line { return line(file)<<32 | line(number) }
 func (l line) file() uint32 { return uint32(l >> 32) }
 
 func (t lineTable) compare(o lineTable) int {
-	return cmp.Or(cmp.Compare(t.lines, o.lines), cmp.Compare(t.files, o.files), cmp.Compare(t.unit, o.unit))
+	return cmp.Or(cmp.Compare(t.lines, o.lines), cmp.Compare(t.files, o.files), cmp.Compare(t.unit, o.unit), cmp.Compare(t.name, o.name))
 }
-
-// named is a function that has a record: the offset of its name, and the index of
-// its tables in goTable.lines.
-type named struct{ name, tables uint32 }
 
 // maxPcTables is how large pctab may be, in bytes.
 const maxPcTables = 1 << 30
 
-// readLines reads where the functions' tables of lines are.
+// readLines reads where the functions' tables of lines are. Only a predictor needs that.
 func (g *goTable) readLines(f *File) {
 	if g.version != goMagic20 || g.pcs > g.funcs || g.funcs-g.pcs > maxPcTables {
 		return
 	}
-	read := func(record uint32) (lineTable, bool) {
-		at := g.off + g.funcs + uint64(record)
-		t := lineTable{lines: f.word(at + recordLines), files: f.word(at + recordFiles), unit: f.word(at + recordUnit)}
-		return t, t.lines != 0 && t.files != 0 && t.unit != noUnit
-	}
 	g.lines = make([]lineTable, 0, len(g.record))
 	for _, r := range g.record {
-		if t, ok := read(r); ok {
+		at := g.off + g.funcs + uint64(r)
+		t := lineTable{lines: f.word(at + recordLines), files: f.word(at + recordFiles), unit: f.word(at + recordUnit)}
+		if t.lines != 0 && t.files != 0 && t.unit != noUnit {
+			t.name = f.word(at + recordName)
 			g.lines = append(g.lines, t)
 		}
 	}
 	slices.SortFunc(g.lines, lineTable.compare)
-	g.byName = make([]named, 0, len(g.lines))
-	for _, r := range g.record {
-		if t, ok := read(r); ok {
-			k, _ := slices.BinarySearchFunc(g.lines, t, lineTable.compare)
-			g.byName = append(g.byName, named{f.word(g.off + g.funcs + uint64(r) + recordName), uint32(k)})
-		}
+	g.byName = make([]uint32, len(g.lines))
+	for k := range g.byName {
+		g.byName[k] = uint32(k)
 	}
-	slices.SortFunc(g.byName, func(a, b named) int { return cmp.Or(cmp.Compare(a.name, b.name), cmp.Compare(a.tables, b.tables)) })
+	slices.SortFunc(g.byName, func(a, b uint32) int { return cmp.Or(cmp.Compare(g.lines[a].name, g.lines[b].name), cmp.Compare(a, b)) })
 }
 
 // noUnit takes the place of a unit in the record of a function without one.
@@ -389,9 +380,9 @@ func (p *Predictor) lineLearn(f *Field, old []byte, v uint64) {
 // that names it before (runtime/symtabinl.go, inlinedCall).
 func (p *Predictor) treeLine(at int, name, number uint32) Field {
 	f := Field{Off: int32(at), Len: 4, Kind: kindGo + goTreeLine, pc: uint64(noLine), key: uint64(name)<<32 | uint64(number)}
-	byName := p.o.gotab.byName
-	if k, ok := slices.BinarySearchFunc(byName, name, func(n named, name uint32) int { return cmp.Compare(n.name, name) }); ok {
-		f.pc = uint64(lineOf(p.o.firstFile(p.o.gotab.lines[byName[k].tables]), number))
+	g := p.o.gotab
+	if k, ok := slices.BinarySearchFunc(g.byName, name, func(k, name uint32) int { return cmp.Compare(g.lines[k].name, name) }); ok {
+		f.pc = uint64(lineOf(p.o.firstFile(g.lines[g.byName[k]]), number))
 	}
 	return f
 }

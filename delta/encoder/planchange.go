@@ -93,10 +93,11 @@ func (t *target) from(f *oldFile) script.Content {
 
 // tryFile plans to change f into the content, and replaces best if that is cheaper.
 func (e *encoder) tryFile(t *target, h *object, f *oldFile, only bool, best *choice) error {
-	// Sorting takes up to six bytes a byte of the old codec.Window.
-	need := 8*min(f.size, codec.Window*3/2) + 6*min(t.Size, codec.Window)
+	// Sorting takes up to six bytes a byte of the old window.
+	newWindow, oldWindow := alignWindows(t.Size, f.size)
+	need := 8*min(f.size, oldWindow) + 6*min(t.Size, newWindow)
 	if max(f.size, t.Size) <= maxMasked {
-		need += 2 * (max(f.size, codec.Window*3/2) - codec.Window*3/2 + max(t.Size, codec.Window) - codec.Window)
+		need += 2 * (max(f.size, oldWindow) - oldWindow + max(t.Size, newWindow) - newWindow)
 	}
 	defer e.memory.take(need)()
 	try := t.from(f)
@@ -181,6 +182,15 @@ func (e *encoder) mode(f *oldFile) (elf.Mode, bool, error) {
 // maxMasked is the largest file of which a masked copy is made.
 const maxMasked = codec.ELFWindow
 
+// alignWindows returns how many bytes of a new and of an old file are aligned at a
+// time: all if both are at most twice codec.Window.
+func alignWindows(newSize, oldSize int64) (newWindow, oldWindow int64) {
+	if n := max(newSize, oldSize); n <= 2*codec.Window {
+		return n, n
+	}
+	return codec.Window, codec.Window * 3 / 2
+}
+
 // matches aligns a content with an old file, window by window; with a mode, on
 // copies in which addresses are masked.
 func (e *encoder) matches(t *target, h *object, f *oldFile, mode elf.Mode) ([]script.Match, error) {
@@ -214,14 +224,15 @@ func (e *encoder) matches(t *target, h *object, f *oldFile, mode elf.Mode) ([]sc
 		}
 	}
 	var matches []script.Match
-	for at := int64(0); at < t.Size; at += codec.Window {
-		new, err := newBytes(at, min(codec.Window, t.Size-at))
+	newWindow, oldWindow := alignWindows(t.Size, f.size)
+	for at := int64(0); at < t.Size; at += newWindow {
+		new, err := newBytes(at, min(newWindow, t.Size-at))
 		if err != nil {
 			return nil, err
 		}
 		// The window of the old file surrounds the same place.
-		oat := max(0, min(at-codec.Window/4, f.size-codec.Window*3/2))
-		old, err := oldBytes(oat, min(codec.Window*3/2, f.size-oat))
+		oat := max(0, min(at-(oldWindow-newWindow)/2, f.size-oldWindow))
+		old, err := oldBytes(oat, min(oldWindow, f.size-oat))
 		if err != nil {
 			return nil, err
 		}

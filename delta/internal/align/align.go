@@ -25,11 +25,11 @@ func Find(ctx context.Context, old, new []byte) ([]script.Match, error) {
 	if n := equalLen(old, new); n == len(new) {
 		return []script.Match{{Length: int64(n)}}, nil
 	}
-	sa, err := suffixes(ctx, old)
+	x, err := newOrder(ctx, old)
 	if err != nil {
 		return nil, err
 	}
-	matches, err := cheapest(ctx, newIndex(old, sa), new)
+	matches, err := cheapest(ctx, x, new)
 	return prune(matches), err
 }
 

@@ -96,7 +96,8 @@ type track struct {
 // An aligner finds the cheapest path with Viterbi's algorithm. The states are the
 // diagonals that exact matches have suggested recently.
 type aligner struct {
-	index
+	*order
+	old    []byte
 	new    []byte
 	tracks []track
 	best   path
@@ -104,8 +105,8 @@ type aligner struct {
 }
 
 // cheapest returns the matches of the cheapest path that it finds.
-func cheapest(ctx context.Context, x index, new []byte) ([]script.Match, error) {
-	r := &aligner{index: x, new: new, best: path{start: -1, end: -1}}
+func cheapest(ctx context.Context, x *order, new []byte) ([]script.Match, error) {
+	r := &aligner{order: x, old: x.text, new: new, best: path{start: -1, end: -1}}
 	search := 0 // not before this place
 	for i, steps := 0, 0; i < len(new); steps++ {
 		if steps&0xfff == 0 {
@@ -125,6 +126,7 @@ func cheapest(ctx context.Context, x index, new []byte) ([]script.Match, error) 
 			search = max(search, i+run)
 		case i >= search:
 			search = i + 1
+			r.allow(i, len(new))
 			if pos, n := r.longest(i); n >= minEqual && r.follow(i, pos-i, n) && n > 16 {
 				search = i + n - 8
 			}
@@ -139,7 +141,7 @@ func cheapest(ctx context.Context, x index, new []byte) ([]script.Match, error) 
 		}
 	}
 	slices.Reverse(out)
-	return out, nil
+	return out, ctx.Err()
 }
 
 // run returns how many bytes are equal from a place on, along the best diagonal.
@@ -275,7 +277,7 @@ func (r *aligner) longest(at int) (pos, n int) {
 	lo, hi := r.around(s)
 	saves := int64(-never)
 	try := func(k int) bool {
-		p := int(r.sa[k])
+		p := r.at(k)
 		m := equalLen(r.old[p:], s)
 		// The distance counts twice: near matches are also predicted better.
 		if v := costNew*int64(m) - 2*costBit*int64(bits.Len(uint(max(p-want, want-p)))); v > saves {

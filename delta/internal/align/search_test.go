@@ -8,7 +8,7 @@ import (
 )
 
 // A text is put between the suffixes that are less and those that are not, with the
-// table of two bytes and without.
+// table of first bits and without.
 func TestAround(t *testing.T) {
 	rnd := rand.New(rand.NewSource(1))
 	for _, n := range []int{2, 3, 300, manySuffixes, manySuffixes + 1000} {
@@ -19,8 +19,12 @@ func TestAround(t *testing.T) {
 			}
 			sa, err := suffixes(t.Context(), old)
 			require.NoError(t, err)
-			x := newIndex(old, sa)
+			x, err := newOrder(t.Context(), old)
+			require.NoError(t, err)
 			require.Equal(t, n >= manySuffixes, x.heads != nil)
+			if n > manySuffixes {
+				x = grouped(t.Context(), old)
+			}
 			texts := [][]byte{{0}, {255}, {0, 0}, {255, 255}, {255, 255, 255}, old, old[n-1:], old[n-2:], {old[n-1], 0, 1}}
 			for range 300 {
 				i := rnd.Intn(n)
@@ -37,6 +41,6 @@ func TestAround(t *testing.T) {
 			}
 		}
 	}
-	lo, hi := (&index{old: []byte{1}, sa: []int32{0}}).around([]byte{1, 2})
+	lo, hi := (&order{text: []byte{1}, sa: []int32{0}}).around([]byte{1, 2})
 	require.Equal(t, []int{0, 0}, []int{lo, hi})
 }

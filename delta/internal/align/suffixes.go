@@ -6,10 +6,13 @@ import (
 	"slices"
 )
 
-// suffixes returns the suffix array of b, by induced sorting (Nong, Zhang and
-// Chan, "Linear Suffix Array Construction by Almost Pure Induced-Sorting",
-// 2009). Beside the array, it needs one or two bytes of memory for each byte of b, four
-// at worst. b is under 2 GiB. It checks ctx after each pass.
+type letter interface{ ~byte | ~int32 }
+
+// sortSuffixes writes the suffix array of s, whose letters are less than k, to sa, by
+// induced sorting (Nong, Zhang and Chan, "Linear Suffix Array Construction by Almost Pure
+// Induced-Sorting", 2009). For a text of bytes it needs, beside the array, one or two
+// bytes of memory for each, four at worst. s has less than 2 Gi letters. It checks ctx
+// after each pass.
 //
 // Suffix i is small if it is less than suffix i+1, and large otherwise, as the last
 // one is. A turn is a small suffix after a large one. The order of the turns gives
@@ -18,17 +21,6 @@ import (
 // comes. An entry whose predecessor the pass must not place is complemented. Whoever
 // places a suffix finds that out: it has just read the letter, and the one before
 // lies beside it. So each suffix costs a pass one access at random.
-func suffixes(ctx context.Context, b []byte) ([]int32, error) {
-	sa := make([]int32, len(b))
-	if err := sortSuffixes(ctx, b, sa, 256); err != nil {
-		return nil, err
-	}
-	return sa, nil
-}
-
-type letter interface{ ~byte | ~int32 }
-
-// sortSuffixes writes the suffix array of s, whose letters are less than k, to sa.
 func sortSuffixes[T letter](ctx context.Context, s []T, sa []int32, k int) error {
 	clear(sa)
 	if len(s) < 2 {

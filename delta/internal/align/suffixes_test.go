@@ -2,6 +2,7 @@ package align
 
 import (
 	"bytes"
+	"context"
 	"math/rand"
 	"slices"
 	"sort"
@@ -9,6 +10,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 )
+
+// suffixes returns the suffix array of b.
+func suffixes(ctx context.Context, b []byte) ([]int32, error) {
+	sa := make([]int32, len(b))
+	return sa, sortSuffixes(ctx, b, sa, 256)
+}
 
 func requireSuffixes(t *testing.T, b []byte) {
 	want := make([]int32, len(b))
