@@ -114,6 +114,7 @@ func applyCommand() *cobra.Command {
 		Short: "make NEW out of OLD and a delta, with the decoder of the device",
 		Args:  atLeast(2, "OLD and DELTA"),
 		RunE: func(c *cobra.Command, args []string) error {
+			memory.DropProgram()
 			memory.Fit(decoder.MemoryLimit, decoder.MemoryLimit) // as on a device
 			b := newBars()
 			o, err := f.options(b)

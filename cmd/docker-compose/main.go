@@ -14,6 +14,7 @@ import (
 )
 
 func main() {
+	memory.DropProgram()
 	memory.Fit(decoder.MemoryLimit, decoder.MemoryLimit)
 	os.Exit(submodules.Main(compose.Orchestrator{Sandbox: true}, "docker-compose", version.String(), os.Args[1:]))
 }

@@ -40,6 +40,7 @@ import (
 func main() {
 	// A repair calls this program so.
 	if len(os.Args) > 1 && os.Args[1] == imagedelta.Verb {
+		memory.DropProgram()
 		memory.Fit(decoder.MemoryLimit, decoder.MemoryLimit)
 		os.Exit(imagedelta.Main(os.Stdin, os.Stderr))
 	}

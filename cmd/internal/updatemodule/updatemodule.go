@@ -73,6 +73,7 @@ func Run(args []string, stdout, stderr io.Writer) int {
 		case filedelta.Verb:
 			return filedelta.Main(args[1:], stderr)
 		case imagedelta.Verb:
+			memory.DropProgram()
 			memory.Fit(decoder.MemoryLimit, decoder.MemoryLimit)
 			return imagedelta.Main(os.Stdin, stderr)
 		}
