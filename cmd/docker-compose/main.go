@@ -14,7 +14,9 @@ import (
 )
 
 func main() {
-	memory.DropProgram()
+	if len(os.Args) > 1 && os.Args[1] == submodules.VerbLoad {
+		memory.DropProgram() // LOAD rebuilds images
+	}
 	memory.Fit(decoder.MemoryLimit, decoder.MemoryLimit)
 	os.Exit(submodules.Main(compose.Orchestrator{Sandbox: true}, "docker-compose", version.String(), os.Args[1:]))
 }

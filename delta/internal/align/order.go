@@ -7,8 +7,8 @@ import (
 	"slices"
 )
 
-// An order is the suffix array of a text, which is sorted only where somebody looks: a
-// new file that differs little from the old one is searched for at few places.
+// An order is the suffix array of an old file, which is sorted only where somebody
+// looks: a new file that differs little from it is searched for at few places.
 //
 // At first, the suffixes are in groups by their first bits. To tell which suffix is at
 // a place, its group is divided as by quicksort (Bentley and Sedgewick, "Fast
@@ -17,10 +17,10 @@ import (
 // whole array is sorted instead.
 type order struct {
 	ctx   context.Context // if it is done, the array is of no use
-	text  []byte
+	old   []byte
 	sa    []int32
 	bits  int         // how many first bits there is a table of
-	heads []int32     // where the suffixes begin that start with them; nil for a small text
+	heads []int32     // where the suffixes begin that start with them; nil for a small file
 	first []uint64    // a bit for each place where a group begins; nil if everything is sorted
 	depth map[int]int // how many bytes are equal in a group that begins at a place, if not firstDepth
 
@@ -28,9 +28,9 @@ type order struct {
 }
 
 const (
-	manySuffixes = 1 << 16 // a smaller text has no table
+	manySuffixes = 1 << 16 // a smaller file has no table
 	fewBits      = 16
-	hugeText     = 1 << 22 // a smaller text is sorted at once
+	hugeFile     = 1 << 22 // a smaller file is sorted at once
 	moreBits     = 20
 	firstDepth   = 2  // bytes
 	smallGroup   = 16 // a group of this size is sorted at once
@@ -40,15 +40,15 @@ const (
 // allow tells which part of the search has been done. The work may be up to ten for each
 // suffix, a tenth of it at the beginning: sorting everything takes about as long.
 func (x *order) allow(done, all int) {
-	x.most = len(x.text) + 9*int(float64(len(x.text))*float64(done)/float64(all))
+	x.most = len(x.old) + 9*int(float64(len(x.old))*float64(done)/float64(all))
 }
 
-func newOrder(ctx context.Context, text []byte) (*order, error) {
-	x := &order{ctx: ctx, text: text, sa: make([]int32, len(text)), most: len(text)}
+func newOrder(ctx context.Context, old []byte) (*order, error) {
+	x := &order{ctx: ctx, old: old, sa: make([]int32, len(old)), most: len(old)}
 	switch {
-	case len(text) < manySuffixes:
+	case len(old) < manySuffixes:
 		return x, x.sort()
-	case len(text) < hugeText:
+	case len(old) < hugeFile:
 		x.count(fewBits)
 		return x, x.sort()
 	}
@@ -61,7 +61,7 @@ func newOrder(ctx context.Context, text []byte) (*order, error) {
 func (x *order) count(bits int) {
 	x.bits = bits
 	x.heads = make([]int32, 1<<bits+1)
-	for i := range x.text {
+	for i := range x.old {
 		x.heads[x.head(i)+1]++
 	}
 	for h := range 1 << bits {
@@ -69,9 +69,9 @@ func (x *order) count(bits int) {
 	}
 }
 
-// fill puts the suffixes into groups by their first bits, in the order of the text.
+// fill puts the suffixes into groups by their first bits, in the order of the file.
 func (x *order) fill() {
-	n := int32(len(x.text))
+	n := int32(len(x.old))
 	x.first = make([]uint64, n/64+1)
 	x.depth = map[int]int{}
 	at := slices.Clone(x.heads)
@@ -94,20 +94,20 @@ func (x *order) fill() {
 // sort sorts the whole array.
 func (x *order) sort() error {
 	x.first, x.depth = nil, nil
-	err := sortSuffixes(x.ctx, x.text, x.sa, 256)
+	err := sortSuffixes(x.ctx, x.old, x.sa, 256)
 	if err != nil {
 		clear(x.sa)
 	}
 	return err
 }
 
-// head returns the first bits of a suffix. Zeros follow the end of the text.
+// head returns the first bits of a suffix. Zeros follow the end of the file.
 func (x *order) head(i int) int {
 	var b [4]byte
-	if i+4 <= len(x.text) {
-		b = [4]byte(x.text[i:])
+	if i+4 <= len(x.old) {
+		b = [4]byte(x.old[i:])
 	} else {
-		copy(b[:], x.text[i:])
+		copy(b[:], x.old[i:])
 	}
 	return x.headOf(b[:])
 }
@@ -220,23 +220,23 @@ func (x *order) divide(lo, hi, depth int) (a, b int) {
 }
 
 // key returns keyLen bytes of a suffix as a number, and in its lowest byte how many they
-// are: fewer at the end of the text.
+// are: fewer at the end of the file.
 func (x *order) key(p int32, depth int) uint64 {
 	at := int(p) + depth
-	if at+8 <= len(x.text) {
-		return binary.BigEndian.Uint64(x.text[at:])&^0xff | keyLen
+	if at+8 <= len(x.old) {
+		return binary.BigEndian.Uint64(x.old[at:])&^0xff | keyLen
 	}
 	var b [8]byte
-	b[7] = byte(copy(b[:keyLen], x.text[at:]))
+	b[7] = byte(copy(b[:keyLen], x.old[at:]))
 	return binary.BigEndian.Uint64(b[:])
 }
 
-// less reports whether the suffix at place a of the text comes before that at b.
+// less reports whether the suffix at place a of the file comes before that at b.
 func (x *order) less(a, b int) bool {
-	n := equalLen(x.text[a:], x.text[b:])
+	n := equalLen(x.old[a:], x.old[b:])
 	x.work += n / 64
-	if b+n == len(x.text) {
+	if b+n == len(x.old) {
 		return false
 	}
-	return a+n == len(x.text) || x.text[a+n] < x.text[b+n]
+	return a+n == len(x.old) || x.old[a+n] < x.old[b+n]
 }

@@ -12,7 +12,7 @@ import (
 
 // grouped returns an order of which nothing is sorted, however small the text.
 func grouped(ctx context.Context, text []byte) *order {
-	x := &order{ctx: ctx, text: text, sa: make([]int32, len(text)), most: len(text)}
+	x := &order{ctx: ctx, old: text, sa: make([]int32, len(text)), most: len(text)}
 	x.count(fewBits)
 	x.fill()
 	return x

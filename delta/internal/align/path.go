@@ -97,7 +97,6 @@ type track struct {
 // diagonals that exact matches have suggested recently.
 type aligner struct {
 	*order
-	old    []byte
 	new    []byte
 	tracks []track
 	best   path
@@ -106,7 +105,7 @@ type aligner struct {
 
 // cheapest returns the matches of the cheapest path that it finds.
 func cheapest(ctx context.Context, x *order, new []byte) ([]script.Match, error) {
-	r := &aligner{order: x, old: x.text, new: new, best: path{start: -1, end: -1}}
+	r := &aligner{order: x, new: new, best: path{start: -1, end: -1}}
 	search := 0 // not before this place
 	for i, steps := 0, 0; i < len(new); steps++ {
 		if steps&0xfff == 0 {

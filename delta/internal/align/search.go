@@ -15,7 +15,7 @@ func (x *order) around(s []byte) (lo, hi int) {
 	}
 	for hi-lo >= 2 {
 		m := lo + (hi-lo)/2
-		if less(x.text[x.at(m):], s) {
+		if less(x.old[x.at(m):], s) {
 			lo = m
 		} else {
 			hi = m

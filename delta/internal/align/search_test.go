@@ -41,6 +41,6 @@ func TestAround(t *testing.T) {
 			}
 		}
 	}
-	lo, hi := (&order{text: []byte{1}, sa: []int32{0}}).around([]byte{1, 2})
+	lo, hi := (&order{old: []byte{1}, sa: []int32{0}}).around([]byte{1, 2})
 	require.Equal(t, []int{0, 0}, []int{lo, hi})
 }
