@@ -14,6 +14,9 @@ import (
 func TestLinksOfDocuments(t *testing.T) {
 	documents, err := filepath.Glob("../docs/*.md")
 	require.NoError(t, err)
+	decisions, err := filepath.Glob("../docs/decisions/*.md")
+	require.NoError(t, err)
+	documents = append(documents, decisions...)
 	link := regexp.MustCompile(`\]\(([^)#]+)[^)]*\)`)
 	found := 0
 	for _, document := range append(documents, "../README.md") {
