@@ -9,8 +9,7 @@ import (
 	"github.com/mender-app/mender-app/artifact"
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/delta"
-	"github.com/mender-app/mender-app/generator/rebuild"
-	"github.com/mender-app/mender-app/generator/shared"
+	"github.com/mender-app/mender-app/generator/bases"
 )
 
 // baseDeltas is one image in several deltas, one for each of its bases.
@@ -67,9 +66,9 @@ func (r *run) overBases(ctx context.Context, img *plannedImage) (*baseDeltas, er
 // overEach makes one delta for each base. All devices have content too.
 func (r *run) overEach(ctx context.Context, img *plannedImage, content []delta.Image) (*baseDeltas, error) {
 	b := &baseDeltas{}
-	next := rebuild.DeltaImage(img.URL, img.Image)
+	next := bases.DeltaImage(img.URL, img.Image)
 	for _, base := range img.bases {
-		olds := append([]delta.Image{rebuild.DeltaImage(base.URL, base.Image)}, content...)
+		olds := append([]delta.Image{bases.DeltaImage(base.URL, base.Image)}, content...)
 		d, err := r.encode(ctx, img.URL+" over "+base.From.String(), append(olds, deltaImages(img.known)...), next)
 		if err != nil {
 			b.remove()
@@ -83,11 +82,11 @@ func (r *run) overEach(ctx context.Context, img *plannedImage, content []delta.I
 // overShared is overEach with the common content of the deltas in a delta of its
 // own. It returns nil if they have no common content.
 func (r *run) overShared(ctx context.Context, img *plannedImage) (*baseDeltas, error) {
-	bases := make([]*image.Image, len(img.bases))
+	olds := make([]*image.Image, len(img.bases))
 	for i, b := range img.bases {
-		bases[i] = b.Image
+		olds[i] = b.Image
 	}
-	content, err := shared.Find(ctx, r.temp, img.Image, bases)
+	content, err := bases.FindShared(ctx, r.temp, img.Image, olds)
 	if err != nil {
 		var path *fs.PathError
 		if errors.As(err, &path) { // it reads and writes in the temporary directory only
@@ -153,7 +152,7 @@ func (pack *imagesPacker) variants(ctx context.Context, i int, img *plannedImage
 func (pack *imagesPacker) wholeVariant(ctx context.Context, i int, img *plannedImage, info artifact.ImageInfo, n int) (v artifact.Variant, err error) {
 	e := entry{image: i, variant: n}
 	if pack.Images.DeepDelta {
-		d, err := pack.encode(ctx, img.URL+", whole", deltaImages(img.known), rebuild.DeltaImage(img.URL, img.Image))
+		d, err := pack.encode(ctx, img.URL+", whole", deltaImages(img.known), bases.DeltaImage(img.URL, img.Image))
 		if err != nil {
 			return v, err
 		}

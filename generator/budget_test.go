@@ -9,7 +9,6 @@ import (
 
 	"github.com/mender-app/mender-app/artifact"
 	"github.com/mender-app/mender-app/delta/budget"
-	"github.com/mender-app/mender-app/generator/decoding"
 )
 
 // A budget is kept, with more bytes; one that cannot be kept is refused with one that
@@ -32,7 +31,7 @@ func TestDecodeBudget(t *testing.T) {
 		}
 		return m, size, nil
 	}
-	needs := func(m *artifact.Metadata) int64 { return decoding.Of(m.Sizes, m.Components) }
+	needs := func(m *artifact.Metadata) int64 { return decodingOf(m.Sizes, m.Components) }
 	free, size, err := generate()
 	require.NoError(t, err)
 	require.Positive(t, needs(free))

@@ -15,8 +15,8 @@ import (
 	"github.com/mender-app/mender-app/delta"
 	"github.com/mender-app/mender-app/delta/decoder"
 	"github.com/mender-app/mender-app/delta/encoder"
+	"github.com/mender-app/mender-app/generator/bases"
 	"github.com/mender-app/mender-app/generator/output"
-	"github.com/mender-app/mender-app/generator/rebuild"
 	"github.com/mender-app/mender-app/generator/source"
 )
 
@@ -115,7 +115,7 @@ func ApplyDelta(ctx context.Context, old []string, deltaPath, out string, o Delt
 	if err != nil {
 		return fmt.Errorf("%s: %w", deltaPath, err)
 	}
-	c := rebuild.NewContents()
+	c := bases.NewContents()
 	for _, arg := range old {
 		im, err := h.open(arg)
 		if err != nil {
@@ -132,7 +132,7 @@ func ApplyDelta(ctx context.Context, old []string, deltaPath, out string, o Delt
 }
 
 // writeObjects puts the objects together: an image archive, or the one file.
-func writeObjects(h delta.Header, c *rebuild.Contents, out string) error {
+func writeObjects(h delta.Header, c *bases.Contents, out string) error {
 	if len(h.Objects) == 0 {
 		return errors.New("the delta makes nothing")
 	}
@@ -183,8 +183,8 @@ type byHand struct {
 	o      DeltaOptions
 	opener *source.Opener
 	temp   string
-	b      *rebuild.Builder
-	older  *rebuild.Chain
+	b      *bases.Builder
+	older  *bases.Chain
 }
 
 func newByHand(ctx context.Context, out string, o DeltaOptions) (*byHand, error) {
@@ -202,7 +202,7 @@ func newByHand(ctx context.Context, out string, o DeltaOptions) (*byHand, error)
 		return nil, errors.Join(err, os.RemoveAll(temp))
 	}
 	h.opener.Rebuild = h.older.Image
-	h.b = &rebuild.Builder{Temp: temp, Local: h.local, Tell: h.tell}
+	h.b = &bases.Builder{Temp: temp, Local: h.local, Tell: h.tell}
 	return h, nil
 }
 
@@ -283,18 +283,13 @@ func (h *byHand) keep(name string, img *image.Image) (delta.Image, error) {
 	if err != nil {
 		return delta.Image{}, err
 	}
-	return rebuild.DeltaImage(name, local), nil
+	return bases.DeltaImage(name, local), nil
 }
 
 // local verifies the layers of an image and returns a copy whose layers are
 // uncompressed files.
 func (h *byHand) local(name string, img *image.Image) (*image.Image, error) {
-	lr := layerReader{keep: true, dir: h.temp, tell: func(done int64) { h.tell("read", name, done, -1) }}
-	ls, err := lr.read(h.ctx, []*image.Image{img})
-	if err != nil {
-		return nil, err
-	}
-	return ls.of(img), nil
+	return source.Keep(h.ctx, h.temp, img, func(done int64) { h.tell("read", name, done, -1) })
 }
 
 // single makes one object of any file. The encoder looks into a tar's members.
@@ -329,7 +324,7 @@ func digestOf(f *os.File) (delta.Digest, int64, error) {
 }
 
 // base adds what --base names: an artifact with all its images, or one image.
-func (h *byHand) base(ctx context.Context, arg string, c *rebuild.Contents) error {
+func (h *byHand) base(ctx context.Context, arg string, c *bases.Contents) error {
 	path := strings.TrimPrefix(arg, string(source.Artifact)+":")
 	if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() && strings.HasSuffix(path, ".mender") {
 		rel, err := h.b.Read(ctx, path)

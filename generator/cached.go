@@ -9,22 +9,19 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strconv"
 	"sync"
 
 	"github.com/mender-app/mender-app/artifact/digest"
-	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/delta"
 	"github.com/mender-app/mender-app/delta/encoder"
-	"github.com/mender-app/mender-app/generator/cache"
-	"github.com/mender-app/mender-app/generator/rebuild"
+	"github.com/mender-app/mender-app/generator/bases"
+	"github.com/mender-app/mender-app/generator/source"
 )
 
 // Kinds of entries of the cache. The source adds the blobs of registries.
 const (
 	cachedDelta  = "delta"  // a delta
 	cachedReport = "report" // a keptReport
-	cachedSize   = "gzip"   // how many bytes a layer takes compressed, in digits
 )
 
 // keptReport is what the encoder said of a delta in the cache, and the digest of that
@@ -80,12 +77,12 @@ func deltaHex(olds []delta.Image, next delta.Image, o encoder.Options) (string, 
 // new one. It returns nil if there is none, or not a good one.
 func (r *run) cachedDelta(ctx context.Context, hex string, olds []delta.Image, next delta.Image) (*encodedDelta, error) {
 	c := r.cache
-	b, err := c.Read(cache.Key{Kind: cachedReport, Hex: hex}, maxReport)
+	b, err := c.Read(source.CacheKey{Kind: cachedReport, Hex: hex}, maxReport)
 	if err != nil {
 		return nil, nil
 	}
 	path := filepath.Join(r.temp, "cached-"+hex)
-	if err := c.Take(cache.Key{Kind: cachedDelta, Hex: hex}, path); err != nil {
+	if err := c.Take(source.CacheKey{Kind: cachedDelta, Hex: hex}, path); err != nil {
 		if !errors.Is(err, fs.ErrNotExist) {
 			r.noCache(err)
 		}
@@ -98,7 +95,7 @@ func (r *run) cachedDelta(ctx context.Context, hex string, olds []delta.Image, n
 		e.report, err = kept.Report, kept.isOf(path, next)
 	}
 	if err == nil {
-		e.report.Header, e.report.Size, err = rebuild.Prove(ctx, r.temp, path, olds, next)
+		e.report.Header, e.report.Size, err = bases.Prove(ctx, r.temp, path, olds, next)
 	}
 	if err == nil {
 		return e, nil
@@ -107,7 +104,7 @@ func (r *run) cachedDelta(ctx context.Context, hex string, olds []delta.Image, n
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	c.Remove(cache.Key{Kind: cachedDelta, Hex: hex})
+	c.Remove(source.CacheKey{Kind: cachedDelta, Hex: hex})
 	return nil, nil
 }
 
@@ -129,10 +126,10 @@ func (r *run) keepDelta(hex string, e *encodedDelta) {
 		b, err = json.Marshal(keptReport{Report: e.report, Delta: d})
 	}
 	if err == nil {
-		err = c.Write(cache.Key{Kind: cachedReport, Hex: hex}, b)
+		err = c.Write(source.CacheKey{Kind: cachedReport, Hex: hex}, b)
 	}
 	if err == nil {
-		err = c.Keep(cache.Key{Kind: cachedDelta, Hex: hex}, e.path)
+		err = c.Keep(source.CacheKey{Kind: cachedDelta, Hex: hex}, e.path)
 	}
 	r.noCache(err)
 }
@@ -143,23 +140,4 @@ func (r *run) noCache(err error) {
 		r.cacheFailed = true
 		r.note("the cache does not work, which costs time: %v; --no-cache does without it", err)
 	}
-}
-
-// cachedCompressed is how many bytes a layer takes compressed; 0 if the cache does
-// not know.
-func (lr *layerReader) cachedCompressed(id image.Digest) int64 {
-	b, err := lr.cache.Read(cache.Key{Kind: cachedSize, Hex: id.Hex()}, 20)
-	if err != nil {
-		return 0
-	}
-	n, err := strconv.ParseInt(string(b), 10, 64)
-	if err != nil || n < 0 {
-		return 0
-	}
-	return n
-}
-
-func (lr *layerReader) keepCompressed(id image.Digest, n int64) {
-	// A report of what is saved is all that this is for: a failure does not matter.
-	_ = lr.cache.Write(cache.Key{Kind: cachedSize, Hex: id.Hex()}, strconv.AppendInt(nil, n, 10))
 }

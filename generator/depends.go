@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/mender-app/mender-app/artifact"
-	"github.com/mender-app/mender-app/generator/software"
 )
 
 // autoDepends makes Mender refuse a delta on a device that runs another version
@@ -77,7 +76,7 @@ func (r *run) autoDepends(images []foundImage, version string) (map[string][]str
 // under. It is not the one that this artifact provides where the older artifacts
 // were made with another --software-filesystem, or by another tool. Mender wants
 // every key of depends, so there can only be one.
-func baseKey(own software.Version, images []foundImage) (string, error) {
+func baseKey(own Software, images []foundImage) (string, error) {
 	var keys []string
 	for _, img := range images {
 		if img.whole {

@@ -8,9 +8,9 @@ import (
 
 	"github.com/mender-app/mender-app/artifact"
 	"github.com/mender-app/mender-app/artifact/image"
+	"github.com/mender-app/mender-app/generator/bases"
 	"github.com/mender-app/mender-app/generator/compared"
-	"github.com/mender-app/mender-app/generator/inventory"
-	"github.com/mender-app/mender-app/generator/rebuild"
+	"github.com/mender-app/mender-app/generator/sbom"
 	"github.com/mender-app/mender-app/generator/source"
 )
 
@@ -39,16 +39,16 @@ type ImageDifference struct {
 
 // Diff compares the artifacts old and next. The images of each that the other
 // does not have unchanged must be whole in them, or deltas whose bases are known:
-// from old, from images earlier in the artifact, or from bases, each an artifact
+// from old, from images earlier in the artifact, or from over, each an artifact
 // or anything source.Parse reads. Else the error says what is needed.
-func Diff(ctx context.Context, old, next string, bases []string, o DeltaOptions) (*Difference, error) {
+func Diff(ctx context.Context, old, next string, over []string, o DeltaOptions) (*Difference, error) {
 	h, err := newByHand(ctx, next, o)
 	if err != nil {
 		return nil, err
 	}
 	defer h.close()
-	c := rebuild.NewContents()
-	for _, b := range bases {
+	c := bases.NewContents()
+	for _, b := range over {
 		if err := h.base(ctx, b, c); err != nil {
 			return nil, fmt.Errorf("--base %s: %w", b, err)
 		}
@@ -65,7 +65,7 @@ func Diff(ctx context.Context, old, next string, bases []string, o DeltaOptions)
 	// An image of the old release may be the base of a delta. An image that cannot be
 	// rebuilt is an error only if it is compared.
 	missing := map[image.Digest]error{}
-	for _, rel := range []*rebuild.Release{from, to} {
+	for _, rel := range []*bases.Artifact{from, to} {
 		begun := time.Now()
 		for _, comp := range rel.Meta.ImageComponents() {
 			_, err := h.b.Image(ctx, rel, comp, c)
@@ -88,7 +88,7 @@ func Diff(ctx context.Context, old, next string, bases []string, o DeltaOptions)
 	return d, nil
 }
 
-func (h *byHand) compare(p compared.Pair, c *rebuild.Contents, missing map[image.Digest]error, warnings *[]string) (*ImageDifference, error) {
+func (h *byHand) compare(p compared.Pair, c *bases.Contents, missing map[image.Digest]error, warnings *[]string) (*ImageDifference, error) {
 	d := &ImageDifference{Change: compared.Changed}
 	if p.Old != nil {
 		d.Old, d.OldDigest = p.Old.URL, p.Old.Digest
@@ -107,18 +107,18 @@ func (h *byHand) compare(p compared.Pair, c *rebuild.Contents, missing map[image
 		d.Change = compared.Same
 		return d, nil
 	}
-	var trees [2]map[string]*inventory.File
-	var packages [2][]inventory.Package
+	var trees [2]map[string]*sbom.File
+	var packages [2][]sbom.Package
 	for i, comp := range []*artifact.Component{p.Old, p.New} {
 		img := c.Images[comp.Digest]
 		if img == nil {
 			return nil, missing[comp.Digest]
 		}
-		tree, err := inventory.Read(h.ctx, img)
+		tree, err := sbom.ReadTree(h.ctx, img)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", comp.URL, err)
 		}
-		trees[i] = map[string]*inventory.File{}
+		trees[i] = map[string]*sbom.File{}
 		for _, path := range tree.Paths() {
 			trees[i][path] = tree.File(path)
 		}

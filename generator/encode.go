@@ -6,7 +6,7 @@ import (
 
 	"github.com/mender-app/mender-app/delta"
 	"github.com/mender-app/mender-app/delta/encoder"
-	"github.com/mender-app/mender-app/generator/rebuild"
+	"github.com/mender-app/mender-app/generator/bases"
 	"github.com/mender-app/mender-app/generator/source"
 )
 
@@ -65,7 +65,7 @@ func (r *run) encode(ctx context.Context, what string, olds []delta.Image, next 
 func deltaImages(list []*source.Found) []delta.Image {
 	images := make([]delta.Image, len(list))
 	for i, f := range list {
-		images[i] = rebuild.DeltaImage(f.URL, f.Image)
+		images[i] = bases.DeltaImage(f.URL, f.Image)
 	}
 	return images
 }

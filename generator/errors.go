@@ -6,9 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/mender-app/mender-app/generator/bases"
 	"github.com/mender-app/mender-app/generator/manifests"
-	"github.com/mender-app/mender-app/generator/rebuild"
-	"github.com/mender-app/mender-app/generator/recipients"
 	"github.com/mender-app/mender-app/generator/source"
 )
 
@@ -86,15 +85,15 @@ func (e *StrictError) Error() string {
 type WriteError = source.WriteError
 
 // DamagedError says that the content of an artifact is malformed.
-type DamagedError = rebuild.DamagedError
+type DamagedError = bases.DamagedError
 
 // ErrNotApp is the error for a Mender Artifact without an application.
-var ErrNotApp = rebuild.ErrNotApp
+var ErrNotApp = bases.ErrNotApp
 
-// encryptUsage turns an error of package recipients into a usage error.
+// encryptUsage turns an error of [manifests.ReadRecipients] into a usage error.
 func encryptUsage(err error) error {
 	u := &UsageError{Text: "--encrypt-secrets-to: " + err.Error()}
-	var e *recipients.Error
+	var e *manifests.RecipientError
 	if errors.As(err, &e) {
 		u.Hint = e.Hint
 	}

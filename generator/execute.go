@@ -15,9 +15,8 @@ import (
 	"github.com/mender-app/mender-app/artifact/metered"
 	"github.com/mender-app/mender-app/delta"
 	"github.com/mender-app/mender-app/delta/encoder"
-	"github.com/mender-app/mender-app/generator/decoding"
+	"github.com/mender-app/mender-app/generator/bases"
 	"github.com/mender-app/mender-app/generator/manifests"
-	"github.com/mender-app/mender-app/generator/rebuild"
 	"github.com/mender-app/mender-app/generator/source"
 )
 
@@ -41,9 +40,9 @@ func (r *run) execute(ctx context.Context, p *plan, used *manifests.Found) ([]Se
 		err := r.limit.Least(func(thrift int) (_ int64, err error) {
 			out, r.thrift = &payload{}, thrift
 			sent, err = r.packImages(ctx, p, out)
-			return decoding.Of(&out.sizes, out.components), err
+			return decodingOf(&out.sizes, out.components), err
 		})
-		var much *decoding.TooMuchError
+		var much *tooMuchError
 		if errors.As(err, &much) {
 			return nil, &UsageError{Text: "--decode-budget: " + err.Error(), Hint: "--decode-budget " + much.Enough() + " would do; what travels whole is not decoded: images without --base and CURRENT, with --deep-delta=false"}
 		}
@@ -106,7 +105,7 @@ func (r *run) packImages(ctx context.Context, p *plan, out *payload) (sent []Sen
 			return nil, fmt.Errorf("%s: %w", img.URL, err)
 		}
 		for n := range c.Layers {
-			c.Layers[n].Unpacked = p.layers[c.Layers[n].DiffID].unpacked
+			c.Layers[n].Unpacked = p.layers[c.Layers[n].DiffID].Unpacked
 		}
 		out.components = append(out.components, *c)
 	}
@@ -193,7 +192,7 @@ func (pack *imagesPacker) image(ctx context.Context, i int, img *plannedImage) (
 
 // delta packs an image as one delta.
 func (pack *imagesPacker) delta(ctx context.Context, i int, img *plannedImage, info artifact.ImageInfo, c *artifact.Component) error {
-	made, err := pack.encode(ctx, img.URL, deltaImages(img.known), rebuild.DeltaImage(img.URL, img.Image))
+	made, err := pack.encode(ctx, img.URL, deltaImages(img.known), bases.DeltaImage(img.URL, img.Image))
 	if err != nil {
 		return err
 	}

@@ -6,12 +6,11 @@ import (
 
 	"github.com/mender-app/mender-app/artifact"
 	"github.com/mender-app/mender-app/delta"
-	"github.com/mender-app/mender-app/generator/reads"
 )
 
 // readBy returns the features that the devices have; nil for all.
 func (a *Artifact) readBy() ([]string, error) {
-	list, err := reads.By(a.ForVersion)
+	list, err := FeaturesOf(a.ForVersion)
 	if err != nil {
 		return nil, &UsageError{Text: "--for-version: " + err.Error(), Hint: "give a version of mender-app, as 1.0.0, or what mender_app_features of the inventory says"}
 	}

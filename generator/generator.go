@@ -20,12 +20,9 @@ import (
 
 	"github.com/mender-app/mender-app/artifact"
 	"github.com/mender-app/mender-app/artifact/similar"
-	"github.com/mender-app/mender-app/generator/cache"
-	"github.com/mender-app/mender-app/generator/decoding"
+	"github.com/mender-app/mender-app/generator/bases"
 	"github.com/mender-app/mender-app/generator/manifests"
 	"github.com/mender-app/mender-app/generator/output"
-	"github.com/mender-app/mender-app/generator/rebuild"
-	"github.com/mender-app/mender-app/generator/recipients"
 	"github.com/mender-app/mender-app/generator/source"
 )
 
@@ -92,14 +89,14 @@ func Generate(ctx context.Context, o Options, dry bool) (*Result, error) {
 	if r.reads, err = o.Artifact.readBy(); err != nil {
 		return nil, err
 	}
-	if r.limit, err = decoding.LimitOn(o.Images.Budgets, o.Application.Platform.String()); err != nil {
+	if r.limit, err = decodeLimitOn(o.Images.Budgets, o.Application.Platform.String()); err != nil {
 		return nil, &UsageError{Text: "--decode-budget: " + err.Error()}
 	}
 	r.checkOrchestrator()
 	if s := &o.Artifact.Signing; s.Sign != nil && s.Public == nil {
 		r.warn("the signature is not verified: give the public key with --public-key")
 	}
-	if r.recipients, err = recipients.Read(o.Application.EncryptTo, artifact.MaxRecipients); err != nil {
+	if r.recipients, err = manifests.ReadRecipients(o.Application.EncryptTo, artifact.MaxRecipients); err != nil {
 		return nil, encryptUsage(err)
 	}
 	if err := r.readPolicy(); err != nil {
@@ -110,7 +107,7 @@ func Generate(ctx context.Context, o Options, dry bool) (*Result, error) {
 	}
 	defer os.RemoveAll(r.temp)
 	if dir := o.Build.CacheDir; dir != "" && o.Build.CacheLimit > 0 {
-		if r.cache, err = cache.Open(dir, o.Build.CacheLimit); err != nil {
+		if r.cache, err = source.OpenCache(dir, o.Build.CacheLimit); err != nil {
 			r.noCache(err)
 		}
 	}
@@ -196,22 +193,22 @@ func Generate(ctx context.Context, o Options, dry bool) (*Result, error) {
 // run has what all steps of one call of Generate need.
 type run struct {
 	Options
-	policy     json.RawMessage  // of the metadata; nil: there is none
-	recipients *recipients.List // of the secrets
-	temp       string           // directory for temporary files
-	older      *rebuild.Chain
+	policy     json.RawMessage       // of the metadata; nil: there is none
+	recipients *manifests.Recipients // of the secrets
+	temp       string                // directory for temporary files
+	older      *bases.Chain
 	warnings   []string
 	notes      []string          // those of the warnings that are no reason to stop
 	tree       string            // the manifests as they are shipped: the manifests directory, or a copy
 	ignored    func(string) bool // whether a file of the manifests directory is not shipped
 	written    []output.File     // complete files, the artifact last
 
-	reads  []string       // the features that the devices have; nil: all
-	limit  decoding.Limit // of what they take to decode the deltas
-	thrift int            // of the deltas (encoder.Options)
+	reads  []string    // the features that the devices have; nil: all
+	limit  decodeLimit // of what they take to decode the deltas
+	thrift int         // of the deltas (encoder.Options)
 
-	cache       *cache.Cache // nil: nothing is kept
-	cacheFailed bool         // and it was said
+	cache       *source.Cache // nil: nothing is kept
+	cacheFailed bool          // and it was said
 }
 
 func (r *run) warn(format string, args ...any) {

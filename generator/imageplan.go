@@ -6,7 +6,7 @@ import (
 
 	"github.com/mender-app/mender-app/artifact"
 	"github.com/mender-app/mender-app/artifact/image"
-	"github.com/mender-app/mender-app/generator/inventory"
+	"github.com/mender-app/mender-app/generator/sbom"
 	"github.com/mender-app/mender-app/generator/source"
 )
 
@@ -57,11 +57,11 @@ type PlannedLayer struct {
 // plan is a Plan with what its execution needs.
 type plan struct {
 	Plan
-	images   []plannedImage                       // of the components, in the same order
-	files    []plannedFile                        // of the files, in the same order
-	whole    artifact.Format                      // of images without a base
-	layers   layers                               // what reading them found out
-	packages map[image.Digest][]inventory.Package // of each image; nil if nobody asked
+	images   []plannedImage                  // of the components, in the same order
+	files    []plannedFile                   // of the files, in the same order
+	whole    artifact.Format                 // of images without a base
+	layers   source.Layers                   // what reading them found out
+	packages map[image.Digest][]sbom.Package // of each image; nil if nobody asked
 }
 
 // plannedImage is one image of the plan.
@@ -99,7 +99,7 @@ func (p *plannedImage) current() *source.Found {
 }
 
 // plan decides how every image is sent.
-func (r *run) plan(images []foundImage, ls layers) (*plan, error) {
+func (r *run) plan(images []foundImage, ls source.Layers) (*plan, error) {
 	p := &plan{Plan: Plan{Version: artifact.VersionReference}, images: make([]plannedImage, len(images)), whole: artifact.FormatFull, layers: ls}
 	if r.Images.DeepDelta {
 		p.whole = artifact.FormatDelta
@@ -175,7 +175,7 @@ func (p *plan) known(i int, alternatives bool) {
 }
 
 // component describes image i.
-func (p *plan) component(i int, ls layers) PlannedComponent {
+func (p *plan) component(i int, ls source.Layers) PlannedComponent {
 	img := &p.images[i]
 	c := PlannedComponent{
 		URL: img.URL, Source: img.From.String(), Digest: img.digest(), Platform: img.Image.Platform.String(), Format: img.format,
@@ -210,7 +210,7 @@ func (p *plan) component(i int, ls layers) PlannedComponent {
 			}
 		}
 		c.Layers = append(c.Layers, planned)
-		c.Whole += ls[l.DiffID].compressed
+		c.Whole += ls[l.DiffID].Compressed
 	}
 	return c
 }
@@ -229,7 +229,7 @@ func (p *plan) engineGrowth() int64 {
 		for _, l := range c.Layers {
 			if !l.Omitted && !seen[l.DiffID] {
 				seen[l.DiffID] = true
-				n += max(l.Size, p.layers[l.DiffID].unpacked)
+				n += max(l.Size, p.layers[l.DiffID].Unpacked)
 			}
 		}
 	}

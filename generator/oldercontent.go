@@ -8,13 +8,13 @@ import (
 	"strings"
 
 	"github.com/mender-app/mender-app/artifact/image"
-	"github.com/mender-app/mender-app/generator/rebuild"
+	"github.com/mender-app/mender-app/generator/bases"
 	"github.com/mender-app/mender-app/generator/source"
 )
 
 // olderContent lets the opener find the content of images that older artifacts
 // have as deltas only.
-func (r *run) olderContent(ctx context.Context, opener *source.Opener) (*rebuild.Chain, error) {
+func (r *run) olderContent(ctx context.Context, opener *source.Opener) (*bases.Chain, error) {
 	chain, err := newChain(ctx, r.temp, r.tell)
 	if err != nil {
 		return nil, err
@@ -48,25 +48,20 @@ func (r *run) olderContent(ctx context.Context, opener *source.Opener) (*rebuild
 
 // newChain returns a chain with a directory of its own in temp, apart from the layers of
 // other images there.
-func newChain(ctx context.Context, temp string, tell func(stage, what string, done, total int64)) (*rebuild.Chain, error) {
+func newChain(ctx context.Context, temp string, tell func(stage, what string, done, total int64)) (*bases.Chain, error) {
 	dir, err := os.MkdirTemp(temp, "older-*")
 	if err != nil {
 		return nil, &WriteError{Err: err}
 	}
 	local := func(name string, img *image.Image) (*image.Image, error) {
-		lr := layerReader{keep: true, dir: dir, tell: func(done int64) { tell("read", name, done, -1) }}
-		ls, err := lr.read(ctx, []*image.Image{img})
-		if err != nil {
-			return nil, err
-		}
-		return ls.of(img), nil
+		return source.Keep(ctx, dir, img, func(done int64) { tell("read", name, done, -1) })
 	}
-	return &rebuild.Chain{Builder: &rebuild.Builder{Temp: dir, Local: local, Tell: tell}}, nil
+	return &bases.Chain{Builder: &bases.Builder{Temp: dir, Local: local, Tell: tell}}, nil
 }
 
 // addContent adds what --content names: an artifact, a directory of them, or an
 // image.
-func (r *run) addContent(ctx context.Context, opener *source.Opener, chain *rebuild.Chain, arg string) error {
+func (r *run) addContent(ctx context.Context, opener *source.Opener, chain *bases.Chain, arg string) error {
 	path := strings.TrimPrefix(arg, string(source.Artifact)+":")
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
 		entries, err := os.ReadDir(path)

@@ -16,9 +16,6 @@ import (
 	"github.com/mender-app/mender-app/delta/budget"
 	"github.com/mender-app/mender-app/generator/bases"
 	"github.com/mender-app/mender-app/generator/manifests"
-	"github.com/mender-app/mender-app/generator/reads"
-	"github.com/mender-app/mender-app/generator/shipped"
-	"github.com/mender-app/mender-app/generator/software"
 	"github.com/mender-app/mender-app/generator/source"
 )
 
@@ -83,7 +80,7 @@ type Artifact struct {
 	Group         string
 	DependsNames  []string
 	DependsGroups []string
-	Software      software.Version
+	Software      Software
 	Provides      map[string]string
 	Depends       map[string][]string // keys of provides, and the values of each that will do
 	Clears        []string
@@ -231,7 +228,7 @@ func (o Options) checked() (Options, error) {
 	if err != nil {
 		return o, err
 	}
-	if !reads.Deltas(has) {
+	if !ReadsDeltas(has) {
 		o.Images.DeepDelta = false
 	}
 	if o.Artifact.Software.Name == "" {
@@ -319,12 +316,12 @@ func shippedOutput(manifestsDir, path string) error {
 	if !ok {
 		return nil
 	}
-	ignore, err := shipped.ReadIgnore(manifestsDir)
+	ignore, err := manifests.ReadIgnore(manifestsDir)
 	if err == nil && rel != "." && ignore.Ignored(rel) {
 		return nil
 	}
 	return &UsageError{Text: fmt.Sprintf("the output %s lies in the manifests directory, which is shipped", path),
-		Hint: "choose another --output-path, or name its directory in " + shipped.IgnoreFile}
+		Hint: "choose another --output-path, or name its directory in " + manifests.IgnoreFile}
 }
 
 // inside gives the path of dir in tree, after following links; false if it is neither

@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 
-	"github.com/mender-app/mender-app/generator/inventory"
+	"github.com/mender-app/mender-app/generator/sbom"
 	"github.com/mender-app/mender-app/generator/source"
 )
 
@@ -70,7 +70,7 @@ func (r *run) writeProvenance(w io.Writer, p *plan, out *payload, artifact strin
 		d := resource{Name: f.URL, URI: f.From.String(), Digest: sha(f.Image.ConfigDigest.Hex()), Annotations: annotations}
 		annotations["digestOf"] = "image config"
 		if f.Manifest != "" {
-			d.URI = inventory.ImageURL(f.Repository, f.Manifest.String())
+			d.URI = sbom.ImageURL(f.Repository, f.Manifest.String())
 			annotations["manifest"] = f.Manifest.String()
 		}
 		if path := f.From.Path; path != "" {

@@ -11,27 +11,27 @@ import (
 	cdx "github.com/CycloneDX/cyclonedx-go"
 
 	"github.com/mender-app/mender-app/artifact/image"
-	"github.com/mender-app/mender-app/generator/inventory"
+	"github.com/mender-app/mender-app/generator/sbom"
 )
 
 // packages lists what is in each image. A bill of materials that came with the
 // image goes before the package databases in its layers.
-func (r *run) packages(ctx context.Context, images []foundImage) (map[image.Digest][]inventory.Package, error) {
-	all := map[image.Digest][]inventory.Package{}
+func (r *run) packages(ctx context.Context, images []foundImage) (map[image.Digest][]sbom.Package, error) {
+	all := map[image.Digest][]sbom.Package{}
 	for _, img := range images {
 		if _, done := all[img.digest()]; done {
 			continue
 		}
-		var list []inventory.Package
+		var list []sbom.Package
 		for _, b := range img.Attestations {
-			found, err := inventory.ParseAttestation(b)
+			found, err := sbom.ParseAttestation(b)
 			if err != nil {
 				r.warn("%s: %v", img.URL, err)
 			}
 			list = append(list, found...)
 		}
 		if list == nil {
-			tree, err := inventory.Read(ctx, img.Image)
+			tree, err := sbom.ReadTree(ctx, img.Image)
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", img.URL, err)
 			}
@@ -51,7 +51,7 @@ func (r *run) packages(ctx context.Context, images []foundImage) (map[image.Dige
 // writeSBOM writes the bill of materials of the artifact as CycloneDX 1.6 in
 // JSON: the application, its images, and the packages in each of them. The same
 // images give the same bytes.
-func (r *run) writeSBOM(w io.Writer, p *plan, packages map[image.Digest][]inventory.Package) error {
+func (r *run) writeSBOM(w io.Writer, p *plan, packages map[image.Digest][]sbom.Package) error {
 	app := &r.Application
 	root := cdx.Component{BOMRef: "application", Type: cdx.ComponentTypeApplication, Name: app.Name, Version: r.Artifact.Software.Version}
 	var images []cdx.Component
@@ -109,12 +109,12 @@ func imageComponent(img *plannedImage) cdx.Component {
 	}
 	c.Properties = &properties
 	if img.Manifest != "" {
-		c.PackageURL = inventory.ImageURL(img.Repository, img.Manifest.String())
+		c.PackageURL = sbom.ImageURL(img.Repository, img.Manifest.String())
 	}
 	return c
 }
 
-func packageComponent(of string, pkg inventory.Package) cdx.Component {
+func packageComponent(of string, pkg sbom.Package) cdx.Component {
 	c := cdx.Component{
 		BOMRef: of + "#" + pkg.URL, Type: cdx.ComponentTypeLibrary, Name: pkg.Name, Version: pkg.Version, PackageURL: pkg.URL,
 		Properties: &[]cdx.Property{{Name: "mender-app:found", Value: pkg.Found}},

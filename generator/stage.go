@@ -9,7 +9,6 @@ import (
 
 	"github.com/mender-app/mender-app/artifact"
 	"github.com/mender-app/mender-app/generator/manifests"
-	"github.com/mender-app/mender-app/generator/shipped"
 )
 
 // packManifests packs the manifests directory, with the variables added to its
@@ -53,9 +52,9 @@ func (r *run) packManifests(used *manifests.Found, p *payload) (err error) {
 // is not shipped, r.tree becomes a copy without it.
 func (r *run) openManifests() error {
 	dir := r.Application.ManifestsDir
-	ignore, err := shipped.ReadIgnore(dir)
+	ignore, err := manifests.ReadIgnore(dir)
 	if err == nil {
-		err = shipped.Check(dir, ignore)
+		err = manifests.CheckTree(dir, ignore)
 	}
 	r.tree, r.ignored = dir, ignore.Ignored
 	if err == nil && ignore != nil {
@@ -66,13 +65,13 @@ func (r *run) openManifests() error {
 
 // copyManifests makes r.tree a copy. Its name is that of the directory, because that
 // is the name of a Compose project.
-func (r *run) copyManifests(ignore *shipped.Ignore) error {
+func (r *run) copyManifests(ignore *manifests.Ignore) error {
 	dir, err := filepath.Abs(r.tree)
 	if err != nil {
 		return err
 	}
 	to := filepath.Join(r.temp, "shipped", filepath.Base(dir))
-	if err := shipped.Copy(dir, to, ignore); err != nil {
+	if err := manifests.CopyTree(dir, to, ignore); err != nil {
 		return err
 	}
 	r.tree = to
@@ -103,7 +102,7 @@ func (r *run) suspectManifests(used *manifests.Found) error {
 	if used != nil {
 		known = slices.Concat(used.Encrypt, used.Plain)
 	}
-	list, err := shipped.Suspects(r.tree, known)
+	list, err := manifests.Suspects(r.tree, known)
 	r.warnings = append(r.warnings, list...)
 	return err
 }
@@ -115,10 +114,10 @@ func (r *run) changeManifests(used *manifests.Found) error {
 			return err
 		}
 	}
-	if err := shipped.Encrypt(r.tree, used.Encrypt, r.recipients.Seal); err != nil {
+	if err := manifests.EncryptFiles(r.tree, used.Encrypt, r.recipients.Seal); err != nil {
 		return err
 	}
-	return shipped.AddVariables(r.tree, used.Ship)
+	return manifests.AddVariables(r.tree, used.Ship)
 }
 
 // inManifests adds the directory to an error about manifests.

@@ -10,7 +10,6 @@ import (
 	"github.com/mender-app/mender-app/delta/budget"
 	"github.com/mender-app/mender-app/generator"
 	"github.com/mender-app/mender-app/generator/manifests"
-	"github.com/mender-app/mender-app/generator/reads"
 )
 
 // platforms are common values of --platform.
@@ -26,7 +25,7 @@ func addCompletions(root *cobra.Command) {
 		compressions = append(compressions, string(c))
 	}
 	var versions []string
-	for _, r := range reads.Releases {
+	for _, r := range generator.Versions {
 		versions = append(versions, r.Version)
 	}
 	values := map[string]cobra.CompletionFunc{

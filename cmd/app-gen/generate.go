@@ -17,9 +17,6 @@ import (
 	"github.com/mender-app/mender-app/cmd/internal/usage"
 	"github.com/mender-app/mender-app/delta/budget"
 	"github.com/mender-app/mender-app/generator"
-	"github.com/mender-app/mender-app/generator/cache"
-	"github.com/mender-app/mender-app/generator/reads"
-	"github.com/mender-app/mender-app/generator/software"
 	"github.com/mender-app/mender-app/generator/source"
 )
 
@@ -96,7 +93,7 @@ type genFlags struct {
 
 func generateCommand() *cobra.Command {
 	f := &genFlags{compression: string(mender.None)}
-	f.o.Artifact.Software.Filesystem = software.DefaultFilesystem
+	f.o.Artifact.Software.Filesystem = generator.DefaultFilesystem
 	c := &cobra.Command{
 		Use:     "app-gen [options] [-- mender-artifact options]",
 		Short:   "make App Artifacts from container images and manifests",
@@ -157,7 +154,7 @@ func generateCommand() *cobra.Command {
 	fl.BoolVar(&f.o.Artifact.NoAutoDepends, "no-depends", false, "do not depend on the version of the application that CURRENT is from")
 	fl.StringVar(&f.o.Build.TempDir, "temp-dir", "", "directory for temporary files (default: TMPDIR, else beside the output)")
 	fl.BoolVar(&f.noCache, "no-cache", false, "fetch and make everything anew: use no content that was kept in app-gen's directory in XDG_CACHE_HOME, and keep none")
-	fl.IntVar(&f.cacheSize, "cache-size", cache.DefaultLimit>>20, "MiB that are kept there at most")
+	fl.IntVar(&f.cacheSize, "cache-size", source.DefaultCacheLimit>>20, "MiB that are kept there at most")
 	fl.BoolVar(&f.dry, "dry-run", false, "find and read everything, print the plan, write nothing")
 	fl.BoolVar(&f.o.Build.Strict, "strict", false, "make warnings errors: profiles that no service has, variables that are not set, missing mounted files, plain secrets …")
 	fl.BoolVar(&f.json, "json", false, "print one JSON document")
@@ -210,7 +207,7 @@ func readersOfDeltas(a *generator.Artifact) error {
 		return &usageError{text: "--for " + a.Reader + ": it cannot read deltas", hint: hint}
 	}
 	// What is not a version is refused later, with the other options.
-	if has, err := reads.By(a.ForVersion); err == nil && !reads.Deltas(has) {
+	if has, err := generator.FeaturesOf(a.ForVersion); err == nil && !generator.ReadsDeltas(has) {
 		return &usageError{text: "--" + forVersion + " " + a.ForVersion + ": such devices cannot read deltas", hint: hint}
 	}
 	return nil
@@ -322,7 +319,7 @@ func (f *genFlags) resolve(ctx context.Context) error {
 	if f.cacheSize < 0 {
 		return &usageError{text: "--cache-size is a number of MiB"}
 	}
-	if dir, err := cache.Dir(); err == nil && !f.noCache {
+	if dir, err := source.CacheDir(); err == nil && !f.noCache {
 		f.o.Build.CacheDir, f.o.Build.CacheLimit = dir, int64(f.cacheSize)<<20
 	}
 	f.o.Application.Compose.Environ = os.Environ()

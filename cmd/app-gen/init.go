@@ -18,7 +18,6 @@ import (
 	"github.com/mender-app/mender-app/artifact/names"
 	"github.com/mender-app/mender-app/generator"
 	"github.com/mender-app/mender-app/generator/manifests"
-	"github.com/mender-app/mender-app/generator/shipped"
 )
 
 // unknownType is the device type that init writes if it is not told one.
@@ -187,8 +186,8 @@ func (p *project) write(w io.Writer) error {
 		fmt.Fprintf(w, "before the first release, replace the device type %s in %s: a device has its own in /var/lib/mender/device_type\n", unknownType, configFile)
 	}
 	fmt.Fprintf(w, "the first release:\n  app-gen -n %[1]s-1\nand the next, as deltas over it:\n  app-gen -n %[1]s-2\n", p.application)
-	if !slices.Contains(wrote, shipped.IgnoreFile) {
-		fmt.Fprintf(w, "%s was there: it must name %s and %s\n", shipped.IgnoreFile, releasesDir, configFile)
+	if !slices.Contains(wrote, manifests.IgnoreFile) {
+		fmt.Fprintf(w, "%s was there: it must name %s and %s\n", manifests.IgnoreFile, releasesDir, configFile)
 	}
 	return nil
 }
@@ -196,9 +195,9 @@ func (p *project) write(w io.Writer) error {
 // writeBeside writes .menderappignore and makes the directory of releases. It returns
 // the names of those that were not there.
 func writeBeside() (wrote []string, err error) {
-	switch err := create(shipped.IgnoreFile, ignoreText); {
+	switch err := create(manifests.IgnoreFile, ignoreText); {
 	case err == nil:
-		wrote = append(wrote, shipped.IgnoreFile)
+		wrote = append(wrote, manifests.IgnoreFile)
 	case !errors.Is(err, fs.ErrExist):
 		return nil, err
 	}
@@ -213,7 +212,7 @@ func writeBeside() (wrote []string, err error) {
 		err = errors.New(releasesDir + " is not a directory")
 	}
 	if len(wrote) > 0 {
-		os.Remove(shipped.IgnoreFile)
+		os.Remove(manifests.IgnoreFile)
 	}
 	return nil, err
 }

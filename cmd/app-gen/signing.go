@@ -10,7 +10,6 @@ import (
 
 	"github.com/mender-app/mender-app/artifact/mender"
 	"github.com/mender-app/mender-app/generator"
-	"github.com/mender-app/mender-app/generator/keyservice"
 )
 
 // signing finds out who signs: a key in a file, a key in a token, a program, or
@@ -19,7 +18,7 @@ func (f *genFlags) signing(ctx context.Context) (s generator.Signing, err error)
 	if f.keyFile != "" && f.signCommand != "" {
 		return s, &usageError{text: "--key and --sign-command exclude each other"}
 	}
-	token := strings.HasPrefix(f.keyFile, keyservice.Scheme)
+	token := strings.HasPrefix(f.keyFile, tokenScheme)
 	if f.publicKey != "" {
 		if !token && f.signCommand == "" {
 			return s, &usageError{text: "--public-key without --sign-command or --key pkcs11:…", hint: "a private key in a file has its public key with it"}
@@ -28,14 +27,14 @@ func (f *genFlags) signing(ctx context.Context) (s generator.Signing, err error)
 			return s, err
 		}
 	}
-	var signer *keyservice.Signer
+	var signer *outsideSigner
 	switch {
 	case f.dry && (token || f.signCommand != ""):
 		return generator.Signing{}, nil // do not ask for a PIN that is not needed
 	case token:
-		signer, err = keyservice.PKCS11(ctx, f.keyFile, s.Public)
+		signer, err = tokenSigner(ctx, f.keyFile, s.Public)
 	case f.signCommand != "":
-		signer, err = keyservice.Command(ctx, f.signCommand)
+		signer, err = commandSigner(ctx, f.signCommand)
 	case f.keyFile != "":
 		var key crypto.Signer
 		key, err = readKey("--key", f.keyFile, mender.LoadPrivateKey)
@@ -43,7 +42,7 @@ func (f *genFlags) signing(ctx context.Context) (s generator.Signing, err error)
 	default:
 		return s, nil
 	}
-	if err != nil && !errors.Is(err, keyservice.ErrProgram) {
+	if err != nil && !errors.Is(err, errSigning) {
 		return s, &usageError{text: err.Error()}
 	}
 	if err != nil {

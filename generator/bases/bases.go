@@ -1,8 +1,8 @@
-// Package bases finds the older releases that an artifact's deltas build on:
-// which files of a directory are releases of the application, which of them are
-// the newest, and which of a release's images each new image replaces.
+// Package bases has what deltas build on: it finds older releases of an application,
+// rebuilds their images as a device does, also those that are deltas, and finds the
+// content that the deltas over several bases share.
 //
-// It reads the headers of artifacts, never their payloads.
+// It encodes nothing, and knows nothing of what is made over the bases.
 package bases
 
 import (
@@ -72,7 +72,7 @@ func (e *Error) Unwrap() error { return e.Err }
 // Advice is the hint.
 func (e *Error) Advice() string { return e.Hint }
 
-// Find reads the headers of all releases that are asked for: first the named files,
+// Find reads the headers, never the payloads, of all releases that are asked for: first the named files,
 // then those of the directories, the newest first. A named file must be a release of
 // the application for the platform. In a directory, other files are ignored. Before the
 // first release, Options.Dirs have none; Options.Paths must.

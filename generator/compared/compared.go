@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	"github.com/mender-app/mender-app/artifact"
-	"github.com/mender-app/mender-app/generator/inventory"
+	"github.com/mender-app/mender-app/generator/sbom"
 	"github.com/mender-app/mender-app/generator/source"
 )
 
@@ -41,7 +41,7 @@ type File struct {
 }
 
 // Files lists the files that changed, sorted by path.
-func Files(old, next map[string]*inventory.File) (list []File) {
+func Files(old, next map[string]*sbom.File) (list []File) {
 	for path, n := range next {
 		switch o := old[path]; {
 		case o == nil:
@@ -60,9 +60,9 @@ func Files(old, next map[string]*inventory.File) (list []File) {
 }
 
 // Packages lists the packages that changed, sorted by type and name.
-func Packages(old, next []inventory.Package) (list []Package) {
+func Packages(old, next []sbom.Package) (list []Package) {
 	type name struct{ kind, name, arch string }
-	versions := func(list []inventory.Package) map[name][]string {
+	versions := func(list []sbom.Package) map[name][]string {
 		m := map[name][]string{}
 		for _, p := range list {
 			n := name{p.Type, p.Name, p.Arch}

@@ -17,8 +17,8 @@ import (
 	"github.com/mender-app/mender-app/artifact/mender"
 	"github.com/mender-app/mender-app/artifact/metered"
 	"github.com/mender-app/mender-app/artifact/statement"
+	"github.com/mender-app/mender-app/generator/bases"
 	"github.com/mender-app/mender-app/generator/manifests"
-	"github.com/mender-app/mender-app/generator/rebuild"
 	"github.com/mender-app/mender-app/generator/source"
 )
 
@@ -122,7 +122,7 @@ func Stream(ctx context.Context, stream io.Reader, name string, keys []crypto.Pu
 		}
 		i.Files = append(i.Files, FileDescription{file.Name, file.Size, file.Digest})
 		if err := i.file(ctx, file.Name, r); err != nil {
-			return nil, &rebuild.DamagedError{Err: fmt.Errorf("%s: %s: %w", name, file.Name, err)}
+			return nil, &bases.DamagedError{Err: fmt.Errorf("%s: %s: %w", name, file.Name, err)}
 		}
 	}
 	if _, err := io.Copy(io.Discard, counted); err != nil { // the padding, for the size
@@ -138,7 +138,7 @@ type inspection struct {
 
 func (i *inspection) header(h *mender.Header, keys []crypto.PublicKey) error {
 	if h.PayloadType != mender.PayloadTypeApp {
-		return fmt.Errorf("%w: its payload type is %q, that of applications is %q", rebuild.ErrNotApp, h.PayloadType, mender.PayloadTypeApp)
+		return fmt.Errorf("%w: its payload type is %q, that of applications is %q", bases.ErrNotApp, h.PayloadType, mender.PayloadTypeApp)
 	}
 	d := i.Description
 	d.Name, d.Group, d.DeviceTypes = h.Name, h.Group, h.DeviceTypes

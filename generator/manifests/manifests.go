@@ -1,7 +1,8 @@
 // Package manifests reads the manifests of an application. It lists the container
 // images that they use, with file and line. It refuses what would fail on a device,
 // which loads its images from an artifact and pulls nothing. It lists what services
-// can reach beyond their containers.
+// can reach beyond their containers. It also makes the tree that an artifact carries:
+// without what .menderappignore names, with encrypted secrets and resolved variables.
 //
 // It knows compose projects and Kubernetes manifests, and nothing of where
 // images come from or how an artifact looks.

@@ -25,7 +25,6 @@ import (
 	"github.com/mender-app/mender-app/artifact/digest"
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/artifact/metered"
-	"github.com/mender-app/mender-app/generator/cache"
 )
 
 // parallel is how many layers are fetched at one time, as Docker does it.
@@ -260,7 +259,7 @@ func (o *Opener) blob(ctx context.Context, b v1.Layer, mu *sync.Mutex, step func
 			return layer, fmt.Errorf("layer %s: %w", digest, err)
 		}
 		// A cache that fails costs time, and the artifact nothing.
-		_ = o.Cache.Keep(cache.Key{Kind: cachedBlob, Hex: digest.Hex()}, path)
+		_ = o.Cache.Keep(CacheKey{Kind: cachedBlob, Hex: digest.Hex()}, path)
 	}
 	mu.Lock()
 	if o.blobs == nil {
@@ -278,7 +277,7 @@ const cachedBlob = "blob"
 // cachedBlob takes a blob from the cache and compares it with its digest. It returns
 // "" if there is none, or a damaged one.
 func (o *Opener) cachedBlob(ctx context.Context, want image.Digest, step func(int64)) string {
-	key := cache.Key{Kind: cachedBlob, Hex: want.Hex()}
+	key := CacheKey{Kind: cachedBlob, Hex: want.Hex()}
 	path := filepath.Join(o.TempDir, want.Hex()+"-"+rand.Text())
 	if o.Cache.Take(key, path) != nil {
 		return ""

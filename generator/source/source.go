@@ -1,7 +1,8 @@
 // Package source finds container images on the build host, wherever they are:
 // a registry, a Docker daemon, an archive, an OCI layout or an older .mender.
 // The content of the images it returns is on local disk, so that planning and
-// writing can read layers several times.
+// writing can read layers several times. It also keeps what is slow to fetch or to
+// make for the next run ([Cache]).
 //
 // It knows nothing of manifests, deltas or how an artifact is written.
 package source
@@ -19,7 +20,6 @@ import (
 
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/artifact/similar"
-	"github.com/mender-app/mender-app/generator/cache"
 )
 
 // Kind is where an image comes from.
@@ -242,7 +242,7 @@ type Opener struct {
 	TempDir  string         // for what is fetched; required, the caller removes it
 	Config   Config         // of Docker and containers; the zero value has none
 	Progress Progress       // may be nil
-	Cache    *cache.Cache   // of the blobs of registries; may be nil
+	Cache    *Cache         // of the blobs of registries; may be nil
 	// Attestations asks registries and layouts for the bills of materials of images.
 	Attestations bool
 	// Rebuild makes an image of which an artifact has a delta only, by the digest

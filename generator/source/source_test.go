@@ -16,7 +16,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mender-app/mender-app/artifact/image"
-	"github.com/mender-app/mender-app/generator/cache"
 	"github.com/mender-app/mender-app/generator/gentest"
 )
 
@@ -393,7 +392,7 @@ func TestCachedBlobs(t *testing.T) {
 		fetched.Store(0)
 		o := opener(t, "linux/amd64")
 		var err error
-		o.Cache, err = cache.Open(dir, 1<<20)
+		o.Cache, err = OpenCache(dir, 1<<20)
 		require.NoError(t, err)
 		var mu sync.Mutex // blobs are fetched side by side
 		var done, total int64

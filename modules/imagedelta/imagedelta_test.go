@@ -19,8 +19,8 @@ import (
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/delta"
 	"github.com/mender-app/mender-app/delta/encoder"
+	"github.com/mender-app/mender-app/generator/bases"
 	"github.com/mender-app/mender-app/generator/gentest"
-	"github.com/mender-app/mender-app/generator/rebuild"
 	"github.com/mender-app/mender-app/modules/imagedelta"
 	"github.com/mender-app/mender-app/submodules"
 )
@@ -65,11 +65,11 @@ func request(t *testing.T, next saved, olds ...saved) imagedelta.Request {
 	var list []delta.Image
 	var archives []string
 	for _, o := range olds {
-		list = append(list, rebuild.DeltaImage("web:1", o.Image))
+		list = append(list, bases.DeltaImage("web:1", o.Image))
 		archives = append(archives, o.path)
 	}
 	var out bytes.Buffer
-	report, err := encoder.Encode(t.Context(), &out, list, rebuild.DeltaImage("web:2", next.Image), encoder.Options{TempDir: t.TempDir()})
+	report, err := encoder.Encode(t.Context(), &out, list, bases.DeltaImage("web:2", next.Image), encoder.Options{TempDir: t.TempDir()})
 	require.NoError(t, err)
 	dir := t.TempDir()
 	q := imagedelta.Request{

@@ -1,0 +1,89 @@
+package manifests
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	"github.com/moby/patternmatcher"
+	"github.com/moby/patternmatcher/ignorefile"
+)
+
+// IgnoreFile is the file in the manifests directory that names what is not shipped.
+// Its syntax is that of .dockerignore. It is not shipped itself.
+const IgnoreFile = ".menderappignore"
+
+// maxIgnoreFile bounds the file, in bytes.
+const maxIgnoreFile = 1 << 20
+
+// Ignore says which files of a directory are not shipped. A nil *Ignore ignores
+// nothing.
+type Ignore struct {
+	matcher *patternmatcher.PatternMatcher
+}
+
+// ReadIgnore reads the IgnoreFile of a directory; nil if there is none.
+func ReadIgnore(dir string) (*Ignore, error) {
+	bad := func(err error) error {
+		return &Error{Place: Place{File: IgnoreFile}, Text: err.Error(), Hint: "it is written as a .dockerignore"}
+	}
+	info, err := os.Lstat(filepath.Join(dir, IgnoreFile))
+	switch {
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
+		return nil, nil
+	case err != nil:
+		return nil, bad(err)
+	case !info.Mode().IsRegular() || info.Size() > maxIgnoreFile:
+		return nil, bad(fmt.Errorf("is not a file of at most %d bytes", maxIgnoreFile))
+	}
+	f, err := os.Open(filepath.Join(dir, IgnoreFile))
+	if err != nil {
+		return nil, bad(err)
+	}
+	defer f.Close()
+	patterns, err := ignorefile.ReadAll(f)
+	if err != nil {
+		return nil, bad(err)
+	}
+	matcher, err := patternmatcher.New(append(patterns, IgnoreFile))
+	if err != nil {
+		return nil, bad(err)
+	}
+	if _, err := matcher.MatchesOrParentMatches("x"); err != nil { // compiles the patterns
+		return nil, bad(err)
+	}
+	return &Ignore{matcher}, nil
+}
+
+// Ignored reports whether the file or directory of this name, relative to the
+// directory, is not shipped.
+func (i *Ignore) Ignored(name string) bool {
+	if i == nil {
+		return false
+	}
+	match, err := i.matcher.MatchesOrParentMatches(filepath.FromSlash(name))
+	return err == nil && match
+}
+
+// whole reports whether everything below an ignored directory is ignored too: no
+// pattern begins with "!".
+func (i *Ignore) whole() bool { return !i.matcher.Exclusions() }
+
+// Walk calls visit for each file and directory of dir that is shipped, by its name
+// relative to dir, in lexical order. It follows no link.
+func (i *Ignore) Walk(dir fs.FS, visit func(name string, d fs.DirEntry) error) error {
+	return fs.WalkDir(dir, ".", func(name string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case name == "." || !i.Ignored(name):
+			return visit(name, d)
+		case d.IsDir() && i.whole():
+			return fs.SkipDir
+		}
+		return nil
+	})
+}

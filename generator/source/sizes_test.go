@@ -1,0 +1,51 @@
+package source
+
+import (
+	"archive/tar"
+	"bytes"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestMeter(t *testing.T) {
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	for _, size := range []int{700, 3} {
+		require.NoError(t, w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: "f", Size: int64(size)}))
+		_, err := w.Write(make([]byte, size))
+		require.NoError(t, err)
+	}
+	require.NoError(t, w.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: "d/"}))
+	require.NoError(t, w.Close())
+	// An old GNU sparse file of 1 GiB with no data, as GNU tar -S writes it.
+	h := make([]byte, 512)
+	copy(h, "hole")
+	copy(h[100:], "0000644\x000000000\x000000000\x0000000000000\x0000000000000\x00")
+	h[156] = tar.TypeGNUSparse
+	copy(h[257:], "ustar  \x00")
+	copy(h[386:], "10000000000\x0000000000000\x00") // one piece, at the end, of nothing
+	copy(h[483:], "10000000000\x00")                // the real size, 1 GiB
+	copy(h[148:], "        ")
+	sum := 0
+	for _, c := range h {
+		sum += int(c)
+	}
+	copy(h[148:], []byte{'0', byte('0' + sum>>12&7), byte('0' + sum>>9&7), byte('0' + sum>>6&7), byte('0' + sum>>3&7), byte('0' + sum&7), 0, ' '})
+	for name, c := range map[string]struct {
+		tar  []byte
+		want int64
+	}{
+		"files": {b.Bytes(), 703}, "a sparse file": {append(h, b.Bytes()...), 1<<30 + 703}, "no tar": {[]byte("nonsense"), 0}, "nothing": {nil, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := newMeter()
+			for p := c.tar; len(p) > 0; {
+				n, err := m.Write(p[:min(len(p), 100)])
+				require.NoError(t, err)
+				p = p[n:]
+			}
+			require.Equal(t, c.want, m.End())
+		})
+	}
+}
