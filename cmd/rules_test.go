@@ -174,7 +174,7 @@ var renames = []string{"Rename", "Renameat", "Renameat2"}
 // the directory. What works in a directory for temporary files alone may rename.
 func TestOnlyDurableRenames(t *testing.T) {
 	inTemporaryDirectory := []string{
-		"modules/deploy/repairs", // an archive that is unpacked for one call
+		"modules/deploy", // an archive that is unpacked for one call
 	}
 	for _, f := range parseModule(t) {
 		if f.test || !under(f.dir, "store") && !under(f.dir, "modules") || under(f.dir, "store/durable") || slices.Contains(inTemporaryDirectory, f.dir) {

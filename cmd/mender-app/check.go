@@ -19,7 +19,7 @@ import (
 	"github.com/mender-app/mender-app/delta/budget"
 	"github.com/mender-app/mender-app/modules/client"
 	"github.com/mender-app/mender-app/modules/client/download"
-	"github.com/mender-app/mender-app/modules/deploy/forecast"
+	"github.com/mender-app/mender-app/modules/deploy"
 	"github.com/mender-app/mender-app/submodules"
 )
 
@@ -58,7 +58,7 @@ Of a URL only the head of the artifact is read, so the manifests are not checked
 
 // printedForecast is what check prints.
 type printedForecast struct {
-	*forecast.Forecast
+	*deploy.Forecast
 	Download int64 `json:"download,omitempty"` // bytes of the artifact, if they are known
 }
 
@@ -88,7 +88,7 @@ func (p *program) check(ctx context.Context, from string, k source.Keys) (err er
 
 // foresee makes every check of an artifact. unsigned is why its signature cannot be
 // checked, nil if it can. whole: its manifests are at hand.
-func (p *program) foresee(ctx context.Context, in io.Reader, keys []device.Trusted, unsigned error, whole bool) (*forecast.Forecast, error) {
+func (p *program) foresee(ctx context.Context, in io.Reader, keys []device.Trusted, unsigned error, whole bool) (*deploy.Forecast, error) {
 	reader, signature := source.Artifact(in, keys)
 	if reader == nil {
 		return nil, signature
@@ -113,7 +113,7 @@ func (p *program) foresee(ctx context.Context, in io.Reader, keys []device.Trust
 	if err != nil {
 		return nil, err
 	}
-	before := &forecast.Forecast{}
+	before := &deploy.Forecast{}
 	before.Add("signature", errors.Join(unsigned, signature))
 	before.Add("device", p.accepts(reader.Header()))
 	found.Findings = append(before.Findings, found.Findings...)
@@ -122,7 +122,7 @@ func (p *program) foresee(ctx context.Context, in io.Reader, keys []device.Trust
 
 // foreseeStaged makes the checks of a staged artifact that do not need its payload. Its
 // signature is checked with the configured keys, if there are any.
-func (p *program) foreseeStaged(ctx context.Context, in io.Reader) (*forecast.Forecast, error) {
+func (p *program) foreseeStaged(ctx context.Context, in io.Reader) (*deploy.Forecast, error) {
 	keys, err := device.ReadKeys(p.config.Signatures.Keys)
 	if err != nil {
 		return nil, err

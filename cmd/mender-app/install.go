@@ -473,7 +473,7 @@ func (p *program) loadStaged(ctx context.Context, a *staging.Artifact, keys []de
 	}
 	defer x.Close()
 	return p.engine().Preload(ctx, deploy.Preload{
-		Artifact: x, Name: a.ArtifactName, Digest: a.Digest, Margin: p.config.Staging.Free << 20,
+		StagedArtifact: x, Name: a.ArtifactName, Digest: a.Digest, Margin: p.config.Staging.Free << 20,
 		Room: func(bytes int64) error { return change.RoomToLoad(*a, bytes) },
 	})
 }

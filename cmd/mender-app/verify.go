@@ -13,8 +13,6 @@ import (
 	"github.com/mender-app/mender-app/artifact/mender"
 	"github.com/mender-app/mender-app/cmd/internal/device"
 	"github.com/mender-app/mender-app/modules/deploy"
-	"github.com/mender-app/mender-app/modules/deploy/left"
-	"github.com/mender-app/mender-app/modules/deploy/repairs"
 	"github.com/mender-app/mender-app/store"
 	"github.com/mender-app/mender-app/submodules"
 )
@@ -70,7 +68,7 @@ something cannot be repaired, nothing is changed, and the error says what to do.
 			problems := []deploy.Problem{}
 			for _, name := range names {
 				found, err := p.verify(cmd.Context(), s, name)
-				if errors.Is(err, left.ErrUnknown) && len(args) == 0 {
+				if errors.Is(err, deploy.ErrNothingToVerify) && len(args) == 0 {
 					p.log.Warn(err.Error())
 					continue
 				}
@@ -111,7 +109,7 @@ func (p *program) verify(ctx context.Context, s *store.Store, name string) ([]de
 			}
 		}
 		find := p.engine().Find
-		damages, err := left.Verify(ctx, s, name, all, func(o string) (left.Orchestrator, error) { return find(o) })
+		damages, err := deploy.VerifyLegacy(ctx, s, name, all, func(o string) (deploy.LegacyModule, error) { return find(o) })
 		problems := []deploy.Problem{}
 		for _, d := range damages {
 			problems = append(problems, deploy.Problem{App: name, Release: store.AdoptedID, Component: d.Component.URL, Digest: d.Component.Digest, Text: d.Text})
@@ -170,7 +168,7 @@ func damagedError(problems []deploy.Problem, next string) error {
 }
 
 func (p *program) repair(ctx context.Context, names []string, from string) error {
-	var payload repairs.Source
+	var payload deploy.RepairSource
 	if from != "" {
 		f, err := os.Open(from)
 		if err != nil {

@@ -8,7 +8,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/mender-app/mender-app/modules/deploy/aborts"
 	"github.com/mender-app/mender-app/store"
 )
 
@@ -37,7 +36,7 @@ func TestAbortOfWhatWaits(t *testing.T) {
 		f.fails["pre-abort shop-h2"], f.fails["post-abort shop-h1"] = true, true
 		f.ran = nil
 		err := installAbort(c, g.newTree(t, h2))
-		require.ErrorIs(t, err, aborts.ErrAborted)
+		require.ErrorIs(t, err, ErrAborted)
 		require.ErrorContains(t, err, "aborted by an operator (anna)")
 		require.Equal(t, []string{"pre-abort shop-h2", "pre-rollback shop-h2", "post-rollback shop-h1", "post-abort shop-h1"}, f.ran[len(f.ran)-4:])
 		require.Equal(t, "abort", f.calls[len(f.calls)-1].Operation)
@@ -79,7 +78,7 @@ func TestAbortOfARunningCall(t *testing.T) {
 			verb, _, _ := strings.Cut(verb, " ")
 			g.w.stuck = map[string]func() error{verb: func() error { return g.abort(t) }}
 			err := start(c)
-			require.ErrorIs(t, err, aborts.ErrAborted)
+			require.ErrorIs(t, err, ErrAborted)
 			g.runs(t, "shop", &v2)
 			g.clean(t, "shop")
 			require.Nil(t, g.app(t, "shop").Deployment)

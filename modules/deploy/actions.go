@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/mender-app/mender-app/modules/deploy/calls"
-	"github.com/mender-app/mender-app/modules/deploy/failed"
 	"github.com/mender-app/mender-app/modules/deploy/moments"
 	"github.com/mender-app/mender-app/modules/deploy/transition"
 	"github.com/mender-app/mender-app/modules/policy"
@@ -119,7 +117,7 @@ func (e *Engine) recheck(ctx context.Context, a *store.App) error {
 // healthy asks for the health of a release. For a sub-module without HEALTHY,
 // the success of its ROLLOUT counts.
 func (t *target) healthy(ctx context.Context) (ok bool, err error) {
-	err = t.call(ctx, submodules.VerbHealthy, t.request(), calls.Into(&ok, t.o.Healthy))
+	err = t.call(ctx, submodules.VerbHealthy, t.request(), into(&ok, t.o.Healthy))
 	if errors.Is(err, submodules.ErrUsage) {
 		return true, nil
 	}
@@ -155,7 +153,7 @@ func (e *Engine) revert(ctx context.Context, a *store.App) error {
 	if err == nil {
 		err = t.ensureRunning(ctx)
 	}
-	if err != nil && e.neednotRun(a, t.r.ID) && failed.ToStart(err) && ctx.Err() == nil {
+	if err != nil && e.neednotRun(a, t.r.ID) && failedToStart(err) && ctx.Err() == nil {
 		e.Log.Warn("the previous release did not run, and does not start now", "app", a.Name, "release", t.r.ID, "error", err)
 		err = nil
 	}

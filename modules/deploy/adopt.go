@@ -4,9 +4,6 @@ import (
 	"context"
 	"os"
 
-	"github.com/mender-app/mender-app/modules/deploy/calls"
-	"github.com/mender-app/mender-app/modules/deploy/incoming"
-	"github.com/mender-app/mender-app/modules/deploy/left"
 	"github.com/mender-app/mender-app/store"
 	"github.com/mender-app/mender-app/submodules"
 )
@@ -14,14 +11,14 @@ import (
 // adopt takes over an application of another update module. It tags the
 // application's images with references of its own, so that a rollback finds
 // them.
-func (e *Engine) adopt(ctx context.Context, h *incoming.Header, before *target) error {
+func (e *Engine) adopt(ctx context.Context, h *header, before *target) error {
 	name := h.Meta.ApplicationName
 	var known []submodules.Component
-	if err := before.call(ctx, submodules.VerbList, left.Request(e.Store, name), calls.Into(&known, before.o.List)); err != nil {
+	if err := before.call(ctx, submodules.VerbList, legacyRequest(e.Store, name), into(&known, before.o.List)); err != nil {
 		e.Log.Warn("only the names of the adopted application's images are known", "app", name, "error", err)
 	}
 	a, err := e.Store.Adopt(name, h.Meta.Orchestrator, func(urls []string) []store.Component {
-		return left.Components(urls, known, e.Store.LegacyOrchestrator(name) != "")
+		return legacyComponents(urls, known, e.Store.LegacyOrchestrator(name) != "")
 	})
 	if err != nil {
 		return err

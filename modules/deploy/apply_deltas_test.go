@@ -10,7 +10,6 @@ import (
 
 	"github.com/mender-app/mender-app/artifact"
 	"github.com/mender-app/mender-app/artifact/digest"
-	"github.com/mender-app/mender-app/modules/deploy/files"
 	"github.com/mender-app/mender-app/submodules"
 )
 
@@ -99,9 +98,9 @@ func TestDeltaMakesAnotherFile(t *testing.T) {
 // The temporary files of a delta count in the check of free space.
 func TestDeltaNeedsSpace(t *testing.T) {
 	c := d2.meta().Components[0]
-	require.Equal(t, c.PayloadBytes+c.Size+int64(len("image web one")), files.SpooledBytes(submodules.Info{}, c))
+	require.Equal(t, c.PayloadBytes+c.Size+int64(len("image web one")), spooledBytes(submodules.Info{}, c))
 	c = f2.meta().Components[0]
-	require.Equal(t, c.Size, files.SpooledBytes(submodules.Info{}, c))
+	require.Equal(t, c.Size, spooledBytes(submodules.Info{}, c))
 }
 
 // A delta of an image that cannot be applied changes nothing.
@@ -144,9 +143,9 @@ func TestDeltaOfAnImageIsWrong(t *testing.T) {
 func TestImageDeltaNeedsSpace(t *testing.T) {
 	c := i2.meta().Components[0]
 	whole := c.ConfigSize + c.Layers[0].Size
-	require.Equal(t, c.PayloadBytes+2*whole, files.SpooledBytes(submodules.Info{}, c))
+	require.Equal(t, c.PayloadBytes+2*whole, spooledBytes(submodules.Info{}, c))
 	able := submodules.Info{Features: []string{submodules.FeatureDelta}}
-	require.Equal(t, c.PayloadBytes, files.SpooledBytes(able, c))
-	require.True(t, files.Rebuilds(submodules.Info{}, c))
-	require.False(t, files.Rebuilds(able, c))
+	require.Equal(t, c.PayloadBytes, spooledBytes(able, c))
+	require.True(t, rebuildsHere(submodules.Info{}, c))
+	require.False(t, rebuildsHere(able, c))
 }

@@ -6,7 +6,6 @@ import (
 	"os"
 
 	"github.com/mender-app/mender-app/modules/deploy/account"
-	"github.com/mender-app/mender-app/modules/deploy/calls"
 	"github.com/mender-app/mender-app/modules/deploy/overrides"
 	"github.com/mender-app/mender-app/modules/deploy/reserved"
 	"github.com/mender-app/mender-app/modules/deploy/switched"
@@ -59,9 +58,9 @@ func (t *target) only(list ...store.Component) *target {
 // request returns the fields that every call for the target has.
 func (t *target) request() submodules.Request {
 	req := submodules.Request{App: t.app, Platform: t.r.Platform}
-	req.Env, _ = calls.Env(t.r.Env, t.info, t.e.AllowEnv)
+	req.Env, _ = environment(t.r.Env, t.info, t.e.AllowEnv)
 	if t.a != nil {
-		req.Dir, req.Components = t.a.ManifestsDir(), calls.Components(t.r.Components)
+		req.Dir, req.Components = t.a.ManifestsDir(), forSubmodule(t.r.Components)
 		if t.a.Deployment != nil && t.info.Has(submodules.FeatureDowntime) {
 			req.Downtimes = account.Downtimes(t.a.Deployment)
 		}
@@ -100,15 +99,15 @@ func (t *target) stored() *store.App {
 
 // call makes one call of the sub-module: method is the method of t.o for verb.
 // The call gets the verb's deadline and a temporary directory of its own. If the
-// engine does not answer, a verb in calls.Waits is tried again until Engine.Patience
+// engine does not answer, a verb in waits is tried again until Engine.Patience
 // has passed: a restarting engine comes back, and a commit or a rollback should
 // not fail for that. The preflight does not wait, and neither does a call
 // without the lock.
 func (t *target) call(ctx context.Context, verb string, req submodules.Request, method func(context.Context, submodules.Request) error) error {
-	if t.a == nil || t.unlocked || !calls.Waits[verb] {
+	if t.a == nil || t.unlocked || !waits[verb] {
 		return t.callOnce(ctx, verb, req, method)
 	}
-	return calls.Patiently(ctx, t.e.Timeouts, t.e.Log, func() error { return t.callOnce(ctx, verb, req, method) })
+	return patiently(ctx, t.e.Timeouts, t.e.Log, func() error { return t.callOnce(ctx, verb, req, method) })
 }
 
 // callOnce is one attempt of call. Under the lock it marks both sides of the
@@ -157,7 +156,7 @@ func (e *Engine) orchestrator(ctx context.Context, name string) (Orchestrator, s
 	if info, ok := e.infos[name]; ok {
 		return o, info, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, calls.Call)
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	info, err := o.Describe(ctx)
 	if err != nil {

@@ -9,9 +9,6 @@ import (
 	"path/filepath"
 
 	"github.com/mender-app/mender-app/artifact"
-	"github.com/mender-app/mender-app/modules/deploy/calls"
-	"github.com/mender-app/mender-app/modules/deploy/forecast"
-	"github.com/mender-app/mender-app/modules/deploy/incoming"
 	"github.com/mender-app/mender-app/store"
 	"github.com/mender-app/mender-app/submodules"
 )
@@ -20,9 +17,9 @@ import (
 // that fails, and asks the sub-module what the release would change. It takes no lock
 // and changes nothing. manifests returns the artifact's manifests payload; nil if it
 // is not at hand.
-func (e *Engine) Check(ctx context.Context, name string, meta *artifact.Metadata, manifests func() (io.Reader, error)) (*forecast.Forecast, error) {
-	f := &forecast.Forecast{Application: meta.ApplicationName, ArtifactName: name, Version: meta.ApplicationVersion, Sizes: meta.Sizes}
-	p := &preflight{e: e, h: &incoming.Header{Artifact: name, Meta: meta}, unlocked: true}
+func (e *Engine) Check(ctx context.Context, name string, meta *artifact.Metadata, manifests func() (io.Reader, error)) (*Forecast, error) {
+	f := &Forecast{Application: meta.ApplicationName, ArtifactName: name, Version: meta.ApplicationVersion, Sizes: meta.Sizes}
+	p := &preflight{e: e, h: &header{Artifact: name, Meta: meta}, unlocked: true}
 	missing := ""
 	for _, step := range p.steps() {
 		switch {
@@ -50,7 +47,7 @@ func (e *Engine) Check(ctx context.Context, name string, meta *artifact.Metadata
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
-		var lacking *forecast.LackingError
+		var lacking *LackingError
 		if errors.As(err, &lacking) {
 			f.Skip(what, err.Error())
 		} else {
@@ -78,7 +75,7 @@ func (e *Engine) checkOpen(name string) error {
 
 // checkRelease unpacks the manifests outside of the store, and lets the sub-module
 // check them.
-func (p *preflight) checkRelease(ctx context.Context, f *forecast.Forecast, manifests func() (io.Reader, error)) error {
+func (p *preflight) checkRelease(ctx context.Context, f *Forecast, manifests func() (io.Reader, error)) error {
 	tmp, err := os.MkdirTemp("", "mender-app-check-")
 	if err != nil {
 		return err
@@ -105,12 +102,12 @@ func (p *preflight) checkRelease(ctx context.Context, f *forecast.Forecast, mani
 		return err
 	}
 	if !p.t.info.Has(submodules.FeatureCheck) {
-		return &forecast.LackingError{Submodule: p.t.r.Orchestrator, Feature: submodules.FeatureCheck}
+		return &LackingError{Submodule: p.t.r.Orchestrator, Feature: submodules.FeatureCheck}
 	}
 	req := p.t.request()
-	req.Dir, req.Components = dir, calls.Components(incoming.Components(p.resolved.Meta.Components))
+	req.Dir, req.Components = dir, forSubmodule(releaseComponents(p.resolved.Meta.Components))
 	var changes submodules.Changes
-	if err := p.t.call(ctx, submodules.VerbCheck, req, calls.Into(&changes, p.t.o.Check)); err != nil {
+	if err := p.t.call(ctx, submodules.VerbCheck, req, into(&changes, p.t.o.Check)); err != nil {
 		return err
 	}
 	f.Changes = &changes

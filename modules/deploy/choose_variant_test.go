@@ -9,7 +9,6 @@ import (
 	"github.com/mender-app/mender-app/artifact"
 	"github.com/mender-app/mender-app/artifact/digest"
 	"github.com/mender-app/mender-app/artifact/image"
-	"github.com/mender-app/mender-app/modules/deploy/incoming"
 	"github.com/mender-app/mender-app/submodules"
 )
 
@@ -85,7 +84,7 @@ func TestChoosesVariant(t *testing.T) {
 				g.w.content[digestOf("", content)] = "whole"
 			}
 			e := g.engine()
-			h := &incoming.Header{Meta: variants(t, c.full)}
+			h := &header{Meta: variants(t, c.full)}
 			if c.coded {
 				h.Meta.Components[0].Variants[2].Format = artifact.FormatDelta // both names have these
 			}

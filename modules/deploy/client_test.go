@@ -4,8 +4,6 @@ import (
 	"errors"
 
 	"github.com/mender-app/mender-app/modules"
-	"github.com/mender-app/mender-app/modules/deploy/failed"
-	"github.com/mender-app/mender-app/modules/deploy/incoming"
 )
 
 // client is what a Mender client does, standalone, and with daemon set what the
@@ -85,7 +83,7 @@ func (c *client) install(tr *tree) error {
 		}
 		return err
 	}
-	if answer, _ := incoming.Reply(modules.NeedsArtifactReboot, tr.Tree); c.daemon && answer == modules.Automatic {
+	if answer, _ := Reply(modules.NeedsArtifactReboot, tr.Tree); c.daemon && answer == modules.Automatic {
 		c.open, c.state, c.rebooted = tr, modules.ArtifactVerifyReboot, true
 		if err := c.call(modules.ArtifactReboot, tr); err != nil {
 			return c.failed(err)
@@ -121,7 +119,7 @@ func (c *client) undo(failure bool) error {
 	c.undoing = true
 	c.state = modules.ArtifactRollback
 	rberr := errors.New("the module does not support rollback")
-	if c.daemon || !failed.Stays(c.g.engine().Store, tr.Tree) { // the daemon keeps the first answer
+	if c.daemon || !StaysFailed(c.g.engine().Store, tr.Tree) { // the daemon keeps the first answer
 		rberr = c.call(modules.ArtifactRollback, tr)
 	}
 	if errors.Is(rberr, errKilled) {

@@ -3,7 +3,6 @@ package deploy
 import (
 	"context"
 
-	"github.com/mender-app/mender-app/modules/deploy/calls"
 	"github.com/mender-app/mender-app/modules/deploy/data"
 	"github.com/mender-app/mender-app/store"
 	"github.com/mender-app/mender-app/submodules"
@@ -29,7 +28,7 @@ func (e *Engine) data(a *store.App, unlocked bool) *data.Keeper {
 				return nil, err
 			}
 			req.Dir, req.Options = a.ReleaseManifests(id), option
-			return list, t.call(ctx, submodules.VerbVolumes, req, calls.Into(&list, t.o.Volumes))
+			return list, t.call(ctx, submodules.VerbVolumes, req, into(&list, t.o.Volumes))
 		}
 	}
 	return &data.Keeper{

@@ -3,7 +3,6 @@ package deploy
 import (
 	"context"
 
-	"github.com/mender-app/mender-app/modules/deploy/failed"
 	"github.com/mender-app/mender-app/modules/deploy/policies"
 	"github.com/mender-app/mender-app/store"
 )
@@ -29,11 +28,11 @@ func (e *Engine) neednotRun(a *store.App, id string) bool {
 }
 
 // leftToPerson reports whether the new release of a's deployment, which failed with err,
-// stays as it is (package failed).
+// stays as it is (failed.go).
 func (e *Engine) leftToPerson(a *store.App, err error) bool {
 	d := a.Deployment
 	r, rerr := a.Release(d.To)
-	if d.Reused || d.Leader != nil || rerr != nil || !failed.ToStart(err) {
+	if d.Reused || d.Leader != nil || rerr != nil || !failedToStart(err) {
 		return false
 	}
 	return e.starts(a, r.ID) && !policies.Of(e.Log, a.Name, r).RollsBack()

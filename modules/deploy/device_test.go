@@ -24,7 +24,6 @@ import (
 	"github.com/mender-app/mender-app/delta/encoder"
 	"github.com/mender-app/mender-app/modules"
 	"github.com/mender-app/mender-app/modules/deploy/account"
-	"github.com/mender-app/mender-app/modules/deploy/calls"
 	"github.com/mender-app/mender-app/modules/policy"
 	"github.com/mender-app/mender-app/store"
 	"github.com/mender-app/mender-app/store/durable"
@@ -269,7 +268,7 @@ func (g *rig) engine() *Engine {
 			return g.w, nil
 		},
 		Log: slog.New(slog.DiscardHandler), Keep: g.keep, BootID: fmt.Sprint("boot-", g.boot), Caller: account.Caller{Driver: "mender"},
-		Timeouts: calls.Timeouts{Patience: g.patience}, Now: g.now, RefuseOlder: g.refuseOlder,
+		Timeouts: Timeouts{Patience: g.patience}, Now: g.now, RefuseOlder: g.refuseOlder,
 	}
 	if g.hooks != nil {
 		e.Hooks = g.hooks

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/mender-app/mender-app/modules/deploy/calls"
-	"github.com/mender-app/mender-app/modules/deploy/retained"
 	"github.com/mender-app/mender-app/modules/deploy/space"
 	"github.com/mender-app/mender-app/store"
 	"github.com/mender-app/mender-app/submodules"
@@ -56,7 +54,7 @@ func (e *Engine) discardOthers(ctx context.Context, a *store.App) {
 		return
 	}
 	for _, id := range ids {
-		if !retained.Is(a, id) {
+		if !isReferenced(a, id) {
 			e.discardRelease(ctx, a, id)
 		}
 	}
@@ -117,7 +115,7 @@ func (e *Engine) deleteComponents(ctx context.Context, a *store.App, r *store.Re
 	if err != nil {
 		return err
 	}
-	used, err := retained.InUse(e.Store, a, r.ID, t.info.Has(submodules.FeatureComponents))
+	used, err := referencesTo(e.Store, a, r.ID, t.info.Has(submodules.FeatureComponents))
 	if err != nil {
 		return err
 	}
@@ -130,7 +128,7 @@ func (e *Engine) deleteComponents(ctx context.Context, a *store.App, r *store.Re
 		req.URL = c.URL
 		// Name this component alone, because two components of a release may
 		// share a URL, and the names under which other releases need it.
-		req.Components = calls.Components(append([]store.Component{c}, still...))
+		req.Components = forSubmodule(append([]store.Component{c}, still...))
 		err := t.call(ctx, submodules.VerbDelete, req, t.o.Delete)
 		if err != nil && !errors.Is(err, submodules.ErrNotFound) {
 			return fmt.Errorf("delete %s: %w", c.URL, err)

@@ -7,12 +7,7 @@ import (
 
 	"github.com/mender-app/mender-app/artifact"
 	"github.com/mender-app/mender-app/modules"
-	"github.com/mender-app/mender-app/modules/deploy/aborts"
 	"github.com/mender-app/mender-app/modules/deploy/account"
-	"github.com/mender-app/mender-app/modules/deploy/failed"
-	"github.com/mender-app/mender-app/modules/deploy/incoming"
-	"github.com/mender-app/mender-app/modules/deploy/loading"
-	"github.com/mender-app/mender-app/modules/deploy/together"
 	"github.com/mender-app/mender-app/modules/deploy/transition"
 	"github.com/mender-app/mender-app/store"
 	"github.com/mender-app/mender-app/submodules"
@@ -22,7 +17,7 @@ import (
 // that does not fit this device, and loads the payload next to the running
 // release.
 func (e *Engine) download(ctx context.Context, tree *modules.Tree, payload modules.Streams) error {
-	h, err := incoming.Read(tree, e.Platforms, e.Log)
+	h, err := readHeader(tree, e.Platforms, e.Log)
 	if err != nil {
 		e.recordNewer(tree, err)
 		return err
@@ -49,10 +44,10 @@ func (e *Engine) load(ctx context.Context, p *preflight, payload modules.Streams
 	if err != nil {
 		return nil, err
 	}
-	watched, stop := aborts.Watch(ctx, a)
+	watched, stop := watchAbort(ctx, a)
 	defer stop()
-	if err := aborts.Cause(watched, e.copyAndReceive(watched, a, p.resolved, payload)); err != nil {
-		a.Deployment.Refused = failed.OfArtifact(err) && !a.Deployment.Overwrites
+	if err := abortCause(watched, e.copyAndReceive(watched, a, p.resolved, payload)); err != nil {
+		a.Deployment.Refused = faultOfArtifact(err) && !a.Deployment.Overwrites
 		e.remember(a, err)
 		return nil, err
 	}
@@ -61,7 +56,7 @@ func (e *Engine) load(ctx context.Context, p *preflight, payload modules.Streams
 
 // copyAndReceive loads the release that begin has recorded. Where loading
 // overwrites components, they are copied first.
-func (e *Engine) copyAndReceive(ctx context.Context, a *store.App, h *incoming.Header, payload modules.Streams) error {
+func (e *Engine) copyAndReceive(ctx context.Context, a *store.App, h *header, payload modules.Streams) error {
 	t, err := e.target(ctx, a, a.Deployment.To)
 	if err != nil {
 		return err
@@ -76,14 +71,14 @@ func (e *Engine) copyAndReceive(ctx context.Context, a *store.App, h *incoming.H
 }
 
 // loader loads the target's release.
-func (t *target) loader(h *incoming.Header) *loading.Loader {
-	return &loading.Loader{
+func (t *target) loader(h *header) *loader {
+	return &loader{
 		App: t.a, Release: t.r, Header: h, Log: t.e.Log, Suspects: t.e.suspects(), AllowEnv: t.e.AllowEnv, Timeouts: t.e.Timeouts, Temp: t.e.temp, ClearSuspect: t.clearSuspect,
-		Calls: loading.Calls{Sub: t.o, Info: t.info, Call: t.call, Request: func(list ...store.Component) submodules.Request { return t.only(list...).request() }},
+		loaderCalls: loaderCalls{Sub: t.o, Info: t.info, Call: t.call, Request: func(list ...store.Component) submodules.Request { return t.only(list...).request() }},
 	}
 }
 
-func (e *Engine) recordRefusal(h *incoming.Header, leader *store.Leader, started time.Time, cause error) {
+func (e *Engine) recordRefusal(h *header, leader *store.Leader, started time.Time, cause error) {
 	d := e.newDeployment(h.Meta.ApplicationName, "refused-"+started.Format(time.RFC3339Nano))
 	d.ArtifactName, d.Started, d.Error, d.Leader = h.Artifact, started, cause.Error(), leader
 	e.Transcript.Follow(e.Store, h.Meta.ApplicationName, d.Number, "")
@@ -105,7 +100,7 @@ func (e *Engine) recordNewer(tree *modules.Tree, cause error) {
 	if err != nil {
 		return
 	}
-	e.recordRefusal(&incoming.Header{Artifact: name, Meta: &artifact.Metadata{ApplicationName: needs.Application}}, nil, e.now(), cause)
+	e.recordRefusal(&header{Artifact: name, Meta: &artifact.Metadata{ApplicationName: needs.Application}}, nil, e.now(), cause)
 }
 
 // settle ends the open deployments of all applications: a client that begins a
@@ -124,7 +119,7 @@ func (e *Engine) settle(ctx context.Context, installed, incoming string) error {
 		return err
 	}
 	for _, name := range e.inOrder(apps) {
-		if e.Store.Legacy(name) || together.Gone(e.Store, name) {
+		if e.Store.Legacy(name) || isGone(e.Store, name) {
 			continue
 		}
 		a, err := e.open(name)
@@ -148,7 +143,7 @@ func (e *Engine) settle(ctx context.Context, installed, incoming string) error {
 			e.tidy(ctx, a)
 			continue
 		}
-		if name != incoming && together.Waiting(e.Store, a) {
+		if name != incoming && waitsForLeader(e.Store, a) {
 			continue // its leader could not be undone
 		}
 		if err := e.settleApp(ctx, a, installed); err != nil {
@@ -175,7 +170,7 @@ func (e *Engine) settleApp(ctx context.Context, a *store.App, installed string) 
 	d := a.Deployment
 	e.Log.Info("settling an interrupted deployment", "app", a.Name, "artifact", d.ArtifactName, "state", d.Phase)
 	if d.Leader != nil {
-		return together.Settle(ctx, e.Store, a, e.handleEvent)
+		return settleMember(ctx, e.Store, a, e.handleEvent)
 	}
 	confirmed := phaseOf(a) == transition.Cleaning || phaseOf(a) == transition.Committed && installed != "" && installed == d.ArtifactName
 	if phaseOf(a) == transition.Failed {
@@ -220,7 +215,7 @@ func (e *Engine) begin(ctx context.Context, p *preflight) (*store.App, error) {
 	}
 	r := h.Release()
 	r.ID, r.Created, r.BootID = id, e.now(), e.bootID()
-	r.Components, r.Unstarted = incoming.Components(h.Meta.Components), e.staysLoaded(a)
+	r.Components, r.Unstarted = releaseComponents(h.Meta.Components), e.staysLoaded(a)
 	if p.leader == nil { // what a person said is about the one that was asked for
 		r.KeepServices, r.KeepOverrides = e.Reuse.Services, e.Reuse.Overrides
 	}

@@ -37,13 +37,9 @@ import (
 
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/artifact/statement"
-	"github.com/mender-app/mender-app/modules/deploy/aborts"
 	"github.com/mender-app/mender-app/modules/deploy/account"
-	"github.com/mender-app/mender-app/modules/deploy/calls"
-	"github.com/mender-app/mender-app/modules/deploy/failed"
 	"github.com/mender-app/mender-app/modules/deploy/moments"
 	"github.com/mender-app/mender-app/modules/deploy/space"
-	"github.com/mender-app/mender-app/modules/deploy/together"
 	"github.com/mender-app/mender-app/modules/deploy/transition"
 	"github.com/mender-app/mender-app/modules/deploy/values"
 	"github.com/mender-app/mender-app/modules/policy"
@@ -51,9 +47,6 @@ import (
 	"github.com/mender-app/mender-app/store/durable"
 	"github.com/mender-app/mender-app/submodules"
 )
-
-// Orchestrator is what a deployment needs from a sub-module.
-type Orchestrator = calls.Orchestrator
 
 // DefaultKeep is the default of Engine.Keep.
 const DefaultKeep = 1
@@ -82,12 +75,12 @@ type Engine struct {
 	// System describes the operating system for policies that ask about it.
 	// files are the patches they ask about. nil: nothing is known.
 	System func(ctx context.Context, files []string) (policy.Platform, error)
-	calls.Environment
+	Environment
 	// DataRoot is where the container engine keeps its images, for the check
 	// of free space; "" if it is not known.
 	DataRoot string
 
-	calls.Timeouts
+	Timeouts
 	account.Caller
 	// AppLocks is the directory in which applications say that they must not be
 	// updated now (package holds); "": they are not asked.
@@ -99,7 +92,7 @@ type Engine struct {
 	// Hooks runs the hooks of releases and of the device; nil: there are none.
 	Hooks moments.Hooks
 	// Staged is where artifacts lie that policies may want installed first; nil: nowhere.
-	Staged together.Staged
+	Staged Staged
 
 	// BootID identifies the machine's boot; "" is read from the kernel.
 	BootID string
@@ -179,7 +172,7 @@ func (e *Engine) handleEvent(ctx context.Context, a *store.App, ev transition.Ev
 		e.Log.Log(ctx, pl.Level, pl.Note, "app", a.Name)
 		return nil
 	}
-	ctx, stop, err := aborts.Begin(ctx, a, ev, e.moments())
+	ctx, stop, err := beginSteps(ctx, a, ev, e.moments())
 	defer stop()
 	if err != nil {
 		return err
@@ -198,7 +191,7 @@ func (e *Engine) handleEvent(ctx context.Context, a *store.App, ev transition.Ev
 			before = a.Snapshot()
 			err = e.act(ctx, a, step)
 		}
-		if err = aborts.Cause(ctx, err); err != nil {
+		if err = abortCause(ctx, err); err != nil {
 			// Restore the state in memory: the step failed. What it took counts.
 			if a.Deployment != nil {
 				before.Deployment.Measured = a.Deployment.Measured
@@ -208,7 +201,7 @@ func (e *Engine) handleEvent(ctx context.Context, a *store.App, ev transition.Ev
 				a.Deployment.Attempts++
 			}
 			if step == transition.Ask && touchedPhaseOf(a) == transition.Loaded {
-				a.Deployment.Refused = failed.OfArtifact(err)
+				a.Deployment.Refused = faultOfArtifact(err)
 			}
 			e.remember(a, err)
 			if ctx.Err() == nil && transition.Started(ev, step) && e.leftToPerson(a, err) {
@@ -264,10 +257,10 @@ func (e *Engine) act(ctx context.Context, a *store.App, step transition.Action) 
 	case transition.EnterInstalled:
 		return e.enter(a, transition.Installed)
 	case transition.EnterCommitted:
-		a.Current, a.Kept = a.Deployment.To, failed.Kept(a)
+		a.Current, a.Kept = a.Deployment.To, keptAfter(a)
 		return e.enter(a, transition.Committed)
 	case transition.EnterFailed:
-		a.Current, a.Kept = a.Deployment.To, failed.Kept(a)
+		a.Current, a.Kept = a.Deployment.To, keptAfter(a)
 		a.Failed = append(a.Failed, a.Current)
 		return e.enter(a, transition.Failed)
 	case transition.EnterCleaning:
@@ -345,7 +338,7 @@ func (e *Engine) act(ctx context.Context, a *store.App, step transition.Action) 
 		e.dropCopies(a)
 		return nil
 	case transition.End:
-		if err := aborts.End(ctx, a, e.moments()); err != nil {
+		if err := endAbort(ctx, a, e.moments()); err != nil {
 			return err
 		}
 		return e.end(a)

@@ -8,7 +8,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mender-app/mender-app/modules"
-	"github.com/mender-app/mender-app/modules/deploy/failed"
 	"github.com/mender-app/mender-app/modules/deploy/transition"
 )
 
@@ -100,9 +99,9 @@ func TestFailedReleaseRefusesRollback(t *testing.T) {
 	require.NoError(t, c.commit())
 	tr := g.newTree(t, s3)
 	require.NoError(t, g.call(modules.Download, tr))
-	require.False(t, failed.Stays(g.engine().Store, tr.Tree))
+	require.False(t, StaysFailed(g.engine().Store, tr.Tree))
 	require.Error(t, g.call(modules.ArtifactInstall, tr))
-	require.True(t, failed.Stays(g.engine().Store, tr.Tree))
+	require.True(t, StaysFailed(g.engine().Store, tr.Tree))
 	for _, s := range []modules.State{modules.ArtifactRollback, modules.ArtifactInstall, modules.ArtifactCommit} {
 		require.ErrorContains(t, g.call(s, tr), "rollback_on_failure", s)
 	}

@@ -7,8 +7,6 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/mender-app/mender-app/modules/deploy/files"
-	"github.com/mender-app/mender-app/modules/deploy/taken"
 	"github.com/mender-app/mender-app/store"
 	"github.com/mender-app/mender-app/submodules"
 )
@@ -31,11 +29,11 @@ func (t *target) verifySaved(ctx context.Context, c store.Component) (problems [
 	if err != nil {
 		return nil, err
 	}
-	sum, err := files.Sum(path)
+	sum, err := sumOf(path)
 	if err != nil || sum == c.Digest {
 		return nil, err
 	}
-	if archive, err := files.IsImageArchive(path); !files.Is(c) && (archive || err != nil) {
+	if archive, err := isImageArchive(path); !isFile(c) && (archive || err != nil) {
 		return nil, errors.Join(cannotVerify(t), err) // an image is not the same file each time
 	}
 	return []string{fmt.Sprintf("%s: it is %s, and should be %s", c.URL, sum, c.Digest)}, nil
@@ -46,9 +44,9 @@ func cannotVerify(t *target) error {
 }
 
 // restoreNames gives names that the failed release took back to other applications' images
-// (package taken). It uses LOAD, which moves no content for a component that is present.
+// (image_names.go). It uses LOAD, which moves no content for a component that is present.
 func (e *Engine) restoreNames(ctx context.Context, a *store.App, gone, before *store.Release) error {
-	return taken.Restore(ctx, e.Store, e.Log, a.Name, gone, before, func(ctx context.Context, a *store.App, r *store.Release, c store.Component) error {
+	return restoreImageNames(ctx, e.Store, e.Log, a.Name, gone, before, func(ctx context.Context, a *store.App, r *store.Release, c store.Component) error {
 		t, err := e.targetOf(ctx, a, r)
 		if err != nil || !t.info.Has(submodules.FeatureComponents) {
 			return err

@@ -11,7 +11,6 @@ import (
 
 	"github.com/mender-app/mender-app/artifact"
 	"github.com/mender-app/mender-app/artifact/digest"
-	"github.com/mender-app/mender-app/modules/deploy/files"
 	"github.com/mender-app/mender-app/submodules"
 )
 
@@ -110,14 +109,14 @@ func TestIsImageArchive(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x")
 	for _, text := range []string{"", "x", strings.Repeat("manifest.json", 1000)} {
 		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
-		archive, err := files.IsImageArchive(path)
+		archive, err := isImageArchive(path)
 		require.NoError(t, err)
 		require.False(t, archive)
 	}
 }
 
 func TestTypesOf(t *testing.T) {
-	require.Equal(t, map[string]string{"a": "python-package"}, files.Types([]submodules.Component{
+	require.Equal(t, map[string]string{"a": "python-package"}, listedTypes([]submodules.Component{
 		{Type: "python-package", URL: "a"}, {Type: "", URL: "b"}, {Type: "Bad", URL: "c"}, {Type: "-x", URL: "d"},
 	}))
 }

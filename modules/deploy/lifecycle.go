@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	"github.com/mender-app/mender-app/modules/deploy/account"
-	"github.com/mender-app/mender-app/modules/deploy/calls"
 	"github.com/mender-app/mender-app/modules/deploy/moments"
 	"github.com/mender-app/mender-app/modules/deploy/switched"
 	"github.com/mender-app/mender-app/modules/policy"
@@ -172,7 +171,7 @@ func (e *Engine) SwitchService(ctx context.Context, name, service string, on boo
 	req := t.request()
 	req.Disabled = nil
 	var all submodules.Changes
-	if err := t.call(ctx, submodules.VerbCheck, req, calls.Into(&all, t.o.Check)); err != nil {
+	if err := t.call(ctx, submodules.VerbCheck, req, into(&all, t.o.Check)); err != nil {
 		return err
 	}
 	if err := switched.Check(name, service, all); err != nil {

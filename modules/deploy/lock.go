@@ -8,14 +8,13 @@ import (
 	"time"
 
 	"github.com/mender-app/mender-app/modules/deploy/account"
-	"github.com/mender-app/mender-app/modules/deploy/calls"
 	"github.com/mender-app/mender-app/store"
 )
 
 // lock takes the store's lock for one call, and removes temporary files that an
 // earlier call left.
 func (e *Engine) lock(ctx context.Context, who string) (func(), error) {
-	return e.lockWithin(ctx, who, cmp.Or(e.LockTimeout, calls.DefaultLockTimeout))
+	return e.lockWithin(ctx, who, cmp.Or(e.LockTimeout, DefaultLockTimeout))
 }
 
 // lockToEnd is lock for a state that ends an update.

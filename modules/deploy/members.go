@@ -5,10 +5,8 @@ import (
 	"fmt"
 
 	"github.com/mender-app/mender-app/artifact/statement"
-	"github.com/mender-app/mender-app/modules/deploy/incoming"
 	"github.com/mender-app/mender-app/modules/deploy/policies"
 	"github.com/mender-app/mender-app/modules/deploy/space"
-	"github.com/mender-app/mender-app/modules/deploy/together"
 	"github.com/mender-app/mender-app/modules/deploy/transition"
 	"github.com/mender-app/mender-app/modules/policy"
 	"github.com/mender-app/mender-app/store"
@@ -54,15 +52,15 @@ func (p *preflight) checkMember(ctx context.Context, m store.Member, with []poli
 }
 
 // preflightOf prepares the checks of a member.
-func (e *Engine) preflightOf(m store.Member, x *together.Artifact, leader *store.Leader, with []policy.App) *preflight {
-	p := &preflight{e: e, h: &incoming.Header{Artifact: m.ArtifactName, Meta: x.Meta}}
+func (e *Engine) preflightOf(m store.Member, x *StagedArtifact, leader *store.Leader, with []policy.App) *preflight {
+	p := &preflight{e: e, h: &header{Artifact: m.ArtifactName, Meta: x.Meta}}
 	p.leader, p.with, p.trust = leader, with, x.Trust
 	return p
 }
 
 // group is the members of an application's open deployment.
-func (e *Engine) group(a *store.App) together.Group {
-	g := together.Group{Leader: a, Open: e.open, Handle: e.handleEvent}
+func (e *Engine) group(a *store.App) members {
+	g := members{Leader: a, Open: e.open, Handle: e.handleEvent}
 	g.Load = func(ctx context.Context, m store.Member) (*store.App, error) {
 		with, err := g.Apps(func(a *store.App, id string) (*store.Release, *policy.Policy) {
 			r, err := a.Release(id)
@@ -95,7 +93,7 @@ func (e *Engine) checkMember(ctx context.Context, a *store.App) error {
 
 // inOrder sorts applications for what ends deployments: members after their leaders.
 func (e *Engine) inOrder(names []string) []string {
-	return together.Last(e.Store, policies.InOrder(e.Store, e.Log, names))
+	return membersLast(e.Store, policies.InOrder(e.Store, e.Log, names))
 }
 
 // open is the ErrOpen of a deployment.

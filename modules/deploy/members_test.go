@@ -7,9 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/mender-app/mender-app/modules/deploy/aborts"
 	"github.com/mender-app/mender-app/modules/deploy/account"
-	"github.com/mender-app/mender-app/modules/deploy/together"
 	"github.com/mender-app/mender-app/modules/policy"
 	"github.com/mender-app/mender-app/store"
 )
@@ -60,11 +58,11 @@ func (s *stagedReleases) List() (out []policy.Staged, err error) {
 	return out, nil
 }
 
-func (s *stagedReleases) Open(app, name string) (*together.Artifact, error) {
+func (s *stagedReleases) Open(app, name string) (*StagedArtifact, error) {
 	for _, r := range s.list {
 		if r.app == app && r.name == name {
 			s.g.w.sick[r.compose()] = r.sick
-			return &together.Artifact{Meta: r.meta(), Payload: (&tree{payload: r.payload(s.g.t)}).streams(), Closer: io.NopCloser(nil)}, nil
+			return &StagedArtifact{Meta: r.meta(), Payload: (&tree{payload: r.payload(s.g.t)}).streams(), Closer: io.NopCloser(nil)}, nil
 		}
 	}
 	return nil, fmt.Errorf("%s is not staged", name)
@@ -266,7 +264,7 @@ func TestTogetherAborted(t *testing.T) {
 	}
 	g.w.stuck = map[string]func() error{"ROLLOUT": func() error { return g.abort(t) }}
 	g.w.calls = nil
-	require.ErrorIs(t, c.install(g.newTree(t, t2)), aborts.ErrAborted)
+	require.ErrorIs(t, c.install(g.newTree(t, t2)), ErrAborted)
 	require.Contains(t, g.w.calls, "ROLLBACK base", "it was at work")
 	require.NotContains(t, g.w.calls, "ROLLOUT shop")
 	c.holds(t, "shop")

@@ -7,11 +7,9 @@ import (
 	"os"
 	"slices"
 
-	"github.com/mender-app/mender-app/modules/deploy/aborts"
 	"github.com/mender-app/mender-app/modules/deploy/data"
 	"github.com/mender-app/mender-app/modules/deploy/moments"
 	"github.com/mender-app/mender-app/modules/deploy/policies"
-	"github.com/mender-app/mender-app/modules/deploy/together"
 	"github.com/mender-app/mender-app/modules/deploy/transition"
 	"github.com/mender-app/mender-app/modules/policy"
 	"github.com/mender-app/mender-app/store"
@@ -87,12 +85,12 @@ func (e *Engine) GoBack(ctx context.Context, name, which string) (to *store.Rele
 // startKept starts and commits the release of an open deployment. The release is
 // on the device already, except for components that a later release overwrote.
 func (e *Engine) startKept(ctx context.Context, t *target) error {
-	ctx, stop := aborts.Watch(ctx, t.a)
+	ctx, stop := watchAbort(ctx, t.a)
 	defer stop()
 	events := []transition.Event{transition.EventInstall, transition.EventCommit}
 	if phaseOf(t.a) == transition.Downloading {
 		if err := t.reload(ctx); err != nil {
-			return aborts.Cause(ctx, err)
+			return abortCause(ctx, err)
 		}
 		events = slices.Insert(events, 0, transition.EventReceived)
 	}
@@ -133,7 +131,7 @@ func (e *Engine) Resume(ctx context.Context, driver, installed string) ([]Resume
 	}
 	var out []Resumed
 	for _, name := range e.inOrder(names) {
-		if e.Store.Legacy(name) || together.Gone(e.Store, name) {
+		if e.Store.Legacy(name) || isGone(e.Store, name) {
 			continue
 		}
 		a, err := e.open(name)
@@ -149,7 +147,7 @@ func (e *Engine) Resume(ctx context.Context, driver, installed string) ([]Resume
 		}
 		r := Resumed{App: name, Phase: phaseOf(a)}
 		switch {
-		case together.Waiting(e.Store, a):
+		case waitsForLeader(e.Store, a):
 			r.Waiting = true
 		case driver != "" && a.Deployment.Driver == driver || a.Deployment.Leader != nil:
 			r.Err = e.settleApp(ctx, a, installed)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 
-	"github.com/mender-app/mender-app/modules/deploy/calls"
 	"github.com/mender-app/mender-app/modules/deploy/overrides"
 	"github.com/mender-app/mender-app/modules/deploy/values"
 	"github.com/mender-app/mender-app/store"
@@ -44,7 +43,7 @@ func (t *target) asStarted(ctx context.Context) (bool, error) {
 		return true, nil
 	}
 	var c submodules.Changes
-	err := t.call(ctx, submodules.VerbCheck, req, calls.Into(&c, t.o.Check))
+	err := t.call(ctx, submodules.VerbCheck, req, into(&c, t.o.Check))
 	return len(c.Starts)+len(c.Restarts)+len(c.Removes) == 0, err
 }
 
@@ -63,7 +62,7 @@ func (t *target) checkOverrides(ctx context.Context, dir string) error {
 	req := t.request()
 	req.Dir = dir
 	var changes submodules.Changes
-	err = t.call(ctx, submodules.VerbCheck, req, calls.Into(&changes, t.o.Check))
+	err = t.call(ctx, submodules.VerbCheck, req, into(&changes, t.o.Check))
 	if errors.Is(err, submodules.ErrContent) {
 		return unfit("%w", overrides.Unfit(t.app, t.r.ID, layers, err))
 	}

@@ -7,10 +7,7 @@ import (
 	"slices"
 
 	"github.com/mender-app/mender-app/artifact"
-	"github.com/mender-app/mender-app/modules/deploy/calls"
 	"github.com/mender-app/mender-app/modules/deploy/data"
-	"github.com/mender-app/mender-app/modules/deploy/incoming"
-	"github.com/mender-app/mender-app/modules/deploy/retained"
 	"github.com/mender-app/mender-app/store"
 	"github.com/mender-app/mender-app/submodules"
 )
@@ -43,7 +40,7 @@ func (t *target) copyOverwritten(ctx context.Context, incoming []store.Component
 	}
 	overwrites := false
 	for _, id := range ids {
-		if id == t.r.ID || !retained.Is(t.a, id) {
+		if id == t.r.ID || !isReferenced(t.a, id) {
 			continue
 		}
 		other, err := t.e.target(ctx, t.a, id)
@@ -110,7 +107,7 @@ func (t *target) save(ctx context.Context, c store.Component, path string) error
 // copyForDownload is copyOverwritten for a download. It refuses the artifact if
 // the copies leave too little space for it.
 func (t *target) copyForDownload(ctx context.Context, m *artifact.Metadata) error {
-	list := incoming.Components(m.Components)
+	list := releaseComponents(m.Components)
 	if len(m.Images) == 0 && list == nil {
 		list = []store.Component{} // only the manifests change
 	}
@@ -173,7 +170,7 @@ func (t *target) ensureRunning(ctx context.Context) error {
 		return nil
 	}
 	var ok bool
-	err := t.call(ctx, submodules.VerbHealthy, t.request(), calls.Into(&ok, t.o.Healthy))
+	err := t.call(ctx, submodules.VerbHealthy, t.request(), into(&ok, t.o.Healthy))
 	if err == nil && ok {
 		return nil
 	}

@@ -15,7 +15,6 @@ import (
 	"github.com/mender-app/mender-app/artifact"
 	"github.com/mender-app/mender-app/artifact/digest"
 	"github.com/mender-app/mender-app/modules"
-	"github.com/mender-app/mender-app/modules/deploy/files"
 	"github.com/mender-app/mender-app/modules/deploy/space"
 	"github.com/mender-app/mender-app/modules/deploy/transition"
 	"github.com/mender-app/mender-app/modules/filedelta"
@@ -43,9 +42,9 @@ func newPlainRig(t testing.TB) *rig {
 
 // inThisProcess applies deltas without another process: that would be the test.
 func inThisProcess(t testing.TB) {
-	file, image := files.ApplyDelta, files.ApplyImageDelta
-	files.ApplyDelta, files.ApplyImageDelta = filedelta.Apply, applyImageDelta
-	t.Cleanup(func() { files.ApplyDelta, files.ApplyImageDelta = file, image })
+	file, image := runFileDelta, runImageDelta
+	runFileDelta, runImageDelta = filedelta.Apply, applyImageDelta
+	t.Cleanup(func() { runFileDelta, runImageDelta = file, image })
 }
 
 // applyImageDelta stands for imagedelta.Run: an image of this world is no archive.
@@ -65,7 +64,7 @@ func applyImageDelta(ctx context.Context, q imagedelta.Request) error {
 		return err
 	}
 	defer next.Close()
-	is, err := files.Sum(q.Archives[0])
+	is, err := sumOf(q.Archives[0])
 	if err != nil {
 		return err
 	}
@@ -75,7 +74,7 @@ func applyImageDelta(ctx context.Context, q imagedelta.Request) error {
 	if err := filedelta.Apply(ctx, filedelta.Request{Old: old, Delta: patch, New: next, Digest: is, Size: -1, Max: q.MaxFile}); err != nil {
 		return submodules.Mark(err, submodules.ErrContent)
 	}
-	if is, err = files.Sum(q.New); err == nil && is != q.Component.Digest {
+	if is, err = sumOf(q.New); err == nil && is != q.Component.Digest {
 		err = submodules.Mark(fmt.Errorf("it makes %s", is), submodules.ErrContent)
 	}
 	return err

@@ -4,7 +4,6 @@ import (
 	"context"
 	"slices"
 
-	"github.com/mender-app/mender-app/modules/deploy/calls"
 	"github.com/mender-app/mender-app/modules/deploy/data"
 	"github.com/mender-app/mender-app/modules/deploy/overrides"
 	"github.com/mender-app/mender-app/modules/deploy/policies"
@@ -40,7 +39,7 @@ func (p *preflight) checkPolicy(ctx context.Context) error {
 	}
 	if r.App.Policy.NeedsEngine() && t.info.Has(submodules.FeatureEngine) {
 		var engine submodules.Engine
-		if err := t.call(ctx, submodules.VerbEngine, t.request(), calls.Into(&engine, t.o.Engine)); err != nil {
+		if err := t.call(ctx, submodules.VerbEngine, t.request(), into(&engine, t.o.Engine)); err != nil {
 			return unfit("%w", err)
 		}
 		if engine.Name != "" && engine.Version != "" {

@@ -6,12 +6,6 @@ import (
 	"slices"
 
 	"github.com/mender-app/mender-app/artifact"
-	"github.com/mender-app/mender-app/modules/deploy/bases"
-	"github.com/mender-app/mender-app/modules/deploy/calls"
-	"github.com/mender-app/mender-app/modules/deploy/current"
-	"github.com/mender-app/mender-app/modules/deploy/files"
-	"github.com/mender-app/mender-app/modules/deploy/incoming"
-	"github.com/mender-app/mender-app/modules/deploy/machine"
 	"github.com/mender-app/mender-app/modules/deploy/moments"
 	"github.com/mender-app/mender-app/modules/deploy/policies"
 	"github.com/mender-app/mender-app/modules/deploy/space"
@@ -29,11 +23,11 @@ func unfit(format string, args ...any) error { return moments.Refuse(format, arg
 // loaded.
 type preflight struct {
 	e        *Engine
-	h        *incoming.Header
-	unlocked bool             // the caller does not hold the store's lock
-	t        *target          // from the check of the sub-module on
-	resolved *incoming.Header // from the choice of the variants on
-	joint                     // what it is installed together with
+	h        *header
+	unlocked bool    // the caller does not hold the store's lock
+	t        *target // from the check of the sub-module on
+	resolved *header // from the choice of the variants on
+	joint            // what it is installed together with
 }
 
 // run makes the checks but some, up to the first that fails.
@@ -64,7 +58,7 @@ func (p *preflight) steps() []preflightStep {
 		{"statement", false, func(context.Context) error { return p.checkStatement() }},
 		{"platform", false, p.checkPlatform},
 		{"sub-module", true, p.find},
-		{"application", false, func(context.Context) error { return current.Check(e.Store, e.Log, meta, e.RefuseOlder) }},
+		{"application", false, func(context.Context) error { return checkInstalled(e.Store, e.Log, meta, e.RefuseOlder) }},
 		{"requirements", false, func(ctx context.Context) error {
 			p.warnOfEnv()
 			return p.t.checkRequirements(ctx, meta)
@@ -110,7 +104,7 @@ func (p *preflight) checkStatement() error {
 
 // checkPlatform refuses an artifact for another machine.
 func (p *preflight) checkPlatform(context.Context) error {
-	if err := machine.Check(p.e.Platforms, p.h.Meta.Platform); err != nil {
+	if err := checkMachine(p.e.Platforms, p.h.Meta.Platform); err != nil {
 		return unfit("%w", err)
 	}
 	return nil
@@ -118,7 +112,7 @@ func (p *preflight) checkPlatform(context.Context) error {
 
 // warnOfEnv names what the sub-module does not get.
 func (p *preflight) warnOfEnv() {
-	_, dropped := calls.Env(p.t.r.Env, p.t.info, p.e.AllowEnv)
+	_, dropped := environment(p.t.r.Env, p.t.info, p.e.AllowEnv)
 	for _, name := range dropped {
 		p.e.Log.Warn("a name in the metadata's environment is dropped: the sub-module does not declare it, and allow_env in mender-app.conf does not list it",
 			"name", name, "orchestrator", p.t.r.Orchestrator)
@@ -126,16 +120,16 @@ func (p *preflight) warnOfEnv() {
 }
 
 // bases finds what the artifact's deltas need.
-func (t *target) bases() *bases.Device {
-	return &bases.Device{
+func (t *target) bases() *oldContent {
+	return &oldContent{
 		Store: t.e.Store, Log: t.e.Log, App: t.app, Orchestrator: t.r.Orchestrator, Info: t.info,
 		List: func(ctx context.Context) (list []submodules.Component, err error) {
-			return list, t.call(ctx, submodules.VerbList, t.request(), calls.Into(&list, t.o.List))
+			return list, t.call(ctx, submodules.VerbList, t.request(), into(&list, t.o.List))
 		},
 		Verify: func(ctx context.Context, images []submodules.Component) (problems []string, err error) {
 			req := t.request()
 			req.Components = images
-			return problems, t.call(ctx, submodules.VerbVerify, req, calls.Into(&problems, t.o.Verify))
+			return problems, t.call(ctx, submodules.VerbVerify, req, into(&problems, t.o.Verify))
 		},
 	}
 }
@@ -151,10 +145,10 @@ func (t *target) checkRequirements(ctx context.Context, m *artifact.Metadata) er
 		}
 		req.Options, req.Recipients = []string{submodules.OptionSecrets}, m.Recipients
 	}
-	if err := t.call(ctx, submodules.VerbReqs, req, calls.Into(&reqs, t.o.Reqs)); err != nil {
+	if err := t.call(ctx, submodules.VerbReqs, req, into(&reqs, t.o.Reqs)); err != nil {
 		return unfit("%w", err)
 	}
-	needed, useful := machine.Lacks(reqs)
+	needed, useful := lackingCommands(reqs)
 	for _, command := range useful {
 		t.e.Log.Warn("a command is missing", "command", command, "orchestrator", t.r.Orchestrator)
 	}
@@ -170,7 +164,7 @@ func (t *target) checkSpace(ctx context.Context, m *artifact.Metadata, needs []s
 	if m.Sizes == nil {
 		return needs, nil // the shell reference's metadata has no sizes
 	}
-	temp := m.Sizes.Temp + files.LargestSpooled(t.info, m.Components)
+	temp := m.Sizes.Temp + largestSpooled(t.info, m.Components)
 	needs = append(needs, space.Need{Dir: space.Existing(t.e.Store.Dir()), Bytes: temp + m.Sizes.Manifests})
 	if dir := t.dataRoot(ctx); dir != "" {
 		needs = append(needs, space.Need{Dir: space.Existing(dir), Bytes: m.Sizes.Engine})
@@ -200,7 +194,7 @@ func (t *target) dataRoot(ctx context.Context) string {
 		return t.e.DataRoot
 	}
 	var dirs []string
-	if err := t.call(ctx, submodules.VerbStorage, t.request(), calls.Into(&dirs, t.o.Storage)); err != nil {
+	if err := t.call(ctx, submodules.VerbStorage, t.request(), into(&dirs, t.o.Storage)); err != nil {
 		t.e.Log.Warn("the sub-module does not say where images are kept", "error", err)
 		return t.e.DataRoot
 	}

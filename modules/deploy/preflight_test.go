@@ -14,8 +14,6 @@ import (
 	"github.com/mender-app/mender-app/artifact"
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/modules"
-	"github.com/mender-app/mender-app/modules/deploy/incoming"
-	"github.com/mender-app/mender-app/modules/deploy/machine"
 	"github.com/mender-app/mender-app/store/durable"
 	"github.com/mender-app/mender-app/submodules"
 )
@@ -31,8 +29,8 @@ func TestCheckPlatform(t *testing.T) {
 		{"armv7l", "arm32v7", true}, {"armv7l", "arm32v6", true}, {"armv6l", "arm32v7", false}, {"armv7l", "armhf", true},
 		{"aarch64", "arm64v8", true}, {"aarch64", "linux/arm64", true}, {"armv7l", "arm64v8", false},
 	} {
-		platforms := machine.Of(c.machine, "")
-		err := machine.Check(platforms, c.artifact)
+		platforms := platformsOf(c.machine, "")
+		err := checkMachine(platforms, c.artifact)
 		if c.ok {
 			require.NoError(t, err, "%v", c)
 		} else {
@@ -237,7 +235,7 @@ func TestDataRoot(t *testing.T) {
 	e.DataRoot = "/guessed"
 	info, err := g.w.Describe(t.Context())
 	require.NoError(t, err)
-	about := &target{e: e, app: "shop", r: (&incoming.Header{Meta: v1.meta()}).Release(), o: g.w, info: info}
+	about := &target{e: e, app: "shop", r: (&header{Meta: v1.meta()}).Release(), o: g.w, info: info}
 	require.Empty(t, about.dataRoot(t.Context()), "it is elsewhere")
 	g.w.storage = []string{"/told", "/more"}
 	require.Equal(t, "/told", about.dataRoot(t.Context()))

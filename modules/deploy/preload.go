@@ -7,17 +7,15 @@ import (
 	"slices"
 
 	"github.com/mender-app/mender-app/artifact/digest"
-	"github.com/mender-app/mender-app/modules/deploy/incoming"
 	"github.com/mender-app/mender-app/modules/deploy/preloaded"
 	"github.com/mender-app/mender-app/modules/deploy/space"
-	"github.com/mender-app/mender-app/modules/deploy/together"
 	"github.com/mender-app/mender-app/store"
 	"github.com/mender-app/mender-app/submodules"
 )
 
 // Preload is a staged artifact that is to be loaded.
 type Preload struct {
-	*together.Artifact
+	*StagedArtifact
 	Name   string        // of the Mender Artifact
 	Digest digest.Digest // of its file
 	// Room makes room for bytes in the engine, by unstaging others. Margin is how many
@@ -39,7 +37,7 @@ func (e *Engine) Preload(ctx context.Context, p Preload) error {
 	if err := e.checkHold(); err != nil {
 		return err
 	}
-	pre := e.preflightOf(store.Member{ArtifactName: p.Name}, p.Artifact, &store.Leader{}, nil)
+	pre := e.preflightOf(store.Member{ArtifactName: p.Name}, p.StagedArtifact, &store.Leader{}, nil)
 	if err := pre.run(ctx, "hold", "application", "policy", "space"); err != nil {
 		return err
 	}
@@ -53,7 +51,7 @@ func (e *Engine) Preload(ctx context.Context, p Preload) error {
 	if t.a, err = e.Store.Create(t.app); err != nil {
 		return err
 	}
-	t.r.Application, t.r.Created, t.r.BootID, t.r.Components = t.app, e.now(), e.bootID(), incoming.Components(meta.Components)
+	t.r.Application, t.r.Created, t.r.BootID, t.r.Components = t.app, e.now(), e.bootID(), releaseComponents(meta.Components)
 	t.r.Policy, t.r.Statement = nil, nil // they are in the artifact
 	var needs []space.Need
 	var engine int64

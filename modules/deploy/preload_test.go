@@ -13,7 +13,6 @@ import (
 
 	"github.com/mender-app/mender-app/artifact/digest"
 	"github.com/mender-app/mender-app/modules/deploy/preloaded"
-	"github.com/mender-app/mender-app/modules/deploy/together"
 	"github.com/mender-app/mender-app/store/durable"
 	"github.com/mender-app/mender-app/submodules"
 )
@@ -57,8 +56,8 @@ func (g *rig) preload(r release) error {
 func (g *rig) preloadOf(r release) Preload {
 	g.w.sick[r.compose()] = r.sick
 	return Preload{
-		Artifact: &together.Artifact{Meta: r.meta(), Payload: (&tree{payload: r.payload(g.t)}).streams(), Closer: io.NopCloser(nil)},
-		Name:     r.name, Digest: digest.Of([]byte(r.name)), Room: func(int64) error { return nil },
+		StagedArtifact: &StagedArtifact{Meta: r.meta(), Payload: (&tree{payload: r.payload(g.t)}).streams(), Closer: io.NopCloser(nil)},
+		Name:           r.name, Digest: digest.Of([]byte(r.name)), Room: func(int64) error { return nil },
 	}
 }
 

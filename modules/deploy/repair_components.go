@@ -10,8 +10,6 @@ import (
 	"slices"
 
 	"github.com/mender-app/mender-app/artifact/names"
-	"github.com/mender-app/mender-app/modules/deploy/calls"
-	"github.com/mender-app/mender-app/modules/deploy/repairs"
 	"github.com/mender-app/mender-app/modules/deploy/transition"
 	"github.com/mender-app/mender-app/store"
 	"github.com/mender-app/mender-app/store/durable"
@@ -26,7 +24,7 @@ import (
 // Before it removes anything, all that is needed to load it again is durable. An
 // interrupted repair is resumed by the next installation, by Resume and by the
 // next Repair.
-func (e *Engine) Repair(ctx context.Context, names []string, from repairs.Source) (found, left []Problem, err error) {
+func (e *Engine) Repair(ctx context.Context, names []string, from RepairSource) (found, left []Problem, err error) {
 	release, err := e.lock(ctx, "repair")
 	if err != nil {
 		return nil, nil, err
@@ -38,7 +36,7 @@ func (e *Engine) Repair(ctx context.Context, names []string, from repairs.Source
 	if err := e.settled(); err != nil {
 		return nil, nil, err
 	}
-	source, err := repairs.Unpack(ctx, from, e.temp)
+	source, err := unpackForRepair(ctx, from, e.temp)
 	if err != nil {
 		return nil, nil, fmt.Errorf("the artifact: %w", err)
 	}
@@ -93,7 +91,7 @@ func (e *Engine) settled() error {
 }
 
 // repair repairs an application's damaged components.
-func (e *Engine) repair(ctx context.Context, a *store.App, bad []damaged, source string) error {
+func (e *Engine) repair(ctx context.Context, a *store.App, bad []badComponent, source string) error {
 	t, err := e.target(ctx, a, bad[0].Releases[0])
 	if err != nil {
 		return err
@@ -101,11 +99,11 @@ func (e *Engine) repair(ctx context.Context, a *store.App, bad []damaged, source
 	if !t.info.Has(submodules.FeatureRepair) {
 		return fmt.Errorf("%w: sub-module %s cannot repair; delete the damaged image with the engine's own tool and install the release again", submodules.ErrUsage, t.r.Orchestrator)
 	}
-	q := &repairs.Request{Format: store.Format, Application: a.Name, Release: t.r.ID}
+	q := &repairRequest{Format: store.Format, Application: a.Name, Release: t.r.ID}
 	for _, d := range bad {
-		q.Components = append(q.Components, d.Component.Component)
+		q.Components = append(q.Components, d.Component)
 	}
-	dir := e.Store.Meta(filepath.Join(repairs.Dir, a.Name))
+	dir := e.Store.Meta(filepath.Join(repairDir, a.Name))
 	if err := q.Write(dir); err != nil {
 		return err
 	}
@@ -120,7 +118,7 @@ func (e *Engine) repair(ctx context.Context, a *store.App, bad []damaged, source
 
 // doRepair calls the sub-module, starts the applications that the sub-module had
 // to stop, and closes the repair. source is "" for a repair that is resumed.
-func (e *Engine) doRepair(ctx context.Context, a *store.App, q *repairs.Request, dir, source string, options ...string) error {
+func (e *Engine) doRepair(ctx context.Context, a *store.App, q *repairRequest, dir, source string, options ...string) error {
 	t, err := e.target(ctx, a, q.Release)
 	if err != nil {
 		return err
@@ -128,7 +126,7 @@ func (e *Engine) doRepair(ctx context.Context, a *store.App, q *repairs.Request,
 	req := t.only(q.Components...).request()
 	req.Dir, req.Path, req.Options = dir, source, options
 	var apps []string
-	if err := t.call(ctx, submodules.VerbRepair, req, calls.Into(&apps, t.o.Repair)); err != nil {
+	if err := t.call(ctx, submodules.VerbRepair, req, into(&apps, t.o.Repair)); err != nil {
 		return err
 	}
 	for _, name := range apps {
@@ -170,7 +168,7 @@ func (e *Engine) bringUp(ctx context.Context, name string) error {
 
 // finishRepairs resumes the repairs that were interrupted.
 func (e *Engine) finishRepairs(ctx context.Context) error {
-	entries, err := os.ReadDir(e.Store.Meta(repairs.Dir))
+	entries, err := os.ReadDir(e.Store.Meta(repairDir))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -179,7 +177,7 @@ func (e *Engine) finishRepairs(ctx context.Context) error {
 	}
 	var errs []error
 	for _, entry := range entries {
-		dir := e.Store.Meta(filepath.Join(repairs.Dir, entry.Name()))
+		dir := e.Store.Meta(filepath.Join(repairDir, entry.Name()))
 		if names.Check(entry.Name()) != nil {
 			errs = append(errs, os.RemoveAll(dir)) // left by an interrupted removal
 			continue
@@ -192,7 +190,7 @@ func (e *Engine) finishRepairs(ctx context.Context) error {
 }
 
 func (e *Engine) finishRepair(ctx context.Context, name, dir string) error {
-	q, err := repairs.Read(dir)
+	q, err := readRepair(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return durable.RemoveAll(dir) // the repair was not begun
 	}

@@ -11,7 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mender-app/mender-app/artifact"
-	"github.com/mender-app/mender-app/modules/deploy/repairs"
 	"github.com/mender-app/mender-app/store/durable"
 	"github.com/mender-app/mender-app/submodules"
 )
@@ -23,7 +22,7 @@ type file struct {
 	data  map[string][]byte
 }
 
-func (r release) file(t tb) repairs.Source {
+func (r release) file(t tb) RepairSource {
 	meta, err := r.meta().Encode()
 	require.NoError(t, err)
 	return &file{meta, []string{artifact.ImagesPayload, artifact.ManifestsPayload}, r.payload(t)}

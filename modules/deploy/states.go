@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	"github.com/mender-app/mender-app/modules"
-	"github.com/mender-app/mender-app/modules/deploy/incoming"
 	"github.com/mender-app/mender-app/modules/deploy/transition"
 	"github.com/mender-app/mender-app/store"
 )
@@ -59,7 +58,7 @@ func (e *Engine) Handle(ctx context.Context, state modules.State, tree *modules.
 // the right release runs, and only files were left to remove. After an error the
 // client would call the device inconsistent.
 func (e *Engine) canWait(tree *modules.Tree) bool {
-	h, err := incoming.Read(tree, e.Platforms, e.Log)
+	h, err := readHeader(tree, e.Platforms, e.Log)
 	if err != nil {
 		return true
 	}
@@ -89,7 +88,7 @@ func (e *Engine) nothingTouched(cause error, tree *modules.Tree) bool {
 	if errors.As(cause, &locked) {
 		return false
 	}
-	h, err := incoming.Read(tree, e.Platforms, e.Log)
+	h, err := readHeader(tree, e.Platforms, e.Log)
 	if err != nil {
 		return true
 	}
@@ -110,7 +109,7 @@ func (e *Engine) nothingTouched(cause error, tree *modules.Tree) bool {
 // install starts the downloaded release. If the client stored the payload instead
 // of streaming it to Download, the payload is loaded first.
 func (e *Engine) install(ctx context.Context, tree *modules.Tree) error {
-	h, err := incoming.Read(tree, e.Platforms, e.Log)
+	h, err := readHeader(tree, e.Platforms, e.Log)
 	if err != nil {
 		return err
 	}
@@ -142,7 +141,7 @@ func (e *Engine) install(ctx context.Context, tree *modules.Tree) error {
 }
 
 // find returns the application that a call is about; nil if the store has none.
-func (e *Engine) find(h *incoming.Header) (*store.App, error) {
+func (e *Engine) find(h *header) (*store.App, error) {
 	a, err := e.open(h.Meta.ApplicationName)
 	if errors.Is(err, store.ErrNoApp) {
 		return nil, nil
@@ -152,7 +151,7 @@ func (e *Engine) find(h *incoming.Header) (*store.App, error) {
 
 // checkArtifact refuses an open deployment of another artifact, and one that follows
 // another deployment.
-func checkArtifact(a *store.App, h *incoming.Header) error {
+func checkArtifact(a *store.App, h *header) error {
 	if d := a.Deployment; d != nil && d.Leader != nil {
 		return open(d)
 	}
@@ -165,7 +164,7 @@ func checkArtifact(a *store.App, h *incoming.Header) error {
 // mustOn handles a state that is an error for an unknown application.
 func (e *Engine) mustOn(ev transition.Event) func(context.Context, *modules.Tree) error {
 	return func(ctx context.Context, tree *modules.Tree) error {
-		h, err := incoming.Read(tree, e.Platforms, e.Log)
+		h, err := readHeader(tree, e.Platforms, e.Log)
 		if err != nil {
 			return err
 		}
@@ -187,7 +186,7 @@ func (e *Engine) mustOn(ev transition.Event) func(context.Context, *modules.Tree
 // after an error the client would call the device inconsistent.
 func (e *Engine) mayOn(ev transition.Event) func(context.Context, *modules.Tree) error {
 	return func(ctx context.Context, tree *modules.Tree) error {
-		h, err := incoming.Read(tree, e.Platforms, e.Log)
+		h, err := readHeader(tree, e.Platforms, e.Log)
 		if err != nil {
 			// Download refused it for the same reason.
 			e.Log.Info("nothing was begun for this artifact", "reason", err)

@@ -8,7 +8,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mender-app/mender-app/modules"
-	"github.com/mender-app/mender-app/modules/deploy/incoming"
 	"github.com/mender-app/mender-app/modules/deploy/transition"
 	"github.com/mender-app/mender-app/store"
 )
@@ -379,15 +378,15 @@ func TestReboot(t *testing.T) {
 
 	tr := g.newTree(t, b1)
 	for state, want := range map[modules.State]string{modules.NeedsArtifactReboot: modules.Automatic, modules.SupportsRollback: modules.Yes} {
-		answer, asks := incoming.Reply(state, tr.Tree)
+		answer, asks := Reply(state, tr.Tree)
 		require.True(t, asks)
 		require.Equal(t, want, answer)
 	}
-	answer, _ := incoming.Reply(modules.NeedsArtifactReboot, g.newTree(t, v1).Tree)
+	answer, _ := Reply(modules.NeedsArtifactReboot, g.newTree(t, v1).Tree)
 	require.Equal(t, modules.No, answer)
-	answer, _ = incoming.Reply(modules.NeedsArtifactReboot, nil)
+	answer, _ = Reply(modules.NeedsArtifactReboot, nil)
 	require.Equal(t, modules.No, answer)
-	_, asks := incoming.Reply(modules.ArtifactInstall, tr.Tree)
+	_, asks := Reply(modules.ArtifactInstall, tr.Tree)
 	require.False(t, asks)
 }
 

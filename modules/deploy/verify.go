@@ -6,9 +6,6 @@ import (
 	"slices"
 
 	"github.com/mender-app/mender-app/artifact/digest"
-	"github.com/mender-app/mender-app/modules/deploy/calls"
-	"github.com/mender-app/mender-app/modules/deploy/files"
-	"github.com/mender-app/mender-app/modules/deploy/retained"
 	"github.com/mender-app/mender-app/store"
 	"github.com/mender-app/mender-app/submodules"
 )
@@ -22,9 +19,9 @@ type Problem struct {
 	Text      string        `json:"problem"`
 }
 
-// damaged is a component with problems.
-type damaged struct {
-	retained.Component
+// badComponent is a component with problems.
+type badComponent struct {
+	referencedComponent
 	problems []string
 }
 
@@ -53,7 +50,7 @@ func (e *Engine) Verify(ctx context.Context, name string) ([]Problem, error) {
 	return problemsOf(a, bad), err
 }
 
-func problemsOf(a *store.App, bad []damaged) (list []Problem) {
+func problemsOf(a *store.App, bad []badComponent) (list []Problem) {
 	for _, d := range bad {
 		for _, text := range d.problems {
 			list = append(list, Problem{a.Name, d.Releases[0], d.URL, d.Digest, text})
@@ -76,13 +73,13 @@ func (e *Engine) savesToVerify(ctx context.Context, a *store.App) (bool, error) 
 
 // survey verifies the current and the kept releases of an application. It does
 // not need the lock, but where the sub-module cannot verify.
-func (e *Engine) survey(ctx context.Context, a *store.App) (bad []damaged, err error) {
-	all, err := retained.Components(a)
+func (e *Engine) survey(ctx context.Context, a *store.App) (bad []badComponent, err error) {
+	all, err := referencedComponents(a)
 	if err != nil {
 		return nil, err
 	}
 	for _, c := range all {
-		d := damaged{Component: c}
+		d := badComponent{referencedComponent: c}
 		t, err := e.target(ctx, a, d.Releases[0])
 		if err != nil {
 			return nil, err
@@ -96,7 +93,7 @@ func (e *Engine) survey(ctx context.Context, a *store.App) (bad []damaged, err e
 			}
 			continue
 		}
-		t = t.only(d.Component.Component)
+		t = t.only(d.Component)
 		t.unlocked = true
 		if d.problems, err = t.verify(ctx); err != nil {
 			return nil, err
@@ -111,7 +108,7 @@ func (e *Engine) survey(ctx context.Context, a *store.App) (bad []damaged, err e
 // verifyCopyOr verifies a component of a sub-module that cannot verify. Those of
 // the current release are in place, and SAVE writes them; an older release has a
 // copy of what is not in place.
-func (e *Engine) verifyCopyOr(ctx context.Context, t *target, d damaged) (problems []string, err error) {
+func (e *Engine) verifyCopyOr(ctx context.Context, t *target, d badComponent) (problems []string, err error) {
 	if d.Digest == "" {
 		return nil, cannotVerify(t)
 	}
@@ -120,11 +117,11 @@ func (e *Engine) verifyCopyOr(ctx context.Context, t *target, d damaged) (proble
 		if !ok || slices.Contains(d.Releases, t.a.Current) {
 			continue
 		}
-		sum, err := files.Sum(path)
+		sum, err := sumOf(path)
 		if err != nil {
 			return nil, err
 		}
-		if sum != d.Digest && files.Is(d.Component.Component) {
+		if sum != d.Digest && isFile(d.Component) {
 			return []string{fmt.Sprintf("%s: its copy is %s, and should be %s", d.URL, sum, d.Digest)}, nil
 		}
 		return nil, nil
@@ -132,13 +129,13 @@ func (e *Engine) verifyCopyOr(ctx context.Context, t *target, d damaged) (proble
 	if t.info.Has(submodules.FeatureStage) && !slices.Contains(d.Releases, t.a.Current) {
 		return nil, cannotVerify(t) // SAVE writes what the current release has under the URL
 	}
-	return t.verifySaved(ctx, d.Component.Component)
+	return t.verifySaved(ctx, d.Component)
 }
 
 // verify reads the target's components and returns one line for each that is
 // missing or damaged. Under the lock it waits for an engine that is starting,
 // as after a boot.
 func (t *target) verify(ctx context.Context) (problems []string, err error) {
-	err = t.call(ctx, submodules.VerbVerify, t.request(), calls.Into(&problems, t.o.Verify))
+	err = t.call(ctx, submodules.VerbVerify, t.request(), into(&problems, t.o.Verify))
 	return problems, err
 }

@@ -4,19 +4,17 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/mender-app/mender-app/modules/deploy/retained"
-	"github.com/mender-app/mender-app/modules/deploy/suspects"
 	"github.com/mender-app/mender-app/store"
 	"github.com/mender-app/mender-app/submodules"
 )
 
 // This file verifies images again after a restart of the machine: components of an
-// interrupted download (package suspects says why), and a release that was loaded or
+// interrupted download (damaged.go says why), and a release that was loaded or
 // installed before the restart and is about to be installed or committed (reverify).
 // A current or kept release was made durable before, and is not read.
 
-func (e *Engine) suspects() suspects.List {
-	return suspects.List{Store: e.Store, BootID: e.bootID(), Log: e.Log}
+func (e *Engine) suspects() damagedList {
+	return damagedList{Store: e.Store, BootID: e.bootID(), Log: e.Log}
 }
 
 // clearSuspect verifies a suspect component that has just been loaded, and
@@ -38,7 +36,7 @@ func (t *target) clearSuspect(ctx context.Context, c store.Component) error {
 		e.suspects().DropVerified(c)
 		return nil
 	}
-	used, err := retained.InUse(e.Store, a, t.r.ID, t.info.Has(submodules.FeatureComponents))
+	used, err := referencesTo(e.Store, a, t.r.ID, t.info.Has(submodules.FeatureComponents))
 	if err != nil {
 		return err
 	}

@@ -19,8 +19,6 @@ import (
 	"github.com/mender-app/mender-app/cmd/internal/journal"
 	"github.com/mender-app/mender-app/modules/deploy"
 	"github.com/mender-app/mender-app/modules/deploy/account"
-	"github.com/mender-app/mender-app/modules/deploy/calls"
-	"github.com/mender-app/mender-app/modules/deploy/machine"
 	"github.com/mender-app/mender-app/modules/deploy/preloaded"
 	"github.com/mender-app/mender-app/modules/deploy/space"
 	"github.com/mender-app/mender-app/modules/deploy/values"
@@ -50,13 +48,13 @@ type Config struct {
 	Keep          int                    // keep
 	Platforms     []image.Platform       // platform
 	DataRoot      string                 // data_root
-	Timeouts      calls.Timeouts         // load_timeout, rollout_timeout
+	Timeouts      deploy.Timeouts        // load_timeout, rollout_timeout
 	DeviceType    string                 // device_type_file
 	Signatures    Signatures             // artifact_verify_key, artifact_verify_keys, [[keys]], allow_unsigned, require_statement
 	RefuseOlder   bool                   // refuse_older
 	// CommitOnInstall makes an installation by hand with the Mender client final.
-	CommitOnInstall   bool // commit_on_install
-	calls.Environment      // allow_env, application_cpuset
+	CommitOnInstall    bool // commit_on_install
+	deploy.Environment      // allow_env, application_cpuset
 	SystemFiles
 	Hooks      HookSettings
 	Staging    StagingSettings
@@ -124,10 +122,10 @@ func Load() (*Config, error) {
 		return nil, fmt.Errorf("%s: keep = %d is not between 0 and 1000", name, keep)
 	}
 	c.Keep = int(keep)
-	if c.Timeouts.LoadTimeout, err = f.Duration(calls.DefaultLoadTimeout, "load_timeout"); err != nil {
+	if c.Timeouts.LoadTimeout, err = f.Duration(deploy.DefaultLoadTimeout, "load_timeout"); err != nil {
 		return nil, err
 	}
-	if c.Timeouts.RolloutTimeout, err = f.Duration(calls.DefaultRolloutTimeout, "rollout_timeout"); err != nil {
+	if c.Timeouts.RolloutTimeout, err = f.Duration(deploy.DefaultRolloutTimeout, "rollout_timeout"); err != nil {
 		return nil, err
 	}
 	if c.Staging.Most, err = mebibytes(f, 1024, "staging_mib"); err != nil {
@@ -224,7 +222,7 @@ func dockerRoot(root string) string {
 func platforms(value string) ([]image.Platform, error) {
 	switch value {
 	case "":
-		return machine.Platforms(), nil
+		return deploy.Platforms(), nil
 	case "any":
 		return nil, nil
 	}

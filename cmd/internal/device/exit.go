@@ -12,7 +12,6 @@ import (
 	"github.com/mender-app/mender-app/artifact/statement"
 	"github.com/mender-app/mender-app/modules/client"
 	"github.com/mender-app/mender-app/modules/deploy"
-	"github.com/mender-app/mender-app/modules/deploy/aborts"
 	"github.com/mender-app/mender-app/modules/deploy/holds"
 	"github.com/mender-app/mender-app/modules/staging"
 	"github.com/mender-app/mender-app/store"
@@ -73,10 +72,10 @@ func ExitCode(err error) int {
 		return ExitInterrupted
 	case errors.As(err, &call) && call.Code > 0:
 		return call.Code // the update module uses the same codes
-	case errors.Is(err, aborts.ErrAborted):
+	case errors.Is(err, deploy.ErrAborted):
 		return ExitAborted
 	case errors.As(err, &locked), errors.Is(err, client.ErrBusy), errors.Is(err, holds.ErrHeld), errors.Is(err, deploy.ErrOpen),
-		errors.Is(err, staging.ErrBusy), errors.Is(err, aborts.ErrWaits):
+		errors.Is(err, staging.ErrBusy), errors.Is(err, deploy.ErrNotEnded):
 		return ExitBusy
 	case errors.Is(err, ErrUsage):
 		return ExitUsage
@@ -98,7 +97,7 @@ func ExitCode(err error) int {
 		errors.Is(err, mender.ErrSignature), errors.Is(err, staging.ErrRefused), errors.Is(err, statement.ErrStatement), errors.Is(err, mender.ErrUnsupported):
 		return ExitRefused
 	case errors.Is(err, store.ErrNoApp), errors.Is(err, store.ErrNoRelease), errors.Is(err, store.ErrName), errors.Is(err, store.ErrNoRecord), errors.Is(err, staging.ErrNone),
-		errors.Is(err, aborts.ErrNone), errors.Is(err, submodules.ErrNotFound), errors.Is(err, fs.ErrNotExist):
+		errors.Is(err, deploy.ErrNothingOpen), errors.Is(err, submodules.ErrNotFound), errors.Is(err, fs.ErrNotExist):
 		return ExitNotFound
 	}
 	return ExitFailed

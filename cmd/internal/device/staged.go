@@ -9,7 +9,7 @@ import (
 	"github.com/mender-app/mender-app/artifact/mender"
 	"github.com/mender-app/mender-app/modules"
 	"github.com/mender-app/mender-app/modules/client"
-	"github.com/mender-app/mender-app/modules/deploy/together"
+	"github.com/mender-app/mender-app/modules/deploy"
 	"github.com/mender-app/mender-app/modules/policy"
 	"github.com/mender-app/mender-app/modules/staging"
 )
@@ -71,7 +71,7 @@ func Readable(c *Config, log *slog.Logger) (out []StagedRelease, err error) {
 // Open opens a staged artifact that is to be installed first. Nobody else checks it: a key
 // that may sign for its application must have signed it, if there are keys. Without any, it
 // is as when it was staged.
-func (s *stagedArtifacts) Open(application, artifactName string) (*together.Artifact, error) {
+func (s *stagedArtifacts) Open(application, artifactName string) (*deploy.StagedArtifact, error) {
 	list, err := s.c.StagingArea().List()
 	if err != nil {
 		return nil, err
@@ -97,22 +97,22 @@ func (s *stagedArtifacts) Open(application, artifactName string) (*together.Arti
 	if err != nil {
 		return nil, errors.Join(err, x.Close())
 	}
-	return &x.Artifact, nil
+	return &x.StagedArtifact, nil
 }
 
 // OpenStaged opens a staged artifact that is to be loaded. Without keys its signature is
 // not checked.
-func (c *Config) OpenStaged(a *staging.Artifact, keys []Trusted) (*together.Artifact, error) {
+func (c *Config) OpenStaged(a *staging.Artifact, keys []Trusted) (*deploy.StagedArtifact, error) {
 	x, err := (&stagedArtifacts{c: c}).open(a, keys)
 	if err != nil {
 		return nil, err
 	}
-	return &x.Artifact, nil
+	return &x.StagedArtifact, nil
 }
 
 // openedArtifact is a staged artifact that is open.
 type openedArtifact struct {
-	together.Artifact
+	deploy.StagedArtifact
 	scripts bool // it has state scripts
 }
 
@@ -148,7 +148,7 @@ func (s *stagedArtifacts) artifact(r *mender.Reader, keys []Trusted) (*openedArt
 			return nil, err
 		}
 	}
-	return &openedArtifact{together.Artifact{Meta: meta, Payload: stagedPayload{r}, Trust: s.c.Signatures.Trust(signer)}, len(h.Scripts) > 0}, nil
+	return &openedArtifact{deploy.StagedArtifact{Meta: meta, Payload: stagedPayload{r}, Trust: s.c.Signatures.Trust(signer)}, len(h.Scripts) > 0}, nil
 }
 
 // stagedPayload gives the files of an artifact's payload.

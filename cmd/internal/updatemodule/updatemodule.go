@@ -18,8 +18,7 @@ import (
 	"github.com/mender-app/mender-app/cmd/internal/version"
 	"github.com/mender-app/mender-app/delta/decoder"
 	"github.com/mender-app/mender-app/modules"
-	"github.com/mender-app/mender-app/modules/deploy/failed"
-	"github.com/mender-app/mender-app/modules/deploy/incoming"
+	"github.com/mender-app/mender-app/modules/deploy"
 	"github.com/mender-app/mender-app/modules/filedelta"
 	"github.com/mender-app/mender-app/modules/imagedelta"
 	"github.com/mender-app/mender-app/store"
@@ -101,9 +100,9 @@ func Run(args []string, stdout, stderr io.Writer) int {
 		if len(args) == 2 {
 			tree, _ = modules.OpenTree(args[1]) // without a tree the answer is the default
 		}
-		answer, _ := incoming.Reply(state, tree)
+		answer, _ := deploy.Reply(state, tree)
 		if state == modules.SupportsRollback && tree != nil && !orchestrated {
-			if c, err := device.Load(); err == nil && (failed.Stays(c.OpenStore(), tree) || commitsAtOnce(c, tree, os.Getppid())) {
+			if c, err := device.Load(); err == nil && (deploy.StaysFailed(c.OpenStore(), tree) || commitsAtOnce(c, tree, os.Getppid())) {
 				answer = modules.No
 			}
 		}

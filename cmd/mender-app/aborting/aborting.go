@@ -18,7 +18,6 @@ import (
 	"github.com/mender-app/mender-app/cmd/internal/device"
 	"github.com/mender-app/mender-app/modules/client"
 	"github.com/mender-app/mender-app/modules/deploy"
-	"github.com/mender-app/mender-app/modules/deploy/aborts"
 	"github.com/mender-app/mender-app/modules/deploy/transition"
 	"github.com/mender-app/mender-app/store"
 )
@@ -121,7 +120,7 @@ func (p Program) abort(ctx context.Context, name string, limit time.Duration) er
 			if !own {
 				now = "; " + rollbackCommand() + " ends one that waits for its commit"
 			}
-			return fmt.Errorf("%w: the update of %s has not ended within %s, and ends at its next step%s", aborts.ErrWaits, a.Name, limit, now)
+			return fmt.Errorf("%w: the update of %s has not ended within %s, and ends at its next step%s", deploy.ErrNotEnded, a.Name, limit, now)
 		case <-time.After(interval):
 		}
 	}
@@ -135,9 +134,9 @@ func find(s *store.Store, name string) (*store.App, error) {
 		case err != nil:
 			return nil, err
 		case a.Deployment == nil && len(a.Kept) > 0:
-			return nil, fmt.Errorf("%s: %w; mender-app rollback %s goes back to the release before", name, aborts.ErrNone, name)
+			return nil, fmt.Errorf("%s: %w; mender-app rollback %s goes back to the release before", name, deploy.ErrNothingOpen, name)
 		case a.Deployment == nil:
-			return nil, fmt.Errorf("%s: %w", name, aborts.ErrNone)
+			return nil, fmt.Errorf("%s: %w", name, deploy.ErrNothingOpen)
 		case a.Deployment.Leader != nil:
 			leader := a.Deployment.Leader.Application
 			return nil, fmt.Errorf("%w: the update of %s follows that of %s: mender-app abort %s ends both", deploy.ErrOpen, name, leader, leader)
@@ -157,7 +156,7 @@ func find(s *store.Store, name string) (*store.App, error) {
 	}
 	switch len(open) {
 	case 0:
-		return nil, aborts.ErrNone
+		return nil, deploy.ErrNothingOpen
 	case 1:
 		return open[0], nil
 	}

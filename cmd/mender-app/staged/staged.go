@@ -21,7 +21,7 @@ import (
 	"github.com/mender-app/mender-app/cmd/internal/table"
 	"github.com/mender-app/mender-app/cmd/mender-app/source"
 	"github.com/mender-app/mender-app/modules/client/download"
-	"github.com/mender-app/mender-app/modules/deploy/forecast"
+	"github.com/mender-app/mender-app/modules/deploy"
 	"github.com/mender-app/mender-app/modules/staging"
 	"github.com/mender-app/mender-app/modules/view"
 )
@@ -36,7 +36,7 @@ type Program struct {
 	// Fits returns an error for an artifact that is never for this device.
 	Fits func(h *mender.Header) error
 	// Foresee makes the checks of an installation that need no payload.
-	Foresee func(ctx context.Context, in io.Reader) (*forecast.Forecast, error)
+	Foresee func(ctx context.Context, in io.Reader) (*deploy.Forecast, error)
 	// Load loads the images of a staged artifact, and Unload deletes those of artifacts
 	// that are no longer staged.
 	Load   func(ctx context.Context, a *staging.Artifact, keys []device.Trusted, change *staging.Change) error
@@ -251,7 +251,7 @@ func (p Program) refusal(ctx context.Context, l *view.Staged) string {
 	}
 	var why []string
 	for _, c := range found.Findings {
-		if c.Result == forecast.Fail {
+		if c.Result == deploy.ResultFail {
 			why = append(why, c.Check+": "+c.Detail)
 		}
 	}

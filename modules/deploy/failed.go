@@ -1,0 +1,74 @@
+package deploy
+
+import (
+	"errors"
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/mender-app/mender-app/artifact"
+	"github.com/mender-app/mender-app/modules"
+	"github.com/mender-app/mender-app/modules/deploy/holds"
+	"github.com/mender-app/mender-app/modules/deploy/moments"
+	"github.com/mender-app/mender-app/modules/deploy/transition"
+	"github.com/mender-app/mender-app/store"
+	"github.com/mender-app/mender-app/submodules"
+)
+
+// This file is about releases that failed to start and stay as they are, for a
+// person: upgrades.rollback_on_failure = false in their policy. Such a release becomes
+// the current one and is marked. The client must not believe that the old release is
+// back, so SupportsRollback is answered No, and ArtifactRollback fails for a client that
+// keeps an earlier answer. If the client is interrupted before it has cleaned up, it may
+// know nothing of the failure: then the old release comes back.
+
+// failedToStart reports whether err is about the release itself: its sub-module or one of its
+// hooks reports it. An engine that does not answer says nothing of the release.
+func failedToStart(err error) bool {
+	if errors.Is(err, submodules.ErrRequirement) {
+		return false
+	}
+	var failed *submodules.CallError
+	return errors.As(err, &failed) || errors.Is(err, submodules.ErrUnhealthy) || errors.Is(err, moments.ErrFailed)
+}
+
+// faultOfArtifact reports whether a download failed because of the artifact itself. One
+// that failed because this machine could not read or write may succeed next time.
+func faultOfArtifact(err error) bool {
+	var errno unix.Errno
+	if errors.As(err, &errno) {
+		return false
+	}
+	for _, reason := range []error{moments.ErrRefused, holds.ErrHeld, artifact.ErrPayload, artifact.ErrTooLarge, submodules.ErrContent, submodules.ErrBase} {
+		if errors.Is(err, reason) {
+			return true
+		}
+	}
+	return false
+}
+
+// keptAfter are the releases that are kept when the new release of a's deployment becomes the
+// current one: the one before and older ones. What has failed is not a way back.
+func keptAfter(a *store.App) []string {
+	d := a.Deployment
+	kept := slices.DeleteFunc(slices.Clone(a.Kept), func(id string) bool { return id == d.To || id == d.From })
+	if d.From != "" && !a.HasFailed(d.From) {
+		kept = slices.Insert(kept, 0, d.From)
+	}
+	return kept
+}
+
+// StaysFailed reports whether the new release of the tree's artifact has failed to start and
+// stays as it is.
+func StaysFailed(s *store.Store, tree *modules.Tree) bool {
+	raw, err := tree.MetaData()
+	if err != nil || raw == nil {
+		return false
+	}
+	meta, _, err := artifact.ParseMetadata(raw)
+	if err != nil {
+		return false
+	}
+	a, err := s.App(meta.ApplicationName)
+	return err == nil && a.Deployment != nil && transition.Phase(a.Deployment.Phase) == transition.Failed
+}

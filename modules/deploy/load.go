@@ -1,0 +1,299 @@
+package deploy
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync/atomic"
+
+	"github.com/mender-app/mender-app/artifact"
+	"github.com/mender-app/mender-app/artifact/composemodule"
+	"github.com/mender-app/mender-app/artifact/image"
+	"github.com/mender-app/mender-app/artifact/metered"
+	"github.com/mender-app/mender-app/modules"
+	"github.com/mender-app/mender-app/modules/deploy/account"
+	"github.com/mender-app/mender-app/modules/deploy/moments"
+	"github.com/mender-app/mender-app/modules/deploy/space"
+	"github.com/mender-app/mender-app/store"
+	"github.com/mender-app/mender-app/store/durable"
+	"github.com/mender-app/mender-app/submodules"
+)
+
+// This file loads the payload of an artifact: it gives images and files to the
+// sub-module, applies deltas that the sub-module cannot, and unpacks the manifests. Nothing
+// that runs is touched, unless the sub-module lacks the feature stage: then the caller has
+// copied what is overwritten.
+//
+// It must not know in which state a deployment is, nor what its caller does with
+// what is loaded.
+
+// loader loads the payload of one release. Before Receive, the release's components are
+// recorded, as far as the metadata names them.
+type loader struct {
+	App     *store.App
+	Release *store.Release
+	Header  *header // resolved
+	// ImagesOnly leaves the manifests out, and writes nothing to the store.
+	ImagesOnly bool
+	loaderCalls
+	Log      *slog.Logger
+	Suspects damagedList
+	AllowEnv []string
+	Timeouts Timeouts
+	// Temp makes a directory for temporary files, which the caller of Temp removes.
+	Temp func() (string, error)
+	// ClearSuspect verifies a component that was loaded again and may be damaged.
+	ClearSuspect func(ctx context.Context, c store.Component) error
+
+	loaded  map[image.Digest]bool
+	rebuilt map[image.Digest]bool // images whose deltas were applied here
+}
+
+// loaderCalls are the calls of the release's sub-module.
+type loaderCalls struct {
+	Sub  Orchestrator
+	Info submodules.Info
+	// Call makes one: method is the method of Sub for the verb.
+	Call func(ctx context.Context, verb string, req submodules.Request, method func(context.Context, submodules.Request) error) error
+	// Request has the fields that every call about these components of the release has.
+	Request func(list ...store.Component) submodules.Request
+}
+
+// Receive reads the payload: it loads the images and unpacks the manifests.
+// Neither may be used before the client has checked the payload's checksums,
+// which happens after the call has ended.
+func (l *loader) Receive(ctx context.Context, payload modules.Streams) error {
+	l.loaded, l.rebuilt = map[image.Digest]bool{}, map[image.Digest]bool{}
+	var images, manifests bool
+	for {
+		if err := ctx.Err(); err != nil {
+			return fmt.Errorf("stopped: %w", context.Cause(ctx))
+		}
+		s, err := payload.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return err
+		}
+		err = func() error {
+			defer s.Close()
+			defer context.AfterFunc(ctx, func() { _ = s.Close() })() // it may be silent
+			var read atomic.Int64                                    // the sub-module may be given it by another goroutine
+			defer func() {
+				if d := l.App.Deployment; d != nil && !l.ImagesOnly {
+					account.Measured(d).Received += read.Load()
+				}
+			}()
+			counted := metered.Reader(ctx, s, func(n int64) { read.Add(n) })
+			switch {
+			case s.Name == artifact.ImagesPayload && !images:
+				images = true
+				return l.images(ctx, counted)
+			case !manifests && (s.Name == artifact.ManifestsPayload || l.Header.Project && s.Name == composemodule.ManifestsPayload):
+				manifests = true
+				if l.ImagesOnly {
+					_, err := io.Copy(io.Discard, counted)
+					return err
+				}
+				return l.manifests(counted)
+			}
+			return fmt.Errorf("%w: unexpected file %q", artifact.ErrPayload, s.Name)
+		}()
+		if err != nil {
+			return err
+		}
+	}
+	if err := l.askTypes(ctx); err != nil {
+		return err
+	}
+	if !manifests {
+		return fmt.Errorf("%w: no %s in it", artifact.ErrPayload, artifact.ManifestsPayload)
+	}
+	return l.all()
+}
+
+// all makes sure that the payload had all components.
+func (l *loader) all() error {
+	for _, c := range l.Header.Meta.Components {
+		if !l.loaded[c.Digest] {
+			return fmt.Errorf("%w: the metadata announces %s %s (%s), which is missing", artifact.ErrPayload, c.Type, c.URL, c.Digest)
+		}
+	}
+	return nil
+}
+
+func (l *loader) manifests(r io.Reader) error {
+	root, err := os.OpenRoot(l.App.ReleaseManifests(l.Release.ID))
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	digest, err := artifact.ReadManifests(r, root, l.Header.ManifestLimits())
+	if err != nil {
+		return fmt.Errorf("manifests: %w", err)
+	}
+	if err := l.Header.CheckManifests(digest); err != nil {
+		return err
+	}
+	return durable.Point("unpacked.manifests")
+}
+
+func (l *loader) images(ctx context.Context, r io.Reader) error {
+	tmp, err := l.Temp()
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(tmp)
+	room, err := space.Room(tmp, space.Free)
+	if err != nil {
+		return err
+	}
+	if l.Header.Project {
+		return l.projectImages(ctx, r, tmp, room)
+	}
+	o := artifact.ReadOptions{SpoolDir: tmp, MaxSpool: room, Members: func(d image.Digest) []string { return l.Header.Members[d] }}
+	if s := l.Header.Meta.Sizes; s != nil {
+		o.MaxBytes = s.ImagesPayload
+	}
+	return artifact.ReadImages(r, o, func(info artifact.ImageInfo, content io.Reader) error {
+		if err := ctx.Err(); err != nil {
+			return fmt.Errorf("stopped: %w", context.Cause(ctx))
+		}
+		if err := l.image(ctx, info, content); err != nil {
+			return fmt.Errorf("component %s: %w", info.URLNew, err)
+		}
+		return nil
+	})
+}
+
+// image loads one image or file under each of its names.
+func (l *loader) image(ctx context.Context, info artifact.ImageInfo, content io.Reader) error {
+	names, base, err := l.identify(info)
+	if err != nil {
+		return err
+	}
+	if l.Header.Members[info.Digest] != nil {
+		info.Size = payloadBytes(l.Header.Meta, info.Digest)
+		if info.Kind == artifact.KindShared {
+			info.Kind = artifact.KindDelta // the shared part and the rest are one delta
+		}
+	}
+	if err := checkKind(l.Header.Meta, info); err != nil {
+		return err
+	}
+	if l.rebuilds(names[0], info.Kind) {
+		return l.rebuildAndLoad(ctx, info, names, content)
+	}
+	req := submodules.Request{CurrentURL: base, Path: "-", Stdin: content, Options: l.stage()}
+	switch info.Kind {
+	case artifact.KindFull:
+	case artifact.KindDelta:
+		req.Options = append(req.Options, submodules.OptionDelta)
+	case artifact.KindReferenceDeepDelta:
+		req.Options = append(req.Options, submodules.OptionDeepDelta)
+	case artifact.KindReferenceDelta: // the sub-module knows it by its first bytes
+	default:
+		return fmt.Errorf("%w: unknown kind of image", artifact.ErrPayload)
+	}
+	if spools(l.Info, len(names) > 1) || isFile(names[0]) || l.nameless() {
+		tmp, err := l.Temp()
+		if err != nil {
+			return err
+		}
+		defer os.RemoveAll(tmp)
+		req.Path, req.Stdin = filepath.Join(tmp, "image"), nil
+		if err := spool(req.Path, content, info.Size); err != nil {
+			return err
+		}
+		if info.Kind == artifact.KindFull {
+			if names[0].Type, err = l.checkContent(names[0], req.Path); err != nil {
+				return err
+			}
+		}
+	}
+	return l.loadNames(ctx, names, info.Size, req)
+}
+
+// stage is the option that keeps what runs, for a sub-module that has it.
+func (l *loader) stage() []string {
+	if !l.Info.Has(submodules.FeatureStage) {
+		return nil
+	}
+	return []string{submodules.OptionStage}
+}
+
+// loadNames loads one image or file under each of its names.
+func (l *loader) loadNames(ctx context.Context, names []store.Component, size int64, req submodules.Request) error {
+	for i, c := range names {
+		if i > 0 && l.Info.Has(submodules.FeatureComponents) {
+			// It is present: nothing is read.
+			size, req.Path, req.Stdin, req.CurrentURL = 0, os.DevNull, nil, ""
+			req.Options = slices.DeleteFunc(req.Options, func(o string) bool { return o != submodules.OptionStage })
+		}
+		if err := l.load(ctx, c, size, req); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// load loads one component.
+func (l *loader) load(ctx context.Context, c store.Component, size int64, req submodules.Request) error {
+	l.Log.Info("loading", "app", l.App.Name, "component", c.URL, "bytes", size)
+	suspect := l.Suspects.Has(l.Release.Orchestrator, c)
+	if suspect {
+		req.Options = append(slices.Clone(req.Options), submodules.OptionDistrust)
+	}
+	req.App, req.Platform = l.App.Name, l.Release.Platform
+	req.Env, _ = environment(l.Release.Env, l.Info, l.AllowEnv)
+	req.URL, req.Components = c.URL, forSubmodule([]store.Component{c})
+	if !l.rebuilt[c.Digest] { // what is announced is the delta
+		req.Components[0].Bases, req.Components[0].Announced = announcedBases(l.Header.Meta, c), announcedContent(l.Header.Meta, c)
+	}
+	err := l.Call(ctx, submodules.VerbLoad, req, l.Sub.Load)
+	if err != nil || !suspect {
+		return err
+	}
+	return l.ClearSuspect(ctx, c)
+}
+
+// identify finds the components for an image of the payload (see announcedNames), and
+// records them in the release before the image is loaded.
+func (l *loader) identify(info artifact.ImageInfo) (names []store.Component, base string, err error) {
+	if l.loaded[info.Digest] {
+		return nil, "", fmt.Errorf("%w: %s is in it twice", artifact.ErrPayload, info.Digest)
+	}
+	l.loaded[info.Digest] = true
+	names, base, err = announcedNames(l.Header.Meta, info, l.Info.Has(submodules.FeatureComponents))
+	if err != nil || len(l.Header.Meta.Components) > 0 {
+		return names, base, err
+	}
+	l.Release.Components = append(l.Release.Components, names...)
+	return names, base, l.App.PutRelease(l.Release)
+}
+
+// projectImages loads the images of an artifact of mender-container-modules, which
+// its metadata does not name.
+func (l *loader) projectImages(ctx context.Context, r io.Reader, tmp string, room int64) error {
+	if !l.Info.Has(submodules.FeatureStage) {
+		return moments.Refuse("sub-module %s cannot load beside what runs: make the artifact with app-gen", l.Release.Orchestrator)
+	}
+	return composemodule.ReadImages(r, tmp, room, func(i composemodule.Image) error {
+		var names []store.Component
+		for _, url := range i.URLs {
+			names = append(names, store.Component{Type: artifact.ComponentImage, URL: url, Digest: i.Digest})
+		}
+		l.Release.Components = append(l.Release.Components, names...)
+		if err := cmp.Or(ctx.Err(), l.App.PutRelease(l.Release)); err != nil {
+			return err
+		}
+		return l.loadNames(ctx, names, i.Bytes, submodules.Request{Path: i.Path, Options: l.stage()})
+	})
+}
