@@ -16,6 +16,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 )
 
@@ -65,7 +66,7 @@ func Repository() string {
 func Programs() (string, error) { return programs() }
 
 var programs = sync.OnceValues(func() (string, error) {
-	r, err := run(exec.Command("make", "-s", "-C", Repository(), "build"))
+	r, err := runMake("build")
 	if err == nil && r.Code != 0 {
 		err = errors.New(r.Output())
 	}
@@ -75,10 +76,24 @@ var programs = sync.OnceValues(func() (string, error) {
 	return filepath.Join(Repository(), "build"), nil
 })
 
+// runMake runs make in the project's tree, one process at a time: the tests of several packages
+// build the same files.
+func runMake(target string) (Result, error) {
+	lock, err := os.Open(filepath.Join(Repository(), "Makefile"))
+	if err != nil {
+		return Result{}, err
+	}
+	defer lock.Close()
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
+		return Result{}, err
+	}
+	return run(exec.Command("make", "-s", "-C", Repository(), target))
+}
+
 // ProgramsFor builds the product's programs for a machine of `make cross`, such as
 // arm-v7, and returns their directory.
 func ProgramsFor(machine string) (string, error) {
-	r, err := run(exec.Command("make", "-s", "-C", Repository(), "cross-"+machine))
+	r, err := runMake("cross-" + machine)
 	if err == nil && r.Code != 0 {
 		err = errors.New(r.Output())
 	}

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -43,6 +44,7 @@ type Device struct {
 	DataRoot string
 
 	init   *exec.Cmd
+	tmp    map[string]bool // what /tmp had from the beginning
 	stop   func() error
 	cgroup string
 	engine *exec.Cmd
@@ -151,7 +153,28 @@ func New(dir string) (*Device, error) {
 		_ = d.init.Wait()
 		return nil, fmt.Errorf("start a device: %s", strings.TrimSpace(trouble.String()))
 	}
+	// The device's directory and the project's tree may be below /tmp.
+	if d.tmp, err = d.listTmp(); err != nil {
+		return nil, errors.Join(err, d.Kill())
+	}
 	return d, nil
+}
+
+func (d *Device) listTmp() (map[string]bool, error) {
+	entries, err := os.ReadDir(d.Path("/tmp"))
+	names := map[string]bool{}
+	for _, e := range entries {
+		names[e.Name()] = true
+	}
+	return names, err
+}
+
+// LeftInTmp lists what is in the device's /tmp and was not there when it started, but for
+// the files of runc.
+func (d *Device) LeftInTmp() ([]string, error) {
+	names, err := d.listTmp()
+	maps.DeleteFunc(names, func(name string, _ bool) bool { return d.tmp[name] || strings.HasPrefix(name, "runc-process") })
+	return slices.Sorted(maps.Keys(names)), err
 }
 
 // Close ends every process of the device and removes its mounts and control groups.

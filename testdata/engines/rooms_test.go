@@ -2,7 +2,6 @@ package engines
 
 import (
 	"context"
-	"flag"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,7 +18,6 @@ import (
 // engine's files are. They leave out what -skip of this test names, as make test-newest
 // does with their long tests.
 func TestRooms(t *testing.T) {
-	skip := flag.Lookup("test.skip").Value.String()
 	rooms := []string{"submodules/imagestore/docker", "submodules/compose"}
 	programs := map[string]string{}
 	for _, room := range rooms {
@@ -44,7 +42,7 @@ func TestRooms(t *testing.T) {
 					require.NoError(t, os.WriteFile(program, data, 0o755))
 					ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 					defer cancel()
-					cmd := d.Command(ctx, "env", "--chdir="+filepath.Join(bed.Repository(), room), program, "-test.timeout=9m", "-test.parallel=4", "-test.skip="+skip)
+					cmd := d.Command(ctx, "env", "--chdir="+filepath.Join(bed.Repository(), room), program, "-test.timeout=9m", "-test.parallel=4")
 					cmd.Env = append(os.Environ(), "HOME=/root", "DOCKER_HOST=")
 					out, err := cmd.CombinedOutput()
 					require.NoError(t, err, "%s", out)
