@@ -1,7 +1,6 @@
 package submodules
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"time"
@@ -44,22 +43,4 @@ func timed(verb func(context.Context, *call) error) func(context.Context, *call)
 		}
 		return err
 	}
-}
-
-// runTimed makes a call that prints downtimes, and passes them on.
-func (m *Module) runTimed(ctx context.Context, r Request, verb string, args ...string) error {
-	var out bytes.Buffer
-	err := m.run(ctx, r, &out, verb, args...)
-	if r.Downtimes == nil {
-		return err
-	}
-	var list []Downtime
-	for line := range bytes.Lines(out.Bytes()) {
-		var d Downtime
-		if json.Unmarshal(line, &d) == nil && d.Service != "" {
-			list = append(list, d)
-		}
-	}
-	r.Downtimes(list)
-	return err
 }

@@ -27,38 +27,81 @@ type Orchestrator interface {
 	Open(ctx context.Context, verb string, r Request) (Session, error)
 }
 
-// Session is one call of a sub-module. It has one method a verb, of which one is
-// called, once. Every method is idempotent, returns soon after its context ends,
-// and leaves no process behind. Errors marked with Mark become the exit codes of
-// PROTOCOL.md.
+// Session is one call of a sub-module. It has the verbs of protocol 1.0, one method
+// each, of which one is called, once. Every method is idempotent, returns soon after
+// its context ends, and leaves no process behind. Errors marked with Mark become the
+// exit codes of PROTOCOL.md.
+//
+// A verb that belongs to a feature is an interface of its own, such as Verifier. A
+// Session has those of the features that Orchestrator announces.
 type Session interface {
-	ExportManifest(ctx context.Context) error
+	Content
+	Lifecycle
+	Health
+	// Close ends the connections.
+	Close() error
+}
+
+// Content are the verbs for the components of an application.
+type Content interface {
 	Save(ctx context.Context) error
 	Load(ctx context.Context) error
 	List(ctx context.Context) ([]Component, error)
 	Delete(ctx context.Context) error
+}
+
+// Lifecycle are the verbs for its releases.
+type Lifecycle interface {
+	ExportManifest(ctx context.Context) error
 	Rollout(ctx context.Context) error
 	Rollback(ctx context.Context) error
 	Purge(ctx context.Context) error
 	Stop(ctx context.Context) error
 	Start(ctx context.Context) error
+}
+
+// Health are the verbs that only ask.
+type Health interface {
 	Alive(ctx context.Context) (bool, error)
 	Healthy(ctx context.Context) (bool, error)
 	Reqs(ctx context.Context) ([]Requirement, error)
+}
+
+// Verifier is a Session with the feature verify.
+type Verifier interface {
 	// Verify returns one line for each component that is missing or not whole.
 	Verify(ctx context.Context) ([]string, error)
+}
+
+// Syncer is a Session with the feature sync.
+type Syncer interface {
+	// Sync returns when everything that was loaded is durable.
 	Sync(ctx context.Context) error
+}
+
+// Repairer is a Session with the feature repair.
+type Repairer interface {
 	// Repair returns the applications that have to be rolled out again.
 	Repair(ctx context.Context) ([]string, error)
+}
+
+// Storage is a Session with the feature storage.
+type Storage interface {
 	// Storage returns the directories of this machine that components are in.
 	Storage(ctx context.Context) ([]string, error)
+}
+
+// EngineTeller is a Session with the feature engine.
+type EngineTeller interface {
 	// Engine returns what runs the containers.
 	Engine(ctx context.Context) (Engine, error)
-	// Restore makes again what a restart of the machine removed: decrypted secrets.
-	// It asks no engine.
+}
+
+// Restorer is a Session with the feature secrets.
+type Restorer interface {
+	// Restore decrypts secrets again, which a restart of the machine removed. It asks
+	// no engine.
 	Restore(ctx context.Context) error
-	// Close ends the connections.
-	Close() error
 }
 
 // verbSpec says how a verb is called and what it is for.
@@ -75,79 +118,90 @@ type call struct {
 	out     io.Writer
 }
 
+// with makes the method that runs a verb from one that needs a Session which is an S.
+// lacks says what a sub-module without it cannot do.
+func with[S any](lacks string, run func(context.Context, S, io.Writer) error) func(context.Context, *call) error {
+	return func(ctx context.Context, c *call) error {
+		s, ok := c.session.(S)
+		if !ok {
+			return Mark(errors.New("this sub-module "+lacks), ErrUsage)
+		}
+		return run(ctx, s, c.out)
+	}
+}
+
 // do runs a verb that has no reply.
-func do(f func(Session, context.Context) error) func(context.Context, *call) error {
-	return func(ctx context.Context, c *call) error { return f(c.session, ctx) }
+func do[S any](lacks string, f func(S, context.Context) error) func(context.Context, *call) error {
+	return with(lacks, func(ctx context.Context, s S, _ io.Writer) error { return f(s, ctx) })
 }
 
 // ask runs a verb whose reply is true or false.
 func ask(f func(Session, context.Context) (bool, error)) func(context.Context, *call) error {
-	return func(ctx context.Context, c *call) error {
-		ok, err := f(c.session, ctx)
+	return with("", func(ctx context.Context, s Session, out io.Writer) error {
+		ok, err := f(s, ctx)
 		if err != nil {
 			return err
 		}
-		fmt.Fprintln(c.out, ok)
+		fmt.Fprintln(out, ok)
 		if !ok {
 			return errFalse
 		}
 		return nil
-	}
+	})
 }
 
 // printLines runs a verb whose reply is a list of lines.
-func printLines(f func(Session, context.Context) ([]string, error)) func(context.Context, *call) error {
-	return func(ctx context.Context, c *call) error {
-		lines, err := f(c.session, ctx)
+func printLines[S any](lacks string, f func(S, context.Context) ([]string, error)) func(context.Context, *call) error {
+	return with(lacks, func(ctx context.Context, s S, out io.Writer) error {
+		lines, err := f(s, ctx)
 		if err != nil {
 			return err
 		}
 		for _, l := range lines {
-			fmt.Fprintln(c.out, l)
+			fmt.Fprintln(out, l)
 		}
 		return nil
-	}
+	})
 }
 
-// list prints the components as one JSON array; no components are [].
-func list(ctx context.Context, c *call) error {
-	l, err := c.session.List(ctx)
-	if err != nil {
-		return err
-	}
+// printJSON runs a verb whose reply is JSON.
+func printJSON[S, T any](lacks string, f func(S, context.Context) (T, error)) func(context.Context, *call) error {
+	return with(lacks, func(ctx context.Context, s S, out io.Writer) error {
+		v, err := f(s, ctx)
+		if err != nil {
+			return err
+		}
+		return json.NewEncoder(out).Encode(v)
+	})
+}
+
+// list returns the components, never nil: no components are printed as [].
+func list(s Content, ctx context.Context) ([]Component, error) {
+	l, err := s.List(ctx)
 	if l == nil {
 		l = []Component{}
 	}
-	return json.NewEncoder(c.out).Encode(l)
+	return l, err
 }
 
 // reqs prints the requirements that are known, also when one is missing.
-func reqs(ctx context.Context, c *call) error {
-	l, err := c.session.Reqs(ctx)
+func reqs(ctx context.Context, s Health, out io.Writer) error {
+	l, err := s.Reqs(ctx)
 	for _, q := range l {
 		kind := "error"
 		if q.Warning {
 			kind = "warning"
 		}
-		fmt.Fprintf(c.out, "%s:%s\n", q.Command, kind)
+		fmt.Fprintf(out, "%s:%s\n", q.Command, kind)
 	}
 	return err
 }
 
-// engine prints the engine as one JSON object.
-func engine(ctx context.Context, c *call) error {
-	e, err := c.session.Engine(ctx)
-	if err != nil {
-		return err
-	}
-	return json.NewEncoder(c.out).Encode(e)
-}
-
 // verify prints one line for each damaged component, and fails if there is one.
-func verify(ctx context.Context, c *call) error {
-	lines, err := c.session.Verify(ctx)
+func verify(ctx context.Context, s Verifier, out io.Writer) error {
+	lines, err := s.Verify(ctx)
 	for _, l := range lines {
-		fmt.Fprintln(c.out, l)
+		fmt.Fprintln(out, l)
 	}
 	if err == nil && len(lines) > 0 {
 		return fmt.Errorf("not whole: %s", lines[0])
@@ -157,38 +211,38 @@ func verify(ctx context.Context, c *call) error {
 
 func verbs() []verbSpec {
 	return []verbSpec{
-		{VerbExportManifest, "app dir", "write the manifests of the installed application to dir", do(Session.ExportManifest)},
-		{VerbSave, "app url path", "write a component to the file path (- is standard output)", do(Session.Save)},
-		{VerbLoad, "app url path [current_url]", "load a component from the file path (- is standard input)", do(Session.Load)},
-		{VerbList, "app", "list the application's components on this device, as JSON", list},
-		{VerbLsComponents, "app", "the same as LIST", list},
-		{VerbDelete, "url app", "remove the application's component, unless something else uses it", do(Session.Delete)},
-		{VerbRollout, "app dir", "bring up the release whose manifests are in dir; returns when it is healthy", timed(do(Session.Rollout))},
-		{VerbRollback, "app dir [failed_dir]", "bring back the release whose manifests are in dir", timed(do(Session.Rollback))},
-		{VerbPurge, "app [dir]", "remove everything the application owns but its data", do(Session.Purge)},
-		{VerbStop, "app dir", "stop the application", do(Session.Stop)},
-		{VerbStart, "app dir", "start the stopped application", do(Session.Start)},
+		{VerbExportManifest, "app dir", "write the manifests of the installed application to dir", do("", Session.ExportManifest)},
+		{VerbSave, "app url path", "write a component to the file path (- is standard output)", do("", Session.Save)},
+		{VerbLoad, "app url path [current_url]", "load a component from the file path (- is standard input)", do("", Session.Load)},
+		{VerbList, "app", "list the application's components on this device, as JSON", printJSON("", list)},
+		{VerbLsComponents, "app", "the same as LIST", printJSON("", list)},
+		{VerbDelete, "url app", "remove the application's component, unless something else uses it", do("", Session.Delete)},
+		{VerbRollout, "app dir", "bring up the release whose manifests are in dir; returns when it is healthy", timed(do("", Session.Rollout))},
+		{VerbRollback, "app dir [failed_dir]", "bring back the release whose manifests are in dir", timed(do("", Session.Rollback))},
+		{VerbPurge, "app [dir]", "remove everything the application owns but its data", do("", Session.Purge)},
+		{VerbStop, "app dir", "stop the application", do("", Session.Stop)},
+		{VerbStart, "app dir", "start the stopped application", do("", Session.Start)},
 		{VerbAlive, "app", "print true if everything the application should run is running, else false", ask(Session.Alive)},
 		{VerbHealthy, "app", "print true if the application runs, passes its health checks and does not restart, else false", ask(Session.Healthy)},
-		{VerbReqs, "", "print the commands that are needed, as cmd:error or cmd:warning", reqs},
+		{VerbReqs, "", "print the commands that are needed, as cmd:error or cmd:warning", with("", reqs)},
 		{VerbProtocol, "", "print the protocol version and the features, as JSON", nil},
-		{VerbVerify, "app", "check that the components of the release are present and whole", verify},
-		{VerbSync, "app", "return when everything that was loaded is durable", do(Session.Sync)},
-		{VerbRepair, "app dir [source]", "make damaged components whole; print the applications to be rolled out again", printLines(Session.Repair)},
-		{VerbStorage, "app", "print the directories of this machine that components are kept in", printLines(Session.Storage)},
-		{VerbEngine, "", "print the name and the version of what runs the containers, as JSON", engine},
-		{VerbRestore, "app dir", "decrypt the application's secrets again after a restart of the machine; asks no engine", do(Session.Restore)},
-		{VerbStatus, "app [app…]", "print how the application and each of its services is, as JSON", status},
-		{VerbLogs, "app [service]", "print what the services wrote, as lines of JSON", logs},
-		{VerbCheck, "app dir", "check the release in dir as ROLLOUT would, and print what would change, as JSON", check},
-		{VerbRender, "app dir", "print the manifests in dir with the overrides applied", render},
-		{VerbVolumes, "app dir", "print the volumes of the release in dir and their directories, as JSON", volumes},
-		{VerbRun, "app dir service word [word…]", "run a command once in a container of a service of the release in dir", runCommand},
+		{VerbVerify, "app", "check that the components of the release are present and whole", with("cannot verify", verify)},
+		{VerbSync, "app", "return when everything that was loaded is durable", do("cannot sync", Syncer.Sync)},
+		{VerbRepair, "app dir [source]", "make damaged components whole; print the applications to be rolled out again", printLines("cannot repair", Repairer.Repair)},
+		{VerbStorage, "app", "print the directories of this machine that components are kept in", printLines("cannot name its directories", Storage.Storage)},
+		{VerbEngine, "", "print the name and the version of what runs the containers, as JSON", printJSON("cannot name its engine", EngineTeller.Engine)},
+		{VerbRestore, "app dir", "decrypt the application's secrets again after a restart of the machine; asks no engine", do("has no secrets", Restorer.Restore)},
+		{VerbStatus, "app [app…]", "print how the application and each of its services is, as JSON", printJSON("cannot tell", statusOf)},
+		{VerbLogs, "app [service]", "print what the services wrote, as lines of JSON", with("has no logs", logs)},
+		{VerbCheck, "app dir", "check the release in dir as ROLLOUT would, and print what would change, as JSON", printJSON("cannot check", check)},
+		{VerbRender, "app dir", "print the manifests in dir with the overrides applied", with("has no overrides", render)},
+		{VerbVolumes, "app dir", "print the volumes of the release in dir and their directories, as JSON", printJSON("cannot name volumes", volumes)},
+		{VerbRun, "app dir service word [word…]", "run a command once in a container of a service of the release in dir", do("cannot run commands", CommandRunner.Run)},
 	}
 }
 
-// optional are the verbs that a sub-module has only with a feature, and its name. The
-// methods of Session are there without.
+// optional are the verbs that --help lists only for a sub-module with a feature, and
+// its name.
 var optional = map[string]string{VerbStatus: FeatureStatus, VerbLogs: FeatureLogs, VerbCheck: FeatureCheck, VerbRender: FeatureOverrides, VerbVolumes: FeatureData, VerbRun: FeatureRun}
 
 // features are those of the sub-module, and those that this frame adds.
@@ -349,6 +403,58 @@ func (f frame) dispatch(ctx context.Context, args []string) error {
 	return err
 }
 
+// argument returns the field that a word of verbSpec.args stands for: a string or, for
+// a word that may come several times, a list.
+func (r *Request) argument(word string) (one *string, more *[]string) {
+	switch word {
+	case "app":
+		return &r.App, nil
+	case "app…":
+		return nil, &r.More
+	case "url":
+		return &r.URL, nil
+	case "path", "source":
+		return &r.Path, nil
+	case "current_url":
+		return &r.CurrentURL, nil
+	case "dir":
+		return &r.Dir, nil
+	case "failed_dir":
+		return &r.FailedDir, nil
+	case "service":
+		return &r.Service, nil
+	case "word", "word…":
+		return nil, &r.Words
+	}
+	panic("submodules: no field for the argument " + word)
+}
+
+// arguments are those of a call: each field of the request that the verb takes, and
+// those that it may leave out if they are set.
+func arguments(verb string, r Request) (args []string, err error) {
+	specs := verbs()
+	i := slices.IndexFunc(specs, func(s verbSpec) bool { return s.name == verb })
+	if i < 0 {
+		return nil, fmt.Errorf("unknown verb %q", verb)
+	}
+	for _, word := range strings.Fields(specs[i].args) {
+		one, more := r.argument(strings.Trim(word, "[]"))
+		switch {
+		case more != nil:
+			args = append(args, *more...)
+			*more = nil // the word that repeats it has nothing left
+		case *one != "" || word[0] != '[':
+			args = append(args, *one)
+		}
+	}
+	for _, a := range args {
+		if strings.ContainsRune(a, 0) {
+			return nil, fmt.Errorf("argument %q has a NUL byte", a)
+		}
+	}
+	return args, nil
+}
+
 // request turns arguments and environment into a Request.
 func (f frame) request(spec *verbSpec, args []string) (Request, error) {
 	r := Request{Stdin: f.in, Stdout: f.out, Log: f.line}
@@ -373,30 +479,16 @@ func (f frame) request(spec *verbSpec, args []string) (Request, error) {
 		if a == "" && !optional && word != "word" {
 			return r, fmt.Errorf("%s: the argument %s is empty", spec.name, word)
 		}
-		switch word {
-		case "app", "app…":
+		if word == "app" || word == "app…" {
 			if err := names.Check(a); err != nil {
 				return r, fmt.Errorf("application: %w", err)
 			}
-			if word == "app" {
-				r.App = a
-			} else {
-				r.More = append(r.More, a)
-			}
-		case "url":
-			r.URL = a
-		case "path", "source":
-			r.Path = a
-		case "current_url":
-			r.CurrentURL = a
-		case "dir":
-			r.Dir = a
-		case "service":
-			r.Service = a
-		case "word", "word…":
-			r.Words = append(r.Words, a)
-		case "failed_dir":
-			r.FailedDir = a
+		}
+		one, more := r.argument(word)
+		if one != nil {
+			*one = a
+		} else {
+			*more = append(*more, a)
 		}
 	}
 	r.Options = strings.Fields(f.getenv(EnvOptions))

@@ -3,6 +3,7 @@ package submodules
 import (
 	"bytes"
 	"context"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -142,3 +143,76 @@ func TestSplitURL(t *testing.T) {
 	_, ok = r.Component("web:2@sha256:cd")
 	require.False(t, ok)
 }
+
+// Both sides read the same table: what a caller says of a request, the frame reads.
+func TestArgumentsOfEachVerb(t *testing.T) {
+	full := Request{App: "shop", URL: "web:1", Path: "/content", CurrentURL: "web:0", Dir: "/manifests", FailedDir: "/failed", Service: "web"}
+	for _, spec := range verbs() {
+		for _, optional := range []bool{true, false} {
+			sent := full
+			if strings.Contains(spec.args, "app…") && optional {
+				sent.More = []string{"door", "lamp"}
+			}
+			if strings.Contains(spec.args, "word") {
+				sent.Words = []string{"migrate", "", "--to=2"}
+			}
+			if !optional {
+				for word := range strings.FieldsSeq(spec.args) {
+					if one, _ := sent.argument(strings.Trim(word, "[]")); word[0] == '[' && one != nil {
+						*one = ""
+					}
+				}
+			}
+			args, err := arguments(spec.name, sent)
+			require.NoError(t, err, spec.name)
+			got, err := frame{getenv: func(string) string { return "" }}.request(&spec, args)
+			require.NoError(t, err, spec.name)
+			for word := range strings.FieldsSeq(spec.args) {
+				word = strings.Trim(word, "[]")
+				want, wants := sent.argument(word)
+				one, more := got.argument(word)
+				require.Equal(t, want, one, "%s %s", spec.name, word)
+				require.Equal(t, wants, more, "%s %s", spec.name, word)
+			}
+		}
+	}
+	_, err := arguments("NONSENSE", full)
+	require.ErrorContains(t, err, "unknown verb")
+	_, err = arguments(VerbStop, Request{App: "shop", Dir: "a\x00b"})
+	require.ErrorContains(t, err, "NUL byte")
+}
+
+// A sub-module without the method of a verb refuses the verb as one that it does not
+// know.
+func TestVerbsOfFeatures(t *testing.T) {
+	for _, spec := range verbs() {
+		if spec.run == nil {
+			continue
+		}
+		err := spec.run(t.Context(), &call{session: plainSession{}, out: io.Discard})
+		if slices.Contains(strings.Fields("VERIFY SYNC REPAIR STORAGE ENGINE RESTORE STATUS LOGS CHECK RENDER VOLUMES RUN"), spec.name) {
+			require.ErrorIs(t, err, ErrUsage, spec.name)
+			require.ErrorContains(t, err, "this sub-module ", spec.name)
+		} else {
+			require.NotErrorIs(t, err, ErrUsage, spec.name)
+		}
+	}
+}
+
+// plainSession has the verbs of protocol 1.0 alone.
+type plainSession struct{}
+
+func (plainSession) Save(context.Context) error                  { return nil }
+func (plainSession) Load(context.Context) error                  { return nil }
+func (plainSession) List(context.Context) ([]Component, error)   { return nil, nil }
+func (plainSession) Delete(context.Context) error                { return nil }
+func (plainSession) ExportManifest(context.Context) error        { return nil }
+func (plainSession) Rollout(context.Context) error               { return nil }
+func (plainSession) Rollback(context.Context) error              { return nil }
+func (plainSession) Purge(context.Context) error                 { return nil }
+func (plainSession) Stop(context.Context) error                  { return nil }
+func (plainSession) Start(context.Context) error                 { return nil }
+func (plainSession) Alive(context.Context) (bool, error)         { return false, nil }
+func (plainSession) Healthy(context.Context) (bool, error)       { return true, nil }
+func (plainSession) Reqs(context.Context) ([]Requirement, error) { return nil, nil }
+func (plainSession) Close() error                                { return nil }

@@ -20,7 +20,7 @@ import (
 func TestMain(m *testing.M) {
 	if path := os.Getenv("TEST_CALLER"); path != "" {
 		m := &Module{Name: "fake", Path: path, Config: Config{Env: []string{"TEST_SUBMODULE=" + os.Getenv("TEST_SUBMODULE")}, Log: func(string) {}}}
-		_ = m.Rollout(context.Background(), Request{App: "a", Dir: "/slow"})
+		_ = m.Client().Rollout(context.Background(), Request{App: "a", Dir: "/slow"})
 		os.Exit(0)
 	}
 	if os.Getenv("TEST_SUBMODULE") != "" {
@@ -194,8 +194,14 @@ func (f fakeSession) Verify(_ context.Context) ([]string, error) {
 }
 func (f fakeSession) Sync(_ context.Context) error { return f.record(VerbSync) }
 
+// installed is a sub-module whose verbs a test calls, and whose Config it may change.
+type installed struct {
+	*Module
+	Client
+}
+
 // module returns the fake sub-module, and the directory it records into.
-func module(t *testing.T) (*Module, string) {
+func module(t *testing.T) (installed, string) {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
@@ -211,11 +217,11 @@ func module(t *testing.T) (*Module, string) {
 	}
 	// The race detector would let each call wait for a second before it ends.
 	m.Config.Env = []string{"TEST_SUBMODULE=" + rec, "GORACE=atexit_sleep_ms=0"}
-	return m, rec
+	return installed{m, m.Client()}, rec
 }
 
 // script returns a sub-module written as a shell script.
-func script(t *testing.T, text string) *Module {
+func script(t *testing.T, text string) installed {
 	t.Helper()
 	bin := t.TempDir()
 	if err := os.WriteFile(filepath.Join(bin, "sh"), []byte("#!/bin/sh\n"+text), 0o700); err != nil {
@@ -225,7 +231,7 @@ func script(t *testing.T, text string) *Module {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return m
+	return installed{m, m.Client()}
 }
 
 type recorded struct {

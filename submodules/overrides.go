@@ -1,10 +1,10 @@
 package submodules
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -29,23 +29,12 @@ type Renderer interface {
 	Render(ctx context.Context) ([]byte, error)
 }
 
-func render(ctx context.Context, c *call) error {
-	r, ok := c.session.(Renderer)
-	if !ok {
-		return Mark(errors.New("this sub-module has no overrides"), ErrUsage)
-	}
+func render(ctx context.Context, r Renderer, out io.Writer) error {
 	text, err := r.Render(ctx)
 	if err == nil {
-		_, err = c.out.Write(text)
+		_, err = out.Write(text)
 	}
 	return err
-}
-
-// Render returns the manifests in r.Dir, with r.Overrides (feature overrides/1).
-func (m *Module) Render(ctx context.Context, r Request) ([]byte, error) {
-	var out bytes.Buffer
-	err := m.run(ctx, r, &out, VerbRender, r.App, r.Dir)
-	return out.Bytes(), err
 }
 
 // writeOverrides writes the overrides into a new directory below dir. Their names there

@@ -30,21 +30,26 @@ const (
 	defaultKillAfter = 10 * time.Second
 )
 
-// run makes one call with its reply, bounded, in out.
-func (m *Module) run(ctx context.Context, r Request, out *bytes.Buffer, verb string, args ...string) error {
-	reply := &Capped{Max: maxStdout}
-	err := m.runTo(ctx, r, reply, verb, args...)
-	if out != nil {
-		out.Write(reply.Bytes())
+// Call runs one process. It returns when that process and everything in its process
+// group has ended. A reply without r.Stdout is bounded by 8 MiB.
+func (m *Module) Call(ctx context.Context, verb string, r Request) (reply []byte, err error) {
+	args, err := arguments(verb, r)
+	if err != nil {
+		return nil, fmt.Errorf("%s %s: %w", m.Name, verb, err)
 	}
-	if err == nil && reply.Over {
-		return fmt.Errorf("%s %s: reply is longer than %d bytes", m.Name, verb, maxStdout)
+	if r.Stdout != nil {
+		return nil, m.run(ctx, r, r.Stdout, verb, args)
 	}
-	return err
+	out := &Capped{Max: maxStdout}
+	err = m.run(ctx, r, out, verb, args)
+	if err == nil && out.Over {
+		err = fmt.Errorf("%s %s: reply is longer than %d bytes", m.Name, verb, maxStdout)
+	}
+	return out.Bytes(), err
 }
 
-// runTo makes one call with its standard output going to stdout.
-func (m *Module) runTo(ctx context.Context, r Request, stdout io.Writer, verb string, args ...string) error {
+// run makes one call with its standard output going to stdout.
+func (m *Module) run(ctx context.Context, r Request, stdout io.Writer, verb string, args []string) error {
 	if m.Config.Deadline > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, m.Config.Deadline)

@@ -50,14 +50,14 @@ func TestFind(t *testing.T) {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, "alien"), []byte(head+strings.Repeat("\x00", 44)), 0o700))
 		m, err := Find(dir, "alien")
 		require.NoError(t, err)
-		err = m.Sync(t.Context(), Request{App: "a"})
+		err = m.Client().Sync(t.Context(), Request{App: "a"})
 		require.ErrorAs(t, err, &ne)
 		require.ErrorContains(t, err, says)
 	}
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "script"), []byte("#!/no/such/shell\n"), 0o700))
 	m, err := Find(dir, "script")
 	require.NoError(t, err)
-	err = m.Sync(t.Context(), Request{App: "a"})
+	err = m.Client().Sync(t.Context(), Request{App: "a"})
 	require.ErrorContains(t, err, "interpreter is missing")
 }
 

@@ -61,7 +61,7 @@ func TestStatuses(t *testing.T) {
 		require.NoError(t, os.WriteFile(path, []byte("#!/bin/sh\n"+script+"\n"), 0o755))
 		m := &Module{Name: "m", Path: path}
 		got := map[string]bool{}
-		err := m.Statuses(t.Context(), Request{Components: []Component{{URL: "x"}}}, []string{"a", "b"}, func(app string, s Status) { got[app] = s.Alive })
+		err := m.Client().Statuses(t.Context(), Request{Components: []Component{{URL: "x"}}}, []string{"a", "b"}, func(app string, s Status) { got[app] = s.Alive })
 		require.True(t, got["a"], script)
 		if want == "" {
 			require.NoError(t, err, script)

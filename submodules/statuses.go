@@ -4,26 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 
 	"github.com/mender-app/mender-app/artifact/quickjson"
 )
 
-// status prints how the application is as one JSON object.
-func status(ctx context.Context, c *call) error {
-	s, err := statusOf(ctx, c.session)
-	if err != nil {
-		return err
-	}
-	return json.NewEncoder(c.out).Encode(s)
-}
-
 // statusOf asks a session how its application is.
-func statusOf(ctx context.Context, session Session) (Status, error) {
-	r, ok := session.(Reporter)
-	if !ok {
-		return Status{}, Mark(errors.New("this sub-module cannot tell"), ErrUsage)
-	}
+func statusOf(r Reporter, ctx context.Context) (Status, error) {
 	s, err := r.Status(ctx)
 	if s.Services == nil {
 		s.Services = []Service{}
@@ -128,7 +114,12 @@ func (f frame) statuses(ctx context.Context, r Request) error {
 		if err != nil {
 			return err // it would be the same for the others
 		}
-		s, err := statusOf(ctx, session)
+		reporter, ok := session.(Reporter)
+		if !ok {
+			_ = session.Close()
+			return Mark(errors.New("this sub-module cannot tell"), ErrUsage)
+		}
+		s, err := statusOf(reporter, ctx)
 		_ = session.Close()
 		switch {
 		case ctx.Err() != nil:
@@ -142,40 +133,4 @@ func (f frame) statuses(ctx context.Context, r Request) error {
 		}
 	}
 	return nil
-}
-
-// Statuses calls each for applications, as soon as the sub-module has told how one is
-// (feature statuses/1). r is for all of them; its App and Components are not used. One
-// that the sub-module cannot tell of is left out: asked alone, it has its error.
-func (m *Module) Statuses(ctx context.Context, r Request, apps []string, each func(app string, s Status)) error {
-	if len(apps) > MaxApps {
-		return fmt.Errorf("%s: %d applications in one call, the most is %d", VerbStatus, len(apps), MaxApps)
-	}
-	wanted := map[string]bool{}
-	for _, app := range apps {
-		wanted[app] = true
-	}
-	r.Components = nil
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	lines := &replyLines{verb: VerbStatus, most: maxStatusLine, fail: cancel, each: func(text []byte) error {
-		var s appStatus
-		if !s.quick(text) {
-			s = appStatus{}
-			if json.Unmarshal(text, &s) != nil {
-				s.App = ""
-			}
-		}
-		if !wanted[s.App] {
-			return fmt.Errorf("%s: a line of the reply is not the JSON of an application's status: %.80q", VerbStatus, text)
-		}
-		delete(wanted, s.App)
-		each(s.App, s.Status)
-		return nil
-	}}
-	err := m.runTo(ctx, r, lines, VerbStatus, apps...)
-	if lines.err != nil {
-		return lines.err
-	}
-	return err
 }

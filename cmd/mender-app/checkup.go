@@ -135,12 +135,12 @@ func (c *checkup) submodules() (dirs []string) {
 		if len(entries) > 1 && !slices.Contains(used, m.Name) {
 			missing = statusWarn
 		}
-		dirs = append(dirs, c.submodule(m, missing)...)
+		dirs = append(dirs, c.submodule(m.Client(), missing)...)
 	}
 	return dirs
 }
 
-func (c *checkup) submodule(m *submodules.Module, missing string) []string {
+func (c *checkup) submodule(m submodules.Client, missing string) []string {
 	check := "sub-module " + m.Name
 	info, err := m.Describe(c.ctx)
 	if err != nil {

@@ -156,11 +156,11 @@ func (p *program) addEngines(ctx context.Context, v attributes) {
 			continue
 		}
 		m.Config = submodules.Config{Deadline: enginePatience, Log: func(string) {}}
-		info, err := m.Describe(ctx)
+		info, err := m.Client().Describe(ctx)
 		if err != nil || !info.Has(submodules.FeatureEngine) {
 			continue
 		}
-		if e, err := m.Engine(ctx, submodules.Request{}); err == nil {
+		if e, err := m.Client().Engine(ctx, submodules.Request{}); err == nil {
 			v.add("mender_app_engine", m.Name+" "+e.Name+" "+e.Version)
 		}
 	}

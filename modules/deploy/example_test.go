@@ -17,7 +17,7 @@ import (
 )
 
 // printer is an orchestrator that prints what it is asked to do. On a device it
-// is a *submodules.Module.
+// is a submodules.Client.
 type printer struct {
 	deploy.Orchestrator // the verbs that an application without images does not need
 }

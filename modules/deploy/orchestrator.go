@@ -79,7 +79,7 @@ func (t Timeouts) Deadline(verb string, preflight bool) time.Duration {
 }
 
 // Orchestrator is what a deployment needs from a sub-module.
-// *submodules.Module implements it.
+// submodules.Client implements it.
 type Orchestrator interface {
 	Describe(ctx context.Context) (submodules.Info, error)
 	Load(ctx context.Context, r submodules.Request) error

@@ -157,7 +157,7 @@ func (a *Application) Release(id string) (*store.Release, error) {
 	return r, err
 }
 
-// Submodule is what a Viewer asks. *submodules.Module implements it.
+// Submodule is what a Viewer asks. submodules.Client implements it.
 type Submodule interface {
 	Describe(ctx context.Context) (submodules.Info, error)
 	Alive(ctx context.Context, r submodules.Request) (bool, error)

@@ -59,11 +59,17 @@ func host() string {
 	return client.DefaultDockerHost
 }
 
+// installed is a sub-module whose verbs a test calls, and whose Config it may change.
+type installed struct {
+	*submodules.Module
+	submodules.Client
+}
+
 // bench is an engine, the sub-module, and a device's directories.
 type bench struct {
 	*testing.T
 	cli   *client.Client
-	mod   *submodules.Module
+	mod   installed
 	store string
 	app   string
 	log   strings.Builder
@@ -120,7 +126,7 @@ func newBench(t *testing.T) *bench {
 	require.NoError(t, os.WriteFile(filepath.Join(conf, "mender-app-docker-compose.conf"), []byte("HEALTH_DEADLINE=20\nHEALTH_WINDOW=1500ms\n"), 0o600))
 	mod, err := submodules.Find(bin, "docker-compose")
 	require.NoError(t, err)
-	b := &bench{T: t, cli: cli, mod: mod, store: t.TempDir(), app: fmt.Sprintf("t%08x", rand.Uint32())}
+	b := &bench{T: t, cli: cli, mod: installed{mod, mod.Client()}, store: t.TempDir(), app: fmt.Sprintf("t%08x", rand.Uint32())}
 	mod.Config = submodules.Config{
 		ConfigDir: conf,
 		Env:       []string{"TEST_DOCKER_COMPOSE=1", "DOCKER_HOST=" + host()},

@@ -300,16 +300,16 @@ func (c *Config) Viewer(log *slog.Logger) *view.Viewer {
 }
 
 // submodule finds a sub-module. log gets what it says on standard error.
-func (c *Config) submodule(name string, log *slog.Logger) (*submodules.Module, error) {
+func (c *Config) submodule(name string, log *slog.Logger) (submodules.Client, error) {
 	m, err := submodules.Find(c.SubmodulesDir, name)
 	if err != nil {
-		return nil, err
+		return submodules.Client{}, err
 	}
 	m.Config = submodules.Config{
 		Log:       withoutLastError(func(line string) { log.Info(line, "orchestrator", name) }),
 		KillAfter: killAfter,
 	}
-	return m, nil
+	return m.Client(), nil
 }
 
 // withoutLastError passes lines on, except a last line that is an error: the

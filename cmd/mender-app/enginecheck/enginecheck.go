@@ -170,11 +170,11 @@ func EngineVersion(ctx context.Context, c *device.Config, orchestrator string) s
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	m.Config = submodules.Config{Deadline: patience, Log: func(string) {}}
-	info, err := m.Describe(ctx)
+	info, err := m.Client().Describe(ctx)
 	if err != nil || !info.Has(submodules.FeatureEngine) {
 		return ""
 	}
-	e, err := m.Engine(ctx, submodules.Request{})
+	e, err := m.Client().Engine(ctx, submodules.Request{})
 	if err != nil {
 		return ""
 	}

@@ -150,7 +150,7 @@ func (p Program) permits(ctx context.Context, app string, used bool) error {
 		if err != nil {
 			return err
 		}
-		info, err := m.Describe(ctx)
+		info, err := m.Client().Describe(ctx)
 		if err != nil {
 			return err
 		}
