@@ -51,7 +51,7 @@ func fileDigest(path string) (digest.Digest, error) {
 		return "", err
 	}
 	defer f.Close()
-	d, _, err := digestOf(f)
+	d, _, err := digest.OfReader(f)
 	return d, err
 }
 

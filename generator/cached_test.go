@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/mender-app/mender-app/generator/source"
 )
 
 // With what an earlier run kept, an artifact has the same bytes, and its deltas are
@@ -19,7 +21,7 @@ func TestCache(t *testing.T) {
 	o := s.options(t, "web:1,web:2", "side:1", "extra:1")
 	o.Images.DeepDelta = true
 	encoded := 0
-	o.Build.Progress = func(e Event) {
+	o.Build.Progress = func(e source.Event) {
 		if e.Stage == "encode" {
 			encoded++
 		}

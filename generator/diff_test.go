@@ -7,8 +7,9 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/stretchr/testify/require"
 
-	"github.com/mender-app/mender-app/generator/compared"
+	"github.com/mender-app/mender-app/generator/bases"
 	"github.com/mender-app/mender-app/generator/gentest"
+	"github.com/mender-app/mender-app/generator/inspect"
 	"github.com/mender-app/mender-app/generator/source"
 )
 
@@ -39,40 +40,40 @@ func releases(t testing.TB) (s *shop, paths [3]string) {
 
 func TestDiff(t *testing.T) {
 	s, paths := releases(t)
-	o := DeltaOptions{TempDir: t.TempDir()}
-	d, err := Diff(t.Context(), paths[0], paths[1], nil, o)
+	o := bases.Access{TempDir: t.TempDir()}
+	d, err := inspect.Diff(t.Context(), paths[0], paths[1], nil, o)
 	require.NoError(t, err)
 	require.Empty(t, d.Warnings)
 	require.Equal(t, "shop-1", d.Old)
 	require.Equal(t, "shop-2", d.New)
 	require.Len(t, d.Images, 2)
 	web, side := d.Images[0], d.Images[1]
-	require.Equal(t, compared.Same, side.Change)
+	require.Equal(t, inspect.Same, side.Change)
 	require.Equal(t, "shop/web:1", web.Old)
 	require.Equal(t, "shop/web:2", web.New)
-	require.Equal(t, []compared.Package{
-		{Change: compared.Added, Type: "deb", Name: "came", New: "2"},
-		{Change: compared.Removed, Type: "deb", Name: "gone", Old: "1"},
-		{Change: compared.Changed, Type: "deb", Name: "libc6", Old: "2.36-9", New: "2.36-10"},
+	require.Equal(t, []inspect.PackageChange{
+		{Change: inspect.Added, Type: "deb", Name: "came", New: "2"},
+		{Change: inspect.Removed, Type: "deb", Name: "gone", Old: "1"},
+		{Change: inspect.Changed, Type: "deb", Name: "libc6", Old: "2.36-9", New: "2.36-10"},
 	}, web.Packages)
 	status := web.Files[2]
 	require.Equal(t, "var/lib/dpkg/status", status.Path)
-	require.Equal(t, []compared.File{
-		{Change: compared.Changed, Path: "app", Old: 60_000, New: 60_001},
-		{Change: compared.Added, Path: "etc/new.conf", New: 1},
-		{Change: compared.Changed, Path: status.Path, Old: status.Old, New: status.New},
+	require.Equal(t, []inspect.FileChange{
+		{Change: inspect.Changed, Path: "app", Old: 60_000, New: 60_001},
+		{Change: inspect.Added, Path: "etc/new.conf", New: 1},
+		{Change: inspect.Changed, Path: status.Path, Old: status.Old, New: status.New},
 	}, web.Files)
 	require.Len(t, d.Manifests, 1)
 	require.Equal(t, "compose.yaml", d.Manifests[0].Path)
 
 	// nothing changed: no content is needed
-	d, err = Diff(t.Context(), paths[2], paths[2], nil, o)
+	d, err = inspect.Diff(t.Context(), paths[2], paths[2], nil, o)
 	require.NoError(t, err)
-	require.Equal(t, compared.Same, d.Images[0].Change)
+	require.Equal(t, inspect.Same, d.Images[0].Change)
 	require.Empty(t, d.Manifests)
 
 	// both are deltas: the error says over what, and --base gives it
-	_, err = Diff(t.Context(), paths[1], paths[2], nil, o)
+	_, err = inspect.Diff(t.Context(), paths[1], paths[2], nil, o)
 	var needs *source.Error
 	require.ErrorAs(t, err, &needs)
 	require.Regexp(t, `a\.mender: the content of shop/web:2 is not in it: it is a delta over shop/web:1 \(sha256:[0-9a-f]{64}\)`, needs.Text)
@@ -80,10 +81,10 @@ func TestDiff(t *testing.T) {
 	for _, bases := range [][]string{
 		{paths[0]}, {"mender:" + paths[0]}, {"docker-archive:" + s.archive("web:1"), s.archive("side:1")}, {s.archive("web:2"), s.archive("side:1")},
 	} {
-		d, err = Diff(t.Context(), paths[1], paths[2], bases, o)
+		d, err = inspect.Diff(t.Context(), paths[1], paths[2], bases, o)
 		require.NoError(t, err, "%v", bases)
-		require.Equal(t, []compared.Package{{Change: compared.Changed, Type: "deb", Name: "came", Old: "2", New: "3"}}, d.Images[0].Packages)
-		require.Equal(t, compared.Removed, d.Images[0].Files[1].Change)
+		require.Equal(t, []inspect.PackageChange{{Change: inspect.Changed, Type: "deb", Name: "came", Old: "2", New: "3"}}, d.Images[0].Packages)
+		require.Equal(t, inspect.Removed, d.Images[0].Files[1].Change)
 	}
 }
 
@@ -103,16 +104,16 @@ func TestDiffOfVariants(t *testing.T) {
 		r, err := Generate(t.Context(), o, false)
 		require.NoError(t, err)
 		require.NotZero(t, r.Sent[0].Shared)
-		d, err := Diff(t.Context(), paths[0], o.Build.Output, nil, DeltaOptions{TempDir: t.TempDir()})
+		d, err := inspect.Diff(t.Context(), paths[0], o.Build.Output, nil, bases.Access{TempDir: t.TempDir()})
 		require.NoError(t, err)
 		if !fallback {
-			_, err := Diff(t.Context(), paths[2], o.Build.Output, []string{s.archive("web:3")}, DeltaOptions{TempDir: t.TempDir()})
+			_, err := inspect.Diff(t.Context(), paths[2], o.Build.Output, []string{s.archive("web:3")}, bases.Access{TempDir: t.TempDir()})
 			var needs *source.Error
 			require.ErrorAs(t, err, &needs)
 			require.Contains(t, needs.Text, "it is a delta over shop/web:1")
 			require.Contains(t, needs.Hint, "give what it builds on")
 		}
-		require.Equal(t, compared.Changed, d.Images[0].Change)
+		require.Equal(t, inspect.Changed, d.Images[0].Change)
 		require.Equal(t, "three", d.Images[0].Files[2].Path)
 	}
 }
@@ -125,7 +126,7 @@ func TestDiffPairs(t *testing.T) {
 		_, err := Generate(t.Context(), o, false)
 		require.NoError(t, err)
 	}
-	d, err := Diff(t.Context(), a.Build.Output, b.Build.Output, nil, DeltaOptions{TempDir: t.TempDir()})
+	d, err := inspect.Diff(t.Context(), a.Build.Output, b.Build.Output, nil, bases.Access{TempDir: t.TempDir()})
 	require.NoError(t, err)
 	var have []string
 	for _, img := range d.Images {

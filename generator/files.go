@@ -13,6 +13,7 @@ import (
 	"github.com/mender-app/mender-app/artifact/metered"
 	"github.com/mender-app/mender-app/artifact/names"
 	"github.com/mender-app/mender-app/delta"
+	"github.com/mender-app/mender-app/generator/bases"
 )
 
 // File is a component that is a file.
@@ -95,13 +96,13 @@ func readLocal(path string) (localFile, error) {
 	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() || info.Size() == 0 {
 		return localFile{}, &UsageError{Text: path + " is not a file with something in it"}
 	}
-	sum, size, err := digestOf(f)
+	sum, size, err := digest.OfReader(f)
 	return localFile{path, sum, size}, err
 }
 
 // image is the file as the encoder takes it.
 func (l localFile) image() delta.Image {
-	return delta.Image{Name: filePrefix + "component", Objects: []delta.Object{{
+	return delta.Image{Name: bases.FilePrefix + "component", Objects: []delta.Object{{
 		Digest: l.digest, Size: l.size, Kind: delta.Blob, Open: func() (io.ReadCloser, error) { return os.Open(l.path) },
 	}}}
 }

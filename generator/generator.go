@@ -26,14 +26,6 @@ import (
 	"github.com/mender-app/mender-app/generator/source"
 )
 
-// Event reports the progress of a piece of work.
-type Event struct {
-	Stage string // "fetch", "read", "encode", "write", "apply"
-	What  string
-	Done  int64
-	Total int64 // -1: unknown
-}
-
 // Result is what Generate made.
 type Result struct {
 	Path string // of the artifact, once it is published
@@ -251,7 +243,7 @@ func (r *run) checkOrchestrator() {
 
 func (r *run) tell(stage, what string, done, total int64) {
 	if r.Build.Progress != nil {
-		r.Build.Progress(Event{stage, what, done, total})
+		r.Build.Progress(source.Event{Stage: stage, What: what, Done: done, Total: total})
 	}
 }
 

@@ -22,6 +22,7 @@ import (
 	"github.com/mender-app/mender-app/delta/decoder"
 	"github.com/mender-app/mender-app/delta/tarstore"
 	"github.com/mender-app/mender-app/generator/gentest"
+	"github.com/mender-app/mender-app/generator/source"
 )
 
 // shop is three images that share layers, as archives, and a manifests
@@ -321,7 +322,7 @@ func TestCancelled(t *testing.T) {
 				require.NoError(t, os.WriteFile(o.Build.Output, []byte("old"), 0o600))
 				ctx, cancel := context.WithCancel(t.Context())
 				reached := false
-				o.Build.Progress = func(e Event) {
+				o.Build.Progress = func(e source.Event) {
 					if e.Stage == stage {
 						reached = true
 						cancel()

@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/generator/bases"
 	"github.com/mender-app/mender-app/generator/source"
 )
@@ -15,21 +14,11 @@ import (
 // olderContent lets the opener find the content of images that older artifacts
 // have as deltas only.
 func (r *run) olderContent(ctx context.Context, opener *source.Opener) (*bases.Chain, error) {
-	chain, err := newChain(ctx, r.temp, r.tell)
+	chain, err := bases.NewChain(r.temp, r.tell)
 	if err != nil {
 		return nil, err
 	}
-	chain.Open = func(ctx context.Context, name string) (*image.Image, error) {
-		spec, err := source.Parse(name)
-		if err != nil {
-			return nil, err
-		}
-		found, err := opener.Open(ctx, spec, "")
-		if err != nil {
-			return nil, err
-		}
-		return found.Image, nil
-	}
+	chain.Elsewhere = opener
 	opener.Rebuild = chain.Image
 	for _, p := range r.Images.Pairs {
 		for _, s := range []*source.Spec{p.Base, &p.New} {
@@ -44,19 +33,6 @@ func (r *run) olderContent(ctx context.Context, opener *source.Opener) (*bases.C
 		}
 	}
 	return chain, nil
-}
-
-// newChain returns a chain with a directory of its own in temp, apart from the layers of
-// other images there.
-func newChain(ctx context.Context, temp string, tell func(stage, what string, done, total int64)) (*bases.Chain, error) {
-	dir, err := os.MkdirTemp(temp, "older-*")
-	if err != nil {
-		return nil, &WriteError{Err: err}
-	}
-	local := func(name string, img *image.Image) (*image.Image, error) {
-		return source.Keep(ctx, dir, img, func(done int64) { tell("read", name, done, -1) })
-	}
-	return &bases.Chain{Builder: &bases.Builder{Temp: dir, Local: local, Tell: tell}}, nil
 }
 
 // addContent adds what --content names: an artifact, a directory of them, or an
@@ -86,5 +62,5 @@ func (r *run) addContent(ctx context.Context, opener *source.Opener, chain *base
 	if err != nil {
 		return err
 	}
-	return chain.Add(arg, found.Image)
+	return chain.Add(ctx, arg, found.Image)
 }

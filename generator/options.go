@@ -133,7 +133,7 @@ type Build struct {
 	TempDir  string    // for what is fetched and made; needs room for the images; "" is the output's directory
 	ModTime  time.Time // of everything in the artifact that has a time
 	Sources  source.Config
-	Progress func(Event) // may be called from several goroutines; may be nil
+	Progress func(source.Event) // may be called from several goroutines; may be nil
 	// CacheDir keeps what is fetched and made for the next run, at most CacheLimit
 	// bytes of it; "" keeps nothing.
 	CacheDir   string

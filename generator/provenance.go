@@ -1,7 +1,6 @@
 package generator
 
 import (
-	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -9,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/mender-app/mender-app/artifact/digest"
 	"github.com/mender-app/mender-app/generator/sbom"
 	"github.com/mender-app/mender-app/generator/source"
 )
@@ -59,15 +59,15 @@ type resource struct {
 	Annotations map[string]any    `json:"annotations,omitempty"`
 }
 
-func sha(hex string) map[string]string { return map[string]string{"sha256": hex} }
+func sha(d digest.Digest) map[string]string { return map[string]string{"sha256": d.Hex()} }
 
 // writeProvenance writes where the artifact comes from: images, bases and
-// manifests with their digests. artifact is the artifact's SHA-256 in hex.
-func (r *run) writeProvenance(w io.Writer, p *plan, out *payload, artifact string) error {
+// manifests with their digests. artifact is the artifact's own digest.
+func (r *run) writeProvenance(w io.Writer, p *plan, out *payload, artifact digest.Digest) error {
 	var deps []resource
-	files := map[string]string{} // digests of the files that images are in
+	files := map[string]digest.Digest{} // digests of the files that images are in
 	add := func(f *source.Found, annotations map[string]any) error {
-		d := resource{Name: f.URL, URI: f.From.String(), Digest: sha(f.Image.ConfigDigest.Hex()), Annotations: annotations}
+		d := resource{Name: f.URL, URI: f.From.String(), Digest: sha(f.Image.ConfigDigest), Annotations: annotations}
 		annotations["digestOf"] = "image config"
 		if f.Manifest != "" {
 			d.URI = sbom.ImageURL(f.Repository, f.Manifest.String())
@@ -76,14 +76,14 @@ func (r *run) writeProvenance(w io.Writer, p *plan, out *payload, artifact strin
 		if path := f.From.Path; path != "" {
 			if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() {
 				if files[path] == "" {
-					sum, err := sumFile(path)
+					sum, err := fileDigest(path)
 					if err != nil {
 						return err
 					}
 					files[path] = sum
 				}
 				annotations["file"] = filepath.Base(path)
-				annotations["fileSHA256"] = files[path]
+				annotations["fileSHA256"] = files[path].Hex()
 			}
 		}
 		deps = append(deps, d)
@@ -102,7 +102,7 @@ func (r *run) writeProvenance(w io.Writer, p *plan, out *payload, artifact strin
 			}
 		}
 	}
-	sum, err := sumFile(out.manifests)
+	sum, err := fileDigest(out.manifests)
 	if err != nil {
 		return err
 	}
@@ -125,19 +125,6 @@ func (r *run) writeProvenance(w io.Writer, p *plan, out *payload, artifact strin
 			RunDetails:      runDetails{Builder: builder{ID: builderID, Version: map[string]string{"app-gen": toolVersion()}}},
 		},
 	})
-}
-
-func sumFile(path string) (string, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	h := sha256.New()
-	if _, err := io.Copy(h, f); err != nil {
-		return "", err
-	}
-	return fmt.Sprintf("%x", h.Sum(nil)), nil
 }
 
 // checkReports refuses reports that would overwrite each other or the artifact.

@@ -189,7 +189,7 @@ func TestProvenance(t *testing.T) {
 	p := readStatement(t, o.Build.Provenance)
 	require.Equal(t, "https://in-toto.io/Statement/v1", p.Type)
 	require.Equal(t, "https://slsa.dev/provenance/v1", p.PredicateType)
-	require.Equal(t, []resource{{Name: "a.mender", Digest: sha(sumOf(t, o.Build.Output))}}, p.Subject)
+	require.Equal(t, []resource{{Name: "a.mender", Digest: map[string]string{"sha256": sumOf(t, o.Build.Output)}}}, p.Subject)
 	d, err := inspect.Artifact(t.Context(), o.Build.Output, nil, t.TempDir())
 	require.NoError(t, err)
 	type dependency struct{ role, name, digest, file string }

@@ -3,7 +3,6 @@ package generator
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"io"
 	"maps"
@@ -11,6 +10,7 @@ import (
 	"slices"
 
 	"github.com/mender-app/mender-app/artifact"
+	"github.com/mender-app/mender-app/artifact/digest"
 	"github.com/mender-app/mender-app/artifact/mender"
 	"github.com/mender-app/mender-app/artifact/metered"
 	"github.com/mender-app/mender-app/artifact/statement"
@@ -73,7 +73,7 @@ func (r *run) write(ctx context.Context, p *plan, out *payload) error {
 		if err != nil {
 			return err
 		}
-		return r.writeReports(p, out, hex.EncodeToString(sum.Sum(nil)))
+		return r.writeReports(p, out, digest.OfHash(sum))
 	})
 }
 
@@ -88,9 +88,9 @@ func (r *run) writeOutput(path string, fill func(io.Writer) error) error {
 
 // writeReports writes the bill of materials and the provenance, if they are
 // asked for.
-func (r *run) writeReports(p *plan, out *payload, artifact string) error {
+func (r *run) writeReports(p *plan, out *payload, artifact digest.Digest) error {
 	if path := r.Build.SBOM; path != "" {
-		err := r.writeOutput(path, func(w io.Writer) error { return r.writeSBOM(w, p, p.packages) })
+		err := r.writeOutput(path, func(w io.Writer) error { return r.billOf(p).Write(w) })
 		if err != nil {
 			return err
 		}

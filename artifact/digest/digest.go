@@ -9,6 +9,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"hash"
+	"io"
 	"strings"
 )
 
@@ -50,6 +51,16 @@ func FromSum(sum [sha256.Size]byte) Digest {
 // [sha256.New].
 func OfHash(h hash.Hash) Digest {
 	return FromSum([sha256.Size]byte(h.Sum(nil)))
+}
+
+// OfReader reads r to its end and returns the digest and the number of bytes.
+func OfReader(r io.Reader) (Digest, int64, error) {
+	h := sha256.New()
+	n, err := io.Copy(h, r)
+	if err != nil {
+		return "", n, err
+	}
+	return OfHash(h), n, nil
 }
 
 // Valid reports whether d is well formed.

@@ -17,6 +17,7 @@ import (
 	"github.com/mender-app/mender-app/delta"
 	"github.com/mender-app/mender-app/delta/decoder"
 	"github.com/mender-app/mender-app/generator"
+	"github.com/mender-app/mender-app/generator/bases"
 	"github.com/mender-app/mender-app/generator/source"
 )
 
@@ -54,7 +55,7 @@ func (f *handFlags) add(c *cobra.Command) {
 }
 
 func (f *handFlags) options(b *bars) (generator.DeltaOptions, error) {
-	o := generator.DeltaOptions{TempDir: f.temp, FilesOnly: f.filesOnly, Progress: b.event}
+	o := generator.DeltaOptions{Access: bases.Access{TempDir: f.temp, Progress: b.event}, FilesOnly: f.filesOnly}
 	if f.out == "" {
 		return o, &usageError{text: "missing --output"}
 	}

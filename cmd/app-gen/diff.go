@@ -8,14 +8,13 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/mender-app/mender-app/generator"
-	"github.com/mender-app/mender-app/generator/compared"
-	"github.com/mender-app/mender-app/generator/page"
+	"github.com/mender-app/mender-app/generator/bases"
+	"github.com/mender-app/mender-app/generator/inspect"
 	"github.com/mender-app/mender-app/generator/source"
 )
 
 func diffCommand() *cobra.Command {
-	var bases []string
+	var over []string
 	var html pageFile
 	var asJSON bool
 	c := &cobra.Command{
@@ -33,11 +32,11 @@ file.
 			if err := html.check(args...); err != nil {
 				return err
 			}
-			d, err := compare(c.Context(), args[0], args[1], bases)
+			d, err := compare(c.Context(), args[0], args[1], over)
 			if err != nil {
 				return err
 			}
-			if err := html.write(func(w io.Writer) error { return page.Difference(w, d) }); err != nil {
+			if err := html.write(func(w io.Writer) error { return inspect.DifferencePage(w, d) }); err != nil {
 				return err
 			}
 			for _, w := range d.Warnings {
@@ -50,28 +49,28 @@ file.
 			return nil
 		},
 	}
-	c.Flags().StringArrayVar(&bases, "base", nil, "artifact or image that deltas build on (repeatable)")
+	c.Flags().StringArrayVar(&over, "base", nil, "artifact or image that deltas build on (repeatable)")
 	html.add(c)
 	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON document")
 	return c
 }
 
 // compare reads two artifacts and what their deltas build on.
-func compare(ctx context.Context, old, next string, bases []string) (*generator.Difference, error) {
+func compare(ctx context.Context, old, next string, over []string) (*inspect.Difference, error) {
 	b := newBars()
 	defer b.stop()
-	o := generator.DeltaOptions{TempDir: os.Getenv("TMPDIR"), Progress: b.event}
+	o := bases.Access{TempDir: os.Getenv("TMPDIR"), Progress: b.event}
 	var err error
 	if o.Sources, err = source.LoadConfig(); err != nil {
 		return nil, err
 	}
-	return generator.Diff(ctx, old, next, bases, o)
+	return inspect.Diff(ctx, old, next, over, o)
 }
 
 // signs stand before what changed.
-var signs = map[compared.Change]string{compared.Added: "+", compared.Removed: "-", compared.Changed: "~", compared.Same: "="}
+var signs = map[inspect.Change]string{inspect.Added: "+", inspect.Removed: "-", inspect.Changed: "~", inspect.Same: "="}
 
-func printDifference(w io.Writer, d *generator.Difference) {
+func printDifference(w io.Writer, d *inspect.Difference) {
 	fmt.Fprintf(w, "%s -> %s\n", d.Old, d.New)
 	for _, img := range d.Images {
 		name := img.New
@@ -85,7 +84,7 @@ func printDifference(w io.Writer, d *generator.Difference) {
 		t := &columns{w: w}
 		for _, p := range img.Packages {
 			version := p.Old + p.New
-			if p.Change == compared.Changed {
+			if p.Change == inspect.Changed {
 				version = p.Old + " -> " + p.New
 			}
 			t.row("  "+signs[p.Change]+" package", p.Type, p.Name, version)
@@ -96,13 +95,13 @@ func printDifference(w io.Writer, d *generator.Difference) {
 	printFiles(w, "manifest", d.Manifests)
 }
 
-func printFiles(w io.Writer, what string, files []compared.File) {
+func printFiles(w io.Writer, what string, files []inspect.FileChange) {
 	for _, f := range files {
 		size := bytesText(f.New)
 		switch f.Change {
-		case compared.Removed:
+		case inspect.Removed:
 			size = bytesText(f.Old)
-		case compared.Changed:
+		case inspect.Changed:
 			size = bytesText(f.Old) + " -> " + bytesText(f.New)
 		}
 		fmt.Fprintf(w, "  %s %s %s (%s)\n", signs[f.Change], what, f.Path, size)

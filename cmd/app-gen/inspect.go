@@ -9,7 +9,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mender-app/mender-app/generator/inspect"
-	"github.com/mender-app/mender-app/generator/page"
 )
 
 func inspectCommand() *cobra.Command {
@@ -41,7 +40,7 @@ standard input. With --html it also writes a page for a browser, in one file.
 			if err != nil {
 				return err
 			}
-			if err := html.write(func(w io.Writer) error { return page.Artifact(w, d) }); err != nil {
+			if err := html.write(func(w io.Writer) error { return inspect.ArtifactPage(w, d) }); err != nil {
 				return err
 			}
 			if asJSON {

@@ -8,7 +8,7 @@ import (
 	"github.com/vbauerster/mpb/v8/decor"
 	"golang.org/x/term"
 
-	"github.com/mender-app/mender-app/generator"
+	"github.com/mender-app/mender-app/generator/source"
 )
 
 // bars shows progress on stderr if that is a terminal.
@@ -30,7 +30,7 @@ func newBars() *bars {
 // verbs are the words for the stages.
 var verbs = map[string]string{"fetch": "fetching", "read": "reading", "encode": "encoding", "write": "writing", "apply": "applying"}
 
-func (b *bars) event(e generator.Event) {
+func (b *bars) event(e source.Event) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.progress == nil {

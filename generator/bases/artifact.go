@@ -147,7 +147,7 @@ func (b *Builder) Image(ctx context.Context, rel *Artifact, comp artifact.Compon
 		defer a.Close()
 		for _, img := range a.Images() {
 			if img.ConfigDigest == comp.Digest || len(a.Images()) == 1 {
-				local, err := b.Local(comp.URL, img)
+				local, err := b.local(ctx, comp.URL, img)
 				if err != nil {
 					return nil, err
 				}

@@ -18,21 +18,31 @@ import (
 
 // Chain finds the content of images that older artifacts have only as deltas. It
 // decodes the deltas with the artifacts that they build on, and so on. Content that
-// no artifact has comes from Open.
+// no artifact has comes from Elsewhere.
 type Chain struct {
 	Builder *Builder
 	// Artifacts are files to look into. Those beside a file that is asked for are
 	// looked into as well, after these.
 	Artifacts []string
-	// Open finds an image by its name elsewhere, as in its registry. An image of
-	// another digest is not taken.
-	Open func(ctx context.Context, name string) (*image.Image, error)
+	// Elsewhere finds an image by its name, such as in its registry; nil: nowhere. An
+	// image of another digest is not taken.
+	Elsewhere *source.Opener
 
-	contents  *Contents
-	releases  map[string]*Artifact              // read to their ends, by path
-	held      map[string]map[image.Digest]bool  // images of artifacts, by path
-	missing   map[string]map[image.Digest]error // of releases that were put together
-	elsewhere map[image.Digest]bool             // images that Open was asked for
+	contents *Contents
+	releases map[string]*Artifact              // read to their ends, by path
+	held     map[string]map[image.Digest]bool  // images of artifacts, by path
+	missing  map[string]map[image.Digest]error // of releases that were put together
+	asked    map[image.Digest]bool             // images that Elsewhere was asked for
+}
+
+// NewChain returns a chain with a directory of its own in temp, apart from the layers of
+// other images there. Its Builder is closed by the caller.
+func NewChain(temp string, tell func(stage, what string, done, total int64)) (*Chain, error) {
+	dir, err := os.MkdirTemp(temp, "older-*")
+	if err != nil {
+		return nil, &source.WriteError{Err: err}
+	}
+	return &Chain{Builder: &Builder{Temp: dir, Tell: tell}}, nil
 }
 
 // Image puts together an image of the artifact. The error is a *source.Error that
@@ -64,7 +74,7 @@ func (ch *Chain) begin() {
 	}
 	ch.contents = NewContents()
 	ch.releases, ch.held = map[string]*Artifact{}, map[string]map[image.Digest]bool{}
-	ch.missing, ch.elsewhere = map[string]map[image.Digest]error{}, map[image.Digest]bool{}
+	ch.missing, ch.asked = map[string]map[image.Digest]error{}, map[image.Digest]bool{}
 }
 
 // resolve puts together all images of an artifact, as far as their content is
@@ -160,9 +170,9 @@ func (ch *Chain) holds(ctx context.Context, path string, digest image.Digest) bo
 }
 
 // Add adds an image that is there to the content that deltas build on.
-func (ch *Chain) Add(name string, img *image.Image) error {
+func (ch *Chain) Add(ctx context.Context, name string, img *image.Image) error {
 	ch.begin()
-	local, err := ch.Builder.Local(name, img)
+	local, err := ch.Builder.local(ctx, name, img)
 	if err != nil {
 		return err
 	}
@@ -170,20 +180,24 @@ func (ch *Chain) Add(name string, img *image.Image) error {
 	return ch.Builder.Add(ch.contents, DeltaImage(name, local))
 }
 
-// open asks Open for an image, once; nil if it is not there.
+// open asks Elsewhere for an image, once; nil if it is not there.
 func (ch *Chain) open(ctx context.Context, name string, digest image.Digest) (*image.Image, error) {
-	if img := ch.contents.Images[digest]; img != nil || ch.elsewhere[digest] || ch.Open == nil {
+	if img := ch.contents.Images[digest]; img != nil || ch.asked[digest] || ch.Elsewhere == nil {
 		return img, nil
 	}
-	ch.elsewhere[digest] = true
-	img, err := ch.Open(ctx, name)
+	ch.asked[digest] = true
+	spec, err := source.Parse(name)
+	if err != nil {
+		return nil, nil // the caller reports what is missing
+	}
+	found, err := ch.Elsewhere.Open(ctx, spec, "")
 	switch {
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)
-	case err != nil || img.ConfigDigest != digest:
+	case err != nil || found.Image.ConfigDigest != digest:
 		return nil, nil // the caller reports what is missing
 	}
-	if err := ch.Add(name, img); err != nil {
+	if err := ch.Add(ctx, name, found.Image); err != nil {
 		return nil, err
 	}
 	return ch.contents.Images[digest], nil

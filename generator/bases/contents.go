@@ -19,9 +19,6 @@ import (
 // Builder reads artifacts and puts their images together.
 type Builder struct {
 	Temp string // directory for what is read and made; the caller removes it
-	// Local verifies the layers of an image and returns a copy whose layers are
-	// uncompressed files, which may be read at random.
-	Local func(name string, img *image.Image) (*image.Image, error)
 	// Tell gets the progress of the work.
 	Tell func(stage, what string, done, total int64)
 
@@ -33,6 +30,12 @@ func (b *Builder) Close() {
 	for _, f := range b.files {
 		f.Close()
 	}
+}
+
+// local verifies the layers of an image and returns a copy whose layers are
+// uncompressed files, which may be read at random.
+func (b *Builder) local(ctx context.Context, name string, img *image.Image) (*image.Image, error) {
+	return source.Keep(ctx, b.Temp, img, func(done int64) { b.Tell("read", name, done, -1) })
 }
 
 // DamagedError says that the content of an artifact is malformed.

@@ -1,4 +1,6 @@
-// Package inspect describes App Artifacts, with facts that it has verified.
+// Package inspect describes App Artifacts, with facts that it has verified, and the
+// difference between two. It writes each as a report's data and as one page for a
+// browser.
 package inspect
 
 import (

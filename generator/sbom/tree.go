@@ -1,8 +1,9 @@
 // Package sbom lists the content of a container image: its files, and the
-// packages that the databases of package managers and Go programs name.
+// packages that the databases of package managers and Go programs name. It writes
+// bills of materials as CycloneDX.
 //
-// It reads layers that lie uncompressed on disk. It knows nothing of artifacts,
-// and no format of a bill of materials.
+// It reads layers that lie uncompressed on disk, and knows nothing of how an artifact
+// looks.
 package sbom
 
 import (

@@ -231,6 +231,14 @@ func (e *WriteError) Advice() string {
 	return ""
 }
 
+// Event reports the progress of a piece of work.
+type Event struct {
+	Stage string // "fetch", "read", "encode", "write", "apply"
+	What  string
+	Done  int64
+	Total int64 // -1: unknown
+}
+
 // Progress is called with the number of bytes fetched so far. total is -1 if it
 // is not known. Several goroutines may call it.
 type Progress func(what string, done, total int64)

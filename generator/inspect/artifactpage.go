@@ -1,4 +1,4 @@
-package page
+package inspect
 
 import (
 	"fmt"
@@ -10,12 +10,11 @@ import (
 	"time"
 
 	"github.com/mender-app/mender-app/artifact"
-	"github.com/mender-app/mender-app/generator/inspect"
 	"github.com/mender-app/mender-app/generator/manifests"
 )
 
-// Artifact writes what an artifact is, and what travels in it.
-func Artifact(w io.Writer, d *inspect.Description) error {
+// ArtifactPage writes what an artifact is, and what travels in it.
+func ArtifactPage(w io.Writer, d *Description) error {
 	b := newBounds()
 	page := document{
 		Title:  b.word(d.Name),
@@ -35,7 +34,7 @@ func Artifact(w io.Writer, d *inspect.Description) error {
 }
 
 // about says in one line what the artifact is.
-func about(b *bounds, d *inspect.Description) string {
+func about(b *bounds, d *Description) string {
 	m := d.Parsed()
 	version := m.ApplicationVersion
 	if version != "" {
@@ -46,7 +45,7 @@ func about(b *bounds, d *inspect.Description) string {
 }
 
 // identity is what the artifact says that it is.
-func identity(b *bounds, d *inspect.Description) section {
+func identity(b *bounds, d *Description) section {
 	m := d.Parsed()
 	s := section{Title: "What it is"}
 	add := func(name string, values ...string) {
@@ -88,11 +87,11 @@ func identity(b *bounds, d *inspect.Description) section {
 }
 
 // signatureText says what is known of a signature.
-func signatureText(s inspect.Signature) string {
+func signatureText(s Signature) string {
 	switch s {
-	case inspect.Verified:
+	case Verified:
 		return "signed, and verified with the key that was given"
-	case inspect.Unverified:
+	case Unverified:
 		return "signed; not verified, because no key was given that made it"
 	}
 	return "none"
@@ -106,7 +105,7 @@ func pairs(m map[string]string) (list []string) {
 }
 
 // onDevice is what the artifact announces that it takes there.
-func onDevice(d *inspect.Description) section {
+func onDevice(d *Description) section {
 	s := section{Title: "On the device"}
 	z, atMost := d.Needs()
 	if z == nil {
@@ -115,13 +114,13 @@ func onDevice(d *inspect.Description) section {
 	}
 	memory := "none to rebuild images"
 	if z.Memory > 0 {
-		memory = "at most " + inspect.Bytes(z.Memory) + " to rebuild an image"
+		memory = "at most " + Bytes(z.Memory) + " to rebuild an image"
 	}
 	temporary := "none"
 	if z.Temp > 0 {
-		temporary = "at most " + inspect.Bytes(z.Temp)
+		temporary = "at most " + Bytes(z.Temp)
 	}
-	disk := inspect.Bytes(z.Engine) + " more"
+	disk := Bytes(z.Engine) + " more"
 	if atMost {
 		disk = "at most " + disk
 	}
@@ -133,7 +132,7 @@ func onDevice(d *inspect.Description) section {
 		{"Memory", []string{memory}},
 		{"Temporary files", []string{temporary}},
 		{"Engine’s disk", []string{disk}},
-		{"Manifests", []string{inspect.Bytes(z.Manifests)}},
+		{"Manifests", []string{Bytes(z.Manifests)}},
 		{"Time", decodingTime(decoding)},
 	}
 	if atMost {
@@ -152,19 +151,19 @@ func decodingTime(here time.Duration) (lines []string) {
 }
 
 // payload lists the files of the artifact's payload and of its manifests.
-func payload(b *bounds, d *inspect.Description) section {
+func payload(b *bounds, d *Description) section {
 	s := section{Title: "Payload and manifests"}
 	files := table{Caption: "Files of the payload", Head: []cell{{Text: "File and SHA-256"}, {"Size", number}}}
-	files.More = more(each(b, d.Files, func(f inspect.FileDescription) {
-		files.Rows = append(files.Rows, row{Name: b.word(f.Name) + " " + b.word(f.SHA256), Cells: []cell{{inspect.Bytes(f.Bytes), number}}})
+	files.More = more(each(b, d.Files, func(f FileDescription) {
+		files.Rows = append(files.Rows, row{Name: b.word(f.Name) + " " + b.word(f.SHA256), Cells: []cell{{Bytes(f.Bytes), number}}})
 	}))
 	s.Tables = append(s.Tables, files)
 	if len(d.Manifests) == 0 {
 		return s
 	}
 	shipped := table{Caption: "Files of the manifests", Head: []cell{{Text: "File"}, {"Size", number}}}
-	shipped.More = more(each(b, d.Manifests, func(f inspect.ManifestFile) {
-		r := row{Name: b.word(f.Path), Cells: []cell{{inspect.Bytes(f.Size), number}}}
+	shipped.More = more(each(b, d.Manifests, func(f ManifestFile) {
+		r := row{Name: b.word(f.Path), Cells: []cell{{Bytes(f.Size), number}}}
 		if f.Link != "" {
 			r.Name, r.Cells[0].Text = r.Name+" → "+b.word(f.Link), "link"
 		}
@@ -175,7 +174,7 @@ func payload(b *bounds, d *inspect.Description) section {
 }
 
 // reached lists what services reach beyond their containers.
-func reached(b *bounds, d *inspect.Description) section {
+func reached(b *bounds, d *Description) section {
 	s := section{Title: "What services reach on the device"}
 	if len(d.Reach) == 0 {
 		s.Notes = []string{"No service is known to reach anything beyond its containers and the files that are shipped."}
@@ -188,17 +187,17 @@ func reached(b *bounds, d *inspect.Description) section {
 }
 
 // travels compares the artifact with its images.
-func travels(d *inspect.Description) section {
+func travels(d *Description) section {
 	s := section{Title: "What travels"}
 	whole, known := unpacked(d)
 	widest := max(d.Bytes, whole)
 	t := table{Caption: "The artifact beside what it brings", Head: []cell{{Text: "What"}, {"Size", number}}}
-	t.Rows = append(t.Rows, row{"The artifact, as it is downloaded", newBar("delta", d.Bytes, d.Bytes, widest), []cell{{inspect.Bytes(d.Bytes), number}}})
+	t.Rows = append(t.Rows, row{"The artifact, as it is downloaded", newBar("delta", d.Bytes, d.Bytes, widest), []cell{{Bytes(d.Bytes), number}}})
 	switch {
 	case len(d.Images) == 0:
 		s.Notes = []string{"It has no images."}
 	case known:
-		t.Rows = append(t.Rows, row{"Its images and files, unpacked", newBar("plain", whole, whole, widest), []cell{{inspect.Bytes(whole), number}}})
+		t.Rows = append(t.Rows, row{"Its images and files, unpacked", newBar("plain", whole, whole, widest), []cell{{Bytes(whole), number}}})
 		if d.Bytes < whole {
 			s.Notes = []string{fmt.Sprintf("What is downloaded is %.2g %% of what its images and files are unpacked.", 100*float64(d.Bytes)/float64(whole))}
 		}
@@ -216,7 +215,7 @@ func travels(d *inspect.Description) section {
 }
 
 // byEncoding sums up the layers of images that travel in one way.
-func byEncoding(d *inspect.Description) table {
+func byEncoding(d *Description) table {
 	type sum struct{ layers, size, bytes int64 }
 	plus := func(a, b int64) int64 {
 		if a < 0 || b < 0 { // one that is not known
@@ -240,7 +239,7 @@ func byEncoding(d *inspect.Description) table {
 			if e == artifact.EncodingOmitted {
 				name += ": the device has them"
 			}
-			t.Rows = append(t.Rows, row{name, newBar(encodingClass(string(e)), s.bytes, s.size, widest), []cell{{fmt.Sprint(s.layers), number}, {inspect.Bytes(s.bytes), number}, {inspect.Bytes(s.size), number}}})
+			t.Rows = append(t.Rows, row{name, newBar(encodingClass(string(e)), s.bytes, s.size, widest), []cell{{fmt.Sprint(s.layers), number}, {Bytes(s.bytes), number}, {Bytes(s.size), number}}})
 		}
 	}
 	return t

@@ -1,18 +1,14 @@
-package page
+package inspect
 
 import (
 	"cmp"
 	"fmt"
 	"io"
 	"slices"
-
-	"github.com/mender-app/mender-app/generator"
-	"github.com/mender-app/mender-app/generator/compared"
-	"github.com/mender-app/mender-app/generator/inspect"
 )
 
-// Difference writes what changed between two releases.
-func Difference(w io.Writer, d *generator.Difference) error {
+// DifferencePage writes what changed between two releases.
+func DifferencePage(w io.Writer, d *Difference) error {
 	b := newBounds()
 	page := document{
 		Title:  b.word(d.Old) + " → " + b.word(d.New),
@@ -31,16 +27,16 @@ func Difference(w io.Writer, d *generator.Difference) error {
 	return page.write(w)
 }
 
-func changedImages(b *bounds, list []generator.ImageDifference) section {
+func changedImages(b *bounds, list []ImageDifference) section {
 	s := section{Title: "Images"}
 	overview := table{Caption: "All images of both releases", Head: []cell{{Text: "Image"}, {"Change", short}}}
-	left := each(b, list, func(img generator.ImageDifference) {
+	left := each(b, list, func(img ImageDifference) {
 		name := b.word(cmp.Or(img.New, img.Old))
-		if img.Change == compared.Changed && img.Old != img.New {
+		if img.Change == Changed && img.Old != img.New {
 			name = b.word(img.Old) + " → " + name
 		}
 		overview.Rows = append(overview.Rows, row{Name: name, Cells: []cell{changeCell(img.Change)}})
-		if img.Change == compared.Changed {
+		if img.Change == Changed {
 			s.Parts = append(s.Parts, changedImage(b, name, img))
 		}
 	})
@@ -49,16 +45,16 @@ func changedImages(b *bounds, list []generator.ImageDifference) section {
 	return s
 }
 
-func changedImage(b *bounds, name string, img generator.ImageDifference) section {
+func changedImage(b *bounds, name string, img ImageDifference) section {
 	s := section{Title: name, Facts: []fact{
 		{"Old digest", []string{img.OldDigest.String()}}, {"New digest", []string{img.NewDigest.String()}},
 	}}
 	if len(img.Packages) > 0 {
-		t := table{Caption: "Packages: " + counts(img.Packages, func(p compared.Package) compared.Change { return p.Change }),
+		t := table{Caption: "Packages: " + counts(img.Packages, func(p PackageChange) Change { return p.Change }),
 			Head: []cell{{Text: "Package"}, {"Type", short}, {"Change", short}, {Text: "Version"}}}
-		t.More = more(each(b, img.Packages, func(p compared.Package) {
+		t.More = more(each(b, img.Packages, func(p PackageChange) {
 			version := b.word(p.Old + p.New)
-			if p.Change == compared.Changed {
+			if p.Change == Changed {
 				version = b.word(p.Old) + " → " + b.word(p.New)
 			}
 			t.Rows = append(t.Rows, row{Name: b.word(p.Name), Cells: []cell{{b.word(p.Type), short}, changeCell(p.Change), {Text: version}}})
@@ -74,22 +70,22 @@ func changedImage(b *bounds, name string, img generator.ImageDifference) section
 
 // filesTable is a table of the files, the bar of each as long as the larger of its
 // two sizes; none without files.
-func filesTable(b *bounds, caption string, files []compared.File) []table {
+func filesTable(b *bounds, caption string, files []FileChange) []table {
 	if len(files) == 0 {
 		return nil
 	}
 	// The bounds may leave some out: not the largest.
 	files = slices.Clone(files)
-	size := func(f compared.File) int64 { return max(f.Old, f.New) }
-	slices.SortStableFunc(files, func(a, b compared.File) int { return cmp.Compare(size(b), size(a)) })
-	t := table{Caption: caption + ", the largest first: " + counts(files, func(f compared.File) compared.Change { return f.Change }),
+	size := func(f FileChange) int64 { return max(f.Old, f.New) }
+	slices.SortStableFunc(files, func(a, b FileChange) int { return cmp.Compare(size(b), size(a)) })
+	t := table{Caption: caption + ", the largest first: " + counts(files, func(f FileChange) Change { return f.Change }),
 		Head: []cell{{Text: "File"}, {"Change", short}, {"Old size", number}, {"New size", number}}}
-	t.More = more(each(b, files, func(f compared.File) {
-		old, next := inspect.Bytes(f.Old), inspect.Bytes(f.New)
+	t.More = more(each(b, files, func(f FileChange) {
+		old, next := Bytes(f.Old), Bytes(f.New)
 		switch f.Change {
-		case compared.Added:
+		case Added:
 			old = "–"
-		case compared.Removed:
+		case Removed:
 			next = "–"
 		}
 		t.Rows = append(t.Rows, row{
@@ -101,13 +97,13 @@ func filesTable(b *bounds, caption string, files []compared.File) []table {
 }
 
 // changeCell says what happened in words, and in a colour of the same class.
-func changeCell(c compared.Change) cell { return cell{string(c), short + " " + string(c)} }
+func changeCell(c Change) cell { return cell{string(c), short + " " + string(c)} }
 
 // counts says how many of a list came, went and changed.
-func counts[T any](list []T, change func(T) compared.Change) string {
-	n := map[compared.Change]int{}
+func counts[T any](list []T, change func(T) Change) string {
+	n := map[Change]int{}
 	for _, v := range list {
 		n[change(v)]++
 	}
-	return fmt.Sprintf("%d added, %d removed, %d changed", n[compared.Added], n[compared.Removed], n[compared.Changed])
+	return fmt.Sprintf("%d added, %d removed, %d changed", n[Added], n[Removed], n[Changed])
 }

@@ -1,4 +1,4 @@
-package page
+package inspect
 
 import (
 	"bytes"
@@ -16,32 +16,29 @@ import (
 	"github.com/mender-app/mender-app/artifact"
 	"github.com/mender-app/mender-app/artifact/digest"
 	"github.com/mender-app/mender-app/artifact/mender"
-	"github.com/mender-app/mender-app/generator"
-	"github.com/mender-app/mender-app/generator/compared"
-	"github.com/mender-app/mender-app/generator/inspect"
 	"github.com/mender-app/mender-app/generator/manifests"
 )
 
 // described reads an artifact that has the metadata and no payload. The tests add
 // the rest to its description.
-func described(t testing.TB, meta string) *inspect.Description {
+func described(t testing.TB, meta string) *Description {
 	t.Helper()
 	var b bytes.Buffer
 	spec := mender.Spec{Name: "shop-1", DeviceTypes: []string{"box"}, PayloadType: mender.PayloadTypeApp, MetaData: []byte(meta)}
 	require.NoError(t, mender.Write(&b, spec, mender.Options{Compression: mender.None}))
 	path := filepath.Join(t.TempDir(), "a.mender")
 	require.NoError(t, os.WriteFile(path, b.Bytes(), 0o600))
-	d, err := inspect.Artifact(t.Context(), path, nil, t.TempDir())
+	d, err := Artifact(t.Context(), path, nil, t.TempDir())
 	require.NoError(t, err)
 	return d
 }
 
 const plain = `{"version": "1.0", "application_name": "shop", "orchestrator": "docker-compose", "platform": "linux/arm/v7"}`
 
-func written(t testing.TB, d *inspect.Description) string {
+func written(t testing.TB, d *Description) string {
 	t.Helper()
 	var b bytes.Buffer
-	require.NoError(t, Artifact(&b, d))
+	require.NoError(t, ArtifactPage(&b, d))
 	return b.String()
 }
 
@@ -53,18 +50,18 @@ func TestNothingIsMadeUp(t *testing.T) {
 	require.Contains(t, page, "It has no images.")
 	require.NotContains(t, page, "NaN")
 
-	d.Images = []inspect.ImageDescription{{URL: "web:1", Format: "reference delta", Current: "web:0", Bytes: 10}}
+	d.Images = []ImageDescription{{URL: "web:1", Format: "reference delta", Current: "web:0", Bytes: 10}}
 	page = written(t, d)
 	require.Contains(t, page, "The artifact does not say how large its images are.")
 	require.Contains(t, page, "reference delta over web:0")
 
-	d.Images[0].Layers = []inspect.LayerDescription{{DiffID: digest.Of(nil), Size: 5000, Encoding: "delta", Bytes: -1}}
+	d.Images[0].Layers = []LayerDescription{{DiffID: digest.Of(nil), Size: 5000, Encoding: "delta", Bytes: -1}}
 	page = written(t, d)
 	require.Contains(t, page, `>?</td>`, "bytes that are not known")
 
-	d.Signature = inspect.Verified
+	d.Signature = Verified
 	require.Contains(t, written(t, d), "signed, and verified")
-	d.Signature = inspect.Unverified
+	d.Signature = Unverified
 	require.Contains(t, written(t, d), "signed; not verified")
 }
 
@@ -73,7 +70,7 @@ func TestNothingIsMadeUp(t *testing.T) {
 const hostile = "<script src=http://x.example/></script>\"onload='f()' \u202egnp.exe\x00\x1b[31m\xff</style>-->{{.Policy}}"
 
 // largeDescription has n of everything, and hostile names.
-func largeDescription(t testing.TB, n int) *inspect.Description {
+func largeDescription(t testing.TB, n int) *Description {
 	d := described(t, plain)
 	word := hostile + strings.Repeat(`"`, 500)
 	words := slices.Repeat([]string{word}, n)
@@ -81,28 +78,28 @@ func largeDescription(t testing.TB, n int) *inspect.Description {
 	d.Name, d.Group, d.Path = word, word, word
 	d.DeviceTypes, d.DependsNames, d.ClearsProvides, d.Scripts, d.Warnings = words, words, words, words, words
 	d.Provides, d.Depends = map[string]string{}, map[string][]string{}
-	layers := slices.Repeat([]inspect.LayerDescription{{DiffID: id, Size: 1 << 40, Encoding: word, Bytes: 1 << 39}}, n)
+	layers := slices.Repeat([]LayerDescription{{DiffID: id, Size: 1 << 40, Encoding: word, Bytes: 1 << 39}}, n)
 	bases := slices.Repeat([]artifact.Base{{URL: word, Digest: id}}, n)
 	for i := range n {
 		d.Provides[fmt.Sprint(i)], d.Depends[fmt.Sprint(i)] = word, []string{word}
-		d.Files = append(d.Files, inspect.FileDescription{Name: word, SHA256: word})
-		d.Manifests = append(d.Manifests, inspect.ManifestFile{Path: word, Link: word})
+		d.Files = append(d.Files, FileDescription{Name: word, SHA256: word})
+		d.Manifests = append(d.Manifests, ManifestFile{Path: word, Link: word})
 		d.Reach = append(d.Reach, manifests.Reach{By: word, Outside: words})
-		d.Images = append(d.Images, inspect.ImageDescription{
+		d.Images = append(d.Images, ImageDescription{
 			URL: word, Type: word, Also: words, Digest: id, Platform: word, Format: "variants", Current: word, Bases: bases,
-			Layers: layers, Largest: []inspect.LargeFile{{Path: word, Layer: id, Bytes: 1}},
-			Variants: slices.Repeat([]inspect.VariantDescription{{Format: word, Bases: bases, Layers: layers}}, min(n, 40)),
+			Layers: layers, Largest: []LargeFile{{Path: word, Layer: id, Bytes: 1}},
+			Variants: slices.Repeat([]VariantDescription{{Format: word, Bases: bases, Layers: layers}}, min(n, 40)),
 		})
 	}
 	return d
 }
 
-func largeDifference(n int) *generator.Difference {
+func largeDifference(n int) *Difference {
 	word := hostile + strings.Repeat(`"`, 500)
-	d := &generator.Difference{Old: word, New: word, Warnings: slices.Repeat([]string{word}, n)}
-	d.Manifests = slices.Repeat([]compared.File{{Change: compared.Changed, Path: word, Old: 1, New: 2}}, n)
-	packages := slices.Repeat([]compared.Package{{Change: compared.Changed, Type: word, Name: word, Old: word, New: word}}, n)
-	d.Images = slices.Repeat([]generator.ImageDifference{{Change: compared.Changed, Old: word, New: word + "2", Packages: packages, Files: d.Manifests}}, n)
+	d := &Difference{Old: word, New: word, Warnings: slices.Repeat([]string{word}, n)}
+	d.Manifests = slices.Repeat([]FileChange{{Change: Changed, Path: word, Old: 1, New: 2}}, n)
+	packages := slices.Repeat([]PackageChange{{Change: Changed, Type: word, Name: word, Old: word, New: word}}, n)
+	d.Images = slices.Repeat([]ImageDifference{{Change: Changed, Old: word, New: word + "2", Packages: packages, Files: d.Manifests}}, n)
 	return d
 }
 
@@ -110,7 +107,7 @@ func largeDifference(n int) *generator.Difference {
 func pagesOf(t testing.TB, n int) map[string]string {
 	t.Helper()
 	var b bytes.Buffer
-	require.NoError(t, Difference(&b, largeDifference(n)))
+	require.NoError(t, DifferencePage(&b, largeDifference(n)))
 	return map[string]string{"artifact": written(t, largeDescription(t, n)), "difference": b.String()}
 }
 
@@ -119,14 +116,14 @@ func pagesOf(t testing.TB, n int) map[string]string {
 func TestHostileNamesStayText(t *testing.T) {
 	tag := regexp.MustCompile(`<([^<>]*)>`)
 	ours := map[string]bool{}
-	for _, m := range tag.FindAllStringSubmatch(regexp.MustCompile(`\{\{[^}]*\}\}`).ReplaceAllString(html, ""), -1) {
+	for _, m := range tag.FindAllStringSubmatch(regexp.MustCompile(`\{\{[^}]*\}\}`).ReplaceAllString(pageHTML, ""), -1) {
 		name, _, _ := strings.Cut(m[1], " ")
 		ours[name] = true
 	}
 	require.True(t, ours["svg"] && ours["/table"] && !ours["script"])
 	value := regexp.MustCompile(`^[\w/!-]+(?: [\w:-]+(?:="[^"<>]*")?)*/?$`)
 	for kind, page := range pagesOf(t, 3) {
-		page = strings.ReplaceAll(page, style, "")
+		page = strings.ReplaceAll(page, pageCSS, "")
 		found := tag.FindAllStringSubmatch(page, -1)
 		require.Greater(t, len(found), 50, kind)
 		for _, m := range found {

@@ -1,10 +1,4 @@
-// Package page writes what is known of an artifact, or of the difference between
-// two, as one page for a browser.
-//
-// A page is a single file: it has no script, asks for nothing from anywhere, and its
-// Content-Security-Policy keeps it so. Everything in it comes from an artifact that
-// may be hostile: it is escaped, shown in printable characters only, and bounded.
-package page
+package inspect
 
 import (
 	"crypto/sha256"
@@ -17,14 +11,17 @@ import (
 
 var (
 	//go:embed page.html
-	html string
+	pageHTML string
 	//go:embed page.css
-	style string
+	pageCSS string
 
-	layout = template.Must(template.New("page").Parse(html))
+	pageLayout = template.Must(template.New("page").Parse(pageHTML))
 )
 
-// document is a page.
+// document is a page for a browser. A page is a single file: it has no script, asks
+// for nothing from anywhere, and its Content-Security-Policy keeps it so. Everything in
+// it comes from an artifact that may be hostile: it is escaped, shown in printable
+// characters only, and bounded.
 type document struct {
 	Title, About, Footer string
 	Sections             []section
@@ -93,13 +90,13 @@ func newBar(class string, part, whole, widest int64) *bar {
 
 // write writes the page.
 func (d *document) write(w io.Writer) error {
-	sum := sha256.Sum256([]byte(style))
-	return layout.Execute(w, struct {
+	sum := sha256.Sum256([]byte(pageCSS))
+	return pageLayout.Execute(w, struct {
 		*document
 		Style  template.CSS
 		Policy string
 	}{
-		d, template.CSS(style), // #nosec: it is page.css
+		d, template.CSS(pageCSS), // #nosec: it is page.css
 		fmt.Sprintf("default-src 'none'; style-src 'sha256-%s'; img-src data:; base-uri 'none'; form-action 'none'", base64.StdEncoding.EncodeToString(sum[:])),
 	})
 }

@@ -1,4 +1,4 @@
-package page
+package inspect
 
 import (
 	"fmt"
@@ -6,7 +6,6 @@ import (
 
 	"github.com/mender-app/mender-app/artifact"
 	"github.com/mender-app/mender-app/artifact/digest"
-	"github.com/mender-app/mender-app/generator/inspect"
 )
 
 // layerHead is the head of a table of layers, whose first column has a name.
@@ -34,7 +33,7 @@ func encodingText(encoding string) string {
 }
 
 // layersOf are the layers of an image, as its first way has them.
-func layersOf(img *inspect.ImageDescription) []inspect.LayerDescription {
+func layersOf(img *ImageDescription) []LayerDescription {
 	if len(img.Variants) > 0 {
 		return img.Variants[0].Layers
 	}
@@ -42,7 +41,7 @@ func layersOf(img *inspect.ImageDescription) []inspect.LayerDescription {
 }
 
 // fileSize is the size of a component that is a file.
-func fileSize(d *inspect.Description, img *inspect.ImageDescription) (int64, bool) {
+func fileSize(d *Description, img *ImageDescription) (int64, bool) {
 	for _, c := range d.Parsed().Components {
 		if c.Digest == img.Digest && c.IsFile() {
 			return c.Size, true
@@ -53,7 +52,7 @@ func fileSize(d *inspect.Description, img *inspect.ImageDescription) (int64, boo
 
 // unpacked is the size of all images and files, each layer once. It is not known of
 // every artifact of the shell reference.
-func unpacked(d *inspect.Description) (size int64, known bool) {
+func unpacked(d *Description) (size int64, known bool) {
 	seen := map[digest.Digest]bool{}
 	for i := range d.Images {
 		img := &d.Images[i]
@@ -80,7 +79,7 @@ func unpacked(d *inspect.Description) (size int64, known bool) {
 
 // describeImages has a part for each image and its layers, all bars of which have
 // one scale.
-func describeImages(b *bounds, d *inspect.Description) section {
+func describeImages(b *bounds, d *Description) section {
 	s := section{Title: "Images and their layers"}
 	var widest int64
 	delta := false
@@ -97,13 +96,13 @@ func describeImages(b *bounds, d *inspect.Description) section {
 	if delta {
 		s.Notes = append(s.Notes, "Which files a delta changes is not known without what it builds on: app-gen diff names them.")
 	}
-	s.More = more(each(b, d.Images, func(img inspect.ImageDescription) {
+	s.More = more(each(b, d.Images, func(img ImageDescription) {
 		s.Parts = append(s.Parts, describeImage(b, d, &img, widest))
 	}))
 	return s
 }
 
-func describeImage(b *bounds, d *inspect.Description, img *inspect.ImageDescription, widest int64) section {
+func describeImage(b *bounds, d *Description, img *ImageDescription, widest int64) section {
 	s := section{Title: b.word(img.URL)}
 	add := func(name, value string) {
 		if value != "" {
@@ -112,10 +111,10 @@ func describeImage(b *bounds, d *inspect.Description, img *inspect.ImageDescript
 	}
 	add("Travels", formatText(img))
 	s.addBases(b, img.Bases)
-	add("In the artifact", inspect.Bytes(img.Bytes))
+	add("In the artifact", Bytes(img.Bytes))
 	if size, file := fileSize(d, img); file {
 		add("Type", img.Type)
-		add("Whole", inspect.Bytes(size))
+		add("Whole", Bytes(size))
 	}
 	add("Platform", img.Platform)
 	add("Digest", img.Digest.String())
@@ -123,12 +122,12 @@ func describeImage(b *bounds, d *inspect.Description, img *inspect.ImageDescript
 		s.Facts = append(s.Facts, fact{"Also called", b.words(img.Also)})
 	}
 	if img.SharedBytes > 0 {
-		add("Shared by its ways", inspect.Bytes(img.SharedBytes))
+		add("Shared by its ways", Bytes(img.SharedBytes))
 	}
 	if len(img.Layers) > 0 {
 		s.Tables = append(s.Tables, layersTable(b, "Layers", img.Layers, widest))
 	}
-	s.More = more(each(b, img.Variants, func(v inspect.VariantDescription) {
+	s.More = more(each(b, img.Variants, func(v VariantDescription) {
 		s.Tables = append(s.Tables, variantTable(b, len(s.Tables)+1, v, widest))
 	}))
 	if len(img.Largest) > 0 {
@@ -148,7 +147,7 @@ func (s *section) addBases(b *bounds, bases []artifact.Base) {
 	}
 }
 
-func formatText(img *inspect.ImageDescription) string {
+func formatText(img *ImageDescription) string {
 	switch img.Format {
 	case string(artifact.FormatFull):
 		return "whole"
@@ -165,58 +164,58 @@ func formatText(img *inspect.ImageDescription) string {
 }
 
 // overNothing reports whether an image is a delta that needs nothing of the device.
-func overNothing(img *inspect.ImageDescription) bool {
+func overNothing(img *ImageDescription) bool {
 	return img.Format == string(artifact.FormatDelta) && len(img.Bases) == 0
 }
 
 // anyWhole reports whether an image or a file travels whole.
-func anyWhole(d *inspect.Description) bool {
+func anyWhole(d *Description) bool {
 	full := string(artifact.FormatFull)
-	return slices.ContainsFunc(d.Images, func(img inspect.ImageDescription) bool {
-		return img.Format == full || slices.ContainsFunc(img.Variants, func(v inspect.VariantDescription) bool { return v.Format == full })
+	return slices.ContainsFunc(d.Images, func(img ImageDescription) bool {
+		return img.Format == full || slices.ContainsFunc(img.Variants, func(v VariantDescription) bool { return v.Format == full })
 	})
 }
 
 // wholeNote says what the bytes of whole images are, and what they become.
-func wholeNote(d *inspect.Description) string {
+func wholeNote(d *Description) string {
 	note := "The bytes of a whole image are those before " + artifact.ImagesPayload + " is compressed"
 	for _, f := range d.Files {
 		if f.Name == artifact.ImagesPayload {
-			return note + ", which has " + inspect.Bytes(f.Bytes) + " in all."
+			return note + ", which has " + Bytes(f.Bytes) + " in all."
 		}
 	}
 	return note + "."
 }
 
-func layersTable(b *bounds, caption string, layers []inspect.LayerDescription, widest int64) table {
+func layersTable(b *bounds, caption string, layers []LayerDescription, widest int64) table {
 	t := table{Caption: caption, Head: layerHead("Layer")}
-	t.More = more(each(b, layers, func(l inspect.LayerDescription) {
+	t.More = more(each(b, layers, func(l LayerDescription) {
 		t.Rows = append(t.Rows, row{
 			Name:  b.word(shortDigest(l.DiffID) + " " + encodingText(l.Encoding)),
 			Bar:   newBar(encodingClass(l.Encoding), l.Bytes, l.Size, widest),
-			Cells: []cell{{inspect.Bytes(l.Bytes), number}, {inspect.Bytes(l.Size), number}},
+			Cells: []cell{{Bytes(l.Bytes), number}, {Bytes(l.Size), number}},
 		})
 	}))
 	return t
 }
 
 // variantTable is one way of several in which an image travels.
-func variantTable(b *bounds, n int, v inspect.VariantDescription, widest int64) table {
+func variantTable(b *bounds, n int, v VariantDescription, widest int64) table {
 	caption := fmt.Sprintf("Way %d, whole", n)
 	if len(v.Bases) > 0 {
 		caption = fmt.Sprintf("Way %d, over %s", n, b.word(v.Bases[0].URL))
 	}
 	caption += fmt.Sprintf(": %s in the artifact, %s of temporary files, %s of memory, %s more in the engine",
-		inspect.Bytes(v.Bytes), inspect.Bytes(v.Temp), inspect.Bytes(v.Memory), inspect.Bytes(v.Engine))
+		Bytes(v.Bytes), Bytes(v.Temp), Bytes(v.Memory), Bytes(v.Engine))
 	return layersTable(b, caption, v.Layers, widest)
 }
 
-func largestTable(b *bounds, files []inspect.LargeFile) table {
-	t := table{Caption: fmt.Sprintf("The largest files (%d at most)", inspect.MaxLargest), Head: []cell{{Text: "File"}, {Text: "Layer"}, {"Size", number}}}
-	t.More = more(each(b, files, func(f inspect.LargeFile) {
+func largestTable(b *bounds, files []LargeFile) table {
+	t := table{Caption: fmt.Sprintf("The largest files (%d at most)", MaxLargest), Head: []cell{{Text: "File"}, {Text: "Layer"}, {"Size", number}}}
+	t.More = more(each(b, files, func(f LargeFile) {
 		t.Rows = append(t.Rows, row{
 			Name: b.word(f.Path), Bar: newBar("whole", f.Bytes, f.Bytes, files[0].Bytes),
-			Cells: []cell{{shortDigest(f.Layer), short}, {inspect.Bytes(f.Bytes), number}},
+			Cells: []cell{{shortDigest(f.Layer), short}, {Bytes(f.Bytes), number}},
 		})
 	}))
 	return t

@@ -1,5 +1,4 @@
-// Package compared compares the images, files and packages of two releases.
-package compared
+package inspect
 
 import (
 	"cmp"
@@ -22,9 +21,9 @@ const (
 	Same    Change = "same"
 )
 
-// Package is a package that changed. A package of several versions has
+// PackageChange is a package that changed. A package of several versions has
 // an entry for each version that came or went.
-type Package struct {
+type PackageChange struct {
 	Change Change `json:"change"`
 	Type   string `json:"type"`
 	Name   string `json:"name"`
@@ -32,35 +31,35 @@ type Package struct {
 	New    string `json:"new,omitempty"`
 }
 
-// File is a file that changed. Times do not count.
-type File struct {
+// FileChange is a file that changed. Times do not count.
+type FileChange struct {
 	Change Change `json:"change"`
 	Path   string `json:"path"`
 	Old    int64  `json:"old_size"`
 	New    int64  `json:"new_size"`
 }
 
-// Files lists the files that changed, sorted by path.
-func Files(old, next map[string]*sbom.File) (list []File) {
+// changedFiles lists the files that changed, sorted by path.
+func changedFiles(old, next map[string]*sbom.File) (list []FileChange) {
 	for path, n := range next {
 		switch o := old[path]; {
 		case o == nil:
-			list = append(list, File{Added, path, 0, n.Size})
+			list = append(list, FileChange{Added, path, 0, n.Size})
 		case !o.Same(n):
-			list = append(list, File{Changed, path, o.Size, n.Size})
+			list = append(list, FileChange{Changed, path, o.Size, n.Size})
 		}
 	}
 	for path, o := range old {
 		if next[path] == nil {
-			list = append(list, File{Removed, path, o.Size, 0})
+			list = append(list, FileChange{Removed, path, o.Size, 0})
 		}
 	}
-	slices.SortFunc(list, func(a, b File) int { return cmp.Compare(a.Path, b.Path) })
+	slices.SortFunc(list, func(a, b FileChange) int { return cmp.Compare(a.Path, b.Path) })
 	return list
 }
 
-// Packages lists the packages that changed, sorted by type and name.
-func Packages(old, next []sbom.Package) (list []Package) {
+// changedPackages lists the packages that changed, sorted by type and name.
+func changedPackages(old, next []sbom.Package) (list []PackageChange) {
 	type name struct{ kind, name, arch string }
 	versions := func(list []sbom.Package) map[name][]string {
 		m := map[name][]string{}
@@ -77,7 +76,7 @@ func Packages(old, next []sbom.Package) (list []Package) {
 		gone := slices.DeleteFunc(slices.Clone(was[n]), func(v string) bool { return slices.Contains(is[n], v) })
 		came := slices.DeleteFunc(slices.Clone(is[n]), func(v string) bool { return slices.Contains(was[n], v) })
 		for i := range max(len(gone), len(came)) {
-			p := Package{Change: Changed, Type: n.kind, Name: n.name}
+			p := PackageChange{Change: Changed, Type: n.kind, Name: n.name}
 			if i < len(gone) {
 				p.Old = gone[i]
 			} else {
@@ -91,21 +90,21 @@ func Packages(old, next []sbom.Package) (list []Package) {
 			list = append(list, p)
 		}
 	}
-	slices.SortFunc(list, func(a, b Package) int {
+	slices.SortFunc(list, func(a, b PackageChange) int {
 		return cmp.Or(cmp.Compare(a.Type, b.Type), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Old, b.Old), cmp.Compare(a.New, b.New))
 	})
 	return list
 }
 
-// Pair is an image of one release and the same image of another one; one of them
+// componentPair is an image of one release and the same image of another one; one of them
 // may be nil.
-type Pair struct{ Old, New *artifact.Component }
+type componentPair struct{ Old, New *artifact.Component }
 
-// Pairs finds the image that each new one replaces: of the same name, else of the
+// pairComponents finds the image that each new one replaces: of the same name, else of the
 // same repository, in their order.
-func Pairs(old, next []artifact.Component) []Pair {
+func pairComponents(old, next []artifact.Component) []componentPair {
 	taken := map[int]bool{}
-	list := make([]Pair, len(next))
+	list := make([]componentPair, len(next))
 	find := func(key func(string) string) {
 		for i := range next {
 			if list[i].New = &next[i]; list[i].Old != nil {
@@ -123,7 +122,7 @@ func Pairs(old, next []artifact.Component) []Pair {
 	find(source.Repository)
 	for k := range old {
 		if !taken[k] {
-			list = append(list, Pair{Old: &old[k]})
+			list = append(list, componentPair{Old: &old[k]})
 		}
 	}
 	return list
