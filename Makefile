@@ -13,7 +13,7 @@ PROGRAMS := $(filter-out internal,$(notdir $(patsubst %/main.go,%,$(wildcard cmd
 INSTALLED := $(if $(filter command environment,$(firstword $(origin PROGRAMS))),$(PROGRAMS),$(filter-out k8s,$(PROGRAMS)))
 # ./... does not include directories named testdata: name the test support library
 # and the end-to-end tests here.
-TESTDATA := ./testdata/bed/... ./testdata/e2e/... ./testdata/flash/... ./testdata/powercut/... ./testdata/engines/... ./testdata/corpus/... ./testdata/armdevice/... ./testdata/server
+TESTDATA := ./testdata/bed/... ./testdata/e2e/... ./testdata/flash/... ./testdata/powercut/... ./testdata/engines/... ./testdata/corpus/... ./testdata/armdevice/... ./testdata/peers ./testdata/server
 CORPUS   := ./testdata/corpus/...
 ARMS     := $(or $(ARM),armhf arm64)
 DEVICE_ROOMS := artifact delta modules store submodules
@@ -131,7 +131,7 @@ WHOLE := $(GO) test -vet=off -count=1 -timeout 45m
 test: setup ## check, then the tests of all packages and what a device does each day, on real parts: 12 min on two cores
 	@testdata/stage 'format, linters and short tests (make check)' 3 $(MAKE) --no-print-directory check
 	@testdata/stage 'the packages' 5 $(GO) test -vet=off -timeout 40m -p 3 $$($(GO) list $(SLOW) ./... | grep -Ev '$(OWN_TARGET)')
-	@testdata/stage 'a device, with the real client and engine' 5 $(WHOLE) -parallel 4 ./testdata/e2e/daily ./testdata/e2e/components ./testdata/bed ./testdata/bed/mutants
+	@testdata/stage 'a device, with the real client and engine' 5 $(WHOLE) -parallel 4 ./testdata/e2e/daily ./testdata/e2e/components ./testdata/bed ./testdata/bed/mutants ./testdata/peers
 
 .PHONY: test-ci
 test-ci: test # what CI runs

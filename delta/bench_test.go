@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/mender-app/mender-app/testdata/peers"
 )
 
 // pairsOf returns the changed objects of a pair as files, old and new, paired
@@ -75,10 +77,9 @@ const (
 //	MENDER_APP_BENCH=1 go test -run TestBench -v ./delta
 //
 // Each side runs in a process of its own, so that its processor time and its
-// peak memory are its alone. The corpus is ../../shared/corpus and, for the
-// benchmark, what `make corpus` built: those pairs that MENDER_APP_PAIRS names
-// (separated by blanks), or all. MENDER_APP_CORPUS names other directories
-// (separated by colons). Pairs are unpacked to the system's temporary directory.
+// peak memory are its alone. The corpus is what `make corpus` built: those pairs that
+// MENDER_APP_PAIRS names (separated by blanks), or all. MENDER_APP_CORPUS names other
+// directories (separated by colons). Pairs are unpacked to the system's temporary directory.
 func TestBench(t *testing.T) {
 	if os.Getenv("MENDER_APP_BENCH") == "" {
 		t.Skip("MENDER_APP_BENCH is not set")
@@ -140,7 +141,7 @@ func (b *bench) tools(dir, arm string) []tool {
 	size := strconv.FormatInt(max(b.size(image[0][0]), 1<<20), 10)
 	layers := pairsOf(t, dir)
 	// The options that give HDiffPatch's smallest deltas.
-	hdiffz, hpatchz := upstream("hdiffz"), upstream("hpatchz")
+	hdiffz, hpatchz := noPackage("hdiffz"), noPackage("hpatchz")
 	hencode := func(o, n, d string) cost {
 		return measure(t, "", hdiffz, "-m-4", "-SD-4m", "-p-1", "-d", "-f", "-c-lzma2-9-64m", o, n, d)
 	}
@@ -180,10 +181,11 @@ func (b *bench) tools(dir, arm string) []tool {
 	return all
 }
 
-// upstream is a program that no package has, if it lies beside the project.
-func upstream(program string) string {
-	path, err := filepath.Abs(filepath.Join("../../shared/upstream", program))
-	if _, serr := os.Stat(path); err != nil || serr != nil {
+// noPackage is the path of a program that no package has, or its name if this machine does
+// not have it.
+func noPackage(program string) string {
+	path, err := peers.Find(program)
+	if err != nil {
 		return program
 	}
 	return path

@@ -13,6 +13,7 @@ import (
 	"github.com/mender-app/mender-app/artifact/digest"
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/artifact/internal/rig"
+	"github.com/mender-app/mender-app/testdata/peers"
 )
 
 // appMetaData is metadata with everything in it that app-gen writes.
@@ -43,7 +44,7 @@ func appMetaData(t *testing.T) []byte {
 // an App Artifact what people do with it between build host and server. What it
 // makes is read again, with the same metadata and files.
 func TestMenderArtifactChanges(t *testing.T) {
-	tools := map[string]string{"3.9": "mender-artifact", "newest": "../../../shared/upstream/mender-artifact"}
+	tools := map[string]func(name string) (string, error){"3.9": exec.LookPath, "newest": peers.Own}
 	spec := sampleSpec()
 	spec.MetaData = appMetaData(t)
 	want, _, err := artifact.ParseMetadata(spec.MetaData)
@@ -52,15 +53,13 @@ func TestMenderArtifactChanges(t *testing.T) {
 	require.NoError(t, err)
 	key, other := newKey(t, "RSA"), newKey(t, "ECDSA")
 
-	for version, tool := range tools {
+	for version, find := range tools {
 		t.Run(version, func(t *testing.T) {
-			if path, err := exec.LookPath(tool); err == nil {
-				tool, err = filepath.Abs(path)
-				require.NoError(t, err)
-			} else if version == "newest" {
-				t.Skip("the newest mender-artifact is not there: " + tool)
-			} else {
-				rig.Skip(t, tool+" is not installed")
+			tool, err := find("mender-artifact")
+			if err != nil && version == "newest" {
+				t.Skip(err)
+			} else if err != nil {
+				rig.Skip(t, "mender-artifact is not installed")
 			}
 			check := func(t *testing.T, path, name string, keys ...keyPair) {
 				t.Helper()

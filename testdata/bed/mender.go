@@ -6,11 +6,12 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/mender-app/mender-app/testdata/peers"
 )
 
 // menderCommand is the Mender client's command: the Go client's, or the C++ client's.
@@ -21,12 +22,15 @@ func (d *Device) menderCommand() []string {
 	return []string{"mender", "--no-syslog"}
 }
 
-// cppMender is the C++ Mender client from ../shared. The error says that it is missing or
+// cppMender is the C++ Mender client (package peers). The error says that it is missing or
 // lacks libraries that it needs.
 var cppMender = sync.OnceValues(func() (program []byte, err error) {
-	path := filepath.Join(Repository(), "../shared/upstream/mender-update")
+	path, err := peers.Find("mender-update")
+	if err != nil {
+		return nil, fmt.Errorf("the C++ Mender client: %w", err)
+	}
 	if text, err := exec.Command(path, "--version").CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("needs ../shared/upstream/mender-update, the C++ Mender client: %w %s", err, text)
+		return nil, fmt.Errorf("the C++ Mender client: %s --version: %w %s", path, err, text)
 	}
 	return os.ReadFile(path)
 })

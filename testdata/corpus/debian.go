@@ -299,18 +299,28 @@ func (b *builder) packages(arch string, s suite, names string) ([]string, error)
 	return all, os.WriteFile(lock, []byte(text), 0o644)
 }
 
-// sources writes the apt sources of a suite: this machine's archives with the given
-// suite.
-func (b *builder) sources(dir string, s suite) error {
+// archives returns the addresses of the archives among this machine's apt sources, by their
+// label.
+func (b *builder) archives() (map[string]string, error) {
 	out, err := exec.CommandContext(b.ctx, "apt-get", "indextargets", "--format", "$(LABEL) $(REPO_URI)", "Created-By: Packages").Output()
 	if err != nil {
-		return fmt.Errorf("%w: no apt: %w", ErrUnavailable, err)
+		return nil, fmt.Errorf("%w: no apt: %w", ErrUnavailable, err)
 	}
 	archive := map[string]string{}
 	for line := range strings.Lines(string(out)) {
 		if f := strings.Fields(line); len(f) == 2 && archive[f[0]] == "" {
 			archive[f[0]] = f[1]
 		}
+	}
+	return archive, nil
+}
+
+// sources writes the apt sources of a suite: this machine's archives with the given
+// suite.
+func (b *builder) sources(dir string, s suite) error {
+	archive, err := b.archives()
+	if err != nil {
+		return err
 	}
 	if archive["Debian"] == "" || s == patched && archive["Debian-Security"] == "" {
 		return fmt.Errorf("%w: no Debian archive among the sources of apt", ErrUnavailable)

@@ -40,14 +40,8 @@ type pin struct {
 // where it is another one itself (GOTOOLCHAIN).
 const Toolchain = "go1.26.8"
 
-// mirrors are where packages are looked for, one after the other. A mirror drops a
-// package when its successor has come; the archive of snapshots keeps it.
-var mirrors = []string{
-	"http://deb.debian.org/{archive}/{path}",
-	"https://snapshot.debian.org/archive/{archive}/20261126T000000Z/{path}",
-}
-
-// MirrorsVariable names the variable with other mirrors, separated by blanks.
+// MirrorsVariable names the variable with mirrors of Debian, separated by blanks. Without it
+// packages come from where apt has them from on this machine.
 const MirrorsVariable = "MENDER_APP_MIRRORS"
 
 // NewPins returns an empty list, which building fills.
@@ -218,14 +212,12 @@ func (b *builder) download(p pin) (string, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", err
 	}
-	list := mirrors
-	if set := strings.Fields(os.Getenv(MirrorsVariable)); len(set) > 0 {
-		list = set
+	addresses, err := b.addresses(p)
+	if err != nil {
+		return "", err
 	}
-	archive, rest, _ := strings.Cut(p.path, "/")
 	var all []error
-	for _, m := range list {
-		address := strings.NewReplacer("{archive}", archive, "{path}", rest).Replace(m)
+	for _, address := range addresses {
 		err := b.get(address, file, p)
 		if err == nil {
 			return file, nil
@@ -233,6 +225,26 @@ func (b *builder) download(p pin) (string, error) {
 		all = append(all, fmt.Errorf("%s: %w", address, err))
 	}
 	return "", fmt.Errorf("%w: %w", ErrUnavailable, errors.Join(all...))
+}
+
+// addresses returns where a package is looked for, one after the other.
+func (b *builder) addresses(p pin) (list []string, err error) {
+	archive, rest, _ := strings.Cut(p.path, "/")
+	for _, m := range strings.Fields(os.Getenv(MirrorsVariable)) {
+		list = append(list, strings.NewReplacer("{archive}", archive, "{path}", rest).Replace(m))
+	}
+	if len(list) > 0 {
+		return list, nil
+	}
+	archives, err := b.archives()
+	if err != nil {
+		return nil, err
+	}
+	label := map[string]string{"debian": "Debian", "debian-security": "Debian-Security"}[archive]
+	if archives[label] == "" {
+		return nil, fmt.Errorf("%w: apt has no archive %s on this machine, and %s is not set", ErrUnavailable, archive, MirrorsVariable)
+	}
+	return []string{strings.TrimSuffix(archives[label], "/") + "/" + rest}, nil
 }
 
 // get reads at most as much as is recorded, and leaves nothing that is not what is

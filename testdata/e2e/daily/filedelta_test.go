@@ -18,7 +18,6 @@ import (
 	deltas "github.com/mender-app/mender-app/delta"
 	"github.com/mender-app/mender-app/delta/encoder"
 	"github.com/mender-app/mender-app/testdata/bed"
-
 	"github.com/mender-app/mender-app/testdata/e2e"
 )
 

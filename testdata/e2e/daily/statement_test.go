@@ -17,7 +17,6 @@ import (
 	"github.com/mender-app/mender-app/artifact"
 	container "github.com/mender-app/mender-app/artifact/mender"
 	"github.com/mender-app/mender-app/artifact/statement"
-
 	"github.com/mender-app/mender-app/testdata/e2e"
 )
 

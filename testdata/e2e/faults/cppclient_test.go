@@ -7,7 +7,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mender-app/mender-app/testdata/bed"
-
 	"github.com/mender-app/mender-app/testdata/e2e"
 )
 

@@ -18,7 +18,6 @@ import (
 
 	"github.com/mender-app/mender-app/testdata/bed"
 	"github.com/mender-app/mender-app/testdata/bed/mutants"
-
 	"github.com/mender-app/mender-app/testdata/e2e"
 )
 

@@ -12,20 +12,20 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mender-app/mender-app/testdata/bed"
-
 	"github.com/mender-app/mender-app/testdata/e2e"
+	"github.com/mender-app/mender-app/testdata/peers"
 )
 
 // What mender-artifact makes of artifacts of app-gen is installed: signed, signed again,
 // renamed, and taken apart and made again. The device verifies signatures.
 func TestChangedByMenderArtifact(t *testing.T) {
 	t.Parallel()
-	newest := filepath.Join(bed.Repository(), "../shared/upstream/mender-artifact")
+	newest, missing := peers.Own("mender-artifact")
 	for i, tool := range []string{"mender-artifact", newest} {
 		c := e2e.Clients[i]
 		t.Run(c.Name, func(t *testing.T) {
-			if _, err := os.Stat(newest); tool == newest && err != nil {
-				t.Skipf("needs ../shared/upstream/mender-artifact: %v", err)
+			if tool == newest && missing != nil {
+				t.Skip(missing)
 			}
 			d := e2e.Device(t)
 			c.Use(t, d)
