@@ -42,7 +42,7 @@ func (e *Engine) barrier(ctx context.Context, a *store.App) error {
 // makeDurable makes everything durable that the orchestrator wrote.
 func (t *target) makeDurable(ctx context.Context) error {
 	if t.info.Has(submodules.FeatureSync) {
-		if err := t.call(ctx, submodules.VerbSync, t.request(), t.o.Sync); err != nil {
+		if err := t.client().Sync(ctx, t.request()); err != nil {
 			return fmt.Errorf("make durable: %w", err)
 		}
 	} else {
@@ -65,7 +65,7 @@ func (e *Engine) rollout(ctx context.Context, a *store.App) error {
 		return err
 	}
 	e.Log.Info("rolling out", "app", a.Name, "release", t.r.ID)
-	return t.call(ctx, submodules.VerbRollout, t.request(), t.o.Rollout)
+	return t.client().Rollout(ctx, t.request())
 }
 
 // check makes sure, right before the commit, that the new release is healthy. It
@@ -117,7 +117,7 @@ func (e *Engine) recheck(ctx context.Context, a *store.App) error {
 // healthy asks for the health of a release. For a sub-module without HEALTHY,
 // the success of its ROLLOUT counts.
 func (t *target) healthy(ctx context.Context) (ok bool, err error) {
-	err = t.call(ctx, submodules.VerbHealthy, t.request(), into(&ok, t.o.Healthy))
+	ok, err = t.client().Healthy(ctx, t.request())
 	if errors.Is(err, submodules.ErrUsage) {
 		return true, nil
 	}
@@ -149,7 +149,7 @@ func (e *Engine) revert(ctx context.Context, a *store.App) error {
 	}
 	req := t.request()
 	req.FailedDir = a.ReleaseManifests(d.To)
-	err = t.call(ctx, submodules.VerbRollback, req, t.o.Rollback)
+	err = t.client().Rollback(ctx, req)
 	if err == nil {
 		err = t.ensureRunning(ctx)
 	}
@@ -187,7 +187,7 @@ func (e *Engine) revertFirst(ctx context.Context, a *store.App) error {
 	if err := a.Point(t.r.ID); err != nil {
 		return err
 	}
-	if err := t.call(ctx, submodules.VerbStop, t.request(), t.o.Stop); err != nil {
+	if err := t.client().Stop(ctx, t.request()); err != nil {
 		if ctx.Err() != nil {
 			return err
 		}

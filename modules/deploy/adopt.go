@@ -13,8 +13,8 @@ import (
 // them.
 func (e *Engine) adopt(ctx context.Context, h *header, before *target) error {
 	name := h.Meta.ApplicationName
-	var known []submodules.Component
-	if err := before.call(ctx, submodules.VerbList, legacyRequest(e.Store, name), into(&known, before.o.List)); err != nil {
+	known, err := before.client().List(ctx, legacyRequest(e.Store, name))
+	if err != nil {
 		e.Log.Warn("only the names of the adopted application's images are known", "app", name, "error", err)
 	}
 	a, err := e.Store.Adopt(name, h.Meta.Orchestrator, func(urls []string) []store.Component {
@@ -34,7 +34,7 @@ func (e *Engine) adopt(ctx context.Context, h *header, before *target) error {
 		}
 		req := t.only(c).request()
 		req.URL, req.Path, req.Options = c.URL, os.DevNull, []string{submodules.OptionStage} // it is present: nothing is read
-		if err := t.call(ctx, submodules.VerbLoad, req, t.o.Load); err != nil {
+		if err := t.client().Load(ctx, req); err != nil {
 			e.Log.Warn("an image of the adopted application could not be tagged", "app", name, "component", c.URL, "error", err)
 		}
 	}

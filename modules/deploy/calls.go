@@ -20,9 +20,9 @@ import (
 type target struct {
 	e    *Engine
 	app  string
-	a    *store.App     // nil in the preflight: the store may not know the application yet
-	r    *store.Release // in the preflight only the orchestrator, the platform and the environment
-	o    Orchestrator
+	a    *store.App        // nil in the preflight: the store may not know the application yet
+	r    *store.Release    // in the preflight only the orchestrator, the platform and the environment
+	sub  submodules.Client // calls are made through client
 	info submodules.Info
 	// unlocked: the caller does not hold the store's lock. The call gets no
 	// temporary directory, for the store's belongs to the holder of the lock.
@@ -40,11 +40,11 @@ func (e *Engine) target(ctx context.Context, a *store.App, id string) (*target, 
 
 // targetOf finds the sub-module of a release.
 func (e *Engine) targetOf(ctx context.Context, a *store.App, r *store.Release) (*target, error) {
-	o, info, err := e.orchestrator(ctx, r.Orchestrator)
+	sub, info, err := e.orchestrator(ctx, r.Orchestrator)
 	if err != nil {
 		return nil, err
 	}
-	return &target{e: e, app: a.Name, a: a, r: r, o: o, info: info}, nil
+	return &target{e: e, app: a.Name, a: a, r: r, sub: sub, info: info}, nil
 }
 
 // only returns the same target with some of the release's components.
@@ -97,44 +97,51 @@ func (t *target) stored() *store.App {
 	return a
 }
 
-// call makes one call of the sub-module: method is the method of t.o for verb.
-// The call gets the verb's deadline and a temporary directory of its own. If the
-// engine does not answer, a verb in waits is tried again until Engine.Patience
-// has passed: a restarting engine comes back, and a commit or a rollback should
-// not fail for that. The preflight does not wait, and neither does a call
-// without the lock.
-func (t *target) call(ctx context.Context, verb string, req submodules.Request, method func(context.Context, submodules.Request) error) error {
+// client makes calls about the target. Each gets the verb's deadline and a temporary
+// directory of its own. If the engine does not answer, a call that waits is made again
+// until Engine.Patience has passed: a restarting engine comes back, and neither a commit
+// nor a rollback should fail for that. The preflight does not wait, and neither does a
+// call without the lock.
+func (t *target) client() submodules.Client { return submodules.Client{Caller: t, Name: t.sub.Name} }
+
+// Call implements submodules.Caller, for client.
+func (t *target) Call(ctx context.Context, verb string, req submodules.Request) (reply []byte, err error) {
 	if t.a == nil || t.unlocked || !waits[verb] {
-		return t.callOnce(ctx, verb, req, method)
+		return t.callOnce(ctx, verb, req)
 	}
-	return patiently(ctx, t.e.Timeouts, t.e.Log, func() error { return t.callOnce(ctx, verb, req, method) })
+	err = patiently(ctx, t.e.Timeouts, t.e.Log, func() error {
+		reply, err = t.callOnce(ctx, verb, req)
+		return err
+	})
+	return reply, err
 }
 
-// callOnce is one attempt of call. Under the lock it marks both sides of the
-// call with a fault point.
-func (t *target) callOnce(ctx context.Context, verb string, req submodules.Request, method func(context.Context, submodules.Request) error) error {
+// callOnce is one attempt of a call. Under the lock it marks both sides of the call
+// with a fault point.
+func (t *target) callOnce(ctx context.Context, verb string, req submodules.Request) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, t.e.Deadline(verb, t.a == nil))
 	defer cancel()
 	if t.unlocked {
-		return method(ctx, req)
+		return t.sub.Call(ctx, verb, req)
 	}
 	if err := durable.Point("call." + verb); err != nil {
-		return fmt.Errorf("%s: %w", verb, err)
+		return nil, fmt.Errorf("%s: %w", verb, err)
 	}
 	tmp, err := t.e.temp()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer os.RemoveAll(tmp)
 	req.TempDir = tmp
-	if err := method(ctx, req); err != nil {
-		return err
+	reply, err := t.sub.Call(ctx, verb, req)
+	if err != nil {
+		return reply, err
 	}
 	if t.a != nil && (verb == submodules.VerbStart || verb == submodules.VerbRollout || verb == submodules.VerbRollback) {
 		t.a.Applied, t.a.Values = overrides.Fingerprint(req.Overrides), values.Fingerprint(req.Values)
 		t.a.Deciding = false // the next write of the state keeps all three
 	}
-	return durable.Point("called." + verb)
+	return reply, durable.Point("called." + verb)
 }
 
 // temp makes a directory for temporary files on the store's file system, whose
@@ -148,23 +155,23 @@ func (e *Engine) temp() (string, error) {
 }
 
 // orchestrator returns a sub-module and what it can do.
-func (e *Engine) orchestrator(ctx context.Context, name string) (Orchestrator, submodules.Info, error) {
-	o, err := e.Find(name)
+func (e *Engine) orchestrator(ctx context.Context, name string) (submodules.Client, submodules.Info, error) {
+	sub, err := e.Find(name)
 	if err != nil {
-		return nil, submodules.Info{}, err
+		return sub, submodules.Info{}, err
 	}
 	if info, ok := e.infos[name]; ok {
-		return o, info, nil
+		return sub, info, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	info, err := o.Describe(ctx)
+	info, err := sub.Describe(ctx)
 	if err != nil {
-		return nil, submodules.Info{}, err
+		return sub, submodules.Info{}, err
 	}
 	if e.infos == nil {
 		e.infos = map[string]submodules.Info{}
 	}
 	e.infos[name] = info
-	return o, info, nil
+	return sub, info, nil
 }

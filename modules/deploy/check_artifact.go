@@ -106,8 +106,8 @@ func (p *preflight) checkRelease(ctx context.Context, f *Forecast, manifests fun
 	}
 	req := p.t.request()
 	req.Dir, req.Components = dir, forSubmodule(releaseComponents(p.resolved.Meta.Components))
-	var changes submodules.Changes
-	if err := p.t.call(ctx, submodules.VerbCheck, req, into(&changes, p.t.o.Check)); err != nil {
+	changes, err := p.t.client().Check(ctx, req)
+	if err != nil {
 		return err
 	}
 	f.Changes = &changes

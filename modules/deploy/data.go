@@ -22,13 +22,13 @@ func (e *Engine) data(a *store.App, unlocked bool) *data.Keeper {
 		return t, t.request(), nil
 	}
 	list := func(option ...string) func(context.Context, string) ([]submodules.Volume, error) {
-		return func(ctx context.Context, id string) (list []submodules.Volume, err error) {
+		return func(ctx context.Context, id string) ([]submodules.Volume, error) {
 			t, req, err := call(ctx, id)
 			if err != nil {
 				return nil, err
 			}
 			req.Dir, req.Options = a.ReleaseManifests(id), option
-			return list, t.call(ctx, submodules.VerbVolumes, req, into(&list, t.o.Volumes))
+			return t.client().Volumes(ctx, req)
 		}
 	}
 	return &data.Keeper{
@@ -40,21 +40,21 @@ func (e *Engine) data(a *store.App, unlocked bool) *data.Keeper {
 				return err
 			}
 			req.Options = []string{submodules.OptionRemove}
-			return t.call(ctx, submodules.VerbStop, req, t.o.Stop)
+			return t.client().Stop(ctx, req)
 		},
 		Start: func(ctx context.Context, id string) error {
 			t, req, err := call(ctx, id)
 			if err != nil {
 				return err
 			}
-			return t.call(ctx, submodules.VerbStart, req, t.o.Start)
+			return t.client().Start(ctx, req)
 		},
 		Run: func(ctx context.Context, id string, c data.Command) error {
 			t, req, err := call(ctx, id)
 			if err != nil {
 				return err
 			}
-			return t.call(ctx, submodules.VerbRun, c.Fill(req), t.o.Run)
+			return t.client().Run(ctx, c.Fill(req))
 		},
 		Hook: func(ctx context.Context, dir string) error { return e.moments().Migrate(ctx, a, dir) },
 	}

@@ -27,6 +27,7 @@ import (
 	"github.com/mender-app/mender-app/modules/policy"
 	"github.com/mender-app/mender-app/store"
 	"github.com/mender-app/mender-app/store/durable"
+	"github.com/mender-app/mender-app/submodules"
 )
 
 // rig is a device for tests in this process: a store on disk, a world, and
@@ -261,11 +262,11 @@ func (s *streams) Next() (*modules.Stream, error) {
 func (g *rig) engine() *Engine {
 	e := &Engine{
 		Store: store.At(filepath.Join(g.dir, "store")),
-		Find: func(name string) (Orchestrator, error) {
+		Find: func(name string) (submodules.Client, error) {
 			if name != "fake" {
-				return nil, errors.New("no such sub-module")
+				return submodules.Client{}, errors.New("no such sub-module")
 			}
-			return g.w, nil
+			return play(g.w), nil
 		},
 		Log: slog.New(slog.DiscardHandler), Keep: g.keep, BootID: fmt.Sprint("boot-", g.boot), Caller: account.Caller{Driver: "mender"},
 		Timeouts: Timeouts{Patience: g.patience}, Now: g.now, RefuseOlder: g.refuseOlder,

@@ -129,7 +129,7 @@ func (e *Engine) deleteComponents(ctx context.Context, a *store.App, r *store.Re
 		// Name this component alone, because two components of a release may
 		// share a URL, and the names under which other releases need it.
 		req.Components = forSubmodule(append([]store.Component{c}, still...))
-		err := t.call(ctx, submodules.VerbDelete, req, t.o.Delete)
+		err := t.client().Delete(ctx, req)
 		if err != nil && !errors.Is(err, submodules.ErrNotFound) {
 			return fmt.Errorf("delete %s: %w", c.URL, err)
 		}

@@ -74,7 +74,7 @@ func (e *Engine) copyAndReceive(ctx context.Context, a *store.App, h *header, pa
 func (t *target) loader(h *header) *loader {
 	return &loader{
 		App: t.a, Release: t.r, Header: h, Log: t.e.Log, Suspects: t.e.suspects(), AllowEnv: t.e.AllowEnv, Timeouts: t.e.Timeouts, Temp: t.e.temp, ClearSuspect: t.clearSuspect,
-		loaderCalls: loaderCalls{Sub: t.o, Info: t.info, Call: t.call, Request: func(list ...store.Component) submodules.Request { return t.only(list...).request() }},
+		loaderCalls: loaderCalls{Sub: t.client(), Info: t.info, Request: func(list ...store.Component) submodules.Request { return t.only(list...).request() }},
 	}
 }
 

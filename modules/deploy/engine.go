@@ -55,7 +55,7 @@ const DefaultKeep = 1
 type Engine struct {
 	Store *store.Store
 	// Find returns the sub-module of an orchestrator.
-	Find func(orchestrator string) (Orchestrator, error)
+	Find func(orchestrator string) (submodules.Client, error)
 	// Log must not be nil.
 	Log *slog.Logger
 

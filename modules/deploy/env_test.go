@@ -41,7 +41,7 @@ func TestEnvironment(t *testing.T) {
 	m := &envModule{world: g.w}
 	var log strings.Builder
 	g.with = func(e *Engine) {
-		e.Find = func(string) (Orchestrator, error) { return m, nil }
+		e.Find = func(string) (submodules.Client, error) { return play(m), nil }
 		e.AllowEnv = []string{"TARGET"}
 		e.Log = slog.New(slog.NewTextHandler(&log, nil))
 	}

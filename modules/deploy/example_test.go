@@ -3,6 +3,7 @@ package deploy_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"log/slog"
 	"os"
@@ -16,29 +17,26 @@ import (
 	"github.com/mender-app/mender-app/submodules"
 )
 
-// printer is an orchestrator that prints what it is asked to do. On a device it
-// is a submodules.Client.
-type printer struct {
-	deploy.Orchestrator // the verbs that an application without images does not need
+// printer is a sub-module that prints what it is asked to do. On a device, a
+// *submodules.Module runs one.
+type printer struct{}
+
+// Call answers the verbs that an application without images needs.
+func (printer) Call(_ context.Context, verb string, r submodules.Request) ([]byte, error) {
+	switch verb {
+	case submodules.VerbProtocol:
+		return json.Marshal(submodules.Info{Protocol: submodules.Protocol, Name: "printer", Features: []string{submodules.FeatureSync}})
+	case submodules.VerbRollout:
+		text, err := os.ReadFile(filepath.Join(r.Dir, "compose.yaml"))
+		fmt.Printf("  rollout of %s: %s\n", r.App, text)
+		return nil, err
+	case submodules.VerbHealthy:
+		return []byte("true\n"), nil
+	case submodules.VerbReqs, submodules.VerbSync:
+		return nil, nil
+	}
+	return nil, fmt.Errorf("%s: not printed", verb)
 }
-
-func (printer) Describe(context.Context) (submodules.Info, error) {
-	return submodules.Info{Protocol: submodules.Protocol, Name: "printer", Features: []string{submodules.FeatureSync}}, nil
-}
-
-func (printer) Reqs(context.Context, submodules.Request) ([]submodules.Requirement, error) {
-	return nil, nil
-}
-
-func (printer) Sync(context.Context, submodules.Request) error { return nil }
-
-func (printer) Rollout(_ context.Context, r submodules.Request) error {
-	text, err := os.ReadFile(filepath.Join(r.Dir, "compose.yaml"))
-	fmt.Printf("  rollout of %s: %s\n", r.App, text)
-	return err
-}
-
-func (printer) Healthy(context.Context, submodules.Request) (bool, error) { return true, nil }
 
 // writeTree makes the file tree that the Mender client gives a module, with the
 // payload stored in files/.
@@ -72,7 +70,7 @@ func Example() {
 	defer os.RemoveAll(dir)
 	engine := &deploy.Engine{
 		Store: store.At(filepath.Join(dir, "store")),
-		Find:  func(string) (deploy.Orchestrator, error) { return printer{}, nil },
+		Find:  func(string) (submodules.Client, error) { return submodules.Client{Caller: printer{}}, nil },
 		Log:   slog.New(slog.DiscardHandler),
 		Keep:  1,
 	}

@@ -22,7 +22,7 @@ func (t *target) verifySaved(ctx context.Context, c store.Component) (problems [
 	path := filepath.Join(tmp, "component")
 	req := t.only(c).request()
 	req.URL, req.Path = c.URL, path
-	err = t.call(ctx, submodules.VerbSave, req, t.o.Save)
+	err = t.client().Save(ctx, req)
 	if errors.Is(err, submodules.ErrNotFound) {
 		return []string{c.URL + ": it is missing"}, nil
 	}
@@ -54,6 +54,6 @@ func (e *Engine) restoreNames(ctx context.Context, a *store.App, gone, before *s
 		e.Log.Info("restoring the name of an image", "app", a.Name, "component", c.URL)
 		req := t.only(c).request()
 		req.URL, req.Path = c.URL, os.DevNull
-		return t.call(ctx, submodules.VerbLoad, req, t.o.Load)
+		return t.client().Load(ctx, req)
 	})
 }

@@ -80,7 +80,7 @@ func (e *Engine) Stop(ctx context.Context, name string) error {
 }
 
 func (t *target) stop(ctx context.Context) error {
-	return t.call(ctx, submodules.VerbStop, t.request(), t.o.Stop)
+	return t.client().Stop(ctx, t.request())
 }
 
 // Start starts an application that is stopped or runs only in part. It returns
@@ -132,11 +132,11 @@ func (t *target) startAgain(ctx context.Context, rollout bool) error {
 	if err := e.moments().Permit(ctx, moments.OfCurrent(t.a, policy.HookPreStart, moments.OpStart)); err != nil {
 		return err
 	}
-	verb, method := submodules.VerbStart, t.o.Start
+	start := t.client().Start
 	if rollout {
-		verb, method = submodules.VerbRollout, t.o.Rollout
+		start = t.client().Rollout
 	}
-	if err := t.call(ctx, verb, t.request(), method); err != nil {
+	if err := start(ctx, t.request()); err != nil {
 		return err
 	}
 	ok, err := t.healthy(ctx)
@@ -170,8 +170,8 @@ func (e *Engine) SwitchService(ctx context.Context, name, service string, on boo
 	}
 	req := t.request()
 	req.Disabled = nil
-	var all submodules.Changes
-	if err := t.call(ctx, submodules.VerbCheck, req, into(&all, t.o.Check)); err != nil {
+	all, err := t.client().Check(ctx, req)
+	if err != nil {
 		return err
 	}
 	if err := switched.Check(name, service, all); err != nil {
@@ -189,9 +189,9 @@ func (t *target) decide(ctx context.Context, undone string, choose func() (back 
 	if err != nil || t.a.Stopped {
 		return err
 	}
-	if err = t.call(ctx, submodules.VerbStart, t.request(), t.o.Start); err != nil {
+	if err = t.client().Start(ctx, t.request()); err != nil {
 		err = errors.Join(fmt.Errorf("%s: %w", undone, err), back(),
-			t.call(context.WithoutCancel(ctx), submodules.VerbStart, t.request(), t.o.Start))
+			t.client().Start(context.WithoutCancel(ctx), t.request()))
 	}
 	return errors.Join(err, t.a.Save())
 }
@@ -313,7 +313,7 @@ func (t *target) purge(ctx context.Context, data bool) error {
 	if t.info.Protocol == "1.0" {
 		req.Dir = "" // PURGE had no directory then
 	}
-	return t.call(ctx, submodules.VerbPurge, req, t.o.Purge)
+	return t.client().Purge(ctx, req)
 }
 
 // stayStopped stops a release that a rollback started, if an operator had stopped

@@ -57,10 +57,8 @@ type loader struct {
 
 // loaderCalls are the calls of the release's sub-module.
 type loaderCalls struct {
-	Sub  Orchestrator
+	Sub  submodules.Client
 	Info submodules.Info
-	// Call makes one: method is the method of Sub for the verb.
-	Call func(ctx context.Context, verb string, req submodules.Request, method func(context.Context, submodules.Request) error) error
 	// Request has the fields that every call about these components of the release has.
 	Request func(list ...store.Component) submodules.Request
 }
@@ -257,7 +255,7 @@ func (l *loader) load(ctx context.Context, c store.Component, size int64, req su
 	if !l.rebuilt[c.Digest] { // what is announced is the delta
 		req.Components[0].Bases, req.Components[0].Announced = announcedBases(l.Header.Meta, c), announcedContent(l.Header.Meta, c)
 	}
-	err := l.Call(ctx, submodules.VerbLoad, req, l.Sub.Load)
+	err := l.Sub.Load(ctx, req)
 	if err != nil || !suspect {
 		return err
 	}

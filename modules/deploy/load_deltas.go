@@ -155,7 +155,7 @@ func (l *loader) copyOrSave(ctx context.Context, base artifact.Base, path string
 	}
 	req := l.Request(was)
 	req.URL, req.Path = base.URL, path
-	err = l.Call(ctx, submodules.VerbSave, req, l.Sub.Save)
+	err = l.Sub.Save(ctx, req)
 	if errors.Is(err, submodules.ErrNotFound) {
 		err = submodules.Mark(fmt.Errorf("the delta needs %s, which is not there: install the full artifact", base.URL), submodules.ErrBase)
 	}

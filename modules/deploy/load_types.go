@@ -46,8 +46,8 @@ func (l *loader) askTypes(ctx context.Context) error {
 	if !l.nameless() || len(l.Release.Components) == 0 {
 		return nil
 	}
-	var list []submodules.Component
-	if err := l.Call(ctx, submodules.VerbList, l.Request(l.Release.Components...), into(&list, l.Sub.List)); err != nil {
+	list, err := l.Sub.List(ctx, l.Request(l.Release.Components...))
+	if err != nil {
 		if ctx.Err() != nil {
 			return err
 		}

@@ -95,7 +95,7 @@ func TestSeveralNamesAreLoaded(t *testing.T) {
 			g.w.features = c.features
 			m := &namesModule{world: g.w}
 			e := g.engine()
-			e.Find = func(string) (Orchestrator, error) { return m, nil }
+			e.Find = func(string) (submodules.Client, error) { return play(m), nil }
 			tr := g.newTree(t, n3)
 			require.NoError(t, e.download(t.Context(), tr.Tree, tr.streams()))
 			require.Equal(t, c.want, m.loads)

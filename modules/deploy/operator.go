@@ -186,7 +186,7 @@ func (e *Engine) resumeIdle(ctx context.Context, a *store.App) error {
 	if a.Stopped {
 		return t.stop(ctx)
 	}
-	if err := t.call(ctx, submodules.VerbStart, t.request(), t.o.Start); err != nil {
+	if err := t.client().Start(ctx, t.request()); err != nil {
 		return err
 	}
 	return a.Save()

@@ -78,41 +78,6 @@ func (t Timeouts) Deadline(verb string, preflight bool) time.Duration {
 	return callTimeout
 }
 
-// Orchestrator is what a deployment needs from a sub-module.
-// submodules.Client implements it.
-type Orchestrator interface {
-	Describe(ctx context.Context) (submodules.Info, error)
-	Load(ctx context.Context, r submodules.Request) error
-	Save(ctx context.Context, r submodules.Request) error
-	List(ctx context.Context, r submodules.Request) ([]submodules.Component, error)
-	Delete(ctx context.Context, r submodules.Request) error
-	Rollout(ctx context.Context, r submodules.Request) error
-	Rollback(ctx context.Context, r submodules.Request) error
-	Purge(ctx context.Context, r submodules.Request) error
-	Stop(ctx context.Context, r submodules.Request) error
-	Start(ctx context.Context, r submodules.Request) error
-	Healthy(ctx context.Context, r submodules.Request) (bool, error)
-	Reqs(ctx context.Context, r submodules.Request) ([]submodules.Requirement, error)
-	Verify(ctx context.Context, r submodules.Request) ([]string, error)
-	Sync(ctx context.Context, r submodules.Request) error
-	Repair(ctx context.Context, r submodules.Request) ([]string, error)
-	Storage(ctx context.Context, r submodules.Request) ([]string, error)
-	Engine(ctx context.Context, r submodules.Request) (submodules.Engine, error)
-	Restore(ctx context.Context, r submodules.Request) error
-	Check(ctx context.Context, r submodules.Request) (submodules.Changes, error)
-	Volumes(ctx context.Context, r submodules.Request) ([]submodules.Volume, error)
-	Run(ctx context.Context, r submodules.Request) error
-}
-
-// into adapts a method that returns a result to call. The result of the last
-// attempt is stored in *result.
-func into[T any](result *T, method func(context.Context, submodules.Request) (T, error)) func(context.Context, submodules.Request) error {
-	return func(ctx context.Context, req submodules.Request) (err error) {
-		*result, err = method(ctx, req)
-		return err
-	}
-}
-
 // forSubmodule are components of the store, for a sub-module.
 func forSubmodule(list []store.Component) []submodules.Component {
 	out := make([]submodules.Component, 0, len(list)) // never nil: nil and empty differ

@@ -42,8 +42,7 @@ func (t *target) asStarted(ctx context.Context) (bool, error) {
 	if !t.info.Has(submodules.FeatureCheck) {
 		return true, nil
 	}
-	var c submodules.Changes
-	err := t.call(ctx, submodules.VerbCheck, req, into(&c, t.o.Check))
+	c, err := t.client().Check(ctx, req)
 	return len(c.Starts)+len(c.Restarts)+len(c.Removes) == 0, err
 }
 
@@ -61,8 +60,7 @@ func (t *target) checkOverrides(ctx context.Context, dir string) error {
 	}
 	req := t.request()
 	req.Dir = dir
-	var changes submodules.Changes
-	err = t.call(ctx, submodules.VerbCheck, req, into(&changes, t.o.Check))
+	_, err = t.client().Check(ctx, req)
 	if errors.Is(err, submodules.ErrContent) {
 		return unfit("%w", overrides.Unfit(t.app, t.r.ID, layers, err))
 	}

@@ -101,7 +101,7 @@ func (t *target) copyComponent(ctx context.Context, c store.Component) (there bo
 func (t *target) save(ctx context.Context, c store.Component, path string) error {
 	req := t.only(c).request()
 	req.URL, req.Path = c.URL, path
-	return t.call(ctx, submodules.VerbSave, req, t.o.Save)
+	return t.client().Save(ctx, req)
 }
 
 // copyForDownload is copyOverwritten for a download. It refuses the artifact if
@@ -134,7 +134,7 @@ func (t *target) loadCopies(ctx context.Context) error {
 		t.e.Log.Info("loading the copy of an overwritten component", "app", t.app, "release", t.r.ID, "component", c.URL)
 		req := t.only(c).request()
 		req.URL, req.Path = c.URL, path
-		if err := t.call(ctx, submodules.VerbLoad, req, t.o.Load); err != nil {
+		if err := t.client().Load(ctx, req); err != nil {
 			return fmt.Errorf("load the copy of %s: %w", c.URL, err)
 		}
 	}
@@ -169,8 +169,7 @@ func (t *target) ensureRunning(ctx context.Context) error {
 	if t.info.Has(submodules.FeatureStage) {
 		return nil
 	}
-	var ok bool
-	err := t.call(ctx, submodules.VerbHealthy, t.request(), into(&ok, t.o.Healthy))
+	ok, err := t.client().Healthy(ctx, t.request())
 	if err == nil && ok {
 		return nil
 	}
@@ -178,7 +177,7 @@ func (t *target) ensureRunning(ctx context.Context) error {
 		return err
 	}
 	t.e.Log.Warn("the previous release is not known to be healthy; rolling it out", "app", t.app, "release", t.r.ID)
-	return t.call(ctx, submodules.VerbRollout, t.request(), t.o.Rollout)
+	return t.client().Rollout(ctx, t.request())
 }
 
 // dropCopies removes the copies of the current release and of its data. If that fails, they stay

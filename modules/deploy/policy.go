@@ -38,8 +38,8 @@ func (p *preflight) checkPolicy(ctx context.Context) error {
 		}
 	}
 	if r.App.Policy.NeedsEngine() && t.info.Has(submodules.FeatureEngine) {
-		var engine submodules.Engine
-		if err := t.call(ctx, submodules.VerbEngine, t.request(), into(&engine, t.o.Engine)); err != nil {
+		engine, err := t.client().Engine(ctx, t.request())
+		if err != nil {
 			return unfit("%w", err)
 		}
 		if engine.Name != "" && engine.Version != "" {

@@ -78,11 +78,11 @@ func (p *preflight) steps() []preflightStep {
 
 // find finds the sub-module.
 func (p *preflight) find(ctx context.Context) error {
-	o, info, err := p.e.orchestrator(ctx, p.h.Meta.Orchestrator)
+	sub, info, err := p.e.orchestrator(ctx, p.h.Meta.Orchestrator)
 	if err != nil {
 		return unfit("%w", err)
 	}
-	p.t = &target{e: p.e, app: p.h.Meta.ApplicationName, r: p.h.Release(), o: o, info: info, unlocked: p.unlocked}
+	p.t = &target{e: p.e, app: p.h.Meta.ApplicationName, r: p.h.Release(), sub: sub, info: info, unlocked: p.unlocked}
 	return nil
 }
 
@@ -123,13 +123,13 @@ func (p *preflight) warnOfEnv() {
 func (t *target) bases() *oldContent {
 	return &oldContent{
 		Store: t.e.Store, Log: t.e.Log, App: t.app, Orchestrator: t.r.Orchestrator, Info: t.info,
-		List: func(ctx context.Context) (list []submodules.Component, err error) {
-			return list, t.call(ctx, submodules.VerbList, t.request(), into(&list, t.o.List))
+		List: func(ctx context.Context) ([]submodules.Component, error) {
+			return t.client().List(ctx, t.request())
 		},
-		Verify: func(ctx context.Context, images []submodules.Component) (problems []string, err error) {
+		Verify: func(ctx context.Context, images []submodules.Component) ([]string, error) {
 			req := t.request()
 			req.Components = images
-			return problems, t.call(ctx, submodules.VerbVerify, req, into(&problems, t.o.Verify))
+			return t.client().Verify(ctx, req)
 		},
 	}
 }
@@ -137,7 +137,6 @@ func (t *target) bases() *oldContent {
 // checkRequirements makes sure that the device has the commands that the
 // sub-module needs, and a key for encrypted secrets.
 func (t *target) checkRequirements(ctx context.Context, m *artifact.Metadata) error {
-	var reqs []submodules.Requirement
 	req := t.request()
 	if slices.Contains(m.Requires, artifact.FeatureSecrets) {
 		if !t.info.Has(submodules.FeatureSecrets) {
@@ -145,7 +144,8 @@ func (t *target) checkRequirements(ctx context.Context, m *artifact.Metadata) er
 		}
 		req.Options, req.Recipients = []string{submodules.OptionSecrets}, m.Recipients
 	}
-	if err := t.call(ctx, submodules.VerbReqs, req, into(&reqs, t.o.Reqs)); err != nil {
+	reqs, err := t.client().Reqs(ctx, req)
+	if err != nil {
 		return unfit("%w", err)
 	}
 	needed, useful := lackingCommands(reqs)
@@ -193,8 +193,8 @@ func (t *target) dataRoot(ctx context.Context) string {
 	if !t.info.Has(submodules.FeatureStorage) {
 		return t.e.DataRoot
 	}
-	var dirs []string
-	if err := t.call(ctx, submodules.VerbStorage, t.request(), into(&dirs, t.o.Storage)); err != nil {
+	dirs, err := t.client().Storage(ctx, t.request())
+	if err != nil {
 		t.e.Log.Warn("the sub-module does not say where images are kept", "error", err)
 		return t.e.DataRoot
 	}

@@ -173,7 +173,7 @@ func TestOldSubmodule(t *testing.T) {
 	g.w.features = nil
 	o := &oldModule{world: g.w}
 	e := g.engine()
-	e.Find = func(string) (Orchestrator, error) { return o, nil }
+	e.Find = func(string) (submodules.Client, error) { return play(o), nil }
 	for _, s := range []modules.State{modules.ArtifactInstall, modules.ArtifactCommit, modules.Cleanup} {
 		tr := g.newTree(t, v1)
 		if s == modules.ArtifactInstall {
@@ -235,11 +235,11 @@ func TestDataRoot(t *testing.T) {
 	e.DataRoot = "/guessed"
 	info, err := g.w.Describe(t.Context())
 	require.NoError(t, err)
-	about := &target{e: e, app: "shop", r: (&header{Meta: v1.meta()}).Release(), o: g.w, info: info}
+	about := &target{e: e, app: "shop", r: (&header{Meta: v1.meta()}).Release(), sub: play(g.w), info: info}
 	require.Empty(t, about.dataRoot(t.Context()), "it is elsewhere")
 	g.w.storage = []string{"/told", "/more"}
 	require.Equal(t, "/told", about.dataRoot(t.Context()))
-	require.Equal(t, "/guessed", (&target{e: e, app: "shop", r: about.r, o: g.w}).dataRoot(t.Context()), "a sub-module of before")
+	require.Equal(t, "/guessed", (&target{e: e, app: "shop", r: about.r, sub: play(g.w)}).dataRoot(t.Context()), "a sub-module of before")
 	g.w.storage = []string{"relative"}
 	require.Empty(t, about.dataRoot(t.Context()))
 }

@@ -125,8 +125,8 @@ func (e *Engine) doRepair(ctx context.Context, a *store.App, q *repairRequest, d
 	}
 	req := t.only(q.Components...).request()
 	req.Dir, req.Path, req.Options = dir, source, options
-	var apps []string
-	if err := t.call(ctx, submodules.VerbRepair, req, into(&apps, t.o.Repair)); err != nil {
+	apps, err := t.client().Repair(ctx, req)
+	if err != nil {
 		return err
 	}
 	for _, name := range apps {
@@ -159,11 +159,11 @@ func (e *Engine) bringUp(ctx context.Context, name string) error {
 		return err
 	}
 	e.Log.Info("starting the application again", "app", name, "release", t.r.ID)
-	err = t.call(ctx, submodules.VerbRollout, t.request(), t.o.Rollout)
+	err = t.client().Rollout(ctx, t.request())
 	if err != nil || !t.info.Has(submodules.FeatureSync) {
 		return err
 	}
-	return t.call(ctx, submodules.VerbSync, t.request(), t.o.Sync)
+	return t.client().Sync(ctx, t.request())
 }
 
 // finishRepairs resumes the repairs that were interrupted.

@@ -135,7 +135,6 @@ func (e *Engine) verifyCopyOr(ctx context.Context, t *target, d badComponent) (p
 // verify reads the target's components and returns one line for each that is
 // missing or damaged. Under the lock it waits for an engine that is starting,
 // as after a boot.
-func (t *target) verify(ctx context.Context) (problems []string, err error) {
-	err = t.call(ctx, submodules.VerbVerify, t.request(), into(&problems, t.o.Verify))
-	return problems, err
+func (t *target) verify(ctx context.Context) ([]string, error) {
+	return t.client().Verify(ctx, t.request())
 }

@@ -260,7 +260,7 @@ func (c *Config) Engine(log *slog.Logger, driver string) *deploy.Engine {
 	log = slog.New(transcript)
 	return &deploy.Engine{
 		Store: c.OpenStore(),
-		Find: func(name string) (deploy.Orchestrator, error) {
+		Find: func(name string) (submodules.Client, error) {
 			return c.submodule(name, log)
 		},
 		Log:          log,
