@@ -18,7 +18,6 @@ import (
 	"github.com/mender-app/mender-app/cmd/mender-app/source"
 	"github.com/mender-app/mender-app/delta/budget"
 	"github.com/mender-app/mender-app/modules/client"
-	"github.com/mender-app/mender-app/modules/client/download"
 	"github.com/mender-app/mender-app/modules/deploy"
 	"github.com/mender-app/mender-app/submodules"
 )
@@ -73,7 +72,7 @@ func (p *program) check(ctx context.Context, from string, k source.Keys) (err er
 		return err
 	}
 	defer func() { err = errors.Join(err, in.End(err)) }()
-	found, err := p.foresee(ctx, in, keys, noKeys, !download.IsURL(from))
+	found, err := p.foresee(ctx, in, keys, noKeys, !client.IsURL(from))
 	if err != nil {
 		return err
 	}

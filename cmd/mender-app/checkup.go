@@ -18,8 +18,8 @@ import (
 
 	"github.com/mender-app/mender-app/cmd/internal/device"
 	"github.com/mender-app/mender-app/cmd/internal/version"
-	"github.com/mender-app/mender-app/modules/deploy/policies"
-	"github.com/mender-app/mender-app/modules/deploy/reserved"
+	"github.com/mender-app/mender-app/modules/facts"
+	"github.com/mender-app/mender-app/modules/settings"
 	"github.com/mender-app/mender-app/submodules"
 )
 
@@ -64,8 +64,8 @@ func (c *checkup) reserved() {
 	}
 	quiet := slog.New(slog.DiscardHandler)
 	bad := false
-	for _, a := range policies.Installed(s, quiet, names) {
-		if text := reserved.Missing(c.config.CPUs, a.Name, a.Policy); text != "" {
+	for _, a := range facts.Installed(s, quiet, names) {
+		if text := settings.MissingCPUs(c.config.CPUs, a.Name, a.Policy); text != "" {
 			bad = true
 			what, do := lastPart(text)
 			c.bad(statusWarn, check, do, "%s", what)

@@ -20,7 +20,7 @@ import (
 	"github.com/mender-app/mender-app/modules"
 	"github.com/mender-app/mender-app/modules/client"
 	"github.com/mender-app/mender-app/modules/deploy"
-	"github.com/mender-app/mender-app/modules/deploy/transition"
+	"github.com/mender-app/mender-app/modules/journal"
 	"github.com/mender-app/mender-app/modules/staging"
 	"github.com/mender-app/mender-app/store"
 )
@@ -432,7 +432,7 @@ func (p *program) resume(ctx context.Context) error {
 		case r.Err != nil:
 			now = "failed"
 			failed = errors.Join(failed, fmt.Errorf("%s: %w", r.App, r.Err))
-		case r.Waiting && r.Phase == transition.Committed:
+		case r.Waiting && r.Phase == journal.Committed:
 			now = "waits for its cleanup"
 		case r.Waiting:
 			now = "waits for its commit or rollback"

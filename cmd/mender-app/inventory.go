@@ -17,7 +17,7 @@ import (
 	"github.com/mender-app/mender-app/cmd/mender-app/staged"
 	"github.com/mender-app/mender-app/delta"
 	"github.com/mender-app/mender-app/delta/decoder"
-	"github.com/mender-app/mender-app/modules/deploy/space"
+	"github.com/mender-app/mender-app/modules/diskspace"
 	"github.com/mender-app/mender-app/modules/view"
 	"github.com/mender-app/mender-app/store"
 	"github.com/mender-app/mender-app/submodules"
@@ -91,7 +91,7 @@ func (p *program) inventory(ctx context.Context) (attributes, error) {
 	if err != nil {
 		return nil, err
 	}
-	if free, _, err := space.Free(existing(s.Dir())); err == nil {
+	if free, _, err := diskspace.Free(existing(s.Dir())); err == nil {
 		v.add("mender_app_free_bytes", fmt.Sprint(free))
 	}
 	for _, name := range names {

@@ -32,7 +32,7 @@ import (
 	"github.com/mender-app/mender-app/cmd/mender-app/values"
 	"github.com/mender-app/mender-app/delta/decoder"
 	"github.com/mender-app/mender-app/modules/deploy"
-	"github.com/mender-app/mender-app/modules/deploy/holds"
+	holds "github.com/mender-app/mender-app/modules/hold"
 	"github.com/mender-app/mender-app/modules/imagedelta"
 	"github.com/mender-app/mender-app/modules/staging"
 )

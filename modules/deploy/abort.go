@@ -5,8 +5,8 @@ import (
 	"errors"
 	"time"
 
-	"github.com/mender-app/mender-app/modules/deploy/moments"
-	"github.com/mender-app/mender-app/modules/deploy/transition"
+	"github.com/mender-app/mender-app/modules/hooks"
+	"github.com/mender-app/mender-app/modules/journal"
 	"github.com/mender-app/mender-app/store"
 )
 
@@ -95,23 +95,23 @@ func abortCause(watched context.Context, err error) error {
 }
 
 // undoing are the events that undo a deployment. Nothing aborts them.
-var undoing = map[transition.Event]bool{
-	transition.EventRollback: true, transition.EventFailure: true, transition.EventCleanup: true, transition.EventVerifyRollback: true,
+var undoing = map[journal.Event]bool{
+	journal.EventRollback: true, journal.EventFailure: true, journal.EventCleanup: true, journal.EventVerifyRollback: true,
 }
 
 // beginSteps prepares the steps of an event. Those that undo are not watched. The first of
 // them runs the hook pre-abort if the deployment is being aborted, and notes why it is
 // undone.
-func beginSteps(ctx context.Context, a *store.App, ev transition.Event, m moments.Moments) (watched context.Context, stop func(), err error) {
-	if a.Deployment == nil || ev == transition.EventStays || ev == transition.EventFollow {
+func beginSteps(ctx context.Context, a *store.App, ev journal.Event, m hooks.Events) (watched context.Context, stop func(), err error) {
+	if a.Deployment == nil || ev == journal.EventStays || ev == journal.EventFollow {
 		return ctx, func() {}, nil
 	}
 	if !undoing[ev] {
 		watched, stop = watchAbort(ctx, a)
 		return watched, stop, nil
 	}
-	switch transition.Phase(a.Deployment.Phase) {
-	case transition.Downloading, transition.Loaded, transition.Installing, transition.Installed:
+	switch journal.Phase(a.Deployment.Phase) {
+	case journal.Downloading, journal.Loaded, journal.Installing, journal.Installed:
 		if reason := abortRequested(a); reason != nil {
 			a.Deployment.Error = reason.Error() // the next write of the state keeps it
 			err = m.Aborting(ctx, a)
@@ -122,8 +122,8 @@ func beginSteps(ctx context.Context, a *store.App, ev transition.Event, m moment
 
 // endAbort ends the request when the deployment ends: it runs the hook post-abort if the
 // release before is back.
-func endAbort(ctx context.Context, a *store.App, m moments.Moments) error {
-	if transition.Phase(a.Deployment.Phase) == transition.RolledBack && abortRequested(a) != nil {
+func endAbort(ctx context.Context, a *store.App, m hooks.Events) error {
+	if journal.Phase(a.Deployment.Phase) == journal.RolledBack && abortRequested(a) != nil {
 		if err := m.Aborted(ctx, a); err != nil {
 			return err
 		}

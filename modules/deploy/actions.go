@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/mender-app/mender-app/modules/deploy/moments"
-	"github.com/mender-app/mender-app/modules/deploy/transition"
+	"github.com/mender-app/mender-app/modules/hooks"
+	"github.com/mender-app/mender-app/modules/journal"
 	"github.com/mender-app/mender-app/modules/policy"
 	"github.com/mender-app/mender-app/store"
 	"github.com/mender-app/mender-app/submodules"
@@ -17,7 +17,7 @@ import (
 func (e *Engine) barrier(ctx context.Context, a *store.App) error {
 	d := a.Deployment
 	id := d.To
-	if transition.Phase(d.Phase) == transition.RollingBack || transition.Phase(d.Phase) == transition.RolledBack {
+	if journal.Phase(d.Phase) == journal.RollingBack || journal.Phase(d.Phase) == journal.RolledBack {
 		if id = d.From; id == "" {
 			return nil
 		}
@@ -29,7 +29,7 @@ func (e *Engine) barrier(ctx context.Context, a *store.App) error {
 	if err := t.makeDurable(ctx); err != nil {
 		return err
 	}
-	if transition.Phase(d.Phase) != transition.Downloading {
+	if journal.Phase(d.Phase) != journal.Downloading {
 		return nil
 	}
 	t.r.Complete = true
@@ -95,7 +95,7 @@ func (e *Engine) check(ctx context.Context, a *store.App) error {
 		return err
 	}
 	if starts {
-		if err := e.moments().Status(ctx, moments.InDeployment(a, policy.HookStatus, d.To)); err != nil {
+		if err := e.moments().Status(ctx, hooks.InDeployment(a, policy.HookStatus, d.To)); err != nil {
 			return err
 		}
 	}

@@ -9,8 +9,8 @@ import (
 
 	"github.com/mender-app/mender-app/artifact"
 	"github.com/mender-app/mender-app/artifact/image"
-	"github.com/mender-app/mender-app/modules/deploy/moments"
-	"github.com/mender-app/mender-app/modules/deploy/preloaded"
+	"github.com/mender-app/mender-app/modules/hooks"
+	"github.com/mender-app/mender-app/modules/staging"
 	"github.com/mender-app/mender-app/store"
 	"github.com/mender-app/mender-app/submodules"
 )
@@ -108,9 +108,9 @@ func (d *oldContent) variant(ctx context.Context, c artifact.Component) (int, er
 		return 0, nil // nothing of it will be read
 	}
 	if shared {
-		return 0, moments.Refuse("sub-module %s cannot apply deltas like those of %s: update it, or install a full artifact", d.Orchestrator, c.URL)
+		return 0, hooks.Refuse("sub-module %s cannot apply deltas like those of %s: update it, or install a full artifact", d.Orchestrator, c.URL)
 	}
-	return 0, moments.Refuse("%s comes as deltas only, and this device has none of the images that they need, %s: install the full artifact",
+	return 0, hooks.Refuse("%s comes as deltas only, and this device has none of the images that they need, %s: install the full artifact",
 		c.URL, strings.Join(slices.Compact(lacking), " or "))
 }
 
@@ -125,7 +125,7 @@ func (d *oldContent) has(ctx context.Context, b artifact.Base) (bool, error) {
 		d.known = map[image.Digest]bool{}
 		list, err := d.List(ctx)
 		if err != nil {
-			return false, moments.Refuse("%w", err)
+			return false, hooks.Refuse("%w", err)
 		}
 		for _, c := range list {
 			d.known[c.Digest] = true
@@ -137,27 +137,27 @@ func (d *oldContent) has(ctx context.Context, b artifact.Base) (bool, error) {
 	}
 	problems, err := d.Verify(ctx, []submodules.Component{baseComponent(artifact.ComponentImage, b)})
 	if err != nil {
-		return false, moments.Refuse("%w", err)
+		return false, hooks.Refuse("%w", err)
 	}
 	ok = len(problems) == 0
 	d.known[b.Digest] = ok
 	return ok, nil
 }
 
-// isLoaded reports whether an image is loaded of a staged artifact (package preloaded). The
+// isLoaded reports whether an image is loaded of a staged artifact (staging.LoadRecord). The
 // sub-module reads nothing of it then.
 func (d *oldContent) isLoaded(c artifact.Component) bool {
 	if c.IsFile() || !d.Info.Has(submodules.FeatureDelta) {
 		return false
 	}
 	if d.loaded == nil {
-		d.loaded = preloaded.Loaded(d.Store, d.App, d.Orchestrator)
+		d.loaded = staging.LoadedDigests(d.Store, d.App, d.Orchestrator)
 	}
 	return d.loaded[c.Digest]
 }
 
 // Check makes sure that the device has the images that the deltas need. One that is
-// loaded already (package preloaded) needs none.
+// loaded already (staging.LoadRecord) needs none.
 func (d *oldContent) Check(ctx context.Context, m *artifact.Metadata) error {
 	missing := map[image.Digest]submodules.Component{}
 	for _, c := range m.Components {
@@ -166,7 +166,7 @@ func (d *oldContent) Check(ctx context.Context, m *artifact.Metadata) error {
 		}
 		if c.IsFile() {
 			if b := c.Bases[0]; !hasFile(d.Store, d.App, b) {
-				return moments.Refuse("the delta of %s needs %s (%s), which this device does not have: install the full artifact", c.URL, b.URL, b.Digest)
+				return hooks.Refuse("the delta of %s needs %s (%s), which this device does not have: install the full artifact", c.URL, b.URL, b.Digest)
 			}
 			continue
 		}
@@ -182,7 +182,7 @@ func (d *oldContent) Check(ctx context.Context, m *artifact.Metadata) error {
 	}
 	list, err := d.List(ctx)
 	if err != nil {
-		return moments.Refuse("%w", err)
+		return hooks.Refuse("%w", err)
 	}
 	for _, c := range list {
 		delete(missing, c.Digest)
@@ -194,15 +194,15 @@ func (d *oldContent) Check(ctx context.Context, m *artifact.Metadata) error {
 		return nil // LOAD finds out
 	case !d.Info.Has(submodules.FeatureVerify):
 		c := missing[slices.Sorted(maps.Keys(missing))[0]]
-		return moments.Refuse("the delta needs %s (%s), which this device does not have: install the full artifact", c.URL, c.Digest)
+		return hooks.Refuse("the delta needs %s (%s), which this device does not have: install the full artifact", c.URL, c.Digest)
 	}
 	// The list names the application's own components: the engine may have others.
 	problems, err := d.Verify(ctx, slices.Collect(maps.Values(missing)))
 	if err != nil {
-		return moments.Refuse("%w", err)
+		return hooks.Refuse("%w", err)
 	}
 	if len(problems) > 0 {
-		return moments.Refuse("the delta needs an image that this device does not have (%s): install the full artifact", problems[0])
+		return hooks.Refuse("the delta needs an image that this device does not have (%s): install the full artifact", problems[0])
 	}
 	return nil
 }

@@ -5,11 +5,8 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/mender-app/mender-app/modules/deploy/account"
-	"github.com/mender-app/mender-app/modules/deploy/overrides"
-	"github.com/mender-app/mender-app/modules/deploy/reserved"
-	"github.com/mender-app/mender-app/modules/deploy/switched"
-	"github.com/mender-app/mender-app/modules/deploy/values"
+	"github.com/mender-app/mender-app/modules/journal"
+	"github.com/mender-app/mender-app/modules/settings"
 	"github.com/mender-app/mender-app/store"
 	"github.com/mender-app/mender-app/store/durable"
 	"github.com/mender-app/mender-app/submodules"
@@ -62,19 +59,19 @@ func (t *target) request() submodules.Request {
 	if t.a != nil {
 		req.Dir, req.Components = t.a.ManifestsDir(), forSubmodule(t.r.Components)
 		if t.a.Deployment != nil && t.info.Has(submodules.FeatureDowntime) {
-			req.Downtimes = account.Downtimes(t.a.Deployment)
+			req.Downtimes = journal.Downtimes(t.a.Deployment)
 		}
 	}
 	a := t.stored()
 	if t.info.Has(submodules.FeatureServices) {
-		req.Disabled = switched.Off(t.e.Log, a, t.app, t.r)
+		req.Disabled = settings.ServicesOff(t.e.Log, a, t.app, t.r)
 	}
 	if t.info.Has(submodules.FeatureCPUSet) {
-		req.CPUSet = reserved.For(t.e.Log, t.e.CPUs, t.app, t.r)
+		req.CPUSet = settings.CPUSet(t.e.Log, t.e.CPUs, t.app, t.r)
 	}
 	if t.info.Has(submodules.FeatureOverrides) {
 		var err error
-		if req.Overrides, err = overrides.Layers(t.e.Log, t.e.OverridesDir, a, t.app, t.r); err != nil {
+		if req.Overrides, err = settings.Layers(t.e.Log, t.e.OverridesDir, a, t.app, t.r); err != nil {
 			t.e.Log.Error("overrides are left out", "app", t.app, "error", err)
 		}
 	}
@@ -138,7 +135,7 @@ func (t *target) callOnce(ctx context.Context, verb string, req submodules.Reque
 		return reply, err
 	}
 	if t.a != nil && (verb == submodules.VerbStart || verb == submodules.VerbRollout || verb == submodules.VerbRollback) {
-		t.a.Applied, t.a.Values = overrides.Fingerprint(req.Overrides), values.Fingerprint(req.Values)
+		t.a.Applied, t.a.Values = settings.LayersFingerprint(req.Overrides), settings.ValuesFingerprint(req.Values)
 		t.a.Deciding = false // the next write of the state keeps all three
 	}
 	return reply, durable.Point("called." + verb)

@@ -14,7 +14,7 @@ import (
 	"github.com/mender-app/mender-app/artifact"
 	"github.com/mender-app/mender-app/artifact/digest"
 	"github.com/mender-app/mender-app/artifact/names"
-	"github.com/mender-app/mender-app/modules/deploy/space"
+	"github.com/mender-app/mender-app/modules/diskspace"
 	"github.com/mender-app/mender-app/store"
 	"github.com/mender-app/mender-app/submodules"
 )
@@ -128,13 +128,13 @@ func listedTypes(list []submodules.Component) map[string]string {
 // spool writes content of the given size to a temporary file, if there is enough
 // space.
 func spool(path string, content io.Reader, size int64) error {
-	room, err := space.Room(filepath.Dir(path), space.Free)
+	room, err := diskspace.Room(filepath.Dir(path), diskspace.Free)
 	if err != nil {
 		return err
 	}
 	if size > room {
 		return fmt.Errorf("not enough space on the file system of %s: the image takes %s and %s may be used: free some and try again",
-			filepath.Dir(path), space.Human(size), space.Human(room))
+			filepath.Dir(path), diskspace.Human(size), diskspace.Human(room))
 	}
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {

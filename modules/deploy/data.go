@@ -3,13 +3,13 @@ package deploy
 import (
 	"context"
 
-	"github.com/mender-app/mender-app/modules/deploy/data"
+	"github.com/mender-app/mender-app/modules/appdata"
 	"github.com/mender-app/mender-app/store"
 	"github.com/mender-app/mender-app/submodules"
 )
 
 // data keeps the data of an application with its releases. unlocked is as in target.
-func (e *Engine) data(a *store.App, unlocked bool) *data.Keeper {
+func (e *Engine) data(a *store.App, unlocked bool) *appdata.Keeper {
 	call := func(ctx context.Context, id string) (*target, submodules.Request, error) {
 		t, err := e.target(ctx, a, id)
 		if err != nil {
@@ -31,7 +31,7 @@ func (e *Engine) data(a *store.App, unlocked bool) *data.Keeper {
 			return t.client().Volumes(ctx, req)
 		}
 	}
-	return &data.Keeper{
+	return &appdata.Keeper{
 		App: a, Log: e.Log, Root: e.Store.Dir(), Temp: e.temp,
 		Volumes: list(), Make: list(submodules.OptionMake),
 		Stop: func(ctx context.Context, id string) error {
@@ -49,7 +49,7 @@ func (e *Engine) data(a *store.App, unlocked bool) *data.Keeper {
 			}
 			return t.client().Start(ctx, req)
 		},
-		Run: func(ctx context.Context, id string, c data.Command) error {
+		Run: func(ctx context.Context, id string, c appdata.Command) error {
 			t, req, err := call(ctx, id)
 			if err != nil {
 				return err

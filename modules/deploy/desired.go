@@ -3,7 +3,7 @@ package deploy
 import (
 	"context"
 
-	"github.com/mender-app/mender-app/modules/deploy/policies"
+	"github.com/mender-app/mender-app/modules/facts"
 	"github.com/mender-app/mender-app/store"
 )
 
@@ -13,7 +13,7 @@ import (
 // starts reports whether an installation starts a release.
 func (e *Engine) starts(a *store.App, id string) bool {
 	r, err := a.Release(id)
-	return err != nil || a.Off[id] == "" && !r.Unstarted && policies.Of(e.Log, a.Name, r).Starts()
+	return err != nil || a.Off[id] == "" && !r.Unstarted && facts.PolicyOf(e.Log, a.Name, r).Starts()
 }
 
 // staysLoaded reports whether a release that the device installs by itself now is only
@@ -35,7 +35,7 @@ func (e *Engine) leftToPerson(a *store.App, err error) bool {
 	if d.Reused || d.Leader != nil || rerr != nil || !failedToStart(err) {
 		return false
 	}
-	return e.starts(a, r.ID) && !policies.Of(e.Log, a.Name, r).RollsBack()
+	return e.starts(a, r.ID) && !facts.PolicyOf(e.Log, a.Name, r).RollsBack()
 }
 
 // replaceStopped stops the release before the target's, which is not started.

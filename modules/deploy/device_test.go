@@ -23,7 +23,7 @@ import (
 	deltas "github.com/mender-app/mender-app/delta"
 	"github.com/mender-app/mender-app/delta/encoder"
 	"github.com/mender-app/mender-app/modules"
-	"github.com/mender-app/mender-app/modules/deploy/account"
+	"github.com/mender-app/mender-app/modules/journal"
 	"github.com/mender-app/mender-app/modules/policy"
 	"github.com/mender-app/mender-app/store"
 	"github.com/mender-app/mender-app/store/durable"
@@ -268,7 +268,7 @@ func (g *rig) engine() *Engine {
 			}
 			return play(g.w), nil
 		},
-		Log: slog.New(slog.DiscardHandler), Keep: g.keep, BootID: fmt.Sprint("boot-", g.boot), Caller: account.Caller{Driver: "mender"},
+		Log: slog.New(slog.DiscardHandler), Keep: g.keep, BootID: fmt.Sprint("boot-", g.boot), Caller: journal.Caller{Driver: "mender"},
 		Timeouts: Timeouts{Patience: g.patience}, Now: g.now, RefuseOlder: g.refuseOlder,
 	}
 	if g.hooks != nil {

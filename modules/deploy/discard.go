@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/mender-app/mender-app/modules/deploy/space"
+	"github.com/mender-app/mender-app/modules/diskspace"
 	"github.com/mender-app/mender-app/store"
 	"github.com/mender-app/mender-app/submodules"
 )
@@ -92,7 +92,7 @@ func (e *Engine) discardRelease(ctx context.Context, a *store.App, id string) bo
 			}
 		}
 		err := e.deleteComponents(ctx, a, r)
-		if space.Exhausted(err) && e.spendReserve(a) {
+		if diskspace.Exhausted(err) && e.spendReserve(a) {
 			err = e.deleteComponents(ctx, a, r)
 		}
 		if err != nil {

@@ -7,8 +7,7 @@ import (
 
 	"github.com/mender-app/mender-app/artifact"
 	"github.com/mender-app/mender-app/modules"
-	"github.com/mender-app/mender-app/modules/deploy/account"
-	"github.com/mender-app/mender-app/modules/deploy/transition"
+	"github.com/mender-app/mender-app/modules/journal"
 	"github.com/mender-app/mender-app/store"
 	"github.com/mender-app/mender-app/submodules"
 )
@@ -51,7 +50,7 @@ func (e *Engine) load(ctx context.Context, p *preflight, payload modules.Streams
 		e.remember(a, err)
 		return nil, err
 	}
-	return a, e.handleEvent(ctx, a, transition.EventReceived, p.h.Artifact)
+	return a, e.handleEvent(ctx, a, journal.EventReceived, p.h.Artifact)
 }
 
 // copyAndReceive loads the release that begin has recorded. Where loading
@@ -83,7 +82,7 @@ func (e *Engine) recordRefusal(h *header, leader *store.Leader, started time.Tim
 	d.ArtifactName, d.Started, d.Error, d.Leader = h.Artifact, started, cause.Error(), leader
 	e.Transcript.Follow(e.Store, h.Meta.ApplicationName, d.Number, "")
 	e.Transcript.Fail(cause, e.now())
-	err := e.Remember(e.Store, account.Record(h.Meta.ApplicationName, d, store.StatusRefused, e.now()))
+	err := e.Remember(e.Store, journal.RecordOf(h.Meta.ApplicationName, d, store.StatusRefused, e.now()))
 	if err != nil {
 		e.Log.Warn("the refusal could not be recorded in the history", "error", err)
 	}
@@ -172,19 +171,19 @@ func (e *Engine) settleApp(ctx context.Context, a *store.App, installed string) 
 	if d.Leader != nil {
 		return settleMember(ctx, e.Store, a, e.handleEvent)
 	}
-	confirmed := phaseOf(a) == transition.Cleaning || phaseOf(a) == transition.Committed && installed != "" && installed == d.ArtifactName
-	if phaseOf(a) == transition.Failed {
+	confirmed := phaseOf(a) == journal.Cleaning || phaseOf(a) == journal.Committed && installed != "" && installed == d.ArtifactName
+	if phaseOf(a) == journal.Failed {
 		// The client may not know of the failure: what it takes for installed comes back.
-		if err := e.act(ctx, a, transition.EnterRollingBack); err != nil {
+		if err := e.act(ctx, a, journal.EnterRollingBack); err != nil {
 			return err
 		}
 	}
 	if !confirmed {
-		if err := e.handleEvent(ctx, a, transition.EventRollback, d.ArtifactName); err != nil {
+		if err := e.handleEvent(ctx, a, journal.EventRollback, d.ArtifactName); err != nil {
 			return err
 		}
 	}
-	return e.handleEvent(ctx, a, transition.EventCleanup, d.ArtifactName)
+	return e.handleEvent(ctx, a, journal.EventCleanup, d.ArtifactName)
 }
 
 // begin records the deployment and its release before anything is loaded.
@@ -210,7 +209,7 @@ func (e *Engine) begin(ctx context.Context, p *preflight) (*store.App, error) {
 	a.Deployment = e.newDeployment(name, id)
 	a.Deployment.ArtifactName, a.Deployment.From, a.Deployment.To = h.Artifact, a.Current, id
 	a.Deployment.Leader, a.Deployment.Members = p.leader, p.members
-	if err := e.enter(a, transition.Downloading); err != nil {
+	if err := e.enter(a, journal.Downloading); err != nil {
 		return nil, err
 	}
 	r := h.Release()

@@ -1,5 +1,5 @@
 // Package deploy installs a release of an application from an artifact, commits
-// it, and rolls it back. A table (package transition) says what each event means in each
+// it, and rolls it back. A table (package journal) says what each event means in each
 // phase. The actions change the device through small interfaces; each is written
 // to the journal (package store) before it is begun.
 //
@@ -37,12 +37,11 @@ import (
 
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/artifact/statement"
-	"github.com/mender-app/mender-app/modules/deploy/account"
-	"github.com/mender-app/mender-app/modules/deploy/moments"
-	"github.com/mender-app/mender-app/modules/deploy/space"
-	"github.com/mender-app/mender-app/modules/deploy/transition"
-	"github.com/mender-app/mender-app/modules/deploy/values"
+	"github.com/mender-app/mender-app/modules/diskspace"
+	"github.com/mender-app/mender-app/modules/hooks"
+	"github.com/mender-app/mender-app/modules/journal"
 	"github.com/mender-app/mender-app/modules/policy"
+	"github.com/mender-app/mender-app/modules/settings"
 	"github.com/mender-app/mender-app/store"
 	"github.com/mender-app/mender-app/store/durable"
 	"github.com/mender-app/mender-app/submodules"
@@ -81,16 +80,16 @@ type Engine struct {
 	DataRoot string
 
 	Timeouts
-	account.Caller
+	journal.Caller
 	// AppLocks is the directory in which applications say that they must not be
-	// updated now (package holds); "": they are not asked.
+	// updated now (package hold); "": they are not asked.
 	AppLocks string
 	// OverridesDir has the overrides of the device, in a directory for each
 	// application; "": there are none.
 	OverridesDir string
-	Values       values.Source
+	Values       settings.Values
 	// Hooks runs the hooks of releases and of the device; nil: there are none.
-	Hooks moments.Hooks
+	Hooks hooks.Programs
 	// Staged is where artifacts lie that policies may want installed first; nil: nowhere.
 	Staged Staged
 
@@ -103,8 +102,8 @@ type Engine struct {
 }
 
 // moments runs the hooks.
-func (e *Engine) moments() moments.Moments {
-	return moments.Moments{Hooks: e.Hooks, Log: e.Log, Temp: e.temp, Asked: e.Asked, Values: e.Values}
+func (e *Engine) moments() hooks.Events {
+	return hooks.Events{Hooks: e.Hooks, Log: e.Log, Temp: e.temp, Asked: e.Asked, Values: e.Values}
 }
 
 func (e *Engine) now() time.Time {
@@ -143,22 +142,22 @@ func (e *Engine) open(name string) (*store.App, error) {
 	return a, a.Sweep()
 }
 
-func phaseOf(a *store.App) transition.Phase {
+func phaseOf(a *store.App) journal.Phase {
 	if a.Deployment == nil {
-		return transition.None
+		return journal.None
 	}
-	return transition.Phase(a.Deployment.Phase)
+	return journal.Phase(a.Deployment.Phase)
 }
 
-// touchedPhaseOf applies transition.Touched to the phase of a's deployment.
-func touchedPhaseOf(a *store.App) transition.Phase {
-	return transition.Touched(phaseOf(a), a.Deployment != nil && a.Deployment.Overwrites)
+// touchedPhaseOf applies journal.Touched to the phase of a's deployment.
+func touchedPhaseOf(a *store.App) journal.Phase {
+	return journal.Touched(phaseOf(a), a.Deployment != nil && a.Deployment.Overwrites)
 }
 
 // handleEvent executes the plan for an event of an application. artifact is the name of
 // the event's artifact.
-func (e *Engine) handleEvent(ctx context.Context, a *store.App, ev transition.Event, artifact string) error {
-	pl, err := transition.For(phaseOf(a), ev, a.IsCurrent(artifact), a.Deployment != nil && a.Deployment.Overwrites)
+func (e *Engine) handleEvent(ctx context.Context, a *store.App, ev journal.Event, artifact string) error {
+	pl, err := journal.PlanFor(phaseOf(a), ev, a.IsCurrent(artifact), a.Deployment != nil && a.Deployment.Overwrites)
 	if err != nil {
 		return err
 	}
@@ -186,7 +185,7 @@ func (e *Engine) handleEvent(ctx context.Context, a *store.App, ev transition.Ev
 		}
 		before := a.Snapshot()
 		err := e.act(ctx, a, step)
-		if space.Exhausted(err) && ends[ev] && e.spendReserve(a) {
+		if diskspace.Exhausted(err) && ends[ev] && e.spendReserve(a) {
 			a.State = before
 			before = a.Snapshot()
 			err = e.act(ctx, a, step)
@@ -197,16 +196,16 @@ func (e *Engine) handleEvent(ctx context.Context, a *store.App, ev transition.Ev
 				before.Deployment.Measured = a.Deployment.Measured
 			}
 			a.State = before
-			if step == transition.Restore || step == transition.Revert || step == transition.UndoMembers {
+			if step == journal.RestoreData || step == journal.Revert || step == journal.UndoMembers {
 				a.Deployment.Attempts++
 			}
-			if step == transition.Ask && touchedPhaseOf(a) == transition.Loaded {
+			if step == journal.RunPreRolloutHooks && touchedPhaseOf(a) == journal.Loaded {
 				a.Deployment.Refused = faultOfArtifact(err)
 			}
 			e.remember(a, err)
-			if ctx.Err() == nil && transition.Started(ev, step) && e.leftToPerson(a, err) {
+			if ctx.Err() == nil && journal.StartsRelease(ev, step) && e.leftToPerson(a, err) {
 				e.Log.Error("the release failed to start and stays as it is, as its policy says", "app", a.Name, "release", a.Deployment.To)
-				if serr := e.handleEvent(ctx, a, transition.EventStays, artifact); serr != nil {
+				if serr := e.handleEvent(ctx, a, journal.EventStays, artifact); serr != nil {
 					return errors.Join(err, serr) // it is rolled back
 				}
 			}
@@ -218,7 +217,7 @@ func (e *Engine) handleEvent(ctx context.Context, a *store.App, ev transition.Ev
 
 // ends are the events that end a deployment. They write little, and may use the
 // reserved space if the disk is full.
-var ends = map[transition.Event]bool{transition.EventCommit: true, transition.EventRollback: true, transition.EventFailure: true, transition.EventCleanup: true}
+var ends = map[journal.Event]bool{journal.EventCommit: true, journal.EventRollback: true, journal.EventFailure: true, journal.EventCleanup: true}
 
 func (e *Engine) spendReserve(a *store.App) bool {
 	had, err := e.Store.SpendReserve()
@@ -248,25 +247,25 @@ func (e *Engine) remember(a *store.App, cause error) {
 	}
 }
 
-func (e *Engine) act(ctx context.Context, a *store.App, step transition.Action) error {
+func (e *Engine) act(ctx context.Context, a *store.App, step journal.Action) error {
 	switch step {
-	case transition.EnterLoaded:
-		return e.enter(a, transition.Loaded)
-	case transition.EnterInstalling:
-		return e.enter(a, transition.Installing)
-	case transition.EnterInstalled:
-		return e.enter(a, transition.Installed)
-	case transition.EnterCommitted:
+	case journal.EnterLoaded:
+		return e.enter(a, journal.Loaded)
+	case journal.EnterInstalling:
+		return e.enter(a, journal.Installing)
+	case journal.EnterInstalled:
+		return e.enter(a, journal.Installed)
+	case journal.EnterCommitted:
 		a.Current, a.Kept = a.Deployment.To, keptAfter(a)
-		return e.enter(a, transition.Committed)
-	case transition.EnterFailed:
+		return e.enter(a, journal.Committed)
+	case journal.EnterFailed:
 		a.Current, a.Kept = a.Deployment.To, keptAfter(a)
 		a.Failed = append(a.Failed, a.Current)
-		return e.enter(a, transition.Failed)
-	case transition.EnterCleaning:
+		return e.enter(a, journal.Failed)
+	case journal.EnterCleaning:
 		a.Stopped = !a.HasFailed(a.Current) && !e.starts(a, a.Current)
-		return e.enter(a, transition.Cleaning)
-	case transition.EnterRollingBack, transition.EnterRolledBack:
+		return e.enter(a, journal.Cleaning)
+	case journal.EnterRollingBack, journal.EnterRolledBack:
 		d := a.Deployment
 		if a.Current != d.From { // it had been committed
 			a.Current = d.From
@@ -275,11 +274,11 @@ func (e *Engine) act(ctx context.Context, a *store.App, step transition.Action) 
 		if d.Reused && !slices.Contains(a.Kept, d.To) {
 			a.Kept = slices.Insert(a.Kept, 0, d.To)
 		}
-		if step == transition.EnterRollingBack {
-			return e.enter(a, transition.RollingBack)
+		if step == journal.EnterRollingBack {
+			return e.enter(a, journal.RollingBack)
 		}
-		return e.enter(a, transition.RolledBack)
-	case transition.Ask:
+		return e.enter(a, journal.RolledBack)
+	case journal.RunPreRolloutHooks:
 		if err := e.checkAppLock(a); err != nil {
 			return err
 		}
@@ -294,50 +293,50 @@ func (e *Engine) act(ctx context.Context, a *store.App, step transition.Action) 
 			return unfit("%w", err)
 		}
 		return e.moments().Ask(ctx, a)
-	case transition.Ready:
+	case journal.WaitUntilReady:
 		if !e.starts(a, a.Deployment.To) {
 			return nil
 		}
 		return e.moments().Ready(ctx, a)
-	case transition.Leave:
-		return e.moments().Run(ctx, moments.InDeployment(a, policy.HookPreReboot, a.Deployment.To))
-	case transition.Arrive:
-		return e.moments().Run(ctx, moments.InDeployment(a, policy.HookPostReboot, a.Deployment.To))
-	case transition.Reverify:
+	case journal.RunPreReboot:
+		return e.moments().Run(ctx, hooks.InDeployment(a, policy.HookPreReboot, a.Deployment.To))
+	case journal.RunPostReboot:
+		return e.moments().Run(ctx, hooks.InDeployment(a, policy.HookPostReboot, a.Deployment.To))
+	case journal.Reverify:
 		return e.reverify(ctx, a)
-	case transition.Barrier:
+	case journal.Barrier:
 		return e.barrier(ctx, a)
-	case transition.Copy:
+	case journal.CopyData:
 		return e.data(a, false).Copy(ctx)
-	case transition.Migrate:
+	case journal.MigrateData:
 		return e.data(a, false).Migrate(ctx)
-	case transition.Restore:
+	case journal.RestoreData:
 		return e.data(a, false).Restore(ctx)
-	case transition.Rollout:
+	case journal.Rollout:
 		return e.rollout(ctx, a)
-	case transition.Check:
+	case journal.Check:
 		if err := e.group(a).Check(func(m *store.App) error { return e.checkMember(ctx, m) }); err != nil {
 			return err
 		}
 		return e.check(ctx, a)
-	case transition.InstallMembers:
+	case journal.InstallMembers:
 		return e.group(a).Install(ctx)
-	case transition.UndoMembers:
+	case journal.UndoMembers:
 		return e.group(a).Undo(ctx)
-	case transition.CommitMembers:
+	case journal.CommitMembers:
 		return e.group(a).Commit(ctx)
-	case transition.Revert:
+	case journal.Revert:
 		return e.revert(ctx, a)
-	case transition.Recheck:
+	case journal.Recheck:
 		return e.recheck(ctx, a)
-	case transition.Prune:
+	case journal.Prune:
 		e.prune(ctx, a)
 		return nil
-	case transition.Discard:
+	case journal.Discard:
 		e.discardFailed(ctx, a)
 		e.dropCopies(a)
 		return nil
-	case transition.End:
+	case journal.End:
 		if err := endAbort(ctx, a, e.moments()); err != nil {
 			return err
 		}
@@ -347,16 +346,16 @@ func (e *Engine) act(ctx context.Context, a *store.App, step transition.Action) 
 }
 
 // enter writes a new phase to the journal.
-func (e *Engine) enter(a *store.App, p transition.Phase) error {
+func (e *Engine) enter(a *store.App, p journal.Phase) error {
 	d := a.Deployment
 	if err := durable.Point("enter." + string(p)); err != nil {
 		return fmt.Errorf("journal: %w", err)
 	}
-	account.Enter(d, p, e.now())
+	journal.Enter(d, p, e.now())
 	d.BootID = e.bootID()
 	e.Meter.Count(d)
-	if d.Changed == nil && (p == transition.Cleaning || p == transition.RolledBack || p == transition.Failed) {
-		d.Changed = account.Changes(a, d.From, d.To)
+	if d.Changed == nil && (p == journal.Cleaning || p == journal.RolledBack || p == journal.Failed) {
+		d.Changed = journal.Changes(a, d.From, d.To)
 	}
 	e.Transcript.Follow(e.Store, a.Name, d.Number, d.Phase)
 	e.Log.Debug("phase", "app", a.Name, "state", string(p))
@@ -371,7 +370,7 @@ func (e *Engine) enter(a *store.App, p transition.Phase) error {
 func (e *Engine) end(a *store.App) error {
 	d := a.Deployment
 	e.Meter.Count(d)
-	if err := e.Remember(e.Store, account.Record(a.Name, d, account.Status(d, a.HasFailed(d.To)), e.now())); err != nil {
+	if err := e.Remember(e.Store, journal.RecordOf(a.Name, d, journal.StatusOf(d, a.HasFailed(d.To)), e.now())); err != nil {
 		return err
 	}
 	e.moments().DropHandover(a)

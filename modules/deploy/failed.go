@@ -8,9 +8,9 @@ import (
 
 	"github.com/mender-app/mender-app/artifact"
 	"github.com/mender-app/mender-app/modules"
-	"github.com/mender-app/mender-app/modules/deploy/holds"
-	"github.com/mender-app/mender-app/modules/deploy/moments"
-	"github.com/mender-app/mender-app/modules/deploy/transition"
+	"github.com/mender-app/mender-app/modules/hold"
+	"github.com/mender-app/mender-app/modules/hooks"
+	"github.com/mender-app/mender-app/modules/journal"
 	"github.com/mender-app/mender-app/store"
 	"github.com/mender-app/mender-app/submodules"
 )
@@ -29,7 +29,7 @@ func failedToStart(err error) bool {
 		return false
 	}
 	var failed *submodules.CallError
-	return errors.As(err, &failed) || errors.Is(err, submodules.ErrUnhealthy) || errors.Is(err, moments.ErrFailed)
+	return errors.As(err, &failed) || errors.Is(err, submodules.ErrUnhealthy) || errors.Is(err, hooks.ErrFailed)
 }
 
 // faultOfArtifact reports whether a download failed because of the artifact itself. One
@@ -39,7 +39,7 @@ func faultOfArtifact(err error) bool {
 	if errors.As(err, &errno) {
 		return false
 	}
-	for _, reason := range []error{moments.ErrRefused, holds.ErrHeld, artifact.ErrPayload, artifact.ErrTooLarge, submodules.ErrContent, submodules.ErrBase} {
+	for _, reason := range []error{hooks.ErrRefused, hold.ErrHeld, artifact.ErrPayload, artifact.ErrTooLarge, submodules.ErrContent, submodules.ErrBase} {
 		if errors.Is(err, reason) {
 			return true
 		}
@@ -70,5 +70,5 @@ func StaysFailed(s *store.Store, tree *modules.Tree) bool {
 		return false
 	}
 	a, err := s.App(meta.ApplicationName)
-	return err == nil && a.Deployment != nil && transition.Phase(a.Deployment.Phase) == transition.Failed
+	return err == nil && a.Deployment != nil && journal.Phase(a.Deployment.Phase) == journal.Failed
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mender-app/mender-app/modules"
-	"github.com/mender-app/mender-app/modules/deploy/transition"
+	"github.com/mender-app/mender-app/modules/journal"
 )
 
 // s3 never gets healthy, and its policy leaves it to a person.
@@ -110,7 +110,7 @@ func TestFailedReleaseRefusesRollback(t *testing.T) {
 
 	found, err := g.engine().Resume(t.Context(), "", "")
 	require.NoError(t, err)
-	require.Equal(t, []Resumed{{App: "shop", Phase: transition.Failed}}, found)
+	require.Equal(t, []Resumed{{App: "shop", Phase: journal.Failed}}, found)
 	g.runs(t, "shop", &v1)
 	g.clean(t, "shop")
 	require.False(t, g.failed("shop"))

@@ -11,7 +11,7 @@ import (
 
 	"github.com/mender-app/mender-app/artifact"
 	"github.com/mender-app/mender-app/artifact/digest"
-	"github.com/mender-app/mender-app/modules/deploy/space"
+	"github.com/mender-app/mender-app/modules/diskspace"
 	"github.com/mender-app/mender-app/modules/filedelta"
 	"github.com/mender-app/mender-app/modules/imagedelta"
 	"github.com/mender-app/mender-app/store"
@@ -67,7 +67,7 @@ func spooledBytes(info submodules.Info, c artifact.Component) int64 {
 // makeImage applies the delta of an image: see imagedelta.Apply.
 func makeImage(ctx context.Context, q imagedelta.Request) error {
 	var err error
-	if q.MaxFile, err = space.Room(q.Temp, space.Free); err != nil {
+	if q.MaxFile, err = diskspace.Room(q.Temp, diskspace.Free); err != nil {
 		return err
 	}
 	err = runImageDelta(ctx, q)
@@ -171,7 +171,7 @@ func copyOf(a *store.App, base artifact.Base) (string, error) {
 func makeFile(ctx context.Context, old string, is digest.Digest, patch, path string, size int64) (err error) {
 	most := size
 	if most < 0 {
-		if most, err = space.Room(filepath.Dir(path), space.Free); err != nil {
+		if most, err = diskspace.Room(filepath.Dir(path), diskspace.Free); err != nil {
 			return err
 		}
 	}

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/mender-app/mender-app/artifact"
-	"github.com/mender-app/mender-app/modules/deploy/moments"
-	"github.com/mender-app/mender-app/modules/deploy/transition"
+	"github.com/mender-app/mender-app/modules/hooks"
+	"github.com/mender-app/mender-app/modules/journal"
 	"github.com/mender-app/mender-app/store"
 	"github.com/mender-app/mender-app/submodules"
 )
@@ -54,7 +54,7 @@ func (f *Forecast) Add(check string, err error) bool {
 	found := Finding{Check: check, Result: ResultPass}
 	if err != nil {
 		found.Result = ResultFail
-		found.Detail = strings.TrimPrefix(strings.Join(strings.Fields(err.Error()), " "), moments.ErrRefused.Error()+": ")
+		found.Detail = strings.TrimPrefix(strings.Join(strings.Fields(err.Error()), " "), hooks.ErrRefused.Error()+": ")
 	}
 	f.Findings = append(f.Findings, found)
 	return err == nil
@@ -65,7 +65,7 @@ func (f *Forecast) Skip(check, why string) {
 	f.Findings = append(f.Findings, Finding{check, ResultNotChecked, why})
 }
 
-// Refused returns a moments.ErrRefused that names the failed checks, nil if there is none.
+// Refused returns a hooks.ErrRefused that names the failed checks, nil if there is none.
 func (f *Forecast) Refused() error {
 	var failed []string
 	for _, c := range f.Findings {
@@ -76,7 +76,7 @@ func (f *Forecast) Refused() error {
 	if failed == nil {
 		return nil
 	}
-	return fmt.Errorf("%w: %s would not be installed: %s", moments.ErrRefused, f.ArtifactName, strings.Join(failed, ", "))
+	return fmt.Errorf("%w: %s would not be installed: %s", hooks.ErrRefused, f.ArtifactName, strings.Join(failed, ", "))
 }
 
 // LackingError: the sub-module lacks a feature that a check needs.
@@ -125,7 +125,7 @@ func (f *Forecast) Time(s *store.Store) {
 // that a person took back afterwards counts too.
 func pastTimes(records []store.Record, like func(*store.Record) bool) (took []time.Duration) {
 	for _, r := range slices.Backward(records) {
-		i := slices.IndexFunc(r.Steps, func(s store.Step) bool { return s.Phase == string(transition.Installed) })
+		i := slices.IndexFunc(r.Steps, func(s store.Step) bool { return s.Phase == string(journal.Installed) })
 		if r.Status != store.StatusInstalled && r.Status != store.StatusRolledBack || i < 0 || !like(&r) {
 			continue
 		}

@@ -3,20 +3,20 @@ package deploy
 import (
 	"errors"
 
-	"github.com/mender-app/mender-app/modules/deploy/holds"
-	"github.com/mender-app/mender-app/modules/deploy/transition"
+	"github.com/mender-app/mender-app/modules/hold"
+	"github.com/mender-app/mender-app/modules/journal"
 	"github.com/mender-app/mender-app/modules/policy"
 	"github.com/mender-app/mender-app/store"
 )
 
 // HoldClock is the clock that holds go by.
-func (e *Engine) HoldClock() holds.Clock {
-	return holds.Clock{Now: e.now(), BootID: e.bootID(), Uptime: holds.Uptime()}
+func (e *Engine) HoldClock() hold.Clock {
+	return hold.Clock{Now: e.now(), BootID: e.bootID(), Uptime: hold.Uptime()}
 }
 
 // checkHold refuses what begins while there is a hold. What ends an update does not
 // ask: a hold must not leave the device between two releases.
-func (e *Engine) checkHold() error { return holds.Check(e.Store, e.HoldClock()) }
+func (e *Engine) checkHold() error { return hold.Check(e.Store, e.HoldClock()) }
 
 // checkHolds refuses the beginning of an update: for a hold, or because the
 // application says "not now".
@@ -34,13 +34,13 @@ func (e *Engine) askApp(app string) error {
 	if e.Mode() == policy.Force {
 		return nil
 	}
-	return holds.CheckApp(e.AppLocks, app)
+	return hold.CheckApp(e.AppLocks, app)
 }
 
 // checkAppLock asks the application again before its new release is started. A
 // rollback that somebody asked for, and what a kill interrupted, go on.
 func (e *Engine) checkAppLock(a *store.App) error {
-	if a.Deployment.Reused || a.Deployment.From == "" || phaseOf(a) != transition.Loaded {
+	if a.Deployment.Reused || a.Deployment.From == "" || phaseOf(a) != journal.Loaded {
 		return nil
 	}
 	return e.askApp(a.Name)

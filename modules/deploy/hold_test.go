@@ -9,14 +9,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mender-app/mender-app/modules"
-	"github.com/mender-app/mender-app/modules/deploy/account"
-	"github.com/mender-app/mender-app/modules/deploy/holds"
+	"github.com/mender-app/mender-app/modules/hold"
+	"github.com/mender-app/mender-app/modules/journal"
 	"github.com/mender-app/mender-app/store"
 )
 
 func (g *rig) hold(t tb, reason string) error {
 	e := g.engine()
-	_, err := holds.Take(g.t.Context(), e.Store, e.HoldClock(), store.Hold{Reason: reason, Seconds: 3600})
+	_, err := hold.Take(g.t.Context(), e.Store, e.HoldClock(), store.Hold{Reason: reason, Seconds: 3600})
 	return err
 }
 
@@ -32,7 +32,7 @@ func TestHold(t *testing.T) {
 	g.boot++
 	refused := func(err error) {
 		t.Helper()
-		require.ErrorIs(t, err, holds.ErrHeld)
+		require.ErrorIs(t, err, hold.ErrHeld)
 		require.ErrorContains(t, err, "new kernel")
 	}
 	refused(c.install(g.newTree(t, v4)))
@@ -46,7 +46,7 @@ func TestHold(t *testing.T) {
 	g.clean(t, "shop")
 
 	// Another reason does not end it, and an hour later it is over.
-	given, left, err := holds.Give(t.Context(), g.engine().Store, g.engine().HoldClock(), "another")
+	given, left, err := hold.Give(t.Context(), g.engine().Store, g.engine().HoldClock(), "another")
 	require.NoError(t, err)
 	require.False(t, given)
 	require.Equal(t, "new kernel", left.Reason)
@@ -54,7 +54,7 @@ func TestHold(t *testing.T) {
 	require.NoError(t, c.install(g.newTree(t, v4)))
 
 	// An open update keeps others from holding, and is ended in spite of a hold.
-	require.ErrorIs(t, g.hold(t, "new kernel"), holds.ErrHeld)
+	require.ErrorIs(t, g.hold(t, "new kernel"), hold.ErrHeld)
 	require.NoError(t, g.engine().Store.SetHold(store.Hold{Reason: "x", Since: noon, Seconds: 3600}))
 	require.NoError(t, c.rollback())
 	g.runs(t, "shop", &v2)
@@ -69,11 +69,11 @@ func TestAppLock(t *testing.T) {
 	c := installedRig(t, g, v1)
 	dir := filepath.Join(locks, "shop")
 	require.NoError(t, os.Mkdir(dir, 0o755))
-	lock := filepath.Join(dir, holds.LockName)
+	lock := filepath.Join(dir, hold.LockName)
 
 	writeFile(t, lock, "drilling\n\x1b[31m")
 	err := c.install(g.newTree(t, v2))
-	require.ErrorIs(t, err, holds.ErrHeld)
+	require.ErrorIs(t, err, hold.ErrHeld)
 	require.ErrorContains(t, err, lock+"): drilling [31m: try again later")
 	require.Contains(t, g.history(t, "shop"), v2.name+" refused")
 
@@ -82,7 +82,7 @@ func TestAppLock(t *testing.T) {
 	tr := g.newTree(t, v2)
 	require.NoError(t, g.call(modules.Download, tr))
 	require.NoError(t, os.Symlink("/nowhere", lock))
-	require.ErrorIs(t, g.call(modules.ArtifactInstall, tr), holds.ErrHeld)
+	require.ErrorIs(t, g.call(modules.ArtifactInstall, tr), hold.ErrHeld)
 	for _, s := range []modules.State{modules.ArtifactRollback, modules.ArtifactFailure, modules.Cleanup} {
 		require.NoError(t, g.call(s, tr))
 	}
@@ -93,7 +93,7 @@ func TestAppLock(t *testing.T) {
 	other := release{app: "db", name: "db-1", images: []string{"db one"}}
 	require.NoError(t, c.install(g.newTree(t, other)))
 	require.NoError(t, c.commit())
-	g.with = func(e *Engine) { e.AppLocks, e.Force, e.Driver = locks, true, account.DriverPerson }
+	g.with = func(e *Engine) { e.AppLocks, e.Force, e.Driver = locks, true, journal.DriverPerson }
 	require.NoError(t, c.install(g.newTree(t, v2)))
 	require.NoError(t, c.commit())
 	g.runs(t, "shop", &v2)

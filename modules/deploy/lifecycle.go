@@ -5,10 +5,10 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/mender-app/mender-app/modules/deploy/account"
-	"github.com/mender-app/mender-app/modules/deploy/moments"
-	"github.com/mender-app/mender-app/modules/deploy/switched"
+	"github.com/mender-app/mender-app/modules/hooks"
+	"github.com/mender-app/mender-app/modules/journal"
 	"github.com/mender-app/mender-app/modules/policy"
+	"github.com/mender-app/mender-app/modules/settings"
 	"github.com/mender-app/mender-app/store"
 	"github.com/mender-app/mender-app/submodules"
 )
@@ -66,7 +66,7 @@ func (e *Engine) Stop(ctx context.Context, name string) error {
 	}
 	defer release()
 	defer e.moments().DropHandover(t.a)
-	if err := e.moments().Permit(ctx, moments.OfCurrent(t.a, policy.HookPreStop, moments.OpStop)); err != nil {
+	if err := e.moments().Permit(ctx, hooks.OfCurrent(t.a, policy.HookPreStop, hooks.OpStop)); err != nil {
 		return err
 	}
 	if err := t.stop(ctx); err != nil {
@@ -76,7 +76,7 @@ func (e *Engine) Stop(ctx context.Context, name string) error {
 	if err := t.a.Save(); err != nil {
 		return err
 	}
-	return e.moments().Try(ctx, moments.OfCurrent(t.a, policy.HookPostStop, moments.OpStop))
+	return e.moments().Try(ctx, hooks.OfCurrent(t.a, policy.HookPostStop, hooks.OpStop))
 }
 
 func (t *target) stop(ctx context.Context) error {
@@ -122,14 +122,14 @@ func (e *Engine) StartIfDown(ctx context.Context, name string, reapply bool) (di
 	if err := t.startAgain(ctx, reapply); err != nil {
 		return false, err
 	}
-	return true, e.Remember(e.Store, account.Record(name, d, store.StatusReconciled, e.now()))
+	return true, e.Remember(e.Store, journal.RecordOf(name, d, store.StatusReconciled, e.now()))
 }
 
 // startAgain starts the current release, or rolls it out.
 func (t *target) startAgain(ctx context.Context, rollout bool) error {
 	e := t.e
 	defer e.moments().DropHandover(t.a)
-	if err := e.moments().Permit(ctx, moments.OfCurrent(t.a, policy.HookPreStart, moments.OpStart)); err != nil {
+	if err := e.moments().Permit(ctx, hooks.OfCurrent(t.a, policy.HookPreStart, hooks.OpStart)); err != nil {
 		return err
 	}
 	start := t.client().Start
@@ -146,14 +146,14 @@ func (t *target) startAgain(ctx context.Context, rollout bool) error {
 	if !ok {
 		return submodules.Mark(fmt.Errorf("%s was started but is not healthy", t.app), submodules.ErrUnhealthy)
 	}
-	if err := e.moments().Status(ctx, moments.OfCurrent(t.a, policy.HookStatus, moments.OpStart)); err != nil {
+	if err := e.moments().Status(ctx, hooks.OfCurrent(t.a, policy.HookStatus, hooks.OpStart)); err != nil {
 		return err
 	}
 	t.a.Stopped, t.a.Failed = false, nil
 	if err := t.a.Save(); err != nil {
 		return err
 	}
-	return e.moments().Try(ctx, moments.OfCurrent(t.a, policy.HookPostStart, moments.OpStart))
+	return e.moments().Try(ctx, hooks.OfCurrent(t.a, policy.HookPostStart, hooks.OpStart))
 }
 
 // SwitchService switches a service of an application on or off, also in later releases
@@ -174,10 +174,10 @@ func (e *Engine) SwitchService(ctx context.Context, name, service string, on boo
 	if err != nil {
 		return err
 	}
-	if err := switched.Check(name, service, all); err != nil {
+	if err := settings.CheckService(name, service, all); err != nil {
 		return err
 	}
-	return t.decide(ctx, service+" is switched back", func() (func() error, error) { return switched.Choose(t.a, service, on) })
+	return t.decide(ctx, service+" is switched back", func() (func() error, error) { return settings.ChooseService(t.a, service, on) })
 }
 
 // decide carries out what an operator decided. choose makes the record of it durable: after
@@ -231,7 +231,7 @@ func (e *Engine) Purge(ctx context.Context, name string, data, force bool) error
 		if force {
 			ask = e.moments().Try
 		}
-		if err := ask(ctx, moments.OfCurrent(a, policy.HookPrePurge, moments.OpPurge)); err != nil {
+		if err := ask(ctx, hooks.OfCurrent(a, policy.HookPrePurge, hooks.OpPurge)); err != nil {
 			return err
 		}
 		a.Purge = purgeKeepsData
@@ -247,7 +247,7 @@ func (e *Engine) Purge(ctx context.Context, name string, data, force bool) error
 
 // finishPurge begins or continues the purge that the application's state names.
 func (e *Engine) finishPurge(ctx context.Context, a *store.App) error {
-	started, changed := e.now(), account.Changes(a, a.Current, "")
+	started, changed := e.now(), journal.Changes(a, a.Current, "")
 	e.Log.Info("removing the application", "app", a.Name, "data", a.Purge == purgeAll)
 	from := a.Current
 	if from != "" {
@@ -272,7 +272,7 @@ func (e *Engine) finishPurge(ctx context.Context, a *store.App) error {
 	}
 	d := e.newDeployment(a.Name, "purge-"+fmt.Sprint(a.Sequence))
 	d.From, d.Started, d.Changed = from, started, changed
-	if err := e.Remember(e.Store, account.Record(a.Name, d, store.StatusPurged, e.now())); err != nil {
+	if err := e.Remember(e.Store, journal.RecordOf(a.Name, d, store.StatusPurged, e.now())); err != nil {
 		return err
 	}
 	return a.Forget()
@@ -299,7 +299,7 @@ func (e *Engine) purgeCurrent(ctx context.Context, a *store.App) error {
 	if err := e.restoreNames(ctx, a, t.r, nil); err != nil {
 		return err
 	}
-	return e.moments().Try(ctx, moments.OfCurrent(a, policy.HookPostPurge, moments.OpPurge)) // while its file is still there
+	return e.moments().Try(ctx, hooks.OfCurrent(a, policy.HookPostPurge, hooks.OpPurge)) // while its file is still there
 }
 
 // purge removes everything that the application owns in the engine, and its data if that

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"github.com/mender-app/mender-app/modules/deploy/overrides"
+	"github.com/mender-app/mender-app/modules/settings"
 	"github.com/mender-app/mender-app/store"
 	"github.com/mender-app/mender-app/store/durable"
 	"github.com/mender-app/mender-app/submodules"
@@ -174,7 +174,7 @@ func TestPurgeKilledAnywhere(t *testing.T) {
 // resume has run.
 func TestDecisionKilledAnywhere(t *testing.T) {
 	const text = "services: {web: {labels: {a: b}}}"
-	with := fmt.Sprint([]submodules.Override{{Name: overrides.Operator, Text: text}})
+	with := fmt.Sprint([]submodules.Override{{Name: settings.OperatorLayer, Text: text}})
 	var before, after int
 	for n := 1; ; n++ {
 		g := newRig(t)

@@ -17,9 +17,9 @@ import (
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/artifact/metered"
 	"github.com/mender-app/mender-app/modules"
-	"github.com/mender-app/mender-app/modules/deploy/account"
-	"github.com/mender-app/mender-app/modules/deploy/moments"
-	"github.com/mender-app/mender-app/modules/deploy/space"
+	"github.com/mender-app/mender-app/modules/diskspace"
+	"github.com/mender-app/mender-app/modules/hooks"
+	"github.com/mender-app/mender-app/modules/journal"
 	"github.com/mender-app/mender-app/store"
 	"github.com/mender-app/mender-app/store/durable"
 	"github.com/mender-app/mender-app/submodules"
@@ -86,7 +86,7 @@ func (l *loader) Receive(ctx context.Context, payload modules.Streams) error {
 			var read atomic.Int64                                    // the sub-module may be given it by another goroutine
 			defer func() {
 				if d := l.App.Deployment; d != nil && !l.ImagesOnly {
-					account.Measured(d).Received += read.Load()
+					journal.Measured(d).Received += read.Load()
 				}
 			}()
 			counted := metered.Reader(ctx, s, func(n int64) { read.Add(n) })
@@ -149,7 +149,7 @@ func (l *loader) images(ctx context.Context, r io.Reader) error {
 		return err
 	}
 	defer os.RemoveAll(tmp)
-	room, err := space.Room(tmp, space.Free)
+	room, err := diskspace.Room(tmp, diskspace.Free)
 	if err != nil {
 		return err
 	}
@@ -281,7 +281,7 @@ func (l *loader) identify(info artifact.ImageInfo) (names []store.Component, bas
 // its metadata does not name.
 func (l *loader) projectImages(ctx context.Context, r io.Reader, tmp string, room int64) error {
 	if !l.Info.Has(submodules.FeatureStage) {
-		return moments.Refuse("sub-module %s cannot load beside what runs: make the artifact with app-gen", l.Release.Orchestrator)
+		return hooks.Refuse("sub-module %s cannot load beside what runs: make the artifact with app-gen", l.Release.Orchestrator)
 	}
 	return composemodule.ReadImages(r, tmp, room, func(i composemodule.Image) error {
 		var names []store.Component

@@ -7,7 +7,7 @@ import (
 	"os"
 	"time"
 
-	"github.com/mender-app/mender-app/modules/deploy/account"
+	"github.com/mender-app/mender-app/modules/journal"
 	"github.com/mender-app/mender-app/store"
 )
 
@@ -46,7 +46,7 @@ func (e *Engine) lockWithin(ctx context.Context, who string, limit time.Duration
 	}
 	prepared = true
 	e.sweepTemp()
-	e.Meter = account.NewMeter(e.Store.Dir(), e.DataRoot)
+	e.Meter = journal.NewMeter(e.Store.Dir(), e.DataRoot)
 	return func() { e.sweepTemp(); e.Transcript.Leave(); release() }, nil
 }
 

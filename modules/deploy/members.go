@@ -5,17 +5,17 @@ import (
 	"fmt"
 
 	"github.com/mender-app/mender-app/artifact/statement"
-	"github.com/mender-app/mender-app/modules/deploy/policies"
-	"github.com/mender-app/mender-app/modules/deploy/space"
-	"github.com/mender-app/mender-app/modules/deploy/transition"
+	"github.com/mender-app/mender-app/modules/diskspace"
+	"github.com/mender-app/mender-app/modules/facts"
+	"github.com/mender-app/mender-app/modules/journal"
 	"github.com/mender-app/mender-app/modules/policy"
 	"github.com/mender-app/mender-app/store"
 )
 
 // joint is what an artifact is installed together with.
 type joint struct {
-	members []store.Member // that have to be installed first
-	needs   []space.Need   // theirs and its own, from the check of the space on
+	members []store.Member   // that have to be installed first
+	needs   []diskspace.Need // theirs and its own, from the check of the space on
 
 	// Of a member:
 	leader *store.Leader
@@ -67,7 +67,7 @@ func (e *Engine) group(a *store.App) members {
 			if err != nil {
 				return nil, nil
 			}
-			return r, policies.Of(e.Log, a.Name, r)
+			return r, facts.PolicyOf(e.Log, a.Name, r)
 		})
 		if err != nil {
 			return nil, err
@@ -88,12 +88,12 @@ func (e *Engine) checkMember(ctx context.Context, a *store.App) error {
 	if err := e.check(ctx, a); err != nil || a.Deployment.BootID == e.bootID() {
 		return err
 	}
-	return e.enter(a, transition.Installed)
+	return e.enter(a, journal.Installed)
 }
 
 // inOrder sorts applications for what ends deployments: members after their leaders.
 func (e *Engine) inOrder(names []string) []string {
-	return membersLast(e.Store, policies.InOrder(e.Store, e.Log, names))
+	return membersLast(e.Store, facts.InOrder(e.Store, e.Log, names))
 }
 
 // open is the ErrOpen of a deployment.

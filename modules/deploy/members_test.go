@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/mender-app/mender-app/modules/deploy/account"
+	"github.com/mender-app/mender-app/modules/journal"
 	"github.com/mender-app/mender-app/modules/policy"
 	"github.com/mender-app/mender-app/store"
 )
@@ -225,7 +225,7 @@ func TestTogetherRefused(t *testing.T) {
 // TestTogetherAutomatic: what the device does by itself, it does only with managed ones.
 func TestTogetherAutomatic(t *testing.T) {
 	g, c := withStaged(t, base2, disk1)
-	g.with = func(e *Engine) { e.Caller = account.Caller{Driver: account.DriverPerson, Automatic: true} }
+	g.with = func(e *Engine) { e.Caller = journal.Caller{Driver: journal.DriverPerson, Automatic: true} }
 	managed := t2
 	managed.policy = "managed = true\n" + t2.policy
 	require.ErrorContains(t, c.install(g.newTree(t, managed)), "managed of disk: it is not managed")

@@ -7,10 +7,10 @@ import (
 	"os"
 	"slices"
 
-	"github.com/mender-app/mender-app/modules/deploy/data"
-	"github.com/mender-app/mender-app/modules/deploy/moments"
-	"github.com/mender-app/mender-app/modules/deploy/policies"
-	"github.com/mender-app/mender-app/modules/deploy/transition"
+	"github.com/mender-app/mender-app/modules/appdata"
+	"github.com/mender-app/mender-app/modules/facts"
+	"github.com/mender-app/mender-app/modules/hooks"
+	"github.com/mender-app/mender-app/modules/journal"
 	"github.com/mender-app/mender-app/modules/policy"
 	"github.com/mender-app/mender-app/store"
 	"github.com/mender-app/mender-app/submodules"
@@ -63,23 +63,23 @@ func (e *Engine) GoBack(ctx context.Context, name, which string) (to *store.Rele
 	d := e.newDeployment(name, a.NextID("back-to-"+r.ID))
 	d.ArtifactName, d.From, d.To, d.Reused = r.ArtifactName, a.Current, r.ID, true
 	a.Deployment = d
-	first := transition.Loaded
+	first := journal.Loaded
 	if t.hasCopies() {
-		first = transition.Downloading
+		first = journal.Downloading
 	}
 	if err := e.enter(a, first); err != nil {
 		return nil, err
 	}
 	if err := e.startKept(ctx, t); err != nil {
 		undo := context.WithoutCancel(ctx)
-		for _, ev := range []transition.Event{transition.EventRollback, transition.EventCleanup} {
+		for _, ev := range []journal.Event{journal.EventRollback, journal.EventCleanup} {
 			if uerr := e.handleEvent(undo, a, ev, r.ArtifactName); uerr != nil {
 				return nil, errors.Join(err, uerr)
 			}
 		}
 		return nil, err
 	}
-	return r, e.handleEvent(ctx, a, transition.EventCleanup, r.ArtifactName)
+	return r, e.handleEvent(ctx, a, journal.EventCleanup, r.ArtifactName)
 }
 
 // startKept starts and commits the release of an open deployment. The release is
@@ -87,12 +87,12 @@ func (e *Engine) GoBack(ctx context.Context, name, which string) (to *store.Rele
 func (e *Engine) startKept(ctx context.Context, t *target) error {
 	ctx, stop := watchAbort(ctx, t.a)
 	defer stop()
-	events := []transition.Event{transition.EventInstall, transition.EventCommit}
-	if phaseOf(t.a) == transition.Downloading {
+	events := []journal.Event{journal.EventInstall, journal.EventCommit}
+	if phaseOf(t.a) == journal.Downloading {
 		if err := t.reload(ctx); err != nil {
 			return abortCause(ctx, err)
 		}
-		events = slices.Insert(events, 0, transition.EventReceived)
+		events = slices.Insert(events, 0, journal.EventReceived)
 	}
 	for _, ev := range events {
 		if err := e.handleEvent(ctx, t.a, ev, t.r.ArtifactName); err != nil {
@@ -105,8 +105,8 @@ func (e *Engine) startKept(ctx context.Context, t *target) error {
 // Resumed is what Resume found for one application.
 type Resumed struct {
 	App     string
-	Phase   transition.Phase // the phase it was in
-	Waiting bool             // it was left as it is: a client or a person decides
+	Phase   journal.Phase // the phase it was in
+	Waiting bool          // it was left as it is: a client or a person decides
 	Err     error
 }
 
@@ -151,11 +151,11 @@ func (e *Engine) Resume(ctx context.Context, driver, installed string) ([]Resume
 			r.Waiting = true
 		case driver != "" && a.Deployment.Driver == driver || a.Deployment.Leader != nil:
 			r.Err = e.settleApp(ctx, a, installed)
-		case r.Phase == transition.Loaded && a.Deployment.Overwrites && a.Deployment.BootID != e.bootID():
+		case r.Phase == journal.Loaded && a.Deployment.Overwrites && a.Deployment.BootID != e.bootID():
 			// What the boot started may be of either release. No client installs
 			// after a restart what it had downloaded before.
 			r.Err = e.settleApp(ctx, a, "")
-		case r.Phase == transition.Loaded, r.Phase == transition.Installed, r.Phase == transition.Committed:
+		case r.Phase == journal.Loaded, r.Phase == journal.Installed, r.Phase == journal.Committed:
 			r.Waiting = true
 		default:
 			r.Err = e.settleApp(ctx, a, "")
@@ -199,7 +199,7 @@ type Installed struct {
 	Temp    string // a directory for temporary files
 	// Save writes a component to a file, and CopyData the data into a directory.
 	Save     func(ctx context.Context, c store.Component, path string) error
-	CopyData func(ctx context.Context, dir string) ([]data.Place, error)
+	CopyData func(ctx context.Context, dir string) ([]appdata.Place, error)
 }
 
 // Backup calls f with each of the applications, in the order in which they can be installed,
@@ -211,7 +211,7 @@ func (e *Engine) Backup(ctx context.Context, names []string, f func(*Installed) 
 	}
 	defer release()
 	var list []*target // all of them, before hooks are run
-	for _, name := range policies.InOrder(e.Store, e.Log, names) {
+	for _, name := range facts.InOrder(e.Store, e.Log, names) {
 		t, err := e.installedTarget(ctx, name)
 		if err != nil {
 			return err
@@ -234,11 +234,11 @@ func (t *target) backUp(ctx context.Context, f func(*Installed) error) (err erro
 		return err
 	}
 	defer os.RemoveAll(tmp)
-	if err := m.Permit(ctx, moments.OfCurrent(t.a, policy.HookPreBackup, moments.OpBackup)); err != nil {
+	if err := m.Permit(ctx, hooks.OfCurrent(t.a, policy.HookPreBackup, hooks.OpBackup)); err != nil {
 		return err
 	}
 	err = f(&Installed{App: t.a, Release: t.r, Temp: tmp, Save: t.save, CopyData: t.e.data(t.a, false).Snapshot})
-	return errors.Join(err, m.Try(context.WithoutCancel(ctx), moments.OfCurrent(t.a, policy.HookPostBackup, moments.OpBackup)))
+	return errors.Join(err, m.Try(context.WithoutCancel(ctx), hooks.OfCurrent(t.a, policy.HookPostBackup, hooks.OpBackup)))
 }
 
 // Restore gives an application that is loaded for the first time what it had when it was
@@ -253,7 +253,7 @@ func (e *Engine) Restore(ctx context.Context, name string, change func(*store.Ap
 	if err != nil {
 		return err
 	}
-	if d := a.Deployment; phaseOf(a) != transition.Loaded || d.From != "" || d.Leader != nil {
+	if d := a.Deployment; phaseOf(a) != journal.Loaded || d.From != "" || d.Leader != nil {
 		return fmt.Errorf("%w: %s is not loaded for the first time", ErrOpen, name)
 	}
 	if err := e.moments().Restoring(ctx, a); err != nil {
@@ -273,5 +273,5 @@ func (e *Engine) Restored(ctx context.Context, name string) error {
 	}
 	defer release()
 	defer e.moments().DropHandover(t.a)
-	return e.moments().Try(ctx, moments.OfCurrent(t.a, policy.HookPostRestore, moments.OpRestore))
+	return e.moments().Try(ctx, hooks.OfCurrent(t.a, policy.HookPostRestore, hooks.OpRestore))
 }

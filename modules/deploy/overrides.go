@@ -4,8 +4,7 @@ import (
 	"context"
 	"errors"
 
-	"github.com/mender-app/mender-app/modules/deploy/overrides"
-	"github.com/mender-app/mender-app/modules/deploy/values"
+	"github.com/mender-app/mender-app/modules/settings"
 	"github.com/mender-app/mender-app/store"
 	"github.com/mender-app/mender-app/submodules"
 )
@@ -29,14 +28,14 @@ func (e *Engine) SetOverrides(ctx context.Context, name, text string) error {
 			return err
 		}
 	}
-	return t.decide(ctx, "the overrides are taken back", func() (func() error, error) { return overrides.Choose(t.a, text) })
+	return t.decide(ctx, "the overrides are taken back", func() (func() error, error) { return settings.ChooseLayer(t.a, text) })
 }
 
 // asStarted reports whether the current release would be started as it was started last,
 // and nothing of it was changed since.
 func (t *target) asStarted(ctx context.Context) (bool, error) {
 	req := t.request()
-	if overrides.Fingerprint(req.Overrides) != t.a.Applied || values.Fingerprint(req.Values) != t.a.Values {
+	if settings.LayersFingerprint(req.Overrides) != t.a.Applied || settings.ValuesFingerprint(req.Values) != t.a.Values {
 		return false, nil
 	}
 	if !t.info.Has(submodules.FeatureCheck) {
@@ -48,21 +47,21 @@ func (t *target) asStarted(ctx context.Context) (bool, error) {
 
 // checkOverrides makes sure that the overrides fit the release in dir.
 func (t *target) checkOverrides(ctx context.Context, dir string) error {
-	layers, err := overrides.Layers(t.e.Log, t.e.OverridesDir, t.stored(), t.app, t.r)
+	layers, err := settings.Layers(t.e.Log, t.e.OverridesDir, t.stored(), t.app, t.r)
 	if err != nil {
 		return unfit("overrides of %s: %w", t.app, err)
 	}
 	if len(layers) == 0 {
 		return nil
 	}
-	if err := overrides.Lacks(t.app, layers, t.info, t.r.Orchestrator); err != nil {
+	if err := settings.LacksOverrides(t.app, layers, t.info, t.r.Orchestrator); err != nil {
 		return unfit("overrides of %s: %w", t.app, err)
 	}
 	req := t.request()
 	req.Dir = dir
 	_, err = t.client().Check(ctx, req)
 	if errors.Is(err, submodules.ErrContent) {
-		return unfit("%w", overrides.Unfit(t.app, t.r.ID, layers, err))
+		return unfit("%w", settings.UnfitLayers(t.app, t.r.ID, layers, err))
 	}
 	return err
 }

@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	"github.com/mender-app/mender-app/artifact"
-	"github.com/mender-app/mender-app/modules/deploy/data"
+	"github.com/mender-app/mender-app/modules/appdata"
 	"github.com/mender-app/mender-app/store"
 	"github.com/mender-app/mender-app/submodules"
 )
@@ -189,7 +189,7 @@ func (e *Engine) dropCopies(a *store.App) {
 	if err := a.DropSaved(a.Current); err != nil {
 		e.Log.Warn("copies of components could not be removed", "app", a.Name, "release", a.Current, "error", err)
 	}
-	if err := data.Drop(a, a.Current); err != nil {
+	if err := appdata.Drop(a, a.Current); err != nil {
 		e.Log.Warn("the copy of its data could not be removed", "app", a.Name, "release", a.Current, "error", err)
 	}
 }

@@ -15,10 +15,10 @@ import (
 	"github.com/mender-app/mender-app/artifact"
 	"github.com/mender-app/mender-app/artifact/digest"
 	"github.com/mender-app/mender-app/modules"
-	"github.com/mender-app/mender-app/modules/deploy/space"
-	"github.com/mender-app/mender-app/modules/deploy/transition"
+	"github.com/mender-app/mender-app/modules/diskspace"
 	"github.com/mender-app/mender-app/modules/filedelta"
 	"github.com/mender-app/mender-app/modules/imagedelta"
+	"github.com/mender-app/mender-app/modules/journal"
 	"github.com/mender-app/mender-app/store"
 	"github.com/mender-app/mender-app/store/durable"
 	"github.com/mender-app/mender-app/submodules"
@@ -343,11 +343,11 @@ func TestPlainNoSpaceForCopies(t *testing.T) {
 	e := g.engine()
 	a := g.app(t, "shop")
 	a.Deployment = &store.Deployment{ID: "2", ArtifactName: "shop-2", From: a.Current, To: "2-shop-2"}
-	require.NoError(t, e.enter(a, transition.Downloading))
+	require.NoError(t, e.enter(a, journal.Downloading))
 	require.NoError(t, a.PutRelease(&store.Release{ID: "2-shop-2", Orchestrator: "fake"}))
 	tg, err := e.target(t.Context(), a, "2-shop-2")
 	require.NoError(t, err)
-	free, _, err := space.Free(g.dir)
+	free, _, err := diskspace.Free(g.dir)
 	require.NoError(t, err)
 	m.Sizes = &artifact.Sizes{Temp: free}
 	require.ErrorContains(t, tg.copyForDownload(t.Context(), m), "with copies of the components")

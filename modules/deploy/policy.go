@@ -4,12 +4,10 @@ import (
 	"context"
 	"slices"
 
-	"github.com/mender-app/mender-app/modules/deploy/data"
-	"github.com/mender-app/mender-app/modules/deploy/overrides"
-	"github.com/mender-app/mender-app/modules/deploy/policies"
-	"github.com/mender-app/mender-app/modules/deploy/reserved"
-	"github.com/mender-app/mender-app/modules/deploy/switched"
+	"github.com/mender-app/mender-app/modules/appdata"
+	"github.com/mender-app/mender-app/modules/facts"
 	"github.com/mender-app/mender-app/modules/policy"
+	"github.com/mender-app/mender-app/modules/settings"
 	"github.com/mender-app/mender-app/submodules"
 )
 
@@ -24,14 +22,14 @@ func (p *preflight) checkPolicy(ctx context.Context) error {
 		Engine:    policy.Engine{Name: h.Meta.Orchestrator},
 	}
 	var err error
-	if r.App.Policy, err = policies.OfArtifact(h.Meta); err != nil {
+	if r.App.Policy, err = facts.PolicyOfArtifact(h.Meta); err != nil {
 		return unfit("%w", err)
 	}
 	names, err := e.Store.Apps()
 	if err != nil {
 		return err
 	}
-	r.Installed = policy.With(policies.Installed(e.Store, e.Log, names), p.with, t.app)
+	r.Installed = policy.With(facts.Installed(e.Store, e.Log, names), p.with, t.app)
 	if r.App.Policy.NeedsStaged() && e.Staged != nil {
 		if r.Staged, err = e.Staged.List(); err != nil {
 			return err
@@ -54,18 +52,18 @@ func (p *preflight) checkPolicy(ctx context.Context) error {
 	if rules := r.App.Policy; rules != nil && len(rules.Hooks) > 0 && e.Hooks != nil && !e.Hooks.AllowsHooks() {
 		return unfit("hooks of %s: the artifact has the hook %s, and allow_hooks = false in mender-app.conf forbids hooks of applications", t.app, rules.Hooks[0].Name)
 	}
-	layers, _ := overrides.Layers(e.Log, e.OverridesDir, t.stored(), t.app, t.r)
-	if err := overrides.Lacks(t.app, layers, t.info, t.r.Orchestrator); err != nil {
+	layers, _ := settings.Layers(e.Log, e.OverridesDir, t.stored(), t.app, t.r)
+	if err := settings.LacksOverrides(t.app, layers, t.info, t.r.Orchestrator); err != nil {
 		return unfit("overrides of %s: %w", t.app, err)
 	}
-	if err := switched.Lacks(r.App.Policy, t.app, t.info, t.r.Orchestrator); err != nil {
+	if err := settings.LacksServices(r.App.Policy, t.app, t.info, t.r.Orchestrator); err != nil {
 		return unfit("%w", err)
 	}
-	if err := reserved.Lacks(r.App.Policy, t.app, t.info, t.r.Orchestrator); err != nil {
+	if err := settings.LacksCPUSet(r.App.Policy, t.app, t.info, t.r.Orchestrator); err != nil {
 		return unfit("%w", err)
 	}
-	reserved.Warn(e.Log, e.CPUs, t.app, r.App.Policy)
-	if err := data.Lacks(r.App.Policy, t.app, t.info, t.r.Orchestrator); err != nil {
+	settings.WarnOfCPUs(e.Log, e.CPUs, t.app, r.App.Policy)
+	if err := appdata.Lacks(r.App.Policy, t.app, t.info, t.r.Orchestrator); err != nil {
 		return unfit("%w", err)
 	}
 	if err := t.askHealth(ctx, &r); err != nil {

@@ -10,9 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mender-app/mender-app/artifact"
-	"github.com/mender-app/mender-app/modules/deploy/account"
-	"github.com/mender-app/mender-app/modules/deploy/policies"
-	"github.com/mender-app/mender-app/modules/deploy/transition"
+	"github.com/mender-app/mender-app/modules/facts"
+	"github.com/mender-app/mender-app/modules/journal"
 	"github.com/mender-app/mender-app/modules/policy"
 	"github.com/mender-app/mender-app/store"
 	"github.com/mender-app/mender-app/store/durable"
@@ -82,7 +81,7 @@ func TestPolicyOnTheDevice(t *testing.T) {
 			says: "upgrades.from_unhealthy of shop: the installed release is not healthy: see mender-app status shop"},
 		{name: "from_unhealthy: a person insists", installed: "1", version: "2", policy: "managed = true", with: func(g *rig) {
 			g.sicken()
-			g.with = func(e *Engine) { e.Force, e.Driver = true, account.DriverPerson }
+			g.with = func(e *Engine) { e.Force, e.Driver = true, journal.DriverPerson }
 		}},
 		{name: "from_unhealthy: it is stopped", installed: "1", version: "2", policy: "managed = true", with: func(g *rig) {
 			require.NoError(g.t, g.engine().Stop(g.t.Context(), "shop"))
@@ -264,8 +263,8 @@ func TestResumeGoesByClass(t *testing.T) {
 		require.NoError(t, c.install(g.withPolicy(t, r, "1", classes[name])))
 		require.NoError(t, c.commit())
 	}
-	require.Equal(t, []string{"c", "b", "d", "a"}, policies.InOrder(g.engine().Store, g.engine().Log, []string{"a", "b", "c", "d"}))
-	require.Equal(t, []string{"a", "x"}, policies.InOrder(g.engine().Store, g.engine().Log, []string{"a", "x"}), "one without a release is none that is lost")
+	require.Equal(t, []string{"c", "b", "d", "a"}, facts.InOrder(g.engine().Store, g.engine().Log, []string{"a", "b", "c", "d"}))
+	require.Equal(t, []string{"a", "x"}, facts.InOrder(g.engine().Store, g.engine().Log, []string{"a", "x"}), "one without a release is none that is lost")
 
 	// Each is left in the middle of an update.
 	for _, name := range []string{"a", "b", "c", "d"} {
@@ -275,7 +274,7 @@ func TestResumeGoesByClass(t *testing.T) {
 		require.NoError(t, err)
 		r.ID = a.NextID("next")
 		require.NoError(t, a.PutRelease(r))
-		a.Deployment = &store.Deployment{ID: r.ID, From: a.Current, To: r.ID, Driver: "mender", Phase: string(transition.Downloading)}
+		a.Deployment = &store.Deployment{ID: r.ID, From: a.Current, To: r.ID, Driver: "mender", Phase: string(journal.Downloading)}
 		require.NoError(t, a.Save())
 	}
 	found, err := g.engine().Resume(t.Context(), "", "")

@@ -6,18 +6,18 @@ import (
 	"slices"
 
 	"github.com/mender-app/mender-app/artifact"
-	"github.com/mender-app/mender-app/modules/deploy/moments"
-	"github.com/mender-app/mender-app/modules/deploy/policies"
-	"github.com/mender-app/mender-app/modules/deploy/space"
+	"github.com/mender-app/mender-app/modules/diskspace"
+	"github.com/mender-app/mender-app/modules/facts"
+	"github.com/mender-app/mender-app/modules/hooks"
 	"github.com/mender-app/mender-app/submodules"
 )
 
 // ErrUnfit: the artifact does not fit this device. Nothing was changed. The text
 // says what to do.
-var ErrUnfit = moments.ErrRefused
+var ErrUnfit = hooks.ErrRefused
 
 // unfit makes an ErrUnfit.
-func unfit(format string, args ...any) error { return moments.Refuse(format, args...) }
+func unfit(format string, args ...any) error { return hooks.Refuse(format, args...) }
 
 // preflight is the checks of one artifact that need only the metadata, before anything is
 // loaded.
@@ -160,17 +160,17 @@ func (t *target) checkRequirements(ctx context.Context, m *artifact.Metadata) er
 
 // checkSpace compares the sizes in the metadata with the free space, of which needs is
 // spoken for. It returns all that is needed then.
-func (t *target) checkSpace(ctx context.Context, m *artifact.Metadata, needs []space.Need) ([]space.Need, error) {
+func (t *target) checkSpace(ctx context.Context, m *artifact.Metadata, needs []diskspace.Need) ([]diskspace.Need, error) {
 	if m.Sizes == nil {
 		return needs, nil // the shell reference's metadata has no sizes
 	}
 	temp := m.Sizes.Temp + largestSpooled(t.info, m.Components)
-	needs = append(needs, space.Need{Dir: space.Existing(t.e.Store.Dir()), Bytes: temp + m.Sizes.Manifests})
+	needs = append(needs, diskspace.Need{Dir: diskspace.Existing(t.e.Store.Dir()), Bytes: temp + m.Sizes.Manifests})
 	if dir := t.dataRoot(ctx); dir != "" {
-		needs = append(needs, space.Need{Dir: space.Existing(dir), Bytes: m.Sizes.Engine})
+		needs = append(needs, diskspace.Need{Dir: diskspace.Existing(dir), Bytes: m.Sizes.Engine})
 	}
 	if a := t.stored(); a != nil {
-		p, err := policies.OfArtifact(m)
+		p, err := facts.PolicyOfArtifact(m)
 		if err != nil {
 			return nil, unfit("%w", err)
 		}
@@ -180,7 +180,7 @@ func (t *target) checkSpace(ctx context.Context, m *artifact.Metadata, needs []s
 		}
 		needs = append(needs, more...)
 	}
-	if err := space.Check(needs, space.Free); err != nil {
+	if err := diskspace.Check(needs, diskspace.Free); err != nil {
 		return nil, unfit("%w", err)
 	}
 	return needs, nil

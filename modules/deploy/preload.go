@@ -7,8 +7,8 @@ import (
 	"slices"
 
 	"github.com/mender-app/mender-app/artifact/digest"
-	"github.com/mender-app/mender-app/modules/deploy/preloaded"
-	"github.com/mender-app/mender-app/modules/deploy/space"
+	"github.com/mender-app/mender-app/modules/diskspace"
+	"github.com/mender-app/mender-app/modules/staging"
 	"github.com/mender-app/mender-app/store"
 	"github.com/mender-app/mender-app/submodules"
 )
@@ -26,7 +26,7 @@ type Preload struct {
 
 // Preload loads the components of a staged artifact beside what runs, so that its
 // installation has nothing to load. What they are is durable before the first of them
-// is loaded (package preloaded), and they are when Preload returns nil. Otherwise they are
+// is loaded (staging.LoadRecord), and they are when Preload returns nil. Otherwise they are
 // deleted again; what a kill leaves, the next Preload, Unload or Resume deletes.
 func (e *Engine) Preload(ctx context.Context, p Preload) error {
 	release, err := e.lock(ctx, "loading of "+p.Name)
@@ -53,13 +53,13 @@ func (e *Engine) Preload(ctx context.Context, p Preload) error {
 	}
 	t.r.Application, t.r.Created, t.r.BootID, t.r.Components = t.app, e.now(), e.bootID(), releaseComponents(meta.Components)
 	t.r.Policy, t.r.Statement = nil, nil // they are in the artifact
-	var needs []space.Need
+	var needs []diskspace.Need
 	var engine int64
 	if meta.Sizes != nil {
 		engine = meta.Sizes.Engine
 	}
 	if dir := t.dataRoot(ctx); dir != "" {
-		needs = append(needs, space.Need{Dir: space.Existing(dir), Bytes: p.Margin})
+		needs = append(needs, diskspace.Need{Dir: diskspace.Existing(dir), Bytes: p.Margin})
 	}
 	if err := p.Room(engine); err != nil {
 		return err
@@ -72,10 +72,10 @@ func (e *Engine) Preload(ctx context.Context, p Preload) error {
 	}
 	l := t.loader(pre.resolved)
 	l.ImagesOnly = true
-	return e.preload(ctx, t, preloaded.Of(p.Digest, t.r, engine), func() error { return l.Receive(ctx, p.Payload) })
+	return e.preload(ctx, t, staging.LoadRecordOf(p.Digest, t.r, engine), func() error { return l.Receive(ctx, p.Payload) })
 }
 
-func (e *Engine) preload(ctx context.Context, t *target, r preloaded.Record, load func() error) (err error) {
+func (e *Engine) preload(ctx context.Context, t *target, r staging.LoadRecord, load func() error) (err error) {
 	if err := r.Write(e.Store); err != nil {
 		return err
 	}
@@ -104,7 +104,7 @@ func (e *Engine) preload(ctx context.Context, t *target, r preloaded.Record, loa
 // loading was interrupted, unless something else needs them. It takes no lock if there
 // are none.
 func (e *Engine) Unload(ctx context.Context) error {
-	if !preloaded.Any(e.Store) {
+	if !staging.AnyDoomed(e.Store) {
 		return nil
 	}
 	release, err := e.lock(ctx, "unloading")
@@ -116,7 +116,7 @@ func (e *Engine) Unload(ctx context.Context) error {
 }
 
 func (e *Engine) undoDoomed(ctx context.Context) error {
-	list, err := preloaded.Doomed(e.Store)
+	list, err := staging.DoomedRecords(e.Store)
 	for _, r := range list {
 		err = errors.Join(err, e.undo(ctx, r))
 	}
@@ -124,7 +124,7 @@ func (e *Engine) undoDoomed(ctx context.Context) error {
 }
 
 // undo deletes what a record names, and the record. The caller holds the lock.
-func (e *Engine) undo(ctx context.Context, r preloaded.Record) error {
+func (e *Engine) undo(ctx context.Context, r staging.LoadRecord) error {
 	if r.Release.Complete && r.Staged(e.Store) {
 		r.Release.Complete = false // so that the next call goes on after a kill
 		if err := r.Write(e.Store); err != nil {
@@ -147,8 +147,8 @@ func (e *Engine) undo(ctx context.Context, r preloaded.Record) error {
 // forgetLoaded undoes what is loaded of an application's staged artifacts, before PURGE
 // removes everything that the application owns in the engine.
 func (e *Engine) forgetLoaded(ctx context.Context, a *store.App) error {
-	list, err := preloaded.List(e.Store)
-	for _, r := range slices.DeleteFunc(list, func(r preloaded.Record) bool { return r.Release.Application != a.Name }) {
+	list, err := staging.LoadRecords(e.Store)
+	for _, r := range slices.DeleteFunc(list, func(r staging.LoadRecord) bool { return r.Release.Application != a.Name }) {
 		err = errors.Join(err, e.undo(ctx, r))
 	}
 	return err

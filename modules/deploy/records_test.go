@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mender-app/mender-app/modules"
-	"github.com/mender-app/mender-app/modules/deploy/account"
+	"github.com/mender-app/mender-app/modules/journal"
 	"github.com/mender-app/mender-app/store"
 	"github.com/mender-app/mender-app/submodules"
 )
@@ -26,7 +26,7 @@ func TestRecordsOfDeployments(t *testing.T) {
 	g := newRig(t)
 	g.with = func(e *Engine) {
 		e.Asked = store.Asked{How: store.AskedByHand, User: "kim"}
-		e.Transcript = account.NewTranscript(slog.DiscardHandler, func(r slog.Record) string { return r.Message })
+		e.Transcript = journal.NewTranscript(slog.DiscardHandler, func(r slog.Record) string { return r.Message })
 		e.Transcript.Handler = slog.NewTextHandler(t.Output(), nil)
 		e.Log = slog.New(e.Transcript)
 	}
@@ -105,9 +105,9 @@ func TestDowntimesOfDeployments(t *testing.T) {
 
 	d := &store.Deployment{}
 	since := time.Now()
-	account.Downtimes(d)([]submodules.Downtime{{Service: "web", Down: since}, {Service: "stock", Up: since}})
-	account.Downtimes(d)([]submodules.Downtime{{Service: "web", Down: since.Add(time.Second)}})
-	r := account.Record("shop", d, store.StatusFailed, since.Add(90*time.Second))
+	journal.Downtimes(d)([]submodules.Downtime{{Service: "web", Down: since}, {Service: "stock", Up: since}})
+	journal.Downtimes(d)([]submodules.Downtime{{Service: "web", Down: since.Add(time.Second)}})
+	r := journal.RecordOf("shop", d, store.StatusFailed, since.Add(90*time.Second))
 	require.Equal(t, []store.Downtime{{Service: "web", Seconds: 90, Since: since}}, r.Measured.Downtimes)
 	require.Zero(t, d.Measured.Downtimes[0].Seconds, "the journal goes on")
 }

@@ -6,8 +6,8 @@ import (
 	"strings"
 
 	"github.com/mender-app/mender-app/artifact/digest"
-	"github.com/mender-app/mender-app/modules/deploy/preloaded"
-	"github.com/mender-app/mender-app/modules/deploy/transition"
+	"github.com/mender-app/mender-app/modules/journal"
+	"github.com/mender-app/mender-app/modules/staging"
 	"github.com/mender-app/mender-app/store"
 )
 
@@ -21,11 +21,11 @@ func isReferenced(a *store.App, id string) bool {
 		return true
 	}
 	d := a.Deployment
-	return d != nil && (id == d.From && transition.Phase(d.Phase) != transition.Cleaning || id == d.To)
+	return d != nil && (id == d.From && journal.Phase(d.Phase) != journal.Cleaning || id == d.To)
 }
 
 // referencesTo returns a function that reports whether a release other than doomed, or a
-// staged artifact that is loaded (package preloaded), needs a component under the same
+// staged artifact that is loaded (staging.LoadRecord), needs a component under the same
 // URL (stays). If not, still lists the
 // components of the same digest that are needed under other URLs. A sub-module
 // that identifies components by digest keeps one reference for each application,
@@ -77,7 +77,7 @@ func referencesTo(s *store.Store, a *store.App, doomed string, byIdentity bool) 
 			need(r.Components)
 		}
 	}
-	staged, err := preloaded.List(s)
+	staged, err := staging.LoadRecords(s)
 	if err != nil {
 		return nil, err
 	}

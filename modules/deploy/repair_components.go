@@ -10,7 +10,7 @@ import (
 	"slices"
 
 	"github.com/mender-app/mender-app/artifact/names"
-	"github.com/mender-app/mender-app/modules/deploy/transition"
+	"github.com/mender-app/mender-app/modules/journal"
 	"github.com/mender-app/mender-app/store"
 	"github.com/mender-app/mender-app/store/durable"
 	"github.com/mender-app/mender-app/submodules"
@@ -148,7 +148,7 @@ func (e *Engine) bringUp(ctx context.Context, name string) error {
 		return err
 	}
 	id := a.Current
-	if d := a.Deployment; d != nil && (transition.Phase(d.Phase) == transition.Installed || transition.Phase(d.Phase) == transition.Committed) {
+	if d := a.Deployment; d != nil && (journal.Phase(d.Phase) == journal.Installed || journal.Phase(d.Phase) == journal.Committed) {
 		id = d.To
 	}
 	if id == "" {

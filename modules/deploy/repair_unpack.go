@@ -11,7 +11,7 @@ import (
 
 	"github.com/mender-app/mender-app/artifact"
 	"github.com/mender-app/mender-app/artifact/image"
-	"github.com/mender-app/mender-app/modules/deploy/space"
+	"github.com/mender-app/mender-app/modules/diskspace"
 	"github.com/mender-app/mender-app/modules/imagedelta"
 	"github.com/mender-app/mender-app/store"
 	"github.com/mender-app/mender-app/submodules"
@@ -69,7 +69,7 @@ func (u *unpacker) images(ctx context.Context, r io.Reader, temp func() (string,
 		return err
 	}
 	defer os.RemoveAll(u.tmp)
-	room, err := space.Room(u.tmp, space.Free)
+	room, err := diskspace.Room(u.tmp, diskspace.Free)
 	if err != nil {
 		return err
 	}

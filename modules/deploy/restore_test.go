@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mender-app/mender-app/modules"
-	"github.com/mender-app/mender-app/modules/deploy/data"
+	"github.com/mender-app/mender-app/modules/appdata"
 	"github.com/mender-app/mender-app/store"
 	"github.com/mender-app/mender-app/store/durable"
 	"github.com/mender-app/mender-app/submodules"
@@ -21,7 +21,7 @@ func (g *rig) restore(t *testing.T, tr *tree) error {
 	}
 	err := g.engine().Restore(t.Context(), "shop", func(a *store.App) error {
 		a.Services = map[string]store.ServiceChoice{"web": {Enabled: true, Release: a.Deployment.To}}
-		return data.Put(a, []data.Place{{Volume: "db"}}, func(dir string) error {
+		return appdata.Put(a, []appdata.Place{{Volume: "db"}}, func(dir string) error {
 			if err := os.Mkdir(filepath.Join(dir, "0"), 0o755); err != nil {
 				return err
 			}
@@ -138,7 +138,7 @@ func TestRestoreFails(t *testing.T) {
 
 // TestRestoredPlaces: data goes only to what the release says is its own.
 func TestRestoredPlaces(t *testing.T) {
-	for says, place := range map[string]data.Place{
+	for says, place := range map[string]appdata.Place{
 		"the manifests have no volume other":           {Volume: "other"},
 		"which data.directories of shop does not name": {Dir: "/etc"},
 	} {
@@ -146,7 +146,7 @@ func TestRestoredPlaces(t *testing.T) {
 		tr := g.newTree(t, k1)
 		require.NoError(t, g.call(modules.Download, tr))
 		require.NoError(t, g.engine().Restore(t.Context(), "shop", func(a *store.App) error {
-			return data.Put(a, []data.Place{place}, func(dir string) error { return os.Mkdir(filepath.Join(dir, "0"), 0o755) })
+			return appdata.Put(a, []appdata.Place{place}, func(dir string) error { return os.Mkdir(filepath.Join(dir, "0"), 0o755) })
 		}))
 		require.ErrorContains(t, g.call(modules.ArtifactInstall, tr), says)
 	}
@@ -162,7 +162,7 @@ func TestBackupStopsAndStarts(t *testing.T) {
 	back := func() error {
 		return g.engine().Backup(t.Context(), []string{"shop"}, func(i *Installed) error {
 			places, err := i.CopyData(t.Context(), copied)
-			require.Equal(t, []data.Place{{Volume: "db"}}, places)
+			require.Equal(t, []appdata.Place{{Volume: "db"}}, places)
 			return err
 		})
 	}

@@ -6,7 +6,7 @@ import (
 	"fmt"
 
 	"github.com/mender-app/mender-app/modules"
-	"github.com/mender-app/mender-app/modules/deploy/transition"
+	"github.com/mender-app/mender-app/modules/journal"
 	"github.com/mender-app/mender-app/store"
 )
 
@@ -21,14 +21,14 @@ func (e *Engine) Handle(ctx context.Context, state modules.State, tree *modules.
 			return e.download(ctx, t, t.Streams(true))
 		},
 		modules.ArtifactInstall:              e.install,
-		modules.ArtifactCommit:               e.mustOn(transition.EventCommit),
-		modules.ArtifactRollback:             e.mayOn(transition.EventRollback),
-		modules.ArtifactFailure:              e.mayOn(transition.EventFailure),
-		modules.Cleanup:                      e.mayOn(transition.EventCleanup),
-		modules.ArtifactReboot:               e.mustOn(transition.EventReboot),
-		modules.ArtifactVerifyReboot:         e.mustOn(transition.EventVerifyReboot),
-		modules.ArtifactRollbackReboot:       e.mayOn(transition.EventReboot),
-		modules.ArtifactVerifyRollbackReboot: e.mayOn(transition.EventVerifyRollback),
+		modules.ArtifactCommit:               e.mustOn(journal.EventCommit),
+		modules.ArtifactRollback:             e.mayOn(journal.EventRollback),
+		modules.ArtifactFailure:              e.mayOn(journal.EventFailure),
+		modules.Cleanup:                      e.mayOn(journal.EventCleanup),
+		modules.ArtifactReboot:               e.mustOn(journal.EventReboot),
+		modules.ArtifactVerifyReboot:         e.mustOn(journal.EventVerifyReboot),
+		modules.ArtifactRollbackReboot:       e.mayOn(journal.EventReboot),
+		modules.ArtifactVerifyRollbackReboot: e.mayOn(journal.EventVerifyRollback),
 	}[state]
 	if !ok {
 		return nil
@@ -67,7 +67,7 @@ func (e *Engine) canWait(tree *modules.Tree) bool {
 		return false
 	}
 	switch touchedPhaseOf(a) {
-	case transition.Installing, transition.Installed, transition.RollingBack:
+	case journal.Installing, journal.Installed, journal.RollingBack:
 		return false
 	}
 	return true
@@ -100,7 +100,7 @@ func (e *Engine) nothingTouched(cause error, tree *modules.Tree) bool {
 		return false
 	}
 	switch touchedPhaseOf(a) {
-	case transition.None, transition.Downloading, transition.Loaded, transition.RolledBack:
+	case journal.None, journal.Downloading, journal.Loaded, journal.RolledBack:
 		return true
 	}
 	return checkArtifact(a, h) != nil
@@ -132,12 +132,12 @@ func (e *Engine) install(ctx context.Context, tree *modules.Tree) error {
 		}
 	}
 	if a == nil {
-		return fmt.Errorf("%s: %s", h.Meta.ApplicationName, transition.Without(transition.EventInstall).Refuse)
+		return fmt.Errorf("%s: %s", h.Meta.ApplicationName, journal.PlanWithout(journal.EventInstall).Refuse)
 	}
 	if err := checkArtifact(a, h); err != nil {
 		return err
 	}
-	return e.handleEvent(ctx, a, transition.EventInstall, h.Artifact)
+	return e.handleEvent(ctx, a, journal.EventInstall, h.Artifact)
 }
 
 // find returns the application that a call is about; nil if the store has none.
@@ -162,7 +162,7 @@ func checkArtifact(a *store.App, h *header) error {
 }
 
 // mustOn handles a state that is an error for an unknown application.
-func (e *Engine) mustOn(ev transition.Event) func(context.Context, *modules.Tree) error {
+func (e *Engine) mustOn(ev journal.Event) func(context.Context, *modules.Tree) error {
 	return func(ctx context.Context, tree *modules.Tree) error {
 		h, err := readHeader(tree, e.Platforms, e.Log)
 		if err != nil {
@@ -173,7 +173,7 @@ func (e *Engine) mustOn(ev transition.Event) func(context.Context, *modules.Tree
 			return err
 		}
 		if a == nil {
-			return fmt.Errorf("%s: %s", h.Meta.ApplicationName, transition.Without(ev).Refuse)
+			return fmt.Errorf("%s: %s", h.Meta.ApplicationName, journal.PlanWithout(ev).Refuse)
 		}
 		if err := checkArtifact(a, h); err != nil {
 			return err
@@ -184,7 +184,7 @@ func (e *Engine) mustOn(ev transition.Event) func(context.Context, *modules.Tree
 
 // mayOn handles a state that undoes or ends. If nothing was begun it succeeds:
 // after an error the client would call the device inconsistent.
-func (e *Engine) mayOn(ev transition.Event) func(context.Context, *modules.Tree) error {
+func (e *Engine) mayOn(ev journal.Event) func(context.Context, *modules.Tree) error {
 	return func(ctx context.Context, tree *modules.Tree) error {
 		h, err := readHeader(tree, e.Platforms, e.Log)
 		if err != nil {
@@ -197,14 +197,14 @@ func (e *Engine) mayOn(ev transition.Event) func(context.Context, *modules.Tree)
 			return err
 		}
 		if a == nil {
-			e.Log.Info(transition.Without(ev).Note, "app", h.Meta.ApplicationName)
+			e.Log.Info(journal.PlanWithout(ev).Note, "app", h.Meta.ApplicationName)
 			return nil
 		}
 		if err := checkArtifact(a, h); err != nil {
 			e.Log.Info("nothing to do", "reason", err)
 			return nil
 		}
-		if ev == transition.EventCleanup && phaseOf(a) == transition.RollingBack && a.Deployment.Attempts > 1 {
+		if ev == journal.EventCleanup && phaseOf(a) == journal.RollingBack && a.Deployment.Attempts > 1 {
 			// ArtifactRollback and ArtifactFailure both failed to roll back, and
 			// a third attempt would fail in the same way. The deployment stays
 			// open for the next installation or `mender-app resume`. (3.4.0's

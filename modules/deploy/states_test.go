@@ -8,16 +8,16 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mender-app/mender-app/modules"
-	"github.com/mender-app/mender-app/modules/deploy/transition"
+	"github.com/mender-app/mender-app/modules/journal"
 	"github.com/mender-app/mender-app/store"
 )
 
 // phases are all but None.
-var phases = []transition.Phase{transition.Downloading, transition.Loaded, transition.Installing, transition.Installed, transition.Committed, transition.Cleaning, transition.RollingBack, transition.RolledBack, transition.Failed}
+var phases = []journal.Phase{journal.Downloading, journal.Loaded, journal.Installing, journal.Installed, journal.Committed, journal.Cleaning, journal.RollingBack, journal.RolledBack, journal.Failed}
 
-var events = []transition.Event{
-	transition.EventReceived, transition.EventStays, transition.EventInstall, transition.EventCommit, transition.EventRollback, transition.EventFailure, transition.EventCleanup,
-	transition.EventReboot, transition.EventVerifyReboot, transition.EventVerifyRollback, transition.EventFollow,
+var events = []journal.Event{
+	journal.EventReceived, journal.EventStays, journal.EventInstall, journal.EventCommit, journal.EventRollback, journal.EventFailure, journal.EventCleanup,
+	journal.EventReboot, journal.EventVerifyReboot, journal.EventVerifyRollback, journal.EventFollow,
 }
 
 var (
@@ -263,10 +263,10 @@ func TestOutOfOrder(t *testing.T) {
 }
 
 func TestTableIsWhole(t *testing.T) {
-	for _, p := range append(slices.Clone(phases), transition.None) {
+	for _, p := range append(slices.Clone(phases), journal.None) {
 		for i, ev := range slices.Concat(events, events) {
 			overwrites := i >= len(events)
-			pl, err := transition.For(p, ev, false, overwrites)
+			pl, err := journal.PlanFor(p, ev, false, overwrites)
 			require.NoError(t, err, "%q %s", p, ev)
 			n := 0
 			for _, set := range []bool{len(pl.Steps) > 0, pl.Refuse != "", pl.Note != ""} {

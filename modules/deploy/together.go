@@ -10,7 +10,7 @@ import (
 	"github.com/mender-app/mender-app/artifact"
 	"github.com/mender-app/mender-app/artifact/statement"
 	"github.com/mender-app/mender-app/modules"
-	"github.com/mender-app/mender-app/modules/deploy/transition"
+	"github.com/mender-app/mender-app/modules/journal"
 	"github.com/mender-app/mender-app/modules/policy"
 	"github.com/mender-app/mender-app/store"
 )
@@ -54,7 +54,7 @@ type members struct {
 }
 
 // eventHandler handles an event of an application, about an artifact.
-type eventHandler func(ctx context.Context, a *store.App, ev transition.Event, artifact string) error
+type eventHandler func(ctx context.Context, a *store.App, ev journal.Event, artifact string) error
 
 // Is is what the journals of the members say of the leader.
 func (g members) Is() store.Leader {
@@ -90,7 +90,7 @@ func (g members) Install(ctx context.Context) error {
 
 func (g members) install(ctx context.Context, m store.Member) error {
 	a, err := g.member(m)
-	if err == nil && a != nil && !goesOn[transition.Phase(a.Deployment.Phase)] {
+	if err == nil && a != nil && !goesOn[journal.Phase(a.Deployment.Phase)] {
 		err, a = g.undo(ctx, a), nil
 	}
 	if err != nil {
@@ -101,11 +101,11 @@ func (g members) install(ctx context.Context, m store.Member) error {
 			return err
 		}
 	}
-	return g.Handle(ctx, a, transition.EventInstall, m.ArtifactName)
+	return g.Handle(ctx, a, journal.EventInstall, m.ArtifactName)
 }
 
 // goesOn are the phases in which an interrupted installation of a member goes on.
-var goesOn = map[transition.Phase]bool{transition.Loaded: true, transition.Installing: true, transition.Installed: true}
+var goesOn = map[journal.Phase]bool{journal.Loaded: true, journal.Installing: true, journal.Installed: true}
 
 // Undo undoes what of the members was begun, the last one first. One that cannot be undone
 // does not keep the others.
@@ -126,16 +126,16 @@ func (g members) undo(ctx context.Context, a *store.App) error { return undoMemb
 
 func undoMember(ctx context.Context, a *store.App, handle eventHandler) error {
 	name := a.Deployment.ArtifactName
-	if err := handle(ctx, a, transition.EventRollback, name); err != nil {
+	if err := handle(ctx, a, journal.EventRollback, name); err != nil {
 		return err
 	}
-	return handle(ctx, a, transition.EventCleanup, name)
+	return handle(ctx, a, journal.EventCleanup, name)
 }
 
 // settleMember ends the deployment of a member without its leader's: the leader's is gone.
 func settleMember(ctx context.Context, s *store.Store, a *store.App, handle eventHandler) error {
 	if fateOf(s, a.Deployment.Leader) == leaderCommitted {
-		return handle(ctx, a, transition.EventFollow, a.Deployment.ArtifactName)
+		return handle(ctx, a, journal.EventFollow, a.Deployment.ArtifactName)
 	}
 	return undoMember(ctx, a, handle)
 }
@@ -143,7 +143,7 @@ func settleMember(ctx context.Context, s *store.Store, a *store.App, handle even
 // Commit commits the members and cleans up: the leader is committed.
 func (g members) Commit(ctx context.Context) error {
 	return g.each(func(a *store.App) error {
-		return g.Handle(ctx, a, transition.EventFollow, a.Deployment.ArtifactName)
+		return g.Handle(ctx, a, journal.EventFollow, a.Deployment.ArtifactName)
 	})
 }
 

@@ -10,10 +10,10 @@ import (
 	"sort"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/mender-app/mender-app/modules/policy"
+	"github.com/mender-app/mender-app/modules/settings"
 )
 
 // executable returns the file of a release's hook. No link leads out of the manifests.
@@ -37,36 +37,13 @@ func executable(manifests, name string) (string, error) {
 	return path, nil
 }
 
-// trusted refuses a hook of the device that is not Trusted, or not executable.
+// trusted refuses a hook of the device that is not settings.Trusted, or not executable.
 func trusted(path string) error {
-	if err := Trusted(path); err != nil {
+	if err := settings.Trusted(path); err != nil {
 		return err
 	}
 	if st, err := os.Stat(path); err == nil && (!st.Mode().IsRegular() || st.Mode()&0o111 == 0) {
 		return errors.New("it is not an executable file")
-	}
-	return nil
-}
-
-// Trusted refuses a file that others than its owner, root or this user, can change: what
-// it says is done as root.
-func Trusted(path string) error {
-	dir := filepath.Dir(path)
-	// Who can change the directory above can put another one in its place.
-	for _, p := range []string{path, dir, filepath.Dir(dir)} {
-		st, err := os.Lstat(p)
-		if err != nil {
-			return err
-		}
-		if st.Mode()&fs.ModeSymlink != 0 {
-			return fmt.Errorf("%s is a link: what it leads to is not checked, so put the file itself there", p)
-		}
-		if st.Mode()&0o022 != 0 {
-			return fmt.Errorf("%s can be changed by others than its owner: chmod go-w", p)
-		}
-		if sys, ok := st.Sys().(*syscall.Stat_t); ok && sys.Uid != 0 && int(sys.Uid) != os.Geteuid() {
-			return fmt.Errorf("%s does not belong to root", p)
-		}
 	}
 	return nil
 }

@@ -4,8 +4,6 @@ import (
 	"maps"
 	"slices"
 	"time"
-
-	"github.com/mender-app/mender-app/modules/policy/calendar"
 )
 
 // Event is what makes the device look whether there is work.
@@ -118,7 +116,7 @@ func Changed(seen map[string]string, s Situation, now time.Time) (events []Event
 	for _, text := range calendars(s.Installed) {
 		key := EventSchedule + " " + text
 		last, err := time.Parse(time.RFC3339, seen[key])
-		expression, bad := calendar.Parse(text)
+		expression, bad := ParseCalendar(text)
 		if bad != nil { // it was checked when the policy was read
 			continue
 		}

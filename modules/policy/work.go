@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"github.com/mender-app/mender-app/artifact/clip"
-	"github.com/mender-app/mender-app/modules/policy/calendar"
 )
 
 // This file has the parts of a policy that are about work: what is kept over an
@@ -154,7 +153,7 @@ func (p *Policy) checkReapply() error {
 			return bad(key+".calendar", "the event schedule needs it, and no other event may have it")
 		}
 		if r.Calendar != "" {
-			if _, err := calendar.Parse(r.Calendar); err != nil {
+			if _, err := ParseCalendar(r.Calendar); err != nil {
 				return bad(key+".calendar", "%q is not a calendar expression: %v", clip.Text(r.Calendar), err)
 			}
 		}

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/mender-app/mender-app/modules/deploy/space"
+	"github.com/mender-app/mender-app/modules/diskspace"
 	"github.com/mender-app/mender-app/modules/view"
 	"github.com/mender-app/mender-app/store"
 	"github.com/mender-app/mender-app/submodules"
@@ -86,7 +86,7 @@ func (s *Server) Metrics(ctx context.Context) ([]byte, error) {
 	f.add("mender_app_locks", "gauge", "Applications that do not want to be updated now.", float64(len(queue.Locks)))
 	f.add("mender_app_staged", "gauge", "Artifacts that are staged.", float64(len(queue.Staged)))
 	for _, disk := range slices.Sorted(maps.Keys(s.Disks)) {
-		if free, _, err := space.Free(space.Existing(s.Disks[disk])); err == nil {
+		if free, _, err := diskspace.Free(diskspace.Existing(s.Disks[disk])); err == nil {
 			f.add("mender_app_free_bytes", "gauge", "Free bytes of the file systems of the store and of the engine.", float64(free), "disk", disk)
 		}
 	}

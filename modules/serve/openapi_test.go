@@ -41,7 +41,7 @@ type object = map[string]any
 // describe makes the description.
 func describe(t *testing.T) object {
 	d := &describer{t: t, schemas: object{}, types: map[string]reflect.Type{}, comments: map[string]string{}}
-	for _, dir := range []string{".", "../view", "../../store", "../../submodules", "../deploy/holds", "../staging", "../reconcile", "../policy", "../../artifact/statement"} {
+	for _, dir := range []string{".", "../view", "../../store", "../../submodules", "../hold", "../staging", "../reconcile", "../policy", "../../artifact/statement"} {
 		d.readComments(dir)
 	}
 	problem := d.schema(reflect.TypeOf(Problem{}))

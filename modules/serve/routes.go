@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/mender-app/mender-app/modules/deploy/holds"
+	"github.com/mender-app/mender-app/modules/hold"
 	"github.com/mender-app/mender-app/modules/reconcile"
 	"github.com/mender-app/mender-app/modules/view"
 	"github.com/mender-app/mender-app/store"
@@ -254,7 +254,7 @@ func (s *Server) logs(q *query) (any, error) {
 
 // Queue is what is under way on the device, and what keeps updates away.
 type Queue struct {
-	Hold holds.Report `json:"hold"` // as mender-app hold --show --json prints it
+	Hold hold.Report `json:"hold"` // as mender-app hold --show --json prints it
 	// Deployments are the open ones.
 	Deployments []Open `json:"deployments"`
 	// Tasks are those that wait for mender-app reconcile, as mender-app queue --json
@@ -283,11 +283,11 @@ type Lock struct {
 func (s *Server) queue(*query) (any, error) { return s.readQueue() }
 
 func (s *Server) readQueue() (*Queue, error) {
-	hold, err := holds.Current(s.Store, s.Clock())
+	held, err := hold.Current(s.Store, s.Clock())
 	if err != nil {
 		return nil, err
 	}
-	out := &Queue{Hold: holds.ReportOf(hold), Deployments: []Open{}, Locks: []Lock{}, Staged: []view.Staged{}}
+	out := &Queue{Hold: hold.ReportOf(held), Deployments: []Open{}, Locks: []Lock{}, Staged: []view.Staged{}}
 	tasks, err := (&reconcile.Queue{Store: s.Store}).List()
 	if err != nil {
 		return nil, err
@@ -310,7 +310,7 @@ func (s *Server) readQueue() (*Queue, error) {
 		if a.Deployment != nil {
 			out.Deployments = append(out.Deployments, Open{name, a.State, a.Deployment})
 		}
-		if err := holds.CheckApp(s.AppLocks, name); err != nil {
+		if err := hold.CheckApp(s.AppLocks, name); err != nil {
 			out.Locks = append(out.Locks, Lock{name, err.Error()})
 		}
 	}

@@ -20,7 +20,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/mender-app/mender-app/modules/deploy/holds"
+	"github.com/mender-app/mender-app/modules/hold"
 	"github.com/mender-app/mender-app/modules/view"
 	"github.com/mender-app/mender-app/store"
 	"github.com/mender-app/mender-app/submodules"
@@ -30,7 +30,7 @@ import (
 type Server struct {
 	Store    *store.Store
 	Viewer   *view.Viewer
-	Clock    func() holds.Clock
+	Clock    func() hold.Clock
 	AppLocks string            // where applications say "not now"; "" for nowhere
 	Disks    map[string]string // directories whose free space is told, by a name
 	Version  string

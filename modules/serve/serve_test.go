@@ -20,7 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mender-app/mender-app/artifact/digest"
-	"github.com/mender-app/mender-app/modules/deploy/holds"
+	"github.com/mender-app/mender-app/modules/hold"
 	"github.com/mender-app/mender-app/modules/policy"
 	"github.com/mender-app/mender-app/modules/reconcile"
 	"github.com/mender-app/mender-app/modules/staging"
@@ -81,7 +81,7 @@ func shop(t *testing.T) (*Server, *module) {
 	s := &Server{
 		Store:  store.At(t.TempDir()),
 		Viewer: &view.Viewer{Find: func(string) (view.Submodule, error) { return m, nil }},
-		Clock:  func() holds.Clock { return holds.Clock{Now: time.Now()} }, Version: "1.0",
+		Clock:  func() hold.Clock { return hold.Clock{Now: time.Now()} }, Version: "1.0",
 		Log: slog.New(slog.DiscardHandler), AppLocks: t.TempDir(),
 	}
 	s.Viewer.Staging = &staging.Area{Store: s.Store}

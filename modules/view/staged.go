@@ -4,7 +4,6 @@ import (
 	"cmp"
 
 	"github.com/mender-app/mender-app/artifact/version"
-	"github.com/mender-app/mender-app/modules/deploy/preloaded"
 	"github.com/mender-app/mender-app/modules/staging"
 	"github.com/mender-app/mender-app/store"
 )
@@ -54,7 +53,7 @@ func ListStaged(s *store.Store, area *staging.Area, app string) ([]Staged, error
 			continue
 		}
 		l := Staged{Record: a.Record, Against: notInstalled, Problem: a.Problem, State: StateStaged, Artifact: a}
-		if r := preloaded.Find(s, a.Digest); r != nil {
+		if r := staging.FindLoadRecord(s, a.Digest); r != nil {
 			l.State, l.Engine = StateLoaded, r.Engine
 		}
 		if a.Problem != "" {

@@ -13,10 +13,8 @@ import (
 	"time"
 
 	"github.com/mender-app/mender-app/artifact/names"
-	"github.com/mender-app/mender-app/modules/deploy/overrides"
-	"github.com/mender-app/mender-app/modules/deploy/switched"
-	"github.com/mender-app/mender-app/modules/deploy/transition"
-	"github.com/mender-app/mender-app/modules/deploy/values"
+	"github.com/mender-app/mender-app/modules/journal"
+	"github.com/mender-app/mender-app/modules/settings"
 	"github.com/mender-app/mender-app/modules/staging"
 	"github.com/mender-app/mender-app/store"
 	"github.com/mender-app/mender-app/submodules"
@@ -110,12 +108,12 @@ func Read(s *store.Store, name string) (*Application, error) {
 
 // stateOf is the state of an application with an open deployment.
 func stateOf(s *store.Store, d *store.Deployment) string {
-	switch transition.Phase(d.Phase) {
-	case transition.Loaded:
+	switch journal.Phase(d.Phase) {
+	case journal.Loaded:
 		return Loaded
-	case transition.Installed:
+	case journal.Installed:
 		return Waiting
-	case transition.Committed:
+	case journal.Committed:
 		return Committed
 	}
 	if s.Busy() {
@@ -139,7 +137,7 @@ func (a *Application) SwitchedOff() []string {
 	if err != nil {
 		return nil
 	}
-	return switched.Off(slog.New(slog.DiscardHandler), a.app, a.Name, r)
+	return settings.ServicesOff(slog.New(slog.DiscardHandler), a.app, a.Name, r)
 }
 
 // Release reads one of the application's releases.
@@ -177,7 +175,7 @@ type Viewer struct {
 	AllowEnv []string
 	// OverridesDir has the overrides of the device; "": there are none.
 	OverridesDir string
-	Values       values.Source
+	Values       settings.Values
 	// Staging is where artifacts are staged; nil for nowhere.
 	Staging *staging.Area
 	// Statement reads and verifies the statement of a release; nil: nobody does.
@@ -262,7 +260,7 @@ func (v *Viewer) Overrides(a *Application) ([]submodules.Override, error) {
 	if err != nil {
 		return nil, err
 	}
-	return overrides.Layers(slog.New(slog.DiscardHandler), v.OverridesDir, a.app, a.Name, r)
+	return settings.Layers(slog.New(slog.DiscardHandler), v.OverridesDir, a.app, a.Name, r)
 }
 
 // Render returns the manifests of the release that runs, with the overrides.
@@ -287,7 +285,7 @@ func (v *Viewer) ValuesChanged(ctx context.Context, a *Application) bool {
 		return false // without values nothing is asked
 	}
 	_, req, err := v.open(ctx, a, v.describe)
-	return err == nil && values.Fingerprint(req.Values) != a.app.Values
+	return err == nil && settings.ValuesFingerprint(req.Values) != a.app.Values
 }
 
 // open finds the sub-module of the release that runs, and makes the request for it.
@@ -311,7 +309,7 @@ func (v *Viewer) open(ctx context.Context, a *Application, describe func(context
 		req.Disabled = a.SwitchedOff()
 	}
 	if info.Has(submodules.FeatureOverrides) {
-		req.Overrides, _ = overrides.Layers(slog.New(slog.DiscardHandler), v.OverridesDir, a.app, a.Name, r)
+		req.Overrides, _ = settings.Layers(slog.New(slog.DiscardHandler), v.OverridesDir, a.app, a.Name, r)
 	}
 	if info.Has(submodules.FeatureValues) {
 		req.Values = v.Values.Used(slog.New(slog.DiscardHandler), a.Name, a.Manifests, req.Overrides)

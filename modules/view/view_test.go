@@ -8,14 +8,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/mender-app/mender-app/modules/deploy/transition"
+	"github.com/mender-app/mender-app/modules/journal"
 	"github.com/mender-app/mender-app/store"
 	"github.com/mender-app/mender-app/submodules"
 )
 
 // shop is an application with two releases; phase is that of its deployment from
 // the first to the second.
-func shop(t *testing.T, phase transition.Phase) *store.Store {
+func shop(t *testing.T, phase journal.Phase) *store.Store {
 	t.Helper()
 	s := store.At(t.TempDir())
 	a, err := s.Create("shop")
@@ -26,7 +26,7 @@ func shop(t *testing.T, phase transition.Phase) *store.Store {
 	}
 	a.Current = "1-shop-1"
 	require.NoError(t, a.Point(a.Current))
-	if phase != transition.None {
+	if phase != journal.None {
 		a.Deployment = &store.Deployment{ID: "2", ArtifactName: "shop-2", From: "1-shop-1", To: "2-shop-2", Phase: string(phase)}
 	}
 	require.NoError(t, a.Save())
@@ -35,13 +35,13 @@ func shop(t *testing.T, phase transition.Phase) *store.Store {
 
 // The state tells of the deployment, and the release is the one that runs.
 func TestRead(t *testing.T) {
-	for phase, want := range map[transition.Phase]struct{ state, running string }{
-		transition.None:        {Installed, "1-shop-1"},
-		transition.Downloading: {Interrupted, "1-shop-1"},
-		transition.Loaded:      {Loaded, "1-shop-1"},
-		transition.Installing:  {Interrupted, "2-shop-2"},
-		transition.Installed:   {Waiting, "2-shop-2"},
-		transition.RollingBack: {Interrupted, "1-shop-1"},
+	for phase, want := range map[journal.Phase]struct{ state, running string }{
+		journal.None:        {Installed, "1-shop-1"},
+		journal.Downloading: {Interrupted, "1-shop-1"},
+		journal.Loaded:      {Loaded, "1-shop-1"},
+		journal.Installing:  {Interrupted, "2-shop-2"},
+		journal.Installed:   {Waiting, "2-shop-2"},
+		journal.RollingBack: {Interrupted, "1-shop-1"},
 	} {
 		s := shop(t, phase)
 		a, err := s.App("shop")
@@ -102,7 +102,7 @@ func (m *answers) Logs(_ context.Context, r submodules.Request, each func(submod
 // The sub-module is asked with the environment of the release, and by the verbs that
 // it has.
 func TestStatus(t *testing.T) {
-	a, err := Read(shop(t, transition.None), "shop")
+	a, err := Read(shop(t, journal.None), "shop")
 	require.NoError(t, err)
 	m := &answers{}
 	v := &Viewer{Find: func(string) (Submodule, error) { return m, nil }, AllowEnv: []string{"ALLOWED"}}
@@ -123,7 +123,7 @@ func TestStatus(t *testing.T) {
 
 // Logs come from a sub-module with the feature; another one is named.
 func TestLogs(t *testing.T) {
-	a, err := Read(shop(t, transition.None), "shop")
+	a, err := Read(shop(t, journal.None), "shop")
 	require.NoError(t, err)
 	m := &answers{}
 	v := &Viewer{Find: func(string) (Submodule, error) { return m, nil }}

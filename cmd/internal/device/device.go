@@ -16,13 +16,12 @@ import (
 	"github.com/mender-app/mender-app/artifact/digest"
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/artifact/names"
-	"github.com/mender-app/mender-app/cmd/internal/journal"
+	"github.com/mender-app/mender-app/cmd/internal/sdjournal"
 	"github.com/mender-app/mender-app/modules/deploy"
-	"github.com/mender-app/mender-app/modules/deploy/account"
-	"github.com/mender-app/mender-app/modules/deploy/preloaded"
-	"github.com/mender-app/mender-app/modules/deploy/space"
-	"github.com/mender-app/mender-app/modules/deploy/values"
+	"github.com/mender-app/mender-app/modules/diskspace"
 	"github.com/mender-app/mender-app/modules/hooks"
+	"github.com/mender-app/mender-app/modules/journal"
+	"github.com/mender-app/mender-app/modules/settings"
 	"github.com/mender-app/mender-app/modules/staging"
 	"github.com/mender-app/mender-app/modules/view"
 	"github.com/mender-app/mender-app/store"
@@ -241,22 +240,22 @@ func platforms(value string) ([]image.Platform, error) {
 func (c *Config) OpenStore() *store.Store { return store.At(c.Store).Beside(c.Modules) }
 
 // Values returns the source of values that the configuration describes.
-func (c *Config) Values() values.Source {
-	return values.Source{Store: c.OpenStore(), Dir: c.Hooks.Values}
+func (c *Config) Values() settings.Values {
+	return settings.Values{Store: c.OpenStore(), Dir: c.Hooks.Values}
 }
 
 // StagingArea returns the place of staged artifacts that the configuration describes.
 func (c *Config) StagingArea() *staging.Area {
 	s := c.OpenStore()
 	return &staging.Area{
-		Store: s, Limit: c.Staging.Most << 20, Margin: c.Staging.Free << 20, Free: space.Free,
-		Loaded: func(artifact digest.Digest) int64 { return preloaded.BytesOf(s, artifact) },
+		Store: s, Limit: c.Staging.Most << 20, Margin: c.Staging.Free << 20, Free: diskspace.Free,
+		Loaded: func(artifact digest.Digest) int64 { return staging.LoadedBytes(s, artifact) },
 	}
 }
 
 // Engine makes the deployment engine that the configuration describes.
 func (c *Config) Engine(log *slog.Logger, driver string) *deploy.Engine {
-	transcript := account.NewTranscript(log.Handler(), func(r slog.Record) string { return text(r, nil) })
+	transcript := journal.NewTranscript(log.Handler(), func(r slog.Record) string { return text(r, nil) })
 	log = slog.New(transcript)
 	return &deploy.Engine{
 		Store: c.OpenStore(),
@@ -270,7 +269,7 @@ func (c *Config) Engine(log *slog.Logger, driver string) *deploy.Engine {
 		Timeouts:     c.Timeouts,
 		RefuseOlder:  c.RefuseOlder,
 		Environment:  c.Environment,
-		Caller:       account.Caller{Driver: driver, Asked: asked(os.Getenv), Transcript: transcript, Tell: journal.Tell()},
+		Caller:       journal.Caller{Driver: driver, Asked: asked(os.Getenv), Transcript: transcript, Tell: sdjournal.Tell()},
 		System:       c.system,
 		AppLocks:     c.Hooks.AppLocks,
 		OverridesDir: c.Hooks.Overrides,

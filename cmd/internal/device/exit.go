@@ -12,7 +12,7 @@ import (
 	"github.com/mender-app/mender-app/artifact/statement"
 	"github.com/mender-app/mender-app/modules/client"
 	"github.com/mender-app/mender-app/modules/deploy"
-	"github.com/mender-app/mender-app/modules/deploy/holds"
+	"github.com/mender-app/mender-app/modules/hold"
 	"github.com/mender-app/mender-app/modules/staging"
 	"github.com/mender-app/mender-app/store"
 	"github.com/mender-app/mender-app/submodules"
@@ -74,7 +74,7 @@ func ExitCode(err error) int {
 		return call.Code // the update module uses the same codes
 	case errors.Is(err, deploy.ErrAborted):
 		return ExitAborted
-	case errors.As(err, &locked), errors.Is(err, client.ErrBusy), errors.Is(err, holds.ErrHeld), errors.Is(err, deploy.ErrOpen),
+	case errors.As(err, &locked), errors.Is(err, client.ErrBusy), errors.Is(err, hold.ErrHeld), errors.Is(err, deploy.ErrOpen),
 		errors.Is(err, staging.ErrBusy), errors.Is(err, deploy.ErrNotEnded):
 		return ExitBusy
 	case errors.Is(err, ErrUsage):

@@ -9,7 +9,7 @@ import (
 	"github.com/mender-app/mender-app/artifact"
 	"github.com/mender-app/mender-app/cmd/internal/device"
 	"github.com/mender-app/mender-app/modules"
-	"github.com/mender-app/mender-app/modules/deploy/transition"
+	"github.com/mender-app/mender-app/modules/journal"
 	"github.com/mender-app/mender-app/store"
 )
 
@@ -54,6 +54,6 @@ func unimpeded(dir string, tree *modules.Tree) bool {
 	if err != nil || a.Deployment == nil || a.Deployment.Error != "" {
 		return false
 	}
-	phase := transition.Phase(a.Deployment.Phase)
-	return phase == transition.Loaded || phase == transition.Installed
+	phase := journal.Phase(a.Deployment.Phase)
+	return phase == journal.Loaded || phase == journal.Installed
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/mender-app/mender-app/cmd/internal/device"
 	"github.com/mender-app/mender-app/modules/client"
 	"github.com/mender-app/mender-app/modules/deploy"
-	"github.com/mender-app/mender-app/modules/deploy/transition"
+	"github.com/mender-app/mender-app/modules/journal"
 	"github.com/mender-app/mender-app/store"
 )
 
@@ -166,8 +166,8 @@ func find(s *store.Store, name string) (*store.App, error) {
 // committed refuses an update that has been committed, or that failed and was left to a
 // person.
 func committed(a *store.App) error {
-	switch transition.Phase(a.Deployment.Phase) {
-	case transition.Committed, transition.Cleaning, transition.Failed:
+	switch journal.Phase(a.Deployment.Phase) {
+	case journal.Committed, journal.Cleaning, journal.Failed:
 		return tooLate(a)
 	}
 	return nil

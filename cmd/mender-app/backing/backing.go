@@ -24,7 +24,7 @@ import (
 	"github.com/mender-app/mender-app/modules/backup"
 	"github.com/mender-app/mender-app/modules/client"
 	"github.com/mender-app/mender-app/modules/deploy"
-	"github.com/mender-app/mender-app/modules/deploy/values"
+	"github.com/mender-app/mender-app/modules/settings"
 	"github.com/mender-app/mender-app/store"
 	"github.com/mender-app/mender-app/store/durable"
 )
@@ -201,8 +201,8 @@ func (p Program) writeTo(ctx context.Context, e *deploy.Engine, out io.Writer, n
 }
 
 // operators are the values that an operator has set for an application, "" for all.
-func operators(all []values.Value, app string) map[string]string {
-	return values.ByName(slices.DeleteFunc(all, func(v values.Value) bool { return v.Of != values.Operator || v.For != app }))
+func operators(all []settings.Value, app string) map[string]string {
+	return settings.ByName(slices.DeleteFunc(all, func(v settings.Value) bool { return v.Of != settings.Operator || v.For != app }))
 }
 
 // add adds an application.

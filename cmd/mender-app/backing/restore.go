@@ -16,10 +16,10 @@ import (
 	"github.com/mender-app/mender-app/artifact/mender"
 	"github.com/mender-app/mender-app/cmd/internal/device"
 	"github.com/mender-app/mender-app/cmd/internal/meter"
+	"github.com/mender-app/mender-app/modules/appdata"
 	"github.com/mender-app/mender-app/modules/backup"
 	"github.com/mender-app/mender-app/modules/client"
 	"github.com/mender-app/mender-app/modules/deploy"
-	"github.com/mender-app/mender-app/modules/deploy/data"
 	"github.com/mender-app/mender-app/store"
 	"github.com/mender-app/mender-app/store/durable"
 	"github.com/mender-app/mender-app/submodules"
@@ -264,11 +264,11 @@ func put(a *store.App, r *backup.Reader, s *backup.Settings) error {
 	if name, err := r.Next(); err != nil || name != s.Application+"/"+backup.NameData {
 		return errors.Join(err, fmt.Errorf("%w: the data of %s is missing", backup.ErrFormat, s.Application))
 	}
-	var places []data.Place
+	var places []appdata.Place
 	for _, p := range s.Places {
-		places = append(places, data.Place(p))
+		places = append(places, appdata.Place(p))
 	}
-	return data.Put(a, places, func(dir string) error {
+	return appdata.Put(a, places, func(dir string) error {
 		root, err := os.OpenRoot(dir)
 		if err != nil {
 			return err

@@ -17,7 +17,7 @@ import (
 	"github.com/mender-app/mender-app/artifact/version"
 	"github.com/mender-app/mender-app/cmd/internal/device"
 	"github.com/mender-app/mender-app/modules/client"
-	"github.com/mender-app/mender-app/modules/deploy/policies"
+	"github.com/mender-app/mender-app/modules/facts"
 	"github.com/mender-app/mender-app/modules/policy"
 	"github.com/mender-app/mender-app/modules/view"
 	"github.com/mender-app/mender-app/store"
@@ -86,7 +86,7 @@ func (p Program) check(ctx context.Context, wanted, orchestrator string) error {
 	if err != nil {
 		return err
 	}
-	change := policy.EngineChange{Version: wanted, Installed: policies.Installed(p.Config().OpenStore(), p.Log(), names)}
+	change := policy.EngineChange{Version: wanted, Installed: facts.Installed(p.Config().OpenStore(), p.Log(), names)}
 	change.Now = EngineVersion(ctx, p.Config(), orchestrator)
 	if change.Staged, err = p.staged(orchestrator); err != nil {
 		return err

@@ -10,7 +10,7 @@ import (
 
 	"github.com/mender-app/mender-app/cmd/internal/device"
 	"github.com/mender-app/mender-app/modules/deploy"
-	"github.com/mender-app/mender-app/modules/deploy/holds"
+	"github.com/mender-app/mender-app/modules/hold"
 	"github.com/mender-app/mender-app/store"
 )
 
@@ -44,32 +44,32 @@ or an update of an application is open, hold exits with 75 and changes nothing.`
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			e := p.Engine()
 			if show {
-				h, err := holds.Current(e.Store, e.HoldClock())
+				h, err := hold.Current(e.Store, e.HoldClock())
 				if err != nil {
 					return err
 				}
 				if h == nil {
-					return p.Print(holds.Report{}, "nothing holds updates")
+					return p.Print(hold.Report{}, "nothing holds updates")
 				}
-				return p.Print(holds.ReportOf(h), "updates are held: %s, since %s, until %s", holds.Who(h), holds.Stamp(h.Since), holds.Stamp(holds.Until(h)))
+				return p.Print(hold.ReportOf(h), "updates are held: %s, since %s, until %s", hold.Who(h), hold.Stamp(h.Since), hold.Stamp(hold.Until(h)))
 			}
-			if length < time.Second || length > holds.MaxTime {
-				return fmt.Errorf("%w: --for %s is not between 1s and %s", device.ErrUsage, length, holds.MaxTime)
+			if length < time.Second || length > hold.MaxTime {
+				return fmt.Errorf("%w: --for %s is not between 1s and %s", device.ErrUsage, length, hold.MaxTime)
 			}
-			if err := holds.CheckReason(reason); err != nil {
+			if err := hold.CheckReason(reason); err != nil {
 				return fmt.Errorf("%w: --reason: %w", device.ErrUsage, err)
 			}
-			h, err := holds.Take(cmd.Context(), e.Store, e.HoldClock(), store.Hold{
+			h, err := hold.Take(cmd.Context(), e.Store, e.HoldClock(), store.Hold{
 				Reason: reason, Asked: e.Asked.OrNil(), Seconds: int64(length / time.Second),
 			})
 			if err != nil {
 				return err
 			}
-			return p.Print(holds.ReportOf(h), "updates are held until %s; mender-app unhold ends that", holds.Stamp(holds.Until(h)))
+			return p.Print(hold.ReportOf(h), "updates are held until %s; mender-app unhold ends that", hold.Stamp(hold.Until(h)))
 		},
 	}
 	cmd.Flags().StringVar(&reason, "reason", "held by hand", "why, for whoever is refused")
-	cmd.Flags().DurationVar(&length, "for", holds.DefaultTime, "how long at most")
+	cmd.Flags().DurationVar(&length, "for", hold.DefaultTime, "how long at most")
 	cmd.Flags().BoolVar(&show, "show", false, "only say whether updates are held")
 	return cmd
 }
@@ -86,16 +86,16 @@ nothing.`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			e := p.Engine()
-			given, left, err := holds.Give(cmd.Context(), e.Store, e.HoldClock(), reason)
+			given, left, err := hold.Give(cmd.Context(), e.Store, e.HoldClock(), reason)
 			switch {
 			case err != nil:
 				return err
 			case left != nil:
-				return p.Print(holds.ReportOf(left), "updates stay held: %s", holds.Who(left))
+				return p.Print(hold.ReportOf(left), "updates stay held: %s", hold.Who(left))
 			case !given:
-				return p.Print(holds.Report{}, "nothing holds updates")
+				return p.Print(hold.Report{}, "nothing holds updates")
 			}
-			return p.Print(holds.Report{}, "updates are no longer held")
+			return p.Print(hold.Report{}, "updates are no longer held")
 		},
 	}
 	cmd.Flags().StringVar(&reason, "reason", "", "end only a hold of this reason")

@@ -11,7 +11,7 @@ import (
 
 	"github.com/mender-app/mender-app/cmd/internal/device"
 	"github.com/mender-app/mender-app/modules/deploy"
-	"github.com/mender-app/mender-app/modules/deploy/overrides"
+	"github.com/mender-app/mender-app/modules/settings"
 	"github.com/mender-app/mender-app/modules/view"
 	"github.com/mender-app/mender-app/submodules"
 )
@@ -104,7 +104,7 @@ func (p Program) set(cmd *cobra.Command, app, file string) error {
 		text = string(data)
 	} else {
 		var err error
-		if text, err = overrides.Read(file); err != nil {
+		if text, err = settings.ReadLayer(file); err != nil {
 			return err
 		}
 	}

@@ -12,12 +12,11 @@ import (
 	"github.com/mender-app/mender-app/cmd/internal/device"
 	"github.com/mender-app/mender-app/cmd/mender-app/enginecheck"
 	"github.com/mender-app/mender-app/modules/client"
-	"github.com/mender-app/mender-app/modules/deploy/enabled"
-	"github.com/mender-app/mender-app/modules/deploy/overrides"
-	"github.com/mender-app/mender-app/modules/deploy/policies"
+	"github.com/mender-app/mender-app/modules/facts"
 	"github.com/mender-app/mender-app/modules/hooks"
 	"github.com/mender-app/mender-app/modules/policy"
 	"github.com/mender-app/mender-app/modules/reconcile"
+	"github.com/mender-app/mender-app/modules/settings"
 	"github.com/mender-app/mender-app/modules/staging"
 	"github.com/mender-app/mender-app/modules/view"
 	"github.com/mender-app/mender-app/store"
@@ -57,7 +56,7 @@ func (a *actor) Situation(ctx context.Context) (s policy.Situation, err error) {
 	versions := map[string]string{} // by orchestrator
 	var unknown error
 	asked := 0
-	for _, app := range policies.Installed(st, a.p.Log(), names) {
+	for _, app := range facts.Installed(st, a.p.Log(), names) {
 		present := policy.Present{App: app}
 		if app.Policy != nil && app.Policy.Managed {
 			r, err := a.look(ctx, st, &present)
@@ -110,7 +109,7 @@ func (a *actor) facts(ctx context.Context, st *store.Store, apps []policy.Presen
 		if err != nil {
 			a.p.Log().Warn("overrides are left out", "app", p.Name, "error", err)
 		}
-		list = append(list, policy.OverridesOf(p.Name, overrides.Fingerprint(layers)))
+		list = append(list, policy.OverridesOf(p.Name, settings.LayersFingerprint(layers)))
 	}
 	return list
 }
@@ -163,7 +162,7 @@ func (a *actor) enabled(ctx context.Context, st *store.Store, p *policy.Present,
 	p.WasOff = app.Off[r.ID]
 	side := hooks.Release{Version: r.Version, Dir: app.ReleaseManifests(r.ID)}
 	e := a.p.Engine()
-	d := enabled.Decider{Hooks: e.Hooks, Values: e.Values, Temp: func() (string, error) { return os.MkdirTemp("", "mender-app-*") }}
+	d := hooks.Decider{Hooks: e.Hooks, Values: e.Values, Temp: func() (string, error) { return os.MkdirTemp("", "mender-app-*") }}
 	p.Off, err = d.Decide(ctx, p.Policy, hooks.Call{Manifests: side.Dir, Application: p.Name, Operation: operation, Automatic: true, Old: side, New: side})
 	return err
 }
@@ -252,7 +251,7 @@ func (a *actor) switchTo(ctx context.Context, name string, w policy.Work, event 
 	}
 	release := app.Current
 	if w.Do == policy.Disable {
-		if err := enabled.Record(ctx, e.Store, name, release, w.Why); err != nil || app.Stopped {
+		if err := hooks.RecordDisabled(ctx, e.Store, name, release, w.Why); err != nil || app.Stopped {
 			return err
 		}
 		return e.Stop(ctx, name)
@@ -261,12 +260,12 @@ func (a *actor) switchTo(ctx context.Context, name string, w policy.Work, event 
 	if err != nil {
 		return err
 	}
-	if app.Stopped && policies.Of(a.p.Log(), name, r).Starts() {
+	if app.Stopped && facts.PolicyOf(a.p.Log(), name, r).Starts() {
 		if err := e.Start(ctx, name); err != nil {
 			return err
 		}
 	}
-	return enabled.Record(ctx, e.Store, name, release, "")
+	return hooks.RecordDisabled(ctx, e.Store, name, release, "")
 }
 
 // Waits reports whether something else has to end first.
@@ -292,7 +291,7 @@ func Withdraw(ctx context.Context, c *device.Config, a staging.Artifact) error {
 	if err != nil || r.ArtifactName != a.ArtifactName {
 		return nil //nolint:nilerr // another release is
 	}
-	if rules := policies.Of(slog.New(slog.DiscardHandler), a.Application, r); rules == nil || !rules.Managed {
+	if rules := facts.PolicyOf(slog.New(slog.DiscardHandler), a.Application, r); rules == nil || !rules.Managed {
 		return nil
 	}
 	event := policy.Event{Name: policy.EventBundles, Fields: map[string]string{policy.FieldWithdrawn: a.ArtifactName}}

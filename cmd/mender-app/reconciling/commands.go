@@ -16,8 +16,8 @@ import (
 
 	"github.com/mender-app/mender-app/cmd/internal/device"
 	"github.com/mender-app/mender-app/modules/deploy"
-	"github.com/mender-app/mender-app/modules/deploy/holds"
-	"github.com/mender-app/mender-app/modules/deploy/policies"
+	"github.com/mender-app/mender-app/modules/facts"
+	"github.com/mender-app/mender-app/modules/hold"
 	"github.com/mender-app/mender-app/modules/policy"
 	"github.com/mender-app/mender-app/modules/reconcile"
 	"github.com/mender-app/mender-app/modules/staging"
@@ -168,7 +168,7 @@ func (p Program) anyManaged(q *reconcile.Queue) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	for _, a := range policies.Installed(q.Store, p.Log(), names) {
+	for _, a := range facts.Installed(q.Store, p.Log(), names) {
 		if a.Policy != nil && a.Policy.Managed {
 			return true, nil
 		}
@@ -213,7 +213,7 @@ func verdict(r *reconcile.Report) error {
 	t := r.Left[0]
 	err := fmt.Errorf("%d tasks wait (mender-app queue): %s: %s", len(r.Left), cmp.Or(t.Application, "all"), t.Error)
 	if t.Waits {
-		err = fmt.Errorf("%w: %w", holds.ErrHeld, err)
+		err = fmt.Errorf("%w: %w", hold.ErrHeld, err)
 	}
 	return err
 }

@@ -20,7 +20,7 @@ import (
 	"github.com/mender-app/mender-app/cmd/internal/device"
 	"github.com/mender-app/mender-app/cmd/internal/memory"
 	"github.com/mender-app/mender-app/cmd/internal/version"
-	"github.com/mender-app/mender-app/modules/deploy/holds"
+	"github.com/mender-app/mender-app/modules/hold"
 	"github.com/mender-app/mender-app/modules/serve"
 	"github.com/mender-app/mender-app/modules/view"
 )
@@ -29,7 +29,7 @@ import (
 type Program struct {
 	Config func() *device.Config
 	Viewer func() *view.Viewer
-	Clock  func() holds.Clock
+	Clock  func() hold.Clock
 	Log    func() *slog.Logger
 	Stdout io.Writer
 }

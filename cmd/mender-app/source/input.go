@@ -15,8 +15,7 @@ import (
 	"github.com/mender-app/mender-app/cmd/internal/device"
 	"github.com/mender-app/mender-app/cmd/internal/meter"
 	"github.com/mender-app/mender-app/modules/client"
-	"github.com/mender-app/mender-app/modules/client/download"
-	"github.com/mender-app/mender-app/modules/deploy/space"
+	"github.com/mender-app/mender-app/modules/diskspace"
 )
 
 // Opener opens artifacts.
@@ -44,7 +43,7 @@ func (o *Opener) Open(ctx context.Context, from string, signed bool, room func(b
 	if from == "-" {
 		return &Input{Reader: meter.Interruptible(ctx, o.Stdin), End: func(error) error { return nil }}, nil
 	}
-	if download.IsURL(from) {
+	if client.IsURL(from) {
 		return o.openURL(ctx, from, signed, room)
 	}
 	f, err := os.Open(from)
@@ -61,14 +60,14 @@ func (o *Opener) Open(ctx context.Context, from string, signed bool, room func(b
 // OpenToCheck opens a file or a URL whose artifact is not installed: what arrives from a
 // URL is not kept.
 func (o *Opener) OpenToCheck(ctx context.Context, from string, signed bool) (*Input, error) {
-	if !download.IsURL(from) {
+	if !client.IsURL(from) {
 		return o.Open(ctx, from, signed, nil)
 	}
 	dir, err := os.MkdirTemp("", "mender-app-check-")
 	if err != nil {
 		return nil, err
 	}
-	options := download.Defaults()
+	options := client.DownloadDefaults()
 	options.Dir, options.PlainHTTP = dir, signed
 	in, err := o.openDownload(ctx, from, options)
 	if err != nil {
@@ -84,23 +83,23 @@ func (o *Opener) openURL(ctx context.Context, from string, signed bool, room fun
 	if err := s.Protect(); err != nil {
 		return nil, err
 	}
-	options := download.Defaults()
+	options := client.DownloadDefaults()
 	options.Dir, options.PlainHTTP, options.Room = s.Meta("download"), signed, room
 	if room == nil {
 		options.Room = func(bytes int64) error {
-			return space.Check([]space.Need{{Dir: options.Dir, Bytes: bytes}}, space.Free)
+			return diskspace.Check([]diskspace.Need{{Dir: options.Dir, Bytes: bytes}}, diskspace.Free)
 		}
 	}
 	return o.openDownload(ctx, from, options)
 }
 
-func (o *Opener) openDownload(ctx context.Context, from string, options download.Options) (*Input, error) {
+func (o *Opener) openDownload(ctx context.Context, from string, options client.DownloadOptions) (*Input, error) {
 	options.Log = func(line string) { o.Log.Warn(line) }
-	d, err := download.Open(ctx, from, options)
+	d, err := client.OpenDownload(ctx, from, options)
 	switch {
-	case errors.Is(err, download.ErrURL):
+	case errors.Is(err, client.ErrURL):
 		return nil, fmt.Errorf("%w: %w", device.ErrUsage, err)
-	case errors.Is(err, download.ErrBusy):
+	case errors.Is(err, client.ErrDownloading):
 		return nil, fmt.Errorf("%w: %w", client.ErrBusy, err)
 	case err != nil && context.Cause(ctx) != nil:
 		return nil, fmt.Errorf("%w: nothing was changed", context.Cause(ctx))
@@ -111,7 +110,7 @@ func (o *Opener) openDownload(ctx context.Context, from string, options download
 		o.Log.Info("going on where an earlier download ended", "bytes", n)
 	}
 	return &Input{Reader: d, Size: max(0, d.Size()), Move: d.Move, End: func(err error) error {
-		if errors.Is(err, download.ErrFailed) || err != nil && context.Cause(ctx) != nil {
+		if errors.Is(err, client.ErrDownload) || err != nil && context.Cause(ctx) != nil {
 			return d.Close()
 		}
 		return d.Discard()

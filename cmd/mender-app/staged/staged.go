@@ -20,7 +20,7 @@ import (
 	"github.com/mender-app/mender-app/cmd/internal/meter"
 	"github.com/mender-app/mender-app/cmd/internal/table"
 	"github.com/mender-app/mender-app/cmd/mender-app/source"
-	"github.com/mender-app/mender-app/modules/client/download"
+	"github.com/mender-app/mender-app/modules/client"
 	"github.com/mender-app/mender-app/modules/deploy"
 	"github.com/mender-app/mender-app/modules/staging"
 	"github.com/mender-app/mender-app/modules/view"
@@ -142,7 +142,7 @@ func (p Program) add(ctx context.Context, from string, k options) (one *staging.
 		return nil, change.Dropped(), err
 	}
 	defer func() { err = errors.Join(err, in.End(err)) }()
-	if in.Size == 0 && !download.IsURL(from) {
+	if in.Size == 0 && !client.IsURL(from) {
 		return nil, nil, fmt.Errorf("%w: %s is empty or not a file", device.ErrUsage, from)
 	}
 	bar := p.Progress(in)

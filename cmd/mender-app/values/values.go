@@ -12,8 +12,8 @@ import (
 
 	"github.com/mender-app/mender-app/cmd/internal/device"
 	"github.com/mender-app/mender-app/modules/deploy"
-	"github.com/mender-app/mender-app/modules/deploy/enabled"
-	"github.com/mender-app/mender-app/modules/deploy/values"
+	"github.com/mender-app/mender-app/modules/hooks"
+	"github.com/mender-app/mender-app/modules/settings"
 	"github.com/mender-app/mender-app/modules/view"
 	"github.com/mender-app/mender-app/store"
 	"github.com/mender-app/mender-app/submodules"
@@ -71,7 +71,7 @@ code is 75.`,
 				if !ok {
 					return fmt.Errorf("%w: %s is not NAME=VALUE", device.ErrUsage, device.OneLine(a))
 				}
-				if err := cmp.Or(submodules.CheckValue(name, value), enabled.CheckValue(name, value)); err != nil {
+				if err := cmp.Or(submodules.CheckValue(name, value), hooks.CheckEnabled(name, value)); err != nil {
 					return fmt.Errorf("%w: %w", device.ErrUsage, err)
 				}
 				set[name] = value
@@ -101,13 +101,13 @@ code is 75.`,
 
 // change changes values, and lets reconcile roll out what uses them.
 func (p Program) change(ctx context.Context, app string, set map[string]string, remove []string) error {
-	_, switches := set[values.Enabled]
+	_, switches := set[settings.Enabled]
 	used := len(set) > 1 || len(set) == 1 && !switches // by manifests
 	if err := p.permits(ctx, app, used); err != nil {
 		return err
 	}
 	err := p.Config().Values().Change(ctx, app, set, remove)
-	if errors.Is(err, values.ErrNone) {
+	if errors.Is(err, settings.ErrNoValue) {
 		return submodules.Mark(err, submodules.ErrNotFound)
 	}
 	if err != nil {
@@ -154,7 +154,7 @@ func (p Program) permits(ctx context.Context, app string, used bool) error {
 		if err != nil {
 			return err
 		}
-		if err := values.Lacks(app, info, r.Orchestrator); err != nil {
+		if err := settings.LacksValues(app, info, r.Orchestrator); err != nil {
 			return submodules.Mark(err, submodules.ErrRequirement)
 		}
 	}
@@ -164,7 +164,7 @@ func (p Program) permits(ctx context.Context, app string, used bool) error {
 func (p Program) show(app string) error {
 	list, bad := p.Config().Values().List(app)
 	if p.JSON() {
-		return errors.Join(p.Print(append([]values.Value{}, list...), ""), bad)
+		return errors.Join(p.Print(append([]settings.Value{}, list...), ""), bad)
 	}
 	if len(list) == 0 {
 		return errors.Join(p.Print(nil, "no values are set"), bad)
@@ -184,7 +184,7 @@ func (p Program) names(app string) (names []string, d cobra.ShellCompDirective) 
 	}
 	list, _ := c.Values().List(app)
 	for _, v := range list {
-		if v.Of == values.Operator && v.For == app {
+		if v.Of == settings.Operator && v.For == app {
 			names = append(names, v.Name)
 		}
 	}

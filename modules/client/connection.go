@@ -1,0 +1,315 @@
+package client
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/mender-app/mender-app/artifact/clip"
+)
+
+// longestWait bounds the time between two attempts, also if the server asks for more.
+const longestWait = time.Minute
+
+// newClient returns the client for a download. It follows up to ten redirects, never
+// from https to http.
+func newClient(o DownloadOptions) *http.Client {
+	transport := o.Transport
+	if transport == nil {
+		transport = &http.Transport{
+			Proxy:                  http.ProxyFromEnvironment,
+			DialContext:            (&net.Dialer{Timeout: 30 * time.Second}).DialContext,
+			TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12},
+			TLSHandshakeTimeout:    30 * time.Second,
+			ResponseHeaderTimeout:  o.Patience,
+			MaxResponseHeaderBytes: 64 << 10,
+			DisableCompression:     true,
+			ForceAttemptHTTP2:      true,
+		}
+	}
+	return &http.Client{Transport: transport, CheckRedirect: func(r *http.Request, via []*http.Request) error {
+		if len(via) > 10 {
+			return final("the server redirects more than ten times")
+		}
+		if via[0].URL.Scheme == "https" && r.URL.Scheme != "https" {
+			return final("the server redirects to %s, which is not encrypted", r.URL.Scheme)
+		}
+		return nil
+	}}
+}
+
+// A connection is the answer to one request. It is given up if too little arrives.
+type connection struct {
+	body    io.ReadCloser
+	cancel  context.CancelFunc
+	brought int64         // since there was progress the last time
+	left    time.Duration // until there must be progress again, while it is read
+	skip    int64         // bytes at the beginning that have arrived before
+}
+
+// finalError is an error that another attempt does not help with.
+type finalError struct{ err error }
+
+func (e *finalError) Error() string { return e.err.Error() }
+func (e *finalError) Unwrap() error { return e.err }
+
+func final(format string, args ...any) error { return &finalError{fmt.Errorf(format, args...)} }
+
+// busyError is an answer that asks for another attempt.
+type busyError struct {
+	status string
+	after  time.Duration // 0: the server does not say when
+}
+
+func (e *busyError) Error() string { return "the server answers " + e.status }
+
+func (d *Download) disconnect() {
+	if c := d.connection; c != nil {
+		c.cancel()
+		c.body.Close() //nolint:errcheck // nothing more is read from it
+		d.connection = nil
+	}
+}
+
+// fetch writes what arrives next to the file. The error is io.EOF at the end.
+func (d *Download) fetch() error {
+	if err := d.connect(); err != nil {
+		return err
+	}
+	c := d.connection
+	// Only the time that the server takes counts, not what the caller does between.
+	began := time.Now()
+	patience := time.AfterFunc(c.left, c.cancel)
+	n, err := c.body.Read(d.buffer)
+	patience.Stop()
+	c.left -= time.Since(began)
+	if n > 0 {
+		skipped := min(int64(n), c.skip)
+		c.skip -= skipped
+		if werr := d.write(d.buffer[skipped:n]); werr != nil {
+			return werr
+		}
+		if c.brought += int64(n); c.brought >= d.options.Progress {
+			c.brought, c.left = 0, d.options.Patience
+			d.failures = 0
+		}
+	}
+	switch {
+	case err == io.EOF && c.skip == 0 && (d.record.Size < 0 || d.arrived == d.record.Size):
+		d.disconnect()
+		d.whole, d.record.Size = true, d.arrived
+		return nil
+	case err == io.EOF:
+		err = io.ErrUnexpectedEOF
+	case err == nil:
+		return nil
+	}
+	if errors.Is(err, context.Canceled) && d.ctx.Err() == nil {
+		err = fmt.Errorf("less than %d bytes arrived in %v", d.options.Progress, d.options.Patience)
+	}
+	d.disconnect()
+	return d.failed(err)
+}
+
+// write appends to the file, and makes it durable from time to time.
+func (d *Download) write(p []byte) error {
+	if d.record.Size >= 0 && d.arrived+int64(len(p)) > d.record.Size {
+		return fmt.Errorf("%w: %s: the server sends more than the %d bytes that it announced", ErrDownload, shown(d.url), d.record.Size)
+	}
+	if _, err := d.file.WriteAt(p, d.arrived); err != nil {
+		return err
+	}
+	d.arrived += int64(len(p))
+	if d.record.Version != "" && d.arrived-d.record.Durable >= d.options.Sync {
+		return d.save()
+	}
+	return nil
+}
+
+// connect asks the server for what is missing, unless a connection is open. It tries
+// until the attempts are used up. The error is io.EOF if nothing is missing.
+func (d *Download) connect() error {
+	for d.connection == nil {
+		if d.whole {
+			return io.EOF
+		}
+		err := d.request()
+		if err == nil || err == io.EOF {
+			return err
+		}
+		if err := d.failed(err); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// failed notes that an attempt failed, and waits before the next one. The error says
+// why there is no next one.
+func (d *Download) failed(err error) error {
+	if cause := context.Cause(d.ctx); cause != nil {
+		return cause
+	}
+	reason := plain(err)
+	var hopeless *finalError
+	if errors.As(err, &hopeless) || isTrust(err) {
+		return fmt.Errorf("%w: %s: %w", ErrDownload, shown(d.url), reason)
+	}
+	d.failures++
+	if d.failures >= d.options.Attempts {
+		return fmt.Errorf("%w: %s: %w; %d attempts have failed. What has arrived is kept: the same command goes on from there", ErrDownload, shown(d.url), reason, d.failures)
+	}
+	pause := min(d.options.Wait<<min(d.failures-1, 16), longestWait)
+	var busy *busyError
+	if errors.As(err, &busy) && busy.after > pause {
+		pause = min(busy.after, longestWait)
+	}
+	if d.options.Log != nil {
+		d.options.Log(fmt.Sprintf("%s: %v; trying again in %v", shown(d.url), reason, pause))
+	}
+	select {
+	case <-d.ctx.Done():
+		return context.Cause(d.ctx)
+	case <-time.After(pause):
+		return nil
+	}
+}
+
+// plain is an error without the URL that net/http puts before it.
+func plain(err error) error {
+	var u *url.Error
+	if errors.As(err, &u) {
+		return u.Err
+	}
+	return err
+}
+
+// isTrust reports whether the server has no certificate that this device trusts.
+func isTrust(err error) bool {
+	var certificate *tls.CertificateVerificationError
+	return errors.As(err, &certificate) || errors.Is(err, http.ErrSchemeMismatch)
+}
+
+// request makes one request for what is missing. The error is io.EOF if that is
+// nothing.
+func (d *Download) request() error {
+	ctx, cancel := context.WithCancel(d.ctx)
+	patience := time.AfterFunc(d.options.Patience, cancel)
+	defer patience.Stop()
+	give := func(err error) error {
+		cancel()
+		return err
+	}
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, d.url.String(), nil)
+	if err != nil {
+		return give(final("not a URL that HTTP has"))
+	}
+	r.Header.Set("Accept-Encoding", "identity")
+	if d.arrived > 0 && d.record.Version != "" && !d.noRanges {
+		r.Header.Set("Range", fmt.Sprintf("bytes=%d-", d.arrived))
+		r.Header.Set("If-Range", d.record.Version)
+	}
+	answer, err := d.client.Do(r)
+	if err != nil {
+		if errors.Is(err, context.Canceled) && d.ctx.Err() == nil {
+			err = fmt.Errorf("no answer in %v", d.options.Patience)
+		}
+		return give(err)
+	}
+	skip, err := d.accept(answer, r.Header.Get("Range") != "")
+	if err != nil {
+		answer.Body.Close() //nolint:errcheck // its content is not wanted
+		return give(err)
+	}
+	d.connection = &connection{body: answer.Body, cancel: cancel, left: d.options.Patience, skip: skip}
+	return nil
+}
+
+// accept looks at the head of an answer. Afterwards the byte of the body after skip
+// belongs at d.arrived.
+func (d *Download) accept(answer *http.Response, ranged bool) (skip int64, err error) {
+	status := clip.Text(answer.Status)
+	if e := answer.Header.Get("Content-Encoding"); e != "" && e != "identity" && answer.StatusCode/100 == 2 {
+		return 0, final("the server compresses the artifact, which was not asked for")
+	}
+	switch code := answer.StatusCode; {
+	case code == http.StatusOK:
+		return d.fromBeginning(answer)
+	case code == http.StatusPartialContent && ranged:
+		from, size, ok := contentRange(answer.Header.Get("Content-Range"))
+		if !ok || from != d.arrived || d.record.Size >= 0 && size != d.record.Size {
+			d.noRanges = true
+			return 0, errors.New("the server sends another part of the file than was asked for")
+		}
+		d.record.Size = size
+		return 0, d.room(size - d.arrived)
+	case code == http.StatusRequestedRangeNotSatisfiable && ranged:
+		if answer.Header.Get("Content-Range") == fmt.Sprintf("bytes */%d", d.arrived) && (d.record.Size < 0 || d.record.Size == d.arrived) {
+			d.whole, d.record.Size = true, d.arrived
+			return 0, io.EOF
+		}
+		d.noRanges = true
+		return 0, errors.New("the server has another file now")
+	case code == http.StatusRequestTimeout, code == http.StatusTooEarly, code == http.StatusTooManyRequests, code >= 500:
+		return 0, &busyError{status: status, after: retryAfter(answer.Header.Get("Retry-After"))}
+	default:
+		return 0, final("the server answers %s", status)
+	}
+}
+
+// fromBeginning takes an answer with the whole file.
+func (d *Download) fromBeginning(answer *http.Response) (skip int64, err error) {
+	sent := version(answer.Header)
+	switch {
+	case d.read == 0:
+		if err := errors.Join(d.remove(), d.begin(sent, answer.ContentLength)); err != nil {
+			return 0, &finalError{err} // of this device
+		}
+		return 0, nil
+	case sent != "" && sent == d.record.Version && answer.ContentLength == d.record.Size:
+		return d.arrived, nil // a server without ranges
+	default:
+		return 0, final("the server has another version of the file now: run the command again")
+	}
+}
+
+// version names the version of an answer, as If-Range has it; "" if nothing does.
+func version(h http.Header) string {
+	if tag := h.Get("ETag"); strings.HasPrefix(tag, `"`) && len(tag) <= 1<<10 { // not a weak one
+		return tag
+	}
+	if t, err := http.ParseTime(h.Get("Last-Modified")); err == nil {
+		return t.UTC().Format(http.TimeFormat)
+	}
+	return ""
+}
+
+// contentRange reads "bytes FROM-TO/SIZE" that reaches to the end of the file.
+func contentRange(s string) (from, size int64, ok bool) {
+	span, total, ok1 := strings.Cut(strings.TrimPrefix(s, "bytes "), "/")
+	first, last, ok2 := strings.Cut(span, "-")
+	from, err1 := strconv.ParseInt(first, 10, 64)
+	to, err2 := strconv.ParseInt(last, 10, 64)
+	size, err3 := strconv.ParseInt(total, 10, 64)
+	ok = ok1 && ok2 && strings.HasPrefix(s, "bytes ") && errors.Join(err1, err2, err3) == nil && from >= 0 && from <= to && to == size-1
+	return from, size, ok
+}
+
+// retryAfter reads a number of seconds or a date.
+func retryAfter(s string) time.Duration {
+	if n, err := strconv.Atoi(s); err == nil && n >= 0 && n < 1<<20 {
+		return time.Duration(n) * time.Second
+	}
+	if t, err := http.ParseTime(s); err == nil {
+		return time.Until(t)
+	}
+	return 0
+}

@@ -1,0 +1,334 @@
+package client
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/mender-app/mender-app/store/durable"
+)
+
+// This file reads an artifact over HTTP and keeps what has arrived in a file,
+// so that a cut connection or a restart of the machine costs only what is missing.
+//
+// The file lies in a private directory, beside a record of what it is: a hash of the
+// URL, the version that the server sent (its ETag or Last-Modified), the size, and how
+// many bytes are durable. The rest is asked for with a range request that holds for
+// that version only (RFC 9110, sections 13.1.5 and 14.2). Without a version the
+// download starts anew.
+//
+// The bytes are not trusted: whoever reads the artifact checks its checksums and its
+// signature. Memory is bounded, and so are the attempts, the wait for each, and the
+// bytes on the disk.
+//
+// It is written by hand because a download that survives a power cut needs that record
+// of durable bytes, which general download libraries do not keep.
+
+// Errors a caller may branch on.
+var (
+	// ErrURL: the URL is not one to download from.
+	ErrURL = errors.New("not a URL to install from")
+	// ErrDownload: the server cannot be reached, or does not send the file.
+	ErrDownload = errors.New("the download failed")
+	// ErrDownloading: another process downloads.
+	ErrDownloading = errors.New("another download is running")
+)
+
+// DownloadOptions say where a download is kept and how long it is tried.
+type DownloadOptions struct {
+	// Dir is a private directory for one download. It must outlive a restart.
+	Dir string
+	// PlainHTTP also accepts http:// URLs.
+	PlainHTTP bool
+	// Attempts is how many connections in a row may bring less than Progress
+	// bytes each. Wait is the time before the second one; it doubles with each,
+	// up to a minute.
+	Attempts int
+	Wait     time.Duration
+	// A connection that brings less than Progress bytes in Patience is given up.
+	Progress int64
+	Patience time.Duration
+	// Sync is after how many bytes the file is made durable.
+	Sync int64
+	// Room returns an error if the file system of Dir has not enough space for
+	// more bytes.
+	Room func(bytes int64) error
+	// Transport is the default for HTTP clients with the environment's proxies, if
+	// it is nil.
+	Transport http.RoundTripper
+	// Log gets a line for each attempt that failed.
+	Log func(line string)
+}
+
+// DownloadDefaults are the options for a device on a poor link, without Dir, Room and Log.
+func DownloadDefaults() DownloadOptions {
+	return DownloadOptions{Attempts: 10, Wait: time.Second, Progress: 16 << 10, Patience: time.Minute, Sync: 8 << 20}
+}
+
+// A Download is a reader of the file at a URL. It is for one goroutine.
+type Download struct {
+	ctx     context.Context
+	options DownloadOptions
+	url     *url.URL
+	client  *http.Client
+	unlock  func()
+
+	file    *os.File
+	record  downloadRecord
+	arrived int64 // in the file; more than record.Durable are not durable yet
+	read    int64 // by the caller
+	resumed int64
+
+	connection *connection // nil: none is open
+	whole      bool        // all has arrived
+	failures   int         // attempts in a row without progress
+	noRanges   bool        // the server answers them wrongly
+	buffer     []byte
+}
+
+// downloadRecord is download.json in the directory: what the file beside it holds.
+type downloadRecord struct {
+	URL     string `json:"url_sha256"` // hashed: a URL may have a password or a token
+	Version string `json:"version,omitempty"`
+	Size    int64  `json:"size"` // -1: the server did not say it
+	Durable int64  `json:"durable"`
+}
+
+const (
+	downloadRecordFile = "download.json"
+	dataFile           = "artifact"
+	maxRecord          = 4 << 10
+)
+
+// OpenDownload begins or resumes the download of a URL. It connects to the server, so that a
+// wrong URL and a full disk are errors before anything is read. A download of another
+// URL in the directory is removed. Close or Discard ends it, and the end of the context
+// stops it.
+func OpenDownload(ctx context.Context, rawURL string, o DownloadOptions) (*Download, error) {
+	u, err := parse(rawURL, o.PlainHTTP)
+	if err != nil {
+		return nil, err
+	}
+	if err := durable.PrivateDir(o.Dir); err != nil {
+		return nil, err
+	}
+	unlock, err := durable.Lock(filepath.Join(o.Dir, "lock"), "mender-app install")
+	var held *durable.HeldError
+	if errors.As(err, &held) {
+		return nil, ErrDownloading
+	}
+	if err != nil {
+		return nil, err
+	}
+	d := &Download{ctx: ctx, options: o, url: u, client: newClient(o), unlock: unlock, buffer: make([]byte, 64<<10)}
+	if err := d.open(); err != nil {
+		unlock()
+		return nil, err
+	}
+	if err := d.connect(); err != nil && err != io.EOF {
+		return nil, errors.Join(err, d.Close())
+	}
+	d.resumed = d.arrived
+	return d, nil
+}
+
+// IsURL reports whether an argument is a URL and not the name of a file.
+func IsURL(s string) bool {
+	u, err := url.Parse(s)
+	return err == nil && u.Host != "" && (u.Scheme == "https" || u.Scheme == "http")
+}
+
+func parse(s string, plain bool) (*url.URL, error) {
+	u, err := url.Parse(s)
+	switch {
+	case err != nil || u.Host == "":
+		return nil, ErrURL // the error would quote a password
+	case u.Scheme == "http" && !plain:
+		return nil, fmt.Errorf("%w: %s is not https, and whoever is on the way could replace the artifact: its signature is not checked", ErrURL, shown(u))
+	case u.Scheme != "http" && u.Scheme != "https":
+		return nil, fmt.Errorf("%w: the scheme %q is not https", ErrURL, u.Scheme)
+	}
+	u.Fragment = ""
+	return u, nil
+}
+
+// shown is a URL without what may be secret: user, password and query.
+func shown(u *url.URL) string {
+	return (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}).String()
+}
+
+// open opens the file, with what an earlier download left of the same URL.
+func (d *Download) open() error {
+	if err := durable.Sweep(d.options.Dir); err != nil {
+		return err
+	}
+	sum := sha256.Sum256([]byte(d.url.String()))
+	same := d.earlier()
+	if d.record.URL != hex.EncodeToString(sum[:]) || !same {
+		d.record = downloadRecord{URL: hex.EncodeToString(sum[:]), Size: -1}
+		if err := d.remove(); err != nil {
+			return err
+		}
+	}
+	f, err := os.OpenFile(d.path(dataFile), os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return err
+	}
+	if st, err := f.Stat(); err != nil || st.Size() < d.record.Durable {
+		d.record = downloadRecord{URL: d.record.URL, Size: -1} // the file is not what was recorded
+	}
+	// What is not durable may have been lost by a power cut.
+	if err := f.Truncate(d.record.Durable); err != nil {
+		return errors.Join(err, f.Close())
+	}
+	d.file, d.arrived = f, d.record.Durable
+	return nil
+}
+
+// begin empties the file for a version of a size, -1 if the size is not known. The disk
+// keeps the space for it.
+func (d *Download) begin(version string, size int64) error {
+	d.record.Version, d.record.Size, d.record.Durable, d.arrived = version, size, 0, 0
+	if err := d.file.Close(); err != nil {
+		return err
+	}
+	f, err := os.OpenFile(d.path(dataFile), os.O_RDWR|os.O_CREATE|os.O_TRUNC|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return err
+	}
+	d.file = f
+	return d.room(size)
+}
+
+// room checks that the rest fits onto the disk, and reserves space for it where the
+// file system can. What was reserved before counts as the file's.
+func (d *Download) room(rest int64) error {
+	if rest <= 0 {
+		return nil
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(int(d.file.Fd()), &st); err != nil {
+		return final("%s: %w", d.file.Name(), err)
+	}
+	if missing := rest - max(0, st.Blocks*512-d.arrived); d.options.Room != nil && missing > 0 {
+		if err := d.options.Room(missing); err != nil {
+			return &finalError{err}
+		}
+	}
+	switch err := unix.Fallocate(int(d.file.Fd()), unix.FALLOC_FL_KEEP_SIZE, d.arrived, rest); err {
+	case nil, unix.EOPNOTSUPP, unix.ENOSYS:
+		return nil
+	default:
+		return final("reserve %d bytes: %w", rest, err)
+	}
+}
+
+// earlier reads the record of an earlier download.
+func (d *Download) earlier() bool {
+	f, err := os.Open(d.path(downloadRecordFile))
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxRecord))
+	if err != nil || json.Unmarshal(data, &d.record) != nil {
+		return false
+	}
+	return d.record.Version != "" && d.record.Durable >= 0 && (d.record.Size < 0 || d.record.Durable <= d.record.Size)
+}
+
+func (d *Download) path(name string) string { return filepath.Join(d.options.Dir, name) }
+
+// Size is the size of the whole file in bytes; -1 if the server does not say it.
+func (d *Download) Size() int64 { return d.record.Size }
+
+// Resumed is how many bytes were there before Open.
+func (d *Download) Resumed() int64 { return d.resumed }
+
+// Read reads what has arrived and then what arrives.
+func (d *Download) Read(p []byte) (int, error) {
+	for d.read == d.arrived {
+		if err := d.fetch(); err != nil {
+			return 0, err
+		}
+	}
+	p = p[:min(int64(len(p)), d.arrived-d.read)]
+	n, err := d.file.ReadAt(p, d.read)
+	d.read += int64(n)
+	if err == io.EOF { // another process has shortened the file
+		err = io.ErrUnexpectedEOF
+	}
+	return n, err
+}
+
+// save makes what has arrived durable, and then records it.
+func (d *Download) save() error {
+	if err := d.file.Sync(); err != nil {
+		return err
+	}
+	d.record.Durable = d.arrived
+	data, err := json.Marshal(d.record)
+	if err != nil {
+		return err
+	}
+	return durable.WriteFile(d.path(downloadRecordFile), append(data, '\n'), 0o600)
+}
+
+// Close ends the download and keeps what has arrived for the next Open, if that can use
+// it.
+func (d *Download) Close() error {
+	if d.arrived == 0 || d.record.Version == "" {
+		return d.Discard()
+	}
+	d.disconnect()
+	defer d.unlock()
+	err := d.file.Truncate(d.arrived) // gives back what is reserved
+	if err == nil && d.arrived != d.record.Durable {
+		err = d.save()
+	}
+	return errors.Join(err, d.file.Close())
+}
+
+// Move ends the download, whose whole file must have been read, and gives the file
+// another name, on the same file system. It is durable there. Discard must follow.
+func (d *Download) Move(path string) error {
+	if !d.whole || d.read != d.arrived {
+		return fmt.Errorf("move %s: it was not read to its end", d.file.Name())
+	}
+	if err := d.file.Truncate(d.arrived); err != nil { // gives back what is reserved
+		return err
+	}
+	if err := d.file.Sync(); err != nil {
+		return err
+	}
+	return durable.Rename(d.file.Name(), path)
+}
+
+// Discard ends the download and removes what has arrived.
+func (d *Download) Discard() error {
+	d.disconnect()
+	defer d.unlock()
+	return errors.Join(d.file.Close(), d.remove())
+}
+
+func (d *Download) remove() error {
+	var all error
+	for _, name := range []string{downloadRecordFile, dataFile} { // the record first
+		if err := durable.Remove(d.path(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			all = errors.Join(all, err)
+		}
+	}
+	return all
+}

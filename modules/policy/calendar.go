@@ -1,0 +1,239 @@
+package policy
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// This file reads calendar expressions as systemd.time(7) defines them, and finds
+// the next time that one names. It has no clock. These parts of the definition are refused:
+// days counted from the end of a month (~), fractions of seconds, years of two digits, and
+// time zones other than UTC.
+
+// The years that an expression may name.
+const (
+	firstYear = 1970
+	lastYear  = 2199
+)
+
+// maxParts bounds a list in an expression.
+const maxParts = 64
+
+// Calendar is a calendar expression.
+type Calendar struct {
+	weekdays             [7]bool
+	year, month, day     calendarField
+	hour, minute, second calendarField
+	utc                  bool
+}
+
+// calendarField is one number of a date or a time: the values that it may have.
+type calendarField []calendarPart
+
+// calendarPart are the values from first to last, each step'th.
+type calendarPart struct{ first, last, step int }
+
+func (f calendarField) has(n int) bool {
+	return slices.ContainsFunc(f, func(p calendarPart) bool {
+		return n >= p.first && n <= p.last && (n-p.first)%p.step == 0
+	})
+}
+
+// calendarShort are the words that stand for an expression.
+var calendarShort = map[string]string{
+	"minutely": "*-*-* *:*:00", "hourly": "*-*-* *:00:00", "daily": "*-*-* 00:00:00", "weekly": "Mon *-*-* 00:00:00",
+	"monthly": "*-*-01 00:00:00", "quarterly": "*-01,04,07,10-01 00:00:00", "semiannually": "*-01,07-01 00:00:00",
+	"yearly": "*-01-01 00:00:00", "annually": "*-01-01 00:00:00",
+}
+
+var days = []string{"sunday", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday"}
+
+// ParseCalendar reads an expression.
+func ParseCalendar(text string) (e Calendar, err error) {
+	words := strings.Fields(strings.ToLower(text))
+	if n := len(words); n > 1 && words[n-1] == "utc" {
+		e.utc, words = true, words[:n-1]
+	}
+	if len(words) == 1 && calendarShort[words[0]] != "" {
+		words = strings.Fields(strings.ToLower(calendarShort[words[0]]))
+	}
+	if len(words) > 0 && words[0][0] >= 'a' && words[0][0] <= 'z' {
+		if err := e.parseWeekdays(words[0]); err != nil {
+			return e, err
+		}
+		words = words[1:]
+	} else {
+		e.weekdays = [7]bool{true, true, true, true, true, true, true}
+		if len(words) == 0 {
+			return e, errors.New("it is empty")
+		}
+	}
+	date, clock := "*-*-*", "00:00:00"
+	if len(words) > 0 && strings.Contains(words[0], "-") {
+		date, words = words[0], words[1:]
+	}
+	if len(words) > 0 && strings.Contains(words[0], ":") {
+		clock, words = words[0], words[1:]
+	}
+	if len(words) > 0 {
+		return e, fmt.Errorf("%q is no weekday, date or time, or not in that order", words[0])
+	}
+	if err := e.parseDate(date); err != nil {
+		return e, err
+	}
+	return e, e.parseTime(clock)
+}
+
+func (e *Calendar) parseWeekdays(list string) error {
+	for span := range strings.SplitSeq(strings.TrimSuffix(list, ","), ",") {
+		first, last, isSpan := strings.Cut(span, "..")
+		if !isSpan {
+			last = first
+		}
+		from, to := weekday(first), weekday(last)
+		if from < 0 || to < from {
+			return fmt.Errorf("%q is not a weekday, nor a span of them within Mon..Sun", span)
+		}
+		for d := from; d <= to; d++ {
+			e.weekdays[d%7] = true
+		}
+	}
+	return nil
+}
+
+// weekday is the number of a day, from Monday as 1 to Sunday as 7; -1 for none.
+func weekday(name string) int {
+	i := slices.IndexFunc(days, func(d string) bool { return name == d || name == d[:3] })
+	if i == 0 {
+		return 7
+	}
+	return i
+}
+
+func (e *Calendar) parseDate(text string) (err error) {
+	parts := strings.Split(text, "-")
+	if len(parts) == 2 {
+		parts = append([]string{"*"}, parts...)
+	}
+	if len(parts) != 3 {
+		return fmt.Errorf("%q is not a date such as *-*-01", text)
+	}
+	if e.year, err = parseCalendarField(parts[0], firstYear, lastYear); err != nil {
+		return err
+	}
+	if e.month, err = parseCalendarField(parts[1], 1, 12); err != nil {
+		return err
+	}
+	e.day, err = parseCalendarField(parts[2], 1, 31)
+	return err
+}
+
+func (e *Calendar) parseTime(text string) (err error) {
+	parts := strings.Split(text, ":")
+	if len(parts) == 2 {
+		parts = append(parts, "00")
+	}
+	if len(parts) != 3 {
+		return fmt.Errorf("%q is not a time such as 03:00", text)
+	}
+	if e.hour, err = parseCalendarField(parts[0], 0, 23); err != nil {
+		return err
+	}
+	if e.minute, err = parseCalendarField(parts[1], 0, 59); err != nil {
+		return err
+	}
+	e.second, err = parseCalendarField(parts[2], 0, 59)
+	return err
+}
+
+// parseCalendarField reads "*", numbers, spans and steps between two bounds.
+func parseCalendarField(text string, low, high int) (f calendarField, err error) {
+	list := strings.Split(text, ",")
+	if len(list) > maxParts {
+		return nil, fmt.Errorf("%q has more than %d parts", text[:16]+"…", maxParts)
+	}
+	for _, item := range list {
+		p := calendarPart{low, high, 1}
+		values, step, stepped := strings.Cut(item, "/")
+		if stepped {
+			if p.step, err = calendarNumber(step, 1, high); err != nil {
+				return nil, err
+			}
+		}
+		first, last, span := strings.Cut(values, "..")
+		if values != "*" {
+			if p.first, err = calendarNumber(first, low, high); err != nil {
+				return nil, err
+			}
+			switch {
+			case span:
+				if p.last, err = calendarNumber(last, p.first, high); err != nil {
+					return nil, err
+				}
+			case !stepped:
+				p.last = p.first
+			}
+		}
+		f = append(f, p)
+	}
+	return f, nil
+}
+
+func calendarNumber(text string, low, high int) (int, error) {
+	n, err := strconv.ParseUint(text, 10, 16)
+	if err != nil || int(n) < low || int(n) > high {
+		return 0, fmt.Errorf("%q is not a number from %d to %d", text, low, high)
+	}
+	return int(n), nil
+}
+
+// Next is the first time after t that the expression names, in the zone of t; the zero
+// time if there is none.
+func (e Calendar) Next(t time.Time) time.Time {
+	zone := t.Location()
+	if e.utc {
+		t = t.UTC()
+	}
+	if t.Year() < firstYear {
+		t = time.Date(firstYear, 1, 1, 0, 0, 0, -1, t.Location())
+	}
+	for day := time.Date(t.Year(), t.Month(), t.Day(), 12, 0, 0, 0, t.Location()); day.Year() <= lastYear; day = day.AddDate(0, 0, 1) {
+		switch {
+		case !e.year.has(day.Year()):
+			day = time.Date(day.Year(), 12, 31, 12, 0, 0, 0, day.Location())
+		case !e.month.has(int(day.Month())):
+			day = time.Date(day.Year(), day.Month()+1, 0, 12, 0, 0, 0, day.Location())
+		case e.day.has(day.Day()) && e.weekdays[day.Weekday()]:
+			if next := e.within(day, t); !next.IsZero() {
+				return next.In(zone)
+			}
+		}
+	}
+	return time.Time{}
+}
+
+// within is the first time of a day that the expression names and that is after t.
+func (e Calendar) within(day, t time.Time) time.Time {
+	for h := range 24 {
+		// The last second of the hour; where the clock is set, an hour may not be there.
+		if !e.hour.has(h) || !time.Date(day.Year(), day.Month(), day.Day(), h, 59, 59, 0, day.Location()).After(t) {
+			continue
+		}
+		for m := range 60 {
+			if !e.minute.has(m) {
+				continue
+			}
+			for s := range 60 {
+				at := time.Date(day.Year(), day.Month(), day.Day(), h, m, s, 0, day.Location())
+				if e.second.has(s) && at.After(t) {
+					return at
+				}
+			}
+		}
+	}
+	return time.Time{}
+}
