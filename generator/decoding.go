@@ -59,36 +59,40 @@ func billions(n int64) string { return fmt.Sprintf("%.1fG", tenth(float64(n)/1e9
 // tenth rounds up to a tenth.
 func tenth(x float64) float64 { return math.Ceil(x*10) / 10 }
 
-// Least calls pack with each thrift (see encoder.Options) that it tries, in the last call
-// with the least that keeps within the limit. pack returns how many instructions
-// decoding takes.
-func (l decodeLimit) Least(pack func(thrift int) (int64, error)) error {
-	n, err := pack(0)
-	if err != nil || l.Instructions == 0 || n <= l.Instructions {
-		return err
+// thriftSearch finds the least thrift (see encoder.Options) with which deltas keep
+// within a limit: no thrift, then the most, then halfway between.
+type thriftSearch struct {
+	limit     decodeLimit
+	thrift    int // the one to be tried
+	low, high int // low is known to be too little, and high to be enough
+}
+
+func (l decodeLimit) search() *thriftSearch {
+	return &thriftSearch{limit: l, low: -1, high: encoder.MaxThrift + 1}
+}
+
+// judge takes how many instructions decoding takes with s.thrift, and chooses the next
+// one. done says that s.thrift is the one that was searched for.
+func (s *thriftSearch) judge(instructions int64) (done bool, err error) {
+	switch {
+	case s.limit.Instructions == 0 || instructions <= s.limit.Instructions:
+		s.high = s.thrift
+	case s.thrift == encoder.MaxThrift:
+		return false, &tooMuchError{s.limit, instructions}
+	default:
+		s.low = s.thrift
 	}
-	low, high, last := 0, encoder.MaxThrift, encoder.MaxThrift // low is too little
-	if n, err = pack(high); err != nil {
-		return err
+	switch {
+	case s.high > encoder.MaxThrift:
+		s.thrift = encoder.MaxThrift
+	case s.high-s.low > 1:
+		s.thrift = (s.low + s.high) / 2
+	case s.thrift == s.high:
+		return true, nil
+	default:
+		s.thrift = s.high
 	}
-	if n > l.Instructions {
-		return &tooMuchError{l, n}
-	}
-	for high-low > 1 {
-		last = (low + high) / 2
-		if n, err = pack(last); err != nil {
-			return err
-		}
-		if n > l.Instructions {
-			low = last
-		} else {
-			high = last
-		}
-	}
-	if last != high {
-		_, err = pack(high)
-	}
-	return err
+	return false, nil
 }
 
 // decodingOf is how many instructions a device executes that decodes all deltas: those of

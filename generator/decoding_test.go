@@ -13,6 +13,19 @@ import (
 	"github.com/mender-app/mender-app/delta/encoder"
 )
 
+// least searches with what pack says of each thrift.
+func (l decodeLimit) least(pack func(thrift int) (int64, error)) error {
+	for search := l.search(); ; {
+		n, err := pack(search.thrift)
+		if err != nil {
+			return err
+		}
+		if done, err := search.judge(n); done || err != nil {
+			return err
+		}
+	}
+}
+
 // The least thrift that keeps within the limit is tried last, and none without a limit.
 func TestLeast(t *testing.T) {
 	for want := range encoder.MaxThrift + 1 {
@@ -21,16 +34,16 @@ func TestLeast(t *testing.T) {
 			tried = append(tried, thrift)
 			return int64(100 - thrift), nil
 		}
-		require.NoError(t, decodeLimit{Instructions: int64(100 - want)}.Least(pack))
+		require.NoError(t, decodeLimit{Instructions: int64(100 - want)}.least(pack))
 		require.Equal(t, want, tried[len(tried)-1])
 		require.LessOrEqual(t, len(tried), 6, "%v", tried)
 		tried = nil
-		require.NoError(t, decodeLimit{}.Least(pack))
+		require.NoError(t, decodeLimit{}.least(pack))
 		require.Equal(t, []int{0}, tried)
 	}
 	failed := errors.New("failed")
 	for fails := range encoder.MaxThrift + 1 {
-		err := decodeLimit{Instructions: int64(100 - fails)}.Least(func(thrift int) (int64, error) {
+		err := decodeLimit{Instructions: int64(100 - fails)}.least(func(thrift int) (int64, error) {
 			if thrift == fails {
 				return 0, failed
 			}
@@ -44,9 +57,9 @@ func TestTooMuch(t *testing.T) {
 	armv7, known := budget.ClassOf("linux/arm/v7")
 	require.True(t, known)
 	needs := func(n int64) func(int) (int64, error) { return func(int) (int64, error) { return n, nil } }
-	err := decodeLimit{armv7.Speed, armv7}.Least(needs(armv7.Speed*3/2 + 1))
+	err := decodeLimit{armv7.Speed, armv7}.least(needs(armv7.Speed*3/2 + 1))
 	require.EqualError(t, err, "decoding takes at least 1.6s on "+armv7.Processor+", and 1s are allowed")
-	err = decodeLimit{Instructions: 2e9}.Least(needs(2.51e9))
+	err = decodeLimit{Instructions: 2e9}.least(needs(2.51e9))
 	require.EqualError(t, err, "decoding takes at least 2.6G instructions, and 2.0G are allowed")
 	var much *tooMuchError
 	require.ErrorAs(t, err, &much)

@@ -2,8 +2,10 @@ package generator
 
 import (
 	"context"
+	"fmt"
 	"os"
 
+	"github.com/mender-app/mender-app/artifact"
 	"github.com/mender-app/mender-app/delta"
 	"github.com/mender-app/mender-app/delta/encoder"
 	"github.com/mender-app/mender-app/generator/bases"
@@ -28,22 +30,126 @@ func (e *encodedDelta) remove() {
 	}
 }
 
+// encoded are the deltas of a plan.
+type encoded struct {
+	images []*imageDeltas    // of the plan's images, in its order; nil for an image that has none
+	files  [][]*encodedDelta // of the plan's files: one over each base
+}
+
+// remove removes the deltas that were not packed.
+func (e *encoded) remove() {
+	for _, i := range e.images {
+		i.remove()
+	}
+	for _, list := range e.files {
+		for _, d := range list {
+			d.remove()
+		}
+	}
+}
+
+// imageDeltas are the deltas that make one image: a single one, or one for each of its
+// bases.
+type imageDeltas struct {
+	deltas []*encodedDelta
+	whole  *encodedDelta // over nothing, for devices without any of the bases; nil: there is none
+	// shared makes the content that the deltas have in common; nil if they have
+	// none. temp is the unpacked size of that content, in bytes.
+	shared *encodedDelta
+	temp   int64
+}
+
+// total is how many bytes the deltas over bases take in the artifact.
+func (i *imageDeltas) total() (n int64) {
+	if i.shared != nil {
+		n = i.shared.size()
+	}
+	for _, d := range i.deltas {
+		n += d.size()
+	}
+	return n
+}
+
+func (i *imageDeltas) remove() {
+	if i == nil {
+		return
+	}
+	i.shared.remove()
+	i.whole.remove()
+	for _, d := range i.deltas {
+		d.remove()
+	}
+}
+
+// deltaMaker makes the deltas of a plan with one thrift (see encoder.Options).
+type deltaMaker struct {
+	*run
+	thrift int
+}
+
+// encodePlan makes all deltas of the plan.
+func (r *run) encodePlan(ctx context.Context, p *plan, thrift int) (*encoded, error) {
+	m := &deltaMaker{r, thrift}
+	made := &encoded{images: make([]*imageDeltas, len(p.images)), files: make([][]*encodedDelta, len(p.files))}
+	for i := range p.images {
+		var err error
+		if made.images[i], err = m.image(ctx, &p.images[i]); err != nil {
+			made.remove()
+			return nil, fmt.Errorf("%s: %w", p.images[i].URL, err)
+		}
+	}
+	for i := range p.files {
+		var err error
+		if made.files[i], err = m.file(ctx, &p.files[i]); err != nil {
+			made.remove()
+			return nil, fmt.Errorf("%s: %w", p.files[i].URL, err)
+		}
+	}
+	return made, nil
+}
+
+// image makes the deltas of an image; nil if it needs none.
+func (m *deltaMaker) image(ctx context.Context, img *plannedImage) (*imageDeltas, error) {
+	whole := func(what string) (*encodedDelta, error) {
+		return m.encode(ctx, what, deltaImages(img.known), bases.DeltaImage(img.URL, img.Image))
+	}
+	switch {
+	case img.sameAs >= 0, img.format == artifact.FormatFull:
+		return nil, nil
+	case img.format == artifact.FormatDelta:
+		d, err := whole(img.URL)
+		if err != nil {
+			return nil, err
+		}
+		return &imageDeltas{deltas: []*encodedDelta{d}}, nil
+	}
+	made, err := m.overBases(ctx, img)
+	if err != nil || !img.whole || !m.Images.DeepDelta {
+		return made, err
+	}
+	if made.whole, err = whole(img.URL + ", whole"); err != nil {
+		made.remove()
+		return nil, err
+	}
+	return made, nil
+}
+
 // encode makes a delta in the temporary directory. what is its name for Progress.
-func (r *run) encode(ctx context.Context, what string, olds []delta.Image, next delta.Image) (*encodedDelta, error) {
+func (m *deltaMaker) encode(ctx context.Context, what string, olds []delta.Image, next delta.Image) (*encodedDelta, error) {
 	o := encoder.Options{
-		TempDir: r.temp, FilesOnly: r.Images.FilesOnly, Thrift: r.thrift, NoDeflate: r.lacks(delta.FeatureDeflate), NoGo: r.lacks(delta.FeatureGo), NoFar: r.lacks(delta.FeatureFar),
-		Progress: func(done, total int64) { r.tell("encode", what, done, total) },
+		TempDir: m.temp, FilesOnly: m.Images.FilesOnly, Thrift: m.thrift, NoDeflate: m.lacks(delta.FeatureDeflate), NoGo: m.lacks(delta.FeatureGo), NoFar: m.lacks(delta.FeatureFar),
+		Progress: func(done, total int64) { m.tell("encode", what, done, total) },
 	}
 	hex := ""
-	if r.cache != nil {
+	if m.cache != nil {
 		var err error
 		if hex, err = deltaHex(olds, next, o); err != nil {
-			r.noCache(err)
-		} else if e, err := r.cachedDelta(ctx, hex, olds, next); e != nil || err != nil {
+			m.noCache(err)
+		} else if e, err := m.cachedDelta(ctx, hex, olds, next); e != nil || err != nil {
 			return e, err
 		}
 	}
-	f, err := os.CreateTemp(r.temp, "delta-*")
+	f, err := os.CreateTemp(m.temp, "delta-*")
 	if err != nil {
 		return nil, &WriteError{Err: err}
 	}
@@ -57,7 +163,7 @@ func (r *run) encode(ctx context.Context, what string, olds []delta.Image, next 
 		return nil, err
 	}
 	if hex != "" {
-		r.keepDelta(hex, e)
+		m.keepDelta(hex, e)
 	}
 	return e, nil
 }

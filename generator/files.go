@@ -10,6 +10,7 @@ import (
 
 	"github.com/mender-app/mender-app/artifact"
 	"github.com/mender-app/mender-app/artifact/digest"
+	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/artifact/metered"
 	"github.com/mender-app/mender-app/artifact/names"
 	"github.com/mender-app/mender-app/delta"
@@ -156,61 +157,89 @@ func (r *run) planFiles(p *plan) error {
 	return nil
 }
 
-// file packs file i.
-func (pack *imagesPacker) file(ctx context.Context, i int, f *plannedFile) (*artifact.Component, error) {
+// file makes the deltas of a file, one over each of its bases.
+func (m *deltaMaker) file(ctx context.Context, f *plannedFile) (made []*encodedDelta, err error) {
 	if f.sameAs >= 0 {
-		c := *pack.files[f.sameAs]
-		c.URL = f.URL
-		pack.files = append(pack.files, &c)
-		return &c, nil
+		return nil, nil
 	}
-	c := &artifact.Component{
-		URL: f.URL, Type: f.Type, Digest: f.Digest, Platform: pack.Application.Platform.String(), Size: f.Size, Format: f.Format,
-	}
-	pack.files = append(pack.files, c)
-	e := entry{image: pack.images + i, variant: -1}
-	info := artifact.ImageInfo{Digest: f.Digest, URLNew: f.URL, URLCurrent: f.URL, SumNew: f.Digest, SumCurrent: f.Digest}
-	this := localFile{f.Source, f.Digest, f.Size}
-	for n, base := range f.bases {
-		made, err := pack.encode(ctx, f.URL, []delta.Image{base.image()}, this.image())
+	for _, base := range f.bases {
+		d, err := m.encode(ctx, f.URL, []delta.Image{base.image()}, f.local().image())
 		if err != nil {
+			for _, d := range made {
+				d.remove()
+			}
 			return nil, fmt.Errorf("over %s: %w", base.path, err)
 		}
+		made = append(made, d)
+	}
+	return made, nil
+}
+
+// local is the file as it is on the build host.
+func (f *plannedFile) local() localFile { return localFile{f.Source, f.Digest, f.Size} }
+
+// travelsWhole reports whether the file itself is in the artifact.
+func (f *plannedFile) travelsWhole() bool { return len(f.bases) == 0 || f.whole }
+
+// describe is the component of a file. It adds to sizes what the file takes, unless
+// its variants say that.
+func (f *plannedFile) describe(made []*encodedDelta, platform image.Platform, sizes *artifact.Sizes) artifact.Component {
+	c := artifact.Component{URL: f.URL, Type: f.Type, Digest: f.Digest, Platform: platform.String(), Size: f.Size, Format: f.Format}
+	for n, d := range made {
+		base := f.bases[n]
 		bases := []artifact.Base{{URL: f.URL, Digest: base.digest, Size: base.size}}
-		info.Kind, info.Variant = artifact.KindDelta, 0
 		if f.Format == artifact.FormatVariants {
-			info.Variant = n + 1
 			c.Variants = append(c.Variants, artifact.Variant{
-				Format: artifact.FormatDelta, Bases: bases, PayloadBytes: made.size(), Memory: made.report.Header.Memory, Engine: f.Size, Decode: made.decode(),
+				Format: artifact.FormatDelta, Bases: bases, PayloadBytes: d.size(), Memory: d.report.Header.Memory, Engine: f.Size, Decode: d.decode(),
 			})
 		} else {
-			c.Bases, info.SumCurrent = bases, base.digest
-			pack.sizes.Memory = max(pack.sizes.Memory, made.report.Header.Memory)
-			pack.sizes.Decode += made.decode()
-			pack.sizes.Engine += f.Size
+			c.Bases = bases
+			sizes.Memory = max(sizes.Memory, d.report.Header.Memory)
+			sizes.Decode += d.decode()
 		}
-		c.PayloadBytes += made.size()
-		err = pack.addDelta(e, info, made)
-		made.remove()
-		if err != nil {
-			return nil, err
+		c.PayloadBytes += d.size()
+	}
+	if f.travelsWhole() {
+		c.PayloadBytes += f.Size
+	}
+	switch {
+	case f.whole:
+		c.Variants = append(c.Variants, artifact.Variant{Format: artifact.FormatFull, PayloadBytes: f.Size, Engine: f.Size})
+	case f.Format != artifact.FormatVariants:
+		sizes.Engine += f.Size
+	}
+	return c
+}
+
+// file packs component i, a file: nothing if an earlier one has the same content.
+func (pack *imagesPacker) file(ctx context.Context, i int, f *plannedFile, made []*encodedDelta) error {
+	if f.sameAs >= 0 {
+		return nil
+	}
+	e := entry{image: i, variant: -1}
+	info := artifact.ImageInfo{Digest: f.Digest, URLNew: f.URL, URLCurrent: f.URL, SumNew: f.Digest, SumCurrent: f.Digest}
+	for n, d := range made {
+		info.Kind = artifact.KindDelta
+		if f.Format == artifact.FormatVariants {
+			info.Variant = n + 1
+		} else {
+			info.SumCurrent = f.bases[n].digest
+		}
+		if err := pack.addDelta(e, info, d); err != nil {
+			return err
 		}
 	}
-	if len(f.bases) > 0 && !f.whole {
-		return c, nil
+	if !f.travelsWhole() {
+		return nil
 	}
 	file, err := os.Open(f.Source)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer file.Close()
 	info.Kind, info.Variant = artifact.KindFull, 0
 	if f.whole {
 		info.Variant = -1
-		c.Variants = append(c.Variants, artifact.Variant{Format: artifact.FormatFull, PayloadBytes: f.Size, Engine: f.Size})
-	} else {
-		pack.sizes.Engine += f.Size
 	}
-	c.PayloadBytes += f.Size
-	return c, pack.add(e, info, f.Size, metered.Reader(ctx, file, metered.Sum(func(n int64) { pack.tell("encode", f.URL, n, f.Size) })))
+	return pack.add(e, info, f.Size, metered.Reader(ctx, file, metered.Sum(func(n int64) { pack.tell("encode", f.URL, n, f.Size) })))
 }

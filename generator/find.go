@@ -47,7 +47,7 @@ func addImage(list []*source.Found, f *source.Found) []*source.Found {
 }
 
 // find opens every image: those asked for, or those that the manifests use.
-func (r *run) find(ctx context.Context, opener *source.Opener, used *manifests.Found) ([]foundImage, error) {
+func (r *run) find(ctx context.Context, used *manifests.Found) ([]foundImage, error) {
 	if r.Images.Skip {
 		return nil, nil
 	}
@@ -66,7 +66,7 @@ func (r *run) find(ctx context.Context, opener *source.Opener, used *manifests.F
 	for _, p := range pairs {
 		i, ok := at[p.image()]
 		if !ok {
-			next, err := opener.Open(ctx, p.New, "")
+			next, err := r.opener.Open(ctx, p.New, "")
 			if err != nil {
 				return nil, err
 			}
@@ -78,7 +78,7 @@ func (r *run) find(ctx context.Context, opener *source.Opener, used *manifests.F
 		if p.Base == nil {
 			continue
 		}
-		base, err := opener.Open(ctx, *p.Base, images[i].URL)
+		base, err := r.opener.Open(ctx, *p.Base, images[i].URL)
 		if err != nil {
 			return nil, fmt.Errorf("base of %s: %w", images[i].URL, err)
 		}
@@ -88,7 +88,7 @@ func (r *run) find(ctx context.Context, opener *source.Opener, used *manifests.F
 	if err := distinct(images); err != nil {
 		return nil, err
 	}
-	return images, r.fromReleases(ctx, opener, images)
+	return images, r.fromReleases(ctx, images)
 }
 
 // Releases finds the older releases that Images.Releases names: each file, then those of
@@ -110,7 +110,7 @@ func (o *Options) releases(ctx context.Context) ([]bases.Release, error) {
 
 // fromReleases gives each image without a base the images that it replaces in the
 // older releases. If some of these lack the image, it is also sent whole.
-func (r *run) fromReleases(ctx context.Context, opener *source.Opener, images []foundImage) error {
+func (r *run) fromReleases(ctx context.Context, images []foundImage) error {
 	if !r.Images.Releases.Any() {
 		return nil
 	}
@@ -127,7 +127,7 @@ func (r *run) fromReleases(ctx context.Context, opener *source.Opener, images []
 	lacking := make([]bool, len(images))
 	named := make([][]*source.Found, len(images))
 	for _, rel := range releases {
-		held, err := opener.Held(ctx, rel.Path)
+		held, err := r.opener.Held(ctx, rel.Path)
 		if err != nil {
 			return err
 		}
@@ -143,7 +143,7 @@ func (r *run) fromReleases(ctx context.Context, opener *source.Opener, images []
 				continue
 			}
 			matched = true
-			base, err := opener.Open(ctx, source.Spec{Kind: source.Artifact, Path: rel.Path, Ref: old.URL}, "")
+			base, err := r.opener.Open(ctx, source.Spec{Kind: source.Artifact, Path: rel.Path, Ref: old.URL}, "")
 			if err != nil {
 				return fmt.Errorf("base of %s: %w", img.URL, err)
 			}

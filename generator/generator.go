@@ -1,10 +1,11 @@
 // Package generator makes App Artifacts on the build host, from container
 // images and an orchestrator's manifests, and describes existing ones.
 //
-// Generate works in three steps. It finds the images and reads their layers. It
-// makes a [Plan], which says how each image is sent and which layers are left out.
-// Then it executes the plan once. Each step passes its results on; no step changes
-// those of an earlier one. Nothing appears at the output path unless all steps
+// Generate works in phases. It reads the manifests, finds the images and reads their
+// layers. It makes a [Plan], which says how each image is sent and which layers are left
+// out. Then it executes the plan: it makes the deltas, within the budget for decoding,
+// describes them, packs them and writes the artifact. Each phase passes its results on;
+// none changes those of an earlier one. Nothing appears at the output path unless all
 // succeed.
 //
 // It knows no terminals or exit codes, and never runs a container engine. Its
@@ -73,11 +74,73 @@ type Sent struct {
 // and what was there is untouched. With dry it only makes the plan: it finds and
 // reads images, and encodes and writes nothing.
 func Generate(ctx context.Context, o Options, dry bool) (*Result, error) {
-	o, err := o.checked()
+	r, err := begin(o)
 	if err != nil {
 		return nil, err
 	}
-	r := &run{Options: o}
+	defer r.end()
+	used, err := r.prepareManifests(ctx)
+	if err != nil {
+		return nil, err
+	}
+	images, layers, err := r.collectImages(ctx, used)
+	if err != nil {
+		return nil, err
+	}
+	p, err := r.makePlan(ctx, images, layers)
+	if err != nil {
+		return nil, err
+	}
+	result := &Result{Path: r.Build.Output, Plan: &p.Plan}
+	if !dry {
+		if result.Sent, err = r.execute(ctx, p, used); err == nil {
+			err = r.strict()
+		}
+		result.written = r.written
+		if err != nil {
+			result.Discard()
+			return nil, err
+		}
+	}
+	result.Warnings = r.warnings
+	switch {
+	case dry:
+	case r.Build.Hold:
+		result.Unpublished = r.written[len(r.written)-1].Temp
+	default:
+		return result, result.Publish()
+	}
+	return result, nil
+}
+
+// run has what all steps of one call of Generate need.
+type run struct {
+	Options
+	policy     json.RawMessage       // of the metadata; nil: there is none
+	recipients *manifests.Recipients // of the secrets
+	temp       string                // directory for temporary files
+	opener     *source.Opener
+	older      *bases.Chain // the content of older releases, for opener
+	warnings   []string
+	notes      []string          // those of the warnings that are no reason to stop
+	tree       string            // the manifests as they are shipped: the manifests directory, or a copy
+	ignored    func(string) bool // whether a file of the manifests directory is not shipped
+	written    []output.File     // complete files, the artifact last
+
+	reads []string    // the features that the devices have; nil: all
+	limit decodeLimit // of what they take to decode the deltas
+
+	cache       *source.Cache // nil: nothing is kept
+	cacheFailed bool          // and it was said
+}
+
+// begin checks the options, reads what they name apart from images and manifests, and
+// makes the directory for temporary files.
+func begin(o Options) (r *run, err error) {
+	if o, err = o.checked(); err != nil {
+		return nil, err
+	}
+	r = &run{Options: o}
 	if r.reads, err = o.Artifact.readBy(); err != nil {
 		return nil, err
 	}
@@ -97,12 +160,29 @@ func Generate(ctx context.Context, o Options, dry bool) (*Result, error) {
 	if r.temp, err = os.MkdirTemp(o.Build.TempDir, ".app-gen-*"); err != nil {
 		return nil, &WriteError{Err: err}
 	}
-	defer os.RemoveAll(r.temp)
 	if dir := o.Build.CacheDir; dir != "" && o.Build.CacheLimit > 0 {
 		if r.cache, err = source.OpenCache(dir, o.Build.CacheLimit); err != nil {
 			r.noCache(err)
 		}
 	}
+	return r, nil
+}
+
+// end closes the images and removes all temporary files.
+func (r *run) end() {
+	if r.older != nil {
+		r.older.Builder.Close()
+	}
+	if r.opener != nil {
+		r.opener.Close()
+	}
+	os.RemoveAll(r.temp)
+}
+
+// prepareManifests reads the manifests as they are shipped, and checks what can be
+// checked without images. It returns nil for an orchestrator whose manifests the
+// generator cannot read.
+func (r *run) prepareManifests(ctx context.Context) (*manifests.Found, error) {
 	if err := r.openManifests(); err != nil {
 		return nil, err
 	}
@@ -116,29 +196,28 @@ func Generate(ctx context.Context, o Options, dry bool) (*Result, error) {
 	if err := r.suspectManifests(used); err != nil {
 		return nil, err
 	}
-	if err := r.strict(); err != nil {
-		return nil, err
-	}
-	opener := &source.Opener{Platform: o.Application.Platform, TempDir: r.temp, Config: o.Build.Sources, Cache: r.cache}
-	opener.Progress = func(what string, done, total int64) { r.tell("fetch", what, done, total) }
-	opener.Attestations = o.Build.SBOM != ""
-	defer opener.Close()
-	if r.older, err = r.olderContent(ctx, opener); err != nil {
-		return nil, err
-	}
-	defer r.older.Builder.Close()
+	return used, r.strict()
+}
 
-	images, err := r.find(ctx, opener, used)
-	if err != nil {
-		return nil, err
+// collectImages finds the images and their bases, and reads all their layers.
+func (r *run) collectImages(ctx context.Context, used *manifests.Found) (images []foundImage, layers source.Layers, err error) {
+	r.opener = &source.Opener{Platform: r.Application.Platform, TempDir: r.temp, Config: r.Build.Sources, Cache: r.cache}
+	r.opener.Progress = func(what string, done, total int64) { r.tell("fetch", what, done, total) }
+	r.opener.Attestations = r.Build.SBOM != ""
+	if err := r.olderContent(ctx); err != nil {
+		return nil, nil, err
+	}
+	if images, err = r.find(ctx, used); err != nil {
+		return nil, nil, err
 	}
 	if err := r.checkUses(images, used); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	images, layers, err := r.readLayers(ctx, images)
-	if err != nil {
-		return nil, err
-	}
+	return r.readLayers(ctx, images)
+}
+
+// makePlan decides how everything travels, and refuses what the devices cannot read.
+func (r *run) makePlan(ctx context.Context, images []foundImage, layers source.Layers) (*plan, error) {
 	p, err := r.plan(images, layers)
 	if err != nil {
 		return nil, err
@@ -152,55 +231,12 @@ func Generate(ctx context.Context, o Options, dry bool) (*Result, error) {
 	if err := r.checkFeatures(p); err != nil {
 		return nil, err
 	}
-	if o.Build.SBOM != "" {
+	if r.Build.SBOM != "" {
 		if p.packages, err = r.packages(ctx, images); err != nil {
 			return nil, err
 		}
 	}
-	if err := r.strict(); err != nil {
-		return nil, err
-	}
-	result := &Result{Path: o.Build.Output, Plan: &p.Plan}
-	if !dry {
-		if result.Sent, err = r.execute(ctx, p, used); err == nil {
-			err = r.strict()
-		}
-		result.written = r.written
-		if err != nil {
-			result.Discard()
-			return nil, err
-		}
-	}
-	result.Warnings = r.warnings
-	switch {
-	case dry:
-	case o.Build.Hold:
-		result.Unpublished = r.written[len(r.written)-1].Temp
-	default:
-		return result, result.Publish()
-	}
-	return result, nil
-}
-
-// run has what all steps of one call of Generate need.
-type run struct {
-	Options
-	policy     json.RawMessage       // of the metadata; nil: there is none
-	recipients *manifests.Recipients // of the secrets
-	temp       string                // directory for temporary files
-	older      *bases.Chain
-	warnings   []string
-	notes      []string          // those of the warnings that are no reason to stop
-	tree       string            // the manifests as they are shipped: the manifests directory, or a copy
-	ignored    func(string) bool // whether a file of the manifests directory is not shipped
-	written    []output.File     // complete files, the artifact last
-
-	reads  []string    // the features that the devices have; nil: all
-	limit  decodeLimit // of what they take to decode the deltas
-	thrift int         // of the deltas (encoder.Options)
-
-	cache       *source.Cache // nil: nothing is kept
-	cacheFailed bool          // and it was said
+	return p, r.strict()
 }
 
 func (r *run) warn(format string, args ...any) {

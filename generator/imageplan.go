@@ -82,6 +82,11 @@ type plannedImage struct {
 
 func (p *plannedImage) digest() image.Digest { return p.Image.ConfigDigest }
 
+// archive is the image as it travels whole, with all its names.
+func (p *plannedImage) archive() image.ArchiveSpec {
+	return image.ArchiveSpec{Image: p.Image, RepoTags: p.tags}
+}
+
 // base is the base of an image that is sent in exactly one form.
 func (p *plannedImage) base() *source.Found {
 	if len(p.bases) != 1 || p.format == artifact.FormatVariants {

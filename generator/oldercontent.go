@@ -11,15 +11,16 @@ import (
 	"github.com/mender-app/mender-app/generator/source"
 )
 
-// olderContent lets the opener find the content of images that older artifacts
+// olderContent lets r.opener find the content of images that older artifacts
 // have as deltas only.
-func (r *run) olderContent(ctx context.Context, opener *source.Opener) (*bases.Chain, error) {
+func (r *run) olderContent(ctx context.Context) error {
 	chain, err := bases.NewChain(r.temp, r.tell)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	chain.Elsewhere = opener
-	opener.Rebuild = chain.Image
+	r.older = chain
+	chain.Elsewhere = r.opener
+	r.opener.Rebuild = chain.Image
 	for _, p := range r.Images.Pairs {
 		for _, s := range []*source.Spec{p.Base, &p.New} {
 			if s != nil && s.Kind == source.Artifact {
@@ -28,27 +29,27 @@ func (r *run) olderContent(ctx context.Context, opener *source.Opener) (*bases.C
 		}
 	}
 	for _, arg := range r.Images.Content {
-		if err := r.addContent(ctx, opener, chain, arg); err != nil {
-			return nil, fmt.Errorf("--content %s: %w", arg, err)
+		if err := r.addContent(ctx, arg); err != nil {
+			return fmt.Errorf("--content %s: %w", arg, err)
 		}
 	}
-	return chain, nil
+	return nil
 }
 
 // addContent adds what --content names: an artifact, a directory of them, or an
 // image.
-func (r *run) addContent(ctx context.Context, opener *source.Opener, chain *bases.Chain, arg string) error {
+func (r *run) addContent(ctx context.Context, arg string) error {
 	path := strings.TrimPrefix(arg, string(source.Artifact)+":")
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
 		entries, err := os.ReadDir(path)
 		for _, e := range entries {
 			if strings.HasSuffix(e.Name(), ".mender") {
-				chain.Artifacts = append(chain.Artifacts, filepath.Join(path, e.Name()))
+				r.older.Artifacts = append(r.older.Artifacts, filepath.Join(path, e.Name()))
 			}
 		}
 		return err
 	} else if err == nil {
-		chain.Artifacts = append(chain.Artifacts, path)
+		r.older.Artifacts = append(r.older.Artifacts, path)
 		return nil
 	}
 	spec, err := source.Parse(arg)
@@ -58,9 +59,9 @@ func (r *run) addContent(ctx context.Context, opener *source.Opener, chain *base
 	if spec.URL == "" && spec.Kind != source.Registry {
 		spec.URL = "content" // the name does not matter here
 	}
-	found, err := opener.Open(ctx, spec, "")
+	found, err := r.opener.Open(ctx, spec, "")
 	if err != nil {
 		return err
 	}
-	return chain.Add(ctx, arg, found.Image)
+	return r.older.Add(ctx, arg, found.Image)
 }
