@@ -43,12 +43,11 @@ func (k Kind) String() string {
 	return fmt.Sprintf("kind %d", int(k))
 }
 
-// ImageInfo is what the images payload says of one image.
+// ImageInfo is what the images payload says about one image.
 type ImageInfo struct {
 	// Digest names the image and its directory in the payload. In our artifacts
 	// it is the digest of the new image's config. The shell reference writes its
-	// engine's image ID, which is the digest of a manifest with a containerd
-	// store.
+	// engine's image ID, which with a containerd store is the digest of a manifest.
 	Digest     image.Digest
 	URLNew     string // one name; the components in the metadata may have more
 	URLCurrent string // the same as URLNew for a full image
@@ -56,7 +55,7 @@ type ImageInfo struct {
 	SumCurrent image.Digest // "" if the reference did not know it
 	Kind       Kind
 	Variant    int   // 0: the image has no variants; from 1: the number of a delta; -1: the full image beside deltas
-	Size       int64 // bytes of the content; if that is several members, of the first one
+	Size       int64 // bytes of the content; if it has several members, of the first
 }
 
 // The payload's files, in their order in the artifact.

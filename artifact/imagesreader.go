@@ -20,11 +20,11 @@ import (
 // with its content, of exactly info.Size bytes. ReadImages skips what fn does not
 // read. An error of fn ends the reading and is returned as it is. ReadImages
 // returns nil only if the payload is whole and was read to its end. It checks the
-// structure of the payload and not the images: fn must verify these, and nothing
-// that fn made may be used before ReadImages returns nil.
+// structure of the payload, not the images: fn must verify those, and the caller must
+// not use anything fn made before ReadImages returns nil.
 //
 // Our payloads are streamed: memory stays below 1 MiB, and nothing is written.
-// For those of the shell reference see ReadOptions.SpoolDir.
+// For the shell reference's payloads see ReadOptions.SpoolDir.
 func ReadImages(r io.Reader, o ReadOptions, fn func(info ImageInfo, content io.Reader) error) error {
 	if o.MaxBytes == 0 {
 		o.MaxBytes = DefaultMaxImages
@@ -85,7 +85,7 @@ func (r *imagesReader) member(h *tar.Header) error {
 		return fail("not one of an images payload")
 	}
 	if h.Typeflag == tar.TypeDir && len(parts) < 3 {
-		return nil // directories are ignored: an image without members is none
+		return nil // directories are ignored: an image without members does not count
 	}
 	if h.Typeflag != tar.TypeReg || len(parts) < 3 {
 		return fail("only files may be here")
@@ -228,7 +228,7 @@ func (r *imagesReader) hand(d *imageDir, content io.Reader) error {
 	return nil
 }
 
-// info returns what the texts say of the image.
+// info returns what the texts say about the image.
 func (d *imageDir) info() (ImageInfo, error) {
 	for _, name := range []string{memberURLNew, memberURLCurrent, memberSumNew, memberSumCurrent} {
 		if _, ok := d.texts[name]; !ok {

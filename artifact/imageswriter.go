@@ -34,12 +34,12 @@ func (iw *ImagesWriter) CompressBest() { iw.gz.best = true }
 
 // Add appends an image with its content, of exactly size bytes. It does not use
 // info.Size. The kinds are KindFull, KindDelta and KindShared; with KindFull the
-// fields of the current image may be empty. Full images are compressed. Deltas
-// are compressed already, and are stored. An image with several names is added
-// once, with the first name. An image with variants is added once for each of its
-// members: the shared content (KindShared), the deltas by their Variant, the full
-// image with Variant -1. After an error the payload is useless, and Close returns
-// the error again.
+// fields of the current image may be empty. Full images are compressed. Deltas are
+// compressed already, so they are stored. An image with several names is added once,
+// with the first name. An image with variants is added once for each of its members:
+// the shared content (KindShared), the deltas by their Variant, the full image with
+// Variant -1. After an error the payload is useless, and Close returns the error
+// again.
 func (iw *ImagesWriter) Add(info ImageInfo, size int64, r io.Reader) error {
 	if iw.err == nil {
 		if err := iw.add(info, size, r); err != nil {
@@ -154,8 +154,8 @@ func (iw *ImagesWriter) Close() error {
 
 // Sent returns how many bytes of the payload each Add took, in order. After
 // Close their sum is the payload's size. The boundary between two deltas is exact.
-// The last compressed block of a full image, with at most 64 KiB of content, also
-// contains the beginning of what follows: its bytes are divided in proportion.
+// The last compressed block of a full image has at most 64 KiB of content and also
+// contains the beginning of the next image: its bytes are divided in proportion.
 func (iw *ImagesWriter) Sent() []int64 {
 	sent := make([]int64, len(iw.gz.starts))
 	for i, start := range iw.gz.starts {
@@ -195,7 +195,7 @@ func newMembers(w io.Writer) *members {
 	return m
 }
 
-// next sets the level of what is written from now on.
+// next sets the level for all later writes.
 func (m *members) next(level int) (err error) {
 	if m.gz != nil && m.level == level {
 		return nil

@@ -20,7 +20,7 @@ const manifestsDir = "manifests"
 
 // MaxManifests is the greatest size of an unpacked manifests payload, in bytes.
 // MaxManifestEntries is the greatest number of its files, directories and links.
-// What the metadata announces does not raise them.
+// The sizes in the metadata do not raise them.
 const (
 	MaxManifests       = 64 << 20
 	MaxManifestEntries = 10000
@@ -168,8 +168,8 @@ func typeName(flag byte) string {
 	return fmt.Sprintf("of type %q", flag)
 }
 
-// tree is the content of a manifests payload, by clean relative names. It also
-// has directories that are only part of other names.
+// tree is the content of a manifests payload, by clean relative names. It also has
+// directories without an entry of their own.
 type tree map[string]node
 
 type node struct {

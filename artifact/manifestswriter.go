@@ -13,7 +13,7 @@ import (
 	"github.com/mender-app/mender-app/artifact/digest"
 )
 
-// Written is what WriteManifests wrote.
+// Written describes what WriteManifests wrote.
 type Written struct {
 	Payload int64         // the tar's bytes (Sizes.ManifestsPayload)
 	Files   int64         // the files' bytes (Sizes.Manifests)

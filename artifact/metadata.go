@@ -12,15 +12,15 @@ const (
 	// VersionReference is written for an artifact that the shell reference
 	// can install: full images only.
 	VersionReference = "1.0"
-	// VersionCurrent is written for an artifact that needs a reader of ours.
+	// VersionCurrent is written for an artifact that needs our reader.
 	VersionCurrent = "1.1"
 )
 
-// Names of features that an artifact may require of its reader.
+// Features that an artifact may require of its reader.
 const (
 	FeatureDelta    = "delta/1"    // images as image.delta, in the format of package delta
 	FeatureVariants = "variants/1" // images with several variants, of which a device takes one
-	FeaturePolicy   = "policy/1"   // a policy, which the device must follow
+	FeaturePolicy   = "policy/1"   // a policy that the device must follow
 	FeatureSecrets  = "secrets/1"  // files of the manifests are encrypted to keys of devices
 	FeatureFiles    = "files/1"    // components that are files, not images
 )
@@ -40,8 +40,8 @@ type Metadata struct {
 	Components         []Component `json:"components,omitempty"`
 	Sizes              *Sizes      `json:"sizes,omitempty"`    // nil: not announced (the reference)
 	Requires           []string    `json:"requires,omitempty"` // features the reader must have
-	// Recipients are the keys that secrets among the manifests are encrypted to, in
-	// age's form (age1…). Without any, they are unknown, or there are no secrets.
+	// Recipients are the keys that the secrets among the manifests are encrypted to, in
+	// age's form (age1…). If empty, they are unknown or there are no secrets.
 	Recipients []string `json:"recipients,omitempty"`
 	// Policy is a JSON object that modules/policy reads; nil for none.
 	Policy json.RawMessage `json:"policy,omitempty"`
@@ -56,7 +56,7 @@ const ComponentImage = "image"
 
 // Component is one part of the application that the orchestrator runs. An image
 // that the manifests use under several names is one component for each name.
-// These differ in the URL alone, and the payload has the content once.
+// These differ only in the URL, and the payload has the content once.
 type Component struct {
 	URL          string       `json:"url"`
 	Type         string       `json:"type"`   // ComponentImage, or the word for a kind of file
@@ -164,8 +164,8 @@ type Base struct {
 	Digest image.Digest `json:"digest"` // of the image's config, or of the file
 	// Size is the bytes of a file.
 	Size int64 `json:"size,omitempty"`
-	// DiffIDs are its layers. They are set if a variant has shared content, which
-	// is made from files that are found by their path in all layers.
+	// DiffIDs are its layers. They are set if a variant has shared content, which is
+	// made from files found by path in all layers.
 	DiffIDs []image.Digest `json:"diff_ids,omitempty"`
 }
 
@@ -179,7 +179,7 @@ type Sizes struct {
 	Temp             int64 `json:"temp"`              // peak of temporary files on the device
 	Memory           int64 `json:"memory,omitempty"`  // peak of memory to rebuild an image
 	Engine           int64 `json:"engine"`            // growth of the engine's disk
-	// Decode is about how many instructions decoding the deltas takes (package
-	// delta/budget); 0 if that is not announced.
+	// Decode is roughly the number of instructions needed to decode the deltas (package
+	// delta/budget); 0 if not announced.
 	Decode int64 `json:"decode,omitempty"`
 }

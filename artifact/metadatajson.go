@@ -55,8 +55,8 @@ func (m Metadata) MarshalJSON() ([]byte, error) {
 	return marshal(w)
 }
 
-// UnmarshalJSON reads what MarshalJSON writes. It also reads values that are not
-// in a string, which the shell reference and earlier versions of app-gen write.
+// UnmarshalJSON reads what MarshalJSON writes. It also reads values outside a string,
+// which the shell reference and earlier versions of app-gen write.
 func (m *Metadata) UnmarshalJSON(b []byte) error {
 	var env inString[map[string]string]
 	var components inString[[]Component]

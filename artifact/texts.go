@@ -33,7 +33,7 @@ func CheckURL(s string) error {
 	return nil
 }
 
-// checkText checks that a text is bounded, of one line and printable.
+// checkText checks that a text is bounded, printable and a single line.
 func checkText(field, s string) error {
 	if len(s) > maxText {
 		return fmt.Errorf("%w: %s: longer than %d bytes", ErrMetadata, field, maxText)

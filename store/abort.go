@@ -13,8 +13,8 @@ import (
 // abortsDir has the requests to end deployments, one file an application.
 const abortsDir = "aborts"
 
-// Abort is the request to end an open deployment in the release before. It is about one
-// deployment, so what is left of a request means nothing to a later one.
+// Abort is the request to end an open deployment and go back to the previous release. It
+// names one deployment, so a request that is left over means nothing to a later one.
 type Abort struct {
 	Format     int       `json:"format"`
 	Deployment string    `json:"deployment"` // its ID
@@ -41,8 +41,8 @@ func (a *App) Abort() (*Abort, error) {
 	return r, nil
 }
 
-// RequestAbort asks for the end of the open deployment. It needs no lock: whoever works
-// on the deployment holds it.
+// RequestAbort asks for the end of the open deployment. It needs no lock: the process
+// that works on the deployment holds it.
 func (a *App) RequestAbort(asked *Asked) error {
 	data, err := json.MarshalIndent(Abort{Format, a.Deployment.ID, a.Deployment.Started, asked}, "", "  ")
 	if err != nil {

@@ -29,8 +29,8 @@ const (
 	AdoptedID = "0-adopted"
 )
 
-// left is what another update module left of an application that was not adopted
-// yet.
+// left is what another update module left behind for an application that is not
+// adopted yet.
 type left struct {
 	urls         []string // of its images
 	orchestrator string   // "" if it is not known
@@ -73,7 +73,7 @@ func (s *Store) fromModules(name string) (containermodules.Project, bool) {
 	return p, ok && p.Name == name
 }
 
-// isLegacy reports whether another update module left an application that was not
+// isLegacy reports whether another update module installed an application that is not
 // adopted yet.
 func (s *Store) isLegacy(name string) bool {
 	if s.hasState(name) {
@@ -83,7 +83,7 @@ func (s *Store) isLegacy(name string) bool {
 	return ok || s.isReference(name)
 }
 
-// left returns what is there of an application that was not adopted yet.
+// left returns the files of an application that is not adopted yet.
 func (s *Store) left(name string) (left, error) {
 	if !s.isLegacy(name) {
 		return left{}, fmt.Errorf("%w: %s", ErrNoApp, name)
@@ -114,9 +114,9 @@ func (s *Store) LegacyOrchestrator(name string) string {
 	return l.orchestrator
 }
 
-// Rival returns the directory in which mender-container-modules has a project with
-// the application's name that is not what was adopted, "" for none. Compose cannot
-// tell the two apart.
+// Rival returns the directory where mender-container-modules has a project with the
+// application's name that was not adopted, "" for none. Compose cannot tell the two
+// apart.
 func (a *App) Rival() string {
 	if _, ok := a.store.fromModules(a.Name); !ok || a.AdoptedFrom == a.store.modules.Dir() {
 		return ""
@@ -173,9 +173,8 @@ func (s *Store) Adopt(name, orchestrator string, components func(urls []string) 
 	return a, a.pointAdopted()
 }
 
-// pointAdopted replaces the reference's directory by the link. The directory
-// itself moves to the adopted release, because a running container may have it
-// mounted.
+// pointAdopted replaces the reference's directory with the link. The directory itself
+// moves to the adopted release, because a running container may have it mounted.
 func (a *App) pointAdopted() error {
 	link := a.ManifestsDir()
 	target := filepath.Join(releasesDir, AdoptedID, manifestsName)
@@ -185,8 +184,8 @@ func (a *App) pointAdopted() error {
 	return durable.ReplaceDirWithLink(link, target, filepath.Join(a.releaseDir(AdoptedID), "original"))
 }
 
-// DropLegacy removes the files that the other update module has of an adopted
-// application. It is idempotent.
+// DropLegacy removes the other update module's files of an adopted application. It is
+// idempotent.
 func (a *App) DropLegacy() error {
 	if a.AdoptedFrom != "" {
 		if err := containermodules.At(a.AdoptedFrom).Drop(a.Name); err != nil {

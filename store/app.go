@@ -28,8 +28,8 @@ type App struct {
 	store *Store
 }
 
-// State is the state of an application, app.json. It is one file, so that phase
-// and current release change in one step.
+// State is the state of an application, app.json. It is one file, so the phase and
+// the current release change in one step.
 type State struct {
 	Format      int    `json:"format"`
 	Application string `json:"application"`
@@ -39,33 +39,32 @@ type State struct {
 	Current string `json:"current,omitempty"`
 	// Kept are older releases that a rollback can use, the newest first.
 	Kept []string `json:"kept,omitempty"`
-	// Deployment is the one under way; nil for none.
+	// Deployment is the open one; nil for none.
 	Deployment *Deployment `json:"deployment,omitempty"`
-	// Stopped: an operator has stopped the current release, or its policy says that it
-	// is not started. Until the phase cleaning it is about the release before.
+	// Stopped: an operator has stopped the current release, or its policy says not to
+	// start it. Describes the previous release until cleaning starts.
 	Stopped bool `json:"stopped,omitempty"`
-	// Failed are releases that failed to start and were left for a person: the
-	// current one, and while a deployment is open the one before.
+	// Failed are releases that failed to start and were left for a person: the current
+	// one, and during a deployment the previous one.
 	Failed []string `json:"failed,omitempty"`
 	// Services are the services that an operator switched on or off, by name.
 	Services map[string]ServiceChoice `json:"services,omitempty"`
 	// Overrides are what an operator changes in the manifests; nil: nothing.
 	Overrides *Overrides `json:"overrides,omitempty"`
-	// Applied names the overrides with which the current release was started last; "" for
-	// none.
+	// Applied names the overrides the current release was last started with; "" for none.
 	Applied string `json:"applied,omitempty"`
-	// Values names the values with which it was started last; "" for none.
+	// Values names the values it was last started with; "" for none.
 	Values string `json:"values,omitempty"`
-	// Off says why releases must not run, by release: they are disabled.
+	// Off maps each disabled release to the reason why it must not run.
 	Off map[string]string `json:"off,omitempty"`
 	// Purge: the application is being removed, without its data ("keep-data")
 	// or with it ("data"); "" otherwise.
 	Purge string `json:"purge,omitempty"`
-	// Copying: the application is stopped while its data is copied for a backup, and is
-	// to be started again.
+	// Copying: the application is stopped while its data is copied for a backup, and
+	// must be started again.
 	Copying bool `json:"copying,omitempty"`
-	// Deciding: what an operator decided about the current release is recorded here, and the
-	// release is still to be started with it.
+	// Deciding: an operator's decision about the current release is recorded here, and the
+	// release must still be started with it.
 	Deciding bool `json:"deciding,omitempty"`
 	// AdoptedFrom is the store of mender-container-modules that still has the
 	// application's old files; "" for none. They are removed after the first commit.
@@ -86,32 +85,32 @@ type Overrides struct {
 	Release string `json:"release"` // the current one when they were set
 }
 
-// Deployment is the journal of an open deployment. A phase is written before the
-// work that it names begins.
+// Deployment is the journal of an open deployment. A phase is written before its work
+// begins.
 type Deployment struct {
 	ID           string `json:"id"` // with Started unique in the application
 	ArtifactName string `json:"artifact_name,omitempty"`
-	From         string `json:"from,omitempty"` // the release before; "" for a first installation
+	From         string `json:"from,omitempty"` // the previous release; "" for a first installation
 	To           string `json:"to"`             // the release it brings
 	// Overwrites: loading To overwrites components that releases on the device
 	// need. Each such release has copies of them (see App.Saved).
 	Overwrites bool   `json:"overwrites,omitempty"`
 	Phase      string `json:"phase"`
-	// BootID is the boot of the machine in which the phase was entered. What
-	// was not synced in that boot must be verified in a later one.
+	// BootID is the boot of the machine in which the phase was entered. Data not synced
+	// in that boot must be verified in a later one.
 	BootID  string    `json:"boot_id,omitempty"`
 	Driver  string    `json:"driver,omitempty"` // who drives it: "mender", "mender-app"
 	Asked   *Asked    `json:"asked,omitempty"`
 	Started time.Time `json:"started"`
 	Updated time.Time `json:"updated"`
-	// Refused: the artifact was refused, for the reason in Error. What runs was
-	// not touched.
+	// Refused: the artifact was refused, for the reason in Error. The running release
+	// was not touched.
 	Refused bool `json:"refused,omitempty"`
 	// Error is the last error, in one line.
 	Error string `json:"error,omitempty"`
 	// Attempts counts the rollbacks that failed.
 	Attempts int `json:"attempts,omitempty"`
-	// Number is that of its record in the history.
+	// Number is the number of its record in the history.
 	Number   int64     `json:"number,omitempty"`
 	Measured *Measured `json:"measured,omitempty"` // so far
 	// Changed is set before a release is removed.
@@ -123,15 +122,15 @@ type Deployment struct {
 	extra extra
 }
 
-// Ties are what a deployment has to do with other deployments.
+// Ties connect a deployment to other deployments.
 type Ties struct {
-	// Reused: To is a kept release that an operator went back to. If the
-	// deployment fails, the release stays.
+	// Reused: To is a kept release that an operator went back to. It stays if the
+	// deployment fails.
 	Reused bool `json:"reused,omitempty"`
 	// Members are staged artifacts of other applications that are installed first, in this
 	// order, and undone with this deployment.
 	Members []Member `json:"members,omitempty"`
-	// Leader is the deployment that this one is a member of; nil for none.
+	// Leader is the deployment that this member follows; nil for none.
 	Leader *Leader `json:"leader,omitempty"`
 }
 
@@ -141,7 +140,7 @@ type Member struct {
 	ArtifactName string `json:"artifact_name"`
 }
 
-// Leader is the deployment that a member of it follows.
+// Leader identifies the deployment that a member follows.
 type Leader struct {
 	Application string `json:"application"`
 	Number      int64  `json:"number"`
@@ -154,7 +153,7 @@ type Step struct {
 	At    time.Time `json:"at"`
 	// Error is the last error in the phase.
 	Error string `json:"error,omitempty"`
-	// End and Outcome are in the history alone.
+	// End and Outcome are only in the history.
 	End     time.Time `json:"end,omitzero"`
 	Outcome string    `json:"outcome,omitempty"`
 }
@@ -163,7 +162,7 @@ type Step struct {
 const (
 	OutcomeDone        = "done"
 	OutcomeFailed      = "failed"      // with an error
-	OutcomeUndone      = "undone"      // it had been done, and the client took it back
+	OutcomeUndone      = "undone"      // it was done, and the client undid it
 	OutcomeInterrupted = "interrupted" // by a kill, a power cut or Ctrl-C
 )
 
@@ -222,7 +221,7 @@ func (s *Store) App(name string) (*App, error) {
 	data, err := readFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		if s.hasState(name) {
-			return nil, &CorruptError{path, errors.New("it was renamed, and no new one was written")}
+			return nil, &CorruptError{path, errors.New("it was renamed, and no new file was written")}
 		}
 		if s.isLegacy(name) {
 			return nil, &NotAdoptedError{name}
@@ -282,8 +281,8 @@ func (s *Store) Create(name string) (*App, error) {
 }
 
 // Rescue rebuilds the state of an application whose state file is damaged. The
-// file is renamed; the link to the manifests names the current release; the other
-// complete releases are kept. It returns a line for each finding.
+// damaged file is renamed, the link to the manifests names the current release, and
+// the other complete releases are kept. Rescue returns a line for each finding.
 func (s *Store) Rescue(name string) (*App, []string, error) {
 	var lines []string
 	path := filepath.Join(s.appDir(name), stateFile)
@@ -444,7 +443,7 @@ var notInID = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`[^A-Za-z0-9_.-]+`)
 })
 
-// NextID makes the name of the next release: its number and name. The caller
+// NextID makes the name of the next release from its number and name. The caller
 // saves the state, which then has the number.
 func (a *App) NextID(name string) string {
 	a.Sequence++

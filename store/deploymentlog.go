@@ -16,10 +16,10 @@ import (
 	"github.com/mender-app/mender-app/store/durable"
 )
 
-// Bounds of what the history keeps of logs.
+// Bounds of the logs in the history.
 const (
 	maxLogs     = 20       // deployments of an application that have one
-	maxLog      = 64 << 10 // bytes of one; the error still comes after them
+	maxLog      = 64 << 10 // bytes of one log; the final error may exceed it
 	maxLogEntry = 4 << 10  // bytes of a text
 )
 
@@ -60,8 +60,9 @@ func (s *Store) AddLog(app string, number int64, l LogEntry) error {
 // LevelError is the level of errors.
 const LevelError = "error"
 
-// DeploymentLog passes the lines of a deployment's log on, the oldest first. number may
-// be the one of the open deployment. The error may be an ErrNoRecord. It needs no lock.
+// DeploymentLog passes each line of a deployment's log to yield, the oldest first.
+// number may be that of the open deployment. The error may be an ErrNoRecord. It needs
+// no lock.
 func (s *Store) DeploymentLog(app string, number int64, yield func(LogEntry) error) error {
 	if err := names.Check(app); err != nil {
 		return fmt.Errorf("%w: %w", ErrName, err)

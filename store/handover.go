@@ -10,7 +10,7 @@ import (
 	"github.com/mender-app/mender-app/store/durable"
 )
 
-// MaxHandover is the most that hooks can hand on, in bytes.
+// MaxHandover is the maximum size of the data hooks hand on, in bytes.
 const MaxHandover = 64 << 10
 
 const handoverFile = "handover"
@@ -24,7 +24,7 @@ func (a *App) Handover() ([]byte, error) {
 	return data, err
 }
 
-// SetHandover replaces what later hooks get.
+// SetHandover replaces the data that later hooks get.
 func (a *App) SetHandover(data []byte) error {
 	if len(data) > MaxHandover {
 		return fmt.Errorf("a hook hands on %d bytes, the most is %d", len(data), MaxHandover)
@@ -32,7 +32,7 @@ func (a *App) SetHandover(data []byte) error {
 	return durable.WriteFile(filepath.Join(a.Dir(), handoverFile), data, 0o600)
 }
 
-// DropHandover removes what hooks handed on, if there is anything.
+// DropHandover removes the data that hooks handed on, if there is any.
 func (a *App) DropHandover() error {
 	path := filepath.Join(a.Dir(), handoverFile)
 	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {

@@ -14,7 +14,7 @@ import (
 	"github.com/mender-app/mender-app/store/durable"
 )
 
-// maxHistory is how many deployments of an application the history has.
+// maxHistory is how many deployments of an application the history keeps.
 const maxHistory = 200
 
 // MaxChanges is how many components a record names.
@@ -48,16 +48,16 @@ type Record struct {
 	Leader       *Leader   `json:"leader,omitempty"`
 }
 
-// Totals count the deployments of an application that have ended, also those that the
-// history no longer has.
+// Totals count the ended deployments of an application, including those no longer in
+// the history.
 type Totals struct {
 	Statuses map[string]int64 `json:"statuses"` // by how they ended
-	// Success is when the last one ended that was installed or restored.
+	// Success is when the last successful one (installed or restored) ended.
 	Success time.Time `json:"success,omitzero"`
 }
 
-// line is a line of the history. The last one has the totals, so that nobody has to
-// read the others for them. They are written with the record in one step.
+// line is a line of the history. The last line has the totals, so reading them needs
+// no other line. They are written with the record in one step.
 type line struct {
 	Record
 	Totals *Totals `json:"totals,omitempty"`
@@ -91,7 +91,7 @@ type Changed struct {
 type Asked struct {
 	How  string `json:"how"`            // one of the constants below
 	User string `json:"user,omitempty"` // of an AskedByHand, if it is known
-	// Event is why an AskedByUnit was begun; "" if there was no event.
+	// Event is what triggered an AskedByUnit; "" if there was no event.
 	Event string `json:"event,omitempty"`
 }
 
@@ -105,28 +105,27 @@ func (a Asked) OrNil() *Asked {
 
 // How a deployment was asked for.
 const (
-	AskedByClient = "client"    // the Mender client, which had it from a server
+	AskedByClient = "client"    // the Mender client, on behalf of a server
 	AskedByHand   = "by hand"   // a person or a script, on the device
 	AskedByUnit   = "automatic" // a unit of the service manager, such as a timer
 )
 
-// Measured is what a deployment took.
+// Measured is what a deployment cost.
 type Measured struct {
 	Received int64 `json:"received,omitempty"` // bytes of the payload
-	// Written is how many bytes were written to the disks of the store and the
-	// engine while calls worked on the deployment, by whatever program; 0 if it is
-	// not known.
+	// Written is how many bytes all programs wrote to the disks of the store and the
+	// engine while calls worked on the deployment; 0 if unknown.
 	Written int64 `json:"written,omitempty"`
-	// Downtimes are those of the services that were restarted, if the sub-module
-	// measures them; at most MaxDowntimes.
+	// Downtimes are the downtimes of the restarted services, if the sub-module measures
+	// them; at most MaxDowntimes.
 	Downtimes []Downtime `json:"downtimes,omitempty"`
 }
 
-// Downtime is how long nothing of a service was ready.
+// Downtime is how long no instance of a service was ready.
 type Downtime struct {
 	Service string  `json:"service"`
 	Seconds float64 `json:"seconds"` // in all
-	// Since is when it went down for good: it was not ready again when the deployment
+	// Since is when the service went down, if it was still not ready when the deployment
 	// ended.
 	Since time.Time `json:"since,omitzero"`
 }
@@ -146,11 +145,11 @@ const (
 	StatusRolledBack = "rolled-back" // undone; the previous release runs
 	StatusRefused    = "refused"     // refused before anything was changed
 	StatusPurged     = "purged"      // an operator removed the application
-	StatusReconciled = "reconciled"  // the device started it again, because something of it did not run
+	StatusReconciled = "reconciled"  // the device started it again, because part of it did not run
 	StatusFailed     = "failed"      // the rollback failed, and the previous release may not run; or the new release failed and stays
 )
 
-// Statuses are all of them.
+// Statuses lists all statuses.
 func Statuses() []string {
 	return []string{StatusInstalled, StatusRestored, StatusRolledBack, StatusRefused, StatusFailed, StatusPurged, StatusReconciled}
 }
@@ -209,7 +208,7 @@ func (s *Store) AddHistory(r Record) error {
 	return s.dropLogs(r.Application, r.Number)
 }
 
-// after is the number after those of the records.
+// after returns the next number after those of the records.
 func after(records []Record) int64 {
 	if len(records) == 0 {
 		return 1
@@ -226,7 +225,7 @@ func (s *Store) NextDeployment(app string) int64 {
 	return last.Number + 1
 }
 
-// HistoryFile is the file of an application's history, which need not be there.
+// HistoryFile is the file of an application's history. It may not exist.
 func (s *Store) HistoryFile(app string) string { return s.meta(historyDir + "/" + app + ".jsonl") }
 
 // History returns the ended deployments of an application, the oldest first, also
@@ -311,8 +310,8 @@ func (s *Store) Deployment(app string, number int64) (Record, error) {
 }
 
 // Last returns the newest record of an application's history, and whether there is
-// one. It reads no other record: a status of many applications asks for each. It needs
-// no lock.
+// one. It reads no other record, because a status of many applications calls it for
+// each. It needs no lock.
 func (s *Store) Last(app string) (r Record, found bool, err error) {
 	var l line
 	found, err = s.readLast(app, func(text []byte) error { return json.Unmarshal(text, &l) })
@@ -326,7 +325,7 @@ func (s *Store) Last(app string) (r Record, found bool, err error) {
 	return l.Record, found, err
 }
 
-// Outcome is Last without the steps, which are most of a record.
+// Outcome is Last without the steps, which make up most of a record.
 func (s *Store) Outcome(app string) (r Record, found bool, err error) {
 	var l brief
 	found, err = s.readLast(app, l.read)
@@ -351,7 +350,7 @@ func (l *brief) read(text []byte) error {
 	return json.Unmarshal(text, l)
 }
 
-// ignored is a part of a document that is not read.
+// ignored is a part of a document to skip.
 type ignored struct{}
 
 // UnmarshalJSON implements json.Unmarshaler.

@@ -12,8 +12,8 @@ import (
 // holdFile is the hold, for all applications.
 const holdFile = "hold.json"
 
-// Hold keeps updates of all applications away, until it is given back or its time is
-// over. It survives a restart of the machine.
+// Hold blocks updates of all applications until it is released or its time is over.
+// It survives a restart of the machine.
 type Hold struct {
 	Format int       `json:"format"`
 	Reason string    `json:"reason"`
@@ -21,9 +21,9 @@ type Hold struct {
 	Since  time.Time `json:"since"`
 	// Seconds is how long it lasts from Since on.
 	Seconds int64 `json:"seconds"`
-	// BootID is the boot of the machine in which it was taken, and Uptime how many
-	// seconds that boot was old. In this boot they count and not the clock, which may
-	// be set meanwhile.
+	// BootID is the boot of the machine in which the hold was taken, and Uptime the age
+	// of that boot in seconds. In the same boot these count, not the clock, which may be
+	// set meanwhile.
 	BootID string `json:"boot_id,omitempty"`
 	Uptime int64  `json:"uptime,omitempty"`
 }

@@ -17,10 +17,10 @@ func (e *LockedError) Error() string {
 	return fmt.Sprintf("another call is using the store (%s); try again when it has ended", e.Holder)
 }
 
-// Lock takes the store for this process, and waits for it until ctx ends. The
-// kernel holds the lock for the process: a process that was killed holds none, so
-// there is no stale lock. No other user can take it. Processes that wait show
-// who. If ctx ends first, the error is a *LockedError.
+// Lock takes the store for this process, and waits for it until ctx ends. The kernel
+// holds the lock for the process: a killed process holds none, so there is no stale
+// lock. No other user can take it. Waiting processes show who. If ctx ends first, the
+// error is a *LockedError.
 func (s *Store) Lock(ctx context.Context, who string) (release func(), err error) {
 	if err := s.Protect(); err != nil {
 		return nil, fmt.Errorf("store: %w", err)
@@ -36,9 +36,9 @@ func (s *Store) Lock(ctx context.Context, who string) (release func(), err error
 	return release, nil
 }
 
-// Protect creates the directory for files that belong to no application, and
-// keeps other users out of it: any user who can open a lock file can hold it.
-// Protect needs no lock.
+// Protect creates the directory for files that belong to no application, and keeps
+// other users out: any user who can open a lock file can hold it. Protect needs no
+// lock.
 func (s *Store) Protect() error { return durable.PrivateDir(s.meta("")) }
 
 // Busy reports whether another process has the lock, as far as this user can see.

@@ -5,9 +5,9 @@ import (
 	"github.com/mender-app/mender-app/artifact/quickjson"
 )
 
-// What follows reads documents in their usual form, of applications at rest. A status of
-// many applications reads three of each. What is not in that form, encoding/json reads.
-// A field that is not named here makes a document unusual, so nothing is lost.
+// This file reads documents in their usual form, that of applications at rest. A status
+// of many applications reads three documents for each. encoding/json reads documents in
+// any other form. A field not named here makes a document unusual, so nothing is lost.
 
 // quick reads a state, and reports whether it could.
 func (s *State) quick(data []byte) bool {
@@ -87,7 +87,7 @@ func (r *Release) quick(data []byte) bool {
 	return in.Whole()
 }
 
-// once fails if a field is there twice: encoding/json would join the values.
+// once fails if a field occurs twice: encoding/json would merge the values.
 func once(in *quickjson.Reader, first bool) {
 	if !first {
 		in.Fail()

@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// file is a file that is open for reading. An os.File costs twelve system calls for a
-// small file, and this four: a status of all applications reads hundreds.
+// file is a file open for reading. An os.File takes twelve system calls for a small
+// file, this type four: a status of all applications reads hundreds.
 type file struct {
 	path string
 	fd   int
@@ -37,7 +37,7 @@ func openFile(path string) (*file, error) {
 
 func (f *file) close() { _ = syscall.Close(f.fd) }
 
-// read reads the file from an offset to its end, as long as it was when it was opened.
+// read reads the file from an offset to its end, which is where it was when the file was opened.
 func (f *file) read(from int64) ([]byte, error) {
 	data := make([]byte, f.size-from)
 	for n := 0; n < len(data); {

@@ -29,24 +29,24 @@ type Release struct {
 	Components   []Component       `json:"components,omitempty"`
 	// Policy is the artifact's policy as in its metadata; nil for none.
 	Policy json.RawMessage `json:"policy,omitempty"`
-	// Statement is the artifact's statement as in its metadata: what the release
+	// Statement is the artifact's statement as in its metadata. It says what the release
 	// is, signed by its maker (package statement); nil for none.
 	Statement json.RawMessage `json:"statement,omitempty"`
-	// KeepServices and KeepOverrides are what a person said at the installation, whatever
-	// the policy says; nil: nothing.
+	// KeepServices and KeepOverrides are a person's choice at the installation, which
+	// overrides the policy; nil: no choice.
 	KeepServices  *bool     `json:"keep_services,omitempty"`
 	KeepOverrides *bool     `json:"keep_overrides,omitempty"`
 	Created       time.Time `json:"created"`
-	// BootID is the boot of the machine in which its download was begun. If the
-	// release is not Complete, it was not made durable in this boot.
+	// BootID is the boot of the machine in which its download began. If the release is
+	// not Complete, it was not made durable in that boot.
 	BootID string `json:"boot_id,omitempty"`
 	// Complete: every component was loaded, verified and synced, and the
 	// manifests are durable.
 	Complete bool `json:"complete,omitempty"`
 	// Adopted: the shell reference installed it.
 	Adopted bool `json:"adopted,omitempty"`
-	// Unstarted: the device installed it by itself over a release that was only loaded.
-	// It is loaded too, whatever its policy says.
+	// Unstarted: the device installed it automatically over a release that was only
+	// loaded. It is only loaded too, whatever its policy says.
 	Unstarted bool `json:"unstarted,omitempty"`
 
 	extra extra
@@ -147,8 +147,8 @@ func (a *App) Releases() ([]string, error) {
 	return ids, nil
 }
 
-// RemoveRelease deletes a release's directory. Its components must be deleted
-// before, because the directory is the only record of them.
+// RemoveRelease deletes a release's directory. Delete its components first, because
+// the directory is the only record of them.
 func (a *App) RemoveRelease(id string) error {
 	if err := names.Check(id); err != nil {
 		return fmt.Errorf("release: %w", err)

@@ -14,7 +14,7 @@ import (
 	"github.com/mender-app/mender-app/artifact/names"
 )
 
-// Remembered returns the applications, and those that are gone and have a history,
+// Remembered returns the applications, including removed ones that have a history,
 // sorted. It needs no lock.
 func (s *Store) Remembered() ([]string, error) {
 	apps, err := s.Apps()

@@ -13,10 +13,10 @@ import (
 	"github.com/mender-app/mender-app/store/durable"
 )
 
-// This file keeps copies of components. A sub-module without the feature stage
-// keeps a component under its URL alone, so loading another one there overwrites
-// it. A release that may be needed again keeps a copy in its own directory, and
-// the copy is removed with the release.
+// This file keeps copies of components. A sub-module without the feature stage keeps
+// a component only under its URL, so loading another one with that URL overwrites it.
+// A release that may be needed again keeps a copy in its own directory, and the copy
+// is removed with the release.
 
 // savedPath is the file that keeps a release's copy of the component url.
 func (a *App) savedPath(id, url string) string {
@@ -80,7 +80,7 @@ func syncSaved(path string) error {
 	return f.Sync()
 }
 
-// DropSaved removes a release's copies, when the components are in place again.
+// DropSaved removes a release's copies once the components are back in place.
 func (a *App) DropSaved(id string) error {
 	dir := filepath.Join(a.releaseDir(id), savedDir)
 	if _, err := os.Lstat(dir); errors.Is(err, fs.ErrNotExist) {

@@ -50,8 +50,8 @@ var (
 	ErrNoApp = errors.New("no such application")
 	// ErrNoRelease: the application has no such release.
 	ErrNoRelease = errors.New("no such release")
-	// ErrNewer: the store was written by a version of mender-app that this one
-	// cannot understand.
+	// ErrNewer: a newer version of mender-app wrote the store, in a form this version
+	// does not understand.
 	ErrNewer = errors.New("the store was written by a newer mender-app")
 )
 
@@ -76,7 +76,7 @@ type Store struct {
 // written.
 func At(dir string) *Store { return &Store{dir: filepath.Clean(dir)} }
 
-// Beside returns the same store on a device where mender-container-modules may have
+// Beside returns the same store, for a device where mender-container-modules may have
 // left a project in its own store.
 func (s *Store) Beside(modules containermodules.Store) *Store { return &Store{s.dir, modules} }
 
@@ -108,8 +108,8 @@ func (s *Store) meta(name string) string { return filepath.Join(s.dir, metaDir, 
 
 func (s *Store) appDir(name string) string { return filepath.Join(s.dir, name) }
 
-// Apps lists the applications, sorted by name, including those that were not
-// adopted yet. It needs no lock.
+// Apps lists the applications, sorted by name, including those not adopted yet. It
+// needs no lock.
 func (s *Store) Apps() ([]string, error) {
 	entries, err := os.ReadDir(s.dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

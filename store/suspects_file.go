@@ -11,17 +11,16 @@ import (
 	"github.com/mender-app/mender-app/store/durable"
 )
 
-// Suspect names components that an engine loaded in one boot of the machine, and
-// that were not made durable in that boot. After a restart the engine may list
-// them although their files are empty; a layer may even be there without an image.
-// The entry stays when the components' release is discarded.
+// Suspect names components that an engine loaded in one boot of the machine and that
+// were not made durable in that boot. After a restart the engine may list them
+// although their files are empty; it may even have a layer without an image. The
+// entry stays when the components' release is discarded.
 type Suspect struct {
 	// BootID is the boot in which they were loaded.
 	BootID string `json:"boot_id"`
 	// Orchestrator is the sub-module that loaded them.
 	Orchestrator string `json:"orchestrator"`
-	// Digests are the components' identities, Layers their diffIDs where they
-	// are known.
+	// Digests identify the components; Layers are their diffIDs, if known.
 	Digests []digest.Digest `json:"digests,omitempty"`
 	Layers  []digest.Digest `json:"layers,omitempty"`
 

@@ -11,8 +11,8 @@ import (
 // that they survive a rewrite by it.
 type extra map[string]json.RawMessage
 
-// decode reads a JSON object into the struct that v points to. It returns the
-// unknown fields. Mostly there are none, and then one pass finds that out.
+// decode reads a JSON object into the struct that v points to. It returns the unknown
+// fields. Usually there are none, and one pass is enough.
 func decode(data []byte, v any) (extra, error) {
 	strict := json.NewDecoder(bytes.NewReader(data))
 	strict.DisallowUnknownFields()

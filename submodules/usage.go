@@ -36,7 +36,7 @@ var envText = []struct{ name, text string }{
 	{EnvOverrides, "directory of override files, for sub-modules with the feature overrides/1"},
 	{EnvValues, "file of lines NAME='VALUE', for sub-modules with the feature values/1"},
 	{EnvCPUSet, "processors that are reserved, and the services that run on them, for sub-modules with the feature cpuset/1"},
-	{EnvOldVersion, "version of the release before, for RUN"},
+	{EnvOldVersion, "version of the previous release, for RUN"},
 	{EnvNewVersion, "version of the release that RUN is of"},
 	{EnvConfigDir, "directory of the configuration (default " + DefaultConfigDir + ")"},
 }

@@ -1,6 +1,6 @@
-// Package clip keeps text that comes from elsewhere short and readable where it is
-// quoted in a message: a name in an artifact, an answer of a server, the output of a
-// program. Such text may be megabytes long and contain control characters.
+// Package clip keeps foreign text short and readable when a message quotes it: a name
+// in an artifact, a server's answer, a program's output. Such text may be megabytes
+// long and contain control characters.
 package clip
 
 import (

@@ -1,6 +1,6 @@
 // Package composemodule reads the artifacts of the update module docker-compose of
-// mender-container-modules. Their metadata names nothing but the project. The names
-// and the digests of the images are only in the image archives of the payload, so an
+// mender-container-modules. Their metadata names nothing but the project. Only the
+// image archives in the payload have the names and digests of the images, so an
 // archive is kept in a file until it is read.
 package composemodule
 

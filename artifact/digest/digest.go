@@ -1,7 +1,6 @@
-// Package digest names content by its SHA-256. Every room uses its type: a layer,
-// a config or a manifest is the same [Digest] in an artifact, a delta, the store
-// and an image store. Conversions are needed only where a library has a type of
-// its own.
+// Package digest names content by its SHA-256. Every package uses this type: a layer,
+// a config or a manifest has the same [Digest] in an artifact, a delta, the store and
+// an image store. Conversions are needed only where a library has a type of its own.
 package digest
 
 import (
@@ -29,8 +28,8 @@ func Parse(s string) (Digest, error) {
 	return d, nil
 }
 
-// FromHex makes a Digest of its 64 lower-case hex digits alone, as names of
-// directories and tags have it.
+// FromHex makes a Digest from its 64 lower-case hex digits alone, the form in names
+// of directories and tags.
 func FromHex(s string) (Digest, error) {
 	d := Digest(prefix + s)
 	if !d.Valid() {

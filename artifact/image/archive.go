@@ -37,16 +37,16 @@ func OpenArchive(path string) (*Archive, error) {
 // Close releases the archive; layers can no longer be opened.
 func (a *Archive) Close() error { return a.src.Close() }
 
-// Images lists every image in the archive once. It leaves out what an index has
-// beside images, such as attestations, and images of an index whose manifest or
-// config is not in the archive.
+// Images lists every image in the archive once. It leaves out entries of an index
+// that are not images, such as attestations, and images whose manifest or config is
+// not in the archive.
 func (a *Archive) Images() []*Image { return a.images }
 
 // Select returns the image that suits the platform best. The zero Platform
 // selects the only image of the archive. The image may be a fall-back:
-// want.Match(img.Platform).Fallback() tells. If there is none for the
-// platform the error is a *PlatformError; if there are several different ones
-// that suit equally well, it asks for SelectTag.
+// want.Match(img.Platform).Fallback() tells. If no image suits the platform, the
+// error is a *PlatformError. If several different images suit equally well, the error
+// asks for a name, which SelectTag takes.
 func (a *Archive) Select(want Platform) (*Image, error) { return a.SelectTag("", want) }
 
 // SelectTag is Select among the images with the tag. "docker.io/" and "library/" at
@@ -110,7 +110,7 @@ func (a *Archive) names() string {
 	return strings.Join(names, ", ")
 }
 
-// load finds the images of manifest.json, and those that are only in the index.
+// load finds the images in manifest.json and those only in the index.
 func (a *Archive) load() error {
 	rv := resolver{load: a.small}
 	docker, err := rv.docker()

@@ -39,10 +39,10 @@ type Image struct {
 	DiffIDs      []Digest // of the layers, the base first
 	Platform     Platform // normalised, from the config
 	Tags         []string // its names in the archive, as written there
-	// Manifests are the digests by which an engine with containerd's image store
-	// knows the image: of the OCI manifests that name the config, and of the
-	// indexes that name these manifests. Only those are listed that the archive
-	// has, that index.json leads to, and whose bytes have the digest.
+	// Manifests are the digests by which an engine with containerd's image store knows
+	// the image: the OCI manifests that name the config, and the indexes that name these
+	// manifests. A manifest or index is listed only if the archive has it, index.json
+	// leads to it, and its content matches its digest.
 	Manifests []Digest
 	Layers    []Layer // one for each diffID, in the same order
 }
@@ -58,10 +58,10 @@ type Layer struct {
 	MediaType string
 	Blob      Digest
 	BlobSize  int64
-	// Open returns the uncompressed tar from its start. It may be called several
-	// times. Of a layer that an Archive has uncompressed it is also an io.ReaderAt.
-	// The content is not verified; see Layer.Verified. Open is nil for a layer that
-	// is omitted from the archive.
+	// Open returns the uncompressed tar from its start. It may be called several times.
+	// The reader is also an io.ReaderAt if the Archive holds the layer uncompressed. The
+	// content is not verified; see Layer.Verified. Open is nil for a layer that is
+	// omitted from the archive.
 	Open func() (io.ReadCloser, error)
 }
 

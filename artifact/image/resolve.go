@@ -144,7 +144,7 @@ type walk struct {
 	imgs     []resolved
 	byDigest map[Digest]int // config digest → index in imgs
 	seen     int            // descriptors
-	above    []Digest       // the indexes that are being read, but index.json
+	above    []Digest       // the indexes being read, except index.json
 }
 
 func (w *walk) index(b []byte, tag string, depth int) error {
@@ -171,7 +171,7 @@ func (w *walk) index(b []byte, tag string, depth int) error {
 	return nil
 }
 
-// attestation reports whether the descriptor is of an attestation, which BuildKit
+// attestation reports whether the descriptor names an attestation, which BuildKit
 // adds beside an image.
 func (d *descriptor) attestation() bool {
 	return d.Annotations["vnd.docker.reference.type"] != "" ||

@@ -55,20 +55,18 @@ type Member struct {
 // Handler takes the parts of a stream as they arrive. Either function may be
 // nil; an error it returns ends the reading and is returned wrapped.
 type Handler struct {
-	// Manifest is called once for the images of the archive, as soon as their
-	// manifests and configs have been read. early tells that no layer has
-	// been handed over yet, so that one that is present already can be
-	// skipped (our own writer always puts the manifests first); the layers in
-	// imgs then have no member and no size yet. Otherwise the call comes at
-	// the end of the stream, when all is verified, with what ReadStream
-	// returns.
+	// Manifest is called once with the images of the archive, as soon as their manifests
+	// and configs have been read. If early is true, no layer has been handed over yet,
+	// so the caller can skip layers it already has (our own writer always puts the
+	// manifests first); the layers in imgs have no member and no size yet. Otherwise the
+	// call comes at the end of the stream, after verification, with the images that
+	// ReadStream returns.
 	Manifest func(imgs []StreamImage, early bool) error
 	// Layer is called for each layer, in the order of arrival, with its bytes
-	// as they are stored. It need not read them: what it leaves is read and
-	// hashed after it returns. The bytes are not verified before ReadStream
-	// returns nil. If no manifest has been seen yet it may be called for a
-	// member that turns out to be no layer at all; otherwise it is called for
-	// those that the manifest names, and no others.
+	// as they are stored. It need not read them: ReadStream reads and hashes the rest.
+	// The bytes are not verified until ReadStream returns nil. If no manifest has been
+	// seen yet, Layer may be called for a member that is not a layer; otherwise it is
+	// called only for members that the manifest names.
 	Layer func(m Member, r io.Reader) error
 }
 
@@ -79,18 +77,17 @@ type StreamImage struct {
 }
 
 // ReadStream reads an image archive (docker-archive, OCI layout as a tar, or
-// hybrid; layers in it, or all of it, may be compressed) that arrives as a
-// stream, with its members in any order. Nothing is written anywhere; memory
-// stays below MaxJSON and 5 MiB more (and the windows of zstd, usually 8 MiB and
-// at most 32 MiB each, where layers or the whole are compressed so).
+// hybrid; single layers or the whole archive may be compressed) from a stream, with
+// its members in any order. It writes nothing. Memory stays below MaxJSON plus 5 MiB,
+// plus a window for each zstd stream: usually 8 MiB, at most 32 MiB.
 //
 // Every layer is hashed, uncompressed, while it is handed over. ReadStream
 // returns nil only if the stream was read to its end, configs and manifests
 // match their digests, and every layer in it is the one that its image's
-// config names. Layers may be omitted: they have no member in the result, and
-// the caller decides whether they are at hand.
+// config names. Layers may be omitted: they have no member in the result, and the
+// caller decides whether it has them.
 //
-// Where manifest.json and index.json are both there, manifest.json counts.
+// If the archive has both manifest.json and index.json, manifest.json counts.
 func ReadStream(r io.Reader, limits Limits, h Handler) ([]StreamImage, error) {
 	limits = limits.defaults()
 	br := bufio.NewReaderSize(r, 64<<10)
@@ -149,7 +146,7 @@ type stream struct {
 	want     map[string]Digest  // the diffID of each member early names
 }
 
-// arrived is what is known of a blob after it was read.
+// arrived describes a blob that was read.
 type arrived struct {
 	digest Digest // of the uncompressed content
 	size   int64  // of the uncompressed content
@@ -218,8 +215,8 @@ func (s *stream) blob(h *tar.Header, head []byte, body io.Reader) error {
 	if err != nil {
 		return err
 	}
-	// What is smaller than a tar's header cannot be a layer (VERSION in a
-	// classic archive).
+	// A member smaller than a tar header cannot be a layer, such as VERSION in a classic
+	// archive.
 	layer := h.Size >= 512 || compression != ""
 	if layer && !s.started {
 		s.started = true
@@ -252,8 +249,8 @@ func (s *stream) blob(h *tar.Header, head []byte, body io.Reader) error {
 	return nil
 }
 
-// announce tells the handler of the images before the first blob, if what has
-// arrived by then describes them.
+// announce tells the handler about the images before the first blob, if their
+// manifests and configs have arrived by then.
 func (s *stream) announce() error {
 	imgs, err := s.resolve(true)
 	if errors.Is(err, ErrMissing) {

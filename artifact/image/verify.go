@@ -8,8 +8,8 @@ import (
 	"github.com/mender-app/mender-app/artifact/digest"
 )
 
-// verifier turns the end of a stream into an error if the stream was not what
-// it was announced as.
+// verifier returns an error at the end of a stream whose size or digest is not the
+// announced one.
 type verifier struct {
 	io.ReadCloser
 	hash hash.Hash
@@ -28,7 +28,7 @@ func (v *verifier) Read(p []byte) (int, error) {
 	v.n += int64(n)
 	switch {
 	case v.size >= 0 && v.n > v.size:
-		n -= int(v.n - v.size) // what is too much never gets out
+		n -= int(v.n - v.size) // never pass on more than was announced
 		err = fmt.Errorf("%w: more than the %d bytes announced", ErrMismatch, v.size)
 	case err != io.EOF:
 	case v.size >= 0 && v.n < v.size:

@@ -27,12 +27,12 @@ type ArchiveSpec struct {
 	// allowed.
 	RepoTags []string
 	// Omit lists the layers, by diffID, that are not written because the
-	// engine has them already. The manifests still name them. The value is
-	// what the OCI manifest says of the layer, and must be the descriptor of
-	// the blob that the engine's store holds, where it holds one (a gzip blob
-	// it pulled): naming another leaves the store with an image that runs but
-	// cannot be saved (measured on 28.5.2 with the containerd store). The zero
-	// Descriptor names the uncompressed layer, whose Size must then be known.
+	// engine has them already. The manifests still name them. The value is the layer's
+	// descriptor in the OCI manifest. If the engine's store holds a blob of the layer,
+	// such as a gzip blob it pulled, it must be that blob's descriptor: any other leaves
+	// the store with an image that runs but cannot be saved (measured on 28.5.2 with the
+	// containerd store). The zero Descriptor names the uncompressed layer, whose Size
+	// must then be known.
 	Omit map[Digest]Descriptor
 }
 
@@ -51,14 +51,13 @@ const (
 	annotationRef  = "org.opencontainers.image.ref.name"
 )
 
-// WriteArchive writes one image as a hybrid archive, that the classic Docker
-// store (20.10 and later) and the containerd store both load: in this order
-// oci-layout, index.json, manifest.json, the config, the OCI manifest, and
-// the layers, uncompressed, as blobs/sha256/<diffID>, the base first and each
-// once. The Size of every layer that is written must be known. The same spec
-// gives the same bytes. Each layer is verified while it is written: if it is
-// not what its diffID says, the error is ErrMismatch and the archive is
-// incomplete.
+// WriteArchive writes one image as a hybrid archive, which the classic Docker store
+// (20.10 and later) and the containerd store both load. Its members are, in order:
+// oci-layout, index.json, manifest.json, the config, the OCI manifest, and the
+// uncompressed layers as blobs/sha256/<diffID>, the base first and each once. The
+// Size of every layer that is written must be known. The same spec gives the same
+// bytes. Each layer is verified while it is written: if it does not match its diffID,
+// the error is ErrMismatch and the archive is incomplete.
 func WriteArchive(w io.Writer, spec ArchiveSpec) error {
 	members, err := spec.plan()
 	if err != nil {
@@ -220,7 +219,7 @@ func (spec ArchiveSpec) plan() ([]member, error) {
 	}, layers...), nil
 }
 
-// encode is json.Marshal of a value that always can be.
+// encode is json.Marshal for a value that cannot fail.
 func encode(v any) []byte {
 	b, err := json.Marshal(v)
 	if err != nil {

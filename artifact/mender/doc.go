@@ -1,7 +1,7 @@
-// Package mender writes, reads, signs and verifies Mender Artifacts, version
-// 3: the container an App Artifact travels in. It is streaming both ways and
-// deterministic when writing; what the real mender-artifact tool accepts and
-// makes is its test.
+// Package mender writes, reads, signs and verifies Mender Artifacts, version 3: the
+// container an App Artifact travels in. It streams in both directions, and its output
+// is deterministic. It is tested against the real mender-artifact tool, as reader and
+// as writer.
 //
 // The package does not know what the payload's files are. Beyond the standard
 // library it uses klauspost/compress/zstd, because zstd is one of the format's

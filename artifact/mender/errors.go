@@ -2,18 +2,17 @@ package mender
 
 import "errors"
 
-// Errors a caller may branch on. What is wrapped around them says what was
-// found and where.
+// Errors a caller may branch on. The text that wraps them says what was found and
+// where.
 var (
 	// ErrFormat: not a Mender Artifact, or a damaged or malformed one.
 	ErrFormat = errors.New("bad Mender Artifact")
 	// ErrChecksum: a part does not have the checksum the manifest gives.
 	ErrChecksum = errors.New("checksum mismatch in Mender Artifact")
-	// ErrSignature: no signature where one is demanded, or one by no key that
-	// is trusted.
+	// ErrSignature: a required signature is missing, or no trusted key made it.
 	ErrSignature = errors.New("bad signature of Mender Artifact")
-	// ErrUnsupported: well formed, but of a kind this package does not read
-	// (another version, lzma, several payloads, augmented artifacts).
+	// ErrUnsupported: well formed, but not of a kind this package reads (another
+	// version, lzma, several payloads, augmented artifacts).
 	ErrUnsupported = errors.New("unsupported Mender Artifact")
 	// ErrTooLarge: a part is larger than a reader accepts.
 	ErrTooLarge = errors.New("the Mender Artifact is beyond its limits")

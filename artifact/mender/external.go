@@ -38,11 +38,12 @@ func signExternal(sign func([]byte) ([]byte, error), public crypto.PublicKey, ma
 	return nil, fmt.Errorf("sign: %w: %d bytes are no signature of RSA, ECDSA P-256 or Ed25519", ErrKey, len(raw))
 }
 
-// rawSignatures lists what b may mean as a signature in the form of an artifact:
-// of RSA and Ed25519 as it is, of ECDSA P-256 r and s side by side.
+// rawSignatures lists the ways to read b as a signature in an artifact: an RSA or
+// Ed25519 signature is taken as it is; an ECDSA P-256 signature becomes r and s side
+// by side.
 func rawSignatures(b []byte) (list [][]byte) {
 	if text := bytes.TrimSpace(b); len(text) > 0 {
-		// no signature in binary happens to be base64 throughout
+		// no binary signature happens to be valid base64
 		if decoded, err := base64.StdEncoding.DecodeString(string(text)); err == nil {
 			b = decoded
 		}

@@ -13,7 +13,7 @@ import (
 	"github.com/mender-app/mender-app/artifact/internal/tarin"
 )
 
-// readHeader reads header.tar, all of it, before it believes anything in it.
+// readHeader reads all of header.tar before it trusts anything in it.
 func (r *Reader) readHeader(h *tar.Header) error {
 	var err error
 	if r.header.Compression, err = compression(h.Name, nameHeader); err != nil {
@@ -121,8 +121,8 @@ func (r *Reader) parseHeader(found map[string][]byte) error {
 	return nil
 }
 
-// malformed is the error of a document of the artifact. It names the key, if that
-// is what is wrong.
+// malformed is the error of a document of the artifact. It names the key if a key is
+// wrong.
 func malformed(document string, err error) error {
 	if errors.Is(err, strictjson.ErrKey) {
 		return fmt.Errorf("%w: %s: %w", ErrFormat, document, err)

@@ -17,9 +17,9 @@ import (
 )
 
 // LoadPrivateKey reads a PEM private key for signing: RSA, ECDSA P-256 or
-// Ed25519, in PKCS #8, PKCS #1 or SEC 1, not encrypted. What an Ed25519 key
-// signed is verified by this package alone: mender-artifact's own signer and the
-// Mender clients have RSA and ECDSA (seen in their sources of July 2026).
+// Ed25519, in PKCS #8, PKCS #1 or SEC 1, not encrypted. Only this package verifies
+// Ed25519 signatures: mender-artifact's own signer and the Mender clients support RSA
+// and ECDSA (as of their sources of July 2026).
 func LoadPrivateKey(b []byte) (crypto.Signer, error) {
 	for block, rest := pem.Decode(b); block != nil; block, rest = pem.Decode(rest) {
 		var key any
@@ -54,7 +54,7 @@ func LoadPrivateKey(b []byte) (crypto.Signer, error) {
 	return nil, fmt.Errorf("%w: no private key in PEM form in it", ErrKey)
 }
 
-var errEncrypted = fmt.Errorf("%w: it is encrypted; decrypt it first, as with openssl pkey", ErrKey)
+var errEncrypted = fmt.Errorf("%w: it is encrypted; decrypt it first, for example with openssl pkey", ErrKey)
 
 var errKind = fmt.Errorf("%w: want RSA, ECDSA on P-256, or Ed25519", ErrKey)
 
@@ -100,11 +100,11 @@ func checkPublic(key crypto.PublicKey) error {
 // scalar is the size of each of the two numbers of an ECDSA signature.
 const scalar = 32
 
-// Signature signs a message as the manifest of an artifact is signed: with Sign or
-// Key, and nil without either. It is what manifest.sig has in base64: RSA PKCS #1
+// Signature signs a message the way the manifest of an artifact is signed, with Sign
+// or Key; it returns nil without either. manifest.sig has it in base64: RSA PKCS #1
 // v1.5, ECDSA's r and s side by side, or Ed25519 (RFC 8032), over the message's
-// SHA-256. For Ed25519 the 32 bytes of the sum are what is signed, as in what
-// mender-artifact gives a Keyfactor SignServer.
+// SHA-256. Ed25519 signs the 32 bytes of the sum, which mender-artifact also gives a
+// Keyfactor SignServer.
 func (o Options) Signature(message []byte) ([]byte, error) {
 	switch {
 	case o.Sign != nil:
@@ -115,8 +115,8 @@ func (o Options) Signature(message []byte) ([]byte, error) {
 	return nil, nil
 }
 
-// VerifySignature returns an ErrSignature unless the key made the signature, as
-// Options.Signature makes it, of the message.
+// VerifySignature returns an ErrSignature unless the key made the signature of the
+// message, in the form that Options.Signature returns.
 func VerifySignature(key crypto.PublicKey, message, signature []byte) error {
 	if err := verify(key, message, signature); err != nil {
 		return fmt.Errorf("%w: %w", ErrSignature, err)

@@ -69,20 +69,20 @@ type Reader struct {
 	z     io.Closer     // its decompressor
 	files map[string]bool
 	cur   *file
-	err   error // what Next returns from now on
+	err   error // what Next returns on later calls
 }
 
 // file is the file of the payload that is being read.
 type file struct {
 	info FileInfo
 	hash hash.Hash
-	err  error // what Read returns from now on
+	err  error // what Read returns on later calls
 }
 
-// NewReader reads the artifact up to its data: when it returns, the manifest's
-// signature (where keys are given) and the header's checksum are verified.
-// Memory stays below 16 MiB for any artifact. An artifact compressed with zstd needs
-// its window in addition: 1 MiB in ours, 32 MiB at most.
+// NewReader reads the artifact up to its data. When it returns, it has verified the
+// manifest's signature (if there are keys) and the header's checksum. Memory stays
+// below 16 MiB for any artifact. An artifact compressed with zstd also needs its
+// window: 1 MiB in ours, 32 MiB at most.
 func NewReader(r io.Reader, o ReadOptions) (*Reader, error) {
 	ar := &Reader{files: make(map[string]bool)}
 	if err := ar.open(r, o); err != nil {

@@ -64,7 +64,7 @@ type Spec struct {
 	Group       string   // artifact_provides.artifact_group; "" for none
 	DeviceTypes []string // at least one
 	// DependsNames and DependsGroups are artifact_depends.artifact_name and
-	// .artifact_group of the header: what must be installed before.
+	// .artifact_group of the header: what must be installed already.
 	DependsNames  []string
 	DependsGroups []string
 
@@ -95,8 +95,8 @@ type Script struct {
 	Data []byte
 }
 
-// scriptName is what mender-artifact takes for the name of an artifact's script. Scripts
-// of the states Idle, Sync and Download are a part of the operating system.
+// scriptName matches the names that mender-artifact accepts for an artifact's scripts.
+// Scripts for the states Idle, Sync and Download belong to the operating system.
 var scriptName = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`^Artifact(Install|Reboot|Rollback|RollbackReboot|Commit|Failure)_(Enter|Leave|Error)_[0-9][0-9](_\S+)?$`)
 })
@@ -107,7 +107,7 @@ const MaxScript = 1 << 20
 // Check refuses a script that Write refuses.
 func (s *Script) Check() error {
 	if err := checkFileName(s.Name); err != nil || !scriptName().MatchString(s.Name) {
-		return fmt.Errorf("a state script is called as ArtifactInstall_Enter_00, not %q", s.Name[:min(len(s.Name), 100)])
+		return fmt.Errorf("a state script has a name such as ArtifactInstall_Enter_00, not %q", s.Name[:min(len(s.Name), 100)])
 	}
 	if len(s.Data) > MaxScript {
 		return fmt.Errorf("script %s of more than %d bytes", s.Name, MaxScript)

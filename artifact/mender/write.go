@@ -38,10 +38,10 @@ const (
 
 const versionFile = `{"format":"mender","version":3}`
 
-// Write writes an artifact to w: the same bytes for the same spec and options,
-// but an ECDSA signature differs each time. Compressed data is written to a file in
-// TempDir first, because a tar has the size before the data. Without compression
-// there are no temporary files. Memory does not grow with the files.
+// Write writes an artifact to w. The same spec and options give the same bytes,
+// except for an ECDSA signature, which differs each time. Compressed data goes to a
+// file in TempDir first, because a tar needs the size before the data. Without
+// compression there are no temporary files. Memory does not grow with the files.
 func Write(w io.Writer, spec Spec, o Options) error {
 	if o.Compression == "" {
 		o.Compression = None
@@ -267,8 +267,8 @@ func (f *File) copyTo(w io.Writer) error {
 	return nil
 }
 
-// data writes the payload. If it is compressed, its size is not known before, and
-// it is written to a temporary file first.
+// data writes the payload. The size of compressed data is not known in advance, so it
+// goes to a temporary file first.
 func (w *writer) data() error {
 	name := nameData + w.o.Compression.suffix()
 	if w.o.Compression == None {
@@ -317,7 +317,7 @@ func (w *writer) data() error {
 func (w *writer) dataSize() (int64, error) {
 	size := int64(1024) // the zero blocks at the end
 	for _, f := range w.spec.Files {
-		var head bytes.Buffer // more than one block if it needs a pax header
+		var head bytes.Buffer // larger than one block if it needs a pax header
 		if err := tar.NewWriter(&head).WriteHeader(w.head(f.Name, f.Size)); err != nil {
 			return 0, err
 		}

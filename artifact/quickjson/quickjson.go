@@ -1,9 +1,9 @@
 // Package quickjson reads the usual form of JSON documents in one pass, without
 // reflection: encoding/json needs almost three times as many instructions, which a device with
-// many applications feels. A caller names the fields that it knows. Where a document has
-// something else, as an unknown field or a null, reading fails, and the caller asks
-// encoding/json, which decides what the document means or what is wrong with it. What is
-// read here is what encoding/json would have read.
+// many applications feels. A caller names the fields that it knows. If a document has anything
+// else, such as an unknown field or a null, reading fails, and the caller asks encoding/json,
+// which decides what the document means or what is wrong with it. The package never reads a
+// value differently from encoding/json.
 package quickjson
 
 import (
@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// maxDepth is how deep values may lie in one another.
+// maxDepth is how deep values may be nested.
 const maxDepth = 100
 
 // Reader reads a document. After a failure every method returns the zero value.
@@ -24,7 +24,7 @@ type Reader struct {
 	failed bool
 }
 
-// Of reads data, which must not change meanwhile. Nothing that is returned refers to it.
+// Of reads data, which must not change meanwhile. No returned value refers to it.
 func Of(data []byte) *Reader { return &Reader{rest: data} }
 
 // Fail says that the document is not in the usual form.
@@ -36,7 +36,7 @@ func (r *Reader) Whole() bool {
 	return !r.failed && len(r.rest) == 0
 }
 
-// Object reads an object, and calls field for each name. It has to read the value.
+// Object reads an object and calls field for each name; field must read the value.
 func (r *Reader) Object(field func(name []byte)) {
 	r.list('{', '}', func() {
 		if r.next() != '"' {
@@ -53,7 +53,7 @@ func (r *Reader) Object(field func(name []byte)) {
 	})
 }
 
-// Array reads an array, and calls element for each of its values, which it has to read.
+// Array reads an array and calls element for each value; element must read it.
 func (r *Reader) Array(element func()) { r.list('[', ']', element) }
 
 func (r *Reader) list(begin, end byte, each func()) {
@@ -101,7 +101,7 @@ func (r *Reader) Strings() []string {
 	return list
 }
 
-// Int reads an integer of so many bits.
+// Int reads an integer of at most the given number of bits.
 func (r *Reader) Int(bits int) int64 {
 	n, err := strconv.ParseInt(string(r.number()), 10, bits)
 	if err != nil {
@@ -183,7 +183,7 @@ func (r *Reader) Skip() {
 	}
 }
 
-// next is the first byte of what comes next; 0 at the end.
+// next returns the next byte without reading it; 0 at the end.
 func (r *Reader) next() byte {
 	for i, c := range r.rest {
 		if c != ' ' && c != '\n' && c != '\t' && c != '\r' {

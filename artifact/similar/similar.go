@@ -1,4 +1,4 @@
-// Package similar finds the word that a misspelt one was meant to be.
+// Package similar finds the intended word for a misspelt one.
 package similar
 
 import "strings"

@@ -3,7 +3,7 @@
 // travels in the metadata of an App Artifact and stays with the release in the
 // device's store.
 //
-// A statement covers what the application is and not how it travels: a whole
-// artifact and a delta of one release carry the same one. artifact/FORMAT.md,
-// "Statement", describes its form.
+// A statement covers what the application is, not how it travels: a full artifact and
+// a delta of one release carry the same statement. artifact/FORMAT.md, "Statement",
+// describes its form.
 package statement

@@ -97,7 +97,7 @@ func decode(b []byte) (*Statement, error) {
 }
 
 // Check returns an ErrStatement unless the statement is about the release that
-// the metadata describes. The manifests are not in the metadata: whoever reads
+// the metadata describes. The manifests are not in the metadata: the code that reads
 // them compares their digest.
 func (s *Statement) Check(m *artifact.Metadata) error {
 	want := Of(m, s.Manifests)

@@ -6,9 +6,9 @@ import (
 )
 
 // Debian's order is written here because the library for it, go-deb-version,
-// reads numbers into Go's int: on 32-bit ARM all numbers above 2147483647 are
-// the same to it, and versions that are dates (20261123120000) have such
-// numbers. The algorithm is the one of deb-version(7); the test asks dpkg.
+// reads numbers into Go's int: on 32-bit ARM all numbers above 2147483647 compare
+// equal, and versions that are dates (20261123120000) have such numbers. The
+// algorithm is that of deb-version(7); the test asks dpkg.
 
 // debianVersion reports whether dpkg takes s for a version:
 // [epoch:]upstream[-revision].
@@ -27,7 +27,7 @@ func debianVersion(s string) bool {
 	for i := range len(rest) {
 		switch c := rest[i]; {
 		case isDigit(c), isLetter(c), c == '.', c == '+', c == '~', c == '-':
-		case c == ':' && ok && (revision < 0 || i < revision): // in the upstream version, after an epoch
+		case c == ':' && ok && (revision < 0 || i < revision): // allowed in the upstream version, after an epoch
 		default:
 			return false
 		}

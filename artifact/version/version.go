@@ -24,9 +24,9 @@ const maxLength = 512
 //
 // Two semantic versions (https://semver.org, three numbers) are compared as
 // such: 1.2.3-rc.1 is older than 1.2.3, and what follows "+" does not count.
-// All other pairs are compared as dpkg does it (deb-version(7)): 1.2.3-1 is
-// newer than 1.2, and "~" sorts before the end. The error is an ErrNoVersion,
-// which names the text.
+// All other pairs are compared as dpkg does (deb-version(7)): 1.2.3-1 is newer than
+// 1.2, and "~" sorts before the end. The error is an ErrNoVersion, which names the
+// text.
 //
 // Compare is not a total order: of several versions, some semantic and some not,
 // there may be no order that agrees with Compare on each pair.
@@ -44,8 +44,8 @@ func Compare(a, b string) (int, error) {
 	return compareDebian(a, b), nil
 }
 
-// semantic reports whether s is a semantic version. The library takes one and two numbers
-// too.
+// semantic reports whether s is a semantic version. The library also accepts one or two
+// numbers.
 func semantic(s string) bool {
 	numbers, _, _ := strings.Cut(s, "-")
 	numbers, _, _ = strings.Cut(numbers, "+")
@@ -53,8 +53,8 @@ func semantic(s string) bool {
 }
 
 // Check returns an ErrNoVersion if s cannot be ordered: it is empty, longer
-// than 512 bytes, does not begin with a digit (after a "v"), or has other
-// characters than letters, digits and ". + - : ~".
+// than 512 bytes, does not begin with a digit (after a "v"), or has characters other
+// than letters, digits and ". + - : ~".
 func Check(s string) error {
 	if len(s) > maxLength {
 		return fmt.Errorf("%w: %d bytes", ErrNoVersion, len(s))
@@ -75,9 +75,9 @@ func withoutV(s string) string {
 
 // Triple returns the numbers at the beginning of an engine's version,
 // major.minor.patch, in a form that Compare takes: "1.29.4" of "v1.29.4+k3s1"
-// and of "1.29.4-gke.100". What follows the numbers says who built the engine
-// more often than how old it is. A missing patch is "0"; parts tells how many
-// numbers there were, 2 or 3. The error is an ErrNoVersion.
+// and of "1.29.4-gke.100". The text after the numbers usually says who built the
+// engine, not how old it is. A missing patch is "0"; parts tells how many numbers
+// there were, 2 or 3. The error is an ErrNoVersion.
 func Triple(s string) (triple string, parts int, err error) {
 	rest := withoutV(s)
 	var numbers []string

@@ -38,7 +38,7 @@ esac
 `
 
 // Whatever a sub-module does instead of what it should, it is named, it ends, and
-// the device is at the release before; if it is bad in the rollback as well, as soon
+// the device is at the previous release; if it is bad in the rollback as well, as soon
 // as it is not. The next update, with a sub-module that is
 // well again, succeeds.
 func TestBadSubmodules(t *testing.T) {

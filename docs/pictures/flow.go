@@ -1,7 +1,7 @@
 package main
 
 // flow draws how a release travels from the build host to the device, and back to the
-// release before where it does not become healthy.
+// previous release where it does not become healthy.
 func flow() []byte {
 	s := &svg{width: 864, height: 404}
 	s.add(`<defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto"><path class="tip" d="M0 0L8 4L0 8z"/></marker>` +

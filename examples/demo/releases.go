@@ -139,7 +139,7 @@ func (p *project) policy(version string) error {
 	return os.WriteFile(filepath.Join(p.dir, "app.toml"), []byte(policy), 0o644)
 }
 
-// hook writes a hook of the next release, in place of those of the release before.
+// hook writes a hook of the next release, in place of those of the previous release.
 func (p *project) hook(name, script string) error {
 	dir := filepath.Join(p.dir, "hooks")
 	return errors.Join(os.RemoveAll(dir), os.Mkdir(dir, 0o755), os.WriteFile(filepath.Join(dir, name), []byte(script), 0o755))

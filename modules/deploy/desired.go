@@ -8,7 +8,7 @@ import (
 )
 
 // A release with desired_state = "stopped" or "loaded" in its policy is loaded and not
-// started. Its installation stops the release before, and it is committed as stopped.
+// started. Its installation stops the previous release, and it is committed as stopped.
 
 // starts reports whether an installation starts a release.
 func (e *Engine) starts(a *store.App, id string) bool {
@@ -38,7 +38,7 @@ func (e *Engine) leftToPerson(a *store.App, err error) bool {
 	return e.starts(a, r.ID) && !facts.PolicyOf(e.Log, a.Name, r).RollsBack()
 }
 
-// replaceStopped stops the release before the target's, which is not started.
+// replaceStopped stops the previous release. The target's own is not started.
 func (t *target) replaceStopped(ctx context.Context) error {
 	if from := t.a.Deployment.From; from != "" {
 		before, err := t.e.target(ctx, t.a, from)

@@ -48,7 +48,7 @@ func faultOfArtifact(err error) bool {
 }
 
 // keptAfter are the releases that are kept when the new release of a's deployment becomes the
-// current one: the one before and older ones. What has failed is not a way back.
+// current one: the one before and older ones. A failed release is never kept for rollback.
 func keptAfter(a *store.App) []string {
 	d := a.Deployment
 	kept := slices.DeleteFunc(slices.Clone(a.Kept), func(id string) bool { return id == d.To || id == d.From })

@@ -57,7 +57,7 @@ func TestFailedReleaseStays(t *testing.T) {
 		require.Equal(t, v1.name, r.ArtifactName)
 		g.runs(t, "shop", &v1)
 		g.clean(t, "shop")
-		require.Empty(t, g.app(t, "shop").Kept, "the failed release is not a way back")
+		require.Empty(t, g.app(t, "shop").Kept, "a failed release is never kept for rollback")
 
 		// Twice; then one that may be rolled back fails as well.
 		fails()

@@ -129,7 +129,7 @@ func deltaBase(a *store.App, m *artifact.Metadata, info artifact.ImageInfo, c st
 	return base, -1
 }
 
-// componentBefore is the component that the release before has under a URL.
+// componentBefore is the component that the previous release has under a URL.
 func componentBefore(a *store.App, url string) (store.Component, bool) {
 	r, err := a.Release(a.Deployment.From)
 	if a.Deployment.From == "" || err != nil {

@@ -19,8 +19,8 @@ var ErrUnfit = hooks.ErrRefused
 // unfit makes an ErrUnfit.
 func unfit(format string, args ...any) error { return hooks.Refuse(format, args...) }
 
-// preflight is the checks of one artifact that need only the metadata, before anything is
-// loaded.
+// preflight runs the checks of an artifact that need only its metadata, before anything
+// is loaded.
 type preflight struct {
 	e        *Engine
 	h        *header
@@ -30,7 +30,7 @@ type preflight struct {
 	joint            // what it is installed together with
 }
 
-// run makes the checks but some, up to the first that fails.
+// run runs all checks except those named and stops at the first failure.
 func (p *preflight) run(ctx context.Context, without ...string) error {
 	for _, step := range p.steps() {
 		if slices.Contains(without, step.name) {

@@ -56,7 +56,7 @@ type members struct {
 // eventHandler handles an event of an application, about an artifact.
 type eventHandler func(ctx context.Context, a *store.App, ev journal.Event, artifact string) error
 
-// Is is what the journals of the members say of the leader.
+// Is identifies this leader in its members' journals.
 func (g members) Is() store.Leader {
 	d := g.Leader.Deployment
 	return store.Leader{Application: g.Leader.Name, Number: d.Number, Release: d.To}

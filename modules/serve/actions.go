@@ -109,7 +109,7 @@ func deeds() []deed {
 			func(app string, o Order) ([]string, error) {
 				return append([]string{"rollback", app}, given(o.Release)...), nil
 			}},
-		{"/v1/apps/{app}/abort", "End an open update in the release before, as mender-app abort APP does", nil,
+		{"/v1/apps/{app}/abort", "End an open update and go back to the previous release, as mender-app abort APP does", nil,
 			func(app string, _ Order) ([]string, error) { return []string{"abort", app}, nil }},
 		{"/v1/stage", "Put an artifact onto the device, as mender-app stage does", []string{"source", "load"},
 			func(_ string, o Order) ([]string, error) {

@@ -127,8 +127,8 @@ func (a *Application) ShouldRun() bool {
 	return a.Running != "" && !slices.Contains([]string{Stopped, Legacy, Failed, Damaged}, a.State)
 }
 
-// SwitchedOff lists the services of the running release that do not run because its
-// policy or an operator says so.
+// SwitchedOff lists the disabled services of the current release: its policy or an
+// operator has switched them off.
 func (a *Application) SwitchedOff() []string {
 	if a.Running == "" {
 		return nil

@@ -1,5 +1,5 @@
 // Package containermodules reads the store of mender-container-modules, Northern.tech's
-// update module "docker-compose", so that what it installed can be taken over.
+// update module "docker-compose", so that its projects can be adopted.
 //
 // That module has one Compose project on a device:
 //
@@ -9,7 +9,7 @@
 //
 // An update starts the new project in <store>/new and keeps the old one in
 // <store>/previous; the commit renames new to current, and previous to cleanup. So
-// containers run from paths that are gone since. The package must not know
+// containers run from paths that no longer exist. The package must not know
 // artifacts, releases or Mender.
 package containermodules
 
@@ -43,11 +43,11 @@ const (
 	envFile       = ".env"
 )
 
-// The directories of the store, in the order in which they are believed: what is
-// committed, then what an open update replaces, then a first installation.
+// The directories of the store, the most trusted first: the committed project, the
+// one that an open update replaces, a first installation.
 var places = []string{"current", "previous", "new"}
 
-// leftovers is where the module keeps what its Cleanup removes.
+// leftovers is the directory that the module's Cleanup removes.
 const leftovers = "cleanup"
 
 // Store is the module's store. The zero value has no project.
@@ -73,7 +73,7 @@ func Configured(confDir string) (Store, error) {
 // Dir is the store's directory, "" for the zero value.
 func (s Store) Dir() string { return s.dir }
 
-// Project is the project that the module has installed.
+// Project is a project that the module installed.
 type Project struct {
 	Name      string // it can be an application's name
 	Manifests string // the directory of its files
@@ -122,7 +122,7 @@ func (s Store) Ran(dir string) bool {
 	return err == nil && os.SameFile(a, b)
 }
 
-// Drop removes what the store has of a project. The store's directory stays: it
+// Drop removes a project's files from the store. The store's directory stays: it
 // shows which containers the module started. Drop is idempotent.
 func (s Store) Drop(project string) error {
 	if s.dir == "" {
@@ -145,9 +145,9 @@ func (s Store) Drop(project string) error {
 
 // CopyTo makes dir a copy of the project's files, with hard links where that is
 // possible: running containers may have the files mounted. dir must not exist. The
-// module gave Compose the project's name with -p. Where the files say a name too,
-// the copy's .env has the project's, which is stronger. The copy is durable only
-// after durable.SyncTree.
+// module gave Compose the project's name with -p. If the files name the project too,
+// the copy's .env gets the project's name, which takes precedence. The copy is
+// durable only after durable.SyncTree.
 func (p Project) CopyTo(dir string) error {
 	if err := durable.LinkTree(p.Manifests, dir); err != nil {
 		return err
@@ -171,7 +171,7 @@ func (p Project) CopyTo(dir string) error {
 	return durable.WriteFile(at, append(env, "COMPOSE_PROJECT_NAME="+p.Name+"\n"...), perm)
 }
 
-// namesItself reports whether the project's files say a name for it.
+// namesItself reports whether the project's files name the project.
 func (p Project) namesItself() bool {
 	for _, text := range p.texts() {
 		if ownName().Match(text) {
@@ -186,7 +186,7 @@ var ownName = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`(?m)^(?:name|"name"|'name')[ \t]*:|^\{[ \t\r\n]*"name"[ \t\r\n]*:|^[ \t]*(?:export[ \t]+)?COMPOSE_PROJECT_NAME[ \t]*=`)
 })
 
-// The bounds of what is read of the project's files.
+// Bounds on reading the project's files.
 const (
 	maxText   = 4 << 20
 	maxFiles  = 100
@@ -197,8 +197,8 @@ var imageLine = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`(?m)^[ \t]+image:[ \t]*["']?([^\s"'#]+)`)
 })
 
-// Images returns the names of images in the project's files. Names that have
-// variables are left out.
+// Images returns the image names in the project's files, without names that contain
+// variables.
 func (p Project) Images() (urls []string) {
 	for _, text := range p.texts() {
 		for _, m := range imageLine().FindAllSubmatch(text, maxImages) {

@@ -1,13 +1,12 @@
 // Package durable writes, renames and syncs the files that must survive a power
-// cut. It is the only package that does so for persistent state. It must not know
-// what the files mean.
+// cut. No other package does so for persistent state. It must not know what the files
+// mean.
 //
 // A function that returns nil has made its effect durable: the file's data,
 // its name and the directory that holds the name have all been synced, in that
-// order. A crash in the middle leaves the old state or the new one. What a
-// crash may leave behind is a file or directory whose name starts with
-// [TempPrefix]; [Sweep] removes those. Only [CopyTree] and [LinkTree] need a
-// [SyncTree] after them.
+// order. A crash in the middle leaves the old state or the new one. It may leave
+// files or directories whose names start with [TempPrefix]; [Sweep] removes those.
+// Only [CopyTree] and [LinkTree] need a [SyncTree] after them.
 //
 // [Lock] and [PrivateDir] keep other processes and other users out.
 //
@@ -47,9 +46,9 @@ func WriteFile(path string, data []byte, perm fs.FileMode) error {
 	return f.Commit(path, perm)
 }
 
-// Append adds data to the end of a file of a log, and makes the file and its directory
-// if they are missing. Nothing is synced: a power cut may take it. A file that would
-// become longer than limit stays as it is.
+// Append adds data to the end of a log file, and creates the file and its directory if
+// they are missing. Nothing is synced: a power cut may lose the data. If the file
+// would exceed limit, Append leaves it unchanged.
 func Append(path string, data []byte, limit int64) (err error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
@@ -95,8 +94,8 @@ func MkdirAll(dir string, perm fs.FileMode) error {
 	return SyncDir(parent)
 }
 
-// Remove deletes one file, symbolic link or empty directory. A missing one is
-// no error.
+// Remove deletes one file, symbolic link or empty directory. A missing one is not an
+// error.
 func Remove(path string) error {
 	if err := Point("remove." + filepath.Base(path)); err != nil {
 		return fmt.Errorf("remove %s: %w", path, err)
@@ -111,7 +110,7 @@ func Remove(path string) error {
 }
 
 // RemoveAll deletes a tree. The tree is renamed first, so that a partly deleted
-// tree is never seen under its name. A missing tree is no error.
+// tree is never seen under its name. A missing tree is not an error.
 func RemoveAll(path string) error {
 	dir, base := filepath.Split(filepath.Clean(path))
 	if dir == "" {
@@ -212,10 +211,10 @@ func tempLink(target, link string) (string, error) {
 	}
 }
 
-// ReplaceDirWithLink replaces the directory dir by a symbolic link to target, and
-// moves the directory to aside. If the file system supports it, the two are
-// exchanged in one step. Otherwise dir does not exist for an instant, so a caller
-// must be able to continue from there after a crash.
+// ReplaceDirWithLink replaces the directory dir with a symbolic link to target, and
+// moves the directory to aside. If the file system supports it, the two are exchanged
+// in one step. Otherwise dir does not exist for an instant, so a caller must be able
+// to continue from there after a crash.
 func ReplaceDirWithLink(dir, target, aside string) error {
 	base := filepath.Base(dir)
 	if err := Point("link." + base); err != nil {

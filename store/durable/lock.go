@@ -28,7 +28,7 @@ func (e *HeldError) Error() string { return fmt.Sprintf("%s is held by %s", e.Pa
 // pollLock is the time between two attempts to take a lock.
 const pollLock = 50 * time.Millisecond
 
-// WaitLock is Lock that waits while another process holds the file. If ctx ends first,
+// WaitLock is Lock, but waits while another process holds the file. If ctx ends first,
 // the error is the *HeldError.
 func WaitLock(ctx context.Context, path, who string) (release func(), err error) {
 	for {
@@ -88,7 +88,7 @@ func Lock(path, who string) (release func(), err error) {
 			continue
 		}
 		held = append(held, f)
-		// Name the holder for whoever waits; nothing depends on it.
+		// Name the holder for processes that wait; nothing depends on it.
 		if err := f.Truncate(0); err == nil {
 			_, _ = f.WriteAt(fmt.Appendf(nil, "process %d, %s\n", os.Getpid(), who), 0)
 		}
@@ -157,7 +157,7 @@ func tryFlock(f *os.File) error {
 	return &HeldError{Path: f.Name(), Holder: holder}
 }
 
-// replaceLock replaces a lock file that other users can open by a private one. It
+// replaceLock replaces a lock file that other users can open with a private one. It
 // returns the old file, locked, so that an earlier version that opened it does not
 // get its lock. It returns nil if another user's process holds that lock, or if
 // another process has replaced the file.
@@ -192,7 +192,7 @@ func replaceLock(path string) (old *os.File, err error) {
 		err = os.Rename(f.Name(), path)
 	}
 	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
-		err = makePrivate(path, 0o600) // better than no rollback on a full disk
+		err = makePrivate(path, 0o600) // better than being unable to roll back on a full disk
 	}
 	if err != nil && old != nil {
 		_ = old.Close()

@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 )
 
-// File is a new file that is written in parts, for content that is too large for the
+// File is a new file that is written in parts, for content too large to hold in
 // memory. It has a temporary name until Commit.
 type File struct {
 	file *os.File // nil after Commit and Abort
@@ -30,7 +30,7 @@ func Create(path string) (*File, error) {
 func (f *File) Write(p []byte) (int, error) { return f.file.Write(p) }
 
 // Commit gives the file its name, in the directory where it was created. It replaces
-// what has that name, atomically and durably.
+// an existing file of that name, atomically and durably.
 func (f *File) Commit(path string, perm fs.FileMode) error {
 	temp := f.file.Name()
 	if err := f.file.Chmod(perm); err != nil {

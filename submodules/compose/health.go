@@ -58,7 +58,7 @@ func judge(c container.InspectResponse, mayEnd bool, restarts, allowed int) (con
 			if mayEnd {
 				return well, "is done"
 			}
-			return failed, "exited with code 0, and is to stay: it has a health check or publishes ports"
+			return failed, "exited with code 0 but should keep running: it has a health check or publishes ports"
 		}
 		if st.OOMKilled {
 			return failed, "ran out of memory and was killed"

@@ -29,7 +29,7 @@ func TestFailingReleases(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ more, want string }{
 		"exits":     {"    command: [exit, \"3\", \"0.3\"]\n", "service web exited with code 3; it last said: my last words"},
-		"ends well": {"    command: [exit, \"0\", \"0.3\"]\n    healthcheck:\n      test: [CMD, /prog, check, /version]\n", "service web exited with code 0, and is to stay: it has a health check or publishes ports"},
+		"ends well": {"    command: [exit, \"0\", \"0.3\"]\n    healthcheck:\n      test: [CMD, /prog, check, /version]\n", "service web exited with code 0 but should keep running: it has a health check or publishes ports"},
 		"restarts":  {"    command: [exit, \"4\", \"0.3\"]\n    restart: always\n", "service web restarts"},
 		"stops":     {"    command: [exit, \"0\", \"0.3\"]\n    restart: unless-stopped\n", "service web restarts"},
 		"unhealthy": {"    healthcheck:\n      test: [CMD, /prog, check, /none]\n      interval: 200ms\n      retries: 2\n", "service web is unhealthy: the last check failed with 1: prog [check /none] not well"},

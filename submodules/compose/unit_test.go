@@ -46,7 +46,7 @@ func TestJudge(t *testing.T) {
 	}
 	got, text := judge(state("exited", 0, "", ""), false, 0, 0)
 	require.Equal(t, failed, got, "a service that is there to stay")
-	require.Contains(t, text, "exited with code 0, and is to stay")
+	require.Contains(t, text, "exited with code 0 but should keep running")
 	got, _ = judge(state("restarting", 7, "always", ""), true, 0, 2)
 	require.Equal(t, pending, got, "a restart that is forgiven")
 	flapping := state("running", 0, "always", "")

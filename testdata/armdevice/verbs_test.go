@@ -73,7 +73,7 @@ func (s *story) failing(artifact string) measured {
 }
 
 // undo installs a release, rolls it back before its commit, and asserts that the
-// device is at the release before it. It measures the rollback, and returns what the
+// device is back at the previous release. It measures the rollback, and returns what the
 // installation cost.
 func (s *story) undo(version, with, before string) measured {
 	s.Helper()

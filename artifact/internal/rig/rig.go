@@ -66,7 +66,7 @@ func Gzip(t testing.TB, b []byte) []byte {
 }
 
 // FixChecksums corrects the checksum of every block that looks like a tar header.
-// So a fuzzer's changes of headers are not all refused because of the checksum.
+// Without this, every change a fuzzer makes to a header is refused for its checksum.
 func FixChecksums(b []byte) {
 	for at := 0; at+512 <= len(b); at += 512 {
 		h := b[at : at+512]

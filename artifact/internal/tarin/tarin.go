@@ -180,7 +180,7 @@ func (t *Reader) bad(err error) error {
 		return fmt.Errorf("%w: more than %d bytes", t.o.TooLarge, t.o.MaxBytes)
 	}
 	if errors.Is(err, t.o.Format) {
-		return err // of a tar that this one is a member of: say it once
+		return err // from an outer tar that contains this one: say it once
 	}
 	if errors.Is(err, io.ErrUnexpectedEOF) {
 		return fmt.Errorf("%w: truncated: %w", t.o.Format, err)

@@ -1,9 +1,9 @@
 // Package xz reads and writes the .xz files that mender-artifact makes with
 // --compression lzma: one stream with one LZMA2 block.
 //
-// github.com/ulikunitz/xz decodes and encodes LZMA2. The container around it is read
-// here, because that library has no bound for memory: it allocates the dictionary
-// that a header asks for, up to 4 GiB, for each block. It knows nothing of tars and
+// github.com/ulikunitz/xz decodes and encodes LZMA2. This package reads the container
+// itself, because the library has no memory bound: it allocates the dictionary that a
+// header asks for, up to 4 GiB, for each block. The package does not know tars or
 // artifacts.
 //
 // Source: The .xz File Format, version 1.1.0 (sections 2 to 4, 5.3.1).
@@ -63,9 +63,9 @@ type Reader struct {
 	err   error
 }
 
-// NewReader reads the headers from r. A file with several blocks or other filters
-// than LZMA2, or with a dictionary larger than MaxDictionary, is an ErrUnsupported.
-// The Reader reads r to its end, and refuses what follows the stream.
+// NewReader reads the headers from r. A file with several blocks, filters other than
+// LZMA2, or a dictionary larger than MaxDictionary is an ErrUnsupported. The Reader
+// reads r to its end and refuses anything after the stream.
 func NewReader(r io.Reader) (*Reader, error) {
 	z := &Reader{in: counted{r: bufio.NewReader(r)}}
 	if err := z.start(); err != nil {
@@ -126,14 +126,14 @@ func (z *Reader) blockHeader() (dict int, err error) {
 		return 0, fmt.Errorf("%w: several filters", ErrUnsupported)
 	}
 	rest := bytes.NewReader(body[2:])
-	for _, present := range []byte{0x40, 0x80} { // the sizes, which the index has, too
+	for _, present := range []byte{0x40, 0x80} { // the sizes, which are also in the index
 		if flags&present != 0 {
 			if _, err := binary.ReadUvarint(rest); err != nil {
 				return 0, fmt.Errorf("%w: sizes of the block", errDamaged)
 			}
 		}
 	}
-	var filter [3]byte // its ID, the size of its properties, and these
+	var filter [3]byte // its ID, the size of its properties, and the properties
 	if _, err := io.ReadFull(rest, filter[:]); err != nil || filter[0] != lzma2 || filter[1] != 1 {
 		return 0, fmt.Errorf("%w: a filter other than LZMA2", ErrUnsupported)
 	}
@@ -148,8 +148,8 @@ func (z *Reader) blockHeader() (dict int, err error) {
 	return int(n), nil
 }
 
-// Read decompresses. It returns io.EOF only after the check, the index and the footer
-// have proved to be right.
+// Read decompresses. It returns io.EOF only after it has verified the check, the
+// index and the footer.
 func (z *Reader) Read(p []byte) (int, error) {
 	if z.err != nil {
 		return 0, z.err
@@ -174,7 +174,7 @@ func (z *Reader) Read(p []byte) (int, error) {
 // Close does nothing: there is nothing to release.
 func (z *Reader) Close() error { return nil }
 
-// end reads what follows the block, and compares it with the block.
+// end reads the rest of the file and compares it with the block.
 func (z *Reader) end() error {
 	unpadded := z.in.n - z.begin
 	var padding [4]byte
@@ -221,7 +221,7 @@ func (z *Reader) end() error {
 	}
 }
 
-// want reads bytes that must be these.
+// want reads bytes that must equal b.
 func (z *Reader) want(b []byte, what string) error {
 	got := make([]byte, len(b))
 	if _, err := io.ReadFull(&z.in, got); err != nil {
@@ -233,7 +233,7 @@ func (z *Reader) want(b []byte, what string) error {
 	return nil
 }
 
-// whole returns io.ErrUnexpectedEOF for an end of the input that comes too early.
+// whole returns io.ErrUnexpectedEOF if the input ends too early.
 func whole(err error) error {
 	if err == io.EOF {
 		return io.ErrUnexpectedEOF

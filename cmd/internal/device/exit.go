@@ -49,7 +49,7 @@ const ExitHelp = `Exit codes:
   7    not enough space
   8    what a delta starts from is missing or damaged
   9    refused: the artifact does not fit this device; nothing was changed
-  10   ended by mender-app abort; the release before runs
+  10   aborted with mender-app abort; the previous release runs
   75   another call is running, an update is open, or updates are held; try again
   124  stopped by a signal or a deadline
 `

@@ -196,7 +196,7 @@ func work(c *device.Config, state modules.State, tree *modules.Tree, orchestrate
 		err = e.Handle(ctx, state, tree)
 		if err == nil && state == modules.ArtifactInstall && byMender && !orchestrated && !commitsAtOnce(c, tree, os.Getppid()) {
 			// With the shell reference, an installation was final.
-			log.Info("installed; until its commit, a rollback or the next installation goes back to the release before")
+			log.Info("installed; until its commit, a rollback or the next installation goes back to the previous release")
 		}
 		return err
 	})

@@ -1,5 +1,6 @@
-// Package aborting has the command that ends an open deployment in the release before. It
-// asks whoever works on the deployment to stop, and rolls back what nobody works on.
+// Package aborting has the command that ends an open deployment and goes back to the
+// previous release. It asks whoever works on the deployment to stop, and rolls back what
+// nobody works on.
 package aborting
 
 import (
@@ -40,7 +41,7 @@ func Command(p Program) *cobra.Command {
 	limit := 20 * time.Minute
 	cmd := &cobra.Command{
 		Use:   "abort [APP]",
-		Short: "End a running update in the release before",
+		Short: "End a running update and go back to the previous release",
 		Long: `Ends the open update of APP, or the only one that is open, so that the release before
 runs. A call that downloads or starts the new release is stopped. An update that waits
 for its commit, or that was interrupted, is rolled back. The command returns when the
@@ -134,7 +135,7 @@ func find(s *store.Store, name string) (*store.App, error) {
 		case err != nil:
 			return nil, err
 		case a.Deployment == nil && len(a.Kept) > 0:
-			return nil, fmt.Errorf("%s: %w; mender-app rollback %s goes back to the release before", name, deploy.ErrNothingOpen, name)
+			return nil, fmt.Errorf("%s: %w; mender-app rollback %s goes back to the previous release", name, deploy.ErrNothingOpen, name)
 		case a.Deployment == nil:
 			return nil, fmt.Errorf("%s: %w", name, deploy.ErrNothingOpen)
 		case a.Deployment.Leader != nil:

@@ -20,7 +20,7 @@ func attributes(from, to string) error {
 		return err
 	}
 	link := st.Mode&unix.S_IFMT == unix.S_IFLNK
-	if !link { // after the owner, whose change takes bits away
+	if !link { // after the owner, because a change of owner clears bits
 		if err := unix.Chmod(to, st.Mode&0o7777); err != nil {
 			return &fs.PathError{Op: "chmod", Path: to, Err: err}
 		}

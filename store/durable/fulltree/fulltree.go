@@ -1,7 +1,7 @@
-// Package fulltree copies and moves directories with everything that they have: owners,
-// permissions, times, extended attributes, hard links, holes, sockets, pipes and devices.
-// Nothing may write to a directory meanwhile. It must not know what the directories are
-// good for, and it makes nothing durable but with Sync.
+// Package fulltree copies and moves directories with all their attributes and kinds of
+// files: owners, permissions, times, extended attributes, hard links, holes, sockets,
+// pipes and devices. Nothing may write to a directory meanwhile. The package must not
+// know what the directories are for. Only Sync makes anything durable.
 package fulltree
 
 import (
@@ -26,7 +26,7 @@ const MaxLinked = 1 << 14
 const batch = 256
 
 // Copy copies the content of the directory from into the directory to, and gives to the
-// attributes of from. An entry that to has already is replaced.
+// attributes of from. It replaces entries that to already has.
 func Copy(ctx context.Context, from, to string) error {
 	c := &copier{linked: map[inode]string{}}
 	if err := each(from, func(name string) error {
@@ -37,8 +37,8 @@ func Copy(ctx context.Context, from, to string) error {
 	return attributes(from, to)
 }
 
-// Move is Copy, and takes what it can rename out of from. It can be repeated after a kill
-// if to had none of its entries before. The times of to itself are not kept.
+// Move is Copy, but renames entries out of from where it can. It can be repeated after a
+// kill if to had none of the entries before. The times of to itself are not kept.
 func Move(ctx context.Context, from, to string) error {
 	c := &copier{linked: map[inode]string{}}
 	for moved := true; moved; {
@@ -55,7 +55,7 @@ func Move(ctx context.Context, from, to string) error {
 			if errors.Is(err, unix.EXDEV) {
 				return c.entry(ctx, old, next)
 			}
-			moved = true // renaming may hide entries from who reads the directory
+			moved = true // a rename may hide entries from a reader of the directory
 			return err
 		})
 		if err != nil {
@@ -83,7 +83,7 @@ func Empty(ctx context.Context, dir string) error {
 	return nil
 }
 
-// Sync makes everything durable that was written to the file system of a directory.
+// Sync makes everything written to the file system of a directory durable.
 func Sync(dir string) error {
 	f, err := os.Open(dir)
 	if err != nil {
@@ -151,7 +151,7 @@ func each(dir string, f func(name string) error) error {
 	}
 }
 
-// step is passed before each entry of the uppermost directory.
+// step is called before each entry of the top directory.
 func step(ctx context.Context, path string) error {
 	if err := ctx.Err(); err != nil {
 		return context.Cause(ctx)
@@ -221,8 +221,8 @@ func (c *copier) entry(ctx context.Context, from, to string) error {
 	return attributes(from, to)
 }
 
-// file copies the content of a file: without taking space where the file system can, else
-// without its holes.
+// file copies the content of a file: as a clone if the file system can, otherwise without
+// its holes.
 func file(ctx context.Context, from, to string, size int64) (err error) {
 	in, err := os.OpenFile(from, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -260,7 +260,7 @@ func file(ctx context.Context, from, to string, size int64) (err error) {
 	return nil
 }
 
-// span copies a part of a file, in pieces between which ctx is looked at.
+// span copies a part of a file in pieces, and checks ctx between them.
 func span(ctx context.Context, in, out *os.File, begin, end int64) error {
 	const piece = 64 << 20
 	if _, err := in.Seek(begin, io.SeekStart); err != nil {
