@@ -10,9 +10,9 @@ import "time"
 // It works around a deadlock in client 3.4.0 (moduleDownload in its
 // installer/modules.go): if the module ends while the client offers no file
 // (before the first, between two, or right after one that was not read to its
-// end), the client may wait for ever. This was seen in one of about 17 calls that
-// failed at once. The C++ client, which calls DownloadWithFileSizes, does not need
-// it.
+// end), the client may wait forever. This was seen in one of about 17 calls that
+// failed at once. The C++ client, which calls DownloadWithFileSizes, does not have
+// the fault.
 func (t *Tree) Leave(limit time.Duration) {
 	if s := t.streams; s != nil && (s.asked || s.offer != nil) {
 		if !s.asked { // else the client has already offered a file, or has no more

@@ -1,6 +1,6 @@
 // Package modules is Mender's update-module protocol, version 3, on the
 // module's side: the states, the file tree, the payload's streams and the
-// replies. It must not know what an update is or what is done with it.
+// replies. It must not know what an update is or how it is used.
 //
 // Source of the facts here: Mender's update-modules-v3-file-api.md, and call
 // orders traced on mender-client 3.4.0 (Go) and the C++ client.
@@ -39,7 +39,7 @@ func States() []State {
 }
 
 // Known reports whether this version knows the state. For an unknown state a module
-// must print nothing and exit with 0: so the protocol can be extended.
+// must print nothing and exit with 0, so the protocol can be extended.
 func (s State) Known() bool {
 	for _, k := range States() {
 		if s == k {
@@ -49,19 +49,19 @@ func (s State) Known() bool {
 	return false
 }
 
-// The replies to the states that ask. A reply is one line on standard output.
+// Replies to the states that ask a question. A reply is one line on standard output.
 const (
 	Yes = "Yes"
 	No  = "No"
-	// Automatic, as reply to NeedsArtifactReboot, lets the client restart the
-	// machine once for all updates.
+	// Automatic, as a reply to NeedsArtifactReboot, lets the client restart the machine
+	// once for all updates.
 	Automatic = "Automatic"
 )
 
 // Reply returns the answer to a state that asks a question; asks is false for
-// other states. Rollback is always supported, because the module keeps what it
-// replaces until Cleanup. The sizes of payload files are wanted for the check of
-// free space. A restart is not needed, unless an application asks for one.
+// other states. Rollback is always supported, because the module keeps the release it
+// replaces until Cleanup. The module asks for the sizes of payload files to check
+// free space. It needs no restart unless an application asks for one.
 func Reply(s State) (answer string, asks bool) {
 	switch s {
 	case ProvidePayloadFileSizes, SupportsRollback:

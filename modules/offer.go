@@ -11,21 +11,22 @@ import (
 )
 
 // offer is stream-next, opened for one line of the client. It must be opened before
-// the client writes this line, so while the client still waits for the end of the file
-// before it.
+// the client writes this line, which means while the client still waits for the end of
+// the previous file.
 //
-// It works around a fault of client 3.4.0. A finalizer of the client's stream objects
+// It works around a fault in client 3.4.0. A finalizer of the client's stream objects
 // (stream.cancel in its installer/modules.go) may open stream-next for reading for a
-// moment. If the client offers a file in this moment, and the module has stream-next not
-// open, the kernel drops the line with the last reader. The client then waits for a
-// reader of the file, and the module for an offer, until the client's time limit of 4
-// hours. With Go's garbage collector at GOGC=1 this was seen in one of 72,000 offers.
+// moment. If the client offers a file at that moment and the module does not have
+// stream-next open, the kernel drops the line with the last reader. The client then
+// waits for a reader of the file, and the module for an offer, until the client's time
+// limit of 4 hours. With Go's garbage collector at GOGC=1 this was seen in one of 72,000
+// offers.
 type offer struct {
 	path string
 	fd   int
 }
 
-// awaitOffer opens stream-next for an offer that is still to come, or that the client
+// awaitOffer opens stream-next for an offer that has not come yet, or that the client
 // is waiting to write.
 func awaitOffer(dir string) (*offer, error) {
 	o := &offer{path: filepath.Join(dir, "stream-next")}
@@ -65,8 +66,8 @@ func (o *offer) read() ([]byte, error) {
 	}
 }
 
-// wait returns when the client has written, or has closed its end since the offer was
-// opened. limit bounds the wait; a negative limit does not.
+// wait returns once the client has written, or has closed its end since the offer was
+// opened. limit bounds the wait; a negative limit means no bound.
 func (o *offer) wait(limit time.Duration) error {
 	deadline := time.Now().Add(limit)
 	for {

@@ -10,8 +10,7 @@ import (
 	"strings"
 )
 
-// Stream is one file of the payload, read while it is received. The caller closes
-// it.
+// Stream is one file of the payload, read as it arrives. The caller closes it.
 type Stream struct {
 	Name string // a plain file name
 	Size int64  // in bytes; -1 if the client does not say
@@ -20,8 +19,8 @@ type Stream struct {
 
 // Streams gives the payload's files in their order, each once.
 type Streams interface {
-	// Next opens the next file. The one before must be closed. After the last
-	// file every call returns io.EOF.
+	// Next opens the next file. The previous one must be closed. After the last file
+	// every call returns io.EOF.
 	Next() (*Stream, error)
 }
 
@@ -37,11 +36,11 @@ type pipes struct {
 	sizes bool
 	end   error
 	offer *offer // the next one; nil before the first call
-	asked bool   // stream-next was read, and what it named has not been opened
+	asked bool   // stream-next was read, but the file it named has not been opened
 }
 
-// Next reads stream-next, which names one file for each time that the client opens
-// it. An empty answer is the end.
+// Next reads stream-next, which names one file each time the client opens it. An
+// empty answer is the end.
 func (p *pipes) Next() (*Stream, error) {
 	if p.end != nil {
 		return nil, p.end

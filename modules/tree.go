@@ -63,7 +63,7 @@ func (t *Tree) ArtifactName() (string, error) { return t.value("header/artifact_
 // PayloadType is the type of the payload: this module's name.
 func (t *Tree) PayloadType() (string, error) { return t.value("header/payload_type") }
 
-// CurrentArtifactName is the artifact that the client believes is installed. The
+// CurrentArtifactName is the artifact that the client takes to be installed. The
 // client writes it when the update begins, so it names the previous artifact.
 func (t *Tree) CurrentArtifactName() (string, error) { return t.value("current_artifact_name") }
 
@@ -106,8 +106,8 @@ func readBounded(path string, limit int64) ([]byte, error) {
 	return data, nil
 }
 
-// ReadRegular reads the first bytes of a regular file, at most most. Where somebody else
-// may put anything in the file's place, flags are syscall.O_NOFOLLOW|syscall.O_NONBLOCK.
+// ReadRegular reads the first bytes of a regular file, at most most. If another user may
+// replace the file, use the flags syscall.O_NOFOLLOW|syscall.O_NONBLOCK.
 func ReadRegular(path string, flags int, most int64) ([]byte, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|flags, 0)
 	if err != nil {
@@ -124,8 +124,8 @@ func ReadRegular(path string, flags int, most int64) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, most))
 }
 
-// DriverFile is a file that mender-app puts into the trees it makes, so that
-// the history can tell who drove a deployment. The Mender client makes none.
+// DriverFile is a file that mender-app puts into the trees it makes, so that the
+// history can say who drove a deployment. The Mender client makes none.
 const DriverFile = "driver"
 
 // ForceFile is a file that mender-app puts into the trees it makes when a
@@ -138,18 +138,18 @@ func (t *Tree) Forced() bool {
 	return err == nil
 }
 
-// Reuse says whether a release keeps what an operator chose on releases before it; nil:
-// its policy says so.
+// Reuse says whether a release keeps an operator's choices from earlier releases; nil:
+// its policy decides.
 type Reuse struct {
 	Services  *bool `json:"services,omitempty"`
 	Overrides *bool `json:"overrides,omitempty"`
 }
 
-// ReuseFile is a file that mender-app puts into the trees it makes, a Reuse as JSON, when
-// a person says something about it.
+// ReuseFile is a file that mender-app puts into the trees it makes when a person decides
+// about reuse: a Reuse as JSON.
 const ReuseFile = "reuse"
 
-// Reuse is what ReuseFile says.
+// Reuse returns the content of ReuseFile.
 func (t *Tree) Reuse() (r Reuse, err error) {
 	data, err := ReadRegular(filepath.Join(t.dir, ReuseFile), 0, 1<<10)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -162,7 +162,7 @@ func (t *Tree) Reuse() (r Reuse, err error) {
 }
 
 // AutomaticFile is a file that mender-app puts into the trees it makes when the
-// device installs an artifact by itself: the name of the event, or nothing.
+// device installs an artifact automatically: the name of the event, or nothing.
 const AutomaticFile = "automatic"
 
 // Automatic is the event in AutomaticFile, and whether the file is there.

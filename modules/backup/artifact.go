@@ -23,9 +23,9 @@ import (
 	"github.com/mender-app/mender-app/store"
 )
 
-// Maker makes an artifact of a release that is installed: whole images, and nothing that
-// the release did not come with. It is not signed; what the release's maker signed (its
-// statement) stays.
+// Maker makes an artifact from an installed release: full images, and nothing that the
+// release did not come with. The artifact is not signed; the statement that the
+// release's maker signed stays.
 type Maker struct {
 	App        *store.App
 	Release    *store.Release
@@ -88,7 +88,7 @@ func (m *Maker) Make(ctx context.Context) (*mender.Spec, error) {
 	return spec, nil
 }
 
-// signed adds the policy, what the maker signed, and what a reader must know.
+// signed adds the policy, the maker's statement and the required features.
 func (m *Maker) signed(meta *artifact.Metadata, manifests digest.Digest) (err error) {
 	if meta.Policy, err = compact(m.Release.Policy); err != nil {
 		return err
@@ -108,20 +108,20 @@ func (m *Maker) signed(meta *artifact.Metadata, manifests digest.Digest) (err er
 	}
 	signed, err := statement.Parse(text)
 	if err == nil {
-		meta.Reboot = signed.Reboot // the store does not have it
+		meta.Reboot = signed.Reboot // the store does not record it
 		if err = signed.Check(meta); err == nil && signed.Manifests != manifests {
 			err = fmt.Errorf("its manifests are %s", manifests)
 		}
 	}
 	if err != nil {
-		m.Warn(fmt.Sprintf("%s is not what its maker signed, and is backed up without the statement: %v", m.App.Name, err))
+		m.Warn(fmt.Sprintf("%s does not match what its maker signed and is backed up without the statement: %v", m.App.Name, err))
 		return nil
 	}
 	meta.Statement = text
 	return nil
 }
 
-// compact returns JSON as it was in the artifact: the store's files are indented.
+// compact restores the artifact's form of JSON: the store's files are indented.
 func compact(text json.RawMessage) (json.RawMessage, error) {
 	if text == nil {
 		return nil, nil
@@ -144,7 +144,7 @@ func (m *Maker) images(ctx context.Context, meta *artifact.Metadata) (string, er
 	w := artifact.NewImagesWriter(out)
 	for _, c := range m.Release.Components {
 		i := slices.IndexFunc(meta.Components, func(o artifact.Component) bool { return o.Digest == c.Digest && o.Type == c.Type })
-		if i >= 0 { // one more name of it
+		if i >= 0 { // another name for the same image
 			again := meta.Components[i]
 			again.URL = c.URL
 			meta.Components = append(meta.Components, again)
@@ -189,7 +189,7 @@ func (m *Maker) component(ctx context.Context, w *artifact.ImagesWriter, c store
 	images := archive.Images()
 	i := slices.IndexFunc(images, func(img *image.Image) bool { return img.ConfigDigest == c.Digest })
 	if i < 0 {
-		return nil, fmt.Errorf("SAVE wrote another image than %s", c.Digest)
+		return nil, fmt.Errorf("SAVE wrote an image other than %s", c.Digest)
 	}
 	img := images[i]
 	if err := image.Verify(img); err != nil { // it sets the sizes
@@ -225,8 +225,8 @@ func (m *Maker) component(ctx context.Context, w *artifact.ImagesWriter, c store
 	return out, err
 }
 
-// unpacked is how many bytes the files of a layer have. That is more than the tar has where
-// files are sparse.
+// unpacked returns the size of a layer's files in bytes. It exceeds the tar's size if files
+// are sparse.
 func unpacked(l *image.Layer) (n int64, err error) {
 	in, err := l.Open()
 	if err != nil {
@@ -245,7 +245,7 @@ func unpacked(l *image.Layer) (n int64, err error) {
 	}
 }
 
-// file writes a component that is one file.
+// file writes a component that is a single file.
 func (m *Maker) file(ctx context.Context, w *artifact.ImagesWriter, c *artifact.Component, info artifact.ImageInfo, path string) error {
 	f, err := os.Open(path)
 	if err != nil {

@@ -146,7 +146,7 @@ func TestMaker(t *testing.T) {
 
 	web = testImage(t, "another one")
 	_, err = maker().Make(t.Context())
-	require.ErrorContains(t, err, "shop/web:1: SAVE wrote another image")
+	require.ErrorContains(t, err, "shop/web:1: SAVE wrote an image other")
 }
 
 // pathOf is a file of an artifact.

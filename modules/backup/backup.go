@@ -1,15 +1,15 @@
-// Package backup writes and reads the file that mender-app backup makes: a tar in zstd.
-// Its members are, in this order:
+// Package backup writes and reads the file of mender-app backup: a tar compressed with
+// zstd. Its members are, in this order:
 //
 //	values.json          what an operator set for all applications
 //	APP/settings.json    what an operator decided about the application, and its history
 //	APP/artifact.mender  its current release
 //	APP/data.tar         its data; absent if it has none
-//	index.json           the names, sizes and SHA-256 of all of these
+//	index.json           the names, sizes and SHA-256 of the members above
 //
-// with the second to the fourth again for each application. A file from elsewhere is
-// hostile: Verify reads it to its end before anything of it is used, and a Reader compares
-// each member again when it is used. Memory is bounded.
+// The second to the fourth are repeated for each application. A file from elsewhere is
+// hostile: Verify reads it to its end before any part is used, and a Reader checks each
+// member again on use. Memory is bounded.
 //
 // The package must not know how applications are stopped, started or installed.
 package backup
@@ -28,14 +28,14 @@ import (
 	"github.com/mender-app/mender-app/submodules"
 )
 
-// ErrFormat: the file is no backup, or is damaged.
+// ErrFormat: the file is not a backup, or is damaged.
 var ErrFormat = errors.New("bad backup")
 
 func bad(format string, args ...any) error {
 	return fmt.Errorf("%w: %w", ErrFormat, fmt.Errorf(format, args...))
 }
 
-// The names of the members; those of an application follow its name and a slash.
+// The names of the members. An application's members are prefixed with its name and a slash.
 const (
 	NameValues   = "values.json"
 	NameSettings = "settings.json"
@@ -44,32 +44,32 @@ const (
 	nameIndex    = "index.json"
 )
 
-// Format is the format that this version writes. It refuses a greater one.
+// Format is the format that this version writes. It refuses newer ones.
 const Format = 1
 
-// Bounds of what is kept in memory.
+// Bounds on memory.
 const (
 	maxJSON   = 8 << 20 // bytes of a member that is JSON
 	maxPlaces = 256
 	// MaxApps is how many applications may be in a backup.
 	MaxApps = 1000
-	// window is that of zstd; a reader needs about as much memory.
+	// window is the zstd window; a reader needs about as much memory.
 	window = 1 << 20
 )
 
-// Settings are what settings.json has.
+// Settings are the content of settings.json.
 type Settings struct {
 	Application  string `json:"application"`
 	ArtifactName string `json:"artifact_name"`
 	Version      string `json:"application_version,omitempty"`
 	// Stopped: an operator had stopped it.
 	Stopped bool `json:"stopped,omitempty"`
-	// Services are what an operator switched on or off.
+	// Services are the services an operator switched on or off.
 	Services  map[string]bool `json:"services,omitempty"`
 	Overrides string          `json:"overrides,omitempty"` // the operator's
-	// Values are the operator's, for this application.
+	// Values are the operator's values for this application.
 	Values map[string]string `json:"values,omitempty"`
-	// Places say whose the directories in data.tar are, which are named by their indexes.
+	// Places say where each directory of data.tar belongs. The directories are named by their index.
 	Places []Place `json:"places,omitempty"`
 	// History has the ended deployments, as in the store.
 	History string `json:"history,omitempty"`
@@ -112,9 +112,9 @@ type index struct {
 	Members []Member `json:"members"`
 }
 
-// follows returns an error unless a member may follow the one before it, "" at the
-// beginning. The application of the member is returned, "" for none. Applications come in
-// any order, and none twice.
+// follows returns an error unless a member may follow the previous one, "" at the
+// beginning. It returns the member's application, "" for none. Applications come in any
+// order, each once.
 func follows(before, name string, seen []string) (app string, err error) {
 	if name == NameValues || name == nameIndex {
 		if (name == NameValues) != (before == "") || strings.HasSuffix(before, "/"+NameSettings) {
@@ -138,7 +138,7 @@ func follows(before, name string, seen []string) (app string, err error) {
 	return app, nil
 }
 
-// decode reads JSON, and refuses what follows it.
+// decode reads JSON and refuses anything after it.
 func decode(name string, text []byte, v any) error {
 	if err := json.Unmarshal(text, v); err != nil {
 		return bad("%s: %s", name, clip.Text(err.Error()))

@@ -22,14 +22,14 @@ import (
 type Reader struct {
 	zr    *zstd.Decoder
 	tr    *tar.Reader
-	known []Member // what Verify found; nil: it is reading
+	known []Member // what Verify found; nil while Verify reads
 	seen  []Member
 	apps  []string
-	sum   hash.Hash // of the member that is being read; nil for none
+	sum   hash.Hash // of the current member; nil for none
 }
 
 // NewReader reads a backup that Verify has read, and returns an ErrFormat as soon as a
-// member is not as it was then.
+// member differs.
 func NewReader(in io.Reader, c *Contents) (*Reader, error) { return newReader(in, c.members) }
 
 func newReader(in io.Reader, known []Member) (*Reader, error) {
@@ -40,11 +40,11 @@ func newReader(in io.Reader, known []Member) (*Reader, error) {
 	return &Reader{zr: zr, tr: tar.NewReader(zr), known: known}, nil
 }
 
-// Close ends the reading. It does not close what is read from.
+// Close ends the reading. It does not close the underlying reader.
 func (r *Reader) Close() { r.zr.Close() }
 
-// Next returns the name of the next member, after the rest of the one before was read. At
-// the end it is io.EOF.
+// Next reads the rest of the current member and returns the name of the next one. At the
+// end it returns io.EOF.
 func (r *Reader) Next() (string, error) {
 	if err := r.End(); err != nil {
 		return "", err
@@ -82,8 +82,8 @@ func (r *Reader) Next() (string, error) {
 
 var errChanged = bad("it has changed since it was verified")
 
-// plain reports whether a header is one of a whole entry. The holes of a sparse file would
-// take no space in the tar, however large it is.
+// plain reports whether a header describes an entry that is not sparse. The holes of a
+// sparse file take no space in the tar, however large they are.
 func plain(h *tar.Header) bool {
 	for name := range h.PAXRecords {
 		if strings.HasPrefix(name, "GNU.sparse") {
@@ -93,7 +93,7 @@ func plain(h *tar.Header) bool {
 	return h.Size >= 0
 }
 
-// readError is an ErrFormat if the content is wrong, and not the reading of it.
+// readError returns an ErrFormat if the content is at fault, not the reading.
 func readError(err error) error {
 	for _, wrong := range []error{
 		tar.ErrHeader, tar.ErrFieldTooLong, io.ErrUnexpectedEOF, zstd.ErrMagicMismatch, zstd.ErrCRCMismatch, zstd.ErrWindowSizeExceeded,
@@ -120,8 +120,8 @@ func (r *Reader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// End reads the rest of the current member. Only when it returns nil the member is what
-// Verify has seen.
+// End reads the rest of the current member. The member is what Verify has seen only if
+// End returns nil.
 func (r *Reader) End() error {
 	if r.sum == nil {
 		return nil
@@ -153,8 +153,8 @@ func (r *Reader) JSON(v any) error {
 	return decode(name, text, v)
 }
 
-// index compares the index with what was read, and reads to the end. Without an error the
-// result is io.EOF.
+// index compares the index with the members that were read, and reads to the end. On
+// success it returns io.EOF.
 func (r *Reader) index(size int64) error {
 	if size > maxJSON {
 		return bad("an index of %d bytes", size)
@@ -186,15 +186,15 @@ func (r *Reader) index(size int64) error {
 	return io.EOF
 }
 
-// Contents is what a verified backup has.
+// Contents describes a verified backup.
 type Contents struct {
 	Values  map[string]string // of all applications
 	Apps    []string          // in their order
 	members []Member
 }
 
-// Verify reads a backup to its end, and checks everything that is known before an
-// application is installed: each member, what the artifacts say, and the names in the data.
+// Verify reads a backup to its end and checks everything that can be checked before an
+// installation: each member, the artifacts' metadata, and the names in the data.
 func Verify(in io.Reader) (*Contents, error) {
 	r, err := newReader(in, nil)
 	if err != nil {
@@ -202,7 +202,7 @@ func Verify(in io.Reader) (*Contents, error) {
 	}
 	defer r.Close()
 	c := &Contents{}
-	var s Settings // of the last application; only one is in memory
+	var s Settings // of the last application: memory holds only one
 	for {
 		name, err := r.Next()
 		if errors.Is(err, io.EOF) {
@@ -244,8 +244,8 @@ func Verify(in io.Reader) (*Contents, error) {
 	}
 }
 
-// complete returns an error if the last application has places and no data, or the other way
-// round.
+// complete returns an error if the last application has places but no data, or data but no
+// places.
 func complete(s *Settings, seen []Member) error {
 	if s.Application == "" {
 		return nil
@@ -268,7 +268,7 @@ func checkValues(set map[string]string) error {
 	return nil
 }
 
-// checkArtifact reads an artifact to its end, and so checks it.
+// checkArtifact checks an artifact by reading it to its end.
 func checkArtifact(in io.Reader, s *Settings) error {
 	a, err := mender.NewReader(in, mender.ReadOptions{})
 	if err != nil {

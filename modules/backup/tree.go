@@ -20,14 +20,14 @@ import (
 	"github.com/mender-app/mender-app/artifact/metered"
 )
 
-// Data is kept as a tar of its own, with everything that files have: owners, permissions,
-// times, extended attributes, hard links, sockets and pipes. Holes are written as zeros and
-// become holes again. Devices are refused. A directory comes before what is in it, and
-// everything in it before the next entry beside it; these are sorted by name, so a reader
-// needs no list of what it has seen.
+// Data is kept as a tar of its own, with all attributes and kinds of files: owners,
+// permissions, times, extended attributes, hard links, sockets and pipes. Holes are written
+// as zeros and become holes again. Devices are refused. A directory comes before its
+// content, and its content before the directory's next sibling. Siblings are sorted by
+// name, so a reader needs no list of the entries it has seen.
 
-// WriteTree writes what is in a directory, to which nothing writes meanwhile. With dry the
-// content of files is left out, and zeros are written instead.
+// WriteTree writes the content of a directory, which must not change meanwhile. With dry
+// it writes zeros instead of the content of files.
 func WriteTree(out io.Writer, dir string, dry bool) error {
 	w := &treeWriter{tw: tar.NewWriter(out), dir: dir, dry: dry, linked: map[inode]string{}}
 	if err := filepath.WalkDir(dir, w.entry); err != nil {
@@ -36,7 +36,7 @@ func WriteTree(out io.Writer, dir string, dry bool) error {
 	return w.tw.Close()
 }
 
-// TreeSize is how many bytes WriteTree writes.
+// TreeSize returns how many bytes WriteTree writes.
 func TreeSize(dir string) (n int64, err error) {
 	var c metered.Counter
 	err = WriteTree(&c, dir, true)
@@ -49,7 +49,7 @@ type treeWriter struct {
 	tw     *tar.Writer
 	dir    string
 	dry    bool
-	linked map[inode]string // names of files that have several
+	linked map[inode]string // the first name of files with several names
 }
 
 // xattr is how tars name extended attributes.
@@ -131,7 +131,7 @@ type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
 
-// attributes adds the extended attributes of a file.
+// attributes adds a file's extended attributes.
 func attributes(h *tar.Header, file string) error {
 	list := make([]byte, maxXattr)
 	n, err := unix.Llistxattr(file, list)
@@ -161,8 +161,8 @@ func attributes(h *tar.Header, file string) error {
 // maxXattr is the kernel's bound of a value, and of all names.
 const maxXattr = 64 << 10
 
-// ReadTree reads what WriteTree wrote, with the directories 0 to places-1 at the top, into
-// root. With nil nothing is written, and the names are checked. It makes nothing durable.
+// ReadTree reads the output of WriteTree, with the directories 0 to places-1 at the top,
+// into root. If root is nil, it only checks the names. It makes nothing durable.
 func ReadTree(in io.Reader, root *os.Root, places int) error {
 	r := &treeReader{root: root, places: places, last: []string{""}}
 	tr := tar.NewReader(in)
@@ -170,7 +170,7 @@ func ReadTree(in io.Reader, root *os.Root, places int) error {
 		h, err := tr.Next()
 		if errors.Is(err, io.EOF) {
 			if r.tops != places {
-				return bad("data of %d places, and there should be %d", r.tops, places)
+				return bad("data of %d places instead of %d", r.tops, places)
 			}
 			return r.leave("")
 		}
@@ -183,14 +183,14 @@ func ReadTree(in io.Reader, root *os.Root, places int) error {
 	}
 }
 
-// maxDepth bounds how deep directories lie in each other.
+// maxDepth bounds how deep directories may be nested.
 const maxDepth = 1000
 
 type treeReader struct {
 	root   *os.Root
 	places int
 	tops   int           // how many places there were
-	open   []*tar.Header // the directories that the next entry may be in, the uppermost first
+	open   []*tar.Header // the directories that may hold the next entry, the top one first
 	last   []string      // the names of the last entries at the top and in each of them
 }
 
@@ -236,7 +236,7 @@ func (r *treeReader) entry(h *tar.Header, content io.Reader) error {
 	return r.finish(h, name)
 }
 
-// leave ends the directories that dir is not in: their times must not change any more.
+// leave finishes the directories that do not contain dir, and sets their times last.
 func (r *treeReader) leave(dir string) error {
 	for n := len(r.open); n > 0; n = len(r.open) {
 		last := strings.TrimSuffix(r.open[n-1].Name, "/")
@@ -251,8 +251,8 @@ func (r *treeReader) leave(dir string) error {
 	return nil
 }
 
-// make makes an entry, which must not be there. Its directory is one that was made before,
-// so no link is followed.
+// make makes an entry, which must not exist. ReadTree made its directory, so no link is
+// followed.
 func (r *treeReader) make(h *tar.Header, name string, content io.Reader) error {
 	if r.root == nil {
 		if !slices.Contains([]byte{tar.TypeDir, tar.TypeReg, tar.TypeSymlink, tar.TypeLink, tar.TypeFifo, typeSocket}, h.Typeflag) {
@@ -331,7 +331,7 @@ func (r *treeReader) finish(h *tar.Header, name string) error {
 		return err
 	}
 	defer d.Close()
-	if h.Typeflag != tar.TypeSymlink { // after the owner, whose change takes bits away
+	if h.Typeflag != tar.TypeSymlink { // after the owner, because a change of owner clears bits
 		if err := unix.Fchmodat(int(d.Fd()), path.Base(name), uint32(h.Mode), 0); err != nil {
 			return &fs.PathError{Op: "chmod", Path: name, Err: err}
 		}

@@ -23,8 +23,8 @@ type Writer struct {
 	members []Member
 }
 
-// NewWriter begins a backup, which is complete when Close has returned nil. now is the time
-// of all members.
+// NewWriter begins a backup, which is complete once Close returns nil. now is the time of
+// all members.
 func NewWriter(w io.Writer, now time.Time) (*Writer, error) {
 	// Most of it is compressed already.
 	zw, err := zstd.NewWriter(w, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithWindowSize(window),
@@ -74,5 +74,5 @@ func (w *Writer) Close() error {
 	return errors.Join(w.tw.Close(), w.zw.Close())
 }
 
-// Abort ends a backup that is not wanted any more.
+// Abort gives up a backup.
 func (w *Writer) Abort() { _ = w.zw.Close() }

@@ -1,7 +1,7 @@
-// Package client is the Mender client's side of the update-module protocol, for
-// hosts without a Mender client. It makes the file tree, streams the payload,
-// calls the module in the order of the C++ client's standalone commands, and
-// records between commands the state of the update and what is installed.
+// Package client is the Mender client's side of the update-module protocol, for hosts
+// without a Mender client. It makes the file tree, streams the payload and calls the
+// module in the order of the C++ client's standalone commands. Between commands it
+// records the state of the update and the installed artifact.
 //
 // It must not know what the module does; it works with any module.
 package client
@@ -45,28 +45,27 @@ type Client struct {
 	Dir string
 	// DeviceType is this device's type.
 	DeviceType string
-	// Driver names who drives the module, for its history.
+	// Driver names the caller, for the module's history.
 	Driver string
 	// Force overrides what only a policy forbids: a person asked for it.
 	Force bool
-	// Reuse is what a person says about an operator's choices.
+	// Reuse is a person's decision whether to keep an operator's choices.
 	Reuse modules.Reuse
-	// Automatic: the device installs the artifact by itself, because of Event.
+	// Automatic: the device installs the artifact automatically, because of Event.
 	Automatic bool
 	Event     string // "" if there was none
-	// Signer is the public key, in PEM, that the signature of the artifact was
-	// verified with and that may sign for its application; "" if nothing was
-	// verified.
+	// Signer is the public key, in PEM, that verified the artifact's signature and may
+	// sign for its application; "" if nothing was verified.
 	Signer string
-	// Loaded, if set, is called when the module has loaded the payload, which was checked
-	// to its end, and before it installs. Its error ends the installation.
+	// Loaded, if set, is called after the module has loaded the whole payload, which was
+	// checked, and before it installs. Its error ends the installation.
 	Loaded func(ctx context.Context) error
 	// Env is the environment of the module; nil is this process's.
 	Env []string
 	// Log gets each line that the module writes to standard error, without the
 	// newline.
 	Log func(line string)
-	// Trace, if set, gets each state before its call.
+	// Trace, if set, is called with each state before its call.
 	Trace func(state modules.State)
 }
 
@@ -80,20 +79,20 @@ type Record struct {
 type Installed struct {
 	ArtifactName string            `json:"artifact_name,omitempty"`
 	Provides     map[string]string `json:"provides,omitempty"`
-	// Before is the artifact name before a rollback failed. After the failure,
+	// Before is the artifact name from before a failed rollback. After the failure,
 	// ArtifactName says that the device is inconsistent. nil: no rollback failed.
 	Before *string `json:"artifact_name_before,omitempty"`
 }
 
-// Update is an update that is open.
+// Update is an open update.
 type Update struct {
 	ArtifactName string            `json:"artifact_name"`
 	Group        string            `json:"artifact_group,omitempty"`
 	Provides     map[string]string `json:"provides,omitempty"`
 	Clears       []string          `json:"clears_provides,omitempty"`
-	// State is the last state whose call was begun.
+	// State is the last state whose call began.
 	State modules.State `json:"state"`
-	// Waiting: State has not been called yet; a person decides when it is.
+	// Waiting: State has not been called yet; a person decides when to call it.
 	Waiting bool `json:"waiting,omitempty"`
 	// Reboot: the update asks for a restart of the machine before its commit.
 	Reboot bool `json:"reboot,omitempty"`
@@ -119,9 +118,9 @@ func (c *Client) Read() (*Record, error) {
 	return &r, nil
 }
 
-// Lock keeps other processes from driving the module. Install, Commit, Rollback
-// and Resume require it. It ends with the process. No other user can take it.
-// The error is ErrBusy while another process holds it.
+// Lock keeps other processes from driving the module. Install, Commit, Rollback and
+// Resume require it. The lock ends with the process. No other user can take it. The
+// error is ErrBusy while another process holds it.
 func (c *Client) Lock() (release func(), err error) {
 	if err := durable.PrivateDir(c.Dir); err != nil {
 		return nil, err
@@ -152,15 +151,15 @@ func (c *Client) save(r *Record) error {
 	return durable.WriteFile(filepath.Join(c.Dir, recordFile), append(data, '\n'), 0o644)
 }
 
-// enter records that the call of a state begins.
+// enter records that the call of a state is about to begin.
 func (c *Client) enter(r *Record, s modules.State) error {
 	r.Open.State, r.Open.Waiting = s, false
 	return c.save(r)
 }
 
-// Install installs an artifact, which a person then commits or rolls back. It
-// reads the payload to its end, and so checks it. After an error everything has
-// been undone, unless the error says otherwise.
+// Install installs an artifact, which a person then commits or rolls back. It checks
+// the payload by reading it to its end. After an error everything has been undone,
+// unless the error says otherwise.
 func (c *Client) Install(ctx context.Context, artifact *mender.Reader) error {
 	r, err := c.Read()
 	if err != nil {
@@ -230,11 +229,11 @@ func (c *Client) Accepts(h *mender.Header) error {
 	return c.accept(r, h)
 }
 
-// Fits returns ErrRefused for an artifact that is never for this device, whatever is
-// installed.
+// Fits returns ErrRefused for an artifact that can never be for this device, whatever
+// is installed.
 func (c *Client) Fits(h *mender.Header) error {
 	if h.PayloadType != mender.PayloadTypeApp {
-		return fmt.Errorf("%w: the payload is of type %q, not %q: it is for another update module", ErrRefused, h.PayloadType, mender.PayloadTypeApp)
+		return fmt.Errorf("%w: the payload has type %q, not %q: it is for another update module", ErrRefused, h.PayloadType, mender.PayloadTypeApp)
 	}
 	if len(h.Scripts) > 0 {
 		return fmt.Errorf("%w: the artifact has state scripts, which only the Mender client runs", ErrRefused)
@@ -308,7 +307,7 @@ func (c *Client) commit(ctx context.Context, r *Record) error {
 	return c.cleanup(ctx, r)
 }
 
-// with returns i as it is after an update.
+// with returns i as it becomes after an update.
 func (i Installed) with(u *Update) Installed {
 	provides := map[string]string{}
 	for key, value := range i.Provides {
@@ -413,9 +412,9 @@ func (c *Client) undo(ctx context.Context, r *Record, failure bool) error {
 // nor rolled back.
 const inconsistent = "_INCONSISTENT"
 
-// Settled tells the client that a failed rollback was finished outside of its
-// calls: the previous artifact is installed again, and the record says so. If no
-// rollback had failed, nothing is written. The caller holds the lock.
+// Settled tells the client that a failed rollback was finished outside its calls: the
+// record then says that the previous artifact is installed again. If no rollback had
+// failed, Settled writes nothing. The caller holds the lock.
 func (c *Client) Settled() error {
 	r, err := c.Read()
 	if err != nil || r.Open != nil || r.Installed.Before == nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/mender-app/mender-app/artifact/clip"
 )
 
-// longestWait bounds the time between two attempts, also if the server asks for more.
+// longestWait bounds the time between two attempts, even if the server asks for more.
 const longestWait = time.Minute
 
 // newClient returns the client for a download. It follows up to ten redirects, never
@@ -46,16 +46,16 @@ func newClient(o DownloadOptions) *http.Client {
 	}}
 }
 
-// A connection is the answer to one request. It is given up if too little arrives.
+// A connection is the answer to one request. It is dropped if too little arrives.
 type connection struct {
 	body    io.ReadCloser
 	cancel  context.CancelFunc
-	brought int64         // since there was progress the last time
-	left    time.Duration // until there must be progress again, while it is read
-	skip    int64         // bytes at the beginning that have arrived before
+	brought int64         // bytes since the last progress
+	left    time.Duration // time to read until the next progress is due
+	skip    int64         // bytes at the beginning that arrived earlier
 }
 
-// finalError is an error that another attempt does not help with.
+// finalError is an error that another attempt would not fix.
 type finalError struct{ err error }
 
 func (e *finalError) Error() string { return e.err.Error() }
@@ -74,18 +74,18 @@ func (e *busyError) Error() string { return "the server answers " + e.status }
 func (d *Download) disconnect() {
 	if c := d.connection; c != nil {
 		c.cancel()
-		c.body.Close() //nolint:errcheck // nothing more is read from it
+		c.body.Close() //nolint:errcheck // nothing else reads from it
 		d.connection = nil
 	}
 }
 
-// fetch writes what arrives next to the file. The error is io.EOF at the end.
+// fetch writes the next bytes that arrive to the file. The error is io.EOF at the end.
 func (d *Download) fetch() error {
 	if err := d.connect(); err != nil {
 		return err
 	}
 	c := d.connection
-	// Only the time that the server takes counts, not what the caller does between.
+	// Only the time that the server takes counts, not the caller's time between reads.
 	began := time.Now()
 	patience := time.AfterFunc(c.left, c.cancel)
 	n, err := c.body.Read(d.buffer)
@@ -134,8 +134,8 @@ func (d *Download) write(p []byte) error {
 	return nil
 }
 
-// connect asks the server for what is missing, unless a connection is open. It tries
-// until the attempts are used up. The error is io.EOF if nothing is missing.
+// connect asks the server for the missing bytes, unless a connection is open. It
+// retries until the attempts are used up. The error is io.EOF if nothing is missing.
 func (d *Download) connect() error {
 	for d.connection == nil {
 		if d.whole {
@@ -152,8 +152,8 @@ func (d *Download) connect() error {
 	return nil
 }
 
-// failed notes that an attempt failed, and waits before the next one. The error says
-// why there is no next one.
+// failed records a failed attempt and waits before the next one. The error says why
+// there is no next one.
 func (d *Download) failed(err error) error {
 	if cause := context.Cause(d.ctx); cause != nil {
 		return cause
@@ -192,14 +192,14 @@ func plain(err error) error {
 	return err
 }
 
-// isTrust reports whether the server has no certificate that this device trusts.
+// isTrust reports whether the error says that this device does not trust the server's certificate.
 func isTrust(err error) bool {
 	var certificate *tls.CertificateVerificationError
 	return errors.As(err, &certificate) || errors.Is(err, http.ErrSchemeMismatch)
 }
 
-// request makes one request for what is missing. The error is io.EOF if that is
-// nothing.
+// request makes one request for the missing bytes. The error is io.EOF if there are
+// none.
 func (d *Download) request() error {
 	ctx, cancel := context.WithCancel(d.ctx)
 	patience := time.AfterFunc(d.options.Patience, cancel)
@@ -210,7 +210,7 @@ func (d *Download) request() error {
 	}
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, d.url.String(), nil)
 	if err != nil {
-		return give(final("not a URL that HTTP has"))
+		return give(final("not an HTTP URL"))
 	}
 	r.Header.Set("Accept-Encoding", "identity")
 	if d.arrived > 0 && d.record.Version != "" && !d.noRanges {
@@ -233,12 +233,12 @@ func (d *Download) request() error {
 	return nil
 }
 
-// accept looks at the head of an answer. Afterwards the byte of the body after skip
-// belongs at d.arrived.
+// accept checks the head of an answer. The body's byte after skip belongs at
+// d.arrived.
 func (d *Download) accept(answer *http.Response, ranged bool) (skip int64, err error) {
 	status := clip.Text(answer.Status)
 	if e := answer.Header.Get("Content-Encoding"); e != "" && e != "identity" && answer.StatusCode/100 == 2 {
-		return 0, final("the server compresses the artifact, which was not asked for")
+		return 0, final("the server compresses the artifact without being asked")
 	}
 	switch code := answer.StatusCode; {
 	case code == http.StatusOK:
@@ -247,7 +247,7 @@ func (d *Download) accept(answer *http.Response, ranged bool) (skip int64, err e
 		from, size, ok := contentRange(answer.Header.Get("Content-Range"))
 		if !ok || from != d.arrived || d.record.Size >= 0 && size != d.record.Size {
 			d.noRanges = true
-			return 0, errors.New("the server sends another part of the file than was asked for")
+			return 0, errors.New("the server sends a different part of the file than requested")
 		}
 		d.record.Size = size
 		return 0, d.room(size - d.arrived)
@@ -281,7 +281,7 @@ func (d *Download) fromBeginning(answer *http.Response) (skip int64, err error) 
 	}
 }
 
-// version names the version of an answer, as If-Range has it; "" if nothing does.
+// version returns the version of an answer, in the form of If-Range; "" if it has none.
 func version(h http.Header) string {
 	if tag := h.Get("ETag"); strings.HasPrefix(tag, `"`) && len(tag) <= 1<<10 { // not a weak one
 		return tag

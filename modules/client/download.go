@@ -57,16 +57,15 @@ type DownloadOptions struct {
 	// up to a minute.
 	Attempts int
 	Wait     time.Duration
-	// A connection that brings less than Progress bytes in Patience is given up.
+	// A connection that brings less than Progress bytes in Patience is dropped.
 	Progress int64
 	Patience time.Duration
-	// Sync is after how many bytes the file is made durable.
+	// Sync is the number of bytes after which the file is made durable.
 	Sync int64
-	// Room returns an error if the file system of Dir has not enough space for
-	// more bytes.
+	// Room returns an error if the file system of Dir lacks space for more bytes.
 	Room func(bytes int64) error
-	// Transport is the default for HTTP clients with the environment's proxies, if
-	// it is nil.
+	// Transport makes the requests; nil is the default transport with the environment's
+	// proxies.
 	Transport http.RoundTripper
 	// Log gets a line for each attempt that failed.
 	Log func(line string)
@@ -77,7 +76,7 @@ func DownloadDefaults() DownloadOptions {
 	return DownloadOptions{Attempts: 10, Wait: time.Second, Progress: 16 << 10, Patience: time.Minute, Sync: 8 << 20}
 }
 
-// A Download is a reader of the file at a URL. It is for one goroutine.
+// A Download reads the file at a URL. It is not safe for concurrent use.
 type Download struct {
 	ctx     context.Context
 	options DownloadOptions
@@ -102,7 +101,7 @@ type Download struct {
 type downloadRecord struct {
 	URL     string `json:"url_sha256"` // hashed: a URL may have a password or a token
 	Version string `json:"version,omitempty"`
-	Size    int64  `json:"size"` // -1: the server did not say it
+	Size    int64  `json:"size"` // -1: the server did not say
 	Durable int64  `json:"durable"`
 }
 
@@ -156,7 +155,7 @@ func parse(s string, plain bool) (*url.URL, error) {
 	case err != nil || u.Host == "":
 		return nil, ErrURL // the error would quote a password
 	case u.Scheme == "http" && !plain:
-		return nil, fmt.Errorf("%w: %s is not https, and whoever is on the way could replace the artifact: its signature is not checked", ErrURL, shown(u))
+		return nil, fmt.Errorf("%w: %s is not https, so anyone on the network path could replace the artifact: its signature is not checked", ErrURL, shown(u))
 	case u.Scheme != "http" && u.Scheme != "https":
 		return nil, fmt.Errorf("%w: the scheme %q is not https", ErrURL, u.Scheme)
 	}
@@ -164,12 +163,12 @@ func parse(s string, plain bool) (*url.URL, error) {
 	return u, nil
 }
 
-// shown is a URL without what may be secret: user, password and query.
+// shown returns a URL without its possible secrets: user, password and query.
 func shown(u *url.URL) string {
 	return (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}).String()
 }
 
-// open opens the file, with what an earlier download left of the same URL.
+// open opens the file, with the part that an earlier download of the same URL left.
 func (d *Download) open() error {
 	if err := durable.Sweep(d.options.Dir); err != nil {
 		return err
@@ -189,7 +188,7 @@ func (d *Download) open() error {
 	if st, err := f.Stat(); err != nil || st.Size() < d.record.Durable {
 		d.record = downloadRecord{URL: d.record.URL, Size: -1} // the file is not what was recorded
 	}
-	// What is not durable may have been lost by a power cut.
+	// A power cut may have lost bytes that are not durable.
 	if err := f.Truncate(d.record.Durable); err != nil {
 		return errors.Join(err, f.Close())
 	}
@@ -197,8 +196,8 @@ func (d *Download) open() error {
 	return nil
 }
 
-// begin empties the file for a version of a size, -1 if the size is not known. The disk
-// keeps the space for it.
+// begin empties the file for a version of the given size, -1 if unknown, and reserves
+// disk space for it.
 func (d *Download) begin(version string, size int64) error {
 	d.record.Version, d.record.Size, d.record.Durable, d.arrived = version, size, 0, 0
 	if err := d.file.Close(); err != nil {
@@ -212,8 +211,8 @@ func (d *Download) begin(version string, size int64) error {
 	return d.room(size)
 }
 
-// room checks that the rest fits onto the disk, and reserves space for it where the
-// file system can. What was reserved before counts as the file's.
+// room checks that the rest fits on the disk, and reserves space for it if the file
+// system can. Space reserved earlier counts as the file's.
 func (d *Download) room(rest int64) error {
 	if rest <= 0 {
 		return nil
@@ -254,10 +253,10 @@ func (d *Download) path(name string) string { return filepath.Join(d.options.Dir
 // Size is the size of the whole file in bytes; -1 if the server does not say it.
 func (d *Download) Size() int64 { return d.record.Size }
 
-// Resumed is how many bytes were there before Open.
+// Resumed is how many bytes were in the file before Open.
 func (d *Download) Resumed() int64 { return d.resumed }
 
-// Read reads what has arrived and then what arrives.
+// Read reads the received part, then the rest as it arrives.
 func (d *Download) Read(p []byte) (int, error) {
 	for d.read == d.arrived {
 		if err := d.fetch(); err != nil {
@@ -273,7 +272,7 @@ func (d *Download) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// save makes what has arrived durable, and then records it.
+// save makes the received part durable, and then records it.
 func (d *Download) save() error {
 	if err := d.file.Sync(); err != nil {
 		return err
@@ -286,8 +285,8 @@ func (d *Download) save() error {
 	return durable.WriteFile(d.path(downloadRecordFile), append(data, '\n'), 0o600)
 }
 
-// Close ends the download and keeps what has arrived for the next Open, if that can use
-// it.
+// Close ends the download and keeps the received part for the next Open, if that can
+// use it.
 func (d *Download) Close() error {
 	if d.arrived == 0 || d.record.Version == "" {
 		return d.Discard()
@@ -301,8 +300,8 @@ func (d *Download) Close() error {
 	return errors.Join(err, d.file.Close())
 }
 
-// Move ends the download, whose whole file must have been read, and gives the file
-// another name, on the same file system. It is durable there. Discard must follow.
+// Move ends the download and gives the file another name on the same file system,
+// durably. The whole file must have been read. Discard must follow.
 func (d *Download) Move(path string) error {
 	if !d.whole || d.read != d.arrived {
 		return fmt.Errorf("move %s: it was not read to its end", d.file.Name())
@@ -316,7 +315,7 @@ func (d *Download) Move(path string) error {
 	return durable.Rename(d.file.Name(), path)
 }
 
-// Discard ends the download and removes what has arrived.
+// Discard ends the download and removes the received part.
 func (d *Download) Discard() error {
 	d.disconnect()
 	defer d.unlock()

@@ -136,7 +136,7 @@ func (c *Client) download(ctx context.Context, s modules.State, artifact *mender
 	f := &feeder{c: c, call: p, artifact: artifact, sizes: s == modules.DownloadWithFileSizes}
 	ferr := f.feed()
 	if ferr != nil && !errors.Is(ferr, errEnded) {
-		// The module must not take what it has read for the whole payload.
+		// The module must not mistake what it has read for the whole payload.
 		p.cancel()
 	}
 	<-p.done
@@ -153,7 +153,7 @@ func (c *Client) download(ctx context.Context, s modules.State, artifact *mender
 	return nil
 }
 
-// errEnded: the module exited while the client was waiting for it.
+// errEnded: the module exited while the client waited for it.
 var errEnded = errors.New("the module has ended")
 
 // feeder streams a payload to a module.

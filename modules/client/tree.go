@@ -75,6 +75,6 @@ func (c *Client) makeTree(r *Record, h *mender.Header) error {
 	if err := unix.Mkfifo(filepath.Join(dir, "stream-next"), 0o600); err != nil {
 		return &os.PathError{Op: "mkfifo", Path: filepath.Join(dir, "stream-next"), Err: err}
 	}
-	// Later calls need the tree, also after a power cut.
+	// Later calls need the tree, even after a power cut.
 	return durable.SyncTree(dir)
 }

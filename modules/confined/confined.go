@@ -1,6 +1,6 @@
-// Package confined runs a part of this program in a process of its own: the part that
-// reads content which is not verified. The process gives up its rights before it reads
-// the first byte. docs/SECURITY.md says what that protects.
+// Package confined runs the part of this program that reads unverified content in a
+// process of its own. The process gives up its rights before it reads the first byte.
+// docs/SECURITY.md says what this protects.
 package confined
 
 import (
@@ -23,31 +23,31 @@ import (
 
 // Part is a part of this program that runs as a process of its own.
 type Part struct {
-	Args  []string // the first one makes the program's main function call the part
+	Args  []string // the first makes the program's main function call the part
 	Stdin io.Reader
-	Files []*os.File // open in the process from descriptor 3 on
+	Files []*os.File // open in the process, from descriptor 3
 }
 
-// ExitError is the end of a process that failed.
+// ExitError says that the process failed.
 type ExitError struct {
 	Code int    // -1 for a signal
-	Said string // its last line on standard error, or what the system says
+	Said string // its last line on standard error, or the system's error
 }
 
 func (e *ExitError) Error() string { return e.Said }
 
-// maxErrorText bounds what is taken of the process's standard error, in bytes.
+// maxErrorText bounds the bytes kept from the process's standard error.
 const maxErrorText = 4 << 10
 
-// Run runs a part and returns an ExitError if it fails. The end of the context kills
-// the process, and so does the end of this one.
+// Run runs a part and returns an ExitError if it fails. The end of the context or of
+// this process kills it.
 func Run(ctx context.Context, p Part) error {
 	cmd := exec.CommandContext(ctx, "/proc/self/exe")
 	cmd.Args = append([]string{os.Args[0]}, p.Args...)
 	cmd.Dir, cmd.Env = "/", []string{}
 	cmd.Stdin, cmd.ExtraFiles = p.Stdin, p.Files
 	cmd.SysProcAttr = &unix.SysProcAttr{Pdeathsig: unix.SIGKILL}
-	runtime.LockOSThread() // the signal comes when the thread ends that started the process
+	runtime.LockOSThread() // the signal comes when the thread that started the process ends
 	defer runtime.UnlockOSThread()
 	cmd.WaitDelay = 5 * time.Second
 	text := &limited{}
@@ -73,8 +73,8 @@ func Run(ctx context.Context, p Part) error {
 	return &ExitError{Code: exit.ExitCode(), Said: said}
 }
 
-// Enter gives up the rights of this process, and bounds what it may use. An older
-// kernel enforces the part of this that it supports; what it reports is said on stderr.
+// Enter gives up the rights of this process and limits its resources. An older kernel
+// enforces only the part it supports; its errors are reported on stderr.
 func Enter(l sandbox.Limits, r sandbox.Rights, stderr io.Writer) {
 	if err := l.Set(); err != nil {
 		fmt.Fprintln(stderr, "warning: no limits for applying a delta:", err)
@@ -85,12 +85,12 @@ func Enter(l sandbox.Limits, r sandbox.Rights, stderr io.Writer) {
 	signal.Ignore(unix.SIGXFSZ)
 }
 
-// Say writes the error as one line, the last one, for the ExitError.
+// Say writes the error as the last line, for the ExitError.
 func Say(stderr io.Writer, err error) {
 	fmt.Fprintln(stderr, strings.ReplaceAll(err.Error(), "\n", " "))
 }
 
-// limited keeps the first bytes that are written to it.
+// limited keeps the first bytes written to it.
 type limited struct{ bytes.Buffer }
 
 func (l *limited) Write(p []byte) (int, error) {

@@ -26,9 +26,9 @@ import (
 )
 
 // This file loads the payload of an artifact: it gives images and files to the
-// sub-module, applies deltas that the sub-module cannot, and unpacks the manifests. Nothing
-// that runs is touched, unless the sub-module lacks the feature stage: then the caller has
-// copied what is overwritten.
+// sub-module, applies deltas the sub-module cannot apply, and unpacks the manifests. It
+// touches nothing that runs, unless the sub-module lacks the feature stage: then the caller
+// has copied what is overwritten.
 //
 // It must not know in which state a deployment is, nor what its caller does with
 // what is loaded.

@@ -52,7 +52,7 @@ func TestPolicyOnTheDevice(t *testing.T) {
 	}{
 		{name: "from_versions", installed: "2.5-1", version: "3.0-1", policy: "[upgrades]\nfrom_versions = ['2\\.5-\\d+']"},
 		{name: "from_versions refuses", installed: "2.4-1", version: "3.0-1", policy: "[upgrades]\nfrom_versions = ['2\\.5-\\d+']",
-			says: `upgrades.from_versions of shop: version 3.0-1 cannot be installed over version 2.4-1: install a version first that matches 2\.5-\d+`},
+			says: `upgrades.from_versions of shop: version 3.0-1 cannot be installed over version 2.4-1: first install a version that matches 2\.5-\d+`},
 		{name: "an older one", installed: "2.0.0", version: "1.9.0", policy: "managed = true"},
 		{name: "the installed policy forbids an older one", installed: "2.0.0", installedPolicy: noDown, version: "1.9.0",
 			says: "downgrades.allow of shop: the installed release forbids downgrades"},
@@ -70,7 +70,7 @@ func TestPolicyOnTheDevice(t *testing.T) {
 		{name: "engine fails", version: "1", policy: "[orchestrator]\nminimum = '20.10'", with: func(g *rig) { g.w.fail["ENGINE"] = 1 }, says: "ENGINE was told to fail"},
 		{name: "system", version: "1", policy: "[[platform.releases]]\nversion = '4\\..*'\nfiles = ['/p']", with: func(g *rig) { g.system("4.2", "/p") }},
 		{name: "system refuses", version: "1", policy: "[[platform.releases]]\nversion = '4\\..*'\nfiles = ['/p']", with: func(g *rig) { g.system("4.2") },
-			says: "install what brings the file /p"},
+			says: "install an update that brings the file /p"},
 		{name: "nothing known of the system", version: "1", policy: "[[platform.releases]]\nversion = '.*'", says: "the version of the operating system is not known"},
 		{name: "depends", db: "25.09-1", version: "1", policy: "[[depends]]\nname = 'db'\nversion = '25\\.09-\\d'"},
 		{name: "depends refuses", db: "25.10-1", version: "1", policy: "[[depends]]\nname = 'db'\nversion = '25\\.09-\\d'", says: "depends of shop: db is installed in version 25.10-1"},

@@ -1,10 +1,9 @@
-// Package filedelta applies a delta to a single file: one of our format (package
-// delta), VCDIFF as xdelta3 writes it, or BSDIFF40. The delta's first bytes say
-// which.
+// Package filedelta applies a delta to a single file: in our format (package delta),
+// VCDIFF as xdelta3 writes it, or BSDIFF40. The delta's first bytes say which.
 //
-// A delta is not verified when it is read. So the update module runs the decoder in
-// a process of its own that has given up its rights: it has three open files, and
-// can open no other.
+// A delta is read before it can be verified. So the update module runs the decoder in
+// a process of its own that has given up its rights: it has three open files and can
+// open no others.
 package filedelta
 
 import (
@@ -23,19 +22,19 @@ import (
 	"github.com/mender-app/mender-app/delta/vcdiff"
 )
 
-// Request is a delta to be applied. The files are open, and read from their start.
+// Request is a delta to apply. The files are open and are read from their start.
 type Request struct {
 	Old    *os.File
 	Delta  *os.File
-	New    *os.File      // empty; it is written, and not synced
+	New    *os.File      // empty; written but not synced
 	Digest digest.Digest // of Old
-	// Size is the size of the new file where that is announced, else -1. Max is
-	// the greatest size that may be written.
+	// Size is the announced size of the new file, or -1. Max is the greatest size that
+	// may be written.
 	Size, Max int64
 }
 
-// ErrDelta is wrapped by the errors about a delta that is malformed, does not make
-// what was announced, or does not fit the old file.
+// ErrDelta: the delta is malformed, does not make the announced file, or does not fit
+// the old file.
 var ErrDelta = errors.New("the delta cannot be applied")
 
 // vcdiffMagic is what a VCDIFF delta begins with (RFC 3284, 4.1).
@@ -45,8 +44,8 @@ const vcdiffMagic = "\xd6\xc3\xc4"
 // 8 MiB fit, with its secondary compression.
 const maxVCDIFF = 20 << 20
 
-// Apply writes the new file. It returns an ErrDelta, or an error of the files. The
-// caller compares the digest of what was made.
+// Apply writes the new file. It returns an ErrDelta, or an error from the files. The
+// caller compares the digest of the new file.
 func Apply(ctx context.Context, q Request) error {
 	var magic [8]byte
 	if _, err := q.Delta.ReadAt(magic[:], 0); err != nil && !errors.Is(err, io.EOF) {
@@ -71,7 +70,7 @@ func Apply(ctx context.Context, q Request) error {
 	return nil
 }
 
-// wrap makes an ErrDelta of what is neither an error of the files nor of the context.
+// wrap makes an error an ErrDelta unless it comes from the files or the context.
 func wrap(err error) error {
 	var path *os.PathError
 	if errors.As(err, &path) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
@@ -120,7 +119,7 @@ func (q Request) vcdiff(ctx context.Context, out io.Writer) error {
 	return err
 }
 
-// own applies a delta of our format. It makes one file, from the old one alone.
+// own applies a delta in our format. It makes one file, from the old file alone.
 func (q Request) own(ctx context.Context, out io.Writer) error {
 	d, err := decoder.New(q.Delta)
 	if err != nil {
@@ -129,11 +128,11 @@ func (q Request) own(ctx context.Context, out io.Writer) error {
 	h := d.Header()
 	switch {
 	case len(h.Objects) != 1:
-		return fmt.Errorf("it makes %d objects, and not one file", len(h.Objects))
+		return fmt.Errorf("it makes %d objects instead of one file", len(h.Objects))
 	case q.Size >= 0 && h.Objects[0].Size != q.Size || h.Objects[0].Size > q.Max:
 		return errTooLarge
 	case h.Temp > 0:
-		return errors.New("it needs a temporary file, which only the delta of an image may")
+		return errors.New("it needs a temporary file, which is allowed only for the delta of an image")
 	case h.Objects[0].Encoding == delta.Omitted && h.Objects[0].Digest != q.Digest:
 		return fmt.Errorf("it does not have %s", h.Objects[0].Digest)
 	case h.Objects[0].Encoding == delta.Omitted: // the new file is the old one
@@ -175,7 +174,7 @@ type sink struct{ io.Writer }
 func (sink) Commit() error { return nil }
 func (sink) Abort(error)   {}
 
-var errTooLarge = errors.New("it does not make a file of the size that is announced")
+var errTooLarge = errors.New("it does not make a file of the announced size")
 
 // bounded writes at most left bytes.
 type bounded struct {

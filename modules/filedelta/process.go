@@ -15,18 +15,18 @@ import (
 )
 
 // Verb is the first argument of the process that applies a delta. It is not for
-// people: what follows it may change.
+// people: its arguments may change.
 const Verb = "apply-delta"
 
 // Exit codes of the process.
 const (
 	exitDone   = 0
-	exitFailed = 1 // of the files: no space, for one
+	exitFailed = 1 // an error of the files, such as no space
 	exitDelta  = 5 // an ErrDelta
 )
 
-// maxMemory bounds the private writable memory of the process, in bytes. Most of
-// what Go reserves of it is not used.
+// maxMemory bounds the private writable memory of the process, in bytes. Go reserves
+// most of it without using it.
 const maxMemory = 256 << 20
 
 // Run applies a delta as Apply does, in a process of its own: this program again,
@@ -47,9 +47,9 @@ func Run(ctx context.Context, q Request) error {
 	return fmt.Errorf("apply a delta: %w", err)
 }
 
-// Main is the process that Run starts; args are those after Verb. It gives up all
-// rights but its open files before it reads the first byte of the delta. It
-// returns the exit code.
+// Main is the process that Run starts; args follow Verb. It gives up all rights
+// except its open files before it reads the first byte of the delta. It returns the
+// exit code.
 func Main(args []string, stderr io.Writer) int {
 	err := run(args, stderr)
 	if err == nil {

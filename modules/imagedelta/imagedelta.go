@@ -1,11 +1,11 @@
-// Package imagedelta applies the delta of an image for a sub-module that cannot do it:
-// it makes an image archive of the delta and of the archives that SAVE wrote. The
-// sub-module then gets a whole image, as docker load takes it.
+// Package imagedelta applies the delta of an image for a sub-module that cannot do so:
+// it makes an image archive from the delta and the archives that SAVE wrote. The
+// sub-module then gets a full image, which docker load would take.
 //
-// The work is that of the sub-modules that can (submodules/imagestore), with files in
-// the place of an engine: what the metadata announces bounds it, and each layer is
-// compared with its digest. A delta is not verified when it is read, so the update
-// module runs all of it in a process of its own that has given up its rights.
+// It uses the code of the sub-modules that can (submodules/imagestore), with files in
+// place of an engine: the announced sizes bound it, and each layer is compared with
+// its digest. A delta is read before it can be verified, so the update module runs
+// all of this in a process of its own that has given up its rights.
 package imagedelta
 
 import (
@@ -22,20 +22,20 @@ import (
 	"github.com/mender-app/mender-app/submodules/imagestore"
 )
 
-// Request is a delta to be applied. All paths are absolute.
+// Request is a delta to apply. All paths are absolute.
 type Request struct {
-	Component submodules.Component // the new image, with what is announced of it
+	Component submodules.Component // the new image, as announced
 	Platform  string               // of the release
 	Tags      []string             // the names that the archive gives the image
-	Archives  []string             // of older images, as SAVE wrote them
-	Delta     string               // shared content and the delta, or the delta alone
-	New       string               // the archive to be written, in Temp; it is not synced
+	Archives  []string             // of older images, written by SAVE
+	Delta     string               // the delta, possibly after shared content
+	New       string               // the archive to write, in Temp; not synced
 	Temp      string               // a directory for temporary files
-	MaxFile   int64                // bytes that any file may get
+	MaxFile   int64                // maximum size of any file in bytes
 }
 
-// Apply writes the archive of the new image. Its errors are marked as a LOAD's:
-// submodules.ErrContent for a delta that does not make what is announced,
+// Apply writes the archive of the new image. Its errors are marked like those of
+// LOAD: submodules.ErrContent for a delta that does not make the announced image,
 // submodules.ErrBase for a missing or damaged older image.
 func Apply(ctx context.Context, q Request) error {
 	want, err := imagestore.ParseIdentity(q.Component)
@@ -62,8 +62,8 @@ func Apply(ctx context.Context, q Request) error {
 	return err
 }
 
-// files is an engine for imagestore.Receive: the old content is in archives, and an
-// image that it loads becomes one.
+// files is an engine for imagestore.Receive: its old content is in archives, and it
+// writes a loaded image to an archive.
 type files struct{ q Request }
 
 // Present implements imagestore.Target. Nothing is present: the archive is whole.
@@ -86,7 +86,7 @@ func (f *files) Load(_ context.Context, archive io.Reader) error {
 	return w.Close()
 }
 
-// Room implements imagestore.Target. The caller has checked what is announced.
+// Room implements imagestore.Target. The caller has checked the announced sizes.
 func (f *files) Room(context.Context) (int64, error) { return imagestore.NoRoomLimit, nil }
 
 // Save implements imagestore.Target. Only the shell reference's deltas need it.
@@ -100,7 +100,7 @@ func (f *files) Old(context.Context, []image.Digest) (imagestore.Old, error) {
 	for _, path := range f.q.Archives {
 		opened, err := image.OpenArchive(path)
 		if err != nil {
-			// The layers that are missing without it are reported with the reason.
+			// Layers missing because of this are reported with the reason.
 			a.unreadable = errors.Join(a.unreadable, err)
 			continue
 		}
@@ -109,7 +109,7 @@ func (f *files) Old(context.Context, []image.Digest) (imagestore.Old, error) {
 	return a, nil
 }
 
-// archives are the old content: the images of some archives.
+// archives are the old content: the images in some archives.
 type archives struct {
 	temp       string
 	opened     []*image.Archive
@@ -141,7 +141,7 @@ func (a *archives) images(each func(*image.Image) bool) bool {
 	return slices.ContainsFunc(a.opened, func(o *image.Archive) bool { return slices.ContainsFunc(o.Images(), each) })
 }
 
-// layer returns a layer. One that is compressed in the archive is unpacked into an
+// layer returns a layer. A layer compressed in the archive is unpacked into an
 // unlinked file.
 func (a *archives) layer(d image.Digest) (*imagestore.SavedLayer, error) {
 	if l := a.layers[d]; l != nil {

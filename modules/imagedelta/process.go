@@ -15,11 +15,11 @@ import (
 )
 
 // Verb is the first argument of the process that applies a delta. It is not for
-// people: what it reads may change.
+// people: its input may change.
 const Verb = "apply-image-delta"
 
-// maxMemory bounds the private writable memory of the process, in bytes. Most of
-// what Go reserves of it is not used.
+// maxMemory bounds the private writable memory of the process, in bytes. Go reserves
+// most of it without using it.
 const maxMemory = 256 << 20
 
 // input is what the process reads from its standard input.

@@ -80,7 +80,7 @@ func ParseCalendar(text string) (e Calendar, err error) {
 		clock, words = words[0], words[1:]
 	}
 	if len(words) > 0 {
-		return e, fmt.Errorf("%q is no weekday, date or time, or not in that order", words[0])
+		return e, fmt.Errorf("%q is not a weekday, date or time, or is out of order", words[0])
 	}
 	if err := e.parseDate(date); err != nil {
 		return e, err
@@ -105,7 +105,7 @@ func (e *Calendar) parseWeekdays(list string) error {
 	return nil
 }
 
-// weekday is the number of a day, from Monday as 1 to Sunday as 7; -1 for none.
+// weekday returns the number of a day, from 1 for Monday to 7 for Sunday; -1 for no day.
 func weekday(name string) int {
 	i := slices.IndexFunc(days, func(d string) bool { return name == d || name == d[:3] })
 	if i == 0 {
@@ -219,7 +219,7 @@ func (e Calendar) Next(t time.Time) time.Time {
 // within is the first time of a day that the expression names and that is after t.
 func (e Calendar) within(day, t time.Time) time.Time {
 	for h := range 24 {
-		// The last second of the hour; where the clock is set, an hour may not be there.
+		// The last second of the hour: when clocks change, an hour may not exist.
 		if !e.hour.has(h) || !time.Date(day.Year(), day.Month(), day.Day(), h, 59, 59, 0, day.Location()).After(t) {
 			continue
 		}

@@ -35,26 +35,26 @@ type Status string
 // Open: a deployment of the application has not ended.
 const Open Status = "open"
 
-// App is an application in one version.
+// App is an application at one version.
 type App struct {
 	Name    string
 	Version string // application_version; "" if it has none
-	Release string // of the device's store; "" for one that comes in
+	Release string // in the device's store; "" for an incoming one
 	Status  Status
-	Sick    bool    // it was asked for its health, and is not healthy
-	Policy  *Policy // nil: it ships none
+	Sick    bool    // its health was checked, and it is not healthy
+	Policy  *Policy // nil if it ships none
 }
 
 // Engine is what runs the containers.
 type Engine struct {
-	Name    string // as in "docker"; the orchestrator's, as in "docker-compose", without a Version
+	Name    string // such as "docker"; without a Version the orchestrator's, such as "docker-compose"
 	Version string // "" if the sub-module does not announce it
 }
 
 // Platform describes the operating system.
 type Platform struct {
 	Version  string            // "" if it is not known
-	Provides map[string]string // what the device provides, by Mender's data
+	Provides map[string]string // what the device provides, according to Mender
 	Files    map[string]bool   // the files of Policy.Files that exist
 }
 
@@ -68,8 +68,9 @@ type Request struct {
 	// Installed are the applications of the device that have a current
 	// release, App's among them.
 	Installed []App
-	// Staged are the artifacts that may be installed first, where a dependency says
-	// apply: the newest of each application first. Only policies that say so need it.
+	// Staged are the artifacts that may be installed first if a dependency has the
+	// action apply, the newest of each application first. Only policies with such a
+	// dependency need it.
 	Staged []Staged
 	// Only some policies need Engine and Platform; see NeedsEngine and
 	// NeedsPlatform.
@@ -77,10 +78,10 @@ type Request struct {
 	Platform Platform
 }
 
-// Finding is one rule that is not met.
+// Finding is a rule that is not met.
 type Finding struct {
-	Rule   string // the key of the policy, as in docs/POLICY.md
-	App    string // the application whose policy it is
+	Rule   string // the policy's key, see docs/POLICY.md
+	App    string // the application that the policy belongs to
 	Reason string // what is wrong
 	Remedy string // what would satisfy the rule
 }
@@ -94,8 +95,8 @@ func (f Finding) String() string {
 type Decision struct {
 	Refused  *Finding  // the first rule that forbids the operation; nil: it is allowed
 	Warnings []Finding // rules that only warn
-	// First are the staged artifacts that have to be installed before, in this order, and
-	// undone together with the application. Nobody has asked their own policies yet.
+	// First are the staged artifacts that must be installed first, in this order, and
+	// undone together with the application. Their own policies have not been checked yet.
 	First []Staged
 
 	work int // number of expressions and dependencies that were evaluated
@@ -133,7 +134,7 @@ func (d *decider) matches(expression, text string) bool {
 	return matches(expression, text)
 }
 
-// here is the installed version of the application; nil: not installed.
+// here returns the installed version of the application; nil if not installed.
 func (d *decider) here() *App { return d.installed[d.App.Name] }
 
 func (d *decider) finding(rule, reason, remedy string) *Finding {
@@ -145,7 +146,7 @@ func (d *decider) managed() *Finding {
 	if d.Mode != Automatic || d.App.Policy.managed() {
 		return nil
 	}
-	return d.finding("managed", "it is not managed, so the device changes nothing by itself",
+	return d.finding("managed", "it is not managed, so the device changes nothing automatically",
 		"set managed = true in its app.toml, or do it by hand")
 }
 
@@ -155,7 +156,7 @@ func (d *decider) fromVersions() *Finding {
 		return nil
 	}
 	if d.App.Version != "" && d.App.Version == here.Version {
-		return nil // the same version again is no update
+		return nil // the same version is not an update
 	}
 	from := d.App.Policy.Upgrades.FromVersions
 	for _, expression := range from {
@@ -165,9 +166,9 @@ func (d *decider) fromVersions() *Finding {
 	}
 	reason := fmt.Sprintf("%s cannot be installed over %s", named(d.App.Version), named(here.Version))
 	if len(from) == 0 {
-		return d.finding("upgrades.from_versions", reason, "it updates no version: remove the application first")
+		return d.finding("upgrades.from_versions", reason, "it cannot update any version: remove the application first")
 	}
-	return d.finding("upgrades.from_versions", reason, "install a version first that matches "+alternatives(from))
+	return d.finding("upgrades.from_versions", reason, "first install a version that matches "+alternatives(from))
 }
 
 // downgrade checks that neither the installed release nor the new one forbids a
@@ -190,7 +191,7 @@ func (d *decider) downgrade() *Finding {
 	switch {
 	case err != nil:
 		return d.finding("downgrades.allow",
-			fmt.Sprintf("%s forbids downgrades, and nothing says if %s is older than %s", forbids, named(d.App.Version), named(here.Version)),
+			fmt.Sprintf("%s forbids downgrades, and it is not known whether %s is older than %s", forbids, named(d.App.Version), named(here.Version)),
 			"give the artifact a version such as 1.2.3, or install it with mender-app install --force")
 	case order < 0:
 		return d.finding("downgrades.allow",
@@ -200,8 +201,8 @@ func (d *decider) downgrade() *Finding {
 	return nil
 }
 
-// healthy refuses to replace a release that is not healthy: what is wrong may be
-// outside of it, and afterwards nobody could tell.
+// healthy refuses to replace a release that is not healthy: the cause may lie outside
+// the release, and an update would hide it.
 func (d *decider) healthy() *Finding {
 	here := d.here()
 	if here == nil || !here.Sick || d.Mode == Force || !d.App.Policy.NeedsHealth() {
@@ -222,7 +223,7 @@ func (d *decider) orchestrator() *Finding {
 	}
 	if _, _, err := version.Triple(d.Engine.Version); err != nil {
 		return d.finding("orchestrator", fmt.Sprintf("%s calls its version %q", want, clip.Text(d.Engine.Version)),
-			"a version that begins with major.minor")
+			"use a version that begins with major.minor")
 	}
 	have := fmt.Sprintf("%s has version %s", want, clip.Text(d.Engine.Version))
 	if rule.Minimum != "" && above(rule.Minimum, d.Engine.Version) {
@@ -234,8 +235,8 @@ func (d *decider) orchestrator() *Finding {
 	return nil
 }
 
-// above reports whether an engine's version a is above the bound b. A bound
-// without a patch stands for all patches.
+// above reports whether an engine's version a exceeds the bound b. A bound without a
+// patch number includes all patches.
 func above(a, b string) bool {
 	ta, _, err := version.Triple(a)
 	if err != nil {
@@ -259,7 +260,7 @@ func (d *decider) platform() *Finding {
 	const rule = "platform.releases"
 	if d.Platform.Version == "" {
 		return d.finding(rule, "the version of the operating system is not known",
-			"a device that provides rootfs-image.version, or has /etc/mender/artifact_info or VERSION_ID in /etc/os-release")
+			"use a device that provides rootfs-image.version, or has /etc/mender/artifact_info or VERSION_ID in /etc/os-release")
 	}
 	var known, missing []string
 	for _, r := range d.App.Policy.Platform.Releases {
@@ -277,13 +278,13 @@ func (d *decider) platform() *Finding {
 	}
 	if missing != nil {
 		return d.finding(rule, fmt.Sprintf("release %s of the operating system lacks a patch", clip.Text(d.Platform.Version)),
-			"install what brings "+strings.Join(missing, " and "))
+			"install an update that brings "+strings.Join(missing, " and "))
 	}
 	return d.finding(rule, fmt.Sprintf("release %s of the operating system is not supported", clip.Text(d.Platform.Version)),
 		"use one that matches "+alternatives(known))
 }
 
-// lacks lists the patches of a platform release that are missing.
+// lacks lists the missing patches of a platform release.
 func (d *decider) lacks(r PlatformRelease) (list []string) {
 	for _, file := range r.Files {
 		if d.work++; !d.Platform.Files[file] {

@@ -38,7 +38,7 @@ func TestDecide(t *testing.T) {
 		{name: "from_versions: first installation", incoming: app{"shop", "3.0-1", from}},
 		{name: "from_versions: one matches", incoming: app{"shop", "3.0-1", from}, installed: []app{{"shop", "2.5-12", ""}}},
 		{name: "from_versions: none matches", incoming: app{"shop", "3.0-1", from}, installed: []app{{"shop", "2.4-1", ""}},
-			refused: `upgrades.from_versions of shop: version 3.0-1 cannot be installed over version 2.4-1: install a version first that matches 2\.5-\d+ or 2\.6-1`},
+			refused: `upgrades.from_versions of shop: version 3.0-1 cannot be installed over version 2.4-1: first install a version that matches 2\.5-\d+ or 2\.6-1`},
 		{name: "from_versions: the whole version", incoming: app{"shop", "3.0-1", from}, installed: []app{{"shop", "2.6-10", ""}}, refused: "upgrades.from_versions"},
 		{name: "from_versions: no version installed", incoming: app{"shop", "3.0-1", from}, installed: []app{{"shop", "", ""}},
 			refused: "over a release without a version"},
@@ -46,7 +46,7 @@ func TestDecide(t *testing.T) {
 		{name: "from_versions: force does not help", incoming: app{"shop", "3.0-1", from}, installed: []app{{"shop", "2.4-1", ""}}, mode: Force, refused: "upgrades.from_versions"},
 		{name: "from_versions: the same version again", incoming: app{"shop", "3.0-1", from}, installed: []app{{"shop", "3.0-1", from}}},
 		{name: "from_versions: an empty list", incoming: app{"shop", "3.0-1", "[upgrades]\nfrom_versions = []"}, installed: []app{{"shop", "2.5-1", ""}},
-			refused: "it updates no version: remove the application first"},
+			refused: "it cannot update any version: remove the application first"},
 		{name: "from_versions: an empty list, first installation", incoming: app{"shop", "3.0-1", "[upgrades]\nfrom_versions = []"}},
 
 		{name: "from_unhealthy: it is healthy", incoming: app{"shop", "2", "managed = true"}, installed: []app{{"shop", "1", ""}}},
@@ -66,7 +66,7 @@ func TestDecide(t *testing.T) {
 		{name: "downgrades: by the client", incoming: app{"shop", "1.0", ""}, installed: []app{{"shop", "2.0", noDown}}, mode: ByClient, refused: "downgrades.allow"},
 		{name: "downgrades: by hand", incoming: app{"shop", "1.0", ""}, installed: []app{{"shop", "2.0", noDown}}, mode: ByHand, refused: "downgrades.allow"},
 		{name: "downgrades: a person insists", incoming: app{"shop", "1.0", ""}, installed: []app{{"shop", "2.0", noDown}}, mode: Force},
-		{name: "downgrades: no order", incoming: app{"shop", "winter", ""}, installed: []app{{"shop", "2.0", noDown}}, refused: "nothing says if version winter is older than version 2.0"},
+		{name: "downgrades: no order", incoming: app{"shop", "winter", ""}, installed: []app{{"shop", "2.0", noDown}}, refused: "it is not known whether version winter is older than version 2.0"},
 		{name: "downgrades: no version", incoming: app{"shop", "", ""}, installed: []app{{"shop", "", noDown}}, refused: "a release without a version is older than a release without a version"},
 
 		{name: "orchestrator: inside", incoming: app{"shop", "1", "[orchestrator]\nminimum = '20.10'\nmaximum = '28.5'"}, engine: "20.10.24+dfsg1"},
@@ -88,9 +88,9 @@ func TestDecide(t *testing.T) {
 		{name: "platform: a patch is there", incoming: app{"shop", "1", "[[platform.releases]]\nversion = '4'\nfiles = ['/p1']\nprovides = {p2 = '7'}"},
 			platform: Platform{Version: "4", Files: map[string]bool{"/p1": true}, Provides: map[string]string{"p2": "7"}}},
 		{name: "platform: a file lacks", incoming: app{"shop", "1", "[[platform.releases]]\nversion = '4'\nfiles = ['/p1']\nprovides = {p2 = '7'}"},
-			platform: Platform{Version: "4", Provides: map[string]string{"p2": "7"}}, refused: "install what brings the file /p1"},
+			platform: Platform{Version: "4", Provides: map[string]string{"p2": "7"}}, refused: "install an update that brings the file /p1"},
 		{name: "platform: a provide lacks", incoming: app{"shop", "1", "[[platform.releases]]\nversion = '4'\nfiles = ['/p1']\nprovides = {p2 = '7'}"},
-			platform: Platform{Version: "4", Files: map[string]bool{"/p1": true}, Provides: map[string]string{"p2": "71"}}, refused: "install what brings p2 matching 7 among Mender's provides"},
+			platform: Platform{Version: "4", Files: map[string]bool{"/p1": true}, Provides: map[string]string{"p2": "71"}}, refused: "install an update that brings p2 matching 7 among Mender's provides"},
 		{name: "platform: another entry has no patches", incoming: app{"shop", "1", "[[platform.releases]]\nversion = '4'\nfiles = ['/p1']\n[[platform.releases]]\nversion = '4|5'"},
 			platform: Platform{Version: "4"}},
 

@@ -21,7 +21,7 @@ func (d *decider) depends() *Finding {
 			return f
 		}
 	}
-	for _, need := range d.App.Policy.dependencies() { // what is installed first may break one, or meet one
+	for _, need := range d.App.Policy.dependencies() { // an artifact installed first may break or meet a dependency
 		f := d.unmet(&d.App, need)
 		if f == nil {
 			continue
@@ -34,7 +34,7 @@ func (d *decider) depends() *Finding {
 	return nil
 }
 
-// unmet says why a dependency of an application is not met; nil if it is.
+// unmet says why a dependency of an application is not met; nil if it is met.
 func (d *decider) unmet(app *App, need Dependency) *Finding {
 	finding := func(reason, remedy string) *Finding {
 		return &Finding{Rule: "depends", App: app.Name, Reason: reason, Remedy: remedy}
@@ -55,8 +55,8 @@ func (d *decider) unmet(app *App, need Dependency) *Finding {
 	return nil
 }
 
-// dependents checks that the operation does not break the dependencies of others on
-// the application. A dependency that is broken already does not count.
+// dependents checks that the operation does not break other applications'
+// dependencies on this one. A dependency that is already broken does not count.
 func (d *decider) dependents() *Finding {
 	here := d.here()
 	for i := range d.Installed {
@@ -122,7 +122,7 @@ func (d *decider) cycle() *Finding {
 // wayBack returns the names of a cycle of dependencies from the application to
 // itself; nil if there is none. It visits each application once.
 func (d *decider) wayBack() []string {
-	from := map[string]string{} // by a reached application, the one that depends on it
+	from := map[string]string{} // maps each reached application to the one that depends on it
 	queue := []string{d.App.Name}
 	for len(queue) > 0 {
 		name := queue[0]

@@ -7,8 +7,8 @@ import (
 	"github.com/mender-app/mender-app/artifact/clip"
 )
 
-// EngineChange has the facts for the question whether the engine, or the cluster, may
-// get another version.
+// EngineChange has the facts needed to decide whether the engine or cluster may
+// change its version.
 type EngineChange struct {
 	Version   string // afterwards
 	Now       string // "" if it is not known
@@ -16,14 +16,14 @@ type EngineChange struct {
 	Staged    []App // the newest of each application first; Release is the artifact's name
 }
 
-// Verdict is what a change of the engine's version means for an application.
+// Verdict says what a change of the engine's version means for an application.
 type Verdict string
 
 // The verdicts. TimingPre and TimingPost are two more: a staged release runs on the new
-// version, and must be installed before the engine is updated or after it.
+// version, and must be installed before or after the engine is updated.
 const (
 	EngineRuns    Verdict = "allowed" // the installed release runs on it
-	EngineRefuses Verdict = "refused" // neither that nor a staged release does
+	EngineRefuses Verdict = "refused" // neither the installed nor a staged release runs on it
 )
 
 // EngineAnswer is the verdict for one application.
@@ -34,13 +34,12 @@ type EngineAnswer struct {
 	Next    *App   // the staged release that runs on it, with the verdicts of timing
 }
 
-// Permits reports whether the engine may be updated now, as far as this application is
-// concerned.
+// Permits reports whether this application lets the engine be updated now.
 func (a EngineAnswer) Permits() bool { return a.Verdict == EngineRuns || a.Verdict == TimingPost }
 
 // DecideEngine says what a change of the engine's version means for each installed
-// application, by the bounds of orchestrator in its policy. A staged release counts if it
-// runs on the new version and may be installed over the installed one. Its
+// application, according to its policy's orchestrator bounds. A staged release counts if
+// it runs on the new version and may be installed over the installed one. Its
 // engine_upgrades.timing decides when it must be installed.
 func DecideEngine(c EngineChange) []EngineAnswer {
 	var answers []EngineAnswer
@@ -67,20 +66,20 @@ func (c EngineChange) answer(app App) EngineAnswer {
 			return EngineAnswer{app, TimingPost, needs + "; " + fmt.Sprintf(install, "after"), &next}
 		}
 		if c.Now != "" && next.Policy.outside(c.Now) != "" {
-			tooEarly = true // it cannot be installed before
+			tooEarly = true // it cannot be installed before the engine is updated
 			continue
 		}
 		return EngineAnswer{app, TimingPre, needs + "; " + fmt.Sprintf(install, "before"), &next}
 	}
 	why := needs + "; no staged release runs on it: stage one with mender-app stage"
 	if tooEarly {
-		why = needs + fmt.Sprintf("; a staged release runs on it, must be installed before the engine is updated, and does not run on version %s of it: update the engine in two steps", clip.Text(c.Now))
+		why = needs + fmt.Sprintf("; a staged release runs on it and must be installed before the engine is updated, but does not run on version %s: update the engine in two steps", clip.Text(c.Now))
 	}
 	return EngineAnswer{App: app, Verdict: EngineRefuses, Why: why}
 }
 
-// outside says what the policy needs of the engine if a version is not within its bounds;
-// "" if it is.
+// outside says which engine version the policy needs if the given one is out of bounds;
+// "" if it is within them.
 func (p *Policy) outside(version string) string {
 	switch {
 	case p == nil:

@@ -37,7 +37,7 @@ func TestDecideEngine(t *testing.T) {
 		{name: "the newest that fits", installed: app{"1", old}, staged: []app{{"4", old}, {"3", both}, {"2", both}}, version: "29.0", verdict: TimingPost, next: "3"},
 		{name: "none that fits", installed: app{"1", old}, staged: []app{{"2", old}}, version: "29.0", verdict: EngineRefuses},
 		{name: "before, and not on the engine of today", installed: app{"1", old}, staged: []app{{"2", pre + new}}, version: "29.0", now: "28.0", verdict: EngineRefuses,
-			why: "does not run on version 28.0 of it: update the engine in two steps"},
+			why: "does not run on version 28.0: update the engine in two steps"},
 		{name: "before, and the engine of today is not known", installed: app{"1", old}, staged: []app{{"2", pre + new}}, version: "29.0", verdict: TimingPre, next: "2"},
 		{name: "before is too early, another one fits", installed: app{"1", old}, staged: []app{{"3", pre + new}, {"2", both}}, version: "29.0", now: "28.0", verdict: TimingPost, next: "2"},
 		{name: "not over this version", installed: app{"1", old}, staged: []app{{"2", both + "\nupgrades = {from_versions = ['0\\..*']}"}}, version: "29.0", verdict: EngineRefuses},

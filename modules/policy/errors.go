@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// Errors of reading a policy. The text of what wraps them names the key or the line,
-// in one line.
+// Errors of reading a policy. The wrapping text names the key or the line, in one
+// line.
 var (
 	// ErrPolicy: the policy is not TOML or JSON of the right form, or has a value
 	// that is not allowed.

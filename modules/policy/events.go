@@ -6,16 +6,16 @@ import (
 	"time"
 )
 
-// Event is what makes the device look whether there is work.
+// Event makes the device check whether there is work.
 type Event struct {
 	Name   string            `json:"name"`
 	Fields map[string]string `json:"fields,omitempty"`
 }
 
-// The events that this program knows more of than the name. EventBundles says that what is
-// staged has changed; FieldWithdrawn has the name of an artifact that a person has
-// withdrawn. EventSchedule has the calendar expression of a policy. The others are found
-// out by comparing the device with what it was.
+// The events with a meaning to this program. EventBundles says that the staged artifacts
+// have changed; FieldWithdrawn has the name of an artifact that a person has withdrawn.
+// EventSchedule has the calendar expression of a policy. The others are found by comparing
+// the device with its earlier state.
 const (
 	EventBundles       = "bundles"
 	EventBoot          = "boot"
@@ -32,13 +32,13 @@ const (
 	fieldBefore       = "before"
 )
 
-// Reapplies reports whether the policy asks to roll the application out again after an
-// event of a name.
+// Reapplies reports whether the policy asks to roll the application out again after
+// events with the given name.
 func (p *Policy) Reapplies(event string) bool {
 	return p.managed() && slices.ContainsFunc(p.Reapply, func(r Reapply) bool { return r.On == event })
 }
 
-// reapply is the event of several after which the policy asks to roll the application out
+// reapply returns the event after which the policy asks to roll the application out
 // again.
 func (p *Policy) reapply(events []Event) (e Event, found bool) {
 	for _, e := range events {
@@ -65,13 +65,13 @@ func (r Reapply) matches(e Event) bool {
 	return true
 }
 
-// Fact is something of the device whose change is an event.
+// Fact is a property of the device whose change is an event.
 type Fact struct {
 	Event  string // its name
-	Of     string // whose fact it is: an orchestrator, an application; "" for the device
-	field  string // of the event, with Of
-	Value  string // "" if it is not known now
-	hidden bool   // the value says nothing to people
+	Of     string // the orchestrator or application it is about; "" for the device
+	field  string // the event's field for Of
+	Value  string // "" if currently unknown
+	hidden bool   // the value means nothing to people
 }
 
 // EngineVersion is the fact of the version of an orchestrator's engine.
@@ -87,12 +87,12 @@ func OverridesOf(application, hash string) Fact {
 	return Fact{Event: EventOverrides, Of: application, field: FieldApplication, Value: hash, hidden: true}
 }
 
-// key is the fact in what was seen.
+// key identifies the fact in the record of earlier values.
 func (f Fact) key() string { return f.Event + " " + f.Of }
 
-// Changed compares the facts of a situation with what was seen before, and the calendar
-// expressions of its policies with the time when they were looked at. It returns the events
-// that this makes, and what is seen now. What is seen for the first time is no event.
+// Changed compares the facts of a situation with their earlier values, and the calendar
+// expressions of its policies with the time of the last check. It returns the resulting
+// events and the new values. A fact seen for the first time is not an event.
 func Changed(seen map[string]string, s Situation, now time.Time) (events []Event, after map[string]string) {
 	after = map[string]string{}
 	for _, f := range s.Facts {
@@ -120,7 +120,7 @@ func Changed(seen map[string]string, s Situation, now time.Time) (events []Event
 		if bad != nil { // it was checked when the policy was read
 			continue
 		}
-		// A clock that was set back: without this the next time may be years away.
+		// If the clock was set back, the next time might otherwise be years away.
 		if err != nil || last.After(now) {
 			last = now
 		}

@@ -9,13 +9,13 @@ import (
 	"github.com/mender-app/mender-app/artifact/clip"
 )
 
-// Hook is a program of the application's that is run at a moment of its life: the
-// file hooks/NAME of the manifests. A file that the policy does not name is not run.
+// Hook is a program of the application that runs at a point of its life cycle: the
+// file hooks/NAME of the manifests. A file that the policy does not name never runs.
 type Hook struct {
 	Name string `toml:"name" json:"name"`
 	// Timeout limits one attempt; "" is DefaultHookTimeout.
 	Timeout string `toml:"timeout" json:"timeout,omitzero"`
-	// Retries is how often a failed attempt is repeated.
+	// Retries is how many times a failed attempt is repeated.
 	Retries int `toml:"retries" json:"retries,omitzero"`
 	// AllowFailure: if it fails, a warning is logged and the work goes on.
 	AllowFailure bool `toml:"allow_failure" json:"allow_failure,omitzero"`
@@ -31,12 +31,12 @@ const (
 	MaxHookRetries     = 10
 )
 
-// The hooks. Before a moment there is "pre-", after it "post-".
+// The hooks. "pre-" hooks run before a step, "post-" hooks after it.
 const (
 	HookCheck        = "check"   // may the release be rolled out here?
-	HookEnabled      = "enabled" // is the application to run at all?
+	HookEnabled      = "enabled" // should the application run at all?
 	HookStatus       = "status"  // is the release that was rolled out ready?
-	HookMigrate      = "migrate" // make the data of the old release that of the new one
+	HookMigrate      = "migrate" // convert the old release's data for the new one
 	HookPreLoad      = "pre-load"
 	HookPostLoad     = "post-load"
 	HookPreRollout   = "pre-rollout"
@@ -59,21 +59,21 @@ const (
 	HookPostRestore  = "post-restore"
 )
 
-// The hooks around the automatic work of the device. They belong to no application, so only
-// the device has them.
+// The hooks around the device's automatic work. They belong to no application, so only the
+// device has them.
 const (
 	HookOnStartup = "on-startup"
 	HookBeforeAll = "before-all"
 	HookAfterAll  = "after-all"
 )
 
-// HookNames are the names that a hook may have, sorted.
+// HookNames are the valid names of hooks, sorted.
 var HookNames = []string{
 	HookCheck, HookEnabled, HookMigrate, HookPostAbort, HookPostBackup, HookPostLoad, HookPostPurge, HookPostReboot, HookPostRestore, HookPostRollback, HookPostRollout, HookPostStart, HookPostStop,
 	HookPreAbort, HookPreBackup, HookPreLoad, HookPrePurge, HookPreReboot, HookPreRestore, HookPreRollback, HookPreRollout, HookPreStart, HookPreStop, HookStatus,
 }
 
-// Hook returns the hook of a name, and whether the policy has it.
+// Hook returns the hook with the given name, and whether the policy has it.
 func (p *Policy) Hook(name string) (Hook, bool) {
 	if p == nil {
 		return Hook{}, false
@@ -90,7 +90,7 @@ func (h Hook) Limit() time.Duration {
 	if h.Timeout == "" {
 		return DefaultHookTimeout
 	}
-	d, _ := time.ParseDuration(h.Timeout) // it was checked when the policy was read
+	d, _ := time.ParseDuration(h.Timeout) // checked when the policy was read
 	return d
 }
 
@@ -109,7 +109,7 @@ func (p *Policy) checkHooks() error {
 		}
 		seen[h.Name] = true
 		if h.Name == HookEnabled && !p.Managed {
-			return bad(key+".name", "only a managed application is enabled and disabled: set managed = true")
+			return bad(key+".name", "only a managed application can be enabled or disabled: set managed = true")
 		}
 		if err := checkTimeout(key+".timeout", h.Timeout); err != nil {
 			return err

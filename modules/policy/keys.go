@@ -11,8 +11,8 @@ import (
 	"github.com/mender-app/mender-app/artifact/clip"
 )
 
-// Keys lists all keys of app.toml, sorted: "upgrades.from_versions", and
-// "depends[].name" where a key is a list of tables.
+// Keys lists all keys of app.toml, sorted, such as "upgrades.from_versions", or
+// "depends[].name" for a list of tables.
 func Keys() []string {
 	var list []string
 	collectKeys(reflect.TypeFor[Policy](), "", &list)
@@ -45,7 +45,7 @@ func collectKeys(t reflect.Type, prefix string, list *[]string) {
 	}
 }
 
-// known has the keys and the tables above them, without the brackets of lists.
+// known has the keys and the tables that contain them, without the brackets of lists.
 var known = sync.OnceValue(func() map[string]bool {
 	m := map[string]bool{}
 	for _, key := range Keys() {

@@ -19,7 +19,7 @@ const (
 // compile checks and compiles an expression.
 func compile(s string) (*regexp.Regexp, error) {
 	if len(s) > maxExpression {
-		return nil, fmt.Errorf("the expression has %d bytes, the most is %d", len(s), maxExpression)
+		return nil, fmt.Errorf("the expression has %d bytes, the maximum is %d", len(s), maxExpression)
 	}
 	tree, err := syntax.Parse(s, syntax.Perl)
 	if err != nil {
@@ -57,9 +57,9 @@ func matches(expression, text string) bool {
 	}
 	re, err := compile(expression)
 	if err != nil {
-		return false // it was checked when the policy was read
+		return false // checked when the policy was read
 	}
-	// If any match is the whole text, the leftmost-longest match is it.
+	// If any match covers the whole text, the leftmost-longest match does.
 	re.Longest()
 	at := re.FindStringIndex(text)
 	return at != nil && at[0] == 0 && at[1] == len(text)

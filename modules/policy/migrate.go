@@ -9,10 +9,10 @@ import (
 	"github.com/mender-app/mender-app/artifact/clip"
 )
 
-// Migrate is what makes the data of the old release that of the new one, while nothing of
-// the application runs: the hook migrate, or a command in a container of the new release.
-// The zero value is nothing. Hook is the only field that is a text in app.toml, and the
-// others are a table.
+// Migrate converts the old release's data for the new release while the application is
+// stopped: with the hook migrate, or with a command in a container of the new release.
+// The zero value does nothing. In app.toml, Hook is a text and the other fields are a
+// table.
 type Migrate struct {
 	Hook    string   `toml:"-" json:"-"` // MigrateFile
 	Service string   `toml:"service" json:"service,omitzero"`
@@ -21,7 +21,7 @@ type Migrate struct {
 	Timeout string `toml:"timeout" json:"timeout,omitzero"`
 }
 
-// MigrateFile is the one text that data.migrate may be: the hook, as a file of the
+// MigrateFile is the only text data.migrate may have: the hook's file in the
 // manifests.
 const MigrateFile = HooksDir + "/" + HookMigrate
 
@@ -31,7 +31,7 @@ const (
 	maxWord    = 4 << 10 // bytes of a word
 )
 
-// IsZero reports whether nothing migrates the data.
+// IsZero reports whether the data is not migrated.
 func (m Migrate) IsZero() bool { return m.Hook == "" && !m.runs() && m.Timeout == "" }
 
 // runs reports whether a command migrates the data.
@@ -60,7 +60,7 @@ func (m *Migrate) UnmarshalJSON(data []byte) error {
 
 // UnmarshalTOML implements toml.Unmarshaler.
 func (m *Migrate) UnmarshalTOML(v any) error {
-	text, err := json.Marshal(v) // there are only texts and lists of texts in a good one
+	text, err := json.Marshal(v) // a valid table has only texts and lists of texts
 	if err != nil {
 		return err
 	}
@@ -81,9 +81,9 @@ func (p *Policy) checkMigrate() error {
 	case m.Hook != "" && m.Hook != MigrateFile:
 		return bad(key, "%q is not %s", clip.Text(m.Hook), MigrateFile)
 	case (!m.IsZero() || hooked) && !p.Data.Snapshot:
-		return bad(key, "without a copy there is no way back: set snapshot = true")
+		return bad(key, "without a copy a rollback is impossible: set snapshot = true")
 	case m.runs() && hooked:
-		return bad(key, "it is a command, and a table [[hooks]] has the name %s: write one of them", HookMigrate)
+		return bad(key, "it is a command, and a table [[hooks]] has the name %s: use only one of them", HookMigrate)
 	case (m.Hook != "") != hooked:
 		return bad(key, "it is %s, and a table [[hooks]] has the name %s: write both or neither", MigrateFile, HookMigrate)
 	case hook.AllowFailure || hook.Retries > 0:
@@ -95,7 +95,7 @@ func (p *Policy) checkMigrate() error {
 		return err
 	}
 	if len(m.Command) == 0 || len(m.Command) > maxCommand {
-		return bad(key+".command", "%d words, and it has from 1 to %d", len(m.Command), maxCommand)
+		return bad(key+".command", "%d words; it must have from 1 to %d", len(m.Command), maxCommand)
 	}
 	if i := slices.IndexFunc(m.Command, func(word string) bool { return len(word) > maxWord || !printable(word) }); i >= 0 {
 		return bad(fmt.Sprintf("%s.command[%d]", key, i), "longer than %d bytes, or a character that cannot be printed", maxWord)

@@ -10,13 +10,13 @@ import (
 	"github.com/mender-app/mender-app/artifact/version"
 )
 
-// Deed is what automatic work does.
+// Deed is a kind of automatic work.
 type Deed string
 
 // The deeds.
 const (
 	Evaluate Deed = "evaluate" // find out what has to be done
-	Start    Deed = "start"    // start the application again: something of it does not run
+	Start    Deed = "start"    // start the application again: part of it is not running
 	Replace  Deed = "install"  // install a staged artifact
 	Disable  Deed = "disable"  // stop the application
 	Enable   Deed = "enable"   // start it again

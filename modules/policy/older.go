@@ -7,8 +7,8 @@ import (
 )
 
 // CheckNotOlder returns an error if the next version of an application is older
-// than the installed one, or cannot be compared with it. An installed release
-// without a version, as an adopted one, is older than anything.
+// than the installed one, or cannot be compared with it. An installed release without
+// a version, such as an adopted one, is older than anything.
 func CheckNotOlder(application, next, installed string) error {
 	if installed == "" {
 		return nil

@@ -6,8 +6,8 @@ import (
 )
 
 // Order returns the applications in the order of automatic work, as groups: the
-// applications of a group can be processed in parallel. Each name is there once.
-// Inside a group the names are sorted.
+// applications of a group can be processed in parallel. Each name occurs once. Inside
+// a group the names are sorted.
 //
 //   - An application comes after those it depends on, regardless of their classes.
 //   - Managed applications come by class: critical, storage, discovery,
@@ -16,7 +16,7 @@ import (
 //   - Applications that are not managed come last: they have no class.
 //
 // Dependencies on applications that are not in apps do not count. circle has the
-// sorted names of applications that depend on each other in a cycle. The groups have
+// sorted names of applications that depend on each other in a cycle. The groups order
 // them as if one of these dependencies did not exist.
 func Order(apps []App) (groups [][]string, circle []string) {
 	o := newOrdering(apps)
@@ -40,7 +40,7 @@ func Order(apps []App) (groups [][]string, circle []string) {
 type ordering struct {
 	rank    map[string]int
 	needs   map[string][]string // by name, the dependencies
-	parents map[string][]string // by name, who depends on it
+	parents map[string][]string // by name, the applications that depend on it
 	waits   map[string]int      // by name, how many dependencies are not in a group yet
 	left    map[string]bool
 	free    map[int][]string // by rank, those without such dependencies
@@ -75,8 +75,8 @@ func newOrdering(apps []App) *ordering {
 }
 
 // rankOf returns the rank of an application among those that can be next: 0 is
-// critical without dependencies, 1 is critical with dependencies, then come the
-// other classes, and last applications that are not managed.
+// critical without dependencies, 1 is critical with dependencies, then the other
+// classes, and last applications that are not managed.
 func rankOf(a App) int {
 	if !a.Policy.managed() {
 		return len(classes) + 1
@@ -92,8 +92,8 @@ func rankOf(a App) int {
 	return rank + 1
 }
 
-// ready removes and returns those of the lowest rank that wait for nothing; nil if
-// there are none.
+// ready removes and returns the applications of the lowest rank that wait for
+// nothing; nil if there are none.
 func (o *ordering) ready() []string {
 	for rank := range len(classes) + 2 {
 		if group := o.free[rank]; len(group) > 0 {
@@ -105,7 +105,7 @@ func (o *ordering) ready() []string {
 	return nil
 }
 
-// done notes that a name is in a group: those that waited only for it can be next.
+// done records that a name is in a group: applications that waited only for it can be next.
 func (o *ordering) done(name string) {
 	if !o.left[name] {
 		return

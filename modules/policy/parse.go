@@ -25,8 +25,8 @@ const (
 	maxText  = 512      // bytes of a text that is not an expression
 )
 
-// ParseTOML reads and checks app.toml, for the application of the name app.
-// The error is an ErrPolicy.
+// ParseTOML reads and checks app.toml for the application named app. The error is an
+// ErrPolicy.
 func ParseTOML(data []byte, app string) (*Policy, error) {
 	if len(data) > MaxBytes {
 		return nil, fmt.Errorf("%w: larger than %d bytes", ErrPolicy, MaxBytes)
@@ -48,15 +48,14 @@ func ParseTOML(data []byte, app string) (*Policy, error) {
 	return p, nil
 }
 
-// notTOML makes an error of the parser one line, with the line number and the last
-// key.
+// notTOML turns a parser error into one line, with the line number and the last key.
 func notTOML(err error) error {
 	return fmt.Errorf("%w: %s", ErrPolicy, clip.Line(strings.TrimPrefix(err.Error(), "toml: "), 120))
 }
 
-// ParseJSON reads and checks the policy of metadata, for the application of
-// the name app in the version applicationVersion, which becomes the policy's
-// Version. The errors are those of ParseTOML.
+// ParseJSON reads and checks the policy in the metadata, for the application named
+// app at the version applicationVersion, which becomes the policy's Version. The
+// errors are those of ParseTOML.
 func ParseJSON(data []byte, app, applicationVersion string) (*Policy, error) {
 	if len(data) > MaxBytes {
 		return nil, fmt.Errorf("%w: larger than %d bytes", ErrPolicy, MaxBytes)
@@ -86,8 +85,8 @@ func ParseJSON(data []byte, app, applicationVersion string) (*Policy, error) {
 	return p, nil
 }
 
-// Encode returns the policy as it is in metadata: JSON in one line, without the
-// version, which is in application_version. The same policy gives the same bytes.
+// Encode returns the policy in its form in the metadata: JSON in one line, without
+// the version, which is in application_version. The same policy gives the same bytes.
 func (p *Policy) Encode() ([]byte, error) {
 	out := *p
 	out.Version = ""
@@ -131,7 +130,7 @@ func (p *Policy) checkBehaviour() error {
 		return bad("desired_state", "%q is not loaded, running or stopped", clip.Text(p.DesiredState))
 	}
 	if p.Enabled != nil && !p.Managed {
-		return bad("enabled", "only a managed application is enabled and disabled: set managed = true")
+		return bad("enabled", "only a managed application can be enabled or disabled: set managed = true")
 	}
 	if err := checkNames("services.disabled", p.Services.Disabled, checkService); err != nil {
 		return err
@@ -288,7 +287,7 @@ func checkText(key, s string) error {
 
 func checkLength(key string, n int) error {
 	if n > maxList {
-		return bad(key, "%d entries, the most is %d", n, maxList)
+		return bad(key, "%d entries, the maximum is %d", n, maxList)
 	}
 	return nil
 }

@@ -1,6 +1,6 @@
-// Package policy decides whether a release may be installed on a device over what is
-// installed, and in which order automatic work is done. A policy is the file
-// app.toml that an application ships; docs/POLICY.md describes every key.
+// Package policy decides whether a release may be installed on a device, and in which
+// order automatic work is done. A policy is the file app.toml that an application
+// ships; docs/POLICY.md describes every key.
 //
 // The package has no effects: it reads no file, calls no engine and uses no clock.
 // The caller collects the facts (Request), the package answers (Decision), and the
@@ -39,7 +39,7 @@ type Policy struct {
 
 // Upgrades says over which versions a release may be installed, and how.
 type Upgrades struct {
-	// Automatic: the device installs the release by itself once it is staged.
+	// Automatic: the device installs the release automatically once it is staged.
 	Automatic bool `toml:"automatic" json:"automatic,omitzero"`
 	// FromUnhealthy: the release may replace one that is not healthy.
 	FromUnhealthy bool `toml:"from_unhealthy" json:"from_unhealthy,omitzero"`
@@ -53,8 +53,8 @@ type Upgrades struct {
 // Downgrades says whether an older release may replace this one.
 type Downgrades struct {
 	Allow *bool `toml:"allow" json:"allow,omitzero"` // nil is true
-	// Automatic: this release may come back by itself when a newer staged one is
-	// withdrawn. nil is true.
+	// Automatic: the device may reinstall this release automatically when a newer staged
+	// one is withdrawn. nil is true.
 	Automatic *bool `toml:"automatic" json:"automatic,omitzero"`
 }
 
@@ -70,8 +70,7 @@ type PlatformRule struct {
 	Releases []PlatformRelease `toml:"releases" json:"releases,omitzero"` // nil: all
 }
 
-// PlatformRelease is a release of the operating system and the patches that it must
-// have.
+// PlatformRelease is a release of the operating system and its required patches.
 type PlatformRelease struct {
 	Version  string            `toml:"version" json:"version"`            // expression
 	Files    []string          `toml:"files" json:"files,omitzero"`       // absolute paths
@@ -83,7 +82,7 @@ type Services struct {
 	Disabled []string `toml:"disabled" json:"disabled,omitzero"`
 }
 
-// Dependency is another application that this one needs.
+// Dependency is another application this one needs.
 type Dependency struct {
 	Name    string `toml:"name" json:"name"`
 	Version string `toml:"version" json:"version,omitzero"` // expression; "" is any version
@@ -123,8 +122,8 @@ const (
 
 var classes = []Class{ClassCritical, ClassStorage, ClassDiscovery, ClassOptional, ClassReporting}
 
-// The values of DesiredState. StateRunning is the default. A release of either other
-// state is loaded, and only a person starts it.
+// The values of DesiredState. StateRunning is the default. In the other two states a
+// release is loaded, and only a person can start it.
 const (
 	StateRunning = "running"
 	StateLoaded  = "loaded"
@@ -150,7 +149,7 @@ func (p *Policy) Starts() bool {
 	return p == nil || p.DesiredState == "" || p.DesiredState == StateRunning
 }
 
-// NeedsStaged reports whether the policy depends on what is staged.
+// NeedsStaged reports whether the policy depends on the staged artifacts.
 func (p *Policy) NeedsStaged() bool {
 	return slices.ContainsFunc(p.dependencies(), func(d Dependency) bool { return d.action() == ActionApply })
 }
@@ -177,7 +176,7 @@ func (p *Policy) downgrades() bool {
 
 func (p *Policy) managed() bool { return p != nil && p.Managed }
 
-// isTrue is the value of a key whose default is true.
+// isTrue returns the value of a key whose default is true.
 func isTrue(b *bool) bool { return b == nil || *b }
 
 // action returns the dependency's action, or the default.

@@ -5,14 +5,14 @@ import (
 	"slices"
 )
 
-// Choice is what an operator decided about a service of an application.
+// Choice is an operator's decision about a service of an application.
 type Choice struct {
 	Enabled bool
-	Release string // that was installed then
+	Release string // the release installed at the time
 }
 
-// KeepsServices reports whether a release keeps what an operator chose on releases before
-// it. said is what a person said at the installation, nil for nothing.
+// KeepsServices reports whether a release keeps an operator's choices from earlier
+// releases. said is a person's decision at the installation, nil for none.
 func (p *Policy) KeepsServices(said *bool) bool {
 	if said != nil {
 		return *said
@@ -28,10 +28,9 @@ func (p *Policy) KeepsOverrides(said *bool) bool {
 	return p == nil || isTrue(p.Keep.Overrides)
 }
 
-// SwitchedOff lists the services of a release that do not run, sorted: those that its
-// policy ships switched off, and those that an operator switched off, but for those that
-// the operator switched on. If the release does not keep them, only the choices count that
-// were made on it.
+// SwitchedOff lists the services of a release that do not run, sorted: those its policy
+// ships switched off and those an operator switched off, except those the operator
+// switched on. If the release does not keep choices, only those made on it count.
 func (p *Policy) SwitchedOff(release string, keeps bool, choices map[string]Choice) (off []string) {
 	if p != nil {
 		off = slices.Clone(p.Services.Disabled)
@@ -50,7 +49,7 @@ func (p *Policy) SwitchedOff(release string, keeps bool, choices map[string]Choi
 	return slices.Compact(off)
 }
 
-// Reserved lists the services that run on the processors that the device reserves.
+// Reserved lists the services that run on the device's reserved processors.
 func (p *Policy) Reserved() []string {
 	if p == nil {
 		return nil

@@ -8,8 +8,8 @@ import (
 	"github.com/mender-app/mender-app/artifact/clip"
 )
 
-// With returns the installed applications as they will be when others are installed too.
-// The one that is asked about stays as it is.
+// With returns the installed applications as they will be once others are installed too.
+// The application in question stays unchanged.
 func With(installed, others []App, about string) []App {
 	list := slices.Clone(installed)
 	for _, o := range others {
@@ -25,11 +25,11 @@ func With(installed, others []App, about string) []App {
 	return list
 }
 
-// apply finds the staged artifacts that meet a dependency of an application, and what
-// these need in turn, and takes them for installed. The newest one that matches is taken,
-// and no other one is tried: its own policy is asked before anything is loaded.
+// apply finds the staged artifacts that meet a dependency of an application, and those
+// they need in turn, and treats them as installed. It takes the newest one that matches
+// and tries no other: its own policy is checked before anything is loaded.
 //
-// path has the applications that wait for it, each of which needs the next one.
+// path has the applications that wait for it; each needs the next.
 func (d *decider) apply(app *App, need Dependency, path []string) *Finding {
 	path = append(path, app.Name)
 	f := d.unmet(app, need)
@@ -43,7 +43,7 @@ func (d *decider) apply(app *App, need Dependency, path []string) *Finding {
 		return f
 	case slices.ContainsFunc(d.first, func(s Staged) bool { return s.Name == need.Name }):
 		f.Reason = fmt.Sprintf("%s is installed in %s first, because another application needs that", need.Name, named(have.Version))
-		f.Remedy = "stage versions that fit together, or install " + need.Name + " before"
+		f.Remedy = "stage versions that fit together, or install " + need.Name + " first"
 		return f
 	}
 	i := slices.IndexFunc(d.Staged, func(s Staged) bool {
@@ -51,8 +51,8 @@ func (d *decider) apply(app *App, need Dependency, path []string) *Finding {
 		return s.Name == need.Name && d.matches(need.Version, s.Version)
 	})
 	if i < 0 {
-		f.Reason += ", and no artifact that matches is staged"
-		f.Remedy = "mender-app stage an artifact of it, or " + f.Remedy
+		f.Reason += ", and no matching artifact is staged"
+		f.Remedy = "stage an artifact of it with mender-app stage, or " + f.Remedy
 		return f
 	}
 	next := d.Staged[i]

@@ -11,11 +11,11 @@ import (
 	"github.com/mender-app/mender-app/artifact/clip"
 )
 
-// This file has the parts of a policy that are about work: what is kept over an
-// update, what happens to data, and what the device does by itself.
+// This file has the parts of a policy about work: what an update keeps, what happens
+// to data, and what the device does automatically.
 
-// Keep says what of an operator's changes an update keeps. On a device nobody is
-// there to make them again, so both default to true.
+// Keep says which of an operator's changes an update keeps. A device has nobody to
+// make them again, so both default to true.
 type Keep struct {
 	Services  *bool `toml:"services" json:"services,omitzero"`   // nil is true
 	Overrides *bool `toml:"overrides" json:"overrides,omitzero"` // nil is true
@@ -26,23 +26,23 @@ type Data struct {
 	Volumes     []string `toml:"volumes" json:"volumes,omitzero"`
 	Directories []string `toml:"directories" json:"directories,omitzero"` // absolute paths
 	Snapshot    bool     `toml:"snapshot" json:"snapshot,omitzero"`
-	// Migrate is what changes the data for the new release.
+	// Migrate converts the data for the new release.
 	Migrate Migrate `toml:"migrate" json:"migrate,omitzero"`
 }
 
-// Resources are what the device reserves for services.
+// Resources are the device's reservations for services.
 type Resources struct {
-	// CPUSet are the services that run on the processors that the device reserves.
+	// CPUSet are the services that run on the device's reserved processors.
 	CPUSet []string `toml:"cpuset" json:"cpuset,omitzero"`
 }
 
-// Reapply is an event after which the device looks whether the application has to be
+// Reapply is an event after which the device checks whether the application must be
 // rolled out again.
 type Reapply struct {
 	On string `toml:"on" json:"on"`
-	// Filter has fields of the event and their values; all of them must be equal.
+	// Filter has fields of the event and their values; all must be equal.
 	Filter map[string]string `toml:"filter" json:"filter,omitzero"`
-	// FilterField names the field below which those of Filter are; "" is the event.
+	// FilterField names the field that contains the fields of Filter; "" is the event itself.
 	FilterField string `toml:"filter_field" json:"filter_field,omitzero"`
 	// Calendar is the time of the event schedule, as systemd.time(7) defines it.
 	Calendar string `toml:"calendar" json:"calendar,omitzero"`
@@ -106,13 +106,13 @@ func (p *Policy) checkData() error {
 	}
 	named := len(d.Volumes) > 0 || len(d.Directories) > 0
 	if d.Snapshot && !named {
-		return bad("data.snapshot", "there is nothing to copy: name volumes or directories")
+		return bad("data.snapshot", "nothing to copy: name volumes or directories")
 	}
 	if err := p.checkMigrate(); err != nil {
 		return err
 	}
 	if named && !d.Snapshot {
-		return bad("data.snapshot", "what is named is not copied: set it to true")
+		return bad("data.snapshot", "the named data is not copied: set it to true")
 	}
 	return nil
 }
@@ -122,7 +122,7 @@ func (p *Policy) checkReapply() error {
 		return err
 	}
 	if len(p.Reapply) > 0 && !p.Managed {
-		return bad("reapply", "only a managed application is rolled out again: set managed = true")
+		return bad("reapply", "only a managed application can be rolled out again: set managed = true")
 	}
 	for i, r := range p.Reapply {
 		key := fmt.Sprintf("reapply[%d]", i)
@@ -184,8 +184,8 @@ func checkName(key, name string) error {
 	return nil
 }
 
-// checkService takes the name of a service, which of a workload in Kubernetes has its kind
-// before it: deployment/web.
+// checkService checks the name of a service. In Kubernetes it is a workload's name after
+// its kind, such as deployment/web.
 func checkService(key, name string) error {
 	kind, workload, found := strings.Cut(name, "/")
 	if !found {

@@ -22,15 +22,15 @@ import (
 const (
 	dir       = "queue"
 	file      = "queue.json"
-	workLock  = "work.lock" // of the process that works on the queue
+	workLock  = "work.lock" // held by the process that works on the queue
 	writeLock = "write.lock"
 	format    = 1
 	maxBytes  = 1 << 20
 	// MaxTasks is how many tasks may wait in one queue.
 	MaxTasks = 64
-	maxError = 512 // bytes of an error that is kept
+	maxError = 512 // bytes kept of an error
 
-	writeTime = 10 * time.Second // how long a process waits for another one that writes
+	writeTime = 10 * time.Second // how long a process waits for another that writes
 )
 
 // Errors a caller may branch on.
@@ -38,33 +38,33 @@ var (
 	// ErrFull: a queue has MaxTasks tasks.
 	ErrFull = errors.New("the queue is full")
 	// ErrBusy: another process works on the queue.
-	ErrBusy = errors.New("another mender-app reconcile works on the queue, and takes new tasks too")
+	ErrBusy = errors.New("another mender-app reconcile works on the queue and will take new tasks too")
 )
 
 // Task is one piece of work.
 type Task struct {
 	ID int64 `json:"id"`
-	// Application is whose queue the task is in; "" is the queue for all.
+	// Application names the queue that has the task; "" is the common queue.
 	Application string `json:"application,omitempty"`
 	policy.Work
 	Event policy.Event `json:"event"`
 	Added time.Time    `json:"added"`
-	// Attempts failed so far, the last one with Error. The next one is not before Next.
+	// Attempts is how many have failed, the last one with Error. The next attempt is not before Next.
 	Attempts int       `json:"attempts,omitempty"`
 	Next     time.Time `json:"next,omitzero"`
 	Error    string    `json:"error,omitempty"`
-	// Waits: the last attempt found that something else has to end first.
+	// Waits: the last attempt found that something else must end first.
 	Waits bool `json:"waits,omitempty"`
 }
 
-// same reports whether two tasks ask for the same.
+// same reports whether two tasks ask for the same work.
 func (t Task) same(o Task) bool {
 	return t.Application == o.Application && t.Do == o.Do && t.Artifact == o.Artifact &&
 		(t.Do != policy.Evaluate || t.Event.Name == o.Event.Name && maps.Equal(t.Event.Fields, o.Event.Fields))
 }
 
-// Queue is the queues on disk: one for each application, and one for all. They are one
-// file, which is replaced as a whole.
+// Queue holds the queues on disk: one for each application and a common one. They are
+// in one file, which is replaced as a whole.
 type Queue struct {
 	Store *store.Store
 	Now   func() time.Time // nil is time.Now
@@ -75,14 +75,14 @@ type content struct {
 	Format int    `json:"format"`
 	Last   int64  `json:"last"` // the last ID
 	Tasks  []Task `json:"tasks"`
-	// GivenUp are artifacts that failed as often as they may.
+	// GivenUp are artifacts whose installation was given up after too many failures.
 	GivenUp []givenUp `json:"given_up,omitempty"`
-	// Seen is what the last evaluation saw of the device, see policy.Changed.
+	// Seen is the state of the device in the last evaluation, see policy.Changed.
 	Seen map[string]string `json:"seen,omitempty"`
 }
 
-// givenUp is an artifact that is not installed by itself any more. Another one of the
-// application, or the same one staged again, is.
+// givenUp is an artifact that is no longer installed automatically. Another artifact
+// of the application, or the same one staged again, is.
 type givenUp struct {
 	Application string    `json:"application"`
 	Artifact    string    `json:"artifact_name"`
@@ -99,7 +99,7 @@ func (q *Queue) now() time.Time {
 }
 
 // List lists the tasks, the first of each queue first. It needs no lock. A damaged file
-// counts as an empty queue: what has to be done is found again.
+// counts as an empty queue: the work will be found again.
 func (q *Queue) List() ([]Task, error) {
 	c, err := q.read()
 	return c.Tasks, err
@@ -124,7 +124,7 @@ func (q *Queue) read() (c content, err error) {
 	return c, nil
 }
 
-// change changes the file under a lock of its own, which is held for a moment only.
+// change changes the file under a lock of its own, which is held only briefly.
 func (q *Queue) change(ctx context.Context, work func(*content) error) error {
 	if err := q.Store.Protect(); err != nil {
 		return err
@@ -193,7 +193,7 @@ func (c *content) add(now time.Time, tasks []Task) error {
 	return nil
 }
 
-// done removes a task, and adds what comes of it in the same write.
+// done removes a task and adds the tasks that result from it in the same write.
 func (q *Queue) done(ctx context.Context, id int64, next []Task, seen map[string]string) error {
 	return q.change(ctx, func(c *content) error {
 		c.drop(id)
@@ -208,7 +208,7 @@ func (c *content) drop(id int64) {
 	c.Tasks = slices.DeleteFunc(c.Tasks, func(t Task) bool { return t.ID == id })
 }
 
-// fail keeps a failed task at its place, until it may be tried again.
+// fail keeps a failed task in its place until it may be tried again.
 func (q *Queue) fail(ctx context.Context, id int64, cause string, waits bool) error {
 	return q.change(ctx, func(c *content) error {
 		for i := range c.Tasks {
@@ -237,13 +237,13 @@ func (q *Queue) giveUp(ctx context.Context, t Task) error {
 
 const maxGivenUp = 256
 
-// delay is how long a task waits after so many failed attempts: from 5 s to 30 s.
+// delay returns how long a task waits after the given number of failed attempts: from 5 s to 30 s.
 func delay(attempts int) time.Duration {
 	return min(30*time.Second, 5*time.Second<<min(attempts-1, 3))
 }
 
-// wait is how long a task has to wait still. A clock that was set back does not make it
-// wait longer than the longest delay.
+// wait returns how much longer a task must wait. A clock that was set back does not
+// make it wait longer than the longest delay.
 func (t Task) wait(now time.Time) time.Duration {
 	if d := t.Next.Sub(now); d > 0 && d <= 30*time.Second {
 		return d

@@ -1,8 +1,8 @@
-// Package reconcile does by itself what the policies of managed applications ask for. It
-// works on queues on disk: one for all, whose tasks find out what has to be done, and one
-// for each application. The first task of a queue is done first; one that fails stays
-// first and is tried again later. A task is removed after its work, so a kill at any point
-// repeats it: every work must be able to be repeated.
+// Package reconcile automatically does what the policies of managed applications ask for.
+// It works on queues on disk: a common one, whose tasks find out what there is to do, and
+// one for each application. Each queue is worked from its head; a task that fails stays at
+// the head and is tried again later. A task is removed after its work, so a kill at any
+// point repeats it: all work must be repeatable.
 //
 // The package must not know how an application is started or installed.
 package reconcile
@@ -20,19 +20,19 @@ import (
 	"github.com/mender-app/mender-app/store/durable"
 )
 
-// Device is what a Reconciler finds out and changes.
+// Device is what a Reconciler inspects and changes.
 type Device interface {
-	// Situation says how the applications are. It takes no lock.
+	// Situation describes the applications. It takes no lock.
 	Situation(ctx context.Context) (policy.Situation, error)
 	// Begin is called before the evaluation of an event, and again until it succeeds. End
 	// is called when a run ends for which Begin has succeeded.
 	Begin(ctx context.Context, event string) error
 	End(ctx context.Context, event string) error
-	// Do does the work of one application's task, and reports whether there was anything to
-	// do.
+	// Do does the work of a task for an application, and reports whether there was anything
+	// to do.
 	Do(ctx context.Context, application string, w policy.Work, event string) (did bool, err error)
-	// Waits reports whether an error says that something else has to end first, such as
-	// an update. Refused reports whether it is an answer that stays the same.
+	// Waits reports whether an error says that something else must end first, such as an
+	// update. Refused reports whether another attempt would get the same answer.
 	Waits(err error) bool
 	Refused(err error) bool
 }
@@ -42,7 +42,7 @@ type Reconciler struct {
 	Queue  *Queue
 	Device Device
 	Log    *slog.Logger
-	// Patience is how long a run tries failed tasks again.
+	// Patience is how long a run retries failed tasks.
 	Patience time.Duration
 }
 
@@ -55,15 +55,15 @@ type Done struct {
 // Report is what a run did.
 type Report struct {
 	Done []Done `json:"done"`
-	// Left are the tasks that wait: they failed, or something else has to end first.
+	// Left are the tasks that wait: they failed, or something else must end first.
 	Left []Task `json:"left"`
 }
 
-// maxInstalls is how often an artifact is tried.
+// maxInstalls is how many times an installation is tried.
 const maxInstalls = 3
 
-// Run adds an evaluation for an event, and works until nothing is left that can be done
-// now. The error is ErrBusy if another process works on the queue.
+// Run adds an evaluation for an event, and works until nothing more can be done now.
+// The error is ErrBusy if another process works on the queue.
 func (r *Reconciler) Run(ctx context.Context, event policy.Event) (*Report, error) {
 	if err := r.Queue.Add(ctx, Task{Work: policy.Work{Do: policy.Evaluate}, Event: event}); err != nil {
 		return nil, err
@@ -78,7 +78,7 @@ func (r *Reconciler) Run(ctx context.Context, event policy.Event) (*Report, erro
 		if err != nil {
 			return report, err
 		}
-		// A task that came between the last look and the end of the lock.
+		// A task may have come between the last look and the release of the lock.
 		if !slices.ContainsFunc(heads(left), func(t Task) bool { return t.Attempts == 0 }) || time.Now().After(end) {
 			report.Left = append(report.Left, left...)
 			return report, nil
@@ -86,7 +86,7 @@ func (r *Reconciler) Run(ctx context.Context, event policy.Event) (*Report, erro
 	}
 }
 
-// work works under the lock of the process that works.
+// work works on the queue under its lock.
 func (r *Reconciler) work(ctx context.Context, end time.Time, report *Report) error {
 	release, err := durable.Lock(r.Queue.path(workLock), "reconcile")
 	var held *durable.HeldError
@@ -135,12 +135,12 @@ func (r *Reconciler) work(ctx context.Context, end time.Time, report *Report) er
 // pass is one run under the lock.
 type pass struct {
 	report  *Report
-	waiting map[int64]bool // tasks that are left to the next run
-	event   string         // that the device has begun to work for; "" for none yet
+	waiting map[int64]bool // tasks left to the next run
+	event   string         // that the device has begun work for; "" for none yet
 }
 
-// heads lists the first task of each queue: of the queue for all, and then of the
-// applications as their tasks came.
+// heads lists the first task of each queue: first the common queue, then the
+// applications in the order of their tasks.
 func heads(tasks []Task) (list []Task) {
 	seen := map[string]bool{}
 	for _, t := range tasks {
@@ -157,7 +157,7 @@ func heads(tasks []Task) (list []Task) {
 	return list
 }
 
-// first finds the head that can be done next. pause is how long it has to wait.
+// first finds the head to do next. pause is how long it must still wait.
 func first(tasks []Task, skip map[int64]bool, now time.Time) (next Task, pause time.Duration, found bool) {
 	for _, t := range heads(tasks) {
 		if w := t.wait(now); !skip[t.ID] && (!found || w < pause) {
@@ -191,12 +191,12 @@ func (r *Reconciler) do(ctx context.Context, t Task, p *pass) error {
 		}
 		return r.Queue.done(ctx, t.ID, next, seen)
 	case ctx.Err() != nil:
-		return context.Cause(ctx) // it stays first
+		return context.Cause(ctx) // it stays at the head
 	}
 	r.Log.Error("automatic work failed", "app", t.Application, "task", string(t.Do), "error", err)
 	text := clip.Line(err.Error(), maxError-len("…"))
 	waits := r.Device.Waits(err)
-	// Each attempt may stop what runs.
+	// Each attempt may stop the running release.
 	if t.Do == policy.Replace && !waits && (r.Device.Refused(err) || t.Attempts+1 >= maxInstalls) {
 		t.Attempts, t.Error = t.Attempts+1, text
 		p.report.Done = append(p.report.Done, Done{Task: t, GivenUp: true})
@@ -206,7 +206,7 @@ func (r *Reconciler) do(ctx context.Context, t Task, p *pass) error {
 	return r.Queue.fail(ctx, t.ID, text, waits)
 }
 
-// evaluate finds out what has to be done, and what is seen of the device.
+// evaluate finds out what there is to do, and the state of the device.
 func (r *Reconciler) evaluate(ctx context.Context, event policy.Event, p *pass) ([]Task, map[string]string, error) {
 	if p.event == "" || event.Name == policy.EventBoot {
 		if err := r.Device.Begin(ctx, event.Name); err != nil {
@@ -216,7 +216,7 @@ func (r *Reconciler) evaluate(ctx context.Context, event policy.Event, p *pass) 
 	}
 	s, err := r.Device.Situation(ctx)
 	if err != nil {
-		return nil, nil, fmt.Errorf("the applications cannot be looked at: %w", err)
+		return nil, nil, fmt.Errorf("inspect the applications: %w", err)
 	}
 	c, err := r.Queue.read()
 	if err != nil {

@@ -23,33 +23,33 @@ import (
 // Bounds of actions.
 const (
 	maxActions    = 4       // at work at a time
-	maxRemembered = 50      // that have ended
+	maxRemembered = 50      // ended actions
 	maxBody       = 8 << 10 // bytes of a request
 	maxText       = 1 << 10 // bytes of one text in a request
 	actionWait    = 5 * time.Second
 )
 
-// Action is something that a program asked for, and what became of it.
+// Action is a change that a program requested, with its result.
 type Action struct {
 	Number int64  `json:"number"` // counts from 1 since the server started
 	Action string `json:"action"`
-	// Application is what it is done to; "" for all.
+	// Application is the application to change; "" for all.
 	Application string     `json:"application,omitempty"`
-	User        string     `json:"user,omitempty"` // who asked for it
+	User        string     `json:"user,omitempty"` // who requested it
 	Begun       time.Time  `json:"begun"`
 	Ended       *time.Time `json:"ended,omitempty"` // absent while it is at work
-	// ExitCode is that of the command; absent while it is at work.
+	// ExitCode is the command's; absent while it is at work.
 	ExitCode *int            `json:"exit_code,omitempty"`
-	Result   json.RawMessage `json:"result,omitempty"` // what the command prints with --json
+	Result   json.RawMessage `json:"result,omitempty"` // the command's output with --json
 	Error    string          `json:"error,omitempty"`
 
 	done chan struct{}
 }
 
-// Order is the body of a request for an action. A field that the action does not have is
+// Order is the body of a request for an action. A field that the action does not use is
 // refused.
 type Order struct {
-	Release string `json:"release,omitempty"` // of rollback: as mender-app rollback APP RELEASE takes it
+	Release string `json:"release,omitempty"` // of rollback: RELEASE of mender-app rollback APP RELEASE
 	Source  string `json:"source,omitempty"`  // of stage and check: an artifact's URL, or its absolute path on the device
 	Load    bool   `json:"load,omitempty"`    // of stage: also load its images
 	Staged  string `json:"staged,omitempty"`  // of check: an application, instead of a source
@@ -61,35 +61,35 @@ type Order struct {
 // Command is a command of mender-app that an action runs.
 type Command struct {
 	Args []string
-	User string // for whom; "" if it is not known
+	User string // on whose behalf; "" if unknown
 }
 
-// Ran is how a command ended.
+// Ran is the result of a command.
 type Ran struct {
 	Out   []byte // the JSON that it printed
 	Code  int
 	Error string // why it failed, if Code is not 0
 }
 
-// Actions are what may be changed through the server.
+// Actions are the changes that may be made through the server.
 type Actions struct {
-	// Group is the group whose members may ask for actions, beside root.
+	// Group is the group whose members may request actions, besides root.
 	Group uint32
-	// Run runs a command with --json, until it ends; it ends it if ctx ends.
+	// Run runs a command with --json until it ends, and stops it if ctx ends.
 	Run func(ctx context.Context, c Command) (Ran, error)
 	// UserName is the name of a user.
 	UserName func(uid uint32) string
 
 	mu    sync.Mutex
-	over  bool // no more begin
+	over  bool // no new actions begin
 	last  int64
 	list  []*Action // the newest last
 	work  sync.WaitGroup
-	ctx   context.Context // ends commands that are at work
+	ctx   context.Context // stops running commands
 	quiet *quiet
 }
 
-// deed is an action that can be asked for.
+// deed is an action that can be requested.
 type deed struct {
 	path, summary string
 	fields        []string // of Order
@@ -141,7 +141,7 @@ func deeds() []deed {
 	}
 }
 
-// given is a list of the text, if there is one.
+// given returns a list of the text, if there is one.
 func given(text string) []string {
 	if text == "" {
 		return nil
@@ -175,14 +175,14 @@ func checkArgs(_ string, o Order) ([]string, error) {
 // read reads the body of a request.
 func (d deed) read(req *http.Request) (o Order, err error) {
 	kind, _, _ := mime.ParseMediaType(req.Header.Get("Content-Type"))
-	if kind != "application/json" { // a page of another site cannot send this
+	if kind != "application/json" { // a page from another site cannot send this
 		return o, &httpError{http.StatusUnsupportedMediaType, "send JSON, with Content-Type: application/json"}
 	}
 	wrong := func(format string, args ...any) error {
 		return &httpError{http.StatusBadRequest, fmt.Sprintf(format, args...)}
 	}
 	if req.URL.RawQuery != "" {
-		return o, wrong("an action has no parameters in its URL: send JSON")
+		return o, wrong("an action takes no parameters in its URL: send JSON")
 	}
 	body, err := io.ReadAll(io.LimitReader(req.Body, maxBody+1))
 	if err != nil {
@@ -210,29 +210,29 @@ func (d deed) read(req *http.Request) (o Order, err error) {
 	return o, nil
 }
 
-// permitted returns why an action is refused, whatever it is; nil if it is not.
+// permitted returns why any action would be refused; nil if actions are permitted.
 func (s *Server) permitted(req *http.Request) error {
 	deny := func(text string) error { return &httpError{http.StatusForbidden, text} }
 	p := peer(req)
 	switch {
 	case s.Actions == nil:
-		return deny("nothing can be changed here: mender-app serve --allow-actions lets it be")
+		return deny("this server is read-only: allow changes with mender-app serve --allow-actions")
 	case p == nil:
-		return deny("actions are taken over the unix socket alone")
+		return deny("actions are accepted only over the unix socket")
 	case !p.In(s.Actions.Group):
-		return deny("only root and the group of the socket may ask for actions")
+		return deny("only root and the socket's group may request actions")
 	}
 	return http.NewCrossOriginProtection().Check(req)
 }
 
-// act answers a request for an action.
+// act handles a request for an action.
 func (s *Server) act(w http.ResponseWriter, req *http.Request, d deed) {
 	if s.refused(w, req, route{}) {
 		return
 	}
 	if req.Method != http.MethodPost {
 		w.Header().Set("Allow", "POST")
-		fail(w, &httpError{http.StatusMethodNotAllowed, "an action is asked for with POST"})
+		fail(w, &httpError{http.StatusMethodNotAllowed, "request an action with POST"})
 		return
 	}
 	if err := s.permitted(req); err != nil {
@@ -265,7 +265,7 @@ func (s *Server) act(w http.ResponseWriter, req *http.Request, d deed) {
 	select {
 	case <-a.done:
 	case <-time.After(actionWait):
-	case <-req.Context().Done(): // the action goes on
+	case <-req.Context().Done(): // the action continues
 	}
 	s.Actions.reply(w, a)
 }
@@ -299,7 +299,7 @@ func (x *Actions) begin(a Action, c Command) (*Action, error) {
 	return &a, nil
 }
 
-// finish notes how an action ended.
+// finish records the result of an action.
 func (x *Actions) finish(a *Action, ran Ran, err error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -317,7 +317,7 @@ func (x *Actions) finish(a *Action, ran Ran, err error) {
 	close(a.done)
 }
 
-// end lets no more actions begin, and waits until none is at work.
+// end refuses new actions, and waits until none is at work.
 func (x *Actions) end() {
 	x.mu.Lock()
 	x.over = true
@@ -325,7 +325,7 @@ func (x *Actions) end() {
 	x.work.Wait()
 }
 
-// copies are copies of the actions, the newest first.
+// copies returns copies of the actions, the newest first.
 func (x *Actions) copies() []Action {
 	list := []Action{}
 	if x == nil {
@@ -339,7 +339,7 @@ func (x *Actions) copies() []Action {
 	return list
 }
 
-// action is the copy of one action.
+// action returns a copy of one action.
 func (s *Server) action(q *query) (any, error) {
 	n, err := q.number()
 	if err != nil {
@@ -350,10 +350,10 @@ func (s *Server) action(q *query) (any, error) {
 			return a, nil
 		}
 	}
-	return nil, &httpError{http.StatusNotFound, "there is no such action: the server remembers the last ones, until it ends"}
+	return nil, &httpError{http.StatusNotFound, "there is no such action: the server remembers only the latest ones, until it exits"}
 }
 
-// reply answers with an action as it is now.
+// reply answers with the current state of an action.
 func (x *Actions) reply(w http.ResponseWriter, a *Action) {
 	x.mu.Lock()
 	now := *a
@@ -380,7 +380,7 @@ func (x *Actions) reply(w http.ResponseWriter, a *Action) {
 	_, _ = w.Write(append(body, '\n'))
 }
 
-// failedStatus is the status of an answer for a command that failed, by its exit code.
+// failedStatus returns the HTTP status for a failed command's exit code.
 func failedStatus(code int) int {
 	switch code {
 	case 2:

@@ -185,7 +185,7 @@ func TestHostileActions(t *testing.T) {
 	text, _ := io.ReadAll(r.Body)
 	r.Body.Close()
 	require.Equal(t, 403, r.StatusCode)
-	require.Contains(t, string(text), "over the unix socket alone")
+	require.Contains(t, string(text), "only over the unix socket")
 
 	silent, _ := shop(t)
 	path, _ := running(t, silent, 0)

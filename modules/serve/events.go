@@ -18,13 +18,13 @@ import (
 // Bounds of streams of events.
 const (
 	maxStreams = 64               // at a time
-	backlog    = 256              // events that wait for a slow reader; then its stream ends
+	backlog    = 256              // events waiting for a slow reader; beyond this its stream ends
 	writeLimit = 10 * time.Second // for one write to a reader
-	heartbeat  = 15 * time.Second // a comment is sent, so that a reader that is gone is noticed
-	maxCatchUp = 1000             // events that a reader gets who was away
+	heartbeat  = 15 * time.Second // a comment is sent this often, to notice a reader that is gone
+	maxCatchUp = 1000             // missed events that a returning reader gets
 )
 
-// streams passes events on to readers. One goroutine looks at the store, and only while
+// streams passes events on to readers. One goroutine watches the store, only while
 // there are readers.
 type streams struct {
 	ctx     context.Context
@@ -66,7 +66,7 @@ func (st *streams) leave(events chan view.Event) {
 	st.drop(events)
 }
 
-// drop removes a reader; the last one stops the looking.
+// drop removes a reader; the watch stops with the last one.
 func (st *streams) drop(events chan view.Event) {
 	if !st.readers[events] {
 		return
@@ -87,7 +87,7 @@ func (st *streams) follow(ctx context.Context, f *view.Follower) {
 		}
 		list, err := f.Next()
 		st.mu.Lock()
-		if ctx.Err() != nil { // others follow by now
+		if ctx.Err() != nil { // a new watch has begun
 			st.mu.Unlock()
 			return
 		}
@@ -122,7 +122,7 @@ func (s *Server) missed(id string) ([]view.Event, error) {
 	text, _, ok := strings.Cut(id, "-")
 	at, err := strconv.ParseInt(text, 10, 64)
 	if !ok || err != nil {
-		return nil, nil // it is not one of ours
+		return nil, nil // not one of our IDs
 	}
 	list, err := view.EventsSince(s.Store, time.Unix(0, at-1))
 	for i, e := range list {
@@ -134,7 +134,7 @@ func (s *Server) missed(id string) ([]view.Event, error) {
 	return list[max(0, len(list)-maxCatchUp):], err
 }
 
-// events answers with a stream that ends when the reader or the server goes.
+// events answers with a stream that ends with the reader or the server.
 func (s *Server) events(w http.ResponseWriter, q *query) {
 	out := http.NewResponseController(w)
 	live, err := s.streams.join()
@@ -149,14 +149,14 @@ func (s *Server) events(w http.ResponseWriter, q *query) {
 		return
 	}
 	w.Header().Set("Content-Type", "text/event-stream")
-	_ = out.SetReadDeadline(time.Time{}) // the one of the request would end it
+	_ = out.SetReadDeadline(time.Time{}) // the request's deadline would end it
 	send := func(text string) bool {
 		_ = out.SetWriteDeadline(time.Now().Add(writeLimit))
 		_, err := w.Write([]byte(text))
 		return err == nil && out.Flush() == nil
 	}
 	app := q.values.Get("app")
-	sent := map[string]bool{} // of what was missed: it may come again
+	sent := map[string]bool{} // missed events: they may come again
 	event := func(e view.Event) string {
 		id := eventID(e)
 		if sent[id] || app != "" && e.Application != app {

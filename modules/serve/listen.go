@@ -19,7 +19,7 @@ const (
 	headerLimit    = 5 * time.Second
 	readLimit      = 15 * time.Second
 	answerLimit    = 30 * time.Second
-	keepAlive      = 30 * time.Second // a connection may wait so long for its next request
+	keepAlive      = 30 * time.Second // how long a connection may wait for its next request
 	leaveLimit     = 5 * time.Second  // for requests when the server ends
 )
 
@@ -29,8 +29,8 @@ type Listener struct {
 	TLS *tls.Config // nil for plain HTTP
 }
 
-// Serve answers requests until ctx ends, or until no request was at work for the time
-// idle; 0 is for ever. It closes the listeners.
+// Serve answers requests until ctx ends, or until there was no request for the time
+// idle; 0 means forever. It closes the listeners.
 func (s *Server) Serve(ctx context.Context, idle time.Duration, listeners ...Listener) error {
 	work, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -60,7 +60,7 @@ func (s *Server) Serve(ctx context.Context, idle time.Duration, listeners ...Lis
 	case <-ctx.Done():
 	case <-quiet.over:
 	}
-	cancel() // streams end, and commands are ended
+	cancel() // ends streams and commands
 	if s.Actions != nil {
 		s.Actions.end()
 	}
@@ -75,7 +75,7 @@ func (s *Server) Serve(ctx context.Context, idle time.Duration, listeners ...Lis
 	return err
 }
 
-// errorLog gets what the standard library says of bad clients: nobody needs it.
+// errorLog gets the standard library's complaints about bad clients, which nobody needs.
 type errorLog struct{ log *slog.Logger }
 
 func (l errorLog) Write(p []byte) (int, error) {
@@ -83,7 +83,7 @@ func (l errorLog) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// quiet notices when no request was at work for a time.
+// quiet notices when there was no request for a while.
 type quiet struct {
 	over  chan struct{}
 	idle  time.Duration
@@ -109,7 +109,7 @@ func (q *quiet) elapsed() {
 	}
 }
 
-// state is told of each change of a connection.
+// state is called on each change of a connection's state.
 func (q *quiet) state(c net.Conn, state http.ConnState) {
 	switch state {
 	case http.StateNew, http.StateActive:
@@ -119,10 +119,10 @@ func (q *quiet) state(c net.Conn, state http.ConnState) {
 	}
 }
 
-// begin notes that something is at work.
+// begin records that something is at work.
 func (q *quiet) begin(what any) { q.change(func() { q.busy[what] = true }) }
 
-// end notes that it is not any more.
+// end records that it no longer is.
 func (q *quiet) end(what any) { q.change(func() { delete(q.busy, what) }) }
 
 func (q *quiet) change(f func()) {
@@ -154,7 +154,7 @@ func (l *limited) Accept() (net.Conn, error) {
 	return &connection{Conn: c, release: sync.OnceFunc(func() { <-l.free })}, nil
 }
 
-// connection is a connection that counts.
+// connection is a connection that counts towards the bound.
 type connection struct {
 	net.Conn
 	release func()

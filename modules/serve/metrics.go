@@ -48,7 +48,7 @@ func (f *families) add(name, kind, help string, value float64, labels ...string)
 
 var escape = strings.NewReplacer(`\`, `\\`, "\n", `\n`, `"`, `\"`)
 
-// Metrics tells how the device is, in Prometheus' text format.
+// Metrics returns the device's metrics in Prometheus' text format.
 func (s *Server) Metrics(ctx context.Context) ([]byte, error) {
 	f := &families{byName: map[string]*family{}}
 	f.add("mender_app_info", "gauge", "The version of mender-app.", 1, "version", s.Version)
@@ -83,8 +83,8 @@ func (s *Server) Metrics(ctx context.Context) ([]byte, error) {
 		f.add("mender_app_queue_tasks", "gauge", "Tasks that wait for mender-app reconcile: new ones, and those whose last attempt failed.", waiting[state], "state", state)
 	}
 	f.add("mender_app_held", "gauge", "1 if updates are held (mender-app hold).", number(queue.Hold.Held))
-	f.add("mender_app_locks", "gauge", "Applications that do not want to be updated now.", float64(len(queue.Locks)))
-	f.add("mender_app_staged", "gauge", "Artifacts that are staged.", float64(len(queue.Staged)))
+	f.add("mender_app_locks", "gauge", "Applications that refuse updates for now.", float64(len(queue.Locks)))
+	f.add("mender_app_staged", "gauge", "Staged artifacts.", float64(len(queue.Staged)))
 	for _, disk := range slices.Sorted(maps.Keys(s.Disks)) {
 		if free, _, err := diskspace.Free(diskspace.Existing(s.Disks[disk])); err == nil {
 			f.add("mender_app_free_bytes", "gauge", "Free bytes of the file systems of the store and of the engine.", float64(free), "disk", disk)
@@ -108,7 +108,7 @@ func number(yes bool) float64 {
 	return 0
 }
 
-// application adds how an application is.
+// application adds the metrics of an application.
 func (f *families) application(o *view.Overview) {
 	f.add("mender_app_application_info", "gauge", "The release of an application that runs, or should run.", 1,
 		"application", o.Name, "release", o.Release, "artifact", o.ArtifactName, "version", o.Version, "orchestrator", o.Orchestrator)
@@ -124,7 +124,7 @@ func (f *families) application(o *view.Overview) {
 	}
 }
 
-// history adds what the history says of an application, also of one that is gone.
+// history adds the metrics from an application's history, even if it has been removed.
 func (s *Server) history(f *families, name string) {
 	last, totals, found, err := s.Store.Totals(name)
 	if err != nil || !found {
@@ -144,7 +144,7 @@ func (s *Server) history(f *families, name string) {
 		f.add("mender_app_last_deployment_received_bytes", "gauge", "Bytes that the last deployment received.", float64(m.Received), "application", name)
 		f.add("mender_app_last_deployment_written_bytes", "gauge", "Bytes that were written to flash during the last deployment.", float64(m.Written), "application", name)
 		for _, t := range m.Downtimes {
-			f.add("mender_app_last_deployment_downtime_seconds", "gauge", "How long no instance of a service was ready during the last deployment, of services that it restarted.", t.Seconds, "application", name, "service", t.Service)
+			f.add("mender_app_last_deployment_downtime_seconds", "gauge", "How long no instance of a service was ready during the last deployment, for services it restarted.", t.Seconds, "application", name, "service", t.Service)
 		}
 	}
 }

@@ -7,21 +7,22 @@ import (
 	"encoding/base64"
 )
 
-// page is a page for a browser, whole in itself. It reads what it shows from the other
-// paths, so it says nothing of the device.
+// page is a self-contained page for a browser. It reads its content from the other
+// paths, so by itself it reveals nothing about the device.
 //
 //go:embed page.html
 var page []byte
 
-// servePage answers with the page. The browser runs only the script in it, and asks
-// nobody but this server.
+// servePage answers with the page. The browser runs only the script in it and
+// contacts only this server.
 func servePage(_ *Server, q *query) (any, error) {
 	q.head["Content-Security-Policy"] = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; connect-src 'self'; img-src data:; style-src '" +
 		hashOf("style") + "'; script-src '" + hashOf("script") + "'"
 	return page, nil
 }
 
-// hashOf is the hash by which a policy names the only element of a kind in the page.
+// hashOf returns the hash by which a content security policy names the page's only
+// element of a kind.
 func hashOf(element string) string {
 	_, rest, _ := bytes.Cut(page, []byte("<"+element+">"))
 	text, _, _ := bytes.Cut(rest, []byte("</"+element+">"))

@@ -21,7 +21,7 @@ func (p *Peer) In(group uint32) bool { return p.UID == 0 || slices.Contains(p.Gr
 
 type peerKey struct{}
 
-// withPeer adds who is at the other end of a connection to the context of its requests.
+// withPeer adds the peer of a connection to the context of its requests.
 func withPeer(ctx context.Context, c net.Conn) context.Context {
 	if counted, ok := c.(*connection); ok {
 		c = counted.Conn
@@ -41,13 +41,13 @@ func withPeer(ctx context.Context, c net.Conn) context.Context {
 	return context.WithValue(ctx, peerKey{}, peer)
 }
 
-// peerOf asks the kernel who made the connection; nil if it does not say.
+// peerOf asks the kernel who made the connection; nil if unknown.
 func peerOf(fd int) *Peer {
 	cred, err := unix.GetsockoptUcred(fd, unix.SOL_SOCKET, unix.SO_PEERCRED)
 	if err != nil {
 		return nil
 	}
-	var groups [64]uint32 // of more, none counts
+	var groups [64]uint32 // a process in more counts as being in none
 	size := uint32(len(groups) * 4)
 	_, _, errno := unix.Syscall6(unix.SYS_GETSOCKOPT, uintptr(fd), unix.SOL_SOCKET, unix.SO_PEERGROUPS,
 		uintptr(unsafe.Pointer(&groups)), uintptr(unsafe.Pointer(&size)), 0)
@@ -57,7 +57,7 @@ func peerOf(fd int) *Peer {
 	return &Peer{UID: cred.Uid, Groups: append([]uint32{cred.Gid}, groups[:size/4]...)}
 }
 
-// peer is who asks; nil over TCP.
+// peer returns the process that sent the request; nil over TCP.
 func peer(req *http.Request) *Peer {
 	p, _ := req.Context().Value(peerKey{}).(*Peer)
 	return p

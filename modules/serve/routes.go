@@ -17,13 +17,13 @@ import (
 	"github.com/mender-app/mender-app/submodules"
 )
 
-// route is a path and what is answered there.
+// route is a path and its answer.
 type route struct {
 	path, summary string
 	params        []param
 	content       string // "" for JSON
-	open          bool   // no token is needed: it says nothing of the device
-	answer        any    // a value of the type that serve returns, for the description
+	open          bool   // no token is needed: it reveals nothing about the device
+	answer        any    // a value of the type that serve returns, for the API description
 	serve         func(s *Server, q *query) (any, error)
 	stream        func(s *Server, w http.ResponseWriter, q *query) // instead of serve
 }
@@ -46,8 +46,8 @@ func (r route) pattern() string {
 // param is a parameter in the query of a URL.
 type param struct {
 	name, about string
-	list        []string // it is a list of some of these
-	most        int      // it is a number from least to most, if that is not 0
+	list        []string // it is a list of these words
+	most        int      // if not 0, it is a number from least to most
 	least       int
 	usual       int
 	time        bool // it is a time
@@ -69,7 +69,7 @@ var openAPI []byte
 // routes are all routes.
 func routes() []route {
 	return []route{
-		{path: "/", summary: "A page for a browser, with all of it", content: "text/html; charset=utf-8", open: true, serve: servePage},
+		{path: "/", summary: "A page for a browser with all of this", content: "text/html; charset=utf-8", open: true, serve: servePage},
 		{path: "/v1/apps", summary: "The applications, as mender-app status --json prints them", answer: []*view.Overview{},
 			serve: func(s *Server, q *query) (any, error) { return s.overviews(q.Context()) }},
 		{path: "/v1/apps/{app}", summary: "One application, as mender-app status --json prints it", answer: &view.Overview{}, serve: (*Server).app},
@@ -77,7 +77,7 @@ func routes() []route {
 			serve: func(s *Server, q *query) (any, error) { return view.Releases(s.Store, q.PathValue("app")) }},
 		{path: "/v1/apps/{app}/deployments", summary: "Its deployments that have ended, the newest first, as mender-app history --json prints them. The header Link names the next page", answer: []store.Record{},
 			params: []param{
-				{name: "limit", about: "at most so many", least: 1, most: maxPage, usual: usualPage},
+				{name: "limit", about: "maximum number of deployments", least: 1, most: maxPage, usual: usualPage},
 				{name: "status", about: "only those with one of these, separated by commas", list: store.Statuses()},
 				{name: "since", about: "only those that ended at this time or later: a date, a time, or how long ago it was (36h, 7d)", time: true},
 				{name: "until", about: "only those that ended before this time", time: true},
@@ -91,16 +91,16 @@ func routes() []route {
 				}
 				return s.Store.Deployment(q.PathValue("app"), n)
 			}},
-		{path: "/v1/apps/{app}/deployments/{number}/logs", summary: "What was said in a deployment, also in the open one; of the newest 20", answer: []store.LogEntry{}, serve: (*Server).deploymentLog},
+		{path: "/v1/apps/{app}/deployments/{number}/logs", summary: "The log of a deployment, including the open one; for the newest 20", answer: []store.LogEntry{}, serve: (*Server).deploymentLog},
 		{path: "/v1/apps/{app}/logs", summary: "The newest lines that the services of an application wrote, from the engine", answer: []submodules.LogLine{},
 			params: []param{
 				{name: "service", about: "only this service"},
-				{name: "tail", about: "so many of each container", most: maxTail, usual: usualTail},
+				{name: "tail", about: "number of lines of each container", most: maxTail, usual: usualTail},
 			}, serve: (*Server).logs},
-		{path: "/v1/events", summary: "What happens from now on, as server-sent events; the header Last-Event-ID asks for what happened since", content: "text/event-stream", answer: view.Event{},
-			params: []param{{name: "app", about: "only of this application"}}, stream: (*Server).events},
-		{path: "/v1/queue", summary: "What is under way, and what keeps updates away", answer: Queue{}, serve: (*Server).queue},
-		{path: "/v1/actions", summary: "The last actions that were asked for, the newest first, since the server started", answer: []Action{},
+		{path: "/v1/events", summary: "New events, as server-sent events; the header Last-Event-ID asks for the events since then", content: "text/event-stream", answer: view.Event{},
+			params: []param{{name: "app", about: "only this application"}}, stream: (*Server).events},
+		{path: "/v1/queue", summary: "Work under way, and what blocks updates", answer: Queue{}, serve: (*Server).queue},
+		{path: "/v1/actions", summary: "The last requested actions since the server started, the newest first", answer: []Action{},
 			serve: func(s *Server, _ *query) (any, error) { return s.Actions.copies(), nil }},
 		{path: "/v1/actions/{number}", summary: "One action", answer: Action{}, serve: (*Server).action},
 		{path: "/healthz", summary: "Whether the store can be read", answer: Health{}, open: true, serve: (*Server).healthz},
@@ -109,7 +109,7 @@ func routes() []route {
 	}
 }
 
-// query is a request whose parameters were checked.
+// query is a request with checked parameters.
 type query struct {
 	*http.Request
 	values url.Values
@@ -172,7 +172,7 @@ func (q *query) int(name string) int {
 // time is the value of a parameter that is a time; zero without it.
 func (q *query) time(name string) (t time.Time) {
 	if text := q.values.Get(name); text != "" {
-		t, _ = view.ParseTime(text) // it was checked
+		t, _ = view.ParseTime(text) // checked before
 	}
 	return t
 }
@@ -181,7 +181,7 @@ func (q *query) time(name string) (t time.Time) {
 func (q *query) number() (int64, error) {
 	n, err := strconv.ParseInt(q.PathValue("number"), 10, 64)
 	if err != nil || n < 1 {
-		return 0, &httpError{http.StatusBadRequest, fmt.Sprintf("%q is no number of a deployment", q.PathValue("number"))}
+		return 0, &httpError{http.StatusBadRequest, fmt.Sprintf("%q is not the number of a deployment", q.PathValue("number"))}
 	}
 	return n, nil
 }
@@ -243,7 +243,7 @@ func (s *Server) logs(q *query) (any, error) {
 	list, size := []submodules.LogLine{}, 0
 	err = s.Viewer.Logs(q.Context(), app, q.values.Get("service"), q.int("tail"), false, func(l submodules.LogLine) error {
 		list, size = append(list, l), size+len(l.Text)
-		for size > maxLog { // the newest lines are what is wanted
+		for size > maxLog { // keep the newest lines
 			size -= len(list[0].Text)
 			list = list[1:]
 		}
@@ -252,7 +252,7 @@ func (s *Server) logs(q *query) (any, error) {
 	return list, err
 }
 
-// Queue is what is under way on the device, and what keeps updates away.
+// Queue is the work under way on the device, and what blocks updates.
 type Queue struct {
 	Hold hold.Report `json:"hold"` // as mender-app hold --show --json prints it
 	// Deployments are the open ones.
@@ -260,10 +260,10 @@ type Queue struct {
 	// Tasks are those that wait for mender-app reconcile, as mender-app queue --json
 	// prints them.
 	Tasks []reconcile.Task `json:"tasks"`
-	// Locks are the applications that do not want to be updated now.
+	// Locks are the applications that refuse updates for now.
 	Locks []Lock `json:"locks"`
-	// Staged are the artifacts that are here and may be installed, as mender-app staged
-	// --json prints them without what a check finds.
+	// Staged are the staged artifacts, as mender-app staged --json prints them without
+	// the results of a check.
 	Staged []view.Staged `json:"staged"`
 }
 
@@ -274,7 +274,7 @@ type Open struct {
 	Deployment  *store.Deployment `json:"deployment"`
 }
 
-// Lock is an application that does not want to be updated now.
+// Lock is an application that refuses updates for now.
 type Lock struct {
 	Application string `json:"application"`
 	Reason      string `json:"reason"`
@@ -317,7 +317,7 @@ func (s *Server) readQueue() (*Queue, error) {
 	return out, nil
 }
 
-// Health is the answer of a server that works.
+// Health is the answer of a working server.
 type Health struct {
 	OK      bool   `json:"ok"`
 	Version string `json:"version"`

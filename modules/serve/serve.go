@@ -1,7 +1,7 @@
-// Package serve answers programs and browsers over HTTP: the applications, their
-// releases and deployments, events, and metrics. It says what the commands of mender-app
-// say, from the same code, and takes no lock. It changes nothing itself; where actions are
-// allowed, it has commands of mender-app run. It must not know how it is reached.
+// Package serve answers programs and browsers over HTTP: the applications, their releases
+// and deployments, events, and metrics. Its answers come from the same code as those of
+// mender-app's commands, and it takes no lock. It changes nothing itself; if actions are
+// allowed, it runs commands of mender-app. It must not know how it is reached.
 package serve
 
 import (
@@ -26,7 +26,7 @@ import (
 	"github.com/mender-app/mender-app/submodules"
 )
 
-// Server answers requests. Its exported fields are set before it is used.
+// Server answers requests. Set its exported fields before use.
 type Server struct {
 	Store    *store.Store
 	Viewer   *view.Viewer
@@ -34,9 +34,9 @@ type Server struct {
 	AppLocks string            // where applications say "not now"; "" for nowhere
 	Disks    map[string]string // directories whose free space is told, by a name
 	Version  string
-	Token    string // who asks must know it; "" for everybody
+	Token    string // clients must know it; "" for everybody
 	Log      *slog.Logger
-	Actions  *Actions // nil: nothing can be changed
+	Actions  *Actions // nil: the server is read-only
 
 	cache   cache
 	streams streams
@@ -48,7 +48,7 @@ const (
 	maxBusy  = 8                // requests at work at a time; the others wait
 )
 
-// Handler returns what answers the requests. ctx ends those that would go on.
+// Handler returns the handler of the requests. The end of ctx ends long-running ones.
 func (s *Server) Handler(ctx context.Context) http.Handler {
 	s.cache.init()
 	s.streams.init(ctx, s.Store)
@@ -104,11 +104,11 @@ func (s *Server) Handler(ctx context.Context) http.Handler {
 	})
 }
 
-// refused refuses who must not ask, and reports whether it did.
+// refused refuses a client without permission, and reports whether it did.
 func (s *Server) refused(w http.ResponseWriter, req *http.Request, r route) bool {
 	switch {
 	case !ownHost(req.Host) && s.Token == "":
-		fail(w, &httpError{http.StatusForbidden, "the name " + req.Host + " is not one of this device: use localhost, or an address"})
+		fail(w, &httpError{http.StatusForbidden, "the name " + req.Host + " does not belong to this device: use localhost, or an address"})
 	case s.Token != "" && !r.open && !s.knowsToken(req):
 		w.Header().Set("WWW-Authenticate", `Bearer realm="mender-app"`)
 		fail(w, &httpError{http.StatusUnauthorized, "a token is needed: Authorization: Bearer TOKEN"})
@@ -118,8 +118,8 @@ func (s *Server) refused(w http.ResponseWriter, req *http.Request, r route) bool
 	return true
 }
 
-// ownHost reports whether a browser may have this device in mind. A web site that gives
-// its own name this device's address (DNS rebinding) has a name with a dot.
+// ownHost reports whether a browser may mean this device. A web site that points its
+// own name at this device's address (DNS rebinding) has a name with a dot.
 func ownHost(host string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
@@ -133,7 +133,7 @@ func (s *Server) knowsToken(req *http.Request) bool {
 	return ok && subtle.ConstantTimeCompare(have[:], want[:]) == 1
 }
 
-// answer writes what a route answers, or that it has not changed.
+// answer writes the answer of a route, or that it has not changed.
 func answer(w http.ResponseWriter, q *query, r route, s *Server) {
 	doc, err := r.serve(s, q)
 	if err != nil {
@@ -168,7 +168,7 @@ func answer(w http.ResponseWriter, q *query, r route, s *Server) {
 // Problem is the answer to a request that failed.
 type Problem struct {
 	Error  string `json:"error"`
-	Status int    `json:"status"` // as in the head of the answer
+	Status int    `json:"status"` // as in the response header
 	// Action is the action that failed.
 	Action *Action `json:"action,omitempty"`
 }
@@ -181,7 +181,7 @@ type httpError struct {
 
 func (e *httpError) Error() string { return e.text }
 
-var errBusy = &httpError{http.StatusServiceUnavailable, "too much is being asked at a time: try again later"}
+var errBusy = &httpError{http.StatusServiceUnavailable, "too many requests: try again later"}
 
 // fail answers with an error.
 func fail(w http.ResponseWriter, err error) {
@@ -204,13 +204,12 @@ func fail(w http.ResponseWriter, err error) {
 	_, _ = w.Write(append(body, '\n'))
 }
 
-// cache has the last answers of the sub-modules, so that many who ask cost as much as
-// one.
+// cache has the last answers of the sub-modules, so many clients cost as much as one.
 type cache struct {
 	once    sync.Once
 	mu      sync.Mutex
 	answers map[string]*asked
-	asking  chan struct{} // as many sub-modules are asked at a time
+	asking  chan struct{} // its capacity bounds how many sub-modules are asked at a time
 }
 
 // asked is a question, and its answer when done is closed.
@@ -224,17 +223,17 @@ type asked struct {
 }
 
 const (
-	fresh       = 2 * time.Second  // an answer is good for so long
-	askLimit    = 10 * time.Second // a sub-module has this time
+	fresh       = 2 * time.Second  // how long an answer stays good
+	askLimit    = 10 * time.Second // how long a sub-module may take
 	maxAsking   = 2
-	maxTogether = 16 // applications that are asked for in one call
+	maxTogether = 16 // applications asked about in one call
 )
 
 func (c *cache) init() {
 	c.once.Do(func() { c.answers, c.asking = map[string]*asked{}, make(chan struct{}, maxAsking) })
 }
 
-// overview tells how an application is.
+// overview describes an application.
 func (s *Server) overview(ctx context.Context, name string) (*view.Overview, error) {
 	return s.ask(name)[0].wait(ctx)
 }
@@ -249,8 +248,8 @@ func (a *asked) wait(ctx context.Context) (*view.Overview, error) {
 	}
 }
 
-// ask asks how applications are. Who asks at the same time, or shortly after, gets the
-// same answer.
+// ask asks for the status of applications. Clients that ask at the same time, or
+// shortly after, get the same answer.
 func (s *Server) ask(names ...string) []*asked {
 	c := &s.cache
 	list, fresh := make([]*asked, len(names)), []*asked{}
@@ -271,7 +270,7 @@ func (s *Server) ask(names ...string) []*asked {
 	return list
 }
 
-// good reports whether an answer is still good, or is still waited for.
+// good reports whether an answer is still good or still pending.
 func (a *asked) good(stamp string) bool {
 	return a != nil && a.stamp == stamp && (!a.answered() || time.Since(a.at) <= fresh)
 }
@@ -285,7 +284,7 @@ func (a *asked) answered() bool {
 	}
 }
 
-// answer answers questions for all who wait for them.
+// answer answers questions for all clients that wait for them.
 func (s *Server) answer(list []*asked) {
 	s.cache.asking <- struct{}{}
 	defer func() { <-s.cache.asking }()
@@ -307,8 +306,8 @@ func (s *Server) answer(list []*asked) {
 	})
 }
 
-// overviews tells how all applications are. Of one that gives no answer in time, it has
-// what the store knows.
+// overviews describes all applications. If one gives no answer in time, it has what the
+// store knows.
 func (s *Server) overviews(ctx context.Context) ([]*view.Overview, error) {
 	names, err := s.Store.Apps()
 	if err != nil {
@@ -328,14 +327,14 @@ func (s *Server) overviews(ctx context.Context) ([]*view.Overview, error) {
 		switch {
 		case errs[i] == nil:
 			found = append(found, o)
-		case !errors.Is(errs[i], store.ErrNoApp): // it has been removed meanwhile
+		case !errors.Is(errs[i], store.ErrNoApp): // unless it has been removed meanwhile
 			return nil, errs[i]
 		}
 	}
 	return found, nil
 }
 
-// unanswered is an application whose sub-module gives no answer.
+// unanswered describes an application whose sub-module gives no answer.
 func (s *Server) unanswered(name string) (*view.Overview, error) {
 	doc, err := s.Viewer.Document(s.Store, name)
 	if err != nil {

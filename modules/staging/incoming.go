@@ -21,17 +21,17 @@ import (
 	"github.com/mender-app/mender-app/store/durable"
 )
 
-// Change is the right to change what is staged. One process has it at a time.
+// Change is the right to change the staged artifacts. One process has it at a time.
 type Change struct {
 	area    *Area
 	release func()
 	dropped []Artifact
 }
 
-// Begin keeps other processes from changing what is staged, and removes what an
-// interrupted one left. It is refused with a *store.LockedError while another call uses
-// the store: an update needs the same space. The error is ErrBusy while another process
-// stages. The caller ends it with End.
+// Begin keeps other processes from changing the staged artifacts, and removes the
+// remains of an interrupted change. It fails with a *store.LockedError while another
+// call uses the store, because an update needs the same space, and with ErrBusy while
+// another process stages. The caller must call End.
 func (a *Area) Begin(ctx context.Context) (*Change, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
@@ -97,24 +97,25 @@ func (c *Change) Drop(a Artifact) error {
 	return nil
 }
 
-// Room makes room for bytes that will be written to the store's file system, beside the
-// margin. It removes the artifacts that have been staged longest, and none if that would
-// not be enough. The error is then an ErrSpace.
+// Room makes room for bytes that will be written to the store's file system, in addition
+// to the margin. It removes the artifacts staged longest ago. If that would not be
+// enough, it removes none and returns an ErrSpace.
 func (c *Change) Room(bytes int64) error { return c.room(0, bytes, "") }
 
 // RoomToLoad makes room for bytes that a staged artifact will take in an engine: they count
-// for Limit. What it removes stays in the engine until the caller deletes it there.
+// towards Limit. The images of an artifact it removes stay in the engine until the caller
+// deletes them.
 func (c *Change) RoomToLoad(one Artifact, bytes int64) error {
 	more := max(bytes-c.area.loaded(one.Digest), 0)
 	if limit := c.area.Limit; one.Size+bytes > limit {
-		return fmt.Errorf("%w: it has %d bytes, its images take %d more, and all that is staged may have %d: raise staging_mib in mender-app.conf",
+		return fmt.Errorf("%w: it has %d bytes, its images take %d more, and staged artifacts may take %d in total: raise staging_mib in mender-app.conf",
 			ErrSpace, one.Size, bytes, limit)
 	}
 	return c.room(one.Size+more, 0, one.Digest)
 }
 
-// room makes room for an artifact of a size, of which so many bytes have to be written
-// yet. The artifact with the digest same stays.
+// room makes room for an artifact of the given size, of which bytes remain to be
+// written. The artifact with the digest same stays.
 func (c *Change) room(size, bytes int64, same digest.Digest) error {
 	a := c.area
 	if size > a.Limit {
@@ -129,7 +130,7 @@ func (c *Change) room(size, bytes int64, same digest.Digest) error {
 		return err
 	}
 	list = slices.DeleteFunc(list, func(x Artifact) bool { return x.Digest == same })
-	sort.SliceStable(list, func(i, j int) bool { // a damaged one first
+	sort.SliceStable(list, func(i, j int) bool { // damaged ones first
 		if damaged := list[i].Problem != ""; damaged != (list[j].Problem != "") {
 			return damaged
 		}
@@ -161,22 +162,22 @@ func (c *Change) room(size, bytes int64, same digest.Digest) error {
 }
 
 func tooLarge(size, limit int64) error {
-	return fmt.Errorf("%w: it has %d bytes, and all that is staged may have %d: raise staging_mib in mender-app.conf", ErrSpace, size, limit)
+	return fmt.Errorf("%w: it has %d bytes, and staged artifacts may take %d in total: raise staging_mib in mender-app.conf", ErrSpace, size, limit)
 }
 
-// Source is an artifact's file that is to be staged.
+// Source is an artifact's file to stage.
 type Source struct {
 	io.Reader
 	Size int64 // 0: not known
-	// Move moves the file, which was read to its end, durably to a path on the
-	// store's file system. nil: its bytes are copied.
+	// Move durably moves the file to a path on the store's file system after it was read
+	// to its end. nil: its bytes are copied.
 	Move func(path string) error
 }
 
-// Add stages an artifact, whose name must be free or one of the same application. It
+// Add stages an artifact, whose name must be free or belong to the same application. It
 // reads the file to its end. accept reads the header and decides whether the artifact is
-// one for this device. What is staged under the same application and artifact's name is
-// replaced. The error is a mender.ErrChecksum or mender.ErrFormat for a damaged file.
+// for this device. A staged artifact of the same application and name is replaced. The
+// error is a mender.ErrChecksum or mender.ErrFormat for a damaged file.
 func (c *Change) Add(src Source, accept func(io.Reader) (*mender.Reader, error)) (*Artifact, error) {
 	in := &incoming{from: src, hash: sha256.New(), limit: c.area.Limit}
 	if src.Size > in.limit {
@@ -199,7 +200,7 @@ func (c *Change) Add(src Source, accept func(io.Reader) (*mender.Reader, error))
 	if err != nil {
 		return nil, err
 	}
-	if in.copy != nil { // only now may others be removed
+	if in.copy != nil { // only now may other artifacts be removed
 		if err := c.room(src.Size, src.Size-in.size, ""); err != nil {
 			return nil, err
 		}
@@ -214,7 +215,7 @@ func (c *Change) Add(src Source, accept func(io.Reader) (*mender.Reader, error))
 	return c.publish(rec, src, in)
 }
 
-// readAll reads an artifact and what follows it to the end, and so checks it.
+// readAll checks an artifact by reading it, and everything after it, to the end.
 func readAll(r *mender.Reader, in io.Reader) error {
 	for {
 		if _, err := r.Next(); errors.Is(err, io.EOF) {
@@ -230,7 +231,7 @@ func readAll(r *mender.Reader, in io.Reader) error {
 	return err
 }
 
-// publish gives a file that was read to its end its name, and then writes its record.
+// publish gives a file that was read to its end its final name, then writes its record.
 func (c *Change) publish(rec Record, src Source, in *incoming) (*Artifact, error) {
 	if err := c.room(rec.Size, 0, rec.Digest); err != nil {
 		return nil, err

@@ -1,7 +1,7 @@
 // Package staging keeps artifacts on the device until they are installed, in a
-// directory of the store. An artifact that is listed was read to its end once: its
-// checksums were right, its metadata and its policy can be read, and the caller
-// accepted its header. An installation reads and checks it again.
+// directory of the store. A listed artifact was once read to its end: its checksums
+// were right, its metadata and policy were readable, and the caller accepted its
+// header. An installation reads and checks it again.
 //
 // An artifact is one file and a record beside it. The file is durable before the record
 // is written, and the record is removed before the file, so that a crash at any instant
@@ -32,11 +32,11 @@ import (
 var (
 	// ErrNone: no such artifact is staged.
 	ErrNone = errors.New("not staged")
-	// ErrSpace: the artifact does not fit beside what must stay free.
+	// ErrSpace: the artifact does not fit beside the space that must stay free.
 	ErrSpace = errors.New("not enough space to stage it")
 	// ErrBusy: another process stages.
 	ErrBusy = errors.New("another mender-app command stages an artifact; try again when it has ended")
-	// ErrRefused: the artifact is not one to stage.
+	// ErrRefused: the artifact cannot be staged.
 	ErrRefused = errors.New("refused")
 )
 
@@ -52,8 +52,8 @@ const (
 // Area is where artifacts are staged.
 type Area struct {
 	Store *store.Store
-	// Limit is how many bytes all staged artifacts may have together, with what is
-	// loaded of them. Margin is how many bytes must stay free on the file system.
+	// Limit is how many bytes all staged artifacts may take together, including their
+	// loaded images. Margin is how many bytes must stay free on the file system.
 	Limit, Margin int64
 	// Loaded returns how many bytes of an artifact are loaded into an engine; nil: none.
 	Loaded func(artifact digest.Digest) int64
@@ -61,7 +61,7 @@ type Area struct {
 	Free func(dir string) (free int64, dev uint64, err error)
 }
 
-// Record is what is kept of a staged artifact, beside its file.
+// Record describes a staged artifact. It is stored beside the artifact's file.
 type Record struct {
 	Application  string        `json:"application"`
 	Version      string        `json:"application_version,omitempty"`
@@ -87,8 +87,8 @@ type Artifact struct {
 	Problem string
 }
 
-// Name names the artifact for a person: the artifact's name, or of a damaged one the
-// beginning of the digest.
+// Name names the artifact for a person: its name, or for a damaged one the beginning
+// of its digest.
 func (a *Artifact) Name() string {
 	if a.ArtifactName == "" {
 		return a.Digest.Hex()[:12]
@@ -109,8 +109,8 @@ func (a *Area) path(d digest.Digest, suffix string) string {
 	return filepath.Join(a.dir(), d.Hex()+suffix)
 }
 
-// List lists what is staged, by application, and the newest version of each first. It
-// needs no lock. A damaged one is listed with its problem.
+// List lists the staged artifacts by application, the newest version of each first.
+// It needs no lock. A damaged artifact is listed with its problem.
 func (a *Area) List() (list []Artifact, err error) {
 	entries, err := os.ReadDir(a.dir())
 	if errors.Is(err, fs.ErrNotExist) {
@@ -141,8 +141,8 @@ func (a *Area) List() (list []Artifact, err error) {
 	return list, nil
 }
 
-// newer reports whether x has a newer version than y; if nothing says so, whether it was
-// staged later.
+// newer reports whether x has a newer version than y; if the versions cannot be
+// compared, whether x was staged later.
 func newer(x, y Artifact) bool {
 	if order, err := version.Compare(x.Version, y.Version); err == nil && order != 0 {
 		return order > 0
@@ -173,7 +173,7 @@ func (a *Area) read(d digest.Digest) *Artifact {
 	case missing != nil:
 		one.Problem = "its file is missing"
 	case !file.Mode().IsRegular() || file.Size() != one.Size:
-		one.Problem = fmt.Sprintf("its file has %d bytes and not %d", file.Size(), one.Size)
+		one.Problem = fmt.Sprintf("its file has %d bytes instead of %d", file.Size(), one.Size)
 	}
 	if one.Problem != "" {
 		one.Digest = d
@@ -181,8 +181,8 @@ func (a *Area) read(d digest.Digest) *Artifact {
 	return one
 }
 
-// Find returns the newest staged artifact of an application; with a version the one that
-// has it as its version or as its artifact's name.
+// Find returns the newest staged artifact of an application, or the one whose version or
+// artifact name is version.
 func Find(list []Artifact, application, version string) (*Artifact, error) {
 	problem := ""
 	for i, a := range list {
@@ -197,8 +197,8 @@ func Find(list []Artifact, application, version string) (*Artifact, error) {
 	return nil, fmt.Errorf("%s is %w%s: see mender-app staged", strings.TrimSpace(application+" "+version), ErrNone, problem)
 }
 
-// Named returns the artifacts that a person means: those with this artifact's name, or
-// the one whose digest begins so.
+// Named returns the artifacts that a person means: those with this name, or the one
+// whose digest begins with it.
 func Named(list []Artifact, name string) (found []Artifact) {
 	const shortest = 8
 	for _, a := range list {
@@ -209,8 +209,8 @@ func Named(list []Artifact, name string) (found []Artifact) {
 	return found
 }
 
-// Open opens a staged artifact and reads its header, whose checksum is verified, and its
-// signature, if o has keys.
+// Open opens a staged artifact and reads its header. It verifies the header's checksum
+// and, if o has keys, the signature.
 func (a *Artifact) Open(o mender.ReadOptions) (*os.File, *mender.Reader, error) {
 	f, err := os.Open(a.Path)
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/mender-app/mender-app/submodules"
 )
 
-// Document is what list and show print for one application. What it says of a
-// release is about the one that runs or should run.
+// Document is the output of list and show for one application. Its release fields
+// describe the release that runs or should run.
 type Document struct {
 	Name         string            `json:"application"`
 	State        string            `json:"state"`
@@ -25,7 +25,7 @@ type Document struct {
 	Platform     string            `json:"platform,omitempty"`
 	Components   []store.Component `json:"components,omitempty"`
 	Statement    *Signed           `json:"statement,omitempty"`
-	// Committed is the release that was committed last, if another one runs.
+	// Committed is the last committed release, if another one runs.
 	Committed  string            `json:"committed,omitempty"`
 	Kept       []string          `json:"kept,omitempty"`
 	Deployment *store.Deployment `json:"deployment,omitempty"`
@@ -35,7 +35,7 @@ type Document struct {
 	application *Application
 }
 
-// Signed is what is known of a release's statement.
+// Signed describes a release's statement.
 type Signed struct {
 	Verified    bool                 `json:"verified"`              // by a key of today's configuration that may sign for the application
 	Key         string               `json:"key,omitempty"`         // the file of that key
@@ -43,7 +43,7 @@ type Signed struct {
 	Problem     string               `json:"problem,omitempty"`     // why it is not verified
 	Text        *statement.Statement `json:"text,omitempty"`        // nil if it cannot be read
 
-	// Damaged: it cannot be read, or is about a release other than the stored one.
+	// Damaged: it cannot be read, or describes a release other than the stored one.
 	Damaged bool `json:"-"`
 }
 
@@ -80,11 +80,11 @@ func (v *Viewer) Document(s *store.Store, name string) (*Document, error) {
 	return out, nil
 }
 
-// Overview is what status prints for one application.
+// Overview is the output of status for one application.
 type Overview struct {
 	Document
 	Health   string               `json:"health,omitempty"`   // a word of submodules, or Unknown; "" if nothing should run
-	Services []submodules.Service `json:"services"`           // null if the sub-module does not tell
+	Services []submodules.Service `json:"services"`           // null if the sub-module does not say
 	Last     *store.Record        `json:"last,omitempty"`     // the last deployment that ended
 	Disabled []string             `json:"disabled,omitempty"` // services that are switched off
 	Staged   []Staged             `json:"staged,omitempty"`
@@ -101,13 +101,13 @@ const (
 	Unknown = "unknown"
 )
 
-// Overview reads an application from the store, and asks how it is.
+// Overview reads an application from the store and asks its sub-module for its status.
 func (v *Viewer) Overview(ctx context.Context, s *store.Store, name string) (o *Overview, err error) {
 	v.Overviews(ctx, s, []string{name}, func(_ int, found *Overview, wrong error) { o, err = found, wrong })
 	return o, err
 }
 
-// stored is what the store says of an application; staged is what is staged for it.
+// stored describes an application from the store alone; staged are its staged artifacts.
 func (v *Viewer) stored(s *store.Store, name string, staged []Staged) (*Overview, error) {
 	doc, err := v.Document(s, name)
 	if err != nil {
@@ -121,7 +121,7 @@ func (v *Viewer) stored(s *store.Store, name string, staged []Staged) (*Overview
 	return o, nil
 }
 
-// add adds what the sub-module said.
+// add adds the sub-module's answer.
 func (o *Overview) add(said Status, err error) {
 	o.Health = health(said, err)
 	switch {
@@ -151,7 +151,7 @@ func health(st Status, err error) string {
 	return submodules.Down
 }
 
-// StoredRelease is what releases prints for one release.
+// StoredRelease is the output of releases for one release.
 type StoredRelease struct {
 	*store.Release
 	Role string // one of the constants below

@@ -31,9 +31,8 @@ const (
 	Ended   = "ended"
 )
 
-// Events returns what the store remembers of an application, in the order in which it
-// happened: its history, and the open deployment. An application that is damaged or
-// gone has its history.
+// Events returns the recorded events of an application in order: its history, then
+// the open deployment. A damaged or removed application still has its history.
 func Events(s *store.Store, name string) ([]Event, error) {
 	records, err := s.History(name)
 	var corrupt *store.CorruptError
@@ -43,7 +42,7 @@ func Events(s *store.Store, name string) ([]Event, error) {
 	return events(s, name, records)
 }
 
-// events makes events of records and of the open deployment.
+// events makes events from records and the open deployment.
 func events(s *store.Store, name string, records []store.Record) (list []Event, err error) {
 	for _, r := range records {
 		base := Event{Application: name, Deployment: r.ID, ArtifactName: r.ArtifactName, From: r.From, To: r.To, Driver: r.Driver}
@@ -73,7 +72,7 @@ func events(s *store.Store, name string, records []store.Record) (list []Event, 
 	return append(list, open...), nil
 }
 
-// entered makes an event of each step.
+// entered makes an event for each step.
 func entered(base Event, steps []store.Step) (list []Event) {
 	for _, step := range steps {
 		base.At, base.Event, base.Phase = step.At, Entered, step.Phase
@@ -82,8 +81,8 @@ func entered(base Event, steps []store.Step) (list []Event) {
 	return list
 }
 
-// EventsSince returns the events of all applications after a time, in their order. It
-// reads no history that is older.
+// EventsSince returns the events of all applications after a time, in order. It reads
+// no older history.
 func EventsSince(s *store.Store, at time.Time) ([]Event, error) {
 	names, err := s.Remembered()
 	if err != nil {
@@ -115,7 +114,7 @@ func sortEvents(list []Event) {
 	})
 }
 
-// newest is the newest event of an application; the zero Event if it has none.
+// newest returns the newest event of an application; the zero Event if there is none.
 func newest(s *store.Store, name string) (Event, error) {
 	last, found, err := s.Last(name)
 	var corrupt *store.CorruptError
@@ -133,8 +132,8 @@ func newest(s *store.Store, name string) (Event, error) {
 	return list[len(list)-1], nil
 }
 
-// Follower tells of events that are new. It remembers one event of each application,
-// and reads an application again only when its files have changed.
+// Follower reports new events. It remembers one event of each application, and reads
+// an application again only when its files have changed.
 type Follower struct {
 	Store *store.Store
 
@@ -150,7 +149,7 @@ type mark struct {
 // Pause is the time between two looks at the store.
 const Pause = 500 * time.Millisecond
 
-// Skip leaves out what has happened until now.
+// Skip skips all events until now.
 func (f *Follower) Skip() error {
 	_, err := f.read(func(name string, _ mark) ([]Event, Event, error) {
 		last, err := newest(f.Store, name)
@@ -159,8 +158,8 @@ func (f *Follower) Skip() error {
 	return err
 }
 
-// Next returns the events of all applications that the store has or remembers since it
-// was called the last time, the first time all, in the order of time.
+// Next returns the events since its last call, of all applications that the store has
+// or remembers, ordered by time. The first call returns all.
 func (f *Follower) Next() ([]Event, error) {
 	return f.read(func(name string, m mark) ([]Event, Event, error) {
 		list, err := Events(f.Store, name)
@@ -169,7 +168,7 @@ func (f *Follower) Next() ([]Event, error) {
 		}
 		last := list[len(list)-1]
 		i := slices.IndexFunc(list, func(e Event) bool { return e.key() == m.last.key() })
-		if i < 0 { // the history does not have it any more
+		if i < 0 { // the history no longer has it
 			for i+1 < len(list) && !list[i+1].At.After(m.last.At) {
 				i++
 			}
@@ -205,7 +204,7 @@ func (f *Follower) read(changed func(name string, m mark) ([]Event, Event, error
 	return list, nil
 }
 
-// key is the event in a form that can be compared.
+// key returns the event in a comparable form.
 func (e Event) key() Event {
 	e.At = e.At.Round(0).UTC()
 	return e

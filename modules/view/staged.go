@@ -8,18 +8,18 @@ import (
 	"github.com/mender-app/mender-app/store"
 )
 
-// Staged is what is said of a staged artifact.
+// Staged describes a staged artifact for an operator.
 type Staged struct {
 	staging.Record
 	// Installed is the version of the application's committed release.
 	Installed string `json:"installed_version,omitempty"`
-	// Against says how the version compares with the installed one.
+	// Against says how its version compares with the installed one.
 	Against string `json:"against"`
 	Newer   bool   `json:"newer"`
 	Problem string `json:"problem,omitempty"`
 	// State is one of the states below.
 	State string `json:"state"`
-	// Engine is how many bytes its images take in the engine, if it is loaded.
+	// Engine is how many bytes its images take in the engine, if they are loaded.
 	Engine int64 `json:"loaded_bytes,omitempty"`
 
 	Artifact staging.Artifact `json:"-"`
@@ -28,7 +28,7 @@ type Staged struct {
 // The values of Staged.State.
 const (
 	StateStaged  = "staged"
-	StateLoaded  = "loaded" // its images are in the engine, too
+	StateLoaded  = "loaded" // its images are also in the engine
 	StateDamaged = "damaged"
 )
 
@@ -38,7 +38,7 @@ const (
 	older        = "older"
 	same         = "same"
 	notInstalled = "not installed"
-	unknown      = "unknown" // nothing says which one is newer
+	unknown      = "unknown" // the versions cannot be compared
 )
 
 // ListStaged lists what is staged for an application, or for all with "".
@@ -66,7 +66,7 @@ func ListStaged(s *store.Store, area *staging.Area, app string) ([]Staged, error
 	return out, nil
 }
 
-// stagedFor is what is staged for applications.
+// stagedFor returns the staged artifacts of applications.
 func (v *Viewer) stagedFor(s *store.Store, names []string) map[string][]Staged {
 	if v.Staging == nil {
 		return nil
@@ -75,7 +75,7 @@ func (v *Viewer) stagedFor(s *store.Store, names []string) map[string][]Staged {
 	if len(names) == 1 {
 		app = names[0]
 	}
-	list, _ := ListStaged(s, v.Staging, app) // mender-app staged says what is wrong
+	list, _ := ListStaged(s, v.Staging, app) // mender-app staged reports errors
 	by := map[string][]Staged{}
 	for _, l := range list {
 		by[l.Application] = append(by[l.Application], l)
@@ -83,7 +83,7 @@ func (v *Viewer) stagedFor(s *store.Store, names []string) map[string][]Staged {
 	return by
 }
 
-// compare compares the artifact with what is installed.
+// compare compares the artifact with the installed release.
 func (l *Staged) compare(s *store.Store) {
 	v, err := Read(s, l.Application)
 	if err != nil || v.Committed == "" {
@@ -116,7 +116,7 @@ func (l *Staged) Text() string {
 	return l.ArtifactName + ", " + l.Compared()
 }
 
-// Compared says how the artifact compares with what is installed, in a few words.
+// Compared says in a few words how the artifact compares with the installed release.
 func (l *Staged) Compared() string {
 	switch installed := cmp.Or(l.Installed, "the installed release"); l.Against {
 	case newer, older:

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// ParseTime reads a time from a person: a date, a time, or how long ago it was.
+// ParseTime reads a time as people write it: a date, a time, or how long ago it was.
 func ParseTime(text string) (time.Time, error) {
 	for _, form := range []string{time.RFC3339, "2006-01-02T15:04:05", "2006-01-02 15:04:05", "2006-01-02T15:04", "2006-01-02 15:04", time.DateOnly} {
 		if t, err := time.ParseInLocation(form, text, time.UTC); err == nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/mender-app/mender-app/submodules"
 )
 
-// question is an application whose sub-module is asked how it is.
+// question asks a sub-module for the status of an application.
 type question struct {
 	i        int // in the list of names
 	overview *Overview
@@ -17,9 +17,9 @@ type question struct {
 	req      submodules.Request
 }
 
-// Overviews does what Overview does for several applications, and calls each with what
-// it found out about names[i], one call at a time. Applications of a sub-module with the
-// feature statuses/1 are asked for together.
+// Overviews does what Overview does for several applications, and calls each with the
+// result for names[i], one call at a time. A sub-module with the feature statuses/1 is
+// asked about its applications together.
 func (v *Viewer) Overviews(ctx context.Context, s *store.Store, names []string, each func(i int, o *Overview, err error)) {
 	known := map[string]described{}
 	describe := func(ctx context.Context, orchestrator string) (m described, err error) {
@@ -40,7 +40,7 @@ func (v *Viewer) Overviews(ctx context.Context, s *store.Store, names []string, 
 			continue
 		}
 		a := o.application
-		o.application = nil // it would keep what nobody needs any more
+		o.application = nil // do not keep in memory what is no longer needed
 		if !a.ShouldRun() {
 			each(i, o, nil)
 			continue
@@ -53,7 +53,7 @@ func (v *Viewer) Overviews(ctx context.Context, s *store.Store, names []string, 
 			each(i, o, nil)
 			continue
 		}
-		key := name // it is asked for alone
+		key := name // it is asked about alone
 		if m.info.Has(submodules.FeatureStatus) && m.info.Has(submodules.FeatureStatuses) {
 			req.Components = nil
 			key = "/" + o.Orchestrator + " " + strconv.Quote(req.Platform) // mostly
@@ -75,7 +75,7 @@ func (v *Viewer) Overviews(ctx context.Context, s *store.Store, names []string, 
 	}
 }
 
-// together asks one sub-module for applications whose requests differ in the name alone.
+// together asks one sub-module about applications whose requests differ only in the name.
 func together(ctx context.Context, group []question, each func(i int, o *Overview, err error)) {
 	answered := map[string]bool{}
 	answer := func(q question, st Status, err error) {

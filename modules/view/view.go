@@ -1,7 +1,6 @@
-// Package view tells what an operator sees of the applications: their state, and
-// what their sub-modules say of their services. It takes no lock and changes nothing,
-// so it answers while an update is at work too. It must not know how a deployment is
-// carried out.
+// Package view describes the applications to an operator: their state, and what their
+// sub-modules say about their services. It takes no lock and changes nothing, so it
+// also answers during an update. It must not know how a deployment is carried out.
 package view
 
 import (
@@ -20,23 +19,23 @@ import (
 	"github.com/mender-app/mender-app/submodules"
 )
 
-// Application is what the store knows of an application.
+// Application is what the store knows about an application.
 type Application struct {
 	Name  string
 	State string // one of the constants below
 	// Running is the release that runs, or should run: while an update waits for
 	// its commit, the new one. "" for none.
 	Running string
-	// Committed is the release that was committed last, which a rollback of an
-	// open deployment goes back to. "" for none.
+	// Committed is the last committed release, which a rollback of an open deployment
+	// goes back to. "" for none.
 	Committed  string
 	Kept       []string
 	Deployment *store.Deployment // the open one; nil for none
-	Manifests  string            // the directory that the orchestrator sees
-	Problem    string            // what is wrong, or to be done; "" for nothing
+	Manifests  string            // the manifests' directory that the orchestrator sees
+	Problem    string            // what is wrong or must be done; "" for nothing
 
 	app     *store.App     // nil if it cannot be read
-	release *store.Release // that was read last
+	release *store.Release // the release read last
 }
 
 // The states of an application. The words are part of the output of mender-app.
@@ -55,7 +54,7 @@ const (
 	LeftFailed  = "failed"        // it failed to start, and its policy leaves it to a person
 )
 
-// Read reads an application. What is damaged is a state, not an error.
+// Read reads an application. Damage is a state, not an error.
 func Read(s *store.Store, name string) (*Application, error) {
 	out := &Application{Name: name}
 	a, err := s.App(name)
@@ -106,7 +105,7 @@ func Read(s *store.Store, name string) (*Application, error) {
 	return out, nil
 }
 
-// stateOf is the state of an application with an open deployment.
+// stateOf returns the state of an application with an open deployment.
 func stateOf(s *store.Store, d *store.Deployment) string {
 	switch journal.Phase(d.Phase) {
 	case journal.Loaded:
@@ -122,7 +121,7 @@ func stateOf(s *store.Store, d *store.Deployment) string {
 	return Interrupted
 }
 
-// ShouldRun reports whether something of the application should be running.
+// ShouldRun reports whether any part of the application should be running.
 func (a *Application) ShouldRun() bool {
 	return a.Running != "" && !slices.Contains([]string{Stopped, Legacy, Failed, Damaged}, a.State)
 }
@@ -170,29 +169,29 @@ type Submodule interface {
 type Viewer struct {
 	// Find returns the sub-module of an orchestrator.
 	Find func(orchestrator string) (Submodule, error)
-	// AllowEnv are names in the metadata's environment that sub-modules get
-	// although they do not declare them.
+	// AllowEnv are names in the metadata's environment that sub-modules get without
+	// declaring them.
 	AllowEnv []string
-	// OverridesDir has the overrides of the device; "": there are none.
+	// OverridesDir has the device's overrides; "" for none.
 	OverridesDir string
 	Values       settings.Values
 	// Staging is where artifacts are staged; nil for nowhere.
 	Staging *staging.Area
-	// Statement reads and verifies the statement of a release; nil: nobody does.
+	// Statement reads and verifies the statement of a release; nil: statements are not read.
 	Statement func(*store.Release) *Signed
 }
 
-// patience is how long a sub-module may take for an answer.
+// patience is how long a sub-module may take to answer.
 const patience = time.Minute
 
-// Status is how an application is.
+// Status is the condition of an application.
 type Status struct {
 	submodules.Status
-	// Known: the sub-module tells of services. Otherwise Services is empty.
+	// Known: the sub-module reports services. Otherwise Services is empty.
 	Known bool
 }
 
-// Status asks how the release that runs is.
+// Status asks for the condition of the running release.
 func (v *Viewer) Status(ctx context.Context, a *Application) (st Status, err error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -203,13 +202,13 @@ func (v *Viewer) Status(ctx context.Context, a *Application) (st Status, err err
 	return m.status(ctx, req)
 }
 
-// described is a sub-module that has said what it can do.
+// described is a sub-module that has described its features.
 type described struct {
 	Submodule
 	info submodules.Info
 }
 
-// describe finds a sub-module, and asks it what it can do.
+// describe finds a sub-module and asks for its features.
 func (v *Viewer) describe(ctx context.Context, orchestrator string) (described, error) {
 	m, err := v.Find(orchestrator)
 	if err != nil {
@@ -219,7 +218,7 @@ func (v *Viewer) describe(ctx context.Context, orchestrator string) (described, 
 	return described{m, info}, err
 }
 
-// status asks how one application is.
+// status asks for the condition of one application.
 func (m described) status(ctx context.Context, req submodules.Request) (st Status, err error) {
 	if m.info.Has(submodules.FeatureStatus) {
 		st.Known = true
@@ -233,9 +232,9 @@ func (m described) status(ctx context.Context, req submodules.Request) (st Statu
 	return st, err
 }
 
-// Logs calls each for the newest lines, as many of each instance, that the services of
-// an application wrote, or one service. With follow it goes on until ctx ends. There
-// is no other limit of time: a reader may take any time for a page. If the sub-module
+// Logs calls each for the newest log lines of an application's services, or of one
+// service; lines counts per instance. With follow it continues until ctx ends. There
+// is no other time limit: a reader may take any time over a page. If the sub-module
 // has no logs, the error names it.
 func (v *Viewer) Logs(ctx context.Context, a *Application, service string, lines int, follow bool, each func(submodules.LogLine) error) error {
 	m, req, err := v.open(ctx, a, v.describe)
@@ -253,7 +252,7 @@ func (v *Viewer) Logs(ctx context.Context, a *Application, service string, lines
 	return m.Logs(ctx, req, each)
 }
 
-// Overrides are the layers that change the manifests of the release that runs, in their
+// Overrides returns the layers that change the manifests of the running release, in
 // order.
 func (v *Viewer) Overrides(a *Application) ([]submodules.Override, error) {
 	r, err := a.Release(a.Running)
@@ -263,7 +262,7 @@ func (v *Viewer) Overrides(a *Application) ([]submodules.Override, error) {
 	return settings.Layers(slog.New(slog.DiscardHandler), v.OverridesDir, a.app, a.Name, r)
 }
 
-// Render returns the manifests of the release that runs, with the overrides.
+// Render returns the manifests of the running release, with the overrides.
 func (v *Viewer) Render(ctx context.Context, a *Application) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -278,17 +277,17 @@ func (v *Viewer) Render(ctx context.Context, a *Application) ([]byte, error) {
 	return m.Render(ctx, req)
 }
 
-// ValuesChanged reports whether the release that runs was started with other values than it
-// would be now.
+// ValuesChanged reports whether the running release was started with values other than
+// today's.
 func (v *Viewer) ValuesChanged(ctx context.Context, a *Application) bool {
 	if a.app == nil || a.app.Values == "" && len(v.Values.For(slog.New(slog.DiscardHandler), a.Name)) == 0 {
-		return false // without values nothing is asked
+		return false // without values there is nothing to ask
 	}
 	_, req, err := v.open(ctx, a, v.describe)
 	return err == nil && settings.ValuesFingerprint(req.Values) != a.app.Values
 }
 
-// open finds the sub-module of the release that runs, and makes the request for it.
+// open finds the sub-module of the running release and makes the request for it.
 func (v *Viewer) open(ctx context.Context, a *Application, describe func(context.Context, string) (described, error)) (m described, req submodules.Request, err error) {
 	if a.Running == "" {
 		return m, req, fmt.Errorf("%w: nothing of %s should run", store.ErrNoRelease, a.Name)

@@ -42,10 +42,10 @@ func Command(p Program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "abort [APP]",
 		Short: "End a running update and go back to the previous release",
-		Long: `Ends the open update of APP, or the only one that is open, so that the release before
-runs. A call that downloads or starts the new release is stopped. An update that waits
-for its commit, or that was interrupted, is rolled back. The command returns when the
-release before runs again.
+		Long: `Ends the open update of APP, or the only one that is open, and goes back to the
+previous release. A call that downloads or starts the new release is stopped. An update
+that waits for its commit, or that was interrupted, is rolled back. The command returns
+when the previous release runs again.
 
 An update that the Mender client drives ends through that client: the next thing that
 the client asks for fails, and the client rolls back and tells its server. If no such

@@ -37,11 +37,11 @@ func TestPolicies(t *testing.T) {
 	require.Equal(t, "2.4-1", believed["data-partition.shop.application_version"])
 
 	for _, c := range []struct{ policy, says string }{
-		{`upgrades = {from_versions = ['2\.5-\d+']}`, `upgrades.from_versions of shop: version 3.0-1 cannot be installed over version 2.4-1: install a version first that matches 2\.5-\d+`},
+		{`upgrades = {from_versions = ['2\.5-\d+']}`, `upgrades.from_versions of shop: version 3.0-1 cannot be installed over version 2.4-1: first install a version that matches 2\.5-\d+`},
 		{`orchestrator = {minimum = "99.0"}`, "orchestrator.minimum of shop: docker has version "},
 		{`orchestrator = {maximum = "1.12"}`, "orchestrator.maximum of shop: docker has version "},
 		{`platform = {releases = [{version = '4\.2'}]}`, "platform.releases of shop: release 4.2.1 of the operating system is not supported"},
-		{`platform = {releases = [{version = '4\.2\.\d', files = ["/no/such/patch"]}]}`, "lacks a patch: install what brings the file /no/such/patch"},
+		{`platform = {releases = [{version = '4\.2\.\d', files = ["/no/such/patch"]}]}`, "lacks a patch: install an update that brings the file /no/such/patch"},
 		{`platform = {releases = [{version = '4\.2\.\d', provides = {"data-partition.shop.version" = '2'}}]}`, "data-partition.shop.version matching 2 among Mender's provides"},
 		{`depends = [{name = "db"}]`, "depends of shop: db is not installed: install db first"},
 	} {

@@ -39,7 +39,7 @@ func installedTogether(t *testing.T, d *bed.Device) {
 	const needs = `depends = [{name = "db", version = '2\..*', action = "apply"}]`
 	before := e2e.Unchanging(d.MustState(t))
 	next := shipped(t, d, "shop", "2.0", needs)
-	const missing = "depends of shop: db is installed in version 1.0, and no artifact that matches is staged"
+	const missing = "depends of shop: db is installed in version 1.0, and no matching artifact is staged"
 	require.Contains(t, e2e.MenderFails(t, d, "install", next), missing)
 	r, err := d.Run("mender-app", "check", "--unsigned", next)
 	require.NoError(t, err)
