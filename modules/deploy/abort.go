@@ -121,7 +121,7 @@ func beginSteps(ctx context.Context, a *store.App, ev journal.Event, m hooks.Eve
 }
 
 // endAbort ends the request when the deployment ends: it runs the hook post-abort if the
-// release before is back.
+// previous release is back.
 func endAbort(ctx context.Context, a *store.App, m hooks.Events) error {
 	if journal.Phase(a.Deployment.Phase) == journal.RolledBack && abortRequested(a) != nil {
 		if err := m.Aborted(ctx, a); err != nil {

@@ -14,8 +14,8 @@ func (e *Engine) HoldClock() hold.Clock {
 	return hold.Clock{Now: e.now(), BootID: e.bootID(), Uptime: hold.Uptime()}
 }
 
-// checkHold refuses what begins while there is a hold. What ends an update does not
-// ask: a hold must not leave the device between two releases.
+// checkHold refuses to start a change while there is a hold. Operations that end an
+// update do not call it: a hold must not leave the device between two releases.
 func (e *Engine) checkHold() error { return hold.Check(e.Store, e.HoldClock()) }
 
 // checkHolds refuses the beginning of an update: for a hold, or because the

@@ -199,7 +199,7 @@ func TestTogetherRefused(t *testing.T) {
 		says              string
 	}{
 		"nothing staged":         {what: t2, says: "depends of shop: base is not installed, and no matching artifact is staged"},
-		"what that one needs":    {what: t2, staged: []release{base2}, says: "depends of base: disk is not installed, and no artifact"},
+		"what that one needs":    {what: t2, staged: []release{base2}, says: "depends of base: disk is not installed, and no matching artifact"},
 		"a member's other rules": {what: t2, staged: []release{{app: "base", name: "base-2", version: "2", images: base2.images, policy: "[upgrades]\nfrom_versions = ['0']"}}, installed: []release{base1}, says: "depends of shop: base (base-2), which has to be installed first: refused: upgrades.from_versions of base: version 2 cannot be installed over version 1"},
 		"others that need the old one": {what: t2, staged: []release{base2, disk1},
 			installed: []release{base1, {app: "other", name: "other-1", images: o1.images, policy: "[[depends]]\nname = 'base'\nversion = '1'"}}, says: "depends of other: it needs base in a version that matches 1"},

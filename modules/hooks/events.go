@@ -339,7 +339,7 @@ func accepted(a *store.App) string {
 	return ""
 }
 
-// back is a moment of the way back to the release before.
+// back is an event on the way back to the previous release.
 func back(a *store.App, hook, operation, own string) Event {
 	d := a.Deployment
 	return Event{a: a, hook: hook, operation: operation, own: own, old: d.To, new: d.From}

@@ -30,7 +30,7 @@ type Caller struct {
 	Automatic bool
 	// Transcript keeps what is said in deployments; nil: nobody does.
 	Transcript *Transcript
-	// Tell tells somebody what happens, who must not hold it up; nil: nobody.
+	// Tell is called on each event; it must not block. nil: nobody is told.
 	Tell func(Notice)
 	// Meter counts what the call that has the lock writes. The engine sets it.
 	Meter *Meter
