@@ -51,14 +51,14 @@ func Apply(ctx context.Context, q Request) error {
 		return err
 	}
 	defer content.Close()
-	in := imagestore.Incoming{
-		Tags: func(image.Digest) []string { return q.Tags }, Want: want, Announced: q.Component.Announced, Platform: platform,
+	in := imagestore.LoadRequest{
+		Want: want, Announced: q.Component.Announced, Platform: platform,
 		TempDir: q.Temp, Log: func(string, ...any) {},
 	}
 	if len(q.Component.Bases) > 0 {
 		in.Current, in.Base = q.Component.Bases[0].URL, q.Component.Bases[0].DiffIDs
 	}
-	_, _, err = imagestore.Receive(ctx, &files{q: q}, content, in)
+	_, _, err = imagestore.Receive(ctx, &files{q: q}, content, in, func(image.Digest) []string { return q.Tags })
 	return err
 }
 

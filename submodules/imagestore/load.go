@@ -54,21 +54,35 @@ type Stored struct {
 
 // LoadRequest says which image a LOAD brings in, and what its content must be.
 type LoadRequest struct {
-	App      string
-	URL      string   // what the application's manifests call the image
-	Want     Identity // the parts that are known
+	App string
+	URL string // what the application's manifests call the image
+	// Want is the identity that the content must have, as far as it is known.
+	// Want.Config may be the digest of an OCI manifest or index in the content that
+	// leads to the image's config: the shell module identifies an image so if the
+	// engine of the build host has containerd's image store.
+	Want Identity
+	// Platform that the image must fit; the zero value is any.
 	Platform image.Platform
-	Current  string         // the image that the shell reference's delta starts from
-	Base     []image.Digest // the layers of the delta's first base, lowest first; nil if unknown
-	Stage    bool           // do not move the tag URL
-	Deep     bool           // layers may be the shell reference's xdelta3 files
-	Distrust bool           // what is present may be damaged: verify it, load it again
-	// Announced is what the artifact's metadata says of the content, nil for
+	// Current names the old image that a delta starts from. The shell module's
+	// deltas need it; ours need Base.
+	Current string
+	// Base has the layers of that image, the lowest first, nil if they are unknown:
+	// shared content is made from its files, by their paths.
+	Base     []image.Digest
+	Stage    bool // do not move the tag URL
+	Deep     bool // an archive has layers as xdelta3 files, as the shell module writes them
+	Distrust bool // what is present may be damaged: verify it, load it again
+	// Announced is what the artifact's metadata says about the content, nil for
 	// nothing. Its layers are in the order of Want.DiffIDs.
 	Announced *submodules.Announced
-	Xdelta3   string // the xdelta3 command, if the operator configured one
-	TempDir   string
-	Log       func(format string, args ...any) // must be set
+	// Xdelta3 is the xdelta3 command, for the shell module's deltas whose secondary
+	// compression is not decoded here. It is a C program that reads bytes that are
+	// not verified: "" never runs it.
+	Xdelta3 string
+	// TempDir is for temporary files. Our own formats need it only for shared
+	// content.
+	TempDir string
+	Log     func(format string, args ...any) // must be set
 }
 
 // NewLoadRequest reads a sub-module's LOAD call.
@@ -218,10 +232,7 @@ func (q LoadRequest) present(img Stored) error {
 
 // receive loads the content. An image that is not whole afterwards is removed.
 func (q LoadRequest) receive(ctx context.Context, s Store, content io.Reader) (Stored, error) {
-	id, loaded, err := Receive(ctx, s, content, Incoming{
-		Tags: func(config image.Digest) []string { return []string{q.own(config)} }, Want: q.Want, Platform: q.Platform,
-		Announced: q.Announced, Current: q.Current, Base: q.Base, Deep: q.Deep, Xdelta3: q.Xdelta3, TempDir: q.TempDir, Log: q.Log,
-	})
+	id, loaded, err := Receive(ctx, s, content, q, func(config image.Digest) []string { return []string{q.own(config)} })
 	if err != nil {
 		err = fmt.Errorf("load image %s: %w", q.URL, err)
 		if id.Config == "" {

@@ -47,39 +47,6 @@ type Preparer interface {
 	Prepare(ctx context.Context, diffIDs []image.Digest) error
 }
 
-// Incoming says what Receive has to do with the content.
-type Incoming struct {
-	// Tags returns the references that the image gets, for its config's digest.
-	Tags func(config image.Digest) []string
-	// Want is the identity that the content must have, as far as it is known.
-	// Want.Config may be the digest of an OCI manifest or index that is in the
-	// content and leads to the image's config: the shell reference identifies an
-	// image so if the engine of the build host has containerd's image store.
-	Want Identity
-	// Announced is what the metadata says about the content; nil if nothing.
-	Announced *submodules.Announced
-	// Platform that the image must fit; the zero value is any.
-	Platform image.Platform
-	// Current names the old image that a delta starts from. The shell reference's
-	// deltas need it; ours need Base.
-	Current string
-	// Base has the layers of that image, the lowest first: shared content is made
-	// from its files, by their paths.
-	Base []image.Digest
-	// Deep says that an archive has layers as xdelta3 files, as the shell
-	// reference writes them.
-	Deep bool
-	// Xdelta3 is the xdelta3 command, for the shell reference's deltas whose
-	// secondary compression is not decoded here. It is a C program that reads
-	// bytes that are not verified: "" never runs it.
-	Xdelta3 string
-	// TempDir is for temporary files. Our own formats need it only for shared
-	// content.
-	TempDir string
-	// Log writes a line to the log. Must be set.
-	Log func(format string, args ...any)
-}
-
 // Receive reads an image from r, in whatever form (see PROTOCOL.md), and gives
 // it to the target as one hybrid archive that is written while r is read: no
 // copy of it is kept anywhere. The archive's manifests come last, and only when
@@ -90,7 +57,9 @@ type Incoming struct {
 // end. If there is an error, id is the identity that the content claimed, as far
 // as it was read. Wrong content is submodules.ErrContent; a missing or damaged
 // base of a delta is submodules.ErrBase.
-func Receive(ctx context.Context, t Target, r io.Reader, in Incoming) (id Identity, loaded bool, err error) {
+//
+// tags are the references that the image gets, for its config's digest.
+func Receive(ctx context.Context, t Target, r io.Reader, q LoadRequest, tags func(config image.Digest) []string) (id Identity, loaded bool, err error) {
 	br := bufio.NewReaderSize(r, 64<<10)
 	head, err := br.Peek(262)
 	if err != nil && len(head) == 0 {
@@ -99,9 +68,9 @@ func Receive(ctx context.Context, t Target, r io.Reader, in Incoming) (id Identi
 		}
 		return id, false, submodules.Mark(err, submodules.ErrContent)
 	}
-	rc := &receiver{ctx: ctx, target: t, in: in, nonce: rand.Text()}
-	if rc.announced, err = newAnnouncement(in.Announced, in.Want); err == nil {
-		err = rc.announced.checkKind(head, in.Deep)
+	rc := &receiver{ctx: ctx, target: t, in: q, tags: tags, nonce: rand.Text()}
+	if rc.announced, err = newAnnouncement(q.Announced, q.Want); err == nil {
+		err = rc.announced.checkKind(head, q.Deep)
 	}
 	switch {
 	case err != nil:
@@ -109,7 +78,7 @@ func Receive(ctx context.Context, t Target, r io.Reader, in Incoming) (id Identi
 		err = rc.delta(br)
 	case bytes.HasPrefix(head, vcdiffMagic):
 		err = rc.vcdiff(br)
-	case in.Deep:
+	case q.Deep:
 		err = rc.deepArchive(br)
 	default:
 		err = rc.archive(br)
@@ -153,7 +122,8 @@ func contentError(err error) error {
 type receiver struct {
 	ctx    context.Context
 	target Target
-	in     Incoming
+	in     LoadRequest
+	tags   func(config image.Digest) []string
 
 	announced *announcement
 	id        Identity
@@ -281,7 +251,7 @@ func (rc *receiver) archive(r io.Reader) error {
 	if err := rc.fill(a); err != nil {
 		return err
 	}
-	return rc.writer().finish(a, rc.in.Tags(rc.id.Config))
+	return rc.writer().finish(a, rc.tags(rc.id.Config))
 }
 
 // fill adds the layers that the content leaves out and that the engine has only at

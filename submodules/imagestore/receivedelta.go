@@ -142,7 +142,7 @@ func (rc *receiver) delta(r *bufio.Reader) error {
 		}
 		a.names[i] = blobName(dig)
 	}
-	return rc.writer().finish(a, rc.in.Tags(rc.id.Config))
+	return rc.writer().finish(a, rc.tags(rc.id.Config))
 }
 
 // errEnough ends the decoding of a delta when all other layers are present.

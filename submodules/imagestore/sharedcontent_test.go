@@ -97,10 +97,10 @@ func TestReceiveShared(t *testing.T) {
 		require.NoError(t, m.store.Add(digest.Of(lower), delta.Tar, bytes.NewReader(l), int64(len(l))))
 		require.NoError(t, m.store.Add(digest.Of(upper), delta.Tar, bytes.NewReader(u), int64(len(u))))
 		dir := t.TempDir()
-		_, _, err := Receive(t.Context(), m, bytes.NewReader(in), Incoming{
-			Tags: func(image.Digest) []string { return []string{"x:1"} }, Current: "web:1@" + string(digest.Of([]byte("web:1"))), Base: base, TempDir: dir, Log: t.Logf,
+		_, _, err := Receive(t.Context(), m, bytes.NewReader(in), LoadRequest{
+			Current: "web:1@" + string(digest.Of([]byte("web:1"))), Base: base, TempDir: dir, Log: t.Logf,
 			Want: Identity{Config: digest.Of(config), DiffIDs: []image.Digest{digest.Of(layer)}},
-		})
+		}, func(image.Digest) []string { return []string{"x:1"} })
 		left, rerr := os.ReadDir(dir)
 		require.NoError(t, rerr)
 		require.Empty(t, left)

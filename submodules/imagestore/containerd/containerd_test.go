@@ -158,10 +158,8 @@ func id(img *image.Image) imagestore.Identity {
 func receive(t *testing.T, s *Store, app, url string, content []byte, want imagestore.Identity) (bool, error) {
 	t.Helper()
 	ctx := context.Background()
-	got, loaded, err := imagestore.Receive(ctx, s, bytes.NewReader(content), imagestore.Incoming{
-		Tags: func(c image.Digest) []string { return []string{imagestore.OwnRef(app, c)} },
-		Want: want, TempDir: t.TempDir(), Log: t.Logf,
-	})
+	got, loaded, err := imagestore.Receive(ctx, s, bytes.NewReader(content), imagestore.LoadRequest{Want: want, TempDir: t.TempDir(), Log: t.Logf},
+		func(c image.Digest) []string { return []string{imagestore.OwnRef(app, c)} })
 	if err != nil {
 		return loaded, err
 	}
