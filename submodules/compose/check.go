@@ -27,6 +27,9 @@ func (s *session) Check(ctx context.Context) (submodules.Changes, error) {
 	if err != nil {
 		return none, err
 	}
+	if err := s.checkNames(ctx, pl); err != nil {
+		return none, err
+	}
 	images := map[string]string{} // the engine's ID of each service's image; "" if it is to be loaded
 	for _, name := range pl.model.names() {
 		if images[name], err = s.imageOf(ctx, name, pl.model.Services[name].Image); err != nil {

@@ -26,16 +26,21 @@ const (
 	labelService = "com.docker.compose.service"
 	labelDir     = "com.docker.compose.project.working_dir"
 	labelOneoff  = "com.docker.compose.oneoff"
+	labelNetwork = "com.docker.compose.network"
 )
 
 // lostLayer is what Podman says, and with it the container's ID, when it can list no
 // container because it cannot read the layer of one.
 const lostLayer = "getting graph driver info"
 
-// containers lists the containers with the label, in any state: `docker compose ps`
-// does not show a crashed one.
+// containers lists the containers with the label, or all with "", in any state: `docker
+// compose ps` does not show a crashed one.
 func (s *session) containers(ctx context.Context, label string) ([]container.Summary, error) {
-	list, err := s.engine.Client().ContainerList(ctx, container.ListOptions{All: true, Filters: filters.NewArgs(filters.Arg("label", label))})
+	f := filters.NewArgs()
+	if label != "" {
+		f.Add("label", label)
+	}
+	list, err := s.engine.Client().ContainerList(ctx, container.ListOptions{All: true, Filters: f})
 	if err != nil && strings.Contains(err.Error(), lostLayer) {
 		return nil, fmt.Errorf("list containers: %w: Podman lost a part of this container in a power cut: remove it with podman rm --force, then run mender-app resume", err)
 	}

@@ -44,11 +44,12 @@ type model struct {
 }
 
 type service struct {
-	Image      string          `json:"image"`
-	Build      json.RawMessage `json:"build"`
-	PullPolicy string          `json:"pull_policy"`
-	Scale      *int            `json:"scale"`
-	Deploy     *struct {
+	Image         string          `json:"image"`
+	Build         json.RawMessage `json:"build"`
+	PullPolicy    string          `json:"pull_policy"`
+	ContainerName string          `json:"container_name"`
+	Scale         *int            `json:"scale"`
+	Deploy        *struct {
 		Replicas *int `json:"replicas"`
 	} `json:"deploy"`
 	Privileged  bool                  `json:"privileged"`
@@ -77,8 +78,9 @@ type hook struct {
 }
 
 type networkModel struct {
-	Name   string `json:"name"`
-	Driver string `json:"driver"`
+	Name     string `json:"name"`
+	Driver   string `json:"driver"`
+	External bool   `json:"external"`
 }
 
 type healthcheck struct {

@@ -25,9 +25,11 @@ import (
 // nothing changed yet.
 type plan struct {
 	*project
-	compose  *command
-	existing []container.Summary // that run from this directory or were taken over, of any project
-	pins     []pin
+	compose    *command
+	existing   []container.Summary // that run from this directory or were taken over, of any project
+	everything []container.Summary // all containers of the engine
+	pins       []pin
+	told       []string // volumes whose loss was said
 }
 
 // pin is a tag and the image it must name.
@@ -47,11 +49,12 @@ func (s *session) read(ctx context.Context, replaces func(dir string, all []cont
 	if err != nil {
 		return nil, err
 	}
-	all, err := s.containers(ctx, labelProject)
+	everything, err := s.containers(ctx, "")
 	if err != nil {
 		return nil, err
 	}
-	pl := &plan{compose: c, existing: replaces(dir, all)}
+	all := slices.DeleteFunc(slices.Clone(everything), func(c container.Summary) bool { return c.Labels[labelProject] == "" })
+	pl := &plan{compose: c, existing: replaces(dir, all), everything: everything}
 	pl.project, err = s.readProject(ctx, c, dir, runsAs(pl.existing), !s.back)
 	if err != nil && s.back && len(s.req.Overrides) > 0 && ctx.Err() == nil {
 		// No other release could run instead.
@@ -84,6 +87,11 @@ func (s *session) prepare(ctx context.Context) (*plan, error) {
 	}
 	if err := s.findMarked(ctx, pl); err != nil {
 		return nil, err
+	}
+	if !s.back {
+		if err := s.checkNames(ctx, pl); err != nil {
+			return nil, err
+		}
 	}
 	s.warn(pl.project)
 	if was := runsAs(pl.existing); was != "" && was != pl.name {

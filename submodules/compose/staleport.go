@@ -50,6 +50,25 @@ func (s *session) stalePort(ctx context.Context, said string) (port uint16, stal
 	})
 }
 
+// What the engine says when the machine has lost what it made once, when it started.
+var lostByMachine = []struct{ said, what string }{
+	{"No chain/target/match by that name", "the engine's rules of the firewall are gone"},
+	{"could not find bridge docker0", "the engine's bridge docker0 is gone"},
+}
+
+// brokenEngine says why Compose failed, if a restart of the engine helps; "" if not.
+func (s *session) brokenEngine(ctx context.Context, said string) string {
+	if port, stale := s.stalePort(ctx, said); stale {
+		return fmt.Sprintf("the engine holds port %d for a container that is gone", port)
+	}
+	for _, l := range lostByMachine {
+		if strings.Contains(said, l.said) {
+			return l.what
+		}
+	}
+	return ""
+}
+
 // isAlone reports whether the engine runs nothing but what this call has started: a
 // restart of the engine stops nobody else's containers then.
 func (s *session) isAlone(ctx context.Context, pl *plan) bool {

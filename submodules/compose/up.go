@@ -1,19 +1,16 @@
 package compose
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/docker/docker/api/types/container"
-
 	"github.com/mender-app/mender-app/submodules"
 	"github.com/mender-app/mender-app/submodules/compose/bounds"
-	"github.com/mender-app/mender-app/submodules/imagestore/docker"
 )
 
 // upMargin is how long `docker compose up` may take beyond the deadline for health.
@@ -32,27 +29,22 @@ func (s *session) overridden(pl *plan) (*project, error) {
 // up runs `docker compose up` without pulling and building; it recreates only what
 // changed.
 func (s *session) up(ctx context.Context, pl *plan, before map[string]int) error {
-	p, err := s.overridden(pl)
-	if err != nil {
-		return err
-	}
 	// up waits for services that others depend on, until the deadline. Another
 	// minute is for stopping and starting.
 	upCtx, cancel := context.WithTimeout(ctx, s.set.deadline+upMargin)
 	defer cancel()
-	args := p.args("up", "--detach", "--pull", "never", "--no-build")
-	said, err := s.tryUp(upCtx, pl, args)
-	port, stale := uint16(0), false
+	said, err := s.tryUp(upCtx, pl, before)
+	why := ""
 	if err != nil {
-		port, stale = s.stalePort(ctx, said.text())
+		why = s.brokenEngine(ctx, said.text())
 	}
-	if restart := restartCommand(s.set.restartEngine, s.engine.Host(), exists); stale && restart != nil && (s.mustStart || s.isAlone(ctx, pl)) {
-		s.req.Logf("the engine holds port %d for a container that is gone, as after a power loss: restarting the engine (%s)", port, strings.Join(restart, " "))
+	if restart := restartCommand(s.set.restartEngine, s.engine.Host(), exists); why != "" && restart != nil && (s.mustStart || s.isAlone(ctx, pl)) {
+		s.req.Logf("%s: restarting the engine (%s)", why, strings.Join(restart, " "))
 		if err := s.restartEngine(ctx, restart); err != nil {
 			return fmt.Errorf("docker compose up failed half-way: %w", err)
 		}
-		said, err = s.tryUp(upCtx, pl, args)
-		stale = false
+		said, err = s.tryUp(upCtx, pl, before)
+		why = ""
 	}
 	if err == nil {
 		return nil
@@ -64,8 +56,8 @@ func (s *session) up(ctx context.Context, pl *plan, before map[string]int) error
 		return fmt.Errorf("docker compose up was ended half-way: %w", ctx.Err())
 	}
 	reason := said.reason(err)
-	if stale {
-		reason = fmt.Errorf("%w; the engine holds port %d for a container that is gone: restart the engine", reason, port)
+	if why != "" {
+		reason = fmt.Errorf("%w; %s: restart the engine", reason, why)
 	}
 	// A service that failed by itself explains more than Compose's message.
 	if f, xerr := s.examine(ctx, pl.project, before); xerr == nil && f.condition == failed {
@@ -81,22 +73,47 @@ func (s *session) up(ctx context.Context, pl *plan, before map[string]int) error
 	return err
 }
 
-// tryUp runs up, again if the engine was busy. It returns what Compose said last.
-func (s *session) tryUp(ctx context.Context, pl *plan, args []string) (*tail, error) {
+// tryUp runs up, again if the engine was busy or has lost what up needs. It returns what
+// Compose said last.
+func (s *session) tryUp(ctx context.Context, pl *plan, before map[string]int) (*tail, error) {
+	said := &tail{}
+	var left []string // services that the try before left incomplete
 	for try := 1; ; try++ {
-		said := &tail{log: s.req.Log}
-		if err := s.heal(ctx, pl); err != nil {
+		anew, err := s.restore(ctx, pl, before, said.text())
+		if err != nil {
 			return said, err
 		}
-		err := pl.compose.limited(s.set.deadline+upMargin).run(ctx, pl.dir, said, said, args...)
+		for _, svc := range left {
+			if !slices.Contains(anew, svc) {
+				anew = append(anew, svc)
+			}
+		}
+		said = &tail{log: s.req.Log}
+		if len(anew) > 0 {
+			// Those that they depend on are made too, where they are missing. The other call
+			// starts all of them in their order.
+			err = s.compose(ctx, pl, said, append([]string{"--no-start", "--force-recreate"}, anew...)...)
+		}
 		if err == nil {
-			said.flush()
-			return said, nil
+			err = s.compose(ctx, pl, said, "--detach")
 		}
-		if try == upTries || errors.Is(err, bounds.ErrOver) || !conflict(said.text()) || ctx.Err() != nil {
+		if ctx.Err() != nil || errors.Is(err, bounds.ErrOver) {
 			return said, err
 		}
-		s.req.Logf("trying again: the engine is still busy with what was asked before")
+		var lerr error
+		left, lerr = s.incomplete(ctx, pl, err == nil)
+		switch {
+		case lerr != nil:
+			return said, cmp.Or(err, lerr)
+		case len(left) == 0 && (err == nil || !recoverable(said.text())):
+			said.flush()
+			return said, err
+		case try == upTries:
+			return said, cmp.Or(err, fmt.Errorf("the engine has lost something of service %s, and Compose does not make it again", strings.Join(left, ", ")))
+		}
+		if err != nil {
+			s.req.Logf("trying again: the engine is still busy with what was asked before, or has lost something")
+		}
 		select {
 		case <-ctx.Done():
 		case <-time.After(time.Second):
@@ -104,40 +121,15 @@ func (s *session) tryUp(ctx context.Context, pl *plan, args []string) (*tail, er
 	}
 }
 
-// upTries is how often up is tried when the engine is busy.
-const upTries = 3
-
-// conflict matches the engine's errors while a request of a killed Compose is still
-// being carried out.
-func conflict(text string) bool {
-	for _, s := range []string{"is already in use by container", "is already in progress", "is marked for removal", "No such container"} {
-		if strings.Contains(text, s) {
-			return true
-		}
-	}
-	return false
-}
-
-// The name that Compose gives a container that is to replace another one.
-var replacement = regexp.MustCompile(`^[0-9a-f]{12}_`)
-
-// heal removes what a killed Compose left half-way: replacements that were never
-// started. Compose would fail on them, because both they and the containers they
-// replace count as the service's.
-func (s *session) heal(ctx context.Context, pl *plan) error {
-	list, err := s.containers(ctx, labelProject+"="+pl.name)
+// compose runs `docker compose up` with more arguments.
+func (s *session) compose(ctx context.Context, pl *plan, said *tail, more ...string) error {
+	p, err := s.overridden(pl)
 	if err != nil {
 		return err
 	}
-	for _, c := range s.from(pl.dir, list) {
-		if c.State != container.StateCreated || !replacement.MatchString(name(c)) {
-			continue
-		}
-		s.req.Logf("removing %s, which an interrupted update left", name(c))
-		err := s.engine.Client().ContainerRemove(ctx, c.ID, container.RemoveOptions{Force: true})
-		if err != nil && !docker.IsNotFound(err) && !docker.IsConflict(err) {
-			return fmt.Errorf("remove container %s: %w", name(c), err)
-		}
-	}
-	return nil
+	args := append([]string{"up", "--pull", "never", "--no-build"}, more...)
+	return pl.compose.limited(s.set.deadline+upMargin).run(ctx, pl.dir, said, said, p.args(args...)...)
 }
+
+// upTries is how often up is tried.
+const upTries = 3

@@ -141,7 +141,7 @@ func (f Finder) Data(ctx context.Context, projects map[string]bool, list []conta
 	}
 	for _, c := range list {
 		for _, m := range c.Mounts {
-			if m.Type == "volume" && isAnonymous(m.Name) {
+			if m.Type == "volume" && IsAnonymous(m.Name) {
 				names = append(names, m.Name)
 			}
 		}
@@ -154,7 +154,7 @@ func (f Finder) Data(ctx context.Context, projects map[string]bool, list []conta
 func CheckNamed(list []container.Summary) error {
 	for _, c := range list {
 		for _, m := range c.Mounts {
-			if m.Type == "volume" && isAnonymous(m.Name) {
+			if m.Type == "volume" && IsAnonymous(m.Name) {
 				err := fmt.Errorf("the service %s stores %s in a volume without a name, which would be lost: name it in the compose files", c.Labels[labelService], m.Destination)
 				return submodules.Mark(err, submodules.ErrContent)
 			}
@@ -163,7 +163,7 @@ func CheckNamed(list []container.Summary) error {
 	return nil
 }
 
-// isAnonymous reports whether a volume has no name but the 64 hex digits of the engine.
-func isAnonymous(volume string) bool {
+// IsAnonymous reports whether a volume has no name but the 64 hex digits of the engine.
+func IsAnonymous(volume string) bool {
 	return len(volume) == 64 && strings.Trim(volume, "0123456789abcdef") == ""
 }

@@ -18,6 +18,13 @@ func main() {
 		c := make(chan os.Signal, 1)
 		signal.Notify(c, syscall.SIGTERM)
 		<-c
+	case "need": // a file, which must be there at the start; then until TERM
+		if _, err := os.Stat(os.Args[2]); err != nil {
+			os.Exit(1)
+		}
+		c := make(chan os.Signal, 1)
+		signal.Notify(c, syscall.SIGTERM)
+		<-c
 	case "exit": // with the code, after the seconds
 		code, _ := strconv.Atoi(os.Args[2])
 		if len(os.Args) > 3 {

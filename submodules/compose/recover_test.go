@@ -1,0 +1,305 @@
+package compose
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/docker/docker/api/types/container"
+	"github.com/docker/docker/api/types/filters"
+	dimage "github.com/docker/docker/api/types/image"
+	"github.com/docker/docker/api/types/network"
+	"github.com/docker/docker/api/types/volume"
+	"github.com/stretchr/testify/require"
+
+	"github.com/mender-app/mender-app/submodules"
+)
+
+// lossy is an application on a network of its own: web changes with each release; side does
+// not, has a second network, data, a mounted file, and needs a file among its data; peer
+// shares side's network.
+func (b *bench) lossy(version string) map[string]string {
+	return map[string]string{"conf": "a", "docker-compose.yml": strings.NewReplacer("APP", b.app, "VERSION", version).Replace(`services:
+  web:
+    image: APP:1
+    command: [sleep, VERSION]
+    stop_grace_period: 1s
+  side:
+    image: APP:1
+    command: [need, /data/here]
+    restart: always
+    stop_grace_period: 1s
+    networks: [default, back]
+    volumes: ["data:/data", "./conf:/conf", "/unnamed"]
+  peer:
+    image: APP:1
+    network_mode: service:side
+    stop_grace_period: 1s
+networks:
+  back: {}
+volumes:
+  data: {name: APP_data}
+`)}
+}
+
+// docker runs the docker command.
+func (b *bench) docker(args ...string) string {
+	b.Helper()
+	out, err := b.tryDocker(args...)
+	require.NoError(b, err, "docker %s: %s", strings.Join(args, " "), out)
+	return out
+}
+
+func (b *bench) tryDocker(args ...string) (string, error) {
+	cmd := exec.Command("docker", args...)
+	cmd.Env = append(os.Environ(), "DOCKER_HOST="+host())
+	out, err := cmd.CombinedOutput()
+	return strings.TrimSpace(string(out)), err
+}
+
+// each runs a docker command for each container of the application.
+func (b *bench) each(args ...string) {
+	b.Helper()
+	for _, svc := range []string{"peer", "web", "side"} {
+		for _, c := range b.service(svc) {
+			b.docker(append(args, c.ID)...)
+		}
+	}
+}
+
+func (b *bench) networks() []network.Summary {
+	b.Helper()
+	nets, err := b.cli.NetworkList(b.Context(), network.ListOptions{Filters: filters.NewArgs(filters.Arg("name", b.app))})
+	require.NoError(b, err)
+	return nets
+}
+
+// whatIsLost is what an engine loses and what people do, by name. After each the
+// application can be updated, rolled back and started.
+var whatIsLost = map[string]func(b *bench){
+	"nothing":                        func(*bench) {},
+	"stopped, and networks pruned":   func(b *bench) { b.each("stop", "-t1"); b.removeNetworks() },
+	"networks gone while it runs":    func(b *bench) { b.disconnect(); b.removeNetworks() },
+	"disconnected from all networks": func(b *bench) { b.disconnect() },
+	"disconnected from one network": func(b *bench) {
+		b.docker("network", "disconnect", b.app+"_back", b.one("side").ID)
+	},
+	"networks made by hand": func(b *bench) {
+		b.each("stop", "-t1")
+		b.removeNetworks()
+		b.docker("network", "create", b.app+"_default")
+	},
+	"containers gone":         func(b *bench) { b.each("rm", "-f") },
+	"everything but the data": func(b *bench) { b.each("rm", "-f"); b.removeNetworks() },
+	"one container gone":      func(b *bench) { b.docker("rm", "-f", b.one("side").ID) },
+	"half made":               func(b *bench) { b.remake("web"); b.remake("side") },
+	"paused":                  func(b *bench) { b.each("pause") },
+	"stopped":                 func(b *bench) { b.each("stop", "-t1") },
+	"killed":                  func(b *bench) { b.each("kill") },
+	"renamed":                 func(b *bench) { b.docker("rename", b.one("side").ID, fmt.Sprintf("%s-%08x", b.app, rand.Uint32())) },
+	"restarting": func(b *bench) {
+		require.NoError(b, os.Remove(b.inVolume("here")))
+		id := b.one("side").ID
+		b.docker("restart", "-t1", id)
+		require.Eventually(b, func() bool {
+			c, err := b.cli.ContainerInspect(b.Context(), id)
+			return err == nil && c.State.Restarting && c.RestartCount > 3
+		}, 20*time.Second, 50*time.Millisecond)
+		b.put("here")
+	},
+	"removal interrupted": func(b *bench) {
+		info, err := b.cli.Info(b.Context())
+		require.NoError(b, err)
+		id := b.one("side").ID
+		file := filepath.Join(info.DockerRootDir, "containers", id, "hostname")
+		if out, err := exec.Command("chattr", "+i", file).CombinedOutput(); err != nil {
+			b.Skipf("this file system holds nothing back: %s", out)
+		}
+		_, err = b.tryDocker("rm", "-f", id)
+		require.NoError(b, exec.Command("chattr", "-i", file).Run())
+		require.Error(b, err)
+	},
+	"copies of files gone": func(b *bench) { require.NoError(b, os.RemoveAll(filepath.Join(b.store, b.app, mountsDir))) },
+	"tags moved": func(b *bench) {
+		b.each("stop", "-t1")
+		b.docker("tag", "mender-app-test-other:1", b.app+":1")
+	},
+	"tags gone": func(b *bench) { b.docker("rmi", b.app+":1") },
+	"started as another project": func(b *bench) {
+		b.byHand("-p", b.app, "down")
+		b.byHand("-p", "x"+b.app, "up", "-d")
+	},
+	"down and up by hand": func(b *bench) { b.byHand("-p", b.app, "down"); b.byHand("-p", b.app, "up", "-d") },
+}
+
+func (b *bench) byHand(args ...string) {
+	b.Helper()
+	b.docker(append([]string{"compose", "--project-directory", filepath.Join(b.store, b.app, "manifests")}, args...)...)
+}
+
+func (b *bench) disconnect() {
+	b.Helper()
+	for _, n := range b.networks() {
+		full, err := b.cli.NetworkInspect(b.Context(), n.ID, network.InspectOptions{})
+		require.NoError(b, err)
+		for id := range full.Containers {
+			b.docker("network", "disconnect", "-f", n.ID, id)
+		}
+	}
+}
+
+func (b *bench) removeNetworks() {
+	b.Helper()
+	for _, n := range b.networks() {
+		b.docker("network", "rm", n.ID)
+	}
+}
+
+// remake makes a service's container again, without starting it.
+func (b *bench) remake(service string) {
+	b.Helper()
+	c, err := b.cli.ContainerInspect(b.Context(), b.one(service).ID)
+	require.NoError(b, err)
+	b.docker("rm", "-f", "-v", c.ID)
+	_, err = b.cli.ContainerCreate(b.Context(), c.Config, &container.HostConfig{}, nil, nil, strings.TrimPrefix(c.Name, "/"))
+	require.NoError(b, err)
+}
+
+func (b *bench) inVolume(file string) string {
+	b.Helper()
+	v, err := b.cli.VolumeInspect(b.Context(), b.app+"_data")
+	require.NoError(b, err)
+	return filepath.Join(v.Mountpoint, file)
+}
+
+func (b *bench) put(file string) {
+	b.Helper()
+	require.NoError(b, os.WriteFile(b.inVolume(file), []byte("data"), 0o644))
+}
+
+// runs asserts that the application runs in a version, connected and with its data.
+func (b *bench) runs(version string) {
+	b.Helper()
+	ok, err := b.mod.Healthy(b.Context(), submodules.Request{App: b.app})
+	require.NoError(b, err)
+	require.True(b, ok)
+	nets := map[string]string{}
+	for _, n := range b.networks() {
+		nets[n.Name] = n.ID
+	}
+	for service, want := range map[string][]string{"web": {"default"}, "side": {"default", "back"}, "peer": nil} {
+		c, err := b.cli.ContainerInspect(b.Context(), b.one(service).ID)
+		require.NoError(b, err)
+		require.Equal(b, "running", string(c.State.Status), service)
+		project := c.Config.Labels[labelProject]
+		for _, n := range want {
+			ep := c.NetworkSettings.Networks[project+"_"+n]
+			require.NotNil(b, ep, "%s on %s", service, n)
+			require.Equal(b, nets[project+"_"+n], ep.NetworkID)
+			require.NotEmpty(b, ep.EndpointID)
+		}
+		if service == "web" {
+			require.Equal(b, []string{"sleep", version}, []string(c.Config.Cmd))
+		}
+		if service == "peer" {
+			require.Equal(b, "container:"+b.one("side").ID, string(c.HostConfig.NetworkMode))
+		}
+	}
+	content, err := os.ReadFile(b.inVolume("here"))
+	require.NoError(b, err)
+	require.Equal(b, "data", string(content))
+}
+
+// What the engine has lost, or somebody has changed, is put right by an update, by its
+// rollback and by START. Named volumes keep their data.
+func TestPutsRightWhatIsLost(t *testing.T) {
+	t.Parallel()
+	for name, lose := range whatIsLost {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			b.conf("HEALTH_DEADLINE=20\nHEALTH_WINDOW=300ms\n")
+			_, err := b.cli.VolumeCreate(t.Context(), volume.CreateOptions{Name: b.app + "_data"})
+			require.NoError(t, err)
+			t.Cleanup(func() { _ = b.cli.VolumeRemove(context.Background(), b.app+"_data", true) })
+			b.put("here")
+			v1 := b.load("1")
+			if name == "tags moved" {
+				b.other()
+			}
+			req := submodules.Request{App: b.app, Components: []submodules.Component{v1}}
+			req.Dir = b.release("1", b.lossy("one"))
+			b.release("2", b.lossy("two"))
+			req.Dir = b.release("1", nil)
+			require.NoError(t, b.mod.Rollout(t.Context(), req))
+			b.runs("one")
+			side, unnamed := b.one("side").ID, b.unnamed()
+
+			lose(b)
+			b.release("2", nil)
+			require.NoError(t, b.mod.Rollout(t.Context(), req), "an update")
+			b.runs("two")
+			if name == "nothing" || name == "paused" || name == "renamed" || strings.HasPrefix(name, "tags") || name == "stopped" || name == "killed" {
+				require.Equal(t, side, b.one("side").ID, "it need not be made again")
+			}
+			if strings.Contains(name, "network") {
+				require.Equal(t, unnamed, b.unnamed(), "a volume without a name goes on to the new container")
+			}
+
+			lose(b)
+			b.release("1", nil)
+			require.NoError(t, b.mod.Rollback(t.Context(), req), "a rollback")
+			b.runs("one")
+
+			lose(b)
+			require.NoError(t, b.mod.Start(t.Context(), req), "START")
+			b.runs("one")
+			require.NoError(t, b.mod.Stop(t.Context(), req))
+			require.NoError(t, b.mod.Start(t.Context(), req))
+			b.runs("one")
+		})
+	}
+}
+
+// unnamed is the volume without a name of side.
+func (b *bench) unnamed() string {
+	b.Helper()
+	for _, m := range b.one("side").Mounts {
+		if m.Destination == "/unnamed" {
+			return m.Name
+		}
+	}
+	b.Fatal("side has no volume without a name")
+	return ""
+}
+
+// other is an image of somebody else.
+func (b *bench) other() {
+	b.Helper()
+	img, _ := b.image("other")
+	f, err := os.Open(b.archive(img, "mender-app-test-other:1"))
+	require.NoError(b, err)
+	defer f.Close()
+	res, err := b.cli.ImageLoad(b.Context(), f)
+	require.NoError(b, err)
+	var said bytes.Buffer
+	_, err = said.ReadFrom(res.Body)
+	require.NoError(b, err)
+	res.Body.Close()
+	b.Cleanup(func() {
+		_, _ = b.cli.ImageRemove(context.Background(), "mender-app-test-other:1", dimage.RemoveOptions{Force: true})
+	})
+}
+
+// conf writes the sub-module's configuration.
+func (b *bench) conf(text string) {
+	b.Helper()
+	require.NoError(b, os.WriteFile(filepath.Join(b.mod.Config.ConfigDir, confName), []byte(text), 0o600))
+}
