@@ -30,7 +30,7 @@ func TestProtocolDocument(t *testing.T) {
 		require.Contains(t, doc, "`"+e.name+"`")
 	}
 	for _, f := range []string{FeatureStream, FeatureStage, FeatureComponents, FeatureDelta, FeatureVcdiff, FeatureVerify, FeatureSync,
-		FeatureRepair, FeatureStorage, FeatureAnnounced, FeatureEngine, VerbEngine, FeatureSecrets, VerbRestore, FeatureStatus, FeatureStatuses, FeatureLogs, FeatureCheck, FeatureServices, FeatureDowntime, FeatureOverrides, FeatureValues, FeatureData, FeatureCPUSet, FeatureRun, OptionProbe, OptionMake, OptionRemove, OptionFollow, Healthy, Starting, Unhealthy, Down, Finished,
+		FeatureRepair, FeatureStorage, FeatureAnnounced, FeatureEngine, VerbEngine, FeatureSecrets, VerbRestore, FeatureStatus, FeatureStatuses, FeatureLogs, FeatureCheck, FeatureServices, FeatureDowntime, FeatureOverrides, FeatureValues, FeatureData, FeatureCPUSet, FeatureRun, OptionProbe, OptionMake, OptionRemove, OptionFirst, OptionFollow, Healthy, Starting, Unhealthy, Down, Finished,
 		OptionSecrets, OptionDeepDelta, OptionDelta, OptionStage, OptionDistrust, OptionFinish, DefaultDir, DefaultConfigDir} {
 		require.Contains(t, doc, f)
 	}

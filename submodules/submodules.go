@@ -91,6 +91,7 @@ const (
 	OptionDelta     = "delta"      // the content is a mender-app delta
 	OptionDistrust  = "distrust"   // LOAD verifies what is present already, and loads it again where it is not whole
 	OptionFinish    = "finish"     // REPAIR only ends what it has begun
+	OptionFirst     = "first"      // PURGE also removes the volumes that the first ROLLOUT of the release made
 	OptionFollow    = "follow"     // LOGS goes on with what is written from now on
 	OptionMake      = "make"       // VOLUMES makes the volumes that are not there yet
 	OptionProbe     = "probe"      // RUN only makes sure that it could run the command

@@ -193,7 +193,7 @@ func (e *Engine) revertFirst(ctx context.Context, a *store.App) error {
 		}
 		e.Log.Warn("stop", "app", a.Name, "error", err) // PURGE may still succeed
 	}
-	if err := t.purge(ctx, false); err != nil {
+	if err := t.purge(ctx, false, submodules.OptionFirst); err != nil {
 		return err
 	}
 	if err := e.restoreNames(ctx, a, t.r, nil); err != nil {

@@ -304,14 +304,14 @@ func (e *Engine) purgeCurrent(ctx context.Context, a *store.App) error {
 
 // purge removes everything that the application owns in the engine, and its data if that
 // is asked for.
-func (t *target) purge(ctx context.Context, data bool) error {
+func (t *target) purge(ctx context.Context, data bool, options ...string) error {
 	if err := t.e.forgetLoaded(ctx, t.a); err != nil {
 		return err
 	}
 	req := t.request()
-	req.PurgeData = data
+	req.PurgeData, req.Options = data, options
 	if t.info.Protocol == "1.0" {
-		req.Dir = "" // PURGE had no directory then
+		req.Dir, req.Options = "", nil // PURGE had no directory and no options then
 	}
 	return t.client().Purge(ctx, req)
 }

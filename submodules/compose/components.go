@@ -200,7 +200,20 @@ func (s *session) Delete(ctx context.Context) error {
 			return s.engine.DeleteName(ctx, r.App, img, ref)
 		}
 	}
-	return s.engine.Delete(ctx, r.App, img, ref)
+	return s.delete(ctx, img, ref)
+}
+
+// delete removes the application's name of an image, and the image and its tags unless
+// somebody uses it.
+func (s *session) delete(ctx context.Context, img docker.Image, tags ...string) error {
+	users, err := s.engine.Users(ctx, img)
+	if err != nil {
+		return err
+	}
+	if len(users) > 0 && len(s.owned(users)) == 0 {
+		return s.engine.Disown(ctx, s.req.App, img, users, tags...)
+	}
+	return s.engine.Delete(ctx, s.req.App, img, tags...)
 }
 
 // Verify implements submodules.Session.

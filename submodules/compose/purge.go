@@ -41,6 +41,9 @@ func (s *session) Purge(ctx context.Context) error {
 		projects[c.Labels[labelProject]] = true
 		urls[c.ImageID] = append(urls[c.ImageID], c.Image)
 	}
+	if len(list) == 0 {
+		projects = s.projectsOf(ctx)
+	}
 	// Its containers may be gone already, and the copies that they mounted still be
 	// there.
 	if s.req.Dir != "" {
@@ -63,6 +66,17 @@ func (s *session) Purge(ctx context.Context) error {
 		if data, err = s.finder().Data(ctx, projects, list); err != nil {
 			return err
 		}
+	}
+	if s.req.HasOption(submodules.OptionFirst) {
+		made, err := s.madeFirst()
+		if err != nil {
+			return err
+		}
+		unnamed, err := s.finder().Data(ctx, nil, list)
+		if err != nil {
+			return err
+		}
+		data = append(append(data, made...), unnamed...)
 	}
 	images, err := s.engine.Own(ctx, s.req.App)
 	if err != nil {
@@ -89,6 +103,9 @@ func (s *session) Purge(ctx context.Context) error {
 		}
 		s.req.Logf("volume %s is removed", v)
 	}
+	if err := s.forgetMade(); err != nil {
+		return err
+	}
 	if err := s.secretsDir("").Remove(); err != nil {
 		return err
 	}
@@ -101,11 +118,33 @@ func (s *session) Purge(ctx context.Context) error {
 		}
 	}
 	for _, img := range images {
-		if err := s.engine.Delete(ctx, s.req.App, img, s.tagsOf(img, urls[img.ID])...); err != nil {
+		if err := s.delete(ctx, img, s.tagsOf(img, urls[img.ID])...); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// projectsOf returns the projects that the application without containers may have had: by
+// its manifests, and by its name.
+func (s *session) projectsOf(ctx context.Context) map[string]bool {
+	projects := map[string]bool{projectfiles.Name(s.req.App): true}
+	if s.req.Dir == "" {
+		return projects
+	}
+	// A release that Compose does not read made nothing.
+	dir, err := s.directory()
+	if err != nil {
+		return projects
+	}
+	c, err := s.findCompose(ctx)
+	if err != nil {
+		return projects
+	}
+	if p, err := s.readProject(ctx, c, dir, "", false); err == nil {
+		projects[p.name] = true
+	}
+	return projects
 }
 
 // tagsOf returns the tags to remove with the application: those that its containers

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -302,4 +303,19 @@ func (b *bench) other() {
 func (b *bench) conf(text string) {
 	b.Helper()
 	require.NoError(b, os.WriteFile(filepath.Join(b.mod.Config.ConfigDir, confName), []byte(text), 0o600))
+}
+
+// named is a text with the application's name for APP.
+func (b *bench) named(text string) string { return strings.ReplaceAll(text, "APP", b.app) }
+
+// volumes are the names of the engine's volumes that have the application's name in theirs.
+func (b *bench) volumes() (names []string) {
+	b.Helper()
+	list, err := b.cli.VolumeList(b.Context(), volume.ListOptions{Filters: filters.NewArgs(filters.Arg("name", b.app))})
+	require.NoError(b, err)
+	for _, v := range list.Volumes {
+		names = append(names, v.Name)
+	}
+	slices.Sort(names)
+	return names
 }

@@ -254,6 +254,9 @@ func (s *session) Rollout(ctx context.Context) error {
 	if err := s.putSecrets(pl.project); err != nil {
 		return err
 	}
+	if err := s.noteMade(ctx, pl); err != nil {
+		return err
+	}
 	before := s.restarts(ctx, pl)
 	s.services, s.times = pl.model, downtime.Begin(ctx, s.engine.Client(), labelService, pl.existing, s.req.Log)
 	if err := s.repin(ctx, pl); err != nil {

@@ -345,16 +345,41 @@ func (e *Engine) untag(ctx context.Context, img Image, refs []string) error {
 	return nil
 }
 
+// Disown is Delete for an image that only containers of somebody else use, users. The image
+// stays, and so do the tags that they were made by and its last name.
+func (e *Engine) Disown(ctx context.Context, app string, img Image, users []container.Summary, urls ...string) error {
+	refs := slices.DeleteFunc(tagsToRemove(app, img, urls...), func(ref string) bool {
+		return slices.ContainsFunc(users, func(c container.Summary) bool { return image.SameRef(c.Image, ref) })
+	})
+	own := 0
+	for _, t := range img.Tags {
+		if strings.HasPrefix(t, imagestore.OwnRepository(app)+":") {
+			refs, own = append(refs, t), own+1
+		}
+	}
+	if len(refs) == len(img.Tags) && own > 0 {
+		e.log(fmt.Sprintf("image %s keeps a name: a container uses it", img.Config))
+		refs = refs[:len(refs)-1]
+	}
+	return e.untag(ctx, img, refs)
+}
+
 // Used reports whether any container, running or not, was made from the image.
 func (e *Engine) Used(ctx context.Context, img Image) (bool, error) {
+	users, err := e.Users(ctx, img)
+	return len(users) > 0, err
+}
+
+// Users returns the containers, running or not, that were made from the image.
+func (e *Engine) Users(ctx context.Context, img Image) (users []container.Summary, err error) {
 	list, err := e.cli.ContainerList(ctx, container.ListOptions{All: true})
 	if err != nil {
-		return false, fmt.Errorf("list containers: %w", err)
+		return nil, fmt.Errorf("list containers: %w", err)
 	}
 	for _, c := range list {
 		if madeFrom(c, img) {
-			return true, nil
+			users = append(users, c)
 		}
 	}
-	return false, nil
+	return users, nil
 }

@@ -1,0 +1,115 @@
+package compose
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/mender-app/mender-app/store/durable"
+	"github.com/mender-app/mender-app/submodules/imagestore/docker"
+)
+
+// A first installation that fails leaves nothing, so the volumes that it made go with it.
+// Before they are made, the first ROLLOUT writes down which volumes are not there yet: those
+// that are there may have data of an earlier installation.
+
+// madeName is the file for that, beside the manifests.
+const madeName = "volumes-made.json"
+
+// made is the file.
+type made struct {
+	Release string   `json:"release"` // the directory of the release's manifests
+	Volumes []string `json:"volumes"`
+}
+
+// madeFile returns the path of the file, and the release that the manifests are of; "" if
+// they are not in mender-app's store.
+func (s *session) madeFile() (path, release string) {
+	dir, err := filepath.Abs(s.req.Dir)
+	if s.req.Dir == "" || err != nil || !ownDirectory(s.req.App, dir) {
+		return "", ""
+	}
+	if release, err = filepath.EvalSymlinks(dir); err != nil {
+		release = ""
+	}
+	return filepath.Join(filepath.Dir(dir), madeName), release
+}
+
+// noteMade writes down the volumes that a first release will make. It is durable when it
+// returns. The note of an earlier release goes as soon as another one is rolled out.
+func (s *session) noteMade(ctx context.Context, pl *plan) error {
+	path, release := s.madeFile()
+	if path == "" || s.back {
+		return nil
+	}
+	old, err := readMade(path)
+	if err != nil {
+		return err
+	}
+	if old.Release == release {
+		return nil // the same ROLLOUT was interrupted
+	}
+	note := made{Release: release}
+	for _, v := range pl.model.Volumes {
+		if len(pl.existing) > 0 || v.External {
+			continue
+		}
+		_, err := s.engine.Client().VolumeInspect(ctx, v.Name)
+		if docker.IsNotFound(err) {
+			note.Volumes = append(note.Volumes, v.Name)
+		} else if err != nil {
+			return fmt.Errorf("volume %s: %w", v.Name, err)
+		}
+	}
+	if len(note.Volumes) == 0 {
+		if old.Release == "" {
+			return nil
+		}
+		return durable.Remove(path)
+	}
+	data, err := json.Marshal(note)
+	if err != nil {
+		return err
+	}
+	return durable.WriteFile(path, append(data, '\n'), 0o600)
+}
+
+// madeFirst returns the volumes that the release in the request's directory made.
+func (s *session) madeFirst() ([]string, error) {
+	path, release := s.madeFile()
+	if path == "" {
+		return nil, nil
+	}
+	note, err := readMade(path)
+	if err != nil || note.Release != release {
+		return nil, err
+	}
+	return note.Volumes, nil
+}
+
+func (s *session) forgetMade() error {
+	path, _ := s.madeFile()
+	if path == "" {
+		return nil
+	}
+	return durable.Remove(path)
+}
+
+// readMade reads the file. A missing or damaged one names no release.
+func readMade(path string) (note made, err error) {
+	data, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return note, nil
+	}
+	if err != nil {
+		return note, err
+	}
+	if json.Unmarshal(data, &note) != nil {
+		return made{}, nil
+	}
+	return note, nil
+}
