@@ -55,7 +55,8 @@ func (p *program) purgeCommand() *cobra.Command {
 		Long: `Removes an application with all its releases, its images and containers. What the
 application has stored stays, unless --data is given. The application must be
 stopped, unless --force is given. Its history stays. If the purge is interrupted,
-the same command continues it.`,
+the same command continues it. It also removes what an older version left of a first
+installation that failed.`,
 		Example:           "  mender-app stop shop\n  mender-app purge shop\n  mender-app purge shop --data --force",
 		Args:              args(cobra.ExactArgs(1)),
 		ValidArgsFunction: completeApps,

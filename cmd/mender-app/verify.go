@@ -101,13 +101,7 @@ something cannot be repaired, nothing is changed, and the error says what to do.
 // no release and no statement: what its containers use is read.
 func (p *program) verify(ctx context.Context, s *store.Store, name string) ([]deploy.Problem, error) {
 	if s.Legacy(name) {
-		var all []string
-		entries, _ := os.ReadDir(p.config.SubmodulesDir) // no sub-module, no answer
-		for _, entry := range entries {
-			if _, err := submodules.Find(p.config.SubmodulesDir, entry.Name()); err == nil {
-				all = append(all, entry.Name())
-			}
-		}
+		all := p.config.Submodules() // no sub-module, no answer
 		find := p.engine().Find
 		damages, err := deploy.VerifyLegacy(ctx, s, name, all, func(o string) (deploy.LegacyModule, error) { return find(o) })
 		problems := []deploy.Problem{}

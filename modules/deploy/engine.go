@@ -55,6 +55,8 @@ type Engine struct {
 	Store *store.Store
 	// Find returns the sub-module of an orchestrator.
 	Find func(orchestrator string) (submodules.Client, error)
+	// Installed are the orchestrators that the device has sub-modules of; nil: not known.
+	Installed func() []string
 	// Log must not be nil.
 	Log *slog.Logger
 

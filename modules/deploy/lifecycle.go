@@ -216,6 +216,9 @@ func (e *Engine) Purge(ctx context.Context, name string, data, force bool) error
 		return err
 	}
 	a, err := e.open(name)
+	if errors.Is(err, store.ErrNoApp) && e.mayBeLeft(name, data) {
+		return e.purgeLeft(ctx, name, data, false)
+	}
 	if err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/mender-app/mender-app/artifact/digest"
 	"github.com/mender-app/mender-app/modules/settings"
 	"github.com/mender-app/mender-app/store"
 	"github.com/mender-app/mender-app/store/durable"
@@ -119,6 +120,34 @@ func TestPurge(t *testing.T) {
 	require.NoError(t, c.commit())
 	g.runs(t, "shop", &v4)
 	g.clean(t, "shop")
+}
+
+// What an older version left of a first installation that failed is removed by a resume, and
+// by a purge. Of an application that a person runs again, a resume touches nothing.
+func TestPurgeOfWhatIsLeft(t *testing.T) {
+	g := newRig(t)
+	installedRig(t, g, o1)
+	g.w.features = append(g.w.features, submodules.FeatureStatus)
+	require.NoError(t, g.engine().Remember(g.engine().Store, store.Record{ID: "1", Application: "shop", Status: store.StatusRolledBack}))
+	leave := func() { g.w.refs["shop"] = map[digest.Digest]bool{"sha256:x": true} }
+
+	leave()
+	e := g.engine()
+	e.Installed = func() []string { return []string{"fake"} }
+	g.w.running["shop"] = g.w.running["other"]
+	_, err := e.Resume(t.Context(), "", "")
+	require.NoError(t, err)
+	require.NotEmpty(t, g.w.refs["shop"])
+	delete(g.w.running, "shop")
+	_, err = e.Resume(t.Context(), "", "")
+	require.NoError(t, err)
+	require.Empty(t, g.w.refs["shop"])
+	g.runs(t, "other", &o1)
+
+	leave()
+	require.NoError(t, e.Purge(t.Context(), "shop", false, false))
+	require.Empty(t, g.w.refs["shop"])
+	require.ErrorIs(t, e.Purge(t.Context(), "never", false, false), store.ErrNoApp)
 }
 
 // A purge that is killed anywhere, or fails anywhere, is ended by each of what

@@ -125,6 +125,7 @@ func (e *Engine) Resume(ctx context.Context, driver, installed string) ([]Resume
 		return nil, err
 	}
 	unloaded := e.undoDoomed(ctx)
+	e.tidyLeft(ctx)
 	names, err := e.Store.Apps()
 	if err != nil {
 		return nil, err

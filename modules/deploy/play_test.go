@@ -31,6 +31,7 @@ type verbs interface {
 	Check(ctx context.Context, r submodules.Request) (submodules.Changes, error)
 	Volumes(ctx context.Context, r submodules.Request) ([]submodules.Volume, error)
 	Run(ctx context.Context, r submodules.Request) error
+	Status(ctx context.Context, r submodules.Request) (submodules.Status, error)
 }
 
 // played is a fake as a caller: it prints the replies that a sub-module would.
@@ -82,6 +83,8 @@ func (p played) answer(ctx context.Context, verb string, r submodules.Request, o
 		return printed(out)(p.Healthy(ctx, r))
 	case submodules.VerbEngine:
 		return printed(out)(p.Engine(ctx, r))
+	case submodules.VerbStatus:
+		return printed(out)(p.Status(ctx, r))
 	case submodules.VerbCheck:
 		return printed(out)(p.Check(ctx, r))
 	case submodules.VerbVolumes:

@@ -337,6 +337,13 @@ func (w *world) Purge(_ context.Context, r submodules.Request) error {
 	return nil
 }
 
+func (w *world) Status(_ context.Context, r submodules.Request) (s submodules.Status, err error) {
+	if _, up := w.running[r.App]; up {
+		s.Services = []submodules.Service{{Name: "web"}}
+	}
+	return s, nil
+}
+
 func (w *world) Stop(_ context.Context, r submodules.Request) error {
 	if err := w.enter("STOP", r); err != nil {
 		return err

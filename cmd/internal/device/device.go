@@ -262,6 +262,7 @@ func (c *Config) Engine(log *slog.Logger, driver string) *deploy.Engine {
 		Find: func(name string) (submodules.Client, error) {
 			return c.submodule(name, log)
 		},
+		Installed:    c.Submodules,
 		Log:          log,
 		Keep:         c.Keep,
 		Platforms:    c.Platforms,
@@ -296,6 +297,17 @@ func (c *Config) Viewer(log *slog.Logger) *view.Viewer {
 		Values:       c.Values(),
 		Staging:      c.StagingArea(),
 	}
+}
+
+// Submodules are the names of the installed sub-modules.
+func (c *Config) Submodules() (names []string) {
+	entries, _ := os.ReadDir(c.SubmodulesDir)
+	for _, entry := range entries {
+		if _, err := submodules.Find(c.SubmodulesDir, entry.Name()); err == nil {
+			names = append(names, entry.Name())
+		}
+	}
+	return names
 }
 
 // submodule finds a sub-module. log gets what it says on standard error.
