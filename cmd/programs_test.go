@@ -63,3 +63,18 @@ func TestVersion(t *testing.T) {
 		require.Equal(t, want, words[2], p)
 	}
 }
+
+// A released program has no trace of the variable that kills programs in tests.
+func TestNoFaultsInPrograms(t *testing.T) {
+	for _, p := range programs {
+		text, err := os.ReadFile(built(t, p))
+		require.NoError(t, err)
+		require.NotContains(t, string(text), "MENDER_APP_FAULT", p)
+	}
+	program := filepath.Join(buildDir, "with-faults")
+	out, err := exec.Command("go", "build", "-tags=faults", "-o", program, "./app").CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	text, err := os.ReadFile(program)
+	require.NoError(t, err)
+	require.Contains(t, string(text), "MENDER_APP_FAULT", "programs for tests have it")
+}

@@ -45,6 +45,11 @@ var rules = []rule{
 		},
 	},
 	{
+		why:   "a released program cannot be told to fail",
+		from:  []string{"cmd/app", "cmd/docker-compose", "cmd/k8s", "cmd/mender-app", "cmd/app-gen"},
+		never: []string{"store/durable/faults"},
+	},
+	{
 		why:   "the decoder shares only the codec with the encoder, so that it stays small",
 		from:  []string{"delta/decoder", "delta/tarstore", "delta/internal/codec"},
 		never: []string{"delta/encoder", "delta/internal/align", "delta/internal/lz/parse"},

@@ -14,13 +14,13 @@ import (
 
 	"github.com/mender-app/mender-app/cmd/internal/devicetest"
 	"github.com/mender-app/mender-app/store"
-	"github.com/mender-app/mender-app/store/durable"
+	"github.com/mender-app/mender-app/store/durable/faults"
 )
 
 // faultCase is a command in the middle of which a process is killed.
 type faultCase struct {
 	name     string
-	killed   string   // the process, as durable.FaultEnv names it
+	killed   string   // the process, as faults.Env names it
 	commands []string // of mender-app, run before; the last one is the killed one
 	sick     bool     // the release that is installed never gets healthy
 	// told: a rollback that was killed under a client that lives is a failed
@@ -104,7 +104,7 @@ func killAt(t *testing.T, ready string, c faultCase, n int) bool {
 		}
 		var env []string
 		if i == len(c.commands)-1 {
-			env = []string{fmt.Sprintf("%s=%s/*:%d:kill", durable.FaultEnv, c.killed, n), durable.TraceEnv + "=" + trace}
+			env = []string{fmt.Sprintf("%s=%s/*:%d:kill", faults.Env, c.killed, n), faults.TraceEnv + "=" + trace}
 		}
 		var stderr string
 		_, stderr, err = d.Run(env, "mender-app", args...)

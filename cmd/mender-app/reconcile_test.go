@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mender-app/mender-app/cmd/internal/devicetest"
-	"github.com/mender-app/mender-app/store/durable"
+	"github.com/mender-app/mender-app/store/durable/faults"
 )
 
 // TestReconcileKilled kills reconcile, or the update module that it started, at each durable
@@ -45,7 +45,7 @@ func TestReconcileKilled(t *testing.T) {
 			} else {
 				mustRun(t, d, "unstage", "shop-2")
 			}
-			_, stderr, err := d.Run([]string{fmt.Sprintf("%s=*:%d:kill", durable.FaultEnv, n)}, "mender-app", "reconcile", "--for", "0s")
+			_, stderr, err := d.Run([]string{fmt.Sprintf("%s=*:%d:kill", faults.Env, n)}, "mender-app", "reconcile", "--for", "0s")
 			where := fmt.Sprintf("killed at point %d on the way to %s", n, want)
 			if err == nil {
 				done++
@@ -82,7 +82,7 @@ func TestDisableKilled(t *testing.T) {
 		done = 0
 		for _, on := range []bool{false, true} {
 			require.NoError(t, os.WriteFile(filepath.Join(d.Dir, "values.d", "10.env"), fmt.Appendf(nil, "enabled=%v\n", on), 0o644))
-			_, stderr, err := d.Run([]string{fmt.Sprintf("%s=*:%d:kill", durable.FaultEnv, n)}, "mender-app", "reconcile", "--for", "0s")
+			_, stderr, err := d.Run([]string{fmt.Sprintf("%s=*:%d:kill", faults.Env, n)}, "mender-app", "reconcile", "--for", "0s")
 			if err == nil {
 				done++
 			} else {

@@ -13,6 +13,7 @@ import (
 	"github.com/mender-app/mender-app/cmd/internal/devicetest"
 	"github.com/mender-app/mender-app/store"
 	"github.com/mender-app/mender-app/store/durable"
+	"github.com/mender-app/mender-app/store/durable/faults"
 )
 
 // TestKilledWhileStaging kills the process at each durable step of staging, from a file
@@ -37,7 +38,7 @@ func TestKilledWhileStaging(t *testing.T) {
 			}
 			for n := 1; ; n++ {
 				mustRun(t, d, "stage", "v1.mender")
-				_, _, err := d.Run(append(server.env, fmt.Sprintf("%s=*:%d:kill", durable.FaultEnv, n)), "mender-app", args...)
+				_, _, err := d.Run(append(server.env, fmt.Sprintf("%s=*:%d:kill", faults.Env, n)), "mender-app", args...)
 				if err == nil || !strings.Contains(err.Error(), "killed") {
 					break
 				}

@@ -36,7 +36,7 @@ func run(programs string, own, verbose bool, out io.Writer) (err error) {
 		return fmt.Errorf("this machine has no %s, which the demo's device needs: on Debian, run `make demo` as root", missing)
 	}
 	if programs == "" {
-		if programs, err = bed.Programs(); err != nil {
+		if programs, err = bed.Released(); err != nil {
 			return err
 		}
 	}

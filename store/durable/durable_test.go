@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mender-app/mender-app/store/durable"
+	"github.com/mender-app/mender-app/store/durable/faults"
 )
 
 // TestMain lets the test binary be the program that is killed, and the one that
@@ -42,7 +43,7 @@ func TestWriteFileKilled(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "state")
 			require.NoError(t, durable.WriteFile(path, []byte("old"), 0o600))
 			cmd := exec.Command(os.Args[0])
-			cmd.Env = append(os.Environ(), "DURABLE_TEST_WRITE="+path, durable.FaultEnv+"="+point+":1:kill")
+			cmd.Env = append(os.Environ(), "DURABLE_TEST_WRITE="+path, faults.Env+"="+point+":1:kill")
 			err := cmd.Run()
 			var exit *exec.ExitError
 			require.ErrorAs(t, err, &exit)
@@ -61,7 +62,7 @@ func TestWriteFileKilled(t *testing.T) {
 func TestWriteFileNoSpace(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state")
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), "DURABLE_TEST_WRITE="+path, durable.FaultEnv+"=*:2:enospc")
+	cmd.Env = append(os.Environ(), "DURABLE_TEST_WRITE="+path, faults.Env+"=*:2:enospc")
 	out, err := cmd.CombinedOutput()
 	require.ErrorContains(t, err, "exit status 3")
 	require.Contains(t, string(out), "no space left on device")
@@ -73,7 +74,7 @@ func TestWriteFileNoSpace(t *testing.T) {
 func TestTrace(t *testing.T) {
 	dir := t.TempDir()
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), "DURABLE_TEST_WRITE="+dir+"/state", durable.TraceEnv+"="+dir+"/trace")
+	cmd.Env = append(os.Environ(), "DURABLE_TEST_WRITE="+dir+"/state", faults.TraceEnv+"="+dir+"/trace")
 	require.NoError(t, cmd.Run())
 	got, err := os.ReadFile(dir + "/trace")
 	require.NoError(t, err)

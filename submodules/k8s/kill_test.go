@@ -16,7 +16,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/mender-app/mender-app/store/durable"
+	"github.com/mender-app/mender-app/store/durable/faults"
 	"github.com/mender-app/mender-app/submodules"
 	"github.com/mender-app/mender-app/submodules/k8s/cluster"
 )
@@ -45,7 +45,7 @@ func (n *node) killed(point string, stdin []byte, args ...string) {
 // killedWith is killed, with variables of the environment.
 func (n *node) killedWith(env []string, point string, stdin []byte, args ...string) {
 	n.t.Helper()
-	cmd := n.command(append(env, durable.FaultEnv+"="+point+":kill"), args...)
+	cmd := n.command(append(env, faults.Env+"="+point+":kill"), args...)
 	cmd.Stdin = bytes.NewReader(stdin)
 	out, err := cmd.CombinedOutput()
 	require.Error(n.t, err, "%s %s ended well: it does not pass the point\n%s", args[0], point, out)
@@ -58,7 +58,7 @@ func (n *node) killedWith(env []string, point string, stdin []byte, args ...stri
 func (n *node) passed(stdin []byte, args ...string) []string {
 	n.t.Helper()
 	trace := filepath.Join(n.t.TempDir(), "trace")
-	cmd := n.command([]string{durable.TraceEnv + "=" + trace}, args...)
+	cmd := n.command([]string{faults.TraceEnv + "=" + trace}, args...)
 	cmd.Stdin = bytes.NewReader(stdin)
 	out, err := cmd.CombinedOutput()
 	require.NoError(n.t, err, "%s", out)

@@ -132,8 +132,10 @@ func (s *story) begin(from string) {
 	start = time.Now()
 	require.NoError(s, s.vm.Start(from))
 	s.took("started from the snapshot", start)
+	programs, err := bed.ProgramsFor(s.machine.Programs)
+	require.NoError(s, err)
 	tree := s.TempDir()
-	s.host("make", "-s", "-C", bed.Repository(), "install", "FROM="+filepath.Join(bed.Repository(), "build", s.machine.Programs), "DESTDIR="+tree)
+	s.host("make", "-s", "-C", bed.Repository(), "install", "FROM="+programs, "DESTDIR="+tree)
 	archive := filepath.Join(s.TempDir(), "programs.tar")
 	// The generator runs on build hosts, and k8s on devices with Kubernetes.
 	s.host("tar", "-C", tree, "--owner=0", "--group=0", "--exclude=app-gen*", "--exclude=./usr/share/mender/app-modules/v1/k8s", "-cf", archive, ".")

@@ -31,7 +31,7 @@ const Type = "armdevice"
 type Machine struct {
 	Name     string // Debian's name of the architecture
 	Platform string // of its images
-	Programs string // `make cross` puts its programs there, below build/
+	Programs string // the machine of `make cross` whose programs it runs
 	qemu     []string
 }
 
@@ -40,9 +40,9 @@ const Memory = "256"
 
 // Machines are the kinds there are, by name.
 var Machines = map[string]Machine{
-	"armhf": {Name: "armhf", Platform: "linux/arm/v7", Programs: "linux-arm-v7",
+	"armhf": {Name: "armhf", Platform: "linux/arm/v7", Programs: "arm-v7",
 		qemu: []string{"qemu-system-arm", "-cpu", "cortex-a15"}},
-	"arm64": {Name: "arm64", Platform: "linux/arm64", Programs: "linux-arm64",
+	"arm64": {Name: "arm64", Platform: "linux/arm64", Programs: "arm64",
 		qemu: []string{"qemu-system-aarch64", "-cpu", "cortex-a53"}},
 }
 

@@ -62,23 +62,35 @@ func Repository() string {
 }
 
 // Programs builds the product's programs for this machine, once per process, and
-// returns their directory.
+// returns their directory. They have fault points, by which a test kills them
+// (MENDER_APP_FAULT).
 func Programs() (string, error) { return programs() }
 
-var programs = sync.OnceValues(func() (string, error) {
-	r, err := runMake("build")
+var programs = sync.OnceValues(func() (string, error) { return build("build", faults, "TAGS=faults") })
+
+// Released builds the programs as they are released, without fault points.
+func Released() (string, error) { return released() }
+
+var released = sync.OnceValues(func() (string, error) { return build("build", "build") })
+
+// faults is where the programs with fault points are.
+const faults = "build/faults"
+
+// build builds programs with make into a directory of the project's tree.
+func build(target, dir string, settings ...string) (string, error) {
+	r, err := runMake(append(settings, target, "BUILD="+dir)...)
 	if err == nil && r.Code != 0 {
 		err = errors.New(r.Output())
 	}
 	if err != nil {
 		return "", fmt.Errorf("build the programs: %w", err)
 	}
-	return filepath.Join(Repository(), "build"), nil
-})
+	return filepath.Join(Repository(), dir), nil
+}
 
 // runMake runs make in the project's tree, one process at a time: the tests of several packages
 // build the same files.
-func runMake(target string) (Result, error) {
+func runMake(args ...string) (Result, error) {
 	lock, err := os.Open(filepath.Join(Repository(), "Makefile"))
 	if err != nil {
 		return Result{}, err
@@ -87,20 +99,13 @@ func runMake(target string) (Result, error) {
 	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
 		return Result{}, err
 	}
-	return run(exec.Command("make", "-s", "-C", Repository(), target))
+	return run(exec.Command("make", append([]string{"-s", "-C", Repository()}, args...)...))
 }
 
-// ProgramsFor builds the product's programs for a machine of `make cross`, such as
-// arm-v7, and returns their directory.
+// ProgramsFor is Programs for a machine of `make cross`, such as arm-v7.
 func ProgramsFor(machine string) (string, error) {
-	r, err := runMake("cross-" + machine)
-	if err == nil && r.Code != 0 {
-		err = errors.New(r.Output())
-	}
-	if err != nil {
-		return "", fmt.Errorf("build the programs for %s: %w", machine, err)
-	}
-	return filepath.Join(Repository(), "build/linux-"+machine), nil
+	dir, err := build("cross-"+machine, faults, "TAGS=faults")
+	return filepath.Join(dir, "linux-"+machine), err
 }
 
 // Missing names what this machine lacks to hold a Device, or returns "".

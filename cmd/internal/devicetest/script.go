@@ -22,6 +22,7 @@ import (
 	"github.com/mender-app/mender-app/artifact/statement"
 	"github.com/mender-app/mender-app/cmd/internal/updatemodule"
 	"github.com/mender-app/mender-app/modules/policy"
+	_ "github.com/mender-app/mender-app/store/durable/faults" // tests kill the programs that the test binary is
 )
 
 // Main is a test's main function: the test binary acts as app, fake and the given

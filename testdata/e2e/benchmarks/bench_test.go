@@ -41,7 +41,7 @@ func TestBenchOfChecks(t *testing.T) {
 	e2e.WritePEM(t, file, "EC PRIVATE KEY", private)
 	public, err := x509.MarshalPKIXPublicKey(key.Public())
 	require.NoError(t, err)
-	present, err := bed.Programs()
+	present, err := bed.Released()
 	require.NoError(t, err)
 
 	// Each has a device and a store of its own, and artifacts of its own app-gen.

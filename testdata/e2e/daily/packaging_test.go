@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mender-app/mender-app/testdata/bed"
+	"github.com/mender-app/mender-app/testdata/e2e"
 )
 
 // make install puts every program in its place and keeps an existing configuration;
@@ -134,4 +135,32 @@ func TestSampleConfigurationIsUnderstood(t *testing.T) {
 	require.NoError(t, err, "%s", out)
 	require.NotContains(t, string(out), "unknown", "a setting of the sample is not known")
 	require.NotContains(t, string(out), "mender-app.conf", "a setting of the sample is not liked")
+}
+
+// The programs as they are released have no fault points: the variable that kills those of
+// the other tests does nothing.
+func TestReleasedProgramsHaveNoFaults(t *testing.T) {
+	t.Parallel()
+	bed.Require(t, "mender-artifact")
+	d := bed.StartWithoutEngine(t)
+	require.NoError(t, os.WriteFile(d.Path("/usr/share/mender/app-modules/v1/plain"), []byte(e2e.PlainSubmodule), 0o755))
+	file := e2e.PlainRelease(t, d, "1", map[string]string{"one": "text"})
+	install := func() bed.Result {
+		t.Helper()
+		args := []string{"MENDER_APP_FAULT=*:1:kill", "MENDER_APP_FAULT_TRACE=/tmp/trace", "mender-app", "install", "--force", "--unsigned", "--commit", file}
+		r, err := d.Run("env", args...)
+		require.NoError(t, err)
+		return r
+	}
+	require.Negative(t, install().Code, "a program for tests is killed")
+	require.FileExists(t, d.Path("/tmp/trace"))
+	d.MustRun(t, "rm", "/tmp/trace")
+
+	programs, err := bed.Released()
+	require.NoError(t, err)
+	require.NoError(t, d.Install(programs))
+	d.MustRun(t, "mender-app", "resume")
+	r := install()
+	require.Zero(t, r.Code, r.Output())
+	require.NoFileExists(t, d.Path("/tmp/trace"))
 }
