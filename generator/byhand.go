@@ -1,12 +1,12 @@
 package generator
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"strings"
 
 	"github.com/mender-app/mender-app/artifact/digest"
@@ -15,13 +15,12 @@ import (
 	"github.com/mender-app/mender-app/delta/decoder"
 	"github.com/mender-app/mender-app/delta/encoder"
 	"github.com/mender-app/mender-app/generator/bases"
-	"github.com/mender-app/mender-app/generator/output"
 	"github.com/mender-app/mender-app/generator/source"
 )
 
 // DeltaOptions are the options of EncodeDelta and ApplyDelta.
 type DeltaOptions struct {
-	bases.Access // without TempDir: the output's directory
+	bases.Access // without TempDir: the output's directory, or that for temporary files if the output is no file
 	// FilesOnly makes a delta that needs old files alone, see encoder.Options.
 	FilesOnly bool
 }
@@ -51,9 +50,11 @@ type DeltaObject struct {
 
 // open opens the arguments of a delta that is written, or applied, to out.
 func (o DeltaOptions) open(out string) (*bases.Arguments, error) {
-	if o.TempDir == "" {
-		o.TempDir = filepath.Dir(out)
+	dir, err := checkOutput(out)
+	if err != nil {
+		return nil, err
 	}
+	o.TempDir = cmp.Or(o.TempDir, dir)
 	return bases.NewArguments(o.Access)
 }
 
@@ -78,7 +79,7 @@ func EncodeDelta(ctx context.Context, old []string, next, out string, o DeltaOpt
 		}
 	}
 	var r *encoder.Report
-	err = output.Replace(out, func(w io.Writer) error {
+	err = WriteFile(ctx, out, h.Temp, func(w io.Writer) error {
 		r, err = encoder.Encode(ctx, w, olds, target, encoder.Options{
 			TempDir: h.Temp, FilesOnly: o.FilesOnly,
 			Progress: func(done, total int64) { h.Tell("encode", next, done, total) },
@@ -129,11 +130,11 @@ func ApplyDelta(ctx context.Context, old []string, deltaPath, out string, o Delt
 	if err := h.Apply(ctx, c, r, deltaPath, out); err != nil {
 		return err
 	}
-	return writeObjects(r.Header(), c, out)
+	return writeObjects(ctx, r.Header(), c, out, h.Temp)
 }
 
 // writeObjects puts the objects together: an image archive, or the one file.
-func writeObjects(h delta.Header, c *bases.Contents, out string) error {
+func writeObjects(ctx context.Context, h delta.Header, c *bases.Contents, out, temp string) error {
 	if len(h.Objects) == 0 {
 		return errors.New("the delta makes nothing")
 	}
@@ -143,7 +144,7 @@ func writeObjects(h delta.Header, c *bases.Contents, out string) error {
 			return err
 		}
 		defer first.Close()
-		return output.Replace(out, func(w io.Writer) error {
+		return WriteFile(ctx, out, temp, func(w io.Writer) error {
 			_, err := io.Copy(w, first)
 			return err
 		})
@@ -156,7 +157,7 @@ func writeObjects(h delta.Header, c *bases.Contents, out string) error {
 	if source.CheckURL(h.Image) == nil {
 		spec.RepoTags = []string{tagged(h.Image)}
 	}
-	return output.Replace(out, func(w io.Writer) error { return image.WriteArchive(w, spec) })
+	return WriteFile(ctx, out, temp, func(w io.Writer) error { return image.WriteArchive(w, spec) })
 }
 
 // ShowDelta returns what a delta says about itself.

@@ -23,8 +23,8 @@ import (
 	"github.com/mender-app/mender-app/artifact/similar"
 	"github.com/mender-app/mender-app/generator/bases"
 	"github.com/mender-app/mender-app/generator/manifests"
-	"github.com/mender-app/mender-app/generator/output"
 	"github.com/mender-app/mender-app/generator/source"
+	"github.com/mender-app/mender-app/output"
 )
 
 // Result is what Generate made.
@@ -37,17 +37,17 @@ type Result struct {
 	Sent     []Sent // of each of the plan's components; nil after a dry run
 	Warnings []string
 
-	written []output.File
+	written []*output.File
 }
 
 // Publish gives the files of a result that Build.Hold held their names, the artifact
 // last.
 func (r *Result) Publish() error {
 	for i, w := range r.written {
-		if err := w.Publish(); err != nil {
+		if err := w.Commit(); err != nil {
 			r.written = r.written[i+1:]
 			r.Discard()
-			return err
+			return &WriteError{Err: err}
 		}
 	}
 	r.written, r.Unpublished = nil, ""
@@ -57,7 +57,7 @@ func (r *Result) Publish() error {
 // Discard removes the files that are not published.
 func (r *Result) Discard() {
 	for _, w := range r.written {
-		w.Discard()
+		w.Abort()
 	}
 	r.written = nil
 }
@@ -106,7 +106,7 @@ func Generate(ctx context.Context, o Options, dry bool) (*Result, error) {
 	switch {
 	case dry:
 	case r.Build.Hold:
-		result.Unpublished = r.written[len(r.written)-1].Temp
+		result.Unpublished = r.written[len(r.written)-1].Content()
 	default:
 		return result, result.Publish()
 	}
@@ -125,7 +125,7 @@ type run struct {
 	notes      []string          // those of the warnings that are no reason to stop
 	tree       string            // the manifests as they are shipped: the manifests directory, or a copy
 	ignored    func(string) bool // whether a file of the manifests directory is not shipped
-	written    []output.File     // complete files, the artifact last
+	written    []*output.File    // complete files, the artifact last
 
 	reads []string    // the features that the devices have; nil: all
 	limit decodeLimit // of what they take to decode the deltas

@@ -1,9 +1,9 @@
 package generator
 
 import (
+	"cmp"
 	"crypto"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -130,7 +130,7 @@ type Build struct {
 	Output   string
 	Hold     bool      // do not give the files their names: Result.Publish does
 	Strict   bool      // warnings are errors
-	TempDir  string    // for what is fetched and made; needs room for the images; "" is the output's directory
+	TempDir  string    // for what is fetched and made; needs room for the images; "" is the output's directory, or that for temporary files if the output is no file
 	ModTime  time.Time // of everything in the artifact that has a time
 	Sources  source.Config
 	Progress func(source.Event) // may be called from several goroutines; may be nil
@@ -240,18 +240,11 @@ func (o Options) checked() (Options, error) {
 	if o.Build.Output == "" {
 		return o, &UsageError{Text: "no output path"}
 	}
-	dir := filepath.Dir(o.Build.Output)
-	if info, err := os.Stat(dir); err != nil {
-		return o, &WriteError{Err: err}
-	} else if !info.IsDir() {
-		return o, &WriteError{Err: fmt.Errorf("%s is not a directory", dir)}
+	dir, err := checkOutput(o.Build.Output)
+	if err != nil {
+		return o, err
 	}
-	if info, err := os.Stat(o.Build.Output); err == nil && !info.Mode().IsRegular() {
-		return o, &WriteError{Err: fmt.Errorf("%s is not a file", o.Build.Output)}
-	}
-	if o.Build.TempDir == "" {
-		o.Build.TempDir = dir
-	}
+	o.Build.TempDir = cmp.Or(o.Build.TempDir, dir)
 	if err := o.Build.checkReports(); err != nil {
 		return o, err
 	}

@@ -2,7 +2,6 @@ package generator
 
 import (
 	"encoding/json"
-	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -138,13 +137,8 @@ func (b *Build) checkReports() error {
 			return &UsageError{Text: path + " is named for two outputs", Hint: "give --output-path, --sbom and --provenance a file each"}
 		}
 		seen = append(seen, path)
-		if info, err := os.Stat(filepath.Dir(path)); err != nil {
-			return &WriteError{Err: err}
-		} else if !info.IsDir() {
-			return &WriteError{Err: fmt.Errorf("%s is not a directory", filepath.Dir(path))}
-		}
-		if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
-			return &WriteError{Err: fmt.Errorf("%s is not a file", path)}
+		if _, err := checkOutput(path); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -14,7 +14,6 @@ import (
 	"github.com/mender-app/mender-app/artifact/mender"
 	"github.com/mender-app/mender-app/artifact/metered"
 	"github.com/mender-app/mender-app/artifact/statement"
-	"github.com/mender-app/mender-app/generator/output"
 )
 
 // write writes the artifact and its reports beside their paths.
@@ -64,7 +63,7 @@ func (r *run) write(ctx context.Context, p *plan, out *payload) error {
 		spec.Files = append(spec.Files, file)
 	}
 	// The artifact comes last in r.written: where it is, its reports are too.
-	return r.writeOutput(r.Build.Output, func(w io.Writer) error {
+	return r.writeOutput(ctx, r.Build.Output, func(w io.Writer) error {
 		tell := metered.Sum(func(n int64) { r.tell("write", r.Build.Output, n, -1) })
 		sum := sha256.New()
 		o := a.Signing.options()
@@ -73,30 +72,39 @@ func (r *run) write(ctx context.Context, p *plan, out *payload) error {
 		if err != nil {
 			return err
 		}
-		return r.writeReports(p, out, digest.OfHash(sum))
+		return r.writeReports(ctx, p, out, digest.OfHash(sum))
 	})
 }
 
 // writeOutput writes a file of the result.
-func (r *run) writeOutput(path string, fill func(io.Writer) error) error {
-	f, err := output.Write(path, fill)
-	if err == nil {
-		r.written = append(r.written, f)
+func (r *run) writeOutput(ctx context.Context, path string, fill func(io.Writer) error) error {
+	f, err := createOutput(ctx, path, r.Build.TempDir)
+	if err != nil {
+		return err
 	}
-	return err
+	err = fill(diskWriter{f})
+	if err == nil {
+		err = writeError(f.Sync())
+	}
+	if err != nil {
+		f.Abort()
+		return err
+	}
+	r.written = append(r.written, f)
+	return nil
 }
 
 // writeReports writes the bill of materials and the provenance, if they are
 // asked for.
-func (r *run) writeReports(p *plan, out *payload, artifact digest.Digest) error {
+func (r *run) writeReports(ctx context.Context, p *plan, out *payload, artifact digest.Digest) error {
 	if path := r.Build.SBOM; path != "" {
-		err := r.writeOutput(path, func(w io.Writer) error { return r.billOf(p).Write(w) })
+		err := r.writeOutput(ctx, path, func(w io.Writer) error { return r.billOf(p).Write(w) })
 		if err != nil {
 			return err
 		}
 	}
 	if path := r.Build.Provenance; path != "" {
-		return r.writeOutput(path, func(w io.Writer) error { return r.writeProvenance(w, p, out, artifact) })
+		return r.writeOutput(ctx, path, func(w io.Writer) error { return r.writeProvenance(w, p, out, artifact) })
 	}
 	return nil
 }

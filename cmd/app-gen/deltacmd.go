@@ -19,6 +19,7 @@ import (
 	"github.com/mender-app/mender-app/generator"
 	"github.com/mender-app/mender-app/generator/bases"
 	"github.com/mender-app/mender-app/generator/source"
+	"github.com/mender-app/mender-app/output"
 )
 
 func deltaCommand() *cobra.Command {
@@ -49,7 +50,7 @@ type handFlags struct {
 }
 
 func (f *handFlags) add(c *cobra.Command) {
-	c.Flags().StringVarP(&f.out, "output", "o", "", "file to write")
+	c.Flags().StringVarP(&f.out, "output", "o", "", "file to write; - is standard output")
 	c.Flags().StringVar(&f.platform, "platform", "", "platform, where an image has several")
 	c.Flags().StringVar(&f.temp, "temp-dir", "", "directory for temporary files (default: TMPDIR, else beside the output)")
 }
@@ -90,15 +91,19 @@ func encodeCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if f.json {
-				return printJSON(c.OutOrStdout(), r)
+			w := c.OutOrStdout()
+			if output.IsStandard(f.out) {
+				w = c.ErrOrStderr()
 			}
-			t := newColumns(c.OutOrStdout(), "OBJECT", "", "SIZE", "IN THE DELTA")
+			if f.json {
+				return printJSON(w, r)
+			}
+			t := newColumns(w, "OBJECT", "", "SIZE", "IN THE DELTA")
 			for _, obj := range r.Objects {
 				t.row(shortDigest(obj.Digest), obj.Encoding, bytesText(obj.Size), bytesText(obj.Bytes))
 			}
 			t.print()
-			fmt.Fprintf(c.OutOrStdout(), "%s: %s for %s of %s\n", r.Path, bytesText(r.Bytes), bytesText(r.Whole), r.New)
+			fmt.Fprintf(w, "%s: %s for %s of %s\n", r.Path, bytesText(r.Bytes), bytesText(r.Whole), r.New)
 			return nil
 		},
 	}

@@ -36,7 +36,7 @@ file.
 			if err != nil {
 				return err
 			}
-			if err := html.write(func(w io.Writer) error { return inspect.DifferencePage(w, d) }); err != nil {
+			if err := html.write(c.Context(), func(w io.Writer) error { return inspect.DifferencePage(w, d) }); err != nil {
 				return err
 			}
 			for _, w := range d.Warnings {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"os"
@@ -9,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mender-app/mender-app/generator"
-	"github.com/mender-app/mender-app/generator/output"
+	"github.com/mender-app/mender-app/output"
 )
 
 // pageFile is the value of --html: the file for a page; "" for none.
@@ -25,21 +26,15 @@ func (p pageFile) check(inputs ...string) error {
 	if p == "" {
 		return nil
 	}
-	if p == standard {
-		return &usageError{text: "--html - : standard output has the report", hint: "give --html a file, or ./- for one of that name"}
+	if output.IsStandard(string(p)) {
+		return &usageError{text: fmt.Sprintf("--html %s : standard output has the report", p), hint: "give --html a file, or ./- for one of that name"}
 	}
-	dir := filepath.Dir(string(p))
-	if info, err := os.Stat(dir); err != nil {
+	if _, err := output.Check(string(p)); err != nil {
 		return &generator.WriteError{Err: err}
-	} else if !info.IsDir() {
-		return &generator.WriteError{Err: fmt.Errorf("%s is not a directory", dir)}
 	}
 	info, err := os.Stat(string(p))
 	if err != nil {
-		return nil // there is none, or writing tells why not
-	}
-	if !info.Mode().IsRegular() {
-		return &generator.WriteError{Err: fmt.Errorf("%s is not a file", p)}
+		return nil // there is none
 	}
 	for _, input := range inputs {
 		if other, err := os.Stat(input); err == nil && os.SameFile(info, other) {
@@ -55,9 +50,9 @@ func withEnding(path, ending string) string {
 }
 
 // write writes the page, whole or not at all.
-func (p pageFile) write(fill func(io.Writer) error) error {
+func (p pageFile) write(ctx context.Context, fill func(io.Writer) error) error {
 	if p == "" {
 		return nil
 	}
-	return output.Replace(string(p), fill)
+	return generator.WriteFile(ctx, string(p), "", fill)
 }

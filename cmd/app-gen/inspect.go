@@ -40,7 +40,7 @@ standard input. With --html it also writes a page for a browser, in one file.
 			if err != nil {
 				return err
 			}
-			if err := html.write(func(w io.Writer) error { return inspect.ArtifactPage(w, d) }); err != nil {
+			if err := html.write(c.Context(), func(w io.Writer) error { return inspect.ArtifactPage(w, d) }); err != nil {
 				return err
 			}
 			if asJSON {

@@ -13,6 +13,7 @@ import (
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/generator"
 	"github.com/mender-app/mender-app/generator/inspect"
+	"github.com/mender-app/mender-app/output"
 )
 
 // placeholder stands for the platform in names, as platformName writes it.
@@ -141,7 +142,7 @@ func generateAll(c *cobra.Command, targets []*target, dry bool) error {
 // prepare gives an artifact for standard output a file in a temporary directory.
 func (t *target) prepare(dry bool) error {
 	b := &t.options.Build
-	if t.stdout = b.Output == standard; !t.stdout {
+	if t.stdout = output.IsStandard(b.Output); !t.stdout {
 		return nil
 	}
 	if !dry {

@@ -19,9 +19,9 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
-	"github.com/mender-app/mender-app/cmd/internal/device"
 	"github.com/mender-app/mender-app/cmd/internal/redact"
 	"github.com/mender-app/mender-app/cmd/internal/version"
+	"github.com/mender-app/mender-app/output"
 	"github.com/mender-app/mender-app/store"
 )
 
@@ -40,7 +40,7 @@ var journalUnits = []string{
 }
 
 func (p *program) reportCommand() *cobra.Command {
-	var output string
+	var file string
 	cmd := &cobra.Command{
 		Use:   "report",
 		Short: "Write a report for support into one file, without secrets",
@@ -63,17 +63,17 @@ through it before you send it: nobody can know every secret.`,
 			if err := cmd.Context().Err(); err != nil {
 				return err
 			}
-			if output == "-" {
+			file = cmp.Or(file, "mender-app-report-"+now.Format("20060102-150405")+".tar.gz")
+			if output.IsStandard(file) {
 				return r.write(p.stdout)
 			}
-			output = cmp.Or(output, "mender-app-report-"+now.Format("20060102-150405")+".tar.gz")
-			if err := writePrivate(output, r.write); err != nil {
+			if err := output.Write(cmd.Context(), file, 0o600, r.write); err != nil {
 				return err
 			}
-			return p.printResult(map[string]string{"report": output}, "%s is written; look through it before you send it", output)
+			return p.printResult(map[string]string{"report": file}, "%s is written; look through it before you send it", file)
 		},
 	}
-	cmd.Flags().StringVarP(&output, "output", "o", "", "write to FILE (- is standard output)")
+	cmd.Flags().StringVarP(&file, "output", "o", "", "write to FILE (- is standard output)")
 	return cmd
 }
 
@@ -241,29 +241,4 @@ func (r *report) write(w io.Writer) error {
 		}
 	}
 	return errors.Join(out.Close(), zip.Close())
-}
-
-// writePrivate writes a file that only its owner can read, and that appears whole or
-// not at all.
-func writePrivate(path string, write func(io.Writer) error) (err error) {
-	f, err := os.CreateTemp(filepath.Dir(path), ".mender-app-report-*") // its mode is 0600
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, os.Remove(f.Name()))
-		}
-	}()
-	err = write(f)
-	if err == nil {
-		err = f.Sync()
-	}
-	if cerr := f.Close(); err == nil {
-		err = cerr
-	}
-	if err != nil {
-		return fmt.Errorf("write %s: %w", device.OneLine(path), err)
-	}
-	return os.Rename(f.Name(), path)
 }

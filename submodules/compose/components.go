@@ -5,8 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
+	"io"
 	"slices"
 	"sort"
 	"strings"
@@ -48,29 +47,14 @@ func (s *session) resolve(ctx context.Context) (docker.Image, error) {
 	return s.engine.Inspect(ctx, s.req.URL)
 }
 
-// Save implements submodules.Session. The file appears when it is whole.
+// Save implements submodules.Session.
 func (s *session) Save(ctx context.Context) error {
 	r := s.req
 	img, err := s.resolve(ctx)
 	if err != nil {
 		return err
 	}
-	if r.Path == "-" {
-		return s.engine.Save(ctx, img, r.URL, r.TempDir, r.Stdout)
-	}
-	f, err := os.CreateTemp(filepath.Dir(r.Path), "."+filepath.Base(r.Path)+"-*")
-	if err != nil {
-		return err
-	}
-	err = s.engine.Save(ctx, img, r.URL, r.TempDir, f)
-	err = errors.Join(err, f.Sync(), f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), r.Path)
-	}
-	if err != nil {
-		_ = os.Remove(f.Name())
-	}
-	return err
+	return r.SaveTo(ctx, func(w io.Writer) error { return s.engine.Save(ctx, img, r.URL, r.TempDir, w) })
 }
 
 // additional is the additional_data of a component.

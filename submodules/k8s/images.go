@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"os"
 
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/store/durable"
@@ -148,21 +147,10 @@ func (s *session) Save(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var out io.Writer = r.Stdout
-	if r.Path == "-" {
-		return store.Archive(ctx, ref, want, out)
-	}
-	f, err := os.Create(r.Path)
-	if err != nil {
-		return err
-	}
-	w := bufio.NewWriterSize(f, 256<<10)
-	err = store.Archive(ctx, ref, want, w)
-	err = errors.Join(err, w.Flush(), f.Close())
-	if err != nil {
-		_ = os.Remove(r.Path)
-	}
-	return err
+	return r.SaveTo(ctx, func(out io.Writer) error {
+		w := bufio.NewWriterSize(out, 256<<10)
+		return errors.Join(store.Archive(ctx, ref, want, w), w.Flush())
+	})
 }
 
 // List implements submodules.Session.

@@ -25,8 +25,8 @@ import (
 	"github.com/mender-app/mender-app/modules/client"
 	"github.com/mender-app/mender-app/modules/deploy"
 	"github.com/mender-app/mender-app/modules/settings"
+	"github.com/mender-app/mender-app/output"
 	"github.com/mender-app/mender-app/store"
-	"github.com/mender-app/mender-app/store/durable"
 )
 
 // Program is what the commands need of mender-app.
@@ -122,14 +122,14 @@ func (p Program) write(ctx context.Context, file string, names []string, without
 	}
 	slices.Sort(names)
 	names = slices.Compact(names)
-	if file == "-" {
+	if output.IsStandard(file) {
 		if f, ok := p.Stdout.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
 			return fmt.Errorf("%w: standard output is a terminal", device.ErrUsage)
 		}
 		_, err := p.writeTo(ctx, e, p.Stdout, names, withoutData)
 		return err
 	}
-	out, err := durable.Create(file)
+	out, err := output.Create(ctx, file, 0o600)
 	if err != nil {
 		return err
 	}
@@ -138,12 +138,11 @@ func (p Program) write(ctx context.Context, file string, names []string, without
 	if err != nil {
 		return err
 	}
-	err = out.Commit(file, 0o600)
-	if errors.Is(err, fs.ErrPermission) { // vfat has the same permissions for all files
+	info, err := out.Stat()
+	if err == nil && info.Mode().IsRegular() && info.Mode().Perm()&0o077 != 0 { // vfat has the same permissions for all files
 		p.Log().Warn("the file system keeps no permissions: others may be able to read the backup", "file", file)
-		err = out.Commit(file, 0o777)
 	}
-	if err != nil {
+	if err := errors.Join(err, out.Commit()); err != nil {
 		return err
 	}
 	return p.Print(map[string]any{"file": file, "applications": apps}, "%s has %s", file, list(apps))

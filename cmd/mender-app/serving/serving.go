@@ -4,7 +4,6 @@ package serving
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,7 +11,6 @@ import (
 	"log/slog"
 	"net"
 	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -23,6 +21,7 @@ import (
 	"github.com/mender-app/mender-app/modules/hold"
 	"github.com/mender-app/mender-app/modules/serve"
 	"github.com/mender-app/mender-app/modules/view"
+	"github.com/mender-app/mender-app/output"
 )
 
 // Program is what the commands need of mender-app.
@@ -126,7 +125,8 @@ service, deployments by outcome, when the last one was and when the last one suc
 how long it took, the bytes that it received and that were written to flash, what is
 under way or held, and free space. "mender-app serve" has the same at /metrics.
 
-With -o it replaces a file in one step, for the textfile collector of node_exporter.`,
+With -o it replaces a file in one step, for the textfile collector of node_exporter. A
+pipe or a device is written to instead.`,
 		Example: "  mender-app metrics\n  mender-app metrics -o /var/lib/prometheus/node-exporter/mender-app.prom",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -140,30 +140,14 @@ With -o it replaces a file in one step, for the textfile collector of node_expor
 				_, err = p.Stdout.Write(text)
 				return err
 			}
-			return replace(file, text)
+			return output.Write(cmd.Context(), file, 0o644, func(w io.Writer) error {
+				_, err := w.Write(text)
+				return err
+			})
 		},
 	}
-	cmd.Flags().StringVarP(&file, "output", "o", "", "replace this `FILE` instead of printing")
+	cmd.Flags().StringVarP(&file, "output", "o", "", "write to this `FILE` instead of printing")
 	return cmd
-}
-
-// replace replaces a file in one step, so that no reader sees half of it. It need not
-// survive a power cut: the next call makes it anew.
-func replace(file string, text []byte) error {
-	f, err := os.CreateTemp(filepath.Dir(file), ".mender-app-*")
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(text)
-	err = cmp.Or(err, f.Chmod(0o644))
-	err = cmp.Or(err, f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), file)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(f.Name()))
-	}
-	return nil
 }
 
 // Bounds of a token.
