@@ -138,7 +138,7 @@ var kinds = []struct {
 	{"socket", false, false, func(b bench, link bool) {
 		fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 		require.NoError(b, err)
-		defer unix.Close(fd)
+		defer func() { _ = unix.Close(fd) }()
 		here, err := os.Open(b.dir) // the path of a socket is short
 		require.NoError(b, err)
 		defer here.Close()
