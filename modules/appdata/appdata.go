@@ -37,19 +37,25 @@ type Keeper struct {
 	App  *store.App
 	Log  *slog.Logger
 	Root string // the store's directory, where no data is
-	// Volumes asks the sub-module of a release for its volumes.
-	Volumes func(ctx context.Context, id string) ([]submodules.Volume, error)
-	// Make is Volumes, and makes volumes that are not there yet.
-	Make func(ctx context.Context, id string) ([]submodules.Volume, error)
+	Release
+}
+
+// Release is what the Keeper needs done with releases of the application, which id names.
+type Release interface {
+	// Volumes asks the sub-module for the volumes of a release. With create it makes those
+	// that are not there yet.
+	Volumes(ctx context.Context, id string, create bool) ([]submodules.Volume, error)
 	// Stop stops what runs of the application, so that nothing starts it by itself. id is
 	// the release that ran last.
-	Stop  func(ctx context.Context, id string) error
-	Start func(ctx context.Context, id string) error // starts it again
-	// Hook runs the hook migrate of the new release. dir has a link to each volume.
-	Hook func(ctx context.Context, dir string) error
+	Stop(ctx context.Context, id string) error
+	// Start starts it again.
+	Start(ctx context.Context, id string) error
 	// Run runs a command in a container of a release.
-	Run  func(ctx context.Context, id string, c Command) error
-	Temp func() (string, error) // makes a directory for temporary files
+	Run(ctx context.Context, id string, c Command) error
+	// RunMigrate runs the hook migrate of the new release. dir has a link to each volume.
+	RunMigrate(ctx context.Context, dir string) error
+	// Temp makes a directory for temporary files, which the caller removes.
+	Temp() (string, error)
 }
 
 // record is the file of a copy that says what is in it.
@@ -260,7 +266,7 @@ func (k *Keeper) migrate(ctx context.Context, rec *record, m policy.Migrate) err
 			return err
 		}
 	}
-	if err := k.Hook(ctx, links); err != nil {
+	if err := k.RunMigrate(ctx, links); err != nil {
 		return err
 	}
 	if m.Service != "" {

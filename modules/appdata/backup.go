@@ -32,7 +32,7 @@ type Place struct {
 // it is copied. GoOn starts it again if this call is killed.
 func (k *Keeper) Snapshot(ctx context.Context, dir string) (list []Place, err error) {
 	id := k.App.Current
-	volumes, err := k.Volumes(ctx, id)
+	volumes, err := k.Volumes(ctx, id, false)
 	if err != nil {
 		return nil, err
 	}
@@ -197,7 +197,7 @@ func clean(ctx context.Context, dir string) error {
 // volumes, which are made, and the directories that its policy names.
 func (k *Keeper) brought(ctx context.Context, rec *record) (places []place, err error) {
 	id := k.App.Deployment.To
-	volumes, err := k.Make(ctx, id)
+	volumes, err := k.Volumes(ctx, id, true)
 	if err != nil {
 		return nil, err
 	}

@@ -73,7 +73,7 @@ func (k *Keeper) Needs(ctx context.Context, p *policy.Policy, installed string) 
 		return nil, nil
 	}
 	// Without volumes too: the sub-module refuses what it cannot keep still.
-	volumes, err := k.Volumes(ctx, installed)
+	volumes, err := k.Volumes(ctx, installed, false)
 	if err != nil {
 		return nil, err
 	}
@@ -142,7 +142,7 @@ func (k *Keeper) places(ctx context.Context) ([]place, error) {
 	if !p.Copies() {
 		return nil, nil
 	}
-	volumes, err := k.Volumes(ctx, d.To)
+	volumes, err := k.Volumes(ctx, d.To, false)
 	if err != nil {
 		return nil, err
 	}
@@ -224,7 +224,7 @@ func (k *Keeper) known(ctx context.Context, list []place, ran string) ([]place, 
 		}
 		if volumes == nil {
 			var err error
-			if volumes, err = k.Volumes(ctx, ran); err != nil {
+			if volumes, err = k.Volumes(ctx, ran, false); err != nil {
 				return nil, err
 			}
 		}

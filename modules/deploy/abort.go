@@ -5,7 +5,6 @@ import (
 	"errors"
 	"time"
 
-	"github.com/mender-app/mender-app/modules/hooks"
 	"github.com/mender-app/mender-app/modules/journal"
 	"github.com/mender-app/mender-app/store"
 )
@@ -102,7 +101,7 @@ var undoing = map[journal.Event]bool{
 // beginSteps prepares the steps of an event. Those that undo are not watched. The first of
 // them runs the hook pre-abort if the deployment is being aborted, and notes why it is
 // undone.
-func beginSteps(ctx context.Context, a *store.App, ev journal.Event, m hooks.Events) (watched context.Context, stop func(), err error) {
+func (e *Engine) beginSteps(ctx context.Context, a *store.App, ev journal.Event) (watched context.Context, stop func(), err error) {
 	if a.Deployment == nil || ev == journal.EventStays || ev == journal.EventFollow {
 		return ctx, func() {}, nil
 	}
@@ -114,7 +113,7 @@ func beginSteps(ctx context.Context, a *store.App, ev journal.Event, m hooks.Eve
 	case journal.Downloading, journal.Loaded, journal.Installing, journal.Installed:
 		if reason := abortRequested(a); reason != nil {
 			a.Deployment.Error = reason.Error() // the next write of the state keeps it
-			err = m.Aborting(ctx, a)
+			err = e.hooks().Aborting(ctx, a)
 		}
 	}
 	return ctx, func() {}, err
@@ -122,9 +121,9 @@ func beginSteps(ctx context.Context, a *store.App, ev journal.Event, m hooks.Eve
 
 // endAbort ends the request when the deployment ends: it runs the hook post-abort if the
 // previous release is back.
-func endAbort(ctx context.Context, a *store.App, m hooks.Events) error {
+func (e *Engine) endAbort(ctx context.Context, a *store.App) error {
 	if journal.Phase(a.Deployment.Phase) == journal.RolledBack && abortRequested(a) != nil {
-		if err := m.Aborted(ctx, a); err != nil {
+		if err := e.hooks().Aborted(ctx, a); err != nil {
 			return err
 		}
 	}

@@ -4,13 +4,163 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/mender-app/mender-app/modules/hooks"
 	"github.com/mender-app/mender-app/modules/journal"
 	"github.com/mender-app/mender-app/modules/policy"
 	"github.com/mender-app/mender-app/store"
+	"github.com/mender-app/mender-app/store/durable"
 	"github.com/mender-app/mender-app/submodules"
 )
+
+// act takes one step. Each can be taken again.
+func (e *Engine) act(ctx context.Context, a *store.App, step journal.Action) error {
+	action, ok := map[journal.Action]func(context.Context, *store.App) error{
+		journal.EnterLoaded:      e.entering(journal.Loaded),
+		journal.EnterInstalling:  e.entering(journal.Installing),
+		journal.EnterInstalled:   e.entering(journal.Installed),
+		journal.EnterCommitted:   e.enterCommitted,
+		journal.EnterCleaning:    e.enterCleaning,
+		journal.EnterRollingBack: e.enterRollingBack,
+		journal.EnterRolledBack:  e.enterRolledBack,
+		journal.EnterFailed:      e.enterFailed,
+
+		journal.RunPreRolloutHooks: e.ask,
+		journal.WaitUntilReady:     e.waitUntilReady,
+		journal.RunPreReboot:       e.runPreReboot,
+		journal.RunPostReboot:      e.runPostReboot,
+		journal.Reverify:           e.reverify,
+		journal.Barrier:            e.barrier,
+		journal.CopyData:           e.copyData,
+		journal.MigrateData:        e.migrateData,
+		journal.Rollout:            e.rollout,
+		journal.RestoreData:        e.restoreData,
+		journal.Revert:             e.revert,
+		journal.Check:              e.checkAll,
+		journal.Recheck:            e.recheck,
+		journal.Prune:              e.prune,
+		journal.Discard:            e.discard,
+		journal.InstallMembers:     e.installMembers,
+		journal.UndoMembers:        e.undoMembers,
+		journal.CommitMembers:      e.commitMembers,
+		journal.End:                e.end,
+	}[step]
+	if !ok {
+		return fmt.Errorf("unknown action %q", step)
+	}
+	return action(ctx, a)
+}
+
+// entering enters a phase that changes nothing else.
+func (e *Engine) entering(p journal.Phase) func(context.Context, *store.App) error {
+	return func(_ context.Context, a *store.App) error { return e.enter(a, p) }
+}
+
+// becomesCurrent makes the new release the current one. The previous one and older ones
+// are kept; a failed release is never kept for rollback.
+func becomesCurrent(a *store.App) {
+	d := a.Deployment
+	kept := slices.DeleteFunc(slices.Clone(a.Kept), func(id string) bool { return id == d.To || id == d.From })
+	if d.From != "" && !a.HasFailed(d.From) {
+		kept = slices.Insert(kept, 0, d.From)
+	}
+	a.Current, a.Kept = d.To, kept
+}
+
+func (e *Engine) enterCommitted(_ context.Context, a *store.App) error {
+	becomesCurrent(a)
+	return e.enter(a, journal.Committed)
+}
+
+func (e *Engine) enterFailed(_ context.Context, a *store.App) error {
+	becomesCurrent(a)
+	a.Failed = append(a.Failed, a.Current)
+	return e.enter(a, journal.Failed)
+}
+
+func (e *Engine) enterCleaning(_ context.Context, a *store.App) error {
+	a.Stopped = !a.HasFailed(a.Current) && !e.starts(a, a.Current)
+	return e.enter(a, journal.Cleaning)
+}
+
+func (e *Engine) enterRollingBack(_ context.Context, a *store.App) error {
+	comesBack(a)
+	return e.enter(a, journal.RollingBack)
+}
+
+func (e *Engine) enterRolledBack(_ context.Context, a *store.App) error {
+	comesBack(a)
+	return e.enter(a, journal.RolledBack)
+}
+
+// comesBack makes the previous release the current one, if the new one was committed.
+func comesBack(a *store.App) {
+	d := a.Deployment
+	if a.Current != d.From {
+		a.Current = d.From
+		a.Kept = slices.DeleteFunc(a.Kept, func(id string) bool { return id == d.From })
+	}
+	if d.Reused && !slices.Contains(a.Kept, d.To) {
+		a.Kept = slices.Insert(a.Kept, 0, d.To)
+	}
+}
+
+// ask asks everyone who may refuse the new release, before anything that runs is changed.
+func (e *Engine) ask(ctx context.Context, a *store.App) error {
+	if err := e.checkAppLock(a); err != nil {
+		return err
+	}
+	t, err := e.target(ctx, a, a.Deployment.To)
+	if err != nil {
+		return err
+	}
+	if err := t.checkOverrides(ctx, a.ReleaseManifests(t.r.ID)); err != nil {
+		return err
+	}
+	if err := e.data(a, false).Check(ctx); err != nil {
+		return unfit("%w", err)
+	}
+	return e.runPreRollout(ctx, a)
+}
+
+func (e *Engine) waitUntilReady(ctx context.Context, a *store.App) error {
+	if !e.starts(a, a.Deployment.To) {
+		return nil
+	}
+	return e.hooks().Ready(ctx, a)
+}
+
+func (e *Engine) runPreReboot(ctx context.Context, a *store.App) error {
+	return e.hooks().Run(ctx, hooks.InDeployment(a, policy.HookPreReboot, a.Deployment.To))
+}
+
+func (e *Engine) runPostReboot(ctx context.Context, a *store.App) error {
+	return e.hooks().Run(ctx, hooks.InDeployment(a, policy.HookPostReboot, a.Deployment.To))
+}
+
+func (e *Engine) copyData(ctx context.Context, a *store.App) error { return e.data(a, false).Copy(ctx) }
+func (e *Engine) migrateData(ctx context.Context, a *store.App) error {
+	return e.data(a, false).Migrate(ctx)
+}
+func (e *Engine) restoreData(ctx context.Context, a *store.App) error {
+	return e.data(a, false).Restore(ctx)
+}
+
+// checkAll makes sure, before the commit, that the members and the new release are well.
+func (e *Engine) checkAll(ctx context.Context, a *store.App) error {
+	if err := e.checkMembers(ctx, a); err != nil {
+		return err
+	}
+	return e.check(ctx, a)
+}
+
+// discard removes the release of a failed deployment, and what was kept for it.
+func (e *Engine) discard(ctx context.Context, a *store.App) error {
+	e.discardFailed(ctx, a)
+	e.dropCopies(a)
+	return nil
+}
 
 // barrier makes everything durable that the orchestrator and the store wrote for
 // the deployment.
@@ -48,7 +198,7 @@ func (t *target) makeDurable(ctx context.Context) error {
 	} else {
 		sysSync()
 	}
-	t.e.suspects().DropDurable(t.r.Orchestrator)
+	t.e.damaged().DropDurable(t.r.Orchestrator)
 	return nil
 }
 
@@ -95,7 +245,7 @@ func (e *Engine) check(ctx context.Context, a *store.App) error {
 		return err
 	}
 	if starts {
-		if err := e.moments().Status(ctx, hooks.InDeployment(a, policy.HookStatus, d.To)); err != nil {
+		if err := e.hooks().Status(ctx, hooks.InDeployment(a, policy.HookStatus, d.To)); err != nil {
 			return err
 		}
 	}
@@ -135,7 +285,7 @@ func (e *Engine) revert(ctx context.Context, a *store.App) error {
 	if err != nil {
 		return err
 	}
-	if err := e.moments().Leaving(ctx, a); err != nil {
+	if err := e.hooks().Leaving(ctx, a); err != nil {
 		return err
 	}
 	if err := a.Point(t.r.ID); err != nil {
@@ -168,7 +318,7 @@ func (e *Engine) revert(ctx context.Context, a *store.App) error {
 	if err := t.stayStopped(ctx); err != nil {
 		return err
 	}
-	return e.moments().Returned(ctx, a)
+	return e.hooks().Returned(ctx, a)
 }
 
 func (e *Engine) revertFirst(ctx context.Context, a *store.App) error {
@@ -179,7 +329,7 @@ func (e *Engine) revertFirst(ctx context.Context, a *store.App) error {
 	if err != nil {
 		return err
 	}
-	if err := e.moments().Leaving(ctx, a); err != nil {
+	if err := e.hooks().Leaving(ctx, a); err != nil {
 		return err
 	}
 	e.Log.Info("removing the failed first release", "app", a.Name, "release", t.r.ID)
@@ -200,4 +350,51 @@ func (e *Engine) revertFirst(ctx context.Context, a *store.App) error {
 		return err
 	}
 	return a.Point("")
+}
+
+// enter writes a new phase to the journal.
+func (e *Engine) enter(a *store.App, p journal.Phase) error {
+	d := a.Deployment
+	if err := durable.Point("enter." + string(p)); err != nil {
+		return fmt.Errorf("journal: %w", err)
+	}
+	journal.Enter(d, p, e.now())
+	d.BootID = e.bootID()
+	e.Meter.Count(d)
+	if d.Changed == nil && (p == journal.Cleaning || p == journal.RolledBack || p == journal.Failed) {
+		d.Changed = journal.Changes(a, d.From, d.To)
+	}
+	e.Transcript.Follow(e.Store, a.Name, d.Number, d.Phase)
+	e.Log.Debug("phase", "app", a.Name, "state", string(p))
+	if err := a.Save(); err != nil {
+		return err
+	}
+	e.Entered(a.Name, d)
+	return nil
+}
+
+// end ends the deployment: it is in the history then, and no longer in the journal.
+func (e *Engine) end(ctx context.Context, a *store.App) error {
+	if err := e.endAbort(ctx, a); err != nil {
+		return err
+	}
+	return e.toHistory(a)
+}
+
+func (e *Engine) toHistory(a *store.App) error {
+	d := a.Deployment
+	e.Meter.Count(d)
+	if err := e.Remember(e.Store, journal.RecordOf(a.Name, d, journal.StatusOf(d, a.HasFailed(d.To)), e.now())); err != nil {
+		return err
+	}
+	e.hooks().DropHandover(a)
+	a.Deployment = nil
+	a.Failed = slices.DeleteFunc(slices.Clone(a.Failed), func(id string) bool { return id != a.Current })
+	if a.Current == "" && len(a.Kept) == 0 {
+		// The first installation failed: the history has its record.
+		if left, err := a.Releases(); err == nil && len(left) == 0 {
+			return a.Forget()
+		}
+	}
+	return a.Save()
 }

@@ -2,40 +2,45 @@ package deploy
 
 import (
 	"context"
-	"log/slog"
 	"maps"
 	"slices"
 	"strings"
 
 	"github.com/mender-app/mender-app/artifact"
 	"github.com/mender-app/mender-app/artifact/image"
-	"github.com/mender-app/mender-app/modules/hooks"
 	"github.com/mender-app/mender-app/modules/staging"
-	"github.com/mender-app/mender-app/store"
 	"github.com/mender-app/mender-app/submodules"
 )
 
 // This file finds which old content a device has, for the deltas of an artifact:
 // which variant of an image fits, and whether a delta can be applied.
 
-// oldContent is what a device has for one application.
+// oldContent is what a device has that the deltas of an artifact may need.
 type oldContent struct {
-	Store             *store.Store
-	Log               *slog.Logger
-	App, Orchestrator string
-	Info              submodules.Info // of the sub-module
-	// List and Verify are the calls LIST and VERIFY of the sub-module.
-	List   func(ctx context.Context) ([]submodules.Component, error)
-	Verify func(ctx context.Context, images []submodules.Component) ([]string, error)
-
+	*target
 	known  map[image.Digest]bool // images, and whether the device has them; nil: not asked yet
 	loaded map[image.Digest]bool // what staged artifacts have loaded; nil: not asked yet
 }
 
-// Choose picks the first variant that fits this device, for each image that the
+// oldContent looks for what the artifact's deltas need.
+func (t *target) oldContent() *oldContent { return &oldContent{target: t} }
+
+// listed asks the sub-module for the application's images.
+func (d *oldContent) listed(ctx context.Context) ([]submodules.Component, error) {
+	return d.client().List(ctx, d.request())
+}
+
+// lacking asks the sub-module what images lack.
+func (d *oldContent) lacking(ctx context.Context, images []submodules.Component) ([]string, error) {
+	req := d.request()
+	req.Components = images
+	return d.client().Verify(ctx, req)
+}
+
+// choose picks the first variant that fits this device, for each image that the
 // artifact carries in several variants. It returns the resolved header: a copy
 // of h in which the chosen variants replace these images.
-func (d *oldContent) Choose(ctx context.Context, h *header) (*header, error) {
+func (d *oldContent) choose(ctx context.Context, h *header) (*header, error) {
 	meta := *h.Meta
 	meta.Components = slices.Clone(h.Meta.Components)
 	resolved := &header{Artifact: h.Artifact, Meta: &meta, Statement: h.Statement, Project: h.Project, Members: map[image.Digest][]string{}}
@@ -58,7 +63,7 @@ func (d *oldContent) Choose(ctx context.Context, h *header) (*header, error) {
 			if len(v.Bases) > 0 {
 				from = v.Bases[0].URL + "@" + v.Bases[0].Digest.String()
 			}
-			d.Log.Info("the image comes in several variants", "component", c.URL, "variant", n+1, "base", from)
+			d.e.Log.Info("the image comes in several variants", "component", c.URL, "variant", n+1, "base", from)
 		}
 		meta.Components[i] = c.As(n)
 	}
@@ -79,12 +84,12 @@ func (d *oldContent) variant(ctx context.Context, c artifact.Component) (int, er
 		case v.Format == artifact.FormatFull:
 			return i, nil
 		case c.IsFile():
-			if hasFile(d.Store, d.App, v.Bases[0]) {
+			if hasFile(d.e.Store, d.app, v.Bases[0]) {
 				return i, nil
 			}
 			lacking = append(lacking, v.Bases[0].URL+" ("+v.Bases[0].Digest.String()+")")
 			continue
-		case v.Shared && d.Info.Has(submodules.FeatureDelta) && !d.Info.Has(submodules.FeatureShared):
+		case v.Shared && d.info.Has(submodules.FeatureDelta) && !d.info.Has(submodules.FeatureShared):
 			shared = true
 			continue
 		}
@@ -108,9 +113,9 @@ func (d *oldContent) variant(ctx context.Context, c artifact.Component) (int, er
 		return 0, nil // nothing of it will be read
 	}
 	if shared {
-		return 0, hooks.Refuse("sub-module %s cannot apply deltas like those of %s: update it, or install a full artifact", d.Orchestrator, c.URL)
+		return 0, unfit("sub-module %s cannot apply deltas like those of %s: update it, or install a full artifact", d.r.Orchestrator, c.URL)
 	}
-	return 0, hooks.Refuse("%s comes as deltas only, and this device has none of the images that they need, %s: install the full artifact",
+	return 0, unfit("%s comes as deltas only, and this device has none of the images that they need, %s: install the full artifact",
 		c.URL, strings.Join(slices.Compact(lacking), " or "))
 }
 
@@ -118,26 +123,26 @@ func (d *oldContent) variant(ctx context.Context, c artifact.Component) (int, er
 // own images (LIST), then asks the engine for this one (VERIFY). Where the delta is
 // applied here (see rebuilds), an image that a release has will do: SAVE gives it.
 func (d *oldContent) has(ctx context.Context, b artifact.Base) (bool, error) {
-	if !d.Info.Has(submodules.FeatureDelta) && hasFile(d.Store, d.App, b) {
+	if !d.info.Has(submodules.FeatureDelta) && hasFile(d.e.Store, d.app, b) {
 		return true, nil
 	}
 	if d.known == nil {
 		d.known = map[image.Digest]bool{}
-		list, err := d.List(ctx)
+		list, err := d.listed(ctx)
 		if err != nil {
-			return false, hooks.Refuse("%w", err)
+			return false, unfit("%w", err)
 		}
 		for _, c := range list {
 			d.known[c.Digest] = true
 		}
 	}
 	ok, asked := d.known[b.Digest]
-	if asked || !d.Info.Has(submodules.FeatureVerify) {
+	if asked || !d.info.Has(submodules.FeatureVerify) {
 		return ok, nil
 	}
-	problems, err := d.Verify(ctx, []submodules.Component{baseComponent(artifact.ComponentImage, b)})
+	problems, err := d.lacking(ctx, []submodules.Component{baseComponent(artifact.ComponentImage, b)})
 	if err != nil {
-		return false, hooks.Refuse("%w", err)
+		return false, unfit("%w", err)
 	}
 	ok = len(problems) == 0
 	d.known[b.Digest] = ok
@@ -147,31 +152,31 @@ func (d *oldContent) has(ctx context.Context, b artifact.Base) (bool, error) {
 // isLoaded reports whether an image is loaded of a staged artifact (staging.LoadRecord). The
 // sub-module reads nothing of it then.
 func (d *oldContent) isLoaded(c artifact.Component) bool {
-	if c.IsFile() || !d.Info.Has(submodules.FeatureDelta) {
+	if c.IsFile() || !d.info.Has(submodules.FeatureDelta) {
 		return false
 	}
 	if d.loaded == nil {
-		d.loaded = staging.LoadedDigests(d.Store, d.App, d.Orchestrator)
+		d.loaded = staging.LoadedDigests(d.e.Store, d.app, d.r.Orchestrator)
 	}
 	return d.loaded[c.Digest]
 }
 
-// Check makes sure that the device has the images that the deltas need. One that is
+// check makes sure that the device has the images that the deltas need. One that is
 // loaded already (staging.LoadRecord) needs none.
-func (d *oldContent) Check(ctx context.Context, m *artifact.Metadata) error {
+func (d *oldContent) check(ctx context.Context, m *artifact.Metadata) error {
 	missing := map[image.Digest]submodules.Component{}
 	for _, c := range m.Components {
 		if c.Format != artifact.FormatDelta || d.isLoaded(c) {
 			continue
 		}
 		if c.IsFile() {
-			if b := c.Bases[0]; !hasFile(d.Store, d.App, b) {
-				return hooks.Refuse("the delta of %s needs %s (%s), which this device does not have: install the full artifact", c.URL, b.URL, b.Digest)
+			if b := c.Bases[0]; !hasFile(d.e.Store, d.app, b) {
+				return unfit("the delta of %s needs %s (%s), which this device does not have: install the full artifact", c.URL, b.URL, b.Digest)
 			}
 			continue
 		}
 		for _, b := range c.Bases {
-			if !d.Info.Has(submodules.FeatureDelta) && hasFile(d.Store, d.App, b) {
+			if !d.info.Has(submodules.FeatureDelta) && hasFile(d.e.Store, d.app, b) {
 				continue // SAVE gives it
 			}
 			missing[b.Digest] = submodules.Component{Type: artifact.ComponentImage, URL: b.URL, Digest: b.Digest}
@@ -180,9 +185,9 @@ func (d *oldContent) Check(ctx context.Context, m *artifact.Metadata) error {
 	if len(missing) == 0 {
 		return nil
 	}
-	list, err := d.List(ctx)
+	list, err := d.listed(ctx)
 	if err != nil {
-		return hooks.Refuse("%w", err)
+		return unfit("%w", err)
 	}
 	for _, c := range list {
 		delete(missing, c.Digest)
@@ -190,19 +195,19 @@ func (d *oldContent) Check(ctx context.Context, m *artifact.Metadata) error {
 	switch {
 	case len(missing) == 0:
 		return nil
-	case !d.Info.Has(submodules.FeatureVerify) && d.Info.Has(submodules.FeatureDelta):
+	case !d.info.Has(submodules.FeatureVerify) && d.info.Has(submodules.FeatureDelta):
 		return nil // LOAD finds out
-	case !d.Info.Has(submodules.FeatureVerify):
+	case !d.info.Has(submodules.FeatureVerify):
 		c := missing[slices.Sorted(maps.Keys(missing))[0]]
-		return hooks.Refuse("the delta needs %s (%s), which this device does not have: install the full artifact", c.URL, c.Digest)
+		return unfit("the delta needs %s (%s), which this device does not have: install the full artifact", c.URL, c.Digest)
 	}
 	// The list names the application's own components: the engine may have others.
-	problems, err := d.Verify(ctx, slices.Collect(maps.Values(missing)))
+	problems, err := d.lacking(ctx, slices.Collect(maps.Values(missing)))
 	if err != nil {
-		return hooks.Refuse("%w", err)
+		return unfit("%w", err)
 	}
 	if len(problems) > 0 {
-		return hooks.Refuse("the delta needs an image that this device does not have (%s): install the full artifact", problems[0])
+		return unfit("the delta needs an image that this device does not have (%s): install the full artifact", problems[0])
 	}
 	return nil
 }

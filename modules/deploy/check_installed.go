@@ -6,7 +6,6 @@ import (
 	"log/slog"
 
 	"github.com/mender-app/mender-app/artifact"
-	"github.com/mender-app/mender-app/modules/hooks"
 	"github.com/mender-app/mender-app/modules/policy"
 	"github.com/mender-app/mender-app/store"
 )
@@ -15,7 +14,7 @@ import (
 
 // checkInstalled refuses to move an application from one orchestrator to another, because
 // nothing would stop it in the old one. With refuseOlder it also refuses an older
-// version. A refusal is a hooks.ErrRefused.
+// version. A refusal is a ErrUnfit.
 func checkInstalled(s *store.Store, log *slog.Logger, m *artifact.Metadata, refuseOlder bool) error {
 	a, err := s.App(m.ApplicationName)
 	if errors.Is(err, store.ErrNoApp) {
@@ -25,7 +24,7 @@ func checkInstalled(s *store.Store, log *slog.Logger, m *artifact.Metadata, refu
 		return err
 	}
 	if dir := a.Rival(); dir != "" {
-		return hooks.Refuse("mender-container-modules has installed a project %s too, in %s: give the application another name, or remove that directory and the module", a.Name, dir)
+		return unfit("mender-container-modules has installed a project %s too, in %s: give the application another name, or remove that directory and the module", a.Name, dir)
 	}
 	if a.Current == "" {
 		return nil
@@ -41,7 +40,7 @@ func checkInstalled(s *store.Store, log *slog.Logger, m *artifact.Metadata, refu
 	}
 	if refuseOlder {
 		if err := policy.CheckNotOlder(m.ApplicationName, m.ApplicationVersion, r.Version); err != nil {
-			return hooks.Refuse("%w", err)
+			return unfit("%w", err)
 		}
 	}
 	return nil
@@ -51,5 +50,5 @@ func sameOrchestrator(m *artifact.Metadata, installed string) error {
 	if installed == m.Orchestrator {
 		return nil
 	}
-	return hooks.Refuse("%s runs under %s and the artifact is for %s: give the application another name", m.ApplicationName, installed, m.Orchestrator)
+	return unfit("%s runs under %s and the artifact is for %s: give the application another name", m.ApplicationName, installed, m.Orchestrator)
 }

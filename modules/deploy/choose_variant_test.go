@@ -93,7 +93,7 @@ func TestChoosesVariant(t *testing.T) {
 			before.Components = slices.Clone(h.Meta.Components)
 			sizes := *h.Meta.Sizes
 			call := &target{e: e, app: h.Meta.ApplicationName, r: h.Release(), sub: play(g.w), info: info}
-			resolved, err := call.bases().Choose(t.Context(), h)
+			resolved, err := call.oldContent().choose(t.Context(), h)
 			require.Equal(t, before, *h.Meta, "the header it was given stays as it is")
 			require.Equal(t, sizes, *h.Meta.Sizes)
 			if c.says != "" {

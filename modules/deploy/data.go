@@ -10,52 +10,70 @@ import (
 
 // data keeps the data of an application with its releases. unlocked is as in target.
 func (e *Engine) data(a *store.App, unlocked bool) *appdata.Keeper {
-	call := func(ctx context.Context, id string) (*target, submodules.Request, error) {
-		t, err := e.target(ctx, a, id)
-		if err != nil {
-			return nil, submodules.Request{}, err
-		}
-		if !t.info.Has(submodules.FeatureData) {
-			return nil, submodules.Request{}, unfit("the data of %s: the sub-module %s does not have the feature %s", a.Name, t.r.Orchestrator, submodules.FeatureData)
-		}
-		t.unlocked = unlocked
-		return t, t.request(), nil
-	}
-	list := func(option ...string) func(context.Context, string) ([]submodules.Volume, error) {
-		return func(ctx context.Context, id string) ([]submodules.Volume, error) {
-			t, req, err := call(ctx, id)
-			if err != nil {
-				return nil, err
-			}
-			req.Dir, req.Options = a.ReleaseManifests(id), option
-			return t.client().Volumes(ctx, req)
-		}
-	}
-	return &appdata.Keeper{
-		App: a, Log: e.Log, Root: e.Store.Dir(), Temp: e.temp,
-		Volumes: list(), Make: list(submodules.OptionMake),
-		Stop: func(ctx context.Context, id string) error {
-			t, req, err := call(ctx, id)
-			if err != nil {
-				return err
-			}
-			req.Options = []string{submodules.OptionRemove}
-			return t.client().Stop(ctx, req)
-		},
-		Start: func(ctx context.Context, id string) error {
-			t, req, err := call(ctx, id)
-			if err != nil {
-				return err
-			}
-			return t.client().Start(ctx, req)
-		},
-		Run: func(ctx context.Context, id string, c appdata.Command) error {
-			t, req, err := call(ctx, id)
-			if err != nil {
-				return err
-			}
-			return t.client().Run(ctx, c.Fill(req))
-		},
-		Hook: func(ctx context.Context, dir string) error { return e.moments().Migrate(ctx, a, dir) },
-	}
+	return &appdata.Keeper{App: a, Log: e.Log, Root: e.Store.Dir(), Release: &dataCalls{e, a, unlocked}}
 }
+
+// dataCalls implements appdata.Release.
+type dataCalls struct {
+	e        *Engine
+	a        *store.App
+	unlocked bool
+}
+
+// target finds the sub-module of a release, which can keep data still.
+func (c *dataCalls) target(ctx context.Context, id string) (*target, error) {
+	t, err := c.e.target(ctx, c.a, id)
+	if err != nil {
+		return nil, err
+	}
+	if !t.info.Has(submodules.FeatureData) {
+		return nil, unfit("the data of %s: the sub-module %s does not have the feature %s", c.a.Name, t.r.Orchestrator, submodules.FeatureData)
+	}
+	t.unlocked = c.unlocked
+	return t, nil
+}
+
+func (c *dataCalls) Volumes(ctx context.Context, id string, create bool) ([]submodules.Volume, error) {
+	t, err := c.target(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	req := t.request()
+	req.Dir = c.a.ReleaseManifests(id)
+	if create {
+		req.Options = []string{submodules.OptionMake}
+	}
+	return t.client().Volumes(ctx, req)
+}
+
+func (c *dataCalls) Stop(ctx context.Context, id string) error {
+	t, err := c.target(ctx, id)
+	if err != nil {
+		return err
+	}
+	req := t.request()
+	req.Options = []string{submodules.OptionRemove}
+	return t.client().Stop(ctx, req)
+}
+
+func (c *dataCalls) Start(ctx context.Context, id string) error {
+	t, err := c.target(ctx, id)
+	if err != nil {
+		return err
+	}
+	return t.client().Start(ctx, t.request())
+}
+
+func (c *dataCalls) Run(ctx context.Context, id string, command appdata.Command) error {
+	t, err := c.target(ctx, id)
+	if err != nil {
+		return err
+	}
+	return t.client().Run(ctx, command.Fill(t.request()))
+}
+
+func (c *dataCalls) RunMigrate(ctx context.Context, dir string) error {
+	return c.e.hooks().Migrate(ctx, c.a, dir)
+}
+
+func (c *dataCalls) Temp() (string, error) { return c.e.temp() }

@@ -14,7 +14,7 @@ import (
 // prune removes the releases that are neither current nor kept, and the shell
 // reference's files. It runs after the commit: an error is logged, and the next
 // prune tries again.
-func (e *Engine) prune(ctx context.Context, a *store.App) {
+func (e *Engine) prune(ctx context.Context, a *store.App) error {
 	n := e.Keep
 	if n < 0 {
 		n = DefaultKeep
@@ -26,7 +26,7 @@ func (e *Engine) prune(ctx context.Context, a *store.App) {
 		a.Kept = a.Kept[:n]
 		if err := a.Save(); err != nil {
 			e.Log.Warn("the journal could not be written", "app", a.Name, "error", err)
-			return
+			return nil
 		}
 	}
 	e.discardOthers(ctx, a)
@@ -34,6 +34,7 @@ func (e *Engine) prune(ctx context.Context, a *store.App) {
 	if err := a.DropLegacy(); err != nil {
 		e.Log.Warn("old files could not be removed", "app", a.Name, "error", err)
 	}
+	return nil
 }
 
 // tidy removes releases that an earlier call could not remove because the engine
@@ -86,7 +87,7 @@ func (e *Engine) discardRelease(ctx context.Context, a *store.App, id string) bo
 		if !r.Complete {
 			// Parts of deleted components may stay in the engine, such as a
 			// layer whose image was not made yet when the engine was killed.
-			if err := e.suspects().Add(r); err != nil {
+			if err := e.damaged().Add(r); err != nil {
 				e.Log.Warn("the release stays until the next cleanup", "app", a.Name, "release", id, "error", err)
 				return false
 			}

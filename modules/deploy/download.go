@@ -9,7 +9,6 @@ import (
 	"github.com/mender-app/mender-app/modules"
 	"github.com/mender-app/mender-app/modules/journal"
 	"github.com/mender-app/mender-app/store"
-	"github.com/mender-app/mender-app/submodules"
 )
 
 // download settles deployments that earlier calls left open, refuses an artifact
@@ -60,21 +59,13 @@ func (e *Engine) copyAndReceive(ctx context.Context, a *store.App, h *header, pa
 	if err != nil {
 		return err
 	}
-	if err := e.moments().Preload(ctx, a); err != nil {
+	if err := e.runPreload(ctx, a); err != nil {
 		return err
 	}
 	if err := t.copyForDownload(ctx, h.Meta); err != nil {
 		return err
 	}
-	return t.loader(h).Receive(ctx, payload)
-}
-
-// loader loads the target's release.
-func (t *target) loader(h *header) *loader {
-	return &loader{
-		App: t.a, Release: t.r, Header: h, Log: t.e.Log, Suspects: t.e.suspects(), AllowEnv: t.e.AllowEnv, Timeouts: t.e.Timeouts, Temp: t.e.temp, ClearSuspect: t.clearSuspect,
-		loaderCalls: loaderCalls{Sub: t.client(), Info: t.info, Request: func(list ...store.Component) submodules.Request { return t.only(list...).request() }},
-	}
+	return t.loader(h).receive(ctx, payload)
 }
 
 func (e *Engine) recordRefusal(h *header, leader *store.Leader, started time.Time, cause error) {
@@ -155,7 +146,7 @@ func (e *Engine) settle(ctx context.Context, installed, incoming string) error {
 			}
 			// Go on: the new artifact may repair the application.
 			e.discardFailed(ctx, a)
-			if err := e.end(a); err != nil {
+			if err := e.toHistory(a); err != nil {
 				return err
 			}
 		}
@@ -169,12 +160,12 @@ func (e *Engine) settleApp(ctx context.Context, a *store.App, installed string) 
 	d := a.Deployment
 	e.Log.Info("settling an interrupted deployment", "app", a.Name, "artifact", d.ArtifactName, "state", d.Phase)
 	if d.Leader != nil {
-		return settleMember(ctx, e.Store, a, e.handleEvent)
+		return e.settleMember(ctx, a)
 	}
 	confirmed := phaseOf(a) == journal.Cleaning || phaseOf(a) == journal.Committed && installed != "" && installed == d.ArtifactName
 	if phaseOf(a) == journal.Failed {
 		// The client may not know of the failure: what it takes for installed comes back.
-		if err := e.act(ctx, a, journal.EnterRollingBack); err != nil {
+		if err := e.enterRollingBack(ctx, a); err != nil {
 			return err
 		}
 	}

@@ -2,7 +2,6 @@ package deploy
 
 import (
 	"errors"
-	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -39,23 +38,12 @@ func faultOfArtifact(err error) bool {
 	if errors.As(err, &errno) {
 		return false
 	}
-	for _, reason := range []error{hooks.ErrRefused, hold.ErrHeld, artifact.ErrPayload, artifact.ErrTooLarge, submodules.ErrContent, submodules.ErrBase} {
+	for _, reason := range []error{ErrUnfit, hold.ErrHeld, artifact.ErrPayload, artifact.ErrTooLarge, submodules.ErrContent, submodules.ErrBase} {
 		if errors.Is(err, reason) {
 			return true
 		}
 	}
 	return false
-}
-
-// keptAfter are the releases that are kept when the new release of a's deployment becomes the
-// current one: the one before and older ones. A failed release is never kept for rollback.
-func keptAfter(a *store.App) []string {
-	d := a.Deployment
-	kept := slices.DeleteFunc(slices.Clone(a.Kept), func(id string) bool { return id == d.To || id == d.From })
-	if d.From != "" && !a.HasFailed(d.From) {
-		kept = slices.Insert(kept, 0, d.From)
-	}
-	return kept
 }
 
 // StaysFailed reports whether the new release of the tree's artifact has failed to start and

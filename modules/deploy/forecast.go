@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/mender-app/mender-app/artifact"
-	"github.com/mender-app/mender-app/modules/hooks"
 	"github.com/mender-app/mender-app/modules/journal"
 	"github.com/mender-app/mender-app/store"
 	"github.com/mender-app/mender-app/submodules"
@@ -54,7 +53,7 @@ func (f *Forecast) Add(check string, err error) bool {
 	found := Finding{Check: check, Result: ResultPass}
 	if err != nil {
 		found.Result = ResultFail
-		found.Detail = strings.TrimPrefix(strings.Join(strings.Fields(err.Error()), " "), hooks.ErrRefused.Error()+": ")
+		found.Detail = strings.TrimPrefix(strings.Join(strings.Fields(err.Error()), " "), ErrUnfit.Error()+": ")
 	}
 	f.Findings = append(f.Findings, found)
 	return err == nil
@@ -65,7 +64,7 @@ func (f *Forecast) Skip(check, why string) {
 	f.Findings = append(f.Findings, Finding{check, ResultNotChecked, why})
 }
 
-// Refused returns a hooks.ErrRefused that names the failed checks, nil if there is none.
+// Refused returns a ErrUnfit that names the failed checks, nil if there is none.
 func (f *Forecast) Refused() error {
 	var failed []string
 	for _, c := range f.Findings {
@@ -76,7 +75,7 @@ func (f *Forecast) Refused() error {
 	if failed == nil {
 		return nil
 	}
-	return fmt.Errorf("%w: %s would not be installed: %s", hooks.ErrRefused, f.ArtifactName, strings.Join(failed, ", "))
+	return fmt.Errorf("%w: %s would not be installed: %s", ErrUnfit, f.ArtifactName, strings.Join(failed, ", "))
 }
 
 // LackingError: the sub-module lacks a feature that a check needs.

@@ -65,8 +65,8 @@ func (e *Engine) Stop(ctx context.Context, name string) error {
 		return err
 	}
 	defer release()
-	defer e.moments().DropHandover(t.a)
-	if err := e.moments().Permit(ctx, hooks.OfCurrent(t.a, policy.HookPreStop, hooks.OpStop)); err != nil {
+	defer e.hooks().DropHandover(t.a)
+	if err := e.permit(ctx, hooks.OfCurrent(t.a, policy.HookPreStop, hooks.OpStop)); err != nil {
 		return err
 	}
 	if err := t.stop(ctx); err != nil {
@@ -76,7 +76,7 @@ func (e *Engine) Stop(ctx context.Context, name string) error {
 	if err := t.a.Save(); err != nil {
 		return err
 	}
-	return e.moments().Try(ctx, hooks.OfCurrent(t.a, policy.HookPostStop, hooks.OpStop))
+	return e.hooks().Try(ctx, hooks.OfCurrent(t.a, policy.HookPostStop, hooks.OpStop))
 }
 
 func (t *target) stop(ctx context.Context) error {
@@ -128,8 +128,8 @@ func (e *Engine) StartIfDown(ctx context.Context, name string, reapply bool) (di
 // startAgain starts the current release, or rolls it out.
 func (t *target) startAgain(ctx context.Context, rollout bool) error {
 	e := t.e
-	defer e.moments().DropHandover(t.a)
-	if err := e.moments().Permit(ctx, hooks.OfCurrent(t.a, policy.HookPreStart, hooks.OpStart)); err != nil {
+	defer e.hooks().DropHandover(t.a)
+	if err := e.permit(ctx, hooks.OfCurrent(t.a, policy.HookPreStart, hooks.OpStart)); err != nil {
 		return err
 	}
 	start := t.client().Start
@@ -146,14 +146,14 @@ func (t *target) startAgain(ctx context.Context, rollout bool) error {
 	if !ok {
 		return submodules.Mark(fmt.Errorf("%s was started but is not healthy", t.app), submodules.ErrUnhealthy)
 	}
-	if err := e.moments().Status(ctx, hooks.OfCurrent(t.a, policy.HookStatus, hooks.OpStart)); err != nil {
+	if err := e.hooks().Status(ctx, hooks.OfCurrent(t.a, policy.HookStatus, hooks.OpStart)); err != nil {
 		return err
 	}
 	t.a.Stopped, t.a.Failed = false, nil
 	if err := t.a.Save(); err != nil {
 		return err
 	}
-	return e.moments().Try(ctx, hooks.OfCurrent(t.a, policy.HookPostStart, hooks.OpStart))
+	return e.hooks().Try(ctx, hooks.OfCurrent(t.a, policy.HookPostStart, hooks.OpStart))
 }
 
 // SwitchService switches a service of an application on or off, also in later releases
@@ -230,9 +230,9 @@ func (e *Engine) Purge(ctx context.Context, name string, data, force bool) error
 			return fmt.Errorf("%s: %w", name, ErrRunning)
 		}
 		// A person who insists goes on where a hook refuses.
-		ask := e.moments().Permit
+		ask := e.permit
 		if force {
-			ask = e.moments().Try
+			ask = e.hooks().Try
 		}
 		if err := ask(ctx, hooks.OfCurrent(a, policy.HookPrePurge, hooks.OpPurge)); err != nil {
 			return err
@@ -302,7 +302,7 @@ func (e *Engine) purgeCurrent(ctx context.Context, a *store.App) error {
 	if err := e.restoreNames(ctx, a, t.r, nil); err != nil {
 		return err
 	}
-	return e.moments().Try(ctx, hooks.OfCurrent(a, policy.HookPostPurge, hooks.OpPurge)) // while its file is still there
+	return e.hooks().Try(ctx, hooks.OfCurrent(a, policy.HookPostPurge, hooks.OpPurge)) // while its file is still there
 }
 
 // purge removes everything that the application owns in the engine, and its data if that

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -18,7 +17,6 @@ import (
 	"github.com/mender-app/mender-app/artifact/metered"
 	"github.com/mender-app/mender-app/modules"
 	"github.com/mender-app/mender-app/modules/diskspace"
-	"github.com/mender-app/mender-app/modules/hooks"
 	"github.com/mender-app/mender-app/modules/journal"
 	"github.com/mender-app/mender-app/store"
 	"github.com/mender-app/mender-app/store/durable"
@@ -33,40 +31,25 @@ import (
 // It must not know in which state a deployment is, nor what its caller does with
 // what is loaded.
 
-// loader loads the payload of one release. Before Receive, the release's components are
-// recorded, as far as the metadata names them.
+// loader loads the payload of the target's release. Before receive, the release's
+// components are recorded, as far as the metadata names them.
 type loader struct {
-	App     *store.App
-	Release *store.Release
-	Header  *header // resolved
-	// ImagesOnly leaves the manifests out, and writes nothing to the store.
-	ImagesOnly bool
-	loaderCalls
-	Log      *slog.Logger
-	Suspects damagedList
-	AllowEnv []string
-	Timeouts Timeouts
-	// Temp makes a directory for temporary files, which the caller of Temp removes.
-	Temp func() (string, error)
-	// ClearSuspect verifies a component that was loaded again and may be damaged.
-	ClearSuspect func(ctx context.Context, c store.Component) error
+	*target
+	header *header // resolved
+	// imagesOnly leaves the manifests out, and writes nothing to the store.
+	imagesOnly bool
 
 	loaded  map[image.Digest]bool
 	rebuilt map[image.Digest]bool // images whose deltas were applied here
 }
 
-// loaderCalls are the calls of the release's sub-module.
-type loaderCalls struct {
-	Sub  submodules.Client
-	Info submodules.Info
-	// Request has the fields that every call about these components of the release has.
-	Request func(list ...store.Component) submodules.Request
-}
+// loader loads the target's release.
+func (t *target) loader(h *header) *loader { return &loader{target: t, header: h} }
 
-// Receive reads the payload: it loads the images and unpacks the manifests.
+// receive reads the payload: it loads the images and unpacks the manifests.
 // Neither may be used before the client has checked the payload's checksums,
 // which happens after the call has ended.
-func (l *loader) Receive(ctx context.Context, payload modules.Streams) error {
+func (l *loader) receive(ctx context.Context, payload modules.Streams) error {
 	l.loaded, l.rebuilt = map[image.Digest]bool{}, map[image.Digest]bool{}
 	var images, manifests bool
 	for {
@@ -85,7 +68,7 @@ func (l *loader) Receive(ctx context.Context, payload modules.Streams) error {
 			defer context.AfterFunc(ctx, func() { _ = s.Close() })() // it may be silent
 			var read atomic.Int64                                    // the sub-module may be given it by another goroutine
 			defer func() {
-				if d := l.App.Deployment; d != nil && !l.ImagesOnly {
+				if d := l.a.Deployment; d != nil && !l.imagesOnly {
 					journal.Measured(d).Received += read.Load()
 				}
 			}()
@@ -94,9 +77,9 @@ func (l *loader) Receive(ctx context.Context, payload modules.Streams) error {
 			case s.Name == artifact.ImagesPayload && !images:
 				images = true
 				return l.images(ctx, counted)
-			case !manifests && (s.Name == artifact.ManifestsPayload || l.Header.Project && s.Name == composemodule.ManifestsPayload):
+			case !manifests && (s.Name == artifact.ManifestsPayload || l.header.Project && s.Name == composemodule.ManifestsPayload):
 				manifests = true
-				if l.ImagesOnly {
+				if l.imagesOnly {
 					_, err := io.Copy(io.Discard, counted)
 					return err
 				}
@@ -119,7 +102,7 @@ func (l *loader) Receive(ctx context.Context, payload modules.Streams) error {
 
 // all makes sure that the payload had all components.
 func (l *loader) all() error {
-	for _, c := range l.Header.Meta.Components {
+	for _, c := range l.header.Meta.Components {
 		if !l.loaded[c.Digest] {
 			return fmt.Errorf("%w: the metadata announces %s %s (%s), which is missing", artifact.ErrPayload, c.Type, c.URL, c.Digest)
 		}
@@ -128,23 +111,23 @@ func (l *loader) all() error {
 }
 
 func (l *loader) manifests(r io.Reader) error {
-	root, err := os.OpenRoot(l.App.ReleaseManifests(l.Release.ID))
+	root, err := os.OpenRoot(l.a.ReleaseManifests(l.r.ID))
 	if err != nil {
 		return err
 	}
 	defer root.Close()
-	digest, err := artifact.ReadManifests(r, root, l.Header.ManifestLimits())
+	digest, err := artifact.ReadManifests(r, root, l.header.ManifestLimits())
 	if err != nil {
 		return fmt.Errorf("manifests: %w", err)
 	}
-	if err := l.Header.CheckManifests(digest); err != nil {
+	if err := l.header.CheckManifests(digest); err != nil {
 		return err
 	}
 	return durable.Point("unpacked.manifests")
 }
 
 func (l *loader) images(ctx context.Context, r io.Reader) error {
-	tmp, err := l.Temp()
+	tmp, err := l.e.temp()
 	if err != nil {
 		return err
 	}
@@ -153,11 +136,11 @@ func (l *loader) images(ctx context.Context, r io.Reader) error {
 	if err != nil {
 		return err
 	}
-	if l.Header.Project {
+	if l.header.Project {
 		return l.projectImages(ctx, r, tmp, room)
 	}
-	o := artifact.ReadOptions{SpoolDir: tmp, MaxSpool: room, Members: func(d image.Digest) []string { return l.Header.Members[d] }}
-	if s := l.Header.Meta.Sizes; s != nil {
+	o := artifact.ReadOptions{SpoolDir: tmp, MaxSpool: room, Members: func(d image.Digest) []string { return l.header.Members[d] }}
+	if s := l.header.Meta.Sizes; s != nil {
 		o.MaxBytes = s.ImagesPayload
 	}
 	return artifact.ReadImages(r, o, func(info artifact.ImageInfo, content io.Reader) error {
@@ -177,13 +160,13 @@ func (l *loader) image(ctx context.Context, info artifact.ImageInfo, content io.
 	if err != nil {
 		return err
 	}
-	if l.Header.Members[info.Digest] != nil {
-		info.Size = payloadBytes(l.Header.Meta, info.Digest)
+	if l.header.Members[info.Digest] != nil {
+		info.Size = payloadBytes(l.header.Meta, info.Digest)
 		if info.Kind == artifact.KindShared {
 			info.Kind = artifact.KindDelta // the shared part and the rest are one delta
 		}
 	}
-	if err := checkKind(l.Header.Meta, info); err != nil {
+	if err := checkKind(l.header.Meta, info); err != nil {
 		return err
 	}
 	if l.rebuilds(names[0], info.Kind) {
@@ -200,8 +183,8 @@ func (l *loader) image(ctx context.Context, info artifact.ImageInfo, content io.
 	default:
 		return fmt.Errorf("%w: unknown kind of image", artifact.ErrPayload)
 	}
-	if spools(l.Info, len(names) > 1) || isFile(names[0]) || l.nameless() {
-		tmp, err := l.Temp()
+	if spools(l.info, len(names) > 1) || isFile(names[0]) || l.nameless() {
+		tmp, err := l.e.temp()
 		if err != nil {
 			return err
 		}
@@ -221,7 +204,7 @@ func (l *loader) image(ctx context.Context, info artifact.ImageInfo, content io.
 
 // stage is the option that keeps what runs, for a sub-module that has it.
 func (l *loader) stage() []string {
-	if !l.Info.Has(submodules.FeatureStage) {
+	if !l.info.Has(submodules.FeatureStage) {
 		return nil
 	}
 	return []string{submodules.OptionStage}
@@ -230,7 +213,7 @@ func (l *loader) stage() []string {
 // loadNames loads one image or file under each of its names.
 func (l *loader) loadNames(ctx context.Context, names []store.Component, size int64, req submodules.Request) error {
 	for i, c := range names {
-		if i > 0 && l.Info.Has(submodules.FeatureComponents) {
+		if i > 0 && l.info.Has(submodules.FeatureComponents) {
 			// It is present: nothing is read.
 			size, req.Path, req.Stdin, req.CurrentURL = 0, os.DevNull, nil, ""
 			req.Options = slices.DeleteFunc(req.Options, func(o string) bool { return o != submodules.OptionStage })
@@ -244,22 +227,22 @@ func (l *loader) loadNames(ctx context.Context, names []store.Component, size in
 
 // load loads one component.
 func (l *loader) load(ctx context.Context, c store.Component, size int64, req submodules.Request) error {
-	l.Log.Info("loading", "app", l.App.Name, "component", c.URL, "bytes", size)
-	suspect := l.Suspects.Has(l.Release.Orchestrator, c)
+	l.e.Log.Info("loading", "app", l.a.Name, "component", c.URL, "bytes", size)
+	suspect := l.e.damaged().Has(l.r.Orchestrator, c)
 	if suspect {
 		req.Options = append(slices.Clone(req.Options), submodules.OptionDistrust)
 	}
-	req.App, req.Platform = l.App.Name, l.Release.Platform
-	req.Env, _ = environment(l.Release.Env, l.Info, l.AllowEnv)
+	req.App, req.Platform = l.a.Name, l.r.Platform
+	req.Env, _ = environment(l.r.Env, l.info, l.e.AllowEnv)
 	req.URL, req.Components = c.URL, forSubmodule([]store.Component{c})
 	if !l.rebuilt[c.Digest] { // what is announced is the delta
-		req.Components[0].Bases, req.Components[0].Announced = announcedBases(l.Header.Meta, c), announcedContent(l.Header.Meta, c)
+		req.Components[0].Bases, req.Components[0].Announced = announcedBases(l.header.Meta, c), announcedContent(l.header.Meta, c)
 	}
-	err := l.Sub.Load(ctx, req)
+	err := l.client().Load(ctx, req)
 	if err != nil || !suspect {
 		return err
 	}
-	return l.ClearSuspect(ctx, c)
+	return l.clearDamaged(ctx, c)
 }
 
 // identify finds the components for an image of the payload (see announcedNames), and
@@ -269,27 +252,27 @@ func (l *loader) identify(info artifact.ImageInfo) (names []store.Component, bas
 		return nil, "", fmt.Errorf("%w: %s is in it twice", artifact.ErrPayload, info.Digest)
 	}
 	l.loaded[info.Digest] = true
-	names, base, err = announcedNames(l.Header.Meta, info, l.Info.Has(submodules.FeatureComponents))
-	if err != nil || len(l.Header.Meta.Components) > 0 {
+	names, base, err = announcedNames(l.header.Meta, info, l.info.Has(submodules.FeatureComponents))
+	if err != nil || len(l.header.Meta.Components) > 0 {
 		return names, base, err
 	}
-	l.Release.Components = append(l.Release.Components, names...)
-	return names, base, l.App.PutRelease(l.Release)
+	l.r.Components = append(l.r.Components, names...)
+	return names, base, l.a.PutRelease(l.r)
 }
 
 // projectImages loads the images of an artifact of mender-container-modules, which
 // its metadata does not name.
 func (l *loader) projectImages(ctx context.Context, r io.Reader, tmp string, room int64) error {
-	if !l.Info.Has(submodules.FeatureStage) {
-		return hooks.Refuse("sub-module %s cannot load beside what runs: make the artifact with app-gen", l.Release.Orchestrator)
+	if !l.info.Has(submodules.FeatureStage) {
+		return unfit("sub-module %s cannot load beside what runs: make the artifact with app-gen", l.r.Orchestrator)
 	}
 	return composemodule.ReadImages(r, tmp, room, func(i composemodule.Image) error {
 		var names []store.Component
 		for _, url := range i.URLs {
 			names = append(names, store.Component{Type: artifact.ComponentImage, URL: url, Digest: i.Digest})
 		}
-		l.Release.Components = append(l.Release.Components, names...)
-		if err := cmp.Or(ctx.Err(), l.App.PutRelease(l.Release)); err != nil {
+		l.r.Components = append(l.r.Components, names...)
+		if err := cmp.Or(ctx.Err(), l.a.PutRelease(l.r)); err != nil {
 			return err
 		}
 		return l.loadNames(ctx, names, i.Bytes, submodules.Request{Path: i.Path, Options: l.stage()})

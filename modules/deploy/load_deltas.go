@@ -30,15 +30,15 @@ func (l *loader) rebuilds(c store.Component, kind artifact.Kind) bool {
 	case isFile(c):
 		return true
 	case kind == artifact.KindDelta:
-		return !l.Info.Has(submodules.FeatureDelta)
+		return !l.info.Has(submodules.FeatureDelta)
 	}
-	return kind == artifact.KindReferenceDelta && !l.Info.Has(submodules.FeatureVcdiff)
+	return kind == artifact.KindReferenceDelta && !l.info.Has(submodules.FeatureVcdiff)
 }
 
 // rebuildAndLoad makes a component of those on the device and a delta, and loads it
 // under each of its names.
 func (l *loader) rebuildAndLoad(ctx context.Context, info artifact.ImageInfo, names []store.Component, content io.Reader) error {
-	tmp, err := l.Temp()
+	tmp, err := l.e.temp()
 	if err != nil {
 		return err
 	}
@@ -47,7 +47,7 @@ func (l *loader) rebuildAndLoad(ctx context.Context, info artifact.ImageInfo, na
 	if err := spool(patch, content, info.Size); err != nil {
 		return err
 	}
-	within, cancel := context.WithTimeout(ctx, l.Timeouts.Deadline(submodules.VerbLoad, false))
+	within, cancel := context.WithTimeout(ctx, l.e.Timeouts.Deadline(submodules.VerbLoad, false))
 	defer cancel()
 	var used []string // temporary files that need not lie there while the sub-module works
 	if !isFile(names[0]) && info.Kind == artifact.KindDelta {
@@ -79,7 +79,7 @@ func (l *loader) rebuildAndLoad(ctx context.Context, info artifact.ImageInfo, na
 // makeFile applies the delta patch of one file, or of an image archive as one file,
 // and writes path. used are temporary files that are not needed any more.
 func (l *loader) makeFile(ctx context.Context, info artifact.ImageInfo, c store.Component, tmp, patch, path string) (used []string, err error) {
-	base, size := deltaBase(l.App, l.Header.Meta, info, c)
+	base, size := deltaBase(l.a, l.header.Meta, info, c)
 	used = []string{filepath.Join(tmp, "old")}
 	old, err := l.copyOrSave(ctx, base, used[0])
 	if err != nil {
@@ -94,7 +94,7 @@ func (l *loader) makeFile(ctx context.Context, info artifact.ImageInfo, c store.
 			return nil, submodules.Mark(fmt.Errorf("%s is %s on this device, and the delta needs %s: install the full artifact", base.URL, sum, base.Digest), submodules.ErrBase)
 		}
 	}
-	l.Log.Info("applying a delta", "app", l.App.Name, "component", c.URL, "base", base.URL)
+	l.e.Log.Info("applying a delta", "app", l.a.Name, "component", c.URL, "base", base.URL)
 	if err := durable.Point("rebuild.component"); err != nil {
 		return nil, err
 	}
@@ -106,9 +106,9 @@ func (l *loader) makeFile(ctx context.Context, info artifact.ImageInfo, c store.
 func (l *loader) makeImage(ctx context.Context, names []store.Component, tmp, patch, path string) (used []string, err error) {
 	l.rebuilt[names[0].Digest] = true
 	q := imagedelta.Request{
-		Component: forSubmodule(names[:1])[0], Platform: l.Release.Platform, Delta: patch, New: path, Temp: tmp,
+		Component: forSubmodule(names[:1])[0], Platform: l.r.Platform, Delta: patch, New: path, Temp: tmp,
 	}
-	q.Component.Bases, q.Component.Announced = announcedBases(l.Header.Meta, names[0]), announcedContent(l.Header.Meta, names[0])
+	q.Component.Bases, q.Component.Announced = announcedBases(l.header.Meta, names[0]), announcedContent(l.header.Meta, names[0])
 	for _, c := range names {
 		name, _ := submodules.SplitURL(c.URL)
 		q.Tags = append(q.Tags, name)
@@ -123,13 +123,13 @@ func (l *loader) makeImage(ctx context.Context, names []store.Component, tmp, pa
 			}
 			q.Archives = append(q.Archives, old)
 		}
-		l.Log.Info("applying a delta", "app", l.App.Name, "component", names[0].URL, "images", len(q.Archives))
+		l.e.Log.Info("applying a delta", "app", l.a.Name, "component", names[0].URL, "images", len(q.Archives))
 		if err := durable.Point("rebuild.component"); err != nil {
 			return err
 		}
 		return makeImage(ctx, q)
 	}
-	bases, others := oldImages(l.Header.Meta, names[0], l.loaded)
+	bases, others := oldImages(l.header.Meta, names[0], l.loaded)
 	err = apply(bases)
 	// A layer's delta may also use files of an image that this artifact has brought
 	// before. Only the delta itself says of which.
@@ -145,17 +145,17 @@ func (l *loader) makeImage(ctx context.Context, names []store.Component, tmp, pa
 // copyOrSave returns the path of an older component: a release's copy of it, or else
 // path, into which SAVE writes it.
 func (l *loader) copyOrSave(ctx context.Context, base artifact.Base, path string) (string, error) {
-	copied, err := copyOf(l.App, base)
+	copied, err := copyOf(l.a, base)
 	if copied != "" || err != nil {
 		return copied, err
 	}
-	was, ok := componentBefore(l.App, base.URL)
+	was, ok := componentBefore(l.a, base.URL)
 	if !ok {
 		was = store.Component{Type: unknownType, URL: base.URL, Digest: base.Digest}
 	}
-	req := l.Request(was)
+	req := l.only(was).request()
 	req.URL, req.Path = base.URL, path
-	err = l.Sub.Save(ctx, req)
+	err = l.client().Save(ctx, req)
 	if errors.Is(err, submodules.ErrNotFound) {
 		err = submodules.Mark(fmt.Errorf("the delta needs %s, which is not there: install the full artifact", base.URL), submodules.ErrBase)
 	}

@@ -15,7 +15,7 @@ import (
 // nameless reports whether the metadata does not say what the components are,
 // and the sub-module does not verify them.
 func (l *loader) nameless() bool {
-	return len(l.Header.Meta.Components) == 0 && !l.Info.Has(submodules.FeatureComponents)
+	return len(l.header.Meta.Components) == 0 && !l.info.Has(submodules.FeatureComponents)
 }
 
 // checkContent compares a component's content at path with its digest, if it is a
@@ -32,30 +32,30 @@ func (l *loader) setType(c store.Component, typ string) error {
 	if c.Type == typ {
 		return nil
 	}
-	for i := range l.Release.Components {
-		if r := &l.Release.Components[i]; r.URL == c.URL && r.Digest == c.Digest {
+	for i := range l.r.Components {
+		if r := &l.r.Components[i]; r.URL == c.URL && r.Digest == c.Digest {
 			r.Type = typ
 		}
 	}
-	return l.App.PutRelease(l.Release)
+	return l.a.PutRelease(l.r)
 }
 
 // askTypes asks the sub-module for the types of the components of an artifact
 // that does not say them. What it does not say stays as it is.
 func (l *loader) askTypes(ctx context.Context) error {
-	if !l.nameless() || len(l.Release.Components) == 0 {
+	if !l.nameless() || len(l.r.Components) == 0 {
 		return nil
 	}
-	list, err := l.Sub.List(ctx, l.Request(l.Release.Components...))
+	list, err := l.client().List(ctx, l.only(l.r.Components...).request())
 	if err != nil {
 		if ctx.Err() != nil {
 			return err
 		}
-		l.Log.Warn("the types of the components are not known", "app", l.App.Name, "error", err)
+		l.e.Log.Warn("the types of the components are not known", "app", l.a.Name, "error", err)
 		return nil
 	}
 	types := listedTypes(list)
-	for _, c := range slices.Clone(l.Release.Components) {
+	for _, c := range slices.Clone(l.r.Components) {
 		if typ, ok := types[c.URL]; ok {
 			if err := l.setType(c, typ); err != nil {
 				return err

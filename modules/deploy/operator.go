@@ -228,14 +228,14 @@ func (e *Engine) Backup(ctx context.Context, names []string, f func(*Installed) 
 }
 
 func (t *target) backUp(ctx context.Context, f func(*Installed) error) (err error) {
-	m := t.e.moments()
+	m := t.e.hooks()
 	defer m.DropHandover(t.a)
 	tmp, err := t.e.temp()
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(tmp)
-	if err := m.Permit(ctx, hooks.OfCurrent(t.a, policy.HookPreBackup, hooks.OpBackup)); err != nil {
+	if err := t.e.permit(ctx, hooks.OfCurrent(t.a, policy.HookPreBackup, hooks.OpBackup)); err != nil {
 		return err
 	}
 	err = f(&Installed{App: t.a, Release: t.r, Temp: tmp, Save: t.save, CopyData: t.e.data(t.a, false).Snapshot})
@@ -257,7 +257,7 @@ func (e *Engine) Restore(ctx context.Context, name string, change func(*store.Ap
 	if d := a.Deployment; phaseOf(a) != journal.Loaded || d.From != "" || d.Leader != nil {
 		return fmt.Errorf("%w: %s is not loaded for the first time", ErrOpen, name)
 	}
-	if err := e.moments().Restoring(ctx, a); err != nil {
+	if err := e.permit(ctx, hooks.OfRestore(a)); err != nil {
 		return err
 	}
 	if err := change(a); err != nil {
@@ -273,6 +273,6 @@ func (e *Engine) Restored(ctx context.Context, name string) error {
 		return err
 	}
 	defer release()
-	defer e.moments().DropHandover(t.a)
-	return e.moments().Try(ctx, hooks.OfCurrent(t.a, policy.HookPostRestore, hooks.OpRestore))
+	defer e.hooks().DropHandover(t.a)
+	return e.hooks().Try(ctx, hooks.OfCurrent(t.a, policy.HookPostRestore, hooks.OpRestore))
 }

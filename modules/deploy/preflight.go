@@ -2,22 +2,25 @@ package deploy
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"path/filepath"
 	"slices"
 
 	"github.com/mender-app/mender-app/artifact"
 	"github.com/mender-app/mender-app/modules/diskspace"
 	"github.com/mender-app/mender-app/modules/facts"
-	"github.com/mender-app/mender-app/modules/hooks"
 	"github.com/mender-app/mender-app/submodules"
 )
 
-// ErrUnfit: the artifact does not fit this device. Nothing was changed. The text
-// says what to do.
-var ErrUnfit = hooks.ErrRefused
+// ErrUnfit: the artifact does not fit this device, or a hook refuses what was to begin.
+// Nothing was changed. The text says what to do.
+var ErrUnfit = errors.New("refused")
 
 // unfit makes an ErrUnfit.
-func unfit(format string, args ...any) error { return hooks.Refuse(format, args...) }
+func unfit(format string, args ...any) error {
+	return fmt.Errorf("%w: %w", ErrUnfit, fmt.Errorf(format, args...))
+}
 
 // preflight runs the checks of an artifact that need only its metadata, before anything
 // is loaded.
@@ -65,10 +68,10 @@ func (p *preflight) steps() []preflightStep {
 		}},
 		{"policy", false, p.checkPolicy},
 		{"variant", true, func(ctx context.Context) (err error) {
-			p.resolved, err = p.t.bases().Choose(ctx, p.h)
+			p.resolved, err = p.t.oldContent().choose(ctx, p.h)
 			return err
 		}},
-		{"bases of deltas", false, func(ctx context.Context) error { return p.t.bases().Check(ctx, p.resolved.Meta) }},
+		{"bases of deltas", false, func(ctx context.Context) error { return p.t.oldContent().check(ctx, p.resolved.Meta) }},
 		{"space", false, func(ctx context.Context) (err error) {
 			p.needs, err = p.t.checkSpace(ctx, p.resolved.Meta, p.needs)
 			return err
@@ -116,21 +119,6 @@ func (p *preflight) warnOfEnv() {
 	for _, name := range dropped {
 		p.e.Log.Warn("a name in the metadata's environment is dropped: the sub-module does not declare it, and allow_env in mender-app.conf does not list it",
 			"name", name, "orchestrator", p.t.r.Orchestrator)
-	}
-}
-
-// bases finds what the artifact's deltas need.
-func (t *target) bases() *oldContent {
-	return &oldContent{
-		Store: t.e.Store, Log: t.e.Log, App: t.app, Orchestrator: t.r.Orchestrator, Info: t.info,
-		List: func(ctx context.Context) ([]submodules.Component, error) {
-			return t.client().List(ctx, t.request())
-		},
-		Verify: func(ctx context.Context, images []submodules.Component) ([]string, error) {
-			req := t.request()
-			req.Components = images
-			return t.client().Verify(ctx, req)
-		},
 	}
 }
 

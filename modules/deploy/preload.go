@@ -71,8 +71,8 @@ func (e *Engine) Preload(ctx context.Context, p Preload) error {
 		return err
 	}
 	l := t.loader(pre.resolved)
-	l.ImagesOnly = true
-	return e.preload(ctx, t, staging.LoadRecordOf(p.Digest, t.r, engine), func() error { return l.Receive(ctx, p.Payload) })
+	l.imagesOnly = true
+	return e.preload(ctx, t, staging.LoadRecordOf(p.Digest, t.r, engine), func() error { return l.receive(ctx, p.Payload) })
 }
 
 func (e *Engine) preload(ctx context.Context, t *target, r staging.LoadRecord, load func() error) (err error) {
@@ -85,7 +85,7 @@ func (e *Engine) preload(ctx context.Context, t *target, r staging.LoadRecord, l
 		}
 	}()
 	// What a power cut leaves half of is verified when it is loaded again.
-	if err := e.suspects().Add(t.r); err != nil {
+	if err := e.damaged().Add(t.r); err != nil {
 		return err
 	}
 	if err := load(); err != nil {
@@ -133,7 +133,7 @@ func (e *Engine) undo(ctx context.Context, r staging.LoadRecord) error {
 	}
 	a, err := e.Store.Create(r.Release.Application)
 	if err == nil {
-		err = e.suspects().Add(r.Release) // as discardRelease does
+		err = e.damaged().Add(r.Release) // as discardRelease does
 	}
 	if err == nil {
 		err = e.deleteComponents(ctx, a, r.Release)

@@ -13,14 +13,14 @@ import (
 // installed before the restart and is about to be installed or committed (reverify).
 // A current or kept release was made durable before, and is not read.
 
-func (e *Engine) suspects() damagedList {
+func (e *Engine) damaged() damagedList {
 	return damagedList{Store: e.Store, BootID: e.bootID(), Log: e.Log}
 }
 
-// clearSuspect verifies a suspect component that has just been loaded, and
+// clearDamaged verifies a suspect component that has just been loaded, and
 // removes it from the list of suspects. A damaged one is deleted: otherwise the
 // next LOAD would regard it as present.
-func (t *target) clearSuspect(ctx context.Context, c store.Component) error {
+func (t *target) clearDamaged(ctx context.Context, c store.Component) error {
 	e, a := t.e, t.a
 	if !t.info.Has(submodules.FeatureVerify) {
 		e.Log.Warn("a component may be damaged since the machine lost power, and the sub-module cannot verify it", "app", a.Name, "component", c.URL)
@@ -33,7 +33,7 @@ func (t *target) clearSuspect(ctx context.Context, c store.Component) error {
 		return err
 	}
 	if len(problems) == 0 {
-		e.suspects().DropVerified(c)
+		e.damaged().DropVerified(c)
 		return nil
 	}
 	used, err := referencesTo(e.Store, a, t.r.ID, t.info.Has(submodules.FeatureComponents))

@@ -26,7 +26,7 @@ import (
 // knows which release's hook it is and what hooks are told, and keeps what they hand on.
 // It does not interpret events, nor change an application's state.
 
-// Programs runs programs at moments of a release's life. *Runner implements it.
+// Programs runs programs for events of a release's life. *Runner implements it.
 type Programs interface {
 	AllowsHooks() bool
 	Global(name string) ([]string, error)
@@ -56,7 +56,7 @@ type Events struct {
 	Values settings.Values
 }
 
-// Event is one moment of an application's life for which there may be hooks.
+// Event is one event of an application's life for which there may be hooks.
 type Event struct {
 	a         *store.App
 	hook      string
@@ -69,32 +69,14 @@ type Event struct {
 // ErrFailed: a hook has failed.
 var ErrFailed = errors.New("hook")
 
-// ErrRefused: a hook, or a missing one, refuses what was to begin. Nothing was changed.
-var ErrRefused = errors.New("refused")
-
-// Refuse makes an ErrRefused of a reason.
-func Refuse(format string, args ...any) error {
-	return fmt.Errorf("%w: %w", ErrRefused, fmt.Errorf(format, args...))
-}
-
-// Permit runs the hooks of a moment that may refuse what begins: then nothing was
-// changed.
-func (e Events) Permit(ctx context.Context, m Event) error {
-	err := e.Run(ctx, m)
-	if errors.Is(err, ErrFailed) {
-		return fmt.Errorf("%w: %w", ErrRefused, err)
-	}
-	return err
-}
-
-// Run runs the hooks of a moment. Without any it does nothing. If one fails, the error
+// Run runs the hooks of an event. Without any it does nothing. If one fails, the error
 // is an ErrFailed.
-func (e Events) Run(ctx context.Context, m Event) error {
-	if e.Hooks == nil {
+func (es Events) Run(ctx context.Context, m Event) error {
+	if es.Hooks == nil {
 		return nil
 	}
-	own, manifests := e.ownHook(m)
-	global, err := e.Hooks.Global(m.hook)
+	own, manifests := es.ownHook(m)
+	global, err := es.Hooks.Global(m.hook)
 	if err != nil {
 		return fmt.Errorf("%w of the device: %w", ErrFailed, err)
 	}
@@ -104,7 +86,7 @@ func (e Events) Run(ctx context.Context, m Event) error {
 	if err := durable.Point("hook." + m.hook); err != nil {
 		return fmt.Errorf("hook %s: %w", m.hook, err)
 	}
-	tmp, err := e.Temp()
+	tmp, err := es.Temp()
 	if err != nil {
 		return err
 	}
@@ -112,28 +94,28 @@ func (e Events) Run(ctx context.Context, m Event) error {
 	handover := filepath.Join(tmp, "handover")
 	before, err := m.a.Handover()
 	if err != nil {
-		e.Log.Error("what hooks handed on cannot be read", "app", m.a.Name, "error", err)
+		es.Log.Error("what hooks handed on cannot be read", "app", m.a.Name, "error", err)
 	}
 	if err := os.WriteFile(handover, before, 0o600); err != nil {
 		return err
 	}
 	set := filepath.Join(tmp, "values")
-	if err := os.WriteFile(set, submodules.EncodeValues(e.Values.For(e.Log, m.a.Name)), 0o600); err != nil {
+	if err := os.WriteFile(set, submodules.EncodeValues(es.Values.For(es.Log, m.a.Name)), 0o600); err != nil {
 		return err
 	}
 	c := Call{
 		Values: set,
 		Own:    own, Manifests: manifests, Name: m.hook, Application: m.a.Name, Operation: m.operation,
-		Old: e.side(m.a, m.old), New: e.side(m.a, m.new), Handover: handover, Data: m.data,
+		Old: es.side(m.a, m.old), New: es.side(m.a, m.new), Handover: handover, Data: m.data,
 	}
-	asked := e.Asked
+	asked := es.Asked
 	if d := m.a.Deployment; d != nil && d.Asked != nil {
 		asked = *d.Asked
 	}
 	c.Automatic, c.Event = asked.How == store.AskedByUnit, asked.Event
 	c.Direction = direction(m, c.Old.Version, c.New.Version)
-	e.Log.Info("running hooks", "app", m.a.Name, "hook", m.hook)
-	if err := e.Hooks.Run(ctx, c); err != nil {
+	es.Log.Info("running hooks", "app", m.a.Name, "hook", m.hook)
+	if err := es.Hooks.Run(ctx, c); err != nil {
 		if ctx.Err() != nil {
 			return err
 		}
@@ -167,14 +149,14 @@ func readHandover(file string) ([]byte, error) {
 	return data, err
 }
 
-// ownHook is the hook of the moment's release and the directory of its manifests.
-func (e Events) ownHook(m Event) (h policy.Hook, manifests string) {
+// ownHook is the hook of the event's release and the directory of its manifests.
+func (es Events) ownHook(m Event) (h policy.Hook, manifests string) {
 	if m.own == "" {
 		return h, ""
 	}
-	h, found := e.policyOfRelease(m.a, m.own).Hook(m.hook)
-	if found && !e.Hooks.AllowsHooks() {
-		e.Log.Warn("a hook of an installed release is not run: allow_hooks in mender-app.conf forbids it", "app", m.a.Name, "hook", m.hook)
+	h, found := es.policyOfRelease(m.a, m.own).Hook(m.hook)
+	if found && !es.Hooks.AllowsHooks() {
+		es.Log.Warn("a hook of an installed release is not run: allow_hooks in mender-app.conf forbids it", "app", m.a.Name, "hook", m.hook)
 		found = false
 	}
 	if !found {
@@ -184,7 +166,7 @@ func (e Events) ownHook(m Event) (h policy.Hook, manifests string) {
 }
 
 // policyOfRelease is the policy of a release; nil if it has none or cannot be read.
-func (e Events) policyOfRelease(a *store.App, id string) *policy.Policy {
+func (es Events) policyOfRelease(a *store.App, id string) *policy.Policy {
 	if id == "" {
 		return nil
 	}
@@ -192,10 +174,10 @@ func (e Events) policyOfRelease(a *store.App, id string) *policy.Policy {
 	if err != nil {
 		return nil
 	}
-	return facts.PolicyOf(e.Log, a.Name, r)
+	return facts.PolicyOf(es.Log, a.Name, r)
 }
 
-func (e Events) side(a *store.App, id string) Release {
+func (es Events) side(a *store.App, id string) Release {
 	if id == "" {
 		return Release{}
 	}
@@ -227,16 +209,16 @@ func direction(m Event, before, after string) string {
 }
 
 // Try runs hooks that cannot stop what is under way: they fail with a line in the log.
-func (e Events) Try(ctx context.Context, m Event) error {
-	err := e.Run(ctx, m)
+func (es Events) Try(ctx context.Context, m Event) error {
+	err := es.Run(ctx, m)
 	if err == nil || ctx.Err() != nil || !errors.Is(err, ErrFailed) {
 		return err
 	}
-	e.Log.Error("a hook failed; the work goes on", "app", m.a.Name, "hook", m.hook, "error", err)
+	es.Log.Error("a hook failed; the work goes on", "app", m.a.Name, "hook", m.hook, "error", err)
 	return nil
 }
 
-// InDeployment is a moment of a's open deployment.
+// InDeployment is an event of a's open deployment.
 func InDeployment(a *store.App, hook, own string) Event {
 	d := a.Deployment
 	m := Event{a: a, hook: hook, operation: opInstall, own: own, old: d.From, new: d.To}
@@ -246,79 +228,46 @@ func InDeployment(a *store.App, hook, own string) Event {
 	return m
 }
 
-// Preload runs the hooks before anything is loaded. Those of the new release are not
-// accepted yet, so these are of the installed one.
-func (e Events) Preload(ctx context.Context, a *store.App) error {
-	return e.Permit(ctx, InDeployment(a, policy.HookPreLoad, a.Deployment.From))
-}
-
-// Ask asks the hooks of the new release, which the client has accepted by now, whether
-// it may be rolled out. Nothing that runs was touched. A rollback that somebody asked
-// for is not refused.
-func (e Events) Ask(ctx context.Context, a *store.App) error {
-	d := a.Deployment
-	if e.Hooks == nil {
-		return nil
-	}
-	if d.Reused {
-		return e.Try(ctx, InDeployment(a, policy.HookPreRollback, d.From))
-	}
-	if p := e.policyOfRelease(a, d.To); p != nil && e.Hooks.AllowsHooks() {
-		if err := e.Hooks.Check(a.ReleaseManifests(d.To), p.Hooks); err != nil {
-			return fmt.Errorf("%w: hooks of %s: %w", ErrRefused, a.Name, err)
-		}
-	}
-	if err := e.enabled(ctx, a); err != nil {
-		return err
-	}
-	for _, name := range []string{policy.HookPostLoad, policy.HookCheck, policy.HookPreRollout} {
-		if err := e.Permit(ctx, InDeployment(a, name, d.To)); err != nil {
-			return err
-		}
+// Check refuses hooks of the new release of a's deployment that cannot be run.
+func (es Events) Check(a *store.App) error {
+	if p := es.policyOfRelease(a, a.Deployment.To); p != nil && es.Hooks.AllowsHooks() {
+		return es.Hooks.Check(a.ReleaseManifests(a.Deployment.To), p.Hooks)
 	}
 	return nil
 }
 
-// enabled notes whether the new release is to run at all.
-func (e Events) enabled(ctx context.Context, a *store.App) error {
+// Disabled says why the new release of a's deployment must not run at all; "" if it may.
+func (es Events) Disabled(ctx context.Context, a *store.App) (off string, err error) {
 	d := a.Deployment
-	off, err := Decider{Hooks: e.Hooks, Values: e.Values, Temp: e.Temp}.Decide(ctx, e.policyOfRelease(a, d.To), Call{
-		Manifests: a.ReleaseManifests(d.To), Application: a.Name, Operation: opInstall, Old: e.side(a, d.From), New: e.side(a, d.To),
+	return Decider{Hooks: es.Hooks, Values: es.Values, Temp: es.Temp}.Decide(ctx, es.policyOfRelease(a, d.To), Call{
+		Manifests: a.ReleaseManifests(d.To), Application: a.Name, Operation: opInstall, Old: es.side(a, d.From), New: es.side(a, d.To),
 	})
-	if err != nil {
-		return fmt.Errorf("%w: %s: %w", ErrRefused, a.Name, err)
-	}
-	if off == a.Off[d.To] {
-		return nil
-	}
-	NoteDisabled(a, d.To, off)
-	return a.Save()
 }
 
 // Migrate runs the hook that makes the data that of the new release. Nothing of the
 // application runs. data is a directory with a link to each volume.
-func (e Events) Migrate(ctx context.Context, a *store.App, data string) error {
+func (es Events) Migrate(ctx context.Context, a *store.App, data string) error {
 	m := InDeployment(a, policy.HookMigrate, a.Deployment.To)
 	m.data = data
-	return e.Run(ctx, m)
+	return es.Run(ctx, m)
 }
 
 // Ready waits until the hooks of the release that was rolled out say that it is ready.
-func (e Events) Ready(ctx context.Context, a *store.App) error {
+func (es Events) Ready(ctx context.Context, a *store.App) error {
 	d := a.Deployment
-	if err := e.Status(ctx, InDeployment(a, policy.HookStatus, d.To)); err != nil {
+	if err := es.Status(ctx, InDeployment(a, policy.HookStatus, d.To)); err != nil {
 		return err
 	}
 	if d.Reused {
-		return e.Try(ctx, InDeployment(a, policy.HookPostRollback, d.To))
+		return es.Try(ctx, InDeployment(a, policy.HookPostRollback, d.To))
 	}
-	return e.Run(ctx, InDeployment(a, policy.HookPostRollout, d.To))
+	return es.Run(ctx, InDeployment(a, policy.HookPostRollout, d.To))
 }
 
 // Status waits for the hook status. A release that it does not call ready is not
 // healthy.
-func (e Events) Status(ctx context.Context, m Event) error {
-	err := e.Run(ctx, m)
+func (es Events) Status(ctx context.Context, m Event) error {
+	err := es.Run(ctx, m)
 	if errors.Is(err, ErrFailed) {
 		return submodules.Mark(err, submodules.ErrUnhealthy)
 	}
@@ -327,8 +276,8 @@ func (e Events) Status(ctx context.Context, m Event) error {
 
 // Leaving runs the hook before a rollback: of the release that leaves, if its content
 // was accepted. A download that overwrites may be undone before that.
-func (e Events) Leaving(ctx context.Context, a *store.App) error {
-	return e.Try(ctx, back(a, policy.HookPreRollback, opRollback, accepted(a)))
+func (es Events) Leaving(ctx context.Context, a *store.App) error {
+	return es.Try(ctx, back(a, policy.HookPreRollback, opRollback, accepted(a)))
 }
 
 // accepted is the new release of a's deployment if its content was accepted; "" otherwise.
@@ -345,38 +294,38 @@ func back(a *store.App, hook, operation, own string) Event {
 	return Event{a: a, hook: hook, operation: operation, own: own, old: d.To, new: d.From}
 }
 
-// Restoring runs the hook of a release from a backup that is loaded, before its data and
-// settings are put in place.
-func (e Events) Restoring(ctx context.Context, a *store.App) error {
+// OfRestore is the event before a release from a backup, which is loaded, gets its data
+// and settings.
+func OfRestore(a *store.App) Event {
 	m := InDeployment(a, policy.HookPreRestore, a.Deployment.To)
 	m.operation = OpRestore
-	return e.Permit(ctx, m)
+	return m
 }
 
 // Aborting runs the hook before a deployment is aborted: of the release that leaves, if
 // its content was accepted.
-func (e Events) Aborting(ctx context.Context, a *store.App) error {
-	return e.Try(ctx, back(a, policy.HookPreAbort, opAbort, accepted(a)))
+func (es Events) Aborting(ctx context.Context, a *store.App) error {
+	return es.Try(ctx, back(a, policy.HookPreAbort, opAbort, accepted(a)))
 }
 
 // Aborted runs the hook after a deployment was aborted: of the release that is installed.
-func (e Events) Aborted(ctx context.Context, a *store.App) error {
-	return e.Try(ctx, back(a, policy.HookPostAbort, opAbort, a.Deployment.From))
+func (es Events) Aborted(ctx context.Context, a *store.App) error {
+	return es.Try(ctx, back(a, policy.HookPostAbort, opAbort, a.Deployment.From))
 }
 
 // Returned runs the hook after a rollback: of the release that runs again.
-func (e Events) Returned(ctx context.Context, a *store.App) error {
-	return e.Try(ctx, back(a, policy.HookPostRollback, opRollback, a.Deployment.From))
+func (es Events) Returned(ctx context.Context, a *store.App) error {
+	return es.Try(ctx, back(a, policy.HookPostRollback, opRollback, a.Deployment.From))
 }
 
-// OfCurrent is a moment of what an operator does with the installed release.
+// OfCurrent is an event of what an operator does with the installed release.
 func OfCurrent(a *store.App, hook, operation string) Event {
 	return Event{a: a, hook: hook, operation: operation, own: a.Current, old: a.Current}
 }
 
 // DropHandover ends what hooks handed on. If that fails, the next operation gets it.
-func (e Events) DropHandover(a *store.App) {
+func (es Events) DropHandover(a *store.App) {
 	if err := a.DropHandover(); err != nil {
-		e.Log.Warn("what hooks handed on could not be removed", "app", a.Name, "error", err)
+		es.Log.Warn("what hooks handed on could not be removed", "app", a.Name, "error", err)
 	}
 }

@@ -42,18 +42,3 @@ func (t *target) verifySaved(ctx context.Context, c store.Component) (problems [
 func cannotVerify(t *target) error {
 	return fmt.Errorf("%w: sub-module %s cannot verify", submodules.ErrUsage, t.r.Orchestrator)
 }
-
-// restoreNames gives names that the failed release took back to other applications' images
-// (image_names.go). It uses LOAD, which moves no content for a component that is present.
-func (e *Engine) restoreNames(ctx context.Context, a *store.App, gone, before *store.Release) error {
-	return restoreImageNames(ctx, e.Store, e.Log, a.Name, gone, before, func(ctx context.Context, a *store.App, r *store.Release, c store.Component) error {
-		t, err := e.targetOf(ctx, a, r)
-		if err != nil || !t.info.Has(submodules.FeatureComponents) {
-			return err
-		}
-		e.Log.Info("restoring the name of an image", "app", a.Name, "component", c.URL)
-		req := t.only(c).request()
-		req.URL, req.Path = c.URL, os.DevNull
-		return t.client().Load(ctx, req)
-	})
-}
