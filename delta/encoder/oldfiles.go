@@ -39,16 +39,9 @@ func newIndex(e *encoder) (*index, error) {
 		if o.Kind == delta.Blob {
 			paths[""] = &oldFile{obj: i, size: o.Size}
 		}
-		for j := range o.members {
+		for p, j := range readable(o.members) {
 			m := &o.members[j]
-			if m.Path == "" {
-				continue
-			}
-			// A store has the last member with a name at its path.
-			delete(paths, m.Path)
-			if m.File() && m.Size > 0 {
-				paths[m.Path] = &oldFile{obj: i, path: m.Path, off: m.Off, size: m.Size}
-			}
+			paths[p] = &oldFile{obj: i, path: p, off: m.Off, size: m.Size}
 		}
 		names := make([]string, 0, len(paths))
 		for p := range paths {

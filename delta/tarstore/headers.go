@@ -6,6 +6,7 @@ import (
 	"math"
 
 	"github.com/mender-app/mender-app/delta"
+	"github.com/mender-app/mender-app/delta/internal/readahead"
 	"github.com/mender-app/mender-app/delta/internal/tarheader"
 )
 
@@ -13,6 +14,12 @@ import (
 // compressed layer, for a delta.Old. It skips the contents. Close closes the tar.
 func NewHeaders(tar io.ReadCloser) delta.HeaderReader {
 	return &streamHeaders{headerWalk{tarheader.NewWalk(&forward{r: bufio.NewReaderSize(tar, 64<<10)}, math.MaxInt64)}, tar}
+}
+
+// NewHeadersAt returns the headers of a tar of size bytes that can be read at random,
+// for a delta.Old. Close leaves the tar open.
+func NewHeadersAt(tar io.ReaderAt, size int64) delta.HeaderReader {
+	return &headerWalk{tarheader.NewWalk(readahead.New(tar, size), size)}
 }
 
 type streamHeaders struct {

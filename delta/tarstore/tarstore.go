@@ -83,7 +83,7 @@ func (s *Store) Headers(_ context.Context, in delta.Digest) (delta.HeaderReader,
 	if o == nil || o.kind != delta.Tar {
 		return nil, fmt.Errorf("%s: %w", in, delta.ErrNoObject)
 	}
-	return &headerWalk{tarheader.NewWalk(readahead.New(o.r, o.size), o.size)}, nil
+	return NewHeadersAt(o.r, o.size), nil
 }
 
 type headerWalk struct{ *tarheader.Walk }

@@ -30,7 +30,7 @@ func TestCompareRemoved(t *testing.T) {
 			require.NoError(t, w.WriteHeader(h))
 		}
 		require.NoError(t, w.Close())
-		list, err := Compare(t.Context(), &b, root, true)
+		list, err := Compare(t.Context(), &b, root)
 		require.NoError(t, err)
 		return list
 	}

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/mender-app/mender-app/artifact/image"
+	"github.com/mender-app/mender-app/artifact/layer"
 	"github.com/mender-app/mender-app/submodules"
 )
 
@@ -121,7 +122,7 @@ func (g *gauge) walk(r io.Reader, taken, room, limit int64) error {
 		if err != nil {
 			return nil
 		}
-		if h.Typeflag != tar.TypeReg && h.Typeflag != tar.TypeGNUSparse {
+		if k := layer.Of(h).Kind; k != layer.File && k != layer.Unknown {
 			continue
 		}
 		if h.Size > limit-g.size {

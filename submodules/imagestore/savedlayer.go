@@ -3,16 +3,15 @@ package imagestore
 import (
 	"archive/tar"
 	"bytes"
-	"errors"
 	"fmt"
 	"hash/maphash"
 	"io"
 	"io/fs"
-	"path"
-	"strings"
 
 	"github.com/mender-app/mender-app/artifact/image"
+	"github.com/mender-app/mender-app/artifact/layer"
 	"github.com/mender-app/mender-app/delta"
+	"github.com/mender-app/mender-app/delta/tarstore"
 )
 
 // SavedLayer is a layer as SAVE or docker save gives it: an uncompressed tar that can
@@ -23,12 +22,10 @@ type SavedLayer struct {
 	r       tarFile
 	size    int64
 	scanned bool
-	sparse  bool
 	// files is indexed by a hash of the names, because the names would take several
 	// times as much memory. A collision does no harm: the content is verified.
-	files   map[uint64]savedFile
-	headers []extent // of each member
-	opened  int64
+	files  map[uint64]savedFile
+	opened int64
 }
 
 type tarFile interface {
@@ -87,24 +84,17 @@ func (l *SavedLayer) OpenFile(name string) (delta.File, error) {
 
 // Headers returns the headers of the layer's members, as delta.Old does.
 func (l *SavedLayer) Headers() (delta.HeaderReader, error) {
-	if err := l.scan(); err != nil {
-		return nil, err
-	}
-	if l.sparse {
-		return nil, fmt.Errorf("layer %s has sparse files", l.diffID)
-	}
-	return &savedHeaders{l: l}, nil
+	return tarstore.NewHeadersAt(l.r, l.size), nil
 }
 
-// scan finds the positions of all headers and files in the tar.
+// scan finds the positions of all files in the tar.
 func (l *SavedLayer) scan() error {
 	if l.scanned {
 		return nil
 	}
 	in := io.NewSectionReader(l.r, 0, l.size)
-	l.files, l.headers = map[uint64]savedFile{}, nil
+	l.files = map[uint64]savedFile{}
 	tr := tar.NewReader(in)
-	var end int64 // of the previous member, with its padding
 	for {
 		h, err := tr.Next()
 		if err == io.EOF {
@@ -114,64 +104,28 @@ func (l *SavedLayer) scan() error {
 		if err != nil {
 			return fmt.Errorf("layer %s: %w", l.diffID, err)
 		}
+		m := layer.Of(h)
+		if m.Kind == layer.None {
+			continue
+		}
+		key := maphash.String(names, m.Path)
+		if m.Kind != layer.File || layer.Sparse(h) { // no delta reads a sparse file
+			delete(l.files, key)
+			continue
+		}
 		// archive/tar reads whole blocks and no further: the position is where the
 		// content begins.
 		at, err := in.Seek(0, io.SeekCurrent)
 		if err != nil {
 			return err
 		}
-		if isSparse(h) {
-			l.sparse = true
-			continue
-		}
-		l.headers = append(l.headers, extent{end, at - end})
-		end = at + h.Size + -h.Size&511
-		if h.Typeflag == tar.TypeReg {
-			l.files[maphash.String(names, strings.TrimPrefix(path.Clean("/"+h.Name), "/"))] = savedFile{extent{at, h.Size}, false}
-		}
+		l.files[key] = savedFile{extent{at, h.Size}, false}
 	}
-}
-
-func isSparse(h *tar.Header) bool {
-	for k := range h.PAXRecords {
-		if strings.HasPrefix(k, "GNU.sparse.") {
-			return true
-		}
-	}
-	return h.Typeflag == tar.TypeGNUSparse
 }
 
 // MaxHeaders bounds the headers of one member of a tar, in bytes: pax records may have
 // large extended attributes.
 const MaxHeaders = 4 << 20
-
-// savedHeaders gives the headers of a layer's members.
-type savedHeaders struct {
-	l    *SavedLayer
-	next int
-	buf  []byte
-}
-
-func (h *savedHeaders) Next() ([]byte, error) {
-	if h.next == len(h.l.headers) {
-		return nil, io.EOF
-	}
-	e := h.l.headers[h.next]
-	h.next++
-	if e.size > MaxHeaders {
-		return nil, fmt.Errorf("headers of more than %d bytes", MaxHeaders)
-	}
-	if int64(cap(h.buf)) < e.size {
-		h.buf = make([]byte, e.size)
-	}
-	h.buf = h.buf[:e.size]
-	if _, err := h.l.r.ReadAt(h.buf, e.offset); err != nil {
-		return nil, errors.Join(err, io.ErrUnexpectedEOF)
-	}
-	return h.buf, nil
-}
-
-func (h *savedHeaders) Close() error { return nil }
 
 type section struct{ *io.SectionReader }
 

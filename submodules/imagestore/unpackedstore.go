@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path"
 	"strings"
@@ -46,9 +45,8 @@ type UnpackedStore struct {
 
 // Old opens the content. Files are read from the unpacked directory; headers and
 // whole tars are read from the blob and decompressed on the way. Nothing is
-// written, and memory does not depend on the layer's size. Only a file that is not
-// at its path (its directory is a link in a layer below) is read from a copy of
-// the blob.
+// written, and memory does not depend on the layer's size. Only a file that cannot be
+// opened at its path is read from a copy of the blob.
 func (p UnpackedStore) Old() Old {
 	return &unpackedOld{from: p, layers: map[delta.Digest]*unpackedLayer{}}
 }
@@ -111,9 +109,12 @@ func (p *unpackedOld) OpenFile(ctx context.Context, in delta.Digest, name string
 		return nil, err
 	}
 	if l.dir != nil {
-		f, err := openIn(l.dir, name)
-		if err == nil || l.Blob == nil || !errors.Is(err, fs.ErrNotExist) {
-			return f, err
+		f, err := OpenWithin(l.dir, name)
+		if err == nil {
+			return NewFile(f)
+		}
+		if l.Blob == nil {
+			return nil, err
 		}
 	}
 	if l.blob == nil {
@@ -122,23 +123,6 @@ func (p *unpackedOld) OpenFile(ctx context.Context, in delta.Digest, name string
 		}
 	}
 	return l.blob.OpenFile(ctx, in, name)
-}
-
-// openIn opens a regular file below root. Lstat comes first because opening a
-// FIFO would block.
-func openIn(root *os.Root, name string) (delta.File, error) {
-	fi, err := root.Lstat(name)
-	if err == nil && !fi.Mode().IsRegular() {
-		err = &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
-	}
-	if err != nil {
-		return nil, err
-	}
-	f, err := root.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	return NewFile(f)
 }
 
 // index makes the blob's files readable: in place, if the blob is not compressed.

@@ -5,6 +5,7 @@ package tarheader
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"path"
 	"strconv"
@@ -25,6 +26,7 @@ const (
 // (POSIX.1-2017 pax; GNU tar manual, "Basic Tar Format".)
 type Header struct {
 	Path   string // cleaned; "" if it cannot name a file
+	Link   string // where a link leads, as it is
 	Type   byte
 	Size   int64 // of the content that follows, without padding
 	Sparse bool
@@ -51,7 +53,7 @@ func (m *Header) Next(raw []byte) (int, error) {
 		return Block, nil
 	}
 	*m = Header{}
-	var long, pax string
+	var long, longLink, pax, paxLink string
 	size := int64(-1)
 	for off := 0; off < len(raw); {
 		if off+Block > len(raw) {
@@ -77,6 +79,8 @@ func (m *Header) Next(raw []byte) (int, error) {
 			switch t {
 			case 'L':
 				long = cstring(body)
+			case 'K':
+				longLink = cstring(body)
 			case 'g':
 				m.Odd = true
 			case 'x':
@@ -84,6 +88,8 @@ func (m *Header) Next(raw []byte) (int, error) {
 					switch {
 					case k == "path":
 						pax = v
+					case k == "linkpath":
+						paxLink = v
 					case k == "size":
 						if s, err := strconv.ParseInt(v, 10, 64); err == nil && s >= 0 {
 							size = s
@@ -91,7 +97,7 @@ func (m *Header) Next(raw []byte) (int, error) {
 							size = -2
 						}
 					case strings.HasPrefix(k, "GNU.sparse."):
-						m.Sparse = true
+						m.Sparse, m.Odd = true, true
 					}
 				}) || size == -2 {
 					return 0, ErrHeader
@@ -120,9 +126,11 @@ func (m *Header) Next(raw []byte) (int, error) {
 			name = pax
 		}
 		m.Path = CleanPath(name)
+		m.Link = cmp.Or(paxLink, longLink, cstring(h[157:257]))
 		off += Block
 		switch t {
 		case '1', '2', '3', '4', '5', '6':
+			m.Odd = m.Odd || m.Size > 0 // such as a hard link that gives the size of its file
 			m.Size = 0
 		case 'S':
 			m.Sparse, m.Odd = true, true

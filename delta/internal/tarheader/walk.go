@@ -26,7 +26,7 @@ func NewWalk(r io.ReaderAt, size int64) *Walk { return &Walk{r: r, size: size} }
 // End returns the offset after the last member, once Next returned io.EOF.
 func (t *Walk) End() int64 { return t.off }
 
-// Next returns the next member, and io.EOF after the last. Any other error says
+// Next returns the next member, and io.EOF after the last with padding. Any other error says
 // that the rest of the tar does not parse.
 func (t *Walk) Next() (Member, error) {
 	var m Member
@@ -62,8 +62,13 @@ func (t *Walk) Next() (Member, error) {
 	m.Raw = t.raw
 	m.Off = t.off + int64(len(t.raw))
 	pad := -m.Size & (Block - 1)
-	if m.Size > t.size-m.Off || m.Off+m.Size+pad > t.size {
+	if m.Size > t.size-m.Off {
 		return m, ErrHeader
+	}
+	if m.Off+m.Size+pad > t.size {
+		// Some writers (umoci 0.4) end with the content of the last member. It counts
+		// as what follows the last member.
+		return m, io.EOF
 	}
 	t.off = m.Off + m.Size + pad
 	return m, nil

@@ -118,7 +118,7 @@ func (s *Store) compare(ctx context.Context, l *image.Layer, chain image.Digest)
 		return nil, nil, err
 	case dir != nil:
 		defer dir.Close()
-		files, bad = imagestore.Compare(ctx, r, dir, true)
+		files, bad = imagestore.Compare(ctx, r, dir)
 	}
 	if bad == nil {
 		// Read to the end: the digest is compared there.

@@ -232,3 +232,8 @@ func TestLoadHostile(t *testing.T) {
 	// The good one of them still loads.
 	require.NoError(t, e.loadBytes(t, app, good, imagestore.LoadRequest{Want: s.identity()}))
 }
+
+// zeros is endless content.
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }

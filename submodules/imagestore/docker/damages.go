@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"strings"
 
 	"github.com/mender-app/mender-app/artifact/image"
@@ -118,10 +117,3 @@ func (f *findings) list() []string {
 	}
 	return f.what
 }
-
-// zeros replaces a missing file, so that the rest of the layer can be read.
-type zeros struct{}
-
-func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
-
-var _ io.Reader = zeros{}

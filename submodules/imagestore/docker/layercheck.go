@@ -4,11 +4,8 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
-	"errors"
 	"fmt"
-	"hash/crc64"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -62,12 +59,15 @@ func (o *overlay) checkLayer(ctx context.Context, chain string, diffID image.Dig
 		return dir
 	}
 	defer c.Close()
-	sum, err := assemble(ctx, root, up, f)
+	problems, sum, err := compareSplit(ctx, root, up)
+	for _, what := range problems {
+		f.add("%s", what)
+	}
 	switch {
 	case ctx.Err() != nil:
 	case err != nil:
 		f.add("the engine's record of its files is damaged: %v", err)
-	case sum != diffID && len(f.what) == 0:
+	case sum != "" && sum != diffID && len(f.what) == 0:
 		f.add("it is %s", sum)
 	}
 	return dir
@@ -104,81 +104,32 @@ func (o *overlay) linked(dir, below string, f *findings) {
 	}
 }
 
-// assemble rebuilds a layer's tar and returns its digest. Files that are missing
-// or have changed are reported, and read as zeros.
-func assemble(ctx context.Context, root *os.Root, up storage.Unpacker, f *findings) (image.Digest, error) {
-	pr, pw := io.Pipe()
-	// tar-split has its own record of the headers, so the digest does not show
-	// that directories and links are gone. Ignore an error of archive/tar: the
-	// engine accepted this tar.
-	named := make(chan []string, 1)
-	go func() {
-		list, _ := imagestore.Compare(ctx, pr, root, false)
-		_, _ = io.Copy(io.Discard, pr)
-		named <- list
-	}()
+// compareSplit compares a layer's files with their sums in its tar-split, and whatever
+// else its headers tell with what is there. sum is the digest of the layer's tar; it is
+// "" where the engine cannot rebuild the tar from what it keeps: after damage, of a
+// sparse file, and of a file that a later member of the same layer replaced.
+func compareSplit(ctx context.Context, root *os.Root, up storage.Unpacker) (problems []string, sum image.Digest, err error) {
+	c := imagestore.NewComparison(root)
 	h := sha256.New()
-	w := io.MultiWriter(h, pw)
 	buf := make([]byte, 64<<10)
-	err := func() error {
-		for {
-			if err := ctx.Err(); err != nil {
-				return err
-			}
-			entry, err := up.Next()
-			if err == io.EOF {
-				return nil
-			}
-			if err != nil {
-				return err
-			}
-			switch {
-			case entry.Type == storage.SegmentType:
-				if _, err := w.Write(entry.Payload); err != nil {
-					return err
-				}
-			case entry.Size > 0:
-				if err := writeFile(w, root, entry, buf, f); err != nil {
-					return err
-				}
-			}
-		}
-	}()
-	_ = pw.CloseWithError(err)
-	for _, what := range <-named {
-		f.add("%s", what)
-	}
-	return digest.OfHash(h), err
-}
-
-// writeFile writes as many bytes as the file of an entry should have, and reports
-// damage of the file.
-func writeFile(w io.Writer, root *os.Root, entry *storage.Entry, buf []byte, f *findings) error {
-	name := entry.GetName()
-	file, err := openRegular(root, name)
-	if err != nil {
-		if errors.Is(err, fs.ErrNotExist) {
-			f.add("%s is missing", name)
-		} else {
-			f.add("%s: %v", name, err)
-		}
-		_, err := io.CopyN(w, zeros{}, entry.Size)
+	rebuilt := true
+	err = eachMember(up, func(segment []byte) error {
+		h.Write(segment)
+		return ctx.Err()
+	}, func(m splitMember) error {
+		whole := m.size == 0
+		err := c.Member(m.Member, func(f *os.File) (string, error) {
+			var what string
+			whole, what = m.copy(h, f, buf)
+			return what, nil
+		})
+		rebuilt = rebuilt && whole && !m.sparse && !c.Full()
 		return err
+	})
+	if rebuilt {
+		sum = digest.OfHash(h)
 	}
-	defer file.Close()
-	crc := crc64.New(storage.CRCTable)
-	n, err := io.CopyBuffer(io.MultiWriter(w, crc), struct{ io.Reader }{io.LimitReader(file, entry.Size)}, buf)
-	if err == nil {
-		if fi, err := file.Stat(); err == nil && fi.Size() != entry.Size {
-			f.add("%s has %d bytes, not %d", name, fi.Size(), entry.Size)
-		} else if !bytes.Equal(crc.Sum(nil), entry.Payload) {
-			f.add("%s is damaged", name)
-		}
-	} else {
-		f.add("%s: %v", name, err) // a bad block of the disk
-	}
-	_, err = io.CopyN(w, zeros{}, entry.Size-n)
-	return err
+	return c.Problems(), sum, err
 }
 
 // containerdDamages reads every layer of an image in the containerd store: its
@@ -249,7 +200,7 @@ func compareUnpacked(ctx context.Context, r io.Reader, at *snapshots, chain imag
 		return []string{fmt.Sprintf("as it is unpacked: %v", err)}, ctx.Err()
 	}
 	defer dir.Close()
-	what, err := imagestore.Compare(ctx, r, dir, true)
+	what, err := imagestore.Compare(ctx, r, dir)
 	if err != nil {
 		return []string{fmt.Sprintf("as it is unpacked: %v", err)}, err
 	}

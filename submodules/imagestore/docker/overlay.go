@@ -8,11 +8,9 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path"
 	"path/filepath"
 	"strings"
 
-	"github.com/vbatts/tar-split/tar/asm"
 	"github.com/vbatts/tar-split/tar/storage"
 
 	"github.com/mender-app/mender-app/artifact/digest"
@@ -131,21 +129,17 @@ func (o *overlay) size(diffID image.Digest) (int64, error) {
 	}
 	defer c.Close()
 	var n int64
-	for {
-		entry, err := up.Next()
-		if err == io.EOF {
-			return n, nil
-		}
-		if err != nil {
-			return 0, fmt.Errorf("layer %s: tar-split: %w", diffID, err)
-		}
-		switch entry.Type {
-		case storage.SegmentType:
-			n += int64(len(entry.Payload))
-		case storage.FileType:
-			n += entry.Size
-		}
+	err = eachMember(up, func(segment []byte) error {
+		n += int64(len(segment))
+		return nil
+	}, func(m splitMember) error {
+		n += m.size
+		return m.notKept()
+	})
+	if err != nil {
+		return 0, fmt.Errorf("layer %s: tar-split: %w", diffID, err)
 	}
+	return n, nil
 }
 
 // tar opens the layer's tar, rebuilt byte for byte. It is not verified.
@@ -177,7 +171,7 @@ func (o *overlay) tarOf(chain string) (io.ReadCloser, error) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		err := asm.WriteOutputTarStream(rootGetter{root}, up, pw)
+		err := writeSplit(pw, root, up)
 		if err != nil {
 			// A file is missing or has changed.
 			err = fmt.Errorf("%w: %w", image.ErrMismatch, err)
@@ -201,34 +195,6 @@ func (t tarReader) Close() error {
 	return err
 }
 
-// rootGetter gives tar-split the files of a layer.
-type rootGetter struct{ root *os.Root }
-
-func (g rootGetter) Get(name string) (io.ReadCloser, error) {
-	f, err := openRegular(g.root, name)
-	if err != nil {
-		return nil, err
-	}
-	return f, nil
-}
-
-// openRegular opens a regular file by its name in a tar. Lstat comes first because
-// opening a FIFO would block.
-func openRegular(root *os.Root, name string) (*os.File, error) {
-	name = strings.TrimPrefix(path.Clean("/"+name), "/")
-	if name == "" {
-		name = "."
-	}
-	fi, err := root.Lstat(name)
-	if err != nil {
-		return nil, err
-	}
-	if !fi.Mode().IsRegular() {
-		return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
-	}
-	return root.Open(name)
-}
-
 // OpenFile implements delta.Old.
 func (o *overlay) OpenFile(_ context.Context, in delta.Digest, name string) (delta.File, error) {
 	if name == "" {
@@ -249,7 +215,7 @@ func (o *overlay) OpenFile(_ context.Context, in delta.Digest, name string) (del
 		return nil, err
 	}
 	defer root.Close()
-	f, err := openRegular(root, name)
+	f, err := imagestore.OpenWithin(root, name)
 	if err != nil {
 		return nil, err
 	}
@@ -277,36 +243,3 @@ func (o *overlay) Layer(_ context.Context, d image.Digest) (io.ReadCloser, int64
 
 // Close implements imagestore.Old.
 func (o *overlay) Close() error { return nil }
-
-// splitHeaders returns the headers of a tar from its tar-split. A segment has the
-// bytes between the contents of two files: the padding of the first and the headers
-// of the second.
-type splitHeaders struct {
-	up  storage.Unpacker
-	pad int64 // of the last content, still to be skipped
-	buf []byte
-	io.Closer
-}
-
-func (h *splitHeaders) Next() ([]byte, error) {
-	h.buf = h.buf[:0]
-	for {
-		entry, err := h.up.Next()
-		if err != nil {
-			return nil, err // io.EOF: what is left are the zero blocks at the end
-		}
-		switch entry.Type {
-		case storage.SegmentType:
-			p := entry.Payload
-			skip := min(h.pad, int64(len(p)))
-			h.pad -= skip
-			if int64(len(h.buf)+len(p))-skip > imagestore.MaxHeaders {
-				return nil, fmt.Errorf("tar-split: headers of more than %d bytes", imagestore.MaxHeaders)
-			}
-			h.buf = append(h.buf, p[skip:]...)
-		case storage.FileType:
-			h.pad = -entry.Size & 511
-			return h.buf, nil
-		}
-	}
-}

@@ -39,7 +39,8 @@ func TestStore(t *testing.T) {
 				return free
 			},
 		}
-		if e.twice(t) {
+		f.Classic = !e.twice(t)
+		if !f.Classic {
 			f.Blob = func(t *testing.T, id imagestore.Identity, layer int) string {
 				img, err := e.Find(t.Context(), app, id, "")
 				require.NoError(t, err)

@@ -41,6 +41,8 @@ type Fixture struct {
 	// Blob returns the file that holds an image's layer. It is nil for a store that
 	// keeps only unpacked layers.
 	Blob func(t *testing.T, id imagestore.Identity, layer int) string
+	// Classic says that the store is Docker's classic one, which refuses more layers.
+	Classic bool
 	// Free returns the number of free bytes on the store's disk.
 	Free func(t *testing.T) int64
 }
@@ -61,6 +63,7 @@ func Run(t *testing.T, open func(t *testing.T) Fixture) {
 		{"Distrust", testDistrust},
 		{"Repair", testRepair},
 		{"RepairMissing", testRepairMissing},
+		{"Layers", testLayers},
 		{"Announced", testAnnounced},
 	} {
 		t.Run(c.name, func(t *testing.T) {
