@@ -237,6 +237,9 @@ func (e *Engine) Purge(ctx context.Context, name string, data, force bool) error
 		if err := ask(ctx, hooks.OfCurrent(a, policy.HookPrePurge, hooks.OpPurge)); err != nil {
 			return err
 		}
+		if err := e.endRepair(ctx, a.Name); err != nil {
+			return err
+		}
 		a.Purge = purgeKeepsData
 	}
 	if data {

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/mender-app/mender-app/artifact/digest"
 	"github.com/mender-app/mender-app/artifact/names"
 	"github.com/mender-app/mender-app/modules/journal"
 	"github.com/mender-app/mender-app/store"
@@ -127,6 +128,7 @@ func (e *Engine) doRepair(ctx context.Context, a *store.App, q *repairRequest, d
 	req.Dir, req.Path, req.Options = dir, source, options
 	apps, err := t.client().Repair(ctx, req)
 	if err != nil {
+		e.putBack(ctx, q, dir)
 		return err
 	}
 	for _, name := range apps {
@@ -137,7 +139,47 @@ func (e *Engine) doRepair(ctx context.Context, a *store.App, q *repairRequest, d
 	return durable.RemoveAll(dir)
 }
 
-// bringUp rolls out an application's current release again.
+// putBack starts the applications again that a repair which failed may have stopped:
+// those that use a layer of what it repairs. What it fails to start, a resumed repair
+// starts.
+func (e *Engine) putBack(ctx context.Context, q *repairRequest, dir string) {
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) == 1 || ctx.Err() != nil {
+		return // it changed nothing, or there is no time left
+	}
+	apps, err := e.Store.Apps()
+	if err != nil {
+		e.Log.Error("applications that a repair stopped are not started again", "error", err)
+		return
+	}
+	for _, name := range apps {
+		a, err := e.open(name)
+		if err != nil || !uses(a, q.Components) {
+			continue
+		}
+		if err := e.bringUp(ctx, name); err != nil {
+			e.Log.Error("the repair failed, and the application does not start again", "app", name, "error", err)
+			continue
+		}
+		e.Log.Info("the repair failed; the application runs as before", "app", name)
+	}
+}
+
+// uses reports whether an application's current release has a component, or a layer of
+// one.
+func uses(a *store.App, components []store.Component) bool {
+	r, err := a.Release(a.Current)
+	if err != nil {
+		return false
+	}
+	return slices.ContainsFunc(r.Components, func(c store.Component) bool {
+		return slices.ContainsFunc(components, func(d store.Component) bool {
+			return c.Digest == d.Digest || slices.ContainsFunc(c.DiffIDs, func(l digest.Digest) bool { return slices.Contains(d.DiffIDs, l) })
+		})
+	})
+}
+
+// bringUp rolls out an application's current release again. An application that an
+// operator has stopped stays stopped.
 func (e *Engine) bringUp(ctx context.Context, name string) error {
 	a, err := e.open(name)
 	if errors.Is(err, store.ErrNoApp) {
@@ -160,6 +202,9 @@ func (e *Engine) bringUp(ctx context.Context, name string) error {
 	}
 	e.Log.Info("starting the application again", "app", name, "release", t.r.ID)
 	err = t.client().Rollout(ctx, t.request())
+	if err == nil {
+		err = t.stayStopped(ctx)
+	}
 	if err != nil || !t.info.Has(submodules.FeatureSync) {
 		return err
 	}
@@ -189,6 +234,22 @@ func (e *Engine) finishRepairs(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
+// endRepair resumes the repair of an application that is being removed, and then drops
+// it: other applications may have been stopped for it.
+func (e *Engine) endRepair(ctx context.Context, name string) error {
+	dir := e.Store.Meta(filepath.Join(repairDir, name))
+	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err := e.finishRepair(ctx, name, dir); err != nil {
+		if ctx.Err() != nil {
+			return err
+		}
+		e.Log.Error("a repair of images is dropped with its application", "app", name, "error", err)
+	}
+	return durable.RemoveAll(dir)
+}
+
 func (e *Engine) finishRepair(ctx context.Context, name, dir string) error {
 	q, err := readRepair(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -198,6 +259,10 @@ func (e *Engine) finishRepair(ctx context.Context, name, dir string) error {
 		return err
 	}
 	a, err := e.open(name)
+	if errors.Is(err, store.ErrNoApp) {
+		e.Log.Warn("a repair of an application that was removed is dropped", "app", name)
+		return durable.RemoveAll(dir)
+	}
 	if err != nil {
 		return err
 	}

@@ -176,3 +176,61 @@ func killedRepair(g *rig, t *testing.T, n int) (killed bool) {
 	}
 	return false
 }
+
+// A repair that cannot be completed leaves the application running as it was, and
+// resume completes it.
+func TestRepairFails(t *testing.T) {
+	for _, stopped := range []bool{false, true} {
+		g := hurt(t)
+		if stopped {
+			require.NoError(t, g.engine().Stop(t.Context(), "shop"))
+		}
+		before := g.w.running["shop"]
+		broken := errors.New("the engine is broken")
+		restore := durable.Inject(func(name string) error {
+			if name == "loaded.REPAIR" {
+				return broken
+			}
+			return nil
+		})
+		_, _, err := g.engine().Repair(t.Context(), []string{"shop"}, v2.file(t))
+		restore()
+		require.ErrorIs(t, err, broken)
+		require.Equal(t, before, g.w.running["shop"])
+		require.DirExists(t, g.engine().Store.Meta("repair/shop"))
+		_, err = g.engine().Resume(t.Context(), "", "")
+		require.NoError(t, err)
+		require.Equal(t, before, g.w.running["shop"])
+		require.NoDirExists(t, g.engine().Store.Meta("repair/shop"))
+		require.Equal(t, "whole", g.w.content[digestOf("shop", "side same")])
+		g.remove()
+	}
+}
+
+// No repair outlives its application, whether it can be completed or not.
+func TestPurgeEndsRepair(t *testing.T) {
+	g := hurt(t)
+	broken := func(name string) error {
+		if name == "removed.REPAIR" {
+			return errors.New("the engine is broken")
+		}
+		return nil
+	}
+	restore := durable.Inject(broken)
+	defer restore()
+	_, _, err := g.engine().Repair(t.Context(), []string{"shop"}, v2.file(t))
+	require.Error(t, err)
+	record := g.engine().Store.Meta("repair/shop")
+	require.DirExists(t, record)
+	require.NoError(t, g.engine().Stop(t.Context(), "shop"))
+	require.NoError(t, g.engine().Purge(t.Context(), "shop", true, false))
+	require.NoDirExists(t, record)
+	_, err = g.engine().Resume(t.Context(), "", "")
+	require.NoError(t, err)
+
+	// One that an earlier version left is dropped.
+	require.NoError(t, (&repairRequest{Format: 1, Application: "shop", Release: "2-shop-2"}).Write(record))
+	_, err = g.engine().Resume(t.Context(), "", "")
+	require.NoError(t, err)
+	require.NoDirExists(t, record)
+}

@@ -120,7 +120,10 @@ func (p RepairImage) Identity() Identity { return Identity{Config: p.Config, Dif
 // it.
 //
 // The error for an image that cannot be repaired is submodules.ErrContent; then
-// nothing is changed.
+// nothing is changed. If the store still reads an image as damaged after all images of
+// the repair were loaded again, the repair ends: another attempt would end the same
+// way. Repair logs it and returns the applications, so that they run as before; a
+// verification tells what is damaged. Any other error leaves a repair to be resumed.
 func Repair(ctx context.Context, s RepairStore, q RepairRequest) (apps []string, err error) {
 	dir := RepairDir(q.Dir)
 	plan, err := ResumeOrPlan(dir, q.Finish, func() (*RepairPlan, error) { return makePlan(ctx, s, q) })
@@ -134,6 +137,15 @@ func Repair(ctx context.Context, s RepairStore, q RepairRequest) (apps []string,
 		return nil, fmt.Errorf("the repair is not complete; continue it with mender-app resume: %w", err)
 	}
 	return plan.Apps, nil
+}
+
+// finish records that nothing of a plan is left to do, and removes what was kept for it.
+func finish(dir RepairDir, plan *RepairPlan) error {
+	plan.Done = true
+	if err := dir.WritePlan(plan); err != nil {
+		return err
+	}
+	return dir.Clear()
 }
 
 // makePlan returns a plan that is durable, nil if nothing is damaged.
@@ -162,8 +174,12 @@ func carryOut(ctx context.Context, s RepairStore, q RepairRequest, plan *RepairP
 	defer release()
 	dir := RepairDir(q.Dir)
 	for _, p := range plan.Images {
-		if err := reload(ctx, s, q, p); err != nil {
+		damages, err := reload(ctx, s, q, p)
+		if err != nil {
 			return fmt.Errorf("image %s: %w", p.Config, err)
+		}
+		if len(damages) > 0 {
+			q.Log("warning: image %s was loaded again, and the engine kept what was damaged (%s)", p.Names[0], damages[0])
 		}
 	}
 	if err := s.Sync(ctx); err != nil {
@@ -172,40 +188,33 @@ func carryOut(ctx context.Context, s RepairStore, q RepairRequest, plan *RepairP
 	if err := durable.Point("repair.loaded"); err != nil {
 		return err
 	}
-	plan.Done = true
-	if err := dir.WritePlan(plan); err != nil {
-		return err
-	}
-	return dir.Clear()
+	return finish(dir, plan)
 }
 
-// reload loads an image from what was kept, names it, and verifies it.
-func reload(ctx context.Context, s RepairStore, q RepairRequest, p RepairImage) error {
+// reload loads an image from what was kept, names it, and returns what is still
+// damaged.
+func reload(ctx context.Context, s RepairStore, q RepairRequest, p RepairImage) (damages []string, err error) {
 	dir := RepairDir(q.Dir)
 	img, err := s.Find(ctx, q.App, p.Identity(), "")
 	missing := errors.Is(err, submodules.ErrNotFound)
 	if err != nil && !missing {
-		return err
+		return nil, err
 	}
 	if missing || slices.ContainsFunc(p.DiffIDs, dir.Has) {
 		q.Log("loading image %s again", p.Names[0])
 		if err := loadKept(ctx, s, dir, p); err != nil {
-			return err
+			return nil, err
 		}
 		if img, err = s.Find(ctx, q.App, p.Identity(), p.Names[0]); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	for _, name := range p.Names {
 		if err := s.Name(ctx, img, name, p.URL); err != nil {
-			return err
+			return nil, err
 		}
 	}
-	damages, err := s.Damages(ctx, img)
-	if err == nil && len(damages) > 0 {
-		err = submodules.Mark(fmt.Errorf("the engine kept what was damaged (%s)", damages[0]), submodules.ErrContent)
-	}
-	return err
+	return s.Damages(ctx, img)
 }
 
 // loadKept loads an image from what was kept. Layers that were not are in the
