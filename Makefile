@@ -30,10 +30,17 @@ zshcompdir    = $(DESTDIR)$(prefix)/share/zsh/site-functions
 fishcompdir   = $(DESTDIR)$(prefix)/share/fish/vendor_completions.d
 unitdir       = $(DESTDIR)$(prefix)/lib/systemd/system
 
+# Somebody else may own the tree, as that of a container: who runs make trusts it already.
+# The functions of make 4.3 do not see what it exports.
+GIT := git -c safe.directory='$(CURDIR)'
+export GIT_CONFIG_COUNT   := 1
+export GIT_CONFIG_KEY_0   := safe.directory
+export GIT_CONFIG_VALUE_0 := $(CURDIR)
+
 # -trimpath and no build time: two builds of one commit give the same bytes.
 # The version is the commit that the Go tool stamps in. TAGS=faults builds programs for
 # tests that kill them (store/durable/faults): in build/faults, for the tests alone.
-VCS     := $(shell git status --porcelain >/dev/null 2>&1 && echo auto || echo false)
+VCS     := $(shell $(GIT) status --porcelain >/dev/null 2>&1 && echo auto || echo false)
 GOBUILD  = CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=$(VCS) -ldflags='-s -w' $(if $(TAGS),-tags=$(TAGS))
 
 .DEFAULT_GOAL := help
@@ -77,7 +84,7 @@ uninstall: # remove what install put there; configuration files stay
 # Packages that start goroutines outside their tests, and the others.
 GOROUTINE  := ^[[:space:]]*go [a-zA-Z_.]+[(]|[.]Go[(]|errgroup
 ROOMS       = $(shell $(GO) list ./... | sed 's|^[^/]*/[^/]*/[^/]*|.|' | grep -vE '^[.]/cmd(/|$$)')
-CONCURRENT  = $(filter $(ROOMS),$(patsubst %/,./%,$(sort $(dir $(shell git grep -lE '$(GOROUTINE)' -- '*.go' ':!*_test.go')))))
+CONCURRENT  = $(filter $(ROOMS),$(patsubst %/,./%,$(sort $(dir $(shell $(GIT) grep -lE '$(GOROUTINE)' -- '*.go' ':!*_test.go')))))
 SEQUENTIAL  = $(filter-out $(CONCURRENT),$(ROOMS))
 
 .PHONY: check
