@@ -124,11 +124,14 @@ setup: # install what tests and demo need (Debian, as root; SETUP=no leaves the 
 engines: setup # unpack the other Docker engines of the test matrix: 45 s and 650 MB each
 	@testdata/engines/setup $(ENGINES)
 
-# The tests of the packages, except those with a target of their own below. Those that
-# take longest begin first, so that no processor is idle at the end. They often wait:
-# three packages at once keep two processors busy.
-OWN_TARGET := /delta(/|$$)|/submodules/k8s$$|/cmd/k8s$$
+# make check has run all tests of the packages but those that ask for more than -short. They
+# say so themselves (testing.Short, [short] in a script), and these are their packages,
+# except those with a target of their own below. Those that take longest begin first, so
+# that no processor is idle at the end. They often wait: three packages at once keep two
+# processors busy.
+OWN_TARGET := ./delta% ./submodules/k8s ./cmd/k8s
 SLOW       := ./submodules/compose ./cmd/mender-app ./submodules/conformance ./submodules/imagestore/docker
+LONGER      = $(addprefix ./,$(sort $(shell $(GIT) grep -lE 'testing[.]Short|^[[]short[]]' -- '*_test.go' '*.txtar' ':!testdata' | sed 's|/testdata/.*||; t; s|/[^/]*$$||')))
 
 # End-to-end tests choose their stage by their directory below testdata/e2e, whose package
 # comment says what belongs there. Go's test cache does not know the programs that they
@@ -138,7 +141,7 @@ WHOLE := $(GO) test -vet=off -count=1 -timeout 45m
 .PHONY: test
 test: setup ## check, then the tests of all packages and what a device does each day, on real parts: 12 min on two cores
 	@testdata/stage 'format, linters and short tests (make check)' 3 $(MAKE) --no-print-directory check
-	@testdata/stage 'the packages' 5 $(GO) test -vet=off -timeout 40m -p 3 $$($(GO) list $(SLOW) ./... | grep -Ev '$(OWN_TARGET)')
+	@testdata/stage 'long tests of the packages' 5 $(GO) test -vet=off -timeout 40m -p 3 $(filter $(LONGER),$(SLOW)) $(filter-out $(SLOW) $(OWN_TARGET),$(LONGER))
 	@testdata/stage 'a device, with the real client and engine' 5 $(WHOLE) -parallel 4 ./testdata/e2e/daily ./testdata/e2e/components ./testdata/bed ./testdata/bed/mutants ./testdata/peers
 
 .PHONY: test-ci
