@@ -171,9 +171,6 @@ type plainDeployment Deployment
 
 // UnmarshalJSON also keeps unknown fields, for MarshalJSON.
 func (s *State) UnmarshalJSON(data []byte) (err error) {
-	if s.quick(data) {
-		return nil
-	}
 	s.extra, err = decode(data, (*plainState)(s))
 	return err
 }

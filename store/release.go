@@ -65,9 +65,6 @@ type plainRelease Release
 
 // UnmarshalJSON also keeps unknown fields, for MarshalJSON.
 func (r *Release) UnmarshalJSON(data []byte) (err error) {
-	if r.quick(data) {
-		return nil
-	}
 	r.extra, err = decode(data, (*plainRelease)(r))
 	return err
 }

@@ -48,11 +48,8 @@ func (c Client) Describe(ctx context.Context) (Info, error) {
 	}
 	var info Info
 	// A 1.0 sub-module may exit 0 on what it does not know, and print anything.
-	if !info.quick(reply) {
-		info = Info{}
-		if json.Unmarshal(reply, &info) != nil {
-			return old, nil
-		}
+	if json.Unmarshal(reply, &info) != nil {
+		return old, nil
 	}
 	if !strings.HasPrefix(info.Protocol, "1.") {
 		return old, nil
@@ -300,11 +297,8 @@ func (c Client) Statuses(ctx context.Context, r Request, apps []string, each fun
 	r.App, r.More, r.Components = apps[0], apps[1:], nil
 	return c.stream(ctx, VerbStatus, r, maxStatusLine, func(text []byte) error {
 		var s appStatus
-		if !s.quick(text) {
-			s = appStatus{}
-			if json.Unmarshal(text, &s) != nil {
-				s.App = ""
-			}
+		if json.Unmarshal(text, &s) != nil {
+			s.App = ""
 		}
 		if !wanted[s.App] {
 			return fmt.Errorf("%s: a line of the reply is not the JSON of an application's status: %.80q", VerbStatus, text)

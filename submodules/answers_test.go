@@ -2,14 +2,17 @@ package submodules
 
 import (
 	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 )
 
-// Answers in their usual form are read as encoding/json reads them; others are left to it.
-func TestAnswersAreReadQuickly(t *testing.T) {
+// Answers are read as they were written, and a line that nests without end is refused.
+func TestAnswersAreReadBack(t *testing.T) {
 	at := time.Date(2026, 11, 24, 7, 13, 39, 500, time.UTC)
 	for _, s := range []appStatus{
 		{"shop", Status{Alive: true, Services: []Service{}}},
@@ -19,23 +22,29 @@ func TestAnswersAreReadQuickly(t *testing.T) {
 	} {
 		text, err := json.Marshal(s)
 		require.NoError(t, err)
-		var fast, slow appStatus
-		require.True(t, fast.quick(text), "%s", text)
-		require.NoError(t, json.Unmarshal(text, &slow))
-		require.Equal(t, slow, fast)
+		var read appStatus
+		require.NoError(t, json.Unmarshal(text, &read), "%s", text)
+		require.Equal(t, s, read)
 	}
-	text, err := json.Marshal(Info{Protocol: "1.1", Name: "fake", Version: "1", Features: []string{FeatureStatus}, Env: []string{"A"}})
+	info := Info{Protocol: "1.1", Name: "fake", Version: "1", Features: []string{FeatureStatus}, Env: []string{"A"}}
+	text, err := json.Marshal(info)
 	require.NoError(t, err)
-	var fast, slow Info
-	require.True(t, fast.quick(text))
-	require.NoError(t, json.Unmarshal(text, &slow))
-	require.Equal(t, slow, fast)
-	for _, text := range []string{
-		`{"application":"shop","services":null}`, `{"application":"shop","x":1}`, `{"services":[{"service":"a"}],"services":[{}]}`, `{"services":[{"service":"a","x":1}]}`, `{`, `true`, ``,
-	} {
-		require.False(t, new(appStatus).quick([]byte(text)), text)
-		require.False(t, new(Info).quick([]byte(text)), text)
+	var read Info
+	require.NoError(t, json.Unmarshal(text, &read))
+	require.Equal(t, info, read)
+	for _, hostile := range []string{`{`, `true`, ``, `{"application":"a","x":` + strings.Repeat("[", 900_000)} {
+		m := script(t, "case $1 in\nPROTOCOL) echo '{\"protocol\":\"1.1\",\"name\":\"bad\",\"features\":[\"statuses/1\"]}' ;;\nSTATUS) cat "+file(t, hostile)+" ;;\nesac")
+		err := m.Statuses(t.Context(), Request{}, []string{"a"}, func(string, Status) { require.Fail(t, "told of a status") })
+		require.Error(t, err, "%.20s", hostile)
 	}
+}
+
+// file writes a line into a file.
+func file(t *testing.T, line string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "line")
+	require.NoError(t, os.WriteFile(path, []byte(line+"\n"), 0o600))
+	return path
 }
 
 // What a newer sub-module adds to its answers is ignored.
