@@ -213,6 +213,7 @@ func (r *run) collectImages(ctx context.Context, used *manifests.Found) (images 
 	if err := r.checkUses(images, used); err != nil {
 		return nil, nil, err
 	}
+	r.checkHealth(images, used)
 	return r.readLayers(ctx, images)
 }
 

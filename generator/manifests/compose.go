@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/compose-spec/compose-go/v2/cli"
 	"github.com/compose-spec/compose-go/v2/loader"
@@ -189,6 +190,28 @@ func (c *composer) load(ctx context.Context, files []string) (*types.Project, er
 	return project, nil
 }
 
+// healthCheck is what a service says of its health check.
+func healthCheck(s types.ServiceConfig, at func(keys ...string) Place) HealthCheck {
+	h := HealthCheck{Service: s.Name, Image: s.Image, Place: at("image")}
+	said := s.HealthCheck
+	if said == nil {
+		return h
+	}
+	h.Place = at("healthcheck")
+	h.Off = said.Disable || len(said.Test) > 0 && said.Test[0] == "NONE"
+	h.Test = len(said.Test) > 0 && !h.Off
+	for _, d := range []struct {
+		said *types.Duration
+		to   *time.Duration
+	}{{said.Interval, &h.Interval}, {said.StartPeriod, &h.StartPeriod}, {said.StartInterval, &h.StartInterval}} {
+		if d.said != nil {
+			*d.to = time.Duration(*d.said)
+		}
+	}
+	return h
+}
+
+// service reads an active service.
 func (c *composer) service(s types.ServiceConfig) error {
 	who := fmt.Sprintf("service %q", s.Name)
 	at := func(keys ...string) Place { return c.index.find(append([]string{"services", s.Name}, keys...)...) }
@@ -212,6 +235,7 @@ func (c *composer) service(s types.ServiceConfig) error {
 	}
 	if s.Image != "" {
 		c.use(s.Image, who, at("image"))
+		c.found.HealthChecks = append(c.found.HealthChecks, healthCheck(s, at))
 	}
 	for i, h := range s.PreStart {
 		if h.Image != "" && h.Image != s.Image {

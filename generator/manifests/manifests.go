@@ -14,6 +14,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/compose-spec/compose-go/v2/cli"
 	"gopkg.in/yaml.v3"
@@ -53,6 +54,16 @@ type Variable struct {
 	Name, Value string
 }
 
+// HealthCheck is what a compose service says of its health check; what is 0 is left to the
+// image.
+type HealthCheck struct {
+	Service, Image                       string
+	Place                                Place
+	Test                                 bool // it says what is run
+	Off                                  bool // it switches off the image's
+	Interval, StartPeriod, StartInterval time.Duration
+}
+
 // Found is what manifests hold. Uses are in the order of the files, one for
 // each place; one image may be used in several.
 type Found struct {
@@ -60,7 +71,9 @@ type Found struct {
 	Warnings []string
 	Notes    []string   // those of Warnings that are no reason to stop
 	Ship     []Variable // compose only, sorted by name
-	Services []string   // by their names: of Compose sorted, of Kubernetes in the order of the files
+	// HealthChecks are of compose only, one for each service, also if it says nothing.
+	HealthChecks []HealthCheck
+	Services     []string // by their names: of Compose sorted, of Kubernetes in the order of the files
 	// Encrypt are the files that hold nothing but secrets, relative to the
 	// directory: those that are to be encrypted, if that was asked for.
 	Encrypt []string
