@@ -11,6 +11,14 @@ type Changes struct {
 	Restarts []string `json:"restarts"` // those that run, and would be replaced
 	Keeps    []string `json:"keeps"`    // those that would go on undisturbed
 	Removes  []string `json:"removes"`  // those that the release no longer has
+	// Networks are those that would be made anew; the services on them are among Starts and
+	// Restarts. Volumes are those that stay although the release says otherwise of them:
+	// their data would be lost. Both by their names in the manifests.
+	Networks []string `json:"networks,omitempty"`
+	Volumes  []string `json:"volumes,omitempty"`
+	// HealthyWithin is how long the release would have to become healthy, in seconds; 0 if
+	// that is not known.
+	HealthyWithin int `json:"healthy_within,omitempty"`
 }
 
 // Checker is a Session with the feature check/1.

@@ -31,7 +31,8 @@ func (p *program) checkCommand() *cobra.Command {
 its result: the signature, the device, the statement, the platform, the sub-module
 and what it needs, the policies, the bases of deltas, the free space, and, through
 the sub-module, the manifests. It says which staged artifacts would be installed
-first, which services would start, restart, go on and be removed, what would be
+first, which services would start, restart, go on and be removed, which networks would
+be made anew, how long the release would have to become healthy, what would be
 written, and how long the last installations of the application took on this device.
 Nothing is changed. The exit code is 9 if the artifact would be refused.
 
@@ -215,6 +216,15 @@ func changeRows(c submodules.Changes) (rows [][]string) {
 		if len(r.list) > 0 {
 			rows = append(rows, []string{r.what, device.OneLine(strings.Join(r.list, ", "))})
 		}
+	}
+	if len(c.Networks) > 0 {
+		rows = append(rows, []string{"networks", device.OneLine(strings.Join(c.Networks, ", ")) + ": made anew, so the services on them restart"})
+	}
+	if len(c.Volumes) > 0 {
+		rows = append(rows, []string{"volumes", device.OneLine(strings.Join(c.Volumes, ", ")) + ": stay as they are, although the release says otherwise: their data would be lost"})
+	}
+	if c.HealthyWithin > 0 {
+		rows = append(rows, []string{"healthy", fmt.Sprintf("within %v of its start", time.Duration(c.HealthyWithin)*time.Second)})
 	}
 	return rows
 }

@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"github.com/docker/docker/api/types/container"
+	dimage "github.com/docker/docker/api/types/image"
 
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/submodules"
@@ -51,7 +52,38 @@ func (s *session) Check(ctx context.Context) (submodules.Changes, error) {
 	if err != nil {
 		return none, err
 	}
-	return pl.changes(old, images, cpus.Running(all))
+	var done map[string]bool
+	if len(pl.existing) > 0 {
+		done = pl.model.done(all, readEnded(endedFile(s.req.App, s.manifestsOf(pl.existing))))
+	}
+	changes, err := pl.changes(old, images, cpus.Running(all), done)
+	if err != nil {
+		return none, err
+	}
+	if err := s.checkHealth(ctx, pl, images); err != nil {
+		return none, err
+	}
+	changes.HealthyWithin = int(s.set.deadline.Seconds())
+	return changes, nil
+}
+
+// checkHealth finds how long the release may take to become healthy. What an image says
+// that is not loaded is not known.
+func (s *session) checkHealth(ctx context.Context, pl *plan, images map[string]string) error {
+	pl.schedules = map[string]schedule{}
+	for name, id := range images {
+		var img dimage.InspectResponse
+		if id != "" {
+			var err error
+			if img, err = s.engine.Client().ImageInspect(ctx, id); err != nil {
+				return fmt.Errorf("service %s: %w", name, err)
+			}
+		}
+		pl.schedule(name, img)
+	}
+	s.setDeadline(pl)
+	s.warnLate(ctx, pl, s.set.deadline)
+	return nil
 }
 
 // imageOf returns the engine's ID of the image that a service would run from, "" if
@@ -83,7 +115,13 @@ func (s *session) imageOf(ctx context.Context, service, ref string) (string, err
 }
 
 // changes compares the services of a project with those that run.
-func (pl *plan) changes(old *project, images, pinned map[string]string) (c submodules.Changes, err error) {
+// pinned are the processors of its containers, and done the jobs that have ended.
+func (pl *plan) changes(old *project, images, pinned map[string]string, done map[string]bool) (c submodules.Changes, err error) {
+	moved := pl.moved()
+	for _, r := range pl.renewals {
+		c.Networks = append(c.Networks, r.key)
+	}
+	c.Volumes = pl.volumes
 	running := map[string][]container.Summary{}
 	for _, ct := range pl.existing {
 		name := ct.Labels[labelService]
@@ -110,7 +148,7 @@ func (pl *plan) changes(old *project, images, pinned map[string]string) (c submo
 			continue
 		}
 		up := slices.ContainsFunc(running[name], func(ct container.Summary) bool { return ct.State == container.StateRunning })
-		same := old != nil && len(running[name]) == pl.model.Services[name].containers() && old.name == pl.name
+		same := old != nil && len(running[name]) == pl.model.Services[name].containers() && old.name == pl.name && !moved[name]
 		for _, ct := range running[name] {
 			same = same && ct.Labels[labelProject] == pl.name && images[name] != "" && ct.ImageID == images[name] && pinned[ct.ID] == pl.model.Services[name].CPUSet
 		}
@@ -120,7 +158,7 @@ func (pl *plan) changes(old *project, images, pinned map[string]string) (c submo
 			}
 		}
 		switch {
-		case same && (up || pl.model.mayEnd(name)):
+		case same && (up || done[name]):
 			c.Keeps = append(c.Keeps, name)
 		case up:
 			c.Restarts = append(c.Restarts, name)

@@ -146,7 +146,8 @@ var watchInterval = 10 * time.Second
 // stability window. It returns an ErrUnhealthy as soon as a service cannot become
 // well, or when the deadline has passed. It looks again at each event of the engine.
 func (s *session) watch(ctx context.Context, p *project, before map[string]int) error {
-	deadline := time.NewTimer(s.set.deadline)
+	limit := s.rest(ctx, s.set.deadline)
+	deadline := time.NewTimer(limit)
 	defer deadline.Stop()
 	evCtx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -185,7 +186,7 @@ func (s *session) watch(ctx context.Context, p *project, before map[string]int) 
 				if f.text == notHealthyYet && s.engine.Podman(ctx) {
 					f.text += " (no check has run: Podman leaves them to timers of systemd, so run systemd for its user, or disable the health check)"
 				}
-				return s.unhealthy(ctx, f, fmt.Sprintf(" after %v", s.set.deadline))
+				return s.unhealthy(ctx, f, fmt.Sprintf(" after %v", limit.Round(time.Second)))
 			}
 			// All is well, but not for long enough yet.
 			deadline.Reset(s.set.window + time.Second)

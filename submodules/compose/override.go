@@ -18,13 +18,14 @@ import (
 // are set only where they are needed. Labels in the project's files and images that
 // could make one application pass for another are overridden.
 const (
-	labelContent = "mender-app.content"     // hash of what the service mounts from the manifests
+	labelContent = "mender-app.content"     // hash of what the service mounts from the manifests; of a network, of what it is made from
 	labelApp     = "mender-app.application" // where the directory's name does not tell
 )
 
 // overrides is the file that is given to Compose after the project's own.
 type overrides struct {
 	Services map[string]serviceOverride `json:"services,omitempty"`
+	Networks map[string]labelled        `json:"networks,omitempty"`
 	Configs  map[string]fileObject      `json:"configs,omitempty"`
 	Secrets  map[string]fileObject      `json:"secrets,omitempty"`
 }
@@ -36,6 +37,10 @@ type serviceOverride struct {
 	Volumes []mount           `json:"volumes,omitempty"`
 	Scale   *int              `json:"scale,omitempty"`
 	Deploy  *replicas         `json:"deploy,omitempty"`
+}
+
+type labelled struct {
+	Labels map[string]string `json:"labels"`
 }
 
 // replicas is the other way to say how many containers a service has. Compose refuses
@@ -86,6 +91,12 @@ func (p *project) override(app, tempDir string) (string, error) {
 			o.Services[name] = so
 		}
 	}
+	for key, sum := range p.sums {
+		if o.Networks == nil {
+			o.Networks = map[string]labelled{}
+		}
+		o.Networks[key] = labelled{map[string]string{labelContent: sum}}
+	}
 	if c != nil {
 		if o.Configs, err = c.objects(p.model.Configs); err != nil {
 			return "", fmt.Errorf("configs: %w", err)
@@ -100,7 +111,7 @@ func (p *project) override(app, tempDir string) (string, error) {
 		}
 		o.Secrets[name] = fileObject{File: strings.ReplaceAll(secret.path, "$", "$$")}
 	}
-	if len(o.Services)+len(o.Configs)+len(o.Secrets) == 0 {
+	if len(o.Services)+len(o.Networks)+len(o.Configs)+len(o.Secrets) == 0 {
 		return "", nil
 	}
 	b, err := json.MarshalIndent(o, "", "  ")

@@ -31,6 +31,8 @@ type project struct {
 	sealed map[string]sealedSecret
 	// marked are the services that have our labels in their files or images.
 	marked map[string]bool
+	// sums are the labels of networks that are made here, by the networks' keys.
+	sums map[string]string
 }
 
 // model is the part that we need of `docker compose config --format json`.
@@ -77,20 +79,38 @@ type hook struct {
 	Privileged bool `json:"privileged"`
 }
 
-type networkModel struct {
-	Name     string `json:"name"`
-	Driver   string `json:"driver"`
-	External bool   `json:"external"`
+type healthcheck struct {
+	Disable       bool     `json:"disable"`
+	Test          any      `json:"test"` // a list; ["NONE"] is none
+	Interval      duration `json:"interval"`
+	Timeout       duration `json:"timeout"`
+	StartPeriod   duration `json:"start_period"`
+	StartInterval duration `json:"start_interval"`
+	Retries       uint64   `json:"retries"`
 }
 
-type healthcheck struct {
-	Disable bool `json:"disable"`
-	Test    any  `json:"test"` // a list; ["NONE"] is none
+// none reports whether the files switch off the health check of the image.
+func (h *healthcheck) none() bool { return h.Disable || fmt.Sprint(h.Test) == "[NONE]" }
+
+// duration is a time as Compose prints it, such as 1m30s.
+type duration time.Duration
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (d *duration) UnmarshalText(text []byte) error {
+	n, err := time.ParseDuration(string(text))
+	*d = duration(max(n, 0))
+	return err
 }
 
 type dependency struct {
 	Condition string `json:"condition"`
 }
+
+// What a service may wait for until another one is so.
+const (
+	conditionHealthy   = "service_healthy"
+	conditionCompleted = "service_completed_successfully"
+)
 
 // mount is an entry of volumes in its long form.
 type mount map[string]any
@@ -127,14 +147,22 @@ func (s service) containers() int {
 // stay, unless another service waits for its end. A health check of its image does
 // not count: jobs are often run from a service's image.
 func (m model) mayEnd(service string) bool {
+	if m.awaited(service) {
+		return true
+	}
+	s := m.Services[service]
+	checked := s.Healthcheck != nil && !s.Healthcheck.none()
+	return len(s.Ports) == 0 && !checked
+}
+
+// awaited reports whether another service waits until this one has ended.
+func (m model) awaited(service string) bool {
 	for _, other := range m.Services {
-		if other.DependsOn[service].Condition == "service_completed_successfully" {
+		if other.DependsOn[service].Condition == conditionCompleted {
 			return true
 		}
 	}
-	s := m.Services[service]
-	checked := s.Healthcheck != nil && !s.Healthcheck.Disable && fmt.Sprint(s.Healthcheck.Test) != "[NONE]"
-	return len(s.Ports) == 0 && !checked
+	return false
 }
 
 // names returns the services, sorted.

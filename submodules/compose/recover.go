@@ -347,7 +347,7 @@ func (s *session) takenNetworks(ctx context.Context, pl *plan) (taken []network.
 			return nil, err
 		}
 		for _, on := range nets {
-			if on.Name != n.Name || on.Labels[labelNetwork] == key {
+			if on.Name != n.Name || on.Labels[labelNetwork] == key || on.Labels[labelProject] == pl.name {
 				continue
 			}
 			full, err := s.engine.Client().NetworkInspect(ctx, on.ID, network.InspectOptions{})

@@ -30,6 +30,10 @@ type plan struct {
 	everything []container.Summary // all containers of the engine
 	pins       []pin
 	told       []string // volumes whose loss was said
+	renewals   []renewal
+	volumes    []string            // volumes that stay although the release says otherwise
+	schedules  map[string]schedule // of the services that have a health check
+	waits      string              // a file of Compose for services that jobs no longer hold up; "" for none
 }
 
 // pin is a tag and the image it must name.
@@ -73,7 +77,21 @@ func (s *session) read(ctx context.Context, replaces func(dir string, all []cont
 	if err := s.decrypt(ctx, pl.project); err != nil {
 		return nil, err
 	}
-	return pl, pl.foreign(all)
+	if err := pl.foreign(all); err != nil {
+		return nil, err
+	}
+	if err := s.planNetworks(ctx, pl); err != nil {
+		return nil, err
+	}
+	if pl.volumes, err = s.checkVolumes(ctx, pl.project); err != nil {
+		return nil, err
+	}
+	if !s.back {
+		if err := s.checkNetworks(ctx, pl); err != nil {
+			return nil, err
+		}
+	}
+	return pl, nil
 }
 
 // prepare checks everything that can be checked before anything changes.
@@ -93,6 +111,8 @@ func (s *session) prepare(ctx context.Context) (*plan, error) {
 			return nil, err
 		}
 	}
+	s.setDeadline(pl)
+	s.warnLate(ctx, pl, s.rest(ctx, s.set.deadline))
 	s.warn(pl.project)
 	if was := runsAs(pl.existing); was != "" && was != pl.name {
 		s.req.Logf("warning: the project %s becomes %s: volumes that do not say a name: of their own stay with %s", was, pl.name, was)
@@ -120,8 +140,9 @@ func runsAs(existing []container.Summary) string {
 }
 
 // findMarked notes the services whose containers would get our labels from their
-// files or images: ours override them.
+// files or images, which ours override, and when their health is checked.
 func (s *session) findMarked(ctx context.Context, p *plan) error {
+	p.schedules = map[string]schedule{}
 	for name, svc := range p.model.Services {
 		ref := svc.Image
 		if r := p.images[name]; r != "" {
@@ -137,6 +158,7 @@ func (s *session) findMarked(ctx context.Context, p *plan) error {
 			return fmt.Errorf("service %s: %w", name, err)
 		}
 		labels := []map[string]string{svc.Labels}
+		p.schedule(name, img)
 		if img.Config != nil {
 			labels = append(labels, img.Config.Labels)
 		}
@@ -271,10 +293,7 @@ func (s *session) Rollout(ctx context.Context) error {
 	if err := s.remove(ctx, orphans); err != nil {
 		return err
 	}
-	if err := s.up(ctx, pl, before); err != nil {
-		return err
-	}
-	if err := s.watch(ctx, pl.project, before); err != nil {
+	if err := s.bringUp(ctx, pl, before); err != nil {
 		return err
 	}
 	s.tidy(ctx, pl)
@@ -421,8 +440,28 @@ func (s *session) Start(ctx context.Context) error {
 	if err := s.repin(ctx, pl); err != nil {
 		return err
 	}
+	return s.bringUp(ctx, pl, before)
+}
+
+// bringUp makes and starts what the release has, and returns when it is healthy.
+func (s *session) bringUp(ctx context.Context, pl *plan, before map[string]int) error {
+	if err := s.renewNetworks(ctx, pl); err != nil {
+		return err
+	}
 	if err := s.up(ctx, pl, before); err != nil {
 		return err
 	}
-	return s.watch(ctx, pl.project, before)
+	if err := s.verify(ctx, pl); err != nil {
+		if !s.back {
+			return err
+		}
+		s.req.Logf("warning: %v", err) // no other release could run instead
+	}
+	if err := s.watch(ctx, pl.project, before); err != nil {
+		return err
+	}
+	if err := s.recordEnded(ctx, pl.project); err != nil {
+		s.req.Logf("warning: jobs that nobody waits for will run again: %v", err)
+	}
+	return nil
 }

@@ -28,6 +28,7 @@ type settings struct {
 	// restartEngine is ENGINE_RESTART_COMMAND; nil: find one.
 	restartEngine []string
 	deadline      time.Duration // HEALTH_DEADLINE: for a release to become healthy
+	deadlineSaid  bool          // it is configured; otherwise health checks may ask for more
 	outside       []string      // ALLOW_OUTSIDE: kinds of files that may lie outside the manifests
 	refuse        []string      // REFUSE: what no service may have
 	window        time.Duration // HEALTH_WINDOW: it must stay so for this long
@@ -64,8 +65,11 @@ func readSettings(getenv func(string) string, warn func(string, ...any)) (settin
 	if s.restartEngine, err = config.Words(f.String("", "ENGINE_RESTART_COMMAND")); err != nil {
 		return s, fmt.Errorf("configuration: ENGINE_RESTART_COMMAND: %w", err)
 	}
-	if s.deadline, err = f.Duration(defaultDeadline, "HEALTH_DEADLINE", "health.deadline"); err != nil {
+	if s.deadline, err = f.Duration(-1, "HEALTH_DEADLINE", "health.deadline"); err != nil {
 		return s, fmt.Errorf("configuration: %w", err)
+	}
+	if s.deadlineSaid = s.deadline >= 0; !s.deadlineSaid {
+		s.deadline = defaultDeadline
 	}
 	if s.window, err = f.Duration(defaultWindow, "HEALTH_WINDOW", "health.window"); err != nil {
 		return s, fmt.Errorf("configuration: %w", err)

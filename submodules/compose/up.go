@@ -95,7 +95,7 @@ func (s *session) tryUp(ctx context.Context, pl *plan, before map[string]int) (*
 			err = s.compose(ctx, pl, said, append([]string{"--no-start", "--force-recreate"}, anew...)...)
 		}
 		if err == nil {
-			err = s.compose(ctx, pl, said, "--detach")
+			err = s.startAll(ctx, pl, said)
 		}
 		if ctx.Err() != nil || errors.Is(err, bounds.ErrOver) {
 			return said, err
@@ -126,6 +126,9 @@ func (s *session) compose(ctx context.Context, pl *plan, said *tail, more ...str
 	p, err := s.overridden(pl)
 	if err != nil {
 		return err
+	}
+	if pl.waits != "" {
+		p.files = append(slices.Clip(p.files), pl.waits)
 	}
 	args := append([]string{"up", "--pull", "never", "--no-build"}, more...)
 	return pl.compose.limited(s.set.deadline+upMargin).run(ctx, pl.dir, said, said, p.args(args...)...)

@@ -3,6 +3,7 @@
 package volumes
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -166,4 +167,28 @@ func CheckNamed(list []container.Summary) error {
 // IsAnonymous reports whether a volume has no name but the 64 hex digits of the engine.
 func IsAnonymous(volume string) bool {
 	return len(volume) == 64 && strings.Trim(volume, "0123456789abcdef") == ""
+}
+
+// Differs says in what the engine's volume is not that of the model; "" if it is. A volume
+// cannot be changed: to make it anew would lose its data.
+func (m Model) Differs(on volume.Volume) string {
+	if want := cmp.Or(m.Driver, "local"); want != on.Driver {
+		return fmt.Sprintf("its driver is %s, and the release says %s", on.Driver, want)
+	}
+	for _, key := range slices.Sorted(maps.Keys(m.DriverOpts)) {
+		if want := m.DriverOpts[key]; want != on.Options[key] {
+			return fmt.Sprintf("its option %s is %q, and the release says %q", key, on.Options[key], want)
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(on.Options)) {
+		if _, ok := m.DriverOpts[key]; !ok && on.Driver == "local" {
+			return fmt.Sprintf("it has the option %s, and the release does not say it", key)
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(m.Labels)) {
+		if want := m.Labels[key]; want != on.Labels[key] {
+			return fmt.Sprintf("its label %s is %q, and the release says %q", key, on.Labels[key], want)
+		}
+	}
+	return ""
 }
