@@ -41,11 +41,11 @@ func TestCheck(t *testing.T) {
 	before := b.ids()
 	got, err = check(write(files("one", old)), v1)
 	require.NoError(t, err)
-	require.Equal(t, submodules.Changes{Starts: []string{}, Restarts: []string{}, Keeps: []string{"old", "stock", "web"}, Removes: []string{}}, got)
+	require.Equal(t, submodules.Changes{Starts: []string{}, Restarts: []string{}, Keeps: []string{"old", "stock", "web"}, Removes: []string{}, HealthyWithin: 20}, got)
 	// The file that web mounts is another one, and a service is gone.
 	got, err = check(write(files("two", "")), v1)
 	require.NoError(t, err)
-	require.Equal(t, submodules.Changes{Starts: []string{}, Restarts: []string{"web"}, Keeps: []string{"stock"}, Removes: []string{"old"}}, got)
+	require.Equal(t, submodules.Changes{Starts: []string{}, Restarts: []string{"web"}, Keeps: []string{"stock"}, Removes: []string{"old"}, HealthyWithin: 20}, got)
 	// The image under the same name is another one, and not loaded yet.
 	got, err = check(write(one), v2)
 	require.NoError(t, err)
