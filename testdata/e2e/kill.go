@@ -41,8 +41,11 @@ func During(t *testing.T, d *bed.Device, point string, happens func(), args ...s
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	require.NoError(t, cmd.Start())
-	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
+	ended := make(chan struct{})
+	go func() {
+		_ = cmd.Wait() // its exit code is the result
+		close(ended)
+	}()
 
 	var pid string
 	bed.Eventually(t, time.Minute, "the call waits at "+point, func() bool {
