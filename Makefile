@@ -154,6 +154,7 @@ test-ci: test # what CI runs
 test-all: stages test-ci ## all tests that need neither an ARM machine nor hours; it lists them first
 	@testdata/stage 'what is slow and rarely breaks' 5 $(WHOLE) -parallel 4 ./testdata/e2e/slow
 	@testdata/stage 'hostile artifacts (make test-hostile COUNT=100)' 4 $(MAKE) --no-print-directory test-hostile COUNT=100
+	@testdata/stage 'commands by hand (make test-sequences COUNT=30)' 5 $(MAKE) --no-print-directory test-sequences COUNT=30
 	@testdata/stage 'the newest engine (make test-newest)' 15 $(MAKE) --no-print-directory test-newest
 	@testdata/stage 'kills at every point of the model (make test-kills)' 10 $(MAKE) --no-print-directory test-kills
 	@testdata/stage 'long tests of the delta (make test-delta)' 5 $(MAKE) --no-print-directory test-delta
@@ -206,6 +207,12 @@ test-hostile: export MENDER_APP_SEED = $(or $(SEED),1)
 test-hostile: export MENDER_APP_ENGINE = $(ENGINE)
 test-hostile: setup # install 500 hostile artifacts through the Mender client and mender-app install (COUNT=, SEED=, ENGINE=)
 	$(GO) test -count=1 -v -timeout 60m ./testdata/e2e/hostile
+
+.PHONY: test-sequences
+test-sequences: export MENDER_APP_SEQUENCES = $(or $(COUNT),500)
+test-sequences: export MENDER_APP_SEED = $(SEED)
+test-sequences: setup # 500 sequences of docker commands by hand in any state of a deployment (COUNT=, SEED=)
+	$(GO) test -count=1 -v -timeout 300m ./testdata/e2e/sequences
 
 # 32-bit, so that a size in an int shows, and the other alignment.
 .PHONY: test-qemu-user
