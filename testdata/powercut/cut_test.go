@@ -104,8 +104,17 @@ func one(p plan) (what string, err error) {
 		return what, err
 	}
 	what += " " + stat
+	m.losesNetworks = p.networks
 	if err := m.boot(); err != nil {
 		return what, fmt.Errorf("the device does not start again: %w", err)
+	}
+	if p.networks {
+		what += ", networks lost"
+		// The engine starts nothing then. An operator or reconcile does, unless a deployment is
+		// open: its next call does.
+		if _, err := m.product("start", app); err != nil {
+			return what, err
+		}
 	}
 	ended, err := m.goOn(p, at, done, records)
 	if err == nil && ended != p.fresh {

@@ -33,6 +33,8 @@ type machine struct {
 	cpp         bool              // the Mender client is the one in C++
 	committed   bool              // the client committed an installed update when it was to go on
 	noBarrier   bool              // for the control test: SYNC does nothing
+
+	losesNetworks bool // the next boot finds no database of networks
 }
 
 // newMachine makes a machine with a copy-on-write disk over an image.
@@ -58,6 +60,12 @@ func (m *machine) boot() error {
 	}
 	if m.backing != "" {
 		if err := mount(m.backing, root); err != nil {
+			return err
+		}
+	}
+	if m.losesNetworks {
+		m.losesNetworks = false
+		if err := os.Remove(filepath.Join(root, "docker/network/files/local-kv.db")); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return err
 		}
 	}

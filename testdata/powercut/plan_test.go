@@ -60,6 +60,8 @@ type plan struct {
 	point point
 	seed  int64
 	fresh string // the release that is installed next
+	// networks: the engine loses its database of networks as well, as after some power cuts.
+	networks bool
 }
 
 // point is a step of the product (store/durable) at which the command waits for the
@@ -118,6 +120,7 @@ func drawn(seed int64, k int) plan {
 // draw draws when the power is cut, and what is left of the disk's cache.
 func (p *plan) draw(rng *rand.Rand) {
 	p.seed = rng.Int64N(1 << 30)
+	p.networks = p.seed%4 == 0
 	p.mode = []string{"none", "random", "prefix", "all"}[rng.IntN(4)]
 	p.kind = kinds[rng.IntN(len(kinds))]
 	switch p.kind {

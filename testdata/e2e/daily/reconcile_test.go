@@ -54,6 +54,11 @@ func TestReconcile(t *testing.T) {
 	e2e.Says(t, w, "web 1")
 	require.Contains(t, d.MustRun(t, "mender-app", "history", "shop", "--limit", "1"), "reconciled")
 
+	// So does one whose network is gone too.
+	d.MustRun(t, "bash", "-ec", "docker stop -t 1 $(docker ps --quiet); docker network prune -f")
+	require.Contains(t, reconcile(), "shop: started again")
+	e2e.Says(t, w, "web 1")
+
 	// Overrides of the device are looked at after an event that the policy names, and what
 	// they do not reach goes on undisturbed.
 	containers := func() string { return d.MustRun(t, "docker", "ps", "--quiet", "--no-trunc") }

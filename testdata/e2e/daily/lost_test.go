@@ -1,0 +1,143 @@
+package daily
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/mender-app/mender-app/testdata/bed"
+	"github.com/mender-app/mender-app/testdata/e2e"
+)
+
+// restarting makes the services of the shop's compose file start with the engine.
+func restarting(release string) string {
+	return strings.ReplaceAll(e2e.Compose(release), "    image:", "    restart: always\n    image:")
+}
+
+// A network that was pruned while the application was stopped, a database of networks that
+// was lost in a power cut, and paused containers: the application starts, is updated and goes
+// back, and the client agrees.
+func TestEngineHasLostSomething(t *testing.T) {
+	d := e2e.Device(t)
+	w := e2e.Watch(t, d)
+	files := map[string]string{}
+	for _, v := range []string{"1", "2"} {
+		files[v] = e2e.Generate(t, d, "shop", "shop-"+v, v, restarting(v), e2e.Archive(t, e2e.Web(t, v, "")), e2e.Archive(t, e2e.Stock(t)))
+	}
+	e2e.Mender(t, d, "install", files["1"])
+	e2e.Mender(t, d, "commit")
+	e2e.Says(t, w, "web 1")
+	e2e.Visit(t, d, "1")
+	// updated updates it to release 2, and goes back.
+	updated := func(t *testing.T) {
+		t.Helper()
+		e2e.Mender(t, d, "install", files["2"])
+		e2e.Says(t, w, "web 2")
+		e2e.Mender(t, d, "rollback")
+		e2e.Settled(t, d, w, "1")
+	}
+
+	t.Run("pruned networks", func(t *testing.T) {
+		lose := func() {
+			d.MustRun(t, "bash", "-ec", "docker stop -t 1 shop-web-1 shop-stock-1; docker network prune -f")
+		}
+		d.MustRun(t, "mender-app", "stop", "shop")
+		d.MustRun(t, "docker", "network", "prune", "-f")
+		d.MustRun(t, "mender-app", "start", "shop")
+		e2e.Says(t, w, "web 1")
+		lose()
+		updated(t)
+		lose()
+		d.MustRun(t, "mender-app", "start", "shop")
+		e2e.Settled(t, d, w, "1")
+		lose()
+		e2e.Killed(t, d, "app ArtifactInstall/call.ROLLOUT:1", "install", files["2"])
+		d.MustRun(t, "mender-app", "resume")
+		e2e.Settled(t, d, w, "1")
+	})
+	t.Run("a lost database of networks", func(t *testing.T) {
+		lose := func() {
+			require.NoError(t, d.StopEngine())
+			d.MustRun(t, "rm", "/var/lib/docker/network/files/local-kv.db")
+			require.NoError(t, d.StartEngine())
+		}
+		lose()
+		updated(t)
+		lose()
+		d.MustRun(t, "mender-app", "start", "shop")
+		e2e.Settled(t, d, w, "1")
+	})
+	t.Run("paused containers", func(t *testing.T) {
+		for _, service := range []string{"web", "stock"} {
+			d.MustRun(t, "docker", "pause", "shop-"+service+"-1")
+			e2e.Mender(t, d, "install", files["2"])
+			e2e.Says(t, w, "web 2")
+			d.MustRun(t, "docker", "pause", "shop-"+service+"-1")
+			e2e.Mender(t, d, "rollback")
+			e2e.Settled(t, d, w, "1")
+		}
+	})
+	t.Run("the rules of the firewall", func(t *testing.T) {
+		restart := func(command string) {
+			d.MustRun(t, "bash", "-ec", "echo ENGINE_RESTART_COMMAND="+command+" >>/etc/mender/mender-app-docker-compose.conf")
+		}
+		restart("none")
+		d.MustRun(t, "bash", "-ec", "docker stop -t 1 shop-web-1 shop-stock-1; iptables -t nat -F; iptables -t nat -X; iptables -F; iptables -X")
+		r, err := d.Run("mender-app", "start", "shop")
+		require.NoError(t, err)
+		require.NotZero(t, r.Code)
+		require.Contains(t, r.Output(), "the engine's rules of the firewall are gone: restart the engine")
+
+		require.NoError(t, d.AddRestartCommand())
+		restart(bed.RestartCommand)
+		started := make(chan error, 1)
+		go func() {
+			r, err := d.Run("mender-app", "start", "shop")
+			if err == nil && r.Code != 0 {
+				err = errors.New(r.Output())
+			}
+			started <- err
+		}()
+		bed.Eventually(t, time.Minute, "the engine is restarted", func() bool {
+			wanted, err := d.RestartIfWanted()
+			require.NoError(t, err)
+			return wanted
+		})
+		require.NoError(t, <-started)
+		e2e.Settled(t, d, w, "1")
+	})
+	e2e.Visit(t, d, "2")
+}
+
+// A first installation that fails leaves nothing, also where Compose made no container, and
+// where somebody else's container has the image.
+func TestFirstInstallThatMakesNoContainerLeavesNothing(t *testing.T) {
+	d := e2e.Device(t)
+	require.NoError(t, bed.WriteArchive(d.Share("stock.tar"), e2e.Stock(t)))
+	d.MustRun(t, "docker", "load", "-q", "-i", d.Share("stock.tar"))
+	d.MustRun(t, "docker", "run", "-d", "--name", "taken", "shop/stock:1")
+	before := d.MustState(t)
+	for _, more := range []string{"    container_name: taken\n", "    runtime: none-such\n"} {
+		text := strings.Replace(e2e.Compose("1"), "  stock:\n", "  stock:\n"+more, 1)
+		file := e2e.Generate(t, d, "shop", "shop-1", "1", text, e2e.Archive(t, e2e.Web(t, "1", "")), e2e.Archive(t, e2e.Stock(t)))
+		said := e2e.MenderFails(t, d, "install", file)
+		if strings.Contains(more, "taken") {
+			require.Contains(t, said, "docker rm --force taken")
+		}
+		after := d.MustState(t)
+		require.Equal(t, before.Containers, after.Containers)
+		require.Equal(t, before.Images, after.Images)
+		require.Equal(t, before.Networks, after.Networks)
+		require.Equal(t, before.Volumes, after.Volumes)
+		d.MustProvide(t, before.Provides)
+	}
+	// What an older version left.
+	for _, command := range []string{"resume", "purge shop"} {
+		d.MustRun(t, "docker", "network", "create", "--label", "com.docker.compose.project=shop", "--label", "com.docker.compose.network=default", "shop_default")
+		d.MustRun(t, "mender-app", strings.Fields(command)...)
+		require.Equal(t, before.Networks, d.MustState(t).Networks, command)
+	}
+}
