@@ -15,7 +15,6 @@ import (
 	"github.com/mender-app/mender-app/artifact/mender"
 	"github.com/mender-app/mender-app/cmd/internal/device"
 	"github.com/mender-app/mender-app/cmd/internal/table"
-	"github.com/mender-app/mender-app/cmd/mender-app/source"
 	"github.com/mender-app/mender-app/delta/budget"
 	"github.com/mender-app/mender-app/modules/client"
 	"github.com/mender-app/mender-app/modules/deploy"
@@ -48,10 +47,10 @@ Of a URL only the head of the artifact is read, so the manifests are not checked
 			if err != nil {
 				return err
 			}
-			return p.check(cmd.Context(), from, o.Keys)
+			return p.check(cmd.Context(), from, o.keyOptions)
 		},
 	}
-	o.Keys.Flags(cmd.Flags())
+	o.keyOptions.Flags(cmd.Flags())
 	o.staged.Flag(cmd, "check")
 	return cmd
 }
@@ -62,7 +61,7 @@ type printedForecast struct {
 	Download int64 `json:"download,omitempty"` // bytes of the artifact, if they are known
 }
 
-func (p *program) check(ctx context.Context, from string, k source.Keys) (err error) {
+func (p *program) check(ctx context.Context, from string, k keyOptions) (err error) {
 	o := p.opener()
 	keys, noKeys := o.Trusted(k)
 	if noKeys != nil && !errors.Is(noKeys, client.ErrRefused) {
@@ -89,7 +88,7 @@ func (p *program) check(ctx context.Context, from string, k source.Keys) (err er
 // foresee makes every check of an artifact. unsigned is why its signature cannot be
 // checked, nil if it can. whole: its manifests are at hand.
 func (p *program) foresee(ctx context.Context, in io.Reader, keys []device.Trusted, unsigned error, whole bool) (*deploy.Forecast, error) {
-	reader, signature := source.Artifact(in, keys)
+	reader, signature := openArtifact(in, keys)
 	if reader == nil {
 		return nil, signature
 	}

@@ -9,7 +9,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mender-app/mender-app/cmd/internal/device"
-	"github.com/mender-app/mender-app/cmd/mender-app/staged"
 	"github.com/mender-app/mender-app/modules/view"
 	"github.com/mender-app/mender-app/store"
 )
@@ -34,7 +33,7 @@ func addCompletions(root *cobra.Command) {
 		}
 		switch {
 		case c.Name() == "install", c.Name() == "check":
-			c.ValidArgsFunction = staged.Complete(artifacts)
+			c.ValidArgsFunction = completeStaged(artifacts)
 		case c.Name() == "stage":
 			c.ValidArgsFunction = artifacts
 		case c.Name() == "conformance": // a file

@@ -14,9 +14,6 @@ import (
 
 	"github.com/mender-app/mender-app/artifact/mender"
 	"github.com/mender-app/mender-app/cmd/internal/device"
-	"github.com/mender-app/mender-app/cmd/mender-app/overrides"
-	"github.com/mender-app/mender-app/cmd/mender-app/source"
-	"github.com/mender-app/mender-app/cmd/mender-app/staged"
 	"github.com/mender-app/mender-app/modules"
 	"github.com/mender-app/mender-app/modules/client"
 	"github.com/mender-app/mender-app/modules/deploy"
@@ -70,7 +67,7 @@ is loaded. --force overrides its downgrades.allow = false, and no other rule.`,
 			return p.install(cmd.Context(), from, o)
 		},
 	}
-	o.Keys.Flags(cmd.Flags())
+	o.keyOptions.Flags(cmd.Flags())
 	o.staged.Flag(cmd, "install")
 	cmd.Flags().BoolVar(&o.force, "force", false, "install even if a Mender client manages this device, and even an older version that a policy forbids")
 	o.reuse.Flags(cmd.Flags())
@@ -80,16 +77,16 @@ is loaded. --force overrides its downgrades.allow = false, and no other rule.`,
 
 // installOptions are the flags of install.
 type installOptions struct {
-	source.Keys
-	staged        staged.Choice
+	keyOptions
+	staged        stagedChoice
 	force, commit bool
 	automatic     bool   // the device does it by itself, and prints nothing
 	event         string // why
-	reuse         overrides.Reuse
+	reuse         reuseFlags
 }
 
-func (p *program) opener() *source.Opener {
-	return &source.Opener{Config: p.config, Log: p.log, Stdin: p.stdin}
+func (p *program) opener() *artifactOpener {
+	return &artifactOpener{Config: p.config, Log: p.log, Stdin: p.stdin}
 }
 
 func (p *program) install(ctx context.Context, from string, o installOptions) (err error) {
@@ -102,7 +99,7 @@ func (p *program) install(ctx context.Context, from string, o installOptions) (e
 			return err
 		}
 	}
-	keys, err := p.opener().Trusted(o.Keys)
+	keys, err := p.opener().Trusted(o.keyOptions)
 	if err != nil {
 		return err
 	}
@@ -111,9 +108,9 @@ func (p *program) install(ctx context.Context, from string, o installOptions) (e
 		return err
 	}
 	defer func() { err = errors.Join(err, in.End(err)) }()
-	bar := source.Progress(p.stderr, p.json, in)
+	bar := progress(p.stderr, p.json, in)
 	defer bar.Done()
-	artifact, err := source.Artifact(bar, keys) // before anything is written
+	artifact, err := openArtifact(bar, keys) // before anything is written
 	if cause := context.Cause(ctx); cause != nil {
 		return fmt.Errorf("%w: nothing was changed", cause)
 	}

@@ -14,7 +14,6 @@ import (
 	"github.com/mender-app/mender-app/artifact"
 	"github.com/mender-app/mender-app/cmd/internal/device"
 	"github.com/mender-app/mender-app/cmd/internal/version"
-	"github.com/mender-app/mender-app/cmd/mender-app/staged"
 	"github.com/mender-app/mender-app/delta"
 	"github.com/mender-app/mender-app/delta/decoder"
 	"github.com/mender-app/mender-app/modules/diskspace"
@@ -98,7 +97,7 @@ func (p *program) inventory(ctx context.Context) (attributes, error) {
 		v.add("mender_app_applications", name)
 		p.addApplication(v, s, name)
 	}
-	if list, err := staged.List(p.config); err == nil {
+	if list, err := listStaged(p.config); err == nil {
 		for _, l := range list {
 			if l.Problem == "" {
 				v.add("app_"+l.Application+"_staged", l.ArtifactName)

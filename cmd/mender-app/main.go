@@ -5,7 +5,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -16,25 +15,11 @@ import (
 
 	"github.com/mender-app/mender-app/cmd/internal/device"
 	"github.com/mender-app/mender-app/cmd/internal/memory"
-	"github.com/mender-app/mender-app/cmd/internal/meter"
 	"github.com/mender-app/mender-app/cmd/internal/usage"
 	"github.com/mender-app/mender-app/cmd/internal/version"
-	"github.com/mender-app/mender-app/cmd/mender-app/aborting"
-	"github.com/mender-app/mender-app/cmd/mender-app/backing"
-	"github.com/mender-app/mender-app/cmd/mender-app/enginecheck"
-	"github.com/mender-app/mender-app/cmd/mender-app/hold"
-	"github.com/mender-app/mender-app/cmd/mender-app/overrides"
-	"github.com/mender-app/mender-app/cmd/mender-app/reconciling"
-	"github.com/mender-app/mender-app/cmd/mender-app/services"
-	"github.com/mender-app/mender-app/cmd/mender-app/serving"
-	"github.com/mender-app/mender-app/cmd/mender-app/source"
-	"github.com/mender-app/mender-app/cmd/mender-app/staged"
-	"github.com/mender-app/mender-app/cmd/mender-app/values"
 	"github.com/mender-app/mender-app/delta/decoder"
 	"github.com/mender-app/mender-app/modules/deploy"
-	holds "github.com/mender-app/mender-app/modules/hold"
 	"github.com/mender-app/mender-app/modules/imagedelta"
-	"github.com/mender-app/mender-app/modules/staging"
 )
 
 func main() {
@@ -98,37 +83,11 @@ module as the client does.
 		p.healthCommand(), p.stopCommand(), p.startCommand(), p.purgeCommand(),
 		p.secretsCommand(), p.doctorCommand(), p.reportCommand(), p.inventoryCommand(), p.conformanceCommand(), p.probeCommand(), p.versionCommand(),
 	)
-	config, log, asJSON := func() *device.Config { return p.config }, func() *slog.Logger { return p.log }, func() bool { return p.json }
-	others := staged.Commands(staged.Program{
-		Config: config, Log: log, Opener: p.opener, JSON: asJSON, Print: p.printResult, Table: p.table, Fits: p.fits, Foresee: p.foreseeStaged,
-		Load: p.loadStaged, Unload: func(ctx context.Context) error { return p.engine().Unload(ctx) },
-		Withdraw: func(ctx context.Context, a staging.Artifact) error { return reconciling.Withdraw(ctx, p.config, a) },
-		Progress: func(in *source.Input) *meter.Meter { return source.Progress(p.stderr, p.json, in) },
-	})
-	others = append(others, aborting.Command(aborting.Program{Engine: p.engine, Client: p.lockedClient, Print: p.printResult, CompleteApps: completeApps}))
-	others = append(others, backing.Commands(backing.Program{
-		Engine: p.engine, Config: config, Log: log, Client: p.lockedClient, DeviceType: func() (string, error) { return readDeviceType(p.config.DeviceType) },
-		Permits: p.unmanaged, Stdout: p.stdout, Print: p.printResult, CompleteApps: completeApps,
-	})...)
-	others = append(others, hold.Commands(hold.Program{Engine: p.engine, Print: p.printResult})...)
-	others = append(others, enginecheck.Command(enginecheck.Program{Config: config, Log: log, JSON: asJSON, Print: p.printResult, Table: p.table}))
-	others = append(others, serving.Commands(serving.Program{
-		Config: config, Viewer: p.viewer, Log: log, Clock: func() holds.Clock { return p.engine().HoldClock() }, Stdout: p.stdout,
-	})...)
-	others = append(others, services.Commands(services.Program{
-		Engine: p.engine, Print: p.printResult, CompleteApps: completeApps, CompleteServices: completeServices,
-	})...)
-	automatic := reconciling.Program{
-		Config: config, Engine: p.engine, Viewer: p.viewer, Log: log, Install: p.installStaged, Permits: p.unmanaged, JSON: asJSON, Print: p.printResult, Table: p.table,
-	}
-	others = append(others, reconciling.Commands(automatic)...)
-	others = append(others, values.Command(values.Program{
-		Config: config, Raise: automatic.Raise, JSON: asJSON, Print: p.printResult, Table: p.table, CompleteApps: completeApps,
-	}))
-	others = append(others, overrides.Command(overrides.Program{
-		Engine: p.engine, Config: config, Viewer: p.viewer, Stdin: p.stdin, Stdout: p.stdout,
-		JSON: asJSON, Print: p.printResult, CompleteApps: completeApps,
-	}))
+	others := append(p.serviceCommands(),
+		p.stageCommand(), p.stagedCommand(), p.unstageCommand(), p.reconcileCommand(), p.triggerCommand(), p.queueCommand(),
+		p.abortCommand(), p.backupCommand(), p.restoreCommand(), p.holdCommand(), p.unholdCommand(), p.engineCheckCommand(),
+		p.serveCommand(), p.metricsCommand(), p.valuesCommand(), p.overridesCommand(),
+	)
 	for _, c := range others {
 		c.Args = args(c.Args)
 		root.AddCommand(c)

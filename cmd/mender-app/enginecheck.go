@@ -1,12 +1,9 @@
-// Package enginecheck has the command that says whether the applications would run on
-// another version of the engine.
-package enginecheck
+package main
 
 import (
 	"cmp"
 	"context"
 	"fmt"
-	"log/slog"
 	"maps"
 	"slices"
 	"strings"
@@ -24,21 +21,10 @@ import (
 	"github.com/mender-app/mender-app/submodules"
 )
 
-// Program is what the command needs of mender-app.
-type Program struct {
-	Config func() *device.Config
-	Log    func() *slog.Logger
-	JSON   func() bool
-	// Print prints a result, as JSON or as a line.
-	Print func(doc any, format string, args ...any) error
-	Table func(heading string, rows [][]string) error
-}
+// engineCheckPatience is how long the engine may take to say its version.
+const engineCheckPatience = 10 * time.Second
 
-// patience is how long the engine may take to say its version.
-const patience = 10 * time.Second
-
-// Command is engine-check.
-func Command(p Program) *cobra.Command {
+func (p *program) engineCheckCommand() *cobra.Command {
 	var orchestrator string
 	cmd := &cobra.Command{
 		Use:   "engine-check VERSION",
@@ -64,15 +50,15 @@ engine is meant.`,
 			if _, _, err := version.Triple(args[0]); err != nil {
 				return fmt.Errorf("%w: %q is not a version such as 28.5.2", device.ErrUsage, args[0])
 			}
-			return p.check(cmd.Context(), args[0], orchestrator)
+			return p.engineCheck(cmd.Context(), args[0], orchestrator)
 		},
 	}
 	cmd.Flags().StringVar(&orchestrator, "orchestrator", "", "only the applications of this orchestrator")
 	return cmd
 }
 
-// checked is what is printed of an application.
-type checked struct {
+// engineChecked is what is printed of an application.
+type engineChecked struct {
 	Application string         `json:"application"`
 	Version     string         `json:"application_version,omitempty"`
 	Verdict     policy.Verdict `json:"verdict"`
@@ -81,21 +67,21 @@ type checked struct {
 	Staged string `json:"staged,omitempty"`
 }
 
-func (p Program) check(ctx context.Context, wanted, orchestrator string) error {
-	names, orchestrator, err := p.applications(orchestrator)
+func (p *program) engineCheck(ctx context.Context, wanted, orchestrator string) error {
+	names, orchestrator, err := p.engineApps(orchestrator)
 	if err != nil {
 		return err
 	}
-	change := policy.EngineChange{Version: wanted, Installed: facts.Installed(p.Config().OpenStore(), p.Log(), names)}
-	change.Now = EngineVersion(ctx, p.Config(), orchestrator)
-	if change.Staged, err = p.staged(orchestrator); err != nil {
+	change := policy.EngineChange{Version: wanted, Installed: facts.Installed(p.config.OpenStore(), p.log, names)}
+	change.Now = engineVersion(ctx, p.config, orchestrator)
+	if change.Staged, err = p.stagedForEngine(orchestrator); err != nil {
 		return err
 	}
 	var rows [][]string
 	var against []string
-	list := []checked{}
+	list := []engineChecked{}
 	for _, a := range policy.DecideEngine(change) {
-		c := checked{Application: a.App.Name, Version: a.App.Version, Verdict: a.Verdict, Why: a.Why}
+		c := engineChecked{Application: a.App.Name, Version: a.App.Version, Verdict: a.Verdict, Why: a.Why}
 		if a.Next != nil {
 			c.Staged = a.Next.Release
 		}
@@ -106,12 +92,12 @@ func (p Program) check(ctx context.Context, wanted, orchestrator string) error {
 		rows = append(rows, []string{c.Application, c.Version, string(c.Verdict), c.Why})
 	}
 	switch {
-	case p.JSON():
-		err = p.Print(map[string]any{"engine_version": wanted, "allowed": against == nil, "applications": list}, "")
+	case p.json:
+		err = p.printResult(map[string]any{"engine_version": wanted, "allowed": against == nil, "applications": list}, "")
 	case len(rows) == 0:
-		err = p.Print(nil, "no application is installed")
+		err = p.printResult(nil, "no application is installed")
 	default:
-		err = p.Table("APPLICATION\tVERSION\tVERDICT\tWHY", rows)
+		err = p.table("APPLICATION\tVERSION\tVERDICT\tWHY", rows)
 	}
 	if err == nil && against != nil {
 		err = fmt.Errorf("%w: version %s of the engine would not do for %s", client.ErrRefused, wanted, strings.Join(against, ", "))
@@ -119,10 +105,10 @@ func (p Program) check(ctx context.Context, wanted, orchestrator string) error {
 	return err
 }
 
-// applications lists the installed applications of an orchestrator, which must be named
+// engineApps lists the installed applications of an orchestrator, which must be named
 // if there are several.
-func (p Program) applications(orchestrator string) (names []string, of string, err error) {
-	s := p.Config().OpenStore()
+func (p *program) engineApps(orchestrator string) (names []string, of string, err error) {
+	s := p.config.OpenStore()
 	all, err := s.Apps()
 	if err != nil {
 		return nil, "", err
@@ -160,16 +146,16 @@ func orchestratorOf(s *store.Store, name string) string {
 	return r.Orchestrator
 }
 
-// EngineVersion is the version that the engine of an orchestrator has; "" if it does not
+// engineVersion is the version that the engine of an orchestrator has; "" if it does not
 // say it.
-func EngineVersion(ctx context.Context, c *device.Config, orchestrator string) string {
+func engineVersion(ctx context.Context, c *device.Config, orchestrator string) string {
 	m, err := submodules.Find(c.SubmodulesDir, orchestrator)
 	if err != nil {
 		return ""
 	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, engineCheckPatience)
 	defer cancel()
-	m.Config = submodules.Config{Deadline: patience, Log: func(string) {}}
+	m.Config = submodules.Config{Deadline: engineCheckPatience, Log: func(string) {}}
 	info, err := m.Client().Describe(ctx)
 	if err != nil || !info.Has(submodules.FeatureEngine) {
 		return ""
@@ -181,9 +167,9 @@ func EngineVersion(ctx context.Context, c *device.Config, orchestrator string) s
 	return e.Version
 }
 
-// staged lists the staged releases of an orchestrator.
-func (p Program) staged(orchestrator string) (apps []policy.App, err error) {
-	list, err := device.Readable(p.Config(), p.Log())
+// stagedForEngine lists the staged releases of an orchestrator.
+func (p *program) stagedForEngine(orchestrator string) (apps []policy.App, err error) {
+	list, err := device.Readable(p.config, p.log)
 	for _, x := range list {
 		if x.Orchestrator == orchestrator {
 			apps = append(apps, x.App())

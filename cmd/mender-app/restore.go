@@ -1,4 +1,4 @@
-package backing
+package main
 
 import (
 	"context"
@@ -25,7 +25,7 @@ import (
 	"github.com/mender-app/mender-app/submodules"
 )
 
-func (p Program) restore() *cobra.Command {
+func (p *program) restoreCommand() *cobra.Command {
 	var unsigned, force bool
 	cmd := &cobra.Command{
 		Use:   "restore FILE [APP…]",
@@ -49,14 +49,14 @@ allow_unsigned = true. On a device with a Mender client, which does not learn of
 		ValidArgsFunction: cobra.FixedCompletions(nil, cobra.ShellCompDirectiveDefault),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if !force {
-				if err := p.Permits(); err != nil {
+				if err := p.unmanaged(); err != nil {
 					return err
 				}
 			}
-			if err := p.trusts(unsigned); err != nil {
+			if err := p.trustsBackup(unsigned); err != nil {
 				return err
 			}
-			err := p.read(cmd.Context(), args[0], args[1:])
+			err := p.restore(cmd.Context(), args[0], args[1:])
 			if errors.Is(err, backup.ErrFormat) {
 				err = submodules.Mark(err, submodules.ErrContent)
 			}
@@ -68,9 +68,9 @@ allow_unsigned = true. On a device with a Mender client, which does not learn of
 	return cmd
 }
 
-// trusts refuses a backup, which nobody has signed, where signatures are demanded.
-func (p Program) trusts(unsigned bool) error {
-	s := p.Config().Signatures
+// trustsBackup refuses a backup, which nobody has signed, where signatures are demanded.
+func (p *program) trustsBackup(unsigned bool) error {
+	s := p.config.Signatures
 	if s.Err != nil {
 		return fmt.Errorf("%w: %w", device.ErrUsage, s.Err)
 	}
@@ -80,7 +80,7 @@ func (p Program) trusts(unsigned bool) error {
 	return fmt.Errorf("%w: nobody has signed a backup: --unsigned restores it nevertheless", client.ErrRefused)
 }
 
-func (p Program) read(ctx context.Context, file string, names []string) error {
+func (p *program) restore(ctx context.Context, file string, names []string) error {
 	f, err := os.Open(file)
 	if err != nil {
 		return err
@@ -90,8 +90,8 @@ func (p Program) read(ctx context.Context, file string, names []string) error {
 	if err != nil {
 		return err
 	}
-	e := p.Engine()
-	if names, err = p.choose(e.Store, contents, names); err != nil {
+	e := p.engine()
+	if names, err = p.chooseRestored(e.Store, contents, names); err != nil {
 		return err
 	}
 	if _, err := f.Seek(0, io.SeekStart); err != nil {
@@ -102,21 +102,21 @@ func (p Program) read(ctx context.Context, file string, names []string) error {
 		return err
 	}
 	defer r.Close()
-	if err := p.setForAll(ctx, e, contents.Values); err != nil {
+	if err := p.restoreValues(ctx, e, contents.Values); err != nil {
 		return err
 	}
-	apps, err := p.install(ctx, e, r, names)
+	apps, err := p.restoreApps(ctx, e, r, names)
 	if err != nil {
 		if len(apps) > 0 {
-			err = fmt.Errorf("%w; restored before: %s", err, list(apps))
+			err = fmt.Errorf("%w; restored before: %s", err, appNames(apps))
 		}
 		return err
 	}
-	return p.Print(map[string]any{"file": file, "applications": apps}, "restored %s", list(apps))
+	return p.printResult(map[string]any{"file": file, "applications": apps}, "restored %s", appNames(apps))
 }
 
-// choose returns the applications to restore, none of which may be installed.
-func (p Program) choose(s *store.Store, c *backup.Contents, names []string) ([]string, error) {
+// chooseRestored returns the applications to restore, none of which may be installed.
+func (p *program) chooseRestored(s *store.Store, c *backup.Contents, names []string) ([]string, error) {
 	if len(names) == 0 {
 		names = c.Apps
 	}
@@ -137,13 +137,13 @@ func (p Program) choose(s *store.Store, c *backup.Contents, names []string) ([]s
 	return names, nil
 }
 
-// setForAll sets the values for all applications that are not set on this device.
-func (p Program) setForAll(ctx context.Context, e *deploy.Engine, set map[string]string) error {
+// restoreValues sets the values for all applications that are not set on this device.
+func (p *program) restoreValues(ctx context.Context, e *deploy.Engine, set map[string]string) error {
 	there, err := e.Values.List("")
 	if err != nil {
 		return err
 	}
-	for name := range operators(there, "") {
+	for name := range operatorValues(there, "") {
 		delete(set, name)
 	}
 	if len(set) == 0 {
@@ -152,9 +152,9 @@ func (p Program) setForAll(ctx context.Context, e *deploy.Engine, set map[string
 	return e.Values.Change(ctx, "", set, nil)
 }
 
-// install installs the applications in the order of the backup. It returns those that are
+// restoreApps installs the applications in the order of the backup. It returns those that are
 // restored also with an error.
-func (p Program) install(ctx context.Context, e *deploy.Engine, r *backup.Reader, names []string) (apps []app, err error) {
+func (p *program) restoreApps(ctx context.Context, e *deploy.Engine, r *backup.Reader, names []string) (apps []appInBackup, err error) {
 	var s backup.Settings
 	for {
 		name, err := r.Next()
@@ -175,25 +175,25 @@ func (p Program) install(ctx context.Context, e *deploy.Engine, r *backup.Reader
 				return apps, err
 			}
 		case backup.NameArtifact:
-			p.Log().Info("restoring", "app", of)
-			if err := p.installOne(ctx, e, r, &s); err != nil {
+			p.log.Info("restoring", "app", of)
+			if err := p.restoreApp(ctx, e, r, &s); err != nil {
 				return apps, fmt.Errorf("%s: %w", of, err)
 			}
-			apps = append(apps, describe(&s))
+			apps = append(apps, describeBackup(&s))
 		}
 	}
 }
 
-// installOne installs the application whose artifact is the current member.
-func (p Program) installOne(ctx context.Context, e *deploy.Engine, r *backup.Reader, s *backup.Settings) error {
-	if err := p.prepare(ctx, e, s); err != nil {
+// restoreApp installs the application whose artifact is the current member.
+func (p *program) restoreApp(ctx context.Context, e *deploy.Engine, r *backup.Reader, s *backup.Settings) error {
+	if err := p.prepareRestore(ctx, e, s); err != nil {
 		return err
 	}
 	artifact, err := mender.NewReader(r, mender.ReadOptions{})
 	if err != nil {
 		return err
 	}
-	c, release, err := p.Client()
+	c, release, err := p.lockedClient()
 	if err != nil {
 		return err
 	}
@@ -202,7 +202,7 @@ func (p Program) installOne(ctx context.Context, e *deploy.Engine, r *backup.Rea
 		if err := r.End(); err != nil { // it is what was verified
 			return err
 		}
-		return e.Restore(ctx, s.Application, func(a *store.App) error { return put(a, r, s) })
+		return e.Restore(ctx, s.Application, func(a *store.App) error { return putBack(a, r, s) })
 	}
 	if err := c.Install(ctx, artifact); err != nil {
 		return err
@@ -223,9 +223,9 @@ func (p Program) installOne(ctx context.Context, e *deploy.Engine, r *backup.Rea
 	return e.Stop(ctx, s.Application)
 }
 
-// prepare sets what must be there before the application: its values and its history. Both
+// prepareRestore sets what must be there before the application: its values and its history. Both
 // stay when an application is removed, and so does what is there already.
-func (p Program) prepare(ctx context.Context, e *deploy.Engine, s *backup.Settings) error {
+func (p *program) prepareRestore(ctx context.Context, e *deploy.Engine, s *backup.Settings) error {
 	if len(s.Values) > 0 {
 		if err := e.Values.Change(ctx, s.Application, s.Values, nil); err != nil {
 			return err
@@ -246,8 +246,8 @@ func (p Program) prepare(ctx context.Context, e *deploy.Engine, s *backup.Settin
 	return durable.WriteFile(file, []byte(s.History), 0o644)
 }
 
-// put gives an application that is loaded what an operator had set, and its data.
-func put(a *store.App, r *backup.Reader, s *backup.Settings) error {
+// putBack gives an application that is loaded what an operator had set, and its data.
+func putBack(a *store.App, r *backup.Reader, s *backup.Settings) error {
 	id := a.Deployment.To
 	for name, on := range s.Services {
 		if a.Services == nil {

@@ -1,6 +1,4 @@
-// Package backing has the commands that write what is installed into one file, and install
-// it from there.
-package backing
+package main
 
 import (
 	"context"
@@ -8,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -22,35 +19,14 @@ import (
 	"github.com/mender-app/mender-app/artifact/metered"
 	"github.com/mender-app/mender-app/cmd/internal/device"
 	"github.com/mender-app/mender-app/modules/backup"
-	"github.com/mender-app/mender-app/modules/client"
 	"github.com/mender-app/mender-app/modules/deploy"
 	"github.com/mender-app/mender-app/modules/settings"
 	"github.com/mender-app/mender-app/output"
 	"github.com/mender-app/mender-app/store"
 )
 
-// Program is what the commands need of mender-app.
-type Program struct {
-	Engine func() *deploy.Engine
-	Config func() *device.Config
-	Log    func() *slog.Logger
-	// Client is mender-app's own client, locked.
-	Client func() (c *client.Client, release func(), err error)
-	// DeviceType is this device's.
-	DeviceType func() (string, error)
-	// Permits refuses a device that a Mender client manages.
-	Permits func() error
-	Stdout  io.Writer
-	// Print prints a result, as JSON or as a line.
-	Print        func(doc any, format string, args ...any) error
-	CompleteApps cobra.CompletionFunc
-}
-
-// Commands are backup and restore.
-func Commands(p Program) []*cobra.Command { return []*cobra.Command{p.backup(), p.restore()} }
-
-// app is what both commands print of an application.
-type app struct {
+// appInBackup is what both commands print of an application.
+type appInBackup struct {
 	Application  string `json:"application"`
 	ArtifactName string `json:"artifact_name"`
 	Version      string `json:"application_version,omitempty"`
@@ -58,16 +34,16 @@ type app struct {
 	Data []string `json:"data"`
 }
 
-func describe(s *backup.Settings) app {
-	a := app{Application: s.Application, ArtifactName: s.ArtifactName, Version: s.Version, Data: []string{}}
+func describeBackup(s *backup.Settings) appInBackup {
+	a := appInBackup{Application: s.Application, ArtifactName: s.ArtifactName, Version: s.Version, Data: []string{}}
 	for _, p := range s.Places {
 		a.Data = append(a.Data, p.Volume+p.Dir)
 	}
 	return a
 }
 
-// list names applications for people.
-func list(apps []app) string {
+// appNames names applications for people.
+func appNames(apps []appInBackup) string {
 	var names []string
 	for _, a := range apps {
 		names = append(names, a.Application)
@@ -75,7 +51,7 @@ func list(apps []app) string {
 	return strings.Join(names, ", ")
 }
 
-func (p Program) backup() *cobra.Command {
+func (p *program) backupCommand() *cobra.Command {
 	withoutData := false
 	cmd := &cobra.Command{
 		Use:   "backup FILE|- [APP…]",
@@ -95,38 +71,38 @@ While an update is open or held, the exit code is 75. Nothing else can be change
 meanwhile.`,
 		Example:           "  mender-app backup /mnt/usb/shop.backup\n  mender-app backup shop.backup shop db\n  mender-app backup - --without-data | ssh build 'cat >shop.backup'",
 		Args:              cobra.MinimumNArgs(1),
-		ValidArgsFunction: p.complete,
+		ValidArgsFunction: p.completeBackup,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return p.write(cmd.Context(), args[0], args[1:], withoutData)
+			return p.backup(cmd.Context(), args[0], args[1:], withoutData)
 		},
 	}
 	cmd.Flags().BoolVar(&withoutData, "without-data", false, "leave out what the applications have stored")
 	return cmd
 }
 
-// complete completes a file, and then applications.
-func (p Program) complete(cmd *cobra.Command, args []string, to string) ([]string, cobra.ShellCompDirective) {
+// completeBackup completes a file, and then applications.
+func (p *program) completeBackup(cmd *cobra.Command, args []string, to string) ([]string, cobra.ShellCompDirective) {
 	if len(args) == 0 {
 		return nil, cobra.ShellCompDirectiveDefault
 	}
-	return p.CompleteApps(cmd, nil, to)
+	return completeApps(cmd, nil, to)
 }
 
-func (p Program) write(ctx context.Context, file string, names []string, withoutData bool) error {
-	e := p.Engine()
+func (p *program) backup(ctx context.Context, file string, names []string, withoutData bool) error {
+	e := p.engine()
 	if len(names) == 0 {
 		var err error
-		if names, err = installed(e.Store); err != nil {
+		if names, err = appsToBackUp(e.Store); err != nil {
 			return err
 		}
 	}
 	slices.Sort(names)
 	names = slices.Compact(names)
 	if output.IsStandard(file) {
-		if f, ok := p.Stdout.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+		if f, ok := p.stdout.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
 			return fmt.Errorf("%w: standard output is a terminal", device.ErrUsage)
 		}
-		_, err := p.writeTo(ctx, e, p.Stdout, names, withoutData)
+		_, err := p.writeBackup(ctx, e, p.stdout, names, withoutData)
 		return err
 	}
 	out, err := output.Create(ctx, file, 0o600)
@@ -134,22 +110,22 @@ func (p Program) write(ctx context.Context, file string, names []string, without
 		return err
 	}
 	defer out.Abort()
-	apps, err := p.writeTo(ctx, e, out, names, withoutData)
+	apps, err := p.writeBackup(ctx, e, out, names, withoutData)
 	if err != nil {
 		return err
 	}
 	info, err := out.Stat()
 	if err == nil && info.Mode().IsRegular() && info.Mode().Perm()&0o077 != 0 { // vfat has the same permissions for all files
-		p.Log().Warn("the file system keeps no permissions: others may be able to read the backup", "file", file)
+		p.log.Warn("the file system keeps no permissions: others may be able to read the backup", "file", file)
 	}
 	if err := errors.Join(err, out.Commit()); err != nil {
 		return err
 	}
-	return p.Print(map[string]any{"file": file, "applications": apps}, "%s has %s", file, list(apps))
+	return p.printResult(map[string]any{"file": file, "applications": apps}, "%s has %s", file, appNames(apps))
 }
 
-// installed are the applications that have a current release.
-func installed(s *store.Store) (names []string, err error) {
+// appsToBackUp are the applications that have a current release.
+func appsToBackUp(s *store.Store) (names []string, err error) {
 	all, err := s.Apps()
 	if err != nil {
 		return nil, err
@@ -165,8 +141,8 @@ func installed(s *store.Store) (names []string, err error) {
 	return names, nil
 }
 
-func (p Program) writeTo(ctx context.Context, e *deploy.Engine, out io.Writer, names []string, withoutData bool) (apps []app, err error) {
-	typ, err := p.DeviceType()
+func (p *program) writeBackup(ctx context.Context, e *deploy.Engine, out io.Writer, names []string, withoutData bool) (apps []appInBackup, err error) {
+	typ, err := readDeviceType(p.config.DeviceType)
 	if err != nil {
 		return nil, err
 	}
@@ -181,16 +157,16 @@ func (p Program) writeTo(ctx context.Context, e *deploy.Engine, out io.Writer, n
 			if err != nil {
 				return err
 			}
-			if err := w.AddJSON(backup.NameValues, operators(all, "")); err != nil {
+			if err := w.AddJSON(backup.NameValues, operatorValues(all, "")); err != nil {
 				return err
 			}
 		}
-		p.Log().Info("backing up", "app", i.App.Name, "release", i.Release.ID)
-		s, err := p.add(ctx, w, e, i, typ, withoutData)
+		p.log.Info("backing up", "app", i.App.Name, "release", i.Release.ID)
+		s, err := p.addToBackup(ctx, w, e, i, typ, withoutData)
 		if err != nil {
 			return err
 		}
-		apps = append(apps, describe(s))
+		apps = append(apps, describeBackup(s))
 		return nil
 	})
 	if err != nil {
@@ -199,13 +175,13 @@ func (p Program) writeTo(ctx context.Context, e *deploy.Engine, out io.Writer, n
 	return apps, w.Close()
 }
 
-// operators are the values that an operator has set for an application, "" for all.
-func operators(all []settings.Value, app string) map[string]string {
+// operatorValues are the values that an operator has set for an application, "" for all.
+func operatorValues(all []settings.Value, app string) map[string]string {
 	return settings.ByName(slices.DeleteFunc(all, func(v settings.Value) bool { return v.Of != settings.Operator || v.For != app }))
 }
 
-// add adds an application.
-func (p Program) add(ctx context.Context, w *backup.Writer, e *deploy.Engine, i *deploy.Installed, deviceType string, withoutData bool) (*backup.Settings, error) {
+// addToBackup adds an application.
+func (p *program) addToBackup(ctx context.Context, w *backup.Writer, e *deploy.Engine, i *deploy.Installed, deviceType string, withoutData bool) (*backup.Settings, error) {
 	a := i.App
 	s := &backup.Settings{Application: a.Name, ArtifactName: i.Release.ArtifactName, Version: i.Release.Version, Stopped: a.Stopped, Services: map[string]bool{}}
 	for name, choice := range a.Services {
@@ -218,7 +194,7 @@ func (p Program) add(ctx context.Context, w *backup.Writer, e *deploy.Engine, i 
 	if err != nil {
 		return nil, err
 	}
-	s.Values = operators(all, a.Name)
+	s.Values = operatorValues(all, a.Name)
 	history, err := os.ReadFile(e.Store.HistoryFile(a.Name))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
@@ -230,7 +206,7 @@ func (p Program) add(ctx context.Context, w *backup.Writer, e *deploy.Engine, i 
 			return nil, err
 		}
 	}
-	m := &backup.Maker{App: a, Release: i.Release, DeviceType: deviceType, Dir: files, Save: i.Save, Warn: func(line string) { p.Log().Warn(line) }}
+	m := &backup.Maker{App: a, Release: i.Release, DeviceType: deviceType, Dir: files, Save: i.Save, Warn: func(line string) { p.log.Warn(line) }}
 	spec, err := m.Make(ctx)
 	if err != nil {
 		return nil, err

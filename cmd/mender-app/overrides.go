@@ -1,6 +1,4 @@
-// Package overrides has the commands for what an operator changes in the manifests of an
-// application.
-package overrides
+package main
 
 import (
 	"errors"
@@ -10,29 +8,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mender-app/mender-app/cmd/internal/device"
-	"github.com/mender-app/mender-app/modules/deploy"
 	"github.com/mender-app/mender-app/modules/settings"
 	"github.com/mender-app/mender-app/modules/view"
 	"github.com/mender-app/mender-app/submodules"
 )
 
-// Program is what the commands need of mender-app.
-type Program struct {
-	Engine func() *deploy.Engine
-	Config func() *device.Config
-	Viewer func() *view.Viewer
-	Stdin  io.Reader
-	Stdout io.Writer
-	// JSON reports whether results are printed as JSON.
-	JSON func() bool
-	// Print prints a result, as JSON or as a line.
-	Print func(doc any, format string, args ...any) error
-	// CompleteApps completes an application.
-	CompleteApps cobra.CompletionFunc
-}
-
-// Command is the command overrides.
-func Command(p Program) *cobra.Command {
+func (p *program) overridesCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "overrides",
 		Short: "Change what the manifests of an application say, over updates",
@@ -56,8 +37,8 @@ release whose policy says keep.overrides = false begins without the operator's.`
 		Long:              "Shows the overrides of the release that runs, in the order in which they are applied.",
 		Example:           "  mender-app overrides show shop\n  mender-app overrides show shop --combined",
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: p.CompleteApps,
-		RunE:              func(cmd *cobra.Command, args []string) error { return p.show(cmd, args[0], combined) },
+		ValidArgsFunction: completeApps,
+		RunE:              func(cmd *cobra.Command, args []string) error { return p.showOverrides(cmd, args[0], combined) },
 	}
 	show.Flags().BoolVar(&combined, "combined", false, "show the manifests as they are with the overrides")
 	cmd.AddCommand(&cobra.Command{
@@ -72,32 +53,32 @@ standard input. While an update is open, the exit code is 75.`,
 		Args: cobra.ExactArgs(2),
 		ValidArgsFunction: func(cmd *cobra.Command, args []string, to string) ([]string, cobra.ShellCompDirective) {
 			if len(args) == 0 {
-				return p.CompleteApps(cmd, args, to)
+				return completeApps(cmd, args, to)
 			}
 			return nil, cobra.ShellCompDirectiveDefault
 		},
-		RunE: func(cmd *cobra.Command, args []string) error { return p.set(cmd, args[0], args[1]) },
+		RunE: func(cmd *cobra.Command, args []string) error { return p.setOverrides(cmd, args[0], args[1]) },
 	}, show, &cobra.Command{
 		Use:               "clear APP",
 		Short:             "Remove the operator's override of an application",
 		Long:              "Removes what \"overrides set\" has stored, and starts again what it reached.",
 		Example:           "  mender-app overrides clear shop",
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: p.CompleteApps,
+		ValidArgsFunction: completeApps,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := p.Engine().SetOverrides(cmd.Context(), args[0], ""); err != nil {
+			if err := p.engine().SetOverrides(cmd.Context(), args[0], ""); err != nil {
 				return err
 			}
-			return p.Print(map[string]any{"application": args[0], "overrides": false}, "%s has no override of an operator", args[0])
+			return p.printResult(map[string]any{"application": args[0], "overrides": false}, "%s has no override of an operator", args[0])
 		},
 	})
 	return cmd
 }
 
-func (p Program) set(cmd *cobra.Command, app, file string) error {
+func (p *program) setOverrides(cmd *cobra.Command, app, file string) error {
 	var text string
 	if file == "-" {
-		data, err := io.ReadAll(io.LimitReader(p.Stdin, submodules.MaxOverride+1))
+		data, err := io.ReadAll(io.LimitReader(p.stdin, submodules.MaxOverride+1))
 		if err != nil {
 			return err
 		}
@@ -114,30 +95,30 @@ func (p Program) set(cmd *cobra.Command, app, file string) error {
 	case len(text) > submodules.MaxOverride:
 		return fmt.Errorf("%w: it is longer than %d KiB", device.ErrUsage, submodules.MaxOverride>>10)
 	}
-	if err := p.Engine().SetOverrides(cmd.Context(), app, text); err != nil {
+	if err := p.engine().SetOverrides(cmd.Context(), app, text); err != nil {
 		return err
 	}
-	return p.Print(map[string]any{"application": app, "overrides": true}, "%s runs with the override", app)
+	return p.printResult(map[string]any{"application": app, "overrides": true}, "%s runs with the override", app)
 }
 
-func (p Program) show(cmd *cobra.Command, app string, combined bool) error {
-	a, err := view.Read(p.Config().OpenStore(), app)
+func (p *program) showOverrides(cmd *cobra.Command, app string, combined bool) error {
+	a, err := view.Read(p.config.OpenStore(), app)
 	if err != nil {
 		return err
 	}
 	if combined {
-		text, err := p.Viewer().Render(cmd.Context(), a)
+		text, err := p.viewer().Render(cmd.Context(), a)
 		if err != nil {
 			return err
 		}
-		if p.JSON() {
-			return p.Print(map[string]any{"application": app, "combined": string(text)}, "")
+		if p.json {
+			return p.printResult(map[string]any{"application": app, "combined": string(text)}, "")
 		}
-		_, err = p.Stdout.Write(text)
+		_, err = p.stdout.Write(text)
 		return err
 	}
-	layers, bad := p.Viewer().Overrides(a)
-	if p.JSON() {
+	layers, bad := p.viewer().Overrides(a)
+	if p.json {
 		type layer struct {
 			Name string `json:"name"`
 			Text string `json:"text"`
@@ -146,19 +127,19 @@ func (p Program) show(cmd *cobra.Command, app string, combined bool) error {
 		for _, l := range layers {
 			list = append(list, layer(l))
 		}
-		return errors.Join(p.Print(map[string]any{"application": app, "overrides": list}, ""), bad)
+		return errors.Join(p.printResult(map[string]any{"application": app, "overrides": list}, ""), bad)
 	}
 	for i, l := range layers {
 		if i > 0 {
-			fmt.Fprintln(p.Stdout, "---")
+			fmt.Fprintln(p.stdout, "---")
 		}
-		fmt.Fprintf(p.Stdout, "# %s\n%s", l.Name, l.Text)
+		fmt.Fprintf(p.stdout, "# %s\n%s", l.Name, l.Text)
 		if l.Text != "" && l.Text[len(l.Text)-1] != '\n' {
-			fmt.Fprintln(p.Stdout)
+			fmt.Fprintln(p.stdout)
 		}
 	}
 	if len(layers) == 0 && bad == nil {
-		fmt.Fprintf(p.Stdout, "# %s has no overrides\n", app)
+		fmt.Fprintf(p.stdout, "# %s has no overrides\n", app)
 	}
 	return bad
 }

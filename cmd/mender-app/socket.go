@@ -1,4 +1,4 @@
-package serving
+package main
 
 import (
 	"crypto/tls"
@@ -16,8 +16,8 @@ import (
 	"github.com/mender-app/mender-app/cmd/internal/device"
 )
 
-// group is the group whose members may use the socket.
-const group = "mender-app"
+// socketGroup is the group whose members may use the socket.
+const socketGroup = "mender-app"
 
 // activated returns the socket that systemd gave this process; nil without one. See
 // sd_listen_fds(3).
@@ -82,7 +82,7 @@ func listenUnix(path string, log *slog.Logger) (net.Listener, error) {
 }
 
 func giveToGroup(path string) error {
-	g, err := user.LookupGroup(group)
+	g, err := user.LookupGroup(socketGroup)
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,4 @@
-// Package hold has the commands that keep updates away while something else works on
-// the machine.
-package hold
+package main
 
 import (
 	"fmt"
@@ -9,22 +7,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mender-app/mender-app/cmd/internal/device"
-	"github.com/mender-app/mender-app/modules/deploy"
 	"github.com/mender-app/mender-app/modules/hold"
 	"github.com/mender-app/mender-app/store"
 )
 
-// Program is what the commands need of mender-app.
-type Program struct {
-	Engine func() *deploy.Engine
-	// Print prints a result, as JSON or as a line.
-	Print func(doc any, format string, args ...any) error
-}
-
-// Commands are hold and unhold.
-func Commands(p Program) []*cobra.Command { return []*cobra.Command{p.hold(), p.unhold()} }
-
-func (p Program) hold() *cobra.Command {
+func (p *program) holdCommand() *cobra.Command {
 	var reason string
 	var length time.Duration
 	var show bool
@@ -42,16 +29,16 @@ or an update of an application is open, hold exits with 75 and changes nothing.`
 		Example: "  mender-app hold --reason 'update of the operating system' --for 2h\n  mender-app hold --show",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			e := p.Engine()
+			e := p.engine()
 			if show {
 				h, err := hold.Current(e.Store, e.HoldClock())
 				if err != nil {
 					return err
 				}
 				if h == nil {
-					return p.Print(hold.Report{}, "nothing holds updates")
+					return p.printResult(hold.Report{}, "nothing holds updates")
 				}
-				return p.Print(hold.ReportOf(h), "updates are held: %s, since %s, until %s", hold.Who(h), hold.Stamp(h.Since), hold.Stamp(hold.Until(h)))
+				return p.printResult(hold.ReportOf(h), "updates are held: %s, since %s, until %s", hold.Who(h), hold.Stamp(h.Since), hold.Stamp(hold.Until(h)))
 			}
 			if length < time.Second || length > hold.MaxTime {
 				return fmt.Errorf("%w: --for %s is not between 1s and %s", device.ErrUsage, length, hold.MaxTime)
@@ -65,7 +52,7 @@ or an update of an application is open, hold exits with 75 and changes nothing.`
 			if err != nil {
 				return err
 			}
-			return p.Print(hold.ReportOf(h), "updates are held until %s; mender-app unhold ends that", hold.Stamp(hold.Until(h)))
+			return p.printResult(hold.ReportOf(h), "updates are held until %s; mender-app unhold ends that", hold.Stamp(hold.Until(h)))
 		},
 	}
 	cmd.Flags().StringVar(&reason, "reason", "held by hand", "why, for whoever is refused")
@@ -74,7 +61,7 @@ or an update of an application is open, hold exits with 75 and changes nothing.`
 	return cmd
 }
 
-func (p Program) unhold() *cobra.Command {
+func (p *program) unholdCommand() *cobra.Command {
 	var reason string
 	cmd := &cobra.Command{
 		Use:   "unhold",
@@ -85,17 +72,17 @@ nothing.`,
 		Example: "  mender-app unhold\n  mender-app unhold --reason 'update of the operating system'",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			e := p.Engine()
+			e := p.engine()
 			given, left, err := hold.Give(cmd.Context(), e.Store, e.HoldClock(), reason)
 			switch {
 			case err != nil:
 				return err
 			case left != nil:
-				return p.Print(hold.ReportOf(left), "updates stay held: %s", hold.Who(left))
+				return p.printResult(hold.ReportOf(left), "updates stay held: %s", hold.Who(left))
 			case !given:
-				return p.Print(hold.Report{}, "nothing holds updates")
+				return p.printResult(hold.Report{}, "nothing holds updates")
 			}
-			return p.Print(hold.Report{}, "updates are no longer held")
+			return p.printResult(hold.Report{}, "updates are no longer held")
 		},
 	}
 	cmd.Flags().StringVar(&reason, "reason", "", "end only a hold of this reason")

@@ -1,7 +1,4 @@
-// Package aborting has the command that ends an open deployment and goes back to the
-// previous release. It asks whoever works on the deployment to stop, and rolls back what
-// nobody works on.
-package aborting
+package main
 
 import (
 	"context"
@@ -23,21 +20,10 @@ import (
 	"github.com/mender-app/mender-app/store"
 )
 
-// Program is what the command needs of mender-app.
-type Program struct {
-	Engine func() *deploy.Engine
-	// Client is mender-app's own client, locked.
-	Client func() (c *client.Client, release func(), err error)
-	// Print prints a result, as JSON or as a line.
-	Print        func(doc any, format string, args ...any) error
-	CompleteApps cobra.CompletionFunc
-}
+// abortInterval is how often the command looks whether the deployment has ended.
+const abortInterval = 250 * time.Millisecond
 
-// interval is how often the command looks whether the deployment has ended.
-const interval = 250 * time.Millisecond
-
-// Command is abort.
-func Command(p Program) *cobra.Command {
+func (p *program) abortCommand() *cobra.Command {
 	limit := 20 * time.Minute
 	cmd := &cobra.Command{
 		Use:   "abort [APP]",
@@ -55,7 +41,7 @@ An update that has been committed is refused with exit code 9: "mender-app rollb
 goes back from it. If no update is open, the exit code is 4. After --wait, the request
 stays, the exit code is 75, and the update ends at its next step.`,
 		Example:           "  mender-app abort\n  mender-app abort shop --wait 1m",
-		ValidArgsFunction: p.CompleteApps,
+		ValidArgsFunction: completeApps,
 		Args:              cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if limit < time.Second {
@@ -72,20 +58,20 @@ stays, the exit code is 75, and the update ends at its next step.`,
 	return cmd
 }
 
-func (p Program) abort(ctx context.Context, name string, limit time.Duration) error {
-	e := p.Engine()
-	a, err := find(e.Store, name)
+func (p *program) abort(ctx context.Context, name string, limit time.Duration) error {
+	e := p.engine()
+	a, err := findOpen(e.Store, name)
 	if err != nil {
 		return err
 	}
 	d := a.Deployment
-	if err := committed(a); err != nil {
+	if err := isCommitted(a); err != nil {
 		return err
 	}
 	own := d.Driver == e.Driver
-	if !own && !working(ctx, e.Store) {
+	if !own && !anyWorking(ctx, e.Store) {
 		return fmt.Errorf("%w: the Mender client drives the update of %s to %s, and does not run: %s ends it",
-			client.ErrRefused, a.Name, d.ArtifactName, rollbackCommand())
+			client.ErrRefused, a.Name, d.ArtifactName, clientRollback())
 	}
 	if err := a.RequestAbort(e.Asked.OrNil()); err != nil {
 		return err
@@ -93,21 +79,21 @@ func (p Program) abort(ctx context.Context, name string, limit time.Duration) er
 	wait, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	for {
-		now, err := reread(e.Store, a)
+		now, err := rereadApp(e.Store, a)
 		if err != nil {
 			return err
 		}
-		if now == nil || !same(now.Deployment, d) {
-			return p.report(a, now)
+		if now == nil || !sameDeployment(now.Deployment, d) {
+			return p.reportAborted(a, now)
 		}
-		if err := committed(now); err != nil {
+		if err := isCommitted(now); err != nil {
 			return errors.Join(err, now.DropAbort())
 		}
 		if now.Deployment.Attempts > 1 {
 			return fmt.Errorf("the rollback of %s failed: %s; mender-app resume tries it again", a.Name, now.Deployment.Error)
 		}
 		if own {
-			err := p.undo(context.WithoutCancel(ctx), e, d)
+			err := p.undoAborted(context.WithoutCancel(ctx), e, d)
 			if err != nil && device.ExitCode(err) != device.ExitBusy {
 				return err
 			}
@@ -119,16 +105,16 @@ func (p Program) abort(ctx context.Context, name string, limit time.Duration) er
 			}
 			now := ""
 			if !own {
-				now = "; " + rollbackCommand() + " ends one that waits for its commit"
+				now = "; " + clientRollback() + " ends one that waits for its commit"
 			}
 			return fmt.Errorf("%w: the update of %s has not ended within %s, and ends at its next step%s", deploy.ErrNotEnded, a.Name, limit, now)
-		case <-time.After(interval):
+		case <-time.After(abortInterval):
 		}
 	}
 }
 
-// find finds the application whose update is aborted; "" is the only one that has one.
-func find(s *store.Store, name string) (*store.App, error) {
+// findOpen finds the application whose update is aborted; "" is the only one that has one.
+func findOpen(s *store.Store, name string) (*store.App, error) {
 	if name != "" {
 		a, err := s.App(name)
 		switch {
@@ -164,22 +150,22 @@ func find(s *store.Store, name string) (*store.App, error) {
 	return nil, fmt.Errorf("%w: updates of %s are open: name one", device.ErrUsage, strings.Join(opened, ", "))
 }
 
-// committed refuses an update that has been committed, or that failed and was left to a
+// isCommitted refuses an update that has been committed, or that failed and was left to a
 // person.
-func committed(a *store.App) error {
+func isCommitted(a *store.App) error {
 	switch journal.Phase(a.Deployment.Phase) {
 	case journal.Committed, journal.Cleaning, journal.Failed:
-		return tooLate(a)
+		return abortTooLate(a)
 	}
 	return nil
 }
 
-func tooLate(a *store.App) error {
+func abortTooLate(a *store.App) error {
 	return fmt.Errorf("%w: the update of %s can no longer be aborted: mender-app rollback %s goes back", client.ErrRefused, a.Name, a.Name)
 }
 
-// reread reads an application again; nil if it is gone.
-func reread(s *store.Store, a *store.App) (*store.App, error) {
+// rereadApp reads an application again; nil if it is gone.
+func rereadApp(s *store.Store, a *store.App) (*store.App, error) {
 	now, err := s.App(a.Name)
 	if errors.Is(err, store.ErrNoApp) {
 		return nil, nil
@@ -187,31 +173,31 @@ func reread(s *store.Store, a *store.App) (*store.App, error) {
 	return now, err
 }
 
-func same(now, d *store.Deployment) bool {
+func sameDeployment(now, d *store.Deployment) bool {
 	return now != nil && now.ID == d.ID && now.Started.Equal(d.Started)
 }
 
-// report says how the update of a has ended. now is the application afterwards.
-func (p Program) report(a, now *store.App) error {
+// reportAborted says how the update of a has ended. now is the application afterwards.
+func (p *program) reportAborted(a, now *store.App) error {
 	d := a.Deployment
 	installed := ""
 	if now != nil {
 		installed = now.Current
 	}
 	if installed == d.To {
-		return errors.Join(tooLate(a), a.DropAbort())
+		return errors.Join(abortTooLate(a), a.DropAbort())
 	}
 	doc := map[string]string{"application": a.Name, "artifact_name": d.ArtifactName, "state": "aborted", "installed": installed}
 	if installed == "" {
-		return p.Print(doc, "the update of %s to %s was aborted; %s is not installed", a.Name, d.ArtifactName, a.Name)
+		return p.printResult(doc, "the update of %s to %s was aborted; %s is not installed", a.Name, d.ArtifactName, a.Name)
 	}
-	return p.Print(doc, "the update of %s to %s was aborted; release %s is installed", a.Name, d.ArtifactName, installed)
+	return p.printResult(doc, "the update of %s to %s was aborted; release %s is installed", a.Name, d.ArtifactName, installed)
 }
 
-// undo rolls back an update of mender-app's own client, if nobody works on it. The error
+// undoAborted rolls back an update of mender-app's own client, if nobody works on it. The error
 // is one with the exit code of busy if somebody does.
-func (p Program) undo(ctx context.Context, e *deploy.Engine, d *store.Deployment) error {
-	c, release, err := p.Client()
+func (p *program) undoAborted(ctx context.Context, e *deploy.Engine, d *store.Deployment) error {
+	c, release, err := p.lockedClient()
 	if err != nil {
 		return err
 	}
@@ -237,12 +223,12 @@ func (p Program) undo(ctx context.Context, e *deploy.Engine, d *store.Deployment
 	return err
 }
 
-// working reports whether a Mender client runs, or a call of the update module.
-func working(ctx context.Context, s *store.Store) bool {
+// anyWorking reports whether a Mender client runs, or a call of the update module.
+func anyWorking(ctx context.Context, s *store.Store) bool {
 	if clientRuns() {
 		return true
 	}
-	ctx, cancel := context.WithTimeout(ctx, interval)
+	ctx, cancel := context.WithTimeout(ctx, abortInterval)
 	defer cancel()
 	release, err := s.Lock(ctx, "abort")
 	if err != nil {
@@ -270,8 +256,8 @@ func clientRuns() bool {
 	})
 }
 
-// rollbackCommand is what a person says to the Mender client of this device.
-func rollbackCommand() string {
+// clientRollback is what a person says to the Mender client of this device.
+func clientRollback() string {
 	for _, name := range device.MenderClients {
 		if _, err := exec.LookPath(name); err == nil {
 			return "`" + name + " rollback`"

@@ -1,4 +1,4 @@
-package source
+package main
 
 import (
 	"fmt"
@@ -12,21 +12,21 @@ import (
 	"github.com/mender-app/mender-app/modules/client"
 )
 
-// Keys are the options about signatures.
-type Keys struct {
+// keyOptions are the options about signatures.
+type keyOptions struct {
 	Files    []string // --key
 	Unsigned bool     // --unsigned
 }
 
 // Flags adds the options to a command.
-func (k *Keys) Flags(f *pflag.FlagSet) {
+func (k *keyOptions) Flags(f *pflag.FlagSet) {
 	f.StringArrayVar(&k.Files, "key", nil, "public key (PEM) that must have signed the artifact; repeatable: one of them must")
 	f.BoolVar(&k.Unsigned, "unsigned", false, "do not check the signature, if no key is configured")
 }
 
 // Trusted returns the keys, one of which must have signed the artifact. It returns
 // none, after a warning, if the artifact may be installed without a check.
-func (o *Opener) Trusted(k Keys) ([]device.Trusted, error) {
+func (o *artifactOpener) Trusted(k keyOptions) ([]device.Trusted, error) {
 	configured := o.Config.Signatures
 	if configured.Err != nil {
 		return nil, fmt.Errorf("%w: %w", device.ErrUsage, configured.Err)
@@ -51,9 +51,9 @@ func (o *Opener) Trusted(k Keys) ([]device.Trusted, error) {
 	return nil, nil
 }
 
-// Artifact reads an artifact's header. The artifact must be signed by one of
+// openArtifact reads an artifact's header. The artifact must be signed by one of
 // the keys that may sign for its application. Without keys nothing is checked.
-func Artifact(in io.Reader, keys []device.Trusted) (*mender.Reader, error) {
+func openArtifact(in io.Reader, keys []device.Trusted) (*mender.Reader, error) {
 	r, err := signedBy(in, keys)
 	if err != nil || len(keys) == 0 {
 		return r, err
@@ -68,7 +68,7 @@ func Artifact(in io.Reader, keys []device.Trusted) (*mender.Reader, error) {
 // RepairSource reads an artifact that a repair takes layers from. If keys are
 // configured, one of them must have signed it, whichever application the key is
 // for. The digests of the layers are checked in any case.
-func (o *Opener) RepairSource(in io.Reader) (*mender.Reader, error) {
+func (o *artifactOpener) RepairSource(in io.Reader) (*mender.Reader, error) {
 	if err := o.Config.Signatures.Err; err != nil {
 		return nil, fmt.Errorf("%w: %w", device.ErrUsage, err)
 	}

@@ -1,6 +1,4 @@
-// Package serving has the commands that tell other programs how the applications are:
-// serve over HTTP, and metrics in a file.
-package serving
+package main
 
 import (
 	"bytes"
@@ -20,30 +18,17 @@ import (
 	"github.com/mender-app/mender-app/cmd/internal/version"
 	"github.com/mender-app/mender-app/modules/hold"
 	"github.com/mender-app/mender-app/modules/serve"
-	"github.com/mender-app/mender-app/modules/view"
 	"github.com/mender-app/mender-app/output"
 )
 
-// Program is what the commands need of mender-app.
-type Program struct {
-	Config func() *device.Config
-	Viewer func() *view.Viewer
-	Clock  func() hold.Clock
-	Log    func() *slog.Logger
-	Stdout io.Writer
-}
+// defaultSocket is where serve listens if nothing is said.
+const defaultSocket = "/run/mender-app.sock"
 
-// Commands are serve and metrics.
-func Commands(p Program) []*cobra.Command { return []*cobra.Command{p.serve(), p.metrics()} }
-
-// DefaultSocket is where serve listens if nothing is said.
-const DefaultSocket = "/run/mender-app.sock"
-
-func (p Program) server() *serve.Server {
+func (p *program) server() *serve.Server {
 	memory.Spare()
-	c := p.Config()
+	c := p.config
 	s := &serve.Server{
-		Store: c.OpenStore(), Viewer: p.Viewer(), Clock: p.Clock, AppLocks: c.Hooks.AppLocks, Version: version.String(), Log: p.Log(),
+		Store: c.OpenStore(), Viewer: p.viewer(), Clock: func() hold.Clock { return p.engine().HoldClock() }, AppLocks: c.Hooks.AppLocks, Version: version.String(), Log: p.log,
 		Disks: map[string]string{"store": c.Store},
 	}
 	if c.DataRoot != "" {
@@ -52,15 +37,15 @@ func (p Program) server() *serve.Server {
 	return s
 }
 
-// options are those of serve.
-type options struct {
+// serveOptions are those of serve.
+type serveOptions struct {
 	socket, listen, tokenFile, cert, key string
 	idle                                 time.Duration
 	actions                              bool
 }
 
-func (p Program) serve() *cobra.Command {
-	var o options
+func (p *program) serveCommand() *cobra.Command {
+	var o serveOptions
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Answer programs over HTTP on a socket",
@@ -82,13 +67,13 @@ other than the loopback's needs TLS as well.`,
 		Example: "  mender-app serve --socket /run/shop.sock\n  mender-app serve --listen 127.0.0.1:8099 --token-file /etc/mender/serve.token",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			listener, err := o.open(p.Log())
+			listener, err := o.open(p.log)
 			if err != nil {
 				return err
 			}
 			s := p.server()
 			if o.actions {
-				if s.Actions, err = actions(p.Log()); err != nil {
+				if s.Actions, err = serveActions(p.log); err != nil {
 					return errors.Join(err, listener.Close())
 				}
 			}
@@ -97,7 +82,7 @@ other than the loopback's needs TLS as well.`,
 					return errors.Join(err, listener.Close())
 				}
 			}
-			p.Log().Info("listening", "address", listener.Addr().String())
+			p.log.Info("listening", "address", listener.Addr().String())
 			err = s.Serve(cmd.Context(), o.idle, listener)
 			if cmd.Context().Err() != nil {
 				return nil // a signal is how it ends
@@ -105,7 +90,7 @@ other than the loopback's needs TLS as well.`,
 			return err
 		},
 	}
-	cmd.Flags().StringVar(&o.socket, "socket", DefaultSocket, "make this socket, if systemd gives none")
+	cmd.Flags().StringVar(&o.socket, "socket", defaultSocket, "make this socket, if systemd gives none")
 	cmd.Flags().StringVar(&o.listen, "listen", "", "listen on this `ADDRESS`:PORT instead")
 	cmd.Flags().StringVar(&o.tokenFile, "token-file", "", "with --listen: the file that has the token")
 	cmd.Flags().StringVar(&o.cert, "tls-cert", "", "with --listen: the file of the TLS certificate (PEM)")
@@ -115,7 +100,7 @@ other than the loopback's needs TLS as well.`,
 	return cmd
 }
 
-func (p Program) metrics() *cobra.Command {
+func (p *program) metricsCommand() *cobra.Command {
 	var file string
 	cmd := &cobra.Command{
 		Use:   "metrics",
@@ -137,7 +122,7 @@ pipe or a device is written to instead.`,
 				return err
 			}
 			if file == "" {
-				_, err = p.Stdout.Write(text)
+				_, err = p.stdout.Write(text)
 				return err
 			}
 			return output.Write(cmd.Context(), file, 0o644, func(w io.Writer) error {
@@ -190,7 +175,7 @@ func loopback(address string) (bool, error) {
 }
 
 // check refuses options that do not go together, or that would let strangers in.
-func (o options) check() error {
+func (o serveOptions) check() error {
 	wrong := func(text string) error { return fmt.Errorf("%w: %s", device.ErrUsage, text) }
 	switch {
 	case o.actions && o.listen != "":
@@ -214,7 +199,7 @@ func (o options) check() error {
 }
 
 // open opens what the options name.
-func (o options) open(log *slog.Logger) (l serve.Listener, err error) {
+func (o serveOptions) open(log *slog.Logger) (l serve.Listener, err error) {
 	if err := o.check(); err != nil {
 		return l, err
 	}

@@ -1,5 +1,4 @@
-// Package values has the commands for values that hooks and manifests use.
-package values
+package main
 
 import (
 	"cmp"
@@ -19,22 +18,10 @@ import (
 	"github.com/mender-app/mender-app/submodules"
 )
 
-// Program is what the commands need of mender-app.
-type Program struct {
-	Config func() *device.Config
-	// Raise raises an event, runs reconcile and prints what it did.
-	Raise        func(ctx context.Context, event string) error
-	JSON         func() bool
-	Print        func(doc any, format string, args ...any) error
-	Table        func(heading string, rows [][]string) error
-	CompleteApps cobra.CompletionFunc
-}
+// valuesEvent is what reconcile is told when values were changed.
+const valuesEvent = "values"
 
-// event is what reconcile is told when values were changed.
-const event = "values"
-
-// Command is the command values.
-func Command(p Program) *cobra.Command {
+func (p *program) valuesCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "values",
 		Short: "Set values that hooks and manifests use, for all applications or one",
@@ -53,7 +40,7 @@ get it when they are started the next time.`,
 	app := ""
 	scope := func(c *cobra.Command) *cobra.Command {
 		c.Flags().StringVar(&app, "app", "", "only for this application")
-		_ = c.RegisterFlagCompletionFunc("app", p.CompleteApps)
+		_ = c.RegisterFlagCompletionFunc("app", completeApps)
 		return c
 	}
 	cmd.AddCommand(scope(&cobra.Command{
@@ -76,17 +63,19 @@ code is 75.`,
 				}
 				set[name] = value
 			}
-			return p.change(cmd.Context(), app, set, nil)
+			return p.changeValues(cmd.Context(), app, set, nil)
 		},
 	}), scope(&cobra.Command{
-		Use:               "unset NAME...",
-		Short:             "Remove values of the operator, and roll out the applications that used them",
-		Long:              `Removes values that "values set" has stored, and runs "mender-app reconcile".`,
-		Example:           "  mender-app values unset --app shop LIMIT",
-		Args:              cobra.MinimumNArgs(1),
-		ValidArgsFunction: func(_ *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) { return p.names(app) },
+		Use:     "unset NAME...",
+		Short:   "Remove values of the operator, and roll out the applications that used them",
+		Long:    `Removes values that "values set" has stored, and runs "mender-app reconcile".`,
+		Example: "  mender-app values unset --app shop LIMIT",
+		Args:    cobra.MinimumNArgs(1),
+		ValidArgsFunction: func(_ *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+			return p.valueNames(app)
+		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return p.change(cmd.Context(), app, nil, args)
+			return p.changeValues(cmd.Context(), app, nil, args)
 		},
 	}), scope(&cobra.Command{
 		Use:     "show",
@@ -94,32 +83,32 @@ code is 75.`,
 		Long:    "Shows the values for all applications, or with --app those that count for one.",
 		Example: "  mender-app values show --app shop\n  mender-app values show --json",
 		Args:    cobra.NoArgs,
-		RunE:    func(*cobra.Command, []string) error { return p.show(app) },
+		RunE:    func(*cobra.Command, []string) error { return p.showValues(app) },
 	}))
 	return cmd
 }
 
-// change changes values, and lets reconcile roll out what uses them.
-func (p Program) change(ctx context.Context, app string, set map[string]string, remove []string) error {
+// changeValues changes values, and lets reconcile roll out what uses them.
+func (p *program) changeValues(ctx context.Context, app string, set map[string]string, remove []string) error {
 	_, switches := set[settings.Enabled]
 	used := len(set) > 1 || len(set) == 1 && !switches // by manifests
-	if err := p.permits(ctx, app, used); err != nil {
+	if err := p.valuesPermitted(ctx, app, used); err != nil {
 		return err
 	}
-	err := p.Config().Values().Change(ctx, app, set, remove)
+	err := p.config.Values().Change(ctx, app, set, remove)
 	if errors.Is(err, settings.ErrNoValue) {
 		return submodules.Mark(err, submodules.ErrNotFound)
 	}
 	if err != nil {
 		return err
 	}
-	return p.Raise(ctx, event)
+	return p.raise(ctx, valuesEvent)
 }
 
-// permits refuses a change while an update is open, and values that are used for an
+// valuesPermitted refuses a change while an update is open, and values that are used for an
 // application that cannot use them.
-func (p Program) permits(ctx context.Context, app string, used bool) error {
-	c := p.Config()
+func (p *program) valuesPermitted(ctx context.Context, app string, used bool) error {
+	c := p.config
 	s := c.OpenStore()
 	names := []string{app}
 	if app == "" {
@@ -161,23 +150,23 @@ func (p Program) permits(ctx context.Context, app string, used bool) error {
 	return nil
 }
 
-func (p Program) show(app string) error {
-	list, bad := p.Config().Values().List(app)
-	if p.JSON() {
-		return errors.Join(p.Print(append([]settings.Value{}, list...), ""), bad)
+func (p *program) showValues(app string) error {
+	list, bad := p.config.Values().List(app)
+	if p.json {
+		return errors.Join(p.printResult(append([]settings.Value{}, list...), ""), bad)
 	}
 	if len(list) == 0 {
-		return errors.Join(p.Print(nil, "no values are set"), bad)
+		return errors.Join(p.printResult(nil, "no values are set"), bad)
 	}
 	var rows [][]string
 	for _, v := range list {
 		rows = append(rows, []string{v.Name, v.Value, v.Of, v.For})
 	}
-	return errors.Join(p.Table("NAME\tVALUE\tSET BY\tFOR", rows), bad)
+	return errors.Join(p.table("NAME\tVALUE\tSET BY\tFOR", rows), bad)
 }
 
-// names completes the names of values.
-func (p Program) names(app string) (names []string, d cobra.ShellCompDirective) {
+// valueNames completes the names of values.
+func (p *program) valueNames(app string) (names []string, d cobra.ShellCompDirective) {
 	c, err := device.Load()
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp

@@ -1,13 +1,10 @@
-// Package reconciling has the commands that let the device work by itself: reconcile,
-// trigger and queue.
-package reconciling
+package main
 
 import (
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"strconv"
 	"strings"
 	"time"
@@ -15,31 +12,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mender-app/mender-app/cmd/internal/device"
-	"github.com/mender-app/mender-app/modules/deploy"
 	"github.com/mender-app/mender-app/modules/facts"
 	"github.com/mender-app/mender-app/modules/hold"
 	"github.com/mender-app/mender-app/modules/policy"
 	"github.com/mender-app/mender-app/modules/reconcile"
-	"github.com/mender-app/mender-app/modules/staging"
-	"github.com/mender-app/mender-app/modules/view"
 )
-
-// Program is what the commands need of mender-app.
-type Program struct {
-	Config func() *device.Config
-	Engine func() *deploy.Engine
-	Viewer func() *view.Viewer
-	Log    func() *slog.Logger
-	// Install installs and commits a staged artifact, because of an event. If an earlier
-	// call was killed, it goes on or begins anew.
-	Install func(ctx context.Context, a *staging.Artifact, event string) error
-	// Permits returns an error where no artifact may be installed by itself.
-	Permits func() error
-	JSON    func() bool
-	// Print prints a result, as JSON or as a line.
-	Print func(doc any, format string, args ...any) error
-	Table func(heading string, rows [][]string) error
-}
 
 // Bounds of what a person or a program may raise.
 const (
@@ -50,12 +27,7 @@ const (
 	onDemand        = "on-demand"
 )
 
-// Commands are reconcile, trigger and queue.
-func Commands(p Program) []*cobra.Command {
-	return []*cobra.Command{p.reconcile(), p.trigger(), p.queue()}
-}
-
-func (p Program) reconcile() *cobra.Command {
+func (p *program) reconcileCommand() *cobra.Command {
 	var event string
 	var patience time.Duration
 	cmd := &cobra.Command{
@@ -88,7 +60,7 @@ boot, when what is staged changes and, if it is enabled, from time to time.`,
 		Example: "  mender-app reconcile\n  mender-app reconcile --event boot --json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return p.run(cmd.Context(), policy.Event{Name: event}, patience)
+			return p.runReconcile(cmd.Context(), policy.Event{Name: event}, patience)
 		},
 	}
 	cmd.Flags().StringVar(&event, "event", onDemand, "why it is run, for the history")
@@ -96,7 +68,7 @@ boot, when what is staged changes and, if it is enabled, from time to time.`,
 	return cmd
 }
 
-func (p Program) trigger() *cobra.Command {
+func (p *program) triggerCommand() *cobra.Command {
 	var fields []string
 	cmd := &cobra.Command{
 		Use:   "trigger NAME",
@@ -119,47 +91,47 @@ something of them has changed.`,
 				}
 				e.Fields[key] = value
 			}
-			return p.run(cmd.Context(), e, defaultPatience)
+			return p.runReconcile(cmd.Context(), e, defaultPatience)
 		},
 	}
 	cmd.Flags().StringArrayVar(&fields, "field", nil, "a field of the event, NAME=VALUE; may be repeated")
 	return cmd
 }
 
-// Raise raises an event and does what comes of it.
-func (p Program) Raise(ctx context.Context, event string) error {
-	return p.run(ctx, policy.Event{Name: event}, defaultPatience)
+// raise raises an event and does what comes of it.
+func (p *program) raise(ctx context.Context, event string) error {
+	return p.runReconcile(ctx, policy.Event{Name: event}, defaultPatience)
 }
 
-// run raises an event and works on the queues.
-func (p Program) run(ctx context.Context, event policy.Event, patience time.Duration) error {
+// runReconcile raises an event and works on the queues.
+func (p *program) runReconcile(ctx context.Context, event policy.Event, patience time.Duration) error {
 	if err := policy.CheckEvent(event.Name); err != nil {
 		return fmt.Errorf("%w: %w", device.ErrUsage, err)
 	}
-	if err := p.Engine().Unload(ctx); err != nil { // what a kill has left; it keeps nothing waiting
-		p.Log().Warn("images of artifacts that are no longer staged are still loaded", "error", err)
+	if err := p.engine().Unload(ctx); err != nil { // what a kill has left; it keeps nothing waiting
+		p.log.Warn("images of artifacts that are no longer staged are still loaded", "error", err)
 	}
-	q := &reconcile.Queue{Store: p.Config().OpenStore()}
+	q := &reconcile.Queue{Store: p.config.OpenStore()}
 	some, err := p.anyManaged(q)
 	if err != nil {
 		return err
 	}
 	if !some {
-		return p.Print(reconcile.Report{Done: []reconcile.Done{}, Left: []reconcile.Task{}}, "no application is managed")
+		return p.printResult(reconcile.Report{Done: []reconcile.Done{}, Left: []reconcile.Task{}}, "no application is managed")
 	}
-	r := reconcile.Reconciler{Queue: q, Device: &actor{p}, Log: p.Log(), Patience: patience}
+	r := reconcile.Reconciler{Queue: q, Device: &actor{p}, Log: p.log, Patience: patience}
 	report, err := r.Run(ctx, event)
 	if errors.Is(err, reconcile.ErrBusy) {
-		return p.Print(report, "another mender-app reconcile is at work, and does this too")
+		return p.printResult(report, "another mender-app reconcile is at work, and does this too")
 	}
 	if err != nil {
 		return err
 	}
-	return errors.Join(p.show(report), verdict(report))
+	return errors.Join(p.showReconciled(report), reconcileVerdict(report))
 }
 
 // anyManaged reports whether an application is managed or a task waits.
-func (p Program) anyManaged(q *reconcile.Queue) (bool, error) {
+func (p *program) anyManaged(q *reconcile.Queue) (bool, error) {
 	tasks, err := q.List()
 	if err != nil || len(tasks) > 0 {
 		return true, err
@@ -168,7 +140,7 @@ func (p Program) anyManaged(q *reconcile.Queue) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	for _, a := range facts.Installed(q.Store, p.Log(), names) {
+	for _, a := range facts.Installed(q.Store, p.log, names) {
 		if a.Policy != nil && a.Policy.Managed {
 			return true, nil
 		}
@@ -176,32 +148,32 @@ func (p Program) anyManaged(q *reconcile.Queue) (bool, error) {
 	return false, nil
 }
 
-// words say what a task did.
-var words = map[policy.Deed]string{policy.Start: "started again", policy.Replace: "installed", policy.RollOut: "rolled out again",
+// deedWords say what a task did.
+var deedWords = map[policy.Deed]string{policy.Start: "started again", policy.Replace: "installed", policy.RollOut: "rolled out again",
 	policy.Disable: "disabled", policy.Enable: "enabled",
 }
 
-func (p Program) show(r *reconcile.Report) error {
-	if p.JSON() {
-		return p.Print(r, "")
+func (p *program) showReconciled(r *reconcile.Report) error {
+	if p.json {
+		return p.printResult(r, "")
 	}
 	for _, d := range r.Done {
-		line := fmt.Sprintf("%s: %s: %s", d.Application, strings.TrimSpace(words[d.Do]+" "+d.Artifact), d.Why)
+		line := fmt.Sprintf("%s: %s: %s", d.Application, strings.TrimSpace(deedWords[d.Do]+" "+d.Artifact), d.Why)
 		if d.GivenUp {
 			line = fmt.Sprintf("%s: given up: %s of %s: %s", d.Application, d.Do, d.Artifact, d.Error)
 		}
-		if err := p.Print(nil, "%s", line); err != nil {
+		if err := p.printResult(nil, "%s", line); err != nil {
 			return err
 		}
 	}
 	if len(r.Done)+len(r.Left) == 0 {
-		return p.Print(nil, "nothing to do")
+		return p.printResult(nil, "nothing to do")
 	}
 	return nil
 }
 
-// verdict is the error for what was not done.
-func verdict(r *reconcile.Report) error {
+// reconcileVerdict is the error for what was not done.
+func reconcileVerdict(r *reconcile.Report) error {
 	for _, d := range r.Done {
 		if d.GivenUp {
 			return fmt.Errorf("%s of %s for %s is given up: %s", d.Do, d.Artifact, d.Application, d.Error)
@@ -218,7 +190,7 @@ func verdict(r *reconcile.Report) error {
 	return err
 }
 
-func (p Program) queue() *cobra.Command {
+func (p *program) queueCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "queue",
 		Short: "Show the tasks that wait for reconcile",
@@ -227,16 +199,16 @@ the first task of each first, with the error of the last attempt.`,
 		Example: "  mender-app queue\n  mender-app queue --json",
 		Args:    cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			q := &reconcile.Queue{Store: p.Config().OpenStore()}
+			q := &reconcile.Queue{Store: p.config.OpenStore()}
 			tasks, err := q.List()
 			if err != nil {
 				return err
 			}
-			if p.JSON() {
-				return p.Print(append([]reconcile.Task{}, tasks...), "")
+			if p.json {
+				return p.printResult(append([]reconcile.Task{}, tasks...), "")
 			}
 			if len(tasks) == 0 {
-				return p.Print(nil, "nothing waits")
+				return p.printResult(nil, "nothing waits")
 			}
 			var rows [][]string
 			for _, t := range tasks {
@@ -247,7 +219,7 @@ the first task of each first, with the error of the last attempt.`,
 				rows = append(rows, []string{cmp.Or(t.Application, "-"), string(t.Do), t.Artifact, t.Event.Name,
 					t.Added.UTC().Format(time.DateTime), strconv.Itoa(t.Attempts), next, device.OneLine(t.Error)})
 			}
-			return p.Table("APPLICATION\tTASK\tARTIFACT\tEVENT\tADDED (UTC)\tFAILED\tNEXT (UTC)\tERROR", rows)
+			return p.table("APPLICATION\tTASK\tARTIFACT\tEVENT\tADDED (UTC)\tFAILED\tNEXT (UTC)\tERROR", rows)
 		},
 	}
 }

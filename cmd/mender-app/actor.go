@@ -1,4 +1,4 @@
-package reconciling
+package main
 
 import (
 	"context"
@@ -10,7 +10,6 @@ import (
 	"slices"
 
 	"github.com/mender-app/mender-app/cmd/internal/device"
-	"github.com/mender-app/mender-app/cmd/mender-app/enginecheck"
 	"github.com/mender-app/mender-app/modules/client"
 	"github.com/mender-app/mender-app/modules/facts"
 	"github.com/mender-app/mender-app/modules/hooks"
@@ -24,30 +23,30 @@ import (
 )
 
 // actor is the device for reconcile.
-type actor struct{ p Program }
+type actor struct{ p *program }
 
 var _ reconcile.Device = &actor{}
 
 // Situation asks the sub-modules of managed applications, and reads what is staged. One
 // application that cannot be asked does not keep the others waiting.
 func (a *actor) Situation(ctx context.Context) (s policy.Situation, err error) {
-	st := a.p.Config().OpenStore()
+	st := a.p.config.OpenStore()
 	names, err := st.Apps()
 	if err != nil {
 		return s, err
 	}
-	list, err := device.Readable(a.p.Config(), a.p.Log())
+	list, err := device.Readable(a.p.config, a.p.log)
 	if err != nil {
 		return s, err
 	}
-	if err := a.p.Permits(); err != nil {
-		a.p.Log().Debug("no artifact is installed by itself", "reason", err)
+	if err := a.p.unmanaged(); err != nil {
+		a.p.log.Debug("no artifact is installed by itself", "reason", err)
 		list = nil
 	}
 	needsEngine := map[string]bool{} // by application
 	for _, x := range list {
 		if x.Reboot {
-			a.p.Log().Debug("it asks for a restart of the machine, and is not installed by itself", "artifact", x.ArtifactName)
+			a.p.log.Debug("it asks for a restart of the machine, and is not installed by itself", "artifact", x.ArtifactName)
 			continue
 		}
 		needsEngine[x.Application] = needsEngine[x.Application] || x.Policy.NeedsEngine()
@@ -56,13 +55,13 @@ func (a *actor) Situation(ctx context.Context) (s policy.Situation, err error) {
 	versions := map[string]string{} // by orchestrator
 	var unknown error
 	asked := 0
-	for _, app := range facts.Installed(st, a.p.Log(), names) {
+	for _, app := range facts.Installed(st, a.p.log, names) {
 		present := policy.Present{App: app}
 		if app.Policy != nil && app.Policy.Managed {
 			r, err := a.look(ctx, st, &present)
 			if err != nil {
 				unknown = err
-				a.p.Log().Error("an application cannot be asked", "app", app.Name, "error", err)
+				a.p.log.Error("an application cannot be asked", "app", app.Name, "error", err)
 				present.Left = true // nothing is done with it
 			} else {
 				asked++
@@ -70,7 +69,7 @@ func (a *actor) Situation(ctx context.Context) (s policy.Situation, err error) {
 			told := app.Policy.Reapplies(policy.EventEngineVersion)
 			if err == nil && (app.Policy.NeedsEngine() || needsEngine[app.Name] || told) {
 				if _, known := versions[r.Orchestrator]; !known {
-					versions[r.Orchestrator] = enginecheck.EngineVersion(ctx, a.p.Config(), r.Orchestrator)
+					versions[r.Orchestrator] = engineVersion(ctx, a.p.config, r.Orchestrator)
 				}
 				present.Engine = versions[r.Orchestrator]
 				if told && !slices.ContainsFunc(s.Facts, func(f policy.Fact) bool { return f.Of == r.Orchestrator }) {
@@ -94,7 +93,7 @@ func (a *actor) facts(ctx context.Context, st *store.Store, apps []policy.Presen
 		return slices.ContainsFunc(apps, func(p policy.Present) bool { return p.Policy.Reapplies(event) })
 	}
 	if wanted(policy.EventOSUpdated) {
-		list = append(list, policy.OSVersion(a.p.Config().OSVersion(ctx)))
+		list = append(list, policy.OSVersion(a.p.config.OSVersion(ctx)))
 	}
 	if !wanted(policy.EventOverrides) {
 		return list
@@ -102,12 +101,12 @@ func (a *actor) facts(ctx context.Context, st *store.Store, apps []policy.Presen
 	for _, p := range apps {
 		v, err := view.Read(st, p.Name)
 		if err != nil {
-			a.p.Log().Warn("the overrides of an application cannot be read", "app", p.Name, "error", err)
+			a.p.log.Warn("the overrides of an application cannot be read", "app", p.Name, "error", err)
 			continue
 		}
-		layers, err := a.p.Viewer().Overrides(v)
+		layers, err := a.p.viewer().Overrides(v)
 		if err != nil {
-			a.p.Log().Warn("overrides are left out", "app", p.Name, "error", err)
+			a.p.log.Warn("overrides are left out", "app", p.Name, "error", err)
 		}
 		list = append(list, policy.OverridesOf(p.Name, settings.LayersFingerprint(layers)))
 	}
@@ -127,12 +126,12 @@ func (a *actor) look(ctx context.Context, st *store.Store, p *policy.Present) (*
 	p.Artifact = r.ArtifactName
 	switch v.State {
 	case view.Installed:
-		status, err := a.p.Viewer().Status(ctx, v)
+		status, err := a.p.viewer().Status(ctx, v)
 		if err != nil {
 			return nil, err
 		}
 		p.Down = !status.Alive
-		p.Changed = a.p.Viewer().ValuesChanged(ctx, v)
+		p.Changed = a.p.viewer().ValuesChanged(ctx, v)
 	case view.Stopped:
 		p.Stopped = true
 	case view.LeftFailed:
@@ -161,14 +160,14 @@ func (a *actor) enabled(ctx context.Context, st *store.Store, p *policy.Present,
 	}
 	p.WasOff = app.Off[r.ID]
 	side := hooks.Release{Version: r.Version, Dir: app.ReleaseManifests(r.ID)}
-	e := a.p.Engine()
+	e := a.p.engine()
 	d := hooks.Decider{Hooks: e.Hooks, Values: e.Values, Temp: func() (string, error) { return os.MkdirTemp("", "mender-app-*") }}
-	p.Off, err = d.Decide(ctx, p.Policy, hooks.Call{Manifests: side.Dir, Application: p.Name, Operation: operation, Automatic: true, Old: side, New: side})
+	p.Off, err = d.Decide(ctx, p.Policy, hooks.Call{Manifests: side.Dir, Application: p.Name, Operation: reconcileOperation, Automatic: true, Old: side, New: side})
 	return err
 }
 
-// operation is what hooks are told.
-const operation = "reconcile"
+// reconcileOperation is what hooks are told.
+const reconcileOperation = "reconcile"
 
 // Begin runs the hooks of the device before automatic work.
 func (a *actor) Begin(ctx context.Context, event string) error {
@@ -186,7 +185,7 @@ func (a *actor) End(ctx context.Context, event string) error {
 }
 
 func (a *actor) hook(ctx context.Context, name, event string) error {
-	e := a.p.Engine()
+	e := a.p.engine()
 	if list, err := e.Hooks.Global(name); err == nil && len(list) == 0 {
 		return nil
 	}
@@ -195,8 +194,8 @@ func (a *actor) hook(ctx context.Context, name, event string) error {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	c := hooks.Call{Name: name, Operation: operation, Automatic: true, Event: event, Values: filepath.Join(dir, "values")}
-	if err := os.WriteFile(c.Values, submodules.EncodeValues(e.Values.For(a.p.Log(), "")), 0o600); err != nil {
+	c := hooks.Call{Name: name, Operation: reconcileOperation, Automatic: true, Event: event, Values: filepath.Join(dir, "values")}
+	if err := os.WriteFile(c.Values, submodules.EncodeValues(e.Values.For(a.p.log, "")), 0o600); err != nil {
 		return err
 	}
 	if err := e.Hooks.Run(ctx, c); err != nil {
@@ -211,7 +210,7 @@ func (a *actor) Do(ctx context.Context, application string, w policy.Work, event
 		return true, a.switchTo(ctx, application, w, event)
 	}
 	if w.Do == policy.Start || w.Do == policy.RollOut {
-		e := a.p.Engine()
+		e := a.p.engine()
 		e.Automatic, e.Asked = true, store.Asked{How: store.AskedByUnit, Event: event}
 		did, err := e.StartIfDown(ctx, application, w.Do == policy.RollOut)
 		if errors.Is(err, store.ErrNoApp) || errors.Is(err, store.ErrNoRelease) {
@@ -219,7 +218,7 @@ func (a *actor) Do(ctx context.Context, application string, w policy.Work, event
 		}
 		return did, err
 	}
-	list, err := a.p.Config().StagingArea().List()
+	list, err := a.p.config.StagingArea().List()
 	if err != nil {
 		return false, err
 	}
@@ -230,20 +229,20 @@ func (a *actor) Do(ctx context.Context, application string, w policy.Work, event
 	if err != nil {
 		return false, err
 	}
-	v, err := view.Read(a.p.Config().OpenStore(), application)
+	v, err := view.Read(a.p.config.OpenStore(), application)
 	if err != nil {
 		return false, err
 	}
 	if r, err := v.Release(v.Committed); err == nil && r.ArtifactName == one.ArtifactName && v.Deployment == nil {
 		return false, nil // an earlier call did it
 	}
-	return true, a.p.Install(ctx, one, event)
+	return true, a.p.installStaged(ctx, one, event)
 }
 
 // switchTo disables or enables an application. What is recorded says to the next call how far
 // this one came.
 func (a *actor) switchTo(ctx context.Context, name string, w policy.Work, event string) error {
-	e := a.p.Engine()
+	e := a.p.engine()
 	e.Automatic, e.Asked = true, store.Asked{How: store.AskedByUnit, Event: event}
 	app, err := e.Store.App(name)
 	if err != nil {
@@ -260,7 +259,7 @@ func (a *actor) switchTo(ctx context.Context, name string, w policy.Work, event 
 	if err != nil {
 		return err
 	}
-	if app.Stopped && facts.PolicyOf(a.p.Log(), name, r).Starts() {
+	if app.Stopped && facts.PolicyOf(a.p.log, name, r).Starts() {
 		if err := e.Start(ctx, name); err != nil {
 			return err
 		}
@@ -280,9 +279,9 @@ func (*actor) Refused(err error) bool {
 	return code == device.ExitRefused || code == device.ExitContent || code == device.ExitAborted
 }
 
-// Withdraw tells reconcile that a person removes a staged artifact, if the installed release
+// withdraw tells reconcile that a person removes a staged artifact, if the installed release
 // is of it.
-func Withdraw(ctx context.Context, c *device.Config, a staging.Artifact) error {
+func withdraw(ctx context.Context, c *device.Config, a staging.Artifact) error {
 	v, err := view.Read(c.OpenStore(), a.Application)
 	if err != nil || v.Committed == "" {
 		return nil //nolint:nilerr // nothing of it is installed

@@ -1,4 +1,4 @@
-package overrides
+package main
 
 import (
 	"github.com/spf13/pflag"
@@ -6,9 +6,9 @@ import (
 	"github.com/mender-app/mender-app/modules"
 )
 
-// Reuse are the flags of an installation that say whether the new release keeps what an
+// reuseFlags are the flags of an installation that say whether the new release keeps what an
 // operator chose.
-type Reuse struct {
+type reuseFlags struct {
 	flags               *pflag.FlagSet
 	services, overrides bool
 }
@@ -19,14 +19,14 @@ const (
 )
 
 // Flags adds the flags.
-func (r *Reuse) Flags(f *pflag.FlagSet) {
+func (r *reuseFlags) Flags(f *pflag.FlagSet) {
 	r.flags = f
 	f.BoolVar(&r.services, flagServices, true, "keep which services are switched on and off, whatever the policy says; false: begin as shipped")
 	f.BoolVar(&r.overrides, flagOverrides, true, "keep the operator's override, whatever the policy says; false: begin without it")
 }
 
 // Said is what a person said; nothing leaves it to the policy.
-func (r *Reuse) Said() (said modules.Reuse) {
+func (r *reuseFlags) Said() (said modules.Reuse) {
 	if r.flags == nil { // the device installs by itself
 		return said
 	}

@@ -1,6 +1,4 @@
-// Package source opens artifacts for the commands of mender-app, from files, URLs and
-// standard input, and checks who signed them.
-package source
+package main
 
 import (
 	"context"
@@ -18,15 +16,15 @@ import (
 	"github.com/mender-app/mender-app/modules/diskspace"
 )
 
-// Opener opens artifacts.
-type Opener struct {
+// artifactOpener opens artifacts.
+type artifactOpener struct {
 	Config *device.Config
 	Log    *slog.Logger
 	Stdin  io.Reader
 }
 
-// Input is what an artifact is read from.
-type Input struct {
+// artifactInput is what an artifact is read from.
+type artifactInput struct {
 	io.Reader
 	Size int64 // 0: not known
 	// Move moves a download's file, which was read to its end, to another path; nil
@@ -39,9 +37,9 @@ type Input struct {
 
 // Open opens a file, a URL, or standard input for "-". Only if signatures are checked, a
 // URL may be http. room makes room for what a URL brings; nil only checks that it fits.
-func (o *Opener) Open(ctx context.Context, from string, signed bool, room func(bytes int64) error) (*Input, error) {
+func (o *artifactOpener) Open(ctx context.Context, from string, signed bool, room func(bytes int64) error) (*artifactInput, error) {
 	if from == "-" {
-		return &Input{Reader: meter.Interruptible(ctx, o.Stdin), End: func(error) error { return nil }}, nil
+		return &artifactInput{Reader: meter.Interruptible(ctx, o.Stdin), End: func(error) error { return nil }}, nil
 	}
 	if client.IsURL(from) {
 		return o.openURL(ctx, from, signed, room)
@@ -50,7 +48,7 @@ func (o *Opener) Open(ctx context.Context, from string, signed bool, room func(b
 	if err != nil {
 		return nil, err
 	}
-	in := &Input{Reader: meter.Interruptible(ctx, f), End: func(error) error { return f.Close() }}
+	in := &artifactInput{Reader: meter.Interruptible(ctx, f), End: func(error) error { return f.Close() }}
 	if st, err := f.Stat(); err == nil {
 		in.Size = st.Size()
 	}
@@ -59,7 +57,7 @@ func (o *Opener) Open(ctx context.Context, from string, signed bool, room func(b
 
 // OpenToCheck opens a file or a URL whose artifact is not installed: what arrives from a
 // URL is not kept.
-func (o *Opener) OpenToCheck(ctx context.Context, from string, signed bool) (*Input, error) {
+func (o *artifactOpener) OpenToCheck(ctx context.Context, from string, signed bool) (*artifactInput, error) {
 	if !client.IsURL(from) {
 		return o.Open(ctx, from, signed, nil)
 	}
@@ -78,7 +76,7 @@ func (o *Opener) OpenToCheck(ctx context.Context, from string, signed bool) (*In
 	return in, nil
 }
 
-func (o *Opener) openURL(ctx context.Context, from string, signed bool, room func(int64) error) (*Input, error) {
+func (o *artifactOpener) openURL(ctx context.Context, from string, signed bool, room func(int64) error) (*artifactInput, error) {
 	s := o.Config.OpenStore()
 	if err := s.Protect(); err != nil {
 		return nil, err
@@ -93,7 +91,7 @@ func (o *Opener) openURL(ctx context.Context, from string, signed bool, room fun
 	return o.openDownload(ctx, from, options)
 }
 
-func (o *Opener) openDownload(ctx context.Context, from string, options client.DownloadOptions) (*Input, error) {
+func (o *artifactOpener) openDownload(ctx context.Context, from string, options client.DownloadOptions) (*artifactInput, error) {
 	options.Log = func(line string) { o.Log.Warn(line) }
 	d, err := client.OpenDownload(ctx, from, options)
 	switch {
@@ -109,7 +107,7 @@ func (o *Opener) openDownload(ctx context.Context, from string, options client.D
 	if n := d.Resumed(); n > 0 {
 		o.Log.Info("going on where an earlier download ended", "bytes", n)
 	}
-	return &Input{Reader: d, Size: max(0, d.Size()), Move: d.Move, End: func(err error) error {
+	return &artifactInput{Reader: d, Size: max(0, d.Size()), Move: d.Move, End: func(err error) error {
 		if errors.Is(err, client.ErrDownload) || err != nil && context.Cause(ctx) != nil {
 			return d.Close()
 		}
@@ -117,8 +115,8 @@ func (o *Opener) openDownload(ctx context.Context, from string, options client.D
 	}}, nil
 }
 
-// Progress shows on a terminal how much of an artifact has been read.
-func Progress(stderr io.Writer, quiet bool, in *Input) *meter.Meter {
+// progress shows on a terminal how much of an artifact has been read.
+func progress(stderr io.Writer, quiet bool, in *artifactInput) *meter.Meter {
 	m := &meter.Meter{In: in, Size: in.Size}
 	if f, ok := stderr.(*os.File); ok && term.IsTerminal(int(f.Fd())) && !quiet {
 		m.Out = f

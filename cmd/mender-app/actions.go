@@ -1,4 +1,4 @@
-package serving
+package main
 
 import (
 	"bytes"
@@ -27,15 +27,15 @@ const (
 	killAfter = 60 * time.Second // it has so long to end itself
 )
 
-// actions lets root and the group change what serve shows.
-func actions(log *slog.Logger) (*serve.Actions, error) {
+// serveActions lets root and the group change what serve shows.
+func serveActions(log *slog.Logger) (*serve.Actions, error) {
 	program, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
 	x := &serve.Actions{UserName: userName, Group: math.MaxUint32} // nobody is in it
-	x.Run = func(ctx context.Context, c serve.Command) (serve.Ran, error) { return command(ctx, program, c, log) }
-	g, err := user.LookupGroup(group)
+	x.Run = func(ctx context.Context, c serve.Command) (serve.Ran, error) { return runCommand(ctx, program, c, log) }
+	g, err := user.LookupGroup(socketGroup)
 	if err != nil {
 		log.Warn("only root may ask for actions", "reason", err.Error())
 		return x, nil
@@ -54,8 +54,8 @@ func userName(uid uint32) string {
 	return id
 }
 
-// command runs a command of this program for an action. What it says goes to log.
-func command(ctx context.Context, program string, c serve.Command, log *slog.Logger) (ran serve.Ran, err error) {
+// runCommand runs a command of this program for an action. What it says goes to log.
+func runCommand(ctx context.Context, program string, c serve.Command, log *slog.Logger) (ran serve.Ran, err error) {
 	log.Info("action", "command", strings.Join(c.Args, " "), "user", c.User)
 	cmd := exec.Command(program, append(c.Args, "--json")...)
 	for _, kv := range os.Environ() {
@@ -80,7 +80,7 @@ func command(ctx context.Context, program string, c serve.Command, log *slog.Log
 	case exit.ExitCode() < 0:
 		return serve.Ran{Code: device.ExitFailed}, fmt.Errorf("the command ended: %w", err)
 	default:
-		ran.Code, ran.Error = exit.ExitCode(), problem(lines[len(lines)-1])
+		ran.Code, ran.Error = exit.ExitCode(), lastProblem(lines[len(lines)-1])
 		lines = lines[:len(lines)-1]
 	}
 	for _, line := range lines {
@@ -94,8 +94,8 @@ func command(ctx context.Context, program string, c serve.Command, log *slog.Log
 	return ran, nil
 }
 
-// problem is the error that a command printed as JSON, with the next step.
-func problem(line string) string {
+// lastProblem is the error that a command printed as JSON, with the next step.
+func lastProblem(line string) string {
 	var p struct{ Error, Hint string }
 	if json.Unmarshal([]byte(line), &p) != nil || p.Error == "" {
 		return device.OneLine(line)

@@ -1,6 +1,4 @@
-// Package staged has the commands for artifacts that lie on the device until they are
-// installed.
-package staged
+package main
 
 import (
 	"cmp"
@@ -8,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"slices"
 	"strings"
 	"time"
@@ -17,45 +14,15 @@ import (
 
 	"github.com/mender-app/mender-app/artifact/mender"
 	"github.com/mender-app/mender-app/cmd/internal/device"
-	"github.com/mender-app/mender-app/cmd/internal/meter"
 	"github.com/mender-app/mender-app/cmd/internal/table"
-	"github.com/mender-app/mender-app/cmd/mender-app/source"
 	"github.com/mender-app/mender-app/modules/client"
 	"github.com/mender-app/mender-app/modules/deploy"
 	"github.com/mender-app/mender-app/modules/staging"
 	"github.com/mender-app/mender-app/modules/view"
 )
 
-// Program is what the commands need of mender-app.
-type Program struct {
-	Config func() *device.Config
-	Log    func() *slog.Logger
-	Opener func() *source.Opener
-	// Progress shows how much has been read.
-	Progress func(in *source.Input) *meter.Meter
-	// Fits returns an error for an artifact that is never for this device.
-	Fits func(h *mender.Header) error
-	// Foresee makes the checks of an installation that need no payload.
-	Foresee func(ctx context.Context, in io.Reader) (*deploy.Forecast, error)
-	// Load loads the images of a staged artifact, and Unload deletes those of artifacts
-	// that are no longer staged.
-	Load   func(ctx context.Context, a *staging.Artifact, keys []device.Trusted, change *staging.Change) error
-	Unload func(ctx context.Context) error
-	// Withdraw tells reconcile that a person removes a staged artifact.
-	Withdraw func(ctx context.Context, a staging.Artifact) error
-	JSON     func() bool
-	// Print prints a result, as JSON or as a line.
-	Print func(doc any, format string, args ...any) error
-	Table func(heading string, rows [][]string) error
-}
-
-// Commands are stage, staged and unstage.
-func Commands(p Program) []*cobra.Command {
-	return []*cobra.Command{p.stage(), p.staged(), p.unstage()}
-}
-
-func (p Program) stage() *cobra.Command {
-	var o options
+func (p *program) stageCommand() *cobra.Command {
+	var o stageOptions
 	cmd := &cobra.Command{
 		Use:   "stage FILE|URL",
 		Short: "Put an artifact onto this device, to be installed later",
@@ -80,9 +47,9 @@ command. While another call uses the store, stage exits with 75.`,
 		Example: "  mender-app stage shop-2.mender\n  mender-app stage --load https://example.com/shop-2.mender",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			one, dropped, err := p.add(cmd.Context(), args[0], o)
+			one, dropped, err := p.stage(cmd.Context(), args[0], o)
 			for _, x := range dropped {
-				p.Log().Warn("removed to make room", "artifact", x.ArtifactName, "app", x.Application)
+				p.log.Warn("removed to make room", "artifact", x.ArtifactName, "app", x.Application)
 			}
 			if err != nil {
 				return err
@@ -91,7 +58,7 @@ command. While another call uses the store, stage exits with 75.`,
 			if o.load {
 				state, done = view.StateLoaded, "staged and loaded"
 			}
-			return p.Print(added{one.Record, state, names(dropped)}, "%s %s (%s of %s); now mender-app install --staged %s",
+			return p.printResult(stagedResult{one.Record, state, artifactNames(dropped)}, "%s %s (%s of %s); now mender-app install --staged %s",
 				done, one.ArtifactName, table.Bytes(one.Size), one.Application, one.Application)
 		},
 	}
@@ -100,43 +67,43 @@ command. While another call uses the store, stage exits with 75.`,
 	return cmd
 }
 
-// options are the flags of stage.
-type options struct {
-	source.Keys
+// stageOptions are the flags of stage.
+type stageOptions struct {
+	keyOptions
 	load bool
 }
 
-// added is what stage prints.
-type added struct {
+// stagedResult is what stage prints.
+type stagedResult struct {
 	staging.Record
 	State   string   `json:"state"`
 	Dropped []string `json:"dropped,omitempty"`
 }
 
-func names(list []staging.Artifact) (names []string) {
+func artifactNames(list []staging.Artifact) (names []string) {
 	for _, a := range list {
 		names = append(names, a.Name())
 	}
 	return names
 }
 
-// add stages an artifact, and loads it if that is asked for. dropped is what was removed
+// stage stages an artifact, and loads it if that is asked for. dropped is what was removed
 // for it.
-func (p Program) add(ctx context.Context, from string, k options) (one *staging.Artifact, dropped []staging.Artifact, err error) {
+func (p *program) stage(ctx context.Context, from string, k stageOptions) (one *staging.Artifact, dropped []staging.Artifact, err error) {
 	if from == "-" {
 		return nil, nil, fmt.Errorf("%w: stage reads a FILE or a URL, not standard input", device.ErrUsage)
 	}
-	o := p.Opener()
-	keys, err := o.Trusted(k.Keys)
+	o := p.opener()
+	keys, err := o.Trusted(k.keyOptions)
 	if err != nil {
 		return nil, nil, err
 	}
-	change, err := p.Config().StagingArea().Begin(ctx)
+	change, err := p.config.StagingArea().Begin(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
 	defer change.End()
-	defer func() { p.unload(ctx) }()
+	defer func() { p.unloadStaged(ctx) }()
 	in, err := o.Open(ctx, from, len(keys) > 0, change.Room)
 	if err != nil {
 		return nil, change.Dropped(), err
@@ -145,40 +112,40 @@ func (p Program) add(ctx context.Context, from string, k options) (one *staging.
 	if in.Size == 0 && !client.IsURL(from) {
 		return nil, nil, fmt.Errorf("%w: %s is empty or not a file", device.ErrUsage, from)
 	}
-	bar := p.Progress(in)
+	bar := progress(p.stderr, p.json, in)
 	defer bar.Done()
 	one, err = change.Add(staging.Source{Reader: bar, Size: in.Size, Move: in.Move}, func(r io.Reader) (*mender.Reader, error) {
-		a, err := source.Artifact(r, keys)
+		a, err := openArtifact(r, keys)
 		if err != nil {
 			return nil, err
 		}
-		return a, p.Fits(a.Header())
+		return a, p.fits(a.Header())
 	})
 	if cause := context.Cause(ctx); err != nil && cause != nil {
 		err = fmt.Errorf("%w: nothing was staged", cause)
 	}
 	bar.Done()
 	if err == nil && k.load {
-		if err = p.Load(ctx, one, keys, change); err != nil {
+		if err = p.loadStaged(ctx, one, keys, change); err != nil {
 			err = fmt.Errorf("%s is staged, and its images are not loaded: %w", one.ArtifactName, err)
 		}
 	}
 	return one, change.Dropped(), err
 }
 
-// unload deletes the images of what is no longer staged.
-func (p Program) unload(ctx context.Context) {
-	if err := p.Unload(context.WithoutCancel(ctx)); err != nil {
-		p.Log().Warn("images of artifacts that are no longer staged are still loaded; mender-app resume tries again", "error", err)
+// unloadStaged deletes the images of what is no longer staged.
+func (p *program) unloadStaged(ctx context.Context) {
+	if err := p.engine().Unload(context.WithoutCancel(ctx)); err != nil {
+		p.log.Warn("images of artifacts that are no longer staged are still loaded; mender-app resume tries again", "error", err)
 	}
 }
 
-// List lists what is staged. It asks no sub-module.
-func List(c *device.Config) ([]view.Staged, error) {
+// listStaged lists what is staged. It asks no sub-module.
+func listStaged(c *device.Config) ([]view.Staged, error) {
 	return view.ListStaged(c.OpenStore(), c.StagingArea(), "")
 }
 
-func (p Program) staged() *cobra.Command {
+func (p *program) stagedCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "staged",
 		Short: "List the artifacts that are staged, and whether they would be installed",
@@ -195,7 +162,7 @@ A damaged artifact is named by the beginning of its digest. It is never installe
 		Example: "  mender-app staged\n  mender-app staged --json | jq '.[] | select(.allowed) | .artifact_name'",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			list, err := List(p.Config())
+			list, err := listStaged(p.config)
 			if err != nil {
 				return err
 			}
@@ -208,7 +175,7 @@ A damaged artifact is named by the beginning of its digest. It is never installe
 			var rows [][]string
 			for _, l := range list {
 				one := checked{Staged: l}
-				one.Why = p.refusal(cmd.Context(), &l)
+				one.Why = p.stagedRefusal(cmd.Context(), &l)
 				if cause := context.Cause(cmd.Context()); cause != nil {
 					return cause
 				}
@@ -221,19 +188,19 @@ A damaged artifact is named by the beginning of its digest. It is never installe
 				rows = append(rows, []string{l.Application, l.Version, l.Artifact.Name(), table.Bytes(l.Size), state, l.Record.Staged.UTC().Format(time.DateTime),
 					l.Compared(), cmp.Or(one.Why, "yes"), l.Digest.Hex()[:12]})
 			}
-			if p.JSON() || len(rows) > 0 {
-				if p.JSON() {
-					return p.Print(all, "")
+			if p.json || len(rows) > 0 {
+				if p.json {
+					return p.printResult(all, "")
 				}
-				return p.Table("APPLICATION\tVERSION\tARTIFACT\tSIZE\tSTATE\tSTAGED (UTC)\tINSTALLED\tALLOWED\tDIGEST", rows)
+				return p.table("APPLICATION\tVERSION\tARTIFACT\tSIZE\tSTATE\tSTAGED (UTC)\tINSTALLED\tALLOWED\tDIGEST", rows)
 			}
-			return p.Print(all, "nothing is staged")
+			return p.printResult(all, "nothing is staged")
 		},
 	}
 }
 
-// refusal is why an artifact would not be installed now; "" if it would.
-func (p Program) refusal(ctx context.Context, l *view.Staged) string {
+// stagedRefusal is why an artifact would not be installed now; "" if it would.
+func (p *program) stagedRefusal(ctx context.Context, l *view.Staged) string {
 	if l.Problem != "" {
 		return "damaged: " + l.Problem
 	}
@@ -245,7 +212,7 @@ func (p Program) refusal(ctx context.Context, l *view.Staged) string {
 	if _, err := f.Seek(0, io.SeekStart); err != nil {
 		return device.OneLine(err.Error())
 	}
-	found, err := p.Foresee(ctx, f)
+	found, err := p.foreseeStaged(ctx, f)
 	if err != nil {
 		return device.OneLine(err.Error())
 	}
@@ -258,7 +225,7 @@ func (p Program) refusal(ctx context.Context, l *view.Staged) string {
 	return strings.Join(why, "; ")
 }
 
-func (p Program) unstage() *cobra.Command {
+func (p *program) unstageCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "unstage NAME",
 		Short: "Remove a staged artifact",
@@ -276,16 +243,16 @@ While another call uses the store, unstage exits with 75.`,
 				return nil, cobra.ShellCompDirectiveNoFileComp
 			}
 			list, _ := c.StagingArea().List()
-			return names(list), cobra.ShellCompDirectiveNoFileComp
+			return artifactNames(list), cobra.ShellCompDirectiveNoFileComp
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			change, err := p.Config().StagingArea().Begin(cmd.Context())
+			change, err := p.config.StagingArea().Begin(cmd.Context())
 			if err != nil {
 				return err
 			}
 			defer change.End()
-			defer func() { p.unload(cmd.Context()) }()
-			list, err := p.Config().StagingArea().List()
+			defer func() { p.unloadStaged(cmd.Context()) }()
+			list, err := p.config.StagingArea().List()
 			if err != nil {
 				return err
 			}
@@ -296,15 +263,15 @@ While another call uses the store, unstage exits with 75.`,
 				// Told before and after: a kill between must not lose it, and what
 				// looks between finds the artifact still staged.
 				for _, step := range []func() error{
-					func() error { return p.Withdraw(cmd.Context(), found[0]) },
+					func() error { return withdraw(cmd.Context(), p.config, found[0]) },
 					func() error { return change.Drop(found[0]) },
-					func() error { return p.Withdraw(cmd.Context(), found[0]) },
+					func() error { return withdraw(cmd.Context(), p.config, found[0]) },
 				} {
 					if err := step(); err != nil {
 						return err
 					}
 				}
-				return p.Print(map[string]string{"artifact_name": found[0].ArtifactName, "digest": found[0].Digest.String()}, "%s is no longer staged", found[0].Name())
+				return p.printResult(map[string]string{"artifact_name": found[0].ArtifactName, "digest": found[0].Digest.String()}, "%s is no longer staged", found[0].Name())
 			default:
 				return fmt.Errorf("%w: %d staged artifacts are called %s: give the digest that mender-app staged shows", device.ErrUsage, len(found), args[0])
 			}
@@ -312,17 +279,17 @@ While another call uses the store, unstage exits with 75.`,
 	}
 }
 
-// Choice is the option --staged of install and check.
-type Choice struct{ staged bool }
+// stagedChoice is the option --staged of install and check.
+type stagedChoice struct{ staged bool }
 
 // Flag adds the option.
-func (c *Choice) Flag(cmd *cobra.Command, verb string) {
+func (c *stagedChoice) Flag(cmd *cobra.Command, verb string) {
 	cmd.Flags().BoolVar(&c.staged, "staged", false, verb+" the staged artifact of APP: its newest, or VERSION")
 }
 
-// Complete completes what is staged for a command with --staged: an application, and then
+// completeStaged completes what is staged for a command with --staged: an application, and then
 // a version. Without --staged it completes files.
-func Complete(files cobra.CompletionFunc) cobra.CompletionFunc {
+func completeStaged(files cobra.CompletionFunc) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, to string) (values []string, _ cobra.ShellCompDirective) {
 		if on, err := cmd.Flags().GetBool("staged"); err != nil || !on {
 			return files(cmd, args, to)
@@ -345,7 +312,7 @@ func Complete(files cobra.CompletionFunc) cobra.CompletionFunc {
 }
 
 // Args checks the number of arguments.
-func (c *Choice) Args() cobra.PositionalArgs {
+func (c *stagedChoice) Args() cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if c.staged {
 			return cobra.RangeArgs(1, 2)(cmd, args)
@@ -355,7 +322,7 @@ func (c *Choice) Args() cobra.PositionalArgs {
 }
 
 // File is the file that the arguments of install and check mean.
-func (c *Choice) File(config *device.Config, args []string) (string, error) {
+func (c *stagedChoice) File(config *device.Config, args []string) (string, error) {
 	if !c.staged {
 		return args[0], nil
 	}

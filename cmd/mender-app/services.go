@@ -1,0 +1,65 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/mender-app/mender-app/cmd/internal/device"
+	"github.com/mender-app/mender-app/modules/view"
+)
+
+const servicesHelp = `
+
+The choice stays in later releases, unless the policy of one says keep.services = false,
+and wins over services.disabled of the policy. "mender-app status" shows what is switched
+off. The application is started as "mender-app start" does it: only what changes is
+started or stopped, and jobs that had ended run again. If the application does not become
+healthy, the service is switched back. A stopped application stays stopped. While an
+update is open, the exit code is 75.`
+
+// serviceCommands are enable and disable.
+func (p *program) serviceCommands() []*cobra.Command {
+	return []*cobra.Command{{
+		Use:               "enable APP SERVICE",
+		Short:             "Switch a service of an application on",
+		Long:              "Switches a service on that its release is shipped without, or that disable switched off." + servicesHelp,
+		Example:           "  mender-app enable shop statistics",
+		ValidArgsFunction: p.completeDisabled,
+		Args:              cobra.ExactArgs(2),
+		RunE:              func(cmd *cobra.Command, args []string) error { return p.switchService(cmd, args[0], args[1], true) },
+	}, {
+		Use:               "disable APP SERVICE",
+		Short:             "Switch a service of an application off",
+		Long:              "Switches a service off: its containers are removed, and its data and images stay." + servicesHelp,
+		Example:           "  mender-app disable shop statistics",
+		ValidArgsFunction: completeServices,
+		Args:              cobra.ExactArgs(2),
+		RunE:              func(cmd *cobra.Command, args []string) error { return p.switchService(cmd, args[0], args[1], false) },
+	}}
+}
+
+// completeDisabled completes an application and then a service that is switched off.
+func (p *program) completeDisabled(cmd *cobra.Command, args []string, to string) ([]string, cobra.ShellCompDirective) {
+	if len(args) == 0 {
+		return completeApps(cmd, args, to)
+	}
+	c, err := device.Load()
+	if err != nil || len(args) > 1 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	a, err := view.Read(c.OpenStore(), args[0])
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	return a.SwitchedOff(), cobra.ShellCompDirectiveNoFileComp
+}
+
+func (p *program) switchService(cmd *cobra.Command, app, service string, on bool) error {
+	if err := p.engine().SwitchService(cmd.Context(), app, service, on); err != nil {
+		return err
+	}
+	word := "off"
+	if on {
+		word = "on"
+	}
+	return p.printResult(map[string]any{"application": app, "service": service, "enabled": on}, "%s of %s is switched %s", service, app, word)
+}
