@@ -16,7 +16,6 @@ import (
 
 	"github.com/mender-app/mender-app/artifact/names"
 	"github.com/mender-app/mender-app/submodules/k8s/marks"
-	"github.com/mender-app/mender-app/submodules/k8s/service"
 )
 
 // podSpecs says where each kind of the Kubernetes API keeps its pod spec.
@@ -194,8 +193,8 @@ func (k *kube) object(file string, n *yaml.Node, depth int) error {
 	if err := k.checkMarks(at, kind, n); err != nil {
 		return err
 	}
-	if k.reach == nil && service.Is(kind) {
-		k.found.Services = append(k.found.Services, service.Name(kind, objectName(n)))
+	if k.reach == nil && marks.IsService(kind) {
+		k.found.Services = append(k.found.Services, marks.ServiceName(kind, objectName(n)))
 	}
 	path, known := podSpecs[kind]
 	if !known {

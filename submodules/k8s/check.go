@@ -16,7 +16,6 @@ import (
 	"github.com/mender-app/mender-app/submodules/k8s/cluster"
 	"github.com/mender-app/mender-app/submodules/k8s/manifest"
 	"github.com/mender-app/mender-app/submodules/k8s/marks"
-	"github.com/mender-app/mender-app/submodules/k8s/service"
 )
 
 // Check implements submodules.Checker: it does what rollout does until the first change.
@@ -37,13 +36,13 @@ func (s *session) Check(ctx context.Context) (c submodules.Changes, err error) {
 	there := map[cluster.ID]bool{}
 	for _, p := range r.objects {
 		there[p.id] = true
-		if service.Is(p.Kind) {
+		if marks.IsService(p.Kind) {
 			p.note(&c)
 		}
 	}
 	for _, it := range inv.Items {
-		if service.Is(it.Kind) && !it.Retained && !there[it.ID] {
-			c.Removes = append(c.Removes, service.Name(it.ID.Kind, it.ID.Name))
+		if marks.IsService(it.Kind) && !it.Retained && !there[it.ID] {
+			c.Removes = append(c.Removes, marks.ServiceName(it.ID.Kind, it.ID.Name))
 		}
 	}
 	for _, list := range [][]string{c.Starts, c.Restarts, c.Keeps, c.Removes} {
@@ -61,7 +60,7 @@ func (p *planned) note(c *submodules.Changes) {
 	case p.same || p.samePods && !p.replace:
 		list = &c.Keeps
 	}
-	*list = append(*list, service.Name(p.id.Kind, p.id.Name))
+	*list = append(*list, marks.ServiceName(p.id.Kind, p.id.Name))
 }
 
 // check lets the API server check every object that it can check now; nothing

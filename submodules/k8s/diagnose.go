@@ -11,7 +11,7 @@ import (
 
 	"github.com/mender-app/mender-app/artifact/clip"
 	"github.com/mender-app/mender-app/submodules/k8s/cluster"
-	"github.com/mender-app/mender-app/submodules/k8s/service"
+	"github.com/mender-app/mender-app/submodules/k8s/marks"
 )
 
 // problem is an object in trouble, and the pod and container that cause it, where
@@ -29,7 +29,7 @@ type problem struct {
 func (s *session) failing(ctx context.Context, all []*waiting) (*problem, error) {
 	v := s.survey()
 	for _, w := range all {
-		if w.ready || w.object == nil || !service.Is(w.object.GetKind()) {
+		if w.ready || w.object == nil || !marks.IsService(w.object.GetKind()) {
 			continue
 		}
 		pods, err := v.of(ctx, w.object)
@@ -124,7 +124,7 @@ func (s *session) unblock(ctx context.Context, v *survey, o *unstructured.Unstru
 func (s *session) unstable(ctx context.Context, all []*waiting) (string, error) {
 	v := s.survey()
 	for _, w := range all {
-		if w.object == nil || !service.Is(w.object.GetKind()) || w.object.GetKind() == "Job" {
+		if w.object == nil || !marks.IsService(w.object.GetKind()) || w.object.GetKind() == "Job" {
 			continue
 		}
 		pods, err := v.of(ctx, w.object)
@@ -164,7 +164,7 @@ func (s *session) testimony(ctx context.Context, pr *problem) []string {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 15*time.Second)
 	defer cancel()
 	var said []string
-	if pr.pod == nil && pr.object != nil && service.Is(pr.object.GetKind()) {
+	if pr.pod == nil && pr.object != nil && marks.IsService(pr.object.GetKind()) {
 		pr.pod, pr.container = s.worst(ctx, pr.object)
 	}
 	i := pr.id

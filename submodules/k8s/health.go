@@ -8,7 +8,6 @@ import (
 
 	"github.com/mender-app/mender-app/submodules/k8s/cluster"
 	"github.com/mender-app/mender-app/submodules/k8s/marks"
-	"github.com/mender-app/mender-app/submodules/k8s/service"
 )
 
 // state is what ALIVE and HEALTHY answer from.
@@ -51,15 +50,15 @@ func (s *session) inspect(ctx context.Context, app string) (state, error) {
 			return state{}, err
 		}
 		if o == nil {
-			ill(!service.Is(it.Kind), "%s is gone", it.ID)
-			if service.Is(it.Kind) {
+			ill(!marks.IsService(it.Kind), "%s is gone", it.ID)
+			if marks.IsService(it.Kind) {
 				st.workloads = append(st.workloads, seen{waiting: &waiting{id: it.ID}})
 			}
 			continue
 		}
 		if _, stopped := o.GetAnnotations()[marks.Stopped]; stopped {
 			ill(false, "%s is stopped", it.ID)
-			if service.Is(it.Kind) {
+			if marks.IsService(it.Kind) {
 				st.workloads = append(st.workloads, seen{waiting: &waiting{id: it.ID, object: o}, stopped: true})
 			}
 			continue
@@ -83,7 +82,7 @@ func (s *session) inspect(ctx context.Context, app string) (state, error) {
 	}
 	v := s.survey()
 	for _, w := range all {
-		if !service.Is(w.id.Kind) {
+		if !marks.IsService(w.id.Kind) {
 			continue
 		}
 		pods, err := v.of(ctx, w.object)

@@ -20,7 +20,6 @@ import (
 	"github.com/mender-app/mender-app/submodules"
 	"github.com/mender-app/mender-app/submodules/imagestore/containerd"
 	"github.com/mender-app/mender-app/submodules/k8s/cluster"
-	"github.com/mender-app/mender-app/submodules/k8s/downtime"
 )
 
 // Name is the sub-module's name, which is the orchestrator's.
@@ -63,7 +62,7 @@ type session struct {
 	c     *cluster.Cluster  // nil for a verb that is about images alone
 	store *containerd.Store // see images
 	log   func(format string, args ...any)
-	watch *downtime.Watch // of a rollout; nil: nothing was changed
+	watch *downtimeWatch // of a rollout; nil: nothing was changed
 
 	checking bool // for CHECK: the components of the release count as loaded
 }

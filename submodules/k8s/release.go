@@ -16,7 +16,6 @@ import (
 	"github.com/mender-app/mender-app/artifact/names"
 	"github.com/mender-app/mender-app/submodules"
 	"github.com/mender-app/mender-app/submodules/imagestore"
-	"github.com/mender-app/mender-app/submodules/k8s/changes"
 	"github.com/mender-app/mender-app/submodules/k8s/cluster"
 	"github.com/mender-app/mender-app/submodules/k8s/manifest"
 	"github.com/mender-app/mender-app/submodules/k8s/marks"
@@ -144,7 +143,7 @@ func (s *session) readRelease(ctx context.Context, app, dir string, strict bool)
 	if err != nil {
 		return nil, submodules.Mark(err, submodules.ErrContent)
 	}
-	if objects, err = changes.Of(s.req).Apply(objects, s.log); err != nil {
+	if objects, err = changesOf(s.req).Apply(objects, s.log); err != nil {
 		return nil, err
 	}
 	r := &release{app: app, dir: dir, namespace: s.namespace(), pushes: map[image.Digest]imagestore.Identity{}, crds: map[string]crd{}}
@@ -153,7 +152,7 @@ func (s *session) readRelease(ctx context.Context, app, dir string, strict bool)
 			return nil, submodules.Mark(err, submodules.ErrContent)
 		}
 	}
-	values := changes.ValuesOf(objects)
+	values := valuesOf(objects)
 	for i := range objects {
 		p, err := s.resolve(ctx, r, &objects[i], strict)
 		if err == nil && values[i] != "" {

@@ -13,9 +13,7 @@ import (
 
 	"github.com/mender-app/mender-app/store/durable"
 	"github.com/mender-app/mender-app/submodules"
-	"github.com/mender-app/mender-app/submodules/k8s/changes"
 	"github.com/mender-app/mender-app/submodules/k8s/cluster"
-	"github.com/mender-app/mender-app/submodules/k8s/downtime"
 	"github.com/mender-app/mender-app/submodules/k8s/manifest"
 	"github.com/mender-app/mender-app/submodules/k8s/marks"
 )
@@ -66,7 +64,7 @@ func (s *session) rollout(ctx context.Context, req submodules.Request, strict bo
 
 	inv.add(r.items(inv)...)
 	if s.watch == nil {
-		s.watch = downtime.Begin(ctx, s.c, inv.ids(), s.log)
+		s.watch = beginWatch(ctx, s.c, inv.ids(), s.log)
 	}
 	return steps(
 		func() error { return saveInventory(ctx, s.c, inv, r.namespace) },
@@ -81,7 +79,7 @@ func (s *session) rollout(ctx context.Context, req submodules.Request, strict bo
 		func() error { return s.saveShipped(ctx, app, r.namespace, shipped) },
 		point("rollout.shipped"),
 		func() error {
-			inv.Changes = changes.Of(req).Fingerprint()
+			inv.Changes = changesOf(req).Fingerprint()
 			return saveInventory(ctx, s.c, inv, r.namespace)
 		},
 		point("rollout.narrowed"),

@@ -9,7 +9,7 @@ import (
 
 	"github.com/mender-app/mender-app/artifact/clip"
 	"github.com/mender-app/mender-app/submodules"
-	"github.com/mender-app/mender-app/submodules/k8s/service"
+	"github.com/mender-app/mender-app/submodules/k8s/marks"
 )
 
 // Status implements submodules.Reporter. A service is a workload, and an instance is one
@@ -44,7 +44,7 @@ func (s *session) Status(ctx context.Context) (submodules.Status, error) {
 }
 
 // service is the name of a workload as kubectl takes it, such as deployment/web.
-func (w *seen) service() string { return service.Name(w.id.Kind, w.id.Name) }
+func (w *seen) service() string { return marks.ServiceName(w.id.Kind, w.id.Name) }
 
 // podStatus describes one pod.
 func (s *session) podStatus(ctx context.Context, w seen, p *pod) submodules.Service {

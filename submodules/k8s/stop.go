@@ -10,10 +10,8 @@ import (
 
 	"github.com/mender-app/mender-app/store/durable"
 	"github.com/mender-app/mender-app/submodules"
-	"github.com/mender-app/mender-app/submodules/k8s/changes"
 	"github.com/mender-app/mender-app/submodules/k8s/cluster"
 	"github.com/mender-app/mender-app/submodules/k8s/marks"
-	"github.com/mender-app/mender-app/submodules/k8s/service"
 )
 
 // A stopped object has the annotation marks.Stopped, which says what START restores:
@@ -188,7 +186,7 @@ func (s *session) eachChild(ctx context.Context, o *unstructured.Unstructured, f
 func (s *session) awaitNoPods(ctx context.Context, inv *inventory) error {
 	var ids []cluster.ID
 	for _, it := range inv.Items {
-		if service.Is(it.Kind) && it.Kind != "Pod" {
+		if marks.IsService(it.Kind) && it.Kind != "Pod" {
 			ids = append(ids, it.ID)
 		}
 	}
@@ -213,7 +211,7 @@ func (s *session) awaitNoPods(ctx context.Context, inv *inventory) error {
 func (s *session) running(ctx context.Context, ids []cluster.ID, match func(*pod) bool) (string, error) {
 	v := s.survey()
 	for _, i := range ids {
-		if !service.Is(i.Kind) {
+		if !marks.IsService(i.Kind) {
 			continue
 		}
 		o, err := s.c.Get(ctx, i)
@@ -263,7 +261,7 @@ func (s *session) start(ctx context.Context, app, dir string) error {
 	if len(inv.Items) == 0 {
 		return submodules.Mark(fmt.Errorf("the application %s is not installed in this cluster", app), submodules.ErrNotFound)
 	}
-	if inv.Changes != changes.Of(s.req).Fingerprint() {
+	if inv.Changes != changesOf(s.req).Fingerprint() {
 		return s.rollout(ctx, s.req, true)
 	}
 	var ids []cluster.ID

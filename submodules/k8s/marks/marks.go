@@ -2,8 +2,10 @@
 // the objects of a cluster, and refuses manifests that try to write them.
 //
 // They say which application owns an object, and so what a removal deletes. With
-// them in its manifests, one application could claim objects of another. The package
-// knows objects only as data; it must not know a cluster.
+// them in its manifests, one application could claim objects of another. It also says
+// which objects of a release are its services, and how they are named. The build host
+// and the device have to agree on both. The package knows objects only as data; it must
+// not know a cluster.
 package marks
 
 import (

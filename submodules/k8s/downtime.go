@@ -1,6 +1,4 @@
-// Package downtime measures how long workloads are down while their pods are replaced,
-// by what the API server says of the pods. It must not know releases.
-package downtime
+package k8s
 
 import (
 	"cmp"
@@ -15,11 +13,11 @@ import (
 
 	"github.com/mender-app/mender-app/submodules"
 	"github.com/mender-app/mender-app/submodules/k8s/cluster"
-	"github.com/mender-app/mender-app/submodules/k8s/service"
+	"github.com/mender-app/mender-app/submodules/k8s/marks"
 )
 
-// Pods is what tells of pods; *cluster.Cluster implements it.
-type Pods interface {
+// podSource is what tells of pods; *cluster.Cluster implements it.
+type podSource interface {
 	// EachOf calls f for each object of a kind in a namespace.
 	EachOf(ctx context.Context, group, kind, namespace, selector string, f func(*unstructured.Unstructured)) error
 	// Follow does the same, and calls f again when an object changes or is gone, until
@@ -27,10 +25,10 @@ type Pods interface {
 	Follow(ctx context.Context, group, kind, namespace string, f func(o *unstructured.Unstructured, gone bool)) error
 }
 
-// Watch notes when pods are ready. Nothing says that of a pod that is gone, so it has to
+// downtimeWatch notes when pods are ready. Nothing says that of a pod that is gone, so it has to
 // be noted when it happens.
-type Watch struct {
-	pods       Pods
+type downtimeWatch struct {
+	pods       podSource
 	services   map[string]bool // the workloads
 	namespaces []string
 	begun      time.Time
@@ -39,12 +37,12 @@ type Watch struct {
 	log        func(format string, args ...any)
 
 	mu    sync.Mutex
-	ready map[types.UID]*pod
+	ready map[types.UID]*watchedPod
 	spans int // in all
 }
 
-// pod is a pod of one of the workloads.
-type pod struct {
+// watchedPod is a pod of one of the workloads.
+type watchedPod struct {
 	service string
 	spans   []span
 	listed  bool // when the watch ended
@@ -61,16 +59,16 @@ const (
 	again = 200 * time.Millisecond
 )
 
-// Begin begins to watch the pods of those objects that are services. Jobs are left out:
+// beginWatch begins to watch the pods of those objects that are services. Jobs are left out:
 // they end.
-func Begin(ctx context.Context, pods Pods, objects []cluster.ID, log func(string, ...any)) *Watch {
+func beginWatch(ctx context.Context, pods podSource, objects []cluster.ID, log func(string, ...any)) *downtimeWatch {
 	ctx, cancel := context.WithCancel(ctx)
-	w := &Watch{pods: pods, services: map[string]bool{}, stop: cancel, log: log, ready: map[types.UID]*pod{}}
+	w := &downtimeWatch{pods: pods, services: map[string]bool{}, stop: cancel, log: log, ready: map[types.UID]*watchedPod{}}
 	for _, id := range objects {
-		if !service.Is(id.Kind) || id.Kind == "Job" {
+		if !marks.IsService(id.Kind) || id.Kind == "Job" {
 			continue
 		}
-		w.services[service.Name(id.Kind, id.Name)] = true
+		w.services[marks.ServiceName(id.Kind, id.Name)] = true
 		if !slices.Contains(w.namespaces, id.Namespace) {
 			w.namespaces = append(w.namespaces, id.Namespace)
 		}
@@ -93,7 +91,7 @@ func Begin(ctx context.Context, pods Pods, objects []cluster.ID, log func(string
 }
 
 // note notes what the API server says of a pod at a time.
-func (w *Watch) note(o *unstructured.Unstructured, gone bool, now time.Time) {
+func (w *downtimeWatch) note(o *unstructured.Unstructured, gone bool, now time.Time) {
 	name := serviceOf(o)
 	if !w.services[name] {
 		return
@@ -102,7 +100,7 @@ func (w *Watch) note(o *unstructured.Unstructured, gone bool, now time.Time) {
 	defer w.mu.Unlock()
 	p := w.ready[o.GetUID()]
 	if p == nil {
-		p = &pod{service: name}
+		p = &watchedPod{service: name}
 		w.ready[o.GetUID()] = p
 	}
 	p.listed = true
@@ -119,11 +117,11 @@ func (w *Watch) note(o *unstructured.Unstructured, gone bool, now time.Time) {
 	}
 }
 
-func (p *pod) isReady() bool { return len(p.spans) > 0 && p.spans[len(p.spans)-1].to.IsZero() }
+func (p *watchedPod) isReady() bool { return len(p.spans) > 0 && p.spans[len(p.spans)-1].to.IsZero() }
 
-func (p *pod) end(at time.Time) {
+func (p *watchedPod) end(at time.Time) {
 	last := &p.spans[len(p.spans)-1]
-	last.to = later(last.from, at)
+	last.to = newerVersion(last.from, at)
 }
 
 // serviceOf names the workload of a pod. A Deployment has its pods through a ReplicaSet,
@@ -134,11 +132,11 @@ func serviceOf(o *unstructured.Unstructured) string {
 			continue
 		}
 		if hash := o.GetLabels()["pod-template-hash"]; owner.Kind == "ReplicaSet" && hash != "" {
-			return service.Name("Deployment", strings.TrimSuffix(owner.Name, "-"+hash))
+			return marks.ServiceName("Deployment", strings.TrimSuffix(owner.Name, "-"+hash))
 		}
-		return service.Name(owner.Kind, owner.Name)
+		return marks.ServiceName(owner.Kind, owner.Name)
 	}
-	return service.Name("Pod", o.GetName())
+	return marks.ServiceName("Pod", o.GetName())
 }
 
 // readiness is whether a pod is ready, and since when, in whole seconds; zero if the API
@@ -179,7 +177,7 @@ func exact(at, seen time.Time) time.Time {
 }
 
 // Close ends the watch. That of nil was never begun.
-func (w *Watch) Close() {
+func (w *downtimeWatch) Close() {
 	if w == nil {
 		return
 	}
@@ -189,7 +187,7 @@ func (w *Watch) Close() {
 
 // End ends the watch. It tells of the workloads of which no pod was ready for a time, or
 // one is ready since it began; with failed also of those of which none is ready now.
-func (w *Watch) End(ctx context.Context, failed bool) (list []submodules.Downtime) {
+func (w *downtimeWatch) End(ctx context.Context, failed bool) (list []submodules.Downtime) {
 	if w == nil {
 		return nil
 	}
@@ -238,7 +236,7 @@ func gaps(name string, all []span, begun time.Time, failed bool) (list []submodu
 		if s.to.IsZero() {
 			until = time.Time{}
 		} else {
-			until = later(until, s.to)
+			until = newerVersion(until, s.to)
 		}
 	}
 	if !until.IsZero() && failed {
@@ -247,7 +245,7 @@ func gaps(name string, all []span, begun time.Time, failed bool) (list []submodu
 	return list
 }
 
-func later(a, b time.Time) time.Time {
+func newerVersion(a, b time.Time) time.Time {
 	if b.After(a) {
 		return b
 	}

@@ -1,8 +1,4 @@
-// Package changes applies to the objects of a release what the device and an operator
-// decided about them: overrides, values, and workloads that are switched off.
-//
-// It must not know a cluster: what comes out are manifests like those that were shipped.
-package changes
+package k8s
 
 import (
 	"crypto/sha256"
@@ -23,23 +19,24 @@ import (
 	"github.com/mender-app/mender-app/submodules"
 	"github.com/mender-app/mender-app/submodules/k8s/manifest"
 	"github.com/mender-app/mender-app/submodules/k8s/marks"
-	"github.com/mender-app/mender-app/submodules/k8s/service"
 )
 
-// Changes are what is changed in a release. The zero Changes change nothing.
-type Changes struct {
+// manifestChanges are what the device and an operator decided about the objects of a
+// release: overrides, values, and workloads that are switched off. What comes out are
+// manifests like those that were shipped. The zero value changes nothing.
+type manifestChanges struct {
 	Overrides []submodules.Override // in the order in which they are applied
 	Values    map[string]string
 	Disabled  []string // services, as service.Name names them
 }
 
-// Of are the changes that a request asks for.
-func Of(r submodules.Request) Changes {
-	return Changes{Overrides: r.Overrides, Values: r.Values, Disabled: r.Disabled}
+// changesOf are the changes that a request asks for.
+func changesOf(r submodules.Request) manifestChanges {
+	return manifestChanges{Overrides: r.Overrides, Values: r.Values, Disabled: r.Disabled}
 }
 
 // Fingerprint names the changes; "" if there are none.
-func (c Changes) Fingerprint() string {
+func (c manifestChanges) Fingerprint() string {
 	if len(c.Overrides) == 0 && len(c.Values) == 0 && len(c.Disabled) == 0 {
 		return ""
 	}
@@ -58,7 +55,7 @@ func (c Changes) Fingerprint() string {
 
 // Apply returns the objects of a release with the changes. Every error about an override
 // is a submodules.ErrContent. log takes warnings.
-func (c Changes) Apply(objects []manifest.Object, log func(format string, args ...any)) ([]manifest.Object, error) {
+func (c manifestChanges) Apply(objects []manifest.Object, log func(format string, args ...any)) ([]manifest.Object, error) {
 	objects = slices.Clone(objects)
 	for _, o := range c.Overrides {
 		if err := override(objects, o); err != nil {
@@ -69,12 +66,14 @@ func (c Changes) Apply(objects []manifest.Object, log func(format string, args .
 		return nil, submodules.Mark(err, submodules.ErrContent)
 	}
 	for _, name := range c.Disabled {
-		if !slices.ContainsFunc(objects, func(o manifest.Object) bool { return service.Is(o.Kind) && service.Name(o.Kind, o.Name) == name }) {
+		if !slices.ContainsFunc(objects, func(o manifest.Object) bool {
+			return marks.IsService(o.Kind) && marks.ServiceName(o.Kind, o.Name) == name
+		}) {
 			log("warning: the service %s is switched off, and the release has no such workload", name)
 		}
 	}
 	return slices.DeleteFunc(objects, func(o manifest.Object) bool {
-		return service.Is(o.Kind) && slices.Contains(c.Disabled, service.Name(o.Kind, o.Name))
+		return marks.IsService(o.Kind) && slices.Contains(c.Disabled, marks.ServiceName(o.Kind, o.Name))
 	}), nil
 }
 
@@ -159,7 +158,7 @@ func sameImages(before, after *manifest.Object) error {
 }
 
 // setValues writes values into the ConfigMaps that ask for them.
-func (c Changes) setValues(objects []manifest.Object) (err error) {
+func (c manifestChanges) setValues(objects []manifest.Object) (err error) {
 	for i := range objects {
 		if o := &objects[i]; asksForValues(o) {
 			if o.JSON, err = manifest.SetData(o, c.Values); err != nil {
@@ -174,10 +173,10 @@ func asksForValues(o *manifest.Object) bool {
 	return o.Kind == "ConfigMap" && o.Group() == "" && o.Annotations()[marks.Values] == "true"
 }
 
-// ValuesOf names, for each object of a release, the ConfigMaps with values that its pods
+// valuesOf names, for each object of a release, the ConfigMaps with values that its pods
 // read, and what they contain; "" for none. Pods that are marked with it (marks.ValuesOf)
 // are replaced when a value changes.
-func ValuesOf(objects []manifest.Object) []string {
+func valuesOf(objects []manifest.Object) []string {
 	sums := map[string]string{} // by namespace and name
 	for i := range objects {
 		if o := &objects[i]; asksForValues(o) {

@@ -1,4 +1,4 @@
-package downtime
+package k8s
 
 import (
 	"context"
@@ -142,7 +142,7 @@ func TestDowntimes(t *testing.T) {
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			w := Begin(t.Context(), c.before, []cluster.ID{{Kind: "Deployment", Namespace: "n", Name: "web"}, {Kind: "Job", Name: "once"}}, t.Logf)
+			w := beginWatch(t.Context(), c.before, []cluster.ID{{Kind: "Deployment", Namespace: "n", Name: "web"}, {Kind: "Job", Name: "once"}}, t.Logf)
 			w.begun = begin
 			for _, ch := range c.changes {
 				w.note(ch.o, ch.gone, at(ch.seen))

@@ -1,4 +1,4 @@
-package changes
+package k8s
 
 import (
 	"fmt"
@@ -11,10 +11,10 @@ import (
 
 	"github.com/mender-app/mender-app/submodules"
 	"github.com/mender-app/mender-app/submodules/k8s/manifest"
-	"github.com/mender-app/mender-app/submodules/k8s/service"
+	"github.com/mender-app/mender-app/submodules/k8s/marks"
 )
 
-const shop = `apiVersion: apps/v1
+const shopManifests = `apiVersion: apps/v1
 kind: Deployment
 metadata: {name: web}
 spec:
@@ -42,7 +42,7 @@ metadata: {name: till}
 spec: {drawers: [1, 2], light: on}
 `
 
-func read(t *testing.T, text string) []manifest.Object {
+func readObjects(t *testing.T, text string) []manifest.Object {
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "shop.yaml"), []byte(text), 0o600))
 	objects, err := manifest.Read(dir, nil)
@@ -70,17 +70,17 @@ func patches(texts ...string) (list []submodules.Override) {
 	return list
 }
 
-const web = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}\n"
+const webManifests = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}\n"
 
 func TestOverrides(t *testing.T) {
-	c := Changes{Overrides: patches(
-		web+"spec: {replicas: 3, template: {spec: {containers: [{name: web, env: [{name: B, value: x}]}, {name: side, $patch: delete}]}}}",
-		web+"spec: {replicas: 2}\n---\napiVersion: example.com/v1\nkind: Till\nmetadata: {name: till}\nspec: {drawers: [3], light: null}",
+	c := manifestChanges{Overrides: patches(
+		webManifests+"spec: {replicas: 3, template: {spec: {containers: [{name: web, env: [{name: B, value: x}]}, {name: side, $patch: delete}]}}}",
+		webManifests+"spec: {replicas: 2}\n---\napiVersion: example.com/v1\nkind: Till\nmetadata: {name: till}\nspec: {drawers: [3], light: null}",
 	)}
-	shipped := read(t, shop)
+	shipped := readObjects(t, shopManifests)
 	got, err := c.Apply(shipped, t.Logf)
 	require.NoError(t, err)
-	require.Equal(t, read(t, shop), shipped, "what was given stays")
+	require.Equal(t, readObjects(t, shopManifests), shipped, "what was given stays")
 
 	deployment := object(t, got, "Deployment", "web")
 	spec := deployment["spec"].(map[string]any)
@@ -99,21 +99,21 @@ func TestOverrides(t *testing.T) {
 	}
 }
 
-func TestRefused(t *testing.T) {
+func TestRefusedChanges(t *testing.T) {
 	for text, want := range map[string]string{
 		"":      "is empty",
 		"spec:": "apiVersion and kind are needed",
-		"apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: wbe}":              `line 1: the release has no Deployment/wbe`,
-		"apiVersion: apps/v1beta1\nkind: Deployment\nmetadata: {name: web}":         "the manifest has apiVersion apps/v1",
-		web + "spec: {template: {spec: {containers: [{name: web, image: evil}]}}}":  "names the image evil",
-		web + "spec: {template: {spec: {initContainers: [{name: x, image: new}]}}}": "spec.template.spec.initContainers[0] names the image new",
-		web + "$patch: delete":                               "cannot remove or rename",
-		web + "spec: {replicas: 1}\n---\n" + web:             "is in 0.yaml:1 already",
-		web + "spec: {template: {spec: {containers: {}}}}":   "line 1: Deployment/web: ",
-		web + "spec: {replicas: 1}\nspec: {replicas: 2}":     `"spec" already set`,
-		"apiVersion: v1\nkind: List\nitems: [{kind: Other}]": "item 1",
+		"apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: wbe}":                       `line 1: the release has no Deployment/wbe`,
+		"apiVersion: apps/v1beta1\nkind: Deployment\nmetadata: {name: web}":                  "the manifest has apiVersion apps/v1",
+		webManifests + "spec: {template: {spec: {containers: [{name: web, image: evil}]}}}":  "names the image evil",
+		webManifests + "spec: {template: {spec: {initContainers: [{name: x, image: new}]}}}": "spec.template.spec.initContainers[0] names the image new",
+		webManifests + "$patch: delete":                                                      "cannot remove or rename",
+		webManifests + "spec: {replicas: 1}\n---\n" + webManifests:                           "is in 0.yaml:1 already",
+		webManifests + "spec: {template: {spec: {containers: {}}}}":                          "line 1: Deployment/web: ",
+		webManifests + "spec: {replicas: 1}\nspec: {replicas: 2}":                            `"spec" already set`,
+		"apiVersion: v1\nkind: List\nitems: [{kind: Other}]":                                 "item 1",
 	} {
-		_, err := Changes{Overrides: patches(text)}.Apply(read(t, shop), t.Logf)
+		_, err := manifestChanges{Overrides: patches(text)}.Apply(readObjects(t, shopManifests), t.Logf)
 		require.ErrorIs(t, err, submodules.ErrContent, text)
 		require.ErrorContains(t, err, want)
 	}
@@ -121,13 +121,13 @@ func TestRefused(t *testing.T) {
 
 func TestValues(t *testing.T) {
 	apply := func(values map[string]string) []manifest.Object {
-		got, err := Changes{Values: values}.Apply(read(t, shop), t.Logf)
+		got, err := manifestChanges{Values: values}.Apply(readObjects(t, shopManifests), t.Logf)
 		require.NoError(t, err)
 		return got
 	}
 	mark := func(objects []manifest.Object) string {
 		var marked []string
-		for i, value := range ValuesOf(objects) {
+		for i, value := range valuesOf(objects) {
 			if value != "" {
 				require.Equal(t, "Deployment", objects[i].Kind)
 				marked = append(marked, value)
@@ -146,22 +146,22 @@ func TestValues(t *testing.T) {
 
 func TestDisabled(t *testing.T) {
 	var said []string
-	got, err := Changes{Disabled: []string{"deployment/web", "deployment/gone", "configmap/fixed"}}.Apply(read(t, shop), func(format string, args ...any) {
+	got, err := manifestChanges{Disabled: []string{"deployment/web", "deployment/gone", "configmap/fixed"}}.Apply(readObjects(t, shopManifests), func(format string, args ...any) {
 		said = append(said, fmt.Sprintf(format, args...))
 	})
 	require.NoError(t, err)
 	var left []string
 	for _, o := range got {
-		left = append(left, service.Name(o.Kind, o.Name))
+		left = append(left, marks.ServiceName(o.Kind, o.Name))
 	}
 	require.ElementsMatch(t, []string{"configmap/settings", "configmap/fixed", "till/till"}, left)
 	require.Len(t, said, 2)
 }
 
 func TestFingerprint(t *testing.T) {
-	require.Empty(t, Changes{}.Fingerprint())
+	require.Empty(t, manifestChanges{}.Fingerprint())
 	seen := map[string]bool{}
-	for _, c := range []Changes{
+	for _, c := range []manifestChanges{
 		{Overrides: patches("a")}, {Overrides: patches("b")}, {Overrides: patches("a", "b")},
 		{Values: map[string]string{"A": "a"}}, {Values: map[string]string{"A": "b"}}, {Disabled: []string{"a"}},
 	} {
