@@ -147,6 +147,9 @@ func (lr *LayerReader) one(ctx context.Context, from image.Layer) (l Layer, err 
 	if n := files.End(); n > l.Size {
 		l.Unpacked = n
 	}
+	if err == nil && files.refused != nil {
+		err = files.refused
+	}
 	if err != nil {
 		return l, err
 	}

@@ -2,7 +2,10 @@ package source
 
 import (
 	"archive/tar"
+	"fmt"
 	"io"
+
+	"github.com/mender-app/mender-app/artifact/layer"
 )
 
 // meter is a writer of a layer's tar that sums up what its files take
@@ -10,21 +13,29 @@ import (
 type meter struct {
 	*io.PipeWriter
 	sum chan int64
+	// refused says why no engine unpacks the layer. It is valid after End.
+	refused error
 }
 
 // newMeter makes a meter.
 func newMeter() *meter {
 	r, w := io.Pipe()
-	m := &meter{w, make(chan int64, 1)}
+	m := &meter{PipeWriter: w, sum: make(chan int64, 1)}
 	go func() {
 		var sum int64
+		made := map[string]bool{}
 		tr := tar.NewReader(r)
 		for {
 			h, err := tr.Next()
 			if err != nil {
 				break // what is wrong with the tar others say
 			}
-			if h.Typeflag == tar.TypeReg || h.Typeflag == tar.TypeGNUSparse {
+			at := layer.Of(h)
+			if m.refused == nil {
+				m.refused = refusal(at, made)
+			}
+			switch at.Kind {
+			case layer.File, layer.Unknown:
 				sum += h.Size
 			}
 		}
@@ -32,6 +43,23 @@ func newMeter() *meter {
 		m.sum <- sum
 	}()
 	return m
+}
+
+// refusal returns why engines refuse a layer with this member after those in made, and
+// adds it there; nil if they take it.
+func refusal(m layer.Member, made map[string]bool) error {
+	switch {
+	case m.Kind == layer.Unknown && m.Header.Typeflag == tar.TypeGNUSparse:
+		return fmt.Errorf("no container engine unpacks %s, a sparse file in GNU tar's old format: write the layer with tar --format=posix, or without --sparse", m.Path)
+	case m.Kind == layer.Unknown:
+		return fmt.Errorf("no container engine unpacks %s: a member of a tar of type %q", m.Path, m.Header.Typeflag)
+	case m.Kind == layer.Whiteout && made[m.Path]:
+		return fmt.Errorf("no container engine unpacks the layer: it makes %s and then removes it", m.Path)
+	case m.Kind == layer.Whiteout:
+	case m.Kind != layer.None && m.Kind != layer.Opaque:
+		made[m.Path] = true
+	}
+	return nil
 }
 
 // End returns the bytes of the files. It must be called once.

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/mender-app/mender-app/artifact/layer"
 )
 
 func TestMeter(t *testing.T) {
@@ -47,5 +49,34 @@ func TestMeter(t *testing.T) {
 			}
 			require.Equal(t, c.want, m.End())
 		})
+	}
+}
+
+// What no engine unpacks is refused where the artifact is made.
+func TestRefusal(t *testing.T) {
+	member := func(typeflag byte, name string) layer.Member {
+		return layer.Of(&tar.Header{Typeflag: typeflag, Name: name})
+	}
+	for says, members := range map[string][]layer.Member{
+		"--format=posix":             {member(tar.TypeReg, "a"), member(tar.TypeGNUSparse, "b")},
+		"type '7'":                   {member(tar.TypeCont, "a")},
+		"makes d/a and then removes": {member(tar.TypeReg, "d/a"), member(tar.TypeReg, "d/.wh.a")},
+		"": {
+			member(tar.TypeXGlobalHeader, "pax_global_header"), member(tar.TypeReg, ".wh.d"), member(tar.TypeDir, "d/"),
+			member(tar.TypeReg, "d/.wh..wh..opq"), member(tar.TypeLink, "d/a"), member(tar.TypeFifo, "b"), member(tar.TypeReg, ".wh.c"),
+		},
+	} {
+		var err error
+		made := map[string]bool{}
+		for _, m := range members {
+			if err == nil {
+				err = refusal(m, made)
+			}
+		}
+		if says == "" {
+			require.NoError(t, err)
+		} else {
+			require.ErrorContains(t, err, says)
+		}
 	}
 }

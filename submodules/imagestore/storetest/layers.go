@@ -357,10 +357,10 @@ var madeByHand = map[string]struct {
 		w.file("link, then file", plain("file", v))
 	}},
 	"a directory that becomes a file": {classic: true, write: func(w *writer, v int) {
-		w.file("d/a", plain("a", v))
-		w.file("d/b/c", plain("c", v))
+		w.file("d/a", "gone")
+		w.file("d/b/c", "gone, too")
 		w.file("d", plain("d", v))
-		w.file("e", plain("e", v))
+		w.file("e", "an older one")
 		w.dir("e/")
 		w.file("e/f", plain("f", v))
 		w.file(probe, plain("plain", v))
